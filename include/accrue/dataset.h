@@ -1,0 +1,98 @@
+/* Datasets: where samples come from. A dataset has named fields; each sample holds one block of
+ * elements per field, and a field feeds the graph input of the same name. */
+#ifndef ACCRUE_DATASET_H
+#define ACCRUE_DATASET_H
+
+#include <accrue/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ac_dataset ac_dataset;
+
+#define AC_MAX_FIELDS 8
+
+typedef struct ac_field {
+  const char *name; /* "tokens", "targets", "images", "labels", "weights", ... */
+  ac_dtype dtype;
+  int64_t elements; /* per sample */
+} ac_field;
+
+/* Which sample to read. Reading is a pure function of this key: any sample can be read again. */
+typedef struct ac_sample_key {
+  int64_t index; /* in [0, count) */
+  int64_t epoch;
+  uint64_t seed;
+} ac_sample_key;
+
+/* Writes the sample's elements of field f to fields[f]. Called from one thread at a time. */
+typedef ac_status (*ac_read_sample)(void *user, const ac_sample_key *key, void *const *fields);
+
+typedef struct ac_callback_dataset_desc {
+  int64_t count;
+  int field_count;
+  ac_field fields[AC_MAX_FIELDS];
+  ac_read_sample read;
+  void (*close)(void *user); /* when the dataset is freed; may be NULL */
+  void *user;
+} ac_callback_dataset_desc;
+
+AC_API ac_status ac_dataset_from_callback(ac_dataset **dataset,
+                                          const ac_callback_dataset_desc *desc);
+
+/* Samples in the caller's memory: field f of sample i starts at data[f] + i * elements * size. Not
+ * copied; must outlive the dataset. */
+AC_API ac_status ac_dataset_from_memory(ac_dataset **dataset, int64_t count, int field_count,
+                                        const ac_field *fields, const void *const *data);
+
+AC_API void ac_dataset_free(ac_dataset *dataset);
+AC_API int64_t ac_dataset_count(const ac_dataset *dataset);
+AC_API int ac_dataset_field_count(const ac_dataset *dataset);
+AC_API const ac_field *ac_dataset_field(const ac_dataset *dataset, int index);
+AC_API ac_status ac_dataset_read(ac_dataset *dataset, const ac_sample_key *key,
+                                 void *const *fields);
+
+/* The sample at `position` of an epoch shuffled by (seed, epoch): a bijection of [0, count), computed in
+ * constant memory (a Feistel network with cycle walking), so any position can be asked for alone and the
+ * order does not depend on how batches are split. */
+AC_API int64_t ac_shuffle(uint64_t seed, int64_t epoch, int64_t position, int64_t count);
+
+/* ---- text and token files --------------------------------------------------------------------- */
+
+/* A sequence of tokens; a language-model dataset cuts it into windows. */
+typedef struct ac_tokens ac_tokens;
+
+/* Bytes of a file, or of every regular file below a folder in byte order of their paths, as tokens in
+ * [0, 256). At most max_bytes are kept (0: all). Fails on missing or empty data. */
+AC_API ac_status ac_tokens_from_text(ac_tokens **tokens, const char *path, uint64_t max_bytes);
+
+/* A file of little-endian uint16; every token must be < vocab (1 to 65536). */
+AC_API ac_status ac_tokens_from_uint16(ac_tokens **tokens, const char *path, int64_t vocab);
+
+AC_API void ac_tokens_free(ac_tokens *tokens);
+AC_API int64_t ac_tokens_count(const ac_tokens *tokens);
+
+/* Windows of `context` tokens in [begin, end) of the sequence, with fields "tokens" (i32 [context]) and
+ * "targets" (the same shifted by one). Windows do not overlap; in training (`jitter`) the first window of
+ * an epoch begins at an offset in [0, context) drawn from (seed, epoch), so that every token comes up once
+ * an epoch at changing positions. The tokens must outlive the dataset. Fails if the range is shorter than
+ * context + 1. */
+AC_API ac_status ac_dataset_from_tokens(ac_dataset **dataset, const ac_tokens *tokens,
+                                        int64_t begin, int64_t end, int64_t context, bool jitter);
+
+/* ---- images ----------------------------------------------------------------------------------- */
+
+/* IDX images (magic 0x0803) and labels (0x0801), plain or gzip. Fields "images" (f32 [height * width], 0..1)
+ * and "labels" (i32 [1]). Samples [begin, end) of the file; end < 0: to the end. */
+AC_API ac_status ac_dataset_from_idx(ac_dataset **dataset, const char *images_path,
+                                     const char *labels_path, int64_t begin, int64_t end);
+
+/* Samples [begin, end) of another dataset, which must outlive this one. */
+AC_API ac_status ac_dataset_slice(ac_dataset **dataset, ac_dataset *whole, int64_t begin,
+                                  int64_t end);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

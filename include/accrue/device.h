@@ -1,0 +1,60 @@
+/* Devices: a backend (CPU, OpenCL, or `dry`, which computes nothing) opened on one piece of hardware.
+ *
+ * A device is used by one thread at a time. Two devices in two threads are independent. */
+#ifndef ACCRUE_DEVICE_H
+#define ACCRUE_DEVICE_H
+
+#include <accrue/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ac_device ac_device;
+
+typedef struct ac_device_info {
+  char id[32];             /* what --device takes: "cpu", "opencl:0", "dry" */
+  char backend[16];        /* "cpu", "opencl", "dry" */
+  char name[128];          /* the hardware's own name */
+  char driver[128];        /* OpenCL platform and driver version; BLAS and instruction set on a CPU */
+  uint64_t memory_bytes;   /* physical or global memory; 0: unknown */
+  uint64_t max_allocation; /* largest single allocation in bytes; 0: no limit */
+  uint32_t alignment;      /* of every tensor, in bytes */
+  uint32_t compute_units;  /* threads on a CPU */
+  bool half_arithmetic;    /* native half arithmetic (cl_khr_fp16, AVX512-FP16); storage needs none */
+} ac_device_info;
+
+/* Lists at most `capacity` devices in `list`, the CPU first; *count receives how many there are.
+ * `list` may be NULL with capacity 0. A missing OpenCL installation is no error. */
+AC_API ac_status ac_device_list(ac_device_info *list, int capacity, int *count);
+
+typedef struct ac_device_desc {
+  const char *name; /* "auto" or NULL: the first OpenCL GPU, else the CPU; "cpu"; "opencl": its first
+                     * device; "opencl:N"; "opencl:TEXT": the first whose name contains TEXT; "dry" */
+  int threads;      /* CPU threads; 0: all cores, or OMP_NUM_THREADS */
+  const ac_allocator *allocator; /* CPU only; copied; NULL: aligned pages from the system */
+  ac_log_callback log;           /* may be NULL */
+  void *log_user;
+  uint64_t dry_max_allocation; /* dry only: pretend this limit; 0: none */
+} ac_device_desc;
+
+/* Opens a device. `desc` may be NULL. Fails with AC_ERROR_DEVICE, naming the devices there are. */
+AC_API ac_status ac_device_open(ac_device **device, const ac_device_desc *desc);
+AC_API void ac_device_close(ac_device *device);
+
+AC_API const ac_device_info *ac_device_get_info(const ac_device *device);
+
+/* What the device's allocator holds now and has held at most, in bytes, since it was opened or
+ * since the last ac_device_reset_peak. Exact: every tensor comes from here. */
+AC_API uint64_t ac_device_allocated_bytes(const ac_device *device);
+AC_API uint64_t ac_device_peak_bytes(const ac_device *device);
+AC_API void ac_device_reset_peak(ac_device *device);
+
+/* Device memory objects (buffers and sub-buffers) made since the device was opened: constant while
+ * a trainer runs. */
+AC_API uint64_t ac_device_object_count(const ac_device *device);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

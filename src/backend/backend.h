@@ -1,0 +1,70 @@
+/* The backend interface: a versioned table of functions. A backend knows ops and memory; it knows nothing of
+ * graphs, plans or trainers.
+ *
+ * Calls on one state come from one thread. Work is queued in order: `run`, `upload`, `fill` and `copy` may return
+ * before the work is done, but what they were handed on the host may be reused at once; `download` and `finish`
+ * wait. No call but open, allocate, view and prepare may allocate memory, on the host or on the device. */
+#ifndef AC_BACKEND_BACKEND_H
+#define AC_BACKEND_BACKEND_H
+
+#include <accrue/device.h>
+
+#include "ops/op.h"
+
+enum { AC_BACKEND_VERSION = 1 };
+
+typedef struct ac_backend {
+  uint32_t version;
+  const char *name;
+
+  /* Number of devices, and the description of one. 0 devices (no driver, say) is no error. */
+  int (*count)(void);
+  ac_status (*describe)(int index, ac_device_info *info);
+
+  /* `index` < count(). Fills in `info` as describe does, with what only an open device knows. */
+  ac_status (*open)(void **state, int index, const ac_device_desc *desc, ac_device_info *info);
+  void (*close)(void *state);
+
+  /* One chunk of at most info.max_allocation bytes. Contents undefined. */
+  ac_status (*allocate)(void *state, uint64_t bytes, void **chunk);
+  void (*release)(void *state, void *chunk, uint64_t bytes);
+
+  /* A handle of [offset, offset + bytes) of a chunk, offset a multiple of info.alignment: what operands hold. */
+  ac_status (*view)(void *state, void *chunk, uint64_t offset, uint64_t bytes, void **handle);
+  void (*release_view)(void *state, void *handle);
+
+  /* Offsets and sizes in bytes within a view. */
+  ac_status (*upload)(void *state, void *handle, uint64_t offset, const void *data, uint64_t bytes);
+  ac_status (*download)(void *state, const void *handle, uint64_t offset, void *data,
+                        uint64_t bytes);
+  ac_status (*zero)(void *state, void *handle, uint64_t bytes);
+  ac_status (*copy)(void *state, void *destination, const void *source, uint64_t bytes);
+
+  /* Whether the op runs here with operands of these dtypes (handles unset). */
+  bool (*supports)(void *state, const ac_op_args *args);
+  /* Scratch bytes for the op at these shapes (handles unset, run->batch the largest micro-batch); must not
+   * shrink when a shape grows. */
+  uint64_t (*workspace)(void *state, const ac_op_args *args);
+  /* Compiles what the op needs, so that the first run does not stall. */
+  ac_status (*prepare)(void *state, const ac_op_args *args);
+  ac_status (*run)(void *state, const ac_op_args *args);
+  ac_status (*finish)(void *state);
+
+  /* Device memory objects made so far, and bytes that libraries hold outside the account (0: unknown). */
+  uint64_t (*objects)(void *state);
+  uint64_t (*library_bytes)(void *state);
+} ac_backend;
+
+/* The list of backends, CPU first. */
+#ifdef AC_HAVE_OPENCL
+#define AC_BACKEND_LIST_OPENCL(X) X(opencl)
+#else
+#define AC_BACKEND_LIST_OPENCL(X)
+#endif
+#define AC_BACKEND_LIST(X) X(cpu) AC_BACKEND_LIST_OPENCL(X) X(dry)
+
+#define AC_BACKEND_DECLARE(name) extern const ac_backend ac_backend_##name;
+AC_BACKEND_LIST(AC_BACKEND_DECLARE)
+#undef AC_BACKEND_DECLARE
+
+#endif

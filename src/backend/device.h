@@ -1,0 +1,22 @@
+/* A backend opened on one piece of hardware, with the account of what was allocated from it. */
+#ifndef AC_BACKEND_DEVICE_H
+#define AC_BACKEND_DEVICE_H
+
+#include "backend/backend.h"
+
+struct ac_device {
+  const ac_backend *backend;
+  void *state;
+  ac_device_info info;
+  uint64_t allocated, peak; /* bytes in chunks */
+  ac_log_callback log;
+  void *log_user;
+};
+
+/* Through these so that the account is right. */
+ac_status ac_device_allocate(ac_device *device, uint64_t bytes, void **chunk);
+void ac_device_release(ac_device *device, void *chunk, uint64_t bytes);
+
+void ac_device_log(const ac_device *device, ac_log_level level, const char *format, ...);
+
+#endif

@@ -1,0 +1,63 @@
+#include "core/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { SENTENCE_BYTES = 1024 };
+
+static _Thread_local char sentence[SENTENCE_BYTES];
+
+const char *ac_last_error(void) { return sentence; }
+
+ac_status ac_fail(ac_status status, const char *format, ...) {
+  /* Formatted aside, because an argument may be the old sentence. */
+  char text[SENTENCE_BYTES];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  memcpy(sentence, text, sizeof sentence);
+  return status;
+}
+
+ac_status ac_fail_prefix(ac_status status, const char *format, ...) {
+  char prefix[256], old[SENTENCE_BYTES];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(prefix, sizeof prefix, format, args);
+  va_end(args);
+  memcpy(old, sentence, sizeof old);
+  int used = snprintf(sentence, sizeof sentence, "%s: ", prefix);
+  snprintf(sentence + used, sizeof sentence - (size_t)used, "%s", old);
+  return status;
+}
+
+const char *ac_status_name(ac_status status) {
+  switch (status) {
+#define AC_STATUS_NAME(name, value, text)                                                          \
+  case AC_##name: return "AC_" #name;
+    AC_STATUS_LIST(AC_STATUS_NAME)
+#undef AC_STATUS_NAME
+  }
+  return "AC_UNKNOWN";
+}
+
+const char *ac_status_text(ac_status status) {
+  switch (status) {
+#define AC_STATUS_TEXT(name, value, text)                                                          \
+  case AC_##name: return text;
+    AC_STATUS_LIST(AC_STATUS_TEXT)
+#undef AC_STATUS_TEXT
+  }
+  return "unknown status";
+}
+
+char *ac_format_bytes(char *text, size_t size, uint64_t bytes) {
+  static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+  double value = (double)bytes;
+  int unit = 0;
+  while (value >= 1024 && unit < 4) value /= 1024, unit++;
+  snprintf(text, size, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+  return text;
+}

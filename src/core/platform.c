@@ -1,0 +1,218 @@
+/* POSIX. Everything that another system would need anew is in this file. */
+#define _GNU_SOURCE /* sched_getaffinity, nftw's flags */
+#include "core/platform.h"
+
+#include "core/error.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+double ac_clock(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* ---- memory and processors -------------------------------------------------------------------- */
+
+void *ac_pages_allocate(size_t bytes) {
+  void *memory =
+      mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return NULL;
+#ifdef MADV_HUGEPAGE
+  if (bytes >= (size_t)4 << 20) madvise(memory, bytes, MADV_HUGEPAGE);
+#endif
+  return memory;
+}
+
+void ac_pages_release(void *memory, size_t bytes) {
+  if (memory) munmap(memory, bytes ? bytes : 1);
+}
+
+uint64_t ac_physical_memory(void) {
+  long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+  return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : 0;
+}
+
+int ac_processor_count(void) {
+#ifdef __linux__
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+#endif
+  long count = sysconf(_SC_NPROCESSORS_ONLN);
+  return count > 0 ? (int)count : 1;
+}
+
+/* ---- libraries and threads -------------------------------------------------------------------- */
+
+void *ac_library_open(const char *name) {
+  void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  if (!library) (void)dlerror();
+  return library;
+}
+
+void *ac_library_symbol(void *library, const char *name) { return dlsym(library, name); }
+
+void ac_call_once(ac_once *flag, void (*once)(void)) {
+  static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  pthread_mutex_lock(&mutex);
+  if (!flag->state) {
+    once();
+    flag->state = 1;
+  }
+  pthread_mutex_unlock(&mutex);
+}
+
+/* ---- files ------------------------------------------------------------------------------------ */
+
+static bool make_folders(char *path) {
+  for (char *slash = path + 1; (slash = strchr(slash, '/')); slash++) {
+    *slash = 0;
+    int failed = mkdir(path, 0777) != 0 && errno != EEXIST;
+    *slash = '/';
+    if (failed) return false;
+  }
+  return mkdir(path, 0777) == 0 || errno == EEXIST;
+}
+
+bool ac_cache_folder(char *path, size_t size, const char *name) {
+  const char *own = getenv("ACCRUE_CACHE_DIR"), *xdg = getenv("XDG_CACHE_HOME"),
+             *home = getenv("HOME");
+  int length;
+  if (own && *own) length = snprintf(path, size, "%s/%s", own, name);
+  else if (xdg && *xdg) length = snprintf(path, size, "%s/accrue/%s", xdg, name);
+  else if (home && *home) length = snprintf(path, size, "%s/.cache/accrue/%s", home, name);
+  else return false;
+  return length > 0 && (size_t)length < size && make_folders(path) && access(path, W_OK) == 0;
+}
+
+ac_status ac_atomic_open(ac_atomic_file *file, const char *path) {
+  memset(file, 0, sizeof *file);
+  int length = snprintf(file->path, sizeof file->path, "%s", path);
+  if (length < 0 || (size_t)length + 16 > sizeof file->path)
+    return ac_fail(AC_ERROR_ARGUMENT, "the path is longer than %zu bytes", sizeof file->path - 16);
+  snprintf(file->temporary, sizeof file->temporary, "%.*s.XXXXXX", length, path);
+  int descriptor = mkstemp(file->temporary);
+  if (descriptor < 0)
+    return ac_fail(AC_ERROR_IO, "cannot create a file beside %s: %s", path, strerror(errno));
+  /* mkstemp makes private files; a model is to have the permissions of any other file. */
+  mode_t mask = umask(0);
+  umask(mask);
+  fchmod(descriptor, 0666 & ~mask);
+  file->stream = fdopen(descriptor, "wb");
+  if (!file->stream) {
+    close(descriptor);
+    unlink(file->temporary);
+    return ac_fail(AC_ERROR_IO, "cannot write beside %s: %s", path, strerror(errno));
+  }
+  return AC_OK;
+}
+
+static void sync_folder(const char *path) {
+  char folder[4096];
+  snprintf(folder, sizeof folder, "%s", path);
+  char *slash = strrchr(folder, '/');
+  if (slash) slash[slash == folder] = 0;
+  int descriptor = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY);
+  if (descriptor >= 0) {
+    fsync(descriptor);
+    close(descriptor);
+  }
+}
+
+ac_status ac_atomic_commit(ac_atomic_file *file) {
+  bool good = fflush(file->stream) == 0 && fsync(fileno(file->stream)) == 0;
+  int error = errno;
+  if (fclose(file->stream) != 0 && good) good = false, error = errno;
+  file->stream = NULL;
+  if (good && rename(file->temporary, file->path) != 0) good = false, error = errno;
+  if (!good) {
+    unlink(file->temporary);
+    return ac_fail(AC_ERROR_IO, "cannot write %s: %s", file->path, strerror(error));
+  }
+  sync_folder(file->path);
+  return AC_OK;
+}
+
+void ac_atomic_abandon(ac_atomic_file *file) {
+  if (!file->stream) return;
+  fclose(file->stream);
+  file->stream = NULL;
+  unlink(file->temporary);
+}
+
+static int compare_paths(const void *a, const void *b) {
+  return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static ac_status add_path(ac_paths *paths, const char *path) {
+  if ((paths->count & (paths->count - 1)) == 0) {
+    size_t capacity = paths->count ? 2 * paths->count : 1;
+    char **grown = realloc(paths->path, capacity * sizeof *grown);
+    if (!grown) return ac_fail(AC_ERROR_MEMORY, "no memory for a list of files");
+    paths->path = grown;
+  }
+  if (!(paths->path[paths->count] = strdup(path)))
+    return ac_fail(AC_ERROR_MEMORY, "no memory for a list of files");
+  paths->count++;
+  return AC_OK;
+}
+
+/* Symbolic links to files are followed, links to folders are not: they may form circles. */
+static ac_status list_folder(ac_paths *paths, const char *folder, int depth) {
+  DIR *directory = opendir(folder);
+  if (!directory)
+    return ac_fail(AC_ERROR_IO, "cannot read folder %s: %s", folder, strerror(errno));
+  ac_status status = AC_OK;
+  struct dirent *entry;
+  while (status == AC_OK && (entry = readdir(directory))) {
+    if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
+    char path[4096];
+    struct stat link, target;
+    int length = snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+    if (length < 0 || (size_t)length >= sizeof path || lstat(path, &link) != 0) continue;
+    if (S_ISDIR(link.st_mode)) {
+      if (depth < 64) status = list_folder(paths, path, depth + 1);
+    } else if (stat(path, &target) == 0 && S_ISREG(target.st_mode)) {
+      status = add_path(paths, path);
+    }
+  }
+  closedir(directory);
+  return status;
+}
+
+ac_status ac_paths_list(ac_paths *paths, const char *path) {
+  memset(paths, 0, sizeof *paths);
+  struct stat info;
+  if (stat(path, &info) != 0) return ac_fail(AC_ERROR_IO, "cannot read %s: %s", path, strerror(errno));
+  ac_status status =
+      S_ISDIR(info.st_mode) ? list_folder(paths, path, 0) : add_path(paths, path);
+  if (status != AC_OK) {
+    ac_paths_free(paths);
+    return status;
+  }
+  if (paths->count) qsort(paths->path, paths->count, sizeof *paths->path, compare_paths);
+  return AC_OK;
+}
+
+void ac_paths_free(ac_paths *paths) {
+  for (size_t i = 0; i < paths->count; i++) free(paths->path[i]);
+  free(paths->path);
+  memset(paths, 0, sizeof *paths);
+}
+
+int ac_seek(FILE *stream, int64_t offset, int whence) {
+  return fseeko(stream, (off_t)offset, whence);
+}
+
+int64_t ac_tell(FILE *stream) { return (int64_t)ftello(stream); }

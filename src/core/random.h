@@ -1,0 +1,52 @@
+/* Counter-based random numbers: Philox 4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy
+ * as 1, 2, 3", SC 2011). A value is a pure function of (key, counter), so it depends neither on the order of
+ * evaluation nor on how work is split. cl/common.cl holds the same function for OpenCL.
+ *
+ * Counters of the streams in use:
+ *   dropout masks      key = seed             counter = (element / 4 within the sample, sample in the
+ *                                                        effective batch, update, stream of the op)
+ *   initial values     key = seed ^ hash(parameter name)   counter = (element / 4 as 64 bits, 0, 0)
+ *   shuffling          key = seed             counter = (round input, epoch, ...) */
+#ifndef AC_CORE_RANDOM_H
+#define AC_CORE_RANDOM_H
+
+#include <stdint.h>
+
+typedef struct ac_philox_block {
+  uint32_t v[4];
+} ac_philox_block;
+
+static inline ac_philox_block ac_philox(uint64_t key, uint32_t c0, uint32_t c1, uint32_t c2,
+                                        uint32_t c3) {
+  uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+  for (int round = 0; round < 10; round++) {
+    uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
+    uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+    c1 = (uint32_t)p1;
+    c3 = (uint32_t)p0;
+    c0 = n0;
+    c2 = n2;
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  return (ac_philox_block){{c0, c1, c2, c3}};
+}
+
+/* Uniform in [0, 1) with 24 bits. */
+static inline float ac_uniform24(uint32_t bits) {
+  return (float)(bits >> 8) * 0x1p-24f;
+}
+
+/* An element is dropped when its 32 random bits are below this: p * 2^32, the same on every backend. */
+static inline uint32_t ac_dropout_threshold(float p) {
+  return (uint32_t)((double)p * 4294967296.0);
+}
+
+/* FNV-1a, 64 bits. */
+static inline uint64_t ac_hash_text(const char *text) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
+  return hash;
+}
+
+#endif

@@ -1,0 +1,10 @@
+#ifndef AC_OPS_GELU_H
+#define AC_OPS_GELU_H
+
+#include "ops/op.h"
+
+typedef struct ac_gelu_attributes {
+  ac_gelu_kind kind;
+} ac_gelu_attributes;
+
+#endif

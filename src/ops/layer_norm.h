@@ -1,0 +1,10 @@
+#ifndef AC_OPS_LAYER_NORM_H
+#define AC_OPS_LAYER_NORM_H
+
+#include "ops/op.h"
+
+typedef struct ac_layer_norm_attributes {
+  float epsilon;
+} ac_layer_norm_attributes;
+
+#endif

@@ -1,0 +1,10 @@
+#ifndef AC_OPS_MATMUL_H
+#define AC_OPS_MATMUL_H
+
+#include "ops/op.h"
+
+typedef struct ac_matmul_attributes {
+  bool transpose_a, transpose_b; /* of the last two dimensions */
+} ac_matmul_attributes;
+
+#endif

@@ -1,0 +1,32 @@
+#ifndef AC_OPS_OPTIMIZER_H
+#define AC_OPS_OPTIMIZER_H
+
+#include "ops/op.h"
+
+/* out[0] = sum of (g * scale)^2 as float, out[1] = 0 if every g is finite, else 1. Finiteness is found by an integer
+ * test of the exponent bits. */
+typedef struct ac_gradient_statistics_attributes {
+  float scale;
+} ac_gradient_statistics_attributes;
+
+/* AdamW (Loshchilov and Hutter, arXiv 1711.05101), with g' = gradient_factor * g:
+ *   p -= rate * weight_decay * p;  m += (1 - beta1) (g' - m);  v += (1 - beta2) (g'^2 - v)
+ *   p -= rate / correction1 * m / (sqrt(v) / sqrt_correction2 + epsilon)
+ * where correction1 = 1 - beta1^t and sqrt_correction2 = sqrt(1 - beta2^t) for the t-th update. */
+typedef struct ac_adamw_attributes {
+  float gradient_factor; /* unscale, clip and divide in one */
+  float rate, weight_decay;
+  float beta1, beta2, epsilon;
+  float correction1, sqrt_correction2;
+} ac_adamw_attributes;
+
+/* SGD as PyTorch's: g' = gradient_factor * g + weight_decay * p;  b = first ? g' : momentum * b + g';
+ * p -= rate * (nesterov ? g' + momentum * b : b). Without a momentum operand: p -= rate * g'. */
+typedef struct ac_sgd_attributes {
+  float gradient_factor;
+  float rate, weight_decay, momentum;
+  bool nesterov;
+  bool first; /* the first update: the momentum buffer holds nothing yet */
+} ac_sgd_attributes;
+
+#endif
