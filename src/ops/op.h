@@ -2,7 +2,7 @@
  *
  * The list is the one place where ops are named; names, dispatch tables, tests and bench are generated from it.
  * A line is a family, which is one file in src/ops, src/backend/cpu, src/backend/opencl, cl and tests/ops. In the
- * operands, `?` may be absent (data NULL), `+` is added to when `add` is set for that output and overwritten
+ * operands, `?` may be absent (count 0), `+` is added to when `add` is set for that output and overwritten
  * otherwise, and `[n]` is the leading dimensions' product. Dtype f32 unless said. */
 #ifndef AC_OPS_OP_H
 #define AC_OPS_OP_H
@@ -68,7 +68,7 @@ enum { AC_LOSS_SUMS = 8 };
 /* ---- what a backend is handed ----------------------------------------------------------------- */
 
 /* A tensor at run time: concrete shape, and the backend's own handle of its memory (a pointer on the CPU, a
- * sub-buffer on OpenCL). data == NULL: absent. */
+ * sub-buffer on OpenCL). count == 0: absent. Where only shapes matter (costs, workspace), data is NULL. */
 typedef struct ac_operand {
   void *data;
   ac_dtype dtype;
