@@ -21,6 +21,7 @@ typedef struct ac_device_info {
   uint64_t max_allocation; /* largest single allocation in bytes; 0: no limit */
   uint32_t alignment;      /* of every tensor, in bytes */
   uint32_t compute_units;  /* threads on a CPU */
+  bool gpu;                /* hardware apart from the host: what "auto" prefers */
   bool half_arithmetic;    /* native half arithmetic (cl_khr_fp16, AVX512-FP16); storage needs none */
 } ac_device_info;
 

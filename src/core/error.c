@@ -8,7 +8,9 @@ enum { SENTENCE_BYTES = 1024 };
 
 static _Thread_local char sentence[SENTENCE_BYTES];
 
-const char *ac_last_error(void) { return sentence; }
+const char *ac_last_error(void) {
+  return sentence;
+}
 
 ac_status ac_fail(ac_status status, const char *format, ...) {
   /* Formatted aside, because an argument may be the old sentence. */
@@ -35,8 +37,9 @@ ac_status ac_fail_prefix(ac_status status, const char *format, ...) {
 
 const char *ac_status_name(ac_status status) {
   switch (status) {
-#define AC_STATUS_NAME(name, value, text)                                                          \
-  case AC_##name: return "AC_" #name;
+#define AC_STATUS_NAME(name, value, text) \
+  case AC_##name:                         \
+    return "AC_" #name;
     AC_STATUS_LIST(AC_STATUS_NAME)
 #undef AC_STATUS_NAME
   }
@@ -45,8 +48,9 @@ const char *ac_status_name(ac_status status) {
 
 const char *ac_status_text(ac_status status) {
   switch (status) {
-#define AC_STATUS_TEXT(name, value, text)                                                          \
-  case AC_##name: return text;
+#define AC_STATUS_TEXT(name, value, text) \
+  case AC_##name:                         \
+    return text;
     AC_STATUS_LIST(AC_STATUS_TEXT)
 #undef AC_STATUS_TEXT
   }

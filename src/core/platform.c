@@ -23,7 +23,8 @@ double ac_clock(void) {
   return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* ---- memory and processors -------------------------------------------------------------------- */
+/* ---- memory and processors --------------------------------------------------------------------
+ */
 
 void *ac_pages_allocate(size_t bytes) {
   void *memory =
@@ -53,7 +54,8 @@ int ac_processor_count(void) {
   return count > 0 ? (int)count : 1;
 }
 
-/* ---- libraries and threads -------------------------------------------------------------------- */
+/* ---- libraries and threads --------------------------------------------------------------------
+ */
 
 void *ac_library_open(const char *name) {
   void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
@@ -61,7 +63,9 @@ void *ac_library_open(const char *name) {
   return library;
 }
 
-void *ac_library_symbol(void *library, const char *name) { return dlsym(library, name); }
+void *ac_library_symbol(void *library, const char *name) {
+  return dlsym(library, name);
+}
 
 void ac_call_once(ac_once *flag, void (*once)(void)) {
   static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -73,7 +77,8 @@ void ac_call_once(ac_once *flag, void (*once)(void)) {
   pthread_mutex_unlock(&mutex);
 }
 
-/* ---- files ------------------------------------------------------------------------------------ */
+/* ---- files ------------------------------------------------------------------------------------
+ */
 
 static bool make_folders(char *path) {
   for (char *slash = path + 1; (slash = strchr(slash, '/')); slash++) {
@@ -171,8 +176,7 @@ static ac_status add_path(ac_paths *paths, const char *path) {
 /* Symbolic links to files are followed, links to folders are not: they may form circles. */
 static ac_status list_folder(ac_paths *paths, const char *folder, int depth) {
   DIR *directory = opendir(folder);
-  if (!directory)
-    return ac_fail(AC_ERROR_IO, "cannot read folder %s: %s", folder, strerror(errno));
+  if (!directory) return ac_fail(AC_ERROR_IO, "cannot read folder %s: %s", folder, strerror(errno));
   ac_status status = AC_OK;
   struct dirent *entry;
   while (status == AC_OK && (entry = readdir(directory))) {
@@ -194,9 +198,9 @@ static ac_status list_folder(ac_paths *paths, const char *folder, int depth) {
 ac_status ac_paths_list(ac_paths *paths, const char *path) {
   memset(paths, 0, sizeof *paths);
   struct stat info;
-  if (stat(path, &info) != 0) return ac_fail(AC_ERROR_IO, "cannot read %s: %s", path, strerror(errno));
-  ac_status status =
-      S_ISDIR(info.st_mode) ? list_folder(paths, path, 0) : add_path(paths, path);
+  if (stat(path, &info) != 0)
+    return ac_fail(AC_ERROR_IO, "cannot read %s: %s", path, strerror(errno));
+  ac_status status = S_ISDIR(info.st_mode) ? list_folder(paths, path, 0) : add_path(paths, path);
   if (status != AC_OK) {
     ac_paths_free(paths);
     return status;
@@ -215,4 +219,6 @@ int ac_seek(FILE *stream, int64_t offset, int whence) {
   return fseeko(stream, (off_t)offset, whence);
 }
 
-int64_t ac_tell(FILE *stream) { return (int64_t)ftello(stream); }
+int64_t ac_tell(FILE *stream) {
+  return (int64_t)ftello(stream);
+}

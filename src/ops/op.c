@@ -10,9 +10,13 @@ static const ac_op_desc *const descriptions[AC_OP_COUNT] = {
 #undef AC_OP_ENTRY
 };
 
-const ac_op_desc *ac_op_describe(ac_op op) { return descriptions[op]; }
+const ac_op_desc *ac_op_describe(ac_op op) {
+  return descriptions[op];
+}
 
-const char *ac_op_name(ac_op op) { return descriptions[op]->name; }
+const char *ac_op_name(ac_op op) {
+  return descriptions[op]->name;
+}
 
 static double operand_bytes(const ac_operand *x, bool present) {
   return present ? (double)x->count * (double)ac_dtype_bytes(x->dtype) : 0;

@@ -1,0 +1,198 @@
+#include "backend/device.h"
+
+#include "core/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static const ac_backend *const backends[] = {
+#define AC_BACKEND_ENTRY(name) &ac_backend_##name,
+    AC_BACKEND_LIST(AC_BACKEND_ENTRY)
+#undef AC_BACKEND_ENTRY
+};
+
+enum { BACKEND_COUNT = sizeof backends / sizeof *backends };
+
+/* ---- listing ----------------------------------------------------------------------------------
+ */
+
+/* `dry` is for planning, so it can be opened by name but is not hardware to be listed. */
+static bool is_hardware(const ac_backend *backend) {
+  return strcmp(backend->name, "dry") != 0;
+}
+
+ac_status ac_device_list(ac_device_info *list, int capacity, int *count) {
+  *count = 0;
+  for (int b = 0; b < BACKEND_COUNT; b++) {
+    if (!is_hardware(backends[b])) continue;
+    int devices = backends[b]->count();
+    for (int i = 0; i < devices; i++, (*count)++)
+      if (list && *count < capacity) AC_TRY(backends[b]->describe(i, &list[*count]));
+  }
+  return AC_OK;
+}
+
+/* "cpu (AMD EPYC), opencl:0 (gfx1100)", for the sentence about an unknown device. */
+static void list_names(char *text, size_t size) {
+  size_t used = 0;
+  text[0] = 0;
+  for (int b = 0; b < BACKEND_COUNT; b++) {
+    int devices = is_hardware(backends[b]) ? backends[b]->count() : 0;
+    for (int i = 0; i < devices && used < size; i++) {
+      ac_device_info info;
+      if (backends[b]->describe(i, &info) != AC_OK) continue;
+      used += (size_t)snprintf(text + used, size - used, "%s%s (%s)", used ? ", " : "", info.id,
+                               info.name);
+    }
+  }
+}
+
+/* ---- choosing ---------------------------------------------------------------------------------
+ */
+
+typedef struct choice {
+  const ac_backend *backend;
+  int index;
+} choice;
+
+static const ac_backend *find_backend(const char *name, size_t length) {
+  for (int b = 0; b < BACKEND_COUNT; b++)
+    if (strlen(backends[b]->name) == length && !strncasecmp(backends[b]->name, name, length))
+      return backends[b];
+  return NULL;
+}
+
+static bool contains(const char *text, const char *part) {
+  size_t length = strlen(part);
+  for (; *text; text++)
+    if (!strncasecmp(text, part, length)) return true;
+  return false;
+}
+
+/* A GPU before the CPU, but the CPU before OpenCL on a CPU, which is slower than our own kernels.
+ */
+static void choose_automatically(choice *chosen) {
+  const ac_backend *opencl = find_backend("opencl", 6);
+  int devices = opencl ? opencl->count() : 0;
+  for (int i = 0; i < devices; i++) {
+    ac_device_info info;
+    if (opencl->describe(i, &info) == AC_OK && info.gpu) {
+      *chosen = (choice){opencl, i};
+      return;
+    }
+  }
+  *chosen = (choice){find_backend("cpu", 3), 0};
+}
+
+static bool choose(choice *chosen, const char *name) {
+  if (!name || !*name || !strcasecmp(name, "auto")) {
+    choose_automatically(chosen);
+    return true;
+  }
+  const char *colon = strchr(name, ':');
+  const ac_backend *backend = find_backend(name, colon ? (size_t)(colon - name) : strlen(name));
+  if (!backend) return false;
+  int devices = backend->count();
+  if (!colon) {
+    *chosen = (choice){backend, 0};
+    return devices > 0;
+  }
+  const char *which = colon + 1;
+  char *end;
+  long index = strtol(which, &end, 10);
+  if (*which && !*end) {
+    *chosen = (choice){backend, (int)index};
+    return index >= 0 && index < devices;
+  }
+  for (int i = 0; i < devices && *which; i++) {
+    ac_device_info info;
+    if (backend->describe(i, &info) == AC_OK && contains(info.name, which)) {
+      *chosen = (choice){backend, i};
+      return true;
+    }
+  }
+  return false;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------
+ */
+
+ac_status ac_device_open(ac_device **result, const ac_device_desc *desc) {
+  static const ac_device_desc defaults = {0};
+  *result = NULL;
+  if (!desc) desc = &defaults;
+  if (desc->threads < 0)
+    return ac_fail(AC_ERROR_ARGUMENT, "the number of threads is %d", desc->threads);
+  choice chosen;
+  if (!choose(&chosen, desc->name)) {
+    char names[512];
+    list_names(names, sizeof names);
+    return ac_fail(AC_ERROR_DEVICE, "no device \"%s\"; there is: %s", desc->name, names);
+  }
+  ac_device *device = calloc(1, sizeof *device);
+  if (!device) return ac_fail(AC_ERROR_MEMORY, "no memory for a device");
+  device->backend = chosen.backend;
+  device->log = desc->log;
+  device->log_user = desc->log_user;
+  ac_status status = chosen.backend->open(&device->state, chosen.index, desc, &device->info);
+  if (status != AC_OK) {
+    free(device);
+    return status;
+  }
+  ac_device_log(device, AC_LOG_DEBUG, "opened %s: %s, %s", device->info.id, device->info.name,
+                device->info.driver);
+  *result = device;
+  return AC_OK;
+}
+
+void ac_device_close(ac_device *device) {
+  if (!device) return;
+  device->backend->close(device->state);
+  free(device);
+}
+
+const ac_device_info *ac_device_get_info(const ac_device *device) {
+  return &device->info;
+}
+
+/* ---- the account ------------------------------------------------------------------------------
+ */
+
+ac_status ac_device_allocate(ac_device *device, uint64_t bytes, void **chunk) {
+  AC_TRY(device->backend->allocate(device->state, bytes, chunk));
+  device->allocated += bytes;
+  if (device->allocated > device->peak) device->peak = device->allocated;
+  return AC_OK;
+}
+
+void ac_device_release(ac_device *device, void *chunk, uint64_t bytes) {
+  if (!chunk) return;
+  device->backend->release(device->state, chunk, bytes);
+  device->allocated -= bytes;
+}
+
+uint64_t ac_device_allocated_bytes(const ac_device *device) {
+  return device->allocated;
+}
+uint64_t ac_device_peak_bytes(const ac_device *device) {
+  return device->peak;
+}
+void ac_device_reset_peak(ac_device *device) {
+  device->peak = device->allocated;
+}
+uint64_t ac_device_object_count(const ac_device *device) {
+  return device->backend->objects(device->state);
+}
+
+void ac_device_log(const ac_device *device, ac_log_level level, const char *format, ...) {
+  if (!device->log) return;
+  char line[512];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(line, sizeof line, format, args);
+  va_end(args);
+  device->log(device->log_user, level, line);
+}
