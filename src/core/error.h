@@ -5,9 +5,9 @@
 #include <accrue/base.h>
 
 #if defined(__GNUC__)
-#define AC_PRINTF(format, first) __attribute__((format(printf, format, first)))
+#define AC_PRINTF(index, first) __attribute__((format(printf, index, first)))
 #else
-#define AC_PRINTF(format, first)
+#define AC_PRINTF(index, first)
 #endif
 
 /* Sets the sentence and returns `status`, so that a failing function can end with
