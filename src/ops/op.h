@@ -1,9 +1,11 @@
-/* What an op is: the list of ops, what a backend is handed to run one, and what the graph knows of one.
+/* What an op is: the list of ops, what a backend is handed to run one, and what the graph knows of
+ * one.
  *
- * The list is the one place where ops are named; names, dispatch tables, tests and bench are generated from it.
- * A line is a family, which is one file in src/ops, src/backend/cpu, src/backend/opencl, cl and tests/ops. In the
- * operands, `?` may be absent (count 0), `+` is added to when `add` is set for that output and overwritten
- * otherwise, and `[n]` is the leading dimensions' product. Dtype f32 unless said. */
+ * The list is the one place where ops are named; names, dispatch tables, tests and bench are
+ * generated from it. A line is a family, which is one file in src/ops, src/backend/cpu,
+ * src/backend/opencl, cl and tests/ops. In the operands, `?` may be absent (count 0), `+` is added
+ * to when `add` is set for that output and overwritten otherwise, and `[n]` is the leading
+ * dimensions' product. Dtype f32 unless said. */
 #ifndef AC_OPS_OP_H
 #define AC_OPS_OP_H
 
@@ -12,43 +14,38 @@
 #define AC_OP_LIST(X)                                                                              \
   /* linear (ops/linear.h). y[n,out] = x[n,in] W + b: x W b? -> y.                                 \
    * input gradient: dy W -> dx+.  weight gradient: x dy -> dW?+ db?+. */                          \
-  X(linear) X(linear_input_gradient) X(linear_weight_gradient)                                     \
-  /* matmul (ops/matmul.h), batched over leading dimensions: a b -> c+ */                          \
-  X(matmul)                                                                                        \
-  /* add: a b -> c; b's count divides a's and is repeated. sum_leading: x[m*n] -> y[n]+ */         \
-  X(add) X(sum_leading)                                                                            \
-  /* multiply: a b -> c+; b repeated like add's */                                                 \
-  X(multiply)                                                                                      \
-  /* scale (ops/scale.h): x -> y+ */                                                               \
-  X(scale)                                                                                         \
-  /* embedding: table[V,C] ids i32[n] -> y[n,C].  gradient: ids dy -> dtable+ */                   \
-  X(embedding) X(embedding_gradient)                                                               \
-  /* layer_norm (ops/layer_norm.h): x gamma beta? -> y, statistics [n,2] = (mean, 1/std).          \
-   * input gradient: dy x statistics gamma -> dx+.                                                 \
-   * parameter gradient: dy x statistics -> dgamma?+ dbeta?+ */                                    \
-  X(layer_norm) X(layer_norm_input_gradient) X(layer_norm_parameter_gradient)                      \
-  /* gelu (ops/gelu.h), relu, silu: x -> y.  gradient: dy x -> dx; relu's: dy y -> dx */           \
-  X(gelu) X(gelu_gradient)                                                                         \
-  X(relu) X(relu_gradient)                                                                         \
-  X(silu) X(silu_gradient)                                                                         \
-  /* softmax over the last dimension: x -> y.  gradient: dy y -> dx */                             \
-  X(softmax) X(softmax_gradient)                                                                   \
-  /* attention (ops/attention.h): qkv[B,T,3C] -> y[B,T,C], lse[B,H,T].                             \
-   * gradient: dy qkv y lse -> dqkv */                                                             \
-  X(attention) X(attention_gradient)                                                               \
-  /* dropout (ops/dropout.h), its own gradient: x -> y */                                          \
-  X(dropout)                                                                                       \
-  /* transpose (ops/transpose.h): x -> y */                                                        \
-  X(transpose)                                                                                     \
-  /* cross_entropy (ops/cross_entropy.h): logits[n,V] targets i32[n] weights[n]? ->                \
-   * sums[AC_LOSS_SUMS]+, lse[n].  gradient: logits targets weights? lse -> dlogits */             \
-  X(cross_entropy) X(cross_entropy_gradient)                                                       \
-  /* mean_squared_error: prediction[B,m] target weights[B]? -> sums[AC_LOSS_SUMS]+.                \
-   * gradient: prediction target weights? -> dprediction */                                        \
-  X(mean_squared_error) X(mean_squared_error_gradient)                                             \
-  /* optimizer (ops/optimizer.h), no part of graphs. gradient_statistics: g -> [2].                \
-   * adamw: g -> p m v.  sgd: g -> p, momentum? (all in place) */                                  \
-  X(gradient_statistics) X(adamw) X(sgd)
+  X(linear)                                                                                        \
+  X(linear_input_gradient) X(linear_weight_gradient) /* matmul (ops/matmul.h), batched over        \
+                                                        leading dimensions: a b -> c+ */           \
+      X(matmul) /* add: a b -> c; b's count divides a's and is repeated. sum_leading: x[m*n] ->    \
+                   y[n]+ */                                                                        \
+      X(add) X(sum_leading) /* multiply: a b -> c+; b repeated like add's */                       \
+      X(multiply)           /* scale (ops/scale.h): x -> y+ */                                     \
+      X(scale) /* embedding: table[V,C] ids i32[n] -> y[n,C].  gradient: ids dy -> dtable+ */      \
+      X(embedding)                                                                                 \
+          X(embedding_gradient) /* layer_norm (ops/layer_norm.h): x gamma beta? -> y, statistics   \
+                                 * [n,2] = (mean, 1/std). input gradient: dy x statistics gamma ->                                                          \
+                                 * dx+. parameter gradient: dy x statistics -> dgamma?+ dbeta?+ */                                        \
+      X(layer_norm) X(layer_norm_input_gradient)                                                   \
+          X(layer_norm_parameter_gradient) /* gelu (ops/gelu.h), relu, silu: x -> y.  gradient: dy \
+                                              x -> dx; relu's: dy y -> dx */                       \
+      X(gelu) X(gelu_gradient) X(relu) X(relu_gradient) X(silu)                                    \
+          X(silu_gradient) /* softmax over the last dimension: x -> y.  gradient: dy y -> dx */    \
+      X(softmax) X(softmax_gradient)     /* attention (ops/attention.h): qkv[B,T,3C] -> y[B,T,C],  \
+                                          * lse[B,H,T].     gradient: dy qkv y lse -> dqkv */                                                             \
+      X(attention) X(attention_gradient) /* dropout (ops/dropout.h), its own gradient: x -> y */   \
+      X(dropout)                         /* transpose (ops/transpose.h): x -> y */                 \
+      X(transpose) /* cross_entropy (ops/cross_entropy.h): logits[n,V] targets i32[n] weights[n]?  \
+                    * -> sums[AC_LOSS_SUMS]+, lse[n].  gradient: logits targets weights? lse ->                            \
+                    * dlogits */                                                                   \
+      X(cross_entropy) X(cross_entropy_gradient) /* mean_squared_error: prediction[B,m] target     \
+                                                  * weights[B]? -> sums[AC_LOSS_SUMS]+. gradient:                                                                                         \
+                                                  * prediction target weights? -> dprediction */   \
+      X(mean_squared_error)                                                                        \
+          X(mean_squared_error_gradient) /* optimizer (ops/optimizer.h), no part of graphs.        \
+                                          * gradient_statistics: g -> [2]. adamw: g -> p m v. sgd:                                                                                              \
+                                          * g -> p, momentum? (all in place) */                    \
+      X(gradient_statistics) X(adamw) X(sgd)
 
 typedef enum ac_op {
 #define AC_OP_ENUM(name) AC_OP_##name,
@@ -61,14 +58,17 @@ const char *ac_op_name(ac_op op);
 
 enum { AC_MAX_INPUTS = 8, AC_MAX_OUTPUTS = 4, AC_MAX_ATTRIBUTE_BYTES = 64 };
 
-/* Loss sums on the device, each kept as an unevaluated sum of two floats (hi + lo, Knuth's TwoSum), so that
- * adding many micro-batches loses nothing: {loss, weight, weight of rows classified right, unused}. */
+/* Loss sums on the device, each kept as an unevaluated sum of two floats (hi + lo, Knuth's TwoSum),
+ * so that adding many micro-batches loses nothing: {loss, weight, weight of rows classified right,
+ * unused}. */
 enum { AC_LOSS_SUMS = 8 };
 
-/* ---- what a backend is handed ----------------------------------------------------------------- */
+/* ---- what a backend is handed -----------------------------------------------------------------
+ */
 
-/* A tensor at run time: concrete shape, and the backend's own handle of its memory (a pointer on the CPU, a
- * sub-buffer on OpenCL). count == 0: absent. Where only shapes matter (costs, workspace), data is NULL. */
+/* A tensor at run time: concrete shape, and the backend's own handle of its memory (a pointer on
+ * the CPU, a sub-buffer on OpenCL). count == 0: absent. Where only shapes matter (costs,
+ * workspace), data is NULL. */
 typedef struct ac_operand {
   void *data;
   ac_dtype dtype;
@@ -79,11 +79,11 @@ typedef struct ac_operand {
 
 /* What changes from run to run. `sample` and `update` key random numbers. */
 typedef struct ac_run_state {
-  bool training;   /* dropout drops */
+  bool training; /* dropout drops */
   uint64_t seed;
-  uint32_t update; /* windows begun, so a recomputed mask is the same mask */
-  uint32_t sample; /* position of the micro-batch's first sample in the effective batch */
-  int64_t batch;   /* samples in this micro-batch */
+  uint32_t update;  /* windows begun, so a recomputed mask is the same mask */
+  uint32_t sample;  /* position of the micro-batch's first sample in the effective batch */
+  int64_t batch;    /* samples in this micro-batch */
   float loss_scale; /* factor of the loss gradient */
 } ac_run_state;
 
@@ -99,13 +99,16 @@ typedef struct ac_op_args {
 } ac_op_args;
 
 /* Rows and columns of an operand seen as a matrix over its last dimension. */
-static inline int64_t ac_columns(const ac_operand *x) { return x->rank ? x->dim[x->rank - 1] : 1; }
+static inline int64_t ac_columns(const ac_operand *x) {
+  return x->rank ? x->dim[x->rank - 1] : 1;
+}
 static inline int64_t ac_rows(const ac_operand *x) {
   int64_t columns = ac_columns(x);
   return columns ? x->count / columns : 0;
 }
 
-/* ---- what the graph knows of an op ------------------------------------------------------------ */
+/* ---- what the graph knows of an op ------------------------------------------------------------
+ */
 
 typedef struct ac_node ac_node;
 typedef struct ac_differentiation ac_differentiation;
@@ -129,7 +132,8 @@ typedef struct ac_op_desc {
 
 const ac_op_desc *ac_op_describe(ac_op op);
 
-/* Flops by the op's own count and bytes of all operands present, each moved once (twice where added to). */
+/* Flops by the op's own count and bytes of all operands present, each moved once (twice where added
+ * to). */
 ac_cost ac_op_cost(const ac_op_args *args);
 
 #endif

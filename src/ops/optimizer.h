@@ -3,8 +3,8 @@
 
 #include "ops/op.h"
 
-/* out[0] = sum of (g * scale)^2 as float, out[1] = 0 if every g is finite, else 1. Finiteness is found by an integer
- * test of the exponent bits. */
+/* out[0] = sum of (g * scale)^2 as float, out[1] = 0 if every g is finite, else 1. Finiteness is
+ * found by an integer test of the exponent bits. */
 typedef struct ac_gradient_statistics_attributes {
   float scale;
 } ac_gradient_statistics_attributes;
@@ -20,8 +20,9 @@ typedef struct ac_adamw_attributes {
   float correction1, sqrt_correction2;
 } ac_adamw_attributes;
 
-/* SGD as PyTorch's: g' = gradient_factor * g + weight_decay * p;  b = first ? g' : momentum * b + g';
- * p -= rate * (nesterov ? g' + momentum * b : b). Without a momentum operand: p -= rate * g'. */
+/* SGD as PyTorch's: g' = gradient_factor * g + weight_decay * p;  b = first ? g' : momentum * b +
+ * g'; p -= rate * (nesterov ? g' + momentum * b : b). Without a momentum operand: p -= rate * g'.
+ */
 typedef struct ac_sgd_attributes {
   float gradient_factor;
   float rate, weight_decay, momentum;

@@ -1,0 +1,141 @@
+#include "graph/differentiate.h"
+
+#include "core/error.h"
+#include "ops/scale.h"
+
+#include <stdlib.h>
+
+ac_tensor *ac_gradient_of(ac_differentiation *d, int tensor) {
+  ac_graph *graph = d->graph;
+  const ac_tensor *forward = graph->tensors[tensor];
+  int id = d->gradient[forward->storage];
+  if (id < 0) return NULL;
+  ac_tensor *gradient = graph->tensors[id];
+  if (ac_shape_equal(&gradient->shape, &forward->shape)) return gradient;
+  return ac_graph_view(graph, gradient, &forward->shape);
+}
+
+bool ac_gradient_wanted(const ac_differentiation *d, int tensor) {
+  return tensor >= 0 && d->graph->tensors[tensor]->requires_gradient;
+}
+
+/* The persistent sum that every contribution to a parameter's gradient is added to. */
+static ac_tensor *parameter_gradient(ac_differentiation *d, const ac_tensor *parameter) {
+  int index = parameter->parameter;
+  if (d->parameter[index] < 0) {
+    const ac_tensor *whole = d->graph->tensors[d->graph->parameters[index]];
+    ac_tensor *sum = ac_graph_new_tensor(d->graph, AC_ROLE_GRADIENT, AC_F32, &whole->shape);
+    if (!sum) return NULL;
+    sum->parameter = index;
+    d->parameter[index] = sum->id;
+  }
+  return d->graph->tensors[d->parameter[index]];
+}
+
+ac_status ac_gradient_pass(ac_differentiation *d, int target, ac_tensor *gradient) {
+  ac_graph *graph = d->graph;
+  if (!gradient) return graph->status;
+  const ac_tensor *forward = graph->tensors[target];
+  if (!forward->requires_gradient) return AC_OK;
+  if (forward->role == AC_ROLE_PARAMETER) {
+    ac_tensor *sum = parameter_gradient(d, forward);
+    ac_scale_attributes one = {1};
+    int node = ac_graph_append(graph, AC_OP_scale, &one, sizeof one, 1, &gradient);
+    if (node < 0 || !sum) return graph->status;
+    graph->nodes[node].out[0] = sum->id;
+    return AC_OK;
+  }
+  int *held = &d->gradient[forward->storage];
+  if (*held >= 0) {
+    ac_tensor *terms[] = {ac_gradient_of(d, target), gradient};
+    gradient = ac_graph_emit(graph, AC_OP_add, NULL, 0, 2, terms, &forward->shape);
+    if (!gradient) return graph->status;
+  }
+  *held = gradient->id;
+  return AC_OK;
+}
+
+/* Decides where output j of the node goes; sets *rest to a tensor that remains to be passed on, if
+ * any. */
+static ac_tensor *place_output(ac_differentiation *d, ac_node *node, int j,
+                               const ac_tensor *forward, bool *rest) {
+  bool can_add = ac_op_describe(node->op)->can_add >> j & 1;
+  *rest = false;
+  if (forward->role == AC_ROLE_PARAMETER && can_add) return parameter_gradient(d, forward);
+  int held = d->gradient[forward->storage];
+  *rest = forward->role == AC_ROLE_PARAMETER || (held >= 0 && !(can_add && j == 0));
+  if (held >= 0 && !*rest) node->accumulate = held;
+  return ac_graph_new_tensor(d->graph, AC_ROLE_ACTIVATION, AC_F32, &forward->shape);
+}
+
+ac_status ac_gradient_emit(ac_differentiation *d, ac_op op, const void *attributes, size_t size,
+                           int in_count, ac_tensor *const *in, int target_count,
+                           const int *target) {
+  ac_graph *graph = d->graph;
+  bool wanted = false;
+  for (int j = 0; j < target_count; j++) wanted |= ac_gradient_wanted(d, target[j]);
+  if (!wanted) return graph->status;
+  int index = ac_graph_append(graph, op, attributes, size, in_count, in);
+  if (index < 0) return graph->status;
+  bool rest[AC_MAX_OUTPUTS] = {false};
+  for (int j = 0; j < target_count; j++) {
+    if (!ac_gradient_wanted(d, target[j])) continue;
+    const ac_tensor *forward = graph->tensors[target[j]];
+    ac_node *node = &graph->nodes[index];
+    ac_tensor *output = place_output(d, node, j, forward, &rest[j]);
+    if (!output) return graph->status;
+    node->out[j] = output->id;
+    if (output->role == AC_ROLE_ACTIVATION) {
+      output->producer = index;
+      if (!rest[j]) d->gradient[forward->storage] = output->id;
+    }
+  }
+  for (int j = 0; j < target_count; j++)
+    if (rest[j]) AC_TRY(ac_gradient_pass(d, target[j], graph->tensors[graph->nodes[index].out[j]]));
+  return graph->status;
+}
+
+/* A loss node starts from the loss scale; any other node needs a gradient of its first output. */
+static bool reached(const ac_differentiation *d, const ac_node *node) {
+  const ac_tensor *output = d->graph->tensors[node->out[0]];
+  if (output->role == AC_ROLE_LOSS) return output->id == d->graph->loss;
+  return d->gradient[output->storage] >= 0;
+}
+
+static ac_status visit(ac_differentiation *d, int index) {
+  ac_graph *graph = d->graph;
+  /* A copy: rules append nodes, which moves the array. */
+  ac_node node = graph->nodes[index];
+  if (!reached(d, &node) || !graph->tensors[node.out[0]]->requires_gradient) return AC_OK;
+  char text[128];
+  const ac_op_desc *desc = ac_op_describe(node.op);
+  if (!desc->gradient)
+    return ac_fail(AC_ERROR_UNSUPPORTED, "%s has no gradient",
+                   ac_node_text(text, sizeof text, graph, &node));
+  int first = graph->node_count;
+  graph->scope = node.scope;
+  AC_TRY(desc->gradient(d, &node));
+  for (int i = first; i < graph->node_count; i++) graph->nodes[i].backward = true;
+  return graph->status;
+}
+
+ac_status ac_graph_differentiate(ac_graph *graph) {
+  if (graph->loss < 0) return ac_fail(AC_ERROR_ARGUMENT, "the graph has no loss to train on");
+  if (!graph->tensors[graph->loss]->requires_gradient)
+    return ac_fail(AC_ERROR_ARGUMENT, "the loss depends on no trainable parameter");
+  int forward_tensors = graph->tensor_count;
+  ac_differentiation d = {.graph = graph};
+  d.gradient = malloc((size_t)forward_tensors * sizeof *d.gradient);
+  d.parameter = malloc(((size_t)graph->parameter_count + 1) * sizeof *d.parameter);
+  ac_status status = AC_OK;
+  if (!d.gradient || !d.parameter) {
+    status = ac_fail(AC_ERROR_MEMORY, "no memory to differentiate the graph");
+  } else {
+    for (int i = 0; i < forward_tensors; i++) d.gradient[i] = -1;
+    for (int i = 0; i < graph->parameter_count; i++) d.parameter[i] = -1;
+    for (int i = graph->node_count - 1; i >= 0 && status == AC_OK; i--) status = visit(&d, i);
+  }
+  free(d.gradient);
+  free(d.parameter);
+  return status;
+}

@@ -1,0 +1,357 @@
+/* Building and copying graphs. Arrays grow by doubling; a failed allocation sticks like any other
+ * failure. */
+#include "graph/graph.h"
+
+#include "core/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- growing arrays ---------------------------------------------------------------------------
+ */
+
+/* Makes room for one more element: capacities are powers of two, so the count tells when one is
+ * full. */
+static void *grow(void *array, int count, size_t size) {
+  if (count & (count - 1)) return array;
+  return realloc(array, (count ? 2 * (size_t)count : 1) * size);
+}
+
+#define GROW(array, count)                             \
+  do {                                                 \
+    void *grown = grow(array, count, sizeof *(array)); \
+    if (!grown) return out_of_memory(graph);           \
+    (array) = grown;                                   \
+  } while (0)
+
+static void *out_of_memory(ac_graph *graph) {
+  return ac_graph_fail(graph, AC_ERROR_MEMORY, "no memory for the graph");
+}
+
+/* ---- life -------------------------------------------------------------------------------------
+ */
+
+ac_status ac_graph_create(ac_graph **result) {
+  *result = NULL;
+  ac_graph *graph = calloc(1, sizeof *graph);
+  if (!graph) return ac_fail(AC_ERROR_MEMORY, "no memory for a graph");
+  graph->loss = -1;
+  *result = graph;
+  ac_graph_scope(graph, NULL);
+  return graph->status;
+}
+
+void ac_graph_free(ac_graph *graph) {
+  if (!graph) return;
+  for (int i = 0; i < graph->tensor_count; i++) {
+    free(graph->tensors[i]->name);
+    free(graph->tensors[i]);
+  }
+  for (int i = 0; i < graph->output_count; i++) free(graph->outputs[i].name);
+  for (int i = 0; i < graph->scope_count; i++) free(graph->scopes[i]);
+  free(graph->tensors);
+  free(graph->nodes);
+  free(graph->inputs);
+  free(graph->parameters);
+  free(graph->outputs);
+  free(graph->scopes);
+  free(graph);
+}
+
+ac_status ac_graph_status(const ac_graph *graph) {
+  return graph->status;
+}
+const char *ac_graph_message(const ac_graph *graph) {
+  return graph->message;
+}
+
+ac_tensor *ac_graph_fail(ac_graph *graph, ac_status status, const char *format, ...) {
+  if (graph->status != AC_OK) return NULL;
+  va_list args;
+  va_start(args, format);
+  vsnprintf(graph->message, sizeof graph->message, format, args);
+  va_end(args);
+  graph->status = ac_fail(status, "%s", graph->message);
+  return NULL;
+}
+
+static void *add_scope(ac_graph *graph, const char *scope) {
+  GROW(graph->scopes, graph->scope_count);
+  char *text = strdup(scope);
+  if (!text) return out_of_memory(graph);
+  graph->scopes[graph->scope_count] = text;
+  graph->scope = graph->scope_count++;
+  return text;
+}
+
+void ac_graph_scope(ac_graph *graph, const char *scope) {
+  if (graph->status != AC_OK) return;
+  if (scope || graph->scope_count == 0) add_scope(graph, scope ? scope : "");
+  else graph->scope = 0;
+}
+
+/* ---- tensors ----------------------------------------------------------------------------------
+ */
+
+ac_tensor *ac_graph_new_tensor(ac_graph *graph, ac_role role, ac_dtype dtype,
+                               const ac_shape *shape) {
+  if (graph->status != AC_OK) return NULL;
+  GROW(graph->tensors, graph->tensor_count);
+  ac_tensor *tensor = calloc(1, sizeof *tensor);
+  if (!tensor) return out_of_memory(graph);
+  tensor->graph = graph;
+  tensor->id = tensor->storage = graph->tensor_count;
+  tensor->role = role;
+  tensor->dtype = dtype;
+  tensor->shape = *shape;
+  tensor->producer = -1;
+  tensor->parameter = -1;
+  graph->tensors[graph->tensor_count++] = tensor;
+  return tensor;
+}
+
+ac_tensor *ac_graph_view(ac_graph *graph, const ac_tensor *tensor, const ac_shape *shape) {
+  ac_tensor *view = ac_graph_new_tensor(graph, tensor->role, tensor->dtype, shape);
+  if (!view) return NULL;
+  view->storage = tensor->storage;
+  view->requires_gradient = tensor->requires_gradient;
+  view->producer = tensor->producer;
+  view->parameter = tensor->parameter;
+  return view;
+}
+
+static ac_tensor *add_leaf(ac_graph *graph, ac_role role, const char *name, ac_dtype dtype,
+                           int rank, const int64_t *dim) {
+  if (graph->status != AC_OK) return NULL;
+  const char *what = role == AC_ROLE_INPUT ? "input" : "parameter";
+  if (!name || !*name) return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "%s without a name", what);
+  for (int i = 0; i < graph->tensor_count; i++) {
+    const ac_tensor *other = graph->tensors[i];
+    if (other->role == role && other->name && !strcmp(other->name, name))
+      return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "%s \"%s\" exists already", what, name);
+  }
+  ac_shape shape;
+  if (!ac_shape_parse(&shape, rank, dim) || shape.batched != (role == AC_ROLE_INPUT))
+    return ac_graph_fail(
+        graph, AC_ERROR_ARGUMENT, "%s \"%s\": a shape has 1 to %d positive dimensions and %s", what,
+        name, AC_MAX_RANK,
+        role == AC_ROLE_INPUT ? "begins with the batch" : "does not contain the batch");
+  ac_tensor *tensor = ac_graph_new_tensor(graph, role, dtype, &shape);
+  if (!tensor) return NULL;
+  tensor->name = strdup(name);
+  return tensor->name ? tensor : out_of_memory(graph);
+}
+
+ac_tensor *ac_input(ac_graph *graph, const char *name, ac_dtype dtype, int rank,
+                    const int64_t *shape) {
+  if (dtype != AC_F32 && dtype != AC_I32)
+    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "input \"%s\" is %s; inputs are f32 or i32",
+                         name ? name : "", ac_dtype_name(dtype));
+  ac_tensor *tensor = add_leaf(graph, AC_ROLE_INPUT, name, dtype, rank, shape);
+  if (!tensor) return NULL;
+  GROW(graph->inputs, graph->input_count);
+  graph->inputs[graph->input_count++] = tensor->id;
+  return tensor;
+}
+
+ac_tensor *ac_parameter(ac_graph *graph, const char *name, int rank, const int64_t *shape,
+                        const ac_parameter_desc *desc) {
+  ac_tensor *tensor = add_leaf(graph, AC_ROLE_PARAMETER, name, AC_F32, rank, shape);
+  if (!tensor) return NULL;
+  if (desc) tensor->desc = *desc;
+  tensor->requires_gradient = !tensor->desc.frozen;
+  tensor->parameter = graph->parameter_count;
+  GROW(graph->parameters, graph->parameter_count);
+  graph->parameters[graph->parameter_count++] = tensor->id;
+  return tensor;
+}
+
+/* ---- nodes ------------------------------------------------------------------------------------
+ */
+
+ac_graph *ac_graph_of(ac_op op, int count, ac_tensor *const *operands) {
+  ac_graph *graph = NULL;
+  for (int i = 0; i < count && !graph; i++) graph = operands[i] ? operands[i]->graph : NULL;
+  if (!graph || graph->status != AC_OK) return NULL;
+  for (int i = 0; i < count; i++) {
+    if (!operands[i]) {
+      ac_graph_fail(graph, AC_ERROR_ARGUMENT, "%s: operand %d is missing", ac_op_name(op), i);
+      return NULL;
+    }
+    if (!ac_graph_optional(graph, op, operands[i])) return NULL;
+  }
+  return graph;
+}
+
+bool ac_graph_optional(ac_graph *graph, ac_op op, const ac_tensor *operand) {
+  if (!operand || operand->graph == graph) return true;
+  ac_graph_fail(graph, AC_ERROR_ARGUMENT, "%s: an operand belongs to another graph",
+                ac_op_name(op));
+  return false;
+}
+
+static void *append_node(ac_graph *graph) {
+  GROW(graph->nodes, graph->node_count);
+  ac_node *node = &graph->nodes[graph->node_count++];
+  memset(node, 0, sizeof *node);
+  return node;
+}
+
+int ac_graph_append(ac_graph *graph, ac_op op, const void *attributes, size_t size, int count,
+                    ac_tensor *const *in) {
+  if (graph->status != AC_OK) return -1;
+  ac_node *node = append_node(graph);
+  if (!node) return -1;
+  node->op = op;
+  node->scope = graph->scope;
+  node->accumulate = -1;
+  for (int i = 0; i < AC_MAX_INPUTS; i++) node->in[i] = i < count && in[i] ? in[i]->id : -1;
+  for (int i = 0; i < AC_MAX_OUTPUTS; i++) node->out[i] = -1;
+  if (size) memcpy(node->attributes, attributes, size);
+  return graph->node_count - 1;
+}
+
+ac_tensor *ac_graph_add_output(ac_graph *graph, int index, ac_role role, ac_dtype dtype,
+                               const ac_shape *shape) {
+  if (index < 0) return NULL;
+  ac_tensor *tensor = ac_graph_new_tensor(graph, role, dtype, shape);
+  if (!tensor) return NULL;
+  ac_node *node = &graph->nodes[index];
+  tensor->producer = index;
+  for (int i = 0; i < AC_MAX_INPUTS; i++)
+    if (node->in[i] >= 0 && graph->tensors[node->in[i]]->requires_gradient)
+      tensor->requires_gradient = true;
+  int slot = 0;
+  while (node->out[slot] >= 0) slot++;
+  node->out[slot] = tensor->id;
+  return tensor;
+}
+
+ac_tensor *ac_graph_emit(ac_graph *graph, ac_op op, const void *attributes, size_t size, int count,
+                         ac_tensor *const *in, const ac_shape *shape) {
+  int node = ac_graph_append(graph, op, attributes, size, count, in);
+  return ac_graph_add_output(graph, node, AC_ROLE_ACTIVATION, AC_F32, shape);
+}
+
+char *ac_node_text(char *text, size_t size, const ac_graph *graph, const ac_node *node) {
+  const char *scope = graph->scopes[node->scope];
+  snprintf(text, size, *scope ? "%s (%s)" : "%s", ac_op_name(node->op), scope);
+  return text;
+}
+
+/* ---- loss and outputs -------------------------------------------------------------------------
+ */
+
+void ac_graph_set_loss(ac_graph *graph, ac_tensor *loss) {
+  if (graph->status != AC_OK) return;
+  if (!loss || loss->graph != graph || loss->role != AC_ROLE_LOSS)
+    ac_graph_fail(graph, AC_ERROR_ARGUMENT, "the loss is no result of a loss op of this graph");
+  else if (graph->loss >= 0)
+    ac_graph_fail(graph, AC_ERROR_ARGUMENT, "the graph has a loss already");
+  else graph->loss = loss->id;
+}
+
+static void *add_output(ac_graph *graph, const char *name, int tensor) {
+  GROW(graph->outputs, graph->output_count);
+  char *copy = strdup(name);
+  if (!copy) return out_of_memory(graph);
+  graph->outputs[graph->output_count++] = (ac_named_output){copy, tensor};
+  return copy;
+}
+
+void ac_graph_set_output(ac_graph *graph, const char *name, ac_tensor *tensor) {
+  if (graph->status != AC_OK) return;
+  bool known = false;
+  for (int i = 0; name && i < graph->output_count; i++)
+    known |= !strcmp(graph->outputs[i].name, name);
+  if (!name || !*name || known)
+    ac_graph_fail(graph, AC_ERROR_ARGUMENT, "output \"%s\" has no name or exists already",
+                  name ? name : "");
+  else if (!tensor || tensor->graph != graph || tensor->role != AC_ROLE_ACTIVATION)
+    ac_graph_fail(graph, AC_ERROR_ARGUMENT, "output \"%s\" is no result of an op of this graph",
+                  name);
+  else add_output(graph, name, tensor->id);
+}
+
+/* ---- looking ----------------------------------------------------------------------------------
+ */
+
+void ac_tensor_get_info(const ac_tensor *tensor, ac_tensor_info *info) {
+  memset(info, 0, sizeof *info);
+  info->name = tensor->name ? tensor->name : "";
+  info->dtype = tensor->dtype;
+  info->rank = tensor->shape.rank;
+  for (int i = 0; i < tensor->shape.rank; i++) info->shape[i] = tensor->shape.dim[i];
+  if (tensor->shape.batched) info->shape[0] = -info->shape[0];
+}
+
+static ac_status leaf_info(const ac_graph *graph, const int *ids, int count, int index,
+                           ac_tensor_info *info) {
+  if (index < 0 || index >= count)
+    return ac_fail(AC_ERROR_ARGUMENT, "index %d of %d", index, count);
+  ac_tensor_get_info(graph->tensors[ids[index]], info);
+  return AC_OK;
+}
+
+int ac_graph_parameter_count(const ac_graph *graph) {
+  return graph->parameter_count;
+}
+ac_status ac_graph_parameter(const ac_graph *graph, int index, ac_tensor_info *info) {
+  return leaf_info(graph, graph->parameters, graph->parameter_count, index, info);
+}
+int ac_graph_input_count(const ac_graph *graph) {
+  return graph->input_count;
+}
+ac_status ac_graph_input(const ac_graph *graph, int index, ac_tensor_info *info) {
+  return leaf_info(graph, graph->inputs, graph->input_count, index, info);
+}
+
+/* ---- copying ----------------------------------------------------------------------------------
+ */
+
+/* Replays the arrays one by one, so that the copy's capacities follow the same rule. */
+static void *copy_into(ac_graph *graph, const ac_graph *from) {
+  for (int i = 1; i < from->scope_count; i++)
+    if (!add_scope(graph, from->scopes[i])) return NULL;
+  for (int i = 0; i < from->tensor_count; i++) {
+    const ac_tensor *old = from->tensors[i];
+    ac_tensor *tensor = ac_graph_new_tensor(graph, old->role, old->dtype, &old->shape);
+    if (!tensor) return NULL;
+    *tensor = *old;
+    tensor->graph = graph;
+    tensor->name = old->name ? strdup(old->name) : NULL;
+    if (old->name && !tensor->name) return out_of_memory(graph);
+  }
+  for (int i = 0; i < from->node_count; i++) {
+    ac_node *node = append_node(graph);
+    if (!node) return NULL;
+    *node = from->nodes[i];
+  }
+  for (int i = 0; i < from->input_count; i++) {
+    GROW(graph->inputs, graph->input_count);
+    graph->inputs[graph->input_count++] = from->inputs[i];
+  }
+  for (int i = 0; i < from->parameter_count; i++) {
+    GROW(graph->parameters, graph->parameter_count);
+    graph->parameters[graph->parameter_count++] = from->parameters[i];
+  }
+  for (int i = 0; i < from->output_count; i++)
+    if (!add_output(graph, from->outputs[i].name, from->outputs[i].tensor)) return NULL;
+  graph->scope = from->scope;
+  graph->loss = from->loss;
+  graph->streams = from->streams;
+  return graph;
+}
+
+ac_status ac_graph_clone(ac_graph **copy, const ac_graph *graph) {
+  if (graph->status != AC_OK) return ac_fail(graph->status, "%s", graph->message);
+  AC_TRY(ac_graph_create(copy));
+  if (!copy_into(*copy, graph)) {
+    ac_graph_free(*copy);
+    *copy = NULL;
+    return ac_fail(AC_ERROR_MEMORY, "no memory for a copy of the graph");
+  }
+  return AC_OK;
+}

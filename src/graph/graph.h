@@ -1,0 +1,125 @@
+/* The graph's data structure: tensors and nodes in creation order, referring to each other by
+ * index.
+ *
+ *   tensors  [0 x] [1 w] [2 b] [3 y] [4 y as [B*T,C]] ...     a view (4) shares the storage of 3
+ *   nodes    [0 linear: in 0 1 2 -> out 3] ...                creation order is a topological order
+ *
+ * Tensors are leaves (inputs, parameters), activations (written by one node), or sums that stay
+ * over micro-batches and that several nodes may add to (gradients of parameters, loss sums). Index
+ * -1 stands for an absent operand. */
+#ifndef AC_GRAPH_GRAPH_H
+#define AC_GRAPH_GRAPH_H
+
+#include "ops/op.h"
+
+/* dim[0] is multiplied by the micro-batch if `batched`. */
+typedef struct ac_shape {
+  int rank;
+  bool batched;
+  int64_t dim[AC_MAX_RANK];
+} ac_shape;
+
+typedef enum ac_role {
+  AC_ROLE_INPUT,
+  AC_ROLE_PARAMETER,
+  AC_ROLE_ACTIVATION,
+  AC_ROLE_GRADIENT, /* of a parameter: added to by every micro-batch */
+  AC_ROLE_LOSS      /* AC_LOSS_SUMS floats: added to by every micro-batch */
+} ac_role;
+
+struct ac_tensor {
+  ac_graph *graph;
+  int id;
+  int storage; /* the tensor whose elements these are; its own id unless it is a view */
+  ac_role role;
+  ac_dtype dtype;
+  ac_shape shape;
+  bool requires_gradient;
+  int producer;  /* node, or -1 */
+  int parameter; /* AC_ROLE_PARAMETER and AC_ROLE_GRADIENT: index among the parameters; else -1 */
+  ac_parameter_desc desc; /* AC_ROLE_PARAMETER */
+  char *name;             /* leaves; NULL otherwise */
+};
+
+struct ac_node {
+  ac_op op;
+  bool backward;
+  int in[AC_MAX_INPUTS], out[AC_MAX_OUTPUTS]; /* -1: absent */
+  int accumulate; /* output 0 = this tensor + what the op computes; -1: none */
+  int scope;      /* index into scopes; 0 is "" */
+  _Alignas(8) unsigned char attributes[AC_MAX_ATTRIBUTE_BYTES];
+};
+
+typedef struct ac_named_output {
+  char *name;
+  int tensor;
+} ac_named_output;
+
+struct ac_graph {
+  ac_status status;
+  char message[512];
+  ac_tensor **tensors;
+  ac_node *nodes;
+  int *inputs, *parameters; /* tensor ids */
+  ac_named_output *outputs;
+  char **scopes;
+  int tensor_count, node_count, input_count, parameter_count, output_count, scope_count;
+  int scope;        /* of nodes built now */
+  int loss;         /* tensor, or -1 */
+  uint32_t streams; /* random number streams given out */
+};
+
+/* ---- shapes -----------------------------------------------------------------------------------
+ */
+
+/* Elements for one sample if batched, else in total. */
+int64_t ac_shape_count(const ac_shape *shape);
+bool ac_shape_equal(const ac_shape *a, const ac_shape *b);
+/* "[B, 64, 128]", "[B*64, 128]"; returns text. */
+enum { AC_SHAPE_TEXT = 128 };
+char *ac_shape_text(char text[AC_SHAPE_TEXT], const ac_shape *shape);
+/* From the public form, where a negative leading dimension is symbolic. False if it is no valid
+ * shape. */
+bool ac_shape_parse(ac_shape *shape, int rank, const int64_t *dim);
+static inline int64_t ac_shape_last(const ac_shape *s) {
+  return s->rank ? s->dim[s->rank - 1] : 1;
+}
+
+/* The operand of a tensor for a micro-batch of `batch` samples, without its handle. */
+ac_operand ac_operand_of(const ac_tensor *tensor, int64_t batch);
+
+/* ---- building, for the files in src/ops --------------------------------------------------------
+ */
+
+/* Records the graph's first failure and returns NULL. */
+ac_tensor *ac_graph_fail(ac_graph *graph, ac_status status, const char *format, ...);
+
+/* The graph of an op's operands if it is good and all of them are there and of one graph; else
+ * NULL, with the failure recorded ("gelu: operand 0 is missing"). Optional operands are passed to
+ * ac_graph_optional. */
+ac_graph *ac_graph_of(ac_op op, int count, ac_tensor *const *operands);
+bool ac_graph_optional(ac_graph *graph, ac_op op, const ac_tensor *operand);
+
+/* Appends a node. `in` may hold NULL for absent operands. Returns the node's index, or -1 with the
+ * failure recorded. attributes may be NULL with size 0. */
+int ac_graph_append(ac_graph *graph, ac_op op, const void *attributes, size_t size, int count,
+                    ac_tensor *const *in);
+/* Adds an output to the last node. */
+ac_tensor *ac_graph_add_output(ac_graph *graph, int node, ac_role role, ac_dtype dtype,
+                               const ac_shape *shape);
+/* append + add_output of an f32 activation. */
+ac_tensor *ac_graph_emit(ac_graph *graph, ac_op op, const void *attributes, size_t size, int count,
+                         ac_tensor *const *in, const ac_shape *shape);
+/* A view of `tensor` with another shape of as many elements. */
+ac_tensor *ac_graph_view(ac_graph *graph, const ac_tensor *tensor, const ac_shape *shape);
+/* A new tensor without a producer. NULL with the failure recorded. */
+ac_tensor *ac_graph_new_tensor(ac_graph *graph, ac_role role, ac_dtype dtype,
+                               const ac_shape *shape);
+
+/* A deep copy, so that a plan owns what it schedules. */
+ac_status ac_graph_clone(ac_graph **copy, const ac_graph *graph);
+
+/* "linear (h.0.mlp)" */
+char *ac_node_text(char *text, size_t size, const ac_graph *graph, const ac_node *node);
+
+#endif

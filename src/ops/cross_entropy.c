@@ -1,0 +1,53 @@
+/* For each row with target t and weight w: loss = w (lse - x[t]), lse = log sum exp(x).
+ *   dx[j] = scale w (exp(x[j] - lse) - [j = t])
+ * where scale is the loss scale: the gradient is that of the sum. */
+#include "ops/cross_entropy.h"
+
+#include "ops/loss.h"
+
+ac_tensor *ac_cross_entropy(ac_tensor *logits, ac_tensor *targets, ac_tensor *weights,
+                            const ac_cross_entropy_desc *desc) {
+  ac_tensor *operands[] = {logits, targets, weights};
+  ac_graph *graph = ac_graph_of(AC_OP_cross_entropy, 2, operands);
+  if (!graph || !ac_graph_optional(graph, AC_OP_cross_entropy, weights)) return NULL;
+  ac_shape rows = logits->shape;
+  rows.rank--;
+  if (logits->dtype != AC_F32 || rows.rank < 1 || targets->dtype != AC_I32 ||
+      !ac_shape_equal(&targets->shape, &rows) || !ac_loss_weights_match(weights, &rows)) {
+    char a[AC_SHAPE_TEXT], b[AC_SHAPE_TEXT], c[AC_SHAPE_TEXT];
+    return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
+                         "cross_entropy: logits are %s %s, targets %s %s, weights %s",
+                         ac_dtype_name(logits->dtype), ac_shape_text(a, &logits->shape),
+                         ac_dtype_name(targets->dtype), ac_shape_text(b, &targets->shape),
+                         weights ? ac_shape_text(c, &weights->shape) : "absent");
+  }
+  ac_cross_entropy_attributes attributes = {desc ? desc->ignore : false,
+                                            desc ? desc->ignore_index : 0};
+  ac_tensor *sums =
+      ac_loss_emit(graph, AC_OP_cross_entropy, &attributes, sizeof attributes, 3, operands);
+  if (!sums || !ac_graph_add_output(graph, sums->producer, AC_ROLE_ACTIVATION, AC_F32, &rows))
+    return NULL;
+  return sums;
+}
+
+static ac_status gradient(ac_differentiation *d, const ac_node *node) {
+  ac_tensor **tensors = d->graph->tensors;
+  ac_tensor *weights = node->in[2] >= 0 ? tensors[node->in[2]] : NULL;
+  ac_tensor *operands[] = {tensors[node->in[0]], tensors[node->in[1]], weights,
+                           tensors[node->out[1]]};
+  return ac_gradient_emit(d, AC_OP_cross_entropy_gradient, node->attributes,
+                          sizeof(ac_cross_entropy_attributes), 4, operands, 1, &node->in[0]);
+}
+
+/* A transcendental function counts as 8. */
+static double flops(const ac_op_args *args) {
+  return 11.0 * (double)args->in[0].count;
+}
+static double gradient_flops(const ac_op_args *args) {
+  return 10.0 * (double)args->in[0].count;
+}
+
+const ac_op_desc ac_op_desc_cross_entropy = {
+    .name = "cross_entropy", .gradient = gradient, .flops = flops};
+const ac_op_desc ac_op_desc_cross_entropy_gradient = {
+    .name = "cross_entropy_gradient", .in_place = 1, .flops = gradient_flops};

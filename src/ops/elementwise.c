@@ -1,0 +1,51 @@
+#include "ops/elementwise.h"
+
+#include <string.h>
+
+ac_tensor *ac_unary(ac_op op, ac_tensor *x, const void *attributes, size_t size) {
+  ac_graph *graph = ac_graph_of(op, 1, &x);
+  if (!graph) return NULL;
+  if (x->dtype != AC_F32)
+    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "%s: x is %s, not f32", ac_op_name(op),
+                         ac_dtype_name(x->dtype));
+  return ac_graph_emit(graph, op, attributes, size, 1, &x, &x->shape);
+}
+
+ac_status ac_unary_gradient(ac_differentiation *d, const ac_node *node, ac_op op, int saved,
+                            size_t attribute_bytes) {
+  ac_tensor *operands[] = {ac_gradient_of(d, node->out[0]), d->graph->tensors[saved]};
+  return ac_gradient_emit(d, op, node->attributes, attribute_bytes, 2, operands, 1, &node->in[0]);
+}
+
+/* Whether b's shape equals the last dimensions of a's. The batch matches only the batch. */
+static bool is_suffix(const ac_shape *a, const ac_shape *b) {
+  if (b->rank > a->rank || (b->batched && b->rank < a->rank)) return false;
+  if (b->rank == a->rank) return ac_shape_equal(a, b);
+  return !memcmp(a->dim + a->rank - b->rank, b->dim, (size_t)b->rank * sizeof b->dim[0]);
+}
+
+ac_tensor *ac_binary(ac_op op, ac_tensor *a, ac_tensor *b) {
+  ac_tensor *operands[] = {a, b};
+  ac_graph *graph = ac_graph_of(op, 2, operands);
+  if (!graph) return NULL;
+  if (b->shape.rank > a->shape.rank) operands[0] = b, operands[1] = a;
+  const ac_shape *larger = &operands[0]->shape, *smaller = &operands[1]->shape;
+  if (a->dtype != AC_F32 || b->dtype != AC_F32 || !is_suffix(larger, smaller)) {
+    char x[AC_SHAPE_TEXT], y[AC_SHAPE_TEXT];
+    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "%s: shapes %s %s and %s %s do not match",
+                         ac_op_name(op), ac_dtype_name(a->dtype), ac_shape_text(x, &a->shape),
+                         ac_dtype_name(b->dtype), ac_shape_text(y, &b->shape));
+  }
+  return ac_graph_emit(graph, op, NULL, 0, 2, operands, larger);
+}
+
+ac_status ac_broadcast_gradient(ac_differentiation *d, int target, ac_tensor *gradient) {
+  if (!gradient || !ac_gradient_wanted(d, target)) return d->graph->status;
+  if (gradient->shape.rank == d->graph->tensors[target]->shape.rank)
+    return ac_gradient_pass(d, target, gradient);
+  return ac_gradient_emit(d, AC_OP_sum_leading, NULL, 0, 1, &gradient, 1, &target);
+}
+
+double ac_flops_per_output(const ac_op_args *args) {
+  return (double)args->out[0].count;
+}

@@ -1,0 +1,33 @@
+/* y[i, :] = table[id[i], :]: dtable[v, :] = sum over i with id[i] = v of dy[i, :]. */
+#include "graph/differentiate.h"
+#include "ops/elementwise.h"
+
+ac_tensor *ac_embedding(ac_tensor *table, ac_tensor *ids) {
+  ac_tensor *operands[] = {table, ids};
+  ac_graph *graph = ac_graph_of(AC_OP_embedding, 2, operands);
+  if (!graph) return NULL;
+  char a[AC_SHAPE_TEXT], b[AC_SHAPE_TEXT];
+  if (table->dtype != AC_F32 || table->shape.rank != 2 || table->shape.batched ||
+      ids->dtype != AC_I32 || ids->shape.rank >= AC_MAX_RANK)
+    return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
+                         "embedding: the table is %s %s and the ids are %s %s; it takes f32 [V, C] "
+                         "and i32",
+                         ac_dtype_name(table->dtype), ac_shape_text(a, &table->shape),
+                         ac_dtype_name(ids->dtype), ac_shape_text(b, &ids->shape));
+  ac_shape shape = ids->shape;
+  shape.dim[shape.rank++] = table->shape.dim[1];
+  return ac_graph_emit(graph, AC_OP_embedding, NULL, 0, 2, operands, &shape);
+}
+
+static ac_status gradient(ac_differentiation *d, const ac_node *node) {
+  ac_tensor *operands[] = {d->graph->tensors[node->in[1]], ac_gradient_of(d, node->out[0])};
+  return ac_gradient_emit(d, AC_OP_embedding_gradient, NULL, 0, 2, operands, 1, &node->in[0]);
+}
+
+static double gradient_flops(const ac_op_args *args) {
+  return (double)args->in[1].count;
+}
+
+const ac_op_desc ac_op_desc_embedding = {.name = "embedding", .gradient = gradient};
+const ac_op_desc ac_op_desc_embedding_gradient = {
+    .name = "embedding_gradient", .can_add = 1, .flops = gradient_flops};

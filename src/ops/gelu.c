@@ -1,0 +1,30 @@
+/* tanh: y = x/2 (1 + t), t = tanh(u), u = k (x + a x^3), k = sqrt(2/pi), a = 0.044715
+ *       dx = dy (1/2 (1 + t) + x/2 (1 - t^2) k (1 + 3 a x^2))
+ * erf:  y = x Phi(x);  dx = dy (Phi(x) + x phi(x)) */
+#include "ops/gelu.h"
+
+#include "ops/elementwise.h"
+
+ac_tensor *ac_gelu(ac_tensor *x, ac_gelu_kind kind) {
+  if (x && kind != AC_GELU_TANH && kind != AC_GELU_ERF)
+    return ac_graph_fail(x->graph, AC_ERROR_ARGUMENT, "gelu: unknown kind %d", (int)kind);
+  ac_gelu_attributes attributes = {kind};
+  return ac_unary(AC_OP_gelu, x, &attributes, sizeof attributes);
+}
+
+static ac_status gradient(ac_differentiation *d, const ac_node *node) {
+  return ac_unary_gradient(d, node, AC_OP_gelu_gradient, node->in[0], sizeof(ac_gelu_attributes));
+}
+
+/* A transcendental function counts as 8. */
+static double flops(const ac_op_args *args) {
+  return 16.0 * (double)args->out[0].count;
+}
+static double gradient_flops(const ac_op_args *args) {
+  return 24.0 * (double)args->out[0].count;
+}
+
+const ac_op_desc ac_op_desc_gelu = {
+    .name = "gelu", .in_place = 1, .gradient = gradient, .flops = flops};
+const ac_op_desc ac_op_desc_gelu_gradient = {
+    .name = "gelu_gradient", .in_place = 1, .flops = gradient_flops};

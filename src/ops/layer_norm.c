@@ -1,0 +1,68 @@
+/* With h = (x - mean) r, r = 1 / sqrt(var + epsilon) over the last dimension of size C:
+ *   y = gamma h + beta
+ *   g = gamma dy;  dx = r (g - mean(g) - h mean(g h))
+ *   dgamma = sum over rows of dy h,  dbeta = sum over rows of dy
+ * The forward pass keeps (mean, r) of each row; h is computed anew from x. */
+#include "ops/layer_norm.h"
+
+#include "graph/differentiate.h"
+
+#include <math.h>
+
+static bool is_channels(const ac_tensor *x, int64_t channels) {
+  return x->dtype == AC_F32 && x->shape.rank == 1 && !x->shape.batched &&
+         x->shape.dim[0] == channels;
+}
+
+ac_tensor *ac_layer_norm(ac_tensor *x, ac_tensor *gamma, ac_tensor *beta, float epsilon) {
+  ac_tensor *operands[] = {x, gamma, beta};
+  ac_graph *graph = ac_graph_of(AC_OP_layer_norm, 2, operands);
+  if (!graph || !ac_graph_optional(graph, AC_OP_layer_norm, beta)) return NULL;
+  char a[AC_SHAPE_TEXT], b[AC_SHAPE_TEXT];
+  int64_t channels = ac_shape_last(&x->shape);
+  const ac_tensor *wrong = !is_channels(gamma, channels)          ? gamma
+                           : beta && !is_channels(beta, channels) ? beta
+                                                                  : NULL;
+  if (x->dtype != AC_F32 || (x->shape.batched && x->shape.rank < 2) || wrong)
+    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "layer_norm: x is %s but gamma or beta is %s",
+                         ac_shape_text(a, &x->shape),
+                         ac_shape_text(b, wrong ? &wrong->shape : &gamma->shape));
+  if (!(epsilon >= 0) || isinf(epsilon))
+    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "layer_norm: epsilon is %g", (double)epsilon);
+  ac_layer_norm_attributes attributes = {epsilon > 0 ? epsilon : 1e-5f};
+  ac_tensor *y = ac_graph_emit(graph, AC_OP_layer_norm, &attributes, sizeof attributes, 3, operands,
+                               &x->shape);
+  ac_shape statistics = x->shape;
+  statistics.dim[statistics.rank - 1] = 2;
+  if (!y || !ac_graph_add_output(graph, y->producer, AC_ROLE_ACTIVATION, AC_F32, &statistics))
+    return NULL;
+  return y;
+}
+
+static ac_status gradient(ac_differentiation *d, const ac_node *node) {
+  ac_tensor **tensors = d->graph->tensors;
+  ac_tensor *operands[] = {ac_gradient_of(d, node->out[0]), tensors[node->in[0]],
+                           tensors[node->out[1]], tensors[node->in[1]]};
+  AC_TRY(ac_gradient_emit(d, AC_OP_layer_norm_parameter_gradient, NULL, 0, 3, operands, 2,
+                          &node->in[1]));
+  return ac_gradient_emit(d, AC_OP_layer_norm_input_gradient, NULL, 0, 4, operands, 1,
+                          &node->in[0]);
+}
+
+/* Counted by hand from the formulas above, per element of x. */
+static double flops(const ac_op_args *args) {
+  return 7.0 * (double)args->in[0].count;
+}
+static double input_flops(const ac_op_args *args) {
+  return 11.0 * (double)args->in[0].count;
+}
+static double parameter_flops(const ac_op_args *args) {
+  return 5.0 * (double)args->in[0].count;
+}
+
+const ac_op_desc ac_op_desc_layer_norm = {
+    .name = "layer_norm", .gradient = gradient, .flops = flops};
+const ac_op_desc ac_op_desc_layer_norm_input_gradient = {
+    .name = "layer_norm_input_gradient", .in_place = 1, .can_add = 1, .flops = input_flops};
+const ac_op_desc ac_op_desc_layer_norm_parameter_gradient = {
+    .name = "layer_norm_parameter_gradient", .can_add = 3, .flops = parameter_flops};

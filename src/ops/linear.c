@@ -1,0 +1,61 @@
+/* y[n, out] = x[n, in] W + b, where n is the product of x's leading dimensions.
+ *   dx = dy W^T,  dW = x^T dy,  db = sum over rows of dy
+ * The weight gradient comes first, so that x can be freed before dx is made. */
+#include "ops/linear.h"
+
+#include "graph/differentiate.h"
+
+ac_tensor *ac_linear(ac_tensor *x, ac_tensor *weight, ac_tensor *bias, ac_layout layout) {
+  ac_tensor *operands[] = {x, weight, bias};
+  ac_graph *graph = ac_graph_of(AC_OP_linear, 2, operands);
+  if (!graph || !ac_graph_optional(graph, AC_OP_linear, bias)) return NULL;
+  char a[AC_SHAPE_TEXT], b[AC_SHAPE_TEXT];
+  if (layout != AC_OUT_IN && layout != AC_IN_OUT)
+    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "linear: unknown weight layout %d", (int)layout);
+  const ac_shape *w = &weight->shape;
+  int in = layout == AC_OUT_IN, out = !in;
+  if (x->dtype != AC_F32 || weight->dtype != AC_F32 || w->rank != 2 || w->batched ||
+      w->dim[in] != ac_shape_last(&x->shape) || (x->shape.batched && x->shape.rank < 2))
+    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "linear: x is %s but the weight is %s (%s)",
+                         ac_shape_text(a, &x->shape), ac_shape_text(b, w),
+                         layout == AC_OUT_IN ? "out, in" : "in, out");
+  if (bias && (bias->shape.rank != 1 || bias->shape.batched || bias->shape.dim[0] != w->dim[out]))
+    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "linear: the bias is %s but the weight is %s",
+                         ac_shape_text(a, &bias->shape), ac_shape_text(b, w));
+  ac_shape shape = x->shape;
+  shape.dim[shape.rank - 1] = w->dim[out];
+  ac_linear_attributes attributes = {layout};
+  return ac_graph_emit(graph, AC_OP_linear, &attributes, sizeof attributes, 3, operands, &shape);
+}
+
+static ac_status gradient(ac_differentiation *d, const ac_node *node) {
+  ac_tensor **tensors = d->graph->tensors;
+  ac_tensor *dy = ac_gradient_of(d, node->out[0]);
+  int x = node->in[0], weight = node->in[1], bias = node->in[2];
+  ac_tensor *of_weight[] = {tensors[x], dy}, *of_input[] = {dy, tensors[weight]};
+  int parameters[] = {weight, bias};
+  AC_TRY(ac_gradient_emit(d, AC_OP_linear_weight_gradient, node->attributes,
+                          sizeof(ac_linear_attributes), 2, of_weight, 2, parameters));
+  return ac_gradient_emit(d, AC_OP_linear_input_gradient, node->attributes,
+                          sizeof(ac_linear_attributes), 2, of_input, 1, &x);
+}
+
+static double flops(const ac_op_args *args) {
+  return 2.0 * (double)args->in[0].count * (double)ac_columns(&args->out[0]);
+}
+
+static double input_gradient_flops(const ac_op_args *args) {
+  return 2.0 * (double)args->in[0].count * (double)ac_columns(&args->out[0]);
+}
+
+static double weight_gradient_flops(const ac_op_args *args) {
+  double product = args->out[0].count ? 2.0 * (double)args->in[0].count : 0;
+  return product * (double)ac_columns(&args->in[1]) +
+         (args->out[1].count ? (double)args->in[1].count : 0);
+}
+
+const ac_op_desc ac_op_desc_linear = {.name = "linear", .gradient = gradient, .flops = flops};
+const ac_op_desc ac_op_desc_linear_input_gradient = {
+    .name = "linear_input_gradient", .can_add = 1, .flops = input_gradient_flops};
+const ac_op_desc ac_op_desc_linear_weight_gradient = {
+    .name = "linear_weight_gradient", .can_add = 3, .flops = weight_gradient_flops};

@@ -1,0 +1,48 @@
+/* For each sample of m elements with weight w: loss = w / m sum of (p - t)^2;  dp = scale 2 w / m
+ * (p - t). */
+#include "ops/loss.h"
+
+ac_tensor *ac_mean_squared_error(ac_tensor *prediction, ac_tensor *target, ac_tensor *weights) {
+  ac_tensor *operands[] = {prediction, target, weights};
+  ac_graph *graph = ac_graph_of(AC_OP_mean_squared_error, 2, operands);
+  if (!graph || !ac_graph_optional(graph, AC_OP_mean_squared_error, weights)) return NULL;
+  ac_shape samples = prediction->shape;
+  samples.rank = 1;
+  if (prediction->dtype != AC_F32 || target->dtype != AC_F32 || !samples.batched ||
+      !ac_shape_equal(&prediction->shape, &target->shape) ||
+      !ac_loss_weights_match(weights, &samples)) {
+    char a[AC_SHAPE_TEXT], b[AC_SHAPE_TEXT], c[AC_SHAPE_TEXT];
+    return ac_graph_fail(
+        graph, AC_ERROR_ARGUMENT,
+        "mean_squared_error: prediction is %s, target %s %s, weights %s; it takes [B, ...]",
+        ac_shape_text(a, &prediction->shape), ac_dtype_name(target->dtype),
+        ac_shape_text(b, &target->shape), weights ? ac_shape_text(c, &weights->shape) : "absent");
+  }
+  return ac_loss_emit(graph, AC_OP_mean_squared_error, NULL, 0, 3, operands);
+}
+
+static ac_status gradient(ac_differentiation *d, const ac_node *node) {
+  ac_tensor **tensors = d->graph->tensors;
+  for (int i = 1; i < 3; i++)
+    if (ac_gradient_wanted(d, node->in[i])) {
+      ac_graph_fail(d->graph, AC_ERROR_UNSUPPORTED,
+                    "mean_squared_error: the target must not depend on trainable parameters");
+      return d->graph->status;
+    }
+  ac_tensor *operands[] = {tensors[node->in[0]], tensors[node->in[1]],
+                           node->in[2] >= 0 ? tensors[node->in[2]] : NULL};
+  return ac_gradient_emit(d, AC_OP_mean_squared_error_gradient, NULL, 0, 3, operands, 1,
+                          &node->in[0]);
+}
+
+static double flops(const ac_op_args *args) {
+  return 3.0 * (double)args->in[0].count;
+}
+static double gradient_flops(const ac_op_args *args) {
+  return 2.0 * (double)args->in[0].count;
+}
+
+const ac_op_desc ac_op_desc_mean_squared_error = {
+    .name = "mean_squared_error", .gradient = gradient, .flops = flops};
+const ac_op_desc ac_op_desc_mean_squared_error_gradient = {
+    .name = "mean_squared_error_gradient", .in_place = 1, .flops = gradient_flops};

@@ -1,0 +1,25 @@
+/* y = factor * x: dx = factor * dy. */
+#include "ops/scale.h"
+
+#include "ops/elementwise.h"
+
+#include <math.h>
+
+ac_tensor *ac_scale(ac_tensor *x, float factor) {
+  if (x && !isfinite(factor))
+    return ac_graph_fail(x->graph, AC_ERROR_ARGUMENT, "scale: the factor is not finite");
+  ac_scale_attributes attributes = {factor};
+  return ac_unary(AC_OP_scale, x, &attributes, sizeof attributes);
+}
+
+static ac_status gradient(ac_differentiation *d, const ac_node *node) {
+  ac_tensor *dy = ac_gradient_of(d, node->out[0]);
+  return ac_gradient_emit(d, AC_OP_scale, node->attributes, sizeof(ac_scale_attributes), 1, &dy, 1,
+                          &node->in[0]);
+}
+
+const ac_op_desc ac_op_desc_scale = {.name = "scale",
+                                     .in_place = 1,
+                                     .can_add = 1,
+                                     .gradient = gradient,
+                                     .flops = ac_flops_per_output};

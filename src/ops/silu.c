@@ -1,0 +1,23 @@
+/* y = x s, s = 1 / (1 + exp(-x)): dx = dy s (1 + x (1 - s)). */
+#include "ops/elementwise.h"
+
+ac_tensor *ac_silu(ac_tensor *x) {
+  return ac_unary(AC_OP_silu, x, NULL, 0);
+}
+
+static ac_status gradient(ac_differentiation *d, const ac_node *node) {
+  return ac_unary_gradient(d, node, AC_OP_silu_gradient, node->in[0], 0);
+}
+
+/* A transcendental function counts as 8. */
+static double flops(const ac_op_args *args) {
+  return 11.0 * (double)args->out[0].count;
+}
+static double gradient_flops(const ac_op_args *args) {
+  return 14.0 * (double)args->out[0].count;
+}
+
+const ac_op_desc ac_op_desc_silu = {
+    .name = "silu", .in_place = 1, .gradient = gradient, .flops = flops};
+const ac_op_desc ac_op_desc_silu_gradient = {
+    .name = "silu_gradient", .in_place = 1, .flops = gradient_flops};

@@ -1,0 +1,26 @@
+/* Over the last dimension: y = exp(x - max x) / sum: dx = y (dy - sum of dy y). */
+#include "ops/elementwise.h"
+
+ac_tensor *ac_softmax(ac_tensor *x) {
+  if (x && x->shape.batched && x->shape.rank < 2)
+    return ac_graph_fail(x->graph, AC_ERROR_ARGUMENT,
+                         "softmax: the batch is the only dimension of x");
+  return ac_unary(AC_OP_softmax, x, NULL, 0);
+}
+
+static ac_status gradient(ac_differentiation *d, const ac_node *node) {
+  return ac_unary_gradient(d, node, AC_OP_softmax_gradient, node->out[0], 0);
+}
+
+/* A transcendental function counts as 8. */
+static double flops(const ac_op_args *args) {
+  return 12.0 * (double)args->out[0].count;
+}
+static double gradient_flops(const ac_op_args *args) {
+  return 4.0 * (double)args->out[0].count;
+}
+
+const ac_op_desc ac_op_desc_softmax = {
+    .name = "softmax", .in_place = 1, .gradient = gradient, .flops = flops};
+const ac_op_desc ac_op_desc_softmax_gradient = {
+    .name = "softmax_gradient", .in_place = 1, .flops = gradient_flops};

@@ -1,0 +1,33 @@
+/* Swaps two dimensions; the gradient swaps them back. */
+#include "ops/transpose.h"
+
+#include "graph/differentiate.h"
+
+ac_tensor *ac_transpose(ac_tensor *x, int axis_a, int axis_b) {
+  ac_graph *graph = ac_graph_of(AC_OP_transpose, 1, &x);
+  if (!graph) return NULL;
+  if (axis_a > axis_b) {
+    int axis = axis_a;
+    axis_a = axis_b, axis_b = axis;
+  }
+  int first = x->shape.batched ? 1 : 0;
+  if (x->dtype != AC_F32 || axis_a < first || axis_b >= x->shape.rank) {
+    char text[AC_SHAPE_TEXT];
+    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "transpose: cannot swap axes %d and %d of %s",
+                         axis_a, axis_b, ac_shape_text(text, &x->shape));
+  }
+  if (axis_a == axis_b) return x;
+  ac_shape shape = x->shape;
+  shape.dim[axis_a] = x->shape.dim[axis_b];
+  shape.dim[axis_b] = x->shape.dim[axis_a];
+  ac_transpose_attributes attributes = {axis_a, axis_b};
+  return ac_graph_emit(graph, AC_OP_transpose, &attributes, sizeof attributes, 1, &x, &shape);
+}
+
+static ac_status gradient(ac_differentiation *d, const ac_node *node) {
+  ac_tensor *dy = ac_gradient_of(d, node->out[0]);
+  return ac_gradient_emit(d, AC_OP_transpose, node->attributes, sizeof(ac_transpose_attributes), 1,
+                          &dy, 1, &node->in[0]);
+}
+
+const ac_op_desc ac_op_desc_transpose = {.name = "transpose", .gradient = gradient};
