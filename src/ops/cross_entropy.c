@@ -31,6 +31,7 @@ ac_tensor *ac_cross_entropy(ac_tensor *logits, ac_tensor *targets, ac_tensor *we
 }
 
 static ac_status gradient(ac_differentiation *d, const ac_node *node) {
+  AC_TRY(ac_loss_refuse_gradient(d, node, 1));
   ac_tensor **tensors = d->graph->tensors;
   ac_tensor *weights = node->in[2] >= 0 ? tensors[node->in[2]] : NULL;
   ac_tensor *operands[] = {tensors[node->in[0]], tensors[node->in[1]], weights,

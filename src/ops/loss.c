@@ -10,3 +10,11 @@ ac_tensor *ac_loss_emit(ac_graph *graph, ac_op op, const void *attributes, size_
 bool ac_loss_weights_match(const ac_tensor *weights, const ac_shape *rows) {
   return !weights || (weights->dtype == AC_F32 && ac_shape_equal(&weights->shape, rows));
 }
+
+ac_status ac_loss_refuse_gradient(ac_differentiation *d, const ac_node *node, int first) {
+  for (int i = first; i < AC_MAX_INPUTS; i++)
+    if (ac_gradient_wanted(d, node->in[i]))
+      return ac_fail(AC_ERROR_UNSUPPORTED, "%s: operand %d must not depend on trainable parameters",
+                     ac_op_name(node->op), i);
+  return AC_OK;
+}

@@ -23,12 +23,7 @@ ac_tensor *ac_mean_squared_error(ac_tensor *prediction, ac_tensor *target, ac_te
 
 static ac_status gradient(ac_differentiation *d, const ac_node *node) {
   ac_tensor **tensors = d->graph->tensors;
-  for (int i = 1; i < 3; i++)
-    if (ac_gradient_wanted(d, node->in[i])) {
-      ac_graph_fail(d->graph, AC_ERROR_UNSUPPORTED,
-                    "mean_squared_error: the target must not depend on trainable parameters");
-      return d->graph->status;
-    }
+  AC_TRY(ac_loss_refuse_gradient(d, node, 1));
   ac_tensor *operands[] = {tensors[node->in[0]], tensors[node->in[1]],
                            node->in[2] >= 0 ? tensors[node->in[2]] : NULL};
   return ac_gradient_emit(d, AC_OP_mean_squared_error_gradient, NULL, 0, 3, operands, 1,

@@ -1,0 +1,121 @@
+/* What a plan is made of.
+ *
+ * A plan lays out one virtual address space, cut into chunks of at most the device's largest
+ * allocation; no tensor straddles two chunks:
+ *
+ *   | parameters | gradients | optimizer state | io: inputs, loss sums, statistics | arena
+ * ............ |
+ *   '------------------- persistent: one address a tensor -------------------------' values by
+ * lifetime
+ *
+ * A schedule is the order in which nodes run, and the values they read and write. A value is one
+ * filling of a tensor: a node that runs twice (recomputation) makes two values of its output, each
+ * with its own lifetime. Two values may share bytes if their lifetimes do not meet, or if one is
+ * computed in place of the other. */
+#ifndef AC_PLAN_PLAN_H
+#define AC_PLAN_PLAN_H
+
+#include <accrue/plan.h>
+
+#include "backend/device.h"
+#include "graph/graph.h"
+
+#define AC_NO_ADDRESS UINT64_MAX
+
+typedef struct ac_value {
+  int tensor;      /* storage it fills; -1: workspace */
+  int first, last; /* steps between which it is alive, both included */
+  int shares; /* the value in whose memory it lives; its own index if it has memory of its own */
+  uint64_t bytes; /* aligned; 0 if it shares */
+  uint64_t address;
+} ac_value;
+
+/* An operand in a schedule. tensor gives shape and dtype, -1: absent; value -1: persistent. */
+typedef struct ac_slot {
+  int tensor, value;
+} ac_slot;
+
+/* Whether an output that stays over micro-batches is overwritten or added to. */
+typedef enum ac_add {
+  AC_OVERWRITE,       /* an activation */
+  AC_ADD,             /* onto what an earlier step of the schedule or `accumulate` left there */
+  AC_ADD_UNLESS_FIRST /* the first step to write a sum: adds unless the window begins */
+} ac_add;
+
+typedef struct ac_step {
+  int node;
+  bool recomputed;
+  ac_slot in[AC_MAX_INPUTS], out[AC_MAX_OUTPUTS];
+  ac_add add[AC_MAX_OUTPUTS];
+  ac_slot copy;  /* copied to output 0 before the op adds to it; tensor -1: nothing to copy */
+  int workspace; /* value, -1: none */
+} ac_step;
+
+typedef struct ac_schedule {
+  bool training;
+  ac_step *steps;
+  int step_count;
+  ac_value *values;
+  int value_count, value_capacity;
+} ac_schedule;
+
+typedef struct ac_parameter_memory {
+  int tensor, gradient; /* tensor ids; gradient -1: not trained */
+  uint64_t moment[2];   /* addresses; AC_NO_ADDRESS: none */
+  uint64_t statistics;  /* address of its two floats */
+} ac_parameter_memory;
+
+struct ac_plan {
+  ac_graph *graph; /* the plan's own, differentiated if training */
+  ac_device *device;
+  ac_plan_desc desc;
+  ac_plan_info info;
+  ac_schedule main, evaluation; /* evaluation: only when training */
+  uint64_t *address;            /* by storage id: persistent tensors */
+  ac_parameter_memory *parameters;
+  uint64_t control, control_bytes; /* loss sums and all statistics, read back at once */
+  uint64_t arena;                  /* address where the arena begins */
+  uint64_t chunk_bytes;            /* of every chunk but the last; 0: one chunk */
+};
+
+/* ---- schedule.c ---------------------------------------------------------------------------------
+ */
+
+typedef enum ac_target { AC_TARGET_GRADIENTS, AC_TARGET_LOSS, AC_TARGET_OUTPUTS } ac_target;
+
+/* Selects the nodes that the target needs, in creation order, and finds values, lifetimes and what
+ * can be done in place; sizes come later, since none of this depends on the micro-batch. */
+ac_status ac_schedule_build(ac_schedule *schedule, const ac_graph *graph, ac_target target);
+void ac_schedule_free(ac_schedule *schedule);
+
+/* Sets every value's size for a micro-batch and makes values of the workspace that the device asks
+ * for. */
+ac_status ac_schedule_size(ac_schedule *schedule, const ac_graph *graph, ac_device *device,
+                           int64_t batch);
+
+/* The arguments of a step without handles. `run` must outlive them; run->batch gives the sizes. */
+void ac_step_arguments(const ac_step *step, const ac_graph *graph, const ac_run_state *run,
+                       ac_op_args *args);
+
+/* ---- layout.c -----------------------------------------------------------------------------------
+ */
+
+typedef struct ac_address_space {
+  uint64_t alignment, chunk_bytes; /* chunk_bytes 0: no limit */
+  uint64_t end;
+} ac_address_space;
+
+uint64_t ac_align(const ac_address_space *space, uint64_t bytes);
+
+/* Appends a tensor that is always alive. Fails if it exceeds a chunk. */
+ac_status ac_layout_append(ac_address_space *space, uint64_t bytes, uint64_t *address);
+
+/* Places a schedule's values from `base` on; *end receives where they end, *activations_end where
+ * those that are no workspace end. */
+ac_status ac_layout_arena(const ac_address_space *space, ac_schedule *schedule, uint64_t base,
+                          uint64_t *end, uint64_t *activations_end);
+
+/* Largest sum of bytes alive at one step: what no layout can go below. */
+uint64_t ac_layout_bound(const ac_schedule *schedule);
+
+#endif

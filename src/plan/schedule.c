@@ -1,0 +1,258 @@
+/* From a graph to an order of execution: which nodes run, the values they read and write, how long
+ * each lives, and which may be computed in place of another. Linear in the number of nodes. */
+#include "plan/plan.h"
+
+#include "core/error.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- which nodes run --------------------------------------------------------------------------
+ */
+
+static bool is_root(const ac_graph *graph, const ac_node *node, ac_target target) {
+  for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
+    if (node->out[j] < 0) continue;
+    const ac_tensor *out = graph->tensors[node->out[j]];
+    if (target == AC_TARGET_GRADIENTS && out->role == AC_ROLE_GRADIENT) return true;
+    if (target != AC_TARGET_OUTPUTS && out->id == graph->loss) return true;
+    if (target == AC_TARGET_OUTPUTS)
+      for (int k = 0; k < graph->output_count; k++)
+        if (graph->tensors[graph->outputs[k].tensor]->storage == out->storage) return true;
+  }
+  return false;
+}
+
+static void mark_operand(const ac_graph *graph, bool *needed, int tensor) {
+  if (tensor >= 0) needed[graph->tensors[tensor]->storage] = true;
+}
+
+/* Creation order is a topological order, so one backward sweep finds every node that a root depends
+ * on. */
+static int select_nodes(const ac_graph *graph, ac_target target, bool *needed, bool *runs) {
+  int count = 0;
+  for (int i = graph->node_count - 1; i >= 0; i--) {
+    const ac_node *node = &graph->nodes[i];
+    runs[i] = is_root(graph, node, target);
+    for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
+      int out = node->out[j];
+      if (out >= 0 && graph->tensors[out]->role == AC_ROLE_ACTIVATION)
+        runs[i] |= needed[graph->tensors[out]->storage];
+    }
+    if (node->backward && target != AC_TARGET_GRADIENTS) runs[i] = false;
+    if (!runs[i]) continue;
+    count++;
+    for (int j = 0; j < AC_MAX_INPUTS; j++) mark_operand(graph, needed, node->in[j]);
+    mark_operand(graph, needed, node->accumulate);
+  }
+  return count;
+}
+
+/* ---- values -----------------------------------------------------------------------------------
+ */
+
+/* The state while steps are laid down: by storage, the value that holds it now and whether a sum
+ * was written. */
+typedef struct builder {
+  ac_schedule *schedule;
+  const ac_graph *graph;
+  int *current;
+  bool *written;
+} builder;
+
+static int add_value(ac_schedule *schedule, int tensor, int step) {
+  if (schedule->value_count == schedule->value_capacity) {
+    int capacity = schedule->value_capacity ? 2 * schedule->value_capacity : 64;
+    ac_value *grown = realloc(schedule->values, (size_t)capacity * sizeof *grown);
+    if (!grown) return -1;
+    schedule->values = grown;
+    schedule->value_capacity = capacity;
+  }
+  int index = schedule->value_count++;
+  schedule->values[index] =
+      (ac_value){.tensor = tensor, .first = step, .last = step, .shares = index};
+  return index;
+}
+
+static ac_slot read_slot(builder *b, int tensor, int step) {
+  if (tensor < 0) return (ac_slot){-1, -1};
+  int storage = b->graph->tensors[tensor]->storage;
+  if (b->graph->tensors[storage]->role != AC_ROLE_ACTIVATION) return (ac_slot){tensor, -1};
+  int value = b->current[storage];
+  b->schedule->values[value].last = step;
+  return (ac_slot){tensor, value};
+}
+
+static bool write_slot(builder *b, ac_step *step, int index, int j, int tensor) {
+  step->out[j] = (ac_slot){tensor, -1};
+  if (tensor < 0) return true;
+  int storage = b->graph->tensors[tensor]->storage;
+  if (b->graph->tensors[storage]->role != AC_ROLE_ACTIVATION) {
+    step->add[j] = b->written[storage] ? AC_ADD : AC_ADD_UNLESS_FIRST;
+    b->written[storage] = true;
+    return true;
+  }
+  int value = add_value(b->schedule, storage, index);
+  b->current[storage] = step->out[j].value = value;
+  return value >= 0;
+}
+
+static bool lay_step(builder *b, int index, int node_index) {
+  const ac_node *node = &b->graph->nodes[node_index];
+  ac_step *step = &b->schedule->steps[index];
+  *step = (ac_step){.node = node_index, .workspace = -1};
+  for (int i = 0; i < AC_MAX_INPUTS; i++) step->in[i] = read_slot(b, node->in[i], index);
+  step->copy = read_slot(b, node->accumulate, index);
+  for (int j = 0; j < AC_MAX_OUTPUTS; j++)
+    if (!write_slot(b, step, index, j, node->out[j])) return false;
+  if (node->accumulate >= 0) step->add[0] = AC_ADD;
+  return true;
+}
+
+/* ---- in place ---------------------------------------------------------------------------------
+ */
+
+static int root_of(const ac_schedule *schedule, int value) {
+  while (schedule->values[value].shares != value) value = schedule->values[value].shares;
+  return value;
+}
+
+/* How many operands of the step live in the memory of this root. */
+static int uses_of(const ac_schedule *schedule, const ac_step *step, int root) {
+  int uses = step->copy.value >= 0 && root_of(schedule, step->copy.value) == root;
+  for (int i = 0; i < AC_MAX_INPUTS; i++)
+    uses += step->in[i].value >= 0 && root_of(schedule, step->in[i].value) == root;
+  return uses;
+}
+
+static bool try_share(ac_schedule *schedule, const ac_graph *graph, int index, int value) {
+  ac_step *step = &schedule->steps[index];
+  if (value < 0 || step->out[0].value < 0) return false;
+  int root = root_of(schedule, value);
+  ac_value *output = &schedule->values[step->out[0].value];
+  const ac_tensor *a = graph->tensors[schedule->values[root].tensor],
+                  *b = graph->tensors[output->tensor];
+  bool same_size = a->dtype == b->dtype && a->shape.batched == b->shape.batched &&
+                   ac_shape_count(&a->shape) == ac_shape_count(&b->shape);
+  if (!same_size || schedule->values[root].last > index || uses_of(schedule, step, root) != 1)
+    return false;
+  output->shares = root;
+  schedule->values[root].last = output->last;
+  return true;
+}
+
+/* A sum that continues another tensor takes that tensor's place if nothing needs it any more;
+ * otherwise it starts from a copy. An op that may run in place does so on the first operand that
+ * ends with it. */
+static void share_memory(ac_schedule *schedule, const ac_graph *graph) {
+  for (int i = 0; i < schedule->step_count; i++) {
+    ac_step *step = &schedule->steps[i];
+    if (step->copy.tensor >= 0) {
+      if (try_share(schedule, graph, i, step->copy.value)) step->copy = (ac_slot){-1, -1};
+      continue;
+    }
+    unsigned in_place = ac_op_describe(graph->nodes[step->node].op)->in_place;
+    for (int k = 0; in_place >> k; k++)
+      if ((in_place >> k & 1) && try_share(schedule, graph, i, step->in[k].value)) break;
+  }
+}
+
+/* ---- building ---------------------------------------------------------------------------------
+ */
+
+static void keep_outputs(builder *b) {
+  for (int k = 0; k < b->graph->output_count; k++) {
+    int value = b->current[b->graph->tensors[b->graph->outputs[k].tensor]->storage];
+    if (value >= 0) b->schedule->values[value].last = b->schedule->step_count;
+  }
+}
+
+static bool lay_steps(builder *b, const bool *runs) {
+  int index = 0;
+  for (int i = 0; i < b->graph->node_count; i++)
+    if (runs[i] && !lay_step(b, index++, i)) return false;
+  return true;
+}
+
+ac_status ac_schedule_build(ac_schedule *schedule, const ac_graph *graph, ac_target target) {
+  memset(schedule, 0, sizeof *schedule);
+  schedule->training = target == AC_TARGET_GRADIENTS;
+  size_t tensors = (size_t)graph->tensor_count, nodes = (size_t)graph->node_count;
+  builder b = {.schedule = schedule, .graph = graph};
+  bool *needed = calloc(tensors + 1, sizeof *needed), *runs = calloc(nodes + 1, sizeof *runs);
+  b.current = malloc((tensors + 1) * sizeof *b.current);
+  b.written = calloc(tensors + 1, sizeof *b.written);
+  bool good = needed && runs && b.current && b.written;
+  if (good) {
+    for (size_t i = 0; i < tensors; i++) b.current[i] = -1;
+    schedule->step_count = select_nodes(graph, target, needed, runs);
+    schedule->steps = calloc((size_t)schedule->step_count + 1, sizeof *schedule->steps);
+    good = schedule->steps && lay_steps(&b, runs);
+  }
+  if (good) {
+    if (target == AC_TARGET_OUTPUTS) keep_outputs(&b);
+    share_memory(schedule, graph);
+  }
+  free(needed);
+  free(runs);
+  free(b.current);
+  free(b.written);
+  return good ? AC_OK : ac_fail(AC_ERROR_MEMORY, "no memory for a schedule");
+}
+
+void ac_schedule_free(ac_schedule *schedule) {
+  free(schedule->steps);
+  free(schedule->values);
+  memset(schedule, 0, sizeof *schedule);
+}
+
+/* ---- sizes ------------------------------------------------------------------------------------
+ */
+
+void ac_step_arguments(const ac_step *step, const ac_graph *graph, const ac_run_state *run,
+                       ac_op_args *args) {
+  const ac_node *node = &graph->nodes[step->node];
+  memset(args, 0, sizeof *args);
+  args->op = node->op;
+  args->attributes = node->attributes;
+  args->run = run;
+  for (int i = 0; i < AC_MAX_INPUTS; i++)
+    if (step->in[i].tensor >= 0)
+      args->in[i] = ac_operand_of(graph->tensors[step->in[i].tensor], run->batch);
+  for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
+    if (step->out[j].tensor < 0) continue;
+    args->out[j] = ac_operand_of(graph->tensors[step->out[j].tensor], run->batch);
+    args->add[j] = step->add[j] != AC_OVERWRITE;
+  }
+}
+
+static uint64_t aligned(const ac_device *device, uint64_t bytes) {
+  uint64_t alignment = device->info.alignment;
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+
+ac_status ac_schedule_size(ac_schedule *schedule, const ac_graph *graph, ac_device *device,
+                           int64_t batch) {
+  int own = 0;
+  for (int i = 0; i < schedule->value_count; i++) own += schedule->values[i].tensor >= 0;
+  schedule->value_count = own; /* workspace of an earlier size comes after all others */
+  for (int i = 0; i < own; i++) {
+    ac_value *value = &schedule->values[i];
+    ac_operand x = ac_operand_of(graph->tensors[value->tensor], batch);
+    uint64_t bytes = (uint64_t)x.count * ac_dtype_bytes(x.dtype);
+    value->bytes = value->shares == i ? aligned(device, bytes) : 0;
+  }
+  ac_run_state run = {.training = schedule->training, .batch = batch};
+  for (int i = 0; i < schedule->step_count; i++) {
+    ac_op_args args;
+    ac_step_arguments(&schedule->steps[i], graph, &run, &args);
+    uint64_t bytes = device->backend->workspace(device->state, &args);
+    schedule->steps[i].workspace = -1;
+    if (!bytes) continue;
+    int value = add_value(schedule, -1, i);
+    if (value < 0) return ac_fail(AC_ERROR_MEMORY, "no memory for a schedule");
+    schedule->values[value].bytes = aligned(device, bytes);
+    schedule->steps[i].workspace = value;
+  }
+  return AC_OK;
+}
