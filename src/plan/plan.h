@@ -36,17 +36,17 @@ typedef struct ac_slot {
 } ac_slot;
 
 /* Whether an output that stays over micro-batches is overwritten or added to. */
-typedef enum ac_add {
+typedef enum ac_write {
   AC_OVERWRITE,       /* an activation */
   AC_ADD,             /* onto what an earlier step of the schedule or `accumulate` left there */
   AC_ADD_UNLESS_FIRST /* the first step to write a sum: adds unless the window begins */
-} ac_add;
+} ac_write;
 
 typedef struct ac_step {
   int node;
   bool recomputed;
   ac_slot in[AC_MAX_INPUTS], out[AC_MAX_OUTPUTS];
-  ac_add add[AC_MAX_OUTPUTS];
+  ac_write write[AC_MAX_OUTPUTS];
   ac_slot copy;  /* copied to output 0 before the op adds to it; tensor -1: nothing to copy */
   int workspace; /* value, -1: none */
 } ac_step;

@@ -88,7 +88,7 @@ static bool write_slot(builder *b, ac_step *step, int index, int j, int tensor) 
   if (tensor < 0) return true;
   int storage = b->graph->tensors[tensor]->storage;
   if (b->graph->tensors[storage]->role != AC_ROLE_ACTIVATION) {
-    step->add[j] = b->written[storage] ? AC_ADD : AC_ADD_UNLESS_FIRST;
+    step->write[j] = b->written[storage] ? AC_ADD : AC_ADD_UNLESS_FIRST;
     b->written[storage] = true;
     return true;
   }
@@ -105,7 +105,7 @@ static bool lay_step(builder *b, int index, int node_index) {
   step->copy = read_slot(b, node->accumulate, index);
   for (int j = 0; j < AC_MAX_OUTPUTS; j++)
     if (!write_slot(b, step, index, j, node->out[j])) return false;
-  if (node->accumulate >= 0) step->add[0] = AC_ADD;
+  if (node->accumulate >= 0) step->write[0] = AC_ADD;
   return true;
 }
 
@@ -222,7 +222,7 @@ void ac_step_arguments(const ac_step *step, const ac_graph *graph, const ac_run_
   for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
     if (step->out[j].tensor < 0) continue;
     args->out[j] = ac_operand_of(graph->tensors[step->out[j].tensor], run->batch);
-    args->add[j] = step->add[j] != AC_OVERWRITE;
+    args->add[j] = step->write[j] != AC_OVERWRITE;
   }
 }
 
