@@ -1,0 +1,211 @@
+/* Datasets made of a callback, of the caller's memory, and of a part of another dataset. Reading a
+ * sample allocates nothing. */
+#include "data/dataset.h"
+
+#include "core/error.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- any dataset ------------------------------------------------------------------------------
+ */
+
+static ac_status check_fields(int field_count, const ac_field *fields) {
+  if (field_count < 1 || field_count > AC_MAX_FIELDS)
+    return ac_fail(AC_ERROR_ARGUMENT, "dataset: %d fields; there must be 1 to %d", field_count,
+                   AC_MAX_FIELDS);
+  for (int f = 0; f < field_count; f++) {
+    if (!fields[f].name || !*fields[f].name)
+      return ac_fail(AC_ERROR_ARGUMENT, "dataset: field %d has no name", f);
+    size_t bytes = ac_dtype_bytes(fields[f].dtype);
+    if (!bytes)
+      return ac_fail(AC_ERROR_ARGUMENT, "dataset: field %s has unknown dtype %d", fields[f].name,
+                     (int)fields[f].dtype);
+    if (fields[f].elements < 1 || (uint64_t)fields[f].elements > PTRDIFF_MAX / bytes)
+      return ac_fail(AC_ERROR_ARGUMENT, "dataset: field %s has %lld elements per sample",
+                     fields[f].name, (long long)fields[f].elements);
+    for (int g = 0; g < f; g++)
+      if (!strcmp(fields[f].name, fields[g].name))
+        return ac_fail(AC_ERROR_ARGUMENT, "dataset: two fields are named %s", fields[f].name);
+  }
+  return AC_OK;
+}
+
+static ac_status create(ac_dataset **dataset, const ac_callback_dataset_desc *desc, int64_t classes,
+                        bool explains) {
+  *dataset = NULL;
+  if (desc->count < 1)
+    return ac_fail(AC_ERROR_ARGUMENT, "dataset: %lld samples; there must be at least one",
+                   (long long)desc->count);
+  if (!desc->read) return ac_fail(AC_ERROR_ARGUMENT, "dataset: no function to read samples");
+  AC_TRY(check_fields(desc->field_count, desc->fields));
+
+  size_t text = 0;
+  for (int f = 0; f < desc->field_count; f++) text += strlen(desc->fields[f].name) + 1;
+  ac_dataset *made = calloc(1, sizeof *made + text);
+  if (!made) return ac_fail(AC_ERROR_MEMORY, "dataset: no memory for its description");
+  made->count = desc->count;
+  made->classes = classes;
+  made->field_count = desc->field_count;
+  made->read = desc->read;
+  made->close = desc->close;
+  made->user = desc->user;
+  made->explains = explains;
+  char *name = made->names;
+  for (int f = 0; f < desc->field_count; f++) {
+    size_t length = strlen(desc->fields[f].name) + 1;
+    made->fields[f] = desc->fields[f];
+    made->fields[f].name = memcpy(name, desc->fields[f].name, length);
+    name += length;
+  }
+  *dataset = made;
+  return AC_OK;
+}
+
+ac_status ac_dataset_create(ac_dataset **dataset, const ac_callback_dataset_desc *desc,
+                            int64_t classes) {
+  return create(dataset, desc, classes, true);
+}
+
+ac_status ac_dataset_from_callback(ac_dataset **dataset, const ac_callback_dataset_desc *desc) {
+  return create(dataset, desc, 0, false);
+}
+
+void ac_dataset_free(ac_dataset *dataset) {
+  if (!dataset) return;
+  if (dataset->close) dataset->close(dataset->user);
+  free(dataset);
+}
+
+int64_t ac_dataset_count(const ac_dataset *dataset) {
+  return dataset->count;
+}
+
+int ac_dataset_field_count(const ac_dataset *dataset) {
+  return dataset->field_count;
+}
+
+const ac_field *ac_dataset_field(const ac_dataset *dataset, int index) {
+  return index >= 0 && index < dataset->field_count ? &dataset->fields[index] : NULL;
+}
+
+int64_t ac_dataset_classes(const ac_dataset *dataset) {
+  return dataset->classes;
+}
+
+ac_status ac_dataset_read(ac_dataset *dataset, const ac_sample_key *key, void *const *fields) {
+  if (key->index < 0 || key->index >= dataset->count)
+    return ac_fail(AC_ERROR_ARGUMENT, "dataset: there is no sample %lld among %lld",
+                   (long long)key->index, (long long)dataset->count);
+  ac_status status = dataset->read(dataset->user, key, fields);
+  if (status != AC_OK && !dataset->explains)
+    return ac_fail(status, "dataset: reading sample %lld failed: %s", (long long)key->index,
+                   ac_status_text(status));
+  return status;
+}
+
+static ac_status find_bad_label(ac_dataset *dataset, int field, int64_t classes,
+                                void *const *data) {
+  const int32_t *labels = data[field];
+  for (int64_t i = 0; i < dataset->count; i++) {
+    AC_TRY(ac_dataset_read(dataset, &(ac_sample_key){.index = i}, data));
+    for (int64_t e = 0; e < dataset->fields[field].elements; e++)
+      if (labels[e] < 0 || labels[e] >= classes)
+        return ac_fail(AC_ERROR_FORMAT, "dataset: label %d of sample %lld is not in [0, %lld)",
+                       (int)labels[e], (long long)i, (long long)classes);
+  }
+  return AC_OK;
+}
+
+ac_status ac_dataset_check_labels(ac_dataset *dataset, int64_t classes) {
+  int field = 0;
+  while (field < dataset->field_count && strcmp(dataset->fields[field].name, "labels")) field++;
+  if (field == dataset->field_count || dataset->fields[field].dtype != AC_I32)
+    return ac_fail(AC_ERROR_ARGUMENT, "dataset: there is no i32 field labels to check");
+
+  void *data[AC_MAX_FIELDS] = {0};
+  ac_status status = AC_OK;
+  for (int f = 0; f < dataset->field_count && status == AC_OK; f++) {
+    data[f] =
+        malloc((size_t)dataset->fields[f].elements * ac_dtype_bytes(dataset->fields[f].dtype));
+    if (!data[f]) status = ac_fail(AC_ERROR_MEMORY, "dataset: no memory for one sample");
+  }
+  if (status == AC_OK) status = find_bad_label(dataset, field, classes, data);
+  for (int f = 0; f < dataset->field_count; f++) free(data[f]);
+  return status;
+}
+
+/* ---- the caller's memory ----------------------------------------------------------------------
+ */
+
+typedef struct memory_fields {
+  int count;
+  size_t bytes[AC_MAX_FIELDS]; /* per sample */
+  const unsigned char *data[AC_MAX_FIELDS];
+} memory_fields;
+
+static ac_status read_memory(void *user, const ac_sample_key *key, void *const *fields) {
+  const memory_fields *memory = user;
+  for (int f = 0; f < memory->count; f++)
+    memcpy(fields[f], memory->data[f] + (size_t)key->index * memory->bytes[f], memory->bytes[f]);
+  return AC_OK;
+}
+
+ac_status ac_dataset_from_memory(ac_dataset **dataset, int64_t count, int field_count,
+                                 const ac_field *fields, const void *const *data) {
+  *dataset = NULL;
+  AC_TRY(check_fields(field_count, fields));
+  ac_callback_dataset_desc desc = {
+      .count = count, .field_count = field_count, .read = read_memory, .close = free};
+  memory_fields memory = {.count = field_count};
+  for (int f = 0; f < field_count; f++) {
+    desc.fields[f] = fields[f];
+    memory.bytes[f] = (size_t)fields[f].elements * ac_dtype_bytes(fields[f].dtype);
+    memory.data[f] = data[f];
+    if (!data[f])
+      return ac_fail(AC_ERROR_ARGUMENT, "dataset: field %s has no data", fields[f].name);
+    if (count > 0 && (uint64_t)count > PTRDIFF_MAX / memory.bytes[f])
+      return ac_fail(AC_ERROR_ARGUMENT, "dataset: %lld samples of %zu bytes in field %s overflow",
+                     (long long)count, memory.bytes[f], fields[f].name);
+  }
+  desc.user = malloc(sizeof memory);
+  if (!desc.user) return ac_fail(AC_ERROR_MEMORY, "dataset: no memory for its description");
+  memcpy(desc.user, &memory, sizeof memory);
+  ac_status status = ac_dataset_create(dataset, &desc, 0);
+  if (status != AC_OK) free(desc.user);
+  return status;
+}
+
+/* ---- a part of another dataset ----------------------------------------------------------------
+ */
+
+typedef struct slice {
+  ac_dataset *whole;
+  int64_t begin;
+} slice;
+
+static ac_status read_slice(void *user, const ac_sample_key *key, void *const *fields) {
+  const slice *part = user;
+  ac_sample_key inner = *key;
+  inner.index += part->begin;
+  return ac_dataset_read(part->whole, &inner, fields);
+}
+
+ac_status ac_dataset_slice(ac_dataset **dataset, ac_dataset *whole, int64_t begin, int64_t end) {
+  *dataset = NULL;
+  if (begin < 0 || begin >= end || end > whole->count)
+    return ac_fail(AC_ERROR_ARGUMENT, "dataset: [%lld, %lld) is no part of %lld samples",
+                   (long long)begin, (long long)end, (long long)whole->count);
+  slice *part = malloc(sizeof *part);
+  if (!part) return ac_fail(AC_ERROR_MEMORY, "dataset: no memory for its description");
+  *part = (slice){.whole = whole, .begin = begin};
+  ac_callback_dataset_desc desc = {.count = end - begin,
+                                   .field_count = whole->field_count,
+                                   .read = read_slice,
+                                   .close = free,
+                                   .user = part};
+  memcpy(desc.fields, whole->fields, sizeof desc.fields);
+  ac_status status = ac_dataset_create(dataset, &desc, whole->classes);
+  if (status != AC_OK) free(part);
+  return status;
+}

@@ -1,0 +1,374 @@
+/* Reads safetensors files, hostile ones too. Opening one parses the header and checks all of it:
+ * every tensor's dtype and shape against its bytes, then, with the tensors sorted by offset, that
+ * each begins where the one before it ends and that the last ends where the file does. So overlaps,
+ * holes, truncation and trailing bytes are found by one comparison each, and no later read can
+ * leave the file. Cost: O(header + n log n).
+ *
+ * Names and metadata stay where the JSON parser has put them. */
+#include <accrue/model_file.h>
+
+#include "core/error.h"
+#include "core/platform.h"
+#include "io/safetensors.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How elements lie in the file. */
+typedef enum element_storage { F32, F64, F16, BF16, OTHER } element_storage;
+
+static const struct {
+  const char *name;
+  int bits;
+  bool listed; /* others are checked for their layout only */
+  ac_dtype dtype;
+  element_storage storage;
+} dtypes[] = {
+    {"F32", 32, true, AC_F32, F32},   {"F64", 64, true, AC_F32, F64},
+    {"F16", 16, true, AC_F16, F16},   {"BF16", 16, true, AC_BF16, BF16},
+    {"I32", 32, true, AC_I32, OTHER}, {"U8", 8, true, AC_U8, OTHER},
+    {"BOOL", 8, false, 0, OTHER},     {"I8", 8, false, 0, OTHER},
+    {"I16", 16, false, 0, OTHER},     {"U16", 16, false, 0, OTHER},
+    {"U32", 32, false, 0, OTHER},     {"I64", 64, false, 0, OTHER},
+    {"U64", 64, false, 0, OTHER},     {"C64", 64, false, 0, OTHER},
+    {"F8_E4M3", 8, false, 0, OTHER},  {"F8_E5M2", 8, false, 0, OTHER},
+    {"F8_E8M0", 8, false, 0, OTHER},  {"F4", 4, false, 0, OTHER},
+    {"F6_E2M3", 6, false, 0, OTHER},  {"F6_E3M2", 6, false, 0, OTHER},
+};
+enum { DTYPE_COUNT = sizeof dtypes / sizeof dtypes[0] };
+
+typedef struct tensor_entry {
+  ac_model_tensor tensor;
+  element_storage storage;
+  bool listed;
+  int64_t begin, end; /* in the data */
+} tensor_entry;
+
+struct ac_model_file {
+  FILE *stream;
+  char *path;
+  json_t *root;
+  tensor_entry *entries; /* the listed ones, in the order of their data */
+  int count;
+  int64_t data_begin; /* in the file */
+};
+
+/* The next bytes of the file, all of them. */
+static ac_status read_exactly(ac_model_file *file, void *data, size_t bytes) {
+  if (fread(data, 1, bytes, file->stream) == bytes) return AC_OK;
+  return ac_fail(AC_ERROR_IO, "cannot read %s: %s", file->path,
+                 ferror(file->stream) ? strerror(errno) : "it has become shorter");
+}
+
+/* ---- one tensor's description -----------------------------------------------------------------
+ */
+
+static ac_status check_dtype(const char *path, const char *name, const json_t *info, int *dtype) {
+  const char *text = json_string_value(json_object_get(info, "dtype"));
+  if (!text)
+    return ac_fail(AC_ERROR_FORMAT, "%s: tensor %s has no dtype, or one that is no text", path,
+                   name);
+  for (*dtype = 0; *dtype < DTYPE_COUNT; ++*dtype)
+    if (!strcmp(text, dtypes[*dtype].name)) return AC_OK;
+  return ac_fail(AC_ERROR_FORMAT, "%s: tensor %s has unknown dtype %s", path, name,
+                 ac_quote(text).text);
+}
+
+/* Fills rank and shape; *bits is the tensor's size. */
+static ac_status check_shape(const char *path, const char *name, const json_t *info,
+                             ac_model_tensor *tensor, int64_t *bits) {
+  const json_t *shape = json_object_get(info, "shape");
+  if (!json_is_array(shape))
+    return ac_fail(AC_ERROR_FORMAT, "%s: tensor %s has no shape, or one that is no array", path,
+                   name);
+  size_t rank = json_array_size(shape);
+  if (rank > AC_SAFETENSORS_MAX_RANK)
+    return ac_fail(AC_ERROR_UNSUPPORTED, "%s: tensor %s has rank %zu; at most %d is supported",
+                   path, name, rank, AC_SAFETENSORS_MAX_RANK);
+  tensor->rank = (int)rank;
+  for (size_t d = 0; d < rank; d++) {
+    const json_t *dimension = json_array_get(shape, d);
+    int64_t size = json_integer_value(dimension);
+    if (!json_is_integer(dimension) || size < 0)
+      return ac_fail(AC_ERROR_FORMAT,
+                     "%s: dimension %zu of tensor %s is not a non-negative integer", path, d, name);
+    if (size > 0 && *bits > INT64_MAX / size)
+      return ac_fail(AC_ERROR_FORMAT, "%s: the shape of tensor %s overflows", path, name);
+    *bits *= size;
+    tensor->shape[d] = size;
+  }
+  return AC_OK;
+}
+
+static ac_status check_offsets(const char *path, const char *name, const json_t *info,
+                               int64_t data_bytes, tensor_entry *entry) {
+  const json_t *offsets = json_object_get(info, "data_offsets");
+  const json_t *begin = json_array_get(offsets, 0), *end = json_array_get(offsets, 1);
+  if (json_array_size(offsets) != 2 || !json_is_integer(begin) || !json_is_integer(end))
+    return ac_fail(AC_ERROR_FORMAT, "%s: the data_offsets of tensor %s are not two integers", path,
+                   name);
+  entry->begin = json_integer_value(begin);
+  entry->end = json_integer_value(end);
+  if (entry->begin < 0 || entry->begin > entry->end)
+    return ac_fail(AC_ERROR_FORMAT, "%s: tensor %s lies at [%lld, %lld), which is no range", path,
+                   name, (long long)entry->begin, (long long)entry->end);
+  if (entry->end > data_bytes)
+    return ac_fail(AC_ERROR_FORMAT,
+                   "%s: tensor %s ends at byte %lld of the data, but the file has only %lld; it is "
+                   "truncated or damaged",
+                   path, name, (long long)entry->end, (long long)data_bytes);
+  return AC_OK;
+}
+
+static ac_status check_entry(const char *path, const char *key, const json_t *info,
+                             int64_t data_bytes, tensor_entry *entry) {
+  ac_quoted name = ac_quote(key);
+  if (!json_is_object(info))
+    return ac_fail(AC_ERROR_FORMAT, "%s: tensor %s is not described by an object", path, name.text);
+  int dtype;
+  AC_TRY(check_dtype(path, name.text, info, &dtype));
+  int64_t bits = dtypes[dtype].bits;
+  AC_TRY(check_shape(path, name.text, info, &entry->tensor, &bits));
+  AC_TRY(check_offsets(path, name.text, info, data_bytes, entry));
+  if (bits % 8 || bits / 8 != entry->end - entry->begin)
+    return ac_fail(AC_ERROR_FORMAT,
+                   "%s: tensor %s has %lld bytes, but its dtype %s and shape need %lld", path,
+                   name.text, (long long)(entry->end - entry->begin), dtypes[dtype].name,
+                   (long long)(bits / 8 + (bits % 8 != 0)));
+  entry->tensor.name = key;
+  entry->tensor.dtype = dtypes[dtype].dtype;
+  entry->storage = dtypes[dtype].storage;
+  entry->listed = dtypes[dtype].listed;
+  return AC_OK;
+}
+
+/* ---- the whole header -------------------------------------------------------------------------
+ */
+
+/* By position; an empty tensor comes before the one that begins where it lies. */
+static int compare_entries(const void *a, const void *b) {
+  const tensor_entry *x = a, *y = b;
+  if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
+  return (x->end > y->end) - (x->end < y->end);
+}
+
+/* `entries` are sorted. */
+static ac_status check_layout(const char *path, const tensor_entry *entries, int count,
+                              int64_t data_bytes) {
+  int64_t expected = 0;
+  for (int i = 0; i < count; i++) {
+    ac_quoted name = ac_quote(entries[i].tensor.name);
+    if (entries[i].begin < expected)
+      return ac_fail(AC_ERROR_FORMAT, "%s: tensors %s and %s overlap", path,
+                     ac_quote(entries[i - 1].tensor.name).text, name.text);
+    if (entries[i].begin > expected)
+      return ac_fail(AC_ERROR_FORMAT, "%s: no tensor holds the %lld bytes before tensor %s", path,
+                     (long long)(entries[i].begin - expected), name.text);
+    expected = entries[i].end;
+  }
+  if (expected != data_bytes)
+    return ac_fail(AC_ERROR_FORMAT, "%s: no tensor holds the last %lld bytes", path,
+                   (long long)(data_bytes - expected));
+  return AC_OK;
+}
+
+static ac_status check_metadata(const char *path, const json_t *metadata) {
+  if (!metadata) return AC_OK;
+  if (!json_is_object(metadata))
+    return ac_fail(AC_ERROR_FORMAT, "%s: its %s is not an object", path, AC_SAFETENSORS_METADATA);
+  const char *key;
+  json_t *value;
+  json_object_foreach((json_t *)metadata, key, value) {
+    if (!json_is_string(value))
+      return ac_fail(AC_ERROR_FORMAT, "%s: metadata %s is not text", path, ac_quote(key).text);
+  }
+  return AC_OK;
+}
+
+static ac_status check_header(ac_model_file *file, int64_t data_bytes) {
+  if (!json_is_object(file->root))
+    return ac_fail(AC_ERROR_FORMAT, "%s: its header is not a JSON object", file->path);
+  AC_TRY(check_metadata(file->path, json_object_get(file->root, AC_SAFETENSORS_METADATA)));
+
+  file->entries = calloc(json_object_size(file->root) + 1, sizeof *file->entries);
+  if (!file->entries) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for its tensors", file->path);
+  const char *key;
+  json_t *info;
+  int count = 0;
+  json_object_foreach(file->root, key, info) {
+    if (!strcmp(key, AC_SAFETENSORS_METADATA)) continue;
+    AC_TRY(check_entry(file->path, key, info, data_bytes, &file->entries[count]));
+    count++;
+  }
+  qsort(file->entries, (size_t)count, sizeof *file->entries, compare_entries);
+  AC_TRY(check_layout(file->path, file->entries, count, data_bytes));
+  for (int i = 0; i < count; i++)
+    if (file->entries[i].listed) file->entries[file->count++] = file->entries[i];
+  return AC_OK;
+}
+
+/* Reads the header's length and text and parses it. */
+static ac_status parse_header(ac_model_file *file, int64_t file_bytes) {
+  unsigned char prefix[8];
+  if (file_bytes < 8)
+    return ac_fail(AC_ERROR_FORMAT, "%s: not a safetensors file: it has only %lld bytes",
+                   file->path, (long long)file_bytes);
+  AC_TRY(read_exactly(file, prefix, sizeof prefix));
+  uint64_t length = 0;
+  for (int i = 0; i < 8; i++) length |= (uint64_t)prefix[i] << 8 * i;
+  if (length > AC_SAFETENSORS_MAX_HEADER)
+    return ac_fail(AC_ERROR_FORMAT,
+                   "%s: not a safetensors file: its header would have %llu bytes, more than %d",
+                   file->path, (unsigned long long)length, AC_SAFETENSORS_MAX_HEADER);
+  if ((int64_t)length > file_bytes - 8)
+    return ac_fail(AC_ERROR_FORMAT,
+                   "%s: truncated, or not a safetensors file: its header would have %llu bytes, "
+                   "but only %lld follow",
+                   file->path, (unsigned long long)length, (long long)(file_bytes - 8));
+  file->data_begin = 8 + (int64_t)length;
+
+  char *text = malloc((size_t)length + 1);
+  if (!text) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for its header", file->path);
+  json_error_t error;
+  ac_status status = read_exactly(file, text, (size_t)length);
+  if (status == AC_OK &&
+      !(file->root = json_loadb(text, (size_t)length, JSON_REJECT_DUPLICATES, &error)))
+    status = ac_fail(AC_ERROR_FORMAT, "%s: its header is not valid JSON: %s", file->path,
+                     ac_quote(error.text).text);
+  free(text);
+  return status;
+}
+
+static ac_status open_file(ac_model_file *file, const char *path) {
+  file->path = malloc(strlen(path) + 1);
+  if (!file->path) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for a description", path);
+  strcpy(file->path, path);
+  file->stream = fopen(path, "rb");
+  if (!file->stream || ac_seek(file->stream, 0, SEEK_END) != 0)
+    return ac_fail(AC_ERROR_IO, "cannot read %s: %s", path, strerror(errno));
+  int64_t file_bytes = ac_tell(file->stream);
+  if (file_bytes < 0 || ac_seek(file->stream, 0, SEEK_SET) != 0)
+    return ac_fail(AC_ERROR_IO, "cannot read %s: %s", path, strerror(errno));
+  AC_TRY(parse_header(file, file_bytes));
+  return check_header(file, file_bytes - file->data_begin);
+}
+
+ac_status ac_model_file_open(ac_model_file **file, const char *path) {
+  *file = NULL;
+  ac_model_file *made = calloc(1, sizeof *made);
+  if (!made) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for a description", path);
+  ac_status status = open_file(made, path);
+  if (status == AC_OK) *file = made;
+  else ac_model_file_close(made);
+  return status;
+}
+
+void ac_model_file_close(ac_model_file *file) {
+  if (!file) return;
+  if (file->stream) fclose(file->stream);
+  json_decref(file->root);
+  free(file->entries);
+  free(file->path);
+  free(file);
+}
+
+/* ---- what is in it ----------------------------------------------------------------------------
+ */
+
+int ac_model_file_tensor_count(const ac_model_file *file) {
+  return file->count;
+}
+
+const ac_model_tensor *ac_model_file_tensor(const ac_model_file *file, int index) {
+  return index >= 0 && index < file->count ? &file->entries[index].tensor : NULL;
+}
+
+int ac_model_file_find(const ac_model_file *file, const char *name) {
+  for (int i = 0; i < file->count; i++)
+    if (!strcmp(file->entries[i].tensor.name, name)) return i;
+  return -1;
+}
+
+const char *ac_model_file_metadata(const ac_model_file *file, const char *key) {
+  return json_string_value(
+      json_object_get(json_object_get(file->root, AC_SAFETENSORS_METADATA), key));
+}
+
+static float from_half(uint16_t half) {
+  uint32_t sign = (uint32_t)(half & 0x8000u) << 16, magnitude = half & 0x7fffu, bits;
+  float value;
+  if (magnitude < 0x0400u) { /* zero or subnormal: an integer times 2^-24 */
+    value = (float)magnitude * 0x1p-24f;
+    return sign ? -value : value;
+  }
+  uint32_t rebias = magnitude >= 0x7c00u ? 0x70000000u : 0x38000000u;
+  bits = sign | ((magnitude << 13) + rebias);
+  memcpy(&value, &bits, 4);
+  return value;
+}
+
+static uint64_t little_endian(const unsigned char *data, size_t size) {
+  uint64_t value = 0;
+  for (size_t i = 0; i < size; i++) value |= (uint64_t)data[i] << 8 * i;
+  return value;
+}
+
+static float convert(const unsigned char *data, element_storage storage) {
+  uint32_t bits = 0;
+  float value;
+  double wide;
+  uint64_t wide_bits;
+  switch (storage) {
+  case F16:
+    return from_half((uint16_t)little_endian(data, 2));
+  case F64:
+    wide_bits = little_endian(data, 8);
+    memcpy(&wide, &wide_bits, 8);
+    return (float)wide;
+  case BF16:
+    bits = (uint32_t)little_endian(data, 2) << 16;
+    break;
+  default:
+    bits = (uint32_t)little_endian(data, 4);
+    break;
+  }
+  memcpy(&value, &bits, 4);
+  return value;
+}
+
+ac_status ac_model_file_read(ac_model_file *file, int index, int64_t first, int64_t count,
+                             float *data) {
+  if (index < 0 || index >= file->count)
+    return ac_fail(AC_ERROR_ARGUMENT, "%s: there is no tensor %d among %d", file->path, index,
+                   file->count);
+  const tensor_entry *entry = &file->entries[index];
+  ac_quoted name = ac_quote(entry->tensor.name);
+  if (entry->storage == OTHER)
+    return ac_fail(AC_ERROR_ARGUMENT, "%s: tensor %s holds %s, not floats", file->path, name.text,
+                   ac_dtype_name(entry->tensor.dtype));
+  static const size_t sizes[] = {[F32] = 4, [F64] = 8, [F16] = 2, [BF16] = 2};
+  size_t size = sizes[entry->storage];
+  int64_t elements = (entry->end - entry->begin) / (int64_t)size;
+  if (first < 0 || count < 0 || first > elements || count > elements - first)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "%s: tensor %s has %lld elements; [%lld, %lld + %lld) are not "
+                   "among them",
+                   file->path, name.text, (long long)elements, (long long)first, (long long)first,
+                   (long long)count);
+  if (!count) return AC_OK;
+  if (ac_seek(file->stream, file->data_begin + entry->begin + first * (int64_t)size, SEEK_SET) != 0)
+    return ac_fail(AC_ERROR_IO, "cannot read %s: %s", file->path, strerror(errno));
+
+  unsigned char buffer[1 << 15];
+  int64_t most = (int64_t)(sizeof buffer / size);
+  for (int64_t done = 0; done < count;) {
+    int64_t piece = count - done < most ? count - done : most;
+    AC_TRY(read_exactly(file, buffer, (size_t)piece * size));
+    for (int64_t i = 0; i < piece; i++)
+      data[done + i] = convert(buffer + (size_t)i * size, entry->storage);
+    done += piece;
+  }
+  return AC_OK;
+}

@@ -1,0 +1,203 @@
+/* Writes safetensors files. Data are pulled from the source in pieces of at most 1 MiB, so writing
+ * a model takes no second copy of it, and the file takes its place only when it is whole and on
+ * disk. */
+#include <accrue/model_file.h>
+
+#include "core/error.h"
+#include "core/platform.h"
+#include "io/safetensors.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PIECE_BYTES = 1 << 20 };
+
+static const char *const dtype_names[AC_DTYPE_COUNT] = {
+    [AC_F32] = "F32", [AC_F16] = "F16", [AC_BF16] = "BF16", [AC_I32] = "I32", [AC_U8] = "U8"};
+
+/* ---- the header -------------------------------------------------------------------------------
+ */
+
+static ac_status check_tensor(const char *path, const ac_model_tensor *tensor, int index,
+                              int64_t *bytes) {
+  if (!tensor->name) return ac_fail(AC_ERROR_ARGUMENT, "%s: tensor %d has no name", path, index);
+  ac_quoted name = ac_quote(tensor->name);
+  if (!strcmp(tensor->name, AC_SAFETENSORS_METADATA))
+    return ac_fail(AC_ERROR_ARGUMENT, "%s: no tensor can be named %s", path, name.text);
+  if ((unsigned)tensor->dtype >= AC_DTYPE_COUNT)
+    return ac_fail(AC_ERROR_ARGUMENT, "%s: tensor %s has unknown dtype %d", path, name.text,
+                   (int)tensor->dtype);
+  if (tensor->rank < 0 || tensor->rank > AC_SAFETENSORS_MAX_RANK)
+    return ac_fail(AC_ERROR_ARGUMENT, "%s: tensor %s has rank %d; it must be 0 to %d", path,
+                   name.text, tensor->rank, AC_SAFETENSORS_MAX_RANK);
+  *bytes = (int64_t)ac_dtype_bytes(tensor->dtype);
+  for (int d = 0; d < tensor->rank; d++) {
+    if (tensor->shape[d] < 0 || (tensor->shape[d] > 0 && *bytes > INT64_MAX / tensor->shape[d]))
+      return ac_fail(AC_ERROR_ARGUMENT, "%s: the shape of tensor %s is negative or overflows", path,
+                     name.text);
+    *bytes *= tensor->shape[d];
+  }
+  return AC_OK;
+}
+
+static ac_status add_tensor(json_t *root, const char *path, const ac_model_tensor *tensor,
+                            int index, int64_t *offset) {
+  int64_t bytes = 0;
+  AC_TRY(check_tensor(path, tensor, index, &bytes));
+  ac_quoted name = ac_quote(tensor->name);
+  if (bytes > INT64_MAX - *offset)
+    return ac_fail(AC_ERROR_ARGUMENT, "%s: the tensors up to %s overflow a file", path, name.text);
+  if (json_object_get(root, tensor->name))
+    return ac_fail(AC_ERROR_ARGUMENT, "%s: two tensors are named %s", path, name.text);
+  json_t *shape = json_array();
+  for (int d = 0; d < tensor->rank; d++)
+    json_array_append_new(shape, json_integer(tensor->shape[d]));
+  json_t *entry =
+      json_pack("{s:s, s:o, s:[I, I]}", "dtype", dtype_names[tensor->dtype], "shape", shape,
+                "data_offsets", (json_int_t)*offset, (json_int_t)(*offset + bytes));
+  if (!entry) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for its header", path);
+  if (json_object_set_new(root, tensor->name, entry) != 0)
+    return ac_fail(AC_ERROR_ARGUMENT, "%s: the name of tensor %d, %s, is not UTF-8", path, index,
+                   name.text);
+  *offset += bytes;
+  return AC_OK;
+}
+
+static ac_status add_metadata(json_t *root, const char *path, const ac_metadata *metadata,
+                              int count) {
+  if (!count) return AC_OK;
+  json_t *object = json_object();
+  json_object_set_new(root, AC_SAFETENSORS_METADATA, object);
+  for (int i = 0; i < count; i++) {
+    if (!metadata[i].key || !metadata[i].value)
+      return ac_fail(AC_ERROR_ARGUMENT, "%s: metadata %d has no key or no value", path, i);
+    ac_quoted key = ac_quote(metadata[i].key);
+    if (json_object_get(object, metadata[i].key))
+      return ac_fail(AC_ERROR_ARGUMENT, "%s: metadata %s comes twice", path, key.text);
+    if (json_object_set_new(object, metadata[i].key, json_string(metadata[i].value)) != 0)
+      return ac_fail(AC_ERROR_ARGUMENT, "%s: metadata %s is not UTF-8", path, key.text);
+  }
+  return AC_OK;
+}
+
+/* The JSON text; free it. */
+static ac_status make_header(char **header, const char *path, const ac_model_tensor *tensors,
+                             int tensor_count, const ac_metadata *metadata, int metadata_count) {
+  *header = NULL;
+  json_t *root = json_object();
+  if (!root) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for its header", path);
+  ac_status status = add_metadata(root, path, metadata, metadata_count);
+  int64_t offset = 0;
+  for (int i = 0; i < tensor_count && status == AC_OK; i++)
+    status = add_tensor(root, path, &tensors[i], i, &offset);
+  if (status == AC_OK && !(*header = json_dumps(root, JSON_COMPACT)))
+    status = ac_fail(AC_ERROR_MEMORY, "%s: no memory for its header", path);
+  json_decref(root);
+  if (status == AC_OK && strlen(*header) > AC_SAFETENSORS_MAX_HEADER - 8) {
+    free(*header);
+    *header = NULL;
+    return ac_fail(AC_ERROR_ARGUMENT, "%s: names and metadata take more than %d bytes", path,
+                   AC_SAFETENSORS_MAX_HEADER);
+  }
+  return status;
+}
+
+/* ---- the data ---------------------------------------------------------------------------------
+ */
+
+static ac_status put(const ac_atomic_file *file, const void *data, size_t bytes) {
+  if (fwrite(data, 1, bytes, file->stream) == bytes) return AC_OK;
+  return ac_fail(AC_ERROR_IO, "cannot write %s: %s", file->path, strerror(errno));
+}
+
+/* The header's end is padded to 8 bytes so that readers may map the data. */
+static ac_status put_header(const ac_atomic_file *file, const char *header) {
+  size_t length = strlen(header), padded = (length + 7) / 8 * 8;
+  unsigned char prefix[8];
+  for (int i = 0; i < 8; i++) prefix[i] = (unsigned char)((uint64_t)padded >> 8 * i);
+  AC_TRY(put(file, prefix, sizeof prefix));
+  AC_TRY(put(file, header, length));
+  return put(file, "       ", padded - length);
+}
+
+/* Elements of `size` bytes to little-endian, in place; on a little-endian machine the stores write
+ * what is there. */
+static void to_little_endian(unsigned char *data, size_t count, size_t size) {
+  if (size == 2)
+    for (size_t i = 0; i < count; i++, data += 2) {
+      uint16_t value;
+      memcpy(&value, data, 2);
+      data[0] = (unsigned char)value;
+      data[1] = (unsigned char)(value >> 8);
+    }
+  else if (size == 4)
+    for (size_t i = 0; i < count; i++, data += 4) {
+      uint32_t value;
+      memcpy(&value, data, 4);
+      for (int b = 0; b < 4; b++) data[b] = (unsigned char)(value >> 8 * b);
+    }
+}
+
+/* A source that is the library's own leaves a sentence about its failure; a caller's cannot. */
+static ac_status pull(const ac_atomic_file *file, const ac_model_tensor *tensor, int index,
+                      int64_t first, int64_t count, void *piece, ac_model_source source,
+                      void *user) {
+  char before[1024];
+  snprintf(before, sizeof before, "%s", ac_last_error());
+  ac_status status = source(user, index, first, count, piece);
+  if (status == AC_OK) return AC_OK;
+  ac_quoted name = ac_quote(tensor->name);
+  if (!strcmp(before, ac_last_error()))
+    return ac_fail(status, "%s: the source of tensor %s failed: %s", file->path, name.text,
+                   ac_status_text(status));
+  return ac_fail_prefix(status, "%s: the source of tensor %s failed", file->path, name.text);
+}
+
+static ac_status put_tensor(const ac_atomic_file *file, const ac_model_tensor *tensor, int index,
+                            unsigned char *piece, ac_model_source source, void *user) {
+  int64_t elements = 1;
+  for (int d = 0; d < tensor->rank; d++) elements *= tensor->shape[d];
+  size_t size = ac_dtype_bytes(tensor->dtype);
+  int64_t most = PIECE_BYTES / (int64_t)size;
+  for (int64_t first = 0; first < elements; first += most) {
+    int64_t count = elements - first < most ? elements - first : most;
+    AC_TRY(pull(file, tensor, index, first, count, piece, source, user));
+    to_little_endian(piece, (size_t)count, size);
+    AC_TRY(put(file, piece, (size_t)count * size));
+  }
+  return AC_OK;
+}
+
+static ac_status put_all(const ac_atomic_file *file, const char *header,
+                         const ac_model_tensor *tensors, int tensor_count, ac_model_source source,
+                         void *user) {
+  unsigned char *piece = malloc(PIECE_BYTES);
+  if (!piece) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for a piece of it", file->path);
+  ac_status status = put_header(file, header);
+  for (int i = 0; i < tensor_count && status == AC_OK; i++)
+    status = put_tensor(file, &tensors[i], i, piece, source, user);
+  free(piece);
+  return status;
+}
+
+ac_status ac_model_file_write(const char *path, const ac_model_tensor *tensors, int tensor_count,
+                              const ac_metadata *metadata, int metadata_count,
+                              ac_model_source source, void *user) {
+  if (tensor_count < 0 || metadata_count < 0)
+    return ac_fail(AC_ERROR_ARGUMENT, "%s: a negative number of tensors or metadata", path);
+  if (tensor_count && !source)
+    return ac_fail(AC_ERROR_ARGUMENT, "%s: no source for its tensors", path);
+  char *header;
+  AC_TRY(make_header(&header, path, tensors, tensor_count, metadata, metadata_count));
+  ac_atomic_file file;
+  ac_status status = ac_atomic_open(&file, path);
+  if (status == AC_OK) {
+    status = put_all(&file, header, tensors, tensor_count, source, user);
+    if (status == AC_OK) status = ac_atomic_commit(&file);
+    else ac_atomic_abandon(&file);
+  }
+  free(header);
+  return status;
+}
