@@ -12,8 +12,6 @@
 
 #include <accrue/dataset.h>
 
-enum { ROUNDS = 8 };
-
 /* Counter word 3; apart from the stream numbers of dropout, which share the key. */
 #define SHUFFLE_STREAM 0x53480000u
 
@@ -21,7 +19,8 @@ static uint64_t permute(uint64_t seed, uint64_t epoch, uint64_t value, int bits)
   int low_bits = bits / 2, high_bits = bits - low_bits;
   uint64_t low_mask = ((uint64_t)1 << low_bits) - 1, high_mask = ((uint64_t)1 << high_bits) - 1;
   uint64_t low = value & low_mask, high = value >> low_bits;
-  for (uint32_t round = 0; round < ROUNDS; round++) {
+  uint32_t rounds = bits < 8 ? 16 : 8;
+  for (uint32_t round = 0; round < rounds; round++) {
     uint32_t input = (uint32_t)(round % 2 ? high : low);
     uint32_t mixed =
         ac_philox(seed, input, (uint32_t)epoch, (uint32_t)(epoch >> 32), SHUFFLE_STREAM + round)
