@@ -1,0 +1,10 @@
+/* The subcommands. argv[0] is the first argument after the command's name; the result is the exit
+ * status. */
+#ifndef TOOLS_COMMANDS_H
+#define TOOLS_COMMANDS_H
+
+int devices_main(int argc, char **argv);
+int train_main(int argc, char **argv);
+int sample_main(int argc, char **argv);
+
+#endif

@@ -1,0 +1,133 @@
+#include "data.h"
+
+#include "message.h"
+#include "text.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- tokens ---------------------------------------------------------------------------------- */
+
+/* Text opened as uint16 would be read as plausible tokens, two characters each. Real token files
+ * hold many small numbers, whose high bytes are zero. */
+static bool looks_like_text(const char *path) {
+  unsigned char start[4096];
+  FILE *file = fopen(path, "rb");
+  if (!file) return false;
+  size_t count = fread(start, 1, sizeof start, file);
+  fclose(file);
+  for (size_t i = 0; i < count; i++)
+    if (start[i] < 9 || start[i] == 127 || (start[i] > 13 && start[i] < 32)) return false;
+  return count >= 64;
+}
+
+static int check_token_file(const char *path) {
+  struct stat info;
+  if (stat(path, &info) != 0) return STATUS_CONTINUE; /* opening it will say why */
+  if (S_ISDIR(info.st_mode))
+    return fail_usage("--vocab is for a file of uint16 tokens, but %s is a folder", path);
+  if (looks_like_text(path))
+    return fail_usage("--vocab is for a file of uint16 tokens, but %s is text", path);
+  return STATUS_CONTINUE;
+}
+
+int data_open_tokens(train_data *data, const char *path, uint64_t max_bytes, int64_t vocab,
+                     int64_t context) {
+  if (vocab) {
+    int status = check_token_file(path);
+    if (status != STATUS_CONTINUE) return status;
+    if (ac_tokens_from_uint16(&data->tokens, path, vocab) != AC_OK) return fail_library();
+  } else if (ac_tokens_from_text(&data->tokens, path, max_bytes) != AC_OK) {
+    return fail_library();
+  }
+  data->unit = vocab ? "token" : "byte";
+  data->tokens_per_sample = context;
+
+  int64_t count = ac_tokens_count(data->tokens), split = (int64_t)(0.9 * (double)count);
+  if (count - split < context + 1)
+    return fail("%s has %s %ss, too few for a context of %" PRId64
+                ": the last tenth validates and must hold %" PRId64,
+                path, text_count(count).text, data->unit, context, context + 1);
+  if (ac_dataset_from_tokens(&data->train, data->tokens, 0, split, context, true) != AC_OK ||
+      ac_dataset_from_tokens(&data->validation, data->tokens, split, count, context, false) !=
+          AC_OK)
+    return fail_library();
+  return STATUS_CONTINUE;
+}
+
+/* ---- images ---------------------------------------------------------------------------------- */
+
+int data_open_images(train_data *data, const char *images, const char *labels) {
+  data->unit = "image";
+  if (ac_dataset_from_idx(&data->whole, images, labels, 0, -1) != AC_OK) return fail_library();
+  int64_t count = ac_dataset_count(data->whole), split = (int64_t)(0.9 * (double)count);
+  if (split < 1)
+    return fail("%s has %" PRId64 " image%s, too few to train and validate on", images, count,
+                count == 1 ? "" : "s");
+  if (ac_dataset_slice(&data->train, data->whole, 0, split) != AC_OK ||
+      ac_dataset_slice(&data->validation, data->whole, split, count) != AC_OK)
+    return fail_library();
+  return STATUS_CONTINUE;
+}
+
+enum { PATH_BYTES = 4096 };
+
+/* MNIST's files go by two spellings, each plain or gzip. */
+static bool find_idx(char *path, const char *folder, const char *set, const char *what, int rank) {
+  static const char *const spellings[] = {"%s/%s-%s-idx%d-ubyte", "%s/%s-%s-idx%d-ubyte.gz",
+                                          "%s/%s-%s.idx%d-ubyte", "%s/%s-%s.idx%d-ubyte.gz"};
+  for (int i = 0; i < 4; i++) {
+    snprintf(path, PATH_BYTES, spellings[i], folder, set, what, rank);
+    if (access(path, R_OK) == 0) return true;
+  }
+  return false;
+}
+
+int data_open_image_folder(train_data *data, const char *folder) {
+  char path[2][2][PATH_BYTES]; /* [train, t10k][images, labels] */
+  static const char *const sets[] = {"train", "t10k"};
+  bool there[2];
+  for (int i = 0; i < 2; i++) {
+    bool images = find_idx(path[i][0], folder, sets[i], "images", 3);
+    bool labels = find_idx(path[i][1], folder, sets[i], "labels", 1);
+    if (images != labels)
+      return fail("%s has %s's %s, but not its %s", folder, sets[i], images ? "images" : "labels",
+                  images ? "labels" : "images");
+    there[i] = images;
+  }
+  struct stat info;
+  if (stat(folder, &info) != 0) return fail("cannot read %s: %s", folder, strerror(errno));
+  if (!there[0] && !there[1])
+    return fail("%s has neither train-images-idx3-ubyte nor t10k-images-idx3-ubyte, plain or .gz",
+                folder);
+  if (!there[0] || !there[1]) return data_open_images(data, path[there[1]][0], path[there[1]][1]);
+
+  data->unit = "image";
+  if (ac_dataset_from_idx(&data->train, path[0][0], path[0][1], 0, -1) != AC_OK ||
+      ac_dataset_from_idx(&data->validation, path[1][0], path[1][1], 0, -1) != AC_OK)
+    return fail_library();
+  if (data_field_elements(data->train, "images") != data_field_elements(data->validation, "images"))
+    return fail("the images of %s and %s differ in size", path[0][0], path[1][0]);
+  return STATUS_CONTINUE;
+}
+
+/* ---- both ------------------------------------------------------------------------------------ */
+
+int64_t data_field_elements(const ac_dataset *dataset, const char *name) {
+  for (int i = 0; i < ac_dataset_field_count(dataset); i++)
+    if (!strcmp(ac_dataset_field(dataset, i)->name, name))
+      return ac_dataset_field(dataset, i)->elements;
+  return 0;
+}
+
+void data_close(train_data *data) {
+  ac_dataset_free(data->train);
+  ac_dataset_free(data->validation);
+  ac_dataset_free(data->whole);
+  ac_tokens_free(data->tokens);
+  *data = (train_data){0};
+}

@@ -1,0 +1,31 @@
+/* Opens what a run learns from and splits off what it is validated on. */
+#ifndef TOOLS_DATA_H
+#define TOOLS_DATA_H
+
+#include <accrue/dataset.h>
+
+typedef struct train_data {
+  ac_tokens *tokens;
+  ac_dataset *whole; /* what train and validation are slices of, or NULL */
+  ac_dataset *train, *validation;
+  const char *unit;          /* what a loss is per: "byte", "token", "image" */
+  int64_t tokens_per_sample; /* 0: samples are not made of tokens */
+} train_data;
+
+/* Text as bytes (vocab 0), or a file of uint16 tokens below `vocab`; the last 10 % validates. */
+int data_open_tokens(train_data *data, const char *path, uint64_t max_bytes, int64_t vocab,
+                     int64_t context);
+
+/* A folder with MNIST's file names, where train-* trains and t10k-* validates, or the last 10 % of
+ * the only pair there is. */
+int data_open_image_folder(train_data *data, const char *folder);
+
+/* One pair of IDX files; its last 10 % validates. */
+int data_open_images(train_data *data, const char *images, const char *labels);
+
+void data_close(train_data *data);
+
+/* Elements per sample of a field, or 0. */
+int64_t data_field_elements(const ac_dataset *dataset, const char *name);
+
+#endif

@@ -1,0 +1,164 @@
+/* `accrue train mlp`: a perceptron with ReLU between its layers that classifies images. */
+#include "message.h"
+#include "model.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_HIDDEN = 32 };
+
+typedef struct mlp_model {
+  int64_t inputs, classes;
+  const char *hidden; /* "256,128"; "none": a linear classifier */
+  char hidden_of_file[128];
+  int64_t widths[MAX_HIDDEN];
+  int depth;
+  const char *data, *images, *labels;
+} mlp_model;
+
+static void defaults(void *self, train_flags *flags) {
+  mlp_model *model = self;
+  model->classes = 10;
+  model->hidden = "256";
+  flags->batch = 64;
+  flags->epochs = 10;
+  flags->lr = 2e-3;
+  flags->schedule = AC_SCHEDULE_COSINE;
+  flags->beta2 = 0.999;
+  flags->weight_decay = 0.01;
+  flags->out = "accrue-mlp";
+}
+
+static void add_options(void *self, options *o) {
+  mlp_model *model = self;
+  const option data[] = {
+      {"data", "DIR", OPTION_TEXT, &model->data,
+       .help = "folder with MNIST's file names; train-* trains, t10k-* validates", .fallback = ""},
+      {"images", "FILE", OPTION_TEXT, &model->images,
+       .help = "IDX images, plain or gzip; the last tenth validates", .fallback = ""},
+      {"labels", "FILE", OPTION_TEXT, &model->labels, .help = "IDX labels of --images",
+       .fallback = ""},
+  };
+  const option shape[] = {
+      {"hidden", "N,N,...", OPTION_TEXT, &model->hidden,
+       .help = "widths of the hidden layers, or none"},
+      {"classes", "N", OPTION_INTEGER, &model->classes, .help = "labels are below N", .least = 2,
+       .most = 1 << 20},
+  };
+  OPTIONS_ADD(o, "Data", data);
+  OPTIONS_ADD(o, "Model", shape);
+}
+
+static bool parse_widths(mlp_model *model, const char *text) {
+  model->depth = 0;
+  if (!strcmp(text, "none")) return true;
+  for (;;) {
+    char *end;
+    long long width = strtoll(text, &end, 10);
+    if (end == text || *text < '0' || *text > '9' || width < 1 || width > 1 << 20) return false;
+    if (model->depth == MAX_HIDDEN) return false;
+    model->widths[model->depth++] = width;
+    if (!*end) return true;
+    if (*end != ',') return false;
+    text = end + 1;
+  }
+}
+
+static int adopt(mlp_model *model, const options *o, const ac_model_file *init, const char *path) {
+  const char *kind = ac_model_file_metadata(init, "accrue.model");
+  const char *hidden = ac_model_file_metadata(init, "accrue.hidden");
+  const char *classes = ac_model_file_metadata(init, "accrue.classes");
+  if (!kind || strcmp(kind, "mlp") || !hidden || !classes)
+    return fail("%s does not hold a model of kind mlp", path);
+  if (options_given(o, "hidden") && strcmp(hidden, model->hidden))
+    return fail_usage("--hidden %s contradicts %s, where it is %s", model->hidden, path, hidden);
+  int64_t count = strtoll(classes, NULL, 10);
+  if (options_given(o, "classes") && count != model->classes)
+    return fail_usage("--classes %" PRId64 " contradicts %s, where it is %" PRId64, model->classes,
+                      path, count);
+  if (strlen(hidden) >= sizeof model->hidden_of_file || count < 2)
+    return fail("%s has a damaged description of its layers", path);
+  /* The file is closed before the model is written. */
+  model->hidden = strcpy(model->hidden_of_file, hidden);
+  model->classes = count;
+  return STATUS_CONTINUE;
+}
+
+static int check_data_flags(const mlp_model *model, const options *o) {
+  int status = options_exclude(o, "data", "images");
+  if (status == STATUS_CONTINUE) status = options_exclude(o, "data", "labels");
+  if (status != STATUS_CONTINUE) return status;
+  if (model->images && !model->labels) return fail_usage("--images needs --labels as well");
+  if (model->labels && !model->images) return fail_usage("--labels needs --images as well");
+  if (!model->data && !model->images)
+    return fail_usage("--data is missing: a folder with MNIST's file names; or give --images and "
+                      "--labels");
+  return STATUS_CONTINUE;
+}
+
+static int prepare(void *self, const options *o, const ac_model_file *init, const char *init_path,
+                   train_data *data) {
+  mlp_model *model = self;
+  int status = check_data_flags(model, o);
+  if (status == STATUS_CONTINUE && init) status = adopt(model, o, init, init_path);
+  if (status != STATUS_CONTINUE) return status;
+  if (!parse_widths(model, model->hidden))
+    return fail_usage("--hidden %s is no list of at most %d widths such as 256,128", model->hidden,
+                      MAX_HIDDEN);
+  status = model->data ? data_open_image_folder(data, model->data)
+                       : data_open_images(data, model->images, model->labels);
+  if (status != STATUS_CONTINUE) return status;
+  model->inputs = data_field_elements(data->train, "images");
+  return STATUS_CONTINUE;
+}
+
+/* y = x W^T + b, with W [out, in] named as a PyTorch Sequential would. */
+static ac_tensor *linear(ac_graph *graph, int layer, ac_tensor *x, int64_t in, int64_t out,
+                         double gain) {
+  char name[32];
+  ac_parameter_desc desc = {.init = {.kind = AC_INIT_KAIMING_NORMAL, .a = (float)gain}};
+  snprintf(name, sizeof name, "layers.%d.weight", layer);
+  ac_tensor *weight = ac_parameter(graph, name, 2, (int64_t[]){out, in}, &desc);
+  snprintf(name, sizeof name, "layers.%d.bias", layer);
+  ac_tensor *bias = ac_parameter(graph, name, 1, &out, NULL);
+  return ac_linear(x, weight, bias, AC_OUT_IN);
+}
+
+static void build(const void *self, ac_graph *graph) {
+  const mlp_model *model = self;
+  int64_t width = model->inputs;
+  ac_tensor *x = ac_input(graph, "images", AC_F32, 2, (int64_t[]){AC_BATCH, width});
+  ac_tensor *labels = ac_input(graph, "labels", AC_I32, 1, (int64_t[]){AC_BATCH});
+  for (int i = 0; i < model->depth; i++) {
+    char scope[16];
+    snprintf(scope, sizeof scope, "layers.%d", i);
+    ac_graph_scope(graph, scope);
+    x = ac_relu(linear(graph, i, x, width, model->widths[i], sqrt(2)));
+    width = model->widths[i];
+  }
+  ac_graph_scope(graph, "head");
+  ac_tensor *logits = linear(graph, model->depth, x, width, model->classes, 1);
+  ac_graph_set_loss(graph, ac_cross_entropy(logits, labels, NULL, NULL));
+}
+
+static void describe(const void *self, model_metadata *metadata) {
+  const mlp_model *model = self;
+  model_metadata_add(metadata, "accrue.model", "mlp");
+  model_metadata_add(metadata, "accrue.inputs", "%" PRId64, model->inputs);
+  model_metadata_add(metadata, "accrue.hidden", "%s", model->hidden);
+  model_metadata_add(metadata, "accrue.classes", "%" PRId64, model->classes);
+}
+
+const model_kind mlp_kind = {
+    .name = "mlp",
+    .summary = "Trains a perceptron with ReLU that classifies images such as MNIST's digits.",
+    .size = sizeof(mlp_model),
+    .defaults = defaults,
+    .add_options = add_options,
+    .prepare = prepare,
+    .build = build,
+    .describe = describe,
+};

@@ -1,0 +1,233 @@
+#include "setup.h"
+
+#include "message.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern const model_kind gpt_kind, mlp_kind;
+const model_kind *const model_kinds[] = {&gpt_kind, &mlp_kind, NULL};
+
+void model_metadata_add(model_metadata *metadata, const char *key, const char *format, ...) {
+  size_t room = sizeof metadata->text - metadata->used;
+  char *value = metadata->text + metadata->used;
+  va_list arguments;
+  va_start(arguments, format);
+  int length = vsnprintf(value, room, format, arguments);
+  va_end(arguments);
+  int capacity = (int)(sizeof metadata->entries / sizeof *metadata->entries);
+  if (length < 0 || (size_t)length >= room || metadata->count == capacity) return;
+  metadata->entries[metadata->count++] = (ac_metadata){key, value};
+  metadata->used += (size_t)length + 1;
+}
+
+/* ---- flags ----------------------------------------------------------------------------------- */
+
+static void set_defaults(setup *s) {
+  s->flags = (train_flags){.min_lr = -1,
+                           .warmup = -1,
+                           .beta1 = 0.9,
+                           .momentum = 0.9,
+                           .seed = 1,
+                           .device = "auto",
+                           .eval_every = 0};
+  s->kind->defaults(s->model, &s->flags);
+}
+
+static void add_options(setup *s) {
+  train_flags *f = &s->flags;
+  const option training[] = {
+      {"batch", "N", OPTION_INTEGER, &f->batch, .help = "samples an update (the effective batch)",
+       .least = 1, .most = 1 << 30},
+      {"steps", "N", OPTION_INTEGER, &f->steps, .help = "updates to make",
+       .fallback = f->steps ? NULL : "by epochs", .least = 1},
+      {"epochs", "N", OPTION_INTEGER, &f->epochs, .help = "passes over the data instead",
+       .fallback = f->epochs ? NULL : "by steps", .least = 1},
+      {"lr", "X", OPTION_REAL, &f->lr, .help = "learning rate"},
+      {"schedule", "constant|cosine", OPTION_CHOICE, &f->schedule,
+       .help = "of the learning rate after the warm-up"},
+      {"min-lr", "X", OPTION_REAL, &f->min_lr, .help = "where the cosine ends",
+       .fallback = "lr / 10"},
+      {"warmup", "N", OPTION_INTEGER, &f->warmup, .help = "updates of linear warm-up",
+       .fallback = "a tenth of the run, at most 100"},
+      {"optimizer", "adamw|sgd", OPTION_CHOICE, &f->optimizer, .help = "update rule"},
+      {"beta1", "X", OPTION_REAL, &f->beta1, .help = "of adamw", .least = 0, .most = 1,
+       .below_most = true},
+      {"beta2", "X", OPTION_REAL, &f->beta2, .help = "of adamw", .least = 0, .most = 1,
+       .below_most = true},
+      {"momentum", "X", OPTION_REAL, &f->momentum, .help = "of sgd", .least = 0, .most = 1,
+       .below_most = true},
+      {"weight-decay", "X", OPTION_REAL, &f->weight_decay, .help = "of matrices"},
+      {"clip", "X", OPTION_REAL, &f->clip, .help = "largest norm of the gradient; 0: no clipping"},
+      {"last-window", "update|carry|drop", OPTION_CHOICE, &f->last_window,
+       .help = "what becomes of samples that do not fill a batch"},
+      {"eval-every", "N", OPTION_INTEGER, &f->eval_every,
+       .help = "updates between validations; 0: only at the end"},
+      {"eval-samples", "N", OPTION_INTEGER, &f->eval_samples,
+       .help = "in each validation but the last; 0: all"},
+      {"seed", "N", OPTION_INTEGER, &f->seed, .help = "of initial weights, order and dropout"},
+  };
+  const option run[] = {
+      {"device", "NAME", OPTION_TEXT, &f->device,
+       .help = "auto, cpu, opencl, opencl:N or opencl:TEXT; see accrue devices"},
+      {"threads", "N", OPTION_INTEGER, &f->threads, .help = "of the CPU", .fallback = "all",
+       .least = 1, .most = 4096},
+      {"memory", "SIZE", OPTION_SIZE, &f->memory, .help = "budget for everything on the device",
+       .fallback = "what it has"},
+      {"micro-batch", "N", OPTION_INTEGER, &f->micro_batch, .help = "samples at a time",
+       .fallback = "planned", .least = 1, .most = 1 << 30},
+      {"precision", "f32|f16|bf16", OPTION_CHOICE, &f->precision, .help = "storage of activations"},
+      {"recompute", "auto|none|all", OPTION_CHOICE, &f->recompute,
+       .help = "activations in the backward pass"},
+      {"init", "FILE", OPTION_TEXT, &f->init, .help = "start from these weights (safetensors)",
+       .fallback = ""},
+      {"out", "DIR", OPTION_TEXT, &f->out, .help = "folder for model.safetensors"},
+      {"metrics", "FILE", OPTION_TEXT, &f->metrics, .help = "one JSON object a line",
+       .fallback = ""},
+  };
+  s->kind->add_options(s->model, &s->options);
+  OPTIONS_ADD(&s->options, "Training", training);
+  OPTIONS_ADD(&s->options, "Run", run);
+}
+
+/* A flag that the chosen optimizer or schedule would ignore is a misunderstanding. */
+static int check_relevance(const setup *s) {
+  static const struct {
+    const char *flag;
+    bool sgd; /* whose flag it is */
+  } rules[] = {{"beta1", false}, {"beta2", false}, {"momentum", true}};
+  bool sgd = s->flags.optimizer == AC_SGD;
+  for (int i = 0; i < 3; i++)
+    if (rules[i].sgd != sgd && options_given(&s->options, rules[i].flag))
+      return fail_usage("--%s has no meaning for the optimizer %s", rules[i].flag,
+                        sgd ? "sgd" : "adamw");
+  if (s->flags.schedule == AC_SCHEDULE_CONSTANT && options_given(&s->options, "min-lr"))
+    return fail_usage("--min-lr has no meaning for a constant schedule");
+  return STATUS_CONTINUE;
+}
+
+static int check_flags(setup *s) {
+  train_flags *f = &s->flags;
+  int status = options_exclude(&s->options, "steps", "epochs");
+  if (status == STATUS_CONTINUE) status = check_relevance(s);
+  if (status != STATUS_CONTINUE) return status;
+  if (options_given(&s->options, "steps")) f->epochs = 0;
+  if (options_given(&s->options, "epochs")) f->steps = 0;
+  if (f->micro_batch > f->batch)
+    return fail_usage("--micro-batch %lld is larger than the batch of %lld",
+                      (long long)f->micro_batch, (long long)f->batch);
+  if (f->min_lr < 0) f->min_lr = f->lr / 10;
+  if (f->min_lr > f->lr)
+    return fail_usage("--min-lr %g is larger than the learning rate %g", f->min_lr, f->lr);
+  return STATUS_CONTINUE;
+}
+
+static const model_kind *find_kind(const char *name) {
+  for (int i = 0; model_kinds[i]; i++)
+    if (!strcmp(model_kinds[i]->name, name)) return model_kinds[i];
+  return NULL;
+}
+
+static int parse(setup *s, const char *verb, int argc, char **argv) {
+  if (!(s->kind = find_kind(argv[0])))
+    return fail_usage("unknown model %s; accrue %s --help lists the models", argv[0], verb);
+  if (!(s->model = calloc(1, s->kind->size))) return fail("out of memory");
+  snprintf(s->command, sizeof s->command, "%s %s", verb, s->kind->name);
+  s->options = (options){.command = s->command, .summary = s->kind->summary};
+  set_defaults(s);
+  add_options(s);
+  int status = options_parse(&s->options, argc - 1, argv + 1);
+  return status == STATUS_CONTINUE ? check_flags(s) : status;
+}
+
+/* ---- what the flags ask for ------------------------------------------------------------------ */
+
+static int open_data(setup *s) {
+  ac_model_file *init = NULL;
+  if (s->flags.init && ac_model_file_open(&init, s->flags.init) != AC_OK) return fail_library();
+  int status = s->kind->prepare(s->model, &s->options, init, s->flags.init, &s->data);
+  ac_model_file_close(init);
+  return status;
+}
+
+/* Counts the run's windows and lays the schedule over them. */
+static int make_schedule(setup *s) {
+  const train_flags *f = &s->flags;
+  int64_t count = ac_dataset_count(s->data.train), whole = count / f->batch;
+  s->steps = f->steps;
+  if (f->epochs) {
+    if (f->epochs > INT64_MAX / (count + 1))
+      return fail_usage("--epochs %lld is more than can be counted", (long long)f->epochs);
+    if (f->last_window == AC_LAST_UPDATE) s->steps = f->epochs * (whole + (count % f->batch != 0));
+    else if (f->last_window == AC_LAST_DROP) s->steps = f->epochs * whole;
+    else s->steps = (f->epochs * count + f->batch - 1) / f->batch;
+  }
+  if (f->last_window == AC_LAST_DROP && !whole)
+    return fail("the %lld training samples do not fill one batch of %lld, and --last-window drop "
+                "leaves nothing",
+                (long long)count, (long long)f->batch);
+  int64_t warmup = f->warmup;
+  if (warmup < 0) warmup = s->steps / 10 < 100 ? s->steps / 10 : 100;
+  if (warmup > s->steps)
+    return fail_usage("--warmup %lld is longer than the run of %lld updates", (long long)warmup,
+                      (long long)s->steps);
+  s->trainer.schedule = (ac_schedule){.kind = (ac_schedule_kind)f->schedule,
+                                      .lr = f->lr,
+                                      .min_lr = f->min_lr,
+                                      .warmup = warmup,
+                                      .total = s->steps};
+  return STATUS_CONTINUE;
+}
+
+/* Zero would mean the library's default. */
+static double or_off(double x) {
+  return x > 0 ? x : -1;
+}
+
+static int make_plan(setup *s) {
+  const train_flags *f = &s->flags;
+  s->trainer.seed = (uint64_t)f->seed;
+  s->trainer.optimizer = (ac_optimizer_desc){.beta1 = or_off(f->beta1),
+                                             .beta2 = or_off(f->beta2),
+                                             .weight_decay = f->weight_decay,
+                                             .momentum = or_off(f->momentum),
+                                             .clip = f->clip};
+  ac_device_desc device = {.name = f->device, .threads = (int)f->threads};
+  if (ac_device_open(&s->device, &device) != AC_OK) return fail_library();
+
+  ac_plan_desc desc = {.purpose = AC_TRAIN,
+                       .batch = f->batch,
+                       .micro_batch = f->micro_batch,
+                       .memory = f->memory,
+                       .precision = (ac_precision)f->precision,
+                       .recompute = (ac_recompute)f->recompute,
+                       .optimizer = (ac_optimizer_kind)f->optimizer,
+                       .sgd_no_momentum = f->momentum <= 0};
+  ac_graph *graph = NULL;
+  ac_status status = ac_graph_create(&graph);
+  if (status == AC_OK) {
+    s->kind->build(s->model, graph);
+    status = ac_plan_create(&s->plan, graph, s->device, &desc);
+  }
+  ac_graph_free(graph);
+  return status == AC_OK ? STATUS_CONTINUE : fail_library();
+}
+
+int setup_open(setup *s, const char *verb, int argc, char **argv) {
+  *s = (setup){0};
+  int status = parse(s, verb, argc, argv);
+  if (status == STATUS_CONTINUE) status = open_data(s);
+  if (status == STATUS_CONTINUE) status = make_schedule(s);
+  if (status == STATUS_CONTINUE) status = make_plan(s);
+  return status;
+}
+
+void setup_close(setup *s) {
+  ac_plan_free(s->plan);
+  ac_device_close(s->device);
+  data_close(&s->data);
+  free(s->model);
+}

@@ -1,0 +1,26 @@
+/* Everything before a trainer exists: flags parsed and checked, data and device opened, the model's
+ * graph built and planned. */
+#ifndef TOOLS_SETUP_H
+#define TOOLS_SETUP_H
+
+#include "model.h"
+
+typedef struct setup {
+  const model_kind *kind;
+  void *model; /* the kind's struct */
+  options options;
+  char command[32];
+  train_flags flags;
+  train_data data;
+  ac_device *device;
+  ac_plan *plan;
+  int64_t steps; /* windows of the whole run */
+  ac_trainer_desc trainer;
+} setup;
+
+/* argv[0] is the model's kind, flags follow; `verb` is the command ("train"). Returns a status of
+ * message.h; setup_close is needed in any case. */
+int setup_open(setup *s, const char *verb, int argc, char **argv);
+void setup_close(setup *s);
+
+#endif

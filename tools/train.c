@@ -1,0 +1,232 @@
+/* `accrue train`: plans, trains, validates, saves.
+ *
+ * The model is written once, at the end, or when the run is interrupted. A run that diverges does
+ * not touch the model that is there: its last finite parameters go to diverged.safetensors beside
+ * it. */
+#include "commands.h"
+#include "message.h"
+#include "metrics.h"
+#include "plan_table.h"
+#include "progress.h"
+#include "setup.h"
+#include "text.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PATH_BYTES = 4096 };
+
+typedef struct run {
+  setup setup;
+  metrics metrics;
+  progress progress;
+  ac_trainer *trainer;
+  ac_fit_result result;
+  double began;
+  bool announced; /* that the run stops early */
+} run;
+
+/* ---- interruption ---------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t stop_requested;
+
+/* The first signal asks for an end after the current update, the second ends the program at once.
+ */
+static void on_signal(int number) {
+  if (stop_requested) {
+    signal(number, SIG_DFL);
+    raise(number);
+  }
+  stop_requested = 1;
+}
+
+static void watch_signals(void) {
+  struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, NULL);
+  sigaction(SIGTERM, &action, NULL);
+}
+
+static bool on_event(void *user, const ac_fit_event *event) {
+  run *r = user;
+  metrics_fit(&r->metrics, event);
+  progress_fit(&r->progress, event);
+  if (stop_requested && !r->announced) {
+    r->announced = true;
+    progress_clear(&r->progress);
+    say("stopping after update %" PRId64 " and saving; once more ends at once", event->step);
+  }
+  return !stop_requested;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static int make_folder(const char *path) {
+  char folder[PATH_BYTES];
+  int length = snprintf(folder, sizeof folder, "%s", path);
+  if (length < 1 || (size_t)length > sizeof folder - 32)
+    return fail_usage("--out is %s path", length < 1 ? "an empty" : "too long a");
+  for (char *slash = folder + 1; (slash = strchr(slash, '/')); slash++) {
+    *slash = 0;
+    mkdir(folder, 0777); /* the last one decides */
+    *slash = '/';
+  }
+  struct stat info;
+  if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+    return fail("cannot make the folder %s: %s", path, strerror(errno));
+  if (stat(folder, &info) != 0 || !S_ISDIR(info.st_mode))
+    return fail("--out %s is not a folder", path);
+  if (access(folder, W_OK | X_OK) != 0)
+    return fail("cannot write to the folder %s: %s", path, strerror(errno));
+  return STATUS_CONTINUE;
+}
+
+static void path_in(char *path, const char *folder, const char *name) {
+  snprintf(path, PATH_BYTES, "%s/%s", folder, name);
+}
+
+static ac_status save_weights(run *r, const char *path) {
+  const setup *s = &r->setup;
+  model_metadata metadata = {0};
+  model_metadata_add(&metadata, "format", "pt");
+  s->kind->describe(s->model, &metadata);
+  model_metadata_add(&metadata, "accrue.steps", "%" PRId64, r->result.steps);
+  return ac_trainer_save(r->trainer, path, metadata.entries, metadata.count);
+}
+
+/* The config.json is complete beside its place before the weights are replaced, so that a disk
+ * which fills leaves the old pair. */
+static bool write_text(const char *path, const char *text) {
+  FILE *file = fopen(path, "w");
+  if (!file) return false;
+  bool good = fputs(text, file) >= 0 && fputc('\n', file) != EOF && fflush(file) == 0 &&
+              fsync(fileno(file)) == 0;
+  return fclose(file) == 0 && good;
+}
+
+static int save_model(run *r) {
+  const setup *s = &r->setup;
+  char weights[PATH_BYTES], config[PATH_BYTES], temporary[PATH_BYTES];
+  path_in(weights, s->flags.out, "model.safetensors");
+  path_in(config, s->flags.out, "config.json");
+  path_in(temporary, s->flags.out, "config.json.new");
+  char *json = s->kind->config_json ? s->kind->config_json(s->model) : NULL;
+
+  int status = STATUS_CONTINUE;
+  if (json && !write_text(temporary, json))
+    status = fail("cannot write %s: %s", temporary, strerror(errno));
+  if (status == STATUS_CONTINUE && save_weights(r, weights) != AC_OK) status = fail_library();
+  if (status == STATUS_CONTINUE && json && rename(temporary, config) != 0)
+    status = fail("cannot write %s: %s", config, strerror(errno));
+  if (status != STATUS_CONTINUE) remove(temporary);
+  free(json);
+  return status;
+}
+
+/* ---- the run --------------------------------------------------------------------------------- */
+
+static int prepare(run *r) {
+  setup *s = &r->setup;
+  int status = make_folder(s->flags.out);
+  if (status == STATUS_CONTINUE) status = metrics_open(&r->metrics, s->flags.metrics);
+  if (status != STATUS_CONTINUE) return status;
+  if (ac_trainer_create(&r->trainer, s->plan, &s->trainer) != AC_OK) return fail_library();
+  if (s->flags.init &&
+      ac_trainer_load(r->trainer, s->flags.init, s->kind->optional_prefix) != AC_OK)
+    return fail_library();
+
+  const ac_device_info *device = ac_device_get_info(s->device);
+  const ac_plan_info *plan = ac_plan_get_info(s->plan);
+  plan_table(device, plan);
+  metrics_plan(&r->metrics, device, plan);
+  return STATUS_CONTINUE;
+}
+
+static int diverged(run *r) {
+  char reason[1024], path[PATH_BYTES];
+  snprintf(reason, sizeof reason, "%s", ac_last_error());
+  path_in(path, r->setup.flags.out, "diverged.safetensors");
+  if (save_weights(r, path) != AC_OK) return fail("%s", reason);
+  return fail("%s; the last finite parameters are in %s", reason, path);
+}
+
+static int fit(run *r) {
+  setup *s = &r->setup;
+  const train_flags *f = &s->flags;
+  int64_t tokens = s->data.tokens_per_sample;
+  progress_begin(&r->progress, s->steps, tokens ? s->data.unit : "image", tokens ? tokens : 1);
+  watch_signals();
+  const ac_fit_desc desc = {.train = s->data.train,
+                            .validation = s->data.validation,
+                            .steps = f->steps,
+                            .epochs = f->epochs,
+                            .eval_every = f->eval_every,
+                            .eval_samples = f->eval_samples,
+                            .seed = (uint64_t)f->seed,
+                            .last_window = (ac_last_window)f->last_window,
+                            .callback = on_event,
+                            .user = r};
+  r->began = progress_clock();
+  ac_status status = ac_fit(r->trainer, &desc, &r->result);
+  progress_clear(&r->progress);
+  if (status == AC_ERROR_NOT_FINITE) return diverged(r);
+  return status == AC_OK ? STATUS_CONTINUE : fail_library();
+}
+
+/* The outcome in one line on stdout. */
+static void print_result(const run *r) {
+  const ac_fit_result *fit = &r->result;
+  printf("%s after %s updates", fit->stopped ? "stopped" : "done", text_count(fit->steps).text);
+  if (fit->evaluated) {
+    printf(", validation loss %.4f nats a %s", fit->final.loss, r->setup.data.unit);
+    if (fit->final.accuracy > 0) printf(", accuracy %.2f %%", 100 * fit->final.accuracy);
+  }
+  printf(", %s; model in %s/model.safetensors\n", text_time(progress_clock() - r->began).text,
+         r->setup.flags.out);
+}
+
+static int finish(run *r) {
+  const setup *s = &r->setup;
+  const metrics_end end = {.fit = &r->result,
+                           .tokens_per_sample = s->data.tokens_per_sample,
+                           .planned_bytes = ac_plan_get_info(s->plan)->bytes.total,
+                           .peak_bytes = ac_device_peak_bytes(s->device),
+                           .seconds = progress_clock() - r->began};
+  metrics_finish(&r->metrics, &end);
+  int status = save_model(r);
+  if (status == STATUS_CONTINUE) print_result(r);
+  return status;
+}
+
+static int print_kinds(void) {
+  printf("accrue train MODEL [flags]\n\nTrains a model and saves it.\n\n");
+  for (int i = 0; model_kinds[i]; i++) {
+    const char *summary = model_kinds[i]->summary;
+    printf("  %-10s %.*s\n", model_kinds[i]->name, (int)strcspn(summary, ".\n"), summary);
+  }
+  printf("\naccrue train MODEL --help lists a model's flags.\n");
+  return STATUS_DONE;
+}
+
+int train_main(int argc, char **argv) {
+  if (argc < 1) return fail_usage("a model is missing; accrue train --help lists them");
+  if (!strcmp(argv[0], "--help") || !strcmp(argv[0], "-h")) return print_kinds();
+
+  run r = {0};
+  int status = setup_open(&r.setup, "train", argc, argv);
+  if (status == STATUS_CONTINUE) status = prepare(&r);
+  if (status == STATUS_CONTINUE) status = fit(&r);
+  if (status == STATUS_CONTINUE) status = finish(&r);
+  int metrics_status = metrics_close(&r.metrics);
+  if (status == STATUS_CONTINUE)
+    status = metrics_status == STATUS_CONTINUE ? STATUS_DONE : metrics_status;
+  ac_trainer_free(r.trainer);
+  setup_close(&r.setup);
+  return status;
+}
