@@ -1,0 +1,103 @@
+/* From datasets to staging buffers, and the forward-only pass over a dataset. */
+#include "core/error.h"
+#include "train/instance.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static ac_status match_field(ac_gather *gather, const ac_graph *graph, int f, const ac_field *field,
+                             bool *fed) {
+  gather->input[f] = -1;
+  gather->bytes[f] = (uint64_t)field->elements * ac_dtype_bytes(field->dtype);
+  for (int i = 0; i < graph->input_count; i++) {
+    const ac_tensor *input = graph->tensors[graph->inputs[i]];
+    if (strcmp(input->name, field->name) != 0) continue;
+    int64_t elements = ac_shape_count(&input->shape);
+    if (input->dtype != field->dtype || elements != field->elements)
+      return ac_fail(AC_ERROR_ARGUMENT,
+                     "input \"%s\" takes %lld %s a sample, but the dataset's field has %lld %s",
+                     input->name, (long long)elements, ac_dtype_name(input->dtype),
+                     (long long)field->elements, ac_dtype_name(field->dtype));
+    gather->input[f] = i;
+    fed[i] = true;
+  }
+  return AC_OK;
+}
+
+ac_status ac_gather_open(ac_gather *gather, const ac_instance *instance, ac_dataset *dataset) {
+  const ac_graph *graph = instance->plan->graph;
+  bool fed[AC_MAX_GRAPH_INPUTS] = {false};
+  memset(gather, 0, sizeof *gather);
+  gather->dataset = dataset;
+  uint64_t unused = 0;
+  for (int f = 0; f < ac_dataset_field_count(dataset); f++) {
+    AC_TRY(match_field(gather, graph, f, ac_dataset_field(dataset, f), fed));
+    if (gather->input[f] < 0 && gather->bytes[f] > unused) unused = gather->bytes[f];
+  }
+  for (int i = 0; i < graph->input_count; i++)
+    if (!fed[i])
+      return ac_fail(AC_ERROR_ARGUMENT, "the dataset has no field for input \"%s\"",
+                     graph->tensors[graph->inputs[i]]->name);
+  if (unused && !(gather->unused = malloc(unused)))
+    return ac_fail(AC_ERROR_MEMORY, "no memory to read samples");
+  return AC_OK;
+}
+
+void ac_gather_close(ac_gather *gather) {
+  free(gather->unused);
+}
+
+ac_status ac_gather_read(ac_gather *gather, ac_instance *instance, const ac_sample_key *key,
+                         int64_t slot) {
+  void *fields[AC_MAX_FIELDS];
+  for (int f = 0; f < ac_dataset_field_count(gather->dataset); f++) {
+    int input = gather->input[f];
+    fields[f] = input < 0 ? gather->unused
+                          : (char *)instance->staging[input] + (uint64_t)slot * gather->bytes[f];
+  }
+  return ac_dataset_read(gather->dataset, key, fields);
+}
+
+ac_status ac_gather_check(const ac_instance *instance, int64_t count) {
+  const ac_graph *graph = instance->plan->graph;
+  ac_feed feeds[AC_MAX_GRAPH_INPUTS];
+  const void *data[AC_MAX_GRAPH_INPUTS];
+  for (int i = 0; i < graph->input_count; i++)
+    feeds[i] = (ac_feed){graph->tensors[graph->inputs[i]]->name, instance->staging[i]};
+  return ac_instance_match_feeds(instance, count, feeds, graph->input_count, data);
+}
+
+static ac_status evaluate(ac_instance *instance, ac_prepared *prepared, ac_gather *gather,
+                          int64_t samples) {
+  int64_t micro_batch = instance->plan->info.micro_batch;
+  for (int64_t first = 0; first < samples; first += micro_batch) {
+    int64_t count = samples - first < micro_batch ? samples - first : micro_batch;
+    for (int64_t i = 0; i < count; i++) {
+      ac_sample_key key = {.index = first + i};
+      AC_TRY(ac_gather_read(gather, instance, &key, i));
+    }
+    AC_TRY(ac_gather_check(instance, count));
+    AC_TRY(ac_instance_upload(instance, (const void *const *)instance->staging, 0, count));
+    instance->run.batch = count;
+    AC_TRY(ac_instance_run(instance, prepared, first == 0));
+  }
+  return ac_instance_fetch_control(instance);
+}
+
+ac_status ac_instance_evaluate(ac_instance *instance, ac_prepared *prepared, ac_dataset *dataset,
+                               int64_t limit, ac_evaluation *result) {
+  int64_t samples = ac_dataset_count(dataset);
+  if (limit > 0 && limit < samples) samples = limit;
+  if (samples < 1) return ac_fail(AC_ERROR_ARGUMENT, "the dataset to evaluate on is empty");
+  ac_gather gather;
+  AC_TRY(ac_gather_open(&gather, instance, dataset));
+  ac_status status = evaluate(instance, prepared, &gather, samples);
+  ac_gather_close(&gather);
+  if (status != AC_OK) return status;
+  ac_loss_sums sums = ac_instance_loss_sums(instance);
+  bool weighs = sums.weight > 0;
+  *result = (ac_evaluation){.loss = weighs ? sums.loss / sums.weight : 0,
+                            .accuracy = weighs ? sums.correct / sums.weight : 0,
+                            .weight = sums.weight};
+  return AC_OK;
+}

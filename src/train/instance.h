@@ -1,0 +1,113 @@
+/* A plan brought to life: its chunks of device memory, a handle for every tensor and value, and the
+ * arguments of every step ready to run. Trainers and sessions are built on it. It knows nothing of
+ * windows.
+ *
+ * Everything is allocated in ac_instance_create; running allocates nothing. */
+#ifndef AC_TRAIN_INSTANCE_H
+#define AC_TRAIN_INSTANCE_H
+
+#include <accrue/trainer.h>
+
+#include "plan/plan.h"
+
+/* A schedule with its handles in place. `batch` is the micro-batch that the arguments are for now.
+ */
+typedef struct ac_prepared {
+  const ac_schedule *schedule;
+  ac_op_args *args; /* by step */
+  void **handles;   /* by value; NULL for those that share */
+  int64_t batch;
+} ac_prepared;
+
+/* What the integers fed to an input may be: they index a table or the classes of a loss. */
+typedef struct ac_input_check {
+  int64_t limit; /* ids in [0, limit); 0: no check */
+  bool ignore;   /* ignore_index is allowed as well */
+  int32_t ignore_index;
+  bool weights; /* f32 that must be finite and >= 0 */
+} ac_input_check;
+
+typedef struct ac_instance {
+  const ac_plan *plan;
+  ac_device *device;
+  void **chunks;
+  int chunk_count;
+  void **persistent;   /* by storage id */
+  void *(*moments)[2]; /* by parameter */
+  void **statistics;   /* by parameter */
+  void *control;
+  float *control_copy;    /* host, control_bytes */
+  ac_input_check *checks; /* by input */
+  void **staging;         /* host, by input: a micro-batch of samples gathered from a dataset */
+  ac_prepared main, evaluation;
+  ac_run_state run;
+} ac_instance;
+
+ac_status ac_instance_create(ac_instance *instance, const ac_plan *plan);
+void ac_instance_free(ac_instance *instance);
+
+/* The host copy's loss sums as doubles. */
+typedef struct ac_loss_sums {
+  double loss, weight, correct;
+} ac_loss_sums;
+ac_loss_sums ac_instance_loss_sums(const ac_instance *instance);
+ac_status ac_instance_fetch_control(ac_instance *instance);
+
+/* ---- feeding and running ----------------------------------------------------------------------
+ */
+
+enum { AC_MAX_GRAPH_INPUTS = 16 };
+
+/* Finds each input's data among the feeds and checks all of it before anything runs. data[i]
+ * belongs to input i. */
+ac_status ac_instance_match_feeds(const ac_instance *instance, int64_t count, const ac_feed *feeds,
+                                  int feed_count, const void *data[AC_MAX_GRAPH_INPUTS]);
+
+/* Uploads samples [first, first + count) of what was matched. */
+ac_status ac_instance_upload(ac_instance *instance, const void *const *data, int64_t first,
+                             int64_t count);
+
+/* Runs a schedule for instance->run.batch samples; `fresh`: sums are overwritten by the first step
+ * that writes them. */
+ac_status ac_instance_run(ac_instance *instance, ac_prepared *prepared, bool fresh);
+/* One step of it. */
+ac_status ac_instance_run_step(ac_instance *instance, ac_prepared *prepared, int step, bool fresh);
+/* Sets the arguments to run.batch samples. */
+void ac_instance_resize(ac_instance *instance, ac_prepared *prepared);
+
+/* ---- parameters: parameters.c -----------------------------------------------------------------
+ */
+
+ac_status ac_instance_initialise(ac_instance *instance, uint64_t seed);
+ac_status ac_instance_load(ac_instance *instance, const char *path, const char *optional_prefix);
+ac_status ac_instance_save(ac_instance *instance, const char *path, const ac_metadata *metadata,
+                           int metadata_count);
+int ac_instance_find_parameter(const ac_instance *instance, const char *name);
+/* Checks that [first, first + count) lies within the parameter. */
+ac_status ac_instance_check_range(const ac_instance *instance, int index, int64_t first,
+                                  int64_t count);
+
+/* ---- datasets: gather.c -----------------------------------------------------------------------
+ */
+
+/* A dataset's fields matched with the graph's inputs. */
+typedef struct ac_gather {
+  ac_dataset *dataset;
+  int input[AC_MAX_FIELDS];      /* of the field; -1: not used */
+  uint64_t bytes[AC_MAX_FIELDS]; /* per sample */
+  void *unused;                  /* where fields that feed no input are written */
+} ac_gather;
+
+ac_status ac_gather_open(ac_gather *gather, const ac_instance *instance, ac_dataset *dataset);
+void ac_gather_close(ac_gather *gather);
+/* Reads one sample into place `slot` of the staging buffers. */
+ac_status ac_gather_read(ac_gather *gather, ac_instance *instance, const ac_sample_key *key,
+                         int64_t slot);
+/* The staging buffers as feeds' data. */
+ac_status ac_gather_check(const ac_instance *instance, int64_t count);
+
+/* Forward only over a dataset with the given schedule. */
+ac_status ac_instance_evaluate(ac_instance *instance, ac_prepared *prepared, ac_dataset *dataset,
+                               int64_t limit, ac_evaluation *result);
+
+#endif

@@ -1,0 +1,199 @@
+/* Parameters of an instance: initial values, reading, writing, model files. All of it passes
+ * through a bounded buffer, so no second copy of a model is ever held. */
+#include "core/error.h"
+#include "core/random.h"
+#include "train/instance.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PIECE = 1 << 16 }; /* elements moved at once */
+
+static const ac_tensor *parameter_tensor(const ac_instance *instance, int index) {
+  const ac_graph *graph = instance->plan->graph;
+  return graph->tensors[graph->parameters[index]];
+}
+
+int ac_instance_find_parameter(const ac_instance *instance, const char *name) {
+  for (int i = 0; i < instance->plan->graph->parameter_count; i++)
+    if (!strcmp(parameter_tensor(instance, i)->name, name)) return i;
+  return -1;
+}
+
+ac_status ac_instance_check_range(const ac_instance *instance, int index, int64_t first,
+                                  int64_t count) {
+  int parameters = instance->plan->graph->parameter_count;
+  if (index < 0 || index >= parameters)
+    return ac_fail(AC_ERROR_ARGUMENT, "parameter %d of %d", index, parameters);
+  const ac_tensor *tensor = parameter_tensor(instance, index);
+  int64_t elements = ac_shape_count(&tensor->shape);
+  if (first < 0 || count < 0 || first > elements || count > elements - first)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "parameter \"%s\" has %lld elements; asked for %lld from %lld", tensor->name,
+                   (long long)elements, (long long)count, (long long)first);
+  return AC_OK;
+}
+
+static ac_status upload(ac_instance *instance, int index, int64_t first, int64_t count,
+                        const float *data) {
+  void *handle = instance->persistent[parameter_tensor(instance, index)->id];
+  return instance->device->backend->upload(instance->device->state, handle,
+                                           (uint64_t)first * sizeof(float), data,
+                                           (uint64_t)count * sizeof(float));
+}
+
+/* ---- initial values ---------------------------------------------------------------------------
+ */
+
+/* What an initialiser comes down to: uniform on [low, high), or normal. */
+typedef struct distribution {
+  bool normal;
+  double a, b; /* mean and deviation, or low and high */
+} distribution;
+
+static distribution resolve(const ac_tensor *tensor) {
+  const ac_init *init = &tensor->desc.init;
+  const ac_shape *shape = &tensor->shape;
+  double rest = 1;
+  for (int i = 2; i < shape->rank; i++) rest *= (double)shape->dim[i];
+  int in = shape->rank > 1 && !init->in_out ? 1 : 0;
+  int out = shape->rank > 1 ? 1 - in : 0;
+  double fan_in = (double)shape->dim[in] * rest, fan_out = (double)shape->dim[out] * rest;
+  double a = (double)init->a, b = (double)init->b;
+  switch (init->kind) {
+  case AC_INIT_ZERO:
+    return (distribution){false, 0, 0};
+  case AC_INIT_CONSTANT:
+    return (distribution){false, a, a};
+  case AC_INIT_NORMAL:
+    return (distribution){true, a, b};
+  case AC_INIT_UNIFORM:
+    return (distribution){false, a, b};
+  case AC_INIT_KAIMING_NORMAL:
+    return (distribution){true, 0, a / sqrt(fan_in)};
+  case AC_INIT_XAVIER_NORMAL:
+    return (distribution){true, 0, a * sqrt(2 / (fan_in + fan_out))};
+  case AC_INIT_KAIMING_UNIFORM:
+    b = a * sqrt(3 / fan_in);
+    break;
+  case AC_INIT_XAVIER_UNIFORM:
+    b = a * sqrt(6 / (fan_in + fan_out));
+    break;
+  }
+  return (distribution){false, -b, b};
+}
+
+/* Element e comes from word e % 4 of block e / 4; normals by Box and Muller from the words (0, 1)
+ * and (2, 3). */
+static double draw(const distribution *d, const ac_philox_block *block, int word) {
+  const double pi = 3.14159265358979323846;
+  if (!d->normal) return d->a + (d->b - d->a) * ((double)block->v[word] * 0x1p-32);
+  double u = ((double)block->v[word & 2] + 1) * 0x1p-32; /* in (0, 1] */
+  double angle = 2 * pi * ((double)block->v[(word & 2) + 1] * 0x1p-32);
+  double radius = sqrt(-2 * log(u));
+  return d->a + d->b * radius * (word & 1 ? sin(angle) : cos(angle));
+}
+
+static ac_status initialise(ac_instance *instance, int index, uint64_t seed, float *buffer) {
+  const ac_tensor *tensor = parameter_tensor(instance, index);
+  int64_t elements = ac_shape_count(&tensor->shape);
+  uint64_t key = seed ^ ac_hash_text(tensor->name);
+  distribution d = resolve(tensor);
+  for (int64_t first = 0; first < elements; first += PIECE) {
+    int64_t count = elements - first < PIECE ? elements - first : PIECE;
+    ac_philox_block block = {{0}};
+    for (int64_t i = 0; i < count; i++) {
+      uint64_t number = (uint64_t)(first + i);
+      if (number % 4 == 0)
+        block = ac_philox(key, (uint32_t)(number / 4), (uint32_t)(number / 4 >> 32), 0, 0);
+      buffer[i] = (float)draw(&d, &block, (int)(number % 4));
+    }
+    AC_TRY(upload(instance, index, first, count, buffer));
+  }
+  return AC_OK;
+}
+
+ac_status ac_instance_initialise(ac_instance *instance, uint64_t seed) {
+  float *buffer = malloc(PIECE * sizeof *buffer);
+  if (!buffer) return ac_fail(AC_ERROR_MEMORY, "no memory to initialise parameters");
+  ac_status status = AC_OK;
+  for (int i = 0; i < instance->plan->graph->parameter_count && status == AC_OK; i++)
+    status = initialise(instance, i, seed, buffer);
+  free(buffer);
+  return status;
+}
+
+/* ---- model files ------------------------------------------------------------------------------
+ */
+
+static int find_in_file(const ac_model_file *file, const char *name, const char *prefix) {
+  int found = ac_model_file_find(file, name);
+  size_t length = prefix ? strlen(prefix) : 0;
+  if (found < 0 && length && !strncmp(name, prefix, length))
+    found = ac_model_file_find(file, name + length);
+  return found;
+}
+
+static ac_status check_in_file(const ac_model_file *file, int found, const ac_tensor *tensor,
+                               const char *path) {
+  if (found < 0) return ac_fail(AC_ERROR_FORMAT, "%s holds no tensor \"%s\"", path, tensor->name);
+  const ac_model_tensor *there = ac_model_file_tensor(file, found);
+  bool same = there->rank == tensor->shape.rank &&
+              (there->dtype == AC_F32 || there->dtype == AC_F16 || there->dtype == AC_BF16);
+  for (int i = 0; same && i < there->rank; i++) same = there->shape[i] == tensor->shape.dim[i];
+  if (same) return AC_OK;
+  char text[AC_SHAPE_TEXT];
+  return ac_fail(AC_ERROR_FORMAT, "%s: tensor \"%s\" is no float tensor of shape %s", path,
+                 tensor->name, ac_shape_text(text, &tensor->shape));
+}
+
+/* Everything is checked before the first parameter changes. */
+ac_status ac_instance_load(ac_instance *instance, const char *path, const char *prefix) {
+  ac_model_file *file;
+  AC_TRY(ac_model_file_open(&file, path));
+  int parameters = instance->plan->graph->parameter_count;
+  float *buffer = malloc(PIECE * sizeof *buffer);
+  ac_status status = buffer ? AC_OK : ac_fail(AC_ERROR_MEMORY, "no memory to load %s", path);
+  for (int i = 0; i < parameters && status == AC_OK; i++) {
+    const ac_tensor *tensor = parameter_tensor(instance, i);
+    status = check_in_file(file, find_in_file(file, tensor->name, prefix), tensor, path);
+  }
+  for (int i = 0; i < parameters && status == AC_OK; i++) {
+    const ac_tensor *tensor = parameter_tensor(instance, i);
+    int found = find_in_file(file, tensor->name, prefix);
+    int64_t elements = ac_shape_count(&tensor->shape);
+    for (int64_t first = 0; first < elements && status == AC_OK; first += PIECE) {
+      int64_t count = elements - first < PIECE ? elements - first : PIECE;
+      status = ac_model_file_read(file, found, first, count, buffer);
+      if (status == AC_OK) status = upload(instance, i, first, count, buffer);
+    }
+  }
+  free(buffer);
+  ac_model_file_close(file);
+  return status;
+}
+
+static ac_status read_parameter(void *user, int index, int64_t first, int64_t count, void *data) {
+  ac_instance *instance = user;
+  void *handle = instance->persistent[parameter_tensor(instance, index)->id];
+  return instance->device->backend->download(instance->device->state, handle,
+                                             (uint64_t)first * sizeof(float), data,
+                                             (uint64_t)count * sizeof(float));
+}
+
+ac_status ac_instance_save(ac_instance *instance, const char *path, const ac_metadata *metadata,
+                           int metadata_count) {
+  int parameters = instance->plan->graph->parameter_count;
+  ac_model_tensor *tensors = calloc((size_t)parameters + 1, sizeof *tensors);
+  if (!tensors) return ac_fail(AC_ERROR_MEMORY, "no memory to save %s", path);
+  for (int i = 0; i < parameters; i++) {
+    const ac_tensor *tensor = parameter_tensor(instance, i);
+    tensors[i] = (ac_model_tensor){tensor->name, AC_F32, tensor->shape.rank, {0}};
+    for (int k = 0; k < tensor->shape.rank; k++) tensors[i].shape[k] = tensor->shape.dim[k];
+  }
+  ac_status status = ac_model_file_write(path, tensors, parameters, metadata, metadata_count,
+                                         read_parameter, instance);
+  free(tensors);
+  return status;
+}
