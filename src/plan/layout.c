@@ -87,11 +87,11 @@ static uint64_t order_key(const ac_value *value, int order) {
 
 enum { ORDERS = 3 };
 
-static uint64_t try_order(const ac_address_space *space, ac_schedule *schedule, int order,
+static uint64_t try_order(const ac_address_space *space, ac_sequence *sequence, int order,
                           uint64_t base, candidate *list, const ac_value **met) {
-  ac_value *values = schedule->values;
+  ac_value *values = sequence->values;
   int count = 0;
-  for (int i = 0; i < schedule->value_count; i++)
+  for (int i = 0; i < sequence->value_count; i++)
     if (values[i].shares == i) list[count++] = (candidate){order_key(&values[i], order), i};
   qsort(list, (size_t)count, sizeof *list, by_key);
   uint64_t end = base;
@@ -103,11 +103,11 @@ static uint64_t try_order(const ac_address_space *space, ac_schedule *schedule, 
   return end;
 }
 
-ac_status ac_layout_arena(const ac_address_space *space, ac_schedule *schedule, uint64_t base,
+ac_status ac_layout_arena(const ac_address_space *space, ac_sequence *sequence, uint64_t base,
                           uint64_t *end, uint64_t *activations_end) {
-  ac_value *values = schedule->values;
-  for (int i = 0; i < schedule->value_count; i++) AC_TRY(check_size(space, values[i].bytes));
-  size_t room = (size_t)schedule->value_count + 1;
+  ac_value *values = sequence->values;
+  for (int i = 0; i < sequence->value_count; i++) AC_TRY(check_size(space, values[i].bytes));
+  size_t room = (size_t)sequence->value_count + 1;
   candidate *list = malloc(room * sizeof *list);
   const ac_value **met = malloc(room * sizeof *met);
   if (!list || !met) {
@@ -118,15 +118,15 @@ ac_status ac_layout_arena(const ac_address_space *space, ac_schedule *schedule, 
   int best = 0;
   uint64_t best_end = UINT64_MAX, reached = 0;
   for (int order = 0; order < ORDERS; order++) {
-    reached = try_order(space, schedule, order, base, list, met);
+    reached = try_order(space, sequence, order, base, list, met);
     if (reached < best_end) best_end = reached, best = order;
   }
-  if (best != ORDERS - 1) try_order(space, schedule, best, base, list, met);
+  if (best != ORDERS - 1) try_order(space, sequence, best, base, list, met);
   free(list);
   free(met);
   *end = best_end;
   *activations_end = base;
-  for (int i = 0; i < schedule->value_count; i++) {
+  for (int i = 0; i < sequence->value_count; i++) {
     uint64_t last = values[i].address + values[i].bytes;
     if (values[i].shares == i && values[i].tensor >= 0 && last > *activations_end)
       *activations_end = last;
@@ -134,12 +134,12 @@ ac_status ac_layout_arena(const ac_address_space *space, ac_schedule *schedule, 
   return AC_OK;
 }
 
-uint64_t ac_layout_bound(const ac_schedule *schedule) {
+uint64_t ac_layout_bound(const ac_sequence *sequence) {
   uint64_t bound = 0;
-  for (int step = 0; step < schedule->step_count; step++) {
+  for (int step = 0; step < sequence->step_count; step++) {
     uint64_t live = 0;
-    for (int i = 0; i < schedule->value_count; i++) {
-      const ac_value *value = &schedule->values[i];
+    for (int i = 0; i < sequence->value_count; i++) {
+      const ac_value *value = &sequence->values[i];
       if (value->first <= step && step <= value->last) live += value->bytes;
     }
     if (live > bound) bound = live;

@@ -1,4 +1,4 @@
-/* Making a plan: copy and differentiate the graph, build the schedules once, then price micro-batch
+/* Making a plan: copy and differentiate the graph, build the sequences once, then price micro-batch
  * sizes until the largest that fits the budget is found. Pricing a size is one layout; the number
  * of sizes tried is logarithmic in the batch. */
 #include "plan/plan.h"
@@ -76,11 +76,11 @@ static ac_status price(ac_plan *plan, int64_t micro_batch) {
   bytes->io = space.end - begin;
 
   uint64_t end, activations_end, evaluation_end = 0;
-  AC_TRY(ac_schedule_size(&plan->main, plan->graph, plan->device, micro_batch));
+  AC_TRY(ac_sequence_size(&plan->main, plan->graph, plan->device, micro_batch));
   AC_TRY(ac_layout_arena(&space, &plan->main, space.end, &end, &activations_end));
   if (plan->desc.purpose == AC_TRAIN) {
     uint64_t ignored;
-    AC_TRY(ac_schedule_size(&plan->evaluation, plan->graph, plan->device, micro_batch));
+    AC_TRY(ac_sequence_size(&plan->evaluation, plan->graph, plan->device, micro_batch));
     AC_TRY(ac_layout_arena(&space, &plan->evaluation, space.end, &evaluation_end, &ignored));
   }
   if (evaluation_end > end) end = evaluation_end;
@@ -155,14 +155,14 @@ static ac_status check_desc(const ac_plan_desc *desc) {
   return AC_OK;
 }
 
-static ac_status check_support(ac_plan *plan, const ac_schedule *schedule) {
-  ac_run_state run = {.training = schedule->training, .batch = 1};
-  for (int i = 0; i < schedule->step_count; i++) {
+static ac_status check_support(ac_plan *plan, const ac_sequence *sequence) {
+  ac_run_state run = {.training = sequence->training, .batch = 1};
+  for (int i = 0; i < sequence->step_count; i++) {
     ac_op_args args;
-    ac_step_arguments(&schedule->steps[i], plan->graph, &run, &args);
+    ac_step_arguments(&sequence->steps[i], plan->graph, &run, &args);
     if (plan->device->backend->supports(plan->device->state, &args)) continue;
     char text[128];
-    const ac_node *node = &plan->graph->nodes[schedule->steps[i].node];
+    const ac_node *node = &plan->graph->nodes[sequence->steps[i].node];
     return ac_fail(AC_ERROR_UNSUPPORTED, "plan: device %s cannot run %s", plan->device->info.id,
                    ac_node_text(text, sizeof text, plan->graph, node));
   }
@@ -201,10 +201,10 @@ static ac_status build(ac_plan *plan) {
   ac_target target = purpose == AC_TRAIN      ? AC_TARGET_GRADIENTS
                      : purpose == AC_EVALUATE ? AC_TARGET_LOSS
                                               : AC_TARGET_OUTPUTS;
-  AC_TRY(ac_schedule_build(&plan->main, graph, target));
+  AC_TRY(ac_sequence_build(&plan->main, graph, target));
   AC_TRY(check_support(plan, &plan->main));
   if (purpose != AC_TRAIN) return AC_OK;
-  AC_TRY(ac_schedule_build(&plan->evaluation, graph, AC_TARGET_LOSS));
+  AC_TRY(ac_sequence_build(&plan->evaluation, graph, AC_TARGET_LOSS));
   return check_support(plan, &plan->evaluation);
 }
 
@@ -255,8 +255,8 @@ ac_status ac_plan_create(ac_plan **result, const ac_graph *graph, ac_device *dev
 
 void ac_plan_free(ac_plan *plan) {
   if (!plan) return;
-  ac_schedule_free(&plan->main);
-  ac_schedule_free(&plan->evaluation);
+  ac_sequence_free(&plan->main);
+  ac_sequence_free(&plan->evaluation);
   ac_graph_free(plan->graph);
   free(plan->address);
   free(plan->parameters);

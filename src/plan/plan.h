@@ -8,7 +8,7 @@
  *   '------------------- persistent: one address a tensor -------------------------' values by
  * lifetime
  *
- * A schedule is the order in which nodes run, and the values they read and write. A value is one
+ * A sequence is the order in which nodes run, and the values they read and write. A value is one
  * filling of a tensor: a node that runs twice (recomputation) makes two values of its output, each
  * with its own lifetime. Two values may share bytes if their lifetimes do not meet, or if one is
  * computed in place of the other. */
@@ -30,7 +30,7 @@ typedef struct ac_value {
   uint64_t address;
 } ac_value;
 
-/* An operand in a schedule. tensor gives shape and dtype, -1: absent; value -1: persistent. */
+/* An operand in a sequence. tensor gives shape and dtype, -1: absent; value -1: persistent. */
 typedef struct ac_slot {
   int tensor, value;
 } ac_slot;
@@ -38,7 +38,7 @@ typedef struct ac_slot {
 /* Whether an output that stays over micro-batches is overwritten or added to. */
 typedef enum ac_write {
   AC_OVERWRITE,       /* an activation */
-  AC_ADD,             /* onto what an earlier step of the schedule or `accumulate` left there */
+  AC_ADD,             /* onto what an earlier step of the sequence or `accumulate` left there */
   AC_ADD_UNLESS_FIRST /* the first step to write a sum: adds unless the window begins */
 } ac_write;
 
@@ -51,13 +51,13 @@ typedef struct ac_step {
   int workspace; /* value, -1: none */
 } ac_step;
 
-typedef struct ac_schedule {
+typedef struct ac_sequence {
   bool training;
   ac_step *steps;
   int step_count;
   ac_value *values;
   int value_count, value_capacity;
-} ac_schedule;
+} ac_sequence;
 
 typedef struct ac_parameter_memory {
   int tensor, gradient; /* tensor ids; gradient -1: not trained */
@@ -70,7 +70,7 @@ struct ac_plan {
   ac_device *device;
   ac_plan_desc desc;
   ac_plan_info info;
-  ac_schedule main, evaluation; /* evaluation: only when training */
+  ac_sequence main, evaluation; /* evaluation: only when training */
   uint64_t *address;            /* by storage id: persistent tensors */
   ac_parameter_memory *parameters;
   uint64_t control, control_bytes; /* loss sums and all statistics, read back at once */
@@ -78,19 +78,19 @@ struct ac_plan {
   uint64_t chunk_bytes;            /* of every chunk but the last; 0: one chunk */
 };
 
-/* ---- schedule.c ---------------------------------------------------------------------------------
+/* ---- sequence.c ---------------------------------------------------------------------------------
  */
 
 typedef enum ac_target { AC_TARGET_GRADIENTS, AC_TARGET_LOSS, AC_TARGET_OUTPUTS } ac_target;
 
 /* Selects the nodes that the target needs, in creation order, and finds values, lifetimes and what
  * can be done in place; sizes come later, since none of this depends on the micro-batch. */
-ac_status ac_schedule_build(ac_schedule *schedule, const ac_graph *graph, ac_target target);
-void ac_schedule_free(ac_schedule *schedule);
+ac_status ac_sequence_build(ac_sequence *sequence, const ac_graph *graph, ac_target target);
+void ac_sequence_free(ac_sequence *sequence);
 
 /* Sets every value's size for a micro-batch and makes values of the workspace that the device asks
  * for. */
-ac_status ac_schedule_size(ac_schedule *schedule, const ac_graph *graph, ac_device *device,
+ac_status ac_sequence_size(ac_sequence *sequence, const ac_graph *graph, ac_device *device,
                            int64_t batch);
 
 /* The arguments of a step without handles. `run` must outlive them; run->batch gives the sizes. */
@@ -110,12 +110,12 @@ uint64_t ac_align(const ac_address_space *space, uint64_t bytes);
 /* Appends a tensor that is always alive. Fails if it exceeds a chunk. */
 ac_status ac_layout_append(ac_address_space *space, uint64_t bytes, uint64_t *address);
 
-/* Places a schedule's values from `base` on; *end receives where they end, *activations_end where
+/* Places a sequence's values from `base` on; *end receives where they end, *activations_end where
  * those that are no workspace end. */
-ac_status ac_layout_arena(const ac_address_space *space, ac_schedule *schedule, uint64_t base,
+ac_status ac_layout_arena(const ac_address_space *space, ac_sequence *sequence, uint64_t base,
                           uint64_t *end, uint64_t *activations_end);
 
 /* Largest sum of bytes alive at one step: what no layout can go below. */
-uint64_t ac_layout_bound(const ac_schedule *schedule);
+uint64_t ac_layout_bound(const ac_sequence *sequence);
 
 #endif

@@ -86,22 +86,22 @@ static ac_status clear_persistent(ac_instance *instance) {
   return AC_OK;
 }
 
-/* ---- schedules --------------------------------------------------------------------------------
+/* ---- sequences --------------------------------------------------------------------------------
  */
 
-static int root_of(const ac_schedule *schedule, int value) {
-  while (schedule->values[value].shares != value) value = schedule->values[value].shares;
+static int root_of(const ac_sequence *sequence, int value) {
+  while (sequence->values[value].shares != value) value = sequence->values[value].shares;
   return value;
 }
 
 static void *handle_of(const ac_instance *instance, const ac_prepared *prepared, ac_slot slot) {
   if (slot.tensor < 0) return NULL;
-  if (slot.value >= 0) return prepared->handles[root_of(prepared->schedule, slot.value)];
+  if (slot.value >= 0) return prepared->handles[root_of(prepared->sequence, slot.value)];
   return instance->persistent[instance->plan->graph->tensors[slot.tensor]->storage];
 }
 
 static void fill_arguments(ac_instance *instance, ac_prepared *prepared, int index) {
-  const ac_step *step = &prepared->schedule->steps[index];
+  const ac_step *step = &prepared->sequence->steps[index];
   ac_op_args *args = &prepared->args[index];
   ac_step_arguments(step, instance->plan->graph, &instance->run, args);
   for (int i = 0; i < AC_MAX_INPUTS; i++)
@@ -110,37 +110,37 @@ static void fill_arguments(ac_instance *instance, ac_prepared *prepared, int ind
     args->out[j].data = handle_of(instance, prepared, step->out[j]);
   if (step->workspace >= 0) {
     args->workspace = prepared->handles[step->workspace];
-    args->workspace_bytes = prepared->schedule->values[step->workspace].bytes;
+    args->workspace_bytes = prepared->sequence->values[step->workspace].bytes;
   }
 }
 
 void ac_instance_resize(ac_instance *instance, ac_prepared *prepared) {
   if (prepared->batch == instance->run.batch) return;
-  for (int i = 0; i < prepared->schedule->step_count; i++) fill_arguments(instance, prepared, i);
+  for (int i = 0; i < prepared->sequence->step_count; i++) fill_arguments(instance, prepared, i);
   prepared->batch = instance->run.batch;
 }
 
 static ac_status prepare(ac_instance *instance, ac_prepared *prepared,
-                         const ac_schedule *schedule) {
-  prepared->schedule = schedule;
-  prepared->args = calloc((size_t)schedule->step_count + 1, sizeof *prepared->args);
-  prepared->handles = calloc((size_t)schedule->value_count + 1, sizeof *prepared->handles);
+                         const ac_sequence *sequence) {
+  prepared->sequence = sequence;
+  prepared->args = calloc((size_t)sequence->step_count + 1, sizeof *prepared->args);
+  prepared->handles = calloc((size_t)sequence->value_count + 1, sizeof *prepared->handles);
   if (!prepared->args || !prepared->handles)
-    return ac_fail(AC_ERROR_MEMORY, "no memory for a schedule");
-  for (int i = 0; i < schedule->value_count; i++) {
-    const ac_value *value = &schedule->values[i];
+    return ac_fail(AC_ERROR_MEMORY, "no memory for a sequence");
+  for (int i = 0; i < sequence->value_count; i++) {
+    const ac_value *value = &sequence->values[i];
     if (value->shares == i)
       AC_TRY(make_view(instance, value->address, value->bytes, &prepared->handles[i]));
   }
   instance->run.batch = instance->plan->info.micro_batch;
   ac_instance_resize(instance, prepared);
-  for (int i = 0; i < schedule->step_count; i++)
+  for (int i = 0; i < sequence->step_count; i++)
     AC_TRY(instance->device->backend->prepare(instance->device->state, &prepared->args[i]));
   return AC_OK;
 }
 
 static void discard(ac_instance *instance, ac_prepared *prepared) {
-  for (int i = 0; prepared->handles && i < prepared->schedule->value_count; i++)
+  for (int i = 0; prepared->handles && i < prepared->sequence->value_count; i++)
     drop_view(instance, prepared->handles[i]);
   free(prepared->handles);
   free(prepared->args);
@@ -240,7 +240,7 @@ ac_status ac_instance_upload(ac_instance *instance, const void *const *data, int
 
 ac_status ac_instance_run_step(ac_instance *instance, ac_prepared *prepared, int index,
                                bool fresh) {
-  const ac_step *step = &prepared->schedule->steps[index];
+  const ac_step *step = &prepared->sequence->steps[index];
   ac_op_args *args = &prepared->args[index];
   const ac_backend *backend = instance->device->backend;
   for (int j = 0; j < AC_MAX_OUTPUTS; j++)
@@ -258,9 +258,9 @@ ac_status ac_instance_run_step(ac_instance *instance, ac_prepared *prepared, int
 }
 
 ac_status ac_instance_run(ac_instance *instance, ac_prepared *prepared, bool fresh) {
-  instance->run.training = prepared->schedule->training;
+  instance->run.training = prepared->sequence->training;
   ac_instance_resize(instance, prepared);
-  for (int i = 0; i < prepared->schedule->step_count; i++)
+  for (int i = 0; i < prepared->sequence->step_count; i++)
     AC_TRY(ac_instance_run_step(instance, prepared, i, fresh));
   return AC_OK;
 }

@@ -10,10 +10,10 @@
 
 #include "plan/plan.h"
 
-/* A schedule with its handles in place. `batch` is the micro-batch that the arguments are for now.
+/* A sequence with its handles in place. `batch` is the micro-batch that the arguments are for now.
  */
 typedef struct ac_prepared {
-  const ac_schedule *schedule;
+  const ac_sequence *sequence;
   ac_op_args *args; /* by step */
   void **handles;   /* by value; NULL for those that share */
   int64_t batch;
@@ -67,7 +67,7 @@ ac_status ac_instance_match_feeds(const ac_instance *instance, int64_t count, co
 ac_status ac_instance_upload(ac_instance *instance, const void *const *data, int64_t first,
                              int64_t count);
 
-/* Runs a schedule for instance->run.batch samples; `fresh`: sums are overwritten by the first step
+/* Runs a sequence for instance->run.batch samples; `fresh`: sums are overwritten by the first step
  * that writes them. */
 ac_status ac_instance_run(ac_instance *instance, ac_prepared *prepared, bool fresh);
 /* One step of it. */
@@ -106,7 +106,7 @@ ac_status ac_gather_read(ac_gather *gather, ac_instance *instance, const ac_samp
 /* The staging buffers as feeds' data. */
 ac_status ac_gather_check(const ac_instance *instance, int64_t count);
 
-/* Forward only over a dataset with the given schedule. */
+/* Forward only over a dataset with the given sequence. */
 ac_status ac_instance_evaluate(ac_instance *instance, ac_prepared *prepared, ac_dataset *dataset,
                                int64_t limit, ac_evaluation *result);
 

@@ -54,22 +54,22 @@ static int select_nodes(const ac_graph *graph, ac_target target, bool *needed, b
 /* The state while steps are laid down: by storage, the value that holds it now and whether a sum
  * was written. */
 typedef struct builder {
-  ac_schedule *schedule;
+  ac_sequence *sequence;
   const ac_graph *graph;
   int *current;
   bool *written;
 } builder;
 
-static int add_value(ac_schedule *schedule, int tensor, int step) {
-  if (schedule->value_count == schedule->value_capacity) {
-    int capacity = schedule->value_capacity ? 2 * schedule->value_capacity : 64;
-    ac_value *grown = realloc(schedule->values, (size_t)capacity * sizeof *grown);
+static int add_value(ac_sequence *sequence, int tensor, int step) {
+  if (sequence->value_count == sequence->value_capacity) {
+    int capacity = sequence->value_capacity ? 2 * sequence->value_capacity : 64;
+    ac_value *grown = realloc(sequence->values, (size_t)capacity * sizeof *grown);
     if (!grown) return -1;
-    schedule->values = grown;
-    schedule->value_capacity = capacity;
+    sequence->values = grown;
+    sequence->value_capacity = capacity;
   }
-  int index = schedule->value_count++;
-  schedule->values[index] =
+  int index = sequence->value_count++;
+  sequence->values[index] =
       (ac_value){.tensor = tensor, .first = step, .last = step, .shares = index};
   return index;
 }
@@ -79,7 +79,7 @@ static ac_slot read_slot(builder *b, int tensor, int step) {
   int storage = b->graph->tensors[tensor]->storage;
   if (b->graph->tensors[storage]->role != AC_ROLE_ACTIVATION) return (ac_slot){tensor, -1};
   int value = b->current[storage];
-  b->schedule->values[value].last = step;
+  b->sequence->values[value].last = step;
   return (ac_slot){tensor, value};
 }
 
@@ -92,14 +92,14 @@ static bool write_slot(builder *b, ac_step *step, int index, int j, int tensor) 
     b->written[storage] = true;
     return true;
   }
-  int value = add_value(b->schedule, storage, index);
+  int value = add_value(b->sequence, storage, index);
   b->current[storage] = step->out[j].value = value;
   return value >= 0;
 }
 
 static bool lay_step(builder *b, int index, int node_index) {
   const ac_node *node = &b->graph->nodes[node_index];
-  ac_step *step = &b->schedule->steps[index];
+  ac_step *step = &b->sequence->steps[index];
   *step = (ac_step){.node = node_index, .workspace = -1};
   for (int i = 0; i < AC_MAX_INPUTS; i++) step->in[i] = read_slot(b, node->in[i], index);
   step->copy = read_slot(b, node->accumulate, index);
@@ -112,48 +112,48 @@ static bool lay_step(builder *b, int index, int node_index) {
 /* ---- in place ---------------------------------------------------------------------------------
  */
 
-static int root_of(const ac_schedule *schedule, int value) {
-  while (schedule->values[value].shares != value) value = schedule->values[value].shares;
+static int root_of(const ac_sequence *sequence, int value) {
+  while (sequence->values[value].shares != value) value = sequence->values[value].shares;
   return value;
 }
 
 /* How many operands of the step live in the memory of this root. */
-static int uses_of(const ac_schedule *schedule, const ac_step *step, int root) {
-  int uses = step->copy.value >= 0 && root_of(schedule, step->copy.value) == root;
+static int uses_of(const ac_sequence *sequence, const ac_step *step, int root) {
+  int uses = step->copy.value >= 0 && root_of(sequence, step->copy.value) == root;
   for (int i = 0; i < AC_MAX_INPUTS; i++)
-    uses += step->in[i].value >= 0 && root_of(schedule, step->in[i].value) == root;
+    uses += step->in[i].value >= 0 && root_of(sequence, step->in[i].value) == root;
   return uses;
 }
 
-static bool try_share(ac_schedule *schedule, const ac_graph *graph, int index, int value) {
-  ac_step *step = &schedule->steps[index];
+static bool try_share(ac_sequence *sequence, const ac_graph *graph, int index, int value) {
+  ac_step *step = &sequence->steps[index];
   if (value < 0 || step->out[0].value < 0) return false;
-  int root = root_of(schedule, value);
-  ac_value *output = &schedule->values[step->out[0].value];
-  const ac_tensor *a = graph->tensors[schedule->values[root].tensor],
+  int root = root_of(sequence, value);
+  ac_value *output = &sequence->values[step->out[0].value];
+  const ac_tensor *a = graph->tensors[sequence->values[root].tensor],
                   *b = graph->tensors[output->tensor];
   bool same_size = a->dtype == b->dtype && a->shape.batched == b->shape.batched &&
                    ac_shape_count(&a->shape) == ac_shape_count(&b->shape);
-  if (!same_size || schedule->values[root].last > index || uses_of(schedule, step, root) != 1)
+  if (!same_size || sequence->values[root].last > index || uses_of(sequence, step, root) != 1)
     return false;
   output->shares = root;
-  schedule->values[root].last = output->last;
+  sequence->values[root].last = output->last;
   return true;
 }
 
 /* A sum that continues another tensor takes that tensor's place if nothing needs it any more;
  * otherwise it starts from a copy. An op that may run in place does so on the first operand that
  * ends with it. */
-static void share_memory(ac_schedule *schedule, const ac_graph *graph) {
-  for (int i = 0; i < schedule->step_count; i++) {
-    ac_step *step = &schedule->steps[i];
+static void share_memory(ac_sequence *sequence, const ac_graph *graph) {
+  for (int i = 0; i < sequence->step_count; i++) {
+    ac_step *step = &sequence->steps[i];
     if (step->copy.tensor >= 0) {
-      if (try_share(schedule, graph, i, step->copy.value)) step->copy = (ac_slot){-1, -1};
+      if (try_share(sequence, graph, i, step->copy.value)) step->copy = (ac_slot){-1, -1};
       continue;
     }
     unsigned in_place = ac_op_describe(graph->nodes[step->node].op)->in_place;
     for (int k = 0; in_place >> k; k++)
-      if ((in_place >> k & 1) && try_share(schedule, graph, i, step->in[k].value)) break;
+      if ((in_place >> k & 1) && try_share(sequence, graph, i, step->in[k].value)) break;
   }
 }
 
@@ -163,7 +163,7 @@ static void share_memory(ac_schedule *schedule, const ac_graph *graph) {
 static void keep_outputs(builder *b) {
   for (int k = 0; k < b->graph->output_count; k++) {
     int value = b->current[b->graph->tensors[b->graph->outputs[k].tensor]->storage];
-    if (value >= 0) b->schedule->values[value].last = b->schedule->step_count;
+    if (value >= 0) b->sequence->values[value].last = b->sequence->step_count;
   }
 }
 
@@ -174,36 +174,36 @@ static bool lay_steps(builder *b, const bool *runs) {
   return true;
 }
 
-ac_status ac_schedule_build(ac_schedule *schedule, const ac_graph *graph, ac_target target) {
-  memset(schedule, 0, sizeof *schedule);
-  schedule->training = target == AC_TARGET_GRADIENTS;
+ac_status ac_sequence_build(ac_sequence *sequence, const ac_graph *graph, ac_target target) {
+  memset(sequence, 0, sizeof *sequence);
+  sequence->training = target == AC_TARGET_GRADIENTS;
   size_t tensors = (size_t)graph->tensor_count, nodes = (size_t)graph->node_count;
-  builder b = {.schedule = schedule, .graph = graph};
+  builder b = {.sequence = sequence, .graph = graph};
   bool *needed = calloc(tensors + 1, sizeof *needed), *runs = calloc(nodes + 1, sizeof *runs);
   b.current = malloc((tensors + 1) * sizeof *b.current);
   b.written = calloc(tensors + 1, sizeof *b.written);
   bool good = needed && runs && b.current && b.written;
   if (good) {
     for (size_t i = 0; i < tensors; i++) b.current[i] = -1;
-    schedule->step_count = select_nodes(graph, target, needed, runs);
-    schedule->steps = calloc((size_t)schedule->step_count + 1, sizeof *schedule->steps);
-    good = schedule->steps && lay_steps(&b, runs);
+    sequence->step_count = select_nodes(graph, target, needed, runs);
+    sequence->steps = calloc((size_t)sequence->step_count + 1, sizeof *sequence->steps);
+    good = sequence->steps && lay_steps(&b, runs);
   }
   if (good) {
     if (target == AC_TARGET_OUTPUTS) keep_outputs(&b);
-    share_memory(schedule, graph);
+    share_memory(sequence, graph);
   }
   free(needed);
   free(runs);
   free(b.current);
   free(b.written);
-  return good ? AC_OK : ac_fail(AC_ERROR_MEMORY, "no memory for a schedule");
+  return good ? AC_OK : ac_fail(AC_ERROR_MEMORY, "no memory for a sequence");
 }
 
-void ac_schedule_free(ac_schedule *schedule) {
-  free(schedule->steps);
-  free(schedule->values);
-  memset(schedule, 0, sizeof *schedule);
+void ac_sequence_free(ac_sequence *sequence) {
+  free(sequence->steps);
+  free(sequence->values);
+  memset(sequence, 0, sizeof *sequence);
 }
 
 /* ---- sizes ------------------------------------------------------------------------------------
@@ -231,28 +231,28 @@ static uint64_t aligned(const ac_device *device, uint64_t bytes) {
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
-ac_status ac_schedule_size(ac_schedule *schedule, const ac_graph *graph, ac_device *device,
+ac_status ac_sequence_size(ac_sequence *sequence, const ac_graph *graph, ac_device *device,
                            int64_t batch) {
   int own = 0;
-  for (int i = 0; i < schedule->value_count; i++) own += schedule->values[i].tensor >= 0;
-  schedule->value_count = own; /* workspace of an earlier size comes after all others */
+  for (int i = 0; i < sequence->value_count; i++) own += sequence->values[i].tensor >= 0;
+  sequence->value_count = own; /* workspace of an earlier size comes after all others */
   for (int i = 0; i < own; i++) {
-    ac_value *value = &schedule->values[i];
+    ac_value *value = &sequence->values[i];
     ac_operand x = ac_operand_of(graph->tensors[value->tensor], batch);
     uint64_t bytes = (uint64_t)x.count * ac_dtype_bytes(x.dtype);
     value->bytes = value->shares == i ? aligned(device, bytes) : 0;
   }
-  ac_run_state run = {.training = schedule->training, .batch = batch};
-  for (int i = 0; i < schedule->step_count; i++) {
+  ac_run_state run = {.training = sequence->training, .batch = batch};
+  for (int i = 0; i < sequence->step_count; i++) {
     ac_op_args args;
-    ac_step_arguments(&schedule->steps[i], graph, &run, &args);
+    ac_step_arguments(&sequence->steps[i], graph, &run, &args);
     uint64_t bytes = device->backend->workspace(device->state, &args);
-    schedule->steps[i].workspace = -1;
+    sequence->steps[i].workspace = -1;
     if (!bytes) continue;
-    int value = add_value(schedule, -1, i);
-    if (value < 0) return ac_fail(AC_ERROR_MEMORY, "no memory for a schedule");
-    schedule->values[value].bytes = aligned(device, bytes);
-    schedule->steps[i].workspace = value;
+    int value = add_value(sequence, -1, i);
+    if (value < 0) return ac_fail(AC_ERROR_MEMORY, "no memory for a sequence");
+    sequence->values[value].bytes = aligned(device, bytes);
+    sequence->steps[i].workspace = value;
   }
   return AC_OK;
 }

@@ -1,0 +1,173 @@
+/* The fit loop: draws samples in the order of the epoch, fills windows micro-batch by micro-batch,
+ * ends them, evaluates, and reports. A cursor says which sample comes next, so a window can be read
+ * again from where it began. */
+#include "core/error.h"
+#include "core/platform.h"
+#include "train/trainer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct cursor {
+  int64_t epoch, position;
+} cursor;
+
+typedef struct fit {
+  ac_trainer *trainer;
+  const ac_fit_desc *desc;
+  ac_fit_result result;
+  ac_gather gather;
+  int64_t count, batch, micro_batch; /* samples: in the dataset, a window, a micro-batch */
+  cursor next, window_begin;
+  double resumed; /* when the clock for the current window was started */
+} fit;
+
+/* ---- samples ----------------------------------------------------------------------------------
+ */
+
+/* Reads up to `wanted` samples from the cursor on into the staging buffers, not beyond the epoch's
+ * end. */
+static ac_status read_samples(fit *f, cursor *at, int64_t wanted, int64_t *got) {
+  int64_t left = f->count - at->position;
+  *got = wanted < left ? wanted : left;
+  for (int64_t i = 0; i < *got; i++) {
+    int64_t position = at->position + i;
+    ac_sample_key key = {.index = position, .epoch = at->epoch, .seed = f->desc->seed};
+    if (!f->desc->no_shuffle) key.index = ac_shuffle(f->desc->seed, at->epoch, position, f->count);
+    AC_TRY(ac_gather_read(&f->gather, &f->trainer->instance, &key, i));
+  }
+  at->position += *got;
+  if (at->position == f->count) *at = (cursor){at->epoch + 1, 0};
+  return AC_OK;
+}
+
+static int64_t smaller(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+
+/* ---- a window that failed ---------------------------------------------------------------------
+ */
+
+/* Reads the window again and names the first op that yields something not finite. */
+static ac_status explain(fit *f, int64_t samples, const ac_update *update) {
+  char where[192] = "";
+  cursor at = f->window_begin;
+  while (samples > 0 && !where[0]) {
+    int64_t got;
+    AC_TRY(read_samples(f, &at, smaller(samples, f->micro_batch), &got));
+    AC_TRY(ac_trainer_locate_staged(f->trainer, got, where, sizeof where));
+    samples -= got;
+  }
+  const ac_graph *graph = f->trainer->instance.plan->graph;
+  int parameter = f->trainer->nonfinite;
+  if (!where[0] && parameter >= 0)
+    snprintf(where, sizeof where, "the gradient of parameter %s",
+             graph->tensors[graph->parameters[parameter]]->name);
+  return ac_fail(AC_ERROR_NOT_FINITE, "step %lld: the %s is not finite; it first appears in %s",
+                 (long long)f->result.steps, update->finite_loss ? "gradient" : "loss",
+                 where[0] ? where : "the sum over the window");
+}
+
+/* ---- events -----------------------------------------------------------------------------------
+ */
+
+static void report(fit *f, ac_fit_event *event) {
+  event->step = f->result.steps;
+  event->epoch = f->next.epoch;
+  if (f->desc->callback && !f->desc->callback(f->desc->user, event)) f->result.stopped = true;
+  f->resumed = ac_clock();
+}
+
+static ac_status evaluate(fit *f, int64_t limit) {
+  ac_fit_event event = {.kind = AC_FIT_EVALUATION};
+  AC_TRY(ac_trainer_evaluate(f->trainer, f->desc->validation, limit, &event.evaluation));
+  f->result.final = event.evaluation;
+  f->result.evaluated = true;
+  report(f, &event);
+  return AC_OK;
+}
+
+static ac_status end_window(fit *f) {
+  int64_t samples = f->trainer->window_samples;
+  ac_fit_event event = {.kind = AC_FIT_STEP, .samples = samples};
+  AC_TRY(ac_trainer_update(f->trainer, &event.update));
+  event.seconds = ac_clock() - f->resumed;
+  f->result.steps++;
+  f->result.samples += samples;
+  f->result.seconds += event.seconds;
+  bool empty = event.update.finite_loss && event.update.weight == 0;
+  if (event.update.skipped && !empty) {
+    report(f, &event);
+    return explain(f, samples, &event.update);
+  }
+  report(f, &event);
+  int64_t every = f->desc->eval_every;
+  bool last = f->desc->steps && f->result.steps >= f->desc->steps;
+  if (every && f->desc->validation && !last && !f->result.stopped && f->result.steps % every == 0)
+    AC_TRY(evaluate(f, f->desc->eval_samples));
+  return AC_OK;
+}
+
+/* ---- the loop ---------------------------------------------------------------------------------
+ */
+
+static bool finished(const fit *f) {
+  if (f->result.stopped) return true;
+  if (f->desc->steps) return f->result.steps >= f->desc->steps;
+  return f->next.epoch >= f->desc->epochs;
+}
+
+/* Adds one micro-batch to the window, and ends the window if it is full or the policy says so. */
+static ac_status advance(fit *f) {
+  if (f->trainer->window_samples == 0) f->window_begin = f->next;
+  int64_t epoch = f->next.epoch, got;
+  int64_t room = f->batch - f->trainer->window_samples;
+  AC_TRY(read_samples(f, &f->next, smaller(room, f->micro_batch), &got));
+  AC_TRY(ac_trainer_accumulate_staged(f->trainer, got));
+  if (f->trainer->window_samples == f->batch) return end_window(f);
+  if (f->next.epoch == epoch || f->desc->last_window == AC_LAST_CARRY) return AC_OK;
+  if (f->desc->last_window == AC_LAST_UPDATE) return end_window(f);
+  ac_trainer_discard(f->trainer);
+  return AC_OK;
+}
+
+static ac_status run(fit *f) {
+  f->resumed = ac_clock();
+  while (!finished(f)) AC_TRY(advance(f));
+  /* Carried samples that no further epoch fills up are not lost. */
+  if (f->trainer->window_samples > 0 && !f->result.stopped) AC_TRY(end_window(f));
+  ac_trainer_discard(f->trainer);
+  f->result.epochs = f->next.epoch;
+  if (f->desc->validation && !f->desc->no_final_evaluation) AC_TRY(evaluate(f, 0));
+  return AC_OK;
+}
+
+static ac_status check_desc(const ac_trainer *trainer, const ac_fit_desc *desc) {
+  if (!desc->train || ac_dataset_count(desc->train) < 1)
+    return ac_fail(AC_ERROR_ARGUMENT, "fit: there is nothing to train on");
+  if (desc->steps < 0 || desc->epochs < 0 || (desc->steps == 0) == (desc->epochs == 0))
+    return ac_fail(AC_ERROR_ARGUMENT, "fit: give either a number of steps or of epochs");
+  int64_t batch = trainer->instance.plan->info.batch;
+  if (desc->last_window == AC_LAST_DROP && ac_dataset_count(desc->train) < batch)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "fit: the dataset's %lld samples never fill a batch of %lld, and incomplete "
+                   "windows are dropped",
+                   (long long)ac_dataset_count(desc->train), (long long)batch);
+  if (trainer->window_samples > 0)
+    return ac_fail(AC_ERROR_STATE, "fit: a window is in progress; update or discard it first");
+  return AC_OK;
+}
+
+ac_status ac_fit(ac_trainer *trainer, const ac_fit_desc *desc, ac_fit_result *result) {
+  AC_TRY(check_desc(trainer, desc));
+  const ac_plan_info *info = &trainer->instance.plan->info;
+  fit f = {.trainer = trainer, .desc = desc, .batch = info->batch};
+  f.micro_batch = info->micro_batch;
+  f.count = ac_dataset_count(desc->train);
+  ac_status status = ac_gather_open(&f.gather, &trainer->instance, desc->train);
+  if (status == AC_OK) status = run(&f);
+  if (status != AC_OK) ac_trainer_discard(trainer);
+  ac_gather_close(&f.gather);
+  if (result) *result = f.result;
+  return status;
+}

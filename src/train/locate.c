@@ -1,0 +1,105 @@
+/* Finds where a value that is not finite first appears: runs one micro-batch op by op and looks at
+ * every result. It is slow and only used when a window has failed. Steps that only add to parameter
+ * gradients are left out, so that the window stays as it is. */
+#include "core/error.h"
+#include "train/trainer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PIECE = 1 << 16 };
+
+static ac_status all_finite(ac_instance *instance, const ac_operand *x, float *buffer,
+                            bool *finite) {
+  *finite = true;
+  for (int64_t first = 0; x->dtype == AC_F32 && first < x->count && *finite; first += PIECE) {
+    int64_t count = x->count - first < PIECE ? x->count - first : PIECE;
+    AC_TRY(instance->device->backend->download(instance->device->state, x->data,
+                                               (uint64_t)first * sizeof(float), buffer,
+                                               (uint64_t)count * sizeof(float)));
+    for (int64_t i = 0; i < count; i++)
+      if (!isfinite(buffer[i])) *finite = false;
+  }
+  return AC_OK;
+}
+
+static ac_status check_leaves(ac_instance *instance, float *buffer, char *text, size_t size) {
+  const ac_graph *graph = instance->plan->graph;
+  for (int i = 0; i < graph->tensor_count; i++) {
+    const ac_tensor *tensor = graph->tensors[i];
+    bool input = tensor->role == AC_ROLE_INPUT;
+    if ((!input && tensor->role != AC_ROLE_PARAMETER) || tensor->storage != i) continue;
+    ac_operand x = ac_operand_of(tensor, instance->run.batch);
+    x.data = instance->persistent[i];
+    bool finite;
+    AC_TRY(all_finite(instance, &x, buffer, &finite));
+    if (finite) continue;
+    snprintf(text, size, "%s %s", input ? "input" : "parameter", tensor->name);
+    return AC_OK;
+  }
+  return AC_OK;
+}
+
+static bool only_adds_to_gradients(const ac_instance *instance, const ac_step *step) {
+  const ac_graph *graph = instance->plan->graph;
+  for (int j = 0; j < AC_MAX_OUTPUTS; j++)
+    if (step->out[j].tensor >= 0 && graph->tensors[step->out[j].tensor]->role != AC_ROLE_GRADIENT)
+      return false;
+  return true;
+}
+
+static ac_status check_steps(ac_instance *instance, float *buffer, char *text, size_t size) {
+  ac_prepared *prepared = &instance->main;
+  instance->run.training = true;
+  ac_instance_resize(instance, prepared);
+  for (int i = 0; i < prepared->sequence->step_count && !text[0]; i++) {
+    const ac_step *step = &prepared->sequence->steps[i];
+    if (only_adds_to_gradients(instance, step)) continue;
+    AC_TRY(ac_instance_run_step(instance, prepared, i, true));
+    for (int j = 0; j < AC_MAX_OUTPUTS && !text[0]; j++) {
+      bool finite;
+      AC_TRY(all_finite(instance, &prepared->args[i].out[j], buffer, &finite));
+      if (finite) continue;
+      char name[160];
+      const ac_graph *graph = instance->plan->graph;
+      snprintf(text, size, "op %s",
+               ac_node_text(name, sizeof name, graph, &graph->nodes[step->node]));
+    }
+  }
+  return AC_OK;
+}
+
+static ac_status locate(ac_trainer *trainer, const void *const *data, int64_t count, char *text,
+                        size_t size) {
+  ac_instance *instance = &trainer->instance;
+  const ac_backend *backend = instance->device->backend;
+  float sums[AC_LOSS_SUMS], *buffer = malloc(PIECE * sizeof *buffer);
+  if (!buffer) return ac_fail(AC_ERROR_MEMORY, "no memory to look for values that are not finite");
+  text[0] = 0;
+  instance->run.batch = count;
+  ac_status status =
+      backend->download(instance->device->state, instance->control, 0, sums, sizeof sums);
+  if (status == AC_OK) status = ac_instance_upload(instance, data, 0, count);
+  if (status == AC_OK) status = check_leaves(instance, buffer, text, size);
+  if (status == AC_OK && !text[0]) status = check_steps(instance, buffer, text, size);
+  if (status == AC_OK)
+    status = backend->upload(instance->device->state, instance->control, 0, sums, sizeof sums);
+  free(buffer);
+  return status;
+}
+
+ac_status ac_trainer_locate_nonfinite(ac_trainer *trainer, int64_t count, const ac_feed *feeds,
+                                      int feed_count, char *text, size_t size) {
+  const void *data[AC_MAX_GRAPH_INPUTS];
+  if (count > trainer->instance.plan->info.micro_batch)
+    return ac_fail(AC_ERROR_ARGUMENT, "trainer: %lld samples exceed the micro-batch of %lld",
+                   (long long)count, (long long)trainer->instance.plan->info.micro_batch);
+  AC_TRY(ac_instance_match_feeds(&trainer->instance, count, feeds, feed_count, data));
+  return locate(trainer, data, count, text, size);
+}
+
+ac_status ac_trainer_locate_staged(ac_trainer *trainer, int64_t count, char *text, size_t size) {
+  return locate(trainer, (const void *const *)trainer->instance.staging, count, text, size);
+}

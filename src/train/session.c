@@ -1,0 +1,105 @@
+#include "core/error.h"
+#include "train/instance.h"
+
+#include <accrue/session.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct ac_session {
+  ac_instance instance;
+  bool has_run;
+};
+
+ac_status ac_session_create(ac_session **result, const ac_plan *plan, uint64_t seed) {
+  *result = NULL;
+  if (plan->desc.purpose == AC_TRAIN)
+    return ac_fail(AC_ERROR_ARGUMENT, "session: the plan was made for training");
+  ac_session *session = calloc(1, sizeof *session);
+  if (!session) return ac_fail(AC_ERROR_MEMORY, "no memory for a session");
+  ac_status status = ac_instance_create(&session->instance, plan);
+  session->instance.run.seed = seed;
+  if (status == AC_OK) status = ac_instance_initialise(&session->instance, seed);
+  if (status != AC_OK) {
+    ac_session_free(session);
+    return status;
+  }
+  *result = session;
+  return AC_OK;
+}
+
+void ac_session_free(ac_session *session) {
+  if (!session) return;
+  ac_instance_free(&session->instance);
+  free(session);
+}
+
+ac_status ac_session_load(ac_session *session, const char *path, const char *optional_prefix) {
+  return ac_instance_load(&session->instance, path, optional_prefix);
+}
+
+ac_status ac_session_set_parameter(ac_session *session, const char *name, int64_t first,
+                                   int64_t count, const float *data) {
+  ac_instance *instance = &session->instance;
+  int index = ac_instance_find_parameter(instance, name);
+  if (index < 0) return ac_fail(AC_ERROR_ARGUMENT, "session: no parameter \"%s\"", name);
+  AC_TRY(ac_instance_check_range(instance, index, first, count));
+  void *handle = instance->persistent[instance->plan->parameters[index].tensor];
+  return instance->device->backend->upload(instance->device->state, handle,
+                                           (uint64_t)first * sizeof(float), data,
+                                           (uint64_t)count * sizeof(float));
+}
+
+ac_status ac_session_run(ac_session *session, int64_t count, const ac_feed *feeds, int feed_count) {
+  ac_instance *instance = &session->instance;
+  const ac_plan_info *info = &instance->plan->info;
+  const void *data[AC_MAX_GRAPH_INPUTS];
+  if (info->purpose != AC_PREDICT)
+    return ac_fail(AC_ERROR_STATE, "session: the plan was not made to predict");
+  if (count > info->micro_batch)
+    return ac_fail(AC_ERROR_ARGUMENT, "session: %lld samples exceed the micro-batch of %lld",
+                   (long long)count, (long long)info->micro_batch);
+  AC_TRY(ac_instance_match_feeds(instance, count, feeds, feed_count, data));
+  AC_TRY(ac_instance_upload(instance, data, 0, count));
+  instance->run.batch = count;
+  AC_TRY(ac_instance_run(instance, &instance->main, true));
+  session->has_run = true;
+  return AC_OK;
+}
+
+/* The last value that filled the output's storage is kept to the sequence's end. */
+static const void *output_handle(const ac_instance *instance, int tensor) {
+  const ac_sequence *sequence = instance->main.sequence;
+  int storage = instance->plan->graph->tensors[tensor]->storage, found = -1;
+  for (int i = 0; i < sequence->value_count; i++)
+    if (sequence->values[i].tensor == storage) found = i;
+  while (found >= 0 && sequence->values[found].shares != found)
+    found = sequence->values[found].shares;
+  return found < 0 ? NULL : instance->main.handles[found];
+}
+
+ac_status ac_session_output(ac_session *session, const char *name, int64_t first, int64_t count,
+                            float *data) {
+  const ac_instance *instance = &session->instance;
+  const ac_graph *graph = instance->plan->graph;
+  int tensor = -1;
+  for (int i = 0; i < graph->output_count; i++)
+    if (!strcmp(graph->outputs[i].name, name)) tensor = graph->outputs[i].tensor;
+  if (tensor < 0) return ac_fail(AC_ERROR_ARGUMENT, "session: no output \"%s\"", name);
+  if (!session->has_run) return ac_fail(AC_ERROR_STATE, "session: nothing was run yet");
+  int64_t elements = ac_operand_of(graph->tensors[tensor], instance->run.batch).count;
+  if (first < 0 || count < 0 || first > elements || count > elements - first)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "session: output \"%s\" has %lld elements; asked for %lld from %lld", name,
+                   (long long)elements, (long long)count, (long long)first);
+  return instance->device->backend->download(
+      instance->device->state, output_handle(instance, tensor), (uint64_t)first * sizeof(float),
+      data, (uint64_t)count * sizeof(float));
+}
+
+ac_status ac_session_evaluate(ac_session *session, ac_dataset *dataset, int64_t limit,
+                              ac_evaluation *result) {
+  ac_instance *instance = &session->instance;
+  if (instance->plan->info.purpose != AC_EVALUATE)
+    return ac_fail(AC_ERROR_STATE, "session: the plan was not made to evaluate");
+  return ac_instance_evaluate(instance, &instance->main, dataset, limit, result);
+}

@@ -1,0 +1,355 @@
+/* Windows. accumulate: every micro-batch adds its gradient sums. update: one pass over the
+ * gradients yields their norm and whether all is finite, one small read-back brings that and the
+ * loss sums to the host, and only then are parameters and moments touched. With S the loss scale
+ * and W the window's weight, the device holds S * (sum of gradients); the factor clip / (S W) is
+ * folded into the optimizer's kernel. */
+#include "train/trainer.h"
+
+#include "core/error.h"
+#include "ops/optimizer.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- life -------------------------------------------------------------------------------------
+ */
+
+static double or_default(double value, double fallback) {
+  return value == 0 ? fallback : value < 0 ? 0 : value;
+}
+
+static ac_status check_desc(ac_trainer_desc *desc, ac_optimizer_kind kind) {
+  ac_optimizer_desc *o = &desc->optimizer;
+  const ac_schedule *s = &desc->schedule;
+  o->beta1 = or_default(o->beta1, 0.9);
+  o->beta2 = or_default(o->beta2, 0.999);
+  o->epsilon = or_default(o->epsilon, 1e-8);
+  o->momentum = or_default(o->momentum, 0.9);
+  o->weight_decay = or_default(o->weight_decay, 0);
+  o->clip = or_default(o->clip, 0);
+  if (kind == AC_ADAMW && (!(o->beta1 < 1) || !(o->beta2 < 1)))
+    return ac_fail(AC_ERROR_ARGUMENT, "trainer: beta1 %g and beta2 %g must be below 1", o->beta1,
+                   o->beta2);
+  if (!isfinite(o->epsilon) || !isfinite(o->momentum) || !isfinite(o->weight_decay) ||
+      isnan(o->clip))
+    return ac_fail(AC_ERROR_ARGUMENT, "trainer: an optimizer setting is not finite");
+  if (!isfinite(s->lr) || s->lr < 0 || !isfinite(s->min_lr) || s->min_lr < 0 || s->warmup < 0)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "trainer: learning rates %g and %g and warm-up %lld must be "
+                   "finite and not negative",
+                   s->lr, s->min_lr, (long long)s->warmup);
+  if (s->kind == AC_SCHEDULE_COSINE && s->total <= 0)
+    return ac_fail(AC_ERROR_ARGUMENT, "trainer: a cosine schedule needs its number of updates");
+  return AC_OK;
+}
+
+/* Update kernels are compiled before the first step, like all others. */
+static ac_status prepare_updates(ac_trainer *trainer);
+
+ac_status ac_trainer_create(ac_trainer **result, const ac_plan *plan, const ac_trainer_desc *desc) {
+  *result = NULL;
+  if (plan->desc.purpose != AC_TRAIN)
+    return ac_fail(AC_ERROR_ARGUMENT, "trainer: the plan was not made for training");
+  ac_trainer *trainer = calloc(1, sizeof *trainer);
+  if (!trainer) return ac_fail(AC_ERROR_MEMORY, "no memory for a trainer");
+  trainer->desc = *desc;
+  trainer->nonfinite = -1;
+  ac_status status = check_desc(&trainer->desc, plan->desc.optimizer);
+  if (status == AC_OK) status = ac_instance_create(&trainer->instance, plan);
+  trainer->instance.run.seed = desc->seed;
+  if (status == AC_OK) status = ac_instance_initialise(&trainer->instance, desc->seed);
+  if (status == AC_OK) status = prepare_updates(trainer);
+  if (status != AC_OK) {
+    ac_trainer_free(trainer);
+    return status;
+  }
+  *result = trainer;
+  return AC_OK;
+}
+
+void ac_trainer_free(ac_trainer *trainer) {
+  if (!trainer) return;
+  ac_instance_free(&trainer->instance);
+  free(trainer);
+}
+
+/* ---- accumulate -------------------------------------------------------------------------------
+ */
+
+static ac_status accumulate_piece(ac_trainer *trainer, const void *const *data, int64_t first,
+                                  int64_t count) {
+  ac_instance *instance = &trainer->instance;
+  instance->run.batch = count;
+  instance->run.sample = (uint32_t)trainer->window_samples;
+  instance->run.update = (uint32_t)trainer->updates;
+  ac_status status = ac_instance_upload(instance, data, first, count);
+  if (status == AC_OK)
+    status = ac_instance_run(instance, &instance->main, trainer->window_samples == 0);
+  if (status == AC_OK) trainer->window_samples += count;
+  else trainer->broken = true;
+  return status;
+}
+
+static ac_status check_window(const ac_trainer *trainer) {
+  if (!trainer->broken) return AC_OK;
+  return ac_fail(AC_ERROR_STATE, "trainer: the window failed half way; discard it first");
+}
+
+ac_status ac_trainer_accumulate(ac_trainer *trainer, int64_t count, const ac_feed *feeds,
+                                int feed_count) {
+  const void *data[AC_MAX_GRAPH_INPUTS];
+  AC_TRY(check_window(trainer));
+  AC_TRY(ac_instance_match_feeds(&trainer->instance, count, feeds, feed_count, data));
+  int64_t micro_batch = trainer->instance.plan->info.micro_batch;
+  for (int64_t first = 0; first < count; first += micro_batch) {
+    int64_t piece = count - first < micro_batch ? count - first : micro_batch;
+    AC_TRY(accumulate_piece(trainer, data, first, piece));
+  }
+  return AC_OK;
+}
+
+ac_status ac_trainer_accumulate_staged(ac_trainer *trainer, int64_t count) {
+  AC_TRY(check_window(trainer));
+  AC_TRY(ac_gather_check(&trainer->instance, count));
+  return accumulate_piece(trainer, (const void *const *)trainer->instance.staging, 0, count);
+}
+
+void ac_trainer_discard(ac_trainer *trainer) {
+  trainer->window_samples = 0;
+  trainer->broken = false;
+}
+
+/* ---- update -----------------------------------------------------------------------------------
+ */
+
+/* What one pass over the gradients yields. */
+typedef struct gradient_report {
+  double norm; /* of the sum of gradients, unscaled */
+  bool finite;
+} gradient_report;
+
+static void operand_from(ac_operand *operand, const ac_instance *instance, int tensor,
+                         void *handle) {
+  *operand = ac_operand_of(instance->plan->graph->tensors[tensor], 1);
+  operand->data = handle;
+}
+
+static void statistics_arguments(ac_trainer *trainer, int index, ac_op_args *args,
+                                 const ac_gradient_statistics_attributes *attributes) {
+  const ac_instance *instance = &trainer->instance;
+  int gradient = instance->plan->parameters[index].gradient;
+  *args = (ac_op_args){
+      .op = AC_OP_gradient_statistics, .attributes = attributes, .run = &instance->run};
+  operand_from(&args->in[0], instance, gradient, instance->persistent[gradient]);
+  args->out[0] = (ac_operand){instance->statistics[index], AC_F32, 1, {2}, 2};
+}
+
+static ac_status gather_statistics(ac_trainer *trainer) {
+  ac_instance *instance = &trainer->instance;
+  const ac_plan *plan = instance->plan;
+  ac_gradient_statistics_attributes attributes = {1 / instance->run.loss_scale};
+  for (int i = 0; i < plan->graph->parameter_count; i++) {
+    if (plan->parameters[i].gradient < 0) continue;
+    ac_op_args args;
+    statistics_arguments(trainer, i, &args, &attributes);
+    AC_TRY(instance->device->backend->run(instance->device->state, &args));
+  }
+  return ac_instance_fetch_control(instance);
+}
+
+static gradient_report read_statistics(ac_trainer *trainer) {
+  const ac_instance *instance = &trainer->instance;
+  const ac_plan *plan = instance->plan;
+  gradient_report report = {0, true};
+  trainer->nonfinite = -1;
+  for (int i = 0; i < plan->graph->parameter_count; i++) {
+    if (plan->parameters[i].gradient < 0) continue;
+    uint64_t offset = plan->parameters[i].statistics - plan->control;
+    const float *statistics = instance->control_copy + offset / sizeof(float);
+    report.norm += (double)statistics[0];
+    if (statistics[1] == 0 && isfinite(statistics[0])) continue;
+    report.finite = false;
+    if (trainer->nonfinite < 0) trainer->nonfinite = i;
+  }
+  report.norm = sqrt(report.norm);
+  return report;
+}
+
+/* Attributes of either optimizer; rank decides on weight decay. */
+typedef union update_attributes {
+  ac_adamw_attributes adamw;
+  ac_sgd_attributes sgd;
+} update_attributes;
+
+static update_attributes attributes_for(const ac_trainer *trainer, const ac_tensor *parameter,
+                                        double factor, double rate) {
+  const ac_optimizer_desc *o = &trainer->desc.optimizer;
+  bool decays = parameter->shape.rank >= 2 && !parameter->desc.no_weight_decay;
+  float decay = decays ? (float)o->weight_decay : 0;
+  double t = (double)trainer->updates + 1;
+  if (trainer->instance.plan->desc.optimizer == AC_SGD)
+    return (update_attributes){.sgd = {.gradient_factor = (float)factor,
+                                       .rate = (float)rate,
+                                       .weight_decay = decay,
+                                       .momentum = (float)o->momentum,
+                                       .nesterov = o->nesterov,
+                                       .first = trainer->updates == 0}};
+  return (update_attributes){.adamw = {.gradient_factor = (float)factor,
+                                       .rate = (float)rate,
+                                       .weight_decay = decay,
+                                       .beta1 = (float)o->beta1,
+                                       .beta2 = (float)o->beta2,
+                                       .epsilon = (float)o->epsilon,
+                                       .correction1 = (float)(1 - pow(o->beta1, t)),
+                                       .sqrt_correction2 = (float)sqrt(1 - pow(o->beta2, t))}};
+}
+
+static void update_arguments(const ac_trainer *trainer, int index, ac_op_args *args,
+                             const update_attributes *attributes) {
+  const ac_instance *instance = &trainer->instance;
+  const ac_parameter_memory *memory = &instance->plan->parameters[index];
+  bool adamw = instance->plan->desc.optimizer == AC_ADAMW;
+  *args = (ac_op_args){
+      .op = adamw ? AC_OP_adamw : AC_OP_sgd, .attributes = attributes, .run = &instance->run};
+  operand_from(&args->in[0], instance, memory->gradient, instance->persistent[memory->gradient]);
+  operand_from(&args->out[0], instance, memory->tensor, instance->persistent[memory->tensor]);
+  for (int m = 0; m < 2; m++)
+    if (instance->moments[index][m])
+      operand_from(&args->out[1 + m], instance, memory->tensor, instance->moments[index][m]);
+}
+
+static ac_status step_parameters(ac_trainer *trainer, double factor, double rate) {
+  ac_instance *instance = &trainer->instance;
+  const ac_graph *graph = instance->plan->graph;
+  for (int i = 0; i < graph->parameter_count; i++) {
+    if (instance->plan->parameters[i].gradient < 0) continue;
+    update_attributes attributes =
+        attributes_for(trainer, graph->tensors[graph->parameters[i]], factor, rate);
+    ac_op_args args;
+    update_arguments(trainer, i, &args, &attributes);
+    AC_TRY(instance->device->backend->run(instance->device->state, &args));
+  }
+  return instance->device->backend->finish(instance->device->state);
+}
+
+static ac_status prepare_updates(ac_trainer *trainer) {
+  ac_instance *instance = &trainer->instance;
+  const ac_backend *backend = instance->device->backend;
+  ac_gradient_statistics_attributes statistics = {1};
+  for (int i = 0; i < instance->plan->graph->parameter_count; i++) {
+    if (instance->plan->parameters[i].gradient < 0) continue;
+    update_attributes attributes = {{0}};
+    ac_op_args args;
+    statistics_arguments(trainer, i, &args, &statistics);
+    AC_TRY(backend->prepare(instance->device->state, &args));
+    update_arguments(trainer, i, &args, &attributes);
+    AC_TRY(backend->prepare(instance->device->state, &args));
+  }
+  return AC_OK;
+}
+
+ac_status ac_trainer_update(ac_trainer *trainer, ac_update *result) {
+  AC_TRY(check_window(trainer));
+  if (trainer->window_samples == 0)
+    return ac_fail(AC_ERROR_STATE, "trainer: nothing was accumulated since the last update");
+  AC_TRY(gather_statistics(trainer));
+  ac_loss_sums sums = ac_instance_loss_sums(&trainer->instance);
+  gradient_report report = read_statistics(trainer);
+  bool weighs = sums.weight > 0;
+  double mean = weighs ? sums.loss / sums.weight : 0;
+  double norm = weighs ? report.norm / sums.weight : 0;
+  double rate = ac_schedule_rate(&trainer->desc.schedule, trainer->updates);
+  bool finite_loss = isfinite(sums.loss) && !isnan(sums.weight);
+  bool skip = !finite_loss || !report.finite || !weighs;
+  double clip = trainer->desc.optimizer.clip;
+  double factor = 1 / ((double)trainer->instance.run.loss_scale * sums.weight);
+  if (clip > 0 && norm > clip) factor *= clip / norm;
+  if (!skip) {
+    AC_TRY(step_parameters(trainer, factor, rate));
+    trainer->updates++;
+  }
+  trainer->window_samples = 0;
+  if (result)
+    *result = (ac_update){.update = trainer->updates,
+                          .loss = mean,
+                          .weight = sums.weight,
+                          .lr = rate,
+                          .grad_norm = report.finite ? norm : (double)INFINITY,
+                          .loss_scale = (double)trainer->instance.run.loss_scale,
+                          .skipped = skip,
+                          .finite_loss = finite_loss};
+  return AC_OK;
+}
+
+/* ---- parameters and evaluation ----------------------------------------------------------------
+ */
+
+int ac_trainer_parameter_count(const ac_trainer *trainer) {
+  return trainer->instance.plan->graph->parameter_count;
+}
+
+ac_status ac_trainer_parameter_info(const ac_trainer *trainer, int index, ac_tensor_info *info) {
+  return ac_graph_parameter(trainer->instance.plan->graph, index, info);
+}
+
+int ac_trainer_find_parameter(const ac_trainer *trainer, const char *name) {
+  return ac_instance_find_parameter(&trainer->instance, name);
+}
+
+static ac_status download(ac_trainer *trainer, int tensor, int64_t first, int64_t count,
+                          float *data) {
+  ac_instance *instance = &trainer->instance;
+  return instance->device->backend->download(instance->device->state, instance->persistent[tensor],
+                                             (uint64_t)first * sizeof(float), data,
+                                             (uint64_t)count * sizeof(float));
+}
+
+ac_status ac_trainer_get_parameter(ac_trainer *trainer, int index, int64_t first, int64_t count,
+                                   float *data) {
+  AC_TRY(ac_instance_check_range(&trainer->instance, index, first, count));
+  return download(trainer, trainer->instance.plan->parameters[index].tensor, first, count, data);
+}
+
+ac_status ac_trainer_set_parameter(ac_trainer *trainer, int index, int64_t first, int64_t count,
+                                   const float *data) {
+  ac_instance *instance = &trainer->instance;
+  AC_TRY(ac_instance_check_range(instance, index, first, count));
+  void *handle = instance->persistent[instance->plan->parameters[index].tensor];
+  return instance->device->backend->upload(instance->device->state, handle,
+                                           (uint64_t)first * sizeof(float), data,
+                                           (uint64_t)count * sizeof(float));
+}
+
+ac_status ac_trainer_get_gradient(ac_trainer *trainer, int index, int64_t first, int64_t count,
+                                  float *data) {
+  AC_TRY(ac_instance_check_range(&trainer->instance, index, first, count));
+  int gradient = trainer->instance.plan->parameters[index].gradient;
+  if (gradient < 0)
+    return ac_fail(AC_ERROR_ARGUMENT, "parameter %d is frozen or the loss does not depend on it",
+                   index);
+  if (trainer->window_samples == 0)
+    return ac_fail(AC_ERROR_STATE, "trainer: nothing was accumulated since the last update");
+  return download(trainer, gradient, first, count, data);
+}
+
+ac_status ac_trainer_save(ac_trainer *trainer, const char *path, const ac_metadata *metadata,
+                          int metadata_count) {
+  return ac_instance_save(&trainer->instance, path, metadata, metadata_count);
+}
+
+ac_status ac_trainer_load(ac_trainer *trainer, const char *path, const char *optional_prefix) {
+  return ac_instance_load(&trainer->instance, path, optional_prefix);
+}
+
+/* The loss sums of a window in progress share their memory with the evaluation's. */
+ac_status ac_trainer_evaluate(ac_trainer *trainer, ac_dataset *dataset, int64_t limit,
+                              ac_evaluation *result) {
+  ac_instance *instance = &trainer->instance;
+  const ac_backend *backend = instance->device->backend;
+  float sums[AC_LOSS_SUMS];
+  AC_TRY(backend->download(instance->device->state, instance->control, 0, sums, sizeof sums));
+  ac_status status = ac_instance_evaluate(instance, &instance->evaluation, dataset, limit, result);
+  AC_TRY(backend->upload(instance->device->state, instance->control, 0, sums, sizeof sums));
+  return status;
+}
