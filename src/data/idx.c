@@ -65,14 +65,17 @@ static ac_status idx_header(idx_reader *reader, const char *kind, int rank, int6
   if (got >= 4 && words[0] != magic)
     return ac_fail(AC_ERROR_FORMAT, "%s: not an IDX file of %s: it begins with 0x%08x, not 0x%08x",
                    reader->path, kind, (unsigned)words[0], (unsigned)magic);
+  if (!got) return ac_fail(AC_ERROR_FORMAT, "%s is empty", reader->path);
   if (got < wanted)
-    return ac_fail(AC_ERROR_FORMAT, "%s: %s after %zu bytes, within its header", reader->path,
-                   got ? "ends" : "is empty: it ends", got);
+    return ac_fail(AC_ERROR_FORMAT, "%s: ends after %zu bytes, within its header", reader->path,
+                   got);
   for (int i = 0; i < rank; i++) {
     shape[i] = words[1 + i];
     if (!shape[i])
-      return ac_fail(AC_ERROR_FORMAT, "%s: its header announces %s of zero %s", reader->path, kind,
-                     i ? "size" : "number");
+      return ac_fail(AC_ERROR_FORMAT,
+                     i ? "%s: its header announces %s of size zero"
+                       : "%s: its header announces no %s",
+                     reader->path, kind);
   }
   return AC_OK;
 }
