@@ -57,6 +57,36 @@ static ac_status append_control(ac_plan *plan, ac_address_space *space) {
   return AC_OK;
 }
 
+/* The most scratch space that any op of an update asks for. */
+static uint64_t update_workspace(const ac_plan *plan) {
+  static const ac_run_state run = {.batch = 1};
+  static const unsigned char attributes[AC_MAX_ATTRIBUTE_BYTES];
+  const ac_backend *backend = plan->device->backend;
+  uint64_t most = 0;
+  for (int i = 0; i < plan->graph->parameter_count; i++) {
+    if (plan->parameters[i].gradient < 0) continue;
+    ac_operand x = ac_operand_of(plan->graph->tensors[plan->parameters[i].tensor], 1);
+    ac_op_args args = {.attributes = attributes, .run = &run, .in = {x}};
+    args.op = AC_OP_gradient_statistics;
+    args.out[0] = (ac_operand){.rank = 1, .dim = {2}, .count = 2};
+    uint64_t statistics = backend->workspace(plan->device->state, &args);
+    args.op = plan->desc.optimizer == AC_ADAMW ? AC_OP_adamw : AC_OP_sgd;
+    for (int j = 0; j <= moments(plan); j++) args.out[j] = x;
+    uint64_t step = backend->workspace(plan->device->state, &args);
+    if (statistics > most) most = statistics;
+    if (step > most) most = step;
+  }
+  return most;
+}
+
+/* At the arena's first place where it straddles no two chunks. */
+static ac_status place_update_workspace(ac_plan *plan, ac_address_space space, uint64_t *end) {
+  plan->update_workspace_bytes = plan->desc.purpose == AC_TRAIN ? update_workspace(plan) : 0;
+  AC_TRY(ac_layout_append(&space, plan->update_workspace_bytes, &plan->update_workspace));
+  if (space.end > *end) *end = space.end;
+  return AC_OK;
+}
+
 /* Lays out everything for one micro-batch size; fills in info.bytes. */
 static ac_status price(ac_plan *plan, int64_t micro_batch) {
   const ac_device_info *device = &plan->device->info;
@@ -84,10 +114,10 @@ static ac_status price(ac_plan *plan, int64_t micro_batch) {
     AC_TRY(ac_layout_arena(&space, &plan->evaluation, space.end, &evaluation_end, &ignored));
   }
   if (evaluation_end > end) end = evaluation_end;
+  AC_TRY(place_update_workspace(plan, space, &end));
   bytes->activations = activations_end - space.end;
   bytes->workspace = end - activations_end;
   bytes->total = end;
-  plan->arena = space.end;
   plan->chunk_bytes = chunk && end > chunk ? chunk : 0;
   plan->info.micro_batch = micro_batch;
   return AC_OK;

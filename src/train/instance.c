@@ -67,6 +67,9 @@ static ac_status view_persistent(ac_instance *instance) {
       AC_TRY(
           make_view(instance, parameter->statistics, 2 * sizeof(float), &instance->statistics[i]));
   }
+  if (plan->update_workspace_bytes)
+    AC_TRY(make_view(instance, plan->update_workspace, plan->update_workspace_bytes,
+                     &instance->update_workspace));
   if (plan->control_bytes)
     AC_TRY(make_view(instance, plan->control, plan->control_bytes, &instance->control));
   return AC_OK;
@@ -336,6 +339,7 @@ void ac_instance_free(ac_instance *instance) {
     for (int m = 0; instance->moments && m < 2; m++) drop_view(instance, instance->moments[i][m]);
     if (instance->statistics) drop_view(instance, instance->statistics[i]);
   }
+  drop_view(instance, instance->update_workspace);
   drop_view(instance, instance->control);
   if (instance->chunks) release_chunks(instance);
   for (int i = 0; instance->staging && i < graph->input_count; i++) free(instance->staging[i]);

@@ -35,6 +35,7 @@ typedef struct ac_instance {
   void **persistent;   /* by storage id */
   void *(*moments)[2]; /* by parameter */
   void **statistics;   /* by parameter */
+  void *update_workspace;
   void *control;
   float *control_copy;    /* host, control_bytes */
   ac_input_check *checks; /* by input */

@@ -135,12 +135,19 @@ static void operand_from(ac_operand *operand, const ac_instance *instance, int t
   operand->data = handle;
 }
 
+static ac_op_args update_op(const ac_instance *instance, ac_op op, const void *attributes) {
+  return (ac_op_args){.op = op,
+                      .attributes = attributes,
+                      .workspace = instance->update_workspace,
+                      .workspace_bytes = instance->plan->update_workspace_bytes,
+                      .run = &instance->run};
+}
+
 static void statistics_arguments(ac_trainer *trainer, int index, ac_op_args *args,
                                  const ac_gradient_statistics_attributes *attributes) {
   const ac_instance *instance = &trainer->instance;
   int gradient = instance->plan->parameters[index].gradient;
-  *args = (ac_op_args){
-      .op = AC_OP_gradient_statistics, .attributes = attributes, .run = &instance->run};
+  *args = update_op(instance, AC_OP_gradient_statistics, attributes);
   operand_from(&args->in[0], instance, gradient, instance->persistent[gradient]);
   args->out[0] = (ac_operand){instance->statistics[index], AC_F32, 1, {2}, 2};
 }
@@ -210,8 +217,7 @@ static void update_arguments(const ac_trainer *trainer, int index, ac_op_args *a
   const ac_instance *instance = &trainer->instance;
   const ac_parameter_memory *memory = &instance->plan->parameters[index];
   bool adamw = instance->plan->desc.optimizer == AC_ADAMW;
-  *args = (ac_op_args){
-      .op = adamw ? AC_OP_adamw : AC_OP_sgd, .attributes = attributes, .run = &instance->run};
+  *args = update_op(instance, adamw ? AC_OP_adamw : AC_OP_sgd, attributes);
   operand_from(&args->in[0], instance, memory->gradient, instance->persistent[memory->gradient]);
   operand_from(&args->out[0], instance, memory->tensor, instance->persistent[memory->tensor]);
   for (int m = 0; m < 2; m++)
