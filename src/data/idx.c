@@ -42,10 +42,12 @@ static ac_status idx_read(idx_reader *reader, void *data, size_t wanted, size_t 
     unsigned piece = left < (1u << 30) ? (unsigned)left : 1u << 30;
     int count = gzread(reader->stream, (char *)data + *got, piece);
     int error = Z_OK;
-    if (count < 0) gzerror(reader->stream, &error);
+    if (count <= 0) gzerror(reader->stream, &error);
     if (error == Z_ERRNO)
       return ac_fail(AC_ERROR_IO, "cannot read %s: %s", reader->path, strerror(errno));
     if (count < 0) return ac_fail(AC_ERROR_FORMAT, "%s: its gzip data is corrupt", reader->path);
+    if (error == Z_BUF_ERROR)
+      return ac_fail(AC_ERROR_FORMAT, "%s: its gzip data is truncated", reader->path);
     if (count == 0) break;
     *got += (size_t)count;
   }
@@ -104,10 +106,6 @@ static ac_status idx_body(idx_reader *reader, size_t bytes, uint8_t **data) {
   if (got)
     return ac_fail(AC_ERROR_FORMAT, "%s: has more than the %zu bytes that its header announces",
                    reader->path, bytes);
-  int error;
-  gzerror(reader->stream, &error);
-  if (error == Z_BUF_ERROR)
-    return ac_fail(AC_ERROR_FORMAT, "%s: its gzip data is truncated", reader->path);
   return AC_OK;
 }
 

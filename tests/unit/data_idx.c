@@ -238,10 +238,8 @@ static void damaged_gzip_is_named(void **state) {
   data[bytes - 6] ^= 1;
   for (size_t keep = 11; keep < bytes; keep++) {
     write_file(in_folder("images").text, data, keep);
-    assert_fails(open_pair(&dataset), AC_ERROR_FORMAT, "images: ");
+    assert_fails(open_pair(&dataset), AC_ERROR_FORMAT, "images: its gzip data is truncated");
   }
-  write_file(in_folder("images").text, data, bytes - 1);
-  assert_fails(open_pair(&dataset), AC_ERROR_FORMAT, "images: its gzip data is truncated");
   free(data);
 }
 
