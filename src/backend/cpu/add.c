@@ -1,0 +1,75 @@
+/* c = a + b with b repeated along leading dimensions, and its gradient: sums over leading
+ * dimensions. */
+#include "backend/cpu/kernels.h"
+
+#include <string.h>
+
+static void add_range(const ac_op_args *args, int64_t first, int64_t last) {
+  const float *a = args->in[0].data, *b = args->in[1].data;
+  float *c = args->out[0].data;
+  int64_t period = args->in[1].count;
+  for (int64_t begin = first; begin < last;) {
+    int64_t offset = begin % period, end = ac_min(last, begin - offset + period);
+    const float *repeated = b + (offset - begin);
+#pragma omp simd
+    for (int64_t i = begin; i < end; i++) c[i] = a[i] + repeated[i];
+    begin = end;
+  }
+}
+
+static void add(const ac_cpu_context *context, const ac_op_args *args) {
+  ac_cpu_for(context, args, args->out[0].count, 1, add_range);
+}
+
+/* Columns are summed in strips that fit on the stack; eight rows are added up before they join the
+ * sum, which saves traffic and rounding. Each strip has one owner, so the bits do not depend on the
+ * threads. */
+enum { STRIP = 256 };
+
+static void sum_strip(int64_t rows, int64_t stride, int64_t width, const float *x, float *y,
+                      bool add_to) {
+  float sum[STRIP];
+  memset(sum, 0, sizeof sum);
+  int64_t i = 0;
+  for (; i + 8 <= rows; i += 8) {
+    const float *r0 = x + i * stride, *r1 = r0 + stride, *r2 = r1 + stride, *r3 = r2 + stride;
+    const float *r4 = r3 + stride, *r5 = r4 + stride, *r6 = r5 + stride, *r7 = r6 + stride;
+#pragma omp simd
+    for (int64_t j = 0; j < width; j++)
+      sum[j] += ((r0[j] + r1[j]) + (r2[j] + r3[j])) + ((r4[j] + r5[j]) + (r6[j] + r7[j]));
+  }
+  for (; i < rows; i++) {
+    const float *row = x + i * stride;
+#pragma omp simd
+    for (int64_t j = 0; j < width; j++) sum[j] += row[j];
+  }
+#pragma omp simd
+  for (int64_t j = 0; j < width; j++) y[j] = add_to ? y[j] + sum[j] : sum[j];
+}
+
+void AC_CPU_NAME(ac_cpu_column_sums)(const ac_cpu_context *context, int64_t rows, int64_t columns,
+                                     const float *x, float *y, bool add_to) {
+  int64_t strip = ac_ceil_div(ac_ceil_div(columns, context->threads), 16) * 16;
+  strip = ac_min(strip, STRIP);
+  int64_t strips = ac_ceil_div(columns, strip);
+  if (rows * columns <= AC_CPU_SERIAL) {
+    for (int64_t begin = 0; begin < columns; begin += strip)
+      sum_strip(rows, columns, ac_min(strip, columns - begin), x + begin, y + begin, add_to);
+    return;
+  }
+#pragma omp parallel num_threads(context->threads)
+  for (int64_t s = ac_cpu_thread(); s < strips; s += ac_cpu_team()) {
+    int64_t begin = s * strip;
+    sum_strip(rows, columns, ac_min(strip, columns - begin), x + begin, y + begin, add_to);
+  }
+}
+
+static void sum_leading(const ac_cpu_context *context, const ac_op_args *args) {
+  int64_t columns = args->out[0].count;
+  AC_CPU_NAME(ac_cpu_column_sums)
+  (context, args->in[0].count / columns, columns, args->in[0].data, args->out[0].data,
+   args->add[0]);
+}
+
+const ac_cpu_kernel AC_CPU_KERNEL(add) = {add, NULL};
+const ac_cpu_kernel AC_CPU_KERNEL(sum_leading) = {sum_leading, NULL};

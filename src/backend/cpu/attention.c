@@ -1,0 +1,300 @@
+/* Causal multi-head attention: for each sample and head, with q, k, v [T, d] inside qkv,
+ *   S = scale q k^T for j <= i,  P = softmax(S),  y = (P o mask) v;  lse_i = log sum_j e^S_ij is
+ * kept. Backward, with P = e^(S - lse) computed anew and D_i = dy_i . y_i: dv = (P o mask)^T dy, dS
+ * = P o (mask o (dy v^T) - D) scale,  dq = dS k,  dk = dS^T q where mask is 0 or 1 / (1 - dropout).
+ *
+ * Queries come in blocks of ROWS; a block's scores reach to its last row, so of T x T only the
+ * blocks on and below the diagonal are computed, and a thread holds ROWS x T of them. A thread has
+ * a block of queries of one head forward, a whole head backward, where blocks add to dk and dv:
+ * going from the last block to the first, the first product writes all rows, the others add. */
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/random_bits.h"
+#include "backend/cpu/reduce.h"
+#include "backend/cpu/vector_math.h"
+#include "ops/attention.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { ROWS = 64 };
+
+/* The shape, and the strides of what is kept as [B, T, 3C] and [B, T, C]. */
+typedef struct shape {
+  int64_t batch, length, heads, size; /* B, T, H and d */
+  int64_t wide, narrow;               /* 3C and C */
+} shape;
+
+static shape describe(const ac_op_args *args, const ac_operand *qkv) {
+  const ac_attention_attributes *attributes = args->attributes;
+  shape s = {.length = qkv->dim[qkv->rank - 2],
+             .heads = attributes->heads,
+             .wide = ac_columns(qkv),
+             .narrow = ac_columns(qkv) / 3};
+  s.batch = qkv->count / (s.length * s.wide);
+  s.size = s.narrow / s.heads;
+  return s;
+}
+
+/* The dropout masks of one head of one sample; a factor of 0 means that there is no dropout. */
+typedef struct mask {
+  uint64_t seed;
+  uint32_t sample, update, stream, threshold;
+  int64_t origin; /* element of row 0 */
+  float factor;
+} mask;
+
+static mask describe_mask(const ac_op_args *args, const shape *s, int64_t sample, int64_t head) {
+  const ac_attention_attributes *attributes = args->attributes;
+  const ac_run_state *run = args->run;
+  if (!run->training || !(attributes->dropout > 0)) return (mask){0};
+  return (mask){.seed = run->seed,
+                .sample = run->sample + (uint32_t)sample,
+                .update = run->update,
+                .stream = attributes->stream,
+                .threshold = ac_dropout_threshold(attributes->dropout),
+                .origin = head * s->length * s->length,
+                .factor = 1.0f / (1.0f - attributes->dropout)};
+}
+
+/* Random words for columns [*column, *column + returned) of a mask's row that starts at element
+ * `start`; the first is at *offset. Columns are taken from multiples of 4 elements on. */
+static int64_t mask_words(const mask *m, int64_t start, int64_t column, int64_t end,
+                          uint32_t *words, int64_t *offset) {
+  int64_t element = start + column, base = element & ~(int64_t)3;
+  random_words(words, m->seed, (uint32_t)(base / 4), m->sample, m->update, m->stream);
+  *offset = element - base;
+  return ac_min(end - column, AC_CPU_RANDOM_WORDS - *offset);
+}
+
+static void drop_row(const mask *m, int64_t start, float *p, int64_t n) {
+  uint32_t words[AC_CPU_RANDOM_WORDS];
+  for (int64_t column = 0, offset, count; column < n; column += count) {
+    count = mask_words(m, start, column, n, words, &offset);
+#pragma omp simd
+    for (int64_t j = 0; j < count; j++)
+      if (words[offset + j] < m->threshold) p[column + j] = 0.0f;
+  }
+}
+
+/* e^(x - max) in place; returns the sum. */
+static float exponentiate(float *x, float max, int64_t n) {
+  double total = 0;
+  for (int64_t begin = 0; begin < n; begin += AC_CPU_CHUNK) {
+    int64_t end = ac_min(n, begin + AC_CPU_CHUNK);
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t j = begin; j < end; j++) {
+      x[j] = exponential(x[j] - max);
+      sum += x[j];
+    }
+    total += (double)sum;
+  }
+  return (float)total;
+}
+
+/* ---- forward ----------------------------------------------------------------------------------
+ */
+
+static void forward_block(const ac_cpu_context *context, const ac_op_args *args, const shape *s,
+                          int64_t sample, int64_t head, int64_t first, float *scores) {
+  const ac_attention_attributes *attributes = args->attributes;
+  const float *q = (const float *)args->in[0].data + sample * s->length * s->wide + head * s->size;
+  const float *k = q + s->narrow, *v = k + s->narrow;
+  float *y = (float *)args->out[0].data + (sample * s->length + first) * s->narrow + head * s->size;
+  float *lse = (float *)args->out[1].data + (sample * s->heads + head) * s->length;
+  int64_t rows = ac_min(ROWS, s->length - first), reach = first + rows;
+  mask m = describe_mask(args, s, sample, head);
+  float inverse[ROWS];
+
+  ac_gemm product = {.transpose_b = true,
+                     .m = rows,
+                     .n = reach,
+                     .k = s->size,
+                     .alpha = attributes->scale,
+                     .a = q + first * s->wide,
+                     .lda = s->wide,
+                     .b = k,
+                     .ldb = s->wide,
+                     .c = scores,
+                     .ldc = reach};
+  ac_blas_gemm(context->blas, &product);
+  for (int64_t r = 0; r < rows; r++) {
+    int64_t i = first + r, n = i + 1;
+    float *row = scores + r * reach, max = row_max(row, n), sum = exponentiate(row, max, n);
+    lse[i] = max + logf(sum);
+    inverse[r] = (m.factor > 0 ? m.factor : 1.0f) / sum;
+    if (m.factor > 0) drop_row(&m, m.origin + i * s->length, row, n);
+    memset(row + n, 0, (size_t)(reach - n) * sizeof *row);
+  }
+  product = (ac_gemm){.m = rows,
+                      .n = s->size,
+                      .k = reach,
+                      .alpha = 1,
+                      .a = scores,
+                      .lda = reach,
+                      .b = v,
+                      .ldb = s->wide,
+                      .c = y,
+                      .ldc = s->narrow};
+  ac_blas_gemm(context->blas, &product);
+  for (int64_t r = 0; r < rows; r++)
+#pragma omp simd
+    for (int64_t j = 0; j < s->size; j++) y[r * s->narrow + j] *= inverse[r];
+}
+
+static void forward(const ac_cpu_context *context, const ac_op_args *args) {
+  shape s = describe(args, &args->in[0]);
+  int64_t blocks = ac_ceil_div(s.length, ROWS), items = s.batch * s.heads * blocks;
+#pragma omp parallel num_threads(context->threads)
+  {
+    int thread = ac_cpu_thread(), team = ac_cpu_team();
+    float *scores = (float *)args->workspace + thread * ROWS * s.length;
+    for (int64_t item = thread; item < items; item += team)
+      forward_block(context, args, &s, item / blocks / s.heads, item / blocks % s.heads,
+                    item % blocks * ROWS, scores);
+  }
+}
+
+static uint64_t forward_workspace(const ac_cpu_context *context, const ac_op_args *args) {
+  shape s = describe(args, &args->in[0]);
+  return (uint64_t)context->threads * ROWS * (uint64_t)s.length * sizeof(float);
+}
+
+/* ---- backward ---------------------------------------------------------------------------------
+ */
+
+typedef struct head_view {
+  const float *q, *k, *v, *y, *dy, *lse;
+  float *dq, *dk, *dv;
+  mask mask;
+} head_view;
+
+static head_view describe_head(const ac_op_args *args, const shape *s, int64_t sample,
+                               int64_t head) {
+  int64_t wide = sample * s->length * s->wide + head * s->size;
+  int64_t narrow = sample * s->length * s->narrow + head * s->size;
+  head_view h = {.q = (const float *)args->in[1].data + wide,
+                 .y = (const float *)args->in[2].data + narrow,
+                 .dy = (const float *)args->in[0].data + narrow,
+                 .lse = (const float *)args->in[3].data + (sample * s->heads + head) * s->length,
+                 .dq = (float *)args->out[0].data + wide,
+                 .mask = describe_mask(args, s, sample, head)};
+  h.k = h.q + s->narrow;
+  h.v = h.k + s->narrow;
+  h.dk = h.dq + s->narrow;
+  h.dv = h.dk + s->narrow;
+  return h;
+}
+
+/* Turns a row of scores into weights (mask applied) and one of dy v^T into dS. */
+static void gradient_row(const mask *m, int64_t start, float *p, float *ds, float lse, float dot,
+                         float scale, int64_t n) {
+  if (!(m->factor > 0)) {
+#pragma omp simd
+    for (int64_t j = 0; j < n; j++) {
+      p[j] = exponential(p[j] - lse);
+      ds[j] = p[j] * (ds[j] - dot) * scale;
+    }
+    return;
+  }
+  uint32_t words[AC_CPU_RANDOM_WORDS];
+  for (int64_t column = 0, offset, count; column < n; column += count) {
+    count = mask_words(m, start, column, n, words, &offset);
+    float *weights = p + column, *gradients = ds + column;
+#pragma omp simd
+    for (int64_t j = 0; j < count; j++) {
+      float factor = words[offset + j] < m->threshold ? 0.0f : m->factor;
+      float weight = exponential(weights[j] - lse);
+      gradients[j] = weight * (gradients[j] * factor - dot) * scale;
+      weights[j] = weight * factor;
+    }
+  }
+}
+
+static void backward_block(const ac_cpu_context *context, const shape *s, const head_view *h,
+                           float scale, int64_t first, float *p, float *ds) {
+  int64_t rows = ac_min(ROWS, s->length - first), reach = first + rows, d = s->size;
+  const float *q = h->q + first * s->wide, *dy = h->dy + first * s->narrow,
+              *y = h->y + first * s->narrow;
+  float beta = reach < s->length ? 1.0f : 0.0f;
+  ac_gemm scores = {.transpose_b = true,
+                    .m = rows,
+                    .n = reach,
+                    .k = d,
+                    .alpha = scale,
+                    .a = q,
+                    .lda = s->wide,
+                    .b = h->k,
+                    .ldb = s->wide,
+                    .c = p,
+                    .ldc = reach};
+  ac_blas_gemm(context->blas, &scores);
+  ac_gemm weights = scores;
+  weights.alpha = 1;
+  weights.a = dy, weights.lda = s->narrow;
+  weights.b = h->v;
+  weights.c = ds;
+  ac_blas_gemm(context->blas, &weights);
+
+  for (int64_t r = 0; r < rows; r++) {
+    int64_t i = first + r, n = i + 1;
+    float dot = row_dot(dy + r * s->narrow, y + r * s->narrow, d);
+    gradient_row(&h->mask, h->mask.origin + i * s->length, p + r * reach, ds + r * reach, h->lse[i],
+                 dot, scale, n);
+    memset(p + r * reach + n, 0, (size_t)(reach - n) * sizeof *p);
+    memset(ds + r * reach + n, 0, (size_t)(reach - n) * sizeof *ds);
+  }
+
+  ac_gemm product = {.m = rows,
+                     .n = d,
+                     .k = reach,
+                     .alpha = 1,
+                     .a = ds,
+                     .lda = reach,
+                     .b = h->k,
+                     .ldb = s->wide,
+                     .c = h->dq + first * s->wide,
+                     .ldc = s->wide};
+  ac_blas_gemm(context->blas, &product);
+  product = (ac_gemm){.transpose_a = true,
+                      .m = reach,
+                      .n = d,
+                      .k = rows,
+                      .alpha = 1,
+                      .beta = beta,
+                      .a = ds,
+                      .lda = reach,
+                      .b = q,
+                      .ldb = s->wide,
+                      .c = h->dk,
+                      .ldc = s->wide};
+  ac_blas_gemm(context->blas, &product);
+  product.a = p;
+  product.b = dy, product.ldb = s->narrow;
+  product.c = h->dv;
+  ac_blas_gemm(context->blas, &product);
+}
+
+static void backward(const ac_cpu_context *context, const ac_op_args *args) {
+  shape s = describe(args, &args->in[1]);
+  float scale = ((const ac_attention_attributes *)args->attributes)->scale;
+  int64_t items = s.batch * s.heads;
+#pragma omp parallel num_threads(context->threads)
+  {
+    int thread = ac_cpu_thread(), team = ac_cpu_team();
+    float *p = (float *)args->workspace + thread * 2 * ROWS * s.length, *ds = p + ROWS * s.length;
+    for (int64_t item = thread; item < items; item += team) {
+      head_view h = describe_head(args, &s, item / s.heads, item % s.heads);
+      for (int64_t block = ac_ceil_div(s.length, ROWS) - 1; block >= 0; block--)
+        backward_block(context, &s, &h, scale, block * ROWS, p, ds);
+    }
+  }
+}
+
+static uint64_t backward_workspace(const ac_cpu_context *context, const ac_op_args *args) {
+  shape s = describe(args, &args->in[1]);
+  return (uint64_t)context->threads * 2 * ROWS * (uint64_t)s.length * sizeof(float);
+}
+
+const ac_cpu_kernel AC_CPU_KERNEL(attention) = {forward, forward_workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(attention_gradient) = {backward, backward_workspace};

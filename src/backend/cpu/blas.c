@@ -1,0 +1,152 @@
+/* Loading OpenBLAS, and products split over our own threads.
+ *
+ * OpenBLAS chooses its kernels when it is loaded, by the CPU's model number; a model younger than
+ * the library is taken for a much older one (0.3.21 runs SSE3 kernels on an Emerald Rapids Xeon, a
+ * fifth of what its AVX-512 kernels reach, and AVX2 kernels on an AVX-512 CPU of AMD).
+ * OPENBLAS_CORETYPE overrides that, but only before loading. So the library is not linked: it is
+ * opened here, with that variable set by what the CPU can do, unless the user set it. A process
+ * that had loaded OpenBLAS already keeps the kernels it has.
+ *
+ * Products run as one single-threaded call per thread of our parallel regions, each on its own tile
+ * of C. OpenBLAS's own threading allocates memory in every call and, in the pthread build, would
+ * run beside our threads. Its OpenMP build is single-threaded inside a parallel region, or where
+ * the calling task may only start one thread; the pthread build is told so once. */
+#include "backend/cpu/blas.h"
+
+#include <cblas.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include "core/error.h"
+#include "core/platform.h"
+
+/* OpenBLAS packs op(A) in panels of all its rows by at most 640 of k (its GEMM_Q), so rows are cut
+ * here to keep the panel in the cache, and what it keeps resident known. */
+enum { ROWS_PER_CALL = 2048, PANEL_DEPTH = 640 };
+
+static ac_blas blas;
+static ac_once once;
+
+static void set_variable(const char *name, const char *value) {
+#ifdef _WIN32
+  _putenv_s(name, value ? value : "");
+#else
+  if (value) setenv(name, value, 1);
+  else unsetenv(name);
+#endif
+}
+
+/* The core type whose float kernels use the widest vectors that the CPU has; "" where OpenBLAS
+ * knows best. */
+static const char *best_core(void) {
+#if defined(__x86_64__) && defined(__GNUC__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+    return "SkylakeX";
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return "Haswell";
+#endif
+  return "";
+}
+
+static void *open_library(void) {
+  void *library = ac_library_open("libopenblas.so.0");
+  return library ? library : ac_library_open("libopenblas.so");
+}
+
+static void describe_library(void *library) {
+  const char *(*config)(void) =
+      (const char *(*)(void))ac_library_symbol(library, "openblas_get_config");
+  const char *(*core)(void) =
+      (const char *(*)(void))ac_library_symbol(library, "openblas_get_corename");
+  if (!config || sscanf(config(), "OpenBLAS %31s", blas.version) != 1) blas.version[0] = 0;
+  snprintf(blas.core, sizeof blas.core, "%s", core ? core() : "");
+}
+
+static void load(void) {
+  const char *user = getenv("OPENBLAS_CORETYPE");
+  if (!user || !*user) {
+    snprintf(blas.wanted, sizeof blas.wanted, "%s", best_core());
+    if (blas.wanted[0]) set_variable("OPENBLAS_CORETYPE", blas.wanted);
+  }
+  void *library = open_library();
+  if (blas.wanted[0]) set_variable("OPENBLAS_CORETYPE", NULL);
+  if (!library) return;
+
+  describe_library(library);
+  int (*parallel)(void) = (int (*)(void))ac_library_symbol(library, "openblas_get_parallel");
+  void (*set_threads)(int) = (void (*)(int))ac_library_symbol(library, "openblas_set_num_threads");
+  if (parallel && set_threads && parallel() == OPENBLAS_THREAD) set_threads(1);
+  *(void **)&blas.sgemm = ac_library_symbol(library, "cblas_sgemm");
+}
+
+ac_status ac_blas_load(const ac_blas **result) {
+  ac_call_once(&once, load);
+  if (!blas.sgemm)
+    return ac_fail(
+        AC_ERROR_DEVICE,
+        "cpu: OpenBLAS cannot be loaded: no libopenblas.so.0 with cblas_sgemm was found");
+  *result = &blas;
+  return AC_OK;
+}
+
+uint64_t ac_blas_bytes(int threads) {
+  return (uint64_t)threads * (ROWS_PER_CALL + 640) * PANEL_DEPTH * sizeof(float);
+}
+
+void ac_blas_gemm(const ac_blas *library, const ac_gemm *g) {
+#ifdef _OPENMP
+  omp_set_num_threads(1); /* of this implicit task: matters in a team of one */
+#endif
+  for (int64_t row = 0; row < g->m; row += ROWS_PER_CALL) {
+    int64_t rows = g->m - row < ROWS_PER_CALL ? g->m - row : ROWS_PER_CALL;
+    library->sgemm(CblasRowMajor, g->transpose_a ? CblasTrans : CblasNoTrans,
+                   g->transpose_b ? CblasTrans : CblasNoTrans, (int)rows, (int)g->n, (int)g->k,
+                   g->alpha, g->a + (g->transpose_a ? row : row * g->lda), (int)g->lda, g->b,
+                   (int)g->ldb, g->beta, g->c + row * g->ldc, (int)g->ldc);
+  }
+}
+
+static int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+/* Part `index` of `count` of [0, size), cut at multiples of the kernels' tile. */
+static void cut(int64_t size, int index, int count, int64_t *first, int64_t *last) {
+  int64_t unit = size >= 64 * (int64_t)count ? 16 : 4;
+  int64_t share = ceil_div(ceil_div(size, unit), count) * unit;
+  *first = index * share < size ? index * share : size;
+  *last = *first + share < size ? *first + share : size;
+}
+
+ac_gemm_tile ac_gemm_split(int64_t m, int64_t n, int part, int parts) {
+  /* A thread packs its rows of op(A) and its columns of op(B): the sum is what it costs to split.
+   */
+  int best = 1;
+  int64_t least = INT64_MAX;
+  for (int rows = 1; rows <= parts; rows++) {
+    if (parts % rows) continue;
+    int64_t cost = ceil_div(m, rows) + ceil_div(n, parts / rows);
+    if (cost < least) least = cost, best = rows;
+  }
+  ac_gemm_tile tile;
+  cut(m, part % best, best, &tile.m0, &tile.m1);
+  cut(n, part / best, parts / best, &tile.n0, &tile.n1);
+  return tile;
+}
+
+ac_gemm ac_gemm_part(const ac_gemm *gemm, const ac_gemm_tile *tile) {
+  ac_gemm part = *gemm;
+  part.m = tile->m1 - tile->m0;
+  part.n = tile->n1 - tile->n0;
+  part.a += gemm->transpose_a ? tile->m0 : tile->m0 * gemm->lda;
+  part.b += gemm->transpose_b ? tile->n0 * gemm->ldb : tile->n0;
+  part.c += tile->m0 * gemm->ldc + tile->n0;
+  if (part.n == 0) part.m = 0;
+  return part;
+}

@@ -1,0 +1,49 @@
+/* OpenBLAS, loaded at run time with the kernels that suit the CPU, and matrix products split over
+ * the threads of a parallel region. */
+#ifndef AC_BACKEND_CPU_BLAS_H
+#define AC_BACKEND_CPU_BLAS_H
+
+#include <accrue/base.h>
+
+/* One product C = alpha op(A) op(B) + beta C, row-major: C is [m, n], op(A) [m, k], op(B) [k, n];
+ * `lda`, `ldb` and `ldc` are the distances of rows as stored. beta == 0 overwrites C without
+ * reading it. */
+typedef struct ac_gemm {
+  bool transpose_a, transpose_b;
+  int64_t m, n, k;
+  float alpha, beta;
+  const float *a, *b;
+  float *c;
+  int64_t lda, ldb, ldc;
+} ac_gemm;
+
+typedef struct ac_blas {
+  void (*sgemm)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha,
+                const float *a, int lda, const float *b, int ldb, float beta, float *c, int ldc);
+  char version[32]; /* "0.3.21" */
+  char core[32];    /* whose kernels run: "SkylakeX" */
+  char wanted[32];  /* the core type asked for; "" if the choice was left to the user or to OpenBLAS
+                     */
+} ac_blas;
+
+/* Loads OpenBLAS, once per process. The result lives as long as the process. */
+ac_status ac_blas_load(const ac_blas **blas);
+
+/* What OpenBLAS keeps resident for the calls of `threads` threads. */
+uint64_t ac_blas_bytes(int threads);
+
+/* Runs the product in the calling thread alone. Must be called in a parallel region, of one thread
+ * or more. */
+void ac_blas_gemm(const ac_blas *blas, const ac_gemm *gemm);
+
+/* The rows [m0, m1) and columns [n0, n1) of C that are thread `part`'s of `parts`: tiles of a grid
+ * as square as possible, so that the least is packed twice. They may be empty. */
+typedef struct ac_gemm_tile {
+  int64_t m0, m1, n0, n1;
+} ac_gemm_tile;
+ac_gemm_tile ac_gemm_split(int64_t m, int64_t n, int part, int parts);
+
+/* The product restricted to a tile of C. */
+ac_gemm ac_gemm_part(const ac_gemm *gemm, const ac_gemm_tile *tile);
+
+#endif

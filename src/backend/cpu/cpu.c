@@ -1,0 +1,331 @@
+/* The CPU backend: memory is the host's, operands' handles are plain pointers, `run` is done when
+ * it returns.
+ *
+ * When a device is opened, the kernels of the best instruction set that both the build and the CPU
+ * have are chosen; ACCRUE_ISA=base, v3 or v4 (the x86-64 levels) asks for a lower one, for tests.
+ */
+#include "backend/backend.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cpu/blas.h"
+#include "backend/cpu/kernels.h"
+#include "core/error.h"
+#include "core/platform.h"
+
+enum { ALIGNMENT = 64, MAX_THREADS = 1024, THREADED_BYTES = 1 << 20 };
+
+/* ---- instruction sets -------------------------------------------------------------------------
+ */
+
+typedef struct isa {
+  const char *name, *text;
+  const ac_cpu_kernel *const *kernels;
+  bool (*available)(void);
+} isa;
+
+static bool always(void) {
+  return true;
+}
+
+#ifdef AC_CPU_HAVE_V3
+static bool has_v3(void) {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+         __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+}
+extern const ac_cpu_kernel *const ac_cpu_kernels_v3[AC_OP_COUNT];
+#endif
+#ifdef AC_CPU_HAVE_V4
+static bool has_v4(void) {
+  return has_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vl");
+}
+extern const ac_cpu_kernel *const ac_cpu_kernels_v4[AC_OP_COUNT];
+#endif
+extern const ac_cpu_kernel *const ac_cpu_kernels_base[AC_OP_COUNT];
+
+/* From the best down. */
+static const isa isas[] = {
+#ifdef AC_CPU_HAVE_V4
+    {"v4", "AVX-512", ac_cpu_kernels_v4, has_v4},
+#endif
+#ifdef AC_CPU_HAVE_V3
+    {"v3", "AVX2", ac_cpu_kernels_v3, has_v3},
+#endif
+    {"base", "baseline instructions", ac_cpu_kernels_base, always},
+};
+
+static const isa *choose_isa(void) {
+  const char *limit = getenv("ACCRUE_ISA");
+  size_t count = sizeof isas / sizeof *isas, first = 0;
+#if defined(AC_CPU_HAVE_V3)
+  __builtin_cpu_init();
+#endif
+  for (size_t i = 0; limit && i < count; i++)
+    if (!strcmp(limit, isas[i].name)) first = i;
+  while (!isas[first].available()) first++;
+  return &isas[first];
+}
+
+/* ---- the device -------------------------------------------------------------------------------
+ */
+
+typedef struct device {
+  ac_cpu_context context;
+  const isa *isa;
+  bool own_allocator;
+  ac_allocator allocator;
+  uint64_t objects;
+} device;
+
+static int count_devices(void) {
+  return 1;
+}
+
+static void read_cpu_name(char *name, size_t size) {
+  snprintf(name, size, "CPU");
+  FILE *file = fopen("/proc/cpuinfo", "r");
+  if (!file) return;
+  char line[256];
+  while (fgets(line, sizeof line, file)) {
+    char *value = strchr(line, ':');
+    if (strncmp(line, "model name", 10) != 0 || !value) continue;
+    do value++;
+    while (isspace((unsigned char)*value));
+    value[strcspn(value, "\n")] = 0;
+    if (*value) snprintf(name, size, "%s", value);
+    break;
+  }
+  fclose(file);
+}
+
+static int default_threads(void) {
+  const char *text = getenv("OMP_NUM_THREADS");
+  long threads = text ? strtol(text, NULL, 10) : 0;
+  return threads > 0 && threads <= MAX_THREADS ? (int)threads : ac_processor_count();
+}
+
+static bool has_half_arithmetic(void) {
+#if defined(AC_CPU_HAVE_V4) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12
+  return __builtin_cpu_supports("avx512fp16");
+#else
+  return false;
+#endif
+}
+
+static ac_status describe(int index, ac_device_info *info) {
+  (void)index;
+  const isa *chosen = choose_isa();
+  const ac_blas *blas = NULL;
+  memset(info, 0, sizeof *info);
+  snprintf(info->id, sizeof info->id, "cpu");
+  snprintf(info->backend, sizeof info->backend, "cpu");
+  read_cpu_name(info->name, sizeof info->name);
+  if (ac_blas_load(&blas) == AC_OK)
+    snprintf(info->driver, sizeof info->driver, "OpenBLAS %s %s, %s", blas->version, blas->core,
+             chosen->text);
+  else snprintf(info->driver, sizeof info->driver, "OpenBLAS not found, %s", chosen->text);
+  info->memory_bytes = ac_physical_memory();
+  info->alignment = ALIGNMENT;
+  info->compute_units = (uint32_t)default_threads();
+  info->half_arithmetic = has_half_arithmetic();
+  return AC_OK;
+}
+
+static void warn_about_kernels(const ac_blas *blas, const ac_device_desc *desc) {
+  if (!desc || !desc->log || !blas->wanted[0] || !strcmp(blas->wanted, blas->core)) return;
+  char line[160];
+  snprintf(line, sizeof line,
+           "cpu: OpenBLAS runs its %s kernels, not %s's: the process had loaded it before",
+           blas->core, blas->wanted);
+  desc->log(desc->log_user, AC_LOG_WARNING, line);
+}
+
+static ac_status open_device(void **state, int index, const ac_device_desc *desc,
+                             ac_device_info *info) {
+  const ac_blas *blas;
+  AC_TRY(ac_blas_load(&blas));
+  int threads = desc && desc->threads ? desc->threads : default_threads();
+  if (threads < 1 || threads > MAX_THREADS)
+    return ac_fail(AC_ERROR_ARGUMENT, "cpu: %d threads were asked for; 1 to %d can be had", threads,
+                   (int)MAX_THREADS);
+  device *d = calloc(1, sizeof *d);
+  if (!d) return ac_fail(AC_ERROR_MEMORY, "cpu: no memory to open the device");
+  d->context = (ac_cpu_context){.threads = threads, .blas = blas};
+  d->isa = choose_isa();
+  if (desc && desc->allocator) {
+    d->own_allocator = true;
+    d->allocator = *desc->allocator;
+  }
+  warn_about_kernels(blas, desc);
+  describe(index, info);
+  info->compute_units = (uint32_t)threads;
+  *state = d;
+  return AC_OK;
+}
+
+static void close_device(void *state) {
+  free(state);
+}
+
+/* ---- memory -----------------------------------------------------------------------------------
+ */
+
+static ac_status allocate(void *state, uint64_t bytes, void **chunk) {
+  device *d = state;
+  void *memory = NULL;
+  if (bytes <= SIZE_MAX)
+    memory = d->own_allocator ? d->allocator.allocate(d->allocator.user, (size_t)bytes, ALIGNMENT)
+                              : ac_pages_allocate((size_t)bytes);
+  char text[32];
+  if (!memory)
+    return ac_fail(AC_ERROR_MEMORY, "cpu: %s could not be allocated",
+                   ac_format_bytes(text, sizeof text, bytes));
+  d->objects++;
+  *chunk = memory;
+  return AC_OK;
+}
+
+static void release(void *state, void *chunk, uint64_t bytes) {
+  device *d = state;
+  if (!chunk) return;
+  if (d->own_allocator) d->allocator.release(d->allocator.user, chunk, (size_t)bytes);
+  else ac_pages_release(chunk, (size_t)bytes);
+}
+
+static ac_status view(void *state, void *chunk, uint64_t offset, uint64_t bytes, void **handle) {
+  (void)state, (void)bytes;
+  *handle = (char *)chunk + offset;
+  return AC_OK;
+}
+
+static void release_view(void *state, void *handle) {
+  (void)state, (void)handle;
+}
+
+/* Large blocks by all threads: one core alone does not reach the memory's bandwidth. */
+static void transfer(const device *d, char *destination, const char *source, uint64_t bytes) {
+  if (bytes < THREADED_BYTES) {
+    if (source) memmove(destination, source, (size_t)bytes);
+    else memset(destination, 0, (size_t)bytes);
+    return;
+  }
+  int threads = d->context.threads;
+#pragma omp parallel num_threads(threads)
+  {
+    int64_t first, last;
+    ac_cpu_share((int64_t)bytes, 4096, &first, &last);
+    if (first < last) {
+      if (source) memmove(destination + first, source + first, (size_t)(last - first));
+      else memset(destination + first, 0, (size_t)(last - first));
+    }
+  }
+}
+
+static ac_status upload(void *state, void *handle, uint64_t offset, const void *data,
+                        uint64_t bytes) {
+  transfer(state, (char *)handle + offset, data, bytes);
+  return AC_OK;
+}
+
+static ac_status download(void *state, const void *handle, uint64_t offset, void *data,
+                          uint64_t bytes) {
+  transfer(state, data, (const char *)handle + offset, bytes);
+  return AC_OK;
+}
+
+static ac_status zero(void *state, void *handle, uint64_t bytes) {
+  transfer(state, handle, NULL, bytes);
+  return AC_OK;
+}
+
+static ac_status copy(void *state, void *destination, const void *source, uint64_t bytes) {
+  transfer(state, destination, source, bytes);
+  return AC_OK;
+}
+
+/* ---- ops --------------------------------------------------------------------------------------
+ */
+
+/* The inputs of an op that hold indices, as bits; every other operand is f32. */
+static unsigned index_inputs(ac_op op) {
+  switch (op) {
+  case AC_OP_embedding:
+  case AC_OP_cross_entropy:
+  case AC_OP_cross_entropy_gradient:
+    return 1u << 1;
+  case AC_OP_embedding_gradient:
+    return 1u << 0;
+  default:
+    return 0;
+  }
+}
+
+static bool supports(void *state, const ac_op_args *args) {
+  (void)state;
+  unsigned indices = index_inputs(args->op);
+  for (unsigned i = 0; i < AC_MAX_INPUTS; i++)
+    if (args->in[i].count && args->in[i].dtype != (indices >> i & 1 ? AC_I32 : AC_F32))
+      return false;
+  for (unsigned i = 0; i < AC_MAX_OUTPUTS; i++)
+    if (args->out[i].count && args->out[i].dtype != AC_F32) return false;
+  return true;
+}
+
+static uint64_t workspace(void *state, const ac_op_args *args) {
+  const device *d = state;
+  const ac_cpu_kernel *kernel = d->isa->kernels[args->op];
+  return kernel->workspace ? kernel->workspace(&d->context, args) : 0;
+}
+
+static ac_status prepare(void *state, const ac_op_args *args) {
+  (void)state, (void)args;
+  return AC_OK;
+}
+
+static ac_status run(void *state, const ac_op_args *args) {
+  const device *d = state;
+  d->isa->kernels[args->op]->run(&d->context, args);
+  return AC_OK;
+}
+
+static ac_status finish(void *state) {
+  (void)state;
+  return AC_OK;
+}
+
+static uint64_t objects(void *state) {
+  return ((device *)state)->objects;
+}
+
+static uint64_t library_bytes(void *state) {
+  return ac_blas_bytes(((device *)state)->context.threads);
+}
+
+const ac_backend ac_backend_cpu = {
+    .version = AC_BACKEND_VERSION,
+    .name = "cpu",
+    .count = count_devices,
+    .describe = describe,
+    .open = open_device,
+    .close = close_device,
+    .allocate = allocate,
+    .release = release,
+    .view = view,
+    .release_view = release_view,
+    .upload = upload,
+    .download = download,
+    .zero = zero,
+    .copy = copy,
+    .supports = supports,
+    .workspace = workspace,
+    .prepare = prepare,
+    .run = run,
+    .finish = finish,
+    .objects = objects,
+    .library_bytes = library_bytes,
+};

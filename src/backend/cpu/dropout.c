@@ -1,0 +1,47 @@
+/* y = x / (1 - p), or 0 where the element's random word is below p 2^32; a copy when not training.
+ * The mask is a function of (seed, stream, update, sample, element) alone, so it is drawn again in
+ * the backward pass. */
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/random_bits.h"
+#include "ops/dropout.h"
+
+#include <string.h>
+
+/* Elements [begin, end) of one sample. */
+static void drop(const ac_run_state *run, const ac_dropout_attributes *attributes, uint32_t sample,
+                 int64_t begin, int64_t end, const float *x, float *y) {
+  uint32_t threshold = ac_dropout_threshold(attributes->p), words[AC_CPU_RANDOM_WORDS];
+  float factor = 1.0f / (1.0f - attributes->p);
+  for (int64_t base = begin & ~(int64_t)3; base < end; base += AC_CPU_RANDOM_WORDS) {
+    random_words(words, run->seed, (uint32_t)(base / 4), sample, run->update, attributes->stream);
+    int64_t from = ac_max(begin, base), to = ac_min(end, base + AC_CPU_RANDOM_WORDS);
+#pragma omp simd
+    for (int64_t e = from; e < to; e++) y[e] = words[e - base] < threshold ? 0.0f : x[e] * factor;
+  }
+}
+
+static void drop_range(const ac_op_args *args, int64_t first, int64_t last) {
+  const ac_dropout_attributes *attributes = args->attributes;
+  int64_t size = attributes->elements_per_sample;
+  for (int64_t begin = first; begin < last;) {
+    int64_t sample = begin / size, origin = sample * size, end = ac_min(last, origin + size);
+    drop(args->run, attributes, args->run->sample + (uint32_t)sample, begin - origin, end - origin,
+         (const float *)args->in[0].data + origin, (float *)args->out[0].data + origin);
+    begin = end;
+  }
+}
+
+static void copy_range(const ac_op_args *args, int64_t first, int64_t last) {
+  memcpy((float *)args->out[0].data + first, (const float *)args->in[0].data + first,
+         (size_t)(last - first) * sizeof(float));
+}
+
+static void run(const ac_cpu_context *context, const ac_op_args *args) {
+  const ac_dropout_attributes *attributes = args->attributes;
+  if (args->run->training && attributes->p > 0)
+    ac_cpu_for(context, args, args->out[0].count, 1, drop_range);
+  else if (args->in[0].data != args->out[0].data)
+    ac_cpu_for(context, args, args->out[0].count, 1, copy_range);
+}
+
+const ac_cpu_kernel AC_CPU_KERNEL(dropout) = {run, NULL};

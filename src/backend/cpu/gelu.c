@@ -1,0 +1,67 @@
+/* GELU, y = x Phi(x), exactly or with Phi approximated by a tanh.
+ *
+ * tanh: 0.5 (1 + tanh u) = sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3), so y = x / (1 + e^-2u)
+ * and dy/dx = s + x s (1 - s) 2u'. Written so, nothing cancels for negative x. erf: with the tail q
+ * = Phi(-|x|), Phi(x) = q or 1 - q;  dy/dx = Phi(x) + x phi(x), phi(x) = e^(-x^2/2) / sqrt(2 pi) */
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/vector_math.h"
+#include "ops/gelu.h"
+
+#include <math.h>
+
+#define TWO_ROOT 1.5957691216057308f /* 2 sqrt(2/pi) */
+#define CUBIC 0.044715f
+
+static inline float normal_distribution(float x, float density) {
+  float tail = normal_tail(fabsf(x), density);
+  return x < 0.0f ? tail : 1.0f - tail;
+}
+
+static void forward_range(const ac_op_args *args, int64_t first, int64_t last) {
+  const float *x = args->in[0].data;
+  float *y = args->out[0].data;
+  if (((const ac_gelu_attributes *)args->attributes)->kind == AC_GELU_TANH) {
+#pragma omp simd
+    for (int64_t i = first; i < last; i++) {
+      float v = x[i], twice = TWO_ROOT * v * (1.0f + CUBIC * (v * v));
+      y[i] = v / (1.0f + exponential(-twice));
+    }
+  } else {
+#pragma omp simd
+    for (int64_t i = first; i < last; i++) {
+      float v = x[i];
+      y[i] = v * normal_distribution(v, exponential(-0.5f * (v * v)));
+    }
+  }
+}
+
+static void gradient_range(const ac_op_args *args, int64_t first, int64_t last) {
+  const float *dy = args->in[0].data, *x = args->in[1].data;
+  float *dx = args->out[0].data;
+  if (((const ac_gelu_attributes *)args->attributes)->kind == AC_GELU_TANH) {
+#pragma omp simd
+    for (int64_t i = first; i < last; i++) {
+      float v = x[i], square = v * v, twice = TWO_ROOT * v * (1.0f + CUBIC * square);
+      float e = exponential(-twice), s = 1.0f / (1.0f + e);
+      float slope = TWO_ROOT * (1.0f + 3.0f * CUBIC * square);
+      dx[i] = dy[i] * (s + v * s * (e * s) * slope);
+    }
+  } else {
+#pragma omp simd
+    for (int64_t i = first; i < last; i++) {
+      float v = x[i], density = exponential(-0.5f * (v * v));
+      dx[i] = dy[i] * (normal_distribution(v, density) + v * density * 0.39894228f);
+    }
+  }
+}
+
+static void forward(const ac_cpu_context *context, const ac_op_args *args) {
+  ac_cpu_for(context, args, args->out[0].count, 1, forward_range);
+}
+
+static void gradient(const ac_cpu_context *context, const ac_op_args *args) {
+  ac_cpu_for(context, args, args->out[0].count, 1, gradient_range);
+}
+
+const ac_cpu_kernel AC_CPU_KERNEL(gelu) = {forward, NULL};
+const ac_cpu_kernel AC_CPU_KERNEL(gelu_gradient) = {gradient, NULL};

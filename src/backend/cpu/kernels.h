@@ -1,0 +1,101 @@
+/* What the CPU kernels share. Every file but cpu.c and blas.c is compiled once for each instruction
+ * set, with AC_CPU_ISA naming it; symbols seen by other files carry that name as a suffix, so the
+ * copies live side by side and cpu.c chooses among their tables (table.c) when a device is opened.
+ *
+ * Loops are plain C that the compiler vectorises. Parallel regions always ask for all the threads
+ * of the context and never for fewer: OpenMP keeps one team, and a team of another size would be
+ * allocated anew. Small work runs in the calling thread without a region. */
+#ifndef AC_BACKEND_CPU_KERNELS_H
+#define AC_BACKEND_CPU_KERNELS_H
+
+#include "backend/cpu/blas.h"
+#include "ops/op.h"
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#ifndef AC_CPU_ISA
+#define AC_CPU_ISA base
+#endif
+#define AC_CPU_JOIN_EXPANDED(name, isa) name##_##isa
+#define AC_CPU_JOIN(name, isa) AC_CPU_JOIN_EXPANDED(name, isa)
+#define AC_CPU_NAME(name) AC_CPU_JOIN(name, AC_CPU_ISA)
+
+typedef struct ac_cpu_context {
+  int threads;
+  const ac_blas *blas;
+} ac_cpu_context;
+
+typedef struct ac_cpu_kernel {
+  void (*run)(const ac_cpu_context *context, const ac_op_args *args);
+  /* Bytes; NULL: none. */
+  uint64_t (*workspace)(const ac_cpu_context *context, const ac_op_args *args);
+} ac_cpu_kernel;
+
+/* A file defines `const ac_cpu_kernel AC_CPU_KERNEL(op)` for each of its ops. */
+#define AC_CPU_KERNEL(op) AC_CPU_NAME(ac_cpu_##op)
+
+static inline int ac_cpu_thread(void) {
+#ifdef _OPENMP
+  return omp_get_thread_num();
+#else
+  return 0;
+#endif
+}
+
+/* Threads of the region that really run: nested in a caller's region there may be fewer than asked
+ * for. */
+static inline int ac_cpu_team(void) {
+#ifdef _OPENMP
+  return omp_get_num_threads();
+#else
+  return 1;
+#endif
+}
+
+static inline int64_t ac_min(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+static inline int64_t ac_max(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+static inline int64_t ac_ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+/* The range [*first, *last) of `count` items that is one thread's, cut at multiples of `unit`. */
+static inline void ac_cpu_share(int64_t count, int64_t unit, int64_t *first, int64_t *last) {
+  int team = ac_cpu_team();
+  int64_t share = ac_ceil_div(ac_ceil_div(count, unit), team) * unit;
+  *first = ac_min(count, ac_cpu_thread() * share);
+  *last = ac_min(count, *first + share);
+}
+
+/* Below this many elements of work a parallel region costs more than it saves. */
+enum { AC_CPU_SERIAL = 8192 };
+
+typedef void (*ac_cpu_range)(const ac_op_args *args, int64_t first, int64_t last);
+
+/* Calls `range` on disjoint parts of [0, count); `weight` is the elements of work in one item.
+ * Parts of single elements begin at multiples of a cache line. */
+static inline void ac_cpu_for(const ac_cpu_context *context, const ac_op_args *args, int64_t count,
+                              int64_t weight, ac_cpu_range range) {
+  if (count * weight <= AC_CPU_SERIAL) {
+    range(args, 0, count);
+    return;
+  }
+#pragma omp parallel num_threads(context->threads)
+  {
+    int64_t first, last;
+    ac_cpu_share(count, weight == 1 ? 64 : 1, &first, &last);
+    if (first < last) range(args, first, last);
+  }
+  (void)context;
+}
+
+/* Sums of the columns of x[rows, columns] into y, added to it if `add`. */
+void AC_CPU_NAME(ac_cpu_column_sums)(const ac_cpu_context *context, int64_t rows, int64_t columns,
+                                     const float *x, float *y, bool add);
+
+#endif

@@ -1,0 +1,146 @@
+/* y = gamma (x - mean) / sqrt(var + epsilon) + beta over rows of C columns; mean and 1/std of each
+ * row are kept.
+ *
+ * With xhat = (x - mean) / std and g = dy gamma:
+ *   dx = (g - mean(g) - xhat mean(g xhat)) / std;  dgamma = sum dy xhat;  dbeta = sum dy
+ * The variance is taken from the centred row, a second pass over what is in the first-level cache.
+ */
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/reduce.h"
+#include "ops/layer_norm.h"
+
+#include <math.h>
+#include <string.h>
+
+static float centred_square_sum(const float *x, float mean, int64_t n) {
+  double total = 0;
+  for (int64_t begin = 0; begin < n; begin += AC_CPU_CHUNK) {
+    int64_t end = ac_min(n, begin + AC_CPU_CHUNK);
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t j = begin; j < end; j++) sum += (x[j] - mean) * (x[j] - mean);
+    total += (double)sum;
+  }
+  return (float)total;
+}
+
+static void forward_range(const ac_op_args *args, int64_t first, int64_t last) {
+  float epsilon = ((const ac_layer_norm_attributes *)args->attributes)->epsilon;
+  const float *gamma = args->in[1].data, *beta = args->in[2].count ? args->in[2].data : NULL;
+  float *statistics = args->out[1].data;
+  int64_t columns = ac_columns(&args->in[0]);
+  for (int64_t i = first; i < last; i++) {
+    const float *x = (const float *)args->in[0].data + i * columns;
+    float *y = (float *)args->out[0].data + i * columns;
+    float mean = row_sum(x, columns) / (float)columns;
+    float variance = centred_square_sum(x, mean, columns) / (float)columns;
+    float inverse = 1.0f / sqrtf(variance + epsilon);
+    statistics[2 * i] = mean;
+    statistics[2 * i + 1] = inverse;
+    if (beta) {
+#pragma omp simd
+      for (int64_t j = 0; j < columns; j++) y[j] = (x[j] - mean) * inverse * gamma[j] + beta[j];
+    } else {
+#pragma omp simd
+      for (int64_t j = 0; j < columns; j++) y[j] = (x[j] - mean) * inverse * gamma[j];
+    }
+  }
+}
+
+static void forward(const ac_cpu_context *context, const ac_op_args *args) {
+  ac_cpu_for(context, args, ac_rows(&args->in[0]), ac_columns(&args->in[0]), forward_range);
+}
+
+static void row_input_gradient(const float *dy, const float *x, const float *gamma, float mean,
+                               float inverse, float *dx, int64_t columns, bool add) {
+  double total = 0, total_hat = 0;
+  for (int64_t begin = 0; begin < columns; begin += AC_CPU_CHUNK) {
+    int64_t end = ac_min(columns, begin + AC_CPU_CHUNK);
+    float sum = 0, sum_hat = 0;
+#pragma omp simd reduction(+ : sum, sum_hat)
+    for (int64_t j = begin; j < end; j++) {
+      float g = dy[j] * gamma[j];
+      sum += g;
+      sum_hat += g * ((x[j] - mean) * inverse);
+    }
+    total += (double)sum;
+    total_hat += (double)sum_hat;
+  }
+  float mean_g = (float)(total / (double)columns), mean_hat = (float)(total_hat / (double)columns);
+  if (add) {
+#pragma omp simd
+    for (int64_t j = 0; j < columns; j++)
+      dx[j] += inverse * (dy[j] * gamma[j] - mean_g - (x[j] - mean) * inverse * mean_hat);
+  } else {
+#pragma omp simd
+    for (int64_t j = 0; j < columns; j++)
+      dx[j] = inverse * (dy[j] * gamma[j] - mean_g - (x[j] - mean) * inverse * mean_hat);
+  }
+}
+
+static void input_gradient_range(const ac_op_args *args, int64_t first, int64_t last) {
+  const float *statistics = args->in[2].data;
+  int64_t columns = ac_columns(&args->in[0]);
+  for (int64_t i = first; i < last; i++)
+    row_input_gradient((const float *)args->in[0].data + i * columns,
+                       (const float *)args->in[1].data + i * columns, args->in[3].data,
+                       statistics[2 * i], statistics[2 * i + 1],
+                       (float *)args->out[0].data + i * columns, columns, args->add[0]);
+}
+
+static void input_gradient(const ac_cpu_context *context, const ac_op_args *args) {
+  ac_cpu_for(context, args, ac_rows(&args->in[0]), ac_columns(&args->in[0]), input_gradient_range);
+}
+
+/* Strips of columns as in add.c: each has one owner and is summed in the order of rows. */
+enum { STRIP = 128 };
+
+static void parameter_strip(const ac_op_args *args, int64_t begin, int64_t width) {
+  const float *dy = (const float *)args->in[0].data + begin,
+              *x = (const float *)args->in[1].data + begin, *statistics = args->in[2].data;
+  int64_t rows = ac_rows(&args->in[0]), columns = ac_columns(&args->in[0]);
+  float gamma[STRIP], beta[STRIP];
+  memset(gamma, 0, sizeof gamma);
+  memset(beta, 0, sizeof beta);
+  int64_t i = 0;
+  for (; i + 4 <= rows; i += 4) {
+    const float *d0 = dy + i * columns, *d1 = d0 + columns, *d2 = d1 + columns, *d3 = d2 + columns;
+    const float *x0 = x + i * columns, *x1 = x0 + columns, *x2 = x1 + columns, *x3 = x2 + columns;
+    const float *s = statistics + 2 * i;
+#pragma omp simd
+    for (int64_t j = 0; j < width; j++) {
+      beta[j] += (d0[j] + d1[j]) + (d2[j] + d3[j]);
+      gamma[j] += (d0[j] * ((x0[j] - s[0]) * s[1]) + d1[j] * ((x1[j] - s[2]) * s[3])) +
+                  (d2[j] * ((x2[j] - s[4]) * s[5]) + d3[j] * ((x3[j] - s[6]) * s[7]));
+    }
+  }
+  for (; i < rows; i++) {
+    const float *d = dy + i * columns, *r = x + i * columns;
+    float mean = statistics[2 * i], inverse = statistics[2 * i + 1];
+#pragma omp simd
+    for (int64_t j = 0; j < width; j++) {
+      beta[j] += d[j];
+      gamma[j] += d[j] * ((r[j] - mean) * inverse);
+    }
+  }
+  float *sums[2] = {gamma, beta};
+  for (int k = 0; k < 2; k++) {
+    if (!args->out[k].count) continue;
+    float *out = (float *)args->out[k].data + begin;
+    for (int64_t j = 0; j < width; j++) out[j] = args->add[k] ? out[j] + sums[k][j] : sums[k][j];
+  }
+}
+
+static void parameter_gradient(const ac_cpu_context *context, const ac_op_args *args) {
+  int64_t columns = ac_columns(&args->in[0]);
+  int64_t strip = ac_ceil_div(ac_ceil_div(columns, context->threads), 16) * 16;
+  strip = ac_min(strip, STRIP);
+  int64_t strips = ac_ceil_div(columns, strip);
+#pragma omp parallel num_threads(context->threads)
+  for (int64_t s = ac_cpu_thread(); s < strips; s += ac_cpu_team())
+    parameter_strip(args, s * strip, ac_min(strip, columns - s * strip));
+}
+
+const ac_cpu_kernel AC_CPU_KERNEL(layer_norm) = {forward, NULL};
+const ac_cpu_kernel AC_CPU_KERNEL(layer_norm_input_gradient) = {input_gradient, NULL};
+const ac_cpu_kernel AC_CPU_KERNEL(layer_norm_parameter_gradient) = {parameter_gradient, NULL};

@@ -1,0 +1,26 @@
+/* c = a * b with b repeated along leading dimensions. */
+#include "backend/cpu/kernels.h"
+
+static void range(const ac_op_args *args, int64_t first, int64_t last) {
+  const float *a = args->in[0].data, *b = args->in[1].data;
+  float *c = args->out[0].data;
+  int64_t period = args->in[1].count;
+  for (int64_t begin = first; begin < last;) {
+    int64_t offset = begin % period, end = ac_min(last, begin - offset + period);
+    const float *repeated = b + (offset - begin);
+    if (args->add[0]) {
+#pragma omp simd
+      for (int64_t i = begin; i < end; i++) c[i] += a[i] * repeated[i];
+    } else {
+#pragma omp simd
+      for (int64_t i = begin; i < end; i++) c[i] = a[i] * repeated[i];
+    }
+    begin = end;
+  }
+}
+
+static void run(const ac_cpu_context *context, const ac_op_args *args) {
+  ac_cpu_for(context, args, args->out[0].count, 1, range);
+}
+
+const ac_cpu_kernel AC_CPU_KERNEL(multiply) = {run, NULL};

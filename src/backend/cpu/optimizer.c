@@ -1,0 +1,105 @@
+/* The pass over the gradients at the end of a window, and the updates (formulas in
+ * ops/optimizer.h). Each update is one fused pass, bound by memory. */
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/vector_math.h"
+#include "ops/optimizer.h"
+
+#include <math.h>
+
+/* Sums are taken in blocks of fixed size, so that they do not depend on the threads. */
+enum { BLOCK = 16384 };
+
+typedef struct block_result {
+  double sum;
+  uint64_t not_finite;
+} block_result;
+
+static void statistics_range(const ac_op_args *args, int64_t first, int64_t last) {
+  float scale = ((const ac_gradient_statistics_attributes *)args->attributes)->scale;
+  const float *g = args->in[0].data;
+  block_result *results = args->workspace;
+  for (int64_t block = first; block < last; block++) {
+    int64_t begin = block * BLOCK, end = ac_min(args->in[0].count, begin + BLOCK);
+    double sum = 0;
+    uint32_t bad = 0;
+#pragma omp simd reduction(+ : sum) reduction(| : bad)
+    for (int64_t i = begin; i < end; i++) {
+      double scaled = (double)(g[i] * scale);
+      sum += scaled * scaled;
+      bad |= (float_bits(g[i]) & 0x7f800000u) == 0x7f800000u;
+    }
+    results[block] = (block_result){sum, bad};
+  }
+}
+
+static void gradient_statistics(const ac_cpu_context *context, const ac_op_args *args) {
+  int64_t blocks = ac_ceil_div(args->in[0].count, BLOCK);
+  ac_cpu_for(context, args, blocks, BLOCK, statistics_range);
+  const block_result *results = args->workspace;
+  double sum = 0;
+  uint64_t bad = 0;
+  for (int64_t i = 0; i < blocks; i++) {
+    sum += results[i].sum;
+    bad |= results[i].not_finite;
+  }
+  float *out = args->out[0].data;
+  out[0] = (float)sum;
+  out[1] = bad ? 1.0f : 0.0f;
+}
+
+static uint64_t statistics_workspace(const ac_cpu_context *context, const ac_op_args *args) {
+  (void)context;
+  return (uint64_t)ac_ceil_div(args->in[0].count, BLOCK) * sizeof(block_result);
+}
+
+static void adamw_range(const ac_op_args *args, int64_t first, int64_t last) {
+  const ac_adamw_attributes *a = args->attributes;
+  const float *g = args->in[0].data;
+  float *p = args->out[0].data, *m = args->out[1].data, *v = args->out[2].data;
+  float factor = a->gradient_factor, keep = 1.0f - a->rate * a->weight_decay;
+  float blend1 = 1.0f - a->beta1, blend2 = 1.0f - a->beta2, epsilon = a->epsilon;
+  float step = a->rate / a->correction1, inverse = 1.0f / a->sqrt_correction2;
+#pragma omp simd
+  for (int64_t i = first; i < last; i++) {
+    float gradient = factor * g[i];
+    float m1 = m[i] + blend1 * (gradient - m[i]);
+    float v1 = v[i] + blend2 * (gradient * gradient - v[i]);
+    m[i] = m1;
+    v[i] = v1;
+    p[i] = p[i] * keep - step * m1 / (sqrtf(v1) * inverse + epsilon);
+  }
+}
+
+static void adamw(const ac_cpu_context *context, const ac_op_args *args) {
+  ac_cpu_for(context, args, args->in[0].count, 1, adamw_range);
+}
+
+static void sgd_range(const ac_op_args *args, int64_t first, int64_t last) {
+  const ac_sgd_attributes *a = args->attributes;
+  const float *g = args->in[0].data;
+  float *p = args->out[0].data, *b = args->out[1].data;
+  float factor = a->gradient_factor, rate = a->rate, decay = a->weight_decay;
+  if (!args->out[1].count) {
+#pragma omp simd
+    for (int64_t i = first; i < last; i++) p[i] -= rate * (factor * g[i] + decay * p[i]);
+    return;
+  }
+  float momentum = a->momentum;
+  bool fresh = a->first, nesterov = a->nesterov;
+#pragma omp simd
+  for (int64_t i = first; i < last; i++) {
+    float gradient = factor * g[i] + decay * p[i];
+    float buffer = fresh ? gradient : momentum * b[i] + gradient;
+    b[i] = buffer;
+    p[i] -= rate * (nesterov ? gradient + momentum * buffer : buffer);
+  }
+}
+
+static void sgd(const ac_cpu_context *context, const ac_op_args *args) {
+  ac_cpu_for(context, args, args->in[0].count, 1, sgd_range);
+}
+
+const ac_cpu_kernel AC_CPU_KERNEL(gradient_statistics) = {gradient_statistics,
+                                                          statistics_workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(adamw) = {adamw, NULL};
+const ac_cpu_kernel AC_CPU_KERNEL(sgd) = {sgd, NULL};

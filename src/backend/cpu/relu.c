@@ -1,0 +1,27 @@
+/* y = max(x, 0), NaN kept;  dx = dy where y > 0. */
+#include "backend/cpu/kernels.h"
+
+static void forward_range(const ac_op_args *args, int64_t first, int64_t last) {
+  const float *x = args->in[0].data;
+  float *y = args->out[0].data;
+#pragma omp simd
+  for (int64_t i = first; i < last; i++) y[i] = x[i] < 0.0f ? 0.0f : x[i];
+}
+
+static void gradient_range(const ac_op_args *args, int64_t first, int64_t last) {
+  const float *dy = args->in[0].data, *y = args->in[1].data;
+  float *dx = args->out[0].data;
+#pragma omp simd
+  for (int64_t i = first; i < last; i++) dx[i] = y[i] > 0.0f ? dy[i] : 0.0f;
+}
+
+static void forward(const ac_cpu_context *context, const ac_op_args *args) {
+  ac_cpu_for(context, args, args->out[0].count, 1, forward_range);
+}
+
+static void gradient(const ac_cpu_context *context, const ac_op_args *args) {
+  ac_cpu_for(context, args, args->out[0].count, 1, gradient_range);
+}
+
+const ac_cpu_kernel AC_CPU_KERNEL(relu) = {forward, NULL};
+const ac_cpu_kernel AC_CPU_KERNEL(relu_gradient) = {gradient, NULL};

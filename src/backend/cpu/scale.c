@@ -1,0 +1,22 @@
+/* y = factor x */
+#include "backend/cpu/kernels.h"
+#include "ops/scale.h"
+
+static void range(const ac_op_args *args, int64_t first, int64_t last) {
+  float factor = ((const ac_scale_attributes *)args->attributes)->factor;
+  const float *x = args->in[0].data;
+  float *y = args->out[0].data;
+  if (args->add[0]) {
+#pragma omp simd
+    for (int64_t i = first; i < last; i++) y[i] += factor * x[i];
+  } else {
+#pragma omp simd
+    for (int64_t i = first; i < last; i++) y[i] = factor * x[i];
+  }
+}
+
+static void run(const ac_cpu_context *context, const ac_op_args *args) {
+  ac_cpu_for(context, args, args->out[0].count, 1, range);
+}
+
+const ac_cpu_kernel AC_CPU_KERNEL(scale) = {run, NULL};

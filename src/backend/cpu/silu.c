@@ -1,0 +1,32 @@
+/* y = x s with s = 1 / (1 + e^-x);  dy/dx = s + x s (1 - s), where 1 - s = e^-x s does not cancel.
+ */
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/vector_math.h"
+
+static void forward_range(const ac_op_args *args, int64_t first, int64_t last) {
+  const float *x = args->in[0].data;
+  float *y = args->out[0].data;
+#pragma omp simd
+  for (int64_t i = first; i < last; i++) y[i] = x[i] / (1.0f + exponential(-x[i]));
+}
+
+static void gradient_range(const ac_op_args *args, int64_t first, int64_t last) {
+  const float *dy = args->in[0].data, *x = args->in[1].data;
+  float *dx = args->out[0].data;
+#pragma omp simd
+  for (int64_t i = first; i < last; i++) {
+    float e = exponential(-x[i]), s = 1.0f / (1.0f + e);
+    dx[i] = dy[i] * (s + x[i] * s * (e * s));
+  }
+}
+
+static void forward(const ac_cpu_context *context, const ac_op_args *args) {
+  ac_cpu_for(context, args, args->out[0].count, 1, forward_range);
+}
+
+static void gradient(const ac_cpu_context *context, const ac_op_args *args) {
+  ac_cpu_for(context, args, args->out[0].count, 1, gradient_range);
+}
+
+const ac_cpu_kernel AC_CPU_KERNEL(silu) = {forward, NULL};
+const ac_cpu_kernel AC_CPU_KERNEL(silu_gradient) = {gradient, NULL};
