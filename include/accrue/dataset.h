@@ -51,30 +51,32 @@ AC_API int64_t ac_dataset_count(const ac_dataset *dataset);
 AC_API int ac_dataset_field_count(const ac_dataset *dataset);
 AC_API const ac_field *ac_dataset_field(const ac_dataset *dataset, int index); /* NULL: no such */
 
-/* How many classes there are to tell apart: the largest label of an IDX file + 1, the vocabulary of tokens,
- * what the whole has for a slice; 0 where the library cannot know (callbacks, memory). */
+/* How many classes there are to tell apart: the largest label of an IDX file + 1, the vocabulary of
+ * tokens, what the whole has for a slice; 0 where the library cannot know (callbacks, memory). */
 AC_API int64_t ac_dataset_classes(const ac_dataset *dataset);
 
-/* Reads every sample and fails with AC_ERROR_FORMAT, naming the sample, if an element of the i32 field
- * "labels" is not in [0, classes). */
+/* Reads every sample and fails with AC_ERROR_FORMAT, naming the sample, if an element of the i32
+ * field "labels" is not in [0, classes). */
 AC_API ac_status ac_dataset_check_labels(ac_dataset *dataset, int64_t classes);
 
 /* Fails with AC_ERROR_ARGUMENT if key->index is out of range. */
 AC_API ac_status ac_dataset_read(ac_dataset *dataset, const ac_sample_key *key,
                                  void *const *fields);
 
-/* The sample at `position` of an epoch shuffled by (seed, epoch): a bijection of [0, count), computed in
- * constant memory (a Feistel network with cycle walking), so any position can be asked for alone and the
- * order does not depend on how batches are split. -1 if position is not in [0, count). */
+/* The sample at `position` of an epoch shuffled by (seed, epoch): a bijection of [0, count),
+ * computed in constant memory (a Feistel network with cycle walking), so any position can be asked
+ * for alone and the order does not depend on how batches are split. -1 if position is not in [0,
+ * count). */
 AC_API int64_t ac_shuffle(uint64_t seed, int64_t epoch, int64_t position, int64_t count);
 
-/* ---- text and token files --------------------------------------------------------------------- */
+/* ---- text and token files -------------------------------------------------------------------- */
 
 /* A sequence of tokens; a language-model dataset cuts it into windows. */
 typedef struct ac_tokens ac_tokens;
 
-/* Bytes of a file, or of every regular file below a folder in byte order of their paths, as tokens in
- * [0, 256). The first max_bytes of them are kept (0: all). Fails on missing, unreadable or empty data. */
+/* Bytes of a file, or of every regular file below a folder in byte order of their paths, as tokens
+ * in [0, 256). The first max_bytes of them are kept (0: all). Fails on missing, unreadable or empty
+ * data. */
 AC_API ac_status ac_tokens_from_text(ac_tokens **tokens, const char *path, uint64_t max_bytes);
 
 /* A file of little-endian uint16; every token must be < vocab (1 to 65536). */
@@ -83,30 +85,31 @@ AC_API ac_status ac_tokens_from_uint16(ac_tokens **tokens, const char *path, int
 AC_API void ac_tokens_free(ac_tokens *tokens);
 AC_API int64_t ac_tokens_count(const ac_tokens *tokens);
 
-/* Windows of `context` tokens in [begin, end) of the sequence, with fields "tokens" (i32 [context]) and
- * "targets" (the same shifted by one). Windows do not overlap, so a token comes up at most once an epoch.
- * Without jitter there are (end - begin - 1) / context windows, rounded down, from `begin` on. With jitter (for
- * training) the first window of an epoch begins at an offset in [0, context) drawn from (seed, epoch), so that
- * tokens come up at changing positions; there are (end - begin) / context - 1 windows, which fit at every
- * offset, and fewer than 2 context tokens at the two ends are left out. A range too short for that has its one
- * window at any offset that fits. The tokens must outlive the dataset. Fails if the range is shorter than
- * context + 1. */
+/* Windows of `context` tokens in [begin, end) of the sequence, with fields "tokens" (i32 [context])
+ * and "targets" (the same shifted by one). Windows do not overlap, so a token comes up at most once
+ * an epoch. Without jitter there are (end - begin - 1) / context windows, rounded down, from
+ * `begin` on. With jitter (for training) the first window of an epoch begins at an offset in [0,
+ * context) drawn from (seed, epoch), so that tokens come up at changing positions; there are (end -
+ * begin) / context - 1 windows, which fit at every offset, and fewer than 2 context tokens at the
+ * two ends are left out. A range too short for that has its one window at any offset that fits. The
+ * tokens must outlive the dataset. Fails if the range is shorter than context + 1. */
 AC_API ac_status ac_dataset_from_tokens(ac_dataset **dataset, const ac_tokens *tokens,
                                         int64_t begin, int64_t end, int64_t context, bool jitter);
 
-/* ---- images ----------------------------------------------------------------------------------- */
+/* ---- images ---------------------------------------------------------------------------------- */
 
-/* IDX images (magic 0x0803) and labels (0x0801), plain or gzip. Fields "images" (f32 [height * width], 0..1)
- * and "labels" (i32 [1]). Samples [begin, end) of the file; end < 0: to the end. The file is kept in memory
- * as bytes. Fails with AC_ERROR_FORMAT on wrong magic numbers, sizes that overflow, truncated, damaged or
- * trailing data, and on different numbers of images and labels. */
+/* IDX images (magic 0x0803) and labels (0x0801), plain or gzip. Fields "images" (f32 [height *
+ * width], 0..1) and "labels" (i32 [1]). Samples [begin, end) of the file; end < 0: to the end. The
+ * file is kept in memory as bytes. Fails with AC_ERROR_FORMAT on wrong magic numbers, sizes that
+ * overflow, truncated, damaged or trailing data, and on different numbers of images and labels. */
 AC_API ac_status ac_dataset_from_idx(ac_dataset **dataset, const char *images_path,
                                      const char *labels_path, int64_t begin, int64_t end);
 
-/* A folder with MNIST's file names, each plain or with .gz (plain is preferred): train-images-idx3-ubyte and
- * train-labels-idx1-ubyte train, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte validate. Where only one
- * pair is there, its last 10 % (at least one sample) validates. The classes of both are the larger of the two.
- * The datasets are freed one by one, in any order. */
+/* A folder with MNIST's file names, each plain or with .gz (plain is preferred):
+ * train-images-idx3-ubyte and train-labels-idx1-ubyte train, t10k-images-idx3-ubyte and
+ * t10k-labels-idx1-ubyte validate. Where only one pair is there, its last 10 % (at least one
+ * sample) validates. The classes of both are the larger of the two. The datasets are freed one by
+ * one, in any order. */
 AC_API ac_status ac_dataset_mnist_folder(ac_dataset **train, ac_dataset **validation,
                                          const char *folder);
 

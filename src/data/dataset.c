@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- any dataset ------------------------------------------------------------------------------
- */
+/* ---- any dataset ----------------------------------------------------------------------------- */
 
 static ac_status check_fields(int field_count, const ac_field *fields) {
   if (field_count < 1 || field_count > AC_MAX_FIELDS)
@@ -135,8 +134,7 @@ ac_status ac_dataset_check_labels(ac_dataset *dataset, int64_t classes) {
   return status;
 }
 
-/* ---- the caller's memory ----------------------------------------------------------------------
- */
+/* ---- the caller's memory --------------------------------------------------------------------- */
 
 typedef struct memory_fields {
   int count;
@@ -176,8 +174,7 @@ ac_status ac_dataset_from_memory(ac_dataset **dataset, int64_t count, int field_
   return status;
 }
 
-/* ---- a part of another dataset ----------------------------------------------------------------
- */
+/* ---- a part of another dataset --------------------------------------------------------------- */
 
 typedef struct slice {
   ac_dataset *whole;

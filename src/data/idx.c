@@ -16,8 +16,7 @@
 #include <string.h>
 #include <zlib.h>
 
-/* ---- one file ---------------------------------------------------------------------------------
- */
+/* ---- one file -------------------------------------------------------------------------------- */
 
 typedef struct idx_reader {
   gzFile stream;
@@ -125,8 +124,7 @@ static ac_status idx_load(const char *path, const char *kind, int rank, int64_t 
   return status;
 }
 
-/* ---- images with labels -----------------------------------------------------------------------
- */
+/* ---- images with labels ---------------------------------------------------------------------- */
 
 /* Shared by the datasets cut from one pair of files. */
 typedef struct samples {
@@ -223,8 +221,7 @@ ac_status ac_dataset_from_idx(ac_dataset **dataset, const char *images_path,
   return status;
 }
 
-/* ---- a folder with MNIST's file names ---------------------------------------------------------
- */
+/* ---- a folder with MNIST's file names -------------------------------------------------------- */
 
 /* A file that exists but cannot be opened counts as there: reading it then says why it cannot. */
 static bool is_there(const char *path) {

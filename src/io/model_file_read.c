@@ -62,8 +62,7 @@ static ac_status read_exactly(ac_model_file *file, void *data, size_t bytes) {
                  ferror(file->stream) ? strerror(errno) : "it has become shorter");
 }
 
-/* ---- one tensor's description -----------------------------------------------------------------
- */
+/* ---- one tensor's description ---------------------------------------------------------------- */
 
 static ac_status check_dtype(const char *path, const char *name, const json_t *info, int *dtype) {
   const char *text = json_string_value(json_object_get(info, "dtype"));
@@ -144,8 +143,7 @@ static ac_status check_entry(const char *path, const char *key, const json_t *in
   return AC_OK;
 }
 
-/* ---- the whole header -------------------------------------------------------------------------
- */
+/* ---- the whole header ------------------------------------------------------------------------ */
 
 /* By position; an empty tensor comes before the one that begins where it lies. */
 static int compare_entries(const void *a, const void *b) {
@@ -274,8 +272,7 @@ void ac_model_file_close(ac_model_file *file) {
   free(file);
 }
 
-/* ---- what is in it ----------------------------------------------------------------------------
- */
+/* ---- what is in it --------------------------------------------------------------------------- */
 
 int ac_model_file_tensor_count(const ac_model_file *file) {
   return file->count;

@@ -17,8 +17,7 @@ enum { PIECE_BYTES = 1 << 20 };
 static const char *const dtype_names[AC_DTYPE_COUNT] = {
     [AC_F32] = "F32", [AC_F16] = "F16", [AC_BF16] = "BF16", [AC_I32] = "I32", [AC_U8] = "U8"};
 
-/* ---- the header -------------------------------------------------------------------------------
- */
+/* ---- the header ------------------------------------------------------------------------------ */
 
 static ac_status check_tensor(const char *path, const ac_model_tensor *tensor, int index,
                               int64_t *bytes) {
@@ -104,8 +103,7 @@ static ac_status make_header(char **header, const char *path, const ac_model_ten
   return status;
 }
 
-/* ---- the data ---------------------------------------------------------------------------------
- */
+/* ---- the data -------------------------------------------------------------------------------- */
 
 static ac_status put(const ac_atomic_file *file, const void *data, size_t bytes) {
   if (fwrite(data, 1, bytes, file->stream) == bytes) return AC_OK;

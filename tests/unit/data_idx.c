@@ -8,8 +8,7 @@
 #define AC_TEST_DATA ""
 #endif
 
-/* ---- making files -----------------------------------------------------------------------------
- */
+/* ---- making files ---------------------------------------------------------------------------- */
 
 enum { IMAGES_HEADER = 16, LABELS_HEADER = 8, HEIGHT = 3, WIDTH = 2, PIXELS = HEIGHT * WIDTH };
 
@@ -54,8 +53,7 @@ static ac_status open_pair(ac_dataset **dataset) {
   return ac_dataset_from_idx(dataset, in_folder("images").text, in_folder("labels").text, 0, -1);
 }
 
-/* ---- good files -------------------------------------------------------------------------------
- */
+/* ---- good files ------------------------------------------------------------------------------ */
 
 static void assert_sample(ac_dataset *dataset, int64_t index, int image) {
   float pixels[PIXELS];
@@ -134,8 +132,7 @@ static void a_large_file_is_read_whole(void **state) {
   free(data);
 }
 
-/* ---- damaged files ----------------------------------------------------------------------------
- */
+/* ---- damaged files --------------------------------------------------------------------------- */
 
 /* Replaces the images by `bytes` bytes of a valid file of two with one word overwritten. */
 static void spoil_images(int word, uint32_t value, size_t bytes) {
@@ -286,8 +283,7 @@ static void changed_bytes_do_no_harm(void **state) {
   fuzz(write_gzip, 2);
 }
 
-/* ---- folders ----------------------------------------------------------------------------------
- */
+/* ---- folders --------------------------------------------------------------------------------- */
 
 static void a_folder_with_both_pairs(void **state) {
   (void)state;

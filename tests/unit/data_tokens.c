@@ -7,8 +7,7 @@
 #define AC_TEST_DATA ""
 #endif
 
-/* ---- files ------------------------------------------------------------------------------------
- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 /* Reads [0, count - 1) of a sequence back through one window. */
 static void assert_text(const ac_tokens *tokens, const char *expected) {
@@ -137,8 +136,7 @@ static void uint16_files_are_little_endian(void **state) {
   assert_fails(ac_tokens_from_uint16(&tokens, test_folder, 10), AC_ERROR_IO, test_folder);
 }
 
-/* ---- windows ----------------------------------------------------------------------------------
- */
+/* ---- windows --------------------------------------------------------------------------------- */
 
 enum { SEQUENCE = 5000 };
 

@@ -9,8 +9,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-/* ---- sources ----------------------------------------------------------------------------------
- */
+/* ---- sources --------------------------------------------------------------------------------- */
 
 /* Element e of tensor i is value(i, e), in the tensor's dtype. */
 typedef struct source {
@@ -55,8 +54,7 @@ static ac_status write_model(const char *path, const ac_model_tensor *tensors, i
   return ac_model_file_write(path, tensors, count, NULL, 0, produce, &from);
 }
 
-/* ---- round trips ------------------------------------------------------------------------------
- */
+/* ---- round trips ----------------------------------------------------------------------------- */
 
 static void what_is_written_is_read(void **state) {
   (void)state;
@@ -201,8 +199,7 @@ static void a_small_file_has_these_bytes(void **state) {
   ac_model_file_close(file);
 }
 
-/* ---- conversions ------------------------------------------------------------------------------
- */
+/* ---- conversions ----------------------------------------------------------------------------- */
 
 static ac_status all_16_bits(void *user, int index, int64_t first, int64_t count, void *data) {
   (void)user, (void)index;
@@ -245,8 +242,7 @@ static void every_16_bit_float_is_read_exactly(void **state) {
   ac_model_file_close(file);
 }
 
-/* ---- writing that fails -----------------------------------------------------------------------
- */
+/* ---- writing that fails ---------------------------------------------------------------------- */
 
 static int count_files(const char *folder) {
   DIR *directory = opendir(folder);
