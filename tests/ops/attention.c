@@ -1,0 +1,211 @@
+/* Cases and references of attention. */
+#include "driver.h"
+#include "vector.h"
+
+#include "core/random.h"
+
+#include <math.h>
+
+/* For head h of C / heads = d columns, with q, k, v side by side in qkv:
+ *   s_ij = scale q_i . k_j for j <= i;  lse_i = log sum_j exp(s_ij);  p_ij = exp(s_ij - lse_i)
+ *   y_i = sum_j z_ij p_ij v_j,  z_ij = 0 where dropped, else 1 / (1 - dropout) */
+typedef struct shape {
+  const ac_attention_attributes *a;
+  const ac_run_state *run;
+  const double *qkv;
+  int64_t B, T, C, d;
+} shape;
+
+static shape shape_of(const ac_op_args *args, const ac_operand *qkv) {
+  const ac_attention_attributes *a = args->attributes;
+  int64_t C = qkv->dim[2] / 3;
+  return (shape){a, args->run, op_reals(qkv), qkv->dim[0], qkv->dim[1], C, C / a->heads};
+}
+
+/* Row t of part 0 (queries), 1 (keys) or 2 (values) of a head. */
+static int64_t row(const shape *s, int part, int64_t b, int64_t h, int64_t t) {
+  return ((b * s->T + t) * 3 + part) * s->C + h * s->d;
+}
+
+static double score(const shape *s, int64_t b, int64_t h, int64_t i, int64_t j) {
+  double sum = 0;
+  for (int64_t c = 0; c < s->d; c++)
+    sum += s->qkv[row(s, 0, b, h, i) + c] * s->qkv[row(s, 1, b, h, j) + c];
+  return sum * (double)s->a->scale;
+}
+
+static double mask(const shape *s, int64_t b, int64_t h, int64_t i, int64_t j) {
+  if (!s->run->training || s->a->dropout == 0) return 1;
+  uint32_t e = (uint32_t)((h * s->T + i) * s->T + j);
+  ac_philox_block block =
+      ac_philox(s->run->seed, e / 4, s->run->sample + (uint32_t)b, s->run->update, s->a->stream);
+  double p = s->a->dropout;
+  return block.v[e % 4] < p * 4294967296.0 ? 0 : 1 / (1 - p);
+}
+
+static void attention(const ac_op_args *args) {
+  shape s = shape_of(args, &args->in[0]);
+  double *y = op_reals(&args->out[0]), *lse = op_reals(&args->out[1]);
+  for (int64_t i = 0; i < args->out[0].count; i++) y[i] = 0;
+  for (int64_t b = 0; b < s.B; b++)
+    for (int64_t h = 0; h < s.a->heads; h++)
+      for (int64_t i = 0; i < s.T; i++) {
+        double largest = -INFINITY, sum = 0;
+        for (int64_t j = 0; j <= i; j++) largest = fmax(largest, score(&s, b, h, i, j));
+        for (int64_t j = 0; j <= i; j++) sum += exp(score(&s, b, h, i, j) - largest);
+        double l = lse[(b * s.a->heads + h) * s.T + i] = largest + log(sum);
+        for (int64_t j = 0; j <= i; j++) {
+          double p = exp(score(&s, b, h, i, j) - l) * mask(&s, b, h, i, j);
+          for (int64_t c = 0; c < s.d; c++)
+            y[(b * s.T + i) * s.C + h * s.d + c] += p * s.qkv[row(&s, 2, b, h, j) + c];
+        }
+      }
+}
+
+/* A score is a sum of d products; its absolute error becomes the relative one of p. */
+static double score_error(const shape *s, const ac_operand *qkv) {
+  double largest = op_largest(qkv);
+  return op_sum_error(s->d) * (double)s->a->scale * largest * largest;
+}
+
+static op_tolerance attention_error(const ac_op_args *args, int output) {
+  shape s = shape_of(args, &args->in[0]);
+  double p = OP_MATH_ERROR + 2 * score_error(&s, &args->in[0]) + op_sum_error(s.T);
+  double keep = 1 / (1 - (double)s.a->dropout);
+  return output == 0 ? (op_tolerance){1, p * op_largest(&args->in[0]) * keep}
+                     : (op_tolerance){4, p};
+}
+
+const op_reference op_reference_attention = {attention, attention_error, true, false};
+
+/* With D_i = y_i . dy_i:  dv_j = sum_i z_ij p_ij dy_i;  ds_ij = p_ij (z_ij dy_i . v_j - D_i);
+ * dq_i = scale sum_j ds_ij k_j;  dk_j = scale sum_i ds_ij q_i */
+static void attention_gradient(const ac_op_args *args) {
+  shape s = shape_of(args, &args->in[1]);
+  const double *dy = op_reals(&args->in[0]), *y = op_reals(&args->in[2]);
+  const double *lse = op_reals(&args->in[3]);
+  double *dqkv = op_reals(&args->out[0]), scale = s.a->scale;
+  for (int64_t i = 0; i < args->out[0].count; i++) dqkv[i] = 0;
+  for (int64_t b = 0; b < s.B; b++)
+    for (int64_t h = 0; h < s.a->heads; h++)
+      for (int64_t i = 0; i < s.T; i++) {
+        int64_t at = (b * s.T + i) * s.C + h * s.d;
+        double D = 0;
+        for (int64_t c = 0; c < s.d; c++) D += y[at + c] * dy[at + c];
+        for (int64_t j = 0; j <= i; j++) {
+          double p = exp(score(&s, b, h, i, j) - lse[(b * s.a->heads + h) * s.T + i]);
+          double z = mask(&s, b, h, i, j), dp = 0;
+          for (int64_t c = 0; c < s.d; c++) dp += dy[at + c] * s.qkv[row(&s, 2, b, h, j) + c];
+          double ds = p * (z * dp - D);
+          for (int64_t c = 0; c < s.d; c++) {
+            dqkv[row(&s, 0, b, h, i) + c] += scale * ds * s.qkv[row(&s, 1, b, h, j) + c];
+            dqkv[row(&s, 1, b, h, j) + c] += scale * ds * s.qkv[row(&s, 0, b, h, i) + c];
+            dqkv[row(&s, 2, b, h, j) + c] += z * p * dy[at + c];
+          }
+        }
+      }
+}
+
+/* dp and D are sums of d products, z dp - D at most about 2 sqrt(d) |dy| |v|; ds carries p's
+ * relative error on top. Over j the p of a row sum to 1; over i (dk and dv) to the T rows' weight
+ * on one column, about log T. */
+static op_tolerance attention_gradient_error(const ac_op_args *args, int output) {
+  (void)output;
+  shape s = shape_of(args, &args->in[1]);
+  double x = op_largest(&args->in[1]), dy = op_largest(&args->in[0]);
+  double keep = 1 / (1 - (double)s.a->dropout);
+  double p = OP_MATH_ERROR + 2 * score_error(&s, &args->in[1]) + op_sum_error(s.T);
+  double ds = (p * 2 * sqrt((double)s.d) + 2 * op_sum_error(s.d)) * dy * x;
+  return (op_tolerance){1, keep * (1 + log((double)s.T)) * (ds * (double)s.a->scale * x + p * dy)};
+}
+
+const op_reference op_reference_attention_gradient = {attention_gradient, attention_gradient_error,
+                                                      true, false};
+
+static const op_gradient gradients[] = {
+    {.op = AC_OP_attention_gradient,
+     .in = {OP_DY, OP_INPUT(0), OP_OUTPUT(0), OP_OUTPUT(1)},
+     .of = {0},
+     .outputs = 1},
+};
+
+#define ATTENTION(name_, heads_, scale_, dropout_, batch_, T, C, evaluation_)                    \
+  {                                                                                              \
+    .name = name_, .op = AC_OP_attention, .attributes.attention = {heads_, scale_, dropout_, 9}, \
+    .batch = batch_, .in = {OP_RANGE(-2, 2, AC_BATCH, T, 3 * (C))},                              \
+    .out = {OP_F32(AC_BATCH, T, C), OP_F32(AC_BATCH, heads_, T)}, .gradients = gradients,        \
+    .gradient_count = 1, .evaluation = evaluation_                                               \
+  }
+
+static const op_case cases[] = {
+    ATTENTION("T 65, heads 3 x 20", 3, 0.2236068f, 0, 2, 65, 60, false),
+    ATTENTION("T 65, heads 3 x 20, dropout", 3, 0.2236068f, 0.2f, 2, 65, 60, false),
+    ATTENTION("T 1, heads 2 x 8", 2, 0.35355339f, 0, 3, 1, 16, false),
+    ATTENTION("T 7, heads 5 x 1", 5, 1, 0, 3, 7, 5, false),
+    ATTENTION("T 64, heads 2 x 32", 2, 0.17677670f, 0, 1, 64, 64, false),
+    ATTENTION("T 129, heads 1 x 64, dropout", 1, 0.125f, 0.1f, 1, 129, 64, false),
+    ATTENTION("T 7, heads 2 x 3, dropout in evaluation", 2, 0.5f, 0.3f, 2, 7, 6, true),
+};
+
+static void from_vector(op_case *result, const op_vector *vector) {
+  result->op = AC_OP_attention;
+  result->attributes.attention =
+      (ac_attention_attributes){(int32_t)op_vector_attribute(vector, "heads", 1),
+                                (float)op_vector_attribute(vector, "scale", 1), 0, 0};
+  result->gradients = gradients;
+  result->gradient_count = 1;
+}
+
+/* Scores of some thousands overflow exp unless the row's largest is taken off first. A NaN at
+ * position t reaches no earlier position. */
+static void special(ac_device *device) {
+  op_instance y;
+  op_result result;
+  op_variant variant = {.name = "large scores, late NaN"};
+  op_instance_forward(&y, &cases[3], 3);
+  double *x = op_reals(&y.args.in[0]);
+  for (int64_t i = 0; i < y.args.in[0].count; i++) x[i] *= i % 15 < 10 ? 64 : 1;
+  x[(7 + 5) * 15 + 5] = NAN; /* sample 1, position 5, the first head's key */
+  const char *where = op_where(device, &y, &variant);
+  op_instance_compute(&y);
+  if (op_run(device, &y, &variant, &result)) {
+    const double *r = result.out[0];
+    for (int64_t i = 0; i < y.args.out[0].count; i++) {
+      int64_t b = i / 35, t = i / 5 % 7, h = i % 5;
+      bool reached = b == 1 && t >= 5 && h == 0;
+      OP_EXPECT(where, reached == (bool)isnan(r[i]), "sample %d, position %d, head %d: %g", (int)b,
+                (int)t, (int)h, r[i]);
+      /* The reference gives such rows' values too: exponents reach thousands of units of rounding.
+       */
+      if (!reached)
+        OP_EXPECT(where, fabs(r[i] - op_reals(&y.args.out[0])[i]) < 1e-2, "element %d: %g, not %g",
+                  (int)i, r[i], op_reals(&y.args.out[0])[i]);
+    }
+  }
+  op_result_free(&result);
+  op_instance_free(&y);
+
+  /* Dropout does not depend on how the batch is split. */
+  op_instance whole, part;
+  op_result all, some;
+  op_instance_forward(&whole, &cases[1], 2);
+  op_instance_forward(&part, &cases[1], 1);
+  part.run.sample++;
+  int64_t in = part.args.in[0].count, out = part.args.out[0].count;
+  for (int64_t i = 0; i < in; i++)
+    op_reals(&part.args.in[0])[i] = op_reals(&whole.args.in[0])[in + i];
+  variant.name = "split batch";
+  where = op_where(device, &whole, &variant);
+  bool ran = op_run(device, &whole, &variant, &all);
+  ran = op_run(device, &part, &variant, &some) && ran;
+  for (int64_t i = 0; ran && i < out; i++)
+    OP_EXPECT(where, some.out[0][i] == all.out[0][out + i], "element %d: %g, in the whole %g",
+              (int)i, some.out[0][i], all.out[0][out + i]);
+  op_result_free(&all);
+  op_result_free(&some);
+  op_instance_free(&whole);
+  op_instance_free(&part);
+}
+
+const op_family op_family_attention = {"attention", cases,   sizeof cases / sizeof *cases,
+                                       from_vector, special, NULL};

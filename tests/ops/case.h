@@ -1,0 +1,170 @@
+/* The table of op cases: which ops are run, on which shapes, with which values, and what the result
+ * should be.
+ *
+ * A family file (linear.c, attention.c, ...) holds, for the ops of one line of AC_OP_LIST,
+ *   - cases: a forward op with its attributes, the shapes and value ranges of its operands, and a
+ * list that says how the gradient kernels are fed from it;
+ *   - references: every op as the plainest possible loop in double, and the error a float kernel
+ * may make. Nothing here knows of checks, so a bench can run over the same table.
+ *
+ * A reference is handed the same ac_op_args as a backend, with host memory for handles: double for
+ * float operands, int32_t for integers. It overwrites its outputs; adding is left to the caller. */
+#ifndef AC_TESTS_OPS_CASE_H
+#define AC_TESTS_OPS_CASE_H
+
+#include <accrue/device.h>
+
+#include "ops/attention.h"
+#include "ops/cross_entropy.h"
+#include "ops/dropout.h"
+#include "ops/gelu.h"
+#include "ops/layer_norm.h"
+#include "ops/linear.h"
+#include "ops/matmul.h"
+#include "ops/optimizer.h"
+#include "ops/scale.h"
+#include "ops/transpose.h"
+
+typedef union op_attributes {
+  ac_linear_attributes linear;
+  ac_matmul_attributes matmul;
+  ac_scale_attributes scale;
+  ac_layer_norm_attributes layer_norm;
+  ac_gelu_attributes gelu;
+  ac_attention_attributes attention;
+  ac_dropout_attributes dropout;
+  ac_transpose_attributes transpose;
+  ac_cross_entropy_attributes cross_entropy;
+  ac_gradient_statistics_attributes gradient_statistics;
+  ac_adamw_attributes adamw;
+  ac_sgd_attributes sgd;
+} op_attributes;
+
+typedef enum op_fill {
+  OP_UNIFORM = 0, /* in [low, high); integers too */
+  OP_NOT_ZERO,    /* the same, but at least 1/16 away from 0 */
+  OP_SOMETIMES,   /* the same, but `special` in about one of three places */
+  OP_LOSS_SUMS    /* an output of pairs (hi, lo); only their sums mean something */
+} op_fill;
+
+/* An operand before the batch is known: dim[0] < 0 is the batch times -dim[0]. rank 0: absent. */
+typedef struct op_operand_spec {
+  ac_dtype dtype;
+  int rank;
+  int64_t dim[AC_MAX_RANK];
+  op_fill fill;
+  double low, high, special;
+} op_operand_spec;
+
+#define OP_RANK(...) (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
+#define OP_RANGE(low_, high_, ...)                                                    \
+  {                                                                                   \
+    .dtype = AC_F32, .rank = OP_RANK(__VA_ARGS__), .dim = {__VA_ARGS__}, .low = low_, \
+    .high = high_                                                                     \
+  }
+#define OP_F32(...) OP_RANGE(-1, 1, __VA_ARGS__)
+#define OP_IDS(limit, ...) \
+  { .dtype = AC_I32, .rank = OP_RANK(__VA_ARGS__), .dim = {__VA_ARGS__}, .high = limit }
+#define OP_BATCH(k) AC_BATCH_TIMES(k)
+
+/* Where a gradient kernel's input comes from: an input or output of the forward op, or the gradient
+ * of the forward op's first output. */
+typedef struct op_source {
+  enum { OP_NONE = 0, OP_FROM_INPUT, OP_FROM_OUTPUT, OP_FROM_GRADIENT } from;
+  int index;
+} op_source;
+
+#define OP_INPUT(i) \
+  { OP_FROM_INPUT, i }
+#define OP_OUTPUT(i) \
+  { OP_FROM_OUTPUT, i }
+#define OP_DY \
+  { OP_FROM_GRADIENT, 0 }
+
+/* A gradient kernel: output j is the gradient of the forward op's input `of[j]`. */
+typedef struct op_gradient {
+  ac_op op;
+  const op_attributes *attributes; /* NULL: the forward op's */
+  op_source in[AC_MAX_INPUTS];
+  int of[AC_MAX_OUTPUTS];
+  int outputs;
+  bool optional; /* any of several outputs may be absent */
+} op_gradient;
+
+typedef struct op_case {
+  const char *name;
+  ac_op op;
+  op_attributes attributes;
+  int64_t batch;
+  op_operand_spec in[AC_MAX_INPUTS], out[AC_MAX_OUTPUTS];
+  const op_gradient *gradients;
+  int gradient_count;
+  bool evaluation; /* run with training off */
+} op_case;
+
+/* What a float kernel may be off by, in units of FLT_EPSILON: `relative` times the value, plus
+ * `absolute`. */
+typedef struct op_tolerance {
+  double relative, absolute;
+} op_tolerance;
+
+typedef struct op_reference {
+  void (*compute)(const ac_op_args *args);
+  op_tolerance (*tolerance)(const ac_op_args *args, int output);
+  bool attributes; /* the op has a struct of them */
+  bool in_out;     /* outputs are read before they are written */
+} op_reference;
+
+#define OP_REFERENCE(name) extern const op_reference op_reference_##name;
+AC_OP_LIST(OP_REFERENCE)
+#undef OP_REFERENCE
+const op_reference *op_reference_of(ac_op op);
+
+struct op_vector; /* a case read from tests/vectors */
+typedef struct op_family {
+  const char *name;
+  const op_case *cases;
+  int case_count;
+  /* Sets op, attributes and gradients of a case that comes from a file; NULL: no file. */
+  void (*from_vector)(op_case *result, const struct op_vector *vector);
+  /* What fits no table: special values, properties over several runs. May be NULL. */
+  void (*special)(ac_device *device);
+  void (*special_host)(void); /* the same without a device */
+} op_family;
+
+#define OP_FAMILY_LIST(X)                                                                   \
+  X(linear)                                                                                 \
+  X(matmul)                                                                                 \
+  X(add) X(multiply) X(scale) X(embedding) X(layer_norm) X(gelu) X(relu) X(silu) X(softmax) \
+      X(attention) X(dropout) X(transpose) X(cross_entropy) X(mean_squared_error) X(optimizer)
+
+#define OP_FAMILY(name) extern const op_family op_family_##name;
+OP_FAMILY_LIST(OP_FAMILY)
+#undef OP_FAMILY
+
+/* ---- for references ---------------------------------------------------------------------------
+ */
+
+static inline double *op_reals(const ac_operand *x) {
+  return (double *)x->data;
+}
+static inline const int32_t *op_integers(const ac_operand *x) {
+  return (const int32_t *)x->data;
+}
+
+/* Largest magnitude of an operand, at least 1 so that errors of small values are measured
+ * against 1. */
+double op_largest(const ac_operand *x);
+
+/* Rounding error of a float sum of `terms` products of factors at most 1 in magnitude, in units of
+ * FLT_EPSILON. For uniform factors added one after the other its standard deviation is 0.047 terms,
+ * and up to three times that where the sum itself comes out large; half of `terms` is four of
+ * those. */
+static inline double op_sum_error(int64_t terms) {
+  return 4 + (double)terms / 2;
+}
+
+/* Math functions of OpenCL 1.2 are off by up to 5 ulp (exp 3, tanh 5, erf 16, division 2.5). */
+enum { OP_MATH_ERROR = 8 };
+
+#endif

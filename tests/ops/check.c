@@ -1,0 +1,353 @@
+/* The checks every case of the table goes through. */
+#include "driver.h"
+#include "vector.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- comparing ----------------------------------------------------------------------------------
+ */
+
+static void compare_value(const char *where, int output, int64_t e, double got, double want,
+                          double bound) {
+  bool good = isnan(want) ? isnan(got) : isinf(want) ? got == want : fabs(got - want) <= bound;
+  OP_EXPECT(where, good, "output %d, element %lld: %.9g, not %.9g (off by %.2g, allowed %.2g)",
+            output, (long long)e, got, want, fabs(got - want), bound);
+}
+
+void op_compare(const char *where, const op_instance *instance, const op_variant *variant,
+                const op_result *result, double factor) {
+  const op_reference *reference = op_reference_of(instance->args.op);
+  for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
+    if (!result->out[j]) continue;
+    const ac_operand *x = &instance->args.out[j];
+    op_tolerance t = reference->tolerance(&instance->args, j);
+    bool add = variant && (variant->add >> j & 1), pairs = instance->out_fill[j] == OP_LOSS_SUMS;
+    for (int64_t e = 0; e < (pairs ? 6 : x->count); e += pairs ? 2 : 1) {
+      double want = op_reals(x)[e], got = result->out[j][e];
+      double bound = t.relative * fabs(want) + t.absolute;
+      if (pairs) want += op_reals(x)[e + 1], got += result->out[j][e + 1];
+      if (add) {
+        want += instance->initial[j][e];
+        /* A pair of floats adds without error that counts here. */
+        bound += pairs ? 0 : fabs(want);
+      }
+      /* Denormals may be flushed. */
+      bound = factor * bound * (double)FLT_EPSILON + (double)FLT_MIN;
+      compare_value(where, j, e, got, want, bound);
+    }
+  }
+}
+
+/* ---- finite differences -------------------------------------------------------------------------
+ */
+
+/* Elements of an input at which the gradient was found by central differences. */
+typedef struct differences {
+  int count;
+  int64_t element[32];
+  double value[32];
+} differences;
+
+static double objective(op_instance *forward, const double *dy) {
+  double sum = 0;
+  op_instance_compute(forward);
+  for (int64_t e = 0; e < forward->args.out[0].count; e++)
+    sum += dy[e] * op_reals(&forward->args.out[0])[e];
+  return sum;
+}
+
+/* (L(x + h) - L(x - h)) / 2h of L = sum dy y, in double. The error is about h^2 beside the
+ * gradient, and 1e-16 L / h. */
+static void differentiate(differences *d, op_instance *forward, int input, const double *dy) {
+  ac_operand *x = &forward->args.in[input];
+  double largest = 0;
+  for (int64_t e = 0; e < x->count; e++) largest = fmax(largest, fabs(op_reals(x)[e]));
+  double h = 1e-5 * fmin(fmax(largest, 1e-3), 10);
+  int most = sizeof d->element / sizeof *d->element;
+  uint64_t state = op_seed(forward->family_case) + 3;
+  d->count = x->count < most ? (int)x->count : most;
+  for (int k = 0; k < d->count; k++) {
+    int64_t e = x->count <= most ? k : (int64_t)op_random(&state, 0, (double)x->count);
+    if (e >= x->count) e = x->count - 1;
+    double value = op_reals(x)[e];
+    op_reals(x)[e] = value + h;
+    double above = objective(forward, dy);
+    op_reals(x)[e] = value - h;
+    double below = objective(forward, dy);
+    op_reals(x)[e] = value;
+    d->element[k] = e;
+    d->value[k] = (above - below) / (2 * h);
+  }
+  op_instance_compute(forward);
+}
+
+/* On top of the kernel's own error (which also covers saved outputs being rounded to float): that
+ * of the differences. */
+static void compare_differences(const char *where, const op_instance *gradient, int output,
+                                const double *got, const differences *d) {
+  op_tolerance t = op_reference_of(gradient->args.op)->tolerance(&gradient->args, output);
+  double largest = 0;
+  for (int k = 0; k < d->count; k++) largest = fmax(largest, fabs(d->value[k]));
+  for (int k = 0; k < d->count; k++) {
+    double bound = (double)FLT_EPSILON * (t.relative * fabs(d->value[k]) + t.absolute) +
+                   2e-6 * fmax(largest, 1e-3);
+    compare_value(where, output, d->element[k], got[d->element[k]], d->value[k], bound);
+  }
+}
+
+/* ---- a gradient case, whole ---------------------------------------------------------------------
+ */
+
+static bool skipped(const op_case *c) {
+  if (!op_reduced) return false;
+  int64_t largest = 0;
+  for (int i = 0; i < AC_MAX_INPUTS; i++) {
+    int64_t count = 1;
+    for (int d = 0; d < c->in[i].rank; d++)
+      count *= c->in[i].dim[d] < 0 ? c->batch * -c->in[i].dim[d] : c->in[i].dim[d];
+    largest = count > largest ? count : largest;
+  }
+  return largest > 1000;
+}
+
+void op_check_reference(const op_family *family) {
+  for (int k = 0; k < family->case_count; k++) {
+    const op_case *c = &family->cases[k];
+    op_instance forward, gradient;
+    op_instance_forward(&forward, c, c->batch);
+    double *dy = op_random_gradient(&forward);
+    for (int g = 0; g < c->gradient_count; g++) {
+      op_instance_gradient(&gradient, &forward, &c->gradients[g], dy);
+      for (int j = 0; j < c->gradients[g].outputs; j++) {
+        if (!gradient.args.out[j].count) continue;
+        differences d;
+        op_variant variant = {.name = "finite differences"};
+        differentiate(&d, &forward, c->gradients[g].of[j], dy);
+        compare_differences(op_where(NULL, &gradient, &variant), &gradient, j,
+                            op_reals(&gradient.args.out[j]), &d);
+      }
+      op_instance_free(&gradient);
+    }
+    free(dy);
+    op_instance_free(&forward);
+  }
+}
+
+/* ---- variants
+ * ------------------------------------------------------------------------------------ */
+
+static void run_and_compare(ac_device *device, const op_instance *instance,
+                            const op_variant *variant) {
+  op_result result;
+  if (op_run(device, instance, variant, &result))
+    op_compare(op_where(device, instance, variant), instance, variant, &result, 1);
+  op_result_free(&result);
+}
+
+static unsigned present(const op_instance *instance) {
+  unsigned bits = 0;
+  for (int j = 0; j < AC_MAX_OUTPUTS; j++) bits |= instance->args.out[j].count ? 1u << j : 0;
+  return bits;
+}
+
+/* Everything the op declares it can do: adding to outputs, sharing memory with an input. */
+static void check_variants(ac_device *device, const op_instance *instance, bool optional) {
+  const ac_op_desc *desc = ac_op_describe(instance->args.op);
+  unsigned outputs = present(instance), add = desc->can_add & outputs;
+  op_variant plain = {0};
+  run_and_compare(device, instance, &plain);
+  if (add) {
+    op_variant variant = {.name = "adding", .add = add, .once = true};
+    run_and_compare(device, instance, &variant);
+  }
+  if (add & (add - 1)) {
+    op_variant variant = {.name = "adding to the first only", .add = 1, .once = true};
+    run_and_compare(device, instance, &variant);
+  }
+  if (optional && outputs == 3)
+    for (unsigned absent = 1; absent <= 2; absent++) {
+      op_variant variant = {.name = absent == 1 ? "without output 0" : "without output 1",
+                            .absent = absent,
+                            .once = true};
+      run_and_compare(device, instance, &variant);
+      variant.name = absent == 1 ? "adding without output 0" : "adding without output 1";
+      variant.add = add & ~absent;
+      if (variant.add) run_and_compare(device, instance, &variant);
+    }
+  for (int i = 0; i < AC_MAX_INPUTS; i++) {
+    const ac_operand *x = &instance->args.in[i], *y = &instance->args.out[0];
+    if (!(desc->in_place >> i & 1) || x->count != y->count || x->dtype != y->dtype) continue;
+    op_variant variant = {.name = "in place", .in_place = true, .alias = i, .once = true};
+    run_and_compare(device, instance, &variant);
+  }
+}
+
+/* One sample less, in the workspace of the whole. */
+static void check_smaller(ac_device *device, const op_instance *whole, const op_instance *less) {
+  ac_op_args args = whole->args;
+  for (int i = 0; i < AC_MAX_INPUTS; i++) args.in[i].data = NULL;
+  for (int j = 0; j < AC_MAX_OUTPUTS; j++) args.out[j].data = NULL;
+  op_variant variant = {.name = "smaller batch", .once = true};
+  variant.workspace = device->backend->workspace(device->state, &args);
+  run_and_compare(device, less, &variant);
+}
+
+static void check_differences(ac_device *device, const op_case *c, op_instance *forward,
+                              const op_instance *gradient, const op_gradient *g, const double *dy) {
+  op_result result;
+  op_variant variant = {.name = "finite differences", .once = true};
+  if (op_run(device, gradient, &variant, &result))
+    for (int j = 0; j < g->outputs; j++) {
+      if (!result.out[j]) continue;
+      differences d;
+      differentiate(&d, forward, g->of[j], dy);
+      compare_differences(op_where(device, gradient, &variant), gradient, j, result.out[j], &d);
+    }
+  op_result_free(&result);
+  (void)c;
+}
+
+static void check_case(const op_case *c, ac_device *device) {
+  bool batched = false;
+  for (int i = 0; i < AC_MAX_INPUTS; i++) batched |= c->in[i].rank && c->in[i].dim[0] < 0;
+  bool smaller = batched && c->batch > 1 && !op_reduced;
+  op_instance forward, less, gradient, less_gradient;
+  op_instance_forward(&forward, c, c->batch);
+  check_variants(device, &forward, false);
+  if (smaller) {
+    op_instance_forward(&less, c, c->batch - 1);
+    check_smaller(device, &forward, &less);
+  }
+  double *dy = op_random_gradient(&forward);
+  for (int g = 0; g < c->gradient_count; g++) {
+    op_instance_gradient(&gradient, &forward, &c->gradients[g], dy);
+    check_variants(device, &gradient, c->gradients[g].optional);
+    if (!op_reduced) check_differences(device, c, &forward, &gradient, &c->gradients[g], dy);
+    if (smaller) {
+      op_instance_gradient(&less_gradient, &less, &c->gradients[g], dy);
+      check_smaller(device, &gradient, &less_gradient);
+      op_instance_free(&less_gradient);
+    }
+    op_instance_free(&gradient);
+  }
+  free(dy);
+  if (smaller) op_instance_free(&less);
+  op_instance_free(&forward);
+}
+
+void op_check_cases(const op_family *family, ac_device *device) {
+  for (int k = 0; k < family->case_count; k++)
+    if (!skipped(&family->cases[k])) check_case(&family->cases[k], device);
+}
+
+/* ---- two devices
+ * --------------------------------------------------------------------------------- */
+
+/* Both may be off by the tolerance, in different directions. */
+static void compare_devices(op_instance *instance, ac_device *one, ac_device *other) {
+  op_result a, b;
+  op_variant variant = {.name = "against the other device", .once = true};
+  bool ran = op_run(one, instance, &variant, &a);
+  ran = op_run(other, instance, &variant, &b) && ran;
+  for (int j = 0; ran && j < AC_MAX_OUTPUTS; j++)
+    if (a.out[j])
+      memcpy(instance->args.out[j].data, a.out[j],
+             (size_t)instance->args.out[j].count * sizeof(double));
+  if (ran) op_compare(op_where(other, instance, &variant), instance, &variant, &b, 2);
+  op_result_free(&a);
+  op_result_free(&b);
+}
+
+void op_check_pair(const op_family *family, ac_device *one, ac_device *other) {
+  for (int k = 0; k < family->case_count; k++) {
+    const op_case *c = &family->cases[k];
+    op_instance forward, gradient;
+    op_instance_forward(&forward, c, c->batch);
+    double *dy = op_random_gradient(&forward);
+    for (int g = 0; g < c->gradient_count; g++) {
+      op_instance_gradient(&gradient, &forward, &c->gradients[g], dy);
+      compare_devices(&gradient, one, other);
+      op_instance_free(&gradient);
+    }
+    compare_devices(&forward, one, other);
+    free(dy);
+    op_instance_free(&forward);
+  }
+}
+
+/* ---- vectors
+ * ------------------------------------------------------------------------------------- */
+
+static void spec_from(op_operand_spec *spec, const op_vector *vector, const char *kind, int index) {
+  char name[32];
+  snprintf(name, sizeof name, "%s%d", kind, index);
+  const op_vector_tensor *t = op_vector_find(vector, name);
+  if (!t) return;
+  spec->dtype = t->dtype;
+  spec->rank = t->rank;
+  memcpy(spec->dim, t->dim, sizeof spec->dim);
+}
+
+static void load(ac_operand *x, const op_vector *vector, const char *kind, int index) {
+  char name[32];
+  snprintf(name, sizeof name, "%s%d", kind, index);
+  const op_vector_tensor *t = op_vector_find(vector, name);
+  for (int64_t e = 0; t && e < x->count; e++)
+    if (x->dtype == AC_I32) ((int32_t *)x->data)[e] = (int32_t)t->data[e];
+    else op_reals(x)[e] = t->data[e];
+}
+
+/* The instance's outputs hold the reference's result; `want` replaces them with the file's. */
+static void compare_with_file(ac_device *device, op_instance *instance, const op_vector *vector,
+                              const char *kind, const int *index, int outputs) {
+  op_result result = {{NULL}};
+  op_variant variant = {.name = "against PyTorch", .once = true};
+  bool ran = true;
+  if (device) {
+    ran = op_run(device, instance, &variant, &result);
+  } else {
+    for (int j = 0; j < outputs; j++) {
+      const ac_operand *x = &instance->args.out[j];
+      if (!x->count) continue;
+      result.out[j] = calloc((size_t)x->count, sizeof(double));
+      for (int64_t e = 0; e < x->count; e++) result.out[j][e] = (double)(float)op_reals(x)[e];
+    }
+  }
+  for (int j = 0; j < outputs; j++) load(&instance->args.out[j], vector, kind, index[j]);
+  if (ran) op_compare(op_where(device, instance, &variant), instance, &variant, &result, 1);
+  op_result_free(&result);
+}
+
+static void check_vector(const op_family *family, ac_device *device, const op_vector *vector) {
+  static const int same[AC_MAX_OUTPUTS] = {0, 1, 2, 3};
+  op_case c = {.name = vector->name};
+  op_instance forward, gradient;
+  for (int i = 0; i < AC_MAX_INPUTS; i++) spec_from(&c.in[i], vector, "in", i);
+  for (int j = 0; j < AC_MAX_OUTPUTS; j++) spec_from(&c.out[j], vector, "out", j);
+  c.batch = c.in[0].dim[0];
+  family->from_vector(&c, vector);
+  op_instance_blank(&forward, &c);
+  forward.run.loss_scale = 1;
+  for (int i = 0; i < AC_MAX_INPUTS; i++) load(&forward.args.in[i], vector, "in", i);
+  op_instance_compute(&forward);
+  compare_with_file(device, &forward, vector, "out", same, AC_MAX_OUTPUTS);
+  const op_vector_tensor *dy = op_vector_find(vector, "dy");
+  for (int g = 0; g < c.gradient_count; g++) {
+    op_instance_gradient(&gradient, &forward, &c.gradients[g], dy ? dy->data : NULL);
+    compare_with_file(device, &gradient, vector, "grad", c.gradients[g].of, c.gradients[g].outputs);
+    op_instance_free(&gradient);
+  }
+  op_instance_free(&forward);
+}
+
+void op_check_vectors(const op_family *family, ac_device *device) {
+  int count = 0;
+  op_vector *vectors = op_vectors_read(family->name, &count);
+  OP_EXPECT(family->name, vectors, "tests/vectors/%s.txt cannot be read", family->name);
+  for (int i = 0; i < count; i++) check_vector(family, device, &vectors[i]);
+  op_vectors_free(vectors, count);
+}

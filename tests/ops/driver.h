@@ -1,0 +1,93 @@
+/* Runs ops on devices and holds the results against the references. Failures are printed to stderr
+ * and counted; the caller decides what to make of the count. */
+#ifndef AC_TESTS_OPS_DRIVER_H
+#define AC_TESTS_OPS_DRIVER_H
+
+#include "backend/device.h"
+#include "case.h"
+
+/* ---- an op with concrete shapes and values, on the host ----------------------------------------
+ */
+
+typedef struct op_instance {
+  const char *family_case; /* for messages */
+  op_attributes attributes;
+  ac_run_state run;
+  ac_op_args args; /* data: double or int32_t; outputs hold the reference's result */
+  double *initial[AC_MAX_OUTPUTS]; /* what outputs hold before the run */
+  op_fill out_fill[AC_MAX_OUTPUTS];
+} op_instance;
+
+/* Shapes for `batch` samples, values drawn from the case's name. */
+void op_instance_forward(op_instance *instance, const op_case *c, int64_t batch);
+/* A gradient kernel fed from a forward instance; `dy` has the size of the forward op's output 0. */
+void op_instance_gradient(op_instance *instance, const op_instance *forward,
+                          const op_gradient *gradient, const double *dy);
+/* One op with shapes from specs, values zero: for special checks. */
+void op_instance_blank(op_instance *instance, const op_case *c);
+void op_instance_compute(op_instance *instance); /* runs the reference */
+void op_instance_free(op_instance *instance);
+
+/* The gradient of the objective (sum of dy * y, or the scaled loss) for output 0. Free it. */
+double *op_random_gradient(const op_instance *forward);
+
+/* ---- running ------------------------------------------------------------------------------------
+ */
+
+typedef struct op_variant {
+  const char *name;
+  bool in_place;
+  int alias;          /* in_place: the input that shares memory with output 0 */
+  unsigned add;       /* bits of outputs that are added to */
+  unsigned absent;    /* bits of outputs left out */
+  uint64_t workspace; /* bytes; 0: what the backend asks for */
+  bool once;          /* skip the second run */
+} op_variant;
+
+/* Results as the device left them, in double. */
+typedef struct op_result {
+  double *out[AC_MAX_OUTPUTS];
+} op_result;
+
+/* Runs the instance with guards around every operand and the workspace, twice, and checks that only
+ * outputs were written, that both runs gave the same bits and that no device object was made. False
+ * if it did not run. */
+bool op_run(ac_device *device, const op_instance *instance, const op_variant *variant,
+            op_result *result);
+void op_result_free(op_result *result);
+
+/* Compares with the reference (plus what was added to). `factor` widens the tolerance. */
+void op_compare(const char *where, const op_instance *instance, const op_variant *variant,
+                const op_result *result, double factor);
+
+/* ---- checks -------------------------------------------------------------------------------------
+ */
+
+/* The references against each other: gradients against finite differences of the forward reference.
+ */
+void op_check_reference(const op_family *family);
+/* Every case on a device. */
+void op_check_cases(const op_family *family, ac_device *device);
+/* Two devices side by side. */
+void op_check_pair(const op_family *family, ac_device *one, ac_device *other);
+/* Committed PyTorch results against the references (device NULL) or a device. */
+void op_check_vectors(const op_family *family, ac_device *device);
+
+/* Less of everything, for slow checkers such as oclgrind. */
+extern bool op_reduced;
+
+extern int op_failures;
+void op_fail(const char *where, const char *format, ...);
+const char *op_where(const ac_device *device, const op_instance *instance,
+                     const op_variant *variant);
+
+#define OP_EXPECT(where, condition, ...)           \
+  do {                                             \
+    if (!(condition)) op_fail(where, __VA_ARGS__); \
+  } while (0)
+
+/* Uniform in [low, high), rounded to float; advances the state. */
+double op_random(uint64_t *state, double low, double high);
+uint64_t op_seed(const char *text);
+
+#endif

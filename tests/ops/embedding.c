@@ -1,0 +1,69 @@
+/* Cases and references of embedding. */
+#include "driver.h"
+#include "vector.h"
+
+/* y[n,c] = table[ids[n],c] */
+static void embedding(const ac_op_args *args) {
+  int64_t C = ac_columns(&args->in[0]);
+  for (int64_t n = 0; n < args->in[1].count; n++)
+    for (int64_t c = 0; c < C; c++)
+      op_reals(&args->out[0])[n * C + c] =
+          op_reals(&args->in[0])[op_integers(&args->in[1])[n] * C + c];
+}
+
+/* A copy. */
+static op_tolerance embedding_error(const ac_op_args *args, int output) {
+  (void)args, (void)output;
+  return (op_tolerance){0, 0};
+}
+
+const op_reference op_reference_embedding = {embedding, embedding_error, false, false};
+
+/* dtable[v,c] = sum over n with ids[n] = v of dy[n,c] */
+static void embedding_gradient(const ac_op_args *args) {
+  int64_t C = ac_columns(&args->out[0]);
+  for (int64_t i = 0; i < args->out[0].count; i++) op_reals(&args->out[0])[i] = 0;
+  for (int64_t n = 0; n < args->in[0].count; n++)
+    for (int64_t c = 0; c < C; c++)
+      op_reals(&args->out[0])[op_integers(&args->in[0])[n] * C + c] +=
+          op_reals(&args->in[1])[n * C + c];
+}
+
+static op_tolerance embedding_gradient_error(const ac_op_args *args, int output) {
+  (void)output;
+  return (op_tolerance){1, op_sum_error(args->in[0].count) * op_largest(&args->in[1])};
+}
+
+const op_reference op_reference_embedding_gradient = {embedding_gradient, embedding_gradient_error,
+                                                      false, false};
+
+static const op_gradient gradients[] = {
+    {.op = AC_OP_embedding_gradient, .in = {OP_INPUT(1), OP_DY}, .of = {0}, .outputs = 1},
+};
+
+#define EMBEDDING(name_, batch_, ...)                                              \
+  {                                                                                \
+    .name = name_, .op = AC_OP_embedding, .batch = batch_, .gradients = gradients, \
+    .gradient_count = 1, __VA_ARGS__                                               \
+  }
+
+static const op_case cases[] = {
+    EMBEDDING("3x65 of 129 x 20", 3, .in = {OP_F32(129, 20), OP_IDS(129, AC_BATCH, 65)},
+              .out = {OP_F32(AC_BATCH, 65, 20)}),
+    EMBEDDING("every id the same", 65, .in = {OP_F32(3, 7), OP_IDS(1, AC_BATCH)},
+              .out = {OP_F32(AC_BATCH, 7)}),
+    EMBEDDING("one column", 7, .in = {OP_F32(5, 1), OP_IDS(5, AC_BATCH)},
+              .out = {OP_F32(AC_BATCH, 1)}),
+    EMBEDDING("one row", 1, .in = {OP_F32(1, 65), OP_IDS(1, AC_BATCH, 1)},
+              .out = {OP_F32(AC_BATCH, 1, 65)}),
+};
+
+static void from_vector(op_case *result, const op_vector *vector) {
+  (void)vector;
+  result->op = AC_OP_embedding;
+  result->gradients = gradients;
+  result->gradient_count = 1;
+}
+
+const op_family op_family_embedding = {"embedding", cases, sizeof cases / sizeof *cases,
+                                       from_vector, NULL,  NULL};

@@ -1,0 +1,165 @@
+/* Ops with concrete shapes and values, on the host. Values are floats held in double, so that a
+ * reference starts from exactly what a device is given. */
+#include "driver.h"
+
+#include "core/random.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const op_reference *op_reference_of(ac_op op) {
+  static const op_reference *const references[AC_OP_COUNT] = {
+#define REFERENCE(name) [AC_OP_##name] = &op_reference_##name,
+    AC_OP_LIST(REFERENCE)
+#undef REFERENCE
+  };
+  return references[op];
+}
+
+double op_largest(const ac_operand *x) {
+  double largest = 1;
+  for (int64_t i = 0; i < x->count; i++)
+    if (isfinite(op_reals(x)[i])) largest = fmax(largest, fabs(op_reals(x)[i]));
+  return largest;
+}
+
+uint64_t op_seed(const char *text) {
+  return ac_hash_text(text);
+}
+
+double op_random(uint64_t *state, double low, double high) {
+  ac_philox_block block = ac_philox(*state, 0, 0, 0, 0);
+  *state += 0x9E3779B97F4A7C15u;
+  return (double)(float)(low + (high - low) * (double)ac_uniform24(block.v[0]));
+}
+
+static double draw(uint64_t *state, const op_operand_spec *spec) {
+  double value = op_random(state, spec->low, spec->high);
+  if (spec->dtype == AC_I32) value = floor(value);
+  if (spec->fill == OP_NOT_ZERO && fabs(value) < 0.0625) value = value < 0 ? -0.0625 : 0.0625;
+  if (spec->fill == OP_SOMETIMES && op_random(state, 0, 3) < 1) value = spec->special;
+  return value;
+}
+
+static void *reals(int64_t count) {
+  return calloc((size_t)(count ? count : 1), sizeof(double));
+}
+
+static void shape_operand(ac_operand *x, const op_operand_spec *spec, int64_t batch) {
+  *x = (ac_operand){.dtype = spec->dtype, .rank = spec->rank, .count = spec->rank ? 1 : 0};
+  for (int d = 0; d < spec->rank; d++) {
+    x->dim[d] = spec->dim[d] < 0 ? batch * -spec->dim[d] : spec->dim[d];
+    x->count *= x->dim[d];
+  }
+  if (x->count) x->data = reals(x->count);
+}
+
+static void begin(op_instance *instance, const char *name, ac_op op,
+                  const op_attributes *attributes) {
+  memset(instance, 0, sizeof *instance);
+  instance->family_case = name;
+  instance->attributes = *attributes;
+  instance->args.op = op;
+  instance->args.attributes = op_reference_of(op)->attributes ? &instance->attributes : NULL;
+  instance->args.run = &instance->run;
+}
+
+void op_instance_blank(op_instance *instance, const op_case *c) {
+  begin(instance, c->name, c->op, &c->attributes);
+  instance->run = (ac_run_state){.training = !c->evaluation,
+                                 .seed = 0x0123456789abcdefu,
+                                 .update = 7,
+                                 .sample = 5,
+                                 .batch = c->batch,
+                                 .loss_scale = 4};
+  for (int i = 0; i < AC_MAX_INPUTS; i++) shape_operand(&instance->args.in[i], &c->in[i], c->batch);
+  for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
+    shape_operand(&instance->args.out[j], &c->out[j], c->batch);
+    instance->out_fill[j] = c->out[j].fill;
+    if (instance->args.out[j].count) instance->initial[j] = reals(instance->args.out[j].count);
+  }
+}
+
+void op_instance_forward(op_instance *instance, const op_case *c, int64_t batch) {
+  op_case shaped = *c;
+  shaped.batch = batch;
+  op_instance_blank(instance, &shaped);
+  uint64_t state = op_seed(c->name);
+  for (int i = 0; i < AC_MAX_INPUTS; i++) {
+    ac_operand *x = &instance->args.in[i];
+    for (int64_t e = 0; e < x->count; e++) {
+      double value = draw(&state, &c->in[i]);
+      if (x->dtype == AC_I32) ((int32_t *)x->data)[e] = (int32_t)value;
+      else op_reals(x)[e] = value;
+    }
+  }
+  for (int j = 0; j < AC_MAX_OUTPUTS; j++)
+    for (int64_t e = 0; e < instance->args.out[j].count; e++)
+      instance->initial[j][e] =
+          c->out[j].fill == OP_LOSS_SUMS ? (e % 2 ? 0 : 1000.5) : draw(&state, &c->out[j]);
+  op_instance_compute(instance);
+}
+
+/* A copy of a float operand as a device holds it. */
+static void copy_operand(ac_operand *to, const ac_operand *from, const double *values) {
+  *to = *from;
+  if (!from->count) return;
+  to->data = reals(from->count);
+  if (from->dtype == AC_I32) {
+    memcpy(to->data, from->data, (size_t)from->count * sizeof(int32_t));
+    return;
+  }
+  for (int64_t e = 0; e < from->count; e++) op_reals(to)[e] = (double)(float)values[e];
+}
+
+void op_instance_gradient(op_instance *instance, const op_instance *forward,
+                          const op_gradient *gradient, const double *dy) {
+  begin(instance, forward->family_case, gradient->op,
+        gradient->attributes ? gradient->attributes : &forward->attributes);
+  instance->run = forward->run;
+  for (int i = 0; i < AC_MAX_INPUTS; i++) {
+    const op_source *source = &gradient->in[i];
+    if (source->from == OP_NONE) continue;
+    const ac_operand *from = source->from == OP_FROM_INPUT ? &forward->args.in[source->index]
+                                                           : &forward->args.out[source->index];
+    copy_operand(&instance->args.in[i], from,
+                 source->from == OP_FROM_GRADIENT ? dy : op_reals(from));
+  }
+  uint64_t state = op_seed(forward->family_case) + 1;
+  for (int j = 0; j < gradient->outputs; j++) {
+    const ac_operand *of = &forward->args.in[gradient->of[j]];
+    copy_operand(&instance->args.out[j], of, op_reals(of));
+    if (of->count) instance->initial[j] = reals(of->count);
+    for (int64_t e = 0; e < of->count; e++) instance->initial[j][e] = op_random(&state, -1, 1);
+  }
+  op_instance_compute(instance);
+}
+
+void op_instance_compute(op_instance *instance) {
+  const op_reference *reference = op_reference_of(instance->args.op);
+  for (int j = 0; reference->in_out && j < AC_MAX_OUTPUTS; j++) {
+    ac_operand *x = &instance->args.out[j];
+    if (x->count) memcpy(x->data, instance->initial[j], (size_t)x->count * sizeof(double));
+  }
+  reference->compute(&instance->args);
+}
+
+void op_instance_free(op_instance *instance) {
+  for (int i = 0; i < AC_MAX_INPUTS; i++) free(instance->args.in[i].data);
+  for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
+    free(instance->args.out[j].data);
+    free(instance->initial[j]);
+  }
+}
+
+double *op_random_gradient(const op_instance *forward) {
+  int64_t count = forward->args.out[0].count;
+  double *dy = reals(count);
+  uint64_t state = op_seed(forward->family_case) + 2;
+  for (int64_t e = 0; e < count; e++) dy[e] = op_random(&state, -1, 1);
+  /* Of a loss's sums only the first matters: the loss itself. */
+  if (forward->out_fill[0] == OP_LOSS_SUMS)
+    for (int64_t e = 0; e < count; e++) dy[e] = e < 2 ? (double)forward->run.loss_scale : 0;
+  return dy;
+}

@@ -1,0 +1,82 @@
+/* Cases and references of matmul. */
+#include "driver.h"
+#include "vector.h"
+
+/* c[l,m,n] = sum_k op(a)[l,m,k] op(b)[l,k,n] over equal leading dimensions l. */
+static void matmul(const ac_op_args *args) {
+  const ac_matmul_attributes *t = args->attributes;
+  const ac_operand *a = &args->in[0], *b = &args->in[1], *c = &args->out[0];
+  int64_t M = c->dim[c->rank - 2], N = c->dim[c->rank - 1];
+  int64_t K = t->transpose_a ? a->dim[a->rank - 2] : a->dim[a->rank - 1];
+  for (int64_t l = 0; l < c->count / (M * N); l++)
+    for (int64_t m = 0; m < M; m++)
+      for (int64_t n = 0; n < N; n++) {
+        double sum = 0;
+        for (int64_t k = 0; k < K; k++)
+          sum += op_reals(a)[l * M * K + (t->transpose_a ? k * M + m : m * K + k)] *
+                 op_reals(b)[l * K * N + (t->transpose_b ? n * K + k : k * N + n)];
+        op_reals(c)[(l * M + m) * N + n] = sum;
+      }
+}
+
+static op_tolerance matmul_error(const ac_op_args *args, int output) {
+  (void)output;
+  const ac_matmul_attributes *t = args->attributes;
+  const ac_operand *a = &args->in[0];
+  int64_t K = t->transpose_a ? a->dim[a->rank - 2] : a->dim[a->rank - 1];
+  return (op_tolerance){1, op_sum_error(K) * op_largest(a) * op_largest(&args->in[1])};
+}
+
+const op_reference op_reference_matmul = {matmul, matmul_error, true, false};
+
+/* da and db are products again; which operand is transposed follows from the forward flags. */
+#define FLAGS(a, b) (&(const op_attributes){.matmul = {a, b}})
+#define PRODUCT(flags, first, second, target) \
+  { .op = AC_OP_matmul, .attributes = flags, .in = {first, second}, .of = {target}, .outputs = 1 }
+#define OP_A OP_INPUT(0)
+#define OP_B OP_INPUT(1)
+static const op_gradient gradients[2][2][2] = {
+    {{PRODUCT(FLAGS(false, true), OP_DY, OP_B, 0), PRODUCT(FLAGS(true, false), OP_A, OP_DY, 1)},
+     {PRODUCT(FLAGS(false, false), OP_DY, OP_B, 0), PRODUCT(FLAGS(true, false), OP_DY, OP_A, 1)}},
+    {{PRODUCT(FLAGS(false, true), OP_B, OP_DY, 0), PRODUCT(FLAGS(false, false), OP_A, OP_DY, 1)},
+     {PRODUCT(FLAGS(true, true), OP_B, OP_DY, 0), PRODUCT(FLAGS(true, true), OP_DY, OP_A, 1)}},
+};
+
+#define MATMUL(name_, a, b, batch_, ...)                                             \
+  {                                                                                  \
+    .name = name_, .op = AC_OP_matmul, .attributes.matmul = {a, b}, .batch = batch_, \
+    .gradients = gradients[a][b], .gradient_count = 2, __VA_ARGS__                   \
+  }
+
+static const op_case cases[] = {
+    MATMUL("2x3x[65x7 7x33]", 0, 0, 2,
+           .in = {OP_F32(AC_BATCH, 3, 65, 7), OP_F32(AC_BATCH, 3, 7, 33)},
+           .out = {OP_F32(AC_BATCH, 3, 65, 33)}),
+    MATMUL("2x3x[65x7 (33x7)']", 0, 1, 2,
+           .in = {OP_F32(AC_BATCH, 3, 65, 7), OP_F32(AC_BATCH, 3, 33, 7)},
+           .out = {OP_F32(AC_BATCH, 3, 65, 33)}),
+    MATMUL("2x3x[(7x65)' 7x33]", 1, 0, 2,
+           .in = {OP_F32(AC_BATCH, 3, 7, 65), OP_F32(AC_BATCH, 3, 7, 33)},
+           .out = {OP_F32(AC_BATCH, 3, 65, 33)}),
+    MATMUL("2x3x[(7x65)' (33x7)']", 1, 1, 2,
+           .in = {OP_F32(AC_BATCH, 3, 7, 65), OP_F32(AC_BATCH, 3, 33, 7)},
+           .out = {OP_F32(AC_BATCH, 3, 65, 33)}),
+    MATMUL("rank 2, [3x129 129x65]", 0, 0, 3, .in = {OP_F32(AC_BATCH, 129), OP_F32(129, 65)},
+           .out = {OP_F32(AC_BATCH, 65)}),
+    MATMUL("5x[1x1 1x1]", 0, 0, 5, .in = {OP_F32(AC_BATCH, 1, 1), OP_F32(AC_BATCH, 1, 1)},
+           .out = {OP_F32(AC_BATCH, 1, 1)}),
+    MATMUL("7x[1x65 (1x65)']", 0, 1, 7, .in = {OP_F32(AC_BATCH, 1, 65), OP_F32(AC_BATCH, 1, 65)},
+           .out = {OP_F32(AC_BATCH, 1, 1)}),
+};
+
+static void from_vector(op_case *result, const op_vector *vector) {
+  bool a = op_vector_attribute(vector, "transpose_a", 0) != 0;
+  bool b = op_vector_attribute(vector, "transpose_b", 0) != 0;
+  result->op = AC_OP_matmul;
+  result->attributes.matmul = (ac_matmul_attributes){a, b};
+  result->gradients = gradients[a][b];
+  result->gradient_count = 2;
+}
+
+const op_family op_family_matmul = {"matmul",    cases, sizeof cases / sizeof *cases,
+                                    from_vector, NULL,  NULL};

@@ -1,0 +1,230 @@
+/* Cases and references of the optimizers and of the pass over the gradients before them. */
+#include "driver.h"
+#include "vector.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* out = {sum (scale g)^2, 0 if every g is finite else 1} */
+static void gradient_statistics(const ac_op_args *args) {
+  const ac_gradient_statistics_attributes *a = args->attributes;
+  double *out = op_reals(&args->out[0]);
+  out[0] = out[1] = 0;
+  for (int64_t i = 0; i < args->in[0].count; i++) {
+    double g = op_reals(&args->in[0])[i] * (double)a->scale;
+    out[0] += g * g;
+    if (!isfinite(op_reals(&args->in[0])[i])) out[1] = 1;
+  }
+}
+
+/* Squares are positive: the relative error of the sum is at most that of its longest chain, which
+ * fixed parts and a tree over them keep near n / 64. */
+static op_tolerance gradient_statistics_error(const ac_op_args *args, int output) {
+  return (op_tolerance){output == 0 ? 8 + op_sum_error(args->in[0].count / 16) : 0, 0};
+}
+
+const op_reference op_reference_gradient_statistics = {gradient_statistics,
+                                                       gradient_statistics_error, true, false};
+
+/* The formulas are in ops/optimizer.h. */
+static void adamw(const ac_op_args *args) {
+  const ac_adamw_attributes *a = args->attributes;
+  double *p = op_reals(&args->out[0]), *m = op_reals(&args->out[1]), *v = op_reals(&args->out[2]);
+  double beta1 = a->beta1, beta2 = a->beta2;
+  for (int64_t i = 0; i < args->in[0].count; i++) {
+    double g = (double)a->gradient_factor * op_reals(&args->in[0])[i];
+    p[i] -= (double)a->rate * (double)a->weight_decay * p[i];
+    m[i] = beta1 * m[i] + (1 - beta1) * g;
+    v[i] = beta2 * v[i] + (1 - beta2) * g * g;
+    p[i] -= (double)a->rate / (double)a->correction1 * m[i] /
+            (sqrt(v[i]) / (double)a->sqrt_correction2 + (double)a->epsilon);
+  }
+}
+
+/* Each output is a sum of two or three products of rounded factors, all of the size of the largest
+ * value. The step m / sqrt(v) loses what the factors lost. */
+static op_tolerance adamw_error(const ac_op_args *args, int output) {
+  const ac_adamw_attributes *a = args->attributes;
+  double step = (double)(a->rate / a->correction1 * a->sqrt_correction2) * 100;
+  return output == 0 ? (op_tolerance){2, 8 * step} : (op_tolerance){4, 2};
+}
+
+const op_reference op_reference_adamw = {adamw, adamw_error, true, true};
+
+static void sgd(const ac_op_args *args) {
+  const ac_sgd_attributes *a = args->attributes;
+  double *p = op_reals(&args->out[0]), *b = op_reals(&args->out[1]), momentum = a->momentum;
+  for (int64_t i = 0; i < args->in[0].count; i++) {
+    double g =
+        (double)a->gradient_factor * op_reals(&args->in[0])[i] + (double)a->weight_decay * p[i];
+    if (args->out[1].count) {
+      b[i] = a->first ? g : momentum * b[i] + g;
+      g = a->nesterov ? g + momentum * b[i] : b[i];
+    }
+    p[i] -= (double)a->rate * g;
+  }
+}
+
+static op_tolerance sgd_error(const ac_op_args *args, int output) {
+  (void)args, (void)output;
+  return (op_tolerance){2, 4};
+}
+
+const op_reference op_reference_sgd = {sgd, sgd_error, true, true};
+
+#define STATISTICS(name_, scale_, ...)                                                          \
+  {                                                                                             \
+    .name = name_, .op = AC_OP_gradient_statistics, .attributes.gradient_statistics = {scale_}, \
+    .batch = 1, .in = {OP_F32(__VA_ARGS__)}, .out = {                                           \
+      OP_F32(2)                                                                                 \
+    }                                                                                           \
+  }
+#define ADAMW(name_, n, ...)                                                         \
+  {                                                                                  \
+    .name = name_, .op = AC_OP_adamw, .attributes.adamw = {__VA_ARGS__}, .batch = 1, \
+    .in = {OP_F32(n)}, .out = {                                                      \
+      OP_F32(n),                                                                     \
+      OP_RANGE(-0.1, 0.1, n),                                                        \
+      OP_RANGE(0.01, 0.1, n)                                                         \
+    }                                                                                \
+  }
+#define SGD(name_, n, momentum_, ...)                                            \
+  {                                                                              \
+    .name = name_, .op = AC_OP_sgd, .attributes.sgd = {__VA_ARGS__}, .batch = 1, \
+    .in = {OP_F32(n)}, .out = {                                                  \
+      OP_F32(n),                                                                 \
+      {.dtype = AC_F32, .rank = momentum_, .dim = {n}, .high = 1}                \
+    }                                                                            \
+  }
+
+static const op_case cases[] = {
+    STATISTICS("statistics of 1", 0.5f, 1),
+    STATISTICS("statistics of 7x65", 1, 7, 65),
+    STATISTICS("statistics of 129x129", 0.25f, 129, 129),
+    ADAMW("adamw 7x129", 7 * 129, .gradient_factor = 0.25f, .rate = 1e-3f, .weight_decay = 0.1f,
+          .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f, .correction1 = 0.271f,
+          .sqrt_correction2 = 0.0547f),
+    ADAMW("adamw 1, no decay", 1, .gradient_factor = 1, .rate = 0.1f, .beta1 = 0.8f, .beta2 = 0.95f,
+          .epsilon = 1e-3f, .correction1 = 1, .sqrt_correction2 = 1),
+    SGD("sgd 7x129", 7 * 129, 0, .gradient_factor = 0.25f, .rate = 0.1f, .weight_decay = 0.01f),
+    SGD("sgd first with momentum 65", 65, 1, .gradient_factor = 2, .rate = 0.1f, .momentum = 0.9f,
+        .first = true),
+    SGD("sgd with momentum 65", 65, 1, .gradient_factor = 2, .rate = 0.1f, .weight_decay = 0.01f,
+        .momentum = 0.9f),
+    SGD("sgd nesterov 65", 65, 1, .gradient_factor = 2, .rate = 0.1f, .weight_decay = 0.01f,
+        .momentum = 0.9f, .nesterov = true),
+};
+
+/* One bad value among many sets the flag, wherever it stands; huge and denormal ones do not. */
+static void special_gradients(ac_device *device) {
+  static const struct {
+    const char *name;
+    double value;
+    bool bad;
+  } kinds[] = {{"inf", INFINITY, true},  {"-inf", -INFINITY, true},  {"NaN", NAN, true},
+               {"huge", FLT_MAX, false}, {"denormal", 1e-42, false}, {"-0", -0.0, false}};
+  static const int64_t places[] = {0, 454, 128};
+  op_instance s;
+  op_result result;
+  op_instance_forward(&s, &cases[1], 1);
+  for (int k = 0; k < 6; k++)
+    for (int i = 0; i < (op_reduced ? 1 : 3); i++) {
+      op_variant variant = {.name = kinds[k].name, .once = true};
+      double old = op_reals(&s.args.in[0])[places[i]];
+      op_reals(&s.args.in[0])[places[i]] = kinds[k].value;
+      op_instance_compute(&s);
+      double sum = op_reals(&s.args.out[0])[0];
+      const char *where = op_where(device, &s, &variant);
+      if (op_run(device, &s, &variant, &result)) {
+        OP_EXPECT(where, (result.out[0][1] != 0) == kinds[k].bad, "at %d the flag is %g",
+                  (int)places[i], result.out[0][1]);
+        if (!kinds[k].bad && sum < (double)FLT_MAX)
+          OP_EXPECT(where, fabs(result.out[0][0] - sum) < 1e-4 * sum, "the sum is %g, not %g",
+                    result.out[0][0], sum);
+      }
+      op_result_free(&result);
+      op_reals(&s.args.in[0])[places[i]] = old;
+    }
+  op_instance_free(&s);
+}
+
+/* Several updates as PyTorch made them: the state goes from run to run, and each step's parameters
+ * are compared. Tensors of a case: p0, g[steps, n], and after each step p[steps, n]; attributes as
+ * in torch.optim. The error of a step adds to those before it. */
+static void replay(ac_device *device, const op_vector *v) {
+  const op_vector_tensor *p0 = op_vector_find(v, "p0"), *g = op_vector_find(v, "g");
+  const op_vector_tensor *p = op_vector_find(v, "p");
+  bool adam = op_vector_attribute(v, "adamw", 0) != 0;
+  double rate = op_vector_attribute(v, "lr", 0), decay = op_vector_attribute(v, "weight_decay", 0);
+  double beta1 = op_vector_attribute(v, "beta1", 0), beta2 = op_vector_attribute(v, "beta2", 0);
+  double momentum = op_vector_attribute(v, "momentum", 0);
+  int64_t n = p0->count, steps = g->dim[0];
+  op_case c = {.name = v->name, .op = adam ? AC_OP_adamw : AC_OP_sgd, .batch = 1};
+  c.in[0] = (op_operand_spec){.dtype = AC_F32, .rank = 1, .dim = {n}};
+  for (int j = 0; j < (adam ? 3 : momentum != 0 ? 2 : 1); j++) c.out[j] = c.in[0];
+  op_instance s;
+  op_instance_blank(&s, &c);
+  memcpy(s.initial[0], p0->data, (size_t)n * sizeof(double));
+  op_variant variant = {.name = "against PyTorch"};
+  const char *where = op_where(device, &s, &variant);
+  for (int64_t t = 0; t < steps; t++) {
+    memcpy(s.args.in[0].data, g->data + t * n, (size_t)n * sizeof(double));
+    if (adam)
+      s.attributes.adamw =
+          (ac_adamw_attributes){.gradient_factor = 1,
+                                .rate = (float)rate,
+                                .weight_decay = (float)decay,
+                                .beta1 = (float)beta1,
+                                .beta2 = (float)beta2,
+                                .epsilon = (float)op_vector_attribute(v, "eps", 1e-8),
+                                .correction1 = (float)(1 - pow(beta1, (double)t + 1)),
+                                .sqrt_correction2 = (float)sqrt(1 - pow(beta2, (double)t + 1))};
+    else
+      s.attributes.sgd = (ac_sgd_attributes){.gradient_factor = 1,
+                                             .rate = (float)rate,
+                                             .weight_decay = (float)decay,
+                                             .momentum = (float)momentum,
+                                             .nesterov = op_vector_attribute(v, "nesterov", 0) != 0,
+                                             .first = t == 0};
+    op_result result = {{NULL}};
+    op_instance_compute(&s);
+    if (device && !op_run(device, &s, &variant, &result)) {
+      op_result_free(&result);
+      break;
+    }
+    for (int j = 0; j < AC_MAX_OUTPUTS && s.args.out[j].count; j++)
+      memcpy(s.initial[j], device ? result.out[j] : op_reals(&s.args.out[j]),
+             (size_t)n * sizeof(double));
+    op_result_free(&result);
+    for (int64_t i = 0; i < n; i++)
+      OP_EXPECT(where,
+                fabs(s.initial[0][i] - p->data[t * n + i]) <
+                    16 * (double)(t + 1) * (double)FLT_EPSILON,
+                "step %d, element %d: %.9g, not %.9g", (int)t + 1, (int)i, s.initial[0][i],
+                p->data[t * n + i]);
+  }
+  op_instance_free(&s);
+}
+
+static void replay_all(ac_device *device) {
+  int count = 0;
+  op_vector *vectors = op_vectors_read("optimizer", &count);
+  OP_EXPECT("optimizer", vectors, "tests/vectors/optimizer.txt cannot be read");
+  for (int i = 0; i < count; i++) replay(device, &vectors[i]);
+  op_vectors_free(vectors, count);
+}
+
+static void special(ac_device *device) {
+  special_gradients(device);
+  replay_all(device);
+}
+
+static void special_host(void) {
+  replay_all(NULL);
+}
+
+const op_family op_family_optimizer = {"optimizer", cases,   sizeof cases / sizeof *cases,
+                                       NULL,        special, special_host};

@@ -1,0 +1,299 @@
+#!/usr/bin/env python3
+"""Writes the frozen results in this folder; see README.md for the formats.
+
+    python generate.py [FOLDER]
+
+Needs PyTorch and numpy, and transformers and safetensors for gpt2_tiny. Inputs are float32 drawn from a seed of their
+own per case; results are computed in double by PyTorch and rounded to float32 at the end. Running it again with the
+same versions gives the same files.
+"""
+import sys
+import zlib
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+torch.set_default_dtype(torch.float64)
+torch.set_num_threads(1)
+
+
+class File:
+    """One text file of cases."""
+
+    def __init__(self, folder, name):
+        self.path = folder / f"{name}.txt"
+        self.lines = []
+
+    def case(self, name, **attributes):
+        self.lines.append(f"case {name}")
+        for key, value in attributes.items():
+            self.lines.append(f"attribute {key} {float(value):.9g}")
+        self.random = np.random.default_rng(zlib.crc32(f"{self.path.name}/{name}".encode()))
+
+    def tensor(self, name, x):
+        """An int tensor as i32, anything else rounded to f32; nine digits give a float back exactly."""
+        x = x.detach() if isinstance(x, torch.Tensor) else torch.as_tensor(x)
+        integer = not x.is_floating_point()
+        dims = " ".join(str(d) for d in x.shape)
+        self.lines.append(f"tensor {name} {'i32' if integer else 'f32'} {x.dim()} {dims}")
+        values = x.reshape(-1).tolist()
+        texts = [str(v) if integer else f"{np.float32(v):.9g}" for v in values]
+        for i in range(0, len(texts), 12):
+            self.lines.append(" ".join(texts[i : i + 12]))
+
+    def draw(self, *shape, low=-1.0, high=1.0):
+        """A leaf in double whose values are floats."""
+        x = self.random.uniform(low, high, shape).astype(np.float32)
+        return torch.tensor(x.astype(np.float64), requires_grad=True)
+
+    def ids(self, limit, *shape):
+        return torch.tensor(self.random.integers(0, limit, shape))
+
+    def record(self, inputs, outputs, extra=()):
+        """inputs, outputs[0]'s gradient for a random dy, and extra saved outputs."""
+        dy = self.draw(*outputs.shape)
+        outputs.backward(dy.detach())
+        for i, x in enumerate(inputs):
+            if x is not None:
+                self.tensor(f"in{i}", x)
+        self.tensor("out0", outputs)
+        for j, x in enumerate(extra):
+            self.tensor(f"out{j + 1}", x)
+        self.tensor("dy", dy)
+        for i, x in enumerate(inputs):
+            if x is not None and x.requires_grad:
+                self.tensor(f"grad{i}", x.grad)
+
+    def close(self):
+        self.path.write_text("\n".join(self.lines) + "\n")
+
+
+def linear(f):
+    for layout in (0, 1):
+        for bias in (True, False):
+            f.case(f"{'in_out' if layout else 'out_in'}{'_bias' if bias else ''}", layout=layout)
+            x = f.draw(2, 3, 19)
+            w = f.draw(19, 11) if layout else f.draw(11, 19)
+            b = f.draw(11) if bias else None
+            f.record([x, w, b], F.linear(x, w.T if layout else w, b))
+
+
+def matmul(f):
+    for ta in (0, 1):
+        for tb in (0, 1):
+            f.case(f"transpose_{ta}{tb}", transpose_a=ta, transpose_b=tb)
+            a = f.draw(2, 2, 9, 5) if ta else f.draw(2, 2, 5, 9)
+            b = f.draw(2, 2, 7, 9) if tb else f.draw(2, 2, 9, 7)
+            f.record([a, b], (a.mT if ta else a) @ (b.mT if tb else b))
+
+
+def add(f):
+    for shape in ((3, 5, 7), (5, 7), (7,)):
+        f.case(f"repeated_rank_{len(shape)}")
+        a, b = f.draw(3, 5, 7), f.draw(*shape)
+        f.record([a, b], a + b)
+
+
+def multiply(f):
+    for shape in ((3, 5, 7), (5, 7), (7,)):
+        f.case(f"repeated_rank_{len(shape)}")
+        a, b = f.draw(3, 5, 7), f.draw(*shape)
+        f.record([a, b], a * b)
+
+
+def scale(f):
+    f.case("quarter", factor=0.25)
+    x = f.draw(3, 13)
+    f.record([x], 0.25 * x)
+
+
+def embedding(f):
+    f.case("repeated_ids")
+    table, ids = f.draw(11, 9), f.ids(11, 5, 7)
+    f.record([table, ids], F.embedding(ids, table))
+
+
+def layer_norm(f):
+    for name, low, high in (("plain", -1, 1), ("shifted", 4, 6)):
+        for bias in (True, False):
+            f.case(name + ("" if bias else "_without_beta"), epsilon=1e-5)
+            x, gamma = f.draw(2, 3, 33, low=low, high=high), f.draw(33)
+            beta = f.draw(33) if bias else None
+            mean, variance = x.mean(-1), x.var(-1, unbiased=False)
+            statistics = torch.stack((mean, 1 / torch.sqrt(variance + 1e-5)), -1)
+            f.record([x, gamma, beta], F.layer_norm(x, (33,), gamma, beta, 1e-5),
+                     [statistics.reshape(6, 2)])
+
+
+def elementwise(function):
+    def write(f):
+        f.case("wide")
+        x = f.draw(5, 40, low=-8, high=8)
+        f.record([x], function(x))
+    return write
+
+
+def gelu(f):
+    for kind, name in enumerate(("tanh", "none")):
+        f.case("erf" if kind else "tanh", kind=kind)
+        x = f.draw(5, 40, low=-8, high=8)
+        f.record([x], F.gelu(x, approximate=name))
+
+
+def softmax(f):
+    f.case("rows")
+    x = f.draw(7, 33, low=-5, high=5)
+    f.record([x], F.softmax(x, -1))
+    f.case("large")
+    x = f.draw(3, 33, low=-500, high=500)
+    f.record([x], F.softmax(x, -1))
+
+
+def attention(f):
+    for name, B, T, heads, d in (("small", 2, 7, 3, 5), ("one_position", 2, 1, 2, 4), ("longer", 1, 21, 2, 12)):
+        C = heads * d
+        factor = float(np.float32(1 / np.sqrt(d)))
+        f.case(name, heads=heads, scale=factor)
+        qkv = f.draw(B, T, 3 * C, low=-2, high=2)
+        q, k, v = (part.reshape(B, T, heads, d).transpose(1, 2) for part in qkv.split(C, -1))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=factor)
+        scores = (q @ k.mT * factor).masked_fill(torch.ones(T, T).triu(1).bool(), -torch.inf)
+        f.record([qkv], y.transpose(1, 2).reshape(B, T, C), [torch.logsumexp(scores, -1)])
+
+
+def transpose(f):
+    for name, a, b in (("middle", 1, 2), ("outer", 1, 3)):
+        f.case(name, axis_a=a, axis_b=b)
+        x = f.draw(2, 3, 5, 7)
+        f.record([x], x.transpose(a, b).contiguous())
+
+
+def sums(loss, weight, right):
+    return torch.tensor([loss, 0, weight, 0, right, 0, 0, 0], dtype=torch.float64)
+
+
+def cross_entropy(f):
+    for name, ignore, weighted in (("plain", False, False), ("ignore", True, False), ("weights", True, True)):
+        f.case(name, ignore=ignore, ignore_index=-100)
+        logits, targets = f.draw(3, 7, 19, low=-4, high=4), f.ids(19, 3, 7)
+        if ignore:
+            targets[0, 2:5] = targets[2, 6] = -100
+        weights = f.draw(3, 7, low=0, high=2).detach() if weighted else None
+        w = weights if weighted else torch.ones(3, 7)
+        flat = F.cross_entropy(logits.reshape(21, 19), targets.reshape(21), reduction="none", ignore_index=-100)
+        loss = (flat.reshape(3, 7) * w).sum()
+        loss.backward()
+        counted = w * (targets != -100)
+        right = counted[logits.argmax(-1) == targets].sum()
+        f.tensor("in0", logits)
+        f.tensor("in1", targets)
+        if weighted:
+            f.tensor("in2", weights)
+        f.tensor("out0", sums(loss.item(), counted.sum().item(), right.item()))
+        f.tensor("out1", torch.logsumexp(logits, -1))
+        f.tensor("grad0", logits.grad)
+
+
+def mean_squared_error(f):
+    for weighted in (False, True):
+        f.case("weights" if weighted else "plain")
+        prediction, target = f.draw(5, 3, 7), f.draw(5, 3, 7).detach()
+        weights = f.draw(5, low=0, high=2).detach() if weighted else None
+        w = weights if weighted else torch.ones(5)
+        loss = (F.mse_loss(prediction, target, reduction="none").mean((1, 2)) * w).sum()
+        loss.backward()
+        f.tensor("in0", prediction)
+        f.tensor("in1", target)
+        if weighted:
+            f.tensor("in2", weights)
+        f.tensor("out0", sums(loss.item(), w.sum().item(), 0))
+        f.tensor("grad0", prediction.grad)
+
+
+def optimizer(f):
+    def steps(make, **attributes):
+        n, count = 25, 5
+        p = torch.nn.Parameter(f.draw(n).detach().clone())
+        f.tensor("p0", p.clone())
+        optimizer = make([p])
+        gradients, results = [], []
+        for _ in range(count):
+            g = f.draw(n).detach()
+            p.grad = g.clone()
+            optimizer.step()
+            gradients.append(g)
+            results.append(p.detach().clone())
+        f.tensor("g", torch.stack(gradients))
+        f.tensor("p", torch.stack(results))
+
+    for name, a in (("adamw", dict(lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.1)),
+                    ("adamw_no_decay", dict(lr=1e-2, beta1=0.8, beta2=0.95, eps=1e-6, weight_decay=0))):
+        f.case(name, adamw=1, **a)
+        steps(lambda p: torch.optim.AdamW(p, lr=a["lr"], betas=(a["beta1"], a["beta2"]), eps=a["eps"],
+                                          weight_decay=a["weight_decay"]))
+    for name, a in (("sgd", dict(lr=0.1, momentum=0, weight_decay=0, nesterov=0)),
+                    ("sgd_decay", dict(lr=0.1, momentum=0, weight_decay=0.01, nesterov=0)),
+                    ("sgd_momentum", dict(lr=0.1, momentum=0.9, weight_decay=0.01, nesterov=0)),
+                    ("sgd_nesterov", dict(lr=0.1, momentum=0.9, weight_decay=0.01, nesterov=1))):
+        f.case(name, **a)
+        steps(lambda p: torch.optim.SGD(p, lr=a["lr"], momentum=a["momentum"], weight_decay=a["weight_decay"],
+                                        nesterov=bool(a["nesterov"])))
+
+
+def gpt2_tiny(folder):
+    """A whole GPT-2, as transformers makes, stores and differentiates it."""
+    from safetensors.torch import save_file
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(7)
+    config = GPT2Config(vocab_size=61, n_positions=16, n_embd=24, n_layer=2, n_head=3, resid_pdrop=0.0,
+                        embd_pdrop=0.0, attn_pdrop=0.0, initializer_range=0.2, bos_token_id=0, eos_token_id=0)
+    model = GPT2LMHeadModel(config).float()
+    with torch.no_grad():  # biases and norms of a fresh model are zeros and ones: nothing would test them
+        for name, p in model.named_parameters():
+            if p.dim() == 1:
+                p.add_(0.1 * torch.randn(p.shape, dtype=torch.float32))
+    names = [n for n, _ in model.named_parameters()]
+    save_file({n: p.detach().contiguous() for n, p in model.named_parameters()},
+              folder / "gpt2_tiny.safetensors", metadata={"format": "pt"})
+    (folder / "gpt2_tiny.safetensors").chmod(0o644)
+    model = model.double().eval()
+    ids = torch.randint(0, 61, (3, 17))
+    inputs, targets = ids[:, :-1].contiguous(), ids[:, 1:].clone()
+    targets[1, 10:] = -100
+    logits = model(inputs).logits
+    loss = F.cross_entropy(logits.reshape(-1, 61), targets.reshape(-1), reduction="sum", ignore_index=-100)
+    loss.backward()
+    f = File(folder, "gpt2_tiny")
+    f.case("gpt2_tiny", layers=2, heads=3, width=24, context=16, vocab=61, batch=3, ignore_index=-100)
+    f.tensor("tokens", inputs)
+    f.tensor("targets", targets)
+    f.tensor("loss", torch.tensor([loss.item(), float((targets != -100).sum())]))
+    f.tensor("logits", logits[:, -1])
+    parameters = dict(model.named_parameters())
+    for n in names:
+        g = parameters[n].grad
+        f.tensor(f"norm.{n.removeprefix('transformer.')}", g.norm().reshape(1))
+    for n in ("transformer.wpe.weight", "transformer.h.0.ln_1.weight", "transformer.h.1.attn.c_attn.bias",
+              "transformer.ln_f.bias"):
+        f.tensor(n.removeprefix("transformer."), parameters[n].grad)
+    f.close()
+
+
+def main():
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
+    writers = dict(linear=linear, matmul=matmul, add=add, multiply=multiply, scale=scale, embedding=embedding,
+                   layer_norm=layer_norm, gelu=gelu, relu=elementwise(F.relu), silu=elementwise(F.silu),
+                   softmax=softmax, attention=attention, transpose=transpose, cross_entropy=cross_entropy,
+                   mean_squared_error=mean_squared_error, optimizer=optimizer)
+    for name, write in writers.items():
+        f = File(folder, name)
+        write(f)
+        f.close()
+    gpt2_tiny(folder)
+
+
+if __name__ == "__main__":
+    main()
