@@ -1,0 +1,147 @@
+/* Building graphs: shapes, the sticky error and its sentences. */
+#include "check.h"
+
+#include <math.h>
+#include <string.h>
+
+static ac_graph *new_graph(void) {
+  ac_graph *graph;
+  assert_ok(ac_graph_create(&graph));
+  return graph;
+}
+
+static void assert_shape(const ac_tensor *tensor, int rank, const int64_t *shape) {
+  ac_tensor_info info;
+  assert_non_null(tensor);
+  ac_tensor_get_info(tensor, &info);
+  assert_int_equal(info.rank, rank);
+  for (int i = 0; i < rank; i++) assert_int_equal(info.shape[i], shape[i]);
+}
+
+static void shapes_follow_the_ops(void **state) {
+  (void)state;
+  ac_graph *g = new_graph();
+  ac_tensor *ids = ac_input(g, "ids", AC_I32, SHAPE(AC_BATCH, 5));
+  ac_tensor *table = ac_parameter(g, "table", SHAPE(11, 12), NULL);
+  ac_tensor *w = ac_parameter(g, "w", SHAPE(12, 36), NULL);
+  ac_tensor *x = ac_embedding(table, ids);
+  assert_shape(x, SHAPE(AC_BATCH, 5, 12));
+  ac_tensor *qkv = ac_linear(x, w, NULL, AC_IN_OUT);
+  assert_shape(qkv, SHAPE(AC_BATCH, 5, 36));
+  ac_tensor *y = ac_causal_attention(qkv, &(ac_attention_desc){.heads = 3});
+  assert_shape(y, SHAPE(AC_BATCH, 5, 12));
+  assert_shape(ac_linear(y, table, NULL, AC_OUT_IN), SHAPE(AC_BATCH, 5, 11));
+  ac_tensor *rows = ac_reshape(y, SHAPE(AC_BATCH_TIMES(5), 12));
+  assert_shape(rows, SHAPE(AC_BATCH_TIMES(5), 12));
+  assert_shape(ac_reshape(rows, SHAPE(AC_BATCH, 0, 12)), SHAPE(AC_BATCH, 5, 12));
+  assert_shape(ac_reshape(rows, SHAPE(0, 6)), SHAPE(AC_BATCH_TIMES(10), 6));
+  assert_shape(ac_transpose(y, 1, 2), SHAPE(AC_BATCH, 12, 5));
+  assert_shape(ac_matmul(y, y, false, true), SHAPE(AC_BATCH, 5, 5));
+  assert_shape(ac_matmul(y, y, true, false), SHAPE(AC_BATCH, 12, 12));
+  assert_ptr_equal(ac_dropout(y, 0), y);
+  assert_int_equal(ac_graph_status(g), AC_OK);
+  assert_string_equal(ac_graph_message(g), "");
+  ac_graph_free(g);
+}
+
+static void the_first_failure_sticks(void **state) {
+  (void)state;
+  ac_graph *g = new_graph();
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 4));
+  ac_tensor *w = ac_parameter(g, "w", SHAPE(3, 5), NULL);
+  ac_tensor *y = ac_linear(x, w, NULL, AC_OUT_IN);
+  assert_null(y);
+  assert_null(ac_gelu(y, AC_GELU_TANH));
+  assert_null(ac_parameter(g, "w", SHAPE(3, 5), NULL));
+  ac_graph_set_loss(g, y);
+  assert_int_equal(ac_graph_status(g), AC_ERROR_ARGUMENT);
+  assert_string_equal(ac_graph_message(g),
+                      "linear: x is [B, 4] but the weight is [3, 5] (out, in)");
+  ac_plan *plan;
+  ac_device *device;
+  assert_ok(ac_device_open(&device, &(ac_device_desc){.name = "dry"}));
+  assert_refused(ac_plan_create(&plan, g, device, &(ac_plan_desc){0}), AC_ERROR_ARGUMENT,
+                 "linear: x is [B, 4]");
+  assert_null(plan);
+  ac_device_close(device);
+  ac_graph_free(g);
+}
+
+/* Builds something wrong on a fresh graph and checks the sentence. */
+#define REFUSED(text, statement)                                     \
+  do {                                                               \
+    ac_graph *g = new_graph();                                       \
+    ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 6, 4));  \
+    ac_tensor *ids = ac_input(g, "ids", AC_I32, SHAPE(AC_BATCH, 6)); \
+    ac_tensor *w = ac_parameter(g, "w", SHAPE(4, 4), NULL);          \
+    ac_tensor *b = ac_parameter(g, "b", SHAPE(4), NULL);             \
+    (void)x, (void)ids, (void)w, (void)b;                            \
+    assert_int_equal(ac_graph_status(g), AC_OK);                     \
+    statement;                                                       \
+    assert_int_not_equal(ac_graph_status(g), AC_OK);                 \
+    assert_contains(ac_graph_message(g), text);                      \
+    assert_null(strchr(ac_graph_message(g), '\n'));                  \
+    ac_graph_free(g);                                                \
+  } while (0)
+
+static void wrong_operands_are_named(void **state) {
+  (void)state;
+  REFUSED("linear: operand 1 is missing", ac_linear(x, NULL, NULL, AC_OUT_IN));
+  REFUSED("linear: the bias is [4, 4]", ac_linear(x, w, w, AC_OUT_IN));
+  REFUSED("linear: unknown weight layout 7", ac_linear(x, w, b, (ac_layout)7));
+  REFUSED("matmul: cannot multiply [B, 6, 4] by [4, 4]", ac_matmul(x, w, false, false));
+  REFUSED("matmul: cannot multiply [B, 6, 4] by [B, 6, 4]", ac_matmul(x, x, false, false));
+  REFUSED("add: shapes f32 [B, 6, 4] and i32 [B, 6]", ac_add(x, ids));
+  REFUSED("multiply: shapes", ac_multiply(x, ac_parameter(g, "c", SHAPE(6), NULL)));
+  REFUSED("embedding: the table is f32 [4]", ac_embedding(b, ids));
+  REFUSED("embedding:", ac_embedding(w, x));
+  REFUSED("layer_norm: x is [B, 6, 4] but gamma or beta is [4, 4]", ac_layer_norm(x, w, b, 0));
+  REFUSED("layer_norm: epsilon is nan", ac_layer_norm(x, b, b, NAN));
+  REFUSED("gelu: unknown kind", ac_gelu(x, (ac_gelu_kind)9));
+  REFUSED("relu: x is i32", ac_relu(ids));
+  REFUSED("scale: the factor is not finite", ac_scale(x, INFINITY));
+  REFUSED("attention: qkv is [B, 6, 4]", ac_causal_attention(x, &(ac_attention_desc){.heads = 1}));
+  REFUSED("attention: needs at least one head", ac_causal_attention(x, NULL));
+  REFUSED("attention: 3 heads do not divide the width 4",
+          ac_causal_attention(ac_input(g, "q", AC_F32, SHAPE(AC_BATCH, 6, 12)),
+                              &(ac_attention_desc){.heads = 3}));
+  REFUSED("dropout: p is 1", ac_dropout(x, 1));
+  REFUSED("dropout: x has no batch", ac_dropout(w, 0.5f));
+  REFUSED("reshape: [B, 6, 4]", ac_reshape(x, SHAPE(AC_BATCH, 7, 4)));
+  REFUSED("reshape: [B, 6, 4]", ac_reshape(x, SHAPE(24)));
+  REFUSED("transpose: cannot swap axes 0 and 1", ac_transpose(x, 1, 0));
+  REFUSED("cross_entropy: logits are f32 [B, 6, 4], targets i32 [B, 6], weights [4]",
+          ac_cross_entropy(x, ids, b, NULL));
+  REFUSED("mean_squared_error: prediction is", ac_mean_squared_error(x, ids, NULL));
+  REFUSED("input \"x\" exists already", ac_input(g, "x", AC_F32, SHAPE(AC_BATCH)));
+  REFUSED("parameter \"w\" exists already", ac_parameter(g, "w", SHAPE(1), NULL));
+  REFUSED("input \"y\": a shape has", ac_input(g, "y", AC_F32, SHAPE(3)));
+  REFUSED("parameter \"y\": a shape has", ac_parameter(g, "y", SHAPE(AC_BATCH), NULL));
+  REFUSED("parameter \"y\": a shape has", ac_parameter(g, "y", SHAPE(1LL << 40, 1LL << 40), NULL));
+  REFUSED("parameter without a name", ac_parameter(g, "", SHAPE(1), NULL));
+  REFUSED("inputs are f32 or i32", ac_input(g, "y", AC_BF16, SHAPE(AC_BATCH)));
+  REFUSED("the loss is no result of a loss op", ac_graph_set_loss(g, x));
+  REFUSED("output \"x\" is no result of an op", ac_graph_set_output(g, "x", x));
+}
+
+static void graphs_do_not_mix(void **state) {
+  (void)state;
+  ac_graph *g = new_graph(), *h = new_graph();
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 4));
+  ac_tensor *w = ac_parameter(h, "w", SHAPE(4, 4), NULL);
+  assert_null(ac_linear(x, w, NULL, AC_OUT_IN));
+  assert_contains(ac_graph_message(g), "linear: an operand belongs to another graph");
+  assert_int_equal(ac_graph_status(h), AC_OK);
+  ac_graph_free(g);
+  ac_graph_free(h);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(shapes_follow_the_ops),
+      cmocka_unit_test(the_first_failure_sticks),
+      cmocka_unit_test(wrong_operands_are_named),
+      cmocka_unit_test(graphs_do_not_mix),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,260 @@
+/* Plans: lifetimes, addresses, budgets. Run on the dry device, so nothing is computed. */
+#include "models.h"
+
+#include "plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const test_gpt model = {3, 24, 10, 17, 2, 0.1f, false};
+
+static ac_device *dry(uint64_t max_allocation) {
+  ac_device *device;
+  assert_ok(ac_device_open(&device,
+                           &(ac_device_desc){.name = "dry", .dry_max_allocation = max_allocation}));
+  return device;
+}
+
+static ac_plan *make(const ac_graph *graph, ac_device *device, ac_plan_desc desc) {
+  ac_plan *plan;
+  assert_ok(ac_plan_create(&plan, graph, device, &desc));
+  return plan;
+}
+
+/* Two values with memory of their own that are alive together must not overlap; none straddles a
+ * chunk or reaches below the arena or beyond the total. */
+static void check_layout(const ac_plan *plan, const ac_sequence *sequence) {
+  uint64_t chunk = plan->chunk_bytes;
+  for (int i = 0; i < sequence->value_count; i++) {
+    const ac_value *a = &sequence->values[i];
+    if (a->shares != i) continue;
+    assert_true(a->address + a->bytes <= plan->info.bytes.total);
+    assert_true(a->address % plan->device->info.alignment == 0);
+    if (chunk) assert_int_equal(a->address / chunk, (a->address + a->bytes - 1) / chunk);
+    for (int j = 0; j < i; j++) {
+      const ac_value *b = &sequence->values[j];
+      bool together = b->shares == j && a->first <= b->last && b->first <= a->last;
+      if (together)
+        assert_true(a->address + a->bytes <= b->address || b->address + b->bytes <= a->address);
+    }
+  }
+}
+
+/* Every value is written before it is read and not overwritten by a sharer while it is still
+ * needed. */
+static void check_lifetimes(const ac_sequence *sequence) {
+  int *owner = calloc((size_t)sequence->value_count + 1, sizeof *owner);
+  for (int i = 0; i < sequence->value_count; i++) owner[i] = -1;
+  for (int s = 0; s < sequence->step_count; s++) {
+    const ac_step *step = &sequence->steps[s];
+    for (int k = 0; k < AC_MAX_INPUTS + 1; k++) {
+      int value = k < AC_MAX_INPUTS ? step->in[k].value : step->copy.value;
+      if (value < 0) continue;
+      int root = value;
+      while (sequence->values[root].shares != root) root = sequence->values[root].shares;
+      assert_int_equal(owner[root], value);
+      assert_true(sequence->values[root].first <= s && s <= sequence->values[root].last);
+    }
+    for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
+      int value = step->out[j].value;
+      if (value < 0) continue;
+      int root = value;
+      while (sequence->values[root].shares != root) root = sequence->values[root].shares;
+      owner[root] = value;
+    }
+  }
+  free(owner);
+}
+
+static void layouts_are_sound(void **state) {
+  (void)state;
+  ac_graph *graph = test_gpt_graph(&model);
+  static const uint64_t limits[] = {0, 16384, 20000, 1 << 20};
+  for (int i = 0; i < 4; i++) {
+    ac_device *device = dry(limits[i]);
+    ac_plan *plan = make(graph, device, (ac_plan_desc){.batch = 4});
+    check_layout(plan, &plan->main);
+    check_layout(plan, &plan->evaluation);
+    check_lifetimes(&plan->main);
+    check_lifetimes(&plan->evaluation);
+    ac_plan_free(plan);
+    ac_device_close(device);
+  }
+  ac_graph_free(graph);
+}
+
+static void the_arena_is_near_its_bound(void **state) {
+  (void)state;
+  static const test_gpt sizes[] = {{1, 24, 10, 17, 2, 0, false},
+                                   {4, 128, 64, 256, 4, 0, false},
+                                   {6, 32, 16, 1000, 2, 0.1f, false}};
+  for (int i = 0; i < 3; i++) {
+    ac_graph *graph = test_gpt_graph(&sizes[i]);
+    ac_device *device = dry(0);
+    for (int64_t batch = 1; batch < 20; batch += 6) {
+      ac_plan *plan = make(graph, device, (ac_plan_desc){.batch = batch});
+      const ac_plan_info *info = ac_plan_get_info(plan);
+      uint64_t arena = info->bytes.activations + info->bytes.workspace;
+      assert_true(arena >= info->live_bytes);
+      assert_true((double)arena <= 1.05 * (double)info->live_bytes);
+      ac_plan_free(plan);
+    }
+    ac_device_close(device);
+    ac_graph_free(graph);
+  }
+}
+
+static void classes_add_up(void **state) {
+  (void)state;
+  ac_graph *graph = test_gpt_graph(&model);
+  ac_device *device = dry(0);
+  ac_plan *plan = make(graph, device, (ac_plan_desc){.batch = 4});
+  const ac_plan_bytes *b = &ac_plan_get_info(plan)->bytes;
+  assert_int_equal(b->total, b->parameters + b->gradients + b->optimizer + b->activations +
+                                 b->workspace + b->io);
+  assert_int_equal(b->parameters, b->gradients);
+  assert_int_equal(b->optimizer, 2 * b->parameters);
+  uint64_t scalars = (uint64_t)ac_plan_get_info(plan)->parameter_count;
+  assert_true(b->parameters >= 4 * scalars);
+  assert_true(b->parameters <= 4 * scalars + 64 * (uint64_t)ac_graph_parameter_count(graph));
+  ac_plan_free(plan);
+
+  plan = make(graph, device, (ac_plan_desc){.batch = 4, .optimizer = AC_SGD});
+  assert_int_equal(ac_plan_get_info(plan)->bytes.optimizer,
+                   ac_plan_get_info(plan)->bytes.parameters);
+  ac_plan_free(plan);
+  plan =
+      make(graph, device, (ac_plan_desc){.batch = 4, .optimizer = AC_SGD, .sgd_no_momentum = true});
+  assert_int_equal(ac_plan_get_info(plan)->bytes.optimizer, 0);
+  ac_plan_free(plan);
+  plan = make(graph, device, (ac_plan_desc){.purpose = AC_PREDICT, .batch = 4});
+  b = &ac_plan_get_info(plan)->bytes;
+  assert_int_equal(b->gradients + b->optimizer, 0);
+  ac_plan_free(plan);
+  ac_device_close(device);
+  ac_graph_free(graph);
+}
+
+/* A trainer allocates the plan's total, to the byte, in chunks no larger than allowed, and gives
+ * all of it back. */
+static void the_total_is_what_is_allocated(void **state) {
+  (void)state;
+  ac_graph *graph = test_gpt_graph(&model);
+  static const uint64_t limits[] = {0, 17000};
+  for (int i = 0; i < 2; i++) {
+    ac_device *device = dry(limits[i]);
+    ac_plan *plan = make(graph, device, (ac_plan_desc){.batch = 4});
+    ac_trainer *trainer;
+    assert_ok(ac_trainer_create(&trainer, plan, &(ac_trainer_desc){.schedule = {.lr = 1e-3}}));
+    assert_int_equal(ac_device_peak_bytes(device), ac_plan_get_info(plan)->bytes.total);
+    uint64_t objects = ac_device_object_count(device);
+    int32_t tokens[4 * 10] = {0};
+    ac_feed feeds[] = {{"tokens", tokens}, {"targets", tokens}};
+    assert_ok(ac_trainer_accumulate(trainer, 4, feeds, 2));
+    assert_ok(ac_trainer_update(trainer, NULL));
+    assert_int_equal(ac_device_object_count(device), objects);
+    ac_trainer_free(trainer);
+    assert_int_equal(ac_device_allocated_bytes(device), 0);
+    ac_plan_free(plan);
+    ac_device_close(device);
+  }
+  ac_graph_free(graph);
+}
+
+static void budgets_are_kept(void **state) {
+  (void)state;
+  ac_graph *graph = test_gpt_graph(&model);
+  ac_device *device = dry(0);
+  ac_plan *whole = make(graph, device, (ac_plan_desc){.batch = 13});
+  ac_plan *least = make(graph, device, (ac_plan_desc){.batch = 13, .micro_batch = 1});
+  uint64_t high = ac_plan_get_info(whole)->bytes.total, low = ac_plan_get_info(least)->bytes.total;
+  assert_int_equal(ac_plan_get_info(whole)->micro_batch, 13);
+  int64_t previous = 1;
+  for (int i = 0; i <= 10; i++) {
+    uint64_t budget = low + (high - low) * (uint64_t)i / 10;
+    ac_plan *plan = make(graph, device, (ac_plan_desc){.batch = 13, .memory = budget});
+    const ac_plan_info *info = ac_plan_get_info(plan);
+    assert_true(info->bytes.total <= budget);
+    assert_true(info->micro_batch >= previous);
+    assert_true(info->micro_batch * info->accumulation_steps >= 13);
+    assert_true(info->micro_batch * (info->accumulation_steps - 1) < 13);
+    previous = info->micro_batch;
+    ac_plan_free(plan);
+  }
+  assert_int_equal(previous, 13);
+  ac_plan *plan;
+  assert_refused(
+      ac_plan_create(&plan, graph, device, &(ac_plan_desc){.batch = 13, .memory = low - 1}),
+      AC_ERROR_BUDGET, "plan: needs at least");
+  char bytes[32];
+  snprintf(bytes, sizeof bytes, "(%llu bytes", (unsigned long long)low);
+  assert_contains(ac_last_error(), bytes);
+  assert_refused(ac_plan_create(&plan, graph, device,
+                                &(ac_plan_desc){.batch = 13, .micro_batch = 13, .memory = low}),
+                 AC_ERROR_BUDGET, "at a micro-batch of 13");
+  ac_plan_free(whole);
+  ac_plan_free(least);
+  ac_device_close(device);
+  ac_graph_free(graph);
+}
+
+static void wrong_policies_are_refused(void **state) {
+  (void)state;
+  ac_graph *graph = test_gpt_graph(&model), *empty;
+  ac_device *device = dry(0);
+  ac_plan *plan;
+#define REFUSED(graph, status, text, ...) \
+  assert_refused(ac_plan_create(&plan, graph, device, &(ac_plan_desc){__VA_ARGS__}), status, text)
+  REFUSED(graph, AC_ERROR_ARGUMENT, "the micro-batch 5 is larger than the batch 4", .batch = 4,
+          .micro_batch = 5);
+  REFUSED(graph, AC_ERROR_ARGUMENT, "must be positive", .batch = -1);
+  REFUSED(graph, AC_ERROR_ARGUMENT, "exceeds 2^32", .batch = 1LL << 40);
+  REFUSED(graph, AC_ERROR_ARGUMENT, "unknown purpose", .purpose = (ac_purpose)7);
+  REFUSED(graph, AC_ERROR_BUDGET, "needs at least", .memory = 1);
+  assert_ok(ac_graph_create(&empty));
+  REFUSED(empty, AC_ERROR_ARGUMENT, "no loss to train on", .batch = 1);
+  REFUSED(empty, AC_ERROR_ARGUMENT, "no loss to evaluate", .purpose = AC_EVALUATE);
+  REFUSED(empty, AC_ERROR_ARGUMENT, "no output to predict", .purpose = AC_PREDICT);
+  ac_device *tiny = dry(1024);
+  assert_refused(ac_plan_create(&plan, graph, tiny, &(ac_plan_desc){.batch = 1}), AC_ERROR_BUDGET,
+                 "exceeds the device's largest allocation");
+  ac_device_close(tiny);
+  ac_device_close(device);
+  ac_graph_free(graph);
+  ac_graph_free(empty);
+}
+
+static void a_plan_outlives_its_graph(void **state) {
+  (void)state;
+  ac_graph *graph = test_gpt_graph(&model);
+  ac_device *device = dry(0);
+  ac_plan *plan = make(graph, device, (ac_plan_desc){.batch = 2});
+  ac_graph_free(graph);
+  ac_plan_step step;
+  const ac_plan_info *info = ac_plan_get_info(plan);
+  double flops = 0;
+  uint64_t live = 0;
+  for (int64_t i = 0; i < info->steps; i++) {
+    assert_ok(ac_plan_get_step(plan, i, &step));
+    flops += step.flops;
+    if (step.live_bytes > live) live = step.live_bytes;
+  }
+  assert_true(flops == info->flops);
+  assert_int_equal(live, info->live_bytes);
+  assert_refused(ac_plan_get_step(plan, info->steps, &step), AC_ERROR_ARGUMENT, "step");
+  ac_plan_free(plan);
+  ac_device_close(device);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(layouts_are_sound),
+      cmocka_unit_test(the_arena_is_near_its_bound),
+      cmocka_unit_test(classes_add_up),
+      cmocka_unit_test(the_total_is_what_is_allocated),
+      cmocka_unit_test(budgets_are_kept),
+      cmocka_unit_test(wrong_policies_are_refused),
+      cmocka_unit_test(a_plan_outlives_its_graph),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
