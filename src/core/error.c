@@ -30,8 +30,11 @@ ac_status ac_fail_prefix(ac_status status, const char *format, ...) {
   vsnprintf(prefix, sizeof prefix, format, args);
   va_end(args);
   memcpy(old, sentence, sizeof old);
-  int used = snprintf(sentence, sizeof sentence, "%s: ", prefix);
-  snprintf(sentence + used, sizeof sentence - (size_t)used, "%s", old);
+  size_t used = strlen(prefix), rest = sizeof sentence - used - 3;
+  memcpy(sentence, prefix, used);
+  memcpy(sentence + used, ": ", 2);
+  memcpy(sentence + used + 2, old, rest);
+  sentence[sizeof sentence - 1] = 0;
   return status;
 }
 

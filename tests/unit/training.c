@@ -1,0 +1,432 @@
+/* Windows and updates on the CPU, and on every OpenCL device there is: the way a batch is split
+ * does not matter, a failed update changes nothing, the same seed gives the same bits. */
+#include "models.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const test_gpt model = {2, 24, 9, 17, 2, 0.1f, true};
+enum { SAMPLES = 23, CONTEXT = 9, VOCAB = 17 };
+
+typedef struct corpus {
+  int32_t tokens[SAMPLES * CONTEXT], targets[SAMPLES * CONTEXT];
+  float weights[SAMPLES * CONTEXT];
+} corpus;
+
+/* Sequences of unequal length: the rest of each row is padding, ignored by target or by weight. */
+static corpus make_corpus(void) {
+  corpus c;
+  uint32_t state = 7;
+  for (int i = 0; i < SAMPLES * CONTEXT; i++) {
+    state = state * 1664525u + 1013904223u;
+    int row = i / CONTEXT, column = i % CONTEXT, length = 1 + row * 5 % CONTEXT;
+    c.tokens[i] = (int32_t)(state >> 16) % VOCAB;
+    c.targets[i] = column < length ? (c.tokens[i] * 3 + 1) % VOCAB : row % 2 ? -1 : 0;
+    c.weights[i] = column < length ? 1 + (float)(row % 3) / 2 : row % 2 ? 1 : 0;
+  }
+  return c;
+}
+
+typedef struct run {
+  ac_device *device;
+  ac_plan *plan;
+  ac_trainer *trainer;
+} run;
+
+static run start(const char *device, const test_gpt *m, ac_plan_desc plan, ac_trainer_desc desc) {
+  run r;
+  ac_graph *graph = test_gpt_graph(m);
+  assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = device, .threads = 2}));
+  assert_ok(ac_plan_create(&r.plan, graph, r.device, &plan));
+  assert_ok(ac_trainer_create(&r.trainer, r.plan, &desc));
+  ac_graph_free(graph);
+  return r;
+}
+
+static void stop(run *r) {
+  ac_trainer_free(r->trainer);
+  assert_int_equal(ac_device_allocated_bytes(r->device), 0);
+  ac_plan_free(r->plan);
+  ac_device_close(r->device);
+}
+
+static ac_status feed(run *r, const corpus *c, int first, int count) {
+  ac_feed feeds[] = {{"tokens", c->tokens + first * CONTEXT},
+                     {"targets", c->targets + first * CONTEXT},
+                     {"weights", c->weights + first * CONTEXT}};
+  return ac_trainer_accumulate(r->trainer, count, feeds, 3);
+}
+
+/* All parameters one after another; free it. */
+static float *all_parameters(run *r, size_t *total) {
+  float *all = NULL;
+  *total = 0;
+  for (int i = 0; i < ac_trainer_parameter_count(r->trainer); i++) {
+    ac_tensor_info info;
+    assert_ok(ac_trainer_parameter_info(r->trainer, i, &info));
+    int64_t count = 1;
+    for (int k = 0; k < info.rank; k++) count *= info.shape[k];
+    all = realloc(all, (*total + (size_t)count) * sizeof *all);
+    assert_non_null(all);
+    assert_ok(ac_trainer_get_parameter(r->trainer, i, 0, count, all + *total));
+    *total += (size_t)count;
+  }
+  return all;
+}
+
+static double distance(const float *a, const float *b, size_t count) {
+  double difference = 0, norm = 0;
+  for (size_t i = 0; i < count; i++) {
+    difference += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
+    norm += (double)a[i] * (double)a[i];
+  }
+  return sqrt(difference / norm);
+}
+
+/* ---- devices ----------------------------------------------------------------------------------
+ */
+
+/* Runs a check on the CPU and on each OpenCL device. */
+static void on_every_device(void (*check)(const char *device)) {
+  ac_device_info list[8];
+  int count;
+  assert_ok(ac_device_list(list, 8, &count));
+  assert_true(count >= 1);
+  for (int i = 0; i < count && i < 8; i++) check(list[i].id);
+}
+
+#define ON_EVERY_DEVICE(check)                   \
+  static void check##_everywhere(void **state) { \
+    (void)state;                                 \
+    on_every_device(check);                      \
+  }
+
+/* ---- splitting --------------------------------------------------------------------------------
+ */
+
+/* 20 updates on batches of 23 with ragged targets, dropout included. Keys' biases have no gradient
+ * but rounding noise (softmax does not see a shift), which Adam would blow up to full steps with
+ * its usual epsilon of 1e-8. */
+static float *train_split(const char *device, int64_t micro_batch, double *losses, size_t *total) {
+  corpus c = make_corpus();
+  run r =
+      start(device, &model, (ac_plan_desc){.batch = SAMPLES, .micro_batch = micro_batch},
+            (ac_trainer_desc){
+                .seed = 3, .schedule = {.lr = 1e-3}, .optimizer = {.clip = 1, .epsilon = 1e-5}});
+  for (int u = 0; u < 20; u++) {
+    ac_update update;
+    assert_ok(feed(&r, &c, 0, SAMPLES));
+    assert_ok(ac_trainer_update(r.trainer, &update));
+    assert_false(update.skipped);
+    losses[u] = update.loss;
+  }
+  float *parameters = all_parameters(&r, total);
+  stop(&r);
+  return parameters;
+}
+
+static void splitting_changes_nothing(const char *device) {
+  double whole[20], split[20];
+  size_t total, same;
+  float *a = train_split(device, SAMPLES, whole, &total);
+  assert_true(whole[19] < 0.8 * whole[0]);
+  static const int64_t sizes[] = {12, 7, 1};
+  for (int i = 0; i < 3; i++) {
+    float *b = train_split(device, sizes[i], split, &same);
+    assert_int_equal(total, same);
+    for (int u = 0; u < 20; u++) assert_true(fabs(split[u] - whole[u]) <= 1e-5 * whole[u]);
+    assert_true(distance(a, b, total) <= 1e-5);
+    free(b);
+  }
+  free(a);
+}
+ON_EVERY_DEVICE(splitting_changes_nothing)
+
+static void the_same_seed_gives_the_same_bits(const char *device) {
+  double first[20], second[20];
+  size_t total;
+  float *a = train_split(device, 7, first, &total), *b = train_split(device, 7, second, &total);
+  assert_memory_equal(first, second, sizeof first);
+  assert_memory_equal(a, b, total * sizeof *a);
+  free(a);
+  free(b);
+}
+ON_EVERY_DEVICE(the_same_seed_gives_the_same_bits)
+
+static void devices_agree(const char *device) {
+  double cpu[20], other[20];
+  size_t total;
+  float *a = train_split("cpu", 12, cpu, &total), *b = train_split(device, 12, other, &total);
+  for (int u = 0; u < 20; u++) assert_true(fabs(other[u] - cpu[u]) <= 1e-5 * cpu[u]);
+  assert_true(distance(a, b, total) <= 1e-4);
+  free(a);
+  free(b);
+}
+ON_EVERY_DEVICE(devices_agree)
+
+/* The reported loss and norm are those of the mean: feeding everything twice changes neither. */
+static void losses_are_means(const char *device) {
+  corpus c = make_corpus();
+  test_gpt still = model;
+  still.dropout = 0;
+  ac_update once, twice;
+  for (int times = 1; times <= 2; times++) {
+    run r = start(device, &still, (ac_plan_desc){.batch = SAMPLES, .micro_batch = 8},
+                  (ac_trainer_desc){.seed = 3, .schedule = {.lr = 1e-3}});
+    for (int i = 0; i < times; i++) assert_ok(feed(&r, &c, 0, SAMPLES));
+    assert_ok(ac_trainer_update(r.trainer, times == 1 ? &once : &twice));
+    stop(&r);
+  }
+  double weight = 0;
+  for (int i = 0; i < SAMPLES * CONTEXT; i++)
+    if (c.targets[i] != -1) weight += (double)c.weights[i];
+  assert_true(fabs(once.weight - weight) < 1e-3);
+  assert_true(fabs(twice.weight - 2 * weight) < 1e-3);
+  assert_true(fabs(twice.loss - once.loss) <= 1e-6 * once.loss);
+  assert_true(fabs(twice.grad_norm - once.grad_norm) <= 1e-5 * once.grad_norm);
+}
+ON_EVERY_DEVICE(losses_are_means)
+
+/* ---- transactions -----------------------------------------------------------------------------
+ */
+
+static void a_failed_update_changes_nothing(const char *device) {
+  corpus c = make_corpus();
+  run r = start(device, &model, (ac_plan_desc){.batch = 8},
+                (ac_trainer_desc){.seed = 3, .schedule = {.lr = 1e-2, .warmup = 5}});
+  run twin = start(device, &model, (ac_plan_desc){.batch = 8},
+                   (ac_trainer_desc){.seed = 3, .schedule = {.lr = 1e-2, .warmup = 5}});
+  ac_update update, good;
+  for (int u = 0; u < 3; u++) {
+    assert_ok(feed(&r, &c, 0, 8));
+    assert_ok(ac_trainer_update(r.trainer, NULL));
+    assert_ok(feed(&twin, &c, 0, 8));
+    assert_ok(ac_trainer_update(twin.trainer, NULL));
+  }
+  size_t total;
+  float *before = all_parameters(&r, &total);
+  /* One bad weight makes everything downstream NaN, gradients too. */
+  int index = ac_trainer_find_parameter(r.trainer, "h1.ln_1.weight");
+  float kept, bad = NAN;
+  assert_ok(ac_trainer_get_parameter(r.trainer, index, 3, 1, &kept));
+  assert_ok(ac_trainer_set_parameter(r.trainer, index, 3, 1, &bad));
+  assert_ok(feed(&r, &c, 8, 8));
+  char where[128];
+  ac_feed feeds[] = {{"tokens", c.tokens}, {"targets", c.targets}, {"weights", c.weights}};
+  assert_ok(ac_trainer_locate_nonfinite(r.trainer, 8, feeds, 3, where, sizeof where));
+  assert_string_equal(where, "parameter h1.ln_1.weight");
+  assert_ok(ac_trainer_update(r.trainer, &update));
+  assert_true(update.skipped);
+  assert_false(update.finite_loss);
+  assert_int_equal(update.update, 3);
+  assert_ok(ac_trainer_set_parameter(r.trainer, index, 3, 1, &kept));
+  float *after = all_parameters(&r, &total);
+  assert_memory_equal(before, after, total * sizeof *before);
+  free(before);
+  free(after);
+  /* Moments, step counter, schedule and random counters are untouched too: both go on alike. */
+  for (int u = 0; u < 2; u++) {
+    assert_ok(feed(&r, &c, 8, 8));
+    assert_ok(ac_trainer_update(r.trainer, &update));
+    assert_ok(feed(&twin, &c, 8, 8));
+    assert_ok(ac_trainer_update(twin.trainer, &good));
+    assert_true(update.loss == good.loss && update.grad_norm == good.grad_norm);
+    assert_true(update.lr == good.lr && update.update == good.update && !update.skipped);
+  }
+  before = all_parameters(&r, &total), after = all_parameters(&twin, &total);
+  assert_memory_equal(before, after, total * sizeof *before);
+  free(before);
+  free(after);
+  stop(&r);
+  stop(&twin);
+}
+ON_EVERY_DEVICE(a_failed_update_changes_nothing)
+
+static void an_overflow_is_located(const char *device) {
+  corpus c = make_corpus();
+  run r = start(device, &model, (ac_plan_desc){.batch = 8},
+                (ac_trainer_desc){.seed = 3, .schedule = {.lr = 1e-2}});
+  int index = ac_trainer_find_parameter(r.trainer, "h1.fc.w");
+  float huge = 3e38f;
+  for (int i = 0; i < 24; i++)
+    assert_ok(ac_trainer_set_parameter(r.trainer, index, i * 96, 1, &huge));
+  ac_feed feeds[] = {{"tokens", c.tokens}, {"targets", c.targets}, {"weights", c.weights}};
+  char where[128];
+  assert_ok(ac_trainer_locate_nonfinite(r.trainer, 8, feeds, 3, where, sizeof where));
+  assert_string_equal(where, "op linear (h1)");
+  stop(&r);
+}
+ON_EVERY_DEVICE(an_overflow_is_located)
+
+static void clipping_bounds_the_step(const char *device) {
+  corpus c = make_corpus();
+  float *parameters[2];
+  size_t total;
+  ac_update update[2];
+  for (int i = 0; i < 2; i++) {
+    run r = start(
+        device, &model, (ac_plan_desc){.batch = 8, .optimizer = AC_SGD, .sgd_no_momentum = true},
+        (ac_trainer_desc){
+            .seed = 3, .schedule = {.lr = i ? 1 : 0}, .optimizer = {.clip = 0.25, .momentum = -1}});
+    assert_ok(feed(&r, &c, 0, 8));
+    assert_ok(ac_trainer_update(r.trainer, &update[i]));
+    parameters[i] = all_parameters(&r, &total);
+    stop(&r);
+  }
+  double moved = 0;
+  for (size_t i = 0; i < total; i++) {
+    double d = (double)parameters[0][i] - (double)parameters[1][i];
+    moved += d * d;
+  }
+  assert_true(update[1].grad_norm > 0.3);
+  assert_true(fabs(sqrt(moved) - 0.25) < 1e-4);
+  free(parameters[0]);
+  free(parameters[1]);
+}
+ON_EVERY_DEVICE(clipping_bounds_the_step)
+
+/* ---- states and inputs ------------------------------------------------------------------------
+ */
+
+static void wrong_calls_are_refused(void **state) {
+  (void)state;
+  corpus c = make_corpus();
+  run r =
+      start("cpu", &model, (ac_plan_desc){.batch = 4}, (ac_trainer_desc){.schedule = {.lr = 1}});
+  assert_refused(ac_trainer_update(r.trainer, NULL), AC_ERROR_STATE, "nothing was accumulated");
+  ac_feed feeds[] = {{"tokens", c.tokens}, {"targets", c.targets}, {"weights", c.weights}};
+  assert_refused(ac_trainer_accumulate(r.trainer, 4, feeds, 2), AC_ERROR_ARGUMENT,
+                 "input \"weights\" was not fed");
+  assert_refused(ac_trainer_accumulate(r.trainer, 0, feeds, 3), AC_ERROR_ARGUMENT, "0 samples");
+  c.tokens[5] = VOCAB;
+  assert_refused(ac_trainer_accumulate(r.trainer, 4, feeds, 3), AC_ERROR_ARGUMENT,
+                 "input \"tokens\" holds 17 at position 5, outside [0, 17)");
+  c.tokens[5] = -1;
+  assert_refused(ac_trainer_accumulate(r.trainer, 4, feeds, 3), AC_ERROR_ARGUMENT, "holds -1");
+  c.tokens[5] = 0;
+  c.targets[2] = -2;
+  assert_refused(ac_trainer_accumulate(r.trainer, 4, feeds, 3), AC_ERROR_ARGUMENT,
+                 "input \"targets\" holds -2");
+  c.targets[2] = -1;
+  c.weights[7] = NAN;
+  assert_refused(ac_trainer_accumulate(r.trainer, 4, feeds, 3), AC_ERROR_ARGUMENT,
+                 "input \"weights\" holds the weight nan");
+  /* Nothing of all that has entered the window. */
+  assert_refused(ac_trainer_update(r.trainer, NULL), AC_ERROR_STATE, "nothing was accumulated");
+  float data[4];
+  assert_refused(ac_trainer_get_parameter(r.trainer, 0, 1 << 20, 4, data), AC_ERROR_ARGUMENT,
+                 "elements; asked for 4 from");
+  assert_refused(ac_trainer_get_parameter(r.trainer, 99, 0, 4, data), AC_ERROR_ARGUMENT,
+                 "parameter 99 of");
+  ac_trainer *other;
+  assert_refused(ac_trainer_create(&other, r.plan, &(ac_trainer_desc){.schedule = {.lr = NAN}}),
+                 AC_ERROR_ARGUMENT, "learning rates");
+  assert_refused(
+      ac_trainer_create(&other, r.plan,
+                        &(ac_trainer_desc){.schedule = {AC_SCHEDULE_COSINE, 1, 0, 0, 0}}),
+      AC_ERROR_ARGUMENT, "a cosine schedule needs");
+  assert_refused(ac_trainer_create(&other, r.plan, &(ac_trainer_desc){.optimizer = {.beta2 = 1}}),
+                 AC_ERROR_ARGUMENT, "beta1 0.9 and beta2 1 must be below 1");
+  stop(&r);
+}
+
+/* A window whose rows are all ignored has no mean: it is skipped, and training goes on. */
+static void an_empty_weight_is_skipped(void **state) {
+  (void)state;
+  corpus c = make_corpus();
+  for (int i = 0; i < SAMPLES * CONTEXT; i++) c.targets[i] = -1;
+  run r =
+      start("cpu", &model, (ac_plan_desc){.batch = 4}, (ac_trainer_desc){.schedule = {.lr = 1}});
+  ac_update update;
+  assert_ok(feed(&r, &c, 0, 4));
+  assert_ok(ac_trainer_update(r.trainer, &update));
+  assert_true(update.skipped);
+  assert_true(update.weight == 0);
+  assert_int_equal(update.update, 0);
+  stop(&r);
+}
+
+/* Drawn by name: a parameter's values do not depend on what else the model holds. */
+static void initial_values_go_by_name(void **state) {
+  (void)state;
+  test_gpt larger = model;
+  larger.layers = 4;
+  run a = start("cpu", &model, (ac_plan_desc){.batch = 1}, (ac_trainer_desc){.seed = 9});
+  run b = start("cpu", &larger, (ac_plan_desc){.batch = 1}, (ac_trainer_desc){.seed = 9});
+  run c = start("cpu", &model, (ac_plan_desc){.batch = 1}, (ac_trainer_desc){.seed = 10});
+  float x[24], y[24], z[24];
+  assert_ok(ac_trainer_get_parameter(a.trainer, ac_trainer_find_parameter(a.trainer, "h1.fc.w"), 0,
+                                     24, x));
+  assert_ok(ac_trainer_get_parameter(b.trainer, ac_trainer_find_parameter(b.trainer, "h1.fc.w"), 0,
+                                     24, y));
+  assert_ok(ac_trainer_get_parameter(c.trainer, ac_trainer_find_parameter(c.trainer, "h1.fc.w"), 0,
+                                     24, z));
+  assert_memory_equal(x, y, sizeof x);
+  assert_memory_not_equal(x, z, sizeof x);
+  stop(&a);
+  stop(&b);
+  stop(&c);
+}
+
+static void initialisers_have_their_moments(void **state) {
+  (void)state;
+  enum { ROWS = 200, COLUMNS = 300, COUNT = ROWS * COLUMNS };
+  static float data[COUNT];
+  const struct {
+    ac_init init;
+    double mean, deviation;
+  } cases[] = {
+      {{AC_INIT_CONSTANT, 0.5f, 0, false}, 0.5, 0},
+      {{AC_INIT_NORMAL, 1, 2, false}, 1, 2},
+      {{AC_INIT_UNIFORM, -1, 3, false}, 1, 4 / sqrt(12)},
+      {{AC_INIT_KAIMING_NORMAL, 2, 0, false}, 0, 2 / sqrt(COLUMNS)},
+      {{AC_INIT_KAIMING_UNIFORM, 2, 0, true}, 0, 2 / sqrt(ROWS)},
+      {{AC_INIT_XAVIER_NORMAL, 1, 0, false}, 0, sqrt(2.0 / (ROWS + COLUMNS))},
+      {{AC_INIT_XAVIER_UNIFORM, 1, 0, true}, 0, sqrt(2.0 / (ROWS + COLUMNS))},
+  };
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    ac_graph *g;
+    assert_ok(ac_graph_create(&g));
+    ac_parameter_desc desc = {.init = cases[k].init};
+    ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, COLUMNS));
+    ac_tensor *w = ac_parameter(g, "w", SHAPE(ROWS, COLUMNS), &desc);
+    ac_tensor *t = ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, ROWS));
+    ac_graph_set_loss(g, ac_mean_squared_error(ac_linear(x, w, NULL, AC_OUT_IN), t, NULL));
+    ac_device *device;
+    ac_plan *plan;
+    ac_trainer *trainer;
+    assert_ok(ac_device_open(&device, &(ac_device_desc){.name = "cpu"}));
+    assert_ok(ac_plan_create(&plan, g, device, &(ac_plan_desc){.batch = 1}));
+    assert_ok(ac_trainer_create(&trainer, plan, &(ac_trainer_desc){.seed = k}));
+    assert_ok(ac_trainer_get_parameter(trainer, 0, 0, COUNT, data));
+    double sum = 0, squares = 0;
+    for (int i = 0; i < COUNT; i++) sum += (double)data[i];
+    for (int i = 0; i < COUNT; i++)
+      squares += ((double)data[i] - sum / COUNT) * ((double)data[i] - sum / COUNT);
+    /* Five standard errors of 60,000 draws: 5 / sqrt(60000) = 2 %. */
+    assert_true(fabs(sum / COUNT - cases[k].mean) <= 0.02 * cases[k].deviation + 1e-6);
+    assert_true(fabs(sqrt(squares / COUNT) - cases[k].deviation) <=
+                0.02 * cases[k].deviation + 1e-6);
+    ac_trainer_free(trainer);
+    ac_plan_free(plan);
+    ac_device_close(device);
+    ac_graph_free(g);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(splitting_changes_nothing_everywhere),
+      cmocka_unit_test(the_same_seed_gives_the_same_bits_everywhere),
+      cmocka_unit_test(devices_agree_everywhere),
+      cmocka_unit_test(losses_are_means_everywhere),
+      cmocka_unit_test(a_failed_update_changes_nothing_everywhere),
+      cmocka_unit_test(an_overflow_is_located_everywhere),
+      cmocka_unit_test(clipping_bounds_the_step_everywhere),
+      cmocka_unit_test(wrong_calls_are_refused),
+      cmocka_unit_test(an_empty_weight_is_skipped),
+      cmocka_unit_test(initial_values_go_by_name),
+      cmocka_unit_test(initialisers_have_their_moments),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
