@@ -1,0 +1,65 @@
+/* cross_entropy over rows of V logits: lse = log sum exp, loss = w (lse - logit[target]); the row counts as right if
+ * its first largest logit is the target's. Rows whose target is the ignored index weigh nothing.
+ * Gradient: dlogits = w loss_scale (exp(logit - lse) - [j = target]); dlogits may be logits.
+ *
+ * A work-group of ROW_GROUP items a row, local memory 8 * ROW_GROUP bytes; each leaves (loss, weight, weight if right)
+ * in `rows` for losses.cl's sum_losses. The gradient is one work-item an element, groups of GROUP. Dtypes: storage for
+ * logits and dlogits, float for the rest, int targets. */
+
+kernel WORK_GROUP(ROW_GROUP, 1) void cross_entropy(const global storage *logits,
+                                                   const global int *targets,
+                                                   const global float *weights,
+                                                   global float *lse, global float *rows,
+                                                   long width, int ignore, int ignore_index) {
+  local float scratch[ROW_GROUP];
+  local int place[ROW_GROUP];
+  const int item = get_local_id(0);
+  const size_t n = get_group_id(0), row = n * width;
+  float largest = -INFINITY;
+  int where = INT_MAX;
+  for (int j = item; j < width; j += ROW_GROUP) {
+    const float v = load(logits, row + j);
+    if (v > largest) largest = v, where = j;
+  }
+  scratch[item] = largest;
+  place[item] = where;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  for (int half_size = ROW_GROUP / 2; half_size > 0; half_size /= 2) {
+    if (item < half_size) {
+      const float other = scratch[item + half_size];
+      const int there = place[item + half_size];
+      if (other > scratch[item] || (other == scratch[item] && there < place[item])) {
+        scratch[item] = other;
+        place[item] = there;
+      }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+  }
+  largest = scratch[0];
+  barrier(CLK_LOCAL_MEM_FENCE);
+  float sum = 0;
+  for (size_t j = item; j < width; j += ROW_GROUP) sum += exp(load(logits, row + j) - largest);
+  sum = group_sum(sum, scratch, item, ROW_GROUP);
+  if (item) return;
+  const float log_sum = largest + log(sum);
+  const int target = targets[n];
+  const float w = ignore && target == ignore_index ? 0 : weights ? weights[n] : 1;
+  lse[n] = log_sum;
+  /* A row without weight counts for nothing even where its loss is infinite. */
+  rows[3 * n] = w == 0 ? 0 : w * (log_sum - load(logits, row + target));
+  rows[3 * n + 1] = w;
+  rows[3 * n + 2] = place[0] == target ? w : 0;
+}
+
+kernel WORK_GROUP(GROUP, 1) void cross_entropy_gradient(
+    const global storage *logits, const global int *targets, const global float *weights,
+    const global float *lse, global storage *dlogits, long n, long width, float loss_scale,
+    int ignore, int ignore_index) {
+  const size_t e = get_global_id(0);
+  if (e >= n * width) return;
+  const size_t i = quotient(e, width), j = e - i * width;
+  const int target = targets[i];
+  const float w = ignore && target == ignore_index ? 0 : weights ? weights[i] : 1;
+  const float d = exp(load(logits, e) - lse[i]) - (j == target ? 1 : 0);
+  store(dlogits, e, w == 0 ? 0 : w * loss_scale * d);
+}

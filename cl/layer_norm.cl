@@ -1,0 +1,88 @@
+/* layer_norm over rows of C: y = gamma h + beta, h = (x - mean) r, r = 1 / sqrt(var + epsilon); statistics [n,2] keeps
+ * (mean, r). Input gradient, with g = dy gamma: dx (+)= r (g - mean(g) - h mean(g h)); dx may be dy. Parameter
+ * gradient: dgamma = sum over rows of dy h, dbeta = sum over rows of dy.
+ *
+ * A work-group of ROW_GROUP items a row; local memory 4 * ROW_GROUP bytes. layer_norm_columns sums chunks of rows into
+ * partial sums [chunks,C] for each of dgamma and dbeta, which add.cl's sum_columns then sums: work-group 32 x LANES,
+ * local memory 256 * LANES bytes. Dtypes: storage for x, gamma, beta, y, dy, dx; float for the rest. */
+
+kernel WORK_GROUP(ROW_GROUP, 1) void layer_norm(const global storage *x,
+                                                const global storage *gamma,
+                                                const global storage *beta, global storage *y,
+                                                global float *statistics, long width,
+                                                float epsilon) {
+  local float scratch[ROW_GROUP];
+  const int item = get_local_id(0);
+  const size_t n = get_group_id(0), row = n * width;
+  float sum = 0;
+  for (size_t j = item; j < width; j += ROW_GROUP) sum += load(x, row + j);
+  const float mean = group_sum(sum, scratch, item, ROW_GROUP) / width;
+  float squares = 0;
+  for (size_t j = item; j < width; j += ROW_GROUP) {
+    const float d = load(x, row + j) - mean;
+    squares += d * d;
+  }
+  const float r = 1 / sqrt(group_sum(squares, scratch, item, ROW_GROUP) / width + epsilon);
+  for (size_t j = item; j < width; j += ROW_GROUP) {
+    const float h = (load(x, row + j) - mean) * r;
+    store(y, row + j, h * load(gamma, j) + (beta ? load(beta, j) : 0));
+  }
+  if (item == 0) {
+    statistics[2 * n] = mean;
+    statistics[2 * n + 1] = r;
+  }
+}
+
+kernel WORK_GROUP(ROW_GROUP, 1) void layer_norm_input_gradient(
+    const global storage *dy, const global storage *x, const global float *statistics,
+    const global storage *gamma, global storage *dx, long width, int add) {
+  local float scratch[ROW_GROUP];
+  const int item = get_local_id(0);
+  const size_t n = get_group_id(0), row = n * width;
+  const float mean = statistics[2 * n], r = statistics[2 * n + 1];
+  float sum_g = 0, sum_gh = 0;
+  for (size_t j = item; j < width; j += ROW_GROUP) {
+    const float g = load(dy, row + j) * load(gamma, j);
+    sum_g += g;
+    sum_gh += g * ((load(x, row + j) - mean) * r);
+  }
+  const float mean_g = group_sum(sum_g, scratch, item, ROW_GROUP) / width;
+  const float mean_gh = group_sum(sum_gh, scratch, item, ROW_GROUP) / width;
+  for (size_t j = item; j < width; j += ROW_GROUP) {
+    const float g = load(dy, row + j) * load(gamma, j), h = (load(x, row + j) - mean) * r;
+    const float d = r * (g - mean_g - h * mean_gh);
+    store(dx, row + j, add ? load(dx, row + j) + d : d);
+  }
+}
+
+kernel WORK_GROUP(32, LANES) void layer_norm_columns(const global storage *dy,
+                                                     const global storage *x,
+                                                     const global float *statistics,
+                                                     global float *partial, long m, long n,
+                                                     long rows_per_chunk, long chunks) {
+  local float sum_gamma[LANES][32], sum_beta[LANES][32];
+  const int tx = get_local_id(0), lane = get_local_id(1);
+  const size_t tiles = (n + 31) / 32, group = get_group_id(0), chunk = quotient(group, tiles);
+  const size_t column = modulo(group, tiles) * 32 + tx;
+  const size_t begin = chunk * rows_per_chunk, end = min(begin + rows_per_chunk, (size_t)m);
+  float for_gamma = 0, for_beta = 0;
+  if (column < n)
+    for (size_t i = begin + lane; i < end; i += LANES) {
+      const float d = load(dy, i * n + column);
+      for_gamma += d * ((load(x, i * n + column) - statistics[2 * i]) * statistics[2 * i + 1]);
+      for_beta += d;
+    }
+  sum_gamma[lane][tx] = for_gamma;
+  sum_beta[lane][tx] = for_beta;
+  for (int half_size = LANES / 2; half_size > 0; half_size /= 2) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (lane < half_size) {
+      sum_gamma[lane][tx] += sum_gamma[lane + half_size][tx];
+      sum_beta[lane][tx] += sum_beta[lane + half_size][tx];
+    }
+  }
+  if (lane == 0 && column < n) {
+    partial[chunk * n + column] = sum_gamma[0][tx];
+    partial[(chunks + chunk) * n + column] = sum_beta[0][tx];
+  }
+}

@@ -1,0 +1,78 @@
+/* Causal attention and its gradient: launches and tile shapes of cl/attention.cl. */
+#include "ops/attention.h"
+
+#include <stdio.h>
+
+#include "backend/opencl/opencl.h"
+#include "core/error.h"
+#include "core/random.h"
+
+typedef struct shape {
+  int64_t samples, positions, heads, head_size;
+  int edge, rows; /* work-items along each side of a group, and rows of each */
+  char options[96];
+} shape;
+
+static shape shape_of(const ac_opencl *cl, const ac_operand *qkv,
+                      const ac_attention_attributes *a) {
+  shape s = {.heads = a->heads,
+             .head_size = ac_columns(qkv) / 3 / a->heads,
+             .positions = qkv->dim[qkv->rank - 2],
+             .edge = cl->group == 256 ? 16 : 8};
+  s.samples = qkv->count / (ac_columns(qkv) * s.positions);
+  /* Wide heads leave fewer registers for rows. */
+  s.rows = s.head_size <= 64 ? 4 : 2;
+  snprintf(s.options, sizeof s.options, "-DTX=%d -DTY=%d -DROWS=%d -DCOLUMNS=2 -DHEAD=%d", s.edge,
+           s.edge, s.rows, (int)s.head_size);
+  return s;
+}
+
+/* A work-group for each tile of rows of each head of each sample. */
+static ac_cl_grid tiles_of(const shape *s) {
+  const int64_t rows = (int64_t)s->edge * s->rows;
+  return ac_cl_groups((s->positions + rows - 1) / rows * s->heads * s->samples, s->edge, s->edge);
+}
+
+/* Positions, heads, scale, then what the dropout mask is made from. */
+#define MASKED_ARGUMENTS(s, a, run, p)                                               \
+  AC_CL_INT((s).positions), AC_CL_INT((s).heads), AC_CL_FLOAT((a)->scale),           \
+      AC_CL_SEED((run)->seed), AC_CL_UINT((run)->sample), AC_CL_UINT((run)->update), \
+      AC_CL_UINT((a)->stream), AC_CL_UINT(ac_dropout_threshold(p)),                  \
+      AC_CL_FLOAT(1.0f / (1.0f - (p)))
+
+ac_status ac_cl_attention(ac_opencl *cl, const ac_op_args *args) {
+  const ac_attention_attributes *a = args->attributes;
+  const ac_run_state *run = args->run;
+  const shape s = shape_of(cl, &args->in[0], a);
+  const float p = run->training ? a->dropout : 0;
+  return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"attention", "attention", s.options}), tiles_of(&s),
+                      AC_CL_OPERAND(args->in[0]), AC_CL_OPERAND(args->out[0]),
+                      AC_CL_OPERAND(args->out[1]), MASKED_ARGUMENTS(s, a, run, p));
+}
+
+/* dy y of each row of each head. */
+uint64_t ac_cl_attention_gradient_workspace(ac_opencl *cl, const ac_op_args *args) {
+  (void)cl;
+  return sizeof(float) * (uint64_t)args->in[3].count;
+}
+
+ac_status ac_cl_attention_gradient(ac_opencl *cl, const ac_op_args *args) {
+  const ac_attention_attributes *a = args->attributes;
+  const ac_run_state *run = args->run;
+  const ac_operand *dy = &args->in[0], *qkv = &args->in[1], *y = &args->in[2], *lse = &args->in[3],
+                   *dqkv = &args->out[0];
+  const shape s = shape_of(cl, qkv, a);
+  const float p = run->training ? a->dropout : 0;
+  AC_TRY(AC_CL_LAUNCH(cl, ((ac_cl_kernel){"attention", "attention_row_products", s.options}),
+                      ac_cl_elements(cl, lse->count), AC_CL_OPERAND(*dy), AC_CL_OPERAND(*y),
+                      AC_CL_BUFFER(args->workspace), AC_CL_LONG(lse->count), AC_CL_INT(s.positions),
+                      AC_CL_INT(s.heads)));
+  AC_TRY(AC_CL_LAUNCH(cl, ((ac_cl_kernel){"attention", "attention_query_gradient", s.options}),
+                      tiles_of(&s), AC_CL_OPERAND(*dy), AC_CL_OPERAND(*qkv), AC_CL_OPERAND(*lse),
+                      AC_CL_BUFFER(args->workspace), AC_CL_OPERAND(*dqkv),
+                      MASKED_ARGUMENTS(s, a, run, p)));
+  return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"attention", "attention_key_gradient", s.options}),
+                      tiles_of(&s), AC_CL_OPERAND(*dy), AC_CL_OPERAND(*qkv), AC_CL_OPERAND(*lse),
+                      AC_CL_BUFFER(args->workspace), AC_CL_OPERAND(*dqkv),
+                      MASKED_ARGUMENTS(s, a, run, p));
+}

@@ -1,0 +1,103 @@
+/* Which OpenCL devices there are. The order is that of the platforms and of each platform's
+ * devices, GPUs before all others; devices without a compiler, or of the other byte order, are left
+ * out. */
+#include "backend/opencl/opencl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/error.h"
+
+enum { MAX_PLATFORMS = 16, MAX_DEVICES = 64 };
+
+typedef struct entry {
+  cl_platform_id platform;
+  cl_device_id device;
+} entry;
+
+static bool usable(cl_device_id device) {
+  cl_bool available = CL_FALSE, compiler = CL_FALSE, little = CL_FALSE;
+  clGetDeviceInfo(device, CL_DEVICE_AVAILABLE, sizeof available, &available, NULL);
+  clGetDeviceInfo(device, CL_DEVICE_COMPILER_AVAILABLE, sizeof compiler, &compiler, NULL);
+  clGetDeviceInfo(device, CL_DEVICE_ENDIAN_LITTLE, sizeof little, &little, NULL);
+  return available && compiler && little;
+}
+
+static bool is_gpu(cl_device_id device) {
+  cl_device_type type = 0;
+  clGetDeviceInfo(device, CL_DEVICE_TYPE, sizeof type, &type, NULL);
+  return type & CL_DEVICE_TYPE_GPU;
+}
+
+static int list_devices(entry list[MAX_DEVICES]) {
+  cl_platform_id platforms[MAX_PLATFORMS];
+  cl_uint platform_count = 0;
+  int count = 0;
+  if (clGetPlatformIDs(MAX_PLATFORMS, platforms, &platform_count) != CL_SUCCESS) return 0;
+  if (platform_count > MAX_PLATFORMS) platform_count = MAX_PLATFORMS;
+  for (int gpus = 1; gpus >= 0; gpus--)
+    for (cl_uint p = 0; p < platform_count; p++) {
+      cl_device_id devices[MAX_DEVICES];
+      cl_uint device_count = 0;
+      if (clGetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, MAX_DEVICES, devices, &device_count) !=
+          CL_SUCCESS)
+        continue;
+      if (device_count > MAX_DEVICES) device_count = MAX_DEVICES;
+      for (cl_uint d = 0; d < device_count && count < MAX_DEVICES; d++)
+        if (usable(devices[d]) && is_gpu(devices[d]) == gpus)
+          list[count++] = (entry){platforms[p], devices[d]};
+    }
+  return count;
+}
+
+int ac_cl_device_count(void) {
+  entry list[MAX_DEVICES];
+  return list_devices(list);
+}
+
+ac_status ac_cl_device_at(int index, cl_platform_id *platform, cl_device_id *device) {
+  entry list[MAX_DEVICES];
+  int count = list_devices(list);
+  if (index < 0 || index >= count)
+    return ac_fail(AC_ERROR_DEVICE, "opencl: there is no device %d; %d found", index, count);
+  *platform = list[index].platform;
+  *device = list[index].device;
+  return AC_OK;
+}
+
+/* A device's text without the blanks that some drivers pad it with. */
+static void device_text(cl_device_id device, cl_device_info what, char *text, size_t size) {
+  char raw[512] = "";
+  if (clGetDeviceInfo(device, what, sizeof raw - 1, raw, NULL) != CL_SUCCESS) raw[0] = 0;
+  snprintf(text, size, "%.*s", (int)size - 1, raw + strspn(raw, " "));
+  for (size_t end = strlen(text); end && text[end - 1] == ' ';) text[--end] = 0;
+}
+
+ac_status ac_cl_device_describe(int index, ac_device_info *info) {
+  cl_platform_id platform = NULL;
+  cl_device_id device = NULL;
+  AC_TRY(ac_cl_device_at(index, &platform, &device));
+  memset(info, 0, sizeof *info);
+  snprintf(info->id, sizeof info->id, "opencl:%d", index);
+  snprintf(info->backend, sizeof info->backend, "opencl");
+  device_text(device, CL_DEVICE_NAME, info->name, sizeof info->name);
+  char platform_name[64] = "", driver[48];
+  clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof platform_name - 1, platform_name, NULL);
+  device_text(device, CL_DRIVER_VERSION, driver, sizeof driver);
+  snprintf(info->driver, sizeof info->driver, "%s, %s", platform_name, driver);
+
+  cl_ulong memory = 0, allocation = 0;
+  cl_uint bits = 0, units = 0;
+  clGetDeviceInfo(device, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof memory, &memory, NULL);
+  clGetDeviceInfo(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof allocation, &allocation, NULL);
+  clGetDeviceInfo(device, CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof bits, &bits, NULL);
+  clGetDeviceInfo(device, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units, NULL);
+  char extensions[8192] = "";
+  clGetDeviceInfo(device, CL_DEVICE_EXTENSIONS, sizeof extensions - 1, extensions, NULL);
+  info->memory_bytes = memory;
+  info->max_allocation = allocation;
+  info->alignment = bits / 8 > 64 ? bits / 8 : 64;
+  info->compute_units = units;
+  info->half_arithmetic = strstr(extensions, "cl_khr_fp16") != NULL;
+  return AC_OK;
+}

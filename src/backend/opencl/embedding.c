@@ -1,0 +1,35 @@
+/* embedding: rows of a table, and their gradient summed over occurrences. */
+#include "backend/opencl/opencl.h"
+#include "core/error.h"
+
+ac_status ac_cl_embedding(ac_opencl *cl, const ac_op_args *args) {
+  const ac_operand *table = &args->in[0], *ids = &args->in[1], *y = &args->out[0];
+  return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"embedding", "embedding", NULL}),
+                      ac_cl_elements(cl, y->count), AC_CL_OPERAND(*table), AC_CL_OPERAND(*ids),
+                      AC_CL_OPERAND(*y), AC_CL_LONG(ids->count), AC_CL_LONG(ac_columns(table)));
+}
+
+/* The chain of occurrences, then the marks of those that follow another. */
+static uint64_t marks_offset(int64_t n) {
+  return ((uint64_t)n + 63) / 64 * 64;
+}
+
+uint64_t ac_cl_embedding_gradient_workspace(ac_opencl *cl, const ac_op_args *args) {
+  (void)cl;
+  return 4 * 2 * marks_offset(args->in[0].count);
+}
+
+ac_status ac_cl_embedding_gradient(ac_opencl *cl, const ac_op_args *args) {
+  const ac_operand *ids = &args->in[0], *dy = &args->in[1], *dtable = &args->out[0];
+  const int64_t n = ids->count;
+  const ac_cl_argument chain = AC_CL_BUFFER(args->workspace);
+  const ac_cl_argument marks = AC_CL_INT(marks_offset(n));
+  if (!args->add[0]) AC_TRY(ac_cl_zero(cl, dtable->data, (uint64_t)dtable->count * sizeof(float)));
+  AC_TRY(AC_CL_LAUNCH(cl, ((ac_cl_kernel){"embedding", "embedding_clear", NULL}),
+                      ac_cl_elements(cl, n), chain, marks, AC_CL_INT(n)));
+  AC_TRY(AC_CL_LAUNCH(cl, ((ac_cl_kernel){"embedding", "embedding_chain", NULL}),
+                      ac_cl_elements(cl, n), AC_CL_OPERAND(*ids), chain, marks, AC_CL_INT(n)));
+  return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"embedding", "embedding_gradient", NULL}),
+                      ac_cl_elements(cl, dy->count), AC_CL_OPERAND(*ids), AC_CL_OPERAND(*dy), chain,
+                      marks, AC_CL_OPERAND(*dtable), AC_CL_INT(n), AC_CL_LONG(ac_columns(dtable)));
+}

@@ -1,0 +1,132 @@
+/* Which matrix product runs where.
+ *
+ * CLBlast takes single f32 products; its batched routines allocate memory of their own, so batches
+ * go to cl/gemm.cl, as does everything where CLBlast is absent or ACCRUE_CLBLAST=0. It is called
+ * column-major with the operands swapped, C' = op(B)' op(A)', which is how it writes a row-major
+ * result without a copy. */
+#include "backend/opencl/gemm.h"
+
+#include <stdio.h>
+
+#include "core/error.h"
+
+#ifdef AC_HAVE_CLBLAST
+#include <clblast_c.h>
+
+static CLBlastTranspose flag(bool transpose) {
+  return transpose ? CLBlastTransposeYes : CLBlastTransposeNo;
+}
+
+static size_t stored_columns(bool transpose, int64_t rows, int64_t columns) {
+  return (size_t)(transpose ? rows : columns);
+}
+
+static size_t temporary_bytes(const ac_opencl *cl, const ac_cl_product *p, int64_t m, int64_t n,
+                              int64_t k) {
+  cl_command_queue queue = cl->queue;
+  size_t bytes = 0;
+  CLBlastStatusCode status = CLBlastSGemmTempBufferSize(
+      CLBlastLayoutColMajor, flag(p->transpose_b), flag(p->transpose_a), (size_t)n, (size_t)m,
+      (size_t)k, 0, stored_columns(p->transpose_b, k, n), 0, stored_columns(p->transpose_a, m, k),
+      0, (size_t)n, &queue, &bytes);
+  return status == CLBlastSuccess ? bytes : 0;
+}
+
+/* CLBlast pads to its tiles those matrices that do not fit them, and multiplies small ones without
+ * any padding. So an aligned size may need less than the size below it. For each dimension that may
+ * shrink, the padded sizes of the smaller ones are at most those of d or d - 1, whichever is not
+ * aligned; the largest of the eight combinations thus covers all smaller products. */
+static uint64_t clblast_workspace(const ac_opencl *cl, const ac_cl_product *p) {
+  uint64_t most = 0;
+  for (int less = 0; less < 8; less++) {
+    int64_t m = p->m - (less & 1), n = p->n - (less >> 1 & 1), k = p->k - (less >> 2);
+    if (m < 1 || n < 1 || k < 1) continue;
+    uint64_t bytes = temporary_bytes(cl, p, m, n, k);
+    if (bytes > most) most = bytes;
+  }
+  return most;
+}
+
+static ac_status clblast_gemm(ac_opencl *cl, const ac_cl_product *p, void *workspace) {
+  CLBlastStatusCode status = CLBlastSgemmWithTempBuffer(
+      CLBlastLayoutColMajor, flag(p->transpose_b), flag(p->transpose_a), (size_t)p->n, (size_t)p->m,
+      (size_t)p->k, 1.0f, (cl_mem)p->b, 0, stored_columns(p->transpose_b, p->k, p->n), (cl_mem)p->a,
+      0, stored_columns(p->transpose_a, p->m, p->k), p->add ? 1.0f : 0.0f, (cl_mem)p->c, 0,
+      (size_t)p->n, &cl->queue, NULL, workspace);
+  if (status != CLBlastSuccess) {
+    const char *name = ac_cl_error_name((cl_int)status);
+    return ac_fail(AC_ERROR_DEVICE,
+                   "opencl: %s: CLBlast's sgemm of %lld x %lld x %lld failed (%d%s%s)", cl->op,
+                   (long long)p->m, (long long)p->n, (long long)p->k, (int)status, name ? ", " : "",
+                   name ? name : "");
+  }
+  if (!p->bias) return AC_OK;
+  return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"add", "add", NULL}), ac_cl_elements(cl, p->m * p->n),
+                      AC_CL_BUFFER(p->c), AC_CL_BUFFER(p->bias), AC_CL_BUFFER(p->c),
+                      AC_CL_LONG(p->m * p->n), AC_CL_LONG(p->n));
+}
+
+/* CLBlast compiles when a routine is set up, before it looks at the sizes; it then refuses these.
+ * What it cannot compile on this device is done by our own kernel. */
+static ac_status clblast_prepare(ac_opencl *cl, const ac_cl_product *p) {
+  if (!cl->clblast_ready) {
+    CLBlastStatusCode status = CLBlastSgemmWithTempBuffer(
+        CLBlastLayoutColMajor, CLBlastTransposeNo, CLBlastTransposeNo, 0, 0, 0, 1.0f, NULL, 0, 1,
+        NULL, 0, 1, 0.0f, NULL, 0, 1, &cl->queue, NULL, NULL);
+    cl->clblast_ready = status == CLBlastInvalidDimension;
+    cl->clblast = cl->clblast_ready;
+  }
+  if (!p->bias) return AC_OK;
+  return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"add", "add", NULL}), ac_cl_elements(cl, 0),
+                      AC_CL_LONG(0));
+}
+#endif
+
+/* Larger tiles read less, smaller ones give more work-groups. */
+static int items_edge(const ac_opencl *cl, const ac_cl_product *p, int edge) {
+  const int64_t tile = 8 * edge;
+  const int64_t tiles = ((p->m + tile - 1) / tile) * ((p->n + tile - 1) / tile) * p->batch;
+  return p->m >= tile && p->n >= tile && tiles >= cl->info.compute_units ? 8 : 4;
+}
+
+static ac_status launch_own(ac_opencl *cl, const ac_cl_product *p, int edge, int items) {
+  char options[128];
+  snprintf(options, sizeof options,
+           "-DTX=%d -DTY=%d -DROWS=%d -DCOLUMNS=%d -DDEPTH=16 -DTRANSPOSE_A=%d -DTRANSPOSE_B=%d",
+           edge, edge, items, items, p->transpose_a, p->transpose_b);
+  const int64_t tile = (int64_t)edge * items;
+  const int64_t tiles = ((p->m + tile - 1) / tile) * ((p->n + tile - 1) / tile) * p->batch;
+  return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"gemm", "gemm", options}),
+                      ac_cl_groups(tiles, edge, edge), AC_CL_BUFFER(p->a), AC_CL_BUFFER(p->b),
+                      AC_CL_BUFFER(p->bias), AC_CL_BUFFER(p->c), AC_CL_INT(p->m), AC_CL_INT(p->n),
+                      AC_CL_INT(p->k), AC_CL_LONG(p->m * p->k), AC_CL_LONG(p->k * p->n),
+                      AC_CL_LONG(p->m * p->n), AC_CL_INT(p->add));
+}
+
+static ac_status own_gemm(ac_opencl *cl, const ac_cl_product *p) {
+  const int edge = cl->group == 256 ? 16 : 8, items = items_edge(cl, p, edge);
+  /* A smaller micro-batch may take the smaller tiles. */
+  if (cl->preparing && items != 4) AC_TRY(launch_own(cl, p, edge, 4));
+  return launch_own(cl, p, edge, items);
+}
+
+uint64_t ac_cl_gemm_workspace(const ac_opencl *cl, const ac_cl_product *product) {
+#ifdef AC_HAVE_CLBLAST
+  if (cl->clblast && !product->batched) return clblast_workspace(cl, product);
+#endif
+  (void)cl;
+  (void)product;
+  return 0;
+}
+
+ac_status ac_cl_gemm(ac_opencl *cl, const ac_cl_product *product, void *workspace) {
+#ifdef AC_HAVE_CLBLAST
+  if (cl->clblast && !product->batched) {
+    if (!cl->preparing) return clblast_gemm(cl, product, workspace);
+    AC_TRY(clblast_prepare(cl, product));
+    if (cl->clblast) return AC_OK;
+  }
+#endif
+  (void)workspace;
+  return own_gemm(cl, product);
+}

@@ -1,0 +1,20 @@
+/* Matrix products: CLBlast where it is wanted and possible, else our own kernel. */
+#ifndef AC_OPENCL_GEMM_H
+#define AC_OPENCL_GEMM_H
+
+#include "backend/opencl/opencl.h"
+
+/* C[m,n] = op(A)[m,k] op(B)[k,n] (+ C) (+ bias[n]), row-major and dense. With `batched`, `batch`
+ * such products of matrices one after another. */
+typedef struct ac_cl_product {
+  const void *a, *b, *bias; /* handles; bias may be NULL */
+  void *c;
+  bool transpose_a, transpose_b, add, batched;
+  int64_t m, n, k, batch;
+} ac_cl_product;
+
+/* Bytes that this product, and any of smaller dimensions, needs. */
+uint64_t ac_cl_gemm_workspace(const ac_opencl *cl, const ac_cl_product *product);
+ac_status ac_cl_gemm(ac_opencl *cl, const ac_cl_product *product, void *workspace);
+
+#endif

@@ -1,0 +1,97 @@
+/* Finding kernels and queueing them. A kernel object is made once and kept; in an in-order queue
+ * driven by one thread its arguments can be set anew for every launch. The table is searched by a
+ * 64-bit hash of file, options and name: with some hundred kernels two of them meet with a
+ * probability of 2^-50. */
+#include "backend/opencl/opencl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+
+static ac_status launch_fail(const ac_opencl *cl, cl_int error, const char *kernel) {
+  char what[128];
+  snprintf(what, sizeof what, "%s: kernel %s", cl->op, kernel);
+  return ac_cl_fail(error, what);
+}
+
+static ac_status add_kernel(ac_opencl *cl, uint64_t key, const ac_cl_kernel *wanted,
+                            cl_kernel *kernel) {
+  if (cl->kernel_count == cl->kernel_capacity) {
+    int capacity = cl->kernel_capacity ? 2 * cl->kernel_capacity : 64;
+    ac_cl_compiled *grown = realloc(cl->kernels, (size_t)capacity * sizeof *grown);
+    if (!grown) return ac_fail(AC_ERROR_MEMORY, "opencl: no memory for the list of kernels");
+    cl->kernels = grown;
+    cl->kernel_capacity = capacity;
+  }
+  cl_program program = NULL;
+  AC_TRY(ac_cl_program_get(cl, wanted->file, wanted->options, &program));
+  cl_int error;
+  *kernel = clCreateKernel(program, wanted->name, &error);
+  if (error != CL_SUCCESS) return launch_fail(cl, error, wanted->name);
+  cl->kernels[cl->kernel_count++] = (ac_cl_compiled){key, *kernel};
+  return AC_OK;
+}
+
+static ac_status find_kernel(ac_opencl *cl, const ac_cl_kernel *wanted, cl_kernel *kernel) {
+  uint64_t key = ac_cl_hash(0, wanted->file, strlen(wanted->file) + 1);
+  key = ac_cl_hash(key, wanted->options, strlen(wanted->options) + 1);
+  key = ac_cl_hash(key, wanted->name, strlen(wanted->name));
+  for (int i = 0; i < cl->kernel_count; i++)
+    if (cl->kernels[i].key == key) {
+      *kernel = cl->kernels[i].kernel;
+      return AC_OK;
+    }
+  return add_kernel(cl, key, wanted, kernel);
+}
+
+ac_status ac_cl_launch(ac_opencl *cl, ac_cl_kernel kernel, ac_cl_grid grid,
+                       const ac_cl_argument *arguments, int count) {
+  cl_kernel compiled = NULL;
+  if (!kernel.options) kernel.options = "";
+  AC_TRY(find_kernel(cl, &kernel, &compiled));
+  if (cl->preparing || grid.global[0] == 0) return AC_OK;
+  for (int i = 0; i < count; i++) {
+    cl_int error = clSetKernelArg(compiled, (cl_uint)i, arguments[i].size, &arguments[i].value);
+    if (error != CL_SUCCESS) return launch_fail(cl, error, kernel.name);
+  }
+  cl_int error =
+      clEnqueueNDRangeKernel(cl->queue, compiled, 2, NULL, grid.global, grid.local, 0, NULL, NULL);
+  return error == CL_SUCCESS ? AC_OK : launch_fail(cl, error, kernel.name);
+}
+
+ac_cl_grid ac_cl_groups(int64_t groups, int x, int y) {
+  return (ac_cl_grid){{(size_t)groups * (size_t)x, (size_t)y}, {(size_t)x, (size_t)y}};
+}
+
+ac_cl_grid ac_cl_elements(const ac_opencl *cl, int64_t n) {
+  return ac_cl_groups((n + cl->group - 1) / cl->group, cl->group, 1);
+}
+
+int ac_cl_row_group(const ac_opencl *cl, int64_t columns, char options[AC_CL_ROW_OPTIONS]) {
+  int size = columns <= 1024 || cl->group < 256 ? 64 : 256;
+  if (options) snprintf(options, AC_CL_ROW_OPTIONS, "-DROW_GROUP=%d", size);
+  return size;
+}
+
+int ac_cl_lanes(const ac_opencl *cl) {
+  return cl->group / 32;
+}
+
+ac_status ac_cl_copy(ac_opencl *cl, void *destination, const void *source, uint64_t bytes) {
+  if (cl->preparing || destination == source || bytes == 0) return AC_OK;
+  cl_int error = clEnqueueCopyBuffer(cl->queue, (cl_mem)source, (cl_mem)destination, 0, 0, bytes, 0,
+                                     NULL, NULL);
+  return error == CL_SUCCESS ? AC_OK : launch_fail(cl, error, "copy");
+}
+
+ac_status ac_cl_zero(ac_opencl *cl, void *handle, uint64_t bytes) {
+  if (cl->preparing || bytes == 0) return AC_OK;
+  const cl_uchar zero = 0;
+  const cl_uint word = 0;
+  cl_int error =
+      bytes % 4 ? clEnqueueFillBuffer(cl->queue, (cl_mem)handle, &zero, 1, 0, bytes, 0, NULL, NULL)
+                : clEnqueueFillBuffer(cl->queue, (cl_mem)handle, &word, 4, 0, bytes, 0, NULL, NULL);
+  return error == CL_SUCCESS ? AC_OK : launch_fail(cl, error, "fill");
+}

@@ -1,0 +1,291 @@
+/* The OpenCL backend: its table, opening a device, memory and transfers.
+ *
+ * One context and one in-order queue a device. Chunks are buffers, views are sub-buffers of them,
+ * so that GEMM libraries see offset 0. Whatever is queued on different views of one chunk runs in
+ * the order of the calls. */
+#include "backend/opencl/opencl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "ops/attention.h"
+
+/* ---- devices ----------------------------------------------------------------------------------
+ */
+
+/* Reductions and tiles need work-groups of 64 items and 32 KiB of local memory; all but exotic
+ * devices have them. */
+static ac_status choose_group(ac_opencl *cl) {
+  size_t items = 0, sizes[8] = {0};
+  cl_ulong local = 0;
+  clGetDeviceInfo(cl->device, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof items, &items, NULL);
+  clGetDeviceInfo(cl->device, CL_DEVICE_MAX_WORK_ITEM_SIZES, sizeof sizes, sizes, NULL);
+  clGetDeviceInfo(cl->device, CL_DEVICE_LOCAL_MEM_SIZE, sizeof local, &local, NULL);
+  cl->group = items >= 256 && sizes[0] >= 256 && sizes[1] >= 16 ? 256 : 64;
+  if (items < 64 || sizes[0] < 64 || sizes[1] < 8 || local < 32768)
+    return ac_fail(AC_ERROR_UNSUPPORTED,
+                   "opencl: %s has work-groups of %zu items and %llu bytes of local memory; 64 and "
+                   "32768 are needed",
+                   cl->info.name, items, (unsigned long long)local);
+  return AC_OK;
+}
+
+/* Of everything that a driver's update may change. */
+static uint64_t identify(cl_platform_id platform, cl_device_id device) {
+  const cl_device_info of_device[] = {CL_DEVICE_NAME, CL_DEVICE_VENDOR, CL_DEVICE_VERSION,
+                                      CL_DRIVER_VERSION};
+  char text[1024];
+  size_t length = 0;
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (int i = 0; i < 4; i++)
+    if (clGetDeviceInfo(device, of_device[i], sizeof text, text, &length) == CL_SUCCESS)
+      hash = ac_cl_hash(hash, text, length);
+  if (clGetPlatformInfo(platform, CL_PLATFORM_VERSION, sizeof text, text, &length) == CL_SUCCESS)
+    hash = ac_cl_hash(hash, text, length);
+  return hash;
+}
+
+static bool clblast_wanted(void) {
+#ifdef AC_HAVE_CLBLAST
+  const char *choice = getenv("ACCRUE_CLBLAST");
+  return !choice || strcmp(choice, "0") != 0;
+#else
+  return false;
+#endif
+}
+
+static void opencl_close(void *state) {
+  ac_opencl *cl = state;
+  if (!cl) return;
+  if (cl->queue) clFinish(cl->queue);
+  for (int i = 0; i < cl->kernel_count; i++) clReleaseKernel(cl->kernels[i].kernel);
+  free(cl->kernels);
+  ac_cl_programs_release(cl);
+  if (cl->queue) clReleaseCommandQueue(cl->queue);
+  if (cl->context) clReleaseContext(cl->context);
+  free(cl);
+}
+
+static ac_status open_device(ac_opencl *cl, int index) {
+  cl_platform_id platform = NULL;
+  AC_TRY(ac_cl_device_at(index, &platform, &cl->device));
+  AC_TRY(ac_cl_device_describe(index, &cl->info));
+  AC_TRY(choose_group(cl));
+  cl->identity = identify(platform, cl->device);
+  cl->clblast = clblast_wanted();
+  const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)platform,
+                                              0};
+  cl_int error;
+  cl->context = clCreateContext(properties, 1, &cl->device, NULL, NULL, &error);
+  if (error != CL_SUCCESS) return ac_cl_fail(error, "clCreateContext");
+  cl->queue = clCreateCommandQueue(cl->context, cl->device, 0, &error);
+  if (error != CL_SUCCESS) return ac_cl_fail(error, "clCreateCommandQueue");
+  return AC_OK;
+}
+
+static ac_status opencl_open(void **state, int index, const ac_device_desc *desc,
+                             ac_device_info *info) {
+  (void)desc;
+  ac_opencl *cl = calloc(1, sizeof *cl);
+  if (!cl) return ac_fail(AC_ERROR_MEMORY, "opencl: no memory for a device");
+  cl->op = "open";
+  ac_status status = open_device(cl, index);
+  if (status != AC_OK) {
+    opencl_close(cl);
+    return status;
+  }
+  *info = cl->info;
+  *state = cl;
+  return AC_OK;
+}
+
+/* ---- memory -----------------------------------------------------------------------------------
+ */
+
+static ac_status opencl_allocate(void *state, uint64_t bytes, void **chunk) {
+  ac_opencl *cl = state;
+  char text[32];
+  if (bytes > cl->info.max_allocation)
+    return ac_fail(AC_ERROR_MEMORY, "opencl: %s is more than one allocation on %s may hold",
+                   ac_format_bytes(text, sizeof text, bytes), cl->info.name);
+  cl_int error;
+  cl_mem buffer = clCreateBuffer(cl->context, CL_MEM_READ_WRITE, bytes ? bytes : 1, NULL, &error);
+  if (error != CL_SUCCESS)
+    return ac_fail(AC_ERROR_MEMORY, "opencl: no %s on %s: %s",
+                   ac_format_bytes(text, sizeof text, bytes), cl->info.name,
+                   ac_cl_error_name(error) ? ac_cl_error_name(error) : "unknown error");
+  cl->objects++;
+  *chunk = buffer;
+  return AC_OK;
+}
+
+static void opencl_release(void *state, void *chunk, uint64_t bytes) {
+  (void)state;
+  (void)bytes;
+  if (chunk) clReleaseMemObject(chunk);
+}
+
+static ac_status opencl_view(void *state, void *chunk, uint64_t offset, uint64_t bytes,
+                             void **handle) {
+  ac_opencl *cl = state;
+  const cl_buffer_region region = {offset, bytes};
+  cl_int error;
+  cl_mem view =
+      clCreateSubBuffer(chunk, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &error);
+  if (error != CL_SUCCESS) return ac_cl_fail(error, "clCreateSubBuffer");
+  cl->objects++;
+  *handle = view;
+  return AC_OK;
+}
+
+static void opencl_release_view(void *state, void *handle) {
+  (void)state;
+  if (handle) clReleaseMemObject(handle);
+}
+
+static ac_status opencl_upload(void *state, void *handle, uint64_t offset, const void *data,
+                               uint64_t bytes) {
+  ac_opencl *cl = state;
+  if (bytes == 0) return AC_OK;
+  cl_int error =
+      clEnqueueWriteBuffer(cl->queue, handle, CL_TRUE, offset, bytes, data, 0, NULL, NULL);
+  return error == CL_SUCCESS ? AC_OK : ac_cl_fail(error, "upload");
+}
+
+static ac_status opencl_download(void *state, const void *handle, uint64_t offset, void *data,
+                                 uint64_t bytes) {
+  ac_opencl *cl = state;
+  if (bytes == 0) return AC_OK;
+  cl_int error =
+      clEnqueueReadBuffer(cl->queue, (cl_mem)handle, CL_TRUE, offset, bytes, data, 0, NULL, NULL);
+  return error == CL_SUCCESS ? AC_OK : ac_cl_fail(error, "download");
+}
+
+static ac_status opencl_zero(void *state, void *handle, uint64_t bytes) {
+  ac_opencl *cl = state;
+  cl->op = "zero";
+  return ac_cl_zero(cl, handle, bytes);
+}
+
+static ac_status opencl_copy(void *state, void *destination, const void *source, uint64_t bytes) {
+  ac_opencl *cl = state;
+  cl->op = "copy";
+  return ac_cl_copy(cl, destination, source, bytes);
+}
+
+static ac_status opencl_finish(void *state) {
+  ac_opencl *cl = state;
+  cl_int error = clFinish(cl->queue);
+  return error == CL_SUCCESS ? AC_OK : ac_cl_fail(error, "the queued work");
+}
+
+static uint64_t opencl_objects(void *state) {
+  return ((ac_opencl *)state)->objects;
+}
+
+static uint64_t opencl_library_bytes(void *state) {
+  (void)state;
+  return 0;
+}
+
+/* ---- ops --------------------------------------------------------------------------------------
+ */
+
+static ac_status (*const ops[AC_OP_COUNT])(ac_opencl *cl, const ac_op_args *args) = {
+#define OP_ENTRY(name) [AC_OP_##name] = ac_cl_##name,
+    AC_OP_LIST(OP_ENTRY)
+#undef OP_ENTRY
+};
+
+static uint64_t (*const workspaces[AC_OP_COUNT])(ac_opencl *cl, const ac_op_args *args) = {
+#define WORKSPACE_ENTRY(name) [AC_OP_##name] = ac_cl_##name##_workspace,
+    AC_CL_WORKSPACE_LIST(WORKSPACE_ENTRY)
+#undef WORKSPACE_ENTRY
+};
+
+/* The input that holds integers; -1: none. */
+static int integer_input(ac_op op) {
+  switch (op) {
+  case AC_OP_embedding:
+  case AC_OP_cross_entropy:
+  case AC_OP_cross_entropy_gradient:
+    return 1;
+  case AC_OP_embedding_gradient:
+    return 0;
+  default:
+    return -1;
+  }
+}
+
+/* Kernels count rows, columns and positions in 32 bits, elements in 64. */
+static bool dimensions_fit(const ac_operand *x) {
+  return ac_rows(x) <= INT32_MAX && ac_columns(x) <= INT32_MAX;
+}
+
+static bool head_fits(const ac_op_args *args) {
+  if (args->op != AC_OP_attention && args->op != AC_OP_attention_gradient) return true;
+  const ac_attention_attributes *a = args->attributes;
+  const ac_operand *qkv = &args->in[args->op == AC_OP_attention ? 0 : 1];
+  return ac_columns(qkv) / 3 / a->heads <= 256;
+}
+
+static bool opencl_supports(void *state, const ac_op_args *args) {
+  (void)state;
+  const int integers = integer_input(args->op);
+  for (int i = 0; i < AC_MAX_INPUTS; i++) {
+    const ac_operand *x = &args->in[i];
+    if (x->count && (x->dtype != (i == integers ? AC_I32 : AC_F32) || !dimensions_fit(x)))
+      return false;
+  }
+  for (int i = 0; i < AC_MAX_OUTPUTS; i++) {
+    const ac_operand *x = &args->out[i];
+    if (x->count && (x->dtype != AC_F32 || !dimensions_fit(x))) return false;
+  }
+  return head_fits(args);
+}
+
+static uint64_t opencl_workspace(void *state, const ac_op_args *args) {
+  ac_opencl *cl = state;
+  return workspaces[args->op] ? workspaces[args->op](cl, args) : 0;
+}
+
+static ac_status opencl_prepare(void *state, const ac_op_args *args) {
+  ac_opencl *cl = state;
+  cl->op = ac_op_name(args->op);
+  cl->preparing = true;
+  ac_status status = ops[args->op](cl, args);
+  cl->preparing = false;
+  return status;
+}
+
+static ac_status opencl_run(void *state, const ac_op_args *args) {
+  ac_opencl *cl = state;
+  cl->op = ac_op_name(args->op);
+  return ops[args->op](cl, args);
+}
+
+const ac_backend ac_backend_opencl = {
+    .version = AC_BACKEND_VERSION,
+    .name = "opencl",
+    .count = ac_cl_device_count,
+    .describe = ac_cl_device_describe,
+    .open = opencl_open,
+    .close = opencl_close,
+    .allocate = opencl_allocate,
+    .release = opencl_release,
+    .view = opencl_view,
+    .release_view = opencl_release_view,
+    .upload = opencl_upload,
+    .download = opencl_download,
+    .zero = opencl_zero,
+    .copy = opencl_copy,
+    .supports = opencl_supports,
+    .workspace = opencl_workspace,
+    .prepare = opencl_prepare,
+    .run = opencl_run,
+    .finish = opencl_finish,
+    .objects = opencl_objects,
+    .library_bytes = opencl_library_bytes,
+};

@@ -1,0 +1,175 @@
+/* The OpenCL backend's inside: the state of an open device, and how an op's file launches kernels.
+ *
+ * Each op is one function, which lists its launches. The same function serves `prepare` and `run`:
+ * while preparing, launches compile their kernel and stop there, so whatever a run needs has been
+ * compiled by the same code that will ask for it. On the run path nothing is allocated: kernels are
+ * found in a table, arguments live on the stack. */
+#ifndef AC_OPENCL_OPENCL_H
+#define AC_OPENCL_OPENCL_H
+
+#include <CL/cl.h>
+
+#include "backend/backend.h"
+
+typedef struct ac_cl_program {
+  uint64_t key; /* hash of file and options */
+  cl_program program;
+} ac_cl_program;
+
+typedef struct ac_cl_compiled {
+  uint64_t key; /* hash of file, options and kernel name */
+  cl_kernel kernel;
+} ac_cl_compiled;
+
+typedef struct ac_opencl {
+  cl_device_id device;
+  cl_context context;
+  cl_command_queue queue; /* in order */
+  ac_device_info info;
+  uint64_t identity; /* hash of what a compiled program depends on beside its source */
+  int group;         /* work-group size of elementwise kernels: 256, or 64 where that is too many */
+  bool clblast;      /* f32 products go through CLBlast */
+  bool clblast_ready; /* it has compiled its kernels */
+
+  bool preparing;
+  const char *op; /* in hand, for messages */
+
+  uint64_t objects; /* memory objects made so far */
+  ac_cl_program *programs;
+  int program_count, program_capacity;
+  ac_cl_compiled *kernels;
+  int kernel_count, kernel_capacity;
+} ac_opencl;
+
+/* ---- devices.c --------------------------------------------------------------------------------
+ */
+
+int ac_cl_device_count(void);
+ac_status ac_cl_device_describe(int index, ac_device_info *info);
+
+/* The device at `index` of the stable order, GPUs first. */
+ac_status ac_cl_device_at(int index, cl_platform_id *platform, cl_device_id *device);
+
+/* ---- error.c ----------------------------------------------------------------------------------
+ */
+
+/* "CL_OUT_OF_RESOURCES", or "error -4321". Static. */
+const char *ac_cl_error_name(cl_int error);
+
+/* Sets the sentence "opencl: WHAT: failed with NAME" and returns the status that fits. */
+ac_status ac_cl_fail(cl_int error, const char *what);
+
+/* ---- program.c --------------------------------------------------------------------------------
+ */
+
+/* The program of cl/FILE.cl with these options, from memory, the disk cache or the compiler. */
+ac_status ac_cl_program_get(ac_opencl *cl, const char *file, const char *options,
+                            cl_program *program);
+void ac_cl_programs_release(ac_opencl *cl);
+
+/* FNV-1a continued from `hash`. */
+uint64_t ac_cl_hash(uint64_t hash, const void *data, size_t bytes);
+enum { AC_CL_MAX_OPTIONS = 512 };
+
+/* ---- launch.c ---------------------------------------------------------------------------------
+ */
+
+/* A kernel of cl/FILE.cl; options beyond the ones all files get (GROUP), or NULL. */
+typedef struct ac_cl_kernel {
+  const char *file, *name, *options;
+} ac_cl_kernel;
+
+typedef struct ac_cl_grid {
+  size_t global[2], local[2];
+} ac_cl_grid;
+
+typedef struct ac_cl_argument {
+  size_t size;
+  union {
+    cl_mem buffer;
+    cl_int i;
+    cl_uint u;
+    cl_long l;
+    cl_float f;
+    cl_uint2 u2;
+  } value;
+} ac_cl_argument;
+
+#define AC_CL_BUFFER(handle) ((ac_cl_argument){sizeof(cl_mem), {.buffer = (cl_mem)(handle)}})
+/* An operand's memory, NULL where it is absent. */
+#define AC_CL_OPERAND(operand) AC_CL_BUFFER((operand).count ? (operand).data : NULL)
+#define AC_CL_INT(x) ((ac_cl_argument){sizeof(cl_int), {.i = (cl_int)(x)}})
+#define AC_CL_UINT(x) ((ac_cl_argument){sizeof(cl_uint), {.u = (cl_uint)(x)}})
+#define AC_CL_LONG(x) ((ac_cl_argument){sizeof(cl_long), {.l = (cl_long)(x)}})
+#define AC_CL_FLOAT(x) ((ac_cl_argument){sizeof(cl_float), {.f = (cl_float)(x)}})
+/* A 64-bit seed as the two words of a Philox key. */
+#define AC_CL_SEED(x) \
+  ((ac_cl_argument){sizeof(cl_uint2), {.u2 = {{(cl_uint)(x), (cl_uint)((uint64_t)(x) >> 32)}}}})
+
+/* Compiles the kernel where that has not been done; queues it unless preparing. An empty grid does
+ * nothing. */
+ac_status ac_cl_launch(ac_opencl *cl, ac_cl_kernel kernel, ac_cl_grid grid,
+                       const ac_cl_argument *arguments, int count);
+#define AC_CL_LAUNCH(cl, kernel, grid, ...)                             \
+  ac_cl_launch(cl, kernel, grid, (const ac_cl_argument[]){__VA_ARGS__}, \
+               (int)(sizeof((const ac_cl_argument[]){__VA_ARGS__}) / sizeof(ac_cl_argument)))
+
+/* One work-item for each of n elements, in groups of GROUP. */
+ac_cl_grid ac_cl_elements(const ac_opencl *cl, int64_t n);
+/* `groups` work-groups of x * y items. */
+ac_cl_grid ac_cl_groups(int64_t groups, int x, int y);
+
+/* Rows of this length are reduced by work-groups of this size, for which `options` (NULL: not
+ * wanted) receives the -DROW_GROUP. */
+enum { AC_CL_ROW_OPTIONS = 32 };
+int ac_cl_row_group(const ac_opencl *cl, int64_t columns, char options[AC_CL_ROW_OPTIONS]);
+
+/* Copies, unless both are the same view. */
+ac_status ac_cl_copy(ac_opencl *cl, void *destination, const void *source, uint64_t bytes);
+ac_status ac_cl_zero(ac_opencl *cl, void *handle, uint64_t bytes);
+
+/* ---- ops --------------------------------------------------------------------------------------
+ */
+
+#define AC_CL_OP_DECLARE(name) ac_status ac_cl_##name(ac_opencl *cl, const ac_op_args *args);
+AC_OP_LIST(AC_CL_OP_DECLARE)
+#undef AC_CL_OP_DECLARE
+
+/* Ops that need scratch memory. */
+#define AC_CL_WORKSPACE_LIST(X)                                               \
+  X(linear)                                                                   \
+  X(linear_input_gradient)                                                    \
+  X(linear_weight_gradient) X(matmul) X(sum_leading) X(embedding_gradient)    \
+      X(layer_norm_parameter_gradient) X(attention_gradient) X(cross_entropy) \
+          X(mean_squared_error) X(gradient_statistics)
+#define AC_CL_WORKSPACE_DECLARE(name) \
+  uint64_t ac_cl_##name##_workspace(ac_opencl *cl, const ac_op_args *args);
+AC_CL_WORKSPACE_LIST(AC_CL_WORKSPACE_DECLARE)
+#undef AC_CL_WORKSPACE_DECLARE
+
+/* Sums over rows are made in chunks of rows, whose partial sums [chunks,n] are then added up. A
+ * chunk has `rows` rows, the last one maybe fewer. m rows or fewer never make more than
+ * ac_cl_most_chunks(m). */
+typedef struct ac_cl_chunks {
+  int64_t count, rows;
+} ac_cl_chunks;
+ac_cl_chunks ac_cl_row_chunks(int64_t m);
+int64_t ac_cl_most_chunks(int64_t m);
+
+/* y[n] (+)= sum of `count` rows of partial sums, from row `first` on. */
+ac_status ac_cl_add_chunks(ac_opencl *cl, const void *partial, int64_t first, int64_t count,
+                           int64_t n, void *y, bool add);
+
+/* y[n] (+)= sum over m rows of x, which is `storage`. */
+uint64_t ac_cl_column_sums_workspace(int64_t m, int64_t n);
+ac_status ac_cl_column_sums(ac_opencl *cl, const void *x, int64_t m, int64_t n, void *y, bool add,
+                            void *workspace);
+
+/* Adds `n` rows of (loss, weight, weight if right) to the loss sums. */
+ac_status ac_cl_sum_losses(ac_opencl *cl, const void *rows, int64_t n, const ac_operand *sums,
+                           bool add);
+
+/* Work-group of kernels that take 32 columns at a time: 32 x this. */
+int ac_cl_lanes(const ac_opencl *cl);
+
+#endif

@@ -1,0 +1,51 @@
+/* gradient_statistics and the optimizers. */
+#include "ops/optimizer.h"
+
+#include "backend/opencl/opencl.h"
+#include "core/error.h"
+
+enum { MAX_GROUPS = 256 };
+
+static int64_t statistics_groups(const ac_opencl *cl, int64_t n) {
+  const int64_t groups = (n + cl->group - 1) / cl->group;
+  return groups < MAX_GROUPS ? groups : MAX_GROUPS;
+}
+
+/* (sum, flag) of each group. */
+uint64_t ac_cl_gradient_statistics_workspace(ac_opencl *cl, const ac_op_args *args) {
+  return 2 * sizeof(float) * (uint64_t)statistics_groups(cl, args->in[0].count);
+}
+
+ac_status ac_cl_gradient_statistics(ac_opencl *cl, const ac_op_args *args) {
+  const ac_gradient_statistics_attributes *a = args->attributes;
+  const ac_operand *g = &args->in[0];
+  const int64_t groups = statistics_groups(cl, g->count);
+  AC_TRY(AC_CL_LAUNCH(cl, ((ac_cl_kernel){"optimizer", "gradient_statistics", NULL}),
+                      ac_cl_groups(groups, cl->group, 1), AC_CL_OPERAND(*g),
+                      AC_CL_BUFFER(args->workspace), AC_CL_LONG(g->count), AC_CL_FLOAT(a->scale)));
+  return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"optimizer", "gradient_statistics_total", NULL}),
+                      ac_cl_groups(1, cl->group, 1), AC_CL_BUFFER(args->workspace),
+                      AC_CL_OPERAND(args->out[0]), AC_CL_INT(groups));
+}
+
+ac_status ac_cl_adamw(ac_opencl *cl, const ac_op_args *args) {
+  const ac_adamw_attributes *a = args->attributes;
+  const ac_operand *g = &args->in[0];
+  return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"optimizer", "adamw", NULL}),
+                      ac_cl_elements(cl, g->count), AC_CL_OPERAND(*g), AC_CL_OPERAND(args->out[0]),
+                      AC_CL_OPERAND(args->out[1]), AC_CL_OPERAND(args->out[2]),
+                      AC_CL_LONG(g->count), AC_CL_FLOAT(a->gradient_factor),
+                      AC_CL_FLOAT(a->rate * a->weight_decay), AC_CL_FLOAT(1 - a->beta1),
+                      AC_CL_FLOAT(1 - a->beta2), AC_CL_FLOAT(a->rate / a->correction1),
+                      AC_CL_FLOAT(a->sqrt_correction2), AC_CL_FLOAT(a->epsilon));
+}
+
+ac_status ac_cl_sgd(ac_opencl *cl, const ac_op_args *args) {
+  const ac_sgd_attributes *a = args->attributes;
+  const ac_operand *g = &args->in[0];
+  return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"optimizer", "sgd", NULL}), ac_cl_elements(cl, g->count),
+                      AC_CL_OPERAND(*g), AC_CL_OPERAND(args->out[0]), AC_CL_OPERAND(args->out[1]),
+                      AC_CL_LONG(g->count), AC_CL_FLOAT(a->gradient_factor), AC_CL_FLOAT(a->rate),
+                      AC_CL_FLOAT(a->weight_decay), AC_CL_FLOAT(a->momentum),
+                      AC_CL_INT(a->nesterov), AC_CL_INT(a->first));
+}

@@ -1,0 +1,190 @@
+/* Compiling cl/ files, and the cache of compiled programs on disk.
+ *
+ * A program is cl/common.cl and one other file. It is looked for in memory, then in the cache
+ * folder, then compiled from source and written to the folder. A cache file's name is the hash of
+ * all that the binary depends on: source, options, device, driver, platform and the format of the
+ * file. A file that is damaged, foreign or no longer accepted by the driver is ignored and written
+ * anew; a folder that cannot be written to costs time, nothing else. */
+#include "backend/opencl/opencl.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/opencl/sources.h"
+#include "core/error.h"
+#include "core/platform.h"
+
+enum { CACHE_VERSION = 1 };
+static const uint64_t max_binary = (uint64_t)256 << 20;
+
+typedef struct cache_header {
+  char magic[8];
+  uint64_t key, length, checksum;
+} cache_header;
+static const char cache_magic[8] = "ACCLBIN";
+
+uint64_t ac_cl_hash(uint64_t hash, const void *data, size_t bytes) {
+  const unsigned char *byte = data;
+  for (size_t i = 0; i < bytes; i++) hash = (hash ^ byte[i]) * 0x100000001b3u;
+  return hash;
+}
+
+static const ac_cl_source *find_source(const char *file) {
+  for (int i = 0; i < ac_cl_source_count; i++)
+    if (!strcmp(ac_cl_sources[i].name, file)) return &ac_cl_sources[i];
+  return NULL;
+}
+
+/* ---- the disk cache ---------------------------------------------------------------------------
+ */
+
+static bool cache_path(char *path, size_t size, const char *file, uint64_t key) {
+  char folder[3072];
+  if (!ac_cache_folder(folder, sizeof folder, "programs")) return false;
+  int length = snprintf(path, size, "%s/%s-%016" PRIx64 ".bin", folder, file, key);
+  return length > 0 && (size_t)length < size;
+}
+
+static unsigned char *read_binary(const char *path, uint64_t key, size_t *length) {
+  FILE *stream = fopen(path, "rb");
+  if (!stream) return NULL;
+  cache_header header;
+  unsigned char *binary = NULL;
+  if (fread(&header, sizeof header, 1, stream) == 1 &&
+      !memcmp(header.magic, cache_magic, sizeof cache_magic) && header.key == key &&
+      header.length > 0 && header.length <= max_binary && (binary = malloc(header.length))) {
+    if (fread(binary, 1, header.length, stream) != header.length || fgetc(stream) != EOF ||
+        ac_cl_hash(key, binary, header.length) != header.checksum) {
+      free(binary);
+      binary = NULL;
+    }
+    *length = header.length;
+  }
+  fclose(stream);
+  return binary;
+}
+
+static void write_binary(const char *path, uint64_t key, const unsigned char *binary,
+                         size_t length) {
+  cache_header header = {.key = key, .length = length};
+  memcpy(header.magic, cache_magic, sizeof cache_magic);
+  header.checksum = ac_cl_hash(key, binary, length);
+  ac_atomic_file file;
+  if (ac_atomic_open(&file, path) != AC_OK) return;
+  if (fwrite(&header, sizeof header, 1, file.stream) == 1 &&
+      fwrite(binary, 1, length, file.stream) == length)
+    ac_atomic_commit(&file);
+  else ac_atomic_abandon(&file);
+}
+
+static void save_program(cl_program program, const char *path, uint64_t key) {
+  size_t length = 0;
+  if (clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof length, &length, NULL) !=
+          CL_SUCCESS ||
+      length == 0 || length > max_binary)
+    return;
+  unsigned char *binary = malloc(length);
+  if (binary &&
+      clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof binary, &binary, NULL) == CL_SUCCESS)
+    write_binary(path, key, binary, length);
+  free(binary);
+}
+
+static cl_program load_program(ac_opencl *cl, const char *path, uint64_t key, const char *options) {
+  size_t length = 0;
+  unsigned char *binary = read_binary(path, key, &length);
+  if (!binary) return NULL;
+  cl_int error, accepted = CL_SUCCESS;
+  const unsigned char *bytes = binary;
+  cl_program program =
+      clCreateProgramWithBinary(cl->context, 1, &cl->device, &length, &bytes, &accepted, &error);
+  free(binary);
+  if (error != CL_SUCCESS) return NULL;
+  if (accepted == CL_SUCCESS &&
+      clBuildProgram(program, 1, &cl->device, options, NULL, NULL) == CL_SUCCESS)
+    return program;
+  clReleaseProgram(program);
+  return NULL;
+}
+
+/* ---- compiling --------------------------------------------------------------------------------
+ */
+
+/* The compiler's first complaint: the first line of its log that says "error", else the first line.
+ */
+static ac_status build_failure(ac_opencl *cl, cl_program program, const char *file, cl_int error) {
+  char log[8192] = "";
+  clGetProgramBuildInfo(program, cl->device, CL_PROGRAM_BUILD_LOG, sizeof log - 1, log, NULL);
+  char *line = log + strspn(log, " \t\r\n"), *complaint = strstr(line, "error");
+  if (complaint)
+    for (line = complaint; line > log && line[-1] != '\n';) line--;
+  line[strcspn(line, "\r\n")] = 0;
+  const char *name = ac_cl_error_name(error);
+  return ac_fail(AC_ERROR_DEVICE, "opencl: %s: cl/%s.cl does not compile on %s: %s", cl->op, file,
+                 cl->info.name,
+                 *line  ? line
+                 : name ? name
+                        : "no log");
+}
+
+static ac_status compile(ac_opencl *cl, const char *file, const ac_cl_source *parts[2],
+                         const char *options, cl_program *program) {
+  const char *text[2] = {(const char *)parts[0]->text, (const char *)parts[1]->text};
+  const size_t length[2] = {parts[0]->length, parts[1]->length};
+  cl_int error;
+  *program = clCreateProgramWithSource(cl->context, 2, text, length, &error);
+  if (error != CL_SUCCESS) return ac_cl_fail(error, "clCreateProgramWithSource");
+  error = clBuildProgram(*program, 1, &cl->device, options, NULL, NULL);
+  if (error == CL_SUCCESS) return AC_OK;
+  ac_status status = build_failure(cl, *program, file, error);
+  clReleaseProgram(*program);
+  return status;
+}
+
+static ac_status make_program(ac_opencl *cl, const char *file, const char *options,
+                              cl_program *program) {
+  const ac_cl_source *parts[2] = {find_source("common"), find_source(file)};
+  if (!parts[0] || !parts[1])
+    return ac_fail(AC_ERROR_DEVICE, "opencl: cl/%s.cl is not part of this build", file);
+  char all[AC_CL_MAX_OPTIONS + 64], path[4096];
+  int length = snprintf(all, sizeof all, "-cl-std=CL1.2 -DGROUP=%d %s", cl->group, options);
+  if (length < 0 || (size_t)length >= sizeof all)
+    return ac_fail(AC_ERROR_ARGUMENT, "opencl: the options of cl/%s.cl are too long", file);
+  uint64_t key = ac_cl_hash(cl->identity + CACHE_VERSION, all, (size_t)length);
+  for (int i = 0; i < 2; i++) key = ac_cl_hash(key, parts[i]->text, parts[i]->length);
+
+  bool cached = cache_path(path, sizeof path, file, key);
+  if (cached && (*program = load_program(cl, path, key, all))) return AC_OK;
+  AC_TRY(compile(cl, file, parts, all, program));
+  if (cached) save_program(*program, path, key);
+  return AC_OK;
+}
+
+ac_status ac_cl_program_get(ac_opencl *cl, const char *file, const char *options,
+                            cl_program *program) {
+  uint64_t key = ac_cl_hash(ac_cl_hash(0, file, strlen(file) + 1), options, strlen(options));
+  for (int i = 0; i < cl->program_count; i++)
+    if (cl->programs[i].key == key) {
+      *program = cl->programs[i].program;
+      return AC_OK;
+    }
+  if (cl->program_count == cl->program_capacity) {
+    int capacity = cl->program_capacity ? 2 * cl->program_capacity : 32;
+    ac_cl_program *grown = realloc(cl->programs, (size_t)capacity * sizeof *grown);
+    if (!grown) return ac_fail(AC_ERROR_MEMORY, "opencl: no memory for the list of programs");
+    cl->programs = grown;
+    cl->program_capacity = capacity;
+  }
+  AC_TRY(make_program(cl, file, options, program));
+  cl->programs[cl->program_count++] = (ac_cl_program){key, *program};
+  return AC_OK;
+}
+
+void ac_cl_programs_release(ac_opencl *cl) {
+  for (int i = 0; i < cl->program_count; i++) clReleaseProgram(cl->programs[i].program);
+  free(cl->programs);
+  cl->programs = NULL;
+  cl->program_count = cl->program_capacity = 0;
+}

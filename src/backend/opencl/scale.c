@@ -1,0 +1,12 @@
+/* scale: by a constant. */
+#include "ops/scale.h"
+
+#include "backend/opencl/opencl.h"
+
+ac_status ac_cl_scale(ac_opencl *cl, const ac_op_args *args) {
+  const ac_scale_attributes *a = args->attributes;
+  const ac_operand *x = &args->in[0];
+  return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"scale", "scale", NULL}), ac_cl_elements(cl, x->count),
+                      AC_CL_OPERAND(*x), AC_CL_OPERAND(args->out[0]), AC_CL_LONG(x->count),
+                      AC_CL_FLOAT(a->factor), AC_CL_INT(args->add[0]));
+}
