@@ -18,6 +18,14 @@
 
 enum { ROWS = 64 };
 
+/* Rows of scores are padded to whole vectors, and loops over a row run on to the end of its last
+ * vector. */
+enum { VECTOR = 16 };
+
+static int64_t padded(int64_t n) {
+  return ac_ceil_div(n, VECTOR) * VECTOR;
+}
+
 /* The shape, and the strides of what is kept as [B, T, 3C] and [B, T, C]. */
 typedef struct shape {
   int64_t batch, length, heads, size; /* B, T, H and d */
@@ -102,7 +110,7 @@ static void forward_block(const ac_cpu_context *context, const ac_op_args *args,
   const float *k = q + s->narrow, *v = k + s->narrow;
   float *y = (float *)args->out[0].data + (sample * s->length + first) * s->narrow + head * s->size;
   float *lse = (float *)args->out[1].data + (sample * s->heads + head) * s->length;
-  int64_t rows = ac_min(ROWS, s->length - first), reach = first + rows;
+  int64_t rows = ac_min(ROWS, s->length - first), reach = first + rows, stride = padded(reach);
   mask m = describe_mask(args, s, sample, head);
   float inverse[ROWS];
 
@@ -116,22 +124,24 @@ static void forward_block(const ac_cpu_context *context, const ac_op_args *args,
                      .b = k,
                      .ldb = s->wide,
                      .c = scores,
-                     .ldc = reach};
+                     .ldc = stride};
   ac_blas_gemm(context->blas, &product);
   for (int64_t r = 0; r < rows; r++) {
-    int64_t i = first + r, n = i + 1;
-    float *row = scores + r * reach, max = row_max(row, n), sum = exponentiate(row, max, n);
+    int64_t i = first + r, n = i + 1, width = padded(n);
+    float *row = scores + r * stride;
+    for (int64_t j = n; j < width; j++) row[j] = -INFINITY;
+    float max = row_max(row, width), sum = exponentiate(row, max, width);
     lse[i] = max + logf(sum);
     inverse[r] = (m.factor > 0 ? m.factor : 1.0f) / sum;
     if (m.factor > 0) drop_row(&m, m.origin + i * s->length, row, n);
-    memset(row + n, 0, (size_t)(reach - n) * sizeof *row);
+    memset(row + width, 0, (size_t)(stride - width) * sizeof *row);
   }
   product = (ac_gemm){.m = rows,
                       .n = s->size,
                       .k = reach,
                       .alpha = 1,
                       .a = scores,
-                      .lda = reach,
+                      .lda = stride,
                       .b = v,
                       .ldb = s->wide,
                       .c = y,
@@ -148,7 +158,7 @@ static void forward(const ac_cpu_context *context, const ac_op_args *args) {
 #pragma omp parallel num_threads(context->threads)
   {
     int thread = ac_cpu_thread(), team = ac_cpu_team();
-    float *scores = (float *)args->workspace + thread * ROWS * s.length;
+    float *scores = (float *)args->workspace + thread * ROWS * padded(s.length);
     for (int64_t item = thread; item < items; item += team)
       forward_block(context, args, &s, item / blocks / s.heads, item / blocks % s.heads,
                     item % blocks * ROWS, scores);
@@ -157,7 +167,7 @@ static void forward(const ac_cpu_context *context, const ac_op_args *args) {
 
 static uint64_t forward_workspace(const ac_cpu_context *context, const ac_op_args *args) {
   shape s = describe(args, &args->in[0]);
-  return (uint64_t)context->threads * ROWS * (uint64_t)s.length * sizeof(float);
+  return (uint64_t)context->threads * ROWS * (uint64_t)padded(s.length) * sizeof(float);
 }
 
 /* ---- backward ---------------------------------------------------------------------------------
@@ -213,7 +223,8 @@ static void gradient_row(const mask *m, int64_t start, float *p, float *ds, floa
 
 static void backward_block(const ac_cpu_context *context, const shape *s, const head_view *h,
                            float scale, int64_t first, float *p, float *ds) {
-  int64_t rows = ac_min(ROWS, s->length - first), reach = first + rows, d = s->size;
+  int64_t rows = ac_min(ROWS, s->length - first), reach = first + rows, stride = padded(reach),
+          d = s->size;
   const float *q = h->q + first * s->wide, *dy = h->dy + first * s->narrow,
               *y = h->y + first * s->narrow;
   float beta = reach < s->length ? 1.0f : 0.0f;
@@ -227,7 +238,7 @@ static void backward_block(const ac_cpu_context *context, const shape *s, const 
                     .b = h->k,
                     .ldb = s->wide,
                     .c = p,
-                    .ldc = reach};
+                    .ldc = stride};
   ac_blas_gemm(context->blas, &scores);
   ac_gemm weights = scores;
   weights.alpha = 1;
@@ -239,10 +250,11 @@ static void backward_block(const ac_cpu_context *context, const shape *s, const 
   for (int64_t r = 0; r < rows; r++) {
     int64_t i = first + r, n = i + 1;
     float dot = row_dot(dy + r * s->narrow, y + r * s->narrow, d);
-    gradient_row(&h->mask, h->mask.origin + i * s->length, p + r * reach, ds + r * reach, h->lse[i],
-                 dot, scale, n);
-    memset(p + r * reach + n, 0, (size_t)(reach - n) * sizeof *p);
-    memset(ds + r * reach + n, 0, (size_t)(reach - n) * sizeof *ds);
+    float *weights_row = p + r * stride, *ds_row = ds + r * stride;
+    gradient_row(&h->mask, h->mask.origin + i * s->length, weights_row, ds_row, h->lse[i], dot,
+                 scale, padded(n));
+    memset(weights_row + n, 0, (size_t)(stride - n) * sizeof *p);
+    memset(ds_row + n, 0, (size_t)(stride - n) * sizeof *ds);
   }
 
   ac_gemm product = {.m = rows,
@@ -250,7 +262,7 @@ static void backward_block(const ac_cpu_context *context, const shape *s, const 
                      .k = reach,
                      .alpha = 1,
                      .a = ds,
-                     .lda = reach,
+                     .lda = stride,
                      .b = h->k,
                      .ldb = s->wide,
                      .c = h->dq + first * s->wide,
@@ -263,7 +275,7 @@ static void backward_block(const ac_cpu_context *context, const shape *s, const 
                       .alpha = 1,
                       .beta = beta,
                       .a = ds,
-                      .lda = reach,
+                      .lda = stride,
                       .b = q,
                       .ldb = s->wide,
                       .c = h->dk,
@@ -278,11 +290,11 @@ static void backward_block(const ac_cpu_context *context, const shape *s, const 
 static void backward(const ac_cpu_context *context, const ac_op_args *args) {
   shape s = describe(args, &args->in[1]);
   float scale = ((const ac_attention_attributes *)args->attributes)->scale;
-  int64_t items = s.batch * s.heads;
+  int64_t items = s.batch * s.heads, stride = padded(s.length);
 #pragma omp parallel num_threads(context->threads)
   {
     int thread = ac_cpu_thread(), team = ac_cpu_team();
-    float *p = (float *)args->workspace + thread * 2 * ROWS * s.length, *ds = p + ROWS * s.length;
+    float *p = (float *)args->workspace + thread * 2 * ROWS * stride, *ds = p + ROWS * stride;
     for (int64_t item = thread; item < items; item += team) {
       head_view h = describe_head(args, &s, item / s.heads, item % s.heads);
       for (int64_t block = ac_ceil_div(s.length, ROWS) - 1; block >= 0; block--)
@@ -293,7 +305,7 @@ static void backward(const ac_cpu_context *context, const ac_op_args *args) {
 
 static uint64_t backward_workspace(const ac_cpu_context *context, const ac_op_args *args) {
   shape s = describe(args, &args->in[1]);
-  return (uint64_t)context->threads * 2 * ROWS * (uint64_t)s.length * sizeof(float);
+  return (uint64_t)context->threads * 2 * ROWS * (uint64_t)padded(s.length) * sizeof(float);
 }
 
 const ac_cpu_kernel AC_CPU_KERNEL(attention) = {forward, forward_workspace};

@@ -7,6 +7,12 @@
 
 #include <string.h>
 
+static inline void apply(const uint32_t *words, uint32_t threshold, float factor, const float *x,
+                         float *y, int64_t count) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; i++) y[i] = words[i] < threshold ? 0.0f : x[i] * factor;
+}
+
 /* Elements [begin, end) of one sample. */
 static void drop(const ac_run_state *run, const ac_dropout_attributes *attributes, uint32_t sample,
                  int64_t begin, int64_t end, const float *x, float *y) {
@@ -15,8 +21,10 @@ static void drop(const ac_run_state *run, const ac_dropout_attributes *attribute
   for (int64_t base = begin & ~(int64_t)3; base < end; base += AC_CPU_RANDOM_WORDS) {
     random_words(words, run->seed, (uint32_t)(base / 4), sample, run->update, attributes->stream);
     int64_t from = ac_max(begin, base), to = ac_min(end, base + AC_CPU_RANDOM_WORDS);
-#pragma omp simd
-    for (int64_t e = from; e < to; e++) y[e] = words[e - base] < threshold ? 0.0f : x[e] * factor;
+    if (to - from ==
+        AC_CPU_RANDOM_WORDS) /* a constant count makes the common case one straight line */
+      apply(words, threshold, factor, x + base, y + base, AC_CPU_RANDOM_WORDS);
+    else apply(words + (from - base), threshold, factor, x + from, y + from, to - from);
   }
 }
 
