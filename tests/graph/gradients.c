@@ -1,0 +1,338 @@
+/* Gradient rules and their composition: whole graphs, evaluated in double by the references of
+ * tests/ops, against finite differences. For each parameter of each graph the gradient that a
+ * device computes is held against (L(p + h) - L(p - h)) / 2h along a random direction and for
+ * single elements, where L is the double evaluation of the forward nodes. */
+#include "unit/check.h"
+#include "unit/models.h"
+
+#include "core/random.h"
+#include "ops/case.h"
+#include "plan/plan.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { BATCH = 3 };
+
+/* ---- a graph evaluated in double --------------------------------------------------------------
+ */
+
+typedef struct evaluation {
+  const ac_plan *plan;
+  void **data; /* by storage: doubles, or int32_t for integers */
+  ac_run_state run;
+} evaluation;
+
+static int64_t elements_of(const ac_tensor *tensor) {
+  return ac_operand_of(tensor, BATCH).count;
+}
+
+static void fill_leaf(const ac_tensor *tensor, void *data) {
+  uint64_t key = ac_hash_text(tensor->name);
+  int64_t count = elements_of(tensor);
+  for (int64_t i = 0; i < count; i++) {
+    uint32_t bits = ac_philox(key, (uint32_t)i, 0, 0, 0).v[0];
+    /* Rounded to float, so that the device starts from the same values. */
+    if (tensor->dtype == AC_I32) ((int32_t *)data)[i] = (int32_t)(bits % 5);
+    else
+      ((double *)data)[i] =
+          (double)(ac_uniform24(bits) * 1.5f + (tensor->role == AC_ROLE_INPUT ? 0.05f : -0.75f));
+  }
+}
+
+static evaluation begin(const ac_plan *plan) {
+  const ac_graph *graph = plan->graph;
+  evaluation e = {.plan = plan};
+  e.data = calloc((size_t)graph->tensor_count + 1, sizeof *e.data);
+  assert_non_null(e.data);
+  for (int i = 0; i < graph->tensor_count; i++) {
+    const ac_tensor *tensor = graph->tensors[i];
+    if (tensor->storage != i) continue;
+    e.data[i] = calloc((size_t)elements_of(tensor), sizeof(double));
+    assert_non_null(e.data[i]);
+    if (tensor->role == AC_ROLE_INPUT || tensor->role == AC_ROLE_PARAMETER)
+      fill_leaf(tensor, e.data[i]);
+  }
+  e.run = (ac_run_state){.training = true, .seed = 5, .batch = BATCH, .loss_scale = 1};
+  return e;
+}
+
+static void end(evaluation *e) {
+  for (int i = 0; i < e->plan->graph->tensor_count; i++) free(e->data[i]);
+  free(e->data);
+}
+
+/* The sum of losses. Forward nodes in order; each tensor has memory of its own. */
+static double loss_of(evaluation *e) {
+  const ac_graph *graph = e->plan->graph;
+  const ac_sequence *sequence = &e->plan->evaluation;
+  for (int s = 0; s < sequence->step_count; s++) {
+    const ac_step *step = &sequence->steps[s];
+    ac_op_args args;
+    ac_step_arguments(step, graph, &e->run, &args);
+    for (int i = 0; i < AC_MAX_INPUTS; i++)
+      if (step->in[i].tensor >= 0)
+        args.in[i].data = e->data[graph->tensors[step->in[i].tensor]->storage];
+    for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
+      if (step->out[j].tensor < 0) continue;
+      args.out[j].data = e->data[graph->tensors[step->out[j].tensor]->storage];
+      args.add[j] = false;
+    }
+    op_reference_of(args.op)->compute(&args);
+  }
+  const double *sums = e->data[graph->loss];
+  return sums[0] + sums[1];
+}
+
+/* ---- the same on a device ---------------------------------------------------------------------
+ */
+
+typedef struct trained {
+  ac_device *device;
+  ac_plan *plan;
+  ac_trainer *trainer;
+} trained;
+
+static trained open_trainer(ac_graph *graph, const char *device) {
+  trained t;
+  assert_ok(ac_graph_status(graph));
+  assert_ok(ac_device_open(&t.device, &(ac_device_desc){.name = device, .threads = 2}));
+  assert_ok(ac_plan_create(&t.plan, graph, t.device,
+                           &(ac_plan_desc){.batch = BATCH, .micro_batch = BATCH}));
+  assert_ok(ac_trainer_create(&t.trainer, t.plan, &(ac_trainer_desc){.seed = 5}));
+  return t;
+}
+
+static void set_parameters(trained *t, const evaluation *e) {
+  const ac_graph *graph = t->plan->graph;
+  for (int i = 0; i < graph->parameter_count; i++) {
+    int64_t count = elements_of(graph->tensors[graph->parameters[i]]);
+    const double *from = e->data[graph->parameters[i]];
+    for (int64_t k = 0; k < count; k++) {
+      float value = (float)from[k];
+      assert_ok(ac_trainer_set_parameter(t->trainer, i, k, 1, &value));
+    }
+  }
+}
+
+static void accumulate(trained *t, const evaluation *e) {
+  const ac_graph *graph = t->plan->graph;
+  ac_feed feeds[8];
+  float *floats[8] = {0};
+  for (int i = 0; i < graph->input_count; i++) {
+    const ac_tensor *input = graph->tensors[graph->inputs[i]];
+    const void *data = e->data[input->id];
+    if (input->dtype == AC_F32) {
+      int64_t count = elements_of(input);
+      floats[i] = malloc((size_t)count * sizeof *floats[i]);
+      for (int64_t k = 0; k < count; k++) floats[i][k] = (float)((const double *)data)[k];
+      data = floats[i];
+    }
+    feeds[i] = (ac_feed){input->name, data};
+  }
+  assert_ok(ac_trainer_accumulate(t->trainer, BATCH, feeds, graph->input_count));
+  for (int i = 0; i < 8; i++) free(floats[i]);
+}
+
+/* ---- comparing --------------------------------------------------------------------------------
+ */
+
+static double directional(evaluation *e, double *values, const double *direction, int64_t count) {
+  const double h = 1e-5;
+  double up, down;
+  for (int64_t i = 0; i < count; i++) values[i] += h * direction[i];
+  up = loss_of(e);
+  for (int64_t i = 0; i < count; i++) values[i] -= 2 * h * direction[i];
+  down = loss_of(e);
+  for (int64_t i = 0; i < count; i++) values[i] += h * direction[i];
+  return (up - down) / (2 * h);
+}
+
+/* Float rounding through a graph of some ten ops: 1e-4 of the gradient's norm is two orders above
+ * what is seen for right rules, and wrong ones are off by its whole size. */
+static void check_parameter(trained *t, evaluation *e, int index) {
+  const ac_graph *graph = t->plan->graph;
+  const ac_tensor *tensor = graph->tensors[graph->parameters[index]];
+  if (t->plan->parameters[index].gradient < 0) return;
+  int64_t count = elements_of(tensor);
+  float *gradient = malloc((size_t)count * sizeof *gradient);
+  double *direction = calloc((size_t)count, sizeof *direction);
+  double *values = e->data[tensor->id];
+  assert_ok(ac_trainer_get_gradient(t->trainer, index, 0, count, gradient));
+  double norm = 0, along = 0;
+  for (int64_t i = 0; i < count; i++) {
+    uint32_t bits = ac_philox(77, (uint32_t)i, 0, 0, 0).v[1];
+    direction[i] = bits & 1 ? 1 : -1;
+    norm += (double)gradient[i] * (double)gradient[i];
+    along += (double)gradient[i] * direction[i];
+  }
+  double tolerance = 1e-4 * (sqrt(norm) * sqrt((double)count) + 1e-3);
+  double expected = directional(e, values, direction, count);
+  if (!(fabs(expected - along) <= tolerance))
+    fail_msg("%s: along a direction %g, expected %g", tensor->name, along, expected);
+  memset(direction, 0, (size_t)count * sizeof *direction);
+  for (int64_t i = 0; i < count; i += 1 + count / 5) {
+    direction[i] = 1;
+    expected = directional(e, values, direction, count);
+    direction[i] = 0;
+    if (!(fabs(expected - (double)gradient[i]) <= 1e-4 * (sqrt(norm) + 1e-3)))
+      fail_msg("%s[%lld]: %g, expected %g", tensor->name, (long long)i, (double)gradient[i],
+               expected);
+  }
+  free(gradient);
+  free(direction);
+}
+
+static void check_on(ac_graph *graph, const char *device) {
+  trained t = open_trainer(graph, device);
+  evaluation e = begin(t.plan);
+  set_parameters(&t, &e);
+  accumulate(&t, &e);
+  for (int i = 0; i < t.plan->graph->parameter_count; i++) check_parameter(&t, &e, i);
+  end(&e);
+  ac_trainer_free(t.trainer);
+  ac_plan_free(t.plan);
+  ac_device_close(t.device);
+}
+
+/* On the CPU and on each OpenCL device; frees the graph. */
+static void check(ac_graph *graph) {
+  ac_device_info list[8];
+  int count;
+  assert_ok(ac_device_list(list, 8, &count));
+  for (int i = 0; i < count && i < 8; i++) check_on(graph, list[i].id);
+  ac_graph_free(graph);
+}
+
+/* ---- graphs -----------------------------------------------------------------------------------
+ */
+
+static ac_graph *new_graph(void) {
+  ac_graph *graph;
+  assert_ok(ac_graph_create(&graph));
+  return graph;
+}
+
+static ac_tensor *parameter(ac_graph *g, const char *name, int64_t rows, int64_t columns) {
+  return ac_parameter(g, name, columns ? 2 : 1, (const int64_t[]){rows, columns}, NULL);
+}
+
+/* [B, 4, 6] depending on parameters, to apply other ops to. */
+static ac_tensor *hidden(ac_graph *g) {
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 4, 5));
+  return ac_linear(x, parameter(g, "w", 6, 5), parameter(g, "b", 6, 0), AC_OUT_IN);
+}
+
+/* Mean squared distance to an input of [B, 4, 6], with weights. */
+static ac_graph *finish(ac_graph *g, ac_tensor *y) {
+  ac_tensor *t = ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, 4, 6));
+  ac_tensor *weights = ac_input(g, "weights", AC_F32, SHAPE(AC_BATCH));
+  ac_graph_set_loss(g, ac_mean_squared_error(y, t, weights));
+  return g;
+}
+
+static void elementwise_ops(void **state) {
+  (void)state;
+  ac_graph *g = new_graph();
+  ac_tensor *h = hidden(g);
+  ac_tensor *y = ac_gelu(h, AC_GELU_TANH);
+  y = ac_add(y, ac_gelu(h, AC_GELU_ERF));
+  y = ac_multiply(y, ac_silu(h));
+  y = ac_add(ac_scale(y, 0.5f), ac_relu(ac_add(h, parameter(g, "shift", 6, 0))));
+  y = ac_multiply(y, parameter(g, "gain", 4, 6));
+  y = ac_multiply(parameter(g, "gain2", 6, 0), y);
+  check(finish(g, ac_softmax(y)));
+}
+
+/* A tensor used several times, also twice by one op, and passed on by sums: contributions must add
+ * up, in the order in which their memory allows. */
+static void shared_gradients(void **state) {
+  (void)state;
+  ac_graph *g = new_graph();
+  ac_tensor *h = hidden(g);
+  ac_tensor *early = ac_silu(h);
+  ac_tensor *a = ac_relu(h), *b = ac_silu(ac_scale(h, 2));
+  ac_tensor *other = ac_multiply(a, early);
+  ac_tensor *sum = ac_add(a, b);
+  ac_tensor *late = ac_gelu(b, AC_GELU_ERF);
+  ac_tensor *y = ac_add(ac_add(sum, ac_multiply(late, late)), ac_add(other, other));
+  y = ac_add(y, ac_add(h, h));
+  check(finish(g, y));
+}
+
+static void matmul_transposes(void **state) {
+  (void)state;
+  for (int flags = 0; flags < 4; flags++) {
+    ac_graph *g = new_graph();
+    ac_tensor *h = hidden(g);                                  /* [B, 4, 6] */
+    ac_tensor *square = ac_matmul(h, ac_silu(h), true, false); /* [B, 6, 6] */
+    bool ta = flags & 1, tb = flags & 2;
+    ac_tensor *a = ta ? ac_transpose(h, 1, 2) : h;
+    ac_tensor *y = ac_matmul(a, square, ta, tb); /* [B, 4, 6] */
+    check(finish(g, ac_softmax(y)));
+  }
+}
+
+static void views_and_transposes(void **state) {
+  (void)state;
+  ac_graph *g = new_graph();
+  ac_tensor *h = hidden(g);
+  ac_tensor *heads = ac_transpose(ac_reshape(h, SHAPE(AC_BATCH, 4, 2, 3)), 1, 2);
+  ac_tensor *scores = ac_softmax(ac_matmul(heads, heads, false, true));
+  ac_tensor *mixed = ac_transpose(ac_matmul(scores, heads, false, false), 1, 2);
+  ac_tensor *rows = ac_reshape(mixed, SHAPE(AC_BATCH_TIMES(4), 6));
+  rows = ac_linear(rows, parameter(g, "out", 6, 6), NULL, AC_IN_OUT);
+  ac_tensor *y = ac_add(ac_reshape(rows, SHAPE(AC_BATCH, 4, 6)), h);
+  /* A parameter seen through a view. */
+  ac_tensor *view = ac_reshape(parameter(g, "p", 24, 0), SHAPE(4, 6));
+  check(finish(g, ac_multiply(y, view)));
+}
+
+static void norms_and_dropout(void **state) {
+  (void)state;
+  ac_graph *g = new_graph();
+  ac_tensor *h = hidden(g);
+  ac_tensor *y = ac_layer_norm(h, parameter(g, "gamma", 6, 0), parameter(g, "beta", 6, 0), 0);
+  y = ac_add(h, ac_dropout(y, 0.3f));
+  y = ac_layer_norm(ac_dropout(y, 0.2f), parameter(g, "gamma2", 6, 0), NULL, 1e-3f);
+  check(finish(g, y));
+}
+
+/* Gradients of parameters that ops cannot add to directly, and a frozen one. */
+static void bare_parameters(void **state) {
+  (void)state;
+  ac_graph *g = new_graph();
+  ac_tensor *p = parameter(g, "p", 4, 6);
+  ac_parameter_desc frozen = {.init = {AC_INIT_CONSTANT, 1, 0, false}, .frozen = true};
+  ac_tensor *q = ac_parameter(g, "q", SHAPE(4, 6), &frozen);
+  ac_tensor *bent = ac_add(ac_gelu(p, AC_GELU_ERF), ac_multiply(p, q));
+  ac_tensor *y = ac_add(hidden(g), ac_add(bent, ac_softmax(p)));
+  parameter(g, "unused", 3, 3);
+  check(finish(g, y));
+}
+
+static void classification(void **state) {
+  (void)state;
+  ac_graph *g = new_graph();
+  ac_tensor *h = ac_silu(hidden(g));
+  ac_tensor *labels = ac_input(g, "labels", AC_I32, SHAPE(AC_BATCH, 4));
+  ac_tensor *weights = ac_input(g, "weights", AC_F32, SHAPE(AC_BATCH, 4));
+  ac_graph_set_loss(g, ac_cross_entropy(h, labels, weights, &(ac_cross_entropy_desc){true, 2}));
+  check(g);
+}
+
+static void a_whole_transformer(void **state) {
+  (void)state;
+  test_gpt m = {2, 12, 7, 5, 3, 0.2f, true};
+  check(test_gpt_graph(&m));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(elementwise_ops),   cmocka_unit_test(shared_gradients),
+      cmocka_unit_test(matmul_transposes), cmocka_unit_test(views_and_transposes),
+      cmocka_unit_test(norms_and_dropout), cmocka_unit_test(bare_parameters),
+      cmocka_unit_test(classification),    cmocka_unit_test(a_whole_transformer),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
