@@ -1,0 +1,298 @@
+/* The fit loop: windows at the ends of epochs, evaluation, stopping, failures. A dataset that
+ * records what was read shows the order; a linear model's update shows what a window was divided
+ * by. */
+#include "check.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { MAX_READS = 400 };
+
+typedef struct source {
+  int64_t count, reads;
+  int64_t index[MAX_READS], epoch[MAX_READS];
+  int64_t bad; /* sample that holds a NaN; -1: none */
+} source;
+
+static ac_status read_sample(void *user, const ac_sample_key *key, void *const *fields) {
+  source *s = user;
+  if (s->reads < MAX_READS) {
+    s->index[s->reads] = key->index;
+    s->epoch[s->reads] = key->epoch;
+  }
+  s->reads++;
+  float *x = fields[0], *t = fields[1];
+  x[0] = 1;
+  t[0] = key->index == s->bad ? NAN : (float)(key->index + 1);
+  *(int32_t *)fields[2] = 7; /* feeds no input */
+  return AC_OK;
+}
+
+typedef struct setting {
+  ac_device *device;
+  ac_plan *plan;
+  ac_trainer *trainer;
+  ac_dataset *dataset;
+  source source;
+  int64_t samples[MAX_READS]; /* per window, by the callback */
+  double loss[MAX_READS], step_seconds;
+  int windows, evaluations, stop_after;
+} setting;
+
+/* y = w x with w from 0: one SGD step with rate 1/2 sets w to the mean of the window's targets. */
+static void start(setting *s, int64_t count, ac_plan_desc plan) {
+  memset(s, 0, sizeof *s);
+  s->source.count = count;
+  s->source.bad = -1;
+  ac_graph *g;
+  assert_ok(ac_graph_create(&g));
+  ac_graph_scope(g, "model");
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 1));
+  ac_tensor *t = ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, 1));
+  ac_tensor *y = ac_linear(x, ac_parameter(g, "w", SHAPE(1, 1), NULL), NULL, AC_OUT_IN);
+  ac_graph_set_loss(g, ac_mean_squared_error(y, t, NULL));
+  plan.optimizer = AC_SGD;
+  plan.sgd_no_momentum = true;
+  assert_ok(ac_device_open(&s->device, &(ac_device_desc){.name = "cpu", .threads = 1}));
+  assert_ok(ac_plan_create(&s->plan, g, s->device, &plan));
+  assert_ok(ac_trainer_create(&s->trainer, s->plan, &(ac_trainer_desc){.schedule = {.lr = 0.5}}));
+  ac_graph_free(g);
+  assert_ok(ac_dataset_from_callback(
+      &s->dataset, &(ac_callback_dataset_desc){
+                       .count = count,
+                       .field_count = 3,
+                       .fields = {{"x", AC_F32, 1}, {"t", AC_F32, 1}, {"extra", AC_I32, 1}},
+                       .read = read_sample,
+                       .user = &s->source}));
+}
+
+static void stop(setting *s) {
+  ac_dataset_free(s->dataset);
+  ac_trainer_free(s->trainer);
+  ac_plan_free(s->plan);
+  ac_device_close(s->device);
+}
+
+static bool on_event(void *user, const ac_fit_event *event) {
+  setting *s = user;
+  if (event->kind == AC_FIT_EVALUATION) {
+    s->evaluations++;
+    return true;
+  }
+  s->samples[s->windows] = event->samples;
+  s->loss[s->windows++] = event->update.loss;
+  assert_int_equal(event->step, s->windows);
+  return s->windows != s->stop_after;
+}
+
+static double weight(setting *s) {
+  float w;
+  assert_ok(ac_trainer_get_parameter(s->trainer, 0, 0, 1, &w));
+  return (double)w;
+}
+
+static ac_fit_result fit(setting *s, ac_fit_desc desc) {
+  ac_fit_result result;
+  desc.train = s->dataset;
+  desc.callback = on_event;
+  desc.user = s;
+  assert_ok(ac_fit(s->trainer, &desc, &result));
+  return result;
+}
+
+static void last_windows_divide_by_their_true_count(void **state) {
+  (void)state;
+  setting s;
+  start(&s, 10, (ac_plan_desc){.batch = 4, .micro_batch = 3});
+  ac_fit_result r = fit(&s, (ac_fit_desc){.epochs = 1, .no_shuffle = true});
+  assert_int_equal(r.steps, 3);
+  assert_int_equal(r.samples, 10);
+  assert_int_equal(s.samples[0], 4);
+  assert_int_equal(s.samples[2], 2);
+  assert_true(fabs(weight(&s) - 9.5) < 1e-5); /* samples 8 and 9 have targets 9 and 10 */
+  stop(&s);
+}
+
+static void carried_windows_go_on_in_the_next_epoch(void **state) {
+  (void)state;
+  setting s;
+  start(&s, 10, (ac_plan_desc){.batch = 4});
+  ac_fit_result r =
+      fit(&s, (ac_fit_desc){.steps = 3, .no_shuffle = true, .last_window = AC_LAST_CARRY});
+  assert_int_equal(r.samples, 12);
+  assert_true(fabs(weight(&s) - (9 + 10 + 1 + 2) / 4.0) < 1e-5);
+  stop(&s);
+  start(&s, 10, (ac_plan_desc){.batch = 4});
+  r = fit(&s, (ac_fit_desc){.epochs = 1, .no_shuffle = true, .last_window = AC_LAST_CARRY});
+  assert_int_equal(r.samples, 10); /* nothing to carry into */
+  stop(&s);
+}
+
+static void dropped_windows_change_nothing(void **state) {
+  (void)state;
+  setting s;
+  start(&s, 10, (ac_plan_desc){.batch = 4});
+  ac_fit_result r =
+      fit(&s, (ac_fit_desc){.epochs = 1, .no_shuffle = true, .last_window = AC_LAST_DROP});
+  assert_int_equal(r.steps, 2);
+  assert_true(fabs(weight(&s) - (5 + 6 + 7 + 8) / 4.0) < 1e-5);
+  stop(&s);
+  start(&s, 3, (ac_plan_desc){.batch = 4});
+  ac_fit_desc desc = {.train = s.dataset, .steps = 1, .last_window = AC_LAST_DROP};
+  assert_refused(ac_fit(s.trainer, &desc, NULL), AC_ERROR_ARGUMENT, "never fill a batch of 4");
+  stop(&s);
+}
+
+/* Each epoch reads every sample once, in an order of its own which the split does not change. */
+static void shuffling_does_not_depend_on_the_split(void **state) {
+  (void)state;
+  setting s[2];
+  for (int i = 0; i < 2; i++) {
+    start(&s[i], 30, (ac_plan_desc){.batch = 8, .micro_batch = i ? 3 : 8});
+    fit(&s[i], (ac_fit_desc){.epochs = 2, .seed = 4});
+    assert_int_equal(s[i].source.reads, 60);
+  }
+  assert_memory_equal(s[0].source.index, s[1].source.index, 60 * sizeof(int64_t));
+  assert_memory_not_equal(s[0].source.index, s[0].source.index + 30, 30 * sizeof(int64_t));
+  bool seen[30] = {false};
+  for (int i = 0; i < 30; i++) {
+    assert_int_equal(s[0].source.epoch[i], 0);
+    assert_false(seen[s[0].source.index[i]]);
+    seen[s[0].source.index[i]] = true;
+  }
+  stop(&s[0]);
+  stop(&s[1]);
+}
+
+static void a_callback_stops_after_the_update(void **state) {
+  (void)state;
+  setting s;
+  start(&s, 10, (ac_plan_desc){.batch = 2});
+  s.stop_after = 3;
+  ac_fit_result r = fit(&s, (ac_fit_desc){.steps = 100, .no_shuffle = true});
+  assert_true(r.stopped);
+  assert_int_equal(r.steps, 3);
+  assert_true(fabs(weight(&s) - 5.5) < 1e-5);
+  stop(&s);
+}
+
+static void evaluation_comes_as_often_as_asked(void **state) {
+  (void)state;
+  setting s;
+  start(&s, 10, (ac_plan_desc){.batch = 2, .micro_batch = 1});
+  ac_fit_result r = fit(
+      &s, (ac_fit_desc){.steps = 5, .no_shuffle = true, .validation = s.dataset, .eval_every = 2});
+  assert_int_equal(s.evaluations, 3);
+  assert_true(r.evaluated);
+  /* w = 9.5 after the last window: the mean of (1..10 - 9.5)^2. */
+  double expected = 0;
+  for (int i = 1; i <= 10; i++) expected += (i - 9.5) * (i - 9.5) / 10;
+  assert_true(fabs(r.final.loss - expected) < 1e-4);
+  assert_true(r.final.weight == 10);
+  stop(&s);
+}
+
+/* Evaluating in the middle of a window leaves the window as it is. */
+static void evaluation_leaves_a_window_alone(void **state) {
+  (void)state;
+  setting s;
+  start(&s, 10, (ac_plan_desc){.batch = 4, .micro_batch = 2});
+  float x[] = {1, 1, 1, 1}, t[] = {2, 4, 6, 8};
+  ac_feed first[] = {{"x", x}, {"t", t}}, second[] = {{"x", x + 2}, {"t", t + 2}};
+  ac_evaluation evaluation;
+  ac_update update;
+  assert_ok(ac_trainer_accumulate(s.trainer, 2, first, 2));
+  assert_ok(ac_trainer_evaluate(s.trainer, s.dataset, 3, &evaluation));
+  assert_true(fabs(evaluation.loss - (1 + 4 + 9) / 3.0) < 1e-5);
+  assert_ok(ac_trainer_accumulate(s.trainer, 2, second, 2));
+  assert_ok(ac_trainer_update(s.trainer, &update));
+  assert_true(fabs(update.loss - (4 + 16 + 36 + 64) / 4.0) < 1e-5);
+  assert_true(fabs(weight(&s) - 5) < 1e-5);
+  stop(&s);
+}
+
+static void a_loss_that_is_not_finite_is_explained(void **state) {
+  (void)state;
+  setting s;
+  start(&s, 10, (ac_plan_desc){.batch = 4, .micro_batch = 1});
+  s.source.bad = 6;
+  ac_fit_desc desc = {.train = s.dataset, .epochs = 1, .no_shuffle = true};
+  ac_fit_result r;
+  assert_refused(ac_fit(s.trainer, &desc, &r), AC_ERROR_NOT_FINITE,
+                 "step 2: the loss is not finite; it first appears in input t");
+  assert_int_equal(r.steps, 2);
+  assert_true(fabs(weight(&s) - 2.5) < 1e-5); /* of the last good update */
+  /* The trainer is usable afterwards. */
+  s.source.bad = -1;
+  assert_ok(ac_fit(s.trainer, &desc, &r));
+  stop(&s);
+}
+
+static void an_overflow_names_its_op(void **state) {
+  (void)state;
+  setting s;
+  start(&s, 10, (ac_plan_desc){.batch = 4});
+  float huge = 3e38f;
+  assert_ok(ac_trainer_set_parameter(s.trainer, 0, 0, 1, &huge));
+  ac_fit_desc desc = {.train = s.dataset, .steps = 1};
+  assert_refused(
+      ac_fit(s.trainer, &desc, NULL), AC_ERROR_NOT_FINITE,
+      "step 1: the loss is not finite; it first appears in op mean_squared_error (model)");
+  stop(&s);
+}
+
+static void datasets_must_match_the_inputs(void **state) {
+  (void)state;
+  setting s;
+  start(&s, 10, (ac_plan_desc){.batch = 4});
+  ac_dataset *wrong;
+  float data[8] = {0};
+  const void *blocks[] = {data, data};
+  assert_ok(ac_dataset_from_memory(&wrong, 4, 1, (ac_field[]){{"x", AC_F32, 1}}, blocks));
+  ac_fit_desc desc = {.train = wrong, .steps = 1};
+  assert_refused(ac_fit(s.trainer, &desc, NULL), AC_ERROR_ARGUMENT, "no field for input \"t\"");
+  ac_dataset_free(wrong);
+  assert_ok(ac_dataset_from_memory(&wrong, 4, 2, (ac_field[]){{"x", AC_F32, 2}, {"t", AC_F32, 1}},
+                                   blocks));
+  desc.train = wrong;
+  assert_refused(ac_fit(s.trainer, &desc, NULL), AC_ERROR_ARGUMENT,
+                 "input \"x\" takes 1 f32 a sample, but the dataset's field has 2 f32");
+  ac_dataset_free(wrong);
+  desc.train = NULL;
+  assert_refused(ac_fit(s.trainer, &desc, NULL), AC_ERROR_ARGUMENT, "nothing to train on");
+  desc.train = s.dataset;
+  desc.epochs = 1;
+  assert_refused(ac_fit(s.trainer, &desc, NULL), AC_ERROR_ARGUMENT, "either a number of steps");
+  stop(&s);
+}
+
+static void schedules_have_their_shape(void **state) {
+  (void)state;
+  ac_schedule c = {AC_SCHEDULE_COSINE, 1e-3, 1e-4, 100, 2000};
+  assert_true(fabs(ac_schedule_rate(&c, 0) - 1e-3 / 101) < 1e-12);
+  assert_true(fabs(ac_schedule_rate(&c, 99) - 1e-3 * 100 / 101) < 1e-12);
+  assert_true(ac_schedule_rate(&c, 100) == 1e-3);
+  assert_true(fabs(ac_schedule_rate(&c, 1050) - 5.5e-4) < 1e-9);
+  assert_true(ac_schedule_rate(&c, 2000) == 1e-4);
+  assert_true(ac_schedule_rate(&c, 5000) == 1e-4);
+  ac_schedule k = {AC_SCHEDULE_CONSTANT, 2, 0, 1, 0};
+  assert_true(ac_schedule_rate(&k, 0) == 1);
+  assert_true(ac_schedule_rate(&k, 1) == 2);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(last_windows_divide_by_their_true_count),
+      cmocka_unit_test(carried_windows_go_on_in_the_next_epoch),
+      cmocka_unit_test(dropped_windows_change_nothing),
+      cmocka_unit_test(shuffling_does_not_depend_on_the_split),
+      cmocka_unit_test(a_callback_stops_after_the_update),
+      cmocka_unit_test(evaluation_comes_as_often_as_asked),
+      cmocka_unit_test(evaluation_leaves_a_window_alone),
+      cmocka_unit_test(a_loss_that_is_not_finite_is_explained),
+      cmocka_unit_test(an_overflow_names_its_op),
+      cmocka_unit_test(datasets_must_match_the_inputs),
+      cmocka_unit_test(schedules_have_their_shape),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
