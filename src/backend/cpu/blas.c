@@ -83,6 +83,8 @@ static void load(void) {
   void (*set_threads)(int) = (void (*)(int))ac_library_symbol(library, "openblas_set_num_threads");
   if (parallel && set_threads && parallel() == OPENBLAS_THREAD) set_threads(1);
   *(void **)&blas.sgemm = ac_library_symbol(library, "cblas_sgemm");
+  *(void **)&blas.take_buffer = ac_library_symbol(library, "blas_memory_alloc");
+  *(void **)&blas.return_buffer = ac_library_symbol(library, "blas_memory_free");
 }
 
 ac_status ac_blas_load(const ac_blas **result) {
@@ -93,6 +95,16 @@ ac_status ac_blas_load(const ac_blas **result) {
         "cpu: OpenBLAS cannot be loaded: no libopenblas.so.0 with cblas_sgemm was found");
   *result = &blas;
   return AC_OK;
+}
+
+void ac_blas_reserve(const ac_blas *library, int threads) {
+  enum { POOL = 64 }; /* more would reach the limit that Debian's OpenBLAS is built with */
+  void *taken[POOL];
+  if (!library->take_buffer || !library->return_buffer) return;
+  if (threads > POOL) threads = POOL;
+  for (int i = 0; i < threads; i++) taken[i] = library->take_buffer(0);
+  for (int i = 0; i < threads; i++)
+    if (taken[i]) library->return_buffer(taken[i]);
 }
 
 uint64_t ac_blas_bytes(int threads) {

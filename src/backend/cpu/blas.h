@@ -20,6 +20,8 @@ typedef struct ac_gemm {
 typedef struct ac_blas {
   void (*sgemm)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha,
                 const float *a, int lda, const float *b, int ldb, float beta, float *c, int ldc);
+  void *(*take_buffer)(int); /* NULL where OpenBLAS does not export its pool */
+  void (*return_buffer)(void *);
   char version[32]; /* "0.3.21" */
   char core[32];    /* whose kernels run: "SkylakeX" */
   char wanted[32];  /* the core type asked for; "" if the choice was left to the user or to OpenBLAS
@@ -28,6 +30,11 @@ typedef struct ac_blas {
 
 /* Loads OpenBLAS, once per process. The result lives as long as the process. */
 ac_status ac_blas_load(const ac_blas **blas);
+
+/* Maps the packing buffers that `threads` threads need at once. OpenBLAS maps one whenever a call
+ * finds all others in use, so without this the first step in which two threads happen to overlap
+ * would allocate. */
+void ac_blas_reserve(const ac_blas *blas, int threads);
 
 /* What OpenBLAS keeps resident for the calls of `threads` threads. */
 uint64_t ac_blas_bytes(int threads);

@@ -155,6 +155,7 @@ static ac_status open_device(void **state, int index, const ac_device_desc *desc
                    (int)MAX_THREADS);
   device *d = calloc(1, sizeof *d);
   if (!d) return ac_fail(AC_ERROR_MEMORY, "cpu: no memory to open the device");
+  ac_blas_reserve(blas, threads);
   d->context = (ac_cpu_context){.threads = threads, .blas = blas};
   d->isa = choose_isa();
   if (desc && desc->allocator) {
