@@ -3,6 +3,7 @@
 #ifndef TOOLS_COMMANDS_H
 #define TOOLS_COMMANDS_H
 
+int bench_main(int argc, char **argv);
 int devices_main(int argc, char **argv);
 int train_main(int argc, char **argv);
 int sample_main(int argc, char **argv);

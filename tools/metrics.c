@@ -82,7 +82,7 @@ void metrics_finish(metrics *m, const metrics_end *end) {
   const ac_fit_result *fit = end->fit;
   double samples = rate((double)fit->samples, fit->seconds);
   double tokens = end->tokens_per_sample ? samples * (double)end->tokens_per_sample : NAN;
-  write_line(m, json_pack("{s:s, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o}", "event", "end",
+  write_line(m, json_pack("{s:s, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "event", "end",
                           "steps", INTEGER(fit->steps), "epochs", INTEGER(fit->epochs), "samples",
                           INTEGER(fit->samples), "stopped", fit->stopped ? 1 : 0, "val_loss",
                           number(fit->evaluated ? fit->final.loss : NAN), "val_accuracy",

@@ -16,6 +16,7 @@ typedef struct mlp_model {
   char hidden_of_file[128];
   int64_t widths[MAX_HIDDEN];
   int depth;
+  double dropout;
   const char *data, *images, *labels;
 } mlp_model;
 
@@ -45,6 +46,8 @@ static void add_options(void *self, options *o) {
   const option shape[] = {
       {"hidden", "N,N,...", OPTION_TEXT, &model->hidden,
        .help = "widths of the hidden layers, or none"},
+      {"dropout", "P", OPTION_REAL, &model->dropout, .help = "of what enters each layer",
+       .least = 0, .most = 1, .below_most = true},
       {"classes", "N", OPTION_INTEGER, &model->classes, .help = "labels are below N", .least = 2,
        .most = 1 << 20},
   };
@@ -117,8 +120,9 @@ static int prepare(void *self, const options *o, const ac_model_file *init, cons
 
 /* y = x W^T + b, with W [out, in] named as a PyTorch Sequential would. */
 static ac_tensor *linear(ac_graph *graph, int layer, ac_tensor *x, int64_t in, int64_t out,
-                         double gain) {
+                         double gain, double dropout) {
   char name[32];
+  if (dropout > 0) x = ac_dropout(x, (float)dropout);
   ac_parameter_desc desc = {.init = {.kind = AC_INIT_KAIMING_NORMAL, .a = (float)gain}};
   snprintf(name, sizeof name, "layers.%d.weight", layer);
   ac_tensor *weight = ac_parameter(graph, name, 2, (int64_t[]){out, in}, &desc);
@@ -136,11 +140,11 @@ static void build(const void *self, ac_graph *graph) {
     char scope[16];
     snprintf(scope, sizeof scope, "layers.%d", i);
     ac_graph_scope(graph, scope);
-    x = ac_relu(linear(graph, i, x, width, model->widths[i], sqrt(2)));
+    x = ac_relu(linear(graph, i, x, width, model->widths[i], sqrt(2), model->dropout));
     width = model->widths[i];
   }
   ac_graph_scope(graph, "head");
-  ac_tensor *logits = linear(graph, model->depth, x, width, model->classes, 1);
+  ac_tensor *logits = linear(graph, model->depth, x, width, model->classes, 1, model->dropout);
   ac_graph_set_loss(graph, ac_cross_entropy(logits, labels, NULL, NULL));
 }
 

@@ -184,7 +184,7 @@ static void print_result(const run *r) {
   const ac_fit_result *fit = &r->result;
   printf("%s after %s updates", fit->stopped ? "stopped" : "done", text_count(fit->steps).text);
   if (fit->evaluated) {
-    printf(", validation loss %.4f nats a %s", fit->final.loss, r->setup.data.unit);
+    printf(", validation loss %.4f nats per %s", fit->final.loss, r->setup.data.unit);
     if (fit->final.accuracy > 0) printf(", accuracy %.2f %%", 100 * fit->final.accuracy);
   }
   printf(", %s; model in %s/model.safetensors\n", text_time(progress_clock() - r->began).text,

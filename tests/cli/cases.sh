@@ -1,0 +1,350 @@
+#!/usr/bin/env bash
+# Drives the real program: tests/cli/cases.sh CASE, with ACCRUE, FIXTURE and METRICS naming the programs. Each
+# case runs in a folder of its own, which goes away afterwards.
+set -euo pipefail
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+export ACCRUE_CACHE_DIR=$work/cache
+export OMP_WAIT_POLICY=passive # cases run side by side on few cores
+
+die() {
+  echo "FAILED: $*" >&2
+  exit 1
+}
+
+# refuse STATUS TEXT ARGUMENT...: the program exits with STATUS and says one sentence, which holds TEXT.
+refuse() {
+  local want=$1 text=$2 got=0
+  shift 2
+  "$ACCRUE" "$@" >refuse.out 2>refuse.err </dev/null || got=$?
+  ((got == want)) || die "status $got instead of $want: accrue $*: $(cat refuse.err)"
+  (($(wc -l <refuse.err) == 1)) || die "not one line: accrue $*: $(cat refuse.err)"
+  grep -q '^accrue: ' refuse.err || die "not the program's own words: $(cat refuse.err)"
+  grep -qF -- "$text" refuse.err || die "no '$text' in: $(cat refuse.err)"
+  [[ ! -s refuse.out ]] || die "something on stdout: accrue $*"
+}
+
+run() { "$ACCRUE" "$@" 2>run.err || die "accrue $* failed: $(cat run.err)"; }
+
+tiny=(--device cpu --layers 1 --heads 2 --width 16 --context 16 --batch 6 --eval-every 0)
+text() { seq 1 1500 >text; }
+train() { run train gpt --data text "${tiny[@]}" "$@"; }
+
+# ---- cases ------------------------------------------------------------------------------------------
+
+case_help() {
+  run --version | grep -qE '^accrue [0-9]+\.[0-9]+\.[0-9]+$' || die "--version"
+  local command
+  for command in "" devices train "train gpt" "train mlp" sample; do
+    # shellcheck disable=SC2086
+    run $command --help >help
+    [[ -s help && ! -s run.err ]] || die "no help on stdout for '$command'"
+  done
+  run train gpt --help >help
+  local flag
+  for flag in data layers heads width context vocab dropout lr min-lr warmup schedule optimizer beta1 beta2 \
+    weight-decay momentum clip batch micro-batch memory steps epochs eval-every seed threads device \
+    precision recompute metrics out init last-window; do
+    grep -q -- "--$flag " help || die "the help lacks --$flag"
+  done
+  run devices | grep -q '^cpu' || die "devices does not list the CPU"
+  run devices --json | grep -q '"id": "cpu"' || die "devices --json"
+}
+
+case_usage() {
+  text
+  refuse 2 'command is missing'
+  refuse 2 'unknown command' frobnicate
+  refuse 2 'model is missing' train
+  refuse 2 'unknown model transformer' train transformer
+  refuse 2 'did you mean --layers' train gpt --layer 3
+  refuse 2 'unknown flag --colour' train gpt --colour red
+  refuse 2 'unexpected argument' train gpt text
+  refuse 2 '--data needs a value' train gpt --data
+  refuse 2 '--data needs a value' train gpt --data --steps 5
+  refuse 2 '--json takes no value' devices --json=yes
+  refuse 2 '--data is missing' train gpt
+  refuse 2 'not a whole number' train gpt --data text --steps 5x
+  refuse 2 'not a whole number' train gpt --data text --steps ''
+  refuse 2 'out of range' train gpt --data text --steps 0
+  refuse 2 'out of range' train gpt --data text --steps 99999999999999999999
+  refuse 2 'out of range' train gpt --data text --layers -1
+  refuse 2 'below 1' train gpt --data text --dropout 1
+  refuse 2 'not a number' train gpt --data text --lr nan
+  refuse 2 'not a number' train gpt --data text --lr 0x10
+  refuse 2 'out of range' train gpt --data text --lr 1e999
+  refuse 2 'out of range' train gpt --data text --lr=-1
+  refuse 2 'must be one of constant|cosine' train gpt --data text --schedule linear
+  refuse 2 'unknown unit MB' train gpt --data text --memory 64MB
+  refuse 2 'not a size' train gpt --data text --memory much
+  refuse 2 'less than one byte' train gpt --data text --memory 0
+  refuse 2 '--steps and --epochs contradict' train gpt --data text --steps 5 --epochs 1
+  refuse 2 '--vocab and --max-bytes contradict' train gpt --data text --vocab 300 --max-bytes 1KiB
+  refuse 2 'is text' train gpt --data text --vocab 300
+  refuse 2 'is a folder' train gpt --data . --vocab 300
+  refuse 2 'larger than the batch' train gpt --data text --batch 4 --micro-batch 5
+  refuse 2 '--heads 3 does not divide --width 128' train gpt --data text --heads 3
+  refuse 2 '--beta1 has no meaning' train gpt --data text --optimizer sgd --beta1 0.9
+  refuse 2 '--momentum has no meaning' train gpt --data text --momentum 0.9
+  refuse 2 '--min-lr has no meaning' train gpt --data text --schedule constant --min-lr 0.1
+  refuse 2 'larger than the learning rate' train gpt --data text --lr 0.1 --min-lr 0.2
+  refuse 2 'longer than the run' train gpt --data text --steps 5 --warmup 6
+  refuse 2 '--data is missing' train mlp
+  refuse 2 '--images needs --labels' train mlp --images x
+  refuse 2 '--labels needs --images' train mlp --labels x
+  refuse 2 'contradict' train mlp --data . --images x --labels x
+  refuse 2 'no list of' train mlp --data . --hidden 256,
+  refuse 2 '--model is missing' sample
+  refuse 2 'out of range' sample --model x --temperature=-1
+}
+
+case_data() {
+  text
+  refuse 1 'nowhere' train gpt --data nowhere
+  : >empty
+  refuse 1 'empty' train gpt --data empty
+  mkdir folder
+  refuse 1 'folder' train gpt --data folder
+  seq 1 20 >short
+  refuse 1 'too few for a context of 64' train gpt --data short
+  "$FIXTURE" tokens tokens 4000 300
+  refuse 1 'outside the vocabulary' train gpt --data tokens --vocab 200
+  head -c 4001 tokens >odd
+  refuse 1 'odd' train gpt --data odd --vocab 300
+  refuse 1 'cpu' train gpt --data text --device abacus
+  refuse 1 'cpu' train gpt --data text --device opencl:999
+  refuse 1 'budget' train gpt --data text --device cpu --memory 100KiB
+  : >file
+  refuse 1 'file' train gpt --data text --device cpu --out file
+  refuse 1 'nowhere/metrics' train gpt --data text --device cpu --metrics nowhere/metrics
+  refuse 1 'nowhere' train mlp --data nowhere
+  refuse 1 'train-images-idx3-ubyte' train mlp --data folder
+  "$FIXTURE" images . train 100
+  mv train-labels-idx1-ubyte labels
+  refuse 1 'but not its labels' train mlp --data .
+  head -c 1000 train-images-idx3-ubyte >images
+  refuse 1 'images' train mlp --images images --labels labels
+  refuse 1 'labels' train mlp --images labels --labels train-images-idx3-ubyte
+  # This one is found when it is fed, after the plan has been shown.
+  local status=0
+  "$ACCRUE" train mlp --images train-images-idx3-ubyte --labels labels --device cpu --classes 5 >out 2>err ||
+    status=$?
+  ((status == 1)) || die "status $status: $(cat err)"
+  tail -n 1 err | grep -q '^accrue: .*labels' || die "no word of the labels: $(cat err)"
+}
+
+# A model file that lies about itself is refused by name and reason, wherever it is read.
+case_hostile() {
+  local f32='"dtype":"F32","shape":[2],"data_offsets"'
+  : >empty
+  head -c 5 /dev/zero >stub
+  "$FIXTURE" safetensors long 1000000 '{}' 0
+  "$FIXTURE" safetensors overflow 18446744073709551615 '{}' 0
+  "$FIXTURE" safetensors notjson 0 '{"a":' 0
+  "$FIXTURE" safetensors range 0 "{\"a\":{$f32:[0,800]}}" 8
+  "$FIXTURE" safetensors mismatch 0 "{\"a\":{$f32:[0,4]}}" 4
+  "$FIXTURE" safetensors overlap 0 "{\"a\":{$f32:[0,8]},\"b\":{$f32:[4,12]}}" 12
+  "$FIXTURE" safetensors hole 0 "{\"a\":{$f32:[4,12]}}" 12
+  "$FIXTURE" safetensors duplicate 0 "{\"a\":{$f32:[0,8]},\"a\":{$f32:[8,16]}}" 16
+  "$FIXTURE" safetensors negative 0 "{\"a\":{$f32:[-8,0]}}" 8
+  "$FIXTURE" safetensors huge 0 \
+    '{"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}}' 0
+  "$FIXTURE" safetensors other 0 "{\"a\":{$f32:[0,8]}}" 8
+  text
+  local file
+  for file in empty stub long overflow notjson range mismatch overlap hole duplicate negative huge other; do
+    refuse 1 "$file" sample --model $file
+    refuse 1 "$file" train gpt --data text --init $file
+  done
+  train --steps 2 --out model >/dev/null
+  head -c 5000 model/model.safetensors >truncated
+  refuse 1 truncated sample --model truncated
+  refuse 1 'not hold a model of kind mlp' train mlp --data . --init model/model.safetensors
+}
+
+case_metrics() {
+  text
+  train --steps 7 --eval-every 3 --metrics m --out model --memory 64MiB >result
+  "$METRICS" check m
+  (($(grep -c '"event":"step"' m) == 7)) || die "not one line a step"
+  (($(grep -c '"event":"eval"' m) >= 2)) || die "no evaluations"
+  [[ $("$METRICS" field m plan budget_bytes) == 67108864 ]] || die "budget_bytes"
+  (($(wc -l <result) == 1)) || die "stdout holds more than the result"
+  grep -q 'validation loss' result || die "no validation loss on stdout"
+  grep -q 'total' run.err || die "no plan on stderr"
+  ! grep -q $'\r' run.err || die "a progress bar where there is no terminal"
+
+  "$FIXTURE" images . train 200
+  run train mlp --data . --device cpu --epochs 2 --hidden 8 --metrics m --out mlp >/dev/null
+  "$METRICS" check m
+  run train gpt --data text "${tiny[@]}" --epochs 1 --last-window drop --metrics m --out model >/dev/null
+  "$METRICS" check m
+}
+
+# The same seed gives the same bits; another seed, another model.
+case_repeat() {
+  text
+  train --steps 6 --dropout 0.1 --seed 3 --metrics m1 --out a >/dev/null
+  train --steps 6 --dropout 0.1 --seed 3 --metrics m2 --out b >/dev/null
+  train --steps 6 --dropout 0.1 --seed 4 --metrics m3 --out c >/dev/null
+  cmp a/model.safetensors b/model.safetensors
+  "$METRICS" compare 0 m1 m2
+  ! cmp -s a/model.safetensors c/model.safetensors || die "the seed changes nothing"
+}
+
+# How a batch is split changes nothing but rounding: sums of at most 96 terms in another order.
+case_split() {
+  text
+  local micro
+  for micro in 6 3 4 1; do
+    train --steps 20 --micro-batch $micro --metrics m$micro --out model$micro >/dev/null
+    "$METRICS" compare 1e-5 m6 m$micro
+  done
+  [[ $("$METRICS" field m4 plan accumulation_steps) == 2 ]] || die "accumulation_steps"
+}
+
+case_init() {
+  text
+  train --steps 5 --schedule constant --metrics m1 --out a >/dev/null
+  [[ -s a/config.json ]] || die "no config.json"
+  # A rate of zero leaves the weights as they were loaded.
+  train --steps 1 --lr 0 --warmup 0 --init a/model.safetensors --metrics m2 --out b >/dev/null
+  [[ $("$METRICS" field m1 end val_loss) == "$("$METRICS" field m2 end val_loss)" ]] ||
+    die "another validation loss after loading"
+  # Names without their prefix; the number of heads comes from the config.json beside the weights.
+  mkdir bare
+  "$FIXTURE" bare a/model.safetensors bare/model.safetensors
+  refuse 2 'number of heads' train gpt --data text --init bare/model.safetensors
+  cp a/config.json bare
+  run train gpt --data text --device cpu --batch 6 --steps 1 --lr 0 --warmup 0 \
+    --init bare/model.safetensors --metrics m3 --out c >/dev/null
+  [[ $("$METRICS" field m1 end val_loss) == "$("$METRICS" field m3 end val_loss)" ]] ||
+    die "another validation loss from names without prefix"
+  refuse 2 '--layers 2 contradicts' train gpt --data text --layers 2 --init a/model.safetensors
+  "$FIXTURE" tokens tokens 4000 300
+  run train gpt --data tokens --vocab 300 "${tiny[@]}" --steps 2 --out d >/dev/null
+  refuse 2 '--vocab 300' train gpt --data text --init d/model.safetensors
+  refuse 1 'vocabulary of 300' sample --model d
+}
+
+# wait_for_step FILE: until a run's metrics show that it is training.
+wait_for_step() {
+  local i
+  for ((i = 0; i < 600; i++)); do
+    grep -qs '"event":"step"' "$1" && return
+    sleep 0.05
+  done
+  die "no step within 30 s"
+}
+
+case_interrupt() {
+  text
+  local signal pid
+  for signal in INT TERM; do
+    rm -f m
+    "$ACCRUE" train gpt --data text "${tiny[@]}" --steps 100000000 --metrics m --out $signal >out 2>err &
+    pid=$!
+    wait_for_step m
+    kill -$signal $pid
+    wait $pid || die "status $? after SIG$signal: $(cat err)"
+    "$METRICS" check m
+    [[ $("$METRICS" field m end stopped) == true ]] || die "the end does not say it was stopped"
+    run sample --model $signal --bytes 5 >/dev/null
+  done
+}
+
+case_sample() {
+  text
+  train --steps 20 --out model >/dev/null
+  run sample --model model --bytes 40 --seed 1 --prompt 12 >a
+  run sample --model model/model.safetensors --bytes 40 --seed 1 --prompt 12 >b
+  run sample --model model --bytes 40 --seed 2 --prompt 12 >c
+  cmp a b
+  ! cmp -s a c || die "the seed changes nothing"
+  (($(wc -c <a) == 40)) || die "not 40 bytes"
+  run sample --model model --bytes 30 --temperature 0 --seed 1 >a
+  run sample --model model --bytes 30 --top-k 1 --seed 2 >b
+  cmp a b
+  run sample --model model --bytes 10 --prompt "$(seq 1 50)" >a
+  (($(wc -c <a) == 10)) || die "a prompt longer than the context"
+  [[ ! -w /dev/full ]] || ! "$ACCRUE" sample --model model --bytes 10 >/dev/full 2>/dev/null ||
+    die "a full disk goes unnoticed"
+}
+
+# The limit on a file's size stands for a disk that fills: writing fails half way.
+case_full_disk() {
+  text
+  train --steps 2 --out model >/dev/null
+  cp model/model.safetensors before
+  cp model/config.json before.json
+  local status=0
+  (ulimit -f 8 && exec "$ACCRUE" train gpt --data text "${tiny[@]}" --steps 3 --out model >out 2>err) ||
+    status=$?
+  ((status == 1)) || die "status $status: $(cat err)"
+  grep -q '^accrue: .*model.safetensors' err || die "the file is not named: $(cat err)"
+  cmp before model/model.safetensors
+  cmp before.json model/config.json
+  (($(find model -type f | wc -l) == 2)) || die "left behind: $(ls model)"
+}
+
+# A run that diverges says where, and does not touch the model that is there.
+case_diverge() {
+  text
+  train --steps 2 --out model >/dev/null
+  cp model/model.safetensors before
+  local status=0
+  "$ACCRUE" train gpt --data text "${tiny[@]}" --steps 50 --optimizer sgd --clip 0 --lr 1e30 --warmup 0 \
+    --schedule constant --out model >out 2>err || status=$?
+  ((status == 1)) || die "status $status: $(cat err)"
+  tail -n 1 err | grep -qE '^accrue: .*step [0-9]+.*' || die "no step in: $(tail -n 1 err)"
+  tail -n 1 err | grep -qE 'parameter|op ' || die "no op in: $(tail -n 1 err)"
+  cmp before model/model.safetensors
+  [[ -s model/diverged.safetensors && ! -s out ]] || die "no diverged.safetensors"
+}
+
+case_mlp() {
+  mkdir pair single
+  "$FIXTURE" images pair train 400
+  "$FIXTURE" images pair t10k 50
+  "$FIXTURE" images single t10k 300
+  gzip single/*
+  run train mlp --data pair --device cpu --hidden 32,16 --epochs 20 --lr 0.01 --metrics m --out a >result
+  grep -q 'accuracy 100.00 %' result || die "easy images are not learned: $(cat result)"
+  run train mlp --images single/t10k-images-idx3-ubyte.gz --labels single/t10k-labels-idx1-ubyte.gz \
+    --device cpu --optimizer sgd --lr 0.1 --hidden none --epochs 2 --out b >/dev/null
+  run train mlp --data single --device cpu --optimizer sgd --lr 0.1 --hidden none --epochs 2 --out c >/dev/null
+  cmp b/model.safetensors c/model.safetensors
+  run train mlp --data pair --device cpu --init a/model.safetensors --epochs 1 --lr 0 --warmup 0 \
+    --out d >result
+  grep -q 'accuracy 100.00 %' result || die "the loaded model has forgotten: $(cat result)"
+  refuse 2 '--hidden 5 contradicts' train mlp --data pair --hidden 5 --init a/model.safetensors
+}
+
+# OpenCL learns what the CPU learns. The devices' sums differ in order; 1e-3 is what five updates make of it.
+case_opencl() {
+  run devices --json >devices
+  if ! grep -q '"id": "opencl:0"' devices; then
+    echo "no OpenCL device"
+    exit 77
+  fi
+  text
+  train --steps 5 --metrics m1 --out a >/dev/null
+  train --steps 5 --metrics m2 --out b --device opencl:0 >/dev/null
+  "$METRICS" compare 1e-3 m1 m2
+  "$METRICS" check m2
+}
+
+# The digits in ACCRUE_TEST_DATA, where they are: nine tenths train, the last tenth validates.
+case_digits() {
+  if [[ ! -e ${ACCRUE_TEST_DATA:-}/t10k-images-idx3-ubyte.gz ]]; then
+    echo "skipped: no t10k-images-idx3-ubyte.gz in '${ACCRUE_TEST_DATA:-}'"
+    exit 77
+  fi
+  run train mlp --data "$ACCRUE_TEST_DATA" --device cpu --metrics m --out model >result
+  cat result
+  awk -v a="$("$METRICS" field m end val_accuracy)" 'BEGIN { exit !(a > 0.97) }' || die "at most 97 %"
+}
+
+"case_${1:?which case}"

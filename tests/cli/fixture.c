@@ -1,0 +1,100 @@
+/* Makes the files that the tests of the command line need.
+ *
+ *   fixture images FOLDER SET COUNT   SET-images-idx3-ubyte and SET-labels-idx1-ubyte: 6 x 6
+ * pixels, ten classes fixture tokens FILE COUNT VOCAB   little-endian uint16 below VOCAB fixture
+ * bare IN OUT               a model file without "transformer." before its names, without metadata
+ *   fixture safetensors FILE LENGTH HEADER BYTES   a file that claims a header of LENGTH bytes */
+#include <accrue/model_file.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static FILE *create(const char *folder, const char *set, const char *rest) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s/%s%s", folder, set, rest);
+  return fopen(path, "wb");
+}
+
+static void put_be32(FILE *file, uint32_t x) {
+  for (int shift = 24; shift >= 0; shift -= 8) fputc((int)(x >> shift & 255), file);
+}
+
+/* Class c lights up the pixels that are c modulo ten, on a noisy ground. */
+static int write_images(const char *folder, const char *set, int count) {
+  enum { SIDE = 6 };
+  FILE *images = create(folder, set, "-images-idx3-ubyte");
+  FILE *labels = create(folder, set, "-labels-idx1-ubyte");
+  if (!images || !labels) return 1;
+  put_be32(images, 0x803);
+  put_be32(images, (uint32_t)count);
+  put_be32(images, SIDE);
+  put_be32(images, SIDE);
+  put_be32(labels, 0x801);
+  put_be32(labels, (uint32_t)count);
+  uint32_t noise = 1;
+  for (int i = 0; i < count; i++) {
+    int class = i * 7 % 10;
+    fputc(class, labels);
+    for (int pixel = 0; pixel < SIDE * SIDE; pixel++) {
+      noise = noise * 1664525 + 1013904223;
+      fputc((pixel % 10 == class ? 128 : 0) + (int)(noise >> 25), images);
+    }
+  }
+  return (fclose(images) | fclose(labels)) != 0;
+}
+
+static int write_tokens(const char *path, int count, int vocab) {
+  FILE *file = fopen(path, "wb");
+  if (!file) return 1;
+  for (int i = 0; i < count; i++) {
+    int token = i * 31 % vocab;
+    fputc(token & 255, file);
+    fputc(token >> 8, file);
+  }
+  return fclose(file) != 0;
+}
+
+static ac_status read_from(void *user, int index, int64_t first, int64_t count, void *data) {
+  return ac_model_file_read(user, index, first, count, data);
+}
+
+static int write_bare(const char *from, const char *to) {
+  enum { MOST = 256 };
+  static ac_model_tensor tensors[MOST];
+  ac_model_file *file = NULL;
+  if (ac_model_file_open(&file, from) != AC_OK) return 1;
+  int count = ac_model_file_tensor_count(file);
+  for (int i = 0; i < count && i < MOST; i++) {
+    tensors[i] = *ac_model_file_tensor(file, i);
+    const char *dot = strchr(tensors[i].name, '.');
+    if (dot) tensors[i].name = dot + 1;
+  }
+  ac_status status = count <= MOST
+                         ? ac_model_file_write(to, tensors, count, NULL, 0, read_from, file)
+                         : AC_ERROR_ARGUMENT;
+  ac_model_file_close(file);
+  return status != AC_OK;
+}
+
+static int write_safetensors(const char *path, const char *length, const char *header,
+                             const char *bytes) {
+  FILE *file = fopen(path, "wb");
+  if (!file) return 1;
+  uint64_t claimed = strtoull(length, NULL, 10);
+  if (!claimed) claimed = strlen(header);
+  for (int i = 0; i < 8; i++) fputc((int)(claimed >> 8 * i & 255), file);
+  fputs(header, file);
+  for (long n = atol(bytes); n > 0; n--) fputc(0, file);
+  return fclose(file) != 0;
+}
+
+int main(int argc, char **argv) {
+  const char *what = argc > 1 ? argv[1] : "";
+  if (argc == 5 && !strcmp(what, "images")) return write_images(argv[2], argv[3], atoi(argv[4]));
+  if (argc == 5 && !strcmp(what, "tokens"))
+    return write_tokens(argv[2], atoi(argv[3]), atoi(argv[4]));
+  if (argc == 4 && !strcmp(what, "bare")) return write_bare(argv[2], argv[3]);
+  if (argc == 6 && !strcmp(what, "safetensors"))
+    return write_safetensors(argv[2], argv[3], argv[4], argv[5]);
+  return 2;
+}

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# tests/cli/install.sh BUILD SOURCE: installs into a temporary prefix and builds and runs a project of its own
+# against it, by CMake package and by pkg-config.
+set -euo pipefail
+build=$1 source=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+cmake --install "$build" --prefix "$work/prefix" >/dev/null
+"$work/prefix/bin/accrue" --version
+
+cp -r "$source/examples/consumer" "$work/consumer"
+cd "$work/consumer"
+cmake -S . -B build -DCMAKE_PREFIX_PATH="$work/prefix" >/dev/null
+cmake --build build >/dev/null
+build/consumer
+build/consumer_static
+
+pc=$(find "$work/prefix" -name accrue.pc)
+PKG_CONFIG_PATH=$(dirname "$pc") make BUILD=build build/consumer_pc
+build/consumer_pc

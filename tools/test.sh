@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Builds Accrue optimised and with sanitizers, warnings being errors, and runs all tests of both builds.
+# Ends in ctest's closing line; fails if anything does. ACCRUE_NO_INSTALL=1 installs nothing.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source tools/packages.sh
+
+install_packages "${build_packages[@]}" "${test_packages[@]}"
+
+for preset in ci ci-sanitize; do
+  cmake --preset "$preset"
+  cmake --build --preset "$preset" --parallel "$(nproc)"
+done
+for preset in ci ci-sanitize; do
+  ctest --preset "$preset"
+done
