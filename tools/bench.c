@@ -26,6 +26,7 @@ typedef struct bench {
   int model; /* index into models */
   int64_t batch, context;
   ac_device *device;
+  uint64_t peak; /* bytes, while steps ran */
   double times[MOST_REPEATS];
 } bench;
 
@@ -189,7 +190,7 @@ static void print_step(const bench *b, const stepper *s, const gpt_config *confi
   printf("ideal step    %.2f ms = 6 x parameters x tokens / best product\n", ideal * 1e3);
   printf("step / ideal  %.2f\n", step.median / ideal);
   printf("memory        %s planned, %s at peak\n", text_bytes(info->bytes.total).text,
-         text_bytes(ac_device_peak_bytes(b->device)).text);
+         text_bytes(b->peak).text);
 }
 
 /* Products run before the trainer exists, between its steps they would need memory beside its own;
@@ -219,6 +220,7 @@ static ac_status time_steps(bench *b, const gpt_config *config, int64_t batch, d
     status = stepper_run(&s, &b->times[r]);
   if (status == AC_OK) {
     timing t = summarise(b->times, b->repeats);
+    b->peak = ac_device_peak_bytes(b->device);
     status = best_product(b, rate);
     if (status == AC_OK) print_step(b, &s, config, t, *rate);
   }
