@@ -31,9 +31,10 @@ kernel WORK_GROUP(32, LANES) void sum_columns(const global summand *x, global fl
   if (column < n)
     for (size_t i = begin + lane; i < end; i += LANES) sum += load_summand(x, (first + i) * n + column);
   lane_sum[lane][tx] = sum;
+  barrier(CLK_LOCAL_MEM_FENCE);
   for (int half_size = LANES / 2; half_size > 0; half_size /= 2) {
-    barrier(CLK_LOCAL_MEM_FENCE);
     if (lane < half_size) lane_sum[lane][tx] += lane_sum[lane + half_size][tx];
+    barrier(CLK_LOCAL_MEM_FENCE);
   }
   if (lane == 0 && column < n) {
     const size_t at = chunk * n + column;

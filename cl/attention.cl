@@ -11,7 +11,9 @@
  * attention_query_gradient, keys in attention_key_gradient) and walks the other side's rows in tiles of OTHER that the
  * mask leaves. Products go through local memory in parts of PART head elements, a register tile of ROWS x COLUMNS
  * scores an item; the sums over the other side stay in registers, ROWS x WIDTH an item. Every output element has one
- * owner, so there are no atomics and the order of sums is fixed. Local memory: 4 (PART + 1) (OWN + OTHER) bytes and
+ * owner, so there are no atomics and the order of sums is fixed. Barriers also stand between loops that differ among
+ * items and loops that hold a barrier, where PoCL 3.1 would drop the former. Each of FORWARD, QUERY_GRADIENT and
+ * KEY_GRADIENT compiles the kernels of one pass. Local memory: 4 (PART + 1) (OWN + OTHER) bytes and
  * 4 (OTHER + 1) OWN for each score matrix held (two in attention_key_gradient), at most 30 KiB. Dtypes: storage for
  * qkv, y, dy and dqkv, float for lse and D. */
 
@@ -116,6 +118,7 @@ float kept(uint2 seed, uint sample, uint update, uint stream, uint threshold, fl
   return (e & 2 ? high : low) < threshold ? 0 : factor;
 }
 
+#ifdef FORWARD
 kernel WORK_GROUP(TX, TY) void attention(const global storage *qkv, global storage *y,
                                          global float *lse, int t, int heads, float scale,
                                          uint2 seed, uint first_sample, uint update, uint stream,
@@ -130,6 +133,7 @@ kernel WORK_GROUP(TX, TY) void attention(const global storage *qkv, global stora
     largest[i] = -INFINITY;
     total[i] = 0;
   }
+  barrier(CLK_LOCAL_MEM_FENCE);
   float sum[ROWS][WIDTH];
   clear_sum(sum);
 
@@ -172,6 +176,7 @@ kernel WORK_GROUP(TX, TY) void attention(const global storage *qkv, global stora
       for (int k = 0; k < TX; k++) part += share[i * (TX + 1) + k];
       total[i] = total[i] * shrink[i] + part;
     }
+    barrier(CLK_LOCAL_MEM_FENCE);
     add_products(sum, p, q + 2 * c, 3 * c, first, t, tile_other);
   }
 
@@ -183,7 +188,9 @@ kernel WORK_GROUP(TX, TY) void attention(const global storage *qkv, global stora
     if (at.first + i < t)
       lse[((size_t)at.b * heads + at.h) * t + at.first + i] = largest[i] + log(total[i]);
 }
+#endif
 
+#ifdef QUERY_GRADIENT
 /* D. One work-item a row of a head, groups of GROUP. */
 kernel WORK_GROUP(GROUP, 1) void attention_row_products(const global storage *dy,
                                                         const global storage *y,
@@ -239,7 +246,9 @@ kernel WORK_GROUP(TX, TY) void attention_query_gradient(
   }
   store_sum(sum, one, dqkv + head, 3 * c, at.first, t);
 }
+#endif
 
+#ifdef KEY_GRADIENT
 kernel WORK_GROUP(TX, TY) void attention_key_gradient(
     const global storage *dy, const global storage *qkv, const global float *lse,
     const global float *product, global storage *dqkv, int t, int heads, float scale, uint2 seed,
@@ -285,3 +294,4 @@ kernel WORK_GROUP(TX, TY) void attention_key_gradient(
   store_sum(sum_k, one, dqkv + head + c, 3 * c, at.first, t);
   store_sum(sum_v, one, dqkv + head + 2 * c, 3 * c, at.first, t);
 }
+#endif

@@ -41,6 +41,7 @@ size_t quotient(size_t i, size_t n) {
 
 /* Philox 4x32-10, bit for bit that of src/core/random.h. */
 uint4 philox(uint2 key, uint4 c) {
+#pragma unroll 1
   for (int round = 0; round < 10; round++) {
     uint n0 = mul_hi(0xCD9E8D57u, c.z) ^ c.y ^ key.x, n2 = mul_hi(0xD2511F53u, c.x) ^ c.w ^ key.y;
     c = (uint4)(n0, 0xCD9E8D57u * c.z, n2, 0xD2511F53u * c.x);

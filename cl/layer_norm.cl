@@ -74,12 +74,13 @@ kernel WORK_GROUP(32, LANES) void layer_norm_columns(const global storage *dy,
     }
   sum_gamma[lane][tx] = for_gamma;
   sum_beta[lane][tx] = for_beta;
+  barrier(CLK_LOCAL_MEM_FENCE);
   for (int half_size = LANES / 2; half_size > 0; half_size /= 2) {
-    barrier(CLK_LOCAL_MEM_FENCE);
     if (lane < half_size) {
       sum_gamma[lane][tx] += sum_gamma[lane + half_size][tx];
       sum_beta[lane][tx] += sum_beta[lane + half_size][tx];
     }
+    barrier(CLK_LOCAL_MEM_FENCE);
   }
   if (lane == 0 && column < n) {
     partial[chunk * n + column] = sum_gamma[0][tx];

@@ -9,8 +9,7 @@ ac_status ac_cl_add(ac_opencl *cl, const ac_op_args *args) {
                       AC_CL_LONG(a->count), AC_CL_LONG(b->count));
 }
 
-/* ---- column sums ------------------------------------------------------------------------------
- */
+/* ---- column sums ----------------------------------------------------------------------------- */
 
 enum { MIN_CHUNK_ROWS = 128, MAX_CHUNKS = 64 };
 

@@ -10,7 +10,6 @@
 typedef struct shape {
   int64_t samples, positions, heads, head_size;
   int edge, rows; /* work-items along each side of a group, and rows of each */
-  char options[96];
 } shape;
 
 static shape shape_of(const ac_opencl *cl, const ac_operand *qkv,
@@ -22,9 +21,13 @@ static shape shape_of(const ac_opencl *cl, const ac_operand *qkv,
   s.samples = qkv->count / (ac_columns(qkv) * s.positions);
   /* Wide heads leave fewer registers for rows. */
   s.rows = s.head_size <= 64 ? 4 : 2;
-  snprintf(s.options, sizeof s.options, "-DTX=%d -DTY=%d -DROWS=%d -DCOLUMNS=2 -DHEAD=%d", s.edge,
-           s.edge, s.rows, (int)s.head_size);
   return s;
+}
+
+enum { OPTIONS = 128 };
+static void options_of(char options[OPTIONS], const shape *s, const char *pass) {
+  snprintf(options, OPTIONS, "-DTX=%d -DTY=%d -DROWS=%d -DCOLUMNS=2 -DHEAD=%d -D%s", s->edge,
+           s->edge, s->rows, (int)s->head_size, pass);
 }
 
 /* A work-group for each tile of rows of each head of each sample. */
@@ -45,7 +48,9 @@ ac_status ac_cl_attention(ac_opencl *cl, const ac_op_args *args) {
   const ac_run_state *run = args->run;
   const shape s = shape_of(cl, &args->in[0], a);
   const float p = run->training ? a->dropout : 0;
-  return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"attention", "attention", s.options}), tiles_of(&s),
+  char forward[OPTIONS];
+  options_of(forward, &s, "FORWARD");
+  return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"attention", "attention", forward}), tiles_of(&s),
                       AC_CL_OPERAND(args->in[0]), AC_CL_OPERAND(args->out[0]),
                       AC_CL_OPERAND(args->out[1]), MASKED_ARGUMENTS(s, a, run, p));
 }
@@ -63,15 +68,18 @@ ac_status ac_cl_attention_gradient(ac_opencl *cl, const ac_op_args *args) {
                    *dqkv = &args->out[0];
   const shape s = shape_of(cl, qkv, a);
   const float p = run->training ? a->dropout : 0;
-  AC_TRY(AC_CL_LAUNCH(cl, ((ac_cl_kernel){"attention", "attention_row_products", s.options}),
+  char query[OPTIONS], key[OPTIONS];
+  options_of(query, &s, "QUERY_GRADIENT");
+  options_of(key, &s, "KEY_GRADIENT");
+  AC_TRY(AC_CL_LAUNCH(cl, ((ac_cl_kernel){"attention", "attention_row_products", query}),
                       ac_cl_elements(cl, lse->count), AC_CL_OPERAND(*dy), AC_CL_OPERAND(*y),
                       AC_CL_BUFFER(args->workspace), AC_CL_LONG(lse->count), AC_CL_INT(s.positions),
                       AC_CL_INT(s.heads)));
-  AC_TRY(AC_CL_LAUNCH(cl, ((ac_cl_kernel){"attention", "attention_query_gradient", s.options}),
+  AC_TRY(AC_CL_LAUNCH(cl, ((ac_cl_kernel){"attention", "attention_query_gradient", query}),
                       tiles_of(&s), AC_CL_OPERAND(*dy), AC_CL_OPERAND(*qkv), AC_CL_OPERAND(*lse),
                       AC_CL_BUFFER(args->workspace), AC_CL_OPERAND(*dqkv),
                       MASKED_ARGUMENTS(s, a, run, p)));
-  return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"attention", "attention_key_gradient", s.options}),
+  return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"attention", "attention_key_gradient", key}),
                       tiles_of(&s), AC_CL_OPERAND(*dy), AC_CL_OPERAND(*qkv), AC_CL_OPERAND(*lse),
                       AC_CL_BUFFER(args->workspace), AC_CL_OPERAND(*dqkv),
                       MASKED_ARGUMENTS(s, a, run, p));

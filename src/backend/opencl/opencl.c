@@ -12,8 +12,7 @@
 #include "core/error.h"
 #include "ops/attention.h"
 
-/* ---- devices ----------------------------------------------------------------------------------
- */
+/* ---- devices --------------------------------------------------------------------------------- */
 
 /* Reductions and tiles need work-groups of 64 items and 32 KiB of local memory; all but exotic
  * devices have them. */
@@ -74,6 +73,9 @@ static ac_status open_device(ac_opencl *cl, int index) {
   AC_TRY(ac_cl_device_describe(index, &cl->info));
   AC_TRY(choose_group(cl));
   cl->identity = identify(platform, cl->device);
+  char name[128] = "";
+  clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof name - 1, name, NULL);
+  cl->cache_programs = ac_cl_cache_wanted(name);
   cl->clblast = clblast_wanted();
   const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)platform,
                                               0};
@@ -101,8 +103,7 @@ static ac_status opencl_open(void **state, int index, const ac_device_desc *desc
   return AC_OK;
 }
 
-/* ---- memory -----------------------------------------------------------------------------------
- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static ac_status opencl_allocate(void *state, uint64_t bytes, void **chunk) {
   ac_opencl *cl = state;
@@ -190,8 +191,7 @@ static uint64_t opencl_library_bytes(void *state) {
   return 0;
 }
 
-/* ---- ops --------------------------------------------------------------------------------------
- */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
 static ac_status (*const ops[AC_OP_COUNT])(ac_opencl *cl, const ac_op_args *args) = {
 #define OP_ENTRY(name) [AC_OP_##name] = ac_cl_##name,

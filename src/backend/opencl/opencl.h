@@ -28,8 +28,9 @@ typedef struct ac_opencl {
   ac_device_info info;
   uint64_t identity; /* hash of what a compiled program depends on beside its source */
   int group;         /* work-group size of elementwise kernels: 256, or 64 where that is too many */
-  bool clblast;      /* f32 products go through CLBlast */
-  bool clblast_ready; /* it has compiled its kernels */
+  bool cache_programs; /* on disk */
+  bool clblast;        /* f32 products go through CLBlast */
+  bool clblast_ready;  /* it has compiled its kernels */
 
   bool preparing;
   const char *op; /* in hand, for messages */
@@ -41,8 +42,7 @@ typedef struct ac_opencl {
   int kernel_count, kernel_capacity;
 } ac_opencl;
 
-/* ---- devices.c --------------------------------------------------------------------------------
- */
+/* ---- devices.c ------------------------------------------------------------------------------- */
 
 int ac_cl_device_count(void);
 ac_status ac_cl_device_describe(int index, ac_device_info *info);
@@ -50,8 +50,7 @@ ac_status ac_cl_device_describe(int index, ac_device_info *info);
 /* The device at `index` of the stable order, GPUs first. */
 ac_status ac_cl_device_at(int index, cl_platform_id *platform, cl_device_id *device);
 
-/* ---- error.c ----------------------------------------------------------------------------------
- */
+/* ---- error.c --------------------------------------------------------------------------------- */
 
 /* "CL_OUT_OF_RESOURCES", or "error -4321". Static. */
 const char *ac_cl_error_name(cl_int error);
@@ -59,20 +58,20 @@ const char *ac_cl_error_name(cl_int error);
 /* Sets the sentence "opencl: WHAT: failed with NAME" and returns the status that fits. */
 ac_status ac_cl_fail(cl_int error, const char *what);
 
-/* ---- program.c --------------------------------------------------------------------------------
- */
+/* ---- program.c ------------------------------------------------------------------------------- */
 
 /* The program of cl/FILE.cl with these options, from memory, the disk cache or the compiler. */
 ac_status ac_cl_program_get(ac_opencl *cl, const char *file, const char *options,
                             cl_program *program);
+/* Whether to keep a platform's programs on disk. */
+bool ac_cl_cache_wanted(const char *platform);
 void ac_cl_programs_release(ac_opencl *cl);
 
 /* FNV-1a continued from `hash`. */
 uint64_t ac_cl_hash(uint64_t hash, const void *data, size_t bytes);
 enum { AC_CL_MAX_OPTIONS = 512 };
 
-/* ---- launch.c ---------------------------------------------------------------------------------
- */
+/* ---- launch.c -------------------------------------------------------------------------------- */
 
 /* A kernel of cl/FILE.cl; options beyond the ones all files get (GROUP), or NULL. */
 typedef struct ac_cl_kernel {
@@ -128,20 +127,19 @@ int ac_cl_row_group(const ac_opencl *cl, int64_t columns, char options[AC_CL_ROW
 ac_status ac_cl_copy(ac_opencl *cl, void *destination, const void *source, uint64_t bytes);
 ac_status ac_cl_zero(ac_opencl *cl, void *handle, uint64_t bytes);
 
-/* ---- ops --------------------------------------------------------------------------------------
- */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
 #define AC_CL_OP_DECLARE(name) ac_status ac_cl_##name(ac_opencl *cl, const ac_op_args *args);
 AC_OP_LIST(AC_CL_OP_DECLARE)
 #undef AC_CL_OP_DECLARE
 
 /* Ops that need scratch memory. */
-#define AC_CL_WORKSPACE_LIST(X)                                               \
-  X(linear)                                                                   \
-  X(linear_input_gradient)                                                    \
-  X(linear_weight_gradient) X(matmul) X(sum_leading) X(embedding_gradient)    \
-      X(layer_norm_parameter_gradient) X(attention_gradient) X(cross_entropy) \
-          X(mean_squared_error) X(gradient_statistics)
+#define AC_CL_WORKSPACE_LIST(X)                                                   \
+  X(linear)                                                                       \
+  X(linear_input_gradient)                                                        \
+  X(linear_weight_gradient)                                                       \
+  X(matmul) X(sum_leading) X(embedding_gradient) X(layer_norm_parameter_gradient) \
+      X(attention_gradient) X(cross_entropy) X(mean_squared_error) X(gradient_statistics)
 #define AC_CL_WORKSPACE_DECLARE(name) \
   uint64_t ac_cl_##name##_workspace(ac_opencl *cl, const ac_op_args *args);
 AC_CL_WORKSPACE_LIST(AC_CL_WORKSPACE_DECLARE)

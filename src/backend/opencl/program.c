@@ -4,7 +4,11 @@
  * folder, then compiled from source and written to the folder. A cache file's name is the hash of
  * all that the binary depends on: source, options, device, driver, platform and the format of the
  * file. A file that is damaged, foreign or no longer accepted by the driver is ignored and written
- * anew; a folder that cannot be written to costs time, nothing else. */
+ * anew; a folder that cannot be written to costs time, nothing else.
+ *
+ * PoCL keeps compiled kernels on disk itself, and compiles every kernel a second time before it
+ * hands out a binary, so there this cache is off. ACCRUE_PROGRAM_CACHE=1 or =0 switches it on or
+ * off anywhere. */
 #include "backend/opencl/opencl.h"
 
 #include <inttypes.h>
@@ -37,8 +41,13 @@ static const ac_cl_source *find_source(const char *file) {
   return NULL;
 }
 
-/* ---- the disk cache ---------------------------------------------------------------------------
- */
+/* ---- the disk cache -------------------------------------------------------------------------- */
+
+bool ac_cl_cache_wanted(const char *platform) {
+  const char *choice = getenv("ACCRUE_PROGRAM_CACHE");
+  if (choice && *choice) return strcmp(choice, "0") != 0;
+  return strcmp(platform, "Portable Computing Language") != 0;
+}
 
 static bool cache_path(char *path, size_t size, const char *file, uint64_t key) {
   char folder[3072];
@@ -109,8 +118,7 @@ static cl_program load_program(ac_opencl *cl, const char *path, uint64_t key, co
   return NULL;
 }
 
-/* ---- compiling --------------------------------------------------------------------------------
- */
+/* ---- compiling ------------------------------------------------------------------------------- */
 
 /* The compiler's first complaint: the first line of its log that says "error", else the first line.
  */
@@ -155,7 +163,7 @@ static ac_status make_program(ac_opencl *cl, const char *file, const char *optio
   uint64_t key = ac_cl_hash(cl->identity + CACHE_VERSION, all, (size_t)length);
   for (int i = 0; i < 2; i++) key = ac_cl_hash(key, parts[i]->text, parts[i]->length);
 
-  bool cached = cache_path(path, sizeof path, file, key);
+  bool cached = cl->cache_programs && cache_path(path, sizeof path, file, key);
   if (cached && (*program = load_program(cl, path, key, all))) return AC_OK;
   AC_TRY(compile(cl, file, parts, all, program));
   if (cached) save_program(*program, path, key);
