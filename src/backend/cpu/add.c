@@ -47,28 +47,25 @@ static void sum_strip(int64_t rows, int64_t stride, int64_t width, const float *
   for (int64_t j = 0; j < width; j++) y[j] = add_to ? y[j] + sum[j] : sum[j];
 }
 
-void AC_CPU_NAME(ac_cpu_column_sums)(const ac_cpu_context *context, int64_t rows, int64_t columns,
-                                     const float *x, float *y, bool add_to) {
-  int64_t strip = ac_ceil_div(ac_ceil_div(columns, context->threads), 16) * 16;
-  strip = ac_min(strip, STRIP);
-  int64_t strips = ac_ceil_div(columns, strip);
-  if (rows * columns <= AC_CPU_SERIAL) {
-    for (int64_t begin = 0; begin < columns; begin += strip)
-      sum_strip(rows, columns, ac_min(strip, columns - begin), x + begin, y + begin, add_to);
-    return;
-  }
-#pragma omp parallel num_threads(context->threads)
-  for (int64_t s = ac_cpu_thread(); s < strips; s += ac_cpu_team()) {
-    int64_t begin = s * strip;
+void AC_CPU_NAME(ac_cpu_column_sums)(int64_t rows, int64_t columns, const float *x, float *y,
+                                     bool add_to, int thread, int team) {
+  int64_t strip = ac_cpu_strip(columns, team, STRIP);
+  for (int64_t begin = thread * strip; begin < columns; begin += team * strip)
     sum_strip(rows, columns, ac_min(strip, columns - begin), x + begin, y + begin, add_to);
-  }
+}
+
+static void sum_leading_part(const ac_cpu_context *context, const ac_op_args *args, int thread,
+                             int team) {
+  (void)context;
+  int64_t columns = args->out[0].count;
+  AC_CPU_NAME(ac_cpu_column_sums)
+  (args->in[0].count / columns, columns, args->in[0].data, args->out[0].data, args->add[0], thread,
+   team);
 }
 
 static void sum_leading(const ac_cpu_context *context, const ac_op_args *args) {
-  int64_t columns = args->out[0].count;
-  AC_CPU_NAME(ac_cpu_column_sums)
-  (context, args->in[0].count / columns, columns, args->in[0].data, args->out[0].data,
-   args->add[0]);
+  if (args->in[0].count <= AC_CPU_SERIAL) sum_leading_part(context, args, 0, 1);
+  else ac_cpu_parallel(context, args, sum_leading_part);
 }
 
 const ac_cpu_kernel AC_CPU_KERNEL(add) = {add, NULL};

@@ -152,17 +152,18 @@ static void forward_block(const ac_cpu_context *context, const ac_op_args *args,
     for (int64_t j = 0; j < s->size; j++) y[r * s->narrow + j] *= inverse[r];
 }
 
-static void forward(const ac_cpu_context *context, const ac_op_args *args) {
+static void forward_part(const ac_cpu_context *context, const ac_op_args *args, int thread,
+                         int team) {
   shape s = describe(args, &args->in[0]);
   int64_t blocks = ac_ceil_div(s.length, ROWS), items = s.batch * s.heads * blocks;
-#pragma omp parallel num_threads(context->threads)
-  {
-    int thread = ac_cpu_thread(), team = ac_cpu_team();
-    float *scores = (float *)args->workspace + thread * ROWS * padded(s.length);
-    for (int64_t item = thread; item < items; item += team)
-      forward_block(context, args, &s, item / blocks / s.heads, item / blocks % s.heads,
-                    item % blocks * ROWS, scores);
-  }
+  float *scores = (float *)args->workspace + thread * ROWS * padded(s.length);
+  for (int64_t item = thread; item < items; item += team)
+    forward_block(context, args, &s, item / blocks / s.heads, item / blocks % s.heads,
+                  item % blocks * ROWS, scores);
+}
+
+static void forward(const ac_cpu_context *context, const ac_op_args *args) {
+  ac_cpu_parallel(context, args, forward_part);
 }
 
 static uint64_t forward_workspace(const ac_cpu_context *context, const ac_op_args *args) {
@@ -287,20 +288,21 @@ static void backward_block(const ac_cpu_context *context, const shape *s, const 
   ac_blas_gemm(context->blas, &product);
 }
 
-static void backward(const ac_cpu_context *context, const ac_op_args *args) {
+static void backward_part(const ac_cpu_context *context, const ac_op_args *args, int thread,
+                          int team) {
   shape s = describe(args, &args->in[1]);
   float scale = ((const ac_attention_attributes *)args->attributes)->scale;
   int64_t items = s.batch * s.heads, stride = padded(s.length);
-#pragma omp parallel num_threads(context->threads)
-  {
-    int thread = ac_cpu_thread(), team = ac_cpu_team();
-    float *p = (float *)args->workspace + thread * 2 * ROWS * stride, *ds = p + ROWS * stride;
-    for (int64_t item = thread; item < items; item += team) {
-      head_view h = describe_head(args, &s, item / s.heads, item % s.heads);
-      for (int64_t block = ac_ceil_div(s.length, ROWS) - 1; block >= 0; block--)
-        backward_block(context, &s, &h, scale, block * ROWS, p, ds);
-    }
+  float *p = (float *)args->workspace + thread * 2 * ROWS * stride, *ds = p + ROWS * stride;
+  for (int64_t item = thread; item < items; item += team) {
+    head_view h = describe_head(args, &s, item / s.heads, item % s.heads);
+    for (int64_t block = ac_ceil_div(s.length, ROWS) - 1; block >= 0; block--)
+      backward_block(context, &s, &h, scale, block * ROWS, p, ds);
   }
+}
+
+static void backward(const ac_cpu_context *context, const ac_op_args *args) {
+  ac_cpu_parallel(context, args, backward_part);
 }
 
 static uint64_t backward_workspace(const ac_cpu_context *context, const ac_op_args *args) {

@@ -18,16 +18,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
 #include "core/error.h"
 #include "core/platform.h"
 
-/* OpenBLAS packs op(A) in panels of all its rows by at most 640 of k (its GEMM_Q), so rows are cut
- * here to keep the panel in the cache, and what it keeps resident known. */
-enum { ROWS_PER_CALL = 2048, PANEL_DEPTH = 640 };
+/* A single-threaded product packs op(A) into panels of all its rows by Q of k, and op(B) into
+ * blocks of P columns by Q, in a buffer per thread of which only what is used becomes resident.
+ * Rows are cut here, so that the panel stays in the cache and the buffer's size is known. Measured
+ * for 0.3.21 on x86-64: P, Q = 448, 448 for SkylakeX, 640, 320 for Cooperlake, 320, 320 for Haswell
+ * and Zen; the bound takes the largest of each. */
+enum { ROWS_PER_CALL = 2048, LARGEST_P = 640, LARGEST_Q = 448 };
 
 static ac_blas blas;
 static ac_once once;
@@ -75,7 +74,7 @@ static void load(void) {
     if (blas.wanted[0]) set_variable("OPENBLAS_CORETYPE", blas.wanted);
   }
   void *library = open_library();
-  if (blas.wanted[0]) set_variable("OPENBLAS_CORETYPE", NULL);
+  if (blas.wanted[0]) set_variable("OPENBLAS_CORETYPE", user ? "" : NULL);
   if (!library) return;
 
   describe_library(library);
@@ -108,13 +107,10 @@ void ac_blas_reserve(const ac_blas *library, int threads) {
 }
 
 uint64_t ac_blas_bytes(int threads) {
-  return (uint64_t)threads * (ROWS_PER_CALL + 640) * PANEL_DEPTH * sizeof(float);
+  return (uint64_t)threads * (ROWS_PER_CALL + LARGEST_P) * LARGEST_Q * sizeof(float);
 }
 
 void ac_blas_gemm(const ac_blas *library, const ac_gemm *g) {
-#ifdef _OPENMP
-  omp_set_num_threads(1); /* of this implicit task: matters in a team of one */
-#endif
   for (int64_t row = 0; row < g->m; row += ROWS_PER_CALL) {
     int64_t rows = g->m - row < ROWS_PER_CALL ? g->m - row : ROWS_PER_CALL;
     library->sgemm(CblasRowMajor, g->transpose_a ? CblasTrans : CblasNoTrans,

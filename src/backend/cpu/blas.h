@@ -24,8 +24,7 @@ typedef struct ac_blas {
   void (*return_buffer)(void *);
   char version[32]; /* "0.3.21" */
   char core[32];    /* whose kernels run: "SkylakeX" */
-  char wanted[32];  /* the core type asked for; "" if the choice was left to the user or to OpenBLAS
-                     */
+  char wanted[32];  /* the core type asked for; "" if the user or OpenBLAS chose */
 } ac_blas;
 
 /* Loads OpenBLAS, once per process. The result lives as long as the process. */
@@ -36,11 +35,11 @@ ac_status ac_blas_load(const ac_blas **blas);
  * would allocate. */
 void ac_blas_reserve(const ac_blas *blas, int threads);
 
-/* What OpenBLAS keeps resident for the calls of `threads` threads. */
+/* What OpenBLAS keeps resident at most for the products of `threads` threads: a bound from the
+ * sizes of its blocks. */
 uint64_t ac_blas_bytes(int threads);
 
-/* Runs the product in the calling thread alone. Must be called in a parallel region, of one thread
- * or more. */
+/* Runs the product in the calling thread alone, where ac_cpu_parallel (kernels.h) calls it. */
 void ac_blas_gemm(const ac_blas *blas, const ac_gemm *gemm);
 
 /* The rows [m0, m1) and columns [n0, n1) of C that are thread `part`'s of `parts`: tiles of a grid

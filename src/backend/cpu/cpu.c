@@ -208,23 +208,19 @@ static void release_view(void *state, void *handle) {
   (void)state, (void)handle;
 }
 
-/* Large blocks by all threads: one core alone does not reach the memory's bandwidth. */
+static void transfer_range(const ac_op_args *args, int64_t first, int64_t last) {
+  const char *source = args->in[0].data;
+  char *destination = args->out[0].data;
+  if (source) memcpy(destination + first, source + first, (size_t)(last - first));
+  else memset(destination + first, 0, (size_t)(last - first));
+}
+
+/* Copies, or zeroes if `source` is NULL; large blocks by all threads, for one core alone does not
+ * reach the memory's bandwidth. */
 static void transfer(const device *d, char *destination, const char *source, uint64_t bytes) {
-  if (bytes < THREADED_BYTES) {
-    if (source) memmove(destination, source, (size_t)bytes);
-    else memset(destination, 0, (size_t)bytes);
-    return;
-  }
-  int threads = d->context.threads;
-#pragma omp parallel num_threads(threads)
-  {
-    int64_t first, last;
-    ac_cpu_share((int64_t)bytes, 4096, &first, &last);
-    if (first < last) {
-      if (source) memmove(destination + first, source + first, (size_t)(last - first));
-      else memset(destination + first, 0, (size_t)(last - first));
-    }
-  }
+  ac_op_args args = {.in = {{.data = (void *)(uintptr_t)source}}, .out = {{.data = destination}}};
+  if (bytes < THREADED_BYTES) transfer_range(&args, 0, (int64_t)bytes);
+  else ac_cpu_for(&d->context, &args, (int64_t)bytes, 1, transfer_range);
 }
 
 static ac_status upload(void *state, void *handle, uint64_t offset, const void *data,

@@ -2,9 +2,11 @@
  * set, with AC_CPU_ISA naming it; symbols seen by other files carry that name as a suffix, so the
  * copies live side by side and cpu.c chooses among their tables (table.c) when a device is opened.
  *
- * Loops are plain C that the compiler vectorises. Parallel regions always ask for all the threads
- * of the context and never for fewer: OpenMP keeps one team, and a team of another size would be
- * allocated anew. Small work runs in the calling thread without a region. */
+ * Loops are plain C that the compiler vectorises. All parallel regions are those of ac_cpu_parallel
+ * and ac_cpu_for. They ask for all the threads of the context or are not opened at all: OpenMP
+ * keeps one team, and one of another size, or of one thread, would be allocated anew each time.
+ * Small work runs in the calling thread.
+ */
 #ifndef AC_BACKEND_CPU_KERNELS_H
 #define AC_BACKEND_CPU_KERNELS_H
 
@@ -36,24 +38,6 @@ typedef struct ac_cpu_kernel {
 /* A file defines `const ac_cpu_kernel AC_CPU_KERNEL(op)` for each of its ops. */
 #define AC_CPU_KERNEL(op) AC_CPU_NAME(ac_cpu_##op)
 
-static inline int ac_cpu_thread(void) {
-#ifdef _OPENMP
-  return omp_get_thread_num();
-#else
-  return 0;
-#endif
-}
-
-/* Threads of the region that really run: nested in a caller's region there may be fewer than asked
- * for. */
-static inline int ac_cpu_team(void) {
-#ifdef _OPENMP
-  return omp_get_num_threads();
-#else
-  return 1;
-#endif
-}
-
 static inline int64_t ac_min(int64_t a, int64_t b) {
   return a < b ? a : b;
 }
@@ -65,11 +49,44 @@ static inline int64_t ac_ceil_div(int64_t a, int64_t b) {
 }
 
 /* The range [*first, *last) of `count` items that is one thread's, cut at multiples of `unit`. */
-static inline void ac_cpu_share(int64_t count, int64_t unit, int64_t *first, int64_t *last) {
-  int team = ac_cpu_team();
+static inline void ac_cpu_share(int64_t count, int64_t unit, int thread, int team, int64_t *first,
+                                int64_t *last) {
   int64_t share = ac_ceil_div(ac_ceil_div(count, unit), team) * unit;
-  *first = ac_min(count, ac_cpu_thread() * share);
+  *first = ac_min(count, thread * share);
   *last = ac_min(count, *first + share);
+}
+
+typedef void (*ac_cpu_part)(const ac_cpu_context *context, const ac_op_args *args, int thread,
+                            int team);
+
+/* Calls `part` in each thread of a team; nested in a caller's region the team may be smaller than
+ * asked for. In it OpenBLAS runs in the calling thread alone: it starts no more threads than OpenMP
+ * lets the current task. */
+static inline void ac_cpu_parallel(const ac_cpu_context *context, const ac_op_args *args,
+                                   ac_cpu_part part) {
+#ifdef _OPENMP
+  if (context->threads > 1) {
+#pragma omp parallel num_threads(context->threads)
+    {
+      omp_set_num_threads(1);
+      part(context, args, omp_get_thread_num(), omp_get_num_threads());
+    }
+    return;
+  }
+  int saved = omp_get_max_threads();
+  omp_set_num_threads(1);
+  part(context, args, 0, 1);
+  omp_set_num_threads(saved);
+#else
+  part(context, args, 0, 1);
+#endif
+}
+
+/* Waits for the team of a part. */
+static inline void ac_cpu_barrier(int team) {
+  if (team > 1) {
+#pragma omp barrier
+  }
 }
 
 /* Below this many elements of work a parallel region costs more than it saves. */
@@ -81,21 +98,29 @@ typedef void (*ac_cpu_range)(const ac_op_args *args, int64_t first, int64_t last
  * Parts of single elements begin at multiples of a cache line. */
 static inline void ac_cpu_for(const ac_cpu_context *context, const ac_op_args *args, int64_t count,
                               int64_t weight, ac_cpu_range range) {
-  if (count * weight <= AC_CPU_SERIAL) {
-    range(args, 0, count);
+#ifdef _OPENMP
+  if (context->threads > 1 && count > 1 && count * weight > AC_CPU_SERIAL) {
+#pragma omp parallel num_threads(context->threads)
+    {
+      int64_t first, last;
+      ac_cpu_share(count, weight == 1 ? 64 : 1, omp_get_thread_num(), omp_get_num_threads(), &first,
+                   &last);
+      if (first < last) range(args, first, last);
+    }
     return;
   }
-#pragma omp parallel num_threads(context->threads)
-  {
-    int64_t first, last;
-    ac_cpu_share(count, weight == 1 ? 64 : 1, &first, &last);
-    if (first < last) range(args, first, last);
-  }
-  (void)context;
+#endif
+  (void)context, (void)weight;
+  range(args, 0, count);
 }
 
-/* Sums of the columns of x[rows, columns] into y, added to it if `add`. */
-void AC_CPU_NAME(ac_cpu_column_sums)(const ac_cpu_context *context, int64_t rows, int64_t columns,
-                                     const float *x, float *y, bool add);
+/* One thread's part of the column sums of x[rows, columns] into y, added to it if `add`. */
+void AC_CPU_NAME(ac_cpu_column_sums)(int64_t rows, int64_t columns, const float *x, float *y,
+                                     bool add, int thread, int team);
+
+/* Columns per strip when `columns` are shared out by strips of at most `most`. */
+static inline int64_t ac_cpu_strip(int64_t columns, int team, int64_t most) {
+  return ac_min(ac_ceil_div(ac_ceil_div(columns, team), 16) * 16, most);
+}
 
 #endif

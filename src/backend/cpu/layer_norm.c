@@ -131,14 +131,17 @@ static void parameter_strip(const ac_op_args *args, int64_t begin, int64_t width
   }
 }
 
+static void parameter_gradient_part(const ac_cpu_context *context, const ac_op_args *args,
+                                    int thread, int team) {
+  (void)context;
+  int64_t columns = ac_columns(&args->in[0]), strip = ac_cpu_strip(columns, team, STRIP);
+  for (int64_t begin = thread * strip; begin < columns; begin += team * strip)
+    parameter_strip(args, begin, ac_min(strip, columns - begin));
+}
+
 static void parameter_gradient(const ac_cpu_context *context, const ac_op_args *args) {
-  int64_t columns = ac_columns(&args->in[0]);
-  int64_t strip = ac_ceil_div(ac_ceil_div(columns, context->threads), 16) * 16;
-  strip = ac_min(strip, STRIP);
-  int64_t strips = ac_ceil_div(columns, strip);
-#pragma omp parallel num_threads(context->threads)
-  for (int64_t s = ac_cpu_thread(); s < strips; s += ac_cpu_team())
-    parameter_strip(args, s * strip, ac_min(strip, columns - s * strip));
+  if (args->in[0].count <= AC_CPU_SERIAL) parameter_gradient_part(context, args, 0, 1);
+  else ac_cpu_parallel(context, args, parameter_gradient_part);
 }
 
 const ac_cpu_kernel AC_CPU_KERNEL(layer_norm) = {forward, NULL};

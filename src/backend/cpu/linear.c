@@ -16,20 +16,18 @@ static void fill_rows(const ac_gemm *part, const float *bias) {
     memcpy(part->c + i * part->ldc, bias, (size_t)part->n * sizeof *bias);
 }
 
-/* The whole product by all threads; `bias` (may be NULL) starts each row of C. */
-static void run_product(const ac_cpu_context *context, const ac_gemm *gemm, const float *bias) {
-#pragma omp parallel num_threads(context->threads)
-  {
-    ac_gemm_tile tile = ac_gemm_split(gemm->m, gemm->n, ac_cpu_thread(), ac_cpu_team());
-    ac_gemm part = ac_gemm_part(gemm, &tile);
-    if (part.m > 0) {
-      if (bias) fill_rows(&part, bias + tile.n0);
-      ac_blas_gemm(context->blas, &part);
-    }
-  }
+/* One thread's tile of the product; `bias` (may be NULL) starts each row of C. */
+static void run_tile(const ac_cpu_context *context, const ac_gemm *gemm, const float *bias,
+                     int thread, int team) {
+  ac_gemm_tile tile = ac_gemm_split(gemm->m, gemm->n, thread, team);
+  ac_gemm part = ac_gemm_part(gemm, &tile);
+  if (part.m == 0) return;
+  if (bias) fill_rows(&part, bias + tile.n0);
+  ac_blas_gemm(context->blas, &part);
 }
 
-static void forward(const ac_cpu_context *context, const ac_op_args *args) {
+static void forward_part(const ac_cpu_context *context, const ac_op_args *args, int thread,
+                         int team) {
   const ac_operand *x = &args->in[0], *y = &args->out[0];
   const float *bias = args->in[2].count ? args->in[2].data : NULL;
   int64_t in = ac_columns(x), out = ac_columns(y);
@@ -45,11 +43,12 @@ static void forward(const ac_cpu_context *context, const ac_op_args *args) {
                   .ldb = in_out(args) ? out : in,
                   .c = y->data,
                   .ldc = out};
-  run_product(context, &gemm, bias);
+  run_tile(context, &gemm, bias, thread, team);
 }
 
-/* dx = dy W^T (W as [in, out]) */
-static void input_gradient(const ac_cpu_context *context, const ac_op_args *args) {
+/* dx = dy W^T, W as [in, out] */
+static void input_gradient_part(const ac_cpu_context *context, const ac_op_args *args, int thread,
+                                int team) {
   const ac_operand *dy = &args->in[0], *dx = &args->out[0];
   int64_t in = ac_columns(dx), out = ac_columns(dy);
   ac_gemm gemm = {.transpose_b = in_out(args),
@@ -64,20 +63,20 @@ static void input_gradient(const ac_cpu_context *context, const ac_op_args *args
                   .ldb = in_out(args) ? out : in,
                   .c = dx->data,
                   .ldc = in};
-  run_product(context, &gemm, NULL);
+  run_tile(context, &gemm, NULL, thread, team);
 }
 
 /* dW = x^T dy ([in, out]) or dy^T x ([out, in]);  db = column sums of dy */
-static void weight_gradient(const ac_cpu_context *context, const ac_op_args *args) {
+static void weight_gradient_part(const ac_cpu_context *context, const ac_op_args *args, int thread,
+                                 int team) {
   const ac_operand *x = &args->in[0], *dy = &args->in[1];
-  int64_t rows = ac_rows(x);
   if (args->out[0].count) {
     const ac_operand *left = in_out(args) ? x : dy, *right = in_out(args) ? dy : x;
     int64_t m = ac_columns(left), n = ac_columns(right);
     ac_gemm gemm = {.transpose_a = true,
                     .m = m,
                     .n = n,
-                    .k = rows,
+                    .k = ac_rows(x),
                     .alpha = 1,
                     .beta = args->add[0] ? 1 : 0,
                     .a = left->data,
@@ -86,10 +85,22 @@ static void weight_gradient(const ac_cpu_context *context, const ac_op_args *arg
                     .ldb = n,
                     .c = args->out[0].data,
                     .ldc = n};
-    run_product(context, &gemm, NULL);
+    run_tile(context, &gemm, NULL, thread, team);
   }
   if (args->out[1].count) AC_CPU_NAME(ac_cpu_column_sums)
-  (context, rows, ac_columns(dy), dy->data, args->out[1].data, args->add[1]);
+  (ac_rows(dy), ac_columns(dy), dy->data, args->out[1].data, args->add[1], thread, team);
+}
+
+static void forward(const ac_cpu_context *context, const ac_op_args *args) {
+  ac_cpu_parallel(context, args, forward_part);
+}
+
+static void input_gradient(const ac_cpu_context *context, const ac_op_args *args) {
+  ac_cpu_parallel(context, args, input_gradient_part);
+}
+
+static void weight_gradient(const ac_cpu_context *context, const ac_op_args *args) {
+  ac_cpu_parallel(context, args, weight_gradient_part);
 }
 
 const ac_cpu_kernel AC_CPU_KERNEL(linear) = {forward, NULL};

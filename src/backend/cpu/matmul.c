@@ -30,25 +30,25 @@ static ac_gemm product(const ac_gemm *first, int64_t index) {
   return gemm;
 }
 
-static void run(const ac_cpu_context *context, const ac_op_args *args) {
+static void part(const ac_cpu_context *context, const ac_op_args *args, int thread, int team) {
   ac_gemm first = describe(args);
   int64_t count = args->out[0].count / (first.m * first.n);
-#pragma omp parallel num_threads(context->threads)
-  {
-    int thread = ac_cpu_thread(), team = ac_cpu_team();
-    if (count >= team) {
-      for (int64_t i = thread; i < count; i += team) {
-        ac_gemm gemm = product(&first, i);
-        ac_blas_gemm(context->blas, &gemm);
-      }
-    } else {
-      ac_gemm_tile tile = ac_gemm_split(first.m, first.n, thread, team);
-      for (int64_t i = 0; i < count; i++) {
-        ac_gemm gemm = product(&first, i), part = ac_gemm_part(&gemm, &tile);
-        if (part.m > 0) ac_blas_gemm(context->blas, &part);
-      }
+  if (count >= team) {
+    for (int64_t i = thread; i < count; i += team) {
+      ac_gemm gemm = product(&first, i);
+      ac_blas_gemm(context->blas, &gemm);
     }
+    return;
   }
+  ac_gemm_tile tile = ac_gemm_split(first.m, first.n, thread, team);
+  for (int64_t i = 0; i < count; i++) {
+    ac_gemm gemm = product(&first, i), own = ac_gemm_part(&gemm, &tile);
+    if (own.m > 0) ac_blas_gemm(context->blas, &own);
+  }
+}
+
+static void run(const ac_cpu_context *context, const ac_op_args *args) {
+  ac_cpu_parallel(context, args, part);
 }
 
 const ac_cpu_kernel AC_CPU_KERNEL(matmul) = {run, NULL};
