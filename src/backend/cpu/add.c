@@ -10,9 +10,11 @@ static void add_range(const ac_op_args *args, int64_t first, int64_t last) {
   int64_t period = args->in[1].count;
   for (int64_t begin = first; begin < last;) {
     int64_t offset = begin % period, end = ac_min(last, begin - offset + period);
-    const float *repeated = b + (offset - begin);
+    int64_t count = end - begin;
+    const float *x = a + begin, *repeated = b + offset;
+    float *y = c + begin;
 #pragma omp simd
-    for (int64_t i = begin; i < end; i++) c[i] = a[i] + repeated[i];
+    for (int64_t i = 0; i < count; i++) y[i] = x[i] + repeated[i];
     begin = end;
   }
 }
