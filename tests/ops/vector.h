@@ -20,7 +20,7 @@ typedef struct op_vector {
     char name[32];
     double value;
   } attribute[12];
-  op_vector_tensor tensor[24];
+  op_vector_tensor tensor[48];
 } op_vector;
 
 /* Reads the cases of tests/vectors/NAME.txt. NULL if there is no such file or it is malformed. */
