@@ -48,8 +48,8 @@ static const op_gradient gradients[] = {
   }
 
 static const op_case cases[] = {
-    EMBEDDING("3x65 of 129 x 20", 3, .in = {OP_F32(129, 20), OP_IDS(129, AC_BATCH, 65)},
-              .out = {OP_F32(AC_BATCH, 65, 20)}),
+    EMBEDDING("3x65 of 129 x 65", 3, .in = {OP_F32(129, 65), OP_IDS(129, AC_BATCH, 65)},
+              .out = {OP_F32(AC_BATCH, 65, 65)}),
     EMBEDDING("every id the same", 65, .in = {OP_F32(3, 7), OP_IDS(1, AC_BATCH)},
               .out = {OP_F32(AC_BATCH, 7)}),
     EMBEDDING("one column", 7, .in = {OP_F32(5, 1), OP_IDS(5, AC_BATCH)},

@@ -72,7 +72,7 @@ static const op_case cases[] = {
     ERROR("every weight 0, 7x3", 7, OP_F32(AC_BATCH, 3), OP_F32(AC_BATCH, 3),
           OP_RANGE(0, 0, AC_BATCH)),
     ERROR("one element", 1, OP_F32(AC_BATCH, 1), OP_F32(AC_BATCH, 1)),
-    ERROR("wide 3x1025", 3, OP_F32(AC_BATCH, 1025), OP_F32(AC_BATCH, 1025)),
+    ERROR("wide 17x1025", 17, OP_F32(AC_BATCH, 1025), OP_F32(AC_BATCH, 1025)),
 };
 
 static void from_vector(op_case *result, const op_vector *vector) {
