@@ -6,7 +6,6 @@ set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
-export ACCRUE_CACHE_DIR=$work/cache
 export OMP_WAIT_POLICY=passive # cases run side by side on few cores
 
 die() {
