@@ -1,8 +1,10 @@
-/* add: c[i] = a[i] + b[i mod m], for m that divides n. c may be a. One work-item an element, groups of GROUP.
+/* add: c[i] = a[i] + b[i mod m], for m that divides n. c may be a. One work-item an element, groups
+ * of GROUP.
  *
- * sum_leading: y[j] (+)= sum_i x[i,j] for m rows of x[.,n] from row `first` on, in two passes of one kernel: chunks of rows into partial sums
- * [chunks,n], then these as one chunk into y. Work-group 32 x LANES: 32 columns, LANES rows at a time; local memory
- * 128 * LANES bytes. The order of summation depends on the shape alone.
+ * sum_leading: y[j] (+)= sum_i x[i,j] for m rows of x[.,n] from row `first` on, in two passes of
+ * one kernel: chunks of rows into partial sums [chunks,n], then these as one chunk into y.
+ * Work-group 32 x LANES: 32 columns, LANES rows at a time; local memory 128 * LANES bytes. The
+ * order of summation depends on the shape alone.
  *
  * Dtypes: storage; SUM_STORAGE says that the summed matrix is storage rather than float. */
 
@@ -25,11 +27,12 @@ kernel WORK_GROUP(32, LANES) void sum_columns(const global summand *x, global fl
   local float lane_sum[LANES][32];
   const int tx = get_local_id(0), lane = get_local_id(1);
   const size_t tiles = (n + 31) / 32, group = get_group_id(0), chunk = quotient(group, tiles);
-  const size_t column = modulo(group, tiles) * 32 + tx;
+  const size_t column = (group - chunk * tiles) * 32 + tx;
   const size_t begin = chunk * rows_per_chunk, end = min(begin + rows_per_chunk, (size_t)m);
   float sum = 0;
   if (column < n)
-    for (size_t i = begin + lane; i < end; i += LANES) sum += load_summand(x, (first + i) * n + column);
+    for (size_t i = begin + lane; i < end; i += LANES)
+      sum += load_summand(x, (first + i) * n + column);
   lane_sum[lane][tx] = sum;
   barrier(CLK_LOCAL_MEM_FENCE);
   for (int half_size = LANES / 2; half_size > 0; half_size /= 2) {

@@ -1,5 +1,5 @@
-/* Causal multi-head attention without a T x T matrix (Dao et al., arXiv 2205.14135). With s_ij = scale q_i k_j for j <= i,
- * lse_i = log sum_j exp s_ij and p_ij = exp(s_ij - lse_i):
+/* Causal multi-head attention without a T x T matrix (Dao et al., arXiv 2205.14135). With
+ * s_ij = scale q_i k_j for j <= i, lse_i = log sum_j exp s_ij and p_ij = exp(s_ij - lse_i):
  *
  *   y_i = sum_j p_ij u_ij v_j, where u is 1, or 0 or 1 / (1 - p) by dropout;
  *   with d_ij = u_ij dy_i v_j and D_i = dy_i y_i = sum_j p_ij d_ij, e_ij = p_ij (d_ij - D_i) scale:
@@ -8,14 +8,15 @@
  * qkv is [B,T,3C], y [B,T,C], lse and D [B,H,T]; the head size is HEAD.
  *
  * A work-group of TX x TY items owns OWN rows of one head of one sample (queries in attention and
- * attention_query_gradient, keys in attention_key_gradient) and walks the other side's rows in tiles of OTHER that the
- * mask leaves. Products go through local memory in parts of PART head elements, a register tile of ROWS x COLUMNS
- * scores an item; the sums over the other side stay in registers, ROWS x WIDTH an item. Every output element has one
- * owner, so there are no atomics and the order of sums is fixed. Barriers also stand between loops that differ among
- * items and loops that hold a barrier, where PoCL 3.1 would drop the former. Each of FORWARD, QUERY_GRADIENT and
+ * attention_query_gradient, keys in attention_key_gradient) and walks the other side's rows in
+ * tiles of OTHER that the mask leaves. Products go through local memory in parts of PART head
+ * elements, a register tile of ROWS x COLUMNS scores an item; the sums over the other side stay in
+ * registers, ROWS x WIDTH an item. Every output element has one owner, so there are no atomics and
+ * the order of sums is fixed. Barriers also stand between loops that differ among items and loops
+ * that hold a barrier, where PoCL 3.1 would drop the former. Each of FORWARD, QUERY_GRADIENT and
  * KEY_GRADIENT compiles the kernels of one pass. Local memory: 4 (PART + 1) (OWN + OTHER) bytes and
- * 4 (OTHER + 1) OWN for each score matrix held (two in attention_key_gradient), at most 30 KiB. Dtypes: storage for
- * qkv, y, dy and dqkv, float for lse and D. */
+ * 4 (OTHER + 1) OWN for each score matrix held (two in attention_key_gradient), at most 30 KiB.
+ * Dtypes: storage for qkv, y, dy and dqkv, float for lse and D. */
 
 #define ITEMS (TX * TY)
 #define OWN (TY * ROWS)
@@ -31,11 +32,11 @@ typedef struct {
 
 place find_place(int t, int heads) {
   const int tiles = (t + OWN - 1) / OWN;
-  const size_t group = get_group_id(0);
+  const size_t group = get_group_id(0), head = group / tiles;
   place at;
-  at.first = (int)(group % tiles) * OWN;
-  at.h = (int)(group / tiles % heads);
-  at.b = (int)(group / tiles / heads);
+  at.b = (int)(head / heads);
+  at.h = (int)(head - (size_t)at.b * heads);
+  at.first = (int)(group - head * tiles) * OWN;
   return at;
 }
 
@@ -43,7 +44,7 @@ place find_place(int t, int heads) {
 void load_part(local float *tile, const global storage *x, size_t stride, int first, int rows,
                int t, int d0, int item) {
   for (int e = item; e < rows * PART; e += ITEMS) {
-    const int i = e / PART, d = e % PART;
+    const int i = e / PART, d = e - i * PART;
     tile[i * (PART + 1) + d] =
         first + i < t && d0 + d < HEAD ? load(x, (size_t)(first + i) * stride + d0 + d) : 0;
   }
@@ -71,7 +72,8 @@ void multiply_rows(float s[ROWS][COLUMNS], const global storage *a, size_t strid
   }
 }
 
-/* sum[i][.] += sum over the other rows j of p[own row i][j] b[j][.]; column c of part P is element P PART + tx + TX c. */
+/* sum[i][.] += sum over the other rows j of p[own row i][j] b[j][.]; column c of part P is element
+ * P PART + tx + TX c. */
 void add_products(float sum[ROWS][WIDTH], local const float *p, const global storage *b,
                   size_t stride, int first, int t, local float *tile) {
   const int tx = get_local_id(0), ty = get_local_id(1), item = ty * TX + tx;
@@ -84,8 +86,8 @@ void add_products(float sum[ROWS][WIDTH], local const float *p, const global sto
       for (int i = 0; i < ROWS; i++) {
         const float weight = p[(ty + TY * i) * (OTHER + 1) + j];
         for (int c = 0; c < PART_COLUMNS; c++)
-          sum[i][part * PART_COLUMNS + c] = fma(weight, tile[j * (PART + 1) + tx + TX * c],
-                                                sum[i][part * PART_COLUMNS + c]);
+          sum[i][part * PART_COLUMNS + c] =
+              fma(weight, tile[j * (PART + 1) + tx + TX * c], sum[i][part * PART_COLUMNS + c]);
       }
   }
 }

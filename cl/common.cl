@@ -1,21 +1,27 @@
 /* What every kernel file begins with: storage and compute types, random numbers, reductions.
  *
- * Activations and weights are `storage`, read and written through load and store; arithmetic is in float.
- * Statistics, losses, parameter gradients and optimizer state are float whatever the storage is. Compile with
- * STORAGE_F16 or STORAGE_BF16 for 16-bit storage, with neither for float; vload_half and vstore_half are core
- * OpenCL and need no extension.
+ * Activations and weights are `storage`, read and written through load and store; arithmetic is in
+ * float. Statistics, losses, parameter gradients and optimizer state are float whatever the storage
+ * is. Compile with STORAGE_F16 or STORAGE_BF16 for 16-bit storage, with neither for float;
+ * vload_half and vstore_half are core OpenCL and need no extension.
  *
- * GROUP, 256 or 64, is the work-group size of kernels over independent elements; kernels over columns take 32 x LANES,
- * with as many items. Files are compiled without
- * -cl-finite-math-only and -cl-fast-relaxed-math: infinities and NaNs are meant. */
+ * GROUP, 256 or 64, is the work-group size of kernels over independent elements; kernels over
+ * columns take 32 x LANES, with as many items. Files are compiled without -cl-finite-math-only and
+ * -cl-fast-relaxed-math: infinities and NaNs are meant. */
 
 #if defined(STORAGE_F16)
 typedef half storage;
-float load(const global storage *p, size_t i) { return vload_half(i, p); }
-void store(global storage *p, size_t i, float v) { vstore_half_rte(v, i, p); }
+float load(const global storage *p, size_t i) {
+  return vload_half(i, p);
+}
+void store(global storage *p, size_t i, float v) {
+  vstore_half_rte(v, i, p);
+}
 #elif defined(STORAGE_BF16)
 typedef ushort storage;
-float load(const global storage *p, size_t i) { return as_float((uint)p[i] << 16); }
+float load(const global storage *p, size_t i) {
+  return as_float((uint)p[i] << 16);
+}
 void store(global storage *p, size_t i, float v) {
   uint bits = as_uint(v);
   /* To nearest even; a NaN stays one. */
@@ -23,8 +29,12 @@ void store(global storage *p, size_t i, float v) {
 }
 #else
 typedef float storage;
-float load(const global storage *p, size_t i) { return p[i]; }
-void store(global storage *p, size_t i, float v) { p[i] = v; }
+float load(const global storage *p, size_t i) {
+  return p[i];
+}
+void store(global storage *p, size_t i, float v) {
+  p[i] = v;
+}
 #endif
 
 #define LANES (GROUP / 32)
@@ -50,8 +60,9 @@ uint4 philox(uint2 key, uint4 c) {
   return c;
 }
 
-/* Reductions over a work-group of `size` items, a power of two, in a fixed order. `scratch` holds `size` elements and
- * may be used again at once. Every item must call them, and every item gets the result. */
+/* Reductions over a work-group of `size` items, a power of two, in a fixed order. `scratch` holds
+ * `size` elements and may be used again at once. Every item must call them, and every item gets the
+ * result. */
 float group_sum(float v, local float *scratch, int item, int size) {
   scratch[item] = v;
   barrier(CLK_LOCAL_MEM_FENCE);

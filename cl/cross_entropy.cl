@@ -1,16 +1,18 @@
-/* cross_entropy over rows of V logits: lse = log sum exp, loss = w (lse - logit[target]); the row counts as right if
- * its first largest logit is the target's. Rows whose target is the ignored index weigh nothing.
- * Gradient: dlogits = w loss_scale (exp(logit - lse) - [j = target]); dlogits may be logits.
+/* cross_entropy over rows of V logits: lse = log sum exp, loss = w (lse - logit[target]); the row
+ * counts as right if its first largest logit is the target's. Rows whose target is the ignored
+ * index weigh nothing. Gradient: dlogits = w loss_scale (exp(logit - lse) - [j = target]); dlogits
+ * may be logits.
  *
- * A work-group of ROW_GROUP items a row, local memory 8 * ROW_GROUP bytes; each leaves (loss, weight, weight if right)
- * in `rows` for losses.cl's sum_losses. The gradient is one work-item an element, groups of GROUP. Dtypes: storage for
- * logits and dlogits, float for the rest, int targets. */
+ * A work-group of ROW_GROUP items a row, local memory 8 * ROW_GROUP bytes; each leaves (loss,
+ * weight, weight if right) in `rows` for losses.cl's sum_losses. The gradient is one work-item an
+ * element, groups of GROUP. Dtypes: storage for logits and dlogits, float for the rest, int
+ * targets. */
 
 kernel WORK_GROUP(ROW_GROUP, 1) void cross_entropy(const global storage *logits,
                                                    const global int *targets,
-                                                   const global float *weights,
-                                                   global float *lse, global float *rows,
-                                                   long width, int ignore, int ignore_index) {
+                                                   const global float *weights, global float *lse,
+                                                   global float *rows, long width, int ignore,
+                                                   int ignore_index) {
   local float scratch[ROW_GROUP];
   local int place[ROW_GROUP];
   const int item = get_local_id(0);

@@ -1,6 +1,7 @@
-/* dropout: y = x factor where the element's random bits reach `threshold`, else 0; factor = 1 / (1 - p). The bits of
- * element e of a sample are word e % 4 of philox(seed; e / 4, sample, update, stream), whatever the micro-batch. y may
- * be x. One work-item a block of four elements of one sample, groups of GROUP. Dtypes: storage. */
+/* dropout: y = factor x where the element's random bits reach `threshold`, else 0, with
+ * factor = 1 / (1 - p). The bits of element e of a sample are word e % 4 of philox(seed; e / 4,
+ * sample, update, stream), whatever the micro-batch. y may be x. One work-item a block of four
+ * elements of one sample, groups of GROUP. Dtypes: storage. */
 
 kernel WORK_GROUP(GROUP, 1) void dropout(const global storage *x, global storage *y, long samples,
                                          long blocks, long n, uint2 seed, uint first_sample,

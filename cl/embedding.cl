@@ -1,12 +1,13 @@
 /* embedding: y[i,:] = table[ids[i],:]. One work-item an element, groups of GROUP.
  *
- * Its gradient, dtable[ids[i],:] += dy[i,:], sums a row's occurrences in the order of their positions and without
- * atomics: the occurrences of an id are chained (`next`), and the work-items of its first one walk the chain.
- * embedding_chain: one work-item a position, O(n) each. It marks the position it finds as not the first; that position
- * follows only one other, so nobody else writes the mark. embedding_gradient: one work-item an element of dy.
+ * Its gradient, dtable[ids[i],:] += dy[i,:], sums a row's occurrences in the order of their
+ * positions and without atomics: the occurrences of an id are chained (`next`), and the work-items
+ * of its first one walk the chain. embedding_chain: one work-item a position, O(n) each. It marks
+ * the position it finds as not the first; that position follows only one other, so nobody else
+ * writes the mark. embedding_gradient: one work-item an element of dy.
  *
- * The marks lie behind the chain, `marks` elements after its begin. Dtypes: storage for table, y, dy; float for dtable;
- * int ids, next. */
+ * The marks lie behind the chain, `marks` elements after its begin. Dtypes: storage for table, y,
+ * dy; float for dtable; int ids, next. */
 
 kernel WORK_GROUP(GROUP, 1) void embedding(const global storage *table, const global int *ids,
                                            global storage *y, long n, long width) {
@@ -21,8 +22,8 @@ kernel WORK_GROUP(GROUP, 1) void embedding_clear(global int *next, int marks, in
   if (i < n) next[marks + i] = 0;
 }
 
-kernel WORK_GROUP(GROUP, 1) void embedding_chain(const global int *ids, global int *next,
-                                                 int marks, int n) {
+kernel WORK_GROUP(GROUP, 1) void embedding_chain(const global int *ids, global int *next, int marks,
+                                                 int n) {
   const size_t i = get_global_id(0);
   if (i >= n) return;
   const int id = ids[i];
@@ -32,16 +33,15 @@ kernel WORK_GROUP(GROUP, 1) void embedding_chain(const global int *ids, global i
   if (j < n) next[marks + j] = 1;
 }
 
-kernel WORK_GROUP(GROUP, 1) void embedding_gradient(const global int *ids,
-                                                    const global storage *dy,
-                                                    const global int *next,
-                                                    int marks, global float *dtable, int n,
-                                                    long width) {
+kernel WORK_GROUP(GROUP, 1) void embedding_gradient(const global int *ids, const global storage *dy,
+                                                    const global int *next, int marks,
+                                                    global float *dtable, int n, long width) {
   const size_t e = get_global_id(0);
   if (e >= n * width) return;
   const size_t i = quotient(e, width), column = e - i * width;
   if (next[marks + i]) return;
   float sum = 0;
   for (int j = (int)i; j < n; j = next[j]) sum += load(dy, (size_t)j * width + column);
-  dtable[(size_t)ids[i] * width + column] += sum;
+  const size_t at = (size_t)ids[i] * width + column;
+  dtable[at] = add ? dtable[at] + sum : sum;
 }

@@ -1,13 +1,16 @@
-/* C[M,N] = op(A)[M,K] op(B)[K,N] (+ C) (+ bias[N]), row-major and dense, for `batch` matrices at fixed strides.
+/* C[M,N] = op(A)[M,K] op(B)[K,N] (+ C) (+ bias[N]), row-major and dense, for `batch` matrices at
+ * fixed strides.
  *
- * Work-group TX x TY computes a tile of (TY * ROWS) x (TX * COLUMNS) elements, ROWS x COLUMNS a work-item in
- * registers, walking K in steps of DEPTH through local memory: 4 * DEPTH * (TX * COLUMNS + TY * ROWS + 2) bytes, 8.1
- * KiB for tiles of 64 x 64 and 16.1 KiB for 128 x 128. Items own rows and columns that lie TY and TX apart, so that
- * neighbours read neighbouring words of local memory and write neighbouring elements of C. Groups are numbered along
- * dimension 0 alone, the one that devices do not limit.
+ * Work-group TX x TY computes a tile of (TY * ROWS) x (TX * COLUMNS) elements, ROWS x COLUMNS a
+ * work-item in registers, walking K in steps of DEPTH through local memory: 4 * DEPTH * (TX *
+ * COLUMNS + TY * ROWS + 2) bytes, 8.1 KiB for tiles of 64 x 64 and 16.1 KiB for 128 x 128. Items
+ * own rows and columns that lie TY and TX apart, so that neighbours read neighbouring words of
+ * local memory and write neighbouring elements of C. Groups are numbered along dimension 0 alone,
+ * the one that devices do not limit.
  *
- * Compiled for TRANSPOSE_A, TRANSPOSE_B in {0, 1} (the stored matrix is then [K,M] or [N,K]). Dtypes: storage for A, B
- * and bias, RESULT for C (storage, or float for parameter gradients); sums are float. */
+ * Compiled for TRANSPOSE_A, TRANSPOSE_B in {0, 1} (the stored matrix is then [K,M] or [N,K]).
+ * Dtypes: storage for A, B and bias, RESULT for C (storage, or float for parameter gradients); sums
+ * are float. */
 
 #if defined(RESULT_F32)
 typedef float result;
@@ -30,7 +33,8 @@ kernel WORK_GROUP(TX, TY) void gemm(const global storage *a, const global storag
   const int tiles_m = (m + TILE_M - 1) / TILE_M, tiles_n = (n + TILE_N - 1) / TILE_N;
   const size_t group = get_group_id(0), matrix = group / ((size_t)tiles_m * tiles_n);
   const int tile = (int)(group - matrix * tiles_m * tiles_n);
-  const int row0 = tile / tiles_n * TILE_M, column0 = tile % tiles_n * TILE_N;
+  const int tile_row = tile / tiles_n, tile_column = tile - tile_row * tiles_n;
+  const int row0 = tile_row * TILE_M, column0 = tile_column * TILE_N;
   a += matrix * stride_a;
   b += matrix * stride_b;
   c += matrix * stride_c;
@@ -42,20 +46,20 @@ kernel WORK_GROUP(TX, TY) void gemm(const global storage *a, const global storag
   for (int k0 = 0; k0 < k; k0 += DEPTH) {
     for (int e = item; e < TILE_M * DEPTH; e += TX * TY) {
 #if TRANSPOSE_A
-      const int i = e % TILE_M, p = e / TILE_M;
+      const int p = e / TILE_M, i = e - p * TILE_M;
       const size_t at = (size_t)(k0 + p) * m + row0 + i;
 #else
-      const int i = e / DEPTH, p = e % DEPTH;
+      const int i = e / DEPTH, p = e - i * DEPTH;
       const size_t at = (size_t)(row0 + i) * k + k0 + p;
 #endif
       tile_a[p][i] = row0 + i < m && k0 + p < k ? load(a, at) : 0;
     }
     for (int e = item; e < TILE_N * DEPTH; e += TX * TY) {
 #if TRANSPOSE_B
-      const int j = e / DEPTH, p = e % DEPTH;
+      const int j = e / DEPTH, p = e - j * DEPTH;
       const size_t at = (size_t)(column0 + j) * k + k0 + p;
 #else
-      const int j = e % TILE_N, p = e / TILE_N;
+      const int p = e / TILE_N, j = e - p * TILE_N;
       const size_t at = (size_t)(k0 + p) * n + column0 + j;
 #endif
       tile_b[p][j] = column0 + j < n && k0 + p < k ? load(b, at) : 0;

@@ -1,16 +1,16 @@
-/* layer_norm over rows of C: y = gamma h + beta, h = (x - mean) r, r = 1 / sqrt(var + epsilon); statistics [n,2] keeps
- * (mean, r). Input gradient, with g = dy gamma: dx (+)= r (g - mean(g) - h mean(g h)); dx may be dy. Parameter
- * gradient: dgamma = sum over rows of dy h, dbeta = sum over rows of dy.
+/* layer_norm over rows of C: y = gamma h + beta, h = (x - mean) r, r = 1 / sqrt(var + epsilon);
+ * statistics [n,2] keeps (mean, r).
+ * Input gradient, with g = dy gamma: dx (+)= r (g - mean(g) - h mean(g h)); dx may be dy.
+ * Parameter gradient: dgamma (+)= sum over rows of dy h, dbeta (+)= sum over rows of dy.
  *
- * A work-group of ROW_GROUP items a row; local memory 4 * ROW_GROUP bytes. layer_norm_columns sums chunks of rows into
- * partial sums [chunks,C] for each of dgamma and dbeta, which add.cl's sum_columns then sums: work-group 32 x LANES,
- * local memory 256 * LANES bytes. Dtypes: storage for x, gamma, beta, y, dy, dx; float for the rest. */
+ * A work-group of ROW_GROUP items a row; local memory 4 * ROW_GROUP bytes. layer_norm_columns sums
+ * chunks of rows into partial sums [chunks,C] for each of dgamma and dbeta, which add.cl's
+ * sum_columns then sums: work-group 32 x LANES, local memory 256 * LANES bytes. Dtypes: storage for
+ * x, gamma, beta, y, dy, dx; float for the rest. */
 
-kernel WORK_GROUP(ROW_GROUP, 1) void layer_norm(const global storage *x,
-                                                const global storage *gamma,
-                                                const global storage *beta, global storage *y,
-                                                global float *statistics, long width,
-                                                float epsilon) {
+kernel WORK_GROUP(ROW_GROUP, 1) void layer_norm(
+    const global storage *x, const global storage *gamma, const global storage *beta,
+    global storage *y, global float *statistics, long width, float epsilon) {
   local float scratch[ROW_GROUP];
   const int item = get_local_id(0);
   const size_t n = get_group_id(0), row = n * width;
@@ -63,7 +63,7 @@ kernel WORK_GROUP(32, LANES) void layer_norm_columns(const global storage *dy,
   local float sum_gamma[LANES][32], sum_beta[LANES][32];
   const int tx = get_local_id(0), lane = get_local_id(1);
   const size_t tiles = (n + 31) / 32, group = get_group_id(0), chunk = quotient(group, tiles);
-  const size_t column = modulo(group, tiles) * 32 + tx;
+  const size_t column = (group - chunk * tiles) * 32 + tx;
   const size_t begin = chunk * rows_per_chunk, end = min(begin + rows_per_chunk, (size_t)m);
   float for_gamma = 0, for_beta = 0;
   if (column < n)

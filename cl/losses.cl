@@ -1,6 +1,7 @@
-/* sum_losses adds up what the losses leave for each row, (loss, weight, weight if right), and adds the result to the sums
- * that are kept on the device (AC_LOSS_SUMS in src/ops/op.h). A single work-group of GROUP items; local memory 24 *
- * GROUP bytes. Sums are pairs of floats, in an order that depends on the number of rows alone. Dtypes: float. */
+/* sum_losses adds up what the losses leave for each row, (loss, weight, weight if right), and adds
+ * the result to the sums that are kept on the device (AC_LOSS_SUMS in src/ops/op.h). A single
+ * work-group of GROUP items; local memory 24 * GROUP bytes. Sums are pairs of floats, in an order
+ * that depends on the number of rows alone. Dtypes: float. */
 
 /* (hi, lo) += v, exactly (Knuth's TwoSum). */
 float2 two_sum(float2 s, float v) {
@@ -8,8 +9,8 @@ float2 two_sum(float2 s, float v) {
   return (float2)(hi, s.y + ((s.x - (hi - part)) + (v - part)));
 }
 
-kernel WORK_GROUP(GROUP, 1) void sum_losses(const global float *rows, global float *sums,
-                                                long n, int add) {
+kernel WORK_GROUP(GROUP, 1) void sum_losses(const global float *rows, global float *sums, long n,
+                                            int add) {
   local float2 scratch[3][GROUP];
   const int item = get_local_id(0);
   for (int k = 0; k < 3; k++) {

@@ -1,9 +1,9 @@
 /* mean_squared_error over samples of m elements: loss = w mean (prediction - target)^2;
  * dprediction = w loss_scale 2 / m (prediction - target), which may be written over prediction.
  *
- * A work-group of ROW_GROUP items a sample, local memory 4 * ROW_GROUP bytes; each leaves (loss, weight, 0) in `rows`
- * for losses.cl's sum_losses. The gradient is one work-item an element, groups of GROUP. Dtypes: storage for
- * prediction, target and dprediction, float for the rest. */
+ * A work-group of ROW_GROUP items a sample, local memory 4 * ROW_GROUP bytes; each leaves (loss,
+ * weight, 0) in `rows` for losses.cl's sum_losses. The gradient is one work-item an element, groups
+ * of GROUP. Dtypes: storage for prediction, target and dprediction, float for the rest. */
 
 kernel WORK_GROUP(ROW_GROUP, 1) void mean_squared_error(const global storage *prediction,
                                                         const global storage *target,

@@ -1,8 +1,10 @@
-/* gradient_statistics: out[0] = sum (g scale)^2, out[1] = 0 if every g is finite, else 1. Two passes: a fixed number of
- * work-groups of GROUP items leave (sum, flag) in `partial`, then one group adds these up; local memory 8 *
- * GROUP bytes. An exponent of all ones is looked for in the bits, which no compiler option changes.
+/* gradient_statistics: out[0] = sum (g scale)^2, out[1] = 0 if every g is finite, else 1. Two
+ * passes: a fixed number of work-groups of GROUP items leave (sum, flag) in `partial`, then one
+ * group adds these up; local memory 8 * GROUP bytes. An exponent of all ones is looked for in the
+ * bits, which no compiler option changes.
  *
- * adamw and sgd: the formulas of src/ops/optimizer.h, one work-item an element, groups of GROUP. Dtypes: float. */
+ * adamw and sgd: the formulas of src/ops/optimizer.h, one work-item an element, groups of GROUP.
+ * Dtypes: float. */
 
 void write_statistics(float sum, int bad, local float *scratch, local int *flags,
                       global float *to) {
@@ -19,9 +21,8 @@ void write_statistics(float sum, int bad, local float *scratch, local int *flags
   }
 }
 
-kernel WORK_GROUP(GROUP, 1) void gradient_statistics(const global float *g,
-                                                         global float *partial, long n,
-                                                         float scale) {
+kernel WORK_GROUP(GROUP, 1) void gradient_statistics(const global float *g, global float *partial,
+                                                     long n, float scale) {
   local float scratch[GROUP];
   local int flags[GROUP];
   float sum = 0;
@@ -35,7 +36,7 @@ kernel WORK_GROUP(GROUP, 1) void gradient_statistics(const global float *g,
 }
 
 kernel WORK_GROUP(GROUP, 1) void gradient_statistics_total(const global float *partial,
-                                                               global float *out, int groups) {
+                                                           global float *out, int groups) {
   local float scratch[GROUP];
   local int flags[GROUP];
   float sum = 0;
@@ -48,9 +49,9 @@ kernel WORK_GROUP(GROUP, 1) void gradient_statistics_total(const global float *p
 }
 
 kernel WORK_GROUP(GROUP, 1) void adamw(const global float *g, global float *p, global float *m,
-                                       global float *v, long n, float gradient_factor,
-                                       float decay, float take1, float take2, float step,
-                                       float sqrt_correction2, float epsilon) {
+                                       global float *v, long n, float gradient_factor, float decay,
+                                       float take1, float take2, float step, float sqrt_correction2,
+                                       float epsilon) {
   const size_t i = get_global_id(0);
   if (i >= n) return;
   const float d = gradient_factor * g[i];

@@ -1,5 +1,5 @@
-/* softmax over rows of `width`: y = exp(x - max) / sum; dx = y (dy - sum(dy y)). In place allowed. A work-group of
- * ROW_GROUP items a row; local memory 4 * ROW_GROUP bytes. Dtypes: storage. */
+/* softmax over rows of `width`: y = exp(x - max) / sum; dx = y (dy - sum(dy y)). In place allowed.
+ * A work-group of ROW_GROUP items a row; local memory 4 * ROW_GROUP bytes. Dtypes: storage. */
 
 kernel WORK_GROUP(ROW_GROUP, 1) void softmax(const global storage *x, global storage *y,
                                              long width) {
@@ -17,8 +17,8 @@ kernel WORK_GROUP(ROW_GROUP, 1) void softmax(const global storage *x, global sto
 }
 
 kernel WORK_GROUP(ROW_GROUP, 1) void softmax_gradient(const global storage *dy,
-                                                      const global storage *y,
-                                                      global storage *dx, long width) {
+                                                      const global storage *y, global storage *dx,
+                                                      long width) {
   local float scratch[ROW_GROUP];
   const int item = get_local_id(0);
   const size_t row = get_group_id(0) * (size_t)width;

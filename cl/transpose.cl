@@ -1,12 +1,12 @@
-/* transpose: y[o,b,m,a,i] = x[o,a,m,b,i], where a and b are the swapped dimensions and o, m, i what lies before, between
- * and after them.
+/* transpose: y[o,b,m,a,i] = x[o,a,m,b,i], where a and b are the swapped dimensions and o, m, i what
+ * lies before, between and after them.
  *
- * transpose_tile, for i = 1, moves squares of 32 x 32 through local memory (4.1 KiB) so that both sides are touched in
- * runs; work-group 32 x LANES. transpose_runs, for i > 1, is one work-item an element, groups of GROUP, reading and
- * writing runs of i. Dtypes: storage. */
+ * transpose_tile, for i = 1, moves squares of 32 x 32 through local memory (4.1 KiB) so that both
+ * sides are touched in runs; work-group 32 x LANES. transpose_runs, for i > 1, is one work-item an
+ * element, groups of GROUP, reading and writing runs of i. Dtypes: storage. */
 
-kernel WORK_GROUP(32, LANES) void transpose_tile(const global storage *x, global storage *y,
-                                                 long a, long m, long b) {
+kernel WORK_GROUP(32, LANES) void transpose_tile(const global storage *x, global storage *y, long a,
+                                                 long m, long b) {
   local float tile[32][33];
   const int tx = get_local_id(0), lane = get_local_id(1);
   const size_t tiles_a = (a + 31) / 32, tiles_b = (b + 31) / 32;

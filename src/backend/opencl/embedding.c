@@ -31,5 +31,6 @@ ac_status ac_cl_embedding_gradient(ac_opencl *cl, const ac_op_args *args) {
                       ac_cl_elements(cl, n), AC_CL_OPERAND(*ids), chain, marks, AC_CL_INT(n)));
   return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"embedding", "embedding_gradient", NULL}),
                       ac_cl_elements(cl, dy->count), AC_CL_OPERAND(*ids), AC_CL_OPERAND(*dy), chain,
-                      marks, AC_CL_OPERAND(*dtable), AC_CL_INT(n), AC_CL_LONG(ac_columns(dtable)));
+                      marks, AC_CL_OPERAND(*dtable), AC_CL_INT(n), AC_CL_LONG(ac_columns(dtable)),
+                      AC_CL_INT(args->add[0]));
 }
