@@ -115,7 +115,10 @@ static ac_status visit(ac_differentiation *d, int index) {
   int first = graph->node_count;
   graph->scope = node.scope;
   AC_TRY(desc->gradient(d, &node));
-  for (int i = first; i < graph->node_count; i++) graph->nodes[i].backward = true;
+  for (int i = first; i < graph->node_count; i++) {
+    graph->nodes[i].backward = true;
+    graph->nodes[i].forward = index;
+  }
   return graph->status;
 }
 

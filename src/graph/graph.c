@@ -205,6 +205,7 @@ int ac_graph_append(ac_graph *graph, ac_op op, const void *attributes, size_t si
   ac_node *node = append_node(graph);
   if (!node) return -1;
   node->op = op;
+  node->forward = graph->node_count - 1;
   node->scope = graph->scope;
   node->accumulate = -1;
   for (int i = 0; i < AC_MAX_INPUTS; i++) node->in[i] = i < count && in[i] ? in[i]->id : -1;

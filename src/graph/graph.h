@@ -44,6 +44,8 @@ struct ac_tensor {
 struct ac_node {
   ac_op op;
   bool backward;
+  int forward; /* the forward node whose gradient rule appended this one; its own index if it is a
+                  forward node */
   int in[AC_MAX_INPUTS], out[AC_MAX_OUTPUTS]; /* -1: absent */
   int accumulate; /* output 0 = this tensor + what the op computes; -1: none */
   int scope;      /* index into scopes; 0 is "" */

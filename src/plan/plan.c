@@ -202,6 +202,22 @@ static ac_status check_support(ac_plan *plan, const ac_sequence *sequence) {
 /* ---- making -----------------------------------------------------------------------------------
  */
 
+/* The nodes that the target needs, each once, in creation order. */
+static ac_status build_plain(ac_sequence *sequence, const ac_graph *graph, ac_target target) {
+  size_t nodes = (size_t)graph->node_count + 1;
+  bool *runs = calloc(nodes, sizeof *runs);
+  int *order = malloc(nodes * sizeof *order), count = 0;
+  ac_status status = AC_OK;
+  if (!runs || !order || ac_select_nodes(graph, target, runs) < 0)
+    status = ac_fail(AC_ERROR_MEMORY, "no memory for a sequence");
+  for (int i = 0; status == AC_OK && i < graph->node_count; i++)
+    if (runs[i]) order[count++] = i;
+  if (status == AC_OK) status = ac_sequence_build(sequence, graph, target, order, count);
+  free(runs);
+  free(order);
+  return status;
+}
+
 static void fill_parameters(ac_plan *plan) {
   const ac_graph *graph = plan->graph;
   for (int i = 0; i < graph->parameter_count; i++)
@@ -231,10 +247,10 @@ static ac_status build(ac_plan *plan) {
   ac_target target = purpose == AC_TRAIN      ? AC_TARGET_GRADIENTS
                      : purpose == AC_EVALUATE ? AC_TARGET_LOSS
                                               : AC_TARGET_OUTPUTS;
-  AC_TRY(ac_sequence_build(&plan->main, graph, target));
+  AC_TRY(build_plain(&plan->main, graph, target));
   AC_TRY(check_support(plan, &plan->main));
   if (purpose != AC_TRAIN) return AC_OK;
-  AC_TRY(ac_sequence_build(&plan->evaluation, graph, AC_TARGET_LOSS));
+  AC_TRY(build_plain(&plan->evaluation, graph, AC_TARGET_LOSS));
   return check_support(plan, &plan->evaluation);
 }
 

@@ -84,9 +84,14 @@ struct ac_plan {
 
 typedef enum ac_target { AC_TARGET_GRADIENTS, AC_TARGET_LOSS, AC_TARGET_OUTPUTS } ac_target;
 
-/* Selects the nodes that the target needs, in creation order, and finds values, lifetimes and what
- * can be done in place; sizes come later, since none of this depends on the micro-batch. */
-ac_status ac_sequence_build(ac_sequence *sequence, const ac_graph *graph, ac_target target);
+/* runs[i] receives whether node i is needed for the target; returns how many are. */
+int ac_select_nodes(const ac_graph *graph, ac_target target, bool *runs);
+
+/* Lays down the nodes of `order` one after another (a node that comes again is recomputed) and
+ * finds values, lifetimes and what can be done in place; sizes come later, since none of this
+ * depends on the micro-batch. */
+ac_status ac_sequence_build(ac_sequence *sequence, const ac_graph *graph, ac_target target,
+                            const int *order, int count);
 void ac_sequence_free(ac_sequence *sequence);
 
 /* Sets every value's size for a micro-batch and makes values of the workspace that the device asks

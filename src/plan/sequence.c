@@ -29,7 +29,9 @@ static void mark_operand(const ac_graph *graph, bool *needed, int tensor) {
 
 /* Creation order is a topological order, so one backward sweep finds every node that a root depends
  * on. */
-static int select_nodes(const ac_graph *graph, ac_target target, bool *needed, bool *runs) {
+int ac_select_nodes(const ac_graph *graph, ac_target target, bool *runs) {
+  bool *needed = calloc((size_t)graph->tensor_count + 1, sizeof *needed);
+  if (!needed) return -1;
   int count = 0;
   for (int i = graph->node_count - 1; i >= 0; i--) {
     const ac_node *node = &graph->nodes[i];
@@ -45,6 +47,7 @@ static int select_nodes(const ac_graph *graph, ac_target target, bool *needed, b
     for (int j = 0; j < AC_MAX_INPUTS; j++) mark_operand(graph, needed, node->in[j]);
     mark_operand(graph, needed, node->accumulate);
   }
+  free(needed);
   return count;
 }
 
@@ -167,34 +170,35 @@ static void keep_outputs(builder *b) {
   }
 }
 
-static bool lay_steps(builder *b, const bool *runs) {
-  int index = 0;
-  for (int i = 0; i < b->graph->node_count; i++)
-    if (runs[i] && !lay_step(b, index++, i)) return false;
+/* `seen` marks nodes that have run. */
+static bool lay_steps(builder *b, const int *order, bool *seen) {
+  for (int i = 0; i < b->sequence->step_count; i++) {
+    if (!lay_step(b, i, order[i])) return false;
+    b->sequence->steps[i].recomputed = seen[order[i]];
+    seen[order[i]] = true;
+  }
   return true;
 }
 
-ac_status ac_sequence_build(ac_sequence *sequence, const ac_graph *graph, ac_target target) {
+ac_status ac_sequence_build(ac_sequence *sequence, const ac_graph *graph, ac_target target,
+                            const int *order, int count) {
   memset(sequence, 0, sizeof *sequence);
   sequence->training = target == AC_TARGET_GRADIENTS;
-  size_t tensors = (size_t)graph->tensor_count, nodes = (size_t)graph->node_count;
+  sequence->step_count = count;
+  size_t tensors = (size_t)graph->tensor_count + 1;
   builder b = {.sequence = sequence, .graph = graph};
-  bool *needed = calloc(tensors + 1, sizeof *needed), *runs = calloc(nodes + 1, sizeof *runs);
-  b.current = malloc((tensors + 1) * sizeof *b.current);
-  b.written = calloc(tensors + 1, sizeof *b.written);
-  bool good = needed && runs && b.current && b.written;
-  if (good) {
-    for (size_t i = 0; i < tensors; i++) b.current[i] = -1;
-    sequence->step_count = select_nodes(graph, target, needed, runs);
-    sequence->steps = calloc((size_t)sequence->step_count + 1, sizeof *sequence->steps);
-    good = sequence->steps && lay_steps(&b, runs);
-  }
+  bool *seen = calloc((size_t)graph->node_count + 1, sizeof *seen);
+  b.current = malloc(tensors * sizeof *b.current);
+  b.written = calloc(tensors, sizeof *b.written);
+  sequence->steps = calloc((size_t)count + 1, sizeof *sequence->steps);
+  bool good = seen && b.current && b.written && sequence->steps;
+  for (size_t i = 0; good && i < tensors; i++) b.current[i] = -1;
+  if (good) good = lay_steps(&b, order, seen);
   if (good) {
     if (target == AC_TARGET_OUTPUTS) keep_outputs(&b);
     share_memory(sequence, graph);
   }
-  free(needed);
-  free(runs);
+  free(seen);
   free(b.current);
   free(b.written);
   return good ? AC_OK : ac_fail(AC_ERROR_MEMORY, "no memory for a sequence");
