@@ -35,7 +35,8 @@ kernel WORK_GROUP(GROUP, 1) void embedding_chain(const global int *ids, global i
 
 kernel WORK_GROUP(GROUP, 1) void embedding_gradient(const global int *ids, const global storage *dy,
                                                     const global int *next, int marks,
-                                                    global float *dtable, int n, long width) {
+                                                    global float *dtable, int n, long width,
+                                                    int add) {
   const size_t e = get_global_id(0);
   if (e >= n * width) return;
   const size_t i = quotient(e, width), column = e - i * width;
