@@ -132,11 +132,12 @@ typedef struct op_family {
   void (*special_host)(void); /* the same without a device */
 } op_family;
 
-#define OP_FAMILY_LIST(X)                                                                   \
-  X(linear)                                                                                 \
-  X(matmul)                                                                                 \
-  X(add) X(multiply) X(scale) X(embedding) X(layer_norm) X(gelu) X(relu) X(silu) X(softmax) \
-      X(attention) X(dropout) X(transpose) X(cross_entropy) X(mean_squared_error) X(optimizer)
+/* clang-format off */
+#define OP_FAMILY_LIST(X)                                                                          \
+  X(linear) X(matmul) X(add) X(multiply) X(scale) X(embedding) X(layer_norm) X(gelu) X(relu)       \
+  X(silu) X(softmax) X(attention) X(dropout) X(transpose) X(cross_entropy)                         \
+  X(mean_squared_error) X(optimizer)
+/* clang-format on */
 
 #define OP_FAMILY(name) extern const op_family op_family_##name;
 OP_FAMILY_LIST(OP_FAMILY)
