@@ -37,9 +37,9 @@
  *   - it is no slower than any persistent schedule that needs at most the limit - (L + 1) z;
  *   - if z = 1 (as many slots as bytes) nothing is rounded, and it is the fastest persistent one.
  *
- * The least memory has a recurrence of its own, without m (least(), below), and is exact. Limits
- * beyond what keeping everything by the fastest variants needs gain nothing, so the table ends
- * there and its slots are finer.
+ * The least memory has a recurrence of its own, without m (most_frugal(), below), and is exact.
+ * Limits beyond what keeping everything by the fastest variants needs gain nothing, so the table
+ * ends there and its slots are finer.
  *
  * Cost: O(L^3 (slots + L) + L^2 variants (slots + L)) time in loops over adjacent columns, 4 L^2
  * (slots + L) bytes while solving. No choices are stored: a schedule is read from the costs. */
@@ -267,8 +267,7 @@ static int column_below(const double *cost, int columns, double seconds) {
   return low;
 }
 
-/* A move cannot cost less than in the last column, so columns that are there already are left out.
- */
+/* No column of a move costs less than its last, so columns that are there already are left out. */
 static void fill_row(solver *it, int s, int t) {
   size_t row = row_of(s, t);
   double *best = costs(it, row);
