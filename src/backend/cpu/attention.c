@@ -14,16 +14,16 @@
 #include "ops/attention.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { ROWS = 64 };
 
-/* Rows of scores are padded to whole vectors, and loops over a row run on to the end of its last
- * vector. */
-enum { VECTOR = 16 };
+/* Rows of scores are padded to whole vectors, with weights of 0, and loops over a row run to its
+ * end. Long rows are padded by one vector more, lest a power of two puts all rows in the same sets
+ * of the cache. */
+enum { VECTOR = AC_CPU_LANES, LONG = 256 };
 
-static int64_t padded(int64_t n) {
-  return ac_ceil_div(n, VECTOR) * VECTOR;
+static int64_t row_stride(int64_t reach) {
+  return ac_ceil_div(reach, VECTOR) * VECTOR + (reach >= LONG ? VECTOR : 0);
 }
 
 /* The shape, and the strides of what is kept as [B, T, 3C] and [B, T, C]. */
@@ -84,24 +84,34 @@ static void drop_row(const mask *m, int64_t start, float *p, int64_t n) {
   }
 }
 
-/* e^(x - max) in place; returns the sum. */
+/* The maximum of row[0, visible), of which at least [0, sure) is visible; the rest of the row
+ * becomes -inf. Both `sure` and `width` are multiples of a vector. */
+static float mask_row(float *row, int64_t sure, int64_t visible, int64_t width) {
+  float max = sure > 0 ? row_max(row, sure) : row[0];
+  for (int64_t j = visible; j < width; j++) row[j] = -INFINITY;
+  return larger(max, row_max(row + sure, width - sure));
+}
+
+/* e^(x - max) in place; returns the sum. n is a multiple of a vector. */
 static float exponentiate(float *x, float max, int64_t n) {
   double total = 0;
-  for (int64_t begin = 0; begin < n; begin += AC_CPU_CHUNK) {
-    int64_t end = ac_min(n, begin + AC_CPU_CHUNK);
-    float sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t j = begin; j < end; j++) {
-      x[j] = exponential(x[j] - max);
-      sum += x[j];
+  for (int64_t j = 0; j < n;) {
+    int64_t end = ac_min(n, j + AC_CPU_CHUNK);
+    lanes sum = {{0}};
+    for (; j < end; j += VECTOR) {
+#pragma omp simd
+      for (int l = 0; l < VECTOR; l++) {
+        float weight = exponential(x[j + l] - max);
+        x[j + l] = weight;
+        sum.v[l] += weight;
+      }
     }
-    total += (double)sum;
+    total += (double)lanes_sum(sum);
   }
   return (float)total;
 }
 
-/* ---- forward ----------------------------------------------------------------------------------
- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 static void forward_block(const ac_cpu_context *context, const ac_op_args *args, const shape *s,
                           int64_t sample, int64_t head, int64_t first, float *scores) {
@@ -110,9 +120,9 @@ static void forward_block(const ac_cpu_context *context, const ac_op_args *args,
   const float *k = q + s->narrow, *v = k + s->narrow;
   float *y = (float *)args->out[0].data + (sample * s->length + first) * s->narrow + head * s->size;
   float *lse = (float *)args->out[1].data + (sample * s->heads + head) * s->length;
-  int64_t rows = ac_min(ROWS, s->length - first), reach = first + rows, stride = padded(reach);
+  int64_t rows = ac_min(ROWS, s->length - first), reach = first + rows, stride = row_stride(reach);
   mask m = describe_mask(args, s, sample, head);
-  float inverse[ROWS];
+  float max[ROWS], sum[ROWS];
 
   ac_gemm product = {.transpose_b = true,
                      .m = rows,
@@ -126,16 +136,12 @@ static void forward_block(const ac_cpu_context *context, const ac_op_args *args,
                      .c = scores,
                      .ldc = stride};
   ac_blas_gemm(context->blas, &product);
-  for (int64_t r = 0; r < rows; r++) {
-    int64_t i = first + r, n = i + 1, width = padded(n);
-    float *row = scores + r * stride;
-    for (int64_t j = n; j < width; j++) row[j] = -INFINITY;
-    float max = row_max(row, width), sum = exponentiate(row, max, width);
-    lse[i] = max + logf(sum);
-    inverse[r] = (m.factor > 0 ? m.factor : 1.0f) / sum;
-    if (m.factor > 0) drop_row(&m, m.origin + i * s->length, row, n);
-    memset(row + width, 0, (size_t)(stride - width) * sizeof *row);
-  }
+  /* Three loops, so that the short chains of dependent operations of many rows overlap. */
+  for (int64_t r = 0; r < rows; r++)
+    max[r] = mask_row(scores + r * stride, first, first + r + 1, stride);
+  for (int64_t r = 0; r < rows; r++) sum[r] = exponentiate(scores + r * stride, max[r], stride);
+  for (int64_t r = 0; r < rows && m.factor > 0; r++)
+    drop_row(&m, m.origin + (first + r) * s->length, scores + r * stride, first + r + 1);
   product = (ac_gemm){.m = rows,
                       .n = s->size,
                       .k = reach,
@@ -147,16 +153,19 @@ static void forward_block(const ac_cpu_context *context, const ac_op_args *args,
                       .c = y,
                       .ldc = s->narrow};
   ac_blas_gemm(context->blas, &product);
-  for (int64_t r = 0; r < rows; r++)
+  for (int64_t r = 0; r < rows; r++) {
+    float factor = (m.factor > 0 ? m.factor : 1.0f) / sum[r];
+    lse[first + r] = max[r] + logf(sum[r]);
 #pragma omp simd
-    for (int64_t j = 0; j < s->size; j++) y[r * s->narrow + j] *= inverse[r];
+    for (int64_t j = 0; j < s->size; j++) y[r * s->narrow + j] *= factor;
+  }
 }
 
 static void forward_part(const ac_cpu_context *context, const ac_op_args *args, int thread,
                          int team) {
   shape s = describe(args, &args->in[0]);
   int64_t blocks = ac_ceil_div(s.length, ROWS), items = s.batch * s.heads * blocks;
-  float *scores = (float *)args->workspace + thread * ROWS * padded(s.length);
+  float *scores = (float *)args->workspace + thread * ROWS * row_stride(s.length);
   for (int64_t item = thread; item < items; item += team)
     forward_block(context, args, &s, item / blocks / s.heads, item / blocks % s.heads,
                   item % blocks * ROWS, scores);
@@ -168,11 +177,10 @@ static void forward(const ac_cpu_context *context, const ac_op_args *args) {
 
 static uint64_t forward_workspace(const ac_cpu_context *context, const ac_op_args *args) {
   shape s = describe(args, &args->in[0]);
-  return (uint64_t)context->threads * ROWS * (uint64_t)padded(s.length) * sizeof(float);
+  return (uint64_t)context->threads * ROWS * (uint64_t)row_stride(s.length) * sizeof(float);
 }
 
-/* ---- backward ---------------------------------------------------------------------------------
- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 typedef struct head_view {
   const float *q, *k, *v, *y, *dy, *lse;
@@ -197,38 +205,43 @@ static head_view describe_head(const ac_op_args *args, const shape *s, int64_t s
   return h;
 }
 
-/* Turns a row of scores into weights (mask applied) and one of dy v^T into dS. */
+/* Turns a row of scores into weights (mask applied) and one of dy v^T into dS; beyond `visible`
+ * both are 0. */
 static void gradient_row(const mask *m, int64_t start, float *p, float *ds, float lse, float dot,
-                         float scale, int64_t n) {
+                         float scale, int64_t visible, int64_t width) {
   if (!(m->factor > 0)) {
+    int seen = (int)visible, count = (int)width;
 #pragma omp simd
-    for (int64_t j = 0; j < n; j++) {
-      p[j] = exponential(p[j] - lse);
-      ds[j] = p[j] * (ds[j] - dot) * scale;
+    for (int j = 0; j < count; j++) {
+      float weight = exponential(p[j] - lse), gradient = weight * (ds[j] - dot) * scale;
+      p[j] = j < seen ? weight : 0.0f;
+      ds[j] = j < seen ? gradient : 0.0f;
     }
     return;
   }
   uint32_t words[AC_CPU_RANDOM_WORDS];
-  for (int64_t column = 0, offset, count; column < n; column += count) {
-    count = mask_words(m, start, column, n, words, &offset);
+  for (int64_t column = 0, offset, step; column < width; column += step) {
+    step = mask_words(m, start, column, width, words, &offset);
     float *weights = p + column, *gradients = ds + column;
+    int seen = (int)(visible - column), count = (int)step;
 #pragma omp simd
-    for (int64_t j = 0; j < count; j++) {
+    for (int j = 0; j < count; j++) {
       float factor = words[offset + j] < m->threshold ? 0.0f : m->factor;
       float weight = exponential(weights[j] - lse);
-      gradients[j] = weight * (gradients[j] * factor - dot) * scale;
-      weights[j] = weight * factor;
+      float gradient = weight * (gradients[j] * factor - dot) * scale;
+      weights[j] = j < seen ? weight * factor : 0.0f;
+      gradients[j] = j < seen ? gradient : 0.0f;
     }
   }
 }
 
 static void backward_block(const ac_cpu_context *context, const shape *s, const head_view *h,
                            float scale, int64_t first, float *p, float *ds) {
-  int64_t rows = ac_min(ROWS, s->length - first), reach = first + rows, stride = padded(reach),
+  int64_t rows = ac_min(ROWS, s->length - first), reach = first + rows, stride = row_stride(reach),
           d = s->size;
   const float *q = h->q + first * s->wide, *dy = h->dy + first * s->narrow,
               *y = h->y + first * s->narrow;
-  float beta = reach < s->length ? 1.0f : 0.0f;
+  float beta = reach < s->length ? 1.0f : 0.0f, dot[ROWS];
   ac_gemm scores = {.transpose_b = true,
                     .m = rows,
                     .n = reach,
@@ -248,15 +261,10 @@ static void backward_block(const ac_cpu_context *context, const shape *s, const 
   weights.c = ds;
   ac_blas_gemm(context->blas, &weights);
 
-  for (int64_t r = 0; r < rows; r++) {
-    int64_t i = first + r, n = i + 1;
-    float dot = row_dot(dy + r * s->narrow, y + r * s->narrow, d);
-    float *weights_row = p + r * stride, *ds_row = ds + r * stride;
-    gradient_row(&h->mask, h->mask.origin + i * s->length, weights_row, ds_row, h->lse[i], dot,
-                 scale, padded(n));
-    memset(weights_row + n, 0, (size_t)(stride - n) * sizeof *p);
-    memset(ds_row + n, 0, (size_t)(stride - n) * sizeof *ds);
-  }
+  for (int64_t r = 0; r < rows; r++) dot[r] = row_dot(dy + r * s->narrow, y + r * s->narrow, d);
+  for (int64_t r = 0; r < rows; r++)
+    gradient_row(&h->mask, h->mask.origin + (first + r) * s->length, p + r * stride,
+                 ds + r * stride, h->lse[first + r], dot[r], scale, first + r + 1, stride);
 
   ac_gemm product = {.m = rows,
                      .n = d,
@@ -292,7 +300,7 @@ static void backward_part(const ac_cpu_context *context, const ac_op_args *args,
                           int team) {
   shape s = describe(args, &args->in[1]);
   float scale = ((const ac_attention_attributes *)args->attributes)->scale;
-  int64_t items = s.batch * s.heads, stride = padded(s.length);
+  int64_t items = s.batch * s.heads, stride = row_stride(s.length);
   float *p = (float *)args->workspace + thread * 2 * ROWS * stride, *ds = p + ROWS * stride;
   for (int64_t item = thread; item < items; item += team) {
     head_view h = describe_head(args, &s, item / s.heads, item % s.heads);
@@ -307,7 +315,7 @@ static void backward(const ac_cpu_context *context, const ac_op_args *args) {
 
 static uint64_t backward_workspace(const ac_cpu_context *context, const ac_op_args *args) {
   shape s = describe(args, &args->in[1]);
-  return (uint64_t)context->threads * 2 * ROWS * (uint64_t)padded(s.length) * sizeof(float);
+  return (uint64_t)context->threads * 2 * ROWS * (uint64_t)row_stride(s.length) * sizeof(float);
 }
 
 const ac_cpu_kernel AC_CPU_KERNEL(attention) = {forward, forward_workspace};

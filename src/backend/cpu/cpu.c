@@ -18,8 +18,7 @@
 
 enum { ALIGNMENT = 64, MAX_THREADS = 1024, THREADED_BYTES = 1 << 20 };
 
-/* ---- instruction sets -------------------------------------------------------------------------
- */
+/* ---- instruction sets ------------------------------------------------------------------------ */
 
 typedef struct isa {
   const char *name, *text;
@@ -71,8 +70,7 @@ static const isa *choose_isa(void) {
   return &isas[first];
 }
 
-/* ---- the device -------------------------------------------------------------------------------
- */
+/* ---- the device ------------------------------------------------------------------------------ */
 
 typedef struct device {
   ac_cpu_context context;
@@ -173,8 +171,7 @@ static void close_device(void *state) {
   free(state);
 }
 
-/* ---- memory -----------------------------------------------------------------------------------
- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static ac_status allocate(void *state, uint64_t bytes, void **chunk) {
   device *d = state;
@@ -245,8 +242,7 @@ static ac_status copy(void *state, void *destination, const void *source, uint64
   return AC_OK;
 }
 
-/* ---- ops --------------------------------------------------------------------------------------
- */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
 /* The inputs of an op that hold indices, as bits; every other operand is f32. */
 static unsigned index_inputs(ac_op op) {

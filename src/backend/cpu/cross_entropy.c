@@ -26,12 +26,15 @@ static float row_weight(const ac_op_args *args, int64_t row) {
 
 static float exponential_sum(const float *x, float max, int64_t n) {
   double total = 0;
-  for (int64_t begin = 0; begin < n; begin += AC_CPU_CHUNK) {
-    int64_t end = ac_min(n, begin + AC_CPU_CHUNK);
-    float sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t j = begin; j < end; j++) sum += exponential(x[j] - max);
-    total += (double)sum;
+  for (int64_t j = 0; j < n;) {
+    int64_t end = ac_min(n, j + AC_CPU_CHUNK);
+    lanes sum = {{0}};
+    for (; j + AC_CPU_LANES <= end; j += AC_CPU_LANES) {
+#pragma omp simd
+      for (int l = 0; l < AC_CPU_LANES; l++) sum.v[l] += exponential(x[j + l] - max);
+    }
+    for (int l = 0; j < end; j++, l++) sum.v[l] += exponential(x[j] - max);
+    total += (double)lanes_sum(sum);
   }
   return (float)total;
 }

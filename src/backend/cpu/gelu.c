@@ -23,8 +23,8 @@ static void forward_range(const ac_op_args *args, int64_t first, int64_t last) {
   if (((const ac_gelu_attributes *)args->attributes)->kind == AC_GELU_TANH) {
 #pragma omp simd
     for (int64_t i = first; i < last; i++) {
-      float v = x[i], twice = TWO_ROOT * v * (1.0f + CUBIC * (v * v));
-      y[i] = v / (1.0f + exponential(-twice));
+      float v = x[i], complement;
+      y[i] = v * sigmoid(TWO_ROOT * v * (1.0f + CUBIC * (v * v)), &complement);
     }
   } else {
 #pragma omp simd
@@ -41,10 +41,10 @@ static void gradient_range(const ac_op_args *args, int64_t first, int64_t last) 
   if (((const ac_gelu_attributes *)args->attributes)->kind == AC_GELU_TANH) {
 #pragma omp simd
     for (int64_t i = first; i < last; i++) {
-      float v = x[i], square = v * v, twice = TWO_ROOT * v * (1.0f + CUBIC * square);
-      float e = exponential(-twice), s = 1.0f / (1.0f + e);
+      float v = x[i], square = v * v, complement;
+      float s = sigmoid(TWO_ROOT * v * (1.0f + CUBIC * square), &complement);
       float slope = TWO_ROOT * (1.0f + 3.0f * CUBIC * square);
-      dx[i] = dy[i] * (s + v * s * (e * s) * slope);
+      dx[i] = dy[i] * (s + v * s * complement * slope);
     }
   } else {
 #pragma omp simd

@@ -14,12 +14,18 @@
 
 static float centred_square_sum(const float *x, float mean, int64_t n) {
   double total = 0;
-  for (int64_t begin = 0; begin < n; begin += AC_CPU_CHUNK) {
-    int64_t end = ac_min(n, begin + AC_CPU_CHUNK);
-    float sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t j = begin; j < end; j++) sum += (x[j] - mean) * (x[j] - mean);
-    total += (double)sum;
+  for (int64_t j = 0; j < n;) {
+    int64_t end = ac_min(n, j + AC_CPU_CHUNK);
+    lanes sum = {{0}};
+    for (; j + AC_CPU_LANES <= end; j += AC_CPU_LANES) {
+#pragma omp simd
+      for (int l = 0; l < AC_CPU_LANES; l++) {
+        float centred = x[j + l] - mean;
+        sum.v[l] += centred * centred;
+      }
+    }
+    for (int l = 0; j < end; j++, l++) sum.v[l] += (x[j] - mean) * (x[j] - mean);
+    total += (double)lanes_sum(sum);
   }
   return (float)total;
 }
@@ -54,17 +60,24 @@ static void forward(const ac_cpu_context *context, const ac_op_args *args) {
 static void row_input_gradient(const float *dy, const float *x, const float *gamma, float mean,
                                float inverse, float *dx, int64_t columns, bool add) {
   double total = 0, total_hat = 0;
-  for (int64_t begin = 0; begin < columns; begin += AC_CPU_CHUNK) {
-    int64_t end = ac_min(columns, begin + AC_CPU_CHUNK);
-    float sum = 0, sum_hat = 0;
-#pragma omp simd reduction(+ : sum, sum_hat)
-    for (int64_t j = begin; j < end; j++) {
-      float g = dy[j] * gamma[j];
-      sum += g;
-      sum_hat += g * ((x[j] - mean) * inverse);
+  for (int64_t j = 0; j < columns;) {
+    int64_t end = ac_min(columns, j + AC_CPU_CHUNK);
+    lanes sum = {{0}}, sum_hat = {{0}};
+    for (; j + AC_CPU_LANES <= end; j += AC_CPU_LANES) {
+#pragma omp simd
+      for (int l = 0; l < AC_CPU_LANES; l++) {
+        float g = dy[j + l] * gamma[j + l];
+        sum.v[l] += g;
+        sum_hat.v[l] += g * ((x[j + l] - mean) * inverse);
+      }
     }
-    total += (double)sum;
-    total_hat += (double)sum_hat;
+    for (int l = 0; j < end; j++, l++) {
+      float g = dy[j] * gamma[j];
+      sum.v[l] += g;
+      sum_hat.v[l] += g * ((x[j] - mean) * inverse);
+    }
+    total += (double)lanes_sum(sum);
+    total_hat += (double)lanes_sum(sum_hat);
   }
   float mean_g = (float)(total / (double)columns), mean_hat = (float)(total_hat / (double)columns);
   if (add) {

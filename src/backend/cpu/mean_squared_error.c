@@ -14,21 +14,31 @@ static double sample_weight(const ac_op_args *args, int64_t sample) {
   return args->in[2].count ? (double)weights[sample] : 1.0;
 }
 
+static double squared_distance(const float *p, const float *t, int64_t n) {
+  double total = 0;
+  for (int64_t j = 0; j < n;) {
+    int64_t end = ac_min(n, j + AC_CPU_CHUNK);
+    lanes sum = {{0}};
+    for (; j + AC_CPU_LANES <= end; j += AC_CPU_LANES) {
+#pragma omp simd
+      for (int l = 0; l < AC_CPU_LANES; l++) {
+        float difference = p[j + l] - t[j + l];
+        sum.v[l] += difference * difference;
+      }
+    }
+    for (int l = 0; j < end; j++, l++) sum.v[l] += (p[j] - t[j]) * (p[j] - t[j]);
+    total += (double)lanes_sum(sum);
+  }
+  return total;
+}
+
 static void forward_range(const ac_op_args *args, int64_t first, int64_t last) {
   int64_t size = args->in[0].count / sample_count(args);
   double *sums = args->workspace;
   for (int64_t i = first; i < last; i++) {
     const float *p = (const float *)args->in[0].data + i * size;
     const float *t = (const float *)args->in[1].data + i * size;
-    double total = 0;
-    for (int64_t begin = 0; begin < size; begin += AC_CPU_CHUNK) {
-      int64_t end = ac_min(size, begin + AC_CPU_CHUNK);
-      float sum = 0;
-#pragma omp simd reduction(+ : sum)
-      for (int64_t j = begin; j < end; j++) sum += (p[j] - t[j]) * (p[j] - t[j]);
-      total += (double)sum;
-    }
-    sums[i] = total;
+    sums[i] = squared_distance(p, t, size);
   }
 }
 

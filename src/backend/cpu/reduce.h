@@ -1,40 +1,72 @@
-/* Sums and maxima of a row. Vector lanes first, then across lanes: the order depends on the
- * instruction set and the length alone. Sums are cut into chunks, so that rounding does not grow
- * with the row. */
+/* Sums and maxima of a row, in 16 lanes that are then combined pairwise: the order depends on the
+ * length alone, not on the width of the vectors. (A compiler's own reduction adds up the lanes one
+ * after another.) Sums of long rows are taken in chunks, so that rounding does not grow with the
+ * row. */
 #ifndef AC_BACKEND_CPU_REDUCE_H
 #define AC_BACKEND_CPU_REDUCE_H
 
 #include "backend/cpu/kernels.h"
 
-enum { AC_CPU_CHUNK = 1024 };
+enum { AC_CPU_LANES = 16, AC_CPU_CHUNK = 4096 };
+
+typedef struct lanes {
+  float v[AC_CPU_LANES];
+} lanes;
+
+static inline float lanes_sum(lanes a) {
+  for (int l = 0; l < 8; l++) a.v[l] += a.v[l + 8];
+  for (int l = 0; l < 4; l++) a.v[l] += a.v[l + 4];
+  return (a.v[0] + a.v[2]) + (a.v[1] + a.v[3]);
+}
+
+static inline float larger(float a, float b) {
+  return b > a ? b : a;
+}
+
+static inline float lanes_max(lanes a) {
+  for (int l = 0; l < 8; l++) a.v[l] = larger(a.v[l], a.v[l + 8]);
+  for (int l = 0; l < 4; l++) a.v[l] = larger(a.v[l], a.v[l + 4]);
+  return larger(larger(a.v[0], a.v[2]), larger(a.v[1], a.v[3]));
+}
 
 static inline float row_max(const float *x, int64_t n) {
-  float result = x[0];
-#pragma omp simd reduction(max : result)
-  for (int64_t j = 0; j < n; j++) result = x[j] > result ? x[j] : result;
-  return result;
+  lanes max;
+  for (int l = 0; l < AC_CPU_LANES; l++) max.v[l] = x[0];
+  int64_t j = 0;
+  for (; j + AC_CPU_LANES <= n; j += AC_CPU_LANES) {
+#pragma omp simd
+    for (int l = 0; l < AC_CPU_LANES; l++) max.v[l] = larger(max.v[l], x[j + l]);
+  }
+  for (int l = 0; j + l < n; l++) max.v[l] = larger(max.v[l], x[j + l]);
+  return lanes_max(max);
 }
 
 static inline float row_sum(const float *x, int64_t n) {
   double total = 0;
-  for (int64_t begin = 0; begin < n; begin += AC_CPU_CHUNK) {
-    int64_t end = ac_min(n, begin + AC_CPU_CHUNK);
-    float sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t j = begin; j < end; j++) sum += x[j];
-    total += (double)sum;
+  for (int64_t j = 0; j < n;) {
+    int64_t end = ac_min(n, j + AC_CPU_CHUNK);
+    lanes sum = {{0}};
+    for (; j + AC_CPU_LANES <= end; j += AC_CPU_LANES) {
+#pragma omp simd
+      for (int l = 0; l < AC_CPU_LANES; l++) sum.v[l] += x[j + l];
+    }
+    for (int l = 0; j < end; j++, l++) sum.v[l] += x[j];
+    total += (double)lanes_sum(sum);
   }
   return (float)total;
 }
 
 static inline float row_dot(const float *x, const float *y, int64_t n) {
   double total = 0;
-  for (int64_t begin = 0; begin < n; begin += AC_CPU_CHUNK) {
-    int64_t end = ac_min(n, begin + AC_CPU_CHUNK);
-    float sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t j = begin; j < end; j++) sum += x[j] * y[j];
-    total += (double)sum;
+  for (int64_t j = 0; j < n;) {
+    int64_t end = ac_min(n, j + AC_CPU_CHUNK);
+    lanes sum = {{0}};
+    for (; j + AC_CPU_LANES <= end; j += AC_CPU_LANES) {
+#pragma omp simd
+      for (int l = 0; l < AC_CPU_LANES; l++) sum.v[l] += x[j + l] * y[j + l];
+    }
+    for (int l = 0; j < end; j++, l++) sum.v[l] += x[j] * y[j];
+    total += (double)lanes_sum(sum);
   }
   return (float)total;
 }

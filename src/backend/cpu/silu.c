@@ -1,4 +1,4 @@
-/* y = x s with s = 1 / (1 + e^-x);  dy/dx = s + x s (1 - s), where 1 - s = e^-x s does not cancel.
+/* y = x s with s = 1 / (1 + e^-x);  dy/dx = s + x s (1 - s).
  */
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/vector_math.h"
@@ -7,7 +7,10 @@ static void forward_range(const ac_op_args *args, int64_t first, int64_t last) {
   const float *x = args->in[0].data;
   float *y = args->out[0].data;
 #pragma omp simd
-  for (int64_t i = first; i < last; i++) y[i] = x[i] / (1.0f + exponential(-x[i]));
+  for (int64_t i = first; i < last; i++) {
+    float complement;
+    y[i] = x[i] * sigmoid(x[i], &complement);
+  }
 }
 
 static void gradient_range(const ac_op_args *args, int64_t first, int64_t last) {
@@ -15,8 +18,8 @@ static void gradient_range(const ac_op_args *args, int64_t first, int64_t last) 
   float *dx = args->out[0].data;
 #pragma omp simd
   for (int64_t i = first; i < last; i++) {
-    float e = exponential(-x[i]), s = 1.0f / (1.0f + e);
-    dx[i] = dy[i] * (s + x[i] * s * (e * s));
+    float complement, s = sigmoid(x[i], &complement);
+    dx[i] = dy[i] * (s + x[i] * s * complement);
   }
 }
 

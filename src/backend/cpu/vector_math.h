@@ -2,7 +2,8 @@
  *
  * exponential: e^x = 2^n e^r with r in [-ln 2 / 2, ln 2 / 2] and a polynomial of degree 6 for e^r,
  * fitted to a relative error of 3e-9; with rounding the result is within 2 units in the last place.
- * Above 88.37 it stays at e^88.37 = 2.4e38, below -87.33 it is 0; NaN stays NaN.
+ * For x <= 88; what is below 2^-126.5 becomes 0, NaN stays NaN. Positive arguments are not needed:
+ * sigmoids and softmax are written with arguments of one sign, which spares a bound here.
  *
  * normal_tail: Phi(-a) for a >= 0, by e^(-a^2/2) times a polynomial of degree 10 in 1 / (1 + 0.3 a)
  * fitted to 4e-9 over [0, 13.3]. Computed from the tail, the distribution function keeps its
@@ -26,26 +27,25 @@ static inline float bits_float(uint32_t bits) {
 }
 
 static inline float exponential(float x) {
-  const float highest = 88.37f, lowest = -87.33f;
-  float y = x > highest ? highest : x;
-  y = y < lowest ? lowest : y;
+  float y = x < -88.0f ? -88.0f : x; /* where n = -127, whose power below is 0 */
   /* Adding 1.5 * 2^23 rounds to an integer, which is then in the low bits. */
   float shifted = y * 1.44269504f + 12582912.0f;
   float n = shifted - 12582912.0f;
   float r = y - n * 0.693359375f; /* exact: the constant has 9 bits */
   r = r + n * 2.12194440e-4f;
-  float p = 1.381459878757596e-3f;
-  p = p * r + 8.368716575205326e-3f;
-  p = p * r + 4.166838899254799e-2f;
-  p = p * r + 1.666652113199234e-1f;
-  p = p * r + 4.999999403953552e-1f;
-  p = p * (r * r) + r + 1.0f;
+  float square = r * r;
+  float low = 1.666652113199234e-1f * r + 4.999999403953552e-1f;
+  float high = 8.368716575205326e-3f * r + 4.166838899254799e-2f;
+  float rest = (1.381459878757596e-3f * square + high) * square + low;
   float power = bits_float((float_bits(shifted) << 23) + 0x3f800000u);
-  return x < lowest ? 0.0f : p * power;
+  return (rest * square + (r + 1.0f)) * power;
 }
 
-static inline float sigmoid(float x) {
-  return 1.0f / (1.0f + exponential(-x));
+/* The logistic function s(x) and 1 - s(x), neither by a difference. */
+static inline float sigmoid(float x, float *complement) {
+  float e = exponential(x < 0.0f ? x : -x), inverse = 1.0f / (1.0f + e);
+  *complement = x < 0.0f ? inverse : e * inverse;
+  return x < 0.0f ? e * inverse : inverse;
 }
 
 /* Phi(-a), given e^(-a^2/2). */
