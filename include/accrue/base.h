@@ -31,17 +31,17 @@ AC_API const char *ac_version(void);
 
 /* One list yields the enum, the names and the texts. Every function that can fail returns one of
  * these: 0 is success, everything else is negative. */
-#define AC_STATUS_LIST(X)                                                                          \
-  X(OK, 0, "success")                                                                              \
-  X(ERROR_ARGUMENT, -1, "invalid argument")                                                        \
-  X(ERROR_MEMORY, -2, "out of memory")                                                             \
-  X(ERROR_BUDGET, -3, "the memory budget cannot be met")                                           \
-  X(ERROR_DEVICE, -4, "device failure or no such device")                                          \
-  X(ERROR_UNSUPPORTED, -5, "not supported by this device or build")                                \
-  X(ERROR_IO, -6, "input or output failed")                                                        \
-  X(ERROR_FORMAT, -7, "malformed data")                                                            \
-  X(ERROR_NOT_FINITE, -8, "a loss or gradient is not finite")                                      \
-  X(ERROR_STATE, -9, "called in the wrong state")                                                  \
+#define AC_STATUS_LIST(X)                                           \
+  X(OK, 0, "success")                                               \
+  X(ERROR_ARGUMENT, -1, "invalid argument")                         \
+  X(ERROR_MEMORY, -2, "out of memory")                              \
+  X(ERROR_BUDGET, -3, "the memory budget cannot be met")            \
+  X(ERROR_DEVICE, -4, "device failure or no such device")           \
+  X(ERROR_UNSUPPORTED, -5, "not supported by this device or build") \
+  X(ERROR_IO, -6, "input or output failed")                         \
+  X(ERROR_FORMAT, -7, "malformed data")                             \
+  X(ERROR_NOT_FINITE, -8, "a loss or gradient is not finite")       \
+  X(ERROR_STATE, -9, "called in the wrong state")                   \
   X(ERROR_STOPPED, -10, "stopped by a callback")
 
 typedef enum ac_status {

@@ -1,4 +1,5 @@
-/* Devices: a backend (CPU, OpenCL, or `dry`, which computes nothing) opened on one piece of hardware.
+/* Devices: a backend (CPU, OpenCL, or `dry`, which computes nothing) opened on one piece of
+ * hardware.
  *
  * A device is used by one thread at a time. Two devices in two threads are independent. */
 #ifndef ACCRUE_DEVICE_H
@@ -13,16 +14,16 @@ extern "C" {
 typedef struct ac_device ac_device;
 
 typedef struct ac_device_info {
-  char id[32];             /* what --device takes: "cpu", "opencl:0", "dry" */
-  char backend[16];        /* "cpu", "opencl", "dry" */
-  char name[128];          /* the hardware's own name */
-  char driver[128];        /* OpenCL platform and driver version; BLAS and instruction set on a CPU */
-  uint64_t memory_bytes;   /* physical or global memory; 0: unknown */
+  char id[32];           /* what --device takes: "cpu", "opencl:0", "dry" */
+  char backend[16];      /* "cpu", "opencl", "dry" */
+  char name[128];        /* the hardware's own name */
+  char driver[128];      /* OpenCL platform and driver version; BLAS and instruction set on a CPU */
+  uint64_t memory_bytes; /* physical or global memory; 0: unknown */
   uint64_t max_allocation; /* largest single allocation in bytes; 0: no limit */
   uint32_t alignment;      /* of every tensor, in bytes */
   uint32_t compute_units;  /* threads on a CPU */
   bool gpu;                /* hardware apart from the host: what "auto" prefers */
-  bool half_arithmetic;    /* native half arithmetic (cl_khr_fp16, AVX512-FP16); storage needs none */
+  bool half_arithmetic; /* native half arithmetic (cl_khr_fp16, AVX512-FP16); storage needs none */
 } ac_device_info;
 
 /* Lists at most `capacity` devices in `list`, the CPU first; *count receives how many there are.
@@ -30,9 +31,10 @@ typedef struct ac_device_info {
 AC_API ac_status ac_device_list(ac_device_info *list, int capacity, int *count);
 
 typedef struct ac_device_desc {
-  const char *name; /* "auto" or NULL: the first OpenCL GPU, else the CPU; "cpu"; "opencl": its first
-                     * device; "opencl:N"; "opencl:TEXT": the first whose name contains TEXT; "dry" */
-  int threads;      /* CPU threads; 0: all cores, or OMP_NUM_THREADS */
+  const char
+      *name;   /* "auto" or NULL: the first OpenCL GPU, else the CPU; "cpu"; "opencl": its first
+                * device; "opencl:N"; "opencl:TEXT": the first whose name contains TEXT; "dry" */
+  int threads; /* CPU threads; 0: all cores, or OMP_NUM_THREADS */
   const ac_allocator *allocator; /* CPU only; copied; NULL: aligned pages from the system */
   ac_log_callback log;           /* may be NULL */
   void *log_user;

@@ -5,8 +5,8 @@
  * ac_graph_status, or making a plan, reports the first failure. A handle belongs to its graph.
  *
  * Shapes are row-major, the last dimension contiguous. A graph has one symbolic dimension, the
- * micro-batch, always leading: write AC_BATCH for it, or AC_BATCH_TIMES(k) where k samples' rows are
- * folded into it ([B, T, C] seen as [B*T, C] has the leading dimension AC_BATCH_TIMES(T)). */
+ * micro-batch, always leading: write AC_BATCH for it, or AC_BATCH_TIMES(k) where k samples' rows
+ * are folded into it ([B, T, C] seen as [B*T, C] has the leading dimension AC_BATCH_TIMES(T)). */
 #ifndef ACCRUE_GRAPH_H
 #define ACCRUE_GRAPH_H
 
@@ -35,17 +35,18 @@ AC_API void ac_graph_scope(ac_graph *graph, const char *scope);
 
 /* ---- leaves ---------------------------------------------------------------------------------- */
 
-/* Initial values. Drawn by a counter-based generator keyed by (seed, parameter name), so they depend
- * neither on the order of parameters nor on the backend.
+/* Initial values. Drawn by a counter-based generator keyed by (seed, parameter name), so they
+ * depend neither on the order of parameters nor on the backend.
  *
  * Fans follow PyTorch: for a shape [out, in, ...] fan_in = in * rest, fan_out = out * rest;
  * `in_out` says that a matrix is stored [in, out] instead. */
 typedef enum ac_init_kind {
   AC_INIT_ZERO = 0,
-  AC_INIT_CONSTANT,       /* a */
-  AC_INIT_NORMAL,         /* mean a, standard deviation b */
-  AC_INIT_UNIFORM,        /* in [a, b) */
-  AC_INIT_KAIMING_NORMAL, /* std = a / sqrt(fan_in); a is the gain, sqrt(2) for ReLU; arXiv 1502.01852 */
+  AC_INIT_CONSTANT,        /* a */
+  AC_INIT_NORMAL,          /* mean a, standard deviation b */
+  AC_INIT_UNIFORM,         /* in [a, b) */
+  AC_INIT_KAIMING_NORMAL,  /* std = a / sqrt(fan_in); a is the gain, sqrt(2) for ReLU; arXiv
+                              1502.01852 */
   AC_INIT_KAIMING_UNIFORM, /* bound = a * sqrt(3 / fan_in) */
   AC_INIT_XAVIER_NORMAL,   /* std = a * sqrt(2 / (fan_in + fan_out)); Glorot and Bengio 2010 */
   AC_INIT_XAVIER_UNIFORM,  /* bound = a * sqrt(6 / (fan_in + fan_out)) */
@@ -63,7 +64,8 @@ typedef struct ac_parameter_desc {
   bool no_weight_decay; /* decay is for tensors of rank 2 and more; this exempts one of those */
 } ac_parameter_desc;
 
-/* A value fed with every micro-batch. `shape[0]` must be AC_BATCH or AC_BATCH_TIMES. Names are unique. */
+/* A value fed with every micro-batch. `shape[0]` must be AC_BATCH or AC_BATCH_TIMES. Names are
+ * unique. */
 AC_API ac_tensor *ac_input(ac_graph *graph, const char *name, ac_dtype dtype, int rank,
                            const int64_t *shape);
 
@@ -72,7 +74,7 @@ AC_API ac_tensor *ac_input(ac_graph *graph, const char *name, ac_dtype dtype, in
 AC_API ac_tensor *ac_parameter(ac_graph *graph, const char *name, int rank, const int64_t *shape,
                                const ac_parameter_desc *desc);
 
-/* ---- ops -------------------------------------------------------------------------------------- */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
 /* How a weight matrix is stored. */
 typedef enum ac_layout {
@@ -83,23 +85,23 @@ typedef enum ac_layout {
 /* y[..., out] = x[..., in] W (+ bias[out]). `bias` may be NULL. */
 AC_API ac_tensor *ac_linear(ac_tensor *x, ac_tensor *weight, ac_tensor *bias, ac_layout layout);
 
-/* Matrix product over equal leading dimensions: op(a)[..., M, K] op(b)[..., K, N] -> [..., M, N], where
- * op transposes the last two dimensions if its flag is set. Both have the same rank >= 2. */
+/* Matrix product over equal leading dimensions: op(a)[..., M, K] op(b)[..., K, N] -> [..., M, N],
+ * where op transposes the last two dimensions if its flag is set. Both have the same rank >= 2. */
 AC_API ac_tensor *ac_matmul(ac_tensor *a, ac_tensor *b, bool transpose_a, bool transpose_b);
 
-/* Element by element; the shape of the operand with fewer dimensions must equal the last dimensions of
- * the other's, and is repeated along the leading ones ([T, C] onto [B, T, C]). */
+/* Element by element; the shape of the operand with fewer dimensions must equal the last dimensions
+ * of the other's, and is repeated along the leading ones ([T, C] onto [B, T, C]). */
 AC_API ac_tensor *ac_add(ac_tensor *a, ac_tensor *b);
 AC_API ac_tensor *ac_multiply(ac_tensor *a, ac_tensor *b);
 
 AC_API ac_tensor *ac_scale(ac_tensor *x, float factor);
 
-/* rows[..., C] = table[ids[...], :]; table [V, C] f32, ids i32 in [0, V). Ids out of range are refused
- * when they are fed. */
+/* rows[..., C] = table[ids[...], :]; table [V, C] f32, ids i32 in [0, V). Ids out of range are
+ * refused when they are fed. */
 AC_API ac_tensor *ac_embedding(ac_tensor *table, ac_tensor *ids);
 
-/* Over the last dimension: gamma * (x - mean) / sqrt(var + epsilon) + beta; arXiv 1607.06450. gamma and
- * beta [C]; beta may be NULL. epsilon 0: 1e-5. */
+/* Over the last dimension: gamma * (x - mean) / sqrt(var + epsilon) + beta; arXiv 1607.06450. gamma
+ * and beta [C]; beta may be NULL. epsilon 0: 1e-5. */
 AC_API ac_tensor *ac_layer_norm(ac_tensor *x, ac_tensor *gamma, ac_tensor *beta, float epsilon);
 
 typedef enum ac_gelu_kind {
@@ -119,14 +121,15 @@ typedef struct ac_attention_desc {
   float dropout; /* probability of dropping an attention weight while training */
 } ac_attention_desc;
 
-/* Causal multi-head self-attention. qkv [B, T, 3C]: queries, keys and values side by side, each split
- * into heads; result [B, T, C]. Position t attends to positions <= t. Keeps one float (the row's
- * log-sum-exp) per head and row for the backward pass, never a T x T matrix; arXiv 2205.14135. */
+/* Causal multi-head self-attention. qkv [B, T, 3C]: queries, keys and values side by side, each
+ * split into heads; result [B, T, C]. Position t attends to positions <= t. Keeps one float (the
+ * row's log-sum-exp) per head and row for the backward pass, never a T x T matrix; arXiv
+ * 2205.14135. */
 AC_API ac_tensor *ac_causal_attention(ac_tensor *qkv, const ac_attention_desc *desc);
 
-/* While training: zero with probability p, else x / (1 - p). The mask is drawn from (seed, op, update,
- * sample in the effective batch), so it does not depend on how the batch is split. The leading
- * dimension must be the batch. 0 <= p < 1. */
+/* While training: zero with probability p, else x / (1 - p). The mask is drawn from (seed, op,
+ * update, sample in the effective batch), so it does not depend on how the batch is split. The
+ * leading dimension must be the batch. 0 <= p < 1. */
 AC_API ac_tensor *ac_dropout(ac_tensor *x, float p);
 
 /* Same elements, another shape; no data moves. One dimension may be 0: deduced. Only the leading
@@ -136,22 +139,35 @@ AC_API ac_tensor *ac_reshape(ac_tensor *x, int rank, const int64_t *shape);
 /* Swaps two dimensions, neither of them the batch. */
 AC_API ac_tensor *ac_transpose(ac_tensor *x, int axis_a, int axis_b);
 
-/* ---- losses ----------------------------------------------------------------------------------- */
+/* What a plan may do about an activation between the forward and the backward pass. Memory decides
+ * unless told. */
+typedef enum ac_hint {
+  AC_HINT_NONE = 0,
+  AC_KEEP,     /* never compute it twice */
+  AC_RECOMPUTE /* never keep it for the backward pass, where the policy allows recomputation at all
+                */
+} ac_hint;
 
-/* A loss yields sums: of weighted losses, of weights, and of the weights of the rows classified right.
- * The division happens once a window, so that unequal micro-batches come out right. */
+/* Sets the hint of an op's result and returns the tensor. */
+AC_API ac_tensor *ac_tensor_hint(ac_tensor *tensor, ac_hint hint);
+
+/* ---- losses ---------------------------------------------------------------------------------- */
+
+/* A loss yields sums: of weighted losses, of weights, and of the weights of the rows classified
+ * right. The division happens once a window, so that unequal micro-batches come out right. */
 
 typedef struct ac_cross_entropy_desc {
   bool ignore;          /* rows whose target is ignore_index weigh nothing */
   int32_t ignore_index; /* e.g. -100 or -1 */
 } ac_cross_entropy_desc;
 
-/* Softmax cross-entropy in nats. logits [..., V], targets i32 [...], weights f32 [...] (finite, >= 0) or
- * NULL for ones. `desc` may be NULL. */
+/* Softmax cross-entropy in nats. logits [..., V], targets i32 [...], weights f32 [...] (finite, >=
+ * 0) or NULL for ones. `desc` may be NULL. */
 AC_API ac_tensor *ac_cross_entropy(ac_tensor *logits, ac_tensor *targets, ac_tensor *weights,
                                    const ac_cross_entropy_desc *desc);
 
-/* Mean over each sample's elements of (prediction - target)^2. Both [B, ...] f32; weights [B] or NULL. */
+/* Mean over each sample's elements of (prediction - target)^2. Both [B, ...] f32; weights [B] or
+ * NULL. */
 AC_API ac_tensor *ac_mean_squared_error(ac_tensor *prediction, ac_tensor *target,
                                         ac_tensor *weights);
 
@@ -161,7 +177,7 @@ AC_API void ac_graph_set_loss(ac_graph *graph, ac_tensor *loss);
 /* Names a tensor that forward-only plans compute and sessions read. */
 AC_API void ac_graph_set_output(ac_graph *graph, const char *name, ac_tensor *tensor);
 
-/* ---- looking at a graph ----------------------------------------------------------------------- */
+/* ---- looking at a graph ---------------------------------------------------------------------- */
 
 typedef struct ac_tensor_info {
   const char *name; /* "" for unnamed activations */

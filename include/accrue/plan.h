@@ -1,6 +1,6 @@
 /* Plans: graph + device + policy -> an ordered schedule with offsets into one arena. Nothing is
- * allocated on the device, so a plan can be made and read for a model far larger than the machine. A
- * plan keeps what it needs of the graph, which may be freed; the device must outlive it. */
+ * allocated on the device, so a plan can be made and read for a model far larger than the machine.
+ * A plan keeps what it needs of the graph, which may be freed; the device must outlive it. */
 #ifndef ACCRUE_PLAN_H
 #define ACCRUE_PLAN_H
 
@@ -19,10 +19,18 @@ typedef enum ac_purpose {
   AC_PREDICT    /* forward to the graph's outputs */
 } ac_purpose;
 
-typedef enum ac_precision { AC_PRECISION_F32 = 0, AC_PRECISION_F16, AC_PRECISION_BF16 } ac_precision;
+typedef enum ac_precision {
+  AC_PRECISION_F32 = 0,
+  AC_PRECISION_F16,
+  AC_PRECISION_BF16
+} ac_precision;
 
 /* What the backward pass does about forward activations. */
-typedef enum ac_recompute { AC_RECOMPUTE_AUTO = 0, AC_RECOMPUTE_NONE, AC_RECOMPUTE_ALL } ac_recompute;
+typedef enum ac_recompute {
+  AC_RECOMPUTE_AUTO = 0,
+  AC_RECOMPUTE_NONE,
+  AC_RECOMPUTE_ALL
+} ac_recompute;
 
 /* Which optimizer's state the plan reserves. */
 typedef enum ac_optimizer_kind { AC_ADAMW = 0, AC_SGD } ac_optimizer_kind;
@@ -38,14 +46,14 @@ typedef struct ac_plan_desc {
   bool sgd_no_momentum; /* AC_SGD without a momentum buffer */
 } ac_plan_desc;
 
-/* Fails with AC_ERROR_BUDGET and the smallest budget that would do, with the graph's first error, or with
- * AC_ERROR_UNSUPPORTED naming the op that the device cannot run. */
+/* Fails with AC_ERROR_BUDGET and the smallest budget that would do, with the graph's first error,
+ * or with AC_ERROR_UNSUPPORTED naming the op that the device cannot run. */
 AC_API ac_status ac_plan_create(ac_plan **plan, const ac_graph *graph, ac_device *device,
                                 const ac_plan_desc *desc);
 AC_API void ac_plan_free(ac_plan *plan);
 
-/* Bytes on the device, by class. `total` is their sum and is what a trainer or session allocates, to the
- * byte; alignment gaps are counted in the class they follow. */
+/* Bytes on the device, by class. `total` is their sum and is what a trainer or session allocates,
+ * to the byte; alignment gaps are counted in the class they follow. */
 typedef struct ac_plan_bytes {
   uint64_t parameters;
   uint64_t gradients;
@@ -60,26 +68,27 @@ typedef struct ac_plan_info {
   ac_purpose purpose;
   ac_precision precision;
   int64_t batch, micro_batch, accumulation_steps;
-  int64_t recomputed_ops;
+  int64_t recomputed_ops;  /* steps that run an op again */
   int64_t parameter_count; /* trainable scalars, shared ones once */
   int64_t steps;           /* kernels of one micro-batch, forward and backward */
   uint64_t budget_bytes;   /* 0: none was given */
   ac_plan_bytes bytes;
-  uint64_t live_bytes;    /* lower bound of the arena: the largest sum of bytes alive at once */
-  uint64_t library_bytes; /* held by libraries outside this account (BLAS buffers); 0: unknown */
-  double flops;           /* of one micro-batch, forward and backward, from the op table */
+  uint64_t live_bytes;      /* lower bound of the arena: the largest sum of bytes alive at once */
+  uint64_t library_bytes;   /* held by libraries outside this account (BLAS buffers); 0: unknown */
+  double predicted_seconds; /* of a whole window and its update; 0: forward only */
+  double flops;             /* of one micro-batch, forward and backward, from the op table */
 } ac_plan_info;
 
 AC_API const ac_plan_info *ac_plan_get_info(const ac_plan *plan);
 
 /* One scheduled op, for reports. Index in [0, info.steps). */
 typedef struct ac_plan_step {
-  const char *op;         /* "layer_norm_gradient" */
-  const char *scope;      /* as given to ac_graph_scope; "" if none */
+  const char *op;    /* "layer_norm_gradient" */
+  const char *scope; /* as given to ac_graph_scope; "" if none */
   bool backward;
   bool recomputed;
-  uint64_t live_bytes;    /* of the arena, while it runs */
-  double flops, bytes;    /* work and traffic for one micro-batch */
+  uint64_t live_bytes; /* of the arena, while it runs */
+  double flops, bytes; /* work and traffic for one micro-batch */
 } ac_plan_step;
 AC_API ac_status ac_plan_get_step(const ac_plan *plan, int64_t index, ac_plan_step *step);
 

@@ -1,4 +1,5 @@
-/* Sessions: forward-only use of a plan made for AC_EVALUATE or AC_PREDICT, in the memory that takes. */
+/* Sessions: forward-only use of a plan made for AC_EVALUATE or AC_PREDICT, in the memory that
+ * takes. */
 #ifndef ACCRUE_SESSION_H
 #define ACCRUE_SESSION_H
 
@@ -10,7 +11,8 @@ extern "C" {
 
 typedef struct ac_session ac_session;
 
-/* Allocates the plan's total; parameters hold their initial values for `seed`. The plan must outlive it. */
+/* Allocates the plan's total; parameters hold their initial values for `seed`. The plan must
+ * outlive it. */
 AC_API ac_status ac_session_create(ac_session **session, const ac_plan *plan, uint64_t seed);
 AC_API void ac_session_free(ac_session *session);
 

@@ -16,8 +16,7 @@ static const ac_backend *const backends[] = {
 
 enum { BACKEND_COUNT = sizeof backends / sizeof *backends };
 
-/* ---- listing ----------------------------------------------------------------------------------
- */
+/* ---- listing --------------------------------------------------------------------------------- */
 
 /* `dry` is for planning, so it can be opened by name but is not hardware to be listed. */
 static bool is_hardware(const ac_backend *backend) {
@@ -50,8 +49,7 @@ static void list_names(char *text, size_t size) {
   }
 }
 
-/* ---- choosing ---------------------------------------------------------------------------------
- */
+/* ---- choosing -------------------------------------------------------------------------------- */
 
 typedef struct choice {
   const ac_backend *backend;
@@ -117,8 +115,7 @@ static bool choose(choice *chosen, const char *name) {
   return false;
 }
 
-/* ---- opening ----------------------------------------------------------------------------------
- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 ac_status ac_device_open(ac_device **result, const ac_device_desc *desc) {
   static const ac_device_desc defaults = {0};
@@ -151,6 +148,7 @@ ac_status ac_device_open(ac_device **result, const ac_device_desc *desc) {
 void ac_device_close(ac_device *device) {
   if (!device) return;
   device->backend->close(device->state);
+  free(device->costs);
   free(device);
 }
 
@@ -158,8 +156,7 @@ const ac_device_info *ac_device_get_info(const ac_device *device) {
   return &device->info;
 }
 
-/* ---- the account ------------------------------------------------------------------------------
- */
+/* ---- the account ----------------------------------------------------------------------------- */
 
 ac_status ac_device_allocate(ac_device *device, uint64_t bytes, void **chunk) {
   AC_TRY(device->backend->allocate(device->state, bytes, chunk));

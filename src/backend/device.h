@@ -11,6 +11,7 @@ struct ac_device {
   uint64_t allocated, peak; /* bytes in chunks */
   ac_log_callback log;
   void *log_user;
+  struct ac_cost_model *costs; /* plan/cost.h; NULL until asked for, freed with the device */
 };
 
 /* Through these so that the account is right. */

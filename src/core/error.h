@@ -17,10 +17,10 @@ ac_status ac_fail(ac_status status, const char *format, ...) AC_PRINTF(2, 3);
 /* Puts "prefix: " before the sentence that is there, and returns `status`. */
 ac_status ac_fail_prefix(ac_status status, const char *format, ...) AC_PRINTF(2, 3);
 
-#define AC_TRY(expression)                                                                         \
-  do {                                                                                             \
-    ac_status ac_try_status = (expression);                                                        \
-    if (ac_try_status != AC_OK) return ac_try_status;                                              \
+#define AC_TRY(expression)                            \
+  do {                                                \
+    ac_status ac_try_status = (expression);           \
+    if (ac_try_status != AC_OK) return ac_try_status; \
   } while (0)
 
 /* "412.6 MiB" into text; returns text. */

@@ -23,8 +23,7 @@ double ac_clock(void) {
   return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* ---- memory and processors --------------------------------------------------------------------
- */
+/* ---- memory and processors ------------------------------------------------------------------- */
 
 void *ac_pages_allocate(size_t bytes) {
   void *memory =
@@ -54,8 +53,7 @@ int ac_processor_count(void) {
   return count > 0 ? (int)count : 1;
 }
 
-/* ---- libraries and threads --------------------------------------------------------------------
- */
+/* ---- libraries and threads ------------------------------------------------------------------- */
 
 void *ac_library_open(const char *name) {
   void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
@@ -77,8 +75,7 @@ void ac_call_once(ac_once *flag, void (*once)(void)) {
   pthread_mutex_unlock(&mutex);
 }
 
-/* ---- files ------------------------------------------------------------------------------------
- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 static bool make_folders(char *path) {
   for (char *slash = path + 1; (slash = strchr(slash, '/')); slash++) {

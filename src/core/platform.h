@@ -34,11 +34,12 @@ typedef struct ac_atomic_file {
   char path[4096], temporary[4096];
 } ac_atomic_file;
 ac_status ac_atomic_open(ac_atomic_file *file, const char *path);
-ac_status ac_atomic_commit(ac_atomic_file *file); /* on failure the temporary is gone, `path` untouched */
+ac_status
+ac_atomic_commit(ac_atomic_file *file); /* on failure the temporary is gone, `path` untouched */
 void ac_atomic_abandon(ac_atomic_file *file);
 
-/* Every regular file below a folder, sorted by path (bytes), or the path itself if it is a file. Free with
- * ac_paths_free. */
+/* Every regular file below a folder, sorted by path (bytes), or the path itself if it is a file.
+ * Free with ac_paths_free. */
 typedef struct ac_paths {
   char **path;
   size_t count;

@@ -1,12 +1,13 @@
-/* Counter-based random numbers: Philox 4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy
- * as 1, 2, 3", SC 2011). A value is a pure function of (key, counter), so it depends neither on the order of
- * evaluation nor on how work is split. cl/common.cl holds the same function for OpenCL.
+/* Counter-based random numbers: Philox 4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random
+ * numbers: as easy as 1, 2, 3", SC 2011). A value is a pure function of (key, counter), so it
+ * depends neither on the order of evaluation nor on how work is split. cl/common.cl holds the same
+ * function for OpenCL.
  *
  * Counters of the streams in use:
- *   dropout masks      key = seed             counter = (element / 4 within the sample, sample in the
- *                                                        effective batch, update, stream of the op)
- *   initial values     key = seed ^ hash(parameter name)   counter = (element / 4 as 64 bits, 0, 0)
- *   shuffling          key = seed             counter = (round input, epoch, ...) */
+ *   dropout masks      key = seed             counter = (element / 4 within the sample, sample in
+ * the effective batch, update, stream of the op) initial values     key = seed ^ hash(parameter
+ * name)   counter = (element / 4 as 64 bits, 0, 0) shuffling          key = seed counter = (round
+ * input, epoch, ...) */
 #ifndef AC_CORE_RANDOM_H
 #define AC_CORE_RANDOM_H
 
@@ -37,7 +38,8 @@ static inline float ac_uniform24(uint32_t bits) {
   return (float)(bits >> 8) * 0x1p-24f;
 }
 
-/* An element is dropped when its 32 random bits are below this: p * 2^32, the same on every backend. */
+/* An element is dropped when its 32 random bits are below this: p * 2^32, the same on every
+ * backend. */
 static inline uint32_t ac_dropout_threshold(float p) {
   return (uint32_t)((double)p * 4294967296.0);
 }

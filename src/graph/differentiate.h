@@ -23,8 +23,7 @@ struct ac_differentiation {
  */
 ac_status ac_graph_differentiate(ac_graph *graph);
 
-/* ---- for gradient rules -----------------------------------------------------------------------
- */
+/* ---- for gradient rules ---------------------------------------------------------------------- */
 
 /* The gradient of the loss with respect to an activation, in that tensor's shape. */
 ac_tensor *ac_gradient_of(ac_differentiation *d, int tensor);

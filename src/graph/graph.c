@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- growing arrays ---------------------------------------------------------------------------
- */
+/* ---- growing arrays -------------------------------------------------------------------------- */
 
 /* Makes room for one more element: capacities are powers of two, so the count tells when one is
  * full. */
@@ -30,8 +29,7 @@ static void *out_of_memory(ac_graph *graph) {
   return ac_graph_fail(graph, AC_ERROR_MEMORY, "no memory for the graph");
 }
 
-/* ---- life -------------------------------------------------------------------------------------
- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 ac_status ac_graph_create(ac_graph **result) {
   *result = NULL;
@@ -92,8 +90,7 @@ void ac_graph_scope(ac_graph *graph, const char *scope) {
   else graph->scope = 0;
 }
 
-/* ---- tensors ----------------------------------------------------------------------------------
- */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 ac_tensor *ac_graph_new_tensor(ac_graph *graph, ac_role role, ac_dtype dtype,
                                const ac_shape *shape) {
@@ -168,8 +165,7 @@ ac_tensor *ac_parameter(ac_graph *graph, const char *name, int rank, const int64
   return tensor;
 }
 
-/* ---- nodes ------------------------------------------------------------------------------------
- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 ac_graph *ac_graph_of(ac_op op, int count, ac_tensor *const *operands) {
   ac_graph *graph = NULL;
@@ -242,8 +238,7 @@ char *ac_node_text(char *text, size_t size, const ac_graph *graph, const ac_node
   return text;
 }
 
-/* ---- loss and outputs -------------------------------------------------------------------------
- */
+/* ---- loss and outputs ------------------------------------------------------------------------ */
 
 void ac_graph_set_loss(ac_graph *graph, ac_tensor *loss) {
   if (graph->status != AC_OK) return;
@@ -276,8 +271,22 @@ void ac_graph_set_output(ac_graph *graph, const char *name, ac_tensor *tensor) {
   else add_output(graph, name, tensor->id);
 }
 
-/* ---- looking ----------------------------------------------------------------------------------
- */
+ac_tensor *ac_tensor_hint(ac_tensor *tensor, ac_hint hint) {
+  if (!tensor || tensor->graph->status != AC_OK) return NULL;
+  ac_graph *graph = tensor->graph;
+  ac_tensor *storage = graph->tensors[tensor->storage];
+  if (storage->role != AC_ROLE_ACTIVATION || (unsigned)hint > AC_RECOMPUTE)
+    return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
+                         "a hint is for results of ops, and is one of none, keep, recompute");
+  if (storage->hint != AC_HINT_NONE && hint != AC_HINT_NONE && storage->hint != hint)
+    return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
+                         "hints contradict each other: a tensor is both to be kept and to be "
+                         "recomputed");
+  storage->hint = hint;
+  return tensor;
+}
+
+/* ---- looking --------------------------------------------------------------------------------- */
 
 void ac_tensor_get_info(const ac_tensor *tensor, ac_tensor_info *info) {
   memset(info, 0, sizeof *info);
@@ -309,8 +318,7 @@ ac_status ac_graph_input(const ac_graph *graph, int index, ac_tensor_info *info)
   return leaf_info(graph, graph->inputs, graph->input_count, index, info);
 }
 
-/* ---- copying ----------------------------------------------------------------------------------
- */
+/* ---- copying --------------------------------------------------------------------------------- */
 
 /* Replays the arrays one by one, so that the copy's capacities follow the same rule. */
 static void *copy_into(ac_graph *graph, const ac_graph *from) {

@@ -35,6 +35,7 @@ struct ac_tensor {
   ac_dtype dtype;
   ac_shape shape;
   bool requires_gradient;
+  ac_hint hint;  /* of the storage */
   int producer;  /* node, or -1 */
   int parameter; /* AC_ROLE_PARAMETER and AC_ROLE_GRADIENT: index among the parameters; else -1 */
   ac_parameter_desc desc; /* AC_ROLE_PARAMETER */
@@ -71,8 +72,7 @@ struct ac_graph {
   uint32_t streams; /* random number streams given out */
 };
 
-/* ---- shapes -----------------------------------------------------------------------------------
- */
+/* ---- shapes ---------------------------------------------------------------------------------- */
 
 /* Elements for one sample if batched, else in total. */
 int64_t ac_shape_count(const ac_shape *shape);
@@ -90,8 +90,7 @@ static inline int64_t ac_shape_last(const ac_shape *s) {
 /* The operand of a tensor for a micro-batch of `batch` samples, without its handle. */
 ac_operand ac_operand_of(const ac_tensor *tensor, int64_t batch);
 
-/* ---- building, for the files in src/ops --------------------------------------------------------
- */
+/* ---- building, for the files in src/ops ------------------------------------------------------ */
 
 /* Records the graph's first failure and returns NULL. */
 ac_tensor *ac_graph_fail(ac_graph *graph, ac_status status, const char *format, ...);

@@ -15,8 +15,9 @@
   /* linear (ops/linear.h). y[n,out] = x[n,in] W + b: x W b? -> y.                                 \
    * input gradient: dy W -> dx+.  weight gradient: x dy -> dW?+ db?+. */                          \
   X(linear)                                                                                        \
-  X(linear_input_gradient) X(linear_weight_gradient) /* matmul (ops/matmul.h), batched over        \
-                                                        leading dimensions: a b -> c+ */           \
+  X(linear_input_gradient)                                                                         \
+  X(linear_weight_gradient) /* matmul (ops/matmul.h), batched over                                 \
+                               leading dimensions: a b -> c+ */                                    \
       X(matmul) /* add: a b -> c; b's count divides a's and is repeated. sum_leading: x[m*n] ->    \
                    y[n]+ */                                                                        \
       X(add) X(sum_leading) /* multiply: a b -> c+; b repeated like add's */                       \
@@ -24,26 +25,26 @@
       X(scale) /* embedding: table[V,C] ids i32[n] -> y[n,C].  gradient: ids dy -> dtable+ */      \
       X(embedding)                                                                                 \
           X(embedding_gradient) /* layer_norm (ops/layer_norm.h): x gamma beta? -> y, statistics   \
-                                 * [n,2] = (mean, 1/std). input gradient: dy x statistics gamma ->                                                          \
-                                 * dx+. parameter gradient: dy x statistics -> dgamma?+ dbeta?+ */                                        \
+                                 * [n,2] = (mean, 1/std). input gradient: dy x statistics gamma -> \
+                                 * dx+. parameter gradient: dy x statistics -> dgamma?+ dbeta?+ */ \
       X(layer_norm) X(layer_norm_input_gradient)                                                   \
           X(layer_norm_parameter_gradient) /* gelu (ops/gelu.h), relu, silu: x -> y.  gradient: dy \
                                               x -> dx; relu's: dy y -> dx */                       \
       X(gelu) X(gelu_gradient) X(relu) X(relu_gradient) X(silu)                                    \
           X(silu_gradient) /* softmax over the last dimension: x -> y.  gradient: dy y -> dx */    \
       X(softmax) X(softmax_gradient)     /* attention (ops/attention.h): qkv[B,T,3C] -> y[B,T,C],  \
-                                          * lse[B,H,T].     gradient: dy qkv y lse -> dqkv */                                                             \
+                                          * lse[B,H,T].     gradient: dy qkv y lse -> dqkv */      \
       X(attention) X(attention_gradient) /* dropout (ops/dropout.h), its own gradient: x -> y */   \
       X(dropout)                         /* transpose (ops/transpose.h): x -> y */                 \
       X(transpose) /* cross_entropy (ops/cross_entropy.h): logits[n,V] targets i32[n] weights[n]?  \
-                    * -> sums[AC_LOSS_SUMS]+, lse[n].  gradient: logits targets weights? lse ->                            \
+                    * -> sums[AC_LOSS_SUMS]+, lse[n].  gradient: logits targets weights? lse ->    \
                     * dlogits */                                                                   \
       X(cross_entropy) X(cross_entropy_gradient) /* mean_squared_error: prediction[B,m] target     \
-                                                  * weights[B]? -> sums[AC_LOSS_SUMS]+. gradient:                                                                                         \
+                                                  * weights[B]? -> sums[AC_LOSS_SUMS]+. gradient:  \
                                                   * prediction target weights? -> dprediction */   \
       X(mean_squared_error)                                                                        \
           X(mean_squared_error_gradient) /* optimizer (ops/optimizer.h), no part of graphs.        \
-                                          * gradient_statistics: g -> [2]. adamw: g -> p m v. sgd:                                                                                              \
+                                          * gradient_statistics: g -> [2]. adamw: g -> p m v. sgd: \
                                           * g -> p, momentum? (all in place) */                    \
       X(gradient_statistics) X(adamw) X(sgd)
 
@@ -63,8 +64,7 @@ enum { AC_MAX_INPUTS = 8, AC_MAX_OUTPUTS = 4, AC_MAX_ATTRIBUTE_BYTES = 64 };
  * unused}. */
 enum { AC_LOSS_SUMS = 8 };
 
-/* ---- what a backend is handed -----------------------------------------------------------------
- */
+/* ---- what a backend is handed ---------------------------------------------------------------- */
 
 /* A tensor at run time: concrete shape, and the backend's own handle of its memory (a pointer on
  * the CPU, a sub-buffer on OpenCL). count == 0: absent. Where only shapes matter (costs,
@@ -107,8 +107,7 @@ static inline int64_t ac_rows(const ac_operand *x) {
   return columns ? x->count / columns : 0;
 }
 
-/* ---- what the graph knows of an op ------------------------------------------------------------
- */
+/* ---- what the graph knows of an op ----------------------------------------------------------- */
 
 typedef struct ac_node ac_node;
 typedef struct ac_differentiation ac_differentiation;

@@ -39,8 +39,7 @@ ac_status ac_layout_append(ac_address_space *space, uint64_t bytes, uint64_t *ad
   return AC_OK;
 }
 
-/* ---- the arena --------------------------------------------------------------------------------
- */
+/* ---- the arena ------------------------------------------------------------------------------- */
 
 typedef struct candidate {
   uint64_t key;
@@ -134,15 +133,22 @@ ac_status ac_layout_arena(const ac_address_space *space, ac_sequence *sequence, 
   return AC_OK;
 }
 
+/* Values' beginnings and ends as changes of a running sum: linear in steps and values. */
 uint64_t ac_layout_bound(const ac_sequence *sequence) {
-  uint64_t bound = 0;
+  size_t steps = (size_t)sequence->step_count + 2;
+  int64_t *change = calloc(steps, sizeof *change);
+  if (!change) return 0;
+  for (int i = 0; i < sequence->value_count; i++) {
+    const ac_value *value = &sequence->values[i];
+    int end = value->last < sequence->step_count ? value->last : sequence->step_count;
+    change[value->first] += (int64_t)value->bytes;
+    change[end + 1] -= (int64_t)value->bytes;
+  }
+  int64_t live = 0, bound = 0;
   for (int step = 0; step < sequence->step_count; step++) {
-    uint64_t live = 0;
-    for (int i = 0; i < sequence->value_count; i++) {
-      const ac_value *value = &sequence->values[i];
-      if (value->first <= step && step <= value->last) live += value->bytes;
-    }
+    live += change[step];
     if (live > bound) bound = live;
   }
-  return bound;
+  free(change);
+  return (uint64_t)bound;
 }

@@ -25,6 +25,7 @@
 typedef struct ac_value {
   int tensor;      /* storage it fills; -1: workspace */
   int first, last; /* steps between which it is alive, both included */
+  bool outside;    /* filled before the sequence begins: only where a piece is laid down alone */
   int shares; /* the value in whose memory it lives; its own index if it has memory of its own */
   uint64_t bytes; /* aligned; 0 if it shares */
   uint64_t address;
@@ -70,6 +71,7 @@ struct ac_plan {
   ac_device *device;
   ac_plan_desc desc;
   ac_plan_info info;
+  struct ac_stages *stages;     /* of the training graph; NULL otherwise */
   ac_sequence main, evaluation; /* evaluation: only when training */
   uint64_t *address;            /* by storage id: persistent tensors */
   ac_parameter_memory *parameters;
@@ -79,8 +81,7 @@ struct ac_plan {
   uint64_t chunk_bytes;            /* of every chunk but the last; 0: one chunk */
 };
 
-/* ---- sequence.c ---------------------------------------------------------------------------------
- */
+/* ---- sequence.c ------------------------------------------------------------------------------ */
 
 typedef enum ac_target { AC_TARGET_GRADIENTS, AC_TARGET_LOSS, AC_TARGET_OUTPUTS } ac_target;
 
@@ -103,8 +104,7 @@ ac_status ac_sequence_size(ac_sequence *sequence, const ac_graph *graph, ac_devi
 void ac_step_arguments(const ac_step *step, const ac_graph *graph, const ac_run_state *run,
                        ac_op_args *args);
 
-/* ---- layout.c -----------------------------------------------------------------------------------
- */
+/* ---- layout.c -------------------------------------------------------------------------------- */
 
 typedef struct ac_address_space {
   uint64_t alignment, chunk_bytes; /* chunk_bytes 0: no limit */
@@ -123,5 +123,18 @@ ac_status ac_layout_arena(const ac_address_space *space, ac_sequence *sequence, 
 
 /* Largest sum of bytes alive at one step: what no layout can go below. */
 uint64_t ac_layout_bound(const ac_sequence *sequence);
+
+/* ---- price.c --------------------------------------------------------------------------------- */
+
+/* Lays out everything for one micro-batch size with the sequences the plan holds now; fills in
+ * info.bytes and info.micro_batch. `exact` false: the arena is counted as its lower bound, which is
+ * much faster. */
+ac_status ac_plan_price(ac_plan *plan, int64_t micro_batch, bool exact);
+
+/* ---- search.c -------------------------------------------------------------------------------- */
+
+/* Chooses micro-batch and recomputation for the least predicted time within `limit` bytes, builds
+ * plan->main and lays everything out. */
+ac_status ac_plan_search(ac_plan *plan, uint64_t limit);
 
 #endif

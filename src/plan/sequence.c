@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- which nodes run --------------------------------------------------------------------------
- */
+/* ---- which nodes run ------------------------------------------------------------------------- */
 
 static bool is_root(const ac_graph *graph, const ac_node *node, ac_target target) {
   for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
@@ -51,8 +50,7 @@ int ac_select_nodes(const ac_graph *graph, ac_target target, bool *runs) {
   return count;
 }
 
-/* ---- values -----------------------------------------------------------------------------------
- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 /* The state while steps are laid down: by storage, the value that holds it now and whether a sum
  * was written. */
@@ -82,6 +80,11 @@ static ac_slot read_slot(builder *b, int tensor, int step) {
   int storage = b->graph->tensors[tensor]->storage;
   if (b->graph->tensors[storage]->role != AC_ROLE_ACTIVATION) return (ac_slot){tensor, -1};
   int value = b->current[storage];
+  if (value < 0) {
+    value = b->current[storage] = add_value(b->sequence, storage, 0);
+    if (value < 0) return (ac_slot){tensor, -1};
+    b->sequence->values[value].outside = true;
+  }
   b->sequence->values[value].last = step;
   return (ac_slot){tensor, value};
 }
@@ -112,8 +115,7 @@ static bool lay_step(builder *b, int index, int node_index) {
   return true;
 }
 
-/* ---- in place ---------------------------------------------------------------------------------
- */
+/* ---- in place -------------------------------------------------------------------------------- */
 
 static int root_of(const ac_sequence *sequence, int value) {
   while (sequence->values[value].shares != value) value = sequence->values[value].shares;
@@ -160,8 +162,7 @@ static void share_memory(ac_sequence *sequence, const ac_graph *graph) {
   }
 }
 
-/* ---- building ---------------------------------------------------------------------------------
- */
+/* ---- building -------------------------------------------------------------------------------- */
 
 static void keep_outputs(builder *b) {
   for (int k = 0; k < b->graph->output_count; k++) {
@@ -210,8 +211,7 @@ void ac_sequence_free(ac_sequence *sequence) {
   memset(sequence, 0, sizeof *sequence);
 }
 
-/* ---- sizes ------------------------------------------------------------------------------------
- */
+/* ---- sizes ----------------------------------------------------------------------------------- */
 
 void ac_step_arguments(const ac_step *step, const ac_graph *graph, const ac_run_state *run,
                        ac_op_args *args) {

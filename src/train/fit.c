@@ -22,8 +22,7 @@ typedef struct fit {
   double resumed; /* when the clock for the current window was started */
 } fit;
 
-/* ---- samples ----------------------------------------------------------------------------------
- */
+/* ---- samples --------------------------------------------------------------------------------- */
 
 /* Reads up to `wanted` samples from the cursor on into the staging buffers, not beyond the epoch's
  * end. */
@@ -45,8 +44,7 @@ static int64_t smaller(int64_t a, int64_t b) {
   return a < b ? a : b;
 }
 
-/* ---- a window that failed ---------------------------------------------------------------------
- */
+/* ---- a window that failed -------------------------------------------------------------------- */
 
 /* Reads the window again and names the first op that yields something not finite. */
 static ac_status explain(fit *f, int64_t samples, const ac_update *update) {
@@ -68,8 +66,7 @@ static ac_status explain(fit *f, int64_t samples, const ac_update *update) {
                  where[0] ? where : "the sum over the window");
 }
 
-/* ---- events -----------------------------------------------------------------------------------
- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 static void report(fit *f, ac_fit_event *event) {
   event->step = f->result.steps;
@@ -108,8 +105,7 @@ static ac_status end_window(fit *f) {
   return AC_OK;
 }
 
-/* ---- the loop ---------------------------------------------------------------------------------
- */
+/* ---- the loop -------------------------------------------------------------------------------- */
 
 static bool finished(const fit *f) {
   if (f->result.stopped) return true;

@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- memory -----------------------------------------------------------------------------------
- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static ac_status allocate_chunks(ac_instance *instance) {
   const ac_plan *plan = instance->plan;
@@ -89,8 +88,7 @@ static ac_status clear_persistent(ac_instance *instance) {
   return AC_OK;
 }
 
-/* ---- sequences --------------------------------------------------------------------------------
- */
+/* ---- sequences ------------------------------------------------------------------------------- */
 
 static int root_of(const ac_sequence *sequence, int value) {
   while (sequence->values[value].shares != value) value = sequence->values[value].shares;
@@ -149,8 +147,7 @@ static void discard(ac_instance *instance, ac_prepared *prepared) {
   free(prepared->args);
 }
 
-/* ---- inputs -----------------------------------------------------------------------------------
- */
+/* ---- inputs ---------------------------------------------------------------------------------- */
 
 /* Where node operand `k` reads input `storage`, the integers must be below `limit`. */
 static void check_operand(ac_instance *instance, const ac_node *node, int k, int64_t limit,
@@ -238,8 +235,7 @@ ac_status ac_instance_upload(ac_instance *instance, const void *const *data, int
   return AC_OK;
 }
 
-/* ---- running ----------------------------------------------------------------------------------
- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 ac_status ac_instance_run_step(ac_instance *instance, ac_prepared *prepared, int index,
                                bool fresh) {
@@ -279,8 +275,7 @@ ac_loss_sums ac_instance_loss_sums(const ac_instance *instance) {
                         (double)s[4] + (double)s[5]};
 }
 
-/* ---- life -------------------------------------------------------------------------------------
- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 static ac_status allocate_host(ac_instance *instance) {
   const ac_plan *plan = instance->plan;

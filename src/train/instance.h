@@ -54,8 +54,7 @@ typedef struct ac_loss_sums {
 ac_loss_sums ac_instance_loss_sums(const ac_instance *instance);
 ac_status ac_instance_fetch_control(ac_instance *instance);
 
-/* ---- feeding and running ----------------------------------------------------------------------
- */
+/* ---- feeding and running --------------------------------------------------------------------- */
 
 enum { AC_MAX_GRAPH_INPUTS = 16 };
 
@@ -76,8 +75,7 @@ ac_status ac_instance_run_step(ac_instance *instance, ac_prepared *prepared, int
 /* Sets the arguments to run.batch samples. */
 void ac_instance_resize(ac_instance *instance, ac_prepared *prepared);
 
-/* ---- parameters: parameters.c -----------------------------------------------------------------
- */
+/* ---- parameters: parameters.c ---------------------------------------------------------------- */
 
 ac_status ac_instance_initialise(ac_instance *instance, uint64_t seed);
 ac_status ac_instance_load(ac_instance *instance, const char *path, const char *optional_prefix);
@@ -88,8 +86,7 @@ int ac_instance_find_parameter(const ac_instance *instance, const char *name);
 ac_status ac_instance_check_range(const ac_instance *instance, int index, int64_t first,
                                   int64_t count);
 
-/* ---- datasets: gather.c -----------------------------------------------------------------------
- */
+/* ---- datasets: gather.c ---------------------------------------------------------------------- */
 
 /* A dataset's fields matched with the graph's inputs. */
 typedef struct ac_gather {

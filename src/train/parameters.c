@@ -43,8 +43,7 @@ static ac_status upload(ac_instance *instance, int index, int64_t first, int64_t
                                            (uint64_t)count * sizeof(float));
 }
 
-/* ---- initial values ---------------------------------------------------------------------------
- */
+/* ---- initial values -------------------------------------------------------------------------- */
 
 /* What an initialiser comes down to: uniform on [low, high), or normal. */
 typedef struct distribution {
@@ -124,8 +123,7 @@ ac_status ac_instance_initialise(ac_instance *instance, uint64_t seed) {
   return status;
 }
 
-/* ---- model files ------------------------------------------------------------------------------
- */
+/* ---- model files ----------------------------------------------------------------------------- */
 
 static int find_in_file(const ac_model_file *file, const char *name, const char *prefix) {
   int found = ac_model_file_find(file, name);

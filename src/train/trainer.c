@@ -12,8 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- life -------------------------------------------------------------------------------------
- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 static double or_default(double value, double fallback) {
   return value == 0 ? fallback : value < 0 ? 0 : value;
@@ -74,8 +73,7 @@ void ac_trainer_free(ac_trainer *trainer) {
   free(trainer);
 }
 
-/* ---- accumulate -------------------------------------------------------------------------------
- */
+/* ---- accumulate ------------------------------------------------------------------------------ */
 
 static ac_status accumulate_piece(ac_trainer *trainer, const void *const *data, int64_t first,
                                   int64_t count) {
@@ -120,8 +118,7 @@ void ac_trainer_discard(ac_trainer *trainer) {
   trainer->broken = false;
 }
 
-/* ---- update -----------------------------------------------------------------------------------
- */
+/* ---- update ---------------------------------------------------------------------------------- */
 
 /* What one pass over the gradients yields. */
 typedef struct gradient_report {
@@ -288,8 +285,7 @@ ac_status ac_trainer_update(ac_trainer *trainer, ac_update *result) {
   return AC_OK;
 }
 
-/* ---- parameters and evaluation ----------------------------------------------------------------
- */
+/* ---- parameters and evaluation --------------------------------------------------------------- */
 
 int ac_trainer_parameter_count(const ac_trainer *trainer) {
   return trainer->instance.plan->graph->parameter_count;

@@ -1,0 +1,324 @@
+/* Times every op at a small and a large size, and puts a line through the two.
+ *
+ * The table below says, for each op, which operands it has and how they depend on a size. Operands
+ * and workspace lie in one chunk, allocated once for the largest of them (below 40 MiB), and hold
+ * valid values: ids within their table, everything else in [0.5, 1.5).
+ *
+ * Other programs may use the machine at the same time, so an op's time is the least of several, and
+ * the ops are gone through several times, so that a burst of foreign work does not meet all the
+ * runs of one. Short runs are queued several at once, as a training step does, so that a device's
+ * latency is not taken for its throughput.
+ *
+ * Two points give seconds = launch + work x per_unit. Where the smaller one stays in a cache the
+ * line may meet the axis below zero: then it goes through the origin and the larger point, since
+ * that is where the time of a step is spent.
+ */
+#include "plan/cost.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "core/error.h"
+#include "core/platform.h"
+#include "ops/attention.h"
+#include "ops/cross_entropy.h"
+#include "ops/dropout.h"
+#include "ops/gelu.h"
+#include "ops/layer_norm.h"
+#include "ops/linear.h"
+#include "ops/matmul.h"
+#include "ops/optimizer.h"
+#include "ops/scale.h"
+#include "ops/transpose.h"
+
+/* ---- what is timed ----------------------------------------------------------------------------
+ */
+
+enum { SIZES = 3 };
+
+/* A shape is a word: each letter is a dimension of three sizes, a digit is itself. The middle size of products and
+ * attention does little arithmetic for the bytes it moves. */
+static int64_t dimension(char letter, int size) {
+  static const struct {
+    char letter;
+    int64_t size[SIZES];
+  } dimensions[] = {
+      {'n', {1 << 12, 1 << 19, 1 << 20}},                           /* elements */
+      {'p', {1 << 12, 1 << 20, 1 << 21}},                           /* of a parameter */
+      {'R', {16, 1024, 2048}},    {'C', {256, 512, 512}},           /* rows, channels */
+      {'V', {256, 2048, 4096}},   {'v', {16, 256, 512}},            /* table entries or classes, rows */
+      {'r', {64, 64, 512}},       {'i', {128, 768, 768}},           /* rows, inputs */
+      {'o', {128, 3072, 768}},                                      /* outputs */
+      {'b', {2, 64, 8}},         {'t', {64, 64, 256}},             /* of a batch of products */
+      {'B', {1, 32, 2}},          {'T', {64, 64, 512}},             /* samples, positions */
+      {'D', {64, 256, 256}},      {'Q', {3 * 64, 3 * 256, 3 * 256}}, /* width; q, k, v */
+  };
+  for (size_t i = 0; i < sizeof dimensions / sizeof *dimensions; i++)
+    if (dimensions[i].letter == letter) return dimensions[i].size[size];
+  return letter - '0';
+}
+
+/* Shapes of operands; one that begins with # holds ids below V. */
+typedef struct timed_op {
+  const char *in[AC_MAX_INPUTS], *out[AC_MAX_OUTPUTS];
+  const void *attributes;
+} timed_op;
+
+static const ac_linear_attributes in_out = {AC_IN_OUT};
+static const ac_matmul_attributes product = {false, false};
+static const ac_scale_attributes factor = {0.5f};
+static const ac_layer_norm_attributes epsilon = {1e-5f};
+static const ac_gelu_attributes gelu = {AC_GELU_TANH};
+static const ac_attention_attributes heads = {4, 0.125f, 0, 0};
+static const ac_dropout_attributes tenth = {0.1f, 1, 1 << 14};
+static const ac_transpose_attributes swap = {0, 1};
+static const ac_cross_entropy_attributes all_count = {false, 0};
+static const ac_gradient_statistics_attributes unscaled = {1};
+static const ac_adamw_attributes adamw = {1, 1e-3f, 0.01f, 0.9f, 0.999f, 1e-8f, 0.1f, 0.03f};
+static const ac_sgd_attributes sgd = {1, 1e-3f, 0.01f, 0.9f, false, false};
+
+static const timed_op timed_ops[AC_OP_COUNT] = {
+    [AC_OP_linear] = {{"ri", "io", "o"}, {"ro"}, &in_out},
+    [AC_OP_linear_input_gradient] = {{"ro", "io"}, {"ri"}, &in_out},
+    [AC_OP_linear_weight_gradient] = {{"ri", "ro"}, {"io", "o"}, &in_out},
+    [AC_OP_matmul] = {{"btD", "bDt"}, {"btt"}, &product},
+    [AC_OP_add] = {{"n", "n"}, {"n"}, NULL},
+    [AC_OP_sum_leading] = {{"RC"}, {"C"}, NULL},
+    [AC_OP_multiply] = {{"n", "n"}, {"n"}, NULL},
+    [AC_OP_scale] = {{"n"}, {"n"}, &factor},
+    [AC_OP_embedding] = {{"VC", "#R"}, {"RC"}, NULL},
+    [AC_OP_embedding_gradient] = {{"#R", "RC"}, {"VC"}, NULL},
+    [AC_OP_layer_norm] = {{"RC", "C", "C"}, {"RC", "R2"}, &epsilon},
+    [AC_OP_layer_norm_input_gradient] = {{"RC", "RC", "R2", "C"}, {"RC"}, NULL},
+    [AC_OP_layer_norm_parameter_gradient] = {{"RC", "RC", "R2"}, {"C", "C"}, NULL},
+    [AC_OP_gelu] = {{"n"}, {"n"}, &gelu},
+    [AC_OP_gelu_gradient] = {{"n", "n"}, {"n"}, &gelu},
+    [AC_OP_relu] = {{"n"}, {"n"}, NULL},
+    [AC_OP_relu_gradient] = {{"n", "n"}, {"n"}, NULL},
+    [AC_OP_silu] = {{"n"}, {"n"}, NULL},
+    [AC_OP_silu_gradient] = {{"n", "n"}, {"n"}, NULL},
+    [AC_OP_softmax] = {{"RC"}, {"RC"}, NULL},
+    [AC_OP_softmax_gradient] = {{"RC", "RC"}, {"RC"}, NULL},
+    [AC_OP_attention] = {{"BTQ"}, {"BTD", "B4T"}, &heads},
+    [AC_OP_attention_gradient] = {{"BTD", "BTQ", "BTD", "B4T"}, {"BTQ"}, &heads},
+    [AC_OP_dropout] = {{"n"}, {"n"}, &tenth},
+    [AC_OP_transpose] = {{"RC"}, {"CR"}, &swap},
+    [AC_OP_cross_entropy] = {{"vV", "#v"}, {"8", "v"}, &all_count},
+    [AC_OP_cross_entropy_gradient] = {{"vV", "#v", NULL, "v"}, {"vV"}, &all_count},
+    [AC_OP_mean_squared_error] = {{"RC", "RC"}, {"8"}, NULL},
+    [AC_OP_mean_squared_error_gradient] = {{"RC", "RC"}, {"RC"}, NULL},
+    [AC_OP_gradient_statistics] = {{"p"}, {"2"}, &unscaled},
+    [AC_OP_adamw] = {{"p"}, {"p", "p", "p"}, &adamw},
+    [AC_OP_sgd] = {{"p"}, {"p", "p"}, &sgd},
+};
+
+static ac_operand operand(const char *shape, int size) {
+  ac_operand x = {.dtype = AC_F32};
+  if (!shape) return x;
+  if (*shape == '#') x.dtype = AC_I32, shape++;
+  for (x.count = 1; *shape; shape++) x.count *= x.dim[x.rank++] = dimension(*shape, size);
+  return x;
+}
+
+static const ac_run_state run_state = {.training = true, .seed = 1, .batch = 8, .loss_scale = 1};
+
+static ac_op_args arguments(const ac_device *device, ac_op op, int size) {
+  const timed_op *timed = &timed_ops[op];
+  ac_op_args args = {.op = op, .attributes = timed->attributes, .run = &run_state};
+  for (int i = 0; i < AC_MAX_INPUTS; i++) args.in[i] = operand(timed->in[i], size);
+  for (int j = 0; j < AC_MAX_OUTPUTS; j++) args.out[j] = operand(timed->out[j], size);
+  args.workspace_bytes = device->backend->workspace(device->state, &args);
+  return args;
+}
+
+/* ---- memory -----------------------------------------------------------------------------------
+ */
+
+enum { SLOTS = AC_MAX_INPUTS + AC_MAX_OUTPUTS + 1, WORKSPACE = SLOTS - 1, PATTERN = 1 << 15 };
+
+typedef struct bench {
+  ac_device *device;
+  void *chunk;
+  float *values; /* PATTERN of each, repeated over an operand */
+  int32_t *ids;
+  ac_op_args args; /* of the op at hand, */
+  void *view[SLOTS];
+} bench;
+
+static ac_operand *slot_operand(ac_op_args *args, int slot) {
+  return slot < AC_MAX_INPUTS ? &args->in[slot] : &args->out[slot - AC_MAX_INPUTS];
+}
+
+static uint64_t slot_bytes(ac_op_args *args, int slot) {
+  if (slot == WORKSPACE) return args->workspace_bytes;
+  const ac_operand *x = slot_operand(args, slot);
+  return (uint64_t)x->count * ac_dtype_bytes(x->dtype);
+}
+
+static uint64_t aligned(const ac_device *device, uint64_t bytes) {
+  uint64_t alignment = device->info.alignment;
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+
+static uint64_t largest_op(const ac_device *device) {
+  uint64_t largest = 0;
+  for (int op = 0; op < AC_OP_COUNT; op++)
+    for (int size = 0; size < SIZES; size++) {
+      ac_op_args args = arguments(device, (ac_op)op, size);
+      uint64_t bytes = 0;
+      for (int k = 0; k < SLOTS; k++) bytes += aligned(device, slot_bytes(&args, k));
+      if (bytes > largest) largest = bytes;
+    }
+  return largest;
+}
+
+/* Fills a view with a pattern of PATTERN elements of four bytes. */
+static ac_status fill(const bench *b, void *view, const void *pattern, uint64_t bytes) {
+  const uint64_t period = PATTERN * sizeof(float);
+  for (uint64_t at = 0; at < bytes; at += period)
+    AC_TRY(b->device->backend->upload(b->device->state, view, at, pattern,
+                                      bytes - at < period ? bytes - at : period));
+  return AC_OK;
+}
+
+static ac_status place(bench *b) {
+  const ac_backend *backend = b->device->backend;
+  uint64_t offset = 0;
+  for (int k = 0; k < SLOTS; k++) {
+    uint64_t bytes = slot_bytes(&b->args, k);
+    if (!bytes) continue;
+    AC_TRY(backend->view(b->device->state, b->chunk, offset, bytes, &b->view[k]));
+    offset += aligned(b->device, bytes);
+    if (k == WORKSPACE) {
+      b->args.workspace = b->view[k];
+      continue;
+    }
+    ac_operand *x = slot_operand(&b->args, k);
+    x->data = b->view[k];
+    const void *pattern = x->dtype == AC_I32 ? (const void *)b->ids : b->values;
+    AC_TRY(fill(b, b->view[k], pattern, bytes));
+  }
+  return AC_OK;
+}
+
+static void take_away(bench *b) {
+  for (int k = 0; k < SLOTS; k++) {
+    if (b->view[k]) b->device->backend->release_view(b->device->state, b->view[k]);
+    b->view[k] = NULL;
+  }
+}
+
+/* ---- timing -----------------------------------------------------------------------------------
+ */
+
+enum { PASSES = 3, SAMPLES = 2, LONGEST_QUEUE = 16 };
+static const double queue_seconds = 2e-4; /* runs shorter than this are queued to fill it */
+
+static ac_status time_runs(const bench *b, int runs, double *seconds) {
+  const ac_backend *backend = b->device->backend;
+  double start = ac_clock();
+  for (int i = 0; i < runs; i++) AC_TRY(backend->run(b->device->state, &b->args));
+  AC_TRY(backend->finish(b->device->state));
+  *seconds = (ac_clock() - start) / runs;
+  return AC_OK;
+}
+
+static ac_status time_placed(bench *b, double *least) {
+  const ac_backend *backend = b->device->backend;
+  double seconds;
+  AC_TRY(backend->prepare(b->device->state, &b->args));
+  AC_TRY(backend->finish(b->device->state));
+  AC_TRY(time_runs(b, 1, &seconds));
+  int runs = 1;
+  while (runs < LONGEST_QUEUE && runs * seconds < queue_seconds) runs *= 2;
+  for (int i = 0; i < SAMPLES; i++) {
+    AC_TRY(time_runs(b, runs, &seconds));
+    if (seconds < *least) *least = seconds;
+  }
+  return AC_OK;
+}
+
+static ac_status time_op(bench *b, ac_op op, int size, double *least) {
+  for (int i = 0; i < PATTERN; i++)
+    b->ids[i] = (int32_t)((uint32_t)i * 2654435761u % (uint32_t)dimension('V', size));
+  b->args = arguments(b->device, op, size);
+  if (!b->device->backend->supports(b->device->state, &b->args)) return AC_OK;
+  ac_status status = place(b);
+  if (status == AC_OK) status = time_placed(b, least);
+  take_away(b);
+  return status == AC_OK ? AC_OK : ac_fail_prefix(status, "measuring %s", ac_op_name(op));
+}
+
+/* ---- the model --------------------------------------------------------------------------------
+ */
+
+/* Least squares of the relative errors with no coefficient below zero, by coordinate descent: each coefficient in turn
+ * gets its best value for the others as they are. */
+static void solve(double *x, double a[SIZES][3]) {
+  enum { ROUNDS = 2000 };
+  for (int round = 0; round < ROUNDS; round++)
+    for (int j = 0; j < 3; j++) {
+      double slope = 0, square = 0;
+      for (int i = 0; i < SIZES; i++) {
+        double error = 1;
+        for (int k = 0; k < 3; k++)
+          if (k != j) error -= a[i][k] * x[k];
+        slope += error * a[i][j];
+        square += a[i][j] * a[i][j];
+      }
+      x[j] = square > 0 && slope > 0 ? slope / square : 0;
+    }
+}
+
+static void fit(ac_cost_model *model, const ac_device *device, ac_op op,
+                const double seconds[SIZES]) {
+  double a[SIZES][3], x[3] = {0};
+  ac_cost cost;
+  for (int size = 0; size < SIZES; size++) {
+    ac_op_args args = arguments(device, op, size);
+    cost = ac_cost_work(&args);
+    a[size][0] = 1e-6 / seconds[size];
+    a[size][1] = 1e-9 * cost.flops / seconds[size];
+    a[size][2] = 1e-9 * cost.bytes / seconds[size];
+  }
+  solve(x, a);
+  model->launch[op] = 1e-6 * x[0];
+  model->per_flop[op] = 1e-9 * x[1];
+  model->per_byte[op] = 1e-9 * x[2];
+  /* Where launches hide the work there is a slope all the same, if a small one. */
+  double least = seconds[SIZES - 1] / 64;
+  if (cost.flops > 0 && model->per_flop[op] < least / cost.flops) model->per_flop[op] = least / cost.flops;
+  if (model->per_byte[op] < least / cost.bytes) model->per_byte[op] = least / cost.bytes;
+}
+
+static ac_status measure(bench *b, ac_cost_model *model) {
+  double least[AC_OP_COUNT][SIZES];
+  for (int op = 0; op < AC_OP_COUNT; op++)
+    for (int size = 0; size < SIZES; size++) least[op][size] = HUGE_VAL;
+  for (int pass = 0; pass < PASSES; pass++)
+    for (int op = 0; op < AC_OP_COUNT; op++)
+      for (int size = 0; size < SIZES; size++)
+        AC_TRY(time_op(b, (ac_op)op, size, &least[op][size]));
+  for (int op = 0; op < AC_OP_COUNT; op++) fit(model, b->device, (ac_op)op, least[op]);
+  return AC_OK;
+}
+
+ac_status ac_cost_calibrate(ac_cost_model *model, ac_device *device) {
+  uint64_t bytes = largest_op(device), peak = device->peak;
+  bench b = {.device = device,
+             .values = malloc(PATTERN * sizeof *b.values),
+             .ids = malloc(PATTERN * sizeof *b.ids)};
+  ac_status status = AC_OK;
+  if (!b.values || !b.ids) status = ac_fail(AC_ERROR_MEMORY, "no memory on the host");
+  for (int i = 0; status == AC_OK && i < PATTERN; i++)
+    b.values[i] = 0.5f + (float)((uint32_t)i * 2654435761u >> 8) * 0x1p-24f;
+  if (status == AC_OK) status = ac_device_allocate(device, bytes, &b.chunk);
+  if (status == AC_OK) status = measure(&b, model);
+  ac_device_release(device, b.chunk, bytes);
+  device->peak = peak;
+  free(b.values);
+  free(b.ids);
+  return status == AC_OK
+             ? AC_OK
+             : ac_fail_prefix(status, "the speed of %s could not be measured", device->info.id);
+}

@@ -1,0 +1,119 @@
+/* What a plan costs in bytes at one micro-batch size: the layout of the whole address space. */
+#include "plan/plan.h"
+
+#include "core/error.h"
+
+static uint64_t operand_bytes(const ac_tensor *tensor, int64_t batch) {
+  ac_operand x = ac_operand_of(tensor, batch);
+  return (uint64_t)x.count * ac_dtype_bytes(x.dtype);
+}
+
+static int moments(const ac_plan *plan) {
+  if (plan->desc.optimizer == AC_ADAMW) return 2;
+  return plan->desc.sgd_no_momentum ? 0 : 1;
+}
+
+static ac_status append_tensors(ac_plan *plan, ac_address_space *space, ac_role role,
+                                int64_t batch) {
+  for (int i = 0; i < plan->graph->tensor_count; i++) {
+    const ac_tensor *tensor = plan->graph->tensors[i];
+    if (tensor->role == role && tensor->storage == i)
+      AC_TRY(ac_layout_append(space, operand_bytes(tensor, batch), &plan->address[i]));
+  }
+  return AC_OK;
+}
+
+static ac_status append_moments(ac_plan *plan, ac_address_space *space) {
+  for (int i = 0; i < plan->graph->parameter_count; i++) {
+    ac_parameter_memory *parameter = &plan->parameters[i];
+    uint64_t bytes = operand_bytes(plan->graph->tensors[parameter->tensor], 1);
+    for (int m = 0; m < moments(plan) && parameter->gradient >= 0; m++)
+      AC_TRY(ac_layout_append(space, bytes, &parameter->moment[m]));
+  }
+  return AC_OK;
+}
+
+/* Loss sums and gradient statistics form one block, so that one read-back fetches all of them. */
+static ac_status append_control(ac_plan *plan, ac_address_space *space) {
+  uint64_t slot = ac_align(space, 1), offset = ac_align(space, AC_LOSS_SUMS * sizeof(float));
+  bool training = plan->desc.purpose == AC_TRAIN;
+  uint64_t slots = training ? (uint64_t)plan->graph->parameter_count : 0;
+  plan->control_bytes = plan->graph->loss >= 0 ? offset + slots * slot : 0;
+  AC_TRY(ac_layout_append(space, plan->control_bytes, &plan->control));
+  if (plan->graph->loss < 0) return AC_OK;
+  for (int i = 0; i < plan->graph->tensor_count; i++)
+    if (plan->graph->tensors[i]->role == AC_ROLE_LOSS) plan->address[i] = plan->control;
+  for (int i = 0; training && i < plan->graph->parameter_count; i++)
+    plan->parameters[i].statistics = plan->control + offset + (uint64_t)i * slot;
+  return AC_OK;
+}
+
+/* The most scratch space that any op of an update asks for. */
+static uint64_t update_workspace(const ac_plan *plan) {
+  static const ac_run_state run = {.batch = 1};
+  static const unsigned char attributes[AC_MAX_ATTRIBUTE_BYTES];
+  const ac_backend *backend = plan->device->backend;
+  uint64_t most = 0;
+  for (int i = 0; i < plan->graph->parameter_count; i++) {
+    if (plan->parameters[i].gradient < 0) continue;
+    ac_operand x = ac_operand_of(plan->graph->tensors[plan->parameters[i].tensor], 1);
+    ac_op_args args = {.attributes = attributes, .run = &run, .in = {x}};
+    args.op = AC_OP_gradient_statistics;
+    args.out[0] = (ac_operand){.rank = 1, .dim = {2}, .count = 2};
+    uint64_t statistics = backend->workspace(plan->device->state, &args);
+    args.op = plan->desc.optimizer == AC_ADAMW ? AC_OP_adamw : AC_OP_sgd;
+    for (int j = 0; j <= moments(plan); j++) args.out[j] = x;
+    uint64_t step = backend->workspace(plan->device->state, &args);
+    if (statistics > most) most = statistics;
+    if (step > most) most = step;
+  }
+  return most;
+}
+
+/* At the arena's first place where it straddles no two chunks. */
+static ac_status place_update_workspace(ac_plan *plan, ac_address_space space, uint64_t *end) {
+  plan->update_workspace_bytes = plan->desc.purpose == AC_TRAIN ? update_workspace(plan) : 0;
+  AC_TRY(ac_layout_append(&space, plan->update_workspace_bytes, &plan->update_workspace));
+  if (space.end > *end) *end = space.end;
+  return AC_OK;
+}
+
+/* Where a sequence's values end, laid out or by the bound. */
+static ac_status place_arena(ac_plan *plan, const ac_address_space *space, ac_sequence *sequence,
+                             bool exact, uint64_t *end, uint64_t *activations_end) {
+  AC_TRY(ac_sequence_size(sequence, plan->graph, plan->device, plan->info.micro_batch));
+  if (exact) return ac_layout_arena(space, sequence, space->end, end, activations_end);
+  *end = *activations_end = space->end + ac_layout_bound(sequence);
+  return AC_OK;
+}
+
+ac_status ac_plan_price(ac_plan *plan, int64_t micro_batch, bool exact) {
+  const ac_device_info *device = &plan->device->info;
+  ac_plan_bytes *bytes = &plan->info.bytes;
+  uint64_t chunk = device->max_allocation / device->alignment * device->alignment;
+  ac_address_space space = {.alignment = device->alignment, .chunk_bytes = chunk};
+  plan->info.micro_batch = micro_batch;
+  AC_TRY(append_tensors(plan, &space, AC_ROLE_PARAMETER, 1));
+  bytes->parameters = space.end;
+  AC_TRY(append_tensors(plan, &space, AC_ROLE_GRADIENT, 1));
+  bytes->gradients = space.end - bytes->parameters;
+  uint64_t begin = space.end;
+  if (plan->desc.purpose == AC_TRAIN) AC_TRY(append_moments(plan, &space));
+  bytes->optimizer = space.end - begin;
+  begin = space.end;
+  AC_TRY(append_control(plan, &space));
+  AC_TRY(append_tensors(plan, &space, AC_ROLE_INPUT, micro_batch));
+  bytes->io = space.end - begin;
+
+  uint64_t end, activations_end, evaluation_end = 0, ignored;
+  AC_TRY(place_arena(plan, &space, &plan->main, exact, &end, &activations_end));
+  if (plan->desc.purpose == AC_TRAIN)
+    AC_TRY(place_arena(plan, &space, &plan->evaluation, exact, &evaluation_end, &ignored));
+  if (evaluation_end > end) end = evaluation_end;
+  AC_TRY(place_update_workspace(plan, space, &end));
+  bytes->activations = activations_end - space.end;
+  bytes->workspace = end - activations_end;
+  bytes->total = end;
+  plan->chunk_bytes = chunk && end > chunk ? chunk : 0;
+  return AC_OK;
+}

@@ -1,0 +1,280 @@
+/* The search for a plan: which micro-batch, and what to recompute.
+ *
+ * For each micro-batch size B (the distinct ceil(batch / n), thinned out to at most SIZES of them)
+ * there is a family of orders: keep everything, and the choices of the chain solver from least
+ * memory to fastest, thinned out to CHOICES; with the policy `all`, the one order that recomputes
+ * every stage. The families depend on graph, device and batch alone, never on the budget. So the
+ * rule "the least predicted time among all candidates whose total fits" gives plans that never get
+ * slower with more budget, and the smallest budget that can be met is the smallest total among the
+ * candidates, exactly.
+ *
+ * Totals need a layout, which is quadratic in values; the sum of bytes alive is linear and a lower
+ * bound. Candidates are tried from the fastest on, and only those whose bound fits are laid out. */
+#include "plan/stages.h"
+
+#include "core/error.h"
+#include "ops/optimizer.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SIZES = 12, CHOICES = 14 };
+
+/* Choices that are no index into the solver's. */
+enum { KEEP_EVERYTHING = -1, RECOMPUTE_EVERYTHING = -2 };
+
+typedef struct candidate {
+  int64_t micro_batch;
+  uint64_t memory; /* the chain solver's limit that yields the order */
+  int choice;
+  double seconds; /* of a whole window and its update */
+  uint64_t bound; /* bytes in total, at least */
+} candidate;
+
+typedef struct search {
+  ac_plan *plan;
+  const ac_cost_model *costs;
+  candidate *list;
+  int count;
+  double update; /* seconds */
+} search;
+
+static int64_t divide_up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+/* ---- time ------------------------------------------------------------------------------------ */
+
+static double sequence_seconds(const search *s, int64_t batch) {
+  const ac_plan *plan = s->plan;
+  ac_run_state run = {.training = true, .batch = batch};
+  double seconds = 0;
+  for (int i = 0; i < plan->main.step_count; i++) {
+    ac_op_args args;
+    ac_step_arguments(&plan->main.steps[i], plan->graph, &run, &args);
+    seconds += ac_cost_seconds(s->costs, &args);
+  }
+  return seconds;
+}
+
+static double window_seconds(const search *s, int64_t micro_batch) {
+  int64_t batch = s->plan->desc.batch, whole = batch / micro_batch, rest = batch % micro_batch;
+  double seconds = (double)whole * sequence_seconds(s, micro_batch);
+  return seconds + (rest ? sequence_seconds(s, rest) : 0) + s->update;
+}
+
+static double update_seconds(const search *s) {
+  const ac_plan *plan = s->plan;
+  double seconds = 0;
+  for (int i = 0; i < plan->graph->parameter_count; i++) {
+    if (plan->parameters[i].gradient < 0) continue;
+    ac_operand x = ac_operand_of(plan->graph->tensors[plan->parameters[i].tensor], 1);
+    ac_op_args args = {.op = AC_OP_gradient_statistics, .in = {x}};
+    args.out[0] = (ac_operand){.rank = 1, .dim = {2}, .count = 2};
+    seconds += ac_cost_seconds(s->costs, &args);
+    args.op = plan->desc.optimizer == AC_ADAMW ? AC_OP_adamw : AC_OP_sgd;
+    int moments = plan->desc.optimizer == AC_ADAMW ? 2 : plan->desc.sgd_no_momentum ? 0 : 1;
+    for (int j = 0; j <= moments; j++) args.out[j] = x;
+    seconds += ac_cost_seconds(s->costs, &args);
+  }
+  return seconds;
+}
+
+/* ---- orders ---------------------------------------------------------------------------------- */
+
+/* Every stage but the last drops all it can and computes it anew; the last has its backward pass
+ * right behind. */
+static ac_status order_all(ac_stages *stages) {
+  int count = 0;
+  ac_chain_operation *operations = malloc((size_t)stages->count * 2 * sizeof *operations);
+  if (!operations) return ac_fail(AC_ERROR_MEMORY, "no memory for an order");
+  for (int s = 0; s < stages->count; s++) {
+    bool last = s == stages->count - 1 && stages->count > 1;
+    int variant = last ? 0 : stages->stage[s].variants - 1;
+    operations[count++] = (ac_chain_operation){AC_CHAIN_SAVE, s + 1, variant};
+  }
+  for (int s = stages->count - 1; s >= 0; s--)
+    operations[count++] = (ac_chain_operation){AC_CHAIN_BACKWARD, s + 1, operations[s].variant};
+  ac_status status = ac_stages_order(stages, operations, count);
+  free(operations);
+  return status;
+}
+
+/* Sets plan->main to the order of a candidate. `solution` is that of its micro-batch. */
+static ac_status build_main(search *s, const candidate *c, const ac_chain_solution *solution) {
+  ac_plan *plan = s->plan;
+  ac_stages *stages = plan->stages;
+  if (c->choice == KEEP_EVERYTHING) {
+    AC_TRY(ac_stages_plain_order(stages));
+  } else if (c->choice == RECOMPUTE_EVERYTHING) {
+    AC_TRY(order_all(stages));
+  } else {
+    const ac_chain_operation *operations;
+    int count;
+    AC_TRY(ac_chain_schedule(solution, c->memory, &operations, &count));
+    AC_TRY(ac_stages_order(stages, operations, count));
+  }
+  ac_sequence_free(&plan->main);
+  return ac_sequence_build(&plan->main, plan->graph, AC_TARGET_GRADIENTS, stages->order,
+                           stages->order_count);
+}
+
+/* ---- candidates ------------------------------------------------------------------------------ */
+
+static ac_status add_candidate(search *s, int64_t micro_batch, int choice, uint64_t memory,
+                               const ac_chain_solution *solution) {
+  candidate c = {.micro_batch = micro_batch, .choice = choice, .memory = memory};
+  AC_TRY(build_main(s, &c, solution));
+  AC_TRY(ac_plan_price(s->plan, micro_batch, false));
+  c.bound = s->plan->info.bytes.total;
+  c.seconds = window_seconds(s, micro_batch);
+  s->list[s->count++] = c;
+  return AC_OK;
+}
+
+static ac_status solve(search *s, int64_t micro_batch, ac_chain_solution **solution) {
+  ac_plan *plan = s->plan;
+  ac_chain chain;
+  *solution = NULL;
+  AC_TRY(ac_stages_price(plan->stages, plan->device, s->costs, micro_batch, &chain));
+  ac_status status = AC_OK;
+  if (plan->desc.recompute == AC_RECOMPUTE_AUTO)
+    status = ac_chain_solve(solution, &chain, UINT64_MAX, chain.stages > 64 ? 512 : 2048);
+  ac_stages_free_chain(&chain);
+  return status;
+}
+
+static ac_status add_size(search *s, int64_t micro_batch) {
+  ac_recompute policy = s->plan->desc.recompute;
+  if (policy == AC_RECOMPUTE_NONE) return add_candidate(s, micro_batch, KEEP_EVERYTHING, 0, NULL);
+  ac_chain_solution *solution;
+  AC_TRY(solve(s, micro_batch, &solution));
+  if (policy == AC_RECOMPUTE_ALL)
+    return add_candidate(s, micro_batch, RECOMPUTE_EVERYTHING, 0, NULL);
+  const ac_chain_choice *choices;
+  int count = ac_chain_choices(solution, &choices);
+  int taken = count < CHOICES ? count : CHOICES;
+  ac_status status = add_candidate(s, micro_batch, KEEP_EVERYTHING, 0, NULL);
+  for (int i = 0; i < taken && status == AC_OK; i++) {
+    int index = taken > 1 ? (int)((int64_t)i * (count - 1) / (taken - 1)) : 0;
+    status = add_candidate(s, micro_batch, index, choices[index].memory, solution);
+  }
+  ac_chain_free(solution);
+  return status;
+}
+
+/* Micro-batches that split the batch evenly. The first and the last are always among them. */
+static int list_sizes(int64_t batch, int64_t sizes[SIZES]) {
+  int count = 0;
+  double ratio = pow((double)batch, 1.0 / (SIZES - 1));
+  double wanted = (double)batch;
+  int64_t last = 0;
+  for (int i = 0; i < SIZES; i++, wanted /= ratio) {
+    int64_t steps = wanted < 1 ? batch : divide_up(batch, (int64_t)(wanted + 0.5));
+    if (i == SIZES - 1) steps = batch;
+    int64_t size = divide_up(batch, steps);
+    if (size != last) sizes[count++] = last = size;
+  }
+  return count;
+}
+
+static ac_status list_candidates(search *s) {
+  int64_t sizes[SIZES] = {s->plan->desc.micro_batch};
+  int count = s->plan->desc.micro_batch ? 1 : list_sizes(s->plan->desc.batch, sizes);
+  s->list = malloc((size_t)count * (CHOICES + 1) * sizeof *s->list);
+  if (!s->list) return ac_fail(AC_ERROR_MEMORY, "no memory for the search");
+  for (int i = 0; i < count; i++) AC_TRY(add_size(s, sizes[i]));
+  return AC_OK;
+}
+
+/* ---- choosing -------------------------------------------------------------------------------- */
+
+static int by_seconds(const void *a, const void *b) {
+  const candidate *x = a, *y = b;
+  if (x->seconds != y->seconds) return x->seconds < y->seconds ? -1 : 1;
+  return (x->bound > y->bound) - (x->bound < y->bound);
+}
+
+static int by_bound(const void *a, const void *b) {
+  const candidate *x = a, *y = b;
+  return (x->bound > y->bound) - (x->bound < y->bound);
+}
+
+/* Builds a candidate and lays it out; info.bytes is exact afterwards. */
+static ac_status lay_out(search *s, const candidate *c) {
+  ac_chain_solution *solution = NULL;
+  if (c->choice != KEEP_EVERYTHING) AC_TRY(solve(s, c->micro_batch, &solution));
+  ac_status status = build_main(s, c, solution);
+  ac_chain_free(solution);
+  if (status == AC_OK) status = ac_plan_price(s->plan, c->micro_batch, true);
+  s->plan->info.predicted_seconds = c->seconds;
+  return status;
+}
+
+static ac_status refusal(const ac_plan *plan, uint64_t least, int64_t micro_batch, uint64_t limit) {
+  char need[32], have[32];
+  ac_format_bytes(need, sizeof need, least);
+  ac_format_bytes(have, sizeof have, limit);
+  return ac_fail(AC_ERROR_BUDGET,
+                 "plan: needs at least %s (%llu bytes, at a micro-batch of %lld%s), %s is %s", need,
+                 (unsigned long long)least, (long long)micro_batch,
+                 plan->desc.recompute == AC_RECOMPUTE_NONE ? " without recomputation" : "",
+                 plan->desc.memory ? "the budget" : "the device's memory", have);
+}
+
+/* Nothing fits: finds the smallest total of all candidates, and says so. */
+static ac_status refuse(search *s, uint64_t limit) {
+  uint64_t least = UINT64_MAX;
+  int64_t micro_batch = 1;
+  qsort(s->list, (size_t)s->count, sizeof *s->list, by_bound);
+  for (int i = 0; i < s->count && s->list[i].bound < least; i++) {
+    AC_TRY(lay_out(s, &s->list[i]));
+    if (s->plan->info.bytes.total >= least) continue;
+    least = s->plan->info.bytes.total;
+    micro_batch = s->list[i].micro_batch;
+  }
+  return refusal(s->plan, least, micro_batch, limit);
+}
+
+static ac_status choose(search *s, uint64_t limit) {
+  qsort(s->list, (size_t)s->count, sizeof *s->list, by_seconds);
+  for (int i = 0; i < s->count; i++) {
+    if (s->list[i].bound > limit) continue;
+    AC_TRY(lay_out(s, &s->list[i]));
+    if (s->plan->info.bytes.total <= limit) return AC_OK;
+  }
+  return refuse(s, limit);
+}
+
+/* ---- forward only ---------------------------------------------------------------------------- */
+
+/* Without a backward pass there is nothing to recompute: the fewest micro-batches that fit. Bytes
+ * grow with the micro-batch, so bisect on their number. */
+static ac_status search_forward(ac_plan *plan, uint64_t limit) {
+  int64_t batch = plan->desc.batch, given = plan->desc.micro_batch;
+  uint64_t *total = &plan->info.bytes.total;
+  AC_TRY(ac_plan_price(plan, given ? given : batch, true));
+  if (*total <= limit) return AC_OK;
+  if (!given) AC_TRY(ac_plan_price(plan, 1, true));
+  if (*total > limit) return refusal(plan, *total, plan->info.micro_batch, limit);
+  int64_t too_few = 1, enough = batch;
+  while (enough - too_few > 1) {
+    int64_t middle = too_few + (enough - too_few) / 2;
+    AC_TRY(ac_plan_price(plan, divide_up(batch, middle), true));
+    if (*total <= limit) enough = middle;
+    else too_few = middle;
+  }
+  return ac_plan_price(plan, divide_up(batch, enough), true);
+}
+
+ac_status ac_plan_search(ac_plan *plan, uint64_t limit) {
+  if (plan->desc.purpose != AC_TRAIN) return search_forward(plan, limit);
+  search s = {.plan = plan};
+  AC_TRY(ac_cost_model_get(&s.costs, plan->device));
+  s.update = update_seconds(&s);
+  ac_status status = list_candidates(&s);
+  if (status == AC_OK) status = choose(&s, limit);
+  free(s.list);
+  return status;
+}
