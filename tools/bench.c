@@ -30,8 +30,7 @@ typedef struct bench {
   double times[MOST_REPEATS];
 } bench;
 
-/* ---- statistics -------------------------------------------------------------------------------
- */
+/* ---- statistics ------------------------------------------------------------------------------ */
 
 static int by_value(const void *a, const void *b) {
   const double *x = a, *y = b;
@@ -47,8 +46,7 @@ static timing summarise(double *times, int64_t count) {
   return (timing){times[count / 2], times[0], times[count - 1]};
 }
 
-/* ---- products ---------------------------------------------------------------------------------
- */
+/* ---- products -------------------------------------------------------------------------------- */
 
 typedef struct product {
   int64_t size;
@@ -121,8 +119,7 @@ static int bench_gemm(bench *b) {
   return STATUS_DONE;
 }
 
-/* ---- training steps ---------------------------------------------------------------------------
- */
+/* ---- training steps -------------------------------------------------------------------------- */
 
 static const struct {
   const char *name;
@@ -236,8 +233,7 @@ static int bench_step(bench *b) {
   return time_steps(b, &config, batch, &rate) == AC_OK ? STATUS_DONE : fail_library();
 }
 
-/* ---- the command ------------------------------------------------------------------------------
- */
+/* ---- the command ----------------------------------------------------------------------------- */
 
 static int print_help(void) {
   printf("accrue bench WHAT [flags]\n\nMeasures a device.\n\n"

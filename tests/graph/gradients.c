@@ -14,8 +14,7 @@
 
 enum { BATCH = 3 };
 
-/* ---- a graph evaluated in double --------------------------------------------------------------
- */
+/* ---- a graph evaluated in double ------------------------------------------------------------- */
 
 typedef struct evaluation {
   const ac_plan *plan;
@@ -84,8 +83,7 @@ static double loss_of(evaluation *e) {
   return sums[0] + sums[1];
 }
 
-/* ---- the same on a device ---------------------------------------------------------------------
- */
+/* ---- the same on a device -------------------------------------------------------------------- */
 
 typedef struct trained {
   ac_device *device;
@@ -134,8 +132,7 @@ static void accumulate(trained *t, const evaluation *e) {
   for (int i = 0; i < 8; i++) free(floats[i]);
 }
 
-/* ---- comparing --------------------------------------------------------------------------------
- */
+/* ---- comparing ------------------------------------------------------------------------------- */
 
 static double directional(evaluation *e, double *values, const double *direction, int64_t count) {
   const double h = 1e-5;
@@ -204,8 +201,7 @@ static void check(ac_graph *graph) {
   ac_graph_free(graph);
 }
 
-/* ---- graphs -----------------------------------------------------------------------------------
- */
+/* ---- graphs ---------------------------------------------------------------------------------- */
 
 static ac_graph *new_graph(void) {
   ac_graph *graph;

@@ -143,8 +143,7 @@ typedef struct op_family {
 OP_FAMILY_LIST(OP_FAMILY)
 #undef OP_FAMILY
 
-/* ---- for references ---------------------------------------------------------------------------
- */
+/* ---- for references -------------------------------------------------------------------------- */
 
 static inline double *op_reals(const ac_operand *x) {
   return (double *)x->data;

@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- comparing ----------------------------------------------------------------------------------
- */
+/* ---- comparing ------------------------------------------------------------------------------- */
 
 static void compare_value(const char *where, int output, int64_t e, double got, double want,
                           double bound) {
@@ -42,8 +41,7 @@ void op_compare(const char *where, const op_instance *instance, const op_variant
   }
 }
 
-/* ---- finite differences -------------------------------------------------------------------------
- */
+/* ---- finite differences ---------------------------------------------------------------------- */
 
 /* Elements of an input at which the gradient was found by central differences. */
 typedef struct differences {
@@ -99,8 +97,7 @@ static void compare_differences(const char *where, const op_instance *gradient, 
   }
 }
 
-/* ---- a gradient case, whole ---------------------------------------------------------------------
- */
+/* ---- a gradient case, whole ------------------------------------------------------------------ */
 
 static bool skipped(const op_case *c) {
   if (!op_reduced) return false;

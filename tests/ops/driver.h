@@ -6,8 +6,7 @@
 #include "backend/device.h"
 #include "case.h"
 
-/* ---- an op with concrete shapes and values, on the host ----------------------------------------
- */
+/* ---- an op with concrete shapes and values, on the host -------------------------------------- */
 
 typedef struct op_instance {
   const char *family_case; /* for messages */
@@ -31,8 +30,7 @@ void op_instance_free(op_instance *instance);
 /* The gradient of the objective (sum of dy * y, or the scaled loss) for output 0. Free it. */
 double *op_random_gradient(const op_instance *forward);
 
-/* ---- running ------------------------------------------------------------------------------------
- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 typedef struct op_variant {
   const char *name;
@@ -60,8 +58,7 @@ void op_result_free(op_result *result);
 void op_compare(const char *where, const op_instance *instance, const op_variant *variant,
                 const op_result *result, double factor);
 
-/* ---- checks -------------------------------------------------------------------------------------
- */
+/* ---- checks ---------------------------------------------------------------------------------- */
 
 /* The references against each other: gradients against finite differences of the forward reference.
  */

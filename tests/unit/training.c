@@ -83,8 +83,7 @@ static double distance(const float *a, const float *b, size_t count) {
   return sqrt(difference / norm);
 }
 
-/* ---- devices ----------------------------------------------------------------------------------
- */
+/* ---- devices --------------------------------------------------------------------------------- */
 
 /* Runs a check on the CPU and on each OpenCL device. */
 static void on_every_device(void (*check)(const char *device)) {
@@ -101,8 +100,7 @@ static void on_every_device(void (*check)(const char *device)) {
     on_every_device(check);                      \
   }
 
-/* ---- splitting --------------------------------------------------------------------------------
- */
+/* ---- splitting ------------------------------------------------------------------------------- */
 
 /* 20 updates on batches of 23 with ragged targets, dropout included. Keys' biases have no gradient
  * but rounding noise (softmax does not see a shift), which Adam would blow up to full steps with
@@ -187,8 +185,7 @@ static void losses_are_means(const char *device) {
 }
 ON_EVERY_DEVICE(losses_are_means)
 
-/* ---- transactions -----------------------------------------------------------------------------
- */
+/* ---- transactions ---------------------------------------------------------------------------- */
 
 static void a_failed_update_changes_nothing(const char *device) {
   corpus c = make_corpus();
@@ -285,8 +282,7 @@ static void clipping_bounds_the_step(const char *device) {
 }
 ON_EVERY_DEVICE(clipping_bounds_the_step)
 
-/* ---- states and inputs ------------------------------------------------------------------------
- */
+/* ---- states and inputs ----------------------------------------------------------------------- */
 
 static void wrong_calls_are_refused(void **state) {
   (void)state;
