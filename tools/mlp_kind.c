@@ -23,13 +23,14 @@ typedef struct mlp_model {
 static void defaults(void *self, train_flags *flags) {
   mlp_model *model = self;
   model->classes = 10;
-  model->hidden = "256";
-  flags->batch = 64;
-  flags->epochs = 10;
-  flags->lr = 2e-3;
+  model->hidden = "512,256";
+  model->dropout = 0.3;
+  flags->batch = 128;
+  flags->epochs = 30;
+  flags->lr = 3e-3;
   flags->schedule = AC_SCHEDULE_COSINE;
   flags->beta2 = 0.999;
-  flags->weight_decay = 0.01;
+  flags->weight_decay = 0.2;
   flags->out = "accrue-mlp";
 }
 

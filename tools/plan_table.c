@@ -19,8 +19,11 @@ void plan_table(const ac_device_info *device, const ac_plan_info *plan) {
                  {"total", bytes->total}};
   say("device       %s: %s (%s)", device->id, device->name, device->driver);
   say("model        %s parameters", text_count(plan->parameter_count).text);
-  say("batch        %" PRId64 " = %" PRId64 " accumulation steps x micro-batch %" PRId64,
-      plan->batch, plan->accumulation_steps, plan->micro_batch);
+  if (plan->accumulation_steps == 1) say("batch        %" PRId64 " samples at once", plan->batch);
+  else
+    say("batch        %" PRId64 " samples in %" PRId64 " micro-batches of %s%" PRId64, plan->batch,
+        plan->accumulation_steps, plan->batch % plan->micro_batch ? "at most " : "",
+        plan->micro_batch);
   for (int i = 0; i < 7; i++)
     say("%-12s %-18s %12s%s%s", i ? "" : "memory", classes[i].name,
         text_bytes(classes[i].bytes).text, i == 6 && plan->budget_bytes ? " of " : "",

@@ -26,7 +26,7 @@ void progress_begin(progress *p, int64_t steps, const char *unit, int64_t units_
 static void write_rate(const progress *p, int64_t step) {
   double elapsed = progress_clock() - p->began;
   if (step <= p->first || elapsed <= 0) return;
-  fprintf(stderr, "  %s %s/s",
+  fprintf(stderr, "  %s %ss/s",
           text_count((int64_t)(p->samples * p->units_per_sample / elapsed)).text, p->unit);
   if (p->steps > step)
     fprintf(stderr, "  %s left",

@@ -182,7 +182,8 @@ static int fit(run *r) {
 /* The outcome in one line on stdout. */
 static void print_result(const run *r) {
   const ac_fit_result *fit = &r->result;
-  printf("%s after %s updates", fit->stopped ? "stopped" : "done", text_count(fit->steps).text);
+  printf("%s after %s update%s", fit->stopped ? "stopped" : "done", text_count(fit->steps).text,
+         fit->steps == 1 ? "" : "s");
   if (fit->evaluated) {
     printf(", validation loss %.4f nats per %s", fit->final.loss, r->setup.data.unit);
     if (fit->final.accuracy > 0) printf(", accuracy %.2f %%", 100 * fit->final.accuracy);

@@ -343,7 +343,7 @@ case_digits() {
   fi
   run train mlp --data "$ACCRUE_TEST_DATA" --device cpu --metrics m --out model >result
   cat result
-  awk -v a="$("$METRICS" field m end val_accuracy)" 'BEGIN { exit !(a > 0.97) }' || die "at most 97 %"
+  awk -v a="$("$METRICS" field m end val_accuracy)" 'BEGIN { exit !(a > 0.96) }' || die "at most 96 %"
 }
 
 "case_${1:?which case}"
