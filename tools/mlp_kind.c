@@ -138,7 +138,7 @@ static void build(const void *self, ac_graph *graph) {
   ac_tensor *x = ac_input(graph, "images", AC_F32, 2, (int64_t[]){AC_BATCH, width});
   ac_tensor *labels = ac_input(graph, "labels", AC_I32, 1, (int64_t[]){AC_BATCH});
   for (int i = 0; i < model->depth; i++) {
-    char scope[16];
+    char scope[32];
     snprintf(scope, sizeof scope, "layers.%d", i);
     ac_graph_scope(graph, scope);
     x = ac_relu(linear(graph, i, x, width, model->widths[i], sqrt(2), model->dropout));
