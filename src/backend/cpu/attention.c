@@ -75,12 +75,14 @@ static int64_t mask_words(const mask *m, int64_t start, int64_t column, int64_t 
 }
 
 static void drop_row(const mask *m, int64_t start, float *p, int64_t n) {
-  uint32_t words[AC_CPU_RANDOM_WORDS];
+  uint32_t words[AC_CPU_RANDOM_WORDS], threshold = m->threshold;
   for (int64_t column = 0, offset, count; column < n; column += count) {
     count = mask_words(m, start, column, n, words, &offset);
 #pragma omp simd
-    for (int64_t j = 0; j < count; j++)
-      if (words[offset + j] < m->threshold) p[column + j] = 0.0f;
+    for (int64_t j = 0; j < count; j++) {
+      float weight = p[column + j]; /* written in any case, so that it is a select */
+      p[column + j] = words[offset + j] < threshold ? 0.0f : weight;
+    }
   }
 }
 

@@ -10,7 +10,10 @@
 static inline void apply(const uint32_t *words, uint32_t threshold, float factor, const float *x,
                          float *y, int64_t count) {
 #pragma omp simd
-  for (int64_t i = 0; i < count; i++) y[i] = words[i] < threshold ? 0.0f : x[i] * factor;
+  for (int64_t i = 0; i < count; i++) {
+    float scaled = x[i] * factor; /* in any case, so that it is a select */
+    y[i] = words[i] < threshold ? 0.0f : scaled;
+  }
 }
 
 /* Elements [begin, end) of one sample. */

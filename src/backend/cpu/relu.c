@@ -12,7 +12,10 @@ static void gradient_range(const ac_op_args *args, int64_t first, int64_t last) 
   const float *dy = args->in[0].data, *y = args->in[1].data;
   float *dx = args->out[0].data;
 #pragma omp simd
-  for (int64_t i = first; i < last; i++) dx[i] = y[i] > 0.0f ? dy[i] : 0.0f;
+  for (int64_t i = first; i < last; i++) {
+    float gradient = dy[i]; /* loaded in any case, so that it is a select */
+    dx[i] = y[i] > 0.0f ? gradient : 0.0f;
+  }
 }
 
 static void forward(const ac_cpu_context *context, const ac_op_args *args) {
