@@ -40,6 +40,7 @@ typedef struct ac_plan_desc {
   int64_t batch;       /* effective batch in samples; 0: 1 */
   int64_t micro_batch; /* 0: the largest that fits the budget, at most `batch`, evenly split */
   uint64_t memory;     /* budget in bytes for everything below; 0: what the device has */
+  bool beyond_device;  /* with no budget: plan as if the device had any amount of memory */
   ac_precision precision;
   ac_recompute recompute;
   ac_optimizer_kind optimizer;
@@ -87,10 +88,26 @@ typedef struct ac_plan_step {
   const char *scope; /* as given to ac_graph_scope; "" if none */
   bool backward;
   bool recomputed;
-  uint64_t live_bytes; /* of the arena, while it runs */
-  double flops, bytes; /* work and traffic for one micro-batch */
+  uint64_t live_bytes;      /* of the arena, while it runs */
+  uint64_t workspace_bytes; /* of these, scratch space */
+  double flops, bytes;      /* work and traffic for one micro-batch */
 } ac_plan_step;
 AC_API ac_status ac_plan_get_step(const ac_plan *plan, int64_t index, ac_plan_step *step);
+
+/* What other choices would cost: each micro-batch size that the search considers, keeping
+ * everything, recomputing everything, and in between (`auto` with half the arena bytes that lie
+ * between these two). */
+typedef struct ac_plan_alternative {
+  int64_t micro_batch, accumulation_steps, recomputed_ops;
+  ac_recompute recompute;
+  uint64_t total_bytes;
+  double seconds; /* predicted, of a window and its update */
+} ac_plan_alternative;
+
+/* Fills in at most `capacity` alternatives of a plan for training; *count receives how many there
+ * are. Takes as long as planning anew for each. */
+AC_API ac_status ac_plan_alternatives(const ac_plan *plan, ac_plan_alternative *list, int capacity,
+                                      int *count);
 
 #ifdef __cplusplus
 }

@@ -1,22 +1,18 @@
-/* Times every op at a small and a large size, and puts a line through the two.
+/* Times every op at three sizes and fits seconds = launch + flops x per_flop + bytes x per_byte.
  *
- * The table below says, for each op, which operands it has and how they depend on a size. Operands
- * and workspace lie in one chunk, allocated once for the largest of them (below 40 MiB), and hold
- * valid values: ids within their table, everything else in [0.5, 1.5).
+ * The table below says which operands an op has and how they depend on the size. Operands and
+ * workspace lie in one chunk, allocated once for the largest of them (below 40 MiB), and hold valid
+ * values: ids within their table, everything else in [0.5, 1.5). The first size is so small that it
+ * shows what it costs to begin; the other two are those of activations that have left the inner
+ * caches, where a training step finds them. In between there would be sizes that repeated runs find
+ * in a cache and a step does not.
  *
  * Other programs may use the machine at the same time, so an op's time is the least of several, and
  * the ops are gone through several times, so that a burst of foreign work does not meet all the
- * runs of one. Short runs are queued several at once, as a training step does, so that a device's
- * latency is not taken for its throughput.
- *
- * Two points give seconds = launch + work x per_unit. Where the smaller one stays in a cache the
- * line may meet the axis below zero: then it goes through the origin and the larger point, since
- * that is where the time of a step is spent.
- */
+ * runs of one. Short runs are queued several at once, as a step does, so that a device's latency is
+ * not taken for its throughput. All in all a CPU is busy for about half a second; a device that
+ * compiles its kernels first takes that much longer. */
 #include "plan/cost.h"
-
-#include <math.h>
-#include <stdlib.h>
 
 #include "core/error.h"
 #include "core/platform.h"
@@ -31,27 +27,37 @@
 #include "ops/scale.h"
 #include "ops/transpose.h"
 
+#include <math.h>
+#include <stdlib.h>
+
 /* ---- what is timed ----------------------------------------------------------------------------
  */
 
 enum { SIZES = 3 };
 
-/* A shape is a word: each letter is a dimension of three sizes, a digit is itself. The middle size of products and
- * attention does little arithmetic for the bytes it moves. */
+/* A shape is a word: each letter is a dimension of three sizes, a digit is itself. The middle size
+ * of products and of attention does little arithmetic for the bytes it moves, so that the two can
+ * be told apart. */
 static int64_t dimension(char letter, int size) {
   static const struct {
     char letter;
     int64_t size[SIZES];
   } dimensions[] = {
-      {'n', {1 << 12, 1 << 19, 1 << 20}},                           /* elements */
-      {'p', {1 << 12, 1 << 20, 1 << 21}},                           /* of a parameter */
-      {'R', {16, 1024, 2048}},    {'C', {256, 512, 512}},           /* rows, channels */
-      {'V', {256, 2048, 4096}},   {'v', {16, 256, 512}},            /* table entries or classes, rows */
-      {'r', {64, 64, 512}},       {'i', {128, 768, 768}},           /* rows, inputs */
-      {'o', {128, 3072, 768}},                                      /* outputs */
-      {'b', {2, 64, 8}},         {'t', {64, 64, 256}},             /* of a batch of products */
-      {'B', {1, 32, 2}},          {'T', {64, 64, 512}},             /* samples, positions */
-      {'D', {64, 256, 256}},      {'Q', {3 * 64, 3 * 256, 3 * 256}}, /* width; q, k, v */
+      {'n', {64, 1 << 19, 1 << 20}}, /* elements */
+      {'p', {64, 1 << 20, 1 << 21}}, /* of a parameter: an update finds none in a cache */
+      {'R', {4, 1024, 2048}},        /* rows and */
+      {'C', {16, 512, 512}},         /* channels */
+      {'v', {4, 256, 512}},          /* rows and */
+      {'V', {16, 2048, 4096}},       /* classes, or entries of a table */
+      {'r', {4, 64, 512}},           /* rows, */
+      {'i', {16, 768, 768}},         /* inputs and */
+      {'o', {16, 3072, 768}},        /* outputs of a linear layer */
+      {'b', {1, 64, 8}},             /* a batch of products */
+      {'B', {1, 32, 2}},             /* samples, */
+      {'T', {4, 64, 512}},           /* positions, */
+      {'D', {16, 256, 256}},         /* channels, */
+      {'Q', {48, 768, 768}},         /* three times as many, */
+      {'H', {4, 4, 4}},              /* and heads of attention */
   };
   for (size_t i = 0; i < sizeof dimensions / sizeof *dimensions; i++)
     if (dimensions[i].letter == letter) return dimensions[i].size[size];
@@ -81,7 +87,7 @@ static const timed_op timed_ops[AC_OP_COUNT] = {
     [AC_OP_linear] = {{"ri", "io", "o"}, {"ro"}, &in_out},
     [AC_OP_linear_input_gradient] = {{"ro", "io"}, {"ri"}, &in_out},
     [AC_OP_linear_weight_gradient] = {{"ri", "ro"}, {"io", "o"}, &in_out},
-    [AC_OP_matmul] = {{"btD", "bDt"}, {"btt"}, &product},
+    [AC_OP_matmul] = {{"bTD", "bDT"}, {"bTT"}, &product},
     [AC_OP_add] = {{"n", "n"}, {"n"}, NULL},
     [AC_OP_sum_leading] = {{"RC"}, {"C"}, NULL},
     [AC_OP_multiply] = {{"n", "n"}, {"n"}, NULL},
@@ -99,8 +105,8 @@ static const timed_op timed_ops[AC_OP_COUNT] = {
     [AC_OP_silu_gradient] = {{"n", "n"}, {"n"}, NULL},
     [AC_OP_softmax] = {{"RC"}, {"RC"}, NULL},
     [AC_OP_softmax_gradient] = {{"RC", "RC"}, {"RC"}, NULL},
-    [AC_OP_attention] = {{"BTQ"}, {"BTD", "B4T"}, &heads},
-    [AC_OP_attention_gradient] = {{"BTD", "BTQ", "BTD", "B4T"}, {"BTQ"}, &heads},
+    [AC_OP_attention] = {{"BTQ"}, {"BTD", "BHT"}, &heads},
+    [AC_OP_attention_gradient] = {{"BTD", "BTQ", "BTD", "BHT"}, {"BTQ"}, &heads},
     [AC_OP_dropout] = {{"n"}, {"n"}, &tenth},
     [AC_OP_transpose] = {{"RC"}, {"CR"}, &swap},
     [AC_OP_cross_entropy] = {{"vV", "#v"}, {"8", "v"}, &all_count},
@@ -211,30 +217,30 @@ static void take_away(bench *b) {
 /* ---- timing -----------------------------------------------------------------------------------
  */
 
-enum { PASSES = 3, SAMPLES = 2, LONGEST_QUEUE = 16 };
+enum { PASSES = 3, LONGEST_QUEUE = 16 };
 static const double queue_seconds = 2e-4; /* runs shorter than this are queued to fill it */
 
-static ac_status time_runs(const bench *b, int runs, double *seconds) {
+/* Seconds of one of several runs, if they are the least so far. */
+static ac_status time_runs(const bench *b, int runs, double *least) {
   const ac_backend *backend = b->device->backend;
   double start = ac_clock();
   for (int i = 0; i < runs; i++) AC_TRY(backend->run(b->device->state, &b->args));
   AC_TRY(backend->finish(b->device->state));
-  *seconds = (ac_clock() - start) / runs;
+  double seconds = (ac_clock() - start) / runs;
+  if (seconds < *least) *least = seconds;
   return AC_OK;
 }
 
-static ac_status time_placed(bench *b, double *least) {
+static ac_status time_placed(const bench *b, double *least) {
   const ac_backend *backend = b->device->backend;
-  double seconds;
+  double first = HUGE_VAL;
   AC_TRY(backend->prepare(b->device->state, &b->args));
   AC_TRY(backend->finish(b->device->state));
-  AC_TRY(time_runs(b, 1, &seconds));
+  AC_TRY(time_runs(b, 1, &first));
   int runs = 1;
-  while (runs < LONGEST_QUEUE && runs * seconds < queue_seconds) runs *= 2;
-  for (int i = 0; i < SAMPLES; i++) {
-    AC_TRY(time_runs(b, runs, &seconds));
-    if (seconds < *least) *least = seconds;
-  }
+  while (runs < LONGEST_QUEUE && runs * first < queue_seconds) runs *= 2;
+  AC_TRY(time_runs(b, runs, least));
+  if (first < *least) *least = first;
   return AC_OK;
 }
 
@@ -249,12 +255,12 @@ static ac_status time_op(bench *b, ac_op op, int size, double *least) {
   return status == AC_OK ? AC_OK : ac_fail_prefix(status, "measuring %s", ac_op_name(op));
 }
 
-/* ---- the model --------------------------------------------------------------------------------
+/* ---- the fit --------------------------------------------------------------------------------
  */
 
-/* Least squares of the relative errors with no coefficient below zero, by coordinate descent: each coefficient in turn
- * gets its best value for the others as they are. */
-static void solve(double *x, double a[SIZES][3]) {
+/* Least squares of the relative errors with no coefficient below zero, by coordinate descent: each
+ * coefficient in turn gets its best value for the others as they are. */
+static void solve(double x[3], double a[SIZES][3]) {
   enum { ROUNDS = 2000 };
   for (int round = 0; round < ROUNDS; round++)
     for (int j = 0; j < 3; j++) {
@@ -272,23 +278,22 @@ static void solve(double *x, double a[SIZES][3]) {
 
 static void fit(ac_cost_model *model, const ac_device *device, ac_op op,
                 const double seconds[SIZES]) {
+  const double micro = 1e-6, giga = 1e9; /* keep the coefficients near 1 */
   double a[SIZES][3], x[3] = {0};
-  ac_cost cost;
+  ac_cost work = {0, 0};
   for (int size = 0; size < SIZES; size++) {
     ac_op_args args = arguments(device, op, size);
-    cost = ac_cost_work(&args);
-    a[size][0] = 1e-6 / seconds[size];
-    a[size][1] = 1e-9 * cost.flops / seconds[size];
-    a[size][2] = 1e-9 * cost.bytes / seconds[size];
+    work = ac_cost_work(&args);
+    a[size][0] = micro / seconds[size];
+    a[size][1] = work.flops / giga / seconds[size];
+    a[size][2] = work.bytes / giga / seconds[size];
   }
   solve(x, a);
-  model->launch[op] = 1e-6 * x[0];
-  model->per_flop[op] = 1e-9 * x[1];
-  model->per_byte[op] = 1e-9 * x[2];
-  /* Where launches hide the work there is a slope all the same, if a small one. */
+  /* Where beginning an op hides its work, more work takes longer all the same. */
   double least = seconds[SIZES - 1] / 64;
-  if (cost.flops > 0 && model->per_flop[op] < least / cost.flops) model->per_flop[op] = least / cost.flops;
-  if (model->per_byte[op] < least / cost.bytes) model->per_byte[op] = least / cost.bytes;
+  model->launch[op] = x[0] * micro;
+  model->per_flop[op] = work.flops > 0 ? fmax(x[1] / giga, least / work.flops) : 0;
+  model->per_byte[op] = fmax(x[2] / giga, least / work.bytes);
 }
 
 static ac_status measure(bench *b, ac_cost_model *model) {
@@ -299,7 +304,8 @@ static ac_status measure(bench *b, ac_cost_model *model) {
     for (int op = 0; op < AC_OP_COUNT; op++)
       for (int size = 0; size < SIZES; size++)
         AC_TRY(time_op(b, (ac_op)op, size, &least[op][size]));
-  for (int op = 0; op < AC_OP_COUNT; op++) fit(model, b->device, (ac_op)op, least[op]);
+  for (int op = 0; op < AC_OP_COUNT; op++)
+    if (isfinite(least[op][0])) fit(model, b->device, (ac_op)op, least[op]);
   return AC_OK;
 }
 

@@ -5,19 +5,20 @@
  * cannot be written to costs the time of measuring again, nothing else. */
 #include "plan/cost.h"
 
-#include <inttypes.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/error.h"
 #include "core/platform.h"
 #include "core/random.h"
 
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 /* ---- predicting -------------------------------------------------------------------------------
  */
 
-static bool priced_by_flops(ac_op op) {
+static bool multiplies_matrices(ac_op op) {
   switch (op) {
   case AC_OP_linear:
   case AC_OP_linear_input_gradient:
@@ -37,7 +38,7 @@ static double operand_bytes(const ac_operand *x) {
 
 ac_cost ac_cost_work(const ac_op_args *args) {
   ac_cost cost = ac_op_cost(args);
-  if (!priced_by_flops(args->op)) cost.flops = 0;
+  if (!multiplies_matrices(args->op)) cost.flops = 0;
   /* Of a table only the rows asked for move; the gradient writes all of it unless it adds. */
   if (args->op == AC_OP_embedding)
     cost.bytes += operand_bytes(&args->out[0]) - operand_bytes(&args->in[0]);
@@ -52,8 +53,8 @@ double ac_cost_seconds(const ac_cost_model *model, const ac_op_args *args) {
          work.bytes * model->per_byte[args->op];
 }
 
-/* What a middling CPU does: 200 GFLOP/s, 20 GB/s and 2 microseconds to begin an op. */
-static void fill_dry(ac_cost_model *model) {
+/* A middling CPU: 2 microseconds to begin an op, 200 GFLOP/s, 20 GB/s. What the dry device has. */
+static void guess(ac_cost_model *model) {
   for (int op = 0; op < AC_OP_COUNT; op++) {
     model->launch[op] = 2e-6;
     model->per_flop[op] = 1 / 200e9;
@@ -141,9 +142,9 @@ ac_status ac_cost_model_get(const ac_cost_model **result, ac_device *device) {
   if (device->costs) return AC_OK;
   ac_cost_model *model = malloc(sizeof *model);
   if (!model) return ac_fail(AC_ERROR_MEMORY, "no memory for a model of the device's speed");
-  ac_status status = AC_OK;
-  if (!strcmp(device->backend->name, "dry")) fill_dry(model);
-  else status = load_or_measure(model, device);
+  guess(model);
+  bool dry = !strcmp(device->backend->name, "dry");
+  ac_status status = dry ? AC_OK : load_or_measure(model, device);
   if (status != AC_OK) {
     free(model);
     return status;

@@ -1,10 +1,10 @@
-/* How long ops take on a device, predicted from their work: seconds = launch + work x per_unit, by
- * op. Affine in the work, and so in the micro-batch: splitting a batch never looks faster than
- * running it whole.
+/* How long ops take on a device, predicted from their work:
  *
- * Work is flops for the ops that multiply matrices (linear*, matmul, attention*), else bytes moved,
- * both from the op table (ac_op_cost). The two constants of an op come from timing it at two sizes.
- */
+ *   seconds = launch + flops x per_flop + bytes x per_byte, by op
+ *
+ * with flops and bytes as the op table has them (ac_op_cost). Ops that do little arithmetic are
+ * priced by their bytes alone. Affine in the work, and so in the micro-batch: splitting a batch
+ * never looks faster than running it whole. */
 #ifndef AC_PLAN_COST_H
 #define AC_PLAN_COST_H
 
@@ -27,10 +27,11 @@ double ac_cost_seconds(const ac_cost_model *model, const ac_op_args *args);
 /* The work that one run is priced by. */
 ac_cost ac_cost_work(const ac_op_args *args);
 
-/* ---- calibrate.c ----------------------------------------------------------------------------- */
+/* ---- calibrate.c --------------------------------------------------------------------------------
+ */
 
-/* Times every op on the device, in one chunk of memory that is given back before it returns; the
- * device's account of the peak is as it was. */
+/* Times the ops on the device; those that it does not support keep what the model holds. The memory
+ * is given back, and the account of the device's peak is left as it was. */
 ac_status ac_cost_calibrate(ac_cost_model *model, ac_device *device);
 
 #endif

@@ -133,21 +133,34 @@ static void fill_info(ac_plan *plan) {
   }
 }
 
+static ac_status check_budget(const ac_plan_desc *desc, const ac_device *device) {
+  uint64_t has = device->info.memory_bytes;
+  if (!has || desc->memory <= has) return AC_OK;
+  char budget[32], memory[32];
+  return ac_fail(AC_ERROR_BUDGET, "plan: the budget of %s is larger than the memory of %s, %s",
+                 ac_format_bytes(budget, sizeof budget, desc->memory), device->info.id,
+                 ac_format_bytes(memory, sizeof memory, has));
+}
+
+static uint64_t memory_limit(const ac_plan_desc *desc, const ac_device *device) {
+  if (desc->memory) return desc->memory;
+  return device->info.memory_bytes && !desc->beyond_device ? device->info.memory_bytes : UINT64_MAX;
+}
+
 ac_status ac_plan_create(ac_plan **result, const ac_graph *graph, ac_device *device,
                          const ac_plan_desc *desc) {
   *result = NULL;
   AC_TRY(check_desc(desc));
+  AC_TRY(check_budget(desc, device));
   ac_plan *plan = calloc(1, sizeof *plan);
   if (!plan) return ac_fail(AC_ERROR_MEMORY, "no memory for a plan");
   plan->device = device;
   plan->desc = *desc;
   if (!plan->desc.batch) plan->desc.batch = desc->micro_batch ? desc->micro_batch : 1;
-  uint64_t limit = desc->memory                ? desc->memory
-                   : device->info.memory_bytes ? device->info.memory_bytes
-                                               : UINT64_MAX;
-  ac_status status = ac_graph_clone(&plan->graph, graph);
+  ac_status status = ac_graph_clone(&plan->source, graph);
+  if (status == AC_OK) status = ac_graph_clone(&plan->graph, graph);
   if (status == AC_OK) status = build(plan);
-  if (status == AC_OK) status = ac_plan_search(plan, limit);
+  if (status == AC_OK) status = ac_plan_search(plan, memory_limit(desc, device));
   if (status != AC_OK) {
     ac_plan_free(plan);
     return status;
@@ -163,6 +176,7 @@ void ac_plan_free(ac_plan *plan) {
   ac_sequence_free(&plan->evaluation);
   if (plan->stages) ac_stages_free(plan->stages);
   free(plan->stages);
+  ac_graph_free(plan->source);
   ac_graph_free(plan->graph);
   free(plan->address);
   free(plan->parameters);
@@ -190,7 +204,54 @@ ac_status ac_plan_get_step(const ac_plan *plan, int64_t index, ac_plan_step *res
                            .bytes = cost.bytes};
   for (int i = 0; i < plan->main.value_count; i++) {
     const ac_value *value = &plan->main.values[i];
-    if (value->first <= index && index <= value->last) result->live_bytes += value->bytes;
+    if (value->first > index || value->last < index) continue;
+    result->live_bytes += value->bytes;
+    if (value->tensor < 0) result->workspace_bytes += value->bytes;
+  }
+  return AC_OK;
+}
+
+static ac_status add_alternative(const ac_plan *plan, const ac_plan_desc *desc,
+                                 ac_plan_alternative *list, int capacity, int *count,
+                                 uint64_t *total) {
+  ac_plan *other;
+  AC_TRY(ac_plan_create(&other, plan->source, plan->device, desc));
+  const ac_plan_info *info = &other->info;
+  if (list && *count < capacity)
+    list[*count] = (ac_plan_alternative){.micro_batch = info->micro_batch,
+                                         .accumulation_steps = info->accumulation_steps,
+                                         .recomputed_ops = info->recomputed_ops,
+                                         .recompute = desc->recompute,
+                                         .total_bytes = info->bytes.total,
+                                         .seconds = info->predicted_seconds};
+  ++*count;
+  *total = info->bytes.total;
+  ac_plan_free(other);
+  return AC_OK;
+}
+
+ac_status ac_plan_alternatives(const ac_plan *plan, ac_plan_alternative *list, int capacity,
+                               int *count) {
+  *count = 0;
+  if (plan->desc.purpose != AC_TRAIN)
+    return ac_fail(AC_ERROR_ARGUMENT, "plan: only plans for training have alternatives");
+  int64_t sizes[AC_SEARCH_SIZES];
+  int size_count = ac_plan_search_sizes(plan->desc.batch, sizes);
+  for (int i = 0; i < size_count; i++) {
+    ac_plan_desc desc = plan->desc;
+    uint64_t most, least, ignored;
+    desc.micro_batch = sizes[i];
+    desc.memory = 0;
+    desc.beyond_device = true;
+    desc.recompute = AC_RECOMPUTE_NONE;
+    AC_TRY(add_alternative(plan, &desc, list, capacity, count, &most));
+    desc.recompute = AC_RECOMPUTE_ALL;
+    AC_TRY(add_alternative(plan, &desc, list, capacity, count, &least));
+    desc.recompute = AC_RECOMPUTE_AUTO;
+    desc.memory = least + (most > least ? (most - least) / 2 : 0);
+    uint64_t has = plan->device->info.memory_bytes;
+    if (most <= least || (has && desc.memory > has)) continue;
+    AC_TRY(add_alternative(plan, &desc, list, capacity, count, &ignored));
   }
   return AC_OK;
 }

@@ -67,7 +67,8 @@ typedef struct ac_parameter_memory {
 } ac_parameter_memory;
 
 struct ac_plan {
-  ac_graph *graph; /* the plan's own, differentiated if training */
+  ac_graph *source; /* the caller's graph, copied */
+  ac_graph *graph;  /* the plan's own, differentiated if training */
   ac_device *device;
   ac_plan_desc desc;
   ac_plan_info info;
@@ -136,5 +137,9 @@ ac_status ac_plan_price(ac_plan *plan, int64_t micro_batch, bool exact);
 /* Chooses micro-batch and recomputation for the least predicted time within `limit` bytes, builds
  * plan->main and lays everything out. */
 ac_status ac_plan_search(ac_plan *plan, uint64_t limit);
+
+/* The micro-batch sizes that the search considers for a batch, from the largest on. */
+enum { AC_SEARCH_SIZES = 12 };
+int ac_plan_search_sizes(int64_t batch, int64_t sizes[AC_SEARCH_SIZES]);
 
 #endif

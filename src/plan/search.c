@@ -1,12 +1,12 @@
 /* The search for a plan: which micro-batch, and what to recompute.
  *
- * For each micro-batch size B (the distinct ceil(batch / n), thinned out to at most SIZES of them)
- * there is a family of orders: keep everything, and the choices of the chain solver from least
- * memory to fastest, thinned out to CHOICES; with the policy `all`, the one order that recomputes
- * every stage. The families depend on graph, device and batch alone, never on the budget. So the
- * rule "the least predicted time among all candidates whose total fits" gives plans that never get
- * slower with more budget, and the smallest budget that can be met is the smallest total among the
- * candidates, exactly.
+ * For each micro-batch size B (the distinct ceil(batch / n), thinned out to at most AC_SEARCH_SIZES
+ * of them) there is a family of orders: keep everything, and the choices of the chain solver from
+ * least memory to fastest, thinned out to CHOICES; with the policy `all`, the one order that
+ * recomputes every stage. The families depend on graph, device and batch alone, never on the
+ * budget. So the rule "the least predicted time among all candidates whose total fits" gives plans
+ * that never get slower with more budget, and the smallest budget that can be met is the smallest
+ * total among the candidates, exactly.
  *
  * Totals need a layout, which is quadratic in values; the sum of bytes alive is linear and a lower
  * bound. Candidates are tried from the fastest on, and only those whose bound fits are laid out. */
@@ -16,10 +16,11 @@
 #include "ops/optimizer.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SIZES = 12, CHOICES = 14 };
+enum { CHOICES = 14 };
 
 /* Choices that are no index into the solver's. */
 enum { KEEP_EVERYTHING = -1, RECOMPUTE_EVERYTHING = -2 };
@@ -156,6 +157,7 @@ static ac_status add_size(search *s, int64_t micro_batch) {
   int count = ac_chain_choices(solution, &choices);
   int taken = count < CHOICES ? count : CHOICES;
   ac_status status = add_candidate(s, micro_batch, KEEP_EVERYTHING, 0, NULL);
+  if (status == AC_OK) status = add_candidate(s, micro_batch, RECOMPUTE_EVERYTHING, 0, NULL);
   for (int i = 0; i < taken && status == AC_OK; i++) {
     int index = taken > 1 ? (int)((int64_t)i * (count - 1) / (taken - 1)) : 0;
     status = add_candidate(s, micro_batch, index, choices[index].memory, solution);
@@ -165,14 +167,14 @@ static ac_status add_size(search *s, int64_t micro_batch) {
 }
 
 /* Micro-batches that split the batch evenly. The first and the last are always among them. */
-static int list_sizes(int64_t batch, int64_t sizes[SIZES]) {
+int ac_plan_search_sizes(int64_t batch, int64_t sizes[AC_SEARCH_SIZES]) {
   int count = 0;
-  double ratio = pow((double)batch, 1.0 / (SIZES - 1));
+  double ratio = pow((double)batch, 1.0 / (AC_SEARCH_SIZES - 1));
   double wanted = (double)batch;
   int64_t last = 0;
-  for (int i = 0; i < SIZES; i++, wanted /= ratio) {
+  for (int i = 0; i < AC_SEARCH_SIZES; i++, wanted /= ratio) {
     int64_t steps = wanted < 1 ? batch : divide_up(batch, (int64_t)(wanted + 0.5));
-    if (i == SIZES - 1) steps = batch;
+    if (i == AC_SEARCH_SIZES - 1) steps = batch;
     int64_t size = divide_up(batch, steps);
     if (size != last) sizes[count++] = last = size;
   }
@@ -180,9 +182,11 @@ static int list_sizes(int64_t batch, int64_t sizes[SIZES]) {
 }
 
 static ac_status list_candidates(search *s) {
-  int64_t sizes[SIZES] = {s->plan->desc.micro_batch};
-  int count = s->plan->desc.micro_batch ? 1 : list_sizes(s->plan->desc.batch, sizes);
-  s->list = malloc((size_t)count * (CHOICES + 1) * sizeof *s->list);
+  int64_t sizes[AC_SEARCH_SIZES] = {s->plan->desc.micro_batch};
+  int count = s->plan->desc.micro_batch ? 1 : ac_plan_search_sizes(s->plan->desc.batch, sizes);
+  free(s->list);
+  s->count = 0;
+  s->list = malloc((size_t)count * (CHOICES + 2) * sizeof *s->list);
   if (!s->list) return ac_fail(AC_ERROR_MEMORY, "no memory for the search");
   for (int i = 0; i < count; i++) AC_TRY(add_size(s, sizes[i]));
   return AC_OK;
@@ -212,29 +216,68 @@ static ac_status lay_out(search *s, const candidate *c) {
   return status;
 }
 
-static ac_status refusal(const ac_plan *plan, uint64_t least, int64_t micro_batch, uint64_t limit) {
+static ac_status refusal(const ac_plan *plan, uint64_t least, int64_t micro_batch, uint64_t limit,
+                         const char *knobs) {
   char need[32], have[32];
   ac_format_bytes(need, sizeof need, least);
   ac_format_bytes(have, sizeof have, limit);
   return ac_fail(AC_ERROR_BUDGET,
-                 "plan: needs at least %s (%llu bytes, at a micro-batch of %lld%s), %s is %s", need,
-                 (unsigned long long)least, (long long)micro_batch,
+                 "plan: needs at least %s (%llu bytes, at a micro-batch of %lld%s), %s is %s%s",
+                 need, (unsigned long long)least, (long long)micro_batch,
                  plan->desc.recompute == AC_RECOMPUTE_NONE ? " without recomputation" : "",
-                 plan->desc.memory ? "the budget" : "the device's memory", have);
+                 plan->desc.memory ? "the budget" : "the device's memory", have, knobs);
 }
 
-/* Nothing fits: finds the smallest total of all candidates, and says so. */
-static ac_status refuse(search *s, uint64_t limit) {
-  uint64_t least = UINT64_MAX;
-  int64_t micro_batch = 1;
+/* The smallest total of all candidates and its micro-batch. */
+static ac_status find_least(search *s, uint64_t *least, int64_t *micro_batch) {
+  *least = UINT64_MAX;
   qsort(s->list, (size_t)s->count, sizeof *s->list, by_bound);
-  for (int i = 0; i < s->count && s->list[i].bound < least; i++) {
+  for (int i = 0; i < s->count && s->list[i].bound < *least; i++) {
     AC_TRY(lay_out(s, &s->list[i]));
-    if (s->plan->info.bytes.total >= least) continue;
-    least = s->plan->info.bytes.total;
-    micro_batch = s->list[i].micro_batch;
+    if (s->plan->info.bytes.total >= *least) continue;
+    *least = s->plan->info.bytes.total;
+    *micro_batch = s->list[i].micro_batch;
   }
-  return refusal(s->plan, least, micro_batch, limit);
+  return AC_OK;
+}
+
+static ac_status list_candidates(search *s);
+
+/* What the smallest total would be under another policy; adds a phrase if that is less. */
+static ac_status try_knob(search *s, const ac_plan_desc *desc, uint64_t least, const char *what,
+                          char *text, size_t size) {
+  uint64_t other;
+  int64_t micro_batch;
+  ac_plan_desc own = s->plan->desc;
+  s->plan->desc = *desc;
+  ac_status status = list_candidates(s);
+  if (status == AC_OK) status = find_least(s, &other, &micro_batch);
+  s->plan->desc = own;
+  if (status != AC_OK || other >= least) return status;
+  char bytes[32];
+  size_t used = strlen(text);
+  snprintf(text + used, size - used, "%s %s %s", used ? "," : "; it would need",
+           ac_format_bytes(bytes, sizeof bytes, other), what);
+  return AC_OK;
+}
+
+/* Nothing fits: says what would, and what the knobs that were set would buy if they were not. */
+static ac_status refuse(search *s, uint64_t limit) {
+  uint64_t least;
+  int64_t micro_batch = 1;
+  char knobs[160] = "";
+  AC_TRY(find_least(s, &least, &micro_batch));
+  ac_plan_desc desc = s->plan->desc;
+  if (desc.micro_batch > 1) {
+    desc.micro_batch = 1;
+    AC_TRY(try_knob(s, &desc, least, "at a micro-batch of 1", knobs, sizeof knobs));
+    desc.micro_batch = s->plan->desc.micro_batch;
+  }
+  if (desc.recompute != AC_RECOMPUTE_AUTO) {
+    desc.recompute = AC_RECOMPUTE_AUTO;
+    AC_TRY(try_knob(s, &desc, least, "with recomputation as needed", knobs, sizeof knobs));
+  }
+  return refusal(s->plan, least, micro_batch, limit, knobs);
 }
 
 static ac_status choose(search *s, uint64_t limit) {
@@ -257,7 +300,7 @@ static ac_status search_forward(ac_plan *plan, uint64_t limit) {
   AC_TRY(ac_plan_price(plan, given ? given : batch, true));
   if (*total <= limit) return AC_OK;
   if (!given) AC_TRY(ac_plan_price(plan, 1, true));
-  if (*total > limit) return refusal(plan, *total, plan->info.micro_batch, limit);
+  if (*total > limit) return refusal(plan, *total, plan->info.micro_batch, limit, "");
   int64_t too_few = 1, enough = batch;
   while (enough - too_few > 1) {
     int64_t middle = too_few + (enough - too_few) / 2;
