@@ -168,9 +168,11 @@ static void forward_part(const ac_cpu_context *context, const ac_op_args *args, 
   shape s = describe(args, &args->in[0]);
   int64_t blocks = ac_ceil_div(s.length, ROWS), items = s.batch * s.heads * blocks;
   float *scores = (float *)args->workspace + thread * ROWS * row_stride(s.length);
-  for (int64_t item = thread; item < items; item += team)
-    forward_block(context, args, &s, item / blocks / s.heads, item / blocks % s.heads,
-                  item % blocks * ROWS, scores);
+  for (int64_t item = thread; item < items; item += team) {
+    /* Every other head from its last block, for later blocks are longer. */
+    int64_t head = item / blocks, turn = item % blocks, block = head % 2 ? blocks - 1 - turn : turn;
+    forward_block(context, args, &s, head / s.heads, head % s.heads, block * ROWS, scores);
+  }
 }
 
 static void forward(const ac_cpu_context *context, const ac_op_args *args) {

@@ -5,8 +5,7 @@
  * Loops are plain C that the compiler vectorises. All parallel regions are those of ac_cpu_parallel
  * and ac_cpu_for. They ask for all the threads of the context or are not opened at all: OpenMP
  * keeps one team, and one of another size, or of one thread, would be allocated anew each time.
- * Small work runs in the calling thread.
- */
+ * Small work runs in the calling thread. */
 #ifndef AC_BACKEND_CPU_KERNELS_H
 #define AC_BACKEND_CPU_KERNELS_H
 
