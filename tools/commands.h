@@ -6,6 +6,8 @@
 int bench_main(int argc, char **argv);
 int devices_main(int argc, char **argv);
 int train_main(int argc, char **argv);
+int plan_main(int argc, char **argv);
+int verify_main(int argc, char **argv);
 int sample_main(int argc, char **argv);
 
 #endif

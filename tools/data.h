@@ -5,6 +5,7 @@
 #include <accrue/dataset.h>
 
 typedef struct train_data {
+  bool optional; /* set beforehand: a kind whose shape is known from flags may leave the data out */
   ac_tokens *tokens;
   ac_dataset *whole; /* what train and validation are slices of, or NULL */
   ac_dataset *train, *validation;

@@ -96,7 +96,8 @@ static int prepare(void *self, const options *o, const ac_model_file *init, cons
   gpt_config *config = &model->config;
   int status = options_exclude(o, "vocab", "max-bytes");
   if (status != STATUS_CONTINUE) return status;
-  if (!model->data) return fail_usage("--data is missing: a text file or a folder to learn from");
+  if (!model->data && !data->optional)
+    return fail_usage("--data is missing: a text file or a folder to learn from");
   if (init && (status = adopt(config, o, init, init_path)) != STATUS_CONTINUE) return status;
   if (config->width % config->heads)
     return fail_usage("--heads %" PRId64 " does not divide --width %" PRId64, config->heads,
@@ -104,6 +105,7 @@ static int prepare(void *self, const options *o, const ac_model_file *init, cons
 
   bool text = !options_given(o, "vocab");
   if (text) config->vocab = BYTE_VOCAB;
+  if (!model->data) return STATUS_CONTINUE;
   return data_open_tokens(data, model->data, model->max_bytes, text ? 0 : config->vocab,
                           config->context);
 }

@@ -15,6 +15,8 @@ static const struct {
 } commands[] = {
     {"devices", "list the devices a model can train on", devices_main},
     {"train", "train a model: gpt or mlp", train_main},
+    {"plan", "say what training would take, before it takes it", plan_main},
+    {"verify", "compare training as planned with training on whole batches", verify_main},
     {"bench", "measure a device: gemm or step", bench_main},
     {"sample", "write text with a trained gpt", sample_main},
 };

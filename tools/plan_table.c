@@ -1,11 +1,30 @@
 #include "plan_table.h"
 
-#include "message.h"
 #include "text.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 
-void plan_table(const ac_device_info *device, const ac_plan_info *plan) {
+typedef struct page {
+  char *text;
+  size_t size, used;
+} page;
+
+#if defined(__GNUC__)
+__attribute__((format(printf, 2, 3)))
+#endif
+static void
+put(page *p, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  int length = vsnprintf(p->text + p->used, p->size - p->used, format, arguments);
+  va_end(arguments);
+  if (length > 0) p->used += (size_t)length;
+  if (p->used >= p->size) p->used = p->size - 1;
+}
+
+static void put_memory(page *p, const ac_plan_info *plan) {
   const ac_plan_bytes *bytes = &plan->bytes;
   const struct {
     const char *name;
@@ -17,18 +36,31 @@ void plan_table(const ac_device_info *device, const ac_plan_info *plan) {
                  {"workspace", bytes->workspace},
                  {"input and output", bytes->io},
                  {"total", bytes->total}};
-  say("device       %s: %s (%s)", device->id, device->name, device->driver);
-  say("model        %s parameters", text_count(plan->parameter_count).text);
-  if (plan->accumulation_steps == 1) say("batch        %" PRId64 " samples at once", plan->batch);
-  else
-    say("batch        %" PRId64 " samples in %" PRId64 " micro-batches of %s%" PRId64, plan->batch,
-        plan->accumulation_steps, plan->batch % plan->micro_batch ? "at most " : "",
-        plan->micro_batch);
   for (int i = 0; i < 7; i++)
-    say("%-12s %-18s %12s%s%s", i ? "" : "memory", classes[i].name,
+    put(p, "%-12s %-18s %12s%s%s\n", i ? "" : "memory", classes[i].name,
         text_bytes(classes[i].bytes).text, i == 6 && plan->budget_bytes ? " of " : "",
         i == 6 && plan->budget_bytes ? text_bytes(plan->budget_bytes).text : "");
   if (plan->library_bytes)
-    say("%-12s %-18s %12s, held by libraries outside the plan", "", "besides",
+    put(p, "%-12s %-18s %12s, held by libraries outside the plan\n", "", "besides",
         text_bytes(plan->library_bytes).text);
+}
+
+const char *plan_table_text(char *text, size_t size, const ac_device_info *device,
+                            const ac_plan_info *plan) {
+  page p = {text, size, 0};
+  put(&p, "device       %s: %s (%s)\n", device->id, device->name, device->driver);
+  put(&p, "model        %s parameters\n", text_count(plan->parameter_count).text);
+  if (plan->accumulation_steps == 1)
+    put(&p, "batch        %" PRId64 " samples at once\n", plan->batch);
+  else
+    put(&p, "batch        %" PRId64 " samples in %" PRId64 " micro-batches of %s%" PRId64 "\n",
+        plan->batch, plan->accumulation_steps, plan->batch % plan->micro_batch ? "at most " : "",
+        plan->micro_batch);
+  put_memory(&p, plan);
+  return text;
+}
+
+void plan_table(const ac_device_info *device, const ac_plan_info *plan) {
+  char text[PLAN_TABLE_BYTES];
+  fputs(plan_table_text(text, sizeof text, device, plan), stderr);
 }

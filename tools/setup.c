@@ -131,7 +131,7 @@ static const model_kind *find_kind(const char *name) {
   return NULL;
 }
 
-static int parse(setup *s, const char *verb, int argc, char **argv) {
+static int parse(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o)) {
   if (!(s->kind = find_kind(argv[0])))
     return fail_usage("unknown model %s; accrue %s --help lists the models", argv[0], verb);
   if (!(s->model = calloc(1, s->kind->size))) return fail("out of memory");
@@ -139,6 +139,7 @@ static int parse(setup *s, const char *verb, int argc, char **argv) {
   s->options = (options){.command = s->command, .summary = s->kind->summary};
   set_defaults(s);
   add_options(s);
+  if (more) more(&s->options);
   int status = options_parse(&s->options, argc - 1, argv + 1);
   return status == STATUS_CONTINUE ? check_flags(s) : status;
 }
@@ -187,7 +188,7 @@ static double or_off(double x) {
   return x > 0 ? x : -1;
 }
 
-static int make_plan(setup *s) {
+static int open_device(setup *s) {
   const train_flags *f = &s->flags;
   s->trainer.seed = (uint64_t)f->seed;
   s->trainer.optimizer = (ac_optimizer_desc){.beta1 = or_off(f->beta1),
@@ -196,32 +197,48 @@ static int make_plan(setup *s) {
                                              .momentum = or_off(f->momentum),
                                              .clip = f->clip};
   ac_device_desc device = {.name = f->device, .threads = (int)f->threads};
-  if (ac_device_open(&s->device, &device) != AC_OK) return fail_library();
+  return ac_device_open(&s->device, &device) == AC_OK ? STATUS_CONTINUE : fail_library();
+}
 
-  ac_plan_desc desc = {.purpose = AC_TRAIN,
-                       .batch = f->batch,
-                       .micro_batch = f->micro_batch,
-                       .memory = f->memory,
-                       .precision = (ac_precision)f->precision,
-                       .recompute = (ac_recompute)f->recompute,
-                       .optimizer = (ac_optimizer_kind)f->optimizer,
-                       .sgd_no_momentum = f->momentum <= 0};
+ac_plan_desc setup_plan_desc(const setup *s) {
+  const train_flags *f = &s->flags;
+  return (ac_plan_desc){.purpose = AC_TRAIN,
+                        .batch = f->batch,
+                        .micro_batch = f->micro_batch,
+                        .memory = f->memory,
+                        .precision = (ac_precision)f->precision,
+                        .recompute = (ac_recompute)f->recompute,
+                        .optimizer = (ac_optimizer_kind)f->optimizer,
+                        .sgd_no_momentum = f->momentum <= 0};
+}
+
+int setup_plan(const setup *s, const ac_plan_desc *desc, ac_plan **plan) {
   ac_graph *graph = NULL;
   ac_status status = ac_graph_create(&graph);
   if (status == AC_OK) {
     s->kind->build(s->model, graph);
-    status = ac_plan_create(&s->plan, graph, s->device, &desc);
+    status = ac_plan_create(plan, graph, s->device, desc);
   }
   ac_graph_free(graph);
   return status == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 
+int setup_open_model(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o)) {
+  *s = (setup){.data = {.optional = true}};
+  int status = parse(s, verb, argc, argv, more);
+  if (status == STATUS_CONTINUE) status = open_data(s);
+  if (status == STATUS_CONTINUE) status = open_device(s);
+  return status;
+}
+
 int setup_open(setup *s, const char *verb, int argc, char **argv) {
   *s = (setup){0};
-  int status = parse(s, verb, argc, argv);
+  int status = parse(s, verb, argc, argv, NULL);
   if (status == STATUS_CONTINUE) status = open_data(s);
   if (status == STATUS_CONTINUE) status = make_schedule(s);
-  if (status == STATUS_CONTINUE) status = make_plan(s);
+  if (status == STATUS_CONTINUE) status = open_device(s);
+  const ac_plan_desc desc = setup_plan_desc(s);
+  if (status == STATUS_CONTINUE) status = setup_plan(s, &desc, &s->plan);
   return status;
 }
 

@@ -21,6 +21,15 @@ typedef struct setup {
 /* argv[0] is the model's kind, flags follow; `verb` is the command ("train"). Returns a status of
  * message.h; setup_close is needed in any case. */
 int setup_open(setup *s, const char *verb, int argc, char **argv);
+
+/* The same without plan, steps and, for kinds that can do without, data: for commands that make
+ * plans of their own. `more` (may be NULL) adds flags of the command's own. */
+int setup_open_model(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o));
+
+/* Makes a plan of the flags, with other settings of the fields that a caller may change in `desc`.
+ */
+ac_plan_desc setup_plan_desc(const setup *s);
+int setup_plan(const setup *s, const ac_plan_desc *desc, ac_plan **plan);
 void setup_close(setup *s);
 
 #endif

@@ -1,0 +1,142 @@
+/* `accrue plan`: what a training run would take, before it takes it. Nothing is allocated on the
+ * device, so the model may be far larger than the machine. */
+#include "commands.h"
+#include "message.h"
+#include "plan_svg.h"
+#include "plan_table.h"
+#include "setup.h"
+#include "text.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const policies[] = {"auto", "none", "all"};
+
+static struct {
+  bool json;
+  const char *svg;
+} flags;
+
+static void more_flags(options *o) {
+  const option rows[] = {
+      {"json", NULL, OPTION_SWITCH, &flags.json, .help = "as a JSON object"},
+      {"svg", "FILE", OPTION_TEXT, &flags.svg, .help = "draw memory over one window, by gnuplot",
+       .fallback = ""},
+  };
+  OPTIONS_ADD(o, "Output", rows);
+}
+
+typedef struct report {
+  const ac_plan *plan;
+  const ac_plan_info *info;
+  int64_t peak; /* step */
+  ac_plan_step peak_step;
+  ac_plan_alternative list[64];
+  int count;
+} report;
+
+static ac_status find_peak(report *r) {
+  for (int64_t i = 0; i < r->info->steps; i++) {
+    ac_plan_step step;
+    ac_status status = ac_plan_get_step(r->plan, i, &step);
+    if (status != AC_OK) return status;
+    if (i && step.live_bytes <= r->peak_step.live_bytes) continue;
+    r->peak = i;
+    r->peak_step = step;
+  }
+  return AC_OK;
+}
+
+static void print_alternatives(const report *r) {
+  printf("\n%12s %6s %10s %12s %12s %12s\n", "micro-batch", "steps", "recompute", "ops again",
+         "total", "window");
+  for (int i = 0; i < r->count; i++) {
+    const ac_plan_alternative *a = &r->list[i];
+    bool fits = !r->info->budget_bytes || a->total_bytes <= r->info->budget_bytes;
+    printf("%12" PRId64 " %6" PRId64 " %10s %12" PRId64 " %12s %9.1f ms%s\n", a->micro_batch,
+           a->accumulation_steps, policies[a->recompute], a->recomputed_ops,
+           text_bytes(a->total_bytes).text, a->seconds * 1e3, fits ? "" : "  beyond the budget");
+  }
+}
+
+static void print_text(const report *r, const ac_device_info *device) {
+  char lines[PLAN_TABLE_BYTES];
+  printf("%s", plan_table_text(lines, sizeof lines, device, r->info));
+  const char *scope = r->peak_step.scope;
+  printf("%-12s step %" PRId64 " of %" PRId64 ": %s%s%s%s%s\n", "peak", r->peak + 1, r->info->steps,
+         r->peak_step.op, *scope ? " (" : "", scope, *scope ? ")" : "",
+         r->peak_step.backward ? ", backward" : ", forward");
+  printf("%-12s %" PRId64 " ops run again\n", "recompute", r->info->recomputed_ops);
+  printf("%-12s %.1f ms a window, predicted\n", "time", r->info->predicted_seconds * 1e3);
+  print_alternatives(r);
+}
+
+static json_t *bytes_object(const ac_plan_bytes *b) {
+  return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "parameters", (json_int_t)b->parameters,
+                   "gradients", (json_int_t)b->gradients, "optimizer", (json_int_t)b->optimizer,
+                   "activations", (json_int_t)b->activations, "workspace", (json_int_t)b->workspace,
+                   "io", (json_int_t)b->io, "total", (json_int_t)b->total);
+}
+
+static int print_json(const report *r, const ac_device_info *device) {
+  const ac_plan_info *i = r->info;
+  json_t *list = json_array();
+  for (int k = 0; k < r->count; k++) {
+    const ac_plan_alternative *a = &r->list[k];
+    json_array_append_new(
+        list,
+        json_pack("{s:I, s:I, s:s, s:I, s:I, s:f}", "micro_batch", (json_int_t)a->micro_batch,
+                  "accumulation_steps", (json_int_t)a->accumulation_steps, "recompute",
+                  policies[a->recompute], "recomputed_ops", (json_int_t)a->recomputed_ops,
+                  "total_bytes", (json_int_t)a->total_bytes, "predicted_seconds", a->seconds));
+  }
+  json_t *object = json_pack(
+      "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:f, s:{s:s, s:s, s:I}, s:o}",
+      "device", device->id, "precision", "f32", "parameter_count", (json_int_t)i->parameter_count,
+      "effective_batch", (json_int_t)i->batch, "micro_batch", (json_int_t)i->micro_batch,
+      "accumulation_steps", (json_int_t)i->accumulation_steps, "recomputed_ops",
+      (json_int_t)i->recomputed_ops, "budget_bytes", (json_int_t)i->budget_bytes, "planned_bytes",
+      bytes_object(&i->bytes), "live_bytes", (json_int_t)i->live_bytes, "library_bytes",
+      (json_int_t)i->library_bytes, "predicted_seconds", i->predicted_seconds, "peak", "op",
+      r->peak_step.op, "scope", r->peak_step.scope, "step", (json_int_t)(r->peak + 1),
+      "alternatives", list);
+  bool good = object && json_dumpf(object, stdout, JSON_INDENT(2)) == 0 && putchar('\n') != EOF;
+  json_decref(object);
+  return good ? STATUS_DONE : fail("cannot write the plan");
+}
+
+static int make_report(report *r, const setup *s) {
+  r->plan = s->plan;
+  r->info = ac_plan_get_info(s->plan);
+  ac_status status = find_peak(r);
+  int capacity = (int)(sizeof r->list / sizeof *r->list);
+  if (status == AC_OK) status = ac_plan_alternatives(r->plan, r->list, capacity, &r->count);
+  if (r->count > capacity) r->count = capacity;
+  return status == AC_OK ? STATUS_CONTINUE : fail_library();
+}
+
+int plan_main(int argc, char **argv) {
+  if (argc < 1) return fail_usage("a model is missing; accrue train --help lists them");
+  setup s;
+  report r = {0};
+  int status = setup_open_model(&s, "plan", argc, argv, more_flags);
+  if (status == STATUS_CONTINUE) {
+    ac_plan_desc desc = setup_plan_desc(&s);
+    desc.beyond_device = true;
+    status = setup_plan(&s, &desc, &s.plan);
+  }
+  if (status == STATUS_CONTINUE) status = make_report(&r, &s);
+  if (status == STATUS_CONTINUE && flags.svg) status = plan_svg(r.plan, flags.svg);
+  if (status == STATUS_CONTINUE) {
+    const ac_device_info *device = ac_device_get_info(s.device);
+    if (flags.json) status = print_json(&r, device);
+    else {
+      print_text(&r, device);
+      status = STATUS_DONE;
+    }
+  }
+  setup_close(&s);
+  return status;
+}
