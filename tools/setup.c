@@ -119,6 +119,8 @@ static int check_flags(setup *s) {
   if (f->micro_batch > f->batch)
     return fail_usage("--micro-batch %lld is larger than the batch of %lld",
                       (long long)f->micro_batch, (long long)f->batch);
+  if (options_given(&s->options, "memory") && f->memory == 0)
+    return fail_usage("--memory 0 leaves nothing to train in");
   if (f->min_lr < 0) f->min_lr = f->lr / 10;
   if (f->min_lr > f->lr)
     return fail_usage("--min-lr %g is larger than the learning rate %g", f->min_lr, f->lr);

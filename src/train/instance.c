@@ -1,7 +1,7 @@
 #include "train/instance.h"
 
 #include "core/error.h"
-#include "ops/cross_entropy.h"
+#include "ops/linear_cross_entropy.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -162,24 +162,32 @@ static void check_operand(ac_instance *instance, const ac_node *node, int k, int
   }
 }
 
-static void check_weights(ac_instance *instance, const ac_node *node) {
+static void check_weights(ac_instance *instance, const ac_node *node, int k) {
   const ac_graph *graph = instance->plan->graph;
   for (int i = 0; i < graph->input_count; i++)
-    if (node->in[2] >= 0 && graph->tensors[node->in[2]]->storage == graph->inputs[i])
+    if (node->in[k] >= 0 && graph->tensors[node->in[k]]->storage == graph->inputs[i])
       instance->checks[i].weights = true;
+}
+
+static void check_loss(ac_instance *instance, const ac_node *node) {
+  ac_tensor *const *tensors = instance->plan->graph->tensors;
+  if (node->op == AC_OP_cross_entropy) {
+    int64_t classes = ac_shape_last(&tensors[node->in[0]]->shape);
+    check_operand(instance, node, 1, classes, (const void *)node->attributes);
+    check_weights(instance, node, 2);
+  } else if (node->op == AC_OP_linear_cross_entropy) {
+    const ac_linear_cross_entropy_attributes *attributes = (const void *)node->attributes;
+    int64_t classes = tensors[node->in[1]]->shape.dim[attributes->layout == AC_OUT_IN ? 0 : 1];
+    check_operand(instance, node, 2, classes, &attributes->loss);
+    check_weights(instance, node, 3);
+  } else if (node->op == AC_OP_mean_squared_error) {
+    check_weights(instance, node, 2);
+  }
 }
 
 static void find_checks(ac_instance *instance) {
   const ac_graph *graph = instance->plan->graph;
-  for (int n = 0; n < graph->node_count; n++) {
-    const ac_node *node = &graph->nodes[n];
-    if (node->op == AC_OP_cross_entropy) {
-      int64_t classes = ac_shape_last(&graph->tensors[node->in[0]]->shape);
-      check_operand(instance, node, 1, classes, (const void *)node->attributes);
-    }
-    if (node->op == AC_OP_cross_entropy || node->op == AC_OP_mean_squared_error)
-      check_weights(instance, node);
-  }
+  for (int n = 0; n < graph->node_count; n++) check_loss(instance, &graph->nodes[n]);
   for (int n = 0; n < graph->node_count; n++) {
     const ac_node *node = &graph->nodes[n];
     if (node->op == AC_OP_embedding)
@@ -256,11 +264,46 @@ ac_status ac_instance_run_step(ac_instance *instance, ac_prepared *prepared, int
                         ac_node_text(text, sizeof text, graph, &graph->nodes[step->node]));
 }
 
+/* With ACCRUE_POISON every dead byte of the arena is a NaN (all bits set), so that an op which
+ * reads what it should not shows at once: everything before a sequence begins, and each value after
+ * the last step that needs it. */
+#ifdef ACCRUE_POISON
+static ac_status poison(ac_instance *instance, const ac_prepared *prepared, int value) {
+  static const uint64_t piece_bytes = 1 << 16;
+  unsigned char piece[1 << 16];
+  uint64_t bytes = prepared->sequence->values[value].bytes;
+  memset(piece, 0xff, sizeof piece);
+  for (uint64_t first = 0; first < bytes; first += piece_bytes) {
+    uint64_t size = bytes - first < piece_bytes ? bytes - first : piece_bytes;
+    AC_TRY(instance->device->backend->upload(instance->device->state, prepared->handles[value],
+                                             first, piece, size));
+  }
+  return AC_OK;
+}
+
+/* The values that end with this step; -1: all. */
+static ac_status poison_after(ac_instance *instance, const ac_prepared *prepared, int step) {
+  const ac_sequence *sequence = prepared->sequence;
+  for (int i = 0; i < sequence->value_count; i++)
+    if (prepared->handles[i] && (step < 0 || sequence->values[i].last == step))
+      AC_TRY(poison(instance, prepared, i));
+  return AC_OK;
+}
+#else
+static ac_status poison_after(ac_instance *instance, const ac_prepared *prepared, int step) {
+  (void)instance, (void)prepared, (void)step;
+  return AC_OK;
+}
+#endif
+
 ac_status ac_instance_run(ac_instance *instance, ac_prepared *prepared, bool fresh) {
   instance->run.training = prepared->sequence->training;
   ac_instance_resize(instance, prepared);
-  for (int i = 0; i < prepared->sequence->step_count; i++)
+  AC_TRY(poison_after(instance, prepared, -1));
+  for (int i = 0; i < prepared->sequence->step_count; i++) {
     AC_TRY(ac_instance_run_step(instance, prepared, i, fresh));
+    AC_TRY(poison_after(instance, prepared, i));
+  }
   return AC_OK;
 }
 

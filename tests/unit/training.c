@@ -185,6 +185,56 @@ static void losses_are_means(const char *device) {
 }
 ON_EVERY_DEVICE(losses_are_means)
 
+/* ---- recomputation --------------------------------------------------------------------------- */
+
+static float *train_budget(const char *device, ac_plan_desc desc, int updates, double *losses,
+                           ac_plan_info *info, size_t *total) {
+  corpus c = make_corpus();
+  run r = start(device, &model, desc, (ac_trainer_desc){.seed = 3, .schedule = {.lr = 1e-3}});
+  *info = *ac_plan_get_info(r.plan);
+  assert_int_equal(ac_device_peak_bytes(r.device), info->bytes.total);
+  for (int u = 0; u < updates; u++) {
+    ac_update update;
+    assert_ok(feed(&r, &c, u % 7, 8));
+    assert_ok(ac_trainer_update(r.trainer, &update));
+    losses[u] = update.loss;
+  }
+  float *parameters = all_parameters(&r, total);
+  stop(&r);
+  return parameters;
+}
+
+/* Keeping everything, recomputing as several budgets want it, recomputing everything: the same bits
+ * after 50 updates with dropout, at the same micro-batch. */
+static void recomputing_changes_no_bit(const char *device) {
+  enum { UPDATES = 50 };
+  double kept[UPDATES], again[UPDATES];
+  ac_plan_info info;
+  size_t total;
+  ac_plan_desc desc = {.batch = 8, .micro_batch = 4, .recompute = AC_RECOMPUTE_NONE};
+  float *a = train_budget(device, desc, UPDATES, kept, &info, &total);
+  assert_int_equal(info.recomputed_ops, 0);
+  uint64_t high = info.bytes.total;
+  desc.recompute = AC_RECOMPUTE_ALL;
+  float *b = train_budget(device, desc, UPDATES, again, &info, &total);
+  assert_true(info.recomputed_ops > 0 && info.bytes.total < high);
+  assert_memory_equal(kept, again, sizeof kept);
+  assert_memory_equal(a, b, total * sizeof *a);
+  free(b);
+  uint64_t low = info.bytes.total;
+  desc.recompute = AC_RECOMPUTE_AUTO;
+  for (int i = 1; i <= 3; i++) {
+    desc.memory = high - (high - low) * (uint64_t)i / 3;
+    b = train_budget(device, desc, UPDATES, again, &info, &total);
+    assert_true(info.recomputed_ops > 0 && info.bytes.total <= desc.memory);
+    assert_memory_equal(kept, again, sizeof kept);
+    assert_memory_equal(a, b, total * sizeof *a);
+    free(b);
+  }
+  free(a);
+}
+ON_EVERY_DEVICE(recomputing_changes_no_bit)
+
 /* ---- transactions ---------------------------------------------------------------------------- */
 
 static void a_failed_update_changes_nothing(const char *device) {
@@ -415,6 +465,7 @@ int main(void) {
       cmocka_unit_test(splitting_changes_nothing_everywhere),
       cmocka_unit_test(the_same_seed_gives_the_same_bits_everywhere),
       cmocka_unit_test(devices_agree_everywhere),
+      cmocka_unit_test(recomputing_changes_no_bit_everywhere),
       cmocka_unit_test(losses_are_means_everywhere),
       cmocka_unit_test(a_failed_update_changes_nothing_everywhere),
       cmocka_unit_test(an_overflow_is_located_everywhere),
