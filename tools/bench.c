@@ -25,6 +25,8 @@ typedef struct bench {
   int64_t threads, repeats, size;
   int model; /* index into models */
   int64_t batch, context;
+  uint64_t memory;
+  int recompute; /* ac_recompute */
   ac_device *device;
   uint64_t peak; /* bytes, while steps ran */
   double times[MOST_REPEATS];
@@ -137,8 +139,7 @@ typedef struct stepper {
   int64_t batch;
 } stepper;
 
-static ac_status stepper_open(stepper *s, ac_device *device, const gpt_config *config,
-                              int64_t batch) {
+static ac_status stepper_open(stepper *s, const bench *b, const gpt_config *config, int64_t batch) {
   *s = (stepper){.batch = batch};
   int64_t count = batch * config->context + 1;
   if (!(s->tokens = malloc((size_t)count * sizeof *s->tokens))) return AC_ERROR_MEMORY;
@@ -148,8 +149,9 @@ static ac_status stepper_open(stepper *s, ac_device *device, const gpt_config *c
   ac_status status = ac_graph_create(&graph);
   if (status != AC_OK) return status;
   gpt_build(graph, config, true);
-  ac_plan_desc plan = {.batch = batch, .micro_batch = batch};
-  status = ac_plan_create(&s->plan, graph, device, &plan);
+  ac_plan_desc plan = {
+      .batch = batch, .memory = b->memory, .recompute = (ac_recompute)b->recompute};
+  status = ac_plan_create(&s->plan, graph, b->device, &plan);
   ac_graph_free(graph);
   ac_trainer_desc desc = {.schedule = {.lr = 1e-4}, .optimizer = {.clip = 1}};
   if (status == AC_OK) status = ac_trainer_create(&s->trainer, s->plan, &desc);
@@ -180,6 +182,11 @@ static void print_step(const bench *b, const stepper *s, const gpt_config *confi
          models[b->model].name, text_count(info->parameter_count).text, s->batch, config->context);
   printf("step          %.2f ms median of %" PRId64 " (%.2f to %.2f)\n", step.median * 1e3,
          b->repeats, step.least * 1e3, step.most * 1e3);
+  if (info->accumulation_steps > 1 || info->recomputed_ops)
+    printf("plan          %" PRId64 " x micro-batch %" PRId64 ", %" PRId64 " ops run again\n",
+           info->accumulation_steps, info->micro_batch, info->recomputed_ops);
+  printf("predicted     %.2f ms, measured %.2f times that\n", info->predicted_seconds * 1e3,
+         step.median / info->predicted_seconds);
   printf("tokens        %.0f /s\n", tokens / step.median);
   printf("work          %.2f GFLOP by the op table, %.1f GFLOP/s\n", info->flops * 1e-9,
          info->flops / step.median * 1e-9);
@@ -211,7 +218,7 @@ static ac_status time_steps(bench *b, const gpt_config *config, int64_t batch, d
   ac_status status = best_product(b, rate);
   if (status != AC_OK) return status;
   ac_device_reset_peak(b->device);
-  status = stepper_open(&s, b->device, config, batch);
+  status = stepper_open(&s, b, config, batch);
   for (int r = 0; r < 2 && status == AC_OK; r++) status = stepper_run(&s, &first);
   for (int64_t r = 0; r < b->repeats && status == AC_OK; r++)
     status = stepper_run(&s, &b->times[r]);
@@ -233,20 +240,89 @@ static int bench_step(bench *b) {
   return time_steps(b, &config, batch, &rate) == AC_OK ? STATUS_DONE : fail_library();
 }
 
+/* ---- resident memory ------------------------------------------------------------------------- */
+
+/* A line of Linux's account of this process in bytes, "VmRSS" or "VmHWM"; 0 elsewhere. */
+static uint64_t process_bytes(const char *name) {
+  char line[256];
+  unsigned long long kibibytes = 0;
+  FILE *file = fopen("/proc/self/status", "r");
+  while (file && fgets(line, sizeof line, file))
+    if (!strncmp(line, name, strlen(name))) sscanf(line + strlen(name), ": %llu", &kibibytes);
+  if (file) fclose(file);
+  return (uint64_t)kibibytes << 10;
+}
+
+/* Lets VmHWM start again from what is resident now. */
+static void reset_high_water(void) {
+  FILE *file = fopen("/proc/self/clear_refs", "w");
+  if (!file) return;
+  fputs("5", file);
+  fclose(file);
+}
+
+static ac_status train_and_watch(bench *b, const gpt_config *config, int64_t batch, uint64_t idle) {
+  stepper s;
+  double seconds;
+  ac_status status = stepper_open(&s, b, config, batch);
+  for (int64_t r = 0; r < b->repeats && status == AC_OK; r++) status = stepper_run(&s, &seconds);
+  if (status == AC_OK) {
+    const ac_plan_info *info = ac_plan_get_info(s.plan);
+    uint64_t peak = process_bytes("VmHWM"), planned = info->bytes.total;
+    printf("model         %s, batch %" PRId64 " as %" PRId64 " x %" PRId64 ", %" PRId64
+           " ops run again\n",
+           models[b->model].name, batch, info->accumulation_steps, info->micro_batch,
+           info->recomputed_ops);
+    printf("idle          %s resident after listing the devices\n", text_bytes(idle).text);
+    printf("training      %s resident at most, %s more\n", text_bytes(peak).text,
+           text_bytes(peak - idle).text);
+    printf("planned       %s", text_bytes(planned).text);
+    printf(" and %s for libraries", text_bytes(info->library_bytes).text);
+    if (info->budget_bytes) printf(", budget %s", text_bytes(info->budget_bytes).text);
+    printf("\nresident / planned  %.4f\n",
+           (double)(peak - idle) / (double)(planned + info->library_bytes));
+  }
+  stepper_close(&s);
+  return status;
+}
+
+static int bench_memory(bench *b) {
+  ac_device_info list[16];
+  int count;
+  if (ac_device_list(list, 16, &count) != AC_OK) return fail_library();
+  reset_high_water();
+  uint64_t idle = process_bytes("VmRSS");
+  if (!idle) return fail("this system does not tell how much memory a process has");
+  ac_device_desc desc = {.name = b->device_name, .threads = (int)b->threads};
+  if (ac_device_open(&b->device, &desc) != AC_OK) return fail_library();
+  gpt_config config = models[b->model].config;
+  if (b->context) config.context = b->context;
+  ac_status status =
+      train_and_watch(b, &config, b->batch ? b->batch : models[b->model].batch, idle);
+  ac_device_close(b->device);
+  return status == AC_OK ? STATUS_DONE : fail_library();
+}
+
 /* ---- the command ----------------------------------------------------------------------------- */
 
+typedef enum what { GEMM, STEP, MEMORY, WHATS } what;
+static const struct {
+  const char *name, *command, *summary;
+} whats[WHATS] = {
+    {"gemm", "bench gemm", "Times products of square f32 matrices through the library."},
+    {"step", "bench step", "Times training steps and compares them with the ideal."},
+    {"memory", "bench memory", "Compares a training process's resident memory with its plan."},
+};
+
 static int print_help(void) {
-  printf("accrue bench WHAT [flags]\n\nMeasures a device.\n\n"
-         "  gemm       products of square matrices\n"
-         "  step       whole training steps, against the rate of products\n"
-         "\naccrue bench WHAT --help lists the flags.\n");
+  printf("accrue bench WHAT [flags]\n\nMeasures a device.\n\n");
+  for (int i = 0; i < WHATS; i++) printf("  %-10s %s\n", whats[i].name, whats[i].summary);
+  printf("\naccrue bench WHAT --help lists the flags.\n");
   return STATUS_DONE;
 }
 
-static int parse(bench *b, bool steps, int argc, char **argv) {
-  options o = {.command = steps ? "bench step" : "bench gemm",
-               .summary = steps ? "Times training steps and compares them with the ideal."
-                                : "Times products of square f32 matrices through the library."};
+static int parse(bench *b, what w, int argc, char **argv) {
+  options o = {.command = whats[w].command, .summary = whats[w].summary};
   const option common[] = {
       {"device", "NAME", OPTION_TEXT, &b->device_name, .help = "as for accrue train"},
       {"threads", "N", OPTION_INTEGER, &b->threads, .help = "of the CPU", .fallback = "all",
@@ -260,13 +336,16 @@ static int parse(bench *b, bool steps, int argc, char **argv) {
   };
   const option of_step[] = {
       {"model", "gpt2-124m|gpt-small", OPTION_CHOICE, &b->model, .help = "what to train"},
-      {"batch", "N", OPTION_INTEGER, &b->batch, .help = "samples, in one micro-batch",
+      {"batch", "N", OPTION_INTEGER, &b->batch, .help = "samples a window",
        .fallback = "4 or 12, by model", .least = 1, .most = 1 << 20},
       {"context", "N", OPTION_INTEGER, &b->context, .help = "tokens a sample", .fallback = "64",
        .least = 1, .most = 1 << 20},
+      {"memory", "SIZE", OPTION_SIZE, &b->memory, .help = "budget", .fallback = "what it has"},
+      {"recompute", "auto|none|all", OPTION_CHOICE, &b->recompute,
+       .help = "activations in the backward pass"},
   };
-  if (steps) OPTIONS_ADD(&o, "What", of_step);
-  else OPTIONS_ADD(&o, "What", of_gemm);
+  if (w == GEMM) OPTIONS_ADD(&o, "What", of_gemm);
+  else OPTIONS_ADD(&o, "What", of_step);
   OPTIONS_ADD(&o, "Run", common);
   return options_parse(&o, argc, argv);
 }
@@ -274,17 +353,19 @@ static int parse(bench *b, bool steps, int argc, char **argv) {
 int bench_main(int argc, char **argv) {
   if (argc < 1) return fail_usage("what to measure is missing; accrue bench --help lists it");
   if (!strcmp(argv[0], "--help") || !strcmp(argv[0], "-h")) return print_help();
-  bool steps = !strcmp(argv[0], "step");
-  if (!steps && strcmp(argv[0], "gemm") != 0)
+  int w = 0;
+  while (w < WHATS && strcmp(argv[0], whats[w].name) != 0) w++;
+  if (w == WHATS)
     return fail_usage("unknown measurement %s; accrue bench --help lists them", argv[0]);
   static bench b = {.device_name = "auto", .repeats = 10};
-  int status = parse(&b, steps, argc - 1, argv + 1);
+  int status = parse(&b, (what)w, argc - 1, argv + 1);
   if (status != STATUS_CONTINUE) return status;
+  if (w == MEMORY) return bench_memory(&b);
   ac_device_desc desc = {.name = b.device_name, .threads = (int)b.threads};
   if (ac_device_open(&b.device, &desc) != AC_OK) return fail_library();
   printf("device        %s: %s\n", ac_device_get_info(b.device)->name,
          ac_device_get_info(b.device)->driver);
-  status = steps ? bench_step(&b) : bench_gemm(&b);
+  status = w == STEP ? bench_step(&b) : bench_gemm(&b);
   ac_device_close(b.device);
   return status;
 }
