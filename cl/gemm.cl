@@ -1,12 +1,12 @@
 /* C[M,N] = op(A)[M,K] op(B)[K,N] (+ C) (+ bias[N]), row-major and dense, for `batch` matrices at
- * fixed strides.
+ * fixed strides, from the elements `first` on.
  *
- * Work-group TX x TY computes a tile of (TY * ROWS) x (TX * COLUMNS) elements, ROWS x COLUMNS a
- * work-item in registers, walking K in steps of DEPTH through local memory: 4 * DEPTH * (TX *
- * COLUMNS + TY * ROWS + 2) bytes, 8.1 KiB for tiles of 64 x 64 and 16.1 KiB for 128 x 128. Items
- * own rows and columns that lie TY and TX apart, so that neighbours read neighbouring words of
- * local memory and write neighbouring elements of C. Groups are numbered along dimension 0 alone,
- * the one that devices do not limit.
+ * Work-group TX x TY computes a tile of (TY * ROWS) x (TX * COLUMNS * VECTOR) elements, ROWS x
+ * COLUMNS vectors a work-item in registers, walking K in steps of DEPTH through local memory: 4 *
+ * DEPTH * (TY * ROWS + 1 + TX * COLUMNS * VECTOR + VECTOR) bytes, at most 16.4 KiB for the tiles
+ * that gemm.c chooses. Items own rows and vectors that lie TY and TX apart, so that neighbours read
+ * neighbouring words of local memory and write neighbouring elements of C. Groups are numbered
+ * along dimension 0 alone, the one that devices do not limit.
  *
  * Compiled for TRANSPOSE_A, TRANSPOSE_B in {0, 1} (the stored matrix is then [K,M] or [N,K]).
  * Dtypes: storage for A, B and bias, RESULT for C (storage, or float for parameter gradients); sums
@@ -22,24 +22,34 @@ typedef storage result;
 #define store_result store
 #endif
 
+#define JOIN_NAMES(a, b) a##b
+#define JOIN(a, b) JOIN_NAMES(a, b)
+typedef JOIN(float, VECTOR) vector;
+
 #define TILE_M (TY * ROWS)
-#define TILE_N (TX * COLUMNS)
+#define TILE_N (TX * COLUMNS * VECTOR)
+/* Of a row of the tile of B, in floats: a vector more than its length, so that rows begin in
+ * different banks. */
+#define STRIDE_B (TILE_N + VECTOR)
 
 kernel WORK_GROUP(TX, TY) void gemm(const global storage *a, const global storage *b,
                                     const global storage *bias, global result *c, int m, int n,
-                                    int k, long stride_a, long stride_b, long stride_c, int add) {
-  local float tile_a[DEPTH][TILE_M + 1], tile_b[DEPTH][TILE_N + 1];
+                                    int k, long stride_a, long stride_b, long stride_c,
+                                    long first_a, long first_b, long first_c, int add) {
+  local float tile_a[DEPTH][TILE_M + 1];
+  local vector tile_b[DEPTH * STRIDE_B / VECTOR];
+  local float *b_elements = (local float *)tile_b;
   const int tx = get_local_id(0), ty = get_local_id(1), item = ty * TX + tx;
   const int tiles_m = (m + TILE_M - 1) / TILE_M, tiles_n = (n + TILE_N - 1) / TILE_N;
   const size_t group = get_group_id(0), matrix = group / ((size_t)tiles_m * tiles_n);
   const int tile = (int)(group - matrix * tiles_m * tiles_n);
   const int tile_row = tile / tiles_n, tile_column = tile - tile_row * tiles_n;
   const int row0 = tile_row * TILE_M, column0 = tile_column * TILE_N;
-  a += matrix * stride_a;
-  b += matrix * stride_b;
-  c += matrix * stride_c;
+  a += first_a + matrix * stride_a;
+  b += first_b + matrix * stride_b;
+  c += first_c + matrix * stride_c;
 
-  float sum[ROWS][COLUMNS];
+  vector sum[ROWS][COLUMNS];
   for (int i = 0; i < ROWS; i++)
     for (int j = 0; j < COLUMNS; j++) sum[i][j] = 0;
 
@@ -62,15 +72,16 @@ kernel WORK_GROUP(TX, TY) void gemm(const global storage *a, const global storag
       const int p = e / TILE_N, j = e - p * TILE_N;
       const size_t at = (size_t)(k0 + p) * n + column0 + j;
 #endif
-      tile_b[p][j] = column0 + j < n && k0 + p < k ? load(b, at) : 0;
+      b_elements[p * STRIDE_B + j] = column0 + j < n && k0 + p < k ? load(b, at) : 0;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int p = 0; p < DEPTH; p++) {
-      float x[ROWS], y[COLUMNS];
-      for (int i = 0; i < ROWS; i++) x[i] = tile_a[p][ty + TY * i];
-      for (int j = 0; j < COLUMNS; j++) y[j] = tile_b[p][tx + TX * j];
-      for (int i = 0; i < ROWS; i++)
-        for (int j = 0; j < COLUMNS; j++) sum[i][j] = fma(x[i], y[j], sum[i][j]);
+      vector y[COLUMNS];
+      for (int j = 0; j < COLUMNS; j++) y[j] = tile_b[p * (STRIDE_B / VECTOR) + tx + TX * j];
+      for (int i = 0; i < ROWS; i++) {
+        const float x = tile_a[p][ty + TY * i];
+        for (int j = 0; j < COLUMNS; j++) sum[i][j] = fma((vector)x, y[j], sum[i][j]);
+      }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
   }
@@ -78,13 +89,17 @@ kernel WORK_GROUP(TX, TY) void gemm(const global storage *a, const global storag
   for (int i = 0; i < ROWS; i++) {
     const int row = row0 + ty + TY * i;
     for (int j = 0; j < COLUMNS; j++) {
-      const int column = column0 + tx + TX * j;
-      if (row >= m || column >= n) continue;
-      const size_t at = (size_t)row * n + column;
-      float v = sum[i][j];
-      if (bias) v += load(bias, column);
-      if (add) v += load_result(c, at);
-      store_result(c, at, v);
+      float lanes[VECTOR];
+      JOIN(vstore, VECTOR)(sum[i][j], 0, lanes);
+      for (int l = 0; l < VECTOR; l++) {
+        const int column = column0 + (tx + TX * j) * VECTOR + l;
+        if (row >= m || column >= n) continue;
+        const size_t at = (size_t)row * n + column;
+        float v = lanes[l];
+        if (bias) v += load(bias, column);
+        if (add) v += load_result(c, at);
+        store_result(c, at, v);
+      }
     }
   }
 }

@@ -13,6 +13,8 @@
 #ifdef AC_HAVE_CLBLAST
 #include <clblast_c.h>
 
+/* ---- CLBlast --------------------------------------------------------------------------------- */
+
 static CLBlastTranspose flag(bool transpose) {
   return transpose ? CLBlastTransposeYes : CLBlastTransposeNo;
 }
@@ -27,8 +29,8 @@ static size_t temporary_bytes(const ac_opencl *cl, const ac_cl_product *p, int64
   size_t bytes = 0;
   CLBlastStatusCode status = CLBlastSGemmTempBufferSize(
       CLBlastLayoutColMajor, flag(p->transpose_b), flag(p->transpose_a), (size_t)n, (size_t)m,
-      (size_t)k, 0, stored_columns(p->transpose_b, k, n), 0, stored_columns(p->transpose_a, m, k),
-      0, (size_t)n, &queue, &bytes);
+      (size_t)k, (size_t)p->first_b, stored_columns(p->transpose_b, k, n), (size_t)p->first_a,
+      stored_columns(p->transpose_a, m, k), (size_t)p->first_c, (size_t)n, &queue, &bytes);
   return status == CLBlastSuccess ? bytes : 0;
 }
 
@@ -50,9 +52,10 @@ static uint64_t clblast_workspace(const ac_opencl *cl, const ac_cl_product *p) {
 static ac_status clblast_gemm(ac_opencl *cl, const ac_cl_product *p, void *workspace) {
   CLBlastStatusCode status = CLBlastSgemmWithTempBuffer(
       CLBlastLayoutColMajor, flag(p->transpose_b), flag(p->transpose_a), (size_t)p->n, (size_t)p->m,
-      (size_t)p->k, 1.0f, (cl_mem)p->b, 0, stored_columns(p->transpose_b, p->k, p->n), (cl_mem)p->a,
-      0, stored_columns(p->transpose_a, p->m, p->k), p->add ? 1.0f : 0.0f, (cl_mem)p->c, 0,
-      (size_t)p->n, &cl->queue, NULL, workspace);
+      (size_t)p->k, 1.0f, (cl_mem)p->b, (size_t)p->first_b,
+      stored_columns(p->transpose_b, p->k, p->n), (cl_mem)p->a, (size_t)p->first_a,
+      stored_columns(p->transpose_a, p->m, p->k), p->add ? 1.0f : 0.0f, (cl_mem)p->c,
+      (size_t)p->first_c, (size_t)p->n, &cl->queue, NULL, workspace);
   if (status != CLBlastSuccess) {
     const char *name = ac_cl_error_name((cl_int)status);
     return ac_fail(AC_ERROR_DEVICE,
@@ -82,33 +85,48 @@ static ac_status clblast_prepare(ac_opencl *cl, const ac_cl_product *p) {
 }
 #endif
 
-/* Larger tiles read less, smaller ones give more work-groups. */
-static int items_edge(const ac_opencl *cl, const ac_cl_product *p, int edge) {
-  const int64_t tile = 8 * edge;
-  const int64_t tiles = ((p->m + tile - 1) / tile) * ((p->n + tile - 1) / tile) * p->batch;
-  return p->m >= tile && p->n >= tile && tiles >= cl->info.compute_units ? 8 : 4;
+/* ---- our own --------------------------------------------------------------------------------- */
+
+/* A work-group of tx * ty items, each with a register tile of rows x (columns vectors). */
+typedef struct tile {
+  int tx, ty, rows, columns, vector;
+} tile;
+
+/* Work-items on a CPU are loop iterations, and the registers are vectors. On a GPU larger tiles
+ * read less, smaller ones give more work-groups. */
+static tile choose_tile(const ac_opencl *cl, const ac_cl_product *p, bool may_be_large) {
+  if (cl->cpu) return p->n > 64 ? (tile){2, 8, 6, 4, 16} : (tile){1, 8, 6, 2, 16};
+  const int edge = cl->group == 256 ? 16 : 8;
+  const int64_t large = 8 * edge;
+  const int64_t groups = (p->m + large - 1) / large * ((p->n + large - 1) / large) * p->batch;
+  if (may_be_large && p->m >= large && p->n >= large && groups >= cl->info.compute_units)
+    return (tile){edge, edge, 8, 2, 4};
+  return (tile){edge, edge, 4, 1, 4};
 }
 
-static ac_status launch_own(ac_opencl *cl, const ac_cl_product *p, int edge, int items) {
-  char options[128];
+static ac_status launch_own(ac_opencl *cl, const ac_cl_product *p, tile t) {
+  char options[160];
   snprintf(options, sizeof options,
-           "-DTX=%d -DTY=%d -DROWS=%d -DCOLUMNS=%d -DDEPTH=16 -DTRANSPOSE_A=%d -DTRANSPOSE_B=%d",
-           edge, edge, items, items, p->transpose_a, p->transpose_b);
-  const int64_t tile = (int64_t)edge * items;
-  const int64_t tiles = ((p->m + tile - 1) / tile) * ((p->n + tile - 1) / tile) * p->batch;
+           "-DTX=%d -DTY=%d -DROWS=%d -DCOLUMNS=%d -DVECTOR=%d -DDEPTH=16 -DTRANSPOSE_A=%d "
+           "-DTRANSPOSE_B=%d",
+           t.tx, t.ty, t.rows, t.columns, t.vector, p->transpose_a, p->transpose_b);
+  const int64_t height = t.ty * t.rows, width = t.tx * t.columns * t.vector;
+  const int64_t groups = (p->m + height - 1) / height * ((p->n + width - 1) / width) * p->batch;
   return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"gemm", "gemm", options}),
-                      ac_cl_groups(tiles, edge, edge), AC_CL_BUFFER(p->a), AC_CL_BUFFER(p->b),
+                      ac_cl_groups(groups, t.tx, t.ty), AC_CL_BUFFER(p->a), AC_CL_BUFFER(p->b),
                       AC_CL_BUFFER(p->bias), AC_CL_BUFFER(p->c), AC_CL_INT(p->m), AC_CL_INT(p->n),
                       AC_CL_INT(p->k), AC_CL_LONG(p->m * p->k), AC_CL_LONG(p->k * p->n),
-                      AC_CL_LONG(p->m * p->n), AC_CL_INT(p->add));
+                      AC_CL_LONG(p->m * p->n), AC_CL_LONG(p->first_a), AC_CL_LONG(p->first_b),
+                      AC_CL_LONG(p->first_c), AC_CL_INT(p->add));
 }
 
 static ac_status own_gemm(ac_opencl *cl, const ac_cl_product *p) {
-  const int edge = cl->group == 256 ? 16 : 8, items = items_edge(cl, p, edge);
   /* A smaller micro-batch may take the smaller tiles. */
-  if (cl->preparing && items != 4) AC_TRY(launch_own(cl, p, edge, 4));
-  return launch_own(cl, p, edge, items);
+  if (cl->preparing) AC_TRY(launch_own(cl, p, choose_tile(cl, p, false)));
+  return launch_own(cl, p, choose_tile(cl, p, true));
 }
+
+/* ---- the choice ------------------------------------------------------------------------------ */
 
 uint64_t ac_cl_gemm_workspace(const ac_opencl *cl, const ac_cl_product *product) {
 #ifdef AC_HAVE_CLBLAST

@@ -75,6 +75,9 @@ static ac_status open_device(ac_opencl *cl, int index) {
   cl->identity = identify(platform, cl->device);
   char name[128] = "";
   clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof name - 1, name, NULL);
+  cl_device_type type = 0;
+  clGetDeviceInfo(cl->device, CL_DEVICE_TYPE, sizeof type, &type, NULL);
+  cl->cpu = type & CL_DEVICE_TYPE_CPU;
   cl->cache_programs = ac_cl_cache_wanted(name);
   cl->clblast = clblast_wanted();
   const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)platform,

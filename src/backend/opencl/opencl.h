@@ -27,7 +27,8 @@ typedef struct ac_opencl {
   cl_command_queue queue; /* in order */
   ac_device_info info;
   uint64_t identity; /* hash of what a compiled program depends on beside its source */
-  int group;         /* work-group size of elementwise kernels: 256, or 64 where that is too many */
+  int group;         /* work-group size of elementwise kernels: 256, or 64 if those are too large */
+  bool cpu;          /* the device is one */
   bool cache_programs; /* on disk */
   bool clblast;        /* f32 products go through CLBlast */
   bool clblast_ready;  /* it has compiled its kernels */
@@ -134,12 +135,18 @@ AC_OP_LIST(AC_CL_OP_DECLARE)
 #undef AC_CL_OP_DECLARE
 
 /* Ops that need scratch memory. */
-#define AC_CL_WORKSPACE_LIST(X)                                                   \
-  X(linear)                                                                       \
-  X(linear_input_gradient)                                                        \
-  X(linear_weight_gradient)                                                       \
-  X(matmul) X(sum_leading) X(embedding_gradient) X(layer_norm_parameter_gradient) \
-      X(attention_gradient) X(cross_entropy) X(mean_squared_error) X(gradient_statistics)
+/* clang-format off */
+#define AC_CL_WORKSPACE_LIST(X)                                           \
+  X(linear) X(linear_input_gradient) X(linear_weight_gradient)            \
+  X(matmul)                                                               \
+  X(sum_leading)                                                          \
+  X(embedding_gradient)                                                   \
+  X(layer_norm_parameter_gradient)                                        \
+  X(attention_gradient)                                                   \
+  X(cross_entropy)                                                        \
+  X(mean_squared_error)                                                   \
+  X(gradient_statistics)
+/* clang-format on */
 #define AC_CL_WORKSPACE_DECLARE(name) \
   uint64_t ac_cl_##name##_workspace(ac_opencl *cl, const ac_op_args *args);
 AC_CL_WORKSPACE_LIST(AC_CL_WORKSPACE_DECLARE)
