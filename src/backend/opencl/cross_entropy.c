@@ -1,8 +1,44 @@
-/* cross_entropy with softmax, and its gradient. */
+/* cross_entropy with softmax, and its gradient; also for the op that makes logits in chunks. */
 #include "ops/cross_entropy.h"
 
 #include "backend/opencl/opencl.h"
 #include "core/error.h"
+
+ac_status ac_cl_row_losses(ac_opencl *cl, const ac_cl_loss_rows *rows, void *results) {
+  char options[AC_CL_ROW_OPTIONS];
+  const int group = ac_cl_row_group(cl, rows->width, options);
+  return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"cross_entropy", "cross_entropy", options}),
+                      ac_cl_groups(rows->count, group, 1), AC_CL_BUFFER(rows->logits),
+                      AC_CL_BUFFER(rows->targets), AC_CL_BUFFER(rows->weights),
+                      AC_CL_BUFFER(rows->lse), AC_CL_BUFFER(results), AC_CL_LONG(rows->width),
+                      AC_CL_LONG(rows->first), AC_CL_LONG(rows->first_logit),
+                      AC_CL_LONG(rows->first_lse), AC_CL_INT(rows->attributes->ignore),
+                      AC_CL_INT(rows->attributes->ignore_index));
+}
+
+ac_status ac_cl_row_gradients(ac_opencl *cl, const ac_cl_loss_rows *rows, void *dlogits,
+                              float loss_scale) {
+  char options[AC_CL_ROW_OPTIONS];
+  ac_cl_row_group(cl, rows->width, options);
+  return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"cross_entropy", "cross_entropy_gradient", options}),
+                      ac_cl_elements(cl, rows->count * rows->width), AC_CL_BUFFER(rows->logits),
+                      AC_CL_BUFFER(rows->targets), AC_CL_BUFFER(rows->weights),
+                      AC_CL_BUFFER(rows->lse), AC_CL_BUFFER(dlogits), AC_CL_LONG(rows->count),
+                      AC_CL_LONG(rows->width), AC_CL_LONG(rows->first),
+                      AC_CL_LONG(rows->first_logit), AC_CL_LONG(rows->first_lse),
+                      AC_CL_FLOAT(loss_scale), AC_CL_INT(rows->attributes->ignore),
+                      AC_CL_INT(rows->attributes->ignore_index));
+}
+
+static ac_cl_loss_rows rows_of(const ac_op_args *args, const ac_operand *lse) {
+  return (ac_cl_loss_rows){.attributes = args->attributes,
+                           .logits = args->in[0].data,
+                           .targets = args->in[1].data,
+                           .weights = args->in[2].count ? args->in[2].data : NULL,
+                           .lse = lse->data,
+                           .count = ac_rows(&args->in[0]),
+                           .width = ac_columns(&args->in[0])};
+}
 
 /* Loss, weight and weight if right of each row. */
 uint64_t ac_cl_cross_entropy_workspace(ac_opencl *cl, const ac_op_args *args) {
@@ -11,28 +47,12 @@ uint64_t ac_cl_cross_entropy_workspace(ac_opencl *cl, const ac_op_args *args) {
 }
 
 ac_status ac_cl_cross_entropy(ac_opencl *cl, const ac_op_args *args) {
-  const ac_cross_entropy_attributes *a = args->attributes;
-  const ac_operand *logits = &args->in[0];
-  const int64_t n = ac_rows(logits), width = ac_columns(logits);
-  char options[AC_CL_ROW_OPTIONS];
-  const int group = ac_cl_row_group(cl, width, options);
-  AC_TRY(AC_CL_LAUNCH(cl, ((ac_cl_kernel){"cross_entropy", "cross_entropy", options}),
-                      ac_cl_groups(n, group, 1), AC_CL_OPERAND(*logits), AC_CL_OPERAND(args->in[1]),
-                      AC_CL_OPERAND(args->in[2]), AC_CL_OPERAND(args->out[1]),
-                      AC_CL_BUFFER(args->workspace), AC_CL_LONG(width), AC_CL_INT(a->ignore),
-                      AC_CL_INT(a->ignore_index)));
-  return ac_cl_sum_losses(cl, args->workspace, n, &args->out[0], args->add[0]);
+  const ac_cl_loss_rows rows = rows_of(args, &args->out[1]);
+  AC_TRY(ac_cl_row_losses(cl, &rows, args->workspace));
+  return ac_cl_sum_losses(cl, args->workspace, rows.count, &args->out[0], args->add[0]);
 }
 
 ac_status ac_cl_cross_entropy_gradient(ac_opencl *cl, const ac_op_args *args) {
-  const ac_cross_entropy_attributes *a = args->attributes;
-  const ac_operand *logits = &args->in[0];
-  char options[AC_CL_ROW_OPTIONS];
-  ac_cl_row_group(cl, ac_columns(logits), options);
-  return AC_CL_LAUNCH(
-      cl, ((ac_cl_kernel){"cross_entropy", "cross_entropy_gradient", options}),
-      ac_cl_elements(cl, logits->count), AC_CL_OPERAND(*logits), AC_CL_OPERAND(args->in[1]),
-      AC_CL_OPERAND(args->in[2]), AC_CL_OPERAND(args->in[3]), AC_CL_OPERAND(args->out[0]),
-      AC_CL_LONG(ac_rows(logits)), AC_CL_LONG(ac_columns(logits)),
-      AC_CL_FLOAT(args->run->loss_scale), AC_CL_INT(a->ignore), AC_CL_INT(a->ignore_index));
+  const ac_cl_loss_rows rows = rows_of(args, &args->in[3]);
+  return ac_cl_row_gradients(cl, &rows, args->out[0].data, args->run->loss_scale);
 }

@@ -5,15 +5,18 @@
 #include "backend/opencl/opencl.h"
 
 /* C[m,n] = op(A)[m,k] op(B)[k,n] (+ C) (+ bias[n]), row-major and dense. With `batched`, `batch`
- * such products of matrices one after another. */
+ * such products of matrices one after another. A, B and C begin some elements into their buffers:
+ * multiples of their rows' length, or of 32. */
 typedef struct ac_cl_product {
   const void *a, *b, *bias; /* handles; bias may be NULL */
   void *c;
   bool transpose_a, transpose_b, add, batched;
   int64_t m, n, k, batch;
+  int64_t first_a, first_b, first_c;
 } ac_cl_product;
 
-/* Bytes that this product, and any of smaller dimensions, needs. */
+/* Bytes that this product, and any of smaller dimensions, needs. Whether it begins within a buffer
+ * matters, where does not. */
 uint64_t ac_cl_gemm_workspace(const ac_opencl *cl, const ac_cl_product *product);
 ac_status ac_cl_gemm(ac_opencl *cl, const ac_cl_product *product, void *workspace);
 

@@ -10,6 +10,7 @@
 #include <CL/cl.h>
 
 #include "backend/backend.h"
+#include "ops/cross_entropy.h"
 
 typedef struct ac_cl_program {
   uint64_t key; /* hash of file and options */
@@ -169,6 +170,21 @@ ac_status ac_cl_add_chunks(ac_opencl *cl, const void *partial, int64_t first, in
 uint64_t ac_cl_column_sums_workspace(int64_t m, int64_t n);
 ac_status ac_cl_column_sums(ac_opencl *cl, const void *x, int64_t m, int64_t n, void *y, bool add,
                             void *workspace);
+
+/* Some rows of logits: `count` from row `first` of the targets and weights (NULL: ones) on. The
+ * logits lie from element `first_logit` of their buffer on, the rows' log-sum-exp from `first_lse`
+ * on of theirs. */
+typedef struct ac_cl_loss_rows {
+  const ac_cross_entropy_attributes *attributes;
+  const void *logits, *targets, *weights, *lse;
+  int64_t count, width, first, first_logit, first_lse;
+} ac_cl_loss_rows;
+
+/* Fills in lse, and (loss, weight, weight if right) of each row in `results`. */
+ac_status ac_cl_row_losses(ac_opencl *cl, const ac_cl_loss_rows *rows, void *results);
+/* dlogits, which begin where the logits do and may be these. */
+ac_status ac_cl_row_gradients(ac_opencl *cl, const ac_cl_loss_rows *rows, void *dlogits,
+                              float loss_scale);
 
 /* Adds `n` rows of (loss, weight, weight if right) to the loss sums. */
 ac_status ac_cl_sum_losses(ac_opencl *cl, const void *rows, int64_t n, const ac_operand *sums,
