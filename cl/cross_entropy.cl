@@ -1,7 +1,8 @@
 /* cross_entropy over rows of V logits: lse = log sum exp, loss = w (lse - logit[target]); the row
  * counts as right if its first largest logit is the target's. Rows whose target is the ignored
  * index weigh nothing. Gradient: dlogits = w loss_scale (exp(logit - lse) - [j = target]); dlogits
- * may be logits.
+ * may be logits. The rows are those from `first` on of targets and weights; logits and dlogits begin
+ * at `first_logit`, lse at `first_lse`.
  *
  * A work-group of ROW_GROUP items a row, local memory 8 * ROW_GROUP bytes; each leaves (loss,
  * weight, weight if right) in `rows` for losses.cl's sum_losses. The gradient is one work-item an
@@ -11,12 +12,13 @@
 kernel WORK_GROUP(ROW_GROUP, 1) void cross_entropy(const global storage *logits,
                                                    const global int *targets,
                                                    const global float *weights, global float *lse,
-                                                   global float *rows, long width, int ignore,
+                                                   global float *rows, long width, long first,
+                                                   long first_logit, long first_lse, int ignore,
                                                    int ignore_index) {
   local float scratch[ROW_GROUP];
   local int place[ROW_GROUP];
   const int item = get_local_id(0);
-  const size_t n = get_group_id(0), row = n * width;
+  const size_t n = get_group_id(0), row = first_logit + n * width;
   float largest = -INFINITY;
   int where = INT_MAX;
   for (int j = item; j < width; j += ROW_GROUP) {
@@ -44,9 +46,9 @@ kernel WORK_GROUP(ROW_GROUP, 1) void cross_entropy(const global storage *logits,
   sum = group_sum(sum, scratch, item, ROW_GROUP);
   if (item) return;
   const float log_sum = largest + log(sum);
-  const int target = targets[n];
-  const float w = ignore && target == ignore_index ? 0 : weights ? weights[n] : 1;
-  lse[n] = log_sum;
+  const int target = targets[first + n];
+  const float w = ignore && target == ignore_index ? 0 : weights ? weights[first + n] : 1;
+  lse[first_lse + n] = log_sum;
   /* A row without weight counts for nothing even where its loss is infinite. */
   rows[3 * n] = w == 0 ? 0 : w * (log_sum - load(logits, row + target));
   rows[3 * n + 1] = w;
@@ -55,13 +57,13 @@ kernel WORK_GROUP(ROW_GROUP, 1) void cross_entropy(const global storage *logits,
 
 kernel WORK_GROUP(GROUP, 1) void cross_entropy_gradient(
     const global storage *logits, const global int *targets, const global float *weights,
-    const global float *lse, global storage *dlogits, long n, long width, float loss_scale,
-    int ignore, int ignore_index) {
+    const global float *lse, global storage *dlogits, long n, long width, long first,
+    long first_logit, long first_lse, float loss_scale, int ignore, int ignore_index) {
   const size_t e = get_global_id(0);
   if (e >= n * width) return;
   const size_t i = quotient(e, width), j = e - i * width;
-  const int target = targets[i];
-  const float w = ignore && target == ignore_index ? 0 : weights ? weights[i] : 1;
-  const float d = exp(load(logits, e) - lse[i]) - (j == target ? 1 : 0);
-  store(dlogits, e, w == 0 ? 0 : w * loss_scale * d);
+  const int target = targets[first + i];
+  const float w = ignore && target == ignore_index ? 0 : weights ? weights[first + i] : 1;
+  const float d = exp(load(logits, first_logit + e) - lse[first_lse + i]) - (j == target ? 1 : 0);
+  store(dlogits, first_logit + e, w == 0 ? 0 : w * loss_scale * d);
 }
