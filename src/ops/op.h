@@ -39,9 +39,15 @@
       X(transpose) /* cross_entropy (ops/cross_entropy.h): logits[n,V] targets i32[n] weights[n]?  \
                     * -> sums[AC_LOSS_SUMS]+, lse[n].  gradient: logits targets weights? lse ->    \
                     * dlogits */                                                                   \
-      X(cross_entropy) X(cross_entropy_gradient) /* mean_squared_error: prediction[B,m] target     \
-                                                  * weights[B]? -> sums[AC_LOSS_SUMS]+. gradient:  \
-                                                  * prediction target weights? -> dprediction */   \
+      X(cross_entropy)                                                                             \
+          X(cross_entropy_gradient) /* linear_cross_entropy (ops/linear_cross_entropy.h): x[n,C]   \
+                                     * W targets i32[n] weights[n]? -> sums[AC_LOSS_SUMS]+.        \
+                                     * gradient: x W targets weights? -> dx?+ dW?+                 \
+                                     * sums[AC_LOSS_SUMS]+ */                                      \
+      X(linear_cross_entropy)                                                                      \
+          X(linear_cross_entropy_gradient) /* mean_squared_error: prediction[B,m] target           \
+                                            * weights[B]? -> sums[AC_LOSS_SUMS]+. gradient:        \
+                                            * prediction target weights? -> dprediction */         \
       X(mean_squared_error)                                                                        \
           X(mean_squared_error_gradient) /* optimizer (ops/optimizer.h), no part of graphs.        \
                                           * gradient_statistics: g -> [2]. adamw: g -> p m v. sgd: \

@@ -17,11 +17,11 @@
 #include "core/error.h"
 #include "core/platform.h"
 #include "ops/attention.h"
-#include "ops/cross_entropy.h"
 #include "ops/dropout.h"
 #include "ops/gelu.h"
 #include "ops/layer_norm.h"
 #include "ops/linear.h"
+#include "ops/linear_cross_entropy.h"
 #include "ops/matmul.h"
 #include "ops/optimizer.h"
 #include "ops/scale.h"
@@ -79,6 +79,8 @@ static const ac_attention_attributes heads = {4, 0.125f, 0, 0};
 static const ac_dropout_attributes tenth = {0.1f, 1, 1 << 14};
 static const ac_transpose_attributes swap = {0, 1};
 static const ac_cross_entropy_attributes all_count = {false, 0};
+static const ac_linear_cross_entropy_attributes head = {
+    AC_OUT_IN, {false, 0}, AC_LINEAR_CROSS_ENTROPY_CHUNK};
 static const ac_gradient_statistics_attributes unscaled = {1};
 static const ac_adamw_attributes adamw = {1, 1e-3f, 0.01f, 0.9f, 0.999f, 1e-8f, 0.1f, 0.03f};
 static const ac_sgd_attributes sgd = {1, 1e-3f, 0.01f, 0.9f, false, false};
@@ -111,6 +113,8 @@ static const timed_op timed_ops[AC_OP_COUNT] = {
     [AC_OP_transpose] = {{"RC"}, {"CR"}, &swap},
     [AC_OP_cross_entropy] = {{"vV", "#v"}, {"8", "v"}, &all_count},
     [AC_OP_cross_entropy_gradient] = {{"vV", "#v", NULL, "v"}, {"vV"}, &all_count},
+    [AC_OP_linear_cross_entropy] = {{"rD", "VD", "#r"}, {"8"}, &head},
+    [AC_OP_linear_cross_entropy_gradient] = {{"rD", "VD", "#r"}, {"rD", "VD", "8"}, &head},
     [AC_OP_mean_squared_error] = {{"RC", "RC"}, {"8"}, NULL},
     [AC_OP_mean_squared_error_gradient] = {{"RC", "RC"}, {"RC"}, NULL},
     [AC_OP_gradient_statistics] = {{"p"}, {"2"}, &unscaled},

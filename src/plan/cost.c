@@ -26,6 +26,8 @@ static bool multiplies_matrices(ac_op op) {
   case AC_OP_matmul:
   case AC_OP_attention:
   case AC_OP_attention_gradient:
+  case AC_OP_linear_cross_entropy:
+  case AC_OP_linear_cross_entropy_gradient:
     return true;
   default:
     return false;

@@ -9,12 +9,23 @@
 
 /* ---- which nodes run ------------------------------------------------------------------------- */
 
-static bool is_root(const ac_graph *graph, const ac_node *node, ac_target target) {
+/* A loss that comes out of a backward node together with its gradients. */
+static bool loss_runs_backward(const ac_graph *graph) {
+  for (int i = 0; i < graph->node_count; i++)
+    for (int j = 0; j < AC_MAX_OUTPUTS && graph->nodes[i].backward; j++)
+      if (graph->loss >= 0 && graph->nodes[i].out[j] == graph->loss) return true;
+  return false;
+}
+
+/* `loss_backward`: which nodes' loss counts. */
+static bool is_root(const ac_graph *graph, const ac_node *node, ac_target target,
+                    bool loss_backward) {
   for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
     if (node->out[j] < 0) continue;
     const ac_tensor *out = graph->tensors[node->out[j]];
     if (target == AC_TARGET_GRADIENTS && out->role == AC_ROLE_GRADIENT) return true;
-    if (target != AC_TARGET_OUTPUTS && out->id == graph->loss) return true;
+    if (target != AC_TARGET_OUTPUTS && out->id == graph->loss && node->backward == loss_backward)
+      return true;
     if (target == AC_TARGET_OUTPUTS)
       for (int k = 0; k < graph->output_count; k++)
         if (graph->tensors[graph->outputs[k].tensor]->storage == out->storage) return true;
@@ -31,10 +42,11 @@ static void mark_operand(const ac_graph *graph, bool *needed, int tensor) {
 int ac_select_nodes(const ac_graph *graph, ac_target target, bool *runs) {
   bool *needed = calloc((size_t)graph->tensor_count + 1, sizeof *needed);
   if (!needed) return -1;
+  bool loss_backward = target == AC_TARGET_GRADIENTS && loss_runs_backward(graph);
   int count = 0;
   for (int i = graph->node_count - 1; i >= 0; i--) {
     const ac_node *node = &graph->nodes[i];
-    runs[i] = is_root(graph, node, target);
+    runs[i] = is_root(graph, node, target, loss_backward);
     for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
       int out = node->out[j];
       if (out >= 0 && graph->tensors[out]->role == AC_ROLE_ACTIVATION)

@@ -34,14 +34,22 @@ static int list_nodes(ac_stages *stages, const bool *runs) {
 
 /* alive[p] counts the activations that cross from node p - 1 to node p of the forward list;
  * crossing[p] is one of them. */
-static void count_crossing(const ac_stages *stages, int forward, int *last, int *alive,
-                           int *crossing) {
+static void count_crossing(const ac_stages *stages, const bool *runs, int forward, int *last,
+                           int *alive, int *crossing) {
   const ac_graph *graph = stages->graph;
+  /* A backward node without its forward node does the forward work as well, after all others. */
+  for (int p = forward; p < stages->node_count; p++) {
+    const ac_node *node = &graph->nodes[stages->nodes[p]];
+    for (int i = 0; i < AC_MAX_INPUTS && !runs[node->forward]; i++) {
+      int storage = activation(graph, node->in[i]);
+      if (storage >= 0) last[storage] = forward;
+    }
+  }
   for (int p = 0; p < forward; p++) {
     const ac_node *node = &graph->nodes[stages->nodes[p]];
     for (int i = 0; i < AC_MAX_INPUTS; i++) {
       int storage = activation(graph, node->in[i]);
-      if (storage >= 0) last[storage] = p;
+      if (storage >= 0 && last[storage] < p) last[storage] = p;
     }
   }
   for (int p = 0; p < forward; p++) {
@@ -90,7 +98,7 @@ static void cut_backward(ac_stages *stages, int forward) {
   int p = forward;
   for (int s = stages->count - 1; s >= 0; s--) {
     ac_stage *stage = &stages->stage[s];
-    int first = stages->nodes[stage->forward];
+    int first = s ? stages->nodes[stage->forward] : 0; /* of a first stage that may be empty */
     stage->backward = p;
     while (p < stages->node_count && stages->graph->nodes[stages->nodes[p]].forward >= first) p++;
     stage->backward_end = p;
@@ -129,7 +137,7 @@ static ac_status cut(ac_stages *stages, const bool *runs) {
   if (!last || !alive || !crossing || !listed || !stages->stage) {
     status = no_memory();
   } else {
-    count_crossing(stages, forward, last, alive, crossing);
+    count_crossing(stages, runs, forward, last, alive, crossing);
     cut_forward(stages, forward, alive, crossing);
     find_producers(stages);
     cut_backward(stages, forward);

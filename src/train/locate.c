@@ -1,6 +1,6 @@
 /* Finds where a value that is not finite first appears: runs one micro-batch op by op and looks at
- * every result. It is slow and only used when a window has failed. Steps that only add to parameter
- * gradients are left out, so that the window stays as it is. */
+ * every result. It is slow and only used when a window has failed. What adds to parameter gradients
+ * is left out, so that the window stays as it is. */
 #include "core/error.h"
 #include "train/trainer.h"
 
@@ -42,12 +42,27 @@ static ac_status check_leaves(ac_instance *instance, float *buffer, char *text, 
   return AC_OK;
 }
 
-static bool only_adds_to_gradients(const ac_instance *instance, const ac_step *step) {
+static bool is_gradient(const ac_instance *instance, const ac_step *step, int j) {
   const ac_graph *graph = instance->plan->graph;
+  return step->out[j].tensor >= 0 && graph->tensors[step->out[j].tensor]->role == AC_ROLE_GRADIENT;
+}
+
+static bool only_adds_to_gradients(const ac_instance *instance, const ac_step *step) {
   for (int j = 0; j < AC_MAX_OUTPUTS; j++)
-    if (step->out[j].tensor >= 0 && graph->tensors[step->out[j].tensor]->role != AC_ROLE_GRADIENT)
-      return false;
+    if (step->out[j].tensor >= 0 && !is_gradient(instance, step, j)) return false;
   return true;
+}
+
+/* Runs a step without those of its outputs that are parameters' gradients: ops that yield several
+ * can do without one. */
+static ac_status run_step(ac_instance *instance, int index) {
+  const ac_step *step = &instance->main.sequence->steps[index];
+  ac_op_args *args = &instance->main.args[index], whole = *args;
+  for (int j = 0; j < AC_MAX_OUTPUTS; j++)
+    if (is_gradient(instance, step, j)) args->out[j] = (ac_operand){0};
+  ac_status status = ac_instance_run_step(instance, &instance->main, index, true);
+  *args = whole;
+  return status;
 }
 
 static ac_status check_steps(ac_instance *instance, float *buffer, char *text, size_t size) {
@@ -57,8 +72,9 @@ static ac_status check_steps(ac_instance *instance, float *buffer, char *text, s
   for (int i = 0; i < prepared->sequence->step_count && !text[0]; i++) {
     const ac_step *step = &prepared->sequence->steps[i];
     if (only_adds_to_gradients(instance, step)) continue;
-    AC_TRY(ac_instance_run_step(instance, prepared, i, true));
+    AC_TRY(run_step(instance, i));
     for (int j = 0; j < AC_MAX_OUTPUTS && !text[0]; j++) {
+      if (is_gradient(instance, step, j)) continue;
       bool finite;
       AC_TRY(all_finite(instance, &prepared->args[i].out[j], buffer, &finite));
       if (finite) continue;

@@ -20,6 +20,7 @@
 #include "ops/gelu.h"
 #include "ops/layer_norm.h"
 #include "ops/linear.h"
+#include "ops/linear_cross_entropy.h"
 #include "ops/matmul.h"
 #include "ops/optimizer.h"
 #include "ops/scale.h"
@@ -35,6 +36,7 @@ typedef union op_attributes {
   ac_dropout_attributes dropout;
   ac_transpose_attributes transpose;
   ac_cross_entropy_attributes cross_entropy;
+  ac_linear_cross_entropy_attributes linear_cross_entropy;
   ac_gradient_statistics_attributes gradient_statistics;
   ac_adamw_attributes adamw;
   ac_sgd_attributes sgd;
@@ -81,14 +83,16 @@ typedef struct op_source {
 #define OP_DY \
   { OP_FROM_GRADIENT, 0 }
 
-/* A gradient kernel: output j is the gradient of the forward op's input `of[j]`. */
+/* A gradient kernel: output j is the gradient of the forward op's input `of[j]`, or once more the
+ * forward op's output 0. */
+enum { OP_AGAIN = -1 };
 typedef struct op_gradient {
   ac_op op;
   const op_attributes *attributes; /* NULL: the forward op's */
   op_source in[AC_MAX_INPUTS];
   int of[AC_MAX_OUTPUTS];
   int outputs;
-  bool optional; /* any of several outputs may be absent */
+  bool optional; /* any of the first two outputs may be absent */
 } op_gradient;
 
 typedef struct op_case {
@@ -136,7 +140,7 @@ typedef struct op_family {
 #define OP_FAMILY_LIST(X)                                                                          \
   X(linear) X(matmul) X(add) X(multiply) X(scale) X(embedding) X(layer_norm) X(gelu) X(relu)       \
   X(silu) X(softmax) X(attention) X(dropout) X(transpose) X(cross_entropy)                         \
-  X(mean_squared_error) X(optimizer)
+  X(linear_cross_entropy) X(mean_squared_error) X(optimizer)
 /* clang-format on */
 
 #define OP_FAMILY(name) extern const op_family op_family_##name;

@@ -128,10 +128,13 @@ void op_instance_gradient(op_instance *instance, const op_instance *forward,
   }
   uint64_t state = op_seed(forward->family_case) + 1;
   for (int j = 0; j < gradient->outputs; j++) {
-    const ac_operand *of = &forward->args.in[gradient->of[j]];
+    bool again = gradient->of[j] == OP_AGAIN;
+    const ac_operand *of = again ? &forward->args.out[0] : &forward->args.in[gradient->of[j]];
     copy_operand(&instance->args.out[j], of, op_reals(of));
     if (of->count) instance->initial[j] = reals(of->count);
-    for (int64_t e = 0; e < of->count; e++) instance->initial[j][e] = op_random(&state, -1, 1);
+    for (int64_t e = 0; e < of->count; e++)
+      instance->initial[j][e] = again ? forward->initial[0][e] : op_random(&state, -1, 1);
+    if (again) instance->out_fill[j] = forward->out_fill[0];
   }
   op_instance_compute(instance);
 }

@@ -196,6 +196,27 @@ def cross_entropy(f):
         f.tensor("grad0", logits.grad)
 
 
+def linear_cross_entropy(f):
+    for name, layout, weighted in (("out_in", 0, False), ("in_out_weights", 1, True)):
+        f.case(name, layout=layout, ignore=True, ignore_index=-100)
+        x, w = f.draw(3, 7, 11), f.draw(11, 19) if layout else f.draw(19, 11)
+        targets = f.ids(19, 3, 7)
+        targets[0, 2:5] = targets[2, 6] = -100
+        weights = f.draw(3, 7, low=0, high=2).detach() if weighted else None
+        counted = (weights if weighted else torch.ones(3, 7)) * (targets != -100)
+        logits = F.linear(x, w.T if layout else w)
+        flat = F.cross_entropy(logits.reshape(21, 19), targets.reshape(21), reduction="none", ignore_index=-100)
+        loss = (flat.reshape(3, 7) * counted).sum()
+        loss.backward()
+        right = counted[logits.argmax(-1) == targets].sum()
+        for i, t in enumerate([x, w, targets, weights]):
+            if t is not None:
+                f.tensor(f"in{i}", t)
+        f.tensor("out0", sums(loss.item(), counted.sum().item(), right.item()))
+        f.tensor("grad0", x.grad)
+        f.tensor("grad1", w.grad)
+
+
 def mean_squared_error(f):
     for weighted in (False, True):
         f.case("weights" if weighted else "plain")
@@ -287,7 +308,7 @@ def main():
     writers = dict(linear=linear, matmul=matmul, add=add, multiply=multiply, scale=scale, embedding=embedding,
                    layer_norm=layer_norm, gelu=gelu, relu=elementwise(F.relu), silu=elementwise(F.silu),
                    softmax=softmax, attention=attention, transpose=transpose, cross_entropy=cross_entropy,
-                   mean_squared_error=mean_squared_error, optimizer=optimizer)
+                   linear_cross_entropy=linear_cross_entropy, mean_squared_error=mean_squared_error, optimizer=optimizer)
     for name, write in writers.items():
         f = File(folder, name)
         write(f)

@@ -251,6 +251,9 @@ static unsigned index_inputs(ac_op op) {
   case AC_OP_cross_entropy:
   case AC_OP_cross_entropy_gradient:
     return 1u << 1;
+  case AC_OP_linear_cross_entropy:
+  case AC_OP_linear_cross_entropy_gradient:
+    return 1u << 2;
   case AC_OP_embedding_gradient:
     return 1u << 0;
   default:

@@ -215,6 +215,9 @@ static int integer_input(ac_op op) {
   case AC_OP_cross_entropy:
   case AC_OP_cross_entropy_gradient:
     return 1;
+  case AC_OP_linear_cross_entropy:
+  case AC_OP_linear_cross_entropy_gradient:
+    return 2;
   case AC_OP_embedding_gradient:
     return 0;
   default:

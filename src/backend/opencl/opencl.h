@@ -145,6 +145,7 @@ AC_OP_LIST(AC_CL_OP_DECLARE)
   X(layer_norm_parameter_gradient)                                        \
   X(attention_gradient)                                                   \
   X(cross_entropy)                                                        \
+  X(linear_cross_entropy) X(linear_cross_entropy_gradient)                \
   X(mean_squared_error)                                                   \
   X(gradient_statistics)
 /* clang-format on */

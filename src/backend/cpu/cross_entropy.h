@@ -1,0 +1,94 @@
+/* Softmax cross-entropy of one row, for the ops that have logits and those that make them. A row of
+ * V logits is read twice for its loss, for its maximum and for the sum of exponentials, the second
+ * time from the cache: lse = max + log sum e^(x - max),  loss = weight (lse - x[target]),
+ * dx = weight scale (e^(x - lse) - onehot). A row is classified right if its target is the first
+ * index of the maximum. */
+#ifndef AC_BACKEND_CPU_CROSS_ENTROPY_H
+#define AC_BACKEND_CPU_CROSS_ENTROPY_H
+
+#include "backend/cpu/loss.h"
+#include "backend/cpu/reduce.h"
+#include "backend/cpu/vector_math.h"
+#include "ops/cross_entropy.h"
+
+#include <math.h>
+#include <string.h>
+
+/* What the rows' targets and weights are; weights may be NULL. */
+typedef struct loss_rows {
+  const ac_cross_entropy_attributes *attributes;
+  const int32_t *targets;
+  const float *weights;
+} loss_rows;
+
+typedef struct row_result {
+  float loss, right;
+} row_result;
+
+static inline float row_weight(const loss_rows *rows, int64_t row) {
+  if (rows->attributes->ignore && rows->targets[row] == rows->attributes->ignore_index) return 0.0f;
+  return rows->weights ? rows->weights[row] : 1.0f;
+}
+
+static inline float exponential_sum(const float *x, float max, int64_t n) {
+  double total = 0;
+  for (int64_t j = 0; j < n;) {
+    int64_t end = ac_min(n, j + AC_CPU_CHUNK);
+    lanes sum = {{0}};
+    for (; j + AC_CPU_LANES <= end; j += AC_CPU_LANES) {
+#pragma omp simd
+      for (int l = 0; l < AC_CPU_LANES; l++) sum.v[l] += exponential(x[j + l] - max);
+    }
+    for (int l = 0; j < end; j++, l++) sum.v[l] += exponential(x[j] - max);
+    total += (double)lanes_sum(sum);
+  }
+  return (float)total;
+}
+
+static inline bool first_maximum(const float *x, float max, int64_t index) {
+  if (!(x[index] == max)) return false;
+  for (int64_t j = 0; j < index; j++)
+    if (x[j] == max) return false;
+  return true;
+}
+
+/* Log-sum-exp of the row's logits x; its loss and whether it is right go to *result. */
+static inline float row_loss(const loss_rows *rows, int64_t row, const float *x, int64_t columns,
+                             row_result *result) {
+  float max = row_max(x, columns), log_sum = logf(exponential_sum(x, max, columns));
+  *result = (row_result){0, 0};
+  if (row_weight(rows, row) != 0.0f) {
+    int32_t target = rows->targets[row];
+    result->loss = log_sum + (max - x[target]);
+    result->right = first_maximum(x, max, target) ? 1.0f : 0.0f;
+  }
+  return max + log_sum;
+}
+
+/* dx may be x. */
+static inline void row_gradient(const loss_rows *rows, int64_t row, const float *x, int64_t columns,
+                                float lse, float loss_scale, float *dx) {
+  float weight = row_weight(rows, row), factor = weight * loss_scale;
+  if (weight == 0.0f) {
+    memset(dx, 0, (size_t)columns * sizeof *dx);
+    return;
+  }
+#pragma omp simd
+  for (int64_t j = 0; j < columns; j++) dx[j] = factor * exponential(x[j] - lse);
+  dx[rows->targets[row]] -= factor;
+}
+
+/* Adds up in double, in the order of rows. */
+static inline void sum_rows(const loss_rows *rows, int64_t count, const row_result *results,
+                            float *sums, bool add) {
+  double loss = 0, weight = 0, right = 0;
+  for (int64_t i = 0; i < count; i++) {
+    double w = (double)row_weight(rows, i);
+    loss += w * (double)results[i].loss;
+    right += w * (double)results[i].right;
+    weight += w;
+  }
+  store_loss_sums(sums, add, loss, weight, right);
+}
+
+#endif

@@ -1,0 +1,151 @@
+/* The output projection fused with softmax cross-entropy, a chunk of rows at a time:
+ *   z = x W^T | rows' losses | sums += | z becomes dz | dW += dz^T x | dx = dz W
+ * dx may lie in x's place, since its rows are written after dW is done with those of x.
+ *
+ * The chunk lies at the workspace's end, since CLBlast wants its own memory at the beginning:
+ *
+ *   | (loss, weight, weight if right) and lse of each row, or a product's temporary | z, dz |
+ *
+ * No product runs between the rows' losses and dz. */
+#include "ops/linear_cross_entropy.h"
+
+#include "backend/opencl/gemm.h"
+#include "core/error.h"
+
+enum { RESULTS = 3, ALIGNMENT = 64 }; /* floats of a row's results; z begins at multiples of this */
+
+typedef struct chunk {
+  const ac_op_args *args;
+  int64_t first, count, width, classes, first_logit;
+  bool out_in;
+} chunk;
+
+static chunk chunk_of(const ac_op_args *args, int64_t first) {
+  const ac_linear_cross_entropy_attributes *attributes = args->attributes;
+  const int64_t rows = ac_rows(&args->in[0]), most = ac_linear_cross_entropy_chunk(args);
+  chunk c = {.args = args,
+             .first = first,
+             .count = rows - first < most ? rows - first : most,
+             .width = ac_columns(&args->in[0]),
+             .classes = ac_linear_cross_entropy_classes(args),
+             .out_in = attributes->layout == AC_OUT_IN};
+  c.first_logit = ((int64_t)(args->workspace_bytes / sizeof(float)) - most * c.classes) &
+                  ~(int64_t)(ALIGNMENT - 1);
+  return c;
+}
+
+static ac_cl_product logits_product(const chunk *c) {
+  return (ac_cl_product){.a = c->args->in[0].data,
+                         .b = c->args->in[1].data,
+                         .c = c->args->workspace,
+                         .transpose_b = c->out_in,
+                         .m = c->count,
+                         .n = c->classes,
+                         .k = c->width,
+                         .batch = 1,
+                         .first_a = c->first * c->width,
+                         .first_c = c->first_logit};
+}
+
+/* dW = dz^T x ([classes, in]) or x^T dz ([in, classes]) */
+static ac_cl_product weight_product(const chunk *c) {
+  const void *x = c->args->in[0].data, *dz = c->args->workspace;
+  const int64_t first_x = c->first * c->width;
+  return (ac_cl_product){.a = c->out_in ? dz : x,
+                         .b = c->out_in ? x : dz,
+                         .c = c->args->out[1].data,
+                         .transpose_a = true,
+                         .add = c->args->add[1] || c->first > 0,
+                         .m = c->out_in ? c->classes : c->width,
+                         .n = c->out_in ? c->width : c->classes,
+                         .k = c->count,
+                         .batch = 1,
+                         .first_a = c->out_in ? c->first_logit : first_x,
+                         .first_b = c->out_in ? first_x : c->first_logit};
+}
+
+static ac_cl_product input_product(const chunk *c) {
+  return (ac_cl_product){.a = c->args->workspace,
+                         .b = c->args->in[1].data,
+                         .c = c->args->out[0].data,
+                         .transpose_b = !c->out_in,
+                         .add = c->args->add[0],
+                         .m = c->count,
+                         .n = c->width,
+                         .k = c->classes,
+                         .batch = 1,
+                         .first_a = c->first_logit,
+                         .first_c = c->first * c->width};
+}
+
+static bool is_gradient(const ac_op_args *args) {
+  return args->op == AC_OP_linear_cross_entropy_gradient;
+}
+
+static ac_status run_chunk(ac_opencl *cl, const chunk *c) {
+  const ac_op_args *args = c->args;
+  const ac_linear_cross_entropy_attributes *attributes = args->attributes;
+  const int sums = is_gradient(args) ? 2 : 0;
+  const ac_cl_loss_rows rows = {.attributes = &attributes->loss,
+                                .logits = args->workspace,
+                                .targets = args->in[2].data,
+                                .weights = args->in[3].count ? args->in[3].data : NULL,
+                                .lse = args->workspace,
+                                .count = c->count,
+                                .width = c->classes,
+                                .first = c->first,
+                                .first_logit = c->first_logit,
+                                .first_lse = RESULTS * c->count};
+  const ac_cl_product logits = logits_product(c);
+  AC_TRY(ac_cl_gemm(cl, &logits, args->workspace));
+  AC_TRY(ac_cl_row_losses(cl, &rows, args->workspace));
+  AC_TRY(ac_cl_sum_losses(cl, args->workspace, c->count, &args->out[sums],
+                          args->add[sums] || c->first > 0));
+  if (!is_gradient(args)) return AC_OK;
+  AC_TRY(ac_cl_row_gradients(cl, &rows, args->workspace, args->run->loss_scale));
+  const ac_cl_product weight = weight_product(c), input = input_product(c);
+  if (args->out[1].count) AC_TRY(ac_cl_gemm(cl, &weight, args->workspace));
+  return args->out[0].count ? ac_cl_gemm(cl, &input, args->workspace) : AC_OK;
+}
+
+/* The last chunk may be shorter, which can mean other kernels; so it is prepared too. */
+static ac_status run(ac_opencl *cl, const ac_op_args *args) {
+  const int64_t rows = ac_rows(&args->in[0]), most = ac_linear_cross_entropy_chunk(args);
+  for (int64_t first = 0; first < rows; first += most) {
+    const chunk c = chunk_of(args, first);
+    AC_TRY(run_chunk(cl, &c));
+  }
+  return AC_OK;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b) {
+  return a > b ? a : b;
+}
+
+/* Of the first chunk, as if it began within x and dx like the ones behind it. */
+static uint64_t workspace(ac_opencl *cl, const ac_op_args *args) {
+  chunk c = chunk_of(args, 0);
+  c.first = c.first_logit = ALIGNMENT;
+  const ac_cl_product logits = logits_product(&c), weight = weight_product(&c),
+                      input = input_product(&c);
+  uint64_t bytes = (RESULTS + 1) * sizeof(float) * (uint64_t)c.count;
+  bytes = larger(bytes, ac_cl_gemm_workspace(cl, &logits));
+  if (is_gradient(args) && args->out[1].count)
+    bytes = larger(bytes, ac_cl_gemm_workspace(cl, &weight));
+  if (is_gradient(args) && args->out[0].count)
+    bytes = larger(bytes, ac_cl_gemm_workspace(cl, &input));
+  return bytes + sizeof(float) * (uint64_t)(c.count * c.classes + ALIGNMENT);
+}
+
+uint64_t ac_cl_linear_cross_entropy_workspace(ac_opencl *cl, const ac_op_args *args) {
+  return workspace(cl, args);
+}
+ac_status ac_cl_linear_cross_entropy(ac_opencl *cl, const ac_op_args *args) {
+  return run(cl, args);
+}
+uint64_t ac_cl_linear_cross_entropy_gradient_workspace(ac_opencl *cl, const ac_op_args *args) {
+  return workspace(cl, args);
+}
+ac_status ac_cl_linear_cross_entropy_gradient(ac_opencl *cl, const ac_op_args *args) {
+  return run(cl, args);
+}

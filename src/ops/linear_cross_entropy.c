@@ -1,0 +1,84 @@
+/* The output projection and the softmax cross-entropy of what it yields, so that the logits of a
+ * micro-batch are never stored whole. For each row x[in] with target t and weight w, and W as
+ * [classes, in]:
+ *   z = W x,  lse = log sum exp(z),  loss = w (lse - z[t])
+ *   dz[j] = scale w (exp(z[j] - lse) - [j = t]),  dx = W^T dz,  dW += dz x^T
+ * where scale is the loss scale: the gradient is that of the sum.
+ *
+ * The gradient kernel needs z, and whoever has z has the loss too. So it yields the loss's sums as
+ * well, and training runs it instead of the forward kernel: flops are those of the unfused ops, and
+ * nothing is kept from the forward pass but x. A chunk of rows at a time, z is computed into
+ * workspace, overwritten by dz, and used up. */
+#include "ops/linear_cross_entropy.h"
+
+#include "ops/loss.h"
+
+ac_tensor *ac_linear_cross_entropy(ac_tensor *x, ac_tensor *weight, ac_layout layout,
+                                   ac_tensor *targets, ac_tensor *weights,
+                                   const ac_cross_entropy_desc *desc) {
+  const ac_op op = AC_OP_linear_cross_entropy;
+  ac_tensor *operands[] = {x, weight, targets, weights};
+  ac_graph *graph = ac_graph_of(op, 3, operands);
+  if (!graph || !ac_graph_optional(graph, op, weights)) return NULL;
+  char a[AC_SHAPE_TEXT], b[AC_SHAPE_TEXT], c[AC_SHAPE_TEXT];
+  if (layout != AC_OUT_IN && layout != AC_IN_OUT)
+    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "linear_cross_entropy: unknown weight layout %d",
+                         (int)layout);
+  const ac_shape *w = &weight->shape;
+  if (x->dtype != AC_F32 || weight->dtype != AC_F32 || w->rank != 2 || w->batched ||
+      x->shape.rank < 2 || w->dim[layout == AC_OUT_IN] != ac_shape_last(&x->shape))
+    return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
+                         "linear_cross_entropy: x is %s but the weight is %s (%s)",
+                         ac_shape_text(a, &x->shape), ac_shape_text(b, w),
+                         layout == AC_OUT_IN ? "classes, in" : "in, classes");
+  ac_shape rows = x->shape;
+  rows.rank--;
+  if (targets->dtype != AC_I32 || !ac_shape_equal(&targets->shape, &rows) ||
+      !ac_loss_weights_match(weights, &rows))
+    return ac_graph_fail(
+        graph, AC_ERROR_ARGUMENT, "linear_cross_entropy: x is %s, targets %s %s, weights %s",
+        ac_shape_text(a, &x->shape), ac_dtype_name(targets->dtype),
+        ac_shape_text(b, &targets->shape), weights ? ac_shape_text(c, &weights->shape) : "absent");
+  ac_linear_cross_entropy_attributes attributes = {
+      .layout = layout,
+      .loss = {desc ? desc->ignore : false, desc ? desc->ignore_index : 0},
+      .chunk_bytes = AC_LINEAR_CROSS_ENTROPY_CHUNK};
+  return ac_loss_emit(graph, op, &attributes, sizeof attributes, 4, operands);
+}
+
+/* The node that is emitted takes the forward node's place while training (ac_select_nodes): its
+ * output 2 is the loss. */
+static ac_status gradient(ac_differentiation *d, const ac_node *node) {
+  AC_TRY(ac_loss_refuse_gradient(d, node, 2));
+  ac_graph *graph = d->graph;
+  ac_tensor *operands[4];
+  for (int i = 0; i < 4; i++) operands[i] = node->in[i] >= 0 ? graph->tensors[node->in[i]] : NULL;
+  int index = graph->node_count;
+  AC_TRY(ac_gradient_emit(d, AC_OP_linear_cross_entropy_gradient, node->attributes,
+                          sizeof(ac_linear_cross_entropy_attributes), 4, operands, 2, node->in));
+  graph->nodes[index].out[2] = node->out[0];
+  return AC_OK;
+}
+
+static double product_flops(const ac_op_args *args) {
+  return 2.0 * (double)args->in[0].count * (double)ac_linear_cross_entropy_classes(args);
+}
+
+static double logits(const ac_op_args *args) {
+  return (double)ac_rows(&args->in[0]) * (double)ac_linear_cross_entropy_classes(args);
+}
+
+/* Of a logit as of cross_entropy. */
+static double flops(const ac_op_args *args) {
+  return product_flops(args) + 11.0 * logits(args);
+}
+
+static double gradient_flops(const ac_op_args *args) {
+  int products = 1 + (args->out[0].count > 0) + (args->out[1].count > 0);
+  return products * product_flops(args) + 21.0 * logits(args);
+}
+
+const ac_op_desc ac_op_desc_linear_cross_entropy = {
+    .name = "linear_cross_entropy", .can_add = 1, .gradient = gradient, .flops = flops};
+const ac_op_desc ac_op_desc_linear_cross_entropy_gradient = {
+    .name = "linear_cross_entropy_gradient", .in_place = 1, .can_add = 7, .flops = gradient_flops};
