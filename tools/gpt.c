@@ -98,13 +98,12 @@ void gpt_build(ac_graph *graph, const gpt_config *config, bool loss) {
   b.layer = -1;
   ac_graph_scope(graph, "head");
   x = norm(&b, "ln_f", x);
-  ac_tensor *logits = ac_linear(x, wte, NULL, AC_OUT_IN);
   if (loss) {
     ac_tensor *targets = ac_input(graph, "targets", AC_I32, 2, (int64_t[]){AC_BATCH, T});
     /* Targets of -100 do not count, as in transformers. */
     const ac_cross_entropy_desc desc = {.ignore = true, .ignore_index = -100};
-    ac_graph_set_loss(graph, ac_cross_entropy(logits, targets, NULL, &desc));
+    ac_graph_set_loss(graph, ac_linear_cross_entropy(x, wte, AC_OUT_IN, targets, NULL, &desc));
   } else {
-    ac_graph_set_output(graph, "logits", logits);
+    ac_graph_set_output(graph, "logits", ac_linear(x, wte, NULL, AC_OUT_IN));
   }
 }

@@ -317,6 +317,84 @@ static void classification(void **state) {
   check(g);
 }
 
+/* Ids -> table -> hidden -> loss over the table's own entries, with separate ops or with one. */
+static ac_graph *tied_head(bool fused) {
+  ac_graph *g = new_graph();
+  ac_tensor *ids = ac_input(g, "ids", AC_I32, SHAPE(AC_BATCH, 4));
+  ac_tensor *table = parameter(g, "table", 5, 6);
+  ac_tensor *h = ac_linear(ac_embedding(table, ids), parameter(g, "w", 6, 6), NULL, AC_OUT_IN);
+  h = ac_add(ac_silu(h), h);
+  ac_tensor *labels = ac_input(g, "labels", AC_I32, SHAPE(AC_BATCH, 4));
+  ac_tensor *weights = ac_input(g, "weights", AC_F32, SHAPE(AC_BATCH, 4));
+  const ac_cross_entropy_desc desc = {true, 2};
+  ac_tensor *loss =
+      fused ? ac_linear_cross_entropy(h, table, AC_OUT_IN, labels, weights, &desc)
+            : ac_cross_entropy(ac_linear(h, table, NULL, AC_OUT_IN), labels, weights, &desc);
+  ac_graph_set_loss(g, loss);
+  return g;
+}
+
+static void fused_head(void **state) {
+  (void)state;
+  check(tied_head(true));
+}
+
+/* A head whose weight is computed, whose input feeds something else, and one without any op before
+ * it. */
+static void other_heads(void **state) {
+  (void)state;
+  ac_graph *g = new_graph();
+  ac_tensor *h = hidden(g);
+  ac_tensor *weight = ac_silu(ac_scale(parameter(g, "v", 6, 5), 2));
+  ac_tensor *labels = ac_input(g, "labels", AC_I32, SHAPE(AC_BATCH, 4));
+  ac_graph_set_loss(g, ac_linear_cross_entropy(h, weight, AC_IN_OUT, labels, NULL, NULL));
+  check(g);
+  g = new_graph();
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 4, 5));
+  labels = ac_input(g, "labels", AC_I32, SHAPE(AC_BATCH, 4));
+  weight = parameter(g, "v", 5, 5);
+  ac_graph_set_loss(g, ac_linear_cross_entropy(x, weight, AC_OUT_IN, labels, NULL, NULL));
+  check(g);
+}
+
+static void collect(const char *device, bool fused, float gradient[2][36], ac_update *update) {
+  ac_graph *graph = tied_head(fused);
+  trained t = open_trainer(graph, device);
+  evaluation e = begin(t.plan);
+  set_parameters(&t, &e);
+  accumulate(&t, &e);
+  accumulate(&t, &e);
+  assert_ok(ac_trainer_get_gradient(t.trainer, 0, 0, 30, gradient[0]));
+  assert_ok(ac_trainer_get_gradient(t.trainer, 1, 0, 36, gradient[1]));
+  assert_ok(ac_trainer_update(t.trainer, update));
+  end(&e);
+  ac_trainer_free(t.trainer);
+  ac_plan_free(t.plan);
+  ac_device_close(t.device);
+  ac_graph_free(graph);
+}
+
+/* Sums of some ten terms: a few units in the last place of values near one. */
+static void fused_equals_separate(void **state) {
+  (void)state;
+  ac_device_info list[8];
+  int count;
+  assert_ok(ac_device_list(list, 8, &count));
+  for (int i = 0; i < count && i < 8; i++) {
+    float one[2][36], two[2][36];
+    ac_update a, b;
+    collect(list[i].id, true, one, &a);
+    collect(list[i].id, false, two, &b);
+    assert_true(fabs(a.loss - b.loss) <= 1e-6 * fabs(b.loss));
+    assert_true(a.weight == b.weight);
+    for (int k = 0; k < 66; k++) {
+      float x = k < 30 ? one[0][k] : one[1][k - 30], y = k < 30 ? two[0][k] : two[1][k - 30];
+      if (!(fabsf(x - y) <= 1e-5f))
+        fail_msg("%s: gradient %d is %.9g, not %.9g", list[i].id, k, (double)x, (double)y);
+    }
+  }
+}
+
 static void a_whole_transformer(void **state) {
   (void)state;
   test_gpt m = {2, 12, 7, 5, 3, 0.2f, true};
@@ -325,10 +403,12 @@ static void a_whole_transformer(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(elementwise_ops),   cmocka_unit_test(shared_gradients),
-      cmocka_unit_test(matmul_transposes), cmocka_unit_test(views_and_transposes),
-      cmocka_unit_test(norms_and_dropout), cmocka_unit_test(bare_parameters),
-      cmocka_unit_test(classification),    cmocka_unit_test(a_whole_transformer),
+      cmocka_unit_test(elementwise_ops),     cmocka_unit_test(shared_gradients),
+      cmocka_unit_test(matmul_transposes),   cmocka_unit_test(views_and_transposes),
+      cmocka_unit_test(norms_and_dropout),   cmocka_unit_test(bare_parameters),
+      cmocka_unit_test(classification),      cmocka_unit_test(fused_head),
+      cmocka_unit_test(other_heads),         cmocka_unit_test(fused_equals_separate),
+      cmocka_unit_test(a_whole_transformer),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -112,6 +112,13 @@ static void wrong_operands_are_named(void **state) {
   REFUSED("transpose: cannot swap axes 0 and 1", ac_transpose(x, 1, 0));
   REFUSED("cross_entropy: logits are f32 [B, 6, 4], targets i32 [B, 6], weights [4]",
           ac_cross_entropy(x, ids, b, NULL));
+  REFUSED("linear_cross_entropy: x is [B, 6, 4] but the weight is [5, 3] (classes, in)",
+          ac_linear_cross_entropy(x, ac_parameter(g, "v", SHAPE(5, 3), NULL), AC_OUT_IN, ids, NULL,
+                                  NULL));
+  REFUSED("linear_cross_entropy: x is [B, 6, 4], targets i32 [B, 6], weights [4]",
+          ac_linear_cross_entropy(x, w, AC_IN_OUT, ids, b, NULL));
+  REFUSED("linear_cross_entropy: unknown weight layout",
+          ac_linear_cross_entropy(x, w, (ac_layout)7, ids, NULL, NULL));
   REFUSED("mean_squared_error: prediction is", ac_mean_squared_error(x, ids, NULL));
   REFUSED("input \"x\" exists already", ac_input(g, "x", AC_F32, SHAPE(AC_BATCH)));
   REFUSED("parameter \"w\" exists already", ac_parameter(g, "w", SHAPE(1), NULL));
