@@ -122,6 +122,11 @@ static const timed_op timed_ops[AC_OP_COUNT] = {
     [AC_OP_sgd] = {{"p"}, {"p", "p"}, &sgd},
 };
 
+/* An op that is not in the table is not timed. */
+static bool is_timed(ac_op op) {
+  return timed_ops[op].in[0] != NULL;
+}
+
 static ac_operand operand(const char *shape, int size) {
   ac_operand x = {.dtype = AC_F32};
   if (!shape) return x;
@@ -151,7 +156,7 @@ typedef struct bench {
   void *chunk;
   float *values; /* PATTERN of each, repeated over an operand */
   int32_t *ids;
-  ac_op_args args; /* of the op at hand, */
+  ac_op_args args; /* the op at hand */
   void *view[SLOTS];
 } bench;
 
@@ -173,7 +178,7 @@ static uint64_t aligned(const ac_device *device, uint64_t bytes) {
 static uint64_t largest_op(const ac_device *device) {
   uint64_t largest = 0;
   for (int op = 0; op < AC_OP_COUNT; op++)
-    for (int size = 0; size < SIZES; size++) {
+    for (int size = 0; is_timed((ac_op)op) && size < SIZES; size++) {
       ac_op_args args = arguments(device, (ac_op)op, size);
       uint64_t bytes = 0;
       for (int k = 0; k < SLOTS; k++) bytes += aligned(device, slot_bytes(&args, k));
@@ -223,6 +228,7 @@ static void take_away(bench *b) {
 
 enum { PASSES = 3, LONGEST_QUEUE = 16 };
 static const double queue_seconds = 2e-4; /* runs shorter than this are queued to fill it */
+static const double long_seconds = 1e-2;  /* runs longer than this are not repeated */
 
 /* Seconds of one of several runs, if they are the least so far. */
 static ac_status time_runs(const bench *b, int runs, double *least) {
@@ -249,6 +255,7 @@ static ac_status time_placed(const bench *b, double *least) {
 }
 
 static ac_status time_op(bench *b, ac_op op, int size, double *least) {
+  if (!is_timed(op)) return AC_OK;
   for (int i = 0; i < PATTERN; i++)
     b->ids[i] = (int32_t)((uint32_t)i * 2654435761u % (uint32_t)dimension('V', size));
   b->args = arguments(b->device, op, size);
@@ -307,7 +314,8 @@ static ac_status measure(bench *b, ac_cost_model *model) {
   for (int pass = 0; pass < PASSES; pass++)
     for (int op = 0; op < AC_OP_COUNT; op++)
       for (int size = 0; size < SIZES; size++)
-        AC_TRY(time_op(b, (ac_op)op, size, &least[op][size]));
+        if (pass == 0 || least[op][size] < long_seconds)
+          AC_TRY(time_op(b, (ac_op)op, size, &least[op][size]));
   for (int op = 0; op < AC_OP_COUNT; op++)
     if (isfinite(least[op][0])) fit(model, b->device, (ac_op)op, least[op]);
   return AC_OK;
