@@ -137,7 +137,7 @@ static void forward_block(const ac_cpu_context *context, const ac_op_args *args,
                      .ldb = s->wide,
                      .c = scores,
                      .ldc = stride};
-  ac_blas_gemm(context->blas, &product);
+  AC_CPU_NAME(ac_cpu_gemm)(context, &product, NULL);
   /* Three loops, so that the short chains of dependent operations of many rows overlap. */
   for (int64_t r = 0; r < rows; r++)
     max[r] = mask_row(scores + r * stride, first, first + r + 1, stride);
@@ -154,7 +154,7 @@ static void forward_block(const ac_cpu_context *context, const ac_op_args *args,
                       .ldb = s->wide,
                       .c = y,
                       .ldc = s->narrow};
-  ac_blas_gemm(context->blas, &product);
+  AC_CPU_NAME(ac_cpu_gemm)(context, &product, NULL);
   for (int64_t r = 0; r < rows; r++) {
     float factor = (m.factor > 0 ? m.factor : 1.0f) / sum[r];
     lse[first + r] = max[r] + logf(sum[r]);
@@ -257,13 +257,13 @@ static void backward_block(const ac_cpu_context *context, const shape *s, const 
                     .ldb = s->wide,
                     .c = p,
                     .ldc = stride};
-  ac_blas_gemm(context->blas, &scores);
+  AC_CPU_NAME(ac_cpu_gemm)(context, &scores, NULL);
   ac_gemm weights = scores;
   weights.alpha = 1;
   weights.a = dy, weights.lda = s->narrow;
   weights.b = h->v;
   weights.c = ds;
-  ac_blas_gemm(context->blas, &weights);
+  AC_CPU_NAME(ac_cpu_gemm)(context, &weights, NULL);
 
   for (int64_t r = 0; r < rows; r++) dot[r] = row_dot(dy + r * s->narrow, y + r * s->narrow, d);
   for (int64_t r = 0; r < rows; r++)
@@ -280,7 +280,7 @@ static void backward_block(const ac_cpu_context *context, const shape *s, const 
                      .ldb = s->wide,
                      .c = h->dq + first * s->wide,
                      .ldc = s->wide};
-  ac_blas_gemm(context->blas, &product);
+  AC_CPU_NAME(ac_cpu_gemm)(context, &product, NULL);
   product = (ac_gemm){.transpose_a = true,
                       .m = reach,
                       .n = d,
@@ -293,11 +293,11 @@ static void backward_block(const ac_cpu_context *context, const shape *s, const 
                       .ldb = s->wide,
                       .c = h->dk,
                       .ldc = s->wide};
-  ac_blas_gemm(context->blas, &product);
+  AC_CPU_NAME(ac_cpu_gemm)(context, &product, NULL);
   product.a = p;
   product.b = dy, product.ldb = s->narrow;
   product.c = h->dv;
-  ac_blas_gemm(context->blas, &product);
+  AC_CPU_NAME(ac_cpu_gemm)(context, &product, NULL);
 }
 
 static void backward_part(const ac_cpu_context *context, const ac_op_args *args, int thread,

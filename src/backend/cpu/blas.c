@@ -123,9 +123,10 @@ static int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-/* Part `index` of `count` of [0, size), cut at multiples of the kernels' tile. */
-static void cut(int64_t size, int index, int count, int64_t *first, int64_t *last) {
-  int64_t unit = size >= 64 * (int64_t)count ? 16 : 4;
+/* Part `index` of `count` of [0, size), cut at multiples of the kernels' tile if it is that long.
+ */
+static void cut(int64_t size, int64_t tile, int index, int count, int64_t *first, int64_t *last) {
+  int64_t unit = size >= 2 * tile * count ? tile : 4;
   int64_t share = ceil_div(ceil_div(size, unit), count) * unit;
   *first = index * share < size ? index * share : size;
   *last = *first + share < size ? *first + share : size;
@@ -142,8 +143,8 @@ ac_gemm_tile ac_gemm_split(int64_t m, int64_t n, int part, int parts) {
     if (cost < least) least = cost, best = rows;
   }
   ac_gemm_tile tile;
-  cut(m, part % best, best, &tile.m0, &tile.m1);
-  cut(n, part / best, parts / best, &tile.n0, &tile.n1);
+  cut(m, 12, part % best, best, &tile.m0, &tile.m1);
+  cut(n, 32, part / best, parts / best, &tile.n0, &tile.n1);
   return tile;
 }
 

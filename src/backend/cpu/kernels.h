@@ -113,6 +113,11 @@ static inline void ac_cpu_for(const ac_cpu_context *context, const ac_op_args *a
   range(args, 0, count);
 }
 
+/* The product in the calling thread; where beta is 0, rows of C start from `bias` if it is not
+ * NULL. */
+void AC_CPU_NAME(ac_cpu_gemm)(const ac_cpu_context *context, const ac_gemm *gemm,
+                              const float *bias);
+
 /* One thread's part of the column sums of x[rows, columns] into y, added to it if `add`. */
 void AC_CPU_NAME(ac_cpu_column_sums)(int64_t rows, int64_t columns, const float *x, float *y,
                                      bool add, int thread, int team);

@@ -1,19 +1,12 @@
 /* y = x W + b and its gradients: three matrix products, each split over the threads of one parallel
- * region. The bias is written into a thread's tile of y before the product is added to it, which
- * costs no pass of its own; its gradient is the column sums of dy. */
+ * region. Products start from the bias, which costs no pass of its own; its gradient is the column
+ * sums of dy. */
 #include "backend/cpu/kernels.h"
 
 #include "ops/linear.h"
 
-#include <string.h>
-
 static bool in_out(const ac_op_args *args) {
   return ((const ac_linear_attributes *)args->attributes)->layout == AC_IN_OUT;
-}
-
-static void fill_rows(const ac_gemm *part, const float *bias) {
-  for (int64_t i = 0; i < part->m; i++)
-    memcpy(part->c + i * part->ldc, bias, (size_t)part->n * sizeof *bias);
 }
 
 /* One thread's tile of the product; `bias` (may be NULL) starts each row of C. */
@@ -21,9 +14,7 @@ static void run_tile(const ac_cpu_context *context, const ac_gemm *gemm, const f
                      int thread, int team) {
   ac_gemm_tile tile = ac_gemm_split(gemm->m, gemm->n, thread, team);
   ac_gemm part = ac_gemm_part(gemm, &tile);
-  if (part.m == 0) return;
-  if (bias) fill_rows(&part, bias + tile.n0);
-  ac_blas_gemm(context->blas, &part);
+  AC_CPU_NAME(ac_cpu_gemm)(context, &part, bias ? bias + tile.n0 : NULL);
 }
 
 static void forward_part(const ac_cpu_context *context, const ac_op_args *args, int thread,
@@ -36,7 +27,7 @@ static void forward_part(const ac_cpu_context *context, const ac_op_args *args, 
                   .n = out,
                   .k = in,
                   .alpha = 1,
-                  .beta = bias ? 1 : 0,
+                  .beta = 0,
                   .a = x->data,
                   .lda = in,
                   .b = args->in[1].data,

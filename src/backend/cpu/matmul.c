@@ -36,14 +36,14 @@ static void part(const ac_cpu_context *context, const ac_op_args *args, int thre
   if (count >= team) {
     for (int64_t i = thread; i < count; i += team) {
       ac_gemm gemm = product(&first, i);
-      ac_blas_gemm(context->blas, &gemm);
+      AC_CPU_NAME(ac_cpu_gemm)(context, &gemm, NULL);
     }
     return;
   }
   ac_gemm_tile tile = ac_gemm_split(first.m, first.n, thread, team);
   for (int64_t i = 0; i < count; i++) {
     ac_gemm gemm = product(&first, i), own = ac_gemm_part(&gemm, &tile);
-    if (own.m > 0) ac_blas_gemm(context->blas, &own);
+    AC_CPU_NAME(ac_cpu_gemm)(context, &own, NULL);
   }
 }
 

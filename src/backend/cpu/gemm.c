@@ -1,0 +1,242 @@
+/* Matrix products of the sizes that layers of small models have, in one thread.
+ *
+ * OpenBLAS packs both operands into buffers before it multiplies, which pays when each packed
+ * element is used many hundred times. Here only op(B) is packed, in panels of K_BLOCK x COLUMNS
+ * that stay in the first-level cache while all rows of op(A), read where they lie, go past them:
+ *
+ *   for each K_BLOCK of k
+ *     for each ROWS_BLOCK of rows, so that op(A) stays in the second-level cache
+ *       for each COLUMNS of C
+ *         pack the panel
+ *         for each ROWS of the block: tile of C = or += rows of op(A) x panel
+ *
+ * A tile of C, ROWS by two vectors, lives in registers; the inner loop is their multiply-adds and
+ * nothing else of weight. The first pass over k starts from zero, from C or from a bias. Sums run
+ * in the order of k within a block and of blocks, so they depend neither on the tile nor on the
+ * split over threads.
+ *
+ * It needs vectors of known size and fused multiply-add. Without them everything goes to OpenBLAS,
+ * and so do large products, where OpenBLAS is faster. */
+#include "backend/cpu/kernels.h"
+
+#include <string.h>
+
+#if defined(__AVX512F__) || (defined(__AVX2__) && defined(__FMA__))
+#ifdef __has_builtin
+#if __has_builtin(__builtin_shufflevector)
+#define HAVE_VECTORS
+#endif
+#endif
+#endif
+
+#ifdef HAVE_VECTORS
+
+#if defined(__AVX512F__)
+enum { VECTOR = 16, ROWS = 12 }; /* 24 of 32 registers hold C */
+#else
+enum { VECTOR = 8, ROWS = 6 }; /* 12 of 16 */
+#endif
+enum { COLUMNS = 2 * VECTOR, K_BLOCK = 256, ROWS_BLOCK = 768 };
+
+typedef float vector __attribute__((vector_size(4 * VECTOR)));
+
+static inline vector load(const float *x) {
+  vector v;
+  memcpy(&v, x, sizeof v);
+  return v;
+}
+
+static inline void store(float *x, vector v) {
+  memcpy(x, &v, sizeof v);
+}
+
+/* ---- packing --------------------------------------------------------------------------------- */
+
+/* panel[k][j] = B[k][j], columns beyond `width` zero. */
+static void pack_plain(float *panel, const float *b, int64_t ldb, int64_t depth, int64_t width) {
+  if (width == COLUMNS) {
+    for (int64_t k = 0; k < depth; k++)
+      memcpy(panel + k * COLUMNS, b + k * ldb, COLUMNS * sizeof *b);
+    return;
+  }
+  for (int64_t k = 0; k < depth; k++)
+    for (int64_t j = 0; j < COLUMNS; j++)
+      panel[k * COLUMNS + j] = j < width ? b[k * ldb + j] : 0.0f;
+}
+
+/* panel[k][j] = B[j][k], in blocks of 4 x 4. */
+static void pack_transposed(float *panel, const float *b, int64_t ldb, int64_t depth,
+                            int64_t width) {
+  typedef float four __attribute__((vector_size(16)));
+  int64_t even = width / 4 * 4, deep = depth / 4 * 4;
+  for (int64_t j = 0; j < even; j += 4) {
+    const float *rows = b + j * ldb;
+    for (int64_t k = 0; k < deep; k += 4) {
+      four r[4], t[4];
+      for (int i = 0; i < 4; i++) memcpy(&r[i], rows + i * ldb + k, sizeof r[i]);
+      t[0] = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5);
+      t[1] = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5);
+      t[2] = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7);
+      t[3] = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
+      r[0] = __builtin_shufflevector(t[0], t[1], 0, 1, 4, 5);
+      r[1] = __builtin_shufflevector(t[0], t[1], 2, 3, 6, 7);
+      r[2] = __builtin_shufflevector(t[2], t[3], 0, 1, 4, 5);
+      r[3] = __builtin_shufflevector(t[2], t[3], 2, 3, 6, 7);
+      for (int i = 0; i < 4; i++) memcpy(panel + (k + i) * COLUMNS + j, &r[i], sizeof r[i]);
+    }
+    for (int64_t k = deep; k < depth; k++)
+      for (int i = 0; i < 4; i++) panel[k * COLUMNS + j + i] = rows[i * ldb + k];
+  }
+  for (int64_t j = even; j < COLUMNS; j++)
+    for (int64_t k = 0; k < depth; k++) panel[k * COLUMNS + j] = j < width ? b[j * ldb + k] : 0.0f;
+}
+
+/* ---- tiles ----------------------------------------------------------------------------------- */
+
+/* What a tile starts from and where it goes. */
+typedef struct target {
+  float *c;
+  int64_t ldc, width;
+  float alpha;
+  bool add;          /* to C */
+  const float *bias; /* else to this row, if not NULL */
+} target;
+
+static inline void finish_row(const target *t, int row, vector low, vector high) {
+  float *c = t->c + row * t->ldc;
+  low *= t->alpha, high *= t->alpha;
+  if (t->width == COLUMNS) {
+    if (t->add) low += load(c), high += load(c + VECTOR);
+    else if (t->bias) low += load(t->bias), high += load(t->bias + VECTOR);
+    store(c, low);
+    store(c + VECTOR, high);
+    return;
+  }
+  float values[COLUMNS];
+  store(values, low);
+  store(values + VECTOR, high);
+  for (int64_t j = 0; j < t->width; j++)
+    c[j] = values[j] + (t->add ? c[j] : t->bias ? t->bias[j] : 0.0f);
+}
+
+/* `rows` and `step_k == 1` are constants where this is inlined, and C is then held in registers. */
+static inline __attribute__((always_inline)) void multiply(int rows, int64_t depth, const float *a,
+                                                           int64_t step_row, int64_t step_k,
+                                                           const float *panel, const target *t) {
+  vector low[ROWS], high[ROWS];
+  const float *row[ROWS];
+  for (int i = 0; i < rows; i++) {
+    low[i] = high[i] = (vector){0};
+    row[i] = a + i * step_row;
+  }
+  for (int64_t k = 0; k < depth; k++) {
+    vector b0 = load(panel + k * COLUMNS), b1 = load(panel + k * COLUMNS + VECTOR);
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i++) {
+      float scalar = row[i][k * step_k];
+      low[i] += b0 * scalar;
+      high[i] += b1 * scalar;
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < rows; i++) finish_row(t, i, low[i], high[i]);
+}
+
+#define TILE(rows)                                              \
+  case rows:                                                    \
+    if (transposed) multiply(rows, depth, a, 1, lda, panel, t); \
+    else multiply(rows, depth, a, lda, 1, panel, t);            \
+    break;
+
+static void multiply_tile(int rows, int64_t depth, const float *a, int64_t lda, bool transposed,
+                          const float *panel, const target *t) {
+  switch (rows) {
+    TILE(1)
+    TILE(2)
+    TILE(3)
+    TILE(4)
+    TILE(5)
+    TILE(6)
+#if defined(__AVX512F__)
+    TILE(7)
+    TILE(8)
+    TILE(9)
+    TILE(10)
+    TILE(11)
+    TILE(12)
+#endif
+  }
+}
+
+/* Rows [first, last) of C from one panel, in tiles of equal height as far as possible: a low last
+ * tile would leave the multipliers waiting. */
+static void multiply_panel(const ac_gemm *g, int64_t first, int64_t last, int64_t depth,
+                           const float *a, const float *panel, target t) {
+  int64_t tiles = ac_ceil_div(last - first, ROWS), height = (last - first) / tiles;
+  int64_t higher = (last - first) % tiles;
+  float *c = t.c;
+  for (int64_t tile = 0, row = first; tile < tiles; tile++) {
+    int64_t rows = height + (tile < higher);
+    t.c = c + row * g->ldc;
+    multiply_tile((int)rows, depth, a + (g->transpose_a ? row : row * g->lda), g->lda,
+                  g->transpose_a, panel, &t);
+    row += rows;
+  }
+}
+
+static void multiply_small(const ac_gemm *g, const float *bias) {
+  _Alignas(64) float panel[K_BLOCK * COLUMNS];
+  for (int64_t k = 0; k < g->k; k += K_BLOCK) {
+    int64_t depth = ac_min(K_BLOCK, g->k - k);
+    const float *a = g->a + (g->transpose_a ? k * g->lda : k);
+    for (int64_t row = 0; row < g->m; row += ROWS_BLOCK)
+      for (int64_t column = 0; column < g->n; column += COLUMNS) {
+        int64_t width = ac_min(COLUMNS, g->n - column);
+        if (g->transpose_b)
+          pack_transposed(panel, g->b + column * g->ldb + k, g->ldb, depth, width);
+        else pack_plain(panel, g->b + k * g->ldb + column, g->ldb, depth, width);
+        target t = {.c = g->c + column,
+                    .ldc = g->ldc,
+                    .width = width,
+                    .alpha = g->alpha,
+                    .add = k > 0 || g->beta != 0.0f,
+                    .bias = bias ? bias + column : NULL};
+        multiply_panel(g, row, ac_min(g->m, row + ROWS_BLOCK), depth, a, panel, t);
+      }
+  }
+}
+
+/* By measurement: from about 2^27 multiplications on OpenBLAS's second level of blocking pays,
+ * before that for a transposed A whose rows lie far apart, and it is better with a few rows or
+ * columns. */
+static bool is_small(const ac_gemm *g) {
+  return (g->beta == 0.0f || g->beta == 1.0f) && g->m >= 4 && g->n >= 24 &&
+         (double)g->m * (double)g->n * (double)g->k <= 0x1p27 && !(g->transpose_a && g->lda > 512);
+}
+
+#else
+
+static bool is_small(const ac_gemm *g) {
+  (void)g;
+  return false;
+}
+
+static void multiply_small(const ac_gemm *g, const float *bias) {
+  (void)g, (void)bias;
+}
+
+#endif
+
+void AC_CPU_NAME(ac_cpu_gemm)(const ac_cpu_context *context, const ac_gemm *gemm,
+                              const float *bias) {
+  if (gemm->m <= 0 || gemm->n <= 0) return;
+  if (is_small(gemm)) {
+    multiply_small(gemm, bias);
+    return;
+  }
+  ac_gemm started = *gemm;
+  for (int64_t i = 0; bias && i < gemm->m; i++)
+    memcpy(gemm->c + i * gemm->ldc, bias, (size_t)gemm->n * sizeof *bias);
+  if (bias) started.beta = 1.0f;
+  ac_blas_gemm(context->blas, &started);
+}
