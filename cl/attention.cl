@@ -218,13 +218,8 @@ kernel WORK_GROUP(TX, TY) void attention_query_gradient(
   const size_t head = (size_t)at.b * t * 3 * c + (size_t)at.h * HEAD;
   const global storage *q = qkv + head;
   dy += (size_t)at.b * t * c + (size_t)at.h * HEAD;
-  float row_lse[ROWS], row_product[ROWS], one[ROWS], sum[ROWS][WIDTH];
-  for (int i = 0; i < ROWS; i++) {
-    const int row = at.first + ty + TY * i;
-    row_lse[i] = row < t ? lse[rows + row] : 0;
-    row_product[i] = row < t ? product[rows + row] : 0;
-    one[i] = 1;
-  }
+  float one[ROWS], sum[ROWS][WIDTH];
+  for (int i = 0; i < ROWS; i++) one[i] = 1;
   clear_sum(sum);
 
   for (int first = 0; first < t && first < at.first + OWN; first += OTHER) {
@@ -233,13 +228,17 @@ kernel WORK_GROUP(TX, TY) void attention_query_gradient(
     multiply_rows(d, dy, c, at.first, q + 2 * c, 3 * c, first, t, tile_own, tile_other);
     for (int i = 0; i < ROWS; i++) {
       const int own = ty + TY * i, row = at.first + own;
+      /* Read here, not before the loop: Intel's CPU runtime 2026.2 loses private arrays that are
+       * set before a loop with barriers and read in it. */
+      const float row_lse = row < t ? lse[rows + row] : 0;
+      const float row_product = row < t ? product[rows + row] : 0;
       for (int j = 0; j < COLUMNS; j++) {
         const int other = tx + TX * j;
         float v = 0;
         if (row < t && first + other <= row) {
           const float u = kept(seed, first_sample + at.b, update, stream, threshold, factor, at.h,
                                t, row, first + other);
-          v = exp(s[i][j] * scale - row_lse[i]) * (u * d[i][j] - row_product[i]) * scale;
+          v = exp(s[i][j] * scale - row_lse) * (u * d[i][j] - row_product) * scale;
         }
         e[own * (OTHER + 1) + other] = v;
       }
