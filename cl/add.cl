@@ -28,7 +28,7 @@ kernel WORK_GROUP(32, LANES) void sum_columns(const global summand *x, global fl
   const int tx = get_local_id(0), lane = get_local_id(1);
   const size_t tiles = (n + 31) / 32, group = get_group_id(0), chunk = quotient(group, tiles);
   const size_t column = (group - chunk * tiles) * 32 + tx;
-  const size_t begin = chunk * rows_per_chunk, end = min(begin + rows_per_chunk, (size_t)m);
+  const size_t begin = chunk * rows_per_chunk, end = min((ulong)(begin + rows_per_chunk), (ulong)m);
   float sum = 0;
   if (column < n)
     for (size_t i = begin + lane; i < end; i += LANES)

@@ -102,17 +102,18 @@ static double product_rate(const product *p, double seconds) {
 static int bench_gemm(bench *b) {
   static const int64_t sizes[] = {256, 512, 1024, 2048};
   printf("%8s %12s %12s\n", "size", "GFLOP/s", "best");
-  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+  int count = b->size ? 1 : (int)(sizeof sizes / sizeof *sizes);
+  for (int i = 0; i < count; i++) {
     product p;
     double first;
-    if (b->size && sizes[i] != b->size) continue;
-    ac_status status = product_open(&p, b->device, sizes[i]);
+    int64_t size = b->size ? b->size : sizes[i];
+    ac_status status = product_open(&p, b->device, size);
     if (status == AC_OK) status = product_run(&p, &first);
     for (int64_t r = 0; r < b->repeats && status == AC_OK; r++)
       status = product_run(&p, &b->times[r]);
     if (status == AC_OK) {
       timing t = summarise(b->times, b->repeats);
-      printf("%8" PRId64 " %12.1f %12.1f\n", sizes[i], product_rate(&p, t.median) * 1e-9,
+      printf("%8" PRId64 " %12.1f %12.1f\n", size, product_rate(&p, t.median) * 1e-9,
              product_rate(&p, t.least) * 1e-9);
     }
     product_close(&p);
@@ -326,13 +327,13 @@ static int parse(bench *b, what w, int argc, char **argv) {
   const option common[] = {
       {"device", "NAME", OPTION_TEXT, &b->device_name, .help = "as for accrue train"},
       {"threads", "N", OPTION_INTEGER, &b->threads, .help = "of the CPU", .fallback = "all",
-       .least = 1, .most = 4096},
+       .least = 1, .most = 1024},
       {"repeat", "N", OPTION_INTEGER, &b->repeats, .help = "times to measure", .least = 1,
        .most = MOST_REPEATS},
   };
   const option of_gemm[] = {
-      {"size", "N", OPTION_INTEGER, &b->size, .help = "one of 256, 512, 1024, 2048",
-       .fallback = "all of them", .least = 256, .most = 2048},
+      {"size", "N", OPTION_INTEGER, &b->size, .help = "rows and columns",
+       .fallback = "256, 512, 1024 and 2048", .least = 1, .most = 16384},
   };
   const option of_step[] = {
       {"model", "gpt2-124m|gpt-small", OPTION_CHOICE, &b->model, .help = "what to train"},

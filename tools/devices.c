@@ -13,13 +13,13 @@ static int print_json(const ac_device_info *list, int count) {
   json_t *array = json_array();
   for (int i = 0; i < count; i++) {
     const ac_device_info *d = &list[i];
-    json_array_append_new(array, json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:b}", "id",
-                                           d->id, "backend", d->backend, "name", d->name, "driver",
-                                           d->driver, "memory_bytes", (json_int_t)d->memory_bytes,
-                                           "max_allocation_bytes", (json_int_t)d->max_allocation,
-                                           "alignment", (json_int_t)d->alignment, "compute_units",
-                                           (json_int_t)d->compute_units, "half_arithmetic",
-                                           d->half_arithmetic ? 1 : 0));
+    json_array_append_new(
+        array, json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:b}", "id", d->id,
+                         "backend", d->backend, "name", d->name, "driver", d->driver,
+                         "memory_bytes", (json_int_t)d->memory_bytes, "max_allocation_bytes",
+                         (json_int_t)d->max_allocation, "alignment", (json_int_t)d->alignment,
+                         "compute_units", (json_int_t)d->compute_units, "gpu", d->gpu ? 1 : 0,
+                         "half_arithmetic", d->half_arithmetic ? 1 : 0));
   }
   bool whole = json_array_size(array) == (size_t)count &&
                json_dumpf(array, stdout, JSON_INDENT(2)) == 0 && putchar('\n') != EOF;

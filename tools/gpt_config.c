@@ -23,6 +23,8 @@ static int read_shapes(gpt_config *config, const ac_model_file *file, const char
   const ac_model_tensor *wte = find(file, "wte.weight"), *wpe = find(file, "wpe.weight");
   if (!wte || !wpe || wte->rank != 2 || wpe->rank != 2 || wte->shape[1] != wpe->shape[1])
     return fail("%s is no GPT-2 model: it lacks wte.weight and wpe.weight of equal width", path);
+  if (wte->shape[0] < 1 || wte->shape[1] < 1 || wpe->shape[0] < 1)
+    return fail("%s is no GPT-2 model: its vocabulary, width or context is empty", path);
   config->vocab = wte->shape[0];
   config->context = wpe->shape[0];
   config->width = wte->shape[1];

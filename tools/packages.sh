@@ -35,5 +35,6 @@ install_packages() {
 build_packages=(gcc libc6-dev make cmake pkg-config libopenblas-openmp-dev libjansson-dev zlib1g-dev
   ocl-icd-opencl-dev opencl-c-headers libclblast-dev)
 
-# What the tests need besides: a mock framework, an OpenCL implementation on the CPU and a checker of kernels.
-test_packages=(libcmocka-dev pocl-opencl-icd oclgrind clang-format)
+# What the tests need besides: a mock framework, an OpenCL implementation on the CPU, a
+# checker of kernels, and what draws plans.
+test_packages=(libcmocka-dev pocl-opencl-icd oclgrind clang-format gnuplot-nox)

@@ -13,6 +13,7 @@
 #include <string.h>
 
 static const char *const policies[] = {"auto", "none", "all"};
+static const char *const precisions[] = {"f32", "f16", "bf16"};
 
 static struct {
   bool json;
@@ -70,6 +71,9 @@ static void print_text(const report *r, const ac_device_info *device) {
          r->peak_step.backward ? ", backward" : ", forward");
   printf("%-12s %" PRId64 " ops run again\n", "recompute", r->info->recomputed_ops);
   printf("%-12s %.1f ms a window, predicted\n", "time", r->info->predicted_seconds * 1e3);
+  if (device->memory_bytes && r->info->bytes.total > device->memory_bytes)
+    printf("%-12s this is more than the device has, %s\n", "beware",
+           text_bytes(device->memory_bytes).text);
   print_alternatives(r);
 }
 
@@ -93,15 +97,15 @@ static int print_json(const report *r, const ac_device_info *device) {
                   "total_bytes", (json_int_t)a->total_bytes, "predicted_seconds", a->seconds));
   }
   json_t *object = json_pack(
-      "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:f, s:{s:s, s:s, s:I}, s:o}",
-      "device", device->id, "precision", "f32", "parameter_count", (json_int_t)i->parameter_count,
-      "effective_batch", (json_int_t)i->batch, "micro_batch", (json_int_t)i->micro_batch,
-      "accumulation_steps", (json_int_t)i->accumulation_steps, "recomputed_ops",
-      (json_int_t)i->recomputed_ops, "budget_bytes", (json_int_t)i->budget_bytes, "planned_bytes",
-      bytes_object(&i->bytes), "live_bytes", (json_int_t)i->live_bytes, "library_bytes",
-      (json_int_t)i->library_bytes, "predicted_seconds", i->predicted_seconds, "peak", "op",
-      r->peak_step.op, "scope", r->peak_step.scope, "step", (json_int_t)(r->peak + 1),
-      "alternatives", list);
+      "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:f, s:{s:s, s:s, s:I, s:b}, s:o}",
+      "device", device->id, "precision", precisions[i->precision], "parameter_count",
+      (json_int_t)i->parameter_count, "effective_batch", (json_int_t)i->batch, "micro_batch",
+      (json_int_t)i->micro_batch, "accumulation_steps", (json_int_t)i->accumulation_steps,
+      "recomputed_ops", (json_int_t)i->recomputed_ops, "budget_bytes", (json_int_t)i->budget_bytes,
+      "planned_bytes", bytes_object(&i->bytes), "live_bytes", (json_int_t)i->live_bytes,
+      "library_bytes", (json_int_t)i->library_bytes, "predicted_seconds", i->predicted_seconds,
+      "peak", "op", r->peak_step.op, "scope", r->peak_step.scope, "step", (json_int_t)(r->peak + 1),
+      "backward", r->peak_step.backward ? 1 : 0, "alternatives", list);
   bool good = object && json_dumpf(object, stdout, JSON_INDENT(2)) == 0 && putchar('\n') != EOF;
   json_decref(object);
   return good ? STATUS_DONE : fail("cannot write the plan");
@@ -118,7 +122,8 @@ static int make_report(report *r, const setup *s) {
 }
 
 int plan_main(int argc, char **argv) {
-  if (argc < 1) return fail_usage("a model is missing; accrue train --help lists them");
+  if (setup_wants_help(argc, argv))
+    return setup_kinds("plan", "Says what training would take, before it takes it.");
   setup s;
   report r = {0};
   int status = setup_open_model(&s, "plan", argc, argv, more_flags);

@@ -66,20 +66,27 @@ static void put_plot(FILE *gnuplot, const ac_plan_info *info) {
 }
 
 int plan_svg(const ac_plan *plan, const char *path) {
-  FILE *file = fopen(path, "w");
+  char temporary[4096];
+  int length = snprintf(temporary, sizeof temporary, "%s.new", path);
+  if (length < 0 || (size_t)length >= sizeof temporary)
+    return fail("the path of --svg is too long");
+  FILE *file = fopen(temporary, "w");
   if (!file) return fail("cannot write %s: %s", path, strerror(errno));
   fclose(file);
   signal(SIGPIPE, SIG_IGN);
   FILE *gnuplot = popen("gnuplot 2>/dev/null", "w");
   if (!gnuplot) return fail("cannot start gnuplot: %s", strerror(errno));
   fprintf(gnuplot, "set terminal svg size 1000,560 background 'white'\nset output ");
-  put_path(gnuplot, path);
+  put_path(gnuplot, temporary);
   fputc('\n', gnuplot);
   ac_status status = put_data(gnuplot, plan);
   put_plot(gnuplot, ac_plan_get_info(plan));
   int result = pclose(gnuplot);
+  bool drawn = status == AC_OK && result == 0;
+  if (drawn && rename(temporary, path) == 0) return STATUS_CONTINUE;
+  int error = errno;
+  remove(temporary);
   if (status != AC_OK) return fail_library();
-  if (result == 0) return STATUS_CONTINUE;
-  remove(path);
+  if (drawn) return fail("cannot write %s: %s", path, strerror(error));
   return fail("gnuplot did not draw %s; is gnuplot (Debian: gnuplot-nox) installed?", path);
 }

@@ -11,6 +11,10 @@ fi
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build/quickstart
 data=${1:-/usr/include}
+if [[ ! -e $data ]]; then
+  echo "quickstart: there is no $data" >&2
+  exit 2
+fi
 limit=2MiB
 if (($#)); then limit=16MiB; fi
 # shellcheck source=tools/packages.sh

@@ -74,7 +74,7 @@ static void add_options(setup *s) {
       {"device", "NAME", OPTION_TEXT, &f->device,
        .help = "auto, cpu, opencl, opencl:N or opencl:TEXT; see accrue devices"},
       {"threads", "N", OPTION_INTEGER, &f->threads, .help = "of the CPU", .fallback = "all",
-       .least = 1, .most = 4096},
+       .least = 1, .most = 1024},
       {"memory", "SIZE", OPTION_SIZE, &f->memory, .help = "budget for everything on the device",
        .fallback = "what it has"},
       {"micro-batch", "N", OPTION_INTEGER, &f->micro_batch, .help = "samples at a time",
@@ -119,12 +119,27 @@ static int check_flags(setup *s) {
   if (f->micro_batch > f->batch)
     return fail_usage("--micro-batch %lld is larger than the batch of %lld",
                       (long long)f->micro_batch, (long long)f->batch);
-  if (options_given(&s->options, "memory") && f->memory == 0)
-    return fail_usage("--memory 0 leaves nothing to train in");
+  if (f->steps && f->warmup > f->steps)
+    return fail_usage("--warmup %lld is longer than the run of %lld updates", (long long)f->warmup,
+                      (long long)f->steps);
   if (f->min_lr < 0) f->min_lr = f->lr / 10;
   if (f->min_lr > f->lr)
     return fail_usage("--min-lr %g is larger than the learning rate %g", f->min_lr, f->lr);
   return STATUS_CONTINUE;
+}
+
+int setup_kinds(const char *verb, const char *summary) {
+  printf("accrue %s MODEL [flags]\n\n%s\n\n", verb, summary);
+  for (int i = 0; model_kinds[i]; i++) {
+    const char *text = model_kinds[i]->summary;
+    printf("  %-10s %.*s\n", model_kinds[i]->name, (int)strcspn(text, ".\n"), text);
+  }
+  printf("\naccrue %s MODEL --help lists a model's flags.\n", verb);
+  return STATUS_DONE;
+}
+
+bool setup_wants_help(int argc, char **argv) {
+  return argc > 0 && (!strcmp(argv[0], "--help") || !strcmp(argv[0], "-h"));
 }
 
 static const model_kind *find_kind(const char *name) {
@@ -134,6 +149,7 @@ static const model_kind *find_kind(const char *name) {
 }
 
 static int parse(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o)) {
+  if (argc < 1) return fail_usage("a model is missing; accrue %s --help lists them", verb);
   if (!(s->kind = find_kind(argv[0])))
     return fail_usage("unknown model %s; accrue %s --help lists the models", argv[0], verb);
   if (!(s->model = calloc(1, s->kind->size))) return fail("out of memory");
@@ -190,6 +206,12 @@ static double or_off(double x) {
   return x > 0 ? x : -1;
 }
 
+/* `dry` computes nothing: good for plans, but what it trained would be zeros. */
+static int refuse_dry(const setup *s) {
+  if (strcmp(s->flags.device, "dry") != 0) return STATUS_CONTINUE;
+  return fail_usage("--device dry computes nothing; it is for accrue plan");
+}
+
 static int open_device(setup *s) {
   const train_flags *f = &s->flags;
   s->trainer.seed = (uint64_t)f->seed;
@@ -236,6 +258,7 @@ int setup_open_model(setup *s, const char *verb, int argc, char **argv, void (*m
 int setup_open(setup *s, const char *verb, int argc, char **argv) {
   *s = (setup){0};
   int status = parse(s, verb, argc, argv, NULL);
+  if (status == STATUS_CONTINUE) status = refuse_dry(s);
   if (status == STATUS_CONTINUE) status = open_data(s);
   if (status == STATUS_CONTINUE) status = make_schedule(s);
   if (status == STATUS_CONTINUE) status = open_device(s);

@@ -18,6 +18,10 @@ typedef struct setup {
   ac_trainer_desc trainer;
 } setup;
 
+/* For `accrue VERB --help`: lists the kinds of model. */
+bool setup_wants_help(int argc, char **argv);
+int setup_kinds(const char *verb, const char *summary);
+
 /* argv[0] is the model's kind, flags follow; `verb` is the command ("train"). Returns a status of
  * message.h; setup_close is needed in any case. */
 int setup_open(setup *s, const char *verb, int argc, char **argv);

@@ -205,19 +205,8 @@ static int finish(run *r) {
   return status;
 }
 
-static int print_kinds(void) {
-  printf("accrue train MODEL [flags]\n\nTrains a model and saves it.\n\n");
-  for (int i = 0; model_kinds[i]; i++) {
-    const char *summary = model_kinds[i]->summary;
-    printf("  %-10s %.*s\n", model_kinds[i]->name, (int)strcspn(summary, ".\n"), summary);
-  }
-  printf("\naccrue train MODEL --help lists a model's flags.\n");
-  return STATUS_DONE;
-}
-
 int train_main(int argc, char **argv) {
-  if (argc < 1) return fail_usage("a model is missing; accrue train --help lists them");
-  if (!strcmp(argv[0], "--help") || !strcmp(argv[0], "-h")) return print_kinds();
+  if (setup_wants_help(argc, argv)) return setup_kinds("train", "Trains a model and saves it.");
 
   run r = {0};
   int status = setup_open(&r.setup, "train", argc, argv);

@@ -33,9 +33,8 @@ static void more_flags(options *o) {
 /* One way of training: what it left behind, all parameters one after another. */
 typedef struct way {
   ac_plan *plan;
-  ac_trainer *trainer;
-  float *
-      *gradients; /* by parameter: of the last window, divided by its weight; NULL: not trained */
+  ac_trainer *trainer; /* freed as soon as its results are on the host: only one at a time */
+  float **gradients;   /* by parameter: the sum of the last window; NULL: not trained */
   float **weights;
   double loss;
 } way;
@@ -49,28 +48,30 @@ static int64_t parameter_elements(const ac_trainer *trainer, int index, const ch
   return count;
 }
 
-static ac_status fetch(way *w, int index, bool gradient, double divisor, float **to) {
+static ac_status fetch(way *w, int index, bool gradient, float **to) {
   int64_t count = parameter_elements(w->trainer, index, NULL);
-  if (!*to && !(*to = malloc((size_t)count * sizeof **to))) return AC_ERROR_MEMORY;
+  if (!(*to = malloc((size_t)count * sizeof **to))) return AC_ERROR_MEMORY;
   for (int64_t first = 0; first < count; first += PIECE) {
     int64_t piece = count - first < PIECE ? count - first : PIECE;
     ac_status status = gradient
                            ? ac_trainer_get_gradient(w->trainer, index, first, piece, *to + first)
                            : ac_trainer_get_parameter(w->trainer, index, first, piece, *to + first);
     if (status != AC_OK) return status;
-    for (int64_t i = first; gradient && i < first + piece; i++)
-      (*to)[i] = (float)((double)(*to)[i] / divisor);
   }
   return AC_OK;
 }
 
-/* Parameters that are not trained have no gradient to fetch; that is no error here. */
-static void fetch_gradients(way *w, double divisor) {
-  for (int i = 0; i < ac_trainer_parameter_count(w->trainer); i++)
-    if (fetch(w, i, true, divisor, &w->gradients[i]) != AC_OK) {
-      free(w->gradients[i]);
-      w->gradients[i] = NULL;
-    }
+/* A frozen parameter, or one that the loss does not depend on, has no gradient: AC_ERROR_ARGUMENT.
+ */
+static ac_status fetch_gradients(way *w) {
+  for (int i = 0; i < ac_trainer_parameter_count(w->trainer); i++) {
+    ac_status status = fetch(w, i, true, &w->gradients[i]);
+    if (status == AC_OK) continue;
+    if (status != AC_ERROR_ARGUMENT) return status;
+    free(w->gradients[i]);
+    w->gradients[i] = NULL;
+  }
+  return AC_OK;
 }
 
 /* Samples [first, first + batch) of the shuffled first epochs, all fields one after another in
@@ -102,13 +103,14 @@ static ac_status train(const setup *s, way *w, void **blocks) {
     ac_update update;
     ac_status status = read_window(s, dataset, u * s->flags.batch, blocks);
     if (status == AC_OK) status = ac_trainer_accumulate(w->trainer, s->flags.batch, feeds, fields);
-    if (status == AC_OK && u == flags.updates - 1) fetch_gradients(w, (double)s->flags.batch);
+    if (status == AC_OK && u == flags.updates - 1) status = fetch_gradients(w);
     if (status == AC_OK) status = ac_trainer_update(w->trainer, &update);
     if (status != AC_OK) return status;
+    if (update.skipped) return AC_ERROR_NOT_FINITE;
     w->loss = update.loss;
   }
   for (int i = 0; i < ac_trainer_parameter_count(w->trainer); i++) {
-    ac_status status = fetch(w, i, false, 1, &w->weights[i]);
+    ac_status status = fetch(w, i, false, &w->weights[i]);
     if (status != AC_OK) return status;
   }
   return AC_OK;
@@ -129,6 +131,9 @@ static int run_way(setup *s, const ac_plan_desc *desc, const char *name, way *w,
   ac_status result = AC_OK;
   if (s->flags.init) result = ac_trainer_load(w->trainer, s->flags.init, s->kind->optional_prefix);
   if (result == AC_OK) result = train(s, w, blocks);
+  if (result == AC_ERROR_NOT_FINITE)
+    return fail(
+        "the loss or a gradient of the %s run is not finite, so there is nothing to compare", name);
   return result == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 
@@ -150,7 +155,7 @@ typedef struct distance {
 } distance;
 
 static distance compare(const float *a, const float *b, int64_t count) {
-  distance d = {0, 0};
+  distance d = {0, !a != !b ? INFINITY : 0};
   for (int64_t i = 0; a && b && i < count; i++) {
     double difference = (double)a[i] - (double)b[i];
     d.difference += difference * difference;
@@ -160,21 +165,37 @@ static distance compare(const float *a, const float *b, int64_t count) {
 }
 
 static double ratio(distance d) {
+  if (!isfinite(d.norm) || !isfinite(d.difference)) return INFINITY;
   return d.norm > 0 ? sqrt(d.difference / d.norm) : d.difference > 0 ? INFINITY : 0;
 }
 
-static int print_comparison(const way *whole, const way *planned) {
-  int parameters = ac_trainer_parameter_count(whole->trainer), worse = 0;
+/* Layers whose result for a sample depends on the rest of its micro-batch. */
+static void print_coupled(const ac_plan *plan) {
+  const ac_plan_info *info = ac_plan_get_info(plan);
+  int coupled = 0;
+  printf("\nlayers       ");
+  for (int64_t i = 0; i < info->steps; i++) {
+    ac_plan_step step;
+    if (ac_plan_get_step(plan, i, &step) != AC_OK || !step.couples_samples || step.backward)
+      continue;
+    printf("%s%s (%s)", coupled++ ? ", " : "", step.scope, step.op);
+  }
+  printf(coupled ? ": not equivalent under accumulation\n"
+                 : "none sees more than one sample, so accumulation is equivalent\n");
+}
+
+static int print_comparison(const way *whole, const way *planned, ac_trainer *trainer) {
+  int parameters = ac_trainer_parameter_count(trainer), worse = 0;
   double gradients = 0, weights = 0;
   for (int i = 0; i < parameters; i++) {
-    int64_t count = parameter_elements(whole->trainer, i, NULL);
+    int64_t count = parameter_elements(trainer, i, NULL);
     gradients += compare(whole->gradients[i], whole->gradients[i], count).norm;
     weights += compare(whole->weights[i], whole->weights[i], count).norm;
   }
   printf("\n%-44s %12s %12s\n", "relative difference of", "gradient", "weights");
   for (int i = 0; i < parameters; i++) {
     const char *name = "";
-    int64_t count = parameter_elements(whole->trainer, i, &name);
+    int64_t count = parameter_elements(trainer, i, &name);
     distance g = compare(whole->gradients[i], planned->gradients[i], count);
     distance w = compare(whole->weights[i], planned->weights[i], count);
     bool same =
@@ -184,7 +205,8 @@ static int print_comparison(const way *whole, const way *planned) {
     printf("%-44s %12.3g %12.3g%s\n", name, ratio(g), ratio(w),
            same ? "" : "  worse than rounding");
   }
-  printf("\nloss         %.9g whole, %.9g planned\n", whole->loss, planned->loss);
+  print_coupled(planned->plan);
+  printf("loss         %.9g whole, %.9g planned\n", whole->loss, planned->loss);
   if (worse) {
     printf("verdict      different: %d of %d parameters are off by more than rounding explains\n",
            worse, parameters);
@@ -214,9 +236,11 @@ static int verify(setup *s) {
   at_once.recompute = AC_RECOMPUTE_NONE;
   int status = allocate_blocks(s, blocks) ? STATUS_CONTINUE : fail("out of memory");
   if (status == STATUS_CONTINUE) status = run_way(s, &at_once, "whole", &whole, blocks);
-  if (status == STATUS_CONTINUE) status = run_way(s, &as_planned, "planned", &planned, blocks);
-  if (status == STATUS_CONTINUE) status = print_comparison(&whole, &planned);
   int parameters = whole.trainer ? ac_trainer_parameter_count(whole.trainer) : 0;
+  ac_trainer_free(whole.trainer);
+  whole.trainer = NULL;
+  if (status == STATUS_CONTINUE) status = run_way(s, &as_planned, "planned", &planned, blocks);
+  if (status == STATUS_CONTINUE) status = print_comparison(&whole, &planned, planned.trainer);
   release_way(&whole, parameters);
   release_way(&planned, parameters);
   for (int f = 0; f < AC_MAX_FIELDS; f++) free(blocks[f]);
@@ -224,7 +248,8 @@ static int verify(setup *s) {
 }
 
 int verify_main(int argc, char **argv) {
-  if (argc < 1) return fail_usage("a model is missing; accrue train --help lists them");
+  if (setup_wants_help(argc, argv))
+    return setup_kinds("verify", "Compares training as planned with training on whole batches.");
   flags.updates = 3;
   setup s;
   int status = setup_open_model(&s, "verify", argc, argv, more_flags);

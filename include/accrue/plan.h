@@ -40,7 +40,7 @@ typedef struct ac_plan_desc {
   int64_t batch;       /* effective batch in samples; 0: 1 */
   int64_t micro_batch; /* 0: the largest that fits the budget, at most `batch`, evenly split */
   uint64_t memory;     /* budget in bytes for everything below; 0: what the device has */
-  bool beyond_device;  /* with no budget: plan as if the device had any amount of memory */
+  bool beyond_device;  /* plan as if the device had any amount of memory */
   ac_precision precision;
   ac_recompute recompute;
   ac_optimizer_kind optimizer;
@@ -88,7 +88,9 @@ typedef struct ac_plan_step {
   const char *scope; /* as given to ac_graph_scope; "" if none */
   bool backward;
   bool recomputed;
-  uint64_t live_bytes;      /* of the arena, while it runs */
+  bool couples_samples; /* its result for a sample depends on the others: not the same when a batch
+                           is split */
+  uint64_t live_bytes;  /* of the arena, while it runs */
   uint64_t workspace_bytes; /* of these, scratch space */
   double flops, bytes;      /* work and traffic for one micro-batch */
 } ac_plan_step;

@@ -65,6 +65,6 @@ char *ac_format_bytes(char *text, size_t size, uint64_t bytes) {
   double value = (double)bytes;
   int unit = 0;
   while (value >= 1024 && unit < 4) value /= 1024, unit++;
-  snprintf(text, size, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+  snprintf(text, size, unit ? "%.1f %s" : "%.0f %s", value, bytes == 1 ? "byte" : units[unit]);
   return text;
 }

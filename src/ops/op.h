@@ -18,11 +18,12 @@
   X(linear_input_gradient)                                                                         \
   X(linear_weight_gradient) /* matmul (ops/matmul.h), batched over                                 \
                                leading dimensions: a b -> c+ */                                    \
-      X(matmul) /* add: a b -> c; b's count divides a's and is repeated. sum_leading: x[m*n] ->    \
-                   y[n]+ */                                                                        \
-      X(add) X(sum_leading) /* multiply: a b -> c+; b repeated like add's */                       \
-      X(multiply)           /* scale (ops/scale.h): x -> y+ */                                     \
-      X(scale) /* embedding: table[V,C] ids i32[n] -> y[n,C].  gradient: ids dy -> dtable+ */      \
+  X(matmul) /* add: a b -> c; b's count divides a's and is repeated. sum_leading: x[m*n] ->        \
+               y[n]+ */                                                                            \
+  X(add)                                                                                           \
+  X(sum_leading)  /* multiply: a b -> c+; b repeated like add's */                                 \
+      X(multiply) /* scale (ops/scale.h): x -> y+ */                                               \
+      X(scale)    /* embedding: table[V,C] ids i32[n] -> y[n,C].  gradient: ids dy -> dtable+ */   \
       X(embedding)                                                                                 \
           X(embedding_gradient) /* layer_norm (ops/layer_norm.h): x gamma beta? -> y, statistics   \
                                  * [n,2] = (mean, 1/std). input gradient: dy x statistics gamma -> \
@@ -129,6 +130,9 @@ typedef struct ac_op_desc {
   unsigned in_place;
   /* Bit j: output j can be added to (`+` above). */
   unsigned can_add;
+  /* The result for one sample depends on the other samples of the micro-batch (batch statistics),
+   * so that splitting a batch changes it. */
+  bool couples_samples;
   /* Appends the ops that compute the gradients of the node's inputs; NULL: no gradient. */
   ac_status (*gradient)(ac_differentiation *d, const ac_node *node);
   /* From concrete shapes (data handles unset). NULL: no flops, every operand moved once. */

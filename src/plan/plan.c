@@ -135,7 +135,7 @@ static void fill_info(ac_plan *plan) {
 
 static ac_status check_budget(const ac_plan_desc *desc, const ac_device *device) {
   uint64_t has = device->info.memory_bytes;
-  if (!has || desc->memory <= has) return AC_OK;
+  if (!has || desc->memory <= has || desc->beyond_device) return AC_OK;
   char budget[32], memory[32];
   return ac_fail(AC_ERROR_BUDGET, "plan: the budget of %s is larger than the memory of %s, %s",
                  ac_format_bytes(budget, sizeof budget, desc->memory), device->info.id,
@@ -200,6 +200,7 @@ ac_status ac_plan_get_step(const ac_plan *plan, int64_t index, ac_plan_step *res
                            .scope = plan->graph->scopes[node->scope],
                            .backward = node->backward,
                            .recomputed = step->recomputed,
+                           .couples_samples = ac_op_describe(node->op)->couples_samples,
                            .flops = cost.flops,
                            .bytes = cost.bytes};
   for (int i = 0; i < plan->main.value_count; i++) {
@@ -249,8 +250,7 @@ ac_status ac_plan_alternatives(const ac_plan *plan, ac_plan_alternative *list, i
     AC_TRY(add_alternative(plan, &desc, list, capacity, count, &least));
     desc.recompute = AC_RECOMPUTE_AUTO;
     desc.memory = least + (most > least ? (most - least) / 2 : 0);
-    uint64_t has = plan->device->info.memory_bytes;
-    if (most <= least || (has && desc.memory > has)) continue;
+    if (most <= least) continue;
     AC_TRY(add_alternative(plan, &desc, list, capacity, count, &ignored));
   }
   return AC_OK;

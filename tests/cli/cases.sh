@@ -36,7 +36,8 @@ train() { run train gpt --data text "${tiny[@]}" "$@"; }
 case_help() {
   run --version | grep -qE '^accrue [0-9]+\.[0-9]+\.[0-9]+$' || die "--version"
   local command
-  for command in "" devices train "train gpt" "train mlp" sample; do
+  for command in "" devices train "train gpt" "train mlp" sample plan "plan gpt" verify "verify gpt" bench "bench gemm" \
+    "bench step" "bench memory"; do
     # shellcheck disable=SC2086
     run $command --help >help
     [[ -s help && ! -s run.err ]] || die "no help on stdout for '$command'"
@@ -298,7 +299,7 @@ case_diverge() {
     --schedule constant --out model >out 2>err || status=$?
   ((status == 1)) || die "status $status: $(cat err)"
   tail -n 1 err | grep -qE '^accrue: .*step [0-9]+.*' || die "no step in: $(tail -n 1 err)"
-  tail -n 1 err | grep -qE 'parameter|op ' || die "no op in: $(tail -n 1 err)"
+  tail -n 1 err | grep -qE 'first appears in (op|parameter) ' || die "no op in: $(tail -n 1 err)"
   cmp before model/model.safetensors
   [[ -s model/diverged.safetensors && ! -s out ]] || die "no diverged.safetensors"
 }

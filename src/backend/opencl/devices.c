@@ -98,6 +98,7 @@ ac_status ac_cl_device_describe(int index, ac_device_info *info) {
   info->max_allocation = allocation;
   info->alignment = bits / 8 > 64 ? bits / 8 : 64;
   info->compute_units = units;
+  info->gpu = is_gpu(device);
   info->half_arithmetic = strstr(extensions, "cl_khr_fp16") != NULL;
   return AC_OK;
 }

@@ -122,7 +122,16 @@ static ac_status opencl_allocate(void *state, uint64_t bytes, void **chunk) {
                    ac_cl_error_name(error) ? ac_cl_error_name(error) : "unknown error");
   cl->objects++;
   *chunk = buffer;
-  return AC_OK;
+  /* Many drivers take memory at a buffer's first use; it is to be had now or not at all. */
+  error = clEnqueueMigrateMemObjects(cl->queue, 1, &buffer, CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED,
+                                     0, NULL, NULL);
+  if (error == CL_SUCCESS) error = clFinish(cl->queue);
+  if (error == CL_SUCCESS) return AC_OK;
+  clReleaseMemObject(buffer);
+  *chunk = NULL;
+  return ac_fail(AC_ERROR_MEMORY, "opencl: no %s on %s: %s",
+                 ac_format_bytes(text, sizeof text, bytes), cl->info.name,
+                 ac_cl_error_name(error) ? ac_cl_error_name(error) : "unknown error");
 }
 
 static void opencl_release(void *state, void *chunk, uint64_t bytes) {
