@@ -36,7 +36,7 @@ enum { VECTOR = 16, ROWS = 12 }; /* 24 of 32 registers hold C */
 #else
 enum { VECTOR = 8, ROWS = 6 }; /* 12 of 16 */
 #endif
-enum { COLUMNS = 2 * VECTOR, K_BLOCK = 256, ROWS_BLOCK = 768 };
+enum { COLUMNS = 2 * VECTOR, K_BLOCK = 256, ROWS_BLOCK = 768, LINE = 16 };
 
 typedef float vector __attribute__((vector_size(4 * VECTOR)));
 
@@ -93,33 +93,27 @@ static void pack_transposed(float *panel, const float *b, int64_t ldb, int64_t d
 
 /* ---- tiles ----------------------------------------------------------------------------------- */
 
-/* What a tile starts from and where it goes. */
+/* Where a tile goes, and what it is added to: rows of `from`, which is C, or one row again and
+ * again (a step of 0). */
 typedef struct target {
   float *c;
-  int64_t ldc, width;
+  const float *from;
+  int64_t ldc, from_step, width;
   float alpha;
-  bool add;          /* to C */
-  const float *bias; /* else to this row, if not NULL */
 } target;
 
-static inline void finish_row(const target *t, int row, vector low, vector high) {
-  float *c = t->c + row * t->ldc;
-  low *= t->alpha, high *= t->alpha;
-  if (t->width == COLUMNS) {
-    if (t->add) low += load(c), high += load(c + VECTOR);
-    else if (t->bias) low += load(t->bias), high += load(t->bias + VECTOR);
-    store(c, low);
-    store(c + VECTOR, high);
-    return;
-  }
-  float values[COLUMNS];
-  store(values, low);
-  store(values + VECTOR, high);
-  for (int64_t j = 0; j < t->width; j++)
-    c[j] = values[j] + (t->add ? c[j] : t->bias ? t->bias[j] : 0.0f);
+static const float zeros[COLUMNS];
+
+/* The product's rows as they lie in `values`, where a tile of C has fewer columns than a panel. */
+static void finish_narrow(const target *t, int rows, const float *values) {
+  for (int i = 0; i < rows; i++)
+    for (int64_t j = 0; j < t->width; j++)
+      t->c[i * t->ldc + j] = t->from[i * t->from_step + j] + t->alpha * values[i * COLUMNS + j];
 }
 
-/* `rows` and `step_k == 1` are constants where this is inlined, and C is then held in registers. */
+/* `rows` and one of the steps are constants where this is inlined; C is then held in registers. A
+ * column of a transposed A, and C where it is added to, lie in short pieces that the hardware does
+ * not foresee: they are asked for ahead. */
 static inline __attribute__((always_inline)) void multiply(int rows, int64_t depth, const float *a,
                                                            int64_t step_row, int64_t step_k,
                                                            const float *panel, const target *t) {
@@ -128,9 +122,11 @@ static inline __attribute__((always_inline)) void multiply(int rows, int64_t dep
   for (int i = 0; i < rows; i++) {
     low[i] = high[i] = (vector){0};
     row[i] = a + i * step_row;
+    if (t->from_step) __builtin_prefetch(t->from + i * t->from_step);
   }
   for (int64_t k = 0; k < depth; k++) {
     vector b0 = load(panel + k * COLUMNS), b1 = load(panel + k * COLUMNS + VECTOR);
+    if (step_row == 1) __builtin_prefetch(row[0] + k * step_k + rows + LINE - 1);
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++) {
       float scalar = row[i][k * step_k];
@@ -138,8 +134,18 @@ static inline __attribute__((always_inline)) void multiply(int rows, int64_t dep
       high[i] += b1 * scalar;
     }
   }
+  float narrow[ROWS * COLUMNS];
+  bool whole = t->width == COLUMNS;
+  float *c = whole ? t->c : narrow;
+  const float *from = whole ? t->from : zeros;
+  int64_t ldc = whole ? t->ldc : COLUMNS, from_step = whole ? t->from_step : 0;
+  float alpha = whole ? t->alpha : 1.0f;
 #pragma GCC unroll 16
-  for (int i = 0; i < rows; i++) finish_row(t, i, low[i], high[i]);
+  for (int i = 0; i < rows; i++) {
+    store(c + i * ldc, load(from + i * from_step) + alpha * low[i]);
+    store(c + i * ldc + VECTOR, load(from + i * from_step + VECTOR) + alpha * high[i]);
+  }
+  if (!whole) finish_narrow(t, rows, narrow);
 }
 
 #define TILE(rows)                                              \
@@ -169,41 +175,42 @@ static void multiply_tile(int rows, int64_t depth, const float *a, int64_t lda, 
 }
 
 /* Rows [first, last) of C from one panel, in tiles of equal height as far as possible: a low last
- * tile would leave the multipliers waiting. */
-static void multiply_panel(const ac_gemm *g, int64_t first, int64_t last, int64_t depth,
-                           const float *a, const float *panel, target t) {
-  int64_t tiles = ac_ceil_div(last - first, ROWS), height = (last - first) / tiles;
-  int64_t higher = (last - first) % tiles;
-  float *c = t.c;
-  for (int64_t tile = 0, row = first; tile < tiles; tile++) {
-    int64_t rows = height + (tile < higher);
-    t.c = c + row * g->ldc;
-    multiply_tile((int)rows, depth, a + (g->transpose_a ? row : row * g->lda), g->lda,
-                  g->transpose_a, panel, &t);
-    row += rows;
+ * tile would leave the multipliers waiting. `a` is the block's first row of op(A), `t` the first
+ * row's target. */
+static void multiply_panel(const ac_gemm *g, int64_t rows, int64_t depth, const float *a,
+                           const float *panel, target t) {
+  int64_t tiles = ac_ceil_div(rows, ROWS);
+  for (int64_t tile = 0; tile < tiles; tile++) {
+    int64_t height = rows / tiles + (tile < rows % tiles);
+    multiply_tile((int)height, depth, a, g->lda, g->transpose_a, panel, &t);
+    a += g->transpose_a ? height : height * g->lda;
+    t.c += height * t.ldc;
+    t.from += height * t.from_step;
+  }
+}
+
+/* What rows [k, k + depth) of op(B) add to rows [first, first + rows) of C. */
+static void multiply_block(const ac_gemm *g, int64_t first, int64_t rows, int64_t k, int64_t depth,
+                           const float *bias) {
+  _Alignas(64) float panel[K_BLOCK * COLUMNS];
+  const float *a = g->a + (g->transpose_a ? k * g->lda + first : first * g->lda + k);
+  for (int64_t column = 0; column < g->n; column += COLUMNS) {
+    target t = {.c = g->c + first * g->ldc + column,
+                .from = bias ? bias + column : zeros,
+                .ldc = g->ldc,
+                .width = ac_min(COLUMNS, g->n - column),
+                .alpha = g->alpha};
+    if (k > 0 || g->beta != 0.0f) t.from = t.c, t.from_step = t.ldc;
+    if (g->transpose_b) pack_transposed(panel, g->b + column * g->ldb + k, g->ldb, depth, t.width);
+    else pack_plain(panel, g->b + k * g->ldb + column, g->ldb, depth, t.width);
+    multiply_panel(g, rows, depth, a, panel, t);
   }
 }
 
 static void multiply_small(const ac_gemm *g, const float *bias) {
-  _Alignas(64) float panel[K_BLOCK * COLUMNS];
-  for (int64_t k = 0; k < g->k; k += K_BLOCK) {
-    int64_t depth = ac_min(K_BLOCK, g->k - k);
-    const float *a = g->a + (g->transpose_a ? k * g->lda : k);
+  for (int64_t k = 0; k < g->k; k += K_BLOCK)
     for (int64_t row = 0; row < g->m; row += ROWS_BLOCK)
-      for (int64_t column = 0; column < g->n; column += COLUMNS) {
-        int64_t width = ac_min(COLUMNS, g->n - column);
-        if (g->transpose_b)
-          pack_transposed(panel, g->b + column * g->ldb + k, g->ldb, depth, width);
-        else pack_plain(panel, g->b + k * g->ldb + column, g->ldb, depth, width);
-        target t = {.c = g->c + column,
-                    .ldc = g->ldc,
-                    .width = width,
-                    .alpha = g->alpha,
-                    .add = k > 0 || g->beta != 0.0f,
-                    .bias = bias ? bias + column : NULL};
-        multiply_panel(g, row, ac_min(g->m, row + ROWS_BLOCK), depth, a, panel, t);
-      }
-  }
+      multiply_block(g, row, ac_min(ROWS_BLOCK, g->m - row), k, ac_min(K_BLOCK, g->k - k), bias);
 }
 
 /* By measurement: from about 2^27 multiplications on OpenBLAS's second level of blocking pays,
