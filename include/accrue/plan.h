@@ -1,6 +1,8 @@
-/* Plans: graph + device + policy -> an ordered schedule with offsets into one arena. Nothing is
- * allocated on the device, so a plan can be made and read for a model far larger than the machine.
- * A plan keeps what it needs of the graph, which may be freed; the device must outlive it. */
+/* Plans: graph + device + policy -> an ordered schedule with offsets into one arena. Nothing of the
+ * model is allocated on the device, so a plan can be made and read for a model far larger than the
+ * machine. (The first plan for a device times its ops, in at most 40 MiB that are given back, and
+ * keeps the result on disk.) A plan keeps what it needs of the graph, which may be freed; the
+ * device must outlive it. */
 #ifndef ACCRUE_PLAN_H
 #define ACCRUE_PLAN_H
 
@@ -39,8 +41,9 @@ typedef struct ac_plan_desc {
   ac_purpose purpose;
   int64_t batch;       /* effective batch in samples; 0: 1 */
   int64_t micro_batch; /* 0: the largest that fits the budget, at most `batch`, evenly split */
-  uint64_t memory;     /* budget in bytes for everything below; 0: what the device has */
-  bool beyond_device;  /* plan as if the device had any amount of memory */
+  uint64_t memory; /* budget in bytes for everything below; 0: what the device has; on a CPU three
+                      quarters of it */
+  bool beyond_device; /* plan as if the device had any amount of memory */
   ac_precision precision;
   ac_recompute recompute;
   ac_optimizer_kind optimizer;

@@ -3,7 +3,13 @@
  *
  * A window is one effective batch. Micro-batches add gradients of the *sum* of losses; the update
  * at the end of the window divides by the window's total weight, once. An update is a transaction:
- * if the loss or any gradient is not finite, nothing changes but the report. */
+ * if the loss or any gradient is not finite, nothing changes but the report. (A failure of the
+ * device itself in the middle of an update cannot be undone: the trainer then refuses to go on
+ * until its window is discarded.)
+ *
+ * The same seed, device, thread count and plan give the same bits. A plan that was chosen under a
+ * budget depends on the device's measured speed, so to repeat a run exactly give its micro-batch
+ * and recomputation. */
 #ifndef ACCRUE_TRAINER_H
 #define ACCRUE_TRAINER_H
 

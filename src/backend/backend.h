@@ -1,9 +1,10 @@
-/* The backend interface: a versioned table of functions. A backend knows ops and memory; it knows nothing of
- * graphs, plans or trainers.
+/* The backend interface: a versioned table of functions. A backend knows ops and memory; it knows
+ * nothing of graphs, plans or trainers.
  *
- * Calls on one state come from one thread. Work is queued in order: `run`, `upload`, `fill` and `copy` may return
- * before the work is done, but what they were handed on the host may be reused at once; `download` and `finish`
- * wait. No call but open, allocate, view and prepare may allocate memory, on the host or on the device. */
+ * Calls on one state come from one thread. Work is queued in order: `run`, `upload`, `zero` and
+ * `copy` may return before the work is done, but what they were handed on the host may be reused at
+ * once; `download` and `finish` wait. No call but open, allocate, view and prepare may allocate
+ * memory, on the host or on the device. */
 #ifndef AC_BACKEND_BACKEND_H
 #define AC_BACKEND_BACKEND_H
 
@@ -29,7 +30,8 @@ typedef struct ac_backend {
   ac_status (*allocate)(void *state, uint64_t bytes, void **chunk);
   void (*release)(void *state, void *chunk, uint64_t bytes);
 
-  /* A handle of [offset, offset + bytes) of a chunk, offset a multiple of info.alignment: what operands hold. */
+  /* A handle of [offset, offset + bytes) of a chunk, offset a multiple of info.alignment: what
+   * operands hold. */
   ac_status (*view)(void *state, void *chunk, uint64_t offset, uint64_t bytes, void **handle);
   void (*release_view)(void *state, void *handle);
 
@@ -42,15 +44,16 @@ typedef struct ac_backend {
 
   /* Whether the op runs here with operands of these dtypes (handles unset). */
   bool (*supports)(void *state, const ac_op_args *args);
-  /* Scratch bytes for the op at these shapes (handles unset, run->batch the largest micro-batch); must not
-   * shrink when a shape grows. */
+  /* Scratch bytes for the op at these shapes (handles unset, run->batch the largest micro-batch);
+   * must not shrink when a shape grows. */
   uint64_t (*workspace)(void *state, const ac_op_args *args);
   /* Compiles what the op needs, so that the first run does not stall. */
   ac_status (*prepare)(void *state, const ac_op_args *args);
   ac_status (*run)(void *state, const ac_op_args *args);
   ac_status (*finish)(void *state);
 
-  /* Device memory objects made so far, and bytes that libraries hold outside the account (0: unknown). */
+  /* Device memory objects made so far, and bytes that libraries hold outside the account (0:
+   * unknown). */
   uint64_t (*objects)(void *state);
   uint64_t (*library_bytes)(void *state);
 } ac_backend;

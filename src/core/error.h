@@ -11,7 +11,7 @@
 #endif
 
 /* Sets the sentence and returns `status`, so that a failing function can end with
- * `return ac_fail(AC_ERROR_SHAPE, "linear: ...", ...)`. */
+ * `return ac_fail(AC_ERROR_ARGUMENT, "linear: ...", ...)`. */
 ac_status ac_fail(ac_status status, const char *format, ...) AC_PRINTF(2, 3);
 
 /* Puts "prefix: " before the sentence that is there, and returns `status`. */

@@ -103,14 +103,17 @@ ac_status ac_atomic_open(ac_atomic_file *file, const char *path) {
   int length = snprintf(file->path, sizeof file->path, "%s", path);
   if (length < 0 || (size_t)length + 16 > sizeof file->path)
     return ac_fail(AC_ERROR_ARGUMENT, "the path is longer than %zu bytes", sizeof file->path - 16);
-  snprintf(file->temporary, sizeof file->temporary, "%.*s.XXXXXX", length, path);
-  int descriptor = mkstemp(file->temporary);
+  /* Not mkstemp, whose files are private: a model is to have the permissions of any other file. */
+  int descriptor = -1;
+  for (int attempt = 0; descriptor < 0 && attempt < 100; attempt++) {
+    unsigned long long unique = (unsigned long long)(ac_clock() * 1e9) + (unsigned)attempt;
+    snprintf(file->temporary, sizeof file->temporary, "%.*s.%x", length, path,
+             (unsigned)(unique * 2654435761u ^ (unsigned)getpid()));
+    descriptor = open(file->temporary, O_WRONLY | O_CREAT | O_EXCL, 0666);
+    if (descriptor < 0 && errno != EEXIST) break;
+  }
   if (descriptor < 0)
     return ac_fail(AC_ERROR_IO, "cannot create a file beside %s: %s", path, strerror(errno));
-  /* mkstemp makes private files; a model is to have the permissions of any other file. */
-  mode_t mask = umask(0);
-  umask(mask);
-  fchmod(descriptor, 0666 & ~mask);
   file->stream = fdopen(descriptor, "wb");
   if (!file->stream) {
     close(descriptor);

@@ -1,13 +1,14 @@
-/* Counter-based random numbers: Philox 4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random
- * numbers: as easy as 1, 2, 3", SC 2011). A value is a pure function of (key, counter), so it
- * depends neither on the order of evaluation nor on how work is split. cl/common.cl holds the same
- * function for OpenCL.
+/* clang-format off */
+/* Counter-based random numbers: Philox 4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy
+ * as 1, 2, 3", SC 2011). A value is a pure function of (key, counter), so it depends neither on the order of
+ * evaluation nor on how work is split. cl/common.cl holds the same function for OpenCL.
  *
- * Counters of the streams in use:
- *   dropout masks      key = seed             counter = (element / 4 within the sample, sample in
- * the effective batch, update, stream of the op) initial values     key = seed ^ hash(parameter
- * name)   counter = (element / 4 as 64 bits, 0, 0) shuffling          key = seed counter = (round
- * input, epoch, ...) */
+ *   stream          key                            counter
+ *   dropout masks   seed                           (element / 4 within the sample, sample in the effective
+ *                                                   batch, update, stream of the op)
+ *   initial values  seed ^ hash(parameter name)    (element / 4 as 64 bits, 0, 0)
+ *   shuffling       see src/data/shuffle.c */
+/* clang-format on */
 #ifndef AC_CORE_RANDOM_H
 #define AC_CORE_RANDOM_H
 

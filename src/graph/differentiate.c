@@ -61,7 +61,11 @@ static ac_tensor *place_output(ac_differentiation *d, ac_node *node, int j,
                                const ac_tensor *forward, bool *rest) {
   bool can_add = ac_op_describe(node->op)->can_add >> j & 1;
   *rest = false;
-  if (forward->role == AC_ROLE_PARAMETER && can_add) return parameter_gradient(d, forward);
+  if (forward->role == AC_ROLE_PARAMETER && can_add) {
+    ac_tensor *sum = parameter_gradient(d, forward);
+    if (!sum || ac_shape_equal(&sum->shape, &forward->shape)) return sum;
+    return ac_graph_view(d->graph, sum, &forward->shape);
+  }
   int held = d->gradient[forward->storage];
   *rest = forward->role == AC_ROLE_PARAMETER || (held >= 0 && !(can_add && j == 0));
   if (held >= 0 && !*rest) node->accumulate = held;

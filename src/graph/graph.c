@@ -36,9 +36,11 @@ ac_status ac_graph_create(ac_graph **result) {
   ac_graph *graph = calloc(1, sizeof *graph);
   if (!graph) return ac_fail(AC_ERROR_MEMORY, "no memory for a graph");
   graph->loss = -1;
-  *result = graph;
   ac_graph_scope(graph, NULL);
-  return graph->status;
+  ac_status status = graph->status;
+  if (status == AC_OK) *result = graph;
+  else ac_graph_free(graph);
+  return status;
 }
 
 void ac_graph_free(ac_graph *graph) {
@@ -95,6 +97,14 @@ void ac_graph_scope(ac_graph *graph, const char *scope) {
 ac_tensor *ac_graph_new_tensor(ac_graph *graph, ac_role role, ac_dtype dtype,
                                const ac_shape *shape) {
   if (graph->status != AC_OK) return NULL;
+  int64_t count = 1;
+  for (int i = 0; i < shape->rank; i++) {
+    char text[AC_SHAPE_TEXT];
+    if (shape->dim[i] > AC_MAX_ELEMENTS / count)
+      return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "a tensor of %s is beyond any device",
+                           ac_shape_text(text, shape));
+    count *= shape->dim[i];
+  }
   GROW(graph->tensors, graph->tensor_count);
   ac_tensor *tensor = calloc(1, sizeof *tensor);
   if (!tensor) return out_of_memory(graph);
@@ -182,8 +192,11 @@ ac_graph *ac_graph_of(ac_op op, int count, ac_tensor *const *operands) {
 }
 
 bool ac_graph_optional(ac_graph *graph, ac_op op, const ac_tensor *operand) {
-  if (!operand || operand->graph == graph) return true;
-  ac_graph_fail(graph, AC_ERROR_ARGUMENT, "%s: an operand belongs to another graph",
+  bool good = !operand || (operand->graph == graph && operand->role != AC_ROLE_LOSS);
+  if (good) return true;
+  ac_graph_fail(graph, AC_ERROR_ARGUMENT,
+                operand->graph == graph ? "%s: a loss is no operand"
+                                        : "%s: an operand belongs to another graph",
                 ac_op_name(op));
   return false;
 }
@@ -282,7 +295,10 @@ ac_tensor *ac_tensor_hint(ac_tensor *tensor, ac_hint hint) {
     return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
                          "hints contradict each other: a tensor is both to be kept and to be "
                          "recomputed");
-  storage->hint = hint;
+  /* An op yields all its results at once, those that have no handle included. */
+  const ac_node *node = &graph->nodes[storage->producer];
+  for (int j = 0; j < AC_MAX_OUTPUTS; j++)
+    if (node->out[j] >= 0) graph->tensors[node->out[j]]->hint = hint;
   return tensor;
 }
 

@@ -72,6 +72,9 @@ struct ac_graph {
   uint32_t streams; /* random number streams given out */
 };
 
+/* No tensor has more elements, at any batch. */
+#define AC_MAX_ELEMENTS ((int64_t)1 << 48)
+
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
 /* Elements for one sample if batched, else in total. */

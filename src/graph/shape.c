@@ -33,9 +33,8 @@ bool ac_shape_parse(ac_shape *shape, int rank, const int64_t *dim) {
   *shape = (ac_shape){.rank = rank, .batched = dim[0] < 0};
   int64_t count = 1;
   for (int i = 0; i < rank; i++) {
-    int64_t d = i == 0 && dim[0] < 0 ? -dim[0] : dim[i];
-    /* 2^48 elements are beyond any device and leave room for the batch and for byte counts. */
-    if (d <= 0 || d > ((int64_t)1 << 48) / count) return false;
+    int64_t d = i == 0 && dim[0] < 0 && dim[0] > INT64_MIN ? -dim[0] : dim[i];
+    if (d <= 0 || d > AC_MAX_ELEMENTS / count) return false;
     shape->dim[i] = d;
     count *= d;
   }

@@ -1,10 +1,17 @@
-/* Causal multi-head self-attention, for each sample and head with queries q, keys k and values v of
- * [T, D]: s[i,j] = scale q[i] . k[j] for j <= i;  lse[i] = log sum over j of exp(s[i,j]);  p[i,j] =
- * exp(s[i,j] - lse[i]) y[i] = sum over j of m[i,j] p[i,j] v[j], where m is 0 or 1 / (1 - dropout)
+/* clang-format off */
+/* Causal multi-head self-attention, for each sample and head with queries q, keys k and values v of [T, D]:
+ *   s[i,j] = scale q[i] . k[j] for j <= i
+ *   lse[i] = log sum over j of exp(s[i,j])
+ *   p[i,j] = exp(s[i,j] - lse[i])
+ *   y[i]   = sum over j of m[i,j] p[i,j] v[j], where m is 0 or 1 / (1 - dropout)
  * Backward, with p computed anew from lse:
- *   delta[i] = dy[i] . y[i];  ds[i,j] = p[i,j] (m[i,j] dy[i] . v[j] - delta[i])
- *   dq[i] = scale sum of ds[i,j] k[j];  dk[j] = scale sum of ds[i,j] q[i];  dv[j] = sum of m[i,j]
- * p[i,j] dy[i] Only lse is kept, O(T) a head (Dao et al., arXiv 2205.14135). */
+ *   delta[i] = dy[i] . y[i]
+ *   ds[i,j]  = p[i,j] (m[i,j] dy[i] . v[j] - delta[i])
+ *   dq[i]    = scale sum of ds[i,j] k[j]
+ *   dk[j]    = scale sum of ds[i,j] q[i]
+ *   dv[j]    = sum of m[i,j] p[i,j] dy[i]
+ * Only lse is kept, O(T) a head (Dao et al., arXiv 2205.14135). */
+/* clang-format on */
 #include "ops/attention.h"
 
 #include "graph/differentiate.h"

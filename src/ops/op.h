@@ -11,49 +11,62 @@
 
 #include <accrue/graph.h>
 
+/* clang-format off */
 #define AC_OP_LIST(X)                                                                              \
-  /* linear (ops/linear.h). y[n,out] = x[n,in] W + b: x W b? -> y.                                 \
-   * input gradient: dy W -> dx+.  weight gradient: x dy -> dW?+ db?+. */                          \
-  X(linear)                                                                                        \
-  X(linear_input_gradient)                                                                         \
-  X(linear_weight_gradient) /* matmul (ops/matmul.h), batched over                                 \
-                               leading dimensions: a b -> c+ */                                    \
-  X(matmul) /* add: a b -> c; b's count divides a's and is repeated. sum_leading: x[m*n] ->        \
-               y[n]+ */                                                                            \
-  X(add)                                                                                           \
-  X(sum_leading)  /* multiply: a b -> c+; b repeated like add's */                                 \
-      X(multiply) /* scale (ops/scale.h): x -> y+ */                                               \
-      X(scale)    /* embedding: table[V,C] ids i32[n] -> y[n,C].  gradient: ids dy -> dtable+ */   \
-      X(embedding)                                                                                 \
-          X(embedding_gradient) /* layer_norm (ops/layer_norm.h): x gamma beta? -> y, statistics   \
-                                 * [n,2] = (mean, 1/std). input gradient: dy x statistics gamma -> \
-                                 * dx+. parameter gradient: dy x statistics -> dgamma?+ dbeta?+ */ \
-      X(layer_norm) X(layer_norm_input_gradient)                                                   \
-          X(layer_norm_parameter_gradient) /* gelu (ops/gelu.h), relu, silu: x -> y.  gradient: dy \
-                                              x -> dx; relu's: dy y -> dx */                       \
-      X(gelu) X(gelu_gradient) X(relu) X(relu_gradient) X(silu)                                    \
-          X(silu_gradient) /* softmax over the last dimension: x -> y.  gradient: dy y -> dx */    \
-      X(softmax) X(softmax_gradient)     /* attention (ops/attention.h): qkv[B,T,3C] -> y[B,T,C],  \
-                                          * lse[B,H,T].     gradient: dy qkv y lse -> dqkv */      \
-      X(attention) X(attention_gradient) /* dropout (ops/dropout.h), its own gradient: x -> y */   \
-      X(dropout)                         /* transpose (ops/transpose.h): x -> y */                 \
-      X(transpose) /* cross_entropy (ops/cross_entropy.h): logits[n,V] targets i32[n] weights[n]?  \
-                    * -> sums[AC_LOSS_SUMS]+, lse[n].  gradient: logits targets weights? lse ->    \
-                    * dlogits */                                                                   \
-      X(cross_entropy)                                                                             \
-          X(cross_entropy_gradient) /* linear_cross_entropy (ops/linear_cross_entropy.h): x[n,C]   \
-                                     * W targets i32[n] weights[n]? -> sums[AC_LOSS_SUMS]+.        \
-                                     * gradient: x W targets weights? -> dx?+ dW?+                 \
-                                     * sums[AC_LOSS_SUMS]+ */                                      \
-      X(linear_cross_entropy)                                                                      \
-          X(linear_cross_entropy_gradient) /* mean_squared_error: prediction[B,m] target           \
-                                            * weights[B]? -> sums[AC_LOSS_SUMS]+. gradient:        \
-                                            * prediction target weights? -> dprediction */         \
-      X(mean_squared_error)                                                                        \
-          X(mean_squared_error_gradient) /* optimizer (ops/optimizer.h), no part of graphs.        \
-                                          * gradient_statistics: g -> [2]. adamw: g -> p m v. sgd: \
-                                          * g -> p, momentum? (all in place) */                    \
-      X(gradient_statistics) X(adamw) X(sgd)
+  X(linear) X(linear_input_gradient) X(linear_weight_gradient)                                     \
+  X(matmul)                                                                                        \
+  X(add) X(sum_leading)                                                                            \
+  X(multiply)                                                                                      \
+  X(scale)                                                                                         \
+  X(embedding) X(embedding_gradient)                                                               \
+  X(layer_norm) X(layer_norm_input_gradient) X(layer_norm_parameter_gradient)                      \
+  X(gelu) X(gelu_gradient)                                                                         \
+  X(relu) X(relu_gradient)                                                                         \
+  X(silu) X(silu_gradient)                                                                         \
+  X(softmax) X(softmax_gradient)                                                                   \
+  X(attention) X(attention_gradient)                                                               \
+  X(dropout)                                                                                       \
+  X(transpose)                                                                                     \
+  X(cross_entropy) X(cross_entropy_gradient)                                                       \
+  X(linear_cross_entropy) X(linear_cross_entropy_gradient)                                         \
+  X(mean_squared_error) X(mean_squared_error_gradient)                                             \
+  X(gradient_statistics) X(adamw) X(sgd)
+
+/* Their operands:
+ *   linear                         x[n,in] W b? -> y[n,out]                       y = x W + b
+ *   linear_input_gradient          dy W -> dx+
+ *   linear_weight_gradient         x dy -> dW?+ db?+
+ *   matmul                         a b -> c+                                      over leading dimensions
+ *   add                            a b -> c                                       b repeated along a
+ *   sum_leading                    x[m,n] -> y[n]+
+ *   multiply                       a b -> c+                                      b repeated along a
+ *   scale                          x -> y+
+ *   embedding                      table[V,C] ids:i32[n] -> y[n,C]
+ *   embedding_gradient             ids:i32[n] dy -> dtable+
+ *   layer_norm                     x gamma beta? -> y, statistics[n,2]            (mean, 1/std)
+ *   layer_norm_input_gradient      dy x statistics gamma -> dx+
+ *   layer_norm_parameter_gradient  dy x statistics -> dgamma?+ dbeta?+
+ *   gelu, relu, silu               x -> y
+ *   gelu_, silu_gradient           dy x -> dx
+ *   relu_gradient                  dy y -> dx
+ *   softmax                        x -> y                                         over the last dimension
+ *   softmax_gradient               dy y -> dx
+ *   attention                      qkv[B,T,3C] -> y[B,T,C], lse[B,H,T]
+ *   attention_gradient             dy qkv y lse -> dqkv
+ *   dropout                        x -> y                                         its own gradient
+ *   transpose                      x -> y                                         its own gradient
+ *   cross_entropy                  logits[n,V] targets:i32[n] weights[n]? -> sums+, lse[n]
+ *   cross_entropy_gradient         logits targets weights? lse -> dlogits
+ *   linear_cross_entropy           x[n,C] W targets:i32[n] weights[n]? -> sums+
+ *   linear_cross_entropy_gradient  x W targets weights? -> dx?+ dW?+ sums+
+ *   mean_squared_error             prediction[B,m] target weights[B]? -> sums+
+ *   mean_squared_error_gradient    prediction target weights? -> dprediction
+ * and in updates, outside of graphs, everything in place:
+ *   gradient_statistics            g -> [2]
+ *   adamw                          g -> p m v
+ *   sgd                            g -> p momentum?
+ * where sums is [AC_LOSS_SUMS]. Attributes stand in the header of the family's name. */
+/* clang-format on */
 
 typedef enum ac_op {
 #define AC_OP_ENUM(name) AC_OP_##name,
@@ -88,7 +101,7 @@ typedef struct ac_operand {
 typedef struct ac_run_state {
   bool training; /* dropout drops */
   uint64_t seed;
-  uint32_t update;  /* windows begun, so a recomputed mask is the same mask */
+  uint32_t update;  /* updates made so far: a skipped window draws the same again */
   uint32_t sample;  /* position of the micro-batch's first sample in the effective batch */
   int64_t batch;    /* samples in this micro-batch */
   float loss_scale; /* factor of the loss gradient */

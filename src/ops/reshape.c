@@ -7,17 +7,20 @@ ac_tensor *ac_reshape(ac_tensor *x, int rank, const int64_t *dim) {
   if (rank < 1 || rank > AC_MAX_RANK)
     return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "reshape: rank %d is not in 1 to %d", rank,
                          AC_MAX_RANK);
-  int64_t resolved[AC_MAX_RANK], product = 1, elements = ac_shape_count(&x->shape);
+  if (x->role == AC_ROLE_LOSS)
+    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "reshape: a loss is no operand");
+  int64_t resolved[AC_MAX_RANK], elements = ac_shape_count(&x->shape);
   int deduced = -1, missing = 0;
   for (int i = 0; i < rank; i++) {
-    resolved[i] = dim[i];
+    resolved[i] = dim[i] ? dim[i] : 1;
     if (dim[i] == 0) deduced = i, missing++;
-    else product *= i == 0 && dim[i] < 0 ? -dim[i] : dim[i];
   }
-  bool possible = missing <= 1 && product > 0 && elements % product == 0;
+  ac_shape rest;
+  bool possible = missing <= 1 && ac_shape_parse(&rest, rank, resolved) &&
+                  elements % ac_shape_count(&rest) == 0;
   if (possible && missing) {
-    int64_t rest = elements / product;
-    resolved[deduced] = deduced == 0 && x->shape.batched ? AC_BATCH_TIMES(rest) : rest;
+    int64_t size = elements / ac_shape_count(&rest);
+    resolved[deduced] = deduced == 0 && x->shape.batched ? AC_BATCH_TIMES(size) : size;
   }
   ac_shape shape;
   if (!possible || !ac_shape_parse(&shape, rank, resolved) || shape.batched != x->shape.batched ||

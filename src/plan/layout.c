@@ -39,6 +39,12 @@ ac_status ac_layout_append(ac_address_space *space, uint64_t bytes, uint64_t *ad
   return AC_OK;
 }
 
+ac_status ac_layout_check(const ac_address_space *space, const ac_sequence *sequence) {
+  for (int i = 0; i < sequence->value_count; i++)
+    AC_TRY(check_size(space, sequence->values[i].bytes));
+  return AC_OK;
+}
+
 /* ---- the arena ------------------------------------------------------------------------------- */
 
 typedef struct candidate {
@@ -105,7 +111,7 @@ static uint64_t try_order(const ac_address_space *space, ac_sequence *sequence, 
 ac_status ac_layout_arena(const ac_address_space *space, ac_sequence *sequence, uint64_t base,
                           uint64_t *end, uint64_t *activations_end) {
   ac_value *values = sequence->values;
-  for (int i = 0; i < sequence->value_count; i++) AC_TRY(check_size(space, values[i].bytes));
+  AC_TRY(ac_layout_check(space, sequence));
   size_t room = (size_t)sequence->value_count + 1;
   candidate *list = malloc(room * sizeof *list);
   const ac_value **met = malloc(room * sizeof *met);
@@ -137,7 +143,7 @@ ac_status ac_layout_arena(const ac_address_space *space, ac_sequence *sequence, 
 uint64_t ac_layout_bound(const ac_sequence *sequence) {
   size_t steps = (size_t)sequence->step_count + 2;
   int64_t *change = calloc(steps, sizeof *change);
-  if (!change) return 0;
+  if (!change) return UINT64_MAX / 2;
   for (int i = 0; i < sequence->value_count; i++) {
     const ac_value *value = &sequence->values[i];
     int end = value->last < sequence->step_count ? value->last : sequence->step_count;

@@ -15,9 +15,9 @@ static ac_status check_desc(const ac_plan_desc *desc) {
   if (desc->batch < 0 || desc->micro_batch < 0)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: batch %lld and micro-batch %lld must be positive",
                    (long long)desc->batch, (long long)desc->micro_batch);
-  if (desc->batch > UINT32_MAX)
+  if (desc->batch > UINT32_MAX || desc->micro_batch > UINT32_MAX)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: a batch of %lld exceeds 2^32 - 1 samples",
-                   (long long)desc->batch);
+                   (long long)(desc->batch ? desc->batch : desc->micro_batch));
   if (desc->micro_batch > desc->batch && desc->batch > 0)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: the micro-batch %lld is larger than the batch %lld",
                    (long long)desc->micro_batch, (long long)desc->batch);
@@ -69,10 +69,17 @@ static void fill_parameters(ac_plan *plan) {
   for (int i = 0; i < graph->tensor_count; i++) {
     const ac_tensor *tensor = graph->tensors[i];
     plan->address[i] = AC_NO_ADDRESS;
-    if (tensor->role != AC_ROLE_GRADIENT) continue;
+    if (tensor->role != AC_ROLE_GRADIENT || tensor->storage != i) continue;
     plan->parameters[tensor->parameter].gradient = i;
     plan->info.parameter_count += ac_shape_count(&tensor->shape);
   }
+}
+
+static void mark_reads(ac_plan *plan, const ac_sequence *sequence) {
+  for (int s = 0; s < sequence->step_count; s++)
+    for (int i = 0; i < AC_MAX_INPUTS; i++)
+      if (sequence->steps[s].in[i].tensor >= 0)
+        plan->reads[plan->graph->tensors[sequence->steps[s].in[i].tensor]->storage] = true;
 }
 
 static ac_status build_sequences(ac_plan *plan, bool *runs) {
@@ -83,6 +90,7 @@ static ac_status build_sequences(ac_plan *plan, bool *runs) {
                                               : AC_TARGET_OUTPUTS;
   AC_TRY(build_plain(&plan->main, graph, target, runs));
   AC_TRY(check_support(plan, &plan->main));
+  mark_reads(plan, &plan->main);
   if (purpose != AC_TRAIN) return AC_OK;
   plan->stages = calloc(1, sizeof *plan->stages);
   if (!plan->stages) return ac_fail(AC_ERROR_MEMORY, "no memory for a plan");
@@ -91,17 +99,34 @@ static ac_status build_sequences(ac_plan *plan, bool *runs) {
   return check_support(plan, &plan->evaluation);
 }
 
+/* Byte counts of whole tensors, and sums of a few thousand of them, must fit 64 bits. */
+static ac_status check_sizes(const ac_plan *plan) {
+  for (int i = 0; i < plan->graph->tensor_count; i++) {
+    const ac_shape *shape = &plan->graph->tensors[i]->shape;
+    int64_t batch = shape->batched ? plan->desc.batch : 1;
+    char text[AC_SHAPE_TEXT];
+    if (ac_shape_count(shape) > AC_MAX_ELEMENTS / batch)
+      return ac_fail(AC_ERROR_BUDGET,
+                     "plan: a tensor of %s at a batch of %lld is beyond any device",
+                     ac_shape_text(text, shape), (long long)plan->desc.batch);
+  }
+  return AC_OK;
+}
+
 static ac_status build(ac_plan *plan) {
   ac_graph *graph = plan->graph;
   ac_purpose purpose = plan->desc.purpose;
   if (purpose == AC_TRAIN) AC_TRY(ac_graph_differentiate(graph));
+  AC_TRY(check_sizes(plan));
   if (purpose == AC_EVALUATE && graph->loss < 0)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: the graph has no loss to evaluate");
   if (purpose == AC_PREDICT && graph->output_count == 0)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: the graph has no output to predict");
   plan->address = calloc((size_t)graph->tensor_count + 1, sizeof *plan->address);
+  plan->reads = calloc((size_t)graph->tensor_count + 1, sizeof *plan->reads);
   plan->parameters = calloc((size_t)graph->parameter_count + 1, sizeof *plan->parameters);
-  if (!plan->address || !plan->parameters) return ac_fail(AC_ERROR_MEMORY, "no memory for a plan");
+  if (!plan->address || !plan->reads || !plan->parameters)
+    return ac_fail(AC_ERROR_MEMORY, "no memory for a plan");
   fill_parameters(plan);
   bool *runs = calloc((size_t)graph->node_count + 1, sizeof *runs);
   if (!runs) return ac_fail(AC_ERROR_MEMORY, "no memory for a plan");
@@ -142,9 +167,13 @@ static ac_status check_budget(const ac_plan_desc *desc, const ac_device *device)
                  ac_format_bytes(memory, sizeof memory, has));
 }
 
+/* Without a budget: what the device has, but for a quarter on the host, which other programs and
+ * the system live on. */
 static uint64_t memory_limit(const ac_plan_desc *desc, const ac_device *device) {
+  uint64_t has = device->info.memory_bytes;
   if (desc->memory) return desc->memory;
-  return device->info.memory_bytes && !desc->beyond_device ? device->info.memory_bytes : UINT64_MAX;
+  if (!has || desc->beyond_device) return UINT64_MAX - 1;
+  return device->info.gpu ? has : has - has / 4;
 }
 
 ac_status ac_plan_create(ac_plan **result, const ac_graph *graph, ac_device *device,
@@ -179,6 +208,7 @@ void ac_plan_free(ac_plan *plan) {
   ac_graph_free(plan->source);
   ac_graph_free(plan->graph);
   free(plan->address);
+  free(plan->reads);
   free(plan->parameters);
   free(plan);
 }
@@ -216,7 +246,12 @@ static ac_status add_alternative(const ac_plan *plan, const ac_plan_desc *desc,
                                  ac_plan_alternative *list, int capacity, int *count,
                                  uint64_t *total) {
   ac_plan *other;
-  AC_TRY(ac_plan_create(&other, plan->source, plan->device, desc));
+  ac_status status = ac_plan_create(&other, plan->source, plan->device, desc);
+  if (status == AC_ERROR_BUDGET) { /* a tensor of this size exceeds the largest allocation */
+    *total = UINT64_MAX;
+    return AC_OK;
+  }
+  AC_TRY(status);
   const ac_plan_info *info = &other->info;
   if (list && *count < capacity)
     list[*count] = (ac_plan_alternative){.micro_batch = info->micro_batch,
@@ -250,7 +285,7 @@ ac_status ac_plan_alternatives(const ac_plan *plan, ac_plan_alternative *list, i
     AC_TRY(add_alternative(plan, &desc, list, capacity, count, &least));
     desc.recompute = AC_RECOMPUTE_AUTO;
     desc.memory = least + (most > least ? (most - least) / 2 : 0);
-    if (most <= least) continue;
+    if (most <= least || most == UINT64_MAX) continue;
     AC_TRY(add_alternative(plan, &desc, list, capacity, count, &ignored));
   }
   return AC_OK;

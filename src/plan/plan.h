@@ -1,17 +1,17 @@
+/* clang-format off */
 /* What a plan is made of.
  *
- * A plan lays out one virtual address space, cut into chunks of at most the device's largest
- * allocation; no tensor straddles two chunks:
+ * A plan lays out one virtual address space, cut into chunks of at most the device's largest allocation;
+ * no tensor straddles two chunks:
  *
- *   | parameters | gradients | optimizer state | io: inputs, loss sums, statistics | arena
- * ............ |
- *   '------------------- persistent: one address a tensor -------------------------' values by
- * lifetime
+ *   | parameters | gradients | optimizer state | io: inputs, loss sums, statistics | arena ............ |
+ *   '------------------- persistent: one address a tensor -------------------------' values by lifetime
  *
- * A sequence is the order in which nodes run, and the values they read and write. A value is one
- * filling of a tensor: a node that runs twice (recomputation) makes two values of its output, each
- * with its own lifetime. Two values may share bytes if their lifetimes do not meet, or if one is
- * computed in place of the other. */
+ * A sequence is the order in which nodes run, and the values they read and write. A value is one filling of
+ * a tensor: a node that runs twice (recomputation) makes two values of its output, each with its own
+ * lifetime. Two values may share bytes if their lifetimes do not meet, or if one is computed in place of
+ * the other. */
+/* clang-format on */
 #ifndef AC_PLAN_PLAN_H
 #define AC_PLAN_PLAN_H
 
@@ -75,6 +75,7 @@ struct ac_plan {
   struct ac_stages *stages;     /* of the training graph; NULL otherwise */
   ac_sequence main, evaluation; /* evaluation: only when training */
   uint64_t *address;            /* by storage id: persistent tensors */
+  bool *reads;                  /* by storage: inputs that some step reads; others need no feed */
   ac_parameter_memory *parameters;
   uint64_t control, control_bytes; /* loss sums and all statistics, read back at once */
   uint64_t update_workspace; /* address and bytes of scratch space for the ops of an update, */
@@ -122,12 +123,18 @@ ac_status ac_layout_append(ac_address_space *space, uint64_t bytes, uint64_t *ad
 ac_status ac_layout_arena(const ac_address_space *space, ac_sequence *sequence, uint64_t base,
                           uint64_t *end, uint64_t *activations_end);
 
+/* Fails as ac_layout_arena does if a value exceeds a chunk. */
+ac_status ac_layout_check(const ac_address_space *space, const ac_sequence *sequence);
+
 /* Largest sum of bytes alive at one step: what no layout can go below. */
 uint64_t ac_layout_bound(const ac_sequence *sequence);
 
 /* ---- price.c --------------------------------------------------------------------------------- */
 
-/* Lays out everything for one micro-batch size with the sequences the plan holds now; fills in
+/* A size whose tensors exceed the device's largest allocation has a total of UINT64_MAX: nothing
+ * fits less.
+ *
+ * Lays out everything for one micro-batch size with the sequences the plan holds now; fills in
  * info.bytes and info.micro_batch. `exact` false: the arena is counted as its lower bound, which is
  * much faster. */
 ac_status ac_plan_price(ac_plan *plan, int64_t micro_batch, bool exact);

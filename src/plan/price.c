@@ -17,7 +17,8 @@ static ac_status append_tensors(ac_plan *plan, ac_address_space *space, ac_role 
                                 int64_t batch) {
   for (int i = 0; i < plan->graph->tensor_count; i++) {
     const ac_tensor *tensor = plan->graph->tensors[i];
-    if (tensor->role == role && tensor->storage == i)
+    bool wanted = role != AC_ROLE_INPUT || plan->reads[i];
+    if (tensor->role == role && tensor->storage == i && wanted)
       AC_TRY(ac_layout_append(space, operand_bytes(tensor, batch), &plan->address[i]));
   }
   return AC_OK;
@@ -84,10 +85,10 @@ static ac_status place_arena(ac_plan *plan, const ac_address_space *space, ac_se
   AC_TRY(ac_sequence_size(sequence, plan->graph, plan->device, plan->info.micro_batch));
   if (exact) return ac_layout_arena(space, sequence, space->end, end, activations_end);
   *end = *activations_end = space->end + ac_layout_bound(sequence);
-  return AC_OK;
+  return ac_layout_check(space, sequence);
 }
 
-ac_status ac_plan_price(ac_plan *plan, int64_t micro_batch, bool exact) {
+static ac_status price(ac_plan *plan, int64_t micro_batch, bool exact) {
   const ac_device_info *device = &plan->device->info;
   ac_plan_bytes *bytes = &plan->info.bytes;
   uint64_t chunk = device->max_allocation / device->alignment * device->alignment;
@@ -115,5 +116,12 @@ ac_status ac_plan_price(ac_plan *plan, int64_t micro_batch, bool exact) {
   bytes->workspace = end - activations_end;
   bytes->total = end;
   plan->chunk_bytes = chunk && end > chunk ? chunk : 0;
+  return AC_OK;
+}
+
+ac_status ac_plan_price(ac_plan *plan, int64_t micro_batch, bool exact) {
+  ac_status status = price(plan, micro_batch, exact);
+  if (status != AC_ERROR_BUDGET) return status;
+  plan->info.bytes.total = UINT64_MAX;
   return AC_OK;
 }

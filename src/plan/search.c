@@ -1,9 +1,9 @@
 /* The search for a plan: which micro-batch, and what to recompute.
  *
  * For each micro-batch size B (the distinct ceil(batch / n), thinned out to at most AC_SEARCH_SIZES
- * of them) there is a family of orders: keep everything, and the choices of the chain solver from
- * least memory to fastest, thinned out to CHOICES; with the policy `all`, the one order that
- * recomputes every stage. The families depend on graph, device and batch alone, never on the
+ * of them) there is a family of orders: keep everything, recompute every stage, and the choices of
+ * the chain solver from least memory to fastest, thinned out to CHOICES; policies other than `auto`
+ * leave the one order they name. The families depend on graph, device and batch alone, never on the
  * budget. So the rule "the least predicted time among all candidates whose total fits" gives plans
  * that never get slower with more budget, and the smallest budget that can be met is the smallest
  * total among the candidates, exactly.
@@ -84,15 +84,15 @@ static double update_seconds(const search *s) {
 
 /* ---- orders ---------------------------------------------------------------------------------- */
 
-/* Every stage but the last drops all it can and computes it anew; the last has its backward pass
- * right behind. */
-static ac_status order_all(ac_stages *stages) {
+/* Every stage is run once and keeps what its backward pass reads, or, with `all`, drops what it can
+ * and computes it anew; only the last does not, as its backward pass comes right behind. */
+static ac_status order_saving(ac_stages *stages, bool all) {
   int count = 0;
   ac_chain_operation *operations = malloc((size_t)stages->count * 2 * sizeof *operations);
   if (!operations) return ac_fail(AC_ERROR_MEMORY, "no memory for an order");
   for (int s = 0; s < stages->count; s++) {
     bool last = s == stages->count - 1 && stages->count > 1;
-    int variant = last ? 0 : stages->stage[s].variants - 1;
+    int variant = last || !all ? 0 : stages->stage[s].variants - 1;
     operations[count++] = (ac_chain_operation){AC_CHAIN_SAVE, s + 1, variant};
   }
   for (int s = stages->count - 1; s >= 0; s--)
@@ -106,10 +106,11 @@ static ac_status order_all(ac_stages *stages) {
 static ac_status build_main(search *s, const candidate *c, const ac_chain_solution *solution) {
   ac_plan *plan = s->plan;
   ac_stages *stages = plan->stages;
-  if (c->choice == KEEP_EVERYTHING) {
+  bool hinted = stages->hinted && plan->desc.recompute != AC_RECOMPUTE_NONE;
+  if (c->choice == KEEP_EVERYTHING && !hinted) {
     AC_TRY(ac_stages_plain_order(stages));
-  } else if (c->choice == RECOMPUTE_EVERYTHING) {
-    AC_TRY(order_all(stages));
+  } else if (c->choice < 0) {
+    AC_TRY(order_saving(stages, c->choice == RECOMPUTE_EVERYTHING));
   } else {
     const ac_chain_operation *operations;
     int count;
@@ -208,7 +209,7 @@ static int by_bound(const void *a, const void *b) {
 /* Builds a candidate and lays it out; info.bytes is exact afterwards. */
 static ac_status lay_out(search *s, const candidate *c) {
   ac_chain_solution *solution = NULL;
-  if (c->choice != KEEP_EVERYTHING) AC_TRY(solve(s, c->micro_batch, &solution));
+  if (s->plan->desc.recompute != AC_RECOMPUTE_NONE) AC_TRY(solve(s, c->micro_batch, &solution));
   ac_status status = build_main(s, c, solution);
   ac_chain_free(solution);
   if (status == AC_OK) status = ac_plan_price(s->plan, c->micro_batch, true);
@@ -225,7 +226,7 @@ static ac_status refusal(const ac_plan *plan, uint64_t least, int64_t micro_batc
                  "plan: needs at least %s (%llu bytes, at a micro-batch of %lld%s), %s is %s%s",
                  need, (unsigned long long)least, (long long)micro_batch,
                  plan->desc.recompute == AC_RECOMPUTE_NONE ? " without recomputation" : "",
-                 plan->desc.memory ? "the budget" : "the device's memory", have, knobs);
+                 plan->desc.memory ? "the budget" : "what the device can spare", have, knobs);
 }
 
 /* The smallest total of all candidates and its micro-batch. */
@@ -240,8 +241,6 @@ static ac_status find_least(search *s, uint64_t *least, int64_t *micro_batch) {
   }
   return AC_OK;
 }
-
-static ac_status list_candidates(search *s);
 
 /* What the smallest total would be under another policy; adds a phrase if that is less. */
 static ac_status try_knob(search *s, const ac_plan_desc *desc, uint64_t least, const char *what,
@@ -261,12 +260,36 @@ static ac_status try_knob(search *s, const ac_plan_desc *desc, uint64_t least, c
   return AC_OK;
 }
 
+/* The plan is given up by now, so its graph may change. */
+static bool clear_hints(ac_plan *plan) {
+  bool any = false;
+  for (int i = 0; i < plan->graph->tensor_count; i++) {
+    any |= plan->graph->tensors[i]->hint != AC_HINT_NONE;
+    plan->graph->tensors[i]->hint = AC_HINT_NONE;
+  }
+  return any;
+}
+
+static ac_status cut_anew(ac_plan *plan) {
+  bool *runs = calloc((size_t)plan->graph->node_count + 1, sizeof *runs);
+  if (!runs || ac_select_nodes(plan->graph, AC_TARGET_GRADIENTS, runs) < 0) {
+    free(runs);
+    return ac_fail(AC_ERROR_MEMORY, "no memory for the search");
+  }
+  ac_stages_free(plan->stages);
+  ac_status status = ac_stages_cut(plan->stages, plan->graph, runs);
+  free(runs);
+  return status;
+}
+
 /* Nothing fits: says what would, and what the knobs that were set would buy if they were not. */
 static ac_status refuse(search *s, uint64_t limit) {
   uint64_t least;
   int64_t micro_batch = 1;
   char knobs[160] = "";
   AC_TRY(find_least(s, &least, &micro_batch));
+  if (least == UINT64_MAX)
+    return AC_ERROR_BUDGET; /* with the sentence about the largest allocation */
   ac_plan_desc desc = s->plan->desc;
   if (desc.micro_batch > 1) {
     desc.micro_batch = 1;
@@ -276,6 +299,10 @@ static ac_status refuse(search *s, uint64_t limit) {
   if (desc.recompute != AC_RECOMPUTE_AUTO) {
     desc.recompute = AC_RECOMPUTE_AUTO;
     AC_TRY(try_knob(s, &desc, least, "with recomputation as needed", knobs, sizeof knobs));
+  }
+  if (clear_hints(s->plan)) {
+    AC_TRY(cut_anew(s->plan));
+    AC_TRY(try_knob(s, &s->plan->desc, least, "without its hints", knobs, sizeof knobs));
   }
   return refusal(s->plan, least, micro_batch, limit, knobs);
 }
@@ -300,6 +327,8 @@ static ac_status search_forward(ac_plan *plan, uint64_t limit) {
   AC_TRY(ac_plan_price(plan, given ? given : batch, true));
   if (*total <= limit) return AC_OK;
   if (!given) AC_TRY(ac_plan_price(plan, 1, true));
+  if (*total == UINT64_MAX)
+    return AC_ERROR_BUDGET; /* with the sentence about the largest allocation */
   if (*total > limit) return refusal(plan, *total, plan->info.micro_batch, limit, "");
   int64_t too_few = 1, enough = batch;
   while (enough - too_few > 1) {

@@ -1,5 +1,4 @@
-/* Cutting a graph into stages and laying down orders of nodes. Linear in the number of nodes; see
- * stages.h. */
+/* Cutting a graph into stages and laying down orders of nodes. See stages.h. */
 #include "plan/stages.h"
 
 #include "core/error.h"
@@ -34,8 +33,8 @@ static int list_nodes(ac_stages *stages, const bool *runs) {
 
 /* alive[p] counts the activations that cross from node p - 1 to node p of the forward list;
  * crossing[p] is one of them. */
-static void count_crossing(const ac_stages *stages, const bool *runs, int forward, int *last,
-                           int *alive, int *crossing) {
+static void count_crossing(ac_stages *stages, const bool *runs, int forward, int *last, int *alive,
+                           int *crossing) {
   const ac_graph *graph = stages->graph;
   /* A backward node without its forward node does the forward work as well, after all others. */
   for (int p = forward; p < stages->node_count; p++) {
@@ -57,7 +56,10 @@ static void count_crossing(const ac_stages *stages, const bool *runs, int forwar
     for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
       int storage = activation(graph, node->out[j]);
       if (storage < 0) continue;
-      for (int q = p + 1; q <= last[storage]; q++) alive[q]++, crossing[q] = storage;
+      /* What is to be recomputed is no boundary, which would be kept: it counts twice. */
+      int weight = graph->tensors[storage]->hint == AC_RECOMPUTE ? 2 : 1;
+      if (weight == 2) stages->hinted = true;
+      for (int q = p + 1; q <= last[storage]; q++) alive[q] += weight, crossing[q] = storage;
     }
   }
 }
@@ -105,6 +107,15 @@ static void cut_backward(ac_stages *stages, int forward) {
   }
 }
 
+/* A node that adds to the loss sums must run once. */
+static bool adds_to_loss(const ac_graph *graph, int node) {
+  for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
+    int out = graph->nodes[node].out[j];
+    if (out >= 0 && graph->tensors[out]->role == AC_ROLE_LOSS) return true;
+  }
+  return false;
+}
+
 /* Activations of the stage that its backward nodes read, but for the boundary that leaves it, which
  * the next stage keeps. Hints decide where there are any. */
 static ac_status find_droppable(ac_stages *stages, int s, bool *listed) {
@@ -117,7 +128,8 @@ static ac_status find_droppable(ac_stages *stages, int s, bool *listed) {
     for (int i = 0; i < AC_MAX_INPUTS; i++) {
       int storage = activation(graph, graph->nodes[stages->nodes[p]].in[i]);
       if (storage < 0 || stages->stage_of[storage] != s || storage == stage->boundary ||
-          listed[storage] || graph->tensors[storage]->hint == AC_KEEP)
+          listed[storage] || graph->tensors[storage]->hint == AC_KEEP ||
+          adds_to_loss(graph, stages->producer[storage]))
         continue;
       listed[storage] = true;
       stage->droppable[stage->droppable_count++] = storage;

@@ -1,16 +1,17 @@
+/* clang-format off */
 /* A graph's training as a chain of stages, and back from a chain's schedule to an order of nodes.
  *
- *   forward nodes    | f f f | f f f f | f f |      cut wherever a single activation is alive
- * between two forward nodes boundaries      a0      a1        a2             the activation that
- * crosses the cut backward nodes   | b b   | b b b   | b b |      those that the stage's forward
- * nodes' gradient rules appended
+ *   forward nodes   | f f f | f f f f | f f |   cut where a single activation is alive between two of them
+ *   boundaries      a0      a1        a2        the activation that crosses the cut
+ *   backward nodes  | b b   | b b b   | b b |   those that the stage's forward nodes' gradient rules appended
  *
- * Besides boundaries, a stage's backward nodes read activations of the stage itself. A variant of a
- * stage drops some of these after the forward pass; a backward node that wants a dropped one finds
- * it computed anew, right before, by the same forward nodes. Variants are found greedily: tensors
- * are dropped in the order of bytes saved per second of recomputing, and each length of that order
- * is a variant (at most AC_STAGE_VARIANTS of them, evenly chosen). A graph without any cut is one
- * stage, where dropping is all there is. */
+ * Besides boundaries, a stage's backward nodes read activations of the stage itself. A variant of a stage
+ * drops some of these after the forward pass; a backward node that wants a dropped one finds it computed
+ * anew, right before, by the same forward nodes. Variants are found greedily: tensors are dropped in the
+ * order of bytes saved per second of recomputing, and each length of that order is a variant (at most
+ * AC_STAGE_VARIANTS of them, evenly chosen). A graph without any cut is one stage, where dropping is all
+ * there is. */
+/* clang-format on */
 #ifndef AC_PLAN_STAGES_H
 #define AC_PLAN_STAGES_H
 
@@ -36,6 +37,7 @@ typedef struct ac_stages {
   int node_count;
   ac_stage *stage;
   int count;
+  bool hinted;   /* some activation is hinted to be recomputed */
   int *stage_of; /* by storage: the stage whose forward nodes fill it, -1: none */
   int *producer; /* by storage: forward node, -1: none */
   /* Scratch for laying down orders. */

@@ -50,11 +50,9 @@ static int64_t smaller(int64_t a, int64_t b) {
 static ac_status explain(fit *f, int64_t samples, const ac_update *update) {
   char where[192] = "";
   cursor at = f->window_begin;
-  while (samples > 0 && !where[0]) {
-    int64_t got;
-    AC_TRY(read_samples(f, &at, smaller(samples, f->micro_batch), &got));
-    AC_TRY(ac_trainer_locate_staged(f->trainer, got, where, sizeof where));
-    samples -= got;
+  for (int64_t first = 0, got; first < samples && !where[0]; first += got) {
+    AC_TRY(read_samples(f, &at, smaller(samples - first, f->micro_batch), &got));
+    AC_TRY(ac_trainer_locate_staged(f->trainer, first, got, where, sizeof where));
   }
   const ac_graph *graph = f->trainer->instance.plan->graph;
   int parameter = f->trainer->nonfinite;
@@ -92,7 +90,7 @@ static ac_status end_window(fit *f) {
   f->result.steps++;
   f->result.samples += samples;
   f->result.seconds += event.seconds;
-  bool empty = event.update.finite_loss && event.update.weight == 0;
+  bool empty = event.update.finite_loss && event.update.weight == 0 && f->trainer->nonfinite < 0;
   if (event.update.skipped && !empty) {
     report(f, &event);
     return explain(f, samples, &event.update);
@@ -144,6 +142,8 @@ static ac_status check_desc(const ac_trainer *trainer, const ac_fit_desc *desc) 
   if (desc->steps < 0 || desc->epochs < 0 || (desc->steps == 0) == (desc->epochs == 0))
     return ac_fail(AC_ERROR_ARGUMENT, "fit: give either a number of steps or of epochs");
   int64_t batch = trainer->instance.plan->info.batch;
+  if ((unsigned)desc->last_window > AC_LAST_DROP)
+    return ac_fail(AC_ERROR_ARGUMENT, "fit: unknown policy for the last window");
   if (desc->last_window == AC_LAST_DROP && ac_dataset_count(desc->train) < batch)
     return ac_fail(AC_ERROR_ARGUMENT,
                    "fit: the dataset's %lld samples never fill a batch of %lld, and incomplete "
@@ -161,9 +161,12 @@ ac_status ac_fit(ac_trainer *trainer, const ac_fit_desc *desc, ac_fit_result *re
   f.micro_batch = info->micro_batch;
   f.count = ac_dataset_count(desc->train);
   ac_status status = ac_gather_open(&f.gather, &trainer->instance, desc->train);
+  /* Opened here for what it allocates, which stays: later evaluations are on the step path. */
+  ac_gather validation;
+  if (status == AC_OK && desc->validation)
+    status = ac_gather_open(&validation, &trainer->instance, desc->validation);
   if (status == AC_OK) status = run(&f);
   if (status != AC_OK) ac_trainer_discard(trainer);
-  ac_gather_close(&f.gather);
   if (result) *result = f.result;
   return status;
 }

@@ -24,7 +24,7 @@ static ac_status match_field(ac_gather *gather, const ac_graph *graph, int f, co
   return AC_OK;
 }
 
-ac_status ac_gather_open(ac_gather *gather, const ac_instance *instance, ac_dataset *dataset) {
+ac_status ac_gather_open(ac_gather *gather, ac_instance *instance, ac_dataset *dataset) {
   const ac_graph *graph = instance->plan->graph;
   bool fed[AC_MAX_GRAPH_INPUTS] = {false};
   memset(gather, 0, sizeof *gather);
@@ -35,16 +35,15 @@ ac_status ac_gather_open(ac_gather *gather, const ac_instance *instance, ac_data
     if (gather->input[f] < 0 && gather->bytes[f] > unused) unused = gather->bytes[f];
   }
   for (int i = 0; i < graph->input_count; i++)
-    if (!fed[i])
+    if (!fed[i] && instance->persistent[graph->inputs[i]])
       return ac_fail(AC_ERROR_ARGUMENT, "the dataset has no field for input \"%s\"",
                      graph->tensors[graph->inputs[i]]->name);
-  if (unused && !(gather->unused = malloc(unused)))
-    return ac_fail(AC_ERROR_MEMORY, "no memory to read samples");
+  if (unused <= instance->unused_bytes) return AC_OK;
+  void *grown = realloc(instance->unused, unused);
+  if (!grown) return ac_fail(AC_ERROR_MEMORY, "no memory to read samples");
+  instance->unused = grown;
+  instance->unused_bytes = unused;
   return AC_OK;
-}
-
-void ac_gather_close(ac_gather *gather) {
-  free(gather->unused);
 }
 
 ac_status ac_gather_read(ac_gather *gather, ac_instance *instance, const ac_sample_key *key,
@@ -52,7 +51,7 @@ ac_status ac_gather_read(ac_gather *gather, ac_instance *instance, const ac_samp
   void *fields[AC_MAX_FIELDS];
   for (int f = 0; f < ac_dataset_field_count(gather->dataset); f++) {
     int input = gather->input[f];
-    fields[f] = input < 0 ? gather->unused
+    fields[f] = input < 0 ? instance->unused
                           : (char *)instance->staging[input] + (uint64_t)slot * gather->bytes[f];
   }
   return ac_dataset_read(gather->dataset, key, fields);
@@ -92,7 +91,6 @@ ac_status ac_instance_evaluate(ac_instance *instance, ac_prepared *prepared, ac_
   ac_gather gather;
   AC_TRY(ac_gather_open(&gather, instance, dataset));
   ac_status status = evaluate(instance, prepared, &gather, samples);
-  ac_gather_close(&gather);
   if (status != AC_OK) return status;
   ac_loss_sums sums = ac_instance_loss_sums(instance);
   bool weighs = sums.weight > 0;

@@ -220,6 +220,7 @@ ac_status ac_instance_match_feeds(const ac_instance *instance, int64_t count, co
   for (int i = 0; i < graph->input_count; i++) {
     const ac_tensor *input = graph->tensors[graph->inputs[i]];
     data[i] = NULL;
+    if (!instance->persistent[input->id]) continue; /* nothing reads it */
     for (int f = 0; f < feed_count; f++)
       if (feeds[f].name && !strcmp(feeds[f].name, input->name)) data[i] = feeds[f].data;
     if (!data[i]) return ac_fail(AC_ERROR_ARGUMENT, "input \"%s\" was not fed", input->name);
@@ -234,6 +235,7 @@ ac_status ac_instance_upload(ac_instance *instance, const void *const *data, int
   const ac_graph *graph = instance->plan->graph;
   for (int i = 0; i < graph->input_count; i++) {
     const ac_tensor *input = graph->tensors[graph->inputs[i]];
+    if (!instance->persistent[input->id]) continue;
     uint64_t bytes = (uint64_t)ac_shape_count(&input->shape) * ac_dtype_bytes(input->dtype);
     const char *from = (const char *)data[i] + (uint64_t)first * bytes;
     AC_TRY(instance->device->backend->upload(instance->device->state,
@@ -381,6 +383,7 @@ void ac_instance_free(ac_instance *instance) {
   drop_view(instance, instance->control);
   if (instance->chunks) release_chunks(instance);
   for (int i = 0; instance->staging && i < graph->input_count; i++) free(instance->staging[i]);
+  free(instance->unused);
   free(instance->chunks);
   free(instance->persistent);
   free(instance->moments);

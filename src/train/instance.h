@@ -40,6 +40,8 @@ typedef struct ac_instance {
   float *control_copy;    /* host, control_bytes */
   ac_input_check *checks; /* by input */
   void **staging;         /* host, by input: a micro-batch of samples gathered from a dataset */
+  void *unused;           /* host: where a dataset's fields that feed no input are written */
+  uint64_t unused_bytes;
   ac_prepared main, evaluation;
   ac_run_state run;
 } ac_instance;
@@ -93,11 +95,9 @@ typedef struct ac_gather {
   ac_dataset *dataset;
   int input[AC_MAX_FIELDS];      /* of the field; -1: not used */
   uint64_t bytes[AC_MAX_FIELDS]; /* per sample */
-  void *unused;                  /* where fields that feed no input are written */
 } ac_gather;
 
-ac_status ac_gather_open(ac_gather *gather, const ac_instance *instance, ac_dataset *dataset);
-void ac_gather_close(ac_gather *gather);
+ac_status ac_gather_open(ac_gather *gather, ac_instance *instance, ac_dataset *dataset);
 /* Reads one sample into place `slot` of the staging buffers. */
 ac_status ac_gather_read(ac_gather *gather, ac_instance *instance, const ac_sample_key *key,
                          int64_t slot);

@@ -30,7 +30,7 @@ static ac_status check_leaves(ac_instance *instance, float *buffer, char *text, 
   for (int i = 0; i < graph->tensor_count; i++) {
     const ac_tensor *tensor = graph->tensors[i];
     bool input = tensor->role == AC_ROLE_INPUT;
-    if ((!input && tensor->role != AC_ROLE_PARAMETER) || tensor->storage != i) continue;
+    if ((!input && tensor->role != AC_ROLE_PARAMETER) || !instance->persistent[i]) continue;
     ac_operand x = ac_operand_of(tensor, instance->run.batch);
     x.data = instance->persistent[i];
     bool finite;
@@ -87,14 +87,16 @@ static ac_status check_steps(ac_instance *instance, float *buffer, char *text, s
   return AC_OK;
 }
 
-static ac_status locate(ac_trainer *trainer, const void *const *data, int64_t count, char *text,
-                        size_t size) {
+static ac_status locate(ac_trainer *trainer, const void *const *data, int64_t first, int64_t count,
+                        char *text, size_t size) {
   ac_instance *instance = &trainer->instance;
   const ac_backend *backend = instance->device->backend;
   float sums[AC_LOSS_SUMS], *buffer = malloc(PIECE * sizeof *buffer);
   if (!buffer) return ac_fail(AC_ERROR_MEMORY, "no memory to look for values that are not finite");
   text[0] = 0;
   instance->run.batch = count;
+  instance->run.sample = (uint32_t)first;
+  instance->run.update = (uint32_t)trainer->updates;
   ac_status status =
       backend->download(instance->device->state, instance->control, 0, sums, sizeof sums);
   if (status == AC_OK) status = ac_instance_upload(instance, data, 0, count);
@@ -102,6 +104,7 @@ static ac_status locate(ac_trainer *trainer, const void *const *data, int64_t co
   if (status == AC_OK && !text[0]) status = check_steps(instance, buffer, text, size);
   if (status == AC_OK)
     status = backend->upload(instance->device->state, instance->control, 0, sums, sizeof sums);
+  if (status != AC_OK) trainer->broken = true;
   free(buffer);
   return status;
 }
@@ -109,13 +112,15 @@ static ac_status locate(ac_trainer *trainer, const void *const *data, int64_t co
 ac_status ac_trainer_locate_nonfinite(ac_trainer *trainer, int64_t count, const ac_feed *feeds,
                                       int feed_count, char *text, size_t size) {
   const void *data[AC_MAX_GRAPH_INPUTS];
+  if (size < 1) return ac_fail(AC_ERROR_ARGUMENT, "trainer: there is no room for the answer");
   if (count > trainer->instance.plan->info.micro_batch)
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: %lld samples exceed the micro-batch of %lld",
                    (long long)count, (long long)trainer->instance.plan->info.micro_batch);
   AC_TRY(ac_instance_match_feeds(&trainer->instance, count, feeds, feed_count, data));
-  return locate(trainer, data, count, text, size);
+  return locate(trainer, data, 0, count, text, size);
 }
 
-ac_status ac_trainer_locate_staged(ac_trainer *trainer, int64_t count, char *text, size_t size) {
-  return locate(trainer, (const void *const *)trainer->instance.staging, count, text, size);
+ac_status ac_trainer_locate_staged(ac_trainer *trainer, int64_t first, int64_t count, char *text,
+                                   size_t size) {
+  return locate(trainer, (const void *const *)trainer->instance.staging, first, count, text, size);
 }

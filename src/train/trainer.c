@@ -21,6 +21,8 @@ static double or_default(double value, double fallback) {
 static ac_status check_desc(ac_trainer_desc *desc, ac_optimizer_kind kind) {
   ac_optimizer_desc *o = &desc->optimizer;
   const ac_schedule *s = &desc->schedule;
+  if (o->epsilon < 0)
+    return ac_fail(AC_ERROR_ARGUMENT, "trainer: epsilon %g must be positive", o->epsilon);
   o->beta1 = or_default(o->beta1, 0.9);
   o->beta2 = or_default(o->beta2, 0.999);
   o->epsilon = or_default(o->epsilon, 1e-8);
@@ -263,13 +265,16 @@ ac_status ac_trainer_update(ac_trainer *trainer, ac_update *result) {
   double mean = weighs ? sums.loss / sums.weight : 0;
   double norm = weighs ? report.norm / sums.weight : 0;
   double rate = ac_schedule_rate(&trainer->desc.schedule, trainer->updates);
-  bool finite_loss = isfinite(sums.loss) && !isnan(sums.weight);
-  bool skip = !finite_loss || !report.finite || !weighs;
+  bool finite_loss = isfinite(sums.loss) && isfinite(sums.weight);
   double clip = trainer->desc.optimizer.clip;
   double factor = 1 / ((double)trainer->instance.run.loss_scale * sums.weight);
   if (clip > 0 && norm > clip) factor *= clip / norm;
+  /* A weight near zero would blow the factor up beyond floats. */
+  bool skip = !finite_loss || !report.finite || !weighs || !isfinite((float)factor);
   if (!skip) {
-    AC_TRY(step_parameters(trainer, factor, rate));
+    ac_status status = step_parameters(trainer, factor, rate);
+    trainer->broken = status != AC_OK;
+    AC_TRY(status);
     trainer->updates++;
   }
   trainer->window_samples = 0;
@@ -352,6 +357,8 @@ ac_status ac_trainer_evaluate(ac_trainer *trainer, ac_dataset *dataset, int64_t 
   float sums[AC_LOSS_SUMS];
   AC_TRY(backend->download(instance->device->state, instance->control, 0, sums, sizeof sums));
   ac_status status = ac_instance_evaluate(instance, &instance->evaluation, dataset, limit, result);
-  AC_TRY(backend->upload(instance->device->state, instance->control, 0, sums, sizeof sums));
-  return status;
+  ac_status restored =
+      backend->upload(instance->device->state, instance->control, 0, sums, sizeof sums);
+  if (restored != AC_OK) trainer->broken = true;
+  return status != AC_OK ? status : restored;
 }

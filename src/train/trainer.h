@@ -15,7 +15,9 @@ struct ac_trainer {
 
 /* Adds the first `count` samples (at most a micro-batch) of the staging buffers to the window. */
 ac_status ac_trainer_accumulate_staged(ac_trainer *trainer, int64_t count);
-/* ac_trainer_locate_nonfinite on the staging buffers. */
-ac_status ac_trainer_locate_staged(ac_trainer *trainer, int64_t count, char *text, size_t size);
+/* ac_trainer_locate_nonfinite on the staging buffers, which hold samples [first, first + count) of
+ * the window. */
+ac_status ac_trainer_locate_staged(ac_trainer *trainer, int64_t first, int64_t count, char *text,
+                                   size_t size);
 
 #endif

@@ -294,6 +294,17 @@ static void norms_and_dropout(void **state) {
   check(finish(g, y));
 }
 
+/* Ops that add to a parameter's gradient directly, through a view of it. */
+static void reshaped_parameters(void **state) {
+  (void)state;
+  ac_graph *g = new_graph();
+  ac_tensor *ids = ac_input(g, "ids", AC_I32, SHAPE(AC_BATCH, 4));
+  ac_tensor *table = ac_reshape(parameter(g, "table", 30, 0), SHAPE(5, 6));
+  ac_tensor *square = ac_reshape(parameter(g, "square", 36, 0), SHAPE(6, 6));
+  ac_tensor *y = ac_linear(ac_add(ac_embedding(table, ids), hidden(g)), square, NULL, AC_IN_OUT);
+  check(finish(g, y));
+}
+
 /* Gradients of parameters that ops cannot add to directly, and a frozen one. */
 static void bare_parameters(void **state) {
   (void)state;
@@ -403,11 +414,17 @@ static void a_whole_transformer(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(elementwise_ops),     cmocka_unit_test(shared_gradients),
-      cmocka_unit_test(matmul_transposes),   cmocka_unit_test(views_and_transposes),
-      cmocka_unit_test(norms_and_dropout),   cmocka_unit_test(bare_parameters),
-      cmocka_unit_test(classification),      cmocka_unit_test(fused_head),
-      cmocka_unit_test(other_heads),         cmocka_unit_test(fused_equals_separate),
+      cmocka_unit_test(elementwise_ops),
+      cmocka_unit_test(shared_gradients),
+      cmocka_unit_test(matmul_transposes),
+      cmocka_unit_test(views_and_transposes),
+      cmocka_unit_test(norms_and_dropout),
+      cmocka_unit_test(reshaped_parameters),
+      cmocka_unit_test(bare_parameters),
+      cmocka_unit_test(classification),
+      cmocka_unit_test(fused_head),
+      cmocka_unit_test(other_heads),
+      cmocka_unit_test(fused_equals_separate),
       cmocka_unit_test(a_whole_transformer),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -120,6 +120,16 @@ static void wrong_operands_are_named(void **state) {
   REFUSED("linear_cross_entropy: unknown weight layout",
           ac_linear_cross_entropy(x, w, (ac_layout)7, ids, NULL, NULL));
   REFUSED("mean_squared_error: prediction is", ac_mean_squared_error(x, ids, NULL));
+  REFUSED("reshape: [B, 6, 4]", ac_reshape(x, SHAPE(1LL << 40, 1LL << 40)));
+  REFUSED("reshape: [B, 6, 4]", ac_reshape(x, SHAPE(INT64_MIN, 24)));
+  REFUSED("scale: a loss is no operand", ac_scale(ac_cross_entropy(x, ids, NULL, NULL), 2));
+  REFUSED("reshape: a loss is no operand",
+          ac_reshape(ac_cross_entropy(x, ids, NULL, NULL), SHAPE(2, 4)));
+  REFUSED("is beyond any device",
+          ac_linear(ac_input(g, "y", AC_F32, SHAPE(AC_BATCH, 1LL << 24, 4)),
+                    ac_parameter(g, "v", SHAPE(1LL << 30, 4), NULL), NULL, AC_OUT_IN));
+  REFUSED("hints contradict", ac_tensor_hint(ac_tensor_hint(ac_relu(x), AC_KEEP), AC_RECOMPUTE));
+  REFUSED("a hint is for results of ops", ac_tensor_hint(x, AC_KEEP));
   REFUSED("input \"x\" exists already", ac_input(g, "x", AC_F32, SHAPE(AC_BATCH)));
   REFUSED("parameter \"w\" exists already", ac_parameter(g, "w", SHAPE(1), NULL));
   REFUSED("input \"y\": a shape has", ac_input(g, "y", AC_F32, SHAPE(3)));

@@ -11,6 +11,7 @@ typedef struct test_gpt {
   int heads;
   float dropout;
   bool weighted; /* a third input "weights" [B, T] */
+  bool fused;    /* the loss is one op with the head */
 } test_gpt;
 
 static inline ac_tensor *test_matrix(ac_graph *g, const char *scope, const char *name, int64_t rows,
@@ -66,10 +67,13 @@ static inline ac_graph *test_gpt_graph(const test_gpt *m) {
       ac_add(ac_embedding(wte, tokens), test_matrix(g, "wpe", "w", m->context, m->width));
   x = ac_dropout(x, m->dropout);
   for (int64_t i = 0; i < m->layers; i++) x = test_block(g, x, m, i);
-  ac_tensor *logits = ac_linear(test_norm(g, x, "f", "ln", m->width), wte, NULL, AC_OUT_IN);
+  x = test_norm(g, x, "f", "ln", m->width);
+  ac_tensor *logits = ac_linear(x, wte, NULL, AC_OUT_IN);
   ac_graph_set_output(g, "logits", logits);
-  ac_graph_set_loss(g,
-                    ac_cross_entropy(logits, targets, weights, &(ac_cross_entropy_desc){true, -1}));
+  const ac_cross_entropy_desc desc = {true, -1};
+  ac_graph_set_loss(g, m->fused
+                           ? ac_linear_cross_entropy(x, wte, AC_OUT_IN, targets, weights, &desc)
+                           : ac_cross_entropy(logits, targets, weights, &desc));
   assert_ok(ac_graph_status(g));
   return g;
 }

@@ -77,7 +77,7 @@ static bool on_event(void *user, const ac_fit_event *event) {
 }
 
 static void train(const char *name, long *allocations, uint64_t *objects) {
-  test_gpt m = {2, 32, 16, 50, 2, 0.1f, false};
+  test_gpt m = {2, 32, 16, 50, 2, 0.1f, false, true};
   ac_graph *graph = test_gpt_graph(&m);
   ac_device *device;
   ac_plan *plan;
@@ -86,9 +86,9 @@ static void train(const char *name, long *allocations, uint64_t *objects) {
   for (int i = 0; i < 40; i++)
     for (int j = 0; j < 16; j++) tokens[i][j] = (i * 7 + j * 3) % 50;
   ac_dataset *dataset;
-  ac_field fields[] = {{"tokens", AC_I32, 16}, {"targets", AC_I32, 16}};
-  const void *data[] = {tokens, tokens};
-  assert_ok(ac_dataset_from_memory(&dataset, 40, 2, fields, data));
+  ac_field fields[] = {{"tokens", AC_I32, 16}, {"targets", AC_I32, 16}, {"extra", AC_I32, 16}};
+  const void *data[] = {tokens, tokens, tokens};
+  assert_ok(ac_dataset_from_memory(&dataset, 40, 3, fields, data));
   assert_ok(ac_device_open(&device, &(ac_device_desc){.name = name}));
   assert_ok(ac_plan_create(&plan, graph, device, &(ac_plan_desc){.batch = 7, .micro_batch = 3}));
   assert_ok(ac_trainer_create(&trainer, plan, &(ac_trainer_desc){.schedule = {.lr = 1e-3}}));

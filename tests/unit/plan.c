@@ -272,6 +272,108 @@ static void plenty_of_memory_is_used(void **state) {
   ac_graph_free(graph);
 }
 
+/* A device that allows no allocation large enough for the whole batch gets smaller micro-batches.
+ */
+static void chunks_limit_the_micro_batch(void **state) {
+  (void)state;
+  static const test_gpt wide = {1, 24, 16, 500, 2, 0, false};
+  ac_graph *graph = test_gpt_graph(&wide);
+  ac_device *device = dry(128 << 10); /* the logits of 4 samples */
+  ac_plan *plan = make(graph, device, (ac_plan_desc){.batch = 64});
+  assert_true(ac_plan_get_info(plan)->micro_batch <= 4);
+  check_layout(plan, &plan->main);
+  ac_plan_alternative list[64];
+  int count;
+  assert_ok(ac_plan_alternatives(plan, list, 64, &count));
+  assert_true(count > 0);
+  ac_plan_free(plan);
+  plan = make(graph, device, (ac_plan_desc){.purpose = AC_PREDICT, .batch = 64});
+  assert_true(ac_plan_get_info(plan)->micro_batch <= 4);
+  ac_plan_free(plan);
+  ac_device_close(device);
+  ac_graph_free(graph);
+}
+
+/* Blocks of norm, linear and GELU, each result with a hint. */
+static ac_graph *hinted_graph(ac_hint norm, ac_hint gelu) {
+  ac_graph *g;
+  assert_ok(ac_graph_create(&g));
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 32));
+  ac_tensor *t = ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, 32));
+  for (int i = 0; i < 6; i++) {
+    char s[32];
+    snprintf(s, sizeof s, "b%d", i);
+    ac_tensor *a = ac_tensor_hint(test_norm(g, x, s, "ln", 32), norm);
+    a = ac_linear(a, test_matrix(g, s, "w", 32, 32), NULL, AC_OUT_IN);
+    x = ac_tensor_hint(ac_gelu(a, AC_GELU_TANH), gelu);
+  }
+  ac_graph_set_loss(g, ac_mean_squared_error(x, t, NULL));
+  assert_ok(ac_graph_status(g));
+  return g;
+}
+
+static int runs_again(const ac_plan *plan, const char *op) {
+  int times = 0;
+  for (int64_t i = 0; i < ac_plan_get_info(plan)->steps; i++) {
+    ac_plan_step step;
+    assert_ok(ac_plan_get_step(plan, i, &step));
+    times += step.recomputed && !strcmp(step.op, op);
+  }
+  return times;
+}
+
+static void hints_are_honoured(void **state) {
+  (void)state;
+  ac_device *device = dry(0);
+  ac_plan_desc desc = {.batch = 64, .micro_batch = 64};
+  ac_graph *plain = hinted_graph(AC_HINT_NONE, AC_HINT_NONE);
+  uint64_t least = least_budget(plain, device, desc);
+  desc.memory = least;
+  ac_plan *plan = make(plain, device, desc);
+  assert_true(runs_again(plan, "layer_norm") > 0);
+  ac_plan_free(plan);
+
+  ac_graph *keep = hinted_graph(AC_KEEP, AC_HINT_NONE),
+           *again = hinted_graph(AC_HINT_NONE, AC_RECOMPUTE);
+  assert_refused(ac_plan_create(&plan, keep, device, &desc), AC_ERROR_BUDGET, "without its hints");
+  desc.memory = 0;
+  desc.memory = least_budget(keep, device, desc);
+  plan = make(keep, device, desc);
+  assert_int_equal(runs_again(plan, "layer_norm"), 0);
+  check_lifetimes(&plan->main);
+  ac_plan_free(plan);
+
+  desc.memory = 0;
+  plan = make(again, device, desc);
+  assert_true(runs_again(plan, "gelu") >= 5);
+  check_lifetimes(&plan->main);
+  ac_plan_free(plan);
+  desc.recompute = AC_RECOMPUTE_NONE;
+  plan = make(again, device, desc);
+  assert_int_equal(ac_plan_get_info(plan)->recomputed_ops, 0);
+  ac_plan_free(plan);
+  ac_graph_free(plain);
+  ac_graph_free(keep);
+  ac_graph_free(again);
+  ac_device_close(device);
+}
+
+static void sizes_do_not_overflow(void **state) {
+  (void)state;
+  ac_graph *g;
+  ac_plan *plan;
+  ac_device *device = dry(0);
+  assert_ok(ac_graph_create(&g));
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 1LL << 40));
+  ac_graph_set_output(g, "y", ac_relu(x));
+  ac_plan_desc desc = {.purpose = AC_PREDICT, .batch = 65536, .memory = 1 << 20};
+  assert_refused(ac_plan_create(&plan, g, device, &desc), AC_ERROR_BUDGET, "is beyond any device");
+  desc = (ac_plan_desc){.purpose = AC_PREDICT, .micro_batch = 1LL << 62};
+  assert_refused(ac_plan_create(&plan, g, device, &desc), AC_ERROR_ARGUMENT, "exceeds 2^32");
+  ac_device_close(device);
+  ac_graph_free(g);
+}
+
 static void wrong_policies_are_refused(void **state) {
   (void)state;
   ac_graph *graph = test_gpt_graph(&model), *empty;
@@ -284,7 +386,14 @@ static void wrong_policies_are_refused(void **state) {
   REFUSED(graph, AC_ERROR_ARGUMENT, "must be positive", .batch = -1);
   REFUSED(graph, AC_ERROR_ARGUMENT, "exceeds 2^32", .batch = 1LL << 40);
   REFUSED(graph, AC_ERROR_ARGUMENT, "unknown purpose", .purpose = (ac_purpose)7);
-  REFUSED(graph, AC_ERROR_BUDGET, "needs at least", .memory = 1);
+  REFUSED(graph, AC_ERROR_ARGUMENT, "unknown recomputation", .recompute = (ac_recompute)9);
+  REFUSED(graph, AC_ERROR_UNSUPPORTED, "f32 only", .precision = AC_PRECISION_F16);
+  REFUSED(graph, AC_ERROR_BUDGET, "the budget is 1 byte", .memory = 1);
+  ac_device *cpu;
+  assert_ok(ac_device_open(&cpu, &(ac_device_desc){.name = "cpu"}));
+  assert_refused(ac_plan_create(&plan, graph, cpu, &(ac_plan_desc){.memory = 1ULL << 60}),
+                 AC_ERROR_BUDGET, "is larger than the memory of cpu");
+  ac_device_close(cpu);
   assert_ok(ac_graph_create(&empty));
   REFUSED(empty, AC_ERROR_ARGUMENT, "no loss to train on", .batch = 1);
   REFUSED(empty, AC_ERROR_ARGUMENT, "no loss to evaluate", .purpose = AC_EVALUATE);
@@ -329,6 +438,9 @@ int main(void) {
       cmocka_unit_test(larger_budgets_give_larger_micro_batches),
       cmocka_unit_test(budgets_are_kept),
       cmocka_unit_test(plenty_of_memory_is_used),
+      cmocka_unit_test(chunks_limit_the_micro_batch),
+      cmocka_unit_test(hints_are_honoured),
+      cmocka_unit_test(sizes_do_not_overflow),
       cmocka_unit_test(wrong_policies_are_refused),
       cmocka_unit_test(a_plan_outlives_its_graph),
   };

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-static const test_gpt model = {2, 24, 9, 17, 2, 0.1f, true};
+static const test_gpt model = {2, 24, 9, 17, 2, 0.1f, true, true};
 enum { SAMPLES = 23, CONTEXT = 9, VOCAB = 17 };
 
 typedef struct corpus {
@@ -289,6 +289,35 @@ static void a_failed_update_changes_nothing(const char *device) {
 }
 ON_EVERY_DEVICE(a_failed_update_changes_nothing)
 
+/* Looking for a bad value runs ops that add to gradients, some of which yield more than that. */
+static void locating_leaves_the_window_alone(const char *device) {
+  corpus c = make_corpus();
+  for (int fused = 0; fused < 2; fused++) {
+    test_gpt m = model;
+    m.fused = fused;
+    run r = start(device, &m, (ac_plan_desc){.batch = 8},
+                  (ac_trainer_desc){.seed = 3, .schedule = {.lr = 1e-2}});
+    ac_feed feeds[] = {{"tokens", c.tokens}, {"targets", c.targets}, {"weights", c.weights}};
+    float before[2][24 * 17], loss[2];
+    char where[128];
+    int index = ac_trainer_find_parameter(r.trainer, "wte.w");
+    for (int k = 0; k < 2; k++) {
+      ac_update update;
+      assert_ok(feed(&r, &c, 0, 8));
+      assert_ok(ac_trainer_get_gradient(r.trainer, index, 0, 24 * 17, before[0]));
+      if (k) assert_ok(ac_trainer_locate_nonfinite(r.trainer, 8, feeds, 3, where, sizeof where));
+      if (k) assert_string_equal(where, "");
+      assert_ok(ac_trainer_get_gradient(r.trainer, index, 0, 24 * 17, before[1]));
+      assert_memory_equal(before[0], before[1], sizeof before[0]);
+      assert_ok(ac_trainer_update(r.trainer, &update));
+      loss[k] = (float)update.loss;
+    }
+    assert_true(loss[1] < loss[0]);
+    stop(&r);
+  }
+}
+ON_EVERY_DEVICE(locating_leaves_the_window_alone)
+
 static void an_overflow_is_located(const char *device) {
   corpus c = make_corpus();
   run r = start(device, &model, (ac_plan_desc){.batch = 8},
@@ -371,9 +400,36 @@ static void wrong_calls_are_refused(void **state) {
       ac_trainer_create(&other, r.plan,
                         &(ac_trainer_desc){.schedule = {AC_SCHEDULE_COSINE, 1, 0, 0, 0}}),
       AC_ERROR_ARGUMENT, "a cosine schedule needs");
+  assert_refused(
+      ac_trainer_create(&other, r.plan, &(ac_trainer_desc){.optimizer = {.epsilon = -1}}),
+      AC_ERROR_ARGUMENT, "epsilon -1 must be positive");
   assert_refused(ac_trainer_create(&other, r.plan, &(ac_trainer_desc){.optimizer = {.beta2 = 1}}),
                  AC_ERROR_ARGUMENT, "beta1 0.9 and beta2 1 must be below 1");
   stop(&r);
+}
+
+/* Weights so small that the factor of the gradient exceeds floats, or so large that their sum does.
+ */
+static void absurd_weights_change_nothing(void **state) {
+  (void)state;
+  static const float absurd[] = {1e-42f, 3e38f};
+  for (int k = 0; k < 2; k++) {
+    corpus c = make_corpus();
+    for (int i = 0; i < SAMPLES * CONTEXT; i++) c.weights[i] = absurd[k];
+    run r =
+        start("cpu", &model, (ac_plan_desc){.batch = 4}, (ac_trainer_desc){.schedule = {.lr = 1}});
+    size_t total;
+    float *before = all_parameters(&r, &total);
+    ac_update update;
+    assert_ok(feed(&r, &c, 0, 4));
+    assert_ok(ac_trainer_update(r.trainer, &update));
+    float *after = all_parameters(&r, &total);
+    assert_true(update.skipped);
+    assert_memory_equal(before, after, total * sizeof *before);
+    free(before);
+    free(after);
+    stop(&r);
+  }
 }
 
 /* A window whose rows are all ignored has no mean: it is skipped, and training goes on. */
@@ -468,9 +524,11 @@ int main(void) {
       cmocka_unit_test(recomputing_changes_no_bit_everywhere),
       cmocka_unit_test(losses_are_means_everywhere),
       cmocka_unit_test(a_failed_update_changes_nothing_everywhere),
+      cmocka_unit_test(locating_leaves_the_window_alone_everywhere),
       cmocka_unit_test(an_overflow_is_located_everywhere),
       cmocka_unit_test(clipping_bounds_the_step_everywhere),
       cmocka_unit_test(wrong_calls_are_refused),
+      cmocka_unit_test(absurd_weights_change_nothing),
       cmocka_unit_test(an_empty_weight_is_skipped),
       cmocka_unit_test(initial_values_go_by_name),
       cmocka_unit_test(initialisers_have_their_moments),

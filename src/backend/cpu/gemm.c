@@ -174,7 +174,7 @@ static void multiply_tile(int rows, int64_t depth, const float *a, int64_t lda, 
   }
 }
 
-/* Rows [first, last) of C from one panel, in tiles of equal height as far as possible: a low last
+/* Rows of C from one panel, in tiles of equal height as far as possible: a low last
  * tile would leave the multipliers waiting. `a` is the block's first row of op(A), `t` the first
  * row's target. */
 static void multiply_panel(const ac_gemm *g, int64_t rows, int64_t depth, const float *a,

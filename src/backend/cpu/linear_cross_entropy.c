@@ -49,7 +49,7 @@ static problem problem_of(const ac_op_args *args) {
 static void run_tile(const ac_cpu_context *context, const ac_gemm *gemm, int thread, int team) {
   ac_gemm_tile tile = ac_gemm_split(gemm->m, gemm->n, thread, team);
   ac_gemm part = ac_gemm_part(gemm, &tile);
-  if (part.m) ac_blas_gemm(context->blas, &part);
+  AC_CPU_NAME(ac_cpu_gemm)(context, &part, NULL);
 }
 
 static ac_gemm logits_product(const problem *p, int64_t first, int64_t count) {
