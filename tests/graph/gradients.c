@@ -408,7 +408,7 @@ static void fused_equals_separate(void **state) {
 
 static void a_whole_transformer(void **state) {
   (void)state;
-  test_gpt m = {2, 12, 7, 5, 3, 0.2f, true};
+  test_gpt m = {2, 12, 7, 5, 3, 0.2f, true, true};
   check(test_gpt_graph(&m));
 }
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const test_gpt model = {3, 24, 10, 17, 2, 0.1f, false};
+static const test_gpt model = {3, 24, 10, 17, 2, 0.1f, false, true};
 
 static ac_device *dry(uint64_t max_allocation) {
   ac_device *device;
@@ -86,9 +86,9 @@ static void layouts_are_sound(void **state) {
 
 static void the_arena_is_near_its_bound(void **state) {
   (void)state;
-  static const test_gpt sizes[] = {{1, 24, 10, 17, 2, 0, false},
-                                   {4, 128, 64, 256, 4, 0, false},
-                                   {6, 32, 16, 1000, 2, 0.1f, false}};
+  static const test_gpt sizes[] = {{1, 24, 10, 17, 2, 0, false, false},
+                                   {4, 128, 64, 256, 4, 0, false, true},
+                                   {6, 32, 16, 1000, 2, 0.1f, false, false}};
   for (int i = 0; i < 3; i++) {
     ac_graph *graph = test_gpt_graph(&sizes[i]);
     ac_device *device = dry(0);
@@ -238,9 +238,9 @@ static void check_budgets(const test_gpt *m, ac_device *device, ac_plan_desc des
 
 static void budgets_are_kept(void **state) {
   (void)state;
-  static const test_gpt sizes[] = {{3, 24, 10, 17, 2, 0.1f, false},
-                                   {4, 128, 64, 256, 4, 0, false},
-                                   {9, 32, 16, 300, 2, 0.1f, true}};
+  static const test_gpt sizes[] = {{3, 24, 10, 17, 2, 0.1f, false, true},
+                                   {4, 128, 64, 256, 4, 0, false, false},
+                                   {9, 32, 16, 300, 2, 0.1f, true, true}};
   ac_device *device = dry(0);
   for (int i = 0; i < 3; i++) {
     check_budgets(&sizes[i], device, (ac_plan_desc){.batch = 13});
@@ -276,7 +276,7 @@ static void plenty_of_memory_is_used(void **state) {
  */
 static void chunks_limit_the_micro_batch(void **state) {
   (void)state;
-  static const test_gpt wide = {1, 24, 16, 500, 2, 0, false};
+  static const test_gpt wide = {1, 24, 16, 500, 2, 0, false, false};
   ac_graph *graph = test_gpt_graph(&wide);
   ac_device *device = dry(128 << 10); /* the logits of 4 samples */
   ac_plan *plan = make(graph, device, (ac_plan_desc){.batch = 64});
