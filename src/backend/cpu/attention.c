@@ -1,12 +1,16 @@
-/* Causal multi-head attention: for each sample and head, with q, k, v [T, d] inside qkv,
- *   S = scale q k^T for j <= i,  P = softmax(S),  y = (P o mask) v;  lse_i = log sum_j e^S_ij is
- * kept. Backward, with P = e^(S - lse) computed anew and D_i = dy_i . y_i: dv = (P o mask)^T dy, dS
- * = P o (mask o (dy v^T) - D) scale,  dq = dS k,  dk = dS^T q where mask is 0 or 1 / (1 - dropout).
+/* Causal multi-head attention. For each sample and head, with q, k, v [T, d] inside qkv:
  *
- * Queries come in blocks of ROWS; a block's scores reach to its last row, so of T x T only the
- * blocks on and below the diagonal are computed, and a thread holds ROWS x T of them. A thread has
- * a block of queries of one head forward, a whole head backward, where blocks add to dk and dv:
- * going from the last block to the first, the first product writes all rows, the others add. */
+ *   S = scale q k^T for j <= i,  P = softmax(S),  y = (P o mask) v
+ *
+ * and lse_i = log sum_j e^S_ij is kept. mask is 0 or 1 / (1 - dropout).
+ * Backward, with P = e^(S - lse) computed anew and D_i = dy_i . y_i:
+ *
+ *   dv = (P o mask)^T dy,  dS = scale P o (mask o (dy v^T) - D),  dq = dS k,  dk = dS^T q
+ *
+ * Queries come in blocks of rows, and a block's scores reach to its last row: of T x T only the
+ * blocks on and below the diagonal are computed, and a thread holds one block's rows by T. A thread
+ * has a block of one head forward and a whole head backward, where blocks add to dk and dv: going
+ * from the last block to the first, the first product writes all rows, the others add. */
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/random_bits.h"
 #include "backend/cpu/reduce.h"
@@ -15,7 +19,12 @@
 
 #include <math.h>
 
-enum { ROWS = 64 };
+enum { MOST_ROWS = 64 }; /* of a block */
+
+/* Low blocks waste less above the diagonal, high ones use what is packed of k and v more often. */
+static int64_t block_rows(int64_t length) {
+  return length <= 128 ? 32 : MOST_ROWS;
+}
 
 /* Rows of scores are padded to whole vectors, with weights of 0, and loops over a row run to its
  * end. Long rows are padded by one vector more, lest a power of two puts all rows in the same sets
@@ -30,6 +39,7 @@ static int64_t row_stride(int64_t reach) {
 typedef struct shape {
   int64_t batch, length, heads, size; /* B, T, H and d */
   int64_t wide, narrow;               /* 3C and C */
+  int64_t rows;                       /* of a block of queries */
 } shape;
 
 static shape describe(const ac_op_args *args, const ac_operand *qkv) {
@@ -40,6 +50,7 @@ static shape describe(const ac_op_args *args, const ac_operand *qkv) {
              .narrow = ac_columns(qkv) / 3};
   s.batch = qkv->count / (s.length * s.wide);
   s.size = s.narrow / s.heads;
+  s.rows = block_rows(s.length);
   return s;
 }
 
@@ -122,9 +133,10 @@ static void forward_block(const ac_cpu_context *context, const ac_op_args *args,
   const float *k = q + s->narrow, *v = k + s->narrow;
   float *y = (float *)args->out[0].data + (sample * s->length + first) * s->narrow + head * s->size;
   float *lse = (float *)args->out[1].data + (sample * s->heads + head) * s->length;
-  int64_t rows = ac_min(ROWS, s->length - first), reach = first + rows, stride = row_stride(reach);
+  int64_t rows = ac_min(s->rows, s->length - first), reach = first + rows,
+          stride = row_stride(reach);
   mask m = describe_mask(args, s, sample, head);
-  float max[ROWS], sum[ROWS];
+  float max[MOST_ROWS], sum[MOST_ROWS];
 
   ac_gemm product = {.transpose_b = true,
                      .m = rows,
@@ -166,12 +178,12 @@ static void forward_block(const ac_cpu_context *context, const ac_op_args *args,
 static void forward_part(const ac_cpu_context *context, const ac_op_args *args, int thread,
                          int team) {
   shape s = describe(args, &args->in[0]);
-  int64_t blocks = ac_ceil_div(s.length, ROWS), items = s.batch * s.heads * blocks;
-  float *scores = (float *)args->workspace + thread * ROWS * row_stride(s.length);
+  int64_t blocks = ac_ceil_div(s.length, s.rows), items = s.batch * s.heads * blocks;
+  float *scores = (float *)args->workspace + thread * s.rows * row_stride(s.length);
   for (int64_t item = thread; item < items; item += team) {
     /* Every other head from its last block, for later blocks are longer. */
     int64_t head = item / blocks, turn = item % blocks, block = head % 2 ? blocks - 1 - turn : turn;
-    forward_block(context, args, &s, head / s.heads, head % s.heads, block * ROWS, scores);
+    forward_block(context, args, &s, head / s.heads, head % s.heads, block * s.rows, scores);
   }
 }
 
@@ -181,7 +193,7 @@ static void forward(const ac_cpu_context *context, const ac_op_args *args) {
 
 static uint64_t forward_workspace(const ac_cpu_context *context, const ac_op_args *args) {
   shape s = describe(args, &args->in[0]);
-  return (uint64_t)context->threads * ROWS * (uint64_t)row_stride(s.length) * sizeof(float);
+  return (uint64_t)(context->threads * s.rows * row_stride(s.length)) * sizeof(float);
 }
 
 /* ---- backward -------------------------------------------------------------------------------- */
@@ -241,11 +253,11 @@ static void gradient_row(const mask *m, int64_t start, float *p, float *ds, floa
 
 static void backward_block(const ac_cpu_context *context, const shape *s, const head_view *h,
                            float scale, int64_t first, float *p, float *ds) {
-  int64_t rows = ac_min(ROWS, s->length - first), reach = first + rows, stride = row_stride(reach),
-          d = s->size;
+  int64_t rows = ac_min(s->rows, s->length - first), reach = first + rows,
+          stride = row_stride(reach), d = s->size;
   const float *q = h->q + first * s->wide, *dy = h->dy + first * s->narrow,
               *y = h->y + first * s->narrow;
-  float beta = reach < s->length ? 1.0f : 0.0f, dot[ROWS];
+  float beta = reach < s->length ? 1.0f : 0.0f, dot[MOST_ROWS];
   ac_gemm scores = {.transpose_b = true,
                     .m = rows,
                     .n = reach,
@@ -305,11 +317,11 @@ static void backward_part(const ac_cpu_context *context, const ac_op_args *args,
   shape s = describe(args, &args->in[1]);
   float scale = ((const ac_attention_attributes *)args->attributes)->scale;
   int64_t items = s.batch * s.heads, stride = row_stride(s.length);
-  float *p = (float *)args->workspace + thread * 2 * ROWS * stride, *ds = p + ROWS * stride;
+  float *p = (float *)args->workspace + thread * 2 * s.rows * stride, *ds = p + s.rows * stride;
   for (int64_t item = thread; item < items; item += team) {
     head_view h = describe_head(args, &s, item / s.heads, item % s.heads);
-    for (int64_t block = ac_ceil_div(s.length, ROWS) - 1; block >= 0; block--)
-      backward_block(context, &s, &h, scale, block * ROWS, p, ds);
+    for (int64_t block = ac_ceil_div(s.length, s.rows) - 1; block >= 0; block--)
+      backward_block(context, &s, &h, scale, block * s.rows, p, ds);
   }
 }
 
@@ -319,7 +331,7 @@ static void backward(const ac_cpu_context *context, const ac_op_args *args) {
 
 static uint64_t backward_workspace(const ac_cpu_context *context, const ac_op_args *args) {
   shape s = describe(args, &args->in[1]);
-  return (uint64_t)context->threads * 2 * ROWS * (uint64_t)row_stride(s.length) * sizeof(float);
+  return (uint64_t)(context->threads * 2 * s.rows * row_stride(s.length)) * sizeof(float);
 }
 
 const ac_cpu_kernel AC_CPU_KERNEL(attention) = {forward, forward_workspace};

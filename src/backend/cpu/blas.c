@@ -7,10 +7,11 @@
  * opened here, with that variable set by what the CPU can do, unless the user set it. A process
  * that had loaded OpenBLAS already keeps the kernels it has.
  *
- * Products run as one single-threaded call per thread of our parallel regions, each on its own tile
- * of C. OpenBLAS's own threading allocates memory in every call and, in the pthread build, would
- * run beside our threads. Its OpenMP build is single-threaded inside a parallel region, or where
- * the calling task may only start one thread; the pthread build is told so once. */
+ * Products that go to it (gemm.c keeps the small ones) run as one single-threaded call per thread
+ * of our parallel regions, each on its own tile of C. OpenBLAS's own threading allocates memory in
+ * every call and, in the pthread build, would run beside our threads. Its OpenMP build is
+ * single-threaded inside a parallel region, or where the calling task may only start one thread;
+ * the pthread build is told so once. */
 #include "backend/cpu/blas.h"
 
 #include <cblas.h>

@@ -2,8 +2,7 @@
  * it returns.
  *
  * When a device is opened, the kernels of the best instruction set that both the build and the CPU
- * have are chosen; ACCRUE_ISA=base, v3 or v4 (the x86-64 levels) asks for a lower one, for tests.
- */
+ * have are chosen; ACCRUE_ISA=base, v3 or v4 (levels of x86-64) asks for a lower one, for tests. */
 #include "backend/backend.h"
 
 #include <ctype.h>

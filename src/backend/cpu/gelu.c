@@ -1,8 +1,10 @@
 /* GELU, y = x Phi(x), exactly or with Phi approximated by a tanh.
  *
- * tanh: 0.5 (1 + tanh u) = sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3), so y = x / (1 + e^-2u)
- * and dy/dx = s + x s (1 - s) 2u'. Written so, nothing cancels for negative x. erf: with the tail q
- * = Phi(-|x|), Phi(x) = q or 1 - q;  dy/dx = Phi(x) + x phi(x), phi(x) = e^(-x^2/2) / sqrt(2 pi) */
+ * tanh: 0.5 (1 + tanh u) = s = sigmoid(2u) with u = sqrt(2/pi) (x + 0.044715 x^3), so y = x s and
+ *   dy/dx = s + x s (1 - s) 2u'.  Written so, nothing cancels for negative x.
+ *
+ * erf: with the tail q = Phi(-|x|), Phi(x) is q or 1 - q, and
+ *   dy/dx = Phi(x) + x phi(x),  phi(x) = e^(-x^2/2) / sqrt(2 pi). */
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/vector_math.h"
 #include "ops/gelu.h"

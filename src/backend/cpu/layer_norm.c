@@ -3,8 +3,7 @@
  *
  * With xhat = (x - mean) / std and g = dy gamma:
  *   dx = (g - mean(g) - xhat mean(g xhat)) / std;  dgamma = sum dy xhat;  dbeta = sum dy
- * The variance is taken from the centred row, a second pass over what is in the first-level cache.
- */
+ * The variance is taken from the centred row, a second pass over what lies in the nearest cache. */
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/reduce.h"
 #include "ops/layer_norm.h"

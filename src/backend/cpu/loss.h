@@ -1,5 +1,4 @@
-/* The sums of a loss op: reduced in double, kept on the device as an unevaluated sum of two floats.
- */
+/* The sums of a loss op: reduced in double, kept as an unevaluated sum of two floats. */
 #ifndef AC_BACKEND_CPU_LOSS_H
 #define AC_BACKEND_CPU_LOSS_H
 

@@ -1,5 +1,4 @@
-/* y = x s with s = 1 / (1 + e^-x);  dy/dx = s + x s (1 - s).
- */
+/* y = x s with s = 1 / (1 + e^-x);  dy/dx = s + x s (1 - s). */
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/vector_math.h"
 

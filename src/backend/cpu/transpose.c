@@ -1,6 +1,6 @@
-/* Swaps two axes. The tensor is seen as [outer, A, middle, B, inner] and written as [outer, B,
- * middle, A, inner]; an item of work is 16 indices of B, a cache line of the source where inner
- * is 1. */
+/* Swaps two axes. The tensor is seen as [outer, A, middle, B, inner] and written as
+ * [outer, B, middle, A, inner]; an item of work is 16 indices of B, a cache line of the source
+ * where inner is 1. */
 #include "backend/cpu/kernels.h"
 #include "ops/transpose.h"
 
