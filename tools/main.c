@@ -7,7 +7,9 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct {
   const char *name, *summary;
@@ -45,7 +47,22 @@ static int dispatch(int argc, char **argv) {
   return fail_usage("unknown command %s; accrue --help lists them", name);
 }
 
+/* Between parallel loops GNU's OpenMP lets threads spin for milliseconds. Where another program
+ * wants one of the cores that makes every step tens of times slower; sleeping at once costs a few
+ * microseconds a loop. The runtime reads its settings before main, so the program starts itself
+ * again with a short spin, unless the user has chosen one. */
+static void wait_briefly(char **argv) {
+#ifdef __linux__
+  if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return;
+  setenv("GOMP_SPINCOUNT", "1000", 1);
+  execv("/proc/self/exe", argv); /* goes on as it is where that fails */
+#else
+  (void)argv;
+#endif
+}
+
 int main(int argc, char **argv) {
+  wait_briefly(argv);
 #ifdef SIGXFSZ
   /* A file that reaches the size limit is an error of the write, to be reported like a full disk.
    */

@@ -32,9 +32,6 @@ accrue=$build/bin/accrue
 headline "Devices"
 "$accrue" devices
 
-# Threads that wait by spinning would lose most of their time on a machine that is busy with other work.
-export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
-
 headline "Training on $data within 64 MiB"
 "$accrue" train gpt --data "$data" --max-bytes "$limit" --memory 64MiB --eval-samples 512 \
   --out "$build/model" --metrics "$build/metrics.jsonl"
