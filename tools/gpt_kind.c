@@ -25,6 +25,7 @@ static void defaults(void *self, train_flags *flags) {
   flags->weight_decay = 0.1;
   flags->clip = 1;
   flags->eval_every = 250;
+  flags->eval_samples = 240;
   flags->out = "accrue-gpt";
 }
 

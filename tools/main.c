@@ -54,7 +54,7 @@ static int dispatch(int argc, char **argv) {
 static void wait_briefly(char **argv) {
 #ifdef __linux__
   if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return;
-  setenv("GOMP_SPINCOUNT", "1000", 1);
+  setenv("GOMP_SPINCOUNT", "5000", 1);
   execv("/proc/self/exe", argv); /* goes on as it is where that fails */
 #else
   (void)argv;

@@ -168,7 +168,7 @@ AC_API ac_tensor *ac_cross_entropy(ac_tensor *logits, ac_tensor *targets, ac_ten
 
 /* ac_cross_entropy(ac_linear(x, weight, NULL, layout), targets, weights, desc) for large
  * vocabularies: x [..., C], weight [V, C] or [C, V]. The logits are computed some rows at a time,
- * in at most 32 MiB (or one row), and never stored whole; loss and gradients come out of one pass
+ * in at most 64 MiB (or one row), and never stored whole; loss and gradients come out of one pass
  * over them, so that training costs no more arithmetic than with separate ops. */
 AC_API ac_tensor *ac_linear_cross_entropy(ac_tensor *x, ac_tensor *weight, ac_layout layout,
                                           ac_tensor *targets, ac_tensor *weights,

@@ -4,7 +4,7 @@
 #include "ops/cross_entropy.h"
 
 /* Bytes of logits that exist at once. */
-enum { AC_LINEAR_CROSS_ENTROPY_CHUNK = 32 << 20 };
+enum { AC_LINEAR_CROSS_ENTROPY_CHUNK = 64 << 20 };
 
 typedef struct ac_linear_cross_entropy_attributes {
   ac_layout layout; /* of the weight: AC_OUT_IN [classes, in] or AC_IN_OUT [in, classes] */

@@ -273,6 +273,62 @@ case_sample() {
     die "a full disk goes unnoticed"
 }
 
+# What training would take: without data, without device memory, for models larger than the machine.
+case_plan() {
+  local model=(--layers 2 --heads 2 --width 32 --context 16 --batch 8)
+  run plan gpt "${model[@]}" --device cpu >out
+  grep -q '^peak  *step [0-9]* of [0-9]*: ' out || die "no peak in: $(cat out)"
+  grep -q 'ops run again' out || die "no word of recomputation"
+  local recompute
+  for recompute in none all auto; do
+    grep -qE "^ *[0-9]+ +[0-9]+ +$recompute " out || die "no alternative with --recompute $recompute"
+  done
+  run plan gpt "${model[@]}" --device dry --memory 700KiB --json >json
+  grep -q '"budget_bytes": 716800' json || die "no budget in the JSON: $(cat json)"
+  grep -q '"alternatives"' json || die "no alternatives in the JSON"
+  run plan gpt --layers 96 --heads 96 --width 12288 --context 2048 --vocab 50257 --batch 64 --device cpu >out
+  grep -q 'more than the device has' out || die "175 billion parameters fit: $(cat out)"
+  if command -v gnuplot >/dev/null; then
+    run plan gpt "${model[@]}" --device dry --memory 700KiB --svg picture.svg >/dev/null
+    grep -q '<svg' picture.svg || die "no picture"
+    grep -q 'budget' picture.svg || die "the picture lacks the budget"
+  fi
+  echo keep >old.svg
+  (PATH=/nonexistent && refuse_svg "${model[@]}")
+  grep -q keep old.svg || die "the old picture is gone"
+
+  refuse 1 'needs at least' plan gpt "${model[@]}" --device dry --memory 1
+  refuse 1 'it would need' plan gpt "${model[@]}" --device dry --memory 1 --recompute none
+  refuse 2 'less than one byte' plan gpt "${model[@]}" --memory 0
+  refuse 2 'unknown unit' plan gpt "${model[@]}" --memory 5MB
+  refuse 2 'larger than the batch' plan gpt "${model[@]}" --micro-batch 9
+  refuse 2 'must be one of' plan gpt "${model[@]}" --recompute some
+  text
+  refuse 1 'is larger than the memory of cpu' train gpt --data text "${tiny[@]}" --memory 1000000GiB
+  refuse 1 'f32 only' train gpt --data text "${tiny[@]}" --precision f16
+  refuse 2 'computes nothing' train gpt --data text "${tiny[@]}" --device dry
+}
+
+refuse_svg() {
+  local status=0
+  "$ACCRUE" plan gpt "$@" --device dry --svg old.svg >/dev/null 2>svg.err || status=$?
+  ((status == 1)) && [[ $(<svg.err) == *gnuplot* ]] || die "status $status without gnuplot"
+}
+
+# Training as planned against training on whole batches.
+case_verify() {
+  text
+  run verify gpt --data text "${tiny[@]}" --micro-batch 4 --recompute all --dropout 0.1 >out
+  grep -q '^verdict  *the same up to rounding' out || die "not the same: $(cat out)"
+  grep -q 'accumulation is equivalent' out || die "no word of the layers"
+  grep -q 'transformer.wte.weight' out || die "parameters are not listed"
+  local status=0
+  "$ACCRUE" verify gpt --data text "${tiny[@]}" --optimizer sgd --clip 0 --lr 1e38 >out 2>err || status=$?
+  ((status == 1)) || die "status $status for runs that are not finite"
+  grep -q 'not finite' err || die "no reason: $(cat err)"
+  refuse 2 '--data is missing' verify gpt
+}
+
 # The limit on a file's size stands for a disk that fills: writing fails half way.
 case_full_disk() {
   text
