@@ -315,6 +315,36 @@ refuse_svg() {
   ((status == 1)) && [[ $(<svg.err) == *gnuplot* ]] || die "status $status without gnuplot"
 }
 
+# The smallest budget that a refusal names works, one byte less does not, and between it and plenty the device's peak is
+# the planned total, which is within the budget.
+check_budgets() {
+  local least most budget i
+  "$ACCRUE" plan "$@" --memory 1 >/dev/null 2>err && die "a budget of one byte is enough"
+  least=$(sed -n 's/.*(\([0-9]*\) bytes, at a micro-batch.*/\1/p' err)
+  [[ $least ]] || die "no bytes in: $(cat err)"
+  run plan "$@" --json >json
+  most=$(sed -n 's/.*"total": \([0-9]*\).*/\1/p' json)
+  refuse 1 'needs at least' train "$@" --memory $((least - 1))
+  for i in 0 1 2 3 4 5 6 7 8 9; do
+    budget=$((least + (most - least) * i / 9))
+    run train "$@" --memory $budget --metrics m --out model >/dev/null
+    grep -q "\"planned_bytes\":\([0-9]*\),\"peak_bytes\":\([0-9]*\)" m || die "no peak in the metrics"
+    local planned peak
+    planned=$(sed -n 's/.*"planned_bytes":\([0-9]*\),.*/\1/p' m | tail -n 1)
+    peak=$(sed -n 's/.*"peak_bytes":\([0-9]*\).*/\1/p' m | tail -n 1)
+    ((planned == peak && planned <= budget)) || die "planned $planned, peak $peak, budget $budget: $*"
+  done
+}
+
+case_budgets() {
+  text
+  check_budgets gpt --data text "${tiny[@]}" --layers 3 --steps 1
+  mkdir pair
+  "$FIXTURE" images pair train 400
+  "$FIXTURE" images pair t10k 50
+  check_budgets mlp --data pair --device cpu --hidden 32,16 --batch 32 --steps 1
+}
+
 # Training as planned against training on whole batches.
 case_verify() {
   text

@@ -111,7 +111,7 @@ static void compare(double tolerance, const char *path_a, const char *path_b) {
     double x = json_number_value(json_object_get(line, "loss"));
     double y = json_number_value(json_object_get(other, "loss"));
     double difference = fabs(x - y) / fabs(x);
-    if (!(difference <= worst)) worst = difference;
+    if (!(difference <= worst)) worst = isnan(difference) ? INFINITY : difference;
     steps++;
   }
   printf("%zu losses differ by at most %.3g\n", steps, worst);

@@ -46,12 +46,27 @@ static ac_status find_kernel(ac_opencl *cl, const ac_cl_kernel *wanted, cl_kerne
   return add_kernel(cl, key, wanted, kernel);
 }
 
+/* A kernel that needs many registers may run in smaller groups than the device allows in general.
+ */
+static ac_status check_group(const ac_opencl *cl, cl_kernel compiled, const ac_cl_kernel *kernel,
+                             const ac_cl_grid *grid) {
+  size_t most = 0, wanted = grid->local[0] * grid->local[1];
+  cl_int error = clGetKernelWorkGroupInfo(compiled, cl->device, CL_KERNEL_WORK_GROUP_SIZE,
+                                          sizeof most, &most, NULL);
+  if (error != CL_SUCCESS || wanted <= most) return AC_OK;
+  return ac_fail(AC_ERROR_UNSUPPORTED,
+                 "opencl: %s: kernel %s wants groups of %zu on %s, which runs it in groups of at "
+                 "most %zu",
+                 cl->op, kernel->name, wanted, cl->info.name, most);
+}
+
 ac_status ac_cl_launch(ac_opencl *cl, ac_cl_kernel kernel, ac_cl_grid grid,
                        const ac_cl_argument *arguments, int count) {
   cl_kernel compiled = NULL;
   if (!kernel.options) kernel.options = "";
   AC_TRY(find_kernel(cl, &kernel, &compiled));
-  if (cl->preparing || grid.global[0] == 0) return AC_OK;
+  if (cl->preparing) return check_group(cl, compiled, &kernel, &grid);
+  if (grid.global[0] == 0) return AC_OK;
   for (int i = 0; i < count; i++) {
     cl_int error = clSetKernelArg(compiled, (cl_uint)i, arguments[i].size, &arguments[i].value);
     if (error != CL_SUCCESS) return launch_fail(cl, error, kernel.name);
