@@ -97,6 +97,9 @@ ac_status ac_sequence_build(ac_sequence *sequence, const ac_graph *graph, ac_tar
                             const int *order, int count);
 void ac_sequence_free(ac_sequence *sequence);
 
+/* The value in whose memory this one lives. */
+int ac_sequence_root(const ac_sequence *sequence, int value);
+
 /* Sets every value's size for a micro-batch and makes values of the workspace that the device asks
  * for. */
 ac_status ac_sequence_size(ac_sequence *sequence, const ac_graph *graph, ac_device *device,
@@ -138,6 +141,9 @@ uint64_t ac_layout_bound(const ac_sequence *sequence);
  * info.bytes and info.micro_batch. `exact` false: the arena is counted as its lower bound, which is
  * much faster. */
 ac_status ac_plan_price(ac_plan *plan, int64_t micro_batch, bool exact);
+
+/* Tensors of optimizer state for each parameter: AdamW 2, SGD 1 or, without momentum, 0. */
+int ac_plan_moments(const ac_plan *plan);
 
 /* ---- search.c -------------------------------------------------------------------------------- */
 

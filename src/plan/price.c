@@ -8,7 +8,7 @@ static uint64_t operand_bytes(const ac_tensor *tensor, int64_t batch) {
   return (uint64_t)x.count * ac_dtype_bytes(x.dtype);
 }
 
-static int moments(const ac_plan *plan) {
+int ac_plan_moments(const ac_plan *plan) {
   if (plan->desc.optimizer == AC_ADAMW) return 2;
   return plan->desc.sgd_no_momentum ? 0 : 1;
 }
@@ -28,7 +28,7 @@ static ac_status append_moments(ac_plan *plan, ac_address_space *space) {
   for (int i = 0; i < plan->graph->parameter_count; i++) {
     ac_parameter_memory *parameter = &plan->parameters[i];
     uint64_t bytes = operand_bytes(plan->graph->tensors[parameter->tensor], 1);
-    for (int m = 0; m < moments(plan) && parameter->gradient >= 0; m++)
+    for (int m = 0; m < ac_plan_moments(plan) && parameter->gradient >= 0; m++)
       AC_TRY(ac_layout_append(space, bytes, &parameter->moment[m]));
   }
   return AC_OK;
@@ -63,7 +63,7 @@ static uint64_t update_workspace(const ac_plan *plan) {
     args.out[0] = (ac_operand){.rank = 1, .dim = {2}, .count = 2};
     uint64_t statistics = backend->workspace(plan->device->state, &args);
     args.op = plan->desc.optimizer == AC_ADAMW ? AC_OP_adamw : AC_OP_sgd;
-    for (int j = 0; j <= moments(plan); j++) args.out[j] = x;
+    for (int j = 0; j <= ac_plan_moments(plan); j++) args.out[j] = x;
     uint64_t step = backend->workspace(plan->device->state, &args);
     if (statistics > most) most = statistics;
     if (step > most) most = step;

@@ -75,8 +75,7 @@ static double update_seconds(const search *s) {
     args.out[0] = (ac_operand){.rank = 1, .dim = {2}, .count = 2};
     seconds += ac_cost_seconds(s->costs, &args);
     args.op = plan->desc.optimizer == AC_ADAMW ? AC_OP_adamw : AC_OP_sgd;
-    int moments = plan->desc.optimizer == AC_ADAMW ? 2 : plan->desc.sgd_no_momentum ? 0 : 1;
-    for (int j = 0; j <= moments; j++) args.out[j] = x;
+    for (int j = 0; j <= ac_plan_moments(plan); j++) args.out[j] = x;
     seconds += ac_cost_seconds(s->costs, &args);
   }
   return seconds;

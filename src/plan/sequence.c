@@ -129,23 +129,23 @@ static bool lay_step(builder *b, int index, int node_index) {
 
 /* ---- in place -------------------------------------------------------------------------------- */
 
-static int root_of(const ac_sequence *sequence, int value) {
+int ac_sequence_root(const ac_sequence *sequence, int value) {
   while (sequence->values[value].shares != value) value = sequence->values[value].shares;
   return value;
 }
 
 /* How many operands of the step live in the memory of this root. */
 static int uses_of(const ac_sequence *sequence, const ac_step *step, int root) {
-  int uses = step->copy.value >= 0 && root_of(sequence, step->copy.value) == root;
+  int uses = step->copy.value >= 0 && ac_sequence_root(sequence, step->copy.value) == root;
   for (int i = 0; i < AC_MAX_INPUTS; i++)
-    uses += step->in[i].value >= 0 && root_of(sequence, step->in[i].value) == root;
+    uses += step->in[i].value >= 0 && ac_sequence_root(sequence, step->in[i].value) == root;
   return uses;
 }
 
 static bool try_share(ac_sequence *sequence, const ac_graph *graph, int index, int value) {
   ac_step *step = &sequence->steps[index];
   if (value < 0 || step->out[0].value < 0) return false;
-  int root = root_of(sequence, value);
+  int root = ac_sequence_root(sequence, value);
   ac_value *output = &sequence->values[step->out[0].value];
   const ac_tensor *a = graph->tensors[sequence->values[root].tensor],
                   *b = graph->tensors[output->tensor];

@@ -90,14 +90,9 @@ static ac_status clear_persistent(ac_instance *instance) {
 
 /* ---- sequences ------------------------------------------------------------------------------- */
 
-static int root_of(const ac_sequence *sequence, int value) {
-  while (sequence->values[value].shares != value) value = sequence->values[value].shares;
-  return value;
-}
-
 static void *handle_of(const ac_instance *instance, const ac_prepared *prepared, ac_slot slot) {
   if (slot.tensor < 0) return NULL;
-  if (slot.value >= 0) return prepared->handles[root_of(prepared->sequence, slot.value)];
+  if (slot.value >= 0) return prepared->handles[ac_sequence_root(prepared->sequence, slot.value)];
   return instance->persistent[instance->plan->graph->tensors[slot.tensor]->storage];
 }
 

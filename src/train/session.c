@@ -72,9 +72,7 @@ static const void *output_handle(const ac_instance *instance, int tensor) {
   int storage = instance->plan->graph->tensors[tensor]->storage, found = -1;
   for (int i = 0; i < sequence->value_count; i++)
     if (sequence->values[i].tensor == storage) found = i;
-  while (found >= 0 && sequence->values[found].shares != found)
-    found = sequence->values[found].shares;
-  return found < 0 ? NULL : instance->main.handles[found];
+  return found < 0 ? NULL : instance->main.handles[ac_sequence_root(sequence, found)];
 }
 
 ac_status ac_session_output(ac_session *session, const char *name, int64_t first, int64_t count,
