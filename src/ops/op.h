@@ -5,7 +5,15 @@
  * generated from it. A line is a family, which is one file in src/ops, src/backend/cpu,
  * src/backend/opencl, cl and tests/ops. In the operands, `?` may be absent (count 0), `+` is added
  * to when `add` is set for that output and overwritten otherwise, and `[n]` is the leading
- * dimensions' product. Dtype f32 unless said. */
+ * dimensions' product.
+ *
+ * A line's letters are the policy of mixed precision, one for each operand. Arithmetic is in float
+ * throughout; a letter says how an operand is stored:
+ *   s  as the plan's precision says: activations, their gradients, weights of products
+ *   f  f32: biases, norms' parameters and statistics, loss sums, parameter gradients, masters
+ *   i  i32: ids and counts
+ *   a  any float type
+ * All operands of kind s have one dtype, which is the op's storage type. */
 #ifndef AC_OPS_OP_H
 #define AC_OPS_OP_H
 
@@ -13,24 +21,25 @@
 
 /* clang-format off */
 #define AC_OP_LIST(X)                                                                              \
-  X(linear) X(linear_input_gradient) X(linear_weight_gradient)                                     \
-  X(matmul)                                                                                        \
-  X(add) X(sum_leading)                                                                            \
-  X(multiply)                                                                                      \
-  X(scale)                                                                                         \
-  X(embedding) X(embedding_gradient)                                                               \
-  X(layer_norm) X(layer_norm_input_gradient) X(layer_norm_parameter_gradient)                      \
-  X(gelu) X(gelu_gradient)                                                                         \
-  X(relu) X(relu_gradient)                                                                         \
-  X(silu) X(silu_gradient)                                                                         \
-  X(softmax) X(softmax_gradient)                                                                   \
-  X(attention) X(attention_gradient)                                                               \
-  X(dropout)                                                                                       \
-  X(transpose)                                                                                     \
-  X(cross_entropy) X(cross_entropy_gradient)                                                       \
-  X(linear_cross_entropy) X(linear_cross_entropy_gradient)                                         \
-  X(mean_squared_error) X(mean_squared_error_gradient)                                             \
-  X(gradient_statistics) X(adamw) X(sgd)
+  X(linear, "ssf", "s") X(linear_input_gradient, "ss", "s") X(linear_weight_gradient, "ss", "ff")  \
+  X(matmul, "ss", "s")                                                                             \
+  X(add, "ss", "s") X(sum_leading, "s", "f")                                                       \
+  X(multiply, "ss", "s")                                                                           \
+  X(scale, "s", "s")                                                                               \
+  X(embedding, "si", "s") X(embedding_gradient, "is", "f")                                         \
+  X(layer_norm, "sff", "sf") X(layer_norm_input_gradient, "ssff", "s")                             \
+  X(layer_norm_parameter_gradient, "ssf", "ff")                                                    \
+  X(gelu, "s", "s") X(gelu_gradient, "ss", "s")                                                    \
+  X(relu, "s", "s") X(relu_gradient, "ss", "s")                                                    \
+  X(silu, "s", "s") X(silu_gradient, "ss", "s")                                                    \
+  X(softmax, "s", "s") X(softmax_gradient, "ss", "s")                                              \
+  X(attention, "s", "sf") X(attention_gradient, "sssf", "s")                                       \
+  X(dropout, "s", "s")                                                                             \
+  X(transpose, "s", "s")                                                                           \
+  X(cross_entropy, "sif", "ff") X(cross_entropy_gradient, "siff", "s")                             \
+  X(linear_cross_entropy, "ssif", "f") X(linear_cross_entropy_gradient, "ssif", "sff")             \
+  X(mean_squared_error, "sff", "f") X(mean_squared_error_gradient, "sff", "s")                     \
+  X(gradient_statistics, "f", "f") X(adamw, "f", "fffs") X(sgd, "f", "ffs")
 
 /* Their operands:
  *   linear                         x[n,in] W b? -> y[n,out]                       y = x W + b
@@ -63,19 +72,23 @@
  *   mean_squared_error_gradient    prediction target weights? -> dprediction
  * and in updates, outside of graphs, everything in place:
  *   gradient_statistics            g -> [2]
- *   adamw                          g -> p m v
- *   sgd                            g -> p momentum?
+ *   adamw                          g -> p m v w?                                  w: p in 16 bits
+ *   sgd                            g -> p momentum? w?
  * where sums is [AC_LOSS_SUMS]. Attributes stand in the header of the family's name. */
 /* clang-format on */
 
 typedef enum ac_op {
-#define AC_OP_ENUM(name) AC_OP_##name,
+#define AC_OP_ENUM(name, in, out) AC_OP_##name,
   AC_OP_LIST(AC_OP_ENUM)
 #undef AC_OP_ENUM
       AC_OP_COUNT
 } ac_op;
 
 const char *ac_op_name(ac_op op);
+
+/* The letter of an input or output in AC_OP_LIST; 0 beyond those the op has. */
+char ac_op_input_kind(ac_op op, int input);
+char ac_op_output_kind(ac_op op, int output);
 
 enum { AC_MAX_INPUTS = 8, AC_MAX_OUTPUTS = 4, AC_MAX_ATTRIBUTE_BYTES = 64 };
 
@@ -117,6 +130,11 @@ typedef struct ac_op_args {
   size_t workspace_bytes;
   const ac_run_state *run;
 } ac_op_args;
+
+/* The storage type: that of the operands of kind s present, f32 if there are none. */
+ac_dtype ac_op_storage(const ac_op_args *args);
+/* Whether all operands present have dtypes of their kinds, and those of kind s the same one. */
+bool ac_op_dtypes_valid(const ac_op_args *args);
 
 /* Rows and columns of an operand seen as a matrix over its last dimension. */
 static inline int64_t ac_columns(const ac_operand *x) {

@@ -119,7 +119,7 @@ typedef struct op_reference {
   bool in_out;     /* outputs are read before they are written */
 } op_reference;
 
-#define OP_REFERENCE(name) extern const op_reference op_reference_##name;
+#define OP_REFERENCE(name, in, out) extern const op_reference op_reference_##name;
 AC_OP_LIST(OP_REFERENCE)
 #undef OP_REFERENCE
 const op_reference *op_reference_of(ac_op op);

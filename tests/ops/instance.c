@@ -10,7 +10,7 @@
 
 const op_reference *op_reference_of(ac_op op) {
   static const op_reference *const references[AC_OP_COUNT] = {
-#define REFERENCE(name) [AC_OP_##name] = &op_reference_##name,
+#define REFERENCE(name, in, out) [AC_OP_##name] = &op_reference_##name,
     AC_OP_LIST(REFERENCE)
 #undef REFERENCE
   };

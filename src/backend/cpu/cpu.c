@@ -243,32 +243,9 @@ static ac_status copy(void *state, void *destination, const void *source, uint64
 
 /* ---- ops ------------------------------------------------------------------------------------- */
 
-/* The inputs of an op that hold indices, as bits; every other operand is f32. */
-static unsigned index_inputs(ac_op op) {
-  switch (op) {
-  case AC_OP_embedding:
-  case AC_OP_cross_entropy:
-  case AC_OP_cross_entropy_gradient:
-    return 1u << 1;
-  case AC_OP_linear_cross_entropy:
-  case AC_OP_linear_cross_entropy_gradient:
-    return 1u << 2;
-  case AC_OP_embedding_gradient:
-    return 1u << 0;
-  default:
-    return 0;
-  }
-}
-
 static bool supports(void *state, const ac_op_args *args) {
   (void)state;
-  unsigned indices = index_inputs(args->op);
-  for (unsigned i = 0; i < AC_MAX_INPUTS; i++)
-    if (args->in[i].count && args->in[i].dtype != (indices >> i & 1 ? AC_I32 : AC_F32))
-      return false;
-  for (unsigned i = 0; i < AC_MAX_OUTPUTS; i++)
-    if (args->out[i].count && args->out[i].dtype != AC_F32) return false;
-  return true;
+  return ac_op_storage(args) == AC_F32 && ac_op_dtypes_valid(args);
 }
 
 static uint64_t workspace(void *state, const ac_op_args *args) {

@@ -206,7 +206,7 @@ static uint64_t opencl_library_bytes(void *state) {
 /* ---- ops ------------------------------------------------------------------------------------- */
 
 static ac_status (*const ops[AC_OP_COUNT])(ac_opencl *cl, const ac_op_args *args) = {
-#define OP_ENTRY(name) [AC_OP_##name] = ac_cl_##name,
+#define OP_ENTRY(name, in, out) [AC_OP_##name] = ac_cl_##name,
     AC_OP_LIST(OP_ENTRY)
 #undef OP_ENTRY
 };
@@ -216,23 +216,6 @@ static uint64_t (*const workspaces[AC_OP_COUNT])(ac_opencl *cl, const ac_op_args
     AC_CL_WORKSPACE_LIST(WORKSPACE_ENTRY)
 #undef WORKSPACE_ENTRY
 };
-
-/* The input that holds integers; -1: none. */
-static int integer_input(ac_op op) {
-  switch (op) {
-  case AC_OP_embedding:
-  case AC_OP_cross_entropy:
-  case AC_OP_cross_entropy_gradient:
-    return 1;
-  case AC_OP_linear_cross_entropy:
-  case AC_OP_linear_cross_entropy_gradient:
-    return 2;
-  case AC_OP_embedding_gradient:
-    return 0;
-  default:
-    return -1;
-  }
-}
 
 /* Kernels count rows, columns and positions in 32 bits, elements in 64. */
 static bool dimensions_fit(const ac_operand *x) {
@@ -248,16 +231,11 @@ static bool head_fits(const ac_op_args *args) {
 
 static bool opencl_supports(void *state, const ac_op_args *args) {
   (void)state;
-  const int integers = integer_input(args->op);
-  for (int i = 0; i < AC_MAX_INPUTS; i++) {
-    const ac_operand *x = &args->in[i];
-    if (x->count && (x->dtype != (i == integers ? AC_I32 : AC_F32) || !dimensions_fit(x)))
-      return false;
-  }
-  for (int i = 0; i < AC_MAX_OUTPUTS; i++) {
-    const ac_operand *x = &args->out[i];
-    if (x->count && (x->dtype != AC_F32 || !dimensions_fit(x))) return false;
-  }
+  if (ac_op_storage(args) != AC_F32 || !ac_op_dtypes_valid(args)) return false;
+  for (int i = 0; i < AC_MAX_INPUTS; i++)
+    if (args->in[i].count && !dimensions_fit(&args->in[i])) return false;
+  for (int i = 0; i < AC_MAX_OUTPUTS; i++)
+    if (args->out[i].count && !dimensions_fit(&args->out[i])) return false;
   return head_fits(args);
 }
 

@@ -131,7 +131,8 @@ ac_status ac_cl_zero(ac_opencl *cl, void *handle, uint64_t bytes);
 
 /* ---- ops ------------------------------------------------------------------------------------- */
 
-#define AC_CL_OP_DECLARE(name) ac_status ac_cl_##name(ac_opencl *cl, const ac_op_args *args);
+#define AC_CL_OP_DECLARE(name, in, out) \
+  ac_status ac_cl_##name(ac_opencl *cl, const ac_op_args *args);
 AC_OP_LIST(AC_CL_OP_DECLARE)
 #undef AC_CL_OP_DECLARE
 
