@@ -1,0 +1,63 @@
+/* The 16-bit storage types, one value at a time: f16 is IEEE 754 binary16, bf16 the upper half of a
+ * float. Conversions to them round to nearest even, keep infinities and NaNs (quieted) and make
+ * what is too large infinite; those from them are exact. In plain integer arithmetic, so that every
+ * machine gives the same bits: what all other conversions are held to. */
+#ifndef AC_CORE_HALF_H
+#define AC_CORE_HALF_H
+
+#include <stdint.h>
+#include <string.h>
+
+static inline uint32_t ac_float_bits(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+static inline float ac_float_from_bits(uint32_t bits) {
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+static inline float ac_bf16_to_float(uint16_t half) {
+  return ac_float_from_bits((uint32_t)half << 16);
+}
+
+static inline uint16_t ac_bf16_from_float(float value) {
+  uint32_t bits = ac_float_bits(value);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(bits >> 16 | 0x40u);
+  return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+static inline float ac_f16_to_float(uint16_t half) {
+  uint32_t sign = (uint32_t)(half & 0x8000u) << 16, rest = half & 0x7fffu;
+  if (rest >= 0x7c00u) { /* infinity, or a NaN, which is quieted as hardware does */
+    uint32_t quiet = rest > 0x7c00u ? 0x400000u : 0;
+    return ac_float_from_bits(sign | 0x7f800000u | (rest & 0x3ffu) << 13 | quiet);
+  }
+  if (rest >= 0x400u) return ac_float_from_bits(sign | ((rest << 13) + (112u << 23)));
+  float small = (float)rest * 0x1p-24f; /* zero and subnormals, exactly */
+  return ac_float_from_bits(sign | ac_float_bits(small));
+}
+
+static inline uint16_t ac_f16_from_float(float value) {
+  uint32_t bits = ac_float_bits(value), sign = bits >> 16 & 0x8000u, rest = bits & 0x7fffffffu;
+  if (rest > 0x7f800000u) return (uint16_t)(sign | 0x7e00u | (rest >> 13 & 0x3ffu));
+  if (rest >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u); /* from 65520 on */
+  if (rest >= 0x38800000u) {                                  /* normal: from 2^-14 on */
+    uint32_t even = rest >> 13 & 1u;
+    return (uint16_t)(sign | (rest - (112u << 23) + 0xfffu + even) >> 13);
+  }
+  if (rest <= 0x33000000u) return (uint16_t)sign; /* up to 2^-25, half of the least subnormal */
+  uint32_t shift = 126u - (rest >> 23), mantissa = (rest & 0x7fffffu) | 0x800000u;
+  uint32_t half = mantissa >> shift, dropped = mantissa & ((1u << shift) - 1u),
+           middle = 1u << (shift - 1u);
+  half += dropped > middle || (dropped == middle && (half & 1u));
+  return (uint16_t)(sign | half);
+}
+
+/* How far from 0 a float must be for f16 to hold it: at or below 2^-25 it becomes 0. */
+#define AC_F16_FLUSH 0x1p-25f
+
+#endif
