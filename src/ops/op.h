@@ -39,6 +39,8 @@
   X(cross_entropy, "sif", "ff") X(cross_entropy_gradient, "siff", "s")                             \
   X(linear_cross_entropy, "ssif", "f") X(linear_cross_entropy_gradient, "ssif", "sff")             \
   X(mean_squared_error, "sff", "f") X(mean_squared_error_gradient, "sff", "s")                     \
+  X(cast, "a", "a")                                                                                \
+  X(numerics, "s", "i")                                                                            \
   X(gradient_statistics, "f", "f") X(adamw, "f", "fffs") X(sgd, "f", "ffs")
 
 /* Their operands:
@@ -70,6 +72,8 @@
  *   linear_cross_entropy_gradient  x W targets weights? -> dx?+ dW?+ sums+
  *   mean_squared_error             prediction[B,m] target weights[B]? -> sums+
  *   mean_squared_error_gradient    prediction target weights? -> dprediction
+ *   cast                           x -> y+                                        to the dtype of y
+ *   numerics                       x -> counts:i32[2]+                            (overflowed, flushed)
  * and in updates, outside of graphs, everything in place:
  *   gradient_statistics            g -> [2]
  *   adamw                          g -> p m v w?                                  w: p in 16 bits
@@ -118,6 +122,9 @@ typedef struct ac_run_state {
   uint32_t sample;  /* position of the micro-batch's first sample in the effective batch */
   int64_t batch;    /* samples in this micro-batch */
   float loss_scale; /* factor of the loss gradient */
+  /* Stores to f16 leave a trace for the op numerics: what is flushed to zero becomes -0, what is
+   * zero +0. */
+  bool mark_flushed;
 } ac_run_state;
 
 typedef struct ac_op_args {

@@ -140,7 +140,7 @@ typedef struct op_family {
 #define OP_FAMILY_LIST(X)                                                                          \
   X(linear) X(matmul) X(add) X(multiply) X(scale) X(embedding) X(layer_norm) X(gelu) X(relu)       \
   X(silu) X(softmax) X(attention) X(dropout) X(transpose) X(cross_entropy)                         \
-  X(linear_cross_entropy) X(mean_squared_error) X(optimizer)
+  X(linear_cross_entropy) X(mean_squared_error) X(cast) X(numerics) X(optimizer)
 /* clang-format on */
 
 #define OP_FAMILY(name) extern const op_family op_family_##name;

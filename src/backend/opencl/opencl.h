@@ -35,7 +35,9 @@ typedef struct ac_opencl {
   bool clblast_ready;  /* it has compiled its kernels */
 
   bool preparing;
-  const char *op; /* in hand, for messages */
+  const char *op;    /* in hand, for messages */
+  ac_dtype storage;  /* the storage type its kernels are compiled for */
+  bool mark_flushed; /* ac_run_state's */
 
   uint64_t objects; /* memory objects made so far */
   ac_cl_program *programs;

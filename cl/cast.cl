@@ -1,0 +1,14 @@
+/* cast: y[i] (+)= x[i], between storage and float, one way or the other. One work-item an element,
+ * groups of GROUP. */
+
+kernel WORK_GROUP(GROUP, 1) void cast_to_float(const global storage *x, global float *y, long n,
+                                               int add) {
+  const size_t i = get_global_id(0);
+  if (i < n) y[i] = add ? y[i] + load(x, i) : load(x, i);
+}
+
+kernel WORK_GROUP(GROUP, 1) void cast_to_storage(const global float *x, global storage *y, long n,
+                                                 int add) {
+  const size_t i = get_global_id(0);
+  if (i < n) store(y, i, add ? load(y, i) + x[i] : x[i]);
+}
