@@ -74,8 +74,7 @@ static double update_seconds(const search *s) {
     ac_op_args args = {.op = AC_OP_gradient_statistics, .in = {x}};
     args.out[0] = (ac_operand){.rank = 1, .dim = {2}, .count = 2};
     seconds += ac_cost_seconds(s->costs, &args);
-    args.op = plan->desc.optimizer == AC_ADAMW ? AC_OP_adamw : AC_OP_sgd;
-    for (int j = 0; j <= ac_plan_moments(plan); j++) args.out[j] = x;
+    ac_plan_update_arguments(plan, i, NULL, NULL, &args);
     seconds += ac_cost_seconds(s->costs, &args);
   }
   return seconds;

@@ -215,13 +215,15 @@ static void update_arguments(const ac_trainer *trainer, int index, ac_op_args *a
                              const update_attributes *attributes) {
   const ac_instance *instance = &trainer->instance;
   const ac_parameter_memory *memory = &instance->plan->parameters[index];
-  bool adamw = instance->plan->desc.optimizer == AC_ADAMW;
-  *args = update_op(instance, adamw ? AC_OP_adamw : AC_OP_sgd, attributes);
-  operand_from(&args->in[0], instance, memory->gradient, instance->persistent[memory->gradient]);
-  operand_from(&args->out[0], instance, memory->tensor, instance->persistent[memory->tensor]);
-  for (int m = 0; m < 2; m++)
-    if (instance->moments[index][m])
-      operand_from(&args->out[1 + m], instance, memory->tensor, instance->moments[index][m]);
+  int working = ac_plan_working_output(instance->plan);
+  ac_plan_update_arguments(instance->plan, index, attributes, &instance->run, args);
+  args->workspace = instance->update_workspace;
+  args->workspace_bytes = instance->plan->update_workspace_bytes;
+  args->in[0].data = instance->persistent[memory->gradient];
+  args->out[0].data = instance->persistent[memory->tensor];
+  for (int m = 0; m < ac_plan_moments(instance->plan); m++)
+    args->out[1 + m].data = instance->moments[index][m];
+  if (memory->working >= 0) args->out[working].data = instance->persistent[memory->working];
 }
 
 static ac_status step_parameters(ac_trainer *trainer, double factor, double rate) {
@@ -304,28 +306,17 @@ int ac_trainer_find_parameter(const ac_trainer *trainer, const char *name) {
   return ac_instance_find_parameter(&trainer->instance, name);
 }
 
-static ac_status download(ac_trainer *trainer, int tensor, int64_t first, int64_t count,
-                          float *data) {
-  ac_instance *instance = &trainer->instance;
-  return instance->device->backend->download(instance->device->state, instance->persistent[tensor],
-                                             (uint64_t)first * sizeof(float), data,
-                                             (uint64_t)count * sizeof(float));
-}
-
 ac_status ac_trainer_get_parameter(ac_trainer *trainer, int index, int64_t first, int64_t count,
                                    float *data) {
   AC_TRY(ac_instance_check_range(&trainer->instance, index, first, count));
-  return download(trainer, trainer->instance.plan->parameters[index].tensor, first, count, data);
+  return ac_instance_read_parameter(&trainer->instance, index, first, count, data);
 }
 
 ac_status ac_trainer_set_parameter(ac_trainer *trainer, int index, int64_t first, int64_t count,
                                    const float *data) {
   ac_instance *instance = &trainer->instance;
   AC_TRY(ac_instance_check_range(instance, index, first, count));
-  void *handle = instance->persistent[instance->plan->parameters[index].tensor];
-  return instance->device->backend->upload(instance->device->state, handle,
-                                           (uint64_t)first * sizeof(float), data,
-                                           (uint64_t)count * sizeof(float));
+  return ac_instance_write_parameter(instance, index, first, count, data);
 }
 
 ac_status ac_trainer_get_gradient(ac_trainer *trainer, int index, int64_t first, int64_t count,
@@ -337,7 +328,8 @@ ac_status ac_trainer_get_gradient(ac_trainer *trainer, int index, int64_t first,
                    index);
   if (trainer->window_samples == 0)
     return ac_fail(AC_ERROR_STATE, "trainer: nothing was accumulated since the last update");
-  return download(trainer, gradient, first, count, data);
+  return ac_instance_read_floats(&trainer->instance, trainer->instance.persistent[gradient], AC_F32,
+                                 first, count, data);
 }
 
 ac_status ac_trainer_save(ac_trainer *trainer, const char *path, const ac_metadata *metadata,

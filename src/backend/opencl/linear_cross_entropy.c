@@ -95,7 +95,8 @@ static ac_status run_chunk(ac_opencl *cl, const chunk *c) {
                                 .width = c->classes,
                                 .first = c->first,
                                 .first_logit = c->first_logit,
-                                .first_lse = RESULTS * c->count};
+                                .first_lse = RESULTS * c->count,
+                                .float_logits = true};
   const ac_cl_product logits = logits_product(c);
   AC_TRY(ac_cl_gemm(cl, &logits, args->workspace));
   AC_TRY(ac_cl_row_losses(cl, &rows, args->workspace));
