@@ -14,17 +14,19 @@
 #include <float.h>
 #include <math.h>
 
-/* A positive float that takes part in products: not one that devices may flush to zero. */
-static bool is_scale(double x) {
-  return x >= (double)FLT_MIN && x <= (double)FLT_MAX;
+/* Small scales are divided by the weight of a window, and devices may flush what is then below the
+ * normal floats: 1e-18 leaves room for 2^66 losses. */
+static ac_status check_scale(const char *name, double x) {
+  if (x >= 1e-18 && x <= (double)FLT_MAX) return AC_OK;
+  return ac_fail(AC_ERROR_ARGUMENT,
+                 "trainer: the %s %g must be a positive number from 1e-18 to 3.4e38", name, x);
 }
 
 static ac_status check(const ac_loss_scaling_desc *d) {
   if ((unsigned)d->kind > AC_LOSS_SCALING_DYNAMIC)
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: unknown kind of loss scaling %d", (int)d->kind);
-  if (!is_scale(d->scale))
-    return ac_fail(AC_ERROR_ARGUMENT, "trainer: the loss scale %g is not a positive float",
-                   d->scale);
+  AC_TRY(check_scale("loss scale", d->scale));
+  AC_TRY(check_scale("floor of the loss scale", d->floor));
   if (!(d->growth > 1) || isinf(d->growth))
     return ac_fail(AC_ERROR_ARGUMENT,
                    "trainer: the growth %g of the loss scale must be above 1 and finite",
@@ -37,9 +39,6 @@ static ac_status check(const ac_loss_scaling_desc *d) {
     return ac_fail(AC_ERROR_ARGUMENT,
                    "trainer: the loss scale cannot grow every %lld updates; it must be at least 1",
                    (long long)d->interval);
-  if (!is_scale(d->floor))
-    return ac_fail(AC_ERROR_ARGUMENT,
-                   "trainer: the floor %g of the loss scale is not a positive float", d->floor);
   if (d->kind == AC_LOSS_SCALING_DYNAMIC && d->scale < d->floor)
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: the loss scale %g starts below its floor of %g",
                    d->scale, d->floor);
