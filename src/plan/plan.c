@@ -116,15 +116,16 @@ static ac_status check_sizes(const ac_plan *plan) {
   return AC_OK;
 }
 
-static ac_dtype storage_of(ac_precision precision) {
-  return precision == AC_PRECISION_F16 ? AC_F16 : precision == AC_PRECISION_BF16 ? AC_BF16 : AC_F32;
+ac_dtype ac_plan_storage(const ac_plan_desc *desc) {
+  static const ac_dtype storage[] = {AC_F32, AC_F16, AC_BF16};
+  return storage[desc->precision];
 }
 
 static ac_status build(ac_plan *plan) {
   ac_graph *graph = plan->graph;
   ac_purpose purpose = plan->desc.purpose;
   if (purpose == AC_TRAIN) AC_TRY(ac_graph_differentiate(graph));
-  AC_TRY(ac_graph_set_storage(graph, storage_of(plan->desc.precision)));
+  AC_TRY(ac_graph_set_storage(graph, ac_plan_storage(&plan->desc)));
   AC_TRY(check_sizes(plan));
   if (purpose == AC_EVALUATE && graph->loss < 0)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: the graph has no loss to evaluate");
@@ -184,11 +185,9 @@ static uint64_t memory_limit(const ac_plan_desc *desc, const ac_device *device) 
   return device->info.gpu ? has : has - has / 4;
 }
 
-ac_status ac_plan_create(ac_plan **result, const ac_graph *graph, ac_device *device,
-                         const ac_plan_desc *desc) {
+ac_status ac_plan_begin(ac_plan **result, const ac_graph *graph, ac_device *device,
+                        const ac_plan_desc *desc) {
   *result = NULL;
-  AC_TRY(check_desc(desc));
-  AC_TRY(check_budget(desc, device));
   ac_plan *plan = calloc(1, sizeof *plan);
   if (!plan) return ac_fail(AC_ERROR_MEMORY, "no memory for a plan");
   plan->device = device;
@@ -197,7 +196,19 @@ ac_status ac_plan_create(ac_plan **result, const ac_graph *graph, ac_device *dev
   ac_status status = ac_graph_clone(&plan->source, graph);
   if (status == AC_OK) status = ac_graph_clone(&plan->graph, graph);
   if (status == AC_OK) status = build(plan);
-  if (status == AC_OK) status = ac_plan_search(plan, memory_limit(desc, device));
+  if (status == AC_OK) *result = plan;
+  else ac_plan_free(plan);
+  return status;
+}
+
+ac_status ac_plan_create(ac_plan **result, const ac_graph *graph, ac_device *device,
+                         const ac_plan_desc *desc) {
+  *result = NULL;
+  AC_TRY(check_desc(desc));
+  AC_TRY(check_budget(desc, device));
+  ac_plan *plan;
+  AC_TRY(ac_plan_begin(&plan, graph, device, desc));
+  ac_status status = ac_plan_search(plan, memory_limit(desc, device));
   if (status != AC_OK) {
     ac_plan_free(plan);
     return status;

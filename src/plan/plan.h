@@ -143,6 +143,14 @@ uint64_t ac_layout_bound(const ac_sequence *sequence);
  * much faster. */
 ac_status ac_plan_price(ac_plan *plan, int64_t micro_batch, bool exact);
 
+/* A plan whose graph is differentiated, stored as the precision says and checked against the
+ * device, but for which nothing was chosen or laid out. */
+ac_status ac_plan_begin(ac_plan **plan, const ac_graph *graph, ac_device *device,
+                        const ac_plan_desc *desc);
+
+/* The storage type of a precision. */
+ac_dtype ac_plan_storage(const ac_plan_desc *desc);
+
 /* The arguments of the op that steps a parameter, without handles: p, its moments and last, if it
  * has one, its working copy are outputs. `attributes` are the optimizer's. */
 void ac_plan_update_arguments(const ac_plan *plan, int parameter, const void *attributes,
