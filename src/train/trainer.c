@@ -183,6 +183,7 @@ static ac_status gather_statistics(ac_trainer *trainer) {
     statistics_arguments(trainer, i, &args, &attributes);
     AC_TRY(instance->device->backend->run(instance->device->state, &args));
   }
+  AC_TRY(ac_numerics_collect(instance));
   return ac_instance_fetch_control(instance);
 }
 
