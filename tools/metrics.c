@@ -35,10 +35,6 @@ static double rate(double amount, double seconds) {
   return seconds > 0 ? amount / seconds : NAN;
 }
 
-static const char *precision_name(ac_precision precision) {
-  return precision == AC_PRECISION_F16 ? "f16" : precision == AC_PRECISION_BF16 ? "bf16" : "f32";
-}
-
 #define INTEGER(x) json_integer((json_int_t)(x))
 
 void metrics_plan(metrics *m, const ac_device_info *device, const ac_plan_info *plan) {
@@ -51,7 +47,7 @@ void metrics_plan(metrics *m, const ac_device_info *device, const ac_plan_info *
                 INTEGER(b->io), "total", INTEGER(b->total));
   write_line(m,
              json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "event", "plan",
-                       "device", device->id, "precision", precision_name(plan->precision),
+                       "device", device->id, "precision", ac_precision_name(plan->precision),
                        "effective_batch", INTEGER(plan->batch), "micro_batch",
                        INTEGER(plan->micro_batch), "accumulation_steps",
                        INTEGER(plan->accumulation_steps), "recomputed_ops",

@@ -80,6 +80,8 @@ static void add_options(setup *s) {
       {"micro-batch", "N", OPTION_INTEGER, &f->micro_batch, .help = "samples at a time",
        .fallback = "planned", .least = 1, .most = 1 << 30},
       {"precision", "f32|f16|bf16", OPTION_CHOICE, &f->precision, .help = "storage of activations"},
+      {"debug-numerics", NULL, OPTION_SWITCH, &f->debug_numerics,
+       .help = "count what 16 bits lose, by layer; slow"},
       {"recompute", "auto|none|all", OPTION_CHOICE, &f->recompute,
        .help = "activations in the backward pass"},
       {"init", "FILE", OPTION_TEXT, &f->init, .help = "start from these weights (safetensors)",
@@ -231,6 +233,7 @@ ac_plan_desc setup_plan_desc(const setup *s) {
                         .micro_batch = f->micro_batch,
                         .memory = f->memory,
                         .precision = (ac_precision)f->precision,
+                        .debug_numerics = f->debug_numerics,
                         .recompute = (ac_recompute)f->recompute,
                         .optimizer = (ac_optimizer_kind)f->optimizer,
                         .sgd_no_momentum = f->momentum <= 0};

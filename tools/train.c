@@ -6,6 +6,7 @@
 #include "commands.h"
 #include "message.h"
 #include "metrics.h"
+#include "numerics_table.h"
 #include "plan_table.h"
 #include "progress.h"
 #include "setup.h"
@@ -175,6 +176,7 @@ static int fit(run *r) {
   r->began = progress_clock();
   ac_status status = ac_fit(r->trainer, &desc, &r->result);
   progress_clear(&r->progress);
+  if (f->debug_numerics) numerics_table(r->trainer);
   if (status == AC_ERROR_NOT_FINITE) return diverged(r);
   return status == AC_OK ? STATUS_CONTINUE : fail_library();
 }

@@ -32,6 +32,8 @@ typedef enum ac_precision {
   AC_PRECISION_BF16
 } ac_precision;
 
+AC_API const char *ac_precision_name(ac_precision precision); /* "f32", "f16", "bf16" */
+
 /* What the backward pass does about forward activations. */
 typedef enum ac_recompute {
   AC_RECOMPUTE_AUTO = 0,

@@ -116,6 +116,11 @@ static ac_status check_sizes(const ac_plan *plan) {
   return AC_OK;
 }
 
+const char *ac_precision_name(ac_precision precision) {
+  static const char *const names[] = {"f32", "f16", "bf16"};
+  return (unsigned)precision <= AC_PRECISION_BF16 ? names[precision] : "unknown";
+}
+
 ac_dtype ac_plan_storage(const ac_plan_desc *desc) {
   static const ac_dtype storage[] = {AC_F32, AC_F16, AC_BF16};
   return storage[desc->precision];
