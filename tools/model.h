@@ -24,7 +24,7 @@ typedef struct train_flags {
   uint64_t memory; /* 0: what the device has */
   int precision;   /* ac_precision */
   bool debug_numerics;
-  int recompute;   /* ac_recompute */
+  int recompute; /* ac_recompute */
   const char *init, *out, *metrics;
 } train_flags;
 
