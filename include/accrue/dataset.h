@@ -162,6 +162,43 @@ AC_API ac_status ac_dataset_fold(ac_dataset **train, ac_dataset **validation, ac
 AC_API ac_status ac_dataset_shard(ac_dataset **dataset, ac_dataset *whole, int64_t rank,
                                   int64_t ranks);
 
+/* ---- augmentation ---------------------------------------------------------------------------- */
+
+/* How images change each time they are read. What is zero is off. The changes are drawn by Philox
+ * from (seed, epoch, index of the sample), so that they depend neither on threads nor on how
+ * batches are split; to draw the same on every rank, augment the whole and cut shards from that.
+ *
+ * Let (x, y) be pixels from the centre ((width - 1) / 2, (height - 1) / 2), y downwards. An image
+ * is mirrored, turned by a, scaled by s and shifted by (dx, dy), all at once: the pixel at (x, y)
+ * is taken from
+ *
+ *   (u, v) = (cos a (x - dx) + sin a (y - dy), -sin a (x - dx) + cos a (y - dy)) / s
+ *
+ * or (-u, v) if mirrored, bilinear between the four pixels around it; those outside the image are
+ * `fill`. So a shift is a crop out of the padded image. Without turning and scaling, pixels are
+ * copied as they are. Then a rectangle may be erased (Zhong, Zheng, Kang, Li, Yang, "Random erasing
+ * data augmentation", AAAI 2020), and at last channel c becomes (pixel - mean[c]) / deviation[c].
+ */
+typedef struct ac_augmentation {
+  int64_t channels, height, width; /* zeros: as ac_dataset_image_shape says */
+  int64_t shift;                   /* pixels: dx and dy are whole numbers in [-shift, shift] */
+  bool flip;                       /* mirrored left to right in half of all cases */
+  double rotation;                 /* degrees: a is in [-rotation, rotation] */
+  double scaling;                  /* s is in [1 - scaling, 1 + scaling]; below 1 */
+  double erase_probability;        /* that a rectangle is erased to `fill` */
+  double erase_area; /* its share of the image is in [0, erase_area]; its height / width in
+                        [1/3, 3], as far as it fits, uniform in the logarithm */
+  double fill;       /* 0: black */
+  const float *mean, *deviation; /* by channel; NULL: 0 and 1. Copied */
+} ac_augmentation;
+
+/* Another dataset, which must outlive this one, with its f32 field "images" ([channels, height,
+ * width]) changed and the other fields as they are. With nothing but mean and deviation it is what
+ * validation data needs. Fails with AC_ERROR_ARGUMENT if there is no such field, its size is
+ * another, or a number is out of range. */
+AC_API ac_status ac_dataset_augmented(ac_dataset **dataset, ac_dataset *whole,
+                                      const ac_augmentation *augmentation);
+
 #ifdef __cplusplus
 }
 #endif
