@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "graph/differentiate.h"
+#include "graph/precision.h"
 #include "plan/stages.h"
 
 #include <stdlib.h>
@@ -21,8 +22,8 @@ static ac_status check_desc(const ac_plan_desc *desc) {
   if (desc->micro_batch > desc->batch && desc->batch > 0)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: the micro-batch %lld is larger than the batch %lld",
                    (long long)desc->micro_batch, (long long)desc->batch);
-  if (desc->precision != AC_PRECISION_F32)
-    return ac_fail(AC_ERROR_UNSUPPORTED, "plan: this version trains in f32 only");
+  if ((unsigned)desc->precision > AC_PRECISION_BF16)
+    return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown precision");
   if ((unsigned)desc->recompute > AC_RECOMPUTE_ALL)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown recomputation policy");
   if ((unsigned)desc->purpose > AC_PREDICT || (unsigned)desc->optimizer > AC_SGD)
@@ -65,11 +66,13 @@ static void fill_parameters(ac_plan *plan) {
   const ac_graph *graph = plan->graph;
   for (int i = 0; i < graph->parameter_count; i++)
     plan->parameters[i] = (ac_parameter_memory){
-        graph->parameters[i], -1, {AC_NO_ADDRESS, AC_NO_ADDRESS}, AC_NO_ADDRESS};
+        graph->parameters[i], -1, -1, {AC_NO_ADDRESS, AC_NO_ADDRESS}, AC_NO_ADDRESS};
   for (int i = 0; i < graph->tensor_count; i++) {
     const ac_tensor *tensor = graph->tensors[i];
     plan->address[i] = AC_NO_ADDRESS;
-    if (tensor->role != AC_ROLE_GRADIENT || tensor->storage != i) continue;
+    if (tensor->storage != i) continue;
+    if (tensor->role == AC_ROLE_WORKING) plan->parameters[tensor->parameter].working = i;
+    if (tensor->role != AC_ROLE_GRADIENT) continue;
     plan->parameters[tensor->parameter].gradient = i;
     plan->info.parameter_count += ac_shape_count(&tensor->shape);
   }
@@ -113,10 +116,21 @@ static ac_status check_sizes(const ac_plan *plan) {
   return AC_OK;
 }
 
+const char *ac_precision_name(ac_precision precision) {
+  static const char *const names[] = {"f32", "f16", "bf16"};
+  return (unsigned)precision <= AC_PRECISION_BF16 ? names[precision] : "unknown";
+}
+
+ac_dtype ac_plan_storage(const ac_plan_desc *desc) {
+  static const ac_dtype storage[] = {AC_F32, AC_F16, AC_BF16};
+  return storage[desc->precision];
+}
+
 static ac_status build(ac_plan *plan) {
   ac_graph *graph = plan->graph;
   ac_purpose purpose = plan->desc.purpose;
   if (purpose == AC_TRAIN) AC_TRY(ac_graph_differentiate(graph));
+  AC_TRY(ac_graph_set_storage(graph, ac_plan_storage(&plan->desc)));
   AC_TRY(check_sizes(plan));
   if (purpose == AC_EVALUATE && graph->loss < 0)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: the graph has no loss to evaluate");
@@ -151,6 +165,12 @@ static void fill_info(ac_plan *plan) {
   info->steps = plan->main.step_count;
   info->budget_bytes = plan->desc.memory;
   info->live_bytes = ac_layout_bound(&plan->main);
+  for (int i = 0; i < plan->graph->tensor_count; i++) {
+    const ac_tensor *tensor = plan->graph->tensors[i];
+    if (tensor->role == AC_ROLE_WORKING && plan->address[i] != AC_NO_ADDRESS)
+      info->working_bytes +=
+          (uint64_t)ac_shape_count(&tensor->shape) * ac_dtype_bytes(tensor->dtype);
+  }
   info->library_bytes = plan->device->backend->library_bytes(plan->device->state);
   for (int i = 0; i < plan->main.step_count; i++) {
     info->flops += step_cost(plan, &plan->main.steps[i]).flops;
@@ -176,11 +196,9 @@ static uint64_t memory_limit(const ac_plan_desc *desc, const ac_device *device) 
   return device->info.gpu ? has : has - has / 4;
 }
 
-ac_status ac_plan_create(ac_plan **result, const ac_graph *graph, ac_device *device,
-                         const ac_plan_desc *desc) {
+ac_status ac_plan_begin(ac_plan **result, const ac_graph *graph, ac_device *device,
+                        const ac_plan_desc *desc) {
   *result = NULL;
-  AC_TRY(check_desc(desc));
-  AC_TRY(check_budget(desc, device));
   ac_plan *plan = calloc(1, sizeof *plan);
   if (!plan) return ac_fail(AC_ERROR_MEMORY, "no memory for a plan");
   plan->device = device;
@@ -189,7 +207,19 @@ ac_status ac_plan_create(ac_plan **result, const ac_graph *graph, ac_device *dev
   ac_status status = ac_graph_clone(&plan->source, graph);
   if (status == AC_OK) status = ac_graph_clone(&plan->graph, graph);
   if (status == AC_OK) status = build(plan);
-  if (status == AC_OK) status = ac_plan_search(plan, memory_limit(desc, device));
+  if (status == AC_OK) *result = plan;
+  else ac_plan_free(plan);
+  return status;
+}
+
+ac_status ac_plan_create(ac_plan **result, const ac_graph *graph, ac_device *device,
+                         const ac_plan_desc *desc) {
+  *result = NULL;
+  AC_TRY(check_desc(desc));
+  AC_TRY(check_budget(desc, device));
+  ac_plan *plan;
+  AC_TRY(ac_plan_begin(&plan, graph, device, desc));
+  ac_status status = ac_plan_search(plan, memory_limit(desc, device));
   if (status != AC_OK) {
     ac_plan_free(plan);
     return status;
@@ -219,6 +249,14 @@ const ac_plan_info *ac_plan_get_info(const ac_plan *plan) {
   return &plan->info;
 }
 
+static void list_dtypes(const ac_graph *graph, const int *tensor, int most, ac_dtype *list,
+                        int *count) {
+  for (int i = 0; i < most; i++) {
+    list[i] = tensor[i] < 0 ? AC_DTYPE_COUNT : graph->tensors[tensor[i]]->dtype;
+    if (tensor[i] >= 0) *count = i + 1;
+  }
+}
+
 ac_status ac_plan_get_step(const ac_plan *plan, int64_t index, ac_plan_step *result) {
   if (index < 0 || index >= plan->main.step_count)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: step %lld of %d", (long long)index,
@@ -233,6 +271,8 @@ ac_status ac_plan_get_step(const ac_plan *plan, int64_t index, ac_plan_step *res
                            .couples_samples = ac_op_describe(node->op)->couples_samples,
                            .flops = cost.flops,
                            .bytes = cost.bytes};
+  list_dtypes(plan->graph, node->in, AC_MAX_INPUTS, result->input, &result->inputs);
+  list_dtypes(plan->graph, node->out, AC_MAX_OUTPUTS, result->output, &result->outputs);
   for (int i = 0; i < plan->main.value_count; i++) {
     const ac_value *value = &plan->main.values[i];
     if (value->first > index || value->last < index) continue;
