@@ -38,7 +38,7 @@ static void add_options(void *self, options *o) {
   mlp_model *model = self;
   const option data[] = {
       {"data", "DIR", OPTION_TEXT, &model->data,
-       .help = "folder with MNIST's file names; train-* trains, t10k-* validates", .fallback = ""},
+       .help = "folder with the file names of MNIST or of CIFAR-10 or -100", .fallback = ""},
       {"images", "FILE", OPTION_TEXT, &model->images,
        .help = "IDX images, plain or gzip; the last tenth validates", .fallback = ""},
       {"labels", "FILE", OPTION_TEXT, &model->labels, .help = "IDX labels of --images",

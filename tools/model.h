@@ -22,6 +22,7 @@ typedef struct train_flags {
   loss_scale_flags loss_scale;
   int64_t eval_every, eval_samples;
   int64_t seed, threads;
+  const char *fold, *rank; /* "I/N"; NULL: all samples */
   const char *device;
   uint64_t memory; /* 0: what the device has */
   int precision;   /* ac_precision */

@@ -69,6 +69,11 @@ static void add_options(setup *s) {
        .help = "updates between validations; 0: only at the end"},
       {"eval-samples", "N", OPTION_INTEGER, &f->eval_samples,
        .help = "in each validation but the last; 0: all"},
+      {"fold", "I/K", OPTION_TEXT, &f->fold,
+       .help = "of K folds of the images, I validates (1/K to K/K), the others train",
+       .fallback = ""},
+      {"rank", "I/N", OPTION_TEXT, &f->rank,
+       .help = "train on the share of process I of N (0/N to (N-1)/N)", .fallback = ""},
       {"seed", "N", OPTION_INTEGER, &f->seed, .help = "of initial weights, order and dropout"},
   };
   const option run[] = {
@@ -176,6 +181,8 @@ static int open_data(setup *s) {
   if (s->flags.init && ac_model_file_open(&init, s->flags.init) != AC_OK) return fail_library();
   int status = s->kind->prepare(s->model, &s->options, init, s->flags.init, &s->data);
   ac_model_file_close(init);
+  if (status == STATUS_CONTINUE && s->flags.fold) status = data_fold(&s->data, s->flags.fold);
+  if (status == STATUS_CONTINUE && s->flags.rank) status = data_shard(&s->data, s->flags.rank);
   return status;
 }
 

@@ -461,6 +461,66 @@ case_mlp() {
   refuse 2 '--hidden 5 contradicts' train mlp --data pair --hidden 5 --init a/model.safetensors
 }
 
+# Folds and shards: which share of 300 images, or of 200 with 100 of their own to validate, an epoch reads.
+case_parts() {
+  mkdir single pair
+  "$FIXTURE" images single t10k 300
+  "$FIXTURE" images pair train 200
+  "$FIXTURE" images pair t10k 100
+  local small=(--device cpu --hidden none --batch 32 --epochs 1 --metrics m --out model)
+  samples() {
+    run train mlp "${small[@]}" "${@:2}" >/dev/null
+    (($("$METRICS" field m end samples) == $1)) || die "not $1 samples: accrue train mlp ${*:2}"
+  }
+  samples 270 --data single
+  samples 200 --data single --fold 2/3
+  samples 150 --data pair --fold 4/4
+  samples 67 --data pair --rank 1/3
+  samples 50 --data pair --fold 1/4 --rank 0/3
+  refuse 2 '--fold 3 is not of the form I/N, such as 1/4' train mlp --data pair --fold 3
+  refuse 2 '--rank 1/2x is not of the form I/N, such as 0/4' train mlp --data pair --rank 1/2x
+  refuse 2 '--rank -1/2 is not of the form' train mlp --data pair --rank -1/2
+  refuse 2 '--fold 0/5 is out of range: of N parts, I is one of 1 to N' train mlp --data pair --fold 0/5
+  refuse 2 '--rank 5/5 is out of range: of N parts, I is one of 0 to N - 1' train mlp --data pair --rank 5/5
+  refuse 2 '--fold 1/99999999999999999999 is out of range' train mlp --data pair --fold 1/99999999999999999999
+  refuse 1 '200 samples leave some of 201 folds empty' train mlp --data pair --fold 7/201
+  refuse 1 'leave nothing for rank 200 of 300' train mlp --data pair --rank 200/300
+  refuse 1 'at least two are needed' train mlp --data pair --fold 1/1
+  text
+  refuse 2 '--fold is for images' train gpt --data text --fold 1/5
+  run train gpt --data text "${tiny[@]}" --epochs 1 --rank 1/2 --metrics m --out text-model >/dev/null
+}
+
+# CIFAR's two formats by their folders' file names; class c lights up quarter c of the bytes of an image.
+records() { # LABEL-BYTES COUNT
+  local i quarter
+  for ((i = 0; i < $2; i++)); do
+    for ((quarter = 0; quarter < $1; quarter++)); do printf "\\00$((i % 4))"; done
+    for quarter in 0 1 2 3; do
+      head -c 768 /dev/zero | if ((quarter == i % 4)); then tr '\0' '\377'; else cat; fi
+    done
+  done
+}
+case_cifar() {
+  mkdir ten hundred
+  records 1 40 >ten/data_batch_1.bin
+  records 1 24 | gzip >ten/data_batch_2.bin.gz
+  records 1 16 >ten/test_batch.bin
+  records 2 64 >hundred/train.bin
+  records 2 16 | gzip >hundred/test.bin.gz
+  local folder
+  for folder in ten hundred; do
+    run train mlp --data $folder --device cpu --hidden 16 --dropout 0 --batch 16 --epochs 30 --lr 0.01 --metrics m \
+      --out model >result
+    grep -q 'accuracy 100.00 %' result || die "easy images are not learned: $(cat result)"
+    (($("$METRICS" field m end samples) == 30 * 64)) || die "not 64 samples an epoch"
+  done
+  truncate -s -1 ten/test_batch.bin
+  refuse 1 'test_batch.bin: 49167 bytes are no whole number' train mlp --data ten
+  printf '\012' | dd of=ten/data_batch_1.bin conv=notrunc status=none
+  refuse 1 'data_batch_1.bin: label 10 of image 0 is not in [0, 10)' train mlp --data ten
+}
+
 # OpenCL learns what the CPU learns. The devices' sums differ in order; 1e-3 is what five updates make of it.
 case_opencl() {
   run devices --json >devices
