@@ -111,6 +111,10 @@ typedef enum ac_gelu_kind {
 AC_API ac_tensor *ac_gelu(ac_tensor *x, ac_gelu_kind kind);
 AC_API ac_tensor *ac_relu(ac_tensor *x);
 AC_API ac_tensor *ac_silu(ac_tensor *x); /* x / (1 + exp(-x)) */
+/* x where x > 0, else slope x; 0 <= slope < infinity. Maas, Hannun, Ng 2013 (slope 0.01). */
+AC_API ac_tensor *ac_leaky_relu(ac_tensor *x, float slope);
+AC_API ac_tensor *ac_sigmoid(ac_tensor *x); /* 1 / (1 + exp(-x)) */
+AC_API ac_tensor *ac_tanh(ac_tensor *x);
 
 /* Over the last dimension. */
 AC_API ac_tensor *ac_softmax(ac_tensor *x);

@@ -32,6 +32,9 @@
   X(gelu, "s", "s") X(gelu_gradient, "ss", "s")                                                    \
   X(relu, "s", "s") X(relu_gradient, "ss", "s")                                                    \
   X(silu, "s", "s") X(silu_gradient, "ss", "s")                                                    \
+  X(leaky_relu, "s", "s") X(leaky_relu_gradient, "ss", "s")                                        \
+  X(sigmoid, "s", "s") X(sigmoid_gradient, "ss", "s")                                              \
+  X(tanh, "s", "s") X(tanh_gradient, "ss", "s")                                                    \
   X(softmax, "s", "s") X(softmax_gradient, "ss", "s")                                              \
   X(attention, "s", "sf") X(attention_gradient, "sssf", "s")                                       \
   X(dropout, "s", "s")                                                                             \
@@ -60,6 +63,8 @@
  *   gelu, relu, silu               x -> y
  *   gelu_, silu_gradient           dy x -> dx
  *   relu_gradient                  dy y -> dx
+ *   leaky_relu, sigmoid, tanh      x -> y
+ *   their gradients                dy y -> dx
  *   softmax                        x -> y                                         over the last dimension
  *   softmax_gradient               dy y -> dx
  *   attention                      qkv[B,T,3C] -> y[B,T,C], lse[B,H,T]

@@ -20,6 +20,7 @@
 #include "ops/dropout.h"
 #include "ops/gelu.h"
 #include "ops/layer_norm.h"
+#include "ops/leaky_relu.h"
 #include "ops/linear.h"
 #include "ops/linear_cross_entropy.h"
 #include "ops/matmul.h"
@@ -75,6 +76,7 @@ static const ac_matmul_attributes product = {false, false};
 static const ac_scale_attributes factor = {0.5f};
 static const ac_layer_norm_attributes epsilon = {1e-5f};
 static const ac_gelu_attributes gelu = {AC_GELU_TANH};
+static const ac_leaky_relu_attributes hundredth = {0.01f};
 static const ac_attention_attributes heads = {4, 0.125f, 0, 0};
 static const ac_dropout_attributes tenth = {0.1f, 1, 1 << 14};
 static const ac_transpose_attributes swap = {0, 1};
@@ -105,6 +107,12 @@ static const timed_op timed_ops[AC_OP_COUNT] = {
     [AC_OP_relu_gradient] = {{"n", "n"}, {"n"}, NULL},
     [AC_OP_silu] = {{"n"}, {"n"}, NULL},
     [AC_OP_silu_gradient] = {{"n", "n"}, {"n"}, NULL},
+    [AC_OP_leaky_relu] = {{"n"}, {"n"}, &hundredth},
+    [AC_OP_leaky_relu_gradient] = {{"n", "n"}, {"n"}, &hundredth},
+    [AC_OP_sigmoid] = {{"n"}, {"n"}, NULL},
+    [AC_OP_sigmoid_gradient] = {{"n", "n"}, {"n"}, NULL},
+    [AC_OP_tanh] = {{"n"}, {"n"}, NULL},
+    [AC_OP_tanh_gradient] = {{"n", "n"}, {"n"}, NULL},
     [AC_OP_softmax] = {{"RC"}, {"RC"}, NULL},
     [AC_OP_softmax_gradient] = {{"RC", "RC"}, {"RC"}, NULL},
     [AC_OP_attention] = {{"BTQ"}, {"BTD", "BHT"}, &heads},

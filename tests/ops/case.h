@@ -19,6 +19,7 @@
 #include "ops/dropout.h"
 #include "ops/gelu.h"
 #include "ops/layer_norm.h"
+#include "ops/leaky_relu.h"
 #include "ops/linear.h"
 #include "ops/linear_cross_entropy.h"
 #include "ops/matmul.h"
@@ -32,6 +33,7 @@ typedef union op_attributes {
   ac_scale_attributes scale;
   ac_layer_norm_attributes layer_norm;
   ac_gelu_attributes gelu;
+  ac_leaky_relu_attributes leaky_relu;
   ac_attention_attributes attention;
   ac_dropout_attributes dropout;
   ac_transpose_attributes transpose;
@@ -139,7 +141,8 @@ typedef struct op_family {
 /* clang-format off */
 #define OP_FAMILY_LIST(X)                                                                          \
   X(linear) X(matmul) X(add) X(multiply) X(scale) X(embedding) X(layer_norm) X(gelu) X(relu)       \
-  X(silu) X(softmax) X(attention) X(dropout) X(transpose) X(cross_entropy)                         \
+  X(silu) X(leaky_relu) X(sigmoid) X(tanh) X(softmax) X(attention) X(dropout) X(transpose)         \
+  X(cross_entropy)                                                                                 \
   X(linear_cross_entropy) X(mean_squared_error) X(cast) X(numerics) X(optimizer)
 /* clang-format on */
 

@@ -142,6 +142,13 @@ def gelu(f):
         f.record([x], F.gelu(x, approximate=name))
 
 
+def leaky_relu(f):
+    for slope in (0.01, 0.5):
+        f.case(f"slope_{slope:g}", slope=float(np.float32(slope)))
+        x = f.draw(5, 40, low=-8, high=8)
+        f.record([x], F.leaky_relu(x, float(np.float32(slope))))
+
+
 def softmax(f):
     f.case("rows")
     x = f.draw(7, 33, low=-5, high=5)
@@ -307,6 +314,7 @@ def main():
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
     writers = dict(linear=linear, matmul=matmul, add=add, multiply=multiply, scale=scale, embedding=embedding,
                    layer_norm=layer_norm, gelu=gelu, relu=elementwise(F.relu), silu=elementwise(F.silu),
+                   leaky_relu=leaky_relu, sigmoid=elementwise(torch.sigmoid), tanh=elementwise(torch.tanh),
                    softmax=softmax, attention=attention, transpose=transpose, cross_entropy=cross_entropy,
                    linear_cross_entropy=linear_cross_entropy, mean_squared_error=mean_squared_error, optimizer=optimizer)
     for name, write in writers.items():
