@@ -3,7 +3,8 @@
  * Activations and weights are `storage`, read and written through load and store; arithmetic is in
  * float. Statistics, losses, parameter gradients and optimizer state are float whatever the storage
  * is. Compile with STORAGE_F16 or STORAGE_BF16 for 16-bit storage, with neither for float;
- * vload_half and vstore_half are core OpenCL and need no extension.
+ * vload_half and vstore_half are core OpenCL and need no extension. MARK_FLUSHED makes stores to
+ * f16 leave a trace of what they flush to zero, for numerics.cl to count.
  *
  * GROUP, 256 or 64, is the work-group size of kernels over independent elements; kernels over
  * columns take 32 x LANES, with as many items. Files are compiled without -cl-finite-math-only and
@@ -15,6 +16,11 @@ float load(const global storage *p, size_t i) {
   return vload_half(i, p);
 }
 void store(global storage *p, size_t i, float v) {
+#ifdef MARK_FLUSHED
+  /* What is flushed to zero, at or below 2^-25, becomes -0; zero becomes +0. */
+  const uint magnitude = as_uint(v) & 0x7fffffffu;
+  if (magnitude <= 0x33000000u) v = as_float(magnitude ? 0x80000000u : 0);
+#endif
   vstore_half_rte(v, i, p);
 }
 #elif defined(STORAGE_BF16)

@@ -1,15 +1,25 @@
 /* cross_entropy over rows of V logits: lse = log sum exp, loss = w (lse - logit[target]); the row
  * counts as right if its first largest logit is the target's. Rows whose target is the ignored
  * index weigh nothing. Gradient: dlogits = w loss_scale (exp(logit - lse) - [j = target]); dlogits
- * may be logits. The rows are those from `first` on of targets and weights; logits and dlogits begin
- * at `first_logit`, lse at `first_lse`.
+ * may be logits. The rows are those from `first` on of targets and weights; logits and dlogits
+ * begin at `first_logit`, lse at `first_lse`.
  *
  * A work-group of ROW_GROUP items a row, local memory 8 * ROW_GROUP bytes; each leaves (loss,
  * weight, weight if right) in `rows` for losses.cl's sum_losses. The gradient is one work-item an
- * element, groups of GROUP. Dtypes: storage for logits and dlogits, float for the rest, int
- * targets. */
+ * element, groups of GROUP. Dtypes: storage for logits and dlogits, or float with LOGITS_F32; float
+ * for the rest, int targets. */
 
-kernel WORK_GROUP(ROW_GROUP, 1) void cross_entropy(const global storage *logits,
+#ifdef LOGITS_F32
+typedef float logit;
+#define load_logit(p, i) ((p)[i])
+#define store_logit(p, i, v) ((p)[i] = (v))
+#else
+typedef storage logit;
+#define load_logit load
+#define store_logit store
+#endif
+
+kernel WORK_GROUP(ROW_GROUP, 1) void cross_entropy(const global logit *logits,
                                                    const global int *targets,
                                                    const global float *weights, global float *lse,
                                                    global float *rows, long width, long first,
@@ -22,7 +32,7 @@ kernel WORK_GROUP(ROW_GROUP, 1) void cross_entropy(const global storage *logits,
   float largest = -INFINITY;
   int where = INT_MAX;
   for (int j = item; j < width; j += ROW_GROUP) {
-    const float v = load(logits, row + j);
+    const float v = load_logit(logits, row + j);
     if (v > largest) largest = v, where = j;
   }
   scratch[item] = largest;
@@ -42,7 +52,8 @@ kernel WORK_GROUP(ROW_GROUP, 1) void cross_entropy(const global storage *logits,
   largest = scratch[0];
   barrier(CLK_LOCAL_MEM_FENCE);
   float sum = 0;
-  for (size_t j = item; j < width; j += ROW_GROUP) sum += exp(load(logits, row + j) - largest);
+  for (size_t j = item; j < width; j += ROW_GROUP)
+    sum += exp(load_logit(logits, row + j) - largest);
   sum = group_sum(sum, scratch, item, ROW_GROUP);
   if (item) return;
   const float log_sum = largest + log(sum);
@@ -50,20 +61,21 @@ kernel WORK_GROUP(ROW_GROUP, 1) void cross_entropy(const global storage *logits,
   const float w = ignore && target == ignore_index ? 0 : weights ? weights[first + n] : 1;
   lse[first_lse + n] = log_sum;
   /* A row without weight counts for nothing even where its loss is infinite. */
-  rows[3 * n] = w == 0 ? 0 : w * (log_sum - load(logits, row + target));
+  rows[3 * n] = w == 0 ? 0 : w * (log_sum - load_logit(logits, row + target));
   rows[3 * n + 1] = w;
   rows[3 * n + 2] = place[0] == target ? w : 0;
 }
 
 kernel WORK_GROUP(GROUP, 1) void cross_entropy_gradient(
-    const global storage *logits, const global int *targets, const global float *weights,
-    const global float *lse, global storage *dlogits, long n, long width, long first,
+    const global logit *logits, const global int *targets, const global float *weights,
+    const global float *lse, global logit *dlogits, long n, long width, long first,
     long first_logit, long first_lse, float loss_scale, int ignore, int ignore_index) {
   const size_t e = get_global_id(0);
   if (e >= n * width) return;
   const size_t i = quotient(e, width), j = e - i * width;
   const int target = targets[first + i];
   const float w = ignore && target == ignore_index ? 0 : weights ? weights[first + i] : 1;
-  const float d = exp(load(logits, first_logit + e) - lse[first_lse + i]) - (j == target ? 1 : 0);
-  store(dlogits, first_logit + e, w == 0 ? 0 : w * loss_scale * d);
+  const float d =
+      exp(load_logit(logits, first_logit + e) - lse[first_lse + i]) - (j == target ? 1 : 0);
+  store_logit(dlogits, first_logit + e, w == 0 ? 0 : w * loss_scale * d);
 }

@@ -9,17 +9,33 @@
  * along dimension 0 alone, the one that devices do not limit.
  *
  * Compiled for TRANSPOSE_A, TRANSPOSE_B in {0, 1} (the stored matrix is then [K,M] or [N,K]).
- * Dtypes: storage for A, B and bias, RESULT for C (storage, or float for parameter gradients); sums
- * are float. */
+ * Dtypes: storage for A, B and C, or float for those of which A_F32, B_F32 and C_F32 say so; float
+ * for the bias. */
 
-#if defined(RESULT_F32)
-typedef float result;
-#define load_result(p, i) ((p)[i])
-#define store_result(p, i, v) ((p)[i] = (v))
+#define LOAD_FLOAT(p, i) ((p)[i])
+#define STORE_FLOAT(p, i, v) ((p)[i] = (v))
+#ifdef A_F32
+typedef float type_a;
+#define load_a LOAD_FLOAT
 #else
-typedef storage result;
-#define load_result load
-#define store_result store
+typedef storage type_a;
+#define load_a load
+#endif
+#ifdef B_F32
+typedef float type_b;
+#define load_b LOAD_FLOAT
+#else
+typedef storage type_b;
+#define load_b load
+#endif
+#ifdef C_F32
+typedef float type_c;
+#define load_c LOAD_FLOAT
+#define store_c STORE_FLOAT
+#else
+typedef storage type_c;
+#define load_c load
+#define store_c store
 #endif
 
 #define JOIN_NAMES(a, b) a##b
@@ -32,10 +48,10 @@ typedef JOIN(float, VECTOR) vector;
  * different banks. */
 #define STRIDE_B (TILE_N + VECTOR)
 
-kernel WORK_GROUP(TX, TY) void gemm(const global storage *a, const global storage *b,
-                                    const global storage *bias, global result *c, int m, int n,
-                                    int k, long stride_a, long stride_b, long stride_c,
-                                    long first_a, long first_b, long first_c, int add) {
+kernel WORK_GROUP(TX, TY) void gemm(const global type_a *a, const global type_b *b,
+                                    const global float *bias, global type_c *c, int m, int n, int k,
+                                    long stride_a, long stride_b, long stride_c, long first_a,
+                                    long first_b, long first_c, int add) {
   local float tile_a[DEPTH][TILE_M + 1];
   local vector tile_b[DEPTH * STRIDE_B / VECTOR];
   local float *b_elements = (local float *)tile_b;
@@ -62,7 +78,7 @@ kernel WORK_GROUP(TX, TY) void gemm(const global storage *a, const global storag
       const int i = e / DEPTH, p = e - i * DEPTH;
       const size_t at = (size_t)(row0 + i) * k + k0 + p;
 #endif
-      tile_a[p][i] = row0 + i < m && k0 + p < k ? load(a, at) : 0;
+      tile_a[p][i] = row0 + i < m && k0 + p < k ? load_a(a, at) : 0;
     }
     for (int e = item; e < TILE_N * DEPTH; e += TX * TY) {
 #if TRANSPOSE_B
@@ -72,7 +88,7 @@ kernel WORK_GROUP(TX, TY) void gemm(const global storage *a, const global storag
       const int p = e / TILE_N, j = e - p * TILE_N;
       const size_t at = (size_t)(k0 + p) * n + column0 + j;
 #endif
-      b_elements[p * STRIDE_B + j] = column0 + j < n && k0 + p < k ? load(b, at) : 0;
+      b_elements[p * STRIDE_B + j] = column0 + j < n && k0 + p < k ? load_b(b, at) : 0;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int p = 0; p < DEPTH; p++) {
@@ -96,9 +112,9 @@ kernel WORK_GROUP(TX, TY) void gemm(const global storage *a, const global storag
         if (row >= m || column >= n) continue;
         const size_t at = (size_t)row * n + column;
         float v = lanes[l];
-        if (bias) v += load(bias, column);
-        if (add) v += load_result(c, at);
-        store_result(c, at, v);
+        if (bias) v += bias[column];
+        if (add) v += load_c(c, at);
+        store_c(c, at, v);
       }
     }
   }

@@ -6,11 +6,12 @@
  * A work-group of ROW_GROUP items a row; local memory 4 * ROW_GROUP bytes. layer_norm_columns sums
  * chunks of rows into partial sums [chunks,C] for each of dgamma and dbeta, which add.cl's
  * sum_columns then sums: work-group 32 x LANES, local memory 256 * LANES bytes. Dtypes: storage for
- * x, gamma, beta, y, dy, dx; float for the rest. */
+ * x, y, dy, dx; float for the rest. */
 
-kernel WORK_GROUP(ROW_GROUP, 1) void layer_norm(
-    const global storage *x, const global storage *gamma, const global storage *beta,
-    global storage *y, global float *statistics, long width, float epsilon) {
+kernel WORK_GROUP(ROW_GROUP, 1) void layer_norm(const global storage *x, const global float *gamma,
+                                                const global float *beta, global storage *y,
+                                                global float *statistics, long width,
+                                                float epsilon) {
   local float scratch[ROW_GROUP];
   const int item = get_local_id(0);
   const size_t n = get_group_id(0), row = n * width;
@@ -25,7 +26,7 @@ kernel WORK_GROUP(ROW_GROUP, 1) void layer_norm(
   const float r = 1 / sqrt(group_sum(squares, scratch, item, ROW_GROUP) / width + epsilon);
   for (size_t j = item; j < width; j += ROW_GROUP) {
     const float h = (load(x, row + j) - mean) * r;
-    store(y, row + j, h * load(gamma, j) + (beta ? load(beta, j) : 0));
+    store(y, row + j, h * gamma[j] + (beta ? beta[j] : 0));
   }
   if (item == 0) {
     statistics[2 * n] = mean;
@@ -35,21 +36,21 @@ kernel WORK_GROUP(ROW_GROUP, 1) void layer_norm(
 
 kernel WORK_GROUP(ROW_GROUP, 1) void layer_norm_input_gradient(
     const global storage *dy, const global storage *x, const global float *statistics,
-    const global storage *gamma, global storage *dx, long width, int add) {
+    const global float *gamma, global storage *dx, long width, int add) {
   local float scratch[ROW_GROUP];
   const int item = get_local_id(0);
   const size_t n = get_group_id(0), row = n * width;
   const float mean = statistics[2 * n], r = statistics[2 * n + 1];
   float sum_g = 0, sum_gh = 0;
   for (size_t j = item; j < width; j += ROW_GROUP) {
-    const float g = load(dy, row + j) * load(gamma, j);
+    const float g = load(dy, row + j) * gamma[j];
     sum_g += g;
     sum_gh += g * ((load(x, row + j) - mean) * r);
   }
   const float mean_g = group_sum(sum_g, scratch, item, ROW_GROUP) / width;
   const float mean_gh = group_sum(sum_gh, scratch, item, ROW_GROUP) / width;
   for (size_t j = item; j < width; j += ROW_GROUP) {
-    const float g = load(dy, row + j) * load(gamma, j), h = (load(x, row + j) - mean) * r;
+    const float g = load(dy, row + j) * gamma[j], h = (load(x, row + j) - mean) * r;
     const float d = r * (g - mean_g - h * mean_gh);
     store(dx, row + j, add ? load(dx, row + j) + d : d);
   }

@@ -3,10 +3,10 @@
  *
  * A work-group of ROW_GROUP items a sample, local memory 4 * ROW_GROUP bytes; each leaves (loss,
  * weight, 0) in `rows` for losses.cl's sum_losses. The gradient is one work-item an element, groups
- * of GROUP. Dtypes: storage for prediction, target and dprediction, float for the rest. */
+ * of GROUP. Dtypes: storage for prediction and dprediction, float for the rest. */
 
 kernel WORK_GROUP(ROW_GROUP, 1) void mean_squared_error(const global storage *prediction,
-                                                        const global storage *target,
+                                                        const global float *target,
                                                         const global float *weights,
                                                         global float *rows, long m) {
   local float scratch[ROW_GROUP];
@@ -14,7 +14,7 @@ kernel WORK_GROUP(ROW_GROUP, 1) void mean_squared_error(const global storage *pr
   const size_t n = get_group_id(0), row = n * m;
   float sum = 0;
   for (size_t j = item; j < m; j += ROW_GROUP) {
-    const float d = load(prediction, row + j) - load(target, row + j);
+    const float d = load(prediction, row + j) - target[row + j];
     sum += d * d;
   }
   sum = group_sum(sum, scratch, item, ROW_GROUP);
@@ -26,12 +26,12 @@ kernel WORK_GROUP(ROW_GROUP, 1) void mean_squared_error(const global storage *pr
 }
 
 kernel WORK_GROUP(GROUP, 1) void mean_squared_error_gradient(const global storage *prediction,
-                                                             const global storage *target,
+                                                             const global float *target,
                                                              const global float *weights,
                                                              global storage *dprediction, long n,
                                                              long m, float factor) {
   const size_t e = get_global_id(0);
   if (e >= n) return;
   const float w = weights ? weights[quotient(e, m)] : 1;
-  store(dprediction, e, w == 0 ? 0 : w * factor * (load(prediction, e) - load(target, e)));
+  store(dprediction, e, w == 0 ? 0 : w * factor * (load(prediction, e) - target[e]));
 }

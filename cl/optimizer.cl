@@ -3,8 +3,8 @@
  * group adds these up; local memory 8 * GROUP bytes. An exponent of all ones is looked for in the
  * bits, which no compiler option changes.
  *
- * adamw and sgd: the formulas of src/ops/optimizer.h, one work-item an element, groups of GROUP.
- * Dtypes: float. */
+ * adamw and sgd: the formulas of src/ops/optimizer.h, one work-item an element, groups of GROUP;
+ * w, if it is there, becomes a copy of p. Dtypes: storage for w, float for the rest. */
 
 void write_statistics(float sum, int bad, local float *scratch, local int *flags,
                       global float *to) {
@@ -49,21 +49,24 @@ kernel WORK_GROUP(GROUP, 1) void gradient_statistics_total(const global float *p
 }
 
 kernel WORK_GROUP(GROUP, 1) void adamw(const global float *g, global float *p, global float *m,
-                                       global float *v, long n, float gradient_factor, float decay,
-                                       float take1, float take2, float step, float sqrt_correction2,
-                                       float epsilon) {
+                                       global float *v, global storage *w, long n,
+                                       float gradient_factor, float decay, float take1, float take2,
+                                       float step, float sqrt_correction2, float epsilon) {
   const size_t i = get_global_id(0);
   if (i >= n) return;
   const float d = gradient_factor * g[i];
   const float mean = m[i] + take1 * (d - m[i]), square = v[i] + take2 * (d * d - v[i]);
   m[i] = mean;
   v[i] = square;
-  p[i] = p[i] - decay * p[i] - step * mean / (sqrt(square) / sqrt_correction2 + epsilon);
+  const float result =
+      p[i] - decay * p[i] - step * mean / (sqrt(square) / sqrt_correction2 + epsilon);
+  p[i] = result;
+  if (w) store(w, i, result);
 }
 
 kernel WORK_GROUP(GROUP, 1) void sgd(const global float *g, global float *p, global float *momentum,
-                                     long n, float gradient_factor, float rate, float weight_decay,
-                                     float keep, int nesterov, int first) {
+                                     global storage *w, long n, float gradient_factor, float rate,
+                                     float weight_decay, float keep, int nesterov, int first) {
   const size_t i = get_global_id(0);
   if (i >= n) return;
   float d = gradient_factor * g[i] + weight_decay * p[i];
@@ -72,5 +75,7 @@ kernel WORK_GROUP(GROUP, 1) void sgd(const global float *g, global float *p, glo
     momentum[i] = b;
     d = nesterov ? d + keep * b : b;
   }
-  p[i] -= rate * d;
+  const float result = p[i] - rate * d;
+  p[i] = result;
+  if (w) store(w, i, result);
 }

@@ -50,10 +50,35 @@ typedef struct ac_optimizer_desc {
   double clip; /* largest global gradient norm; 0 or negative: no clipping */
 } ac_optimizer_desc;
 
+/* ---- loss scaling ---------------------------------------------------------------------------- */
+
+/* Gradients too small for 16 bits are saved by a factor on the loss, which the update divides out
+ * again (arXiv 1710.03740). The scale is that of the window's *mean* loss: 65536 means what it
+ * means where losses are means. With powers of two, as by default, no gradient is rounded by it.
+ *
+ * A dynamic scale starts high, backs off when a window overflows, whose update is skipped, and
+ * grows after `interval` updates in a row; its states are those of PyTorch's GradScaler. */
+typedef enum ac_loss_scaling {
+  AC_LOSS_SCALING_DEFAULT = 0, /* dynamic if the plan's precision is f16, else none */
+  AC_LOSS_SCALING_NONE,
+  AC_LOSS_SCALING_STATIC,
+  AC_LOSS_SCALING_DYNAMIC
+} ac_loss_scaling;
+
+typedef struct ac_loss_scaling_desc {
+  ac_loss_scaling kind;
+  double scale;     /* constant or initial; default 65536 */
+  double growth;    /* above 1; default 2 */
+  double backoff;   /* within (0, 1); default 0.5 */
+  int64_t interval; /* updates; default 2000 */
+  double floor;     /* a dynamic scale never backs off below it; default 1 */
+} ac_loss_scaling_desc;
+
 typedef struct ac_trainer_desc {
   uint64_t seed;               /* of initial parameters and dropout */
   ac_optimizer_desc optimizer; /* its kind is the plan's */
   ac_schedule schedule;
+  ac_loss_scaling_desc loss_scaling;
 } ac_trainer_desc;
 
 /* ---- the two-call form ----------------------------------------------------------------------- */
@@ -82,14 +107,20 @@ typedef struct ac_update {
   double loss;    /* nats per unit of weight, over the window */
   double weight;  /* samples, or tokens that count */
   double lr;
-  double grad_norm; /* of the mean loss's gradient, before clipping */
-  double loss_scale;
-  bool skipped; /* something was not finite, or the weight was zero: nothing was changed */
-  bool finite_loss;
+  double grad_norm;  /* of the mean loss's gradient, unscaled, before clipping */
+  double loss_scale; /* of this window; 1 without loss scaling */
+  bool skipped;      /* something was not finite, or the weight was zero: nothing was changed */
+  bool finite_loss, finite_gradient;
+  /* Skipped, and no lower loss scale is left to try: the scale is at its floor, a static one has
+   * failed in ten windows in a row, or there is no scaling. The model diverges, or its data are not
+   * finite. */
+  bool stuck;
 } ac_update;
 
-/* Ends the window: checks, clips, divides, steps. `result` may be NULL. An empty window is
- * AC_ERROR_STATE; a window that is not finite is AC_OK with `skipped`. */
+/* Ends the window: checks, unscales, clips, divides, steps. `result` may be NULL. An empty window
+ * is AC_ERROR_STATE; a window that is not finite is AC_OK with `skipped`: parameters, moments,
+ * updates made, schedule and random numbers are what they were, and only a dynamic loss scale is
+ * lower. The same samples may then be accumulated again, or others. */
 AC_API ac_status ac_trainer_update(ac_trainer *trainer, ac_update *result);
 
 /* Throws away what the window has accumulated. */
@@ -112,7 +143,7 @@ AC_API ac_status ac_trainer_get_parameter(ac_trainer *trainer, int index, int64_
                                           int64_t count, float *data);
 AC_API ac_status ac_trainer_set_parameter(ac_trainer *trainer, int index, int64_t first,
                                           int64_t count, const float *data);
-/* The window's gradient sum so far (not divided). */
+/* The window's gradient sum so far (unscaled, not divided). */
 AC_API ac_status ac_trainer_get_gradient(ac_trainer *trainer, int index, int64_t first,
                                          int64_t count, float *data);
 
@@ -147,11 +178,12 @@ typedef enum ac_last_window {
 
 typedef struct ac_fit_event {
   enum { AC_FIT_STEP, AC_FIT_EVALUATION } kind;
-  int64_t step; /* windows ended so far, skipped ones included */
+  int64_t step; /* windows ended so far, skipped ones included, this one too */
   int64_t epoch;
-  int64_t samples;          /* in this window */
-  double seconds;           /* since the previous window ended, evaluation and callbacks excluded */
-  ac_update update;         /* AC_FIT_STEP */
+  bool replayed;    /* the window was skipped and begins again: an event of the same step follows */
+  int64_t samples;  /* in this window */
+  double seconds;   /* since the previous window ended, evaluation and callbacks excluded */
+  ac_update update; /* AC_FIT_STEP */
   ac_evaluation evaluation; /* AC_FIT_EVALUATION */
 } ac_fit_event;
 
@@ -161,7 +193,7 @@ typedef bool (*ac_fit_callback)(void *user, const ac_fit_event *event);
 typedef struct ac_fit_desc {
   ac_dataset *train;
   ac_dataset *validation; /* may be NULL */
-  int64_t steps;          /* windows; 0: by epochs */
+  int64_t steps;          /* windows, skipped ones included; 0: by epochs */
   int64_t epochs;         /* 0: by steps; one of the two is needed */
   int64_t eval_every;     /* windows; 0: only at the end */
   int64_t eval_samples;   /* per evaluation but the last; 0: all */
@@ -169,20 +201,30 @@ typedef struct ac_fit_desc {
   bool no_shuffle;
   uint64_t seed; /* of the order of samples */
   ac_last_window last_window;
+  /* A window that overflows under a dynamic loss scale runs again at the lower scale, with the same
+   * samples and random numbers, instead of being thrown away. */
+  bool replay;
   ac_fit_callback callback;
   void *user;
 } ac_fit_desc;
 
 typedef struct ac_fit_result {
   int64_t steps, epochs, samples;
-  bool stopped;   /* by the callback */
-  bool evaluated; /* `final` holds an evaluation */
+  int64_t skipped; /* windows that were not finite, each time one was replayed included */
+  bool stopped;    /* by the callback */
+  bool evaluated;  /* `final` holds an evaluation */
   ac_evaluation final;
   double seconds; /* in steps, without evaluation */
 } ac_fit_result;
 
-/* A window that is not finite ends the loop with AC_ERROR_NOT_FINITE; the error names the step and
- * the first op, and the parameters are those of the last good update. `result` may be NULL. */
+/* A step is a window of samples, whether or not it led to an update: as elsewhere, it counts the
+ * way through the data. A window that is not finite is skipped, and counts, unless it is replayed:
+ * then it counts once, when it is over. The schedule goes by updates and so falls behind by as many
+ * as were skipped.
+ *
+ * A window that is not finite where `ac_update.stuck` says that no loss scale helps ends the loop
+ * with AC_ERROR_NOT_FINITE; the error names the step and the first op, and the parameters are those
+ * of the last good update. `result` may be NULL. */
 AC_API ac_status ac_fit(ac_trainer *trainer, const ac_fit_desc *desc, ac_fit_result *result);
 
 #ifdef __cplusplus

@@ -148,7 +148,7 @@ ac_status ac_device_open(ac_device **result, const ac_device_desc *desc) {
 void ac_device_close(ac_device *device) {
   if (!device) return;
   device->backend->close(device->state);
-  free(device->costs);
+  for (int i = 0; i < AC_DTYPE_COUNT; i++) free(device->costs[i]);
   free(device);
 }
 

@@ -11,7 +11,8 @@ struct ac_device {
   uint64_t allocated, peak; /* bytes in chunks */
   ac_log_callback log;
   void *log_user;
-  struct ac_cost_model *costs; /* plan/cost.h; NULL until asked for, freed with the device */
+  /* plan/cost.h, by storage type; NULL until asked for, freed with the device. */
+  struct ac_cost_model *costs[AC_DTYPE_COUNT];
 };
 
 /* Through these so that the account is right. */

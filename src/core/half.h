@@ -5,7 +5,7 @@
 #ifndef AC_CORE_HALF_H
 #define AC_CORE_HALF_H
 
-#include <stdint.h>
+#include <accrue/base.h>
 #include <string.h>
 
 static inline uint32_t ac_float_bits(float value) {
@@ -59,5 +59,9 @@ static inline uint16_t ac_f16_from_float(float value) {
 
 /* How far from 0 a float must be for f16 to hold it: at or below 2^-25 it becomes 0. */
 #define AC_F16_FLUSH 0x1p-25f
+
+/* `count` floats from elements of a float type, and the other way. */
+void ac_floats_read(float *to, const void *from, ac_dtype dtype, int64_t count);
+void ac_floats_write(void *to, ac_dtype dtype, const float *from, int64_t count);
 
 #endif

@@ -23,6 +23,7 @@ typedef enum ac_role {
   AC_ROLE_INPUT,
   AC_ROLE_PARAMETER,
   AC_ROLE_ACTIVATION,
+  AC_ROLE_WORKING,  /* a parameter's copy in 16 bits (precision.h) */
   AC_ROLE_GRADIENT, /* of a parameter: added to by every micro-batch */
   AC_ROLE_LOSS      /* AC_LOSS_SUMS floats: added to by every micro-batch */
 } ac_role;
@@ -37,7 +38,8 @@ struct ac_tensor {
   bool requires_gradient;
   ac_hint hint;  /* of the storage */
   int producer;  /* node, or -1 */
-  int parameter; /* AC_ROLE_PARAMETER and AC_ROLE_GRADIENT: index among the parameters; else -1 */
+  int parameter; /* AC_ROLE_PARAMETER, _WORKING and _GRADIENT: index among the parameters; else -1
+                  */
   ac_parameter_desc desc; /* AC_ROLE_PARAMETER */
   char *name;             /* leaves; NULL otherwise */
 };

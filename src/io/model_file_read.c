@@ -8,6 +8,7 @@
 #include <accrue/model_file.h>
 
 #include "core/error.h"
+#include "core/half.h"
 #include "core/platform.h"
 #include "io/safetensors.h"
 
@@ -293,19 +294,6 @@ const char *ac_model_file_metadata(const ac_model_file *file, const char *key) {
       json_object_get(json_object_get(file->root, AC_SAFETENSORS_METADATA), key));
 }
 
-static float from_half(uint16_t half) {
-  uint32_t sign = (uint32_t)(half & 0x8000u) << 16, magnitude = half & 0x7fffu, bits;
-  float value;
-  if (magnitude < 0x0400u) { /* zero or subnormal: an integer times 2^-24 */
-    value = (float)magnitude * 0x1p-24f;
-    return sign ? -value : value;
-  }
-  uint32_t rebias = magnitude >= 0x7c00u ? 0x70000000u : 0x38000000u;
-  bits = sign | ((magnitude << 13) + rebias);
-  memcpy(&value, &bits, 4);
-  return value;
-}
-
 static uint64_t little_endian(const unsigned char *data, size_t size) {
   uint64_t value = 0;
   for (size_t i = 0; i < size; i++) value |= (uint64_t)data[i] << 8 * i;
@@ -319,7 +307,7 @@ static float convert(const unsigned char *data, element_storage storage) {
   uint64_t wide_bits;
   switch (storage) {
   case F16:
-    return from_half((uint16_t)little_endian(data, 2));
+    return ac_f16_to_float((uint16_t)little_endian(data, 2));
   case F64:
     wide_bits = little_endian(data, 8);
     memcpy(&wide, &wide_bits, 8);

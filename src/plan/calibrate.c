@@ -15,6 +15,7 @@
 #include "plan/cost.h"
 
 #include "core/error.h"
+#include "core/half.h"
 #include "core/platform.h"
 #include "ops/attention.h"
 #include "ops/dropout.h"
@@ -125,6 +126,8 @@ static const timed_op timed_ops[AC_OP_COUNT] = {
     [AC_OP_linear_cross_entropy_gradient] = {{"rD", "VD", "#r"}, {"rD", "VD", "8"}, &head},
     [AC_OP_mean_squared_error] = {{"RC", "RC"}, {"8"}, NULL},
     [AC_OP_mean_squared_error_gradient] = {{"RC", "RC"}, {"RC"}, NULL},
+    [AC_OP_cast] = {{"n"}, {"n"}, NULL},
+    [AC_OP_numerics] = {{"n"}, {"#2"}, NULL},
     [AC_OP_gradient_statistics] = {{"p"}, {"2"}, &unscaled},
     [AC_OP_adamw] = {{"p"}, {"p", "p", "p"}, &adamw},
     [AC_OP_sgd] = {{"p"}, {"p", "p"}, &sgd},
@@ -135,8 +138,8 @@ static bool is_timed(ac_op op) {
   return timed_ops[op].in[0] != NULL;
 }
 
-static ac_operand operand(const char *shape, int size) {
-  ac_operand x = {.dtype = AC_F32};
+static ac_operand operand(const char *shape, int size, ac_dtype dtype) {
+  ac_operand x = {.dtype = dtype};
   if (!shape) return x;
   if (*shape == '#') x.dtype = AC_I32, shape++;
   for (x.count = 1; *shape; shape++) x.count *= x.dim[x.rank++] = dimension(*shape, size);
@@ -145,11 +148,18 @@ static ac_operand operand(const char *shape, int size) {
 
 static const ac_run_state run_state = {.training = true, .seed = 1, .batch = 8, .loss_scale = 1};
 
-static ac_op_args arguments(const ac_device *device, ac_op op, int size) {
+/* A cast goes from f32 to the storage type. */
+static ac_op_args arguments(const ac_device *device, ac_dtype storage, ac_op op, int size) {
   const timed_op *timed = &timed_ops[op];
   ac_op_args args = {.op = op, .attributes = timed->attributes, .run = &run_state};
-  for (int i = 0; i < AC_MAX_INPUTS; i++) args.in[i] = operand(timed->in[i], size);
-  for (int j = 0; j < AC_MAX_OUTPUTS; j++) args.out[j] = operand(timed->out[j], size);
+  for (int i = 0; i < AC_MAX_INPUTS; i++) {
+    ac_dtype dtype = ac_op_input_kind(op, i) == 's' ? storage : AC_F32;
+    args.in[i] = operand(timed->in[i], size, dtype);
+  }
+  for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
+    char kind = ac_op_output_kind(op, j);
+    args.out[j] = operand(timed->out[j], size, kind == 's' || kind == 'a' ? storage : AC_F32);
+  }
   args.workspace_bytes = device->backend->workspace(device->state, &args);
   return args;
 }
@@ -162,7 +172,9 @@ enum { SLOTS = AC_MAX_INPUTS + AC_MAX_OUTPUTS + 1, WORKSPACE = SLOTS - 1, PATTER
 typedef struct bench {
   ac_device *device;
   void *chunk;
-  float *values; /* PATTERN of each, repeated over an operand */
+  ac_dtype storage;
+  float *values;    /* PATTERN of each, repeated over an operand */
+  uint16_t *halves; /* the same values as `storage`, if that has 16 bits */
   int32_t *ids;
   ac_op_args args; /* the op at hand */
   void *view[SLOTS];
@@ -183,11 +195,11 @@ static uint64_t aligned(const ac_device *device, uint64_t bytes) {
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
-static uint64_t largest_op(const ac_device *device) {
+static uint64_t largest_op(const ac_device *device, ac_dtype storage) {
   uint64_t largest = 0;
   for (int op = 0; op < AC_OP_COUNT; op++)
     for (int size = 0; is_timed((ac_op)op) && size < SIZES; size++) {
-      ac_op_args args = arguments(device, (ac_op)op, size);
+      ac_op_args args = arguments(device, storage, (ac_op)op, size);
       uint64_t bytes = 0;
       for (int k = 0; k < SLOTS; k++) bytes += aligned(device, slot_bytes(&args, k));
       if (bytes > largest) largest = bytes;
@@ -195,9 +207,12 @@ static uint64_t largest_op(const ac_device *device) {
   return largest;
 }
 
-/* Fills a view with a pattern of PATTERN elements of four bytes. */
-static ac_status fill(const bench *b, void *view, const void *pattern, uint64_t bytes) {
-  const uint64_t period = PATTERN * sizeof(float);
+/* Fills the view of an operand with the pattern of its dtype. */
+static ac_status fill(const bench *b, void *view, ac_dtype dtype, uint64_t bytes) {
+  const uint64_t period = PATTERN * ac_dtype_bytes(dtype);
+  const void *pattern = dtype == AC_I32   ? (const void *)b->ids
+                        : dtype == AC_F32 ? (const void *)b->values
+                                          : (const void *)b->halves;
   for (uint64_t at = 0; at < bytes; at += period)
     AC_TRY(b->device->backend->upload(b->device->state, view, at, pattern,
                                       bytes - at < period ? bytes - at : period));
@@ -218,8 +233,7 @@ static ac_status place(bench *b) {
     }
     ac_operand *x = slot_operand(&b->args, k);
     x->data = b->view[k];
-    const void *pattern = x->dtype == AC_I32 ? (const void *)b->ids : b->values;
-    AC_TRY(fill(b, b->view[k], pattern, bytes));
+    AC_TRY(fill(b, b->view[k], x->dtype, bytes));
   }
   return AC_OK;
 }
@@ -266,7 +280,7 @@ static ac_status time_op(bench *b, ac_op op, int size, double *least) {
   if (!is_timed(op)) return AC_OK;
   for (int i = 0; i < PATTERN; i++)
     b->ids[i] = (int32_t)((uint32_t)i * 2654435761u % (uint32_t)dimension('V', size));
-  b->args = arguments(b->device, op, size);
+  b->args = arguments(b->device, b->storage, op, size);
   if (!b->device->backend->supports(b->device->state, &b->args)) return AC_OK;
   ac_status status = place(b);
   if (status == AC_OK) status = time_placed(b, least);
@@ -295,13 +309,12 @@ static void solve(double x[3], double a[SIZES][3]) {
     }
 }
 
-static void fit(ac_cost_model *model, const ac_device *device, ac_op op,
-                const double seconds[SIZES]) {
+static void fit(ac_cost_model *model, const bench *b, ac_op op, const double seconds[SIZES]) {
   const double micro = 1e-6, giga = 1e9; /* keep the coefficients near 1 */
   double a[SIZES][3], x[3] = {0};
   ac_cost work = {0, 0};
   for (int size = 0; size < SIZES; size++) {
-    ac_op_args args = arguments(device, op, size);
+    ac_op_args args = arguments(b->device, b->storage, op, size);
     work = ac_cost_work(&args);
     a[size][0] = micro / seconds[size];
     a[size][1] = work.flops / giga / seconds[size];
@@ -325,24 +338,28 @@ static ac_status measure(bench *b, ac_cost_model *model) {
         if (pass == 0 || least[op][size] < long_seconds)
           AC_TRY(time_op(b, (ac_op)op, size, &least[op][size]));
   for (int op = 0; op < AC_OP_COUNT; op++)
-    if (isfinite(least[op][0])) fit(model, b->device, (ac_op)op, least[op]);
+    if (isfinite(least[op][0])) fit(model, b, (ac_op)op, least[op]);
   return AC_OK;
 }
 
-ac_status ac_cost_calibrate(ac_cost_model *model, ac_device *device) {
-  uint64_t bytes = largest_op(device), peak = device->peak;
+ac_status ac_cost_calibrate(ac_cost_model *model, ac_device *device, ac_dtype storage) {
+  uint64_t bytes = largest_op(device, storage), peak = device->peak;
   bench b = {.device = device,
+             .storage = storage,
              .values = malloc(PATTERN * sizeof *b.values),
+             .halves = malloc(PATTERN * sizeof *b.halves),
              .ids = malloc(PATTERN * sizeof *b.ids)};
   ac_status status = AC_OK;
-  if (!b.values || !b.ids) status = ac_fail(AC_ERROR_MEMORY, "no memory on the host");
+  if (!b.values || !b.halves || !b.ids) status = ac_fail(AC_ERROR_MEMORY, "no memory on the host");
   for (int i = 0; status == AC_OK && i < PATTERN; i++)
     b.values[i] = 0.5f + (float)((uint32_t)i * 2654435761u >> 8) * 0x1p-24f;
+  if (status == AC_OK && storage != AC_F32) ac_floats_write(b.halves, storage, b.values, PATTERN);
   if (status == AC_OK) status = ac_device_allocate(device, bytes, &b.chunk);
   if (status == AC_OK) status = measure(&b, model);
   ac_device_release(device, b.chunk, bytes);
   device->peak = peak;
   free(b.values);
+  free(b.halves);
   free(b.ids);
   return status == AC_OK
              ? AC_OK

@@ -76,10 +76,11 @@ typedef struct cost_file {
 } cost_file;
 static const char cost_magic[8] = "ACCOSTS";
 
-static uint64_t model_key(const ac_device_info *info) {
+static uint64_t model_key(const ac_device_info *info, ac_dtype storage) {
   char text[512];
-  snprintf(text, sizeof text, "%d|%s|%s|%s|%s|%" PRIu32 "|%d", FORMAT, ac_version(), info->backend,
-           info->name, info->driver, info->compute_units, (int)AC_OP_COUNT);
+  snprintf(text, sizeof text, "%d|%s|%s|%s|%s|%" PRIu32 "|%d|%s", FORMAT, ac_version(),
+           info->backend, info->name, info->driver, info->compute_units, (int)AC_OP_COUNT,
+           ac_dtype_name(storage));
   return ac_hash_text(text);
 }
 
@@ -129,28 +130,28 @@ static void save(const ac_cost_model *model, const char *path, uint64_t key) {
 /* ---- getting ----------------------------------------------------------------------------------
  */
 
-static ac_status load_or_measure(ac_cost_model *model, ac_device *device) {
+static ac_status load_or_measure(ac_cost_model *model, ac_device *device, ac_dtype storage) {
   char path[4096];
-  uint64_t key = model_key(&device->info);
+  uint64_t key = model_key(&device->info, storage);
   bool cached = model_path(path, sizeof path, key);
   if (cached && load(model, path, key)) return AC_OK;
-  AC_TRY(ac_cost_calibrate(model, device));
+  AC_TRY(ac_cost_calibrate(model, device, storage));
   if (cached) save(model, path, key);
   return AC_OK;
 }
 
-ac_status ac_cost_model_get(const ac_cost_model **result, ac_device *device) {
-  *result = device->costs;
-  if (device->costs) return AC_OK;
+ac_status ac_cost_model_get(const ac_cost_model **result, ac_device *device, ac_dtype storage) {
+  *result = device->costs[storage];
+  if (*result) return AC_OK;
   ac_cost_model *model = malloc(sizeof *model);
   if (!model) return ac_fail(AC_ERROR_MEMORY, "no memory for a model of the device's speed");
   guess(model);
   bool dry = !strcmp(device->backend->name, "dry");
-  ac_status status = dry ? AC_OK : load_or_measure(model, device);
+  ac_status status = dry ? AC_OK : load_or_measure(model, device, storage);
   if (status != AC_OK) {
     free(model);
     return status;
   }
-  *result = device->costs = model;
+  *result = device->costs[storage] = model;
   return AC_OK;
 }

@@ -10,16 +10,16 @@
 
 #include "backend/device.h"
 
-typedef struct ac_cost_model {
-  double launch[AC_OP_COUNT]; /* seconds */
+typedef struct ac_cost_model { /* for one storage type */
+  double launch[AC_OP_COUNT];  /* seconds */
   double per_flop[AC_OP_COUNT], per_byte[AC_OP_COUNT];
 } ac_cost_model;
 
-/* The device's model: measured once (a fraction of a second), kept with the device and on disk
- * beside compiled programs, under a key of device, driver, threads and library version. The dry
- * device has a fixed one. Failing to read or write the disk is no failure; a damaged file is
- * measured anew. */
-ac_status ac_cost_model_get(const ac_cost_model **model, ac_device *device);
+/* The device's model for a storage type: measured once (a fraction of a second), kept with the
+ * device and on disk beside compiled programs, under a key of device, driver, threads and library
+ * version. The dry device has a fixed one. Failing to read or write the disk is no failure; a
+ * damaged file is measured anew. */
+ac_status ac_cost_model_get(const ac_cost_model **model, ac_device *device, ac_dtype storage);
 
 /* Predicted seconds of one run (handles unset). */
 double ac_cost_seconds(const ac_cost_model *model, const ac_op_args *args);
@@ -32,6 +32,6 @@ ac_cost ac_cost_work(const ac_op_args *args);
 
 /* Times the ops on the device; those that it does not support keep what the model holds. The memory
  * is given back, and the account of the device's peak is left as it was. */
-ac_status ac_cost_calibrate(ac_cost_model *model, ac_device *device);
+ac_status ac_cost_calibrate(ac_cost_model *model, ac_device *device, ac_dtype storage);
 
 #endif

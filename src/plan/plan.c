@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "graph/differentiate.h"
+#include "graph/precision.h"
 #include "plan/stages.h"
 
 #include <stdlib.h>
@@ -21,8 +22,8 @@ static ac_status check_desc(const ac_plan_desc *desc) {
   if (desc->micro_batch > desc->batch && desc->batch > 0)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: the micro-batch %lld is larger than the batch %lld",
                    (long long)desc->micro_batch, (long long)desc->batch);
-  if (desc->precision != AC_PRECISION_F32)
-    return ac_fail(AC_ERROR_UNSUPPORTED, "plan: this version trains in f32 only");
+  if ((unsigned)desc->precision > AC_PRECISION_BF16)
+    return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown precision");
   if ((unsigned)desc->recompute > AC_RECOMPUTE_ALL)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown recomputation policy");
   if ((unsigned)desc->purpose > AC_PREDICT || (unsigned)desc->optimizer > AC_SGD)
@@ -65,11 +66,13 @@ static void fill_parameters(ac_plan *plan) {
   const ac_graph *graph = plan->graph;
   for (int i = 0; i < graph->parameter_count; i++)
     plan->parameters[i] = (ac_parameter_memory){
-        graph->parameters[i], -1, {AC_NO_ADDRESS, AC_NO_ADDRESS}, AC_NO_ADDRESS};
+        graph->parameters[i], -1, -1, {AC_NO_ADDRESS, AC_NO_ADDRESS}, AC_NO_ADDRESS};
   for (int i = 0; i < graph->tensor_count; i++) {
     const ac_tensor *tensor = graph->tensors[i];
     plan->address[i] = AC_NO_ADDRESS;
-    if (tensor->role != AC_ROLE_GRADIENT || tensor->storage != i) continue;
+    if (tensor->storage != i) continue;
+    if (tensor->role == AC_ROLE_WORKING) plan->parameters[tensor->parameter].working = i;
+    if (tensor->role != AC_ROLE_GRADIENT) continue;
     plan->parameters[tensor->parameter].gradient = i;
     plan->info.parameter_count += ac_shape_count(&tensor->shape);
   }
@@ -113,10 +116,16 @@ static ac_status check_sizes(const ac_plan *plan) {
   return AC_OK;
 }
 
+ac_dtype ac_plan_storage(const ac_plan_desc *desc) {
+  static const ac_dtype storage[] = {AC_F32, AC_F16, AC_BF16};
+  return storage[desc->precision];
+}
+
 static ac_status build(ac_plan *plan) {
   ac_graph *graph = plan->graph;
   ac_purpose purpose = plan->desc.purpose;
   if (purpose == AC_TRAIN) AC_TRY(ac_graph_differentiate(graph));
+  AC_TRY(ac_graph_set_storage(graph, ac_plan_storage(&plan->desc)));
   AC_TRY(check_sizes(plan));
   if (purpose == AC_EVALUATE && graph->loss < 0)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: the graph has no loss to evaluate");
@@ -176,11 +185,9 @@ static uint64_t memory_limit(const ac_plan_desc *desc, const ac_device *device) 
   return device->info.gpu ? has : has - has / 4;
 }
 
-ac_status ac_plan_create(ac_plan **result, const ac_graph *graph, ac_device *device,
-                         const ac_plan_desc *desc) {
+ac_status ac_plan_begin(ac_plan **result, const ac_graph *graph, ac_device *device,
+                        const ac_plan_desc *desc) {
   *result = NULL;
-  AC_TRY(check_desc(desc));
-  AC_TRY(check_budget(desc, device));
   ac_plan *plan = calloc(1, sizeof *plan);
   if (!plan) return ac_fail(AC_ERROR_MEMORY, "no memory for a plan");
   plan->device = device;
@@ -189,7 +196,19 @@ ac_status ac_plan_create(ac_plan **result, const ac_graph *graph, ac_device *dev
   ac_status status = ac_graph_clone(&plan->source, graph);
   if (status == AC_OK) status = ac_graph_clone(&plan->graph, graph);
   if (status == AC_OK) status = build(plan);
-  if (status == AC_OK) status = ac_plan_search(plan, memory_limit(desc, device));
+  if (status == AC_OK) *result = plan;
+  else ac_plan_free(plan);
+  return status;
+}
+
+ac_status ac_plan_create(ac_plan **result, const ac_graph *graph, ac_device *device,
+                         const ac_plan_desc *desc) {
+  *result = NULL;
+  AC_TRY(check_desc(desc));
+  AC_TRY(check_budget(desc, device));
+  ac_plan *plan;
+  AC_TRY(ac_plan_begin(&plan, graph, device, desc));
+  ac_status status = ac_plan_search(plan, memory_limit(desc, device));
   if (status != AC_OK) {
     ac_plan_free(plan);
     return status;

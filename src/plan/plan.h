@@ -62,6 +62,7 @@ typedef struct ac_sequence {
 
 typedef struct ac_parameter_memory {
   int tensor, gradient; /* tensor ids; gradient -1: not trained */
+  int working;          /* the copy in 16 bits that ops read; -1: none */
   uint64_t moment[2];   /* addresses; AC_NO_ADDRESS: none */
   uint64_t statistics;  /* address of its two floats */
 } ac_parameter_memory;
@@ -75,7 +76,7 @@ struct ac_plan {
   struct ac_stages *stages;     /* of the training graph; NULL otherwise */
   ac_sequence main, evaluation; /* evaluation: only when training */
   uint64_t *address;            /* by storage id: persistent tensors */
-  bool *reads;                  /* by storage: inputs that some step reads; others need no feed */
+  bool *reads;                  /* by storage: what some step reads; other inputs need no feed */
   ac_parameter_memory *parameters;
   uint64_t control, control_bytes; /* loss sums and all statistics, read back at once */
   uint64_t update_workspace; /* address and bytes of scratch space for the ops of an update, */
@@ -141,6 +142,21 @@ uint64_t ac_layout_bound(const ac_sequence *sequence);
  * info.bytes and info.micro_batch. `exact` false: the arena is counted as its lower bound, which is
  * much faster. */
 ac_status ac_plan_price(ac_plan *plan, int64_t micro_batch, bool exact);
+
+/* A plan whose graph is differentiated, stored as the precision says and checked against the
+ * device, but for which nothing was chosen or laid out. */
+ac_status ac_plan_begin(ac_plan **plan, const ac_graph *graph, ac_device *device,
+                        const ac_plan_desc *desc);
+
+/* The storage type of a precision. */
+ac_dtype ac_plan_storage(const ac_plan_desc *desc);
+
+/* The arguments of the op that steps a parameter, without handles: p, its moments and last, if it
+ * has one, its working copy are outputs. `attributes` are the optimizer's. */
+void ac_plan_update_arguments(const ac_plan *plan, int parameter, const void *attributes,
+                              const ac_run_state *run, ac_op_args *args);
+/* Which output that working copy is. */
+int ac_plan_working_output(const ac_plan *plan);
 
 /* Tensors of optimizer state for each parameter: AdamW 2, SGD 1 or, without momentum, 0. */
 int ac_plan_moments(const ac_plan *plan);

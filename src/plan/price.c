@@ -13,12 +13,20 @@ int ac_plan_moments(const ac_plan *plan) {
   return plan->desc.sgd_no_momentum ? 0 : 1;
 }
 
+/* Forward only, a parameter that is read in 16 bits alone needs no f32 original. */
+static bool is_wanted(const ac_plan *plan, const ac_tensor *tensor) {
+  bool training = plan->desc.purpose == AC_TRAIN, read = plan->reads[tensor->id];
+  if (tensor->role == AC_ROLE_INPUT) return read;
+  if (tensor->role == AC_ROLE_WORKING) return training || read;
+  if (tensor->role != AC_ROLE_PARAMETER || training) return true;
+  return read || plan->parameters[tensor->parameter].working < 0;
+}
+
 static ac_status append_tensors(ac_plan *plan, ac_address_space *space, ac_role role,
                                 int64_t batch) {
   for (int i = 0; i < plan->graph->tensor_count; i++) {
     const ac_tensor *tensor = plan->graph->tensors[i];
-    bool wanted = role != AC_ROLE_INPUT || plan->reads[i];
-    if (tensor->role == role && tensor->storage == i && wanted)
+    if (tensor->role == role && tensor->storage == i && is_wanted(plan, tensor))
       AC_TRY(ac_layout_append(space, operand_bytes(tensor, batch), &plan->address[i]));
   }
   return AC_OK;
@@ -49,6 +57,24 @@ static ac_status append_control(ac_plan *plan, ac_address_space *space) {
   return AC_OK;
 }
 
+void ac_plan_update_arguments(const ac_plan *plan, int parameter, const void *attributes,
+                              const ac_run_state *run, ac_op_args *args) {
+  const ac_parameter_memory *memory = &plan->parameters[parameter];
+  ac_operand x = ac_operand_of(plan->graph->tensors[memory->tensor], 1);
+  *args = (ac_op_args){.op = plan->desc.optimizer == AC_ADAMW ? AC_OP_adamw : AC_OP_sgd,
+                       .attributes = attributes,
+                       .run = run,
+                       .in = {x}};
+  for (int j = 0; j <= ac_plan_moments(plan); j++) args->out[j] = x;
+  if (memory->working >= 0)
+    args->out[ac_plan_working_output(plan)] =
+        ac_operand_of(plan->graph->tensors[memory->working], 1);
+}
+
+int ac_plan_working_output(const ac_plan *plan) {
+  return plan->desc.optimizer == AC_ADAMW ? 3 : 2;
+}
+
 /* The most scratch space that any op of an update asks for. */
 static uint64_t update_workspace(const ac_plan *plan) {
   static const ac_run_state run = {.batch = 1};
@@ -62,8 +88,7 @@ static uint64_t update_workspace(const ac_plan *plan) {
     args.op = AC_OP_gradient_statistics;
     args.out[0] = (ac_operand){.rank = 1, .dim = {2}, .count = 2};
     uint64_t statistics = backend->workspace(plan->device->state, &args);
-    args.op = plan->desc.optimizer == AC_ADAMW ? AC_OP_adamw : AC_OP_sgd;
-    for (int j = 0; j <= ac_plan_moments(plan); j++) args.out[j] = x;
+    ac_plan_update_arguments(plan, i, attributes, &run, &args);
     uint64_t step = backend->workspace(plan->device->state, &args);
     if (statistics > most) most = statistics;
     if (step > most) most = step;
@@ -95,6 +120,7 @@ static ac_status price(ac_plan *plan, int64_t micro_batch, bool exact) {
   ac_address_space space = {.alignment = device->alignment, .chunk_bytes = chunk};
   plan->info.micro_batch = micro_batch;
   AC_TRY(append_tensors(plan, &space, AC_ROLE_PARAMETER, 1));
+  AC_TRY(append_tensors(plan, &space, AC_ROLE_WORKING, 1));
   bytes->parameters = space.end;
   AC_TRY(append_tensors(plan, &space, AC_ROLE_GRADIENT, 1));
   bytes->gradients = space.end - bytes->parameters;

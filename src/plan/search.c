@@ -74,8 +74,7 @@ static double update_seconds(const search *s) {
     ac_op_args args = {.op = AC_OP_gradient_statistics, .in = {x}};
     args.out[0] = (ac_operand){.rank = 1, .dim = {2}, .count = 2};
     seconds += ac_cost_seconds(s->costs, &args);
-    args.op = plan->desc.optimizer == AC_ADAMW ? AC_OP_adamw : AC_OP_sgd;
-    for (int j = 0; j <= ac_plan_moments(plan); j++) args.out[j] = x;
+    ac_plan_update_arguments(plan, i, NULL, NULL, &args);
     seconds += ac_cost_seconds(s->costs, &args);
   }
   return seconds;
@@ -241,6 +240,15 @@ static ac_status find_least(search *s, uint64_t *least, int64_t *micro_batch) {
   return AC_OK;
 }
 
+/* Adds to the text what a choice would need, if that is less. */
+static void add_knob(uint64_t bytes, uint64_t least, const char *what, char *text, size_t size) {
+  char amount[32];
+  size_t used = strlen(text);
+  if (bytes < least)
+    snprintf(text + used, size - used, "%s %s %s", used ? "," : "; it would need",
+             ac_format_bytes(amount, sizeof amount, bytes), what);
+}
+
 /* What the smallest total would be under another policy; adds a phrase if that is less. */
 static ac_status try_knob(search *s, const ac_plan_desc *desc, uint64_t least, const char *what,
                           char *text, size_t size) {
@@ -251,12 +259,8 @@ static ac_status try_knob(search *s, const ac_plan_desc *desc, uint64_t least, c
   ac_status status = list_candidates(s);
   if (status == AC_OK) status = find_least(s, &other, &micro_batch);
   s->plan->desc = own;
-  if (status != AC_OK || other >= least) return status;
-  char bytes[32];
-  size_t used = strlen(text);
-  snprintf(text + used, size - used, "%s %s %s", used ? "," : "; it would need",
-           ac_format_bytes(bytes, sizeof bytes, other), what);
-  return AC_OK;
+  if (status == AC_OK) add_knob(other, least, what, text, size);
+  return status;
 }
 
 /* The plan is given up by now, so its graph may change. */
@@ -281,11 +285,31 @@ static ac_status cut_anew(ac_plan *plan) {
   return status;
 }
 
+/* What the same plan would need in 16 bits, where the device can. */
+static ac_status try_precision(const search *s, uint64_t least, char *text, size_t size) {
+  ac_plan_desc desc = s->plan->desc;
+  desc.precision = AC_PRECISION_F16;
+  search other = {0};
+  ac_status status = ac_plan_begin(&other.plan, s->plan->source, s->plan->device, &desc);
+  if (status == AC_ERROR_UNSUPPORTED) return AC_OK;
+  AC_TRY(status);
+  uint64_t bytes = UINT64_MAX;
+  int64_t micro_batch;
+  status = ac_cost_model_get(&other.costs, other.plan->device, ac_plan_storage(&desc));
+  if (status == AC_OK) status = list_candidates(&other);
+  if (status == AC_OK) status = find_least(&other, &bytes, &micro_batch);
+  free(other.list);
+  ac_plan_free(other.plan);
+  AC_TRY(status);
+  add_knob(bytes, least, "at precision f16", text, size);
+  return AC_OK;
+}
+
 /* Nothing fits: says what would, and what the knobs that were set would buy if they were not. */
 static ac_status refuse(search *s, uint64_t limit) {
   uint64_t least;
   int64_t micro_batch = 1;
-  char knobs[160] = "";
+  char knobs[256] = "";
   AC_TRY(find_least(s, &least, &micro_batch));
   if (least == UINT64_MAX)
     return AC_ERROR_BUDGET; /* with the sentence about the largest allocation */
@@ -299,6 +323,7 @@ static ac_status refuse(search *s, uint64_t limit) {
     desc.recompute = AC_RECOMPUTE_AUTO;
     AC_TRY(try_knob(s, &desc, least, "with recomputation as needed", knobs, sizeof knobs));
   }
+  if (desc.precision == AC_PRECISION_F32) AC_TRY(try_precision(s, least, knobs, sizeof knobs));
   if (clear_hints(s->plan)) {
     AC_TRY(cut_anew(s->plan));
     AC_TRY(try_knob(s, &s->plan->desc, least, "without its hints", knobs, sizeof knobs));
@@ -342,7 +367,7 @@ static ac_status search_forward(ac_plan *plan, uint64_t limit) {
 ac_status ac_plan_search(ac_plan *plan, uint64_t limit) {
   if (plan->desc.purpose != AC_TRAIN) return search_forward(plan, limit);
   search s = {.plan = plan};
-  AC_TRY(ac_cost_model_get(&s.costs, plan->device));
+  AC_TRY(ac_cost_model_get(&s.costs, plan->device, ac_plan_storage(&plan->desc)));
   s.update = update_seconds(&s);
   ac_status status = list_candidates(&s);
   if (status == AC_OK) status = choose(&s, limit);

@@ -47,34 +47,50 @@ static int64_t smaller(int64_t a, int64_t b) {
 /* ---- a window that failed -------------------------------------------------------------------- */
 
 /* Reads the window again and names the first op that yields something not finite. */
-static ac_status explain(fit *f, int64_t samples, const ac_update *update) {
-  char where[192] = "";
+static ac_status locate(fit *f, int64_t samples, char *where, size_t size) {
   cursor at = f->window_begin;
   for (int64_t first = 0, got; first < samples && !where[0]; first += got) {
     AC_TRY(read_samples(f, &at, smaller(samples - first, f->micro_batch), &got));
-    AC_TRY(ac_trainer_locate_staged(f->trainer, first, got, where, sizeof where));
+    AC_TRY(ac_trainer_locate_staged(f->trainer, first, got, where, size));
   }
   const ac_graph *graph = f->trainer->instance.plan->graph;
   int parameter = f->trainer->nonfinite;
   if (!where[0] && parameter >= 0)
-    snprintf(where, sizeof where, "the gradient of parameter %s",
+    snprintf(where, size, "the gradient of parameter %s",
              graph->tensors[graph->parameters[parameter]]->name);
-  return ac_fail(AC_ERROR_NOT_FINITE, "step %lld: the %s is not finite; it first appears in %s",
-                 (long long)f->result.steps, update->finite_loss ? "gradient" : "loss",
-                 where[0] ? where : "the sum over the window");
+  if (!where[0]) snprintf(where, size, "the sum over the window");
+  return AC_OK;
+}
+
+/* Why training cannot go on after a window that is stuck. */
+static ac_status explain(fit *f, int64_t samples, const ac_update *update) {
+  const ac_scaler *scaler = &f->trainer->scaler;
+  long long step = (long long)f->result.steps;
+  if (update->finite_loss && update->finite_gradient)
+    return ac_fail(AC_ERROR_NOT_FINITE, "step %lld: the weight %g is too small to divide by", step,
+                   update->weight);
+  char where[192] = "", scale[64] = "";
+  AC_TRY(locate(f, samples, where, sizeof where));
+  if (scaler->desc.kind == AC_LOSS_SCALING_DYNAMIC)
+    snprintf(scale, sizeof scale, " even at the lowest loss scale, %g", update->loss_scale);
+  else if (scaler->desc.kind == AC_LOSS_SCALING_STATIC)
+    snprintf(scale, sizeof scale, " in %lld windows in a row", (long long)scaler->overflows);
+  bool data = !strncmp(where, "input ", strlen("input "));
+  return ac_fail(AC_ERROR_NOT_FINITE, "step %lld: %sthe %s is not finite%s; it first appears in %s",
+                 step, scale[0] && !data ? "the model diverges: " : "",
+                 update->finite_loss ? "gradient" : "loss", scale, where);
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
 static void report(fit *f, ac_fit_event *event) {
-  event->step = f->result.steps;
   event->epoch = f->next.epoch;
   if (f->desc->callback && !f->desc->callback(f->desc->user, event)) f->result.stopped = true;
   f->resumed = ac_clock();
 }
 
 static ac_status evaluate(fit *f, int64_t limit) {
-  ac_fit_event event = {.kind = AC_FIT_EVALUATION};
+  ac_fit_event event = {.kind = AC_FIT_EVALUATION, .step = f->result.steps};
   AC_TRY(ac_trainer_evaluate(f->trainer, f->desc->validation, limit, &event.evaluation));
   f->result.final = event.evaluation;
   f->result.evaluated = true;
@@ -82,20 +98,32 @@ static ac_status evaluate(fit *f, int64_t limit) {
   return AC_OK;
 }
 
+/* A window that is to run again counts when it is over. */
+static void count_window(fit *f, ac_fit_event *event) {
+  const ac_update *update = &event->update;
+  bool overflow = !update->finite_loss || !update->finite_gradient;
+  bool lower = f->trainer->scaler.desc.kind == AC_LOSS_SCALING_DYNAMIC && !update->stuck;
+  event->replayed = f->desc->replay && overflow && lower;
+  event->step = f->result.steps + 1;
+  f->result.skipped += overflow;
+  f->result.seconds += event->seconds;
+  if (event->replayed) {
+    f->next = f->window_begin;
+    return;
+  }
+  f->result.steps++;
+  f->result.samples += event->samples;
+}
+
 static ac_status end_window(fit *f) {
   int64_t samples = f->trainer->window_samples;
   ac_fit_event event = {.kind = AC_FIT_STEP, .samples = samples};
   AC_TRY(ac_trainer_update(f->trainer, &event.update));
   event.seconds = ac_clock() - f->resumed;
-  f->result.steps++;
-  f->result.samples += samples;
-  f->result.seconds += event.seconds;
-  bool empty = event.update.finite_loss && event.update.weight == 0 && f->trainer->nonfinite < 0;
-  if (event.update.skipped && !empty) {
-    report(f, &event);
-    return explain(f, samples, &event.update);
-  }
+  count_window(f, &event);
   report(f, &event);
+  if (event.update.stuck) return explain(f, samples, &event.update);
+  if (event.replayed) return AC_OK;
   int64_t every = f->desc->eval_every;
   bool last = f->desc->steps && f->result.steps >= f->desc->steps;
   if (every && f->desc->validation && !last && !f->result.stopped && f->result.steps % every == 0)
@@ -127,9 +155,11 @@ static ac_status advance(fit *f) {
 
 static ac_status run(fit *f) {
   f->resumed = ac_clock();
-  while (!finished(f)) AC_TRY(advance(f));
-  /* Carried samples that no further epoch fills up are not lost. */
-  if (f->trainer->window_samples > 0 && !f->result.stopped) AC_TRY(end_window(f));
+  do {
+    while (!finished(f)) AC_TRY(advance(f));
+    /* Carried samples that no further epoch fills up are not lost. */
+    if (f->trainer->window_samples > 0 && !f->result.stopped) AC_TRY(end_window(f));
+  } while (!finished(f)); /* the last window may run again */
   ac_trainer_discard(f->trainer);
   f->result.epochs = f->next.epoch;
   if (f->desc->validation && !f->desc->no_final_evaluation) AC_TRY(evaluate(f, 0));

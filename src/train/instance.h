@@ -84,6 +84,15 @@ ac_status ac_instance_load(ac_instance *instance, const char *path, const char *
 ac_status ac_instance_save(ac_instance *instance, const char *path, const ac_metadata *metadata,
                            int metadata_count);
 int ac_instance_find_parameter(const ac_instance *instance, const char *name);
+/* Elements [first, first + count) of a parameter, in f32. Writing also brings its working copy in
+ * 16 bits up to date; reading takes that copy where the plan keeps no other. */
+ac_status ac_instance_write_parameter(ac_instance *instance, int index, int64_t first,
+                                      int64_t count, const float *data);
+ac_status ac_instance_read_parameter(ac_instance *instance, int index, int64_t first, int64_t count,
+                                     float *data);
+/* Elements of a tensor of any float type, converted to f32. */
+ac_status ac_instance_read_floats(const ac_instance *instance, const void *handle, ac_dtype dtype,
+                                  int64_t first, int64_t count, float *data);
 /* Checks that [first, first + count) lies within the parameter. */
 ac_status ac_instance_check_range(const ac_instance *instance, int index, int64_t first,
                                   int64_t count);

@@ -14,11 +14,10 @@ enum { PIECE = 1 << 16 };
 static ac_status all_finite(ac_instance *instance, const ac_operand *x, float *buffer,
                             bool *finite) {
   *finite = true;
-  for (int64_t first = 0; x->dtype == AC_F32 && first < x->count && *finite; first += PIECE) {
+  if (x->dtype == AC_I32) return AC_OK;
+  for (int64_t first = 0; first < x->count && *finite; first += PIECE) {
     int64_t count = x->count - first < PIECE ? x->count - first : PIECE;
-    AC_TRY(instance->device->backend->download(instance->device->state, x->data,
-                                               (uint64_t)first * sizeof(float), buffer,
-                                               (uint64_t)count * sizeof(float)));
+    AC_TRY(ac_instance_read_floats(instance, x->data, x->dtype, first, count, buffer));
     for (int64_t i = 0; i < count; i++)
       if (!isfinite(buffer[i])) *finite = false;
   }

@@ -1,6 +1,7 @@
 /* Parameters of an instance: initial values, reading, writing, model files. All of it passes
  * through a bounded buffer, so no second copy of a model is ever held. */
 #include "core/error.h"
+#include "core/half.h"
 #include "core/random.h"
 #include "train/instance.h"
 
@@ -35,12 +36,52 @@ ac_status ac_instance_check_range(const ac_instance *instance, int index, int64_
   return AC_OK;
 }
 
-static ac_status upload(ac_instance *instance, int index, int64_t first, int64_t count,
-                        const float *data) {
-  void *handle = instance->persistent[parameter_tensor(instance, index)->id];
-  return instance->device->backend->upload(instance->device->state, handle,
-                                           (uint64_t)first * sizeof(float), data,
-                                           (uint64_t)count * sizeof(float));
+/* Working copies pass through a small buffer on their way. */
+static ac_status write_working(ac_instance *instance, int working, int64_t first, int64_t count,
+                               const float *data) {
+  uint16_t half[4096];
+  const int64_t most = sizeof half / sizeof *half;
+  ac_dtype dtype = instance->plan->graph->tensors[working]->dtype;
+  for (int64_t done = 0; done < count; done += most) {
+    int64_t piece = count - done < most ? count - done : most;
+    ac_floats_write(half, dtype, data + done, piece);
+    AC_TRY(instance->device->backend->upload(instance->device->state, instance->persistent[working],
+                                             (uint64_t)(first + done) * sizeof *half, half,
+                                             (uint64_t)piece * sizeof *half));
+  }
+  return AC_OK;
+}
+
+ac_status ac_instance_write_parameter(ac_instance *instance, int index, int64_t first,
+                                      int64_t count, const float *data) {
+  const ac_parameter_memory *memory = &instance->plan->parameters[index];
+  void *original = instance->persistent[memory->tensor];
+  if (original)
+    AC_TRY(instance->device->backend->upload(instance->device->state, original,
+                                             (uint64_t)first * sizeof *data, data,
+                                             (uint64_t)count * sizeof *data));
+  if (memory->working < 0 || !instance->persistent[memory->working]) return AC_OK;
+  return write_working(instance, memory->working, first, count, data);
+}
+
+/* 16-bit elements come into the second half of the room for floats, and are converted from the
+ * first on: none is overwritten before it is read. */
+ac_status ac_instance_read_floats(const ac_instance *instance, const void *handle, ac_dtype dtype,
+                                  int64_t first, int64_t count, float *data) {
+  size_t size = ac_dtype_bytes(dtype);
+  char *from = (char *)data + (size_t)count * (sizeof *data - size);
+  AC_TRY(instance->device->backend->download(instance->device->state, handle,
+                                             (uint64_t)first * size, from, (uint64_t)count * size));
+  if (dtype != AC_F32) ac_floats_read(data, from, dtype, count);
+  return AC_OK;
+}
+
+ac_status ac_instance_read_parameter(ac_instance *instance, int index, int64_t first, int64_t count,
+                                     float *data) {
+  const ac_parameter_memory *memory = &instance->plan->parameters[index];
+  int tensor = instance->persistent[memory->tensor] ? memory->tensor : memory->working;
+  return ac_instance_read_floats(instance, instance->persistent[tensor],
+                                 instance->plan->graph->tensors[tensor]->dtype, first, count, data);
 }
 
 /* ---- initial values -------------------------------------------------------------------------- */
@@ -108,7 +149,7 @@ static ac_status initialise(ac_instance *instance, int index, uint64_t seed, flo
         block = ac_philox(key, (uint32_t)(number / 4), (uint32_t)(number / 4 >> 32), 0, 0);
       buffer[i] = (float)draw(&d, &block, (int)(number % 4));
     }
-    AC_TRY(upload(instance, index, first, count, buffer));
+    AC_TRY(ac_instance_write_parameter(instance, index, first, count, buffer));
   }
   return AC_OK;
 }
@@ -164,7 +205,7 @@ ac_status ac_instance_load(ac_instance *instance, const char *path, const char *
     for (int64_t first = 0; first < elements && status == AC_OK; first += PIECE) {
       int64_t count = elements - first < PIECE ? elements - first : PIECE;
       status = ac_model_file_read(file, found, first, count, buffer);
-      if (status == AC_OK) status = upload(instance, i, first, count, buffer);
+      if (status == AC_OK) status = ac_instance_write_parameter(instance, i, first, count, buffer);
     }
   }
   free(buffer);
@@ -173,11 +214,7 @@ ac_status ac_instance_load(ac_instance *instance, const char *path, const char *
 }
 
 static ac_status read_parameter(void *user, int index, int64_t first, int64_t count, void *data) {
-  ac_instance *instance = user;
-  void *handle = instance->persistent[parameter_tensor(instance, index)->id];
-  return instance->device->backend->download(instance->device->state, handle,
-                                             (uint64_t)first * sizeof(float), data,
-                                             (uint64_t)count * sizeof(float));
+  return ac_instance_read_parameter(user, index, first, count, data);
 }
 
 ac_status ac_instance_save(ac_instance *instance, const char *path, const ac_metadata *metadata,

@@ -43,10 +43,7 @@ ac_status ac_session_set_parameter(ac_session *session, const char *name, int64_
   int index = ac_instance_find_parameter(instance, name);
   if (index < 0) return ac_fail(AC_ERROR_ARGUMENT, "session: no parameter \"%s\"", name);
   AC_TRY(ac_instance_check_range(instance, index, first, count));
-  void *handle = instance->persistent[instance->plan->parameters[index].tensor];
-  return instance->device->backend->upload(instance->device->state, handle,
-                                           (uint64_t)first * sizeof(float), data,
-                                           (uint64_t)count * sizeof(float));
+  return ac_instance_write_parameter(instance, index, first, count, data);
 }
 
 ac_status ac_session_run(ac_session *session, int64_t count, const ac_feed *feeds, int feed_count) {
@@ -89,9 +86,8 @@ ac_status ac_session_output(ac_session *session, const char *name, int64_t first
     return ac_fail(AC_ERROR_ARGUMENT,
                    "session: output \"%s\" has %lld elements; asked for %lld from %lld", name,
                    (long long)elements, (long long)count, (long long)first);
-  return instance->device->backend->download(
-      instance->device->state, output_handle(instance, tensor), (uint64_t)first * sizeof(float),
-      data, (uint64_t)count * sizeof(float));
+  return ac_instance_read_floats(instance, output_handle(instance, tensor),
+                                 graph->tensors[tensor]->dtype, first, count, data);
 }
 
 ac_status ac_session_evaluate(ac_session *session, ac_dataset *dataset, int64_t limit,

@@ -1,8 +1,9 @@
 /* Windows. accumulate: every micro-batch adds its gradient sums. update: one pass over the
  * gradients yields their norm and whether all is finite, one small read-back brings that and the
- * loss sums to the host, and only then are parameters and moments touched. With S the loss scale
- * and W the window's weight, the device holds S * (sum of gradients); the factor clip / (S W) is
- * folded into the optimizer's kernel. */
+ * loss sums to the host, and only then are parameters and moments touched. With S the factor of the
+ * loss gradient and W the window's weight, the device holds S * (sum of gradients); the factor clip
+ * / (S W) is folded into the optimizer's kernel. S is the loss scale by the weight that a whole
+ * window has at most, up to a power of two, and changes between windows only. */
 #include "train/trainer.h"
 
 #include "core/error.h"
@@ -45,6 +46,24 @@ static ac_status check_desc(ac_trainer_desc *desc, ac_optimizer_kind kind) {
   return AC_OK;
 }
 
+/* The losses of a whole window: a row of the loss has an integer target; without such targets a
+ * sample is a row. */
+static double nominal_weight(const ac_plan *plan) {
+  const ac_graph *graph = plan->graph;
+  const ac_node *loss = &graph->nodes[graph->tensors[graph->loss]->producer];
+  double rows = 1;
+  for (int i = 0; i < AC_MAX_INPUTS; i++)
+    if (loss->in[i] >= 0 && graph->tensors[loss->in[i]]->dtype == AC_I32)
+      rows = (double)ac_shape_count(&graph->tensors[loss->in[i]]->shape);
+  return (double)plan->info.batch * rows;
+}
+
+/* Before a window begins. */
+static void set_loss_scale(ac_trainer *trainer) {
+  trainer->instance.run.loss_scale =
+      ac_scaler_factor(&trainer->scaler, nominal_weight(trainer->instance.plan));
+}
+
 /* Update kernels are compiled before the first step, like all others. */
 static ac_status prepare_updates(ac_trainer *trainer);
 
@@ -57,8 +76,11 @@ ac_status ac_trainer_create(ac_trainer **result, const ac_plan *plan, const ac_t
   trainer->desc = *desc;
   trainer->nonfinite = -1;
   ac_status status = check_desc(&trainer->desc, plan->desc.optimizer);
+  if (status == AC_OK)
+    status = ac_scaler_init(&trainer->scaler, &desc->loss_scaling, plan->desc.precision);
   if (status == AC_OK) status = ac_instance_create(&trainer->instance, plan);
   trainer->instance.run.seed = desc->seed;
+  if (status == AC_OK) set_loss_scale(trainer);
   if (status == AC_OK) status = ac_instance_initialise(&trainer->instance, desc->seed);
   if (status == AC_OK) status = prepare_updates(trainer);
   if (status != AC_OK) {
@@ -215,13 +237,15 @@ static void update_arguments(const ac_trainer *trainer, int index, ac_op_args *a
                              const update_attributes *attributes) {
   const ac_instance *instance = &trainer->instance;
   const ac_parameter_memory *memory = &instance->plan->parameters[index];
-  bool adamw = instance->plan->desc.optimizer == AC_ADAMW;
-  *args = update_op(instance, adamw ? AC_OP_adamw : AC_OP_sgd, attributes);
-  operand_from(&args->in[0], instance, memory->gradient, instance->persistent[memory->gradient]);
-  operand_from(&args->out[0], instance, memory->tensor, instance->persistent[memory->tensor]);
-  for (int m = 0; m < 2; m++)
-    if (instance->moments[index][m])
-      operand_from(&args->out[1 + m], instance, memory->tensor, instance->moments[index][m]);
+  int working = ac_plan_working_output(instance->plan);
+  ac_plan_update_arguments(instance->plan, index, attributes, &instance->run, args);
+  args->workspace = instance->update_workspace;
+  args->workspace_bytes = instance->plan->update_workspace_bytes;
+  args->in[0].data = instance->persistent[memory->gradient];
+  args->out[0].data = instance->persistent[memory->tensor];
+  for (int m = 0; m < ac_plan_moments(instance->plan); m++)
+    args->out[1 + m].data = instance->moments[index][m];
+  if (memory->working >= 0) args->out[working].data = instance->persistent[memory->working];
 }
 
 static ac_status step_parameters(ac_trainer *trainer, double factor, double rate) {
@@ -262,31 +286,32 @@ ac_status ac_trainer_update(ac_trainer *trainer, ac_update *result) {
   ac_loss_sums sums = ac_instance_loss_sums(&trainer->instance);
   gradient_report report = read_statistics(trainer);
   bool weighs = sums.weight > 0;
-  double mean = weighs ? sums.loss / sums.weight : 0;
   double norm = weighs ? report.norm / sums.weight : 0;
-  double rate = ac_schedule_rate(&trainer->desc.schedule, trainer->updates);
-  bool finite_loss = isfinite(sums.loss) && isfinite(sums.weight);
+  ac_update update = {.loss = weighs ? sums.loss / sums.weight : 0,
+                      .weight = sums.weight,
+                      .lr = ac_schedule_rate(&trainer->desc.schedule, trainer->updates),
+                      .grad_norm = report.finite ? norm : (double)INFINITY,
+                      .loss_scale = (double)trainer->scaler.scale,
+                      .finite_loss = isfinite(sums.loss) && isfinite(sums.weight),
+                      .finite_gradient = report.finite};
   double clip = trainer->desc.optimizer.clip;
   double factor = 1 / ((double)trainer->instance.run.loss_scale * sums.weight);
   if (clip > 0 && norm > clip) factor *= clip / norm;
+  bool overflow = !update.finite_loss || !update.finite_gradient;
   /* A weight near zero would blow the factor up beyond floats. */
-  bool skip = !finite_loss || !report.finite || !weighs || !isfinite((float)factor);
-  if (!skip) {
-    ac_status status = step_parameters(trainer, factor, rate);
+  update.skipped = overflow || !weighs || !isfinite((float)factor);
+  if (!update.skipped) {
+    ac_status status = step_parameters(trainer, factor, update.lr);
     trainer->broken = status != AC_OK;
     AC_TRY(status);
     trainer->updates++;
   }
+  if (overflow || !update.skipped) ac_scaler_update(&trainer->scaler, overflow);
+  set_loss_scale(trainer);
   trainer->window_samples = 0;
-  if (result)
-    *result = (ac_update){.update = trainer->updates,
-                          .loss = mean,
-                          .weight = sums.weight,
-                          .lr = rate,
-                          .grad_norm = report.finite ? norm : (double)INFINITY,
-                          .loss_scale = (double)trainer->instance.run.loss_scale,
-                          .skipped = skip,
-                          .finite_loss = finite_loss};
+  update.update = trainer->updates;
+  update.stuck = overflow ? trainer->scaler.stuck : update.skipped && weighs;
+  if (result) *result = update;
   return AC_OK;
 }
 
@@ -304,28 +329,17 @@ int ac_trainer_find_parameter(const ac_trainer *trainer, const char *name) {
   return ac_instance_find_parameter(&trainer->instance, name);
 }
 
-static ac_status download(ac_trainer *trainer, int tensor, int64_t first, int64_t count,
-                          float *data) {
-  ac_instance *instance = &trainer->instance;
-  return instance->device->backend->download(instance->device->state, instance->persistent[tensor],
-                                             (uint64_t)first * sizeof(float), data,
-                                             (uint64_t)count * sizeof(float));
-}
-
 ac_status ac_trainer_get_parameter(ac_trainer *trainer, int index, int64_t first, int64_t count,
                                    float *data) {
   AC_TRY(ac_instance_check_range(&trainer->instance, index, first, count));
-  return download(trainer, trainer->instance.plan->parameters[index].tensor, first, count, data);
+  return ac_instance_read_parameter(&trainer->instance, index, first, count, data);
 }
 
 ac_status ac_trainer_set_parameter(ac_trainer *trainer, int index, int64_t first, int64_t count,
                                    const float *data) {
   ac_instance *instance = &trainer->instance;
   AC_TRY(ac_instance_check_range(instance, index, first, count));
-  void *handle = instance->persistent[instance->plan->parameters[index].tensor];
-  return instance->device->backend->upload(instance->device->state, handle,
-                                           (uint64_t)first * sizeof(float), data,
-                                           (uint64_t)count * sizeof(float));
+  return ac_instance_write_parameter(instance, index, first, count, data);
 }
 
 ac_status ac_trainer_get_gradient(ac_trainer *trainer, int index, int64_t first, int64_t count,
@@ -337,7 +351,8 @@ ac_status ac_trainer_get_gradient(ac_trainer *trainer, int index, int64_t first,
                    index);
   if (trainer->window_samples == 0)
     return ac_fail(AC_ERROR_STATE, "trainer: nothing was accumulated since the last update");
-  return download(trainer, gradient, first, count, data);
+  return ac_instance_read_floats(&trainer->instance, trainer->instance.persistent[gradient], AC_F32,
+                                 first, count, data);
 }
 
 ac_status ac_trainer_save(ac_trainer *trainer, const char *path, const ac_metadata *metadata,

@@ -3,11 +3,13 @@
 #define AC_TRAIN_TRAINER_H
 
 #include "train/instance.h"
+#include "train/scaler.h"
 
 struct ac_trainer {
   ac_instance instance;
-  ac_trainer_desc desc; /* defaults filled in */
-  int64_t updates;      /* made so far: what schedules, bias correction and random numbers go by */
+  ac_trainer_desc desc; /* defaults filled in; of loss scaling in the scaler */
+  ac_scaler scaler;
+  int64_t updates; /* made so far: what schedules, bias correction and random numbers go by */
   int64_t window_samples; /* accumulated so far */
   bool broken;            /* a device failure left the window half done */
   int nonfinite; /* parameter whose gradient was found not finite in the last update, or -1 */

@@ -305,7 +305,7 @@ case_plan() {
   refuse 2 'must be one of' plan gpt "${model[@]}" --recompute some
   text
   refuse 1 'is larger than the memory of cpu' train gpt --data text "${tiny[@]}" --memory 1000000GiB
-  refuse 1 'f32 only' train gpt --data text "${tiny[@]}" --precision f16
+  refuse 2 'precision' train gpt --data text "${tiny[@]}" --precision f8
   refuse 2 'computes nothing' train gpt --data text "${tiny[@]}" --device dry
 }
 

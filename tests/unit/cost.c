@@ -42,7 +42,7 @@ static void assert_near(double got, double expected) {
 
 static const ac_cost_model *model_of(ac_device *device) {
   const ac_cost_model *model;
-  assert_ok(ac_cost_model_get(&model, device));
+  assert_ok(ac_cost_model_get(&model, device, AC_F32));
   return model;
 }
 
@@ -114,7 +114,7 @@ static void test_no_op_is_forgotten(void **state) {
   ac_cost_model model;
   for (int op = 0; op < AC_OP_COUNT; op++)
     model.launch[op] = model.per_flop[op] = model.per_byte[op] = (double)NAN;
-  assert_ok(ac_cost_calibrate(&model, device));
+  assert_ok(ac_cost_calibrate(&model, device, AC_F32));
   assert_sensible(&model);
   ac_device_close(device);
 }

@@ -270,6 +270,40 @@ def optimizer(f):
                                         nesterov=bool(a["nesterov"])))
 
 
+def loss_scaler(f):
+    """PyTorch's own GradScaler, driven by gradients that are infinite where a pattern says so."""
+    def trace(name, pattern, **a):
+        f.case(name, **a)
+        scaler = torch.amp.GradScaler("cpu", init_scale=a["scale"], growth_factor=a["growth"],
+                                      backoff_factor=a["backoff"], growth_interval=a["interval"])
+        p = torch.nn.Parameter(torch.zeros(1, dtype=torch.float32))
+        optimizer = torch.optim.SGD([p], lr=1e-3)
+        scales, clean = [], []
+        for overflow in pattern:
+            scaler.scale(p.sum())  # creates the scaler's state; the gradient is given below
+            p.grad = torch.full((1,), np.inf if overflow else 1, dtype=torch.float32)
+            scaler.step(optimizer)
+            scaler.update()
+            scales.append(scaler.get_scale())
+            clean.append(scaler._get_growth_tracker())
+        f.tensor("overflow", torch.tensor(pattern))
+        f.tensor("scale", torch.tensor(scales))
+        f.tensor("clean", torch.tensor(clean))
+
+    def random(count, share, seed):
+        return (np.random.default_rng(seed).uniform(size=count) < share).astype(np.int64).tolist()
+
+    usual = dict(scale=65536, growth=2, backoff=0.5)
+    trace("now_and_then", random(120, 0.1, 1), interval=5, **usual)
+    trace("often", random(120, 0.4, 2), interval=2, **usual)
+    trace("clean", [0] * 120, interval=50, **usual)
+    trace("bursts", ([1] * 20 + [0] * 13) * 2 + [1, 0] * 10, interval=4, **usual)
+    trace("every_update", random(60, 0.3, 3), interval=1, **usual)
+    trace("odd_factors", random(120, 0.25, 4), scale=1000, growth=1.7, backoff=0.3, interval=3)
+    trace("to_the_end_of_floats", [0] * 12 + [1] + [0] * 3, scale=2.0**120, growth=2, backoff=0.5, interval=1)
+    trace("past_the_end_of_floats", [0] * 12 + [1] + [0] * 9, scale=3e37, growth=3, backoff=0.25, interval=2)
+
+
 def gpt2_tiny(folder):
     """A whole GPT-2, as transformers makes, stores and differentiates it."""
     from safetensors.torch import save_file
@@ -316,7 +350,8 @@ def main():
                    layer_norm=layer_norm, gelu=gelu, relu=elementwise(F.relu), silu=elementwise(F.silu),
                    leaky_relu=leaky_relu, sigmoid=elementwise(torch.sigmoid), tanh=elementwise(torch.tanh),
                    softmax=softmax, attention=attention, transpose=transpose, cross_entropy=cross_entropy,
-                   linear_cross_entropy=linear_cross_entropy, mean_squared_error=mean_squared_error, optimizer=optimizer)
+                   linear_cross_entropy=linear_cross_entropy, mean_squared_error=mean_squared_error, optimizer=optimizer,
+                   loss_scaler=loss_scaler)
     for name, write in writers.items():
         f = File(folder, name)
         write(f)

@@ -1,12 +1,23 @@
 /* cross_entropy with softmax, and its gradient; also for the op that makes logits in chunks. */
 #include "ops/cross_entropy.h"
 
+#include <stdio.h>
+
 #include "backend/opencl/opencl.h"
 #include "core/error.h"
 
+enum { OPTIONS = AC_CL_ROW_OPTIONS + 16 };
+static int options_of(const ac_opencl *cl, const ac_cl_loss_rows *rows, char options[OPTIONS]) {
+  char row_group[AC_CL_ROW_OPTIONS];
+  const int group = ac_cl_row_group(cl, rows->width, row_group);
+  const bool differ = rows->float_logits && cl->storage != AC_F32;
+  snprintf(options, OPTIONS, "%s%s", row_group, differ ? " -DLOGITS_F32" : "");
+  return group;
+}
+
 ac_status ac_cl_row_losses(ac_opencl *cl, const ac_cl_loss_rows *rows, void *results) {
-  char options[AC_CL_ROW_OPTIONS];
-  const int group = ac_cl_row_group(cl, rows->width, options);
+  char options[OPTIONS];
+  const int group = options_of(cl, rows, options);
   return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"cross_entropy", "cross_entropy", options}),
                       ac_cl_groups(rows->count, group, 1), AC_CL_BUFFER(rows->logits),
                       AC_CL_BUFFER(rows->targets), AC_CL_BUFFER(rows->weights),
@@ -18,8 +29,8 @@ ac_status ac_cl_row_losses(ac_opencl *cl, const ac_cl_loss_rows *rows, void *res
 
 ac_status ac_cl_row_gradients(ac_opencl *cl, const ac_cl_loss_rows *rows, void *dlogits,
                               float loss_scale) {
-  char options[AC_CL_ROW_OPTIONS];
-  ac_cl_row_group(cl, rows->width, options);
+  char options[OPTIONS];
+  options_of(cl, rows, options);
   return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"cross_entropy", "cross_entropy_gradient", options}),
                       ac_cl_elements(cl, rows->count * rows->width), AC_CL_BUFFER(rows->logits),
                       AC_CL_BUFFER(rows->targets), AC_CL_BUFFER(rows->weights),

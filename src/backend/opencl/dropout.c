@@ -9,7 +9,8 @@ ac_status ac_cl_dropout(ac_opencl *cl, const ac_op_args *args) {
   const ac_operand *x = &args->in[0];
   const ac_run_state *run = args->run;
   if (!cl->preparing && !run->training)
-    return ac_cl_copy(cl, args->out[0].data, x->data, (uint64_t)x->count * sizeof(float));
+    return ac_cl_copy(cl, args->out[0].data, x->data,
+                      (uint64_t)x->count * ac_dtype_bytes(x->dtype));
   const int64_t samples = x->count / a->elements_per_sample;
   const int64_t blocks = (a->elements_per_sample + 3) / 4;
   return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"dropout", "dropout", NULL}),

@@ -1,7 +1,8 @@
 /* Which matrix product runs where.
  *
- * CLBlast takes single f32 products; its batched routines allocate memory of their own, so batches
- * go to cl/gemm.cl, as does everything where CLBlast is absent or ACCRUE_CLBLAST=0. It is called
+ * CLBlast takes single f32 products; its batched routines allocate memory of their own and its half
+ * ones add up in half, so batches and 16-bit storage go to cl/gemm.cl, as does everything where
+ * CLBlast is absent or ACCRUE_CLBLAST=0. It is called
  * column-major with the operands swapped, C' = op(B)' op(A)', which is how it writes a row-major
  * result without a copy. */
 #include "backend/opencl/gemm.h"
@@ -14,6 +15,10 @@
 #include <clblast_c.h>
 
 /* ---- CLBlast --------------------------------------------------------------------------------- */
+
+static bool clblast_takes(const ac_opencl *cl, const ac_cl_product *p) {
+  return cl->clblast && cl->storage == AC_F32 && !p->batched;
+}
 
 static CLBlastTranspose flag(bool transpose) {
   return transpose ? CLBlastTransposeYes : CLBlastTransposeNo;
@@ -105,11 +110,14 @@ static tile choose_tile(const ac_opencl *cl, const ac_cl_product *p, bool may_be
 }
 
 static ac_status launch_own(ac_opencl *cl, const ac_cl_product *p, tile t) {
-  char options[160];
+  char options[192];
+  const bool half = cl->storage != AC_F32;
   snprintf(options, sizeof options,
            "-DTX=%d -DTY=%d -DROWS=%d -DCOLUMNS=%d -DVECTOR=%d -DDEPTH=16 -DTRANSPOSE_A=%d "
-           "-DTRANSPOSE_B=%d",
-           t.tx, t.ty, t.rows, t.columns, t.vector, p->transpose_a, p->transpose_b);
+           "-DTRANSPOSE_B=%d%s%s%s",
+           t.tx, t.ty, t.rows, t.columns, t.vector, p->transpose_a, p->transpose_b,
+           half && p->float_a ? " -DA_F32" : "", half && p->float_b ? " -DB_F32" : "",
+           half && p->float_c ? " -DC_F32" : "");
   const int64_t height = t.ty * t.rows, width = t.tx * t.columns * t.vector;
   const int64_t groups = (p->m + height - 1) / height * ((p->n + width - 1) / width) * p->batch;
   return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"gemm", "gemm", options}),
@@ -130,7 +138,7 @@ static ac_status own_gemm(ac_opencl *cl, const ac_cl_product *p) {
 
 uint64_t ac_cl_gemm_workspace(const ac_opencl *cl, const ac_cl_product *product) {
 #ifdef AC_HAVE_CLBLAST
-  if (cl->clblast && !product->batched) return clblast_workspace(cl, product);
+  if (clblast_takes(cl, product)) return clblast_workspace(cl, product);
 #endif
   (void)cl;
   (void)product;
@@ -139,7 +147,7 @@ uint64_t ac_cl_gemm_workspace(const ac_opencl *cl, const ac_cl_product *product)
 
 ac_status ac_cl_gemm(ac_opencl *cl, const ac_cl_product *product, void *workspace) {
 #ifdef AC_HAVE_CLBLAST
-  if (cl->clblast && !product->batched) {
+  if (clblast_takes(cl, product)) {
     if (!cl->preparing) return clblast_gemm(cl, product, workspace);
     AC_TRY(clblast_prepare(cl, product));
     if (cl->clblast) return AC_OK;

@@ -6,11 +6,13 @@
 
 /* C[m,n] = op(A)[m,k] op(B)[k,n] (+ C) (+ bias[n]), row-major and dense. With `batched`, `batch`
  * such products of matrices one after another. A, B and C begin some elements into their buffers:
- * multiples of their rows' length, or of 32. */
+ * multiples of their rows' length, or of 32. They are of the storage type of the op in hand, or
+ * float where float_a, float_b, float_c say so; the bias is float. */
 typedef struct ac_cl_product {
   const void *a, *b, *bias; /* handles; bias may be NULL */
   void *c;
   bool transpose_a, transpose_b, add, batched;
+  bool float_a, float_b, float_c;
   int64_t m, n, k, batch;
   int64_t first_a, first_b, first_c;
 } ac_cl_product;

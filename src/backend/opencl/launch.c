@@ -60,10 +60,27 @@ static ac_status check_group(const ac_opencl *cl, cl_kernel compiled, const ac_c
                  cl->op, kernel->name, wanted, cl->info.name, most);
 }
 
+/* What the storage type of the op in hand adds to a kernel's options. */
+static const char *storage_options(const ac_opencl *cl) {
+  switch (cl->storage) {
+  case AC_F16:
+    return cl->mark_flushed ? " -DSTORAGE_F16 -DMARK_FLUSHED" : " -DSTORAGE_F16";
+  case AC_BF16:
+    return " -DSTORAGE_BF16";
+  default:
+    return "";
+  }
+}
+
 ac_status ac_cl_launch(ac_opencl *cl, ac_cl_kernel kernel, ac_cl_grid grid,
                        const ac_cl_argument *arguments, int count) {
   cl_kernel compiled = NULL;
-  if (!kernel.options) kernel.options = "";
+  char options[AC_CL_MAX_OPTIONS];
+  const char *own = kernel.options ? kernel.options : "";
+  const int length = snprintf(options, sizeof options, "%s%s", own, storage_options(cl));
+  if (length < 0 || (size_t)length >= sizeof options)
+    return ac_fail(AC_ERROR_ARGUMENT, "opencl: the options of kernel %s are too long", kernel.name);
+  kernel.options = options;
   AC_TRY(find_kernel(cl, &kernel, &compiled));
   if (cl->preparing) return check_group(cl, compiled, &kernel, &grid);
   if (grid.global[0] == 0) return AC_OK;

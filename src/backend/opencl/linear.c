@@ -62,6 +62,7 @@ static ac_cl_product weight_product(const ac_op_args *args) {
                          .b = b->data,
                          .c = args->out[0].data,
                          .transpose_a = true,
+                         .float_c = true,
                          .add = args->add[0],
                          .m = ac_columns(a),
                          .n = ac_columns(b),

@@ -6,7 +6,7 @@
  *
  *   | (loss, weight, weight if right) and lse of each row, or a product's temporary | z, dz |
  *
- * No product runs between the rows' losses and dz. */
+ * No product runs between the rows' losses and dz, which are float whatever the storage. */
 #include "ops/linear_cross_entropy.h"
 
 #include "backend/opencl/gemm.h"
@@ -39,6 +39,7 @@ static ac_cl_product logits_product(const chunk *c) {
                          .b = c->args->in[1].data,
                          .c = c->args->workspace,
                          .transpose_b = c->out_in,
+                         .float_c = true,
                          .m = c->count,
                          .n = c->classes,
                          .k = c->width,
@@ -55,6 +56,9 @@ static ac_cl_product weight_product(const chunk *c) {
                          .b = c->out_in ? x : dz,
                          .c = c->args->out[1].data,
                          .transpose_a = true,
+                         .float_a = c->out_in,
+                         .float_b = !c->out_in,
+                         .float_c = true,
                          .add = c->args->add[1] || c->first > 0,
                          .m = c->out_in ? c->classes : c->width,
                          .n = c->out_in ? c->width : c->classes,
@@ -69,6 +73,7 @@ static ac_cl_product input_product(const chunk *c) {
                          .b = c->args->in[1].data,
                          .c = c->args->out[0].data,
                          .transpose_b = !c->out_in,
+                         .float_a = true,
                          .add = c->args->add[0],
                          .m = c->count,
                          .n = c->width,
@@ -95,7 +100,8 @@ static ac_status run_chunk(ac_opencl *cl, const chunk *c) {
                                 .width = c->classes,
                                 .first = c->first,
                                 .first_logit = c->first_logit,
-                                .first_lse = RESULTS * c->count};
+                                .first_lse = RESULTS * c->count,
+                                .float_logits = true};
   const ac_cl_product logits = logits_product(c);
   AC_TRY(ac_cl_gemm(cl, &logits, args->workspace));
   AC_TRY(ac_cl_row_losses(cl, &rows, args->workspace));

@@ -231,7 +231,10 @@ static bool head_fits(const ac_op_args *args) {
 
 static bool opencl_supports(void *state, const ac_op_args *args) {
   (void)state;
-  if (ac_op_storage(args) != AC_F32 || !ac_op_dtypes_valid(args)) return false;
+  if (!ac_op_dtypes_valid(args)) return false;
+  /* Casts are compiled for one storage type, so the other side is float. */
+  if (args->op == AC_OP_cast && args->in[0].dtype != AC_F32 && args->out[0].dtype != AC_F32)
+    return false;
   for (int i = 0; i < AC_MAX_INPUTS; i++)
     if (args->in[i].count && !dimensions_fit(&args->in[i])) return false;
   for (int i = 0; i < AC_MAX_OUTPUTS; i++)
@@ -239,14 +242,22 @@ static bool opencl_supports(void *state, const ac_op_args *args) {
   return head_fits(args);
 }
 
+/* What ops take from the state rather than from their arguments. */
+static void take_up(ac_opencl *cl, const ac_op_args *args) {
+  cl->op = ac_op_name(args->op);
+  cl->storage = ac_op_storage(args);
+  cl->mark_flushed = args->run && args->run->mark_flushed;
+}
+
 static uint64_t opencl_workspace(void *state, const ac_op_args *args) {
   ac_opencl *cl = state;
+  take_up(cl, args);
   return workspaces[args->op] ? workspaces[args->op](cl, args) : 0;
 }
 
 static ac_status opencl_prepare(void *state, const ac_op_args *args) {
   ac_opencl *cl = state;
-  cl->op = ac_op_name(args->op);
+  take_up(cl, args);
   cl->preparing = true;
   ac_status status = ops[args->op](cl, args);
   cl->preparing = false;
@@ -255,7 +266,7 @@ static ac_status opencl_prepare(void *state, const ac_op_args *args) {
 
 static ac_status opencl_run(void *state, const ac_op_args *args) {
   ac_opencl *cl = state;
-  cl->op = ac_op_name(args->op);
+  take_up(cl, args);
   return ops[args->op](cl, args);
 }
 

@@ -36,7 +36,7 @@ typedef struct ac_opencl {
 
   bool preparing;
   const char *op;    /* in hand, for messages */
-  ac_dtype storage;  /* the storage type its kernels are compiled for */
+  ac_dtype storage;  /* its storage type, which launches compile kernels for */
   bool mark_flushed; /* ac_run_state's */
 
   uint64_t objects; /* memory objects made so far */
@@ -77,7 +77,7 @@ enum { AC_CL_MAX_OPTIONS = 512 };
 
 /* ---- launch.c -------------------------------------------------------------------------------- */
 
-/* A kernel of cl/FILE.cl; options beyond the ones all files get (GROUP), or NULL. */
+/* A kernel of cl/FILE.cl; options beyond the ones all files get (GROUP, storage type), or NULL. */
 typedef struct ac_cl_kernel {
   const char *file, *name, *options;
 } ac_cl_kernel;
@@ -176,12 +176,13 @@ ac_status ac_cl_column_sums(ac_opencl *cl, const void *x, int64_t m, int64_t n, 
                             void *workspace);
 
 /* Some rows of logits: `count` from row `first` of the targets and weights (NULL: ones) on. The
- * logits lie from element `first_logit` of their buffer on, the rows' log-sum-exp from `first_lse`
- * on of theirs. */
+ * logits, storage or with `float_logits` float, lie from element `first_logit` of their buffer on,
+ * the rows' log-sum-exp from `first_lse` on of theirs. */
 typedef struct ac_cl_loss_rows {
   const ac_cross_entropy_attributes *attributes;
   const void *logits, *targets, *weights, *lse;
   int64_t count, width, first, first_logit, first_lse;
+  bool float_logits;
 } ac_cl_loss_rows;
 
 /* Fills in lse, and (loss, weight, weight if right) of each row in `results`. */

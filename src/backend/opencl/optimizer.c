@@ -31,13 +31,13 @@ ac_status ac_cl_gradient_statistics(ac_opencl *cl, const ac_op_args *args) {
 ac_status ac_cl_adamw(ac_opencl *cl, const ac_op_args *args) {
   const ac_adamw_attributes *a = args->attributes;
   const ac_operand *g = &args->in[0];
-  return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"optimizer", "adamw", NULL}),
-                      ac_cl_elements(cl, g->count), AC_CL_OPERAND(*g), AC_CL_OPERAND(args->out[0]),
-                      AC_CL_OPERAND(args->out[1]), AC_CL_OPERAND(args->out[2]),
-                      AC_CL_LONG(g->count), AC_CL_FLOAT(a->gradient_factor),
-                      AC_CL_FLOAT(a->rate * a->weight_decay), AC_CL_FLOAT(1 - a->beta1),
-                      AC_CL_FLOAT(1 - a->beta2), AC_CL_FLOAT(a->rate / a->correction1),
-                      AC_CL_FLOAT(a->sqrt_correction2), AC_CL_FLOAT(a->epsilon));
+  return AC_CL_LAUNCH(
+      cl, ((ac_cl_kernel){"optimizer", "adamw", NULL}), ac_cl_elements(cl, g->count),
+      AC_CL_OPERAND(*g), AC_CL_OPERAND(args->out[0]), AC_CL_OPERAND(args->out[1]),
+      AC_CL_OPERAND(args->out[2]), AC_CL_OPERAND(args->out[3]), AC_CL_LONG(g->count),
+      AC_CL_FLOAT(a->gradient_factor), AC_CL_FLOAT(a->rate * a->weight_decay),
+      AC_CL_FLOAT(1 - a->beta1), AC_CL_FLOAT(1 - a->beta2), AC_CL_FLOAT(a->rate / a->correction1),
+      AC_CL_FLOAT(a->sqrt_correction2), AC_CL_FLOAT(a->epsilon));
 }
 
 ac_status ac_cl_sgd(ac_opencl *cl, const ac_op_args *args) {
@@ -45,7 +45,8 @@ ac_status ac_cl_sgd(ac_opencl *cl, const ac_op_args *args) {
   const ac_operand *g = &args->in[0];
   return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"optimizer", "sgd", NULL}), ac_cl_elements(cl, g->count),
                       AC_CL_OPERAND(*g), AC_CL_OPERAND(args->out[0]), AC_CL_OPERAND(args->out[1]),
-                      AC_CL_LONG(g->count), AC_CL_FLOAT(a->gradient_factor), AC_CL_FLOAT(a->rate),
+                      AC_CL_OPERAND(args->out[2]), AC_CL_LONG(g->count),
+                      AC_CL_FLOAT(a->gradient_factor), AC_CL_FLOAT(a->rate),
                       AC_CL_FLOAT(a->weight_decay), AC_CL_FLOAT(a->momentum),
                       AC_CL_INT(a->nesterov), AC_CL_INT(a->first));
 }

@@ -1,0 +1,168 @@
+#include "graph/precision.h"
+
+#include <stdlib.h>
+
+/* The nodes are listed anew, with casts among them. Tables are by the tensors that were there
+ * before; -1: none. */
+typedef struct rewrite {
+  ac_graph *graph;
+  ac_dtype storage;
+  int *index;   /* by old node: its new index */
+  int *cast;    /* by tensor: the same values in the other dtype */
+  int *working; /* by parameter: its working copy */
+} rewrite;
+
+/* ---- dtypes ---------------------------------------------------------------------------------- */
+
+static void store_outputs(ac_graph *graph, ac_dtype storage) {
+  for (int n = 0; n < graph->node_count; n++) {
+    const ac_node *node = &graph->nodes[n];
+    for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
+      if (node->out[j] < 0 || ac_op_output_kind(node->op, j) != 's') continue;
+      ac_tensor *tensor = graph->tensors[graph->tensors[node->out[j]]->storage];
+      if (tensor->role == AC_ROLE_ACTIVATION) tensor->dtype = storage;
+    }
+  }
+  for (int i = 0; i < graph->tensor_count; i++)
+    graph->tensors[i]->dtype = graph->tensors[graph->tensors[i]->storage]->dtype;
+}
+
+/* ---- operands -------------------------------------------------------------------------------- */
+
+static ac_tensor *in_shape_of(ac_graph *graph, ac_tensor *tensor, const ac_tensor *like) {
+  if (!tensor || ac_shape_equal(&tensor->shape, &like->shape)) return tensor;
+  return ac_graph_view(graph, tensor, &like->shape);
+}
+
+static ac_tensor *working_copy(rewrite *r, const ac_tensor *parameter) {
+  ac_graph *graph = r->graph;
+  int index = parameter->parameter;
+  if (r->working[index] < 0) {
+    const ac_tensor *whole = graph->tensors[graph->parameters[index]];
+    ac_tensor *copy = ac_graph_new_tensor(graph, AC_ROLE_WORKING, r->storage, &whole->shape);
+    if (!copy) return NULL;
+    copy->parameter = index;
+    r->working[index] = copy->id;
+  }
+  return in_shape_of(graph, graph->tensors[r->working[index]], parameter);
+}
+
+/* A cast belongs to the pass, and to the forward node, of the node that first wants it. */
+static ac_tensor *cast_for(rewrite *r, ac_tensor *tensor, ac_dtype dtype, const ac_node *reader) {
+  ac_graph *graph = r->graph;
+  int *cast = &r->cast[tensor->id];
+  if (*cast >= 0) return graph->tensors[*cast];
+  ac_node wanted = *reader; /* a copy: appending moves the array */
+  int index = ac_graph_append(graph, AC_OP_cast, NULL, 0, 1, &tensor);
+  ac_tensor *copy = ac_graph_add_output(graph, index, AC_ROLE_ACTIVATION, dtype, &tensor->shape);
+  if (!copy) return NULL;
+  ac_node *node = &graph->nodes[index];
+  node->scope = wanted.scope;
+  node->backward = wanted.backward;
+  if (wanted.backward) node->forward = r->index[wanted.forward];
+  *cast = copy->id;
+  return copy;
+}
+
+/* What the reader gets for a tensor that it wants as `dtype`. */
+static int operand_as(rewrite *r, int id, ac_dtype dtype, const ac_node *reader) {
+  ac_tensor *tensor = id < 0 ? NULL : r->graph->tensors[id];
+  if (!tensor || tensor->dtype == dtype) return id;
+  bool copied = tensor->role == AC_ROLE_PARAMETER;
+  tensor = copied ? working_copy(r, tensor) : cast_for(r, tensor, dtype, reader);
+  return tensor ? tensor->id : -1;
+}
+
+/* ---- nodes ----------------------------------------------------------------------------------- */
+
+static ac_dtype wanted_dtype(const rewrite *r, char kind, const ac_tensor *tensor) {
+  return kind == 's' ? r->storage : kind == 'f' ? AC_F32 : tensor->dtype;
+}
+
+/* An output in 16 bits that belongs into a parameter's gradient takes a way round: it becomes an
+ * activation, which a cast adds to the gradient. Returns the gradient tensor, or -1. */
+static int divert_output(rewrite *r, ac_node *node, int j) {
+  int id = node->out[j];
+  if (id < 0 || ac_op_output_kind(node->op, j) != 's') return -1;
+  ac_tensor *gradient = r->graph->tensors[id];
+  if (gradient->role != AC_ROLE_GRADIENT) return -1;
+  ac_tensor *detour =
+      ac_graph_new_tensor(r->graph, AC_ROLE_ACTIVATION, r->storage, &gradient->shape);
+  node->out[j] = detour ? detour->id : -1;
+  return id;
+}
+
+static ac_status append_return(rewrite *r, int index, int j, int gradient) {
+  ac_graph *graph = r->graph;
+  ac_node node = graph->nodes[index];
+  if (gradient < 0 || node.out[j] < 0) return graph->status;
+  ac_tensor *detour = graph->tensors[node.out[j]];
+  int cast = ac_graph_append(graph, AC_OP_cast, NULL, 0, 1, &detour);
+  if (cast < 0) return graph->status;
+  graph->nodes[cast].out[0] = gradient;
+  graph->nodes[cast].scope = node.scope;
+  graph->nodes[cast].backward = node.backward;
+  graph->nodes[cast].forward = node.forward;
+  return AC_OK;
+}
+
+static ac_status append_rewritten(rewrite *r, const ac_node *old, int old_index) {
+  ac_graph *graph = r->graph;
+  ac_node node = *old;
+  for (int i = 0; i < AC_MAX_INPUTS; i++) {
+    if (node.in[i] < 0) continue;
+    ac_dtype dtype = wanted_dtype(r, ac_op_input_kind(node.op, i), graph->tensors[node.in[i]]);
+    node.in[i] = operand_as(r, node.in[i], dtype, old);
+  }
+  int gradient[AC_MAX_OUTPUTS];
+  for (int j = 0; j < AC_MAX_OUTPUTS; j++) gradient[j] = divert_output(r, &node, j);
+  if (node.accumulate >= 0)
+    node.accumulate = operand_as(r, node.accumulate, graph->tensors[node.out[0]]->dtype, old);
+  int index = ac_graph_append(graph, node.op, NULL, 0, 0, NULL);
+  if (index < 0) return graph->status;
+  r->index[old_index] = index;
+  node.forward = node.backward ? r->index[node.forward] : index;
+  graph->nodes[index] = node;
+  for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
+    if (gradient[j] >= 0 && node.out[j] >= 0) graph->tensors[node.out[j]]->producer = index;
+    AC_TRY(append_return(r, index, j, gradient[j]));
+  }
+  return graph->status;
+}
+
+static ac_status rewrite_nodes(rewrite *r) {
+  ac_graph *graph = r->graph;
+  ac_node *old = graph->nodes;
+  int count = graph->node_count, tensors = graph->tensor_count;
+  graph->nodes = NULL;
+  graph->node_count = 0;
+  ac_status status = AC_OK;
+  for (int n = 0; n < count && status == AC_OK; n++) status = append_rewritten(r, &old[n], n);
+  free(old);
+  for (int i = 0; i < tensors && status == AC_OK; i++) {
+    ac_tensor *tensor = graph->tensors[i];
+    if (tensor->producer >= 0) tensor->producer = r->index[tensor->producer];
+  }
+  return status;
+}
+
+ac_status ac_graph_set_storage(ac_graph *graph, ac_dtype storage) {
+  if (storage == AC_F32 || graph->status != AC_OK) return graph->status;
+  size_t nodes = (size_t)graph->node_count + 1, tensors = (size_t)graph->tensor_count + 1;
+  size_t parameters = (size_t)graph->parameter_count + 1;
+  rewrite r = {graph, storage, malloc(nodes * sizeof *r.index), malloc(tensors * sizeof *r.cast),
+               malloc(parameters * sizeof *r.working)};
+  ac_status status = AC_OK;
+  if (!r.index || !r.cast || !r.working) {
+    status = ac_fail(AC_ERROR_MEMORY, "no memory to choose the graph's precision");
+  } else {
+    for (size_t i = 0; i < tensors; i++) r.cast[i] = -1;
+    for (size_t i = 0; i < parameters; i++) r.working[i] = -1;
+    store_outputs(graph, storage);
+    status = rewrite_nodes(&r);
+  }
+  free(r.index);
+  free(r.cast);
+  free(r.working);
+  return status;
+}
