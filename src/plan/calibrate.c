@@ -18,15 +18,20 @@
 #include "core/half.h"
 #include "core/platform.h"
 #include "ops/attention.h"
+#include "ops/batch_norm.h"
 #include "ops/dropout.h"
 #include "ops/gelu.h"
+#include "ops/group_norm.h"
 #include "ops/layer_norm.h"
+#include "ops/leaky_relu.h"
 #include "ops/linear.h"
 #include "ops/linear_cross_entropy.h"
 #include "ops/matmul.h"
 #include "ops/optimizer.h"
+#include "ops/rms_norm.h"
 #include "ops/scale.h"
 #include "ops/transpose.h"
+#include "ops/weight_standardisation.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -48,6 +53,9 @@ static int64_t dimension(char letter, int size) {
       {'p', {64, 1 << 20, 1 << 21}}, /* of a parameter: an update finds none in a cache */
       {'R', {4, 1024, 2048}},        /* rows and */
       {'C', {16, 512, 512}},         /* channels */
+      {'S', {2, 8, 16}},             /* samples, */
+      {'K', {8, 64, 64}},            /* channels and */
+      {'P', {4, 1024, 1024}},        /* positions of images */
       {'v', {4, 256, 512}},          /* rows and */
       {'V', {16, 2048, 4096}},       /* classes, or entries of a table */
       {'r', {4, 64, 512}},           /* rows, */
@@ -75,7 +83,14 @@ static const ac_linear_attributes in_out = {AC_IN_OUT};
 static const ac_matmul_attributes product = {false, false};
 static const ac_scale_attributes factor = {0.5f};
 static const ac_layer_norm_attributes epsilon = {1e-5f};
+static const ac_rms_norm_attributes rms_norm = {1e-5f};
+static const ac_group_norm_attributes group_norm = {8, 1e-5f};
+static const ac_batch_norm_attributes batch_norm = {1e-5f};
+static const ac_batch_norm_pool_attributes batch_norm_pool = {1024, 1e-5f};
+static const ac_batch_norm_update_attributes batch_norm_update = {0.1f};
+static const ac_weight_standardisation_attributes weight_standardisation = {1e-5f};
 static const ac_gelu_attributes gelu = {AC_GELU_TANH};
+static const ac_leaky_relu_attributes hundredth = {0.01f};
 static const ac_attention_attributes heads = {4, 0.125f, 0, 0};
 static const ac_dropout_attributes tenth = {0.1f, 1, 1 << 14};
 static const ac_transpose_attributes swap = {0, 1};
@@ -100,12 +115,29 @@ static const timed_op timed_ops[AC_OP_COUNT] = {
     [AC_OP_layer_norm] = {{"RC", "C", "C"}, {"RC", "R2"}, &epsilon},
     [AC_OP_layer_norm_input_gradient] = {{"RC", "RC", "R2", "C"}, {"RC"}, NULL},
     [AC_OP_layer_norm_parameter_gradient] = {{"RC", "RC", "R2"}, {"C", "C"}, NULL},
+    [AC_OP_rms_norm] = {{"RC", "C"}, {"RC", "R"}, &rms_norm},
+    [AC_OP_rms_norm_input_gradient] = {{"RC", "RC", "R", "C"}, {"RC"}, NULL},
+    [AC_OP_rms_norm_parameter_gradient] = {{"RC", "RC", "R"}, {"C"}, NULL},
+    [AC_OP_group_norm] = {{"SKP", "K", "K"}, {"SKP", "S82"}, &group_norm},
+    [AC_OP_group_norm_gradient] = {{"SKP", "SKP", "S82", "K"}, {"SKP", "K", "K"}, &group_norm},
+    [AC_OP_batch_norm] = {{"SKP", "K", "K", "K", "K"}, {"SKP", "K2"}, &batch_norm},
+    [AC_OP_batch_norm_gradient] = {{"SKP", "SKP", "K2", "K"}, {"SKP", "K", "K"}, NULL},
+    [AC_OP_batch_norm_pool] = {{"n2"}, {"n3"}, &batch_norm_pool},
+    [AC_OP_batch_norm_update] = {{"n3"}, {"n", "n"}, &batch_norm_update},
+    [AC_OP_weight_standardisation] = {{"RC"}, {"RC", "R2"}, &weight_standardisation},
+    [AC_OP_weight_standardisation_gradient] = {{"RC", "RC", "R2"}, {"RC"}, NULL},
     [AC_OP_gelu] = {{"n"}, {"n"}, &gelu},
     [AC_OP_gelu_gradient] = {{"n", "n"}, {"n"}, &gelu},
     [AC_OP_relu] = {{"n"}, {"n"}, NULL},
     [AC_OP_relu_gradient] = {{"n", "n"}, {"n"}, NULL},
     [AC_OP_silu] = {{"n"}, {"n"}, NULL},
     [AC_OP_silu_gradient] = {{"n", "n"}, {"n"}, NULL},
+    [AC_OP_leaky_relu] = {{"n"}, {"n"}, &hundredth},
+    [AC_OP_leaky_relu_gradient] = {{"n", "n"}, {"n"}, &hundredth},
+    [AC_OP_sigmoid] = {{"n"}, {"n"}, NULL},
+    [AC_OP_sigmoid_gradient] = {{"n", "n"}, {"n"}, NULL},
+    [AC_OP_tanh] = {{"n"}, {"n"}, NULL},
+    [AC_OP_tanh_gradient] = {{"n", "n"}, {"n"}, NULL},
     [AC_OP_softmax] = {{"RC"}, {"RC"}, NULL},
     [AC_OP_softmax_gradient] = {{"RC", "RC"}, {"RC"}, NULL},
     [AC_OP_attention] = {{"BTQ"}, {"BTD", "BHT"}, &heads},
@@ -118,6 +150,8 @@ static const timed_op timed_ops[AC_OP_COUNT] = {
     [AC_OP_linear_cross_entropy_gradient] = {{"rD", "VD", "#r"}, {"rD", "VD", "8"}, &head},
     [AC_OP_mean_squared_error] = {{"RC", "RC"}, {"8"}, NULL},
     [AC_OP_mean_squared_error_gradient] = {{"RC", "RC"}, {"RC"}, NULL},
+    [AC_OP_binary_cross_entropy] = {{"RC", "RC"}, {"8"}, NULL},
+    [AC_OP_binary_cross_entropy_gradient] = {{"RC", "RC"}, {"RC"}, NULL},
     [AC_OP_cast] = {{"n"}, {"n"}, NULL},
     [AC_OP_numerics] = {{"n"}, {"#2"}, NULL},
     [AC_OP_gradient_statistics] = {{"p"}, {"2"}, &unscaled},

@@ -176,7 +176,7 @@ static void check_loss(ac_instance *instance, const ac_node *node) {
     int64_t classes = tensors[node->in[1]]->shape.dim[attributes->layout == AC_OUT_IN ? 0 : 1];
     check_operand(instance, node, 2, classes, &attributes->loss);
     check_weights(instance, node, 3);
-  } else if (node->op == AC_OP_mean_squared_error) {
+  } else if (node->op == AC_OP_mean_squared_error || node->op == AC_OP_binary_cross_entropy) {
     check_weights(instance, node, 2);
   }
 }
