@@ -135,6 +135,43 @@ int data_open_image_folder(train_data *data, const char *folder) {
   return STATUS_CONTINUE;
 }
 
+void data_add_image_options(image_data_flags *flags, options *o) {
+  const option rows[] = {
+      {"data", "DIR", OPTION_TEXT, &flags->folder,
+       .help = "folder with the file names of MNIST or of CIFAR-10 or -100", .fallback = ""},
+      {"images", "FILE", OPTION_TEXT, &flags->images,
+       .help = "IDX images, plain or gzip; the last tenth validates", .fallback = ""},
+      {"labels", "FILE", OPTION_TEXT, &flags->labels, .help = "IDX labels of --images",
+       .fallback = ""},
+  };
+  OPTIONS_ADD(o, "Data", rows);
+}
+
+int data_open_image_flags(train_data *data, const image_data_flags *flags, const options *o) {
+  int status = options_exclude(o, "data", "images");
+  if (status == STATUS_CONTINUE) status = options_exclude(o, "data", "labels");
+  if (status != STATUS_CONTINUE) return status;
+  if (flags->images && !flags->labels) return fail_usage("--images needs --labels as well");
+  if (flags->labels && !flags->images) return fail_usage("--labels needs --images as well");
+  if (flags->folder) return data_open_image_folder(data, flags->folder);
+  if (flags->images) return data_open_images(data, flags->images, flags->labels);
+  return fail_usage("--data is missing: a folder with the file names of MNIST or of CIFAR-10 or "
+                    "-100; or give --images and --labels");
+}
+
+static bool changes_anything(const ac_augmentation *a) {
+  return a->shift || a->flip || a->rotation > 0 || a->scaling > 0 || a->erase_probability > 0;
+}
+
+int data_augment(train_data *data) {
+  if (!changes_anything(&data->augmentation)) return STATUS_CONTINUE;
+  data->plain = data->train;
+  data->train = NULL;
+  if (ac_dataset_augmented(&data->train, data->plain, &data->augmentation) != AC_OK)
+    return fail_library();
+  return STATUS_CONTINUE;
+}
+
 /* ---- parts ----------------------------------------------------------------------------------- */
 
 /* "I/N" with I in [first, first + N). */
@@ -191,6 +228,7 @@ void data_close(train_data *data) {
   ac_dataset_free(data->train);
   ac_dataset_free(data->validation);
   ac_dataset_free(data->unsharded);
+  ac_dataset_free(data->plain);
   ac_dataset_free(data->whole);
   ac_tokens_free(data->tokens);
   *data = (train_data){0};

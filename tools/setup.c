@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern const model_kind gpt_kind, mlp_kind;
-const model_kind *const model_kinds[] = {&gpt_kind, &mlp_kind, NULL};
+extern const model_kind gpt_kind, mlp_kind, resnet_kind, mobilenet_kind;
+const model_kind *const model_kinds[] = {&gpt_kind, &mlp_kind, &resnet_kind, &mobilenet_kind, NULL};
 
 void model_metadata_add(model_metadata *metadata, const char *key, const char *format, ...) {
   size_t room = sizeof metadata->text - metadata->used;
@@ -182,6 +182,7 @@ static int open_data(setup *s) {
   int status = s->kind->prepare(s->model, &s->options, init, s->flags.init, &s->data);
   ac_model_file_close(init);
   if (status == STATUS_CONTINUE && s->flags.fold) status = data_fold(&s->data, s->flags.fold);
+  if (status == STATUS_CONTINUE) status = data_augment(&s->data);
   if (status == STATUS_CONTINUE && s->flags.rank) status = data_shard(&s->data, s->flags.rank);
   return status;
 }
