@@ -14,6 +14,17 @@ static bool is_running(const ac_tensor *tensor, int64_t channels) {
          ac_norm_is_vector(tensor, channels);
 }
 
+/* Training merges each micro-batch's statistics into the window's. */
+static bool pool(ac_graph *graph, const ac_tensor *y, const ac_batch_norm_attributes *norm) {
+  ac_tensor *statistics = graph->tensors[graph->nodes[y->producer].out[1]];
+  int64_t channels = y->shape.dim[1];
+  ac_batch_norm_pool_attributes attributes = {ac_shape_count(&y->shape) / channels, norm->epsilon};
+  int node =
+      ac_graph_append(graph, AC_OP_batch_norm_pool, &attributes, sizeof attributes, 1, &statistics);
+  const ac_shape pooled = {.rank = 2, .dim = {channels, 3}};
+  return ac_graph_add_output(graph, node, AC_ROLE_STATISTIC, AC_F32, &pooled) != NULL;
+}
+
 ac_tensor *ac_batch_norm(ac_tensor *x, ac_tensor *gamma, ac_tensor *beta, ac_tensor *running_mean,
                          ac_tensor *running_variance, const ac_batch_norm_desc *desc) {
   const ac_op op = AC_OP_batch_norm;
@@ -31,10 +42,15 @@ ac_tensor *ac_batch_norm(ac_tensor *x, ac_tensor *gamma, ac_tensor *beta, ac_ten
                          (long long)channels);
   if (!x->shape.batched)
     return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "batch_norm: x has no batch dimension");
-  ac_batch_norm_attributes attributes = {desc ? desc->epsilon : 0};
+  ac_batch_norm_attributes attributes = {desc ? desc->epsilon : 0, desc ? desc->momentum : 0};
   if (!ac_norm_epsilon(graph, op, &attributes.epsilon)) return NULL;
+  if (attributes.momentum == 0) attributes.momentum = 0.1f;
+  if (!(attributes.momentum > 0 && attributes.momentum <= 1))
+    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "batch_norm: the momentum %g is not in (0, 1]",
+                         (double)attributes.momentum);
   ac_shape statistics = {.rank = 2, .dim = {channels, 2}};
-  return ac_norm_emit(graph, op, &attributes, sizeof attributes, 5, operands, &statistics);
+  ac_tensor *y = ac_norm_emit(graph, op, &attributes, sizeof attributes, 5, operands, &statistics);
+  return y && pool(graph, y, &attributes) ? y : NULL;
 }
 
 static ac_status gradient(ac_differentiation *d, const ac_node *node) {
@@ -66,6 +82,7 @@ const ac_op_desc ac_op_desc_batch_norm_gradient = {.name = "batch_norm_gradient"
                                                    .can_add = 7,
                                                    .couples_samples = true,
                                                    .flops = gradient_flops};
-const ac_op_desc ac_op_desc_batch_norm_pool = {.name = "batch_norm_pool", .flops = pool_flops};
+const ac_op_desc ac_op_desc_batch_norm_pool = {
+    .name = "batch_norm_pool", .can_add = 1, .flops = pool_flops};
 const ac_op_desc ac_op_desc_batch_norm_update = {.name = "batch_norm_update",
                                                  .flops = update_flops};

@@ -126,12 +126,35 @@ ac_dtype ac_plan_storage(const ac_plan_desc *desc) {
   return storage[desc->precision];
 }
 
+/* An op that couples samples keeps the batch whole, unless told otherwise. */
+static ac_status check_coupling(const ac_plan *plan) {
+  const ac_plan_desc *desc = &plan->desc;
+  int node = ac_plan_coupling_node(plan);
+  if (node < 0 || !desc->micro_batch || desc->micro_batch >= desc->batch) return AC_OK;
+  char text[128];
+  ac_node_text(text, sizeof text, plan->graph, &plan->graph->nodes[node]);
+  return ac_fail(AC_ERROR_ARGUMENT,
+                 "plan: %s would see only its micro-batch of %lld samples, not the batch of %lld; "
+                 "take a norm that sees one sample at a time (group norm), a micro-batch of %lld, "
+                 "or accept the statistics of micro-batches (--batch-norm micro)",
+                 text, (long long)desc->micro_batch, (long long)desc->batch,
+                 (long long)desc->batch);
+}
+
+int ac_plan_coupling_node(const ac_plan *plan) {
+  if (plan->desc.purpose != AC_TRAIN || plan->desc.batch_norm_micro) return -1;
+  for (int i = 0; i < plan->graph->node_count; i++)
+    if (ac_op_describe(plan->graph->nodes[i].op)->couples_samples) return i;
+  return -1;
+}
+
 static ac_status build(ac_plan *plan) {
   ac_graph *graph = plan->graph;
   ac_purpose purpose = plan->desc.purpose;
   if (purpose == AC_TRAIN) AC_TRY(ac_graph_differentiate(graph));
   AC_TRY(ac_graph_set_storage(graph, ac_plan_storage(&plan->desc)));
   AC_TRY(check_sizes(plan));
+  AC_TRY(check_coupling(plan));
   if (purpose == AC_EVALUATE && graph->loss < 0)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: the graph has no loss to evaluate");
   if (purpose == AC_PREDICT && graph->output_count == 0)
@@ -312,7 +335,7 @@ ac_status ac_plan_alternatives(const ac_plan *plan, ac_plan_alternative *list, i
   if (plan->desc.purpose != AC_TRAIN)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: only plans for training have alternatives");
   int64_t sizes[AC_SEARCH_SIZES];
-  int size_count = ac_plan_search_sizes(plan->desc.batch, sizes);
+  int size_count = ac_plan_search_sizes(plan, sizes);
   for (int i = 0; i < size_count; i++) {
     ac_plan_desc desc = plan->desc;
     uint64_t most, least, ignored;

@@ -149,6 +149,10 @@ ac_status ac_plan_price(ac_plan *plan, int64_t micro_batch, bool exact);
 ac_status ac_plan_begin(ac_plan **plan, const ac_graph *graph, ac_device *device,
                         const ac_plan_desc *desc);
 
+/* The first node that couples samples, which keeps the batch whole; -1: none, or splitting is
+ * accepted. */
+int ac_plan_coupling_node(const ac_plan *plan);
+
 /* The storage type of a precision. */
 ac_dtype ac_plan_storage(const ac_plan_desc *desc);
 
@@ -168,8 +172,8 @@ int ac_plan_moments(const ac_plan *plan);
  * plan->main and lays everything out. */
 ac_status ac_plan_search(ac_plan *plan, uint64_t limit);
 
-/* The micro-batch sizes that the search considers for a batch, from the largest on. */
+/* The micro-batch sizes that the search considers, from the largest on. */
 enum { AC_SEARCH_SIZES = 12 };
-int ac_plan_search_sizes(int64_t batch, int64_t sizes[AC_SEARCH_SIZES]);
+int ac_plan_search_sizes(const ac_plan *plan, int64_t sizes[AC_SEARCH_SIZES]);
 
 #endif

@@ -23,7 +23,9 @@ static bool is_root(const ac_graph *graph, const ac_node *node, ac_target target
   for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
     if (node->out[j] < 0) continue;
     const ac_tensor *out = graph->tensors[node->out[j]];
-    if (target == AC_TARGET_GRADIENTS && out->role == AC_ROLE_GRADIENT) return true;
+    if (target == AC_TARGET_GRADIENTS &&
+        (out->role == AC_ROLE_GRADIENT || out->role == AC_ROLE_STATISTIC))
+      return true;
     if (target != AC_TARGET_OUTPUTS && out->id == graph->loss && node->backward == loss_backward)
       return true;
     if (target == AC_TARGET_OUTPUTS)

@@ -7,6 +7,7 @@
 #include "train/trainer.h"
 
 #include "core/error.h"
+#include "ops/batch_norm.h"
 #include "ops/optimizer.h"
 
 #include <math.h>
@@ -118,11 +119,26 @@ static ac_status check_window(const ac_trainer *trainer) {
   return ac_fail(AC_ERROR_STATE, "trainer: the window failed half way; discard it first");
 }
 
+/* A plan that keeps batches whole takes a window in one piece. */
+static ac_status check_coupling(const ac_trainer *trainer, int64_t count) {
+  const ac_plan *plan = trainer->instance.plan;
+  int node = ac_plan_coupling_node(plan);
+  bool whole = trainer->window_samples == 0 && count <= plan->info.micro_batch;
+  if (node < 0 || whole) return AC_OK;
+  char text[128];
+  return ac_fail(AC_ERROR_STATE,
+                 "trainer: %s takes a window of at most %lld samples in one piece, as the plan was "
+                 "made to keep batches whole",
+                 ac_node_text(text, sizeof text, plan->graph, &plan->graph->nodes[node]),
+                 (long long)plan->info.micro_batch);
+}
+
 ac_status ac_trainer_accumulate(ac_trainer *trainer, int64_t count, const ac_feed *feeds,
                                 int feed_count) {
   const void *data[AC_MAX_GRAPH_INPUTS];
   AC_TRY(check_window(trainer));
   AC_TRY(ac_instance_match_feeds(&trainer->instance, count, feeds, feed_count, data));
+  AC_TRY(check_coupling(trainer, count));
   int64_t micro_batch = trainer->instance.plan->info.micro_batch;
   for (int64_t first = 0; first < count; first += micro_batch) {
     int64_t piece = count - first < micro_batch ? count - first : micro_batch;
@@ -134,6 +150,7 @@ ac_status ac_trainer_accumulate(ac_trainer *trainer, int64_t count, const ac_fee
 ac_status ac_trainer_accumulate_staged(ac_trainer *trainer, int64_t count) {
   AC_TRY(check_window(trainer));
   AC_TRY(ac_gather_check(&trainer->instance, count));
+  AC_TRY(check_coupling(trainer, count));
   return accumulate_piece(trainer, (const void *const *)trainer->instance.staging, 0, count);
 }
 
@@ -249,6 +266,27 @@ static void update_arguments(const ac_trainer *trainer, int index, ac_op_args *a
   if (memory->working >= 0) args->out[working].data = instance->persistent[memory->working];
 }
 
+/* Moves every batch norm's running statistics towards what the window held, or prepares to. */
+static ac_status move_running_statistics(ac_trainer *trainer, bool prepare) {
+  ac_instance *instance = &trainer->instance;
+  const ac_backend *backend = instance->device->backend;
+  const ac_graph *graph = instance->plan->graph;
+  for (int i = 0; i < graph->node_count; i++) {
+    const ac_node *pool = &graph->nodes[i];
+    if (pool->op != AC_OP_batch_norm_pool) continue;
+    const ac_node *norm = &graph->nodes[graph->tensors[pool->in[0]]->producer];
+    const ac_batch_norm_attributes *of = (const void *)norm->attributes;
+    ac_batch_norm_update_attributes attributes = {of->momentum};
+    ac_op_args args = update_op(instance, AC_OP_batch_norm_update, &attributes);
+    operand_from(&args.in[0], instance, pool->out[0], instance->persistent[pool->out[0]]);
+    for (int k = 0; k < 2; k++)
+      operand_from(&args.out[k], instance, norm->in[3 + k], instance->persistent[norm->in[3 + k]]);
+    AC_TRY(prepare ? backend->prepare(instance->device->state, &args)
+                   : backend->run(instance->device->state, &args));
+  }
+  return AC_OK;
+}
+
 static ac_status step_parameters(ac_trainer *trainer, double factor, double rate) {
   ac_instance *instance = &trainer->instance;
   const ac_graph *graph = instance->plan->graph;
@@ -260,6 +298,7 @@ static ac_status step_parameters(ac_trainer *trainer, double factor, double rate
     update_arguments(trainer, i, &args, &attributes);
     AC_TRY(instance->device->backend->run(instance->device->state, &args));
   }
+  AC_TRY(move_running_statistics(trainer, false));
   return instance->device->backend->finish(instance->device->state);
 }
 
@@ -276,7 +315,7 @@ static ac_status prepare_updates(ac_trainer *trainer) {
     update_arguments(trainer, i, &args, &attributes);
     AC_TRY(backend->prepare(instance->device->state, &args));
   }
-  return AC_OK;
+  return move_running_statistics(trainer, true);
 }
 
 ac_status ac_trainer_update(ac_trainer *trainer, ac_update *result) {
