@@ -94,9 +94,9 @@ static const ac_leaky_relu_attributes hundredth = {0.01f};
 static const ac_attention_attributes heads = {4, 0.125f, 0, 0};
 static const ac_dropout_attributes tenth = {0.1f, 1, 1 << 14};
 static const ac_transpose_attributes swap = {0, 1};
-static const ac_cross_entropy_attributes all_count = {false, 0};
+static const ac_cross_entropy_attributes all_count = {.ignore = false};
 static const ac_linear_cross_entropy_attributes head = {
-    AC_OUT_IN, {false, 0}, AC_LINEAR_CROSS_ENTROPY_CHUNK};
+    AC_OUT_IN, {.ignore = false}, AC_LINEAR_CROSS_ENTROPY_CHUNK};
 static const ac_gradient_statistics_attributes unscaled = {1};
 static const ac_adamw_attributes adamw = {1, 1e-3f, 0.01f, 0.9f, 0.999f, 1e-8f, 0.1f, 0.03f};
 static const ac_sgd_attributes sgd = {1, 1e-3f, 0.01f, 0.9f, false, false};

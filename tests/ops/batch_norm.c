@@ -227,7 +227,7 @@ static bool run_one(ac_device *device, ac_op op, int64_t batch, const double *in
   op_case c = window_case(op, batch);
   op_variant variant = {.name = "a window", .add = add};
   op_instance instance;
-  op_instance_blank(&instance, &c);
+  op_instance_blank(&instance, &c, AC_F32);
   memcpy(instance.args.in[0].data, in, (size_t)instance.args.in[0].count * sizeof *in);
   for (int j = 0; j < 2; j++)
     if (before[j])

@@ -228,14 +228,16 @@ def sums(loss, weight, right):
 
 
 def cross_entropy(f):
-    for name, ignore, weighted in (("plain", False, False), ("ignore", True, False), ("weights", True, True)):
-        f.case(name, ignore=ignore, ignore_index=-100)
+    for name, ignore, weighted, smoothing in (("plain", False, False, 0), ("ignore", True, False, 0),
+                                              ("weights", True, True, 0), ("smoothing", True, True, 0.125)):
+        f.case(name, ignore=ignore, ignore_index=-100, **({"smoothing": smoothing} if smoothing else {}))
         logits, targets = f.draw(3, 7, 19, low=-4, high=4), f.ids(19, 3, 7)
         if ignore:
             targets[0, 2:5] = targets[2, 6] = -100
         weights = f.draw(3, 7, low=0, high=2).detach() if weighted else None
         w = weights if weighted else torch.ones(3, 7)
-        flat = F.cross_entropy(logits.reshape(21, 19), targets.reshape(21), reduction="none", ignore_index=-100)
+        flat = F.cross_entropy(logits.reshape(21, 19), targets.reshape(21), reduction="none", ignore_index=-100,
+                               label_smoothing=smoothing)
         loss = (flat.reshape(3, 7) * w).sum()
         loss.backward()
         counted = w * (targets != -100)
@@ -250,15 +252,17 @@ def cross_entropy(f):
 
 
 def linear_cross_entropy(f):
-    for name, layout, weighted in (("out_in", 0, False), ("in_out_weights", 1, True)):
-        f.case(name, layout=layout, ignore=True, ignore_index=-100)
+    for name, layout, weighted, smoothing in (("out_in", 0, False, 0), ("in_out_weights", 1, True, 0),
+                                              ("smoothing", 0, True, 0.125)):
+        f.case(name, layout=layout, ignore=True, ignore_index=-100, **({"smoothing": smoothing} if smoothing else {}))
         x, w = f.draw(3, 7, 11), f.draw(11, 19) if layout else f.draw(19, 11)
         targets = f.ids(19, 3, 7)
         targets[0, 2:5] = targets[2, 6] = -100
         weights = f.draw(3, 7, low=0, high=2).detach() if weighted else None
         counted = (weights if weighted else torch.ones(3, 7)) * (targets != -100)
         logits = F.linear(x, w.T if layout else w)
-        flat = F.cross_entropy(logits.reshape(21, 19), targets.reshape(21), reduction="none", ignore_index=-100)
+        flat = F.cross_entropy(logits.reshape(21, 19), targets.reshape(21), reduction="none", ignore_index=-100,
+                               label_smoothing=smoothing)
         loss = (flat.reshape(3, 7) * counted).sum()
         loss.backward()
         right = counted[logits.argmax(-1) == targets].sum()

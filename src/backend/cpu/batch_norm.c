@@ -5,7 +5,7 @@
  * the bits do not depend on the threads. Moments are those of the differences from the channel's
  * first element, in double, which spares a second pass for the variance: what cancels is at most
  * the square of how many deviations that element is off. */
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/convert.h"
 #include "backend/cpu/reduce.h"
 #include "ops/batch_norm.h"
 #include "ops/channels.h"
@@ -24,6 +24,16 @@ static int64_t strip_width(const ac_channels *shape, int64_t first, int64_t last
   return ac_min(width, last - first);
 }
 
+/* `count` floats of x from element `at` on, converted into `scratch` if they are stored otherwise.
+ */
+static const float *floats_of(const ac_operand *x, int64_t at, int64_t count, float *scratch) {
+  if (!x) return NULL;
+  const void *from = ac_element(x->data, x->dtype, at);
+  if (x->dtype == AC_F32) return from;
+  ac_cpu_widen(x->dtype, from, scratch, count);
+  return scratch;
+}
+
 /* Calls `visit` with the runs of channels [first, first + width), sample by sample: `count`
  * elements of each channel at x + k stride. */
 typedef void (*visitor)(void *sums, const float *x, const float *dy, int64_t width, int64_t stride,
@@ -31,13 +41,20 @@ typedef void (*visitor)(void *sums, const float *x, const float *dy, int64_t wid
 
 static void visit_strip(const ac_operand *x, const ac_operand *dy, int64_t first, int64_t width,
                         visitor visit, void *sums) {
+  float scratch[2][RUN];
   ac_channels shape = ac_channels_of(x);
   for (int64_t b = 0; b < shape.samples; b++)
     for (int64_t p = 0; p < shape.positions; p += RUN) {
       int64_t at = (b * shape.channels + first) * shape.positions + p;
-      visit(sums, (const float *)x->data + at, dy ? (const float *)dy->data + at : NULL, width,
-            shape.positions, ac_min(RUN, shape.positions - p));
+      int64_t count = ac_min(RUN, shape.positions - p);
+      int64_t all = (width - 1) * shape.positions + count;
+      visit(sums, floats_of(x, at, all, scratch[0]), floats_of(dy, at, all, scratch[1]), width,
+            shape.positions, count);
     }
+}
+
+static uint64_t staging(const ac_cpu_context *context, const ac_op_args *args) {
+  return ac_cpu_staging(context, args, ac_channels_of(&args->in[0]).positions);
 }
 
 /* ---- forward --------------------------------------------------------------------------------- */
@@ -158,7 +175,8 @@ static void forward(const ac_cpu_context *context, const ac_op_args *args) {
   if (args->run->training)
     ac_cpu_for(context, args, shape.channels, shape.samples * shape.positions, statistics_range);
   else running_statistics(args);
-  ac_cpu_for(context, args, shape.samples * shape.channels, shape.positions, normalise_range);
+  ac_cpu_for_floats(context, args, shape.samples * shape.channels, shape.positions,
+                    normalise_range);
 }
 
 /* ---- gradient -------------------------------------------------------------------------------- */
@@ -184,7 +202,8 @@ static void visit_gradient(void *sums, const float *x, const float *dy, int64_t 
                       &g->centred[k]);
 }
 
-/* dx = factor (dy - constant - (x - mean) share): three floats of each channel, in the workspace.
+/* dx = factor (dy - constant - (x - mean) share): three floats of each channel, in the workspace,
+ * before what staging needs there.
  */
 typedef struct coefficients {
   float *factor, *constant, *share;
@@ -270,13 +289,13 @@ static void gradient(const ac_cpu_context *context, const ac_op_args *args) {
   ac_channels shape = ac_channels_of(&args->in[0]);
   ac_cpu_for(context, args, shape.channels, shape.samples * shape.positions, sums_range);
   if (args->out[0].count)
-    ac_cpu_for(context, args, shape.samples * shape.channels, shape.positions,
-               input_gradient_range);
+    ac_cpu_for_floats(context, args, shape.samples * shape.channels, shape.positions,
+                      input_gradient_range);
 }
 
 static uint64_t gradient_workspace(const ac_cpu_context *context, const ac_op_args *args) {
-  (void)context;
-  return 3 * (uint64_t)args->in[0].dim[1] * sizeof(float);
+  uint64_t bytes = 3 * (uint64_t)args->in[0].dim[1] * sizeof(float);
+  return (bytes + 63) / 64 * 64 + staging(context, args);
 }
 
 /* ---- running statistics ---------------------------------------------------------------------- */
@@ -314,7 +333,7 @@ static void update(const ac_cpu_context *context, const ac_op_args *args) {
   }
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(batch_norm) = {forward, NULL};
+const ac_cpu_kernel AC_CPU_KERNEL(batch_norm) = {forward, staging};
 const ac_cpu_kernel AC_CPU_KERNEL(batch_norm_gradient) = {gradient, gradient_workspace};
 const ac_cpu_kernel AC_CPU_KERNEL(batch_norm_pool) = {pool, NULL};
 const ac_cpu_kernel AC_CPU_KERNEL(batch_norm_update) = {update, NULL};

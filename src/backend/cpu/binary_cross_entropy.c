@@ -63,7 +63,7 @@ static void forward_range(const ac_op_args *args, int64_t first, int64_t last) {
 
 static void forward(const ac_cpu_context *context, const ac_op_args *args) {
   int64_t samples = sample_count(args), size = args->in[0].count / samples;
-  ac_cpu_for(context, args, samples, size, forward_range);
+  ac_cpu_for_floats(context, args, samples, size, forward_range);
   const sample_result *results = args->workspace;
   double loss = 0, weight = 0, right = 0;
   for (int64_t i = 0; i < samples; i++) {
@@ -77,8 +77,9 @@ static void forward(const ac_cpu_context *context, const ac_op_args *args) {
 }
 
 static uint64_t forward_workspace(const ac_cpu_context *context, const ac_op_args *args) {
-  (void)context;
-  return (uint64_t)sample_count(args) * sizeof(sample_result);
+  uint64_t results = (uint64_t)sample_count(args) * sizeof(sample_result);
+  return (results + 63) / 64 * 64 +
+         ac_cpu_staging(context, args, args->in[0].count / sample_count(args));
 }
 
 /* Elements, so that a sample of any size goes through in blocks. */
@@ -100,7 +101,7 @@ static void gradient_range(const ac_op_args *args, int64_t first, int64_t last) 
 }
 
 static void gradient(const ac_cpu_context *context, const ac_op_args *args) {
-  ac_cpu_for(context, args, args->out[0].count, 1, gradient_range);
+  ac_cpu_for_floats(context, args, args->out[0].count, 1, gradient_range);
 }
 
 const ac_cpu_kernel AC_CPU_KERNEL(binary_cross_entropy) = {forward, forward_workspace};

@@ -2,8 +2,8 @@
  * variance from the centred row, then a pass for each channel.
  *
  * The gradient (formulas in ops/group_norm.c) first sums dy and dy h of each channel of the row
- * into the workspace, [B, C] pairs; their sums weighted by gamma are what dx needs, and their sums
- * over the samples, in order, are dbeta and dgamma. */
+ * into the workspace, [B, C] pairs before what staging needs there; their sums weighted by gamma
+ * are what dx needs, and their sums over the samples, in order, are dbeta and dgamma. */
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/reduce.h"
 #include "ops/channels.h"
@@ -52,7 +52,12 @@ static void forward_range(const ac_op_args *args, int64_t first, int64_t last) {
 
 static void forward(const ac_cpu_context *context, const ac_op_args *args) {
   rows r = rows_of(args);
-  ac_cpu_for(context, args, r.count, r.channels * r.positions, forward_range);
+  ac_cpu_for_floats(context, args, r.count, r.channels * r.positions, forward_range);
+}
+
+static uint64_t staging(const ac_cpu_context *context, const ac_op_args *args) {
+  rows r = rows_of(args);
+  return ac_cpu_staging(context, args, r.channels * r.positions);
 }
 
 /* Of dy, and of dy h, over a channel of one sample. */
@@ -124,16 +129,16 @@ static void parameter_range(const ac_op_args *args, int64_t first, int64_t last)
 static void gradient(const ac_cpu_context *context, const ac_op_args *args) {
   rows r = rows_of(args);
   ac_channels shape = ac_channels_of(&args->in[0]);
-  ac_cpu_for(context, args, r.count, r.channels * r.positions, gradient_range);
+  ac_cpu_for_floats(context, args, r.count, r.channels * r.positions, gradient_range);
   if (args->out[1].count || args->out[2].count)
     ac_cpu_for(context, args, shape.channels, shape.samples, parameter_range);
 }
 
 static uint64_t gradient_workspace(const ac_cpu_context *context, const ac_op_args *args) {
-  (void)context;
   ac_channels shape = ac_channels_of(&args->in[0]);
-  return (uint64_t)(shape.samples * shape.channels) * sizeof(channel_sums);
+  uint64_t sums = (uint64_t)(shape.samples * shape.channels) * sizeof(channel_sums);
+  return (sums + 63) / 64 * 64 + staging(context, args);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(group_norm) = {forward, NULL};
+const ac_cpu_kernel AC_CPU_KERNEL(group_norm) = {forward, staging};
 const ac_cpu_kernel AC_CPU_KERNEL(group_norm_gradient) = {gradient, gradient_workspace};

@@ -23,7 +23,7 @@ static void forward_range(const ac_op_args *args, int64_t first, int64_t last) {
 }
 
 static void forward(const ac_cpu_context *context, const ac_op_args *args) {
-  ac_cpu_for(context, args, args->in[0].dim[0], ac_weight_row(&args->in[0]), forward_range);
+  ac_cpu_for_floats(context, args, args->in[0].dim[0], ac_weight_row(&args->in[0]), forward_range);
 }
 
 static void gradient_range(const ac_op_args *args, int64_t first, int64_t last) {
@@ -51,8 +51,13 @@ static void gradient_range(const ac_op_args *args, int64_t first, int64_t last) 
 }
 
 static void gradient(const ac_cpu_context *context, const ac_op_args *args) {
-  ac_cpu_for(context, args, args->in[1].dim[0], ac_weight_row(&args->in[1]), gradient_range);
+  ac_cpu_for_floats(context, args, args->in[1].dim[0], ac_weight_row(&args->in[1]), gradient_range);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(weight_standardisation) = {forward, NULL};
-const ac_cpu_kernel AC_CPU_KERNEL(weight_standardisation_gradient) = {gradient, NULL};
+static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args) {
+  bool backward = args->op == AC_OP_weight_standardisation_gradient;
+  return ac_cpu_staging(context, args, ac_weight_row(&args->in[backward]));
+}
+
+const ac_cpu_kernel AC_CPU_KERNEL(weight_standardisation) = {forward, workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(weight_standardisation_gradient) = {gradient, workspace};
