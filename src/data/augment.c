@@ -99,29 +99,46 @@ static float pixel_at(const ac_augmentation *desc, const float *plane, int64_t x
   return inside ? plane[y * desc->width + x] : (float)desc->fill;
 }
 
-static float interpolate(const ac_augmentation *desc, const float *plane, float x, float y) {
-  /* Far outside all is fill, and the number would not do as an integer. */
-  if (!(x > -1 && y > -1 && x < (float)desc->width && y < (float)desc->height))
-    return (float)desc->fill;
-  float left = floorf(x), top = floorf(y), right_share = x - left, low_share = y - top;
-  int64_t u = (int64_t)left, v = (int64_t)top;
-  float upper = (1 - right_share) * pixel_at(desc, plane, u, v) +
-                right_share * pixel_at(desc, plane, u + 1, v);
-  float lower = (1 - right_share) * pixel_at(desc, plane, u, v + 1) +
-                right_share * pixel_at(desc, plane, u + 1, v + 1);
-  return (1 - low_share) * upper + low_share * lower;
+/* Between the pixels (x, y) and (x + 1, y + 1), `right` and `low` being the shares of the latter.
+ */
+static float interpolate(const ac_augmentation *desc, const float *plane, int64_t x, int64_t y,
+                         float right, float low) {
+  float corner[4];
+  if (x >= 0 && y >= 0 && x + 1 < desc->width && y + 1 < desc->height) {
+    const float *at = plane + y * desc->width + x;
+    corner[0] = at[0], corner[1] = at[1];
+    corner[2] = at[desc->width], corner[3] = at[desc->width + 1];
+  } else {
+    for (int i = 0; i < 4; i++) corner[i] = pixel_at(desc, plane, x + i % 2, y + i / 2);
+  }
+  float upper = (1 - right) * corner[0] + right * corner[1];
+  float lower = (1 - right) * corner[2] + right * corner[3];
+  return (1 - low) * upper + low * lower;
+}
+
+/* One pixel of all channels, which comes from (x, y). */
+static void take(const ac_augmentation *desc, const float *from, float x, float y, float *to) {
+  int64_t pixels = desc->height * desc->width;
+  bool near = x > -1 && y > -1 && x < (float)desc->width && y < (float)desc->height;
+  if (!near) {
+    for (int64_t c = 0; c < desc->channels; c++) to[c * pixels] = (float)desc->fill;
+    return;
+  }
+  int64_t left = x < 0 ? -1 : (int64_t)x, top = y < 0 ? -1 : (int64_t)y;
+  for (int64_t c = 0; c < desc->channels; c++)
+    to[c * pixels] =
+        interpolate(desc, from + c * pixels, left, top, x - (float)left, y - (float)top);
 }
 
 static void transform(const ac_augmentation *desc, const change *c, const float *from, float *to) {
   float middle_x = (float)(desc->width - 1) / 2, middle_y = (float)(desc->height - 1) / 2;
-  float cosine = c->cosine / c->scale, sine = c->sine / c->scale;
-  for (int64_t plane = 0; plane < desc->channels; plane++, from += desc->height * desc->width)
-    for (int64_t row = 0; row < desc->height; row++)
-      for (int64_t column = 0; column < desc->width; column++) {
-        float x = (float)(column - c->dx) - middle_x, y = (float)(row - c->dy) - middle_y;
-        float u = cosine * x + sine * y, v = cosine * y - sine * x;
-        *to++ = interpolate(desc, from, middle_x + (c->flip ? -u : u), middle_y + v);
-      }
+  float cosine = c->cosine / c->scale, sine = c->sine / c->scale, mirror = c->flip ? -1.0f : 1.0f;
+  for (int64_t row = 0; row < desc->height; row++)
+    for (int64_t column = 0; column < desc->width; column++) {
+      float x = (float)(column - c->dx) - middle_x, y = (float)(row - c->dy) - middle_y;
+      float u = cosine * x + sine * y, v = cosine * y - sine * x;
+      take(desc, from, middle_x + mirror * u, middle_y + v, to++);
+    }
 }
 
 static void erase(const ac_augmentation *desc, const change *c, float *image) {
