@@ -35,10 +35,6 @@ static double rate(double amount, double seconds) {
   return seconds > 0 ? amount / seconds : NAN;
 }
 
-static const char *precision_name(ac_precision precision) {
-  return precision == AC_PRECISION_F16 ? "f16" : precision == AC_PRECISION_BF16 ? "bf16" : "f32";
-}
-
 #define INTEGER(x) json_integer((json_int_t)(x))
 
 void metrics_plan(metrics *m, const ac_device_info *device, const ac_plan_info *plan) {
@@ -51,7 +47,7 @@ void metrics_plan(metrics *m, const ac_device_info *device, const ac_plan_info *
                 INTEGER(b->io), "total", INTEGER(b->total));
   write_line(m,
              json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "event", "plan",
-                       "device", device->id, "precision", precision_name(plan->precision),
+                       "device", device->id, "precision", ac_precision_name(plan->precision),
                        "effective_batch", INTEGER(plan->batch), "micro_batch",
                        INTEGER(plan->micro_batch), "accumulation_steps",
                        INTEGER(plan->accumulation_steps), "recomputed_ops",
@@ -69,12 +65,13 @@ void metrics_fit(metrics *m, const ac_fit_event *event) {
     return;
   }
   const ac_update *u = &event->update;
-  write_line(m, json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:o}", "event", "step",
-                          "step", INTEGER(event->step), "epoch", INTEGER(event->epoch), "loss",
-                          number(u->loss), "lr", number(u->lr), "grad_norm", number(u->grad_norm),
-                          "loss_scale", number(u->loss_scale), "skipped", u->skipped ? 1 : 0,
-                          "seconds", number(event->seconds), "samples_per_s",
-                          number(rate((double)event->samples, event->seconds))));
+  write_line(m,
+             json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:o}", "event", "step",
+                       "step", INTEGER(event->step), "epoch", INTEGER(event->epoch), "loss",
+                       number(u->loss), "lr", number(u->lr), "grad_norm", number(u->grad_norm),
+                       "loss_scale", number(u->loss_scale), "skipped", u->skipped ? 1 : 0,
+                       "replayed", event->replayed ? 1 : 0, "seconds", number(event->seconds),
+                       "samples_per_s", number(rate((double)event->samples, event->seconds))));
 }
 
 void metrics_finish(metrics *m, const metrics_end *end) {
@@ -82,14 +79,15 @@ void metrics_finish(metrics *m, const metrics_end *end) {
   const ac_fit_result *fit = end->fit;
   double samples = rate((double)fit->samples, fit->seconds);
   double tokens = end->tokens_per_sample ? samples * (double)end->tokens_per_sample : NAN;
-  write_line(m, json_pack("{s:s, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "event",
-                          "end", "steps", INTEGER(fit->steps), "epochs", INTEGER(fit->epochs),
-                          "samples", INTEGER(fit->samples), "stopped", fit->stopped ? 1 : 0,
-                          "val_loss", number(fit->evaluated ? fit->final.loss : NAN),
-                          "val_accuracy", number(fit->evaluated ? fit->final.accuracy : NAN),
-                          "samples_per_s", number(samples), "tokens_per_s", number(tokens),
-                          "planned_bytes", INTEGER(end->planned_bytes), "peak_bytes",
-                          INTEGER(end->peak_bytes), "seconds", number(end->seconds)));
+  write_line(m, json_pack("{s:s, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+                          "event", "end", "steps", INTEGER(fit->steps), "skipped",
+                          INTEGER(fit->skipped), "epochs", INTEGER(fit->epochs), "samples",
+                          INTEGER(fit->samples), "stopped", fit->stopped ? 1 : 0, "val_loss",
+                          number(fit->evaluated ? fit->final.loss : NAN), "val_accuracy",
+                          number(fit->evaluated ? fit->final.accuracy : NAN), "samples_per_s",
+                          number(samples), "tokens_per_s", number(tokens), "planned_bytes",
+                          INTEGER(end->planned_bytes), "peak_bytes", INTEGER(end->peak_bytes),
+                          "seconds", number(end->seconds)));
 }
 
 int metrics_close(metrics *m) {

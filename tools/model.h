@@ -4,6 +4,7 @@
 #define TOOLS_MODEL_H
 
 #include "data.h"
+#include "loss_scale.h"
 #include "options.h"
 
 #include <accrue/accrue.h>
@@ -18,12 +19,14 @@ typedef struct train_flags {
   int64_t warmup;        /* < 0: a small part of the run */
   double beta1, beta2, weight_decay, momentum, clip;
   int last_window; /* ac_last_window */
+  loss_scale_flags loss_scale;
   int64_t eval_every, eval_samples;
   int64_t seed, threads;
   const char *device;
   uint64_t memory; /* 0: what the device has */
   int precision;   /* ac_precision */
-  int recompute;   /* ac_recompute */
+  bool debug_numerics;
+  int recompute; /* ac_recompute */
   const char *init, *out, *metrics;
 } train_flags;
 

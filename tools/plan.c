@@ -13,7 +13,6 @@
 #include <string.h>
 
 static const char *const policies[] = {"auto", "none", "all"};
-static const char *const precisions[] = {"f32", "f16", "bf16"};
 
 static struct {
   bool json;
@@ -62,6 +61,33 @@ static void print_alternatives(const report *r) {
   }
 }
 
+/* "f16, f16, f32" */
+static const char *dtypes_text(char *text, size_t size, const ac_dtype *list, int count) {
+  size_t used = 0;
+  text[0] = 0;
+  for (int i = 0; i < count && used < size; i++) {
+    const char *name = list[i] < AC_DTYPE_COUNT ? ac_dtype_name(list[i]) : "-";
+    used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", name);
+  }
+  return text;
+}
+
+/* The policy of mixed precision, as it applies to the ops of this plan. */
+static void print_storage(const report *r) {
+  char seen[1024] = " ", word[80], in[80], out[48];
+  if (r->info->precision == AC_PRECISION_F32) return;
+  printf("\n%-32s %-32s %s\n", "op", "reads", "writes");
+  for (int64_t i = 0; i < r->info->steps; i++) {
+    ac_plan_step step;
+    if (ac_plan_get_step(r->plan, i, &step) != AC_OK) return;
+    snprintf(word, sizeof word, " %s ", step.op);
+    if (strstr(seen, word)) continue;
+    if (strlen(seen) + strlen(word) < sizeof seen) strcat(seen, word + 1);
+    printf("%-32s %-32s %s\n", step.op, dtypes_text(in, sizeof in, step.input, step.inputs),
+           dtypes_text(out, sizeof out, step.output, step.outputs));
+  }
+}
+
 static void print_text(const report *r, const ac_device_info *device) {
   char lines[PLAN_TABLE_BYTES];
   printf("%s", plan_table_text(lines, sizeof lines, device, r->info));
@@ -74,6 +100,7 @@ static void print_text(const report *r, const ac_device_info *device) {
   if (device->memory_bytes && r->info->bytes.total > device->memory_bytes)
     printf("%-12s this is more than the device has, %s\n", "beware",
            text_bytes(device->memory_bytes).text);
+  print_storage(r);
   print_alternatives(r);
 }
 
@@ -98,7 +125,7 @@ static int print_json(const report *r, const ac_device_info *device) {
   }
   json_t *object = json_pack(
       "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:f, s:{s:s, s:s, s:I, s:b}, s:o}",
-      "device", device->id, "precision", precisions[i->precision], "parameter_count",
+      "device", device->id, "precision", ac_precision_name(i->precision), "parameter_count",
       (json_int_t)i->parameter_count, "effective_batch", (json_int_t)i->batch, "micro_batch",
       (json_int_t)i->micro_batch, "accumulation_steps", (json_int_t)i->accumulation_steps,
       "recomputed_ops", (json_int_t)i->recomputed_ops, "budget_bytes", (json_int_t)i->budget_bytes,

@@ -24,7 +24,11 @@ put(page *p, const char *format, ...) {
   if (p->used >= p->size) p->used = p->size - 1;
 }
 
+/* In 16 bits each class says how it is stored: not all of them shrink. */
 static void put_memory(page *p, const ac_plan_info *plan) {
+  char parameters[80];
+  snprintf(parameters, sizeof parameters, ", f32; of these %s working copies in %s",
+           text_bytes(plan->working_bytes).text, ac_precision_name(plan->precision));
   const ac_plan_bytes *bytes = &plan->bytes;
   const struct {
     const char *name;
@@ -36,10 +40,13 @@ static void put_memory(page *p, const ac_plan_info *plan) {
                  {"workspace", bytes->workspace},
                  {"input and output", bytes->io},
                  {"total", bytes->total}};
+  const char *storage[] = {parameters, ", f32", ", f32", ", 16 bits but for statistics",
+                           ", f32",    "",      ""};
   for (int i = 0; i < 7; i++)
-    put(p, "%-12s %-18s %12s%s%s\n", i ? "" : "memory", classes[i].name,
+    put(p, "%-12s %-18s %12s%s%s%s\n", i ? "" : "memory", classes[i].name,
         text_bytes(classes[i].bytes).text, i == 6 && plan->budget_bytes ? " of " : "",
-        i == 6 && plan->budget_bytes ? text_bytes(plan->budget_bytes).text : "");
+        i == 6 && plan->budget_bytes ? text_bytes(plan->budget_bytes).text : "",
+        plan->precision == AC_PRECISION_F32 ? "" : storage[i]);
   if (plan->library_bytes)
     put(p, "%-12s %-18s %12s, held by libraries outside the plan\n", "", "besides",
         text_bytes(plan->library_bytes).text);
@@ -56,6 +63,7 @@ const char *plan_table_text(char *text, size_t size, const ac_device_info *devic
     put(&p, "batch        %" PRId64 " samples in %" PRId64 " micro-batches of %s%" PRId64 "\n",
         plan->batch, plan->accumulation_steps, plan->batch % plan->micro_batch ? "at most " : "",
         plan->micro_batch);
+  put(&p, "precision    %s\n", ac_precision_name(plan->precision));
   put_memory(&p, plan);
   return text;
 }

@@ -34,6 +34,7 @@ static void set_defaults(setup *s) {
                            .seed = 1,
                            .device = "auto",
                            .eval_every = 0};
+  loss_scale_defaults(&s->flags.loss_scale);
   s->kind->defaults(s->model, &s->flags);
 }
 
@@ -80,6 +81,8 @@ static void add_options(setup *s) {
       {"micro-batch", "N", OPTION_INTEGER, &f->micro_batch, .help = "samples at a time",
        .fallback = "planned", .least = 1, .most = 1 << 30},
       {"precision", "f32|f16|bf16", OPTION_CHOICE, &f->precision, .help = "storage of activations"},
+      {"debug-numerics", NULL, OPTION_SWITCH, &f->debug_numerics,
+       .help = "count what 16 bits lose, by layer; slow"},
       {"recompute", "auto|none|all", OPTION_CHOICE, &f->recompute,
        .help = "activations in the backward pass"},
       {"init", "FILE", OPTION_TEXT, &f->init, .help = "start from these weights (safetensors)",
@@ -90,6 +93,7 @@ static void add_options(setup *s) {
   };
   s->kind->add_options(s->model, &s->options);
   OPTIONS_ADD(&s->options, "Training", training);
+  loss_scale_add_options(&f->loss_scale, &s->options);
   OPTIONS_ADD(&s->options, "Run", run);
 }
 
@@ -113,6 +117,9 @@ static int check_flags(setup *s) {
   train_flags *f = &s->flags;
   int status = options_exclude(&s->options, "steps", "epochs");
   if (status == STATUS_CONTINUE) status = check_relevance(s);
+  if (status == STATUS_CONTINUE)
+    status = loss_scale_resolve(&f->loss_scale, &s->options, (ac_precision)f->precision,
+                                &s->trainer.loss_scaling);
   if (status != STATUS_CONTINUE) return status;
   if (options_given(&s->options, "steps")) f->epochs = 0;
   if (options_given(&s->options, "epochs")) f->steps = 0;
@@ -231,6 +238,7 @@ ac_plan_desc setup_plan_desc(const setup *s) {
                         .micro_batch = f->micro_batch,
                         .memory = f->memory,
                         .precision = (ac_precision)f->precision,
+                        .debug_numerics = f->debug_numerics,
                         .recompute = (ac_recompute)f->recompute,
                         .optimizer = (ac_optimizer_kind)f->optimizer,
                         .sgd_no_momentum = f->momentum <= 0};

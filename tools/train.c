@@ -6,6 +6,7 @@
 #include "commands.h"
 #include "message.h"
 #include "metrics.h"
+#include "numerics_table.h"
 #include "plan_table.h"
 #include "progress.h"
 #include "setup.h"
@@ -170,11 +171,13 @@ static int fit(run *r) {
                             .eval_samples = f->eval_samples,
                             .seed = (uint64_t)f->seed,
                             .last_window = (ac_last_window)f->last_window,
+                            .replay = f->loss_scale.replay,
                             .callback = on_event,
                             .user = r};
   r->began = progress_clock();
   ac_status status = ac_fit(r->trainer, &desc, &r->result);
   progress_clear(&r->progress);
+  if (f->debug_numerics) numerics_table(r->trainer);
   if (status == AC_ERROR_NOT_FINITE) return diverged(r);
   return status == AC_OK ? STATUS_CONTINUE : fail_library();
 }
@@ -182,8 +185,10 @@ static int fit(run *r) {
 /* The outcome in one line on stdout. */
 static void print_result(const run *r) {
   const ac_fit_result *fit = &r->result;
-  printf("%s after %s update%s", fit->stopped ? "stopped" : "done", text_count(fit->steps).text,
-         fit->steps == 1 ? "" : "s");
+  printf("%s after %s update%s", fit->stopped ? "stopped" : "done", text_count(fit->updates).text,
+         fit->updates == 1 ? "" : "s");
+  if (fit->skipped)
+    printf(", %s window%s overflowed", text_count(fit->skipped).text, fit->skipped == 1 ? "" : "s");
   if (fit->evaluated) {
     printf(", validation loss %.4f nats per %s", fit->final.loss, r->setup.data.unit);
     if (fit->final.accuracy > 0) printf(", accuracy %.2f %%", 100 * fit->final.accuracy);

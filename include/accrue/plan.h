@@ -21,11 +21,18 @@ typedef enum ac_purpose {
   AC_PREDICT    /* forward to the graph's outputs */
 } ac_purpose;
 
+/* How activations, their gradients and the weights of products are stored. Arithmetic is in float
+ * and sums are float throughout. Master weights, their gradients, optimizer state, biases, the
+ * parameters and statistics of norms, and losses are f32 at every precision; a weight that products
+ * read has a working copy in 16 bits beside its master, which counts among the parameters. Without
+ * a backward pass such a weight is kept in 16 bits alone. ac_plan_step tells op by op. */
 typedef enum ac_precision {
   AC_PRECISION_F32 = 0,
   AC_PRECISION_F16,
   AC_PRECISION_BF16
 } ac_precision;
+
+AC_API const char *ac_precision_name(ac_precision precision); /* "f32", "f16", "bf16" */
 
 /* What the backward pass does about forward activations. */
 typedef enum ac_recompute {
@@ -48,6 +55,7 @@ typedef struct ac_plan_desc {
   ac_recompute recompute;
   ac_optimizer_kind optimizer;
   bool sgd_no_momentum; /* AC_SGD without a momentum buffer */
+  bool debug_numerics;  /* count in what is stored in 16 bits (ac_trainer_numerics); slow */
 } ac_plan_desc;
 
 /* Fails with AC_ERROR_BUDGET and the smallest budget that would do, with the graph's first error,
@@ -78,6 +86,7 @@ typedef struct ac_plan_info {
   uint64_t budget_bytes;   /* 0: none was given */
   ac_plan_bytes bytes;
   uint64_t live_bytes;      /* lower bound of the arena: the largest sum of bytes alive at once */
+  uint64_t working_bytes;   /* of the parameters' bytes, those of working copies in 16 bits */
   uint64_t library_bytes;   /* held by libraries outside this account (BLAS buffers); 0: unknown */
   double predicted_seconds; /* of a whole window and its update; 0: forward only */
   double flops;             /* of one micro-batch, forward and backward, from the op table */
@@ -94,8 +103,10 @@ typedef struct ac_plan_step {
   bool couples_samples; /* its result for a sample depends on the others: not the same when a batch
                            is split */
   uint64_t live_bytes;  /* of the arena, while it runs */
-  uint64_t workspace_bytes; /* of these, scratch space */
-  double flops, bytes;      /* work and traffic for one micro-batch */
+  uint64_t workspace_bytes;     /* of these, scratch space */
+  double flops, bytes;          /* work and traffic for one micro-batch */
+  int inputs, outputs;          /* operands, absent ones in between included */
+  ac_dtype input[8], output[4]; /* how they are stored; AC_DTYPE_COUNT: absent */
 } ac_plan_step;
 AC_API ac_status ac_plan_get_step(const ac_plan *plan, int64_t index, ac_plan_step *step);
 

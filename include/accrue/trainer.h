@@ -133,6 +133,20 @@ AC_API ac_status ac_trainer_locate_nonfinite(ac_trainer *trainer, int64_t count,
                                              const ac_feed *feeds, int feed_count, char *text,
                                              size_t size);
 
+/* With ac_plan_desc.debug_numerics: what one op has stored in 16 bits since the trainer was made,
+ * up to the last update. */
+typedef struct ac_numerics {
+  const char *op, *scope; /* as in ac_plan_step */
+  bool backward;
+  int64_t values;     /* stored */
+  int64_t overflowed; /* of these, not finite */
+  int64_t flushed;    /* f16 only: not zero, but stored as zero */
+} ac_numerics;
+
+/* How many ops store in 16 bits and are watched; the index-th of them. */
+AC_API int ac_trainer_numerics_count(const ac_trainer *trainer);
+AC_API ac_status ac_trainer_numerics(const ac_trainer *trainer, int index, ac_numerics *result);
+
 /* Parameters by the plan's order; see ac_trainer_parameter_count. Elements [first, first + count).
  */
 AC_API int ac_trainer_parameter_count(const ac_trainer *trainer);
@@ -210,7 +224,8 @@ typedef struct ac_fit_desc {
 
 typedef struct ac_fit_result {
   int64_t steps, epochs, samples;
-  int64_t skipped; /* windows that were not finite, each time one was replayed included */
+  int64_t updates; /* steps but those that were skipped */
+  int64_t skipped; /* windows that were not finite, counted anew each time one is replayed */
   bool stopped;    /* by the callback */
   bool evaluated;  /* `final` holds an evaluation */
   ac_evaluation final;

@@ -116,6 +116,11 @@ static ac_status check_sizes(const ac_plan *plan) {
   return AC_OK;
 }
 
+const char *ac_precision_name(ac_precision precision) {
+  static const char *const names[] = {"f32", "f16", "bf16"};
+  return (unsigned)precision <= AC_PRECISION_BF16 ? names[precision] : "unknown";
+}
+
 ac_dtype ac_plan_storage(const ac_plan_desc *desc) {
   static const ac_dtype storage[] = {AC_F32, AC_F16, AC_BF16};
   return storage[desc->precision];
@@ -160,6 +165,12 @@ static void fill_info(ac_plan *plan) {
   info->steps = plan->main.step_count;
   info->budget_bytes = plan->desc.memory;
   info->live_bytes = ac_layout_bound(&plan->main);
+  for (int i = 0; i < plan->graph->tensor_count; i++) {
+    const ac_tensor *tensor = plan->graph->tensors[i];
+    if (tensor->role == AC_ROLE_WORKING && plan->address[i] != AC_NO_ADDRESS)
+      info->working_bytes +=
+          (uint64_t)ac_shape_count(&tensor->shape) * ac_dtype_bytes(tensor->dtype);
+  }
   info->library_bytes = plan->device->backend->library_bytes(plan->device->state);
   for (int i = 0; i < plan->main.step_count; i++) {
     info->flops += step_cost(plan, &plan->main.steps[i]).flops;
@@ -238,6 +249,14 @@ const ac_plan_info *ac_plan_get_info(const ac_plan *plan) {
   return &plan->info;
 }
 
+static void list_dtypes(const ac_graph *graph, const int *tensor, int most, ac_dtype *list,
+                        int *count) {
+  for (int i = 0; i < most; i++) {
+    list[i] = tensor[i] < 0 ? AC_DTYPE_COUNT : graph->tensors[tensor[i]]->dtype;
+    if (tensor[i] >= 0) *count = i + 1;
+  }
+}
+
 ac_status ac_plan_get_step(const ac_plan *plan, int64_t index, ac_plan_step *result) {
   if (index < 0 || index >= plan->main.step_count)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: step %lld of %d", (long long)index,
@@ -252,6 +271,8 @@ ac_status ac_plan_get_step(const ac_plan *plan, int64_t index, ac_plan_step *res
                            .couples_samples = ac_op_describe(node->op)->couples_samples,
                            .flops = cost.flops,
                            .bytes = cost.bytes};
+  list_dtypes(plan->graph, node->in, AC_MAX_INPUTS, result->input, &result->inputs);
+  list_dtypes(plan->graph, node->out, AC_MAX_OUTPUTS, result->output, &result->outputs);
   for (int i = 0; i < plan->main.value_count; i++) {
     const ac_value *value = &plan->main.values[i];
     if (value->first > index || value->last < index) continue;

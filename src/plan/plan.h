@@ -78,7 +78,8 @@ struct ac_plan {
   uint64_t *address;            /* by storage id: persistent tensors */
   bool *reads;                  /* by storage: what some step reads; other inputs need no feed */
   ac_parameter_memory *parameters;
-  uint64_t control, control_bytes; /* loss sums and all statistics, read back at once */
+  uint64_t control, control_bytes;   /* loss sums and all statistics, read back at once */
+  uint64_t numerics, numerics_bytes; /* counts of every step's values, where these are watched */
   uint64_t update_workspace; /* address and bytes of scratch space for the ops of an update, */
   uint64_t update_workspace_bytes; /* in the arena, where no value is alive by then */
   uint64_t chunk_bytes;            /* of every chunk but the last; 0: one chunk */

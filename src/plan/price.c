@@ -57,6 +57,14 @@ static ac_status append_control(ac_plan *plan, ac_address_space *space) {
   return AC_OK;
 }
 
+/* Two counts for each step, each where a device's view may begin. */
+static ac_status append_numerics(ac_plan *plan, ac_address_space *space) {
+  bool watched = plan->desc.debug_numerics && plan->desc.precision != AC_PRECISION_F32;
+  uint64_t slot = ac_align(space, 2 * sizeof(int32_t));
+  plan->numerics_bytes = watched ? (uint64_t)plan->main.step_count * slot : 0;
+  return ac_layout_append(space, plan->numerics_bytes, &plan->numerics);
+}
+
 void ac_plan_update_arguments(const ac_plan *plan, int parameter, const void *attributes,
                               const ac_run_state *run, ac_op_args *args) {
   const ac_parameter_memory *memory = &plan->parameters[parameter];
@@ -129,6 +137,7 @@ static ac_status price(ac_plan *plan, int64_t micro_batch, bool exact) {
   bytes->optimizer = space.end - begin;
   begin = space.end;
   AC_TRY(append_control(plan, &space));
+  AC_TRY(append_numerics(plan, &space));
   AC_TRY(append_tensors(plan, &space, AC_ROLE_INPUT, micro_batch));
   bytes->io = space.end - begin;
 

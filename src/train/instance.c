@@ -32,14 +32,14 @@ static void release_chunks(ac_instance *instance) {
     ac_device_release(instance->device, instance->chunks[i], left < size ? left : size);
 }
 
-static ac_status make_view(ac_instance *instance, uint64_t address, uint64_t bytes, void **handle) {
+ac_status ac_instance_view(ac_instance *instance, uint64_t address, uint64_t bytes, void **handle) {
   uint64_t size = instance->plan->chunk_bytes;
   uint64_t chunk = size ? address / size : 0, offset = size ? address % size : address;
   return instance->device->backend->view(instance->device->state, instance->chunks[chunk], offset,
                                          bytes, handle);
 }
 
-static void drop_view(ac_instance *instance, void *handle) {
+void ac_instance_drop_view(ac_instance *instance, void *handle) {
   if (handle) instance->device->backend->release_view(instance->device->state, handle);
 }
 
@@ -54,23 +54,24 @@ static ac_status view_persistent(ac_instance *instance) {
   const ac_graph *graph = plan->graph;
   for (int i = 0; i < graph->tensor_count; i++)
     if (plan->address[i] != AC_NO_ADDRESS)
-      AC_TRY(make_view(instance, plan->address[i], tensor_bytes(instance, i),
-                       &instance->persistent[i]));
+      AC_TRY(ac_instance_view(instance, plan->address[i], tensor_bytes(instance, i),
+                              &instance->persistent[i]));
   for (int i = 0; i < graph->parameter_count; i++) {
     const ac_parameter_memory *parameter = &plan->parameters[i];
     for (int m = 0; m < 2; m++)
       if (parameter->moment[m] != AC_NO_ADDRESS)
-        AC_TRY(make_view(instance, parameter->moment[m], tensor_bytes(instance, parameter->tensor),
-                         &instance->moments[i][m]));
+        AC_TRY(ac_instance_view(instance, parameter->moment[m],
+                                tensor_bytes(instance, parameter->tensor),
+                                &instance->moments[i][m]));
     if (parameter->gradient >= 0)
-      AC_TRY(
-          make_view(instance, parameter->statistics, 2 * sizeof(float), &instance->statistics[i]));
+      AC_TRY(ac_instance_view(instance, parameter->statistics, 2 * sizeof(float),
+                              &instance->statistics[i]));
   }
   if (plan->update_workspace_bytes)
-    AC_TRY(make_view(instance, plan->update_workspace, plan->update_workspace_bytes,
-                     &instance->update_workspace));
+    AC_TRY(ac_instance_view(instance, plan->update_workspace, plan->update_workspace_bytes,
+                            &instance->update_workspace));
   if (plan->control_bytes)
-    AC_TRY(make_view(instance, plan->control, plan->control_bytes, &instance->control));
+    AC_TRY(ac_instance_view(instance, plan->control, plan->control_bytes, &instance->control));
   return AC_OK;
 }
 
@@ -126,7 +127,7 @@ static ac_status prepare(ac_instance *instance, ac_prepared *prepared,
   for (int i = 0; i < sequence->value_count; i++) {
     const ac_value *value = &sequence->values[i];
     if (value->shares == i)
-      AC_TRY(make_view(instance, value->address, value->bytes, &prepared->handles[i]));
+      AC_TRY(ac_instance_view(instance, value->address, value->bytes, &prepared->handles[i]));
   }
   instance->run.batch = instance->plan->info.micro_batch;
   ac_instance_resize(instance, prepared);
@@ -137,7 +138,7 @@ static ac_status prepare(ac_instance *instance, ac_prepared *prepared,
 
 static void discard(ac_instance *instance, ac_prepared *prepared) {
   for (int i = 0; prepared->handles && i < prepared->sequence->value_count; i++)
-    drop_view(instance, prepared->handles[i]);
+    ac_instance_drop_view(instance, prepared->handles[i]);
   free(prepared->handles);
   free(prepared->args);
 }
@@ -299,6 +300,8 @@ ac_status ac_instance_run(ac_instance *instance, ac_prepared *prepared, bool fre
   AC_TRY(poison_after(instance, prepared, -1));
   for (int i = 0; i < prepared->sequence->step_count; i++) {
     AC_TRY(ac_instance_run_step(instance, prepared, i, fresh));
+    if (prepared == &instance->main && instance->numerics.counts)
+      AC_TRY(ac_numerics_watch(instance, i));
     AC_TRY(poison_after(instance, prepared, i));
   }
   return AC_OK;
@@ -350,6 +353,7 @@ static ac_status bring_to_life(ac_instance *instance) {
   AC_TRY(clear_persistent(instance));
   AC_TRY(prepare(instance, &instance->main, &plan->main));
   if (plan->evaluation.steps) AC_TRY(prepare(instance, &instance->evaluation, &plan->evaluation));
+  AC_TRY(ac_numerics_create(instance));
   return AC_OK;
 }
 
@@ -366,16 +370,18 @@ ac_status ac_instance_create(ac_instance *instance, const ac_plan *plan) {
 void ac_instance_free(ac_instance *instance) {
   if (!instance->plan) return;
   const ac_graph *graph = instance->plan->graph;
+  ac_numerics_free(instance);
   discard(instance, &instance->main);
   discard(instance, &instance->evaluation);
   for (int i = 0; instance->persistent && i < graph->tensor_count; i++)
-    drop_view(instance, instance->persistent[i]);
+    ac_instance_drop_view(instance, instance->persistent[i]);
   for (int i = 0; i < graph->parameter_count; i++) {
-    for (int m = 0; instance->moments && m < 2; m++) drop_view(instance, instance->moments[i][m]);
-    if (instance->statistics) drop_view(instance, instance->statistics[i]);
+    for (int m = 0; instance->moments && m < 2; m++)
+      ac_instance_drop_view(instance, instance->moments[i][m]);
+    if (instance->statistics) ac_instance_drop_view(instance, instance->statistics[i]);
   }
-  drop_view(instance, instance->update_workspace);
-  drop_view(instance, instance->control);
+  ac_instance_drop_view(instance, instance->update_workspace);
+  ac_instance_drop_view(instance, instance->control);
   if (instance->chunks) release_chunks(instance);
   for (int i = 0; instance->staging && i < graph->input_count; i++) free(instance->staging[i]);
   free(instance->unused);

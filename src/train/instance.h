@@ -27,6 +27,15 @@ typedef struct ac_input_check {
   bool weights; /* f32 that must be finite and >= 0 */
 } ac_input_check;
 
+/* What was counted when numbers are watched, by step of the main sequence (numerics.c). */
+typedef struct ac_numerics_totals {
+  struct {
+    int64_t values, overflowed, flushed;
+  } * counts;
+  void **views; /* of each step's counts on the device, and last of all of them */
+  void *copy;
+} ac_numerics_totals;
+
 typedef struct ac_instance {
   const ac_plan *plan;
   ac_device *device;
@@ -43,8 +52,13 @@ typedef struct ac_instance {
   void *unused;           /* host: where a dataset's fields that feed no input are written */
   uint64_t unused_bytes;
   ac_prepared main, evaluation;
+  ac_numerics_totals numerics; /* empty unless the plan watches numbers */
   ac_run_state run;
 } ac_instance;
+
+/* A handle of bytes of the plan's address space. */
+ac_status ac_instance_view(ac_instance *instance, uint64_t address, uint64_t bytes, void **handle);
+void ac_instance_drop_view(ac_instance *instance, void *handle);
 
 ac_status ac_instance_create(ac_instance *instance, const ac_plan *plan);
 void ac_instance_free(ac_instance *instance);
@@ -76,6 +90,17 @@ ac_status ac_instance_run(ac_instance *instance, ac_prepared *prepared, bool fre
 ac_status ac_instance_run_step(ac_instance *instance, ac_prepared *prepared, int step, bool fresh);
 /* Sets the arguments to run.batch samples. */
 void ac_instance_resize(ac_instance *instance, ac_prepared *prepared);
+
+/* ---- watching numbers: numerics.c ------------------------------------------------------------ */
+
+ac_status ac_numerics_create(ac_instance *instance);
+void ac_numerics_free(ac_instance *instance);
+/* The n-th count that follows a step; false: there are no more. */
+bool ac_numerics_arguments(const ac_instance *instance, int step, int n, ac_op_args *args);
+/* Counts in what a step has just stored. */
+ac_status ac_numerics_watch(ac_instance *instance, int step);
+/* Adds a window's counts to the totals. */
+ac_status ac_numerics_collect(ac_instance *instance);
 
 /* ---- parameters: parameters.c ---------------------------------------------------------------- */
 

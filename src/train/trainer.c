@@ -183,6 +183,7 @@ static ac_status gather_statistics(ac_trainer *trainer) {
     statistics_arguments(trainer, i, &args, &attributes);
     AC_TRY(instance->device->backend->run(instance->device->state, &args));
   }
+  AC_TRY(ac_numerics_collect(instance));
   return ac_instance_fetch_control(instance);
 }
 
@@ -351,8 +352,11 @@ ac_status ac_trainer_get_gradient(ac_trainer *trainer, int index, int64_t first,
                    index);
   if (trainer->window_samples == 0)
     return ac_fail(AC_ERROR_STATE, "trainer: nothing was accumulated since the last update");
-  return ac_instance_read_floats(&trainer->instance, trainer->instance.persistent[gradient], AC_F32,
-                                 first, count, data);
+  AC_TRY(ac_instance_read_floats(&trainer->instance, trainer->instance.persistent[gradient], AC_F32,
+                                 first, count, data));
+  float scale = trainer->instance.run.loss_scale;
+  for (int64_t i = 0; scale != 1 && i < count; i++) data[i] /= scale;
+  return AC_OK;
 }
 
 ac_status ac_trainer_save(ac_trainer *trainer, const char *path, const ac_metadata *metadata,

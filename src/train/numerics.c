@@ -1,0 +1,127 @@
+/* Watching numbers: after each op of a training step that stores in 16 bits, the op `numerics`
+ * counts in what it stored the values that are not finite and, for f16, those that were flushed to
+ * zero (ac_run_state.mark_flushed). Counts gather on the device over a window and are added up on
+ * the host at its end. */
+#include "core/error.h"
+#include "train/trainer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_half(const ac_operand *x) {
+  return x->count > 0 && (x->dtype == AC_F16 || x->dtype == AC_BF16);
+}
+
+/* Where step `step`'s counts lie in the plan's block of them. */
+static uint64_t offset_of(const ac_instance *instance, int step) {
+  const ac_plan *plan = instance->plan;
+  return (uint64_t)step * (plan->numerics_bytes / (uint64_t)plan->main.step_count);
+}
+
+ac_status ac_numerics_create(ac_instance *instance) {
+  const ac_plan *plan = instance->plan;
+  ac_numerics_totals *totals = &instance->numerics;
+  if (!plan->numerics_bytes) return AC_OK;
+  size_t steps = (size_t)plan->main.step_count;
+  totals->counts = calloc(steps, sizeof *totals->counts);
+  totals->views = calloc(steps + 1, sizeof *totals->views);
+  totals->copy = calloc(1, plan->numerics_bytes);
+  if (!totals->counts || !totals->views || !totals->copy)
+    return ac_fail(AC_ERROR_MEMORY, "no memory to watch numbers");
+  for (size_t i = 0; i < steps; i++)
+    AC_TRY(ac_instance_view(instance, plan->numerics + offset_of(instance, (int)i),
+                            2 * sizeof(int32_t), &totals->views[i]));
+  AC_TRY(ac_instance_view(instance, plan->numerics, plan->numerics_bytes, &totals->views[steps]));
+  instance->run.mark_flushed = true;
+  const ac_backend *backend = instance->device->backend;
+  AC_TRY(backend->zero(instance->device->state, totals->views[steps], plan->numerics_bytes));
+  for (int i = 0; i < plan->main.step_count; i++) {
+    ac_op_args args;
+    for (int j = 0; ac_numerics_arguments(instance, i, j, &args); j++)
+      AC_TRY(backend->prepare(instance->device->state, &args));
+  }
+  return AC_OK;
+}
+
+void ac_numerics_free(ac_instance *instance) {
+  ac_numerics_totals *totals = &instance->numerics;
+  for (int i = 0; totals->views && i <= instance->plan->main.step_count; i++)
+    ac_instance_drop_view(instance, totals->views[i]);
+  free(totals->counts);
+  free(totals->views);
+  free(totals->copy);
+}
+
+/* Of the outputs that a step stores in 16 bits, the n-th. What is computed again is not counted
+ * again. */
+bool ac_numerics_arguments(const ac_instance *instance, int step, int n, ac_op_args *args) {
+  const ac_op_args *done = &instance->main.args[step];
+  if (instance->main.sequence->steps[step].recomputed) return false;
+  for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
+    if (!is_half(&done->out[j]) || n-- > 0) continue;
+    *args = (ac_op_args){.op = AC_OP_numerics, .run = &instance->run};
+    args->in[0] = done->out[j];
+    args->out[0] = (ac_operand){instance->numerics.views[step], AC_I32, 1, {2}, 2};
+    args->add[0] = true;
+    return true;
+  }
+  return false;
+}
+
+ac_status ac_numerics_watch(ac_instance *instance, int step) {
+  ac_op_args args;
+  for (int n = 0; ac_numerics_arguments(instance, step, n, &args); n++) {
+    AC_TRY(instance->device->backend->run(instance->device->state, &args));
+    instance->numerics.counts[step].values += args.in[0].count;
+  }
+  return AC_OK;
+}
+
+ac_status ac_numerics_collect(ac_instance *instance) {
+  const ac_plan *plan = instance->plan;
+  const ac_backend *backend = instance->device->backend;
+  ac_numerics_totals *totals = &instance->numerics;
+  if (!plan->numerics_bytes) return AC_OK;
+  void *block = totals->views[plan->main.step_count];
+  AC_TRY(backend->download(instance->device->state, block, 0, totals->copy, plan->numerics_bytes));
+  AC_TRY(backend->zero(instance->device->state, block, plan->numerics_bytes));
+  for (int i = 0; i < plan->main.step_count; i++) {
+    int32_t counts[2];
+    memcpy(counts, (const char *)totals->copy + offset_of(instance, i), sizeof counts);
+    totals->counts[i].overflowed += counts[0];
+    totals->counts[i].flushed += counts[1];
+  }
+  return AC_OK;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* The step of the index-th watched op; -1: there are no more. */
+static int find_watched(const ac_trainer *trainer, int index) {
+  const ac_instance *instance = &trainer->instance;
+  ac_op_args ignored;
+  for (int i = 0; instance->numerics.counts && i < instance->plan->main.step_count; i++)
+    if (ac_numerics_arguments(instance, i, 0, &ignored) && index-- == 0) return i;
+  return -1;
+}
+
+int ac_trainer_numerics_count(const ac_trainer *trainer) {
+  int count = 0;
+  while (find_watched(trainer, count) >= 0) count++;
+  return count;
+}
+
+ac_status ac_trainer_numerics(const ac_trainer *trainer, int index, ac_numerics *result) {
+  int step = index < 0 ? -1 : find_watched(trainer, index);
+  if (step < 0) return ac_fail(AC_ERROR_ARGUMENT, "trainer: no op %d is watched", index);
+  const ac_plan *plan = trainer->instance.plan;
+  const ac_node *node = &plan->graph->nodes[plan->main.steps[step].node];
+  const ac_numerics_totals *totals = &trainer->instance.numerics;
+  *result = (ac_numerics){.op = ac_op_name(node->op),
+                          .scope = plan->graph->scopes[node->scope],
+                          .backward = node->backward,
+                          .values = totals->counts[step].values,
+                          .overflowed = totals->counts[step].overflowed,
+                          .flushed = totals->counts[step].flushed};
+  return AC_OK;
+}
