@@ -1,25 +1,42 @@
 /* concat, slice and its gradient: runs of elements that are moved or added as they lie. An item of
  * work is one index of what precedes the axis. */
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/convert.h"
 #include "ops/concat.h"
 
 #include <string.h>
 
-/* Elements [at, at + count) of y become, or are increased by, those of x from `from` on. */
-static void move(const ac_operand *x, int64_t from, const ac_operand *y, int64_t at, int64_t count,
-                 bool add) {
-  const float *source = (const float *)x->data + from;
-  float *target = (float *)y->data + at;
-  if (!add) {
-    memcpy(target, source, (size_t)count * sizeof *target);
-    return;
+static void add_halves(ac_dtype dtype, bool mark, const uint16_t *x, uint16_t *y, int64_t count) {
+  enum { BLOCK = 256 };
+  float a[BLOCK], b[BLOCK];
+  for (int64_t i = 0, n; i < count; i += n) {
+    n = ac_min(BLOCK, count - i);
+    ac_cpu_widen(dtype, x + i, a, n);
+    ac_cpu_widen(dtype, y + i, b, n);
+    for (int64_t j = 0; j < n; j++) b[j] += a[j];
+    ac_cpu_narrow(dtype, mark, b, y + i, n);
   }
+}
+
+/* Elements [at, at + count) of y become, or are increased by, those of x from `from` on. */
+static void move(const ac_op_args *args, const ac_operand *x, int64_t from, int64_t at,
+                 int64_t count) {
+  const ac_operand *y = &args->out[0];
+  const void *source = ac_element(x->data, x->dtype, from);
+  void *target = ac_element(y->data, y->dtype, at);
+  if (!args->add[0]) {
+    memcpy(target, source, (size_t)count * ac_dtype_bytes(y->dtype));
+  } else if (y->dtype != AC_F32) {
+    add_halves(y->dtype, args->run->mark_flushed, source, target, count);
+  } else {
+    const float *a = source;
+    float *b = target;
 #pragma omp simd
-  for (int64_t i = 0; i < count; i++) target[i] += source[i];
+    for (int64_t i = 0; i < count; i++) b[i] += a[i];
+  }
 }
 
 static void clear(const ac_operand *y, int64_t at, int64_t count) {
-  memset((float *)y->data + at, 0, (size_t)count * sizeof(float));
+  memset(ac_element(y->data, y->dtype, at), 0, (size_t)count * ac_dtype_bytes(y->dtype));
 }
 
 static int axis_of(const ac_op_args *args) {
@@ -36,7 +53,7 @@ static void concat_range(const ac_op_args *args, int64_t first, int64_t last) {
     int64_t at = outer * whole.length * whole.inner;
     for (int i = 0; i < AC_MAX_INPUTS && args->in[i].count; i++) {
       int64_t run = args->in[i].dim[axis_of(args)] * whole.inner;
-      move(&args->in[i], outer * run, y, at, run, false);
+      move(args, &args->in[i], outer * run, at, run);
       at += run;
     }
   }
@@ -47,8 +64,7 @@ static void slice_range(const ac_op_args *args, int64_t first, int64_t last) {
   ac_concat_view whole = ac_concat_view_of(x, axis_of(args));
   int64_t run = y->dim[axis_of(args)] * whole.inner;
   for (int64_t outer = first; outer < last; outer++)
-    move(x, (outer * whole.length + first_of(args)) * whole.inner, y, outer * run, run,
-         args->add[0]);
+    move(args, x, (outer * whole.length + first_of(args)) * whole.inner, outer * run, run);
 }
 
 static void slice_gradient_range(const ac_op_args *args, int64_t first, int64_t last) {
@@ -61,7 +77,7 @@ static void slice_gradient_range(const ac_op_args *args, int64_t first, int64_t 
       clear(dx, outer * row, before);
       clear(dx, outer * row + before + run, row - before - run);
     }
-    move(dy, outer * run, dx, outer * row + before, run, args->add[0]);
+    move(args, dy, outer * run, outer * row + before, run);
   }
 }
 

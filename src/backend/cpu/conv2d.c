@@ -19,6 +19,8 @@
  * Workspace: the copied weights, and for each thread a stage (512 KiB or one channel of one row's
  * region) and sums (256 KiB or AC_CONV_ROWS channels of one row). */
 #include "backend/cpu/conv.h"
+#include "backend/cpu/convert.h"
+#include "core/half.h"
 #include "ops/conv2d.h"
 
 #include <string.h>
@@ -34,7 +36,7 @@ typedef struct problem {
   bool transposed;                  /* the input gradient */
   int64_t groups, samples, in, out; /* in, out: channels of a group */
   int64_t kernel[2];
-  float *copied; /* weights in the order of phases; NULL: as they are */
+  float *copied; /* weights as floats in the order of phases; NULL: as they are */
 } problem;
 
 /* One phase of the outputs, or all of them: along each axis outputs start + i * stride, and of the
@@ -63,7 +65,7 @@ static problem problem_of(const ac_op_args *args) {
                .in = x->dim[1] / a->groups,
                .out = y->dim[1] / a->groups,
                .kernel = {weight->dim[2], weight->dim[3]}};
-  if (transposed) p.copied = args->workspace;
+  if (transposed || weight->dtype != AC_F32) p.copied = args->workspace;
   return p;
 }
 
@@ -159,7 +161,7 @@ static memory memory_of(const problem *p) {
     m.sums = ac_max(m.sums, in_lines(f.sums));
     m.offsets = ac_max(m.offsets, in_lines(f.stage.offsets));
   }
-  m.copied = p->transposed ? in_lines(p->weight->count) : 0;
+  m.copied = p->transposed || p->weight->dtype != AC_F32 ? in_lines(p->weight->count) : 0;
   return m;
 }
 
@@ -175,16 +177,26 @@ static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args)
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
-/* One row of a phase's weights: [out channels of the convolution, taps] for one of its inputs. */
+static float weight_at(const ac_operand *weight, int64_t i) {
+  if (weight->dtype == AC_F32) return ((const float *)weight->data)[i];
+  uint16_t half = ((const uint16_t *)weight->data)[i];
+  return weight->dtype == AC_F16 ? ac_f16_to_float(half) : ac_bf16_to_float(half);
+}
+
+/* One row of a phase's weights: [channels of the source, taps] for one output channel. */
 static void copy_row(const problem *p, const phase *f, int64_t group, int64_t row, float *to) {
   const ac_conv_axis *h = &f->stage.axis[0], *w = &f->stage.axis[1];
+  if (!p->transposed) {
+    int64_t at = (group * p->out + row) * f->depth;
+    ac_cpu_widen(p->weight->dtype, ac_element(p->weight->data, p->weight->dtype, at), to, f->depth);
+    return;
+  }
   int64_t area = p->kernel[0] * p->kernel[1];
   for (int64_t o = 0; o < p->in; o++) {
-    const float *from = p->weight->data;
-    from += ((group * p->in + o) * p->out + row) * area + f->tap[0] * p->kernel[1] + f->tap[1];
+    int64_t at = ((group * p->in + o) * p->out + row) * area + f->tap[0] * p->kernel[1] + f->tap[1];
     for (int64_t r = 0; r < h->taps; r++)
       for (int64_t t = 0; t < w->taps; t++)
-        *to++ = from[r * f->tap_step[0] * p->kernel[1] + t * f->tap_step[1]];
+        *to++ = weight_at(p->weight, at + r * f->tap_step[0] * p->kernel[1] + t * f->tap_step[1]);
   }
 }
 

@@ -16,6 +16,7 @@
  * Workspace: sums as large as dW, for each part of the samples, and for each thread a stage and a
  * panel. */
 #include "backend/cpu/conv.h"
+#include "backend/cpu/convert.h"
 #include "backend/cpu/reduce.h"
 #include "ops/conv2d.h"
 
@@ -94,14 +95,35 @@ typedef struct task {
   int32_t *offset, *panel_offset;
 } task;
 
+/* to[j * width + l] = dy of channel l at at + j, for `count` pixels and channels that are so many
+ * pixels apart. */
+static void pack_pixels(const ac_operand *dy, int64_t at, int64_t pixels, int64_t channels,
+                        int64_t count, float *to, int64_t width) {
+  float floats[DEPTH];
+  if (width == 1) {
+    ac_cpu_widen(dy->dtype, ac_element(dy->data, dy->dtype, at), to, count);
+    return;
+  }
+  for (int64_t l = 0; l < channels; l++) {
+    const float *from = ac_element(dy->data, dy->dtype, at + l * pixels);
+    if (dy->dtype != AC_F32) {
+      ac_cpu_widen(dy->dtype, from, floats, count);
+      from = floats;
+    }
+    for (int64_t j = 0; j < count; j++) to[j * width + l] = from[j];
+  }
+  for (int64_t l = channels; l < width; l++)
+    for (int64_t j = 0; j < count; j++) to[j * width + l] = 0;
+}
+
 /* panel[e][l] = dy of channel `first` + l at position `begin` + e of a run, which begins with the
  * given sample; 0 where that is no output. Rows of the panel are `width` apart, whose columns from
- * `channels` on are 0. */
+ * `channels` on are 0; of more than one column there are at most DEPTH. */
 static void pack(const task *t, int64_t sample, int64_t begin, int64_t count, int64_t first,
                  int64_t channels, int64_t width) {
   const problem *p = t->p;
   const ac_operand *dy = p->dy;
-  int64_t stride = p->stage.stride, columns = dy->dim[3], pixels = dy->dim[2] * columns;
+  int64_t stride = p->stage.stride, columns = dy->dim[3], rows = t->region.rows;
   for (int64_t e = 0, n; e < count; e += n) {
     int64_t row = (begin + e) / stride, column = (begin + e) % stride;
     float *to = t->panel + e * width;
@@ -110,13 +132,9 @@ static void pack(const task *t, int64_t sample, int64_t begin, int64_t count, in
       memset(to, 0, (size_t)(n * width) * sizeof *to);
       continue;
     }
-    int64_t image = (sample + row / t->region.rows) * dy->dim[1] + t->group * p->out + first;
-    const float *from = (const float *)dy->data + image * pixels +
-                        (t->region.row + row % t->region.rows) * columns + column;
-    for (int64_t l = 0; l < channels; l++)
-      for (int64_t j = 0; j < n; j++) to[j * width + l] = from[l * pixels + j];
-    for (int64_t l = channels; l < width; l++)
-      for (int64_t j = 0; j < n; j++) to[j * width + l] = 0;
+    int64_t image = (sample + row / rows) * dy->dim[1] + t->group * p->out + first;
+    int64_t at = (image * dy->dim[2] + t->region.row + row % rows) * columns + column;
+    pack_pixels(dy, at, dy->dim[2] * columns, channels, n, to, width);
   }
 }
 
@@ -238,6 +256,19 @@ static void write_share(const problem *p, const float *sums, int thread, int tea
   }
 }
 
+/* The sum of one channel of one image. */
+static double plane_sum(const ac_operand *dy, int64_t at, int64_t count) {
+  if (dy->dtype == AC_F32) return (double)row_sum((const float *)dy->data + at, count);
+  float floats[AC_CPU_CHUNK];
+  double sum = 0;
+  for (int64_t j = 0, n; j < count; j += n) {
+    n = ac_min(AC_CPU_CHUNK, count - j);
+    ac_cpu_widen(dy->dtype, ac_element(dy->data, dy->dtype, at + j), floats, n);
+    sum += (double)row_sum(floats, n);
+  }
+  return sum;
+}
+
 static void bias_gradient(const problem *p, int thread, int team) {
   const ac_operand *dy = p->dy;
   int64_t channels = dy->dim[1], pixels = dy->dim[2] * dy->dim[3], first, last;
@@ -246,7 +277,7 @@ static void bias_gradient(const problem *p, int thread, int team) {
   for (int64_t c = first; c < last; c++) {
     double sum = 0;
     for (int64_t n = 0; n < p->samples; n++)
-      sum += (double)row_sum((const float *)dy->data + (n * channels + c) * pixels, pixels);
+      sum += plane_sum(dy, (n * channels + c) * pixels, pixels);
     db[c] = (p->args->add[1] ? db[c] : 0.0f) + (float)sum;
   }
 }

@@ -20,12 +20,11 @@
  * once, a few rows at the seams between regions twice, where a matrix of columns (im2col) would
  * hold it once for every tap. */
 #include "backend/cpu/conv.h"
-
-#include <string.h>
+#include "backend/cpu/convert.h"
 
 /* 512 KiB beside as much or less for sums and the weights' current block stay in the second-level
  * cache of current cores, 1 to 2 MiB. Tiles read up to SLACK floats behind the last value. */
-enum { STAGE_FLOATS = 128 << 10, SLACK = AC_CONV_WIDE };
+enum { STAGE_FLOATS = 128 << 10, SLACK = AC_CONV_WIDE, BLOCK = 256 };
 
 static int64_t residue_count(const ac_conv_axis *a) {
   int64_t x = a->step, y = a->spacing;
@@ -96,12 +95,25 @@ void ac_conv_stage_offsets(const ac_conv_stage *s, int32_t *offset) {
 
 /* ---- filling --------------------------------------------------------------------------------- */
 
+/* Elements at, at + step, ... of the source, as floats. */
 static void read_run(const ac_conv_source *source, int64_t at, int64_t step, float *y,
                      int64_t count) {
-  const float *x = (const float *)source->data + at;
-  if (step == 1) memcpy(y, x, (size_t)count * sizeof *y);
-  else
+  if (step == 1) {
+    ac_cpu_widen(source->dtype, ac_element(source->data, source->dtype, at), y, count);
+    return;
+  }
+  if (source->dtype == AC_F32) {
+    const float *x = (const float *)source->data + at;
     for (int64_t j = 0; j < count; j++) y[j] = x[j * step];
+    return;
+  }
+  uint16_t halves[BLOCK];
+  const uint16_t *x = (const uint16_t *)source->data + at;
+  for (int64_t j = 0, n; j < count; j += n) {
+    n = ac_min(BLOCK, count - j);
+    for (int64_t i = 0; i < n; i++) halves[i] = x[(j + i) * step];
+    ac_cpu_widen(source->dtype, halves, y + j, n);
+  }
 }
 
 static void zero(float *y, int64_t count) {
@@ -149,10 +161,8 @@ void ac_conv_stage_fill(const ac_conv_stage *s, const ac_conv_source *source,
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-void ac_conv_store(const ac_run_state *run, const float *c, float bias, bool add, void *data,
-                   ac_dtype dtype, int64_t at, int64_t step, int64_t count) {
-  (void)run, (void)dtype;
-  float *y = (float *)data + at;
+static void store_floats(const float *c, float bias, bool add, float *y, int64_t step,
+                         int64_t count) {
   if (step != 1) {
     for (int64_t j = 0; j < count; j++) y[j * step] = (add ? y[j * step] : 0.0f) + c[j] + bias;
   } else if (add) {
@@ -161,5 +171,23 @@ void ac_conv_store(const ac_run_state *run, const float *c, float bias, bool add
   } else {
 #pragma omp simd
     for (int64_t j = 0; j < count; j++) y[j] = c[j] + bias;
+  }
+}
+
+void ac_conv_store(const ac_run_state *run, const float *c, float bias, bool add, void *data,
+                   ac_dtype dtype, int64_t at, int64_t step, int64_t count) {
+  if (dtype == AC_F32) {
+    store_floats(c, bias, add, (float *)data + at, step, count);
+    return;
+  }
+  uint16_t *y = (uint16_t *)data + at, halves[BLOCK];
+  float floats[BLOCK];
+  for (int64_t j = 0, n; j < count; j += n) {
+    n = ac_min(BLOCK, count - j);
+    for (int64_t i = 0; add && i < n; i++) halves[i] = y[(j + i) * step];
+    if (add) ac_cpu_widen(dtype, halves, floats, n);
+    store_floats(c + j, bias, add, floats, 1, n);
+    ac_cpu_narrow(dtype, run->mark_flushed, floats, halves, n);
+    for (int64_t i = 0; i < n; i++) y[(j + i) * step] = halves[i];
   }
 }
