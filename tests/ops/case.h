@@ -15,6 +15,8 @@
 #include <accrue/device.h>
 
 #include "ops/attention.h"
+#include "ops/concat.h"
+#include "ops/conv2d.h"
 #include "ops/cross_entropy.h"
 #include "ops/dropout.h"
 #include "ops/gelu.h"
@@ -23,8 +25,10 @@
 #include "ops/linear_cross_entropy.h"
 #include "ops/matmul.h"
 #include "ops/optimizer.h"
+#include "ops/pool2d.h"
 #include "ops/scale.h"
 #include "ops/transpose.h"
+#include "ops/upsample_nearest2d.h"
 
 typedef union op_attributes {
   ac_linear_attributes linear;
@@ -37,6 +41,10 @@ typedef union op_attributes {
   ac_transpose_attributes transpose;
   ac_cross_entropy_attributes cross_entropy;
   ac_linear_cross_entropy_attributes linear_cross_entropy;
+  ac_conv2d_attributes conv2d;
+  ac_pool2d_attributes pool2d;
+  ac_concat_attributes concat;
+  ac_upsample_nearest2d_attributes upsample_nearest2d;
   ac_gradient_statistics_attributes gradient_statistics;
   ac_adamw_attributes adamw;
   ac_sgd_attributes sgd;
@@ -141,7 +149,8 @@ typedef struct op_family {
 #define OP_FAMILY_LIST(X)                                                                          \
   X(linear) X(matmul) X(add) X(multiply) X(scale) X(embedding) X(layer_norm) X(gelu) X(relu)       \
   X(silu) X(softmax) X(attention) X(dropout) X(transpose) X(cross_entropy)                         \
-  X(linear_cross_entropy) X(mean_squared_error) X(cast) X(numerics) X(optimizer)
+  X(linear_cross_entropy) X(mean_squared_error) X(conv2d) X(pool2d) X(concat)                      \
+  X(upsample_nearest2d) X(cast) X(numerics) X(optimizer)
 /* clang-format on */
 
 #define OP_FAMILY(name) extern const op_family op_family_##name;
