@@ -181,6 +181,52 @@ AC_API ac_tensor *ac_reshape(ac_tensor *x, int rank, const int64_t *shape);
 /* Swaps two dimensions, neither of them the batch. */
 AC_API ac_tensor *ac_transpose(ac_tensor *x, int axis_a, int axis_b);
 
+/* Parts of equal shape but for `axis`, 1 to 8 of them, side by side along that axis, which is not
+ * the batch. */
+AC_API ac_tensor *ac_concat(ac_tensor *const *parts, int count, int axis);
+
+/* The elements [first, first + length) of an axis that is not the batch. */
+AC_API ac_tensor *ac_slice(ac_tensor *x, int axis, int64_t first, int64_t length);
+
+/* ---- images: [B, channels, height, width] ---------------------------------------------------- */
+
+/* Height first, then width. */
+typedef struct ac_conv2d_desc {
+  int stride[2];   /* 0: 1 */
+  int padding[2];  /* zeros on both sides */
+  int dilation[2]; /* distance of the kernel's elements; 0: 1 */
+  int groups;      /* of channels that are convolved by themselves; 0: 1 */
+} ac_conv2d_desc;
+
+/* Convolution (cross-correlation, as everywhere in this field): x [B, Ci, H, W], weight [Co, Ci /
+ * groups, kh, kw], bias [Co] or NULL -> [B, Co, Ho, Wo] with Ho = (H + 2 padding - dilation (kh - 1)
+ * - 1) / stride + 1, rounded down, and Wo likewise. Refused: groups that do not divide both numbers
+ * of channels, a kernel larger than the padded image. With as many groups as channels (depthwise)
+ * it is limited by memory and has kernels of its own. `desc` may be NULL. */
+AC_API ac_tensor *ac_conv2d(ac_tensor *x, ac_tensor *weight, ac_tensor *bias,
+                            const ac_conv2d_desc *desc);
+
+/* Height first, then width. */
+typedef struct ac_pool2d_desc {
+  int kernel[2];
+  int stride[2];  /* 0: the kernel's */
+  int padding[2]; /* on both sides; at most half the kernel */
+} ac_pool2d_desc;
+
+/* The largest element or the average of each window, [B, C, Ho, Wo] with Ho = (H + 2 padding -
+ * kernel) / stride + 1, rounded down. Padding is never the largest; in an average it counts as
+ * zeros. The gradient of the largest goes to the first of equal ones, in the order of rows. */
+AC_API ac_tensor *ac_max_pool2d(ac_tensor *x, const ac_pool2d_desc *desc);
+AC_API ac_tensor *ac_average_pool2d(ac_tensor *x, const ac_pool2d_desc *desc);
+
+/* The average of each channel: [B, C, H, W] -> [B, C]. */
+AC_API ac_tensor *ac_global_average_pool(ac_tensor *x);
+
+/* Each pixel becomes a square of factor x factor: [B, C, factor * H, factor * W]. */
+AC_API ac_tensor *ac_upsample_nearest2d(ac_tensor *x, int factor);
+
+/* ---- hints ----------------------------------------------------------------------------------- */
+
 /* What a plan may do about an activation between the forward and the backward pass. Memory decides
  * unless told. */
 typedef enum ac_hint {

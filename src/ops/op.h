@@ -49,6 +49,11 @@
   X(linear_cross_entropy, "ssif", "f") X(linear_cross_entropy_gradient, "ssif", "sff")             \
   X(mean_squared_error, "sff", "f") X(mean_squared_error_gradient, "sff", "s")                     \
   X(binary_cross_entropy, "sff", "f") X(binary_cross_entropy_gradient, "sff", "s")                 \
+  X(conv2d, "ssf", "s") X(conv2d_input_gradient, "ss", "s") X(conv2d_weight_gradient, "ss", "ff")  \
+  X(max_pool2d, "s", "s") X(max_pool2d_gradient, "ss", "s")                                        \
+  X(average_pool2d, "s", "s") X(average_pool2d_gradient, "s", "s")                                 \
+  X(concat, "ssssssss", "s") X(slice, "s", "s") X(slice_gradient, "s", "s")                        \
+  X(upsample_nearest2d, "s", "s") X(upsample_nearest2d_gradient, "s", "s")                         \
   X(cast, "a", "a")                                                                                \
   X(numerics, "s", "i")                                                                            \
   X(gradient_statistics, "f", "f") X(adamw, "f", "fffs") X(sgd, "f", "ffs")
@@ -98,6 +103,17 @@
  *   mean_squared_error_gradient    prediction target weights? -> dprediction
  *   binary_cross_entropy           logits[B,m] targets weights[B]? -> sums+
  *   binary_cross_entropy_gradient  logits targets weights? -> dlogits
+ *   conv2d                         x[B,Ci,H,W] W[Co,Ci/groups,kh,kw] b? -> y[B,Co,Ho,Wo]
+ *   conv2d_input_gradient          dy W -> dx+
+ *   conv2d_weight_gradient         x dy -> dW?+ db?+
+ *   max_, average_pool2d           x[B,C,H,W] -> y[B,C,Ho,Wo]                     (family pool2d)
+ *   max_pool2d_gradient            dy x -> dx+
+ *   average_pool2d_gradient        dy -> dx+
+ *   concat                         x ... -> y                                     up to 8, along an axis
+ *   slice                          x -> y+                                        a part, along an axis
+ *   slice_gradient                 dy -> dx+                                      zero outside of the part
+ *   upsample_nearest2d             x[B,C,H,W] -> y[B,C,f*H,f*W]
+ *   upsample_nearest2d_gradient    dy -> dx+
  *   cast                           x -> y+                                        to the dtype of y
  *   numerics                       x -> counts:i32[2]+                            (overflowed, flushed)
  * and in updates, outside of graphs, everything in place:

@@ -16,6 +16,8 @@
 
 #include "ops/attention.h"
 #include "ops/batch_norm.h"
+#include "ops/concat.h"
+#include "ops/conv2d.h"
 #include "ops/cross_entropy.h"
 #include "ops/dropout.h"
 #include "ops/gelu.h"
@@ -26,9 +28,11 @@
 #include "ops/linear_cross_entropy.h"
 #include "ops/matmul.h"
 #include "ops/optimizer.h"
+#include "ops/pool2d.h"
 #include "ops/rms_norm.h"
 #include "ops/scale.h"
 #include "ops/transpose.h"
+#include "ops/upsample_nearest2d.h"
 #include "ops/weight_standardisation.h"
 
 typedef union op_attributes {
@@ -49,6 +53,10 @@ typedef union op_attributes {
   ac_transpose_attributes transpose;
   ac_cross_entropy_attributes cross_entropy;
   ac_linear_cross_entropy_attributes linear_cross_entropy;
+  ac_conv2d_attributes conv2d;
+  ac_pool2d_attributes pool2d;
+  ac_concat_attributes concat;
+  ac_upsample_nearest2d_attributes upsample_nearest2d;
   ac_gradient_statistics_attributes gradient_statistics;
   ac_adamw_attributes adamw;
   ac_sgd_attributes sgd;
@@ -154,8 +162,8 @@ typedef struct op_family {
   X(linear) X(matmul) X(add) X(multiply) X(scale) X(embedding) X(layer_norm) X(rms_norm)           \
   X(group_norm) X(batch_norm) X(weight_standardisation) X(gelu) X(relu) X(silu) X(leaky_relu)      \
   X(sigmoid) X(tanh) X(softmax) X(attention) X(dropout) X(transpose) X(cross_entropy)              \
-  X(linear_cross_entropy) X(mean_squared_error) X(binary_cross_entropy) X(cast) X(numerics)        \
-  X(optimizer)
+  X(linear_cross_entropy) X(mean_squared_error) X(binary_cross_entropy) X(conv2d) X(pool2d)        \
+  X(concat) X(upsample_nearest2d) X(cast) X(numerics) X(optimizer)
 /* clang-format on */
 
 #define OP_FAMILY(name) extern const op_family op_family_##name;

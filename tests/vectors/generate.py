@@ -307,6 +307,59 @@ def binary_cross_entropy(f):
             f.tensor("in2", weights)
         f.tensor("out0", sums(loss.item(), w.sum().item(), right.item()))
         f.tensor("grad0", logits.grad)
+def conv2d(f):
+    cases = {  # batch, in, height, width, out, kernel, bias and what differs from the defaults
+        "plain": (2, 3, 5, 6, 4, (3, 3), True, {}),
+        "padding": (2, 3, 5, 4, 4, (3, 3), True, dict(padding=(1, 1))),
+        "stride": (2, 2, 7, 8, 3, (3, 3), True, dict(stride=(2, 2), padding=(1, 1))),
+        "unequal": (1, 2, 9, 8, 3, (2, 4), False, dict(stride=(3, 1), padding=(1, 2), dilation=(2, 1))),
+        "dilation": (1, 2, 9, 9, 2, (3, 3), True, dict(padding=(2, 2), dilation=(2, 2))),
+        "stride_and_dilation": (1, 2, 9, 10, 2, (3, 3), False, dict(stride=(2, 2), padding=(2, 1), dilation=(2, 3))),
+        "groups": (2, 4, 5, 5, 6, (3, 3), True, dict(padding=(1, 1), groups=2)),
+        "depthwise": (2, 3, 7, 5, 3, (3, 3), True, dict(padding=(1, 1), groups=3)),
+        "depthwise_stride": (1, 3, 7, 6, 6, (3, 3), False, dict(stride=(2, 2), padding=(1, 1), groups=3)),
+        "pointwise": (2, 5, 4, 3, 7, (1, 1), True, {}),
+        "pointwise_stride": (1, 4, 5, 5, 3, (1, 1), False, dict(stride=(2, 2))),
+    }
+    for name, (n, ci, h, w, co, kernel, bias, options) in cases.items():
+        groups = options.get("groups", 1)
+        attributes = dict(groups=groups)
+        for key in ("stride", "padding", "dilation"):
+            attributes[f"{key}_h"], attributes[f"{key}_w"] = options.get(key, (0, 0) if key == "padding" else (1, 1))
+        f.case(name, **attributes)
+        x, weight = f.draw(n, ci, h, w), f.draw(co, ci // groups, *kernel)
+        b = f.draw(co) if bias else None
+        f.record([x, weight, b], F.conv2d(x, weight, b, **options))
+
+
+def pool2d(f):
+    for name, kernel, stride, padding in (("pairs", (2, 2), (2, 2), (0, 0)), ("overlapping", (3, 3), (2, 2), (1, 1)),
+                                          ("unequal", (2, 5), (3, 1), (1, 2))):
+        for kind, pool in (("max", F.max_pool2d), ("average", F.avg_pool2d)):
+            f.case(f"{kind}_{name}", max=kind == "max", kernel_h=kernel[0], kernel_w=kernel[1], stride_h=stride[0],
+                   stride_w=stride[1], padding_h=padding[0], padding_w=padding[1])
+            x = f.draw(2, 3, 8, 7)
+            f.record([x], pool(x, kernel, stride, padding))
+    f.case("max_of_equal_elements", max=1, kernel_h=3, kernel_w=3, stride_h=1, stride_w=2, padding_h=1, padding_w=1)
+    x = torch.tensor(f.random.integers(0, 2, (2, 2, 6, 6)).astype(np.float64), requires_grad=True)
+    f.record([x], F.max_pool2d(x, 3, (1, 2), 1))
+
+
+def concat(f):
+    for axis, shapes in ((1, ((2, 3, 4, 5), (2, 2, 4, 5))), (3, ((2, 3, 2, 1), (2, 3, 2, 6)))):
+        f.case(f"concat_axis_{axis}", axis=axis)
+        parts = [f.draw(*shape) for shape in shapes]
+        f.record(parts, torch.cat(parts, axis))
+    f.case("slice", slice=1, axis=2, first=1)
+    x = f.draw(2, 3, 5, 4)
+    f.record([x], x[:, :, 1:4])
+
+
+def upsample_nearest2d(f):
+    for factor in (2, 3):
+        f.case(f"by_{factor}", factor=factor)
+        x = f.draw(2, 3, 4, 3)
+        f.record([x], F.interpolate(x, scale_factor=factor, mode="nearest"))
 
 
 def optimizer(f):
@@ -422,7 +475,8 @@ def main():
                    weight_standardisation=weight_standardisation, binary_cross_entropy=binary_cross_entropy,
                    leaky_relu=leaky_relu, sigmoid=elementwise(torch.sigmoid), tanh=elementwise(torch.tanh),
                    softmax=softmax, attention=attention, transpose=transpose, cross_entropy=cross_entropy,
-                   linear_cross_entropy=linear_cross_entropy, mean_squared_error=mean_squared_error, optimizer=optimizer,
+                   linear_cross_entropy=linear_cross_entropy, mean_squared_error=mean_squared_error, conv2d=conv2d,
+                   pool2d=pool2d, concat=concat, upsample_nearest2d=upsample_nearest2d, optimizer=optimizer,
                    loss_scaler=loss_scaler)
     for name, write in writers.items():
         f = File(folder, name)

@@ -157,6 +157,7 @@ AC_OP_LIST(AC_CL_OP_DECLARE)
   X(cross_entropy)                                                        \
   X(linear_cross_entropy) X(linear_cross_entropy_gradient)                \
   X(mean_squared_error) X(binary_cross_entropy)                           \
+  X(conv2d_weight_gradient)                                               \
   X(gradient_statistics)
 /* clang-format on */
 #define AC_CL_WORKSPACE_DECLARE(name) \

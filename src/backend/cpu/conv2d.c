@@ -1,0 +1,357 @@
+/* Convolution and its input gradient, both as products of the weights with images as they lie in a
+ * stage (conv_stage.c):
+ *
+ *   for each thread's share of output rows, by regions of rows (or of several small images)
+ *     for each block of rows of the weights
+ *       for each block of channels of the source: fill the stage
+ *         for each DEPTH of channels and taps, for each tile of sums: += weights x stage
+ *       sums, with the bias, into y
+ *
+ * so a product's left operand is [out, channels x taps], and its right one is never written down.
+ * A kernel of 1 x 1 comes out as the plain product it is. The input gradient is the convolution of
+ * dy with the kernel turned round and its channels exchanged. With a stride, its outputs fall into
+ * stride x stride phases, each of which meets taps of its own and is such a convolution of step 1;
+ * nothing is multiplied by the zeros between. For it the weights are copied in the order of phases.
+ *
+ * With one output channel to a group (depthwise) a region has one row of sums, which is as fast as
+ * the stage can be read.
+ *
+ * Workspace: the copied weights, and for each thread a stage (512 KiB or one channel of one row's
+ * region) and sums (256 KiB or AC_CONV_ROWS channels of one row). */
+#include "backend/cpu/conv.h"
+#include "backend/cpu/convert.h"
+#include "core/half.h"
+#include "ops/conv2d.h"
+
+#include <string.h>
+
+/* Sums of a region, and columns of one. A region's weights pass by once for all its columns; more
+ * columns than this gain nothing, and depthwise regions should stay in the first-level cache. */
+enum { SUM_FLOATS = 64 << 10, MOST_COLUMNS = 4096, DEPTH = 256 };
+
+typedef struct problem {
+  const ac_op_args *args;
+  const ac_conv2d_attributes *attributes;
+  const ac_operand *x, *y, *weight; /* the image that is read, and the one that is written */
+  bool transposed;                  /* the input gradient */
+  int64_t groups, samples, in, out; /* in, out: channels of a group */
+  int64_t kernel[2];
+  float *copied; /* weights as floats in the order of phases; NULL: as they are */
+} problem;
+
+/* One phase of the outputs, or all of them: along each axis outputs start + i * stride, and of the
+ * kernel's elements tap + t * tap_step. */
+typedef struct phase {
+  ac_conv_stage stage;
+  int64_t start[2], stride[2], tap[2], tap_step[2];
+  int64_t depth;   /* of the product */
+  int64_t block;   /* rows of the weights at a time */
+  int64_t sums;    /* floats */
+  int64_t weights; /* where the phase's weights begin */
+} phase;
+
+static problem problem_of(const ac_op_args *args) {
+  bool transposed = args->op == AC_OP_conv2d_input_gradient;
+  const ac_conv2d_attributes *a = args->attributes;
+  const ac_operand *x = &args->in[0], *y = &args->out[0], *weight = &args->in[1];
+  problem p = {.args = args,
+               .attributes = a,
+               .x = x,
+               .y = y,
+               .weight = weight,
+               .transposed = transposed,
+               .groups = a->groups,
+               .samples = x->dim[0],
+               .in = x->dim[1] / a->groups,
+               .out = y->dim[1] / a->groups,
+               .kernel = {weight->dim[2], weight->dim[3]}};
+  if (transposed || weight->dtype != AC_F32) p.copied = args->workspace;
+  return p;
+}
+
+/* ---- phases ---------------------------------------------------------------------------------- */
+
+static int64_t greatest_divisor(int64_t a, int64_t b) {
+  while (b) {
+    int64_t rest = a % b;
+    a = b, b = rest;
+  }
+  return a;
+}
+
+static void forward_axis(const problem *p, int i, phase *f) {
+  const ac_conv2d_attributes *a = p->attributes;
+  f->stride[i] = f->tap_step[i] = 1;
+  f->stage.axis[i] = (ac_conv_axis){.size = p->x->dim[2 + i],
+                                    .outputs = p->y->dim[2 + i],
+                                    .taps = p->kernel[i],
+                                    .first = -a->padding[i],
+                                    .step = a->stride[i],
+                                    .spacing = a->dilation[i]};
+}
+
+/* Output h = start + i * stride meets those taps r for which h + padding - r * dilation is a
+ * multiple of the stride, which are `tap_step` apart; from the last of them on the source's
+ * positions grow. */
+static void transposed_axis(const problem *p, int i, int64_t start, phase *f) {
+  const ac_conv2d_attributes *a = p->attributes;
+  int64_t stride = a->stride[i], dilation = a->dilation[i];
+  int64_t apart = stride / greatest_divisor(stride, dilation), taps = 0, last = 0;
+  for (int64_t r = 0; r < p->kernel[i]; r++)
+    if ((start + a->padding[i] - r * dilation) % stride == 0) last = r, taps++;
+  f->start[i] = start;
+  f->stride[i] = stride;
+  f->tap[i] = last;
+  f->tap_step[i] = -apart;
+  f->stage.axis[i] =
+      (ac_conv_axis){.size = p->x->dim[2 + i],
+                     .outputs = ac_ceil_div(p->y->dim[2 + i] - start, stride),
+                     .taps = taps,
+                     .first = taps ? (start + a->padding[i] - last * dilation) / stride : 0,
+                     .step = 1,
+                     .spacing = apart * dilation / stride};
+}
+
+static void plan_phase(const problem *p, phase *f) {
+  ac_conv_stage *s = &f->stage;
+  s->channels = p->in;
+  ac_conv_stage_plan(s, p->samples, ac_min(MOST_COLUMNS, SUM_FLOATS / p->out));
+  f->depth = p->in * s->axis[0].taps * s->axis[1].taps;
+  int64_t width = s->samples * (s->rows * s->stride + AC_CONV_VECTOR);
+  int64_t most = ac_max(1, SUM_FLOATS / width / AC_CONV_ROWS) * AC_CONV_ROWS;
+  f->block = ac_min(p->out, most);
+  f->sums = ac_min(p->out * width, ac_max(SUM_FLOATS, AC_CONV_ROWS * width));
+}
+
+/* Goes on to the next phase, or to the first of a phase of zeros; false behind the last one. */
+static bool next_phase(const problem *p, phase *f) {
+  int64_t start[2] = {f->start[0], f->start[1]};
+  int64_t weights = f->weights + p->groups * p->out * f->depth;
+  bool begun = f->stride[0] > 0;
+  if (!p->transposed) {
+    if (begun) return false;
+    for (int i = 0; i < 2; i++) forward_axis(p, i, f);
+  } else {
+    if (begun && ++start[1] >= ac_min(p->attributes->stride[1], p->y->dim[3]))
+      start[1] = 0, start[0]++;
+    if (start[0] >= ac_min(p->attributes->stride[0], p->y->dim[2])) return false;
+    for (int i = 0; i < 2; i++) transposed_axis(p, i, start[i], f);
+  }
+  f->weights = weights;
+  plan_phase(p, f);
+  return true;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* A thread's part of the workspace: the largest stage, sums and offsets of all phases. */
+typedef struct memory {
+  int64_t copied, filling, sums, offsets; /* floats, and as many int32_t */
+} memory;
+
+static int64_t in_lines(int64_t count) {
+  return ac_ceil_div(count, 16) * 16;
+}
+
+static memory memory_of(const problem *p) {
+  memory m = {0};
+  phase f = {.depth = 0};
+  while (next_phase(p, &f)) {
+    m.filling = ac_max(m.filling, in_lines(f.stage.floats));
+    m.sums = ac_max(m.sums, in_lines(f.sums));
+    m.offsets = ac_max(m.offsets, in_lines(f.stage.offsets));
+  }
+  m.copied = p->transposed || p->weight->dtype != AC_F32 ? in_lines(p->weight->count) : 0;
+  return m;
+}
+
+static int64_t memory_share(const memory *m) {
+  return m->filling + m->sums + m->offsets;
+}
+
+static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args) {
+  problem p = problem_of(args);
+  memory m = memory_of(&p);
+  return sizeof(float) * (uint64_t)(m.copied + context->threads * memory_share(&m));
+}
+
+/* ---- weights --------------------------------------------------------------------------------- */
+
+static float weight_at(const ac_operand *weight, int64_t i) {
+  if (weight->dtype == AC_F32) return ((const float *)weight->data)[i];
+  uint16_t half = ((const uint16_t *)weight->data)[i];
+  return weight->dtype == AC_F16 ? ac_f16_to_float(half) : ac_bf16_to_float(half);
+}
+
+/* One row of a phase's weights: [channels of the source, taps] for one output channel. */
+static void copy_row(const problem *p, const phase *f, int64_t group, int64_t row, float *to) {
+  const ac_conv_axis *h = &f->stage.axis[0], *w = &f->stage.axis[1];
+  if (!p->transposed) {
+    int64_t at = (group * p->out + row) * f->depth;
+    ac_cpu_widen(p->weight->dtype, ac_element(p->weight->data, p->weight->dtype, at), to, f->depth);
+    return;
+  }
+  int64_t area = p->kernel[0] * p->kernel[1];
+  for (int64_t o = 0; o < p->in; o++) {
+    int64_t at = ((group * p->in + o) * p->out + row) * area + f->tap[0] * p->kernel[1] + f->tap[1];
+    for (int64_t r = 0; r < h->taps; r++)
+      for (int64_t t = 0; t < w->taps; t++)
+        *to++ = weight_at(p->weight, at + r * f->tap_step[0] * p->kernel[1] + t * f->tap_step[1]);
+  }
+}
+
+static void copy_weights(const problem *p, int thread, int team) {
+  phase f = {.depth = 0};
+  while (next_phase(p, &f)) {
+    int64_t first, last;
+    ac_cpu_share(p->groups * p->out, 1, thread, team, &first, &last);
+    for (int64_t i = first; i < last; i++)
+      copy_row(p, &f, i / p->out, i % p->out, p->copied + f.weights + i * f.depth);
+  }
+}
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+/* A thread's work on one region: output channels [first, first + rows) of a group. */
+typedef struct work {
+  const problem *p;
+  const phase *f;
+  ac_conv_region region;
+  int64_t group, first, rows;
+  int64_t runs, length, width; /* of the region; width: `length` in whole vectors */
+  float *filling, *sums;
+  const int32_t *offset;
+} work;
+
+/* Sums of one run += rows x the stage's values from depth k on. */
+static void multiply_run(const work *w, const float *a, int64_t k, int64_t depth, const float *b,
+                         float *c, bool add) {
+  int64_t lda = w->f->depth, ldc = w->runs * w->width;
+  const int32_t *offset = w->offset + k;
+  if (w->rows == 1) {
+    ac_conv_multiply_row(w->length, depth, a, b, offset, c, add);
+    return;
+  }
+  int64_t tiles = ac_ceil_div(w->rows, AC_CONV_ROWS);
+  for (int64_t column = 0; column < w->length; column += AC_CONV_COLUMNS) {
+    int vectors = w->length - column > AC_CONV_VECTOR ? 2 : 1;
+    int64_t row = 0;
+    for (int64_t tile = 0; tile < tiles; tile++) {
+      int height = (int)(w->rows / tiles + (tile < w->rows % tiles));
+      const float *rows[AC_CONV_ROWS];
+      for (int i = 0; i < height; i++) rows[i] = a + (row + i) * lda;
+      ac_conv_multiply(height, vectors, depth, rows, b + column, offset, c + row * ldc + column,
+                       ldc, add);
+      row += height;
+    }
+  }
+}
+
+/* What the channels in the stage add to the sums. */
+static void multiply_channels(const work *w) {
+  const ac_conv_stage *s = &w->f->stage;
+  int64_t taps = s->axis[0].taps * s->axis[1].taps, count = w->region.channels * taps;
+  int64_t steps = ac_ceil_div(count, DEPTH), begin = w->region.channel * taps;
+  const float *a = w->p->copied ? w->p->copied + w->f->weights : w->p->weight->data;
+  a += (w->group * w->p->out + w->first) * w->f->depth + begin;
+  for (int64_t step = 0; step < steps; step++) {
+    int64_t k = count * step / steps, depth = count * (step + 1) / steps - k;
+    for (int64_t run = 0; run < w->runs; run++)
+      multiply_run(w, a + k, k, depth, w->filling + run * s->sample, w->sums + run * w->width,
+                   begin + k > 0);
+  }
+}
+
+/* The sums of one output channel into its images. */
+static void store_channel(const work *w, int64_t row) {
+  const problem *p = w->p;
+  const phase *f = w->f;
+  const ac_operand *y = p->y, *bias = &p->args->in[2];
+  int64_t channel = w->group * p->out + w->first + row, stride = f->stage.stride;
+  int64_t count = f->stage.axis[1].outputs, rows = w->region.rows;
+  float b = !p->transposed && bias->count ? ((const float *)bias->data)[channel] : 0.0f;
+  bool dense = count == stride && f->stride[0] == 1 && f->stride[1] == 1;
+  for (int64_t n = 0; n < w->region.samples; n++) {
+    int64_t image = ((w->region.sample + n) * y->dim[1] + channel) * y->dim[2] * y->dim[3];
+    const float *c = w->sums + row * w->runs * w->width;
+    c += w->runs > 1 ? n * w->width : n * rows * stride;
+    for (int64_t i = 0; i < rows; i += dense ? rows : 1, c += stride) {
+      int64_t h = f->start[0] + (w->region.row + i) * f->stride[0];
+      ac_conv_store(p->args->run, c, b, p->args->add[0], y->data, y->dtype,
+                    image + h * y->dim[3] + f->start[1], f->stride[1],
+                    dense ? rows * count : count);
+    }
+  }
+}
+
+static void run_region(work *w, int64_t first, int64_t last) {
+  const problem *p = w->p;
+  const ac_conv_stage *s = &w->f->stage;
+  int64_t pixels = p->x->dim[2] * p->x->dim[3];
+  ac_conv_source source = {
+      .data = p->x->data, .dtype = p->x->dtype, .sample = p->x->dim[1] * pixels, .channel = pixels};
+  w->runs = ac_conv_runs(s, &w->region);
+  w->length = ac_conv_run_length(s, &w->region);
+  w->width = ac_ceil_div(w->length, AC_CONV_VECTOR) * AC_CONV_VECTOR;
+  for (w->first = first; w->first < last; w->first += w->rows) {
+    w->rows = ac_min(w->f->block, last - w->first);
+    if (w->f->depth == 0)
+      memset(w->sums, 0, (size_t)(w->rows * w->runs * w->width) * sizeof *w->sums);
+    for (int64_t c = 0; c < p->in && w->f->depth; c += s->held) {
+      w->region.channels = ac_min(s->held, p->in - c);
+      w->region.channel = w->group * p->in + c;
+      if (w->first == first || s->held < p->in)
+        ac_conv_stage_fill(s, &source, &w->region, w->filling);
+      w->region.channel = c;
+      multiply_channels(w);
+    }
+    for (int64_t row = 0; row < w->rows; row++) store_channel(w, row);
+  }
+}
+
+/* One thread's share of a phase's output rows, in the order of parts of the channels, groups,
+ * samples and rows. There are several parts where there are fewer images than threads. */
+static void run_phase(work *w, int thread, int team) {
+  const problem *p = w->p;
+  const ac_conv_stage *s = &w->f->stage;
+  int64_t height = s->axis[0].outputs, images = p->groups * p->samples;
+  int64_t parts = ac_min(ac_ceil_div(team, images), ac_ceil_div(p->out, AC_CONV_ROWS));
+  int64_t at, last, share = ac_ceil_div(p->out, parts);
+  ac_cpu_share(parts * images * height, 1, thread, team, &at, &last);
+  while (at < last) {
+    int64_t image = at / height, sample = image % p->samples;
+    w->group = image / p->samples % p->groups;
+    w->region = (ac_conv_region){.sample = sample, .samples = 1, .row = at % height};
+    w->region.rows = ac_min(ac_min(s->rows, height - w->region.row), last - at);
+    if (w->region.rows == height)
+      w->region.samples = ac_min(ac_min(s->samples, p->samples - sample), (last - at) / height);
+    int64_t part = image / images;
+    run_region(w, part * share, ac_min(p->out, (part + 1) * share));
+    at += w->region.samples * w->region.rows;
+  }
+}
+
+static void run_part(const ac_cpu_context *context, const ac_op_args *args, int thread, int team) {
+  (void)context;
+  problem p = problem_of(args);
+  memory m = memory_of(&p);
+  float *own = (float *)args->workspace + m.copied + thread * memory_share(&m);
+  int32_t *offset = (int32_t *)(own + m.filling + m.sums);
+  if (p.copied) {
+    copy_weights(&p, thread, team);
+    ac_cpu_barrier(team);
+  }
+  phase f = {.depth = 0};
+  work w = {.p = &p, .f = &f, .filling = own, .sums = own + m.filling, .offset = offset};
+  while (next_phase(&p, &f)) {
+    ac_conv_stage_offsets(&f.stage, offset);
+    run_phase(&w, thread, team);
+  }
+}
+
+static void run(const ac_cpu_context *context, const ac_op_args *args) {
+  ac_cpu_parallel(context, args, run_part);
+}
+
+const ac_cpu_kernel AC_CPU_KERNEL(conv2d) = {run, workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(conv2d_input_gradient) = {run, workspace};
