@@ -22,6 +22,7 @@ static const char *const norms[] = {"group", "layer", "instance", "batch"};
 static void shared_defaults(image_model *model, train_flags *flags) {
   model->augmentation = (ac_augmentation){.shift = 2, .rotation = 10, .scaling = 0.1};
   flags->batch = 64;
+  flags->read_ahead = 1;
   flags->epochs = 12;
   flags->lr = 3e-3;
   flags->schedule = AC_SCHEDULE_COSINE;

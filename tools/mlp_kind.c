@@ -26,6 +26,7 @@ static void defaults(void *self, train_flags *flags) {
   model->hidden = "512,256";
   model->dropout = 0.3;
   flags->batch = 128;
+  flags->read_ahead = 1;
   flags->epochs = 30;
   flags->lr = 3e-3;
   flags->schedule = AC_SCHEDULE_COSINE;

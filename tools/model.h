@@ -25,8 +25,9 @@ typedef struct train_flags {
   const char *fold, *rank; /* "I/N"; NULL: all samples */
   const char *device;
   uint64_t memory; /* 0: what the device has */
-  int batch_norm;  /* 0: whole batches, 1: micro-batches */
-  int precision;   /* ac_precision */
+  int64_t read_ahead, loader_threads;
+  int batch_norm; /* 0: whole batches, 1: micro-batches */
+  int precision;  /* ac_precision */
   bool debug_numerics;
   int recompute; /* ac_recompute */
   const char *init, *out, *metrics;

@@ -33,6 +33,7 @@ static void set_defaults(setup *s) {
                            .momentum = 0.9,
                            .seed = 1,
                            .device = "auto",
+                           .loader_threads = 1,
                            .eval_every = 0};
   loss_scale_defaults(&s->flags.loss_scale);
   s->kind->defaults(s->model, &s->flags);
@@ -85,6 +86,10 @@ static void add_options(setup *s) {
        .fallback = "what it has"},
       {"micro-batch", "N", OPTION_INTEGER, &f->micro_batch, .help = "samples at a time",
        .fallback = "planned", .least = 1, .most = 1 << 30},
+      {"read-ahead", "N", OPTION_INTEGER, &f->read_ahead,
+       .help = "batches read while the device works; 0: none", .least = 0, .most = 32},
+      {"loader-threads", "N", OPTION_INTEGER, &f->loader_threads, .help = "that read them",
+       .least = 1, .most = 64},
       {"batch-norm", "whole|micro", OPTION_CHOICE, &f->batch_norm,
        .help = "keep batches whole where batch norm sees them, or accept micro-batches"},
       {"precision", "f32|f16|bf16", OPTION_CHOICE, &f->precision, .help = "storage of activations"},
@@ -248,6 +253,7 @@ ac_plan_desc setup_plan_desc(const setup *s) {
                         .micro_batch = f->micro_batch,
                         .memory = f->memory,
                         .batch_norm_micro = f->batch_norm != 0,
+                        .read_ahead = (int)f->read_ahead,
                         .precision = (ac_precision)f->precision,
                         .debug_numerics = f->debug_numerics,
                         .recompute = (ac_recompute)f->recompute,

@@ -12,6 +12,8 @@
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
+enum { MOST_READ_AHEAD = 32 };
+
 static ac_status check_desc(const ac_plan_desc *desc) {
   if (desc->batch < 0 || desc->micro_batch < 0)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: batch %lld and micro-batch %lld must be positive",
@@ -24,6 +26,9 @@ static ac_status check_desc(const ac_plan_desc *desc) {
                    (long long)desc->micro_batch, (long long)desc->batch);
   if ((unsigned)desc->precision > AC_PRECISION_BF16)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown precision");
+  if (desc->read_ahead < 0 || desc->read_ahead > MOST_READ_AHEAD)
+    return ac_fail(AC_ERROR_ARGUMENT, "plan: %d batches read ahead; it can be 0 to %d",
+                   desc->read_ahead, (int)MOST_READ_AHEAD);
   if ((unsigned)desc->recompute > AC_RECOMPUTE_ALL)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown recomputation policy");
   if ((unsigned)desc->purpose > AC_PREDICT || (unsigned)desc->optimizer > AC_SGD)
@@ -148,6 +153,21 @@ int ac_plan_coupling_node(const ac_plan *plan) {
   return -1;
 }
 
+/* What ac_loader_bytes says for the inputs that are read, their batches rounded up alike. */
+static uint64_t read_ahead_bytes(const ac_plan *plan) {
+  enum { ALIGNMENT = 64 };
+  const ac_graph *graph = plan->graph;
+  uint64_t batch = 0;
+  for (int i = 0; i < graph->input_count; i++) {
+    if (!plan->reads[graph->inputs[i]]) continue;
+    ac_operand x = ac_operand_of(graph->tensors[graph->inputs[i]], plan->desc.batch);
+    uint64_t bytes = (uint64_t)x.count * ac_dtype_bytes(x.dtype);
+    batch += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  }
+  bool reads = plan->desc.purpose == AC_TRAIN && plan->desc.read_ahead > 0;
+  return reads ? batch * (1 + (uint64_t)plan->desc.read_ahead) : 0;
+}
+
 static ac_status build(ac_plan *plan) {
   ac_graph *graph = plan->graph;
   ac_purpose purpose = plan->desc.purpose;
@@ -168,6 +188,7 @@ static ac_status build(ac_plan *plan) {
   bool *runs = calloc((size_t)graph->node_count + 1, sizeof *runs);
   if (!runs) return ac_fail(AC_ERROR_MEMORY, "no memory for a plan");
   ac_status status = build_sequences(plan, runs);
+  plan->info.read_ahead_bytes = read_ahead_bytes(plan);
   free(runs);
   return status;
 }
@@ -342,6 +363,7 @@ ac_status ac_plan_alternatives(const ac_plan *plan, ac_plan_alternative *list, i
     desc.micro_batch = sizes[i];
     desc.memory = 0;
     desc.beyond_device = true;
+    desc.read_ahead = 0;
     desc.recompute = AC_RECOMPUTE_NONE;
     AC_TRY(add_alternative(plan, &desc, list, capacity, count, &most));
     desc.recompute = AC_RECOMPUTE_ALL;

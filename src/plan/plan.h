@@ -20,6 +20,8 @@
 #include "backend/device.h"
 #include "graph/graph.h"
 
+#include <string.h>
+
 #define AC_NO_ADDRESS UINT64_MAX
 
 typedef struct ac_value {
@@ -152,6 +154,13 @@ ac_status ac_plan_begin(ac_plan **plan, const ac_graph *graph, ac_device *device
 /* The first node that couples samples, which keeps the batch whole; -1: none, or splitting is
  * accepted. */
 int ac_plan_coupling_node(const ac_plan *plan);
+
+/* What the budget has to cover. */
+static inline uint64_t ac_plan_needs(const ac_plan *plan) {
+  uint64_t total = plan->info.bytes.total, host = plan->info.read_ahead_bytes;
+  if (strcmp(plan->device->backend->name, "cpu") != 0 || total == UINT64_MAX) return total;
+  return total + host;
+}
 
 /* The storage type of a precision. */
 ac_dtype ac_plan_storage(const ac_plan_desc *desc);

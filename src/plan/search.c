@@ -127,7 +127,7 @@ static ac_status add_candidate(search *s, int64_t micro_batch, int choice, uint6
   candidate c = {.micro_batch = micro_batch, .choice = choice, .memory = memory};
   AC_TRY(build_main(s, &c, solution));
   AC_TRY(ac_plan_price(s->plan, micro_batch, false));
-  c.bound = s->plan->info.bytes.total;
+  c.bound = ac_plan_needs(s->plan);
   c.seconds = window_seconds(s, micro_batch);
   s->list[s->count++] = c;
   return AC_OK;
@@ -236,8 +236,8 @@ static ac_status find_least(search *s, uint64_t *least, int64_t *micro_batch) {
   qsort(s->list, (size_t)s->count, sizeof *s->list, by_bound);
   for (int i = 0; i < s->count && s->list[i].bound < *least; i++) {
     AC_TRY(lay_out(s, &s->list[i]));
-    if (s->plan->info.bytes.total >= *least) continue;
-    *least = s->plan->info.bytes.total;
+    if (ac_plan_needs(s->plan) >= *least) continue;
+    *least = ac_plan_needs(s->plan);
     *micro_batch = s->list[i].micro_batch;
   }
   return AC_OK;
@@ -345,7 +345,7 @@ static ac_status choose(search *s, uint64_t limit) {
   for (int i = 0; i < s->count; i++) {
     if (s->list[i].bound > limit) continue;
     AC_TRY(lay_out(s, &s->list[i]));
-    if (s->plan->info.bytes.total <= limit) return AC_OK;
+    if (ac_plan_needs(s->plan) <= limit) return AC_OK;
   }
   return refuse(s, limit);
 }

@@ -86,19 +86,19 @@ static ac_status check_steps(ac_instance *instance, float *buffer, char *text, s
   return AC_OK;
 }
 
-static ac_status locate(ac_trainer *trainer, const void *const *data, int64_t first, int64_t count,
-                        char *text, size_t size) {
+ac_status ac_trainer_locate_data(ac_trainer *trainer, const void *const *data, int64_t first,
+                                 int64_t sample, int64_t count, char *text, size_t size) {
   ac_instance *instance = &trainer->instance;
   const ac_backend *backend = instance->device->backend;
   float sums[AC_LOSS_SUMS], *buffer = malloc(PIECE * sizeof *buffer);
   if (!buffer) return ac_fail(AC_ERROR_MEMORY, "no memory to look for values that are not finite");
   text[0] = 0;
   instance->run.batch = count;
-  instance->run.sample = (uint32_t)first;
+  instance->run.sample = (uint32_t)sample;
   instance->run.update = (uint32_t)trainer->updates;
   ac_status status =
       backend->download(instance->device->state, instance->control, 0, sums, sizeof sums);
-  if (status == AC_OK) status = ac_instance_upload(instance, data, 0, count);
+  if (status == AC_OK) status = ac_instance_upload(instance, data, first, count);
   if (status == AC_OK) status = check_leaves(instance, buffer, text, size);
   if (status == AC_OK && !text[0]) status = check_steps(instance, buffer, text, size);
   if (status == AC_OK)
@@ -116,10 +116,5 @@ ac_status ac_trainer_locate_nonfinite(ac_trainer *trainer, int64_t count, const 
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: %lld samples exceed the micro-batch of %lld",
                    (long long)count, (long long)trainer->instance.plan->info.micro_batch);
   AC_TRY(ac_instance_match_feeds(&trainer->instance, count, feeds, feed_count, data));
-  return locate(trainer, data, 0, count, text, size);
-}
-
-ac_status ac_trainer_locate_staged(ac_trainer *trainer, int64_t first, int64_t count, char *text,
-                                   size_t size) {
-  return locate(trainer, (const void *const *)trainer->instance.staging, first, count, text, size);
+  return ac_trainer_locate_data(trainer, data, 0, 0, count, text, size);
 }

@@ -147,11 +147,12 @@ ac_status ac_trainer_accumulate(ac_trainer *trainer, int64_t count, const ac_fee
   return AC_OK;
 }
 
-ac_status ac_trainer_accumulate_staged(ac_trainer *trainer, int64_t count) {
+ac_status ac_trainer_accumulate_data(ac_trainer *trainer, const void *const *data, int64_t first,
+                                     int64_t count) {
   AC_TRY(check_window(trainer));
-  AC_TRY(ac_gather_check(&trainer->instance, count));
+  AC_TRY(ac_instance_check(&trainer->instance, data, first, count));
   AC_TRY(check_coupling(trainer, count));
-  return accumulate_piece(trainer, (const void *const *)trainer->instance.staging, 0, count);
+  return accumulate_piece(trainer, data, first, count);
 }
 
 void ac_trainer_discard(ac_trainer *trainer) {
