@@ -170,6 +170,10 @@ static void describe(const void *self, model_metadata *metadata) {
   model_metadata_add(metadata, "accrue.classes", "%" PRId64, net->classes);
 }
 
+static int64_t classes(const void *self) {
+  return ((const image_model *)self)->net.classes;
+}
+
 const model_kind resnet_kind = {
     .name = "resnet",
     .summary = "Trains a residual network that classifies images.",
@@ -179,6 +183,7 @@ const model_kind resnet_kind = {
     .prepare = prepare_resnet,
     .build = build_resnet,
     .describe = describe,
+    .classes = classes,
 };
 
 const model_kind mobilenet_kind = {
@@ -190,4 +195,5 @@ const model_kind mobilenet_kind = {
     .prepare = prepare,
     .build = build_mobilenet,
     .describe = describe,
+    .classes = classes,
 };

@@ -125,6 +125,7 @@ static void build(const void *self, ac_graph *graph) {
   }
   ac_graph_scope(graph, "head");
   ac_tensor *logits = linear(graph, model->depth, x, width, model->classes, 1, model->dropout);
+  ac_graph_set_output(graph, "logits", logits);
   ac_graph_set_loss(graph, ac_cross_entropy(logits, labels, NULL, NULL));
 }
 
@@ -136,6 +137,10 @@ static void describe(const void *self, model_metadata *metadata) {
   model_metadata_add(metadata, "accrue.classes", "%" PRId64, model->classes);
 }
 
+static int64_t classes(const void *self) {
+  return ((const mlp_model *)self)->classes;
+}
+
 const model_kind mlp_kind = {
     .name = "mlp",
     .summary = "Trains a perceptron with ReLU that classifies images such as MNIST's digits.",
@@ -145,4 +150,5 @@ const model_kind mlp_kind = {
     .prepare = prepare,
     .build = build,
     .describe = describe,
+    .classes = classes,
 };

@@ -57,6 +57,7 @@ typedef struct model_kind {
   /* The graph with its loss. Failures stick to the graph. */
   void (*build)(const void *model, ac_graph *graph);
   void (*describe)(const void *model, model_metadata *metadata);
+  int64_t (*classes)(const void *model); /* NULL: the model classifies no images */
   /* JSON for the config.json beside the weights; NULL function: there is none. Caller frees. */
   char *(*config_json)(const void *model);
   const char *optional_prefix; /* of parameter names in files */
