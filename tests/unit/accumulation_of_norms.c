@@ -1,0 +1,301 @@
+/* Norms under accumulation: those that look at one sample at a time do not notice how a batch is
+ * split; batch norm does, so its batches stay whole unless that is accepted, and then its running
+ * statistics are those of the whole window all the same. */
+#include "check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { CHANNELS = 6, SIZE = 7, CLASSES = 5, BATCH = 64, PIXELS = SIZE * SIZE };
+
+typedef enum norm_kind { GROUP, SAMPLE, INSTANCE, BATCH_NORM } norm_kind;
+
+static ac_tensor *vector(ac_graph *g, const char *name, float value, bool frozen) {
+  ac_parameter_desc desc = {.init = {AC_INIT_CONSTANT, value, 0, false}, .frozen = frozen};
+  return ac_parameter(g, name, 1, (const int64_t[]){CHANNELS}, &desc);
+}
+
+static ac_tensor *norm(ac_graph *g, norm_kind kind, ac_tensor *x, const char *prefix) {
+  char name[4][32];
+  static const char *const leaves[] = {"gamma", "beta", "mean", "variance"};
+  for (int i = 0; i < 4; i++) snprintf(name[i], sizeof name[i], "%s.%s", prefix, leaves[i]);
+  ac_tensor *gamma = vector(g, name[0], 1, false), *beta = vector(g, name[1], 0, false);
+  if (kind == GROUP) return ac_group_norm(x, gamma, beta, 3, 0);
+  if (kind == SAMPLE) return ac_sample_norm(x, gamma, beta, 0);
+  if (kind == INSTANCE) return ac_instance_norm(x, gamma, beta, 0);
+  ac_tensor *mean = vector(g, name[2], 0, true), *variance = vector(g, name[3], 1, true);
+  return ac_batch_norm(x, gamma, beta, mean, variance, &(ac_batch_norm_desc){.momentum = 0.5f});
+}
+
+static ac_graph *graph_of(norm_kind kind) {
+  ac_graph *g;
+  assert_ok(ac_graph_create(&g));
+  ac_parameter_desc normal = {.init = {AC_INIT_NORMAL, 0, 0.3f, false}};
+  ac_tensor *x = ac_input(g, "images", AC_F32, 4, (const int64_t[]){AC_BATCH, 2, SIZE, SIZE});
+  ac_tensor *labels = ac_input(g, "labels", AC_I32, 1, (const int64_t[]){AC_BATCH});
+  const ac_conv2d_desc same = {.padding = {1, 1}};
+  ac_graph_scope(g, "first");
+  x = ac_conv2d(x, ac_parameter(g, "w1", 4, (const int64_t[]){CHANNELS, 2, 3, 3}, &normal), NULL,
+                &same);
+  x = ac_relu(norm(g, kind, x, "first"));
+  ac_graph_scope(g, "second");
+  x = ac_conv2d(x, ac_parameter(g, "w2", 4, (const int64_t[]){CHANNELS, CHANNELS, 3, 3}, &normal),
+                NULL, &same);
+  x = ac_relu(norm(g, kind, x, "second"));
+  ac_graph_scope(g, NULL);
+  ac_tensor *w = ac_parameter(g, "w3", 2, (const int64_t[]){CLASSES, CHANNELS}, &normal);
+  ac_graph_set_loss(g, ac_cross_entropy(ac_linear(ac_global_average_pool(x), w, NULL, AC_OUT_IN),
+                                        labels, NULL, NULL));
+  assert_ok(ac_graph_status(g));
+  return g;
+}
+
+static float images[BATCH * 2 * PIXELS];
+static int32_t labels[BATCH];
+
+static void make_data(void) {
+  uint32_t state = 11;
+  for (int i = 0; i < BATCH * 2 * PIXELS; i++) {
+    state = state * 1664525u + 1013904223u;
+    images[i] = (float)(state >> 8) * 0x1p-24f + (float)(i / (2 * PIXELS) % 7) / 3;
+  }
+  for (int i = 0; i < BATCH; i++) labels[i] = i * 7 % CLASSES;
+}
+
+typedef struct run {
+  ac_device *device;
+  ac_plan *plan;
+  ac_trainer *trainer;
+} run;
+
+static run start(const char *device, norm_kind kind, ac_plan_desc desc) {
+  run r;
+  ac_graph *graph = graph_of(kind);
+  assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = device, .threads = 2}));
+  assert_ok(ac_plan_create(&r.plan, graph, r.device, &desc));
+  ac_trainer_desc how = {.seed = 3, .schedule = {.lr = 1e-2}, .optimizer = {.epsilon = 1e-4}};
+  assert_ok(ac_trainer_create(&r.trainer, r.plan, &how));
+  ac_graph_free(graph);
+  return r;
+}
+
+static void stop(run *r) {
+  ac_trainer_free(r->trainer);
+  ac_plan_free(r->plan);
+  ac_device_close(r->device);
+}
+
+static ac_status feed(run *r, const float *pixels, int count) {
+  ac_feed feeds[] = {{"images", pixels}, {"labels", labels}};
+  return ac_trainer_accumulate(r->trainer, count, feeds, 2);
+}
+
+static void parameter(run *r, const char *name, float *values, int64_t count) {
+  int index = ac_trainer_find_parameter(r->trainer, name);
+  assert_true(index >= 0);
+  assert_ok(ac_trainer_get_parameter(r->trainer, index, 0, count, values));
+}
+
+/* After 20 updates: the losses, and the second layer's weights. */
+enum { UPDATES = 20, WEIGHTS = CHANNELS * CHANNELS * 9 };
+
+static void train(const char *device, norm_kind kind, ac_plan_desc desc, double *losses,
+                  float *weights) {
+  run r = start(device, kind, desc);
+  for (int u = 0; u < UPDATES; u++) {
+    ac_update update;
+    assert_ok(feed(&r, images, BATCH));
+    assert_ok(ac_trainer_update(r.trainer, &update));
+    losses[u] = update.loss;
+  }
+  parameter(&r, "w2", weights, WEIGHTS);
+  stop(&r);
+}
+
+static double distance(const float *a, const float *b, int count) {
+  double difference = 0, norm_of = 0;
+  for (int i = 0; i < count; i++) {
+    difference += pow((double)a[i] - (double)b[i], 2);
+    norm_of += pow((double)a[i], 2);
+  }
+  return sqrt(difference / norm_of);
+}
+
+static void each_device(void (*check)(const char *device)) {
+  ac_device_info list[8];
+  int count;
+  make_data();
+  assert_ok(ac_device_list(list, 8, &count));
+  for (int i = 0; i < count && i < 8; i++) check(list[i].id);
+}
+
+static void splitting_shows_only_in_batch_norm(const char *device) {
+  for (norm_kind kind = GROUP; kind <= BATCH_NORM; kind++) {
+    double whole[UPDATES], split[UPDATES], worst = 0;
+    float a[WEIGHTS], b[WEIGHTS];
+    ac_plan_desc desc = {.batch = BATCH, .micro_batch = BATCH};
+    train(device, kind, desc, whole, a);
+    desc.micro_batch = 4;
+    desc.batch_norm_micro = kind == BATCH_NORM;
+    train(device, kind, desc, split, b);
+    for (int u = 0; u < UPDATES; u++) worst = fmax(worst, fabs(split[u] - whole[u]) / whole[u]);
+    assert_true(whole[UPDATES - 1] < whole[0]);
+    if (kind == BATCH_NORM) {
+      assert_true(worst > 1e-3 && distance(a, b, WEIGHTS) > 1e-3);
+    } else if (worst > 1e-5 || distance(a, b, WEIGHTS) > 1e-5) {
+      fail_msg("%s: norm %d: losses differ by %g, weights by %g", device, (int)kind, worst,
+               distance(a, b, WEIGHTS));
+    }
+  }
+}
+
+/* ---- running statistics ---------------------------------------------------------------------- */
+
+/* The first convolution's outputs do not depend on the norms, so what its norm should have seen can
+ * be computed here. */
+static void first_layer(run *r, double mean[CHANNELS], double variance[CHANNELS]) {
+  float w[CHANNELS * 2 * 9];
+  parameter(r, "w1", w, CHANNELS * 2 * 9);
+  static double y[BATCH * PIXELS];
+  for (int c = 0; c < CHANNELS; c++) {
+    mean[c] = variance[c] = 0;
+    for (int b = 0; b < BATCH; b++)
+      for (int p = 0; p < PIXELS; p++) {
+        double sum = 0;
+        for (int k = 0; k < 2 * 9; k++) {
+          int row = p / SIZE + k % 9 / 3 - 1, column = p % SIZE + k % 3 - 1;
+          if (row < 0 || row >= SIZE || column < 0 || column >= SIZE) continue;
+          sum += (double)w[c * 18 + k] *
+                 (double)images[(b * 2 + k / 9) * PIXELS + row * SIZE + column];
+        }
+        y[b * PIXELS + p] = sum;
+        mean[c] += sum / (BATCH * PIXELS);
+      }
+    for (int i = 0; i < BATCH * PIXELS; i++)
+      variance[c] += pow(y[i] - mean[c], 2) / (BATCH * PIXELS - 1);
+  }
+}
+
+/* Whatever the split, and whatever is computed again: total variance, once an update. */
+static void running_statistics_are_the_windows(const char *device) {
+  static const struct {
+    int64_t micro_batch;
+    ac_recompute recompute;
+  } ways[] = {{BATCH, AC_RECOMPUTE_NONE},
+              {16, AC_RECOMPUTE_NONE},
+              {16, AC_RECOMPUTE_ALL},
+              {5, AC_RECOMPUTE_ALL},
+              {1, AC_RECOMPUTE_NONE}};
+  for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+    ac_plan_desc desc = {.batch = BATCH,
+                         .micro_batch = ways[i].micro_batch,
+                         .recompute = ways[i].recompute,
+                         .batch_norm_micro = true};
+    run r = start(device, BATCH_NORM, desc);
+    double mean[CHANNELS], variance[CHANNELS];
+    float got[2][CHANNELS];
+    first_layer(&r, mean, variance);
+    assert_ok(feed(&r, images, BATCH));
+    assert_ok(ac_trainer_update(r.trainer, NULL));
+    parameter(&r, "first.mean", got[0], CHANNELS);
+    parameter(&r, "first.variance", got[1], CHANNELS);
+    for (int c = 0; c < CHANNELS; c++) {
+      double wanted[] = {0.5 * mean[c], 0.5 + 0.5 * variance[c]};
+      for (int k = 0; k < 2; k++)
+        if (!(fabs((double)got[k][c] - wanted[k]) <= 2e-6 * fmax(1, fabs(wanted[k]))))
+          fail_msg("%s, way %d: channel %d has %.8g, not %.8g", device, (int)i, c,
+                   (double)got[k][c], wanted[k]);
+    }
+    stop(&r);
+  }
+}
+
+static void a_skipped_window_moves_nothing(const char *device) {
+  ac_plan_desc desc = {.batch = BATCH, .micro_batch = 16, .batch_norm_micro = true};
+  run r = start(device, BATCH_NORM, desc);
+  static float bad[BATCH * 2 * PIXELS];
+  memcpy(bad, images, sizeof bad);
+  bad[BATCH * PIXELS] = INFINITY;
+  float before[2][CHANNELS], after[2][CHANNELS];
+  ac_update update;
+  assert_ok(feed(&r, images, BATCH));
+  assert_ok(ac_trainer_update(r.trainer, NULL));
+  parameter(&r, "second.mean", before[0], CHANNELS);
+  parameter(&r, "second.variance", before[1], CHANNELS);
+  assert_ok(feed(&r, bad, BATCH));
+  assert_ok(ac_trainer_update(r.trainer, &update));
+  assert_true(update.skipped);
+  parameter(&r, "second.mean", after[0], CHANNELS);
+  parameter(&r, "second.variance", after[1], CHANNELS);
+  assert_memory_equal(before, after, sizeof before);
+  /* The bad window has left nothing behind in the pool. */
+  run clean = start(device, BATCH_NORM, desc);
+  for (int u = 0; u < 2; u++) {
+    assert_ok(feed(&clean, images, BATCH));
+    assert_ok(ac_trainer_update(clean.trainer, NULL));
+  }
+  assert_ok(feed(&r, images, BATCH));
+  assert_ok(ac_trainer_update(r.trainer, NULL));
+  parameter(&r, "second.variance", after[0], CHANNELS);
+  parameter(&clean, "second.variance", after[1], CHANNELS);
+  assert_memory_equal(after[0], after[1], sizeof after[0]);
+  stop(&clean);
+  stop(&r);
+}
+
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+static void batches_stay_whole(void **state) {
+  (void)state;
+  ac_graph *graph = graph_of(BATCH_NORM);
+  ac_device *device;
+  ac_plan *plan;
+  make_data();
+  assert_ok(ac_device_open(&device, &(ac_device_desc){.name = "cpu", .threads = 2}));
+  ac_plan_desc desc = {.batch = BATCH, .micro_batch = 16};
+  assert_refused(ac_plan_create(&plan, graph, device, &desc), AC_ERROR_ARGUMENT,
+                 "batch_norm (first) would see only its micro-batch of 16 samples");
+  assert_contains(ac_last_error(), "group norm");
+  assert_contains(ac_last_error(), "--batch-norm micro");
+  desc.batch_norm_micro = true;
+  assert_ok(ac_plan_create(&plan, graph, device, &desc));
+  uint64_t split = ac_plan_get_info(plan)->bytes.total;
+  ac_plan_free(plan);
+  /* A budget for micro-batches alone is refused, with what would do. */
+  desc = (ac_plan_desc){.batch = BATCH, .memory = split};
+  assert_refused(ac_plan_create(&plan, graph, device, &desc), AC_ERROR_BUDGET,
+                 "with batch norm over micro-batches (--batch-norm micro)");
+  desc.memory = 0;
+  assert_ok(ac_plan_create(&plan, graph, device, &desc));
+  assert_int_equal(ac_plan_get_info(plan)->micro_batch, BATCH);
+  ac_plan_free(plan);
+  ac_device_close(device);
+  ac_graph_free(graph);
+
+  run r = start("cpu", BATCH_NORM, (ac_plan_desc){.batch = 8});
+  assert_refused(feed(&r, images, 9), AC_ERROR_STATE, "in one piece");
+  assert_ok(feed(&r, images, 4));
+  assert_refused(feed(&r, images, 4), AC_ERROR_STATE, "in one piece");
+  assert_ok(ac_trainer_update(r.trainer, NULL));
+  stop(&r);
+}
+
+#define EVERYWHERE(check)                        \
+  static void check##_everywhere(void **state) { \
+    (void)state;                                 \
+    each_device(check);                          \
+  }
+EVERYWHERE(splitting_shows_only_in_batch_norm)
+EVERYWHERE(running_statistics_are_the_windows)
+EVERYWHERE(a_skipped_window_moves_nothing)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(splitting_shows_only_in_batch_norm_everywhere),
+      cmocka_unit_test(running_statistics_are_the_windows_everywhere),
+      cmocka_unit_test(a_skipped_window_moves_nothing_everywhere),
+      cmocka_unit_test(batches_stay_whole),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
