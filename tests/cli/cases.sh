@@ -36,7 +36,7 @@ train() { run train gpt --data text "${tiny[@]}" "$@"; }
 case_help() {
   run --version | grep -qE '^accrue [0-9]+\.[0-9]+\.[0-9]+$' || die "--version"
   local command
-  for command in "" devices train "train gpt" "train mlp" sample plan "plan gpt" verify "verify gpt" bench "bench gemm" \
+  for command in "" devices train "train gpt" "train mlp" "train resnet" "train mobilenet" eval sample plan "plan gpt" verify "verify gpt" bench "bench gemm" \
     "bench step" "bench memory"; do
     # shellcheck disable=SC2086
     run $command --help >help
@@ -459,6 +459,50 @@ case_mlp() {
     --out d >result
   grep -q 'accuracy 100.00 %' result || die "the loaded model has forgotten: $(cat result)"
   refuse 2 '--hidden 5 contradicts' train mlp --data pair --hidden 5 --init a/model.safetensors
+}
+
+# Convolutional networks on images of 4 x 4 pixels; small ones that learn fast.
+case_images() {
+  mkdir pair
+  "$FIXTURE" images pair train 200
+  "$FIXTURE" images pair t10k 50
+  local net=(--data pair --device cpu --batch 20) kind
+  for kind in resnet mobilenet; do
+    run train $kind "${net[@]}" --width 8 --epochs 12 --lr 0.01 --shift 0 --rotation 0 --scaling 0 --metrics m \
+      --out $kind >result
+    grep -qE 'accuracy (9[5-9]|100)' result || die "$kind does not learn easy images: $(cat result)"
+    awk -v wait="$("$METRICS" field m end data_wait_s)" 'BEGIN { exit !(wait >= 0) }' || die "no data_wait_s"
+    run eval --model $kind --data pair --device cpu >result
+    grep -q '^accuracy' result && grep -q '^ *label ' result || die "no confusion matrix: $(cat result)"
+    run eval --model $kind/model.safetensors --data pair --device cpu --precision bf16 --json >json
+    "$METRICS" check-json json >/dev/null || die "no JSON: $(cat json)"
+  done
+
+  # Neither the loader's threads nor whether it reads ahead change a bit.
+  run train resnet "${net[@]}" --width 8 --steps 8 --loader-threads 1 --out one >/dev/null
+  run train resnet "${net[@]}" --width 8 --steps 8 --loader-threads 3 --read-ahead 2 --out three >/dev/null
+  run train resnet "${net[@]}" --width 8 --steps 8 --read-ahead 0 --out none >/dev/null
+  cmp one/model.safetensors three/model.safetensors
+  cmp one/model.safetensors none/model.safetensors
+  run train resnet --data pair --device cpu --batch 20 --init one/model.safetensors --steps 1 --out again >/dev/null
+  refuse 2 '--norm layer contradicts' train resnet "${net[@]}" --norm layer --init one/model.safetensors
+  refuse 2 '--depth 9 is none that a ResNet has' train resnet "${net[@]}" --depth 9
+  refuse 1 'does not hold a model of kind mobilenet' train mobilenet "${net[@]}" --init one/model.safetensors
+
+  # Every norm trains; group norm splits exactly, batch norm is refused unless micro-batches are accepted.
+  local norm
+  for norm in group layer instance; do
+    run verify resnet "${net[@]}" --width 8 --norm $norm --micro-batch 5 >result
+    grep -q 'the same up to rounding' result || die "$norm: $(cat result)"
+  done
+  refuse 1 'would see only its micro-batch of 5 samples' train resnet "${net[@]}" --norm batch --micro-batch 5
+  run train resnet "${net[@]}" --width 8 --norm batch --micro-batch 5 --batch-norm micro --steps 3 --out batch >/dev/null
+  local status=0
+  "$ACCRUE" verify resnet "${net[@]}" --width 8 --norm batch --micro-batch 5 --batch-norm micro >result 2>err || status=$?
+  ((status == 1)) || die "verify sees no difference in batch norm"
+  grep -q 'not equivalent under accumulation' result || die "$(cat result)"
+  refuse 2 '--model is missing' eval --data pair
+  refuse 2 'unknown model nothing' eval nothing --model one/model.safetensors --data pair
 }
 
 # Folds and shards: which share of 300 images, or of 200 with 100 of their own to validate, an epoch reads.
