@@ -149,8 +149,30 @@ static ac_status build(ac_plan *plan) {
   return status;
 }
 
+/* A batch that must not be split is one micro-batch. */
+static ac_status settle_micro_batch(ac_plan *plan) {
+  ac_plan_desc *desc = &plan->desc;
+  plan->coupled = -1;
+  if (desc->purpose != AC_TRAIN || desc->micro_batch_norm) return AC_OK;
+  for (int i = plan->main.step_count - 1; i >= 0; i--) {
+    const ac_node *node = &plan->graph->nodes[plan->main.steps[i].node];
+    if (!node->backward && ac_op_describe(node->op)->couples_samples)
+      plan->coupled = plan->main.steps[i].node;
+  }
+  if (plan->coupled < 0) return AC_OK;
+  if (!desc->micro_batch) desc->micro_batch = desc->batch;
+  if (desc->micro_batch == desc->batch) return AC_OK;
+  char text[128];
+  return ac_fail(AC_ERROR_ARGUMENT,
+                 "plan: %s looks at all samples of a batch of %lld and cannot be split into "
+                 "micro-batches of %lld; take group norm, a micro-batch of %lld, or accept the "
+                 "statistics of micro-batches",
+                 ac_node_text(text, sizeof text, plan->graph, &plan->graph->nodes[plan->coupled]),
+                 (long long)desc->batch, (long long)desc->micro_batch, (long long)desc->batch);
+}
+
 static ac_cost step_cost(const ac_plan *plan, const ac_step *step) {
-  ac_run_state run = {.batch = plan->info.micro_batch};
+  ac_run_state run = {.training = plan->main.training, .batch = plan->info.micro_batch};
   ac_op_args args;
   ac_step_arguments(step, plan->graph, &run, &args);
   return ac_op_cost(&args);
@@ -207,6 +229,7 @@ ac_status ac_plan_begin(ac_plan **result, const ac_graph *graph, ac_device *devi
   ac_status status = ac_graph_clone(&plan->source, graph);
   if (status == AC_OK) status = ac_graph_clone(&plan->graph, graph);
   if (status == AC_OK) status = build(plan);
+  if (status == AC_OK) status = settle_micro_batch(plan);
   if (status == AC_OK) *result = plan;
   else ac_plan_free(plan);
   return status;
@@ -316,6 +339,7 @@ ac_status ac_plan_alternatives(const ac_plan *plan, ac_plan_alternative *list, i
   for (int i = 0; i < size_count; i++) {
     ac_plan_desc desc = plan->desc;
     uint64_t most, least, ignored;
+    if (plan->coupled >= 0 && sizes[i] < desc.batch) continue;
     desc.micro_batch = sizes[i];
     desc.memory = 0;
     desc.beyond_device = true;

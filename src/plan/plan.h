@@ -82,7 +82,9 @@ struct ac_plan {
   uint64_t numerics, numerics_bytes; /* counts of every step's values, where these are watched */
   uint64_t update_workspace; /* address and bytes of scratch space for the ops of an update, */
   uint64_t update_workspace_bytes; /* in the arena, where no value is alive by then */
-  uint64_t chunk_bytes;            /* of every chunk but the last; 0: one chunk */
+  int coupled; /* the first node that looks at more than one sample of its batch, though it may not
+                  see a part of it only; -1: none */
+  uint64_t chunk_bytes; /* of every chunk but the last; 0: one chunk */
 };
 
 /* ---- sequence.c ------------------------------------------------------------------------------ */

@@ -316,7 +316,10 @@ static ac_status refuse(search *s, uint64_t limit) {
   ac_plan_desc desc = s->plan->desc;
   if (desc.micro_batch > 1) {
     desc.micro_batch = 1;
-    AC_TRY(try_knob(s, &desc, least, "at a micro-batch of 1", knobs, sizeof knobs));
+    const char *what = s->plan->coupled < 0
+                           ? "at a micro-batch of 1"
+                           : "at a micro-batch of 1, whose statistics alone norms would see";
+    AC_TRY(try_knob(s, &desc, least, what, knobs, sizeof knobs));
     desc.micro_batch = s->plan->desc.micro_batch;
   }
   if (desc.recompute != AC_RECOMPUTE_AUTO) {

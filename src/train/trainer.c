@@ -7,6 +7,7 @@
 #include "train/trainer.h"
 
 #include "core/error.h"
+#include "ops/batch_norm.h"
 #include "ops/optimizer.h"
 
 #include <math.h>
@@ -249,6 +250,34 @@ static void update_arguments(const ac_trainer *trainer, int index, ac_op_args *a
   if (memory->working >= 0) args->out[working].data = instance->persistent[memory->working];
 }
 
+/* Batch norm's running statistics follow those that `node` has pooled over the window. */
+static void running_arguments(const ac_trainer *trainer, const ac_node *node,
+                              const ac_batch_norm_update_attributes *attributes, ac_op_args *args) {
+  const ac_instance *instance = &trainer->instance;
+  const ac_node *norm = &instance->plan->graph->nodes[node->forward];
+  *args = update_op(instance, AC_OP_batch_norm_update, attributes);
+  operand_from(&args->in[0], instance, node->out[0], instance->persistent[node->out[0]]);
+  for (int j = 0; j < 2; j++)
+    operand_from(&args->out[j], instance, norm->in[3 + j], instance->persistent[norm->in[3 + j]]);
+}
+
+static ac_status for_running(ac_trainer *trainer,
+                             ac_status (*call)(void *state, const ac_op_args *args)) {
+  const ac_instance *instance = &trainer->instance;
+  const ac_graph *graph = instance->plan->graph;
+  const ac_sequence *steps = &instance->plan->main;
+  for (int i = 0; i < steps->step_count; i++) {
+    const ac_node *node = &graph->nodes[steps->steps[i].node];
+    if (node->op != AC_OP_batch_norm_pool) continue;
+    const ac_batch_norm_attributes *norm = (const void *)graph->nodes[node->forward].attributes;
+    ac_batch_norm_update_attributes attributes = {norm->momentum};
+    ac_op_args args;
+    running_arguments(trainer, node, &attributes, &args);
+    AC_TRY(call(instance->device->state, &args));
+  }
+  return AC_OK;
+}
+
 static ac_status step_parameters(ac_trainer *trainer, double factor, double rate) {
   ac_instance *instance = &trainer->instance;
   const ac_graph *graph = instance->plan->graph;
@@ -260,6 +289,7 @@ static ac_status step_parameters(ac_trainer *trainer, double factor, double rate
     update_arguments(trainer, i, &args, &attributes);
     AC_TRY(instance->device->backend->run(instance->device->state, &args));
   }
+  AC_TRY(for_running(trainer, instance->device->backend->run));
   return instance->device->backend->finish(instance->device->state);
 }
 
@@ -276,7 +306,7 @@ static ac_status prepare_updates(ac_trainer *trainer) {
     update_arguments(trainer, i, &args, &attributes);
     AC_TRY(backend->prepare(instance->device->state, &args));
   }
-  return AC_OK;
+  return for_running(trainer, backend->prepare);
 }
 
 ac_status ac_trainer_update(ac_trainer *trainer, ac_update *result) {
