@@ -67,9 +67,10 @@ kernel WORK_GROUP(ROW_GROUP, 1) void cross_entropy(const global logit *logits,
   const int target = targets[first + n];
   const float w = ignore && target == ignore_index ? 0 : weights ? weights[first + n] : 1;
   lse[first_lse + n] = log_sum;
-  /* A row without weight counts for nothing even where its loss is infinite. */
-  float loss = log_sum - load_logit(logits, row + target);
-  if (smoothing > 0) loss = (1 - smoothing) * loss + smoothing * (log_sum - mean);
+  /* A row without weight counts for nothing even where its loss is infinite, and its target may be
+   * no class. */
+  float loss = w == 0 ? 0 : log_sum - load_logit(logits, row + target);
+  if (w != 0 && smoothing > 0) loss = (1 - smoothing) * loss + smoothing * (log_sum - mean);
   rows[3 * n] = w == 0 ? 0 : w * loss;
   rows[3 * n + 1] = w;
   rows[3 * n + 2] = place[0] == target ? w : 0;

@@ -252,7 +252,7 @@ ac_plan_desc setup_plan_desc(const setup *s) {
                         .batch = f->batch,
                         .micro_batch = f->micro_batch,
                         .memory = f->memory,
-                        .batch_norm_micro = f->batch_norm != 0,
+                        .micro_batch_norm = f->batch_norm != 0,
                         .read_ahead = (int)f->read_ahead,
                         .precision = (ac_precision)f->precision,
                         .debug_numerics = f->debug_numerics,

@@ -124,16 +124,16 @@ AC_API ac_tensor *ac_sample_norm(ac_tensor *x, ac_tensor *gamma, ac_tensor *beta
 
 typedef struct ac_batch_norm_desc {
   float epsilon;  /* 0: 1e-5 */
-  float momentum; /* in (0, 1]: how far an update moves the running statistics; 0: 0.1 */
+  float momentum; /* how much of the way the running statistics go in an update; 0: 0.1 */
 } ac_batch_norm_desc;
 
 /* Over all samples of the micro-batch and all positions of each channel; arXiv 1502.03167. So the
- * result for a sample depends on the rest of its micro-batch, and splitting a batch changes it. In
- * evaluation the mean and variance are running_mean and running_variance, frozen parameters [C],
- * which should start from 0 and 1. Each update that is not skipped moves these, once, towards the
- * mean and the unbiased variance of all that the window held: what its micro-batches saw is pooled
- * exactly. A plan keeps batches whole unless told otherwise (ac_plan_desc.batch_norm_micro). x must
- * be batched. `desc` may be NULL. */
+ * result for a sample depends on the rest of its micro-batch, and splitting a batch changes it; a
+ * plan refuses to unless it is told that this is meant (ac_plan_desc.micro_batch_norm). In
+ * evaluation mean and variance are running_mean and running_variance, frozen parameters [C] that
+ * should start from 0 and 1. Each update moves them towards the mean and the (unbiased) variance of
+ * all samples of its window; one that is skipped does not. x must be batched; `desc` may be NULL.
+ */
 AC_API ac_tensor *ac_batch_norm(ac_tensor *x, ac_tensor *gamma, ac_tensor *beta,
                                 ac_tensor *running_mean, ac_tensor *running_variance,
                                 const ac_batch_norm_desc *desc);

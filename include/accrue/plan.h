@@ -50,10 +50,10 @@ typedef struct ac_plan_desc {
   int64_t micro_batch; /* 0: the largest that fits the budget, at most `batch`, evenly split */
   uint64_t memory; /* budget in bytes for everything below; 0: what the device has; on a CPU three
                       quarters of it */
-  bool beyond_device;    /* plan as if the device had any amount of memory */
-  bool batch_norm_micro; /* let batch norm see one micro-batch at a time, which is another model
-                            than on whole batches; else a batch is never split where an op couples
-                            its samples */
+  bool beyond_device; /* plan as if the device had any amount of memory */
+  /* Ops that look at more than one sample (batch norm) may see one micro-batch at a time. Without
+   * it, a plan with such an op does not split the batch. */
+  bool micro_batch_norm;
   ac_precision precision;
   ac_recompute recompute;
   ac_optimizer_kind optimizer;

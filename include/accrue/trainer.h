@@ -170,9 +170,9 @@ AC_API ac_status ac_trainer_load(ac_trainer *trainer, const char *path,
                                  const char *optional_prefix);
 
 typedef struct ac_evaluation {
-  double loss; /* nats per unit of weight */
-  double
-      accuracy; /* weighted share of rows whose largest logit is the target; 0 for other losses */
+  double loss;     /* nats per unit of weight */
+  double accuracy; /* weighted share of rows classified right, as the loss says what that is; 0 for
+                      losses that do not */
   double weight;
 } ac_evaluation;
 

@@ -23,10 +23,10 @@ typedef enum ac_role {
   AC_ROLE_INPUT,
   AC_ROLE_PARAMETER,
   AC_ROLE_ACTIVATION,
-  AC_ROLE_WORKING,   /* a parameter's copy in 16 bits (precision.h) */
-  AC_ROLE_GRADIENT,  /* of a parameter: added to by every micro-batch */
-  AC_ROLE_STATISTIC, /* pooled over a window: each micro-batch is merged into it, once */
-  AC_ROLE_LOSS       /* AC_LOSS_SUMS floats: added to by every micro-batch */
+  AC_ROLE_WORKING,  /* a parameter's copy in 16 bits (precision.h) */
+  AC_ROLE_GRADIENT, /* of a parameter: added to by every micro-batch */
+  AC_ROLE_POOLED,   /* batch norm's statistics: those of every micro-batch are joined to it */
+  AC_ROLE_LOSS      /* AC_LOSS_SUMS floats: added to by every micro-batch */
 } ac_role;
 
 struct ac_tensor {

@@ -14,17 +14,6 @@ static bool is_running(const ac_tensor *tensor, int64_t channels) {
          ac_norm_is_vector(tensor, channels);
 }
 
-/* Training merges each micro-batch's statistics into the window's. */
-static bool pool(ac_graph *graph, const ac_tensor *y, const ac_batch_norm_attributes *norm) {
-  ac_tensor *statistics = graph->tensors[graph->nodes[y->producer].out[1]];
-  int64_t channels = y->shape.dim[1];
-  ac_batch_norm_pool_attributes attributes = {ac_shape_count(&y->shape) / channels, norm->epsilon};
-  int node =
-      ac_graph_append(graph, AC_OP_batch_norm_pool, &attributes, sizeof attributes, 1, &statistics);
-  const ac_shape pooled = {.rank = 2, .dim = {channels, 3}};
-  return ac_graph_add_output(graph, node, AC_ROLE_STATISTIC, AC_F32, &pooled) != NULL;
-}
-
 ac_tensor *ac_batch_norm(ac_tensor *x, ac_tensor *gamma, ac_tensor *beta, ac_tensor *running_mean,
                          ac_tensor *running_variance, const ac_batch_norm_desc *desc) {
   const ac_op op = AC_OP_batch_norm;
@@ -46,11 +35,10 @@ ac_tensor *ac_batch_norm(ac_tensor *x, ac_tensor *gamma, ac_tensor *beta, ac_ten
   if (!ac_norm_epsilon(graph, op, &attributes.epsilon)) return NULL;
   if (attributes.momentum == 0) attributes.momentum = 0.1f;
   if (!(attributes.momentum > 0 && attributes.momentum <= 1))
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "batch_norm: the momentum %g is not in (0, 1]",
+    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "batch_norm: momentum is %g, not in (0, 1]",
                          (double)attributes.momentum);
   ac_shape statistics = {.rank = 2, .dim = {channels, 2}};
-  ac_tensor *y = ac_norm_emit(graph, op, &attributes, sizeof attributes, 5, operands, &statistics);
-  return y && pool(graph, y, &attributes) ? y : NULL;
+  return ac_norm_emit(graph, op, &attributes, sizeof attributes, 5, operands, &statistics);
 }
 
 static ac_status gradient(ac_differentiation *d, const ac_node *node) {
@@ -58,6 +46,22 @@ static ac_status gradient(ac_differentiation *d, const ac_node *node) {
   ac_tensor *operands[] = {ac_gradient_of(d, node->out[0]), tensors[node->in[0]],
                            tensors[node->out[1]], node->in[1] >= 0 ? tensors[node->in[1]] : NULL};
   return ac_gradient_emit(d, AC_OP_batch_norm_gradient, NULL, 0, 4, operands, 3, node->in);
+}
+
+static ac_status once(ac_differentiation *d, const ac_node *node) {
+  ac_graph *graph = d->graph;
+  const ac_tensor *x = graph->tensors[node->in[0]];
+  ac_tensor *statistics = graph->tensors[node->out[1]];
+  int64_t channels = x->shape.dim[1];
+  ac_batch_norm_pool_attributes attributes = {
+      ac_shape_count(&x->shape) / channels,
+      ((const ac_batch_norm_attributes *)(const void *)node->attributes)->epsilon};
+  ac_shape shape = {.rank = 2, .dim = {channels, 3}};
+  int index =
+      ac_graph_append(graph, AC_OP_batch_norm_pool, &attributes, sizeof attributes, 1, &statistics);
+  ac_tensor *pooled = ac_graph_new_tensor(graph, AC_ROLE_POOLED, AC_F32, &shape);
+  if (index >= 0 && pooled) graph->nodes[index].out[0] = pooled->id;
+  return graph->status;
 }
 
 /* Counted by hand from the formulas above, per element of x. */
@@ -75,14 +79,16 @@ static double update_flops(const ac_op_args *args) {
   return 8.0 * (double)args->in[0].dim[0];
 }
 
-const ac_op_desc ac_op_desc_batch_norm = {
-    .name = "batch_norm", .couples_samples = true, .gradient = gradient, .flops = flops};
+const ac_op_desc ac_op_desc_batch_norm = {.name = "batch_norm",
+                                          .couples_samples = true,
+                                          .gradient = gradient,
+                                          .once = once,
+                                          .flops = flops};
 const ac_op_desc ac_op_desc_batch_norm_gradient = {.name = "batch_norm_gradient",
                                                    .in_place = 1,
                                                    .can_add = 7,
                                                    .couples_samples = true,
                                                    .flops = gradient_flops};
-const ac_op_desc ac_op_desc_batch_norm_pool = {
-    .name = "batch_norm_pool", .can_add = 1, .flops = pool_flops};
+const ac_op_desc ac_op_desc_batch_norm_pool = {.name = "batch_norm_pool", .flops = pool_flops};
 const ac_op_desc ac_op_desc_batch_norm_update = {.name = "batch_norm_update",
                                                  .flops = update_flops};

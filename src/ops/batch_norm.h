@@ -13,7 +13,7 @@
 
 typedef struct ac_batch_norm_attributes {
   float epsilon;
-  float momentum; /* for batch_norm_update */
+  float momentum; /* of the running statistics, for whoever updates them */
 } ac_batch_norm_attributes;
 
 typedef struct ac_batch_norm_pool_attributes {

@@ -216,6 +216,10 @@ typedef struct ac_op_desc {
   bool couples_samples;
   /* Appends the ops that compute the gradients of the node's inputs; NULL: no gradient. */
   ac_status (*gradient)(ac_differentiation *d, const ac_node *node);
+  /* Appends to a graph that is differentiated what has to run once for each micro-batch even if the
+   * node runs again, or is no part of what has a gradient; it runs if the node does. NULL: nothing.
+   */
+  ac_status (*once)(ac_differentiation *d, const ac_node *node);
   /* From concrete shapes (data handles unset). NULL: no flops, every operand moved once. */
   double (*flops)(const ac_op_args *args);
 } ac_op_desc;

@@ -85,7 +85,7 @@ static const ac_scale_attributes factor = {0.5f};
 static const ac_layer_norm_attributes epsilon = {1e-5f};
 static const ac_rms_norm_attributes rms_norm = {1e-5f};
 static const ac_group_norm_attributes group_norm = {8, 1e-5f};
-static const ac_batch_norm_attributes batch_norm = {1e-5f, 0.1f};
+static const ac_batch_norm_attributes batch_norm = {.epsilon = 1e-5f};
 static const ac_batch_norm_pool_attributes batch_norm_pool = {1024, 1e-5f};
 static const ac_batch_norm_update_attributes batch_norm_update = {0.1f};
 static const ac_weight_standardisation_attributes weight_standardisation = {1e-5f};

@@ -131,28 +131,6 @@ ac_dtype ac_plan_storage(const ac_plan_desc *desc) {
   return storage[desc->precision];
 }
 
-/* An op that couples samples keeps the batch whole, unless told otherwise. */
-static ac_status check_coupling(const ac_plan *plan) {
-  const ac_plan_desc *desc = &plan->desc;
-  int node = ac_plan_coupling_node(plan);
-  if (node < 0 || !desc->micro_batch || desc->micro_batch >= desc->batch) return AC_OK;
-  char text[128];
-  ac_node_text(text, sizeof text, plan->graph, &plan->graph->nodes[node]);
-  return ac_fail(AC_ERROR_ARGUMENT,
-                 "plan: %s would see only its micro-batch of %lld samples, not the batch of %lld; "
-                 "take a norm that sees one sample at a time (group norm), a micro-batch of %lld, "
-                 "or accept the statistics of micro-batches (--batch-norm micro)",
-                 text, (long long)desc->micro_batch, (long long)desc->batch,
-                 (long long)desc->batch);
-}
-
-int ac_plan_coupling_node(const ac_plan *plan) {
-  if (plan->desc.purpose != AC_TRAIN || plan->desc.batch_norm_micro) return -1;
-  for (int i = 0; i < plan->graph->node_count; i++)
-    if (ac_op_describe(plan->graph->nodes[i].op)->couples_samples) return i;
-  return -1;
-}
-
 /* What ac_loader_bytes says for the inputs that are read, their batches rounded up alike. */
 static uint64_t read_ahead_bytes(const ac_plan *plan) {
   enum { ALIGNMENT = 64 };
@@ -174,7 +152,6 @@ static ac_status build(ac_plan *plan) {
   if (purpose == AC_TRAIN) AC_TRY(ac_graph_differentiate(graph));
   AC_TRY(ac_graph_set_storage(graph, ac_plan_storage(&plan->desc)));
   AC_TRY(check_sizes(plan));
-  AC_TRY(check_coupling(plan));
   if (purpose == AC_EVALUATE && graph->loss < 0)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: the graph has no loss to evaluate");
   if (purpose == AC_PREDICT && graph->output_count == 0)
@@ -193,8 +170,30 @@ static ac_status build(ac_plan *plan) {
   return status;
 }
 
+/* A batch that must not be split is one micro-batch. */
+static ac_status settle_micro_batch(ac_plan *plan) {
+  ac_plan_desc *desc = &plan->desc;
+  plan->coupled = -1;
+  if (desc->purpose != AC_TRAIN || desc->micro_batch_norm) return AC_OK;
+  for (int i = plan->main.step_count - 1; i >= 0; i--) {
+    const ac_node *node = &plan->graph->nodes[plan->main.steps[i].node];
+    if (!node->backward && ac_op_describe(node->op)->couples_samples)
+      plan->coupled = plan->main.steps[i].node;
+  }
+  if (plan->coupled < 0) return AC_OK;
+  if (!desc->micro_batch) desc->micro_batch = desc->batch;
+  if (desc->micro_batch == desc->batch) return AC_OK;
+  char text[128];
+  return ac_fail(AC_ERROR_ARGUMENT,
+                 "plan: %s looks at all samples of a batch of %lld and cannot be split into "
+                 "micro-batches of %lld; take group norm, a micro-batch of %lld, or accept the "
+                 "statistics of micro-batches (--batch-norm micro)",
+                 ac_node_text(text, sizeof text, plan->graph, &plan->graph->nodes[plan->coupled]),
+                 (long long)desc->batch, (long long)desc->micro_batch, (long long)desc->batch);
+}
+
 static ac_cost step_cost(const ac_plan *plan, const ac_step *step) {
-  ac_run_state run = {.batch = plan->info.micro_batch};
+  ac_run_state run = {.training = plan->main.training, .batch = plan->info.micro_batch};
   ac_op_args args;
   ac_step_arguments(step, plan->graph, &run, &args);
   return ac_op_cost(&args);
@@ -251,6 +250,7 @@ ac_status ac_plan_begin(ac_plan **result, const ac_graph *graph, ac_device *devi
   ac_status status = ac_graph_clone(&plan->source, graph);
   if (status == AC_OK) status = ac_graph_clone(&plan->graph, graph);
   if (status == AC_OK) status = build(plan);
+  if (status == AC_OK) status = settle_micro_batch(plan);
   if (status == AC_OK) *result = plan;
   else ac_plan_free(plan);
   return status;
@@ -356,10 +356,11 @@ ac_status ac_plan_alternatives(const ac_plan *plan, ac_plan_alternative *list, i
   if (plan->desc.purpose != AC_TRAIN)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: only plans for training have alternatives");
   int64_t sizes[AC_SEARCH_SIZES];
-  int size_count = ac_plan_search_sizes(plan, sizes);
+  int size_count = ac_plan_search_sizes(plan->desc.batch, sizes);
   for (int i = 0; i < size_count; i++) {
     ac_plan_desc desc = plan->desc;
     uint64_t most, least, ignored;
+    if (plan->coupled >= 0 && sizes[i] < desc.batch) continue;
     desc.micro_batch = sizes[i];
     desc.memory = 0;
     desc.beyond_device = true;

@@ -84,7 +84,9 @@ struct ac_plan {
   uint64_t numerics, numerics_bytes; /* counts of every step's values, where these are watched */
   uint64_t update_workspace; /* address and bytes of scratch space for the ops of an update, */
   uint64_t update_workspace_bytes; /* in the arena, where no value is alive by then */
-  uint64_t chunk_bytes;            /* of every chunk but the last; 0: one chunk */
+  int coupled; /* the first node that looks at more than one sample of its batch, though it may not
+                  see a part of it only; -1: none */
+  uint64_t chunk_bytes; /* of every chunk but the last; 0: one chunk */
 };
 
 /* ---- sequence.c ------------------------------------------------------------------------------ */
@@ -151,10 +153,6 @@ ac_status ac_plan_price(ac_plan *plan, int64_t micro_batch, bool exact);
 ac_status ac_plan_begin(ac_plan **plan, const ac_graph *graph, ac_device *device,
                         const ac_plan_desc *desc);
 
-/* The first node that couples samples, which keeps the batch whole; -1: none, or splitting is
- * accepted. */
-int ac_plan_coupling_node(const ac_plan *plan);
-
 /* What the budget has to cover. */
 static inline uint64_t ac_plan_needs(const ac_plan *plan) {
   uint64_t total = plan->info.bytes.total, host = plan->info.read_ahead_bytes;
@@ -181,8 +179,8 @@ int ac_plan_moments(const ac_plan *plan);
  * plan->main and lays everything out. */
 ac_status ac_plan_search(ac_plan *plan, uint64_t limit);
 
-/* The micro-batch sizes that the search considers, from the largest on. */
+/* The micro-batch sizes that the search considers for a batch, from the largest on. */
 enum { AC_SEARCH_SIZES = 12 };
-int ac_plan_search_sizes(const ac_plan *plan, int64_t sizes[AC_SEARCH_SIZES]);
+int ac_plan_search_sizes(int64_t batch, int64_t sizes[AC_SEARCH_SIZES]);
 
 #endif

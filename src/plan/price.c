@@ -17,7 +17,6 @@ int ac_plan_moments(const ac_plan *plan) {
 static bool is_wanted(const ac_plan *plan, const ac_tensor *tensor) {
   bool training = plan->desc.purpose == AC_TRAIN, read = plan->reads[tensor->id];
   if (tensor->role == AC_ROLE_INPUT) return read;
-  if (tensor->role == AC_ROLE_STATISTIC) return training;
   if (tensor->role == AC_ROLE_WORKING) return training || read;
   if (tensor->role != AC_ROLE_PARAMETER || training) return true;
   return read || plan->parameters[tensor->parameter].working < 0;
@@ -132,6 +131,7 @@ static ac_status price(ac_plan *plan, int64_t micro_batch, bool exact) {
   AC_TRY(append_tensors(plan, &space, AC_ROLE_WORKING, 1));
   bytes->parameters = space.end;
   AC_TRY(append_tensors(plan, &space, AC_ROLE_GRADIENT, 1));
+  AC_TRY(append_tensors(plan, &space, AC_ROLE_POOLED, 1));
   bytes->gradients = space.end - bytes->parameters;
   uint64_t begin = space.end;
   if (plan->desc.purpose == AC_TRAIN) AC_TRY(append_moments(plan, &space));
@@ -139,7 +139,6 @@ static ac_status price(ac_plan *plan, int64_t micro_batch, bool exact) {
   begin = space.end;
   AC_TRY(append_control(plan, &space));
   AC_TRY(append_numerics(plan, &space));
-  AC_TRY(append_tensors(plan, &space, AC_ROLE_STATISTIC, 1));
   AC_TRY(append_tensors(plan, &space, AC_ROLE_INPUT, micro_batch));
   bytes->io = space.end - begin;
 

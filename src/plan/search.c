@@ -166,11 +166,8 @@ static ac_status add_size(search *s, int64_t micro_batch) {
 }
 
 /* Micro-batches that split the batch evenly. The first and the last are always among them. */
-int ac_plan_search_sizes(const ac_plan *plan, int64_t sizes[AC_SEARCH_SIZES]) {
-  int64_t batch = plan->desc.batch;
+int ac_plan_search_sizes(int64_t batch, int64_t sizes[AC_SEARCH_SIZES]) {
   int count = 0;
-  sizes[0] = batch;
-  if (ac_plan_coupling_node(plan) >= 0) return 1;
   double ratio = pow((double)batch, 1.0 / (AC_SEARCH_SIZES - 1));
   double wanted = (double)batch;
   int64_t last = 0;
@@ -185,7 +182,7 @@ int ac_plan_search_sizes(const ac_plan *plan, int64_t sizes[AC_SEARCH_SIZES]) {
 
 static ac_status list_candidates(search *s) {
   int64_t sizes[AC_SEARCH_SIZES] = {s->plan->desc.micro_batch};
-  int count = s->plan->desc.micro_batch ? 1 : ac_plan_search_sizes(s->plan, sizes);
+  int count = s->plan->desc.micro_batch ? 1 : ac_plan_search_sizes(s->plan->desc.batch, sizes);
   free(s->list);
   s->count = 0;
   s->list = malloc((size_t)count * (CHOICES + 2) * sizeof *s->list);
@@ -319,18 +316,16 @@ static ac_status refuse(search *s, uint64_t limit) {
   ac_plan_desc desc = s->plan->desc;
   if (desc.micro_batch > 1) {
     desc.micro_batch = 1;
-    AC_TRY(try_knob(s, &desc, least, "at a micro-batch of 1", knobs, sizeof knobs));
+    const char *what = s->plan->coupled < 0
+                           ? "at a micro-batch of 1"
+                           : "at a micro-batch of 1, which is all that batch norm would see "
+                             "(--batch-norm micro)";
+    AC_TRY(try_knob(s, &desc, least, what, knobs, sizeof knobs));
     desc.micro_batch = s->plan->desc.micro_batch;
   }
   if (desc.recompute != AC_RECOMPUTE_AUTO) {
     desc.recompute = AC_RECOMPUTE_AUTO;
     AC_TRY(try_knob(s, &desc, least, "with recomputation as needed", knobs, sizeof knobs));
-  }
-  if (ac_plan_coupling_node(s->plan) >= 0) {
-    desc.batch_norm_micro = true;
-    AC_TRY(try_knob(s, &desc, least, "with batch norm over micro-batches (--batch-norm micro)",
-                    knobs, sizeof knobs));
-    desc.batch_norm_micro = false;
   }
   if (desc.precision == AC_PRECISION_F32) AC_TRY(try_precision(s, least, knobs, sizeof knobs));
   if (clear_hints(s->plan)) {

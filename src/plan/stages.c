@@ -107,13 +107,11 @@ static void cut_backward(ac_stages *stages, int forward) {
   }
 }
 
-/* A node that adds to the loss sums or merges into pooled statistics must run once. */
-static bool runs_once(const ac_graph *graph, int node) {
+/* A node that adds to the loss sums must run once. */
+static bool adds_to_loss(const ac_graph *graph, int node) {
   for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
     int out = graph->nodes[node].out[j];
-    if (out < 0) continue;
-    ac_role role = graph->tensors[out]->role;
-    if (role == AC_ROLE_LOSS || role == AC_ROLE_STATISTIC) return true;
+    if (out >= 0 && graph->tensors[out]->role == AC_ROLE_LOSS) return true;
   }
   return false;
 }
@@ -131,7 +129,7 @@ static ac_status find_droppable(ac_stages *stages, int s, bool *listed) {
       int storage = activation(graph, graph->nodes[stages->nodes[p]].in[i]);
       if (storage < 0 || stages->stage_of[storage] != s || storage == stage->boundary ||
           listed[storage] || graph->tensors[storage]->hint == AC_KEEP ||
-          runs_once(graph, stages->producer[storage]))
+          adds_to_loss(graph, stages->producer[storage]))
         continue;
       listed[storage] = true;
       stage->droppable[stage->droppable_count++] = storage;
@@ -173,10 +171,8 @@ ac_status ac_stages_cut(ac_stages *stages, const ac_graph *graph, const bool *ru
   stages->producer = malloc(tensors * sizeof *stages->producer);
   stages->available = calloc(tensors, sizeof *stages->available);
   stages->kept = calloc(tensors, sizeof *stages->kept);
-  stages->done = calloc(nodes, sizeof *stages->done);
   ac_status status = no_memory();
-  if (stages->nodes && stages->stage_of && stages->producer && stages->available && stages->kept &&
-      stages->done)
+  if (stages->nodes && stages->stage_of && stages->producer && stages->available && stages->kept)
     status = cut(stages, runs);
   if (status != AC_OK) ac_stages_free(stages);
   return status;
@@ -190,7 +186,6 @@ void ac_stages_free(ac_stages *stages) {
   free(stages->producer);
   free(stages->available);
   free(stages->kept);
-  free(stages->done);
   free(stages->order);
   memset(stages, 0, sizeof *stages);
 }
@@ -224,8 +219,7 @@ static bool stays(const ac_stages *stages, const ac_node *node) {
 static ac_status run_forward(ac_stages *stages, int index) {
   const ac_graph *graph = stages->graph;
   const ac_node *node = &graph->nodes[index];
-  if (stays(stages, node) || stages->done[index]) return AC_OK;
-  stages->done[index] = runs_once(graph, index);
+  if (stays(stages, node)) return AC_OK;
   for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
     int storage = activation(graph, node->out[j]);
     if (storage < 0) continue;
@@ -278,7 +272,6 @@ static void begin_order(ac_stages *stages) {
   stages->order_count = 0;
   memset(stages->available, 0, tensors * sizeof *stages->available);
   memset(stages->kept, 0, tensors * sizeof *stages->kept);
-  memset(stages->done, 0, (size_t)stages->graph->node_count * sizeof *stages->done);
 }
 
 ac_status ac_stages_order(ac_stages *stages, const ac_chain_operation *operations, int count) {

@@ -43,7 +43,6 @@ typedef struct ac_stages {
   /* Scratch for laying down orders. */
   bool *available; /* by storage */
   bool *kept;      /* by storage: hinted to be kept, and computed */
-  bool *done;      /* by node: must run once, and has */
   int *order;
   int order_count, order_capacity;
 } ac_stages;

@@ -122,7 +122,7 @@ static ac_status check_window(const ac_trainer *trainer) {
 /* A plan that keeps batches whole takes a window in one piece. */
 static ac_status check_coupling(const ac_trainer *trainer, int64_t count) {
   const ac_plan *plan = trainer->instance.plan;
-  int node = ac_plan_coupling_node(plan);
+  int node = plan->coupled;
   bool whole = trainer->window_samples == 0 && count <= plan->info.micro_batch;
   if (node < 0 || whole) return AC_OK;
   char text[128];
@@ -267,23 +267,30 @@ static void update_arguments(const ac_trainer *trainer, int index, ac_op_args *a
   if (memory->working >= 0) args->out[working].data = instance->persistent[memory->working];
 }
 
-/* Moves every batch norm's running statistics towards what the window held, or prepares to. */
-static ac_status move_running_statistics(ac_trainer *trainer, bool prepare) {
-  ac_instance *instance = &trainer->instance;
-  const ac_backend *backend = instance->device->backend;
+/* Batch norm's running statistics follow those that `node` has pooled over the window. */
+static void running_arguments(const ac_trainer *trainer, const ac_node *node,
+                              const ac_batch_norm_update_attributes *attributes, ac_op_args *args) {
+  const ac_instance *instance = &trainer->instance;
+  const ac_node *norm = &instance->plan->graph->nodes[node->forward];
+  *args = update_op(instance, AC_OP_batch_norm_update, attributes);
+  operand_from(&args->in[0], instance, node->out[0], instance->persistent[node->out[0]]);
+  for (int j = 0; j < 2; j++)
+    operand_from(&args->out[j], instance, norm->in[3 + j], instance->persistent[norm->in[3 + j]]);
+}
+
+static ac_status for_running(ac_trainer *trainer,
+                             ac_status (*call)(void *state, const ac_op_args *args)) {
+  const ac_instance *instance = &trainer->instance;
   const ac_graph *graph = instance->plan->graph;
-  for (int i = 0; i < graph->node_count; i++) {
-    const ac_node *pool = &graph->nodes[i];
-    if (pool->op != AC_OP_batch_norm_pool) continue;
-    const ac_node *norm = &graph->nodes[graph->tensors[pool->in[0]]->producer];
-    const ac_batch_norm_attributes *of = (const void *)norm->attributes;
-    ac_batch_norm_update_attributes attributes = {of->momentum};
-    ac_op_args args = update_op(instance, AC_OP_batch_norm_update, &attributes);
-    operand_from(&args.in[0], instance, pool->out[0], instance->persistent[pool->out[0]]);
-    for (int k = 0; k < 2; k++)
-      operand_from(&args.out[k], instance, norm->in[3 + k], instance->persistent[norm->in[3 + k]]);
-    AC_TRY(prepare ? backend->prepare(instance->device->state, &args)
-                   : backend->run(instance->device->state, &args));
+  const ac_sequence *steps = &instance->plan->main;
+  for (int i = 0; i < steps->step_count; i++) {
+    const ac_node *node = &graph->nodes[steps->steps[i].node];
+    if (node->op != AC_OP_batch_norm_pool) continue;
+    const ac_batch_norm_attributes *norm = (const void *)graph->nodes[node->forward].attributes;
+    ac_batch_norm_update_attributes attributes = {norm->momentum};
+    ac_op_args args;
+    running_arguments(trainer, node, &attributes, &args);
+    AC_TRY(call(instance->device->state, &args));
   }
   return AC_OK;
 }
@@ -299,7 +306,7 @@ static ac_status step_parameters(ac_trainer *trainer, double factor, double rate
     update_arguments(trainer, i, &args, &attributes);
     AC_TRY(instance->device->backend->run(instance->device->state, &args));
   }
-  AC_TRY(move_running_statistics(trainer, false));
+  AC_TRY(for_running(trainer, instance->device->backend->run));
   return instance->device->backend->finish(instance->device->state);
 }
 
@@ -316,7 +323,7 @@ static ac_status prepare_updates(ac_trainer *trainer) {
     update_arguments(trainer, i, &args, &attributes);
     AC_TRY(backend->prepare(instance->device->state, &args));
   }
-  return move_running_statistics(trainer, true);
+  return for_running(trainer, backend->prepare);
 }
 
 ac_status ac_trainer_update(ac_trainer *trainer, ac_update *result) {

@@ -142,10 +142,10 @@ static const op_gradient gradients[] = {
      .optional = true},
 };
 
-#define BATCH_NORM(name_, batch_, ...)                                                        \
-  {                                                                                           \
-    .name = name_, .op = AC_OP_batch_norm, .attributes.batch_norm = {1e-5f}, .batch = batch_, \
-    __VA_ARGS__                                                                               \
+#define BATCH_NORM(name_, batch_, ...)                                                  \
+  {                                                                                     \
+    .name = name_, .op = AC_OP_batch_norm, .attributes.batch_norm = {.epsilon = 1e-5f}, \
+    .batch = batch_, __VA_ARGS__                                                        \
   }
 #define TRAINED .gradients = gradients, .gradient_count = 1
 #define RUNNING(C) OP_F32(C), OP_RANGE(0.5, 2, C)

@@ -1,6 +1,5 @@
 /* Norms under accumulation: those that look at one sample at a time do not notice how a batch is
- * split; batch norm does, so its batches stay whole unless that is accepted, and then its running
- * statistics are those of the whole window all the same. */
+ * split; batch norm does (more on it in batch_norm.c). */
 #include "check.h"
 
 #include <math.h>
@@ -137,7 +136,7 @@ static void splitting_shows_only_in_batch_norm(const char *device) {
     ac_plan_desc desc = {.batch = BATCH, .micro_batch = BATCH};
     train(device, kind, desc, whole, a);
     desc.micro_batch = 4;
-    desc.batch_norm_micro = kind == BATCH_NORM;
+    desc.micro_batch_norm = kind == BATCH_NORM;
     train(device, kind, desc, split, b);
     for (int u = 0; u < UPDATES; u++) worst = fmax(worst, fabs(split[u] - whole[u]) / whole[u]);
     assert_true(whole[UPDATES - 1] < whole[0]);
@@ -150,129 +149,11 @@ static void splitting_shows_only_in_batch_norm(const char *device) {
   }
 }
 
-/* ---- running statistics ---------------------------------------------------------------------- */
+/* ---- whole batches --------------------------------------------------------------------------- */
 
-/* The first convolution's outputs do not depend on the norms, so what its norm should have seen can
- * be computed here. */
-static void first_layer(run *r, double mean[CHANNELS], double variance[CHANNELS]) {
-  float w[CHANNELS * 2 * 9];
-  parameter(r, "w1", w, CHANNELS * 2 * 9);
-  static double y[BATCH * PIXELS];
-  for (int c = 0; c < CHANNELS; c++) {
-    mean[c] = variance[c] = 0;
-    for (int b = 0; b < BATCH; b++)
-      for (int p = 0; p < PIXELS; p++) {
-        double sum = 0;
-        for (int k = 0; k < 2 * 9; k++) {
-          int row = p / SIZE + k % 9 / 3 - 1, column = p % SIZE + k % 3 - 1;
-          if (row < 0 || row >= SIZE || column < 0 || column >= SIZE) continue;
-          sum += (double)w[c * 18 + k] *
-                 (double)images[(b * 2 + k / 9) * PIXELS + row * SIZE + column];
-        }
-        y[b * PIXELS + p] = sum;
-        mean[c] += sum / (BATCH * PIXELS);
-      }
-    for (int i = 0; i < BATCH * PIXELS; i++)
-      variance[c] += pow(y[i] - mean[c], 2) / (BATCH * PIXELS - 1);
-  }
-}
-
-/* Whatever the split, and whatever is computed again: total variance, once an update. */
-static void running_statistics_are_the_windows(const char *device) {
-  static const struct {
-    int64_t micro_batch;
-    ac_recompute recompute;
-  } ways[] = {{BATCH, AC_RECOMPUTE_NONE},
-              {16, AC_RECOMPUTE_NONE},
-              {16, AC_RECOMPUTE_ALL},
-              {5, AC_RECOMPUTE_ALL},
-              {1, AC_RECOMPUTE_NONE}};
-  for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-    ac_plan_desc desc = {.batch = BATCH,
-                         .micro_batch = ways[i].micro_batch,
-                         .recompute = ways[i].recompute,
-                         .batch_norm_micro = true};
-    run r = start(device, BATCH_NORM, desc);
-    double mean[CHANNELS], variance[CHANNELS];
-    float got[2][CHANNELS];
-    first_layer(&r, mean, variance);
-    assert_ok(feed(&r, images, BATCH));
-    assert_ok(ac_trainer_update(r.trainer, NULL));
-    parameter(&r, "first.mean", got[0], CHANNELS);
-    parameter(&r, "first.variance", got[1], CHANNELS);
-    for (int c = 0; c < CHANNELS; c++) {
-      double wanted[] = {0.5 * mean[c], 0.5 + 0.5 * variance[c]};
-      for (int k = 0; k < 2; k++)
-        if (!(fabs((double)got[k][c] - wanted[k]) <= 2e-6 * fmax(1, fabs(wanted[k]))))
-          fail_msg("%s, way %d: channel %d has %.8g, not %.8g", device, (int)i, c,
-                   (double)got[k][c], wanted[k]);
-    }
-    stop(&r);
-  }
-}
-
-static void a_skipped_window_moves_nothing(const char *device) {
-  ac_plan_desc desc = {.batch = BATCH, .micro_batch = 16, .batch_norm_micro = true};
-  run r = start(device, BATCH_NORM, desc);
-  static float bad[BATCH * 2 * PIXELS];
-  memcpy(bad, images, sizeof bad);
-  bad[BATCH * PIXELS] = INFINITY;
-  float before[2][CHANNELS], after[2][CHANNELS];
-  ac_update update;
-  assert_ok(feed(&r, images, BATCH));
-  assert_ok(ac_trainer_update(r.trainer, NULL));
-  parameter(&r, "second.mean", before[0], CHANNELS);
-  parameter(&r, "second.variance", before[1], CHANNELS);
-  assert_ok(feed(&r, bad, BATCH));
-  assert_ok(ac_trainer_update(r.trainer, &update));
-  assert_true(update.skipped);
-  parameter(&r, "second.mean", after[0], CHANNELS);
-  parameter(&r, "second.variance", after[1], CHANNELS);
-  assert_memory_equal(before, after, sizeof before);
-  /* The bad window has left nothing behind in the pool. */
-  run clean = start(device, BATCH_NORM, desc);
-  for (int u = 0; u < 2; u++) {
-    assert_ok(feed(&clean, images, BATCH));
-    assert_ok(ac_trainer_update(clean.trainer, NULL));
-  }
-  assert_ok(feed(&r, images, BATCH));
-  assert_ok(ac_trainer_update(r.trainer, NULL));
-  parameter(&r, "second.variance", after[0], CHANNELS);
-  parameter(&clean, "second.variance", after[1], CHANNELS);
-  assert_memory_equal(after[0], after[1], sizeof after[0]);
-  stop(&clean);
-  stop(&r);
-}
-
-/* ---- plans ----------------------------------------------------------------------------------- */
-
-static void batches_stay_whole(void **state) {
+static void a_window_comes_in_one_piece(void **state) {
   (void)state;
-  ac_graph *graph = graph_of(BATCH_NORM);
-  ac_device *device;
-  ac_plan *plan;
   make_data();
-  assert_ok(ac_device_open(&device, &(ac_device_desc){.name = "cpu", .threads = 2}));
-  ac_plan_desc desc = {.batch = BATCH, .micro_batch = 16};
-  assert_refused(ac_plan_create(&plan, graph, device, &desc), AC_ERROR_ARGUMENT,
-                 "batch_norm (first) would see only its micro-batch of 16 samples");
-  assert_contains(ac_last_error(), "group norm");
-  assert_contains(ac_last_error(), "--batch-norm micro");
-  desc.batch_norm_micro = true;
-  assert_ok(ac_plan_create(&plan, graph, device, &desc));
-  uint64_t split = ac_plan_get_info(plan)->bytes.total;
-  ac_plan_free(plan);
-  /* A budget for micro-batches alone is refused, with what would do. */
-  desc = (ac_plan_desc){.batch = BATCH, .memory = split};
-  assert_refused(ac_plan_create(&plan, graph, device, &desc), AC_ERROR_BUDGET,
-                 "with batch norm over micro-batches (--batch-norm micro)");
-  desc.memory = 0;
-  assert_ok(ac_plan_create(&plan, graph, device, &desc));
-  assert_int_equal(ac_plan_get_info(plan)->micro_batch, BATCH);
-  ac_plan_free(plan);
-  ac_device_close(device);
-  ac_graph_free(graph);
-
   run r = start("cpu", BATCH_NORM, (ac_plan_desc){.batch = 8});
   assert_refused(feed(&r, images, 9), AC_ERROR_STATE, "in one piece");
   assert_ok(feed(&r, images, 4));
@@ -287,15 +168,11 @@ static void batches_stay_whole(void **state) {
     each_device(check);                          \
   }
 EVERYWHERE(splitting_shows_only_in_batch_norm)
-EVERYWHERE(running_statistics_are_the_windows)
-EVERYWHERE(a_skipped_window_moves_nothing)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(splitting_shows_only_in_batch_norm_everywhere),
-      cmocka_unit_test(running_statistics_are_the_windows_everywhere),
-      cmocka_unit_test(a_skipped_window_moves_nothing_everywhere),
-      cmocka_unit_test(batches_stay_whole),
+      cmocka_unit_test(a_window_comes_in_one_piece),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
