@@ -3,8 +3,9 @@
  *   y = gamma[c] h + beta[c]
  *   g = gamma[c] dy;  dx = r (g - mean(g) - h mean(g h)), means over the group
  *   dgamma[c] = sum of dy h,  dbeta[c] = sum of dy, over samples and positions
- * The forward pass keeps (mean, r) of each sample's groups; h is computed anew from x. All gradients
- * follow from the sums of dy and dy h of each sample's channel, so one op yields them all. */
+ * The forward pass keeps (mean, r) of each sample's groups; h is computed anew from x. All
+ * gradients follow from the sums of dy and dy h of each sample's channel, so one op yields them
+ * all. */
 #include "ops/group_norm.h"
 
 #include "ops/norm.h"

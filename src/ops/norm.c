@@ -36,8 +36,7 @@ bool ac_norm_epsilon(ac_graph *graph, ac_op op, float *epsilon) {
 
 ac_tensor *ac_norm_emit(ac_graph *graph, ac_op op, const void *attributes, size_t size, int count,
                         ac_tensor *const *operands, const ac_shape *statistics) {
-  ac_tensor *y =
-      ac_graph_emit(graph, op, attributes, size, count, operands, &operands[0]->shape);
+  ac_tensor *y = ac_graph_emit(graph, op, attributes, size, count, operands, &operands[0]->shape);
   if (!y || !ac_graph_add_output(graph, y->producer, AC_ROLE_ACTIVATION, AC_F32, statistics))
     return NULL;
   return y;

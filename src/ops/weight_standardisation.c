@@ -41,5 +41,7 @@ static double gradient_flops(const ac_op_args *args) {
 const ac_op_desc ac_op_desc_weight_standardisation = {
     .name = "weight_standardisation", .gradient = gradient, .flops = flops};
 const ac_op_desc ac_op_desc_weight_standardisation_gradient = {
-    .name = "weight_standardisation_gradient", .in_place = 1, .can_add = 1,
+    .name = "weight_standardisation_gradient",
+    .in_place = 1,
+    .can_add = 1,
     .flops = gradient_flops};
