@@ -34,14 +34,14 @@ static void forward_range(const ac_op_args *args, int64_t first, int64_t last) {
   float *statistics = args->out[1].data;
   int64_t size = r.channels * r.positions;
   for (int64_t i = first; i < last; i++) {
+    int64_t channel = i % r.groups * r.channels;
     const float *x = (const float *)args->in[0].data + i * size;
     float *y = (float *)args->out[0].data + i * size;
     float mean = row_sum(x, size) / (float)size;
     float inverse = 1.0f / sqrtf(row_centred_squares(x, mean, size) / (float)size + r.epsilon);
     statistics[2 * i] = mean;
     statistics[2 * i + 1] = inverse;
-    for (int64_t k = 0; k < r.channels; k++, x += r.positions, y += r.positions) {
-      int64_t channel = i % r.groups * r.channels + k;
+    for (int64_t k = 0; k < r.channels; k++, channel++, x += r.positions, y += r.positions) {
       float factor = gamma ? inverse * gamma[channel] : inverse;
       float offset = beta ? beta[channel] : 0.0f;
 #pragma omp simd
@@ -84,13 +84,13 @@ static void gradient_range(const ac_op_args *args, int64_t first, int64_t last) 
   for (int64_t i = first; i < last; i++) {
     const float *dy = (const float *)args->in[0].data + i * size;
     const float *x = (const float *)args->in[1].data + i * size;
+    const float *weights = gamma ? gamma + i % r.groups * r.channels : NULL;
     float mean = statistics[2 * i], inverse = statistics[2 * i + 1];
     double total = 0, total_normalised = 0;
     for (int64_t k = 0; k < r.channels; k++) {
-      double plain = 0, centred = 0, weight = 1;
+      double plain = 0, centred = 0, weight = weights ? (double)weights[k] : 1;
       row_gradient_sums(dy + k * n, x + k * n, mean, n, &plain, &centred);
       sums[i * r.channels + k] = (channel_sums){(float)plain, (float)centred * inverse};
-      if (gamma) weight = (double)gamma[i % r.groups * r.channels + k];
       total += weight * plain;
       total_normalised += weight * centred * (double)inverse;
     }
@@ -99,7 +99,7 @@ static void gradient_range(const ac_op_args *args, int64_t first, int64_t last) 
     float constant = (float)(total / (double)size) * inverse;
     float share = (float)(total_normalised / (double)size) * inverse * inverse;
     for (int64_t k = 0; k < r.channels; k++) {
-      float factor = gamma ? inverse * gamma[i % r.groups * r.channels + k] : inverse;
+      float factor = weights ? inverse * weights[k] : inverse;
       input_gradient(dy + k * n, x + k * n, dx + k * n, n, factor, mean, constant, share,
                      args->add[0]);
     }

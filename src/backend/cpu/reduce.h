@@ -93,6 +93,13 @@ static inline float row_centred_squares(const float *x, float mean, int64_t n) {
 /* Sums of g and of g (x - mean), added to *sum and *centred. */
 static inline void row_gradient_sums(const float *g, const float *x, float mean, int64_t n,
                                      double *sum, double *centred) {
+  if (n < AC_CPU_LANES) { /* not worth the lanes */
+    for (int64_t j = 0; j < n; j++) {
+      *sum += (double)g[j];
+      *centred += (double)(g[j] * (x[j] - mean));
+    }
+    return;
+  }
   for (int64_t j = 0; j < n;) {
     int64_t end = ac_min(n, j + AC_CPU_CHUNK);
     lanes plain = {{0}}, with_x = {{0}};
