@@ -20,10 +20,10 @@ enum { AC_CONV_COLUMNS = 2 * AC_CONV_VECTOR, AC_CONV_WIDE = 8 * AC_CONV_VECTOR }
 #define ac_conv_multiply_row AC_CPU_NAME(ac_conv_multiply_row)
 #define ac_conv_dot AC_CPU_NAME(ac_conv_dot)
 
-/* c[i][j] (+)= sum over k < depth of row[i][k] b[offset[k] + j], for up to AC_CONV_ROWS rows and
- * one or two vectors of columns; rows of c are ldc apart. */
-void ac_conv_multiply(int rows, int vectors, int64_t depth, const float *const *row, const float *b,
-                      const int32_t *offset, float *c, int64_t ldc, bool add);
+/* c[i][j] (+)= sum over k < depth of a[row[i] + k] b[offset[k] + j], for up to AC_CONV_ROWS rows
+ * and one or two vectors of columns; rows of c are ldc apart. */
+void ac_conv_multiply(int rows, int vectors, int64_t depth, const float *a, const int32_t *row,
+                      const float *b, const int32_t *offset, float *c, int64_t ldc, bool add);
 
 /* The same for one row and any number of columns; whole vectors are written. */
 void ac_conv_multiply_row(int64_t columns, int64_t depth, const float *row, const float *b,

@@ -49,6 +49,8 @@ typedef struct phase {
   int64_t block;   /* rows of the weights at a time */
   int64_t sums;    /* floats */
   int64_t weights; /* where the phase's weights begin */
+  int64_t height;  /* rows of the weights in a tile, at most, and where they begin in it */
+  int32_t row[AC_CONV_ROWS];
 } phase;
 
 static problem problem_of(const ac_op_args *args) {
@@ -118,6 +120,8 @@ static void plan_phase(const problem *p, phase *f) {
   s->channels = p->in;
   ac_conv_stage_plan(s, p->samples, ac_min(MOST_COLUMNS, SUM_FLOATS / p->out));
   f->depth = p->in * s->axis[0].taps * s->axis[1].taps;
+  f->height = f->depth <= INT32_MAX / AC_CONV_ROWS ? AC_CONV_ROWS : 1;
+  for (int64_t i = 0; i < f->height; i++) f->row[i] = (int32_t)(i * f->depth);
   int64_t width = s->samples * (s->rows * s->stride + AC_CONV_VECTOR);
   int64_t most = ac_max(1, SUM_FLOATS / width / AC_CONV_ROWS) * AC_CONV_ROWS;
   f->block = ac_min(p->out, most);
@@ -234,17 +238,17 @@ static void multiply_run(const work *w, const float *a, int64_t k, int64_t depth
     return;
   }
   /* Tiles of equal height as far as possible: a low last one would leave multipliers waiting. */
-  int64_t tiles = ac_ceil_div(w->rows, AC_CONV_ROWS), low = w->rows / tiles,
+  int64_t tiles = ac_ceil_div(w->rows, w->f->height), low = w->rows / tiles,
           higher = w->rows % tiles;
   for (int64_t column = 0; column < w->length; column += AC_CONV_COLUMNS) {
     int vectors = w->length - column > AC_CONV_VECTOR ? 2 : 1;
     const float *row = a;
     float *to = c + column;
     for (int64_t tile = 0; tile < tiles; tile++) {
-      int height = (int)(low + (tile < higher));
-      const float *rows[AC_CONV_ROWS];
-      for (int i = 0; i < height; i++, row += lda) rows[i] = row;
-      ac_conv_multiply(height, vectors, depth, rows, b + column, offset, to, ldc, add);
+      int64_t height = low + (tile < higher);
+      ac_conv_multiply((int)height, vectors, depth, row, w->f->row, b + column, offset, to, ldc,
+                       add);
+      row += height * lda;
       to += height * ldc;
     }
   }
@@ -331,22 +335,27 @@ static void run_region(work *w, int64_t first, int64_t last) {
   }
 }
 
-/* Some of the rows of outputs [row, last) of one channel: as many as can be written to y at once;
- * returns how many. */
+/* Some of the rows of outputs [row, last) of one channel; returns how many. They go straight to y
+ * where that takes them as they are. */
 static int64_t filter_rows(const work *w, int64_t sample, int64_t channel, int64_t row,
                            int64_t last) {
   const problem *p = w->p;
   const phase *f = w->f;
   ac_conv_source source = source_of(p);
-  bool direct = p->y->dtype == AC_F32 && !p->args->add[0] && f->stride[0] == 1 && f->stride[1] == 1;
-  ac_conv_rows rows =
-      ac_conv_rows_from(f->stage.axis, &source, sample * source.sample + w->group * source.channel,
-                        row, direct ? last : row + 1);
+  int64_t image = sample * source.sample + w->group * source.channel;
+  ac_conv_rows rows = ac_conv_rows_from(f->stage.axis, &source, image, row, last);
+  bool dense = f->stride[0] == 1 && f->stride[1] == 1;
+  bool direct = dense && p->y->dtype == AC_F32 && !p->args->add[0];
   const float *weights = weights_of(w, channel) + rows.first * f->stage.axis[1].taps;
   float *y = p->y->data, bias = bias_of(w, channel);
-  int64_t at = row_of(w, sample, channel, row);
-  ac_conv_filter(&rows, weights, direct ? bias : 0, direct ? y + at : w->sums);
-  if (!direct) store_row(w, w->sums, bias, at, rows.columns);
+  int64_t at = row_of(w, sample, channel, row), all = rows.count * rows.columns;
+  ac_conv_filter(&rows, weights, bias, direct ? y + at : w->sums);
+  if (direct) return rows.count;
+  if (dense) store_row(w, w->sums, 0, at, all);
+  else
+    for (int64_t i = 0; i < rows.count; i++)
+      store_row(w, w->sums + i * rows.columns, 0, row_of(w, sample, channel, row + i),
+                rows.columns);
   return rows.count;
 }
 

@@ -187,10 +187,8 @@ static void multiply_panel(const task *t, const float *image, int64_t count, int
   int64_t tiles = ac_ceil_div(rows, AC_CONV_ROWS), row = 0;
   for (int64_t tile = 0; tile < tiles; tile++) {
     int height = (int)(rows / tiles + (tile < rows % tiles));
-    const float *from[AC_CONV_ROWS];
-    for (int i = 0; i < height; i++) from[i] = image + t->offset[row + i];
-    ac_conv_multiply(height, (int)(width / AC_CONV_VECTOR), count, from, t->panel, t->panel_offset,
-                     sums + row * p->width, p->width, true);
+    ac_conv_multiply(height, (int)(width / AC_CONV_VECTOR), count, image, t->offset + row, t->panel,
+                     t->panel_offset, sums + row * p->width, p->width, true);
     row += height;
   }
 }

@@ -97,12 +97,14 @@ static inline __m512 read_even(const ac_conv_source *source, int64_t at, __mmask
   return _mm512_permutex2var_ps(low, even, high);
 }
 
+/* The next channel's row is asked for ahead: it lies too far away for the hardware to foresee. */
 static void read_masked(const ac_conv_source *source, int64_t at, int64_t step, int64_t begin,
                         int64_t end, int64_t stride, float *y) {
   for (int64_t j = 0; j < stride; j += LANES) {
     __mmask16 m = between(begin - j, end - j);
     int64_t from = at + (j - begin) * step;
     __m512 v = step == 1 ? read_vector(source, from, m) : read_even(source, from, m);
+    __builtin_prefetch(ac_element(source->data, source->dtype, from + source->channel));
     _mm512_mask_storeu_ps(y + j, lanes(stride - j), v);
   }
 }
@@ -117,17 +119,17 @@ INLINE __mmask16 taps_inside(const ac_conv_axis *w, int64_t step, int64_t j, int
   return _mm512_cmplt_epu32_mask(position, _mm512_set1_epi32((int)w->size));
 }
 
-INLINE __m512 read_tap(bool plain, int64_t step, const ac_conv_rows *f, int64_t i, int64_t j,
+INLINE __m512 read_tap(ac_dtype dtype, int64_t step, const ac_conv_rows *f, int64_t i, int64_t j,
                        int64_t r, int64_t t, __mmask16 m) {
-  const ac_conv_source from = {f->source->data, plain ? AC_F32 : f->source->dtype, 0, 0};
+  const ac_conv_source from = {f->source->data, dtype, 0, 0};
   const ac_conv_axis *w = f->axis;
   int64_t at = f->at + i * f->row_step + r * f->distance + w->first + j * step + t * w->spacing;
   return step == 1 ? read_vector(&from, at, m) : read_even(&from, at, m);
 }
 
-/* `rows` and `taps` of the kernel, `step` and `plain` (float storage) are constants where these are
- * inlined for them. */
-INLINE void filter(bool plain, int64_t step, int64_t rows, int64_t taps, const ac_conv_rows *f,
+/* `dtype`, `step`, and `rows` and `taps` of the kernel are constants where these are inlined for
+ * them. */
+INLINE void filter(ac_dtype dtype, int64_t step, int64_t rows, int64_t taps, const ac_conv_rows *f,
                    const float *weights, float bias, float *c) {
   for (int64_t i = 0; i < f->count; i++, c += f->columns)
     for (int64_t j = 0; j < f->columns; j += LANES) {
@@ -139,7 +141,7 @@ INLINE void filter(bool plain, int64_t step, int64_t rows, int64_t taps, const a
 #pragma GCC unroll 3
         for (int64_t r = 0; r < rows; r++)
           of_tap = _mm512_fmadd_ps(_mm512_set1_ps(weights[r * taps + t]),
-                                   read_tap(plain, step, f, i, j, r, t, m), of_tap);
+                                   read_tap(dtype, step, f, i, j, r, t, m), of_tap);
         sum = _mm512_add_ps(sum, of_tap);
       }
       _mm512_mask_storeu_ps(c + j, lanes(f->columns - j), sum);
@@ -147,10 +149,10 @@ INLINE void filter(bool plain, int64_t step, int64_t rows, int64_t taps, const a
 }
 
 /* The taps [t, t + taps) of the kernel's rows [r, r + rows): at most 3 of each. */
-INLINE void correlate(bool plain, int64_t step, int64_t r, int64_t rows, int64_t t, int64_t taps,
-                      const ac_conv_rows *f, const ac_operand *y, int64_t at, float *sum,
-                      int64_t sum_step) {
-  const ac_conv_source from = {y->data, plain ? AC_F32 : y->dtype, 0, 0};
+INLINE void correlate(ac_dtype dtype, int64_t step, int64_t r, int64_t rows, int64_t t,
+                      int64_t taps, const ac_conv_rows *f, const ac_operand *y, int64_t at,
+                      float *sum, int64_t sum_step) {
+  const ac_conv_source from = {y->data, dtype, 0, 0};
   __m512 sums[3][3];
   for (int a = 0; a < rows; a++)
     for (int b = 0; b < taps; b++) sums[a][b] = _mm512_setzero_ps();
@@ -163,7 +165,7 @@ INLINE void correlate(bool plain, int64_t step, int64_t r, int64_t rows, int64_t
 #pragma GCC unroll 3
         for (int a = 0; a < rows; a++)
           sums[a][b] =
-              _mm512_fmadd_ps(v, read_tap(plain, step, f, i, j, r + a, t + b, m), sums[a][b]);
+              _mm512_fmadd_ps(v, read_tap(dtype, step, f, i, j, r + a, t + b, m), sums[a][b]);
       }
     }
   for (int a = 0; a < rows; a++)
@@ -172,21 +174,21 @@ INLINE void correlate(bool plain, int64_t step, int64_t r, int64_t rows, int64_t
 }
 
 /* Kernels of 3 x 3 whose rows all meet the image are most of what there is. */
-INLINE void filter_any(bool plain, int64_t step, const ac_conv_rows *f, const float *weights,
+INLINE void filter_any(ac_dtype dtype, int64_t step, const ac_conv_rows *f, const float *weights,
                        float bias, float *c) {
-  if (f->rows == 3 && f->axis->taps == 3) filter(plain, step, 3, 3, f, weights, bias, c);
-  else filter(plain, step, f->rows, f->axis->taps, f, weights, bias, c);
+  if (f->rows == 3 && f->axis->taps == 3) filter(dtype, step, 3, 3, f, weights, bias, c);
+  else filter(dtype, step, f->rows, f->axis->taps, f, weights, bias, c);
 }
 
-INLINE void correlate_any(bool plain, int64_t step, const ac_conv_rows *f, const ac_operand *y,
+INLINE void correlate_any(ac_dtype dtype, int64_t step, const ac_conv_rows *f, const ac_operand *y,
                           int64_t at, float *sum, int64_t sum_step) {
   if (f->rows == 3 && f->axis->taps == 3) {
-    correlate(plain, step, 0, 3, 0, 3, f, y, at, sum, sum_step);
+    correlate(dtype, step, 0, 3, 0, 3, f, y, at, sum, sum_step);
     return;
   }
   for (int64_t r = 0; r < f->rows; r++)
     for (int64_t t = 0; t < f->axis->taps; t++)
-      correlate(plain, step, r, 1, t, 1, f, y, at, sum, sum_step);
+      correlate(dtype, step, r, 1, t, 1, f, y, at, sum, sum_step);
 }
 
 static inline void store_vector(float *y, __mmask16 m, __m512 v, bool add) {
@@ -257,13 +259,20 @@ ac_conv_rows ac_conv_rows_from(const ac_conv_axis *axes, const ac_conv_source *s
                         .rows = ac_max(0, end - first)};
 }
 
+#define FOR_EACH_KIND(call)                                                         \
+  bool plain = rows->source->dtype == AC_F32, half = rows->source->dtype == AC_F16; \
+  bool single = rows->axis->step == 1;                                              \
+  if (plain && single) call(AC_F32, 1);                                             \
+  else if (plain) call(AC_F32, 2);                                                  \
+  else if (half && single) call(AC_F16, 1);                                         \
+  else if (half) call(AC_F16, 2);                                                   \
+  else if (single) call(AC_BF16, 1);                                                \
+  else call(AC_BF16, 2);
+
 void ac_conv_filter(const ac_conv_rows *rows, const float *weights, float bias, float *c) {
 #ifdef HAVE_MASKS
-  bool plain = rows->source->dtype == AC_F32;
-  if (plain && rows->axis->step == 1) filter_any(true, 1, rows, weights, bias, c);
-  else if (plain) filter_any(true, 2, rows, weights, bias, c);
-  else if (rows->axis->step == 1) filter_any(false, 1, rows, weights, bias, c);
-  else filter_any(false, 2, rows, weights, bias, c);
+#define FILTER(dtype, step) filter_any(dtype, step, rows, weights, bias, c)
+  FOR_EACH_KIND(FILTER)
 #else
   (void)rows, (void)weights, (void)bias, (void)c;
 #endif
@@ -272,11 +281,8 @@ void ac_conv_filter(const ac_conv_rows *rows, const float *weights, float bias, 
 void ac_conv_correlate(const ac_conv_rows *rows, const ac_operand *y, int64_t at, float *sum,
                        int64_t step) {
 #ifdef HAVE_MASKS
-  bool plain = rows->source->dtype == AC_F32;
-  if (plain && rows->axis->step == 1) correlate_any(true, 1, rows, y, at, sum, step);
-  else if (plain) correlate_any(true, 2, rows, y, at, sum, step);
-  else if (rows->axis->step == 1) correlate_any(false, 1, rows, y, at, sum, step);
-  else correlate_any(false, 2, rows, y, at, sum, step);
+#define CORRELATE(dtype, step_) correlate_any(dtype, step_, rows, y, at, sum, step)
+  FOR_EACH_KIND(CORRELATE)
 #else
   (void)rows, (void)y, (void)at, (void)sum, (void)step;
 #endif
