@@ -18,6 +18,8 @@
 #include "core/half.h"
 #include "core/platform.h"
 #include "ops/attention.h"
+#include "ops/concat.h"
+#include "ops/conv2d.h"
 #include "ops/dropout.h"
 #include "ops/gelu.h"
 #include "ops/layer_norm.h"
@@ -25,8 +27,10 @@
 #include "ops/linear_cross_entropy.h"
 #include "ops/matmul.h"
 #include "ops/optimizer.h"
+#include "ops/pool2d.h"
 #include "ops/scale.h"
 #include "ops/transpose.h"
+#include "ops/upsample_nearest2d.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -59,6 +63,10 @@ static int64_t dimension(char letter, int size) {
       {'D', {16, 256, 256}},         /* channels, */
       {'Q', {48, 768, 768}},         /* three times as many, */
       {'H', {4, 4, 4}},              /* and heads of attention */
+      {'k', {4, 4, 32}},             /* channels of images, */
+      {'K', {8, 8, 64}},             /* twice as many, */
+      {'S', {4, 56, 28}},            /* their height or width, */
+      {'s', {2, 28, 14}},            /* and half of it */
   };
   for (size_t i = 0; i < sizeof dimensions / sizeof *dimensions; i++)
     if (dimensions[i].letter == letter) return dimensions[i].size[size];
@@ -82,6 +90,10 @@ static const ac_transpose_attributes swap = {0, 1};
 static const ac_cross_entropy_attributes all_count = {false, 0};
 static const ac_linear_cross_entropy_attributes head = {
     AC_OUT_IN, {false, 0}, AC_LINEAR_CROSS_ENTROPY_CHUNK};
+static const ac_conv2d_attributes same = {{1, 1}, {1, 1}, {1, 1}, 1};
+static const ac_pool2d_attributes pairs = {{2, 2}, {2, 2}, {0, 0}};
+static const ac_concat_attributes channels = {1, 0};
+static const ac_upsample_nearest2d_attributes twice = {2};
 static const ac_gradient_statistics_attributes unscaled = {1};
 static const ac_adamw_attributes adamw = {1, 1e-3f, 0.01f, 0.9f, 0.999f, 1e-8f, 0.1f, 0.03f};
 static const ac_sgd_attributes sgd = {1, 1e-3f, 0.01f, 0.9f, false, false};
@@ -120,6 +132,18 @@ static const timed_op timed_ops[AC_OP_COUNT] = {
     [AC_OP_mean_squared_error_gradient] = {{"RC", "RC"}, {"RC"}, NULL},
     [AC_OP_cast] = {{"n"}, {"n"}, NULL},
     [AC_OP_numerics] = {{"n"}, {"#2"}, NULL},
+    [AC_OP_conv2d] = {{"8kSS", "kk33", "k"}, {"8kSS"}, &same},
+    [AC_OP_conv2d_input_gradient] = {{"8kSS", "kk33"}, {"8kSS"}, &same},
+    [AC_OP_conv2d_weight_gradient] = {{"8kSS", "8kSS"}, {"kk33", "k"}, &same},
+    [AC_OP_max_pool2d] = {{"8kSS"}, {"8kss"}, &pairs},
+    [AC_OP_max_pool2d_gradient] = {{"8kss", "8kSS"}, {"8kSS"}, &pairs},
+    [AC_OP_average_pool2d] = {{"8kSS"}, {"8kss"}, &pairs},
+    [AC_OP_average_pool2d_gradient] = {{"8kss"}, {"8kSS"}, &pairs},
+    [AC_OP_concat] = {{"8kSS", "8kSS"}, {"8KSS"}, &channels},
+    [AC_OP_slice] = {{"8KSS"}, {"8kSS"}, &channels},
+    [AC_OP_slice_gradient] = {{"8kSS"}, {"8KSS"}, &channels},
+    [AC_OP_upsample_nearest2d] = {{"8kss"}, {"8kSS"}, &twice},
+    [AC_OP_upsample_nearest2d_gradient] = {{"8kSS"}, {"8kss"}, &twice},
     [AC_OP_gradient_statistics] = {{"p"}, {"2"}, &unscaled},
     [AC_OP_adamw] = {{"p"}, {"p", "p", "p"}, &adamw},
     [AC_OP_sgd] = {{"p"}, {"p", "p"}, &sgd},
