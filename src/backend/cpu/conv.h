@@ -1,5 +1,6 @@
-/* What convolutions are made of on the CPU: images spread out so that every product runs over
- * contiguous floats (conv_stage.c), and the tiles that multiply them (conv_tile.c). */
+/* What convolutions are made of on the CPU: images laid out so that every product runs over
+ * contiguous floats (conv_stage.c), the tiles that multiply them (conv_tile.c), and rows of images
+ * (conv_row.c). */
 #ifndef AC_BACKEND_CPU_CONV_H
 #define AC_BACKEND_CPU_CONV_H
 
@@ -62,8 +63,7 @@ typedef struct ac_conv_region {
   int64_t channel, channels;
 } ac_conv_region;
 
-/* A source: images of one group. `data` is its first image; samples and channels are so many
- * elements apart. */
+/* Images as they are stored; samples and channels are so many elements apart. */
 typedef struct ac_conv_source {
   const void *data;
   ac_dtype dtype;

@@ -17,8 +17,8 @@
  * should not wait for it: where masks allow it, rows of outputs are computed from the image as it
  * lies.
  *
- * Workspace: the copied weights, and for each thread a stage (512 KiB or one channel of one row's
- * region) and sums (256 KiB or AC_CONV_ROWS channels of one row). */
+ * Workspace: the copied weights, and for each thread a stage, of 512 KiB or what one channel needs
+ * for one row of outputs, and sums, of 256 KiB or AC_CONV_ROWS such rows. */
 #include "backend/cpu/conv.h"
 #include "backend/cpu/convert.h"
 #include "core/half.h"
@@ -128,7 +128,7 @@ static void plan_phase(const problem *p, phase *f) {
   f->sums = ac_min(p->out * width, ac_max(SUM_FLOATS, AC_CONV_ROWS * width));
 }
 
-/* Goes on to the next phase, or to the first of a phase of zeros; false behind the last one. */
+/* Goes on to the next phase, from one of zeros to the first; false behind the last one. */
 static bool next_phase(const problem *p, phase *f) {
   int64_t start[2] = {f->start[0], f->start[1]};
   int64_t weights = f->weights + p->groups * p->out * f->depth;
@@ -260,11 +260,11 @@ static const float *weights_of(const work *w, int64_t channel) {
   return all + (w->group * p->out + channel) * w->f->depth;
 }
 
-/* What the channels in the stage add to the sums. */
-static void multiply_channels(const work *w) {
+/* What the channels in the stage, from `channel` of the group on, add to the sums. */
+static void multiply_channels(const work *w, int64_t channel) {
   const ac_conv_stage *s = &w->f->stage;
   int64_t taps = s->axis[0].taps * s->axis[1].taps, count = w->region.channels * taps;
-  int64_t steps = ac_ceil_div(count, DEPTH), begin = w->region.channel * taps;
+  int64_t steps = ac_ceil_div(count, DEPTH), begin = channel * taps;
   const float *a = weights_of(w, w->first) + begin;
   for (int64_t step = 0; step < steps; step++) {
     int64_t k = count * step / steps, depth = count * (step + 1) / steps - k;
@@ -328,8 +328,7 @@ static void run_region(work *w, int64_t first, int64_t last) {
       w->region.channel = w->group * p->in + c;
       if (w->first == first || s->held < p->in)
         ac_conv_stage_fill(s, &source, &w->region, w->filling);
-      w->region.channel = c;
-      multiply_channels(w);
+      multiply_channels(w, c);
     }
     for (int64_t row = 0; row < w->rows; row++) store_sums(w, row);
   }

@@ -11,7 +11,8 @@
  * the device's threads and on shapes, not on timing, so that the bits do not either. Groups with
  * few output channels (depthwise ones have one) take dot products along the image instead.
  *
- * The panel has zeros where positions of the stage are no outputs.
+ * The panel has zeros where positions of the stage are no outputs. They meet values all the same:
+ * an infinity in the image makes NaNs also of elements of dW that it is no part of.
  *
  * Workspace: sums as large as dW, for each part of the samples, and for each thread a stage and a
  * panel. */

@@ -246,12 +246,14 @@ ac_conv_rows ac_conv_rows_from(const ac_conv_axis *axes, const ac_conv_source *s
   int64_t top = v->first + row * v->step, bottom = top + (v->taps - 1) * v->spacing;
   int64_t first = top < 0 ? ac_min(v->taps, ac_ceil_div(-top, v->spacing)) : 0;
   int64_t end = top < v->size ? ac_min(v->taps, ac_ceil_div(v->size - top, v->spacing)) : 0;
-  bool whole = first == 0 && end == v->taps;
+  int64_t count = 1;
+  if (v->taps == 0) count = last - row;
+  else if (first == 0 && end == v->taps)
+    count = ac_min(last - row, (v->size - 1 - bottom) / v->step + 1);
   return (ac_conv_rows){.source = source,
                         .axis = w,
                         .at = image + (top + first * v->spacing) * w->size,
-                        .count =
-                            whole ? ac_min(last - row, (v->size - 1 - bottom) / v->step + 1) : 1,
+                        .count = count,
                         .columns = w->outputs,
                         .row_step = v->step * w->size,
                         .distance = v->spacing * w->size,
@@ -259,6 +261,7 @@ ac_conv_rows ac_conv_rows_from(const ac_conv_axis *axes, const ac_conv_source *s
                         .rows = ac_max(0, end - first)};
 }
 
+/* Calls it with the storage and the step as constants. */
 #define FOR_EACH_KIND(call)                                                         \
   bool plain = rows->source->dtype == AC_F32, half = rows->source->dtype == AC_F16; \
   bool single = rows->axis->step == 1;                                              \
