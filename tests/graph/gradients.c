@@ -457,6 +457,31 @@ static void fused_equals_separate(void **state) {
   }
 }
 
+static ac_tensor *kernel(ac_graph *g, const char *name, int64_t out, int64_t in, int64_t size) {
+  return ac_parameter(g, name, SHAPE(out, in, size, size), NULL);
+}
+
+/* Two ways from one image that meet again: strided and dilated convolutions, depthwise and grouped
+ * ones, pooling, upsampling, a part of one way put beside the other. */
+static void images(void **state) {
+  (void)state;
+  ac_graph *g = new_graph();
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 2, 8, 8));
+  const ac_conv2d_desc same = {.padding = {1, 1}};
+  const ac_conv2d_desc depthwise = {.padding = {2, 2}, .dilation = {2, 2}, .groups = 4};
+  const ac_conv2d_desc half = {.stride = {2, 2}, .padding = {1, 1}, .groups = 2};
+  const ac_pool2d_desc pairs = {.kernel = {2, 2}};
+  const ac_pool2d_desc threes = {.kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}};
+  ac_tensor *h = ac_conv2d(x, kernel(g, "first", 4, 2, 3), parameter(g, "first_bias", 4, 0), &same);
+  ac_tensor *a = ac_silu(ac_conv2d(h, kernel(g, "depthwise", 4, 1, 3), NULL, &depthwise));
+  ac_tensor *b = ac_conv2d(h, kernel(g, "half", 6, 2, 3), NULL, &half);
+  b = ac_upsample_nearest2d(ac_average_pool2d(b, &threes), 2);
+  ac_tensor *parts[] = {ac_slice(a, 1, 1, 2), b, h};
+  ac_tensor *y = ac_max_pool2d(ac_concat(parts, 3, 1), &pairs);
+  y = ac_conv2d(y, kernel(g, "last", 24, 12, 1), parameter(g, "last_bias", 24, 0), NULL);
+  check(finish(g, ac_reshape(ac_global_average_pool(y), SHAPE(AC_BATCH, 4, 6))));
+}
+
 static void a_whole_transformer(void **state) {
   (void)state;
   test_gpt m = {2, 12, 7, 5, 3, 0.2f, true, true};
@@ -480,6 +505,7 @@ int main(void) {
       cmocka_unit_test(fused_head),
       cmocka_unit_test(other_heads),
       cmocka_unit_test(fused_equals_separate),
+      cmocka_unit_test(images),
       cmocka_unit_test(a_whole_transformer),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

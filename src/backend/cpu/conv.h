@@ -1,5 +1,6 @@
-/* What convolutions are made of on the CPU: images spread out so that every product runs over
- * contiguous floats (conv_stage.c), and the tiles that multiply them (conv_tile.c). */
+/* What convolutions are made of on the CPU: images laid out so that every product runs over
+ * contiguous floats (conv_stage.c), the tiles that multiply them (conv_tile.c), and rows of images
+ * (conv_row.c). */
 #ifndef AC_BACKEND_CPU_CONV_H
 #define AC_BACKEND_CPU_CONV_H
 
@@ -20,10 +21,10 @@ enum { AC_CONV_COLUMNS = 2 * AC_CONV_VECTOR, AC_CONV_WIDE = 8 * AC_CONV_VECTOR }
 #define ac_conv_multiply_row AC_CPU_NAME(ac_conv_multiply_row)
 #define ac_conv_dot AC_CPU_NAME(ac_conv_dot)
 
-/* c[i][j] (+)= sum over k < depth of row[i][k] b[offset[k] + j], for up to AC_CONV_ROWS rows and
- * one or two vectors of columns; rows of c are ldc apart. */
-void ac_conv_multiply(int rows, int vectors, int64_t depth, const float *const *row, const float *b,
-                      const int32_t *offset, float *c, int64_t ldc, bool add);
+/* c[i][j] (+)= sum over k < depth of a[row[i] + k] b[offset[k] + j], for up to AC_CONV_ROWS rows
+ * and one or two vectors of columns; rows of c are ldc apart. */
+void ac_conv_multiply(int rows, int vectors, int64_t depth, const float *a, const int32_t *row,
+                      const float *b, const int32_t *offset, float *c, int64_t ldc, bool add);
 
 /* The same for one row and any number of columns; whole vectors are written. */
 void ac_conv_multiply_row(int64_t columns, int64_t depth, const float *row, const float *b,
@@ -62,8 +63,7 @@ typedef struct ac_conv_region {
   int64_t channel, channels;
 } ac_conv_region;
 
-/* A source: images of one group. `data` is its first image; samples and channels are so many
- * elements apart. */
+/* Images as they are stored; samples and channels are so many elements apart. */
 typedef struct ac_conv_source {
   const void *data;
   ac_dtype dtype;
@@ -73,7 +73,12 @@ typedef struct ac_conv_source {
 #define ac_conv_stage_plan AC_CPU_NAME(ac_conv_stage_plan)
 #define ac_conv_stage_offsets AC_CPU_NAME(ac_conv_stage_offsets)
 #define ac_conv_stage_fill AC_CPU_NAME(ac_conv_stage_fill)
-#define ac_conv_store AC_CPU_NAME(ac_conv_store)
+#define ac_conv_read_row AC_CPU_NAME(ac_conv_read_row)
+#define ac_conv_store_row AC_CPU_NAME(ac_conv_store_row)
+#define ac_conv_can_filter AC_CPU_NAME(ac_conv_can_filter)
+#define ac_conv_rows_from AC_CPU_NAME(ac_conv_rows_from)
+#define ac_conv_filter AC_CPU_NAME(ac_conv_filter)
+#define ac_conv_correlate AC_CPU_NAME(ac_conv_correlate)
 
 /* Fills in what follows from axis and channels, for regions of at most `samples` whole images and
  * at most `columns` output positions, of which a row has some at least. */
@@ -96,8 +101,40 @@ static inline int64_t ac_conv_run_length(const ac_conv_stage *stage, const ac_co
   return samples * region->rows * stage->stride - stage->stride + stage->axis[1].outputs;
 }
 
-/* y[at + j * step] (+)= c[j] + bias. */
-void ac_conv_store(const ac_run_state *run, const float *c, float bias, bool add, void *y,
-                   ac_dtype dtype, int64_t at, int64_t step, int64_t count);
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+/* y[j] = 0 for j < stride but the elements at, at + step, ... of the source for begin <= j < end.
+ */
+void ac_conv_read_row(const ac_conv_source *source, int64_t at, int64_t step, int64_t begin,
+                      int64_t end, int64_t stride, float *y);
+
+/* y[at + j * step] (+)= c[j] + bias for j < count. */
+void ac_conv_store_row(const ac_run_state *run, const float *c, float bias, bool add,
+                       const ac_operand *y, int64_t at, int64_t step, int64_t count);
+
+/* Rows of outputs of one channel without a stage, which is possible where ac_conv_can_filter.
+ * Output j of row i < count meets x[r,t], for rows r < rows of the kernel's and taps t, which is
+ * what the axis says of the source's row that begins at element at + i * row_step + r * distance,
+ * and zero outside of it. */
+typedef struct ac_conv_rows {
+  const ac_conv_source *source;
+  const ac_conv_axis *axis;
+  int64_t at, count, columns, row_step, distance;
+  int64_t first, rows; /* of the kernel's rows */
+} ac_conv_rows;
+bool ac_conv_can_filter(const ac_conv_axis *w);
+
+/* As many of the rows of outputs from `row` to before `last` as meet the same rows of the kernel,
+ * in an image that begins at element `image` of the source. */
+ac_conv_rows ac_conv_rows_from(const ac_conv_axis *axes, const ac_conv_source *source,
+                               int64_t image, int64_t row, int64_t last);
+
+/* c[i * columns + j] = bias + sum of weights[r * taps + t] x[r,t] */
+void ac_conv_filter(const ac_conv_rows *rows, const float *weights, float bias, float *c);
+
+/* sum[(r * taps + t) * step] += sum over rows i and outputs j of x[r,t] times the element
+ * at + i * columns + j of y. */
+void ac_conv_correlate(const ac_conv_rows *rows, const ac_operand *y, int64_t at, float *sum,
+                       int64_t step);
 
 #endif

@@ -13,11 +13,12 @@
  * stride x stride phases, each of which meets taps of its own and is such a convolution of step 1;
  * nothing is multiplied by the zeros between. For it the weights are copied in the order of phases.
  *
- * With one output channel to a group (depthwise) a region has one row of sums, which is as fast as
- * the stage can be read.
+ * Where a group has one channel of the source (depthwise), there is little to multiply, and memory
+ * should not wait for it: where masks allow it, rows of outputs are computed from the image as it
+ * lies.
  *
- * Workspace: the copied weights, and for each thread a stage (512 KiB or one channel of one row's
- * region) and sums (256 KiB or AC_CONV_ROWS channels of one row). */
+ * Workspace: the copied weights, and for each thread a stage, of 512 KiB or what one channel needs
+ * for one row of outputs, and sums, of 256 KiB or AC_CONV_ROWS such rows. */
 #include "backend/cpu/conv.h"
 #include "backend/cpu/convert.h"
 #include "core/half.h"
@@ -48,6 +49,8 @@ typedef struct phase {
   int64_t block;   /* rows of the weights at a time */
   int64_t sums;    /* floats */
   int64_t weights; /* where the phase's weights begin */
+  int64_t height;  /* rows of the weights in a tile, at most, and where they begin in it */
+  int32_t row[AC_CONV_ROWS];
 } phase;
 
 static problem problem_of(const ac_op_args *args) {
@@ -117,13 +120,15 @@ static void plan_phase(const problem *p, phase *f) {
   s->channels = p->in;
   ac_conv_stage_plan(s, p->samples, ac_min(MOST_COLUMNS, SUM_FLOATS / p->out));
   f->depth = p->in * s->axis[0].taps * s->axis[1].taps;
+  f->height = f->depth <= INT32_MAX / AC_CONV_ROWS ? AC_CONV_ROWS : 1;
+  for (int64_t i = 0; i < f->height; i++) f->row[i] = (int32_t)(i * f->depth);
   int64_t width = s->samples * (s->rows * s->stride + AC_CONV_VECTOR);
   int64_t most = ac_max(1, SUM_FLOATS / width / AC_CONV_ROWS) * AC_CONV_ROWS;
   f->block = ac_min(p->out, most);
   f->sums = ac_min(p->out * width, ac_max(SUM_FLOATS, AC_CONV_ROWS * width));
 }
 
-/* Goes on to the next phase, or to the first of a phase of zeros; false behind the last one. */
+/* Goes on to the next phase, from one of zeros to the first; false behind the last one. */
 static bool next_phase(const problem *p, phase *f) {
   int64_t start[2] = {f->start[0], f->start[1]};
   int64_t weights = f->weights + p->groups * p->out * f->depth;
@@ -223,7 +228,7 @@ typedef struct work {
   const int32_t *offset;
 } work;
 
-/* Sums of one run += rows x the stage's values from depth k on. */
+/* Sums of one run (+)= rows of weights x the stage's values from depth k on. */
 static void multiply_run(const work *w, const float *a, int64_t k, int64_t depth, const float *b,
                          float *c, bool add) {
   int64_t lda = w->f->depth, ldc = w->runs * w->width;
@@ -232,28 +237,35 @@ static void multiply_run(const work *w, const float *a, int64_t k, int64_t depth
     ac_conv_multiply_row(w->length, depth, a, b, offset, c, add);
     return;
   }
-  int64_t tiles = ac_ceil_div(w->rows, AC_CONV_ROWS);
+  /* Tiles of equal height as far as possible: a low last one would leave multipliers waiting. */
+  int64_t tiles = ac_ceil_div(w->rows, w->f->height), low = w->rows / tiles,
+          higher = w->rows % tiles;
   for (int64_t column = 0; column < w->length; column += AC_CONV_COLUMNS) {
     int vectors = w->length - column > AC_CONV_VECTOR ? 2 : 1;
-    int64_t row = 0;
+    const float *row = a;
+    float *to = c + column;
     for (int64_t tile = 0; tile < tiles; tile++) {
-      int height = (int)(w->rows / tiles + (tile < w->rows % tiles));
-      const float *rows[AC_CONV_ROWS];
-      for (int i = 0; i < height; i++) rows[i] = a + (row + i) * lda;
-      ac_conv_multiply(height, vectors, depth, rows, b + column, offset, c + row * ldc + column,
-                       ldc, add);
-      row += height;
+      int64_t height = low + (tile < higher);
+      ac_conv_multiply((int)height, vectors, depth, row, w->f->row, b + column, offset, to, ldc,
+                       add);
+      row += height * lda;
+      to += height * ldc;
     }
   }
 }
 
-/* What the channels in the stage add to the sums. */
-static void multiply_channels(const work *w) {
+static const float *weights_of(const work *w, int64_t channel) {
+  const problem *p = w->p;
+  const float *all = p->copied ? p->copied + w->f->weights : p->weight->data;
+  return all + (w->group * p->out + channel) * w->f->depth;
+}
+
+/* What the channels in the stage, from `channel` of the group on, add to the sums. */
+static void multiply_channels(const work *w, int64_t channel) {
   const ac_conv_stage *s = &w->f->stage;
   int64_t taps = s->axis[0].taps * s->axis[1].taps, count = w->region.channels * taps;
-  int64_t steps = ac_ceil_div(count, DEPTH), begin = w->region.channel * taps;
-  const float *a = w->p->copied ? w->p->copied + w->f->weights : w->p->weight->data;
-  a += (w->group * w->p->out + w->first) * w->f->depth + begin;
+  int64_t steps = ac_ceil_div(count, DEPTH), begin = channel * taps;
+  const float *a = weights_of(w, w->first) + begin;
   for (int64_t step = 0; step < steps; step++) {
     int64_t k = count * step / steps, depth = count * (step + 1) / steps - k;
     for (int64_t run = 0; run < w->runs; run++)
@@ -262,34 +274,48 @@ static void multiply_channels(const work *w) {
   }
 }
 
-/* The sums of one output channel into its images. */
-static void store_channel(const work *w, int64_t row) {
-  const problem *p = w->p;
-  const phase *f = w->f;
-  const ac_operand *y = p->y, *bias = &p->args->in[2];
-  int64_t channel = w->group * p->out + w->first + row, stride = f->stage.stride;
-  int64_t count = f->stage.axis[1].outputs, rows = w->region.rows;
-  float b = !p->transposed && bias->count ? ((const float *)bias->data)[channel] : 0.0f;
-  bool dense = count == stride && f->stride[0] == 1 && f->stride[1] == 1;
+static float bias_of(const work *w, int64_t channel) {
+  const ac_operand *bias = &w->p->args->in[2];
+  if (w->p->transposed || !bias->count) return 0.0f;
+  return ((const float *)bias->data)[w->group * w->p->out + channel];
+}
+
+/* The place of an output channel's row of the phase in its image of a sample. */
+static int64_t row_of(const work *w, int64_t sample, int64_t channel, int64_t row) {
+  const ac_operand *y = w->p->y;
+  int64_t image = (sample * y->dim[1] + w->group * w->p->out + channel) * y->dim[2];
+  return (image + w->f->start[0] + row * w->f->stride[0]) * y->dim[3] + w->f->start[1];
+}
+
+static void store_row(const work *w, const float *c, float bias, int64_t at, int64_t count) {
+  const ac_op_args *args = w->p->args;
+  ac_conv_store_row(args->run, c, bias, args->add[0], w->p->y, at, w->f->stride[1], count);
+}
+
+/* A region's sums for one row of the weights. */
+static void store_sums(const work *w, int64_t row) {
+  int64_t stride = w->f->stage.stride, count = w->f->stage.axis[1].outputs, rows = w->region.rows;
+  bool dense = count == stride && w->f->stride[0] == 1 && w->f->stride[1] == 1;
   for (int64_t n = 0; n < w->region.samples; n++) {
-    int64_t image = ((w->region.sample + n) * y->dim[1] + channel) * y->dim[2] * y->dim[3];
     const float *c = w->sums + row * w->runs * w->width;
     c += w->runs > 1 ? n * w->width : n * rows * stride;
-    for (int64_t i = 0; i < rows; i += dense ? rows : 1, c += stride) {
-      int64_t h = f->start[0] + (w->region.row + i) * f->stride[0];
-      ac_conv_store(p->args->run, c, b, p->args->add[0], y->data, y->dtype,
-                    image + h * y->dim[3] + f->start[1], f->stride[1],
-                    dense ? rows * count : count);
-    }
+    for (int64_t i = 0; i < rows; i += dense ? rows : 1, c += stride)
+      store_row(w, c, bias_of(w, w->first + row),
+                row_of(w, w->region.sample + n, w->first + row, w->region.row + i),
+                dense ? rows * count : count);
   }
+}
+
+static ac_conv_source source_of(const problem *p) {
+  int64_t pixels = p->x->dim[2] * p->x->dim[3];
+  return (ac_conv_source){
+      .data = p->x->data, .dtype = p->x->dtype, .sample = p->x->dim[1] * pixels, .channel = pixels};
 }
 
 static void run_region(work *w, int64_t first, int64_t last) {
   const problem *p = w->p;
   const ac_conv_stage *s = &w->f->stage;
-  int64_t pixels = p->x->dim[2] * p->x->dim[3];
-  ac_conv_source source = {
-      .data = p->x->data, .dtype = p->x->dtype, .sample = p->x->dim[1] * pixels, .channel = pixels};
+  ac_conv_source source = source_of(p);
   w->runs = ac_conv_runs(s, &w->region);
   w->length = ac_conv_run_length(s, &w->region);
   w->width = ac_ceil_div(w->length, AC_CONV_VECTOR) * AC_CONV_VECTOR;
@@ -302,11 +328,42 @@ static void run_region(work *w, int64_t first, int64_t last) {
       w->region.channel = w->group * p->in + c;
       if (w->first == first || s->held < p->in)
         ac_conv_stage_fill(s, &source, &w->region, w->filling);
-      w->region.channel = c;
-      multiply_channels(w);
+      multiply_channels(w, c);
     }
-    for (int64_t row = 0; row < w->rows; row++) store_channel(w, row);
+    for (int64_t row = 0; row < w->rows; row++) store_sums(w, row);
   }
+}
+
+/* Some of the rows of outputs [row, last) of one channel; returns how many. They go straight to y
+ * where that takes them as they are. */
+static int64_t filter_rows(const work *w, int64_t sample, int64_t channel, int64_t row,
+                           int64_t last) {
+  const problem *p = w->p;
+  const phase *f = w->f;
+  ac_conv_source source = source_of(p);
+  int64_t image = sample * source.sample + w->group * source.channel;
+  ac_conv_rows rows = ac_conv_rows_from(f->stage.axis, &source, image, row, last);
+  bool dense = f->stride[0] == 1 && f->stride[1] == 1;
+  bool direct = dense && p->y->dtype == AC_F32 && !p->args->add[0];
+  const float *weights = weights_of(w, channel) + rows.first * f->stage.axis[1].taps;
+  float *y = p->y->data, bias = bias_of(w, channel);
+  int64_t at = row_of(w, sample, channel, row), all = rows.count * rows.columns;
+  ac_conv_filter(&rows, weights, bias, direct ? y + at : w->sums);
+  if (direct) return rows.count;
+  if (dense) store_row(w, w->sums, 0, at, all);
+  else
+    for (int64_t i = 0; i < rows.count; i++)
+      store_row(w, w->sums + i * rows.columns, 0, row_of(w, sample, channel, row + i),
+                rows.columns);
+  return rows.count;
+}
+
+/* Where a group has one channel of the source: without a stage. */
+static void filter_region(const work *w, int64_t first, int64_t last) {
+  int64_t end = w->region.row + w->region.rows;
+  for (int64_t n = w->region.sample; n < w->region.sample + w->region.samples; n++)
+    for (int64_t channel = first; channel < last; channel++)
+      for (int64_t i = w->region.row; i < end;) i += filter_rows(w, n, channel, i, end);
 }
 
 /* One thread's share of a phase's output rows, in the order of parts of the channels, groups,
@@ -317,6 +374,7 @@ static void run_phase(work *w, int thread, int team) {
   int64_t height = s->axis[0].outputs, images = p->groups * p->samples;
   int64_t parts = ac_min(ac_ceil_div(team, images), ac_ceil_div(p->out, AC_CONV_ROWS));
   int64_t at, last, share = ac_ceil_div(p->out, parts);
+  bool filter = p->in == 1 && ac_conv_can_filter(&s->axis[1]);
   ac_cpu_share(parts * images * height, 1, thread, team, &at, &last);
   while (at < last) {
     int64_t image = at / height, sample = image % p->samples;
@@ -325,8 +383,9 @@ static void run_phase(work *w, int thread, int team) {
     w->region.rows = ac_min(ac_min(s->rows, height - w->region.row), last - at);
     if (w->region.rows == height)
       w->region.samples = ac_min(ac_min(s->samples, p->samples - sample), (last - at) / height);
-    int64_t part = image / images;
-    run_region(w, part * share, ac_min(p->out, (part + 1) * share));
+    int64_t first = image / images * share, end = ac_min(p->out, first + share);
+    if (filter) filter_region(w, first, end);
+    else run_region(w, first, end);
     at += w->region.samples * w->region.rows;
   }
 }

@@ -11,7 +11,8 @@
  * the device's threads and on shapes, not on timing, so that the bits do not either. Groups with
  * few output channels (depthwise ones have one) take dot products along the image instead.
  *
- * The panel has zeros where positions of the stage are no outputs.
+ * The panel has zeros where positions of the stage are no outputs. They meet values all the same:
+ * an infinity in the image makes NaNs also of elements of dW that it is no part of.
  *
  * Workspace: sums as large as dW, for each part of the samples, and for each thread a stage and a
  * panel. */
@@ -21,6 +22,12 @@
 #include "ops/conv2d.h"
 
 #include <string.h>
+
+#ifdef __has_builtin
+#if __has_builtin(__builtin_shufflevector)
+#define HAVE_SHUFFLES
+#endif
+#endif
 
 /* Groups of fewer output channels take dot products. */
 enum { DEPTH = 256, PANEL = DEPTH * AC_CONV_COLUMNS, COLUMNS = 4096, FEW = 4, LEAST_CHANNELS = 4 };
@@ -95,25 +102,58 @@ typedef struct task {
   int32_t *offset, *panel_offset;
 } task;
 
-/* to[j * width + l] = dy of channel l at at + j, for `count` pixels and channels that are so many
- * pixels apart. */
+/* to[j * width + l] = from[l * distance + j] for `channels` l and `count` j, in blocks of 4 x 4. */
+static void transpose(const float *from, int64_t distance, int64_t channels, int64_t count,
+                      float *to, int64_t width) {
+  int64_t l = 0;
+#ifdef HAVE_SHUFFLES
+  typedef float four __attribute__((vector_size(16)));
+  for (; l + 4 <= channels; l += 4, from += 4 * distance) {
+    int64_t j = 0;
+    for (; j + 4 <= count; j += 4) {
+      four r[4], t[4];
+      for (int i = 0; i < 4; i++) memcpy(&r[i], from + i * distance + j, sizeof r[i]);
+      t[0] = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5);
+      t[1] = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5);
+      t[2] = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7);
+      t[3] = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
+      r[0] = __builtin_shufflevector(t[0], t[1], 0, 1, 4, 5);
+      r[1] = __builtin_shufflevector(t[0], t[1], 2, 3, 6, 7);
+      r[2] = __builtin_shufflevector(t[2], t[3], 0, 1, 4, 5);
+      r[3] = __builtin_shufflevector(t[2], t[3], 2, 3, 6, 7);
+      for (int i = 0; i < 4; i++) memcpy(to + (j + i) * width + l, &r[i], sizeof r[i]);
+    }
+    for (; j < count; j++)
+      for (int i = 0; i < 4; i++) to[j * width + l + i] = from[i * distance + j];
+  }
+#endif
+  for (; l < channels; l++, from += distance)
+    for (int64_t j = 0; j < count; j++) to[j * width + l] = from[j];
+}
+
+/* to[j * width + l] = dy of channel l at element at + j, for `count` pixels, and 0 from the last
+ * channel on; channels are `pixels` apart. */
 static void pack_pixels(const ac_operand *dy, int64_t at, int64_t pixels, int64_t channels,
                         int64_t count, float *to, int64_t width) {
-  float floats[DEPTH];
+  enum { TOGETHER = 4 };
+  float floats[TOGETHER * DEPTH];
+  const void *from = ac_element(dy->data, dy->dtype, at);
   if (width == 1) {
-    ac_cpu_widen(dy->dtype, ac_element(dy->data, dy->dtype, at), to, count);
+    ac_cpu_widen(dy->dtype, from, to, count);
     return;
   }
-  for (int64_t l = 0; l < channels; l++) {
-    const float *from = ac_element(dy->data, dy->dtype, at + l * pixels);
-    if (dy->dtype != AC_F32) {
-      ac_cpu_widen(dy->dtype, from, floats, count);
-      from = floats;
+  if (dy->dtype == AC_F32) {
+    transpose(from, pixels, channels, count, to, width);
+  } else {
+    for (int64_t l = 0; l < channels; l += TOGETHER) {
+      int64_t n = ac_min(TOGETHER, channels - l);
+      ac_cpu_widen_rows(dy->dtype, ac_element(from, dy->dtype, l * pixels), pixels, floats, DEPTH,
+                        n, count);
+      transpose(floats, DEPTH, n, count, to + l, width);
     }
-    for (int64_t j = 0; j < count; j++) to[j * width + l] = from[j];
   }
-  for (int64_t l = channels; l < width; l++)
-    for (int64_t j = 0; j < count; j++) to[j * width + l] = 0;
+  for (int64_t j = 0; channels < width && j < count; j++)
+    memset(to + j * width + channels, 0, (size_t)(width - channels) * sizeof *to);
 }
 
 /* panel[e][l] = dy of channel `first` + l at position `begin` + e of a run, which begins with the
@@ -148,10 +188,8 @@ static void multiply_panel(const task *t, const float *image, int64_t count, int
   int64_t tiles = ac_ceil_div(rows, AC_CONV_ROWS), row = 0;
   for (int64_t tile = 0; tile < tiles; tile++) {
     int height = (int)(rows / tiles + (tile < rows % tiles));
-    const float *from[AC_CONV_ROWS];
-    for (int i = 0; i < height; i++) from[i] = image + t->offset[row + i];
-    ac_conv_multiply(height, (int)(width / AC_CONV_VECTOR), count, from, t->panel, t->panel_offset,
-                     sums + row * p->width, p->width, true);
+    ac_conv_multiply(height, (int)(width / AC_CONV_VECTOR), count, image, t->offset + row, t->panel,
+                     t->panel_offset, sums + row * p->width, p->width, true);
     row += height;
   }
 }
@@ -183,12 +221,33 @@ static void dot_run(const task *t, int64_t sample, const float *image, int64_t l
     }
 }
 
+/* Without a stage, where a group has one channel. */
+static void correlate_region(const task *t, const ac_conv_source *source) {
+  const problem *p = t->p;
+  const ac_conv_axis *axis = p->stage.axis;
+  int64_t end = t->region.row + t->region.rows, taps = axis[1].taps;
+  for (int64_t n = t->region.sample; n < t->region.sample + t->region.samples; n++)
+    for (int64_t o = 0; o < p->out; o++)
+      for (int64_t row = t->region.row; row < end;) {
+        int64_t image = n * source->sample + t->group * source->channel;
+        ac_conv_rows rows = ac_conv_rows_from(axis, source, image, row, end);
+        int64_t at = (n * p->dy->dim[1] + t->group * p->out + o) * p->dy->dim[2] + row;
+        float *sums = t->sums + (t->group * p->depth + rows.first * taps) * p->width + o;
+        ac_conv_correlate(&rows, p->dy, at * p->dy->dim[3], sums, p->width);
+        row += rows.count;
+      }
+}
+
 static void run_region(task *t, int64_t first, int64_t last) {
   const problem *p = t->p;
   const ac_conv_stage *s = &p->stage;
   int64_t pixels = p->x->dim[2] * p->x->dim[3], taps = s->axis[0].taps * s->axis[1].taps;
   ac_conv_source source = {
       .data = p->x->data, .dtype = p->x->dtype, .sample = p->x->dim[1] * pixels, .channel = pixels};
+  if (p->in == 1 && p->out < FEW && ac_conv_can_filter(&s->axis[1])) {
+    correlate_region(t, &source);
+    return;
+  }
   int64_t runs = ac_conv_runs(s, &t->region), length = ac_conv_run_length(s, &t->region);
   for (int64_t c = first; c < last; c += s->held) {
     t->region.channels = ac_min(s->held, last - c);

@@ -20,11 +20,10 @@
  * once, a few rows at the seams between regions twice, where a matrix of columns (im2col) would
  * hold it once for every tap. */
 #include "backend/cpu/conv.h"
-#include "backend/cpu/convert.h"
 
 /* 512 KiB beside as much or less for sums and the weights' current block stay in the second-level
  * cache of current cores, 1 to 2 MiB. Tiles read up to SLACK floats behind the last value. */
-enum { STAGE_FLOATS = 128 << 10, SLACK = AC_CONV_WIDE, BLOCK = 256 };
+enum { STAGE_FLOATS = 128 << 10, SLACK = AC_CONV_WIDE };
 
 static int64_t residue_count(const ac_conv_axis *a) {
   int64_t x = a->step, y = a->spacing;
@@ -95,99 +94,44 @@ void ac_conv_stage_offsets(const ac_conv_stage *s, int32_t *offset) {
 
 /* ---- filling --------------------------------------------------------------------------------- */
 
-/* Elements at, at + step, ... of the source, as floats. */
-static void read_run(const ac_conv_source *source, int64_t at, int64_t step, float *y,
-                     int64_t count) {
-  if (step == 1) {
-    ac_cpu_widen(source->dtype, ac_element(source->data, source->dtype, at), y, count);
-    return;
-  }
-  if (source->dtype == AC_F32) {
-    const float *x = (const float *)source->data + at;
-    for (int64_t j = 0; j < count; j++) y[j] = x[j * step];
-    return;
-  }
-  uint16_t halves[BLOCK];
-  const uint16_t *x = (const uint16_t *)source->data + at;
-  for (int64_t j = 0, n; j < count; j += n) {
-    n = ac_min(BLOCK, count - j);
-    for (int64_t i = 0; i < n; i++) halves[i] = x[(j + i) * step];
-    ac_cpu_widen(source->dtype, halves, y + j, n);
-  }
+/* The columns of a plane that lie inside the source, and where the first of them does. */
+typedef struct columns {
+  int64_t begin, end, first;
+} columns;
+
+static columns columns_of(const ac_conv_stage *s, int64_t b) {
+  const ac_conv_axis *w = &s->axis[1];
+  columns c;
+  inside(w, b, w->outputs + s->reach[1], &c.begin, &c.end);
+  c.first = position(w, b, c.begin);
+  return c;
 }
 
-static void zero(float *y, int64_t count) {
-  for (int64_t j = 0; j < count; j++) y[j] = 0;
-}
-
-/* The rows of one sample's part of a plane of residues (a, b). `at` is where the channel begins. */
+/* The rows of one sample's part of a plane of residue a. `at` is where the channel begins. */
 static void fill_plane(const ac_conv_stage *s, const ac_conv_source *source, int64_t at,
-                       const ac_conv_region *region, int64_t a, int64_t b, float *y) {
+                       const ac_conv_region *region, int64_t a, const columns *c, float *y) {
   const ac_conv_axis *h = &s->axis[0], *w = &s->axis[1];
-  int64_t rows = region->rows + s->reach[0], count = w->outputs + s->reach[1];
-  int64_t begin, end, left = position(w, b, 0);
-  inside(w, b, count, &begin, &end);
-  bool whole = end - begin == s->stride && w->step == 1 && h->step == 1 && w->size == s->stride;
-  for (int64_t q = 0; q < rows; q++, y += s->stride) {
-    int64_t row = position(h, a, region->row + q);
-    if (row < 0 || row >= h->size) {
-      zero(y, s->stride);
-      continue;
-    }
-    if (whole) {
-      int64_t run = ac_min(rows - q, h->size - row);
-      read_run(source, at + row * w->size, 1, y, run * s->stride);
-      q += run - 1, y += (run - 1) * s->stride;
-      continue;
-    }
-    zero(y, begin);
-    read_run(source, at + row * w->size + left + begin * w->step, w->step, y + begin, end - begin);
-    zero(y + end, s->stride - end);
+  int64_t rows = region->rows + s->reach[0], row = position(h, a, region->row);
+  bool dense = c->end - c->begin == w->size && w->size == s->stride && h->step == 1;
+  for (int64_t q = 0, run; q < rows; q += run, row += run * h->step, y += run * s->stride) {
+    bool there = row >= 0 && row < h->size;
+    run = there && dense ? ac_min(rows - q, h->size - row) : 1;
+    int64_t begin = there ? c->begin : 0, end = there ? c->end + (run - 1) * s->stride : 0;
+    ac_conv_read_row(source, at + row * w->size + c->first, w->step, begin, end, run * s->stride,
+                     y);
   }
-  zero(y, ac_max(0, count - s->stride));
+  int64_t tail = w->outputs + s->reach[1] - s->stride;
+  for (int64_t j = 0; j < tail; j++) y[j] = 0;
 }
 
 void ac_conv_stage_fill(const ac_conv_stage *s, const ac_conv_source *source,
                         const ac_conv_region *region, float *filling) {
   for (int64_t c = 0; c < region->channels; c++)
     for (int64_t a = 0; a < s->residues[0]; a++)
-      for (int64_t b = 0; b < s->residues[1]; b++, filling += s->plane)
-        for (int64_t n = 0; n < region->samples; n++) {
-          int64_t at =
-              (region->sample + n) * source->sample + (region->channel + c) * source->channel;
-          fill_plane(s, source, at, region, a, b, filling + n * s->sample);
-        }
-}
-
-/* ---- results --------------------------------------------------------------------------------- */
-
-static void store_floats(const float *c, float bias, bool add, float *y, int64_t step,
-                         int64_t count) {
-  if (step != 1) {
-    for (int64_t j = 0; j < count; j++) y[j * step] = (add ? y[j * step] : 0.0f) + c[j] + bias;
-  } else if (add) {
-#pragma omp simd
-    for (int64_t j = 0; j < count; j++) y[j] += c[j] + bias;
-  } else {
-#pragma omp simd
-    for (int64_t j = 0; j < count; j++) y[j] = c[j] + bias;
-  }
-}
-
-void ac_conv_store(const ac_run_state *run, const float *c, float bias, bool add, void *data,
-                   ac_dtype dtype, int64_t at, int64_t step, int64_t count) {
-  if (dtype == AC_F32) {
-    store_floats(c, bias, add, (float *)data + at, step, count);
-    return;
-  }
-  uint16_t *y = (uint16_t *)data + at, halves[BLOCK];
-  float floats[BLOCK];
-  for (int64_t j = 0, n; j < count; j += n) {
-    n = ac_min(BLOCK, count - j);
-    for (int64_t i = 0; add && i < n; i++) halves[i] = y[(j + i) * step];
-    if (add) ac_cpu_widen(dtype, halves, floats, n);
-    store_floats(c + j, bias, add, floats, 1, n);
-    ac_cpu_narrow(dtype, run->mark_flushed, floats, halves, n);
-    for (int64_t i = 0; i < n; i++) y[(j + i) * step] = halves[i];
-  }
+      for (int64_t b = 0; b < s->residues[1]; b++, filling += s->plane) {
+        columns inner = columns_of(s, b);
+        int64_t at = region->sample * source->sample + (region->channel + c) * source->channel;
+        for (int64_t n = 0; n < region->samples; n++, at += source->sample)
+          fill_plane(s, source, at, region, a, &inner, filling + n * s->sample);
+      }
 }

@@ -58,20 +58,20 @@ INLINE void store_sum(float *c, vector v, bool add) {
 }
 
 /* `rows` and `vectors` are constants where this is inlined; C is then held in registers. */
-INLINE void multiply(int rows, int vectors, int64_t depth, const float *const *row, const float *b,
-                     const int32_t *offset, float *c, int64_t ldc, bool add) {
+INLINE void multiply(int rows, int vectors, int64_t depth, const float *a, const int32_t *row,
+                     const float *b, const int32_t *offset, float *c, int64_t ldc, bool add) {
   vector sum[ROWS][2];
-  const float *a[ROWS];
+  const float *from[ROWS];
   for (int i = 0; i < rows; i++) {
     sum[i][0] = sum[i][1] = (vector){0};
-    a[i] = row[i];
+    from[i] = a + row[i];
   }
   for (int64_t k = 0; k < depth; k++) {
     const float *at = b + offset[k];
     vector x0 = load(at), x1 = vectors > 1 ? load(at + VECTOR) : x0;
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++) {
-      float scalar = a[i][k];
+      float scalar = from[i][k];
       add_scaled(&sum[i][0], x0, scalar);
       if (vectors > 1) add_scaled(&sum[i][1], x1, scalar);
     }
@@ -83,14 +83,14 @@ INLINE void multiply(int rows, int vectors, int64_t depth, const float *const *r
   }
 }
 
-#define TILE(rows)                                                          \
-  case rows:                                                                \
-    if (vectors > 1) multiply(rows, 2, depth, row, b, offset, c, ldc, add); \
-    else multiply(rows, 1, depth, row, b, offset, c, ldc, add);             \
+#define TILE(rows)                                                             \
+  case rows:                                                                   \
+    if (vectors > 1) multiply(rows, 2, depth, a, row, b, offset, c, ldc, add); \
+    else multiply(rows, 1, depth, a, row, b, offset, c, ldc, add);             \
     break;
 
-void ac_conv_multiply(int rows, int vectors, int64_t depth, const float *const *row, const float *b,
-                      const int32_t *offset, float *c, int64_t ldc, bool add) {
+void ac_conv_multiply(int rows, int vectors, int64_t depth, const float *a, const int32_t *row,
+                      const float *b, const int32_t *offset, float *c, int64_t ldc, bool add) {
   switch (rows) {
     TILE(1)
     TILE(2)
