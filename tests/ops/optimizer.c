@@ -166,7 +166,7 @@ static void replay(ac_device *device, const op_vector *v) {
   c.in[0] = (op_operand_spec){.dtype = AC_F32, .rank = 1, .dim = {n}};
   for (int j = 0; j < (adam ? 3 : momentum != 0 ? 2 : 1); j++) c.out[j] = c.in[0];
   op_instance s;
-  op_instance_blank(&s, &c);
+  op_instance_blank(&s, &c, AC_F32);
   memcpy(s.initial[0], p0->data, (size_t)n * sizeof(double));
   op_variant variant = {.name = "against PyTorch"};
   const char *where = op_where(device, &s, &variant);

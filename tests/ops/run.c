@@ -38,8 +38,10 @@ const char *op_where(const ac_device *device, const op_instance *instance,
   static char text[4][256];
   static unsigned next;
   char *to = text[next++ % 4];
-  snprintf(to, sizeof *text, "%s: %s \"%s\"%s%s", device ? device->info.id : "reference",
+  snprintf(to, sizeof *text, "%s: %s \"%s\"%s%s%s%s", device ? device->info.id : "reference",
            ac_op_name(instance->args.op), instance->family_case,
+           instance->storage != AC_F32 ? ", " : "",
+           instance->storage != AC_F32 ? op_storage_name(instance->storage) : "",
            variant && variant->name ? ", " : "", variant && variant->name ? variant->name : "");
   return to;
 }
@@ -116,10 +118,8 @@ static bool make_views(run_state *s) {
 }
 
 static void store(unsigned char *to, const ac_operand *x, const double *values) {
-  for (int64_t e = 0; e < x->count; e++) {
-    float value = (float)values[e];
-    memcpy(to + 4 * e, &value, sizeof value);
-  }
+  for (int64_t e = 0; e < x->count; e++)
+    op_encode(x->dtype, values[e], to + e * (int64_t)ac_dtype_bytes(x->dtype));
 }
 
 /* What the chunk holds before the run. */
@@ -167,11 +167,9 @@ static void read_results(const run_state *s, op_result *result) {
     const ac_operand *x = &s->args.out[j];
     if (!x->count) continue;
     result->out[j] = calloc((size_t)x->count, sizeof(double));
-    for (int64_t e = 0; e < x->count; e++) {
-      float value;
-      memcpy(&value, s->after + s->at.offset[AC_MAX_INPUTS + j] + 4 * e, sizeof value);
-      result->out[j][e] = (double)value;
-    }
+    const unsigned char *at = s->after + s->at.offset[AC_MAX_INPUTS + j];
+    for (int64_t e = 0; e < x->count; e++, at += ac_dtype_bytes(x->dtype))
+      result->out[j][e] = op_decode(x->dtype, at);
   }
 }
 

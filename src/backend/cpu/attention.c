@@ -10,8 +10,11 @@
  * Queries come in blocks of rows, and a block's scores reach to its last row: of T x T only the
  * blocks on and below the diagonal are computed, and a thread holds one block's rows by T. A thread
  * has a block of one head forward and a whole head backward, where blocks add to dk and dv: going
- * from the last block to the first, the first product writes all rows, the others add. */
-#include "backend/cpu/kernels.h"
+ * from the last block to the first, the first product writes all rows, the others add.
+ *
+ * Of what is stored in 16 bits, the thread's workspace holds floats: the rows that a block uses,
+ * and backward a head's k and v and the sums dk and dv. */
+#include "backend/cpu/convert.h"
 #include "backend/cpu/random_bits.h"
 #include "backend/cpu/reduce.h"
 #include "backend/cpu/vector_math.h"
@@ -40,6 +43,7 @@ typedef struct shape {
   int64_t batch, length, heads, size; /* B, T, H and d */
   int64_t wide, narrow;               /* 3C and C */
   int64_t rows;                       /* of a block of queries */
+  ac_dtype dtype;                     /* of both */
 } shape;
 
 static shape describe(const ac_op_args *args, const ac_operand *qkv) {
@@ -47,7 +51,8 @@ static shape describe(const ac_op_args *args, const ac_operand *qkv) {
   shape s = {.length = qkv->dim[qkv->rank - 2],
              .heads = attributes->heads,
              .wide = ac_columns(qkv),
-             .narrow = ac_columns(qkv) / 3};
+             .narrow = ac_columns(qkv) / 3,
+             .dtype = qkv->dtype};
   s.batch = qkv->count / (s.length * s.wide);
   s.size = s.narrow / s.heads;
   s.rows = block_rows(s.length);
@@ -124,62 +129,120 @@ static float exponentiate(float *x, float max, int64_t n) {
   return (float)total;
 }
 
+/* ---- rows as floats -------------------------------------------------------------------------- */
+
+/* Rows of d columns of one head. */
+typedef struct rows {
+  float *at;
+  int64_t ld;
+} rows;
+
+/* Floats of room for `count` rows; those in f32 are used where they lie. */
+static int64_t room_for(const shape *s, int64_t count) {
+  return s->dtype == AC_F32 ? 0 : count * s->size;
+}
+
+/* Takes room for rows [first, first + count) of what is stored at x, where they are to be
+ * written. */
+static rows take_rows(const shape *s, const void *x, int64_t ld, int64_t first, int64_t count,
+                      float **room) {
+  if (s->dtype == AC_F32) return (rows){ac_element(x, s->dtype, first * ld), ld};
+  rows r = {*room, s->size};
+  *room += room_for(s, count);
+  return r;
+}
+
+/* The same of rows that are to be read. */
+static rows read_rows(const shape *s, const void *x, int64_t ld, int64_t first, int64_t count,
+                      float **room) {
+  rows r = take_rows(s, x, ld, first, count, room);
+  if (s->dtype != AC_F32)
+    ac_cpu_widen_rows(s->dtype, ac_element(x, s->dtype, first * ld), ld, r.at, r.ld, count,
+                      s->size);
+  return r;
+}
+
+/* Brings home rows that were written. */
+static void store_rows(const shape *s, const ac_op_args *args, rows r, void *x, int64_t ld,
+                       int64_t first, int64_t count) {
+  if (s->dtype != AC_F32)
+    ac_cpu_narrow_rows(s->dtype, args->run->mark_flushed, r.at, r.ld,
+                       ac_element(x, s->dtype, first * ld), ld, count, s->size);
+}
+
 /* ---- forward --------------------------------------------------------------------------------- */
+
+/* Scores of `count` rows from `first` on become weights, still to be divided by sum[]. */
+static void weigh_scores(const mask *m, const shape *s, int64_t first, int64_t count, float *scores,
+                         float *max, float *sum) {
+  int64_t stride = row_stride(first + count);
+  /* Three loops, so that the short chains of dependent operations of many rows overlap. */
+  for (int64_t r = 0; r < count; r++)
+    max[r] = mask_row(scores + r * stride, first, first + r + 1, stride);
+  for (int64_t r = 0; r < count; r++) sum[r] = exponentiate(scores + r * stride, max[r], stride);
+  for (int64_t r = 0; r < count && m->factor > 0; r++)
+    drop_row(m, m->origin + (first + r) * s->length, scores + r * stride, first + r + 1);
+}
 
 static void forward_block(const ac_cpu_context *context, const ac_op_args *args, const shape *s,
                           int64_t sample, int64_t head, int64_t first, float *scores) {
-  const ac_attention_attributes *attributes = args->attributes;
-  const float *q = (const float *)args->in[0].data + sample * s->length * s->wide + head * s->size;
-  const float *k = q + s->narrow, *v = k + s->narrow;
-  float *y = (float *)args->out[0].data + (sample * s->length + first) * s->narrow + head * s->size;
+  int64_t wide = sample * s->length * s->wide + head * s->size,
+          narrow = sample * s->length * s->narrow + head * s->size;
+  const void *qkv = ac_element(args->in[0].data, s->dtype, wide);
+  void *out = ac_element(args->out[0].data, s->dtype, narrow);
   float *lse = (float *)args->out[1].data + (sample * s->heads + head) * s->length;
-  int64_t rows = ac_min(s->rows, s->length - first), reach = first + rows,
+  int64_t count = ac_min(s->rows, s->length - first), reach = first + count,
           stride = row_stride(reach);
+  float *room = scores + s->rows * row_stride(s->length), max[MOST_ROWS], sum[MOST_ROWS];
+  rows q = read_rows(s, qkv, s->wide, first, count, &room);
+  rows k = read_rows(s, ac_element(qkv, s->dtype, s->narrow), s->wide, 0, reach, &room);
+  rows v = read_rows(s, ac_element(qkv, s->dtype, 2 * s->narrow), s->wide, 0, reach, &room);
+  rows y = take_rows(s, out, s->narrow, first, count, &room);
   mask m = describe_mask(args, s, sample, head);
-  float max[MOST_ROWS], sum[MOST_ROWS];
 
   ac_gemm product = {.transpose_b = true,
-                     .m = rows,
+                     .m = count,
                      .n = reach,
                      .k = s->size,
-                     .alpha = attributes->scale,
-                     .a = q + first * s->wide,
-                     .lda = s->wide,
-                     .b = k,
-                     .ldb = s->wide,
+                     .alpha = ((const ac_attention_attributes *)args->attributes)->scale,
+                     .a = q.at,
+                     .lda = q.ld,
+                     .b = k.at,
+                     .ldb = k.ld,
                      .c = scores,
                      .ldc = stride};
-  AC_CPU_NAME(ac_cpu_gemm)(context, &product, NULL);
-  /* Three loops, so that the short chains of dependent operations of many rows overlap. */
-  for (int64_t r = 0; r < rows; r++)
-    max[r] = mask_row(scores + r * stride, first, first + r + 1, stride);
-  for (int64_t r = 0; r < rows; r++) sum[r] = exponentiate(scores + r * stride, max[r], stride);
-  for (int64_t r = 0; r < rows && m.factor > 0; r++)
-    drop_row(&m, m.origin + (first + r) * s->length, scores + r * stride, first + r + 1);
-  product = (ac_gemm){.m = rows,
+  ac_cpu_gemm(context, &product, NULL);
+  weigh_scores(&m, s, first, count, scores, max, sum);
+  product = (ac_gemm){.m = count,
                       .n = s->size,
                       .k = reach,
                       .alpha = 1,
                       .a = scores,
                       .lda = stride,
-                      .b = v,
-                      .ldb = s->wide,
-                      .c = y,
-                      .ldc = s->narrow};
-  AC_CPU_NAME(ac_cpu_gemm)(context, &product, NULL);
-  for (int64_t r = 0; r < rows; r++) {
+                      .b = v.at,
+                      .ldb = v.ld,
+                      .c = y.at,
+                      .ldc = y.ld};
+  ac_cpu_gemm(context, &product, NULL);
+  for (int64_t r = 0; r < count; r++) {
     float factor = (m.factor > 0 ? m.factor : 1.0f) / sum[r];
     lse[first + r] = max[r] + logf(sum[r]);
 #pragma omp simd
-    for (int64_t j = 0; j < s->size; j++) y[r * s->narrow + j] *= factor;
+    for (int64_t j = 0; j < s->size; j++) y.at[r * y.ld + j] *= factor;
   }
+  store_rows(s, args, y, out, s->narrow, first, count);
+}
+
+/* Floats of workspace of a thread: a block's scores, q and y of the block, k and v. */
+static int64_t forward_room(const shape *s) {
+  return s->rows * row_stride(s->length) + 2 * room_for(s, s->rows) + 2 * room_for(s, s->length);
 }
 
 static void forward_part(const ac_cpu_context *context, const ac_op_args *args, int thread,
                          int team) {
   shape s = describe(args, &args->in[0]);
   int64_t blocks = ac_ceil_div(s.length, s.rows), items = s.batch * s.heads * blocks;
-  float *scores = (float *)args->workspace + thread * s.rows * row_stride(s.length);
+  float *scores = (float *)args->workspace + thread * forward_room(&s);
   for (int64_t item = thread; item < items; item += team) {
     /* Every other head from its last block, for later blocks are longer. */
     int64_t head = item / blocks, turn = item % blocks, block = head % 2 ? blocks - 1 - turn : turn;
@@ -193,32 +256,45 @@ static void forward(const ac_cpu_context *context, const ac_op_args *args) {
 
 static uint64_t forward_workspace(const ac_cpu_context *context, const ac_op_args *args) {
   shape s = describe(args, &args->in[0]);
-  return (uint64_t)(context->threads * s.rows * row_stride(s.length)) * sizeof(float);
+  return (uint64_t)(context->threads * forward_room(&s)) * sizeof(float);
 }
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
+/* One head: what blocks share as floats, the rest as stored. */
 typedef struct head_view {
-  const float *q, *k, *v, *y, *dy, *lse;
-  float *dq, *dk, *dv;
+  rows k, v, dk, dv;
+  const void *q, *y, *dy;
+  void *dq;
+  const float *lse;
   mask mask;
+  float *p, *ds, *room; /* room for the rows of a block */
 } head_view;
 
-static head_view describe_head(const ac_op_args *args, const shape *s, int64_t sample,
-                               int64_t head) {
+static head_view begin_head(const ac_op_args *args, const shape *s, int64_t sample, int64_t head,
+                            float *workspace) {
   int64_t wide = sample * s->length * s->wide + head * s->size;
   int64_t narrow = sample * s->length * s->narrow + head * s->size;
-  head_view h = {.q = (const float *)args->in[1].data + wide,
-                 .y = (const float *)args->in[2].data + narrow,
-                 .dy = (const float *)args->in[0].data + narrow,
-                 .lse = (const float *)args->in[3].data + (sample * s->heads + head) * s->length,
-                 .dq = (float *)args->out[0].data + wide,
-                 .mask = describe_mask(args, s, sample, head)};
-  h.k = h.q + s->narrow;
-  h.v = h.k + s->narrow;
-  h.dk = h.dq + s->narrow;
-  h.dv = h.dk + s->narrow;
+  int64_t scores = s->rows * row_stride(s->length), T = s->length;
+  head_view h = {.q = ac_element(args->in[1].data, s->dtype, wide),
+                 .y = ac_element(args->in[2].data, s->dtype, narrow),
+                 .dy = ac_element(args->in[0].data, s->dtype, narrow),
+                 .dq = ac_element(args->out[0].data, s->dtype, wide),
+                 .lse = (const float *)args->in[3].data + (sample * s->heads + head) * T,
+                 .mask = describe_mask(args, s, sample, head),
+                 .p = workspace,
+                 .ds = workspace + scores,
+                 .room = workspace + 2 * scores};
+  h.k = read_rows(s, ac_element(h.q, s->dtype, s->narrow), s->wide, 0, T, &h.room);
+  h.v = read_rows(s, ac_element(h.q, s->dtype, 2 * s->narrow), s->wide, 0, T, &h.room);
+  h.dk = take_rows(s, ac_element(h.dq, s->dtype, s->narrow), s->wide, 0, T, &h.room);
+  h.dv = take_rows(s, ac_element(h.dq, s->dtype, 2 * s->narrow), s->wide, 0, T, &h.room);
   return h;
+}
+
+static void end_head(const ac_op_args *args, const shape *s, const head_view *h) {
+  store_rows(s, args, h->dk, ac_element(h->dq, s->dtype, s->narrow), s->wide, 0, s->length);
+  store_rows(s, args, h->dv, ac_element(h->dq, s->dtype, 2 * s->narrow), s->wide, 0, s->length);
 }
 
 /* Turns a row of scores into weights (mask applied) and one of dy v^T into dS; beyond `visible`
@@ -251,77 +327,94 @@ static void gradient_row(const mask *m, int64_t start, float *p, float *ds, floa
   }
 }
 
-static void backward_block(const ac_cpu_context *context, const shape *s, const head_view *h,
-                           float scale, int64_t first, float *p, float *ds) {
-  int64_t rows = ac_min(s->rows, s->length - first), reach = first + rows,
+/* The products that end with a block's dS and weights: dq of the block, and its part of dk, dv. */
+static void multiply_gradients(const ac_cpu_context *context, const head_view *h, const shape *s,
+                               int64_t count, int64_t reach, rows q, rows dy, rows dq) {
+  int64_t stride = row_stride(reach);
+  ac_gemm product = {.m = count,
+                     .n = s->size,
+                     .k = reach,
+                     .alpha = 1,
+                     .a = h->ds,
+                     .lda = stride,
+                     .b = h->k.at,
+                     .ldb = h->k.ld,
+                     .c = dq.at,
+                     .ldc = dq.ld};
+  ac_cpu_gemm(context, &product, NULL);
+  product = (ac_gemm){.transpose_a = true,
+                      .m = reach,
+                      .n = s->size,
+                      .k = count,
+                      .alpha = 1,
+                      .beta = reach < s->length ? 1.0f : 0.0f,
+                      .a = h->ds,
+                      .lda = stride,
+                      .b = q.at,
+                      .ldb = q.ld,
+                      .c = h->dk.at,
+                      .ldc = h->dk.ld};
+  ac_cpu_gemm(context, &product, NULL);
+  product.a = h->p;
+  product.b = dy.at, product.ldb = dy.ld;
+  product.c = h->dv.at, product.ldc = h->dv.ld;
+  ac_cpu_gemm(context, &product, NULL);
+}
+
+static void backward_block(const ac_cpu_context *context, const ac_op_args *args, const shape *s,
+                           const head_view *h, int64_t first) {
+  float scale = ((const ac_attention_attributes *)args->attributes)->scale, dot[MOST_ROWS];
+  int64_t count = ac_min(s->rows, s->length - first), reach = first + count,
           stride = row_stride(reach), d = s->size;
-  const float *q = h->q + first * s->wide, *dy = h->dy + first * s->narrow,
-              *y = h->y + first * s->narrow;
-  float beta = reach < s->length ? 1.0f : 0.0f, dot[MOST_ROWS];
+  float *room = h->room;
+  rows q = read_rows(s, h->q, s->wide, first, count, &room);
+  rows dy = read_rows(s, h->dy, s->narrow, first, count, &room);
+  rows y = read_rows(s, h->y, s->narrow, first, count, &room);
+  rows dq = take_rows(s, h->dq, s->wide, first, count, &room);
   ac_gemm scores = {.transpose_b = true,
-                    .m = rows,
+                    .m = count,
                     .n = reach,
                     .k = d,
                     .alpha = scale,
-                    .a = q,
-                    .lda = s->wide,
-                    .b = h->k,
-                    .ldb = s->wide,
-                    .c = p,
+                    .a = q.at,
+                    .lda = q.ld,
+                    .b = h->k.at,
+                    .ldb = h->k.ld,
+                    .c = h->p,
                     .ldc = stride};
-  AC_CPU_NAME(ac_cpu_gemm)(context, &scores, NULL);
+  ac_cpu_gemm(context, &scores, NULL);
   ac_gemm weights = scores;
   weights.alpha = 1;
-  weights.a = dy, weights.lda = s->narrow;
-  weights.b = h->v;
-  weights.c = ds;
-  AC_CPU_NAME(ac_cpu_gemm)(context, &weights, NULL);
+  weights.a = dy.at, weights.lda = dy.ld;
+  weights.b = h->v.at, weights.ldb = h->v.ld;
+  weights.c = h->ds;
+  ac_cpu_gemm(context, &weights, NULL);
 
-  for (int64_t r = 0; r < rows; r++) dot[r] = row_dot(dy + r * s->narrow, y + r * s->narrow, d);
-  for (int64_t r = 0; r < rows; r++)
-    gradient_row(&h->mask, h->mask.origin + (first + r) * s->length, p + r * stride,
-                 ds + r * stride, h->lse[first + r], dot[r], scale, first + r + 1, stride);
+  for (int64_t r = 0; r < count; r++) dot[r] = row_dot(dy.at + r * dy.ld, y.at + r * y.ld, d);
+  for (int64_t r = 0; r < count; r++)
+    gradient_row(&h->mask, h->mask.origin + (first + r) * s->length, h->p + r * stride,
+                 h->ds + r * stride, h->lse[first + r], dot[r], scale, first + r + 1, stride);
+  multiply_gradients(context, h, s, count, reach, q, dy, dq);
+  store_rows(s, args, dq, h->dq, s->wide, first, count);
+}
 
-  ac_gemm product = {.m = rows,
-                     .n = d,
-                     .k = reach,
-                     .alpha = 1,
-                     .a = ds,
-                     .lda = stride,
-                     .b = h->k,
-                     .ldb = s->wide,
-                     .c = h->dq + first * s->wide,
-                     .ldc = s->wide};
-  AC_CPU_NAME(ac_cpu_gemm)(context, &product, NULL);
-  product = (ac_gemm){.transpose_a = true,
-                      .m = reach,
-                      .n = d,
-                      .k = rows,
-                      .alpha = 1,
-                      .beta = beta,
-                      .a = ds,
-                      .lda = stride,
-                      .b = q,
-                      .ldb = s->wide,
-                      .c = h->dk,
-                      .ldc = s->wide};
-  AC_CPU_NAME(ac_cpu_gemm)(context, &product, NULL);
-  product.a = p;
-  product.b = dy, product.ldb = s->narrow;
-  product.c = h->dv;
-  AC_CPU_NAME(ac_cpu_gemm)(context, &product, NULL);
+/* Floats of workspace of a thread: scores and their gradients of a block, k, v, dk, dv of a head,
+ * and q, dy, y, dq of a block. */
+static int64_t backward_room(const shape *s) {
+  return 2 * s->rows * row_stride(s->length) + 4 * room_for(s, s->length) +
+         4 * room_for(s, s->rows);
 }
 
 static void backward_part(const ac_cpu_context *context, const ac_op_args *args, int thread,
                           int team) {
   shape s = describe(args, &args->in[1]);
-  float scale = ((const ac_attention_attributes *)args->attributes)->scale;
-  int64_t items = s.batch * s.heads, stride = row_stride(s.length);
-  float *p = (float *)args->workspace + thread * 2 * s.rows * stride, *ds = p + s.rows * stride;
+  int64_t items = s.batch * s.heads;
+  float *workspace = (float *)args->workspace + thread * backward_room(&s);
   for (int64_t item = thread; item < items; item += team) {
-    head_view h = describe_head(args, &s, item / s.heads, item % s.heads);
+    head_view h = begin_head(args, &s, item / s.heads, item % s.heads, workspace);
     for (int64_t block = ac_ceil_div(s.length, s.rows) - 1; block >= 0; block--)
-      backward_block(context, &s, &h, scale, block * s.rows, p, ds);
+      backward_block(context, args, &s, &h, block * s.rows);
+    end_head(args, &s, &h);
   }
 }
 
@@ -331,7 +424,7 @@ static void backward(const ac_cpu_context *context, const ac_op_args *args) {
 
 static uint64_t backward_workspace(const ac_cpu_context *context, const ac_op_args *args) {
   shape s = describe(args, &args->in[1]);
-  return (uint64_t)(context->threads * 2 * s.rows * row_stride(s.length)) * sizeof(float);
+  return (uint64_t)(context->threads * backward_room(&s)) * sizeof(float);
 }
 
 const ac_cpu_kernel AC_CPU_KERNEL(attention) = {forward, forward_workspace};

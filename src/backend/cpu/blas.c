@@ -115,8 +115,9 @@ void ac_blas_gemm(const ac_blas *library, const ac_gemm *g) {
     int64_t rows = g->m - row < ROWS_PER_CALL ? g->m - row : ROWS_PER_CALL;
     library->sgemm(CblasRowMajor, g->transpose_a ? CblasTrans : CblasNoTrans,
                    g->transpose_b ? CblasTrans : CblasNoTrans, (int)rows, (int)g->n, (int)g->k,
-                   g->alpha, g->a + (g->transpose_a ? row : row * g->lda), (int)g->lda, g->b,
-                   (int)g->ldb, g->beta, g->c + row * g->ldc, (int)g->ldc);
+                   g->alpha, (const float *)g->a + (g->transpose_a ? row : row * g->lda),
+                   (int)g->lda, g->b, (int)g->ldb, g->beta, (float *)g->c + row * g->ldc,
+                   (int)g->ldc);
   }
 }
 
@@ -153,9 +154,9 @@ ac_gemm ac_gemm_part(const ac_gemm *gemm, const ac_gemm_tile *tile) {
   ac_gemm part = *gemm;
   part.m = tile->m1 - tile->m0;
   part.n = tile->n1 - tile->n0;
-  part.a += gemm->transpose_a ? tile->m0 : tile->m0 * gemm->lda;
-  part.b += gemm->transpose_b ? tile->n0 * gemm->ldb : tile->n0;
-  part.c += tile->m0 * gemm->ldc + tile->n0;
+  part.a = ac_element(gemm->a, gemm->a_dtype, tile->m0 * (gemm->transpose_a ? 1 : gemm->lda));
+  part.b = ac_element(gemm->b, gemm->b_dtype, tile->n0 * (gemm->transpose_b ? gemm->ldb : 1));
+  part.c = ac_element(gemm->c, gemm->c_dtype, tile->m0 * gemm->ldc + tile->n0);
   if (part.n == 0) part.m = 0;
   return part;
 }

@@ -6,16 +6,23 @@
 #include <accrue/base.h>
 
 /* One product C = alpha op(A) op(B) + beta C, row-major: C is [m, n], op(A) [m, k], op(B) [k, n];
- * `lda`, `ldb` and `ldc` are the distances of rows as stored. beta == 0 overwrites C without
- * reading it. */
+ * `lda`, `ldb` and `ldc` are the distances of rows as stored, in elements. beta == 0 overwrites C
+ * without reading it. Each operand has a float type of its own, f32 unless said; C is stored with
+ * marks (ac_run_state.mark_flushed) if `mark`. */
 typedef struct ac_gemm {
-  bool transpose_a, transpose_b;
+  bool transpose_a, transpose_b, mark;
   int64_t m, n, k;
   float alpha, beta;
-  const float *a, *b;
-  float *c;
+  const void *a, *b;
+  void *c;
   int64_t lda, ldb, ldc;
+  ac_dtype a_dtype, b_dtype, c_dtype;
 } ac_gemm;
+
+/* The address of an operand's element; by integers, for it may stand for one that is elsewhere. */
+static inline void *ac_element(const void *base, ac_dtype dtype, int64_t index) {
+  return (void *)((uintptr_t)base + (uintptr_t)index * ac_dtype_bytes(dtype));
+}
 
 typedef struct ac_blas {
   void (*sgemm)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha,
@@ -39,7 +46,8 @@ void ac_blas_reserve(const ac_blas *blas, int threads);
  * sizes of its blocks. */
 uint64_t ac_blas_bytes(int threads);
 
-/* Runs the product in the calling thread alone, where ac_cpu_parallel (kernels.h) calls it. */
+/* Runs a product of f32 operands in the calling thread alone, where ac_cpu_parallel (kernels.h)
+ * calls it. */
 void ac_blas_gemm(const ac_blas *blas, const ac_gemm *gemm);
 
 /* The rows [m0, m1) and columns [n0, n1) of C that are thread `part`'s of `parts`: tiles of a grid

@@ -1,23 +1,33 @@
-/* Conversions between the float types, element by element. */
-#include "backend/cpu/kernels.h"
-#include "core/half.h"
+/* Conversions between the float types. What needs more than one (adding, or from one of 16 bits to
+ * the other) goes through floats, a block at a time. */
+#include "backend/cpu/convert.h"
 
-static float read(const ac_operand *x, int64_t i) {
-  if (x->dtype == AC_F32) return ((const float *)x->data)[i];
-  uint16_t half = ((const uint16_t *)x->data)[i];
-  return x->dtype == AC_F16 ? ac_f16_to_float(half) : ac_bf16_to_float(half);
-}
+enum { BLOCK = 2048 };
 
-static void write(const ac_operand *y, int64_t i, float value) {
-  if (y->dtype == AC_F32) ((float *)y->data)[i] = value;
-  else if (y->dtype == AC_F16) ((uint16_t *)y->data)[i] = ac_f16_from_float(value);
-  else ((uint16_t *)y->data)[i] = ac_bf16_from_float(value);
+static void cast_block(const ac_op_args *args, int64_t first, int64_t count) {
+  ac_dtype from = args->in[0].dtype, to = args->out[0].dtype;
+  const void *x = ac_element(args->in[0].data, from, first);
+  void *y = ac_element(args->out[0].data, to, first);
+  bool mark = args->run->mark_flushed;
+  float sum[BLOCK], block[BLOCK];
+  ac_cpu_widen(from, x, block, count);
+  if (args->add[0]) {
+    ac_cpu_widen(to, y, sum, count);
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) block[i] = sum[i] + block[i];
+  }
+  ac_cpu_narrow(to, mark, block, y, count);
 }
 
 static void range(const ac_op_args *args, int64_t first, int64_t last) {
-  const ac_operand *x = &args->in[0], *y = &args->out[0];
-  for (int64_t i = first; i < last; i++)
-    write(y, i, args->add[0] ? read(y, i) + read(x, i) : read(x, i));
+  ac_dtype from = args->in[0].dtype, to = args->out[0].dtype;
+  const void *x = ac_element(args->in[0].data, from, first);
+  void *y = ac_element(args->out[0].data, to, first);
+  if (!args->add[0] && from == AC_F32)
+    ac_cpu_narrow(to, args->run->mark_flushed, x, y, last - first);
+  else if (!args->add[0] && to == AC_F32) ac_cpu_widen(from, x, y, last - first);
+  else
+    for (int64_t i = first; i < last; i += BLOCK) cast_block(args, i, ac_min(BLOCK, last - i));
 }
 
 static void cast(const ac_cpu_context *context, const ac_op_args *args) {

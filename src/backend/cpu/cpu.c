@@ -30,6 +30,7 @@ static bool always(void) {
 }
 
 #ifdef AC_CPU_HAVE_V3
+/* F16C, which v3 has as well, cannot be asked for with every compiler; no CPU has AVX2 without. */
 static bool has_v3(void) {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
          __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
@@ -245,7 +246,7 @@ static ac_status copy(void *state, void *destination, const void *source, uint64
 
 static bool supports(void *state, const ac_op_args *args) {
   (void)state;
-  return ac_op_storage(args) == AC_F32 && ac_op_dtypes_valid(args);
+  return ac_op_dtypes_valid(args);
 }
 
 static uint64_t workspace(void *state, const ac_op_args *args) {

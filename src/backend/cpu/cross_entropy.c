@@ -1,4 +1,5 @@
-/* Softmax cross-entropy (cross_entropy.h). Row results go to the workspace. */
+/* Softmax cross-entropy (cross_entropy.h). Row results go to the workspace, before what staging
+ * needs there. */
 #include "backend/cpu/cross_entropy.h"
 
 static loss_rows rows_of(const ac_op_args *args) {
@@ -20,13 +21,13 @@ static void forward_range(const ac_op_args *args, int64_t first, int64_t last) {
 static void forward(const ac_cpu_context *context, const ac_op_args *args) {
   int64_t count = ac_rows(&args->in[0]);
   loss_rows rows = rows_of(args);
-  ac_cpu_for(context, args, count, ac_columns(&args->in[0]), forward_range);
+  ac_cpu_for_floats(context, args, count, ac_columns(&args->in[0]), forward_range);
   sum_rows(&rows, count, args->workspace, args->out[0].data, args->add[0]);
 }
 
 static uint64_t forward_workspace(const ac_cpu_context *context, const ac_op_args *args) {
-  (void)context;
-  return (uint64_t)ac_rows(&args->in[0]) * sizeof(row_result);
+  uint64_t results = (uint64_t)ac_rows(&args->in[0]) * sizeof(row_result);
+  return (results + 63) / 64 * 64 + ac_cpu_staging(context, args, ac_columns(&args->in[0]));
 }
 
 static void gradient_range(const ac_op_args *args, int64_t first, int64_t last) {
@@ -41,8 +42,12 @@ static void gradient_range(const ac_op_args *args, int64_t first, int64_t last) 
 }
 
 static void gradient(const ac_cpu_context *context, const ac_op_args *args) {
-  ac_cpu_for(context, args, ac_rows(&args->in[0]), ac_columns(&args->in[0]), gradient_range);
+  ac_cpu_for_floats(context, args, ac_rows(&args->in[0]), ac_columns(&args->in[0]), gradient_range);
+}
+
+static uint64_t gradient_workspace(const ac_cpu_context *context, const ac_op_args *args) {
+  return ac_cpu_staging(context, args, ac_columns(&args->in[0]));
 }
 
 const ac_cpu_kernel AC_CPU_KERNEL(cross_entropy) = {forward, forward_workspace};
-const ac_cpu_kernel AC_CPU_KERNEL(cross_entropy_gradient) = {gradient, NULL};
+const ac_cpu_kernel AC_CPU_KERNEL(cross_entropy_gradient) = {gradient, gradient_workspace};

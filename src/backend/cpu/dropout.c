@@ -43,14 +43,15 @@ static void drop_range(const ac_op_args *args, int64_t first, int64_t last) {
 }
 
 static void copy_range(const ac_op_args *args, int64_t first, int64_t last) {
-  memcpy((float *)args->out[0].data + first, (const float *)args->in[0].data + first,
-         (size_t)(last - first) * sizeof(float));
+  ac_dtype dtype = args->in[0].dtype;
+  memcpy(ac_element(args->out[0].data, dtype, first), ac_element(args->in[0].data, dtype, first),
+         (size_t)(last - first) * ac_dtype_bytes(dtype));
 }
 
 static void run(const ac_cpu_context *context, const ac_op_args *args) {
   const ac_dropout_attributes *attributes = args->attributes;
   if (args->run->training && attributes->p > 0)
-    ac_cpu_for(context, args, args->out[0].count, 1, drop_range);
+    ac_cpu_for_floats(context, args, args->out[0].count, 1, drop_range);
   else if (args->in[0].data != args->out[0].data)
     ac_cpu_for(context, args, args->out[0].count, 1, copy_range);
 }

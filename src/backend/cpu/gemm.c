@@ -193,16 +193,18 @@ static void multiply_panel(const ac_gemm *g, int64_t rows, int64_t depth, const 
 static void multiply_block(const ac_gemm *g, int64_t first, int64_t rows, int64_t k, int64_t depth,
                            const float *bias) {
   _Alignas(64) float panel[K_BLOCK * COLUMNS];
-  const float *a = g->a + (g->transpose_a ? k * g->lda + first : first * g->lda + k);
+  const float *a = (const float *)g->a + (g->transpose_a ? k * g->lda + first : first * g->lda + k);
+  const float *b = g->b;
+  float *c = (float *)g->c + first * g->ldc;
   for (int64_t column = 0; column < g->n; column += COLUMNS) {
-    target t = {.c = g->c + first * g->ldc + column,
+    target t = {.c = c + column,
                 .from = bias ? bias + column : zeros,
                 .ldc = g->ldc,
                 .width = ac_min(COLUMNS, g->n - column),
                 .alpha = g->alpha};
     if (k > 0 || g->beta != 0.0f) t.from = t.c, t.from_step = t.ldc;
-    if (g->transpose_b) pack_transposed(panel, g->b + column * g->ldb + k, g->ldb, depth, t.width);
-    else pack_plain(panel, g->b + k * g->ldb + column, g->ldb, depth, t.width);
+    if (g->transpose_b) pack_transposed(panel, b + column * g->ldb + k, g->ldb, depth, t.width);
+    else pack_plain(panel, b + k * g->ldb + column, g->ldb, depth, t.width);
     multiply_panel(g, rows, depth, a, panel, t);
   }
 }
@@ -234,8 +236,7 @@ static void multiply_small(const ac_gemm *g, const float *bias) {
 
 #endif
 
-void AC_CPU_NAME(ac_cpu_gemm)(const ac_cpu_context *context, const ac_gemm *gemm,
-                              const float *bias) {
+void ac_cpu_gemm(const ac_cpu_context *context, const ac_gemm *gemm, const float *bias) {
   if (gemm->m <= 0 || gemm->n <= 0) return;
   if (is_small(gemm)) {
     multiply_small(gemm, bias);
@@ -243,7 +244,7 @@ void AC_CPU_NAME(ac_cpu_gemm)(const ac_cpu_context *context, const ac_gemm *gemm
   }
   ac_gemm started = *gemm;
   for (int64_t i = 0; bias && i < gemm->m; i++)
-    memcpy(gemm->c + i * gemm->ldc, bias, (size_t)gemm->n * sizeof *bias);
+    memcpy((float *)gemm->c + i * gemm->ldc, bias, (size_t)gemm->n * sizeof *bias);
   if (bias) started.beta = 1.0f;
   ac_blas_gemm(context->blas, &started);
 }

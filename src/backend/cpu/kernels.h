@@ -88,6 +88,8 @@ static inline void ac_cpu_barrier(int team) {
   }
 }
 
+enum { AC_CPU_LINE = 16 }; /* floats in a cache line */
+
 /* Below this many elements of work a parallel region costs more than it saves. */
 enum { AC_CPU_SERIAL = 8192 };
 
@@ -113,14 +115,43 @@ static inline void ac_cpu_for(const ac_cpu_context *context, const ac_op_args *a
   range(args, 0, count);
 }
 
-/* The product in the calling thread; where beta is 0, rows of C start from `bias` if it is not
- * NULL. */
-void AC_CPU_NAME(ac_cpu_gemm)(const ac_cpu_context *context, const ac_gemm *gemm,
-                              const float *bias);
+/* ---- what files of kernels share, by the names of this instruction set's copies -------------- */
+
+#define ac_cpu_for_staged AC_CPU_NAME(ac_cpu_for_staged)
+#define ac_cpu_staging AC_CPU_NAME(ac_cpu_staging)
+#define ac_cpu_gemm AC_CPU_NAME(ac_cpu_gemm)
+#define ac_cpu_gemm_stored AC_CPU_NAME(ac_cpu_gemm_stored)
+#define ac_cpu_gemm_scratch AC_CPU_NAME(ac_cpu_gemm_scratch)
+#define ac_cpu_column_sums AC_CPU_NAME(ac_cpu_column_sums)
+
+/* ac_cpu_for with a range function that knows floats alone: operands of kind s reach it as floats,
+ * whatever they are stored in (stage.c). */
+void ac_cpu_for_staged(const ac_cpu_context *context, const ac_op_args *args, int64_t count,
+                       int64_t weight, ac_cpu_range range);
+static inline void ac_cpu_for_floats(const ac_cpu_context *context, const ac_op_args *args,
+                                     int64_t count, int64_t weight, ac_cpu_range range) {
+  if (ac_op_storage(args) == AC_F32) ac_cpu_for(context, args, count, weight, range);
+  else ac_cpu_for_staged(context, args, count, weight, range);
+}
+
+/* Bytes it takes at the end of the workspace, which is then a multiple of 64; 0 unless items are
+ * long. */
+uint64_t ac_cpu_staging(const ac_cpu_context *context, const ac_op_args *args, int64_t weight);
+
+/* The product of f32 operands in the calling thread; where beta is 0, rows of C start from `bias`
+ * if it is not NULL. */
+void ac_cpu_gemm(const ac_cpu_context *context, const ac_gemm *gemm, const float *bias);
+
+/* The same for operands of any float type, with the calling thread's `scratch` of
+ * ac_cpu_gemm_scratch bytes (a multiple of 64; 0 where all are f32) for the product or one that it
+ * is part of. */
+void ac_cpu_gemm_stored(const ac_cpu_context *context, const ac_gemm *gemm, const float *bias,
+                        void *scratch);
+uint64_t ac_cpu_gemm_scratch(const ac_gemm *gemm);
 
 /* One thread's part of the column sums of x[rows, columns] into y, added to it if `add`. */
-void AC_CPU_NAME(ac_cpu_column_sums)(int64_t rows, int64_t columns, const float *x, float *y,
-                                     bool add, int thread, int team);
+void ac_cpu_column_sums(int64_t rows, int64_t columns, const void *x, ac_dtype dtype, float *y,
+                        bool add, int thread, int team);
 
 /* Columns per strip when `columns` are shared out by strips of at most `most`. */
 static inline int64_t ac_cpu_strip(int64_t columns, int team, int64_t most) {

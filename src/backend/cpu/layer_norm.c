@@ -4,7 +4,7 @@
  * With xhat = (x - mean) / std and g = dy gamma:
  *   dx = (g - mean(g) - xhat mean(g xhat)) / std;  dgamma = sum dy xhat;  dbeta = sum dy
  * The variance is taken from the centred row, a second pass over what lies in the nearest cache. */
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/convert.h"
 #include "backend/cpu/reduce.h"
 #include "ops/layer_norm.h"
 
@@ -53,7 +53,7 @@ static void forward_range(const ac_op_args *args, int64_t first, int64_t last) {
 }
 
 static void forward(const ac_cpu_context *context, const ac_op_args *args) {
-  ac_cpu_for(context, args, ac_rows(&args->in[0]), ac_columns(&args->in[0]), forward_range);
+  ac_cpu_for_floats(context, args, ac_rows(&args->in[0]), ac_columns(&args->in[0]), forward_range);
 }
 
 static void row_input_gradient(const float *dy, const float *x, const float *gamma, float mean,
@@ -101,39 +101,55 @@ static void input_gradient_range(const ac_op_args *args, int64_t first, int64_t 
 }
 
 static void input_gradient(const ac_cpu_context *context, const ac_op_args *args) {
-  ac_cpu_for(context, args, ac_rows(&args->in[0]), ac_columns(&args->in[0]), input_gradient_range);
+  ac_cpu_for_floats(context, args, ac_rows(&args->in[0]), ac_columns(&args->in[0]),
+                    input_gradient_range);
 }
 
 /* Strips of columns as in add.c: each has one owner and is summed in the order of rows. */
-enum { STRIP = 128 };
+enum { STRIP = 128, GROUP = 4 };
 
-static void parameter_strip(const ac_op_args *args, int64_t begin, int64_t width) {
-  const float *dy = (const float *)args->in[0].data + begin,
-              *x = (const float *)args->in[1].data + begin, *statistics = args->in[2].data;
-  int64_t rows = ac_rows(&args->in[0]), columns = ac_columns(&args->in[0]);
-  float gamma[STRIP], beta[STRIP];
-  memset(gamma, 0, sizeof gamma);
-  memset(beta, 0, sizeof beta);
-  int64_t i = 0;
-  for (; i + 4 <= rows; i += 4) {
-    const float *d0 = dy + i * columns, *d1 = d0 + columns, *d2 = d1 + columns, *d3 = d2 + columns;
-    const float *x0 = x + i * columns, *x1 = x0 + columns, *x2 = x1 + columns, *x3 = x2 + columns;
-    const float *s = statistics + 2 * i;
+static void add_group(int64_t rows, int64_t stride, int64_t width, const float *dy, const float *x,
+                      const float *s, float *gamma, float *beta) {
+  if (rows == GROUP) {
+    const float *d0 = dy, *d1 = d0 + stride, *d2 = d1 + stride, *d3 = d2 + stride;
+    const float *x0 = x, *x1 = x0 + stride, *x2 = x1 + stride, *x3 = x2 + stride;
 #pragma omp simd
     for (int64_t j = 0; j < width; j++) {
       beta[j] += (d0[j] + d1[j]) + (d2[j] + d3[j]);
       gamma[j] += (d0[j] * ((x0[j] - s[0]) * s[1]) + d1[j] * ((x1[j] - s[2]) * s[3])) +
                   (d2[j] * ((x2[j] - s[4]) * s[5]) + d3[j] * ((x3[j] - s[6]) * s[7]));
     }
+    return;
   }
-  for (; i < rows; i++) {
-    const float *d = dy + i * columns, *r = x + i * columns;
-    float mean = statistics[2 * i], inverse = statistics[2 * i + 1];
+  for (int64_t i = 0; i < rows; i++) {
+    const float *d = dy + i * stride, *r = x + i * stride;
+    float mean = s[2 * i], inverse = s[2 * i + 1];
 #pragma omp simd
     for (int64_t j = 0; j < width; j++) {
       beta[j] += d[j];
       gamma[j] += d[j] * ((r[j] - mean) * inverse);
     }
+  }
+}
+
+static void parameter_strip(const ac_op_args *args, int64_t begin, int64_t width) {
+  const float *statistics = args->in[2].data;
+  ac_dtype dtype = args->in[0].dtype;
+  int64_t rows = ac_rows(&args->in[0]), columns = ac_columns(&args->in[0]);
+  float gamma[STRIP], beta[STRIP], group[2][GROUP * STRIP];
+  memset(gamma, 0, sizeof gamma);
+  memset(beta, 0, sizeof beta);
+  for (int64_t i = 0; i < rows; i += GROUP) {
+    const void *dy = ac_element(args->in[0].data, dtype, i * columns + begin),
+               *x = ac_element(args->in[1].data, dtype, i * columns + begin);
+    int64_t count = ac_min(GROUP, rows - i);
+    if (dtype == AC_F32) {
+      add_group(count, columns, width, dy, x, statistics + 2 * i, gamma, beta);
+      continue;
+    }
+    ac_cpu_widen_rows(dtype, dy, columns, group[0], STRIP, count, width);
+    ac_cpu_widen_rows(dtype, x, columns, group[1], STRIP, count, width);
+    add_group(count, STRIP, width, group[0], group[1], statistics + 2 * i, gamma, beta);
   }
   float *sums[2] = {gamma, beta};
   for (int k = 0; k < 2; k++) {
@@ -156,6 +172,10 @@ static void parameter_gradient(const ac_cpu_context *context, const ac_op_args *
   else ac_cpu_parallel(context, args, parameter_gradient_part);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(layer_norm) = {forward, NULL};
-const ac_cpu_kernel AC_CPU_KERNEL(layer_norm_input_gradient) = {input_gradient, NULL};
+static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args) {
+  return ac_cpu_staging(context, args, ac_columns(&args->in[0]));
+}
+
+const ac_cpu_kernel AC_CPU_KERNEL(layer_norm) = {forward, workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(layer_norm_input_gradient) = {input_gradient, workspace};
 const ac_cpu_kernel AC_CPU_KERNEL(layer_norm_parameter_gradient) = {parameter_gradient, NULL};

@@ -1,8 +1,9 @@
 /* The output projection fused with softmax cross-entropy, a chunk of rows at a time:
  *   z = x W^T into the workspace | per row loss, z becomes dz | dW += dz^T x | dx = dz W
  * Threads share out the tiles of products and the rows between, and meet where a bar stands. dx may
- * lie in x's place, since its rows are written after dW is done with those of x. Row results stand
- * behind the chunk in the workspace, and are added up in the order of rows (cross_entropy.h). */
+ * lie in x's place, since its rows are written after dW is done with those of x. Logits are floats
+ * whatever x and W are stored in. Behind the chunk in the workspace stand the row results, which
+ * are added up in the order of rows (cross_entropy.h), and each thread's scratch of products. */
 #include "backend/cpu/cross_entropy.h"
 #include "backend/cpu/kernels.h"
 #include "ops/linear_cross_entropy.h"
@@ -11,14 +12,16 @@ typedef struct problem {
   const ac_linear_cross_entropy_attributes *attributes;
   loss_rows loss;
   int64_t rows, columns, classes, chunk;
-  const float *x, *weight;
-  float *dx, *dweight, *z; /* dx, dweight: NULL if not wanted */
+  ac_dtype storage; /* of x, weight and dx */
+  const void *x, *weight;
+  void *dx; /* NULL if not wanted, as dweight */
+  float *dweight, *z;
   bool gradient, in_out, add_dx, add_dweight;
   row_result *results;
-  float loss_scale;
+  const ac_run_state *run;
 } problem;
 
-static float *data_of(const ac_operand *x) {
+static void *data_of(const ac_operand *x) {
   return x->count ? x->data : NULL;
 }
 
@@ -32,6 +35,7 @@ static problem problem_of(const ac_op_args *args) {
                .columns = ac_columns(x),
                .classes = ac_linear_cross_entropy_classes(args),
                .chunk = ac_linear_cross_entropy_chunk(args),
+               .storage = x->dtype,
                .x = x->data,
                .weight = args->in[1].data,
                .dx = gradient ? data_of(&args->out[0]) : NULL,
@@ -41,15 +45,9 @@ static problem problem_of(const ac_op_args *args) {
                .in_out = attributes->layout == AC_IN_OUT,
                .add_dx = args->add[0],
                .add_dweight = args->add[1],
-               .loss_scale = args->run->loss_scale};
-  p.results = (row_result *)(p.z + p.chunk * p.classes);
+               .run = args->run};
+  p.results = ac_element(p.z, AC_F32, p.chunk * p.classes);
   return p;
-}
-
-static void run_tile(const ac_cpu_context *context, const ac_gemm *gemm, int thread, int team) {
-  ac_gemm_tile tile = ac_gemm_split(gemm->m, gemm->n, thread, team);
-  ac_gemm part = ac_gemm_part(gemm, &tile);
-  AC_CPU_NAME(ac_cpu_gemm)(context, &part, NULL);
 }
 
 static ac_gemm logits_product(const problem *p, int64_t first, int64_t count) {
@@ -58,17 +56,19 @@ static ac_gemm logits_product(const problem *p, int64_t first, int64_t count) {
                    .n = p->classes,
                    .k = p->columns,
                    .alpha = 1,
-                   .a = p->x + first * p->columns,
+                   .a = ac_element(p->x, p->storage, first * p->columns),
                    .lda = p->columns,
+                   .a_dtype = p->storage,
                    .b = p->weight,
                    .ldb = p->in_out ? p->classes : p->columns,
+                   .b_dtype = p->storage,
                    .c = p->z,
                    .ldc = p->classes};
 }
 
 /* dW = dz^T x ([classes, in]) or x^T dz ([in, classes]) */
 static ac_gemm weight_product(const problem *p, int64_t first, int64_t count) {
-  const float *x = p->x + first * p->columns;
+  const void *x = ac_element(p->x, p->storage, first * p->columns);
   int64_t m = p->in_out ? p->columns : p->classes, n = p->in_out ? p->classes : p->columns;
   return (ac_gemm){.transpose_a = true,
                    .m = m,
@@ -78,8 +78,10 @@ static ac_gemm weight_product(const problem *p, int64_t first, int64_t count) {
                    .beta = p->add_dweight || first > 0 ? 1 : 0,
                    .a = p->in_out ? x : p->z,
                    .lda = m,
+                   .a_dtype = p->in_out ? p->storage : AC_F32,
                    .b = p->in_out ? p->z : x,
                    .ldb = n,
+                   .b_dtype = p->in_out ? AC_F32 : p->storage,
                    .c = p->dweight,
                    .ldc = n};
 }
@@ -95,8 +97,38 @@ static ac_gemm input_product(const problem *p, int64_t first, int64_t count) {
                    .lda = p->classes,
                    .b = p->weight,
                    .ldb = p->in_out ? p->classes : p->columns,
-                   .c = p->dx + first * p->columns,
-                   .ldc = p->columns};
+                   .b_dtype = p->storage,
+                   .c = ac_element(p->dx, p->storage, first * p->columns),
+                   .ldc = p->columns,
+                   .c_dtype = p->storage,
+                   .mark = p->run->mark_flushed};
+}
+
+/* Bytes of one thread's scratch. */
+static uint64_t scratch_bytes(const problem *p) {
+  ac_gemm products[] = {logits_product(p, 0, p->chunk), weight_product(p, 0, p->chunk),
+                        input_product(p, 0, p->chunk)};
+  uint64_t most = 0;
+  for (int i = 0; i < (p->gradient ? 3 : 1); i++) {
+    uint64_t bytes = ac_cpu_gemm_scratch(&products[i]);
+    if (bytes > most) most = bytes;
+  }
+  return most;
+}
+
+/* Where threads' scratch begins in the workspace. */
+static uint64_t scratch_offset(const problem *p) {
+  uint64_t logits = (uint64_t)(p->chunk * p->classes) * sizeof(float),
+           results = (uint64_t)p->rows * sizeof(row_result);
+  return (logits + results + 63) / 64 * 64;
+}
+
+static void run_tile(const ac_cpu_context *context, const problem *p, const ac_gemm *gemm,
+                     int thread, int team) {
+  ac_gemm_tile tile = ac_gemm_split(gemm->m, gemm->n, thread, team);
+  ac_gemm part = ac_gemm_part(gemm, &tile);
+  char *scratch = (char *)p->z + scratch_offset(p) + (uint64_t)thread * scratch_bytes(p);
+  ac_cpu_gemm_stored(context, &part, NULL, scratch);
 }
 
 static void run_rows(const problem *p, int64_t first, int64_t count, int thread, int team) {
@@ -106,7 +138,7 @@ static void run_rows(const problem *p, int64_t first, int64_t count, int thread,
     float *z = p->z + i * p->classes;
     int64_t row = first + i;
     float lse = row_loss(&p->loss, row, z, p->classes, &p->results[row]);
-    if (p->gradient) row_gradient(&p->loss, row, z, p->classes, lse, p->loss_scale, z);
+    if (p->gradient) row_gradient(&p->loss, row, z, p->classes, lse, p->run->loss_scale, z);
   }
 }
 
@@ -115,18 +147,18 @@ static void run_part(const ac_cpu_context *context, const ac_op_args *args, int 
   for (int64_t first = 0; first < p.rows; first += p.chunk) {
     int64_t count = ac_min(p.chunk, p.rows - first);
     ac_gemm logits = logits_product(&p, first, count);
-    run_tile(context, &logits, thread, team);
+    run_tile(context, &p, &logits, thread, team);
     ac_cpu_barrier(team);
     run_rows(&p, first, count, thread, team);
     ac_cpu_barrier(team);
     if (p.dweight) {
       ac_gemm product = weight_product(&p, first, count);
-      run_tile(context, &product, thread, team);
+      run_tile(context, &p, &product, thread, team);
       ac_cpu_barrier(team);
     }
     if (p.dx) {
       ac_gemm product = input_product(&p, first, count);
-      run_tile(context, &product, thread, team);
+      run_tile(context, &p, &product, thread, team);
       ac_cpu_barrier(team);
     }
   }
@@ -140,9 +172,8 @@ static void run(const ac_cpu_context *context, const ac_op_args *args) {
 }
 
 static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args) {
-  (void)context;
-  int64_t logits = ac_linear_cross_entropy_chunk(args) * ac_linear_cross_entropy_classes(args);
-  return (uint64_t)logits * sizeof(float) + (uint64_t)ac_rows(&args->in[0]) * sizeof(row_result);
+  problem p = problem_of(args);
+  return scratch_offset(&p) + (uint64_t)context->threads * scratch_bytes(&p);
 }
 
 const ac_cpu_kernel AC_CPU_KERNEL(linear_cross_entropy) = {run, workspace};

@@ -15,35 +15,40 @@ static ac_gemm describe(const ac_op_args *args) {
                   .beta = args->add[0] ? 1 : 0,
                   .a = a->data,
                   .lda = ac_columns(a),
+                  .a_dtype = a->dtype,
                   .b = b->data,
                   .ldb = ac_columns(b),
+                  .b_dtype = b->dtype,
                   .c = c->data,
-                  .ldc = ac_columns(c)};
+                  .ldc = ac_columns(c),
+                  .c_dtype = c->dtype,
+                  .mark = args->run->mark_flushed};
   return gemm;
 }
 
 static ac_gemm product(const ac_gemm *first, int64_t index) {
   ac_gemm gemm = *first;
-  gemm.a += index * gemm.m * gemm.k;
-  gemm.b += index * gemm.k * gemm.n;
-  gemm.c += index * gemm.m * gemm.n;
+  gemm.a = ac_element(gemm.a, gemm.a_dtype, index * gemm.m * gemm.k);
+  gemm.b = ac_element(gemm.b, gemm.b_dtype, index * gemm.k * gemm.n);
+  gemm.c = ac_element(gemm.c, gemm.c_dtype, index * gemm.m * gemm.n);
   return gemm;
 }
 
 static void part(const ac_cpu_context *context, const ac_op_args *args, int thread, int team) {
   ac_gemm first = describe(args);
   int64_t count = args->out[0].count / (first.m * first.n);
+  char *scratch = (char *)args->workspace + (uint64_t)thread * ac_cpu_gemm_scratch(&first);
   if (count >= team) {
     for (int64_t i = thread; i < count; i += team) {
       ac_gemm gemm = product(&first, i);
-      AC_CPU_NAME(ac_cpu_gemm)(context, &gemm, NULL);
+      ac_cpu_gemm_stored(context, &gemm, NULL, scratch);
     }
     return;
   }
   ac_gemm_tile tile = ac_gemm_split(first.m, first.n, thread, team);
   for (int64_t i = 0; i < count; i++) {
     ac_gemm gemm = product(&first, i), own = ac_gemm_part(&gemm, &tile);
-    AC_CPU_NAME(ac_cpu_gemm)(context, &own, NULL);
+    ac_cpu_gemm_stored(context, &own, NULL, scratch);
   }
 }
 
@@ -51,4 +56,9 @@ static void run(const ac_cpu_context *context, const ac_op_args *args) {
   ac_cpu_parallel(context, args, part);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(matmul) = {run, NULL};
+static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args) {
+  ac_gemm product = describe(args);
+  return (uint64_t)context->threads * ac_cpu_gemm_scratch(&product);
+}
+
+const ac_cpu_kernel AC_CPU_KERNEL(matmul) = {run, workspace};

@@ -1,7 +1,7 @@
 /* A sample's loss is the mean over its m elements of (prediction - target)^2;
  * dprediction = weight scale 2 / m (prediction - target). Samples' sums are added up in double, in
  * order. */
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/convert.h"
 #include "backend/cpu/loss.h"
 #include "backend/cpu/reduce.h"
 
@@ -32,13 +32,27 @@ static double squared_distance(const float *p, const float *t, int64_t n) {
   return total;
 }
 
+/* The same of a prediction in 16 bits: its pieces are those of the sum, so the bits are the same.
+ */
+static double stored_distance(const void *p, ac_dtype dtype, const float *t, int64_t n) {
+  float piece[AC_CPU_CHUNK];
+  double total = 0;
+  for (int64_t j = 0; j < n; j += AC_CPU_CHUNK) {
+    int64_t count = ac_min(AC_CPU_CHUNK, n - j);
+    ac_cpu_widen(dtype, ac_element(p, dtype, j), piece, count);
+    total += squared_distance(piece, t + j, count);
+  }
+  return total;
+}
+
 static void forward_range(const ac_op_args *args, int64_t first, int64_t last) {
   int64_t size = args->in[0].count / sample_count(args);
   double *sums = args->workspace;
+  ac_dtype dtype = args->in[0].dtype;
   for (int64_t i = first; i < last; i++) {
-    const float *p = (const float *)args->in[0].data + i * size;
+    const void *p = ac_element(args->in[0].data, dtype, i * size);
     const float *t = (const float *)args->in[1].data + i * size;
-    sums[i] = squared_distance(p, t, size);
+    sums[i] = dtype == AC_F32 ? squared_distance(p, t, size) : stored_distance(p, dtype, t, size);
   }
 }
 
@@ -61,22 +75,23 @@ static uint64_t forward_workspace(const ac_cpu_context *context, const ac_op_arg
   return (uint64_t)sample_count(args) * sizeof(double);
 }
 
+/* Elements, so that a sample of any size goes through in blocks. */
 static void gradient_range(const ac_op_args *args, int64_t first, int64_t last) {
   int64_t size = args->in[0].count / sample_count(args);
-  for (int64_t i = first; i < last; i++) {
-    const float *p = (const float *)args->in[0].data + i * size;
-    const float *t = (const float *)args->in[1].data + i * size;
-    float *d = (float *)args->out[0].data + i * size;
-    double weight = sample_weight(args, i);
+  const float *p = args->in[0].data, *t = args->in[1].data;
+  float *d = args->out[0].data;
+  for (int64_t begin = first; begin < last;) {
+    int64_t sample = begin / size, end = ac_min(last, (sample + 1) * size);
+    double weight = sample_weight(args, sample);
     float factor = (float)(weight * (double)args->run->loss_scale * 2.0 / (double)size);
 #pragma omp simd
-    for (int64_t j = 0; j < size; j++) d[j] = factor == 0.0f ? 0.0f : factor * (p[j] - t[j]);
+    for (int64_t j = begin; j < end; j++) d[j] = factor == 0.0f ? 0.0f : factor * (p[j] - t[j]);
+    begin = end;
   }
 }
 
 static void gradient(const ac_cpu_context *context, const ac_op_args *args) {
-  int64_t samples = sample_count(args);
-  ac_cpu_for(context, args, samples, ac_max(2, args->in[0].count / samples), gradient_range);
+  ac_cpu_for_floats(context, args, args->out[0].count, 1, gradient_range);
 }
 
 const ac_cpu_kernel AC_CPU_KERNEL(mean_squared_error) = {forward, forward_workspace};

@@ -16,7 +16,7 @@ static void range(const ac_op_args *args, int64_t first, int64_t last) {
 }
 
 static void run(const ac_cpu_context *context, const ac_op_args *args) {
-  ac_cpu_for(context, args, args->out[0].count, 1, range);
+  ac_cpu_for_floats(context, args, args->out[0].count, 1, range);
 }
 
 const ac_cpu_kernel AC_CPU_KERNEL(scale) = {run, NULL};

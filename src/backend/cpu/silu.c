@@ -23,11 +23,11 @@ static void gradient_range(const ac_op_args *args, int64_t first, int64_t last) 
 }
 
 static void forward(const ac_cpu_context *context, const ac_op_args *args) {
-  ac_cpu_for(context, args, args->out[0].count, 1, forward_range);
+  ac_cpu_for_floats(context, args, args->out[0].count, 1, forward_range);
 }
 
 static void gradient(const ac_cpu_context *context, const ac_op_args *args) {
-  ac_cpu_for(context, args, args->out[0].count, 1, gradient_range);
+  ac_cpu_for_floats(context, args, args->out[0].count, 1, gradient_range);
 }
 
 const ac_cpu_kernel AC_CPU_KERNEL(silu) = {forward, NULL};

@@ -24,31 +24,39 @@ static view describe(const ac_op_args *args) {
   return v;
 }
 
-static void tile_of_elements(const view *v, const float *x, float *y, int64_t width) {
-  int64_t x_stride = v->middle * v->b, y_stride = v->middle * v->a;
-  for (int64_t a = 0; a < v->a; a++)
-    for (int64_t b = 0; b < width; b++) y[b * y_stride + a] = x[a * x_stride + b];
-}
+#define TILE_OF_ELEMENTS(name, type)                                                 \
+  static void name(const view *v, const type *x, type *y, int64_t width) {           \
+    int64_t x_stride = v->middle * v->b, y_stride = v->middle * v->a;                \
+    for (int64_t a = 0; a < v->a; a++)                                               \
+      for (int64_t b = 0; b < width; b++) y[b * y_stride + a] = x[a * x_stride + b]; \
+  }
 
-static void tile_of_rows(const view *v, const float *x, float *y, int64_t width) {
+TILE_OF_ELEMENTS(tile_of_floats, float)
+TILE_OF_ELEMENTS(tile_of_halves, uint16_t)
+
+static void tile_of_rows(const view *v, const void *x, void *y, ac_dtype dtype, int64_t width) {
   for (int64_t b = 0; b < width; b++)
     for (int64_t a = 0; a < v->a; a++)
-      memcpy(y + (b * v->middle * v->a + a) * v->inner, x + (a * v->middle * v->b + b) * v->inner,
-             (size_t)v->inner * sizeof *y);
+      memcpy(ac_element(y, dtype, (b * v->middle * v->a + a) * v->inner),
+             ac_element(x, dtype, (a * v->middle * v->b + b) * v->inner),
+             (size_t)v->inner * ac_dtype_bytes(dtype));
 }
 
 static void range(const ac_op_args *args, int64_t first, int64_t last) {
   view v = describe(args);
   int64_t tiles = ac_ceil_div(v.b, TILE);
+  ac_dtype dtype = args->in[0].dtype;
   for (int64_t item = first; item < last; item++) {
     int64_t b = item % tiles * TILE, middle = item / tiles % v.middle,
             outer = item / tiles / v.middle;
     int64_t width = ac_min(TILE, v.b - b);
-    const float *x =
-        (const float *)args->in[0].data + ((outer * v.a * v.middle + middle) * v.b + b) * v.inner;
-    float *y = (float *)args->out[0].data + ((outer * v.b + b) * v.middle + middle) * v.a * v.inner;
-    if (v.inner == 1) tile_of_elements(&v, x, y, width);
-    else tile_of_rows(&v, x, y, width);
+    const void *x = ac_element(args->in[0].data, dtype,
+                               ((outer * v.a * v.middle + middle) * v.b + b) * v.inner);
+    void *y = ac_element(args->out[0].data, dtype,
+                         ((outer * v.b + b) * v.middle + middle) * v.a * v.inner);
+    if (v.inner > 1) tile_of_rows(&v, x, y, dtype, width);
+    else if (dtype == AC_F32) tile_of_floats(&v, x, y, width);
+    else tile_of_halves(&v, x, y, width);
   }
 }
 

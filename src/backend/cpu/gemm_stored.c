@@ -1,0 +1,117 @@
+/* Products of operands stored in 16 bits, in one thread, by products of floats on blocks:
+ *
+ *   for each ROWS x COLUMNS block of C, in floats in scratch
+ *     for each DEPTH of k
+ *       convert the blocks of op(A) and op(B)
+ *       C = or += their product
+ *     convert the block of C
+ *
+ * so that sums run over all of k in floats and are rounded once. An element of A is converted once
+ * for each COLUMNS of C and one of B once for each ROWS, which is next to nothing beside the
+ * multiplications it then takes part in. Blocks are what our own product (gemm.c) is best at.
+ * Operands in f32 are used where they lie. */
+#include "backend/cpu/convert.h"
+
+enum { ROWS = 480, COLUMNS = 512, DEPTH = 256, ROW_UNIT = 12, COLUMN_UNIT = 32 };
+
+/* Rows of blocks are an odd number of cache lines apart, lest a power of two puts them all in the
+ * same sets of the cache. */
+static int64_t stride(int64_t columns) {
+  return (ac_ceil_div(columns, AC_CPU_LINE) | 1) * AC_CPU_LINE;
+}
+
+/* Length of the equal parts, multiples of `unit`, that `size` is cut into, of at most `most`. */
+static int64_t part_of(int64_t size, int64_t most, int64_t unit) {
+  int64_t parts = ac_ceil_div(size, most);
+  return ac_ceil_div(ac_ceil_div(size, parts), unit) * unit;
+}
+
+static int64_t block_floats(ac_dtype dtype, int64_t rows, int64_t columns) {
+  return dtype == AC_F32 ? 0 : rows * stride(columns);
+}
+
+/* Floats in scratch of a block of op(A), as stored, of op(B) and of C. */
+typedef struct sizes {
+  int64_t a, b, c;
+} sizes;
+
+static sizes sizes_of(const ac_gemm *g) {
+  int64_t m = ac_min(g->m, ROWS), n = ac_min(g->n, COLUMNS), k = ac_min(g->k, DEPTH);
+  return (sizes){block_floats(g->a_dtype, g->transpose_a ? k : m, g->transpose_a ? m : k),
+                 block_floats(g->b_dtype, g->transpose_b ? n : k, g->transpose_b ? k : n),
+                 block_floats(g->c_dtype, m, n)};
+}
+
+static bool all_floats(const ac_gemm *g) {
+  return g->a_dtype == AC_F32 && g->b_dtype == AC_F32 && g->c_dtype == AC_F32;
+}
+
+uint64_t ac_cpu_gemm_scratch(const ac_gemm *gemm) {
+  if (all_floats(gemm)) return 0;
+  sizes s = sizes_of(gemm);
+  return (uint64_t)(s.a + s.b + s.c) * sizeof(float);
+}
+
+/* The block of `rows` by `columns` from (row, column) on of a stored matrix, as floats. */
+static const float *floats_of(const void *x, ac_dtype dtype, int64_t *ld, int64_t row,
+                              int64_t column, int64_t rows, int64_t columns, float *scratch) {
+  const void *from = ac_element(x, dtype, row * *ld + column);
+  if (dtype == AC_F32) return from;
+  ac_cpu_widen_rows(dtype, from, *ld, scratch, stride(columns), rows, columns);
+  *ld = stride(columns);
+  return scratch;
+}
+
+/* What [k, k + depth) adds to the block of C. */
+static void multiply_depth(const ac_cpu_context *context, const ac_gemm *g, const ac_gemm *block,
+                           int64_t row, int64_t column, int64_t k, const float *bias,
+                           float *scratch) {
+  sizes s = sizes_of(g);
+  ac_gemm product = *block;
+  int64_t depth = product.k = ac_min(DEPTH, g->k - k);
+  product.a = g->transpose_a
+                  ? floats_of(g->a, g->a_dtype, &product.lda, k, row, depth, block->m, scratch)
+                  : floats_of(g->a, g->a_dtype, &product.lda, row, k, block->m, depth, scratch);
+  product.b =
+      g->transpose_b
+          ? floats_of(g->b, g->b_dtype, &product.ldb, column, k, block->n, depth, scratch + s.a)
+          : floats_of(g->b, g->b_dtype, &product.ldb, k, column, depth, block->n, scratch + s.a);
+  if (k > 0) product.beta = 1;
+  ac_cpu_gemm(context, &product, k > 0 ? NULL : bias);
+}
+
+/* The block of C at (row, column), which `block` has the size of. */
+static void multiply_block(const ac_cpu_context *context, const ac_gemm *g, ac_gemm block,
+                           int64_t row, int64_t column, const float *bias, float *scratch) {
+  sizes s = sizes_of(g);
+  void *c = ac_element(g->c, g->c_dtype, row * g->ldc + column);
+  block.c = c;
+  if (g->c_dtype != AC_F32) {
+    block.c = scratch + s.a + s.b;
+    block.ldc = stride(block.n);
+    if (g->beta != 0.0f)
+      ac_cpu_widen_rows(g->c_dtype, c, g->ldc, block.c, block.ldc, block.m, block.n);
+  }
+  for (int64_t k = 0; k < g->k; k += DEPTH)
+    multiply_depth(context, g, &block, row, column, k, bias ? bias + column : NULL, scratch);
+  if (g->c_dtype != AC_F32)
+    ac_cpu_narrow_rows(g->c_dtype, g->mark, block.c, block.ldc, c, g->ldc, block.m, block.n);
+}
+
+void ac_cpu_gemm_stored(const ac_cpu_context *context, const ac_gemm *gemm, const float *bias,
+                        void *scratch) {
+  if (gemm->m <= 0 || gemm->n <= 0) return;
+  if (all_floats(gemm)) {
+    ac_cpu_gemm(context, gemm, bias);
+    return;
+  }
+  ac_gemm block = *gemm;
+  block.a_dtype = block.b_dtype = block.c_dtype = AC_F32;
+  int64_t rows = part_of(gemm->m, ROWS, ROW_UNIT), columns = part_of(gemm->n, COLUMNS, COLUMN_UNIT);
+  for (int64_t row = 0; row < gemm->m; row += rows)
+    for (int64_t column = 0; column < gemm->n; column += columns) {
+      block.m = ac_min(rows, gemm->m - row);
+      block.n = ac_min(columns, gemm->n - column);
+      multiply_block(context, gemm, block, row, column, bias, scratch);
+    }
+}
