@@ -84,16 +84,32 @@ static int count_twins(const ac_bench *bench, int first, int index, const ac_ben
   return twins;
 }
 
+/* A part of the table, whose heading comes with its first row. */
+typedef struct section {
+  bench_kind kind;
+  const char *title; /* "": none */
+  bool begun;
+} section;
+
+static void print_in_section(const bench_report *report, section *s, const bench_row *row) {
+  if (!s->begun) {
+    if (*s->title) printf("\n%s:", s->title);
+    bench_print_header(report, s->kind);
+    s->begun = true;
+  }
+  bench_print_row(report, row);
+}
+
 /* The row of an entry of the first device's list, on all devices. */
-static int measure_row(bench_report *report, const bench_wish *wish, const lists *l,
-                       bench_kind kind, int index) {
+static int measure_row(bench_report *report, const bench_wish *wish, const lists *l, section *s,
+                       int index) {
   ac_bench_op op;
   char detail[256];
   if (ac_bench_get(l->bench[0], index, &op) != AC_OK) return fail_library();
   int twins = count_twins(l->bench[0], l->first[0], index, &op);
   name_detail(detail, sizeof detail, &op, twins);
   if (!is_wanted(wish, op.op, op.precision, detail)) return STATUS_CONTINUE;
-  bench_row *row = bench_row_add(report, kind, op.op, detail, op.precision);
+  bench_row *row = bench_row_add(report, s->kind, op.op, detail, op.precision);
   if (!row) return fail("out of memory");
   row->backward = op.backward;
   row->update = op.update;
@@ -102,15 +118,14 @@ static int measure_row(bench_report *report, const bench_wish *wish, const lists
     int entry = find_entry(l->bench[d], l->first[d], &op, twins);
     if (entry >= 0 && measure_entry(report, row, l, d, entry) != AC_OK) return fail_library();
   }
-  bench_print_row(report, row);
+  print_in_section(report, s, row);
   return STATUS_CONTINUE;
 }
 
-static int measure_lists(bench_report *report, const bench_wish *wish, const lists *l,
-                         bench_kind kind) {
+static int measure_lists(bench_report *report, const bench_wish *wish, const lists *l, section s) {
   int status = STATUS_CONTINUE;
   for (int i = l->first[0]; i < ac_bench_count(l->bench[0]) && status == STATUS_CONTINUE; i++)
-    status = measure_row(report, wish, l, kind, i);
+    status = measure_row(report, wish, l, &s, i);
   return status;
 }
 
@@ -136,10 +151,8 @@ int bench_measure_gemm(bench_report *report, const bench_wish *wish) {
   ac_status made = open_lists(&l, report, wish);
   if (made == AC_OK) made = add_products(report, wish, &l);
   int status = made == AC_OK ? STATUS_CONTINUE : fail_library();
-  if (status == STATUS_CONTINUE) {
-    bench_print_header(report, BENCH_GEMM);
-    status = measure_lists(report, wish, &l, BENCH_GEMM);
-  }
+  if (status == STATUS_CONTINUE)
+    status = measure_lists(report, wish, &l, (section){.kind = BENCH_GEMM, .title = ""});
   close_lists(&l);
   return status;
 }
@@ -177,12 +190,12 @@ static int measure_model_ops(bench_report *report, const bench_wish *wish,
   int status = made == AC_OK ? STATUS_CONTINUE : fail_library();
   if (status == STATUS_CONTINUE) {
     bench_setting setting = ops_setting(wish, model);
-    char detail[256];
+    char detail[256], title[400];
     bench_model_detail(detail, sizeof detail, model, &setting);
-    printf("\nOps of %s, %s, with the times that a micro-batch or an update runs each:",
-           model->name, detail);
-    bench_print_header(report, BENCH_OP);
-    status = measure_lists(report, wish, &l, BENCH_OP);
+    snprintf(title, sizeof title,
+             "Ops of %s, %s, and how many times a micro-batch or an update runs each", model->name,
+             detail);
+    status = measure_lists(report, wish, &l, (section){.kind = BENCH_OP, .title = title});
   }
   close_lists(&l);
   return status;
@@ -203,11 +216,10 @@ static int measure_other_ops(bench_report *report, const bench_wish *wish) {
     made = ac_bench_add_others(l.bench[d], wish->setting.precision);
   }
   int status = made == AC_OK ? STATUS_CONTINUE : fail_library();
-  if (status == STATUS_CONTINUE) {
-    printf("\nOps that no model above has, at a middling shape:");
-    bench_print_header(report, BENCH_OP);
-    status = measure_lists(report, wish, &l, BENCH_OP);
-  }
+  if (status == STATUS_CONTINUE)
+    status = measure_lists(
+        report, wish, &l,
+        (section){.kind = BENCH_OP, .title = "Ops that no model above has, at a middling shape"});
   close_lists(&l);
   return status;
 }
@@ -288,7 +300,8 @@ static void print_step(const bench_report *report, int d, const bench_result *r,
          ac_device_get_info(report->devices[d])->id, info->bytes.total, r->step.peak_bytes);
 }
 
-static int measure_step(bench_report *report, const bench_wish *wish, const bench_model *model) {
+static int measure_step(bench_report *report, const bench_wish *wish, const bench_model *model,
+                        section *s) {
   char detail[256];
   bench_model_detail(detail, sizeof detail, model, &wish->setting);
   if (!is_wanted(wish, model->name, wish->setting.precision, detail)) return STATUS_CONTINUE;
@@ -300,7 +313,7 @@ static int measure_step(bench_report *report, const bench_wish *wish, const benc
     status = bench_planned_open(&planned[d], model, &wish->setting, report->devices[d]);
     if (status == AC_OK) status = measure_planned(&row->results[d], report, d, wish, &planned[d]);
   }
-  if (status == AC_OK) bench_print_row(report, row);
+  if (status == AC_OK) print_in_section(report, s, row);
   for (int d = 0; d < report->device_count; d++) {
     if (status == AC_OK) print_step(report, d, &row->results[d], &planned[d]);
     bench_planned_close(&planned[d]);
@@ -309,11 +322,12 @@ static int measure_step(bench_report *report, const bench_wish *wish, const benc
 }
 
 int bench_measure_steps(bench_report *report, const bench_wish *wish) {
-  printf("\nTraining steps: forward, backward, update; the roof is the sum of the ops' roofs:");
-  bench_print_header(report, BENCH_STEP);
+  section s = {.kind = BENCH_STEP,
+               .title = "Training steps: forward, backward, update; the roof is the sum of the "
+                        "ops' roofs"};
   int status = STATUS_CONTINUE;
   for (int m = 0; m < bench_model_count && status == STATUS_CONTINUE; m++)
     if (!wish->model || wish->model == &bench_models[m])
-      status = measure_step(report, wish, &bench_models[m]);
+      status = measure_step(report, wish, &bench_models[m], &s);
   return status;
 }

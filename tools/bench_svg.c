@@ -58,16 +58,16 @@ static void put_roofs(FILE *pipe, const bench_report *report, int d) {
 }
 
 static void put_plot(FILE *pipe, const bench_report *report) {
-  fprintf(pipe, "set logscale xy\nset samples 400\nset grid lc rgb '#dddddd'\n"
-                "set title 'Work and traffic of ops against what the device can do'\n"
-                "set xlabel 'flops a byte'\nset ylabel 'GFLOP/s'\nset xrange [0.05:2000]\n"
-                "set key bottom right noenhanced\nplot");
+  fprintf(pipe,
+          "set termoption noenhanced\nset logscale xy\nset samples 400\nset grid lc rgb '#dddddd'\n"
+          "set title 'Work and traffic of ops against what the device can do'\n"
+          "set xlabel 'flops a byte'\nset ylabel 'GFLOP/s'\nset xrange [0.05:2000]\n"
+          "set key bottom right\nplot");
   for (int d = 0; d < report->device_count; d++) put_roofs(pipe, report, d);
   for (int d = 0; d < report->device_count; d++)
     fprintf(pipe, "%s $points%d using 1:2 with points pt 7 ps 0.6 lc rgb '%s' title '%s'",
             d ? "," : "", d, colours[d], ac_device_get_info(report->devices[d])->id);
-  fprintf(pipe,
-          ", $points0 using 1:2:3 with labels noenhanced left offset 0.6,0.3 font ',8' notitle\n");
+  fprintf(pipe, ", $points0 using 1:2:3 with labels left offset 0.6,0.3 font ',8' notitle\n");
 }
 
 int bench_svg(const bench_report *report, const char *path) {
