@@ -188,6 +188,15 @@ static void check_repeatable(run_state *s) {
   free(first);
 }
 
+static void release(run_state *s) {
+  for (int k = 0; k < SLOTS; k++)
+    if (s->view[k]) s->device->backend->release_view(s->device->state, s->view[k]);
+  if (s->whole) s->device->backend->release_view(s->device->state, s->whole);
+  if (s->chunk) ac_device_release(s->device, s->chunk, s->at.total);
+  free(s->before);
+  free(s->after);
+}
+
 bool op_run(ac_device *device, const op_instance *instance, const op_variant *variant,
             op_result *result) {
   const ac_backend *backend = device->backend;
@@ -223,12 +232,37 @@ bool op_run(ac_device *device, const op_instance *instance, const op_variant *va
     OP_EXPECT(s.where, backend->objects(device->state) == objects,
               "made device objects while running");
   }
-  for (int k = 0; k < SLOTS; k++)
-    if (s.view[k]) backend->release_view(device->state, s.view[k]);
-  if (s.whole) backend->release_view(device->state, s.whole);
-  if (s.chunk) ac_device_release(device, s.chunk, s.at.total);
-  free(s.before);
-  free(s.after);
+  release(&s);
+  return ran;
+}
+
+bool op_run_bits(ac_device *device, const ac_op_args *shapes, const void *in, void *out) {
+  const ac_backend *backend = device->backend;
+  op_variant plain = {0};
+  char where[64];
+  snprintf(where, sizeof where, "%s: bits of %s", device->info.id, ac_op_name(shapes->op));
+  run_state s = {.device = device, .variant = &plain, .where = where, .args = *shapes};
+  if (!backend->supports(device->state, &s.args)) {
+    op_fail(where, "not supported");
+    return false;
+  }
+  s.args.workspace_bytes = backend->workspace(device->state, &s.args);
+  lay_out(&s);
+  s.before = malloc(s.at.total);
+  s.after = malloc(s.at.total);
+  bool ran = s.before && s.after && make_views(&s) &&
+             ok(&s, backend->prepare(device->state, &s.args), "prepare");
+  if (ran) {
+    memset(s.before, 0xFF, s.at.total);
+    memcpy(s.before + s.at.offset[0], in, s.at.bytes[0]);
+    memcpy(s.before + s.at.offset[AC_MAX_INPUTS], out, s.at.bytes[AC_MAX_INPUTS]);
+    ran = run_once(&s);
+  }
+  if (ran) {
+    check_untouched(&s);
+    memcpy(out, s.after + s.at.offset[AC_MAX_INPUTS], s.at.bytes[AC_MAX_INPUTS]);
+  }
+  release(&s);
   return ran;
 }
 
