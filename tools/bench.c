@@ -33,6 +33,7 @@ typedef struct bench {
   double seconds; /* 0: 2, and 20 of a step */
   uint64_t footprint;
   int model, precision, recompute;
+  char models[256]; /* --model's choices */
   bench_wish wish;
   options options;
   const char *json, *baseline, *svg;
@@ -45,18 +46,20 @@ typedef struct bench {
 static void add_model_flags(bench *b) {
   bench_setting *setting = &b->wish.setting;
   const option rows[] = {
-      {"model", BENCH_MODEL_NAMES, OPTION_CHOICE, &b->model, .help = "what to train",
-       .fallback = b->what == ALL ? "all of them" : "gpt2-124m"},
+      {"model", bench_model_names(b->models, sizeof b->models), OPTION_CHOICE, &b->model,
+       .help = "what to train", .fallback = b->what == ALL ? "all of them" : NULL},
       {"batch", "N", OPTION_INTEGER, &setting->batch, .help = "samples a window",
        .fallback = "by model", .least = 1, .most = 1 << 20},
       {"micro-batch", "N", OPTION_INTEGER, &setting->micro_batch, .help = "samples at a time",
        .fallback = "planned", .least = 1, .most = 1 << 20},
       {"context", "N", OPTION_INTEGER, &setting->context, .help = "tokens a sample",
        .fallback = "64", .least = 1, .most = 1 << 20},
-      {"memory", "SIZE", OPTION_SIZE, &setting->memory, .help = "budget",
-       .fallback = "what it has"},
       {"recompute", "auto|none|all", OPTION_CHOICE, &b->recompute,
        .help = "activations in the backward pass"},
+  };
+  const option memory[] = {
+      {"memory", "SIZE", OPTION_SIZE, &setting->memory, .help = "budget",
+       .fallback = "what it has"},
   };
   const option precision[] = {
       {"precision", "f32|f16|bf16", OPTION_CHOICE, &b->precision, .help = "storage of activations",
@@ -68,6 +71,7 @@ static void add_model_flags(bench *b) {
   };
   if (b->what == GEMM || b->what == ALL) OPTIONS_ADD(&b->options, "What", size);
   if (b->what != GEMM) OPTIONS_ADD(&b->options, "What", rows);
+  if (b->what != GEMM && b->what != OPS) OPTIONS_ADD(&b->options, "What", memory);
   OPTIONS_ADD(&b->options, "What", precision);
 }
 

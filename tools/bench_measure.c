@@ -21,6 +21,14 @@ static bool is_wanted(const bench_wish *wish, const char *name, ac_precision pre
   return !wish->filter || strstr(text, wish->filter);
 }
 
+/* What one device has no room or no kernel for is said and left out; the others go on. */
+static bool is_left_out(ac_status status, const ac_device *device) {
+  if (status != AC_ERROR_MEMORY && status != AC_ERROR_BUDGET && status != AC_ERROR_UNSUPPORTED)
+    return false;
+  say("left out on %s: %s", ac_device_get_info(device)->id, ac_last_error());
+  return true;
+}
+
 /* ---- lists of ops, one a device -------------------------------------------------------------- */
 
 typedef struct lists {
@@ -61,6 +69,7 @@ static ac_status measure_entry(bench_report *report, bench_row *row, const lists
   ac_bench_op op;
   ac_status status = ac_bench_get(l->bench[d], index, &op);
   if (status == AC_OK) status = ac_bench_time(l->bench[d], index, &r->timing);
+  if (is_left_out(status, report->devices[d])) return AC_OK;
   if (status != AC_OK) return status;
   r->measured = true;
   r->flops = op.flops;
@@ -165,6 +174,8 @@ static bench_setting ops_setting(const bench_wish *wish, const bench_model *mode
   if (!setting.batch) setting.batch = model->batch;
   if (!setting.micro_batch) setting.micro_batch = setting.batch;
   setting.batch = setting.micro_batch;
+  setting.memory = 0;
+  setting.beyond_device = true;
   if (setting.recompute == AC_RECOMPUTE_AUTO) setting.recompute = AC_RECOMPUTE_NONE;
   return setting;
 }
@@ -312,10 +323,11 @@ static int measure_step(bench_report *report, const bench_wish *wish, const benc
   for (int d = 0; d < report->device_count && status == AC_OK; d++) {
     status = bench_planned_open(&planned[d], model, &wish->setting, report->devices[d]);
     if (status == AC_OK) status = measure_planned(&row->results[d], report, d, wish, &planned[d]);
+    if (is_left_out(status, report->devices[d])) status = AC_OK;
   }
   if (status == AC_OK) print_in_section(report, s, row);
   for (int d = 0; d < report->device_count; d++) {
-    if (status == AC_OK) print_step(report, d, &row->results[d], &planned[d]);
+    if (row->results[d].measured) print_step(report, d, &row->results[d], &planned[d]);
     bench_planned_close(&planned[d]);
   }
   return status == AC_OK ? STATUS_CONTINUE : fail_library();

@@ -27,6 +27,13 @@ const bench_model bench_models[] = {
 };
 const int bench_model_count = sizeof bench_models / sizeof *bench_models;
 
+const char *bench_model_names(char *text, size_t size) {
+  size_t used = 0;
+  for (int i = 0; i < bench_model_count && used < size; i++)
+    used += (size_t)snprintf(text + used, size - used, "%s%s", i ? "|" : "", bench_models[i].name);
+  return text;
+}
+
 /* ---- planning -------------------------------------------------------------------------------- */
 
 void bench_model_detail(char *text, size_t size, const bench_model *model,
@@ -80,7 +87,8 @@ ac_status bench_planned_open(bench_planned *p, const bench_model *model,
                              .micro_batch = setting->micro_batch,
                              .memory = setting->memory,
                              .precision = setting->precision,
-                             .recompute = setting->recompute};
+                             .recompute = setting->recompute,
+                             .beyond_device = setting->beyond_device};
   status = ac_plan_create(&p->plan, p->graph, device, &desc);
   if (status == AC_OK) status = make_feeds(p, model);
   return status;

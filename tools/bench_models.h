@@ -16,7 +16,9 @@ typedef struct bench_model {
 
 extern const bench_model bench_models[];
 extern const int bench_model_count;
-#define BENCH_MODEL_NAMES "gpt2-124m|gpt-small" /* in the table's order */
+
+/* "gpt2-124m|gpt-small", in the table's order; returns text. */
+const char *bench_model_names(char *text, size_t size);
 
 /* What a step is made of; zero means the model's or the planner's choice. */
 typedef struct bench_setting {
@@ -24,6 +26,7 @@ typedef struct bench_setting {
   uint64_t memory;
   ac_precision precision;
   ac_recompute recompute;
+  bool beyond_device; /* plan even what the device has no room for */
 } bench_setting;
 
 /* A model's graph planned on a device, with samples for one window. */

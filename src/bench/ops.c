@@ -326,11 +326,11 @@ static ac_status run_placed(void *user, int64_t runs) {
 static ac_status time_in_chunk(ac_bench *bench, const ac_bench_entry *entry, void *chunk,
                                uint64_t bytes, running *r, ac_bench_timing *timing) {
   ac_device *device = bench->device;
-  AC_TRY(device->backend->prepare(device->state, &entry->args));
   uint64_t offset = 0;
   for (int count = r->count; r->next < count; r->next++, offset += bytes)
     AC_TRY(ac_op_place(&r->placed[r->next], device, &entry->args, chunk, offset, &bench->pattern));
   r->next = 0;
+  AC_TRY(device->backend->prepare(device->state, &r->placed[0].args));
   return ac_bench_measure(timing, &bench->desc, run_placed, r);
 }
 
