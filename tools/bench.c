@@ -51,7 +51,7 @@ static void add_model_flags(bench *b) {
       {"batch", "N", OPTION_INTEGER, &setting->batch, .help = "samples a window",
        .fallback = "by model", .least = 1, .most = 1 << 20},
       {"micro-batch", "N", OPTION_INTEGER, &setting->micro_batch, .help = "samples at a time",
-       .fallback = "planned", .least = 1, .most = 1 << 20},
+       .fallback = b->what == OPS ? "the batch" : "planned", .least = 1, .most = 1 << 20},
       {"context", "N", OPTION_INTEGER, &setting->context, .help = "tokens a sample",
        .fallback = "64", .least = 1, .most = 1 << 20},
       {"recompute", "auto|none|all", OPTION_CHOICE, &b->recompute,

@@ -160,6 +160,10 @@ static const json_t *find_result(const json_t *document, const json_t *row, cons
   return NULL;
 }
 
+static bool is_noisy(const json_t *result) {
+  return json_is_true(json_object_get(result, "noisy"));
+}
+
 static void compare_result(bench_changes *changes, const json_t *row, const json_t *now,
                            const json_t *then, FILE *out) {
   if (!then) {
@@ -171,9 +175,12 @@ static void compare_result(bench_changes *changes, const json_t *row, const json
   changes->compared++;
   changes->faster += 1 / ratio > 1 + spread;
   if (ratio <= 1 + spread) return;
+  bool noisy = is_noisy(now) || is_noisy(then);
   changes->slower++;
-  fprintf(out, "slower: %.2f times, %s instead of %s (spreads %.1f %% and %.1f %%): %s, %s %s %s\n",
-          ratio, text_duration(number(now, "median_seconds")).text,
+  changes->noisy += noisy;
+  fprintf(out,
+          "slower%s: %.2f times, %s instead of %s (spreads %.1f %% and %.1f %%): %s, %s %s %s\n",
+          noisy ? ", but noisy" : "", ratio, text_duration(number(now, "median_seconds")).text,
           text_duration(number(then, "median_seconds")).text, number(now, "spread") * 100,
           number(then, "spread") * 100, word(now, "device"), word(row, "name"),
           word(row, "precision"), word(row, "detail"));
@@ -191,6 +198,8 @@ bench_changes bench_json_compare(const json_t *now, const json_t *then, FILE *ou
   }
   fprintf(out, "baseline: %d compared, %d slower, %d faster by more than their spreads",
           changes.compared, changes.slower, changes.faster);
+  if (changes.noisy)
+    fprintf(out, "; %d of the slower had not settled in both, measure again", changes.noisy);
   if (changes.missing) fprintf(out, "; %d are not in it", changes.missing);
   fputc('\n', out);
   return changes;

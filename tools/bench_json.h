@@ -18,7 +18,9 @@ int bench_json_read(json_t **document, const char *path);
  * spreads together, and what could not be compared. Results are the same if kind, name, detail,
  * precision and device are. */
 typedef struct bench_changes {
-  int compared, slower, faster, missing; /* missing: of `now`, without a counterpart */
+  int compared, slower, faster;
+  int noisy;   /* of the slower ones: one of the two had not settled, so it may be noise */
+  int missing; /* of `now`, without a counterpart */
 } bench_changes;
 bench_changes bench_json_compare(const json_t *now, const json_t *then, FILE *out);
 

@@ -14,12 +14,13 @@ typedef struct sample {
 static void make(sample *s, double median, double spread) {
   *s = (sample){.report = {.device_count = 1, .count = 1},
                 .row = {.kind = BENCH_OP, .name = "gelu", .detail = "8 -> 8", .count = 3}};
-  s->row.results[0] = (bench_result){.measured = true,
-                                     .timing = {.median = median, .spread = spread, .samples = 9},
-                                     .flops = 128,
-                                     .bytes = 64,
-                                     .limit = median / 2,
-                                     .bound = AC_BOUND_MEMORY};
+  s->row.results[0] = (bench_result){
+      .measured = true,
+      .timing = {.median = median, .spread = spread, .samples = 9, .noisy = spread > 0.05},
+      .flops = 128,
+      .bytes = 64,
+      .limit = median / 2,
+      .bound = AC_BOUND_MEMORY};
   s->report.rows = &s->row;
   assert_ok(ac_device_open(&s->report.devices[0], &(ac_device_desc){.name = "dry"}));
 }
@@ -86,6 +87,18 @@ static void test_what_is_within_the_spreads_is_not(void **state) {
   assert_int_equal(changes.faster, 1);
 }
 
+/* What had not settled is told apart from what is sure. */
+static void test_noise_is_told(void **state) {
+  (void)state;
+  char text[512];
+  assert_int_equal(compare(1.2, 0.05, 0.05, text, sizeof text).noisy, 0);
+  bench_changes changes = compare(2, 0.05, 0.3, text, sizeof text);
+  assert_int_equal(changes.slower, 1);
+  assert_int_equal(changes.noisy, 1);
+  assert_contains(text, "slower, but noisy: 2.00 times");
+  assert_contains(text, "1 of the slower had not settled");
+}
+
 /* Another precision, another device or another shape is another result. */
 static void test_what_is_not_there(void **state) {
   (void)state;
@@ -142,6 +155,7 @@ int main(void) {
       cmocka_unit_test(test_document),
       cmocka_unit_test(test_twenty_percent_is_found),
       cmocka_unit_test(test_what_is_within_the_spreads_is_not),
+      cmocka_unit_test(test_noise_is_told),
       cmocka_unit_test(test_what_is_not_there),
       cmocka_unit_test(test_reading),
   };
