@@ -45,6 +45,16 @@ uint64_t ac_physical_memory(void) {
   return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : 0;
 }
 
+uint64_t ac_cache_bytes(void) {
+#ifdef _SC_LEVEL3_CACHE_SIZE
+  long third = sysconf(_SC_LEVEL3_CACHE_SIZE), second = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  long bytes = third > 0 ? third : second;
+  return bytes > 0 ? (uint64_t)bytes : 0;
+#else
+  return 0;
+#endif
+}
+
 int ac_processor_count(void) {
 #ifdef __linux__
   cpu_set_t set;

@@ -12,6 +12,7 @@ void *ac_pages_allocate(size_t bytes);
 void ac_pages_release(void *memory, size_t bytes);
 
 uint64_t ac_physical_memory(void); /* bytes; 0: unknown */
+uint64_t ac_cache_bytes(void);     /* of the last-level cache; 0: unknown */
 int ac_processor_count(void);      /* usable by this process */
 
 /* Shared libraries. `ac_library_open` leaves no error behind; NULL if it cannot be loaded. */

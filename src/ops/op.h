@@ -220,14 +220,21 @@ typedef struct ac_op_desc {
    * node runs again, or is no part of what has a gradient; it runs if the node does. NULL: nothing.
    */
   ac_status (*once)(ac_differentiation *d, const ac_node *node);
-  /* From concrete shapes (data handles unset). NULL: no flops, every operand moved once. */
+  /* From concrete shapes (data handles unset). NULL: no flops. */
   double (*flops)(const ac_op_args *args);
+  /* Bytes that must move at least. NULL: every operand moves once, twice where it is added to. */
+  double (*bytes)(const ac_op_args *args);
 } ac_op_desc;
 
 const ac_op_desc *ac_op_describe(ac_op op);
 
-/* Flops by the op's own count and bytes of all operands present, each moved once (twice where added
- * to). */
+/* Flops and bytes by the op's own counts. */
 ac_cost ac_op_cost(const ac_op_args *args);
+
+/* Bytes of all operands present, each moved once, twice where added to. */
+double ac_op_operand_bytes(const ac_op_args *args);
+static inline double ac_operand_bytes(const ac_operand *x) {
+  return (double)x->count * (double)ac_dtype_bytes(x->dtype);
+}
 
 #endif

@@ -36,8 +36,8 @@ train() { run train gpt --data text "${tiny[@]}" "$@"; }
 case_help() {
   run --version | grep -qE '^accrue [0-9]+\.[0-9]+\.[0-9]+$' || die "--version"
   local command
-  for command in "" devices train "train gpt" "train mlp" "train resnet" "train mobilenet" eval sample plan "plan gpt" verify "verify gpt" bench "bench gemm" \
-    "bench step" "bench memory"; do
+  for command in "" devices train "train gpt" "train mlp" "train resnet" "train mobilenet" eval sample plan "plan gpt" \
+    verify "verify gpt" bench "bench gemm" "bench ops" "bench step" "bench all" "bench memory"; do
     # shellcheck disable=SC2086
     run $command --help >help
     [[ -s help && ! -s run.err ]] || die "no help on stdout for '$command'"
@@ -321,6 +321,70 @@ case_plan() {
   refuse 1 'is larger than the memory of cpu' train gpt --data text "${tiny[@]}" --memory 1000000GiB
   refuse 2 'precision' train gpt --data text "${tiny[@]}" --precision f8
   refuse 2 'computes nothing' train gpt --data text "${tiny[@]}" --device dry
+}
+
+# Few rows, short, in little memory: what they show does not depend on how busy the machine is.
+bench_quickly() { run bench "$@" --seconds 0.02 --samples 5 --footprint 1MiB; }
+
+case_bench() {
+  local norm=(ops --model gpt-small --batch 2 --context 16 --filter layer_norm)
+  bench_quickly "${norm[@]}" --device cpu --json now.json >out
+  grep -qE '^copy +[0-9.]+ GB/s' out || die "no copy bandwidth in: $(cat out)"
+  grep -qE ' layer_norm f32 2x16x128 128 128 -> 2x16x128 2x16x2' out || die "no layer_norm in: $(cat out)"
+  ! grep -q ' linear ' out || die "--filter lets other rows through"
+  (($(grep -c '"detail": ' now.json) == 4)) || die "not four rows in the JSON"
+  # 2 x 16 rows of 128: 7 flops for each; x and y, gamma and beta, and two statistics a row move.
+  grep -q '"flops": 28672.0' now.json || die "flops of layer_norm"
+  grep -q '"bytes": 34048.0' now.json || die "bytes of layer_norm"
+
+  # Baselines in which everything took next to no time, or very long.
+  sed 's/\("median_seconds": \)[0-9].*,/\11e-12,/' now.json >fast.json
+  sed 's/\("median_seconds": \)[0-9].*,/\11000,/' now.json >slow.json
+  bench_quickly "${norm[@]}" --device cpu --baseline fast.json >out
+  (($(grep -c '^slower.*layer_norm' out) == 4)) || die "not all is slower: $(cat out)"
+  bench_quickly "${norm[@]}" --device cpu --baseline slow.json >out
+  grep -q '^baseline: 4 compared, 0 slower, 4 faster' out || die "not all is faster: $(cat out)"
+
+  bench_quickly gemm --device cpu --size 48 --precision f32 --json gemm.json >out
+  grep -q 'linear f32 48x48 48x48 -> 48x48' out || die "no product in: $(cat out)"
+  bench_quickly step --model gpt-small --batch 4 --context 16 --micro-batch 2 --recompute all --device cpu \
+    --json step.json >out
+  grep -q 'gpt-small f32 batch 4, context 16, micro-batch 2, recompute all' out || die "no step in: $(cat out)"
+  local planned peak
+  planned=$(sed -n 's/.*"planned_bytes": \([0-9]*\),/\1/p' step.json)
+  peak=$(sed -n 's/.*"peak_bytes": \([0-9]*\),/\1/p' step.json)
+  [[ $planned && $planned == "$peak" ]] || die "planned $planned, peak $peak"
+  run bench memory --model gpt-small --batch 2 --repeat 2 --device cpu >out
+  grep -q '^resident / planned' out || die "no memory in: $(cat out)"
+  if command -v gnuplot >/dev/null; then
+    bench_quickly "${norm[@]}" --device cpu --svg picture.svg >/dev/null
+    grep -q 'layer_norm_input_gradient' picture.svg || die "no picture"
+  fi
+  if "$ACCRUE" devices --json | grep -q '"id": "opencl:0"'; then
+    bench_quickly "${norm[@]}" --device cpu --device opencl:0 --json two.json >out
+    grep -qE '^ +median +spread +of roof +median +spread +of roof +ratio' out || die "no columns in: $(cat out)"
+    (($(grep -c '"device": "opencl:0"' two.json) == 4)) || die "no results of opencl:0"
+  fi
+
+  refuse 2 'what to measure is missing' bench
+  refuse 2 'unknown measurement speed' bench speed
+  refuse 2 'unknown flag --size' bench step --size 5
+  refuse 2 'must be one of' bench ops --model gpt5
+  refuse 2 'must be one of' bench ops --precision f8
+  refuse 2 'out of range' bench ops --samples 4
+  refuse 2 'larger than the batch' bench ops --batch 2 --micro-batch 3
+  refuse 2 'given twice' bench ops --device cpu --device cpu
+  refuse 1 'no device "abacus"' bench ops --device abacus
+  refuse 1 'computes nothing' bench ops --device dry
+  refuse 1 'nowhere.json' bench ops --device cpu --baseline nowhere.json
+  refuse 1 'nowhere/now.json' bench ops --device cpu --json nowhere/now.json
+  echo '{"rows": [{"results": [{"device": "cpu"}]}]}' >odd.json
+  refuse 1 'odd.json is not what' bench ops --device cpu --baseline odd.json
+  local status=0
+  "$ACCRUE" bench ops --device cpu --model gpt-small --filter transmogrify --seconds 0.01 --footprint 1MiB \
+    >out 2>err || status=$?
+  ((status == 2)) || die "status $status where no row is left"
+  grep -q 'no row contains' err || die "no reason: $(cat err)"
 }
 
 refuse_svg() {
