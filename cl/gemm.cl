@@ -4,43 +4,108 @@
  * Work-group TX x TY computes a tile of (TY * ROWS) x (TX * COLUMNS * VECTOR) elements, ROWS x
  * COLUMNS vectors a work-item in registers, walking K in steps of DEPTH through local memory: 4 *
  * DEPTH * (TY * ROWS + 1 + TX * COLUMNS * VECTOR + VECTOR) bytes, at most 16.4 KiB for the tiles
- * that gemm.c chooses. Items own rows and vectors that lie TY and TX apart, so that neighbours read
- * neighbouring words of local memory and write neighbouring elements of C. Groups are numbered
- * along dimension 0 alone, the one that devices do not limit.
+ * that tiles.c chooses from. Items own rows and vectors that lie TY and TX apart, so that
+ * neighbours read neighbouring words of local memory and write neighbouring elements of C. Groups
+ * are numbered along dimension 0 alone, the one that devices do not limit.
+ *
+ * Every element of C is one chain of fma over k, in order, from 0 on and with zeros up to the next
+ * multiple of DEPTH, then bias and what C held are added. So the tile changes no bit.
+ *
+ * Global memory is read and written in runs of VECTOR elements along the rows that are stored. Rows
+ * of a multiple of VECTOR elements make them aligned, which on most devices is one access then
+ * rather than VECTOR. VECTOR divides DEPTH and TY * ROWS.
  *
  * Compiled for TRANSPOSE_A, TRANSPOSE_B in {0, 1} (the stored matrix is then [K,M] or [N,K]).
  * Dtypes: storage for A, B and C, or float for those of which A_F32, B_F32 and C_F32 say so; float
- * for the bias. */
+ * for the bias, local memory and sums. */
 
+#define JOIN_NAMES(a, b) a##b
+#define JOIN(a, b) JOIN_NAMES(a, b)
+typedef JOIN(float, VECTOR) vector;
+
+/* Runs of VECTOR elements as floats, from and to anywhere or, `aligned`, multiples of VECTOR. They
+ * convert as load and store do. */
+#define VECTOR_OF(type) JOIN(type, VECTOR)
 #define LOAD_FLOAT(p, i) ((p)[i])
 #define STORE_FLOAT(p, i, v) ((p)[i] = (v))
+#define LOAD_FLOATS(p, i, aligned) \
+  ((aligned) ? *(const global vector *)((p) + (i)) : JOIN(vload, VECTOR)(0, (p) + (i)))
+#define STORE_FLOATS(p, i, v, aligned)              \
+  if (aligned) *(global vector *)((p) + (i)) = (v); \
+  else JOIN(vstore, VECTOR)(v, 0, (p) + (i))
+
+#if defined(STORAGE_F16)
+vector load_run(const global half *p, size_t i, bool aligned) {
+  return aligned ? JOIN(vloada_half, VECTOR)(0, p + i) : JOIN(vload_half, VECTOR)(0, p + i);
+}
+void store_run(global half *p, size_t i, vector v, bool aligned) {
+#ifdef MARK_FLUSHED
+  const VECTOR_OF(uint) magnitude = JOIN(as_uint, VECTOR)(v) & 0x7fffffffu;
+  v = magnitude > 0x33000000u ? v : JOIN(as_float, VECTOR)((magnitude != 0) << 31);
+#endif
+  if (aligned) JOIN(JOIN(vstorea_half, VECTOR), _rte)(v, 0, p + i);
+  else JOIN(JOIN(vstore_half, VECTOR), _rte)(v, 0, p + i);
+}
+#elif defined(STORAGE_BF16)
+vector load_run(const global ushort *p, size_t i, bool aligned) {
+  const VECTOR_OF(ushort) bits =
+      aligned ? *(const global VECTOR_OF(ushort) *)(p + i) : JOIN(vload, VECTOR)(0, p + i);
+  return JOIN(as_float, VECTOR)(JOIN(convert_uint, VECTOR)(bits) << 16);
+}
+void store_run(global ushort *p, size_t i, vector v, bool aligned) {
+  const VECTOR_OF(uint) bits = JOIN(as_uint, VECTOR)(v);
+  const VECTOR_OF(uint) rounded =
+      isnan(v) ? bits >> 16 | 64 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+  const VECTOR_OF(ushort) stored = JOIN(convert_ushort, VECTOR)(rounded);
+  if (aligned) *(global VECTOR_OF(ushort) *)(p + i) = stored;
+  else JOIN(vstore, VECTOR)(stored, 0, p + i);
+}
+#else
+#define load_run LOAD_FLOATS
+#define store_run STORE_FLOATS
+#endif
+
 #ifdef A_F32
 typedef float type_a;
 #define load_a LOAD_FLOAT
+#define load_run_a LOAD_FLOATS
 #else
 typedef storage type_a;
 #define load_a load
+#define load_run_a load_run
 #endif
 #ifdef B_F32
 typedef float type_b;
 #define load_b LOAD_FLOAT
+#define load_run_b LOAD_FLOATS
 #else
 typedef storage type_b;
 #define load_b load
+#define load_run_b load_run
 #endif
 #ifdef C_F32
 typedef float type_c;
 #define load_c LOAD_FLOAT
 #define store_c STORE_FLOAT
+#define load_run_c LOAD_FLOATS
+#define store_run_c STORE_FLOATS
 #else
 typedef storage type_c;
 #define load_c load
 #define store_c store
+#define load_run_c load_run
+#define store_run_c store_run
 #endif
 
-#define JOIN_NAMES(a, b) a##b
-#define JOIN(a, b) JOIN_NAMES(a, b)
-typedef JOIN(float, VECTOR) vector;
+/* A run of which only the first `left` elements exist; zeros stand for the others. */
+#define FILL_RUN(v, load, load_run, p, at, left, aligned)                           \
+  vector v;                                                                         \
+  if ((left) >= VECTOR) v = load_run(p, at, aligned);                               \
+  else {                                                                            \
+    float lanes[VECTOR];                                                            \
+    for (int l = 0; l < VECTOR; l++) lanes[l] = l < (left) ? load(p, (at) + l) : 0; \
+    v = JOIN(vload, VECTOR)(0, lanes);                                              \
+  }
 
 #define TILE_M (TY * ROWS)
 #define TILE_N (TX * COLUMNS * VECTOR)
@@ -65,30 +130,51 @@ kernel WORK_GROUP(TX, TY) void gemm(const global type_a *a, const global type_b 
   b += first_b + matrix * stride_b;
   c += first_c + matrix * stride_c;
 
+  const bool aligned_a = (TRANSPOSE_A ? m : k) % VECTOR == 0;
+  const bool aligned_b = (TRANSPOSE_B ? k : n) % VECTOR == 0;
+  const bool aligned_c = n % VECTOR == 0;
+
   vector sum[ROWS][COLUMNS];
   for (int i = 0; i < ROWS; i++)
     for (int j = 0; j < COLUMNS; j++) sum[i][j] = 0;
 
   for (int k0 = 0; k0 < k; k0 += DEPTH) {
-    for (int e = item; e < TILE_M * DEPTH; e += TX * TY) {
+    for (int e = item; e < TILE_M * DEPTH / VECTOR; e += TX * TY) {
+      float lanes[VECTOR];
 #if TRANSPOSE_A
-      const int p = e / TILE_M, i = e - p * TILE_M;
+      const int p = e / (TILE_M / VECTOR), i = (e - p * (TILE_M / VECTOR)) * VECTOR;
+      const int left = k0 + p < k ? m - row0 - i : 0;
       const size_t at = (size_t)(k0 + p) * m + row0 + i;
 #else
-      const int i = e / DEPTH, p = e - i * DEPTH;
+      const int i = e / (DEPTH / VECTOR), p = (e - i * (DEPTH / VECTOR)) * VECTOR;
+      const int left = row0 + i < m ? k - k0 - p : 0;
       const size_t at = (size_t)(row0 + i) * k + k0 + p;
 #endif
-      tile_a[p][i] = row0 + i < m && k0 + p < k ? load_a(a, at) : 0;
-    }
-    for (int e = item; e < TILE_N * DEPTH; e += TX * TY) {
-#if TRANSPOSE_B
-      const int j = e / DEPTH, p = e - j * DEPTH;
-      const size_t at = (size_t)(column0 + j) * k + k0 + p;
+      FILL_RUN(v, load_a, load_run_a, a, at, left, aligned_a)
+      JOIN(vstore, VECTOR)(v, 0, lanes);
+      for (int l = 0; l < VECTOR; l++)
+#if TRANSPOSE_A
+        tile_a[p][i + l] = lanes[l];
 #else
-      const int p = e / TILE_N, j = e - p * TILE_N;
-      const size_t at = (size_t)(k0 + p) * n + column0 + j;
+        tile_a[p + l][i] = lanes[l];
 #endif
-      b_elements[p * STRIDE_B + j] = column0 + j < n && k0 + p < k ? load_b(b, at) : 0;
+    }
+    for (int e = item; e < TILE_N * DEPTH / VECTOR; e += TX * TY) {
+#if TRANSPOSE_B
+      const int j = e / (DEPTH / VECTOR), p = (e - j * (DEPTH / VECTOR)) * VECTOR;
+      const int left = column0 + j < n ? k - k0 - p : 0;
+      const size_t at = (size_t)(column0 + j) * k + k0 + p;
+      FILL_RUN(v, load_b, load_run_b, b, at, left, aligned_b)
+      float lanes[VECTOR];
+      JOIN(vstore, VECTOR)(v, 0, lanes);
+      for (int l = 0; l < VECTOR; l++) b_elements[(p + l) * STRIDE_B + j] = lanes[l];
+#else
+      const int p = e / (TILE_N / VECTOR), j = e - p * (TILE_N / VECTOR);
+      const int left = k0 + p < k ? n - column0 - j * VECTOR : 0;
+      const size_t at = (size_t)(k0 + p) * n + column0 + j * VECTOR;
+      FILL_RUN(v, load_b, load_run_b, b, at, left, aligned_b)
+      tile_b[p * (STRIDE_B / VECTOR) + j] = v;
+#endif
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int p = 0; p < DEPTH; p++) {
@@ -105,16 +191,23 @@ kernel WORK_GROUP(TX, TY) void gemm(const global type_a *a, const global type_b 
   for (int i = 0; i < ROWS; i++) {
     const int row = row0 + ty + TY * i;
     for (int j = 0; j < COLUMNS; j++) {
-      float lanes[VECTOR];
-      JOIN(vstore, VECTOR)(sum[i][j], 0, lanes);
-      for (int l = 0; l < VECTOR; l++) {
-        const int column = column0 + (tx + TX * j) * VECTOR + l;
-        if (row >= m || column >= n) continue;
-        const size_t at = (size_t)row * n + column;
-        float v = lanes[l];
-        if (bias) v += bias[column];
-        if (add) v += load_c(c, at);
-        store_c(c, at, v);
+      const int column = column0 + (tx + TX * j) * VECTOR;
+      const size_t at = (size_t)row * n + column;
+      const int left = row < m ? n - column : 0;
+      if (left >= VECTOR) {
+        vector v = sum[i][j];
+        if (bias) v += JOIN(vload, VECTOR)(0, bias + column);
+        if (add) v += load_run_c(c, at, aligned_c);
+        store_run_c(c, at, v, aligned_c);
+      } else {
+        float lanes[VECTOR];
+        JOIN(vstore, VECTOR)(sum[i][j], 0, lanes);
+        for (int l = 0; l < left; l++) {
+          float v = lanes[l];
+          if (bias) v += bias[column + l];
+          if (add) v += load_c(c, at + l);
+          store_c(c, at + l, v);
+        }
       }
     }
   }

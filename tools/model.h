@@ -4,6 +4,7 @@
 #define TOOLS_MODEL_H
 
 #include "data.h"
+#include "loss_scale.h"
 #include "options.h"
 
 #include <accrue/accrue.h>
@@ -18,6 +19,7 @@ typedef struct train_flags {
   int64_t warmup;        /* < 0: a small part of the run */
   double beta1, beta2, weight_decay, momentum, clip;
   int last_window; /* ac_last_window */
+  loss_scale_flags loss_scale;
   int64_t eval_every, eval_samples;
   int64_t seed, threads;
   const char *device;

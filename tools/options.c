@@ -92,15 +92,16 @@ static void print_help(const options *o) {
 /* ---- values ---------------------------------------------------------------------------------- */
 
 static int out_of_range(const option *row, const char *value) {
+  const char *from = row->above_least ? "above" : "at least";
   if (row->most <= row->least)
-    return fail_usage("--%s %s is out of range: it must be at least %g", row->name, value,
+    return fail_usage("--%s %s is out of range: it must be %s %g", row->name, value, from,
                       row->least);
-  return fail_usage("--%s %s is out of range: it must be at least %.15g and %s %.15g", row->name,
-                    value, row->least, row->below_most ? "below" : "at most", row->most);
+  return fail_usage("--%s %s is out of range: it must be %s %.15g and %s %.15g", row->name, value,
+                    from, row->least, row->below_most ? "below" : "at most", row->most);
 }
 
 static bool in_range(const option *row, double value) {
-  if (value < row->least) return false;
+  if (value < row->least || (row->above_least && value == row->least)) return false;
   if (row->most <= row->least) return true;
   return row->below_most ? value < row->most : value <= row->most;
 }

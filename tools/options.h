@@ -26,7 +26,8 @@ typedef struct option {
   const char *help;
   const char *fallback; /* the default in words, where the value does not tell; "" shows none */
   double least, most;   /* of integers and reals, inclusive; most <= least: no upper limit */
-  bool below_most;      /* `most` itself is out of range */
+  bool above_least;     /* `least` itself is out of range */
+  bool below_most;      /* so is `most` */
   const char *group;    /* set by options_add */
   bool given;           /* set by options_parse */
 } option;

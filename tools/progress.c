@@ -33,13 +33,20 @@ static void write_rate(const progress *p, int64_t step) {
             text_time(elapsed / (double)(step - p->first) * (double)(p->steps - step)).text);
 }
 
+static void write_loss(const progress *p, int64_t step) {
+  fprintf(stderr, "%" PRId64 "/%" PRId64, step, p->steps);
+  if (p->updated) fprintf(stderr, "  loss %.4f", p->loss);
+  if (p->skipped) fprintf(stderr, "  %" PRId64 " skipped", p->skipped);
+}
+
 static void draw_bar(progress *p, int64_t step) {
   enum { WIDTH = 24 };
   char bar[WIDTH + 1];
   int filled = p->steps > 0 ? (int)(WIDTH * step / p->steps) : 0;
   for (int i = 0; i < WIDTH; i++) bar[i] = i < filled ? '#' : '.';
   bar[WIDTH] = 0;
-  fprintf(stderr, "\r\033[K%s %" PRId64 "/%" PRId64 "  loss %.4f", bar, step, p->steps, p->loss);
+  fprintf(stderr, "\r\033[K%s ", bar);
+  write_loss(p, step);
   write_rate(p, step);
   fflush(stderr);
 }
@@ -49,14 +56,21 @@ void progress_clear(progress *p) {
   p->drawn = 0;
 }
 
+/* The loss of a window that was skipped may not even be a number. */
+static void note_loss(progress *p, const ac_update *update) {
+  if (update->skipped) p->skipped++;
+  else if (p->updated) p->loss += 0.05 * (update->loss - p->loss);
+  else p->loss = update->loss, p->updated = true;
+}
+
 static void step_done(progress *p, const ac_fit_event *event) {
+  note_loss(p, &event->update);
+  if (event->replayed) return;
   if (!p->first) {
     p->first = event->step;
-    p->loss = event->update.loss;
     p->began = progress_clock();
   } else {
     p->samples += (double)event->samples;
-    p->loss += 0.05 * (event->update.loss - p->loss);
   }
   if (p->terminal) {
     double now = progress_clock();
@@ -64,7 +78,8 @@ static void step_done(progress *p, const ac_fit_event *event) {
     draw_bar(p, event->step);
     p->drawn = now;
   } else if (p->steps >= 10 && event->step % (p->steps / 10) == 0) {
-    fprintf(stderr, "step %" PRId64 "/%" PRId64 "  loss %.4f", event->step, p->steps, p->loss);
+    fputs("step ", stderr);
+    write_loss(p, event->step);
     write_rate(p, event->step);
     fputc('\n', stderr);
   }

@@ -11,7 +11,9 @@ typedef struct progress {
   const char *unit; /* of the rate: "tokens" */
   double units_per_sample;
   double began, drawn; /* clock readings */
-  double loss;         /* running mean over the latest steps */
+  double loss;         /* running mean over the latest updates */
+  bool updated;        /* there is one */
+  int64_t skipped;     /* windows that led to no update */
   int64_t first;       /* the first step seen, which warms caches and is left out of the rate */
   double samples;      /* after the first step */
 } progress;

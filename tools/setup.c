@@ -34,6 +34,7 @@ static void set_defaults(setup *s) {
                            .seed = 1,
                            .device = "auto",
                            .eval_every = 0};
+  loss_scale_defaults(&s->flags.loss_scale);
   s->kind->defaults(s->model, &s->flags);
 }
 
@@ -92,6 +93,7 @@ static void add_options(setup *s) {
   };
   s->kind->add_options(s->model, &s->options);
   OPTIONS_ADD(&s->options, "Training", training);
+  loss_scale_add_options(&f->loss_scale, &s->options);
   OPTIONS_ADD(&s->options, "Run", run);
 }
 
@@ -115,6 +117,9 @@ static int check_flags(setup *s) {
   train_flags *f = &s->flags;
   int status = options_exclude(&s->options, "steps", "epochs");
   if (status == STATUS_CONTINUE) status = check_relevance(s);
+  if (status == STATUS_CONTINUE)
+    status = loss_scale_resolve(&f->loss_scale, &s->options, (ac_precision)f->precision,
+                                &s->trainer.loss_scaling);
   if (status != STATUS_CONTINUE) return status;
   if (options_given(&s->options, "steps")) f->epochs = 0;
   if (options_given(&s->options, "epochs")) f->steps = 0;

@@ -171,6 +171,7 @@ static int fit(run *r) {
                             .eval_samples = f->eval_samples,
                             .seed = (uint64_t)f->seed,
                             .last_window = (ac_last_window)f->last_window,
+                            .replay = f->loss_scale.replay,
                             .callback = on_event,
                             .user = r};
   r->began = progress_clock();
@@ -184,8 +185,10 @@ static int fit(run *r) {
 /* The outcome in one line on stdout. */
 static void print_result(const run *r) {
   const ac_fit_result *fit = &r->result;
-  printf("%s after %s update%s", fit->stopped ? "stopped" : "done", text_count(fit->steps).text,
-         fit->steps == 1 ? "" : "s");
+  printf("%s after %s update%s", fit->stopped ? "stopped" : "done", text_count(fit->updates).text,
+         fit->updates == 1 ? "" : "s");
+  if (fit->skipped)
+    printf(", %s window%s overflowed", text_count(fit->skipped).text, fit->skipped == 1 ? "" : "s");
   if (fit->evaluated) {
     printf(", validation loss %.4f nats per %s", fit->final.loss, r->setup.data.unit);
     if (fit->final.accuracy > 0) printf(", accuracy %.2f %%", 100 * fit->final.accuracy);

@@ -50,7 +50,7 @@ static int64_t parameter_elements(const ac_trainer *trainer, int index, const ch
 
 static ac_status fetch(way *w, int index, bool gradient, float **to) {
   int64_t count = parameter_elements(w->trainer, index, NULL);
-  if (!(*to = malloc((size_t)count * sizeof **to))) return AC_ERROR_MEMORY;
+  if (!*to && !(*to = malloc((size_t)count * sizeof **to))) return AC_ERROR_MEMORY;
   for (int64_t first = 0; first < count; first += PIECE) {
     int64_t piece = count - first < PIECE ? count - first : PIECE;
     ac_status status = gradient
@@ -102,9 +102,13 @@ static ac_status train(const setup *s, way *w, void **blocks) {
   for (int64_t u = 0; u < flags.updates; u++) {
     ac_update update;
     ac_status status = read_window(s, dataset, u * s->flags.batch, blocks);
-    if (status == AC_OK) status = ac_trainer_accumulate(w->trainer, s->flags.batch, feeds, fields);
-    if (status == AC_OK && u == flags.updates - 1) status = fetch_gradients(w);
-    if (status == AC_OK) status = ac_trainer_update(w->trainer, &update);
+    bool again = true; /* while a lower loss scale may help */
+    while (status == AC_OK && again) {
+      status = ac_trainer_accumulate(w->trainer, s->flags.batch, feeds, fields);
+      if (status == AC_OK && u == flags.updates - 1) status = fetch_gradients(w);
+      if (status == AC_OK) status = ac_trainer_update(w->trainer, &update);
+      again = status == AC_OK && update.skipped && !update.stuck && update.weight != 0;
+    }
     if (status != AC_OK) return status;
     if (update.skipped) return AC_ERROR_NOT_FINITE;
     w->loss = update.loss;

@@ -224,7 +224,8 @@ typedef struct ac_fit_desc {
 
 typedef struct ac_fit_result {
   int64_t steps, epochs, samples;
-  int64_t skipped; /* windows that were not finite, each time one was replayed included */
+  int64_t updates; /* steps but those that were skipped */
+  int64_t skipped; /* windows that were not finite, counted anew each time one is replayed */
   bool stopped;    /* by the callback */
   bool evaluated;  /* `final` holds an evaluation */
   ac_evaluation final;

@@ -75,10 +75,13 @@ static ac_status explain(fit *f, int64_t samples, const ac_update *update) {
     snprintf(scale, sizeof scale, " even at the lowest loss scale, %g", update->loss_scale);
   else if (scaler->desc.kind == AC_LOSS_SCALING_STATIC)
     snprintf(scale, sizeof scale, " in %lld windows in a row", (long long)scaler->overflows);
-  bool data = !strncmp(where, "input ", strlen("input "));
+  const char *cause = "";
+  if (scale[0] && strncmp(where, "input ", strlen("input ")) != 0)
+    cause = scaler->desc.kind == AC_LOSS_SCALING_STATIC && update->finite_loss
+                ? "the model diverges or the loss scale is too high: "
+                : "the model diverges: ";
   return ac_fail(AC_ERROR_NOT_FINITE, "step %lld: %sthe %s is not finite%s; it first appears in %s",
-                 step, scale[0] && !data ? "the model diverges: " : "",
-                 update->finite_loss ? "gradient" : "loss", scale, where);
+                 step, cause, update->finite_loss ? "gradient" : "loss", scale, where);
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
@@ -106,6 +109,7 @@ static void count_window(fit *f, ac_fit_event *event) {
   event->replayed = f->desc->replay && overflow && lower;
   event->step = f->result.steps + 1;
   f->result.skipped += overflow;
+  f->result.updates += !update->skipped;
   f->result.seconds += event->seconds;
   if (event->replayed) {
     f->next = f->window_begin;

@@ -46,7 +46,8 @@ case_help() {
   local flag
   for flag in data layers heads width context vocab dropout lr min-lr warmup schedule optimizer beta1 beta2 \
     weight-decay momentum clip batch micro-batch memory steps epochs eval-every seed threads device \
-    precision recompute metrics out init last-window; do
+    precision recompute metrics out init last-window loss-scale loss-scale-init loss-scale-growth \
+    loss-scale-backoff loss-scale-interval loss-scale-floor replay; do
     grep -q -- "--$flag " help || die "the help lacks --$flag"
   done
   run devices | grep -q '^cpu' || die "devices does not list the CPU"
@@ -91,6 +92,19 @@ case_usage() {
   refuse 2 '--min-lr has no meaning' train gpt --data text --schedule constant --min-lr 0.1
   refuse 2 'larger than the learning rate' train gpt --data text --lr 0.1 --min-lr 0.2
   refuse 2 'longer than the run' train gpt --data text --steps 5 --warmup 6
+  local scale
+  for scale in 0 -1 nan inf 1e39 0x10 some ''; do
+    refuse 2 "--loss-scale $scale is out of range" train gpt --data text "--loss-scale=$scale"
+  done
+  refuse 2 'at least 1e-18' train gpt --data text --loss-scale dynamic --loss-scale-init 0
+  refuse 2 'not a number' train gpt --data text --loss-scale dynamic --loss-scale-init nan
+  refuse 2 'above 1' train gpt --data text --loss-scale dynamic --loss-scale-growth 1
+  refuse 2 'above 0 and below 1' train gpt --data text --loss-scale dynamic --loss-scale-backoff 1
+  refuse 2 'above 0 and below 1' train gpt --data text --loss-scale dynamic --loss-scale-backoff 0
+  refuse 2 'at least 1' train gpt --data text --loss-scale dynamic --loss-scale-interval 0
+  refuse 2 'below --loss-scale-floor 4' train gpt --data text --loss-scale dynamic --loss-scale-init 2 --loss-scale-floor 4
+  refuse 2 '--replay has no meaning' train gpt --data text --replay
+  refuse 2 '--loss-scale-growth has no meaning' train gpt --data text --loss-scale 8 --loss-scale-growth 4
   refuse 2 '--data is missing' train mlp
   refuse 2 '--images needs --labels' train mlp --images x
   refuse 2 '--labels needs --images' train mlp --labels x
@@ -388,6 +402,45 @@ case_diverge() {
   tail -n 1 err | grep -qE 'first appears in (op|parameter) ' || die "no op in: $(tail -n 1 err)"
   cmp before model/model.safetensors
   [[ -s model/diverged.safetensors && ! -s out ]] || die "no diverged.safetensors"
+}
+
+# In floats a scale is a factor and no more. In f16 one that is too high costs windows, or with --replay only time.
+case_loss_scale() {
+  text
+  train --steps 5 --out plain >/dev/null
+  train --steps 5 --out static --loss-scale 64 >/dev/null
+  train --steps 5 --out dynamic --loss-scale dynamic --loss-scale-interval 2 --metrics m >/dev/null
+  cmp plain/model.safetensors static/model.safetensors
+  cmp plain/model.safetensors dynamic/model.safetensors
+  [[ $("$METRICS" field m step loss_scale) == 262144.0 ]] || die "the scale does not grow"
+
+  train --steps 40 --precision f16 --loss-scale-init 16777216 --metrics m --out half >result
+  "$METRICS" check m
+  local skipped
+  skipped=$(grep -c '"skipped":true' m)
+  ((skipped > 0)) || die "nothing overflows"
+  [[ $("$METRICS" field m end skipped) == "$skipped" ]] || die "the end counts other windows"
+  grep -q "after $((40 - skipped)) updates, $skipped windows\\? overflowed" result || die "$(cat result)"
+  grep -q "$skipped skipped" run.err || die "no word of skipped windows while training"
+
+  train --steps 40 --precision f16 --loss-scale-init 16777216 --replay --metrics m1 --out replayed >result
+  "$METRICS" check m1
+  grep -q 'after 40 updates' result || die "$(cat result)"
+  (($(grep -c '"replayed":true' m1) > 0)) || die "nothing was replayed"
+  train --steps 40 --precision f16 --replay --metrics m2 --out lower \
+    --loss-scale-init "$(grep -m 1 '"skipped":false' m1 | sed 's/.*"loss_scale":\([0-9]*\).*/\1/')" >/dev/null
+  cmp replayed/model.safetensors lower/model.safetensors
+
+  refuse_run 'the model diverges or the loss scale is too high' --precision f16 --loss-scale 1e30 --steps 20
+}
+
+# refuse_run TEXT FLAG...: training begins, and ends with status 1 and one sentence which holds TEXT.
+refuse_run() {
+  local text=$1 status=0
+  shift
+  "$ACCRUE" train gpt --data text "${tiny[@]}" "$@" >out 2>err || status=$?
+  ((status == 1)) || die "status $status: $(cat err)"
+  tail -n 1 err | grep -q "^accrue: .*$text" || die "no '$text' in: $(tail -n 1 err)"
 }
 
 case_mlp() {

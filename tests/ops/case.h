@@ -104,6 +104,7 @@ typedef struct op_case {
   const op_gradient *gradients;
   int gradient_count;
   bool evaluation; /* run with training off */
+  bool halves;     /* only in 16-bit storage */
 } op_case;
 
 /* What a float kernel may be off by, in units of FLT_EPSILON: `relative` times the value, plus

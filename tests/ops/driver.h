@@ -10,6 +10,7 @@
 
 typedef struct op_instance {
   const char *family_case; /* for messages */
+  ac_dtype storage;        /* of operands of kind s; values are what it can hold */
   op_attributes attributes;
   ac_run_state run;
   ac_op_args args; /* data: double or int32_t; outputs hold the reference's result */
@@ -19,16 +20,29 @@ typedef struct op_instance {
 
 /* Shapes for `batch` samples, values drawn from the case's name. */
 void op_instance_forward(op_instance *instance, const op_case *c, int64_t batch);
+void op_instance_stored(op_instance *instance, const op_case *c, int64_t batch, ac_dtype storage);
 /* A gradient kernel fed from a forward instance; `dy` has the size of the forward op's output 0. */
 void op_instance_gradient(op_instance *instance, const op_instance *forward,
                           const op_gradient *gradient, const double *dy);
 /* One op with shapes from specs, values zero: for special checks. */
-void op_instance_blank(op_instance *instance, const op_case *c);
+void op_instance_blank(op_instance *instance, const op_case *c, ac_dtype storage);
 void op_instance_compute(op_instance *instance); /* runs the reference */
 void op_instance_free(op_instance *instance);
 
 /* The gradient of the objective (sum of dy * y, or the scaled loss) for output 0. Free it. */
 double *op_random_gradient(const op_instance *forward);
+
+/* ---- storage --------------------------------------------------------------------------------- */
+
+/* One value to and from its bytes. */
+void op_encode(ac_dtype dtype, double value, void *to);
+double op_decode(ac_dtype dtype, const void *from);
+double op_round(ac_dtype dtype, double value);
+/* What storing a value may add to its error. */
+double op_storage_error(ac_dtype dtype, double value);
+const char *op_storage_name(ac_dtype dtype);
+/* Whether any of the case's operands is of kind s. */
+bool op_has_storage(const op_case *c);
 
 /* ---- running --------------------------------------------------------------------------------- */
 
@@ -53,6 +67,10 @@ typedef struct op_result {
 bool op_run(ac_device *device, const op_instance *instance, const op_variant *variant,
             op_result *result);
 void op_result_free(op_result *result);
+
+/* Runs an op of one input and one output on bits as they are stored; `out` holds what is added to
+ * if `add`. False if it did not run. */
+bool op_run_bits(ac_device *device, const ac_op_args *shapes, const void *in, void *out);
 
 /* Compares with the reference (plus what was added to). `factor` widens the tolerance. */
 void op_compare(const char *where, const op_instance *instance, const op_variant *variant,

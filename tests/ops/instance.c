@@ -1,5 +1,5 @@
-/* Ops with concrete shapes and values, on the host. Values are floats held in double, so that a
- * reference starts from exactly what a device is given. */
+/* Ops with concrete shapes and values, on the host. Values are what the operands' types can hold,
+ * in double, so that a reference starts from exactly what a device is given. */
 #include "driver.h"
 
 #include "core/random.h"
@@ -46,8 +46,15 @@ static void *reals(int64_t count) {
   return calloc((size_t)(count ? count : 1), sizeof(double));
 }
 
-static void shape_operand(ac_operand *x, const op_operand_spec *spec, int64_t batch) {
-  *x = (ac_operand){.dtype = spec->dtype, .rank = spec->rank, .count = spec->rank ? 1 : 0};
+/* The dtype of an operand of this kind, which is `given` where the kind leaves it open. */
+static ac_dtype dtype_of(char kind, ac_dtype storage, ac_dtype given) {
+  return kind == 's' ? storage : kind == 'f' ? AC_F32 : given;
+}
+
+static void shape_operand(ac_operand *x, const op_operand_spec *spec, int64_t batch, char kind,
+                          ac_dtype storage) {
+  ac_dtype dtype = dtype_of(kind, storage, spec->dtype);
+  *x = (ac_operand){.dtype = dtype, .rank = spec->rank, .count = spec->rank ? 1 : 0};
   for (int d = 0; d < spec->rank; d++) {
     x->dim[d] = spec->dim[d] < 0 ? batch * -spec->dim[d] : spec->dim[d];
     x->count *= x->dim[d];
@@ -56,67 +63,78 @@ static void shape_operand(ac_operand *x, const op_operand_spec *spec, int64_t ba
 }
 
 static void begin(op_instance *instance, const char *name, ac_op op,
-                  const op_attributes *attributes) {
+                  const op_attributes *attributes, ac_dtype storage) {
   memset(instance, 0, sizeof *instance);
   instance->family_case = name;
+  instance->storage = storage;
   instance->attributes = *attributes;
   instance->args.op = op;
   instance->args.attributes = op_reference_of(op)->attributes ? &instance->attributes : NULL;
   instance->args.run = &instance->run;
 }
 
-void op_instance_blank(op_instance *instance, const op_case *c) {
-  begin(instance, c->name, c->op, &c->attributes);
+void op_instance_blank(op_instance *instance, const op_case *c, ac_dtype storage) {
+  begin(instance, c->name, c->op, &c->attributes, storage);
   instance->run = (ac_run_state){.training = !c->evaluation,
                                  .seed = 0x0123456789abcdefu,
                                  .update = 7,
                                  .sample = 5,
                                  .batch = c->batch,
                                  .loss_scale = 4};
-  for (int i = 0; i < AC_MAX_INPUTS; i++) shape_operand(&instance->args.in[i], &c->in[i], c->batch);
+  for (int i = 0; i < AC_MAX_INPUTS; i++)
+    shape_operand(&instance->args.in[i], &c->in[i], c->batch, ac_op_input_kind(c->op, i), storage);
   for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
-    shape_operand(&instance->args.out[j], &c->out[j], c->batch);
+    shape_operand(&instance->args.out[j], &c->out[j], c->batch, ac_op_output_kind(c->op, j),
+                  storage);
     instance->out_fill[j] = c->out[j].fill;
     if (instance->args.out[j].count) instance->initial[j] = reals(instance->args.out[j].count);
   }
 }
 
 void op_instance_forward(op_instance *instance, const op_case *c, int64_t batch) {
+  op_instance_stored(instance, c, batch, AC_F32);
+}
+
+void op_instance_stored(op_instance *instance, const op_case *c, int64_t batch, ac_dtype storage) {
   op_case shaped = *c;
   shaped.batch = batch;
-  op_instance_blank(instance, &shaped);
+  op_instance_blank(instance, &shaped, storage);
   uint64_t state = op_seed(c->name);
   for (int i = 0; i < AC_MAX_INPUTS; i++) {
     ac_operand *x = &instance->args.in[i];
     for (int64_t e = 0; e < x->count; e++) {
       double value = draw(&state, &c->in[i]);
       if (x->dtype == AC_I32) ((int32_t *)x->data)[e] = (int32_t)value;
-      else op_reals(x)[e] = value;
+      else op_reals(x)[e] = op_round(x->dtype, value);
     }
   }
   for (int j = 0; j < AC_MAX_OUTPUTS; j++)
     for (int64_t e = 0; e < instance->args.out[j].count; e++)
       instance->initial[j][e] =
-          c->out[j].fill == OP_LOSS_SUMS ? (e % 2 ? 0 : 1000.5) : draw(&state, &c->out[j]);
+          c->out[j].fill == OP_LOSS_SUMS
+              ? (e % 2 ? 0 : 1000.5)
+              : op_round(instance->args.out[j].dtype, draw(&state, &c->out[j]));
   op_instance_compute(instance);
 }
 
-/* A copy of a float operand as a device holds it. */
-static void copy_operand(ac_operand *to, const ac_operand *from, const double *values) {
+/* A copy of an operand as a device holds it in an operand of this kind. */
+static void copy_operand(ac_operand *to, const ac_operand *from, const double *values, char kind,
+                         ac_dtype storage) {
   *to = *from;
+  to->dtype = dtype_of(kind, storage, from->dtype);
   if (!from->count) return;
   to->data = reals(from->count);
   if (from->dtype == AC_I32) {
     memcpy(to->data, from->data, (size_t)from->count * sizeof(int32_t));
     return;
   }
-  for (int64_t e = 0; e < from->count; e++) op_reals(to)[e] = (double)(float)values[e];
+  for (int64_t e = 0; e < from->count; e++) op_reals(to)[e] = op_round(to->dtype, values[e]);
 }
 
 void op_instance_gradient(op_instance *instance, const op_instance *forward,
                           const op_gradient *gradient, const double *dy) {
   begin(instance, forward->family_case, gradient->op,
-        gradient->attributes ? gradient->attributes : &forward->attributes);
+        gradient->attributes ? gradient->attributes : &forward->attributes, forward->storage);
   instance->run = forward->run;
   for (int i = 0; i < AC_MAX_INPUTS; i++) {
     const op_source *source = &gradient->in[i];
@@ -124,16 +142,19 @@ void op_instance_gradient(op_instance *instance, const op_instance *forward,
     const ac_operand *from = source->from == OP_FROM_INPUT ? &forward->args.in[source->index]
                                                            : &forward->args.out[source->index];
     copy_operand(&instance->args.in[i], from,
-                 source->from == OP_FROM_GRADIENT ? dy : op_reals(from));
+                 source->from == OP_FROM_GRADIENT ? dy : op_reals(from),
+                 ac_op_input_kind(gradient->op, i), forward->storage);
   }
   uint64_t state = op_seed(forward->family_case) + 1;
   for (int j = 0; j < gradient->outputs; j++) {
     bool again = gradient->of[j] == OP_AGAIN;
     const ac_operand *of = again ? &forward->args.out[0] : &forward->args.in[gradient->of[j]];
-    copy_operand(&instance->args.out[j], of, op_reals(of));
+    copy_operand(&instance->args.out[j], of, op_reals(of), ac_op_output_kind(gradient->op, j),
+                 forward->storage);
     if (of->count) instance->initial[j] = reals(of->count);
     for (int64_t e = 0; e < of->count; e++)
-      instance->initial[j][e] = again ? forward->initial[0][e] : op_random(&state, -1, 1);
+      instance->initial[j][e] = op_round(instance->args.out[j].dtype,
+                                         again ? forward->initial[0][e] : op_random(&state, -1, 1));
     if (again) instance->out_fill[j] = forward->out_fill[0];
   }
   op_instance_compute(instance);

@@ -108,6 +108,9 @@ static const op_case cases[] = {
      .out = {OP_F32(AC_BATCH, 65, 17)},
      .gradients = gradients,
      .gradient_count = 2},
+    /* Several blocks of a product in 16 bits: of rows, columns and depth. */
+    LINEAR("in_out 485x5->515", AC_IN_OUT, 485, 5, 515, OP_F32(5, 515), OP_F32(515)),
+    LINEAR("out_in 7x300->9", AC_OUT_IN, 7, 300, 9, OP_F32(9, 300), OP_F32(9)),
 };
 
 static void from_vector(op_case *result, const op_vector *vector) {

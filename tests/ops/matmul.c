@@ -2,6 +2,9 @@
 #include "driver.h"
 #include "vector.h"
 
+#include <math.h>
+#include <stdlib.h>
+
 /* c[l,m,n] = sum_k op(a)[l,m,k] op(b)[l,k,n] over equal leading dimensions l. */
 static void matmul(const ac_op_args *args) {
   const ac_matmul_attributes *t = args->attributes;
@@ -78,5 +81,71 @@ static void from_vector(op_case *result, const op_vector *vector) {
   result->gradient_count = 2;
 }
 
-const op_family op_family_matmul = {"matmul",    cases, sizeof cases / sizeof *cases,
-                                    from_vector, NULL,  NULL};
+/* ---- sums in float ----------------------------------------------------------------------------
+ */
+
+static double norm(const double *x, int64_t count) {
+  double sum = 0;
+  for (int64_t i = 0; i < count; i++) sum += x[i] * x[i];
+  return sqrt(sum);
+}
+
+static double distance(const double *x, const double *y, int64_t count) {
+  double sum = 0;
+  for (int64_t i = 0; i < count; i++) sum += (x[i] - y[i]) * (x[i] - y[i]);
+  return sqrt(sum);
+}
+
+/* The product of a rank 2 instance with the sum rounded to f16 after every term. */
+static double half_error(const op_instance *s, int64_t M, int64_t N, int64_t K) {
+  const double *a = op_reals(&s->args.in[0]), *b = op_reals(&s->args.in[1]);
+  double *c = calloc((size_t)(M * N), sizeof *c);
+  for (int64_t m = 0; m < M; m++)
+    for (int64_t n = 0; n < N; n++)
+      for (int64_t k = 0; k < K; k++)
+        c[m * N + n] = op_round(AC_F16, c[m * N + n] + a[m * K + k] * b[k * N + n]);
+  double error = distance(c, op_reals(&s->args.out[0]), M * N);
+  free(c);
+  return error;
+}
+
+/* Products of any depth are summed in float: the error against double stays below 2^-10 |A| |B|
+ * (Frobenius), plus in bf16 the rounding of the result, where sums in half do not. Factors of one
+ * sign let the sum grow, which is where sums in half lose most. */
+static void check_depth(ac_device *device, ac_dtype storage, int64_t K) {
+  enum { M = 7, N = 33 };
+  op_case c = {.name = "depth",
+               .op = AC_OP_matmul,
+               .batch = M,
+               .in = {OP_RANGE(0, 1, AC_BATCH, K), OP_RANGE(0, 1, K, N)},
+               .out = {OP_F32(AC_BATCH, N)}};
+  op_instance s;
+  op_result result;
+  op_variant variant = {.name = "error of the sum", .once = true};
+  op_instance_stored(&s, &c, M, storage);
+  const double *want = op_reals(&s.args.out[0]);
+  double scale = norm(op_reals(&s.args.in[0]), M * K) * norm(op_reals(&s.args.in[1]), K * N);
+  double stored = storage == AC_BF16 ? ldexp(norm(want, M * N), -8) : 0;
+  const char *where = op_where(device, &s, &variant);
+  if (op_run(device, &s, &variant, &result)) {
+    double error = distance(result.out[0], want, M * N);
+    OP_EXPECT(where, error <= ldexp(scale, -10) + stored, "K %lld: off by %.3g |A| |B|",
+              (long long)K, error / scale);
+    if (storage == AC_F16 && K >= 4096)
+      OP_EXPECT(where, half_error(&s, M, N, K) > ldexp(scale, -10),
+                "K %lld: sums in half would pass", (long long)K);
+  }
+  op_result_free(&result);
+  op_instance_free(&s);
+}
+
+static void special(ac_device *device) {
+  static const int64_t depths[] = {1, 2, 3, 17, 64, 100, 1000, 4096, 16384};
+  for (int i = 0; i < (op_reduced ? 4 : 9); i++) {
+    check_depth(device, AC_F16, depths[i]);
+    check_depth(device, AC_BF16, depths[i]);
+  }
+}
+
+const op_family op_family_matmul = {"matmul",    cases,   sizeof cases / sizeof *cases,
+                                    from_vector, special, NULL};

@@ -73,6 +73,7 @@ static const op_case cases[] = {
           OP_RANGE(0, 0, AC_BATCH)),
     ERROR("one element", 1, OP_F32(AC_BATCH, 1), OP_F32(AC_BATCH, 1)),
     ERROR("wide 17x1025", 17, OP_F32(AC_BATCH, 1025), OP_F32(AC_BATCH, 1025)),
+    ERROR("wider 3x5000", 3, OP_F32(AC_BATCH, 5000), OP_F32(AC_BATCH, 5000)),
 };
 
 static void from_vector(op_case *result, const op_vector *vector) {

@@ -38,8 +38,10 @@ const char *op_where(const ac_device *device, const op_instance *instance,
   static char text[4][256];
   static unsigned next;
   char *to = text[next++ % 4];
-  snprintf(to, sizeof *text, "%s: %s \"%s\"%s%s", device ? device->info.id : "reference",
+  snprintf(to, sizeof *text, "%s: %s \"%s\"%s%s%s%s", device ? device->info.id : "reference",
            ac_op_name(instance->args.op), instance->family_case,
+           instance->storage != AC_F32 ? ", " : "",
+           instance->storage != AC_F32 ? op_storage_name(instance->storage) : "",
            variant && variant->name ? ", " : "", variant && variant->name ? variant->name : "");
   return to;
 }
@@ -116,10 +118,8 @@ static bool make_views(run_state *s) {
 }
 
 static void store(unsigned char *to, const ac_operand *x, const double *values) {
-  for (int64_t e = 0; e < x->count; e++) {
-    float value = (float)values[e];
-    memcpy(to + 4 * e, &value, sizeof value);
-  }
+  for (int64_t e = 0; e < x->count; e++)
+    op_encode(x->dtype, values[e], to + e * (int64_t)ac_dtype_bytes(x->dtype));
 }
 
 /* What the chunk holds before the run. */
@@ -167,11 +167,9 @@ static void read_results(const run_state *s, op_result *result) {
     const ac_operand *x = &s->args.out[j];
     if (!x->count) continue;
     result->out[j] = calloc((size_t)x->count, sizeof(double));
-    for (int64_t e = 0; e < x->count; e++) {
-      float value;
-      memcpy(&value, s->after + s->at.offset[AC_MAX_INPUTS + j] + 4 * e, sizeof value);
-      result->out[j][e] = (double)value;
-    }
+    const unsigned char *at = s->after + s->at.offset[AC_MAX_INPUTS + j];
+    for (int64_t e = 0; e < x->count; e++, at += ac_dtype_bytes(x->dtype))
+      result->out[j][e] = op_decode(x->dtype, at);
   }
 }
 
@@ -188,6 +186,15 @@ static void check_repeatable(run_state *s) {
                 "a second run gave other bits in output %d", j);
     }
   free(first);
+}
+
+static void release(run_state *s) {
+  for (int k = 0; k < SLOTS; k++)
+    if (s->view[k]) s->device->backend->release_view(s->device->state, s->view[k]);
+  if (s->whole) s->device->backend->release_view(s->device->state, s->whole);
+  if (s->chunk) ac_device_release(s->device, s->chunk, s->at.total);
+  free(s->before);
+  free(s->after);
 }
 
 bool op_run(ac_device *device, const op_instance *instance, const op_variant *variant,
@@ -225,12 +232,37 @@ bool op_run(ac_device *device, const op_instance *instance, const op_variant *va
     OP_EXPECT(s.where, backend->objects(device->state) == objects,
               "made device objects while running");
   }
-  for (int k = 0; k < SLOTS; k++)
-    if (s.view[k]) backend->release_view(device->state, s.view[k]);
-  if (s.whole) backend->release_view(device->state, s.whole);
-  if (s.chunk) ac_device_release(device, s.chunk, s.at.total);
-  free(s.before);
-  free(s.after);
+  release(&s);
+  return ran;
+}
+
+bool op_run_bits(ac_device *device, const ac_op_args *shapes, const void *in, void *out) {
+  const ac_backend *backend = device->backend;
+  op_variant plain = {0};
+  char where[64];
+  snprintf(where, sizeof where, "%s: bits of %s", device->info.id, ac_op_name(shapes->op));
+  run_state s = {.device = device, .variant = &plain, .where = where, .args = *shapes};
+  if (!backend->supports(device->state, &s.args)) {
+    op_fail(where, "not supported");
+    return false;
+  }
+  s.args.workspace_bytes = backend->workspace(device->state, &s.args);
+  lay_out(&s);
+  s.before = malloc(s.at.total);
+  s.after = malloc(s.at.total);
+  bool ran = s.before && s.after && make_views(&s) &&
+             ok(&s, backend->prepare(device->state, &s.args), "prepare");
+  if (ran) {
+    memset(s.before, 0xFF, s.at.total);
+    memcpy(s.before + s.at.offset[0], in, s.at.bytes[0]);
+    memcpy(s.before + s.at.offset[AC_MAX_INPUTS], out, s.at.bytes[AC_MAX_INPUTS]);
+    ran = run_once(&s);
+  }
+  if (ran) {
+    check_untouched(&s);
+    memcpy(out, s.after + s.at.offset[AC_MAX_INPUTS], s.at.bytes[AC_MAX_INPUTS]);
+  }
+  release(&s);
   return ran;
 }
 

@@ -106,10 +106,12 @@ static void on_every_device(void (*check)(const char *device)) {
 /* 20 updates on batches of 23 with ragged targets, dropout included. Keys' biases have no gradient
  * but rounding noise (softmax does not see a shift), which Adam would blow up to full steps with
  * its usual epsilon of 1e-8. */
-static float *train_split(const char *device, int64_t micro_batch, double *losses, size_t *total) {
+static float *train_split(const char *device, ac_precision precision, int64_t micro_batch,
+                          double *losses, size_t *total) {
   corpus c = make_corpus();
   run r =
-      start(device, &model, (ac_plan_desc){.batch = SAMPLES, .micro_batch = micro_batch},
+      start(device, &model,
+            (ac_plan_desc){.batch = SAMPLES, .micro_batch = micro_batch, .precision = precision},
             (ac_trainer_desc){
                 .seed = 3, .schedule = {.lr = 1e-3}, .optimizer = {.clip = 1, .epsilon = 1e-5}});
   for (int u = 0; u < 20; u++) {
@@ -127,11 +129,11 @@ static float *train_split(const char *device, int64_t micro_batch, double *losse
 static void splitting_changes_nothing(const char *device) {
   double whole[20], split[20];
   size_t total, same;
-  float *a = train_split(device, SAMPLES, whole, &total);
+  float *a = train_split(device, AC_PRECISION_F32, SAMPLES, whole, &total);
   assert_true(whole[19] < 0.8 * whole[0]);
   static const int64_t sizes[] = {12, 7, 1};
   for (int i = 0; i < 3; i++) {
-    float *b = train_split(device, sizes[i], split, &same);
+    float *b = train_split(device, AC_PRECISION_F32, sizes[i], split, &same);
     assert_int_equal(total, same);
     for (int u = 0; u < 20; u++) assert_true(fabs(split[u] - whole[u]) <= 1e-5 * whole[u]);
     assert_true(distance(a, b, total) <= 1e-5);
@@ -144,7 +146,8 @@ ON_EVERY_DEVICE(splitting_changes_nothing)
 static void the_same_seed_gives_the_same_bits(const char *device) {
   double first[20], second[20];
   size_t total;
-  float *a = train_split(device, 7, first, &total), *b = train_split(device, 7, second, &total);
+  float *a = train_split(device, AC_PRECISION_F32, 7, first, &total);
+  float *b = train_split(device, AC_PRECISION_F32, 7, second, &total);
   assert_memory_equal(first, second, sizeof first);
   assert_memory_equal(a, b, total * sizeof *a);
   free(a);
@@ -152,14 +155,19 @@ static void the_same_seed_gives_the_same_bits(const char *device) {
 }
 ON_EVERY_DEVICE(the_same_seed_gives_the_same_bits)
 
+/* In 16 bits a last bit of a float may decide which way a value is rounded. */
 static void devices_agree(const char *device) {
+  static const double losses[] = {1e-5, 2e-3, 2e-3}, weights[] = {1e-4, 1e-2, 5e-2};
   double cpu[20], other[20];
   size_t total;
-  float *a = train_split("cpu", 12, cpu, &total), *b = train_split(device, 12, other, &total);
-  for (int u = 0; u < 20; u++) assert_true(fabs(other[u] - cpu[u]) <= 1e-5 * cpu[u]);
-  assert_true(distance(a, b, total) <= 1e-4);
-  free(a);
-  free(b);
+  for (ac_precision p = AC_PRECISION_F32; p <= AC_PRECISION_BF16; p++) {
+    float *a = train_split("cpu", p, 12, cpu, &total),
+          *b = train_split(device, p, 12, other, &total);
+    for (int u = 0; u < 20; u++) assert_true(fabs(other[u] - cpu[u]) <= losses[p] * cpu[u]);
+    assert_true(distance(a, b, total) <= weights[p]);
+    free(a);
+    free(b);
+  }
 }
 ON_EVERY_DEVICE(devices_agree)
 
@@ -206,18 +214,19 @@ static float *train_budget(const char *device, ac_plan_desc desc, int updates, d
 }
 
 /* Keeping everything, recomputing as several budgets want it, recomputing everything: the same bits
- * after 50 updates with dropout, at the same micro-batch. */
-static void recomputing_changes_no_bit(const char *device) {
-  enum { UPDATES = 50 };
-  double kept[UPDATES], again[UPDATES];
+ * after all updates with dropout, at the same micro-batch. */
+static void recompute_in(const char *device, ac_precision precision, int updates) {
+  enum { MOST = 50 };
+  double kept[MOST] = {0}, again[MOST] = {0};
   ac_plan_info info;
   size_t total;
-  ac_plan_desc desc = {.batch = 8, .micro_batch = 4, .recompute = AC_RECOMPUTE_NONE};
-  float *a = train_budget(device, desc, UPDATES, kept, &info, &total);
+  ac_plan_desc desc = {
+      .batch = 8, .micro_batch = 4, .precision = precision, .recompute = AC_RECOMPUTE_NONE};
+  float *a = train_budget(device, desc, updates, kept, &info, &total);
   assert_int_equal(info.recomputed_ops, 0);
   uint64_t high = info.bytes.total;
   desc.recompute = AC_RECOMPUTE_ALL;
-  float *b = train_budget(device, desc, UPDATES, again, &info, &total);
+  float *b = train_budget(device, desc, updates, again, &info, &total);
   assert_true(info.recomputed_ops > 0 && info.bytes.total < high);
   assert_memory_equal(kept, again, sizeof kept);
   assert_memory_equal(a, b, total * sizeof *a);
@@ -226,13 +235,19 @@ static void recomputing_changes_no_bit(const char *device) {
   desc.recompute = AC_RECOMPUTE_AUTO;
   for (int i = 1; i <= 3; i++) {
     desc.memory = high - (high - low) * (uint64_t)i / 3;
-    b = train_budget(device, desc, UPDATES, again, &info, &total);
+    b = train_budget(device, desc, updates, again, &info, &total);
     assert_true(info.recomputed_ops > 0 && info.bytes.total <= desc.memory);
     assert_memory_equal(kept, again, sizeof kept);
     assert_memory_equal(a, b, total * sizeof *a);
     free(b);
   }
   free(a);
+}
+
+static void recomputing_changes_no_bit(const char *device) {
+  recompute_in(device, AC_PRECISION_F32, 50);
+  recompute_in(device, AC_PRECISION_F16, 20);
+  recompute_in(device, AC_PRECISION_BF16, 20);
 }
 ON_EVERY_DEVICE(recomputing_changes_no_bit)
 

@@ -2,9 +2,8 @@
  *
  * CLBlast takes single f32 products; its batched routines allocate memory of their own and its half
  * ones add up in half, so batches and 16-bit storage go to cl/gemm.cl, as does everything where
- * CLBlast is absent or ACCRUE_CLBLAST=0. It is called
- * column-major with the operands swapped, C' = op(B)' op(A)', which is how it writes a row-major
- * result without a copy. */
+ * CLBlast is absent or ACCRUE_CLBLAST=0. It is called column-major with the operands swapped, C' =
+ * op(B)' op(A)', which is how it writes a row-major result without a copy. */
 #include "backend/opencl/gemm.h"
 
 #include <stdio.h>
@@ -92,24 +91,7 @@ static ac_status clblast_prepare(ac_opencl *cl, const ac_cl_product *p) {
 
 /* ---- our own --------------------------------------------------------------------------------- */
 
-/* A work-group of tx * ty items, each with a register tile of rows x (columns vectors). */
-typedef struct tile {
-  int tx, ty, rows, columns, vector;
-} tile;
-
-/* Work-items on a CPU are loop iterations, and the registers are vectors. On a GPU larger tiles
- * read less, smaller ones give more work-groups. */
-static tile choose_tile(const ac_opencl *cl, const ac_cl_product *p, bool may_be_large) {
-  if (cl->cpu) return p->n > 64 ? (tile){2, 8, 6, 4, 16} : (tile){1, 8, 6, 2, 16};
-  const int edge = cl->group == 256 ? 16 : 8;
-  const int64_t large = 8 * edge;
-  const int64_t groups = (p->m + large - 1) / large * ((p->n + large - 1) / large) * p->batch;
-  if (may_be_large && p->m >= large && p->n >= large && groups >= cl->info.compute_units)
-    return (tile){edge, edge, 8, 2, 4};
-  return (tile){edge, edge, 4, 1, 4};
-}
-
-static ac_status launch_own(ac_opencl *cl, const ac_cl_product *p, tile t) {
+ac_status ac_cl_gemm_tile(ac_opencl *cl, const ac_cl_product *p, ac_cl_tile t) {
   char options[192];
   const bool half = cl->storage != AC_F32;
   snprintf(options, sizeof options,
@@ -128,10 +110,16 @@ static ac_status launch_own(ac_opencl *cl, const ac_cl_product *p, tile t) {
                       AC_CL_LONG(p->first_c), AC_CL_INT(p->add));
 }
 
+static ac_status own_gemm_sized(ac_opencl *cl, const ac_cl_product *p, bool large) {
+  const int index = ac_cl_tile_index(cl, p, large);
+  return ac_cl_gemm_tile(cl, p, ac_cl_tiles_for(cl, large).tile[index]);
+}
+
 static ac_status own_gemm(ac_opencl *cl, const ac_cl_product *p) {
-  /* A smaller micro-batch may take the smaller tiles. */
-  if (cl->preparing) AC_TRY(launch_own(cl, p, choose_tile(cl, p, false)));
-  return launch_own(cl, p, choose_tile(cl, p, true));
+  const bool large = ac_cl_product_is_large(cl, p);
+  /* With a smaller micro-batch the product may be small. */
+  if (cl->preparing && large && !cl->cpu) AC_TRY(own_gemm_sized(cl, p, false));
+  return own_gemm_sized(cl, p, large);
 }
 
 /* ---- the choice ------------------------------------------------------------------------------ */

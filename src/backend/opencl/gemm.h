@@ -22,4 +22,28 @@ typedef struct ac_cl_product {
 uint64_t ac_cl_gemm_workspace(const ac_opencl *cl, const ac_cl_product *product);
 ac_status ac_cl_gemm(ac_opencl *cl, const ac_cl_product *product, void *workspace);
 
+/* ---- our own kernel -------------------------------------------------------------------------- */
+
+/* A work-group of tx * ty items, each with a register tile of rows x (columns vectors). */
+typedef struct ac_cl_tile {
+  int tx, ty, rows, columns, vector;
+} ac_cl_tile;
+
+/* The tile changes no bit of the result, see cl/gemm.cl. */
+ac_status ac_cl_gemm_tile(ac_opencl *cl, const ac_cl_product *product, ac_cl_tile tile);
+
+/* ---- tiles.c --------------------------------------------------------------------------------- */
+
+typedef struct ac_cl_tiles {
+  const ac_cl_tile *tile;
+  int count;
+} ac_cl_tiles;
+
+/* Those that may be best for large or for small products; the first is the one without tuning. */
+ac_cl_tiles ac_cl_tiles_for(const ac_opencl *cl, bool large);
+bool ac_cl_product_is_large(const ac_opencl *cl, const ac_cl_product *product);
+
+/* Which of these it is for products of this class; while preparing, a tuning run may find out. */
+int ac_cl_tile_index(ac_opencl *cl, const ac_cl_product *product, bool large);
+
 #endif

@@ -55,6 +55,11 @@ static bool clblast_wanted(void) {
 #endif
 }
 
+static bool tuning_wanted(const ac_opencl *cl) {
+  const char *choice = getenv("ACCRUE_TUNE");
+  return choice && *choice ? strcmp(choice, "0") != 0 : !cl->cpu;
+}
+
 static void opencl_close(void *state) {
   ac_opencl *cl = state;
   if (!cl) return;
@@ -80,6 +85,7 @@ static ac_status open_device(ac_opencl *cl, int index) {
   cl->cpu = type & CL_DEVICE_TYPE_CPU;
   cl->cache_programs = ac_cl_cache_wanted(name);
   cl->clblast = clblast_wanted();
+  cl->tune = tuning_wanted(cl);
   const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)platform,
                                               0};
   cl_int error;

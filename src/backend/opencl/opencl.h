@@ -33,6 +33,9 @@ typedef struct ac_opencl {
   bool cache_programs; /* on disk */
   bool clblast;        /* f32 products go through CLBlast */
   bool clblast_ready;  /* it has compiled its kernels */
+  bool tune;           /* tiles of products are tuned */
+  /* Indices of the chosen tiles plus 1, by storage type, transposes and float operands, size. */
+  uint8_t tiles[AC_BF16 + 1][32][2];
 
   bool preparing;
   const char *op;    /* in hand, for messages */
@@ -67,6 +70,8 @@ ac_status ac_cl_fail(cl_int error, const char *what);
 /* The program of cl/FILE.cl with these options, from memory, the disk cache or the compiler. */
 ac_status ac_cl_program_get(ac_opencl *cl, const char *file, const char *options,
                             cl_program *program);
+/* Hash of all that a binary compiled from cl/FILE.cl with this text as options depends on. */
+uint64_t ac_cl_program_key(const ac_opencl *cl, const char *file, const char *options);
 /* Whether to keep a platform's programs on disk. */
 bool ac_cl_cache_wanted(const char *platform);
 void ac_cl_programs_release(ac_opencl *cl);

@@ -151,6 +151,14 @@ static ac_status compile(ac_opencl *cl, const char *file, const ac_cl_source *pa
   return status;
 }
 
+uint64_t ac_cl_program_key(const ac_opencl *cl, const char *file, const char *options) {
+  const ac_cl_source *parts[2] = {find_source("common"), find_source(file)};
+  uint64_t key = ac_cl_hash(cl->identity + CACHE_VERSION, options, strlen(options));
+  for (int i = 0; i < 2; i++)
+    if (parts[i]) key = ac_cl_hash(key, parts[i]->text, parts[i]->length);
+  return key;
+}
+
 static ac_status make_program(ac_opencl *cl, const char *file, const char *options,
                               cl_program *program) {
   const ac_cl_source *parts[2] = {find_source("common"), find_source(file)};
@@ -160,9 +168,7 @@ static ac_status make_program(ac_opencl *cl, const char *file, const char *optio
   int length = snprintf(all, sizeof all, "-cl-std=CL1.2 -DGROUP=%d %s", cl->group, options);
   if (length < 0 || (size_t)length >= sizeof all)
     return ac_fail(AC_ERROR_ARGUMENT, "opencl: the options of cl/%s.cl are too long", file);
-  uint64_t key = ac_cl_hash(cl->identity + CACHE_VERSION, all, (size_t)length);
-  for (int i = 0; i < 2; i++) key = ac_cl_hash(key, parts[i]->text, parts[i]->length);
-
+  const uint64_t key = ac_cl_program_key(cl, file, all);
   bool cached = cl->cache_programs && cache_path(path, sizeof path, file, key);
   if (cached && (*program = load_program(cl, path, key, all))) return AC_OK;
   AC_TRY(compile(cl, file, parts, all, program));

@@ -1,0 +1,337 @@
+/* Which tile of cl/gemm.cl multiplies which class of products.
+ *
+ * A class is: the transposes, the types of A, B and C, and whether the product is large. On a GPU
+ * the first product of a class that is prepared starts a short tuning run: every tile of the list
+ * multiplies a small product, whose result must have the bits of plain loops on the host, and those
+ * that pass are timed on a product of fixed size, for some milliseconds each; compiling them takes
+ * longer than that. Classes of mixed types are only checked, with the tile of the unmixed class.
+ * The result is kept on disk, under the hash of device, driver, source and class. Since all tiles
+ * give the same bits, a choice that comes out differently another time changes nothing but speed.
+ *
+ * The scratch buffers of a tuning run live as long as the run. On CPU devices, where compiling
+ * costs more than there is to gain, the first tile of the list is taken as it is. ACCRUE_TUNE=1
+ * tunes there too, ACCRUE_TUNE=0 nowhere. */
+#include "backend/opencl/gemm.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/half.h"
+#include "core/platform.h"
+#include "core/random.h"
+
+/* ---- the list -------------------------------------------------------------------------------- */
+
+/* Work-items on a CPU are loop iterations, and the registers are vectors. On a GPU larger tiles
+ * read less, smaller ones give more work-groups. */
+static const ac_cl_tile cpu_large[] = {{2, 8, 6, 4, 16}, {2, 8, 8, 2, 16}, {2, 8, 4, 4, 8}},
+                        cpu_small[] = {{1, 8, 6, 2, 16}, {1, 8, 6, 4, 8}},
+                        gpu_large[] = {{16, 16, 8, 2, 4},
+                                       {16, 16, 8, 1, 4},
+                                       {16, 16, 4, 2, 4},
+                                       {16, 16, 4, 1, 4}},
+                        gpu_small[] = {{16, 16, 4, 1, 4}, {8, 8, 8, 2, 4}, {8, 8, 4, 1, 4}},
+                        narrow_large[] = {{8, 8, 8, 2, 4}, {8, 8, 8, 1, 4}, {8, 8, 4, 1, 4}},
+                        narrow_small[] = {{8, 8, 4, 1, 4}, {8, 8, 8, 1, 4}};
+
+#define LIST(tiles_) ((ac_cl_tiles){tiles_, (int)(sizeof(tiles_) / sizeof *(tiles_))})
+
+ac_cl_tiles ac_cl_tiles_for(const ac_opencl *cl, bool large) {
+  if (cl->cpu) return large ? LIST(cpu_large) : LIST(cpu_small);
+  if (cl->group == 256) return large ? LIST(gpu_large) : LIST(gpu_small);
+  return large ? LIST(narrow_large) : LIST(narrow_small);
+}
+
+bool ac_cl_product_is_large(const ac_opencl *cl, const ac_cl_product *p) {
+  if (cl->cpu) return p->n > 64;
+  const int64_t edge = cl->group == 256 ? 128 : 64;
+  const int64_t groups = (p->m + edge - 1) / edge * ((p->n + edge - 1) / edge) * p->batch;
+  return p->m >= edge && p->n >= edge && groups >= cl->info.compute_units;
+}
+
+/* ---- a trial --------------------------------------------------------------------------------- */
+
+/* The sizes of the check: no multiples of anything, and rows that are aligned. */
+enum { CHECKS = 2 };
+static const struct { int64_t m, n, k; } check_size[CHECKS] = {{131, 139, 37}, {144, 160, 36}};
+
+enum { A, B, C, MATRICES };
+
+typedef struct trial {
+  ac_opencl *cl;
+  ac_cl_product product; /* of the class; sizes and matrices are those of the trial */
+  bool large;
+  cl_mem buffer[MATRICES];
+  void *host[MATRICES];       /* values of A and B, results */
+  int64_t capacity[MATRICES]; /* elements */
+  void *expected[CHECKS];
+} trial;
+
+static ac_dtype type_of(const trial *t, int matrix) {
+  const bool is_float[MATRICES] = {t->product.float_a, t->product.float_b, t->product.float_c};
+  return is_float[matrix] ? AC_F32 : t->cl->storage;
+}
+
+static float read_value(ac_dtype type, const void *values, int64_t i) {
+  if (type == AC_F32) return ((const float *)values)[i];
+  const uint16_t bits = ((const uint16_t *)values)[i];
+  return type == AC_F16 ? ac_f16_to_float(bits) : ac_bf16_to_float(bits);
+}
+
+static void write_value(ac_dtype type, void *values, int64_t i, float value) {
+  if (type == AC_F32) ((float *)values)[i] = value;
+  else
+    ((uint16_t *)values)[i] = type == AC_F16 ? ac_f16_from_float(value) : ac_bf16_from_float(value);
+}
+
+static void set_size(trial *t, int64_t m, int64_t n, int64_t k) {
+  t->product.m = m;
+  t->product.n = n;
+  t->product.k = k;
+}
+
+/* On a GPU a square of tiles of 128 or 64 rows, about one for each compute unit; whole tiles of the
+ * list on a CPU. */
+static void set_timed_size(trial *t) {
+  if (t->cl->cpu) {
+    set_size(t, 768, t->large ? 768 : 64, 512);
+    return;
+  }
+  int64_t edge = (int64_t)(t->large ? 128 : 64) * (int64_t)ceil(sqrt(t->cl->info.compute_units));
+  edge = edge < 256 ? 256 : edge > 2048 ? 2048 : edge;
+  set_size(t, edge, edge, 512);
+}
+
+static bool make_room(trial *t, int matrix, int64_t elements) {
+  const size_t bytes = (size_t)elements * ac_dtype_bytes(type_of(t, matrix));
+  cl_int error;
+  t->capacity[matrix] = elements;
+  t->host[matrix] = malloc(bytes);
+  t->buffer[matrix] = clCreateBuffer(t->cl->context, CL_MEM_READ_WRITE, bytes, NULL, &error);
+  if (error != CL_SUCCESS) return false;
+  t->cl->objects++;
+  return t->host[matrix] != NULL;
+}
+
+/* Uniform in [-1, 1). */
+static bool fill(trial *t, int matrix) {
+  const ac_dtype type = type_of(t, matrix);
+  const int64_t count = t->capacity[matrix];
+  for (int64_t i = 0; i < count; i++) {
+    const ac_philox_block block = ac_philox(1, (uint32_t)(i / 4), (uint32_t)matrix, 0, 0);
+    write_value(type, t->host[matrix], i, 2 * ac_uniform24(block.v[i % 4]) - 1);
+  }
+  return clEnqueueWriteBuffer(t->cl->queue, t->buffer[matrix], CL_TRUE, 0,
+                              (size_t)count * ac_dtype_bytes(type), t->host[matrix], 0, NULL,
+                              NULL) == CL_SUCCESS;
+}
+
+/* What the kernel promises. */
+static void plain_product(const trial *t, void *c) {
+  const ac_cl_product *p = &t->product;
+  const ac_dtype type_a = type_of(t, A), type_b = type_of(t, B), type_c = type_of(t, C);
+  for (int64_t i = 0; i < p->m; i++)
+    for (int64_t j = 0; j < p->n; j++) {
+      float sum = 0;
+      for (int64_t l = 0; l < p->k; l++)
+        sum =
+            fmaf(read_value(type_a, t->host[A], p->transpose_a ? l * p->m + i : i * p->k + l),
+                 read_value(type_b, t->host[B], p->transpose_b ? j * p->k + l : l * p->n + j), sum);
+      write_value(type_c, c, i * p->n + j, sum);
+    }
+}
+
+static size_t result_bytes(const trial *t) {
+  return (size_t)(t->product.m * t->product.n) * ac_dtype_bytes(type_of(t, C));
+}
+
+static void set_check(trial *t, int i) {
+  set_size(t, check_size[i].m, check_size[i].n, check_size[i].k);
+}
+
+/* Room for the largest of the sizes, values for A and B, and what the checks should give. */
+static bool begin(trial *t) {
+  set_timed_size(t);
+  int64_t m = t->product.m, n = t->product.n;
+  for (int i = 0; i < CHECKS; i++) {
+    m = check_size[i].m > m ? check_size[i].m : m;
+    n = check_size[i].n > n ? check_size[i].n : n;
+  }
+  const int64_t k = t->product.k;
+  if (!make_room(t, A, m * k) || !make_room(t, B, k * n) || !make_room(t, C, m * n)) return false;
+  if (!fill(t, A) || !fill(t, B)) return false;
+  t->product.a = t->buffer[A];
+  t->product.b = t->buffer[B];
+  t->product.c = t->buffer[C];
+  for (int i = 0; i < CHECKS; i++) {
+    set_check(t, i);
+    t->expected[i] = malloc(result_bytes(t));
+    if (!t->expected[i]) return false;
+    plain_product(t, t->expected[i]);
+  }
+  return true;
+}
+
+static void end(trial *t) {
+  for (int matrix = 0; matrix < MATRICES; matrix++) {
+    if (t->buffer[matrix]) clReleaseMemObject(t->buffer[matrix]);
+    free(t->host[matrix]);
+  }
+  for (int i = 0; i < CHECKS; i++) free(t->expected[i]);
+}
+
+/* ---- checking and timing --------------------------------------------------------------------- */
+
+static bool is_right(trial *t, ac_cl_tile tile) {
+  for (int i = 0; i < CHECKS; i++) {
+    set_check(t, i);
+    if (ac_cl_gemm_tile(t->cl, &t->product, tile) != AC_OK) return false;
+    if (clEnqueueReadBuffer(t->cl->queue, t->buffer[C], CL_TRUE, 0, result_bytes(t), t->host[C], 0,
+                            NULL, NULL) != CL_SUCCESS)
+      return false;
+    if (memcmp(t->host[C], t->expected[i], result_bytes(t)) != 0) return false;
+  }
+  return true;
+}
+
+static bool time_runs(trial *t, ac_cl_tile tile, int runs, double *seconds) {
+  const double start = ac_clock();
+  for (int i = 0; i < runs; i++)
+    if (ac_cl_gemm_tile(t->cl, &t->product, tile) != AC_OK) return false;
+  if (clFinish(t->cl->queue) != CL_SUCCESS) return false;
+  *seconds = (ac_clock() - start) / runs;
+  return true;
+}
+
+/* The least time of a few passes, each long enough to be told from the queue's own; a tile that is
+ * far behind at once is not measured further. */
+static bool time_tile(trial *t, ac_cl_tile tile, double least, double *seconds) {
+  enum { PASSES = 4, MOST_RUNS = 16 };
+  static const double pass_seconds = 2e-3;
+  set_timed_size(t);
+  if (!time_runs(t, tile, 1, seconds) || !time_runs(t, tile, 1, seconds)) return false;
+  if (*seconds > 2 * least) return true;
+  const double wanted = pass_seconds / *seconds;
+  const int runs = wanted < 1 ? 1 : wanted > MOST_RUNS ? MOST_RUNS : (int)wanted;
+  for (int pass = 0; pass < PASSES; pass++) {
+    double one;
+    if (!time_runs(t, tile, runs, &one)) return false;
+    if (one < *seconds) *seconds = one;
+  }
+  return true;
+}
+
+/* ---- the choice ------------------------------------------------------------------------------ */
+
+static bool is_mixed(const ac_cl_product *p) {
+  return p->float_a || p->float_b || p->float_c;
+}
+
+/* What distinguishes a class on a device. */
+static void describe(char *text, size_t size, const ac_opencl *cl, const ac_cl_product *p,
+                     bool large) {
+  snprintf(text, size, "%s%s%s%s%s%s %s", ac_dtype_name(cl->storage), p->transpose_a ? " TA" : "",
+           p->transpose_b ? " TB" : "", p->float_a ? " A" : "", p->float_b ? " B" : "",
+           p->float_c ? " C" : "", large ? "large" : "small");
+}
+
+static bool same_tile(ac_cl_tile a, ac_cl_tile b) {
+  return a.tx == b.tx && a.ty == b.ty && a.rows == b.rows && a.columns == b.columns &&
+         a.vector == b.vector;
+}
+
+static bool tile_path(char *path, size_t size, ac_opencl *cl, const char *name) {
+  char folder[3072];
+  if (!ac_cache_folder(folder, sizeof folder, "tiles")) return false;
+  const uint64_t key = ac_cl_program_key(cl, "gemm", name);
+  const int length = snprintf(path, size, "%s/gemm-%016" PRIx64 ".txt", folder, key);
+  return length > 0 && (size_t)length < size;
+}
+
+/* A file that names no tile of the list counts for nothing. */
+static bool read_tile(const char *path, ac_cl_tiles tiles, int *index) {
+  FILE *stream = fopen(path, "r");
+  if (!stream) return false;
+  ac_cl_tile t = {0};
+  const int values =
+      fscanf(stream, "accrue tile 1: %d %d %d %d %d", &t.tx, &t.ty, &t.rows, &t.columns, &t.vector);
+  fclose(stream);
+  for (*index = 0; values == 5 && *index < tiles.count; (*index)++)
+    if (same_tile(tiles.tile[*index], t)) return true;
+  return false;
+}
+
+static void write_tile(const char *path, ac_cl_tile t) {
+  ac_atomic_file file;
+  if (ac_atomic_open(&file, path) != AC_OK) return;
+  if (fprintf(file.stream, "accrue tile 1: %d %d %d %d %d\n", t.tx, t.ty, t.rows, t.columns,
+              t.vector) > 0)
+    ac_atomic_commit(&file);
+  else ac_atomic_abandon(&file);
+}
+
+/* The fastest of the tiles that are right; the first, which every device should run, if none is. */
+static int fastest(trial *t, ac_cl_tiles tiles) {
+  double least = INFINITY;
+  int best = 0;
+  for (int i = 0; i < tiles.count; i++) {
+    double seconds;
+    if (!is_right(t, tiles.tile[i]) || !time_tile(t, tiles.tile[i], least, &seconds)) continue;
+    if (seconds < least) least = seconds, best = i;
+  }
+  return best;
+}
+
+/* False if there was no room for a trial. */
+static bool tune(ac_opencl *cl, const ac_cl_product *class, ac_cl_tiles tiles, bool large,
+                 int *index) {
+  trial t = {.cl = cl, .product = *class, .large = large};
+  if (is_mixed(class)) {
+    ac_cl_product plain = *class;
+    plain.float_a = plain.float_b = plain.float_c = false;
+    *index = ac_cl_tile_index(cl, &plain, large);
+  }
+  /* What goes wrong here is a reason for another tile, not the caller's error. */
+  char sentence[1024];
+  snprintf(sentence, sizeof sentence, "%s", ac_last_error());
+  const bool mark_flushed = cl->mark_flushed;
+  cl->preparing = cl->mark_flushed = false;
+  const bool begun = begin(&t);
+  if (begun && !is_mixed(class)) *index = fastest(&t, tiles);
+  else if (begun && !is_right(&t, tiles.tile[*index])) *index = 0;
+  end(&t);
+  cl->preparing = true;
+  cl->mark_flushed = mark_flushed;
+  ac_fail(AC_OK, "%s", sentence);
+  return begun;
+}
+
+int ac_cl_tile_index(ac_opencl *cl, const ac_cl_product *p, bool large) {
+  if (!cl->tune) return 0;
+  const bool half = cl->storage != AC_F32;
+  const ac_cl_product class = {.transpose_a = p->transpose_a,
+                               .transpose_b = p->transpose_b,
+                               .float_a = half && p->float_a,
+                               .float_b = half && p->float_b,
+                               .float_c = half && p->float_c,
+                               .batch = 1};
+  const int number = class.transpose_a + 2 * class.transpose_b + 4 * class.float_a +
+                     8 * class.float_b + 16 * class.float_c;
+  uint8_t *chosen = &cl->tiles[cl->storage][number][large];
+  if (*chosen || !cl->preparing) return *chosen ? *chosen - 1 : 0;
+  const ac_cl_tiles tiles = ac_cl_tiles_for(cl, large);
+  char name[64], path[4096];
+  describe(name, sizeof name, cl, &class, large);
+  const bool kept = tile_path(path, sizeof path, cl, name);
+  int index = 0;
+  if (!kept || !read_tile(path, tiles, &index)) {
+    index = 0;
+    if (tune(cl, &class, tiles, large, &index) && kept) write_tile(path, tiles.tile[index]);
+  }
+  *chosen = (uint8_t)(index + 1);
+  return index;
+}

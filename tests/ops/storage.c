@@ -1,0 +1,53 @@
+/* How operands are stored on a device: values in double to and from their bytes. */
+#include "driver.h"
+
+#include "core/half.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+void op_encode(ac_dtype dtype, double value, void *to) {
+  float single = (float)value;
+  int32_t integer = dtype == AC_I32 ? (int32_t)value : 0;
+  uint16_t half = dtype == AC_F16 ? ac_f16_from_float(single) : ac_bf16_from_float(single);
+  if (dtype == AC_F32) memcpy(to, &single, sizeof single);
+  else if (dtype == AC_I32) memcpy(to, &integer, sizeof integer);
+  else memcpy(to, &half, sizeof half);
+}
+
+double op_decode(ac_dtype dtype, const void *from) {
+  float single;
+  int32_t integer;
+  uint16_t half;
+  if (dtype == AC_F32) return memcpy(&single, from, sizeof single), (double)single;
+  if (dtype == AC_I32) return memcpy(&integer, from, sizeof integer), (double)integer;
+  memcpy(&half, from, sizeof half);
+  return (double)(dtype == AC_F16 ? ac_f16_to_float(half) : ac_bf16_to_float(half));
+}
+
+double op_round(ac_dtype dtype, double value) {
+  unsigned char bytes[4];
+  op_encode(dtype, value, bytes);
+  return op_decode(dtype, bytes);
+}
+
+/* Half a unit in the last place of 11 or 8 bits, or of a subnormal. A float's own rounding is part
+ * of each op's tolerance. */
+double op_storage_error(ac_dtype dtype, double value) {
+  if (dtype == AC_F16) return fmax(ldexp(fabs(value), -11), 0x1p-25);
+  if (dtype == AC_BF16) return ldexp(fabs(value), -8);
+  return 0;
+}
+
+const char *op_storage_name(ac_dtype dtype) {
+  return dtype == AC_F16 ? "f16" : dtype == AC_BF16 ? "bf16" : "f32";
+}
+
+bool op_has_storage(const op_case *c) {
+  for (int i = 0; i < AC_MAX_INPUTS; i++)
+    if (c->in[i].rank && ac_op_input_kind(c->op, i) == 's') return true;
+  for (int j = 0; j < AC_MAX_OUTPUTS; j++)
+    if (c->out[j].rank && ac_op_output_kind(c->op, j) == 's') return true;
+  return false;
+}

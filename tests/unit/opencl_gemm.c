@@ -1,0 +1,283 @@
+/* The matrix product of the OpenCL backend: whatever the tile, its elements are the same chains of
+ * fma, bit for bit; and the choice of tiles is made once and kept. */
+#include "files.h"
+
+#ifdef AC_HAVE_OPENCL
+#include "backend/device.h"
+#include "backend/opencl/gemm.h"
+#include "core/half.h"
+
+#include <dirent.h>
+#include <math.h>
+
+enum { DEPTH = 16 }; /* cl/gemm.cl's */
+
+static ac_device *open_device(void) {
+  ac_device *device;
+  if (ac_device_open(&device, &(ac_device_desc){.name = "opencl"}) != AC_OK) skip();
+  return device;
+}
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+enum { A, B, C, BIAS, MATRICES };
+
+typedef struct example {
+  ac_device *device;
+  ac_opencl *cl;
+  ac_cl_product product;
+  float scale; /* of the values */
+  int64_t first[MATRICES], count[MATRICES];
+  ac_dtype type[MATRICES];
+  void *host[MATRICES], *chunk[MATRICES], *view[MATRICES];
+} example;
+
+static float get(const example *x, int matrix, int64_t i) {
+  const void *values = x->host[matrix];
+  if (x->type[matrix] == AC_F32) return ((const float *)values)[i];
+  const uint16_t bits = ((const uint16_t *)values)[i];
+  return x->type[matrix] == AC_F16 ? ac_f16_to_float(bits) : ac_bf16_to_float(bits);
+}
+
+static void set(const example *x, int matrix, int64_t i, float value) {
+  if (x->type[matrix] == AC_F32) {
+    ((float *)x->host[matrix])[i] = value;
+    return;
+  }
+  uint16_t bits = x->type[matrix] == AC_F16 ? ac_f16_from_float(value) : ac_bf16_from_float(value);
+  if (x->cl->mark_flushed && matrix == C && x->type[C] == AC_F16 && (bits & 0x7fff) == 0)
+    bits = value == 0 ? 0 : 0x8000;
+  ((uint16_t *)x->host[matrix])[i] = bits;
+}
+
+static void make_matrix(example *x, int matrix, bool is_float, int64_t first, int64_t count) {
+  x->type[matrix] = is_float ? AC_F32 : x->cl->storage;
+  x->first[matrix] = first;
+  x->count[matrix] = first + count;
+  const size_t bytes = (size_t)x->count[matrix] * ac_dtype_bytes(x->type[matrix]);
+  x->host[matrix] = calloc(1, bytes);
+  assert_non_null(x->host[matrix]);
+  static uint32_t state = 1;
+  for (int64_t i = 0; i < x->count[matrix]; i++) {
+    state = state * 1664525u + 1013904223u;
+    set(x, matrix, i, x->scale * ((float)(state >> 8) * 0x1p-23f - 1));
+  }
+  const ac_backend *backend = x->device->backend;
+  assert_ok(ac_device_allocate(x->device, bytes, &x->chunk[matrix]));
+  assert_ok(backend->view(x->device->state, x->chunk[matrix], 0, bytes, &x->view[matrix]));
+  assert_ok(backend->upload(x->device->state, x->view[matrix], 0, x->host[matrix], bytes));
+}
+
+/* Matrices one row into their buffers. */
+static void make_example(example *x, bool bias) {
+  ac_cl_product *p = &x->product;
+  const int64_t row_a = p->transpose_a ? p->m : p->k, row_b = p->transpose_b ? p->k : p->n;
+  make_matrix(x, A, p->float_a, row_a, p->batch * p->m * p->k);
+  make_matrix(x, B, p->float_b, row_b, p->batch * p->k * p->n);
+  make_matrix(x, C, p->float_c, p->n, p->batch * p->m * p->n);
+  make_matrix(x, BIAS, true, 0, p->n);
+  p->a = x->view[A], p->b = x->view[B], p->c = x->view[C];
+  p->bias = bias ? x->view[BIAS] : NULL;
+  p->first_a = row_a, p->first_b = row_b, p->first_c = p->n;
+}
+
+static void free_example(example *x) {
+  for (int k = 0; k < MATRICES; k++) {
+    x->device->backend->release_view(x->device->state, x->view[k]);
+    ac_device_release(x->device, x->chunk[k], (uint64_t)x->count[k] * ac_dtype_bytes(x->type[k]));
+    free(x->host[k]);
+  }
+}
+
+/* One element as cl/gemm.cl promises it: k in order, then zeros to a multiple of DEPTH. */
+static float chain(const example *x, int64_t matrix, int64_t i, int64_t j) {
+  const ac_cl_product *p = &x->product;
+  const int64_t a = x->first[A] + matrix * p->m * p->k, b = x->first[B] + matrix * p->k * p->n;
+  float sum = 0;
+  for (int64_t l = 0; l < p->k; l++)
+    sum = fmaf(get(x, A, a + (p->transpose_a ? l * p->m + i : i * p->k + l)),
+               get(x, B, b + (p->transpose_b ? j * p->k + l : l * p->n + j)), sum);
+  if (p->k % DEPTH) sum = fmaf(0, 0, sum);
+  return sum;
+}
+
+static void compute(example *x) {
+  const ac_cl_product *p = &x->product;
+  for (int64_t matrix = 0; matrix < p->batch; matrix++)
+    for (int64_t i = 0; i < p->m; i++)
+      for (int64_t j = 0; j < p->n; j++) {
+        const int64_t at = x->first[C] + (matrix * p->m + i) * p->n + j;
+        float v = chain(x, matrix, i, j);
+        if (p->bias) v += get(x, BIAS, j);
+        if (p->add) v += get(x, C, at);
+        set(x, C, at, v);
+      }
+}
+
+static void check_example(example *x, bool bias, ac_cl_tile tile) {
+  make_example(x, bias);
+  assert_ok(ac_cl_gemm_tile(x->cl, &x->product, tile));
+  compute(x);
+  const size_t size = ac_dtype_bytes(x->type[C]), bytes = (size_t)x->count[C] * size;
+  unsigned char *got = malloc(bytes);
+  assert_non_null(got);
+  assert_ok(x->device->backend->download(x->device->state, x->view[C], 0, got, bytes));
+  const unsigned char *want = x->host[C];
+  for (int64_t i = 0; i < x->count[C]; i++)
+    if (memcmp(got + (size_t)i * size, want + (size_t)i * size, size) != 0)
+      fail_msg("%s, tile %dx%d %dx%dx%d, %lld x %lld x %lld%s%s: element %lld differs from %g",
+               ac_dtype_name(x->cl->storage), tile.tx, tile.ty, tile.rows, tile.columns,
+               tile.vector, (long long)x->product.m, (long long)x->product.n,
+               (long long)x->product.k, x->product.transpose_a ? ", a transposed" : "",
+               x->product.transpose_b ? ", b transposed" : "", (long long)i, (double)get(x, C, i));
+  free(got);
+  free_example(x);
+}
+
+/* Sizes with rows of multiples of 16 and of nothing, larger and smaller than all tiles. */
+static void check_tile(ac_device *device, const ac_cl_product *class, float scale,
+                       ac_cl_tile tile) {
+  static const int64_t sizes[][3] = {{131, 139, 37}, {144, 160, 48}, {3, 5, 1}, {1, 70, 200}};
+  for (int k = 0; k < 4; k++)
+    for (int variant = 0; variant < 2; variant++) {
+      example x = {.device = device, .cl = device->state, .product = *class, .scale = scale};
+      x.product.m = sizes[k][0];
+      x.product.n = sizes[k][1];
+      x.product.k = sizes[k][2];
+      x.product.batch = 1 + (k >= 2);
+      x.product.add = variant;
+      check_example(&x, variant, tile);
+    }
+}
+
+/* Each tile with other transposes, so that both of these are met without compiling everything. */
+static void test_tiles_change_no_bit(void **state) {
+  (void)state;
+  ac_device *device = open_device();
+  ac_opencl *cl = device->state;
+  cl->op = "test";
+  for (int size = 0, number = 0; size < 2; size++) {
+    const ac_cl_tiles tiles = ac_cl_tiles_for(cl, size);
+    for (int i = 0; i < tiles.count; i++, number++)
+      for (ac_dtype storage = AC_F32; storage <= AC_BF16; storage++) {
+        const ac_cl_product class = {.transpose_a = number & 1, .transpose_b = number >> 1 & 1};
+        cl->storage = storage;
+        check_tile(device, &class, 1, tiles.tile[i]);
+      }
+  }
+  ac_device_close(device);
+}
+
+static void test_mixed_types(void **state) {
+  (void)state;
+  ac_device *device = open_device();
+  ac_opencl *cl = device->state;
+  cl->op = "test";
+  const ac_cl_product classes[] = {{.transpose_a = true, .float_a = true, .float_c = true},
+                                   {.transpose_b = true, .float_b = true}};
+  for (int i = 0; i < 2; i++) {
+    cl->storage = i ? AC_BF16 : AC_F16;
+    check_tile(device, &classes[i], 1, ac_cl_tiles_for(cl, true).tile[0]);
+  }
+  ac_device_close(device);
+}
+
+/* Values whose products lie around 2^-25: what is flushed to zero becomes -0. */
+static void test_flushed_values_are_marked(void **state) {
+  (void)state;
+  ac_device *device = open_device();
+  ac_opencl *cl = device->state;
+  cl->op = "test";
+  cl->storage = AC_F16;
+  cl->mark_flushed = true;
+  const ac_cl_product class = {.transpose_b = true};
+  check_tile(device, &class, 0x1p-12f, ac_cl_tiles_for(cl, true).tile[0]);
+  ac_device_close(device);
+}
+
+/* ---- the choice ------------------------------------------------------------------------------ */
+
+/* The index of a freshly opened device's tile for large f16 products. */
+static int choose(void) {
+  ac_device *device = open_device();
+  ac_opencl *cl = device->state;
+  const ac_cl_product product = {.batch = 1};
+  cl->op = "test";
+  cl->storage = AC_F16;
+  cl->preparing = true;
+  const int index = ac_cl_tile_index(cl, &product, true);
+  assert_int_equal(ac_cl_tile_index(cl, &product, true), index);
+  ac_device_close(device);
+  return index;
+}
+
+static bool only_tile_file(test_path *path) {
+  DIR *folder = opendir(in_folder("tiles").text);
+  int found = 0;
+  for (struct dirent *entry; folder && (entry = readdir(folder));) {
+    if (entry->d_name[0] == '.') continue;
+    snprintf(path->text, sizeof path->text, "%.200s/tiles/%.200s", test_folder, entry->d_name);
+    found++;
+  }
+  if (folder) closedir(folder);
+  assert_true(found <= 1);
+  return found == 1;
+}
+
+static void test_choice_is_kept(void **state) {
+  (void)state;
+  test_path path;
+  setenv("ACCRUE_CACHE_DIR", test_folder, 1);
+  setenv("ACCRUE_TUNE", "0", 1);
+  assert_int_equal(choose(), 0);
+  assert_false(only_tile_file(&path));
+
+  setenv("ACCRUE_TUNE", "1", 1);
+  const int index = choose();
+  assert_true(only_tile_file(&path));
+  size_t bytes;
+  unsigned char *contents = read_file(path.text, &bytes);
+
+  /* Another tile in the file is believed; one that is none is found anew. */
+  ac_device *device = open_device();
+  const ac_cl_tiles tiles = ac_cl_tiles_for(device->state, true);
+  ac_device_close(device);
+  const int other = index ? 0 : 1;
+  const ac_cl_tile t = tiles.tile[other];
+  char text[128];
+  int length = snprintf(text, sizeof text, "accrue tile 1: %d %d %d %d %d\n", t.tx, t.ty, t.rows,
+                        t.columns, t.vector);
+  write_file(path.text, text, (size_t)length);
+  assert_int_equal(choose(), other);
+  write_file(path.text, text, (size_t)length - 12);
+  assert_true(choose() < tiles.count);
+  size_t now;
+  unsigned char *mended = read_file(path.text, &now);
+  assert_memory_equal(mended, contents, strlen("accrue tile 1: "));
+  assert_int_equal(mended[now - 1], '\n');
+  free(mended);
+  free(contents);
+  unsetenv("ACCRUE_TUNE");
+  unsetenv("ACCRUE_CACHE_DIR");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_tiles_change_no_bit),
+      cmocka_unit_test(test_mixed_types),
+      cmocka_unit_test(test_flushed_values_are_marked),
+      cmocka_unit_test_setup_teardown(test_choice_is_kept, make_test_folder, remove_test_folder),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
+#else
+static void test_without_opencl(void **state) {
+  (void)state;
+  skip();
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_without_opencl)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
+#endif

@@ -1,0 +1,343 @@
+/* Mixed precision as a plan lays it down: what is stored in 16 bits and what is not, working copies
+ * of parameters, casts where dtypes meet, and the watch over what is lost. */
+#include "models.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const ac_precision halves[] = {AC_PRECISION_F16, AC_PRECISION_BF16};
+static const test_gpt gpt = {
+    .layers = 2, .width = 32, .context = 8, .vocab = 17, .heads = 4, .weighted = true};
+
+/* Runs a check on the CPU and on each OpenCL device, with either 16-bit type. */
+static void everywhere(void (*check)(const char *device, ac_precision precision)) {
+  ac_device_info list[8];
+  int count;
+  assert_ok(ac_device_list(list, 8, &count));
+  for (int i = 0; i < count && i < 8; i++)
+    for (int k = 0; k < 2; k++) check(list[i].id, halves[k]);
+}
+
+static ac_device *open_device(const char *name) {
+  ac_device *device;
+  assert_ok(ac_device_open(&device, &(ac_device_desc){.name = name, .threads = 2}));
+  return device;
+}
+
+/* ---- bytes ----------------------------------------------------------------------------------- */
+
+static ac_plan_info info_of(const ac_graph *graph, ac_device *device, ac_plan_desc desc) {
+  ac_plan *plan;
+  assert_ok(ac_plan_create(&plan, graph, device, &desc));
+  ac_plan_info info = *ac_plan_get_info(plan);
+  ac_plan_free(plan);
+  return info;
+}
+
+/* Activations shrink to little more than half; masters, gradients and moments stay, and the working
+ * copies come on top. */
+static void activations_shrink(void **state) {
+  (void)state;
+  const test_gpt shapes[] = {{.layers = 4, .width = 128, .context = 64, .vocab = 65, .heads = 4},
+                             {.layers = 3,
+                              .width = 64,
+                              .context = 32,
+                              .vocab = 300,
+                              .heads = 2,
+                              .dropout = 0.1f,
+                              .fused = true}};
+  ac_device *device = open_device("dry");
+  for (int s = 0; s < 2; s++)
+    for (int k = 0; k < 2; k++)
+      for (int policy = AC_RECOMPUTE_NONE; policy <= AC_RECOMPUTE_ALL; policy++) {
+        ac_graph *graph = test_gpt_graph(&shapes[s]);
+        ac_plan_desc desc = {.batch = 12, .micro_batch = 6, .recompute = (ac_recompute)policy};
+        ac_plan_info whole = info_of(graph, device, desc);
+        desc.precision = halves[k];
+        ac_plan_info half = info_of(graph, device, desc);
+        assert_int_equal(half.recomputed_ops, whole.recomputed_ops);
+        assert_true((double)half.bytes.activations <= 0.55 * (double)whole.bytes.activations);
+        assert_int_equal(half.bytes.gradients, whole.bytes.gradients);
+        assert_int_equal(half.bytes.optimizer, whole.bytes.optimizer);
+        assert_int_equal(whole.working_bytes, 0);
+        assert_true(half.working_bytes > 0);
+        assert_true(half.bytes.parameters >= whole.bytes.parameters + half.working_bytes);
+        ac_graph_free(graph);
+      }
+  ac_device_close(device);
+}
+
+/* Without a backward pass weights of products are kept in 16 bits alone. */
+static void weights_shrink_without_training(void **state) {
+  (void)state;
+  ac_device *device = open_device("dry");
+  ac_graph *graph = test_gpt_graph(&gpt);
+  ac_plan_desc desc = {.purpose = AC_PREDICT, .batch = 4};
+  ac_plan_info whole = info_of(graph, device, desc);
+  desc.precision = AC_PRECISION_BF16;
+  ac_plan_info half = info_of(graph, device, desc);
+  assert_true((double)half.bytes.parameters < 0.6 * (double)whole.bytes.parameters);
+  ac_graph_free(graph);
+  ac_device_close(device);
+}
+
+static void a_refusal_names_half_precision(void **state) {
+  (void)state;
+  ac_device *device = open_device("dry");
+  ac_graph *graph = test_gpt_graph(
+      &(test_gpt){.layers = 2, .width = 32, .context = 256, .vocab = 65, .heads = 4});
+  ac_plan *plan;
+  ac_plan_desc desc = {.batch = 64, .memory = 1};
+  assert_refused(ac_plan_create(&plan, graph, device, &desc), AC_ERROR_BUDGET, "at precision f16");
+  /* The amount that it names is enough. */
+  const char *text = strstr(ac_last_error(), "it would need ");
+  assert_non_null(text);
+  double amount = strtod(text + strlen("it would need "), NULL);
+  assert_non_null(strstr(text, "KiB"));
+  desc.precision = AC_PRECISION_F16;
+  desc.memory = (uint64_t)((amount + 0.1) * 1024);
+  assert_ok(ac_plan_create(&plan, graph, device, &desc));
+  ac_plan_free(plan);
+  ac_graph_free(graph);
+  ac_device_close(device);
+}
+
+static void every_step_tells_its_dtypes(void **state) {
+  (void)state;
+  ac_device *device = open_device("dry");
+  ac_graph *graph = test_gpt_graph(&gpt);
+  ac_plan *plan;
+  assert_ok(ac_plan_create(&plan, graph, device,
+                           &(ac_plan_desc){.batch = 2, .precision = AC_PRECISION_F16}));
+  int linears = 0;
+  for (int64_t i = 0; i < ac_plan_get_info(plan)->steps; i++) {
+    ac_plan_step step;
+    assert_ok(ac_plan_get_step(plan, i, &step));
+    if (!strcmp(step.op, "linear_weight_gradient")) {
+      linears++;
+      assert_int_equal(step.inputs, 2);
+      assert_int_equal(step.input[0], AC_F16);
+      assert_int_equal(step.output[0], AC_F32);
+    }
+  }
+  assert_int_equal(linears, 9);
+  ac_plan_free(plan);
+  ac_graph_free(graph);
+  ac_device_close(device);
+}
+
+/* ---- graphs where dtypes meet ---------------------------------------------------------------- */
+
+enum { WIDTH = 24, SAMPLES = 6 };
+
+/* An f32 input goes into a product, a parameter is scaled and gated before it is used, one is read
+ * both as a weight and as a bias, one is shared by two layers and seen in another shape, and the
+ * loss compares with an f32 input. */
+static ac_graph *odd_graph(void) {
+  ac_graph *g;
+  assert_ok(ac_graph_create(&g));
+  const int64_t rows[] = {AC_BATCH, WIDTH};
+  ac_parameter_desc normal = {.init = {AC_INIT_NORMAL, 0, 0.2f, false}};
+  ac_tensor *x = ac_input(g, "x", AC_F32, 2, rows), *goal = ac_input(g, "goal", AC_F32, 2, rows);
+  ac_tensor *w = ac_parameter(g, "w", 2, (const int64_t[]){WIDTH, WIDTH}, &normal);
+  ac_tensor *flat = ac_parameter(g, "flat", 1, (const int64_t[]){WIDTH * WIDTH}, &normal);
+  ac_tensor *gate = ac_parameter(g, "gate", 1, (const int64_t[]){WIDTH}, &normal);
+  ac_tensor *shift = ac_parameter(g, "shift", 1, (const int64_t[]){WIDTH}, &normal);
+  ac_tensor *gamma = ac_parameter(g, "gamma", 1, (const int64_t[]){WIDTH}, &normal);
+  ac_tensor *v = ac_reshape(flat, 2, (const int64_t[]){WIDTH, WIDTH});
+  ac_graph_scope(g, "first");
+  ac_tensor *h = ac_linear(x, w, shift, AC_OUT_IN);
+  h = ac_add(ac_multiply(h, ac_scale(gate, 2)), shift);
+  h = ac_layer_norm(h, ac_scale(gamma, 3), NULL, 0);
+  ac_graph_scope(g, "second");
+  h = ac_add(ac_linear(ac_gelu(h, AC_GELU_TANH), v, NULL, AC_IN_OUT), x);
+  h = ac_linear(h, w, NULL, AC_IN_OUT);
+  ac_graph_scope(g, NULL);
+  ac_graph_set_output(g, "h", h);
+  ac_graph_set_loss(g, ac_mean_squared_error(h, goal, NULL));
+  assert_ok(ac_graph_status(g));
+  return g;
+}
+
+static void fill(float *x, int count, uint32_t state) {
+  for (int i = 0; i < count; i++) {
+    state = state * 1664525u + 1013904223u;
+    x[i] = (float)(state >> 8) * 0x1p-23f - 1;
+  }
+}
+
+/* Losses of `updates` updates; the last gradient of every parameter, one after another. */
+static void train_odd(const char *name, ac_precision precision, ac_recompute recompute, int updates,
+                      double *losses, float *weights, size_t most) {
+  ac_device *device = open_device(name);
+  ac_graph *graph = odd_graph();
+  ac_plan *plan;
+  ac_trainer *trainer;
+  ac_plan_desc desc = {
+      .batch = SAMPLES, .micro_batch = 4, .precision = precision, .recompute = recompute};
+  assert_ok(ac_plan_create(&plan, graph, device, &desc));
+  assert_ok(
+      ac_trainer_create(&trainer, plan, &(ac_trainer_desc){.seed = 5, .schedule = {.lr = 1e-3}}));
+  float x[SAMPLES * WIDTH], goal[SAMPLES * WIDTH];
+  fill(x, SAMPLES * WIDTH, 1);
+  fill(goal, SAMPLES * WIDTH, 2);
+  ac_feed feeds[] = {{"x", x}, {"goal", goal}};
+  for (int u = 0; u < updates; u++) {
+    ac_update update;
+    assert_ok(ac_trainer_accumulate(trainer, SAMPLES, feeds, 2));
+    assert_ok(ac_trainer_update(trainer, &update));
+    assert_false(update.skipped);
+    losses[u] = update.loss;
+  }
+  size_t used = 0;
+  for (int i = 0; i < ac_trainer_parameter_count(trainer); i++) {
+    ac_tensor_info info;
+    assert_ok(ac_trainer_parameter_info(trainer, i, &info));
+    int64_t count = info.shape[0] * (info.rank > 1 ? info.shape[1] : 1);
+    assert_true(used + (size_t)count <= most);
+    assert_ok(ac_trainer_get_parameter(trainer, i, 0, count, weights + used));
+    used += (size_t)count;
+  }
+  ac_trainer_free(trainer);
+  ac_plan_free(plan);
+  ac_graph_free(graph);
+  ac_device_close(device);
+}
+
+enum { UPDATES = 30, WEIGHTS = 2 * WIDTH * WIDTH + 3 * WIDTH };
+
+static void odd_graphs_train(const char *device, ac_precision precision) {
+  double whole[UPDATES], half[UPDATES], again[UPDATES];
+  float a[WEIGHTS], b[WEIGHTS], c[WEIGHTS];
+  train_odd(device, AC_PRECISION_F32, AC_RECOMPUTE_NONE, UPDATES, whole, a, WEIGHTS);
+  train_odd(device, precision, AC_RECOMPUTE_NONE, UPDATES, half, b, WEIGHTS);
+  train_odd(device, precision, AC_RECOMPUTE_ALL, UPDATES, again, c, WEIGHTS);
+  assert_true(whole[UPDATES - 1] < 0.9 * whole[0]);
+  double tolerance = precision == AC_PRECISION_F16 ? 2e-3 : 2e-2;
+  for (int u = 0; u < UPDATES; u++)
+    if (!(fabs(half[u] - whole[u]) <= tolerance * whole[u]))
+      fail_msg("%s: loss %d is %.6f, in f32 %.6f", device, u, half[u], whole[u]);
+  assert_memory_equal(half, again, sizeof half);
+  assert_memory_equal(b, c, sizeof b);
+}
+
+static void odd_graphs_train_everywhere(void **state) {
+  (void)state;
+  everywhere(odd_graphs_train);
+}
+
+/* ---- forward only ---------------------------------------------------------------------------- */
+
+/* A parameter set by hand is read rounded where it is kept in 16 bits, and the output comes as
+ * f32. */
+static void sessions_convert(const char *name, ac_precision precision) {
+  ac_device *device = open_device(name);
+  ac_graph *graph = odd_graph();
+  float result[2][SAMPLES * WIDTH], x[SAMPLES * WIDTH], w[WIDTH * WIDTH];
+  fill(x, SAMPLES * WIDTH, 3);
+  fill(w, WIDTH * WIDTH, 4);
+  for (int k = 0; k < 2; k++) {
+    ac_plan *plan;
+    ac_session *session;
+    ac_plan_desc desc = {.purpose = AC_PREDICT, .batch = SAMPLES};
+    desc.precision = k ? precision : AC_PRECISION_F32;
+    assert_ok(ac_plan_create(&plan, graph, device, &desc));
+    assert_ok(ac_session_create(&session, plan, 9));
+    assert_ok(ac_session_set_parameter(session, "w", 0, WIDTH * WIDTH, w));
+    assert_ok(ac_session_run(session, SAMPLES, &(ac_feed){"x", x}, 1));
+    assert_ok(ac_session_output(session, "h", 0, SAMPLES * WIDTH, result[k]));
+    ac_session_free(session);
+    ac_plan_free(plan);
+  }
+  double worst = 0, largest = 0;
+  for (int i = 0; i < SAMPLES * WIDTH; i++) {
+    worst = fmax(worst, fabs((double)result[1][i] - (double)result[0][i]));
+    largest = fmax(largest, fabs((double)result[0][i]));
+  }
+  double step = precision == AC_PRECISION_F16 ? 0x1p-11 : 0x1p-8;
+  assert_true(worst > 0 && worst < 8 * step * largest);
+  ac_graph_free(graph);
+  ac_device_close(device);
+}
+
+static void sessions_convert_everywhere(void **state) {
+  (void)state;
+  everywhere(sessions_convert);
+}
+
+/* ---- watching numbers ------------------------------------------------------------------------ */
+
+/* y = scale(scale(x, down), up) of values near 1: what `down` flushes or `up` overflows is counted
+ * in its own layer. */
+static void watch(const char *name, ac_precision precision, float down, float up, int64_t flushed,
+                  int64_t overflowed) {
+  ac_device *device = open_device(name);
+  ac_graph *g;
+  assert_ok(ac_graph_create(&g));
+  const int64_t rows[] = {AC_BATCH, 8};
+  ac_tensor *x = ac_input(g, "x", AC_F32, 2, rows), *goal = ac_input(g, "goal", AC_F32, 2, rows);
+  ac_parameter_desc one = {.init = {AC_INIT_CONSTANT, 1, 0, false}};
+  ac_tensor *gate = ac_parameter(g, "gate", 1, (const int64_t[]){8}, &one);
+  ac_graph_scope(g, "down");
+  ac_tensor *h = ac_scale(ac_multiply(x, gate), down);
+  ac_graph_scope(g, "up");
+  h = ac_scale(h, up);
+  ac_graph_scope(g, NULL);
+  ac_graph_set_loss(g, ac_mean_squared_error(h, goal, NULL));
+  ac_plan *plan;
+  ac_trainer *trainer;
+  ac_plan_desc desc = {
+      .batch = 3, .micro_batch = 2, .precision = precision, .debug_numerics = true};
+  assert_ok(ac_plan_create(&plan, g, device, &desc));
+  ac_trainer_desc how = {.schedule = {.lr = 1e-3}, .loss_scaling = {.kind = AC_LOSS_SCALING_NONE}};
+  assert_ok(ac_trainer_create(&trainer, plan, &how));
+  float values[24], zeros[24] = {0};
+  for (int i = 0; i < 24; i++) values[i] = i % 8 ? 1 + (float)i / 64 : 0; /* three true zeros */
+  ac_feed feeds[] = {{"x", values}, {"goal", zeros}};
+  for (int u = 0; u < 2; u++) {
+    assert_ok(ac_trainer_accumulate(trainer, 3, feeds, 2));
+    assert_ok(ac_trainer_update(trainer, NULL));
+  }
+  int found = 0;
+  for (int i = 0; i < ac_trainer_numerics_count(trainer); i++) {
+    ac_numerics n;
+    assert_ok(ac_trainer_numerics(trainer, i, &n));
+    if (n.backward || strcmp(n.op, "scale") != 0) continue;
+    found++;
+    bool is_up = !strcmp(n.scope, "up");
+    assert_int_equal(n.values, 48);
+    assert_int_equal(n.flushed, is_up ? 0 : flushed);
+    assert_int_equal(n.overflowed, is_up ? overflowed : 0);
+  }
+  assert_int_equal(found, 2);
+  assert_refused(ac_trainer_numerics(trainer, -1, &(ac_numerics){0}), AC_ERROR_ARGUMENT, "watched");
+  ac_trainer_free(trainer);
+  ac_plan_free(plan);
+  ac_graph_free(g);
+  ac_device_close(device);
+}
+
+static void losses_of_numbers_are_counted(const char *device, ac_precision precision) {
+  bool f16 = precision == AC_PRECISION_F16;
+  watch(device, precision, 0x1p-26f, 1, f16 ? 42 : 0, 0);
+  watch(device, precision, 1, 0x1p16f, 0, f16 ? 42 : 0);
+  watch(device, precision, 1, 1, 0, 0);
+}
+
+static void losses_of_numbers_are_counted_everywhere(void **state) {
+  (void)state;
+  everywhere(losses_of_numbers_are_counted);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(activations_shrink),
+      cmocka_unit_test(weights_shrink_without_training),
+      cmocka_unit_test(a_refusal_names_half_precision),
+      cmocka_unit_test(every_step_tells_its_dtypes),
+      cmocka_unit_test(odd_graphs_train_everywhere),
+      cmocka_unit_test(sessions_convert_everywhere),
+      cmocka_unit_test(losses_of_numbers_are_counted_everywhere),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
