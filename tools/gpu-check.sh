@@ -62,6 +62,7 @@ make_kit() {
     cp -L "$(library "$folder/bin/test_ops" libcmocka.so.0)" "$kit/libcmocka.so.0" &&
     cp -L "$(PATH=$PATH:/sbin library "$folder/bin/accrue" libOpenCL.so.1)" "$kit/libOpenCL.so.1" &&
     strip "$kit/accrue" "$kit/test_ops" || exit 1
+  git -C "$root" rev-parse --short HEAD >"$kit/commit" 2>/dev/null
   echo "The kit is in $kit ($(du -sh "$kit" | cut -f 1))."
   exit 0
 }
@@ -152,7 +153,7 @@ find_drivers() {
 
 describe_machine() {
   say "# Accrue on $(uname -n), $(date -u '+%Y-%m-%d %H:%M UTC')" "" \
-    "- $("$accrue" --version 2>&1), $(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo 'no repository')" \
+    "- $("$accrue" --version 2>&1), $(cat "$here/commit" 2>/dev/null || git -C "$root" rev-parse --short HEAD 2>/dev/null)" \
     "- $(uname -srm), $(. /etc/os-release 2>/dev/null && echo "${PRETTY_NAME:-}")" \
     "- $(nproc) processors: $(awk -F ': ' '/^model name/ { print $2; exit }' /proc/cpuinfo)"
   if command -v nvidia-smi >/dev/null; then
@@ -165,7 +166,7 @@ describe_machine() {
 
 check_ops() {
   local id=$1 family passed=0 names
-  say "" "### Tests of the ops, beside the CPU" ""
+  say "" "### Tests of the ops, beside the CPU"
   if ! attempt 60 "the list of ops" "$tests" --list; then return; fi
   mapfile -t names <"$work/out"
   for family in "${names[@]}"; do
@@ -173,7 +174,7 @@ check_ops() {
       if grep -q "on $id" "$work/out"; then passed=$((passed + 1)); else fail "$id: $family was not tested"; fi
     fi
   done
-  say "$passed of ${#names[@]} families of ops pass."
+  say "" "$passed of ${#names[@]} families of ops pass."
 }
 
 check_bench() {
@@ -212,10 +213,9 @@ compare_losses() {
 }
 
 check_training() {
-  local id=$1 precision result largest cpu device step
+  local id=$1 precision result largest cpu device step rows=()
   say "" "### Training, beside the CPU" "" \
-    "A small GPT, 50 steps; losses may differ by 2e-3 of their value." "" \
-    "| precision | loss on the CPU | loss here | largest difference | step here |" "|---|---|---|---|---|"
+    "A small GPT, 50 steps; losses may differ by 2e-3 of their value."
   for precision in f32 f16 bf16; do
     [[ -e $work/cpu.$precision ]] || train cpu "$precision" "$work/cpu.$precision" || continue
     train "$id" "$precision" "$work/metrics" || continue
@@ -224,10 +224,11 @@ check_training() {
       continue
     fi
     read -r largest cpu device step <<<"$result"
-    say "| $precision | $cpu | $device | $largest | $step ms |"
+    rows+=("| $precision | $cpu | $device | $largest | $step ms |")
     awk -v x="$largest" 'BEGIN { exit !(x <= 2e-3) }' ||
       fail "$id: training in $precision: losses differ by $largest"
   done
+  say "" "| precision | loss on the CPU | loss here | largest difference | step here |" "|---|---|---|---|---|" "${rows[@]}"
 }
 
 # ---- all of it --------------------------------------------------------------------------------------
