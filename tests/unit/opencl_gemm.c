@@ -150,20 +150,23 @@ static void check_tile(ac_device *device, const ac_cl_product *class, float scal
     }
 }
 
-/* Each tile with other transposes, so that both of these are met without compiling everything. */
+/* The lists of all kinds of devices, here on one. Each tile has other transposes and another
+ * storage type, so that all of these are met without compiling every combination. */
 static void test_tiles_change_no_bit(void **state) {
   (void)state;
   ac_device *device = open_device();
   ac_opencl *cl = device->state;
   cl->op = "test";
-  for (int size = 0, number = 0; size < 2; size++) {
-    const ac_cl_tiles tiles = ac_cl_tiles_for(cl, size);
-    for (int i = 0; i < tiles.count; i++, number++)
-      for (ac_dtype storage = AC_F32; storage <= AC_BF16; storage++) {
-        const ac_cl_product class = {.transpose_a = number & 1, .transpose_b = number >> 1 & 1};
-        cl->storage = storage;
-        check_tile(device, &class, 1, tiles.tile[i]);
-      }
+  int number = 0;
+  for (int list = 0; list < 6; list++) {
+    cl->cpu = list / 2 == 0;
+    cl->group = list / 2 == 2 ? 64 : 256;
+    const ac_cl_tiles tiles = ac_cl_tiles_for(cl, list % 2);
+    for (int i = 0; i < tiles.count; i++, number++) {
+      const ac_cl_product class = {.transpose_a = number & 1, .transpose_b = number >> 1 & 1};
+      cl->storage = (ac_dtype)(number % 3);
+      check_tile(device, &class, 1, tiles.tile[i]);
+    }
   }
   ac_device_close(device);
 }
