@@ -41,7 +41,7 @@ build() {
   shift
   # shellcheck source=tools/packages.sh
   source "$root/tools/packages.sh"
-  install_packages "${build_packages[@]}" libcmocka-dev ||
+  install_packages "${build_packages[@]}" "${static_packages[@]}" libcmocka-dev ||
     echo "gpu-check: packages could not be installed; trying without" >&2
   cmake -S "$root" -B "$folder" -DCMAKE_BUILD_TYPE=Release "$@" >/dev/null &&
     cmake --build "$folder" --parallel "$(nproc)" --target accrue_program test_ops >/dev/null
