@@ -1,5 +1,5 @@
-/* test_ops [--list] [--reduced] [FAMILY...]: the references against each other and against PyTorch's
- * results, then every device against the references, then the devices side by side.
+/* test_ops [--list] [--reduced] [FAMILY...]: the references against each other and against
+ * PyTorch's results, then every device against the references, then the devices side by side.
  * ACCRUE_TEST_DEVICES restricts the devices ("cpu,opencl:0"). */
 #include "driver.h"
 
