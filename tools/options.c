@@ -3,6 +3,7 @@
 #include "message.h"
 #include "text.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -11,7 +12,8 @@
 #include <string.h>
 
 void options_add(options *o, const char *group, const option *rows, int count) {
-  for (int i = 0; i < count && o->count < OPTION_ROWS; i++) {
+  assert(o->count + count <= OPTION_ROWS);
+  for (int i = 0; i < count; i++) {
     o->rows[o->count] = rows[i];
     o->rows[o->count++].group = group;
   }

@@ -39,7 +39,7 @@ typedef struct option {
   bool given;           /* set by options_parse */
 } option;
 
-enum { OPTION_ROWS = 64 };
+enum { OPTION_ROWS = 96 };
 
 typedef struct options {
   const char *command; /* "train gpt" */
