@@ -3,6 +3,9 @@
 #include "models.h"
 
 #include "backend/device.h"
+#ifdef AC_HAVE_OPENCL
+#include "backend/opencl/opencl.h"
+#endif
 #include "ops/linear.h"
 
 #include <math.h>
@@ -348,6 +351,16 @@ static void sessions_convert_everywhere(void **state) {
 
 /* ---- watching numbers ------------------------------------------------------------------------ */
 
+/* Kernels and memory objects of an OpenCL device. */
+static int64_t made_so_far(ac_device *device) {
+  int64_t kernels = 0;
+#ifdef AC_HAVE_OPENCL
+  if (!strcmp(device->backend->name, "opencl"))
+    kernels = ((const ac_opencl *)device->state)->kernel_count;
+#endif
+  return kernels + (int64_t)device->backend->objects(device->state);
+}
+
 /* y = scale(scale(x, down), up) of values near 1: what `down` flushes or `up` overflows is counted
  * in its own layer. */
 static void watch(const char *name, ac_precision precision, float down, float up, int64_t flushed,
@@ -372,6 +385,7 @@ static void watch(const char *name, ac_precision precision, float down, float up
   assert_ok(ac_plan_create(&plan, g, device, &desc));
   ac_trainer_desc how = {.schedule = {.lr = 1e-3}, .loss_scaling = {.kind = AC_LOSS_SCALING_NONE}};
   assert_ok(ac_trainer_create(&trainer, plan, &how));
+  int64_t compiled = made_so_far(device);
   float values[24], zeros[24] = {0};
   for (int i = 0; i < 24; i++) values[i] = i % 8 ? 1 + (float)i / 64 : 0; /* three true zeros */
   ac_feed feeds[] = {{"x", values}, {"goal", zeros}};
@@ -379,6 +393,7 @@ static void watch(const char *name, ac_precision precision, float down, float up
     assert_ok(ac_trainer_accumulate(trainer, 3, feeds, 2));
     assert_ok(ac_trainer_update(trainer, NULL));
   }
+  assert_int_equal(made_so_far(device), compiled);
   int found = 0;
   for (int i = 0; i < ac_trainer_numerics_count(trainer); i++) {
     ac_numerics n;
