@@ -15,15 +15,24 @@
 
 #include "core/error.h"
 #include "ops/attention.h"
+#include "ops/batch_norm.h"
+#include "ops/concat.h"
+#include "ops/conv2d.h"
 #include "ops/dropout.h"
 #include "ops/gelu.h"
+#include "ops/group_norm.h"
 #include "ops/layer_norm.h"
+#include "ops/leaky_relu.h"
 #include "ops/linear.h"
 #include "ops/linear_cross_entropy.h"
 #include "ops/matmul.h"
 #include "ops/optimizer.h"
+#include "ops/pool2d.h"
+#include "ops/rms_norm.h"
 #include "ops/scale.h"
 #include "ops/transpose.h"
+#include "ops/upsample_nearest2d.h"
+#include "ops/weight_standardisation.h"
 #include "plan/timing.h"
 
 #include <math.h>
@@ -45,6 +54,9 @@ static int64_t dimension(char letter, int size) {
       {'p', {64, 1 << 20, 1 << 21}}, /* of a parameter: an update finds none in a cache */
       {'R', {4, 1024, 2048}},        /* rows and */
       {'C', {16, 512, 512}},         /* channels */
+      {'m', {2, 8, 16}},             /* samples, */
+      {'c', {8, 64, 64}},            /* channels and */
+      {'P', {4, 1024, 1024}},        /* positions of images */
       {'v', {4, 256, 512}},          /* rows and */
       {'V', {16, 2048, 4096}},       /* classes, or entries of a table */
       {'r', {4, 64, 512}},           /* rows, */
@@ -56,6 +68,10 @@ static int64_t dimension(char letter, int size) {
       {'D', {16, 256, 256}},         /* channels, */
       {'Q', {48, 768, 768}},         /* three times as many, */
       {'H', {4, 4, 4}},              /* and heads of attention */
+      {'k', {4, 4, 32}},             /* channels of images, */
+      {'K', {8, 8, 64}},             /* twice as many, */
+      {'S', {4, 56, 28}},            /* their height or width, */
+      {'s', {2, 28, 14}},            /* and half of it */
   };
   for (size_t i = 0; i < sizeof dimensions / sizeof *dimensions; i++)
     if (dimensions[i].letter == letter) return dimensions[i].size[size];
@@ -72,13 +88,24 @@ static const ac_linear_attributes in_out = {AC_IN_OUT};
 static const ac_matmul_attributes product = {false, false};
 static const ac_scale_attributes factor = {0.5f};
 static const ac_layer_norm_attributes epsilon = {1e-5f};
+static const ac_rms_norm_attributes rms_norm = {1e-5f};
+static const ac_group_norm_attributes group_norm = {8, 1e-5f};
+static const ac_batch_norm_attributes batch_norm = {.epsilon = 1e-5f};
+static const ac_batch_norm_pool_attributes batch_norm_pool = {1024, 1e-5f};
+static const ac_batch_norm_update_attributes batch_norm_update = {0.1f};
+static const ac_weight_standardisation_attributes weight_standardisation = {1e-5f};
 static const ac_gelu_attributes gelu = {AC_GELU_TANH};
+static const ac_leaky_relu_attributes hundredth = {0.01f};
 static const ac_attention_attributes heads = {4, 0.125f, 0, 0};
 static const ac_dropout_attributes tenth = {0.1f, 1, 1 << 14};
 static const ac_transpose_attributes swap = {0, 1};
-static const ac_cross_entropy_attributes all_count = {false, 0};
+static const ac_cross_entropy_attributes all_count = {.ignore = false};
 static const ac_linear_cross_entropy_attributes head = {
-    AC_OUT_IN, {false, 0}, AC_LINEAR_CROSS_ENTROPY_CHUNK};
+    AC_OUT_IN, {.ignore = false}, AC_LINEAR_CROSS_ENTROPY_CHUNK};
+static const ac_conv2d_attributes same = {{1, 1}, {1, 1}, {1, 1}, 1};
+static const ac_pool2d_attributes pairs = {{2, 2}, {2, 2}, {0, 0}};
+static const ac_concat_attributes channels = {1, 0};
+static const ac_upsample_nearest2d_attributes twice = {2};
 static const ac_gradient_statistics_attributes unscaled = {1};
 static const ac_adamw_attributes adamw = {1, 1e-3f, 0.01f, 0.9f, 0.999f, 1e-8f, 0.1f, 0.03f};
 static const ac_sgd_attributes sgd = {1, 1e-3f, 0.01f, 0.9f, false, false};
@@ -97,12 +124,29 @@ static const timed_op timed_ops[AC_OP_COUNT] = {
     [AC_OP_layer_norm] = {{"RC", "C", "C"}, {"RC", "R2"}, &epsilon},
     [AC_OP_layer_norm_input_gradient] = {{"RC", "RC", "R2", "C"}, {"RC"}, NULL},
     [AC_OP_layer_norm_parameter_gradient] = {{"RC", "RC", "R2"}, {"C", "C"}, NULL},
+    [AC_OP_rms_norm] = {{"RC", "C"}, {"RC", "R"}, &rms_norm},
+    [AC_OP_rms_norm_input_gradient] = {{"RC", "RC", "R", "C"}, {"RC"}, NULL},
+    [AC_OP_rms_norm_parameter_gradient] = {{"RC", "RC", "R"}, {"C"}, NULL},
+    [AC_OP_group_norm] = {{"mcP", "c", "c"}, {"mcP", "m82"}, &group_norm},
+    [AC_OP_group_norm_gradient] = {{"mcP", "mcP", "m82", "c"}, {"mcP", "c", "c"}, &group_norm},
+    [AC_OP_batch_norm] = {{"mcP", "c", "c", "c", "c"}, {"mcP", "c2"}, &batch_norm},
+    [AC_OP_batch_norm_gradient] = {{"mcP", "mcP", "c2", "c"}, {"mcP", "c", "c"}, NULL},
+    [AC_OP_batch_norm_pool] = {{"n2"}, {"n3"}, &batch_norm_pool},
+    [AC_OP_batch_norm_update] = {{"n3"}, {"n", "n"}, &batch_norm_update},
+    [AC_OP_weight_standardisation] = {{"RC"}, {"RC", "R2"}, &weight_standardisation},
+    [AC_OP_weight_standardisation_gradient] = {{"RC", "RC", "R2"}, {"RC"}, NULL},
     [AC_OP_gelu] = {{"n"}, {"n"}, &gelu},
     [AC_OP_gelu_gradient] = {{"n", "n"}, {"n"}, &gelu},
     [AC_OP_relu] = {{"n"}, {"n"}, NULL},
     [AC_OP_relu_gradient] = {{"n", "n"}, {"n"}, NULL},
     [AC_OP_silu] = {{"n"}, {"n"}, NULL},
     [AC_OP_silu_gradient] = {{"n", "n"}, {"n"}, NULL},
+    [AC_OP_leaky_relu] = {{"n"}, {"n"}, &hundredth},
+    [AC_OP_leaky_relu_gradient] = {{"n", "n"}, {"n"}, &hundredth},
+    [AC_OP_sigmoid] = {{"n"}, {"n"}, NULL},
+    [AC_OP_sigmoid_gradient] = {{"n", "n"}, {"n"}, NULL},
+    [AC_OP_tanh] = {{"n"}, {"n"}, NULL},
+    [AC_OP_tanh_gradient] = {{"n", "n"}, {"n"}, NULL},
     [AC_OP_softmax] = {{"RC"}, {"RC"}, NULL},
     [AC_OP_softmax_gradient] = {{"RC", "RC"}, {"RC"}, NULL},
     [AC_OP_attention] = {{"BTQ"}, {"BTD", "BHT"}, &heads},
@@ -115,8 +159,22 @@ static const timed_op timed_ops[AC_OP_COUNT] = {
     [AC_OP_linear_cross_entropy_gradient] = {{"rD", "VD", "#r"}, {"rD", "VD", "8"}, &head},
     [AC_OP_mean_squared_error] = {{"RC", "RC"}, {"8"}, NULL},
     [AC_OP_mean_squared_error_gradient] = {{"RC", "RC"}, {"RC"}, NULL},
+    [AC_OP_binary_cross_entropy] = {{"RC", "RC"}, {"8"}, NULL},
+    [AC_OP_binary_cross_entropy_gradient] = {{"RC", "RC"}, {"RC"}, NULL},
     [AC_OP_cast] = {{"n"}, {"n"}, NULL},
     [AC_OP_numerics] = {{"n"}, {"#2"}, NULL},
+    [AC_OP_conv2d] = {{"8kSS", "kk33", "k"}, {"8kSS"}, &same},
+    [AC_OP_conv2d_input_gradient] = {{"8kSS", "kk33"}, {"8kSS"}, &same},
+    [AC_OP_conv2d_weight_gradient] = {{"8kSS", "8kSS"}, {"kk33", "k"}, &same},
+    [AC_OP_max_pool2d] = {{"8kSS"}, {"8kss"}, &pairs},
+    [AC_OP_max_pool2d_gradient] = {{"8kss", "8kSS"}, {"8kSS"}, &pairs},
+    [AC_OP_average_pool2d] = {{"8kSS"}, {"8kss"}, &pairs},
+    [AC_OP_average_pool2d_gradient] = {{"8kss"}, {"8kSS"}, &pairs},
+    [AC_OP_concat] = {{"8kSS", "8kSS"}, {"8KSS"}, &channels},
+    [AC_OP_slice] = {{"8KSS"}, {"8kSS"}, &channels},
+    [AC_OP_slice_gradient] = {{"8kSS"}, {"8KSS"}, &channels},
+    [AC_OP_upsample_nearest2d] = {{"8kss"}, {"8kSS"}, &twice},
+    [AC_OP_upsample_nearest2d_gradient] = {{"8kSS"}, {"8kss"}, &twice},
     [AC_OP_gradient_statistics] = {{"p"}, {"2"}, &unscaled},
     [AC_OP_adamw] = {{"p"}, {"p", "p", "p"}, &adamw},
     [AC_OP_sgd] = {{"p"}, {"p", "p"}, &sgd},

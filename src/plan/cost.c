@@ -28,6 +28,9 @@ static bool multiplies_matrices(ac_op op) {
   case AC_OP_attention_gradient:
   case AC_OP_linear_cross_entropy:
   case AC_OP_linear_cross_entropy_gradient:
+  case AC_OP_conv2d:
+  case AC_OP_conv2d_input_gradient:
+  case AC_OP_conv2d_weight_gradient:
     return true;
   default:
     return false;

@@ -36,7 +36,7 @@ train() { run train gpt --data text "${tiny[@]}" "$@"; }
 case_help() {
   run --version | grep -qE '^accrue [0-9]+\.[0-9]+\.[0-9]+$' || die "--version"
   local command
-  for command in "" devices train "train gpt" "train mlp" sample plan "plan gpt" verify "verify gpt" bench "bench gemm" \
+  for command in "" devices train "train gpt" "train mlp" "train resnet" "train mobilenet" eval sample plan "plan gpt" verify "verify gpt" bench "bench gemm" \
     "bench ops" "bench step" "bench all" "bench memory"; do
     # shellcheck disable=SC2086
     run $command --help >help
@@ -354,6 +354,8 @@ case_bench() {
   planned=$(sed -n 's/.*"planned_bytes": \([0-9]*\),/\1/p' step.json)
   peak=$(sed -n 's/.*"peak_bytes": \([0-9]*\),/\1/p' step.json)
   [[ $planned && $planned == "$peak" ]] || die "planned $planned, peak $peak"
+  bench_quickly ops --model mobilenet --batch 1 --filter 'conv2d f32' --device cpu >out
+  grep -qE ' conv2d f32 1x3x32x32 24x3x3x3 -> 1x24x32x32' out || die "no convolution in: $(cat out)"
   run bench memory --model gpt-small --batch 2 --repeat 2 --device cpu >out
   grep -q '^resident / planned' out || die "no memory in: $(cat out)"
   if command -v gnuplot >/dev/null; then
@@ -373,6 +375,7 @@ case_bench() {
   refuse 2 'must be one of' bench ops --precision f8
   refuse 2 'out of range' bench ops --samples 4
   refuse 2 'larger than the batch' bench ops --batch 2 --micro-batch 3
+  refuse 2 'no meaning for resnet18' bench step --model resnet18 --context 5
   refuse 2 'given twice' bench ops --device cpu --device cpu
   refuse 1 'no device "abacus"' bench ops --device abacus
   refuse 1 'computes nothing' bench ops --device dry
@@ -523,6 +526,110 @@ case_mlp() {
     --out d >result
   grep -q 'accuracy 100.00 %' result || die "the loaded model has forgotten: $(cat result)"
   refuse 2 '--hidden 5 contradicts' train mlp --data pair --hidden 5 --init a/model.safetensors
+}
+
+# Convolutional networks on images of 4 x 4 pixels; small ones that learn fast.
+case_images() {
+  mkdir pair
+  "$FIXTURE" images pair train 200
+  "$FIXTURE" images pair t10k 50
+  local net=(--data pair --device cpu --batch 20) kind
+  for kind in resnet mobilenet; do
+    run train $kind "${net[@]}" --width 8 --epochs 12 --lr 0.01 --shift 0 --rotation 0 --scaling 0 --metrics m \
+      --out $kind >result
+    grep -qE 'accuracy (9[5-9]|100)' result || die "$kind does not learn easy images: $(cat result)"
+    awk -v wait="$("$METRICS" field m end data_wait_s)" 'BEGIN { exit !(wait >= 0) }' || die "no data_wait_s"
+    run eval --model $kind --data pair --device cpu >result
+    grep -q '^accuracy' result && grep -q '^ *label ' result || die "no confusion matrix: $(cat result)"
+    run eval --model $kind/model.safetensors --data pair --device cpu --precision bf16 --json >json
+    grep -q '"confusion": \[$' json || die "no JSON: $(cat json)"
+  done
+
+  # Neither the loader's threads nor whether it reads ahead change a bit.
+  run train resnet "${net[@]}" --width 8 --steps 8 --loader-threads 1 --out one >/dev/null
+  run train resnet "${net[@]}" --width 8 --steps 8 --loader-threads 3 --read-ahead 2 --out three >/dev/null
+  run train resnet "${net[@]}" --width 8 --steps 8 --read-ahead 0 --out none >/dev/null
+  cmp one/model.safetensors three/model.safetensors
+  cmp one/model.safetensors none/model.safetensors
+  run train resnet --data pair --device cpu --batch 20 --init one/model.safetensors --steps 1 --out again >/dev/null
+  refuse 2 '--norm layer contradicts' train resnet "${net[@]}" --norm layer --init one/model.safetensors
+  refuse 2 '--depth 9 is none that a ResNet has' train resnet "${net[@]}" --depth 9
+  refuse 1 'does not hold a model of kind mobilenet' train mobilenet "${net[@]}" --init one/model.safetensors
+
+  # Every norm trains; group norm splits exactly, batch norm is refused unless micro-batches are accepted.
+  local norm
+  for norm in group layer instance; do
+    run verify resnet "${net[@]}" --width 8 --norm $norm --micro-batch 5 >result
+    grep -q 'the same up to rounding' result || die "$norm: $(cat result)"
+  done
+  refuse 1 'cannot be split into micro-batches of 5' train resnet "${net[@]}" --norm batch --micro-batch 5
+  run train resnet "${net[@]}" --width 8 --norm batch --micro-batch 5 --batch-norm micro --steps 3 --out batch >/dev/null
+  local status=0
+  "$ACCRUE" verify resnet "${net[@]}" --width 8 --norm batch --micro-batch 5 --batch-norm micro >result 2>err || status=$?
+  ((status == 1)) || die "verify sees no difference in batch norm"
+  grep -q 'not equivalent under accumulation' result || die "$(cat result)"
+  refuse 2 '--model is missing' eval --data pair
+  refuse 2 'unknown model nothing' eval nothing --model one/model.safetensors --data pair
+}
+
+# Folds and shards: which share of 300 images, or of 200 with 100 of their own to validate, an epoch reads.
+case_parts() {
+  mkdir single pair
+  "$FIXTURE" images single t10k 300
+  "$FIXTURE" images pair train 200
+  "$FIXTURE" images pair t10k 100
+  local small=(--device cpu --hidden none --batch 32 --epochs 1 --metrics m --out model)
+  samples() {
+    run train mlp "${small[@]}" "${@:2}" >/dev/null
+    (($("$METRICS" field m end samples) == $1)) || die "not $1 samples: accrue train mlp ${*:2}"
+  }
+  samples 270 --data single
+  samples 200 --data single --fold 2/3
+  samples 150 --data pair --fold 4/4
+  samples 67 --data pair --rank 1/3
+  samples 50 --data pair --fold 1/4 --rank 0/3
+  refuse 2 '--fold 3 is not of the form I/N, such as 1/4' train mlp --data pair --fold 3
+  refuse 2 '--rank 1/2x is not of the form I/N, such as 0/4' train mlp --data pair --rank 1/2x
+  refuse 2 '--rank -1/2 is not of the form' train mlp --data pair --rank -1/2
+  refuse 2 '--fold 0/5 is out of range: of N parts, I is one of 1 to N' train mlp --data pair --fold 0/5
+  refuse 2 '--rank 5/5 is out of range: of N parts, I is one of 0 to N - 1' train mlp --data pair --rank 5/5
+  refuse 2 '--fold 1/99999999999999999999 is out of range' train mlp --data pair --fold 1/99999999999999999999
+  refuse 1 '200 samples leave some of 201 folds empty' train mlp --data pair --fold 7/201
+  refuse 1 'leave nothing for rank 200 of 300' train mlp --data pair --rank 200/300
+  refuse 1 'at least two are needed' train mlp --data pair --fold 1/1
+  text
+  refuse 2 '--fold is for images' train gpt --data text --fold 1/5
+  run train gpt --data text "${tiny[@]}" --epochs 1 --rank 1/2 --metrics m --out text-model >/dev/null
+}
+
+# CIFAR's two formats by their folders' file names; class c lights up quarter c of the bytes of an image.
+records() { # LABEL-BYTES COUNT
+  local i quarter
+  for ((i = 0; i < $2; i++)); do
+    for ((quarter = 0; quarter < $1; quarter++)); do printf "\\00$((i % 4))"; done
+    for quarter in 0 1 2 3; do
+      head -c 768 /dev/zero | if ((quarter == i % 4)); then tr '\0' '\377'; else cat; fi
+    done
+  done
+}
+case_cifar() {
+  mkdir ten hundred
+  records 1 40 >ten/data_batch_1.bin
+  records 1 24 | gzip >ten/data_batch_2.bin.gz
+  records 1 16 >ten/test_batch.bin
+  records 2 64 >hundred/train.bin
+  records 2 16 | gzip >hundred/test.bin.gz
+  local folder
+  for folder in ten hundred; do
+    run train mlp --data $folder --device cpu --hidden 16 --dropout 0 --batch 16 --epochs 30 --lr 0.01 --metrics m \
+      --out model >result
+    grep -q 'accuracy 100.00 %' result || die "easy images are not learned: $(cat result)"
+    (($("$METRICS" field m end samples) == 30 * 64)) || die "not 64 samples an epoch"
+  done
+  truncate -s -1 ten/test_batch.bin
+  refuse 1 'test_batch.bin: 49167 bytes are no whole number' train mlp --data ten
+  printf '\012' | dd of=ten/data_batch_1.bin conv=notrunc status=none
+  refuse 1 'data_batch_1.bin: label 10 of image 0 is not in [0, 10)' train mlp --data ten
 }
 
 # OpenCL learns what the CPU learns. The devices' sums differ in order; 1e-3 is what five updates make of it.

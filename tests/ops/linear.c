@@ -109,7 +109,7 @@ static const op_case cases[] = {
      .gradients = gradients,
      .gradient_count = 2},
     /* Several blocks of a product in 16 bits: of rows, columns and depth. */
-    LINEAR("in_out 485x5->515", AC_IN_OUT, 485, 5, 515, OP_F32(5, 515), OP_F32(515)),
+    LINEAR("in_out 485x5->1041", AC_IN_OUT, 485, 5, 1041, OP_F32(5, 1041), OP_F32(1041)),
     LINEAR("out_in 7x300->9", AC_OUT_IN, 7, 300, 9, OP_F32(9, 300), OP_F32(9)),
 };
 

@@ -44,6 +44,26 @@ static void shapes_follow_the_ops(void **state) {
   ac_graph_free(g);
 }
 
+static void shapes_of_images(void **state) {
+  (void)state;
+  ac_graph *g = new_graph();
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 6, 9, 12));
+  ac_tensor *w = ac_parameter(g, "w", SHAPE(4, 3, 3, 5), NULL);
+  const ac_conv2d_desc moved = {
+      .stride = {2, 1}, .padding = {1, 0}, .dilation = {1, 2}, .groups = 2};
+  assert_shape(ac_conv2d(x, w, NULL, &moved), SHAPE(AC_BATCH, 4, 5, 4));
+  const ac_pool2d_desc pairs = {.kernel = {2, 3}}, threes = {{3, 3}, {2, 2}, {1, 1}};
+  assert_shape(ac_max_pool2d(x, &pairs), SHAPE(AC_BATCH, 6, 4, 4));
+  assert_shape(ac_average_pool2d(x, &threes), SHAPE(AC_BATCH, 6, 5, 6));
+  assert_shape(ac_global_average_pool(x), SHAPE(AC_BATCH, 6));
+  assert_shape(ac_upsample_nearest2d(x, 3), SHAPE(AC_BATCH, 6, 27, 36));
+  ac_tensor *part = ac_slice(x, 1, 2, 3), *parts[] = {part, x, part};
+  assert_shape(part, SHAPE(AC_BATCH, 3, 9, 12));
+  assert_shape(ac_concat(parts, 3, 1), SHAPE(AC_BATCH, 12, 9, 12));
+  assert_int_equal(ac_graph_status(g), AC_OK);
+  ac_graph_free(g);
+}
+
 static void the_first_failure_sticks(void **state) {
   (void)state;
   ac_graph *g = new_graph();
@@ -97,6 +117,21 @@ static void wrong_operands_are_named(void **state) {
   REFUSED("embedding:", ac_embedding(w, x));
   REFUSED("layer_norm: x is [B, 6, 4] but gamma or beta is [4, 4]", ac_layer_norm(x, w, b, 0));
   REFUSED("layer_norm: epsilon is nan", ac_layer_norm(x, b, b, NAN));
+  REFUSED("rms_norm: x is [B, 6, 4] but gamma is [4, 4]", ac_rms_norm(x, w, 0));
+  REFUSED("rms_norm: epsilon is -1", ac_rms_norm(x, b, -1));
+  REFUSED("group_norm: 6 channels cannot be divided into 4 groups",
+          ac_group_norm(x, NULL, NULL, 4, 0));
+  REFUSED("group_norm: 6 channels cannot be divided into 0 groups",
+          ac_group_norm(x, NULL, NULL, 0, 0));
+  REFUSED("group_norm: x is [B, 6, 4] but beta is [4]", ac_sample_norm(x, NULL, b, 0));
+  REFUSED("group_norm: x is i32 [B, 6]; it takes f32 [B, C, ...]",
+          ac_instance_norm(ids, NULL, NULL, 0));
+  REFUSED("group_norm: epsilon is inf", ac_instance_norm(x, NULL, NULL, INFINITY));
+  REFUSED("batch_norm: operand 1 is missing", ac_batch_norm(x, NULL, NULL, NULL, b, NULL));
+  REFUSED("batch_norm: the running mean and variance must be frozen parameters of 6 elements",
+          ac_batch_norm(x, NULL, NULL, b, b, NULL));
+  REFUSED("weight_standardisation: the weight is f32 [B, 6, 4]", ac_weight_standardisation(x, 0));
+  REFUSED("leaky_relu: the slope is -0.1", ac_leaky_relu(x, -0.1f));
   REFUSED("gelu: unknown kind", ac_gelu(x, (ac_gelu_kind)9));
   REFUSED("relu: x is i32", ac_relu(ids));
   REFUSED("scale: the factor is not finite", ac_scale(x, INFINITY));
@@ -119,6 +154,13 @@ static void wrong_operands_are_named(void **state) {
           ac_linear_cross_entropy(x, w, AC_IN_OUT, ids, b, NULL));
   REFUSED("linear_cross_entropy: unknown weight layout",
           ac_linear_cross_entropy(x, w, (ac_layout)7, ids, NULL, NULL));
+  REFUSED("cross_entropy: smoothing is 1, not in [0, 1)",
+          ac_cross_entropy(x, ids, NULL, &(ac_cross_entropy_desc){.smoothing = 1}));
+  REFUSED("linear_cross_entropy: smoothing is nan, not in [0, 1)",
+          ac_linear_cross_entropy(x, w, AC_IN_OUT, ids, NULL,
+                                  &(ac_cross_entropy_desc){.smoothing = NAN}));
+  REFUSED("binary_cross_entropy: logits are [B, 6, 4], targets f32 [4], weights absent",
+          ac_binary_cross_entropy(x, b, NULL));
   REFUSED("mean_squared_error: prediction is", ac_mean_squared_error(x, ids, NULL));
   REFUSED("reshape: [B, 6, 4]", ac_reshape(x, SHAPE(1LL << 40, 1LL << 40)));
   REFUSED("reshape: [B, 6, 4]", ac_reshape(x, SHAPE(INT64_MIN, 24)));
@@ -141,6 +183,56 @@ static void wrong_operands_are_named(void **state) {
   REFUSED("output \"x\" is no result of an op", ac_graph_set_output(g, "x", x));
 }
 
+static void wrong_images_are_named(void **state) {
+  (void)state;
+#define IMAGE ac_input(g, "i", AC_F32, SHAPE(AC_BATCH, 6, 5, 7))
+#define KERNEL(...) ac_parameter(g, "k", SHAPE(__VA_ARGS__), NULL)
+#define CONV2D(...) &(ac_conv2d_desc){__VA_ARGS__}
+#define POOL2D(...)   \
+  &(ac_pool2d_desc) { \
+    __VA_ARGS__       \
+  }
+  REFUSED("conv2d: x is [B, 6, 4] and the weight [4, 4]", ac_conv2d(x, w, NULL, NULL));
+  REFUSED("conv2d: operand 1 is missing", ac_conv2d(IMAGE, NULL, NULL, NULL));
+  REFUSED("conv2d: the bias is [4] but the weight is [8, 6, 3, 3]",
+          ac_conv2d(IMAGE, KERNEL(8, 6, 3, 3), b, NULL));
+  REFUSED("conv2d: 4 groups do not divide the channels of x [B, 6, 5, 7] and of the weight",
+          ac_conv2d(IMAGE, KERNEL(8, 2, 3, 3), NULL, CONV2D(.groups = 4)));
+  REFUSED("conv2d: 3 groups do not divide",
+          ac_conv2d(IMAGE, KERNEL(8, 2, 3, 3), NULL, CONV2D(.groups = 3)));
+  REFUSED("conv2d: -1 groups do not divide",
+          ac_conv2d(IMAGE, KERNEL(8, 6, 3, 3), NULL, CONV2D(.groups = -1)));
+  REFUSED("conv2d: x is [B, 6, 5, 7], in 2 groups of channels, but the weight is [8, 6, 3, 3]",
+          ac_conv2d(IMAGE, KERNEL(8, 6, 3, 3), NULL, CONV2D(.groups = 2)));
+  REFUSED("conv2d: a kernel of height 6 and dilation 1 is larger than the padded image's 5",
+          ac_conv2d(IMAGE, KERNEL(8, 6, 6, 3), NULL, NULL));
+  REFUSED(
+      "conv2d: a kernel of width 6 and dilation 2 is larger than the padded image's 9",
+      ac_conv2d(IMAGE, KERNEL(8, 6, 5, 6), NULL, CONV2D(.padding = {0, 1}, .dilation = {1, 2})));
+  REFUSED("conv2d: a kernel of height 1099511627776",
+          ac_conv2d(IMAGE, KERNEL(1, 6, 1LL << 40, 1), NULL,
+                    CONV2D(.dilation = {INT32_MAX, INT32_MAX})));
+  REFUSED("conv2d: stride -1, padding 0 and dilation 1",
+          ac_conv2d(IMAGE, KERNEL(8, 6, 3, 3), NULL, CONV2D(.stride = {1, -1})));
+  REFUSED("conv2d: stride 1, padding -1 and dilation 1",
+          ac_conv2d(IMAGE, KERNEL(8, 6, 3, 3), NULL, CONV2D(.padding = {-1, 0})));
+  REFUSED("max_pool2d: x is [B, 6, 4]", ac_max_pool2d(x, POOL2D(.kernel = {2, 2})));
+  REFUSED("max_pool2d: kernel 0", ac_max_pool2d(IMAGE, NULL));
+  REFUSED("average_pool2d: kernel 2, stride 2 and padding 2",
+          ac_average_pool2d(IMAGE, POOL2D(.kernel = {2, 2}, .padding = {2, 0})));
+  REFUSED("average_pool2d: a kernel of height 6 is larger than the padded image's 5",
+          ac_average_pool2d(IMAGE, POOL2D(.kernel = {6, 2})));
+  REFUSED("average_pool2d: x is [B, 6, 4]", ac_global_average_pool(x));
+  REFUSED("upsample_nearest2d: x is [B, 6, 5, 7] and the factor 0",
+          ac_upsample_nearest2d(IMAGE, 0));
+  REFUSED("concat: [B, 6, 4] and [B, 6] differ", ac_concat((ac_tensor *[]){x, ids}, 2, 1));
+  REFUSED("concat: [B, 6, 4] has no axis 0", ac_concat((ac_tensor *[]){x, x}, 2, 0));
+  REFUSED("concat: 9 tensors", ac_concat((ac_tensor *[]){x, x, x, x, x, x, x, x, x}, 9, 1));
+  REFUSED("slice: cannot take 3 from 4 on along axis 1 of [B, 6, 4]", ac_slice(x, 1, 4, 3));
+  REFUSED("slice: cannot take 1 from 0 on along axis 0", ac_slice(x, 0, 0, 1));
+  REFUSED("slice: cannot take", ac_slice(x, 1, INT64_MAX, INT64_MAX));
+}
+
 static void graphs_do_not_mix(void **state) {
   (void)state;
   ac_graph *g = new_graph(), *h = new_graph();
@@ -155,10 +247,9 @@ static void graphs_do_not_mix(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(shapes_follow_the_ops),
-      cmocka_unit_test(the_first_failure_sticks),
-      cmocka_unit_test(wrong_operands_are_named),
-      cmocka_unit_test(graphs_do_not_mix),
+      cmocka_unit_test(shapes_follow_the_ops),    cmocka_unit_test(shapes_of_images),
+      cmocka_unit_test(the_first_failure_sticks), cmocka_unit_test(wrong_operands_are_named),
+      cmocka_unit_test(wrong_images_are_named),   cmocka_unit_test(graphs_do_not_mix),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

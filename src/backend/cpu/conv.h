@@ -1,0 +1,140 @@
+/* What convolutions are made of on the CPU: images laid out so that every product runs over
+ * contiguous floats (conv_stage.c), the tiles that multiply them (conv_tile.c), and rows of images
+ * (conv_row.c). */
+#ifndef AC_BACKEND_CPU_CONV_H
+#define AC_BACKEND_CPU_CONV_H
+
+#include "backend/cpu/kernels.h"
+
+/* ---- tiles ----------------------------------------------------------------------------------- */
+
+#if defined(__AVX512F__)
+enum { AC_CONV_VECTOR = 16, AC_CONV_ROWS = 12 }; /* 24 of 32 registers hold sums */
+#elif defined(__AVX2__) && defined(__FMA__)
+enum { AC_CONV_VECTOR = 8, AC_CONV_ROWS = 6 }; /* 12 of 16 */
+#else
+enum { AC_CONV_VECTOR = 4, AC_CONV_ROWS = 6 };
+#endif
+enum { AC_CONV_COLUMNS = 2 * AC_CONV_VECTOR, AC_CONV_WIDE = 8 * AC_CONV_VECTOR };
+
+#define ac_conv_multiply AC_CPU_NAME(ac_conv_multiply)
+#define ac_conv_multiply_row AC_CPU_NAME(ac_conv_multiply_row)
+#define ac_conv_dot AC_CPU_NAME(ac_conv_dot)
+
+/* c[i][j] (+)= sum over k < depth of a[row[i] + k] b[offset[k] + j], for up to AC_CONV_ROWS rows
+ * and one or two vectors of columns; rows of c are ldc apart. */
+void ac_conv_multiply(int rows, int vectors, int64_t depth, const float *a, const int32_t *row,
+                      const float *b, const int32_t *offset, float *c, int64_t ldc, bool add);
+
+/* The same for one row and any number of columns; whole vectors are written. */
+void ac_conv_multiply_row(int64_t columns, int64_t depth, const float *row, const float *b,
+                          const int32_t *offset, float *c, bool add);
+
+/* sum[t * step] += sum over j < count of y[j] x[offset[t] + j], for t < terms. */
+void ac_conv_dot(int64_t terms, int64_t count, const float *y, const float *x,
+                 const int32_t *offset, float *sum, int64_t step);
+
+/* ---- stages ---------------------------------------------------------------------------------- */
+
+/* One axis: output i and tap t meet at position first + i * step + t * spacing of the source. */
+typedef struct ac_conv_axis {
+  int64_t size; /* of the source */
+  int64_t outputs, taps;
+  int64_t first, step, spacing;
+} ac_conv_axis;
+
+/* How the part of a source that some outputs need is laid out, see conv_stage.c. */
+typedef struct ac_conv_stage {
+  ac_conv_axis axis[2];
+  int64_t channels;        /* of the source, in a group */
+  int64_t samples, rows;   /* of outputs, at most, in one filling */
+  int64_t held;            /* channels at most in one filling */
+  int64_t residues[2];     /* planes for each residue of the step that taps have */
+  int64_t reach[2];        /* rows and columns of a plane beyond those of the outputs */
+  int64_t stride;          /* of a plane's rows */
+  int64_t sample, plane;   /* distance of samples' parts of a plane, and of planes */
+  int64_t floats, offsets; /* what a filling needs */
+} ac_conv_stage;
+
+/* The outputs, and the channels of the source, that a filling is for. */
+typedef struct ac_conv_region {
+  int64_t sample, samples;
+  int64_t row, rows;
+  int64_t channel, channels;
+} ac_conv_region;
+
+/* Images as they are stored; samples and channels are so many elements apart. */
+typedef struct ac_conv_source {
+  const void *data;
+  ac_dtype dtype;
+  int64_t sample, channel;
+} ac_conv_source;
+
+#define ac_conv_stage_plan AC_CPU_NAME(ac_conv_stage_plan)
+#define ac_conv_stage_offsets AC_CPU_NAME(ac_conv_stage_offsets)
+#define ac_conv_stage_fill AC_CPU_NAME(ac_conv_stage_fill)
+#define ac_conv_read_row AC_CPU_NAME(ac_conv_read_row)
+#define ac_conv_store_row AC_CPU_NAME(ac_conv_store_row)
+#define ac_conv_can_filter AC_CPU_NAME(ac_conv_can_filter)
+#define ac_conv_rows_from AC_CPU_NAME(ac_conv_rows_from)
+#define ac_conv_filter AC_CPU_NAME(ac_conv_filter)
+#define ac_conv_correlate AC_CPU_NAME(ac_conv_correlate)
+
+/* Fills in what follows from axis and channels, for regions of at most `samples` whole images and
+ * at most `columns` output positions, of which a row has some at least. */
+void ac_conv_stage_plan(ac_conv_stage *stage, int64_t samples, int64_t columns);
+
+/* Where in a filling the values lie that meet tap k of channel c at output position 0:
+ * offset[c * taps + k] for the channels held. */
+void ac_conv_stage_offsets(const ac_conv_stage *stage, int32_t *offset);
+
+void ac_conv_stage_fill(const ac_conv_stage *stage, const ac_conv_source *source,
+                        const ac_conv_region *region, float *filling);
+
+/* Positions of one run of outputs in a filling: those of one sample, or of all of them where they
+ * follow each other without a gap. Runs lie stage->sample apart. */
+static inline int64_t ac_conv_runs(const ac_conv_stage *stage, const ac_conv_region *region) {
+  return stage->sample == region->rows * stage->stride ? 1 : region->samples;
+}
+static inline int64_t ac_conv_run_length(const ac_conv_stage *stage, const ac_conv_region *region) {
+  int64_t samples = region->samples / ac_conv_runs(stage, region);
+  return samples * region->rows * stage->stride - stage->stride + stage->axis[1].outputs;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+/* y[j] = 0 for j < stride but the elements at, at + step, ... of the source for begin <= j < end.
+ */
+void ac_conv_read_row(const ac_conv_source *source, int64_t at, int64_t step, int64_t begin,
+                      int64_t end, int64_t stride, float *y);
+
+/* y[at + j * step] (+)= c[j] + bias for j < count. */
+void ac_conv_store_row(const ac_run_state *run, const float *c, float bias, bool add,
+                       const ac_operand *y, int64_t at, int64_t step, int64_t count);
+
+/* Rows of outputs of one channel without a stage, which is possible where ac_conv_can_filter.
+ * Output j of row i < count meets x[r,t], for rows r < rows of the kernel's and taps t, which is
+ * what the axis says of the source's row that begins at element at + i * row_step + r * distance,
+ * and zero outside of it. */
+typedef struct ac_conv_rows {
+  const ac_conv_source *source;
+  const ac_conv_axis *axis;
+  int64_t at, count, columns, row_step, distance;
+  int64_t first, rows; /* of the kernel's rows */
+} ac_conv_rows;
+bool ac_conv_can_filter(const ac_conv_axis *w);
+
+/* As many of the rows of outputs from `row` to before `last` as meet the same rows of the kernel,
+ * in an image that begins at element `image` of the source. */
+ac_conv_rows ac_conv_rows_from(const ac_conv_axis *axes, const ac_conv_source *source,
+                               int64_t image, int64_t row, int64_t last);
+
+/* c[i * columns + j] = bias + sum of weights[r * taps + t] x[r,t] */
+void ac_conv_filter(const ac_conv_rows *rows, const float *weights, float bias, float *c);
+
+/* sum[(r * taps + t) * step] += sum over rows i and outputs j of x[r,t] times the element
+ * at + i * columns + j of y. */
+void ac_conv_correlate(const ac_conv_rows *rows, const ac_operand *y, int64_t at, float *sum,
+                       int64_t step);
+
+#endif

@@ -1,0 +1,416 @@
+/* Convolution and its input gradient, both as products of the weights with images as they lie in a
+ * stage (conv_stage.c):
+ *
+ *   for each thread's share of output rows, by regions of rows (or of several small images)
+ *     for each block of rows of the weights
+ *       for each block of channels of the source: fill the stage
+ *         for each DEPTH of channels and taps, for each tile of sums: += weights x stage
+ *       sums, with the bias, into y
+ *
+ * so a product's left operand is [out, channels x taps], and its right one is never written down.
+ * A kernel of 1 x 1 comes out as the plain product it is. The input gradient is the convolution of
+ * dy with the kernel turned round and its channels exchanged. With a stride, its outputs fall into
+ * stride x stride phases, each of which meets taps of its own and is such a convolution of step 1;
+ * nothing is multiplied by the zeros between. For it the weights are copied in the order of phases.
+ *
+ * Where a group has one channel of the source (depthwise), there is little to multiply, and memory
+ * should not wait for it: where masks allow it, rows of outputs are computed from the image as it
+ * lies.
+ *
+ * Workspace: the copied weights, and for each thread a stage, of 512 KiB or what one channel needs
+ * for one row of outputs, and sums, of 256 KiB or AC_CONV_ROWS such rows. */
+#include "backend/cpu/conv.h"
+#include "backend/cpu/convert.h"
+#include "core/half.h"
+#include "ops/conv2d.h"
+
+#include <string.h>
+
+/* Sums of a region, and columns of one. A region's weights pass by once for all its columns; more
+ * columns than this gain nothing, and depthwise regions should stay in the first-level cache. */
+enum { SUM_FLOATS = 64 << 10, MOST_COLUMNS = 4096, DEPTH = 256 };
+
+typedef struct problem {
+  const ac_op_args *args;
+  const ac_conv2d_attributes *attributes;
+  const ac_operand *x, *y, *weight; /* the image that is read, and the one that is written */
+  bool transposed;                  /* the input gradient */
+  int64_t groups, samples, in, out; /* in, out: channels of a group */
+  int64_t kernel[2];
+  float *copied; /* weights as floats in the order of phases; NULL: as they are */
+} problem;
+
+/* One phase of the outputs, or all of them: along each axis outputs start + i * stride, and of the
+ * kernel's elements tap + t * tap_step. */
+typedef struct phase {
+  ac_conv_stage stage;
+  int64_t start[2], stride[2], tap[2], tap_step[2];
+  int64_t depth;   /* of the product */
+  int64_t block;   /* rows of the weights at a time */
+  int64_t sums;    /* floats */
+  int64_t weights; /* where the phase's weights begin */
+  int64_t height;  /* rows of the weights in a tile, at most, and where they begin in it */
+  int32_t row[AC_CONV_ROWS];
+} phase;
+
+static problem problem_of(const ac_op_args *args) {
+  bool transposed = args->op == AC_OP_conv2d_input_gradient;
+  const ac_conv2d_attributes *a = args->attributes;
+  const ac_operand *x = &args->in[0], *y = &args->out[0], *weight = &args->in[1];
+  problem p = {.args = args,
+               .attributes = a,
+               .x = x,
+               .y = y,
+               .weight = weight,
+               .transposed = transposed,
+               .groups = a->groups,
+               .samples = x->dim[0],
+               .in = x->dim[1] / a->groups,
+               .out = y->dim[1] / a->groups,
+               .kernel = {weight->dim[2], weight->dim[3]}};
+  if (transposed || weight->dtype != AC_F32) p.copied = args->workspace;
+  return p;
+}
+
+/* ---- phases ---------------------------------------------------------------------------------- */
+
+static int64_t greatest_divisor(int64_t a, int64_t b) {
+  while (b) {
+    int64_t rest = a % b;
+    a = b, b = rest;
+  }
+  return a;
+}
+
+static void forward_axis(const problem *p, int i, phase *f) {
+  const ac_conv2d_attributes *a = p->attributes;
+  f->stride[i] = f->tap_step[i] = 1;
+  f->stage.axis[i] = (ac_conv_axis){.size = p->x->dim[2 + i],
+                                    .outputs = p->y->dim[2 + i],
+                                    .taps = p->kernel[i],
+                                    .first = -a->padding[i],
+                                    .step = a->stride[i],
+                                    .spacing = a->dilation[i]};
+}
+
+/* Output h = start + i * stride meets those taps r for which h + padding - r * dilation is a
+ * multiple of the stride, which are `tap_step` apart; from the last of them on the source's
+ * positions grow. */
+static void transposed_axis(const problem *p, int i, int64_t start, phase *f) {
+  const ac_conv2d_attributes *a = p->attributes;
+  int64_t stride = a->stride[i], dilation = a->dilation[i];
+  int64_t apart = stride / greatest_divisor(stride, dilation), taps = 0, last = 0;
+  for (int64_t r = 0; r < p->kernel[i]; r++)
+    if ((start + a->padding[i] - r * dilation) % stride == 0) last = r, taps++;
+  f->start[i] = start;
+  f->stride[i] = stride;
+  f->tap[i] = last;
+  f->tap_step[i] = -apart;
+  f->stage.axis[i] =
+      (ac_conv_axis){.size = p->x->dim[2 + i],
+                     .outputs = ac_ceil_div(p->y->dim[2 + i] - start, stride),
+                     .taps = taps,
+                     .first = taps ? (start + a->padding[i] - last * dilation) / stride : 0,
+                     .step = 1,
+                     .spacing = apart * dilation / stride};
+}
+
+static void plan_phase(const problem *p, phase *f) {
+  ac_conv_stage *s = &f->stage;
+  s->channels = p->in;
+  ac_conv_stage_plan(s, p->samples, ac_min(MOST_COLUMNS, SUM_FLOATS / p->out));
+  f->depth = p->in * s->axis[0].taps * s->axis[1].taps;
+  f->height = f->depth <= INT32_MAX / AC_CONV_ROWS ? AC_CONV_ROWS : 1;
+  for (int64_t i = 0; i < f->height; i++) f->row[i] = (int32_t)(i * f->depth);
+  int64_t width = s->samples * (s->rows * s->stride + AC_CONV_VECTOR);
+  int64_t most = ac_max(1, SUM_FLOATS / width / AC_CONV_ROWS) * AC_CONV_ROWS;
+  f->block = ac_min(p->out, most);
+  f->sums = ac_min(p->out * width, ac_max(SUM_FLOATS, AC_CONV_ROWS * width));
+}
+
+/* Goes on to the next phase, from one of zeros to the first; false behind the last one. */
+static bool next_phase(const problem *p, phase *f) {
+  int64_t start[2] = {f->start[0], f->start[1]};
+  int64_t weights = f->weights + p->groups * p->out * f->depth;
+  bool begun = f->stride[0] > 0;
+  if (!p->transposed) {
+    if (begun) return false;
+    for (int i = 0; i < 2; i++) forward_axis(p, i, f);
+  } else {
+    if (begun && ++start[1] >= ac_min(p->attributes->stride[1], p->y->dim[3]))
+      start[1] = 0, start[0]++;
+    if (start[0] >= ac_min(p->attributes->stride[0], p->y->dim[2])) return false;
+    for (int i = 0; i < 2; i++) transposed_axis(p, i, start[i], f);
+  }
+  f->weights = weights;
+  plan_phase(p, f);
+  return true;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* A thread's part of the workspace: the largest stage, sums and offsets of all phases. */
+typedef struct memory {
+  int64_t copied, filling, sums, offsets; /* floats, and as many int32_t */
+} memory;
+
+static int64_t in_lines(int64_t count) {
+  return ac_ceil_div(count, 16) * 16;
+}
+
+static memory memory_of(const problem *p) {
+  memory m = {0};
+  phase f = {.depth = 0};
+  while (next_phase(p, &f)) {
+    m.filling = ac_max(m.filling, in_lines(f.stage.floats));
+    m.sums = ac_max(m.sums, in_lines(f.sums));
+    m.offsets = ac_max(m.offsets, in_lines(f.stage.offsets));
+  }
+  m.copied = p->transposed || p->weight->dtype != AC_F32 ? in_lines(p->weight->count) : 0;
+  return m;
+}
+
+static int64_t memory_share(const memory *m) {
+  return m->filling + m->sums + m->offsets;
+}
+
+static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args) {
+  problem p = problem_of(args);
+  memory m = memory_of(&p);
+  return sizeof(float) * (uint64_t)(m.copied + context->threads * memory_share(&m));
+}
+
+/* ---- weights --------------------------------------------------------------------------------- */
+
+static float weight_at(const ac_operand *weight, int64_t i) {
+  if (weight->dtype == AC_F32) return ((const float *)weight->data)[i];
+  uint16_t half = ((const uint16_t *)weight->data)[i];
+  return weight->dtype == AC_F16 ? ac_f16_to_float(half) : ac_bf16_to_float(half);
+}
+
+/* One row of a phase's weights: [channels of the source, taps] for one output channel. */
+static void copy_row(const problem *p, const phase *f, int64_t group, int64_t row, float *to) {
+  const ac_conv_axis *h = &f->stage.axis[0], *w = &f->stage.axis[1];
+  if (!p->transposed) {
+    int64_t at = (group * p->out + row) * f->depth;
+    ac_cpu_widen(p->weight->dtype, ac_element(p->weight->data, p->weight->dtype, at), to, f->depth);
+    return;
+  }
+  int64_t area = p->kernel[0] * p->kernel[1];
+  for (int64_t o = 0; o < p->in; o++) {
+    int64_t at = ((group * p->in + o) * p->out + row) * area + f->tap[0] * p->kernel[1] + f->tap[1];
+    for (int64_t r = 0; r < h->taps; r++)
+      for (int64_t t = 0; t < w->taps; t++)
+        *to++ = weight_at(p->weight, at + r * f->tap_step[0] * p->kernel[1] + t * f->tap_step[1]);
+  }
+}
+
+static void copy_weights(const problem *p, int thread, int team) {
+  phase f = {.depth = 0};
+  while (next_phase(p, &f)) {
+    int64_t first, last;
+    ac_cpu_share(p->groups * p->out, 1, thread, team, &first, &last);
+    for (int64_t i = first; i < last; i++)
+      copy_row(p, &f, i / p->out, i % p->out, p->copied + f.weights + i * f.depth);
+  }
+}
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+/* A thread's work on one region: output channels [first, first + rows) of a group. */
+typedef struct work {
+  const problem *p;
+  const phase *f;
+  ac_conv_region region;
+  int64_t group, first, rows;
+  int64_t runs, length, width; /* of the region; width: `length` in whole vectors */
+  float *filling, *sums;
+  const int32_t *offset;
+} work;
+
+/* Sums of one run (+)= rows of weights x the stage's values from depth k on. */
+static void multiply_run(const work *w, const float *a, int64_t k, int64_t depth, const float *b,
+                         float *c, bool add) {
+  int64_t lda = w->f->depth, ldc = w->runs * w->width;
+  const int32_t *offset = w->offset + k;
+  if (w->rows == 1) {
+    ac_conv_multiply_row(w->length, depth, a, b, offset, c, add);
+    return;
+  }
+  /* Tiles of equal height as far as possible: a low last one would leave multipliers waiting. */
+  int64_t tiles = ac_ceil_div(w->rows, w->f->height), low = w->rows / tiles,
+          higher = w->rows % tiles;
+  for (int64_t column = 0; column < w->length; column += AC_CONV_COLUMNS) {
+    int vectors = w->length - column > AC_CONV_VECTOR ? 2 : 1;
+    const float *row = a;
+    float *to = c + column;
+    for (int64_t tile = 0; tile < tiles; tile++) {
+      int64_t height = low + (tile < higher);
+      ac_conv_multiply((int)height, vectors, depth, row, w->f->row, b + column, offset, to, ldc,
+                       add);
+      row += height * lda;
+      to += height * ldc;
+    }
+  }
+}
+
+static const float *weights_of(const work *w, int64_t channel) {
+  const problem *p = w->p;
+  const float *all = p->copied ? p->copied + w->f->weights : p->weight->data;
+  return all + (w->group * p->out + channel) * w->f->depth;
+}
+
+/* What the channels in the stage, from `channel` of the group on, add to the sums. */
+static void multiply_channels(const work *w, int64_t channel) {
+  const ac_conv_stage *s = &w->f->stage;
+  int64_t taps = s->axis[0].taps * s->axis[1].taps, count = w->region.channels * taps;
+  int64_t steps = ac_ceil_div(count, DEPTH), begin = channel * taps;
+  const float *a = weights_of(w, w->first) + begin;
+  for (int64_t step = 0; step < steps; step++) {
+    int64_t k = count * step / steps, depth = count * (step + 1) / steps - k;
+    for (int64_t run = 0; run < w->runs; run++)
+      multiply_run(w, a + k, k, depth, w->filling + run * s->sample, w->sums + run * w->width,
+                   begin + k > 0);
+  }
+}
+
+static float bias_of(const work *w, int64_t channel) {
+  const ac_operand *bias = &w->p->args->in[2];
+  if (w->p->transposed || !bias->count) return 0.0f;
+  return ((const float *)bias->data)[w->group * w->p->out + channel];
+}
+
+/* The place of an output channel's row of the phase in its image of a sample. */
+static int64_t row_of(const work *w, int64_t sample, int64_t channel, int64_t row) {
+  const ac_operand *y = w->p->y;
+  int64_t image = (sample * y->dim[1] + w->group * w->p->out + channel) * y->dim[2];
+  return (image + w->f->start[0] + row * w->f->stride[0]) * y->dim[3] + w->f->start[1];
+}
+
+static void store_row(const work *w, const float *c, float bias, int64_t at, int64_t count) {
+  const ac_op_args *args = w->p->args;
+  ac_conv_store_row(args->run, c, bias, args->add[0], w->p->y, at, w->f->stride[1], count);
+}
+
+/* A region's sums for one row of the weights. */
+static void store_sums(const work *w, int64_t row) {
+  int64_t stride = w->f->stage.stride, count = w->f->stage.axis[1].outputs, rows = w->region.rows;
+  bool dense = count == stride && w->f->stride[0] == 1 && w->f->stride[1] == 1;
+  for (int64_t n = 0; n < w->region.samples; n++) {
+    const float *c = w->sums + row * w->runs * w->width;
+    c += w->runs > 1 ? n * w->width : n * rows * stride;
+    for (int64_t i = 0; i < rows; i += dense ? rows : 1, c += stride)
+      store_row(w, c, bias_of(w, w->first + row),
+                row_of(w, w->region.sample + n, w->first + row, w->region.row + i),
+                dense ? rows * count : count);
+  }
+}
+
+static ac_conv_source source_of(const problem *p) {
+  int64_t pixels = p->x->dim[2] * p->x->dim[3];
+  return (ac_conv_source){
+      .data = p->x->data, .dtype = p->x->dtype, .sample = p->x->dim[1] * pixels, .channel = pixels};
+}
+
+static void run_region(work *w, int64_t first, int64_t last) {
+  const problem *p = w->p;
+  const ac_conv_stage *s = &w->f->stage;
+  ac_conv_source source = source_of(p);
+  w->runs = ac_conv_runs(s, &w->region);
+  w->length = ac_conv_run_length(s, &w->region);
+  w->width = ac_ceil_div(w->length, AC_CONV_VECTOR) * AC_CONV_VECTOR;
+  for (w->first = first; w->first < last; w->first += w->rows) {
+    w->rows = ac_min(w->f->block, last - w->first);
+    if (w->f->depth == 0)
+      memset(w->sums, 0, (size_t)(w->rows * w->runs * w->width) * sizeof *w->sums);
+    for (int64_t c = 0; c < p->in && w->f->depth; c += s->held) {
+      w->region.channels = ac_min(s->held, p->in - c);
+      w->region.channel = w->group * p->in + c;
+      if (w->first == first || s->held < p->in)
+        ac_conv_stage_fill(s, &source, &w->region, w->filling);
+      multiply_channels(w, c);
+    }
+    for (int64_t row = 0; row < w->rows; row++) store_sums(w, row);
+  }
+}
+
+/* Some of the rows of outputs [row, last) of one channel; returns how many. They go straight to y
+ * where that takes them as they are. */
+static int64_t filter_rows(const work *w, int64_t sample, int64_t channel, int64_t row,
+                           int64_t last) {
+  const problem *p = w->p;
+  const phase *f = w->f;
+  ac_conv_source source = source_of(p);
+  int64_t image = sample * source.sample + w->group * source.channel;
+  ac_conv_rows rows = ac_conv_rows_from(f->stage.axis, &source, image, row, last);
+  bool dense = f->stride[0] == 1 && f->stride[1] == 1;
+  bool direct = dense && p->y->dtype == AC_F32 && !p->args->add[0];
+  const float *weights = weights_of(w, channel) + rows.first * f->stage.axis[1].taps;
+  float *y = p->y->data, bias = bias_of(w, channel);
+  int64_t at = row_of(w, sample, channel, row), all = rows.count * rows.columns;
+  ac_conv_filter(&rows, weights, bias, direct ? y + at : w->sums);
+  if (direct) return rows.count;
+  if (dense) store_row(w, w->sums, 0, at, all);
+  else
+    for (int64_t i = 0; i < rows.count; i++)
+      store_row(w, w->sums + i * rows.columns, 0, row_of(w, sample, channel, row + i),
+                rows.columns);
+  return rows.count;
+}
+
+/* Where a group has one channel of the source: without a stage. */
+static void filter_region(const work *w, int64_t first, int64_t last) {
+  int64_t end = w->region.row + w->region.rows;
+  for (int64_t n = w->region.sample; n < w->region.sample + w->region.samples; n++)
+    for (int64_t channel = first; channel < last; channel++)
+      for (int64_t i = w->region.row; i < end;) i += filter_rows(w, n, channel, i, end);
+}
+
+/* One thread's share of a phase's output rows, in the order of parts of the channels, groups,
+ * samples and rows. There are several parts where there are fewer images than threads. */
+static void run_phase(work *w, int thread, int team) {
+  const problem *p = w->p;
+  const ac_conv_stage *s = &w->f->stage;
+  int64_t height = s->axis[0].outputs, images = p->groups * p->samples;
+  int64_t parts = ac_min(ac_ceil_div(team, images), ac_ceil_div(p->out, AC_CONV_ROWS));
+  int64_t at, last, share = ac_ceil_div(p->out, parts);
+  bool filter = p->in == 1 && ac_conv_can_filter(&s->axis[1]);
+  ac_cpu_share(parts * images * height, 1, thread, team, &at, &last);
+  while (at < last) {
+    int64_t image = at / height, sample = image % p->samples;
+    w->group = image / p->samples % p->groups;
+    w->region = (ac_conv_region){.sample = sample, .samples = 1, .row = at % height};
+    w->region.rows = ac_min(ac_min(s->rows, height - w->region.row), last - at);
+    if (w->region.rows == height)
+      w->region.samples = ac_min(ac_min(s->samples, p->samples - sample), (last - at) / height);
+    int64_t first = image / images * share, end = ac_min(p->out, first + share);
+    if (filter) filter_region(w, first, end);
+    else run_region(w, first, end);
+    at += w->region.samples * w->region.rows;
+  }
+}
+
+static void run_part(const ac_cpu_context *context, const ac_op_args *args, int thread, int team) {
+  (void)context;
+  problem p = problem_of(args);
+  memory m = memory_of(&p);
+  float *own = (float *)args->workspace + m.copied + thread * memory_share(&m);
+  int32_t *offset = (int32_t *)(own + m.filling + m.sums);
+  if (p.copied) {
+    copy_weights(&p, thread, team);
+    ac_cpu_barrier(team);
+  }
+  phase f = {.depth = 0};
+  work w = {.p = &p, .f = &f, .filling = own, .sums = own + m.filling, .offset = offset};
+  while (next_phase(&p, &f)) {
+    ac_conv_stage_offsets(&f.stage, offset);
+    run_phase(&w, thread, team);
+  }
+}
+
+static void run(const ac_cpu_context *context, const ac_op_args *args) {
+  ac_cpu_parallel(context, args, run_part);
+}
+
+const ac_cpu_kernel AC_CPU_KERNEL(conv2d) = {run, workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(conv2d_input_gradient) = {run, workspace};

@@ -1,0 +1,366 @@
+/* The gradients of a convolution's weights and bias. Transposed, [channels x taps, out], the former
+ * is a product of the image, as it lies in a stage (conv_stage.c), with dy laid out with channels
+ * last: row (c, r, t) of the left operand is the image from that tap's offset on.
+ *
+ *   for each task: a part of the channels of a group, and of the samples
+ *     for each region of outputs, fill the stage
+ *       for each panel of dy, DEPTH outputs by some channels: sums of all rows += image x panel
+ *   dW (+)= the sums of all parts of the samples, in their order, transposed
+ *
+ * Samples are parted only where the channels do not yield a task for each thread. Tasks depend on
+ * the device's threads and on shapes, not on timing, so that the bits do not either. Groups with
+ * few output channels (depthwise ones have one) take dot products along the image instead.
+ *
+ * The panel has zeros where positions of the stage are no outputs. They meet values all the same:
+ * an infinity in the image makes NaNs also of elements of dW that it is no part of.
+ *
+ * Workspace: sums as large as dW, for each part of the samples, and for each thread a stage and a
+ * panel. */
+#include "backend/cpu/conv.h"
+#include "backend/cpu/convert.h"
+#include "backend/cpu/reduce.h"
+#include "ops/conv2d.h"
+
+#include <string.h>
+
+#ifdef __has_builtin
+#if __has_builtin(__builtin_shufflevector)
+#define HAVE_SHUFFLES
+#endif
+#endif
+
+/* Groups of fewer output channels take dot products. */
+enum { DEPTH = 256, PANEL = DEPTH * AC_CONV_COLUMNS, COLUMNS = 4096, FEW = 4, LEAST_CHANNELS = 4 };
+
+typedef struct problem {
+  const ac_op_args *args;
+  const ac_operand *x, *dy, *dw, *db;
+  int64_t groups, samples, in, out; /* in, out: channels of a group */
+  int64_t depth;                    /* in x taps: rows of sums of a group */
+  int64_t width;                    /* columns of sums */
+  int64_t channel_parts, sample_parts;
+  ac_conv_stage stage;
+} problem;
+
+static problem problem_of(const ac_cpu_context *context, const ac_op_args *args) {
+  const ac_conv2d_attributes *a = args->attributes;
+  const ac_operand *x = &args->in[0], *dy = &args->in[1], *dw = &args->out[0];
+  problem p = {.args = args,
+               .x = x,
+               .dy = dy,
+               .dw = dw,
+               .db = &args->out[1],
+               .groups = a->groups,
+               .samples = x->dim[0],
+               .in = x->dim[1] / a->groups,
+               .out = dy->dim[1] / a->groups};
+  if (!dw->count) return p;
+  int64_t threads = context->threads, enough = ac_ceil_div(threads, p.groups);
+  p.channel_parts = ac_min(enough, ac_max(1, p.in / LEAST_CHANNELS));
+  p.sample_parts = ac_min(p.samples, ac_ceil_div(threads, p.groups * p.channel_parts));
+  p.width = p.out < FEW ? p.out : ac_ceil_div(p.out, AC_CONV_VECTOR) * AC_CONV_VECTOR;
+  p.depth = p.in * dw->dim[2] * dw->dim[3];
+  for (int i = 0; i < 2; i++)
+    p.stage.axis[i] = (ac_conv_axis){.size = x->dim[2 + i],
+                                     .outputs = dy->dim[2 + i],
+                                     .taps = dw->dim[2 + i],
+                                     .first = -a->padding[i],
+                                     .step = a->stride[i],
+                                     .spacing = a->dilation[i]};
+  p.stage.channels = ac_ceil_div(p.in, p.channel_parts);
+  ac_conv_stage_plan(&p.stage, p.samples, COLUMNS);
+  return p;
+}
+
+static int64_t in_lines(int64_t count) {
+  return ac_ceil_div(count, 16) * 16;
+}
+
+static int64_t sum_floats(const problem *p) {
+  return in_lines(p->groups * p->depth * p->width);
+}
+
+/* A thread's stage, panel, and offsets: of the stage and of the panel's rows. */
+static int64_t share_floats(const problem *p) {
+  return in_lines(p->stage.floats) + PANEL + in_lines(p->stage.offsets) + DEPTH;
+}
+
+static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args) {
+  problem p = problem_of(context, args);
+  if (!p.dw->count) return 0;
+  int64_t floats = p.sample_parts * sum_floats(&p) + context->threads * share_floats(&p);
+  return sizeof(float) * (uint64_t)floats;
+}
+
+/* ---- panels ---------------------------------------------------------------------------------- */
+
+typedef struct task {
+  const problem *p;
+  ac_conv_region region; /* channels are those of the group */
+  int64_t group;
+  float *sums, *filling, *panel;
+  int32_t *offset, *panel_offset;
+} task;
+
+/* to[j * width + l] = from[l * distance + j] for `channels` l and `count` j, in blocks of 4 x 4. */
+static void transpose(const float *from, int64_t distance, int64_t channels, int64_t count,
+                      float *to, int64_t width) {
+  int64_t l = 0;
+#ifdef HAVE_SHUFFLES
+  typedef float four __attribute__((vector_size(16)));
+  for (; l + 4 <= channels; l += 4, from += 4 * distance) {
+    int64_t j = 0;
+    for (; j + 4 <= count; j += 4) {
+      four r[4], t[4];
+      for (int i = 0; i < 4; i++) memcpy(&r[i], from + i * distance + j, sizeof r[i]);
+      t[0] = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5);
+      t[1] = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5);
+      t[2] = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7);
+      t[3] = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
+      r[0] = __builtin_shufflevector(t[0], t[1], 0, 1, 4, 5);
+      r[1] = __builtin_shufflevector(t[0], t[1], 2, 3, 6, 7);
+      r[2] = __builtin_shufflevector(t[2], t[3], 0, 1, 4, 5);
+      r[3] = __builtin_shufflevector(t[2], t[3], 2, 3, 6, 7);
+      for (int i = 0; i < 4; i++) memcpy(to + (j + i) * width + l, &r[i], sizeof r[i]);
+    }
+    for (; j < count; j++)
+      for (int i = 0; i < 4; i++) to[j * width + l + i] = from[i * distance + j];
+  }
+#endif
+  for (; l < channels; l++, from += distance)
+    for (int64_t j = 0; j < count; j++) to[j * width + l] = from[j];
+}
+
+/* to[j * width + l] = dy of channel l at element at + j, for `count` pixels, and 0 from the last
+ * channel on; channels are `pixels` apart. */
+static void pack_pixels(const ac_operand *dy, int64_t at, int64_t pixels, int64_t channels,
+                        int64_t count, float *to, int64_t width) {
+  enum { TOGETHER = 4 };
+  float floats[TOGETHER * DEPTH];
+  const void *from = ac_element(dy->data, dy->dtype, at);
+  if (width == 1) {
+    ac_cpu_widen(dy->dtype, from, to, count);
+    return;
+  }
+  if (dy->dtype == AC_F32) {
+    transpose(from, pixels, channels, count, to, width);
+  } else {
+    for (int64_t l = 0; l < channels; l += TOGETHER) {
+      int64_t n = ac_min(TOGETHER, channels - l);
+      ac_cpu_widen_rows(dy->dtype, ac_element(from, dy->dtype, l * pixels), pixels, floats, DEPTH,
+                        n, count);
+      transpose(floats, DEPTH, n, count, to + l, width);
+    }
+  }
+  for (int64_t j = 0; channels < width && j < count; j++)
+    memset(to + j * width + channels, 0, (size_t)(width - channels) * sizeof *to);
+}
+
+/* panel[e][l] = dy of channel `first` + l at position `begin` + e of a run, which begins with the
+ * given sample; 0 where that is no output. Rows of the panel are `width` apart, whose columns from
+ * `channels` on are 0; of more than one column there are at most DEPTH. */
+static void pack(const task *t, int64_t sample, int64_t begin, int64_t count, int64_t first,
+                 int64_t channels, int64_t width) {
+  const problem *p = t->p;
+  const ac_operand *dy = p->dy;
+  int64_t stride = p->stage.stride, columns = dy->dim[3], rows = t->region.rows;
+  for (int64_t e = 0, n; e < count; e += n) {
+    int64_t row = (begin + e) / stride, column = (begin + e) % stride;
+    float *to = t->panel + e * width;
+    n = ac_min(count - e, (column < columns ? columns : stride) - column);
+    if (column >= columns) {
+      memset(to, 0, (size_t)(n * width) * sizeof *to);
+      continue;
+    }
+    int64_t image = (sample + row / rows) * dy->dim[1] + t->group * p->out + first;
+    int64_t at = (image * dy->dim[2] + t->region.row + row % rows) * columns + column;
+    pack_pixels(dy, at, dy->dim[2] * columns, channels, n, to, width);
+  }
+}
+
+/* ---- sums ------------------------------------------------------------------------------------ */
+
+/* All rows of the stage's channels x one panel of `width` columns. */
+static void multiply_panel(const task *t, const float *image, int64_t count, int64_t width,
+                           float *sums) {
+  const problem *p = t->p;
+  int64_t rows = t->region.channels * p->stage.axis[0].taps * p->stage.axis[1].taps;
+  int64_t tiles = ac_ceil_div(rows, AC_CONV_ROWS), row = 0;
+  for (int64_t tile = 0; tile < tiles; tile++) {
+    int height = (int)(rows / tiles + (tile < rows % tiles));
+    ac_conv_multiply(height, (int)(width / AC_CONV_VECTOR), count, image, t->offset + row, t->panel,
+                     t->panel_offset, sums + row * p->width, p->width, true);
+    row += height;
+  }
+}
+
+static void multiply_run(const task *t, int64_t sample, const float *image, int64_t length,
+                         float *sums) {
+  const problem *p = t->p;
+  int64_t steps = ac_ceil_div(length, DEPTH);
+  for (int64_t first = 0; first < p->width; first += AC_CONV_COLUMNS) {
+    int64_t width = ac_min(AC_CONV_COLUMNS, p->width - first);
+    for (int e = 0; e < DEPTH; e++) t->panel_offset[e] = (int32_t)(e * width);
+    for (int64_t step = 0; step < steps; step++) {
+      int64_t begin = length * step / steps, end = length * (step + 1) / steps;
+      pack(t, sample, begin, end - begin, first, ac_min(width, p->out - first), width);
+      multiply_panel(t, image + begin, end - begin, width, sums + first);
+    }
+  }
+}
+
+static void dot_run(const task *t, int64_t sample, const float *image, int64_t length,
+                    float *sums) {
+  const problem *p = t->p;
+  int64_t rows = t->region.channels * p->stage.axis[0].taps * p->stage.axis[1].taps;
+  for (int64_t channel = 0; channel < p->out; channel++)
+    for (int64_t begin = 0; begin < length; begin += PANEL) {
+      int64_t count = ac_min(PANEL, length - begin);
+      pack(t, sample, begin, count, channel, 1, 1);
+      ac_conv_dot(rows, count, t->panel, image + begin, t->offset, sums + channel, p->width);
+    }
+}
+
+/* Without a stage, where a group has one channel. */
+static void correlate_region(const task *t, const ac_conv_source *source) {
+  const problem *p = t->p;
+  const ac_conv_axis *axis = p->stage.axis;
+  int64_t end = t->region.row + t->region.rows, taps = axis[1].taps;
+  for (int64_t n = t->region.sample; n < t->region.sample + t->region.samples; n++)
+    for (int64_t o = 0; o < p->out; o++)
+      for (int64_t row = t->region.row; row < end;) {
+        int64_t image = n * source->sample + t->group * source->channel;
+        ac_conv_rows rows = ac_conv_rows_from(axis, source, image, row, end);
+        int64_t at = (n * p->dy->dim[1] + t->group * p->out + o) * p->dy->dim[2] + row;
+        float *sums = t->sums + (t->group * p->depth + rows.first * taps) * p->width + o;
+        ac_conv_correlate(&rows, p->dy, at * p->dy->dim[3], sums, p->width);
+        row += rows.count;
+      }
+}
+
+static void run_region(task *t, int64_t first, int64_t last) {
+  const problem *p = t->p;
+  const ac_conv_stage *s = &p->stage;
+  int64_t pixels = p->x->dim[2] * p->x->dim[3], taps = s->axis[0].taps * s->axis[1].taps;
+  ac_conv_source source = {
+      .data = p->x->data, .dtype = p->x->dtype, .sample = p->x->dim[1] * pixels, .channel = pixels};
+  if (p->in == 1 && p->out < FEW && ac_conv_can_filter(&s->axis[1])) {
+    correlate_region(t, &source);
+    return;
+  }
+  int64_t runs = ac_conv_runs(s, &t->region), length = ac_conv_run_length(s, &t->region);
+  for (int64_t c = first; c < last; c += s->held) {
+    t->region.channels = ac_min(s->held, last - c);
+    t->region.channel = t->group * p->in + c;
+    ac_conv_stage_fill(s, &source, &t->region, t->filling);
+    float *sums = t->sums + (t->group * p->in + c) * taps * p->width;
+    for (int64_t run = 0; run < runs; run++) {
+      const float *image = t->filling + run * s->sample;
+      if (p->out < FEW) dot_run(t, t->region.sample + run, image, length, sums);
+      else multiply_run(t, t->region.sample + run, image, length, sums);
+    }
+  }
+}
+
+/* Task `index`, in the order of parts of samples, groups and parts of channels. */
+static void run_task(task *t, int64_t index) {
+  const problem *p = t->p;
+  const ac_conv_stage *s = &p->stage;
+  int64_t part = index % p->channel_parts, share = s->channels;
+  int64_t first = ac_min(p->in, part * share), last = ac_min(p->in, first + share);
+  int64_t of_samples = index / p->channel_parts / p->groups;
+  int64_t sample = p->samples * of_samples / p->sample_parts;
+  int64_t end = p->samples * (of_samples + 1) / p->sample_parts;
+  float *all = t->sums;
+  t->group = index / p->channel_parts % p->groups;
+  t->sums = all + of_samples * sum_floats(p);
+  int64_t begin = (t->group * p->in + first) * p->depth / p->in * p->width;
+  int64_t count = (last - first) * p->depth / p->in * p->width;
+  memset(t->sums + begin, 0, (size_t)count * sizeof *t->sums);
+  for (int64_t n = sample; n < end; n += t->region.samples) {
+    t->region.sample = n;
+    t->region.samples = ac_min(s->samples, end - n);
+    for (int64_t row = 0; row < s->axis[0].outputs; row += s->rows) {
+      t->region.row = row;
+      t->region.rows = ac_min(s->rows, s->axis[0].outputs - row);
+      run_region(t, first, last);
+    }
+  }
+  t->sums = all;
+}
+
+/* ---- results --------------------------------------------------------------------------------- */
+
+/* Output channels [first, last) of a group: dW[o][k] (+)= sums[part][k][o]. */
+static void write_weights(const problem *p, const float *sums, int64_t group, int64_t first,
+                          int64_t last) {
+  float *dw = p->dw->data;
+  bool add = p->args->add[0];
+  for (int64_t k = 0; k < p->depth; k++)
+    for (int64_t o = first; o < last; o++) {
+      const float *from = sums + (group * p->depth + k) * p->width + o;
+      float *to = dw + (group * p->out + o) * p->depth + k, sum = add ? *to : 0.0f;
+      for (int64_t part = 0; part < p->sample_parts; part++) sum += from[part * sum_floats(p)];
+      *to = sum;
+    }
+}
+
+static void write_share(const problem *p, const float *sums, int thread, int team) {
+  enum { BLOCK = 16 };
+  int64_t blocks = ac_ceil_div(p->out, BLOCK), begin, end;
+  ac_cpu_share(p->groups * blocks, 1, thread, team, &begin, &end);
+  for (int64_t i = begin; i < end; i++) {
+    int64_t first = i % blocks * BLOCK;
+    write_weights(p, sums, i / blocks, first, ac_min(p->out, first + BLOCK));
+  }
+}
+
+/* The sum of one channel of one image. */
+static double plane_sum(const ac_operand *dy, int64_t at, int64_t count) {
+  if (dy->dtype == AC_F32) return (double)row_sum((const float *)dy->data + at, count);
+  float floats[AC_CPU_CHUNK];
+  double sum = 0;
+  for (int64_t j = 0, n; j < count; j += n) {
+    n = ac_min(AC_CPU_CHUNK, count - j);
+    ac_cpu_widen(dy->dtype, ac_element(dy->data, dy->dtype, at + j), floats, n);
+    sum += (double)row_sum(floats, n);
+  }
+  return sum;
+}
+
+static void bias_gradient(const problem *p, int thread, int team) {
+  const ac_operand *dy = p->dy;
+  int64_t channels = dy->dim[1], pixels = dy->dim[2] * dy->dim[3], first, last;
+  float *db = p->db->data;
+  ac_cpu_share(channels, 1, thread, team, &first, &last);
+  for (int64_t c = first; c < last; c++) {
+    double sum = 0;
+    for (int64_t n = 0; n < p->samples; n++)
+      sum += plane_sum(dy, (n * channels + c) * pixels, pixels);
+    db[c] = (p->args->add[1] ? db[c] : 0.0f) + (float)sum;
+  }
+}
+
+static void run_part(const ac_cpu_context *context, const ac_op_args *args, int thread, int team) {
+  problem p = problem_of(context, args);
+  if (p.db->count) bias_gradient(&p, thread, team);
+  if (!p.dw->count) return;
+  float *sums = args->workspace;
+  float *own = sums + p.sample_parts * sum_floats(&p) + thread * share_floats(&p);
+  task t = {.p = &p, .sums = sums, .filling = own};
+  t.panel = own + in_lines(p.stage.floats);
+  t.panel_offset = (int32_t *)(t.panel + PANEL);
+  t.offset = t.panel_offset + DEPTH;
+  ac_conv_stage_offsets(&p.stage, t.offset);
+  int64_t first, last;
+  ac_cpu_share(p.sample_parts * p.groups * p.channel_parts, 1, thread, team, &first, &last);
+  for (int64_t i = first; i < last; i++) run_task(&t, i);
+  ac_cpu_barrier(team);
+  write_share(&p, sums, thread, team);
+}
+
+static void run(const ac_cpu_context *context, const ac_op_args *args) {
+  ac_cpu_parallel(context, args, run_part);
+}
+
+const ac_cpu_kernel AC_CPU_KERNEL(conv2d_weight_gradient) = {run, workspace};

@@ -1,0 +1,137 @@
+/* Images laid out so that convolutions run over contiguous floats.
+ *
+ * A filling of a stage is what some rows of outputs need of some channels of a source, in float and
+ * with its padding in place. Output i and tap t of an axis meet at first + i step + t spacing. So
+ * where the step is 1, an output's position in its rows, shifted by a distance that is the tap's
+ * alone, is where its factor lies. Larger steps are led back to that: the source is dealt out into
+ * one plane for each residue modulo the step, in which neighbours are neighbouring outputs'. Only
+ * residues that a tap has get a plane. For each channel, then, of a filling:
+ *
+ *   plane of residue 0 | plane of residue 1 | ...
+ *     each: sample 0 | sample 1 | ...
+ *       each: row 0 | row 1 | ... | row n - 1 | tail, and each row of `stride` floats:
+ *         zeros of the padding, values, zeros
+ *
+ * Rows share their padding: the zeros that end one begin the next, as they are read past its end.
+ * All outputs of a sample are then one run over positions row * stride + column; those beyond the
+ * last column are computed for nothing, one in 57 for an image of 56 x 56 with a padding of 1.
+ *
+ * Bounds: a filling has STAGE_FLOATS, or what one channel needs. Each value of the source is copied
+ * once, a few rows at the seams between regions twice, where a matrix of columns (im2col) would
+ * hold it once for every tap. */
+#include "backend/cpu/conv.h"
+
+/* 512 KiB beside as much or less for sums and the weights' current block stay in the second-level
+ * cache of current cores, 1 to 2 MiB. Tiles read up to SLACK floats behind the last value. */
+enum { STAGE_FLOATS = 128 << 10, SLACK = AC_CONV_WIDE };
+
+static int64_t residue_count(const ac_conv_axis *a) {
+  int64_t x = a->step, y = a->spacing;
+  while (y) {
+    int64_t rest = x % y;
+    x = y, y = rest;
+  }
+  return ac_max(1, ac_min(a->taps, a->step / x));
+}
+
+/* The source position of column q of the plane of residue number `index`. */
+static int64_t position(const ac_conv_axis *a, int64_t index, int64_t q) {
+  return a->first + index * a->spacing % a->step + q * a->step;
+}
+
+/* The columns [*begin, *end) of a plane, of `count`, that lie inside the source. */
+static void inside(const ac_conv_axis *a, int64_t index, int64_t count, int64_t *begin,
+                   int64_t *end) {
+  int64_t first = position(a, index, 0);
+  *begin = first < 0 ? ac_min(count, ac_ceil_div(-first, a->step)) : 0;
+  *end = first < a->size ? ac_min(count, ac_ceil_div(a->size - first, a->step)) : 0;
+  if (*end < *begin) *end = *begin;
+}
+
+static int64_t row_stride(const ac_conv_axis *a, int64_t residues, int64_t reach) {
+  int64_t count = a->outputs + reach, stride = a->outputs;
+  for (int64_t index = 0; index < residues; index++) {
+    int64_t begin, end;
+    inside(a, index, count, &begin, &end);
+    stride = ac_max(stride, ac_max(count - begin, end));
+  }
+  return stride;
+}
+
+void ac_conv_stage_plan(ac_conv_stage *s, int64_t samples, int64_t columns) {
+  for (int i = 0; i < 2; i++) {
+    const ac_conv_axis *a = &s->axis[i];
+    s->residues[i] = residue_count(a);
+    s->reach[i] = a->taps ? (a->taps - 1) * a->spacing / a->step : 0;
+  }
+  s->stride = row_stride(&s->axis[1], s->residues[1], s->reach[1]);
+  s->rows = ac_max(1, ac_min(s->axis[0].outputs, columns / s->stride));
+  s->samples = 1;
+  if (s->rows == s->axis[0].outputs)
+    s->samples = ac_max(1, ac_min(samples, columns / (s->rows * s->stride)));
+  int64_t tail = s->axis[1].outputs + s->reach[1] - s->stride;
+  s->sample = (s->rows + s->reach[0]) * s->stride + ac_max(0, tail);
+  s->plane = s->samples * s->sample;
+  int64_t channel = s->residues[0] * s->residues[1] * s->plane;
+  int64_t fillings = ac_ceil_div(s->channels, ac_max(1, STAGE_FLOATS / channel));
+  s->held = ac_ceil_div(s->channels, fillings);
+  /* Room that does not shrink when there are more samples, though fewer channels may be held. */
+  s->floats = ac_max(channel, ac_min(STAGE_FLOATS, s->channels * channel)) + SLACK;
+  s->offsets = s->channels * s->axis[0].taps * s->axis[1].taps;
+}
+
+void ac_conv_stage_offsets(const ac_conv_stage *s, int32_t *offset) {
+  const ac_conv_axis *h = &s->axis[0], *w = &s->axis[1];
+  for (int64_t c = 0; c < s->held; c++)
+    for (int64_t r = 0; r < h->taps; r++)
+      for (int64_t t = 0; t < w->taps; t++) {
+        int64_t plane = (c * s->residues[0] + r % s->residues[0]) * s->residues[1];
+        plane += t % s->residues[1];
+        int64_t row = r * h->spacing / h->step, column = t * w->spacing / w->step;
+        *offset++ = (int32_t)(plane * s->plane + row * s->stride + column);
+      }
+}
+
+/* ---- filling --------------------------------------------------------------------------------- */
+
+/* The columns of a plane that lie inside the source, and where the first of them does. */
+typedef struct columns {
+  int64_t begin, end, first;
+} columns;
+
+static columns columns_of(const ac_conv_stage *s, int64_t b) {
+  const ac_conv_axis *w = &s->axis[1];
+  columns c;
+  inside(w, b, w->outputs + s->reach[1], &c.begin, &c.end);
+  c.first = position(w, b, c.begin);
+  return c;
+}
+
+/* The rows of one sample's part of a plane of residue a. `at` is where the channel begins. */
+static void fill_plane(const ac_conv_stage *s, const ac_conv_source *source, int64_t at,
+                       const ac_conv_region *region, int64_t a, const columns *c, float *y) {
+  const ac_conv_axis *h = &s->axis[0], *w = &s->axis[1];
+  int64_t rows = region->rows + s->reach[0], row = position(h, a, region->row);
+  bool dense = c->end - c->begin == w->size && w->size == s->stride && h->step == 1;
+  for (int64_t q = 0, run; q < rows; q += run, row += run * h->step, y += run * s->stride) {
+    bool there = row >= 0 && row < h->size;
+    run = there && dense ? ac_min(rows - q, h->size - row) : 1;
+    int64_t begin = there ? c->begin : 0, end = there ? c->end + (run - 1) * s->stride : 0;
+    ac_conv_read_row(source, at + row * w->size + c->first, w->step, begin, end, run * s->stride,
+                     y);
+  }
+  int64_t tail = w->outputs + s->reach[1] - s->stride;
+  for (int64_t j = 0; j < tail; j++) y[j] = 0;
+}
+
+void ac_conv_stage_fill(const ac_conv_stage *s, const ac_conv_source *source,
+                        const ac_conv_region *region, float *filling) {
+  for (int64_t c = 0; c < region->channels; c++)
+    for (int64_t a = 0; a < s->residues[0]; a++)
+      for (int64_t b = 0; b < s->residues[1]; b++, filling += s->plane) {
+        columns inner = columns_of(s, b);
+        int64_t at = region->sample * source->sample + (region->channel + c) * source->channel;
+        for (int64_t n = 0; n < region->samples; n++, at += source->sample)
+          fill_plane(s, source, at, region, a, &inner, filling + n * s->sample);
+      }
+}

@@ -1,0 +1,183 @@
+/* Convolution and its gradients: products that read images where they lie (cl/conv2d.cl), with
+ * kernels of their own where each group has one input channel.
+ *
+ * The weight gradient sums over all positions of all images, so these are cut into chunks, enough
+ * of them to fill a device while their partial sums stay small. Workspace: at most PARTIAL_BYTES,
+ * or one set of partial sums. */
+#include "ops/conv2d.h"
+
+#include <stdio.h>
+
+#include "backend/opencl/opencl.h"
+#include "core/error.h"
+
+enum { LEAST_CHUNK = 1024, MOST_CHUNKS = 64, PARTIAL_BYTES = 16 << 20 };
+
+/* The convolution whose gradient it may be: x [images, in], y [images, out], W. */
+typedef struct shapes {
+  const ac_conv2d_attributes *attributes;
+  const ac_operand *x, *y;
+  int64_t images, in, out, kh, kw; /* in, out: channels of a group */
+} shapes;
+
+static shapes shapes_of(const ac_op_args *args, const ac_operand *x, const ac_operand *weight,
+                        const ac_operand *y) {
+  const ac_conv2d_attributes *a = args->attributes;
+  return (shapes){.attributes = a,
+                  .x = x,
+                  .y = y,
+                  .images = x->dim[0],
+                  .in = x->dim[1] / a->groups,
+                  .out = y->dim[1] / a->groups,
+                  .kh = weight->count ? weight->dim[2] : 0,
+                  .kw = weight->count ? weight->dim[3] : 0};
+}
+
+/* The last arguments of the kernels: an image of `in` channels a group that taps are taken from,
+ * one of `out` that positions are counted in. */
+#define GEOMETRY(s, from, in, to, out)                                                          \
+  AC_CL_INT((s)->attributes->groups), AC_CL_INT(in), AC_CL_INT(out), AC_CL_INT((from)->dim[2]), \
+      AC_CL_INT((from)->dim[3]), AC_CL_INT((to)->dim[2]), AC_CL_INT((to)->dim[3]),              \
+      AC_CL_INT((s)->kh), AC_CL_INT((s)->kw), AC_CL_INT((s)->attributes->stride[0]),            \
+      AC_CL_INT((s)->attributes->stride[1]), AC_CL_INT((s)->attributes->padding[0]),            \
+      AC_CL_INT((s)->attributes->padding[1]), AC_CL_INT((s)->attributes->dilation[0]),          \
+      AC_CL_INT((s)->attributes->dilation[1])
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+typedef struct product {
+  const char *kind; /* an option of the kernel */
+  int64_t m, n, k, chunk, chunks;
+} product;
+
+typedef struct tile {
+  char options[128];
+  int tx, ty;
+  int64_t groups;
+} tile;
+
+/* Work-items on a CPU are loop iterations, and the registers are vectors. */
+static tile tile_of(const ac_opencl *cl, const shapes *s, const product *p) {
+  const int edge = cl->group == 256 ? 16 : 8, vector = cl->cpu ? 16 : 4;
+  tile t = {.tx = cl->cpu ? 1 : edge, .ty = cl->cpu ? 8 : edge};
+  const int rows = cl->cpu ? 6 : 4, columns = cl->cpu ? 2 : 1;
+  snprintf(t.options, sizeof t.options,
+           "-D%s -DTX=%d -DTY=%d -DROWS=%d -DCOLUMNS=%d -DVECTOR=%d -DDEPTH=16", p->kind, t.tx,
+           t.ty, rows, columns, vector);
+  const int64_t height = t.ty * rows, width = t.tx * columns * vector;
+  t.groups = (p->m + height - 1) / height * ((p->n + width - 1) / width) * s->attributes->groups *
+             p->chunks;
+  return t;
+}
+
+static ac_cl_kernel tile_kernel(const tile *t) {
+  return (ac_cl_kernel){"conv2d", "conv2d", t->options};
+}
+
+static bool is_depthwise(const shapes *s) {
+  return s->in == 1;
+}
+
+static ac_cl_kernel plain_kernel(const char *name, const char *options) {
+  return (ac_cl_kernel){"conv2d", name, options};
+}
+
+/* ---- forward, and the input's gradient ------------------------------------------------------- */
+
+ac_status ac_cl_conv2d(ac_opencl *cl, const ac_op_args *args) {
+  const shapes s = shapes_of(args, &args->in[0], &args->in[1], &args->out[0]);
+  char options[AC_CL_ROW_OPTIONS];
+  ac_cl_row_group(cl, 1, options);
+  if (is_depthwise(&s))
+    return AC_CL_LAUNCH(cl, plain_kernel("depthwise", options), ac_cl_elements(cl, s.y->count),
+                        AC_CL_OPERAND(*s.x), AC_CL_OPERAND(args->in[1]), AC_CL_OPERAND(args->in[2]),
+                        AC_CL_OPERAND(*s.y), AC_CL_LONG(s.y->count),
+                        GEOMETRY(&s, s.x, s.in, s.y, s.out));
+  const int64_t k = s.in * s.kh * s.kw;
+  const product p = {"FORWARD", s.out, s.images * s.y->dim[2] * s.y->dim[3], k, k, 1};
+  const tile t = tile_of(cl, &s, &p);
+  return AC_CL_LAUNCH(cl, tile_kernel(&t), ac_cl_groups(t.groups, t.tx, t.ty),
+                      AC_CL_OPERAND(args->in[1]), AC_CL_OPERAND(*s.x), AC_CL_OPERAND(args->in[2]),
+                      AC_CL_OPERAND(*s.y), AC_CL_INT(p.m), AC_CL_INT(p.n), AC_CL_INT(p.k),
+                      AC_CL_INT(p.chunk), AC_CL_INT(0), GEOMETRY(&s, s.x, s.in, s.y, s.out));
+}
+
+ac_status ac_cl_conv2d_input_gradient(ac_opencl *cl, const ac_op_args *args) {
+  const shapes s = shapes_of(args, &args->out[0], &args->in[1], &args->in[0]);
+  char options[AC_CL_ROW_OPTIONS];
+  ac_cl_row_group(cl, 1, options);
+  if (is_depthwise(&s))
+    return AC_CL_LAUNCH(cl, plain_kernel("depthwise_input_gradient", options),
+                        ac_cl_elements(cl, s.x->count), AC_CL_OPERAND(*s.y),
+                        AC_CL_OPERAND(args->in[1]), AC_CL_OPERAND(*s.x), AC_CL_LONG(s.x->count),
+                        AC_CL_INT(args->add[0]), GEOMETRY(&s, s.x, s.in, s.y, s.out));
+  const int64_t k = s.out * s.kh * s.kw;
+  const product p = {"INPUT_GRADIENT", s.in, s.images * s.x->dim[2] * s.x->dim[3], k, k, 1};
+  const tile t = tile_of(cl, &s, &p);
+  return AC_CL_LAUNCH(cl, tile_kernel(&t), ac_cl_groups(t.groups, t.tx, t.ty),
+                      AC_CL_OPERAND(args->in[1]), AC_CL_OPERAND(*s.y), AC_CL_BUFFER(NULL),
+                      AC_CL_OPERAND(*s.x), AC_CL_INT(p.m), AC_CL_INT(p.n), AC_CL_INT(p.k),
+                      AC_CL_INT(p.chunk), AC_CL_INT(args->add[0]),
+                      GEOMETRY(&s, s.y, s.out, s.x, s.in));
+}
+
+/* ---- the weight's gradient ------------------------------------------------------------------- */
+
+/* Into how many chunks the positions may be cut. */
+static int64_t most_chunks(const shapes *s, const ac_operand *weight) {
+  const int64_t positions = s->images * s->y->dim[2] * s->y->dim[3];
+  int64_t most = PARTIAL_BYTES / ((int64_t)sizeof(float) * weight->count);
+  if (most > MOST_CHUNKS) most = MOST_CHUNKS;
+  if (most > positions / LEAST_CHUNK) most = positions / LEAST_CHUNK;
+  return most < 1 ? 1 : most;
+}
+
+static product weight_product(const shapes *s, const ac_operand *weight) {
+  const int64_t k = s->images * s->y->dim[2] * s->y->dim[3], most = most_chunks(s, weight);
+  const int64_t chunk = (k + most - 1) / most;
+  return (product){"WEIGHT_GRADIENT",      s->out, s->in * s->kh * s->kw, k, chunk,
+                   (k + chunk - 1) / chunk};
+}
+
+uint64_t ac_cl_conv2d_weight_gradient_workspace(ac_opencl *cl, const ac_op_args *args) {
+  (void)cl;
+  const ac_operand *weight = &args->out[0];
+  const shapes s = shapes_of(args, &args->in[0], weight, &args->in[1]);
+  if (!weight->count || is_depthwise(&s)) return 0;
+  return sizeof(float) * (uint64_t)(weight->count * most_chunks(&s, weight));
+}
+
+static ac_status bias_gradient(ac_opencl *cl, const shapes *s, const ac_operand *db, bool add) {
+  const int64_t pixels = s->y->dim[2] * s->y->dim[3];
+  char options[AC_CL_ROW_OPTIONS];
+  const int group = ac_cl_row_group(cl, pixels, options);
+  return AC_CL_LAUNCH(cl, plain_kernel("channel_sums", options),
+                      ac_cl_groups(s->y->dim[1], group, 1), AC_CL_OPERAND(*s->y),
+                      AC_CL_OPERAND(*db), AC_CL_INT(s->images), AC_CL_INT(s->y->dim[1]),
+                      AC_CL_INT(pixels), AC_CL_INT(add));
+}
+
+static ac_status depthwise_gradient(ac_opencl *cl, const shapes *s, const ac_operand *dw,
+                                    bool add) {
+  char options[AC_CL_ROW_OPTIONS];
+  const int group = ac_cl_row_group(cl, s->y->dim[2] * s->y->dim[3], options);
+  return AC_CL_LAUNCH(cl, plain_kernel("depthwise_weight_gradient", options),
+                      ac_cl_groups(dw->count, group, 1), AC_CL_OPERAND(*s->x), AC_CL_OPERAND(*s->y),
+                      AC_CL_OPERAND(*dw), AC_CL_INT(s->images), AC_CL_INT(add),
+                      GEOMETRY(s, s->x, s->in, s->y, s->out));
+}
+
+ac_status ac_cl_conv2d_weight_gradient(ac_opencl *cl, const ac_op_args *args) {
+  const ac_operand *dw = &args->out[0], *db = &args->out[1];
+  const shapes s = shapes_of(args, &args->in[0], dw, &args->in[1]);
+  if (db->count) AC_TRY(bias_gradient(cl, &s, db, args->add[1]));
+  if (!dw->count) return AC_OK;
+  if (is_depthwise(&s)) return depthwise_gradient(cl, &s, dw, args->add[0]);
+  const product p = weight_product(&s, dw);
+  const tile t = tile_of(cl, &s, &p);
+  AC_TRY(AC_CL_LAUNCH(cl, tile_kernel(&t), ac_cl_groups(t.groups, t.tx, t.ty), AC_CL_OPERAND(*s.y),
+                      AC_CL_OPERAND(*s.x), AC_CL_BUFFER(NULL), AC_CL_BUFFER(args->workspace),
+                      AC_CL_INT(p.m), AC_CL_INT(p.n), AC_CL_INT(p.k), AC_CL_INT(p.chunk),
+                      AC_CL_INT(0), GEOMETRY(&s, s.x, s.in, s.y, s.out)));
+  return ac_cl_add_chunks(cl, args->workspace, 0, p.chunks, dw->count, dw->data, args->add[0]);
+}

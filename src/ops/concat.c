@@ -1,0 +1,81 @@
+/* concat puts tensors side by side along an axis, slice takes a part out along an axis. The
+ * gradient of a part of a concatenation is the slice of dy that it became; that of a slice is dy
+ * where the slice was taken, and zero elsewhere. */
+#include "ops/concat.h"
+
+#include "graph/differentiate.h"
+
+#include <string.h>
+
+static bool is_axis(const ac_shape *shape, int axis) {
+  return axis >= (shape->batched ? 1 : 0) && axis < shape->rank;
+}
+
+/* Whether the shapes are equal but for the axis. */
+static bool matches(const ac_shape *a, const ac_shape *b, int axis) {
+  ac_shape other = *b;
+  if (a->rank != b->rank) return false;
+  other.dim[axis] = a->dim[axis];
+  return ac_shape_equal(a, &other);
+}
+
+ac_tensor *ac_concat(ac_tensor *const *parts, int count, int axis) {
+  ac_graph *graph = ac_graph_of(AC_OP_concat, count, parts);
+  if (!graph) return NULL;
+  char a[AC_SHAPE_TEXT], b[AC_SHAPE_TEXT];
+  ac_shape shape = parts[0]->shape;
+  if (count > AC_MAX_INPUTS)
+    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "concat: %d tensors are more than %d", count,
+                         AC_MAX_INPUTS);
+  if (!is_axis(&shape, axis))
+    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "concat: %s has no axis %d beside the batch",
+                         ac_shape_text(a, &shape), axis);
+  shape.dim[axis] = 0;
+  for (int i = 0; i < count; i++) {
+    if (parts[i]->dtype != AC_F32 || !matches(&parts[0]->shape, &parts[i]->shape, axis))
+      return ac_graph_fail(
+          graph, AC_ERROR_ARGUMENT, "concat: %s and %s differ elsewhere than in axis %d",
+          ac_shape_text(a, &parts[0]->shape), ac_shape_text(b, &parts[i]->shape), axis);
+    shape.dim[axis] += parts[i]->shape.dim[axis];
+  }
+  ac_concat_attributes attributes = {axis, 0};
+  return ac_graph_emit(graph, AC_OP_concat, &attributes, sizeof attributes, count, parts, &shape);
+}
+
+static ac_status concat_gradient(ac_differentiation *d, const ac_node *node) {
+  ac_concat_attributes attributes;
+  memcpy(&attributes, node->attributes, sizeof attributes);
+  ac_tensor *dy = ac_gradient_of(d, node->out[0]);
+  for (int i = 0; i < AC_MAX_INPUTS && node->in[i] >= 0; i++) {
+    AC_TRY(
+        ac_gradient_emit(d, AC_OP_slice, &attributes, sizeof attributes, 1, &dy, 1, &node->in[i]));
+    attributes.first += d->graph->tensors[node->in[i]]->shape.dim[attributes.axis];
+  }
+  return AC_OK;
+}
+
+ac_tensor *ac_slice(ac_tensor *x, int axis, int64_t first, int64_t length) {
+  ac_graph *graph = ac_graph_of(AC_OP_slice, 1, &x);
+  if (!graph) return NULL;
+  ac_shape shape = x->shape;
+  if (x->dtype != AC_F32 || !is_axis(&shape, axis) || first < 0 || length < 1 ||
+      first > shape.dim[axis] || length > shape.dim[axis] - first) {
+    char text[AC_SHAPE_TEXT];
+    return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
+                         "slice: cannot take %lld from %lld on along axis %d of %s",
+                         (long long)length, (long long)first, axis, ac_shape_text(text, &shape));
+  }
+  shape.dim[axis] = length;
+  ac_concat_attributes attributes = {axis, first};
+  return ac_graph_emit(graph, AC_OP_slice, &attributes, sizeof attributes, 1, &x, &shape);
+}
+
+static ac_status slice_gradient(ac_differentiation *d, const ac_node *node) {
+  ac_tensor *dy = ac_gradient_of(d, node->out[0]);
+  return ac_gradient_emit(d, AC_OP_slice_gradient, node->attributes, sizeof(ac_concat_attributes),
+                          1, &dy, 1, &node->in[0]);
+}
+
+const ac_op_desc ac_op_desc_concat = {.name = "concat", .gradient = concat_gradient};
+const ac_op_desc ac_op_desc_slice = {.name = "slice", .can_add = 1, .gradient = slice_gradient};
+const ac_op_desc ac_op_desc_slice_gradient = {.name = "slice_gradient", .can_add = 1};

@@ -1,0 +1,26 @@
+#ifndef AC_OPS_CONCAT_H
+#define AC_OPS_CONCAT_H
+
+#include "ops/op.h"
+
+/* concat: `axis` alone counts. slice and slice_gradient: the part of the whole tensor that begins
+ * at `first`; its length is that of the part's own shape. */
+typedef struct ac_concat_attributes {
+  int32_t axis;
+  int64_t first;
+} ac_concat_attributes;
+
+/* A tensor seen as [outer, along the axis, inner]. */
+typedef struct ac_concat_view {
+  int64_t outer, length, inner;
+} ac_concat_view;
+
+static inline ac_concat_view ac_concat_view_of(const ac_operand *x, int axis) {
+  ac_concat_view v = {1, x->dim[axis], 1};
+  for (int i = 0; i < x->rank; i++)
+    if (i < axis) v.outer *= x->dim[i];
+    else if (i > axis) v.inner *= x->dim[i];
+  return v;
+}
+
+#endif

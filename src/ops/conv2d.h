@@ -1,0 +1,12 @@
+#ifndef AC_OPS_CONV2D_H
+#define AC_OPS_CONV2D_H
+
+#include "ops/op.h"
+
+/* Height first, then width, all resolved. */
+typedef struct ac_conv2d_attributes {
+  int32_t stride[2], padding[2], dilation[2];
+  int32_t groups;
+} ac_conv2d_attributes;
+
+#endif

@@ -1,0 +1,91 @@
+/* Pooling over windows of K = kh kw positions, k s - p apart, for each sample and channel:
+ *   max      y[i,j] = the largest x of the window; padding never is. A NaN is larger than anything.
+ *            dx[h,w] = sum of dy over the windows whose first largest element this is
+ *   average  y[i,j] = sum over the window / K, padding counting as zeros
+ *            dx[h,w] = sum of dy over the windows that contain it / K
+ * Where the largest element lies is found again from x, so no indices are kept. */
+#include "ops/pool2d.h"
+
+#include "graph/differentiate.h"
+#include "ops/elementwise.h"
+
+static ac_tensor *pool(ac_op op, ac_tensor *x, const ac_pool2d_desc *desc) {
+  ac_graph *graph = ac_graph_of(op, 1, &x);
+  if (!graph) return NULL;
+  ac_shape shape = x->shape;
+  char text[AC_SHAPE_TEXT];
+  if (x->dtype != AC_F32 || shape.rank != 4)
+    return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
+                         "%s: x is %s; it takes [B, channels, height, width]", ac_op_name(op),
+                         ac_shape_text(text, &shape));
+  ac_pool2d_attributes a = {{0}, {0}, {0}};
+  for (int i = 0; i < 2; i++) {
+    a.kernel[i] = desc ? desc->kernel[i] : 0;
+    a.stride[i] = desc && desc->stride[i] ? desc->stride[i] : a.kernel[i];
+    a.padding[i] = desc ? desc->padding[i] : 0;
+    if (a.kernel[i] < 1 || a.stride[i] < 1 || a.padding[i] < 0 || a.padding[i] > a.kernel[i] / 2)
+      return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
+                           "%s: kernel %d, stride %d and padding %d; kernels and strides are at "
+                           "least 1, paddings at most half the kernel",
+                           ac_op_name(op), a.kernel[i], a.stride[i], a.padding[i]);
+    int64_t padded = shape.dim[2 + i] + 2 * (int64_t)a.padding[i];
+    if (a.kernel[i] > padded)
+      return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
+                           "%s: a kernel of %s %d is larger than the padded image's %lld",
+                           ac_op_name(op), i ? "width" : "height", a.kernel[i], (long long)padded);
+    shape.dim[2 + i] = (padded - a.kernel[i]) / a.stride[i] + 1;
+  }
+  return ac_graph_emit(graph, op, &a, sizeof a, 1, &x, &shape);
+}
+
+ac_tensor *ac_max_pool2d(ac_tensor *x, const ac_pool2d_desc *desc) {
+  return pool(AC_OP_max_pool2d, x, desc);
+}
+
+ac_tensor *ac_average_pool2d(ac_tensor *x, const ac_pool2d_desc *desc) {
+  return pool(AC_OP_average_pool2d, x, desc);
+}
+
+ac_tensor *ac_global_average_pool(ac_tensor *x) {
+  ac_pool2d_desc whole = {{0}, {0}, {0}};
+  if (x && x->shape.rank == 4 && x->shape.dim[2] <= INT32_MAX && x->shape.dim[3] <= INT32_MAX)
+    for (int i = 0; i < 2; i++) whole.kernel[i] = (int)x->shape.dim[2 + i];
+  ac_tensor *y = ac_average_pool2d(x, &whole);
+  if (!y) return NULL;
+  ac_shape shape = y->shape;
+  shape.rank = 2;
+  return ac_graph_view(y->graph, y, &shape);
+}
+
+static ac_status max_gradient(ac_differentiation *d, const ac_node *node) {
+  return ac_unary_gradient(d, node, AC_OP_max_pool2d_gradient, node->in[0],
+                           sizeof(ac_pool2d_attributes));
+}
+
+static ac_status average_gradient(ac_differentiation *d, const ac_node *node) {
+  ac_tensor *dy = ac_gradient_of(d, node->out[0]);
+  return ac_gradient_emit(d, AC_OP_average_pool2d_gradient, node->attributes,
+                          sizeof(ac_pool2d_attributes), 1, &dy, 1, &node->in[0]);
+}
+
+static double window_flops(const ac_op_args *args, const ac_operand *y) {
+  const ac_pool2d_attributes *a = args->attributes;
+  return (double)y->count * (double)a->kernel[0] * (double)a->kernel[1];
+}
+
+static double flops(const ac_op_args *args) {
+  return window_flops(args, &args->out[0]);
+}
+
+static double gradient_flops(const ac_op_args *args) {
+  return window_flops(args, &args->in[0]);
+}
+
+const ac_op_desc ac_op_desc_max_pool2d = {
+    .name = "max_pool2d", .gradient = max_gradient, .flops = flops};
+const ac_op_desc ac_op_desc_max_pool2d_gradient = {
+    .name = "max_pool2d_gradient", .can_add = 1, .flops = gradient_flops};
+const ac_op_desc ac_op_desc_average_pool2d = {
+    .name = "average_pool2d", .gradient = average_gradient, .flops = flops};
+const ac_op_desc ac_op_desc_average_pool2d_gradient = {
+    .name = "average_pool2d_gradient", .can_add = 1, .flops = gradient_flops};

@@ -1,0 +1,42 @@
+/* Each pixel becomes a square of f x f: y[n,c,i,j] = x[n,c,i/f,j/f]; dx[n,c,h,w] = sum of dy over
+ * its square. */
+#include "ops/upsample_nearest2d.h"
+
+#include "graph/differentiate.h"
+
+ac_tensor *ac_upsample_nearest2d(ac_tensor *x, int factor) {
+  ac_graph *graph = ac_graph_of(AC_OP_upsample_nearest2d, 1, &x);
+  if (!graph) return NULL;
+  ac_shape shape = x->shape;
+  if (x->dtype != AC_F32 || shape.rank != 4 || factor < 1) {
+    char text[AC_SHAPE_TEXT];
+    return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
+                         "upsample_nearest2d: x is %s and the factor %d; it takes [B, channels, "
+                         "height, width] and a factor of at least 1",
+                         ac_shape_text(text, &shape), factor);
+  }
+  for (int i = 2; i < 4; i++) {
+    if (shape.dim[i] > AC_MAX_ELEMENTS / factor)
+      return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
+                           "upsample_nearest2d: a factor of %d is beyond any device", factor);
+    shape.dim[i] *= factor;
+  }
+  ac_upsample_nearest2d_attributes attributes = {factor};
+  return ac_graph_emit(graph, AC_OP_upsample_nearest2d, &attributes, sizeof attributes, 1, &x,
+                       &shape);
+}
+
+static ac_status gradient(ac_differentiation *d, const ac_node *node) {
+  ac_tensor *dy = ac_gradient_of(d, node->out[0]);
+  return ac_gradient_emit(d, AC_OP_upsample_nearest2d_gradient, node->attributes,
+                          sizeof(ac_upsample_nearest2d_attributes), 1, &dy, 1, &node->in[0]);
+}
+
+static double gradient_flops(const ac_op_args *args) {
+  return (double)args->in[0].count;
+}
+
+const ac_op_desc ac_op_desc_upsample_nearest2d = {.name = "upsample_nearest2d",
+                                                  .gradient = gradient};
+const ac_op_desc ac_op_desc_upsample_nearest2d_gradient = {
+    .name = "upsample_nearest2d_gradient", .can_add = 1, .flops = gradient_flops};

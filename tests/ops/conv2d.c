@@ -1,0 +1,223 @@
+/* Cases and references of conv2d. */
+#include "driver.h"
+#include "vector.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* The convolution that an op belongs to, and what it does with one product y += W x. */
+typedef struct convolution {
+  const ac_conv2d_attributes *a;
+  const ac_operand *x, *weight, *y;
+} convolution;
+
+typedef void (*step)(double *y, double *weight, double *x);
+
+/* Visits every product of y[n,o,i,j] += W[o,c,r,t] x[n, g Ci/groups + c, i s - p + r d, j s - p +
+ * t d] whose x is inside the image. Operands without data are stood in for by a dummy. */
+static void visit(const convolution *v, step take) {
+  const ac_conv2d_attributes *a = v->a;
+  const int64_t *x = v->x->dim, *w = v->weight->dim, *y = v->y->dim;
+  int64_t out = y[1] / a->groups;
+  for (int64_t n = 0; n < y[0]; n++)
+    for (int64_t o = 0; o < y[1]; o++)
+      for (int64_t i = 0; i < y[2]; i++)
+        for (int64_t j = 0; j < y[3]; j++)
+          for (int64_t c = 0; c < w[1]; c++)
+            for (int64_t r = 0; r < w[2]; r++)
+              for (int64_t t = 0; t < w[3]; t++) {
+                int64_t h = i * a->stride[0] - a->padding[0] + r * a->dilation[0];
+                int64_t k = j * a->stride[1] - a->padding[1] + t * a->dilation[1];
+                if (h < 0 || h >= x[2] || k < 0 || k >= x[3]) continue;
+                int64_t channel = o / out * w[1] + c;
+                take(op_reals(v->y) + ((n * y[1] + o) * y[2] + i) * y[3] + j,
+                     op_reals(v->weight) + ((o * w[1] + c) * w[2] + r) * w[3] + t,
+                     op_reals(v->x) + ((n * x[1] + channel) * x[2] + h) * x[3] + k);
+              }
+}
+
+static void zero(const ac_operand *x) {
+  for (int64_t e = 0; e < x->count; e++) op_reals(x)[e] = 0;
+}
+
+static void forward_step(double *y, double *weight, double *x) {
+  *y += *weight * *x;
+}
+static void input_step(double *dy, double *weight, double *dx) {
+  *dx += *weight * *dy;
+}
+static void weight_step(double *dy, double *dweight, double *x) {
+  *dweight += *dy * *x;
+}
+
+static void conv2d(const ac_op_args *args) {
+  const ac_operand *y = &args->out[0];
+  zero(y);
+  visit(&(convolution){args->attributes, &args->in[0], &args->in[1], y}, forward_step);
+  if (!args->in[2].count) return;
+  int64_t pixels = y->dim[2] * y->dim[3];
+  for (int64_t e = 0; e < y->count; e++)
+    op_reals(y)[e] += op_reals(&args->in[2])[e / pixels % y->dim[1]];
+}
+
+static void conv2d_input_gradient(const ac_op_args *args) {
+  zero(&args->out[0]);
+  visit(&(convolution){args->attributes, &args->out[0], &args->in[1], &args->in[0]}, input_step);
+}
+
+/* db[o] = sum_n,i,j dy */
+static void conv2d_weight_gradient(const ac_op_args *args) {
+  const ac_operand *dy = &args->in[1], *db = &args->out[1];
+  zero(&args->out[0]);
+  zero(db);
+  if (args->out[0].count)
+    visit(&(convolution){args->attributes, &args->in[0], &args->out[0], dy}, weight_step);
+  int64_t pixels = dy->dim[2] * dy->dim[3];
+  for (int64_t e = 0; db->count && e < dy->count; e++)
+    op_reals(db)[e / pixels % dy->dim[1]] += op_reals(dy)[e];
+}
+
+/* Sums over the inputs of a group and the kernel, or its outputs. */
+static op_tolerance conv2d_error(const ac_op_args *args, int output) {
+  const ac_operand *weight = &args->in[1];
+  (void)output;
+  int64_t terms = weight->count / weight->dim[0] + 1;
+  return (op_tolerance){1,
+                        op_sum_error(terms) * op_largest(&args->in[0]) * op_largest(&args->in[1])};
+}
+
+static op_tolerance conv2d_input_error(const ac_op_args *args, int output) {
+  const ac_conv2d_attributes *a = args->attributes;
+  const ac_operand *weight = &args->in[1];
+  (void)output;
+  int64_t terms = weight->count / weight->dim[1] / a->groups;
+  return (op_tolerance){1,
+                        op_sum_error(terms) * op_largest(&args->in[0]) * op_largest(&args->in[1])};
+}
+
+/* Sums over samples and positions. */
+static op_tolerance conv2d_weight_error(const ac_op_args *args, int output) {
+  const ac_operand *dy = &args->in[1];
+  double x = output == 0 ? op_largest(&args->in[0]) : 1;
+  return (op_tolerance){1, op_sum_error(dy->count / dy->dim[1]) * x * op_largest(dy)};
+}
+
+const op_reference op_reference_conv2d = {conv2d, conv2d_error, true, false};
+const op_reference op_reference_conv2d_input_gradient = {conv2d_input_gradient, conv2d_input_error,
+                                                         true, false};
+const op_reference op_reference_conv2d_weight_gradient = {conv2d_weight_gradient,
+                                                          conv2d_weight_error, true, false};
+
+static const op_gradient gradients[] = {
+    {.op = AC_OP_conv2d_input_gradient, .in = {OP_DY, OP_INPUT(1)}, .of = {0}, .outputs = 1},
+    {.op = AC_OP_conv2d_weight_gradient,
+     .in = {OP_INPUT(0), OP_DY},
+     .of = {1, 2},
+     .outputs = 2,
+     .optional = true},
+};
+
+#define PAIR(...) \
+  { __VA_ARGS__ }
+#define CONV2D(name_, stride_, padding_, dilation_, groups_, batch_, x, y, ...)  \
+  {                                                                              \
+    .name = name_, .op = AC_OP_conv2d,                                           \
+    .attributes.conv2d = {.stride = stride_,                                     \
+                          .padding = padding_,                                   \
+                          .dilation = dilation_,                                 \
+                          .groups = groups_},                                    \
+    .batch = batch_, .in = {x, __VA_ARGS__}, .out = {y}, .gradients = gradients, \
+    .gradient_count = 2                                                          \
+  }
+#define IMAGES(...) OP_F32(AC_BATCH, __VA_ARGS__)
+
+static const op_case cases[] = {
+    CONV2D("3x3 of 8 to 16, 3x9x7", PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), 1, 3, IMAGES(8, 9, 7),
+           IMAGES(16, 9, 7), OP_F32(16, 8, 3, 3), OP_F32(16)),
+    CONV2D("1x1 without bias, 3x5x6", PAIR(1, 1), PAIR(0, 0), PAIR(1, 1), 1, 3, IMAGES(7, 5, 6),
+           IMAGES(13, 5, 6), OP_F32(13, 7, 1, 1)),
+    CONV2D("one of everything", PAIR(1, 1), PAIR(0, 0), PAIR(1, 1), 1, 1, IMAGES(1, 1, 1),
+           IMAGES(1, 1, 1), OP_F32(1, 1, 1, 1), OP_F32(1)),
+    CONV2D("unequal axes", PAIR(2, 3), PAIR(2, 1), PAIR(1, 2), 1, 2, IMAGES(3, 11, 14),
+           IMAGES(5, 6, 5), OP_F32(5, 3, 4, 2), OP_F32(5)),
+    CONV2D("stride beyond the kernel", PAIR(3, 2), PAIR(0, 0), PAIR(1, 1), 1, 2, IMAGES(2, 8, 7),
+           IMAGES(4, 3, 4), OP_F32(4, 2, 2, 1)),
+    CONV2D("stride and dilation share a factor", PAIR(2, 4), PAIR(2, 3), PAIR(2, 2), 1, 2,
+           IMAGES(3, 9, 10), IMAGES(4, 5, 3), OP_F32(4, 3, 3, 3), OP_F32(4)),
+    CONV2D("padding beyond the kernel", PAIR(1, 2), PAIR(3, 4), PAIR(1, 1), 1, 1, IMAGES(2, 3, 2),
+           IMAGES(2, 8, 5), OP_F32(2, 2, 2, 1), OP_F32(2)),
+    CONV2D("kernel of the whole image", PAIR(1, 1), PAIR(0, 0), PAIR(1, 1), 1, 3, IMAGES(5, 4, 6),
+           IMAGES(9, 1, 1), OP_F32(9, 5, 4, 6), OP_F32(9)),
+    CONV2D("three groups", PAIR(1, 2), PAIR(1, 1), PAIR(1, 1), 3, 2, IMAGES(6, 7, 8),
+           IMAGES(15, 7, 4), OP_F32(15, 2, 3, 3), OP_F32(15)),
+    CONV2D("groups of two outputs", PAIR(1, 1), PAIR(1, 0), PAIR(1, 1), 4, 2, IMAGES(12, 6, 5),
+           IMAGES(8, 6, 3), OP_F32(8, 3, 3, 3)),
+    CONV2D("depthwise", PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), 6, 3, IMAGES(6, 9, 13),
+           IMAGES(6, 9, 13), OP_F32(6, 1, 3, 3), OP_F32(6)),
+    CONV2D("depthwise 5x5, stride 2, one to two", PAIR(2, 2), PAIR(2, 2), PAIR(1, 1), 5, 2,
+           IMAGES(5, 10, 9), IMAGES(10, 5, 5), OP_F32(10, 1, 5, 5), OP_F32(10)),
+    CONV2D("depthwise, dilated, one to four", PAIR(1, 1), PAIR(2, 3), PAIR(2, 3), 3, 2,
+           IMAGES(3, 7, 8), IMAGES(12, 7, 8), OP_F32(12, 1, 3, 3)),
+    CONV2D("depthwise, outputs of no tap", PAIR(2, 2), PAIR(0, 0), PAIR(2, 2), 2, 2,
+           IMAGES(2, 13, 14), IMAGES(2, 3, 3), OP_F32(2, 1, 5, 5), OP_F32(2)),
+    CONV2D("depthwise, wide, stride 3", PAIR(1, 3), PAIR(1, 2), PAIR(1, 1), 2, 2, IMAGES(2, 4, 70),
+           IMAGES(2, 4, 24), OP_F32(2, 1, 3, 4), OP_F32(2)),
+    CONV2D("first layer 4x28x28", PAIR(2, 2), PAIR(1, 1), PAIR(1, 1), 1, 4, IMAGES(1, 28, 28),
+           IMAGES(16, 14, 14), OP_F32(16, 1, 3, 3), OP_F32(16)),
+    CONV2D("many channels 2x4x3", PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), 1, 2, IMAGES(40, 4, 3),
+           IMAGES(41, 4, 3), OP_F32(41, 40, 3, 3), OP_F32(41)),
+    CONV2D("more channels than are held, 80x42x40", PAIR(1, 1), PAIR(1, 0), PAIR(1, 1), 1, 1,
+           IMAGES(80, 42, 40), IMAGES(2, 42, 40), OP_F32(2, 80, 3, 1)),
+    CONV2D("more sums than are held, 1x2x700", PAIR(1, 1), PAIR(0, 1), PAIR(1, 1), 1, 1,
+           IMAGES(1, 2, 700), IMAGES(100, 2, 700), OP_F32(100, 1, 1, 3), OP_F32(100)),
+};
+
+static void from_vector(op_case *result, const op_vector *vector) {
+  ac_conv2d_attributes *a = &result->attributes.conv2d;
+  result->op = AC_OP_conv2d;
+  a->stride[0] = (int32_t)op_vector_attribute(vector, "stride_h", 1);
+  a->stride[1] = (int32_t)op_vector_attribute(vector, "stride_w", 1);
+  a->padding[0] = (int32_t)op_vector_attribute(vector, "padding_h", 0);
+  a->padding[1] = (int32_t)op_vector_attribute(vector, "padding_w", 0);
+  a->dilation[0] = (int32_t)op_vector_attribute(vector, "dilation_h", 1);
+  a->dilation[1] = (int32_t)op_vector_attribute(vector, "dilation_w", 1);
+  a->groups = (int32_t)op_vector_attribute(vector, "groups", 1);
+  result->gradients = gradients;
+  result->gradient_count = 2;
+}
+
+/* A NaN or an infinity reaches the outputs whose windows contain it, and no other: not those of the
+ * next row or image, with which it may share memory. */
+static void check_spread(ac_device *device, const op_case *c) {
+  op_instance y, dx;
+  op_result result;
+  op_variant variant = {.name = "NaN input"};
+  op_instance_forward(&y, c, c->batch);
+  int64_t last = y.args.in[0].count - 1, columns = ac_columns(&y.args.in[0]);
+  op_reals(&y.args.in[0])[last] = NAN;
+  op_reals(&y.args.in[0])[columns - 1] = INFINITY;
+  op_instance_compute(&y);
+  if (op_run(device, &y, &variant, &result))
+    op_compare(op_where(device, &y, &variant), &y, &variant, &result, 1);
+  op_result_free(&result);
+  double *dy = op_random_gradient(&y);
+  dy[y.args.out[0].count - 1] = NAN;
+  dy[ac_columns(&y.args.out[0]) - 1] = INFINITY;
+  op_instance_gradient(&dx, &y, &gradients[0], dy);
+  variant.name = "NaN gradient";
+  if (op_run(device, &dx, &variant, &result))
+    op_compare(op_where(device, &dx, &variant), &dx, &variant, &result, 1);
+  op_result_free(&result);
+  free(dy);
+  op_instance_free(&dx);
+  op_instance_free(&y);
+}
+
+static void special(ac_device *device) {
+  check_spread(device, &cases[0]);
+  check_spread(device, &cases[3]);
+  check_spread(device, &cases[10]);
+}
+
+const op_family op_family_conv2d = {"conv2d",    cases,   sizeof cases / sizeof *cases,
+                                    from_vector, special, NULL};

@@ -1,0 +1,192 @@
+/* Cases and references of max_pool2d and average_pool2d. */
+#include "driver.h"
+#include "vector.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* One plane of an image, and of what it is pooled to. */
+typedef struct planes {
+  const ac_pool2d_attributes *a;
+  double *x, *y; /* or their gradients */
+  int64_t H, W, h, w;
+} planes;
+
+static int64_t plane_count(const ac_operand *x) {
+  return x->dim[0] * x->dim[1];
+}
+
+static planes planes_at(const ac_op_args *args, const ac_operand *x, const ac_operand *y,
+                        int64_t index) {
+  planes p = {
+      .a = args->attributes, .H = x->dim[2], .W = x->dim[3], .h = y->dim[2], .w = y->dim[3]};
+  p.x = op_reals(x) + index * p.H * p.W;
+  p.y = op_reals(y) + index * p.h * p.w;
+  return p;
+}
+
+/* The index of tap k of output e's window into the plane, or -1. */
+static int64_t tap(const planes *p, int64_t e, int64_t k) {
+  int64_t r = e / p->w * p->a->stride[0] - p->a->padding[0] + k / p->a->kernel[1];
+  int64_t c = e % p->w * p->a->stride[1] - p->a->padding[1] + k % p->a->kernel[1];
+  return r < 0 || r >= p->H || c < 0 || c >= p->W ? -1 : r * p->W + c;
+}
+
+static int64_t taps(const planes *p) {
+  return p->a->kernel[0] * p->a->kernel[1];
+}
+
+/* The first largest, or a NaN. */
+static int64_t largest(const planes *p, const double *x, int64_t e) {
+  int64_t best = -1;
+  for (int64_t k = 0; k < taps(p); k++) {
+    int64_t at = tap(p, e, k);
+    if (at >= 0 && (best < 0 || x[at] > x[best] || isnan(x[at]))) best = at;
+  }
+  return best;
+}
+
+static void max_pool2d(const ac_op_args *args) {
+  for (int64_t i = 0; i < plane_count(&args->in[0]); i++) {
+    planes p = planes_at(args, &args->in[0], &args->out[0], i);
+    for (int64_t e = 0; e < p.h * p.w; e++) p.y[e] = p.x[largest(&p, p.x, e)];
+  }
+}
+
+static void max_pool2d_gradient(const ac_op_args *args) {
+  const ac_operand *dx = &args->out[0];
+  for (int64_t e = 0; e < dx->count; e++) op_reals(dx)[e] = 0;
+  for (int64_t i = 0; i < plane_count(dx); i++) {
+    planes p = planes_at(args, dx, &args->in[0], i);
+    const double *x = op_reals(&args->in[1]) + i * p.H * p.W;
+    for (int64_t e = 0; e < p.h * p.w; e++) p.x[largest(&p, x, e)] += p.y[e];
+  }
+}
+
+static void average_pool2d(const ac_op_args *args) {
+  for (int64_t i = 0; i < plane_count(&args->in[0]); i++) {
+    planes p = planes_at(args, &args->in[0], &args->out[0], i);
+    for (int64_t e = 0; e < p.h * p.w; e++) {
+      double sum = 0;
+      for (int64_t k = 0; k < taps(&p); k++) sum += tap(&p, e, k) < 0 ? 0 : p.x[tap(&p, e, k)];
+      p.y[e] = sum / (double)taps(&p);
+    }
+  }
+}
+
+static void average_pool2d_gradient(const ac_op_args *args) {
+  const ac_operand *dx = &args->out[0];
+  for (int64_t e = 0; e < dx->count; e++) op_reals(dx)[e] = 0;
+  for (int64_t i = 0; i < plane_count(dx); i++) {
+    planes p = planes_at(args, dx, &args->in[0], i);
+    for (int64_t e = 0; e < p.h * p.w; e++)
+      for (int64_t k = 0; k < taps(&p); k++)
+        if (tap(&p, e, k) >= 0) p.x[tap(&p, e, k)] += p.y[e] / (double)taps(&p);
+  }
+}
+
+/* A choice. */
+static op_tolerance max_error(const ac_op_args *args, int output) {
+  (void)args, (void)output;
+  return (op_tolerance){0, 0};
+}
+
+/* As many terms as a window has taps, which is as many windows as an element may be in. */
+static op_tolerance sum_error(const ac_op_args *args, int output) {
+  const ac_pool2d_attributes *a = args->attributes;
+  (void)output;
+  return (op_tolerance){1, op_sum_error((int64_t)a->kernel[0] * a->kernel[1]) *
+                               op_largest(&args->in[0])};
+}
+
+/* A window's sum is divided by its taps. */
+static op_tolerance average_error(const ac_op_args *args, int output) {
+  const ac_pool2d_attributes *a = args->attributes;
+  op_tolerance sum = sum_error(args, output);
+  return (op_tolerance){2, 1 + sum.absolute / (a->kernel[0] * a->kernel[1])};
+}
+
+const op_reference op_reference_max_pool2d = {max_pool2d, max_error, true, false};
+const op_reference op_reference_max_pool2d_gradient = {max_pool2d_gradient, sum_error, true, false};
+const op_reference op_reference_average_pool2d = {average_pool2d, average_error, true, false};
+const op_reference op_reference_average_pool2d_gradient = {average_pool2d_gradient, sum_error, true,
+                                                           false};
+
+static const op_gradient max_gradients[] = {
+    {.op = AC_OP_max_pool2d_gradient, .in = {OP_DY, OP_INPUT(0)}, .of = {0}, .outputs = 1},
+};
+static const op_gradient average_gradients[] = {
+    {.op = AC_OP_average_pool2d_gradient, .in = {OP_DY}, .of = {0}, .outputs = 1},
+};
+
+#define PAIR(...) \
+  { __VA_ARGS__ }
+#define POOL(kind, name_, kernel_, stride_, padding_, batch_, x, y)                            \
+  {                                                                                            \
+    .name = name_, .op = AC_OP_##kind##_pool2d,                                                \
+    .attributes.pool2d = {.kernel = kernel_, .stride = stride_, .padding = padding_},          \
+    .batch = batch_, .in = {x}, .out = {y}, .gradients = kind##_gradients, .gradient_count = 1 \
+  }
+#define IMAGES(...) OP_F32(AC_BATCH, __VA_ARGS__)
+
+static const op_case cases[] = {
+    POOL(max, "max 2x2 of 3x5x8x6", PAIR(2, 2), PAIR(2, 2), PAIR(0, 0), 3, IMAGES(5, 8, 6),
+         IMAGES(5, 4, 3)),
+    POOL(max, "max 3x3, stride 2, padding 1", PAIR(3, 3), PAIR(2, 2), PAIR(1, 1), 2,
+         IMAGES(4, 9, 12), IMAGES(4, 5, 6)),
+    POOL(max, "max of unequal axes", PAIR(4, 1), PAIR(1, 3), PAIR(2, 0), 2, IMAGES(3, 7, 40),
+         IMAGES(3, 8, 14)),
+    POOL(max, "max beyond the last window", PAIR(2, 3), PAIR(3, 4), PAIR(0, 1), 1, IMAGES(2, 9, 10),
+         IMAGES(2, 3, 3)),
+    POOL(average, "average 2x2 of 3x5x8x6", PAIR(2, 2), PAIR(2, 2), PAIR(0, 0), 3, IMAGES(5, 8, 6),
+         IMAGES(5, 4, 3)),
+    POOL(average, "average 3x3, stride 1, padding 1", PAIR(3, 3), PAIR(1, 1), PAIR(1, 1), 2,
+         IMAGES(4, 9, 33), IMAGES(4, 9, 33)),
+    POOL(average, "average of unequal axes", PAIR(1, 5), PAIR(3, 2), PAIR(0, 2), 2,
+         IMAGES(3, 7, 40), IMAGES(3, 3, 20)),
+    POOL(average, "average of everything", PAIR(9, 11), PAIR(9, 11), PAIR(0, 0), 3,
+         IMAGES(6, 9, 11), IMAGES(6, 1, 1)),
+    POOL(average, "one of everything", PAIR(1, 1), PAIR(1, 1), PAIR(0, 0), 1, IMAGES(1, 1, 1),
+         IMAGES(1, 1, 1)),
+};
+
+static void from_vector(op_case *result, const op_vector *vector) {
+  ac_pool2d_attributes *a = &result->attributes.pool2d;
+  bool max = op_vector_attribute(vector, "max", 0) != 0;
+  result->op = max ? AC_OP_max_pool2d : AC_OP_average_pool2d;
+  a->kernel[0] = (int32_t)op_vector_attribute(vector, "kernel_h", 1);
+  a->kernel[1] = (int32_t)op_vector_attribute(vector, "kernel_w", 1);
+  a->stride[0] = (int32_t)op_vector_attribute(vector, "stride_h", 1);
+  a->stride[1] = (int32_t)op_vector_attribute(vector, "stride_w", 1);
+  a->padding[0] = (int32_t)op_vector_attribute(vector, "padding_h", 0);
+  a->padding[1] = (int32_t)op_vector_attribute(vector, "padding_w", 0);
+  result->gradients = max ? max_gradients : average_gradients;
+  result->gradient_count = 1;
+}
+
+/* Windows of equal elements, with a NaN, of nothing but -infinity: the first largest is chosen, a
+ * NaN stays, and nothing but padding is passed over. */
+static void special(ac_device *device) {
+  op_instance y, dx;
+  op_result result;
+  op_variant variant = {.name = "equal, NaN and infinite elements"};
+  op_instance_forward(&y, &cases[1], 2);
+  double *x = op_reals(&y.args.in[0]);
+  for (int64_t e = 0; e < 9 * 12; e++) x[e] = e % 12 < 6 ? 0.5 : -INFINITY;
+  x[9 * 12 + 40] = NAN;
+  op_instance_compute(&y);
+  if (op_run(device, &y, &variant, &result))
+    op_compare(op_where(device, &y, &variant), &y, &variant, &result, 1);
+  op_result_free(&result);
+  double *dy = op_random_gradient(&y);
+  op_instance_gradient(&dx, &y, &max_gradients[0], dy);
+  if (op_run(device, &dx, &variant, &result))
+    op_compare(op_where(device, &dx, &variant), &dx, &variant, &result, 1);
+  op_result_free(&result);
+  free(dy);
+  op_instance_free(&dx);
+  op_instance_free(&y);
+}
+
+const op_family op_family_pool2d = {"pool2d",    cases,   sizeof cases / sizeof *cases,
+                                    from_vector, special, NULL};
