@@ -36,8 +36,8 @@ train() { run train gpt --data text "${tiny[@]}" "$@"; }
 case_help() {
   run --version | grep -qE '^accrue [0-9]+\.[0-9]+\.[0-9]+$' || die "--version"
   local command
-  for command in "" devices train "train gpt" "train mlp" "train resnet" "train mobilenet" eval sample plan "plan gpt" verify "verify gpt" bench "bench gemm" \
-    "bench ops" "bench step" "bench all" "bench memory"; do
+  for command in "" devices train "train gpt" "train mlp" "train resnet" "train mobilenet" eval sample plan "plan gpt" \
+    verify "verify gpt" bench "bench gemm" "bench ops" "bench step" "bench all" "bench memory"; do
     # shellcheck disable=SC2086
     run $command --help >help
     [[ -s help && ! -s run.err ]] || die "no help on stdout for '$command'"

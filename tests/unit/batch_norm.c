@@ -290,6 +290,28 @@ static void a_batch_is_split_only_when_asked(void **state) {
   ac_device_close(device);
 }
 
+/* Where batches stay whole, a window comes in one piece. */
+static void a_window_comes_in_one_piece(void **state) {
+  (void)state;
+  ac_graph *graph = model();
+  ac_device *device;
+  ac_plan *plan;
+  ac_trainer *trainer;
+  samples s = make_samples();
+  const ac_feed feeds[] = {{"x", s.x}, {"t", s.t}};
+  assert_ok(ac_device_open(&device, &(ac_device_desc){.name = "cpu"}));
+  assert_ok(ac_plan_create(&plan, graph, device, &(ac_plan_desc){.batch = 8}));
+  assert_ok(ac_trainer_create(&trainer, plan, &(ac_trainer_desc){.schedule = {.lr = 1e-2}}));
+  assert_refused(ac_trainer_accumulate(trainer, 9, feeds, 2), AC_ERROR_STATE, "in one piece");
+  assert_ok(ac_trainer_accumulate(trainer, 4, feeds, 2));
+  assert_refused(ac_trainer_accumulate(trainer, 4, feeds, 2), AC_ERROR_STATE, "in one piece");
+  assert_ok(ac_trainer_update(trainer, NULL));
+  ac_trainer_free(trainer);
+  ac_plan_free(plan);
+  ac_device_close(device);
+  ac_graph_free(graph);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(running_statistics_are_those_of_windows),
@@ -297,6 +319,7 @@ int main(void) {
       cmocka_unit_test(a_skipped_update_changes_nothing),
       cmocka_unit_test(evaluation_uses_the_running_statistics),
       cmocka_unit_test(a_batch_is_split_only_when_asked),
+      cmocka_unit_test(a_window_comes_in_one_piece),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
