@@ -157,7 +157,8 @@ typedef struct ac_conv2d_desc {
 } ac_conv2d_desc;
 
 /* Convolution (cross-correlation, as everywhere in this field): x [B, Ci, H, W], weight [Co, Ci /
- * groups, kh, kw], bias [Co] or NULL -> [B, Co, Ho, Wo] with Ho = (H + 2 padding - dilation (kh - 1)
+ * groups, kh, kw], bias [Co] or NULL -> [B, Co, Ho, Wo] with Ho = (H + 2 padding - dilation (kh -
+ * 1)
  * - 1) / stride + 1, rounded down, and Wo likewise. Refused: groups that do not divide both numbers
  * of channels, a kernel larger than the padded image. With as many groups as channels (depthwise)
  * it is limited by memory and has kernels of its own. `desc` may be NULL. */
