@@ -1,8 +1,10 @@
 /* cross_entropy over rows of V logits: lse = log sum exp, loss = w (lse - logit[target]); the row
  * counts as right if its first largest logit is the target's. Rows whose target is the ignored
  * index weigh nothing. Gradient: dlogits = w loss_scale (exp(logit - lse) - [j = target]); dlogits
- * may be logits. The rows are those from `first` on of targets and weights; logits and dlogits
- * begin at `first_logit`, lse at `first_lse`.
+ * may be logits. With smoothing s the target's place is taken by (1 - s) [j = target] + s / V, so
+ * that the loss is w ((1 - s) (lse - logit[target]) + s (lse - mean of logits)). The rows are those
+ * from `first` on of targets and weights; logits and dlogits begin at `first_logit`, lse at
+ * `first_lse`.
  *
  * A work-group of ROW_GROUP items a row, local memory 8 * ROW_GROUP bytes; each leaves (loss,
  * weight, weight if right) in `rows` for losses.cl's sum_losses. The gradient is one work-item an
@@ -24,7 +26,7 @@ kernel WORK_GROUP(ROW_GROUP, 1) void cross_entropy(const global logit *logits,
                                                    const global float *weights, global float *lse,
                                                    global float *rows, long width, long first,
                                                    long first_logit, long first_lse, int ignore,
-                                                   int ignore_index) {
+                                                   int ignore_index, float smoothing) {
   local float scratch[ROW_GROUP];
   local int place[ROW_GROUP];
   const int item = get_local_id(0);
@@ -55,13 +57,21 @@ kernel WORK_GROUP(ROW_GROUP, 1) void cross_entropy(const global logit *logits,
   for (size_t j = item; j < width; j += ROW_GROUP)
     sum += exp(load_logit(logits, row + j) - largest);
   sum = group_sum(sum, scratch, item, ROW_GROUP);
+  float mean = 0;
+  if (smoothing > 0) {
+    for (size_t j = item; j < width; j += ROW_GROUP) mean += load_logit(logits, row + j);
+    mean = group_sum(mean, scratch, item, ROW_GROUP) / width;
+  }
   if (item) return;
   const float log_sum = largest + log(sum);
   const int target = targets[first + n];
   const float w = ignore && target == ignore_index ? 0 : weights ? weights[first + n] : 1;
   lse[first_lse + n] = log_sum;
-  /* A row without weight counts for nothing even where its loss is infinite. */
-  rows[3 * n] = w == 0 ? 0 : w * (log_sum - load_logit(logits, row + target));
+  /* A row without weight counts for nothing even where its loss is infinite, and its target may be
+   * no class. */
+  float loss = w == 0 ? 0 : log_sum - load_logit(logits, row + target);
+  if (w != 0 && smoothing > 0) loss = (1 - smoothing) * loss + smoothing * (log_sum - mean);
+  rows[3 * n] = w == 0 ? 0 : w * loss;
   rows[3 * n + 1] = w;
   rows[3 * n + 2] = place[0] == target ? w : 0;
 }
@@ -69,13 +79,14 @@ kernel WORK_GROUP(ROW_GROUP, 1) void cross_entropy(const global logit *logits,
 kernel WORK_GROUP(GROUP, 1) void cross_entropy_gradient(
     const global logit *logits, const global int *targets, const global float *weights,
     const global float *lse, global logit *dlogits, long n, long width, long first,
-    long first_logit, long first_lse, float loss_scale, int ignore, int ignore_index) {
+    long first_logit, long first_lse, float loss_scale, int ignore, int ignore_index,
+    float smoothing) {
   const size_t e = get_global_id(0);
   if (e >= n * width) return;
   const size_t i = quotient(e, width), j = e - i * width;
   const int target = targets[first + i];
   const float w = ignore && target == ignore_index ? 0 : weights ? weights[first + i] : 1;
-  const float d =
-      exp(load_logit(logits, first_logit + e) - lse[first_lse + i]) - (j == target ? 1 : 0);
+  const float wanted = smoothing / width + (j == target ? 1 - smoothing : 0);
+  const float d = exp(load_logit(logits, first_logit + e) - lse[first_lse + i]) - wanted;
   store_logit(dlogits, first_logit + e, w == 0 ? 0 : w * loss_scale * d);
 }

@@ -4,6 +4,7 @@
 #define TOOLS_COMMANDS_H
 
 int bench_main(int argc, char **argv);
+int eval_main(int argc, char **argv);
 int devices_main(int argc, char **argv);
 int train_main(int argc, char **argv);
 int plan_main(int argc, char **argv);

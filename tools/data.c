@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -87,7 +88,25 @@ static bool find_idx(char *path, const char *folder, const char *set, const char
   return false;
 }
 
+static bool holds(const char *folder, const char *name) {
+  char path[PATH_BYTES];
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  if (access(path, F_OK) == 0) return true;
+  snprintf(path, sizeof path, "%s/%s.gz", folder, name);
+  return access(path, F_OK) == 0;
+}
+
+static int open_cifar(train_data *data, const char *folder, bool hundred) {
+  data->unit = "image";
+  ac_status status =
+      hundred ? ac_dataset_cifar100_folder(&data->train, &data->validation, folder, false)
+              : ac_dataset_cifar10_folder(&data->train, &data->validation, folder);
+  return status == AC_OK ? STATUS_CONTINUE : fail_library();
+}
+
 int data_open_image_folder(train_data *data, const char *folder) {
+  if (holds(folder, "data_batch_1.bin")) return open_cifar(data, folder, false);
+  if (holds(folder, "train.bin")) return open_cifar(data, folder, true);
   char path[2][2][PATH_BYTES]; /* [train, t10k][images, labels] */
   static const char *const sets[] = {"train", "t10k"};
   bool there[2];
@@ -102,7 +121,8 @@ int data_open_image_folder(train_data *data, const char *folder) {
   struct stat info;
   if (stat(folder, &info) != 0) return fail("cannot read %s: %s", folder, strerror(errno));
   if (!there[0] && !there[1])
-    return fail("%s has neither train-images-idx3-ubyte nor t10k-images-idx3-ubyte, plain or .gz",
+    return fail("%s has neither train-images-idx3-ubyte nor t10k-images-idx3-ubyte, plain or .gz, "
+                "nor CIFAR's data_batch_1.bin or train.bin",
                 folder);
   if (!there[0] || !there[1]) return data_open_images(data, path[there[1]][0], path[there[1]][1]);
 
@@ -112,6 +132,86 @@ int data_open_image_folder(train_data *data, const char *folder) {
     return fail_library();
   if (data_field_elements(data->train, "images") != data_field_elements(data->validation, "images"))
     return fail("the images of %s and %s differ in size", path[0][0], path[1][0]);
+  return STATUS_CONTINUE;
+}
+
+void data_add_image_options(image_data_flags *flags, options *o) {
+  const option rows[] = {
+      {"data", "DIR", OPTION_TEXT, &flags->folder,
+       .help = "folder with the file names of MNIST or of CIFAR-10 or -100", .fallback = ""},
+      {"images", "FILE", OPTION_TEXT, &flags->images,
+       .help = "IDX images, plain or gzip; the last tenth validates", .fallback = ""},
+      {"labels", "FILE", OPTION_TEXT, &flags->labels, .help = "IDX labels of --images",
+       .fallback = ""},
+  };
+  OPTIONS_ADD(o, "Data", rows);
+}
+
+int data_open_image_flags(train_data *data, const image_data_flags *flags, const options *o) {
+  int status = options_exclude(o, "data", "images");
+  if (status == STATUS_CONTINUE) status = options_exclude(o, "data", "labels");
+  if (status != STATUS_CONTINUE) return status;
+  if (flags->images && !flags->labels) return fail_usage("--images needs --labels as well");
+  if (flags->labels && !flags->images) return fail_usage("--labels needs --images as well");
+  if (flags->folder) return data_open_image_folder(data, flags->folder);
+  if (flags->images) return data_open_images(data, flags->images, flags->labels);
+  return fail_usage("--data is missing: a folder with the file names of MNIST or of CIFAR-10 or "
+                    "-100; or give --images and --labels");
+}
+
+static bool changes_anything(const ac_augmentation *a) {
+  return a->shift || a->flip || a->rotation > 0 || a->scaling > 0 || a->erase_probability > 0;
+}
+
+int data_augment(train_data *data) {
+  if (!changes_anything(&data->augmentation)) return STATUS_CONTINUE;
+  data->plain = data->train;
+  data->train = NULL;
+  if (ac_dataset_augmented(&data->train, data->plain, &data->augmentation) != AC_OK)
+    return fail_library();
+  return STATUS_CONTINUE;
+}
+
+/* ---- parts ----------------------------------------------------------------------------------- */
+
+/* "I/N" with I in [first, first + N). */
+static int parse_part(const char *flag, const char *text, int first, int64_t *index,
+                      int64_t *count) {
+  char *slash, *end;
+  errno = 0;
+  *index = strtoll(text, &slash, 10);
+  *count = *slash == '/' ? strtoll(slash + 1, &end, 10) : 0;
+  if (text[strspn(text, "0123456789/")] || slash == text || !*count || *end)
+    return fail_usage("--%s %s is not of the form I/N, such as %d/4", flag, text, first);
+  if (errno == ERANGE || *index < first || *index - first >= *count)
+    return fail_usage("--%s %s is out of range: of N parts, I is one of %s", flag, text,
+                      first ? "1 to N" : "0 to N - 1");
+  return STATUS_CONTINUE;
+}
+
+int data_fold(train_data *data, const char *part) {
+  int64_t fold, folds;
+  int status = parse_part("fold", part, 1, &fold, &folds);
+  if (status != STATUS_CONTINUE) return status;
+  if (!data->train) return fail_usage("--fold needs data to be given");
+  if (data->tokens)
+    return fail_usage("--fold is for images: the windows of a text move, and would overlap the "
+                      "fold that validates");
+  ac_dataset_free(data->validation);
+  if (data->whole) ac_dataset_free(data->train);
+  else data->whole = data->train;
+  if (ac_dataset_fold(&data->train, &data->validation, data->whole, fold, folds) != AC_OK)
+    return fail_library();
+  return STATUS_CONTINUE;
+}
+
+int data_shard(train_data *data, const char *part) {
+  int64_t rank, ranks;
+  int status = parse_part("rank", part, 0, &rank, &ranks);
+  if (status != STATUS_CONTINUE) return status;
+  if (!data->train) return fail_usage("--rank needs data to be given");
+  data->unsharded = data->train;
+  if (ac_dataset_shard(&data->train, data->unsharded, rank, ranks) != AC_OK) return fail_library();
   return STATUS_CONTINUE;
 }
 
@@ -127,6 +227,8 @@ int64_t data_field_elements(const ac_dataset *dataset, const char *name) {
 void data_close(train_data *data) {
   ac_dataset_free(data->train);
   ac_dataset_free(data->validation);
+  ac_dataset_free(data->unsharded);
+  ac_dataset_free(data->plain);
   ac_dataset_free(data->whole);
   ac_tokens_free(data->tokens);
   *data = (train_data){0};

@@ -16,10 +16,11 @@ static const struct {
   int (*run)(int argc, char **argv);
 } commands[] = {
     {"devices", "list the devices a model can train on", devices_main},
-    {"train", "train a model: gpt or mlp", train_main},
+    {"train", "train a model: gpt, mlp, resnet or mobilenet", train_main},
+    {"eval", "say how well a saved model does", eval_main},
     {"plan", "say what training would take, before it takes it", plan_main},
     {"verify", "compare training as planned with training on whole batches", verify_main},
-    {"bench", "measure a device: gemm, step or memory", bench_main},
+    {"bench", "measure devices: gemm, ops, step, all or memory", bench_main},
     {"sample", "write text with a trained gpt", sample_main},
 };
 

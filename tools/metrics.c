@@ -65,13 +65,13 @@ void metrics_fit(metrics *m, const ac_fit_event *event) {
     return;
   }
   const ac_update *u = &event->update;
-  write_line(m,
-             json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:o}", "event", "step",
-                       "step", INTEGER(event->step), "epoch", INTEGER(event->epoch), "loss",
-                       number(u->loss), "lr", number(u->lr), "grad_norm", number(u->grad_norm),
-                       "loss_scale", number(u->loss_scale), "skipped", u->skipped ? 1 : 0,
-                       "replayed", event->replayed ? 1 : 0, "seconds", number(event->seconds),
-                       "samples_per_s", number(rate((double)event->samples, event->seconds))));
+  write_line(m, json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:o, s:o}", "event",
+                          "step", "step", INTEGER(event->step), "epoch", INTEGER(event->epoch),
+                          "loss", number(u->loss), "lr", number(u->lr), "grad_norm",
+                          number(u->grad_norm), "loss_scale", number(u->loss_scale), "skipped",
+                          u->skipped ? 1 : 0, "replayed", event->replayed ? 1 : 0, "seconds",
+                          number(event->seconds), "data_wait_s", number(event->data_wait_seconds),
+                          "samples_per_s", number(rate((double)event->samples, event->seconds))));
 }
 
 void metrics_finish(metrics *m, const metrics_end *end) {
@@ -79,7 +79,7 @@ void metrics_finish(metrics *m, const metrics_end *end) {
   const ac_fit_result *fit = end->fit;
   double samples = rate((double)fit->samples, fit->seconds);
   double tokens = end->tokens_per_sample ? samples * (double)end->tokens_per_sample : NAN;
-  write_line(m, json_pack("{s:s, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+  write_line(m, json_pack("{s:s, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
                           "event", "end", "steps", INTEGER(fit->steps), "skipped",
                           INTEGER(fit->skipped), "epochs", INTEGER(fit->epochs), "samples",
                           INTEGER(fit->samples), "stopped", fit->stopped ? 1 : 0, "val_loss",
@@ -87,7 +87,8 @@ void metrics_finish(metrics *m, const metrics_end *end) {
                           number(fit->evaluated ? fit->final.accuracy : NAN), "samples_per_s",
                           number(samples), "tokens_per_s", number(tokens), "planned_bytes",
                           INTEGER(end->planned_bytes), "peak_bytes", INTEGER(end->peak_bytes),
-                          "seconds", number(end->seconds)));
+                          "data_wait_s", number(fit->data_wait_seconds), "seconds",
+                          number(end->seconds)));
 }
 
 int metrics_close(metrics *m) {

@@ -17,7 +17,7 @@ typedef struct mlp_model {
   int64_t widths[MAX_HIDDEN];
   int depth;
   double dropout;
-  const char *data, *images, *labels;
+  image_data_flags data;
 } mlp_model;
 
 static void defaults(void *self, train_flags *flags) {
@@ -26,6 +26,7 @@ static void defaults(void *self, train_flags *flags) {
   model->hidden = "512,256";
   model->dropout = 0.3;
   flags->batch = 128;
+  flags->read_ahead = 1;
   flags->epochs = 30;
   flags->lr = 3e-3;
   flags->schedule = AC_SCHEDULE_COSINE;
@@ -36,14 +37,6 @@ static void defaults(void *self, train_flags *flags) {
 
 static void add_options(void *self, options *o) {
   mlp_model *model = self;
-  const option data[] = {
-      {"data", "DIR", OPTION_TEXT, &model->data,
-       .help = "folder with MNIST's file names; train-* trains, t10k-* validates", .fallback = ""},
-      {"images", "FILE", OPTION_TEXT, &model->images,
-       .help = "IDX images, plain or gzip; the last tenth validates", .fallback = ""},
-      {"labels", "FILE", OPTION_TEXT, &model->labels, .help = "IDX labels of --images",
-       .fallback = ""},
-  };
   const option shape[] = {
       {"hidden", "N,N,...", OPTION_TEXT, &model->hidden,
        .help = "widths of the hidden layers, or none"},
@@ -52,7 +45,7 @@ static void add_options(void *self, options *o) {
       {"classes", "N", OPTION_INTEGER, &model->classes, .help = "labels are below N", .least = 2,
        .most = 1 << 20},
   };
-  OPTIONS_ADD(o, "Data", data);
+  data_add_image_options(&model->data, o);
   OPTIONS_ADD(o, "Model", shape);
 }
 
@@ -91,29 +84,15 @@ static int adopt(mlp_model *model, const options *o, const ac_model_file *init, 
   return STATUS_CONTINUE;
 }
 
-static int check_data_flags(const mlp_model *model, const options *o) {
-  int status = options_exclude(o, "data", "images");
-  if (status == STATUS_CONTINUE) status = options_exclude(o, "data", "labels");
-  if (status != STATUS_CONTINUE) return status;
-  if (model->images && !model->labels) return fail_usage("--images needs --labels as well");
-  if (model->labels && !model->images) return fail_usage("--labels needs --images as well");
-  if (!model->data && !model->images)
-    return fail_usage("--data is missing: a folder with MNIST's file names; or give --images and "
-                      "--labels");
-  return STATUS_CONTINUE;
-}
-
 static int prepare(void *self, const options *o, const ac_model_file *init, const char *init_path,
                    train_data *data) {
   mlp_model *model = self;
-  int status = check_data_flags(model, o);
-  if (status == STATUS_CONTINUE && init) status = adopt(model, o, init, init_path);
+  int status = init ? adopt(model, o, init, init_path) : STATUS_CONTINUE;
   if (status != STATUS_CONTINUE) return status;
   if (!parse_widths(model, model->hidden))
     return fail_usage("--hidden %s is no list of at most %d widths such as 256,128", model->hidden,
                       MAX_HIDDEN);
-  status = model->data ? data_open_image_folder(data, model->data)
-                       : data_open_images(data, model->images, model->labels);
+  status = data_open_image_flags(data, &model->data, o);
   if (status != STATUS_CONTINUE) return status;
   model->inputs = data_field_elements(data->train, "images");
   return STATUS_CONTINUE;
@@ -146,6 +125,7 @@ static void build(const void *self, ac_graph *graph) {
   }
   ac_graph_scope(graph, "head");
   ac_tensor *logits = linear(graph, model->depth, x, width, model->classes, 1, model->dropout);
+  ac_graph_set_output(graph, "logits", logits);
   ac_graph_set_loss(graph, ac_cross_entropy(logits, labels, NULL, NULL));
 }
 
@@ -157,6 +137,10 @@ static void describe(const void *self, model_metadata *metadata) {
   model_metadata_add(metadata, "accrue.classes", "%" PRId64, model->classes);
 }
 
+static int64_t classes(const void *self) {
+  return ((const mlp_model *)self)->classes;
+}
+
 const model_kind mlp_kind = {
     .name = "mlp",
     .summary = "Trains a perceptron with ReLU that classifies images such as MNIST's digits.",
@@ -166,4 +150,5 @@ const model_kind mlp_kind = {
     .prepare = prepare,
     .build = build,
     .describe = describe,
+    .classes = classes,
 };

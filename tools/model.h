@@ -22,9 +22,12 @@ typedef struct train_flags {
   loss_scale_flags loss_scale;
   int64_t eval_every, eval_samples;
   int64_t seed, threads;
+  const char *fold, *rank; /* "I/N"; NULL: all samples */
   const char *device;
   uint64_t memory; /* 0: what the device has */
-  int precision;   /* ac_precision */
+  int64_t read_ahead, loader_threads;
+  int batch_norm; /* 0: whole batches, 1: micro-batches */
+  int precision;  /* ac_precision */
   bool debug_numerics;
   int recompute; /* ac_recompute */
   const char *init, *out, *metrics;
@@ -54,6 +57,7 @@ typedef struct model_kind {
   /* The graph with its loss. Failures stick to the graph. */
   void (*build)(const void *model, ac_graph *graph);
   void (*describe)(const void *model, model_metadata *metadata);
+  int64_t (*classes)(const void *model); /* NULL: the model classifies no images */
   /* JSON for the config.json beside the weights; NULL function: there is none. Caller frees. */
   char *(*config_json)(const void *model);
   const char *optional_prefix; /* of parameter names in files */

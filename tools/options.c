@@ -53,6 +53,7 @@ static void print_default(const option *row) {
   }
   switch (row->kind) {
   case OPTION_SWITCH:
+  case OPTION_LIST:
     break;
   case OPTION_TEXT:
     if (*(const char **)row->value) printf(" (%s)", *(const char **)row->value);
@@ -162,6 +163,14 @@ static int set_choice(const option *row, const char *value) {
   return fail_usage("--%s %s is unknown: it must be one of %s", row->name, value, row->argument);
 }
 
+static int add_item(const option *row, const char *value) {
+  option_list *list = row->value;
+  if (list->count == OPTION_LIST_MOST)
+    return fail_usage("--%s is given more than %d times", row->name, (int)OPTION_LIST_MOST);
+  list->items[list->count++] = value;
+  return STATUS_CONTINUE;
+}
+
 static int set(option *row, const char *value) {
   row->given = true;
   switch (row->kind) {
@@ -171,6 +180,8 @@ static int set(option *row, const char *value) {
   case OPTION_TEXT:
     *(const char **)row->value = value;
     return STATUS_CONTINUE;
+  case OPTION_LIST:
+    return add_item(row, value);
   case OPTION_INTEGER:
     return set_integer(row, value);
   case OPTION_REAL:

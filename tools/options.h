@@ -1,8 +1,8 @@
 /* Command-line flags from a table: the rows parse the flags, check their values and print --help.
  *
  * Flags are long and take their value as `--name value` or `--name=value`; a repeated flag's last
- * value counts. A row points to the variable it sets, which holds the default beforehand, so the
- * help cannot disagree with the program. */
+ * value counts, unless it is a list. A row points to the variable it sets, which holds the default
+ * beforehand, so the help cannot disagree with the program. */
 #ifndef TOOLS_OPTIONS_H
 #define TOOLS_OPTIONS_H
 
@@ -12,11 +12,18 @@
 typedef enum option_kind {
   OPTION_SWITCH,  /* bool; takes no value */
   OPTION_TEXT,    /* const char * */
+  OPTION_LIST,    /* option_list: every value counts, in the order given */
   OPTION_INTEGER, /* int64_t */
   OPTION_REAL,    /* double */
   OPTION_SIZE,    /* uint64_t bytes, given as 65536, 64KiB, 1.5GiB */
   OPTION_CHOICE   /* int: position in `argument`, which lists the choices: "constant|cosine" */
 } option_kind;
+
+enum { OPTION_LIST_MOST = 8 };
+typedef struct option_list {
+  const char *items[OPTION_LIST_MOST];
+  int count;
+} option_list;
 
 typedef struct option {
   const char *name; /* without the dashes */

@@ -35,6 +35,10 @@ install_packages() {
 build_packages=(gcc libc6-dev make cmake pkg-config libopenblas-openmp-dev libjansson-dev zlib1g-dev
   ocl-icd-opencl-dev opencl-c-headers libclblast-dev)
 
+# What self-contained programs need besides: libstdc++.a, for CLBlast.
+static_packages=(g++)
+
 # What the tests need besides: a mock framework, an OpenCL implementation on the CPU, a
-# checker of kernels, and what draws plans.
-test_packages=(libcmocka-dev pocl-opencl-icd oclgrind clang-format gnuplot-nox)
+# checker of kernels, what draws plans, and a fuzzer.
+test_packages=(libcmocka-dev pocl-opencl-icd oclgrind clang-format gnuplot-nox clang libclang-rt-14-dev
+  "${static_packages[@]}")

@@ -47,6 +47,9 @@ static void put_memory(page *p, const ac_plan_info *plan) {
         text_bytes(classes[i].bytes).text, i == 6 && plan->budget_bytes ? " of " : "",
         i == 6 && plan->budget_bytes ? text_bytes(plan->budget_bytes).text : "",
         plan->precision == AC_PRECISION_F32 ? "" : storage[i]);
+  if (plan->read_ahead_bytes)
+    put(p, "%-12s %-18s %12s, on the host, for batches read ahead\n", "", "besides",
+        text_bytes(plan->read_ahead_bytes).text);
   if (plan->library_bytes)
     put(p, "%-12s %-18s %12s, held by libraries outside the plan\n", "", "besides",
         text_bytes(plan->library_bytes).text);

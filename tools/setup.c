@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern const model_kind gpt_kind, mlp_kind;
-const model_kind *const model_kinds[] = {&gpt_kind, &mlp_kind, NULL};
+extern const model_kind gpt_kind, mlp_kind, resnet_kind, mobilenet_kind;
+const model_kind *const model_kinds[] = {&gpt_kind, &mlp_kind, &resnet_kind, &mobilenet_kind, NULL};
 
 void model_metadata_add(model_metadata *metadata, const char *key, const char *format, ...) {
   size_t room = sizeof metadata->text - metadata->used;
@@ -33,6 +33,7 @@ static void set_defaults(setup *s) {
                            .momentum = 0.9,
                            .seed = 1,
                            .device = "auto",
+                           .loader_threads = 1,
                            .eval_every = 0};
   loss_scale_defaults(&s->flags.loss_scale);
   s->kind->defaults(s->model, &s->flags);
@@ -69,6 +70,11 @@ static void add_options(setup *s) {
        .help = "updates between validations; 0: only at the end"},
       {"eval-samples", "N", OPTION_INTEGER, &f->eval_samples,
        .help = "in each validation but the last; 0: all"},
+      {"fold", "I/K", OPTION_TEXT, &f->fold,
+       .help = "of K folds of the images, I validates (1/K to K/K), the others train",
+       .fallback = ""},
+      {"rank", "I/N", OPTION_TEXT, &f->rank,
+       .help = "train on the share of process I of N (0/N to (N-1)/N)", .fallback = ""},
       {"seed", "N", OPTION_INTEGER, &f->seed, .help = "of initial weights, order and dropout"},
   };
   const option run[] = {
@@ -80,6 +86,12 @@ static void add_options(setup *s) {
        .fallback = "what it has"},
       {"micro-batch", "N", OPTION_INTEGER, &f->micro_batch, .help = "samples at a time",
        .fallback = "planned", .least = 1, .most = 1 << 30},
+      {"read-ahead", "N", OPTION_INTEGER, &f->read_ahead,
+       .help = "batches read while the device works; 0: none", .least = 0, .most = 32},
+      {"loader-threads", "N", OPTION_INTEGER, &f->loader_threads, .help = "that read them",
+       .least = 1, .most = 64},
+      {"batch-norm", "whole|micro", OPTION_CHOICE, &f->batch_norm,
+       .help = "keep batches whole where batch norm sees them, or accept micro-batches"},
       {"precision", "f32|f16|bf16", OPTION_CHOICE, &f->precision, .help = "storage of activations"},
       {"debug-numerics", NULL, OPTION_SWITCH, &f->debug_numerics,
        .help = "count what 16 bits lose, by layer; slow"},
@@ -176,6 +188,9 @@ static int open_data(setup *s) {
   if (s->flags.init && ac_model_file_open(&init, s->flags.init) != AC_OK) return fail_library();
   int status = s->kind->prepare(s->model, &s->options, init, s->flags.init, &s->data);
   ac_model_file_close(init);
+  if (status == STATUS_CONTINUE && s->flags.fold) status = data_fold(&s->data, s->flags.fold);
+  if (status == STATUS_CONTINUE) status = data_augment(&s->data);
+  if (status == STATUS_CONTINUE && s->flags.rank) status = data_shard(&s->data, s->flags.rank);
   return status;
 }
 
@@ -237,6 +252,8 @@ ac_plan_desc setup_plan_desc(const setup *s) {
                         .batch = f->batch,
                         .micro_batch = f->micro_batch,
                         .memory = f->memory,
+                        .micro_batch_norm = f->batch_norm != 0,
+                        .read_ahead = (int)f->read_ahead,
                         .precision = (ac_precision)f->precision,
                         .debug_numerics = f->debug_numerics,
                         .recompute = (ac_recompute)f->recompute,

@@ -43,3 +43,20 @@ text text_time(double seconds) {
              (int)(seconds / 60) % 60);
   return t;
 }
+
+text text_duration(double seconds) {
+  static const struct {
+    const char *unit;
+    double seconds;
+  } units[] = {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
+  int unit = 2;
+  while (unit > 0 && seconds < 0.9995 * units[unit].seconds) unit--;
+  double value = seconds / units[unit].seconds;
+  text t;
+  snprintf(t.text, sizeof t.text, "%.*f %s",
+           value < 9.995   ? 2 + !unit
+           : value < 99.95 ? 1
+                           : 0,
+           value, units[unit].unit);
+  return t;
+}

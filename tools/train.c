@@ -170,6 +170,7 @@ static int fit(run *r) {
                             .eval_every = f->eval_every,
                             .eval_samples = f->eval_samples,
                             .seed = (uint64_t)f->seed,
+                            .loader_threads = (int)f->loader_threads,
                             .last_window = (ac_last_window)f->last_window,
                             .replay = f->loss_scale.replay,
                             .callback = on_event,

@@ -10,5 +10,6 @@
 #include <accrue/model_file.h>
 #include <accrue/trainer.h>
 #include <accrue/session.h>
+#include <accrue/bench.h>
 
 #endif

@@ -26,7 +26,8 @@ typedef struct ac_sample_key {
   uint64_t seed;
 } ac_sample_key;
 
-/* Writes the sample's elements of field f to fields[f]. Called from one thread at a time. */
+/* Writes the sample's elements of field f to fields[f]. Called from one thread at a time, not
+ * always the same one, unless the description says `concurrent`. */
 typedef ac_status (*ac_read_sample)(void *user, const ac_sample_key *key, void *const *fields);
 
 typedef struct ac_callback_dataset_desc {
@@ -34,6 +35,7 @@ typedef struct ac_callback_dataset_desc {
   int field_count;
   ac_field fields[AC_MAX_FIELDS];
   ac_read_sample read;
+  bool concurrent;           /* several threads may call `read` at once */
   void (*close)(void *user); /* when the dataset is freed (not if making it fails); may be NULL */
   void *user;
 } ac_callback_dataset_desc;
@@ -51,9 +53,14 @@ AC_API int64_t ac_dataset_count(const ac_dataset *dataset);
 AC_API int ac_dataset_field_count(const ac_dataset *dataset);
 AC_API const ac_field *ac_dataset_field(const ac_dataset *dataset, int index); /* NULL: no such */
 
-/* How many classes there are to tell apart: the largest label of an IDX file + 1, the vocabulary of
- * tokens, what the whole has for a slice; 0 where the library cannot know (callbacks, memory). */
+/* How many classes there are to tell apart: the largest label of an IDX file + 1, those of CIFAR,
+ * the vocabulary of tokens, what the whole has for a part; 0 where the library cannot know
+ * (callbacks, memory). */
 AC_API int64_t ac_dataset_classes(const ac_dataset *dataset);
+
+/* Channels, height and width of the field "images"; false and zeros where the library cannot know
+ * them. */
+AC_API bool ac_dataset_image_shape(const ac_dataset *dataset, int64_t shape[3]);
 
 /* Reads every sample and fails with AC_ERROR_FORMAT, naming the sample, if an element of the i32
  * field "labels" is not in [0, classes). */
@@ -113,9 +120,84 @@ AC_API ac_status ac_dataset_from_idx(ac_dataset **dataset, const char *images_pa
 AC_API ac_status ac_dataset_mnist_folder(ac_dataset **train, ac_dataset **validation,
                                          const char *folder);
 
-/* Samples [begin, end) of another dataset, which must outlive this one. */
+/* The binary version of CIFAR-10: records of a label in [0, 10) and 3 x 32 x 32 bytes, plain or
+ * gzip. Fields as of IDX, images being [3, 32, 32]. `path` is a file or a folder, whose training
+ * files (data_batch_1.bin to data_batch_5.bin, those that are there) are read one after another.
+ * Samples [begin, end) of them all; end < 0: to the end. Fails with AC_ERROR_FORMAT on a length
+ * that is no whole number of records, on labels out of range and on damaged gzip data. */
+AC_API ac_status ac_dataset_from_cifar10(ac_dataset **dataset, const char *path, int64_t begin,
+                                         int64_t end);
+
+/* The same for CIFAR-100, whose records have two labels: of 20 coarse classes and of 100 fine ones.
+ * A folder's training file is train.bin. */
+AC_API ac_status ac_dataset_from_cifar100(ac_dataset **dataset, const char *path, bool coarse,
+                                          int64_t begin, int64_t end);
+
+/* A folder with CIFAR's file names, each plain or with .gz: data_batch_*.bin train and
+ * test_batch.bin validates, or train.bin and test.bin. Where only one of the two is there, its last
+ * 10 % validates, as in ac_dataset_mnist_folder. */
+AC_API ac_status ac_dataset_cifar10_folder(ac_dataset **train, ac_dataset **validation,
+                                           const char *folder);
+AC_API ac_status ac_dataset_cifar100_folder(ac_dataset **train, ac_dataset **validation,
+                                            const char *folder, bool coarse);
+
+/* ---- datasets on datasets -------------------------------------------------------------------- */
+
+/* These read another dataset, which must outlive them, and can be stacked. */
+
+/* Samples [begin, end). */
 AC_API ac_status ac_dataset_slice(ac_dataset **dataset, ac_dataset *whole, int64_t begin,
                                   int64_t end);
+
+/* Cross-validation: fold `fold` of 1 .. `folds` validates, the others train. The folds are a fixed
+ * partition of the shuffled samples, the same in every run, and their sizes differ by at most one.
+ * Fails with AC_ERROR_ARGUMENT on fewer than two folds, on a fold that is not there and on more
+ * folds than samples, which would leave one empty. */
+AC_API ac_status ac_dataset_fold(ac_dataset **train, ac_dataset **validation, ac_dataset *whole,
+                                 int64_t fold, int64_t folds);
+
+/* The share of process `rank` of 0 .. `ranks` - 1: samples rank, rank + ranks, rank + 2 ranks, ...
+ * Every sample is in exactly one shard; sizes differ by at most one. Fails with AC_ERROR_ARGUMENT
+ * on a rank that is not there or would get nothing. */
+AC_API ac_status ac_dataset_shard(ac_dataset **dataset, ac_dataset *whole, int64_t rank,
+                                  int64_t ranks);
+
+/* ---- augmentation ---------------------------------------------------------------------------- */
+
+/* How images change each time they are read. What is zero is off. The changes are drawn by Philox
+ * from (seed, epoch, index of the sample), so that they depend neither on threads nor on how
+ * batches are split; to draw the same on every rank, augment the whole and cut shards from that.
+ *
+ * Let (x, y) be pixels from the centre ((width - 1) / 2, (height - 1) / 2), y downwards. An image
+ * is mirrored, turned by a, scaled by s and shifted by (dx, dy), all at once: the pixel at (x, y)
+ * is taken from
+ *
+ *   (u, v) = (cos a (x - dx) + sin a (y - dy), -sin a (x - dx) + cos a (y - dy)) / s
+ *
+ * or (-u, v) if mirrored, bilinear between the four pixels around it; those outside the image are
+ * `fill`. So a shift is a crop out of the padded image. Without turning and scaling, pixels are
+ * copied as they are. Then a rectangle may be erased (Zhong, Zheng, Kang, Li, Yang, "Random erasing
+ * data augmentation", AAAI 2020), and at last channel c becomes (pixel - mean[c]) / deviation[c].
+ */
+typedef struct ac_augmentation {
+  int64_t channels, height, width; /* zeros: as ac_dataset_image_shape says */
+  int64_t shift;                   /* pixels: dx and dy are whole numbers in [-shift, shift] */
+  bool flip;                       /* mirrored left to right in half of all cases */
+  double rotation;                 /* degrees: a is in [-rotation, rotation] */
+  double scaling;                  /* s is in [1 - scaling, 1 + scaling]; below 1 */
+  double erase_probability;        /* that a rectangle is erased to `fill` */
+  double erase_area; /* its share of the image is in [0, erase_area]; its height / width in
+                        [1/3, 3], as far as it fits, uniform in the logarithm */
+  double fill;       /* 0: black */
+  const float *mean, *deviation; /* by channel; NULL: 0 and 1. Copied */
+} ac_augmentation;
+
+/* Another dataset, which must outlive this one, with its f32 field "images" ([channels, height,
+ * width]) changed and the other fields as they are. With nothing but mean and deviation it is what
+ * validation data needs. Fails with AC_ERROR_ARGUMENT if there is no such field, its size is
+ * another, or a number is out of range. */
+AC_API ac_status ac_dataset_augmented(ac_dataset **dataset, ac_dataset *whole,
+                                      const ac_augmentation *augmentation);
 
 #ifdef __cplusplus
 }

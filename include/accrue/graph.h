@@ -104,6 +104,44 @@ AC_API ac_tensor *ac_embedding(ac_tensor *table, ac_tensor *ids);
  * and beta [C]; beta may be NULL. epsilon 0: 1e-5. */
 AC_API ac_tensor *ac_layer_norm(ac_tensor *x, ac_tensor *gamma, ac_tensor *beta, float epsilon);
 
+/* Over the last dimension: gamma * x / sqrt(mean(x^2) + epsilon); arXiv 1910.07467. gamma [C].
+ * epsilon 0: 1e-5. */
+AC_API ac_tensor *ac_rms_norm(ac_tensor *x, ac_tensor *gamma, float epsilon);
+
+/* Norms of images x [B, C, ...], such as [B, C, H, W]: gamma[c] * (x - mean) / sqrt(var + epsilon)
+ * + beta[c], gamma and beta [C], either may be NULL, epsilon 0: 1e-5. They differ in what mean and
+ * variance are taken over; none but batch norm looks at more than one sample.
+ *
+ * ac_group_norm: over a sample's groups of C / groups neighbouring channels with all their
+ * positions; `groups` divides C; arXiv 1803.08494.
+ * ac_instance_norm: over each channel of a sample; arXiv 1607.08022.
+ * ac_sample_norm: over all channels and positions of a sample, the layer norm of image models
+ * (ac_layer_norm is over the last dimension alone). */
+AC_API ac_tensor *ac_group_norm(ac_tensor *x, ac_tensor *gamma, ac_tensor *beta, int groups,
+                                float epsilon);
+AC_API ac_tensor *ac_instance_norm(ac_tensor *x, ac_tensor *gamma, ac_tensor *beta, float epsilon);
+AC_API ac_tensor *ac_sample_norm(ac_tensor *x, ac_tensor *gamma, ac_tensor *beta, float epsilon);
+
+typedef struct ac_batch_norm_desc {
+  float epsilon;  /* 0: 1e-5 */
+  float momentum; /* how much of the way the running statistics go in an update; 0: 0.1 */
+} ac_batch_norm_desc;
+
+/* Over all samples of the micro-batch and all positions of each channel; arXiv 1502.03167. So the
+ * result for a sample depends on the rest of its micro-batch, and splitting a batch changes it; a
+ * plan refuses to unless it is told that this is meant (ac_plan_desc.micro_batch_norm). In
+ * evaluation mean and variance are running_mean and running_variance, frozen parameters [C] that
+ * should start from 0 and 1. Each update moves them towards the mean and the (unbiased) variance of
+ * all samples of its window; one that is skipped does not. x must be batched; `desc` may be NULL.
+ */
+AC_API ac_tensor *ac_batch_norm(ac_tensor *x, ac_tensor *gamma, ac_tensor *beta,
+                                ac_tensor *running_mean, ac_tensor *running_variance,
+                                const ac_batch_norm_desc *desc);
+
+/* The weight of a linear or convolutional layer, [O, ...], with each output's row brought to mean 0
+ * and variance 1: (w - mean) / sqrt(var + epsilon); arXiv 1903.10520. epsilon 0: 1e-5. */
+AC_API ac_tensor *ac_weight_standardisation(ac_tensor *weight, float epsilon);
+
 typedef enum ac_gelu_kind {
   AC_GELU_TANH = 0, /* 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), GPT-2's */
   AC_GELU_ERF       /* x Phi(x); arXiv 1606.08415 */
@@ -111,6 +149,10 @@ typedef enum ac_gelu_kind {
 AC_API ac_tensor *ac_gelu(ac_tensor *x, ac_gelu_kind kind);
 AC_API ac_tensor *ac_relu(ac_tensor *x);
 AC_API ac_tensor *ac_silu(ac_tensor *x); /* x / (1 + exp(-x)) */
+/* x where x > 0, else slope x; 0 <= slope < infinity. Maas, Hannun, Ng 2013 (slope 0.01). */
+AC_API ac_tensor *ac_leaky_relu(ac_tensor *x, float slope);
+AC_API ac_tensor *ac_sigmoid(ac_tensor *x); /* 1 / (1 + exp(-x)) */
+AC_API ac_tensor *ac_tanh(ac_tensor *x);
 
 /* Over the last dimension. */
 AC_API ac_tensor *ac_softmax(ac_tensor *x);
@@ -206,6 +248,7 @@ AC_API ac_tensor *ac_tensor_hint(ac_tensor *tensor, ac_hint hint);
 typedef struct ac_cross_entropy_desc {
   bool ignore;          /* rows whose target is ignore_index weigh nothing */
   int32_t ignore_index; /* e.g. -100 or -1 */
+  float smoothing;      /* s in [0, 1): the target is (1 - s) onehot + s / V; arXiv 1512.00567 */
 } ac_cross_entropy_desc;
 
 /* Softmax cross-entropy in nats. logits [..., V], targets i32 [...], weights f32 [...] (finite, >=
@@ -225,6 +268,12 @@ AC_API ac_tensor *ac_linear_cross_entropy(ac_tensor *x, ac_tensor *weight, ac_la
  * NULL. */
 AC_API ac_tensor *ac_mean_squared_error(ac_tensor *prediction, ac_tensor *target,
                                         ac_tensor *weights);
+
+/* Mean over each sample's elements of the cross-entropy between a target in [0, 1] and the
+ * probability 1 / (1 + exp(-logit)), in nats. Both [B, ...] f32; weights [B] or NULL. A sample is
+ * classified right if each of its logits is >= 0 where the target is >= 1/2, and < 0 elsewhere. */
+AC_API ac_tensor *ac_binary_cross_entropy(ac_tensor *logits, ac_tensor *targets,
+                                          ac_tensor *weights);
 
 /* What training minimises. A graph has at most one. */
 AC_API void ac_graph_set_loss(ac_graph *graph, ac_tensor *loss);

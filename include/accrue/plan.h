@@ -51,10 +51,15 @@ typedef struct ac_plan_desc {
   uint64_t memory; /* budget in bytes for everything below; 0: what the device has; on a CPU three
                       quarters of it */
   bool beyond_device; /* plan as if the device had any amount of memory */
+  /* Ops that look at more than one sample (batch norm) may see one micro-batch at a time. Without
+   * it, a plan with such an op does not split the batch. */
+  bool micro_batch_norm;
   ac_precision precision;
   ac_recompute recompute;
   ac_optimizer_kind optimizer;
   bool sgd_no_momentum; /* AC_SGD without a momentum buffer */
+  int read_ahead;       /* whole batches that ac_fit's threads read before they are needed; 0: each
+                           micro-batch is read when it is */
   bool debug_numerics;  /* count in what is stored in 16 bits (ac_trainer_numerics); slow */
 } ac_plan_desc;
 
@@ -85,11 +90,13 @@ typedef struct ac_plan_info {
   int64_t steps;           /* kernels of one micro-batch, forward and backward */
   uint64_t budget_bytes;   /* 0: none was given */
   ac_plan_bytes bytes;
-  uint64_t live_bytes;      /* lower bound of the arena: the largest sum of bytes alive at once */
-  uint64_t working_bytes;   /* of the parameters' bytes, those of working copies in 16 bits */
-  uint64_t library_bytes;   /* held by libraries outside this account (BLAS buffers); 0: unknown */
-  double predicted_seconds; /* of a whole window and its update; 0: forward only */
-  double flops;             /* of one micro-batch, forward and backward, from the op table */
+  uint64_t live_bytes;       /* lower bound of the arena: the largest sum of bytes alive at once */
+  uint64_t working_bytes;    /* of the parameters' bytes, those of working copies in 16 bits */
+  uint64_t read_ahead_bytes; /* host memory for the batches of `read_ahead` and the one in hand; on
+                                a CPU the budget covers it too */
+  uint64_t library_bytes;    /* held by libraries outside this account (BLAS buffers); 0: unknown */
+  double predicted_seconds;  /* of a whole window and its update; 0: forward only */
+  double flops;              /* of one micro-batch, forward and backward, from the op table */
 } ac_plan_info;
 
 AC_API const ac_plan_info *ac_plan_get_info(const ac_plan *plan);

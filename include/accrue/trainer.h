@@ -170,9 +170,9 @@ AC_API ac_status ac_trainer_load(ac_trainer *trainer, const char *path,
                                  const char *optional_prefix);
 
 typedef struct ac_evaluation {
-  double loss; /* nats per unit of weight */
-  double
-      accuracy; /* weighted share of rows whose largest logit is the target; 0 for other losses */
+  double loss;     /* nats per unit of weight */
+  double accuracy; /* weighted share of rows classified right, as the loss says what that is; 0 for
+                      losses that do not */
   double weight;
 } ac_evaluation;
 
@@ -194,10 +194,11 @@ typedef struct ac_fit_event {
   enum { AC_FIT_STEP, AC_FIT_EVALUATION } kind;
   int64_t step; /* windows ended so far, skipped ones included, this one too */
   int64_t epoch;
-  bool replayed;    /* the window was skipped and begins again: an event of the same step follows */
-  int64_t samples;  /* in this window */
-  double seconds;   /* since the previous window ended, evaluation and callbacks excluded */
-  ac_update update; /* AC_FIT_STEP */
+  bool replayed;   /* the window was skipped and begins again: an event of the same step follows */
+  int64_t samples; /* in this window */
+  double seconds;  /* since the previous window ended, evaluation and callbacks excluded */
+  double data_wait_seconds; /* of these, spent waiting for samples */
+  ac_update update;         /* AC_FIT_STEP */
   ac_evaluation evaluation; /* AC_FIT_EVALUATION */
 } ac_fit_event;
 
@@ -213,7 +214,8 @@ typedef struct ac_fit_desc {
   int64_t eval_samples;   /* per evaluation but the last; 0: all */
   bool no_final_evaluation;
   bool no_shuffle;
-  uint64_t seed; /* of the order of samples */
+  uint64_t seed;      /* of the order of samples */
+  int loader_threads; /* that read ahead, where the plan has `read_ahead`; 0: 1 */
   ac_last_window last_window;
   /* A window that overflows under a dynamic loss scale runs again at the lower scale, with the same
    * samples and random numbers, instead of being thrown away. */
@@ -229,7 +231,8 @@ typedef struct ac_fit_result {
   bool stopped;    /* by the callback */
   bool evaluated;  /* `final` holds an evaluation */
   ac_evaluation final;
-  double seconds; /* in steps, without evaluation */
+  double seconds;           /* in steps, without evaluation */
+  double data_wait_seconds; /* of these, spent waiting for samples */
 } ac_fit_result;
 
 /* A step is a window of samples, whether or not it led to an update: as elsewhere, it counts the

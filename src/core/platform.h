@@ -12,6 +12,7 @@ void *ac_pages_allocate(size_t bytes);
 void ac_pages_release(void *memory, size_t bytes);
 
 uint64_t ac_physical_memory(void); /* bytes; 0: unknown */
+uint64_t ac_cache_bytes(void);     /* of the last-level cache; 0: unknown */
 int ac_processor_count(void);      /* usable by this process */
 
 /* Shared libraries. `ac_library_open` leaves no error behind; NULL if it cannot be loaded. */
@@ -23,6 +24,20 @@ typedef struct ac_once {
   int state; /* zero-initialised */
 } ac_once;
 void ac_call_once(ac_once *flag, void (*once)(void));
+
+/* A thread, which receives none of the process's signals. */
+typedef struct ac_thread ac_thread;
+ac_status ac_thread_start(ac_thread **thread, void (*run)(void *user), void *user);
+void ac_thread_join(ac_thread *thread); /* waits for its end and frees it; NULL: nothing */
+
+/* A lock, and a condition that those who hold it can wait for. */
+typedef struct ac_monitor ac_monitor;
+ac_monitor *ac_monitor_create(void); /* or NULL */
+void ac_monitor_free(ac_monitor *monitor);
+void ac_monitor_lock(ac_monitor *monitor);
+void ac_monitor_unlock(ac_monitor *monitor);
+void ac_monitor_wait(ac_monitor *monitor); /* gives up the lock until woken, perhaps for nothing */
+void ac_monitor_wake(ac_monitor *monitor); /* all that wait; called with the lock held */
 
 /* The cache folder for `name` ("programs"), created if missing: $ACCRUE_CACHE_DIR, else
  * $XDG_CACHE_HOME/accrue, else ~/.cache/accrue. False if there is none that can be written to. */
@@ -46,6 +61,8 @@ typedef struct ac_paths {
 } ac_paths;
 ac_status ac_paths_list(ac_paths *paths, const char *path);
 void ac_paths_free(ac_paths *paths);
+
+bool ac_is_folder(const char *path);
 
 /* 64-bit file positions. */
 int ac_seek(FILE *stream, int64_t offset, int whence);

@@ -1,5 +1,4 @@
-/* Datasets made of a callback, of the caller's memory, and of a part of another dataset. Reading a
- * sample allocates nothing. */
+/* Datasets made of a callback and of the caller's memory. Reading a sample allocates nothing. */
 #include "data/dataset.h"
 
 #include "core/error.h"
@@ -66,13 +65,31 @@ ac_status ac_dataset_create(ac_dataset **dataset, const ac_callback_dataset_desc
   return create(dataset, desc, classes, true);
 }
 
+ac_status ac_dataset_create_over(ac_dataset **dataset, const ac_dataset *whole, int64_t count,
+                                 ac_read_sample read, void (*close)(void *user), void *user) {
+  ac_callback_dataset_desc desc = {.count = count,
+                                   .field_count = whole->field_count,
+                                   .read = read,
+                                   .close = close,
+                                   .user = user};
+  memcpy(desc.fields, whole->fields, sizeof desc.fields);
+  AC_TRY(ac_dataset_create(dataset, &desc, whole->classes));
+  memcpy((*dataset)->image_shape, whole->image_shape, sizeof whole->image_shape);
+  return AC_OK;
+}
+
 ac_status ac_dataset_from_callback(ac_dataset **dataset, const ac_callback_dataset_desc *desc) {
-  return create(dataset, desc, 0, false);
+  AC_TRY(create(dataset, desc, 0, false));
+  if (desc->concurrent || ((*dataset)->lock = ac_monitor_create())) return AC_OK;
+  free(*dataset);
+  *dataset = NULL;
+  return ac_fail(AC_ERROR_MEMORY, "dataset: no memory for a lock");
 }
 
 void ac_dataset_free(ac_dataset *dataset) {
   if (!dataset) return;
   if (dataset->close) dataset->close(dataset->user);
+  ac_monitor_free(dataset->lock);
   free(dataset);
 }
 
@@ -88,15 +105,28 @@ const ac_field *ac_dataset_field(const ac_dataset *dataset, int index) {
   return index >= 0 && index < dataset->field_count ? &dataset->fields[index] : NULL;
 }
 
+int ac_dataset_find_field(const ac_dataset *dataset, const char *name) {
+  for (int f = 0; f < dataset->field_count; f++)
+    if (!strcmp(dataset->fields[f].name, name)) return f;
+  return -1;
+}
+
 int64_t ac_dataset_classes(const ac_dataset *dataset) {
   return dataset->classes;
+}
+
+bool ac_dataset_image_shape(const ac_dataset *dataset, int64_t shape[3]) {
+  memcpy(shape, dataset->image_shape, sizeof dataset->image_shape);
+  return shape[0] > 0;
 }
 
 ac_status ac_dataset_read(ac_dataset *dataset, const ac_sample_key *key, void *const *fields) {
   if (key->index < 0 || key->index >= dataset->count)
     return ac_fail(AC_ERROR_ARGUMENT, "dataset: there is no sample %lld among %lld",
                    (long long)key->index, (long long)dataset->count);
+  if (dataset->lock) ac_monitor_lock(dataset->lock);
   ac_status status = dataset->read(dataset->user, key, fields);
+  if (dataset->lock) ac_monitor_unlock(dataset->lock);
   if (status != AC_OK && !dataset->explains)
     return ac_fail(status, "dataset: reading sample %lld failed: %s", (long long)key->index,
                    ac_status_text(status));
@@ -117,9 +147,8 @@ static ac_status find_bad_label(ac_dataset *dataset, int field, int64_t classes,
 }
 
 ac_status ac_dataset_check_labels(ac_dataset *dataset, int64_t classes) {
-  int field = 0;
-  while (field < dataset->field_count && strcmp(dataset->fields[field].name, "labels")) field++;
-  if (field == dataset->field_count || dataset->fields[field].dtype != AC_I32)
+  int field = ac_dataset_find_field(dataset, "labels");
+  if (field < 0 || dataset->fields[field].dtype != AC_I32)
     return ac_fail(AC_ERROR_ARGUMENT, "dataset: there is no i32 field labels to check");
 
   void *data[AC_MAX_FIELDS] = {0};
@@ -171,38 +200,5 @@ ac_status ac_dataset_from_memory(ac_dataset **dataset, int64_t count, int field_
   memcpy(desc.user, &memory, sizeof memory);
   ac_status status = ac_dataset_create(dataset, &desc, 0);
   if (status != AC_OK) free(desc.user);
-  return status;
-}
-
-/* ---- a part of another dataset --------------------------------------------------------------- */
-
-typedef struct slice {
-  ac_dataset *whole;
-  int64_t begin;
-} slice;
-
-static ac_status read_slice(void *user, const ac_sample_key *key, void *const *fields) {
-  const slice *part = user;
-  ac_sample_key inner = *key;
-  inner.index += part->begin;
-  return ac_dataset_read(part->whole, &inner, fields);
-}
-
-ac_status ac_dataset_slice(ac_dataset **dataset, ac_dataset *whole, int64_t begin, int64_t end) {
-  *dataset = NULL;
-  if (begin < 0 || begin >= end || end > whole->count)
-    return ac_fail(AC_ERROR_ARGUMENT, "dataset: [%lld, %lld) is no part of %lld samples",
-                   (long long)begin, (long long)end, (long long)whole->count);
-  slice *part = malloc(sizeof *part);
-  if (!part) return ac_fail(AC_ERROR_MEMORY, "dataset: no memory for its description");
-  *part = (slice){.whole = whole, .begin = begin};
-  ac_callback_dataset_desc desc = {.count = end - begin,
-                                   .field_count = whole->field_count,
-                                   .read = read_slice,
-                                   .close = free,
-                                   .user = part};
-  memcpy(desc.fields, whole->fields, sizeof desc.fields);
-  ac_status status = ac_dataset_create(dataset, &desc, whole->classes);
-  if (status != AC_OK) free(part);
   return status;
 }

@@ -5,20 +5,32 @@
 
 #include <accrue/dataset.h>
 
+#include "core/platform.h"
+
 struct ac_dataset {
   int64_t count;
-  int64_t classes; /* 0: unknown */
+  int64_t classes;        /* 0: unknown */
+  int64_t image_shape[3]; /* channels, height, width of the field "images"; zeros: unknown */
   int field_count;
   ac_field fields[AC_MAX_FIELDS]; /* names point into `names` */
   ac_read_sample read;
   void (*close)(void *user);
   void *user;
-  bool explains; /* `read` is the library's own, so when it fails it has set the last error */
+  bool explains;    /* `read` is the library's own, so when it fails it has set the last error */
+  ac_monitor *lock; /* held while `read` runs; NULL: it may run in several threads at once */
   char names[];
 };
 
-/* As ac_dataset_from_callback, for the library's own readers. */
+/* As ac_dataset_from_callback, for the library's own readers, which several threads may use. */
 ac_status ac_dataset_create(ac_dataset **dataset, const ac_callback_dataset_desc *desc,
                             int64_t classes);
+
+/* A dataset of `count` samples that are made of those of `whole`: the same fields, classes and
+ * image shape. If it fails, `user` remains the caller's. */
+ac_status ac_dataset_create_over(ac_dataset **dataset, const ac_dataset *whole, int64_t count,
+                                 ac_read_sample read, void (*close)(void *user), void *user);
+
+/* The position of a field, or -1. */
+int ac_dataset_find_field(const ac_dataset *dataset, const char *name);
 
 #endif

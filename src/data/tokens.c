@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/platform.h"
 #include "core/random.h"
+#include "data/byte_file.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -18,27 +19,14 @@ struct ac_tokens {
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-typedef struct byte_buffer {
-  uint8_t *data;
-  size_t count, capacity;
-} byte_buffer;
-
 /* Appends a file's bytes until the buffer holds `limit`. */
-static ac_status append_file(byte_buffer *buffer, const char *path, uint64_t limit) {
+static ac_status append_file(ac_bytes *buffer, const char *path, uint64_t limit) {
   FILE *stream = fopen(path, "rb");
   if (!stream) return ac_fail(AC_ERROR_IO, "cannot read %s: %s", path, strerror(errno));
   ac_status status = AC_OK;
   while (buffer->count < limit) {
-    if (buffer->count == buffer->capacity) {
-      size_t capacity = buffer->capacity ? 2 * buffer->capacity : (size_t)1 << 16;
-      uint8_t *grown = realloc(buffer->data, capacity);
-      if (!grown) {
-        status = ac_fail(AC_ERROR_MEMORY, "%s: no memory for %zu bytes", path, capacity);
-        break;
-      }
-      buffer->data = grown;
-      buffer->capacity = capacity;
-    }
+    if (buffer->count == buffer->capacity) status = ac_bytes_grow(buffer, PTRDIFF_MAX, path);
+    if (status != AC_OK) break;
     size_t wanted = buffer->capacity - buffer->count;
     if (wanted > limit - buffer->count) wanted = (size_t)(limit - buffer->count);
     size_t got = fread(buffer->data + buffer->count, 1, wanted, stream);
@@ -53,14 +41,8 @@ static ac_status append_file(byte_buffer *buffer, const char *path, uint64_t lim
   return status;
 }
 
-static void shrink(byte_buffer *buffer) {
-  uint8_t *smaller = realloc(buffer->data, buffer->count);
-  if (smaller) buffer->data = smaller;
-}
-
 /* Takes over the buffer if it succeeds. */
-static ac_status make_tokens(ac_tokens **tokens, const byte_buffer *buffer, bool wide,
-                             int64_t vocab) {
+static ac_status make_tokens(ac_tokens **tokens, const ac_bytes *buffer, bool wide, int64_t vocab) {
   ac_tokens *made = calloc(1, sizeof *made);
   if (!made) return ac_fail(AC_ERROR_MEMORY, "tokens: no memory for a description");
   made->vocab = vocab;
@@ -71,7 +53,7 @@ static ac_status make_tokens(ac_tokens **tokens, const byte_buffer *buffer, bool
   return AC_OK;
 }
 
-static ac_status append_path(byte_buffer *buffer, const char *path, uint64_t limit) {
+static ac_status append_path(ac_bytes *buffer, const char *path, uint64_t limit) {
   ac_paths paths;
   AC_TRY(ac_paths_list(&paths, path));
   ac_status status = AC_OK;
@@ -85,10 +67,10 @@ static ac_status append_path(byte_buffer *buffer, const char *path, uint64_t lim
 
 ac_status ac_tokens_from_text(ac_tokens **tokens, const char *path, uint64_t max_bytes) {
   *tokens = NULL;
-  byte_buffer text = {0};
+  ac_bytes text = {0};
   ac_status status = append_path(&text, path, max_bytes ? max_bytes : UINT64_MAX);
   if (status == AC_OK) {
-    shrink(&text);
+    ac_bytes_shrink(&text);
     status = make_tokens(tokens, &text, false, 256);
   }
   if (status != AC_OK) free(text.data);
@@ -96,12 +78,12 @@ ac_status ac_tokens_from_text(ac_tokens **tokens, const char *path, uint64_t max
 }
 
 /* Little-endian pairs of bytes become uint16 in place. */
-static ac_status decode_words(byte_buffer *buffer, const char *path, int64_t vocab) {
+static ac_status decode_words(ac_bytes *buffer, const char *path, int64_t vocab) {
   if (!buffer->count) return ac_fail(AC_ERROR_FORMAT, "%s is empty", path);
   if (buffer->count % 2)
     return ac_fail(AC_ERROR_FORMAT, "%s has %zu bytes, which are no whole number of uint16 tokens",
                    path, buffer->count);
-  shrink(buffer);
+  ac_bytes_shrink(buffer);
   uint16_t *words = (uint16_t *)(void *)buffer->data;
   for (size_t i = 0; i < buffer->count / 2; i++) {
     uint16_t token = (uint16_t)(buffer->data[2 * i] | buffer->data[2 * i + 1] << 8);
@@ -119,7 +101,7 @@ ac_status ac_tokens_from_uint16(ac_tokens **tokens, const char *path, int64_t vo
   if (vocab < 1 || vocab > 65536)
     return ac_fail(AC_ERROR_ARGUMENT, "tokens: a vocabulary of %lld; uint16 tokens have 1 to 65536",
                    (long long)vocab);
-  byte_buffer file = {0};
+  ac_bytes file = {0};
   ac_status status = append_file(&file, path, UINT64_MAX);
   if (status == AC_OK) status = decode_words(&file, path, vocab);
   if (status == AC_OK) status = make_tokens(tokens, &file, true, vocab);

@@ -106,19 +106,26 @@ static bool reached(const ac_differentiation *d, const ac_node *node) {
   return d->gradient[output->storage] >= 0;
 }
 
+static ac_status emit_gradient(ac_differentiation *d, const ac_node *node) {
+  ac_graph *graph = d->graph;
+  if (!reached(d, node) || !graph->tensors[node->out[0]]->requires_gradient) return AC_OK;
+  char text[128];
+  const ac_op_desc *desc = ac_op_describe(node->op);
+  if (!desc->gradient)
+    return ac_fail(AC_ERROR_UNSUPPORTED, "%s has no gradient",
+                   ac_node_text(text, sizeof text, graph, node));
+  return desc->gradient(d, node);
+}
+
 static ac_status visit(ac_differentiation *d, int index) {
   ac_graph *graph = d->graph;
   /* A copy: rules append nodes, which moves the array. */
   ac_node node = graph->nodes[index];
-  if (!reached(d, &node) || !graph->tensors[node.out[0]]->requires_gradient) return AC_OK;
-  char text[128];
   const ac_op_desc *desc = ac_op_describe(node.op);
-  if (!desc->gradient)
-    return ac_fail(AC_ERROR_UNSUPPORTED, "%s has no gradient",
-                   ac_node_text(text, sizeof text, graph, &node));
   int first = graph->node_count;
   graph->scope = node.scope;
-  AC_TRY(desc->gradient(d, &node));
+  AC_TRY(emit_gradient(d, &node));
+  if (desc->once) AC_TRY(desc->once(d, &node));
   for (int i = first; i < graph->node_count; i++) {
     graph->nodes[i].backward = true;
     graph->nodes[i].forward = index;

@@ -25,6 +25,7 @@ typedef enum ac_role {
   AC_ROLE_ACTIVATION,
   AC_ROLE_WORKING,  /* a parameter's copy in 16 bits (precision.h) */
   AC_ROLE_GRADIENT, /* of a parameter: added to by every micro-batch */
+  AC_ROLE_POOLED,   /* batch norm's statistics: those of every micro-batch are joined to it */
   AC_ROLE_LOSS      /* AC_LOSS_SUMS floats: added to by every micro-batch */
 } ac_role;
 

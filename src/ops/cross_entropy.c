@@ -1,9 +1,23 @@
 /* For each row with target t and weight w: loss = w (lse - x[t]), lse = log sum exp(x).
  *   dx[j] = scale w (exp(x[j] - lse) - [j = t])
- * where scale is the loss scale: the gradient is that of the sum. */
+ * where scale is the loss scale: the gradient is that of the sum. With smoothing s the target is a
+ * distribution over the V classes, q[j] = (1 - s) [j = t] + s / V:
+ *   loss = w (lse - sum of q x) = w ((1 - s) (lse - x[t]) + s (lse - mean(x)))
+ *   dx[j] = scale w (exp(x[j] - lse) - q[j]) */
 #include "ops/cross_entropy.h"
 
 #include "ops/loss.h"
+
+bool ac_cross_entropy_describe(ac_graph *graph, ac_op op, const ac_cross_entropy_desc *desc,
+                               ac_cross_entropy_attributes *attributes) {
+  static const ac_cross_entropy_desc plain = {.ignore = false};
+  if (!desc) desc = &plain;
+  *attributes = (ac_cross_entropy_attributes){desc->ignore, desc->ignore_index, desc->smoothing};
+  if (desc->smoothing >= 0 && desc->smoothing < 1) return true;
+  ac_graph_fail(graph, AC_ERROR_ARGUMENT, "%s: smoothing is %g, not in [0, 1)", ac_op_name(op),
+                (double)desc->smoothing);
+  return false;
+}
 
 ac_tensor *ac_cross_entropy(ac_tensor *logits, ac_tensor *targets, ac_tensor *weights,
                             const ac_cross_entropy_desc *desc) {
@@ -21,8 +35,8 @@ ac_tensor *ac_cross_entropy(ac_tensor *logits, ac_tensor *targets, ac_tensor *we
                          ac_dtype_name(targets->dtype), ac_shape_text(b, &targets->shape),
                          weights ? ac_shape_text(c, &weights->shape) : "absent");
   }
-  ac_cross_entropy_attributes attributes = {desc ? desc->ignore : false,
-                                            desc ? desc->ignore_index : 0};
+  ac_cross_entropy_attributes attributes;
+  if (!ac_cross_entropy_describe(graph, AC_OP_cross_entropy, desc, &attributes)) return NULL;
   ac_tensor *sums =
       ac_loss_emit(graph, AC_OP_cross_entropy, &attributes, sizeof attributes, 3, operands);
   if (!sums || !ac_graph_add_output(graph, sums->producer, AC_ROLE_ACTIVATION, AC_F32, &rows))

@@ -6,6 +6,7 @@
 typedef struct ac_cross_entropy_attributes {
   bool ignore;
   int32_t ignore_index;
+  float smoothing;
 } ac_cross_entropy_attributes;
 
 #endif

@@ -28,6 +28,19 @@ static double gradient_flops(const ac_op_args *args) {
   return (double)args->in[1].count;
 }
 
-const ac_op_desc ac_op_desc_embedding = {.name = "embedding", .gradient = gradient};
+/* Of the table only the rows asked for move: their ids, and each row read and written. */
+static double bytes(const ac_op_args *args) {
+  return ac_operand_bytes(&args->in[1]) + 2 * ac_operand_bytes(&args->out[0]);
+}
+
+/* The gradient reads and adds those rows alone, but where it does not add it clears all of the
+ * table first. */
+static double gradient_bytes(const ac_op_args *args) {
+  double rows = (double)args->in[1].count * (double)ac_dtype_bytes(args->out[0].dtype);
+  if (!args->add[0]) return ac_op_operand_bytes(args);
+  return ac_operand_bytes(&args->in[0]) + ac_operand_bytes(&args->in[1]) + 2 * rows;
+}
+
+const ac_op_desc ac_op_desc_embedding = {.name = "embedding", .gradient = gradient, .bytes = bytes};
 const ac_op_desc ac_op_desc_embedding_gradient = {
-    .name = "embedding_gradient", .can_add = 1, .flops = gradient_flops};
+    .name = "embedding_gradient", .can_add = 1, .flops = gradient_flops, .bytes = gradient_bytes};

@@ -3,7 +3,7 @@
  * [classes, in]:
  *   z = W x,  lse = log sum exp(z),  loss = w (lse - z[t])
  *   dz[j] = scale w (exp(z[j] - lse) - [j = t]),  dx = W^T dz,  dW += dz x^T
- * where scale is the loss scale: the gradient is that of the sum.
+ * where scale is the loss scale: the gradient is that of the sum. Smoothing is cross_entropy's.
  *
  * The gradient kernel needs z, and whoever has z has the loss too. So it yields the loss's sums as
  * well, and training runs it instead of the forward kernel: flops are those of the unfused ops, and
@@ -39,10 +39,9 @@ ac_tensor *ac_linear_cross_entropy(ac_tensor *x, ac_tensor *weight, ac_layout la
         graph, AC_ERROR_ARGUMENT, "linear_cross_entropy: x is %s, targets %s %s, weights %s",
         ac_shape_text(a, &x->shape), ac_dtype_name(targets->dtype),
         ac_shape_text(b, &targets->shape), weights ? ac_shape_text(c, &weights->shape) : "absent");
-  ac_linear_cross_entropy_attributes attributes = {
-      .layout = layout,
-      .loss = {desc ? desc->ignore : false, desc ? desc->ignore_index : 0},
-      .chunk_bytes = AC_LINEAR_CROSS_ENTROPY_CHUNK};
+  ac_linear_cross_entropy_attributes attributes = {.layout = layout,
+                                                   .chunk_bytes = AC_LINEAR_CROSS_ENTROPY_CHUNK};
+  if (!ac_cross_entropy_describe(graph, op, desc, &attributes.loss)) return NULL;
   return ac_loss_emit(graph, op, &attributes, sizeof attributes, 4, operands);
 }
 

@@ -3,6 +3,7 @@
 #define AC_OPS_LOSS_H
 
 #include "graph/differentiate.h"
+#include "ops/cross_entropy.h"
 
 /* Emits a loss op whose output 0 holds the sums. */
 ac_tensor *ac_loss_emit(ac_graph *graph, ac_op op, const void *attributes, size_t size, int count,
@@ -10,6 +11,10 @@ ac_tensor *ac_loss_emit(ac_graph *graph, ac_op op, const void *attributes, size_
 
 /* Whether `weights` (may be NULL) has one f32 for each row. */
 bool ac_loss_weights_match(const ac_tensor *weights, const ac_shape *rows);
+
+/* What `desc`, which may be NULL, asks for; a smoothing outside [0, 1) fails the graph. */
+bool ac_cross_entropy_describe(ac_graph *graph, ac_op op, const ac_cross_entropy_desc *desc,
+                               ac_cross_entropy_attributes *attributes);
 
 /* Fails if an operand from index `first` on depends on trainable parameters: losses differentiate
  * with respect to their prediction alone. */

@@ -74,16 +74,16 @@ bool ac_op_dtypes_valid(const ac_op_args *args) {
   return true;
 }
 
-static double operand_bytes(const ac_operand *x, bool present) {
-  return present ? (double)x->count * (double)ac_dtype_bytes(x->dtype) : 0;
+double ac_op_operand_bytes(const ac_op_args *args) {
+  double bytes = 0;
+  for (int i = 0; i < AC_MAX_INPUTS; i++) bytes += ac_operand_bytes(&args->in[i]);
+  for (int i = 0; i < AC_MAX_OUTPUTS; i++)
+    bytes += (args->add[i] ? 2 : 1) * ac_operand_bytes(&args->out[i]);
+  return bytes;
 }
 
 ac_cost ac_op_cost(const ac_op_args *args) {
   const ac_op_desc *desc = ac_op_describe(args->op);
-  ac_cost cost = {desc->flops ? desc->flops(args) : 0, 0};
-  for (int i = 0; i < AC_MAX_INPUTS; i++)
-    cost.bytes += operand_bytes(&args->in[i], args->in[i].count > 0);
-  for (int i = 0; i < AC_MAX_OUTPUTS; i++)
-    cost.bytes += (args->add[i] ? 2 : 1) * operand_bytes(&args->out[i], args->out[i].count > 0);
-  return cost;
+  return (ac_cost){desc->flops ? desc->flops(args) : 0,
+                   desc->bytes ? desc->bytes(args) : ac_op_operand_bytes(args)};
 }

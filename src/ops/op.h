@@ -29,9 +29,18 @@
   X(embedding, "si", "s") X(embedding_gradient, "is", "f")                                         \
   X(layer_norm, "sff", "sf") X(layer_norm_input_gradient, "ssff", "s")                             \
   X(layer_norm_parameter_gradient, "ssf", "ff")                                                    \
+  X(rms_norm, "sf", "sf") X(rms_norm_input_gradient, "ssff", "s")                                  \
+  X(rms_norm_parameter_gradient, "ssf", "f")                                                       \
+  X(group_norm, "sff", "sf") X(group_norm_gradient, "ssff", "sff")                                 \
+  X(batch_norm, "sffff", "sf") X(batch_norm_gradient, "ssff", "sff")                               \
+  X(batch_norm_pool, "f", "f") X(batch_norm_update, "f", "ff")                                     \
+  X(weight_standardisation, "f", "sf") X(weight_standardisation_gradient, "sff", "f")              \
   X(gelu, "s", "s") X(gelu_gradient, "ss", "s")                                                    \
   X(relu, "s", "s") X(relu_gradient, "ss", "s")                                                    \
   X(silu, "s", "s") X(silu_gradient, "ss", "s")                                                    \
+  X(leaky_relu, "s", "s") X(leaky_relu_gradient, "ss", "s")                                        \
+  X(sigmoid, "s", "s") X(sigmoid_gradient, "ss", "s")                                              \
+  X(tanh, "s", "s") X(tanh_gradient, "ss", "s")                                                    \
   X(softmax, "s", "s") X(softmax_gradient, "ss", "s")                                              \
   X(attention, "s", "sf") X(attention_gradient, "sssf", "s")                                       \
   X(dropout, "s", "s")                                                                             \
@@ -39,6 +48,7 @@
   X(cross_entropy, "sif", "ff") X(cross_entropy_gradient, "siff", "s")                             \
   X(linear_cross_entropy, "ssif", "f") X(linear_cross_entropy_gradient, "ssif", "sff")             \
   X(mean_squared_error, "sff", "f") X(mean_squared_error_gradient, "sff", "s")                     \
+  X(binary_cross_entropy, "sff", "f") X(binary_cross_entropy_gradient, "sff", "s")                 \
   X(conv2d, "ssf", "s") X(conv2d_input_gradient, "ss", "s") X(conv2d_weight_gradient, "ss", "ff")  \
   X(max_pool2d, "s", "s") X(max_pool2d_gradient, "ss", "s")                                        \
   X(average_pool2d, "s", "s") X(average_pool2d_gradient, "s", "s")                                 \
@@ -62,9 +72,23 @@
  *   layer_norm                     x gamma beta? -> y, statistics[n,2]            (mean, 1/std)
  *   layer_norm_input_gradient      dy x statistics gamma -> dx+
  *   layer_norm_parameter_gradient  dy x statistics -> dgamma?+ dbeta?+
+ *   rms_norm                       x gamma -> y, statistics[n,1]                  (1/rms)
+ *   rms_norm_input_gradient        dy x statistics gamma -> dx+
+ *   rms_norm_parameter_gradient    dy x statistics -> dgamma+
+ *   group_norm                     x[B,C,...] gamma? beta? -> y, statistics[B,G,2]  (mean, 1/std)
+ *   group_norm_gradient            dy x statistics gamma? -> dx?+ dgamma?+ dbeta?+
+ *   batch_norm                     x[B,C,...] gamma? beta? mean[C] variance[C]
+ *                                    -> y, statistics[C,2]                        (mean, 1/std)
+ *   batch_norm_gradient            dy x statistics gamma? -> dx?+ dgamma?+ dbeta?+
+ *   batch_norm_pool                statistics[C,2] -> pooled[C,3]                 (n, mean, sum of
+ *                                    squares), joined to what is there if `add` is set
+ *   weight_standardisation         w[O,...] -> y, statistics[O,2]                 (mean, 1/std)
+ *   weight_standardisation_gradient  dy w statistics -> dw+
  *   gelu, relu, silu               x -> y
  *   gelu_, silu_gradient           dy x -> dx
  *   relu_gradient                  dy y -> dx
+ *   leaky_relu, sigmoid, tanh      x -> y
+ *   their gradients                dy y -> dx
  *   softmax                        x -> y                                         over the last dimension
  *   softmax_gradient               dy y -> dx
  *   attention                      qkv[B,T,3C] -> y[B,T,C], lse[B,H,T]
@@ -77,6 +101,8 @@
  *   linear_cross_entropy_gradient  x W targets weights? -> dx?+ dW?+ sums+
  *   mean_squared_error             prediction[B,m] target weights[B]? -> sums+
  *   mean_squared_error_gradient    prediction target weights? -> dprediction
+ *   binary_cross_entropy           logits[B,m] targets weights[B]? -> sums+
+ *   binary_cross_entropy_gradient  logits targets weights? -> dlogits
  *   conv2d                         x[B,Ci,H,W] W[Co,Ci/groups,kh,kw] b? -> y[B,Co,Ho,Wo]
  *   conv2d_input_gradient          dy W -> dx+
  *   conv2d_weight_gradient         x dy -> dW?+ db?+
@@ -94,6 +120,7 @@
  *   gradient_statistics            g -> [2]
  *   adamw                          g -> p m v w?                                  w: p in 16 bits
  *   sgd                            g -> p momentum? w?
+ *   batch_norm_update              pooled -> mean variance
  * where sums is [AC_LOSS_SUMS]. Attributes stand in the header of the family's name. */
 /* clang-format on */
 
@@ -189,14 +216,25 @@ typedef struct ac_op_desc {
   bool couples_samples;
   /* Appends the ops that compute the gradients of the node's inputs; NULL: no gradient. */
   ac_status (*gradient)(ac_differentiation *d, const ac_node *node);
-  /* From concrete shapes (data handles unset). NULL: no flops, every operand moved once. */
+  /* Appends to a graph that is differentiated what has to run once for each micro-batch even if the
+   * node runs again, or is no part of what has a gradient; it runs if the node does. NULL: nothing.
+   */
+  ac_status (*once)(ac_differentiation *d, const ac_node *node);
+  /* From concrete shapes (data handles unset). NULL: no flops. */
   double (*flops)(const ac_op_args *args);
+  /* Bytes that must move at least. NULL: every operand moves once, twice where it is added to. */
+  double (*bytes)(const ac_op_args *args);
 } ac_op_desc;
 
 const ac_op_desc *ac_op_describe(ac_op op);
 
-/* Flops by the op's own count and bytes of all operands present, each moved once (twice where added
- * to). */
+/* Flops and bytes by the op's own counts. */
 ac_cost ac_op_cost(const ac_op_args *args);
+
+/* Bytes of all operands present, each moved once, twice where added to. */
+double ac_op_operand_bytes(const ac_op_args *args);
+static inline double ac_operand_bytes(const ac_operand *x) {
+  return (double)x->count * (double)ac_dtype_bytes(x->dtype);
+}
 
 #endif

@@ -1,11 +1,10 @@
 /* Times every op at three sizes and fits seconds = launch + flops x per_flop + bytes x per_byte.
  *
  * The table below says which operands an op has and how they depend on the size. Operands and
- * workspace lie in one chunk, allocated once for the largest of them (below 40 MiB), and hold valid
- * values: ids within their table, everything else in [0.5, 1.5). The first size is so small that it
- * shows what it costs to begin; the other two are those of activations that have left the inner
- * caches, where a training step finds them. In between there would be sizes that repeated runs find
- * in a cache and a step does not.
+ * workspace lie in one chunk, allocated once for the largest of them (below 40 MiB). The first size
+ * is so small that it shows what it costs to begin; the other two are those of activations that
+ * have left the inner caches, where a training step finds them. In between there would be sizes
+ * that repeated runs find in a cache and a step does not.
  *
  * Other programs may use the machine at the same time, so an op's time is the least of several, and
  * the ops are gone through several times, so that a burst of foreign work does not meet all the
@@ -15,30 +14,33 @@
 #include "plan/cost.h"
 
 #include "core/error.h"
-#include "core/half.h"
-#include "core/platform.h"
 #include "ops/attention.h"
+#include "ops/batch_norm.h"
 #include "ops/concat.h"
 #include "ops/conv2d.h"
 #include "ops/dropout.h"
 #include "ops/gelu.h"
+#include "ops/group_norm.h"
 #include "ops/layer_norm.h"
+#include "ops/leaky_relu.h"
 #include "ops/linear.h"
 #include "ops/linear_cross_entropy.h"
 #include "ops/matmul.h"
 #include "ops/optimizer.h"
 #include "ops/pool2d.h"
+#include "ops/rms_norm.h"
 #include "ops/scale.h"
 #include "ops/transpose.h"
 #include "ops/upsample_nearest2d.h"
+#include "ops/weight_standardisation.h"
+#include "plan/timing.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 /* ---- what is timed ----------------------------------------------------------------------------
  */
 
-enum { SIZES = 3 };
+enum { SIZES = AC_COST_SIZES };
 
 /* A shape is a word: each letter is a dimension of three sizes, a digit is itself. The middle size
  * of products and of attention does little arithmetic for the bytes it moves, so that the two can
@@ -52,6 +54,9 @@ static int64_t dimension(char letter, int size) {
       {'p', {64, 1 << 20, 1 << 21}}, /* of a parameter: an update finds none in a cache */
       {'R', {4, 1024, 2048}},        /* rows and */
       {'C', {16, 512, 512}},         /* channels */
+      {'m', {2, 8, 16}},             /* samples, */
+      {'c', {8, 64, 64}},            /* channels and */
+      {'P', {4, 1024, 1024}},        /* positions of images */
       {'v', {4, 256, 512}},          /* rows and */
       {'V', {16, 2048, 4096}},       /* classes, or entries of a table */
       {'r', {4, 64, 512}},           /* rows, */
@@ -83,13 +88,20 @@ static const ac_linear_attributes in_out = {AC_IN_OUT};
 static const ac_matmul_attributes product = {false, false};
 static const ac_scale_attributes factor = {0.5f};
 static const ac_layer_norm_attributes epsilon = {1e-5f};
+static const ac_rms_norm_attributes rms_norm = {1e-5f};
+static const ac_group_norm_attributes group_norm = {8, 1e-5f};
+static const ac_batch_norm_attributes batch_norm = {.epsilon = 1e-5f};
+static const ac_batch_norm_pool_attributes batch_norm_pool = {1024, 1e-5f};
+static const ac_batch_norm_update_attributes batch_norm_update = {0.1f};
+static const ac_weight_standardisation_attributes weight_standardisation = {1e-5f};
 static const ac_gelu_attributes gelu = {AC_GELU_TANH};
+static const ac_leaky_relu_attributes hundredth = {0.01f};
 static const ac_attention_attributes heads = {4, 0.125f, 0, 0};
 static const ac_dropout_attributes tenth = {0.1f, 1, 1 << 14};
 static const ac_transpose_attributes swap = {0, 1};
-static const ac_cross_entropy_attributes all_count = {false, 0};
+static const ac_cross_entropy_attributes all_count = {.ignore = false};
 static const ac_linear_cross_entropy_attributes head = {
-    AC_OUT_IN, {false, 0}, AC_LINEAR_CROSS_ENTROPY_CHUNK};
+    AC_OUT_IN, {.ignore = false}, AC_LINEAR_CROSS_ENTROPY_CHUNK};
 static const ac_conv2d_attributes same = {{1, 1}, {1, 1}, {1, 1}, 1};
 static const ac_pool2d_attributes pairs = {{2, 2}, {2, 2}, {0, 0}};
 static const ac_concat_attributes channels = {1, 0};
@@ -112,12 +124,29 @@ static const timed_op timed_ops[AC_OP_COUNT] = {
     [AC_OP_layer_norm] = {{"RC", "C", "C"}, {"RC", "R2"}, &epsilon},
     [AC_OP_layer_norm_input_gradient] = {{"RC", "RC", "R2", "C"}, {"RC"}, NULL},
     [AC_OP_layer_norm_parameter_gradient] = {{"RC", "RC", "R2"}, {"C", "C"}, NULL},
+    [AC_OP_rms_norm] = {{"RC", "C"}, {"RC", "R"}, &rms_norm},
+    [AC_OP_rms_norm_input_gradient] = {{"RC", "RC", "R", "C"}, {"RC"}, NULL},
+    [AC_OP_rms_norm_parameter_gradient] = {{"RC", "RC", "R"}, {"C"}, NULL},
+    [AC_OP_group_norm] = {{"mcP", "c", "c"}, {"mcP", "m82"}, &group_norm},
+    [AC_OP_group_norm_gradient] = {{"mcP", "mcP", "m82", "c"}, {"mcP", "c", "c"}, &group_norm},
+    [AC_OP_batch_norm] = {{"mcP", "c", "c", "c", "c"}, {"mcP", "c2"}, &batch_norm},
+    [AC_OP_batch_norm_gradient] = {{"mcP", "mcP", "c2", "c"}, {"mcP", "c", "c"}, NULL},
+    [AC_OP_batch_norm_pool] = {{"n2"}, {"n3"}, &batch_norm_pool},
+    [AC_OP_batch_norm_update] = {{"n3"}, {"n", "n"}, &batch_norm_update},
+    [AC_OP_weight_standardisation] = {{"RC"}, {"RC", "R2"}, &weight_standardisation},
+    [AC_OP_weight_standardisation_gradient] = {{"RC", "RC", "R2"}, {"RC"}, NULL},
     [AC_OP_gelu] = {{"n"}, {"n"}, &gelu},
     [AC_OP_gelu_gradient] = {{"n", "n"}, {"n"}, &gelu},
     [AC_OP_relu] = {{"n"}, {"n"}, NULL},
     [AC_OP_relu_gradient] = {{"n", "n"}, {"n"}, NULL},
     [AC_OP_silu] = {{"n"}, {"n"}, NULL},
     [AC_OP_silu_gradient] = {{"n", "n"}, {"n"}, NULL},
+    [AC_OP_leaky_relu] = {{"n"}, {"n"}, &hundredth},
+    [AC_OP_leaky_relu_gradient] = {{"n", "n"}, {"n"}, &hundredth},
+    [AC_OP_sigmoid] = {{"n"}, {"n"}, NULL},
+    [AC_OP_sigmoid_gradient] = {{"n", "n"}, {"n"}, NULL},
+    [AC_OP_tanh] = {{"n"}, {"n"}, NULL},
+    [AC_OP_tanh_gradient] = {{"n", "n"}, {"n"}, NULL},
     [AC_OP_softmax] = {{"RC"}, {"RC"}, NULL},
     [AC_OP_softmax_gradient] = {{"RC", "RC"}, {"RC"}, NULL},
     [AC_OP_attention] = {{"BTQ"}, {"BTD", "BHT"}, &heads},
@@ -130,6 +159,8 @@ static const timed_op timed_ops[AC_OP_COUNT] = {
     [AC_OP_linear_cross_entropy_gradient] = {{"rD", "VD", "#r"}, {"rD", "VD", "8"}, &head},
     [AC_OP_mean_squared_error] = {{"RC", "RC"}, {"8"}, NULL},
     [AC_OP_mean_squared_error_gradient] = {{"RC", "RC"}, {"RC"}, NULL},
+    [AC_OP_binary_cross_entropy] = {{"RC", "RC"}, {"8"}, NULL},
+    [AC_OP_binary_cross_entropy_gradient] = {{"RC", "RC"}, {"RC"}, NULL},
     [AC_OP_cast] = {{"n"}, {"n"}, NULL},
     [AC_OP_numerics] = {{"n"}, {"#2"}, NULL},
     [AC_OP_conv2d] = {{"8kSS", "kk33", "k"}, {"8kSS"}, &same},
@@ -149,11 +180,6 @@ static const timed_op timed_ops[AC_OP_COUNT] = {
     [AC_OP_sgd] = {{"p"}, {"p", "p"}, &sgd},
 };
 
-/* An op that is not in the table is not timed. */
-static bool is_timed(ac_op op) {
-  return timed_ops[op].in[0] != NULL;
-}
-
 static ac_operand operand(const char *shape, int size, ac_dtype dtype) {
   ac_operand x = {.dtype = dtype};
   if (!shape) return x;
@@ -164,143 +190,82 @@ static ac_operand operand(const char *shape, int size, ac_dtype dtype) {
 
 static const ac_run_state run_state = {.training = true, .seed = 1, .batch = 8, .loss_scale = 1};
 
+const void *ac_cost_sample_attributes(ac_op op) {
+  return timed_ops[op].attributes;
+}
+
 /* A cast goes from f32 to the storage type. */
-static ac_op_args arguments(const ac_device *device, ac_dtype storage, ac_op op, int size) {
+bool ac_cost_sample(ac_op_args *args, ac_device *device, ac_dtype storage, ac_op op, int size) {
   const timed_op *timed = &timed_ops[op];
-  ac_op_args args = {.op = op, .attributes = timed->attributes, .run = &run_state};
+  *args = (ac_op_args){.op = op, .attributes = timed->attributes, .run = &run_state};
+  if (!timed->in[0]) return false;
   for (int i = 0; i < AC_MAX_INPUTS; i++) {
     ac_dtype dtype = ac_op_input_kind(op, i) == 's' ? storage : AC_F32;
-    args.in[i] = operand(timed->in[i], size, dtype);
+    args->in[i] = operand(timed->in[i], size, dtype);
   }
   for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
     char kind = ac_op_output_kind(op, j);
-    args.out[j] = operand(timed->out[j], size, kind == 's' || kind == 'a' ? storage : AC_F32);
+    args->out[j] = operand(timed->out[j], size, kind == 's' || kind == 'a' ? storage : AC_F32);
   }
-  args.workspace_bytes = device->backend->workspace(device->state, &args);
-  return args;
+  args->workspace_bytes = device->backend->workspace(device->state, args);
+  return device->backend->supports(device->state, args);
 }
 
-/* ---- memory -----------------------------------------------------------------------------------
+/* ---- timing -----------------------------------------------------------------------------------
  */
-
-enum { SLOTS = AC_MAX_INPUTS + AC_MAX_OUTPUTS + 1, WORKSPACE = SLOTS - 1, PATTERN = 1 << 15 };
 
 typedef struct bench {
   ac_device *device;
   void *chunk;
   ac_dtype storage;
-  float *values;    /* PATTERN of each, repeated over an operand */
-  uint16_t *halves; /* the same values as `storage`, if that has 16 bits */
-  int32_t *ids;
-  ac_op_args args; /* the op at hand */
-  void *view[SLOTS];
+  ac_timing_pattern pattern;
 } bench;
 
-static ac_operand *slot_operand(ac_op_args *args, int slot) {
-  return slot < AC_MAX_INPUTS ? &args->in[slot] : &args->out[slot - AC_MAX_INPUTS];
-}
-
-static uint64_t slot_bytes(ac_op_args *args, int slot) {
-  if (slot == WORKSPACE) return args->workspace_bytes;
-  const ac_operand *x = slot_operand(args, slot);
-  return (uint64_t)x->count * ac_dtype_bytes(x->dtype);
-}
-
-static uint64_t aligned(const ac_device *device, uint64_t bytes) {
-  uint64_t alignment = device->info.alignment;
-  return (bytes + alignment - 1) / alignment * alignment;
-}
-
-static uint64_t largest_op(const ac_device *device, ac_dtype storage) {
+static uint64_t largest_op(ac_device *device, ac_dtype storage) {
   uint64_t largest = 0;
+  ac_op_args args;
   for (int op = 0; op < AC_OP_COUNT; op++)
-    for (int size = 0; is_timed((ac_op)op) && size < SIZES; size++) {
-      ac_op_args args = arguments(device, storage, (ac_op)op, size);
-      uint64_t bytes = 0;
-      for (int k = 0; k < SLOTS; k++) bytes += aligned(device, slot_bytes(&args, k));
+    for (int size = 0; size < SIZES; size++) {
+      if (!ac_cost_sample(&args, device, storage, (ac_op)op, size)) continue;
+      uint64_t bytes = ac_placed_bytes(device, &args);
       if (bytes > largest) largest = bytes;
     }
   return largest;
 }
-
-/* Fills the view of an operand with the pattern of its dtype. */
-static ac_status fill(const bench *b, void *view, ac_dtype dtype, uint64_t bytes) {
-  const uint64_t period = PATTERN * ac_dtype_bytes(dtype);
-  const void *pattern = dtype == AC_I32   ? (const void *)b->ids
-                        : dtype == AC_F32 ? (const void *)b->values
-                                          : (const void *)b->halves;
-  for (uint64_t at = 0; at < bytes; at += period)
-    AC_TRY(b->device->backend->upload(b->device->state, view, at, pattern,
-                                      bytes - at < period ? bytes - at : period));
-  return AC_OK;
-}
-
-static ac_status place(bench *b) {
-  const ac_backend *backend = b->device->backend;
-  uint64_t offset = 0;
-  for (int k = 0; k < SLOTS; k++) {
-    uint64_t bytes = slot_bytes(&b->args, k);
-    if (!bytes) continue;
-    AC_TRY(backend->view(b->device->state, b->chunk, offset, bytes, &b->view[k]));
-    offset += aligned(b->device, bytes);
-    if (k == WORKSPACE) {
-      b->args.workspace = b->view[k];
-      continue;
-    }
-    ac_operand *x = slot_operand(&b->args, k);
-    x->data = b->view[k];
-    AC_TRY(fill(b, b->view[k], x->dtype, bytes));
-  }
-  return AC_OK;
-}
-
-static void take_away(bench *b) {
-  for (int k = 0; k < SLOTS; k++) {
-    if (b->view[k]) b->device->backend->release_view(b->device->state, b->view[k]);
-    b->view[k] = NULL;
-  }
-}
-
-/* ---- timing -----------------------------------------------------------------------------------
- */
 
 enum { PASSES = 3, LONGEST_QUEUE = 16 };
 static const double queue_seconds = 2e-4; /* runs shorter than this are queued to fill it */
 static const double long_seconds = 1e-2;  /* runs longer than this are not repeated */
 
 /* Seconds of one of several runs, if they are the least so far. */
-static ac_status time_runs(const bench *b, int runs, double *least) {
-  const ac_backend *backend = b->device->backend;
-  double start = ac_clock();
-  for (int i = 0; i < runs; i++) AC_TRY(backend->run(b->device->state, &b->args));
-  AC_TRY(backend->finish(b->device->state));
-  double seconds = (ac_clock() - start) / runs;
-  if (seconds < *least) *least = seconds;
+static ac_status time_runs(const bench *b, const ac_placed_op *placed, int runs, double *least) {
+  double seconds;
+  int next = 0;
+  AC_TRY(ac_placed_run(b->device, placed, 1, &next, runs, &seconds));
+  if (seconds / runs < *least) *least = seconds / runs;
   return AC_OK;
 }
 
-static ac_status time_placed(const bench *b, double *least) {
+static ac_status time_placed(const bench *b, const ac_placed_op *placed, double *least) {
   const ac_backend *backend = b->device->backend;
   double first = HUGE_VAL;
-  AC_TRY(backend->prepare(b->device->state, &b->args));
+  AC_TRY(backend->prepare(b->device->state, &placed->args));
   AC_TRY(backend->finish(b->device->state));
-  AC_TRY(time_runs(b, 1, &first));
+  AC_TRY(time_runs(b, placed, 1, &first));
   int runs = 1;
   while (runs < LONGEST_QUEUE && runs * first < queue_seconds) runs *= 2;
-  AC_TRY(time_runs(b, runs, least));
+  AC_TRY(time_runs(b, placed, runs, least));
   if (first < *least) *least = first;
   return AC_OK;
 }
 
 static ac_status time_op(bench *b, ac_op op, int size, double *least) {
-  if (!is_timed(op)) return AC_OK;
-  for (int i = 0; i < PATTERN; i++)
-    b->ids[i] = (int32_t)((uint32_t)i * 2654435761u % (uint32_t)dimension('V', size));
-  b->args = arguments(b->device, b->storage, op, size);
-  if (!b->device->backend->supports(b->device->state, &b->args)) return AC_OK;
-  ac_status status = place(b);
-  if (status == AC_OK) status = time_placed(b, least);
-  take_away(b);
+  ac_op_args args;
+  if (!ac_cost_sample(&args, b->device, b->storage, op, size)) return AC_OK;
+  ac_placed_op placed;
+  ac_status status = ac_op_place(&placed, b->device, &args, b->chunk, 0, &b->pattern);
+  if (status == AC_OK) status = time_placed(b, &placed, least);
+  ac_op_lift(&placed, b->device);
   return status == AC_OK ? AC_OK : ac_fail_prefix(status, "measuring %s", ac_op_name(op));
 }
 
@@ -330,7 +295,8 @@ static void fit(ac_cost_model *model, const bench *b, ac_op op, const double sec
   double a[SIZES][3], x[3] = {0};
   ac_cost work = {0, 0};
   for (int size = 0; size < SIZES; size++) {
-    ac_op_args args = arguments(b->device, b->storage, op, size);
+    ac_op_args args;
+    ac_cost_sample(&args, b->device, b->storage, op, size);
     work = ac_cost_work(&args);
     a[size][0] = micro / seconds[size];
     a[size][1] = work.flops / giga / seconds[size];
@@ -360,23 +326,13 @@ static ac_status measure(bench *b, ac_cost_model *model) {
 
 ac_status ac_cost_calibrate(ac_cost_model *model, ac_device *device, ac_dtype storage) {
   uint64_t bytes = largest_op(device, storage), peak = device->peak;
-  bench b = {.device = device,
-             .storage = storage,
-             .values = malloc(PATTERN * sizeof *b.values),
-             .halves = malloc(PATTERN * sizeof *b.halves),
-             .ids = malloc(PATTERN * sizeof *b.ids)};
-  ac_status status = AC_OK;
-  if (!b.values || !b.halves || !b.ids) status = ac_fail(AC_ERROR_MEMORY, "no memory on the host");
-  for (int i = 0; status == AC_OK && i < PATTERN; i++)
-    b.values[i] = 0.5f + (float)((uint32_t)i * 2654435761u >> 8) * 0x1p-24f;
-  if (status == AC_OK && storage != AC_F32) ac_floats_write(b.halves, storage, b.values, PATTERN);
+  bench b = {.device = device, .storage = storage};
+  ac_status status = ac_timing_pattern_create(&b.pattern);
   if (status == AC_OK) status = ac_device_allocate(device, bytes, &b.chunk);
   if (status == AC_OK) status = measure(&b, model);
   ac_device_release(device, b.chunk, bytes);
   device->peak = peak;
-  free(b.values);
-  free(b.halves);
-  free(b.ids);
+  ac_timing_pattern_free(&b.pattern);
   return status == AC_OK
              ? AC_OK
              : ac_fail_prefix(status, "the speed of %s could not be measured", device->info.id);

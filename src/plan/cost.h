@@ -34,4 +34,10 @@ ac_cost ac_cost_work(const ac_op_args *args);
  * is given back, and the account of the device's peak is left as it was. */
 ac_status ac_cost_calibrate(ac_cost_model *model, ac_device *device, ac_dtype storage);
 
+/* What is timed: an op with operands of one of these sizes, without handles. False if the device
+ * does not run it, or if it is not in the table. */
+enum { AC_COST_SIZES = 3 };
+bool ac_cost_sample(ac_op_args *args, ac_device *device, ac_dtype storage, ac_op op, int size);
+const void *ac_cost_sample_attributes(ac_op op);
+
 #endif

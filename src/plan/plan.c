@@ -12,6 +12,8 @@
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
+enum { MOST_READ_AHEAD = 32 };
+
 static ac_status check_desc(const ac_plan_desc *desc) {
   if (desc->batch < 0 || desc->micro_batch < 0)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: batch %lld and micro-batch %lld must be positive",
@@ -24,6 +26,9 @@ static ac_status check_desc(const ac_plan_desc *desc) {
                    (long long)desc->micro_batch, (long long)desc->batch);
   if ((unsigned)desc->precision > AC_PRECISION_BF16)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown precision");
+  if (desc->read_ahead < 0 || desc->read_ahead > MOST_READ_AHEAD)
+    return ac_fail(AC_ERROR_ARGUMENT, "plan: %d batches read ahead; it can be 0 to %d",
+                   desc->read_ahead, (int)MOST_READ_AHEAD);
   if ((unsigned)desc->recompute > AC_RECOMPUTE_ALL)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown recomputation policy");
   if ((unsigned)desc->purpose > AC_PREDICT || (unsigned)desc->optimizer > AC_SGD)
@@ -126,6 +131,21 @@ ac_dtype ac_plan_storage(const ac_plan_desc *desc) {
   return storage[desc->precision];
 }
 
+/* What ac_loader_bytes says for the inputs that are read, their batches rounded up alike. */
+static uint64_t read_ahead_bytes(const ac_plan *plan) {
+  enum { ALIGNMENT = 64 };
+  const ac_graph *graph = plan->graph;
+  uint64_t batch = 0;
+  for (int i = 0; i < graph->input_count; i++) {
+    if (!plan->reads[graph->inputs[i]]) continue;
+    ac_operand x = ac_operand_of(graph->tensors[graph->inputs[i]], plan->desc.batch);
+    uint64_t bytes = (uint64_t)x.count * ac_dtype_bytes(x.dtype);
+    batch += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  }
+  bool reads = plan->desc.purpose == AC_TRAIN && plan->desc.read_ahead > 0;
+  return reads ? batch * (1 + (uint64_t)plan->desc.read_ahead) : 0;
+}
+
 static ac_status build(ac_plan *plan) {
   ac_graph *graph = plan->graph;
   ac_purpose purpose = plan->desc.purpose;
@@ -145,12 +165,35 @@ static ac_status build(ac_plan *plan) {
   bool *runs = calloc((size_t)graph->node_count + 1, sizeof *runs);
   if (!runs) return ac_fail(AC_ERROR_MEMORY, "no memory for a plan");
   ac_status status = build_sequences(plan, runs);
+  plan->info.read_ahead_bytes = read_ahead_bytes(plan);
   free(runs);
   return status;
 }
 
+/* A batch that must not be split is one micro-batch. */
+static ac_status settle_micro_batch(ac_plan *plan) {
+  ac_plan_desc *desc = &plan->desc;
+  plan->coupled = -1;
+  if (desc->purpose != AC_TRAIN || desc->micro_batch_norm) return AC_OK;
+  for (int i = plan->main.step_count - 1; i >= 0; i--) {
+    const ac_node *node = &plan->graph->nodes[plan->main.steps[i].node];
+    if (!node->backward && ac_op_describe(node->op)->couples_samples)
+      plan->coupled = plan->main.steps[i].node;
+  }
+  if (plan->coupled < 0) return AC_OK;
+  if (!desc->micro_batch) desc->micro_batch = desc->batch;
+  if (desc->micro_batch == desc->batch) return AC_OK;
+  char text[128];
+  return ac_fail(AC_ERROR_ARGUMENT,
+                 "plan: %s looks at all samples of a batch of %lld and cannot be split into "
+                 "micro-batches of %lld; take group norm, a micro-batch of %lld, or accept the "
+                 "statistics of micro-batches (--batch-norm micro)",
+                 ac_node_text(text, sizeof text, plan->graph, &plan->graph->nodes[plan->coupled]),
+                 (long long)desc->batch, (long long)desc->micro_batch, (long long)desc->batch);
+}
+
 static ac_cost step_cost(const ac_plan *plan, const ac_step *step) {
-  ac_run_state run = {.batch = plan->info.micro_batch};
+  ac_run_state run = {.training = plan->main.training, .batch = plan->info.micro_batch};
   ac_op_args args;
   ac_step_arguments(step, plan->graph, &run, &args);
   return ac_op_cost(&args);
@@ -207,6 +250,7 @@ ac_status ac_plan_begin(ac_plan **result, const ac_graph *graph, ac_device *devi
   ac_status status = ac_graph_clone(&plan->source, graph);
   if (status == AC_OK) status = ac_graph_clone(&plan->graph, graph);
   if (status == AC_OK) status = build(plan);
+  if (status == AC_OK) status = settle_micro_batch(plan);
   if (status == AC_OK) *result = plan;
   else ac_plan_free(plan);
   return status;
@@ -316,9 +360,11 @@ ac_status ac_plan_alternatives(const ac_plan *plan, ac_plan_alternative *list, i
   for (int i = 0; i < size_count; i++) {
     ac_plan_desc desc = plan->desc;
     uint64_t most, least, ignored;
+    if (plan->coupled >= 0 && sizes[i] < desc.batch) continue;
     desc.micro_batch = sizes[i];
     desc.memory = 0;
     desc.beyond_device = true;
+    desc.read_ahead = 0;
     desc.recompute = AC_RECOMPUTE_NONE;
     AC_TRY(add_alternative(plan, &desc, list, capacity, count, &most));
     desc.recompute = AC_RECOMPUTE_ALL;

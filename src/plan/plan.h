@@ -20,6 +20,8 @@
 #include "backend/device.h"
 #include "graph/graph.h"
 
+#include <string.h>
+
 #define AC_NO_ADDRESS UINT64_MAX
 
 typedef struct ac_value {
@@ -82,7 +84,9 @@ struct ac_plan {
   uint64_t numerics, numerics_bytes; /* counts of every step's values, where these are watched */
   uint64_t update_workspace; /* address and bytes of scratch space for the ops of an update, */
   uint64_t update_workspace_bytes; /* in the arena, where no value is alive by then */
-  uint64_t chunk_bytes;            /* of every chunk but the last; 0: one chunk */
+  int coupled; /* the first node that looks at more than one sample of its batch, though it may not
+                  see a part of it only; -1: none */
+  uint64_t chunk_bytes; /* of every chunk but the last; 0: one chunk */
 };
 
 /* ---- sequence.c ------------------------------------------------------------------------------ */
@@ -148,6 +152,13 @@ ac_status ac_plan_price(ac_plan *plan, int64_t micro_batch, bool exact);
  * device, but for which nothing was chosen or laid out. */
 ac_status ac_plan_begin(ac_plan **plan, const ac_graph *graph, ac_device *device,
                         const ac_plan_desc *desc);
+
+/* What the budget has to cover. */
+static inline uint64_t ac_plan_needs(const ac_plan *plan) {
+  uint64_t total = plan->info.bytes.total, host = plan->info.read_ahead_bytes;
+  if (strcmp(plan->device->backend->name, "cpu") != 0 || total == UINT64_MAX) return total;
+  return total + host;
+}
 
 /* The storage type of a precision. */
 ac_dtype ac_plan_storage(const ac_plan_desc *desc);

@@ -131,6 +131,7 @@ static ac_status price(ac_plan *plan, int64_t micro_batch, bool exact) {
   AC_TRY(append_tensors(plan, &space, AC_ROLE_WORKING, 1));
   bytes->parameters = space.end;
   AC_TRY(append_tensors(plan, &space, AC_ROLE_GRADIENT, 1));
+  AC_TRY(append_tensors(plan, &space, AC_ROLE_POOLED, 1));
   bytes->gradients = space.end - bytes->parameters;
   uint64_t begin = space.end;
   if (plan->desc.purpose == AC_TRAIN) AC_TRY(append_moments(plan, &space));

@@ -127,7 +127,7 @@ static ac_status add_candidate(search *s, int64_t micro_batch, int choice, uint6
   candidate c = {.micro_batch = micro_batch, .choice = choice, .memory = memory};
   AC_TRY(build_main(s, &c, solution));
   AC_TRY(ac_plan_price(s->plan, micro_batch, false));
-  c.bound = s->plan->info.bytes.total;
+  c.bound = ac_plan_needs(s->plan);
   c.seconds = window_seconds(s, micro_batch);
   s->list[s->count++] = c;
   return AC_OK;
@@ -233,8 +233,8 @@ static ac_status find_least(search *s, uint64_t *least, int64_t *micro_batch) {
   qsort(s->list, (size_t)s->count, sizeof *s->list, by_bound);
   for (int i = 0; i < s->count && s->list[i].bound < *least; i++) {
     AC_TRY(lay_out(s, &s->list[i]));
-    if (s->plan->info.bytes.total >= *least) continue;
-    *least = s->plan->info.bytes.total;
+    if (ac_plan_needs(s->plan) >= *least) continue;
+    *least = ac_plan_needs(s->plan);
     *micro_batch = s->list[i].micro_batch;
   }
   return AC_OK;
@@ -316,7 +316,11 @@ static ac_status refuse(search *s, uint64_t limit) {
   ac_plan_desc desc = s->plan->desc;
   if (desc.micro_batch > 1) {
     desc.micro_batch = 1;
-    AC_TRY(try_knob(s, &desc, least, "at a micro-batch of 1", knobs, sizeof knobs));
+    const char *what = s->plan->coupled < 0
+                           ? "at a micro-batch of 1"
+                           : "at a micro-batch of 1, which is all that batch norm would see "
+                             "(--batch-norm micro)";
+    AC_TRY(try_knob(s, &desc, least, what, knobs, sizeof knobs));
     desc.micro_batch = s->plan->desc.micro_batch;
   }
   if (desc.recompute != AC_RECOMPUTE_AUTO) {
@@ -336,7 +340,7 @@ static ac_status choose(search *s, uint64_t limit) {
   for (int i = 0; i < s->count; i++) {
     if (s->list[i].bound > limit) continue;
     AC_TRY(lay_out(s, &s->list[i]));
-    if (s->plan->info.bytes.total <= limit) return AC_OK;
+    if (ac_plan_needs(s->plan) <= limit) return AC_OK;
   }
   return refuse(s, limit);
 }

@@ -37,6 +37,10 @@ static void mark_operand(const ac_graph *graph, bool *needed, int tensor) {
   if (tensor >= 0) needed[graph->tensors[tensor]->storage] = true;
 }
 
+static bool pools(const ac_graph *graph, const ac_node *node) {
+  return node->out[0] >= 0 && graph->tensors[node->out[0]]->role == AC_ROLE_POOLED;
+}
+
 /* Creation order is a topological order, so one backward sweep finds every node that a root depends
  * on. */
 int ac_select_nodes(const ac_graph *graph, ac_target target, bool *runs) {
@@ -58,6 +62,9 @@ int ac_select_nodes(const ac_graph *graph, ac_target target, bool *runs) {
     for (int j = 0; j < AC_MAX_INPUTS; j++) mark_operand(graph, needed, node->in[j]);
     mark_operand(graph, needed, node->accumulate);
   }
+  /* What a node that runs yields is pooled, and reads nothing else. */
+  for (int i = 0; i < graph->node_count && target == AC_TARGET_GRADIENTS; i++)
+    if (pools(graph, &graph->nodes[i]) && runs[graph->nodes[i].forward]) runs[i] = true, count++;
   free(needed);
   return count;
 }

@@ -1,8 +1,13 @@
 /* The fit loop: draws samples in the order of the epoch, fills windows micro-batch by micro-batch,
- * ends them, evaluates, and reports. A cursor says which sample comes next, so a window can be read
- * again from where it began. */
+ * ends them, evaluates, and reports. A cursor says which sample comes next.
+ *
+ * Where the plan has room for batches read ahead, a loader's threads read whole windows while the
+ * device works, and a window stays in memory until it is over. Otherwise each micro-batch is read
+ * into staging buffers when it is needed, and a window that runs again is read again. The samples
+ * and their order are the same. */
 #include "core/error.h"
 #include "core/platform.h"
+#include "data/loader.h"
 #include "train/trainer.h"
 
 #include <stdio.h>
@@ -17,6 +22,10 @@ typedef struct fit {
   const ac_fit_desc *desc;
   ac_fit_result result;
   ac_gather gather;
+  ac_loader *loader;                 /* NULL: nothing is read ahead */
+  ac_batch window;                   /* the loader's, for the window in hand */
+  bool again;                        /* that window runs once more */
+  double waited;                     /* for samples of this window */
   int64_t count, batch, micro_batch; /* samples: in the dataset, a window, a micro-batch */
   cursor next, window_begin;
   double resumed; /* when the clock for the current window was started */
@@ -44,14 +53,41 @@ static int64_t smaller(int64_t a, int64_t b) {
   return a < b ? a : b;
 }
 
+/* Samples on the host, by input: [first, first + count). */
+typedef struct piece {
+  const void *data[AC_MAX_GRAPH_INPUTS];
+  int64_t first, count;
+} piece;
+
+/* The window's samples from number `done` on, as many as a micro-batch takes; without a loader
+ * those at the cursor, at most `room` of them. */
+static ac_status next_piece(fit *f, cursor *at, int64_t done, int64_t room, piece *p) {
+  const ac_instance *instance = &f->trainer->instance;
+  int64_t most = smaller(room, f->micro_batch);
+  if (!f->loader) {
+    p->first = 0;
+    for (int i = 0; i < instance->plan->graph->input_count; i++) p->data[i] = instance->staging[i];
+    double start = ac_clock();
+    AC_TRY(read_samples(f, at, most, &p->count));
+    f->waited += ac_clock() - start;
+    return AC_OK;
+  }
+  for (int k = 0; k < ac_dataset_field_count(f->desc->train); k++)
+    if (f->gather.input[k] >= 0) p->data[f->gather.input[k]] = f->window.fields[k];
+  p->first = done;
+  p->count = smaller(most, f->window.count - done);
+  return AC_OK;
+}
+
 /* ---- a window that failed -------------------------------------------------------------------- */
 
-/* Reads the window again and names the first op that yields something not finite. */
+/* Runs the window again and names the first op that yields something not finite. */
 static ac_status locate(fit *f, int64_t samples, char *where, size_t size) {
   cursor at = f->window_begin;
-  for (int64_t first = 0, got; first < samples && !where[0]; first += got) {
-    AC_TRY(read_samples(f, &at, smaller(samples - first, f->micro_batch), &got));
-    AC_TRY(ac_trainer_locate_staged(f->trainer, first, got, where, size));
+  piece p;
+  for (int64_t done = 0; done < samples && !where[0]; done += p.count) {
+    AC_TRY(next_piece(f, &at, done, samples - done, &p));
+    AC_TRY(ac_trainer_locate_data(f->trainer, p.data, p.first, done, p.count, where, size));
   }
   const ac_graph *graph = f->trainer->instance.plan->graph;
   int parameter = f->trainer->nonfinite;
@@ -111,6 +147,7 @@ static void count_window(fit *f, ac_fit_event *event) {
   f->result.skipped += overflow;
   f->result.updates += !update->skipped;
   f->result.seconds += event->seconds;
+  f->again = event->replayed;
   if (event->replayed) {
     f->next = f->window_begin;
     return;
@@ -124,6 +161,9 @@ static ac_status end_window(fit *f) {
   ac_fit_event event = {.kind = AC_FIT_STEP, .samples = samples};
   AC_TRY(ac_trainer_update(f->trainer, &event.update));
   event.seconds = ac_clock() - f->resumed;
+  event.data_wait_seconds = f->waited;
+  f->result.data_wait_seconds += f->waited;
+  f->waited = 0;
   count_window(f, &event);
   report(f, &event);
   if (event.update.stuck) return explain(f, samples, &event.update);
@@ -139,17 +179,37 @@ static ac_status end_window(fit *f) {
 
 static bool finished(const fit *f) {
   if (f->result.stopped) return true;
+  if (f->again) return false;
   if (f->desc->steps) return f->result.steps >= f->desc->steps;
   return f->next.epoch >= f->desc->epochs;
 }
 
+/* Runs a window that a loader has read. */
+static ac_status run_window(fit *f) {
+  if (!f->again) {
+    AC_TRY(ac_loader_next(f->loader, &f->window));
+    f->waited += f->window.wait_seconds;
+  }
+  f->again = false;
+  f->window_begin = (cursor){f->window.epoch, f->window.position};
+  f->next = (cursor){f->window.next_epoch, f->window.next_position};
+  piece p;
+  for (int64_t done = 0; done < f->window.count; done += p.count) {
+    AC_TRY(next_piece(f, NULL, done, f->window.count - done, &p));
+    AC_TRY(ac_trainer_accumulate_data(f->trainer, p.data, p.first, p.count));
+  }
+  return f->window.count ? end_window(f) : AC_OK;
+}
+
 /* Adds one micro-batch to the window, and ends the window if it is full or the policy says so. */
 static ac_status advance(fit *f) {
+  if (f->loader) return run_window(f);
   if (f->trainer->window_samples == 0) f->window_begin = f->next;
-  int64_t epoch = f->next.epoch, got;
-  int64_t room = f->batch - f->trainer->window_samples;
-  AC_TRY(read_samples(f, &f->next, smaller(room, f->micro_batch), &got));
-  AC_TRY(ac_trainer_accumulate_staged(f->trainer, got));
+  f->again = false;
+  int64_t epoch = f->next.epoch;
+  piece p;
+  AC_TRY(next_piece(f, &f->next, 0, f->batch - f->trainer->window_samples, &p));
+  AC_TRY(ac_trainer_accumulate_data(f->trainer, p.data, p.first, p.count));
   if (f->trainer->window_samples == f->batch) return end_window(f);
   if (f->next.epoch == epoch || f->desc->last_window == AC_LAST_CARRY) return AC_OK;
   if (f->desc->last_window == AC_LAST_UPDATE) return end_window(f);
@@ -188,6 +248,26 @@ static ac_status check_desc(const ac_trainer *trainer, const ac_fit_desc *desc) 
   return AC_OK;
 }
 
+static ac_status open_loader(fit *f) {
+  const ac_fit_desc *desc = f->desc;
+  int depth = f->trainer->instance.plan->desc.read_ahead;
+  if (!depth) return AC_OK;
+  static const ac_epoch_end ends[] = {[AC_LAST_UPDATE] = AC_EPOCH_END_SHORT,
+                                      [AC_LAST_CARRY] = AC_EPOCH_END_CARRY,
+                                      [AC_LAST_DROP] = AC_EPOCH_END_DROP};
+  ac_loader_desc loader = {.batch = f->batch,
+                           .epochs = desc->epochs,
+                           .batches = desc->steps,
+                           .threads = desc->loader_threads ? desc->loader_threads : 1,
+                           .depth = 1 + depth,
+                           .no_shuffle = desc->no_shuffle,
+                           .seed = desc->seed,
+                           .epoch_end = ends[desc->last_window]};
+  for (int k = 0; k < ac_dataset_field_count(desc->train); k++)
+    loader.unused[k] = f->gather.input[k] < 0;
+  return ac_loader_create(&f->loader, desc->train, &loader);
+}
+
 ac_status ac_fit(ac_trainer *trainer, const ac_fit_desc *desc, ac_fit_result *result) {
   AC_TRY(check_desc(trainer, desc));
   const ac_plan_info *info = &trainer->instance.plan->info;
@@ -199,7 +279,9 @@ ac_status ac_fit(ac_trainer *trainer, const ac_fit_desc *desc, ac_fit_result *re
   ac_gather validation;
   if (status == AC_OK && desc->validation)
     status = ac_gather_open(&validation, &trainer->instance, desc->validation);
+  if (status == AC_OK) status = open_loader(&f);
   if (status == AC_OK) status = run(&f);
+  ac_loader_free(f.loader);
   if (status != AC_OK) ac_trainer_discard(trainer);
   if (result) *result = f.result;
   return status;

@@ -57,15 +57,6 @@ ac_status ac_gather_read(ac_gather *gather, ac_instance *instance, const ac_samp
   return ac_dataset_read(gather->dataset, key, fields);
 }
 
-ac_status ac_gather_check(const ac_instance *instance, int64_t count) {
-  const ac_graph *graph = instance->plan->graph;
-  ac_feed feeds[AC_MAX_GRAPH_INPUTS];
-  const void *data[AC_MAX_GRAPH_INPUTS];
-  for (int i = 0; i < graph->input_count; i++)
-    feeds[i] = (ac_feed){graph->tensors[graph->inputs[i]]->name, instance->staging[i]};
-  return ac_instance_match_feeds(instance, count, feeds, graph->input_count, data);
-}
-
 static ac_status evaluate(ac_instance *instance, ac_prepared *prepared, ac_gather *gather,
                           int64_t samples) {
   int64_t micro_batch = instance->plan->info.micro_batch;
@@ -75,8 +66,9 @@ static ac_status evaluate(ac_instance *instance, ac_prepared *prepared, ac_gathe
       ac_sample_key key = {.index = first + i};
       AC_TRY(ac_gather_read(gather, instance, &key, i));
     }
-    AC_TRY(ac_gather_check(instance, count));
-    AC_TRY(ac_instance_upload(instance, (const void *const *)instance->staging, 0, count));
+    const void *const *staged = (const void *const *)instance->staging;
+    AC_TRY(ac_instance_check(instance, staged, 0, count));
+    AC_TRY(ac_instance_upload(instance, staged, 0, count));
     instance->run.batch = count;
     AC_TRY(ac_instance_run(instance, prepared, first == 0));
   }

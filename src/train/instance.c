@@ -176,7 +176,7 @@ static void check_loss(ac_instance *instance, const ac_node *node) {
     int64_t classes = tensors[node->in[1]]->shape.dim[attributes->layout == AC_OUT_IN ? 0 : 1];
     check_operand(instance, node, 2, classes, &attributes->loss);
     check_weights(instance, node, 3);
-  } else if (node->op == AC_OP_mean_squared_error) {
+  } else if (node->op == AC_OP_mean_squared_error || node->op == AC_OP_binary_cross_entropy) {
     check_weights(instance, node, 2);
   }
 }
@@ -220,8 +220,20 @@ ac_status ac_instance_match_feeds(const ac_instance *instance, int64_t count, co
     for (int f = 0; f < feed_count; f++)
       if (feeds[f].name && !strcmp(feeds[f].name, input->name)) data[i] = feeds[f].data;
     if (!data[i]) return ac_fail(AC_ERROR_ARGUMENT, "input \"%s\" was not fed", input->name);
-    AC_TRY(check_data(&instance->checks[i], input->name, data[i],
-                      count * ac_shape_count(&input->shape)));
+  }
+  return ac_instance_check(instance, data, 0, count);
+}
+
+ac_status ac_instance_check(const ac_instance *instance, const void *const *data, int64_t first,
+                            int64_t count) {
+  const ac_graph *graph = instance->plan->graph;
+  for (int i = 0; i < graph->input_count; i++) {
+    const ac_tensor *input = graph->tensors[graph->inputs[i]];
+    if (!instance->persistent[input->id]) continue;
+    int64_t elements = ac_shape_count(&input->shape);
+    const char *from =
+        (const char *)data[i] + first * elements * (int64_t)ac_dtype_bytes(input->dtype);
+    AC_TRY(check_data(&instance->checks[i], input->name, from, count * elements));
   }
   return AC_OK;
 }

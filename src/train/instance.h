@@ -79,6 +79,10 @@ enum { AC_MAX_GRAPH_INPUTS = 16 };
 ac_status ac_instance_match_feeds(const ac_instance *instance, int64_t count, const ac_feed *feeds,
                                   int feed_count, const void *data[AC_MAX_GRAPH_INPUTS]);
 
+/* Checks the values of samples [first, first + count) of what was matched: ids, weights. */
+ac_status ac_instance_check(const ac_instance *instance, const void *const *data, int64_t first,
+                            int64_t count);
+
 /* Uploads samples [first, first + count) of what was matched. */
 ac_status ac_instance_upload(ac_instance *instance, const void *const *data, int64_t first,
                              int64_t count);
@@ -135,9 +139,6 @@ ac_status ac_gather_open(ac_gather *gather, ac_instance *instance, ac_dataset *d
 /* Reads one sample into place `slot` of the staging buffers. */
 ac_status ac_gather_read(ac_gather *gather, ac_instance *instance, const ac_sample_key *key,
                          int64_t slot);
-/* The staging buffers as feeds' data. */
-ac_status ac_gather_check(const ac_instance *instance, int64_t count);
-
 /* Forward only over a dataset with the given sequence. */
 ac_status ac_instance_evaluate(ac_instance *instance, ac_prepared *prepared, ac_dataset *dataset,
                                int64_t limit, ac_evaluation *result);

@@ -41,24 +41,26 @@ static ac_status check_leaves(ac_instance *instance, float *buffer, char *text, 
   return AC_OK;
 }
 
-static bool is_gradient(const ac_instance *instance, const ac_step *step, int j) {
-  const ac_graph *graph = instance->plan->graph;
-  return step->out[j].tensor >= 0 && graph->tensors[step->out[j].tensor]->role == AC_ROLE_GRADIENT;
+/* What gathers over a window, and must stay as it is. */
+static bool gathers(const ac_instance *instance, const ac_step *step, int j) {
+  if (step->out[j].tensor < 0) return false;
+  ac_role role = instance->plan->graph->tensors[step->out[j].tensor]->role;
+  return role == AC_ROLE_GRADIENT || role == AC_ROLE_POOLED;
 }
 
-static bool only_adds_to_gradients(const ac_instance *instance, const ac_step *step) {
+static bool only_gathers(const ac_instance *instance, const ac_step *step) {
   for (int j = 0; j < AC_MAX_OUTPUTS; j++)
-    if (step->out[j].tensor >= 0 && !is_gradient(instance, step, j)) return false;
+    if (step->out[j].tensor >= 0 && !gathers(instance, step, j)) return false;
   return true;
 }
 
-/* Runs a step without those of its outputs that are parameters' gradients: ops that yield several
+/* Runs a step without those of its outputs that gather over the window: ops that yield several
  * can do without one. */
 static ac_status run_step(ac_instance *instance, int index) {
   const ac_step *step = &instance->main.sequence->steps[index];
   ac_op_args *args = &instance->main.args[index], whole = *args;
   for (int j = 0; j < AC_MAX_OUTPUTS; j++)
-    if (is_gradient(instance, step, j)) args->out[j] = (ac_operand){0};
+    if (gathers(instance, step, j)) args->out[j] = (ac_operand){0};
   ac_status status = ac_instance_run_step(instance, &instance->main, index, true);
   *args = whole;
   return status;
@@ -70,10 +72,10 @@ static ac_status check_steps(ac_instance *instance, float *buffer, char *text, s
   ac_instance_resize(instance, prepared);
   for (int i = 0; i < prepared->sequence->step_count && !text[0]; i++) {
     const ac_step *step = &prepared->sequence->steps[i];
-    if (only_adds_to_gradients(instance, step)) continue;
+    if (only_gathers(instance, step)) continue;
     AC_TRY(run_step(instance, i));
     for (int j = 0; j < AC_MAX_OUTPUTS && !text[0]; j++) {
-      if (is_gradient(instance, step, j)) continue;
+      if (gathers(instance, step, j)) continue;
       bool finite;
       AC_TRY(all_finite(instance, &prepared->args[i].out[j], buffer, &finite));
       if (finite) continue;
@@ -86,19 +88,19 @@ static ac_status check_steps(ac_instance *instance, float *buffer, char *text, s
   return AC_OK;
 }
 
-static ac_status locate(ac_trainer *trainer, const void *const *data, int64_t first, int64_t count,
-                        char *text, size_t size) {
+ac_status ac_trainer_locate_data(ac_trainer *trainer, const void *const *data, int64_t first,
+                                 int64_t sample, int64_t count, char *text, size_t size) {
   ac_instance *instance = &trainer->instance;
   const ac_backend *backend = instance->device->backend;
   float sums[AC_LOSS_SUMS], *buffer = malloc(PIECE * sizeof *buffer);
   if (!buffer) return ac_fail(AC_ERROR_MEMORY, "no memory to look for values that are not finite");
   text[0] = 0;
   instance->run.batch = count;
-  instance->run.sample = (uint32_t)first;
+  instance->run.sample = (uint32_t)sample;
   instance->run.update = (uint32_t)trainer->updates;
   ac_status status =
       backend->download(instance->device->state, instance->control, 0, sums, sizeof sums);
-  if (status == AC_OK) status = ac_instance_upload(instance, data, 0, count);
+  if (status == AC_OK) status = ac_instance_upload(instance, data, first, count);
   if (status == AC_OK) status = check_leaves(instance, buffer, text, size);
   if (status == AC_OK && !text[0]) status = check_steps(instance, buffer, text, size);
   if (status == AC_OK)
@@ -116,10 +118,5 @@ ac_status ac_trainer_locate_nonfinite(ac_trainer *trainer, int64_t count, const 
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: %lld samples exceed the micro-batch of %lld",
                    (long long)count, (long long)trainer->instance.plan->info.micro_batch);
   AC_TRY(ac_instance_match_feeds(&trainer->instance, count, feeds, feed_count, data));
-  return locate(trainer, data, 0, count, text, size);
-}
-
-ac_status ac_trainer_locate_staged(ac_trainer *trainer, int64_t first, int64_t count, char *text,
-                                   size_t size) {
-  return locate(trainer, (const void *const *)trainer->instance.staging, first, count, text, size);
+  return ac_trainer_locate_data(trainer, data, 0, 0, count, text, size);
 }

@@ -7,6 +7,7 @@
 #include "train/trainer.h"
 
 #include "core/error.h"
+#include "ops/batch_norm.h"
 #include "ops/optimizer.h"
 
 #include <math.h>
@@ -118,11 +119,26 @@ static ac_status check_window(const ac_trainer *trainer) {
   return ac_fail(AC_ERROR_STATE, "trainer: the window failed half way; discard it first");
 }
 
+/* A plan that keeps batches whole takes a window in one piece. */
+static ac_status check_coupling(const ac_trainer *trainer, int64_t count) {
+  const ac_plan *plan = trainer->instance.plan;
+  int node = plan->coupled;
+  bool whole = trainer->window_samples == 0 && count <= plan->info.micro_batch;
+  if (node < 0 || whole) return AC_OK;
+  char text[128];
+  return ac_fail(AC_ERROR_STATE,
+                 "trainer: %s takes a window of at most %lld samples in one piece, as the plan was "
+                 "made to keep batches whole",
+                 ac_node_text(text, sizeof text, plan->graph, &plan->graph->nodes[node]),
+                 (long long)plan->info.micro_batch);
+}
+
 ac_status ac_trainer_accumulate(ac_trainer *trainer, int64_t count, const ac_feed *feeds,
                                 int feed_count) {
   const void *data[AC_MAX_GRAPH_INPUTS];
   AC_TRY(check_window(trainer));
   AC_TRY(ac_instance_match_feeds(&trainer->instance, count, feeds, feed_count, data));
+  AC_TRY(check_coupling(trainer, count));
   int64_t micro_batch = trainer->instance.plan->info.micro_batch;
   for (int64_t first = 0; first < count; first += micro_batch) {
     int64_t piece = count - first < micro_batch ? count - first : micro_batch;
@@ -131,10 +147,12 @@ ac_status ac_trainer_accumulate(ac_trainer *trainer, int64_t count, const ac_fee
   return AC_OK;
 }
 
-ac_status ac_trainer_accumulate_staged(ac_trainer *trainer, int64_t count) {
+ac_status ac_trainer_accumulate_data(ac_trainer *trainer, const void *const *data, int64_t first,
+                                     int64_t count) {
   AC_TRY(check_window(trainer));
-  AC_TRY(ac_gather_check(&trainer->instance, count));
-  return accumulate_piece(trainer, (const void *const *)trainer->instance.staging, 0, count);
+  AC_TRY(ac_instance_check(&trainer->instance, data, first, count));
+  AC_TRY(check_coupling(trainer, count));
+  return accumulate_piece(trainer, data, first, count);
 }
 
 void ac_trainer_discard(ac_trainer *trainer) {
@@ -249,6 +267,34 @@ static void update_arguments(const ac_trainer *trainer, int index, ac_op_args *a
   if (memory->working >= 0) args->out[working].data = instance->persistent[memory->working];
 }
 
+/* Batch norm's running statistics follow those that `node` has pooled over the window. */
+static void running_arguments(const ac_trainer *trainer, const ac_node *node,
+                              const ac_batch_norm_update_attributes *attributes, ac_op_args *args) {
+  const ac_instance *instance = &trainer->instance;
+  const ac_node *norm = &instance->plan->graph->nodes[node->forward];
+  *args = update_op(instance, AC_OP_batch_norm_update, attributes);
+  operand_from(&args->in[0], instance, node->out[0], instance->persistent[node->out[0]]);
+  for (int j = 0; j < 2; j++)
+    operand_from(&args->out[j], instance, norm->in[3 + j], instance->persistent[norm->in[3 + j]]);
+}
+
+static ac_status for_running(ac_trainer *trainer,
+                             ac_status (*call)(void *state, const ac_op_args *args)) {
+  const ac_instance *instance = &trainer->instance;
+  const ac_graph *graph = instance->plan->graph;
+  const ac_sequence *steps = &instance->plan->main;
+  for (int i = 0; i < steps->step_count; i++) {
+    const ac_node *node = &graph->nodes[steps->steps[i].node];
+    if (node->op != AC_OP_batch_norm_pool) continue;
+    const ac_batch_norm_attributes *norm = (const void *)graph->nodes[node->forward].attributes;
+    ac_batch_norm_update_attributes attributes = {norm->momentum};
+    ac_op_args args;
+    running_arguments(trainer, node, &attributes, &args);
+    AC_TRY(call(instance->device->state, &args));
+  }
+  return AC_OK;
+}
+
 static ac_status step_parameters(ac_trainer *trainer, double factor, double rate) {
   ac_instance *instance = &trainer->instance;
   const ac_graph *graph = instance->plan->graph;
@@ -260,6 +306,7 @@ static ac_status step_parameters(ac_trainer *trainer, double factor, double rate
     update_arguments(trainer, i, &args, &attributes);
     AC_TRY(instance->device->backend->run(instance->device->state, &args));
   }
+  AC_TRY(for_running(trainer, instance->device->backend->run));
   return instance->device->backend->finish(instance->device->state);
 }
 
@@ -276,7 +323,7 @@ static ac_status prepare_updates(ac_trainer *trainer) {
     update_arguments(trainer, i, &args, &attributes);
     AC_TRY(backend->prepare(instance->device->state, &args));
   }
-  return AC_OK;
+  return for_running(trainer, backend->prepare);
 }
 
 ac_status ac_trainer_update(ac_trainer *trainer, ac_update *result) {

@@ -15,11 +15,13 @@ struct ac_trainer {
   int nonfinite; /* parameter whose gradient was found not finite in the last update, or -1 */
 };
 
-/* Adds the first `count` samples (at most a micro-batch) of the staging buffers to the window. */
-ac_status ac_trainer_accumulate_staged(ac_trainer *trainer, int64_t count);
-/* ac_trainer_locate_nonfinite on the staging buffers, which hold samples [first, first + count) of
- * the window. */
-ac_status ac_trainer_locate_staged(ac_trainer *trainer, int64_t first, int64_t count, char *text,
-                                   size_t size);
+/* Adds samples [first, first + count) of the data, by input, to the window: at most a micro-batch.
+ */
+ac_status ac_trainer_accumulate_data(ac_trainer *trainer, const void *const *data, int64_t first,
+                                     int64_t count);
+/* ac_trainer_locate_nonfinite on samples [first, first + count) of the data, which are those from
+ * `sample` on of the window. */
+ac_status ac_trainer_locate_data(ac_trainer *trainer, const void *const *data, int64_t first,
+                                 int64_t sample, int64_t count, char *text, size_t size);
 
 #endif

@@ -36,8 +36,8 @@ train() { run train gpt --data text "${tiny[@]}" "$@"; }
 case_help() {
   run --version | grep -qE '^accrue [0-9]+\.[0-9]+\.[0-9]+$' || die "--version"
   local command
-  for command in "" devices train "train gpt" "train mlp" sample plan "plan gpt" verify "verify gpt" bench "bench gemm" \
-    "bench step" "bench memory"; do
+  for command in "" devices train "train gpt" "train mlp" "train resnet" "train mobilenet" eval sample plan "plan gpt" \
+    verify "verify gpt" bench "bench gemm" "bench ops" "bench step" "bench all" "bench memory"; do
     # shellcheck disable=SC2086
     run $command --help >help
     [[ -s help && ! -s run.err ]] || die "no help on stdout for '$command'"
@@ -323,6 +323,70 @@ case_plan() {
   refuse 2 'computes nothing' train gpt --data text "${tiny[@]}" --device dry
 }
 
+# Few rows, short, in little memory: what they show does not depend on how busy the machine is.
+bench_quickly() { run bench "$@" --seconds 0.02 --samples 5 --footprint 1MiB; }
+
+case_bench() {
+  local norm=(ops --model gpt-small --batch 2 --context 16 --filter layer_norm)
+  bench_quickly "${norm[@]}" --device cpu --json now.json >out
+  grep -qE '^copy +[0-9.]+ GB/s' out || die "no copy bandwidth in: $(cat out)"
+  grep -qE ' layer_norm f32 2x16x128 128 128 -> 2x16x128 2x16x2' out || die "no layer_norm in: $(cat out)"
+  ! grep -q ' linear ' out || die "--filter lets other rows through"
+  (($(grep -c '"detail": ' now.json) == 4)) || die "not four rows in the JSON"
+  # 2 x 16 rows of 128: 7 flops for each; x and y, gamma and beta, and two statistics a row move.
+  grep -q '"flops": 28672.0' now.json || die "flops of layer_norm"
+  grep -q '"bytes": 34048.0' now.json || die "bytes of layer_norm"
+
+  # Baselines in which everything took next to no time, or very long.
+  sed 's/\("median_seconds": \)[0-9].*,/\11e-12,/' now.json >fast.json
+  sed 's/\("median_seconds": \)[0-9].*,/\11000,/' now.json >slow.json
+  bench_quickly "${norm[@]}" --device cpu --baseline fast.json >out
+  (($(grep -c '^slower.*layer_norm' out) == 4)) || die "not all is slower: $(cat out)"
+  bench_quickly "${norm[@]}" --device cpu --baseline slow.json >out
+  grep -q '^baseline: 4 compared, 0 slower, 4 faster' out || die "not all is faster: $(cat out)"
+
+  bench_quickly gemm --device cpu --size 48 --precision f32 --json gemm.json >out
+  grep -q 'linear f32 48x48 48x48 -> 48x48' out || die "no product in: $(cat out)"
+  bench_quickly step --model gpt-small --batch 4 --context 16 --micro-batch 2 --recompute all --device cpu \
+    --json step.json >out
+  grep -q 'gpt-small f32 batch 4, context 16, micro-batch 2, recompute all' out || die "no step in: $(cat out)"
+  local planned peak
+  planned=$(sed -n 's/.*"planned_bytes": \([0-9]*\),/\1/p' step.json)
+  peak=$(sed -n 's/.*"peak_bytes": \([0-9]*\),/\1/p' step.json)
+  [[ $planned && $planned == "$peak" ]] || die "planned $planned, peak $peak"
+  run bench memory --model gpt-small --batch 2 --repeat 2 --device cpu >out
+  grep -q '^resident / planned' out || die "no memory in: $(cat out)"
+  if command -v gnuplot >/dev/null; then
+    bench_quickly "${norm[@]}" --device cpu --svg picture.svg >/dev/null
+    grep -q 'layer_norm_input_gradient' picture.svg || die "no picture"
+  fi
+  if "$ACCRUE" devices --json | grep -q '"id": "opencl:0"'; then
+    bench_quickly "${norm[@]}" --device cpu --device opencl:0 --json two.json >out
+    grep -qE '^ +median +spread +of roof +median +spread +of roof +ratio' out || die "no columns in: $(cat out)"
+    (($(grep -c '"device": "opencl:0"' two.json) == 4)) || die "no results of opencl:0"
+  fi
+
+  refuse 2 'what to measure is missing' bench
+  refuse 2 'unknown measurement speed' bench speed
+  refuse 2 'unknown flag --size' bench step --size 5
+  refuse 2 'must be one of' bench ops --model gpt5
+  refuse 2 'must be one of' bench ops --precision f8
+  refuse 2 'out of range' bench ops --samples 4
+  refuse 2 'larger than the batch' bench ops --batch 2 --micro-batch 3
+  refuse 2 'given twice' bench ops --device cpu --device cpu
+  refuse 1 'no device "abacus"' bench ops --device abacus
+  refuse 1 'computes nothing' bench ops --device dry
+  refuse 1 'nowhere.json' bench ops --device cpu --baseline nowhere.json
+  refuse 1 'nowhere/now.json' bench ops --device cpu --json nowhere/now.json
+  echo '{"rows": [{"results": [{"device": "cpu"}]}]}' >odd.json
+  refuse 1 'odd.json is not what' bench ops --device cpu --baseline odd.json
+  local status=0
+  "$ACCRUE" bench ops --device cpu --model gpt-small --filter transmogrify --seconds 0.01 --footprint 1MiB \
+    >out 2>err || status=$?
+  ((status == 2)) || die "status $status where no row is left"
+  grep -q 'no row contains' err || die "no reason: $(cat err)"
+}
+
 refuse_svg() {
   local status=0
   "$ACCRUE" plan gpt "$@" --device dry --svg old.svg >/dev/null 2>svg.err || status=$?
@@ -459,6 +523,110 @@ case_mlp() {
     --out d >result
   grep -q 'accuracy 100.00 %' result || die "the loaded model has forgotten: $(cat result)"
   refuse 2 '--hidden 5 contradicts' train mlp --data pair --hidden 5 --init a/model.safetensors
+}
+
+# Convolutional networks on images of 4 x 4 pixels; small ones that learn fast.
+case_images() {
+  mkdir pair
+  "$FIXTURE" images pair train 200
+  "$FIXTURE" images pair t10k 50
+  local net=(--data pair --device cpu --batch 20) kind
+  for kind in resnet mobilenet; do
+    run train $kind "${net[@]}" --width 8 --epochs 12 --lr 0.01 --shift 0 --rotation 0 --scaling 0 --metrics m \
+      --out $kind >result
+    grep -qE 'accuracy (9[5-9]|100)' result || die "$kind does not learn easy images: $(cat result)"
+    awk -v wait="$("$METRICS" field m end data_wait_s)" 'BEGIN { exit !(wait >= 0) }' || die "no data_wait_s"
+    run eval --model $kind --data pair --device cpu >result
+    grep -q '^accuracy' result && grep -q '^ *label ' result || die "no confusion matrix: $(cat result)"
+    run eval --model $kind/model.safetensors --data pair --device cpu --precision bf16 --json >json
+    grep -q '"confusion": \[$' json || die "no JSON: $(cat json)"
+  done
+
+  # Neither the loader's threads nor whether it reads ahead change a bit.
+  run train resnet "${net[@]}" --width 8 --steps 8 --loader-threads 1 --out one >/dev/null
+  run train resnet "${net[@]}" --width 8 --steps 8 --loader-threads 3 --read-ahead 2 --out three >/dev/null
+  run train resnet "${net[@]}" --width 8 --steps 8 --read-ahead 0 --out none >/dev/null
+  cmp one/model.safetensors three/model.safetensors
+  cmp one/model.safetensors none/model.safetensors
+  run train resnet --data pair --device cpu --batch 20 --init one/model.safetensors --steps 1 --out again >/dev/null
+  refuse 2 '--norm layer contradicts' train resnet "${net[@]}" --norm layer --init one/model.safetensors
+  refuse 2 '--depth 9 is none that a ResNet has' train resnet "${net[@]}" --depth 9
+  refuse 1 'does not hold a model of kind mobilenet' train mobilenet "${net[@]}" --init one/model.safetensors
+
+  # Every norm trains; group norm splits exactly, batch norm is refused unless micro-batches are accepted.
+  local norm
+  for norm in group layer instance; do
+    run verify resnet "${net[@]}" --width 8 --norm $norm --micro-batch 5 >result
+    grep -q 'the same up to rounding' result || die "$norm: $(cat result)"
+  done
+  refuse 1 'cannot be split into micro-batches of 5' train resnet "${net[@]}" --norm batch --micro-batch 5
+  run train resnet "${net[@]}" --width 8 --norm batch --micro-batch 5 --batch-norm micro --steps 3 --out batch >/dev/null
+  local status=0
+  "$ACCRUE" verify resnet "${net[@]}" --width 8 --norm batch --micro-batch 5 --batch-norm micro >result 2>err || status=$?
+  ((status == 1)) || die "verify sees no difference in batch norm"
+  grep -q 'not equivalent under accumulation' result || die "$(cat result)"
+  refuse 2 '--model is missing' eval --data pair
+  refuse 2 'unknown model nothing' eval nothing --model one/model.safetensors --data pair
+}
+
+# Folds and shards: which share of 300 images, or of 200 with 100 of their own to validate, an epoch reads.
+case_parts() {
+  mkdir single pair
+  "$FIXTURE" images single t10k 300
+  "$FIXTURE" images pair train 200
+  "$FIXTURE" images pair t10k 100
+  local small=(--device cpu --hidden none --batch 32 --epochs 1 --metrics m --out model)
+  samples() {
+    run train mlp "${small[@]}" "${@:2}" >/dev/null
+    (($("$METRICS" field m end samples) == $1)) || die "not $1 samples: accrue train mlp ${*:2}"
+  }
+  samples 270 --data single
+  samples 200 --data single --fold 2/3
+  samples 150 --data pair --fold 4/4
+  samples 67 --data pair --rank 1/3
+  samples 50 --data pair --fold 1/4 --rank 0/3
+  refuse 2 '--fold 3 is not of the form I/N, such as 1/4' train mlp --data pair --fold 3
+  refuse 2 '--rank 1/2x is not of the form I/N, such as 0/4' train mlp --data pair --rank 1/2x
+  refuse 2 '--rank -1/2 is not of the form' train mlp --data pair --rank -1/2
+  refuse 2 '--fold 0/5 is out of range: of N parts, I is one of 1 to N' train mlp --data pair --fold 0/5
+  refuse 2 '--rank 5/5 is out of range: of N parts, I is one of 0 to N - 1' train mlp --data pair --rank 5/5
+  refuse 2 '--fold 1/99999999999999999999 is out of range' train mlp --data pair --fold 1/99999999999999999999
+  refuse 1 '200 samples leave some of 201 folds empty' train mlp --data pair --fold 7/201
+  refuse 1 'leave nothing for rank 200 of 300' train mlp --data pair --rank 200/300
+  refuse 1 'at least two are needed' train mlp --data pair --fold 1/1
+  text
+  refuse 2 '--fold is for images' train gpt --data text --fold 1/5
+  run train gpt --data text "${tiny[@]}" --epochs 1 --rank 1/2 --metrics m --out text-model >/dev/null
+}
+
+# CIFAR's two formats by their folders' file names; class c lights up quarter c of the bytes of an image.
+records() { # LABEL-BYTES COUNT
+  local i quarter
+  for ((i = 0; i < $2; i++)); do
+    for ((quarter = 0; quarter < $1; quarter++)); do printf "\\00$((i % 4))"; done
+    for quarter in 0 1 2 3; do
+      head -c 768 /dev/zero | if ((quarter == i % 4)); then tr '\0' '\377'; else cat; fi
+    done
+  done
+}
+case_cifar() {
+  mkdir ten hundred
+  records 1 40 >ten/data_batch_1.bin
+  records 1 24 | gzip >ten/data_batch_2.bin.gz
+  records 1 16 >ten/test_batch.bin
+  records 2 64 >hundred/train.bin
+  records 2 16 | gzip >hundred/test.bin.gz
+  local folder
+  for folder in ten hundred; do
+    run train mlp --data $folder --device cpu --hidden 16 --dropout 0 --batch 16 --epochs 30 --lr 0.01 --metrics m \
+      --out model >result
+    grep -q 'accuracy 100.00 %' result || die "easy images are not learned: $(cat result)"
+    (($("$METRICS" field m end samples) == 30 * 64)) || die "not 64 samples an epoch"
+  done
+  truncate -s -1 ten/test_batch.bin
+  refuse 1 'test_batch.bin: 49167 bytes are no whole number' train mlp --data ten
+  printf '\012' | dd of=ten/data_batch_1.bin conv=notrunc status=none
+  refuse 1 'data_batch_1.bin: label 10 of image 0 is not in [0, 10)' train mlp --data ten
 }
 
 # OpenCL learns what the CPU learns. The devices' sums differ in order; 1e-3 is what five updates make of it.

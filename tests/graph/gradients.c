@@ -237,6 +237,7 @@ static void elementwise_ops(void **state) {
   y = ac_add(ac_scale(y, 0.5f), ac_relu(ac_add(h, parameter(g, "shift", 6, 0))));
   y = ac_multiply(y, parameter(g, "gain", 4, 6));
   y = ac_multiply(parameter(g, "gain2", 6, 0), y);
+  y = ac_multiply(ac_tanh(y), ac_add(ac_sigmoid(h), ac_leaky_relu(h, 0.2f)));
   check(finish(g, ac_softmax(y)));
 }
 
@@ -294,6 +295,46 @@ static void norms_and_dropout(void **state) {
   check(finish(g, y));
 }
 
+/* [B, 4, 6] as images of 4 channels with 6 positions. */
+static void norms_over_channels(void **state) {
+  (void)state;
+  ac_graph *g = new_graph();
+  ac_tensor *h = hidden(g);
+  ac_tensor *y = ac_group_norm(h, parameter(g, "gamma", 4, 0), parameter(g, "beta", 4, 0), 2, 0);
+  y = ac_add(ac_silu(y), ac_instance_norm(h, NULL, parameter(g, "beta2", 4, 0), 1e-3f));
+  y = ac_add(ac_gelu(y, AC_GELU_ERF), ac_sample_norm(y, parameter(g, "gamma3", 4, 0), NULL, 0));
+  check(finish(g, ac_rms_norm(y, parameter(g, "gamma4", 6, 0), 0)));
+}
+
+static void batch_norms(void **state) {
+  (void)state;
+  ac_graph *g = new_graph();
+  const ac_parameter_desc frozen = {.init = {AC_INIT_CONSTANT, 1, 0, false}, .frozen = true};
+  ac_tensor *mean = ac_parameter(g, "running_mean", SHAPE(4), &frozen);
+  ac_tensor *variance = ac_parameter(g, "running_variance", SHAPE(4), &frozen);
+  ac_tensor *h = hidden(g);
+  ac_tensor *y = ac_batch_norm(h, parameter(g, "gamma", 4, 0), parameter(g, "beta", 4, 0), mean,
+                               variance, NULL);
+  y = ac_batch_norm(ac_add(ac_silu(y), h), NULL, NULL, mean, variance,
+                    &(ac_batch_norm_desc){.epsilon = 1e-3f});
+  check(finish(g, y));
+}
+
+/* Of a parameter that something else uses too, of a view of one, and of a weight that is computed:
+ * none of the results has a batch. */
+static void standardised_weights(void **state) {
+  (void)state;
+  ac_graph *g = new_graph();
+  ac_tensor *h = hidden(g), *w = parameter(g, "v", 6, 6);
+  ac_tensor *y = ac_linear(h, ac_weight_standardisation(w, 0), NULL, AC_OUT_IN);
+  y = ac_silu(ac_linear(y, w, NULL, AC_OUT_IN));
+  ac_tensor *view = ac_reshape(parameter(g, "p", 36, 0), SHAPE(6, 6));
+  y = ac_linear(y, ac_weight_standardisation(view, 1e-2f), NULL, AC_OUT_IN);
+  ac_tensor *computed = ac_gelu(ac_scale(w, 2), AC_GELU_ERF);
+  y = ac_add(y, ac_linear(h, ac_weight_standardisation(computed, 0), NULL, AC_IN_OUT));
+  check(finish(g, ac_softmax(y)));
+}
+
 /* Ops that add to a parameter's gradient directly, through a view of it. */
 static void reshaped_parameters(void **state) {
   (void)state;
@@ -324,7 +365,17 @@ static void classification(void **state) {
   ac_tensor *h = ac_silu(hidden(g));
   ac_tensor *labels = ac_input(g, "labels", AC_I32, SHAPE(AC_BATCH, 4));
   ac_tensor *weights = ac_input(g, "weights", AC_F32, SHAPE(AC_BATCH, 4));
-  ac_graph_set_loss(g, ac_cross_entropy(h, labels, weights, &(ac_cross_entropy_desc){true, 2}));
+  ac_graph_set_loss(g,
+                    ac_cross_entropy(h, labels, weights, &(ac_cross_entropy_desc){true, 2, 0.1f}));
+  check(g);
+}
+
+static void binary_classification(void **state) {
+  (void)state;
+  ac_graph *g = new_graph();
+  ac_tensor *t = ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, 4, 6));
+  ac_tensor *weights = ac_input(g, "weights", AC_F32, SHAPE(AC_BATCH));
+  ac_graph_set_loss(g, ac_binary_cross_entropy(ac_silu(hidden(g)), t, weights));
   check(g);
 }
 
@@ -337,7 +388,7 @@ static ac_graph *tied_head(bool fused) {
   h = ac_add(ac_silu(h), h);
   ac_tensor *labels = ac_input(g, "labels", AC_I32, SHAPE(AC_BATCH, 4));
   ac_tensor *weights = ac_input(g, "weights", AC_F32, SHAPE(AC_BATCH, 4));
-  const ac_cross_entropy_desc desc = {true, 2};
+  const ac_cross_entropy_desc desc = {true, 2, 0.1f};
   ac_tensor *loss =
       fused ? ac_linear_cross_entropy(h, table, AC_OUT_IN, labels, weights, &desc)
             : ac_cross_entropy(ac_linear(h, table, NULL, AC_OUT_IN), labels, weights, &desc);
@@ -444,9 +495,13 @@ int main(void) {
       cmocka_unit_test(matmul_transposes),
       cmocka_unit_test(views_and_transposes),
       cmocka_unit_test(norms_and_dropout),
+      cmocka_unit_test(norms_over_channels),
+      cmocka_unit_test(batch_norms),
+      cmocka_unit_test(standardised_weights),
       cmocka_unit_test(reshaped_parameters),
       cmocka_unit_test(bare_parameters),
       cmocka_unit_test(classification),
+      cmocka_unit_test(binary_classification),
       cmocka_unit_test(fused_head),
       cmocka_unit_test(other_heads),
       cmocka_unit_test(fused_equals_separate),

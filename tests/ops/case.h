@@ -15,27 +15,39 @@
 #include <accrue/device.h>
 
 #include "ops/attention.h"
+#include "ops/batch_norm.h"
 #include "ops/concat.h"
 #include "ops/conv2d.h"
 #include "ops/cross_entropy.h"
 #include "ops/dropout.h"
 #include "ops/gelu.h"
+#include "ops/group_norm.h"
 #include "ops/layer_norm.h"
+#include "ops/leaky_relu.h"
 #include "ops/linear.h"
 #include "ops/linear_cross_entropy.h"
 #include "ops/matmul.h"
 #include "ops/optimizer.h"
 #include "ops/pool2d.h"
+#include "ops/rms_norm.h"
 #include "ops/scale.h"
 #include "ops/transpose.h"
 #include "ops/upsample_nearest2d.h"
+#include "ops/weight_standardisation.h"
 
 typedef union op_attributes {
   ac_linear_attributes linear;
   ac_matmul_attributes matmul;
   ac_scale_attributes scale;
   ac_layer_norm_attributes layer_norm;
+  ac_rms_norm_attributes rms_norm;
+  ac_group_norm_attributes group_norm;
+  ac_batch_norm_attributes batch_norm;
+  ac_batch_norm_pool_attributes batch_norm_pool;
+  ac_batch_norm_update_attributes batch_norm_update;
+  ac_weight_standardisation_attributes weight_standardisation;
   ac_gelu_attributes gelu;
+  ac_leaky_relu_attributes leaky_relu;
   ac_attention_attributes attention;
   ac_dropout_attributes dropout;
   ac_transpose_attributes transpose;
@@ -147,10 +159,11 @@ typedef struct op_family {
 
 /* clang-format off */
 #define OP_FAMILY_LIST(X)                                                                          \
-  X(linear) X(matmul) X(add) X(multiply) X(scale) X(embedding) X(layer_norm) X(gelu) X(relu)       \
-  X(silu) X(softmax) X(attention) X(dropout) X(transpose) X(cross_entropy)                         \
-  X(linear_cross_entropy) X(mean_squared_error) X(conv2d) X(pool2d) X(concat)                      \
-  X(upsample_nearest2d) X(cast) X(numerics) X(optimizer)
+  X(linear) X(matmul) X(add) X(multiply) X(scale) X(embedding) X(layer_norm) X(rms_norm)           \
+  X(group_norm) X(batch_norm) X(weight_standardisation) X(gelu) X(relu) X(silu) X(leaky_relu)      \
+  X(sigmoid) X(tanh) X(softmax) X(attention) X(dropout) X(transpose) X(cross_entropy)              \
+  X(linear_cross_entropy) X(mean_squared_error) X(binary_cross_entropy) X(conv2d) X(pool2d)        \
+  X(concat) X(upsample_nearest2d) X(cast) X(numerics) X(optimizer)
 /* clang-format on */
 
 #define OP_FAMILY(name) extern const op_family op_family_##name;

@@ -5,11 +5,16 @@
 #include <math.h>
 
 /* lse = log sum_v exp(logit[v]);  sums += w {lse - logit[target], 1, [argmax = target]}, w = 0
- * where ignored. A sum is a pair of floats; the reference leaves the second of each at 0. */
+ * where ignored; with smoothing s the first is (1 - s) (lse - logit[target]) + s (lse - mean). A
+ * sum is a pair of floats; the reference leaves the second of each at 0. */
 static double weight(const ac_op_args *args, int64_t n) {
   const ac_cross_entropy_attributes *a = args->attributes;
   if (a->ignore && op_integers(&args->in[1])[n] == a->ignore_index) return 0;
   return args->in[2].count ? op_reals(&args->in[2])[n] : 1;
+}
+
+static double smoothing_of(const ac_op_args *args) {
+  return (double)((const ac_cross_entropy_attributes *)args->attributes)->smoothing;
 }
 
 static void cross_entropy(const ac_op_args *args) {
@@ -25,7 +30,11 @@ static void cross_entropy(const ac_op_args *args) {
     for (int64_t v = 0; v < V; v++) sum += exp(logit[v] - logit[first]);
     double lse = op_reals(&args->out[1])[n] = logit[first] + log(sum);
     if (w == 0) continue;
-    sums[0] += w * (lse - logit[target]);
+    double mean = 0;
+    for (int64_t v = 0; v < V; v++) mean += logit[v] / (double)V;
+    double smoothing = smoothing_of(args);
+    sums[0] += w * (1 - smoothing) * (lse - logit[target]);
+    if (smoothing > 0) sums[0] += w * smoothing * (lse - mean);
     sums[2] += w;
     if (first == target) sums[4] += w;
   }
@@ -44,15 +53,15 @@ static op_tolerance cross_entropy_error(const ac_op_args *args, int output) {
 
 const op_reference op_reference_cross_entropy = {cross_entropy, cross_entropy_error, true, false};
 
-/* dlogits[n,v] = loss_scale w (exp(logit - lse) - [v = target]) */
+/* dlogits[n,v] = loss_scale w (exp(logit - lse) - (1 - s) [v = target] - s / V) */
 static void cross_entropy_gradient(const ac_op_args *args) {
   int64_t rows = ac_rows(&args->in[0]), V = ac_columns(&args->in[0]);
   for (int64_t n = 0; n < rows; n++) {
     double w = weight(args, n) * (double)args->run->loss_scale;
     for (int64_t v = 0; v < V; v++) {
       double p = exp(op_reals(&args->in[0])[n * V + v] - op_reals(&args->in[3])[n]);
-      op_reals(&args->out[0])[n * V + v] =
-          w == 0 ? 0 : w * (p - (v == op_integers(&args->in[1])[n] ? 1 : 0));
+      double target = v == op_integers(&args->in[1])[n] ? 1 : 0, s = smoothing_of(args);
+      op_reals(&args->out[0])[n * V + v] = w == 0 ? 0 : w * (p - (1 - s) * target - s / (double)V);
     }
   }
 }
@@ -86,11 +95,13 @@ static const op_gradient gradients[] = {
     .dtype = AC_F32, .rank = OP_RANK(__VA_ARGS__), .dim = {__VA_ARGS__}, .fill = OP_SOMETIMES, \
     .low = 0.1, .high = 2, .special = 0                                                        \
   }
-#define CROSS_ENTROPY(name_, ignore, batch_, ...)                                         \
-  {                                                                                       \
-    .name = name_, .op = AC_OP_cross_entropy, .attributes.cross_entropy = {ignore, -100}, \
-    .batch = batch_, .gradients = gradients, .gradient_count = 1, __VA_ARGS__             \
+#define SMOOTHED(name_, ignore, smoothing, batch_, ...)                     \
+  {                                                                         \
+    .name = name_, .op = AC_OP_cross_entropy,                               \
+    .attributes.cross_entropy = {ignore, -100, smoothing}, .batch = batch_, \
+    .gradients = gradients, .gradient_count = 1, __VA_ARGS__                \
   }
+#define CROSS_ENTROPY(name_, ignore, batch_, ...) SMOOTHED(name_, ignore, 0, batch_, __VA_ARGS__)
 
 static const op_case cases[] = {
     CROSS_ENTROPY("3x65 of 129", false, 3,
@@ -120,13 +131,21 @@ static const op_case cases[] = {
     CROSS_ENTROPY("wide, 3 of 5000", false, 3,
                   .in = {OP_RANGE(-4, 4, AC_BATCH, 5000), OP_IDS(5000, AC_BATCH)},
                   .out = {SUMS, OP_F32(AC_BATCH)}),
+    SMOOTHED("smoothing, ignored targets and weights, 7x65 of 33", true, 0.1f, 7,
+             .in = {OP_RANGE(-4, 4, AC_BATCH, 65, 33), TARGETS(33, -100, AC_BATCH, 65),
+                    WEIGHTS(AC_BATCH, 65)},
+             .out = {SUMS, OP_F32(AC_BATCH, 65)}),
+    SMOOTHED("much smoothing, 3 of 5000", false, 0.9f, 3,
+             .in = {OP_RANGE(-4, 4, AC_BATCH, 5000), OP_IDS(5000, AC_BATCH)},
+             .out = {SUMS, OP_F32(AC_BATCH)}),
 };
 
 static void from_vector(op_case *result, const op_vector *vector) {
   result->op = AC_OP_cross_entropy;
   result->attributes.cross_entropy =
       (ac_cross_entropy_attributes){op_vector_attribute(vector, "ignore", 0) != 0,
-                                    (int32_t)op_vector_attribute(vector, "ignore_index", 0)};
+                                    (int32_t)op_vector_attribute(vector, "ignore_index", 0),
+                                    (float)op_vector_attribute(vector, "smoothing", 0)};
   result->out[0].fill = OP_LOSS_SUMS;
   result->gradients = gradients;
   result->gradient_count = 1;

@@ -28,6 +28,10 @@ static double weight_of(const ac_op_args *args, int64_t n) {
   return args->in[3].count ? op_reals(&args->in[3])[n] : 1;
 }
 
+static double smoothing_of(const ac_op_args *args) {
+  return (double)((const ac_linear_cross_entropy_attributes *)args->attributes)->loss.smoothing;
+}
+
 /* The row's logits; returns the first largest one's index and sets *lse. */
 static int64_t logits_of(const ac_op_args *args, int64_t n, double *z, double *lse) {
   shape s = shape_of(args);
@@ -53,7 +57,9 @@ static void add_sums(const ac_op_args *args, const ac_operand *out) {
     if (w == 0) continue;
     int32_t target = op_integers(&args->in[2])[n];
     bool right = logits_of(args, n, z, &lse) == target;
-    sums[0] += w * (lse - z[target]);
+    double mean = 0, smoothing = smoothing_of(args);
+    for (int64_t v = 0; v < s.V; v++) mean += z[v] / (double)s.V;
+    sums[0] += w * ((1 - smoothing) * (lse - z[target]) + smoothing * (lse - mean));
     sums[2] += w;
     sums[4] += right ? w : 0;
   }
@@ -98,7 +104,7 @@ static op_tolerance linear_cross_entropy_error(const ac_op_args *args, int outpu
 const op_reference op_reference_linear_cross_entropy = {linear_cross_entropy,
                                                         linear_cross_entropy_error, true, false};
 
-/* dz[n,v] = loss_scale w (exp(z - lse) - [v = target]);  dx = dz W,  dW = dz^T x */
+/* dz[n,v] = loss_scale w (exp(z - lse) - (1 - s) [v = target] - s / V);  dx = dz W,  dW = dz^T x */
 static void linear_cross_entropy_gradient(const ac_op_args *args) {
   shape s = shape_of(args);
   const double *x = op_reals(&args->in[0]), *w = op_reals(&args->in[1]);
@@ -111,7 +117,8 @@ static void linear_cross_entropy_gradient(const ac_op_args *args) {
     if (scale == 0) continue;
     logits_of(args, n, z, &lse);
     for (int64_t v = 0; v < s.V; v++) {
-      double dz = scale * (exp(z[v] - lse) - (v == op_integers(&args->in[2])[n] ? 1 : 0));
+      double target = v == op_integers(&args->in[2])[n] ? 1 : 0, smoothing = smoothing_of(args);
+      double dz = scale * (exp(z[v] - lse) - (1 - smoothing) * target - smoothing / (double)s.V);
       for (int64_t i = 0; i < s.C; i++) {
         if (args->out[0].count) dx[n * s.C + i] += dz * w[at(args, v, i)];
         if (args->out[1].count) dw[at(args, v, i)] += dz * x[n * s.C + i];
@@ -159,12 +166,15 @@ static const op_gradient gradients[] = {
   }
 /* Chunks of so many rows of V logits. */
 #define ROWS(rows, V) ((rows) * (V)*4)
-#define HEAD(name_, layout_, ignore, chunk, batch_, ...)                                  \
-  {                                                                                       \
-    .name = name_, .op = AC_OP_linear_cross_entropy,                                      \
-    .attributes.linear_cross_entropy = {layout_, {ignore, -100}, chunk}, .batch = batch_, \
-    .in = {__VA_ARGS__}, .out = {SUMS}, .gradients = gradients, .gradient_count = 1       \
+#define SMOOTHED(name_, layout_, ignore, smoothing, chunk, batch_, ...)             \
+  {                                                                                 \
+    .name = name_, .op = AC_OP_linear_cross_entropy,                                \
+    .attributes.linear_cross_entropy = {layout_, {ignore, -100, smoothing}, chunk}, \
+    .batch = batch_, .in = {__VA_ARGS__}, .out = {SUMS}, .gradients = gradients,    \
+    .gradient_count = 1                                                             \
   }
+#define HEAD(name_, layout_, ignore, chunk, batch_, ...) \
+  SMOOTHED(name_, layout_, ignore, 0, chunk, batch_, __VA_ARGS__)
 
 static const op_case cases[] = {
     HEAD("out_in 7x5 of 9, chunks of 3", AC_OUT_IN, false, ROWS(3, 9), 7, OP_F32(AC_BATCH, 5),
@@ -186,6 +196,9 @@ static const op_case cases[] = {
          OP_RANGE(-20, 20, AC_BATCH, 17), OP_RANGE(-10, 10, 65, 17), OP_IDS(65, AC_BATCH)),
     HEAD("out_in wide, 5x9 of 5000, chunks of 2", AC_OUT_IN, false, ROWS(2, 5000), 5,
          OP_F32(AC_BATCH, 9), OP_F32(5000, 9), OP_IDS(5000, AC_BATCH)),
+    SMOOTHED("in_out smoothing, 65x17 of 33, ignored targets and weights", AC_IN_OUT, true, 0.1f,
+             ROWS(32, 33), 65, OP_F32(AC_BATCH, 17), OP_F32(17, 33), TARGETS(33, -100, AC_BATCH),
+             WEIGHTS(AC_BATCH)),
 };
 
 static void from_vector(op_case *result, const op_vector *vector) {
@@ -193,7 +206,8 @@ static void from_vector(op_case *result, const op_vector *vector) {
   result->attributes.linear_cross_entropy = (ac_linear_cross_entropy_attributes){
       .layout = (ac_layout)op_vector_attribute(vector, "layout", 0),
       .loss = {op_vector_attribute(vector, "ignore", 0) != 0,
-               (int32_t)op_vector_attribute(vector, "ignore_index", 0)},
+               (int32_t)op_vector_attribute(vector, "ignore_index", 0),
+               (float)op_vector_attribute(vector, "smoothing", 0)},
       .chunk_bytes = ROWS(5, 19)};
   result->out[0].fill = OP_LOSS_SUMS;
   result->gradients = gradients;

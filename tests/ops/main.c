@@ -1,5 +1,5 @@
-/* test_ops [--reduced] [FAMILY...]: the references against each other and against PyTorch's
- * results, then every device against the references, then the devices side by side.
+/* test_ops [--list] [--reduced] [FAMILY...]: the references against each other and against
+ * PyTorch's results, then every device against the references, then the devices side by side.
  * ACCRUE_TEST_DEVICES restricts the devices ("cpu,opencl:0"). */
 #include "driver.h"
 
@@ -126,6 +126,10 @@ int main(int argc, char **argv) {
   };
   int family_count = sizeof families / sizeof *families, failed = 0, named = 0, ran = 0;
   ac_device *devices[MOST_DEVICES] = {NULL};
+  if (argc == 2 && strcmp(argv[1], "--list") == 0) {
+    for (int f = 0; f < family_count; f++) puts(families[f]->name);
+    return 0;
+  }
   for (int i = 1; i < argc; i++)
     if (strcmp(argv[i], "--reduced") == 0) op_reduced = true;
     else named++;

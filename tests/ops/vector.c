@@ -36,7 +36,8 @@ static bool read_attribute(FILE *file, op_vector *vector) {
 
 op_vector *op_vectors_read(const char *name, int *count) {
   char path[1024], word[16];
-  snprintf(path, sizeof path, "%s/%s.txt", ACCRUE_TEST_VECTORS, name);
+  const char *folder = getenv("ACCRUE_TEST_VECTORS");
+  snprintf(path, sizeof path, "%s/%s.txt", folder ? folder : ACCRUE_TEST_VECTORS, name);
   *count = 0;
   FILE *file = fopen(path, "r");
   if (!file) return NULL;

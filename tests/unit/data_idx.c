@@ -360,7 +360,7 @@ static void folders_that_do_not_do_are_named(void **state) {
   write_pair("odd/t10k-images-idx3-ubyte", "odd/t10k-labels-idx1-ubyte", 1, write_file);
   write_file(in_folder("odd/t10k-images-idx3-ubyte").text, other, sizeof other);
   assert_fails(ac_dataset_mnist_folder(&train, &validation, odd.text), AC_ERROR_FORMAT,
-               "training images have 6 pixels, validation images have 1");
+               "training images have 3 x 2 pixels, validation images have 1 x 1");
   assert_null(train);
   assert_null(validation);
   assert_fails(

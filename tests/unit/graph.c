@@ -117,6 +117,21 @@ static void wrong_operands_are_named(void **state) {
   REFUSED("embedding:", ac_embedding(w, x));
   REFUSED("layer_norm: x is [B, 6, 4] but gamma or beta is [4, 4]", ac_layer_norm(x, w, b, 0));
   REFUSED("layer_norm: epsilon is nan", ac_layer_norm(x, b, b, NAN));
+  REFUSED("rms_norm: x is [B, 6, 4] but gamma is [4, 4]", ac_rms_norm(x, w, 0));
+  REFUSED("rms_norm: epsilon is -1", ac_rms_norm(x, b, -1));
+  REFUSED("group_norm: 6 channels cannot be divided into 4 groups",
+          ac_group_norm(x, NULL, NULL, 4, 0));
+  REFUSED("group_norm: 6 channels cannot be divided into 0 groups",
+          ac_group_norm(x, NULL, NULL, 0, 0));
+  REFUSED("group_norm: x is [B, 6, 4] but beta is [4]", ac_sample_norm(x, NULL, b, 0));
+  REFUSED("group_norm: x is i32 [B, 6]; it takes f32 [B, C, ...]",
+          ac_instance_norm(ids, NULL, NULL, 0));
+  REFUSED("group_norm: epsilon is inf", ac_instance_norm(x, NULL, NULL, INFINITY));
+  REFUSED("batch_norm: operand 1 is missing", ac_batch_norm(x, NULL, NULL, NULL, b, NULL));
+  REFUSED("batch_norm: the running mean and variance must be frozen parameters of 6 elements",
+          ac_batch_norm(x, NULL, NULL, b, b, NULL));
+  REFUSED("weight_standardisation: the weight is f32 [B, 6, 4]", ac_weight_standardisation(x, 0));
+  REFUSED("leaky_relu: the slope is -0.1", ac_leaky_relu(x, -0.1f));
   REFUSED("gelu: unknown kind", ac_gelu(x, (ac_gelu_kind)9));
   REFUSED("relu: x is i32", ac_relu(ids));
   REFUSED("scale: the factor is not finite", ac_scale(x, INFINITY));
@@ -139,6 +154,13 @@ static void wrong_operands_are_named(void **state) {
           ac_linear_cross_entropy(x, w, AC_IN_OUT, ids, b, NULL));
   REFUSED("linear_cross_entropy: unknown weight layout",
           ac_linear_cross_entropy(x, w, (ac_layout)7, ids, NULL, NULL));
+  REFUSED("cross_entropy: smoothing is 1, not in [0, 1)",
+          ac_cross_entropy(x, ids, NULL, &(ac_cross_entropy_desc){.smoothing = 1}));
+  REFUSED("linear_cross_entropy: smoothing is nan, not in [0, 1)",
+          ac_linear_cross_entropy(x, w, AC_IN_OUT, ids, NULL,
+                                  &(ac_cross_entropy_desc){.smoothing = NAN}));
+  REFUSED("binary_cross_entropy: logits are [B, 6, 4], targets f32 [4], weights absent",
+          ac_binary_cross_entropy(x, b, NULL));
   REFUSED("mean_squared_error: prediction is", ac_mean_squared_error(x, ids, NULL));
   REFUSED("reshape: [B, 6, 4]", ac_reshape(x, SHAPE(1LL << 40, 1LL << 40)));
   REFUSED("reshape: [B, 6, 4]", ac_reshape(x, SHAPE(INT64_MIN, 24)));

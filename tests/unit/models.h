@@ -70,7 +70,7 @@ static inline ac_graph *test_gpt_graph(const test_gpt *m) {
   x = test_norm(g, x, "f", "ln", m->width);
   ac_tensor *logits = ac_linear(x, wte, NULL, AC_OUT_IN);
   ac_graph_set_output(g, "logits", logits);
-  const ac_cross_entropy_desc desc = {true, -1};
+  const ac_cross_entropy_desc desc = {.ignore = true, .ignore_index = -1};
   ac_graph_set_loss(g, m->fused
                            ? ac_linear_cross_entropy(x, wte, AC_OUT_IN, targets, weights, &desc)
                            : ac_cross_entropy(logits, targets, weights, &desc));

@@ -127,6 +127,52 @@ def layer_norm(f):
                      [statistics.reshape(6, 2)])
 
 
+def rms_norm(f):
+    for name, low, high in (("plain", -1, 1), ("shifted", 4, 6)):
+        f.case(name, epsilon=1e-5)
+        x, gamma = f.draw(2, 3, 33, low=low, high=high), f.draw(33)
+        statistics = torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5)
+        f.record([x, gamma], F.rms_norm(x, (33,), gamma, 1e-5), [statistics.reshape(6, 1)])
+
+
+def group_norm(f):
+    for name, shape, groups, affine in (("plain", (3, 6, 5, 3), 3, True), ("bare", (2, 6, 7), 2, False),
+                                        ("groups_of_one_channel", (3, 5, 3, 3), 5, True),
+                                        ("one_group", (3, 5, 3, 3), 1, True), ("batch_of_one", (1, 4, 7, 1), 2, True),
+                                        ("one_position", (3, 12), 4, True)):
+        f.case(name, groups=groups, epsilon=1e-5)
+        x = f.draw(*shape, low=-1, high=3)
+        gamma, beta = (f.draw(shape[1]), f.draw(shape[1])) if affine else (None, None)
+        rows = x.reshape(shape[0], groups, -1)
+        statistics = torch.stack((rows.mean(-1), 1 / torch.sqrt(rows.var(-1, unbiased=False) + 1e-5)), -1)
+        f.record([x, gamma, beta], F.group_norm(x, groups, gamma, beta, 1e-5), [statistics])
+
+
+def batch_norm(f):
+    for name, shape, affine, evaluation in (("plain", (3, 5, 5, 3), True, False), ("bare", (4, 3, 7), False, False),
+                                            ("batch_of_one", (1, 3, 5, 1), True, False),
+                                            ("one_position", (9, 7), True, False),
+                                            ("evaluation", (3, 5, 3), True, True)):
+        f.case(name, epsilon=1e-5, evaluation=evaluation)
+        x = f.draw(*shape, low=-1, high=3)
+        gamma, beta = (f.draw(shape[1]), f.draw(shape[1])) if affine else (None, None)
+        mean, variance = f.draw(shape[1]).detach(), f.draw(shape[1], low=0.5, high=2).detach()
+        y = F.batch_norm(x, mean.clone(), variance.clone(), gamma, beta, not evaluation, 0.1, 1e-5)
+        rows = x.transpose(0, 1).reshape(shape[1], -1)
+        used = (mean, variance) if evaluation else (rows.mean(-1), rows.var(-1, unbiased=False))
+        f.record([x, gamma, beta, mean, variance], y, [torch.stack((used[0], 1 / torch.sqrt(used[1] + 1e-5)), -1)])
+
+
+def weight_standardisation(f):
+    for name, shape in (("convolution", (5, 3, 3, 3)), ("linear", (7, 19))):
+        f.case(name, epsilon=1e-5)
+        w = f.draw(*shape)
+        rows = w.reshape(shape[0], -1)
+        mean, variance = rows.mean(-1, keepdim=True), rows.var(-1, unbiased=False, keepdim=True)
+        y = ((rows - mean) / torch.sqrt(variance + 1e-5)).reshape(shape)
+        f.record([w], y, [torch.cat((mean, 1 / torch.sqrt(variance + 1e-5)), -1)])
+
+
 def elementwise(function):
     def write(f):
         f.case("wide")
@@ -140,6 +186,13 @@ def gelu(f):
         f.case("erf" if kind else "tanh", kind=kind)
         x = f.draw(5, 40, low=-8, high=8)
         f.record([x], F.gelu(x, approximate=name))
+
+
+def leaky_relu(f):
+    for slope in (0.01, 0.5):
+        f.case(f"slope_{slope:g}", slope=float(np.float32(slope)))
+        x = f.draw(5, 40, low=-8, high=8)
+        f.record([x], F.leaky_relu(x, float(np.float32(slope))))
 
 
 def softmax(f):
@@ -175,14 +228,16 @@ def sums(loss, weight, right):
 
 
 def cross_entropy(f):
-    for name, ignore, weighted in (("plain", False, False), ("ignore", True, False), ("weights", True, True)):
-        f.case(name, ignore=ignore, ignore_index=-100)
+    for name, ignore, weighted, smoothing in (("plain", False, False, 0), ("ignore", True, False, 0),
+                                              ("weights", True, True, 0), ("smoothing", True, True, 0.125)):
+        f.case(name, ignore=ignore, ignore_index=-100, **({"smoothing": smoothing} if smoothing else {}))
         logits, targets = f.draw(3, 7, 19, low=-4, high=4), f.ids(19, 3, 7)
         if ignore:
             targets[0, 2:5] = targets[2, 6] = -100
         weights = f.draw(3, 7, low=0, high=2).detach() if weighted else None
         w = weights if weighted else torch.ones(3, 7)
-        flat = F.cross_entropy(logits.reshape(21, 19), targets.reshape(21), reduction="none", ignore_index=-100)
+        flat = F.cross_entropy(logits.reshape(21, 19), targets.reshape(21), reduction="none", ignore_index=-100,
+                               label_smoothing=smoothing)
         loss = (flat.reshape(3, 7) * w).sum()
         loss.backward()
         counted = w * (targets != -100)
@@ -197,15 +252,17 @@ def cross_entropy(f):
 
 
 def linear_cross_entropy(f):
-    for name, layout, weighted in (("out_in", 0, False), ("in_out_weights", 1, True)):
-        f.case(name, layout=layout, ignore=True, ignore_index=-100)
+    for name, layout, weighted, smoothing in (("out_in", 0, False, 0), ("in_out_weights", 1, True, 0),
+                                              ("smoothing", 0, True, 0.125)):
+        f.case(name, layout=layout, ignore=True, ignore_index=-100, **({"smoothing": smoothing} if smoothing else {}))
         x, w = f.draw(3, 7, 11), f.draw(11, 19) if layout else f.draw(19, 11)
         targets = f.ids(19, 3, 7)
         targets[0, 2:5] = targets[2, 6] = -100
         weights = f.draw(3, 7, low=0, high=2).detach() if weighted else None
         counted = (weights if weighted else torch.ones(3, 7)) * (targets != -100)
         logits = F.linear(x, w.T if layout else w)
-        flat = F.cross_entropy(logits.reshape(21, 19), targets.reshape(21), reduction="none", ignore_index=-100)
+        flat = F.cross_entropy(logits.reshape(21, 19), targets.reshape(21), reduction="none", ignore_index=-100,
+                               label_smoothing=smoothing)
         loss = (flat.reshape(3, 7) * counted).sum()
         loss.backward()
         right = counted[logits.argmax(-1) == targets].sum()
@@ -233,6 +290,23 @@ def mean_squared_error(f):
         f.tensor("grad0", prediction.grad)
 
 
+def binary_cross_entropy(f):
+    for weighted in (False, True):
+        f.case("weights" if weighted else "plain")
+        logits, targets = f.draw(5, 2, low=-4, high=4), f.draw(5, 2, low=0, high=1).detach()
+        targets[:3] = (logits[:3] > 0).double()
+        weights = f.draw(5, low=0, high=2).detach() if weighted else None
+        w = weights if weighted else torch.ones(5)
+        losses = F.binary_cross_entropy_with_logits(logits, targets, reduction="none")
+        loss = (losses.mean(1) * w).sum()
+        loss.backward()
+        right = (((torch.sigmoid(logits) >= 0.5) == (targets >= 0.5)).all(1) * w).sum()
+        f.tensor("in0", logits)
+        f.tensor("in1", targets)
+        if weighted:
+            f.tensor("in2", weights)
+        f.tensor("out0", sums(loss.item(), w.sum().item(), right.item()))
+        f.tensor("grad0", logits.grad)
 def conv2d(f):
     cases = {  # batch, in, height, width, out, kernel, bias and what differs from the defaults
         "plain": (2, 3, 5, 6, 4, (3, 3), True, {}),
@@ -366,7 +440,8 @@ def gpt2_tiny(folder):
             if p.dim() == 1:
                 p.add_(0.1 * torch.randn(p.shape, dtype=torch.float32))
     names = [n for n, _ in model.named_parameters()]
-    save_file({n: p.detach().contiguous() for n, p in model.named_parameters()},
+    save_file({
+n: p.detach().contiguous() for n, p in model.named_parameters()},
               folder / "gpt2_tiny.safetensors", metadata={"format": "pt"})
     (folder / "gpt2_tiny.safetensors").chmod(0o644)
     model = model.double().eval()
@@ -396,6 +471,9 @@ def main():
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
     writers = dict(linear=linear, matmul=matmul, add=add, multiply=multiply, scale=scale, embedding=embedding,
                    layer_norm=layer_norm, gelu=gelu, relu=elementwise(F.relu), silu=elementwise(F.silu),
+                   rms_norm=rms_norm, group_norm=group_norm, batch_norm=batch_norm,
+                   weight_standardisation=weight_standardisation, binary_cross_entropy=binary_cross_entropy,
+                   leaky_relu=leaky_relu, sigmoid=elementwise(torch.sigmoid), tanh=elementwise(torch.tanh),
                    softmax=softmax, attention=attention, transpose=transpose, cross_entropy=cross_entropy,
                    linear_cross_entropy=linear_cross_entropy, mean_squared_error=mean_squared_error, conv2d=conv2d,
                    pool2d=pool2d, concat=concat, upsample_nearest2d=upsample_nearest2d, optimizer=optimizer,

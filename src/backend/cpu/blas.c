@@ -3,9 +3,9 @@
  * OpenBLAS chooses its kernels when it is loaded, by the CPU's model number; a model younger than
  * the library is taken for a much older one (0.3.21 runs SSE3 kernels on an Emerald Rapids Xeon, a
  * fifth of what its AVX-512 kernels reach, and AVX2 kernels on an AVX-512 CPU of AMD).
- * OPENBLAS_CORETYPE overrides that, but only before loading. So the library is not linked: it is
- * opened here, with that variable set by what the CPU can do, unless the user set it. A process
- * that had loaded OpenBLAS already keeps the kernels it has.
+ * OPENBLAS_CORETYPE overrides that, but only at that moment. So the library is opened here, with
+ * that variable set by what the CPU can do, unless the user set it. A process that had loaded
+ * OpenBLAS already keeps the kernels it has. How it is opened is openblas.h's.
  *
  * Products that go to it (gemm.c keeps the small ones) run as one single-threaded call per thread
  * of our parallel regions, each on its own tile of C. OpenBLAS's own threading allocates memory in
@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "backend/cpu/openblas.h"
 #include "core/error.h"
 #include "core/platform.h"
 
@@ -53,37 +54,29 @@ static const char *best_core(void) {
   return "";
 }
 
-static void *open_library(void) {
-  void *library = ac_library_open("libopenblas.so.0");
-  return library ? library : ac_library_open("libopenblas.so");
-}
-
-static void describe_library(void *library) {
-  const char *(*config)(void) =
-      (const char *(*)(void))ac_library_symbol(library, "openblas_get_config");
-  const char *(*core)(void) =
-      (const char *(*)(void))ac_library_symbol(library, "openblas_get_corename");
-  if (!config || sscanf(config(), "OpenBLAS %31s", blas.version) != 1) blas.version[0] = 0;
-  snprintf(blas.core, sizeof blas.core, "%s", core ? core() : "");
+static void describe_library(const ac_openblas *library) {
+  if (!library->config || sscanf(library->config(), "OpenBLAS %31s", blas.version) != 1)
+    blas.version[0] = 0;
+  snprintf(blas.core, sizeof blas.core, "%s", library->core ? library->core() : "");
 }
 
 static void load(void) {
   const char *user = getenv("OPENBLAS_CORETYPE");
+  ac_openblas library = {0};
   if (!user || !*user) {
     snprintf(blas.wanted, sizeof blas.wanted, "%s", best_core());
     if (blas.wanted[0]) set_variable("OPENBLAS_CORETYPE", blas.wanted);
   }
-  void *library = open_library();
+  bool opened = ac_openblas_open(&library);
   if (blas.wanted[0]) set_variable("OPENBLAS_CORETYPE", user ? "" : NULL);
-  if (!library) return;
+  if (!opened) return;
 
-  describe_library(library);
-  int (*parallel)(void) = (int (*)(void))ac_library_symbol(library, "openblas_get_parallel");
-  void (*set_threads)(int) = (void (*)(int))ac_library_symbol(library, "openblas_set_num_threads");
-  if (parallel && set_threads && parallel() == OPENBLAS_THREAD) set_threads(1);
-  *(void **)&blas.sgemm = ac_library_symbol(library, "cblas_sgemm");
-  *(void **)&blas.take_buffer = ac_library_symbol(library, "blas_memory_alloc");
-  *(void **)&blas.return_buffer = ac_library_symbol(library, "blas_memory_free");
+  describe_library(&library);
+  if (library.parallel && library.set_threads && library.parallel() == OPENBLAS_THREAD)
+    library.set_threads(1);
+  blas.sgemm = library.sgemm;
+  blas.take_buffer = library.take_buffer;
+  blas.return_buffer = library.return_buffer;
 }
 
 ac_status ac_blas_load(const ac_blas **result) {

@@ -24,9 +24,13 @@ static inline void *ac_element(const void *base, ac_dtype dtype, int64_t index) 
   return (void *)((uintptr_t)base + (uintptr_t)index * ac_dtype_bytes(dtype));
 }
 
+/* cblas_sgemm, its enumerations as the integers that they are. */
+typedef void ac_sgemm(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha,
+                      const float *a, int lda, const float *b, int ldb, float beta, float *c,
+                      int ldc);
+
 typedef struct ac_blas {
-  void (*sgemm)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha,
-                const float *a, int lda, const float *b, int ldb, float beta, float *c, int ldc);
+  ac_sgemm *sgemm;
   void *(*take_buffer)(int); /* NULL where OpenBLAS does not export its pool */
   void (*return_buffer)(void *);
   char version[32]; /* "0.3.21" */

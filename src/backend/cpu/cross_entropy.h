@@ -1,8 +1,9 @@
 /* Softmax cross-entropy of one row, for the ops that have logits and those that make them. A row of
  * V logits is read twice for its loss, for its maximum and for the sum of exponentials, the second
  * time from the cache: lse = max + log sum e^(x - max),  loss = weight (lse - x[target]),
- * dx = weight scale (e^(x - lse) - onehot). A row is classified right if its target is the first
- * index of the maximum. */
+ * dx = weight scale (e^(x - lse) - onehot). With smoothing s the target's place in these is taken
+ * by (1 - s) onehot + s / V, which costs the loss a third reading, for the mean of x. A row is
+ * classified right if its target is the first index of the maximum. */
 #ifndef AC_BACKEND_CPU_CROSS_ENTROPY_H
 #define AC_BACKEND_CPU_CROSS_ENTROPY_H
 
@@ -60,6 +61,11 @@ static inline float row_loss(const loss_rows *rows, int64_t row, const float *x,
   if (row_weight(rows, row) != 0.0f) {
     int32_t target = rows->targets[row];
     result->loss = log_sum + (max - x[target]);
+    float smoothing = rows->attributes->smoothing;
+    if (smoothing > 0.0f) {
+      float mean = row_sum(x, columns) / (float)columns;
+      result->loss = (1.0f - smoothing) * result->loss + smoothing * (log_sum + (max - mean));
+    }
     result->right = first_maximum(x, max, target) ? 1.0f : 0.0f;
   }
   return max + log_sum;
@@ -69,13 +75,14 @@ static inline float row_loss(const loss_rows *rows, int64_t row, const float *x,
 static inline void row_gradient(const loss_rows *rows, int64_t row, const float *x, int64_t columns,
                                 float lse, float loss_scale, float *dx) {
   float weight = row_weight(rows, row), factor = weight * loss_scale;
+  float smoothing = rows->attributes->smoothing, share = factor * smoothing / (float)columns;
   if (weight == 0.0f) {
     memset(dx, 0, (size_t)columns * sizeof *dx);
     return;
   }
 #pragma omp simd
-  for (int64_t j = 0; j < columns; j++) dx[j] = factor * exponential(x[j] - lse);
-  dx[rows->targets[row]] -= factor;
+  for (int64_t j = 0; j < columns; j++) dx[j] = factor * exponential(x[j] - lse) - share;
+  dx[rows->targets[row]] -= factor * (1.0f - smoothing);
 }
 
 /* Adds up in double, in the order of rows. */

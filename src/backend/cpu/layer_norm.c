@@ -11,24 +11,6 @@
 #include <math.h>
 #include <string.h>
 
-static float centred_square_sum(const float *x, float mean, int64_t n) {
-  double total = 0;
-  for (int64_t j = 0; j < n;) {
-    int64_t end = ac_min(n, j + AC_CPU_CHUNK);
-    lanes sum = {{0}};
-    for (; j + AC_CPU_LANES <= end; j += AC_CPU_LANES) {
-#pragma omp simd
-      for (int l = 0; l < AC_CPU_LANES; l++) {
-        float centred = x[j + l] - mean;
-        sum.v[l] += centred * centred;
-      }
-    }
-    for (int l = 0; j < end; j++, l++) sum.v[l] += (x[j] - mean) * (x[j] - mean);
-    total += (double)lanes_sum(sum);
-  }
-  return (float)total;
-}
-
 static void forward_range(const ac_op_args *args, int64_t first, int64_t last) {
   float epsilon = ((const ac_layer_norm_attributes *)args->attributes)->epsilon;
   const float *gamma = args->in[1].data, *beta = args->in[2].count ? args->in[2].data : NULL;
@@ -38,7 +20,7 @@ static void forward_range(const ac_op_args *args, int64_t first, int64_t last) {
     const float *x = (const float *)args->in[0].data + i * columns;
     float *y = (float *)args->out[0].data + i * columns;
     float mean = row_sum(x, columns) / (float)columns;
-    float variance = centred_square_sum(x, mean, columns) / (float)columns;
+    float variance = row_centred_squares(x, mean, columns) / (float)columns;
     float inverse = 1.0f / sqrtf(variance + epsilon);
     statistics[2 * i] = mean;
     statistics[2 * i + 1] = inverse;

@@ -71,4 +71,52 @@ static inline float row_dot(const float *x, const float *y, int64_t n) {
   return (float)total;
 }
 
+/* Of a row's differences from its mean. */
+static inline float row_centred_squares(const float *x, float mean, int64_t n) {
+  double total = 0;
+  for (int64_t j = 0; j < n;) {
+    int64_t end = ac_min(n, j + AC_CPU_CHUNK);
+    lanes sum = {{0}};
+    for (; j + AC_CPU_LANES <= end; j += AC_CPU_LANES) {
+#pragma omp simd
+      for (int l = 0; l < AC_CPU_LANES; l++) {
+        float centred = x[j + l] - mean;
+        sum.v[l] += centred * centred;
+      }
+    }
+    for (int l = 0; j < end; j++, l++) sum.v[l] += (x[j] - mean) * (x[j] - mean);
+    total += (double)lanes_sum(sum);
+  }
+  return (float)total;
+}
+
+/* Sums of g and of g (x - mean), added to *sum and *centred. */
+static inline void row_gradient_sums(const float *g, const float *x, float mean, int64_t n,
+                                     double *sum, double *centred) {
+  if (n < AC_CPU_LANES) { /* not worth the lanes */
+    for (int64_t j = 0; j < n; j++) {
+      *sum += (double)g[j];
+      *centred += (double)(g[j] * (x[j] - mean));
+    }
+    return;
+  }
+  for (int64_t j = 0; j < n;) {
+    int64_t end = ac_min(n, j + AC_CPU_CHUNK);
+    lanes plain = {{0}}, with_x = {{0}};
+    for (; j + AC_CPU_LANES <= end; j += AC_CPU_LANES) {
+#pragma omp simd
+      for (int l = 0; l < AC_CPU_LANES; l++) {
+        plain.v[l] += g[j + l];
+        with_x.v[l] += g[j + l] * (x[j + l] - mean);
+      }
+    }
+    for (int l = 0; j < end; j++, l++) {
+      plain.v[l] += g[j];
+      with_x.v[l] += g[j] * (x[j] - mean);
+    }
+    *sum += (double)lanes_sum(plain);
+    *centred += (double)lanes_sum(with_x);
+  }
+}
+
 #endif

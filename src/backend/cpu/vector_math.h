@@ -7,7 +7,13 @@
  *
  * normal_tail: Phi(-a) for a >= 0, by e^(-a^2/2) times a polynomial of degree 10 in 1 / (1 + 0.3 a)
  * fitted to 4e-9 over [0, 13.3]. Computed from the tail, the distribution function keeps its
- * relative accuracy on both sides. */
+ * relative accuracy on both sides.
+ *
+ * hyperbolic_tangent: (1 - e^-2|x|) / (1 + e^-2|x|), but below 0.625, where the difference cancels,
+ * x + x^3 p(x^2) with a polynomial of degree 4 fitted to 4e-9.
+ *
+ * log_one_plus: log(1 + u) = 2 artanh(s), s = u / (2 + u), for u in [0, 1], by an odd polynomial of
+ * degree 9 in s fitted to 5e-9. A small u keeps its relative accuracy. */
 #ifndef AC_BACKEND_CPU_VECTOR_MATH_H
 #define AC_BACKEND_CPU_VECTOR_MATH_H
 
@@ -46,6 +52,28 @@ static inline float sigmoid(float x, float *complement) {
   float e = exponential(x < 0.0f ? x : -x), inverse = 1.0f / (1.0f + e);
   *complement = x < 0.0f ? inverse : e * inverse;
   return x < 0.0f ? e * inverse : inverse;
+}
+
+static inline float hyperbolic_tangent(float x) {
+  float e = exponential(x < 0.0f ? 2.0f * x : -2.0f * x), square = x * x;
+  float p = -5.704986327e-3f;
+  p = p * square + 2.063908657e-2f;
+  p = p * square - 5.373971485e-2f;
+  p = p * square + 1.333144219e-1f;
+  p = p * square - 3.333328194e-1f;
+  float far = (1.0f - e) / (1.0f + e), near = x + x * (square * p);
+  float magnitude = x < 0.0f ? -x : x;
+  return magnitude < 0.625f ? near : x < 0.0f ? -far : far;
+}
+
+/* log(1 + u) for u in [0, 1]. */
+static inline float log_one_plus(float u) {
+  float s = u / (2.0f + u), square = s * s;
+  float p = 2.801198735e-1f;
+  p = p * square + 2.800180514e-1f;
+  p = p * square + 4.002152725e-1f;
+  p = p * square + 6.666641629e-1f;
+  return 2.0f * s + s * (square * p);
 }
 
 /* Phi(-a), given e^(-a^2/2). */

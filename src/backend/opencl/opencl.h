@@ -10,6 +10,7 @@
 #include <CL/cl.h>
 
 #include "backend/backend.h"
+#include "ops/channels.h"
 #include "ops/cross_entropy.h"
 
 typedef struct ac_cl_program {
@@ -150,11 +151,12 @@ AC_OP_LIST(AC_CL_OP_DECLARE)
   X(matmul)                                                               \
   X(sum_leading)                                                          \
   X(embedding_gradient)                                                   \
-  X(layer_norm_parameter_gradient)                                        \
+  X(layer_norm_parameter_gradient) X(rms_norm_parameter_gradient)         \
+  X(group_norm_gradient) X(batch_norm) X(batch_norm_gradient)             \
   X(attention_gradient)                                                   \
   X(cross_entropy)                                                        \
   X(linear_cross_entropy) X(linear_cross_entropy_gradient)                \
-  X(mean_squared_error)                                                   \
+  X(mean_squared_error) X(binary_cross_entropy)                           \
   X(conv2d_weight_gradient)                                               \
   X(gradient_statistics)
 /* clang-format on */
@@ -180,6 +182,15 @@ ac_status ac_cl_add_chunks(ac_opencl *cl, const void *partial, int64_t first, in
 uint64_t ac_cl_column_sums_workspace(int64_t m, int64_t n);
 ac_status ac_cl_column_sums(ac_opencl *cl, const void *x, int64_t m, int64_t n, void *y, bool add,
                             void *workspace);
+
+/* The samples of images in chunks, for sums over samples and positions; counted like rows. */
+ac_cl_chunks ac_cl_sample_chunks(const ac_channels *shape);
+
+/* Of a norm's gradient, whose args begin with dy, x and statistics: sums [2, chunks, channels] of
+ * dy and of dy h into the workspace. `groups` 0: the statistics are those of channels; else those
+ * of groups of channels, and a chunk is one sample. */
+ac_status ac_cl_channel_gradient_sums(ac_opencl *cl, const ac_channels *shape, ac_cl_chunks chunks,
+                                      int64_t groups, const ac_op_args *args);
 
 /* Some rows of logits: `count` from row `first` of the targets and weights (NULL: ones) on. The
  * logits, storage or with `float_logits` float, lie from element `first_logit` of their buffer on,

@@ -1,0 +1,68 @@
+/* rms_norm over rows of C: y = gamma h, h = x r, r = 1 / sqrt(mean(x^2) + epsilon); statistics [n]
+ * keeps r.
+ * Input gradient, with g = dy gamma: dx (+)= r (g - h mean(g h)); dx may be dy.
+ * Parameter gradient: dgamma (+)= sum over rows of dy h.
+ *
+ * A work-group of ROW_GROUP items a row; local memory 4 * ROW_GROUP bytes. rms_norm_columns sums
+ * chunks of rows into partial sums [chunks,C], which add.cl's sum_columns then sums: work-group
+ * 32 x LANES, local memory 128 * LANES bytes. Dtypes: storage for x, y, dy, dx; float for the
+ * rest. */
+
+kernel WORK_GROUP(ROW_GROUP, 1) void rms_norm(const global storage *x, const global float *gamma,
+                                              global storage *y, global float *statistics,
+                                              long width, float epsilon) {
+  local float scratch[ROW_GROUP];
+  const int item = get_local_id(0);
+  const size_t n = get_group_id(0), row = n * width;
+  float squares = 0;
+  for (size_t j = item; j < width; j += ROW_GROUP) {
+    const float v = load(x, row + j);
+    squares += v * v;
+  }
+  const float r = 1 / sqrt(group_sum(squares, scratch, item, ROW_GROUP) / width + epsilon);
+  for (size_t j = item; j < width; j += ROW_GROUP)
+    store(y, row + j, load(x, row + j) * r * gamma[j]);
+  if (item == 0) statistics[n] = r;
+}
+
+kernel WORK_GROUP(ROW_GROUP,
+                  1) void rms_norm_input_gradient(const global storage *dy, const global storage *x,
+                                                  const global float *statistics,
+                                                  const global float *gamma, global storage *dx,
+                                                  long width, int add) {
+  local float scratch[ROW_GROUP];
+  const int item = get_local_id(0);
+  const size_t n = get_group_id(0), row = n * width;
+  const float r = statistics[n];
+  float sum = 0;
+  for (size_t j = item; j < width; j += ROW_GROUP)
+    sum += load(dy, row + j) * gamma[j] * (load(x, row + j) * r);
+  const float mean = group_sum(sum, scratch, item, ROW_GROUP) / width;
+  for (size_t j = item; j < width; j += ROW_GROUP) {
+    const float d = r * (load(dy, row + j) * gamma[j] - load(x, row + j) * r * mean);
+    store(dx, row + j, add ? load(dx, row + j) + d : d);
+  }
+}
+
+kernel WORK_GROUP(32, LANES) void rms_norm_columns(const global storage *dy,
+                                                   const global storage *x,
+                                                   const global float *statistics,
+                                                   global float *partial, long m, long n,
+                                                   long rows_per_chunk) {
+  local float lane_sum[LANES][32];
+  const int tx = get_local_id(0), lane = get_local_id(1);
+  const size_t tiles = (n + 31) / 32, group = get_group_id(0), chunk = quotient(group, tiles);
+  const size_t column = (group - chunk * tiles) * 32 + tx;
+  const size_t begin = chunk * rows_per_chunk, end = min((ulong)(begin + rows_per_chunk), (ulong)m);
+  float sum = 0;
+  if (column < n)
+    for (size_t i = begin + lane; i < end; i += LANES)
+      sum += load(dy, i * n + column) * (load(x, i * n + column) * statistics[i]);
+  lane_sum[lane][tx] = sum;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  for (int half_size = LANES / 2; half_size > 0; half_size /= 2) {
+    if (lane < half_size) lane_sum[lane][tx] += lane_sum[lane + half_size][tx];
+    barrier(CLK_LOCAL_MEM_FENCE);
+  }
+  if (lane == 0 && column < n) partial[chunk * n + column] = lane_sum[0][tx];
+}

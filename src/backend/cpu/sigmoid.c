@@ -1,0 +1,31 @@
+/* y = 1 / (1 + e^-x);  dx = dy y (1 - y). */
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/vector_math.h"
+
+static void forward_range(const ac_op_args *args, int64_t first, int64_t last) {
+  const float *x = args->in[0].data;
+  float *y = args->out[0].data;
+#pragma omp simd
+  for (int64_t i = first; i < last; i++) {
+    float complement;
+    y[i] = sigmoid(x[i], &complement);
+  }
+}
+
+static void gradient_range(const ac_op_args *args, int64_t first, int64_t last) {
+  const float *dy = args->in[0].data, *y = args->in[1].data;
+  float *dx = args->out[0].data;
+#pragma omp simd
+  for (int64_t i = first; i < last; i++) dx[i] = dy[i] * (y[i] * (1.0f - y[i]));
+}
+
+static void forward(const ac_cpu_context *context, const ac_op_args *args) {
+  ac_cpu_for_floats(context, args, args->out[0].count, 1, forward_range);
+}
+
+static void gradient(const ac_cpu_context *context, const ac_op_args *args) {
+  ac_cpu_for_floats(context, args, args->out[0].count, 1, gradient_range);
+}
+
+const ac_cpu_kernel AC_CPU_KERNEL(sigmoid) = {forward, NULL};
+const ac_cpu_kernel AC_CPU_KERNEL(sigmoid_gradient) = {gradient, NULL};

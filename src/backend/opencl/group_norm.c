@@ -1,0 +1,64 @@
+/* group_norm and its gradient. */
+#include "ops/group_norm.h"
+
+#include "backend/opencl/opencl.h"
+#include "core/error.h"
+
+static int64_t groups_of(const ac_op_args *args) {
+  return ((const ac_group_norm_attributes *)args->attributes)->groups;
+}
+
+ac_status ac_cl_group_norm(ac_opencl *cl, const ac_op_args *args) {
+  const ac_group_norm_attributes *a = args->attributes;
+  const ac_channels shape = ac_channels_of(&args->in[0]);
+  const int64_t channels = shape.channels / a->groups;
+  char options[AC_CL_ROW_OPTIONS];
+  const int group = ac_cl_row_group(cl, channels * shape.positions, options);
+  return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"group_norm", "group_norm", options}),
+                      ac_cl_groups(shape.samples * a->groups, group, 1), AC_CL_OPERAND(args->in[0]),
+                      AC_CL_OPERAND(args->in[1]), AC_CL_OPERAND(args->in[2]),
+                      AC_CL_OPERAND(args->out[0]), AC_CL_OPERAND(args->out[1]),
+                      AC_CL_LONG(a->groups), AC_CL_LONG(channels), AC_CL_LONG(shape.positions),
+                      AC_CL_FLOAT(a->epsilon));
+}
+
+/* Sums of dy h and of dy of each sample's channels, which are chunks of one sample. */
+static ac_cl_chunks chunks_of(const ac_channels *shape) {
+  return (ac_cl_chunks){shape->samples, 1};
+}
+
+/* These sums, and the two means of each row behind them. */
+uint64_t ac_cl_group_norm_gradient_workspace(ac_opencl *cl, const ac_op_args *args) {
+  (void)cl;
+  const ac_channels shape = ac_channels_of(&args->in[0]);
+  return 2 * sizeof(float) * (uint64_t)(shape.samples * (shape.channels + groups_of(args)));
+}
+
+static ac_status input_gradient(ac_opencl *cl, const ac_op_args *args, const ac_channels *shape) {
+  const int64_t groups = groups_of(args), channels = shape->channels / groups;
+  const int64_t rows = shape->samples * groups, first_mean = 2 * shape->samples * shape->channels;
+  char options[AC_CL_ROW_OPTIONS];
+  ac_cl_row_group(cl, channels * shape->positions, options);
+  AC_TRY(AC_CL_LAUNCH(cl, ((ac_cl_kernel){"group_norm", "group_norm_means", options}),
+                      ac_cl_elements(cl, rows), AC_CL_BUFFER(args->workspace),
+                      AC_CL_OPERAND(args->in[3]), AC_CL_LONG(rows), AC_CL_LONG(groups),
+                      AC_CL_LONG(channels), AC_CL_LONG(shape->positions), AC_CL_LONG(first_mean)));
+  return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"group_norm", "group_norm_input_gradient", options}),
+                      ac_cl_elements(cl, args->in[0].count), AC_CL_OPERAND(args->in[0]),
+                      AC_CL_OPERAND(args->in[1]), AC_CL_OPERAND(args->in[2]),
+                      AC_CL_OPERAND(args->in[3]), AC_CL_BUFFER(args->workspace),
+                      AC_CL_OPERAND(args->out[0]), AC_CL_LONG(args->in[0].count),
+                      AC_CL_LONG(groups), AC_CL_LONG(channels), AC_CL_LONG(shape->positions),
+                      AC_CL_LONG(first_mean), AC_CL_INT(args->add[0]));
+}
+
+ac_status ac_cl_group_norm_gradient(ac_opencl *cl, const ac_op_args *args) {
+  const ac_channels shape = ac_channels_of(&args->in[0]);
+  const ac_cl_chunks chunks = chunks_of(&shape);
+  AC_TRY(ac_cl_channel_gradient_sums(cl, &shape, chunks, groups_of(args), args));
+  for (int i = 0; i < 2; i++) /* dgamma from the second half, dbeta from the first */
+    if (args->out[1 + i].count)
+      AC_TRY(ac_cl_add_chunks(cl, args->workspace, (1 - i) * chunks.count, chunks.count,
+                              shape.channels, args->out[1 + i].data, args->add[1 + i]));
+  return args->out[0].count ? input_gradient(cl, args, &shape) : AC_OK;
+}

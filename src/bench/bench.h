@@ -1,0 +1,38 @@
+/* What the files of the bench share. */
+#ifndef AC_BENCH_BENCH_H
+#define AC_BENCH_BENCH_H
+
+#include <accrue/bench.h>
+
+#include "plan/timing.h"
+
+/* Fills in the defaults; refuses what is out of range. */
+ac_status ac_bench_resolve(ac_bench_desc *resolved, const ac_bench_desc *desc);
+
+enum { AC_BENCH_SHAPES = 256 };
+
+typedef struct ac_bench_entry {
+  ac_op_args args;  /* without handles; attributes are those below, or calibration's */
+  ac_run_state run; /* what args.run points to */
+  _Alignas(8) unsigned char attributes[AC_MAX_ATTRIBUTE_BYTES];
+  char shapes[AC_BENCH_SHAPES];
+  bool backward, update;
+  int64_t count;
+} ac_bench_entry;
+
+struct ac_bench {
+  ac_device *device;
+  ac_bench_desc desc; /* resolved */
+  ac_timing_pattern pattern;
+  ac_bench_entry **entries;
+  int count, capacity;
+};
+
+/* Bytes that runs go round in: what was asked for, or the default, within a quarter of the device.
+ */
+uint64_t ac_bench_footprint(const ac_bench_desc *resolved, const ac_device *device);
+
+/* The device `dry` computes nothing that could be measured. */
+ac_status ac_bench_refuse_dry(const ac_device *device);
+
+#endif

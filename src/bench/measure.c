@@ -1,0 +1,96 @@
+/* Medians and spreads. A machine's disturbances come in bursts; a longer sample averages over them,
+ * so each round of samples that was too uneven is followed by one of twice the length. */
+#include "bench/bench.h"
+
+#include "core/error.h"
+#include "core/platform.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { LEAST_SAMPLES = 5, MOST_SAMPLES = 1000, MOST_RUNS = 1 << 24 };
+static const double first_sample = 0.01; /* seconds, of the first round */
+
+ac_status ac_bench_resolve(ac_bench_desc *resolved, const ac_bench_desc *desc) {
+  *resolved = desc ? *desc : (ac_bench_desc){0};
+  if (resolved->seconds == 0) resolved->seconds = 2;
+  if (resolved->spread == 0) resolved->spread = 0.05;
+  if (!resolved->samples) resolved->samples = 15;
+  if (!(resolved->seconds > 0 && resolved->spread > 0) || isinf(resolved->seconds))
+    return ac_fail(AC_ERROR_ARGUMENT, "bench: %g seconds and a spread of %g cannot be measured",
+                   resolved->seconds, resolved->spread);
+  if (resolved->samples < LEAST_SAMPLES || resolved->samples > MOST_SAMPLES)
+    return ac_fail(AC_ERROR_ARGUMENT, "bench: %d samples; a round has from %d to %d",
+                   resolved->samples, (int)LEAST_SAMPLES, (int)MOST_SAMPLES);
+  return AC_OK;
+}
+
+static int by_value(const void *a, const void *b) {
+  const double *x = a, *y = b;
+  return (*x > *y) - (*x < *y);
+}
+
+/* Between the two samples next to the place. */
+static double quantile(const double *sorted, int count, double part) {
+  double place = part * (count - 1);
+  int below = (int)place, above = below + 1 < count ? below + 1 : below;
+  return sorted[below] + (place - below) * (sorted[above] - sorted[below]);
+}
+
+static ac_bench_timing summarise(double *samples, int count, int64_t runs) {
+  qsort(samples, (size_t)count, sizeof *samples, by_value);
+  double median = quantile(samples, count, 0.5);
+  double quartiles = quantile(samples, count, 0.75) - quantile(samples, count, 0.25);
+  return (ac_bench_timing){.median = median,
+                           .spread = median > 0 ? quartiles / median : 0,
+                           .least = samples[0],
+                           .samples = count,
+                           .runs = runs};
+}
+
+static ac_status take_sample(double *seconds, int64_t runs, ac_bench_run run, void *user) {
+  double start = ac_clock();
+  AC_TRY(run(user, runs));
+  *seconds = (ac_clock() - start) / (double)runs;
+  return AC_OK;
+}
+
+static ac_status take_round(ac_bench_timing *timing, const ac_bench_desc *desc, double deadline,
+                            int64_t runs, ac_bench_run run, void *user) {
+  double samples[MOST_SAMPLES];
+  int count = 0;
+  while (count < desc->samples && (count < LEAST_SAMPLES || ac_clock() < deadline))
+    AC_TRY(take_sample(&samples[count++], runs, run, user));
+  *timing = summarise(samples, count, runs);
+  return AC_OK;
+}
+
+/* The first run may do what later ones need not: compile, touch memory for the first time, wake
+ * threads. *runs receives how many runs make a sample of `wanted` seconds. */
+static ac_status warm_up(int64_t *runs, double wanted, ac_bench_run run, void *user) {
+  double seconds;
+  AC_TRY(run(user, 1));
+  for (*runs = 1;; *runs *= 2) {
+    AC_TRY(take_sample(&seconds, *runs, run, user));
+    if (seconds * (double)*runs >= wanted || *runs >= MOST_RUNS) return AC_OK;
+  }
+}
+
+ac_status ac_bench_measure(ac_bench_timing *timing, const ac_bench_desc *desc, ac_bench_run run,
+                           void *user) {
+  ac_bench_desc resolved;
+  ac_bench_timing round;
+  int64_t runs;
+  AC_TRY(ac_bench_resolve(&resolved, desc));
+  double deadline = ac_clock() + resolved.seconds;
+  double part = resolved.seconds / (4 * resolved.samples);
+  AC_TRY(warm_up(&runs, part < first_sample ? part : first_sample, run, user));
+  AC_TRY(take_round(timing, &resolved, deadline, runs, run, user));
+  while (timing->spread > resolved.spread && ac_clock() < deadline) {
+    if (runs < MOST_RUNS) runs *= 2;
+    AC_TRY(take_round(&round, &resolved, deadline, runs, run, user));
+    if (round.spread < timing->spread) *timing = round;
+  }
+  timing->noisy = timing->spread > resolved.spread;
+  return AC_OK;
+}

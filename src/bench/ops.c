@@ -1,0 +1,356 @@
+/* The list of ops to measure: taken from plans, so that shapes are those of real models, and from
+ * calibration's table. Entries with the same op, shapes, dtypes and attributes are one; streams of
+ * random numbers are not compared. */
+#include "bench/bench.h"
+
+#include "core/error.h"
+#include "core/platform.h"
+#include "ops/attention.h"
+#include "ops/dropout.h"
+#include "ops/linear.h"
+#include "plan/cost.h"
+#include "plan/plan.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+ac_status ac_bench_create(ac_bench **result, ac_device *device, const ac_bench_desc *desc) {
+  ac_bench_desc resolved;
+  *result = NULL;
+  AC_TRY(ac_bench_resolve(&resolved, desc));
+  ac_bench *bench = calloc(1, sizeof *bench);
+  if (!bench) return ac_fail(AC_ERROR_MEMORY, "bench: no memory");
+  bench->device = device;
+  bench->desc = resolved;
+  ac_status status = ac_timing_pattern_create(&bench->pattern);
+  if (status == AC_OK) *result = bench;
+  else ac_bench_free(bench);
+  return status;
+}
+
+void ac_bench_free(ac_bench *bench) {
+  if (!bench) return;
+  for (int i = 0; i < bench->count; i++) free(bench->entries[i]);
+  free(bench->entries);
+  ac_timing_pattern_free(&bench->pattern);
+  free(bench);
+}
+
+/* ---- shapes in words ------------------------------------------------------------------------- */
+
+typedef struct words {
+  char *text;
+  size_t size, used;
+} words;
+
+static void put(words *w, const char *text) {
+  if (w->used < w->size)
+    w->used += (size_t)snprintf(w->text + w->used, w->size - w->used, "%s", text);
+}
+
+/* Only where an op's operands may be of different types does the type belong to the shape. */
+static void put_operand(words *w, const ac_operand *x, char kind, bool add) {
+  char number[32];
+  if (!x->count) {
+    put(w, "-");
+    return;
+  }
+  if (add) put(w, "+");
+  if (!x->rank) put(w, "1");
+  for (int i = 0; i < x->rank; i++) {
+    snprintf(number, sizeof number, "%s%" PRId64, i ? "x" : "", x->dim[i]);
+    put(w, number);
+  }
+  if (kind == 'a') put(w, ":"), put(w, ac_dtype_name(x->dtype));
+}
+
+static int present(const ac_operand *list, int most) {
+  int count = 0;
+  for (int i = 0; i < most; i++)
+    if (list[i].count) count = i + 1;
+  return count;
+}
+
+static void describe_shapes(ac_bench_entry *entry) {
+  const ac_op_args *args = &entry->args;
+  words w = {entry->shapes, sizeof entry->shapes, 0};
+  int inputs = present(args->in, AC_MAX_INPUTS), outputs = present(args->out, AC_MAX_OUTPUTS);
+  for (int i = 0; i < inputs; i++) {
+    put_operand(&w, &args->in[i], ac_op_input_kind(args->op, i), false);
+    put(&w, " ");
+  }
+  put(&w, "->");
+  for (int j = 0; j < outputs; j++) {
+    put(&w, " ");
+    put_operand(&w, &args->out[j], ac_op_output_kind(args->op, j), args->add[j]);
+  }
+}
+
+/* ---- adding ---------------------------------------------------------------------------------- */
+
+static bool same_operand(const ac_operand *a, const ac_operand *b) {
+  return a->count == b->count && (!a->count || (a->dtype == b->dtype && a->rank == b->rank &&
+                                                !memcmp(a->dim, b->dim, sizeof a->dim)));
+}
+
+static bool same_attributes(const ac_bench_entry *a, const ac_bench_entry *b) {
+  bool own = a->args.attributes == a->attributes;
+  if (own != (b->args.attributes == b->attributes)) return false;
+  return own ? !memcmp(a->attributes, b->attributes, sizeof a->attributes)
+             : a->args.attributes == b->args.attributes;
+}
+
+static bool same_work(const ac_bench_entry *a, const ac_bench_entry *b) {
+  if (a->args.op != b->args.op || a->run.batch != b->run.batch || !same_attributes(a, b))
+    return false;
+  for (int i = 0; i < AC_MAX_INPUTS; i++)
+    if (!same_operand(&a->args.in[i], &b->args.in[i])) return false;
+  for (int j = 0; j < AC_MAX_OUTPUTS; j++)
+    if (!same_operand(&a->args.out[j], &b->args.out[j]) || a->args.add[j] != b->args.add[j])
+      return false;
+  return true;
+}
+
+static ac_status append(ac_bench *bench, const ac_bench_entry *entry) {
+  if (bench->count == bench->capacity) {
+    int capacity = bench->capacity ? 2 * bench->capacity : 64;
+    ac_bench_entry **grown = realloc(bench->entries, (size_t)capacity * sizeof *grown);
+    if (!grown) return ac_fail(AC_ERROR_MEMORY, "bench: no memory for a list of ops");
+    bench->entries = grown;
+    bench->capacity = capacity;
+  }
+  ac_bench_entry *copy = malloc(sizeof *copy);
+  if (!copy) return ac_fail(AC_ERROR_MEMORY, "bench: no memory for a list of ops");
+  *copy = *entry;
+  if (entry->args.attributes == entry->attributes) copy->args.attributes = copy->attributes;
+  copy->args.run = &copy->run;
+  bench->entries[bench->count++] = copy;
+  return AC_OK;
+}
+
+/* Counts an entry that is there already. */
+static ac_status add(ac_bench *bench, ac_bench_entry *entry) {
+  for (int i = 0; i < bench->count; i++) {
+    ac_bench_entry *other = bench->entries[i];
+    if (!same_work(entry, other)) continue;
+    other->count += entry->count;
+    return AC_OK;
+  }
+  ac_device *device = bench->device;
+  entry->args.run = &entry->run;
+  entry->args.workspace_bytes = device->backend->workspace(device->state, &entry->args);
+  describe_shapes(entry);
+  return append(bench, entry);
+}
+
+/* The attributes are the entry's own from here on, and draw from one stream. */
+static void own_attributes(ac_bench_entry *entry) {
+  memcpy(entry->attributes, entry->args.attributes, sizeof entry->attributes);
+  if (entry->args.op == AC_OP_dropout)
+    ((ac_dropout_attributes *)(void *)entry->attributes)->stream = 1;
+  if (entry->args.op == AC_OP_attention || entry->args.op == AC_OP_attention_gradient)
+    ((ac_attention_attributes *)(void *)entry->attributes)->stream = 1;
+  entry->args.attributes = entry->attributes;
+}
+
+static ac_run_state run_of(int64_t batch) {
+  return (ac_run_state){.training = true, .seed = 1, .batch = batch, .loss_scale = 1};
+}
+
+static ac_status add_steps(ac_bench *bench, const ac_plan *plan) {
+  for (int i = 0; i < plan->main.step_count; i++) {
+    const ac_step *step = &plan->main.steps[i];
+    ac_bench_entry entry = {.run = run_of(plan->info.micro_batch),
+                            .backward = plan->graph->nodes[step->node].backward,
+                            .count = 1};
+    entry.run.training = plan->main.training;
+    ac_step_arguments(step, plan->graph, &entry.run, &entry.args);
+    own_attributes(&entry);
+    AC_TRY(add(bench, &entry));
+  }
+  return AC_OK;
+}
+
+/* Updates go through a parameter element by element, so its shape does not matter. */
+static ac_operand flat(ac_operand x) {
+  return (ac_operand){.dtype = x.dtype, .rank = x.count > 0, .dim = {x.count}, .count = x.count};
+}
+
+static ac_status add_updates(ac_bench *bench, const ac_plan *plan) {
+  for (int i = 0; i < plan->graph->parameter_count; i++) {
+    if (plan->parameters[i].gradient < 0) continue;
+    ac_bench_entry step = {.run = run_of(1), .update = true, .count = 1};
+    ac_plan_update_arguments(plan, i, NULL, &step.run, &step.args);
+    step.args.attributes = ac_cost_sample_attributes(step.args.op);
+    step.args.in[0] = flat(step.args.in[0]);
+    for (int j = 0; j < AC_MAX_OUTPUTS; j++) step.args.out[j] = flat(step.args.out[j]);
+    ac_bench_entry statistics = {.run = run_of(1), .update = true, .count = 1};
+    statistics.args =
+        (ac_op_args){.op = AC_OP_gradient_statistics,
+                     .attributes = ac_cost_sample_attributes(AC_OP_gradient_statistics),
+                     .in = {step.args.in[0]},
+                     .out = {{.dtype = AC_F32, .rank = 1, .dim = {2}, .count = 2}}};
+    AC_TRY(add(bench, &statistics));
+    AC_TRY(add(bench, &step));
+  }
+  return AC_OK;
+}
+
+ac_status ac_bench_add_plan(ac_bench *bench, const ac_plan *plan) {
+  if (plan->device != bench->device)
+    return ac_fail(AC_ERROR_ARGUMENT, "bench: the plan is for another device");
+  AC_TRY(add_steps(bench, plan));
+  return plan->desc.purpose == AC_TRAIN ? add_updates(bench, plan) : AC_OK;
+}
+
+static ac_dtype storage_of(ac_precision precision) {
+  return ac_plan_storage(&(ac_plan_desc){.precision = precision});
+}
+
+static bool has_op(const ac_bench *bench, int op) {
+  for (int i = 0; i < bench->count; i++)
+    if (bench->entries[i]->args.op == (ac_op)op) return true;
+  return false;
+}
+
+ac_status ac_bench_add_others(ac_bench *bench, ac_precision precision) {
+  for (int op = 0; op < AC_OP_COUNT; op++) {
+    ac_bench_entry entry = {0};
+    if (has_op(bench, op) || !ac_cost_sample(&entry.args, bench->device, storage_of(precision),
+                                             (ac_op)op, AC_COST_SIZES - 1))
+      continue;
+    entry.run = *entry.args.run;
+    AC_TRY(add(bench, &entry));
+  }
+  return AC_OK;
+}
+
+ac_status ac_bench_add_product(ac_bench *bench, ac_precision precision, int64_t rows,
+                               int64_t inputs, int64_t outputs) {
+  static const ac_linear_attributes in_out = {AC_IN_OUT};
+  const int64_t most = 1 << 20;
+  if (rows < 1 || inputs < 1 || outputs < 1 || rows > most || inputs > most || outputs > most)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "bench: a product of %" PRId64 " x %" PRId64 " x %" PRId64
+                   "; each must be from 1 to %" PRId64,
+                   rows, inputs, outputs, most);
+  ac_dtype dtype = storage_of(precision);
+  ac_bench_entry entry = {.run = run_of(rows)};
+  entry.args = (ac_op_args){.op = AC_OP_linear,
+                            .attributes = &in_out,
+                            .in = {{NULL, dtype, 2, {rows, inputs}, rows * inputs},
+                                   {NULL, dtype, 2, {inputs, outputs}, inputs * outputs}},
+                            .out = {{NULL, dtype, 2, {rows, outputs}, rows * outputs}}};
+  if (!bench->device->backend->supports(bench->device->state, &entry.args))
+    return ac_fail(AC_ERROR_UNSUPPORTED, "bench: %s does not multiply matrices in %s",
+                   bench->device->info.id, ac_dtype_name(dtype));
+  return add(bench, &entry);
+}
+
+/* ---- measuring ------------------------------------------------------------------------------- */
+
+enum { MOST_COPIES = 1024 };
+
+static uint64_t default_footprint(void) {
+  const uint64_t least = (uint64_t)256 << 20;
+  uint64_t twice = 2 * ac_cache_bytes();
+  return twice > least ? twice : least;
+}
+
+uint64_t ac_bench_footprint(const ac_bench_desc *resolved, const ac_device *device) {
+  uint64_t bytes = resolved->footprint ? resolved->footprint : default_footprint();
+  uint64_t most = device->info.memory_bytes / 4;
+  return most && bytes > most ? most : bytes;
+}
+
+static uint64_t copy_count(const ac_bench *bench, const ac_bench_entry *entry) {
+  uint64_t bytes = ac_placed_bytes(bench->device, &entry->args);
+  uint64_t count = (ac_bench_footprint(&bench->desc, bench->device) + bytes - 1) / bytes;
+  uint64_t most = bench->device->info.max_allocation;
+  if (most && count * bytes > most) count = most / bytes;
+  if (count > MOST_COPIES) count = MOST_COPIES;
+  return count ? count : 1;
+}
+
+int ac_bench_count(const ac_bench *bench) {
+  return bench->count;
+}
+
+static ac_status check_index(const ac_bench *bench, int index) {
+  if (index >= 0 && index < bench->count) return AC_OK;
+  return ac_fail(AC_ERROR_ARGUMENT, "bench: op %d of %d", index, bench->count);
+}
+
+static ac_precision precision_of(ac_dtype storage) {
+  return storage == AC_F16    ? AC_PRECISION_F16
+         : storage == AC_BF16 ? AC_PRECISION_BF16
+                              : AC_PRECISION_F32;
+}
+
+ac_status ac_bench_get(const ac_bench *bench, int index, ac_bench_op *op) {
+  AC_TRY(check_index(bench, index));
+  const ac_bench_entry *entry = bench->entries[index];
+  ac_cost cost = ac_op_cost(&entry->args);
+  uint64_t footprint = copy_count(bench, entry) * ac_placed_bytes(bench->device, &entry->args);
+  *op = (ac_bench_op){.op = ac_op_name(entry->args.op),
+                      .shapes = entry->shapes,
+                      .precision = precision_of(ac_op_storage(&entry->args)),
+                      .backward = entry->backward,
+                      .update = entry->update,
+                      .count = entry->count,
+                      .flops = cost.flops,
+                      .bytes = cost.bytes,
+                      .footprint = footprint,
+                      .cached = footprint < default_footprint() / 2};
+  return AC_OK;
+}
+
+ac_status ac_bench_refuse_dry(const ac_device *device) {
+  if (strcmp(device->backend->name, "dry") != 0) return AC_OK;
+  return ac_fail(AC_ERROR_UNSUPPORTED, "bench: dry computes nothing that could be measured");
+}
+
+typedef struct running {
+  ac_device *device;
+  ac_placed_op *placed;
+  int count, next;
+} running;
+
+static ac_status run_placed(void *user, int64_t runs) {
+  running *r = user;
+  return ac_placed_run(r->device, r->placed, r->count, &r->next, runs, NULL);
+}
+
+static ac_status time_in_chunk(ac_bench *bench, const ac_bench_entry *entry, void *chunk,
+                               uint64_t bytes, running *r, ac_bench_timing *timing) {
+  ac_device *device = bench->device;
+  uint64_t offset = 0;
+  for (int count = r->count; r->next < count; r->next++, offset += bytes)
+    AC_TRY(ac_op_place(&r->placed[r->next], device, &entry->args, chunk, offset, &bench->pattern));
+  r->next = 0;
+  AC_TRY(device->backend->prepare(device->state, &r->placed[0].args));
+  return ac_bench_measure(timing, &bench->desc, run_placed, r);
+}
+
+ac_status ac_bench_time(ac_bench *bench, int index, ac_bench_timing *timing) {
+  ac_device *device = bench->device;
+  AC_TRY(check_index(bench, index));
+  AC_TRY(ac_bench_refuse_dry(device));
+  const ac_bench_entry *entry = bench->entries[index];
+  uint64_t bytes = ac_placed_bytes(device, &entry->args), copies = copy_count(bench, entry);
+  uint64_t peak = device->peak, chunk_bytes = bytes * copies;
+  running r = {.device = device, .count = (int)copies};
+  if (!(r.placed = calloc(copies, sizeof *r.placed)))
+    return ac_fail(AC_ERROR_MEMORY, "bench: no memory for %d copies of an op", r.count);
+  void *chunk = NULL;
+  ac_status status = ac_device_allocate(device, chunk_bytes, &chunk);
+  if (status == AC_OK) status = time_in_chunk(bench, entry, chunk, bytes, &r, timing);
+  for (int i = 0; i < r.count; i++) ac_op_lift(&r.placed[i], device);
+  ac_device_release(device, chunk, chunk_bytes);
+  device->peak = peak;
+  free(r.placed);
+  if (status == AC_OK) return AC_OK;
+  return ac_fail_prefix(status, "bench: %s", ac_op_name(entry->args.op));
+}

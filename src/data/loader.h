@@ -1,0 +1,66 @@
+/* A loader reads effective batches ahead while the device works on the one before.
+ *
+ * The batches are laid over the epochs one after another; the order within an epoch is that of
+ * ac_shuffle. Sample i of a batch always lands in place i, and what it holds depends on its key
+ * alone, so the number of threads changes nothing but the time. All memory is allocated when a
+ * loader is made. A loader belongs to one thread at a time, apart from its own. */
+#ifndef AC_DATA_LOADER_H
+#define AC_DATA_LOADER_H
+
+#include <accrue/dataset.h>
+
+typedef struct ac_loader ac_loader;
+
+/* What follows the last whole batch of an epoch. */
+typedef enum ac_epoch_end {
+  AC_EPOCH_END_SHORT = 0, /* a smaller batch */
+  AC_EPOCH_END_CARRY,     /* one that goes on in the next epoch; the last of all may be smaller */
+  AC_EPOCH_END_DROP       /* the next epoch */
+} ac_epoch_end;
+
+typedef struct ac_loader_desc {
+  int64_t batch;   /* samples */
+  int64_t epochs;  /* after which there are no more batches; 0: no end */
+  int64_t batches; /* likewise, counted from where the loader begins; 0: no end */
+  int threads;     /* that read ahead; 0: batches are read when they are asked for */
+  int depth;       /* batches in memory, the caller's included; 0: 2; without threads always 1 */
+  bool no_shuffle;
+  uint64_t seed;
+  ac_epoch_end epoch_end;
+  bool unused[AC_MAX_FIELDS]; /* fields that nobody needs, of which no batch is kept */
+} ac_loader_desc;
+
+enum { AC_LOADER_ALIGNMENT = 64, AC_LOADER_MAX_THREADS = 64, AC_LOADER_MAX_DEPTH = 64 };
+
+/* Bytes that a loader allocates for samples, and all that grows with them:
+ *
+ *   depth x (sum over the fields in use of batch x bytes of a sample)
+ *   + (threads + 1) x bytes of a sample of the largest unused field
+ *
+ * with both products rounded up to AC_LOADER_ALIGNMENT. */
+ac_status ac_loader_bytes(const ac_dataset *dataset, const ac_loader_desc *desc, uint64_t *bytes);
+
+/* Begins with epoch 0. The threads begin to read at once; the dataset must outlive the loader, and
+ * others may read it meanwhile. */
+ac_status ac_loader_create(ac_loader **loader, ac_dataset *dataset, const ac_loader_desc *desc);
+
+/* At any time; waits for the few samples that are being read just now. NULL: nothing. */
+void ac_loader_free(ac_loader *loader);
+
+typedef struct ac_batch {
+  int64_t count;                     /* samples; 0: there are no more batches */
+  int64_t epoch, position;           /* of its first sample */
+  int64_t next_epoch, next_position; /* where the next batch begins */
+  void *fields[AC_MAX_FIELDS];       /* `count` samples one after another; NULL: unused */
+  double wait_seconds;               /* until it was complete: what reading has cost the caller */
+} ac_batch;
+
+/* The next batch, which is the caller's until the next call. A caller who has to wait for it helps
+ * to read it. If a sample of it could not be read, fails with the status and the sentence of the
+ * first such sample, and goes on failing until the loader is told to seek. */
+ac_status ac_loader_next(ac_loader *loader, ac_batch *batch);
+
+/* Goes on from a position of an epoch, both counted from 0; `batches` counts from here again. */
+ac_status ac_loader_seek(ac_loader *loader, int64_t epoch, int64_t position);
+
+#endif

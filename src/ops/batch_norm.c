@@ -1,0 +1,94 @@
+/* Over all samples and positions of each channel of x[B, C, ...], with h = (x - mean) r,
+ * r = 1 / sqrt(var + epsilon):
+ *   y = gamma h + beta
+ *   dx = gamma r (dy - mean(dy) - h mean(dy h)),  dgamma = sum of dy h,  dbeta = sum of dy
+ * The forward pass keeps (mean, r) of each channel; h is computed anew from x. All gradients follow
+ * from the sums of dy and dy h of each channel, so one op yields them all. In evaluation mean and
+ * variance are the running ones (batch_norm.h). */
+#include "ops/batch_norm.h"
+
+#include "ops/norm.h"
+
+static bool is_running(const ac_tensor *tensor, int64_t channels) {
+  return tensor->role == AC_ROLE_PARAMETER && tensor->desc.frozen &&
+         ac_norm_is_vector(tensor, channels);
+}
+
+ac_tensor *ac_batch_norm(ac_tensor *x, ac_tensor *gamma, ac_tensor *beta, ac_tensor *running_mean,
+                         ac_tensor *running_variance, const ac_batch_norm_desc *desc) {
+  const ac_op op = AC_OP_batch_norm;
+  ac_tensor *operands[] = {x, gamma, beta, running_mean, running_variance},
+            *required[] = {x, running_mean, running_variance};
+  ac_graph *graph = ac_graph_of(op, 3, required);
+  if (!graph || !ac_graph_optional(graph, op, gamma) || !ac_graph_optional(graph, op, beta) ||
+      !ac_norm_over_channels(graph, op, x, gamma, beta))
+    return NULL;
+  int64_t channels = x->shape.dim[1];
+  if (!is_running(running_mean, channels) || !is_running(running_variance, channels))
+    return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
+                         "batch_norm: the running mean and variance must be frozen parameters of "
+                         "%lld elements",
+                         (long long)channels);
+  if (!x->shape.batched)
+    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "batch_norm: x has no batch dimension");
+  ac_batch_norm_attributes attributes = {desc ? desc->epsilon : 0, desc ? desc->momentum : 0};
+  if (!ac_norm_epsilon(graph, op, &attributes.epsilon)) return NULL;
+  if (attributes.momentum == 0) attributes.momentum = 0.1f;
+  if (!(attributes.momentum > 0 && attributes.momentum <= 1))
+    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "batch_norm: momentum is %g, not in (0, 1]",
+                         (double)attributes.momentum);
+  ac_shape statistics = {.rank = 2, .dim = {channels, 2}};
+  return ac_norm_emit(graph, op, &attributes, sizeof attributes, 5, operands, &statistics);
+}
+
+static ac_status gradient(ac_differentiation *d, const ac_node *node) {
+  ac_tensor **tensors = d->graph->tensors;
+  ac_tensor *operands[] = {ac_gradient_of(d, node->out[0]), tensors[node->in[0]],
+                           tensors[node->out[1]], node->in[1] >= 0 ? tensors[node->in[1]] : NULL};
+  return ac_gradient_emit(d, AC_OP_batch_norm_gradient, NULL, 0, 4, operands, 3, node->in);
+}
+
+static ac_status once(ac_differentiation *d, const ac_node *node) {
+  ac_graph *graph = d->graph;
+  const ac_tensor *x = graph->tensors[node->in[0]];
+  ac_tensor *statistics = graph->tensors[node->out[1]];
+  int64_t channels = x->shape.dim[1];
+  ac_batch_norm_pool_attributes attributes = {
+      ac_shape_count(&x->shape) / channels,
+      ((const ac_batch_norm_attributes *)(const void *)node->attributes)->epsilon};
+  ac_shape shape = {.rank = 2, .dim = {channels, 3}};
+  int index =
+      ac_graph_append(graph, AC_OP_batch_norm_pool, &attributes, sizeof attributes, 1, &statistics);
+  ac_tensor *pooled = ac_graph_new_tensor(graph, AC_ROLE_POOLED, AC_F32, &shape);
+  if (index >= 0 && pooled) graph->nodes[index].out[0] = pooled->id;
+  return graph->status;
+}
+
+/* Counted by hand from the formulas above, per element of x. */
+static double flops(const ac_op_args *args) {
+  return (args->run && args->run->training ? 8.0 : 3.0) * (double)args->in[0].count;
+}
+static double gradient_flops(const ac_op_args *args) {
+  return (args->out[0].count ? 10.0 : 5.0) * (double)args->in[0].count;
+}
+/* And of batch_norm.h, per channel. */
+static double pool_flops(const ac_op_args *args) {
+  return 16.0 * (double)args->in[0].dim[0];
+}
+static double update_flops(const ac_op_args *args) {
+  return 8.0 * (double)args->in[0].dim[0];
+}
+
+const ac_op_desc ac_op_desc_batch_norm = {.name = "batch_norm",
+                                          .couples_samples = true,
+                                          .gradient = gradient,
+                                          .once = once,
+                                          .flops = flops};
+const ac_op_desc ac_op_desc_batch_norm_gradient = {.name = "batch_norm_gradient",
+                                                   .in_place = 1,
+                                                   .can_add = 7,
+                                                   .couples_samples = true,
+                                                   .flops = gradient_flops};
+const ac_op_desc ac_op_desc_batch_norm_pool = {.name = "batch_norm_pool", .flops = pool_flops};
+const ac_op_desc ac_op_desc_batch_norm_update = {.name = "batch_norm_update",
+                                                 .flops = update_flops};

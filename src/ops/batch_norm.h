@@ -1,0 +1,28 @@
+/* Batch norm, and how its running statistics come about. The running mean and variance are those of
+ * whole windows, of which batch_norm sees one micro-batch at a time. So each micro-batch's
+ * statistics are pooled over the window, as (count, mean, sum of squared differences from the mean)
+ * of each channel, by the parallel formula of Chan, Golub and LeVeque (1979):
+ *   d = mean2 - mean1,  n = n1 + n2,  mean = mean1 + d n2 / n,  M = M1 + M2 + d^2 n1 n2 / n
+ * and once an update the result moves the running ones:
+ *   running mean     += momentum (mean - running mean)
+ *   running variance += momentum (M / (n - 1) - running variance) */
+#ifndef AC_OPS_BATCH_NORM_H
+#define AC_OPS_BATCH_NORM_H
+
+#include "ops/op.h"
+
+typedef struct ac_batch_norm_attributes {
+  float epsilon;
+  float momentum; /* of the running statistics, for whoever updates them */
+} ac_batch_norm_attributes;
+
+typedef struct ac_batch_norm_pool_attributes {
+  int64_t per_sample; /* elements of a channel in one sample */
+  float epsilon;      /* batch_norm's, to get the variance back from 1/std */
+} ac_batch_norm_pool_attributes;
+
+typedef struct ac_batch_norm_update_attributes {
+  float momentum;
+} ac_batch_norm_update_attributes;
+
+#endif

@@ -1,0 +1,48 @@
+/* For each sample of m logits z with targets t and weight w, and s = 1 / (1 + exp(-z)):
+ *   loss = -w / m sum of (t log s + (1 - t) log(1 - s))
+ *        =  w / m sum of (max(z, 0) - z t + log(1 + exp(-|z|)))
+ *   dz = scale w / m (s - t)
+ * where scale is the loss scale. The second form overflows nowhere and is what is computed. */
+#include "ops/loss.h"
+
+ac_tensor *ac_binary_cross_entropy(ac_tensor *logits, ac_tensor *targets, ac_tensor *weights) {
+  const ac_op op = AC_OP_binary_cross_entropy;
+  ac_tensor *operands[] = {logits, targets, weights};
+  ac_graph *graph = ac_graph_of(op, 2, operands);
+  if (!graph || !ac_graph_optional(graph, op, weights)) return NULL;
+  ac_shape samples = logits->shape;
+  samples.rank = 1;
+  if (logits->dtype != AC_F32 || targets->dtype != AC_F32 || !samples.batched ||
+      !ac_shape_equal(&logits->shape, &targets->shape) ||
+      !ac_loss_weights_match(weights, &samples)) {
+    char a[AC_SHAPE_TEXT], b[AC_SHAPE_TEXT], c[AC_SHAPE_TEXT];
+    return ac_graph_fail(
+        graph, AC_ERROR_ARGUMENT,
+        "binary_cross_entropy: logits are %s, targets %s %s, weights %s; it takes [B, ...]",
+        ac_shape_text(a, &logits->shape), ac_dtype_name(targets->dtype),
+        ac_shape_text(b, &targets->shape), weights ? ac_shape_text(c, &weights->shape) : "absent");
+  }
+  return ac_loss_emit(graph, op, NULL, 0, 3, operands);
+}
+
+static ac_status gradient(ac_differentiation *d, const ac_node *node) {
+  AC_TRY(ac_loss_refuse_gradient(d, node, 1));
+  ac_tensor **tensors = d->graph->tensors;
+  ac_tensor *operands[] = {tensors[node->in[0]], tensors[node->in[1]],
+                           node->in[2] >= 0 ? tensors[node->in[2]] : NULL};
+  return ac_gradient_emit(d, AC_OP_binary_cross_entropy_gradient, NULL, 0, 3, operands, 1,
+                          &node->in[0]);
+}
+
+/* A transcendental function counts as 8. */
+static double flops(const ac_op_args *args) {
+  return 22.0 * (double)args->in[0].count;
+}
+static double gradient_flops(const ac_op_args *args) {
+  return 12.0 * (double)args->in[0].count;
+}
+
+const ac_op_desc ac_op_desc_binary_cross_entropy = {
+    .name = "binary_cross_entropy", .gradient = gradient, .flops = flops};
+const ac_op_desc ac_op_desc_binary_cross_entropy_gradient = {
+    .name = "binary_cross_entropy_gradient", .in_place = 1, .flops = gradient_flops};

@@ -1,0 +1,65 @@
+/* The channels of x[B, C, ...] are cut into G groups of neighbours. With
+ * h = (x - mean) r, r = 1 / sqrt(var + epsilon) over the elements of a sample's group:
+ *   y = gamma[c] h + beta[c]
+ *   g = gamma[c] dy;  dx = r (g - mean(g) - h mean(g h)), means over the group
+ *   dgamma[c] = sum of dy h,  dbeta[c] = sum of dy, over samples and positions
+ * The forward pass keeps (mean, r) of each sample's groups; h is computed anew from x. All
+ * gradients follow from the sums of dy and dy h of each sample's channel, so one op yields them
+ * all. */
+#include "ops/group_norm.h"
+
+#include "ops/norm.h"
+
+static ac_tensor *build(ac_tensor *x, ac_tensor *gamma, ac_tensor *beta, int64_t groups,
+                        float epsilon) {
+  const ac_op op = AC_OP_group_norm;
+  ac_tensor *operands[] = {x, gamma, beta};
+  ac_graph *graph = x->graph;
+  if (!ac_graph_optional(graph, op, gamma) || !ac_graph_optional(graph, op, beta) ||
+      !ac_norm_over_channels(graph, op, x, gamma, beta))
+    return NULL;
+  int64_t channels = x->shape.dim[1];
+  if (groups < 1 || channels % groups)
+    return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
+                         "group_norm: %lld channels cannot be divided into %lld groups",
+                         (long long)channels, (long long)groups);
+  ac_group_norm_attributes attributes = {groups, epsilon};
+  if (!ac_norm_epsilon(graph, op, &attributes.epsilon)) return NULL;
+  ac_shape statistics = {3, x->shape.batched, {x->shape.dim[0], groups, 2}};
+  return ac_norm_emit(graph, op, &attributes, sizeof attributes, 3, operands, &statistics);
+}
+
+ac_tensor *ac_group_norm(ac_tensor *x, ac_tensor *gamma, ac_tensor *beta, int groups,
+                         float epsilon) {
+  return ac_graph_of(AC_OP_group_norm, 1, &x) ? build(x, gamma, beta, groups, epsilon) : NULL;
+}
+
+ac_tensor *ac_instance_norm(ac_tensor *x, ac_tensor *gamma, ac_tensor *beta, float epsilon) {
+  if (!ac_graph_of(AC_OP_group_norm, 1, &x)) return NULL;
+  return build(x, gamma, beta, x->shape.rank > 1 ? x->shape.dim[1] : 1, epsilon);
+}
+
+ac_tensor *ac_sample_norm(ac_tensor *x, ac_tensor *gamma, ac_tensor *beta, float epsilon) {
+  return ac_graph_of(AC_OP_group_norm, 1, &x) ? build(x, gamma, beta, 1, epsilon) : NULL;
+}
+
+static ac_status gradient(ac_differentiation *d, const ac_node *node) {
+  ac_tensor **tensors = d->graph->tensors;
+  ac_tensor *operands[] = {ac_gradient_of(d, node->out[0]), tensors[node->in[0]],
+                           tensors[node->out[1]], node->in[1] >= 0 ? tensors[node->in[1]] : NULL};
+  return ac_gradient_emit(d, AC_OP_group_norm_gradient, node->attributes,
+                          sizeof(ac_group_norm_attributes), 4, operands, 3, node->in);
+}
+
+/* Counted by hand from the formulas above, per element of x. */
+static double flops(const ac_op_args *args) {
+  return 7.0 * (double)args->in[0].count;
+}
+static double gradient_flops(const ac_op_args *args) {
+  return (args->out[0].count ? 11.0 : 5.0) * (double)args->in[0].count;
+}
+
+const ac_op_desc ac_op_desc_group_norm = {
+    .name = "group_norm", .gradient = gradient, .flops = flops};
+const ac_op_desc ac_op_desc_group_norm_gradient = {
+    .name = "group_norm_gradient", .in_place = 1, .can_add = 7, .flops = gradient_flops};

@@ -1,0 +1,11 @@
+#ifndef AC_OPS_GROUP_NORM_H
+#define AC_OPS_GROUP_NORM_H
+
+#include "ops/op.h"
+
+typedef struct ac_group_norm_attributes {
+  int64_t groups; /* divides the channels */
+  float epsilon;
+} ac_group_norm_attributes;
+
+#endif

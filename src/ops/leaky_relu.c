@@ -1,0 +1,33 @@
+/* y = x where x > 0, else slope x: dx = dy where y > 0, else slope dy. The slope is not negative,
+ * so y > 0 just where x > 0, and the output is what the backward pass needs. */
+#include "ops/leaky_relu.h"
+
+#include "ops/elementwise.h"
+
+#include <math.h>
+
+ac_tensor *ac_leaky_relu(ac_tensor *x, float slope) {
+  ac_graph *graph = ac_graph_of(AC_OP_leaky_relu, 1, &x);
+  if (!graph) return NULL;
+  if (!(slope >= 0) || isinf(slope))
+    return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
+                         "leaky_relu: the slope is %g; it must be finite and not negative",
+                         (double)slope);
+  ac_leaky_relu_attributes attributes = {slope};
+  return ac_unary(AC_OP_leaky_relu, x, &attributes, sizeof attributes);
+}
+
+static ac_status gradient(ac_differentiation *d, const ac_node *node) {
+  return ac_unary_gradient(d, node, AC_OP_leaky_relu_gradient, node->out[0],
+                           sizeof(ac_leaky_relu_attributes));
+}
+
+/* A comparison and a product. */
+static double flops(const ac_op_args *args) {
+  return 2.0 * (double)args->out[0].count;
+}
+
+const ac_op_desc ac_op_desc_leaky_relu = {
+    .name = "leaky_relu", .in_place = 1, .gradient = gradient, .flops = flops};
+const ac_op_desc ac_op_desc_leaky_relu_gradient = {
+    .name = "leaky_relu_gradient", .in_place = 1, .flops = flops};

@@ -1,0 +1,10 @@
+#ifndef AC_OPS_LEAKY_RELU_H
+#define AC_OPS_LEAKY_RELU_H
+
+#include "ops/op.h"
+
+typedef struct ac_leaky_relu_attributes {
+  float slope; /* not negative, so that y has the sign of x */
+} ac_leaky_relu_attributes;
+
+#endif

@@ -1,0 +1,51 @@
+/* With h = x r, r = 1 / sqrt(mean(x^2) + epsilon) over the last dimension:
+ *   y = gamma h
+ *   g = gamma dy;  dx = r (g - h mean(g h))
+ *   dgamma = sum over rows of dy h
+ * The forward pass keeps r of each row; h is computed anew from x. */
+#include "ops/rms_norm.h"
+
+#include "ops/norm.h"
+
+ac_tensor *ac_rms_norm(ac_tensor *x, ac_tensor *gamma, float epsilon) {
+  ac_tensor *operands[] = {x, gamma};
+  ac_graph *graph = ac_graph_of(AC_OP_rms_norm, 2, operands);
+  if (!graph) return NULL;
+  char a[AC_SHAPE_TEXT], b[AC_SHAPE_TEXT];
+  if (x->dtype != AC_F32 || (x->shape.batched && x->shape.rank < 2) ||
+      !ac_norm_is_vector(gamma, ac_shape_last(&x->shape)))
+    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "rms_norm: x is %s but gamma is %s",
+                         ac_shape_text(a, &x->shape), ac_shape_text(b, &gamma->shape));
+  ac_rms_norm_attributes attributes = {epsilon};
+  if (!ac_norm_epsilon(graph, AC_OP_rms_norm, &attributes.epsilon)) return NULL;
+  ac_shape statistics = x->shape;
+  statistics.dim[statistics.rank - 1] = 1;
+  return ac_norm_emit(graph, AC_OP_rms_norm, &attributes, sizeof attributes, 2, operands,
+                      &statistics);
+}
+
+static ac_status gradient(ac_differentiation *d, const ac_node *node) {
+  ac_tensor **tensors = d->graph->tensors;
+  ac_tensor *operands[] = {ac_gradient_of(d, node->out[0]), tensors[node->in[0]],
+                           tensors[node->out[1]], tensors[node->in[1]]};
+  AC_TRY(ac_gradient_emit(d, AC_OP_rms_norm_parameter_gradient, NULL, 0, 3, operands, 1,
+                          &node->in[1]));
+  return ac_gradient_emit(d, AC_OP_rms_norm_input_gradient, NULL, 0, 4, operands, 1, &node->in[0]);
+}
+
+/* Counted by hand from the formulas above, per element of x. */
+static double flops(const ac_op_args *args) {
+  return 4.0 * (double)args->in[0].count;
+}
+static double input_flops(const ac_op_args *args) {
+  return 8.0 * (double)args->in[0].count;
+}
+static double parameter_flops(const ac_op_args *args) {
+  return 3.0 * (double)args->in[0].count;
+}
+
+const ac_op_desc ac_op_desc_rms_norm = {.name = "rms_norm", .gradient = gradient, .flops = flops};
+const ac_op_desc ac_op_desc_rms_norm_input_gradient = {
+    .name = "rms_norm_input_gradient", .in_place = 1, .can_add = 1, .flops = input_flops};
+const ac_op_desc ac_op_desc_rms_norm_parameter_gradient = {
+    .name = "rms_norm_parameter_gradient", .can_add = 1, .flops = parameter_flops};

@@ -1,0 +1,10 @@
+#ifndef AC_OPS_RMS_NORM_H
+#define AC_OPS_RMS_NORM_H
+
+#include "ops/op.h"
+
+typedef struct ac_rms_norm_attributes {
+  float epsilon;
+} ac_rms_norm_attributes;
+
+#endif

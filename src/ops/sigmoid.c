@@ -1,0 +1,23 @@
+/* y = 1 / (1 + exp(-x)): dx = dy y (1 - y). The output is what the backward pass needs. */
+#include "ops/elementwise.h"
+
+ac_tensor *ac_sigmoid(ac_tensor *x) {
+  return ac_unary(AC_OP_sigmoid, x, NULL, 0);
+}
+
+static ac_status gradient(ac_differentiation *d, const ac_node *node) {
+  return ac_unary_gradient(d, node, AC_OP_sigmoid_gradient, node->out[0], 0);
+}
+
+/* A transcendental function counts as 8. */
+static double flops(const ac_op_args *args) {
+  return 10.0 * (double)args->out[0].count;
+}
+static double gradient_flops(const ac_op_args *args) {
+  return 3.0 * (double)args->out[0].count;
+}
+
+const ac_op_desc ac_op_desc_sigmoid = {
+    .name = "sigmoid", .in_place = 1, .gradient = gradient, .flops = flops};
+const ac_op_desc ac_op_desc_sigmoid_gradient = {
+    .name = "sigmoid_gradient", .in_place = 1, .flops = gradient_flops};

@@ -1,0 +1,47 @@
+/* Over each output's row of w[O, ...], with r = 1 / sqrt(var + epsilon):
+ *   y = (w - mean) r;  dw = r (dy - mean(dy) - y mean(dy y))
+ * The forward pass keeps (mean, r) of each row; y is computed anew from w. Nothing here depends on
+ * the batch: every micro-batch computes the same y, and its gradient adds to that of w. */
+#include "ops/weight_standardisation.h"
+
+#include "ops/norm.h"
+
+ac_tensor *ac_weight_standardisation(ac_tensor *weight, float epsilon) {
+  const ac_op op = AC_OP_weight_standardisation;
+  ac_graph *graph = ac_graph_of(op, 1, &weight);
+  if (!graph) return NULL;
+  if (weight->dtype != AC_F32 || weight->shape.rank < 2 || weight->shape.batched) {
+    char text[AC_SHAPE_TEXT];
+    return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
+                         "weight_standardisation: the weight is %s %s; it takes f32 [O, ...]",
+                         ac_dtype_name(weight->dtype), ac_shape_text(text, &weight->shape));
+  }
+  ac_weight_standardisation_attributes attributes = {epsilon};
+  if (!ac_norm_epsilon(graph, op, &attributes.epsilon)) return NULL;
+  ac_shape statistics = {.rank = 2, .dim = {weight->shape.dim[0], 2}};
+  return ac_norm_emit(graph, op, &attributes, sizeof attributes, 1, &weight, &statistics);
+}
+
+static ac_status gradient(ac_differentiation *d, const ac_node *node) {
+  ac_tensor **tensors = d->graph->tensors;
+  ac_tensor *operands[] = {ac_gradient_of(d, node->out[0]), tensors[node->in[0]],
+                           tensors[node->out[1]]};
+  return ac_gradient_emit(d, AC_OP_weight_standardisation_gradient, NULL, 0, 3, operands, 1,
+                          &node->in[0]);
+}
+
+/* Counted by hand from the formulas above, per element of w. */
+static double flops(const ac_op_args *args) {
+  return 6.0 * (double)args->in[0].count;
+}
+static double gradient_flops(const ac_op_args *args) {
+  return 9.0 * (double)args->in[0].count;
+}
+
+const ac_op_desc ac_op_desc_weight_standardisation = {
+    .name = "weight_standardisation", .gradient = gradient, .flops = flops};
+const ac_op_desc ac_op_desc_weight_standardisation_gradient = {
+    .name = "weight_standardisation_gradient",
+    .in_place = 1,
+    .can_add = 1,
+    .flops = gradient_flops};

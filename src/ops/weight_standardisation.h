@@ -1,0 +1,15 @@
+#ifndef AC_OPS_WEIGHT_STANDARDISATION_H
+#define AC_OPS_WEIGHT_STANDARDISATION_H
+
+#include "ops/op.h"
+
+typedef struct ac_weight_standardisation_attributes {
+  float epsilon;
+} ac_weight_standardisation_attributes;
+
+/* Of [O, ...], what one of the O outputs has. */
+static inline int64_t ac_weight_row(const ac_operand *w) {
+  return w->dim[0] ? w->count / w->dim[0] : 0;
+}
+
+#endif

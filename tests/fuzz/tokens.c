@@ -1,0 +1,48 @@
+/* Tokens: bytes 0 and 1 are the vocabulary less one, byte 2 the context, bit 0 of byte 3 the jitter
+ * and its bit 1 text; the rest is the file. */
+#include "fuzz.h"
+
+#include <accrue/dataset.h>
+
+static void read_windows(const ac_tokens *tokens, int64_t vocab, int64_t context, bool jitter) {
+  ac_dataset *dataset;
+  int64_t count = ac_tokens_count(tokens);
+  if (ac_dataset_from_tokens(&dataset, tokens, count / 3, count, context, jitter) != AC_OK) {
+    fuzz_check_sentence();
+    return;
+  }
+  int32_t inputs[256], targets[256];
+  for (int64_t i = 0; i < ac_dataset_count(dataset) && i < 100; i++) {
+    const ac_sample_key key = {.index = ac_dataset_count(dataset) - 1 - i, .epoch = i};
+    FUZZ_CHECK(ac_dataset_read(dataset, &key, (void *const[]){inputs, targets}) == AC_OK);
+    for (int64_t t = 0; t < context; t++) {
+      FUZZ_CHECK(inputs[t] >= 0 && inputs[t] < vocab && targets[t] < vocab);
+      FUZZ_CHECK(t + 1 == context || inputs[t + 1] == targets[t]);
+    }
+  }
+  ac_dataset_free(dataset);
+}
+
+static void run(const uint8_t *data, size_t bytes) {
+  if (bytes < 4) return;
+  bool text = data[3] & 2;
+  int64_t vocab = text ? 256 : (data[0] | data[1] << 8) + 1;
+  const char *path = fuzz_file(0, data + 4, bytes - 4);
+  ac_tokens *tokens;
+  ac_status status = text ? ac_tokens_from_text(&tokens, path, data[0])
+                          : ac_tokens_from_uint16(&tokens, path, vocab);
+  if (status == AC_OK) read_windows(tokens, vocab, data[2], data[3] & 1);
+  else fuzz_check_sentence();
+  ac_tokens_free(tokens);
+}
+
+static void seeds(fuzz_take take) {
+  uint8_t input[64] = {9, 0, 5};
+  for (size_t i = 4; i < sizeof input; i++) input[i] = i % 2 ? 0 : (uint8_t)(i % 10);
+  for (uint8_t kind = 0; kind < 4; kind++) {
+    input[3] = kind;
+    take(input, sizeof input);
+  }
+}
+
+const fuzz_format fuzz_tokens = {"tokens", run, seeds};

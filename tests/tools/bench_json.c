@@ -1,0 +1,163 @@
+/* The bench's JSON: what it holds, what is refused, and what of two documents counts as slower. */
+#include "unit/check.h"
+
+#include "../../tools/bench_json.h"
+
+#include <stdlib.h>
+
+/* A report of one op on one device. */
+typedef struct sample {
+  bench_report report;
+  bench_row row;
+} sample;
+
+static void make(sample *s, double median, double spread) {
+  *s = (sample){.report = {.device_count = 1, .count = 1},
+                .row = {.kind = BENCH_OP, .name = "gelu", .detail = "8 -> 8", .count = 3}};
+  s->row.results[0] = (bench_result){
+      .measured = true,
+      .timing = {.median = median, .spread = spread, .samples = 9, .noisy = spread > 0.05},
+      .flops = 128,
+      .bytes = 64,
+      .limit = median / 2,
+      .bound = AC_BOUND_MEMORY};
+  s->report.rows = &s->row;
+  assert_ok(ac_device_open(&s->report.devices[0], &(ac_device_desc){.name = "dry"}));
+}
+
+static json_t *document(double median, double spread) {
+  sample s;
+  make(&s, median, spread);
+  json_t *json = bench_json(&s.report);
+  ac_device_close(s.report.devices[0]);
+  assert_non_null(json);
+  return json;
+}
+
+static void test_document(void **state) {
+  (void)state;
+  json_t *json = document(0.5, 0.01);
+  const json_t *row = json_array_get(json_object_get(json, "rows"), 0);
+  assert_string_equal(json_string_value(json_object_get(row, "name")), "gelu");
+  assert_int_equal(json_integer_value(json_object_get(row, "count")), 3);
+  const json_t *result = json_array_get(json_object_get(row, "results"), 0);
+  assert_string_equal(json_string_value(json_object_get(result, "device")), "dry");
+  assert_string_equal(json_string_value(json_object_get(result, "bound")), "memory");
+  assert_true(json_real_value(json_object_get(result, "flops_per_s")) == 256);
+  assert_true(json_real_value(json_object_get(result, "bytes_per_s")) == 128);
+  assert_true(json_real_value(json_object_get(result, "share_of_roof")) == 0.5);
+  json_decref(json);
+}
+
+/* Compares a result with one that took a second; what was written stays in `text`. */
+static bench_changes compare(double median, double spread, double spread_then, char *text,
+                             size_t size) {
+  json_t *now = document(median, spread), *then = document(1, spread_then);
+  FILE *out = tmpfile();
+  assert_non_null(out);
+  bench_changes changes = bench_json_compare(now, then, out);
+  rewind(out);
+  text[fread(text, 1, size - 1, out)] = 0;
+  fclose(out);
+  json_decref(now);
+  json_decref(then);
+  return changes;
+}
+
+static void test_twenty_percent_is_found(void **state) {
+  (void)state;
+  char text[512];
+  bench_changes changes = compare(1.2, 0.05, 0.05, text, sizeof text);
+  assert_int_equal(changes.compared, 1);
+  assert_int_equal(changes.slower, 1);
+  assert_contains(text, "slower: 1.20 times, 1.20 s instead of 1.00 s");
+  assert_contains(text, "dry, gelu f32 8 -> 8");
+  assert_contains(text, "1 compared, 1 slower, 0 faster");
+}
+
+static void test_what_is_within_the_spreads_is_not(void **state) {
+  (void)state;
+  char text[512];
+  assert_int_equal(compare(1.09, 0.05, 0.05, text, sizeof text).slower, 0);
+  assert_int_equal(compare(1.2, 0.15, 0.06, text, sizeof text).slower, 0);
+  assert_int_equal(compare(1.2, 0.06, 0.15, text, sizeof text).slower, 0);
+  assert_int_equal(compare(1, 0, 0, text, sizeof text).slower, 0);
+  bench_changes changes = compare(0.8, 0.05, 0.05, text, sizeof text);
+  assert_int_equal(changes.slower, 0);
+  assert_int_equal(changes.faster, 1);
+}
+
+/* What had not settled is told apart from what is sure. */
+static void test_noise_is_told(void **state) {
+  (void)state;
+  char text[512];
+  assert_int_equal(compare(1.2, 0.05, 0.05, text, sizeof text).noisy, 0);
+  bench_changes changes = compare(2, 0.05, 0.3, text, sizeof text);
+  assert_int_equal(changes.slower, 1);
+  assert_int_equal(changes.noisy, 1);
+  assert_contains(text, "slower, but noisy: 2.00 times");
+  assert_contains(text, "1 of the slower had not settled");
+}
+
+/* Another precision, another device or another shape is another result. */
+static void test_what_is_not_there(void **state) {
+  (void)state;
+  static const char *const keys[] = {"kind", "name", "detail", "precision"};
+  for (int i = 0; i < 4; i++) {
+    json_t *now = document(9, 0), *then = document(1, 0);
+    json_t *row = json_array_get(json_object_get(then, "rows"), 0);
+    json_object_set_new(row, keys[i], json_string("other"));
+    FILE *out = tmpfile();
+    assert_non_null(out);
+    bench_changes changes = bench_json_compare(now, then, out);
+    fclose(out);
+    assert_int_equal(changes.missing, 1);
+    assert_int_equal(changes.compared + changes.slower, 0);
+    json_decref(now);
+    json_decref(then);
+  }
+}
+
+static void check_file(const char *text, int expected) {
+  char path[] = "/tmp/accrue-bench-XXXXXX";
+  int file = mkstemp(path);
+  assert_true(file >= 0);
+  FILE *stream = fopen(path, "w");
+  assert_non_null(stream);
+  fputs(text, stream);
+  fclose(stream);
+  json_t *json;
+  assert_int_equal(bench_json_read(&json, path), expected);
+  assert_true((json != NULL) == (expected == -1));
+  json_decref(json);
+  remove(path);
+}
+
+static void test_reading(void **state) {
+  (void)state;
+  json_t *good = document(1, 0.02);
+  char *text = json_dumps(good, 0);
+  check_file(text, -1);
+  text[strlen(text) / 2] = 0;
+  check_file(text, 1);
+  check_file("", 1);
+  check_file("[]", 1);
+  check_file("{\"rows\": 5}", 1);
+  check_file("{\"rows\": [5]}", 1);
+  check_file("{\"rows\": [{\"results\": [{\"median_seconds\": 0, \"spread\": 0}]}]}", 1);
+  check_file("{\"rows\": [{\"results\": [{\"median_seconds\": \"1\"}]}]}", 1);
+  free(text);
+  json_decref(good);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_document),
+      cmocka_unit_test(test_twenty_percent_is_found),
+      cmocka_unit_test(test_what_is_within_the_spreads_is_not),
+      cmocka_unit_test(test_noise_is_told),
+      cmocka_unit_test(test_what_is_not_there),
+      cmocka_unit_test(test_reading),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,299 @@
+/* The bench: its rows' work against counts by hand, its statistics, and measurements that are there
+ * and sensible. Nothing here depends on how fast the machine is. */
+#include "models.h"
+
+#include "ops/op.h"
+#include <math.h>
+#include <stdlib.h>
+
+/* B T C V of the model below. */
+enum { B = 4, T = 10, C = 24, V = 17, H = 2, LAYERS = 3, N = B * T };
+static const test_gpt model = {LAYERS, C, T, V, H, 0.1f, false, true};
+
+static ac_device *open_device(const char *name) {
+  ac_device *device;
+  assert_ok(ac_device_open(&device, &(ac_device_desc){.name = name}));
+  return device;
+}
+
+static ac_bench *bench_of_plan(ac_device *device, const ac_bench_desc *desc,
+                               ac_precision precision) {
+  ac_graph *graph = test_gpt_graph(&model);
+  ac_plan *plan;
+  ac_bench *bench;
+  assert_ok(ac_plan_create(
+      &plan, graph, device,
+      &(ac_plan_desc){
+          .batch = B, .micro_batch = B, .precision = precision, .recompute = AC_RECOMPUTE_NONE}));
+  assert_ok(ac_bench_create(&bench, device, desc));
+  assert_ok(ac_bench_add_plan(bench, plan));
+  ac_plan_free(plan);
+  ac_graph_free(graph);
+  return bench;
+}
+
+static ac_bench_op row(const ac_bench *bench, int index) {
+  ac_bench_op op;
+  assert_ok(ac_bench_get(bench, index, &op));
+  return op;
+}
+
+static int find(const ac_bench *bench, const char *op, const char *shapes) {
+  for (int i = 0; i < ac_bench_count(bench); i++)
+    if (!strcmp(row(bench, i).op, op) && !strcmp(row(bench, i).shapes, shapes)) return i;
+  for (int i = 0; i < ac_bench_count(bench); i++)
+    if (!strcmp(row(bench, i).op, op)) print_message("%s %s\n", op, row(bench, i).shapes);
+  fail_msg("no row %s %s", op, shapes);
+  return -1;
+}
+
+/* ---- counts by hand -------------------------------------------------------------------------- */
+
+static void check_row(const ac_bench *bench, const char *op, const char *shapes, int64_t count,
+                      double flops, double bytes) {
+  ac_bench_op r = row(bench, find(bench, op, shapes));
+  if (r.count != count || r.flops != flops || r.bytes != bytes)
+    fail_msg("%s %s: %lld times %.17g flops, %.17g bytes instead of %lld, %.17g, %.17g", op, shapes,
+             (long long)r.count, r.flops, r.bytes, (long long)count, flops, bytes);
+}
+
+static void test_counts_by_hand(void **state) {
+  (void)state;
+  ac_device *device = open_device("dry");
+  ac_bench *bench = bench_of_plan(device, NULL, AC_PRECISION_F32);
+  /* The first linear layer of a block: x[40, 24] W[24, 72] + b. */
+  const double x = N * C, w = C * 3 * C, y = N * 3 * C;
+  check_row(bench, "linear", "4x10x24 24x72 72 -> 4x10x72", LAYERS, 2 * x * 3 * C,
+            4 * (x + w + 3 * C + y));
+  check_row(bench, "linear_input_gradient", "4x10x72 24x72 -> 4x10x24", LAYERS, 2 * x * 3 * C,
+            4 * (y + w + x));
+  /* Parameter gradients are added to: read and written. */
+  check_row(bench, "linear_weight_gradient", "4x10x24 4x10x72 -> +24x72 +72", LAYERS,
+            2 * x * 3 * C + y, 4 * (x + y + 2 * w + 2 * 3 * C));
+  /* q k^T and p v over pairs j <= i of each sample, 2 flops for each of C channels. */
+  const double pairs = B * T * (T + 1) / 2.0;
+  check_row(bench, "attention", "4x10x72 -> 4x10x24 4x2x10", LAYERS, 2 * 2 * pairs * C,
+            4 * (y + x + B * H * T));
+  check_row(bench, "attention_gradient", "4x10x24 4x10x72 4x10x24 4x2x10 -> 4x10x72", LAYERS,
+            5 * 2 * pairs * C, 4 * (x + y + x + B * H * T + y));
+  /* Two norms a block and one at the end. */
+  check_row(bench, "layer_norm", "4x10x24 24 24 -> 4x10x24 4x10x2", 2 * LAYERS + 1, 7 * x,
+            4 * (2 * x + 2 * C + 2 * N));
+  /* Of the table of tokens only the rows asked for. */
+  check_row(bench, "embedding", "17x24 4x10 -> 4x10x24", 1, 0, 4 * (2 * x + N));
+  /* Of a parameter the gradient is read, itself and two moments are read and written. */
+  check_row(bench, "adamw", "1728 -> 1728 1728 1728", LAYERS, 14 * w, 4 * 7 * w);
+  check_row(bench, "gradient_statistics", "1728 -> 2", LAYERS, 3 * w, 4 * (w + 2));
+  ac_bench_free(bench);
+  ac_device_close(device);
+}
+
+/* In 16 bits activations take half; biases and statistics do not. */
+static void test_counts_in_16_bits(void **state) {
+  (void)state;
+  ac_device *device = open_device("dry");
+  ac_bench *bench = bench_of_plan(device, NULL, AC_PRECISION_BF16);
+  const double x = N * C, w = C * 3 * C, y = N * 3 * C;
+  const char *shapes = "4x10x24 24x72 72 -> 4x10x72";
+  check_row(bench, "linear", shapes, LAYERS, 2 * x * 3 * C, 2 * (x + w + y) + 4 * 3 * C);
+  assert_int_equal(row(bench, find(bench, "linear", shapes)).precision, AC_PRECISION_BF16);
+  check_row(bench, "adamw", "1728 -> 1728 1728 1728 1728", LAYERS, 14 * w, (4 * 7 + 2) * w);
+  ac_bench_free(bench);
+  ac_device_close(device);
+}
+
+/* The rows are the plan: their sum is what the plan says of a micro-batch, and every parameter is
+ * stepped once. */
+static void test_rows_add_up(void **state) {
+  (void)state;
+  ac_device *device = open_device("dry");
+  ac_graph *graph = test_gpt_graph(&model);
+  ac_plan *plan;
+  assert_ok(ac_plan_create(&plan, graph, device, &(ac_plan_desc){.batch = B, .micro_batch = B}));
+  ac_bench *bench;
+  assert_ok(ac_bench_create(&bench, device, NULL));
+  assert_ok(ac_bench_add_plan(bench, plan));
+  double flops = 0;
+  int64_t steps = 0, stepped = 0;
+  for (int i = 0; i < ac_bench_count(bench); i++) {
+    ac_bench_op op = row(bench, i);
+    if (!strcmp(op.op, "adamw")) stepped += op.count;
+    if (op.update) continue;
+    flops += (double)op.count * op.flops;
+    steps += op.count;
+  }
+  const ac_plan_info *info = ac_plan_get_info(plan);
+  assert_int_equal(steps, info->steps);
+  assert_true(fabs(flops - info->flops) <= 1e-12 * flops);
+  assert_int_equal(stepped, ac_graph_parameter_count(graph));
+  ac_bench_free(bench);
+  ac_plan_free(plan);
+  ac_graph_free(graph);
+  ac_device_close(device);
+}
+
+/* With the ops that the model lacks the list has every op of the table, and none twice. */
+static void test_every_op_is_there(void **state) {
+  (void)state;
+  ac_device *device = open_device("dry");
+  ac_bench *bench = bench_of_plan(device, NULL, AC_PRECISION_F32);
+  assert_ok(ac_bench_add_others(bench, AC_PRECISION_F32));
+  for (int op = 0; op < AC_OP_COUNT; op++) {
+    bool found = false;
+    for (int i = 0; i < ac_bench_count(bench); i++)
+      found |= !strcmp(row(bench, i).op, ac_op_name((ac_op)op));
+    if (!found) fail_msg("%s is not in the list", ac_op_name((ac_op)op));
+  }
+  for (int i = 0; i < ac_bench_count(bench); i++)
+    for (int j = 0; j < i; j++)
+      assert_false(!strcmp(row(bench, i).op, row(bench, j).op) &&
+                   !strcmp(row(bench, i).shapes, row(bench, j).shapes));
+  ac_bench_free(bench);
+  ac_device_close(device);
+}
+
+/* ---- statistics ------------------------------------------------------------------------------ */
+
+typedef struct work {
+  int64_t calls, runs;
+  bool uneven;
+  ac_status status;
+} work;
+
+/* Takes time in proportion to the runs; of an uneven work, every other call takes ten times that.
+ */
+static ac_status work_on(void *user, int64_t runs) {
+  work *w = user;
+  volatile double x = 1;
+  int64_t factor = w->uneven && w->calls++ % 2 ? 10 : 1;
+  for (int64_t i = 0; i < runs * factor * 20000; i++) x = x * 1.0000001;
+  w->runs += runs;
+  return w->status;
+}
+
+static void test_measuring(void **state) {
+  (void)state;
+  ac_bench_timing timing;
+  const ac_bench_desc desc = {.seconds = 0.2, .samples = 9};
+  work even = {.status = AC_OK};
+  assert_ok(ac_bench_measure(&timing, &desc, work_on, &even));
+  assert_true(timing.median > 0 && timing.least > 0 && timing.least <= timing.median);
+  assert_true(timing.samples >= 5 && timing.samples <= 9 && timing.runs >= 1);
+  assert_true(even.runs >= timing.runs * timing.samples);
+  assert_true(timing.noisy == (timing.spread > 0.05));
+  work uneven = {.uneven = true};
+  assert_ok(ac_bench_measure(&timing, &desc, work_on, &uneven));
+  assert_true(timing.noisy && timing.spread > 0.5);
+  work failing = {.status = AC_ERROR_DEVICE};
+  assert_int_equal(ac_bench_measure(&timing, &desc, work_on, &failing), AC_ERROR_DEVICE);
+  assert_int_equal(failing.runs, 1);
+  assert_refused(ac_bench_measure(&timing, &(ac_bench_desc){.samples = 4}, work_on, &even),
+                 AC_ERROR_ARGUMENT, "4 samples");
+  assert_refused(ac_bench_measure(&timing, &(ac_bench_desc){.seconds = -1}, work_on, &even),
+                 AC_ERROR_ARGUMENT, "-1 seconds");
+}
+
+static void test_limits(void **state) {
+  (void)state;
+  const ac_bench_roofs roofs = {.flops = {100e9}, .bytes = 10e9, .launch = 1e-6};
+  ac_bench_bound bound;
+  assert_true(ac_bench_limit(&roofs, AC_PRECISION_F32, 1e9, 1e6, &bound) == 1e9 / 100e9);
+  assert_int_equal(bound, AC_BOUND_COMPUTE);
+  assert_true(ac_bench_limit(&roofs, AC_PRECISION_F32, 1e6, 1e9, &bound) == 1e9 / 10e9);
+  assert_int_equal(bound, AC_BOUND_MEMORY);
+  assert_true(ac_bench_limit(&roofs, AC_PRECISION_F32, 10, 10, &bound) == 1e-6);
+  assert_int_equal(bound, AC_BOUND_LAUNCH);
+  /* Without a rate in that precision the bytes are all that is known. */
+  assert_true(ac_bench_limit(&roofs, AC_PRECISION_F16, 1e12, 1e9, NULL) == 1e9 / 10e9);
+}
+
+/* ---- measurements ---------------------------------------------------------------------------- */
+
+static const ac_bench_desc quick = {.seconds = 0.01, .samples = 5, .footprint = 1 << 20};
+
+/* Every op of the table runs where it stands, and gives the memory back. */
+static void check_ops(ac_device *device, ac_precision precision) {
+  ac_bench *bench = bench_of_plan(device, &quick, precision);
+  assert_ok(ac_bench_add_product(bench, precision, 33, 65, 17));
+  for (int i = 0; i < ac_bench_count(bench); i++) {
+    ac_bench_timing timing;
+    ac_bench_op op = row(bench, i);
+    assert_true(op.cached && op.footprint > 0);
+    assert_ok(ac_bench_time(bench, i, &timing));
+    assert_true(timing.median > 0 && isfinite(timing.median) && timing.spread >= 0);
+  }
+  assert_int_equal(ac_device_allocated_bytes(device), 0);
+  ac_bench_free(bench);
+}
+
+static void test_cpu(void **state) {
+  (void)state;
+  ac_device *device = open_device("cpu");
+  ac_device_reset_peak(device);
+  check_ops(device, AC_PRECISION_F32);
+  assert_int_equal(ac_device_peak_bytes(device), 0);
+  ac_device_close(device);
+}
+
+static void test_opencl(void **state) {
+  (void)state;
+  ac_device *device;
+  if (ac_device_open(&device, &(ac_device_desc){.name = "opencl"}) != AC_OK) skip();
+  check_ops(device, AC_PRECISION_F32);
+  ac_device_close(device);
+}
+
+static void test_roofs(void **state) {
+  (void)state;
+  ac_device *device = open_device("cpu");
+  ac_bench_roofs roofs;
+  assert_ok(ac_bench_measure_roofs(&roofs, device, &quick));
+  assert_true(roofs.flops[AC_PRECISION_F32] > 0 && roofs.size[AC_PRECISION_F32] >= 512);
+  assert_true(roofs.bytes > 0 && roofs.copied == 1 << 20);
+  assert_true(roofs.launch > 0 && roofs.latency > 0);
+  assert_int_equal(ac_device_allocated_bytes(device), 0);
+  ac_device_close(device);
+}
+
+static void test_refusals(void **state) {
+  (void)state;
+  ac_device *dry = open_device("dry"), *cpu = open_device("cpu");
+  ac_bench_roofs roofs;
+  ac_bench_timing timing;
+  ac_bench_op op;
+  ac_bench *bench = bench_of_plan(dry, NULL, AC_PRECISION_F32), *other;
+  assert_refused(ac_bench_measure_roofs(&roofs, dry, NULL), AC_ERROR_UNSUPPORTED,
+                 "computes nothing");
+  assert_refused(ac_bench_time(bench, 0, &timing), AC_ERROR_UNSUPPORTED, "computes nothing");
+  assert_refused(ac_bench_get(bench, ac_bench_count(bench), &op), AC_ERROR_ARGUMENT, "op ");
+  assert_refused(ac_bench_add_product(bench, AC_PRECISION_F32, 0, 1, 1), AC_ERROR_ARGUMENT,
+                 "a product of 0");
+  assert_ok(ac_bench_create(&other, cpu, NULL));
+  ac_graph *graph = test_gpt_graph(&model);
+  ac_plan *plan;
+  assert_ok(ac_plan_create(&plan, graph, dry, &(ac_plan_desc){.batch = B}));
+  assert_refused(ac_bench_add_plan(other, plan), AC_ERROR_ARGUMENT, "another device");
+  assert_int_equal(ac_bench_count(other), 0);
+  ac_plan_free(plan);
+  ac_graph_free(graph);
+  ac_bench_free(other);
+  ac_bench_free(bench);
+  ac_device_close(cpu);
+  ac_device_close(dry);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_counts_by_hand),
+      cmocka_unit_test(test_counts_in_16_bits),
+      cmocka_unit_test(test_rows_add_up),
+      cmocka_unit_test(test_every_op_is_there),
+      cmocka_unit_test(test_measuring),
+      cmocka_unit_test(test_limits),
+      cmocka_unit_test(test_cpu),
+      cmocka_unit_test(test_opencl),
+      cmocka_unit_test(test_roofs),
+      cmocka_unit_test(test_refusals),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

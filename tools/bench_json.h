@@ -1,0 +1,27 @@
+/* What `accrue bench` has measured as JSON, and two such documents side by side. */
+#ifndef TOOLS_BENCH_JSON_H
+#define TOOLS_BENCH_JSON_H
+
+#include "bench_rows.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+/* {"version", "devices": [{"id", ..., "roofs"}], "rows": [{"kind", "name", "detail", "precision",
+ *  ..., "results": [{"device", "median_seconds", "spread", ...}]}]}; NULL: no memory. */
+json_t *bench_json(const bench_report *report);
+
+/* Reads one, checking that it has that form. A status of message.h. */
+int bench_json_read(json_t **document, const char *path);
+
+/* Writes to `out` each result of `now` that is slower than the same of `then` by more than both
+ * spreads together, and what could not be compared. Results are the same if kind, name, detail,
+ * precision and device are. */
+typedef struct bench_changes {
+  int compared, slower, faster;
+  int noisy;   /* of the slower ones: one of the two had not settled, so it may be noise */
+  int missing; /* of `now`, without a counterpart */
+} bench_changes;
+bench_changes bench_json_compare(const json_t *now, const json_t *then, FILE *out);
+
+#endif

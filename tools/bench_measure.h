@@ -1,0 +1,25 @@
+/* Fills a report with rows. Each prints its table as it goes; results of several devices are taken
+ * one directly after the other, row by row, because the speed of shared machines drifts. */
+#ifndef TOOLS_BENCH_MEASURE_H
+#define TOOLS_BENCH_MEASURE_H
+
+#include "bench_models.h"
+#include "bench_rows.h"
+
+typedef struct bench_wish {
+  ac_bench_desc desc;       /* of products and ops */
+  ac_bench_desc step_desc;  /* of training steps */
+  const char *filter;       /* only rows whose "name precision detail" contains it; NULL: all */
+  const bench_model *model; /* NULL: by the table */
+  bench_setting setting;
+  int64_t size;         /* of products; 0: several */
+  bool every_precision; /* products in all that a device has, not only the setting's */
+} bench_wish;
+
+/* Each returns a status of message.h. */
+int bench_measure_roofs(bench_report *report, const bench_wish *wish);
+int bench_measure_gemm(bench_report *report, const bench_wish *wish);
+int bench_measure_ops(bench_report *report, const bench_wish *wish);
+int bench_measure_steps(bench_report *report, const bench_wish *wish);
+
+#endif

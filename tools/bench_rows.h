@@ -1,0 +1,59 @@
+/* What `accrue bench` has measured: devices with their roofs, and rows with a result for each
+ * device. */
+#ifndef TOOLS_BENCH_ROWS_H
+#define TOOLS_BENCH_ROWS_H
+
+#include <accrue/accrue.h>
+
+enum { BENCH_DEVICES = 8 };
+
+typedef enum bench_kind { BENCH_GEMM, BENCH_OP, BENCH_STEP, BENCH_KINDS } bench_kind;
+
+/* What only a training step has. */
+typedef struct bench_step {
+  int64_t micro_batch, accumulation_steps, recomputed_ops, samples;
+  uint64_t planned_bytes, peak_bytes;
+  double predicted_seconds;
+} bench_step;
+
+typedef struct bench_result {
+  bool measured;
+  ac_bench_timing timing;
+  double flops, bytes; /* of one run on this device */
+  double limit;        /* seconds that the roofs allow */
+  ac_bench_bound bound;
+  bool cached;
+  bench_step step;
+} bench_result;
+
+typedef struct bench_row {
+  bench_kind kind;
+  char name[48];    /* the op or the model */
+  char detail[256]; /* its shapes or settings */
+  ac_precision precision;
+  bool backward, update;
+  int64_t count; /* in a micro-batch, or an update */
+  bench_result results[BENCH_DEVICES];
+} bench_row;
+
+typedef struct bench_report {
+  ac_device *devices[BENCH_DEVICES];
+  ac_bench_roofs roofs[BENCH_DEVICES];
+  int device_count;
+  bench_row *rows;
+  int count, capacity;
+} bench_report;
+
+/* A new row, zero but for what identifies it; NULL: no memory. Earlier rows may move. */
+bench_row *bench_row_add(bench_report *report, bench_kind kind, const char *name,
+                         const char *detail, ac_precision precision);
+
+/* ---- tables on the standard output ----------------------------------------------------------- */
+
+void bench_print_roofs(const bench_report *report);
+void bench_print_header(const bench_report *report, bench_kind kind);
+void bench_print_row(const bench_report *report, const bench_row *row);
+/* What the words in the last column mean, if some row has them. */
+void bench_print_notes(const bench_report *report);
+
+#endif

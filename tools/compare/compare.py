@@ -1,0 +1,321 @@
+#!/usr/bin/env python3
+"""Trains one model in PyTorch and in Accrue, alternating, and prints how time and peak memory compare.
+
+Both sides have the same weights at the start (those that Accrue draws), the same batches (read through Accrue's
+library), optimizer, precision and number of threads; so their losses must agree, step by step, and the exit status is
+1 where they do not. See README.md beside this file.
+"""
+
+import argparse
+import ctypes
+import dataclasses
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import numpy
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+WARM_UP = 2  # steps of each run that do not count
+OPTIMIZER = {"lr": 1e-4, "betas": [0.9, 0.99], "weight_decay": 0.1, "clip": 1.0}
+# Relative differences of losses. Sums are taken in another order; in 16 bits PyTorch and Accrue round at other places.
+TOLERANCE = {"f32": 1e-4, "f16": 1e-2, "bf16": 2e-2}
+
+# ---- models -------------------------------------------------------------------------------------------
+
+
+class SampleKey(ctypes.Structure):
+    _fields_ = [("index", ctypes.c_int64), ("epoch", ctypes.c_int64), ("seed", ctypes.c_uint64)]
+
+
+@dataclasses.dataclass
+class Gpt:
+    """A model is such an entry: its data and flags for Accrue, its name and shape for pytorch.py."""
+
+    layers: int
+    heads: int
+    width: int
+    vocab: int
+    context: int
+    batch: int
+    family = "gpt"
+
+    def shape(self):
+        return {"layers": self.layers, "heads": self.heads, "width": self.width, "vocab": self.vocab,
+                "context": self.context}
+
+    def write_data(self, folder, steps):
+        """Enough tokens for all steps within one epoch; common ones are much more frequent than others."""
+        windows = steps * self.batch + 2
+        count = max(windows * self.context * 10 // 9, 10 * (self.context + 1)) + 64
+        ranks = numpy.random.default_rng(1).pareto(1.0, count) * 20
+        (ranks.astype(numpy.int64) % self.vocab).astype("<u2").tofile(folder / "data")
+
+    def flags(self, folder):
+        return ["gpt", "--data", folder / "data", "--vocab", self.vocab, "--layers", self.layers, "--heads",
+                self.heads, "--width", self.width, "--context", self.context]
+
+    def read_batches(self, library, folder, steps, seed):
+        """The samples of the first `steps` windows, as [steps, batch, context + 1]."""
+        tokens, dataset = ctypes.c_void_p(), ctypes.c_void_p()
+        library.ac_tokens_from_uint16(ctypes.byref(tokens), bytes(folder / "data"), ctypes.c_int64(self.vocab))
+        end = int(0.9 * library.ac_tokens_count(tokens))  # the rest validates
+        library.ac_dataset_from_tokens(ctypes.byref(dataset), tokens, ctypes.c_int64(0), ctypes.c_int64(end),
+                                       ctypes.c_int64(self.context), ctypes.c_bool(True))
+        count = library.ac_dataset_count(dataset)
+        assert count >= steps * self.batch
+        batches = numpy.empty((steps * self.batch, self.context + 1), numpy.int64)
+        fields = [numpy.empty(self.context, numpy.int32) for _ in range(2)]
+        pointers = (ctypes.c_void_p * 2)(*(field.ctypes.data for field in fields))
+        for position, batch in enumerate(batches):
+            key = SampleKey(library.ac_shuffle(ctypes.c_uint64(seed), ctypes.c_int64(0), ctypes.c_int64(position),
+                                               ctypes.c_int64(count)), 0, seed)
+            if library.ac_dataset_read(dataset, ctypes.byref(key), pointers) != 0:
+                raise SystemExit("compare: a sample cannot be read")
+            batch[:-1], batch[1:] = fields
+        return batches.reshape(steps, self.batch, -1)
+
+
+MODELS = {
+    "gpt2-124m": Gpt(layers=12, heads=12, width=768, vocab=50257, context=64, batch=4),
+    "gpt-small": Gpt(layers=4, heads=4, width=128, vocab=256, context=64, batch=12),
+}
+
+
+def open_library(path):
+    library = ctypes.CDLL(path)
+    for name in "ac_tokens_count", "ac_dataset_count", "ac_shuffle":
+        getattr(library, name).restype = ctypes.c_int64
+    return library
+
+
+# ---- runs ---------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Variant:
+    label: str
+    pytorch: bool
+    recompute: bool
+    compile: bool = False
+
+
+VARIANTS = {
+    "eager": Variant("PyTorch", True, False),
+    "compile": Variant("PyTorch, compiled", True, False, compile=True),
+    "checkpoint": Variant("PyTorch, checkpointing", True, True),
+    "accrue": Variant("Accrue", False, False),
+    "recompute": Variant("Accrue, recomputing", False, True),
+}
+
+
+@dataclasses.dataclass
+class Run:
+    losses: list
+    seconds: list  # after the warm-up
+    resident: int  # the process's peak, bytes
+    growth: int  # of that, what came with the model
+
+
+class Failed(Exception):
+    pass
+
+
+# Linux counts to a process what was resident in the one that started it, so a small one starts and measures it.
+LAUNCHER = """
+import os, sys
+child = os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ,
+                        file_actions=[(os.POSIX_SPAWN_DUP2, 2, 1)])
+_, status, usage = os.wait4(child, 0)
+print(os.waitstatus_to_exitcode(status), usage.ru_maxrss)
+"""
+
+
+def run_process(command, threads):
+    """Its peak of resident memory in bytes, as the system counts it."""
+    environment = dict(os.environ, OMP_NUM_THREADS=str(threads))
+    result = subprocess.run([sys.executable, "-I", "-S", "-c", LAUNCHER, *map(str, command)], env=environment,
+                            capture_output=True, text=True, errors="replace", check=True)
+    code, kibibytes = map(int, result.stdout.split())
+    if code != 0:
+        raise Failed(f"exit status {code}: {(result.stderr.strip().splitlines() or ['no message'])[-1]}")
+    return kibibytes * 1024
+
+
+class Comparison:
+    def __init__(self, arguments, folder):
+        self.arguments = arguments
+        self.folder = folder
+        self.model = MODELS[arguments.model]
+        for name in "batch", "context":
+            if getattr(arguments, name):
+                self.model = dataclasses.replace(self.model, **{name: getattr(arguments, name)})
+        self.steps = WARM_UP + arguments.steps
+        self.runs = {name: [] for name in arguments.variants}
+        self.failures = {}
+        self.torch_version = "not run"
+
+    def accrue(self, flags, steps, *more):
+        arguments = self.arguments
+        return run_process(
+            [arguments.accrue, "train", *flags, "--device", "cpu", "--threads", arguments.threads, "--batch",
+             self.model.batch, "--steps", steps, "--eval-every", 0, "--seed", 1, "--precision", arguments.precision,
+             "--schedule", "constant", "--warmup", 0, "--beta1", OPTIMIZER["betas"][0], "--beta2",
+             OPTIMIZER["betas"][1], "--weight-decay", OPTIMIZER["weight_decay"], "--clip", OPTIMIZER["clip"], *more],
+            arguments.threads)
+
+    def prepare(self):
+        """Data, first weights and batches; and what the program takes before it does anything."""
+        self.model.write_data(self.folder, self.steps)
+        self.accrue(self.model.flags(self.folder), 1, "--lr", 0, "--out", self.folder / "first")
+        library = open_library(self.arguments.library)
+        numpy.save(self.folder / "batches.npy", self.model.read_batches(library, self.folder, self.steps, seed=1))
+        self.idle = run_process([self.arguments.accrue, "--version"], self.arguments.threads)
+
+    def run_accrue(self, variant):
+        metrics = self.folder / "metrics.jsonl"
+        resident = self.accrue(
+            self.model.flags(self.folder), self.steps, "--lr", OPTIMIZER["lr"], "--init",
+            self.folder / "first" / "model.safetensors", "--recompute", "all" if variant.recompute else "none",
+            "--out", self.folder / "trained", "--metrics", metrics)
+        events = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
+        steps = [event for event in events if event["event"] == "step"]
+        return Run([step["loss"] for step in steps], [step["seconds"] for step in steps][WARM_UP:], resident,
+                   resident - self.idle)
+
+    def run_pytorch(self, variant):
+        spec = {"family": self.model.family, "model": self.model.shape(), "recompute": variant.recompute,
+                "compile": variant.compile, "precision": self.arguments.precision, "threads": self.arguments.threads,
+                "init": str(self.folder / "first" / "model.safetensors"), "batches": str(self.folder / "batches.npy"),
+                **OPTIMIZER}
+        (self.folder / "spec.json").write_text(json.dumps(spec), encoding="utf-8")
+        resident = run_process(
+            [sys.executable, HERE / "pytorch.py", self.folder / "spec.json", self.folder / "result.json"],
+            self.arguments.threads)
+        result = json.loads((self.folder / "result.json").read_text(encoding="utf-8"))
+        self.torch_version = result["version"]
+        return Run(result["losses"], result["seconds"][WARM_UP:], resident, resident - result["before"])
+
+    def run_all(self):
+        for number in range(self.arguments.rounds):
+            for name, runs in self.runs.items():
+                if name in self.failures:
+                    continue
+                variant = VARIANTS[name]
+                print(f"round {number + 1} of {self.arguments.rounds}: {variant.label}", file=sys.stderr, flush=True)
+                try:
+                    runs.append(self.run_pytorch(variant) if variant.pytorch else self.run_accrue(variant))
+                except Failed as failure:
+                    self.failures[name] = str(failure)
+
+
+# ---- the result ---------------------------------------------------------------------------------------
+
+
+def summarise(runs):
+    """The median step, the medians of the slowest and of the fastest round, the greatest peaks."""
+    medians = [statistics.median(run.seconds) for run in runs]
+    return {
+        "seconds": statistics.median([second for run in runs for second in run.seconds]),
+        "fastest_round": min(medians),
+        "slowest_round": max(medians),
+        "resident_bytes": max(run.resident for run in runs),
+        "growth_bytes": max(run.growth for run in runs),
+        "last_loss": runs[0].losses[-1],
+    }
+
+
+def difference(losses, others):
+    return max(abs(a - b) / abs(b) for a, b in zip(losses, others, strict=True))
+
+
+def collect(comparison):
+    rows = {name: summarise(runs) for name, runs in comparison.runs.items() if runs}
+    reference = next(iter(rows))  # the first variant: PyTorch, unless it was not asked for
+    for name, row in rows.items():
+        row["speed"] = rows[reference]["seconds"] / row["seconds"]
+        for key in "resident", "growth":
+            row[f"{key}_ratio"] = row[f"{key}_bytes"] / rows[reference][f"{key}_bytes"]
+        row["loss_difference"] = max(
+            difference(run.losses, comparison.runs[reference][0].losses) for run in comparison.runs[name])
+    return reference, rows
+
+
+def show(comparison, reference, rows):
+    arguments, model = comparison.arguments, comparison.model
+    print(f"{arguments.model}, batch {model.batch}" + (f", context {model.context}" if model.family == "gpt" else "") +
+          f", {arguments.precision}, {arguments.threads} threads; PyTorch {comparison.torch_version}; "
+          f"{arguments.rounds} rounds of {arguments.steps} steps after {WARM_UP}\n")
+    print(f"| | step, ms | rounds, ms | speed | peak resident, MiB | ratio | of the model, MiB | ratio | last loss "
+          f"| largest difference |\n|---|---|---|---|---|---|---|---|---|---|")
+    for name, row in rows.items():
+        print(f"| {VARIANTS[name].label} | {1e3 * row['seconds']:.1f} "
+              f"| {1e3 * row['fastest_round']:.1f} to {1e3 * row['slowest_round']:.1f} | {row['speed']:.2f} "
+              f"| {row['resident_bytes'] / 2**20:.0f} | {row['resident_ratio']:.2f} "
+              f"| {row['growth_bytes'] / 2**20:.0f} | {row['growth_ratio']:.2f} "
+              f"| {row['last_loss']:.5f} | {row['loss_difference']:.1e} |")
+    print(f"\nSpeed and ratios are relative to {VARIANTS[reference].label}.")
+    for name, failure in comparison.failures.items():
+        print(f"{VARIANTS[name].label} did not run: {failure}")
+
+
+def positive(text):
+    value = int(text)
+    if value < 1:
+        raise ValueError
+    return value
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", choices=MODELS, default="gpt2-124m")
+    parser.add_argument("--batch", type=positive, help="samples a step (by model)")
+    parser.add_argument("--context", type=positive, help="tokens a sample (by model)")
+    parser.add_argument("--precision", choices=TOLERANCE, default="f32")
+    parser.add_argument("--threads", type=positive, default=len(os.sched_getaffinity(0)), help="of both sides (all)")
+    parser.add_argument("--steps", type=positive, default=8, help="measured in each run")
+    parser.add_argument("--rounds", type=positive, default=3, help="runs of each variant")
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS), metavar="NAME",
+                        help=" ".join(VARIANTS) + " (all)")
+    parser.add_argument("--accrue", type=pathlib.Path, default=ROOT / "build/release/bin/accrue", help="the program")
+    parser.add_argument("--library", type=pathlib.Path, help="libaccrue.so (in the folder above the program's)")
+    parser.add_argument("--json", type=pathlib.Path, help="a file for the figures")
+    arguments = parser.parse_args()
+    arguments.library = arguments.library or arguments.accrue.resolve().parent.parent / "libaccrue.so"
+    for path in arguments.accrue, arguments.library:
+        if not path.exists():
+            parser.error(f"there is no {path}")
+    return arguments
+
+
+def main():
+    arguments = parse()
+    with tempfile.TemporaryDirectory() as folder:
+        comparison = Comparison(arguments, pathlib.Path(folder))
+        try:
+            comparison.prepare()
+        except Failed as failure:
+            raise SystemExit(f"compare: accrue: {failure}") from None
+        comparison.run_all()
+    if not any(comparison.runs.values()):
+        raise SystemExit("compare: nothing ran: " + "; ".join(comparison.failures.values()))
+    reference, rows = collect(comparison)
+    show(comparison, reference, rows)
+    if arguments.json:
+        arguments.json.write_text(json.dumps({"reference": reference, "rows": rows, "failures": comparison.failures},
+                                             indent=2) + "\n", encoding="utf-8")
+    tolerance = TOLERANCE[arguments.precision]
+    wrong = [name for name, row in rows.items() if not row["loss_difference"] <= tolerance]
+    for name in wrong:
+        print(f"The losses of {VARIANTS[name].label} differ by more than {tolerance:g}.")
+    failed = [name for name in comparison.failures if name != "compile"]  # needs a C++ compiler, and time
+    sys.exit(1 if wrong or failed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+#include "gnuplot.h"
+
+#include "message.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+
+/* gnuplot reads a path between single quotes, where a quote is written twice. */
+static void put_path(FILE *pipe, const char *path) {
+  fputc('\'', pipe);
+  for (; *path; path++) {
+    if (*path == '\'') fputc('\'', pipe);
+    fputc(*path, pipe);
+  }
+  fputc('\'', pipe);
+}
+
+int gnuplot_open(gnuplot *g, const char *path, int width, int height) {
+  g->path = path;
+  int length = snprintf(g->temporary, sizeof g->temporary, "%s.new", path);
+  if (length < 0 || (size_t)length >= sizeof g->temporary)
+    return fail("the path of --svg is too long");
+  FILE *file = fopen(g->temporary, "w");
+  if (!file) return fail("cannot write %s: %s", path, strerror(errno));
+  fclose(file);
+  signal(SIGPIPE, SIG_IGN);
+  g->pipe = popen("gnuplot 2>/dev/null", "w");
+  if (!g->pipe) {
+    int error = errno;
+    remove(g->temporary);
+    return fail("cannot start gnuplot: %s", strerror(error));
+  }
+  fprintf(g->pipe, "set terminal svg size %d,%d background 'white'\nset output ", width, height);
+  put_path(g->pipe, g->temporary);
+  fputc('\n', g->pipe);
+  return STATUS_CONTINUE;
+}
+
+int gnuplot_close(gnuplot *g, bool good) {
+  bool drawn = pclose(g->pipe) == 0;
+  if (good && drawn && rename(g->temporary, g->path) == 0) return STATUS_CONTINUE;
+  int error = errno;
+  remove(g->temporary);
+  if (!good) return STATUS_CONTINUE;
+  if (drawn) return fail("cannot write %s: %s", g->path, strerror(error));
+  return fail("gnuplot did not draw %s; is gnuplot (Debian: gnuplot-nox) installed?", g->path);
+}

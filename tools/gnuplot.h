@@ -1,0 +1,21 @@
+/* Pictures drawn by gnuplot, which must be installed. */
+#ifndef TOOLS_GNUPLOT_H
+#define TOOLS_GNUPLOT_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+typedef struct gnuplot {
+  FILE *pipe; /* takes gnuplot's commands */
+  const char *path;
+  char temporary[4096];
+} gnuplot;
+
+/* Begins an SVG file, which appears at `path` when the picture is whole: until then an old one
+ * stays. A status of message.h; after STATUS_CONTINUE the picture must be closed. */
+int gnuplot_open(gnuplot *g, const char *path, int width, int height);
+
+/* Draws; with `good` false it throws the picture away and says nothing. A status of message.h. */
+int gnuplot_close(gnuplot *g, bool good);
+
+#endif
