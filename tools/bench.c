@@ -125,6 +125,8 @@ static int parse(bench *b, int argc, char **argv) {
   wish->every_precision = !options_given(&b->options, "precision");
   if (b->what == STEP || b->what == MEMORY || options_given(&b->options, "model"))
     wish->model = &bench_models[b->model];
+  if (wish->model && !wish->model->context && wish->setting.context)
+    return fail_usage("--context is for models of text, which %s is not", wish->model->name);
   if (wish->setting.batch && wish->setting.micro_batch > wish->setting.batch)
     return fail_usage("--micro-batch %lld is larger than the batch of %lld",
                       (long long)wish->setting.micro_batch, (long long)wish->setting.batch);

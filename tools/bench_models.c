@@ -1,6 +1,7 @@
 #include "bench_models.h"
 
 #include "gpt.h"
+#include "image_net.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,7 +10,7 @@
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-enum { GPT2_VOCAB = 50257, BYTES = 256 };
+enum { GPT2_VOCAB = 50257, BYTES = 256, CLASSES = 10 };
 
 static void build_gpt2_124m(ac_graph *graph, int64_t context) {
   const gpt_config config = {12, 12, 768, context, GPT2_VOCAB, 0};
@@ -21,9 +22,27 @@ static void build_gpt_small(ac_graph *graph, int64_t context) {
   gpt_build(graph, &config, true);
 }
 
+/* Images of CIFAR-10's size and ResNet-18's usual width. */
+static void build_resnet18(ac_graph *graph, int64_t context) {
+  (void)context;
+  const image_net net = {
+      .channels = 3, .height = 32, .width = 32, .classes = CLASSES, .depth = 18, .base = 64};
+  resnet_build(graph, &net);
+}
+
+/* As wide at its end as the original, and with about as many weights, 3.1 million. */
+static void build_mobilenet(ac_graph *graph, int64_t context) {
+  (void)context;
+  const image_net net = {
+      .channels = 3, .height = 32, .width = 32, .classes = CLASSES, .depth = 10, .base = 64};
+  mobilenet_build(graph, &net);
+}
+
 const bench_model bench_models[] = {
     {"gpt2-124m", 4, 64, GPT2_VOCAB, true, build_gpt2_124m},
     {"gpt-small", 12, 64, BYTES, false, build_gpt_small},
+    {"resnet18", 32, 0, CLASSES, true, build_resnet18},
+    {"mobilenet", 32, 0, CLASSES, false, build_mobilenet},
 };
 const int bench_model_count = sizeof bench_models / sizeof *bench_models;
 

@@ -354,6 +354,8 @@ case_bench() {
   planned=$(sed -n 's/.*"planned_bytes": \([0-9]*\),/\1/p' step.json)
   peak=$(sed -n 's/.*"peak_bytes": \([0-9]*\),/\1/p' step.json)
   [[ $planned && $planned == "$peak" ]] || die "planned $planned, peak $peak"
+  bench_quickly step --model mobilenet --batch 2 --precision f16 --device cpu >out
+  grep -q ' mobilenet f16 batch 2 ' out || die "no step of images in: $(cat out)"
   run bench memory --model gpt-small --batch 2 --repeat 2 --device cpu >out
   grep -q '^resident / planned' out || die "no memory in: $(cat out)"
   if command -v gnuplot >/dev/null; then
@@ -373,6 +375,7 @@ case_bench() {
   refuse 2 'must be one of' bench ops --precision f8
   refuse 2 'out of range' bench ops --samples 4
   refuse 2 'larger than the batch' bench ops --batch 2 --micro-batch 3
+  refuse 2 'models of text' bench step --model resnet18 --context 16
   refuse 2 'given twice' bench ops --device cpu --device cpu
   refuse 1 'no device "abacus"' bench ops --device abacus
   refuse 1 'computes nothing' bench ops --device dry
