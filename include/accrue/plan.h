@@ -75,8 +75,8 @@ typedef struct ac_plan_bytes {
   uint64_t parameters;
   uint64_t gradients;
   uint64_t optimizer;
-  uint64_t activations; /* arena: activations and their gradients, after sharing by lifetime */
-  uint64_t workspace;   /* arena: scratch space at its largest, beyond what activations reach */
+  uint64_t activations; /* arena: the most that activations and their gradients take at once */
+  uint64_t workspace;   /* arena: all beyond that, which is scratch space and gaps between values */
   uint64_t io;          /* inputs of a micro-batch, loss sums, gradient statistics */
   uint64_t total;
 } ac_plan_bytes;

@@ -109,8 +109,7 @@ static uint64_t try_order(const ac_address_space *space, ac_sequence *sequence, 
 }
 
 ac_status ac_layout_arena(const ac_address_space *space, ac_sequence *sequence, uint64_t base,
-                          uint64_t *end, uint64_t *activations_end) {
-  ac_value *values = sequence->values;
+                          uint64_t *end) {
   AC_TRY(ac_layout_check(space, sequence));
   size_t room = (size_t)sequence->value_count + 1;
   candidate *list = malloc(room * sizeof *list);
@@ -130,31 +129,35 @@ ac_status ac_layout_arena(const ac_address_space *space, ac_sequence *sequence, 
   free(list);
   free(met);
   *end = best_end;
-  *activations_end = base;
-  for (int i = 0; i < sequence->value_count; i++) {
-    uint64_t last = values[i].address + values[i].bytes;
-    if (values[i].shares == i && values[i].tensor >= 0 && last > *activations_end)
-      *activations_end = last;
-  }
   return AC_OK;
 }
 
-/* Values' beginnings and ends as changes of a running sum: linear in steps and values. */
-uint64_t ac_layout_bound(const ac_sequence *sequence) {
+static uint64_t largest_sum(const int64_t *change, int steps) {
+  int64_t live = 0, most = 0;
+  for (int step = 0; step < steps; step++) {
+    live += change[step];
+    if (live > most) most = live;
+  }
+  return (uint64_t)most;
+}
+
+/* Values' beginnings and ends as changes of running sums: linear in steps and values. */
+ac_status ac_layout_bound(const ac_sequence *sequence, uint64_t *all, uint64_t *activations) {
   size_t steps = (size_t)sequence->step_count + 2;
-  int64_t *change = calloc(steps, sizeof *change);
-  if (!change) return UINT64_MAX / 2;
+  int64_t *change = calloc(2 * steps, sizeof *change);
+  if (!change) return ac_fail(AC_ERROR_MEMORY, "no memory to add up what is alive");
+  int64_t *kept = change + steps;
   for (int i = 0; i < sequence->value_count; i++) {
     const ac_value *value = &sequence->values[i];
+    int64_t bytes = (int64_t)value->bytes, kept_bytes = value->tensor < 0 ? 0 : bytes;
     int end = value->last < sequence->step_count ? value->last : sequence->step_count;
-    change[value->first] += (int64_t)value->bytes;
-    change[end + 1] -= (int64_t)value->bytes;
+    change[value->first] += bytes;
+    change[end + 1] -= bytes;
+    kept[value->first] += kept_bytes;
+    kept[end + 1] -= kept_bytes;
   }
-  int64_t live = 0, bound = 0;
-  for (int step = 0; step < sequence->step_count; step++) {
-    live += change[step];
-    if (live > bound) bound = live;
-  }
+  *all = largest_sum(change, sequence->step_count);
+  *activations = largest_sum(kept, sequence->step_count);
   free(change);
-  return (uint64_t)bound;
+  return AC_OK;
 }

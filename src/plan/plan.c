@@ -207,7 +207,6 @@ static void fill_info(ac_plan *plan) {
   info->accumulation_steps = (info->batch + info->micro_batch - 1) / info->micro_batch;
   info->steps = plan->main.step_count;
   info->budget_bytes = plan->desc.memory;
-  info->live_bytes = ac_layout_bound(&plan->main);
   for (int i = 0; i < plan->graph->tensor_count; i++) {
     const ac_tensor *tensor = plan->graph->tensors[i];
     if (tensor->role == AC_ROLE_WORKING && plan->address[i] != AC_NO_ADDRESS)

@@ -127,16 +127,16 @@ uint64_t ac_align(const ac_address_space *space, uint64_t bytes);
 /* Appends a tensor that is always alive. Fails if it exceeds a chunk. */
 ac_status ac_layout_append(ac_address_space *space, uint64_t bytes, uint64_t *address);
 
-/* Places a sequence's values from `base` on; *end receives where they end, *activations_end where
- * those that are no workspace end. */
+/* Places a sequence's values from `base` on; *end receives where they end. */
 ac_status ac_layout_arena(const ac_address_space *space, ac_sequence *sequence, uint64_t base,
-                          uint64_t *end, uint64_t *activations_end);
+                          uint64_t *end);
 
 /* Fails as ac_layout_arena does if a value exceeds a chunk. */
 ac_status ac_layout_check(const ac_address_space *space, const ac_sequence *sequence);
 
-/* Largest sum of bytes alive at one step: what no layout can go below. */
-uint64_t ac_layout_bound(const ac_sequence *sequence);
+/* Largest sum of bytes alive at one step: of all values, which no layout can go below, and of those
+ * that are no workspace. */
+ac_status ac_layout_bound(const ac_sequence *sequence, uint64_t *all, uint64_t *activations);
 
 /* ---- price.c --------------------------------------------------------------------------------- */
 

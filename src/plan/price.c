@@ -112,12 +112,17 @@ static ac_status place_update_workspace(ac_plan *plan, ac_address_space space, u
   return AC_OK;
 }
 
-/* Where a sequence's values end, laid out or by the bound. */
+/* What a sequence's values take: where they end, laid out or by the bound, and the bounds. */
+typedef struct arena {
+  uint64_t end, live, activations;
+} arena;
+
 static ac_status place_arena(ac_plan *plan, const ac_address_space *space, ac_sequence *sequence,
-                             bool exact, uint64_t *end, uint64_t *activations_end) {
+                             bool exact, arena *a) {
   AC_TRY(ac_sequence_size(sequence, plan->graph, plan->device, plan->info.micro_batch));
-  if (exact) return ac_layout_arena(space, sequence, space->end, end, activations_end);
-  *end = *activations_end = space->end + ac_layout_bound(sequence);
+  AC_TRY(ac_layout_bound(sequence, &a->live, &a->activations));
+  if (exact) return ac_layout_arena(space, sequence, space->end, &a->end);
+  a->end = space->end + a->live;
   return ac_layout_check(space, sequence);
 }
 
@@ -142,14 +147,16 @@ static ac_status price(ac_plan *plan, int64_t micro_batch, bool exact) {
   AC_TRY(append_tensors(plan, &space, AC_ROLE_INPUT, micro_batch));
   bytes->io = space.end - begin;
 
-  uint64_t end, activations_end, evaluation_end = 0, ignored;
-  AC_TRY(place_arena(plan, &space, &plan->main, exact, &end, &activations_end));
+  arena main, evaluation = {0};
+  AC_TRY(place_arena(plan, &space, &plan->main, exact, &main));
   if (plan->desc.purpose == AC_TRAIN)
-    AC_TRY(place_arena(plan, &space, &plan->evaluation, exact, &evaluation_end, &ignored));
-  if (evaluation_end > end) end = evaluation_end;
+    AC_TRY(place_arena(plan, &space, &plan->evaluation, exact, &evaluation));
+  uint64_t end = main.end > evaluation.end ? main.end : evaluation.end;
   AC_TRY(place_update_workspace(plan, space, &end));
-  bytes->activations = activations_end - space.end;
-  bytes->workspace = end - activations_end;
+  plan->info.live_bytes = main.live;
+  bytes->activations =
+      main.activations > evaluation.activations ? main.activations : evaluation.activations;
+  bytes->workspace = end - space.end - bytes->activations;
   bytes->total = end;
   plan->chunk_bytes = chunk && end > chunk ? chunk : 0;
   return AC_OK;

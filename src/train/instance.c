@@ -374,6 +374,7 @@ ac_status ac_instance_create(ac_instance *instance, const ac_plan *plan) {
   instance->plan = plan;
   instance->device = plan->device;
   instance->run.loss_scale = 1;
+  instance->run.mark_flushed = plan->numerics_bytes > 0; /* kernels are compiled for it */
   ac_status status = bring_to_life(instance);
   if (status != AC_OK) ac_instance_free(instance);
   return status;

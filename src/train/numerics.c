@@ -32,7 +32,6 @@ ac_status ac_numerics_create(ac_instance *instance) {
     AC_TRY(ac_instance_view(instance, plan->numerics + offset_of(instance, (int)i),
                             2 * sizeof(int32_t), &totals->views[i]));
   AC_TRY(ac_instance_view(instance, plan->numerics, plan->numerics_bytes, &totals->views[steps]));
-  instance->run.mark_flushed = true;
   const ac_backend *backend = instance->device->backend;
   AC_TRY(backend->zero(instance->device->state, totals->views[steps], plan->numerics_bytes));
   for (int i = 0; i < plan->main.step_count; i++) {

@@ -2,6 +2,12 @@
  * of parameters, casts where dtypes meet, and the watch over what is lost. */
 #include "models.h"
 
+#include "backend/device.h"
+#ifdef AC_HAVE_OPENCL
+#include "backend/opencl/opencl.h"
+#endif
+#include "ops/linear.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -26,18 +32,37 @@ static ac_device *open_device(const char *name) {
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
+/* Classes add up, and what is counted as activations is what is alive at once and no workspace. */
+static void check_classes(const ac_plan *plan) {
+  const ac_plan_info *info = ac_plan_get_info(plan);
+  const ac_plan_bytes *b = &info->bytes;
+  assert_int_equal(b->total, b->parameters + b->gradients + b->optimizer + b->activations +
+                                 b->workspace + b->io);
+  uint64_t most = 0, scratch = 0;
+  for (int64_t i = 0; i < info->steps; i++) {
+    ac_plan_step step;
+    assert_ok(ac_plan_get_step(plan, i, &step));
+    uint64_t kept = step.live_bytes - step.workspace_bytes;
+    if (kept > most) most = kept;
+    if (step.workspace_bytes > scratch) scratch = step.workspace_bytes;
+  }
+  assert_int_equal(b->activations, most);
+  assert_true(b->activations + b->workspace >= info->live_bytes);
+  assert_true(b->activations + b->workspace >= scratch);
+}
+
 static ac_plan_info info_of(const ac_graph *graph, ac_device *device, ac_plan_desc desc) {
   ac_plan *plan;
   assert_ok(ac_plan_create(&plan, graph, device, &desc));
   ac_plan_info info = *ac_plan_get_info(plan);
+  check_classes(plan);
   ac_plan_free(plan);
   return info;
 }
 
 /* Activations shrink to little more than half; masters, gradients and moments stay, and the working
  * copies come on top. */
-static void activations_shrink(void **state) {
-  (void)state;
+static void activations_shrink_on(const char *name, ac_precision precision) {
   const test_gpt shapes[] = {{.layers = 4, .width = 128, .context = 64, .vocab = 65, .heads = 4},
                              {.layers = 3,
                               .width = 64,
@@ -46,25 +71,84 @@ static void activations_shrink(void **state) {
                               .heads = 2,
                               .dropout = 0.1f,
                               .fused = true}};
-  ac_device *device = open_device("dry");
+  ac_device *device = open_device(name);
   for (int s = 0; s < 2; s++)
-    for (int k = 0; k < 2; k++)
-      for (int policy = AC_RECOMPUTE_NONE; policy <= AC_RECOMPUTE_ALL; policy++) {
-        ac_graph *graph = test_gpt_graph(&shapes[s]);
-        ac_plan_desc desc = {.batch = 12, .micro_batch = 6, .recompute = (ac_recompute)policy};
-        ac_plan_info whole = info_of(graph, device, desc);
-        desc.precision = halves[k];
-        ac_plan_info half = info_of(graph, device, desc);
-        assert_int_equal(half.recomputed_ops, whole.recomputed_ops);
-        assert_true((double)half.bytes.activations <= 0.55 * (double)whole.bytes.activations);
-        assert_int_equal(half.bytes.gradients, whole.bytes.gradients);
-        assert_int_equal(half.bytes.optimizer, whole.bytes.optimizer);
-        assert_int_equal(whole.working_bytes, 0);
-        assert_true(half.working_bytes > 0);
-        assert_true(half.bytes.parameters >= whole.bytes.parameters + half.working_bytes);
-        ac_graph_free(graph);
-      }
+    for (int policy = AC_RECOMPUTE_NONE; policy <= AC_RECOMPUTE_ALL; policy++) {
+      ac_graph *graph = test_gpt_graph(&shapes[s]);
+      ac_plan_desc desc = {.batch = 12, .micro_batch = 6, .recompute = (ac_recompute)policy};
+      ac_plan_info whole = info_of(graph, device, desc);
+      desc.precision = precision;
+      ac_plan_info half = info_of(graph, device, desc);
+      assert_int_equal(half.recomputed_ops, whole.recomputed_ops);
+      assert_true((double)half.bytes.activations <= 0.55 * (double)whole.bytes.activations);
+      assert_int_equal(half.bytes.gradients, whole.bytes.gradients);
+      assert_int_equal(half.bytes.optimizer, whole.bytes.optimizer);
+      assert_int_equal(whole.working_bytes, 0);
+      assert_true(half.working_bytes > 0);
+      assert_true(half.bytes.parameters >= whole.bytes.parameters + half.working_bytes);
+      ac_graph_free(graph);
+    }
   ac_device_close(device);
+}
+
+static void activations_shrink(void **state) {
+  (void)state;
+  for (int k = 0; k < 2; k++) activations_shrink_on("dry", halves[k]);
+  everywhere(activations_shrink_on);
+}
+
+/* On the CPU products of 16-bit operands need scratch of floats. With all else recomputed it stays
+ * below what the activations save. */
+static void scratch_leaves_something_to_save(void **state) {
+  (void)state;
+  ac_device *device = open_device("cpu");
+  ac_graph *graph = test_gpt_graph(
+      &(test_gpt){.layers = 4, .width = 128, .context = 64, .vocab = 65, .heads = 4});
+  for (int64_t micro_batch = 2; micro_batch <= 12; micro_batch += 10) {
+    ac_plan_desc desc = {.batch = 12, .micro_batch = micro_batch, .recompute = AC_RECOMPUTE_ALL};
+    ac_plan_info whole = info_of(graph, device, desc);
+    desc.precision = AC_PRECISION_F16;
+    ac_plan_info half = info_of(graph, device, desc);
+    assert_true(half.bytes.total <= whole.bytes.total + half.working_bytes);
+  }
+  ac_graph_free(graph);
+  ac_device_close(device);
+}
+
+static uint64_t product_scratch(ac_device *device, int64_t m, int64_t n, int64_t k, ac_op op) {
+  ac_linear_attributes attributes = {.layout = AC_IN_OUT};
+  ac_run_state run = {.training = true, .batch = m};
+  ac_operand x = {NULL, AC_F16, 2, {m, k}, m * k}, w = {NULL, AC_F16, 2, {k, n}, k * n},
+             y = {NULL, AC_F16, 2, {m, n}, m * n};
+  ac_op_args args = {.op = op, .attributes = &attributes, .run = &run};
+  args.in[0] = x;
+  args.in[1] = op == AC_OP_linear ? w : y;
+  args.out[0] = op == AC_OP_linear ? y : w;
+  if (op != AC_OP_linear) args.out[0].dtype = AC_F32;
+  return device->backend->workspace(device->state, &args);
+}
+
+/* However the threads divide it. */
+static void scratch_grows_with_the_product(void **state) {
+  (void)state;
+  static const int threads[] = {1, 2, 3, 4, 16};
+  static const int64_t widths[][2] = {{24, 40}, {130, 129}, {512, 128}, {700, 2000}};
+  for (int t = 0; t < 5; t++) {
+    ac_device *device;
+    assert_ok(ac_device_open(&device, &(ac_device_desc){.name = "cpu", .threads = threads[t]}));
+    for (int w = 0; w < 4; w++)
+      for (int which = 0; which < 2; which++) {
+        ac_op op = which ? AC_OP_linear_weight_gradient : AC_OP_linear;
+        uint64_t before = 0;
+        for (int64_t m = 1; m < 1500; m += 1 + m / 200) {
+          uint64_t bytes = product_scratch(device, m, widths[w][0], widths[w][1], op);
+          assert_true(bytes >= before);
+          assert_true(bytes <= (uint64_t)threads[t] * 800 * 1024);
+          before = bytes;
+        }
+      }
+    ac_device_close(device);
+  }
 }
 
 /* Without a backward pass weights of products are kept in 16 bits alone. */
@@ -267,6 +351,16 @@ static void sessions_convert_everywhere(void **state) {
 
 /* ---- watching numbers ------------------------------------------------------------------------ */
 
+/* Kernels and memory objects of an OpenCL device. */
+static int64_t made_so_far(ac_device *device) {
+  int64_t kernels = 0;
+#ifdef AC_HAVE_OPENCL
+  if (!strcmp(device->backend->name, "opencl"))
+    kernels = ((const ac_opencl *)device->state)->kernel_count;
+#endif
+  return kernels + (int64_t)device->backend->objects(device->state);
+}
+
 /* y = scale(scale(x, down), up) of values near 1: what `down` flushes or `up` overflows is counted
  * in its own layer. */
 static void watch(const char *name, ac_precision precision, float down, float up, int64_t flushed,
@@ -291,6 +385,7 @@ static void watch(const char *name, ac_precision precision, float down, float up
   assert_ok(ac_plan_create(&plan, g, device, &desc));
   ac_trainer_desc how = {.schedule = {.lr = 1e-3}, .loss_scaling = {.kind = AC_LOSS_SCALING_NONE}};
   assert_ok(ac_trainer_create(&trainer, plan, &how));
+  int64_t compiled = made_so_far(device);
   float values[24], zeros[24] = {0};
   for (int i = 0; i < 24; i++) values[i] = i % 8 ? 1 + (float)i / 64 : 0; /* three true zeros */
   ac_feed feeds[] = {{"x", values}, {"goal", zeros}};
@@ -298,6 +393,7 @@ static void watch(const char *name, ac_precision precision, float down, float up
     assert_ok(ac_trainer_accumulate(trainer, 3, feeds, 2));
     assert_ok(ac_trainer_update(trainer, NULL));
   }
+  assert_int_equal(made_so_far(device), compiled);
   int found = 0;
   for (int i = 0; i < ac_trainer_numerics_count(trainer); i++) {
     ac_numerics n;
@@ -332,6 +428,8 @@ static void losses_of_numbers_are_counted_everywhere(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(activations_shrink),
+      cmocka_unit_test(scratch_leaves_something_to_save),
+      cmocka_unit_test(scratch_grows_with_the_product),
       cmocka_unit_test(weights_shrink_without_training),
       cmocka_unit_test(a_refusal_names_half_precision),
       cmocka_unit_test(every_step_tells_its_dtypes),

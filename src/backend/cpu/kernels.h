@@ -142,12 +142,12 @@ uint64_t ac_cpu_staging(const ac_cpu_context *context, const ac_op_args *args, i
  * if it is not NULL. */
 void ac_cpu_gemm(const ac_cpu_context *context, const ac_gemm *gemm, const float *bias);
 
-/* The same for operands of any float type, with the calling thread's `scratch` of
- * ac_cpu_gemm_scratch bytes (a multiple of 64; 0 where all are f32) for the product or one that it
- * is part of. */
+/* The same for operands of any float type, with `scratch` of the calling thread's own. It is best
+ * given what ac_cpu_gemm_scratch says that each thread of a team takes to divide a product: a
+ * multiple of 64 bytes, 0 where all operands are f32. */
 void ac_cpu_gemm_stored(const ac_cpu_context *context, const ac_gemm *gemm, const float *bias,
-                        void *scratch);
-uint64_t ac_cpu_gemm_scratch(const ac_gemm *gemm);
+                        void *scratch, uint64_t scratch_bytes);
+uint64_t ac_cpu_gemm_scratch(int team, const ac_gemm *gemm);
 
 /* One thread's part of the column sums of x[rows, columns] into y, added to it if `add`. */
 void ac_cpu_column_sums(int64_t rows, int64_t columns, const void *x, ac_dtype dtype, float *y,

@@ -77,8 +77,9 @@ static void run_tile(const ac_cpu_context *context, const ac_op_args *args, cons
                      const float *bias, int thread, int team) {
   ac_gemm_tile tile = ac_gemm_split(gemm->m, gemm->n, thread, team);
   ac_gemm part = ac_gemm_part(gemm, &tile);
-  char *scratch = (char *)args->workspace + (uint64_t)thread * ac_cpu_gemm_scratch(gemm);
-  ac_cpu_gemm_stored(context, &part, bias ? bias + tile.n0 : NULL, scratch);
+  uint64_t bytes = ac_cpu_gemm_scratch(context->threads, gemm);
+  char *scratch = (char *)args->workspace + (uint64_t)thread * bytes;
+  ac_cpu_gemm_stored(context, &part, bias ? bias + tile.n0 : NULL, scratch, bytes);
 }
 
 static void forward_part(const ac_cpu_context *context, const ac_op_args *args, int thread,
@@ -122,7 +123,7 @@ static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args)
   ac_gemm product = args->op == AC_OP_linear                  ? forward_product(args)
                     : args->op == AC_OP_linear_input_gradient ? input_product(args)
                                                               : weight_product(args);
-  return (uint64_t)context->threads * ac_cpu_gemm_scratch(&product);
+  return (uint64_t)context->threads * ac_cpu_gemm_scratch(context->threads, &product);
 }
 
 const ac_cpu_kernel AC_CPU_KERNEL(linear) = {forward, workspace};

@@ -105,12 +105,12 @@ static ac_gemm input_product(const problem *p, int64_t first, int64_t count) {
 }
 
 /* Bytes of one thread's scratch. */
-static uint64_t scratch_bytes(const problem *p) {
+static uint64_t scratch_bytes(const ac_cpu_context *context, const problem *p) {
   ac_gemm products[] = {logits_product(p, 0, p->chunk), weight_product(p, 0, p->chunk),
                         input_product(p, 0, p->chunk)};
   uint64_t most = 0;
   for (int i = 0; i < (p->gradient ? 3 : 1); i++) {
-    uint64_t bytes = ac_cpu_gemm_scratch(&products[i]);
+    uint64_t bytes = ac_cpu_gemm_scratch(context->threads, &products[i]);
     if (bytes > most) most = bytes;
   }
   return most;
@@ -127,8 +127,9 @@ static void run_tile(const ac_cpu_context *context, const problem *p, const ac_g
                      int thread, int team) {
   ac_gemm_tile tile = ac_gemm_split(gemm->m, gemm->n, thread, team);
   ac_gemm part = ac_gemm_part(gemm, &tile);
-  char *scratch = (char *)p->z + scratch_offset(p) + (uint64_t)thread * scratch_bytes(p);
-  ac_cpu_gemm_stored(context, &part, NULL, scratch);
+  uint64_t bytes = scratch_bytes(context, p);
+  char *scratch = (char *)p->z + scratch_offset(p) + (uint64_t)thread * bytes;
+  ac_cpu_gemm_stored(context, &part, NULL, scratch, bytes);
 }
 
 static void run_rows(const problem *p, int64_t first, int64_t count, int thread, int team) {
@@ -173,7 +174,7 @@ static void run(const ac_cpu_context *context, const ac_op_args *args) {
 
 static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args) {
   problem p = problem_of(args);
-  return scratch_offset(&p) + (uint64_t)context->threads * scratch_bytes(&p);
+  return scratch_offset(&p) + (uint64_t)context->threads * scratch_bytes(context, &p);
 }
 
 const ac_cpu_kernel AC_CPU_KERNEL(linear_cross_entropy) = {run, workspace};

@@ -34,21 +34,33 @@ static ac_gemm product(const ac_gemm *first, int64_t index) {
   return gemm;
 }
 
+static int64_t product_count(const ac_op_args *args, const ac_gemm *gemm) {
+  return args->out[0].count / (gemm->m * gemm->n);
+}
+
+/* Bytes of one thread's scratch. */
+static uint64_t scratch_bytes(const ac_cpu_context *context, const ac_op_args *args) {
+  ac_gemm gemm = describe(args);
+  bool whole = product_count(args, &gemm) >= context->threads;
+  return ac_cpu_gemm_scratch(whole ? 1 : context->threads, &gemm);
+}
+
 static void part(const ac_cpu_context *context, const ac_op_args *args, int thread, int team) {
   ac_gemm first = describe(args);
-  int64_t count = args->out[0].count / (first.m * first.n);
-  char *scratch = (char *)args->workspace + (uint64_t)thread * ac_cpu_gemm_scratch(&first);
+  int64_t count = product_count(args, &first);
+  uint64_t bytes = scratch_bytes(context, args);
+  char *scratch = (char *)args->workspace + (uint64_t)thread * bytes;
   if (count >= team) {
     for (int64_t i = thread; i < count; i += team) {
       ac_gemm gemm = product(&first, i);
-      ac_cpu_gemm_stored(context, &gemm, NULL, scratch);
+      ac_cpu_gemm_stored(context, &gemm, NULL, scratch, bytes);
     }
     return;
   }
   ac_gemm_tile tile = ac_gemm_split(first.m, first.n, thread, team);
   for (int64_t i = 0; i < count; i++) {
     ac_gemm gemm = product(&first, i), own = ac_gemm_part(&gemm, &tile);
-    ac_cpu_gemm_stored(context, &own, NULL, scratch);
+    ac_cpu_gemm_stored(context, &own, NULL, scratch, bytes);
   }
 }
 
@@ -57,8 +69,7 @@ static void run(const ac_cpu_context *context, const ac_op_args *args) {
 }
 
 static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args) {
-  ac_gemm product = describe(args);
-  return (uint64_t)context->threads * ac_cpu_gemm_scratch(&product);
+  return (uint64_t)context->threads * scratch_bytes(context, args);
 }
 
 const ac_cpu_kernel AC_CPU_KERNEL(matmul) = {run, workspace};
