@@ -114,9 +114,10 @@ AC_API ac_status ac_dataset_from_idx(ac_dataset **dataset, const char *images_pa
 
 /* A folder with MNIST's file names, each plain or with .gz (plain is preferred):
  * train-images-idx3-ubyte and train-labels-idx1-ubyte train, t10k-images-idx3-ubyte and
- * t10k-labels-idx1-ubyte validate. Where only one pair is there, its last 10 % (at least one
- * sample) validates. The classes of both are the larger of the two. The datasets are freed one by
- * one, in any order. */
+ * t10k-labels-idx1-ubyte validate; so do train-images.idx3-ubyte and the others with that dot.
+ * Where only one pair is there, its last 10 % (at least one sample) validates. With `validation`
+ * NULL nothing validates: train-* trains, or all of the only pair. The classes are the larger of
+ * the two in any case. The datasets are freed one by one, in any order. */
 AC_API ac_status ac_dataset_mnist_folder(ac_dataset **train, ac_dataset **validation,
                                          const char *folder);
 
@@ -135,7 +136,7 @@ AC_API ac_status ac_dataset_from_cifar100(ac_dataset **dataset, const char *path
 
 /* A folder with CIFAR's file names, each plain or with .gz: data_batch_*.bin train and
  * test_batch.bin validates, or train.bin and test.bin. Where only one of the two is there, its last
- * 10 % validates, as in ac_dataset_mnist_folder. */
+ * 10 % validates; `validation` may be NULL, as in ac_dataset_mnist_folder. */
 AC_API ac_status ac_dataset_cifar10_folder(ac_dataset **train, ac_dataset **validation,
                                            const char *folder);
 AC_API ac_status ac_dataset_cifar100_folder(ac_dataset **train, ac_dataset **validation,

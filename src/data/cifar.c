@@ -136,7 +136,8 @@ static ac_status from_path(ac_dataset **dataset, const layout *form, const char 
 
 static ac_status from_folder(ac_dataset **train, ac_dataset **validation, const layout *form,
                              const char *folder) {
-  *train = *validation = NULL;
+  *train = NULL;
+  if (validation) *validation = NULL;
   ac_image_set *training = NULL, *validating = NULL;
   ac_status status = load_folder(&training, form, folder, form->train, TRAIN_FILES);
   if (status == AC_OK) status = load_folder(&validating, form, folder, &form->test, 1);
