@@ -33,19 +33,18 @@ typedef struct fit {
 
 /* ---- samples --------------------------------------------------------------------------------- */
 
-/* Reads up to `wanted` samples from the cursor on into the staging buffers, not beyond the epoch's
- * end. */
+/* Reads up to `wanted` samples from the cursor on into the staging buffers; beyond the epoch's end
+ * only where windows are carried over it, and never beyond the last epoch's. */
 static ac_status read_samples(fit *f, cursor *at, int64_t wanted, int64_t *got) {
-  int64_t left = f->count - at->position;
-  *got = wanted < left ? wanted : left;
-  for (int64_t i = 0; i < *got; i++) {
-    int64_t position = at->position + i;
-    ac_sample_key key = {.index = position, .epoch = at->epoch, .seed = f->desc->seed};
-    if (!f->desc->no_shuffle) key.index = ac_shuffle(f->desc->seed, at->epoch, position, f->count);
-    AC_TRY(ac_gather_read(&f->gather, &f->trainer->instance, &key, i));
+  bool more = true;
+  for (*got = 0; *got < wanted && more; ++*got) {
+    ac_sample_key key = {.index = at->position, .epoch = at->epoch, .seed = f->desc->seed};
+    if (!f->desc->no_shuffle) key.index = ac_shuffle(key.seed, key.epoch, key.index, f->count);
+    AC_TRY(ac_gather_read(&f->gather, &f->trainer->instance, &key, *got));
+    if (++at->position < f->count) continue;
+    *at = (cursor){at->epoch + 1, 0};
+    more = f->desc->last_window == AC_LAST_CARRY && at->epoch != f->desc->epochs;
   }
-  at->position += *got;
-  if (at->position == f->count) *at = (cursor){at->epoch + 1, 0};
   return AC_OK;
 }
 
