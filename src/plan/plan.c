@@ -131,7 +131,8 @@ ac_dtype ac_plan_storage(const ac_plan_desc *desc) {
   return storage[desc->precision];
 }
 
-/* What ac_loader_bytes says for the inputs that are read, their batches rounded up alike. */
+/* What ac_loader_bytes says for the inputs that are read, their batches rounded up alike, but for
+ * one sample of other fields a thread. */
 static uint64_t read_ahead_bytes(const ac_plan *plan) {
   enum { ALIGNMENT = 64 };
   const ac_graph *graph = plan->graph;
