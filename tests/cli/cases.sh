@@ -295,6 +295,9 @@ case_plan() {
   run plan gpt "${model[@]}" --device dry --memory 700KiB --json >json
   grep -q '"budget_bytes": 716800' json || die "no budget in the JSON: $(cat json)"
   grep -q '"alternatives"' json || die "no alternatives in the JSON"
+  # Two batches of 8 x 16 tokens and as many targets, one of them read ahead.
+  run plan gpt "${model[@]}" --device dry --read-ahead 1 --json >json
+  grep -q '"read_ahead_bytes": 2048' json || die "no bytes of batches read ahead: $(cat json)"
   run plan gpt --layers 96 --heads 96 --width 12288 --context 2048 --vocab 50257 --batch 64 --device cpu >out
   grep -q 'more than the device has' out || die "175 billion parameters fit: $(cat out)"
   if command -v gnuplot >/dev/null; then
