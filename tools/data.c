@@ -75,21 +75,31 @@ int data_open_images(train_data *data, const char *images, const char *labels) {
   return STATUS_CONTINUE;
 }
 
-static bool holds(const char *folder, const char *name) {
-  char path[4096];
-  snprintf(path, sizeof path, "%s/%s", folder, name);
-  if (access(path, F_OK) == 0) return true;
-  snprintf(path, sizeof path, "%s/%s.gz", folder, name);
-  return access(path, F_OK) == 0;
+/* Whether the folder holds one of the files, plain or gzip. */
+static bool holds_any(const char *folder, const char *const *names) {
+  for (; *names; names++)
+    for (int gzip = 0; gzip < 2; gzip++) {
+      char path[4096];
+      snprintf(path, sizeof path, "%s/%s%s", folder, *names, gzip ? ".gz" : "");
+      if (access(path, F_OK) == 0) return true;
+    }
+  return false;
 }
 
 int data_open_image_folder(train_data *data, const char *folder) {
+  static const char *const ten[] = {"data_batch_1.bin",
+                                    "data_batch_2.bin",
+                                    "data_batch_3.bin",
+                                    "data_batch_4.bin",
+                                    "data_batch_5.bin",
+                                    "test_batch.bin",
+                                    NULL};
+  static const char *const hundred[] = {"train.bin", "test.bin", NULL};
   data->unit = "image";
   ac_dataset **train = &data->train, **validation = data->undivided ? NULL : &data->validation;
   ac_status status;
-  if (holds(folder, "data_batch_1.bin"))
-    status = ac_dataset_cifar10_folder(train, validation, folder);
-  else if (holds(folder, "train.bin"))
+  if (holds_any(folder, ten)) status = ac_dataset_cifar10_folder(train, validation, folder);
+  else if (holds_any(folder, hundred))
     status = ac_dataset_cifar100_folder(train, validation, folder, false);
   else status = ac_dataset_mnist_folder(train, validation, folder);
   return status == AC_OK ? STATUS_CONTINUE : fail_library();

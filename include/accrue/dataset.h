@@ -123,9 +123,10 @@ AC_API ac_status ac_dataset_mnist_folder(ac_dataset **train, ac_dataset **valida
 
 /* The binary version of CIFAR-10: records of a label in [0, 10) and 3 x 32 x 32 bytes, plain or
  * gzip. Fields as of IDX, images being [3, 32, 32]. `path` is a file or a folder, whose training
- * files (data_batch_1.bin to data_batch_5.bin, those that are there) are read one after another.
+ * files (data_batch_1.bin and those after it up to data_batch_5.bin) are read one after another.
  * Samples [begin, end) of them all; end < 0: to the end. Fails with AC_ERROR_FORMAT on a length
- * that is no whole number of records, on labels out of range and on damaged gzip data. */
+ * that is no whole number of records, on labels out of range and on damaged gzip data, and with
+ * AC_ERROR_IO if one of the files is missing before another. */
 AC_API ac_status ac_dataset_from_cifar10(ac_dataset **dataset, const char *path, int64_t begin,
                                          int64_t end);
 

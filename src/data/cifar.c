@@ -67,14 +67,18 @@ static ac_status append_records(const layout *form, const char *path, ac_bytes *
   return status == AC_OK ? check_records(form, path, bytes, first) : status;
 }
 
-/* Those of `names` that the folder holds. */
+/* Those of `names` that the folder holds: the first so and so many of them. */
 static ac_status append_folder(const layout *form, const char *folder, const char *const *names,
                                int count, ac_bytes *bytes) {
+  const char *missing = NULL;
   for (int i = 0; i < count && names[i]; i++) {
     ac_file_path path;
     bool found = false;
     AC_TRY(ac_find_file(path, folder, names[i], &found));
-    if (found) AC_TRY(append_records(form, path, bytes));
+    if (!found && !missing) missing = names[i];
+    if (!found) continue;
+    if (missing) return ac_fail(AC_ERROR_IO, "%s lacks %s, but has %s", folder, missing, names[i]);
+    AC_TRY(append_records(form, path, bytes));
   }
   return AC_OK;
 }

@@ -638,6 +638,13 @@ case_cifar() {
     grep -q 'accuracy 100.00 %' result || die "easy images are not learned: $(cat result)"
     (($("$METRICS" field m end samples) == 30 * 64)) || die "not 64 samples an epoch"
   done
+  # Part of a folder: what validates alone, and files that do not begin with the first.
+  mkdir part
+  cp ten/test_batch.bin part
+  run train mlp --data part --device cpu --hidden none --batch 15 --epochs 1 --metrics m --out model >/dev/null
+  (($("$METRICS" field m end samples) == 15)) || die "not 15 of 16 samples"
+  cp ten/data_batch_2.bin.gz part
+  refuse 1 'part lacks data_batch_1.bin, but has data_batch_2.bin' train mlp --data part
   truncate -s -1 ten/test_batch.bin
   refuse 1 'test_batch.bin: 49167 bytes are no whole number' train mlp --data ten
   printf '\012' | dd of=ten/data_batch_1.bin conv=notrunc status=none
