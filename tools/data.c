@@ -64,75 +64,45 @@ int data_open_tokens(train_data *data, const char *path, uint64_t max_bytes, int
 
 int data_open_images(train_data *data, const char *images, const char *labels) {
   data->unit = "image";
-  if (ac_dataset_from_idx(&data->whole, images, labels, 0, -1) != AC_OK) return fail_library();
-  int64_t count = ac_dataset_count(data->whole), split = (int64_t)(0.9 * (double)count);
-  if (split < 1)
-    return fail("%s has %" PRId64 " image%s, too few to train and validate on", images, count,
-                count == 1 ? "" : "s");
-  if (ac_dataset_slice(&data->train, data->whole, 0, split) != AC_OK ||
-      ac_dataset_slice(&data->validation, data->whole, split, count) != AC_OK)
+  ac_dataset **whole = data->undivided ? &data->train : &data->whole;
+  if (ac_dataset_from_idx(whole, images, labels, 0, -1) != AC_OK) return fail_library();
+  if (data->undivided) return STATUS_CONTINUE;
+  int64_t count = ac_dataset_count(*whole), split = count - (count < 20 ? 1 : count / 10);
+  if (split < 1) return fail("%s has 1 image, too few to train and validate on", images);
+  if (ac_dataset_slice(&data->train, *whole, 0, split) != AC_OK ||
+      ac_dataset_slice(&data->validation, *whole, split, count) != AC_OK)
     return fail_library();
   return STATUS_CONTINUE;
 }
 
-enum { PATH_BYTES = 4096 };
-
-/* MNIST's files go by two spellings, each plain or gzip. */
-static bool find_idx(char *path, const char *folder, const char *set, const char *what, int rank) {
-  static const char *const spellings[] = {"%s/%s-%s-idx%d-ubyte", "%s/%s-%s-idx%d-ubyte.gz",
-                                          "%s/%s-%s.idx%d-ubyte", "%s/%s-%s.idx%d-ubyte.gz"};
-  for (int i = 0; i < 4; i++) {
-    snprintf(path, PATH_BYTES, spellings[i], folder, set, what, rank);
-    if (access(path, R_OK) == 0) return true;
-  }
+/* Whether the folder holds one of the files, plain or gzip. */
+static bool holds_any(const char *folder, const char *const *names) {
+  for (; *names; names++)
+    for (int gzip = 0; gzip < 2; gzip++) {
+      char path[4096];
+      snprintf(path, sizeof path, "%s/%s%s", folder, *names, gzip ? ".gz" : "");
+      if (access(path, F_OK) == 0) return true;
+    }
   return false;
 }
 
-static bool holds(const char *folder, const char *name) {
-  char path[PATH_BYTES];
-  snprintf(path, sizeof path, "%s/%s", folder, name);
-  if (access(path, F_OK) == 0) return true;
-  snprintf(path, sizeof path, "%s/%s.gz", folder, name);
-  return access(path, F_OK) == 0;
-}
-
-static int open_cifar(train_data *data, const char *folder, bool hundred) {
-  data->unit = "image";
-  ac_status status =
-      hundred ? ac_dataset_cifar100_folder(&data->train, &data->validation, folder, false)
-              : ac_dataset_cifar10_folder(&data->train, &data->validation, folder);
-  return status == AC_OK ? STATUS_CONTINUE : fail_library();
-}
-
 int data_open_image_folder(train_data *data, const char *folder) {
-  if (holds(folder, "data_batch_1.bin")) return open_cifar(data, folder, false);
-  if (holds(folder, "train.bin")) return open_cifar(data, folder, true);
-  char path[2][2][PATH_BYTES]; /* [train, t10k][images, labels] */
-  static const char *const sets[] = {"train", "t10k"};
-  bool there[2];
-  for (int i = 0; i < 2; i++) {
-    bool images = find_idx(path[i][0], folder, sets[i], "images", 3);
-    bool labels = find_idx(path[i][1], folder, sets[i], "labels", 1);
-    if (images != labels)
-      return fail("%s has %s's %s, but not its %s", folder, sets[i], images ? "images" : "labels",
-                  images ? "labels" : "images");
-    there[i] = images;
-  }
-  struct stat info;
-  if (stat(folder, &info) != 0) return fail("cannot read %s: %s", folder, strerror(errno));
-  if (!there[0] && !there[1])
-    return fail("%s has neither train-images-idx3-ubyte nor t10k-images-idx3-ubyte, plain or .gz, "
-                "nor CIFAR's data_batch_1.bin or train.bin",
-                folder);
-  if (!there[0] || !there[1]) return data_open_images(data, path[there[1]][0], path[there[1]][1]);
-
+  static const char *const ten[] = {"data_batch_1.bin",
+                                    "data_batch_2.bin",
+                                    "data_batch_3.bin",
+                                    "data_batch_4.bin",
+                                    "data_batch_5.bin",
+                                    "test_batch.bin",
+                                    NULL};
+  static const char *const hundred[] = {"train.bin", "test.bin", NULL};
   data->unit = "image";
-  if (ac_dataset_from_idx(&data->train, path[0][0], path[0][1], 0, -1) != AC_OK ||
-      ac_dataset_from_idx(&data->validation, path[1][0], path[1][1], 0, -1) != AC_OK)
-    return fail_library();
-  if (data_field_elements(data->train, "images") != data_field_elements(data->validation, "images"))
-    return fail("the images of %s and %s differ in size", path[0][0], path[1][0]);
-  return STATUS_CONTINUE;
+  ac_dataset **train = &data->train, **validation = data->undivided ? NULL : &data->validation;
+  ac_status status;
+  if (holds_any(folder, ten)) status = ac_dataset_cifar10_folder(train, validation, folder);
+  else if (holds_any(folder, hundred))
+    status = ac_dataset_cifar100_folder(train, validation, folder, false);
+  else status = ac_dataset_mnist_folder(train, validation, folder);
+  return status == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 
 void data_add_image_options(image_data_flags *flags, options *o) {
@@ -157,6 +127,14 @@ int data_open_image_flags(train_data *data, const image_data_flags *flags, const
   if (flags->images) return data_open_images(data, flags->images, flags->labels);
   return fail_usage("--data is missing: a folder with the file names of MNIST or of CIFAR-10 or "
                     "-100; or give --images and --labels");
+}
+
+int data_check_labels(const train_data *data, int64_t classes) {
+  if (ac_dataset_classes(data->train) <= classes) return STATUS_CONTINUE;
+  if (ac_dataset_check_labels(data->train, classes) != AC_OK) return fail_library();
+  if (data->validation && ac_dataset_check_labels(data->validation, classes) != AC_OK)
+    return fail_library();
+  return STATUS_CONTINUE;
 }
 
 static bool changes_anything(const ac_augmentation *a) {
@@ -197,9 +175,8 @@ int data_fold(train_data *data, const char *part) {
   if (data->tokens)
     return fail_usage("--fold is for images: the windows of a text move, and would overlap the "
                       "fold that validates");
-  ac_dataset_free(data->validation);
-  if (data->whole) ac_dataset_free(data->train);
-  else data->whole = data->train;
+  data->whole = data->train;
+  data->train = NULL;
   if (ac_dataset_fold(&data->train, &data->validation, data->whole, fold, folds) != AC_OK)
     return fail_library();
   return STATUS_CONTINUE;

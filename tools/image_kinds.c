@@ -135,6 +135,8 @@ static int prepare(void *self, const options *o, const ac_model_file *init, cons
   net->height = shape[1];
   net->width = shape[2];
   if (!options_given(o, "classes") && !init) net->classes = ac_dataset_classes(data->train);
+  status = data_check_labels(data, net->classes);
+  if (status != STATUS_CONTINUE) return status;
   data->augmentation = model->augmentation;
   if (options_given(o, "erase")) data->augmentation.erase_area = 0.25;
   return STATUS_CONTINUE;

@@ -186,6 +186,7 @@ static int parse(setup *s, const char *verb, int argc, char **argv, void (*more)
 static int open_data(setup *s) {
   ac_model_file *init = NULL;
   if (s->flags.init && ac_model_file_open(&init, s->flags.init) != AC_OK) return fail_library();
+  s->data.undivided = s->flags.fold != NULL;
   int status = s->kind->prepare(s->model, &s->options, init, s->flags.init, &s->data);
   ac_model_file_close(init);
   if (status == STATUS_CONTINUE && s->flags.fold) status = data_fold(&s->data, s->flags.fold);
