@@ -20,11 +20,11 @@ static const char *const norms[] = {"group", "layer", "instance", "batch"};
 /* ---- flags ----------------------------------------------------------------------------------- */
 
 static void shared_defaults(image_model *model, train_flags *flags) {
-  model->augmentation = (ac_augmentation){.shift = 2, .rotation = 10, .scaling = 0.1};
-  flags->batch = 64;
+  model->augmentation = (ac_augmentation){.shift = 3, .rotation = 10, .scaling = 0.1};
+  flags->batch = 32;
   flags->read_ahead = 1;
-  flags->epochs = 12;
-  flags->lr = 3e-3;
+  flags->epochs = 16;
+  flags->lr = 4e-3;
   flags->schedule = AC_SCHEDULE_COSINE;
   flags->beta2 = 0.99;
   flags->weight_decay = 0.05;
