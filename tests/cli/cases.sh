@@ -355,7 +355,7 @@ case_bench() {
   bench_quickly ops --model mobilenet --batch 1 --filter 'conv2d f32' --device cpu >out
   grep -qE ' conv2d f32 1x3x32x32 24x3x3x3 -> 1x24x32x32' out || die "no convolution in: $(cat out)"
   bench_quickly step --model mobilenet --batch 2 --precision f16 --device cpu >out
-  grep -q ' mobilenet f16 batch 2 ' out || die "no step of images in: $(cat out)"
+  grep -q ' mobilenet f16 batch 2' out || die "no step of images in: $(cat out)"
   run bench memory --model gpt-small --batch 2 --repeat 2 --device cpu >out
   grep -q '^resident / planned' out || die "no memory in: $(cat out)"
   if command -v gnuplot >/dev/null; then
