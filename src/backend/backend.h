@@ -47,7 +47,8 @@ typedef struct ac_backend {
   /* Scratch bytes for the op at these shapes (handles unset, run->batch the largest micro-batch);
    * must not shrink when a shape grows. */
   uint64_t (*workspace)(void *state, const ac_op_args *args);
-  /* Compiles what the op needs, so that the first run does not stall. */
+  /* Compiles what the op needs, so that the first run does not stall; with handles unset, what does
+   * not hang on them. */
   ac_status (*prepare)(void *state, const ac_op_args *args);
   ac_status (*run)(void *state, const ac_op_args *args);
   ac_status (*finish)(void *state);

@@ -57,10 +57,25 @@ static inline uint16_t ac_f16_from_float(float value) {
   return (uint16_t)(sign | half);
 }
 
-/* How far from 0 a float must be for f16 to hold it: at or below 2^-25 it becomes 0. */
-#define AC_F16_FLUSH 0x1p-25f
+/* Element i of values of a float type, whatever the compiler holds their memory to be. */
+static inline float ac_float_read(ac_dtype dtype, const void *values, int64_t i) {
+  const char *from = (const char *)values + (size_t)i * ac_dtype_bytes(dtype);
+  float whole;
+  uint16_t half;
+  if (dtype == AC_F32) return memcpy(&whole, from, sizeof whole), whole;
+  memcpy(&half, from, sizeof half);
+  return dtype == AC_F16 ? ac_f16_to_float(half) : ac_bf16_to_float(half);
+}
 
-/* `count` floats from elements of a float type, and the other way. */
+static inline void ac_float_write(ac_dtype dtype, void *values, int64_t i, float value) {
+  char *to = (char *)values + (size_t)i * ac_dtype_bytes(dtype);
+  uint16_t half = dtype == AC_F16 ? ac_f16_from_float(value) : ac_bf16_from_float(value);
+  if (dtype == AC_F32) memcpy(to, &value, sizeof value);
+  else memcpy(to, &half, sizeof half);
+}
+
+/* `count` floats from elements of a float type, and the other way. Both may lie in the same place,
+ * if no element is overwritten before it is read. */
 void ac_floats_read(float *to, const void *from, ac_dtype dtype, int64_t count);
 void ac_floats_write(void *to, ac_dtype dtype, const float *from, int64_t count);
 

@@ -285,24 +285,32 @@ static ac_status cut_anew(ac_plan *plan) {
   return status;
 }
 
-/* What the same plan would need in 16 bits, where the device can. */
-static ac_status try_precision(const search *s, uint64_t least, char *text, size_t size) {
-  ac_plan_desc desc = s->plan->desc;
+/* What the same plan would need in 16 bits, at the costs of f32, so that nothing is measured for a
+ * remark; UINT64_MAX where there is nothing to say. */
+static uint64_t least_in_f16(const ac_plan *plan, const ac_cost_model *costs) {
+  ac_plan_desc desc = plan->desc;
   desc.precision = AC_PRECISION_F16;
-  search other = {0};
-  ac_status status = ac_plan_begin(&other.plan, s->plan->source, s->plan->device, &desc);
-  if (status == AC_ERROR_UNSUPPORTED) return AC_OK;
-  AC_TRY(status);
+  search other = {.costs = costs};
+  if (ac_plan_begin(&other.plan, plan->source, plan->device, &desc) != AC_OK) return UINT64_MAX;
   uint64_t bytes = UINT64_MAX;
-  int64_t micro_batch;
-  status = ac_cost_model_get(&other.costs, other.plan->device, ac_plan_storage(&desc));
-  if (status == AC_OK) status = list_candidates(&other);
-  if (status == AC_OK) status = find_least(&other, &bytes, &micro_batch);
+  int64_t micro_batch = desc.micro_batch ? desc.micro_batch : 1;
+  ac_status status;
+  if (desc.purpose == AC_TRAIN) {
+    status = list_candidates(&other);
+    if (status == AC_OK) status = find_least(&other, &bytes, &micro_batch);
+  } else {
+    status = ac_plan_price(other.plan, micro_batch, true);
+    bytes = other.plan->info.bytes.total;
+  }
   free(other.list);
   ac_plan_free(other.plan);
-  AC_TRY(status);
-  add_knob(bytes, least, "at precision f16", text, size);
-  return AC_OK;
+  return status == AC_OK ? bytes : UINT64_MAX;
+}
+
+static void try_precision(const ac_plan *plan, const ac_cost_model *costs, uint64_t least,
+                          char *text, size_t size) {
+  if (plan->desc.precision != AC_PRECISION_F32) return;
+  add_knob(least_in_f16(plan, costs), least, "at precision f16", text, size);
 }
 
 /* Nothing fits: says what would, and what the knobs that were set would buy if they were not. */
@@ -327,7 +335,7 @@ static ac_status refuse(search *s, uint64_t limit) {
     desc.recompute = AC_RECOMPUTE_AUTO;
     AC_TRY(try_knob(s, &desc, least, "with recomputation as needed", knobs, sizeof knobs));
   }
-  if (desc.precision == AC_PRECISION_F32) AC_TRY(try_precision(s, least, knobs, sizeof knobs));
+  try_precision(s->plan, s->costs, least, knobs, sizeof knobs);
   if (clear_hints(s->plan)) {
     AC_TRY(cut_anew(s->plan));
     AC_TRY(try_knob(s, &s->plan->desc, least, "without its hints", knobs, sizeof knobs));
@@ -357,7 +365,11 @@ static ac_status search_forward(ac_plan *plan, uint64_t limit) {
   if (!given) AC_TRY(ac_plan_price(plan, 1, true));
   if (*total == UINT64_MAX)
     return AC_ERROR_BUDGET; /* with the sentence about the largest allocation */
-  if (*total > limit) return refusal(plan, *total, plan->info.micro_batch, limit, "");
+  if (*total > limit) {
+    char knobs[256] = "";
+    try_precision(plan, NULL, *total, knobs, sizeof knobs);
+    return refusal(plan, *total, plan->info.micro_batch, limit, knobs);
+  }
   int64_t too_few = 1, enough = batch;
   while (enough - too_few > 1) {
     int64_t middle = too_few + (enough - too_few) / 2;

@@ -136,6 +136,18 @@ static ac_status prepare(ac_instance *instance, ac_prepared *prepared,
   return AC_OK;
 }
 
+/* What is prepared without handles of memory. A backend may look for its fastest kernels then, with
+ * memory of its own: before the plan's is allocated. */
+static ac_status prepare_early(ac_instance *instance, const ac_sequence *sequence) {
+  instance->run.batch = instance->plan->info.micro_batch;
+  for (int i = 0; i < sequence->step_count; i++) {
+    ac_op_args args;
+    ac_step_arguments(&sequence->steps[i], instance->plan->graph, &instance->run, &args);
+    AC_TRY(instance->device->backend->prepare(instance->device->state, &args));
+  }
+  return AC_OK;
+}
+
 static void discard(ac_instance *instance, ac_prepared *prepared) {
   for (int i = 0; prepared->handles && i < prepared->sequence->value_count; i++)
     ac_instance_drop_view(instance, prepared->handles[i]);
@@ -360,6 +372,8 @@ static ac_status bring_to_life(ac_instance *instance) {
                    plan->graph->input_count, AC_MAX_GRAPH_INPUTS);
   AC_TRY(allocate_host(instance));
   find_checks(instance);
+  AC_TRY(prepare_early(instance, &plan->main));
+  AC_TRY(prepare_early(instance, &plan->evaluation));
   AC_TRY(allocate_chunks(instance));
   AC_TRY(view_persistent(instance));
   AC_TRY(clear_persistent(instance));

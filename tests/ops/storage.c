@@ -10,20 +10,14 @@
 void op_encode(ac_dtype dtype, double value, void *to) {
   float single = (float)value;
   int32_t integer = dtype == AC_I32 ? (int32_t)value : 0;
-  uint16_t half = dtype == AC_F16 ? ac_f16_from_float(single) : ac_bf16_from_float(single);
-  if (dtype == AC_F32) memcpy(to, &single, sizeof single);
-  else if (dtype == AC_I32) memcpy(to, &integer, sizeof integer);
-  else memcpy(to, &half, sizeof half);
+  if (dtype == AC_I32) memcpy(to, &integer, sizeof integer);
+  else ac_float_write(dtype, to, 0, single);
 }
 
 double op_decode(ac_dtype dtype, const void *from) {
-  float single;
   int32_t integer;
-  uint16_t half;
-  if (dtype == AC_F32) return memcpy(&single, from, sizeof single), (double)single;
   if (dtype == AC_I32) return memcpy(&integer, from, sizeof integer), (double)integer;
-  memcpy(&half, from, sizeof half);
-  return (double)(dtype == AC_F16 ? ac_f16_to_float(half) : ac_bf16_to_float(half));
+  return (double)ac_float_read(dtype, from, 0);
 }
 
 double op_round(ac_dtype dtype, double value) {

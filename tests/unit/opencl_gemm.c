@@ -14,7 +14,10 @@ enum { DEPTH = 16 }; /* cl/gemm.cl's */
 
 static ac_device *open_device(void) {
   ac_device *device;
-  if (ac_device_open(&device, &(ac_device_desc){.name = "opencl"}) != AC_OK) skip();
+  if (ac_device_open(&device, &(ac_device_desc){.name = "opencl"}) != AC_OK) {
+    if (getenv("ACCRUE_TEST_OPENCL")) fail_msg("%s", ac_last_error());
+    skip();
+  }
   return device;
 }
 
@@ -33,21 +36,13 @@ typedef struct example {
 } example;
 
 static float get(const example *x, int matrix, int64_t i) {
-  const void *values = x->host[matrix];
-  if (x->type[matrix] == AC_F32) return ((const float *)values)[i];
-  const uint16_t bits = ((const uint16_t *)values)[i];
-  return x->type[matrix] == AC_F16 ? ac_f16_to_float(bits) : ac_bf16_to_float(bits);
+  return ac_float_read(x->type[matrix], x->host[matrix], i);
 }
 
 static void set(const example *x, int matrix, int64_t i, float value) {
-  if (x->type[matrix] == AC_F32) {
-    ((float *)x->host[matrix])[i] = value;
-    return;
-  }
-  uint16_t bits = x->type[matrix] == AC_F16 ? ac_f16_from_float(value) : ac_bf16_from_float(value);
-  if (x->cl->mark_flushed && matrix == C && x->type[C] == AC_F16 && (bits & 0x7fff) == 0)
-    bits = value == 0 ? 0 : 0x8000;
-  ((uint16_t *)x->host[matrix])[i] = bits;
+  ac_float_write(x->type[matrix], x->host[matrix], i, value);
+  if (x->cl->mark_flushed && matrix == C && x->type[C] == AC_F16 && get(x, C, i) == 0)
+    ac_float_write(AC_F16, x->host[C], i, value == 0 ? 0.0f : -0.0f);
 }
 
 static void make_matrix(example *x, int matrix, bool is_float, int64_t first, int64_t count) {
@@ -208,8 +203,10 @@ static int choose(void) {
   cl->op = "test";
   cl->storage = AC_F16;
   cl->preparing = true;
-  const int index = ac_cl_tile_index(cl, &product, true);
-  assert_int_equal(ac_cl_tile_index(cl, &product, true), index);
+  int index, again;
+  assert_ok(ac_cl_tile_index(cl, &product, true, &index));
+  assert_ok(ac_cl_tile_index(cl, &product, true, &again));
+  assert_int_equal(again, index);
   ac_device_close(device);
   return index;
 }
@@ -264,12 +261,83 @@ static void test_choice_is_kept(void **state) {
   unsetenv("ACCRUE_CACHE_DIR");
 }
 
+/* ---- tiles that compute something else ------------------------------------------------------- */
+
+static ac_cl_tile right_tile;
+static bool some_tile_is_right;
+
+static bool same_tile(const ac_cl_tile *a, const ac_cl_tile *b) {
+  return memcmp(a, b, sizeof *a) == 0;
+}
+
+/* The lowest bit of the first f16 result, or float that a mixed product has: near enough. */
+static void last_bit(const ac_cl_tile *tile, void *result, size_t bytes) {
+  (void)bytes;
+  if (!some_tile_is_right || !same_tile(tile, &right_tile)) *(unsigned char *)result ^= 1;
+}
+
+/* An element that is left out. */
+static void hole(const ac_cl_tile *tile, void *result, size_t bytes) {
+  if (!some_tile_is_right || !same_tile(tile, &right_tile))
+    memset((char *)result + bytes / 8 * 4, 0, 4);
+}
+
+typedef void (*distortion)(const ac_cl_tile *tile, void *result, size_t bytes);
+
+static ac_status choose_distorted(distortion distort, bool mixed, int *index) {
+  ac_device *device = open_device();
+  ac_opencl *cl = device->state;
+  const ac_cl_product product = {.batch = 1, .float_a = mixed, .float_c = mixed};
+  cl->op = "test";
+  cl->storage = AC_F16;
+  cl->preparing = true;
+  cl->distort = distort;
+  ac_status status = ac_cl_tile_index(cl, &product, true, index);
+  ac_device_close(device);
+  return status;
+}
+
+static void test_wrong_tiles_are_not_taken(void **state) {
+  (void)state;
+  test_path path;
+  int index;
+  setenv("ACCRUE_CACHE_DIR", test_folder, 1);
+  setenv("ACCRUE_TUNE", "1", 1);
+  some_tile_is_right = false;
+  for (int mixed = 0; mixed < 2; mixed++) {
+    assert_int_equal(choose_distorted(hole, mixed, &index), AC_ERROR_UNSUPPORTED);
+    assert_non_null(strstr(ac_last_error(), "right results"));
+  }
+  assert_false(only_tile_file(&path));
+  assert_ok(choose_distorted(last_bit, false, &index));
+  assert_int_equal(index, 0);
+  assert_ok(choose_distorted(last_bit, true, &index));
+  assert_int_equal(index, 0);
+  assert_false(only_tile_file(&path)); /* for it may be right another time */
+
+  ac_device *device = open_device();
+  const ac_cl_tiles tiles = ac_cl_tiles_for(device->state, true);
+  right_tile = tiles.tile[tiles.count - 1];
+  ac_device_close(device);
+  some_tile_is_right = true;
+  assert_ok(choose_distorted(hole, false, &index));
+  assert_int_equal(index, tiles.count - 1);
+  assert_true(only_tile_file(&path));
+  remove(path.text);
+  assert_ok(choose_distorted(last_bit, true, &index));
+  assert_int_equal(index, tiles.count - 1);
+  unsetenv("ACCRUE_TUNE");
+  unsetenv("ACCRUE_CACHE_DIR");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_tiles_change_no_bit),
       cmocka_unit_test(test_mixed_types),
       cmocka_unit_test(test_flushed_values_are_marked),
       cmocka_unit_test_setup_teardown(test_choice_is_kept, make_test_folder, remove_test_folder),
+      cmocka_unit_test_setup_teardown(test_wrong_tiles_are_not_taken, make_test_folder,
+                                      remove_test_folder),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,6 +20,9 @@ static void everywhere(void (*check)(const char *device, ac_precision precision)
   ac_device_info list[8];
   int count;
   assert_ok(ac_device_list(list, 8, &count));
+  bool opencl = false;
+  for (int i = 0; i < count && i < 8; i++) opencl |= !strcmp(list[i].backend, "opencl");
+  if (getenv("ACCRUE_TEST_OPENCL")) assert_true(opencl);
   for (int i = 0; i < count && i < 8; i++)
     for (int k = 0; k < 2; k++) check(list[i].id, halves[k]);
 }
@@ -184,6 +187,33 @@ static void a_refusal_names_half_precision(void **state) {
   ac_plan_free(plan);
   ac_graph_free(graph);
   ac_device_close(device);
+}
+
+/* Without a backward pass too; and what is only remarked upon is not measured. */
+static void refusals_measure_nothing(const char *name, ac_precision precision) {
+  ac_device *device = open_device(name);
+  ac_graph *graph = test_gpt_graph(
+      &(test_gpt){.layers = 4, .width = 128, .context = 64, .vocab = 65, .heads = 4});
+  ac_plan *plan;
+  static const ac_purpose purposes[] = {AC_TRAIN, AC_EVALUATE, AC_PREDICT};
+  for (int i = 0; i < 3; i++) {
+    ac_plan_desc desc = {.purpose = purposes[i], .batch = 16, .memory = 1};
+    assert_refused(ac_plan_create(&plan, graph, device, &desc), AC_ERROR_BUDGET, "needs at least");
+    if (i > 0) assert_contains(ac_last_error(), "at precision f16");
+    assert_null(device->costs[AC_F16]);
+    desc.precision = precision;
+    assert_refused(ac_plan_create(&plan, graph, device, &desc), AC_ERROR_BUDGET, "needs at least");
+    assert_null(strstr(ac_last_error(), "at precision"));
+    ac_device_close(device);
+    device = open_device(name);
+  }
+  ac_graph_free(graph);
+  ac_device_close(device);
+}
+
+static void refusals_measure_nothing_anywhere(void **state) {
+  (void)state;
+  everywhere(refusals_measure_nothing);
 }
 
 static void every_step_tells_its_dtypes(void **state) {
@@ -432,6 +462,7 @@ int main(void) {
       cmocka_unit_test(scratch_grows_with_the_product),
       cmocka_unit_test(weights_shrink_without_training),
       cmocka_unit_test(a_refusal_names_half_precision),
+      cmocka_unit_test(refusals_measure_nothing_anywhere),
       cmocka_unit_test(every_step_tells_its_dtypes),
       cmocka_unit_test(odd_graphs_train_everywhere),
       cmocka_unit_test(sessions_convert_everywhere),

@@ -111,7 +111,8 @@ ac_status ac_cl_gemm_tile(ac_opencl *cl, const ac_cl_product *p, ac_cl_tile t) {
 }
 
 static ac_status own_gemm_sized(ac_opencl *cl, const ac_cl_product *p, bool large) {
-  const int index = ac_cl_tile_index(cl, p, large);
+  int index;
+  AC_TRY(ac_cl_tile_index(cl, p, large, &index));
   return ac_cl_gemm_tile(cl, p, ac_cl_tiles_for(cl, large).tile[index]);
 }
 

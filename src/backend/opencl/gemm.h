@@ -43,7 +43,8 @@ typedef struct ac_cl_tiles {
 ac_cl_tiles ac_cl_tiles_for(const ac_opencl *cl, bool large);
 bool ac_cl_product_is_large(const ac_opencl *cl, const ac_cl_product *product);
 
-/* Which of these it is for products of this class; while preparing, a tuning run may find out. */
-int ac_cl_tile_index(ac_opencl *cl, const ac_cl_product *product, bool large);
+/* Which of these it is for products of this class; while preparing, a tuning run may find out, or
+ * that none is right. */
+ac_status ac_cl_tile_index(ac_opencl *cl, const ac_cl_product *product, bool large, int *index);
 
 #endif

@@ -18,6 +18,8 @@ typedef struct ac_cl_program {
   cl_program program;
 } ac_cl_program;
 
+struct ac_cl_tile;
+
 typedef struct ac_cl_compiled {
   uint64_t key; /* hash of file, options and kernel name */
   cl_kernel kernel;
@@ -37,6 +39,8 @@ typedef struct ac_opencl {
   bool tune;           /* tiles of products are tuned */
   /* Indices of the chosen tiles plus 1, by storage type, transposes and float operands, size. */
   uint8_t tiles[AC_BF16 + 1][32][2];
+  /* For tests: changes what a tile has computed in a trial; NULL. */
+  void (*distort)(const struct ac_cl_tile *tile, void *result, size_t bytes);
 
   bool preparing;
   const char *op;    /* in hand, for messages */

@@ -4,13 +4,17 @@
  * the first product of a class that is prepared starts a short tuning run: every tile of the list
  * multiplies a small product, whose result must have the bits of plain loops on the host, and those
  * that pass are timed on a product of fixed size, for some milliseconds each; compiling them takes
- * longer than that. Classes of mixed types are only checked, with the tile of the unmixed class.
+ * longer than that. Classes of mixed types are only checked, the tile of the unmixed class first.
  * The result is kept on disk, under the hash of device, driver, source and class. Since all tiles
  * give the same bits, a choice that comes out differently another time changes nothing but speed.
  *
- * The scratch buffers of a tuning run live as long as the run. On CPU devices, where compiling
- * costs more than there is to gain, the first tile of the list is taken as it is. ACCRUE_TUNE=1
- * tunes there too, ACCRUE_TUNE=0 nowhere. */
+ * Where no tile has the bits (a driver that contracts or reorders otherwise), the first is taken if
+ * its results are near enough, which is not kept on disk; if not, the class cannot be multiplied.
+ *
+ * The scratch buffers of a tuning run live as long as the run, which is before a plan's memory is
+ * allocated (train/instance.c). On CPU devices, where compiling costs more than there is to gain,
+ * the first tile of the list is taken as it is. ACCRUE_TUNE=1 tunes there too, ACCRUE_TUNE=0
+ * nowhere. */
 #include "backend/opencl/gemm.h"
 
 #include <inttypes.h>
@@ -76,18 +80,6 @@ static ac_dtype type_of(const trial *t, int matrix) {
   return is_float[matrix] ? AC_F32 : t->cl->storage;
 }
 
-static float read_value(ac_dtype type, const void *values, int64_t i) {
-  if (type == AC_F32) return ((const float *)values)[i];
-  const uint16_t bits = ((const uint16_t *)values)[i];
-  return type == AC_F16 ? ac_f16_to_float(bits) : ac_bf16_to_float(bits);
-}
-
-static void write_value(ac_dtype type, void *values, int64_t i, float value) {
-  if (type == AC_F32) ((float *)values)[i] = value;
-  else
-    ((uint16_t *)values)[i] = type == AC_F16 ? ac_f16_from_float(value) : ac_bf16_from_float(value);
-}
-
 static void set_size(trial *t, int64_t m, int64_t n, int64_t k) {
   t->product.m = m;
   t->product.n = n;
@@ -123,11 +115,19 @@ static bool fill(trial *t, int matrix) {
   const int64_t count = t->capacity[matrix];
   for (int64_t i = 0; i < count; i++) {
     const ac_philox_block block = ac_philox(1, (uint32_t)(i / 4), (uint32_t)matrix, 0, 0);
-    write_value(type, t->host[matrix], i, 2 * ac_uniform24(block.v[i % 4]) - 1);
+    ac_float_write(type, t->host[matrix], i, 2 * ac_uniform24(block.v[i % 4]) - 1);
   }
   return clEnqueueWriteBuffer(t->cl->queue, t->buffer[matrix], CL_TRUE, 0,
                               (size_t)count * ac_dtype_bytes(type), t->host[matrix], 0, NULL,
                               NULL) == CL_SUCCESS;
+}
+
+/* Where element (i, l) of op(A) and (l, j) of op(B) are stored. */
+static int64_t place_in_a(const ac_cl_product *p, int64_t i, int64_t l) {
+  return p->transpose_a ? l * p->m + i : i * p->k + l;
+}
+static int64_t place_in_b(const ac_cl_product *p, int64_t l, int64_t j) {
+  return p->transpose_b ? j * p->k + l : l * p->n + j;
 }
 
 /* What the kernel promises. */
@@ -138,10 +138,9 @@ static void plain_product(const trial *t, void *c) {
     for (int64_t j = 0; j < p->n; j++) {
       float sum = 0;
       for (int64_t l = 0; l < p->k; l++)
-        sum =
-            fmaf(read_value(type_a, t->host[A], p->transpose_a ? l * p->m + i : i * p->k + l),
-                 read_value(type_b, t->host[B], p->transpose_b ? j * p->k + l : l * p->n + j), sum);
-      write_value(type_c, c, i * p->n + j, sum);
+        sum = fmaf(ac_float_read(type_a, t->host[A], place_in_a(p, i, l)),
+                   ac_float_read(type_b, t->host[B], place_in_b(p, l, j)), sum);
+      ac_float_write(type_c, c, i * p->n + j, sum);
     }
 }
 
@@ -186,16 +185,43 @@ static void end(trial *t) {
 
 /* ---- checking and timing --------------------------------------------------------------------- */
 
-static bool is_right(trial *t, ac_cl_tile tile) {
-  for (int i = 0; i < CHECKS; i++) {
-    set_check(t, i);
-    if (ac_cl_gemm_tile(t->cl, &t->product, tile) != AC_OK) return false;
-    if (clEnqueueReadBuffer(t->cl->queue, t->buffer[C], CL_TRUE, 0, result_bytes(t), t->host[C], 0,
-                            NULL, NULL) != CL_SUCCESS)
-      return false;
-    if (memcmp(t->host[C], t->expected[i], result_bytes(t)) != 0) return false;
-  }
+/* Whether an element of the result lies within 2^-10 |A| |B| of what is expected, and one step of
+ * bf16, which is coarser than that. Anything but a wrong kernel does. */
+static bool is_near(const trial *t, const void *expected, int64_t i, int64_t j) {
+  const ac_cl_product *p = &t->product;
+  const double want = (double)ac_float_read(type_of(t, C), expected, i * p->n + j);
+  const double got = (double)ac_float_read(type_of(t, C), t->host[C], i * p->n + j);
+  double size = 0;
+  for (int64_t l = 0; l < p->k; l++)
+    size += fabs((double)ac_float_read(type_of(t, A), t->host[A], place_in_a(p, i, l)) *
+                 (double)ac_float_read(type_of(t, B), t->host[B], place_in_b(p, l, j)));
+  const double step = type_of(t, C) == AC_BF16 ? 0x1p-7 * fabs(want) : 0;
+  return fabs(got - want) <= 0x1p-10 * size + step;
+}
+
+static bool all_near(const trial *t, const void *expected) {
+  for (int64_t i = 0; i < t->product.m; i++)
+    for (int64_t j = 0; j < t->product.n; j++)
+      if (!is_near(t, expected, i, j)) return false;
   return true;
+}
+
+typedef enum verdict { WRONG, NEAR, EXACT } verdict;
+
+static verdict check_tile(trial *t, ac_cl_tile tile) {
+  verdict result = EXACT;
+  for (int i = 0; i < CHECKS && result != WRONG; i++) {
+    set_check(t, i);
+    const size_t bytes = result_bytes(t);
+    if (ac_cl_gemm_tile(t->cl, &t->product, tile) != AC_OK ||
+        clEnqueueReadBuffer(t->cl->queue, t->buffer[C], CL_TRUE, 0, bytes, t->host[C], 0, NULL,
+                            NULL) != CL_SUCCESS)
+      return WRONG;
+    if (t->cl->distort) t->cl->distort(&tile, t->host[C], bytes);
+    if (memcmp(t->host[C], t->expected[i], bytes) != 0)
+      result = all_near(t, t->expected[i]) ? NEAR : WRONG;
+  }
+  return result;
 }
 
 static bool time_runs(trial *t, ac_cl_tile tile, int runs, double *seconds) {
@@ -274,44 +300,80 @@ static void write_tile(const char *path, ac_cl_tile t) {
   else ac_atomic_abandon(&file);
 }
 
-/* The fastest of the tiles that are right; the first, which every device should run, if none is. */
+/* The fastest of the tiles that are exact; -1: there is none. */
 static int fastest(trial *t, ac_cl_tiles tiles) {
   double least = INFINITY;
-  int best = 0;
+  int best = -1;
   for (int i = 0; i < tiles.count; i++) {
     double seconds;
-    if (!is_right(t, tiles.tile[i]) || !time_tile(t, tiles.tile[i], least, &seconds)) continue;
+    if (check_tile(t, tiles.tile[i]) != EXACT || !time_tile(t, tiles.tile[i], least, &seconds))
+      continue;
     if (seconds < least) least = seconds, best = i;
   }
   return best;
 }
 
-/* False if there was no room for a trial. */
-static bool tune(ac_opencl *cl, const ac_cl_product *class, ac_cl_tiles tiles, bool large,
-                 int *index) {
+/* `first` or else the first of the list that is exact; -1: there is none. */
+static int first_exact(trial *t, ac_cl_tiles tiles, int first) {
+  if (check_tile(t, tiles.tile[first]) == EXACT) return first;
+  for (int i = 0; i < tiles.count; i++)
+    if (i != first && check_tile(t, tiles.tile[i]) == EXACT) return i;
+  return -1;
+}
+
+/* How a class came by its tile. UNCHECKED: there was no room for a trial. */
+typedef enum outcome { UNCHECKED, FOUND, ACCEPTED, REFUSED } outcome;
+
+/* `index` comes with the tile to try first. */
+static outcome try_tiles(trial *t, ac_cl_tiles tiles, int *index) {
+  if (!begin(t)) return UNCHECKED;
+  const int found = is_mixed(&t->product) ? first_exact(t, tiles, *index) : fastest(t, tiles);
+  *index = found < 0 ? 0 : found;
+  if (found >= 0) return FOUND;
+  return check_tile(t, tiles.tile[0]) == WRONG ? REFUSED : ACCEPTED;
+}
+
+static outcome tune(ac_opencl *cl, const ac_cl_product *class, ac_cl_tiles tiles, bool large,
+                    int *index) {
   trial t = {.cl = cl, .product = *class, .large = large};
-  if (is_mixed(class)) {
-    ac_cl_product plain = *class;
-    plain.float_a = plain.float_b = plain.float_c = false;
-    *index = ac_cl_tile_index(cl, &plain, large);
-  }
   /* What goes wrong here is a reason for another tile, not the caller's error. */
   char sentence[1024];
   snprintf(sentence, sizeof sentence, "%s", ac_last_error());
   const bool mark_flushed = cl->mark_flushed;
   cl->preparing = cl->mark_flushed = false;
-  const bool begun = begin(&t);
-  if (begun && !is_mixed(class)) *index = fastest(&t, tiles);
-  else if (begun && !is_right(&t, tiles.tile[*index])) *index = 0;
+  const outcome result = try_tiles(&t, tiles, index);
   end(&t);
   cl->preparing = true;
   cl->mark_flushed = mark_flushed;
   ac_fail(AC_OK, "%s", sentence);
-  return begun;
+  return result;
 }
 
-int ac_cl_tile_index(ac_opencl *cl, const ac_cl_product *p, bool large) {
-  if (!cl->tune) return 0;
+/* The tile of a class that has none yet. */
+static ac_status choose_tile(ac_opencl *cl, const ac_cl_product *class, bool large, int *index) {
+  const ac_cl_tiles tiles = ac_cl_tiles_for(cl, large);
+  char name[64], path[4096];
+  describe(name, sizeof name, cl, class, large);
+  const bool kept = tile_path(path, sizeof path, cl, name);
+  if (kept && read_tile(path, tiles, index)) return AC_OK;
+  *index = 0;
+  if (is_mixed(class)) {
+    ac_cl_product plain = *class;
+    plain.float_a = plain.float_b = plain.float_c = false;
+    AC_TRY(ac_cl_tile_index(cl, &plain, large, index));
+  }
+  const outcome result = tune(cl, class, tiles, large, index);
+  if (result == REFUSED)
+    return ac_fail(AC_ERROR_UNSUPPORTED,
+                   "opencl: %s: no kernel for matrix products (%s) gives right results on %s",
+                   cl->op, name, cl->info.name);
+  if (result == FOUND && kept) write_tile(path, tiles.tile[*index]);
+  return AC_OK;
+}
+
+ac_status ac_cl_tile_index(ac_opencl *cl, const ac_cl_product *p, bool large, int *index) {
+  *index = 0;
+  if (!cl->tune) return AC_OK;
   const bool half = cl->storage != AC_F32;
   const ac_cl_product class = {.transpose_a = p->transpose_a,
                                .transpose_b = p->transpose_b,
@@ -322,16 +384,10 @@ int ac_cl_tile_index(ac_opencl *cl, const ac_cl_product *p, bool large) {
   const int number = class.transpose_a + 2 * class.transpose_b + 4 * class.float_a +
                      8 * class.float_b + 16 * class.float_c;
   uint8_t *chosen = &cl->tiles[cl->storage][number][large];
-  if (*chosen || !cl->preparing) return *chosen ? *chosen - 1 : 0;
-  const ac_cl_tiles tiles = ac_cl_tiles_for(cl, large);
-  char name[64], path[4096];
-  describe(name, sizeof name, cl, &class, large);
-  const bool kept = tile_path(path, sizeof path, cl, name);
-  int index = 0;
-  if (!kept || !read_tile(path, tiles, &index)) {
-    index = 0;
-    if (tune(cl, &class, tiles, large, &index) && kept) write_tile(path, tiles.tile[index]);
+  if (!*chosen && cl->preparing) {
+    AC_TRY(choose_tile(cl, &class, large, index));
+    *chosen = (uint8_t)(*index + 1);
   }
-  *chosen = (uint8_t)(index + 1);
-  return index;
+  *index = *chosen ? *chosen - 1 : 0;
+  return AC_OK;
 }
