@@ -540,6 +540,18 @@ case_images() {
     grep -q '"confusion": \[$' json || die "no JSON: $(cat json)"
   done
 
+  # What training says of validation is what eval says, folds and smoothing included.
+  run train resnet "${net[@]}" --width 8 --steps 6 --label-smoothing 0.2 --fold 2/3 --metrics m --out smooth >/dev/null
+  run eval --model smooth --data pair --device cpu --fold 2/3 --json >json
+  awk -v a="$("$METRICS" field m end val_accuracy)" -v b="$(sed -n 's/.*"accuracy": \(.*\),/\1/p' json)" \
+    'BEGIN { exit a != b }' || die "another accuracy: $(cat json)"
+  awk -v a="$("$METRICS" field m end val_loss)" -v b="$(sed -n 's/.*"loss": \(.*\),/\1/p' json)" \
+    'BEGIN { exit !(a > 0 && (a - b) ^ 2 < (1e-6 * a) ^ 2) }' || die "another loss: $(cat json)"
+  grep -q '"samples": 67' json || die "not a third of 200 samples: $(cat json)"
+  run eval --model smooth --data pair --device cpu --fold 2/3 --split train --json >json
+  grep -q '"samples": 133' json || die "not two thirds of 200 samples: $(cat json)"
+  refuse 2 'unknown flag --shift' eval --model smooth --data pair --shift 1
+
   # Neither the loader's threads nor whether it reads ahead change a bit.
   run train resnet "${net[@]}" --width 8 --steps 8 --loader-threads 1 --out one >/dev/null
   run train resnet "${net[@]}" --width 8 --steps 8 --loader-threads 3 --read-ahead 2 --out three >/dev/null
