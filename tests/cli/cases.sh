@@ -637,6 +637,7 @@ records() { # LABEL-BYTES COUNT
   done
 }
 case_cifar() {
+  text
   mkdir ten hundred
   records 1 40 >ten/data_batch_1.bin
   records 1 24 | gzip >ten/data_batch_2.bin.gz
@@ -657,6 +658,16 @@ case_cifar() {
   (($("$METRICS" field m end samples) == 15)) || die "not 15 of 16 samples"
   cp ten/data_batch_2.bin.gz part
   refuse 1 'part lacks data_batch_1.bin, but has data_batch_2.bin' train mlp --data part
+  # One file: nine tenths of 40 train. Records of the hundred are told from their length.
+  run train mlp --data ten/data_batch_1.bin --device cpu --hidden none --batch 36 --epochs 1 --metrics m --out model >/dev/null
+  (($("$METRICS" field m end samples) == 36)) || die "not 36 of 40 samples"
+  run train resnet --data hundred/train.bin --device cpu --width 8 --batch 64 --steps 1 --fold 1/4 --metrics m \
+    --out fine >/dev/null
+  run train resnet --data hundred --coarse --device cpu --width 8 --batch 64 --steps 1 --metrics m --out coarse >/dev/null
+  refuse 2 '--classes 100 contradicts' train resnet --data hundred --classes 100 --init coarse/model.safetensors
+  refuse 2 '--classes 20 contradicts' train resnet --data hundred --classes 20 --init fine/model.safetensors
+  refuse 2 '--coarse is for CIFAR-100' train mlp --data ten --coarse
+  refuse 1 'text: 6393 bytes are no whole number of CIFAR-10' train mlp --data text
   truncate -s -1 ten/test_batch.bin
   refuse 1 'test_batch.bin: 49167 bytes are no whole number' train mlp --data ten
   printf '\012' | dd of=ten/data_batch_1.bin conv=notrunc status=none
