@@ -62,17 +62,37 @@ int data_open_tokens(train_data *data, const char *path, uint64_t max_bytes, int
 
 /* ---- images ---------------------------------------------------------------------------------- */
 
-int data_open_images(train_data *data, const char *images, const char *labels) {
+/* Where what one source holds is opened to: the last tenth validates, if anything does. */
+static ac_dataset **whole_of(train_data *data) {
+  return data->undivided ? &data->train : &data->whole;
+}
+
+static int divide(train_data *data, const char *path) {
   data->unit = "image";
-  ac_dataset **whole = data->undivided ? &data->train : &data->whole;
-  if (ac_dataset_from_idx(whole, images, labels, 0, -1) != AC_OK) return fail_library();
   if (data->undivided) return STATUS_CONTINUE;
-  int64_t count = ac_dataset_count(*whole), split = count - (count < 20 ? 1 : count / 10);
-  if (split < 1) return fail("%s has 1 image, too few to train and validate on", images);
-  if (ac_dataset_slice(&data->train, *whole, 0, split) != AC_OK ||
-      ac_dataset_slice(&data->validation, *whole, split, count) != AC_OK)
+  int64_t count = ac_dataset_count(data->whole), split = count - (count < 20 ? 1 : count / 10);
+  if (split < 1) return fail("%s has 1 image, too few to train and validate on", path);
+  if (ac_dataset_slice(&data->train, data->whole, 0, split) != AC_OK ||
+      ac_dataset_slice(&data->validation, data->whole, split, count) != AC_OK)
     return fail_library();
   return STATUS_CONTINUE;
+}
+
+static int open_idx(train_data *data, const char *images, const char *labels) {
+  if (ac_dataset_from_idx(whole_of(data), images, labels, 0, -1) != AC_OK) return fail_library();
+  return divide(data, images);
+}
+
+/* Records of CIFAR-10 or, where it cannot be these, of CIFAR-100. */
+static int open_cifar_file(train_data *data, const char *path, bool coarse) {
+  ac_dataset **whole = whole_of(data);
+  ac_status status = coarse ? ac_dataset_from_cifar100(whole, path, true, 0, -1)
+                            : ac_dataset_from_cifar10(whole, path, 0, -1);
+  char reason[1024];
+  snprintf(reason, sizeof reason, "%s", ac_last_error());
+  if (status == AC_ERROR_FORMAT && !coarse)
+    status = ac_dataset_from_cifar100(whole, path, false, 0, -1);
+  return status == AC_OK ? divide(data, path) : fail("%s", reason);
 }
 
 /* Whether the folder holds one of the files, plain or gzip. */
@@ -86,7 +106,7 @@ static bool holds_any(const char *folder, const char *const *names) {
   return false;
 }
 
-int data_open_image_folder(train_data *data, const char *folder) {
+static int open_folder(train_data *data, const char *folder, bool coarse) {
   static const char *const ten[] = {"data_batch_1.bin",
                                     "data_batch_2.bin",
                                     "data_batch_3.bin",
@@ -98,17 +118,23 @@ int data_open_image_folder(train_data *data, const char *folder) {
   data->unit = "image";
   ac_dataset **train = &data->train, **validation = data->undivided ? NULL : &data->validation;
   ac_status status;
-  if (holds_any(folder, ten)) status = ac_dataset_cifar10_folder(train, validation, folder);
-  else if (holds_any(folder, hundred))
-    status = ac_dataset_cifar100_folder(train, validation, folder, false);
+  bool is_hundred = !holds_any(folder, ten) && holds_any(folder, hundred);
+  if (coarse && !is_hundred)
+    return fail_usage("--coarse is for CIFAR-100, and %s holds none of its files", folder);
+  if (is_hundred) status = ac_dataset_cifar100_folder(train, validation, folder, coarse);
+  else if (holds_any(folder, ten)) status = ac_dataset_cifar10_folder(train, validation, folder);
   else status = ac_dataset_mnist_folder(train, validation, folder);
   return status == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 
 void data_add_image_options(image_data_flags *flags, options *o) {
   const option rows[] = {
-      {"data", "DIR", OPTION_TEXT, &flags->folder,
-       .help = "folder with the file names of MNIST or of CIFAR-10 or -100", .fallback = ""},
+      {"data", "PATH", OPTION_TEXT, &flags->path,
+       .help =
+           "folder with the file names of MNIST or of CIFAR-10 or -100, or one of CIFAR's files",
+       .fallback = ""},
+      {"coarse", NULL, OPTION_SWITCH, &flags->coarse,
+       .help = "take CIFAR-100's 20 coarse classes, not its 100 fine ones"},
       {"images", "FILE", OPTION_TEXT, &flags->images,
        .help = "IDX images, plain or gzip; the last tenth validates", .fallback = ""},
       {"labels", "FILE", OPTION_TEXT, &flags->labels, .help = "IDX labels of --images",
@@ -123,8 +149,14 @@ int data_open_image_flags(train_data *data, const image_data_flags *flags, const
   if (status != STATUS_CONTINUE) return status;
   if (flags->images && !flags->labels) return fail_usage("--images needs --labels as well");
   if (flags->labels && !flags->images) return fail_usage("--labels needs --images as well");
-  if (flags->folder) return data_open_image_folder(data, flags->folder);
-  if (flags->images) return data_open_images(data, flags->images, flags->labels);
+  if (flags->images && flags->coarse) return fail_usage("--coarse is for CIFAR-100");
+  if (flags->images) return open_idx(data, flags->images, flags->labels);
+  struct stat info;
+  if (flags->path && stat(flags->path, &info) != 0)
+    return fail("cannot read %s: %s", flags->path, strerror(errno));
+  if (flags->path && !S_ISDIR(info.st_mode))
+    return open_cifar_file(data, flags->path, flags->coarse);
+  if (flags->path) return open_folder(data, flags->path, flags->coarse);
   return fail_usage("--data is missing: a folder with the file names of MNIST or of CIFAR-10 or "
                     "-100; or give --images and --labels");
 }

@@ -25,16 +25,13 @@ typedef struct train_data {
 int data_open_tokens(train_data *data, const char *path, uint64_t max_bytes, int64_t vocab,
                      int64_t context);
 
-/* A folder with MNIST's file names, where train-* trains and t10k-* validates, or the last 10 % of
- * the only pair there is; or with those of CIFAR-10 or CIFAR-100 (fine labels). */
-int data_open_image_folder(train_data *data, const char *folder);
-
-/* One pair of IDX files; its last 10 % validates. */
-int data_open_images(train_data *data, const char *images, const char *labels);
-
-/* The flags by which image data is given: --data DIR, or --images FILE and --labels FILE. */
+/* The flags by which image data is given. --data PATH is a folder with MNIST's file names, where
+ * train-* trains and t10k-* validates, or with those of CIFAR-10 or CIFAR-100; or one file of
+ * CIFAR's records. Or --images FILE and --labels FILE are a pair of IDX files. Of a single source
+ * the last 10 % validates. */
 typedef struct image_data_flags {
-  const char *folder, *images, *labels;
+  const char *path, *images, *labels;
+  bool coarse;
 } image_data_flags;
 void data_add_image_options(image_data_flags *flags, options *o);
 int data_open_image_flags(train_data *data, const image_data_flags *flags, const options *o);

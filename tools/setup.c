@@ -104,6 +104,7 @@ static void add_options(setup *s) {
        .fallback = ""},
   };
   s->kind->add_options(s->model, &s->options);
+  if (s->kind->add_training_options) s->kind->add_training_options(s->model, &s->options);
   OPTIONS_ADD(&s->options, "Training", training);
   loss_scale_add_options(&f->loss_scale, &s->options);
   OPTIONS_ADD(&s->options, "Run", run);
