@@ -13,10 +13,10 @@
  * sum_columns then sums.
  *
  * Work-group TX x TY, with a tile of (TY * ROWS) x (TX * COLUMNS * VECTOR) sums in registers,
- * walking the inner dimension in steps of DEPTH through local memory; positions and taps of the
- * tile are taken apart once and kept there: 4 * (DEPTH + 3) * (TY * ROWS + TX * COLUMNS * VECTOR)
- * bytes and some more, at most 10 KiB for the tiles that conv2d.c chooses. Groups are numbered
- * along dimension 0 alone. Every sum is one chain of fma in the order of the inner dimension.
+ * walking the inner dimension in steps of DEPTH through local memory, where positions and taps of
+ * the tile are kept too, taken apart once: some 4 * (DEPTH + 3) * (TY * ROWS + TX * COLUMNS *
+ * VECTOR) bytes, at most 11 KiB for the tiles that conv2d.c chooses. Groups are numbered along
+ * dimension 0 alone. Every sum is one chain of fma in the order of the inner dimension.
  *
  * Depthwise kernels, for one input channel to a group: one work-item an element of y or dx in
  * groups of GROUP, and a work-group of ROW_GROUP for each element of dW (local memory 4 * ROW_GROUP

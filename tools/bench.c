@@ -47,7 +47,10 @@ static void add_model_flags(bench *b) {
   bench_setting *setting = &b->wish.setting;
   const option rows[] = {
       {"model", bench_model_names(b->models, sizeof b->models), OPTION_CHOICE, &b->model,
-       .help = "what to train", .fallback = b->what == ALL ? "all of them" : NULL},
+       .help = "what to train",
+       .fallback = b->what == ALL   ? "all of them"
+                   : b->what == OPS ? "gpt2-124m and resnet18"
+                                    : NULL},
       {"batch", "N", OPTION_INTEGER, &setting->batch, .help = "samples a window",
        .fallback = "by model", .least = 1, .most = 1 << 20},
       {"micro-batch", "N", OPTION_INTEGER, &setting->micro_batch, .help = "samples at a time",
@@ -125,6 +128,8 @@ static int parse(bench *b, int argc, char **argv) {
   wish->every_precision = !options_given(&b->options, "precision");
   if (b->what == STEP || b->what == MEMORY || options_given(&b->options, "model"))
     wish->model = &bench_models[b->model];
+  if (wish->model && !wish->model->context && wish->setting.context)
+    return fail_usage("--context has no meaning for %s", wish->model->name);
   if (wish->setting.batch && wish->setting.micro_batch > wish->setting.batch)
     return fail_usage("--micro-batch %lld is larger than the batch of %lld",
                       (long long)wish->setting.micro_batch, (long long)wish->setting.batch);

@@ -53,12 +53,11 @@ static bool same_op(const ac_bench_op *a, const ac_bench_op *b) {
          a->update == b->update;
 }
 
-/* The entry of another list that stands for the same row; -1: there is none. `skip` of them are
- * passed over: what differs in attributes alone looks the same, and comes in the same order. */
-static int find_entry(const ac_bench *bench, int first, const ac_bench_op *op, int skip) {
+/* The entry of another list that stands for the same row; -1: there is none. */
+static int find_entry(const ac_bench *bench, int first, const ac_bench_op *op) {
   for (int i = first; i < ac_bench_count(bench); i++) {
     ac_bench_op other;
-    if (ac_bench_get(bench, i, &other) == AC_OK && same_op(op, &other) && skip-- == 0) return i;
+    if (ac_bench_get(bench, i, &other) == AC_OK && same_op(op, &other)) return i;
   }
   return -1;
 }
@@ -77,20 +76,6 @@ static ac_status measure_entry(bench_report *report, bench_row *row, const lists
   r->cached = op.cached;
   r->limit = ac_bench_limit(&report->roofs[d], op.precision, op.flops, op.bytes, &r->bound);
   return AC_OK;
-}
-
-/* Entries of one list that look the same are told apart by a number. */
-static void name_detail(char *text, size_t size, const ac_bench_op *op, int twins) {
-  if (twins) snprintf(text, size, "%s #%d", op->shapes, twins + 1);
-  else snprintf(text, size, "%s", op->shapes);
-}
-
-static int count_twins(const ac_bench *bench, int first, int index, const ac_bench_op *op) {
-  int twins = 0;
-  ac_bench_op other;
-  for (int i = first; i < index; i++)
-    twins += ac_bench_get(bench, i, &other) == AC_OK && same_op(op, &other);
-  return twins;
 }
 
 /* A part of the table, whose heading comes with its first row. */
@@ -113,18 +98,15 @@ static void print_in_section(const bench_report *report, section *s, const bench
 static int measure_row(bench_report *report, const bench_wish *wish, const lists *l, section *s,
                        int index) {
   ac_bench_op op;
-  char detail[256];
   if (ac_bench_get(l->bench[0], index, &op) != AC_OK) return fail_library();
-  int twins = count_twins(l->bench[0], l->first[0], index, &op);
-  name_detail(detail, sizeof detail, &op, twins);
-  if (!is_wanted(wish, op.op, op.precision, detail)) return STATUS_CONTINUE;
-  bench_row *row = bench_row_add(report, s->kind, op.op, detail, op.precision);
+  if (!is_wanted(wish, op.op, op.precision, op.shapes)) return STATUS_CONTINUE;
+  bench_row *row = bench_row_add(report, s->kind, op.op, op.shapes, op.precision);
   if (!row) return fail("out of memory");
   row->backward = op.backward;
   row->update = op.update;
   row->count = op.count;
   for (int d = 0; d < report->device_count; d++) {
-    int entry = find_entry(l->bench[d], l->first[d], &op, twins);
+    int entry = find_entry(l->bench[d], l->first[d], &op);
     if (entry >= 0 && measure_entry(report, row, l, d, entry) != AC_OK) return fail_library();
   }
   print_in_section(report, s, row);

@@ -1,6 +1,7 @@
 #include "bench_models.h"
 
 #include "gpt.h"
+#include "image_net.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,7 +10,7 @@
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-enum { GPT2_VOCAB = 50257, BYTES = 256 };
+enum { GPT2_VOCAB = 50257, BYTES = 256, CLASSES = 10 };
 
 static void build_gpt2_124m(ac_graph *graph, int64_t context) {
   const gpt_config config = {12, 12, 768, context, GPT2_VOCAB, 0};
@@ -21,9 +22,45 @@ static void build_gpt_small(ac_graph *graph, int64_t context) {
   gpt_build(graph, &config, true);
 }
 
+/* Images as CIFAR's: 3 x 32 x 32. */
+static const image_net small_images = {
+    .channels = 3, .height = 32, .width = 32, .classes = CLASSES};
+
+static void build_resnet18(ac_graph *graph, int64_t context) {
+  (void)context;
+  image_net net = small_images;
+  net.depth = 18;
+  net.base = 64;
+  resnet_build(graph, &net);
+}
+
+static void build_mobilenet(ac_graph *graph, int64_t context) {
+  (void)context;
+  image_net net = small_images;
+  net.depth = 6;
+  net.base = 24;
+  mobilenet_build(graph, &net);
+}
+
+/* The convolutions that papers time, at 64 channels of 56 x 56: 3 x 3 and depthwise. The first of
+ * each has no gradient of its input, the others have all. */
+static void build_convolutions(ac_graph *graph, int64_t context) {
+  (void)context;
+  image_net net = {.channels = 64, .height = 56, .width = 56, .classes = CLASSES};
+  net.graph = graph;
+  net.path = "";
+  ac_tensor *x = image_conv(&net, "first", image_input(&net), 64, 64, 3, 1, 1);
+  x = image_conv(&net, "second", x, 64, 64, 3, 1, 1);
+  x = image_conv(&net, "depthwise", x, 64, 64, 3, 1, 64);
+  image_head(&net, x, 64);
+}
+
 const bench_model bench_models[] = {
     {"gpt2-124m", 4, 64, GPT2_VOCAB, true, build_gpt2_124m},
     {"gpt-small", 12, 64, BYTES, false, build_gpt_small},
+    {"resnet18", 32, 0, CLASSES, true, build_resnet18},
+    {"mobilenet", 32, 0, CLASSES, false, build_mobilenet},
+    {"convolutions", 16, 0, CLASSES, false, build_convolutions},
 };
 const int bench_model_count = sizeof bench_models / sizeof *bench_models;
 

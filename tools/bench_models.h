@@ -17,7 +17,7 @@ typedef struct bench_model {
 extern const bench_model bench_models[];
 extern const int bench_model_count;
 
-/* "gpt2-124m|gpt-small", in the table's order; returns text. */
+/* "gpt2-124m|gpt-small|...", in the table's order; returns text. */
 const char *bench_model_names(char *text, size_t size);
 
 /* What a step is made of; zero means the model's or the planner's choice. */

@@ -62,83 +62,79 @@ int data_open_tokens(train_data *data, const char *path, uint64_t max_bytes, int
 
 /* ---- images ---------------------------------------------------------------------------------- */
 
-int data_open_images(train_data *data, const char *images, const char *labels) {
+/* Where what one source holds is opened to: the last tenth validates, if anything does. */
+static ac_dataset **whole_of(train_data *data) {
+  return data->undivided ? &data->train : &data->whole;
+}
+
+static int divide(train_data *data, const char *path) {
   data->unit = "image";
-  if (ac_dataset_from_idx(&data->whole, images, labels, 0, -1) != AC_OK) return fail_library();
-  int64_t count = ac_dataset_count(data->whole), split = (int64_t)(0.9 * (double)count);
-  if (split < 1)
-    return fail("%s has %" PRId64 " image%s, too few to train and validate on", images, count,
-                count == 1 ? "" : "s");
+  if (data->undivided) return STATUS_CONTINUE;
+  int64_t count = ac_dataset_count(data->whole), split = count - (count < 20 ? 1 : count / 10);
+  if (split < 1) return fail("%s has 1 image, too few to train and validate on", path);
   if (ac_dataset_slice(&data->train, data->whole, 0, split) != AC_OK ||
       ac_dataset_slice(&data->validation, data->whole, split, count) != AC_OK)
     return fail_library();
   return STATUS_CONTINUE;
 }
 
-enum { PATH_BYTES = 4096 };
+static int open_idx(train_data *data, const char *images, const char *labels) {
+  if (ac_dataset_from_idx(whole_of(data), images, labels, 0, -1) != AC_OK) return fail_library();
+  return divide(data, images);
+}
 
-/* MNIST's files go by two spellings, each plain or gzip. */
-static bool find_idx(char *path, const char *folder, const char *set, const char *what, int rank) {
-  static const char *const spellings[] = {"%s/%s-%s-idx%d-ubyte", "%s/%s-%s-idx%d-ubyte.gz",
-                                          "%s/%s-%s.idx%d-ubyte", "%s/%s-%s.idx%d-ubyte.gz"};
-  for (int i = 0; i < 4; i++) {
-    snprintf(path, PATH_BYTES, spellings[i], folder, set, what, rank);
-    if (access(path, R_OK) == 0) return true;
-  }
+/* Records of CIFAR-10 or, where it cannot be these, of CIFAR-100. */
+static int open_cifar_file(train_data *data, const char *path, bool coarse) {
+  ac_dataset **whole = whole_of(data);
+  ac_status status = coarse ? ac_dataset_from_cifar100(whole, path, true, 0, -1)
+                            : ac_dataset_from_cifar10(whole, path, 0, -1);
+  char reason[1024];
+  snprintf(reason, sizeof reason, "%s", ac_last_error());
+  if (status == AC_ERROR_FORMAT && !coarse)
+    status = ac_dataset_from_cifar100(whole, path, false, 0, -1);
+  return status == AC_OK ? divide(data, path) : fail("%s", reason);
+}
+
+/* Whether the folder holds one of the files, plain or gzip. */
+static bool holds_any(const char *folder, const char *const *names) {
+  for (; *names; names++)
+    for (int gzip = 0; gzip < 2; gzip++) {
+      char path[4096];
+      snprintf(path, sizeof path, "%s/%s%s", folder, *names, gzip ? ".gz" : "");
+      if (access(path, F_OK) == 0) return true;
+    }
   return false;
 }
 
-static bool holds(const char *folder, const char *name) {
-  char path[PATH_BYTES];
-  snprintf(path, sizeof path, "%s/%s", folder, name);
-  if (access(path, F_OK) == 0) return true;
-  snprintf(path, sizeof path, "%s/%s.gz", folder, name);
-  return access(path, F_OK) == 0;
-}
-
-static int open_cifar(train_data *data, const char *folder, bool hundred) {
+static int open_folder(train_data *data, const char *folder, bool coarse) {
+  static const char *const ten[] = {"data_batch_1.bin",
+                                    "data_batch_2.bin",
+                                    "data_batch_3.bin",
+                                    "data_batch_4.bin",
+                                    "data_batch_5.bin",
+                                    "test_batch.bin",
+                                    NULL};
+  static const char *const hundred[] = {"train.bin", "test.bin", NULL};
   data->unit = "image";
-  ac_status status =
-      hundred ? ac_dataset_cifar100_folder(&data->train, &data->validation, folder, false)
-              : ac_dataset_cifar10_folder(&data->train, &data->validation, folder);
+  ac_dataset **train = &data->train, **validation = data->undivided ? NULL : &data->validation;
+  ac_status status;
+  bool is_hundred = !holds_any(folder, ten) && holds_any(folder, hundred);
+  if (coarse && !is_hundred)
+    return fail_usage("--coarse is for CIFAR-100, and %s holds none of its files", folder);
+  if (is_hundred) status = ac_dataset_cifar100_folder(train, validation, folder, coarse);
+  else if (holds_any(folder, ten)) status = ac_dataset_cifar10_folder(train, validation, folder);
+  else status = ac_dataset_mnist_folder(train, validation, folder);
   return status == AC_OK ? STATUS_CONTINUE : fail_library();
-}
-
-int data_open_image_folder(train_data *data, const char *folder) {
-  if (holds(folder, "data_batch_1.bin")) return open_cifar(data, folder, false);
-  if (holds(folder, "train.bin")) return open_cifar(data, folder, true);
-  char path[2][2][PATH_BYTES]; /* [train, t10k][images, labels] */
-  static const char *const sets[] = {"train", "t10k"};
-  bool there[2];
-  for (int i = 0; i < 2; i++) {
-    bool images = find_idx(path[i][0], folder, sets[i], "images", 3);
-    bool labels = find_idx(path[i][1], folder, sets[i], "labels", 1);
-    if (images != labels)
-      return fail("%s has %s's %s, but not its %s", folder, sets[i], images ? "images" : "labels",
-                  images ? "labels" : "images");
-    there[i] = images;
-  }
-  struct stat info;
-  if (stat(folder, &info) != 0) return fail("cannot read %s: %s", folder, strerror(errno));
-  if (!there[0] && !there[1])
-    return fail("%s has neither train-images-idx3-ubyte nor t10k-images-idx3-ubyte, plain or .gz, "
-                "nor CIFAR's data_batch_1.bin or train.bin",
-                folder);
-  if (!there[0] || !there[1]) return data_open_images(data, path[there[1]][0], path[there[1]][1]);
-
-  data->unit = "image";
-  if (ac_dataset_from_idx(&data->train, path[0][0], path[0][1], 0, -1) != AC_OK ||
-      ac_dataset_from_idx(&data->validation, path[1][0], path[1][1], 0, -1) != AC_OK)
-    return fail_library();
-  if (data_field_elements(data->train, "images") != data_field_elements(data->validation, "images"))
-    return fail("the images of %s and %s differ in size", path[0][0], path[1][0]);
-  return STATUS_CONTINUE;
 }
 
 void data_add_image_options(image_data_flags *flags, options *o) {
   const option rows[] = {
-      {"data", "DIR", OPTION_TEXT, &flags->folder,
-       .help = "folder with the file names of MNIST or of CIFAR-10 or -100", .fallback = ""},
+      {"data", "PATH", OPTION_TEXT, &flags->path,
+       .help =
+           "folder with the file names of MNIST or of CIFAR-10 or -100, or one of CIFAR's files",
+       .fallback = ""},
+      {"coarse", NULL, OPTION_SWITCH, &flags->coarse,
+       .help = "take CIFAR-100's 20 coarse classes, not its 100 fine ones"},
       {"images", "FILE", OPTION_TEXT, &flags->images,
        .help = "IDX images, plain or gzip; the last tenth validates", .fallback = ""},
       {"labels", "FILE", OPTION_TEXT, &flags->labels, .help = "IDX labels of --images",
@@ -153,10 +149,24 @@ int data_open_image_flags(train_data *data, const image_data_flags *flags, const
   if (status != STATUS_CONTINUE) return status;
   if (flags->images && !flags->labels) return fail_usage("--images needs --labels as well");
   if (flags->labels && !flags->images) return fail_usage("--labels needs --images as well");
-  if (flags->folder) return data_open_image_folder(data, flags->folder);
-  if (flags->images) return data_open_images(data, flags->images, flags->labels);
+  if (flags->images && flags->coarse) return fail_usage("--coarse is for CIFAR-100");
+  if (flags->images) return open_idx(data, flags->images, flags->labels);
+  struct stat info;
+  if (flags->path && stat(flags->path, &info) != 0)
+    return fail("cannot read %s: %s", flags->path, strerror(errno));
+  if (flags->path && !S_ISDIR(info.st_mode))
+    return open_cifar_file(data, flags->path, flags->coarse);
+  if (flags->path) return open_folder(data, flags->path, flags->coarse);
   return fail_usage("--data is missing: a folder with the file names of MNIST or of CIFAR-10 or "
                     "-100; or give --images and --labels");
+}
+
+int data_check_labels(const train_data *data, int64_t classes) {
+  if (ac_dataset_classes(data->train) <= classes) return STATUS_CONTINUE;
+  if (ac_dataset_check_labels(data->train, classes) != AC_OK) return fail_library();
+  if (data->validation && ac_dataset_check_labels(data->validation, classes) != AC_OK)
+    return fail_library();
+  return STATUS_CONTINUE;
 }
 
 static bool changes_anything(const ac_augmentation *a) {
@@ -197,9 +207,8 @@ int data_fold(train_data *data, const char *part) {
   if (data->tokens)
     return fail_usage("--fold is for images: the windows of a text move, and would overlap the "
                       "fold that validates");
-  ac_dataset_free(data->validation);
-  if (data->whole) ac_dataset_free(data->train);
-  else data->whole = data->train;
+  data->whole = data->train;
+  data->train = NULL;
   if (ac_dataset_fold(&data->train, &data->validation, data->whole, fold, folds) != AC_OK)
     return fail_library();
   return STATUS_CONTINUE;

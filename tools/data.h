@@ -7,40 +7,43 @@
 #include <accrue/dataset.h>
 
 typedef struct train_data {
-  bool optional; /* set beforehand: a kind whose shape is known from flags may leave the data out */
+  /* Set beforehand: */
+  bool optional;  /* a kind whose shape is known from flags may leave the data out */
+  bool undivided; /* nothing is to be split off from images to validate: folds will be */
+
   ac_tokens *tokens;
-  ac_dataset *whole;     /* what train and validation are parts of, or NULL */
-  ac_dataset *plain;     /* what train's images are before they are changed, or NULL */
-  ac_dataset *unsharded; /* what train is a shard of, or NULL */
-  ac_dataset *train, *validation;
-  ac_augmentation augmentation; /* of train's images, set by the kind of model; zeros: none */
-  const char *unit;             /* what a loss is per: "byte", "token", "image" */
-  int64_t tokens_per_sample;    /* 0: samples are not made of tokens */
+  ac_dataset *whole;              /* what train and validation are parts of, or NULL */
+  ac_dataset *plain;              /* what train's images are before they are changed, or NULL */
+  ac_dataset *unsharded;          /* what train is a shard of, or NULL */
+  ac_dataset *train, *validation; /* validation is NULL if undivided */
+  ac_augmentation augmentation;   /* of train's images, set by the kind of model; zeros: none */
+  const char *unit;               /* what a loss is per: "byte", "token", "image" */
+  int64_t tokens_per_sample;      /* 0: samples are not made of tokens */
 } train_data;
 
 /* Text as bytes (vocab 0), or a file of uint16 tokens below `vocab`; the last 10 % validates. */
 int data_open_tokens(train_data *data, const char *path, uint64_t max_bytes, int64_t vocab,
                      int64_t context);
 
-/* A folder with MNIST's file names, where train-* trains and t10k-* validates, or the last 10 % of
- * the only pair there is; or with those of CIFAR-10 or CIFAR-100 (fine labels). */
-int data_open_image_folder(train_data *data, const char *folder);
-
-/* One pair of IDX files; its last 10 % validates. */
-int data_open_images(train_data *data, const char *images, const char *labels);
-
-/* The flags by which image data is given: --data DIR, or --images FILE and --labels FILE. */
+/* The flags by which image data is given. --data PATH is a folder with MNIST's file names, where
+ * train-* trains and t10k-* validates, or with those of CIFAR-10 or CIFAR-100; or one file of
+ * CIFAR's records. Or --images FILE and --labels FILE are a pair of IDX files. Of a single source
+ * the last 10 % validates. */
 typedef struct image_data_flags {
-  const char *folder, *images, *labels;
+  const char *path, *images, *labels;
+  bool coarse;
 } image_data_flags;
 void data_add_image_options(image_data_flags *flags, options *o);
 int data_open_image_flags(train_data *data, const image_data_flags *flags, const options *o);
 
+/* Refuses labels that are not below `classes`, be it of images that train or that validate. */
+int data_check_labels(const train_data *data, int64_t classes);
+
 /* Changes training images as `augmentation` says, if it says anything. */
 int data_augment(train_data *data);
 
-/* "I/K": trains on all but fold I of the images that would train (of a single set, all of it) and
- * validates on that fold, I being 1 .. K. */
+/* "I/K", of undivided data: trains on all images but fold I and validates on that, I being 1 .. K.
+ */
 int data_fold(train_data *data, const char *part);
 
 /* "I/N": trains on the share of process I, which is 0 .. N - 1. */

@@ -36,6 +36,8 @@ static void add_options(evaluation *e) {
       {"model", "FILE", OPTION_TEXT, &e->model,
        .help = "model.safetensors, or the folder it lies in", .fallback = "required"},
       {"split", "validation|train", OPTION_CHOICE, &e->split, .help = "which part of the data"},
+      {"fold", "I/K", OPTION_TEXT, &f->fold,
+       .help = "the parts are those of training with this --fold", .fallback = ""},
       {"json", NULL, OPTION_SWITCH, &e->json, .help = "as a JSON object"},
   };
   const option run[] = {
@@ -266,9 +268,11 @@ static int open_all(evaluation *e, int argc, char **argv) {
   if (ac_model_file_open(&file, e->path) != AC_OK) return fail_library();
   status = choose_kind(e, argc, argv, file, &words);
   if (status == STATUS_CONTINUE) status = parse(e, argc, argv, words);
+  s->data.undivided = s->flags.fold != NULL;
   if (status == STATUS_CONTINUE)
     status = s->kind->prepare(s->model, &s->options, file, e->path, &s->data);
   ac_model_file_close(file);
+  if (status == STATUS_CONTINUE && s->flags.fold) status = data_fold(&s->data, s->flags.fold);
   if (status != STATUS_CONTINUE) return status;
   e->dataset = e->split ? s->data.train : s->data.validation;
   const ac_device_desc device = {.name = s->flags.device, .threads = (int)s->flags.threads};

@@ -20,11 +20,11 @@ static const char *const norms[] = {"group", "layer", "instance", "batch"};
 /* ---- flags ----------------------------------------------------------------------------------- */
 
 static void shared_defaults(image_model *model, train_flags *flags) {
-  model->augmentation = (ac_augmentation){.shift = 2, .rotation = 10, .scaling = 0.1};
-  flags->batch = 64;
+  model->augmentation = (ac_augmentation){.shift = 3, .rotation = 10, .scaling = 0.1};
+  flags->batch = 32;
   flags->read_ahead = 1;
-  flags->epochs = 12;
-  flags->lr = 3e-3;
+  flags->epochs = 16;
+  flags->lr = 4e-3;
   flags->schedule = AC_SCHEDULE_COSINE;
   flags->beta2 = 0.99;
   flags->weight_decay = 0.05;
@@ -49,7 +49,6 @@ static void mobilenet_defaults(void *self, train_flags *flags) {
 static void add_options(void *self, options *o, const char *depth_help) {
   image_model *model = self;
   image_net *net = &model->net;
-  ac_augmentation *a = &model->augmentation;
   const option shape[] = {
       {"depth", "N", OPTION_INTEGER, &net->depth, .help = depth_help, .least = 1, .most = 1202},
       {"width", "N", OPTION_INTEGER, &net->base, .help = "channels of the first stage", .least = 1,
@@ -58,14 +57,24 @@ static void add_options(void *self, options *o, const char *depth_help) {
        .help = "what the norms are taken over"},
       {"classes", "N", OPTION_INTEGER, &net->classes, .help = "labels are below N",
        .fallback = "as the data has", .least = 2, .most = 1 << 20},
-      {"label-smoothing", "X", OPTION_REAL, &net->smoothing,
-       .help = "share of the target spread over all classes", .least = 0, .most = 1,
-       .below_most = true},
+  };
+  data_add_image_options(&model->data, o);
+  OPTIONS_ADD(o, "Model", shape);
+}
+
+static void add_training_options(void *self, options *o) {
+  image_model *model = self;
+  ac_augmentation *a = &model->augmentation;
+  const option loss[] = {
+      {"label-smoothing", "X", OPTION_REAL, &model->net.smoothing,
+       .help = "share of the target spread over all classes; not in validation", .least = 0,
+       .most = 1, .below_most = true},
   };
   const option augmentation[] = {
       {"shift", "N", OPTION_INTEGER, &a->shift, .help = "pixels, in any direction", .least = 0,
        .most = 1 << 16},
-      {"flip", NULL, OPTION_SWITCH, &a->flip, .help = "mirror every second image"},
+      {"flip", NULL, OPTION_SWITCH, &a->flip,
+       .help = "mirror images, each with probability one half"},
       {"rotation", "X", OPTION_REAL, &a->rotation, .help = "degrees, either way", .least = 0,
        .most = 180},
       {"scaling", "X", OPTION_REAL, &a->scaling, .help = "from 1 - X to 1 + X", .least = 0,
@@ -73,8 +82,7 @@ static void add_options(void *self, options *o, const char *depth_help) {
       {"erase", "P", OPTION_REAL, &a->erase_probability, .help = "that a rectangle is erased",
        .least = 0, .most = 1},
   };
-  data_add_image_options(&model->data, o);
-  OPTIONS_ADD(o, "Model", shape);
+  OPTIONS_ADD(o, "Loss", loss);
   OPTIONS_ADD(o, "Augmentation", augmentation);
 }
 
@@ -135,6 +143,8 @@ static int prepare(void *self, const options *o, const ac_model_file *init, cons
   net->height = shape[1];
   net->width = shape[2];
   if (!options_given(o, "classes") && !init) net->classes = ac_dataset_classes(data->train);
+  status = data_check_labels(data, net->classes);
+  if (status != STATUS_CONTINUE) return status;
   data->augmentation = model->augmentation;
   if (options_given(o, "erase")) data->augmentation.erase_area = 0.25;
   return STATUS_CONTINUE;
@@ -180,6 +190,7 @@ const model_kind resnet_kind = {
     .size = sizeof(image_model),
     .defaults = resnet_defaults,
     .add_options = resnet_options,
+    .add_training_options = add_training_options,
     .prepare = prepare_resnet,
     .build = build_resnet,
     .describe = describe,
@@ -192,6 +203,7 @@ const model_kind mobilenet_kind = {
     .size = sizeof(image_model),
     .defaults = mobilenet_defaults,
     .add_options = mobilenet_options,
+    .add_training_options = add_training_options,
     .prepare = prepare,
     .build = build_mobilenet,
     .describe = describe,

@@ -46,14 +46,15 @@ void metrics_plan(metrics *m, const ac_device_info *device, const ac_plan_info *
                 "activations", INTEGER(b->activations), "workspace", INTEGER(b->workspace), "io",
                 INTEGER(b->io), "total", INTEGER(b->total));
   write_line(m,
-             json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "event", "plan",
-                       "device", device->id, "precision", ac_precision_name(plan->precision),
-                       "effective_batch", INTEGER(plan->batch), "micro_batch",
-                       INTEGER(plan->micro_batch), "accumulation_steps",
+             json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "event",
+                       "plan", "device", device->id, "precision",
+                       ac_precision_name(plan->precision), "effective_batch", INTEGER(plan->batch),
+                       "micro_batch", INTEGER(plan->micro_batch), "accumulation_steps",
                        INTEGER(plan->accumulation_steps), "recomputed_ops",
                        INTEGER(plan->recomputed_ops), "parameter_count",
                        INTEGER(plan->parameter_count), "budget_bytes", INTEGER(plan->budget_bytes),
-                       "planned_bytes", bytes, "library_bytes", INTEGER(plan->library_bytes)));
+                       "planned_bytes", bytes, "read_ahead_bytes", INTEGER(plan->read_ahead_bytes),
+                       "library_bytes", INTEGER(plan->library_bytes)));
 }
 
 void metrics_fit(metrics *m, const ac_fit_event *event) {

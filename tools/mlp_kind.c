@@ -95,7 +95,7 @@ static int prepare(void *self, const options *o, const ac_model_file *init, cons
   status = data_open_image_flags(data, &model->data, o);
   if (status != STATUS_CONTINUE) return status;
   model->inputs = data_field_elements(data->train, "images");
-  return STATUS_CONTINUE;
+  return data_check_labels(data, model->classes);
 }
 
 /* y = x W^T + b, with W [out, in] named as a PyTorch Sequential would. */

@@ -50,6 +50,8 @@ typedef struct model_kind {
   /* Sets the struct's and the shared flags' defaults. */
   void (*defaults)(void *model, train_flags *flags);
   void (*add_options)(void *model, options *o);
+  /* Those that matter while training alone; NULL: there are none. */
+  void (*add_training_options)(void *model, options *o);
   /* Checks the flags and opens the data, taking from `init` (may be NULL) what the model's shape is
    * not given by flags. Returns a status of message.h. */
   int (*prepare)(void *model, const options *o, const ac_model_file *init, const char *init_path,

@@ -104,6 +104,7 @@ static void add_options(setup *s) {
        .fallback = ""},
   };
   s->kind->add_options(s->model, &s->options);
+  if (s->kind->add_training_options) s->kind->add_training_options(s->model, &s->options);
   OPTIONS_ADD(&s->options, "Training", training);
   loss_scale_add_options(&f->loss_scale, &s->options);
   OPTIONS_ADD(&s->options, "Run", run);
@@ -186,6 +187,7 @@ static int parse(setup *s, const char *verb, int argc, char **argv, void (*more)
 static int open_data(setup *s) {
   ac_model_file *init = NULL;
   if (s->flags.init && ac_model_file_open(&init, s->flags.init) != AC_OK) return fail_library();
+  s->data.undivided = s->flags.fold != NULL;
   int status = s->kind->prepare(s->model, &s->options, init, s->flags.init, &s->data);
   ac_model_file_close(init);
   if (status == STATUS_CONTINUE && s->flags.fold) status = data_fold(&s->data, s->flags.fold);

@@ -114,17 +114,19 @@ AC_API ac_status ac_dataset_from_idx(ac_dataset **dataset, const char *images_pa
 
 /* A folder with MNIST's file names, each plain or with .gz (plain is preferred):
  * train-images-idx3-ubyte and train-labels-idx1-ubyte train, t10k-images-idx3-ubyte and
- * t10k-labels-idx1-ubyte validate. Where only one pair is there, its last 10 % (at least one
- * sample) validates. The classes of both are the larger of the two. The datasets are freed one by
- * one, in any order. */
+ * t10k-labels-idx1-ubyte validate; so do train-images.idx3-ubyte and the others with that dot.
+ * Where only one pair is there, its last 10 % (at least one sample) validates. With `validation`
+ * NULL nothing validates: train-* trains, or all of the only pair. The classes are the larger of
+ * the two in any case. The datasets are freed one by one, in any order. */
 AC_API ac_status ac_dataset_mnist_folder(ac_dataset **train, ac_dataset **validation,
                                          const char *folder);
 
 /* The binary version of CIFAR-10: records of a label in [0, 10) and 3 x 32 x 32 bytes, plain or
  * gzip. Fields as of IDX, images being [3, 32, 32]. `path` is a file or a folder, whose training
- * files (data_batch_1.bin to data_batch_5.bin, those that are there) are read one after another.
+ * files (data_batch_1.bin and those after it up to data_batch_5.bin) are read one after another.
  * Samples [begin, end) of them all; end < 0: to the end. Fails with AC_ERROR_FORMAT on a length
- * that is no whole number of records, on labels out of range and on damaged gzip data. */
+ * that is no whole number of records, on labels out of range and on damaged gzip data, and with
+ * AC_ERROR_IO if one of the files is missing before another. */
 AC_API ac_status ac_dataset_from_cifar10(ac_dataset **dataset, const char *path, int64_t begin,
                                          int64_t end);
 
@@ -135,7 +137,7 @@ AC_API ac_status ac_dataset_from_cifar100(ac_dataset **dataset, const char *path
 
 /* A folder with CIFAR's file names, each plain or with .gz: data_batch_*.bin train and
  * test_batch.bin validates, or train.bin and test.bin. Where only one of the two is there, its last
- * 10 % validates, as in ac_dataset_mnist_folder. */
+ * 10 % validates; `validation` may be NULL, as in ac_dataset_mnist_folder. */
 AC_API ac_status ac_dataset_cifar10_folder(ac_dataset **train, ac_dataset **validation,
                                            const char *folder);
 AC_API ac_status ac_dataset_cifar100_folder(ac_dataset **train, ac_dataset **validation,

@@ -248,7 +248,9 @@ AC_API ac_tensor *ac_tensor_hint(ac_tensor *tensor, ac_hint hint);
 typedef struct ac_cross_entropy_desc {
   bool ignore;          /* rows whose target is ignore_index weigh nothing */
   int32_t ignore_index; /* e.g. -100 or -1 */
-  float smoothing;      /* s in [0, 1): the target is (1 - s) onehot + s / V; arXiv 1512.00567 */
+  /* s in [0, 1): the target is (1 - s) onehot + s / V while training (arXiv 1512.00567), and onehot
+   * in evaluation. */
+  float smoothing;
 } ac_cross_entropy_desc;
 
 /* Softmax cross-entropy in nats. logits [..., V], targets i32 [...], weights f32 [...] (finite, >=

@@ -93,7 +93,8 @@ typedef struct ac_plan_info {
   uint64_t live_bytes;       /* lower bound of the arena: the largest sum of bytes alive at once */
   uint64_t working_bytes;    /* of the parameters' bytes, those of working copies in 16 bits */
   uint64_t read_ahead_bytes; /* host memory for the batches of `read_ahead` and the one in hand; on
-                                a CPU the budget covers it too */
+                                a CPU the budget covers it too. One sample a thread of fields that
+                                nothing reads is not counted */
   uint64_t library_bytes;    /* held by libraries outside this account (BLAS buffers); 0: unknown */
   double predicted_seconds;  /* of a whole window and its update; 0: forward only */
   double flops;              /* of one micro-batch, forward and backward, from the op table */

@@ -1,12 +1,10 @@
 /* The list of ops to measure: taken from plans, so that shapes are those of real models, and from
- * calibration's table. Entries with the same op, shapes, dtypes and attributes are one; streams of
- * random numbers are not compared. */
+ * calibration's table. Entries of the same op, shapes and dtypes are one: what else tells two nodes
+ * apart, such as the stream of their random numbers, makes no difference to their work. */
 #include "bench/bench.h"
 
 #include "core/error.h"
 #include "core/platform.h"
-#include "ops/attention.h"
-#include "ops/dropout.h"
 #include "ops/linear.h"
 #include "plan/cost.h"
 #include "plan/plan.h"
@@ -95,16 +93,8 @@ static bool same_operand(const ac_operand *a, const ac_operand *b) {
                                                 !memcmp(a->dim, b->dim, sizeof a->dim)));
 }
 
-static bool same_attributes(const ac_bench_entry *a, const ac_bench_entry *b) {
-  bool own = a->args.attributes == a->attributes;
-  if (own != (b->args.attributes == b->attributes)) return false;
-  return own ? !memcmp(a->attributes, b->attributes, sizeof a->attributes)
-             : a->args.attributes == b->args.attributes;
-}
-
 static bool same_work(const ac_bench_entry *a, const ac_bench_entry *b) {
-  if (a->args.op != b->args.op || a->run.batch != b->run.batch || !same_attributes(a, b))
-    return false;
+  if (a->args.op != b->args.op || a->run.batch != b->run.batch) return false;
   for (int i = 0; i < AC_MAX_INPUTS; i++)
     if (!same_operand(&a->args.in[i], &b->args.in[i])) return false;
   for (int j = 0; j < AC_MAX_OUTPUTS; j++)
@@ -145,13 +135,9 @@ static ac_status add(ac_bench *bench, ac_bench_entry *entry) {
   return append(bench, entry);
 }
 
-/* The attributes are the entry's own from here on, and draw from one stream. */
+/* The plan's attributes go with the plan. */
 static void own_attributes(ac_bench_entry *entry) {
   memcpy(entry->attributes, entry->args.attributes, sizeof entry->attributes);
-  if (entry->args.op == AC_OP_dropout)
-    ((ac_dropout_attributes *)(void *)entry->attributes)->stream = 1;
-  if (entry->args.op == AC_OP_attention || entry->args.op == AC_OP_attention_gradient)
-    ((ac_attention_attributes *)(void *)entry->attributes)->stream = 1;
   entry->args.attributes = entry->attributes;
 }
 

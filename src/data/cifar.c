@@ -67,14 +67,18 @@ static ac_status append_records(const layout *form, const char *path, ac_bytes *
   return status == AC_OK ? check_records(form, path, bytes, first) : status;
 }
 
-/* Those of `names` that the folder holds. */
+/* Those of `names` that the folder holds: the first so and so many of them. */
 static ac_status append_folder(const layout *form, const char *folder, const char *const *names,
                                int count, ac_bytes *bytes) {
+  const char *missing = NULL;
   for (int i = 0; i < count && names[i]; i++) {
     ac_file_path path;
     bool found = false;
     AC_TRY(ac_find_file(path, folder, names[i], &found));
-    if (found) AC_TRY(append_records(form, path, bytes));
+    if (!found && !missing) missing = names[i];
+    if (!found) continue;
+    if (missing) return ac_fail(AC_ERROR_IO, "%s lacks %s, but has %s", folder, missing, names[i]);
+    AC_TRY(append_records(form, path, bytes));
   }
   return AC_OK;
 }
@@ -136,7 +140,8 @@ static ac_status from_path(ac_dataset **dataset, const layout *form, const char 
 
 static ac_status from_folder(ac_dataset **train, ac_dataset **validation, const layout *form,
                              const char *folder) {
-  *train = *validation = NULL;
+  *train = NULL;
+  if (validation) *validation = NULL;
   ac_image_set *training = NULL, *validating = NULL;
   ac_status status = load_folder(&training, form, folder, form->train, TRAIN_FILES);
   if (status == AC_OK) status = load_folder(&validating, form, folder, &form->test, 1);

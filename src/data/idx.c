@@ -4,6 +4,8 @@
 #include "data/byte_file.h"
 #include "data/image_set.h"
 
+#include <string.h>
+
 /* ---- one file -------------------------------------------------------------------------------- */
 
 /* Checks the magic number and reads `rank` dimensions, none of them 0. */
@@ -106,25 +108,41 @@ ac_status ac_dataset_from_idx(ac_dataset **dataset, const char *images_path,
 
 /* ---- a folder with MNIST's file names -------------------------------------------------------- */
 
+/* The same file as it was published and as it is called once archives have been unpacked. */
+typedef const char *const spellings[2];
+static spellings train_images = {"train-images-idx3-ubyte", "train-images.idx3-ubyte"};
+static spellings train_labels = {"train-labels-idx1-ubyte", "train-labels.idx1-ubyte"};
+static spellings test_images = {"t10k-images-idx3-ubyte", "t10k-images.idx3-ubyte"};
+static spellings test_labels = {"t10k-labels-idx1-ubyte", "t10k-labels.idx1-ubyte"};
+
+/* Where neither is there, the path is that of the first. */
+static ac_status find_spelling(ac_file_path path, const char *folder, spellings names,
+                               bool *found) {
+  AC_TRY(ac_find_file(path, folder, names[0], found));
+  if (*found) return AC_OK;
+  ac_file_path other;
+  AC_TRY(ac_find_file(other, folder, names[1], found));
+  if (*found) memcpy(path, other, sizeof other);
+  return AC_OK;
+}
+
 /* Leaves *set NULL if neither the images nor the labels are there; one of them alone is an error,
  * which the reader reports by the name of the missing file. */
-static ac_status load_from_folder(ac_image_set **set, const char *folder, const char *images_name,
-                                  const char *labels_name) {
+static ac_status load_from_folder(ac_image_set **set, const char *folder, spellings images_names,
+                                  spellings labels_names) {
   ac_file_path images, labels;
   bool have_images = false, have_labels = false;
-  AC_TRY(ac_find_file(images, folder, images_name, &have_images));
-  AC_TRY(ac_find_file(labels, folder, labels_name, &have_labels));
+  AC_TRY(find_spelling(images, folder, images_names, &have_images));
+  AC_TRY(find_spelling(labels, folder, labels_names, &have_labels));
   return have_images || have_labels ? load_pair(set, images, labels) : AC_OK;
 }
 
 ac_status ac_dataset_mnist_folder(ac_dataset **train, ac_dataset **validation, const char *folder) {
-  *train = *validation = NULL;
+  *train = NULL;
+  if (validation) *validation = NULL;
   ac_image_set *training = NULL, *validating = NULL;
-  ac_status status =
-      load_from_folder(&training, folder, "train-images-idx3-ubyte", "train-labels-idx1-ubyte");
-  if (status == AC_OK)
-    status =
-        load_from_folder(&validating, folder, "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte");
+  ac_status status = load_from_folder(&training, folder, train_images, train_labels);
+  if (status == AC_OK) status = load_from_folder(&validating, folder, test_images, test_labels);
   if (status == AC_OK && !training && !validating)
     status = ac_fail(AC_ERROR_IO,
                      "%s holds neither train-images-idx3-ubyte and train-labels-idx1-ubyte nor "

@@ -76,10 +76,13 @@ ac_status ac_image_set_cut(ac_dataset **dataset, ac_image_set *set, const char *
   return make_dataset(dataset, set, begin, last, set->classes);
 }
 
+static int64_t most_classes(const ac_image_set *a, const ac_image_set *b) {
+  return a->classes > b->classes ? a->classes : b->classes;
+}
+
 static ac_status split_in_two(ac_dataset **train, ac_dataset **validation, ac_image_set *training,
                               int64_t boundary, ac_image_set *validating, int64_t begin) {
-  int64_t classes =
-      training->classes > validating->classes ? training->classes : validating->classes;
+  int64_t classes = most_classes(training, validating);
   AC_TRY(make_dataset(train, training, 0, boundary, classes));
   ac_status status = make_dataset(validation, validating, begin, validating->count, classes);
   if (status == AC_OK) return AC_OK;
@@ -97,9 +100,12 @@ ac_status ac_image_set_split(ac_dataset **train, ac_dataset **validation, const 
                      "%lld x %lld",
                      folder, (long long)training->shape[1], (long long)training->shape[2],
                      (long long)validating->shape[1], (long long)validating->shape[2]);
+    if (!validation)
+      return make_dataset(train, training, 0, training->count, most_classes(training, validating));
     return split_in_two(train, validation, training, training->count, validating, 0);
   }
   ac_image_set *only = training ? training : validating;
+  if (!validation) return make_dataset(train, only, 0, only->count, only->classes);
   if (only->count < 2)
     return ac_fail(AC_ERROR_FORMAT, "%s: one image cannot both train and validate", folder);
   int64_t held = only->count / 10 ? only->count / 10 : 1, boundary = only->count - held;

@@ -29,7 +29,8 @@ ac_status ac_image_set_cut(ac_dataset **dataset, ac_image_set *set, const char *
                            int64_t end);
 
 /* What a folder holds: `training` and `validating`, or, where one of them is NULL, the last 10 % of
- * the other (at least one sample) to validate. Not both are NULL. */
+ * the other (at least one sample) to validate. Not both are NULL. Where nothing is to validate
+ * (`validation` NULL), all of the former train. */
 ac_status ac_image_set_split(ac_dataset **train, ac_dataset **validation, const char *folder,
                              ac_image_set *training, ac_image_set *validating);
 

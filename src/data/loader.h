@@ -37,7 +37,7 @@ enum { AC_LOADER_ALIGNMENT = 64, AC_LOADER_MAX_THREADS = 64, AC_LOADER_MAX_DEPTH
  *   depth x (sum over the fields in use of batch x bytes of a sample)
  *   + (threads + 1) x bytes of a sample of the largest unused field
  *
- * with both products rounded up to AC_LOADER_ALIGNMENT. */
+ * with each field's batch, and the sample, rounded up to AC_LOADER_ALIGNMENT. */
 ac_status ac_loader_bytes(const ac_dataset *dataset, const ac_loader_desc *desc, uint64_t *bytes);
 
 /* Begins with epoch 0. The threads begin to read at once; the dataset must outlive the loader, and

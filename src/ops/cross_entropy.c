@@ -1,7 +1,7 @@
 /* For each row with target t and weight w: loss = w (lse - x[t]), lse = log sum exp(x).
  *   dx[j] = scale w (exp(x[j] - lse) - [j = t])
- * where scale is the loss scale: the gradient is that of the sum. With smoothing s the target is a
- * distribution over the V classes, q[j] = (1 - s) [j = t] + s / V:
+ * where scale is the loss scale: the gradient is that of the sum. With smoothing s the target is,
+ * while training, a distribution over the V classes, q[j] = (1 - s) [j = t] + s / V:
  *   loss = w (lse - sum of q x) = w ((1 - s) (lse - x[t]) + s (lse - mean(x)))
  *   dx[j] = scale w (exp(x[j] - lse) - q[j]) */
 #include "ops/cross_entropy.h"

@@ -9,4 +9,10 @@ typedef struct ac_cross_entropy_attributes {
   float smoothing;
 } ac_cross_entropy_attributes;
 
+/* Smoothing regularises, as dropout does, so evaluation goes without. */
+static inline float ac_cross_entropy_smoothing(const ac_cross_entropy_attributes *attributes,
+                                               const ac_run_state *run) {
+  return run->training ? attributes->smoothing : 0;
+}
+
 #endif

@@ -36,16 +36,21 @@ static ac_status check_desc(const ac_plan_desc *desc) {
   return AC_OK;
 }
 
-static ac_status check_support(ac_plan *plan, const ac_sequence *sequence) {
-  ac_run_state run = {.training = sequence->training, .batch = 1};
+static ac_status check_support(const ac_plan *plan, const ac_sequence *sequence, int64_t batch) {
+  ac_run_state run = {.training = sequence->training, .batch = batch};
   for (int i = 0; i < sequence->step_count; i++) {
     ac_op_args args;
     ac_step_arguments(&sequence->steps[i], plan->graph, &run, &args);
     if (plan->device->backend->supports(plan->device->state, &args)) continue;
     char text[128];
     const ac_node *node = &plan->graph->nodes[sequence->steps[i].node];
+    ac_node_text(text, sizeof text, plan->graph, node);
+    if (batch > 1)
+      return ac_fail(AC_ERROR_UNSUPPORTED,
+                     "plan: device %s cannot run %s at a micro-batch of %lld; give a smaller one",
+                     plan->device->info.id, text, (long long)batch);
     return ac_fail(AC_ERROR_UNSUPPORTED, "plan: device %s cannot run %s", plan->device->info.id,
-                   ac_node_text(text, sizeof text, plan->graph, node));
+                   text);
   }
   return AC_OK;
 }
@@ -97,14 +102,14 @@ static ac_status build_sequences(ac_plan *plan, bool *runs) {
                      : purpose == AC_EVALUATE ? AC_TARGET_LOSS
                                               : AC_TARGET_OUTPUTS;
   AC_TRY(build_plain(&plan->main, graph, target, runs));
-  AC_TRY(check_support(plan, &plan->main));
+  AC_TRY(check_support(plan, &plan->main, 1));
   mark_reads(plan, &plan->main);
   if (purpose != AC_TRAIN) return AC_OK;
   plan->stages = calloc(1, sizeof *plan->stages);
   if (!plan->stages) return ac_fail(AC_ERROR_MEMORY, "no memory for a plan");
   AC_TRY(ac_stages_cut(plan->stages, graph, runs));
   AC_TRY(build_plain(&plan->evaluation, graph, AC_TARGET_LOSS, runs));
-  return check_support(plan, &plan->evaluation);
+  return check_support(plan, &plan->evaluation, 1);
 }
 
 /* Byte counts of whole tensors, and sums of a few thousand of them, must fit 64 bits. */
@@ -131,7 +136,8 @@ ac_dtype ac_plan_storage(const ac_plan_desc *desc) {
   return storage[desc->precision];
 }
 
-/* What ac_loader_bytes says for the inputs that are read, their batches rounded up alike. */
+/* What ac_loader_bytes says for the inputs that are read, their batches rounded up alike, but for
+ * one sample of other fields a thread. */
 static uint64_t read_ahead_bytes(const ac_plan *plan) {
   enum { ALIGNMENT = 64 };
   const ac_graph *graph = plan->graph;
@@ -263,6 +269,8 @@ ac_status ac_plan_create(ac_plan **result, const ac_graph *graph, ac_device *dev
   ac_plan *plan;
   AC_TRY(ac_plan_begin(&plan, graph, device, desc));
   ac_status status = ac_plan_search(plan, memory_limit(desc, device));
+  if (status == AC_OK) status = check_support(plan, &plan->main, plan->info.micro_batch);
+  if (status == AC_OK) status = check_support(plan, &plan->evaluation, plan->info.micro_batch);
   if (status != AC_OK) {
     ac_plan_free(plan);
     return status;
@@ -330,7 +338,8 @@ static ac_status add_alternative(const ac_plan *plan, const ac_plan_desc *desc,
                                  uint64_t *total) {
   ac_plan *other;
   ac_status status = ac_plan_create(&other, plan->source, plan->device, desc);
-  if (status == AC_ERROR_BUDGET) { /* a tensor of this size exceeds the largest allocation */
+  /* A tensor of this size exceeds the largest allocation, or what an op can count. */
+  if (status == AC_ERROR_BUDGET || status == AC_ERROR_UNSUPPORTED) {
     *total = UINT64_MAX;
     return AC_OK;
   }

@@ -7,7 +7,6 @@
  * and their order are the same. */
 #include "core/error.h"
 #include "core/platform.h"
-#include "data/loader.h"
 #include "train/trainer.h"
 
 #include <stdio.h>
@@ -33,19 +32,18 @@ typedef struct fit {
 
 /* ---- samples --------------------------------------------------------------------------------- */
 
-/* Reads up to `wanted` samples from the cursor on into the staging buffers, not beyond the epoch's
- * end. */
+/* Reads up to `wanted` samples from the cursor on into the staging buffers; beyond the epoch's end
+ * only where windows are carried over it, and never beyond the last epoch's. */
 static ac_status read_samples(fit *f, cursor *at, int64_t wanted, int64_t *got) {
-  int64_t left = f->count - at->position;
-  *got = wanted < left ? wanted : left;
-  for (int64_t i = 0; i < *got; i++) {
-    int64_t position = at->position + i;
-    ac_sample_key key = {.index = position, .epoch = at->epoch, .seed = f->desc->seed};
-    if (!f->desc->no_shuffle) key.index = ac_shuffle(f->desc->seed, at->epoch, position, f->count);
-    AC_TRY(ac_gather_read(&f->gather, &f->trainer->instance, &key, i));
+  bool more = true;
+  for (*got = 0; *got < wanted && more; ++*got) {
+    ac_sample_key key = {.index = at->position, .epoch = at->epoch, .seed = f->desc->seed};
+    if (!f->desc->no_shuffle) key.index = ac_shuffle(key.seed, key.epoch, key.index, f->count);
+    AC_TRY(ac_gather_read(&f->gather, &f->trainer->instance, &key, *got));
+    if (++at->position < f->count) continue;
+    *at = (cursor){at->epoch + 1, 0};
+    more = f->desc->last_window == AC_LAST_CARRY && at->epoch != f->desc->epochs;
   }
-  at->position += *got;
-  if (at->position == f->count) *at = (cursor){at->epoch + 1, 0};
   return AC_OK;
 }
 
@@ -248,24 +246,29 @@ static ac_status check_desc(const ac_trainer *trainer, const ac_fit_desc *desc) 
   return AC_OK;
 }
 
-static ac_status open_loader(fit *f) {
-  const ac_fit_desc *desc = f->desc;
-  int depth = f->trainer->instance.plan->desc.read_ahead;
-  if (!depth) return AC_OK;
+ac_loader_desc ac_fit_loader(const ac_trainer *trainer, const ac_fit_desc *desc,
+                             const ac_gather *gather) {
   static const ac_epoch_end ends[] = {[AC_LAST_UPDATE] = AC_EPOCH_END_SHORT,
                                       [AC_LAST_CARRY] = AC_EPOCH_END_CARRY,
                                       [AC_LAST_DROP] = AC_EPOCH_END_DROP};
-  ac_loader_desc loader = {.batch = f->batch,
+  const ac_plan *plan = trainer->instance.plan;
+  ac_loader_desc loader = {.batch = plan->info.batch,
                            .epochs = desc->epochs,
                            .batches = desc->steps,
                            .threads = desc->loader_threads ? desc->loader_threads : 1,
-                           .depth = 1 + depth,
+                           .depth = 1 + plan->desc.read_ahead,
                            .no_shuffle = desc->no_shuffle,
                            .seed = desc->seed,
                            .epoch_end = ends[desc->last_window]};
   for (int k = 0; k < ac_dataset_field_count(desc->train); k++)
-    loader.unused[k] = f->gather.input[k] < 0;
-  return ac_loader_create(&f->loader, desc->train, &loader);
+    loader.unused[k] = gather->input[k] < 0;
+  return loader;
+}
+
+static ac_status open_loader(fit *f) {
+  if (!f->trainer->instance.plan->desc.read_ahead) return AC_OK;
+  const ac_loader_desc loader = ac_fit_loader(f->trainer, f->desc, &f->gather);
+  return ac_loader_create(&f->loader, f->desc->train, &loader);
 }
 
 ac_status ac_fit(ac_trainer *trainer, const ac_fit_desc *desc, ac_fit_result *result) {

@@ -5,8 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static ac_status match_field(ac_gather *gather, const ac_graph *graph, int f, const ac_field *field,
-                             bool *fed) {
+static ac_status match_field(ac_gather *gather, const ac_instance *instance, int f,
+                             const ac_field *field, bool *fed) {
+  const ac_graph *graph = instance->plan->graph;
   gather->input[f] = -1;
   gather->bytes[f] = (uint64_t)field->elements * ac_dtype_bytes(field->dtype);
   for (int i = 0; i < graph->input_count; i++) {
@@ -18,7 +19,7 @@ static ac_status match_field(ac_gather *gather, const ac_graph *graph, int f, co
                      "input \"%s\" takes %lld %s a sample, but the dataset's field has %lld %s",
                      input->name, (long long)elements, ac_dtype_name(input->dtype),
                      (long long)field->elements, ac_dtype_name(field->dtype));
-    gather->input[f] = i;
+    if (instance->persistent[input->id]) gather->input[f] = i;
     fed[i] = true;
   }
   return AC_OK;
@@ -31,7 +32,7 @@ ac_status ac_gather_open(ac_gather *gather, ac_instance *instance, ac_dataset *d
   gather->dataset = dataset;
   uint64_t unused = 0;
   for (int f = 0; f < ac_dataset_field_count(dataset); f++) {
-    AC_TRY(match_field(gather, graph, f, ac_dataset_field(dataset, f), fed));
+    AC_TRY(match_field(gather, instance, f, ac_dataset_field(dataset, f), fed));
     if (gather->input[f] < 0 && gather->bytes[f] > unused) unused = gather->bytes[f];
   }
   for (int i = 0; i < graph->input_count; i++)

@@ -131,7 +131,7 @@ ac_status ac_instance_check_range(const ac_instance *instance, int index, int64_
 /* A dataset's fields matched with the graph's inputs. */
 typedef struct ac_gather {
   ac_dataset *dataset;
-  int input[AC_MAX_FIELDS];      /* of the field; -1: not used */
+  int input[AC_MAX_FIELDS];      /* of the field; -1: no step reads it */
   uint64_t bytes[AC_MAX_FIELDS]; /* per sample */
 } ac_gather;
 

@@ -2,6 +2,7 @@
 #ifndef AC_TRAIN_TRAINER_H
 #define AC_TRAIN_TRAINER_H
 
+#include "data/loader.h"
 #include "train/instance.h"
 #include "train/scaler.h"
 
@@ -24,5 +25,10 @@ ac_status ac_trainer_accumulate_data(ac_trainer *trainer, const void *const *dat
  * `sample` on of the window. */
 ac_status ac_trainer_locate_data(ac_trainer *trainer, const void *const *data, int64_t first,
                                  int64_t sample, int64_t count, char *text, size_t size);
+
+/* What ac_fit's loader is to do. Its batches take what the plan counts as read ahead; beside them
+ * each thread and the caller have room for one sample of a field that nothing reads. */
+ac_loader_desc ac_fit_loader(const ac_trainer *trainer, const ac_fit_desc *desc,
+                             const ac_gather *gather);
 
 #endif

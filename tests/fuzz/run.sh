@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # tests/fuzz/run.sh SOURCE FOLDER [SECONDS]: builds the parsers with clang's libFuzzer and the address and
-# undefined-behaviour sanitizers in FOLDER, and feeds each format to it for that long (10). Fails on any report, and
+# undefined-behaviour sanitizers in FOLDER, and feeds each format to it for that long (12). Fails on any report, and
 # then leaves the input in FOLDER. Where clang or its libFuzzer is missing it exits with 77, unless
 # ACCRUE_TEST_FUZZ=1 says that they were installed.
 set -euo pipefail
-source=$1 folder=$2 seconds=${3:-10}
+source=$1 folder=$2 seconds=${3:-12}
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
 cd "$source"

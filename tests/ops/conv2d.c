@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* The convolution that an op belongs to, and what it does with one product y += W x. */
 typedef struct convolution {
@@ -168,6 +169,24 @@ static const op_case cases[] = {
            IMAGES(41, 4, 3), OP_F32(41, 40, 3, 3), OP_F32(41)),
     CONV2D("more channels than are held, 80x42x40", PAIR(1, 1), PAIR(1, 0), PAIR(1, 1), 1, 1,
            IMAGES(80, 42, 40), IMAGES(2, 42, 40), OP_F32(2, 80, 3, 1)),
+    CONV2D("one column, stride beyond it", PAIR(1, 2), PAIR(0, 0), PAIR(1, 1), 1, 2,
+           IMAGES(3, 9, 1), IMAGES(4, 9, 1), OP_F32(4, 3, 1, 1)),
+    CONV2D("one column, 3x1, stride beyond it", PAIR(1, 3), PAIR(1, 0), PAIR(1, 1), 1, 2,
+           IMAGES(3, 9, 1), IMAGES(4, 9, 1), OP_F32(4, 3, 3, 1), OP_F32(4)),
+    CONV2D("one column, stride along it", PAIR(2, 1), PAIR(0, 0), PAIR(1, 1), 1, 2, IMAGES(3, 9, 1),
+           IMAGES(4, 4, 1), OP_F32(4, 3, 2, 1)),
+    CONV2D("one row, stride beyond it", PAIR(2, 1), PAIR(0, 0), PAIR(1, 1), 1, 2, IMAGES(3, 1, 9),
+           IMAGES(4, 1, 7), OP_F32(4, 3, 1, 3)),
+    CONV2D("1x1, stride across rows", PAIR(2, 1), PAIR(0, 0), PAIR(1, 1), 1, 2, IMAGES(3, 9, 5),
+           IMAGES(4, 5, 5), OP_F32(4, 3, 1, 1)),
+    CONV2D("1x1, stride along rows", PAIR(1, 2), PAIR(0, 0), PAIR(1, 1), 1, 2, IMAGES(3, 9, 5),
+           IMAGES(4, 9, 3), OP_F32(4, 3, 1, 1)),
+    CONV2D("3x1 without padding", PAIR(1, 1), PAIR(0, 0), PAIR(1, 1), 1, 2, IMAGES(3, 9, 5),
+           IMAGES(4, 7, 5), OP_F32(4, 3, 3, 1)),
+    CONV2D("2x1, padding of rows alone", PAIR(1, 1), PAIR(1, 0), PAIR(1, 1), 1, 2, IMAGES(3, 4, 5),
+           IMAGES(4, 5, 5), OP_F32(4, 3, 2, 1)),
+    CONV2D("1x2, a column less", PAIR(1, 1), PAIR(0, 0), PAIR(1, 1), 1, 2, IMAGES(3, 4, 5),
+           IMAGES(4, 4, 4), OP_F32(4, 3, 1, 2)),
     CONV2D("more sums than are held, 1x2x700", PAIR(1, 1), PAIR(0, 1), PAIR(1, 1), 1, 1,
            IMAGES(1, 2, 700), IMAGES(100, 2, 700), OP_F32(100, 1, 1, 3), OP_F32(100)),
 };
@@ -213,7 +232,47 @@ static void check_spread(ac_device *device, const op_case *c) {
   op_instance_free(&y);
 }
 
+static ac_operand shape_of(int64_t a, int64_t b, int64_t c, int64_t d) {
+  return (ac_operand){.dtype = AC_F32, .rank = 4, .dim = {a, b, c, d}, .count = a * b * c * d};
+}
+
+/* OpenCL's kernels count positions and the terms of a sum in 32 bits, so more are not supported.
+ */
+static void check_limits(ac_device *device) {
+  static const struct {
+    int64_t images, side, in, out, kernel;
+    bool fits;
+  } limits[] = {{1, 1 << 14, 2, 3, 1, true},      {3, 1 << 14, 2, 3, 1, true},
+                {8, 1 << 14, 2, 3, 1, false},     {1, 1 << 16, 2, 3, 1, false},
+                {1, 1, 1 << 28, 1, 3, false},     {1, 1, 1, 1 << 28, 3, false},
+                {1, 1, 1 << 10, 1 << 10, 3, true}};
+  static const ac_conv2d_attributes same = {
+      .stride = {1, 1}, .padding = {1, 1}, .dilation = {1, 1}, .groups = 1};
+  static const ac_conv2d_attributes one = {.stride = {1, 1}, .dilation = {1, 1}, .groups = 1};
+  if (strcmp(device->backend->name, "opencl") != 0) return;
+  for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+    int64_t n = limits[i].images, side = limits[i].side, k = limits[i].kernel;
+    int64_t in = limits[i].in, out = limits[i].out;
+    const ac_operand x = shape_of(n, in, side, side);
+    const ac_operand y = shape_of(n, out, side, side);
+    const ac_operand w = shape_of(out, in, k, k);
+    const ac_op_args all[] = {
+        {.op = AC_OP_conv2d, .in = {x, w}, .out = {y}},
+        {.op = AC_OP_conv2d_input_gradient, .in = {y, w}, .out = {x}},
+        {.op = AC_OP_conv2d_weight_gradient, .in = {x, y}, .out = {w}},
+    };
+    for (int o = 0; o < 3; o++) {
+      ac_op_args args = all[o];
+      args.attributes = k == 1 ? &one : &same;
+      OP_EXPECT("limits of conv2d",
+                device->backend->supports(device->state, &args) == limits[i].fits, "%s of row %d",
+                ac_op_name(args.op), (int)i);
+    }
+  }
+}
+
 static void special(ac_device *device) {
+  check_limits(device);
   check_spread(device, &cases[0]);
   check_spread(device, &cases[3]);
   check_spread(device, &cases[10]);

@@ -5,8 +5,8 @@
 #include <math.h>
 
 /* lse = log sum_v exp(logit[v]);  sums += w {lse - logit[target], 1, [argmax = target]}, w = 0
- * where ignored; with smoothing s the first is (1 - s) (lse - logit[target]) + s (lse - mean). A
- * sum is a pair of floats; the reference leaves the second of each at 0. */
+ * where ignored; with smoothing s, while training, the first is (1 - s) (lse - logit[target]) + s
+ * (lse - mean). A sum is a pair of floats; the reference leaves the second of each at 0. */
 static double weight(const ac_op_args *args, int64_t n) {
   const ac_cross_entropy_attributes *a = args->attributes;
   if (a->ignore && op_integers(&args->in[1])[n] == a->ignore_index) return 0;
@@ -14,6 +14,7 @@ static double weight(const ac_op_args *args, int64_t n) {
 }
 
 static double smoothing_of(const ac_op_args *args) {
+  if (!args->run->training) return 0;
   return (double)((const ac_cross_entropy_attributes *)args->attributes)->smoothing;
 }
 
@@ -135,6 +136,9 @@ static const op_case cases[] = {
              .in = {OP_RANGE(-4, 4, AC_BATCH, 65, 33), TARGETS(33, -100, AC_BATCH, 65),
                     WEIGHTS(AC_BATCH, 65)},
              .out = {SUMS, OP_F32(AC_BATCH, 65)}),
+    SMOOTHED("smoothing in evaluation, 3 of 33", false, 0.5f, 3, .evaluation = true,
+             .in = {OP_RANGE(-4, 4, AC_BATCH, 33), OP_IDS(33, AC_BATCH)},
+             .out = {SUMS, OP_F32(AC_BATCH)}),
     SMOOTHED("much smoothing, 3 of 5000", false, 0.9f, 3,
              .in = {OP_RANGE(-4, 4, AC_BATCH, 5000), OP_IDS(5000, AC_BATCH)},
              .out = {SUMS, OP_F32(AC_BATCH)}),

@@ -29,6 +29,7 @@ static double weight_of(const ac_op_args *args, int64_t n) {
 }
 
 static double smoothing_of(const ac_op_args *args) {
+  if (!args->run->training) return 0;
   return (double)((const ac_linear_cross_entropy_attributes *)args->attributes)->loss.smoothing;
 }
 
@@ -166,15 +167,15 @@ static const op_gradient gradients[] = {
   }
 /* Chunks of so many rows of V logits. */
 #define ROWS(rows, V) ((rows) * (V)*4)
-#define SMOOTHED(name_, layout_, ignore, smoothing, chunk, batch_, ...)             \
-  {                                                                                 \
-    .name = name_, .op = AC_OP_linear_cross_entropy,                                \
-    .attributes.linear_cross_entropy = {layout_, {ignore, -100, smoothing}, chunk}, \
-    .batch = batch_, .in = {__VA_ARGS__}, .out = {SUMS}, .gradients = gradients,    \
-    .gradient_count = 1                                                             \
+#define SMOOTHED(name_, layout_, ignore, smoothing, chunk, evaluation_, batch_, ...) \
+  {                                                                                  \
+    .name = name_, .op = AC_OP_linear_cross_entropy,                                 \
+    .attributes.linear_cross_entropy = {layout_, {ignore, -100, smoothing}, chunk},  \
+    .batch = batch_, .in = {__VA_ARGS__}, .out = {SUMS}, .gradients = gradients,     \
+    .gradient_count = 1, .evaluation = evaluation_                                   \
   }
 #define HEAD(name_, layout_, ignore, chunk, batch_, ...) \
-  SMOOTHED(name_, layout_, ignore, 0, chunk, batch_, __VA_ARGS__)
+  SMOOTHED(name_, layout_, ignore, 0, chunk, false, batch_, __VA_ARGS__)
 
 static const op_case cases[] = {
     HEAD("out_in 7x5 of 9, chunks of 3", AC_OUT_IN, false, ROWS(3, 9), 7, OP_F32(AC_BATCH, 5),
@@ -197,8 +198,10 @@ static const op_case cases[] = {
     HEAD("out_in wide, 5x9 of 5000, chunks of 2", AC_OUT_IN, false, ROWS(2, 5000), 5,
          OP_F32(AC_BATCH, 9), OP_F32(5000, 9), OP_IDS(5000, AC_BATCH)),
     SMOOTHED("in_out smoothing, 65x17 of 33, ignored targets and weights", AC_IN_OUT, true, 0.1f,
-             ROWS(32, 33), 65, OP_F32(AC_BATCH, 17), OP_F32(17, 33), TARGETS(33, -100, AC_BATCH),
-             WEIGHTS(AC_BATCH)),
+             ROWS(32, 33), false, 65, OP_F32(AC_BATCH, 17), OP_F32(17, 33),
+             TARGETS(33, -100, AC_BATCH), WEIGHTS(AC_BATCH)),
+    SMOOTHED("out_in smoothing in evaluation, 5x7 of 9", AC_OUT_IN, false, 0.5f, ROWS(3, 9), true,
+             5, OP_F32(AC_BATCH, 7), OP_F32(9, 7), OP_IDS(9, AC_BATCH)),
 };
 
 static void from_vector(op_case *result, const op_vector *vector) {

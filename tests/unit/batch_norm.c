@@ -312,6 +312,57 @@ static void a_window_comes_in_one_piece(void **state) {
   ac_graph_free(graph);
 }
 
+/* ---- the fit loop ---------------------------------------------------------------------------- */
+
+static void fit(const ac_plan_desc *desc, ac_last_window policy, int epochs,
+                float values[][CHANNELS]) {
+  run r;
+  samples s = make_samples();
+  const ac_field fields[] = {{"x", AC_F32, ROW}, {"t", AC_F32, ROW}};
+  const void *data[] = {s.x, s.t};
+  ac_dataset *dataset;
+  ac_graph *graph = model();
+  assert_ok(ac_dataset_from_memory(&dataset, SAMPLES, 2, fields, data));
+  assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = "cpu", .threads = 2}));
+  assert_ok(ac_plan_create(&r.plan, graph, r.device, desc));
+  assert_ok(ac_trainer_create(&r.trainer, r.plan,
+                              &(ac_trainer_desc){.seed = 3, .schedule = {.lr = 1e-2}}));
+  ac_fit_result result;
+  assert_ok(
+      ac_fit(r.trainer,
+             &(ac_fit_desc){.train = dataset, .epochs = epochs, .seed = 5, .last_window = policy},
+             &result));
+  int64_t all = (int64_t)epochs * SAMPLES, whole = SAMPLES / desc->batch;
+  int64_t steps[] = {epochs * (whole + 1), (all + desc->batch - 1) / desc->batch, epochs * whole};
+  assert_int_equal(result.steps, steps[policy]);
+  assert_int_equal(result.samples, policy == AC_LAST_DROP ? steps[policy] * desc->batch : all);
+  read(&r, "first.running_mean", values[0]);
+  read(&r, "first.running_var", values[1]);
+  read(&r, "second.running_var", values[2]);
+  read(&r, "second.weight", values[3]);
+  stop(&r);
+  ac_dataset_free(dataset);
+  ac_graph_free(graph);
+}
+
+/* Whatever becomes of the last window, whether batches are whole or split and longer or shorter
+ * than an epoch, reading ahead changes no bit. */
+static void reading_ahead_changes_no_bit(void **state) {
+  (void)state;
+  static const int64_t batches[] = {8, 2 * SAMPLES + 3};
+  for (int policy = AC_LAST_UPDATE; policy <= AC_LAST_DROP; policy++)
+    for (int b = 0; b < (policy == AC_LAST_DROP ? 1 : 2); b++)
+      for (int split = 0; split < 2; split++) {
+        float values[2][4][CHANNELS];
+        for (int ahead = 0; ahead < 2; ahead++) {
+          ac_plan_desc desc = {.batch = batches[b], .read_ahead = ahead};
+          if (split) desc.micro_batch = 3, desc.micro_batch_norm = true;
+          fit(&desc, (ac_last_window)policy, 3, values[ahead]);
+        }
+        assert_memory_equal(values[0], values[1], sizeof values[0]);
+      }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(running_statistics_are_those_of_windows),
@@ -320,6 +371,7 @@ int main(void) {
       cmocka_unit_test(evaluation_uses_the_running_statistics),
       cmocka_unit_test(a_batch_is_split_only_when_asked),
       cmocka_unit_test(a_window_comes_in_one_piece),
+      cmocka_unit_test(reading_ahead_changes_no_bit),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

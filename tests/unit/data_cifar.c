@@ -148,7 +148,12 @@ static void a_folder_trains_and_validates(void **state) {
                "does not hold CIFAR-10's training file data_batch_1.bin");
   write_records("ten/data_batch_1.bin", 0, 7, 10);
   write_records("ten/data_batch_2.bin.gz", 7, 5, 10);
-  write_records("ten/data_batch_5.bin", 12, 8, 10);
+  write_records("ten/data_batch_4.bin", 12, 8, 10);
+  assert_fails(ac_dataset_cifar10_folder(&train, &validation, ten.text), AC_ERROR_IO,
+               "ten lacks data_batch_3.bin, but has data_batch_4.bin");
+  assert_fails(ac_dataset_from_cifar10(&train, ten.text, 0, -1), AC_ERROR_IO, "data_batch_3.bin");
+  assert_int_equal(
+      rename(in_folder("ten/data_batch_4.bin").text, in_folder("ten/data_batch_3.bin").text), 0);
   for (int with_test = 0; with_test < 2; with_test++) {
     if (with_test) write_records("ten/test_batch.bin", 20, 3, 10);
     int count = with_test ? 20 : 18; /* or the last tenth validates */

@@ -307,6 +307,26 @@ static void a_folder_with_both_pairs(void **state) {
   assert_int_equal(ac_dataset_count(validation), 3);
   ac_dataset_free(train);
   ac_dataset_free(validation);
+  /* Nothing validates, but the labels that would are still counted. */
+  write_pair("both/t10k-images-idx3-ubyte", "both/t10k-labels-idx1-ubyte", 8, write_file);
+  assert_ok(ac_dataset_mnist_folder(&train, NULL, in_folder("both").text));
+  assert_int_equal(ac_dataset_count(train), 5);
+  assert_int_equal(ac_dataset_classes(train), 8);
+  ac_dataset_free(train);
+}
+
+static void a_folder_with_dots_for_dashes(void **state) {
+  (void)state;
+  assert_int_equal(mkdir(in_folder("dots").text, 0777), 0);
+  write_pair("dots/train-images.idx3-ubyte", "dots/train-labels-idx1-ubyte", 5, write_file);
+  write_pair("dots/t10k-images.idx3-ubyte.gz", "dots/t10k-labels.idx1-ubyte", 8, write_gzip);
+  ac_dataset *train, *validation;
+  assert_ok(ac_dataset_mnist_folder(&train, &validation, in_folder("dots").text));
+  assert_int_equal(ac_dataset_count(train), 5);
+  assert_int_equal(ac_dataset_count(validation), 8);
+  assert_sample(validation, 7, 7);
+  ac_dataset_free(train);
+  ac_dataset_free(validation);
 }
 
 static void a_folder_with_one_pair_is_split(void **state) {
@@ -330,6 +350,10 @@ static void a_folder_with_one_pair_is_split(void **state) {
       assert_int_equal(ac_dataset_count(validation), cases[c].held);
       assert_int_equal(ac_dataset_classes(train), cases[c].count < 10 ? cases[c].count : 10);
       assert_sample(validation, 0, boundary);
+      ac_dataset *whole;
+      assert_ok(ac_dataset_mnist_folder(&whole, NULL, in_folder(cases[c].folder).text));
+      assert_int_equal(ac_dataset_count(whole), cases[c].count);
+      ac_dataset_free(whole);
       ac_dataset_free(order ? train : validation);
       if (order) assert_sample(validation, cases[c].held - 1, cases[c].count - 1);
       else assert_sample(train, boundary - 1, boundary - 1);
@@ -411,6 +435,7 @@ int main(void) {
       cmocka_unit_test(damaged_gzip_is_named),
       cmocka_unit_test(changed_bytes_do_no_harm),
       cmocka_unit_test(a_folder_with_both_pairs),
+      cmocka_unit_test(a_folder_with_dots_for_dashes),
       cmocka_unit_test(a_folder_with_one_pair_is_split),
       cmocka_unit_test(folders_that_do_not_do_are_named),
       cmocka_unit_test(the_real_digits_are_read),

@@ -2,6 +2,7 @@
  * records what was read shows the order; a linear model's update shows what a window was divided
  * by. */
 #include "check.h"
+#include "train/trainer.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -24,7 +25,8 @@ static ac_status read_sample(void *user, const ac_sample_key *key, void *const *
   float *x = fields[0], *t = fields[1];
   x[0] = 1;
   t[0] = key->index == s->bad ? NAN : (float)(key->index + 1);
-  *(int32_t *)fields[2] = 7; /* feeds no input */
+  *(int32_t *)fields[2] = 7;                               /* feeds no input */
+  for (int i = 0; i < 5; i++) ((float *)fields[3])[i] = 9; /* feeds one that nothing reads */
   return AC_OK;
 }
 
@@ -49,6 +51,7 @@ static void start(setting *s, int64_t count, ac_plan_desc plan) {
   ac_graph_scope(g, "model");
   ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 1));
   ac_tensor *t = ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, 1));
+  ac_input(g, "idle", AC_F32, SHAPE(AC_BATCH, 5));
   ac_tensor *y = ac_linear(x, ac_parameter(g, "w", SHAPE(1, 1), NULL), NULL, AC_OUT_IN);
   ac_graph_set_loss(g, ac_mean_squared_error(y, t, NULL));
   plan.optimizer = AC_SGD;
@@ -58,12 +61,13 @@ static void start(setting *s, int64_t count, ac_plan_desc plan) {
   assert_ok(ac_trainer_create(&s->trainer, s->plan, &(ac_trainer_desc){.schedule = {.lr = 0.5}}));
   ac_graph_free(g);
   assert_ok(ac_dataset_from_callback(
-      &s->dataset, &(ac_callback_dataset_desc){
-                       .count = count,
-                       .field_count = 3,
-                       .fields = {{"x", AC_F32, 1}, {"t", AC_F32, 1}, {"extra", AC_I32, 1}},
-                       .read = read_sample,
-                       .user = &s->source}));
+      &s->dataset,
+      &(ac_callback_dataset_desc){
+          .count = count,
+          .field_count = 4,
+          .fields = {{"x", AC_F32, 1}, {"t", AC_F32, 1}, {"extra", AC_I32, 1}, {"idle", AC_F32, 5}},
+          .read = read_sample,
+          .user = &s->source}));
 }
 
 static void stop(setting *s) {
@@ -162,6 +166,25 @@ static void shuffling_does_not_depend_on_the_split(void **state) {
   }
   stop(&s[0]);
   stop(&s[1]);
+}
+
+/* What the loader of a fit allocates is what the plan counts, and a sample of what nothing reads
+ * for each of its threads and the caller. */
+static void batches_read_ahead_are_in_the_plan(void **state) {
+  (void)state;
+  setting s;
+  start(&s, 30, (ac_plan_desc){.batch = 20, .micro_batch = 5, .read_ahead = 3});
+  const ac_fit_desc desc = {.train = s.dataset, .epochs = 1, .loader_threads = 2};
+  ac_gather gather;
+  assert_ok(ac_gather_open(&gather, &s.trainer->instance, s.dataset));
+  ac_loader_desc loader = ac_fit_loader(s.trainer, &desc, &gather);
+  uint64_t bytes, planned = ac_plan_get_info(s.plan)->read_ahead_bytes;
+  assert_ok(ac_loader_bytes(s.dataset, &loader, &bytes));
+  assert_int_equal(planned, (1 + 3) * 2 * 128); /* 20 x 4 bytes take 128 */
+  assert_int_equal(bytes, planned + (2 + 1) * 64);
+  ac_fit_result r = fit(&s, desc);
+  assert_int_equal(r.samples, 30);
+  stop(&s);
 }
 
 static void a_callback_stops_after_the_update(void **state) {
@@ -286,6 +309,7 @@ int main(void) {
       cmocka_unit_test(carried_windows_go_on_in_the_next_epoch),
       cmocka_unit_test(dropped_windows_change_nothing),
       cmocka_unit_test(shuffling_does_not_depend_on_the_split),
+      cmocka_unit_test(batches_read_ahead_are_in_the_plan),
       cmocka_unit_test(a_callback_stops_after_the_update),
       cmocka_unit_test(evaluation_comes_as_often_as_asked),
       cmocka_unit_test(evaluation_leaves_a_window_alone),

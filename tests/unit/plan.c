@@ -1,4 +1,5 @@
-/* Plans: lifetimes, addresses, budgets. Run on the dry device, so nothing is computed. */
+/* Plans: lifetimes, addresses, budgets. Nothing is computed, and all but one run on the dry device.
+ */
 #include "models.h"
 
 #include "plan/plan.h"
@@ -429,6 +430,32 @@ static void a_plan_outlives_its_graph(void **state) {
   ac_device_close(device);
 }
 
+/* Eight images of 2^28 positions are more than OpenCL's convolutions can count; one is not. */
+static void ops_must_bear_the_micro_batch(void **state) {
+  (void)state;
+  ac_device *device;
+  if (ac_device_open(&device, &(ac_device_desc){.name = "opencl"}) != AC_OK) skip();
+  if (ac_device_get_info(device)->max_allocation < (uint64_t)1 << 32) {
+    ac_device_close(device);
+    skip();
+  }
+  ac_graph *g;
+  assert_ok(ac_graph_create(&g));
+  ac_graph_scope(g, "stem");
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 1, 1 << 14, 1 << 14));
+  ac_tensor *w = ac_parameter(g, "w", SHAPE(1, 1, 1, 1), NULL);
+  ac_graph_set_output(g, "y", ac_conv2d(x, w, NULL, NULL));
+  ac_plan_desc desc = {.purpose = AC_PREDICT, .precision = AC_PRECISION_F16, .beyond_device = true};
+  ac_plan *plan;
+  desc.batch = desc.micro_batch = 8;
+  assert_refused(ac_plan_create(&plan, g, device, &desc), AC_ERROR_UNSUPPORTED,
+                 "cannot run conv2d (stem) at a micro-batch of 8; give a smaller one");
+  desc.batch = desc.micro_batch = 1;
+  ac_plan_free(make(g, device, desc));
+  ac_graph_free(g);
+  ac_device_close(device);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(layouts_are_sound),
@@ -441,6 +468,7 @@ int main(void) {
       cmocka_unit_test(chunks_limit_the_micro_batch),
       cmocka_unit_test(hints_are_honoured),
       cmocka_unit_test(sizes_do_not_overflow),
+      cmocka_unit_test(ops_must_bear_the_micro_batch),
       cmocka_unit_test(wrong_policies_are_refused),
       cmocka_unit_test(a_plan_outlives_its_graph),
   };

@@ -22,7 +22,7 @@ import numpy
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 WARM_UP = 2  # steps of each run that do not count
-OPTIMIZER = {"lr": 1e-4, "betas": [0.9, 0.99], "weight_decay": 0.1, "clip": 1.0}
+OPTIMIZER = {"betas": [0.9, 0.99], "weight_decay": 0.1, "clip": 1.0}
 # Relative differences of losses. Sums are taken in another order; in 16 bits PyTorch and Accrue round at other places.
 TOLERANCE = {"f32": 1e-4, "f16": 1e-2, "bf16": 2e-2}
 
@@ -31,6 +31,18 @@ TOLERANCE = {"f32": 1e-4, "f16": 1e-2, "bf16": 2e-2}
 
 class SampleKey(ctypes.Structure):
     _fields_ = [("index", ctypes.c_int64), ("epoch", ctypes.c_int64), ("seed", ctypes.c_uint64)]
+
+
+def read_samples(library, dataset, seed, fields):
+    """Yields the fields of a dataset's samples, always the same arrays, in the order of the first epoch."""
+    count = library.ac_dataset_count(dataset)
+    pointers = (ctypes.c_void_p * len(fields))(*(field.ctypes.data for field in fields))
+    for position in range(count):
+        key = SampleKey(library.ac_shuffle(ctypes.c_uint64(seed), ctypes.c_int64(0), ctypes.c_int64(position),
+                                           ctypes.c_int64(count)), 0, seed)
+        if library.ac_dataset_read(dataset, ctypes.byref(key), pointers) != 0:
+            raise SystemExit("compare: a sample cannot be read")
+        yield fields
 
 
 @dataclasses.dataclass
@@ -44,6 +56,7 @@ class Gpt:
     context: int
     batch: int
     family = "gpt"
+    lr = 1e-4
 
     def shape(self):
         return {"layers": self.layers, "heads": self.heads, "width": self.width, "vocab": self.vocab,
@@ -61,29 +74,65 @@ class Gpt:
                 self.heads, "--width", self.width, "--context", self.context]
 
     def read_batches(self, library, folder, steps, seed):
-        """The samples of the first `steps` windows, as [steps, batch, context + 1]."""
+        """The samples of the first `steps` windows: tokens [steps, batch, context + 1]."""
         tokens, dataset = ctypes.c_void_p(), ctypes.c_void_p()
         library.ac_tokens_from_uint16(ctypes.byref(tokens), bytes(folder / "data"), ctypes.c_int64(self.vocab))
         end = int(0.9 * library.ac_tokens_count(tokens))  # the rest validates
         library.ac_dataset_from_tokens(ctypes.byref(dataset), tokens, ctypes.c_int64(0), ctypes.c_int64(end),
                                        ctypes.c_int64(self.context), ctypes.c_bool(True))
-        count = library.ac_dataset_count(dataset)
-        assert count >= steps * self.batch
+        assert library.ac_dataset_count(dataset) >= steps * self.batch
         batches = numpy.empty((steps * self.batch, self.context + 1), numpy.int64)
         fields = [numpy.empty(self.context, numpy.int32) for _ in range(2)]
-        pointers = (ctypes.c_void_p * 2)(*(field.ctypes.data for field in fields))
-        for position, batch in enumerate(batches):
-            key = SampleKey(library.ac_shuffle(ctypes.c_uint64(seed), ctypes.c_int64(0), ctypes.c_int64(position),
-                                               ctypes.c_int64(count)), 0, seed)
-            if library.ac_dataset_read(dataset, ctypes.byref(key), pointers) != 0:
-                raise SystemExit("compare: a sample cannot be read")
-            batch[:-1], batch[1:] = fields
-        return batches.reshape(steps, self.batch, -1)
+        for batch, (inputs, targets) in zip(batches, read_samples(library, dataset, seed, fields)):
+            batch[:-1], batch[1:] = inputs, targets
+        return {"tokens": batches.reshape(steps, self.batch, -1)}
+
+
+@dataclasses.dataclass
+class Resnet:
+    """Images are as CIFAR-10 has them."""
+
+    depth: int
+    blocks: tuple  # of each stage: what the depth stands for
+    width: int
+    batch: int
+    family = "resnet"
+    lr = 1e-5  # at 1e-4 rounding alone, even PyTorch's own in another layout, grows beyond 1e-4 in a few steps
+
+    def shape(self):
+        return {"blocks": self.blocks, "width": self.width, "classes": 10}
+
+    def write_data(self, folder, steps):
+        """Enough random images for all steps within one epoch."""
+        random = numpy.random.default_rng(1)
+        records = random.integers(0, 256, (steps * self.batch, 1 + 3 * 32 * 32), numpy.uint8)
+        records[:, 0] %= 10
+        (folder / "images").mkdir()
+        records.tofile(folder / "images" / "data_batch_1.bin")
+        records[:10].tofile(folder / "images" / "test_batch.bin")
+
+    def flags(self, folder):
+        return ["resnet", "--data", folder / "images", "--depth", self.depth, "--width", self.width, "--shift", 0,
+                "--rotation", 0, "--scaling", 0]
+
+    def read_batches(self, library, folder, steps, seed):
+        """The samples of the first `steps` windows: images [steps, batch, 3, 32, 32], labels [steps, batch]."""
+        dataset = ctypes.c_void_p()
+        library.ac_dataset_from_cifar10(ctypes.byref(dataset), bytes(folder / "images"), ctypes.c_int64(0),
+                                        ctypes.c_int64(-1))
+        count = steps * self.batch
+        assert library.ac_dataset_count(dataset) == count
+        images, labels = numpy.empty((count, 3, 32, 32), numpy.float32), numpy.empty(count, numpy.int64)
+        fields = [numpy.empty((3, 32, 32), numpy.float32), numpy.empty(1, numpy.int32)]
+        for sample, (image, label) in enumerate(read_samples(library, dataset, seed, fields)):
+            images[sample], labels[sample] = image, label[0]
+        return {"images": images.reshape(steps, self.batch, 3, 32, 32), "labels": labels.reshape(steps, self.batch)}
 
 
 MODELS = {
     "gpt2-124m": Gpt(layers=12, heads=12, width=768, vocab=50257, context=64, batch=4),
     "gpt-small": Gpt(layers=4, heads=4, width=128, vocab=256, context=64, batch=12),
+    "resnet18": Resnet(depth=18, blocks=(2, 2, 2, 2), width=64, batch=32),
 }
 
 
@@ -174,13 +223,13 @@ class Comparison:
         self.model.write_data(self.folder, self.steps)
         self.accrue(self.model.flags(self.folder), 1, "--lr", 0, "--out", self.folder / "first")
         library = open_library(self.arguments.library)
-        numpy.save(self.folder / "batches.npy", self.model.read_batches(library, self.folder, self.steps, seed=1))
+        numpy.savez(self.folder / "batches.npz", **self.model.read_batches(library, self.folder, self.steps, seed=1))
         self.idle = run_process([self.arguments.accrue, "--version"], self.arguments.threads)
 
     def run_accrue(self, variant):
         metrics = self.folder / "metrics.jsonl"
         resident = self.accrue(
-            self.model.flags(self.folder), self.steps, "--lr", OPTIMIZER["lr"], "--init",
+            self.model.flags(self.folder), self.steps, "--lr", self.model.lr, "--init",
             self.folder / "first" / "model.safetensors", "--recompute", "all" if variant.recompute else "none",
             "--out", self.folder / "trained", "--metrics", metrics)
         events = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
@@ -191,8 +240,8 @@ class Comparison:
     def run_pytorch(self, variant):
         spec = {"family": self.model.family, "model": self.model.shape(), "recompute": variant.recompute,
                 "compile": variant.compile, "precision": self.arguments.precision, "threads": self.arguments.threads,
-                "init": str(self.folder / "first" / "model.safetensors"), "batches": str(self.folder / "batches.npy"),
-                **OPTIMIZER}
+                "init": str(self.folder / "first" / "model.safetensors"), "batches": str(self.folder / "batches.npz"),
+                "channels_last": self.arguments.layout == "nhwc", "lr": self.model.lr, **OPTIMIZER}
         (self.folder / "spec.json").write_text(json.dumps(spec), encoding="utf-8")
         resident = run_process(
             [sys.executable, HERE / "pytorch.py", self.folder / "spec.json", self.folder / "result.json"],
@@ -248,8 +297,9 @@ def collect(comparison):
 
 def show(comparison, reference, rows):
     arguments, model = comparison.arguments, comparison.model
-    print(f"{arguments.model}, batch {model.batch}" + (f", context {model.context}" if model.family == "gpt" else "") +
-          f", {arguments.precision}, {arguments.threads} threads; PyTorch {comparison.torch_version}; "
+    detail = f", context {model.context}" if model.family == "gpt" else f", PyTorch's images {arguments.layout.upper()}"
+    print(f"{arguments.model}, batch {model.batch}{detail}, {arguments.precision}, {arguments.threads} threads; "
+          f"PyTorch {comparison.torch_version}; "
           f"{arguments.rounds} rounds of {arguments.steps} steps after {WARM_UP}\n")
     print(f"| | step, ms | rounds, ms | speed | peak resident, MiB | ratio | of the model, MiB | ratio | last loss "
           f"| largest difference |\n|---|---|---|---|---|---|---|---|---|---|")
@@ -276,6 +326,7 @@ def parse():
     parser.add_argument("--model", choices=MODELS, default="gpt2-124m")
     parser.add_argument("--batch", type=positive, help="samples a step (by model)")
     parser.add_argument("--context", type=positive, help="tokens a sample (by model)")
+    parser.add_argument("--layout", choices=["nchw", "nhwc"], default="nchw", help="of PyTorch's images (nchw)")
     parser.add_argument("--precision", choices=TOLERANCE, default="f32")
     parser.add_argument("--threads", type=positive, default=len(os.sched_getaffinity(0)), help="of both sides (all)")
     parser.add_argument("--steps", type=positive, default=8, help="measured in each run")
@@ -286,6 +337,8 @@ def parse():
     parser.add_argument("--library", type=pathlib.Path, help="libaccrue.so (in the folder above the program's)")
     parser.add_argument("--json", type=pathlib.Path, help="a file for the figures")
     arguments = parser.parse_args()
+    if arguments.context and MODELS[arguments.model].family != "gpt":
+        parser.error(f"--context is for models of text, which {arguments.model} is not")
     arguments.library = arguments.library or arguments.accrue.resolve().parent.parent / "libaccrue.so"
     for path in arguments.accrue, arguments.library:
         if not path.exists():

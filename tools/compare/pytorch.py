@@ -71,7 +71,7 @@ class Block(nn.Module):
 
 
 class Gpt(nn.Module):
-    """Batches are [batch, context + 1] tokens; the head shares the token table."""
+    """The head shares the token table."""
 
     def __init__(self, layers, heads, width, vocab, context, recompute):
         super().__init__()
@@ -88,10 +88,11 @@ class Gpt(nn.Module):
     @staticmethod
     def smallest():
         """The shape of a model, and a batch, that take next to no memory."""
-        return {"layers": 1, "heads": 1, "width": 8, "vocab": 16, "context": 8}, torch.zeros(1, 9, dtype=torch.long)
+        shape = {"layers": 1, "heads": 1, "width": 8, "vocab": 16, "context": 8}
+        return shape, {"tokens": torch.zeros(1, 9, dtype=torch.long)}
 
-    def forward(self, batch):
-        tokens, targets = batch[:, :-1], batch[:, 1:]
+    def forward(self, tokens):
+        tokens, targets = tokens[:, :-1], tokens[:, 1:]
         x = self.transformer.wte(tokens) + self.transformer.wpe.weight
         for block in self.transformer.h:
             x = checkpoint(block, x, use_reentrant=False) if self.recompute else block(x)
@@ -99,7 +100,65 @@ class Gpt(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
-FAMILIES = {"gpt": Gpt}
+def convolution(inputs, outputs, size, stride):
+    return nn.Conv2d(inputs, outputs, size, stride, padding=size // 2, bias=False)
+
+
+def norm(channels):
+    return nn.GroupNorm(channels // 8 if channels % 8 == 0 else 1, channels)
+
+
+class BasicBlock(nn.Module):
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        self.conv1 = convolution(inputs, outputs, 3, stride)
+        self.bn1 = norm(outputs)
+        self.conv2 = convolution(outputs, outputs, 3, 1)
+        self.bn2 = norm(outputs)
+        self.downsample = nn.Identity()
+        if inputs != outputs or stride != 1:
+            self.downsample = nn.Sequential(convolution(inputs, outputs, 1, stride), norm(outputs))
+
+    def forward(self, x):
+        y = F.relu(self.bn1(self.conv1(x)), inplace=True)
+        y = self.bn2(self.conv2(y))
+        y += self.downsample(x)
+        return F.relu(y, inplace=True)
+
+
+class Resnet(nn.Module):
+    """For small images: a first convolution of 3 x 3, no pooling before the end, and group norm."""
+
+    def __init__(self, blocks, width, classes, recompute):
+        super().__init__()
+        self.recompute = recompute
+        self.conv1 = convolution(3, width, 3, 1)
+        self.bn1 = norm(width)
+        self.stages = [f"layer{stage + 1}" for stage in range(len(blocks))]
+        inputs = width
+        for stage, count in enumerate(blocks):
+            outputs = width << stage
+            layers = []
+            for i in range(count):
+                layers.append(BasicBlock(inputs, outputs, 2 if stage > 0 and i == 0 else 1))
+                inputs = outputs
+            self.add_module(self.stages[stage], nn.Sequential(*layers))
+        self.fc = nn.Linear(inputs, classes)
+
+    @staticmethod
+    def smallest():
+        shape = {"blocks": [1, 1], "width": 8, "classes": 2}
+        return shape, {"images": torch.zeros(1, 3, 8, 8), "labels": torch.zeros(1, dtype=torch.long)}
+
+    def forward(self, images, labels):
+        x = F.relu(self.bn1(self.conv1(images)), inplace=True)
+        for stage in self.stages:
+            for block in getattr(self, stage):
+                x = checkpoint(block, x, use_reentrant=False) if self.recompute else block(x)
+        return F.cross_entropy(self.fc(x.mean((2, 3))), labels)
+
+
+FAMILIES = {"gpt": Gpt, "resnet": Resnet}
 
 
 def resident_bytes():
@@ -134,10 +193,18 @@ def make_optimizer(model, spec):
     )
 
 
+def lay_out(spec, thing):
+    """Models and batches of images, channels first or last."""
+    format = torch.channels_last if spec["channels_last"] else torch.contiguous_format
+    if isinstance(thing, nn.Module):
+        return thing.to(memory_format=format)
+    return {name: field.to(memory_format=format) if field.dim() == 4 else field for name, field in thing.items()}
+
+
 class Training:
     def __init__(self, spec, shape):
         self.spec = spec
-        self.model = FAMILIES[spec["family"]](**shape, recompute=spec["recompute"])
+        self.model = lay_out(spec, FAMILIES[spec["family"]](**shape, recompute=spec["recompute"]))
         self.forward = torch.compile(self.model) if spec["compile"] else self.model
         self.optimizer = make_optimizer(self.model, spec)
         self.half = {"f32": None, "f16": torch.float16, "bf16": torch.bfloat16}[spec["precision"]]
@@ -145,7 +212,7 @@ class Training:
 
     def step(self, batch):
         with torch.autocast("cpu", dtype=self.half, enabled=self.half is not None):
-            loss = self.forward(batch)
+            loss = self.forward(**batch)
         self.scaler.scale(loss).backward()
         self.scaler.unscale_(self.optimizer)
         nn.utils.clip_grad_norm_(self.model.parameters(), self.spec["clip"])
@@ -157,11 +224,13 @@ class Training:
 
 def train(spec):
     torch.set_num_threads(spec["threads"])
-    batches = [torch.from_numpy(batch) for batch in numpy.load(spec["batches"])]
+    with numpy.load(spec["batches"]) as file:
+        fields = {name: torch.from_numpy(file[name]) for name in file.files}
+    batches = [lay_out(spec, dict(zip(fields, batch))) for batch in zip(*fields.values())]
     # What PyTorch loads and sets up when it first takes a step does not belong to the model; what its compiler takes
     # does.
     shape, batch = FAMILIES[spec["family"]].smallest()
-    Training({**spec, "compile": False}, shape).step(batch)
+    Training({**spec, "compile": False}, shape).step(lay_out(spec, batch))
     gc.collect()
     before = resident_bytes()
     training = Training(spec, spec["model"])

@@ -112,7 +112,7 @@ static void fill_plane(const ac_conv_stage *s, const ac_conv_source *source, int
                        const ac_conv_region *region, int64_t a, const columns *c, float *y) {
   const ac_conv_axis *h = &s->axis[0], *w = &s->axis[1];
   int64_t rows = region->rows + s->reach[0], row = position(h, a, region->row);
-  bool dense = c->end - c->begin == w->size && w->size == s->stride && h->step == 1;
+  bool dense = c->end - c->begin == w->size && w->size == s->stride && h->step == 1 && w->step == 1;
   for (int64_t q = 0, run; q < rows; q += run, row += run * h->step, y += run * s->stride) {
     bool there = row >= 0 && row < h->size;
     run = there && dense ? ac_min(rows - q, h->size - row) : 1;

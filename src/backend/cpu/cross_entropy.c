@@ -4,7 +4,8 @@
 
 static loss_rows rows_of(const ac_op_args *args) {
   return (loss_rows){args->attributes, args->in[1].data,
-                     args->in[2].count ? args->in[2].data : NULL};
+                     args->in[2].count ? args->in[2].data : NULL,
+                     ac_cross_entropy_smoothing(args->attributes, args->run)};
 }
 
 static void forward_range(const ac_op_args *args, int64_t first, int64_t last) {

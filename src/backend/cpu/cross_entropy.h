@@ -20,6 +20,7 @@ typedef struct loss_rows {
   const ac_cross_entropy_attributes *attributes;
   const int32_t *targets;
   const float *weights;
+  float smoothing;
 } loss_rows;
 
 typedef struct row_result {
@@ -61,7 +62,7 @@ static inline float row_loss(const loss_rows *rows, int64_t row, const float *x,
   if (row_weight(rows, row) != 0.0f) {
     int32_t target = rows->targets[row];
     result->loss = log_sum + (max - x[target]);
-    float smoothing = rows->attributes->smoothing;
+    float smoothing = rows->smoothing;
     if (smoothing > 0.0f) {
       float mean = row_sum(x, columns) / (float)columns;
       result->loss = (1.0f - smoothing) * result->loss + smoothing * (log_sum + (max - mean));
@@ -75,7 +76,7 @@ static inline float row_loss(const loss_rows *rows, int64_t row, const float *x,
 static inline void row_gradient(const loss_rows *rows, int64_t row, const float *x, int64_t columns,
                                 float lse, float loss_scale, float *dx) {
   float weight = row_weight(rows, row), factor = weight * loss_scale;
-  float smoothing = rows->attributes->smoothing, share = factor * smoothing / (float)columns;
+  float smoothing = rows->smoothing, share = factor * smoothing / (float)columns;
   if (weight == 0.0f) {
     memset(dx, 0, (size_t)columns * sizeof *dx);
     return;

@@ -30,7 +30,8 @@ static problem problem_of(const ac_op_args *args) {
   const ac_operand *x = &args->in[0];
   bool gradient = args->op == AC_OP_linear_cross_entropy_gradient;
   problem p = {.attributes = attributes,
-               .loss = {&attributes->loss, args->in[2].data, data_of(&args->in[3])},
+               .loss = {&attributes->loss, args->in[2].data, data_of(&args->in[3]),
+                        ac_cross_entropy_smoothing(&attributes->loss, args->run)},
                .rows = ac_rows(x),
                .columns = ac_columns(x),
                .classes = ac_linear_cross_entropy_classes(args),

@@ -56,11 +56,14 @@ typedef struct tile {
   int64_t groups;
 } tile;
 
-/* Work-items on a CPU are loop iterations, and the registers are vectors. */
+/* Work-items on a CPU are loop iterations, and the registers are vectors. Few rows, which are
+ * channels, are better all of a tile's than few of many. */
 static tile tile_of(const ac_opencl *cl, const shapes *s, const product *p) {
   const int edge = cl->group == 256 ? 16 : 8, vector = cl->cpu ? 16 : 4;
-  tile t = {.tx = cl->cpu ? 1 : edge, .ty = cl->cpu ? 8 : edge};
-  const int rows = cl->cpu ? 6 : 4, columns = cl->cpu ? 2 : 1;
+  const int columns = cl->cpu ? 2 : 1, most = cl->cpu ? 8 : 4;
+  tile t = {.tx = cl->cpu ? 2 : edge, .ty = cl->cpu ? 8 : edge};
+  int rows = 1;
+  while (rows < most && t.ty * rows < p->m) rows *= 2;
   snprintf(t.options, sizeof t.options,
            "-D%s -DTX=%d -DTY=%d -DROWS=%d -DCOLUMNS=%d -DVECTOR=%d -DDEPTH=16", p->kind, t.tx,
            t.ty, rows, columns, vector);

@@ -92,6 +92,8 @@ static ac_status run_chunk(ac_opencl *cl, const chunk *c) {
   const ac_linear_cross_entropy_attributes *attributes = args->attributes;
   const int sums = is_gradient(args) ? 2 : 0;
   const ac_cl_loss_rows rows = {.attributes = &attributes->loss,
+                                .smoothing =
+                                    ac_cross_entropy_smoothing(&attributes->loss, args->run),
                                 .logits = args->workspace,
                                 .targets = args->in[2].data,
                                 .weights = args->in[3].count ? args->in[3].data : NULL,

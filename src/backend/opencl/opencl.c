@@ -235,11 +235,15 @@ static bool head_fits(const ac_op_args *args) {
   return ac_columns(qkv) / 3 / a->heads <= 256;
 }
 
-/* Convolutions count the positions of all images in 32 bits. */
-static bool positions_fit(const ac_op_args *args) {
+/* Convolutions count in 32 bits the positions of all images and the terms of their sums, which for
+ * some of forward pass and gradients are the weights of an output, for others those of an input. */
+static bool convolution_fits(const ac_op_args *args) {
   const bool forward = args->op == AC_OP_conv2d, input = args->op == AC_OP_conv2d_input_gradient;
   if (!forward && !input && args->op != AC_OP_conv2d_weight_gradient) return true;
   const ac_operand *image = forward || input ? &args->out[0] : &args->in[1];
+  const ac_operand *weight = forward || input ? &args->in[1] : &args->out[0];
+  for (int i = 0; i < 2 && weight->count; i++)
+    if (weight->count / weight->dim[i] > INT32_MAX / 2) return false;
   return image->count / image->dim[1] <= INT32_MAX / 2;
 }
 
@@ -253,7 +257,7 @@ static bool opencl_supports(void *state, const ac_op_args *args) {
     if (args->in[i].count && !dimensions_fit(&args->in[i])) return false;
   for (int i = 0; i < AC_MAX_OUTPUTS; i++)
     if (args->out[i].count && !dimensions_fit(&args->out[i])) return false;
-  return head_fits(args) && positions_fit(args);
+  return head_fits(args) && convolution_fits(args);
 }
 
 /* What ops take from the state rather than from their arguments. */

@@ -203,6 +203,7 @@ typedef struct ac_cl_loss_rows {
   const ac_cross_entropy_attributes *attributes;
   const void *logits, *targets, *weights, *lse;
   int64_t count, width, first, first_logit, first_lse;
+  float smoothing;
   bool float_logits;
 } ac_cl_loss_rows;
 
