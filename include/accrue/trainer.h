@@ -143,7 +143,8 @@ typedef struct ac_numerics {
   int64_t flushed;    /* f16 only: not zero, but stored as zero */
 } ac_numerics;
 
-/* How many ops store in 16 bits and are watched; the index-th of them. */
+/* How many ops store in 16 bits and are watched, which is all but those that only move values; the
+ * index-th of them. */
 AC_API int ac_trainer_numerics_count(const ac_trainer *trainer);
 AC_API ac_status ac_trainer_numerics(const ac_trainer *trainer, int index, ac_numerics *result);
 

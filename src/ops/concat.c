@@ -76,6 +76,8 @@ static ac_status slice_gradient(ac_differentiation *d, const ac_node *node) {
                           1, &dy, 1, &node->in[0]);
 }
 
-const ac_op_desc ac_op_desc_concat = {.name = "concat", .gradient = concat_gradient};
-const ac_op_desc ac_op_desc_slice = {.name = "slice", .can_add = 1, .gradient = slice_gradient};
-const ac_op_desc ac_op_desc_slice_gradient = {.name = "slice_gradient", .can_add = 1};
+const ac_op_desc ac_op_desc_concat = {.name = "concat", .moves = true, .gradient = concat_gradient};
+const ac_op_desc ac_op_desc_slice = {
+    .name = "slice", .moves = true, .can_add = 1, .gradient = slice_gradient};
+const ac_op_desc ac_op_desc_slice_gradient = {
+    .name = "slice_gradient", .moves = true, .can_add = 1};

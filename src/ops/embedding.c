@@ -41,6 +41,7 @@ static double gradient_bytes(const ac_op_args *args) {
   return ac_operand_bytes(&args->in[0]) + ac_operand_bytes(&args->in[1]) + 2 * rows;
 }
 
-const ac_op_desc ac_op_desc_embedding = {.name = "embedding", .gradient = gradient, .bytes = bytes};
+const ac_op_desc ac_op_desc_embedding = {
+    .name = "embedding", .moves = true, .gradient = gradient, .bytes = bytes};
 const ac_op_desc ac_op_desc_embedding_gradient = {
     .name = "embedding_gradient", .can_add = 1, .flops = gradient_flops, .bytes = gradient_bytes};

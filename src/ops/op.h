@@ -214,6 +214,8 @@ typedef struct ac_op_desc {
   /* The result for one sample depends on the other samples of the micro-batch (batch statistics),
    * so that splitting a batch changes it. */
   bool couples_samples;
+  /* Its results are values of its inputs as they are stored, moved or picked out. */
+  bool moves;
   /* Appends the ops that compute the gradients of the node's inputs; NULL: no gradient. */
   ac_status (*gradient)(ac_differentiation *d, const ac_node *node);
   /* Appends to a graph that is differentiated what has to run once for each micro-batch even if the

@@ -82,7 +82,7 @@ static double gradient_flops(const ac_op_args *args) {
 }
 
 const ac_op_desc ac_op_desc_max_pool2d = {
-    .name = "max_pool2d", .gradient = max_gradient, .flops = flops};
+    .name = "max_pool2d", .moves = true, .gradient = max_gradient, .flops = flops};
 const ac_op_desc ac_op_desc_max_pool2d_gradient = {
     .name = "max_pool2d_gradient", .can_add = 1, .flops = gradient_flops};
 const ac_op_desc ac_op_desc_average_pool2d = {

@@ -30,4 +30,4 @@ static ac_status gradient(ac_differentiation *d, const ac_node *node) {
                           &dy, 1, &node->in[0]);
 }
 
-const ac_op_desc ac_op_desc_transpose = {.name = "transpose", .gradient = gradient};
+const ac_op_desc ac_op_desc_transpose = {.name = "transpose", .moves = true, .gradient = gradient};

@@ -36,7 +36,7 @@ static double gradient_flops(const ac_op_args *args) {
   return (double)args->in[0].count;
 }
 
-const ac_op_desc ac_op_desc_upsample_nearest2d = {.name = "upsample_nearest2d",
-                                                  .gradient = gradient};
+const ac_op_desc ac_op_desc_upsample_nearest2d = {
+    .name = "upsample_nearest2d", .moves = true, .gradient = gradient};
 const ac_op_desc ac_op_desc_upsample_nearest2d_gradient = {
     .name = "upsample_nearest2d_gradient", .can_add = 1, .flops = gradient_flops};

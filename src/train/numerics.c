@@ -1,7 +1,7 @@
-/* Watching numbers: after each op of a training step that stores in 16 bits, the op `numerics`
- * counts in what it stored the values that are not finite and, for f16, those that were flushed to
- * zero (ac_run_state.mark_flushed). Counts gather on the device over a window and are added up on
- * the host at its end. */
+/* Watching numbers: after each op of a training step that computes what it stores in 16 bits, the
+ * op `numerics` counts in what it stored the values that are not finite and, for f16, those that
+ * were flushed to zero (ac_run_state.mark_flushed). Counts gather on the device over a window and
+ * are added up on the host at its end. */
 #include "core/error.h"
 #include "train/trainer.h"
 
@@ -51,11 +51,12 @@ void ac_numerics_free(ac_instance *instance) {
   free(totals->copy);
 }
 
-/* Of the outputs that a step stores in 16 bits, the n-th. What is computed again is not counted
- * again. */
+/* Of the outputs that a step stores in 16 bits, the n-th. What is computed again or only moved is
+ * not counted again. */
 bool ac_numerics_arguments(const ac_instance *instance, int step, int n, ac_op_args *args) {
   const ac_op_args *done = &instance->main.args[step];
-  if (instance->main.sequence->steps[step].recomputed) return false;
+  if (instance->main.sequence->steps[step].recomputed || ac_op_describe(done->op)->moves)
+    return false;
   for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
     if (!is_half(&done->out[j]) || n-- > 0) continue;
     *args = (ac_op_args){.op = AC_OP_numerics, .run = &instance->run};

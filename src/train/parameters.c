@@ -36,6 +36,12 @@ ac_status ac_instance_check_range(const ac_instance *instance, int index, int64_
   return AC_OK;
 }
 
+/* As a device stores with marks: the sign of a zero tells whether it was one. */
+static void mark_zeros(uint16_t *half, const float *data, int64_t count) {
+  for (int64_t i = 0; i < count; i++)
+    if (!(half[i] & 0x7fffu)) half[i] = data[i] == 0 ? 0 : 0x8000;
+}
+
 /* Working copies pass through a small buffer on their way. */
 static ac_status write_working(ac_instance *instance, int working, int64_t first, int64_t count,
                                const float *data) {
@@ -45,6 +51,7 @@ static ac_status write_working(ac_instance *instance, int working, int64_t first
   for (int64_t done = 0; done < count; done += most) {
     int64_t piece = count - done < most ? count - done : most;
     ac_floats_write(half, dtype, data + done, piece);
+    if (dtype == AC_F16 && instance->run.mark_flushed) mark_zeros(half, data + done, piece);
     AC_TRY(instance->device->backend->upload(instance->device->state, instance->persistent[working],
                                              (uint64_t)(first + done) * sizeof *half, half,
                                              (uint64_t)piece * sizeof *half));
