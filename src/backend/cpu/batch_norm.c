@@ -215,12 +215,6 @@ static coefficients coefficients_of(const ac_op_args *args) {
   return (coefficients){at, at + channels, at + 2 * channels};
 }
 
-static void store(const ac_op_args *args, int output, int64_t channel, double sum) {
-  if (!args->out[output].count) return;
-  float *out = (float *)args->out[output].data + channel;
-  *out = (float)(args->add[output] ? (double)*out + sum : sum);
-}
-
 static void sums_range(const ac_op_args *args, int64_t first, int64_t last) {
   ac_channels shape = ac_channels_of(&args->in[0]);
   const float *statistics = args->in[2].data, *gamma = data_of(&args->in[3]);
@@ -233,8 +227,8 @@ static void sums_range(const ac_op_args *args, int64_t first, int64_t last) {
     visit_strip(&args->in[1], &args->in[0], c, width, visit_gradient, &g);
     for (int64_t k = 0; k < width; k++) {
       float inverse = statistics[2 * (c + k) + 1];
-      store(args, 1, c + k, g.centred[k] * (double)inverse);
-      store(args, 2, c + k, g.plain[k]);
+      store_sum(args, 1, c + k, g.centred[k] * (double)inverse);
+      store_sum(args, 2, c + k, g.plain[k]);
       to.factor[c + k] = gamma ? inverse * gamma[c + k] : inverse;
       to.constant[c + k] = (float)(g.plain[k] / n);
       to.share[c + k] = (float)(g.centred[k] / n * (double)inverse * (double)inverse);
