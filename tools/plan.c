@@ -28,13 +28,24 @@ static void more_flags(options *o) {
   OPTIONS_ADD(o, "Output", rows);
 }
 
+/* How the operands of an op are stored: "f16, f32". */
+typedef struct storage_row {
+  const char *op;
+  char reads[80], writes[48];
+} storage_row;
+
+enum { MOST_ROWS = 128 };
+
 typedef struct report {
   const ac_plan *plan;
+  ac_plan_desc desc;
   const ac_plan_info *info;
   int64_t peak; /* step */
   ac_plan_step peak_step;
   ac_plan_alternative list[64];
   int count;
+  storage_row storage[MOST_ROWS];
+  int storage_count;
 } report;
 
 static ac_status find_peak(report *r) {
@@ -62,30 +73,55 @@ static void print_alternatives(const report *r) {
 }
 
 /* "f16, f16, f32" */
-static const char *dtypes_text(char *text, size_t size, const ac_dtype *list, int count) {
+static void write_dtypes(char *text, size_t size, const ac_dtype *list, int count) {
   size_t used = 0;
   text[0] = 0;
   for (int i = 0; i < count && used < size; i++) {
     const char *name = list[i] < AC_DTYPE_COUNT ? ac_dtype_name(list[i]) : "-";
     used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", name);
   }
-  return text;
 }
 
-/* The policy of mixed precision, as it applies to the ops of this plan. */
-static void print_storage(const report *r) {
-  char seen[1024] = " ", word[80], in[80], out[48];
-  if (r->info->precision == AC_PRECISION_F32) return;
-  printf("\n%-32s %-32s %s\n", "op", "reads", "writes");
+static void add_storage(report *r, const storage_row *row) {
+  for (int i = 0; i < r->storage_count; i++)
+    if (!strcmp(r->storage[i].op, row->op) && !strcmp(r->storage[i].reads, row->reads) &&
+        !strcmp(r->storage[i].writes, row->writes))
+      return;
+  if (r->storage_count < MOST_ROWS) r->storage[r->storage_count++] = *row;
+}
+
+/* The step of a parameter with a working copy: the gradient; master, moments and copy. */
+static void add_update(report *r) {
+  storage_row row = {.op = r->desc.optimizer == AC_ADAMW ? "adamw" : "sgd"};
+  int moments = r->desc.optimizer == AC_ADAMW ? 2 : r->desc.sgd_no_momentum ? 0 : 1;
+  ac_dtype writes[4] = {AC_F32, AC_F32, AC_F32, AC_F32};
+  writes[1 + moments] = r->info->precision == AC_PRECISION_F16 ? AC_F16 : AC_BF16;
+  write_dtypes(row.reads, sizeof row.reads, writes, 1);
+  write_dtypes(row.writes, sizeof row.writes, writes, 2 + moments);
+  add_storage(r, &row);
+}
+
+/* The policy of mixed precision, as it applies to the ops of this plan: each way in which one of
+ * them is stored. */
+static ac_status find_storage(report *r) {
+  if (r->info->precision == AC_PRECISION_F32) return AC_OK;
   for (int64_t i = 0; i < r->info->steps; i++) {
     ac_plan_step step;
-    if (ac_plan_get_step(r->plan, i, &step) != AC_OK) return;
-    snprintf(word, sizeof word, " %s ", step.op);
-    if (strstr(seen, word)) continue;
-    if (strlen(seen) + strlen(word) < sizeof seen) strcat(seen, word + 1);
-    printf("%-32s %-32s %s\n", step.op, dtypes_text(in, sizeof in, step.input, step.inputs),
-           dtypes_text(out, sizeof out, step.output, step.outputs));
+    ac_status status = ac_plan_get_step(r->plan, i, &step);
+    if (status != AC_OK) return status;
+    storage_row row = {.op = step.op};
+    write_dtypes(row.reads, sizeof row.reads, step.input, step.inputs);
+    write_dtypes(row.writes, sizeof row.writes, step.output, step.outputs);
+    add_storage(r, &row);
   }
+  if (r->info->working_bytes) add_update(r);
+  return AC_OK;
+}
+
+static void print_storage(const report *r) {
+  if (r->storage_count) printf("\n%-32s %-32s %s\n", "op", "reads", "writes");
+  for (int i = 0; i < r->storage_count; i++)
+    printf("%-32s %-32s %s\n", r->storage[i].op, r->storage[i].reads, r->storage[i].writes);
 }
 
 static void print_text(const report *r, const ac_device_info *device) {
@@ -111,6 +147,16 @@ static json_t *bytes_object(const ac_plan_bytes *b) {
                    "io", (json_int_t)b->io, "total", (json_int_t)b->total);
 }
 
+static json_t *storage_array(const report *r) {
+  json_t *list = json_array();
+  for (int i = 0; i < r->storage_count; i++) {
+    const storage_row *row = &r->storage[i];
+    json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "op", row->op, "reads", row->reads,
+                                          "writes", row->writes));
+  }
+  return list;
+}
+
 static int print_json(const report *r, const ac_device_info *device) {
   const ac_plan_info *i = r->info;
   json_t *list = json_array();
@@ -124,17 +170,18 @@ static int print_json(const report *r, const ac_device_info *device) {
                   "total_bytes", (json_int_t)a->total_bytes, "predicted_seconds", a->seconds));
   }
   json_t *object = json_pack(
-      "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:f, s:{s:s, s:s, s:I, s:b}, "
-      "s:o}",
+      "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:f, "
+      "s:{s:s, s:s, s:I, s:b}, s:o, s:o}",
       "device", device->id, "precision", ac_precision_name(i->precision), "parameter_count",
       (json_int_t)i->parameter_count, "effective_batch", (json_int_t)i->batch, "micro_batch",
       (json_int_t)i->micro_batch, "accumulation_steps", (json_int_t)i->accumulation_steps,
       "recomputed_ops", (json_int_t)i->recomputed_ops, "budget_bytes", (json_int_t)i->budget_bytes,
       "planned_bytes", bytes_object(&i->bytes), "live_bytes", (json_int_t)i->live_bytes,
-      "read_ahead_bytes", (json_int_t)i->read_ahead_bytes, "library_bytes",
-      (json_int_t)i->library_bytes, "predicted_seconds", i->predicted_seconds, "peak", "op",
-      r->peak_step.op, "scope", r->peak_step.scope, "step", (json_int_t)(r->peak + 1), "backward",
-      r->peak_step.backward ? 1 : 0, "alternatives", list);
+      "working_bytes", (json_int_t)i->working_bytes, "read_ahead_bytes",
+      (json_int_t)i->read_ahead_bytes, "library_bytes", (json_int_t)i->library_bytes,
+      "predicted_seconds", i->predicted_seconds, "peak", "op", r->peak_step.op, "scope",
+      r->peak_step.scope, "step", (json_int_t)(r->peak + 1), "backward",
+      r->peak_step.backward ? 1 : 0, "alternatives", list, "storage", storage_array(r));
   bool good = object && json_dumpf(object, stdout, JSON_INDENT(2)) == 0 && putchar('\n') != EOF;
   json_decref(object);
   return good ? STATUS_DONE : fail("cannot write the plan");
@@ -142,8 +189,10 @@ static int print_json(const report *r, const ac_device_info *device) {
 
 static int make_report(report *r, const setup *s) {
   r->plan = s->plan;
+  r->desc = setup_plan_desc(s);
   r->info = ac_plan_get_info(s->plan);
   ac_status status = find_peak(r);
+  if (status == AC_OK) status = find_storage(r);
   int capacity = (int)(sizeof r->list / sizeof *r->list);
   if (status == AC_OK) status = ac_plan_alternatives(r->plan, r->list, capacity, &r->count);
   if (r->count > capacity) r->count = capacity;

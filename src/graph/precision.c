@@ -47,19 +47,19 @@ static ac_tensor *working_copy(rewrite *r, const ac_tensor *parameter) {
   return in_shape_of(graph, graph->tensors[r->working[index]], parameter);
 }
 
-/* A cast belongs to the pass, and to the forward node, of the node that first wants it. */
+/* A cast belongs to the pass, and to the forward node, of the node that first wants it, which is
+ * one of the old list. */
 static ac_tensor *cast_for(rewrite *r, ac_tensor *tensor, ac_dtype dtype, const ac_node *reader) {
   ac_graph *graph = r->graph;
   int *cast = &r->cast[tensor->id];
   if (*cast >= 0) return graph->tensors[*cast];
-  ac_node wanted = *reader; /* a copy: appending moves the array */
   int index = ac_graph_append(graph, AC_OP_cast, NULL, 0, 1, &tensor);
   ac_tensor *copy = ac_graph_add_output(graph, index, AC_ROLE_ACTIVATION, dtype, &tensor->shape);
   if (!copy) return NULL;
   ac_node *node = &graph->nodes[index];
-  node->scope = wanted.scope;
-  node->backward = wanted.backward;
-  if (wanted.backward) node->forward = r->index[wanted.forward];
+  node->scope = reader->scope;
+  node->backward = reader->backward;
+  if (reader->backward) node->forward = r->index[reader->forward];
   *cast = copy->id;
   return copy;
 }

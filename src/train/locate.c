@@ -24,18 +24,25 @@ static ac_status all_finite(ac_instance *instance, const ac_operand *x, float *b
   return AC_OK;
 }
 
+/* Parameters come before their copies in 16 bits, which the graph was given later; so a copy that
+ * is not finite is one of a finite parameter. */
 static ac_status check_leaves(ac_instance *instance, float *buffer, char *text, size_t size) {
   const ac_graph *graph = instance->plan->graph;
   for (int i = 0; i < graph->tensor_count; i++) {
     const ac_tensor *tensor = graph->tensors[i];
-    bool input = tensor->role == AC_ROLE_INPUT;
-    if ((!input && tensor->role != AC_ROLE_PARAMETER) || !instance->persistent[i]) continue;
+    bool input = tensor->role == AC_ROLE_INPUT, working = tensor->role == AC_ROLE_WORKING;
+    bool leaf = input || working || tensor->role == AC_ROLE_PARAMETER;
+    if (!leaf || !instance->persistent[i]) continue;
     ac_operand x = ac_operand_of(tensor, instance->run.batch);
     x.data = instance->persistent[i];
     bool finite;
     AC_TRY(all_finite(instance, &x, buffer, &finite));
     if (finite) continue;
-    snprintf(text, size, "%s %s", input ? "input" : "parameter", tensor->name);
+    if (working)
+      snprintf(text, size, "parameter %s, too large for %s",
+               graph->tensors[graph->parameters[tensor->parameter]]->name,
+               ac_dtype_name(tensor->dtype));
+    else snprintf(text, size, "%s %s", input ? "input" : "parameter", tensor->name);
     return AC_OK;
   }
   return AC_OK;

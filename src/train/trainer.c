@@ -115,6 +115,10 @@ static ac_status accumulate_piece(ac_trainer *trainer, const void *const *data, 
 }
 
 static ac_status check_window(const ac_trainer *trainer) {
+  if (trainer->half_stepped)
+    return ac_fail(AC_ERROR_STATE,
+                   "trainer: an update failed when only some parameters were stepped; go on from "
+                   "saved ones with another trainer");
   if (!trainer->broken) return AC_OK;
   return ac_fail(AC_ERROR_STATE, "trainer: the window failed half way; discard it first");
 }
@@ -350,7 +354,7 @@ ac_status ac_trainer_update(ac_trainer *trainer, ac_update *result) {
   update.skipped = overflow || !weighs || !isfinite((float)factor);
   if (!update.skipped) {
     ac_status status = step_parameters(trainer, factor, update.lr);
-    trainer->broken = status != AC_OK;
+    trainer->half_stepped = status != AC_OK;
     AC_TRY(status);
     trainer->updates++;
   }

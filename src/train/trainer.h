@@ -13,6 +13,7 @@ struct ac_trainer {
   int64_t updates; /* made so far: what schedules, bias correction and random numbers go by */
   int64_t window_samples; /* accumulated so far */
   bool broken;            /* a device failure left the window half done */
+  bool half_stepped;      /* one left some parameters and moments stepped and others not */
   int nonfinite; /* parameter whose gradient was found not finite in the last update, or -1 */
 };
 

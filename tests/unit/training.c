@@ -2,6 +2,9 @@
  * does not matter, a failed update changes nothing, the same seed gives the same bits. */
 #include "models.h"
 
+#include "backend/device.h"
+#include "core/error.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -350,6 +353,64 @@ static void an_overflow_is_located(const char *device) {
 }
 ON_EVERY_DEVICE(an_overflow_is_located)
 
+/* What ops read of a parameter is its copy in 16 bits. */
+static void a_weight_beyond_f16_is_located(const char *device) {
+  corpus c = make_corpus();
+  run r = start(device, &model, (ac_plan_desc){.batch = 8, .precision = AC_PRECISION_F16},
+                (ac_trainer_desc){.seed = 3});
+  float large = 1e6f;
+  assert_ok(ac_trainer_set_parameter(r.trainer, ac_trainer_find_parameter(r.trainer, "h1.fc.w"), 5,
+                                     1, &large));
+  ac_feed feeds[] = {{"tokens", c.tokens}, {"targets", c.targets}, {"weights", c.weights}};
+  char where[128];
+  assert_ok(ac_trainer_locate_nonfinite(r.trainer, 8, feeds, 3, where, sizeof where));
+  assert_string_equal(where, "parameter h1.fc.w, too large for f16");
+  stop(&r);
+}
+ON_EVERY_DEVICE(a_weight_beyond_f16_is_located)
+
+/* ---- a device that fails --------------------------------------------------------------------- */
+
+static struct {
+  const ac_backend *backend;
+  ac_op op;
+  int left; /* runs of the op that succeed */
+} failing;
+
+static ac_status run_or_fail(void *state, const ac_op_args *args) {
+  if (args->op == failing.op && failing.left-- == 0)
+    return ac_fail(AC_ERROR_DEVICE, "test: the device is gone");
+  return failing.backend->run(state, args);
+}
+
+/* In the middle of a window nothing is lost that discarding does not mend; in the middle of the
+ * parameters' steps nothing mends what is half stepped. */
+static void a_device_fails_half_way(const char *name) {
+  corpus c = make_corpus();
+  run r = start(name, &model, (ac_plan_desc){.batch = 8}, (ac_trainer_desc){.seed = 3});
+  ac_backend copy = *r.device->backend;
+  copy.run = run_or_fail;
+  failing.backend = r.device->backend;
+  r.device->backend = &copy;
+
+  failing.op = AC_OP_layer_norm_input_gradient;
+  failing.left = 1;
+  assert_refused(feed(&r, &c, 0, 8), AC_ERROR_DEVICE, "the device is gone");
+  assert_refused(ac_trainer_update(r.trainer, NULL), AC_ERROR_STATE, "discard");
+  ac_trainer_discard(r.trainer);
+  assert_ok(feed(&r, &c, 0, 8));
+
+  failing.op = AC_OP_adamw;
+  failing.left = 3;
+  assert_refused(ac_trainer_update(r.trainer, NULL), AC_ERROR_DEVICE, "the device is gone");
+  ac_trainer_discard(r.trainer);
+  assert_refused(feed(&r, &c, 0, 8), AC_ERROR_STATE, "some parameters");
+  assert_refused(ac_trainer_update(r.trainer, NULL), AC_ERROR_STATE, "some parameters");
+  r.device->backend = failing.backend;
+  stop(&r);
+}
+ON_EVERY_DEVICE(a_device_fails_half_way)
+
 static void clipping_bounds_the_step(const char *device) {
   corpus c = make_corpus();
   float *parameters[2];
@@ -542,6 +603,8 @@ int main(void) {
       cmocka_unit_test(a_failed_update_changes_nothing_everywhere),
       cmocka_unit_test(locating_leaves_the_window_alone_everywhere),
       cmocka_unit_test(an_overflow_is_located_everywhere),
+      cmocka_unit_test(a_weight_beyond_f16_is_located_everywhere),
+      cmocka_unit_test(a_device_fails_half_way_everywhere),
       cmocka_unit_test(clipping_bounds_the_step_everywhere),
       cmocka_unit_test(wrong_calls_are_refused),
       cmocka_unit_test(absurd_weights_change_nothing),
