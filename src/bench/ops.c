@@ -145,12 +145,13 @@ static ac_run_state run_of(int64_t batch) {
   return (ac_run_state){.training = true, .seed = 1, .batch = batch, .loss_scale = 1};
 }
 
-static ac_status add_steps(ac_bench *bench, const ac_plan *plan) {
+/* What `times` micro-batches of so many samples run. */
+static ac_status add_steps(ac_bench *bench, const ac_plan *plan, int64_t samples, int64_t times) {
   for (int i = 0; i < plan->main.step_count; i++) {
     const ac_step *step = &plan->main.steps[i];
-    ac_bench_entry entry = {.run = run_of(plan->info.micro_batch),
+    ac_bench_entry entry = {.run = run_of(samples),
                             .backward = plan->graph->nodes[step->node].backward,
-                            .count = 1};
+                            .count = times};
     entry.run.training = plan->main.training;
     ac_step_arguments(step, plan->graph, &entry.run, &entry.args);
     own_attributes(&entry);
@@ -184,10 +185,22 @@ static ac_status add_updates(ac_bench *bench, const ac_plan *plan) {
   return AC_OK;
 }
 
+static ac_status check_plan(const ac_bench *bench, const ac_plan *plan) {
+  if (plan->device == bench->device) return AC_OK;
+  return ac_fail(AC_ERROR_ARGUMENT, "bench: the plan is for another device");
+}
+
 ac_status ac_bench_add_plan(ac_bench *bench, const ac_plan *plan) {
-  if (plan->device != bench->device)
-    return ac_fail(AC_ERROR_ARGUMENT, "bench: the plan is for another device");
-  AC_TRY(add_steps(bench, plan));
+  AC_TRY(check_plan(bench, plan));
+  AC_TRY(add_steps(bench, plan, plan->info.micro_batch, 1));
+  return plan->desc.purpose == AC_TRAIN ? add_updates(bench, plan) : AC_OK;
+}
+
+ac_status ac_bench_add_window(ac_bench *bench, const ac_plan *plan) {
+  AC_TRY(check_plan(bench, plan));
+  int64_t size = plan->info.micro_batch, rest = plan->info.batch % size;
+  AC_TRY(add_steps(bench, plan, size, plan->info.batch / size));
+  if (rest) AC_TRY(add_steps(bench, plan, rest, 1));
   return plan->desc.purpose == AC_TRAIN ? add_updates(bench, plan) : AC_OK;
 }
 

@@ -132,6 +132,40 @@ static void test_rows_add_up(void **state) {
   ac_device_close(device);
 }
 
+static double flops_of_window(ac_device *device, int64_t micro_batch) {
+  ac_graph *graph = test_gpt_graph(&model);
+  ac_plan *plan;
+  ac_bench *bench;
+  assert_ok(ac_plan_create(
+      &plan, graph, device,
+      &(ac_plan_desc){.batch = B, .micro_batch = micro_batch, .recompute = AC_RECOMPUTE_NONE}));
+  assert_ok(ac_bench_create(&bench, device, NULL));
+  assert_ok(ac_bench_add_window(bench, plan));
+  double flops = 0;
+  int64_t stepped = 0;
+  for (int i = 0; i < ac_bench_count(bench); i++) {
+    ac_bench_op op = row(bench, i);
+    if (!strcmp(op.op, "adamw")) stepped += op.count;
+    flops += (double)op.count * op.flops;
+  }
+  assert_int_equal(stepped, ac_graph_parameter_count(graph));
+  ac_bench_free(bench);
+  ac_plan_free(plan);
+  ac_graph_free(graph);
+  return flops;
+}
+
+/* However a window is cut, its samples are the same: micro-batches of 3 and 1 do the work of one of
+ * 4. */
+static void test_window_is_its_samples(void **state) {
+  (void)state;
+  ac_device *device = open_device("dry");
+  double whole = flops_of_window(device, B);
+  for (int64_t micro_batch = 1; micro_batch < B; micro_batch++)
+    assert_true(fabs(flops_of_window(device, micro_batch) - whole) <= 1e-12 * whole);
+  ac_device_close(device);
+}
+
 /* With the ops that the model lacks the list has every op of the table, and none twice. */
 static void test_every_op_is_there(void **state) {
   (void)state;
@@ -287,6 +321,7 @@ int main(void) {
       cmocka_unit_test(test_counts_by_hand),
       cmocka_unit_test(test_counts_in_16_bits),
       cmocka_unit_test(test_rows_add_up),
+      cmocka_unit_test(test_window_is_its_samples),
       cmocka_unit_test(test_every_op_is_there),
       cmocka_unit_test(test_measuring),
       cmocka_unit_test(test_limits),
