@@ -388,6 +388,7 @@ case_bench() {
   refuse 2 'given twice' bench ops --device cpu --device cpu
   refuse 1 'no device "abacus"' bench ops --device abacus
   refuse 1 'computes nothing' bench ops --device dry
+  refuse 1 'a footprint of 512 bytes' bench ops --device cpu --footprint 512
   refuse 1 'nowhere.json' bench ops --device cpu --baseline nowhere.json
   refuse 1 'nowhere/now.svg' bench ops --device cpu --svg nowhere/now.svg
   refuse 1 'nowhere/now.json' bench ops --device cpu --json nowhere/now.json

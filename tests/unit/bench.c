@@ -277,6 +277,8 @@ static void test_measuring(void **state) {
                  AC_ERROR_ARGUMENT, "4 samples");
   assert_refused(ac_bench_measure(&timing, &(ac_bench_desc){.seconds = -1}, work_on, &even),
                  AC_ERROR_ARGUMENT, "-1 seconds");
+  assert_refused(ac_bench_measure(&timing, &(ac_bench_desc){.footprint = 4095}, work_on, &even),
+                 AC_ERROR_ARGUMENT, "a footprint of 4095 bytes");
 }
 
 static void test_limits(void **state) {
@@ -335,7 +337,7 @@ static void test_roofs(void **state) {
   ac_bench_roofs roofs;
   assert_ok(ac_bench_measure_roofs(&roofs, device, &quick));
   assert_true(roofs.flops[AC_PRECISION_F32] > 0 && roofs.size[AC_PRECISION_F32] >= 512);
-  assert_true(roofs.bytes > 0 && roofs.copied == 1 << 20);
+  assert_true(roofs.bytes > 0 && roofs.copied >= (uint64_t)256 << 20); /* not quick's */
   assert_true(roofs.launch > 0 && roofs.latency > 0);
   assert_int_equal(ac_device_allocated_bytes(device), 0);
   ac_device_close(device);
