@@ -5,6 +5,7 @@
 #include "bench_memory.h"
 #include "bench_svg.h"
 #include "commands.h"
+#include "gnuplot.h"
 #include "message.h"
 #include "options.h"
 
@@ -173,7 +174,8 @@ static int check_files(bench *b) {
     int status = bench_json_read(&b->then, b->baseline);
     if (status != STATUS_CONTINUE) return status;
   }
-  return b->json ? check_writable(b->json) : STATUS_CONTINUE;
+  int status = b->json ? check_writable(b->json) : STATUS_CONTINUE;
+  return status == STATUS_CONTINUE && b->svg ? gnuplot_check(b->svg) : status;
 }
 
 static int open_devices(bench *b) {

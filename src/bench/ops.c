@@ -165,6 +165,24 @@ static ac_operand flat(ac_operand x) {
   return (ac_operand){.dtype = x.dtype, .rank = x.count > 0, .dim = {x.count}, .count = x.count};
 }
 
+/* Batch norm's running statistics follow what the plan's steps have pooled. */
+static ac_status add_running(ac_bench *bench, const ac_plan *plan) {
+  const ac_graph *graph = plan->graph;
+  for (int i = 0; i < plan->main.step_count; i++) {
+    const ac_node *pool = &graph->nodes[plan->main.steps[i].node];
+    if (pool->op != AC_OP_batch_norm_pool) continue;
+    const ac_node *norm = &graph->nodes[pool->forward];
+    ac_bench_entry entry = {.run = run_of(1), .update = true, .count = 1};
+    entry.args = (ac_op_args){.op = AC_OP_batch_norm_update,
+                              .attributes = ac_cost_sample_attributes(AC_OP_batch_norm_update),
+                              .in = {ac_operand_of(graph->tensors[pool->out[0]], 1)}};
+    for (int j = 0; j < 2; j++)
+      entry.args.out[j] = ac_operand_of(graph->tensors[norm->in[3 + j]], 1);
+    AC_TRY(add(bench, &entry));
+  }
+  return AC_OK;
+}
+
 static ac_status add_updates(ac_bench *bench, const ac_plan *plan) {
   for (int i = 0; i < plan->graph->parameter_count; i++) {
     if (plan->parameters[i].gradient < 0) continue;
@@ -182,7 +200,7 @@ static ac_status add_updates(ac_bench *bench, const ac_plan *plan) {
     AC_TRY(add(bench, &statistics));
     AC_TRY(add(bench, &step));
   }
-  return AC_OK;
+  return add_running(bench, plan);
 }
 
 static ac_status check_plan(const ac_bench *bench, const ac_plan *plan) {
@@ -214,6 +232,20 @@ static bool has_op(const ac_bench *bench, int op) {
   return false;
 }
 
+static bool is_update(ac_op op) {
+  return op == AC_OP_gradient_statistics || op == AC_OP_adamw || op == AC_OP_sgd ||
+         op == AC_OP_batch_norm_update;
+}
+
+/* What only differentiation appends. */
+static bool is_backward(ac_op op) {
+  static const char ending[] = "_gradient";
+  const char *name = ac_op_name(op);
+  size_t length = strlen(name), end = sizeof ending - 1;
+  return op == AC_OP_sum_leading || op == AC_OP_batch_norm_pool ||
+         (length > end && !strcmp(name + length - end, ending));
+}
+
 ac_status ac_bench_add_others(ac_bench *bench, ac_precision precision) {
   for (int op = 0; op < AC_OP_COUNT; op++) {
     ac_bench_entry entry = {0};
@@ -221,6 +253,8 @@ ac_status ac_bench_add_others(ac_bench *bench, ac_precision precision) {
                                              (ac_op)op, AC_COST_SIZES - 1))
       continue;
     entry.run = *entry.args.run;
+    entry.backward = is_backward((ac_op)op);
+    entry.update = is_update((ac_op)op);
     AC_TRY(add(bench, &entry));
   }
   return AC_OK;

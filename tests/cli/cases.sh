@@ -388,11 +388,16 @@ case_bench() {
   refuse 2 'given twice' bench ops --device cpu --device cpu
   refuse 1 'no device "abacus"' bench ops --device abacus
   refuse 1 'computes nothing' bench ops --device dry
+  refuse 1 'a footprint of 512 bytes' bench ops --device cpu --footprint 512
   refuse 1 'nowhere.json' bench ops --device cpu --baseline nowhere.json
+  refuse 1 'nowhere/now.svg' bench ops --device cpu --svg nowhere/now.svg
   refuse 1 'nowhere/now.json' bench ops --device cpu --json nowhere/now.json
   echo '{"rows": [{"results": [{"device": "cpu"}]}]}' >odd.json
   refuse 1 'odd.json is not what' bench ops --device cpu --baseline odd.json
   local status=0
+  (PATH=/nonexistent && "$ACCRUE" bench ops --device cpu --svg now.svg >out 2>err) || status=$?
+  ((status == 1)) && grep -q 'is gnuplot' err && [[ ! -s out ]] || die "status $status without gnuplot: $(cat out err)"
+  status=0
   "$ACCRUE" bench ops --device cpu --model gpt-small --filter transmogrify --seconds 0.01 --footprint 1MiB \
     >out 2>err || status=$?
   ((status == 2)) || die "status $status where no row is left"
