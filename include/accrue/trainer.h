@@ -3,10 +3,10 @@
  *
  * A window is one effective batch. Micro-batches add gradients of the *sum* of losses; the update
  * at the end of the window divides by the window's total weight, once. An update is a transaction:
- * if the loss or any gradient is not finite, nothing changes but the report. A failure of the device
- * itself in a window is mended by discarding the window. In the middle of the steps of parameters it
- * cannot be undone: the trainer then refuses to go on, and training is taken up by another one from
- * parameters that were saved before.
+ * if the loss or any gradient is not finite, nothing changes but the report. A failure of the
+ * device itself in a window is mended by discarding the window. In the middle of the steps of
+ * parameters it cannot be undone: the trainer then refuses to go on, and training is taken up by
+ * another one from parameters that were saved before.
  *
  * The same seed, device, thread count and plan give the same bits. A plan that was chosen under a
  * budget depends on the device's measured speed, so to repeat a run exactly give its micro-batch
@@ -124,8 +124,8 @@ typedef struct ac_update {
  * lower. The same samples may then be accumulated again, or others. */
 AC_API ac_status ac_trainer_update(ac_trainer *trainer, ac_update *result);
 
-/* Throws away what the window has accumulated, and its failure; not that of an update that had begun
- * to step parameters. */
+/* Throws away what the window has accumulated, and its failure; not that of an update that had
+ * begun to step parameters. */
 AC_API void ac_trainer_discard(ac_trainer *trainer);
 
 /* Runs one micro-batch (count <= micro_batch) op by op and finds the first op whose result is not
