@@ -1,13 +1,13 @@
 /* batch_norm of images [B, C, S]: y = gamma h + beta, h = (x - mean) r, r = 1 / sqrt(var + epsilon)
- * over the samples and positions of each channel; statistics [C,2] keeps (mean, r). gamma and beta
- * may be NULL. Chunks of samples leave (mean, sum of squared differences from it) of each channel
- * in `partial` [2, chunks, C], and batch_norm_statistics joins these in order; in evaluation
- * batch_norm_running takes the running mean and variance instead.
- * Gradient: dx (+)= gamma r (dy - mean(dy) - h mean(dy h)); dx may be dy; dgamma (+)= sum of dy h,
- * dbeta (+)= sum of dy. The sums come in chunks from channel_sums.cl, `sums` [2, chunks, C];
- * batch_norm_totals adds them up and leaves the two means in the first chunk's place.
- * batch_norm_pool joins a micro-batch's statistics to the window's [C,3], batch_norm_update moves
- * the running ones; the formulas are in src/ops/batch_norm.h.
+ * over the samples and positions of each channel; statistics [C,2] keeps (mean, r), kept [C] var.
+ * gamma, beta and kept may be NULL. Chunks of samples leave (mean, sum of squared differences from
+ * it) of each channel in `partial` [2, chunks, C], and batch_norm_statistics joins these in order;
+ * in evaluation batch_norm_running takes the running mean and variance instead. Gradient: dx (+)=
+ * gamma r (dy - mean(dy) - h mean(dy h)); dx may be dy; dgamma (+)= sum of dy h, dbeta (+)= sum of
+ * dy. The sums come in chunks from channel_sums.cl, `sums` [2, chunks, C]; batch_norm_totals adds
+ * them up and leaves the two means in the first chunk's place. batch_norm_pool joins a
+ * micro-batch's statistics to the window's [C,3], batch_norm_update moves the running ones; the
+ * formulas are in src/ops/batch_norm.h.
  *
  * batch_norm_moments: a work-group of ROW_GROUP items a channel of a chunk, local memory
  * 4 * ROW_GROUP bytes. The others: one work-item a channel or an element, groups of GROUP. Dtypes:
@@ -49,8 +49,8 @@ void join(float *n, float *mean, float *squares, float n2, float mean2, float sq
 }
 
 kernel WORK_GROUP(GROUP, 1) void batch_norm_statistics(const global float *partial,
-                                                       global float *statistics, long samples,
-                                                       long channels, long positions,
+                                                       global float *statistics, global float *kept,
+                                                       long samples, long channels, long positions,
                                                        long samples_per_chunk, long chunks,
                                                        float epsilon) {
   const size_t c = get_global_id(0);
@@ -64,16 +64,18 @@ kernel WORK_GROUP(GROUP, 1) void batch_norm_statistics(const global float *parti
   }
   statistics[2 * c] = mean;
   statistics[2 * c + 1] = 1 / sqrt(squares / n + epsilon);
+  if (kept) kept[c] = squares / n;
 }
 
 kernel WORK_GROUP(GROUP, 1) void batch_norm_running(const global float *mean,
                                                     const global float *variance,
-                                                    global float *statistics, long channels,
-                                                    float epsilon) {
+                                                    global float *statistics, global float *kept,
+                                                    long channels, float epsilon) {
   const size_t c = get_global_id(0);
   if (c >= channels) return;
   statistics[2 * c] = mean[c];
   statistics[2 * c + 1] = 1 / sqrt(variance[c] + epsilon);
+  if (kept) kept[c] = variance[c];
 }
 
 kernel WORK_GROUP(GROUP, 1) void batch_norm(const global storage *x, const global float *gamma,
@@ -118,14 +120,13 @@ kernel WORK_GROUP(GROUP, 1) void batch_norm_input_gradient(
 }
 
 kernel WORK_GROUP(GROUP, 1) void batch_norm_pool(const global float *statistics,
-                                                 global float *pooled, long channels, float count,
-                                                 float epsilon, int add) {
+                                                 const global float *variance, global float *pooled,
+                                                 long channels, float count, int add) {
   const size_t c = get_global_id(0);
   if (c >= channels) return;
-  const float r = statistics[2 * c + 1];
   float n = add ? pooled[3 * c] : 0, mean = add ? pooled[3 * c + 1] : 0;
   float squares = add ? pooled[3 * c + 2] : 0;
-  join(&n, &mean, &squares, count, statistics[2 * c], count * fmax(0.0f, 1 / (r * r) - epsilon));
+  join(&n, &mean, &squares, count, statistics[2 * c], count * variance[c]);
   pooled[3 * c] = n;
   pooled[3 * c + 1] = mean;
   pooled[3 * c + 2] = squares;

@@ -5,6 +5,7 @@
 #include "bench_memory.h"
 #include "bench_svg.h"
 #include "commands.h"
+#include "gnuplot.h"
 #include "message.h"
 #include "options.h"
 
@@ -115,6 +116,21 @@ static void add_memory_flags(bench *b) {
   OPTIONS_ADD(&b->options, "Run", rows);
 }
 
+/* Against the batch of every model that will be measured. */
+static int check_micro_batch(const bench *b) {
+  const bench_setting *setting = &b->wish.setting;
+  long long size = (long long)setting->micro_batch, batch = (long long)setting->batch;
+  if (batch && size > batch)
+    return fail_usage("--micro-batch %lld is larger than the batch of %lld", size, batch);
+  for (int m = 0; m < bench_model_count && !batch && b->what != OPS; m++) {
+    const bench_model *model = &bench_models[m];
+    if ((!b->wish.model || b->wish.model == model) && size > model->batch)
+      return fail_usage("--micro-batch %lld is larger than the batch of %s, %lld; --batch sets it",
+                        size, model->name, (long long)model->batch);
+  }
+  return STATUS_CONTINUE;
+}
+
 static int parse(bench *b, int argc, char **argv) {
   b->options = (options){.command = whats[b->what].command, .summary = whats[b->what].summary};
   add_model_flags(b);
@@ -130,9 +146,8 @@ static int parse(bench *b, int argc, char **argv) {
     wish->model = &bench_models[b->model];
   if (wish->model && !wish->model->context && wish->setting.context)
     return fail_usage("--context has no meaning for %s", wish->model->name);
-  if (wish->setting.batch && wish->setting.micro_batch > wish->setting.batch)
-    return fail_usage("--micro-batch %lld is larger than the batch of %lld",
-                      (long long)wish->setting.micro_batch, (long long)wish->setting.batch);
+  status = check_micro_batch(b);
+  if (status != STATUS_CONTINUE) return status;
   wish->desc =
       (ac_bench_desc){.seconds = b->seconds, .samples = (int)b->samples, .footprint = b->footprint};
   wish->step_desc = wish->desc;
@@ -142,17 +157,25 @@ static int parse(bench *b, int argc, char **argv) {
 
 /* ---- running --------------------------------------------------------------------------------- */
 
+/* Leaves a file that is there as it is, and none where there was none. */
+static int check_writable(const char *path) {
+  FILE *old = fopen(path, "r"), *file = fopen(path, "a");
+  int error = errno;
+  if (old) fclose(old);
+  if (!file) return fail("cannot write %s: %s", path, strerror(error));
+  fclose(file);
+  if (!old) remove(path);
+  return STATUS_CONTINUE;
+}
+
 /* Before anything is measured: what cannot be written afterwards would be measured in vain. */
 static int check_files(bench *b) {
   if (b->baseline) {
     int status = bench_json_read(&b->then, b->baseline);
     if (status != STATUS_CONTINUE) return status;
   }
-  if (!b->json) return STATUS_CONTINUE;
-  FILE *file = fopen(b->json, "a");
-  if (!file) return fail("cannot write %s: %s", b->json, strerror(errno));
-  fclose(file);
-  return STATUS_CONTINUE;
+  int status = b->json ? check_writable(b->json) : STATUS_CONTINUE;
+  return status == STATUS_CONTINUE && b->svg ? gnuplot_check(b->svg) : status;
 }
 
 static int open_devices(bench *b) {
@@ -179,10 +202,9 @@ static int measure(bench *b) {
     status = bench_measure_ops(report, &b->wish);
   if (status == STATUS_CONTINUE && (b->what == STEP || b->what == ALL))
     status = bench_measure_steps(report, &b->wish);
-  if (status != STATUS_CONTINUE) return status;
-  if (!report->count) return fail_usage("--filter %s: no row contains that", b->wish.filter);
-  bench_print_notes(report);
-  return STATUS_CONTINUE;
+  if (report->count) bench_print_notes(report);
+  if (status != STATUS_CONTINUE || report->count) return status;
+  return fail_usage("--filter %s: no row contains that", b->wish.filter);
 }
 
 static int put_results(const bench *b) {
@@ -199,11 +221,15 @@ static int put_results(const bench *b) {
   return status == STATUS_CONTINUE ? STATUS_DONE : status;
 }
 
+/* What was measured before something failed is worth keeping; the failure is the status. */
 static int run(bench *b) {
   int status = check_files(b);
   if (status == STATUS_CONTINUE) status = open_devices(b);
-  if (status == STATUS_CONTINUE) status = measure(b);
-  return status == STATUS_CONTINUE ? put_results(b) : status;
+  if (status != STATUS_CONTINUE) return status;
+  status = measure(b);
+  if (!b->report.count) return status;
+  int put = put_results(b);
+  return status == STATUS_CONTINUE ? put : status;
 }
 
 static int print_help(void) {

@@ -232,13 +232,12 @@ static ac_status sum_work(bench_result *r, const ac_bench_roofs *roofs, ac_devic
   double bound[3] = {0};
   ac_bench *bench;
   ac_status status = ac_bench_create(&bench, device, NULL);
-  if (status == AC_OK) status = ac_bench_add_plan(bench, plan);
+  if (status == AC_OK) status = ac_bench_add_window(bench, plan);
   for (int i = 0; status == AC_OK && i < ac_bench_count(bench); i++) {
     ac_bench_op op;
     ac_bench_bound which;
     status = ac_bench_get(bench, i, &op);
-    int64_t windows = op.update ? 1 : r->step.accumulation_steps;
-    double count = (double)(op.count * windows);
+    double count = (double)op.count;
     double limit = ac_bench_limit(roofs, op.precision, op.flops, op.bytes, &which);
     r->flops += count * op.flops;
     r->bytes += count * op.bytes;

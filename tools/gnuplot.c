@@ -37,6 +37,19 @@ int gnuplot_open(gnuplot *g, const char *path, int width, int height) {
   return STATUS_CONTINUE;
 }
 
+static int fail_to_draw(const char *path) {
+  return fail("gnuplot did not draw %s; is gnuplot (Debian: gnuplot-nox) installed?", path);
+}
+
+int gnuplot_check(const char *path) {
+  gnuplot g;
+  int status = gnuplot_open(&g, path, 100, 100);
+  if (status != STATUS_CONTINUE) return status;
+  bool works = pclose(g.pipe) == 0;
+  remove(g.temporary);
+  return works ? STATUS_CONTINUE : fail_to_draw(path);
+}
+
 int gnuplot_close(gnuplot *g, bool good) {
   bool drawn = pclose(g->pipe) == 0;
   if (good && drawn && rename(g->temporary, g->path) == 0) return STATUS_CONTINUE;
@@ -44,5 +57,5 @@ int gnuplot_close(gnuplot *g, bool good) {
   remove(g->temporary);
   if (!good) return STATUS_CONTINUE;
   if (drawn) return fail("cannot write %s: %s", g->path, strerror(error));
-  return fail("gnuplot did not draw %s; is gnuplot (Debian: gnuplot-nox) installed?", g->path);
+  return fail_to_draw(g->path);
 }

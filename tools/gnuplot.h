@@ -15,6 +15,9 @@ typedef struct gnuplot {
  * stays. A status of message.h; after STATUS_CONTINUE the picture must be closed. */
 int gnuplot_open(gnuplot *g, const char *path, int width, int height);
 
+/* Whether a picture could be drawn there; leaves no file. A status of message.h. */
+int gnuplot_check(const char *path);
+
 /* Draws; with `good` false it throws the picture away and says nothing. A status of message.h. */
 int gnuplot_close(gnuplot *g, bool good);
 

@@ -20,11 +20,12 @@ extern "C" {
 
 /* Zero means the default. */
 typedef struct ac_bench_desc {
-  double seconds;     /* after which no round begins or has more than five samples; default 2 */
-  double spread;      /* wanted; default 0.05 */
-  int samples;        /* in a round, 5 to 1000; default 15 */
-  uint64_t footprint; /* bytes that an op's runs go round in; default: twice the CPU's last-level
-                         cache, 256 MiB at least; a quarter of the device at most */
+  double seconds; /* after which no round begins or has more than five samples; default 2 */
+  double spread;  /* wanted; default 0.05 */
+  int samples;    /* in a round, 5 to 1000; default 15 */
+  uint64_t
+      footprint; /* bytes that an op's runs go round in, 64 KiB or more; default: twice the
+                    CPU's last-level cache, 256 MiB at least; a quarter of the device at most */
 } ac_bench_desc;
 
 typedef struct ac_bench_timing {
@@ -60,8 +61,8 @@ typedef struct ac_bench_roofs {
   ac_bench_timing product_timing[AC_BENCH_PRECISIONS], copy_timing, launch_timing, latency_timing;
 } ac_bench_roofs;
 
-/* Takes some seconds and at most half of the device's memory, for that long. Fails on the device
- * `dry`, which computes nothing. */
+/* Copies are never of less than the default footprint. Takes some seconds and at most half of the
+ * device's memory, for that long. Fails on the device `dry`, which computes nothing. */
 AC_API ac_status ac_bench_measure_roofs(ac_bench_roofs *roofs, ac_device *device,
                                         const ac_bench_desc *desc);
 
@@ -88,6 +89,9 @@ AC_API void ac_bench_free(ac_bench *bench);
 /* The ops of a plan of the same device: of one micro-batch and, if it is for training, of an
  * update. The plan is not needed afterwards. */
 AC_API ac_status ac_bench_add_plan(ac_bench *bench, const ac_plan *plan);
+/* The same of a whole window: each op as often as all its micro-batches run it, of which the last
+ * may be smaller than the others, and of its update. */
+AC_API ac_status ac_bench_add_window(ac_bench *bench, const ac_plan *plan);
 /* Those ops of the op table that are not in the list yet, at a middling shape. */
 AC_API ac_status ac_bench_add_others(ac_bench *bench, ac_precision precision);
 /* y[rows, outputs] = x[rows, inputs] w, without a bias. */

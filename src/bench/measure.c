@@ -9,7 +9,8 @@
 #include <stdlib.h>
 
 enum { LEAST_SAMPLES = 5, MOST_SAMPLES = 1000, MOST_RUNS = 1 << 24 };
-static const double first_sample = 0.01; /* seconds, of the first round */
+static const uint64_t least_footprint = 1 << 16; /* bytes */
+static const double first_sample = 0.01;         /* seconds, of the first round */
 
 ac_status ac_bench_resolve(ac_bench_desc *resolved, const ac_bench_desc *desc) {
   *resolved = desc ? *desc : (ac_bench_desc){0};
@@ -22,6 +23,9 @@ ac_status ac_bench_resolve(ac_bench_desc *resolved, const ac_bench_desc *desc) {
   if (resolved->samples < LEAST_SAMPLES || resolved->samples > MOST_SAMPLES)
     return ac_fail(AC_ERROR_ARGUMENT, "bench: %d samples; a round has from %d to %d",
                    resolved->samples, (int)LEAST_SAMPLES, (int)MOST_SAMPLES);
+  if (resolved->footprint && resolved->footprint < least_footprint)
+    return ac_fail(AC_ERROR_ARGUMENT, "bench: a footprint of %llu bytes; at least %llu",
+                   (unsigned long long)resolved->footprint, (unsigned long long)least_footprint);
   return AC_OK;
 }
 

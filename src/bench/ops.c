@@ -145,12 +145,13 @@ static ac_run_state run_of(int64_t batch) {
   return (ac_run_state){.training = true, .seed = 1, .batch = batch, .loss_scale = 1};
 }
 
-static ac_status add_steps(ac_bench *bench, const ac_plan *plan) {
+/* What `times` micro-batches of so many samples run. */
+static ac_status add_steps(ac_bench *bench, const ac_plan *plan, int64_t samples, int64_t times) {
   for (int i = 0; i < plan->main.step_count; i++) {
     const ac_step *step = &plan->main.steps[i];
-    ac_bench_entry entry = {.run = run_of(plan->info.micro_batch),
+    ac_bench_entry entry = {.run = run_of(samples),
                             .backward = plan->graph->nodes[step->node].backward,
-                            .count = 1};
+                            .count = times};
     entry.run.training = plan->main.training;
     ac_step_arguments(step, plan->graph, &entry.run, &entry.args);
     own_attributes(&entry);
@@ -162,6 +163,24 @@ static ac_status add_steps(ac_bench *bench, const ac_plan *plan) {
 /* Updates go through a parameter element by element, so its shape does not matter. */
 static ac_operand flat(ac_operand x) {
   return (ac_operand){.dtype = x.dtype, .rank = x.count > 0, .dim = {x.count}, .count = x.count};
+}
+
+/* Batch norm's running statistics follow what the plan's steps have pooled. */
+static ac_status add_running(ac_bench *bench, const ac_plan *plan) {
+  const ac_graph *graph = plan->graph;
+  for (int i = 0; i < plan->main.step_count; i++) {
+    const ac_node *pool = &graph->nodes[plan->main.steps[i].node];
+    if (pool->op != AC_OP_batch_norm_pool) continue;
+    const ac_node *norm = &graph->nodes[pool->forward];
+    ac_bench_entry entry = {.run = run_of(1), .update = true, .count = 1};
+    entry.args = (ac_op_args){.op = AC_OP_batch_norm_update,
+                              .attributes = ac_cost_sample_attributes(AC_OP_batch_norm_update),
+                              .in = {ac_operand_of(graph->tensors[pool->out[0]], 1)}};
+    for (int j = 0; j < 2; j++)
+      entry.args.out[j] = ac_operand_of(graph->tensors[norm->in[3 + j]], 1);
+    AC_TRY(add(bench, &entry));
+  }
+  return AC_OK;
 }
 
 static ac_status add_updates(ac_bench *bench, const ac_plan *plan) {
@@ -181,13 +200,25 @@ static ac_status add_updates(ac_bench *bench, const ac_plan *plan) {
     AC_TRY(add(bench, &statistics));
     AC_TRY(add(bench, &step));
   }
-  return AC_OK;
+  return add_running(bench, plan);
+}
+
+static ac_status check_plan(const ac_bench *bench, const ac_plan *plan) {
+  if (plan->device == bench->device) return AC_OK;
+  return ac_fail(AC_ERROR_ARGUMENT, "bench: the plan is for another device");
 }
 
 ac_status ac_bench_add_plan(ac_bench *bench, const ac_plan *plan) {
-  if (plan->device != bench->device)
-    return ac_fail(AC_ERROR_ARGUMENT, "bench: the plan is for another device");
-  AC_TRY(add_steps(bench, plan));
+  AC_TRY(check_plan(bench, plan));
+  AC_TRY(add_steps(bench, plan, plan->info.micro_batch, 1));
+  return plan->desc.purpose == AC_TRAIN ? add_updates(bench, plan) : AC_OK;
+}
+
+ac_status ac_bench_add_window(ac_bench *bench, const ac_plan *plan) {
+  AC_TRY(check_plan(bench, plan));
+  int64_t size = plan->info.micro_batch, rest = plan->info.batch % size;
+  AC_TRY(add_steps(bench, plan, size, plan->info.batch / size));
+  if (rest) AC_TRY(add_steps(bench, plan, rest, 1));
   return plan->desc.purpose == AC_TRAIN ? add_updates(bench, plan) : AC_OK;
 }
 
@@ -201,6 +232,20 @@ static bool has_op(const ac_bench *bench, int op) {
   return false;
 }
 
+static bool is_update(ac_op op) {
+  return op == AC_OP_gradient_statistics || op == AC_OP_adamw || op == AC_OP_sgd ||
+         op == AC_OP_batch_norm_update;
+}
+
+/* What only differentiation appends. */
+static bool is_backward(ac_op op) {
+  static const char ending[] = "_gradient";
+  const char *name = ac_op_name(op);
+  size_t length = strlen(name), end = sizeof ending - 1;
+  return op == AC_OP_sum_leading || op == AC_OP_batch_norm_pool ||
+         (length > end && !strcmp(name + length - end, ending));
+}
+
 ac_status ac_bench_add_others(ac_bench *bench, ac_precision precision) {
   for (int op = 0; op < AC_OP_COUNT; op++) {
     ac_bench_entry entry = {0};
@@ -208,6 +253,8 @@ ac_status ac_bench_add_others(ac_bench *bench, ac_precision precision) {
                                              (ac_op)op, AC_COST_SIZES - 1))
       continue;
     entry.run = *entry.args.run;
+    entry.backward = is_backward((ac_op)op);
+    entry.update = is_update((ac_op)op);
     AC_TRY(add(bench, &entry));
   }
   return AC_OK;

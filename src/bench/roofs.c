@@ -68,7 +68,10 @@ static ac_status prepare_copy(copying *c) {
 }
 
 static ac_status measure_copy(ac_bench_roofs *roofs, ac_device *device, const ac_bench_desc *desc) {
+  /* What a cache holds would be no roof of the memory, however little was asked for. */
   uint64_t bytes = ac_bench_footprint(desc, device), most = device->info.max_allocation;
+  uint64_t least = ac_bench_footprint(&(ac_bench_desc){0}, device);
+  if (bytes < least) bytes = least;
   copying c = {.device = device, .bytes = most && bytes > most ? most : bytes};
   c.bytes &= ~(uint64_t)4095;
   ac_status status = prepare_copy(&c);

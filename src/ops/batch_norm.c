@@ -2,9 +2,9 @@
  * r = 1 / sqrt(var + epsilon):
  *   y = gamma h + beta
  *   dx = gamma r (dy - mean(dy) - h mean(dy h)),  dgamma = sum of dy h,  dbeta = sum of dy
- * The forward pass keeps (mean, r) of each channel; h is computed anew from x. All gradients follow
- * from the sums of dy and dy h of each channel, so one op yields them all. In evaluation mean and
- * variance are the running ones (batch_norm.h). */
+ * The forward pass keeps (mean, r) of each channel, and var for the pool; h is computed anew from
+ * x. All gradients follow from the sums of dy and dy h of each channel, so one op yields them all.
+ * In evaluation mean and variance are the running ones (batch_norm.h). */
 #include "ops/batch_norm.h"
 
 #include "ops/norm.h"
@@ -37,8 +37,12 @@ ac_tensor *ac_batch_norm(ac_tensor *x, ac_tensor *gamma, ac_tensor *beta, ac_ten
   if (!(attributes.momentum > 0 && attributes.momentum <= 1))
     return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "batch_norm: momentum is %g, not in (0, 1]",
                          (double)attributes.momentum);
-  ac_shape statistics = {.rank = 2, .dim = {channels, 2}};
-  return ac_norm_emit(graph, op, &attributes, sizeof attributes, 5, operands, &statistics);
+  ac_shape statistics = {.rank = 2, .dim = {channels, 2}},
+           variance = {.rank = 1, .dim = {channels}};
+  ac_tensor *y = ac_norm_emit(graph, op, &attributes, sizeof attributes, 5, operands, &statistics);
+  if (!y || !ac_graph_add_output(graph, y->producer, AC_ROLE_ACTIVATION, AC_F32, &variance))
+    return NULL;
+  return y;
 }
 
 static ac_status gradient(ac_differentiation *d, const ac_node *node) {
@@ -51,14 +55,12 @@ static ac_status gradient(ac_differentiation *d, const ac_node *node) {
 static ac_status once(ac_differentiation *d, const ac_node *node) {
   ac_graph *graph = d->graph;
   const ac_tensor *x = graph->tensors[node->in[0]];
-  ac_tensor *statistics = graph->tensors[node->out[1]];
+  ac_tensor *statistics[] = {graph->tensors[node->out[1]], graph->tensors[node->out[2]]};
   int64_t channels = x->shape.dim[1];
-  ac_batch_norm_pool_attributes attributes = {
-      ac_shape_count(&x->shape) / channels,
-      ((const ac_batch_norm_attributes *)(const void *)node->attributes)->epsilon};
+  ac_batch_norm_pool_attributes attributes = {ac_shape_count(&x->shape) / channels};
   ac_shape shape = {.rank = 2, .dim = {channels, 3}};
   int index =
-      ac_graph_append(graph, AC_OP_batch_norm_pool, &attributes, sizeof attributes, 1, &statistics);
+      ac_graph_append(graph, AC_OP_batch_norm_pool, &attributes, sizeof attributes, 2, statistics);
   ac_tensor *pooled = ac_graph_new_tensor(graph, AC_ROLE_POOLED, AC_F32, &shape);
   if (index >= 0 && pooled) graph->nodes[index].out[0] = pooled->id;
   return graph->status;

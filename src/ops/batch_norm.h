@@ -5,7 +5,9 @@
  *   d = mean2 - mean1,  n = n1 + n2,  mean = mean1 + d n2 / n,  M = M1 + M2 + d^2 n1 n2 / n
  * and once an update the result moves the running ones:
  *   running mean     += momentum (mean - running mean)
- *   running variance += momentum (M / (n - 1) - running variance) */
+ *   running variance += momentum (M / (n - 1) - running variance)
+ * The variance is kept beside 1/std for that: a float that holds 1 / sqrt(variance + epsilon) has
+ * lost the digits of a variance far below epsilon. */
 #ifndef AC_OPS_BATCH_NORM_H
 #define AC_OPS_BATCH_NORM_H
 
@@ -18,7 +20,6 @@ typedef struct ac_batch_norm_attributes {
 
 typedef struct ac_batch_norm_pool_attributes {
   int64_t per_sample; /* elements of a channel in one sample */
-  float epsilon;      /* batch_norm's, to get the variance back from 1/std */
 } ac_batch_norm_pool_attributes;
 
 typedef struct ac_batch_norm_update_attributes {

@@ -32,8 +32,8 @@
   X(rms_norm, "sf", "sf") X(rms_norm_input_gradient, "ssff", "s")                                  \
   X(rms_norm_parameter_gradient, "ssf", "f")                                                       \
   X(group_norm, "sff", "sf") X(group_norm_gradient, "ssff", "sff")                                 \
-  X(batch_norm, "sffff", "sf") X(batch_norm_gradient, "ssff", "sff")                               \
-  X(batch_norm_pool, "f", "f") X(batch_norm_update, "f", "ff")                                     \
+  X(batch_norm, "sffff", "sff") X(batch_norm_gradient, "ssff", "sff")                               \
+  X(batch_norm_pool, "ff", "f") X(batch_norm_update, "f", "ff")                                     \
   X(weight_standardisation, "f", "sf") X(weight_standardisation_gradient, "sff", "f")              \
   X(gelu, "s", "s") X(gelu_gradient, "ss", "s")                                                    \
   X(relu, "s", "s") X(relu_gradient, "ss", "s")                                                    \
@@ -78,9 +78,9 @@
  *   group_norm                     x[B,C,...] gamma? beta? -> y, statistics[B,G,2]  (mean, 1/std)
  *   group_norm_gradient            dy x statistics gamma? -> dx?+ dgamma?+ dbeta?+
  *   batch_norm                     x[B,C,...] gamma? beta? mean[C] variance[C]
- *                                    -> y, statistics[C,2]                        (mean, 1/std)
+ *                                    -> y, statistics[C,2], variance[C]?          (mean, 1/std)
  *   batch_norm_gradient            dy x statistics gamma? -> dx?+ dgamma?+ dbeta?+
- *   batch_norm_pool                statistics[C,2] -> pooled[C,3]                 (n, mean, sum of
+ *   batch_norm_pool                statistics[C,2] variance[C] -> pooled[C,3]     (n, mean, sum of
  *                                    squares), joined to what is there if `add` is set
  *   weight_standardisation         w[O,...] -> y, statistics[O,2]                 (mean, 1/std)
  *   weight_standardisation_gradient  dy w statistics -> dw+

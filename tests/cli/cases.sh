@@ -352,6 +352,14 @@ case_bench() {
   planned=$(sed -n 's/.*"planned_bytes": \([0-9]*\),/\1/p' step.json)
   peak=$(sed -n 's/.*"peak_bytes": \([0-9]*\),/\1/p' step.json)
   [[ $planned && $planned == "$peak" ]] || die "planned $planned, peak $peak"
+  # However it is cut, a window does the same work.
+  local size
+  for size in 4 3; do
+    bench_quickly step --model gpt-small --batch 4 --context 16 --micro-batch $size --recompute none --device cpu \
+      --json step.$size.json >/dev/null
+    grep '"flops": ' step.$size.json >flops.$size
+  done
+  cmp flops.4 flops.3 || die "flops of micro-batches of 4 and 3: $(cat flops.4 flops.3)"
   bench_quickly ops --model mobilenet --batch 1 --filter 'conv2d f32' --device cpu >out
   grep -qE ' conv2d f32 1x3x32x32 24x3x3x3 -> 1x24x32x32' out || die "no convolution in: $(cat out)"
   bench_quickly step --model mobilenet --batch 2 --precision f16 --device cpu >out
@@ -375,19 +383,34 @@ case_bench() {
   refuse 2 'must be one of' bench ops --precision f8
   refuse 2 'out of range' bench ops --samples 4
   refuse 2 'larger than the batch' bench ops --batch 2 --micro-batch 3
+  refuse 2 'larger than the batch of gpt2-124m, 4' bench all --device cpu --micro-batch 5
   refuse 2 'no meaning for resnet18' bench step --model resnet18 --context 5
   refuse 2 'given twice' bench ops --device cpu --device cpu
   refuse 1 'no device "abacus"' bench ops --device abacus
   refuse 1 'computes nothing' bench ops --device dry
+  refuse 1 'a footprint of 512 bytes' bench ops --device cpu --footprint 512
   refuse 1 'nowhere.json' bench ops --device cpu --baseline nowhere.json
+  refuse 1 'nowhere/now.svg' bench ops --device cpu --svg nowhere/now.svg
   refuse 1 'nowhere/now.json' bench ops --device cpu --json nowhere/now.json
   echo '{"rows": [{"results": [{"device": "cpu"}]}]}' >odd.json
   refuse 1 'odd.json is not what' bench ops --device cpu --baseline odd.json
   local status=0
+  (PATH=/nonexistent && "$ACCRUE" bench ops --device cpu --svg now.svg >out 2>err) || status=$?
+  ((status == 1)) && grep -q 'is gnuplot' err && [[ ! -s out ]] || die "status $status without gnuplot: $(cat out err)"
+  status=0
   "$ACCRUE" bench ops --device cpu --model gpt-small --filter transmogrify --seconds 0.01 --footprint 1MiB \
     >out 2>err || status=$?
   ((status == 2)) || die "status $status where no row is left"
   grep -q 'no row contains' err || die "no reason: $(cat err)"
+
+  # What was measured before a failure is kept; where nothing was, no file is left.
+  status=0
+  "$ACCRUE" bench all --device cpu --model gpt-small --batch 1048576 --context 1048576 --size 48 --precision f32 \
+    --seconds 0.01 --footprint 1MiB --json kept.json >out 2>err || status=$?
+  ((status == 1)) && grep -q 'beyond any device' err || die "status $status: $(cat err)"
+  grep -q '48x48 48x48 -> 48x48' kept.json || die "the product before the failure is lost"
+  refuse 1 'computes nothing' bench ops --device dry --json none.json
+  [[ ! -e none.json ]] || die "an empty file is left"
 }
 
 refuse_svg() {

@@ -124,7 +124,7 @@ static void whole_window(const samples *s, int count, int c, double *mean, doubl
 }
 
 /* Whatever the split, and run once or twice, two windows of different length leave what the samples
- * of each as a whole have. 1/std, which the variance is taken back from, is a float. */
+ * of each as a whole have. */
 static void check_running(const char *device) {
   static const int64_t sizes[] = {SAMPLES, 7, 1};
   samples s = make_samples();
@@ -150,6 +150,31 @@ static void check_running(const char *device) {
       assert_true(mean[0] == 0);
       stop(&r);
     }
+}
+
+/* A variance far below epsilon, which hides it in 1/std, is pooled with all its digits. */
+static void check_small(const char *device) {
+  samples s = make_samples();
+  for (int i = 0; i < SAMPLES * ROW; i++) s.x[i] *= 3e-5f;
+  for (int64_t micro_batch = SAMPLES; micro_batch > 0; micro_batch -= 8) {
+    run r = start(device, (ac_plan_desc){.micro_batch = micro_batch});
+    float variance[CHANNELS] = {0};
+    write(&r, "first.running_var", variance);
+    assert_false(train(&r, &s, SAMPLES).skipped);
+    read(&r, "first.running_var", variance);
+    for (int c = 0; c < CHANNELS; c++) {
+      double m, v;
+      whole_window(&s, SAMPLES, c, &m, &v);
+      assert_true(v < 1e-9);
+      assert_true(fabs((double)variance[c] - 0.25 * v) < 1e-5 * v);
+    }
+    stop(&r);
+  }
+}
+
+static void small_variances_keep_their_digits(void **state) {
+  (void)state;
+  everywhere(check_small);
 }
 
 static void running_statistics_are_those_of_windows(void **state) {
@@ -366,6 +391,7 @@ static void reading_ahead_changes_no_bit(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(running_statistics_are_those_of_windows),
+      cmocka_unit_test(small_variances_keep_their_digits),
       cmocka_unit_test(recomputing_changes_no_bit),
       cmocka_unit_test(a_skipped_update_changes_nothing),
       cmocka_unit_test(evaluation_uses_the_running_statistics),

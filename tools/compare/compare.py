@@ -22,7 +22,7 @@ import numpy
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 WARM_UP = 2  # steps of each run that do not count
-OPTIMIZER = {"betas": [0.9, 0.99], "weight_decay": 0.1, "clip": 1.0}
+OPTIMIZER = {"loss_scale": 4096, "betas": [0.9, 0.99], "weight_decay": 0.1, "clip": 1.0}
 # Relative differences of losses. Sums are taken in another order; in 16 bits PyTorch and Accrue round at other places.
 TOLERANCE = {"f32": 1e-4, "f16": 1e-2, "bf16": 2e-2}
 
@@ -211,12 +211,13 @@ class Comparison:
 
     def accrue(self, flags, steps, *more):
         arguments = self.arguments
+        scale = ["--loss-scale-init", OPTIMIZER["loss_scale"]] if arguments.precision == "f16" else []
         return run_process(
             [arguments.accrue, "train", *flags, "--device", "cpu", "--threads", arguments.threads, "--batch",
              self.model.batch, "--steps", steps, "--eval-every", 0, "--seed", 1, "--precision", arguments.precision,
              "--schedule", "constant", "--warmup", 0, "--beta1", OPTIMIZER["betas"][0], "--beta2",
-             OPTIMIZER["betas"][1], "--weight-decay", OPTIMIZER["weight_decay"], "--clip", OPTIMIZER["clip"], *more],
-            arguments.threads)
+             OPTIMIZER["betas"][1], "--weight-decay", OPTIMIZER["weight_decay"], "--clip", OPTIMIZER["clip"], *scale,
+             *more], arguments.threads)
 
     def prepare(self):
         """Data, first weights and batches; and what the program takes before it does anything."""

@@ -208,7 +208,9 @@ class Training:
         self.forward = torch.compile(self.model) if spec["compile"] else self.model
         self.optimizer = make_optimizer(self.model, spec)
         self.half = {"f32": None, "f16": torch.float16, "bf16": torch.bfloat16}[spec["precision"]]
-        self.scaler = torch.amp.GradScaler("cpu", enabled=self.half is torch.float16)
+        self.scaler = torch.amp.GradScaler(
+            "cpu", init_scale=spec["loss_scale"], enabled=self.half is torch.float16
+        )
 
     def step(self, batch):
         with torch.autocast("cpu", dtype=self.half, enabled=self.half is not None):

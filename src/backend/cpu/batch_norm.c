@@ -107,15 +107,17 @@ static void visit_moments(void *sums, const float *x, const float *dy, int64_t w
     add_moments(x + k * stride, count, m->shift[k], &m->sum[k], &m->squares[k]);
 }
 
-static void store_statistics(float *statistics, double mean, double variance, float epsilon) {
+static void store_statistics(const ac_op_args *args, int64_t channel, double mean,
+                             double variance) {
+  double epsilon = (double)((const ac_batch_norm_attributes *)args->attributes)->epsilon;
+  float *statistics = (float *)args->out[1].data + 2 * channel;
   statistics[0] = (float)mean;
-  statistics[1] = (float)(1 / sqrt(variance + (double)epsilon));
+  statistics[1] = (float)(1 / sqrt(variance + epsilon));
+  if (args->out[2].count) ((float *)args->out[2].data)[channel] = (float)variance;
 }
 
 static void statistics_range(const ac_op_args *args, int64_t first, int64_t last) {
   ac_channels shape = ac_channels_of(&args->in[0]);
-  float epsilon = ((const ac_batch_norm_attributes *)args->attributes)->epsilon;
-  float *statistics = args->out[1].data;
   double n = (double)(shape.samples * shape.positions);
   for (int64_t c = first, width; c < last; c += width) {
     moments m = {0};
@@ -123,18 +125,15 @@ static void statistics_range(const ac_op_args *args, int64_t first, int64_t last
     visit_strip(&args->in[0], NULL, c, width, visit_moments, &m);
     for (int64_t k = 0; k < width; k++) {
       double offset = m.sum[k] / n, variance = m.squares[k] / n - offset * offset;
-      store_statistics(statistics + 2 * (c + k), m.shift[k] + offset, variance < 0 ? 0 : variance,
-                       epsilon);
+      store_statistics(args, c + k, m.shift[k] + offset, variance < 0 ? 0 : variance);
     }
   }
 }
 
 static void running_statistics(const ac_op_args *args) {
-  float epsilon = ((const ac_batch_norm_attributes *)args->attributes)->epsilon;
   const float *mean = args->in[3].data, *variance = args->in[4].data;
-  float *statistics = args->out[1].data;
   for (int64_t c = 0; c < args->in[3].count; c++)
-    store_statistics(statistics + 2 * c, (double)mean[c], (double)variance[c], epsilon);
+    store_statistics(args, c, (double)mean[c], (double)variance[c]);
 }
 
 /* Channels [channel, channel + count) of a sample, of one position each. */
@@ -215,12 +214,6 @@ static coefficients coefficients_of(const ac_op_args *args) {
   return (coefficients){at, at + channels, at + 2 * channels};
 }
 
-static void store(const ac_op_args *args, int output, int64_t channel, double sum) {
-  if (!args->out[output].count) return;
-  float *out = (float *)args->out[output].data + channel;
-  *out = (float)(args->add[output] ? (double)*out + sum : sum);
-}
-
 static void sums_range(const ac_op_args *args, int64_t first, int64_t last) {
   ac_channels shape = ac_channels_of(&args->in[0]);
   const float *statistics = args->in[2].data, *gamma = data_of(&args->in[3]);
@@ -233,8 +226,8 @@ static void sums_range(const ac_op_args *args, int64_t first, int64_t last) {
     visit_strip(&args->in[1], &args->in[0], c, width, visit_gradient, &g);
     for (int64_t k = 0; k < width; k++) {
       float inverse = statistics[2 * (c + k) + 1];
-      store(args, 1, c + k, g.centred[k] * (double)inverse);
-      store(args, 2, c + k, g.plain[k]);
+      store_sum(args, 1, c + k, g.centred[k] * (double)inverse);
+      store_sum(args, 2, c + k, g.plain[k]);
       to.factor[c + k] = gamma ? inverse * gamma[c + k] : inverse;
       to.constant[c + k] = (float)(g.plain[k] / n);
       to.share[c + k] = (float)(g.centred[k] / n * (double)inverse * (double)inverse);
@@ -303,12 +296,11 @@ static uint64_t gradient_workspace(const ac_cpu_context *context, const ac_op_ar
 static void pool(const ac_cpu_context *context, const ac_op_args *args) {
   (void)context;
   const ac_batch_norm_pool_attributes *a = args->attributes;
-  const float *statistics = args->in[0].data;
+  const float *statistics = args->in[0].data, *variance = args->in[1].data;
   double n = (double)(args->run->batch * a->per_sample);
   for (int64_t c = 0; c < args->in[0].dim[0]; c++) {
     float *pooled = (float *)args->out[0].data + 3 * c;
-    double mean = (double)statistics[2 * c], r = (double)statistics[2 * c + 1];
-    double squares = n * fmax(0, 1 / (r * r) - (double)a->epsilon), total = n;
+    double mean = (double)statistics[2 * c], squares = n * (double)variance[c], total = n;
     if (args->add[0]) {
       double before = (double)pooled[0], apart = mean - (double)pooled[1];
       total += before;

@@ -5,15 +5,14 @@
 
 #include <string.h>
 
+/* Both stored in 16 bits. */
 static void add_halves(ac_dtype dtype, bool mark, const uint16_t *x, uint16_t *y, int64_t count) {
   enum { BLOCK = 256 };
-  float a[BLOCK], b[BLOCK];
+  float floats[BLOCK];
   for (int64_t i = 0, n; i < count; i += n) {
     n = ac_min(BLOCK, count - i);
-    ac_cpu_widen(dtype, x + i, a, n);
-    ac_cpu_widen(dtype, y + i, b, n);
-    for (int64_t j = 0; j < n; j++) b[j] += a[j];
-    ac_cpu_narrow(dtype, mark, b, y + i, n);
+    ac_cpu_widen(dtype, x + i, floats, n);
+    ac_cpu_accumulate(dtype, mark, floats, y + i, n);
   }
 }
 
@@ -28,10 +27,7 @@ static void move(const ac_op_args *args, const ac_operand *x, int64_t from, int6
   } else if (y->dtype != AC_F32) {
     add_halves(y->dtype, args->run->mark_flushed, source, target, count);
   } else {
-    const float *a = source;
-    float *b = target;
-#pragma omp simd
-    for (int64_t i = 0; i < count; i++) b[i] += a[i];
+    ac_cpu_accumulate(AC_F32, false, source, target, count);
   }
 }
 

@@ -43,6 +43,21 @@ typedef struct ac_conv_axis {
   int64_t first, step, spacing;
 } ac_conv_axis;
 
+/* After how many taps, `spacing` apart, positions have the same residue modulo the step again. */
+static inline int64_t ac_conv_recurrence(int64_t step, int64_t spacing) {
+  int64_t divisor = step, rest = spacing;
+  while (rest) {
+    int64_t next = divisor % rest;
+    divisor = rest, rest = next;
+  }
+  return step / divisor;
+}
+
+/* Room for so many floats in whole cache lines. */
+static inline int64_t ac_conv_lines(int64_t count) {
+  return ac_ceil_div(count, 16) * 16;
+}
+
 /* How the part of a source that some outputs need is laid out, see conv_stage.c. */
 typedef struct ac_conv_stage {
   ac_conv_axis axis[2];

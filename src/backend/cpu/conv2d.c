@@ -74,14 +74,6 @@ static problem problem_of(const ac_op_args *args) {
 
 /* ---- phases ---------------------------------------------------------------------------------- */
 
-static int64_t greatest_divisor(int64_t a, int64_t b) {
-  while (b) {
-    int64_t rest = a % b;
-    a = b, b = rest;
-  }
-  return a;
-}
-
 static void forward_axis(const problem *p, int i, phase *f) {
   const ac_conv2d_attributes *a = p->attributes;
   f->stride[i] = f->tap_step[i] = 1;
@@ -99,7 +91,7 @@ static void forward_axis(const problem *p, int i, phase *f) {
 static void transposed_axis(const problem *p, int i, int64_t start, phase *f) {
   const ac_conv2d_attributes *a = p->attributes;
   int64_t stride = a->stride[i], dilation = a->dilation[i];
-  int64_t apart = stride / greatest_divisor(stride, dilation), taps = 0, last = 0;
+  int64_t apart = ac_conv_recurrence(stride, dilation), taps = 0, last = 0;
   for (int64_t r = 0; r < p->kernel[i]; r++)
     if ((start + a->padding[i] - r * dilation) % stride == 0) last = r, taps++;
   f->start[i] = start;
@@ -154,19 +146,15 @@ typedef struct memory {
   int64_t copied, filling, sums, offsets; /* floats, and as many int32_t */
 } memory;
 
-static int64_t in_lines(int64_t count) {
-  return ac_ceil_div(count, 16) * 16;
-}
-
 static memory memory_of(const problem *p) {
   memory m = {0};
   phase f = {.depth = 0};
   while (next_phase(p, &f)) {
-    m.filling = ac_max(m.filling, in_lines(f.stage.floats));
-    m.sums = ac_max(m.sums, in_lines(f.sums));
-    m.offsets = ac_max(m.offsets, in_lines(f.stage.offsets));
+    m.filling = ac_max(m.filling, ac_conv_lines(f.stage.floats));
+    m.sums = ac_max(m.sums, ac_conv_lines(f.sums));
+    m.offsets = ac_max(m.offsets, ac_conv_lines(f.stage.offsets));
   }
-  m.copied = p->transposed || p->weight->dtype != AC_F32 ? in_lines(p->weight->count) : 0;
+  m.copied = p->transposed || p->weight->dtype != AC_F32 ? ac_conv_lines(p->weight->count) : 0;
   return m;
 }
 

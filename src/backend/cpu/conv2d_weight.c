@@ -72,17 +72,13 @@ static problem problem_of(const ac_cpu_context *context, const ac_op_args *args)
   return p;
 }
 
-static int64_t in_lines(int64_t count) {
-  return ac_ceil_div(count, 16) * 16;
-}
-
 static int64_t sum_floats(const problem *p) {
-  return in_lines(p->groups * p->depth * p->width);
+  return ac_conv_lines(p->groups * p->depth * p->width);
 }
 
 /* A thread's stage, panel, and offsets: of the stage and of the panel's rows. */
 static int64_t share_floats(const problem *p) {
-  return in_lines(p->stage.floats) + PANEL + in_lines(p->stage.offsets) + DEPTH;
+  return ac_conv_lines(p->stage.floats) + PANEL + ac_conv_lines(p->stage.offsets) + DEPTH;
 }
 
 static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args) {
@@ -348,7 +344,7 @@ static void run_part(const ac_cpu_context *context, const ac_op_args *args, int 
   float *sums = args->workspace;
   float *own = sums + p.sample_parts * sum_floats(&p) + thread * share_floats(&p);
   task t = {.p = &p, .sums = sums, .filling = own};
-  t.panel = own + in_lines(p.stage.floats);
+  t.panel = own + ac_conv_lines(p.stage.floats);
   t.panel_offset = (int32_t *)(t.panel + PANEL);
   t.offset = t.panel_offset + DEPTH;
   ac_conv_stage_offsets(&p.stage, t.offset);

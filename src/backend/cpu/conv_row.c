@@ -53,10 +53,10 @@ static void store_halves(ac_dtype dtype, bool mark, const float *c, float bias, 
   float floats[BLOCK];
   for (int64_t j = 0, n; j < count; j += n) {
     n = ac_min(BLOCK, count - j);
+    store_floats(c + j, bias, false, floats, 1, n);
     for (int64_t i = 0; add && i < n; i++) halves[i] = y[(j + i) * step];
-    if (add) ac_cpu_widen(dtype, halves, floats, n);
-    store_floats(c + j, bias, add, floats, 1, n);
-    ac_cpu_narrow(dtype, mark, floats, halves, n);
+    if (add) ac_cpu_accumulate(dtype, mark, floats, halves, n);
+    else ac_cpu_narrow(dtype, mark, floats, halves, n);
     for (int64_t i = 0; i < n; i++) y[(j + i) * step] = halves[i];
   }
 }

@@ -26,12 +26,7 @@
 enum { STAGE_FLOATS = 128 << 10, SLACK = AC_CONV_WIDE };
 
 static int64_t residue_count(const ac_conv_axis *a) {
-  int64_t x = a->step, y = a->spacing;
-  while (y) {
-    int64_t rest = x % y;
-    x = y, y = rest;
-  }
-  return ac_max(1, ac_min(a->taps, a->step / x));
+  return ac_max(1, ac_min(a->taps, ac_conv_recurrence(a->step, a->spacing)));
 }
 
 /* The source position of column q of the plane of residue number `index`. */

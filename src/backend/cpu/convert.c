@@ -132,6 +132,23 @@ void ac_cpu_narrow(ac_dtype dtype, bool mark, const float *x, void *y, int64_t c
   if (dtype == AC_F16 && mark) mark_zeros(x, y, count);
 }
 
+void ac_cpu_accumulate(ac_dtype dtype, bool mark, const float *x, void *y, int64_t count) {
+  enum { BLOCK = 256 };
+  float sum[BLOCK];
+  if (dtype == AC_F32) {
+    float *to = y;
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) to[i] += x[i];
+    return;
+  }
+  for (int64_t i = 0, n; i < count; i += n) {
+    n = ac_min(BLOCK, count - i);
+    ac_cpu_widen(dtype, ac_element(y, dtype, i), sum, n);
+    for (int64_t j = 0; j < n; j++) sum[j] += x[i + j];
+    ac_cpu_narrow(dtype, mark, sum, ac_element(y, dtype, i), n);
+  }
+}
+
 void ac_cpu_widen_rows(ac_dtype dtype, const void *x, int64_t ldx, float *y, int64_t ldy,
                        int64_t rows, int64_t columns) {
   for (int64_t i = 0; i < rows; i++)

@@ -7,13 +7,17 @@
 
 #define ac_cpu_widen AC_CPU_NAME(ac_cpu_widen)
 #define ac_cpu_narrow AC_CPU_NAME(ac_cpu_narrow)
+#define ac_cpu_accumulate AC_CPU_NAME(ac_cpu_accumulate)
 #define ac_cpu_widen_rows AC_CPU_NAME(ac_cpu_widen_rows)
 #define ac_cpu_narrow_rows AC_CPU_NAME(ac_cpu_narrow_rows)
 
 void ac_cpu_widen(ac_dtype dtype, const void *x, float *y, int64_t count);
 void ac_cpu_narrow(ac_dtype dtype, bool mark, const float *x, void *y, int64_t count);
 
-/* The same for `rows` rows of `columns`, whose distances in elements are ldx and ldy. */
+/* y += x, rounded once. */
+void ac_cpu_accumulate(ac_dtype dtype, bool mark, const float *x, void *y, int64_t count);
+
+/* Conversion of `rows` rows of `columns`, whose distances in elements are ldx and ldy. */
 void ac_cpu_widen_rows(ac_dtype dtype, const void *x, int64_t ldx, float *y, int64_t ldy,
                        int64_t rows, int64_t columns);
 void ac_cpu_narrow_rows(ac_dtype dtype, bool mark, const float *x, int64_t ldx, void *y,

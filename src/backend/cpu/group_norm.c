@@ -106,12 +106,6 @@ static void gradient_range(const ac_op_args *args, int64_t first, int64_t last) 
   }
 }
 
-static void store(const ac_op_args *args, int output, int64_t channel, double sum) {
-  if (!args->out[output].count) return;
-  float *out = (float *)args->out[output].data + channel;
-  *out = (float)(args->add[output] ? (double)*out + sum : sum);
-}
-
 static void parameter_range(const ac_op_args *args, int64_t first, int64_t last) {
   ac_channels shape = ac_channels_of(&args->in[0]);
   const channel_sums *sums = args->workspace;
@@ -121,8 +115,8 @@ static void parameter_range(const ac_op_args *args, int64_t first, int64_t last)
       plain += (double)sums[b * shape.channels + c].plain;
       normalised += (double)sums[b * shape.channels + c].normalised;
     }
-    store(args, 1, c, normalised);
-    store(args, 2, c, plain);
+    store_sum(args, 1, c, normalised);
+    store_sum(args, 2, c, plain);
   }
 }
 

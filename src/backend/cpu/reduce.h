@@ -119,4 +119,11 @@ static inline void row_gradient_sums(const float *g, const float *x, float mean,
   }
 }
 
+/* Element `at` of an output that may be absent or added to. */
+static inline void store_sum(const ac_op_args *args, int output, int64_t at, double sum) {
+  if (!args->out[output].count) return;
+  float *out = (float *)args->out[output].data + at;
+  *out = (float)(args->add[output] ? (double)*out + sum : sum);
+}
+
 #endif

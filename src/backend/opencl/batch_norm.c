@@ -35,10 +35,10 @@ static ac_status batch_statistics(ac_opencl *cl, const ac_op_args *args, const a
       AC_CL_LONG(shape->positions), AC_CL_LONG(chunks.rows), AC_CL_LONG(chunks.count)));
   return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"batch_norm", "batch_norm_statistics", options}),
                       ac_cl_elements(cl, shape->channels), AC_CL_BUFFER(args->workspace),
-                      AC_CL_OPERAND(args->out[1]), AC_CL_LONG(shape->samples),
-                      AC_CL_LONG(shape->channels), AC_CL_LONG(shape->positions),
-                      AC_CL_LONG(chunks.rows), AC_CL_LONG(chunks.count),
-                      AC_CL_FLOAT(epsilon_of(args)));
+                      AC_CL_OPERAND(args->out[1]), AC_CL_OPERAND(args->out[2]),
+                      AC_CL_LONG(shape->samples), AC_CL_LONG(shape->channels),
+                      AC_CL_LONG(shape->positions), AC_CL_LONG(chunks.rows),
+                      AC_CL_LONG(chunks.count), AC_CL_FLOAT(epsilon_of(args)));
 }
 
 ac_status ac_cl_batch_norm(ac_opencl *cl, const ac_op_args *args) {
@@ -50,7 +50,8 @@ ac_status ac_cl_batch_norm(ac_opencl *cl, const ac_op_args *args) {
     AC_TRY(AC_CL_LAUNCH(cl, ((ac_cl_kernel){"batch_norm", "batch_norm_running", options}),
                         ac_cl_elements(cl, shape.channels), AC_CL_OPERAND(args->in[3]),
                         AC_CL_OPERAND(args->in[4]), AC_CL_OPERAND(args->out[1]),
-                        AC_CL_LONG(shape.channels), AC_CL_FLOAT(epsilon_of(args))));
+                        AC_CL_OPERAND(args->out[2]), AC_CL_LONG(shape.channels),
+                        AC_CL_FLOAT(epsilon_of(args))));
   return AC_CL_LAUNCH(
       cl, ((ac_cl_kernel){"batch_norm", "batch_norm", options}),
       ac_cl_elements(cl, args->in[0].count), AC_CL_OPERAND(args->in[0]), AC_CL_OPERAND(args->in[1]),
@@ -96,9 +97,8 @@ ac_status ac_cl_batch_norm_pool(ac_opencl *cl, const ac_op_args *args) {
   small_options(cl, options);
   return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"batch_norm", "batch_norm_pool", options}),
                       ac_cl_elements(cl, channels), AC_CL_OPERAND(args->in[0]),
-                      AC_CL_OPERAND(args->out[0]), AC_CL_LONG(channels),
-                      AC_CL_FLOAT(args->run->batch * a->per_sample), AC_CL_FLOAT(a->epsilon),
-                      AC_CL_INT(args->add[0]));
+                      AC_CL_OPERAND(args->in[1]), AC_CL_OPERAND(args->out[0]), AC_CL_LONG(channels),
+                      AC_CL_FLOAT(args->run->batch * a->per_sample), AC_CL_INT(args->add[0]));
 }
 
 ac_status ac_cl_batch_norm_update(ac_opencl *cl, const ac_op_args *args) {
