@@ -100,7 +100,8 @@ AC_API ac_status ac_bench_add_product(ac_bench *bench, ac_precision precision, i
 
 typedef struct ac_bench_op {
   const char *op;         /* "layer_norm" */
-  const char *shapes;     /* "256x768 768 768 -> 256x768 256x2"; -: absent, +: added to */
+  const char *shapes;     /* "256x768 768 768 -> 256x768 256x2"; -: absent, +: added to; then
+                             attributes that matter to the work: ", b transposed" */
   ac_precision precision; /* how its activations are stored, which its roof depends on */
   bool backward, update;  /* an update's op runs once a window */
   int64_t count;          /* times that the plan runs it; 0: in no plan */
