@@ -195,6 +195,8 @@ static int open_devices(bench *b) {
 
 static int measure(bench *b) {
   bench_report *report = &b->report;
+  report->footprint = b->footprint;
+  report->samples = (int)b->samples;
   int status = bench_measure_roofs(report, &b->wish);
   if (status == STATUS_CONTINUE && (b->what == GEMM || b->what == ALL))
     status = bench_measure_gemm(report, &b->wish);

@@ -81,7 +81,8 @@ static ac_status measure_entry(bench_report *report, bench_row *row, const lists
 /* A part of the table, whose heading comes with its first row. */
 typedef struct section {
   bench_kind kind;
-  const char *title; /* "": none */
+  const char *title;        /* "": none */
+  const bench_model *model; /* whose ops they are; NULL: of none */
   bool begun;
 } section;
 
@@ -105,6 +106,7 @@ static int measure_row(bench_report *report, const bench_wish *wish, const lists
   row->backward = op.backward;
   row->update = op.update;
   row->count = op.count;
+  row->model = s->model ? s->model->name : "";
   for (int d = 0; d < report->device_count; d++) {
     int entry = find_entry(l->bench[d], l->first[d], &op);
     if (entry >= 0 && measure_entry(report, row, l, d, entry) != AC_OK) return fail_library();
@@ -188,7 +190,8 @@ static int measure_model_ops(bench_report *report, const bench_wish *wish,
     snprintf(title, sizeof title,
              "Ops of %s, %s, and how many times a micro-batch or an update runs each", model->name,
              detail);
-    status = measure_lists(report, wish, &l, (section){.kind = BENCH_OP, .title = title});
+    status = measure_lists(report, wish, &l,
+                           (section){.kind = BENCH_OP, .title = title, .model = model});
   }
   close_lists(&l);
   return status;

@@ -21,7 +21,7 @@ bench_row *bench_row_add(bench_report *report, bench_kind kind, const char *name
     report->capacity = capacity;
   }
   bench_row *row = &report->rows[report->count++];
-  *row = (bench_row){.kind = kind, .precision = precision};
+  *row = (bench_row){.kind = kind, .precision = precision, .model = ""};
   snprintf(row->name, sizeof row->name, "%s", name);
   snprintf(row->detail, sizeof row->detail, "%s", detail);
   return row;
