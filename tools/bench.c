@@ -206,6 +206,7 @@ static int measure(bench *b) {
     status = bench_measure_steps(report, &b->wish);
   if (report->count) bench_print_notes(report);
   if (status != STATUS_CONTINUE || report->count) return status;
+  if (!b->wish.filter) return fail("nothing is left that a device runs");
   return fail_usage("--filter %s: no row contains that", b->wish.filter);
 }
 

@@ -95,11 +95,14 @@ static void print_in_section(const bench_report *report, section *s, const bench
   bench_print_row(report, row);
 }
 
-/* The row of an entry of the first device's list, on all devices. */
+/* The row of an entry of a device's list, on it and on the devices after it; those before do not
+ * have it, or it has been measured with them. */
 static int measure_row(bench_report *report, const bench_wish *wish, const lists *l, section *s,
-                       int index) {
+                       int device, int index) {
   ac_bench_op op;
-  if (ac_bench_get(l->bench[0], index, &op) != AC_OK) return fail_library();
+  if (ac_bench_get(l->bench[device], index, &op) != AC_OK) return fail_library();
+  for (int d = 0; d < device; d++)
+    if (find_entry(l->bench[d], l->first[d], &op) >= 0) return STATUS_CONTINUE;
   if (!is_wanted(wish, op.op, op.precision, op.shapes)) return STATUS_CONTINUE;
   bench_row *row = bench_row_add(report, s->kind, op.op, op.shapes, op.precision);
   if (!row) return fail("out of memory");
@@ -107,7 +110,7 @@ static int measure_row(bench_report *report, const bench_wish *wish, const lists
   row->update = op.update;
   row->count = op.count;
   row->model = s->model ? s->model->name : "";
-  for (int d = 0; d < report->device_count; d++) {
+  for (int d = device; d < report->device_count; d++) {
     int entry = find_entry(l->bench[d], l->first[d], &op);
     if (entry >= 0 && measure_entry(report, row, l, d, entry) != AC_OK) return fail_library();
   }
@@ -117,8 +120,9 @@ static int measure_row(bench_report *report, const bench_wish *wish, const lists
 
 static int measure_lists(bench_report *report, const bench_wish *wish, const lists *l, section s) {
   int status = STATUS_CONTINUE;
-  for (int i = l->first[0]; i < ac_bench_count(l->bench[0]) && status == STATUS_CONTINUE; i++)
-    status = measure_row(report, wish, l, &s, i);
+  for (int d = 0; d < report->device_count; d++)
+    for (int i = l->first[d]; i < ac_bench_count(l->bench[d]) && status == STATUS_CONTINUE; i++)
+      status = measure_row(report, wish, l, &s, d, i);
   return status;
 }
 
@@ -134,7 +138,7 @@ static ac_status add_products(const bench_report *report, const bench_wish *wish
         if (!asked && (!wish->every_precision || !report->roofs[d].flops[p])) continue;
         int64_t n = wish->size ? wish->size : sizes[i];
         ac_status status = ac_bench_add_product(l->bench[d], (ac_precision)p, n, n, n);
-        if (status != AC_OK) return status;
+        if (status != AC_OK && !is_left_out(status, report->devices[d])) return status;
       }
   return AC_OK;
 }
@@ -173,6 +177,7 @@ static ac_status add_model(const bench_report *report, const bench_wish *wish,
     status = bench_planned_open(&planned, model, &setting, report->devices[d]);
     if (status == AC_OK) status = ac_bench_add_plan(l->bench[d], planned.plan);
     bench_planned_close(&planned);
+    if (is_left_out(status, report->devices[d])) status = AC_OK;
   }
   return status;
 }
