@@ -358,7 +358,10 @@ static void test_cpu(void **state) {
 static void test_opencl(void **state) {
   (void)state;
   ac_device *device;
-  if (ac_device_open(&device, &(ac_device_desc){.name = "opencl"}) != AC_OK) skip();
+  if (ac_device_open(&device, &(ac_device_desc){.name = "opencl"}) != AC_OK) {
+    if (getenv("ACCRUE_TEST_OPENCL")) fail_msg("%s", ac_last_error());
+    skip();
+  }
   check_ops(device, AC_PRECISION_F32);
   ac_device_close(device);
 }
