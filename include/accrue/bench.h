@@ -30,7 +30,8 @@ typedef struct ac_bench_desc {
 
 typedef struct ac_bench_timing {
   double median; /* seconds of one run */
-  double spread; /* (third quartile - first quartile) / median */
+  double spread; /* (third quartile - first quartile) / median, or, if that is more, how far the
+                    medians of two rounds of samples are apart */
   double least;
   int samples;
   int64_t runs; /* in each sample */
@@ -40,9 +41,9 @@ typedef struct ac_bench_timing {
 /* Runs something `runs` times and waits for the last. */
 typedef ac_status (*ac_bench_run)(void *user, int64_t runs);
 
-/* Warms up, then takes rounds of samples until the spread of one is as small as wanted or the time
- * is over; each round's samples are twice as long as those of the one before. The timing is that of
- * the round with the least spread. `desc` may be NULL. */
+/* Warms up, then takes two or more rounds of samples until the spread is as small as wanted or the
+ * time is over; each round's samples are twice as long as those of the one before. The timing is
+ * that of the round with the least spread. `desc` may be NULL. */
 AC_API ac_status ac_bench_measure(ac_bench_timing *timing, const ac_bench_desc *desc,
                                   ac_bench_run run, void *user);
 

@@ -274,16 +274,17 @@ static void test_running_statistics_are_updated(void **state) {
 
 typedef struct work {
   int64_t calls, runs;
-  bool uneven;
+  bool uneven, drifting;
   ac_status status;
 } work;
 
-/* Takes time in proportion to the runs; of an uneven work, every other call takes ten times that.
- */
+/* Takes time in proportion to the runs; of an uneven work, every other call takes ten times that;
+ * of a drifting one, every other round, whose samples have twice the runs. */
 static ac_status work_on(void *user, int64_t runs) {
   work *w = user;
   volatile double x = 1;
   int64_t factor = w->uneven && w->calls++ % 2 ? 10 : 1;
+  for (int64_t i = runs; w->drifting && i; i /= 2) factor = factor == 1 ? 10 : 1;
   for (int64_t i = 0; i < runs * factor * 20000; i++) x = x * 1.0000001;
   w->runs += runs;
   return w->status;
@@ -302,6 +303,9 @@ static void test_measuring(void **state) {
   work uneven = {.uneven = true};
   assert_ok(ac_bench_measure(&timing, &desc, work_on, &uneven));
   assert_true(timing.noisy && timing.spread > 0.5);
+  work drifting = {.drifting = true};
+  assert_ok(ac_bench_measure(&timing, &desc, work_on, &drifting));
+  assert_true(timing.noisy && timing.spread > 2);
   work failing = {.status = AC_ERROR_DEVICE};
   assert_int_equal(ac_bench_measure(&timing, &desc, work_on, &failing), AC_ERROR_DEVICE);
   assert_int_equal(failing.runs, 1);
