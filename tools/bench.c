@@ -204,6 +204,7 @@ static int measure(bench *b) {
     status = bench_measure_ops(report, &b->wish);
   if (status == STATUS_CONTINUE && (b->what == STEP || b->what == ALL))
     status = bench_measure_steps(report, &b->wish);
+  if (status == STATUS_CONTINUE && report->count) status = bench_check_roofs(report, &b->wish);
   if (report->count) bench_print_notes(report);
   if (status != STATUS_CONTINUE || report->count) return status;
   if (!b->wish.filter) return fail("nothing is left that a device runs");

@@ -32,7 +32,8 @@ static json_t *rate(const char *unit, double value, const ac_bench_timing *timin
   return object;
 }
 
-static json_t *roofs_object(const ac_bench_roofs *roofs) {
+static json_t *roofs_object(const bench_report *report, int d) {
+  const ac_bench_roofs *roofs = &report->roofs[d];
   json_t *object = json_object();
   for (int p = 0; p < AC_BENCH_PRECISIONS; p++) {
     char name[16];
@@ -46,17 +47,19 @@ static json_t *roofs_object(const ac_bench_roofs *roofs) {
   }
   json_t *copy = rate("bytes_per_s", roofs->bytes, &roofs->copy_timing);
   json_object_set_new(copy, "array_bytes", json_integer((json_int_t)roofs->copied));
+  json_object_set_new(copy, "bytes_per_s_at_end", json_real(report->copy_at_end[d]));
+  json_object_set_new(copy, "drifted", json_boolean(report->drifted[d]));
   json_object_set_new(object, "copy", copy);
   json_object_set_new(object, "launch", rate("seconds", roofs->launch, &roofs->launch_timing));
   json_object_set_new(object, "latency", rate("seconds", roofs->latency, &roofs->latency_timing));
   return object;
 }
 
-static json_t *device_object(const ac_device *device, const ac_bench_roofs *roofs) {
-  const ac_device_info *info = ac_device_get_info(device);
+static json_t *device_object(const bench_report *report, int d) {
+  const ac_device_info *info = ac_device_get_info(report->devices[d]);
   return json_pack("{s:s, s:s, s:s, s:I, s:o}", "id", info->id, "name", info->name, "driver",
                    info->driver, "compute_units", (json_int_t)info->compute_units, "roofs",
-                   roofs_object(roofs));
+                   roofs_object(report, d));
 }
 
 static void put_step(json_t *object, const bench_result *r) {
@@ -97,7 +100,7 @@ static json_t *row_object(const bench_report *report, const bench_row *row) {
 json_t *bench_json(const bench_report *report) {
   json_t *devices = json_array(), *rows = json_array();
   for (int d = 0; d < report->device_count; d++)
-    json_array_append_new(devices, device_object(report->devices[d], &report->roofs[d]));
+    json_array_append_new(devices, device_object(report, d));
   for (int i = 0; i < report->count; i++)
     json_array_append_new(rows, row_object(report, &report->rows[i]));
   return json_pack("{s:s, s:I, s:i, s:o, s:o}", "version", ac_version(), "footprint",

@@ -14,6 +14,28 @@ int bench_measure_roofs(bench_report *report, const bench_wish *wish) {
   return STATUS_CONTINUE;
 }
 
+/* Whether two rates differ by more than both spreads together. */
+static bool is_apart(const ac_bench_roofs *a, const ac_bench_roofs *b) {
+  double ratio = a->bytes > b->bytes ? a->bytes / b->bytes : b->bytes / a->bytes;
+  return ratio > 1 + a->copy_timing.spread + b->copy_timing.spread;
+}
+
+int bench_check_roofs(bench_report *report, const bench_wish *wish) {
+  for (int d = 0; d < report->device_count; d++) {
+    const ac_bench_roofs *before = &report->roofs[d];
+    ac_bench_roofs after = {0};
+    if (ac_bench_measure_copy(&after, report->devices[d], &wish->desc) != AC_OK)
+      return fail_library();
+    report->copy_at_end[d] = after.bytes;
+    report->drifted[d] = is_apart(before, &after);
+    if (report->drifted[d])
+      printf("\nroofs drifted: %s copies %.1f GB/s now, %.1f at the beginning; shares of the roof "
+             "are doubtful\n",
+             ac_device_get_info(report->devices[d])->id, after.bytes * 1e-9, before->bytes * 1e-9);
+  }
+  return STATUS_CONTINUE;
+}
+
 static bool is_wanted(const bench_wish *wish, const char *name, ac_precision precision,
                       const char *detail) {
   char text[400];

@@ -40,6 +40,10 @@ typedef struct bench_row {
 typedef struct bench_report {
   ac_device *devices[BENCH_DEVICES];
   ac_bench_roofs roofs[BENCH_DEVICES];
+  /* Bytes a second that a copy has at the end; 0: not measured. Drifted: the two are further apart
+   * than their spreads, so the shares of the roof are doubtful. */
+  double copy_at_end[BENCH_DEVICES];
+  bool drifted[BENCH_DEVICES];
   int device_count;
   uint64_t footprint; /* that was asked for; 0: the default */
   int samples;

@@ -67,6 +67,11 @@ typedef struct ac_bench_roofs {
 AC_API ac_status ac_bench_measure_roofs(ac_bench_roofs *roofs, ac_device *device,
                                         const ac_bench_desc *desc);
 
+/* Measures `bytes`, `copied` and `copy_timing` alone anew, for instance to see whether the machine
+ * still is as it was. */
+AC_API ac_status ac_bench_measure_copy(ac_bench_roofs *roofs, ac_device *device,
+                                       const ac_bench_desc *desc);
+
 typedef enum ac_bench_bound {
   AC_BOUND_COMPUTE = 0, /* flops at the rate of the best product */
   AC_BOUND_MEMORY,      /* bytes at the rate of a copy */
