@@ -195,6 +195,8 @@ static int open_devices(bench *b) {
 
 static int measure(bench *b) {
   bench_report *report = &b->report;
+  report->footprint = b->footprint;
+  report->samples = (int)b->samples;
   int status = bench_measure_roofs(report, &b->wish);
   if (status == STATUS_CONTINUE && (b->what == GEMM || b->what == ALL))
     status = bench_measure_gemm(report, &b->wish);
@@ -202,8 +204,10 @@ static int measure(bench *b) {
     status = bench_measure_ops(report, &b->wish);
   if (status == STATUS_CONTINUE && (b->what == STEP || b->what == ALL))
     status = bench_measure_steps(report, &b->wish);
+  if (status == STATUS_CONTINUE && report->count) status = bench_check_roofs(report, &b->wish);
   if (report->count) bench_print_notes(report);
   if (status != STATUS_CONTINUE || report->count) return status;
+  if (!b->wish.filter) return fail("nothing is left that a device runs");
   return fail_usage("--filter %s: no row contains that", b->wish.filter);
 }
 

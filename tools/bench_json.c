@@ -32,7 +32,8 @@ static json_t *rate(const char *unit, double value, const ac_bench_timing *timin
   return object;
 }
 
-static json_t *roofs_object(const ac_bench_roofs *roofs) {
+static json_t *roofs_object(const bench_report *report, int d) {
+  const ac_bench_roofs *roofs = &report->roofs[d];
   json_t *object = json_object();
   for (int p = 0; p < AC_BENCH_PRECISIONS; p++) {
     char name[16];
@@ -46,17 +47,19 @@ static json_t *roofs_object(const ac_bench_roofs *roofs) {
   }
   json_t *copy = rate("bytes_per_s", roofs->bytes, &roofs->copy_timing);
   json_object_set_new(copy, "array_bytes", json_integer((json_int_t)roofs->copied));
+  json_object_set_new(copy, "bytes_per_s_at_end", json_real(report->copy_at_end[d]));
+  json_object_set_new(copy, "drifted", json_boolean(report->drifted[d]));
   json_object_set_new(object, "copy", copy);
   json_object_set_new(object, "launch", rate("seconds", roofs->launch, &roofs->launch_timing));
   json_object_set_new(object, "latency", rate("seconds", roofs->latency, &roofs->latency_timing));
   return object;
 }
 
-static json_t *device_object(const ac_device *device, const ac_bench_roofs *roofs) {
-  const ac_device_info *info = ac_device_get_info(device);
+static json_t *device_object(const bench_report *report, int d) {
+  const ac_device_info *info = ac_device_get_info(report->devices[d]);
   return json_pack("{s:s, s:s, s:s, s:I, s:o}", "id", info->id, "name", info->name, "driver",
                    info->driver, "compute_units", (json_int_t)info->compute_units, "roofs",
-                   roofs_object(roofs));
+                   roofs_object(report, d));
 }
 
 static void put_step(json_t *object, const bench_result *r) {
@@ -88,19 +91,21 @@ static json_t *row_object(const bench_report *report, const bench_row *row) {
   json_t *results = json_array();
   for (int d = 0; d < report->device_count; d++)
     if (row->results[d].measured) json_array_append_new(results, result_object(report, row, d));
-  return json_pack("{s:s, s:s, s:s, s:s, s:b, s:b, s:I, s:o}", "kind", kinds[row->kind], "name",
-                   row->name, "detail", row->detail, "precision", ac_precision_name(row->precision),
-                   "backward", (int)row->backward, "update", (int)row->update, "count",
-                   (json_int_t)row->count, "results", results);
+  return json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:b, s:I, s:o}", "kind", kinds[row->kind],
+                   "name", row->name, "detail", row->detail, "model", row->model, "precision",
+                   ac_precision_name(row->precision), "backward", (int)row->backward, "update",
+                   (int)row->update, "count", (json_int_t)row->count, "results", results);
 }
 
 json_t *bench_json(const bench_report *report) {
   json_t *devices = json_array(), *rows = json_array();
   for (int d = 0; d < report->device_count; d++)
-    json_array_append_new(devices, device_object(report->devices[d], &report->roofs[d]));
+    json_array_append_new(devices, device_object(report, d));
   for (int i = 0; i < report->count; i++)
     json_array_append_new(rows, row_object(report, &report->rows[i]));
-  return json_pack("{s:s, s:o, s:o}", "version", ac_version(), "devices", devices, "rows", rows);
+  return json_pack("{s:s, s:I, s:i, s:o, s:o}", "version", ac_version(), "footprint",
+                   (json_int_t)report->footprint, "samples", report->samples, "devices", devices,
+                   "rows", rows);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -141,7 +146,7 @@ int bench_json_read(json_t **document, const char *path) {
 /* ---- comparing ------------------------------------------------------------------------------- */
 
 static bool same_row(const json_t *a, const json_t *b) {
-  static const char *const keys[] = {"kind", "name", "detail", "precision"};
+  static const char *const keys[] = {"kind", "name", "detail", "model", "precision"};
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
     if (strcmp(word(a, keys[i]), word(b, keys[i])) != 0) return false;
   return true;
@@ -178,16 +183,55 @@ static void compare_result(bench_changes *changes, const json_t *row, const json
   bool noisy = is_noisy(now) || is_noisy(then);
   changes->slower++;
   changes->noisy += noisy;
-  fprintf(out,
-          "slower%s: %.2f times, %s instead of %s (spreads %.1f %% and %.1f %%): %s, %s %s %s\n",
-          noisy ? ", but noisy" : "", ratio, text_duration(number(now, "median_seconds")).text,
-          text_duration(number(then, "median_seconds")).text, number(now, "spread") * 100,
-          number(then, "spread") * 100, word(now, "device"), word(row, "name"),
-          word(row, "precision"), word(row, "detail"));
+  const char *model = word(row, "model");
+  fprintf(
+      out,
+      "slower%s: %.2f times, %s instead of %s (spreads %.1f %% and %.1f %%): %s, %s %s %s%s%s\n",
+      noisy ? ", but noisy" : "", ratio, text_duration(number(now, "median_seconds")).text,
+      text_duration(number(then, "median_seconds")).text, number(now, "spread") * 100,
+      number(then, "spread") * 100, word(now, "device"), word(row, "name"), word(row, "precision"),
+      word(row, "detail"), *model ? " of " : "", model);
+}
+
+static const json_t *find_device(const json_t *document, const char *id) {
+  const json_t *devices = json_object_get(document, "devices");
+  for (size_t i = 0; i < json_array_size(devices); i++)
+    if (!strcmp(word(json_array_get(devices, i), "id"), id)) return json_array_get(devices, i);
+  return NULL;
+}
+
+/* Adds to a line that `begun` says has begun; a value that is not there is no difference known. */
+static void tell_difference(bool *begun, const json_t *now, const json_t *then, const char *key,
+                            const char *of, FILE *out) {
+  const json_t *a = json_object_get(now, key), *b = json_object_get(then, key);
+  if (!a || !b || json_equal(a, b)) return;
+  fprintf(out, "%s %s%s", *begun ? ";" : "baseline: measured otherwise:", of, key);
+  *begun = true;
+  if (json_is_string(a)) fprintf(out, " %s instead of %s", word(now, key), word(then, key));
+  else fprintf(out, " %.0f instead of %.0f", number(now, key), number(then, key));
+}
+
+/* What makes two documents hard to compare, in a line. */
+static void tell_differences(const json_t *now, const json_t *then, FILE *out) {
+  static const char *const settings[] = {"footprint", "samples"};
+  static const char *const keys[] = {"name", "driver", "compute_units"};
+  bool begun = false;
+  for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+    tell_difference(&begun, now, then, settings[i], "", out);
+  const json_t *devices = json_object_get(now, "devices");
+  for (size_t d = 0; d < json_array_size(devices); d++) {
+    const json_t *device = json_array_get(devices, d);
+    char of[128];
+    snprintf(of, sizeof of, "%s's ", word(device, "id"));
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+      tell_difference(&begun, device, find_device(then, word(device, "id")), keys[i], of, out);
+  }
+  if (begun) fputc('\n', out);
 }
 
 bench_changes bench_json_compare(const json_t *now, const json_t *then, FILE *out) {
   bench_changes changes = {0};
+  tell_differences(now, then, out);
   const json_t *rows = json_object_get(now, "rows");
   for (size_t i = 0; i < json_array_size(rows); i++) {
     const json_t *row = json_array_get(rows, i), *results = json_object_get(row, "results");

@@ -7,7 +7,8 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* {"version", "devices": [{"id", ..., "roofs"}], "rows": [{"kind", "name", "detail", "precision",
+/* {"version", "footprint", "samples", "devices": [{"id", ..., "roofs"}], "rows": [{"kind", "name",
+ * "detail", "precision",
  *  ..., "results": [{"device", "median_seconds", "spread", ...}]}]}; NULL: no memory. */
 json_t *bench_json(const bench_report *report);
 
@@ -16,7 +17,8 @@ int bench_json_read(json_t **document, const char *path);
 
 /* Writes to `out` each result of `now` that is slower than the same of `then` by more than both
  * spreads together, and what could not be compared. Results are the same if kind, name, detail,
- * precision and device are. */
+ * model, precision and device are. Before these a line says where footprint, samples or a device's
+ * name, driver or compute units differ. */
 typedef struct bench_changes {
   int compared, slower, faster;
   int noisy;   /* of the slower ones: one of the two had not settled, so it may be noise */

@@ -14,6 +14,28 @@ int bench_measure_roofs(bench_report *report, const bench_wish *wish) {
   return STATUS_CONTINUE;
 }
 
+/* Whether two rates differ by more than both spreads together. */
+static bool is_apart(const ac_bench_roofs *a, const ac_bench_roofs *b) {
+  double ratio = a->bytes > b->bytes ? a->bytes / b->bytes : b->bytes / a->bytes;
+  return ratio > 1 + a->copy_timing.spread + b->copy_timing.spread;
+}
+
+int bench_check_roofs(bench_report *report, const bench_wish *wish) {
+  for (int d = 0; d < report->device_count; d++) {
+    const ac_bench_roofs *before = &report->roofs[d];
+    ac_bench_roofs after = {0};
+    if (ac_bench_measure_copy(&after, report->devices[d], &wish->desc) != AC_OK)
+      return fail_library();
+    report->copy_at_end[d] = after.bytes;
+    report->drifted[d] = is_apart(before, &after);
+    if (report->drifted[d])
+      printf("\nroofs drifted: %s copies %.1f GB/s now, %.1f at the beginning; shares of the roof "
+             "are doubtful\n",
+             ac_device_get_info(report->devices[d])->id, after.bytes * 1e-9, before->bytes * 1e-9);
+  }
+  return STATUS_CONTINUE;
+}
+
 static bool is_wanted(const bench_wish *wish, const char *name, ac_precision precision,
                       const char *detail) {
   char text[400];
@@ -81,7 +103,8 @@ static ac_status measure_entry(bench_report *report, bench_row *row, const lists
 /* A part of the table, whose heading comes with its first row. */
 typedef struct section {
   bench_kind kind;
-  const char *title; /* "": none */
+  const char *title;        /* "": none */
+  const bench_model *model; /* whose ops they are; NULL: of none */
   bool begun;
 } section;
 
@@ -94,18 +117,22 @@ static void print_in_section(const bench_report *report, section *s, const bench
   bench_print_row(report, row);
 }
 
-/* The row of an entry of the first device's list, on all devices. */
+/* The row of an entry of a device's list, on it and on the devices after it; those before do not
+ * have it, or it has been measured with them. */
 static int measure_row(bench_report *report, const bench_wish *wish, const lists *l, section *s,
-                       int index) {
+                       int device, int index) {
   ac_bench_op op;
-  if (ac_bench_get(l->bench[0], index, &op) != AC_OK) return fail_library();
+  if (ac_bench_get(l->bench[device], index, &op) != AC_OK) return fail_library();
+  for (int d = 0; d < device; d++)
+    if (find_entry(l->bench[d], l->first[d], &op) >= 0) return STATUS_CONTINUE;
   if (!is_wanted(wish, op.op, op.precision, op.shapes)) return STATUS_CONTINUE;
   bench_row *row = bench_row_add(report, s->kind, op.op, op.shapes, op.precision);
   if (!row) return fail("out of memory");
   row->backward = op.backward;
   row->update = op.update;
   row->count = op.count;
-  for (int d = 0; d < report->device_count; d++) {
+  row->model = s->model ? s->model->name : "";
+  for (int d = device; d < report->device_count; d++) {
     int entry = find_entry(l->bench[d], l->first[d], &op);
     if (entry >= 0 && measure_entry(report, row, l, d, entry) != AC_OK) return fail_library();
   }
@@ -115,8 +142,9 @@ static int measure_row(bench_report *report, const bench_wish *wish, const lists
 
 static int measure_lists(bench_report *report, const bench_wish *wish, const lists *l, section s) {
   int status = STATUS_CONTINUE;
-  for (int i = l->first[0]; i < ac_bench_count(l->bench[0]) && status == STATUS_CONTINUE; i++)
-    status = measure_row(report, wish, l, &s, i);
+  for (int d = 0; d < report->device_count; d++)
+    for (int i = l->first[d]; i < ac_bench_count(l->bench[d]) && status == STATUS_CONTINUE; i++)
+      status = measure_row(report, wish, l, &s, d, i);
   return status;
 }
 
@@ -132,7 +160,7 @@ static ac_status add_products(const bench_report *report, const bench_wish *wish
         if (!asked && (!wish->every_precision || !report->roofs[d].flops[p])) continue;
         int64_t n = wish->size ? wish->size : sizes[i];
         ac_status status = ac_bench_add_product(l->bench[d], (ac_precision)p, n, n, n);
-        if (status != AC_OK) return status;
+        if (status != AC_OK && !is_left_out(status, report->devices[d])) return status;
       }
   return AC_OK;
 }
@@ -171,6 +199,7 @@ static ac_status add_model(const bench_report *report, const bench_wish *wish,
     status = bench_planned_open(&planned, model, &setting, report->devices[d]);
     if (status == AC_OK) status = ac_bench_add_plan(l->bench[d], planned.plan);
     bench_planned_close(&planned);
+    if (is_left_out(status, report->devices[d])) status = AC_OK;
   }
   return status;
 }
@@ -188,7 +217,8 @@ static int measure_model_ops(bench_report *report, const bench_wish *wish,
     snprintf(title, sizeof title,
              "Ops of %s, %s, and how many times a micro-batch or an update runs each", model->name,
              detail);
-    status = measure_lists(report, wish, &l, (section){.kind = BENCH_OP, .title = title});
+    status = measure_lists(report, wish, &l,
+                           (section){.kind = BENCH_OP, .title = title, .model = model});
   }
   close_lists(&l);
   return status;

@@ -21,7 +21,7 @@ bench_row *bench_row_add(bench_report *report, bench_kind kind, const char *name
     report->capacity = capacity;
   }
   bench_row *row = &report->rows[report->count++];
-  *row = (bench_row){.kind = kind, .precision = precision};
+  *row = (bench_row){.kind = kind, .precision = precision, .model = ""};
   snprintf(row->name, sizeof row->name, "%s", name);
   snprintf(row->detail, sizeof row->detail, "%s", detail);
   return row;
@@ -126,7 +126,9 @@ void bench_print_notes(const bench_report *report) {
     noisy += any(report, &report->rows[i], false);
   }
   putchar('\n');
-  printf("The spread is that of the middle half of the samples, relative to the median.\n");
+  printf(
+      "The spread is that of the middle half of the samples, relative to the median, or what lies "
+      "between two rounds.\n");
   if (cached) printf("(cached): operands so small that a cache may hold them all.\n");
   if (noisy)
     printf("(noisy): %d of %d rows did not come to the wanted spread: the machine is too noisy for "

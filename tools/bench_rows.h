@@ -28,8 +28,9 @@ typedef struct bench_result {
 
 typedef struct bench_row {
   bench_kind kind;
-  char name[48];    /* the op or the model */
-  char detail[256]; /* its shapes or settings */
+  char name[48];     /* the op or the model */
+  char detail[256];  /* its shapes or settings */
+  const char *model; /* that an op was taken from; "": none */
   ac_precision precision;
   bool backward, update;
   int64_t count; /* in a micro-batch, or an update */
@@ -39,7 +40,13 @@ typedef struct bench_row {
 typedef struct bench_report {
   ac_device *devices[BENCH_DEVICES];
   ac_bench_roofs roofs[BENCH_DEVICES];
+  /* Bytes a second that a copy has at the end; 0: not measured. Drifted: the two are further apart
+   * than their spreads, so the shares of the roof are doubtful. */
+  double copy_at_end[BENCH_DEVICES];
+  bool drifted[BENCH_DEVICES];
   int device_count;
+  uint64_t footprint; /* that was asked for; 0: the default */
+  int samples;
   bench_row *rows;
   int count, capacity;
 } bench_report;

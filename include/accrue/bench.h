@@ -30,7 +30,8 @@ typedef struct ac_bench_desc {
 
 typedef struct ac_bench_timing {
   double median; /* seconds of one run */
-  double spread; /* (third quartile - first quartile) / median */
+  double spread; /* (third quartile - first quartile) / median, or, if that is more, how far the
+                    medians of two rounds of samples are apart */
   double least;
   int samples;
   int64_t runs; /* in each sample */
@@ -40,9 +41,9 @@ typedef struct ac_bench_timing {
 /* Runs something `runs` times and waits for the last. */
 typedef ac_status (*ac_bench_run)(void *user, int64_t runs);
 
-/* Warms up, then takes rounds of samples until the spread of one is as small as wanted or the time
- * is over; each round's samples are twice as long as those of the one before. The timing is that of
- * the round with the least spread. `desc` may be NULL. */
+/* Warms up, then takes two or more rounds of samples until the spread is as small as wanted or the
+ * time is over; each round's samples are twice as long as those of the one before. The timing is
+ * that of the round with the least spread. `desc` may be NULL. */
 AC_API ac_status ac_bench_measure(ac_bench_timing *timing, const ac_bench_desc *desc,
                                   ac_bench_run run, void *user);
 
@@ -65,6 +66,11 @@ typedef struct ac_bench_roofs {
  * device's memory, for that long. Fails on the device `dry`, which computes nothing. */
 AC_API ac_status ac_bench_measure_roofs(ac_bench_roofs *roofs, ac_device *device,
                                         const ac_bench_desc *desc);
+
+/* Measures `bytes`, `copied` and `copy_timing` alone anew, for instance to see whether the machine
+ * still is as it was. */
+AC_API ac_status ac_bench_measure_copy(ac_bench_roofs *roofs, ac_device *device,
+                                       const ac_bench_desc *desc);
 
 typedef enum ac_bench_bound {
   AC_BOUND_COMPUTE = 0, /* flops at the rate of the best product */
@@ -100,7 +106,8 @@ AC_API ac_status ac_bench_add_product(ac_bench *bench, ac_precision precision, i
 
 typedef struct ac_bench_op {
   const char *op;         /* "layer_norm" */
-  const char *shapes;     /* "256x768 768 768 -> 256x768 256x2"; -: absent, +: added to */
+  const char *shapes;     /* "256x768 768 768 -> 256x768 256x2"; -: absent, +: added to; then
+                             attributes that matter to the work: ", b transposed" */
   ac_precision precision; /* how its activations are stored, which its roof depends on */
   bool backward, update;  /* an update's op runs once a window */
   int64_t count;          /* times that the plan runs it; 0: in no plan */

@@ -1,5 +1,7 @@
 /* Medians and spreads. A machine's disturbances come in bursts; a longer sample averages over them,
- * so each round of samples that was too uneven is followed by one of twice the length. */
+ * so each round of samples that was too uneven is followed by one of twice the length. Within a
+ * round a machine may be quiet and slow, so there are two at least, and the difference of two
+ * rounds' medians is part of the spread. */
 #include "bench/bench.h"
 
 #include "core/error.h"
@@ -80,20 +82,36 @@ static ac_status warm_up(int64_t *runs, double wanted, ac_bench_run run, void *u
   }
 }
 
+/* How far two rounds that follow each other are apart, relative to the lower. */
+static double difference(const ac_bench_timing *a, const ac_bench_timing *b) {
+  double least = a->median < b->median ? a->median : b->median;
+  return least > 0 ? fabs(a->median - b->median) / least : 0;
+}
+
+/* The more even of two rounds, its spread being at least what lies between them. */
+static ac_bench_timing join(const ac_bench_timing *a, const ac_bench_timing *b) {
+  ac_bench_timing joined = a->spread < b->spread ? *a : *b;
+  double apart = difference(a, b);
+  if (apart > joined.spread) joined.spread = apart;
+  return joined;
+}
+
 ac_status ac_bench_measure(ac_bench_timing *timing, const ac_bench_desc *desc, ac_bench_run run,
                            void *user) {
   ac_bench_desc resolved;
-  ac_bench_timing round;
+  ac_bench_timing last, round;
   int64_t runs;
   AC_TRY(ac_bench_resolve(&resolved, desc));
   double deadline = ac_clock() + resolved.seconds;
   double part = resolved.seconds / (4 * resolved.samples);
   AC_TRY(warm_up(&runs, part < first_sample ? part : first_sample, run, user));
-  AC_TRY(take_round(timing, &resolved, deadline, runs, run, user));
-  while (timing->spread > resolved.spread && ac_clock() < deadline) {
+  AC_TRY(take_round(&last, &resolved, deadline, runs, run, user));
+  for (bool first = true; first || (timing->spread > resolved.spread && ac_clock() < deadline);
+       first = false, last = round) {
     if (runs < MOST_RUNS) runs *= 2;
     AC_TRY(take_round(&round, &resolved, deadline, runs, run, user));
-    if (round.spread < timing->spread) *timing = round;
+    ac_bench_timing joined = join(&last, &round);
+    if (first || joined.spread < timing->spread) *timing = joined;
   }
   timing->noisy = timing->spread > resolved.spread;
   return AC_OK;

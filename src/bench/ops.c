@@ -1,6 +1,7 @@
 /* The list of ops to measure: taken from plans, so that shapes are those of real models, and from
- * calibration's table. Entries of the same op, shapes and dtypes are one: what else tells two nodes
- * apart, such as the stream of their random numbers, makes no difference to their work. */
+ * calibration's table. Entries of the same op, shapes, dtypes and attributes in words are one: what
+ * else tells two nodes apart, such as the stream of their random numbers, makes no difference to
+ * their work. */
 #include "bench/bench.h"
 
 #include "core/error.h"
@@ -36,56 +37,6 @@ void ac_bench_free(ac_bench *bench) {
   free(bench);
 }
 
-/* ---- shapes in words ------------------------------------------------------------------------- */
-
-typedef struct words {
-  char *text;
-  size_t size, used;
-} words;
-
-static void put(words *w, const char *text) {
-  if (w->used < w->size)
-    w->used += (size_t)snprintf(w->text + w->used, w->size - w->used, "%s", text);
-}
-
-/* Only where an op's operands may be of different types does the type belong to the shape. */
-static void put_operand(words *w, const ac_operand *x, char kind, bool add) {
-  char number[32];
-  if (!x->count) {
-    put(w, "-");
-    return;
-  }
-  if (add) put(w, "+");
-  if (!x->rank) put(w, "1");
-  for (int i = 0; i < x->rank; i++) {
-    snprintf(number, sizeof number, "%s%" PRId64, i ? "x" : "", x->dim[i]);
-    put(w, number);
-  }
-  if (kind == 'a') put(w, ":"), put(w, ac_dtype_name(x->dtype));
-}
-
-static int present(const ac_operand *list, int most) {
-  int count = 0;
-  for (int i = 0; i < most; i++)
-    if (list[i].count) count = i + 1;
-  return count;
-}
-
-static void describe_shapes(ac_bench_entry *entry) {
-  const ac_op_args *args = &entry->args;
-  words w = {entry->shapes, sizeof entry->shapes, 0};
-  int inputs = present(args->in, AC_MAX_INPUTS), outputs = present(args->out, AC_MAX_OUTPUTS);
-  for (int i = 0; i < inputs; i++) {
-    put_operand(&w, &args->in[i], ac_op_input_kind(args->op, i), false);
-    put(&w, " ");
-  }
-  put(&w, "->");
-  for (int j = 0; j < outputs; j++) {
-    put(&w, " ");
-    put_operand(&w, &args->out[j], ac_op_output_kind(args->op, j), args->add[j]);
-  }
-}
-
 /* ---- adding ---------------------------------------------------------------------------------- */
 
 static bool same_operand(const ac_operand *a, const ac_operand *b) {
@@ -100,7 +51,7 @@ static bool same_work(const ac_bench_entry *a, const ac_bench_entry *b) {
   for (int j = 0; j < AC_MAX_OUTPUTS; j++)
     if (!same_operand(&a->args.out[j], &b->args.out[j]) || a->args.add[j] != b->args.add[j])
       return false;
-  return true;
+  return !strcmp(a->shapes, b->shapes);
 }
 
 static ac_status append(ac_bench *bench, const ac_bench_entry *entry) {
@@ -122,6 +73,7 @@ static ac_status append(ac_bench *bench, const ac_bench_entry *entry) {
 
 /* Counts an entry that is there already. */
 static ac_status add(ac_bench *bench, ac_bench_entry *entry) {
+  ac_bench_describe(entry->shapes, sizeof entry->shapes, &entry->args);
   for (int i = 0; i < bench->count; i++) {
     ac_bench_entry *other = bench->entries[i];
     if (!same_work(entry, other)) continue;
@@ -131,7 +83,6 @@ static ac_status add(ac_bench *bench, ac_bench_entry *entry) {
   ac_device *device = bench->device;
   entry->args.run = &entry->run;
   entry->args.workspace_bytes = device->backend->workspace(device->state, &entry->args);
-  describe_shapes(entry);
   return append(bench, entry);
 }
 

@@ -155,6 +155,17 @@ ac_status ac_bench_measure_roofs(ac_bench_roofs *roofs, ac_device *device,
   return status;
 }
 
+ac_status ac_bench_measure_copy(ac_bench_roofs *roofs, ac_device *device,
+                                const ac_bench_desc *desc) {
+  ac_bench_desc resolved;
+  AC_TRY(ac_bench_refuse_dry(device));
+  AC_TRY(ac_bench_resolve(&resolved, desc));
+  uint64_t peak = device->peak;
+  ac_status status = measure_copy(roofs, device, &resolved);
+  device->peak = peak;
+  return status;
+}
+
 double ac_bench_limit(const ac_bench_roofs *roofs, ac_precision precision, double flops,
                       double bytes, ac_bench_bound *bound) {
   double rate = roofs->flops[precision];

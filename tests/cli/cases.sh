@@ -335,6 +335,8 @@ case_bench() {
   grep -q '"flops": 28672.0' now.json || die "flops of layer_norm"
   grep -q '"bytes": 34048.0' now.json || die "bytes of layer_norm"
 
+  grep -qE '"bytes_per_s_at_end": [1-9]' now.json || die "the copies at the end are not in the JSON"
+
   # Baselines in which everything took next to no time, or very long.
   sed 's/\("median_seconds": \)[0-9].*,/\11e-12,/' now.json >fast.json
   sed 's/\("median_seconds": \)[0-9].*,/\11000,/' now.json >slow.json

@@ -1,7 +1,13 @@
 #!/usr/bin/env bash
 # tests/cli/selfcontained.sh SELFCONTAINED ACCRUE: the program linked with archives needs libc alone, does what the
-# other one does, and runs where there is no OpenCL loader.
+# other one does, and runs where there is no OpenCL loader. Without arguments there are no archives to link it with,
+# which is a failure where all that tests need was installed.
 set -euo pipefail
+if (($# == 0)); then
+  echo "no self-contained program: archives are missing, as cmake has said"
+  if [[ ${ACCRUE_TEST_OPENCL:-} || ${CI:-} ]]; then exit 1; fi
+  exit 77
+fi
 program=$1 other=$2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

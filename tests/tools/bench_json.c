@@ -12,8 +12,9 @@ typedef struct sample {
 } sample;
 
 static void make(sample *s, double median, double spread) {
-  *s = (sample){.report = {.device_count = 1, .count = 1},
-                .row = {.kind = BENCH_OP, .name = "gelu", .detail = "8 -> 8", .count = 3}};
+  *s = (sample){
+      .report = {.device_count = 1, .count = 1},
+      .row = {.kind = BENCH_OP, .name = "gelu", .detail = "8 -> 8", .model = "tiny", .count = 3}};
   s->row.results[0] = (bench_result){
       .measured = true,
       .timing = {.median = median, .spread = spread, .samples = 9, .noisy = spread > 0.05},
@@ -71,7 +72,7 @@ static void test_twenty_percent_is_found(void **state) {
   assert_int_equal(changes.compared, 1);
   assert_int_equal(changes.slower, 1);
   assert_contains(text, "slower: 1.20 times, 1.20 s instead of 1.00 s");
-  assert_contains(text, "dry, gelu f32 8 -> 8");
+  assert_contains(text, "dry, gelu f32 8 -> 8 of tiny");
   assert_contains(text, "1 compared, 1 slower, 0 faster");
 }
 
@@ -99,14 +100,15 @@ static void test_noise_is_told(void **state) {
   assert_contains(text, "1 of the slower had not settled");
 }
 
-/* Another precision, another device or another shape is another result. */
+/* Another precision, another device, another model or another shape is another result. */
 static void test_what_is_not_there(void **state) {
   (void)state;
-  static const char *const keys[] = {"kind", "name", "detail", "precision"};
-  for (int i = 0; i < 4; i++) {
+  static const char *const keys[] = {"kind", "name", "detail", "model", "precision", "device"};
+  for (int i = 0; i < 6; i++) {
     json_t *now = document(9, 0), *then = document(1, 0);
     json_t *row = json_array_get(json_object_get(then, "rows"), 0);
-    json_object_set_new(row, keys[i], json_string("other"));
+    json_t *result = json_array_get(json_object_get(row, "results"), 0);
+    json_object_set_new(i < 5 ? row : result, keys[i], json_string("other"));
     FILE *out = tmpfile();
     assert_non_null(out);
     bench_changes changes = bench_json_compare(now, then, out);
@@ -116,6 +118,38 @@ static void test_what_is_not_there(void **state) {
     json_decref(now);
     json_decref(then);
   }
+}
+
+static void check_told(const char *key, bool of_device, json_t *value, const char *line) {
+  json_t *now = document(1, 0), *then = document(1, 0);
+  json_t *object = of_device ? json_array_get(json_object_get(then, "devices"), 0) : then;
+  assert_non_null(json_object_get(object, key));
+  json_object_set_new(object, key, value);
+  char text[512];
+  FILE *out = tmpfile();
+  assert_non_null(out);
+  bench_changes changes = bench_json_compare(now, then, out);
+  rewind(out);
+  text[fread(text, 1, sizeof text - 1, out)] = 0;
+  fclose(out);
+  assert_int_equal(changes.compared, 1);
+  assert_int_equal(strncmp(text, "baseline: measured otherwise: ", 30), 0);
+  assert_contains(text, line);
+  json_decref(now);
+  json_decref(then);
+}
+
+/* Results that were taken in another way or on another machine are compared, but it is said. */
+static void test_what_was_measured_otherwise_is_told(void **state) {
+  (void)state;
+  char text[512];
+  compare(1, 0, 0, text, sizeof text);
+  assert_null(strstr(text, "otherwise"));
+  check_told("footprint", false, json_integer(4096), "footprint 0 instead of 4096\n");
+  check_told("samples", false, json_integer(30), "samples 0 instead of 30\n");
+  check_told("name", true, json_string("another"), "dry's name ");
+  check_told("driver", true, json_string("old"), "instead of old\n");
+  check_told("compute_units", true, json_integer(4096), "instead of 4096\n");
 }
 
 static void check_file(const char *text, int expected) {
@@ -157,6 +191,7 @@ int main(void) {
       cmocka_unit_test(test_what_is_within_the_spreads_is_not),
       cmocka_unit_test(test_noise_is_told),
       cmocka_unit_test(test_what_is_not_there),
+      cmocka_unit_test(test_what_was_measured_otherwise_is_told),
       cmocka_unit_test(test_reading),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

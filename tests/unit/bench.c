@@ -70,12 +70,13 @@ static void test_counts_by_hand(void **state) {
   /* Parameter gradients are added to: read and written. */
   check_row(bench, "linear_weight_gradient", "4x10x24 4x10x72 -> +24x72 +72", LAYERS,
             2 * x * 3 * C + y, 4 * (x + y + 2 * w + 2 * 3 * C));
-  /* q k^T and p v over pairs j <= i of each sample, 2 flops for each of C channels. */
+  /* q k^T and p v, one row although each has random numbers of its own, over pairs j <= i of each
+   * sample, 2 flops for each of C channels. */
   const double pairs = B * T * (T + 1) / 2.0;
-  check_row(bench, "attention", "4x10x72 -> 4x10x24 4x2x10", LAYERS, 2 * 2 * pairs * C,
+  check_row(bench, "attention", "4x10x72 -> 4x10x24 4x2x10, dropout", LAYERS, 2 * 2 * pairs * C,
             4 * (y + x + B * H * T));
-  check_row(bench, "attention_gradient", "4x10x24 4x10x72 4x10x24 4x2x10 -> 4x10x72", LAYERS,
-            5 * 2 * pairs * C, 4 * (x + y + x + B * H * T + y));
+  check_row(bench, "attention_gradient", "4x10x24 4x10x72 4x10x24 4x2x10 -> 4x10x72, dropout",
+            LAYERS, 5 * 2 * pairs * C, 4 * (x + y + x + B * H * T + y));
   /* Two norms a block and one at the end. */
   check_row(bench, "layer_norm", "4x10x24 24 24 -> 4x10x24 4x10x2", 2 * LAYERS + 1, 7 * x,
             4 * (2 * x + 2 * C + 2 * N));
@@ -186,6 +187,37 @@ static void test_every_op_is_there(void **state) {
   ac_device_close(device);
 }
 
+/* Ops at the same shapes that do different work are different rows, which say what is different. */
+static void test_attributes_tell_rows_apart(void **state) {
+  (void)state;
+  ac_device *device = open_device("dry");
+  ac_graph *g;
+  ac_plan *plan;
+  ac_bench *bench;
+  assert_ok(ac_graph_create(&g));
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, C, C));
+  ac_tensor *y = ac_linear(x, test_matrix(g, "a", "w", C, C), NULL, AC_OUT_IN);
+  y = ac_linear(y, test_matrix(g, "b", "w", C, C), NULL, AC_IN_OUT);
+  y = ac_gelu(ac_gelu(y, AC_GELU_TANH), AC_GELU_ERF);
+  y = ac_matmul(ac_matmul(y, y, false, false), y, false, true);
+  ac_graph_set_output(g, "y", y);
+  assert_ok(ac_plan_create(&plan, g, device, &(ac_plan_desc){.purpose = AC_PREDICT, .batch = B}));
+  assert_ok(ac_bench_create(&bench, device, NULL));
+  assert_ok(ac_bench_add_plan(bench, plan));
+  static const char *const rows[][2] = {{"linear", "4x24x24 24x24 -> 4x24x24"},
+                                        {"linear", "4x24x24 24x24 -> 4x24x24, in-out"},
+                                        {"gelu", "4x24x24 -> 4x24x24"},
+                                        {"gelu", "4x24x24 -> 4x24x24, erf"},
+                                        {"matmul", "4x24x24 4x24x24 -> 4x24x24"},
+                                        {"matmul", "4x24x24 4x24x24 -> 4x24x24, b transposed"}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    assert_int_equal(row(bench, find(bench, rows[i][0], rows[i][1])).count, 1);
+  ac_bench_free(bench);
+  ac_plan_free(plan);
+  ac_graph_free(g);
+  ac_device_close(device);
+}
+
 /* Whether a row is of the backward pass or of an update does not depend on where it comes from. */
 static void test_passes(void **state) {
   (void)state;
@@ -242,16 +274,17 @@ static void test_running_statistics_are_updated(void **state) {
 
 typedef struct work {
   int64_t calls, runs;
-  bool uneven;
+  bool uneven, drifting;
   ac_status status;
 } work;
 
-/* Takes time in proportion to the runs; of an uneven work, every other call takes ten times that.
- */
+/* Takes time in proportion to the runs; of an uneven work, every other call takes ten times that;
+ * of a drifting one, every other round, whose samples have twice the runs. */
 static ac_status work_on(void *user, int64_t runs) {
   work *w = user;
   volatile double x = 1;
   int64_t factor = w->uneven && w->calls++ % 2 ? 10 : 1;
+  for (int64_t i = runs; w->drifting && i; i /= 2) factor = factor == 1 ? 10 : 1;
   for (int64_t i = 0; i < runs * factor * 20000; i++) x = x * 1.0000001;
   w->runs += runs;
   return w->status;
@@ -270,6 +303,9 @@ static void test_measuring(void **state) {
   work uneven = {.uneven = true};
   assert_ok(ac_bench_measure(&timing, &desc, work_on, &uneven));
   assert_true(timing.noisy && timing.spread > 0.5);
+  work drifting = {.drifting = true};
+  assert_ok(ac_bench_measure(&timing, &desc, work_on, &drifting));
+  assert_true(timing.noisy && timing.spread > 2);
   work failing = {.status = AC_ERROR_DEVICE};
   assert_int_equal(ac_bench_measure(&timing, &desc, work_on, &failing), AC_ERROR_DEVICE);
   assert_int_equal(failing.runs, 1);
@@ -326,7 +362,10 @@ static void test_cpu(void **state) {
 static void test_opencl(void **state) {
   (void)state;
   ac_device *device;
-  if (ac_device_open(&device, &(ac_device_desc){.name = "opencl"}) != AC_OK) skip();
+  if (ac_device_open(&device, &(ac_device_desc){.name = "opencl"}) != AC_OK) {
+    if (getenv("ACCRUE_TEST_OPENCL")) fail_msg("%s", ac_last_error());
+    skip();
+  }
   check_ops(device, AC_PRECISION_F32);
   ac_device_close(device);
 }
@@ -377,6 +416,7 @@ int main(void) {
       cmocka_unit_test(test_rows_add_up),
       cmocka_unit_test(test_window_is_its_samples),
       cmocka_unit_test(test_every_op_is_there),
+      cmocka_unit_test(test_attributes_tell_rows_apart),
       cmocka_unit_test(test_passes),
       cmocka_unit_test(test_running_statistics_are_updated),
       cmocka_unit_test(test_measuring),
