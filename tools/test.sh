@@ -16,5 +16,5 @@ export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
 # What was just installed must be found.
 if [[ ${ACCRUE_NO_INSTALL:-} != 1 ]]; then export ACCRUE_TEST_OPENCL=1 ACCRUE_TEST_FUZZ=1; fi
 for preset in ci ci-sanitize; do
-  ctest --preset "$preset"
+  ctest --preset "$preset" --parallel "$(nproc)"
 done
