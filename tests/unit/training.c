@@ -525,74 +525,6 @@ static void an_empty_weight_is_skipped(void **state) {
   stop(&r);
 }
 
-/* Drawn by name: a parameter's values do not depend on what else the model holds. */
-static void initial_values_go_by_name(void **state) {
-  (void)state;
-  test_gpt larger = model;
-  larger.layers = 4;
-  run a = start("cpu", &model, (ac_plan_desc){.batch = 1}, (ac_trainer_desc){.seed = 9});
-  run b = start("cpu", &larger, (ac_plan_desc){.batch = 1}, (ac_trainer_desc){.seed = 9});
-  run c = start("cpu", &model, (ac_plan_desc){.batch = 1}, (ac_trainer_desc){.seed = 10});
-  float x[24], y[24], z[24];
-  assert_ok(ac_trainer_get_parameter(a.trainer, ac_trainer_find_parameter(a.trainer, "h1.fc.w"), 0,
-                                     24, x));
-  assert_ok(ac_trainer_get_parameter(b.trainer, ac_trainer_find_parameter(b.trainer, "h1.fc.w"), 0,
-                                     24, y));
-  assert_ok(ac_trainer_get_parameter(c.trainer, ac_trainer_find_parameter(c.trainer, "h1.fc.w"), 0,
-                                     24, z));
-  assert_memory_equal(x, y, sizeof x);
-  assert_memory_not_equal(x, z, sizeof x);
-  stop(&a);
-  stop(&b);
-  stop(&c);
-}
-
-static void initialisers_have_their_moments(void **state) {
-  (void)state;
-  enum { ROWS = 200, COLUMNS = 300, COUNT = ROWS * COLUMNS };
-  static float data[COUNT];
-  const struct {
-    ac_init init;
-    double mean, deviation;
-  } cases[] = {
-      {{AC_INIT_CONSTANT, 0.5f, 0, false}, 0.5, 0},
-      {{AC_INIT_NORMAL, 1, 2, false}, 1, 2},
-      {{AC_INIT_UNIFORM, -1, 3, false}, 1, 4 / sqrt(12)},
-      {{AC_INIT_KAIMING_NORMAL, 2, 0, false}, 0, 2 / sqrt(COLUMNS)},
-      {{AC_INIT_KAIMING_UNIFORM, 2, 0, true}, 0, 2 / sqrt(ROWS)},
-      {{AC_INIT_XAVIER_NORMAL, 1, 0, false}, 0, sqrt(2.0 / (ROWS + COLUMNS))},
-      {{AC_INIT_XAVIER_UNIFORM, 1, 0, true}, 0, sqrt(2.0 / (ROWS + COLUMNS))},
-  };
-  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-    ac_graph *g;
-    assert_ok(ac_graph_create(&g));
-    ac_parameter_desc desc = {.init = cases[k].init};
-    ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, COLUMNS));
-    ac_tensor *w = ac_parameter(g, "w", SHAPE(ROWS, COLUMNS), &desc);
-    ac_tensor *t = ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, ROWS));
-    ac_graph_set_loss(g, ac_mean_squared_error(ac_linear(x, w, NULL, AC_OUT_IN), t, NULL));
-    ac_device *device;
-    ac_plan *plan;
-    ac_trainer *trainer;
-    assert_ok(ac_device_open(&device, &(ac_device_desc){.name = "cpu"}));
-    assert_ok(ac_plan_create(&plan, g, device, &(ac_plan_desc){.batch = 1}));
-    assert_ok(ac_trainer_create(&trainer, plan, &(ac_trainer_desc){.seed = k}));
-    assert_ok(ac_trainer_get_parameter(trainer, 0, 0, COUNT, data));
-    double sum = 0, squares = 0;
-    for (int i = 0; i < COUNT; i++) sum += (double)data[i];
-    for (int i = 0; i < COUNT; i++)
-      squares += ((double)data[i] - sum / COUNT) * ((double)data[i] - sum / COUNT);
-    /* Five standard errors of 60,000 draws: 5 / sqrt(60000) = 2 %. */
-    assert_true(fabs(sum / COUNT - cases[k].mean) <= 0.02 * cases[k].deviation + 1e-6);
-    assert_true(fabs(sqrt(squares / COUNT) - cases[k].deviation) <=
-                0.02 * cases[k].deviation + 1e-6);
-    ac_trainer_free(trainer);
-    ac_plan_free(plan);
-    ac_device_close(device);
-    ac_graph_free(g);
-  }
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(splitting_changes_nothing_everywhere),
@@ -609,8 +541,6 @@ int main(void) {
       cmocka_unit_test(wrong_calls_are_refused),
       cmocka_unit_test(absurd_weights_change_nothing),
       cmocka_unit_test(an_empty_weight_is_skipped),
-      cmocka_unit_test(initial_values_go_by_name),
-      cmocka_unit_test(initialisers_have_their_moments),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,7 +28,7 @@ static void statistics_range(const ac_op_args *args, int64_t first, int64_t last
     for (int64_t i = begin; i < end; i++) {
       double scaled = (double)(g[i] * scale);
       sum += scaled * scaled;
-      bad |= (float_bits(g[i]) & 0x7f800000u) == 0x7f800000u;
+      bad |= (ac_float_bits(g[i]) & 0x7f800000u) == 0x7f800000u;
     }
     results[block] = (block_result){sum, bad};
   }

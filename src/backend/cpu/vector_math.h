@@ -17,20 +17,7 @@
 #ifndef AC_BACKEND_CPU_VECTOR_MATH_H
 #define AC_BACKEND_CPU_VECTOR_MATH_H
 
-#include <stdint.h>
-#include <string.h>
-
-static inline uint32_t float_bits(float x) {
-  uint32_t bits;
-  memcpy(&bits, &x, sizeof bits);
-  return bits;
-}
-
-static inline float bits_float(uint32_t bits) {
-  float x;
-  memcpy(&x, &bits, sizeof x);
-  return x;
-}
+#include "core/half.h"
 
 static inline float exponential(float x) {
   float y = x < -88.0f ? -88.0f : x; /* where n = -127, whose power below is 0 */
@@ -43,7 +30,7 @@ static inline float exponential(float x) {
   float low = 1.666652113199234e-1f * r + 4.999999403953552e-1f;
   float high = 8.368716575205326e-3f * r + 4.166838899254799e-2f;
   float rest = (1.381459878757596e-3f * square + high) * square + low;
-  float power = bits_float((float_bits(shifted) << 23) + 0x3f800000u);
+  float power = ac_float_from_bits((ac_float_bits(shifted) << 23) + 0x3f800000u);
   return (rest * square + (r + 1.0f)) * power;
 }
 
