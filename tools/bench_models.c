@@ -55,12 +55,29 @@ static void build_convolutions(ac_graph *graph, int64_t context) {
   image_head(&net, x, 64);
 }
 
+/* What memory bounds, on arrays larger than caches are: 384 MiB an activation. */
+static void build_elementwise(ac_graph *graph, int64_t context) {
+  enum { WIDTH = 768 };
+  const ac_parameter_desc drawn = {.init = {.kind = AC_INIT_NORMAL, .b = 0.02f}};
+  const ac_parameter_desc ones = {.init = {AC_INIT_CONSTANT, .a = 1}};
+  const int64_t width[] = {WIDTH}, table[] = {GPT2_VOCAB, WIDTH};
+  ac_tensor *tokens = ac_input(graph, "tokens", AC_I32, 2, (int64_t[]){AC_BATCH, context});
+  ac_tensor *targets = ac_input(graph, "targets", AC_F32, 3, (int64_t[]){AC_BATCH, context, WIDTH});
+  ac_tensor *gamma = ac_parameter(graph, "gamma", 1, width, &ones);
+  ac_tensor *beta =
+      ac_parameter(graph, "beta", 1, width, &(ac_parameter_desc){.init = {AC_INIT_ZERO}});
+  ac_tensor *x = ac_embedding(ac_parameter(graph, "table", 2, table, &drawn), tokens);
+  ac_tensor *y = ac_gelu(ac_layer_norm(x, gamma, beta, 0), AC_GELU_TANH);
+  ac_graph_set_loss(graph, ac_mean_squared_error(ac_add(x, ac_dropout(y, 0.1f)), targets, NULL));
+}
+
 const bench_model bench_models[] = {
     {"gpt2-124m", 4, 64, GPT2_VOCAB, true, build_gpt2_124m},
     {"gpt-small", 12, 64, BYTES, false, build_gpt_small},
     {"resnet18", 32, 0, CLASSES, true, build_resnet18},
     {"mobilenet", 32, 0, CLASSES, false, build_mobilenet},
     {"convolutions", 16, 0, CLASSES, false, build_convolutions},
+    {"elementwise", 128, 1024, GPT2_VOCAB, false, build_elementwise},
 };
 const int bench_model_count = sizeof bench_models / sizeof *bench_models;
 

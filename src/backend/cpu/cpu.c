@@ -154,7 +154,7 @@ static ac_status open_device(void **state, int index, const ac_device_desc *desc
   device *d = calloc(1, sizeof *d);
   if (!d) return ac_fail(AC_ERROR_MEMORY, "cpu: no memory to open the device");
   ac_blas_reserve(blas, threads);
-  d->context = (ac_cpu_context){.threads = threads, .blas = blas};
+  d->context = (ac_cpu_context){.threads = threads, .cache_bytes = ac_cache_bytes(), .blas = blas};
   d->isa = choose_isa();
   if (desc && desc->allocator) {
     d->own_allocator = true;

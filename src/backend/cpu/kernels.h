@@ -25,6 +25,7 @@
 
 typedef struct ac_cpu_context {
   int threads;
+  uint64_t cache_bytes; /* of the last-level cache; 0: unknown */
   const ac_blas *blas;
 } ac_cpu_context;
 
@@ -117,22 +118,18 @@ static inline void ac_cpu_for(const ac_cpu_context *context, const ac_op_args *a
 
 /* ---- what files of kernels share, by the names of this instruction set's copies -------------- */
 
-#define ac_cpu_for_staged AC_CPU_NAME(ac_cpu_for_staged)
+#define ac_cpu_for_floats AC_CPU_NAME(ac_cpu_for_floats)
 #define ac_cpu_staging AC_CPU_NAME(ac_cpu_staging)
 #define ac_cpu_gemm AC_CPU_NAME(ac_cpu_gemm)
 #define ac_cpu_gemm_stored AC_CPU_NAME(ac_cpu_gemm_stored)
 #define ac_cpu_gemm_scratch AC_CPU_NAME(ac_cpu_gemm_scratch)
 #define ac_cpu_column_sums AC_CPU_NAME(ac_cpu_column_sums)
 
-/* ac_cpu_for with a range function that knows floats alone: operands of kind s reach it as floats,
- * whatever they are stored in (stage.c). */
-void ac_cpu_for_staged(const ac_cpu_context *context, const ac_op_args *args, int64_t count,
+/* ac_cpu_for with a range function that knows floats alone and fills its outputs in their order:
+ * operands of kind s reach it as floats, whatever they are stored in, and outputs that no cache
+ * would keep are written past them (stage.c). */
+void ac_cpu_for_floats(const ac_cpu_context *context, const ac_op_args *args, int64_t count,
                        int64_t weight, ac_cpu_range range);
-static inline void ac_cpu_for_floats(const ac_cpu_context *context, const ac_op_args *args,
-                                     int64_t count, int64_t weight, ac_cpu_range range) {
-  if (ac_op_storage(args) == AC_F32) ac_cpu_for(context, args, count, weight, range);
-  else ac_cpu_for_staged(context, args, count, weight, range);
-}
 
 /* Bytes it takes at the end of the workspace, which is then a multiple of 64; 0 unless items are
  * long. */

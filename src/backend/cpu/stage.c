@@ -1,4 +1,6 @@
-/* Kernels written for floats, run on operands of 16 bits. A thread goes through its share block by
+/* Kernels written for floats, run on operands of 16 bits, and on operands too large for any cache.
+ *
+ * 16 bits. A thread goes through its share block by
  * block: of each such operand the block's elements are converted into scratch (of an output only if
  * it is added to), the kernel runs on a copy of the arguments whose handles are shifted, so that
  * its own indices fall into the scratch, and outputs are converted back. A block lies in the
@@ -7,10 +9,90 @@
  * Operands of kind s either go along with the items, `weight` elements an item, or (an input that
  * is repeated) are periodic in the elements; a short period is converted once, a long one bounds
  * the blocks. Scratch is on the stack, or at the end of the workspace where an item is longer than
- * a block. */
+ * a block.
+ *
+ * Streaming. An ordinary store of a line that is in no cache reads the line first, a third of the
+ * traffic of an op that reads one array and writes another. Where an op's operands are together
+ * larger than the last-level cache, an output has left it before anything reads it; so it is
+ * computed into scratch as above, also in 32 bits, and its blocks are copied past the caches. */
 #include "backend/cpu/convert.h"
 
+#include <string.h>
+
+#ifdef __SSE2__
+#include <immintrin.h>
+#endif
+
 enum { BLOCK = 2048, MOST_STAGED = 3 };
+
+/* ---- stores past the caches ------------------------------------------------------------------ */
+
+#if defined(__AVX512F__)
+
+static inline void stream_line(const char *from, char *to) {
+  _mm512_stream_si512((__m512i *)to, _mm512_loadu_si512(from));
+}
+
+#elif defined(__SSE2__)
+
+static inline void stream_line(const char *from, char *to) {
+  for (int i = 0; i < 64; i += 16)
+    _mm_stream_si128((__m128i *)(to + i), _mm_loadu_si128((const __m128i *)(from + i)));
+}
+
+#else
+
+static inline void stream_line(const char *from, char *to) {
+  memcpy(to, from, 64);
+}
+
+#endif
+
+static void stream_bytes(const void *source, void *target, size_t bytes) {
+  const char *from = source;
+  char *to = target, *end = to + bytes;
+  size_t head = (size_t)(-(uintptr_t)to & 63);
+  if (head > bytes) head = bytes;
+  memcpy(to, from, head);
+  for (from += head, to += head; end - to >= 64; from += 64, to += 64) stream_line(from, to);
+  memcpy(to, from, (size_t)(end - to));
+}
+
+/* Orders streamed stores before whatever tells other threads that they are done. */
+static inline void stream_fence(void) {
+#ifdef __SSE2__
+  _mm_sfence();
+#endif
+}
+
+static uint64_t operand_bytes(const ac_operand *x) {
+  return (uint64_t)x->count * ac_dtype_bytes(x->dtype);
+}
+
+/* Whether it is an output that no cache holds: one that is read is in a cache when it is written.
+ */
+static bool is_cold(const ac_op_args *args, int output) {
+  const ac_operand *x = &args->out[output];
+  if (!x->count || ac_op_output_kind(args->op, output) != 's' || args->add[output]) return false;
+  for (int i = 0; i < AC_MAX_INPUTS; i++)
+    if (args->in[i].count && args->in[i].data == x->data) return false;
+  return true;
+}
+
+/* Whether there are outputs to stream. */
+static bool is_streamed(const ac_cpu_context *context, const ac_op_args *args, int64_t weight) {
+  if (!context->cache_bytes || weight > BLOCK) return false;
+  uint64_t bytes = 0;
+  bool cold = false;
+  for (int i = 0; i < AC_MAX_INPUTS; i++) bytes += operand_bytes(&args->in[i]);
+  for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
+    bytes += operand_bytes(&args->out[j]);
+    cold = cold || is_cold(args, j);
+  }
+  return cold && bytes > context->cache_bytes;
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 typedef struct staged {
   ac_operand *copy; /* in the kernel's arguments */
@@ -18,6 +100,7 @@ typedef struct staged {
   float *scratch;
   bool load, store; /* before and after the kernel */
   bool along;       /* goes along with the items */
+  bool streamed;    /* its store */
 } staged;
 
 typedef struct stage {
@@ -27,21 +110,25 @@ typedef struct stage {
   staged operand[MOST_STAGED];
 } stage;
 
-static void enter(stage *s, ac_operand *x, char kind, bool load, bool store, int64_t elements) {
-  if (kind != 's' || !x->count) return;
-  s->operand[s->count++] = (staged){
-      .copy = x, .home = x->data, .load = load, .store = store, .along = x->count == elements};
+static void enter(stage *s, ac_operand *x, char kind, staged how, int64_t elements) {
+  if (kind != 's' || !x->count || (s->dtype == AC_F32 && !how.streamed)) return;
+  how.copy = x;
+  how.home = x->data;
+  how.along = x->count == elements;
+  s->operand[s->count++] = how;
 }
 
 /* `elements` in all items. */
-static void begin(stage *s, const ac_op_args *args, int64_t elements) {
+static void begin(stage *s, const ac_op_args *args, int64_t elements, bool streamed) {
   s->args = *args;
   s->dtype = ac_op_storage(args);
   s->count = 0;
   for (int i = 0; i < AC_MAX_INPUTS; i++)
-    enter(s, &s->args.in[i], ac_op_input_kind(args->op, i), true, false, elements);
+    enter(s, &s->args.in[i], ac_op_input_kind(args->op, i), (staged){.load = true}, elements);
   for (int j = 0; j < AC_MAX_OUTPUTS; j++)
-    enter(s, &s->args.out[j], ac_op_output_kind(args->op, j), args->add[j], true, elements);
+    enter(s, &s->args.out[j], ac_op_output_kind(args->op, j),
+          (staged){.load = args->add[j], .store = true, .streamed = streamed && is_cold(args, j)},
+          elements);
 }
 
 /* Lets element `first` of the operand be the scratch's first. */
@@ -63,6 +150,22 @@ static int64_t limit(const stage *s, int64_t first, int64_t last) {
   return last;
 }
 
+static void store(const stage *s, const staged *x, int64_t first, int64_t count) {
+  void *home = ac_element(x->home, s->dtype, first);
+  bool mark = s->args.run->mark_flushed;
+  if (!x->streamed) {
+    ac_cpu_narrow(s->dtype, mark, x->scratch, home, count);
+    return;
+  }
+  uint16_t narrowed[BLOCK];
+  const void *from = x->scratch;
+  if (s->dtype != AC_F32) {
+    ac_cpu_narrow(s->dtype, mark, x->scratch, narrowed, count);
+    from = narrowed;
+  }
+  stream_bytes(from, home, (size_t)count * ac_dtype_bytes(s->dtype));
+}
+
 /* Elements [first, last), which are whole items. */
 static void run_block(stage *s, int64_t first, int64_t last, int64_t weight, ac_cpu_range range) {
   for (int k = 0; k < s->count; k++) {
@@ -73,19 +176,15 @@ static void run_block(stage *s, int64_t first, int64_t last, int64_t weight, ac_
     if (x->load) load(s, x, start, last - first);
   }
   range(&s->args, first / weight, last / weight);
-  for (int k = 0; k < s->count; k++) {
-    const staged *x = &s->operand[k];
-    if (x->store)
-      ac_cpu_narrow(s->dtype, s->args.run->mark_flushed, x->scratch,
-                    ac_element(x->home, s->dtype, first), last - first);
-  }
+  for (int k = 0; k < s->count; k++)
+    if (s->operand[k].store) store(s, &s->operand[k], first, last - first);
 }
 
 /* One thread's items [first, last). */
 static void run_share(const ac_op_args *args, int64_t count, int64_t weight, ac_cpu_range range,
-                      int64_t first, int64_t last, float *scratch, int64_t room) {
+                      int64_t first, int64_t last, float *scratch, int64_t room, bool streamed) {
   stage s;
-  begin(&s, args, count * weight);
+  begin(&s, args, count * weight, streamed);
   for (int k = 0; k < s.count; k++) {
     staged *x = &s.operand[k];
     x->scratch = scratch + k * room;
@@ -98,11 +197,12 @@ static void run_share(const ac_op_args *args, int64_t count, int64_t weight, ac_
     end = limit(&s, at, ac_min(last * weight, at + step));
     run_block(&s, at, end, weight, range);
   }
+  if (streamed) stream_fence();
 }
 
 static int staged_count(const ac_op_args *args) {
   stage s;
-  begin(&s, args, 0);
+  begin(&s, args, 0, false);
   return s.count;
 }
 
@@ -113,7 +213,7 @@ uint64_t ac_cpu_staging(const ac_cpu_context *context, const ac_op_args *args, i
 }
 
 static void run_thread(const ac_cpu_context *context, const ac_op_args *args, int64_t count,
-                       int64_t weight, ac_cpu_range range, int thread, int team) {
+                       int64_t weight, ac_cpu_range range, bool streamed, int thread, int team) {
   _Alignas(64) float block[MOST_STAGED * BLOCK];
   int64_t first, last;
   ac_cpu_share(count, weight == 1 ? 64 : 1, thread, team, &first, &last);
@@ -122,17 +222,23 @@ static void run_thread(const ac_cpu_context *context, const ac_op_args *args, in
   char *end = (char *)args->workspace + args->workspace_bytes;
   float *scratch = bytes ? (float *)(end - bytes + (uint64_t)thread * own) : block;
   int64_t room = bytes ? (int64_t)(own / sizeof(float)) / staged_count(args) : BLOCK;
-  run_share(args, count, weight, range, first, last, scratch, room);
+  run_share(args, count, weight, range, first, last, scratch, room, streamed);
 }
 
-void ac_cpu_for_staged(const ac_cpu_context *context, const ac_op_args *args, int64_t count,
+void ac_cpu_for_floats(const ac_cpu_context *context, const ac_op_args *args, int64_t count,
                        int64_t weight, ac_cpu_range range) {
+  bool streamed = is_streamed(context, args, weight);
+  if (ac_op_storage(args) == AC_F32 && !streamed) {
+    ac_cpu_for(context, args, count, weight, range);
+    return;
+  }
 #ifdef _OPENMP
   if (context->threads > 1 && count > 1 && count * weight > AC_CPU_SERIAL) {
 #pragma omp parallel num_threads(context->threads)
-    run_thread(context, args, count, weight, range, omp_get_thread_num(), omp_get_num_threads());
+    run_thread(context, args, count, weight, range, streamed, omp_get_thread_num(),
+               omp_get_num_threads());
     return;
   }
 #endif
-  run_thread(context, args, count, weight, range, 0, 1);
+  run_thread(context, args, count, weight, range, streamed, 0, 1);
 }
