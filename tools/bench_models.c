@@ -140,6 +140,7 @@ ac_status bench_planned_open(bench_planned *p, const bench_model *model,
   const ac_plan_desc desc = {.batch = p->batch,
                              .micro_batch = setting->micro_batch,
                              .memory = setting->memory,
+                             .whole_windows = true,
                              .precision = setting->precision,
                              .recompute = setting->recompute,
                              .beyond_device = setting->beyond_device};

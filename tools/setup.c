@@ -255,6 +255,7 @@ ac_plan_desc setup_plan_desc(const setup *s) {
                         .micro_batch = f->micro_batch,
                         .memory = f->memory,
                         .micro_batch_norm = f->batch_norm != 0,
+                        .whole_windows = f->last_window != AC_LAST_CARRY,
                         .read_ahead = (int)f->read_ahead,
                         .precision = (ac_precision)f->precision,
                         .debug_numerics = f->debug_numerics,

@@ -54,6 +54,11 @@ typedef struct ac_plan_desc {
   /* Ops that look at more than one sample (batch norm) may see one micro-batch at a time. Without
    * it, a plan with such an op does not split the batch. */
   bool micro_batch_norm;
+  /* A promise: a window is one call of ac_trainer_accumulate, with at most `batch` samples. Where
+   * the plan then takes it as one micro-batch, gradients are in the arena, from where backward
+   * first writes them to the update: most take the place of activations that are not needed any
+   * more. */
+  bool whole_windows;
   ac_precision precision;
   ac_recompute recompute;
   ac_optimizer_kind optimizer;
@@ -73,7 +78,7 @@ AC_API void ac_plan_free(ac_plan *plan);
  * to the byte; alignment gaps are counted in the class they follow. */
 typedef struct ac_plan_bytes {
   uint64_t parameters;
-  uint64_t gradients;
+  uint64_t gradients; /* in the arena (whole_windows): what they add to the most that is alive */
   uint64_t optimizer;
   uint64_t activations; /* arena: the most that activations and their gradients take at once */
   uint64_t workspace;   /* arena: all beyond that, which is scratch space and gaps between values */

@@ -98,8 +98,9 @@ typedef struct ac_feed {
 } ac_feed;
 
 /* Adds `count` samples to the window: any number, split into micro-batches of the plan's size, the
- * last one smaller. Every input needs a feed; feeds that name no input are ignored. Integer ids are
- * checked against the tables and classes they index. */
+ * last one smaller; all at once where the plan was made for whole windows. Every input needs a
+ * feed; feeds that name no input are ignored. Integer ids are checked against the tables and
+ * classes they index. */
 AC_API ac_status ac_trainer_accumulate(ac_trainer *trainer, int64_t count, const ac_feed *feeds,
                                        int feed_count);
 
@@ -130,7 +131,8 @@ AC_API void ac_trainer_discard(ac_trainer *trainer);
 
 /* Runs one micro-batch (count <= micro_batch) op by op and finds the first op whose result is not
  * finite; `text` receives "input images", "parameter w", "parameter w, too large for f16", "op
- * layer_norm (h.0.ln_1)", or "" if all is finite. Does not touch the window. */
+ * layer_norm (h.0.ln_1)", or "" if all is finite. Does not touch the window; AC_ERROR_STATE if one
+ * is in progress that a plan for whole windows takes as one micro-batch. */
 AC_API ac_status ac_trainer_locate_nonfinite(ac_trainer *trainer, int64_t count,
                                              const ac_feed *feeds, int feed_count, char *text,
                                              size_t size);
@@ -180,7 +182,8 @@ typedef struct ac_evaluation {
 } ac_evaluation;
 
 /* Forward only, without dropout, in the trainer's own memory; a window in progress is left as it
- * is. At most `limit` samples (0: all), from the first on. */
+ * is, or refused as by ac_trainer_locate_nonfinite. At most `limit` samples (0: all), from the
+ * first on. */
 AC_API ac_status ac_trainer_evaluate(ac_trainer *trainer, ac_dataset *dataset, int64_t limit,
                                      ac_evaluation *result);
 

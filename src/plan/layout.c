@@ -134,7 +134,7 @@ ac_status ac_layout_arena(const ac_address_space *space, ac_sequence *sequence, 
 
 static uint64_t largest_sum(const int64_t *change, int steps) {
   int64_t live = 0, most = 0;
-  for (int step = 0; step < steps; step++) {
+  for (int step = 0; step <= steps; step++) {
     live += change[step];
     if (live > most) most = live;
   }
@@ -142,22 +142,25 @@ static uint64_t largest_sum(const int64_t *change, int steps) {
 }
 
 /* Values' beginnings and ends as changes of running sums: linear in steps and values. */
-ac_status ac_layout_bound(const ac_sequence *sequence, uint64_t *all, uint64_t *activations) {
-  size_t steps = (size_t)sequence->step_count + 2;
-  int64_t *change = calloc(2 * steps, sizeof *change);
+ac_status ac_layout_bound(const ac_sequence *sequence, const ac_graph *graph,
+                          ac_layout_sums *sums) {
+  size_t points = (size_t)sequence->step_count + 2;
+  int64_t *change = calloc(3 * points, sizeof *change);
   if (!change) return ac_fail(AC_ERROR_MEMORY, "no memory to add up what is alive");
-  int64_t *kept = change + steps;
   for (int i = 0; i < sequence->value_count; i++) {
     const ac_value *value = &sequence->values[i];
-    int64_t bytes = (int64_t)value->bytes, kept_bytes = value->tensor < 0 ? 0 : bytes;
+    bool tensor = value->tensor >= 0;
+    bool gradient = tensor && graph->tensors[value->tensor]->role == AC_ROLE_GRADIENT;
+    int kinds = gradient ? 2 : tensor ? 3 : 1;
     int end = value->last < sequence->step_count ? value->last : sequence->step_count;
-    change[value->first] += bytes;
-    change[end + 1] -= bytes;
-    kept[value->first] += kept_bytes;
-    kept[end + 1] -= kept_bytes;
+    for (int k = 0; k < kinds; k++) {
+      change[(size_t)k * points + (size_t)value->first] += (int64_t)value->bytes;
+      change[(size_t)k * points + (size_t)end + 1] -= (int64_t)value->bytes;
+    }
   }
-  *all = largest_sum(change, sequence->step_count);
-  *activations = largest_sum(kept, sequence->step_count);
+  sums->all = largest_sum(change, sequence->step_count);
+  sums->tensors = largest_sum(change + points, sequence->step_count);
+  sums->activations = largest_sum(change + 2 * points, sequence->step_count);
   free(change);
   return AC_OK;
 }

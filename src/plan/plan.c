@@ -67,7 +67,7 @@ static ac_status build_plain(ac_sequence *sequence, const ac_graph *graph, ac_ta
   }
   for (int i = 0; i < graph->node_count; i++)
     if (runs[i]) order[count++] = i;
-  ac_status status = ac_sequence_build(sequence, graph, target, order, count);
+  ac_status status = ac_sequence_build(sequence, graph, target, false, order, count);
   free(order);
   return status;
 }

@@ -10,7 +10,10 @@
  * A sequence is the order in which nodes run, and the values they read and write. A value is one filling of
  * a tensor: a node that runs twice (recomputation) makes two values of its output, each with its own
  * lifetime. Two values may share bytes if their lifetimes do not meet, or if one is computed in place of
- * the other. */
+ * the other.
+ *
+ * Where a window is one micro-batch, and known to be (ac_plan_desc.whole_windows), gradients are values of
+ * the sequence too, alive from their first step to the update. */
 /* clang-format on */
 #ifndef AC_PLAN_PLAN_H
 #define AC_PLAN_PLAN_H
@@ -56,10 +59,12 @@ typedef struct ac_step {
 
 typedef struct ac_sequence {
   bool training;
+  bool whole_window; /* gradients are values, alive to the end */
   ac_step *steps;
   int step_count;
   ac_value *values;
   int value_count, value_capacity;
+  int after; /* the value that is scratch space after the last step; -1: none */
 } ac_sequence;
 
 typedef struct ac_parameter_memory {
@@ -82,8 +87,8 @@ struct ac_plan {
   ac_parameter_memory *parameters;
   uint64_t control, control_bytes;   /* loss sums and all statistics, read back at once */
   uint64_t numerics, numerics_bytes; /* counts of every step's values, where these are watched */
-  uint64_t update_workspace; /* address and bytes of scratch space for the ops of an update, */
-  uint64_t update_workspace_bytes; /* in the arena, where no value is alive by then */
+  uint64_t update_workspace; /* address and bytes of scratch space for the ops of an update */
+  uint64_t update_workspace_bytes;
   int coupled; /* the first node that looks at more than one sample of its batch, though it may not
                   see a part of it only; -1: none */
   uint64_t chunk_bytes; /* of every chunk but the last; 0: one chunk */
@@ -98,18 +103,18 @@ int ac_select_nodes(const ac_graph *graph, ac_target target, bool *runs);
 
 /* Lays down the nodes of `order` one after another (a node that comes again is recomputed) and
  * finds values, lifetimes and what can be done in place; sizes come later, since none of this
- * depends on the micro-batch. */
+ * depends on the micro-batch but whether it is a whole window. */
 ac_status ac_sequence_build(ac_sequence *sequence, const ac_graph *graph, ac_target target,
-                            const int *order, int count);
+                            bool whole_window, const int *order, int count);
 void ac_sequence_free(ac_sequence *sequence);
 
 /* The value in whose memory this one lives. */
 int ac_sequence_root(const ac_sequence *sequence, int value);
 
 /* Sets every value's size for a micro-batch and makes values of the workspace that the device asks
- * for. */
+ * for, and of `after` bytes once all steps are done. */
 ac_status ac_sequence_size(ac_sequence *sequence, const ac_graph *graph, ac_device *device,
-                           int64_t batch);
+                           int64_t batch, uint64_t after);
 
 /* The arguments of a step without handles. `run` must outlive them; run->batch gives the sizes. */
 void ac_step_arguments(const ac_step *step, const ac_graph *graph, const ac_run_state *run,
@@ -134,9 +139,12 @@ ac_status ac_layout_arena(const ac_address_space *space, ac_sequence *sequence, 
 /* Fails as ac_layout_arena does if a value exceeds a chunk. */
 ac_status ac_layout_check(const ac_address_space *space, const ac_sequence *sequence);
 
-/* Largest sum of bytes alive at one step: of all values, which no layout can go below, and of those
- * that are no workspace. */
-ac_status ac_layout_bound(const ac_sequence *sequence, uint64_t *all, uint64_t *activations);
+/* The largest sums of bytes alive at one step or after the last: of all values, which no layout can
+ * go below, of those that are no workspace, and of those that are no gradients either. */
+typedef struct ac_layout_sums {
+  uint64_t all, tensors, activations;
+} ac_layout_sums;
+ac_status ac_layout_bound(const ac_sequence *sequence, const ac_graph *graph, ac_layout_sums *sums);
 
 /* ---- price.c --------------------------------------------------------------------------------- */
 

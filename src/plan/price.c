@@ -104,26 +104,32 @@ static uint64_t update_workspace(const ac_plan *plan) {
   return most;
 }
 
-/* At the arena's first place where it straddles no two chunks. */
-static ac_status place_update_workspace(ac_plan *plan, ac_address_space space, uint64_t *end) {
-  plan->update_workspace_bytes = plan->desc.purpose == AC_TRAIN ? update_workspace(plan) : 0;
-  AC_TRY(ac_layout_append(&space, plan->update_workspace_bytes, &plan->update_workspace));
-  if (space.end > *end) *end = space.end;
-  return AC_OK;
+static uint64_t larger(uint64_t a, uint64_t b) {
+  return a > b ? a : b;
 }
 
 /* What a sequence's values take: where they end, laid out or by the bound, and the bounds. */
 typedef struct arena {
-  uint64_t end, live, activations;
+  uint64_t end;
+  ac_layout_sums sums;
 } arena;
 
+/* `after`: bytes of workspace once it has run. */
 static ac_status place_arena(ac_plan *plan, const ac_address_space *space, ac_sequence *sequence,
-                             bool exact, arena *a) {
-  AC_TRY(ac_sequence_size(sequence, plan->graph, plan->device, plan->info.micro_batch));
-  AC_TRY(ac_layout_bound(sequence, &a->live, &a->activations));
+                             uint64_t after, bool exact, arena *a) {
+  AC_TRY(ac_sequence_size(sequence, plan->graph, plan->device, plan->info.micro_batch, after));
+  AC_TRY(ac_layout_bound(sequence, plan->graph, &a->sums));
   if (exact) return ac_layout_arena(space, sequence, space->end, &a->end);
-  a->end = space->end + a->live;
+  a->end = space->end + a->sums.all;
   return ac_layout_check(space, sequence);
+}
+
+/* Gradients among the values of the main sequence have no address of their own. */
+static ac_status append_gradients(ac_plan *plan, ac_address_space *space) {
+  if (!plan->main.whole_window) return append_tensors(plan, space, AC_ROLE_GRADIENT, 1);
+  for (int i = 0; i < plan->graph->tensor_count; i++)
+    if (plan->graph->tensors[i]->role == AC_ROLE_GRADIENT) plan->address[i] = AC_NO_ADDRESS;
+  return AC_OK;
 }
 
 static ac_status price(ac_plan *plan, int64_t micro_batch, bool exact) {
@@ -135,7 +141,7 @@ static ac_status price(ac_plan *plan, int64_t micro_batch, bool exact) {
   AC_TRY(append_tensors(plan, &space, AC_ROLE_PARAMETER, 1));
   AC_TRY(append_tensors(plan, &space, AC_ROLE_WORKING, 1));
   bytes->parameters = space.end;
-  AC_TRY(append_tensors(plan, &space, AC_ROLE_GRADIENT, 1));
+  AC_TRY(append_gradients(plan, &space));
   AC_TRY(append_tensors(plan, &space, AC_ROLE_POOLED, 1));
   bytes->gradients = space.end - bytes->parameters;
   uint64_t begin = space.end;
@@ -148,15 +154,17 @@ static ac_status price(ac_plan *plan, int64_t micro_batch, bool exact) {
   bytes->io = space.end - begin;
 
   arena main, evaluation = {0};
-  AC_TRY(place_arena(plan, &space, &plan->main, exact, &main));
+  plan->update_workspace_bytes = plan->desc.purpose == AC_TRAIN ? update_workspace(plan) : 0;
+  AC_TRY(place_arena(plan, &space, &plan->main, plan->update_workspace_bytes, exact, &main));
+  if (plan->main.after >= 0) plan->update_workspace = plan->main.values[plan->main.after].address;
   if (plan->desc.purpose == AC_TRAIN)
-    AC_TRY(place_arena(plan, &space, &plan->evaluation, exact, &evaluation));
-  uint64_t end = main.end > evaluation.end ? main.end : evaluation.end;
-  AC_TRY(place_update_workspace(plan, space, &end));
-  plan->info.live_bytes = main.live;
-  bytes->activations =
-      main.activations > evaluation.activations ? main.activations : evaluation.activations;
-  bytes->workspace = end - space.end - bytes->activations;
+    AC_TRY(place_arena(plan, &space, &plan->evaluation, 0, exact, &evaluation));
+  uint64_t end = larger(main.end, evaluation.end);
+  uint64_t tensors = larger(main.sums.tensors, evaluation.sums.tensors);
+  plan->info.live_bytes = main.sums.all;
+  bytes->activations = larger(main.sums.activations, evaluation.sums.activations);
+  bytes->gradients += tensors - bytes->activations;
+  bytes->workspace = end - space.end - tensors;
   bytes->total = end;
   plan->chunk_bytes = chunk && end > chunk ? chunk : 0;
   return AC_OK;

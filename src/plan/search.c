@@ -116,7 +116,8 @@ static ac_status build_main(search *s, const candidate *c, const ac_chain_soluti
     AC_TRY(ac_stages_order(stages, operations, count));
   }
   ac_sequence_free(&plan->main);
-  return ac_sequence_build(&plan->main, plan->graph, AC_TARGET_GRADIENTS, stages->order,
+  bool whole = plan->desc.whole_windows && c->micro_batch == plan->desc.batch;
+  return ac_sequence_build(&plan->main, plan->graph, AC_TARGET_GRADIENTS, whole, stages->order,
                            stages->order_count);
 }
 

@@ -112,13 +112,17 @@ static bool write_slot(builder *b, ac_step *step, int index, int j, int tensor) 
   step->out[j] = (ac_slot){tensor, -1};
   if (tensor < 0) return true;
   int storage = b->graph->tensors[tensor]->storage;
-  if (b->graph->tensors[storage]->role != AC_ROLE_ACTIVATION) {
-    step->write[j] = b->written[storage] ? AC_ADD : AC_ADD_UNLESS_FIRST;
+  ac_role role = b->graph->tensors[storage]->role;
+  bool gradient = role == AC_ROLE_GRADIENT && b->sequence->whole_window,
+       again = b->written[storage];
+  if (role != AC_ROLE_ACTIVATION) {
+    step->write[j] = again ? AC_ADD : gradient ? AC_OVERWRITE : AC_ADD_UNLESS_FIRST;
     b->written[storage] = true;
-    return true;
+    if (!gradient) return true;
   }
-  int value = add_value(b->sequence, storage, index);
+  int value = gradient && again ? b->current[storage] : add_value(b->sequence, storage, index);
   b->current[storage] = step->out[j].value = value;
+  if (gradient && value >= 0) b->sequence->values[value].last = b->sequence->step_count;
   return value >= 0;
 }
 
@@ -201,9 +205,11 @@ static bool lay_steps(builder *b, const int *order, bool *seen) {
 }
 
 ac_status ac_sequence_build(ac_sequence *sequence, const ac_graph *graph, ac_target target,
-                            const int *order, int count) {
+                            bool whole_window, const int *order, int count) {
   memset(sequence, 0, sizeof *sequence);
   sequence->training = target == AC_TARGET_GRADIENTS;
+  sequence->whole_window = whole_window;
+  sequence->after = -1;
   sequence->step_count = count;
   size_t tensors = (size_t)graph->tensor_count + 1;
   builder b = {.sequence = sequence, .graph = graph};
@@ -254,8 +260,18 @@ static uint64_t aligned(const ac_device *device, uint64_t bytes) {
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
+static ac_status add_workspace(ac_sequence *sequence, const ac_device *device, uint64_t bytes,
+                               int step, int *value) {
+  *value = -1;
+  if (!bytes) return AC_OK;
+  *value = add_value(sequence, -1, step);
+  if (*value < 0) return ac_fail(AC_ERROR_MEMORY, "no memory for a sequence");
+  sequence->values[*value].bytes = aligned(device, bytes);
+  return AC_OK;
+}
+
 ac_status ac_sequence_size(ac_sequence *sequence, const ac_graph *graph, ac_device *device,
-                           int64_t batch) {
+                           int64_t batch, uint64_t after) {
   int own = 0;
   for (int i = 0; i < sequence->value_count; i++) own += sequence->values[i].tensor >= 0;
   sequence->value_count = own; /* workspace of an earlier size comes after all others */
@@ -269,13 +285,8 @@ ac_status ac_sequence_size(ac_sequence *sequence, const ac_graph *graph, ac_devi
   for (int i = 0; i < sequence->step_count; i++) {
     ac_op_args args;
     ac_step_arguments(&sequence->steps[i], graph, &run, &args);
-    uint64_t bytes = device->backend->workspace(device->state, &args);
-    sequence->steps[i].workspace = -1;
-    if (!bytes) continue;
-    int value = add_value(sequence, -1, i);
-    if (value < 0) return ac_fail(AC_ERROR_MEMORY, "no memory for a sequence");
-    sequence->values[value].bytes = aligned(device, bytes);
-    sequence->steps[i].workspace = value;
+    AC_TRY(add_workspace(sequence, device, device->backend->workspace(device->state, &args), i,
+                         &sequence->steps[i].workspace));
   }
-  return AC_OK;
+  return add_workspace(sequence, device, after, sequence->step_count, &sequence->after);
 }

@@ -317,9 +317,9 @@ static ac_status lay_piece(ac_stages *stages, int s, int variant, ac_device *dev
   AC_TRY(lay_forward(stages, s, variant));
   result->split = stages->order_count;
   if (variant >= 0) AC_TRY(lay_backward(stages, s));
-  AC_TRY(ac_sequence_build(&result->sequence, stages->graph, AC_TARGET_GRADIENTS, stages->order,
-                           stages->order_count));
-  AC_TRY(ac_sequence_size(&result->sequence, stages->graph, device, batch));
+  AC_TRY(ac_sequence_build(&result->sequence, stages->graph, AC_TARGET_GRADIENTS, false,
+                           stages->order, stages->order_count));
+  AC_TRY(ac_sequence_size(&result->sequence, stages->graph, device, batch, 0));
   for (int i = 0; i < stages->order_count; i++) {
     double seconds = step_seconds(stages, costs, &result->sequence.steps[i], batch);
     bool backward = stages->graph->nodes[stages->order[i]].backward;

@@ -243,6 +243,10 @@ static ac_status check_desc(const ac_trainer *trainer, const ac_fit_desc *desc) 
                    (long long)ac_dataset_count(desc->train), (long long)batch);
   if (trainer->window_samples > 0)
     return ac_fail(AC_ERROR_STATE, "fit: a window is in progress; update or discard it first");
+  if (trainer->instance.plan->desc.whole_windows && desc->last_window == AC_LAST_CARRY)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "fit: a window that is carried over comes in two pieces, and the plan was made "
+                   "for whole windows");
   return AC_OK;
 }
 

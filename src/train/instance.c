@@ -136,6 +136,22 @@ static ac_status prepare(ac_instance *instance, ac_prepared *prepared,
   return AC_OK;
 }
 
+/* Whether persistent or values of the main sequence, which owns the handles. */
+static void find_gradients(ac_instance *instance) {
+  const ac_plan *plan = instance->plan;
+  const ac_sequence *sequence = &plan->main;
+  for (int i = 0; i < plan->graph->parameter_count; i++)
+    if (plan->parameters[i].gradient >= 0)
+      instance->gradients[i] = instance->persistent[plan->parameters[i].gradient];
+  for (int i = 0; i < sequence->value_count; i++) {
+    if (sequence->values[i].tensor < 0) continue;
+    const ac_tensor *tensor = plan->graph->tensors[sequence->values[i].tensor];
+    if (tensor->role == AC_ROLE_GRADIENT)
+      instance->gradients[tensor->parameter] =
+          instance->main.handles[ac_sequence_root(sequence, i)];
+  }
+}
+
 /* What is prepared without handles of memory. A backend may look for its fastest kernels then, with
  * memory of its own: before the plan's is allocated. */
 static ac_status prepare_early(ac_instance *instance, const ac_sequence *sequence) {
@@ -350,15 +366,17 @@ static ac_status allocate_host(ac_instance *instance) {
   size_t tensors = (size_t)graph->tensor_count + 1, inputs = (size_t)graph->input_count + 1;
   size_t parameters = (size_t)graph->parameter_count + 1;
   instance->persistent = calloc(tensors, sizeof *instance->persistent);
+  instance->gradients = calloc(parameters, sizeof *instance->gradients);
   instance->moments = calloc(parameters, sizeof *instance->moments);
   instance->statistics = calloc(parameters, sizeof *instance->statistics);
   instance->checks = calloc(inputs, sizeof *instance->checks);
   instance->staging = calloc(inputs, sizeof *instance->staging);
   instance->control_copy = calloc(plan->control_bytes + 1, 1);
-  if (!instance->persistent || !instance->moments || !instance->statistics || !instance->checks ||
-      !instance->staging || !instance->control_copy)
+  if (!instance->persistent || !instance->gradients || !instance->moments ||
+      !instance->statistics || !instance->checks || !instance->staging || !instance->control_copy)
     return ac_fail(AC_ERROR_MEMORY, "no memory on the host for the plan");
   for (int i = 0; i < graph->input_count; i++) {
+    if (plan->address[graph->inputs[i]] == AC_NO_ADDRESS) continue; /* nothing reads it */
     instance->staging[i] = malloc(tensor_bytes(instance, graph->inputs[i]));
     if (!instance->staging[i]) return ac_fail(AC_ERROR_MEMORY, "no memory to stage the inputs");
   }
@@ -378,6 +396,7 @@ static ac_status bring_to_life(ac_instance *instance) {
   AC_TRY(view_persistent(instance));
   AC_TRY(clear_persistent(instance));
   AC_TRY(prepare(instance, &instance->main, &plan->main));
+  find_gradients(instance);
   if (plan->evaluation.steps) AC_TRY(prepare(instance, &instance->evaluation, &plan->evaluation));
   AC_TRY(ac_numerics_create(instance));
   return AC_OK;
@@ -414,6 +433,7 @@ void ac_instance_free(ac_instance *instance) {
   free(instance->unused);
   free(instance->chunks);
   free(instance->persistent);
+  free(instance->gradients);
   free(instance->moments);
   free(instance->statistics);
   free(instance->checks);

@@ -42,6 +42,7 @@ typedef struct ac_instance {
   void **chunks;
   int chunk_count;
   void **persistent;   /* by storage id */
+  void **gradients;    /* by parameter: persistent ones or the main sequence's; NULL: none */
   void *(*moments)[2]; /* by parameter */
   void **statistics;   /* by parameter */
   void *update_workspace;

@@ -99,6 +99,7 @@ ac_status ac_trainer_locate_data(ac_trainer *trainer, const void *const *data, i
                                  int64_t sample, int64_t count, char *text, size_t size) {
   ac_instance *instance = &trainer->instance;
   const ac_backend *backend = instance->device->backend;
+  AC_TRY(ac_trainer_check_arena(trainer));
   float sums[AC_LOSS_SUMS], *buffer = malloc(PIECE * sizeof *buffer);
   if (!buffer) return ac_fail(AC_ERROR_MEMORY, "no memory to look for values that are not finite");
   text[0] = 0;

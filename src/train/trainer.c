@@ -123,12 +123,18 @@ static ac_status check_window(const ac_trainer *trainer) {
   return ac_fail(AC_ERROR_STATE, "trainer: the window failed half way; discard it first");
 }
 
-/* A plan that keeps batches whole takes a window in one piece. */
-static ac_status check_coupling(const ac_trainer *trainer, int64_t count) {
+/* A plan that keeps batches or windows whole takes a window in one piece. */
+static ac_status check_pieces(const ac_trainer *trainer, int64_t count) {
   const ac_plan *plan = trainer->instance.plan;
   int node = plan->coupled;
   bool whole = trainer->window_samples == 0 && count <= plan->info.micro_batch;
-  if (node < 0 || whole) return AC_OK;
+  if (whole) return AC_OK;
+  if (plan->main.whole_window)
+    return ac_fail(AC_ERROR_STATE,
+                   "trainer: the plan was made for whole windows of at most %lld samples, each in "
+                   "one piece",
+                   (long long)plan->info.micro_batch);
+  if (node < 0) return AC_OK;
   char text[128];
   return ac_fail(AC_ERROR_STATE,
                  "trainer: %s takes a window of at most %lld samples in one piece, as the plan was "
@@ -142,7 +148,7 @@ ac_status ac_trainer_accumulate(ac_trainer *trainer, int64_t count, const ac_fee
   const void *data[AC_MAX_GRAPH_INPUTS];
   AC_TRY(check_window(trainer));
   AC_TRY(ac_instance_match_feeds(&trainer->instance, count, feeds, feed_count, data));
-  AC_TRY(check_coupling(trainer, count));
+  AC_TRY(check_pieces(trainer, count));
   int64_t micro_batch = trainer->instance.plan->info.micro_batch;
   for (int64_t first = 0; first < count; first += micro_batch) {
     int64_t piece = count - first < micro_batch ? count - first : micro_batch;
@@ -155,8 +161,15 @@ ac_status ac_trainer_accumulate_data(ac_trainer *trainer, const void *const *dat
                                      int64_t count) {
   AC_TRY(check_window(trainer));
   AC_TRY(ac_instance_check(&trainer->instance, data, first, count));
-  AC_TRY(check_coupling(trainer, count));
+  AC_TRY(check_pieces(trainer, count));
   return accumulate_piece(trainer, data, first, count);
+}
+
+ac_status ac_trainer_check_arena(const ac_trainer *trainer) {
+  if (!trainer->instance.plan->main.whole_window || trainer->window_samples == 0) return AC_OK;
+  return ac_fail(AC_ERROR_STATE,
+                 "trainer: the window's gradients are where this would compute, as the plan was "
+                 "made for whole windows; update or discard it first");
 }
 
 void ac_trainer_discard(ac_trainer *trainer) {
@@ -191,7 +204,7 @@ static void statistics_arguments(ac_trainer *trainer, int index, ac_op_args *arg
   const ac_instance *instance = &trainer->instance;
   int gradient = instance->plan->parameters[index].gradient;
   *args = update_op(instance, AC_OP_gradient_statistics, attributes);
-  operand_from(&args->in[0], instance, gradient, instance->persistent[gradient]);
+  operand_from(&args->in[0], instance, gradient, instance->gradients[index]);
   args->out[0] = (ac_operand){instance->statistics[index], AC_F32, 1, {2}, 2};
 }
 
@@ -264,7 +277,7 @@ static void update_arguments(const ac_trainer *trainer, int index, ac_op_args *a
   ac_plan_update_arguments(instance->plan, index, attributes, &instance->run, args);
   args->workspace = instance->update_workspace;
   args->workspace_bytes = instance->plan->update_workspace_bytes;
-  args->in[0].data = instance->persistent[memory->gradient];
+  args->in[0].data = instance->gradients[index];
   args->out[0].data = instance->persistent[memory->tensor];
   for (int m = 0; m < ac_plan_moments(instance->plan); m++)
     args->out[1 + m].data = instance->moments[index][m];
@@ -334,7 +347,9 @@ ac_status ac_trainer_update(ac_trainer *trainer, ac_update *result) {
   AC_TRY(check_window(trainer));
   if (trainer->window_samples == 0)
     return ac_fail(AC_ERROR_STATE, "trainer: nothing was accumulated since the last update");
-  AC_TRY(gather_statistics(trainer));
+  ac_status gathered = gather_statistics(trainer);
+  trainer->broken = gathered != AC_OK; /* of a step of the window, perhaps, that fails late */
+  AC_TRY(gathered);
   ac_loss_sums sums = ac_instance_loss_sums(&trainer->instance);
   gradient_report report = read_statistics(trainer);
   bool weighs = sums.weight > 0;
@@ -403,7 +418,7 @@ ac_status ac_trainer_get_gradient(ac_trainer *trainer, int index, int64_t first,
                    index);
   if (trainer->window_samples == 0)
     return ac_fail(AC_ERROR_STATE, "trainer: nothing was accumulated since the last update");
-  AC_TRY(ac_instance_read_floats(&trainer->instance, trainer->instance.persistent[gradient], AC_F32,
+  AC_TRY(ac_instance_read_floats(&trainer->instance, trainer->instance.gradients[index], AC_F32,
                                  first, count, data));
   float scale = trainer->instance.run.loss_scale;
   for (int64_t i = 0; scale != 1 && i < count; i++) data[i] /= scale;
@@ -425,6 +440,7 @@ ac_status ac_trainer_evaluate(ac_trainer *trainer, ac_dataset *dataset, int64_t 
   ac_instance *instance = &trainer->instance;
   const ac_backend *backend = instance->device->backend;
   float sums[AC_LOSS_SUMS];
+  AC_TRY(ac_trainer_check_arena(trainer));
   AC_TRY(backend->download(instance->device->state, instance->control, 0, sums, sizeof sums));
   ac_status status = ac_instance_evaluate(instance, &instance->evaluation, dataset, limit, result);
   ac_status restored =

@@ -21,6 +21,9 @@ struct ac_trainer {
  */
 ac_status ac_trainer_accumulate_data(ac_trainer *trainer, const void *const *data, int64_t first,
                                      int64_t count);
+/* Refuses to compute anything else while a window's gradients are in the arena. */
+ac_status ac_trainer_check_arena(const ac_trainer *trainer);
+
 /* ac_trainer_locate_nonfinite on samples [first, first + count) of the data, which are those from
  * `sample` on of the window. */
 ac_status ac_trainer_locate_data(ac_trainer *trainer, const void *const *data, int64_t first,
