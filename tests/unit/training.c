@@ -1,81 +1,10 @@
 /* Windows and updates on the CPU, and on every OpenCL device there is: the way a batch is split
  * does not matter, a failed update changes nothing, the same seed gives the same bits. */
-#include "models.h"
+#include "runs.h"
 
-#include "backend/device.h"
 #include "core/error.h"
 
 #include <math.h>
-#include <stdlib.h>
-
-static const test_gpt model = {2, 24, 9, 17, 2, 0.1f, true, true};
-enum { SAMPLES = 23, CONTEXT = 9, VOCAB = 17 };
-
-typedef struct corpus {
-  int32_t tokens[SAMPLES * CONTEXT], targets[SAMPLES * CONTEXT];
-  float weights[SAMPLES * CONTEXT];
-} corpus;
-
-/* Sequences of unequal length: the rest of each row is padding, ignored by target or by weight. */
-static corpus make_corpus(void) {
-  corpus c;
-  uint32_t state = 7;
-  for (int i = 0; i < SAMPLES * CONTEXT; i++) {
-    state = state * 1664525u + 1013904223u;
-    int row = i / CONTEXT, column = i % CONTEXT, length = 1 + row * 5 % CONTEXT;
-    c.tokens[i] = (int32_t)(state >> 16) % VOCAB;
-    c.targets[i] = column < length ? (c.tokens[i] * 3 + 1) % VOCAB : row % 2 ? -1 : 0;
-    c.weights[i] = column < length ? 1 + (float)(row % 3) / 2 : row % 2 ? 1 : 0;
-  }
-  return c;
-}
-
-typedef struct run {
-  ac_device *device;
-  ac_plan *plan;
-  ac_trainer *trainer;
-} run;
-
-static run start(const char *device, const test_gpt *m, ac_plan_desc plan, ac_trainer_desc desc) {
-  run r;
-  ac_graph *graph = test_gpt_graph(m);
-  assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = device, .threads = 2}));
-  assert_ok(ac_plan_create(&r.plan, graph, r.device, &plan));
-  assert_ok(ac_trainer_create(&r.trainer, r.plan, &desc));
-  ac_graph_free(graph);
-  return r;
-}
-
-static void stop(run *r) {
-  ac_trainer_free(r->trainer);
-  assert_int_equal(ac_device_allocated_bytes(r->device), 0);
-  ac_plan_free(r->plan);
-  ac_device_close(r->device);
-}
-
-static ac_status feed(run *r, const corpus *c, int first, int count) {
-  ac_feed feeds[] = {{"tokens", c->tokens + first * CONTEXT},
-                     {"targets", c->targets + first * CONTEXT},
-                     {"weights", c->weights + first * CONTEXT}};
-  return ac_trainer_accumulate(r->trainer, count, feeds, 3);
-}
-
-/* All parameters one after another; free it. */
-static float *all_parameters(run *r, size_t *total) {
-  float *all = NULL;
-  *total = 0;
-  for (int i = 0; i < ac_trainer_parameter_count(r->trainer); i++) {
-    ac_tensor_info info;
-    assert_ok(ac_trainer_parameter_info(r->trainer, i, &info));
-    int64_t count = 1;
-    for (int k = 0; k < info.rank; k++) count *= info.shape[k];
-    all = realloc(all, (*total + (size_t)count) * sizeof *all);
-    assert_non_null(all);
-    assert_ok(ac_trainer_get_parameter(r->trainer, i, 0, count, all + *total));
-    *total += (size_t)count;
-  }
-  return all;
-}
 
 static double distance(const float *a, const float *b, size_t count) {
   double difference = 0, norm = 0;
@@ -85,24 +14,6 @@ static double distance(const float *a, const float *b, size_t count) {
   }
   return sqrt(difference / norm);
 }
-
-/* ---- devices --------------------------------------------------------------------------------- */
-
-/* Runs a check on the CPU and on each OpenCL device. */
-static void on_every_device(void (*check)(const char *device)) {
-  ac_device_info list[8];
-  int count;
-  assert_ok(ac_device_list(list, 8, &count));
-  /* Where an OpenCL implementation is known to be installed, its absence is no reason to skip. */
-  assert_true(count >= (getenv("ACCRUE_TEST_OPENCL") ? 2 : 1));
-  for (int i = 0; i < count && i < 8; i++) check(list[i].id);
-}
-
-#define ON_EVERY_DEVICE(check)                   \
-  static void check##_everywhere(void **state) { \
-    (void)state;                                 \
-    on_every_device(check);                      \
-  }
 
 /* ---- splitting ------------------------------------------------------------------------------- */
 
