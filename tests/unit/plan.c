@@ -72,9 +72,10 @@ static void layouts_are_sound(void **state) {
   (void)state;
   ac_graph *graph = test_gpt_graph(&model);
   static const uint64_t limits[] = {0, 16384, 20000, 1 << 20};
-  for (int i = 0; i < 4; i++) {
-    ac_device *device = dry(limits[i]);
-    ac_plan *plan = make(graph, device, (ac_plan_desc){.batch = 4});
+  for (int i = 0; i < 8; i++) {
+    ac_device *device = dry(limits[i / 2]);
+    ac_plan *plan = make(graph, device, (ac_plan_desc){.batch = 4, .whole_windows = i % 2});
+    assert_int_equal(plan->main.whole_window, i % 2);
     check_layout(plan, &plan->main);
     check_layout(plan, &plan->evaluation);
     check_lifetimes(&plan->main);
@@ -93,10 +94,12 @@ static void the_arena_is_near_its_bound(void **state) {
   for (int i = 0; i < 3; i++) {
     ac_graph *graph = test_gpt_graph(&sizes[i]);
     ac_device *device = dry(0);
-    for (int64_t batch = 1; batch < 20; batch += 6) {
-      ac_plan *plan = make(graph, device, (ac_plan_desc){.batch = batch});
+    for (int64_t batch = 1; batch < 40; batch += 3) {
+      bool whole = batch % 2 == 0;
+      ac_plan *plan = make(graph, device, (ac_plan_desc){.batch = batch, .whole_windows = whole});
       const ac_plan_info *info = ac_plan_get_info(plan);
       uint64_t arena = info->bytes.activations + info->bytes.workspace;
+      if (whole) arena += info->bytes.gradients;
       assert_true(arena >= info->live_bytes);
       assert_true((double)arena <= 1.05 * (double)info->live_bytes);
       ac_plan_free(plan);
