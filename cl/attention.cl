@@ -115,9 +115,9 @@ float kept(uint2 seed, uint sample, uint update, uint stream, uint threshold, fl
            int t, int i, int j) {
   if (threshold == 0) return 1;
   const ulong e = ((ulong)h * t + i) * t + j;
-  const uint4 bits = philox(seed, (uint4)((uint)(e / 4), sample, update, stream));
-  const uint low = e & 1 ? bits.y : bits.x, high = e & 1 ? bits.w : bits.z;
-  return (e & 2 ? high : low) < threshold ? 0 : factor;
+  const uint4 bits = philox(seed, (uint4)((uint)(e / 8), sample, update, stream));
+  const uint low = e & 2 ? bits.y : bits.x, high = e & 2 ? bits.w : bits.z;
+  return ((e & 4 ? high : low) >> 16 * (e & 1) & 0xffffu) < threshold ? 0 : factor;
 }
 
 #ifdef FORWARD

@@ -1,6 +1,6 @@
 /* dropout: y = factor x where the element's random bits reach `threshold`, else 0, with
- * factor = 1 / (1 - p). The bits of element e of a sample are word e % 4 of philox(seed; e / 4,
- * sample, update, stream), whatever the micro-batch. y may be x. One work-item a block of four
+ * factor = 1 / (1 - p). The bits of element e of a sample are 16-bit half e % 8 of philox(seed; e /
+ * 8, sample, update, stream), whatever the micro-batch. y may be x. One work-item a block of eight
  * elements of one sample, groups of GROUP. Dtypes: storage. */
 
 kernel WORK_GROUP(GROUP, 1) void dropout(const global storage *x, global storage *y, long samples,
@@ -12,8 +12,8 @@ kernel WORK_GROUP(GROUP, 1) void dropout(const global storage *x, global storage
   const uint4 bits =
       philox(seed, (uint4)((uint)block, first_sample + (uint)sample, update, stream));
   const uint word[4] = {bits.x, bits.y, bits.z, bits.w};
-  for (int k = 0; k < 4 && block * 4 + k < n; k++) {
-    const size_t at = sample * n + block * 4 + k;
-    store(y, at, word[k] < threshold ? 0 : load(x, at) * factor);
+  for (int k = 0; k < 8 && block * 8 + k < n; k++) {
+    const size_t at = sample * n + block * 8 + k;
+    store(y, at, (word[k / 2] >> 16 * (k % 2) & 0xffffu) < threshold ? 0 : load(x, at) * factor);
   }
 }

@@ -171,7 +171,7 @@ AC_API ac_tensor *ac_causal_attention(ac_tensor *qkv, const ac_attention_desc *d
 
 /* While training: zero with probability p, else x / (1 - p). The mask is drawn from (seed, op,
  * update, sample in the effective batch), so it does not depend on how the batch is split. The
- * leading dimension must be the batch. 0 <= p < 1. */
+ * leading dimension must be the batch. 0 <= p < 1, in steps of 2^-16. */
 AC_API ac_tensor *ac_dropout(ac_tensor *x, float p);
 
 /* Same elements, another shape; no data moves. One dimension may be 0: deduced. Only the leading

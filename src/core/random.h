@@ -39,10 +39,22 @@ static inline float ac_uniform24(uint32_t bits) {
   return (float)(bits >> 8) * 0x1p-24f;
 }
 
-/* An element is dropped when its 32 random bits are below this: p * 2^32, the same on every
- * backend. */
+/* Dropout draws 16 bits an element: 16-bit half e % 8 of block e / 8, low halves of words first,
+ * and drops what is below this threshold, p 2^16 rounded. (So p is a multiple of 2^-16, 1 - 2^-16
+ * at most.) */
 static inline uint32_t ac_dropout_threshold(float p) {
-  return (uint32_t)((double)p * 4294967296.0);
+  double scaled = (double)p * 65536.0 + 0.5;
+  return scaled < 65535.0 ? (uint32_t)scaled : 65535u;
+}
+
+/* What is kept is multiplied with this, the reciprocal of the probability of being kept. */
+static inline float ac_dropout_factor(float p) {
+  return 65536.0f / (float)(65536u - ac_dropout_threshold(p));
+}
+
+/* The bits of element e. */
+static inline uint32_t ac_dropout_bits(const ac_philox_block *block, uint64_t e) {
+  return block->v[e % 8 / 2] >> 16 * (e % 2) & 0xffffu;
 }
 
 /* FNV-1a, 64 bits. */

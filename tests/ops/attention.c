@@ -38,9 +38,10 @@ static double mask(const shape *s, int64_t b, int64_t h, int64_t i, int64_t j) {
   if (!s->run->training || s->a->dropout == 0) return 1;
   uint32_t e = (uint32_t)((h * s->T + i) * s->T + j);
   ac_philox_block block =
-      ac_philox(s->run->seed, e / 4, s->run->sample + (uint32_t)b, s->run->update, s->a->stream);
-  double p = s->a->dropout;
-  return block.v[e % 4] < p * 4294967296.0 ? 0 : 1 / (1 - p);
+      ac_philox(s->run->seed, e / 8, s->run->sample + (uint32_t)b, s->run->update, s->a->stream);
+  double p = floor((double)s->a->dropout * 65536 + 0.5) / 65536;
+  uint32_t bits = block.v[e % 8 / 2] >> (e % 2 ? 16 : 0) & 0xffff;
+  return bits < p * 65536 ? 0 : 1 / (1 - p);
 }
 
 static void attention(const ac_op_args *args) {

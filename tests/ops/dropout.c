@@ -20,18 +20,21 @@ static void philox(uint32_t counter[4], const uint32_t key_[2]) {
   }
 }
 
-/* Element e of sample s is dropped if its 32 bits are below p 2^32; else y = x / (1 - p). */
+/* Element e of sample s is dropped if its 16 bits are below p 2^16, rounded; else y = x / (1 - p)
+ * for the p that this comes to. */
 static void dropout(const ac_op_args *args) {
   const ac_dropout_attributes *a = args->attributes;
   const ac_run_state *run = args->run;
   for (int64_t i = 0; i < args->in[0].count; i++) {
     uint32_t e = (uint32_t)(i % a->elements_per_sample);
     uint32_t s = run->sample + (uint32_t)(i / a->elements_per_sample);
-    uint32_t counter[4] = {e / 4, s, run->update, a->stream};
+    uint32_t counter[4] = {e / 8, s, run->update, a->stream};
     uint32_t key[2] = {(uint32_t)run->seed, (uint32_t)(run->seed >> 32)};
     philox(counter, key);
-    bool drop = run->training && counter[e % 4] < (double)a->p * 4294967296.0;
-    double keep = run->training ? 1 / (1 - (double)a->p) : 1;
+    uint32_t bits = counter[e % 8 / 2] >> (e % 2 ? 16 : 0) & 0xffff;
+    double p = floor((double)a->p * 65536 + 0.5) / 65536;
+    bool drop = run->training && bits < p * 65536;
+    double keep = run->training ? 1 / (1 - p) : 1;
     op_reals(&args->out[0])[i] = drop ? 0 : op_reals(&args->in[0])[i] * keep;
   }
 }

@@ -77,27 +77,28 @@ static mask describe_mask(const ac_op_args *args, const shape *s, int64_t sample
                 .stream = attributes->stream,
                 .threshold = ac_dropout_threshold(attributes->dropout),
                 .origin = head * s->length * s->length,
-                .factor = 1.0f / (1.0f - attributes->dropout)};
+                .factor = ac_dropout_factor(attributes->dropout)};
 }
 
-/* Random words for columns [*column, *column + returned) of a mask's row that starts at element
- * `start`; the first is at *offset. Columns are taken from multiples of 4 elements on. */
-static int64_t mask_words(const mask *m, int64_t start, int64_t column, int64_t end,
-                          uint32_t *words, int64_t *offset) {
-  int64_t element = start + column, base = element & ~(int64_t)3;
-  random_words(words, m->seed, (uint32_t)(base / 4), m->sample, m->update, m->stream);
+/* Random bits for columns [column, column + returned) of a mask's row that starts at element
+ * `start`; the first are at *offset. Columns are taken from multiples of 8 elements on. */
+static int64_t mask_bits(const mask *m, int64_t start, int64_t column, int64_t end, uint16_t *bits,
+                         int64_t *offset) {
+  int64_t element = start + column, base = element & ~(int64_t)7;
+  random_bits(bits, m->seed, (uint32_t)(base / 8), m->sample, m->update, m->stream);
   *offset = element - base;
-  return ac_min(end - column, AC_CPU_RANDOM_WORDS - *offset);
+  return ac_min(end - column, AC_CPU_RANDOM_HALVES - *offset);
 }
 
 static void drop_row(const mask *m, int64_t start, float *p, int64_t n) {
-  uint32_t words[AC_CPU_RANDOM_WORDS], threshold = m->threshold;
+  uint16_t bits[AC_CPU_RANDOM_HALVES];
+  uint32_t threshold = m->threshold;
   for (int64_t column = 0, offset, count; column < n; column += count) {
-    count = mask_words(m, start, column, n, words, &offset);
+    count = mask_bits(m, start, column, n, bits, &offset);
 #pragma omp simd
     for (int64_t j = 0; j < count; j++) {
       float weight = p[column + j]; /* written in any case, so that it is a select */
-      p[column + j] = words[offset + j] < threshold ? 0.0f : weight;
+      p[column + j] = bits[offset + j] < threshold ? 0.0f : weight;
     }
   }
 }
@@ -311,14 +312,14 @@ static void gradient_row(const mask *m, int64_t start, float *p, float *ds, floa
     }
     return;
   }
-  uint32_t words[AC_CPU_RANDOM_WORDS];
+  uint16_t bits[AC_CPU_RANDOM_HALVES];
   for (int64_t column = 0, offset, step; column < width; column += step) {
-    step = mask_words(m, start, column, width, words, &offset);
+    step = mask_bits(m, start, column, width, bits, &offset);
     float *weights = p + column, *gradients = ds + column;
     int seen = (int)(visible - column), count = (int)step;
 #pragma omp simd
     for (int j = 0; j < count; j++) {
-      float factor = words[offset + j] < m->threshold ? 0.0f : m->factor;
+      float factor = bits[offset + j] < m->threshold ? 0.0f : m->factor;
       float weight = exponential(weights[j] - lse);
       float gradient = weight * (gradients[j] * factor - dot) * scale;
       weights[j] = j < seen ? weight * factor : 0.0f;

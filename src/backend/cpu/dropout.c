@@ -1,4 +1,4 @@
-/* y = x / (1 - p), or 0 where the element's random word is below p 2^32; a copy when not training.
+/* y = x / (1 - p), or 0 where the element's random bits are below p 2^16; a copy when not training.
  * The mask is a function of (seed, stream, update, sample, element) alone, so it is drawn again in
  * the backward pass. */
 #include "backend/cpu/kernels.h"
@@ -7,27 +7,28 @@
 
 #include <string.h>
 
-static inline void apply(const uint32_t *words, uint32_t threshold, float factor, const float *x,
+static inline void apply(const uint16_t *bits, uint32_t threshold, float factor, const float *x,
                          float *y, int64_t count) {
 #pragma omp simd
   for (int64_t i = 0; i < count; i++) {
     float scaled = x[i] * factor; /* in any case, so that it is a select */
-    y[i] = words[i] < threshold ? 0.0f : scaled;
+    y[i] = bits[i] < threshold ? 0.0f : scaled;
   }
 }
 
 /* Elements [begin, end) of one sample. */
 static void drop(const ac_run_state *run, const ac_dropout_attributes *attributes, uint32_t sample,
                  int64_t begin, int64_t end, const float *x, float *y) {
-  uint32_t threshold = ac_dropout_threshold(attributes->p), words[AC_CPU_RANDOM_WORDS];
-  float factor = 1.0f / (1.0f - attributes->p);
-  for (int64_t base = begin & ~(int64_t)3; base < end; base += AC_CPU_RANDOM_WORDS) {
-    random_words(words, run->seed, (uint32_t)(base / 4), sample, run->update, attributes->stream);
-    int64_t from = ac_max(begin, base), to = ac_min(end, base + AC_CPU_RANDOM_WORDS);
+  uint32_t threshold = ac_dropout_threshold(attributes->p);
+  uint16_t bits[AC_CPU_RANDOM_HALVES];
+  float factor = ac_dropout_factor(attributes->p);
+  for (int64_t base = begin & ~(int64_t)7; base < end; base += AC_CPU_RANDOM_HALVES) {
+    random_bits(bits, run->seed, (uint32_t)(base / 8), sample, run->update, attributes->stream);
+    int64_t from = ac_max(begin, base), to = ac_min(end, base + AC_CPU_RANDOM_HALVES);
     if (to - from ==
-        AC_CPU_RANDOM_WORDS) /* a constant count makes the common case one straight line */
-      apply(words, threshold, factor, x + base, y + base, AC_CPU_RANDOM_WORDS);
-    else apply(words + (from - base), threshold, factor, x + from, y + from, to - from);
+        AC_CPU_RANDOM_HALVES) /* a constant count makes the common case one straight line */
+      apply(bits, threshold, factor, x + base, y + base, AC_CPU_RANDOM_HALVES);
+    else apply(bits + (from - base), threshold, factor, x + from, y + from, to - from);
   }
 }
 

@@ -1,4 +1,4 @@
-/* Philox 4x32-10 (core/random.h), 16 blocks at a time.
+/* Philox 4x32-10 (core/random.h), 16 blocks at a time, as the halves of words that dropout takes.
  *
  * A round needs the whole 64 bits of 32 x 32-bit products. Compilers make such loops out of full
  * 64-bit multiplications, six times slower than the instruction that multiplies the low halves of
@@ -9,64 +9,84 @@
 
 #include "core/random.h"
 
-#include <string.h>
-
-enum { AC_CPU_RANDOM_BLOCKS = 16, AC_CPU_RANDOM_WORDS = 4 * AC_CPU_RANDOM_BLOCKS };
+enum { AC_CPU_RANDOM_BLOCKS = 16, AC_CPU_RANDOM_HALVES = 8 * AC_CPU_RANDOM_BLOCKS };
 
 #if defined(__GNUC__) && (defined(__AVX512F__) || defined(__AVX2__))
 
 #include <immintrin.h>
 
 #if defined(__AVX512F__)
+
 enum { AC_CPU_RANDOM_LANES = 8 };
 typedef uint64_t random_lanes __attribute__((vector_size(64)));
 #define RANDOM_MULTIPLY(a, b) ((random_lanes)_mm512_mul_epu32((__m512i)(a), (__m512i)(b)))
+/* High halves into low ones, and low ones into high ones: shuffles, which run beside the products
+ * where shifts would wait for them. */
+#define RANDOM_HIGH(a) ((random_lanes)_mm512_shuffle_epi32((__m512i)(a), _MM_PERM_DDBB))
+#define RANDOM_JOIN(low, high) \
+  ((random_lanes)_mm512_mask_shuffle_epi32((__m512i)(low), 0xaaaa, (__m512i)(high), _MM_PERM_CCAA))
+
+/* a0 b0 a1 b1 ... */
+static inline void random_interleave(uint16_t *bits, random_lanes a, random_lanes b) {
+  const __m512i low = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11);
+  const __m512i high = _mm512_setr_epi64(4, 12, 5, 13, 6, 14, 7, 15);
+  _mm512_storeu_si512(bits, _mm512_permutex2var_epi64((__m512i)a, low, (__m512i)b));
+  _mm512_storeu_si512(bits + 32, _mm512_permutex2var_epi64((__m512i)a, high, (__m512i)b));
+}
+
 #else
+
 enum { AC_CPU_RANDOM_LANES = 4 };
 typedef uint64_t random_lanes __attribute__((vector_size(32)));
 #define RANDOM_MULTIPLY(a, b) ((random_lanes)_mm256_mul_epu32((__m256i)(a), (__m256i)(b)))
+#define RANDOM_HIGH(a) ((random_lanes)_mm256_shuffle_epi32((__m256i)(a), 0xf5))
+#define RANDOM_JOIN(low, high)                                                                   \
+  ((random_lanes)_mm256_blend_epi32((__m256i)(low), _mm256_shuffle_epi32((__m256i)(high), 0xa0), \
+                                    0xaa))
+
+static inline void random_interleave(uint16_t *bits, random_lanes a, random_lanes b) {
+  __m256i even = _mm256_unpacklo_epi64((__m256i)a, (__m256i)b); /* a0 b0 a2 b2 */
+  __m256i odd = _mm256_unpackhi_epi64((__m256i)a, (__m256i)b);
+  _mm256_storeu_si256((__m256i *)bits, _mm256_permute2x128_si256(even, odd, 0x20));
+  _mm256_storeu_si256((__m256i *)(bits + 16), _mm256_permute2x128_si256(even, odd, 0x31));
+}
+
 #endif
 
-static inline void random_lane_words(uint32_t *words, uint64_t key, uint32_t first_block,
-                                     uint32_t sample, uint32_t update, uint32_t stream) {
-  const random_lanes zero = {0}, low = zero + 0xffffffffu;
+static inline void random_lane_bits(uint16_t *bits, uint64_t key, uint32_t first_block,
+                                    uint32_t sample, uint32_t update, uint32_t stream) {
+  const random_lanes zero = {0};
   const random_lanes m0 = zero + 0xD2511F53u, m1 = zero + 0xCD9E8D57u;
   random_lanes c0, c1 = zero + sample, c2 = zero + update, c3 = zero + stream;
   for (int i = 0; i < AC_CPU_RANDOM_LANES; i++) c0[i] = (uint32_t)(first_block + (uint32_t)i);
   uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
   for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
     random_lanes p0 = RANDOM_MULTIPLY(c0, m0), p1 = RANDOM_MULTIPLY(c2, m1);
-    c0 = (p1 >> 32) ^ c1 ^ (zero + k0);
-    c2 = (p0 >> 32) ^ c3 ^ (zero + k1);
+    c0 = RANDOM_HIGH(p1) ^ c1 ^ (zero + k0);
+    c2 = RANDOM_HIGH(p0) ^ c3 ^ (zero + k1);
     c1 = p1;
     c3 = p0;
   }
-  random_lanes first = (c0 & low) | (c1 << 32), second = (c2 & low) | (c3 << 32);
-  uint64_t pairs[2 * AC_CPU_RANDOM_LANES];
-  for (int i = 0; i < AC_CPU_RANDOM_LANES; i++) {
-    pairs[2 * i] = first[i];
-    pairs[2 * i + 1] = second[i];
-  }
-  memcpy(words, pairs, sizeof pairs);
+  random_interleave(bits, RANDOM_JOIN(c0, c1), RANDOM_JOIN(c2, c3));
 }
 
 #else
 
 enum { AC_CPU_RANDOM_LANES = 1 };
 
-static inline void random_lane_words(uint32_t *words, uint64_t key, uint32_t first_block,
-                                     uint32_t sample, uint32_t update, uint32_t stream) {
+static inline void random_lane_bits(uint16_t *bits, uint64_t key, uint32_t first_block,
+                                    uint32_t sample, uint32_t update, uint32_t stream) {
   ac_philox_block block = ac_philox(key, first_block, sample, update, stream);
-  memcpy(words, block.v, sizeof block.v);
+  for (uint32_t e = 0; e < 8; e++) bits[e] = (uint16_t)ac_dropout_bits(&block, e);
 }
 
 #endif
 
-/* The words of elements [4 first_block, 4 first_block + 64) of a sample's mask. */
-static inline void random_words(uint32_t *words, uint64_t key, uint32_t first_block,
-                                uint32_t sample, uint32_t update, uint32_t stream) {
+/* The bits of elements [8 first_block, 8 first_block + 128) of a sample's mask. */
+static inline void random_bits(uint16_t *bits, uint64_t key, uint32_t first_block, uint32_t sample,
+                               uint32_t update, uint32_t stream) {
   for (int i = 0; i < AC_CPU_RANDOM_BLOCKS; i += AC_CPU_RANDOM_LANES)
-    random_lane_words(words + 4 * i, key, first_block + (uint32_t)i, sample, update, stream);
+    random_lane_bits(bits + 8 * i, key, first_block + (uint32_t)i, sample, update, stream);
 }
 
 #endif

@@ -41,7 +41,7 @@ static ac_cl_grid tiles_of(const shape *s) {
   AC_CL_INT((s).positions), AC_CL_INT((s).heads), AC_CL_FLOAT((a)->scale),           \
       AC_CL_SEED((run)->seed), AC_CL_UINT((run)->sample), AC_CL_UINT((run)->update), \
       AC_CL_UINT((a)->stream), AC_CL_UINT(ac_dropout_threshold(p)),                  \
-      AC_CL_FLOAT(1.0f / (1.0f - (p)))
+      AC_CL_FLOAT(ac_dropout_factor(p))
 
 ac_status ac_cl_attention(ac_opencl *cl, const ac_op_args *args) {
   const ac_attention_attributes *a = args->attributes;
