@@ -1,7 +1,8 @@
 /* GELU, y = x Phi(x), exactly or with Phi approximated by a tanh.
  *
  * tanh: 0.5 (1 + tanh u) = s = sigmoid(2u) with u = sqrt(2/pi) (x + 0.044715 x^3), so y = x s and
- *   dy/dx = s + x s (1 - s) 2u'.  Written so, nothing cancels for negative x.
+ *   dy/dx = s + x s (1 - s) 2u'.  With e = e^-|2u| and r = 1 / (1 + e), s is e r for negative x and
+ *   else r, so y = r max(x, x e), and s (1 - s) = e r^2: nothing cancels.
  *
  * erf: with the tail q = Phi(-|x|), Phi(x) is q or 1 - q, and
  *   dy/dx = Phi(x) + x phi(x),  phi(x) = e^(-x^2/2) / sqrt(2 pi). */
@@ -14,6 +15,11 @@
 #define TWO_ROOT 1.5957691216057308f /* 2 sqrt(2/pi) */
 #define CUBIC 0.044715f
 
+/* e^-|2u|, given x^2. */
+static inline float tanh_decay(float x, float square) {
+  return exponential(-fabsf(x) * (TWO_ROOT + TWO_ROOT * CUBIC * square));
+}
+
 static inline float normal_distribution(float x, float density) {
   float tail = normal_tail(fabsf(x), density);
   return x < 0.0f ? tail : 1.0f - tail;
@@ -25,8 +31,8 @@ static void forward_range(const ac_op_args *args, int64_t first, int64_t last) {
   if (((const ac_gelu_attributes *)args->attributes)->kind == AC_GELU_TANH) {
 #pragma omp simd
     for (int64_t i = first; i < last; i++) {
-      float v = x[i], complement;
-      y[i] = v * sigmoid(TWO_ROOT * v * (1.0f + CUBIC * (v * v)), &complement);
+      float v = x[i], e = tanh_decay(v, v * v), small = v * e;
+      y[i] = inverse(1.0f + e) * (v > small ? v : small);
     }
   } else {
 #pragma omp simd
@@ -43,10 +49,9 @@ static void gradient_range(const ac_op_args *args, int64_t first, int64_t last) 
   if (((const ac_gelu_attributes *)args->attributes)->kind == AC_GELU_TANH) {
 #pragma omp simd
     for (int64_t i = first; i < last; i++) {
-      float v = x[i], square = v * v, complement;
-      float s = sigmoid(TWO_ROOT * v * (1.0f + CUBIC * square), &complement);
-      float slope = TWO_ROOT * (1.0f + 3.0f * CUBIC * square);
-      dx[i] = dy[i] * (s + v * s * complement * slope);
+      float v = x[i], square = v * v, e = tanh_decay(v, square), r = inverse(1.0f + e), q = e * r;
+      float slope = TWO_ROOT + 3.0f * TWO_ROOT * CUBIC * square;
+      dx[i] = dy[i] * ((v < 0.0f ? q : r) + v * slope * (q * r));
     }
   } else {
 #pragma omp simd

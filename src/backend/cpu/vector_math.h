@@ -24,6 +24,8 @@
 
 #include "core/half.h"
 
+#include <math.h>
+
 static inline float exponential(float x) {
   float y = x < -88.0f ? -88.0f : x; /* where n = -127, whose power below is 0 */
   /* Adding 1.5 * 2^23 rounds to an integer, which is then in the low bits. */
@@ -47,21 +49,20 @@ static inline float inverse(float d) {
 
 /* The logistic function s(x) and 1 - s(x), neither by a difference. */
 static inline float sigmoid(float x, float *complement) {
-  float e = exponential(x < 0.0f ? x : -x), larger = inverse(1.0f + e), smaller = e * larger;
-  *complement = x < 0.0f ? larger : smaller;
-  return x < 0.0f ? smaller : larger;
+  float e = exponential(-fabsf(x)), larger = inverse(1.0f + e);
+  *complement = larger * (x < 0.0f ? 1.0f : e);
+  return larger * (x < 0.0f ? e : 1.0f);
 }
 
 static inline float hyperbolic_tangent(float x) {
-  float e = exponential(x < 0.0f ? 2.0f * x : -2.0f * x), square = x * x;
+  float e = exponential(-2.0f * fabsf(x)), square = x * x;
   float p = -5.704986327e-3f;
   p = p * square + 2.063908657e-2f;
   p = p * square - 5.373971485e-2f;
   p = p * square + 1.333144219e-1f;
   p = p * square - 3.333328194e-1f;
   float far = (1.0f - e) * inverse(1.0f + e), near = x + x * (square * p);
-  float magnitude = x < 0.0f ? -x : x;
-  return magnitude < 0.625f ? near : x < 0.0f ? -far : far;
+  return fabsf(x) < 0.625f ? near : x < 0.0f ? -far : far;
 }
 
 /* log(1 + u) for u in [0, 1]. */
