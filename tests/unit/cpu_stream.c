@@ -97,7 +97,7 @@ static void run(ac_device *device, const example *e, ac_dtype storage, bool mark
                         columns, offset, 7);
   args.add[0] = e->adds;
   args.workspace_bytes = device->backend->workspace(device->state, &args);
-  args.workspace = aligned_alloc(64, args.workspace_bytes + 64);
+  args.workspace = aligned_alloc(64, args.workspace_bytes / 64 * 64 + 64);
   assert_non_null(args.workspace);
   assert_ok(device->backend->run(device->state, &args));
   free(args.workspace);
