@@ -44,10 +44,6 @@ static double flops(const ac_op_args *args) {
   return 2.0 * (double)args->in[0].count * (double)ac_columns(&args->out[0]);
 }
 
-static double input_gradient_flops(const ac_op_args *args) {
-  return 2.0 * (double)args->in[0].count * (double)ac_columns(&args->out[0]);
-}
-
 static double weight_gradient_flops(const ac_op_args *args) {
   double product = args->out[0].count ? 2.0 * (double)args->in[0].count : 0;
   return product * (double)ac_columns(&args->in[1]) +
@@ -56,6 +52,6 @@ static double weight_gradient_flops(const ac_op_args *args) {
 
 const ac_op_desc ac_op_desc_linear = {.name = "linear", .gradient = gradient, .flops = flops};
 const ac_op_desc ac_op_desc_linear_input_gradient = {
-    .name = "linear_input_gradient", .can_add = 1, .flops = input_gradient_flops};
+    .name = "linear_input_gradient", .can_add = 1, .flops = flops};
 const ac_op_desc ac_op_desc_linear_weight_gradient = {
     .name = "linear_weight_gradient", .can_add = 3, .flops = weight_gradient_flops};

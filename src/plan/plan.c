@@ -36,23 +36,39 @@ static ac_status check_desc(const ac_plan_desc *desc) {
   return AC_OK;
 }
 
+/* The sentence about a node that cannot run, and what would help. */
+static ac_status unsupported(const ac_plan *plan, const ac_node *node, int64_t batch) {
+  char text[128], whole[128];
+  const char *id = plan->device->info.id;
+  ac_node_text(text, sizeof text, plan->graph, node);
+  if (batch == 1) return ac_fail(AC_ERROR_UNSUPPORTED, "plan: device %s cannot run %s", id, text);
+  if (plan->coupled < 0)
+    return ac_fail(AC_ERROR_UNSUPPORTED,
+                   "plan: device %s cannot run %s at a micro-batch of %lld; give a smaller one", id,
+                   text, (long long)batch);
+  return ac_fail(
+      AC_ERROR_UNSUPPORTED,
+      "plan: device %s cannot run %s on %lld samples, and %s keeps a batch whole; take a "
+      "smaller batch, group norm, or accept the statistics of micro-batches "
+      "(--batch-norm micro)",
+      id, text, (long long)batch,
+      ac_node_text(whole, sizeof whole, plan->graph, &plan->graph->nodes[plan->coupled]));
+}
+
 static ac_status check_support(const ac_plan *plan, const ac_sequence *sequence, int64_t batch) {
   ac_run_state run = {.training = sequence->training, .batch = batch};
   for (int i = 0; i < sequence->step_count; i++) {
     ac_op_args args;
     ac_step_arguments(&sequence->steps[i], plan->graph, &run, &args);
-    if (plan->device->backend->supports(plan->device->state, &args)) continue;
-    char text[128];
-    const ac_node *node = &plan->graph->nodes[sequence->steps[i].node];
-    ac_node_text(text, sizeof text, plan->graph, node);
-    if (batch > 1)
-      return ac_fail(AC_ERROR_UNSUPPORTED,
-                     "plan: device %s cannot run %s at a micro-batch of %lld; give a smaller one",
-                     plan->device->info.id, text, (long long)batch);
-    return ac_fail(AC_ERROR_UNSUPPORTED, "plan: device %s cannot run %s", plan->device->info.id,
-                   text);
+    if (!plan->device->backend->supports(plan->device->state, &args))
+      return unsupported(plan, &plan->graph->nodes[sequence->steps[i].node], batch);
   }
   return AC_OK;
+}
+
+ac_status ac_plan_check_support(const ac_plan *plan, int64_t micro_batch) {
+  AC_TRY(check_support(plan, &plan->main, micro_batch));
+  return check_support(plan, &plan->evaluation, micro_batch);
 }
 
 /* ---- making ---------------------------------------------------------------------------------- */
@@ -269,8 +285,6 @@ ac_status ac_plan_create(ac_plan **result, const ac_graph *graph, ac_device *dev
   ac_plan *plan;
   AC_TRY(ac_plan_begin(&plan, graph, device, desc));
   ac_status status = ac_plan_search(plan, memory_limit(desc, device));
-  if (status == AC_OK) status = check_support(plan, &plan->main, plan->info.micro_batch);
-  if (status == AC_OK) status = check_support(plan, &plan->evaluation, plan->info.micro_batch);
   if (status != AC_OK) {
     ac_plan_free(plan);
     return status;

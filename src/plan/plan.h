@@ -161,6 +161,9 @@ ac_status ac_plan_price(ac_plan *plan, int64_t micro_batch, bool exact);
 ac_status ac_plan_begin(ac_plan **plan, const ac_graph *graph, ac_device *device,
                         const ac_plan_desc *desc);
 
+/* Whether the device runs all of the plan's ops on so many samples at once, and if not, why. */
+ac_status ac_plan_check_support(const ac_plan *plan, int64_t micro_batch);
+
 /* What the budget has to cover. */
 static inline uint64_t ac_plan_needs(const ac_plan *plan) {
   uint64_t total = plan->info.bytes.total, host = plan->info.read_ahead_bytes;

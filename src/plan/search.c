@@ -181,6 +181,8 @@ int ac_plan_search_sizes(int64_t batch, int64_t sizes[AC_SEARCH_SIZES]) {
   return count;
 }
 
+/* Of every size at which the device runs all ops. If it does not at the last, the smallest, the
+ * plan is refused. */
 static ac_status list_candidates(search *s) {
   int64_t sizes[AC_SEARCH_SIZES] = {s->plan->desc.micro_batch};
   int count = s->plan->desc.micro_batch ? 1 : ac_plan_search_sizes(s->plan->desc.batch, sizes);
@@ -188,7 +190,12 @@ static ac_status list_candidates(search *s) {
   s->count = 0;
   s->list = malloc((size_t)count * (CHOICES + 2) * sizeof *s->list);
   if (!s->list) return ac_fail(AC_ERROR_MEMORY, "no memory for the search");
-  for (int i = 0; i < count; i++) AC_TRY(add_size(s, sizes[i]));
+  for (int i = 0; i < count; i++) {
+    ac_status status = ac_plan_check_support(s->plan, sizes[i]);
+    if (status == AC_ERROR_UNSUPPORTED && i < count - 1) continue;
+    AC_TRY(status);
+    AC_TRY(add_size(s, sizes[i]));
+  }
   return AC_OK;
 }
 
@@ -356,13 +363,22 @@ static ac_status choose(search *s, uint64_t limit) {
 
 /* ---- forward only ---------------------------------------------------------------------------- */
 
+static ac_status price_forward(ac_plan *plan, int64_t micro_batch, uint64_t limit, bool *fits) {
+  AC_TRY(ac_plan_price(plan, micro_batch, true));
+  *fits = plan->info.bytes.total <= limit && ac_plan_check_support(plan, micro_batch) == AC_OK;
+  return AC_OK;
+}
+
 /* Without a backward pass there is nothing to recompute: the fewest micro-batches that fit. Bytes
- * grow with the micro-batch, so bisect on their number. */
+ * grow with the micro-batch, as does what an op must be able to count, so bisect on their number.
+ */
 static ac_status search_forward(ac_plan *plan, uint64_t limit) {
   int64_t batch = plan->desc.batch, given = plan->desc.micro_batch;
   uint64_t *total = &plan->info.bytes.total;
-  AC_TRY(ac_plan_price(plan, given ? given : batch, true));
-  if (*total <= limit) return AC_OK;
+  bool fits;
+  if (given) AC_TRY(ac_plan_check_support(plan, given));
+  AC_TRY(price_forward(plan, given ? given : batch, limit, &fits));
+  if (fits) return AC_OK;
   if (!given) AC_TRY(ac_plan_price(plan, 1, true));
   if (*total == UINT64_MAX)
     return AC_ERROR_BUDGET; /* with the sentence about the largest allocation */
@@ -374,8 +390,8 @@ static ac_status search_forward(ac_plan *plan, uint64_t limit) {
   int64_t too_few = 1, enough = batch;
   while (enough - too_few > 1) {
     int64_t middle = too_few + (enough - too_few) / 2;
-    AC_TRY(ac_plan_price(plan, divide_up(batch, middle), true));
-    if (*total <= limit) enough = middle;
+    AC_TRY(price_forward(plan, divide_up(batch, middle), limit, &fits));
+    if (fits) enough = middle;
     else too_few = middle;
   }
   return ac_plan_price(plan, divide_up(batch, enough), true);

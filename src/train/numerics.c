@@ -52,13 +52,15 @@ void ac_numerics_free(ac_instance *instance) {
 }
 
 /* Of the outputs that a step stores in 16 bits, the n-th. What is computed again or only moved is
- * not counted again. */
+ * not counted again; what is moved and added to something is a new value. */
 bool ac_numerics_arguments(const ac_instance *instance, int step, int n, ac_op_args *args) {
   const ac_op_args *done = &instance->main.args[step];
-  if (instance->main.sequence->steps[step].recomputed || ac_op_describe(done->op)->moves)
-    return false;
+  const ac_step *planned = &instance->main.sequence->steps[step];
+  const bool moves = ac_op_describe(done->op)->moves;
+  if (planned->recomputed) return false;
   for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
-    if (!is_half(&done->out[j]) || n-- > 0) continue;
+    const bool computed = !moves || planned->write[j] != AC_OVERWRITE;
+    if (!is_half(&done->out[j]) || !computed || n-- > 0) continue;
     *args = (ac_op_args){.op = AC_OP_numerics, .run = &instance->run};
     args->in[0] = done->out[j];
     args->out[0] = (ac_operand){instance->numerics.views[step], AC_I32, 1, {2}, 2};

@@ -4,12 +4,12 @@
 
 #include <math.h>
 
-/* sums += w {sum_j (max(z, 0) - z t + log(1 + exp(-|z|))) / m, 1, [all right]} over samples of m
- * elements. */
 static double weight(const ac_op_args *args, int64_t b) {
   return args->in[2].count ? op_reals(&args->in[2])[b] : 1;
 }
 
+/* sums += w {sum_j (max(z, 0) - z t + log(1 + exp(-|z|))) / m, 1, [all right]} over samples of m
+ * elements. */
 static void binary_cross_entropy(const ac_op_args *args) {
   int64_t B = args->in[0].dim[0], m = args->in[0].count / B;
   double *sums = op_reals(&args->out[0]);

@@ -4,11 +4,11 @@
 
 #include <math.h>
 
-/* sums += w {sum_j (prediction - target)^2 / m, 1, 0} over samples of m elements. */
 static double weight(const ac_op_args *args, int64_t b) {
   return args->in[2].count ? op_reals(&args->in[2])[b] : 1;
 }
 
+/* sums += w {sum_j (prediction - target)^2 / m, 1, 0} over samples of m elements. */
 static void mean_squared_error(const ac_op_args *args) {
   int64_t B = args->in[0].dim[0], m = args->in[0].count / B;
   double *sums = op_reals(&args->out[0]);

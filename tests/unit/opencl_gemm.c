@@ -261,7 +261,7 @@ static void test_choice_is_kept(void **state) {
   unsetenv("ACCRUE_CACHE_DIR");
 }
 
-/* ---- tiles that compute something else ------------------------------------------------------- */
+/* ---- tiles that compute something else, or nothing ------------------------------------------- */
 
 static ac_cl_tile right_tile;
 static bool some_tile_is_right;
@@ -271,18 +271,26 @@ static bool same_tile(const ac_cl_tile *a, const ac_cl_tile *b) {
 }
 
 /* The lowest bit of the first f16 result, or float that a mixed product has: near enough. */
-static void last_bit(const ac_cl_tile *tile, void *result, size_t bytes) {
+static bool last_bit(const ac_cl_tile *tile, void *result, size_t bytes) {
   (void)bytes;
   if (!some_tile_is_right || !same_tile(tile, &right_tile)) *(unsigned char *)result ^= 1;
+  return true;
 }
 
 /* An element that is left out. */
-static void hole(const ac_cl_tile *tile, void *result, size_t bytes) {
+static bool hole(const ac_cl_tile *tile, void *result, size_t bytes) {
   if (!some_tile_is_right || !same_tile(tile, &right_tile))
     memset((char *)result + bytes / 8 * 4, 0, 4);
+  return true;
 }
 
-typedef void (*distortion)(const ac_cl_tile *tile, void *result, size_t bytes);
+/* A launch or a read-back that fails. */
+static bool failure(const ac_cl_tile *tile, void *result, size_t bytes) {
+  (void)result, (void)bytes;
+  return some_tile_is_right && same_tile(tile, &right_tile);
+}
+
+typedef bool (*distortion)(const ac_cl_tile *tile, void *result, size_t bytes);
 
 static ac_status choose_distorted(distortion distort, bool mixed, int *index) {
   ac_device *device = open_device();
@@ -297,10 +305,19 @@ static ac_status choose_distorted(distortion distort, bool mixed, int *index) {
   return status;
 }
 
+static void set_right_tile(int *index) {
+  ac_device *device = open_device();
+  const ac_cl_tiles tiles = ac_cl_tiles_for(device->state, true);
+  *index = tiles.count - 1;
+  right_tile = tiles.tile[*index];
+  some_tile_is_right = true;
+  ac_device_close(device);
+}
+
 static void test_wrong_tiles_are_not_taken(void **state) {
   (void)state;
   test_path path;
-  int index;
+  int index, last;
   setenv("ACCRUE_CACHE_DIR", test_folder, 1);
   setenv("ACCRUE_TUNE", "1", 1);
   some_tile_is_right = false;
@@ -315,17 +332,35 @@ static void test_wrong_tiles_are_not_taken(void **state) {
   assert_int_equal(index, 0);
   assert_false(only_tile_file(&path)); /* for it may be right another time */
 
-  ac_device *device = open_device();
-  const ac_cl_tiles tiles = ac_cl_tiles_for(device->state, true);
-  right_tile = tiles.tile[tiles.count - 1];
-  ac_device_close(device);
-  some_tile_is_right = true;
+  set_right_tile(&last);
   assert_ok(choose_distorted(hole, false, &index));
-  assert_int_equal(index, tiles.count - 1);
+  assert_int_equal(index, last);
   assert_true(only_tile_file(&path));
   remove(path.text);
   assert_ok(choose_distorted(last_bit, true, &index));
-  assert_int_equal(index, tiles.count - 1);
+  assert_int_equal(index, last);
+  unsetenv("ACCRUE_TUNE");
+  unsetenv("ACCRUE_CACHE_DIR");
+}
+
+/* They are passed over like wrong ones, but where none runs nothing is known to be wrong: the first
+ * is taken. */
+static void test_tiles_that_fail_are_not_wrong(void **state) {
+  (void)state;
+  test_path path;
+  int index, last;
+  setenv("ACCRUE_CACHE_DIR", test_folder, 1);
+  setenv("ACCRUE_TUNE", "1", 1);
+  some_tile_is_right = false;
+  for (int mixed = 0; mixed < 2; mixed++) {
+    assert_ok(choose_distorted(failure, mixed, &index));
+    assert_int_equal(index, 0);
+  }
+  assert_false(only_tile_file(&path));
+  set_right_tile(&last);
+  assert_ok(choose_distorted(failure, false, &index));
+  assert_int_equal(index, last);
+  assert_true(only_tile_file(&path));
   unsetenv("ACCRUE_TUNE");
   unsetenv("ACCRUE_CACHE_DIR");
 }
@@ -337,6 +372,8 @@ int main(void) {
       cmocka_unit_test(test_flushed_values_are_marked),
       cmocka_unit_test_setup_teardown(test_choice_is_kept, make_test_folder, remove_test_folder),
       cmocka_unit_test_setup_teardown(test_wrong_tiles_are_not_taken, make_test_folder,
+                                      remove_test_folder),
+      cmocka_unit_test_setup_teardown(test_tiles_that_fail_are_not_wrong, make_test_folder,
                                       remove_test_folder),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -453,9 +453,74 @@ static void ops_must_bear_the_micro_batch(void **state) {
   desc.batch = desc.micro_batch = 8;
   assert_refused(ac_plan_create(&plan, g, device, &desc), AC_ERROR_UNSUPPORTED,
                  "cannot run conv2d (stem) at a micro-batch of 8; give a smaller one");
+  desc.micro_batch = 0;
+  plan = make(g, device, desc);
+  assert_int_equal(ac_plan_get_info(plan)->micro_batch, 3);
+  ac_plan_free(plan);
   desc.batch = desc.micro_batch = 1;
   ac_plan_free(make(g, device, desc));
   ac_graph_free(g);
+  ac_device_close(device);
+}
+
+static bool supports_up_to_five(void *state, const ac_op_args *args) {
+  (void)state;
+  return args->op != AC_OP_relu || args->out[0].dim[0] <= 5;
+}
+
+/* With a ReLU, behind a batch norm or not. */
+static ac_graph *rectified(bool normed) {
+  ac_graph *g;
+  assert_ok(ac_graph_create(&g));
+  const ac_parameter_desc frozen = {.frozen = true};
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 6));
+  ac_tensor *t = ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, 6));
+  ac_tensor *h = ac_linear(x, test_matrix(g, "fc", "w", 6, 6), NULL, AC_OUT_IN);
+  ac_graph_scope(g, "norm");
+  if (normed)
+    h = ac_batch_norm(h, NULL, NULL, ac_parameter(g, "mean", SHAPE(6), &frozen),
+                      ac_parameter(g, "var", SHAPE(6), &frozen), NULL);
+  ac_graph_scope(g, "stem");
+  h = ac_relu(h);
+  ac_graph_set_output(g, "h", h);
+  ac_graph_set_loss(g, ac_mean_squared_error(h, t, NULL));
+  assert_ok(ac_graph_status(g));
+  return g;
+}
+
+/* A micro-batch that is not given is one that the device runs (16 samples are four times 4, not 5),
+ * and where one is given or cannot be chosen, what is advised can be followed. */
+static void the_micro_batch_is_one_that_ops_bear(void **state) {
+  (void)state;
+  ac_device *device = dry(0);
+  ac_backend backend = *device->backend;
+  backend.supports = supports_up_to_five;
+  device->backend = &backend;
+  ac_graph *graph = rectified(false), *normed = rectified(true);
+  ac_plan *plan;
+  static const ac_purpose purposes[] = {AC_TRAIN, AC_EVALUATE, AC_PREDICT};
+  for (int p = 0; p < 3; p++)
+    for (int policy = AC_RECOMPUTE_NONE; policy <= AC_RECOMPUTE_ALL; policy++) {
+      ac_plan_desc desc = {.batch = 16, .purpose = purposes[p], .recompute = (ac_recompute)policy};
+      plan = make(graph, device, desc);
+      assert_int_equal(ac_plan_get_info(plan)->micro_batch, 4);
+      ac_plan_free(plan);
+      desc.micro_batch = 6;
+      assert_refused(ac_plan_create(&plan, graph, device, &desc), AC_ERROR_UNSUPPORTED,
+                     "relu (stem) at a micro-batch of 6; give a smaller one");
+      desc.micro_batch = 5;
+      ac_plan_free(make(graph, device, desc));
+    }
+  ac_plan_desc desc = {.batch = 6};
+  assert_refused(ac_plan_create(&plan, normed, device, &desc), AC_ERROR_UNSUPPORTED,
+                 "relu (stem) on 6 samples, and batch_norm (norm) keeps a batch whole");
+  assert_contains(ac_last_error(), "smaller batch");
+  desc.micro_batch_norm = true;
+  ac_plan_free(make(normed, device, desc));
+  desc = (ac_plan_desc){.batch = 5};
+  ac_plan_free(make(normed, device, desc));
+  ac_graph_free(graph);
+  ac_graph_free(normed);
   ac_device_close(device);
 }
 
@@ -472,6 +537,7 @@ int main(void) {
       cmocka_unit_test(hints_are_honoured),
       cmocka_unit_test(sizes_do_not_overflow),
       cmocka_unit_test(ops_must_bear_the_micro_batch),
+      cmocka_unit_test(the_micro_batch_is_one_that_ops_bear),
       cmocka_unit_test(wrong_policies_are_refused),
       cmocka_unit_test(a_plan_outlives_its_graph),
   };

@@ -493,6 +493,84 @@ static void moved_values_are_counted_once_everywhere(void **state) {
   everywhere(moved_values_are_counted_once);
 }
 
+/* Of a model's backward pass over two samples of zeros, whose output should be -1: what is counted
+ * in ops of this name, of which there is one, and what all of them flush. */
+static void backward_counts(const char *name, ac_tensor *(*model)(ac_graph *g, ac_tensor *x),
+                            int64_t width, const char *op, ac_numerics *counts, int64_t *flushed) {
+  ac_device *device = open_device(name);
+  ac_graph *g;
+  assert_ok(ac_graph_create(&g));
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 4));
+  ac_tensor *goal = ac_input(g, "goal", AC_F32, SHAPE(AC_BATCH, width));
+  ac_graph_set_loss(g, ac_mean_squared_error(model(g, x), goal, NULL));
+  assert_ok(ac_graph_status(g));
+  ac_plan *plan;
+  ac_trainer *trainer;
+  ac_plan_desc desc = {
+      .batch = 2, .micro_batch = 2, .precision = AC_PRECISION_F16, .debug_numerics = true};
+  assert_ok(ac_plan_create(&plan, g, device, &desc));
+  ac_trainer_desc how = {.schedule = {.lr = 0}, .loss_scaling = {.kind = AC_LOSS_SCALING_NONE}};
+  assert_ok(ac_trainer_create(&trainer, plan, &how));
+  float zeros[8] = {0}, goals[16];
+  for (int i = 0; i < 16; i++) goals[i] = -1;
+  ac_feed feeds[] = {{"x", zeros}, {"goal", goals}};
+  assert_ok(ac_trainer_accumulate(trainer, 2, feeds, 2));
+  assert_ok(ac_trainer_update(trainer, NULL));
+  int found = 0;
+  *flushed = 0;
+  for (int i = 0; i < ac_trainer_numerics_count(trainer); i++) {
+    ac_numerics n;
+    assert_ok(ac_trainer_numerics(trainer, i, &n));
+    if (!n.backward) continue;
+    *flushed += n.flushed;
+    if (strcmp(n.op, op) != 0) continue;
+    *counts = n;
+    found++;
+  }
+  assert_int_equal(found, 1);
+  ac_trainer_free(trainer);
+  ac_plan_free(plan);
+  ac_graph_free(g);
+  ac_device_close(device);
+}
+
+static ac_tensor *gated(ac_graph *g, ac_tensor *x) {
+  return ac_multiply(x, ac_parameter(g, "gate", SHAPE(4), NULL));
+}
+
+/* Either joint hands back gradients of 40000. */
+static ac_tensor *joined_twice(ac_graph *g, ac_tensor *x) {
+  ac_tensor *h = gated(g, x);
+  ac_tensor *a = ac_concat((ac_tensor *[]){h, x}, 2, 1),
+            *b = ac_concat((ac_tensor *[]){x, h}, 2, 1);
+  return ac_add(ac_scale(a, 320000), ac_scale(b, 320000));
+}
+
+/* Either half hands back gradients that f16 flushes. */
+static ac_tensor *halved(ac_graph *g, ac_tensor *x) {
+  ac_tensor *h = gated(g, x);
+  return ac_add(ac_scale(ac_slice(h, 1, 0, 2), 0x1p-26f), ac_scale(ac_slice(h, 1, 2, 2), 0x1p-26f));
+}
+
+/* What is moved and added to something else may overflow as any sum. But what it left alone was
+ * counted before. */
+static void sums_of_moved_values_are_counted(const char *name, ac_precision precision) {
+  if (precision != AC_PRECISION_F16) return;
+  ac_numerics counts;
+  int64_t flushed;
+  backward_counts(name, joined_twice, 8, "slice", &counts, &flushed);
+  assert_int_equal(counts.values, 8);
+  assert_int_equal(counts.overflowed, 8);
+  backward_counts(name, halved, 2, "slice_gradient", &counts, &flushed);
+  assert_int_equal(counts.flushed, 0);
+  assert_int_equal(flushed, 8);
+}
+
+static void sums_of_moved_values_are_counted_everywhere(void **state) {
+  (void)state;
+  everywhere(sums_of_moved_values_are_counted);
+}
+
 static void losses_of_numbers_are_counted(const char *device, ac_precision precision) {
   bool f16 = precision == AC_PRECISION_F16;
   watch(device, precision, 0x1p-26f, 1, f16 ? 42 : 0, 0);
@@ -517,6 +595,7 @@ int main(void) {
       cmocka_unit_test(odd_graphs_train_everywhere),
       cmocka_unit_test(sessions_convert_everywhere),
       cmocka_unit_test(moved_values_are_counted_once_everywhere),
+      cmocka_unit_test(sums_of_moved_values_are_counted_everywhere),
       cmocka_unit_test(losses_of_numbers_are_counted_everywhere),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -35,6 +35,14 @@ static void clear(const ac_operand *y, int64_t at, int64_t count) {
   memset(ac_element(y->data, y->dtype, at), 0, (size_t)count * ac_dtype_bytes(y->dtype));
 }
 
+/* What an earlier op flushed and marked there is not to be counted again as this op's. */
+static void unmark(const ac_op_args *args, int64_t at, int64_t count) {
+  const ac_operand *y = &args->out[0];
+  if (y->dtype != AC_F16 || !args->run->mark_flushed) return;
+  uint16_t *bits = ac_element(y->data, y->dtype, at);
+  for (int64_t i = 0; i < count; i++) bits[i] = bits[i] == 0x8000 ? 0 : bits[i];
+}
+
 static int axis_of(const ac_op_args *args) {
   return ((const ac_concat_attributes *)args->attributes)->axis;
 }
@@ -69,11 +77,15 @@ static void slice_gradient_range(const ac_op_args *args, int64_t first, int64_t 
   int64_t run = dy->dim[axis_of(args)] * whole.inner, before = first_of(args) * whole.inner;
   int64_t row = whole.length * whole.inner;
   for (int64_t outer = first; outer < last; outer++) {
-    if (!args->add[0]) {
-      clear(dx, outer * row, before);
-      clear(dx, outer * row + before + run, row - before - run);
+    int64_t at = outer * row, behind = at + before + run;
+    if (args->add[0]) {
+      unmark(args, at, before);
+      unmark(args, behind, at + row - behind);
+    } else {
+      clear(dx, at, before);
+      clear(dx, behind, at + row - behind);
     }
-    move(args, dy, outer * run, outer * row + before, run);
+    move(args, dy, outer * run, at + before, run);
   }
 }
 

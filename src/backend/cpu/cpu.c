@@ -2,7 +2,9 @@
  * it returns.
  *
  * When a device is opened, the kernels of the best instruction set that both the build and the CPU
- * have are chosen; ACCRUE_ISA=base, v3 or v4 (levels of x86-64) asks for a lower one, for tests. */
+ * have are chosen; ACCRUE_ISA=base, v3 or v4 (levels of x86-64) asks for a lower one, for tests.
+ * ACCRUE_CPU_STREAM=BYTES stands for the size of the last-level cache in deciding what is written
+ * past the caches (stage.c); 0: nothing is. */
 #include "backend/backend.h"
 
 #include <ctype.h>
@@ -107,6 +109,11 @@ static int default_threads(void) {
   return threads > 0 && threads <= MAX_THREADS ? (int)threads : ac_processor_count();
 }
 
+static uint64_t cache_bytes(void) {
+  const char *text = getenv("ACCRUE_CPU_STREAM");
+  return text && *text ? strtoull(text, NULL, 10) : ac_cache_bytes();
+}
+
 static bool has_half_arithmetic(void) {
 #if defined(AC_CPU_HAVE_V4) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12
   return __builtin_cpu_supports("avx512fp16");
@@ -154,7 +161,7 @@ static ac_status open_device(void **state, int index, const ac_device_desc *desc
   device *d = calloc(1, sizeof *d);
   if (!d) return ac_fail(AC_ERROR_MEMORY, "cpu: no memory to open the device");
   ac_blas_reserve(blas, threads);
-  d->context = (ac_cpu_context){.threads = threads, .cache_bytes = ac_cache_bytes(), .blas = blas};
+  d->context = (ac_cpu_context){.threads = threads, .cache_bytes = cache_bytes(), .blas = blas};
   d->isa = choose_isa();
   if (desc && desc->allocator) {
     d->own_allocator = true;

@@ -9,9 +9,10 @@
  * so that sums run over all of k in floats and are rounded once. An element of A is converted once
  * for each COLUMNS of C and one of B once for each ROWS, which is next to nothing beside the
  * multiplications it then takes part in. Larger blocks are hardly faster; small products are
- * content with narrower ones, lest scratch outweighs what 16 bits save. The size of a block changes
- * no bit of the result, for k is cut in the same places. Operands in f32 are used where they lie.
- */
+ * content with narrower ones, lest scratch outweighs what 16 bits save. k is cut in the same places
+ * whatever the size of a block, so the bits of the result depend on it only where a block at the
+ * edge has too few rows or columns for gemm.c and goes to OpenBLAS, or where all go there: its
+ * order of sums is its own. Operands in f32 are used where they lie. */
 #include "backend/cpu/convert.h"
 
 enum { ROWS = 240, COLUMNS = 256, FEW_COLUMNS = 128, DEPTH = 256, ROW_UNIT = 12, COLUMN_UNIT = 32 };

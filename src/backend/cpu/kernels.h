@@ -25,7 +25,7 @@
 
 typedef struct ac_cpu_context {
   int threads;
-  uint64_t cache_bytes; /* of the last-level cache; 0: unknown */
+  uint64_t cache_bytes; /* no cache keeps operands that take more; 0: unknown */
   const ac_blas *blas;
 } ac_cpu_context;
 

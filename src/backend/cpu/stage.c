@@ -1,10 +1,10 @@
 /* Kernels written for floats, run on operands of 16 bits, and on operands too large for any cache.
  *
- * 16 bits. A thread goes through its share block by
- * block: of each such operand the block's elements are converted into scratch (of an output only if
- * it is added to), the kernel runs on a copy of the arguments whose handles are shifted, so that
- * its own indices fall into the scratch, and outputs are converted back. A block lies in the
- * nearest cache throughout, so what moves from and to memory is 16 bits an element.
+ * 16 bits. A thread goes through its share block by block: of each such operand the block's
+ * elements are converted into scratch (of an output only if it is added to), the kernel runs on a
+ * copy of the arguments whose handles are shifted, so that its own indices fall into the scratch,
+ * and outputs are converted back. A block lies in the nearest cache throughout, so what moves from
+ * and to memory is 16 bits an element.
  *
  * Operands of kind s either go along with the items, `weight` elements an item, or (an input that
  * is repeated) are periodic in the elements; a short period is converted once, a long one bounds
@@ -69,8 +69,7 @@ static uint64_t operand_bytes(const ac_operand *x) {
   return (uint64_t)x->count * ac_dtype_bytes(x->dtype);
 }
 
-/* Whether it is an output that no cache holds: one that is read is in a cache when it is written.
- */
+/* Whether it is an output that no cache holds: what is read too is in one when it is written. */
 static bool is_cold(const ac_op_args *args, int output) {
   const ac_operand *x = &args->out[output];
   if (!x->count || ac_op_output_kind(args->op, output) != 's' || args->add[output]) return false;

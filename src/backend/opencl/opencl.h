@@ -39,8 +39,9 @@ typedef struct ac_opencl {
   bool tune;           /* tiles of products are tuned */
   /* Indices of the chosen tiles plus 1, by storage type, transposes and float operands, size. */
   uint8_t tiles[AC_BF16 + 1][32][2];
-  /* For tests: changes what a tile has computed in a trial; NULL. */
-  void (*distort)(const struct ac_cl_tile *tile, void *result, size_t bytes);
+  /* For tests: changes what a tile has computed in a trial, or returns false, which counts as a
+   * tile that could not run; NULL. */
+  bool (*distort)(const struct ac_cl_tile *tile, void *result, size_t bytes);
 
   bool preparing;
   const char *op;    /* in hand, for messages */

@@ -9,7 +9,9 @@
  * give the same bits, a choice that comes out differently another time changes nothing but speed.
  *
  * Where no tile has the bits (a driver that contracts or reorders otherwise), the first is taken if
- * its results are near enough, which is not kept on disk; if not, the class cannot be multiplied.
+ * its results are near enough, which is not kept on disk; if not, the class cannot be multiplied. A
+ * tile that cannot run is passed over; if the first cannot and no other is exact, it is left to the
+ * ordinary preparation to report why.
  *
  * The scratch buffers of a tuning run live as long as the run, which is before a plan's memory is
  * allocated (train/instance.c). On CPU devices, where compiling costs more than there is to gain,
@@ -206,7 +208,8 @@ static bool all_near(const trial *t, const void *expected) {
   return true;
 }
 
-typedef enum verdict { WRONG, NEAR, EXACT } verdict;
+/* FAILED: it could not be compiled or run, so that nothing is known of what it computes. */
+typedef enum verdict { FAILED, WRONG, NEAR, EXACT } verdict;
 
 static verdict check_tile(trial *t, ac_cl_tile tile) {
   verdict result = EXACT;
@@ -216,8 +219,8 @@ static verdict check_tile(trial *t, ac_cl_tile tile) {
     if (ac_cl_gemm_tile(t->cl, &t->product, tile) != AC_OK ||
         clEnqueueReadBuffer(t->cl->queue, t->buffer[C], CL_TRUE, 0, bytes, t->host[C], 0, NULL,
                             NULL) != CL_SUCCESS)
-      return WRONG;
-    if (t->cl->distort) t->cl->distort(&tile, t->host[C], bytes);
+      return FAILED;
+    if (t->cl->distort && !t->cl->distort(&tile, t->host[C], bytes)) return FAILED;
     if (memcmp(t->host[C], t->expected[i], bytes) != 0)
       result = all_near(t, t->expected[i]) ? NEAR : WRONG;
   }
@@ -321,7 +324,8 @@ static int first_exact(trial *t, ac_cl_tiles tiles, int first) {
   return -1;
 }
 
-/* How a class came by its tile. UNCHECKED: there was no room for a trial. */
+/* How a class came by its tile. UNCHECKED: there was no room for a trial, or the first tile could
+ * not be run in it; should that be so elsewhere, preparing it says why. */
 typedef enum outcome { UNCHECKED, FOUND, ACCEPTED, REFUSED } outcome;
 
 /* `index` comes with the tile to try first. */
@@ -330,7 +334,8 @@ static outcome try_tiles(trial *t, ac_cl_tiles tiles, int *index) {
   const int found = is_mixed(&t->product) ? first_exact(t, tiles, *index) : fastest(t, tiles);
   *index = found < 0 ? 0 : found;
   if (found >= 0) return FOUND;
-  return check_tile(t, tiles.tile[0]) == WRONG ? REFUSED : ACCEPTED;
+  const verdict first = check_tile(t, tiles.tile[0]);
+  return first == FAILED ? UNCHECKED : first == WRONG ? REFUSED : ACCEPTED;
 }
 
 static outcome tune(ac_opencl *cl, const ac_cl_product *class, ac_cl_tiles tiles, bool large,
