@@ -34,9 +34,9 @@ static uint64_t sum(const ac_plan_bytes *b) {
 }
 
 static void same_bits_in_less_memory(const char *device) {
-  static const ac_precision precisions[] = {AC_PRECISION_F32, AC_PRECISION_F16, AC_PRECISION_BF16};
+  static const ac_precision precisions[] = {AC_PRECISION_F32, AC_PRECISION_BF16};
   static const ac_recompute policies[] = {AC_RECOMPUTE_NONE, AC_RECOMPUTE_ALL};
-  for (int i = 0; i < 6; i++) {
+  for (int i = 0; i < 4; i++) {
     ac_plan_desc desc = {.batch = BATCH,
                          .micro_batch = BATCH,
                          .precision = precisions[i / 2],
@@ -79,7 +79,8 @@ static void split_windows_are_as_before(void **state) {
  * overwrite them. A refusal leaves the window as it is; so does an update that is skipped. */
 static void gradients_are_protected(const char *device) {
   corpus c = make_corpus();
-  run r = start(device, &model, (ac_plan_desc){.batch = BATCH, .whole_windows = true}, trained);
+  run r = start(device, &model, (ac_plan_desc){.batch = BATCH, .whole_windows = true},
+                (ac_trainer_desc){.seed = 3, .schedule = {.lr = 1e-2}});
   const ac_feed feeds[] = {{"tokens", c.tokens}, {"targets", c.targets}, {"weights", c.weights}};
   float gradient[2][24 * 17], loss[2];
   char where[64];

@@ -25,6 +25,9 @@
 
 enum { BLOCK = 2048, MOST_STAGED = 3 };
 
+/* Elements: few enough lines that their stores leave room for loads under way. Bytes. */
+enum { STREAMED_BLOCK = 128, AHEAD = 4096 };
+
 /* ---- stores past the caches ------------------------------------------------------------------ */
 
 #if defined(__AVX512F__)
@@ -179,6 +182,22 @@ static void run_block(stage *s, int64_t first, int64_t last, int64_t weight, ac_
     if (s->operand[k].store) store(s, &s->operand[k], first, last - first);
 }
 
+/* Asks for what the block [first, last) of each input becomes some blocks later: between bursts of
+ * stores the hardware alone asks too late. */
+static void fetch_ahead(const ac_op_args *args, int64_t elements, int64_t first, int64_t last) {
+#ifdef __SSE2__
+  for (int i = 0; i < AC_MAX_INPUTS; i++) {
+    const ac_operand *x = &args->in[i];
+    if (x->count != elements) continue;
+    const char *from = ac_element(x->data, x->dtype, first),
+               *to = ac_element(x->data, x->dtype, last);
+    for (; from < to; from += 64) _mm_prefetch(from + AHEAD, _MM_HINT_T0);
+  }
+#else
+  (void)args, (void)elements, (void)first, (void)last;
+#endif
+}
+
 /* One thread's items [first, last). */
 static void run_share(const ac_op_args *args, int64_t count, int64_t weight, ac_cpu_range range,
                       int64_t first, int64_t last, float *scratch, int64_t room, bool streamed) {
@@ -191,9 +210,10 @@ static void run_share(const ac_op_args *args, int64_t count, int64_t weight, ac_
     shift(x, 0);
     load(&s, x, 0, x->copy->count);
   }
-  int64_t step = ac_max(1, BLOCK / weight) * weight;
+  int64_t step = ac_max(1, (streamed ? STREAMED_BLOCK : BLOCK) / weight) * weight;
   for (int64_t at = first * weight, end; at < last * weight; at = end) {
     end = limit(&s, at, ac_min(last * weight, at + step));
+    if (streamed) fetch_ahead(args, count * weight, at, end);
     run_block(&s, at, end, weight, range);
   }
   if (streamed) stream_fence();
