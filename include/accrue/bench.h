@@ -92,11 +92,11 @@ typedef struct ac_bench ac_bench;
 AC_API ac_status ac_bench_create(ac_bench **bench, ac_device *device, const ac_bench_desc *desc);
 AC_API void ac_bench_free(ac_bench *bench);
 
-/* The ops of a plan of the same device: of one micro-batch and, if it is for training, of an
- * update. The plan is not needed afterwards. */
+/* The ops of a plan of the same device: of one micro-batch, which adds its gradients to those of
+ * others, and, if it is for training, of an update. The plan is not needed afterwards. */
 AC_API ac_status ac_bench_add_plan(ac_bench *bench, const ac_plan *plan);
-/* The same of a whole window: each op as often as all its micro-batches run it, of which the last
- * may be smaller than the others, and of its update. */
+/* The same of a whole window: each op as often as all its micro-batches run it, of which the first
+ * overwrites the gradients and the last may be smaller than the others, and of its update. */
 AC_API ac_status ac_bench_add_window(ac_bench *bench, const ac_plan *plan);
 /* Those ops of the op table that are not in the list yet, at a middling shape. */
 AC_API ac_status ac_bench_add_others(ac_bench *bench, ac_precision precision);

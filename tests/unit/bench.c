@@ -167,6 +167,48 @@ static void test_window_is_its_samples(void **state) {
   ac_device_close(device);
 }
 
+static ac_graph *one_layer(void) {
+  ac_graph *g;
+  assert_ok(ac_graph_create(&g));
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, C));
+  ac_tensor *y = ac_linear(x, test_matrix(g, "a", "w", V, C), NULL, AC_OUT_IN);
+  ac_tensor *t = ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, V));
+  ac_graph_set_loss(g, ac_mean_squared_error(y, t, NULL));
+  return g;
+}
+
+/* The first micro-batch of 2, 2 and 1 samples overwrites the gradient and the loss, which the
+ * others read and write. */
+static void test_bytes_of_a_window(void **state) {
+  (void)state;
+  ac_device *device = open_device("dry");
+  ac_graph *graph = one_layer();
+  ac_plan *plan;
+  ac_bench *bench;
+  const ac_plan_desc desc = {.batch = 5, .micro_batch = 2, .recompute = AC_RECOMPUTE_NONE};
+  assert_ok(ac_plan_create(&plan, graph, device, &desc));
+  assert_ok(ac_bench_create(&bench, device, NULL));
+  assert_ok(ac_bench_add_window(bench, plan));
+  const double w = V * C, pair = C + V;
+  const double flops = 2 * 2 * w, bytes = 4 * (2 * pair + w);
+  check_row(bench, "linear_weight_gradient", "2x24 2x17 -> 17x24", 1, flops, bytes);
+  check_row(bench, "linear_weight_gradient", "2x24 2x17 -> +17x24", 1, flops, bytes + 4 * w);
+  check_row(bench, "linear_weight_gradient", "1x24 1x17 -> +17x24", 1, flops / 2,
+            4 * (pair + 2 * w));
+  check_row(bench, "linear", "2x24 17x24 -> 2x17", 2, flops, bytes);
+  double total = 0;
+  for (int i = 0; i < ac_bench_count(bench); i++)
+    total += (double)row(bench, i).count * row(bench, i).bytes;
+  const double forward = 5 * pair + 3 * w, backward = 5 * pair + (1 + 2 + 2) * w;
+  const double loss = 2 * 5 * V + (1 + 2 + 2) * AC_LOSS_SUMS + 3 * 5 * V;
+  const double update = w + 2 + 7 * w;
+  assert_true(total == 4 * (forward + backward + loss + update));
+  ac_bench_free(bench);
+  ac_plan_free(plan);
+  ac_graph_free(graph);
+  ac_device_close(device);
+}
+
 /* With the ops that the model lacks the list has every op of the table, and none twice. */
 static void test_every_op_is_there(void **state) {
   (void)state;
@@ -215,6 +257,30 @@ static void test_attributes_tell_rows_apart(void **state) {
   ac_bench_free(bench);
   ac_plan_free(plan);
   ac_graph_free(g);
+  ac_device_close(device);
+}
+
+/* What does other work in evaluation is another row than in training, and nothing else is. */
+static void test_evaluation_is_told_apart(void **state) {
+  (void)state;
+  ac_device *device = open_device("dry");
+  ac_bench *bench = bench_of_plan(device, NULL, AC_PRECISION_F32);
+  ac_graph *graph = test_gpt_graph(&model);
+  ac_plan *plan;
+  const ac_plan_desc desc = {.purpose = AC_PREDICT, .batch = B, .micro_batch = B};
+  assert_ok(ac_plan_create(&plan, graph, device, &desc));
+  assert_ok(ac_bench_add_plan(bench, plan));
+  static const char *const rows[][2] = {
+      {"attention", "4x10x72 -> 4x10x24 4x2x10, dropout"},
+      {"attention", "4x10x72 -> 4x10x24 4x2x10, dropout, in evaluation"},
+      {"dropout", "4x10x24 -> 4x10x24, in evaluation"}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    assert_true(row(bench, find(bench, rows[i][0], rows[i][1])).count >= LAYERS);
+  assert_int_equal(row(bench, find(bench, "linear", "4x10x24 24x72 72 -> 4x10x72")).count,
+                   2 * LAYERS);
+  ac_bench_free(bench);
+  ac_plan_free(plan);
+  ac_graph_free(graph);
   ac_device_close(device);
 }
 
@@ -415,8 +481,10 @@ int main(void) {
       cmocka_unit_test(test_counts_in_16_bits),
       cmocka_unit_test(test_rows_add_up),
       cmocka_unit_test(test_window_is_its_samples),
+      cmocka_unit_test(test_bytes_of_a_window),
       cmocka_unit_test(test_every_op_is_there),
       cmocka_unit_test(test_attributes_tell_rows_apart),
+      cmocka_unit_test(test_evaluation_is_told_apart),
       cmocka_unit_test(test_passes),
       cmocka_unit_test(test_running_statistics_are_updated),
       cmocka_unit_test(test_measuring),
