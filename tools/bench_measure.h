@@ -24,4 +24,7 @@ int bench_measure_gemm(bench_report *report, const bench_wish *wish);
 int bench_measure_ops(bench_report *report, const bench_wish *wish);
 int bench_measure_steps(bench_report *report, const bench_wish *wish);
 
+/* Whether bench_measure_steps measures that model, if the filter lets it. */
+bool bench_has_step(const bench_wish *wish, const bench_model *model);
+
 #endif
