@@ -20,7 +20,8 @@ extern "C" {
 
 /* Zero means the default. */
 typedef struct ac_bench_desc {
-  double seconds; /* after which no round begins or has more than five samples; default 2 */
+  double seconds; /* after which only the second round begins, no round has more than five samples
+                     nor longer ones than the round before; default 2 */
   double spread;  /* wanted; default 0.05 */
   int samples;    /* in a round, 5 to 1000; default 15 */
   uint64_t
@@ -42,8 +43,8 @@ typedef struct ac_bench_timing {
 typedef ac_status (*ac_bench_run)(void *user, int64_t runs);
 
 /* Warms up, then takes two or more rounds of samples until the spread is as small as wanted or the
- * time is over; each round's samples are twice as long as those of the one before. The timing is
- * that of the round with the least spread. `desc` may be NULL. */
+ * time is over; until then each round's samples are twice as long as those of the one before. The
+ * timing is that of the round with the least spread. `desc` may be NULL. */
 AC_API ac_status ac_bench_measure(ac_bench_timing *timing, const ac_bench_desc *desc,
                                   ac_bench_run run, void *user);
 

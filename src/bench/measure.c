@@ -1,7 +1,7 @@
 /* Medians and spreads. A machine's disturbances come in bursts; a longer sample averages over them,
- * so each round of samples that was too uneven is followed by one of twice the length. Within a
- * round a machine may be quiet and slow, so there are two at least, and the difference of two
- * rounds' medians is part of the spread. */
+ * so each round of samples that was too uneven is followed by one of twice the length, while there
+ * is time. Within a round a machine may be quiet and slow, so there are two at least, however long
+ * they take, and the difference of two rounds' medians is part of the spread. */
 #include "bench/bench.h"
 
 #include "core/error.h"
@@ -108,7 +108,7 @@ ac_status ac_bench_measure(ac_bench_timing *timing, const ac_bench_desc *desc, a
   AC_TRY(take_round(&last, &resolved, deadline, runs, run, user));
   for (bool first = true; first || (timing->spread > resolved.spread && ac_clock() < deadline);
        first = false, last = round) {
-    if (runs < MOST_RUNS) runs *= 2;
+    if (runs < MOST_RUNS && ac_clock() < deadline) runs *= 2;
     AC_TRY(take_round(&round, &resolved, deadline, runs, run, user));
     ac_bench_timing joined = join(&last, &round);
     if (first || joined.spread < timing->spread) *timing = joined;

@@ -2,6 +2,7 @@
  * and sensible. Nothing here depends on how fast the machine is. */
 #include "models.h"
 
+#include "core/platform.h"
 #include "ops/op.h"
 #include <math.h>
 #include <stdlib.h>
@@ -340,18 +341,20 @@ static void test_running_statistics_are_updated(void **state) {
 
 typedef struct work {
   int64_t calls, runs;
+  double seconds; /* that a run takes at least */
   bool uneven, drifting;
   ac_status status;
 } work;
 
 /* Takes time in proportion to the runs; of an uneven work, every other call takes ten times that;
- * of a drifting one, every other round, whose samples have twice the runs. */
+ * of a drifting one, every other round four times, as long as its samples have twice the runs. */
 static ac_status work_on(void *user, int64_t runs) {
   work *w = user;
   volatile double x = 1;
   int64_t factor = w->uneven && w->calls++ % 2 ? 10 : 1;
-  for (int64_t i = runs; w->drifting && i; i /= 2) factor = factor == 1 ? 10 : 1;
+  for (int64_t i = runs; w->drifting && i; i /= 2) factor = factor == 1 ? 4 : 1;
   for (int64_t i = 0; i < runs * factor * 20000; i++) x = x * 1.0000001;
+  for (double end = ac_clock() + w->seconds * (double)runs; ac_clock() < end;) continue;
   w->runs += runs;
   return w->status;
 }
@@ -370,8 +373,14 @@ static void test_measuring(void **state) {
   assert_ok(ac_bench_measure(&timing, &desc, work_on, &uneven));
   assert_true(timing.noisy && timing.spread > 0.5);
   work drifting = {.drifting = true};
-  assert_ok(ac_bench_measure(&timing, &desc, work_on, &drifting));
+  /* Time for more than the first round, of five samples of 80 ms at most. */
+  const ac_bench_desc long_desc = {.seconds = 1, .samples = 5};
+  assert_ok(ac_bench_measure(&timing, &long_desc, work_on, &drifting));
   assert_true(timing.noisy && timing.spread > 2);
+  /* The time is over with the first run of four: two to warm up, and two rounds of five. */
+  work slow = {.seconds = 4e-3};
+  assert_ok(ac_bench_measure(&timing, &(ac_bench_desc){.seconds = 1e-3}, work_on, &slow));
+  assert_true(timing.samples == 5 && timing.runs == 1 && slow.runs == 12);
   work failing = {.status = AC_ERROR_DEVICE};
   assert_int_equal(ac_bench_measure(&timing, &desc, work_on, &failing), AC_ERROR_DEVICE);
   assert_int_equal(failing.runs, 1);
