@@ -203,16 +203,18 @@ static int open_devices(bench *b) {
   return STATUS_CONTINUE;
 }
 
+static bool has_part(const bench *b, what part) {
+  return b->what == part || b->what == ALL;
+}
+
 static int measure(bench *b) {
   bench_report *report = &b->report;
   report->footprint = b->footprint;
   report->samples = (int)b->samples;
   int status = bench_measure_roofs(report, &b->wish);
-  if (status == STATUS_CONTINUE && (b->what == GEMM || b->what == ALL))
-    status = bench_measure_gemm(report, &b->wish);
-  if (status == STATUS_CONTINUE && (b->what == OPS || b->what == ALL))
-    status = bench_measure_ops(report, &b->wish);
-  if (status == STATUS_CONTINUE && (b->what == STEP || b->what == ALL))
+  if (status == STATUS_CONTINUE && has_part(b, GEMM)) status = bench_measure_gemm(report, &b->wish);
+  if (status == STATUS_CONTINUE && has_part(b, OPS)) status = bench_measure_ops(report, &b->wish);
+  if (status == STATUS_CONTINUE && has_part(b, STEP))
     status = bench_measure_steps(report, &b->wish);
   int results = bench_count_results(report);
   if (status == STATUS_CONTINUE && results) status = bench_check_roofs(report, &b->wish);
@@ -226,7 +228,11 @@ static int put_results(const bench *b) {
   if (!b->json && !b->then && !b->svg) return STATUS_DONE;
   json_t *now = bench_json(&b->report);
   if (!now) return fail("out of memory");
-  if (b->then) bench_json_compare(now, b->then, stdout);
+  const bench_asked asked = {.kinds = {[BENCH_GEMM] = has_part(b, GEMM),
+                                       [BENCH_OP] = has_part(b, OPS),
+                                       [BENCH_STEP] = has_part(b, STEP)},
+                             .filter = b->wish.filter};
+  if (b->then) bench_json_compare(now, b->then, &asked, stdout);
   errno = 0;
   bool written = !b->json || json_dump_file(now, b->json, JSON_INDENT(2)) == 0;
   json_decref(now);
