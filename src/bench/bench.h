@@ -6,6 +6,8 @@
 
 #include "plan/timing.h"
 
+enum { AC_BENCH_LEAST_SAMPLES = 5 }; /* in a round */
+
 /* Fills in the defaults; refuses what is out of range. */
 ac_status ac_bench_resolve(ac_bench_desc *resolved, const ac_bench_desc *desc);
 
