@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 typedef enum what { GEMM, OPS, STEP, ALL, MEMORY, WHATS } what;
 static const struct {
@@ -49,7 +51,7 @@ static void add_model_flags(bench *b) {
   const option rows[] = {
       {"model", bench_model_names(b->models, sizeof b->models), OPTION_CHOICE, &b->model,
        .help = "what to train",
-       .fallback = b->what == ALL   ? "all of them"
+       .fallback = b->what == ALL   ? "all but convolutions and elementwise"
                    : b->what == OPS ? "gpt2-124m and resnet18"
                                     : NULL},
       {"batch", "N", OPTION_INTEGER, &setting->batch, .help = "samples a window",
@@ -98,11 +100,14 @@ static void add_measuring_flags(bench *b) {
       {"json", "FILE", OPTION_TEXT, &b->json, .help = "write everything as JSON", .fallback = ""},
       {"baseline", "FILE", OPTION_TEXT, &b->baseline,
        .help = "say what got slower than in this earlier --json", .fallback = ""},
+  };
+  const option picture[] = {
       {"svg", "FILE", OPTION_TEXT, &b->svg, .help = "draw ops under the roofs, by gnuplot",
        .fallback = ""},
   };
   OPTIONS_ADD(&b->options, "Run", rows);
   OPTIONS_ADD(&b->options, "Output", output);
+  if (b->what != STEP) OPTIONS_ADD(&b->options, "Output", picture); /* steps have no place in it */
 }
 
 static void add_memory_flags(bench *b) {
@@ -124,7 +129,7 @@ static int check_micro_batch(const bench *b) {
     return fail_usage("--micro-batch %lld is larger than the batch of %lld", size, batch);
   for (int m = 0; m < bench_model_count && !batch && b->what != OPS; m++) {
     const bench_model *model = &bench_models[m];
-    if ((!b->wish.model || b->wish.model == model) && size > model->batch)
+    if (bench_has_step(&b->wish, model) && size > model->batch)
       return fail_usage("--micro-batch %lld is larger than the batch of %s, %lld; --batch sets it",
                         size, model->name, (long long)model->batch);
   }
@@ -157,14 +162,19 @@ static int parse(bench *b, int argc, char **argv) {
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* Leaves a file that is there as it is, and none where there was none. */
+/* Opens no file that is there, which might be a pipe that nobody reads yet; leaves none where there
+ * was none. */
 static int check_writable(const char *path) {
-  FILE *old = fopen(path, "r"), *file = fopen(path, "a");
-  int error = errno;
-  if (old) fclose(old);
-  if (!file) return fail("cannot write %s: %s", path, strerror(error));
+  struct stat old;
+  FILE *file;
+  if (stat(path, &old) == 0) {
+    bool folder = S_ISDIR(old.st_mode);
+    if (!folder && access(path, W_OK) == 0) return STATUS_CONTINUE;
+    return fail("cannot write %s: %s", path, strerror(folder ? EISDIR : errno));
+  }
+  if (!(file = fopen(path, "a"))) return fail("cannot write %s: %s", path, strerror(errno));
   fclose(file);
-  if (!old) remove(path);
+  remove(path);
   return STATUS_CONTINUE;
 }
 
@@ -193,21 +203,24 @@ static int open_devices(bench *b) {
   return STATUS_CONTINUE;
 }
 
+static bool has_part(const bench *b, what part) {
+  return b->what == part || b->what == ALL;
+}
+
 static int measure(bench *b) {
   bench_report *report = &b->report;
   report->footprint = b->footprint;
   report->samples = (int)b->samples;
   int status = bench_measure_roofs(report, &b->wish);
-  if (status == STATUS_CONTINUE && (b->what == GEMM || b->what == ALL))
-    status = bench_measure_gemm(report, &b->wish);
-  if (status == STATUS_CONTINUE && (b->what == OPS || b->what == ALL))
-    status = bench_measure_ops(report, &b->wish);
-  if (status == STATUS_CONTINUE && (b->what == STEP || b->what == ALL))
+  if (status == STATUS_CONTINUE && has_part(b, GEMM)) status = bench_measure_gemm(report, &b->wish);
+  if (status == STATUS_CONTINUE && has_part(b, OPS)) status = bench_measure_ops(report, &b->wish);
+  if (status == STATUS_CONTINUE && has_part(b, STEP))
     status = bench_measure_steps(report, &b->wish);
-  if (status == STATUS_CONTINUE && report->count) status = bench_check_roofs(report, &b->wish);
-  if (report->count) bench_print_notes(report);
-  if (status != STATUS_CONTINUE || report->count) return status;
-  if (!b->wish.filter) return fail("nothing is left that a device runs");
+  int results = bench_count_results(report);
+  if (status == STATUS_CONTINUE && results) status = bench_check_roofs(report, &b->wish);
+  if (results) bench_print_notes(report);
+  if (status != STATUS_CONTINUE || results) return status;
+  if (!b->wish.filter || report->count) return fail("nothing is left that a device runs");
   return fail_usage("--filter %s: no row contains that", b->wish.filter);
 }
 
@@ -215,7 +228,11 @@ static int put_results(const bench *b) {
   if (!b->json && !b->then && !b->svg) return STATUS_DONE;
   json_t *now = bench_json(&b->report);
   if (!now) return fail("out of memory");
-  if (b->then) bench_json_compare(now, b->then, stdout);
+  const bench_asked asked = {.kinds = {[BENCH_GEMM] = has_part(b, GEMM),
+                                       [BENCH_OP] = has_part(b, OPS),
+                                       [BENCH_STEP] = has_part(b, STEP)},
+                             .filter = b->wish.filter};
+  if (b->then) bench_json_compare(now, b->then, &asked, stdout);
   errno = 0;
   bool written = !b->json || json_dump_file(now, b->json, JSON_INDENT(2)) == 0;
   json_decref(now);
@@ -231,7 +248,7 @@ static int run(bench *b) {
   if (status == STATUS_CONTINUE) status = open_devices(b);
   if (status != STATUS_CONTINUE) return status;
   status = measure(b);
-  if (!b->report.count) return status;
+  if (!bench_count_results(&b->report)) return status;
   int put = put_results(b);
   return status == STATUS_CONTINUE ? put : status;
 }

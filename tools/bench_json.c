@@ -229,7 +229,32 @@ static void tell_differences(const json_t *now, const json_t *then, FILE *out) {
   if (begun) fputc('\n', out);
 }
 
-bench_changes bench_json_compare(const json_t *now, const json_t *then, FILE *out) {
+static bool is_asked(const bench_asked *asked, const json_t *row) {
+  bool kind = false;
+  for (int k = 0; k < BENCH_KINDS; k++)
+    kind |= asked->kinds[k] && !strcmp(word(row, "kind"), kinds[k]);
+  return kind && bench_row_matches(asked->filter, word(row, "name"), word(row, "precision"),
+                                   word(row, "detail"));
+}
+
+/* The results of `then` that were asked for on a device of `now`, and are not there. */
+static void tell_gone(bench_changes *changes, const json_t *now, const json_t *then,
+                      const bench_asked *asked, FILE *out) {
+  const json_t *rows = json_object_get(then, "rows");
+  for (size_t i = 0; i < json_array_size(rows); i++) {
+    const json_t *row = json_array_get(rows, i), *results = json_object_get(row, "results");
+    for (size_t k = 0; k < json_array_size(results) && is_asked(asked, row); k++) {
+      const char *device = word(json_array_get(results, k), "device"), *model = word(row, "model");
+      if (!find_device(now, device) || find_result(now, row, device)) continue;
+      changes->gone++;
+      fprintf(out, "not measured now: %s, %s %s %s%s%s\n", device, word(row, "name"),
+              word(row, "precision"), word(row, "detail"), *model ? " of " : "", model);
+    }
+  }
+}
+
+bench_changes bench_json_compare(const json_t *now, const json_t *then, const bench_asked *asked,
+                                 FILE *out) {
   bench_changes changes = {0};
   tell_differences(now, then, out);
   const json_t *rows = json_object_get(now, "rows");
@@ -240,11 +265,13 @@ bench_changes bench_json_compare(const json_t *now, const json_t *then, FILE *ou
       compare_result(&changes, row, result, find_result(then, row, word(result, "device")), out);
     }
   }
+  tell_gone(&changes, now, then, asked, out);
   fprintf(out, "baseline: %d compared, %d slower, %d faster by more than their spreads",
           changes.compared, changes.slower, changes.faster);
   if (changes.noisy)
     fprintf(out, "; %d of the slower had not settled in both, measure again", changes.noisy);
   if (changes.missing) fprintf(out, "; %d are not in it", changes.missing);
+  if (changes.gone) fprintf(out, "; %d of it were not measured now", changes.gone);
   fputc('\n', out);
   return changes;
 }

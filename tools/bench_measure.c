@@ -21,6 +21,8 @@ static bool is_apart(const ac_bench_roofs *a, const ac_bench_roofs *b) {
 }
 
 int bench_check_roofs(bench_report *report, const bench_wish *wish) {
+  const double least = 0.1; /* seconds a row; in less there is hardly a drift that would be found */
+  if (wish->desc.seconds > 0 && wish->desc.seconds < least) return STATUS_CONTINUE;
   for (int d = 0; d < report->device_count; d++) {
     const ac_bench_roofs *before = &report->roofs[d];
     ac_bench_roofs after = {0};
@@ -36,18 +38,16 @@ int bench_check_roofs(bench_report *report, const bench_wish *wish) {
   return STATUS_CONTINUE;
 }
 
-static bool is_wanted(const bench_wish *wish, const char *name, ac_precision precision,
-                      const char *detail) {
-  char text[400];
-  snprintf(text, sizeof text, "%s %s %s", name, ac_precision_name(precision), detail);
-  return !wish->filter || strstr(text, wish->filter);
+static int fail_bench(void) {
+  return fail("%s", bench_error());
 }
 
 /* What one device has no room or no kernel for is said and left out; the others go on. */
-static bool is_left_out(ac_status status, const ac_device *device) {
+static bool is_left_out(ac_status status, const ac_device *device, const char *kind,
+                        const char *name) {
   if (status != AC_ERROR_MEMORY && status != AC_ERROR_BUDGET && status != AC_ERROR_UNSUPPORTED)
     return false;
-  say("left out on %s: %s", ac_device_get_info(device)->id, ac_last_error());
+  say("left out on %s: %s %s: %s", ac_device_get_info(device)->id, kind, name, bench_error());
   return true;
 }
 
@@ -90,7 +90,7 @@ static ac_status measure_entry(bench_report *report, bench_row *row, const lists
   ac_bench_op op;
   ac_status status = ac_bench_get(l->bench[d], index, &op);
   if (status == AC_OK) status = ac_bench_time(l->bench[d], index, &r->timing);
-  if (is_left_out(status, report->devices[d])) return AC_OK;
+  if (is_left_out(status, report->devices[d], "the op", row->name)) return AC_OK;
   if (status != AC_OK) return status;
   r->measured = true;
   r->flops = op.flops;
@@ -125,19 +125,21 @@ static int measure_row(bench_report *report, const bench_wish *wish, const lists
   if (ac_bench_get(l->bench[device], index, &op) != AC_OK) return fail_library();
   for (int d = 0; d < device; d++)
     if (find_entry(l->bench[d], l->first[d], &op) >= 0) return STATUS_CONTINUE;
-  if (!is_wanted(wish, op.op, op.precision, op.shapes)) return STATUS_CONTINUE;
+  if (!bench_row_matches(wish->filter, op.op, ac_precision_name(op.precision), op.shapes))
+    return STATUS_CONTINUE;
   bench_row *row = bench_row_add(report, s->kind, op.op, op.shapes, op.precision);
   if (!row) return fail("out of memory");
   row->backward = op.backward;
   row->update = op.update;
   row->count = op.count;
   row->model = s->model ? s->model->name : "";
-  for (int d = device; d < report->device_count; d++) {
+  ac_status status = AC_OK;
+  for (int d = device; d < report->device_count && status == AC_OK; d++) {
     int entry = find_entry(l->bench[d], l->first[d], &op);
-    if (entry >= 0 && measure_entry(report, row, l, d, entry) != AC_OK) return fail_library();
+    if (entry >= 0) status = measure_entry(report, row, l, d, entry);
   }
-  print_in_section(report, s, row);
-  return STATUS_CONTINUE;
+  if (status == AC_OK || bench_row_measured(row)) print_in_section(report, s, row);
+  return status == AC_OK ? STATUS_CONTINUE : fail_bench();
 }
 
 static int measure_lists(bench_report *report, const bench_wish *wish, const lists *l, section s) {
@@ -160,7 +162,9 @@ static ac_status add_products(const bench_report *report, const bench_wish *wish
         if (!asked && (!wish->every_precision || !report->roofs[d].flops[p])) continue;
         int64_t n = wish->size ? wish->size : sizes[i];
         ac_status status = ac_bench_add_product(l->bench[d], (ac_precision)p, n, n, n);
-        if (status != AC_OK && !is_left_out(status, report->devices[d])) return status;
+        const char *name = ac_precision_name((ac_precision)p);
+        if (status != AC_OK && !is_left_out(status, report->devices[d], "products in", name))
+          return status;
       }
   return AC_OK;
 }
@@ -169,7 +173,7 @@ int bench_measure_gemm(bench_report *report, const bench_wish *wish) {
   lists l;
   ac_status made = open_lists(&l, report, wish);
   if (made == AC_OK) made = add_products(report, wish, &l);
-  int status = made == AC_OK ? STATUS_CONTINUE : fail_library();
+  int status = made == AC_OK ? STATUS_CONTINUE : fail_bench();
   if (status == STATUS_CONTINUE)
     status = measure_lists(report, wish, &l, (section){.kind = BENCH_GEMM, .title = ""});
   close_lists(&l);
@@ -199,7 +203,7 @@ static ac_status add_model(const bench_report *report, const bench_wish *wish,
     status = bench_planned_open(&planned, model, &setting, report->devices[d]);
     if (status == AC_OK) status = ac_bench_add_plan(l->bench[d], planned.plan);
     bench_planned_close(&planned);
-    if (is_left_out(status, report->devices[d])) status = AC_OK;
+    if (is_left_out(status, report->devices[d], "the ops of", model->name)) status = AC_OK;
   }
   return status;
 }
@@ -209,7 +213,7 @@ static int measure_model_ops(bench_report *report, const bench_wish *wish,
   lists l;
   ac_status made = open_lists(&l, report, wish);
   if (made == AC_OK) made = add_model(report, wish, model, &l);
-  int status = made == AC_OK ? STATUS_CONTINUE : fail_library();
+  int status = made == AC_OK ? STATUS_CONTINUE : fail_bench();
   if (status == STATUS_CONTINUE) {
     bench_setting setting = ops_setting(wish, model);
     char detail[256], title[400];
@@ -238,7 +242,7 @@ static int measure_other_ops(bench_report *report, const bench_wish *wish) {
     l.first[d] = ac_bench_count(l.bench[d]);
     made = ac_bench_add_others(l.bench[d], wish->setting.precision);
   }
-  int status = made == AC_OK ? STATUS_CONTINUE : fail_library();
+  int status = made == AC_OK ? STATUS_CONTINUE : fail_bench();
   if (status == STATUS_CONTINUE)
     status = measure_lists(
         report, wish, &l,
@@ -326,7 +330,9 @@ static int measure_step(bench_report *report, const bench_wish *wish, const benc
                         section *s) {
   char detail[256];
   bench_model_detail(detail, sizeof detail, model, &wish->setting);
-  if (!is_wanted(wish, model->name, wish->setting.precision, detail)) return STATUS_CONTINUE;
+  if (!bench_row_matches(wish->filter, model->name, ac_precision_name(wish->setting.precision),
+                         detail))
+    return STATUS_CONTINUE;
   bench_row *row = bench_row_add(report, BENCH_STEP, model->name, detail, wish->setting.precision);
   if (!row) return fail("out of memory");
   bench_planned planned[BENCH_DEVICES] = {{0}};
@@ -334,14 +340,19 @@ static int measure_step(bench_report *report, const bench_wish *wish, const benc
   for (int d = 0; d < report->device_count && status == AC_OK; d++) {
     status = bench_planned_open(&planned[d], model, &wish->setting, report->devices[d]);
     if (status == AC_OK) status = measure_planned(&row->results[d], report, d, wish, &planned[d]);
-    if (is_left_out(status, report->devices[d])) status = AC_OK;
+    if (is_left_out(status, report->devices[d], "a step of", model->name)) status = AC_OK;
   }
-  if (status == AC_OK) print_in_section(report, s, row);
+  if (status == AC_OK || bench_row_measured(row)) print_in_section(report, s, row);
   for (int d = 0; d < report->device_count; d++) {
     if (row->results[d].measured) print_step(report, d, &row->results[d], &planned[d]);
     bench_planned_close(&planned[d]);
   }
-  return status == AC_OK ? STATUS_CONTINUE : fail_library();
+  fflush(stdout);
+  return status == AC_OK ? STATUS_CONTINUE : fail_bench();
+}
+
+bool bench_has_step(const bench_wish *wish, const bench_model *model) {
+  return wish->model ? wish->model == model : model->steps;
 }
 
 int bench_measure_steps(bench_report *report, const bench_wish *wish) {
@@ -350,7 +361,7 @@ int bench_measure_steps(bench_report *report, const bench_wish *wish) {
                         "ops' roofs"};
   int status = STATUS_CONTINUE;
   for (int m = 0; m < bench_model_count && status == STATUS_CONTINUE; m++)
-    if (!wish->model || wish->model == &bench_models[m])
+    if (bench_has_step(wish, &bench_models[m]))
       status = measure_step(report, wish, &bench_models[m], &s);
   return status;
 }

@@ -18,10 +18,14 @@ typedef struct bench_wish {
 
 /* Each returns a status of message.h. */
 int bench_measure_roofs(bench_report *report, const bench_wish *wish);
-/* At the end: the copies anew. Says which roofs have drifted meanwhile. */
+/* At the end: the copies anew, unless rows have hardly any time. Says which roofs have drifted
+ * meanwhile. */
 int bench_check_roofs(bench_report *report, const bench_wish *wish);
 int bench_measure_gemm(bench_report *report, const bench_wish *wish);
 int bench_measure_ops(bench_report *report, const bench_wish *wish);
 int bench_measure_steps(bench_report *report, const bench_wish *wish);
+
+/* Whether bench_measure_steps measures that model, if the filter lets it. */
+bool bench_has_step(const bench_wish *wish, const bench_model *model);
 
 #endif

@@ -61,5 +61,5 @@ int bench_memory(const ac_device_desc *desc, const bench_model *model, const ben
   bench_stepper_close(&stepper);
   bench_planned_close(&planned);
   ac_device_close(device);
-  return status == AC_OK ? STATUS_DONE : fail_library();
+  return status == AC_OK ? STATUS_DONE : fail("%s", bench_error());
 }

@@ -72,12 +72,12 @@ static void build_elementwise(ac_graph *graph, int64_t context) {
 }
 
 const bench_model bench_models[] = {
-    {"gpt2-124m", 4, 64, GPT2_VOCAB, true, build_gpt2_124m},
-    {"gpt-small", 12, 64, BYTES, false, build_gpt_small},
-    {"resnet18", 32, 0, CLASSES, true, build_resnet18},
-    {"mobilenet", 32, 0, CLASSES, false, build_mobilenet},
-    {"convolutions", 16, 0, CLASSES, false, build_convolutions},
-    {"elementwise", 128, 1024, GPT2_VOCAB, false, build_elementwise},
+    {"gpt2-124m", 4, 64, GPT2_VOCAB, true, true, build_gpt2_124m},
+    {"gpt-small", 12, 64, BYTES, false, true, build_gpt_small},
+    {"resnet18", 32, 0, CLASSES, true, true, build_resnet18},
+    {"mobilenet", 32, 0, CLASSES, false, true, build_mobilenet},
+    {"convolutions", 16, 0, CLASSES, false, false, build_convolutions},
+    {"elementwise", 128, 1024, GPT2_VOCAB, false, false, build_elementwise},
 };
 const int bench_model_count = sizeof bench_models / sizeof *bench_models;
 
@@ -86,6 +86,21 @@ const char *bench_model_names(char *text, size_t size) {
   for (int i = 0; i < bench_model_count && used < size; i++)
     used += (size_t)snprintf(text + used, size - used, "%s%s", i ? "|" : "", bench_models[i].name);
   return text;
+}
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+static const char *own_error; /* that is none of the library's; NULL: there was none */
+
+static ac_status fail_here(ac_status status, const char *sentence) {
+  own_error = sentence;
+  return status;
+}
+
+const char *bench_error(void) {
+  const char *sentence = own_error ? own_error : ac_last_error();
+  own_error = NULL;
+  return sentence;
 }
 
 /* ---- planning -------------------------------------------------------------------------------- */
@@ -124,7 +139,7 @@ static ac_status make_feeds(bench_planned *p, const bench_model *model) {
     ac_status status = ac_graph_input(p->graph, i, &info);
     if (status != AC_OK) return status;
     void *data = make_samples(model, &info, p->batch);
-    if (!data) return AC_ERROR_MEMORY;
+    if (!data) return fail_here(AC_ERROR_MEMORY, "no memory for the samples of a window");
     p->feeds[p->feed_count++] = (ac_feed){info.name, data};
   }
   return AC_OK;
@@ -175,8 +190,12 @@ ac_status bench_stepper_run(void *stepper, int64_t runs) {
   const bench_planned *p = s->planned;
   for (int64_t i = 0; i < runs; i++) {
     ac_status status = ac_trainer_accumulate(s->trainer, p->batch, p->feeds, p->feed_count);
-    if (status == AC_OK) status = ac_trainer_update(s->trainer, NULL);
+    ac_update update;
+    if (status == AC_OK) status = ac_trainer_update(s->trainer, &update);
     if (status != AC_OK) return status;
+    if (update.skipped)
+      return fail_here(AC_ERROR_NOT_FINITE,
+                       "an update was skipped, as its loss or a gradient is not finite");
   }
   return AC_OK;
 }

@@ -10,7 +10,7 @@ typedef struct bench_model {
   int64_t batch;   /* samples of a window */
   int64_t context; /* tokens of a sample; 0: samples are no text */
   int64_t limit;   /* what its integer inputs are below: tokens or classes */
-  bool ops; /* its shapes are among those of `accrue bench ops`, unless a model is asked for */
+  bool ops, steps; /* `accrue bench` measures its ops, or its step, unless a model is asked for */
   void (*build)(ac_graph *graph, int64_t context); /* with its loss */
 } bench_model;
 
@@ -42,6 +42,10 @@ typedef struct bench_planned {
 void bench_model_detail(char *text, size_t size, const bench_model *model,
                         const bench_setting *setting);
 
+/* What made a function below fail, in a sentence: the library's, unless it was none of its. To be
+ * asked for once. */
+const char *bench_error(void);
+
 /* Plans without a budget unless the setting has one. bench_planned_close is needed in any case. */
 ac_status bench_planned_open(bench_planned *p, const bench_model *model,
                              const bench_setting *setting, ac_device *device);
@@ -57,7 +61,8 @@ typedef struct bench_stepper {
 ac_status bench_stepper_open(bench_stepper *s, const bench_planned *planned);
 void bench_stepper_close(bench_stepper *s);
 
-/* So many windows of one effective batch: forward, backward, update. An ac_bench_run. */
+/* So many windows of one effective batch: forward, backward, update. An ac_bench_run. Fails if an
+ * update is skipped: it has not done what it was to be measured by. */
 ac_status bench_stepper_run(void *stepper, int64_t runs);
 
 #endif

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const char *const bounds[] = {"compute", "memory", "launch"};
 
@@ -25,6 +26,26 @@ bench_row *bench_row_add(bench_report *report, bench_kind kind, const char *name
   snprintf(row->name, sizeof row->name, "%s", name);
   snprintf(row->detail, sizeof row->detail, "%s", detail);
   return row;
+}
+
+bool bench_row_measured(const bench_row *row) {
+  for (int d = 0; d < BENCH_DEVICES; d++)
+    if (row->results[d].measured) return true;
+  return false;
+}
+
+int bench_count_results(const bench_report *report) {
+  int count = 0;
+  for (int i = 0; i < report->count; i++)
+    for (int d = 0; d < report->device_count; d++) count += report->rows[i].results[d].measured;
+  return count;
+}
+
+bool bench_row_matches(const char *filter, const char *name, const char *precision,
+                       const char *detail) {
+  char text[400];
+  snprintf(text, sizeof text, "%s %s %s", name, precision, detail);
+  return !filter || strstr(text, filter);
 }
 
 /* ---- roofs ----------------------------------------------------------------------------------- */

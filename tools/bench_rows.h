@@ -55,6 +55,14 @@ typedef struct bench_report {
 bench_row *bench_row_add(bench_report *report, bench_kind kind, const char *name,
                          const char *detail, ac_precision precision);
 
+/* Whether some device has a result of it. */
+bool bench_row_measured(const bench_row *row);
+/* Results in all rows. */
+int bench_count_results(const bench_report *report);
+/* Whether "name precision detail" contains the filter; NULL lets everything through. */
+bool bench_row_matches(const char *filter, const char *name, const char *precision,
+                       const char *detail);
+
 /* ---- tables on the standard output ----------------------------------------------------------- */
 
 void bench_print_roofs(const bench_report *report);

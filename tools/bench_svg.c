@@ -14,17 +14,27 @@ static bool has_point(const bench_row *row, int d) {
   return r->measured && row->kind != BENCH_STEP && r->flops > 0 && r->bytes > 0;
 }
 
-static double total_seconds(const bench_row *row) {
-  return row->results[0].timing.median * (double)(row->count ? row->count : 1);
+/* The first device on which the row has a point; -1: it has none. */
+static int first_point(const bench_report *report, const bench_row *row) {
+  for (int d = 0; d < report->device_count; d++)
+    if (has_point(row, d)) return d;
+  return -1;
 }
 
-/* Of rows of the same name the one that takes longest in all bears it. */
-static bool is_labelled(const bench_report *report, int index) {
+static double total_seconds(const bench_row *row, int d) {
+  return row->results[d].timing.median * (double)(row->count ? row->count : 1);
+}
+
+/* Of rows of the same name that begin with this device the one that takes longest in all bears it.
+ */
+static bool is_labelled(const bench_report *report, int index, int d) {
   const bench_row *row = &report->rows[index];
+  if (first_point(report, row) != d) return false;
   for (int i = 0; i < report->count; i++) {
     const bench_row *other = &report->rows[i];
-    if (i == index || !has_point(other, 0) || strcmp(other->name, row->name) != 0) continue;
-    double more = total_seconds(other) - total_seconds(row);
+    if (i == index || first_point(report, other) != d || strcmp(other->name, row->name) != 0)
+      continue;
+    double more = total_seconds(other, d) - total_seconds(row, d);
     if (more > 0 || (more == 0 && i < index)) return false;
   }
   return true;
@@ -37,9 +47,8 @@ static void put_points(FILE *pipe, const bench_report *report, int d) {
     const bench_row *row = &report->rows[i];
     const bench_result *r = &row->results[d];
     if (!has_point(row, d)) continue;
-    bool label = d == 0 && is_labelled(report, i);
     fprintf(pipe, "%.6g %.6g \"%s\"\n", r->flops / r->bytes, r->flops / r->timing.median * 1e-9,
-            label ? row->name : "");
+            is_labelled(report, i, d) ? row->name : "");
   }
   fprintf(pipe, "EOD\n");
 }
@@ -57,23 +66,49 @@ static void put_roofs(FILE *pipe, const bench_report *report, int d) {
   }
 }
 
+static bool has_points(const bench_report *report, int d) {
+  for (int i = 0; i < report->count; i++)
+    if (has_point(&report->rows[i], d)) return true;
+  return false;
+}
+
+/* The usual range of flops a byte, and what lies beyond it. */
+static void put_range(FILE *pipe, const bench_report *report) {
+  double least = 0.05, most = 2000;
+  for (int i = 0; i < report->count; i++)
+    for (int d = 0; d < report->device_count; d++) {
+      const bench_result *r = &report->rows[i].results[d];
+      if (!has_point(&report->rows[i], d)) continue;
+      least = fmin(least, r->flops / r->bytes / 1.5);
+      most = fmax(most, r->flops / r->bytes * 1.5);
+    }
+  fprintf(pipe, "set xrange [%.6g:%.6g]\n", least, most);
+}
+
 static void put_plot(FILE *pipe, const bench_report *report) {
+  put_range(pipe, report);
   fprintf(pipe,
           "set termoption noenhanced\nset logscale xy\nset samples 400\nset grid lc rgb '#dddddd'\n"
           "set title 'Work and traffic of ops against what the device can do'\n"
-          "set xlabel 'flops a byte'\nset ylabel 'GFLOP/s'\nset xrange [0.05:2000]\n"
+          "set xlabel 'flops a byte'\nset ylabel 'GFLOP/s'\n"
           "set key bottom right\nplot");
   for (int d = 0; d < report->device_count; d++) put_roofs(pipe, report, d);
-  for (int d = 0; d < report->device_count; d++)
-    fprintf(pipe, "%s $points%d using 1:2 with points pt 7 ps 0.6 lc rgb '%s' title '%s'",
-            d ? "," : "", d, colours[d], ac_device_get_info(report->devices[d])->id);
-  fprintf(pipe, ", $points0 using 1:2:3 with labels left offset 0.6,0.3 font ',8' notitle\n");
+  const char *comma = "";
+  for (int d = 0; d < report->device_count; d++) {
+    if (!has_points(report, d)) continue;
+    fprintf(pipe,
+            "%s $points%d using 1:2 with points pt 7 ps 0.6 lc rgb '%s' title '%s', $points%d "
+            "using 1:2:3 with labels left offset 0.6,0.3 font ',8' notitle",
+            comma, d, colours[d], ac_device_get_info(report->devices[d])->id, d);
+    comma = ",";
+  }
+  fputc('\n', pipe);
 }
 
 int bench_svg(const bench_report *report, const char *path) {
-  int points = 0;
-  for (int i = 0; i < report->count; i++) points += has_point(&report->rows[i], 0);
-  if (!points) return fail("no row does arithmetic that a picture could show");
+  bool any = false;
+  for (int d = 0; d < report->device_count; d++) any |= has_points(report, d);
+  if (!any) return fail("no row does arithmetic that a picture could show");
   gnuplot g;
   int status = gnuplot_open(&g, path, 1200, 760);
   if (status != STATUS_CONTINUE) return status;

@@ -99,13 +99,18 @@ quote() {
   tee -a "$report"
   say '```'
 }
-# attempt SECONDS NAME COMMAND...: runs it with its output in $work/out, and says what went wrong.
-attempt() {
+# try SECONDS NAME COMMAND...: runs it with its output in $work/out, and says that it failed.
+try() {
   local limit=$1 name=$2 status=0
   shift 2
   timeout "$limit" "$@" >"$work/out" 2>&1 </dev/null || status=$?
   ((status)) || return 0
   if ((status == 124)); then fail "$name: not done after $limit s"; else fail "$name: exit status $status"; fi
+  return 1
+}
+# attempt SECONDS NAME COMMAND...: the same, and quotes the end of what it said.
+attempt() {
+  try "$@" && return
   tail -n 30 "$work/out" | quote
   return 1
 }
@@ -169,6 +174,10 @@ check_ops() {
   say "" "### Tests of the ops, beside the CPU"
   if ! attempt 60 "the list of ops" "$tests" --list; then return; fi
   mapfile -t names <"$work/out"
+  if ((!${#names[@]})); then
+    fail "$id: the list of ops is empty"
+    return
+  fi
   for family in "${names[@]}"; do
     if ACCRUE_TEST_DEVICES=cpu,$id attempt 600 "$id: tests of $family" "$tests" "$family"; then
       if grep -q "on $id" "$work/out"; then passed=$((passed + 1)); else fail "$id: $family was not tested"; fi
@@ -185,11 +194,18 @@ is_gpu() {
 }
 
 check_bench() {
-  local id=$1 flags=()
+  local id=$1 flags=() line
   say "" "### Benchmarks"
   # Of what is no GPU only that they run is of interest, and at full size they would take an hour.
   is_gpu "$id" || flags=(--size 256 --batch 1 --context 16 --seconds 0.05 --samples 5)
-  if attempt 1800 "$id: bench all" "$accrue" bench all --device "$id" "${flags[@]}"; then quote <"$work/out"; fi
+  try 1800 "$id: bench all" "$accrue" bench all --device "$id" "${flags[@]}"
+  quote <"$work/out" # rows are worth having whatever became of those after them
+  grep '^left out on ' "$work/out" >"$work/left" || return 0
+  say "" "Left out:" ""
+  while IFS= read -r line; do
+    say "- $line"
+    [[ $line != "left out on $id: a step of "* ]] || fail "$id: bench: ${line#"left out on $id: "}"
+  done <"$work/left"
 }
 
 write_data() {
@@ -207,17 +223,20 @@ train() { # KIND DEVICE PRECISION METRICS
     *) flags=(--images "$work/images" --labels "$work/labels" --steps 20 --batch 16 --lr 1e-4) ;;
   esac
   attempt 600 "$2: training of $1 in $3" "$accrue" train "$1" "${flags[@]}" --device "$2" --precision "$3" \
-    --eval-every 0 --out "$work/model" --metrics "$4"
+    --eval-every 0 --out "$work/model" --metrics "$work/metrics" && mv "$work/metrics" "$4"
 }
 
-# The losses of two runs, step by step: the largest relative difference, the last losses, the median step.
+# The losses of two runs, step by step: the largest relative difference, the last losses, the median step. Otherwise
+# what is wrong with them.
 compare_losses() {
   awk -F '[,:]' '
     function field(name) { match($0, "\"" name "\":[^,}]*"); return substr($0, RSTART + length(name) + 3, RLENGTH - length(name) - 3) }
+    function stop(text) { print text; stopped = 1; exit 1 }
     !/"event":"step"/ { next }
+    !(field("loss") + 0) { stop("the loss of a step is " field("loss")) }
     FNR == NR { loss[++steps] = field("loss"); next }
     {
-      seen++
+      if (++seen > steps) stop("the runs have different lengths")
       difference = (field("loss") - loss[seen]) / loss[seen]
       if (difference < 0) difference = -difference
       if (!(difference <= most)) most = difference
@@ -225,7 +244,8 @@ compare_losses() {
       time[seen] = field("seconds") + 0
     }
     END {
-      if (!seen || seen != steps) exit 1
+      if (stopped) exit 1
+      if (!seen || seen != steps) stop("the runs have different lengths")
       for (i = 1; i <= seen; i++)
         for (j = i; j > 1 && time[j] < time[j - 1]; j--) { t = time[j]; time[j] = time[j - 1]; time[j - 1] = t }
       printf "%.2e %.5f %.5f %.2f\n", most, loss[seen], last, 1000 * time[int((seen + 1) / 2)]
@@ -238,9 +258,9 @@ check_training() {
   for kind in gpt resnet mobilenet; do
     for precision in f32 f16 bf16; do
       [[ -e $work/cpu.$kind.$precision ]] || train "$kind" cpu "$precision" "$work/cpu.$kind.$precision" || continue
-      train "$kind" "$id" "$precision" "$work/metrics" || continue
-      if ! result=$(compare_losses "$work/cpu.$kind.$precision" "$work/metrics"); then
-        fail "$id: training of $kind in $precision: the runs have different lengths"
+      train "$kind" "$id" "$precision" "$work/here" || continue
+      if ! result=$(compare_losses "$work/cpu.$kind.$precision" "$work/here"); then
+        fail "$id: training of $kind in $precision: $result"
         continue
       fi
       read -r largest cpu device step <<<"$result"

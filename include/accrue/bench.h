@@ -20,7 +20,8 @@ extern "C" {
 
 /* Zero means the default. */
 typedef struct ac_bench_desc {
-  double seconds; /* after which no round begins or has more than five samples; default 2 */
+  double seconds; /* after which only the second round begins, no round has more than five samples
+                     nor longer ones than the round before; default 2 */
   double spread;  /* wanted; default 0.05 */
   int samples;    /* in a round, 5 to 1000; default 15 */
   uint64_t
@@ -42,8 +43,8 @@ typedef struct ac_bench_timing {
 typedef ac_status (*ac_bench_run)(void *user, int64_t runs);
 
 /* Warms up, then takes two or more rounds of samples until the spread is as small as wanted or the
- * time is over; each round's samples are twice as long as those of the one before. The timing is
- * that of the round with the least spread. `desc` may be NULL. */
+ * time is over; until then each round's samples are twice as long as those of the one before. The
+ * timing is that of the round with the least spread. `desc` may be NULL. */
 AC_API ac_status ac_bench_measure(ac_bench_timing *timing, const ac_bench_desc *desc,
                                   ac_bench_run run, void *user);
 
@@ -92,11 +93,11 @@ typedef struct ac_bench ac_bench;
 AC_API ac_status ac_bench_create(ac_bench **bench, ac_device *device, const ac_bench_desc *desc);
 AC_API void ac_bench_free(ac_bench *bench);
 
-/* The ops of a plan of the same device: of one micro-batch and, if it is for training, of an
- * update. The plan is not needed afterwards. */
+/* The ops of a plan of the same device: of one micro-batch, which adds its gradients to those of
+ * others, and, if it is for training, of an update. The plan is not needed afterwards. */
 AC_API ac_status ac_bench_add_plan(ac_bench *bench, const ac_plan *plan);
-/* The same of a whole window: each op as often as all its micro-batches run it, of which the last
- * may be smaller than the others, and of its update. */
+/* The same of a whole window: each op as often as all its micro-batches run it, of which the first
+ * overwrites the gradients and the last may be smaller than the others, and of its update. */
 AC_API ac_status ac_bench_add_window(ac_bench *bench, const ac_plan *plan);
 /* Those ops of the op table that are not in the list yet, at a middling shape. */
 AC_API ac_status ac_bench_add_others(ac_bench *bench, ac_precision precision);

@@ -6,6 +6,8 @@
 
 #include "plan/timing.h"
 
+enum { AC_BENCH_LEAST_SAMPLES = 5 }; /* in a round */
+
 /* Fills in the defaults; refuses what is out of range. */
 ac_status ac_bench_resolve(ac_bench_desc *resolved, const ac_bench_desc *desc);
 
@@ -32,8 +34,8 @@ struct ac_bench {
  */
 uint64_t ac_bench_footprint(const ac_bench_desc *resolved, const ac_device *device);
 
-/* Shapes and attributes in words; different for any two runs of an op that do different work, types
- * aside. */
+/* Shapes, attributes and whether it is evaluation in words; different for any two runs of an op
+ * that do different work, types aside. args->run must be set. */
 void ac_bench_describe(char *text, size_t size, const ac_op_args *args);
 
 /* The device `dry` computes nothing that could be measured. */

@@ -1,7 +1,7 @@
 /* Medians and spreads. A machine's disturbances come in bursts; a longer sample averages over them,
- * so each round of samples that was too uneven is followed by one of twice the length. Within a
- * round a machine may be quiet and slow, so there are two at least, and the difference of two
- * rounds' medians is part of the spread. */
+ * so each round of samples that was too uneven is followed by one of twice the length, while there
+ * is time. Within a round a machine may be quiet and slow, so there are two at least, however long
+ * they take, and the difference of two rounds' medians is part of the spread. */
 #include "bench/bench.h"
 
 #include "core/error.h"
@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { LEAST_SAMPLES = 5, MOST_SAMPLES = 1000, MOST_RUNS = 1 << 24 };
+enum { MOST_SAMPLES = 1000, MOST_RUNS = 1 << 24 };
 static const uint64_t least_footprint = 1 << 16; /* bytes */
 static const double first_sample = 0.01;         /* seconds, of the first round */
 
@@ -22,9 +22,9 @@ ac_status ac_bench_resolve(ac_bench_desc *resolved, const ac_bench_desc *desc) {
   if (!(resolved->seconds > 0 && resolved->spread > 0) || isinf(resolved->seconds))
     return ac_fail(AC_ERROR_ARGUMENT, "bench: %g seconds and a spread of %g cannot be measured",
                    resolved->seconds, resolved->spread);
-  if (resolved->samples < LEAST_SAMPLES || resolved->samples > MOST_SAMPLES)
+  if (resolved->samples < AC_BENCH_LEAST_SAMPLES || resolved->samples > MOST_SAMPLES)
     return ac_fail(AC_ERROR_ARGUMENT, "bench: %d samples; a round has from %d to %d",
-                   resolved->samples, (int)LEAST_SAMPLES, (int)MOST_SAMPLES);
+                   resolved->samples, (int)AC_BENCH_LEAST_SAMPLES, (int)MOST_SAMPLES);
   if (resolved->footprint && resolved->footprint < least_footprint)
     return ac_fail(AC_ERROR_ARGUMENT, "bench: a footprint of %llu bytes; at least %llu",
                    (unsigned long long)resolved->footprint, (unsigned long long)least_footprint);
@@ -65,7 +65,7 @@ static ac_status take_round(ac_bench_timing *timing, const ac_bench_desc *desc, 
                             int64_t runs, ac_bench_run run, void *user) {
   double samples[MOST_SAMPLES];
   int count = 0;
-  while (count < desc->samples && (count < LEAST_SAMPLES || ac_clock() < deadline))
+  while (count < desc->samples && (count < AC_BENCH_LEAST_SAMPLES || ac_clock() < deadline))
     AC_TRY(take_sample(&samples[count++], runs, run, user));
   *timing = summarise(samples, count, runs);
   return AC_OK;
@@ -108,7 +108,7 @@ ac_status ac_bench_measure(ac_bench_timing *timing, const ac_bench_desc *desc, a
   AC_TRY(take_round(&last, &resolved, deadline, runs, run, user));
   for (bool first = true; first || (timing->spread > resolved.spread && ac_clock() < deadline);
        first = false, last = round) {
-    if (runs < MOST_RUNS) runs *= 2;
+    if (runs < MOST_RUNS && ac_clock() < deadline) runs *= 2;
     AC_TRY(take_round(&round, &resolved, deadline, runs, run, user));
     ac_bench_timing joined = join(&last, &round);
     if (first || joined.spread < timing->spread) *timing = joined;

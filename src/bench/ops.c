@@ -1,7 +1,7 @@
 /* The list of ops to measure: taken from plans, so that shapes are those of real models, and from
- * calibration's table. Entries of the same op, shapes, dtypes and attributes in words are one: what
- * else tells two nodes apart, such as the stream of their random numbers, makes no difference to
- * their work. */
+ * calibration's table. Entries of the same op, shapes, dtypes and words are one: what else tells
+ * two nodes apart, such as the stream of their random numbers, makes no difference to their work.
+ */
 #include "bench/bench.h"
 
 #include "core/error.h"
@@ -73,6 +73,7 @@ static ac_status append(ac_bench *bench, const ac_bench_entry *entry) {
 
 /* Counts an entry that is there already. */
 static ac_status add(ac_bench *bench, ac_bench_entry *entry) {
+  entry->args.run = &entry->run;
   ac_bench_describe(entry->shapes, sizeof entry->shapes, &entry->args);
   for (int i = 0; i < bench->count; i++) {
     ac_bench_entry *other = bench->entries[i];
@@ -81,7 +82,6 @@ static ac_status add(ac_bench *bench, ac_bench_entry *entry) {
     return AC_OK;
   }
   ac_device *device = bench->device;
-  entry->args.run = &entry->run;
   entry->args.workspace_bytes = device->backend->workspace(device->state, &entry->args);
   return append(bench, entry);
 }
@@ -96,15 +96,19 @@ static ac_run_state run_of(int64_t batch) {
   return (ac_run_state){.training = true, .seed = 1, .batch = batch, .loss_scale = 1};
 }
 
-/* What `times` micro-batches of so many samples run. */
-static ac_status add_steps(ac_bench *bench, const ac_plan *plan, int64_t samples, int64_t times) {
-  for (int i = 0; i < plan->main.step_count; i++) {
+/* What `times` micro-batches of so many samples run. `fresh`: they begin their windows, so what
+ * others add to they overwrite. */
+static ac_status add_steps(ac_bench *bench, const ac_plan *plan, int64_t samples, int64_t times,
+                           bool fresh) {
+  for (int i = 0; i < plan->main.step_count && times; i++) {
     const ac_step *step = &plan->main.steps[i];
     ac_bench_entry entry = {.run = run_of(samples),
                             .backward = plan->graph->nodes[step->node].backward,
                             .count = times};
     entry.run.training = plan->main.training;
     ac_step_arguments(step, plan->graph, &entry.run, &entry.args);
+    for (int j = 0; j < AC_MAX_OUTPUTS && fresh; j++)
+      if (step->write[j] == AC_ADD_UNLESS_FIRST) entry.args.add[j] = false;
     own_attributes(&entry);
     AC_TRY(add(bench, &entry));
   }
@@ -161,15 +165,16 @@ static ac_status check_plan(const ac_bench *bench, const ac_plan *plan) {
 
 ac_status ac_bench_add_plan(ac_bench *bench, const ac_plan *plan) {
   AC_TRY(check_plan(bench, plan));
-  AC_TRY(add_steps(bench, plan, plan->info.micro_batch, 1));
+  AC_TRY(add_steps(bench, plan, plan->info.micro_batch, 1, false));
   return plan->desc.purpose == AC_TRAIN ? add_updates(bench, plan) : AC_OK;
 }
 
 ac_status ac_bench_add_window(ac_bench *bench, const ac_plan *plan) {
   AC_TRY(check_plan(bench, plan));
   int64_t size = plan->info.micro_batch, rest = plan->info.batch % size;
-  AC_TRY(add_steps(bench, plan, size, plan->info.batch / size));
-  if (rest) AC_TRY(add_steps(bench, plan, rest, 1));
+  AC_TRY(add_steps(bench, plan, size, 1, true));
+  AC_TRY(add_steps(bench, plan, size, plan->info.batch / size - 1, false));
+  if (rest) AC_TRY(add_steps(bench, plan, rest, 1, false));
   return plan->desc.purpose == AC_TRAIN ? add_updates(bench, plan) : AC_OK;
 }
 

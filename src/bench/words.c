@@ -6,6 +6,7 @@
 #include "ops/attention.h"
 #include "ops/conv2d.h"
 #include "ops/cross_entropy.h"
+#include "ops/dropout.h"
 #include "ops/gelu.h"
 #include "ops/linear.h"
 #include "ops/linear_cross_entropy.h"
@@ -109,6 +110,17 @@ static void put_transpose(words *w, const ac_transpose_attributes *a) {
   put(w, ", axes %" PRId32 " and %" PRId32, a->axis_a, a->axis_b);
 }
 
+/* Of what does other work then. */
+static void put_evaluation(words *w, const ac_run_state *run) {
+  if (!run->training) put(w, ", in evaluation");
+}
+
+static void put_dropout(words *w, float dropout, const ac_run_state *run) {
+  if (!(dropout > 0)) return;
+  put(w, ", dropout");
+  put_evaluation(w, run);
+}
+
 /* Groups, heads and scales of size can be told from the shapes, so they have no words. */
 static void put_attributes(words *w, const ac_op_args *args) {
   const void *a = args->attributes;
@@ -129,7 +141,13 @@ static void put_attributes(words *w, const ac_op_args *args) {
     break;
   case AC_OP_attention:
   case AC_OP_attention_gradient:
-    if (((const ac_attention_attributes *)a)->dropout > 0) put(w, ", dropout");
+    put_dropout(w, ((const ac_attention_attributes *)a)->dropout, args->run);
+    break;
+  case AC_OP_dropout:
+    if (((const ac_dropout_attributes *)a)->p > 0) put_evaluation(w, args->run);
+    break;
+  case AC_OP_batch_norm:
+    put_evaluation(w, args->run);
     break;
   case AC_OP_transpose:
     put_transpose(w, a);

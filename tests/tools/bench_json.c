@@ -5,6 +5,8 @@
 
 #include <stdlib.h>
 
+static const bench_asked all = {.kinds = {true, true, true}};
+
 /* A report of one op on one device. */
 typedef struct sample {
   bench_report report;
@@ -56,7 +58,7 @@ static bench_changes compare(double median, double spread, double spread_then, c
   json_t *now = document(median, spread), *then = document(1, spread_then);
   FILE *out = tmpfile();
   assert_non_null(out);
-  bench_changes changes = bench_json_compare(now, then, out);
+  bench_changes changes = bench_json_compare(now, then, &all, out);
   rewind(out);
   text[fread(text, 1, size - 1, out)] = 0;
   fclose(out);
@@ -111,13 +113,43 @@ static void test_what_is_not_there(void **state) {
     json_object_set_new(i < 5 ? row : result, keys[i], json_string("other"));
     FILE *out = tmpfile();
     assert_non_null(out);
-    bench_changes changes = bench_json_compare(now, then, out);
+    bench_changes changes = bench_json_compare(now, then, &all, out);
     fclose(out);
     assert_int_equal(changes.missing, 1);
+    /* Of another kind or device it was not asked for. */
+    assert_int_equal(changes.gone, strcmp(keys[i], "kind") != 0 && strcmp(keys[i], "device") != 0);
     assert_int_equal(changes.compared + changes.slower, 0);
     json_decref(now);
     json_decref(then);
   }
+}
+
+static void check_gone(const bench_asked *asked, int gone) {
+  json_t *now = document(1, 0), *then = document(1, 0);
+  json_array_clear(json_object_get(now, "rows"));
+  char text[512];
+  FILE *out = tmpfile();
+  assert_non_null(out);
+  bench_changes changes = bench_json_compare(now, then, asked, out);
+  rewind(out);
+  text[fread(text, 1, sizeof text - 1, out)] = 0;
+  fclose(out);
+  assert_int_equal(changes.gone, gone);
+  if (gone) {
+    assert_contains(text, "not measured now: dry, gelu f32 8 -> 8 of tiny\n");
+    assert_contains(text, "; 1 of it were not measured now\n");
+  }
+  json_decref(now);
+  json_decref(then);
+}
+
+/* What the baseline alone has is told, unless it was not asked for. */
+static void test_what_is_gone_is_told(void **state) {
+  (void)state;
+  check_gone(&all, 1);
+  check_gone(&(bench_asked){.kinds = {[BENCH_OP] = true}, .filter = "gelu f32 8"}, 1);
+  check_gone(&(bench_asked){.kinds = {[BENCH_OP] = true}, .filter = "linear"}, 0);
+  check_gone(&(bench_asked){.kinds = {[BENCH_GEMM] = true, [BENCH_STEP] = true}}, 0);
 }
 
 static void check_told(const char *key, bool of_device, json_t *value, const char *line) {
@@ -128,7 +160,7 @@ static void check_told(const char *key, bool of_device, json_t *value, const cha
   char text[512];
   FILE *out = tmpfile();
   assert_non_null(out);
-  bench_changes changes = bench_json_compare(now, then, out);
+  bench_changes changes = bench_json_compare(now, then, &all, out);
   rewind(out);
   text[fread(text, 1, sizeof text - 1, out)] = 0;
   fclose(out);
@@ -191,6 +223,7 @@ int main(void) {
       cmocka_unit_test(test_what_is_within_the_spreads_is_not),
       cmocka_unit_test(test_noise_is_told),
       cmocka_unit_test(test_what_is_not_there),
+      cmocka_unit_test(test_what_is_gone_is_told),
       cmocka_unit_test(test_what_was_measured_otherwise_is_told),
       cmocka_unit_test(test_reading),
   };

@@ -105,9 +105,13 @@ static void write(run *r, const char *name, const float values[CHANNELS]) {
 
 static void everywhere(void (*check)(const char *device)) {
   ac_device_info list[8];
-  int count;
+  int count, opencl = 0;
   assert_ok(ac_device_list(list, 8, &count));
-  for (int i = 0; i < count && i < 8; i++) check(list[i].id);
+  for (int i = 0; i < count && i < 8; i++) {
+    opencl += !strcmp(list[i].backend, "opencl");
+    check(list[i].id);
+  }
+  if (!opencl && getenv("ACCRUE_TEST_OPENCL")) fail_msg("there is no OpenCL device");
 }
 
 /* ---- running statistics ---------------------------------------------------------------------- */

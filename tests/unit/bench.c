@@ -2,6 +2,7 @@
  * and sensible. Nothing here depends on how fast the machine is. */
 #include "models.h"
 
+#include "core/platform.h"
 #include "ops/op.h"
 #include <math.h>
 #include <stdlib.h>
@@ -167,6 +168,48 @@ static void test_window_is_its_samples(void **state) {
   ac_device_close(device);
 }
 
+static ac_graph *one_layer(void) {
+  ac_graph *g;
+  assert_ok(ac_graph_create(&g));
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, C));
+  ac_tensor *y = ac_linear(x, test_matrix(g, "a", "w", V, C), NULL, AC_OUT_IN);
+  ac_tensor *t = ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, V));
+  ac_graph_set_loss(g, ac_mean_squared_error(y, t, NULL));
+  return g;
+}
+
+/* The first micro-batch of 2, 2 and 1 samples overwrites the gradient and the loss, which the
+ * others read and write. */
+static void test_bytes_of_a_window(void **state) {
+  (void)state;
+  ac_device *device = open_device("dry");
+  ac_graph *graph = one_layer();
+  ac_plan *plan;
+  ac_bench *bench;
+  const ac_plan_desc desc = {.batch = 5, .micro_batch = 2, .recompute = AC_RECOMPUTE_NONE};
+  assert_ok(ac_plan_create(&plan, graph, device, &desc));
+  assert_ok(ac_bench_create(&bench, device, NULL));
+  assert_ok(ac_bench_add_window(bench, plan));
+  const double w = V * C, pair = C + V;
+  const double flops = 2 * 2 * w, bytes = 4 * (2 * pair + w);
+  check_row(bench, "linear_weight_gradient", "2x24 2x17 -> 17x24", 1, flops, bytes);
+  check_row(bench, "linear_weight_gradient", "2x24 2x17 -> +17x24", 1, flops, bytes + 4 * w);
+  check_row(bench, "linear_weight_gradient", "1x24 1x17 -> +17x24", 1, flops / 2,
+            4 * (pair + 2 * w));
+  check_row(bench, "linear", "2x24 17x24 -> 2x17", 2, flops, bytes);
+  double total = 0;
+  for (int i = 0; i < ac_bench_count(bench); i++)
+    total += (double)row(bench, i).count * row(bench, i).bytes;
+  const double forward = 5 * pair + 3 * w, backward = 5 * pair + (1 + 2 + 2) * w;
+  const double loss = 2 * 5 * V + (1 + 2 + 2) * AC_LOSS_SUMS + 3 * 5 * V;
+  const double update = w + 2 + 7 * w;
+  assert_true(total == 4 * (forward + backward + loss + update));
+  ac_bench_free(bench);
+  ac_plan_free(plan);
+  ac_graph_free(graph);
+  ac_device_close(device);
+}
+
 /* With the ops that the model lacks the list has every op of the table, and none twice. */
 static void test_every_op_is_there(void **state) {
   (void)state;
@@ -215,6 +258,30 @@ static void test_attributes_tell_rows_apart(void **state) {
   ac_bench_free(bench);
   ac_plan_free(plan);
   ac_graph_free(g);
+  ac_device_close(device);
+}
+
+/* What does other work in evaluation is another row than in training, and nothing else is. */
+static void test_evaluation_is_told_apart(void **state) {
+  (void)state;
+  ac_device *device = open_device("dry");
+  ac_bench *bench = bench_of_plan(device, NULL, AC_PRECISION_F32);
+  ac_graph *graph = test_gpt_graph(&model);
+  ac_plan *plan;
+  const ac_plan_desc desc = {.purpose = AC_PREDICT, .batch = B, .micro_batch = B};
+  assert_ok(ac_plan_create(&plan, graph, device, &desc));
+  assert_ok(ac_bench_add_plan(bench, plan));
+  static const char *const rows[][2] = {
+      {"attention", "4x10x72 -> 4x10x24 4x2x10, dropout"},
+      {"attention", "4x10x72 -> 4x10x24 4x2x10, dropout, in evaluation"},
+      {"dropout", "4x10x24 -> 4x10x24, in evaluation"}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    assert_true(row(bench, find(bench, rows[i][0], rows[i][1])).count >= LAYERS);
+  assert_int_equal(row(bench, find(bench, "linear", "4x10x24 24x72 72 -> 4x10x72")).count,
+                   2 * LAYERS);
+  ac_bench_free(bench);
+  ac_plan_free(plan);
+  ac_graph_free(graph);
   ac_device_close(device);
 }
 
@@ -274,18 +341,20 @@ static void test_running_statistics_are_updated(void **state) {
 
 typedef struct work {
   int64_t calls, runs;
+  double seconds; /* that a run takes at least */
   bool uneven, drifting;
   ac_status status;
 } work;
 
 /* Takes time in proportion to the runs; of an uneven work, every other call takes ten times that;
- * of a drifting one, every other round, whose samples have twice the runs. */
+ * of a drifting one, every other round four times, as long as its samples have twice the runs. */
 static ac_status work_on(void *user, int64_t runs) {
   work *w = user;
   volatile double x = 1;
   int64_t factor = w->uneven && w->calls++ % 2 ? 10 : 1;
-  for (int64_t i = runs; w->drifting && i; i /= 2) factor = factor == 1 ? 10 : 1;
+  for (int64_t i = runs; w->drifting && i; i /= 2) factor = factor == 1 ? 4 : 1;
   for (int64_t i = 0; i < runs * factor * 20000; i++) x = x * 1.0000001;
+  for (double end = ac_clock() + w->seconds * (double)runs; ac_clock() < end;) continue;
   w->runs += runs;
   return w->status;
 }
@@ -304,8 +373,14 @@ static void test_measuring(void **state) {
   assert_ok(ac_bench_measure(&timing, &desc, work_on, &uneven));
   assert_true(timing.noisy && timing.spread > 0.5);
   work drifting = {.drifting = true};
-  assert_ok(ac_bench_measure(&timing, &desc, work_on, &drifting));
+  /* Time for more than the first round, of five samples of 80 ms at most. */
+  const ac_bench_desc long_desc = {.seconds = 1, .samples = 5};
+  assert_ok(ac_bench_measure(&timing, &long_desc, work_on, &drifting));
   assert_true(timing.noisy && timing.spread > 2);
+  /* The time is over with the first run of four: two to warm up, and two rounds of five. */
+  work slow = {.seconds = 4e-3};
+  assert_ok(ac_bench_measure(&timing, &(ac_bench_desc){.seconds = 1e-3}, work_on, &slow));
+  assert_true(timing.samples == 5 && timing.runs == 1 && slow.runs == 12);
   work failing = {.status = AC_ERROR_DEVICE};
   assert_int_equal(ac_bench_measure(&timing, &desc, work_on, &failing), AC_ERROR_DEVICE);
   assert_int_equal(failing.runs, 1);
@@ -415,8 +490,10 @@ int main(void) {
       cmocka_unit_test(test_counts_in_16_bits),
       cmocka_unit_test(test_rows_add_up),
       cmocka_unit_test(test_window_is_its_samples),
+      cmocka_unit_test(test_bytes_of_a_window),
       cmocka_unit_test(test_every_op_is_there),
       cmocka_unit_test(test_attributes_tell_rows_apart),
+      cmocka_unit_test(test_evaluation_is_told_apart),
       cmocka_unit_test(test_passes),
       cmocka_unit_test(test_running_statistics_are_updated),
       cmocka_unit_test(test_measuring),

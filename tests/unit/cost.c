@@ -7,6 +7,7 @@
 
 #include <dirent.h>
 #include <math.h>
+#include <stdlib.h>
 
 /* rows x inputs by inputs x outputs, without handles. */
 static ac_op_args linear(int64_t rows, int64_t inputs, int64_t outputs) {
@@ -139,7 +140,10 @@ static void test_cpu(void **state) {
 static void test_opencl(void **state) {
   (void)state;
   ac_device *device;
-  if (ac_device_open(&device, &(ac_device_desc){.name = "opencl"}) != AC_OK) skip();
+  if (ac_device_open(&device, &(ac_device_desc){.name = "opencl"}) != AC_OK) {
+    if (getenv("ACCRUE_TEST_OPENCL")) fail_msg("%s", ac_last_error());
+    skip();
+  }
   ac_device_close(device);
   check_device("opencl");
 }

@@ -437,7 +437,10 @@ static void a_plan_outlives_its_graph(void **state) {
 static void ops_must_bear_the_micro_batch(void **state) {
   (void)state;
   ac_device *device;
-  if (ac_device_open(&device, &(ac_device_desc){.name = "opencl"}) != AC_OK) skip();
+  if (ac_device_open(&device, &(ac_device_desc){.name = "opencl"}) != AC_OK) {
+    if (getenv("ACCRUE_TEST_OPENCL")) fail_msg("%s", ac_last_error());
+    skip();
+  }
   if (ac_device_get_info(device)->max_allocation < (uint64_t)1 << 32) {
     ac_device_close(device);
     skip();

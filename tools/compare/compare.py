@@ -152,6 +152,7 @@ class Variant:
     pytorch: bool
     recompute: bool
     compile: bool = False
+    budget: bool = False
 
 
 VARIANTS = {
@@ -160,6 +161,7 @@ VARIANTS = {
     "checkpoint": Variant("PyTorch, checkpointing", True, True),
     "accrue": Variant("Accrue", False, False),
     "recompute": Variant("Accrue, recomputing", False, True),
+    "budget": Variant("Accrue, within a budget", False, False, budget=True),
 }
 
 
@@ -226,15 +228,22 @@ class Comparison:
         library = open_library(self.arguments.library)
         numpy.savez(self.folder / "batches.npz", **self.model.read_batches(library, self.folder, self.steps, seed=1))
         self.idle = run_process([self.arguments.accrue, "--version"], self.arguments.threads)
+        self.accrue_version = subprocess.run([self.arguments.accrue, "--version"], capture_output=True, text=True,
+                                             check=True).stdout.split()[-1]
 
     def run_accrue(self, variant):
         metrics = self.folder / "metrics.jsonl"
+        policy = "auto" if variant.budget else "all" if variant.recompute else "none"
+        budget = ["--memory", self.arguments.memory] if variant.budget else []
         resident = self.accrue(
             self.model.flags(self.folder), self.steps, "--lr", self.model.lr, "--init",
-            self.folder / "first" / "model.safetensors", "--recompute", "all" if variant.recompute else "none",
+            self.folder / "first" / "model.safetensors", "--recompute", policy, *budget,
             "--out", self.folder / "trained", "--metrics", metrics)
         events = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
         steps = [event for event in events if event["event"] == "step"]
+        for number, step in enumerate(steps, 1):
+            if step["skipped"]:
+                raise Failed(f"step {number} was skipped, as its loss or a gradient is not finite")
         return Run([step["loss"] for step in steps], [step["seconds"] for step in steps][WARM_UP:], resident,
                    resident - self.idle)
 
@@ -296,11 +305,32 @@ def collect(comparison):
     return reference, rows
 
 
+def recomputation(rows):
+    """How the two that recompute compare, beside the table; None unless both ran."""
+    if not {"checkpoint", "recompute"} <= rows.keys():
+        return None
+    ours, theirs = rows["recompute"], rows["checkpoint"]
+    return {"speed": theirs["seconds"] / ours["seconds"],
+            **{f"{key}_ratio": ours[f"{key}_bytes"] / theirs[f"{key}_bytes"] for key in ("resident", "growth")}}
+
+
+def document(comparison, reference, rows):
+    """What --json holds: figures, and all that they depend on."""
+    arguments, model = comparison.arguments, comparison.model
+    return {"model": arguments.model, "batch": model.batch, "context": getattr(model, "context", None),
+            "layout": arguments.layout, "precision": arguments.precision, "threads": arguments.threads,
+            "memory": arguments.memory, "rounds": arguments.rounds, "steps": arguments.steps, "warm_up_steps": WARM_UP,
+            "versions": {"accrue": comparison.accrue_version, "pytorch": comparison.torch_version},
+            "reference": reference, "rows": rows, "recompute_against_checkpoint": recomputation(rows),
+            "failures": comparison.failures}
+
+
 def show(comparison, reference, rows):
     arguments, model = comparison.arguments, comparison.model
     detail = f", context {model.context}" if model.family == "gpt" else f", PyTorch's images {arguments.layout.upper()}"
-    print(f"{arguments.model}, batch {model.batch}{detail}, {arguments.precision}, {arguments.threads} threads; "
-          f"PyTorch {comparison.torch_version}; "
+    budget = f", budget {arguments.memory}" if arguments.memory else ""
+    print(f"{arguments.model}, batch {model.batch}{detail}, {arguments.precision}, {arguments.threads} threads{budget}; "
+          f"PyTorch {comparison.torch_version}, Accrue {comparison.accrue_version}; "
           f"{arguments.rounds} rounds of {arguments.steps} steps after {WARM_UP}\n")
     print(f"| | step, ms | rounds, ms | speed | peak resident, MiB | ratio | of the model, MiB | ratio | last loss "
           f"| largest difference |\n|---|---|---|---|---|---|---|---|---|---|")
@@ -311,8 +341,13 @@ def show(comparison, reference, rows):
               f"| {row['growth_bytes'] / 2**20:.0f} | {row['growth_ratio']:.2f} "
               f"| {row['last_loss']:.5f} | {row['loss_difference']:.1e} |")
     print(f"\nSpeed and ratios are relative to {VARIANTS[reference].label}.")
+    if both := recomputation(rows):
+        print(f"{VARIANTS['recompute'].label} beside {VARIANTS['checkpoint'].label}: speed {both['speed']:.2f}, "
+              f"peak resident {both['resident_ratio']:.2f}, of the model {both['growth_ratio']:.2f}.")
     for name, failure in comparison.failures.items():
-        print(f"{VARIANTS[name].label} did not run: {failure}")
+        done = len(comparison.runs[name])
+        what = f"failed in round {done + 1}, its row is of those before" if done else "did not run"
+        print(f"{VARIANTS[name].label} {what}: {failure}")
 
 
 def positive(text):
@@ -332,14 +367,18 @@ def parse():
     parser.add_argument("--threads", type=positive, default=len(os.sched_getaffinity(0)), help="of both sides (all)")
     parser.add_argument("--steps", type=positive, default=8, help="measured in each run")
     parser.add_argument("--rounds", type=positive, default=3, help="runs of each variant")
-    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS), metavar="NAME",
-                        help=" ".join(VARIANTS) + " (all)")
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, metavar="NAME",
+                        help=" ".join(VARIANTS) + " (all; budget only with --memory)")
+    parser.add_argument("--memory", metavar="SIZE", help="the budget of the variant of that name, such as 1.5GiB")
     parser.add_argument("--accrue", type=pathlib.Path, default=ROOT / "build/release/bin/accrue", help="the program")
     parser.add_argument("--library", type=pathlib.Path, help="libaccrue.so (in the folder above the program's)")
     parser.add_argument("--json", type=pathlib.Path, help="a file for the figures")
     arguments = parser.parse_args()
     if arguments.context and MODELS[arguments.model].family != "gpt":
         parser.error(f"--context is for models of text, which {arguments.model} is not")
+    arguments.variants = arguments.variants or [name for name in VARIANTS if name != "budget" or arguments.memory]
+    if bool(arguments.memory) != ("budget" in arguments.variants):
+        parser.error("--memory and the variant budget go together")
     arguments.library = arguments.library or arguments.accrue.resolve().parent.parent / "libaccrue.so"
     for path in arguments.accrue, arguments.library:
         if not path.exists():
@@ -361,13 +400,13 @@ def main():
     reference, rows = collect(comparison)
     show(comparison, reference, rows)
     if arguments.json:
-        arguments.json.write_text(json.dumps({"reference": reference, "rows": rows, "failures": comparison.failures},
-                                             indent=2) + "\n", encoding="utf-8")
+        arguments.json.write_text(json.dumps(document(comparison, reference, rows), indent=2) + "\n", encoding="utf-8")
     tolerance = TOLERANCE[arguments.precision]
     wrong = [name for name, row in rows.items() if not row["loss_difference"] <= tolerance]
     for name in wrong:
         print(f"The losses of {VARIANTS[name].label} differ by more than {tolerance:g}.")
-    failed = [name for name in comparison.failures if name != "compile"]  # needs a C++ compiler, and time
+    # To compile needs a C++ compiler, which not every machine has.
+    failed = [name for name in comparison.failures if name != "compile" or comparison.runs[name]]
     sys.exit(1 if wrong or failed else 0)
 
 

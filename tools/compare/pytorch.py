@@ -219,8 +219,11 @@ class Training:
         self.scaler.unscale_(self.optimizer)
         nn.utils.clip_grad_norm_(self.model.parameters(), self.spec["clip"])
         self.scaler.step(self.optimizer)
+        scale = self.scaler.get_scale()
         self.scaler.update()
         self.optimizer.zero_grad()
+        if self.scaler.get_scale() < scale:
+            raise SystemExit("a step was skipped, as a gradient is not finite")
         return loss.item()
 
 
