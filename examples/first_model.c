@@ -18,7 +18,8 @@ int main(int argc, char **argv) { /* IDX images and labels, such as MNIST's */
   ac_plan *plan = NULL;
   ac_trainer *trainer = NULL;
   ac_dataset *digits = NULL;
-  ac_plan_desc policy = {.batch = 256, .memory = 8 << 20}; /* samples an update, bytes in all */
+  /* Samples an update, bytes in all; ac_fit's windows are whole, and to know it spares memory. */
+  ac_plan_desc policy = {.batch = 256, .memory = 8 << 20, .whole_windows = true};
   ac_trainer_desc training = {.seed = 1, .schedule = {.lr = 1e-3}};
   ac_fit_result result = {0};
   bool good = !ac_dataset_from_idx(&digits, argv[1], argv[2], 0, -1) &&
