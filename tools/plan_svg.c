@@ -10,17 +10,21 @@
 static ac_status put_data(FILE *pipe, const ac_plan *plan) {
   const ac_plan_info *info = ac_plan_get_info(plan);
   const double mebibyte = 1 << 20;
+  ac_plan_step step; /* once the last has run, all gradients are alive, if they are in the arena */
+  ac_status status = ac_plan_get_step(plan, info->steps - 1, &step);
+  uint64_t persistent = step.gradient_bytes ? 0 : info->bytes.gradients;
   fprintf(pipe, "$memory << EOD\n");
   for (int64_t i = 0; i < info->steps; i++) {
-    ac_plan_step step;
-    ac_status status = ac_plan_get_step(plan, i, &step);
+    if (status == AC_OK) status = ac_plan_get_step(plan, i, &step);
     if (status != AC_OK) return status;
+    uint64_t gradients = persistent + step.gradient_bytes;
+    uint64_t activations = step.live_bytes - step.workspace_bytes - step.gradient_bytes;
     uint64_t sum = info->bytes.parameters;
     fprintf(pipe, "%" PRId64 " %.6f", i + 1, (double)sum / mebibyte);
-    fprintf(pipe, " %.6f", (double)(sum += info->bytes.gradients) / mebibyte);
+    fprintf(pipe, " %.6f", (double)(sum += gradients) / mebibyte);
     fprintf(pipe, " %.6f", (double)(sum += info->bytes.optimizer) / mebibyte);
     fprintf(pipe, " %.6f", (double)(sum += info->bytes.io) / mebibyte);
-    fprintf(pipe, " %.6f", (double)(sum += step.live_bytes - step.workspace_bytes) / mebibyte);
+    fprintf(pipe, " %.6f", (double)(sum += activations) / mebibyte);
     fprintf(pipe, " %.6f\n", (double)(sum += step.workspace_bytes) / mebibyte);
   }
   fprintf(pipe, "EOD\n");

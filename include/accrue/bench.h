@@ -94,7 +94,8 @@ AC_API ac_status ac_bench_create(ac_bench **bench, ac_device *device, const ac_b
 AC_API void ac_bench_free(ac_bench *bench);
 
 /* The ops of a plan of the same device: of one micro-batch, which adds its gradients to those of
- * others, and, if it is for training, of an update. The plan is not needed afterwards. */
+ * others unless it is a whole window (ac_plan_desc.whole_windows), and, if it is for training, of
+ * an update. The plan is not needed afterwards. */
 AC_API ac_status ac_bench_add_plan(ac_bench *bench, const ac_plan *plan);
 /* The same of a whole window: each op as often as all its micro-batches run it, of which the first
  * overwrites the gradients and the last may be smaller than the others, and of its update. */

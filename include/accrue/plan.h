@@ -117,6 +117,7 @@ typedef struct ac_plan_step {
                            is split */
   uint64_t live_bytes;  /* of the arena, while it runs */
   uint64_t workspace_bytes;     /* of these, scratch space */
+  uint64_t gradient_bytes;      /* of these, gradients of parameters (whole_windows) */
   double flops, bytes;          /* work and traffic for one micro-batch */
   int inputs, outputs;          /* operands, absent ones in between included */
   ac_dtype input[8], output[4]; /* how they are stored; AC_DTYPE_COUNT: absent */

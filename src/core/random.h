@@ -4,7 +4,7 @@
  * evaluation nor on how work is split. cl/common.cl holds the same function for OpenCL.
  *
  *   stream          key                            counter
- *   dropout masks   seed                           (element / 4 within the sample, sample in the effective
+ *   dropout masks   seed                           (element / 8 within the sample, sample in the effective
  *                                                   batch, update, stream of the op)
  *   initial values  seed ^ hash(parameter name)    (element / 4 as 64 bits, 0, 0)
  *   shuffling       see src/data/shuffle.c */

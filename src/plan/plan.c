@@ -343,6 +343,8 @@ ac_status ac_plan_get_step(const ac_plan *plan, int64_t index, ac_plan_step *res
     if (value->first > index || value->last < index) continue;
     result->live_bytes += value->bytes;
     if (value->tensor < 0) result->workspace_bytes += value->bytes;
+    else if (plan->graph->tensors[value->tensor]->role == AC_ROLE_GRADIENT)
+      result->gradient_bytes += value->bytes;
   }
   return AC_OK;
 }

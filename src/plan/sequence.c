@@ -158,6 +158,8 @@ static bool try_share(ac_sequence *sequence, const ac_graph *graph, int index, i
   if (value < 0 || step->out[0].value < 0) return false;
   int root = ac_sequence_root(sequence, value);
   ac_value *output = &sequence->values[step->out[0].value];
+  /* An earlier step may have filled a gradient, and it stays to the end anyway. */
+  if (graph->tensors[output->tensor]->role == AC_ROLE_GRADIENT) return false;
   const ac_tensor *a = graph->tensors[sequence->values[root].tensor],
                   *b = graph->tensors[output->tensor];
   bool same_size = a->dtype == b->dtype && a->shape.batched == b->shape.batched &&

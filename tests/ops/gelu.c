@@ -82,23 +82,24 @@ static void special(ac_device *device) {
     op_variant variant = {.name = "huge and NaN"};
     op_instance_forward(&y, &cases[2 + i], 7);
     double *x = op_reals(&y.args.in[0]), *dy = op_random_gradient(&y);
-    x[0] = (float)1e30, x[1] = (float)-1e30, x[2] = NAN, x[3] = 0;
+    x[0] = (float)1e30, x[1] = (float)-1e30, x[2] = NAN, x[3] = 0, x[4] = INFINITY;
     const char *where = op_where(device, &y, &variant);
     if (op_run(device, &y, &variant, &result)) {
       OP_EXPECT(where, result.out[0][0] == x[0], "gelu(1e30) is %g", result.out[0][0]);
       OP_EXPECT(where, fabs(result.out[0][1]) < 1e-6, "gelu(-1e30) is %g", result.out[0][1]);
       OP_EXPECT(where, isnan(result.out[0][2]), "gelu(NaN) is %g", result.out[0][2]);
       OP_EXPECT(where, result.out[0][3] == 0, "gelu(0) is %g", result.out[0][3]);
+      OP_EXPECT(where, result.out[0][4] == x[4], "gelu(inf) is %g", result.out[0][4]);
     }
     op_result_free(&result);
 
     variant.name = "gradient at huge and NaN";
-    x[0] = 1e6, x[1] = -1e6;
+    x[0] = (float)1e15, x[1] = (float)-1e15;
     op_instance_gradient(&dx, &y, &gradients[0], dy);
     where = op_where(device, &dx, &variant);
     if (op_run(device, &dx, &variant, &result)) {
-      OP_EXPECT(where, result.out[0][0] == dy[0], "at 1e6: %g for %g", result.out[0][0], dy[0]);
-      OP_EXPECT(where, fabs(result.out[0][1]) < 1e-6, "at -1e6: %g", result.out[0][1]);
+      OP_EXPECT(where, result.out[0][0] == dy[0], "at 1e15: %g for %g", result.out[0][0], dy[0]);
+      OP_EXPECT(where, fabs(result.out[0][1]) < 1e-6, "at -1e15: %g", result.out[0][1]);
       OP_EXPECT(where, isnan(result.out[0][2]), "at NaN: %g", result.out[0][2]);
     }
     op_result_free(&result);

@@ -3,6 +3,8 @@
  * and on every OpenCL device. */
 #include "runs.h"
 
+#include "plan/plan.h"
+
 enum { BATCH = 8, UPDATES = 12 };
 
 static const ac_trainer_desc trained = {
@@ -117,10 +119,56 @@ static void gradients_are_protected(const char *device) {
 }
 ON_EVERY_DEVICE(gradients_are_protected)
 
+/* Parameters read several times, through ops that could be computed in place: what a later reader
+ * adds to a gradient must not take it elsewhere. */
+static float *train_shared(const char *device, bool whole, size_t *total) {
+  enum { WIDTH = 12 };
+  static const float x[BATCH * WIDTH] = {1, -2, 3, 0.5f}, t[BATCH * WIDTH] = {0.25f, 1, 0, -1};
+  ac_graph *graph;
+  assert_ok(ac_graph_create(&graph));
+  const ac_parameter_desc one = {.init = {AC_INIT_CONSTANT, 1.5f, 0, false}};
+  ac_tensor *in = ac_input(graph, "x", AC_F32, SHAPE(AC_BATCH, WIDTH));
+  ac_tensor *g = ac_parameter(graph, "g", 1, (int64_t[]){WIDTH}, &one);
+  ac_tensor *w = test_matrix(graph, "w", "w", WIDTH, WIDTH);
+  ac_tensor *h = ac_multiply(in, ac_multiply(g, g));
+  h = ac_linear(ac_add(h, ac_scale(g, 0.5f)), w, NULL, AC_OUT_IN);
+  h = ac_linear(h, ac_weight_standardisation(w, 0), NULL, AC_OUT_IN);
+  h = ac_linear(ac_add(h, ac_scale(g, 2)), ac_scale(w, 0.25f), NULL, AC_OUT_IN);
+  ac_tensor *target = ac_input(graph, "t", AC_F32, SHAPE(AC_BATCH, WIDTH));
+  ac_graph_set_loss(graph, ac_mean_squared_error(h, target, NULL));
+  run r;
+  assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = device, .threads = 2}));
+  assert_ok(ac_plan_create(&r.plan, graph, r.device,
+                           &(ac_plan_desc){.batch = BATCH, .whole_windows = whole}));
+  assert_int_equal(r.plan->main.whole_window, whole);
+  assert_ok(ac_trainer_create(&r.trainer, r.plan, &trained));
+  ac_graph_free(graph);
+  for (int u = 0; u < UPDATES; u++) {
+    ac_update update;
+    const ac_feed feeds[] = {{"x", x}, {"t", t}};
+    assert_ok(ac_trainer_accumulate(r.trainer, BATCH, feeds, 2));
+    assert_ok(ac_trainer_update(r.trainer, &update));
+    assert_false(update.skipped);
+  }
+  float *parameters = all_parameters(&r, total);
+  stop(&r);
+  return parameters;
+}
+
+static void shared_parameters_gather_all(const char *device) {
+  size_t total;
+  float *a = train_shared(device, false, &total), *b = train_shared(device, true, &total);
+  assert_memory_equal(a, b, total * sizeof *a);
+  free(a);
+  free(b);
+}
+ON_EVERY_DEVICE(shared_parameters_gather_all)
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(same_bits_in_less_memory_everywhere),
       cmocka_unit_test(split_windows_are_as_before),
+      cmocka_unit_test(shared_parameters_gather_all_everywhere),
       cmocka_unit_test(gradients_are_protected_everywhere),
   };
   return cmocka_run_group_tests_name("whole windows", tests, NULL, NULL);

@@ -2,7 +2,7 @@
  *
  * tanh: 0.5 (1 + tanh u) = s = sigmoid(2u) with u = sqrt(2/pi) (x + 0.044715 x^3), so y = x s and
  *   dy/dx = s + x s (1 - s) 2u'.  With e = e^-|2u| and r = 1 / (1 + e), s is e r for negative x and
- *   else r, so y = r max(x, x e), and s (1 - s) = e r^2: nothing cancels.
+ *   else r, and s (1 - s) = e r^2: nothing cancels. x is multiplied with what vanishes first.
  *
  * erf: with the tail q = Phi(-|x|), Phi(x) is q or 1 - q, and
  *   dy/dx = Phi(x) + x phi(x),  phi(x) = e^(-x^2/2) / sqrt(2 pi). */
@@ -32,7 +32,7 @@ static void forward_range(const ac_op_args *args, int64_t first, int64_t last) {
 #pragma omp simd
     for (int64_t i = first; i < last; i++) {
       float v = x[i], e = tanh_decay(v, v * v), small = v * e;
-      y[i] = inverse(1.0f + e) * (v > small ? v : small);
+      y[i] = inverse(1.0f + e) * (v < 0.0f ? small : v);
     }
   } else {
 #pragma omp simd
@@ -51,7 +51,7 @@ static void gradient_range(const ac_op_args *args, int64_t first, int64_t last) 
     for (int64_t i = first; i < last; i++) {
       float v = x[i], square = v * v, e = tanh_decay(v, square), r = inverse(1.0f + e), q = e * r;
       float slope = TWO_ROOT + 3.0f * TWO_ROOT * CUBIC * square;
-      dx[i] = dy[i] * ((v < 0.0f ? q : r) + v * slope * (q * r));
+      dx[i] = dy[i] * ((v < 0.0f ? q : r) + v * (q * r) * slope);
     }
   } else {
 #pragma omp simd
