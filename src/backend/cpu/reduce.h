@@ -19,6 +19,11 @@ static inline float lanes_sum(lanes a) {
   return (a.v[0] + a.v[2]) + (a.v[1] + a.v[3]);
 }
 
+static inline lanes lanes_add(lanes a, lanes b) {
+  for (int l = 0; l < AC_CPU_LANES; l++) a.v[l] += b.v[l];
+  return a;
+}
+
 static inline float larger(float a, float b) {
   return b > a ? b : a;
 }
@@ -45,13 +50,20 @@ static inline float row_sum(const float *x, int64_t n) {
   double total = 0;
   for (int64_t j = 0; j < n;) {
     int64_t end = ac_min(n, j + AC_CPU_CHUNK);
-    lanes sum = {{0}};
+    lanes sum = {{0}}, other = {{0}}; /* in turn, for each addition waits for the one before */
+    for (; j + 2 * AC_CPU_LANES <= end; j += 2 * AC_CPU_LANES) {
+#pragma omp simd
+      for (int l = 0; l < AC_CPU_LANES; l++) {
+        sum.v[l] += x[j + l];
+        other.v[l] += x[j + AC_CPU_LANES + l];
+      }
+    }
     for (; j + AC_CPU_LANES <= end; j += AC_CPU_LANES) {
 #pragma omp simd
       for (int l = 0; l < AC_CPU_LANES; l++) sum.v[l] += x[j + l];
     }
     for (int l = 0; j < end; j++, l++) sum.v[l] += x[j];
-    total += (double)lanes_sum(sum);
+    total += (double)lanes_sum(lanes_add(sum, other));
   }
   return (float)total;
 }
@@ -76,7 +88,15 @@ static inline float row_centred_squares(const float *x, float mean, int64_t n) {
   double total = 0;
   for (int64_t j = 0; j < n;) {
     int64_t end = ac_min(n, j + AC_CPU_CHUNK);
-    lanes sum = {{0}};
+    lanes sum = {{0}}, other = {{0}};
+    for (; j + 2 * AC_CPU_LANES <= end; j += 2 * AC_CPU_LANES) {
+#pragma omp simd
+      for (int l = 0; l < AC_CPU_LANES; l++) {
+        float a = x[j + l] - mean, b = x[j + AC_CPU_LANES + l] - mean;
+        sum.v[l] += a * a;
+        other.v[l] += b * b;
+      }
+    }
     for (; j + AC_CPU_LANES <= end; j += AC_CPU_LANES) {
 #pragma omp simd
       for (int l = 0; l < AC_CPU_LANES; l++) {
@@ -85,7 +105,7 @@ static inline float row_centred_squares(const float *x, float mean, int64_t n) {
       }
     }
     for (int l = 0; j < end; j++, l++) sum.v[l] += (x[j] - mean) * (x[j] - mean);
-    total += (double)lanes_sum(sum);
+    total += (double)lanes_sum(lanes_add(sum, other));
   }
   return (float)total;
 }
