@@ -119,7 +119,8 @@ INLINE __mmask16 taps_inside(const ac_conv_axis *w, int64_t step, int64_t j, int
   return _mm512_cmplt_epu32_mask(position, _mm512_set1_epi32((int)w->size));
 }
 
-/* The next sample's plane is asked for ahead: planes are too short for the hardware to foresee it. */
+/* The next sample's plane is asked for ahead: planes are too short for the hardware to foresee it.
+ */
 INLINE void fetch_sample(ac_dtype dtype, const ac_conv_rows *f, int64_t i, int64_t j) {
   int64_t at = f->at + i * f->row_step + j * f->axis->step + f->source->sample;
   __builtin_prefetch(ac_element(f->source->data, dtype, at));
