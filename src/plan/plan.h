@@ -87,8 +87,7 @@ struct ac_plan {
   ac_parameter_memory *parameters;
   uint64_t control, control_bytes;   /* loss sums and all statistics, read back at once */
   uint64_t numerics, numerics_bytes; /* counts of every step's values, where these are watched */
-  uint64_t update_workspace; /* address and bytes of scratch space for the ops of an update */
-  uint64_t update_workspace_bytes;
+  uint64_t update_workspace_bytes;   /* of scratch space for the ops of an update: main.after */
   int coupled; /* the first node that looks at more than one sample of its batch, though it may not
                   see a part of it only; -1: none */
   uint64_t chunk_bytes; /* of every chunk but the last; 0: one chunk */

@@ -156,7 +156,6 @@ static ac_status price(ac_plan *plan, int64_t micro_batch, bool exact) {
   arena main, evaluation = {0};
   plan->update_workspace_bytes = plan->desc.purpose == AC_TRAIN ? update_workspace(plan) : 0;
   AC_TRY(place_arena(plan, &space, &plan->main, plan->update_workspace_bytes, exact, &main));
-  if (plan->main.after >= 0) plan->update_workspace = plan->main.values[plan->main.after].address;
   if (plan->desc.purpose == AC_TRAIN)
     AC_TRY(place_arena(plan, &space, &plan->evaluation, 0, exact, &evaluation));
   uint64_t end = larger(main.end, evaluation.end);

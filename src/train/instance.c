@@ -67,9 +67,6 @@ static ac_status view_persistent(ac_instance *instance) {
       AC_TRY(ac_instance_view(instance, parameter->statistics, 2 * sizeof(float),
                               &instance->statistics[i]));
   }
-  if (plan->update_workspace_bytes)
-    AC_TRY(ac_instance_view(instance, plan->update_workspace, plan->update_workspace_bytes,
-                            &instance->update_workspace));
   if (plan->control_bytes)
     AC_TRY(ac_instance_view(instance, plan->control, plan->control_bytes, &instance->control));
   return AC_OK;
@@ -397,6 +394,7 @@ static ac_status bring_to_life(ac_instance *instance) {
   AC_TRY(clear_persistent(instance));
   AC_TRY(prepare(instance, &instance->main, &plan->main));
   find_gradients(instance);
+  if (plan->main.after >= 0) instance->update_workspace = instance->main.handles[plan->main.after];
   if (plan->evaluation.steps) AC_TRY(prepare(instance, &instance->evaluation, &plan->evaluation));
   AC_TRY(ac_numerics_create(instance));
   return AC_OK;
@@ -426,7 +424,6 @@ void ac_instance_free(ac_instance *instance) {
       ac_instance_drop_view(instance, instance->moments[i][m]);
     if (instance->statistics) ac_instance_drop_view(instance, instance->statistics[i]);
   }
-  ac_instance_drop_view(instance, instance->update_workspace);
   ac_instance_drop_view(instance, instance->control);
   if (instance->chunks) release_chunks(instance);
   for (int i = 0; instance->staging && i < graph->input_count; i++) free(instance->staging[i]);

@@ -41,11 +41,11 @@ typedef struct ac_instance {
   ac_device *device;
   void **chunks;
   int chunk_count;
-  void **persistent;   /* by storage id */
-  void **gradients;    /* by parameter: persistent ones or the main sequence's; NULL: none */
-  void *(*moments)[2]; /* by parameter */
-  void **statistics;   /* by parameter */
-  void *update_workspace;
+  void **persistent;      /* by storage id */
+  void **gradients;       /* by parameter: persistent ones or the main sequence's; NULL: none */
+  void *(*moments)[2];    /* by parameter */
+  void **statistics;      /* by parameter */
+  void *update_workspace; /* the main sequence's */
   void *control;
   float *control_copy;    /* host, control_bytes */
   ac_input_check *checks; /* by input */

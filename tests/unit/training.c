@@ -311,6 +311,13 @@ static void a_device_fails_half_way(const char *name) {
   ac_trainer_discard(r.trainer);
   assert_ok(feed(&r, &c, 0, 8));
 
+  failing.op = AC_OP_gradient_statistics;
+  failing.left = 2;
+  assert_refused(ac_trainer_update(r.trainer, NULL), AC_ERROR_DEVICE, "the device is gone");
+  assert_refused(ac_trainer_update(r.trainer, NULL), AC_ERROR_STATE, "discard");
+  ac_trainer_discard(r.trainer);
+  assert_ok(feed(&r, &c, 0, 8));
+
   failing.op = AC_OP_adamw;
   failing.left = 3;
   assert_refused(ac_trainer_update(r.trainer, NULL), AC_ERROR_DEVICE, "the device is gone");
