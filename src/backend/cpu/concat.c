@@ -23,7 +23,7 @@ static void move(const ac_op_args *args, const ac_operand *x, int64_t from, int6
   const void *source = ac_element(x->data, x->dtype, from);
   void *target = ac_element(y->data, y->dtype, at);
   if (!args->add[0]) {
-    memcpy(target, source, (size_t)count * ac_dtype_bytes(y->dtype));
+    memcpy(target, source, (size_t)count * ac_element_bytes(y->dtype));
   } else if (y->dtype != AC_F32) {
     add_halves(y->dtype, args->run->mark_flushed, source, target, count);
   } else {
@@ -32,7 +32,7 @@ static void move(const ac_op_args *args, const ac_operand *x, int64_t from, int6
 }
 
 static void clear(const ac_operand *y, int64_t at, int64_t count) {
-  memset(ac_element(y->data, y->dtype, at), 0, (size_t)count * ac_dtype_bytes(y->dtype));
+  memset(ac_element(y->data, y->dtype, at), 0, (size_t)count * ac_element_bytes(y->dtype));
 }
 
 /* What an earlier op flushed and marked there is not to be counted again as this op's. */

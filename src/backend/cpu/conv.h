@@ -135,9 +135,18 @@ typedef struct ac_conv_rows {
   const ac_conv_source *source;
   const ac_conv_axis *axis;
   int64_t at, count, columns, row_step, distance;
-  int64_t first, rows; /* of the kernel's rows */
+  int64_t first, rows;    /* of the kernel's rows */
+  int64_t next_x, next_y; /* elements to the image that comes next, of the source and of the other
+                             operand, which is fetched ahead; 0: unknown */
 } ac_conv_rows;
 bool ac_conv_can_filter(const ac_conv_axis *w);
+
+/* Elements from a group's image of a sample to the one that is worked on after it: that of the next
+ * sample or, after the last, of the next group's first. */
+static inline int64_t ac_conv_next(const ac_operand *x, int64_t groups, int64_t sample) {
+  int64_t of_group = x->dim[1] / groups * x->dim[2] * x->dim[3], of_sample = of_group * groups;
+  return sample + 1 < x->dim[0] ? of_sample : of_group - sample * of_sample;
+}
 
 /* As many of the rows of outputs from `row` to before `last` as meet the same rows of the kernel,
  * in an image that begins at element `image` of the source. */

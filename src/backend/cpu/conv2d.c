@@ -336,6 +336,8 @@ static int64_t filter_rows(const work *w, int64_t sample, int64_t channel, int64
   const float *weights = weights_of(w, channel) + rows.first * f->stage.axis[1].taps;
   float *y = p->y->data, bias = bias_of(w, channel);
   int64_t at = row_of(w, sample, channel, row), all = rows.count * rows.columns;
+  rows.next_x = ac_conv_next(p->x, p->groups, sample);
+  rows.next_y = direct ? ac_conv_next(p->y, p->groups, sample) : 0;
   ac_conv_filter(&rows, weights, bias, direct ? y + at : w->sums);
   if (direct) return rows.count;
   if (dense) store_row(w, w->sums, 0, at, all);

@@ -229,6 +229,8 @@ static void correlate_region(const task *t, const ac_conv_source *source) {
         ac_conv_rows rows = ac_conv_rows_from(axis, source, image, row, end);
         int64_t at = (n * p->dy->dim[1] + t->group * p->out + o) * p->dy->dim[2] + row;
         float *sums = t->sums + (t->group * p->depth + rows.first * taps) * p->width + o;
+        rows.next_x = ac_conv_next(p->x, p->groups, n);
+        rows.next_y = ac_conv_next(p->dy, p->groups, n);
         ac_conv_correlate(&rows, p->dy, at * p->dy->dim[3], sums, p->width);
         row += rows.count;
       }

@@ -119,79 +119,235 @@ INLINE __mmask16 taps_inside(const ac_conv_axis *w, int64_t step, int64_t j, int
   return _mm512_cmplt_epu32_mask(position, _mm512_set1_epi32((int)w->size));
 }
 
-/* The next sample's plane is asked for ahead: planes are too short for the hardware to foresee it.
- */
-INLINE void fetch_sample(ac_dtype dtype, const ac_conv_rows *f, int64_t i, int64_t j) {
-  int64_t at = f->at + i * f->row_step + j * f->axis->step + f->source->sample;
-  __builtin_prefetch(ac_element(f->source->data, dtype, at));
-}
-
-INLINE __m512 read_tap(ac_dtype dtype, int64_t step, const ac_conv_rows *f, int64_t i, int64_t j,
-                       int64_t r, int64_t t, __mmask16 m) {
-  const ac_conv_source from = {f->source->data, dtype, 0, 0};
-  const ac_conv_axis *w = f->axis;
-  int64_t at = f->at + i * f->row_step + r * f->distance + w->first + j * step + t * w->spacing;
+/* The vector at element `at` of a row, and the next ones or every second one. A load with a mask
+ * takes the units that multiply as well: one without is for `whole` vectors. */
+INLINE __m512 read_tap(ac_dtype dtype, int64_t step, const void *row, int64_t at, bool whole,
+                       __mmask16 m) {
+  const ac_conv_source from = {row, dtype, 0, 0};
+  if (whole && dtype == AC_F32) return _mm512_loadu_ps((const float *)row + at);
   return step == 1 ? read_vector(&from, at, m) : read_even(&from, at, m);
 }
 
-/* `dtype`, `step`, and `rows` and `taps` of the kernel are constants where these are inlined for
- * them. */
-INLINE void filter(ac_dtype dtype, int64_t step, int64_t rows, int64_t taps, const ac_conv_rows *f,
-                   const float *weights, float bias, float *c) {
+/* Lets the compiler keep a vector in a register rather than load it again for each use; and an
+ * address, so that a few and their distance reach all rows, rather than one for each row. */
+INLINE __m512 kept(__m512 v) {
+  __asm__("" : "+v"(v));
+  return v;
+}
+INLINE uintptr_t kept_address(uintptr_t at) {
+  __asm__("" : "+r"(at));
+  return at;
+}
+
+/* Up to six rows of vectors so many bytes apart. */
+typedef struct row_addresses {
+  uintptr_t first, fourth, distance;
+} row_addresses;
+
+INLINE row_addresses rows_from(const void *first, int64_t distance, int64_t bytes) {
+  uintptr_t at = kept_address((uintptr_t)first), d = (uintptr_t)(distance * bytes);
+  return (row_addresses){at, kept_address(at + 3 * d), d};
+}
+INLINE void *row_at(const row_addresses *rows, int64_t q) {
+  return (void *)(q < 3 ? rows->first + (uintptr_t)q * rows->distance
+                        : rows->fourth + (uintptr_t)(q - 3) * rows->distance);
+}
+
+/* Whether there are 16 outputs from column j on that all meet the source with every tap. */
+static inline bool is_whole(const ac_conv_rows *f, int64_t step, int64_t j) {
+  const ac_conv_axis *w = f->axis;
+  int64_t from = w->first + j;
+  return step == 1 && j + LANES <= f->columns && from >= 0 &&
+         from + LANES - 1 + (w->taps - 1) * w->spacing < w->size;
+}
+
+/* Some outputs at once: HEIGHT rows of them one below the other, whose rows of the source overlap,
+ * so that a vector of the source is loaded once for all of them. */
+enum { HEIGHT = 4 };
+
+/* A kernel of at most 3 x 3, in registers. */
+typedef struct weights {
+  __m512 of[3][3];
+} weights;
+
+/* `dtype`, `step`, `height`, and `rows` and `taps` of the kernel are constants where these are
+ * inlined for them, `whole` says that no lane is outside of the source. */
+
+/* Asks for the same rows `next` bytes later: images are too short for the hardware to foresee the
+ * next one, and a store waits for the line that it changes as a load does. */
+INLINE void fetch_rows(const row_addresses *rows, int64_t height, int64_t next, bool to_write) {
+#pragma GCC unroll 4
+  for (int64_t h = 0; h < height; h++) {
+    const char *at = (const char *)row_at(rows, h) + next;
+    if (to_write) __builtin_prefetch(at, 1);
+    else __builtin_prefetch(at, 0);
+  }
+}
+
+/* Columns [j, j + 16) of `height` rows of outputs, one below the other. */
+INLINE void filter_block(ac_dtype dtype, int64_t step, int64_t height, int64_t rows, int64_t taps,
+                         bool whole, const ac_conv_rows *f, const weights *k, __m512 bias,
+                         const void *x, int64_t j, float *y) {
+  int64_t bytes = (int64_t)ac_element_bytes(dtype);
+  const void *block = ac_element(x, dtype, j * step);
+  row_addresses from = rows_from(block, f->distance, bytes);
+  row_addresses to = rows_from(y + j, f->columns, sizeof *y);
+  __m512 sum[HEIGHT];
+  __mmask16 inside[3];
+  fetch_rows(&from, height, f->next_x * bytes, false);
+  fetch_rows(&to, height, f->next_y * (int64_t)sizeof *y, true);
+#pragma GCC unroll 4
+  for (int64_t t = 0; t < taps; t++) inside[t] = whole ? 0xffff : taps_inside(f->axis, step, j, t);
+#pragma GCC unroll 4
+  for (int64_t h = 0; h < height; h++) sum[h] = bias;
+#pragma GCC unroll 8
+  for (int64_t q = 0; q < height + rows - 1; q++)
+#pragma GCC unroll 4
+    for (int64_t t = 0; t < taps; t++) {
+      __m512 v = kept(read_tap(dtype, step, row_at(&from, q), t, whole, inside[t]));
+#pragma GCC unroll 4
+      for (int64_t r = 0; r < rows; r++)
+        if (q >= r && q - r < height) sum[q - r] = _mm512_fmadd_ps(k->of[r][t], v, sum[q - r]);
+    }
+#pragma GCC unroll 4
+  for (int64_t h = 0; h < height; h++)
+    _mm512_mask_storeu_ps(row_at(&to, h), whole ? 0xffff : lanes(f->columns - j), sum[h]);
+}
+
+/* The last vector of a row begins earlier rather than to be cut, where there is a whole one. */
+INLINE void filter_rows(ac_dtype dtype, int64_t step, int64_t height, int64_t rows, int64_t taps,
+                        const ac_conv_rows *f, const weights *k, __m512 bias, int64_t i, float *y) {
+  const void *x = ac_element(f->source->data, dtype, f->at + i * f->row_step + f->axis->first);
+  int64_t last = f->columns > LANES ? f->columns - LANES : 0;
+  for (int64_t j = 0;; j = ac_min(j + LANES, last)) {
+    if (is_whole(f, step, j))
+      filter_block(dtype, step, height, rows, taps, true, f, k, bias, x, j, y);
+    else filter_block(dtype, step, height, rows, taps, false, f, k, bias, x, j, y);
+    if (j == last) return;
+  }
+}
+
+INLINE void filter_small(ac_dtype dtype, int64_t step, int64_t rows, int64_t taps,
+                         const ac_conv_rows *f, const float *w, float bias, float *c) {
+  const ac_conv_rows own = *f; /* which no store changes */
+  __m512 b = _mm512_set1_ps(bias);
+  weights k;
+  int64_t i = 0;
+#pragma GCC unroll 4
+  for (int64_t r = 0; r < rows; r++)
+#pragma GCC unroll 4
+    for (int64_t t = 0; t < taps; t++) k.of[r][t] = _mm512_set1_ps(w[r * taps + t]);
+  if (own.row_step == own.distance)
+    for (; i + HEIGHT <= own.count; i += HEIGHT)
+      filter_rows(dtype, step, HEIGHT, rows, taps, &own, &k, b, i, c + i * own.columns);
+  for (; i < own.count; i++)
+    filter_rows(dtype, step, 1, rows, taps, &own, &k, b, i, c + i * own.columns);
+}
+
+/* Kernels of any size. */
+static void filter(ac_dtype dtype, int64_t step, const ac_conv_rows *f, const float *w, float bias,
+                   float *c) {
+  const ac_conv_axis *axis = f->axis;
   for (int64_t i = 0; i < f->count; i++, c += f->columns)
     for (int64_t j = 0; j < f->columns; j += LANES) {
+      int64_t at = f->at + i * f->row_step + axis->first + j * step;
       __m512 sum = _mm512_set1_ps(bias);
-      fetch_sample(dtype, f, i, j);
-#pragma GCC unroll 3
-      for (int64_t t = 0; t < taps; t++) {
-        __mmask16 m = taps_inside(f->axis, step, j, t);
-        __m512 of_tap = _mm512_setzero_ps();
-#pragma GCC unroll 3
-        for (int64_t r = 0; r < rows; r++)
-          of_tap = _mm512_fmadd_ps(_mm512_set1_ps(weights[r * taps + t]),
-                                   read_tap(dtype, step, f, i, j, r, t, m), of_tap);
-        sum = _mm512_add_ps(sum, of_tap);
+      for (int64_t t = 0; t < axis->taps; t++) {
+        __mmask16 m = taps_inside(axis, step, j, t);
+        for (int64_t r = 0; r < f->rows; r++) {
+          int64_t tap = at + r * f->distance + t * axis->spacing;
+          sum = _mm512_fmadd_ps(_mm512_set1_ps(w[r * axis->taps + t]),
+                                read_tap(dtype, step, f->source->data, tap, false, m), sum);
+        }
       }
       _mm512_mask_storeu_ps(c + j, lanes(f->columns - j), sum);
     }
+}
+
+/* The same columns times as many rows of y, of which `m` counts: what that adds to the sums of the
+ * taps [t, t + taps) of the kernel's rows [r, r + rows). */
+INLINE void correlate_block(ac_dtype dtype, int64_t step, int64_t height, int64_t rows, int64_t t,
+                            int64_t taps, bool whole, const ac_conv_rows *f, const void *x,
+                            const void *y, __mmask16 m, int64_t j, weights *sums) {
+  int64_t bytes = (int64_t)ac_element_bytes(dtype);
+  const void *block = ac_element(x, dtype, j * step), *other = ac_element(y, dtype, j);
+  row_addresses from = rows_from(block, f->distance, bytes);
+  row_addresses of = rows_from(other, f->columns, bytes);
+  __m512 v[HEIGHT];
+  __mmask16 inside[3];
+  fetch_rows(&from, height, f->next_x * bytes, false);
+  fetch_rows(&of, height, f->next_y * bytes, false);
+#pragma GCC unroll 4
+  for (int64_t b = 0; b < taps; b++)
+    inside[b] = whole ? 0xffff : (__mmask16)(m & taps_inside(f->axis, step, j, t + b));
+#pragma GCC unroll 4
+  for (int64_t h = 0; h < height; h++) v[h] = read_tap(dtype, 1, row_at(&of, h), 0, false, m);
+#pragma GCC unroll 8
+  for (int64_t q = 0; q < height + rows - 1; q++)
+#pragma GCC unroll 4
+    for (int64_t b = 0; b < taps; b++) {
+      __m512 u = kept(read_tap(dtype, step, row_at(&from, q), b, whole, inside[b]));
+#pragma GCC unroll 4
+      for (int64_t a = 0; a < rows; a++)
+        if (q >= a && q - a < height) sums->of[a][b] = _mm512_fmadd_ps(v[q - a], u, sums->of[a][b]);
+    }
+}
+
+INLINE void correlate_rows(ac_dtype dtype, int64_t step, int64_t height, int64_t r, int64_t rows,
+                           int64_t t, int64_t taps, const ac_conv_rows *f, const ac_operand *y,
+                           int64_t at, int64_t i, weights *sums) {
+  const void *x =
+      ac_element(f->source->data, dtype,
+                 f->at + i * f->row_step + r * f->distance + f->axis->first + t * f->axis->spacing);
+  const void *v = ac_element(y->data, dtype, at + i * f->columns);
+  for (int64_t j = 0; j < f->columns; j += LANES) {
+    __mmask16 m = lanes(f->columns - j);
+    if (is_whole(f, step, j))
+      correlate_block(dtype, step, height, rows, t, taps, true, f, x, v, m, j, sums);
+    else correlate_block(dtype, step, height, rows, t, taps, false, f, x, v, m, j, sums);
+  }
 }
 
 /* The taps [t, t + taps) of the kernel's rows [r, r + rows): at most 3 of each. */
 INLINE void correlate(ac_dtype dtype, int64_t step, int64_t r, int64_t rows, int64_t t,
                       int64_t taps, const ac_conv_rows *f, const ac_operand *y, int64_t at,
                       float *sum, int64_t sum_step) {
-  const ac_conv_source from = {y->data, dtype, 0, 0};
-  __m512 sums[3][3];
-  for (int a = 0; a < rows; a++)
-    for (int b = 0; b < taps; b++) sums[a][b] = _mm512_setzero_ps();
-  for (int64_t i = 0; i < f->count; i++, at += f->columns)
-    for (int64_t j = 0; j < f->columns; j += LANES) {
-      __m512 v = read_vector(&from, at + j, lanes(f->columns - j));
-#pragma GCC unroll 3
-      for (int b = 0; b < taps; b++) {
-        __mmask16 m = taps_inside(f->axis, step, j, t + b);
-#pragma GCC unroll 3
-        for (int a = 0; a < rows; a++)
-          sums[a][b] =
-              _mm512_fmadd_ps(v, read_tap(dtype, step, f, i, j, r + a, t + b, m), sums[a][b]);
-      }
-    }
-  for (int a = 0; a < rows; a++)
-    for (int b = 0; b < taps; b++)
-      sum[((r + a) * f->axis->taps + t + b) * sum_step] += _mm512_reduce_add_ps(sums[a][b]);
+  weights sums;
+  int64_t i = 0;
+#pragma GCC unroll 4
+  for (int64_t a = 0; a < rows; a++)
+#pragma GCC unroll 4
+    for (int64_t b = 0; b < taps; b++) sums.of[a][b] = _mm512_setzero_ps();
+  if (f->row_step == f->distance)
+    for (; i + HEIGHT <= f->count; i += HEIGHT)
+      correlate_rows(dtype, step, HEIGHT, r, rows, t, taps, f, y, at, i, &sums);
+  for (; i < f->count; i++) correlate_rows(dtype, step, 1, r, rows, t, taps, f, y, at, i, &sums);
+  for (int64_t a = 0; a < rows; a++)
+    for (int64_t b = 0; b < taps; b++)
+      sum[((r + a) * f->axis->taps + t + b) * sum_step] += _mm512_reduce_add_ps(sums.of[a][b]);
 }
 
-/* Kernels of 3 x 3 whose rows all meet the image are most of what there is. */
-INLINE void filter_any(ac_dtype dtype, int64_t step, const ac_conv_rows *f, const float *weights,
+/* Whether so many rows of a kernel three wide meet the image: at its edge two of three do. Kernels
+ * of 3 x 3 are most of what there is. */
+static inline bool is_small(const ac_conv_rows *f, int64_t rows) {
+  return f->rows == rows && f->axis->taps == 3 && f->axis->spacing == 1;
+}
+
+INLINE void filter_any(ac_dtype dtype, int64_t step, const ac_conv_rows *f, const float *w,
                        float bias, float *c) {
-  if (f->rows == 3 && f->axis->taps == 3) filter(dtype, step, 3, 3, f, weights, bias, c);
-  else filter(dtype, step, f->rows, f->axis->taps, f, weights, bias, c);
+  if (is_small(f, 3)) filter_small(dtype, step, 3, 3, f, w, bias, c);
+  else if (is_small(f, 2)) filter_small(dtype, step, 2, 3, f, w, bias, c);
+  else filter(dtype, step, f, w, bias, c);
 }
 
 INLINE void correlate_any(ac_dtype dtype, int64_t step, const ac_conv_rows *f, const ac_operand *y,
                           int64_t at, float *sum, int64_t sum_step) {
-  if (f->rows == 3 && f->axis->taps == 3) {
+  if (is_small(f, 3)) {
     correlate(dtype, step, 0, 3, 0, 3, f, y, at, sum, sum_step);
+    return;
+  }
+  if (is_small(f, 2)) {
+    correlate(dtype, step, 0, 2, 0, 3, f, y, at, sum, sum_step);
     return;
   }
   for (int64_t r = 0; r < f->rows; r++)

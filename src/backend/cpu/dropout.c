@@ -46,7 +46,7 @@ static void drop_range(const ac_op_args *args, int64_t first, int64_t last) {
 static void copy_range(const ac_op_args *args, int64_t first, int64_t last) {
   ac_dtype dtype = args->in[0].dtype;
   memcpy(ac_element(args->out[0].data, dtype, first), ac_element(args->in[0].data, dtype, first),
-         (size_t)(last - first) * ac_dtype_bytes(dtype));
+         (size_t)(last - first) * ac_element_bytes(dtype));
 }
 
 static void run(const ac_cpu_context *context, const ac_op_args *args) {

@@ -9,7 +9,7 @@ static void gather_range(const ac_op_args *args, int64_t first, int64_t last) {
   const char *table = args->in[0].data;
   const int32_t *ids = args->in[1].data;
   char *y = args->out[0].data;
-  int64_t bytes = ac_columns(&args->in[0]) * (int64_t)ac_dtype_bytes(args->in[0].dtype);
+  int64_t bytes = ac_columns(&args->in[0]) * (int64_t)ac_element_bytes(args->in[0].dtype);
   for (int64_t i = first; i < last; i++)
     memcpy(y + i * bytes, table + ids[i] * bytes, (size_t)bytes);
 }

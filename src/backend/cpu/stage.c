@@ -69,7 +69,7 @@ static inline void stream_fence(void) {
 }
 
 static uint64_t operand_bytes(const ac_operand *x) {
-  return (uint64_t)x->count * ac_dtype_bytes(x->dtype);
+  return (uint64_t)x->count * ac_element_bytes(x->dtype);
 }
 
 /* Whether it is an output that no cache holds: what is read too is in one when it is written. */
@@ -165,7 +165,7 @@ static void store(const stage *s, const staged *x, int64_t first, int64_t count)
     ac_cpu_narrow(s->dtype, mark, x->scratch, narrowed, count);
     from = narrowed;
   }
-  stream_bytes(from, home, (size_t)count * ac_dtype_bytes(s->dtype));
+  stream_bytes(from, home, (size_t)count * ac_element_bytes(s->dtype));
 }
 
 /* Elements [first, last), which are whole items. */

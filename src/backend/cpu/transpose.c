@@ -39,7 +39,7 @@ static void tile_of_rows(const view *v, const void *x, void *y, ac_dtype dtype, 
     for (int64_t a = 0; a < v->a; a++)
       memcpy(ac_element(y, dtype, (b * v->middle * v->a + a) * v->inner),
              ac_element(x, dtype, (a * v->middle * v->b + b) * v->inner),
-             (size_t)v->inner * ac_dtype_bytes(dtype));
+             (size_t)v->inner * ac_element_bytes(dtype));
 }
 
 static void range(const ac_op_args *args, int64_t first, int64_t last) {
