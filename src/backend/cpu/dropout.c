@@ -3,6 +3,7 @@
  * the backward pass. */
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/random_bits.h"
+#include "backend/cpu/stream.h"
 #include "ops/dropout.h"
 
 #include <string.h>
@@ -43,6 +44,8 @@ static void drop_range(const ac_op_args *args, int64_t first, int64_t last) {
   }
 }
 
+AC_CPU_STREAMED(drop_streamed, drop_range, AC_CPU_RANDOM_HALVES, 1)
+
 static void copy_range(const ac_op_args *args, int64_t first, int64_t last) {
   ac_dtype dtype = args->in[0].dtype;
   memcpy(ac_element(args->out[0].data, dtype, first), ac_element(args->in[0].data, dtype, first),
@@ -52,7 +55,7 @@ static void copy_range(const ac_op_args *args, int64_t first, int64_t last) {
 static void run(const ac_cpu_context *context, const ac_op_args *args) {
   const ac_dropout_attributes *attributes = args->attributes;
   if (args->run->training && attributes->p > 0)
-    ac_cpu_for_floats(context, args, args->out[0].count, 1, drop_range);
+    ac_cpu_for_elements(context, args, drop_range, drop_streamed);
   else if (args->in[0].data != args->out[0].data)
     ac_cpu_for(context, args, args->out[0].count, 1, copy_range);
 }

@@ -7,6 +7,7 @@
  * erf: with the tail q = Phi(-|x|), Phi(x) is q or 1 - q, and
  *   dy/dx = Phi(x) + x phi(x),  phi(x) = e^(-x^2/2) / sqrt(2 pi). */
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/stream.h"
 #include "backend/cpu/vector_math.h"
 #include "ops/gelu.h"
 
@@ -62,12 +63,15 @@ static void gradient_range(const ac_op_args *args, int64_t first, int64_t last) 
   }
 }
 
+AC_CPU_STREAMED(forward_streamed, forward_range, AC_CPU_LINE, 1)
+AC_CPU_STREAMED(gradient_streamed, gradient_range, AC_CPU_LINE, 2)
+
 static void forward(const ac_cpu_context *context, const ac_op_args *args) {
-  ac_cpu_for_floats(context, args, args->out[0].count, 1, forward_range);
+  ac_cpu_for_elements(context, args, forward_range, forward_streamed);
 }
 
 static void gradient(const ac_cpu_context *context, const ac_op_args *args) {
-  ac_cpu_for_floats(context, args, args->out[0].count, 1, gradient_range);
+  ac_cpu_for_elements(context, args, gradient_range, gradient_streamed);
 }
 
 const ac_cpu_kernel AC_CPU_KERNEL(gelu) = {forward, NULL};

@@ -119,6 +119,7 @@ static inline void ac_cpu_for(const ac_cpu_context *context, const ac_op_args *a
 /* ---- what files of kernels share, by the names of this instruction set's copies -------------- */
 
 #define ac_cpu_for_floats AC_CPU_NAME(ac_cpu_for_floats)
+#define ac_cpu_for_elements AC_CPU_NAME(ac_cpu_for_elements)
 #define ac_cpu_staging AC_CPU_NAME(ac_cpu_staging)
 #define ac_cpu_gemm AC_CPU_NAME(ac_cpu_gemm)
 #define ac_cpu_gemm_stored AC_CPU_NAME(ac_cpu_gemm_stored)
@@ -131,8 +132,14 @@ static inline void ac_cpu_for(const ac_cpu_context *context, const ac_op_args *a
 void ac_cpu_for_floats(const ac_cpu_context *context, const ac_op_args *args, int64_t count,
                        int64_t weight, ac_cpu_range range);
 
-/* Bytes it takes at the end of the workspace, which is then a multiple of 64; 0 unless items are
- * long. */
+/* ac_cpu_for_floats with the elements of the first output for items. Where that is written past the
+ * caches and all operands are f32, `streamed` does it, which AC_CPU_STREAMED (stream.h) makes of
+ * the range function. */
+void ac_cpu_for_elements(const ac_cpu_context *context, const ac_op_args *args, ac_cpu_range range,
+                         ac_cpu_range streamed);
+
+/* Bytes ac_cpu_for_floats takes at the end of the workspace, which is then a multiple of 64; 0
+ * unless items are long. */
 uint64_t ac_cpu_staging(const ac_cpu_context *context, const ac_op_args *args, int64_t weight);
 
 /* The product of f32 operands in the calling thread; where beta is 0, rows of C start from `bias`

@@ -1,5 +1,6 @@
 /* y = max(x, 0), NaN kept;  dx = dy where y > 0. */
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/stream.h"
 
 static void forward_range(const ac_op_args *args, int64_t first, int64_t last) {
   const float *x = args->in[0].data;
@@ -18,12 +19,15 @@ static void gradient_range(const ac_op_args *args, int64_t first, int64_t last) 
   }
 }
 
+AC_CPU_STREAMED(forward_streamed, forward_range, AC_CPU_LINE, 1)
+AC_CPU_STREAMED(gradient_streamed, gradient_range, AC_CPU_LINE, 2)
+
 static void forward(const ac_cpu_context *context, const ac_op_args *args) {
-  ac_cpu_for_floats(context, args, args->out[0].count, 1, forward_range);
+  ac_cpu_for_elements(context, args, forward_range, forward_streamed);
 }
 
 static void gradient(const ac_cpu_context *context, const ac_op_args *args) {
-  ac_cpu_for_floats(context, args, args->out[0].count, 1, gradient_range);
+  ac_cpu_for_elements(context, args, gradient_range, gradient_streamed);
 }
 
 const ac_cpu_kernel AC_CPU_KERNEL(relu) = {forward, NULL};

@@ -1,5 +1,6 @@
 /* y = factor x */
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/stream.h"
 #include "ops/scale.h"
 
 static void range(const ac_op_args *args, int64_t first, int64_t last) {
@@ -15,8 +16,10 @@ static void range(const ac_op_args *args, int64_t first, int64_t last) {
   }
 }
 
+AC_CPU_STREAMED(streamed, range, AC_CPU_LINE, 1)
+
 static void run(const ac_cpu_context *context, const ac_op_args *args) {
-  ac_cpu_for_floats(context, args, args->out[0].count, 1, range);
+  ac_cpu_for_elements(context, args, range, streamed);
 }
 
 const ac_cpu_kernel AC_CPU_KERNEL(scale) = {run, NULL};

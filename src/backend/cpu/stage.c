@@ -16,40 +16,16 @@
  * larger than the last-level cache, an output has left it before anything reads it; so it is
  * computed into scratch as above, also in 32 bits, and its blocks are copied past the caches. */
 #include "backend/cpu/convert.h"
+#include "backend/cpu/stream.h"
 
 #include <string.h>
 
-#ifdef __SSE2__
-#include <immintrin.h>
-#endif
-
 enum { BLOCK = 2048, MOST_STAGED = 3 };
 
-/* Elements: few enough lines that their stores leave room for loads under way. Bytes. */
-enum { STREAMED_BLOCK = 128, AHEAD = 4096 };
+/* Elements: few enough lines that their stores leave room for loads under way. */
+enum { STREAMED_BLOCK = 128 };
 
 /* ---- stores past the caches ------------------------------------------------------------------ */
-
-#if defined(__AVX512F__)
-
-static inline void stream_line(const char *from, char *to) {
-  _mm512_stream_si512((__m512i *)to, _mm512_loadu_si512(from));
-}
-
-#elif defined(__SSE2__)
-
-static inline void stream_line(const char *from, char *to) {
-  for (int i = 0; i < 64; i += 16)
-    _mm_stream_si128((__m128i *)(to + i), _mm_loadu_si128((const __m128i *)(from + i)));
-}
-
-#else
-
-static inline void stream_line(const char *from, char *to) {
-  memcpy(to, from, 64);
-}
-
-#endif
 
 static void stream_bytes(const void *source, void *target, size_t bytes) {
   const char *from = source;
@@ -57,15 +33,8 @@ static void stream_bytes(const void *source, void *target, size_t bytes) {
   size_t head = (size_t)(-(uintptr_t)to & 63);
   if (head > bytes) head = bytes;
   memcpy(to, from, head);
-  for (from += head, to += head; end - to >= 64; from += 64, to += 64) stream_line(from, to);
+  for (from += head, to += head; end - to >= 64; from += 64, to += 64) ac_cpu_stream_line(from, to);
   memcpy(to, from, (size_t)(end - to));
-}
-
-/* Orders streamed stores before whatever tells other threads that they are done. */
-static inline void stream_fence(void) {
-#ifdef __SSE2__
-  _mm_sfence();
-#endif
 }
 
 static uint64_t operand_bytes(const ac_operand *x) {
@@ -184,18 +153,15 @@ static void run_block(stage *s, int64_t first, int64_t last, int64_t weight, ac_
 
 /* Asks for what the block [first, last) of each input becomes some blocks later: between bursts of
  * stores the hardware alone asks too late. */
-static void fetch_ahead(const ac_op_args *args, int64_t elements, int64_t first, int64_t last) {
-#ifdef __SSE2__
+static inline __attribute__((always_inline)) void
+fetch_ahead(const ac_op_args *args, int64_t elements, int64_t first, int64_t last) {
   for (int i = 0; i < AC_MAX_INPUTS; i++) {
     const ac_operand *x = &args->in[i];
     if (x->count != elements) continue;
     const char *from = ac_element(x->data, x->dtype, first),
                *to = ac_element(x->data, x->dtype, last);
-    for (; from < to; from += 64) _mm_prefetch(from + AHEAD, _MM_HINT_T0);
+    for (; from < to; from += 64) ac_cpu_fetch_ahead(from);
   }
-#else
-  (void)args, (void)elements, (void)first, (void)last;
-#endif
 }
 
 /* One thread's items [first, last). */
@@ -216,7 +182,7 @@ static void run_share(const ac_op_args *args, int64_t count, int64_t weight, ac_
     if (streamed) fetch_ahead(args, count * weight, at, end);
     run_block(&s, at, end, weight, range);
   }
-  if (streamed) stream_fence();
+  if (streamed) ac_cpu_stream_fence();
 }
 
 static int staged_count(const ac_op_args *args) {
@@ -260,4 +226,12 @@ void ac_cpu_for_floats(const ac_cpu_context *context, const ac_op_args *args, in
   }
 #endif
   run_thread(context, args, count, weight, range, streamed, 0, 1);
+}
+
+void ac_cpu_for_elements(const ac_cpu_context *context, const ac_op_args *args, ac_cpu_range range,
+                         ac_cpu_range streamed) {
+  bool streams = ac_op_storage(args) == AC_F32 && (uintptr_t)args->out[0].data % 64 == 0 &&
+                 is_cold(args, 0) && is_streamed(context, args, 1);
+  if (streams) ac_cpu_for(context, args, args->out[0].count, 1, streamed);
+  else ac_cpu_for_floats(context, args, args->out[0].count, 1, range);
 }

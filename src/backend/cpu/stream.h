@@ -1,0 +1,75 @@
+/* Stores past the caches, for arrays that no cache would keep (see stage.c). */
+#ifndef AC_BACKEND_CPU_STREAM_H
+#define AC_BACKEND_CPU_STREAM_H
+
+#include "backend/cpu/kernels.h"
+
+#ifdef __SSE2__
+#include <immintrin.h>
+#else
+#include <string.h>
+#endif
+
+/* Bytes that inputs are asked for before they are needed: between such stores the hardware alone
+ * asks too late. */
+enum { AC_CPU_AHEAD = 8192 };
+
+/* Copies 64 bytes to where a cache line begins. */
+static inline void ac_cpu_stream_line(const void *from, void *to) {
+#if defined(__AVX512F__)
+  _mm512_stream_si512((__m512i *)to, _mm512_loadu_si512(from));
+#elif defined(__SSE2__)
+  for (int i = 0; i < 4; i++)
+    _mm_stream_si128((__m128i *)to + i, _mm_loadu_si128((const __m128i *)from + i));
+#else
+  memcpy(to, from, 64);
+#endif
+}
+
+/* Inlined always: gcc drops calls of functions that only prefetch, as if they did nothing. */
+static inline __attribute__((always_inline)) void ac_cpu_fetch_ahead(const void *from) {
+#ifdef __SSE2__
+  _mm_prefetch((const char *)((uintptr_t)from + AC_CPU_AHEAD), _MM_HINT_T0);
+#else
+  (void)from;
+#endif
+}
+
+/* Orders streamed stores before whatever tells other threads that they are done. */
+static inline void ac_cpu_stream_fence(void) {
+#ifdef __SSE2__
+  _mm_sfence();
+#endif
+}
+
+/* Elements [first, last) of a range function for single elements, whose first output begins with a
+ * cache line, in blocks of whole lines; the range function is inlined with a block's constant
+ * count, so that its results go from registers to memory. The first `inputs` operands are fetched
+ * ahead. */
+static inline __attribute__((always_inline)) void ac_cpu_stream(const ac_op_args *args,
+                                                                int64_t first, int64_t last,
+                                                                ac_cpu_range range, int64_t block,
+                                                                int inputs) {
+  _Alignas(64) float results[128];
+  ac_op_args own = *args;
+  float *y = args->out[0].data;
+  int64_t at = first;
+  for (; last - at >= block; at += block) {
+    for (int i = 0; i < inputs; i++)
+      for (int64_t j = 0; j < block; j += AC_CPU_LINE)
+        ac_cpu_fetch_ahead((const float *)args->in[i].data + at + j);
+    own.out[0].data = ac_element(results, AC_F32, -at);
+    range(&own, at, at + block);
+    for (int64_t j = 0; j < block; j += AC_CPU_LINE) ac_cpu_stream_line(results + j, y + at + j);
+  }
+  if (at < last) range(args, at, last);
+  ac_cpu_stream_fence();
+}
+
+/* Defines NAME, the range function `range` that streams. */
+#define AC_CPU_STREAMED(name, range, block, inputs)                                                \
+  static __attribute__((flatten)) void name(const ac_op_args *args, int64_t first, int64_t last) { \
+    ac_cpu_stream(args, first, last, range, block, inputs);                                        \
+  }
+
+#endif
