@@ -61,8 +61,8 @@ static shape describe(const ac_op_args *args, const ac_operand *qkv) {
 
 /* The dropout masks of one head of one sample; a factor of 0 means that there is no dropout. */
 typedef struct mask {
-  uint64_t seed;
-  uint32_t sample, update, stream, threshold;
+  random_mask random;
+  uint32_t sample, threshold;
   int64_t origin; /* element of row 0 */
   float factor;
 } mask;
@@ -71,10 +71,8 @@ static mask describe_mask(const ac_op_args *args, const shape *s, int64_t sample
   const ac_attention_attributes *attributes = args->attributes;
   const ac_run_state *run = args->run;
   if (!run->training || !(attributes->dropout > 0)) return (mask){0};
-  return (mask){.seed = run->seed,
+  return (mask){.random = random_mask_of(run->seed, run->update, attributes->stream),
                 .sample = run->sample + (uint32_t)sample,
-                .update = run->update,
-                .stream = attributes->stream,
                 .threshold = ac_dropout_threshold(attributes->dropout),
                 .origin = head * s->length * s->length,
                 .factor = ac_dropout_factor(attributes->dropout)};
@@ -85,7 +83,7 @@ static mask describe_mask(const ac_op_args *args, const shape *s, int64_t sample
 static int64_t mask_bits(const mask *m, int64_t start, int64_t column, int64_t end, uint16_t *bits,
                          int64_t *offset) {
   int64_t element = start + column, base = element & ~(int64_t)7;
-  random_bits(bits, m->seed, (uint32_t)(base / 8), m->sample, m->update, m->stream);
+  random_bits(bits, &m->random, m->sample, (uint32_t)(base / 8));
   *offset = element - base;
   return ac_min(end - column, AC_CPU_RANDOM_HALVES - *offset);
 }

@@ -17,34 +17,61 @@ static inline void apply(const uint16_t *bits, uint32_t threshold, float factor,
   }
 }
 
-/* Elements [begin, end) of one sample. */
-static void drop(const ac_run_state *run, const ac_dropout_attributes *attributes, uint32_t sample,
-                 int64_t begin, int64_t end, const float *x, float *y) {
-  uint32_t threshold = ac_dropout_threshold(attributes->p);
-  uint16_t bits[AC_CPU_RANDOM_HALVES];
-  float factor = ac_dropout_factor(attributes->p);
-  for (int64_t base = begin & ~(int64_t)7; base < end; base += AC_CPU_RANDOM_HALVES) {
-    random_bits(bits, run->seed, (uint32_t)(base / 8), sample, run->update, attributes->stream);
-    int64_t from = ac_max(begin, base), to = ac_min(end, base + AC_CPU_RANDOM_HALVES);
-    if (to - from ==
-        AC_CPU_RANDOM_HALVES) /* a constant count makes the common case one straight line */
-      apply(bits, threshold, factor, x + base, y + base, AC_CPU_RANDOM_HALVES);
-    else apply(bits + (from - base), threshold, factor, x + from, y + from, to - from);
+/* A whole block: a constant count makes the common case one straight line. */
+static inline void apply_block(const uint16_t *bits, uint32_t threshold, float factor,
+                               const float *x, float *y, bool streamed) {
+  if (!streamed) {
+    apply(bits, threshold, factor, x, y, AC_CPU_RANDOM_HALVES);
+    return;
+  }
+  _Alignas(64) float results[AC_CPU_RANDOM_HALVES];
+  apply(bits, threshold, factor, x, results, AC_CPU_RANDOM_HALVES);
+  for (int i = 0; i < AC_CPU_RANDOM_HALVES; i += AC_CPU_LINE) {
+    ac_cpu_fetch_ahead(x + i);
+    ac_cpu_stream_line(results + i, y + i);
   }
 }
 
-static void drop_range(const ac_op_args *args, int64_t first, int64_t last) {
+/* Elements [begin, end) of one sample; streamed if blocks begin with cache lines. */
+static inline void drop(const random_mask *mask, float p, uint32_t sample, int64_t begin,
+                        int64_t end, const float *x, float *y, bool streamed) {
+  uint32_t threshold = ac_dropout_threshold(p);
+  uint16_t bits[AC_CPU_RANDOM_HALVES];
+  streamed = streamed && (uintptr_t)(y + (begin & ~(int64_t)7)) % 64 == 0;
+  float factor = ac_dropout_factor(p);
+  for (int64_t base = begin & ~(int64_t)7; base < end; base += AC_CPU_RANDOM_HALVES) {
+    int64_t from = ac_max(begin, base), to = ac_min(end, base + AC_CPU_RANDOM_HALVES);
+    random_bits(bits, mask, sample, (uint32_t)(base / 8));
+    if (to - from < AC_CPU_RANDOM_HALVES)
+      apply(bits + (from - base), threshold, factor, x + from, y + from, to - from);
+    else apply_block(bits, threshold, factor, x + base, y + base, streamed);
+  }
+}
+
+static inline void drop_elements(const ac_op_args *args, int64_t first, int64_t last,
+                                 bool streamed) {
   const ac_dropout_attributes *attributes = args->attributes;
+  const ac_run_state *run = args->run;
+  const random_mask mask = random_mask_of(run->seed, run->update, attributes->stream);
   int64_t size = attributes->elements_per_sample;
   for (int64_t begin = first; begin < last;) {
     int64_t sample = begin / size, origin = sample * size, end = ac_min(last, origin + size);
-    drop(args->run, attributes, args->run->sample + (uint32_t)sample, begin - origin, end - origin,
-         (const float *)args->in[0].data + origin, (float *)args->out[0].data + origin);
+    const float *x = (const float *)args->in[0].data + origin;
+    float *y = (float *)args->out[0].data + origin;
+    drop(&mask, attributes->p, run->sample + (uint32_t)sample, begin - origin, end - origin, x, y,
+         streamed);
     begin = end;
   }
 }
 
-AC_CPU_STREAMED(drop_streamed, drop_range, AC_CPU_RANDOM_HALVES, 1)
+static void drop_range(const ac_op_args *args, int64_t first, int64_t last) {
+  drop_elements(args, first, last, false);
+}
+
+static void drop_streamed(const ac_op_args *args, int64_t first, int64_t last) {
+  drop_elements(args, first, last, true);
+  ac_cpu_stream_fence();
+}
 
 static void copy_range(const ac_op_args *args, int64_t first, int64_t last) {
   ac_dtype dtype = args->in[0].dtype;

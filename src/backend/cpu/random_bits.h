@@ -19,6 +19,7 @@ enum { AC_CPU_RANDOM_BLOCKS = 16, AC_CPU_RANDOM_HALVES = 8 * AC_CPU_RANDOM_BLOCK
 
 enum { AC_CPU_RANDOM_LANES = 8 };
 typedef uint64_t random_lanes __attribute__((vector_size(64)));
+#define RANDOM_LANE_NUMBERS ((random_lanes){0, 1, 2, 3, 4, 5, 6, 7})
 #define RANDOM_MULTIPLY(a, b) ((random_lanes)_mm512_mul_epu32((__m512i)(a), (__m512i)(b)))
 /* High halves into low ones, and low ones into high ones: shuffles, which run beside the products
  * where shifts would wait for them. */
@@ -38,6 +39,7 @@ static inline void random_interleave(uint16_t *bits, random_lanes a, random_lane
 
 enum { AC_CPU_RANDOM_LANES = 4 };
 typedef uint64_t random_lanes __attribute__((vector_size(32)));
+#define RANDOM_LANE_NUMBERS ((random_lanes){0, 1, 2, 3})
 #define RANDOM_MULTIPLY(a, b) ((random_lanes)_mm256_mul_epu32((__m256i)(a), (__m256i)(b)))
 #define RANDOM_HIGH(a) ((random_lanes)_mm256_shuffle_epi32((__m256i)(a), 0xf5))
 #define RANDOM_JOIN(low, high)                                                                   \
@@ -53,17 +55,34 @@ static inline void random_interleave(uint16_t *bits, random_lanes a, random_lane
 
 #endif
 
-static inline void random_lane_bits(uint16_t *bits, uint64_t key, uint32_t first_block,
-                                    uint32_t sample, uint32_t update, uint32_t stream) {
-  const random_lanes zero = {0};
-  const random_lanes m0 = zero + 0xD2511F53u, m1 = zero + 0xCD9E8D57u;
-  random_lanes c0, c1 = zero + sample, c2 = zero + update, c3 = zero + stream;
-  for (int i = 0; i < AC_CPU_RANDOM_LANES; i++) c0[i] = (uint32_t)(first_block + (uint32_t)i);
+/* The mask of a call of dropout in an update: the keys of all rounds in all lanes, which takes as
+ * long to make as several blocks. */
+typedef struct random_mask {
+  random_lanes key[10][2];
+  uint32_t update, stream;
+} random_mask;
+
+static inline random_mask random_mask_of(uint64_t key, uint32_t update, uint32_t stream) {
+  random_mask mask = {.update = update, .stream = stream};
   uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
   for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
+    mask.key[round][0] = (random_lanes){0} + k0;
+    mask.key[round][1] = (random_lanes){0} + k1;
+  }
+  return mask;
+}
+
+static inline void random_lane_bits(uint16_t *bits, const random_mask *mask, uint32_t sample,
+                                    uint32_t first_block) {
+  const random_lanes zero = {0};
+  const random_lanes m0 = zero + 0xD2511F53u, m1 = zero + 0xCD9E8D57u;
+  random_lanes c0 = RANDOM_LANE_NUMBERS + first_block;
+  random_lanes c1 = zero + sample, c2 = zero + mask->update, c3 = zero + mask->stream;
+#pragma GCC unroll 10
+  for (int round = 0; round < 10; round++) {
     random_lanes p0 = RANDOM_MULTIPLY(c0, m0), p1 = RANDOM_MULTIPLY(c2, m1);
-    c0 = RANDOM_HIGH(p1) ^ c1 ^ (zero + k0);
-    c2 = RANDOM_HIGH(p0) ^ c3 ^ (zero + k1);
+    c0 = RANDOM_HIGH(p1) ^ c1 ^ mask->key[round][0];
+    c2 = RANDOM_HIGH(p0) ^ c3 ^ mask->key[round][1];
     c1 = p1;
     c3 = p0;
   }
@@ -74,19 +93,28 @@ static inline void random_lane_bits(uint16_t *bits, uint64_t key, uint32_t first
 
 enum { AC_CPU_RANDOM_LANES = 1 };
 
-static inline void random_lane_bits(uint16_t *bits, uint64_t key, uint32_t first_block,
-                                    uint32_t sample, uint32_t update, uint32_t stream) {
-  ac_philox_block block = ac_philox(key, first_block, sample, update, stream);
+typedef struct random_mask {
+  uint64_t key;
+  uint32_t update, stream;
+} random_mask;
+
+static inline random_mask random_mask_of(uint64_t key, uint32_t update, uint32_t stream) {
+  return (random_mask){key, update, stream};
+}
+
+static inline void random_lane_bits(uint16_t *bits, const random_mask *mask, uint32_t sample,
+                                    uint32_t first_block) {
+  ac_philox_block block = ac_philox(mask->key, first_block, sample, mask->update, mask->stream);
   for (uint32_t e = 0; e < 8; e++) bits[e] = (uint16_t)ac_dropout_bits(&block, e);
 }
 
 #endif
 
 /* The bits of elements [8 first_block, 8 first_block + 128) of a sample's mask. */
-static inline void random_bits(uint16_t *bits, uint64_t key, uint32_t first_block, uint32_t sample,
-                               uint32_t update, uint32_t stream) {
+static inline void random_bits(uint16_t *bits, const random_mask *mask, uint32_t sample,
+                               uint32_t first_block) {
   for (int i = 0; i < AC_CPU_RANDOM_BLOCKS; i += AC_CPU_RANDOM_LANES)
-    random_lane_bits(bits + 8 * i, key, first_block + (uint32_t)i, sample, update, stream);
+    random_lane_bits(bits + 8 * i, mask, sample, first_block + (uint32_t)i);
 }
 
 #endif
