@@ -19,7 +19,7 @@
 /* e^-|2u|, given x^2. */
 static inline float tanh_decay(float x, float square) {
   const float root = TWO_ROOT * 1.4426950408889634f;
-  return power_of_two(-fabsf(x) * (root + root * CUBIC * square));
+  return two_to_minus(x * (root + root * CUBIC * square));
 }
 
 static inline float normal_distribution(float x, float density) {

@@ -5,8 +5,9 @@
  * For x <= 88; what is below 2^-126.5 becomes 0, NaN stays NaN. Positive arguments are not needed:
  * sigmoids and softmax are written with arguments of one sign, which spares a bound here.
  *
- * power_of_two: 2^x likewise, with a polynomial of degree 6 fitted to 2.6e-9. Its argument needs no
- * reduction: where constants can take in the factor log2 e, that is fewer operations.
+ * two_to_minus: 2^-|x| likewise, with a polynomial of degree 6 fitted to 2.6e-9; of a NaN it makes
+ * NaN or 0. Its argument needs no reduction: where constants can take in the factor log2 e, that is
+ * fewer operations.
  *
  * inverse: 1 / d for d in [1, 2] without a division, which takes as long as a dozen other
  * operations: a parabola, off by at most 1/99 (by T3, the cubic Chebyshev polynomial, d p(d) = 1 +
@@ -46,8 +47,10 @@ static inline float exponential(float x) {
   return (rest * square + (r + 1.0f)) * ac_float_from_bits(ac_float_bits(shifted) << 23);
 }
 
-static inline float power_of_two(float x) {
-  float y = x < -127.0f ? -127.0f : x;
+static inline float two_to_minus(float x) {
+  /* Of floats with a sign the smaller are larger as integers, whose minimum is one instruction. */
+  uint32_t bits = ac_float_bits(x) | 0x80000000u, least = ac_float_bits(-127.0f);
+  float y = ac_float_from_bits(bits < least ? bits : least);
   float shifted = y + ROUND_TO_POWER;
   float r = y - (shifted - ROUND_TO_POWER), square = r * r;
   float low = 0.055503105510137972f * r + 0.24022652782887737f;
