@@ -32,7 +32,7 @@ typedef struct bench {
   what what;
   option_list devices;
   const char *device; /* of memory, which takes one */
-  int64_t threads, steps, samples;
+  int64_t threads, steps, samples, visits;
   double seconds; /* 0: 2, and 20 of a step */
   uint64_t footprint;
   int model, precision, recompute;
@@ -96,6 +96,11 @@ static void add_measuring_flags(bench *b) {
       {"footprint", "SIZE", OPTION_SIZE, &b->footprint, .help = "of memory that runs go round in",
        .fallback = "twice the cache"},
   };
+  const option visits[] = {
+      {"visits", "N", OPTION_INTEGER, &b->visits,
+       .help = "of each row, spread over the run; the spread tells their difference", .least = 1,
+       .most = AC_BENCH_MOST_VISITS},
+  };
   const option output[] = {
       {"json", "FILE", OPTION_TEXT, &b->json, .help = "write everything as JSON", .fallback = ""},
       {"baseline", "FILE", OPTION_TEXT, &b->baseline,
@@ -106,6 +111,7 @@ static void add_measuring_flags(bench *b) {
        .fallback = ""},
   };
   OPTIONS_ADD(&b->options, "Run", rows);
+  if (b->what != STEP) OPTIONS_ADD(&b->options, "Run", visits); /* steps take long as it is */
   OPTIONS_ADD(&b->options, "Output", output);
   if (b->what != STEP) OPTIONS_ADD(&b->options, "Output", picture); /* steps have no place in it */
 }
@@ -157,6 +163,7 @@ static int parse(bench *b, int argc, char **argv) {
       (ac_bench_desc){.seconds = b->seconds, .samples = (int)b->samples, .footprint = b->footprint};
   wish->step_desc = wish->desc;
   if (!b->seconds) wish->step_desc.seconds = 20;
+  wish->visits = (int)b->visits;
   return STATUS_CONTINUE;
 }
 
@@ -211,6 +218,7 @@ static int measure(bench *b) {
   bench_report *report = &b->report;
   report->footprint = b->footprint;
   report->samples = (int)b->samples;
+  report->visits = (int)b->visits;
   int status = bench_measure_roofs(report, &b->wish);
   if (status == STATUS_CONTINUE && has_part(b, GEMM)) status = bench_measure_gemm(report, &b->wish);
   if (status == STATUS_CONTINUE && has_part(b, OPS)) status = bench_measure_ops(report, &b->wish);
@@ -263,7 +271,7 @@ static int print_help(void) {
 int bench_main(int argc, char **argv) {
   if (argc < 1) return fail_usage("what to measure is missing; accrue bench --help lists it");
   if (!strcmp(argv[0], "--help") || !strcmp(argv[0], "-h")) return print_help();
-  bench b = {.device = "auto", .steps = 10, .samples = 15};
+  bench b = {.device = "auto", .steps = 10, .samples = 15, .visits = 3};
   while (b.what < WHATS && strcmp(argv[0], whats[b.what].name) != 0) b.what++;
   if (b.what == WHATS)
     return fail_usage("unknown measurement %s; accrue bench --help lists them", argv[0]);

@@ -103,9 +103,9 @@ json_t *bench_json(const bench_report *report) {
     json_array_append_new(devices, device_object(report, d));
   for (int i = 0; i < report->count; i++)
     json_array_append_new(rows, row_object(report, &report->rows[i]));
-  return json_pack("{s:s, s:I, s:i, s:o, s:o}", "version", ac_version(), "footprint",
-                   (json_int_t)report->footprint, "samples", report->samples, "devices", devices,
-                   "rows", rows);
+  return json_pack("{s:s, s:I, s:i, s:i, s:o, s:o}", "version", ac_version(), "footprint",
+                   (json_int_t)report->footprint, "samples", report->samples, "visits",
+                   report->visits, "devices", devices, "rows", rows);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -213,7 +213,7 @@ static void tell_difference(bool *begun, const json_t *now, const json_t *then, 
 
 /* What makes two documents hard to compare, in a line. */
 static void tell_differences(const json_t *now, const json_t *then, FILE *out) {
-  static const char *const settings[] = {"footprint", "samples"};
+  static const char *const settings[] = {"footprint", "samples", "visits"};
   static const char *const keys[] = {"name", "driver", "compute_units"};
   bool begun = false;
   for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)

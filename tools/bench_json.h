@@ -7,9 +7,9 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* {"version", "footprint", "samples", "devices": [{"id", ..., "roofs"}], "rows": [{"kind", "name",
- * "detail", "precision",
- *  ..., "results": [{"device", "median_seconds", "spread", ...}]}]}; NULL: no memory. */
+/* {"version", "footprint", "samples", "visits", "devices": [{"id", ..., "roofs"}], "rows":
+ * [{"kind", "name", "detail", "precision", ..., "results": [{"device", "median_seconds", "spread",
+ * ...}]}]}; NULL: no memory. */
 json_t *bench_json(const bench_report *report);
 
 /* Reads one, checking that it has that form. A status of message.h. */
@@ -18,7 +18,7 @@ int bench_json_read(json_t **document, const char *path);
 /* Writes to `out` each result of `now` that is slower than the same of `then` by more than both
  * spreads together, each that only `then` has, and how many only `now` has. Results are the same if
  * kind, name, detail, model, precision and device are. Before these a line says where footprint,
- * samples or a device's name, driver or compute units differ. */
+ * samples, visits or a device's name, driver or compute units differ. */
 typedef struct bench_changes {
   int compared, slower, faster;
   int noisy;   /* of the slower ones: one of the two had not settled, so it may be noise */

@@ -4,7 +4,9 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 int bench_measure_roofs(bench_report *report, const bench_wish *wish) {
   for (int d = 0; d < report->device_count; d++)
@@ -60,9 +62,13 @@ typedef struct lists {
 
 static ac_status open_lists(lists *l, const bench_report *report, const bench_wish *wish) {
   *l = (lists){0};
+  ac_bench_desc desc = wish->desc;
+  if (!desc.seconds) desc.seconds = 2;
+  desc.seconds /= wish->visits;
+  if (wish->visits > 1) desc.rounds = 1; /* visits stand for rounds */
   ac_status status = AC_OK;
   for (int d = 0; d < report->device_count && status == AC_OK; d++)
-    status = ac_bench_create(&l->bench[d], report->devices[d], &wish->desc);
+    status = ac_bench_create(&l->bench[d], report->devices[d], &desc);
   return status;
 }
 
@@ -84,20 +90,20 @@ static int find_entry(const ac_bench *bench, int first, const ac_bench_op *op) {
   return -1;
 }
 
-static ac_status measure_entry(bench_report *report, bench_row *row, const lists *l, int d,
-                               int index) {
+static ac_status measure_entry(bench_report *report, const bench_wish *wish, bench_row *row,
+                               const lists *l, int d, int index) {
   bench_result *r = &row->results[d];
   ac_bench_op op;
   ac_status status = ac_bench_get(l->bench[d], index, &op);
-  if (status == AC_OK) status = ac_bench_time(l->bench[d], index, &r->timing);
-  if (is_left_out(status, report->devices[d], "the op", row->name)) return AC_OK;
+  if (status == AC_OK) status = ac_bench_time(l->bench[d], index, &r->visits[r->visited]);
   if (status != AC_OK) return status;
   r->measured = true;
+  r->visited++;
   r->flops = op.flops;
   r->bytes = op.bytes;
   r->cached = op.cached;
   r->limit = ac_bench_limit(&report->roofs[d], op.precision, op.flops, op.bytes, &r->bound);
-  return AC_OK;
+  return ac_bench_combine(&r->timing, &wish->desc, r->visits, r->visited);
 }
 
 /* A part of the table, whose heading comes with its first row. */
@@ -117,10 +123,14 @@ static void print_in_section(const bench_report *report, section *s, const bench
   bench_print_row(report, row);
 }
 
-/* The row of an entry of a device's list, on it and on the devices after it; those before do not
- * have it, or it has been measured with them. */
-static int measure_row(bench_report *report, const bench_wish *wish, const lists *l, section *s,
-                       int device, int index) {
+/* A row and the entries of the devices' lists that stand for it; -1: none, or none any more. */
+typedef struct entries {
+  int row, of[BENCH_DEVICES];
+} entries;
+
+/* The row of an entry of a device's list, unless a device before it has that row. */
+static int add_row(bench_report *report, const bench_wish *wish, const lists *l, const section *s,
+                   int device, int index, entries *table, int *count) {
   ac_bench_op op;
   if (ac_bench_get(l->bench[device], index, &op) != AC_OK) return fail_library();
   for (int d = 0; d < device; d++)
@@ -133,20 +143,68 @@ static int measure_row(bench_report *report, const bench_wish *wish, const lists
   row->update = op.update;
   row->count = op.count;
   row->model = s->model ? s->model->name : "";
-  ac_status status = AC_OK;
-  for (int d = device; d < report->device_count && status == AC_OK; d++) {
-    int entry = find_entry(l->bench[d], l->first[d], &op);
-    if (entry >= 0) status = measure_entry(report, row, l, d, entry);
+  entries *e = &table[(*count)++];
+  e->row = report->count - 1;
+  for (int d = 0; d < report->device_count; d++)
+    e->of[d] = d < device ? -1 : find_entry(l->bench[d], l->first[d], &op);
+  return STATUS_CONTINUE;
+}
+
+static void show_visit(const bench_wish *wish, int visit, int row, int rows) {
+  if (isatty(STDERR_FILENO))
+    fprintf(stderr, "\r\033[Kvisit %d of %d: row %d of %d", visit + 1, wish->visits, row + 1, rows);
+}
+
+static void clear_visit(void) {
+  if (isatty(STDERR_FILENO)) fputs("\r\033[K", stderr);
+}
+
+static ac_status visit_row(bench_report *report, const bench_wish *wish, const lists *l,
+                           entries *e) {
+  bench_row *row = &report->rows[e->row];
+  for (int d = 0; d < report->device_count; d++) {
+    if (e->of[d] < 0) continue;
+    ac_status status = measure_entry(report, wish, row, l, d, e->of[d]);
+    if (status == AC_OK) continue;
+    e->of[d] = -1;
+    clear_visit();
+    if (!is_left_out(status, report->devices[d], "the op", row->name)) return status;
   }
-  if (status == AC_OK || bench_row_measured(row)) print_in_section(report, s, row);
+  return AC_OK;
+}
+
+/* What was measured before something failed is printed as well. */
+static int visit_rows(bench_report *report, const bench_wish *wish, const lists *l, section *s,
+                      entries *table, int count) {
+  ac_status status = AC_OK;
+  int printed = 0;
+  for (int visit = 0; visit < wish->visits && status == AC_OK; visit++)
+    for (int i = 0; i < count && status == AC_OK; i++) {
+      show_visit(wish, visit, i, count);
+      status = visit_row(report, wish, l, &table[i]);
+      clear_visit();
+      if (visit < wish->visits - 1) continue;
+      const bench_row *row = &report->rows[table[i].row];
+      if (status == AC_OK || bench_row_measured(row)) print_in_section(report, s, row);
+      printed++;
+    }
+  for (; printed < count; printed++) {
+    const bench_row *row = &report->rows[table[printed].row];
+    if (bench_row_measured(row)) print_in_section(report, s, row);
+  }
   return status == AC_OK ? STATUS_CONTINUE : fail_bench();
 }
 
 static int measure_lists(bench_report *report, const bench_wish *wish, const lists *l, section s) {
-  int status = STATUS_CONTINUE;
+  int most = 1, count = 0, status = STATUS_CONTINUE;
+  for (int d = 0; d < report->device_count; d++) most += ac_bench_count(l->bench[d]);
+  entries *table = malloc((size_t)most * sizeof *table);
+  if (!table) return fail("out of memory");
   for (int d = 0; d < report->device_count; d++)
     for (int i = l->first[d]; i < ac_bench_count(l->bench[d]) && status == STATUS_CONTINUE; i++)
-      status = measure_row(report, wish, l, &s, d, i);
+      status = add_row(report, wish, l, &s, d, i, table, &count);
+  if (status == STATUS_CONTINUE) status = visit_rows(report, wish, l, &s, table, count);
+  free(table);
   return status;
 }
 

@@ -1,5 +1,7 @@
-/* Fills a report with rows. Each prints its table as it goes; results of several devices are taken
- * one directly after the other, row by row, because the speed of shared machines drifts. */
+/* Fills a report with rows. The speed of shared machines drifts. So results of several devices are
+ * taken one directly after the other, row by row; and a table of products or ops is gone through
+ * several times, each row measured anew in other memory at each visit, so that its spread says what
+ * another run of the bench may find. Rows are printed at the last visit, steps as they come. */
 #ifndef TOOLS_BENCH_MEASURE_H
 #define TOOLS_BENCH_MEASURE_H
 
@@ -12,6 +14,7 @@ typedef struct bench_wish {
   const char *filter;       /* only rows whose "name precision detail" contains it; NULL: all */
   const bench_model *model; /* NULL: by the table */
   bench_setting setting;
+  int visits;           /* of products and ops, which share the time of a row */
   int64_t size;         /* of products; 0: several */
   bool every_precision; /* products in all that a device has, not only the setting's */
 } bench_wish;

@@ -149,7 +149,7 @@ void bench_print_notes(const bench_report *report) {
   putchar('\n');
   printf(
       "The spread is that of the middle half of the samples, relative to the median, or what lies "
-      "between two rounds.\n");
+      "between rounds or visits of a row.\n");
   if (cached) printf("(cached): operands so small that a cache may hold them all.\n");
   if (noisy)
     printf("(noisy): %d of %d rows did not come to the wanted spread: the machine is too noisy for "

@@ -18,7 +18,9 @@ typedef struct bench_step {
 
 typedef struct bench_result {
   bool measured;
-  ac_bench_timing timing;
+  ac_bench_timing timing; /* what the visits say together */
+  ac_bench_timing visits[AC_BENCH_MOST_VISITS];
+  int visited;
   double flops, bytes; /* of one run on this device */
   double limit;        /* seconds that the roofs allow */
   ac_bench_bound bound;
@@ -45,8 +47,8 @@ typedef struct bench_report {
   double copy_at_end[BENCH_DEVICES];
   bool drifted[BENCH_DEVICES];
   int device_count;
-  uint64_t footprint; /* that was asked for; 0: the default */
-  int samples;
+  uint64_t footprint;  /* that was asked for; 0: the default */
+  int samples, visits; /* in a round, of a product or an op */
   bench_row *rows;
   int count, capacity;
 } bench_report;

@@ -20,10 +20,11 @@ extern "C" {
 
 /* Zero means the default. */
 typedef struct ac_bench_desc {
-  double seconds; /* after which only the second round begins, no round has more than five samples
-                     nor longer ones than the round before; default 2 */
+  double seconds; /* after which only rounds begin that there are at least, and no round has more
+                     than five samples nor longer ones than the round before; default 2 */
   double spread;  /* wanted; default 0.05 */
   int samples;    /* in a round, 5 to 1000; default 15 */
+  int rounds;     /* at least, 1 to 1000; default 2 */
   uint64_t
       footprint; /* bytes that an op's runs go round in, 64 KiB or more; default: twice the
                     CPU's last-level cache, 256 MiB at least; a quarter of the device at most */
@@ -32,7 +33,7 @@ typedef struct ac_bench_desc {
 typedef struct ac_bench_timing {
   double median; /* seconds of one run */
   double spread; /* (third quartile - first quartile) / median, or, if that is more, how far the
-                    medians of two rounds of samples are apart */
+                    medians of two rounds of samples, or of visits, are apart */
   double least;
   int samples;
   int64_t runs; /* in each sample */
@@ -42,11 +43,20 @@ typedef struct ac_bench_timing {
 /* Runs something `runs` times and waits for the last. */
 typedef ac_status (*ac_bench_run)(void *user, int64_t runs);
 
-/* Warms up, then takes two or more rounds of samples until the spread is as small as wanted or the
- * time is over; until then each round's samples are twice as long as those of the one before. The
- * timing is that of the round with the least spread. `desc` may be NULL. */
+/* Warms up, then takes rounds of samples until the spread is as small as wanted or the time is
+ * over; until then each round's samples are twice as long as those of the one before. The timing is
+ * that of the round with the least spread. `desc` may be NULL. */
 AC_API ac_status ac_bench_measure(ac_bench_timing *timing, const ac_bench_desc *desc,
                                   ac_bench_run run, void *user);
+
+enum { AC_BENCH_MOST_VISITS = 16 };
+
+/* What several measurements of the same, made at different times and in different memory, say
+ * together: the median of their medians; the least of their spreads or, if that is more, how far
+ * the lowest and the highest of their medians are apart. The speed of a machine drifts over
+ * minutes, which no single measurement shows. Fails unless there are 1 to AC_BENCH_MOST_VISITS. */
+AC_API ac_status ac_bench_combine(ac_bench_timing *timing, const ac_bench_desc *desc,
+                                  const ac_bench_timing *visits, int count);
 
 /* ---- roofs ----------------------------------------------------------------------------------- */
 

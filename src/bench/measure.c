@@ -1,7 +1,8 @@
 /* Medians and spreads. A machine's disturbances come in bursts; a longer sample averages over them,
  * so each round of samples that was too uneven is followed by one of twice the length, while there
- * is time. Within a round a machine may be quiet and slow, so there are two at least, however long
- * they take, and the difference of two rounds' medians is part of the spread. */
+ * is time. Within a round a machine may be quiet and slow, so unless told otherwise there are two
+ * at least, however long they take, and the difference of two rounds' medians is part of the
+ * spread. */
 #include "bench/bench.h"
 
 #include "core/error.h"
@@ -10,7 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { MOST_SAMPLES = 1000, MOST_RUNS = 1 << 24 };
+enum { MOST_SAMPLES = 1000, MOST_ROUNDS = 1000, MOST_RUNS = 1 << 24 };
 static const uint64_t least_footprint = 1 << 16; /* bytes */
 static const double first_sample = 0.01;         /* seconds, of the first round */
 
@@ -19,12 +20,16 @@ ac_status ac_bench_resolve(ac_bench_desc *resolved, const ac_bench_desc *desc) {
   if (resolved->seconds == 0) resolved->seconds = 2;
   if (resolved->spread == 0) resolved->spread = 0.05;
   if (!resolved->samples) resolved->samples = 15;
+  if (!resolved->rounds) resolved->rounds = 2;
   if (!(resolved->seconds > 0 && resolved->spread > 0) || isinf(resolved->seconds))
     return ac_fail(AC_ERROR_ARGUMENT, "bench: %g seconds and a spread of %g cannot be measured",
                    resolved->seconds, resolved->spread);
   if (resolved->samples < AC_BENCH_LEAST_SAMPLES || resolved->samples > MOST_SAMPLES)
     return ac_fail(AC_ERROR_ARGUMENT, "bench: %d samples; a round has from %d to %d",
                    resolved->samples, (int)AC_BENCH_LEAST_SAMPLES, (int)MOST_SAMPLES);
+  if (resolved->rounds < 1 || resolved->rounds > MOST_ROUNDS)
+    return ac_fail(AC_ERROR_ARGUMENT, "bench: %d rounds; there are from 1 to %d at least",
+                   resolved->rounds, (int)MOST_ROUNDS);
   if (resolved->footprint && resolved->footprint < least_footprint)
     return ac_fail(AC_ERROR_ARGUMENT, "bench: a footprint of %llu bytes; at least %llu",
                    (unsigned long long)resolved->footprint, (unsigned long long)least_footprint);
@@ -106,13 +111,37 @@ ac_status ac_bench_measure(ac_bench_timing *timing, const ac_bench_desc *desc, a
   double part = resolved.seconds / (4 * resolved.samples);
   AC_TRY(warm_up(&runs, part < first_sample ? part : first_sample, run, user));
   AC_TRY(take_round(&last, &resolved, deadline, runs, run, user));
-  for (bool first = true; first || (timing->spread > resolved.spread && ac_clock() < deadline);
-       first = false, last = round) {
+  *timing = last;
+  for (int rounds = 1;
+       rounds < resolved.rounds || (timing->spread > resolved.spread && ac_clock() < deadline);
+       rounds++, last = round) {
     if (runs < MOST_RUNS && ac_clock() < deadline) runs *= 2;
     AC_TRY(take_round(&round, &resolved, deadline, runs, run, user));
     ac_bench_timing joined = join(&last, &round);
-    if (first || joined.spread < timing->spread) *timing = joined;
+    if (rounds == 1 || joined.spread < timing->spread) *timing = joined;
   }
+  timing->noisy = timing->spread > resolved.spread;
+  return AC_OK;
+}
+
+ac_status ac_bench_combine(ac_bench_timing *timing, const ac_bench_desc *desc,
+                           const ac_bench_timing *visits, int count) {
+  ac_bench_desc resolved;
+  double medians[AC_BENCH_MOST_VISITS];
+  AC_TRY(ac_bench_resolve(&resolved, desc));
+  if (count < 1 || count > AC_BENCH_MOST_VISITS)
+    return ac_fail(AC_ERROR_ARGUMENT, "bench: %d visits; from 1 to %d can be combined", count,
+                   (int)AC_BENCH_MOST_VISITS);
+  *timing = visits[0];
+  for (int i = 0; i < count; i++) {
+    medians[i] = visits[i].median;
+    timing->spread = fmin(timing->spread, visits[i].spread);
+    timing->least = fmin(timing->least, visits[i].least);
+    if (i > 0) timing->samples += visits[i].samples;
+  }
+  qsort(medians, (size_t)count, sizeof *medians, by_value);
+  timing->median = quantile(medians, count, 0.5);
+  if (medians[0] > 0) timing->spread = fmax(timing->spread, medians[count - 1] / medians[0] - 1);
   timing->noisy = timing->spread > resolved.spread;
   return AC_OK;
 }

@@ -179,6 +179,7 @@ static void test_what_was_measured_otherwise_is_told(void **state) {
   assert_null(strstr(text, "otherwise"));
   check_told("footprint", false, json_integer(4096), "footprint 0 instead of 4096\n");
   check_told("samples", false, json_integer(30), "samples 0 instead of 30\n");
+  check_told("visits", false, json_integer(5), "visits 0 instead of 5\n");
   check_told("name", true, json_string("another"), "dry's name ");
   check_told("driver", true, json_string("old"), "instead of old\n");
   check_told("compute_units", true, json_integer(4096), "instead of 4096\n");

@@ -381,15 +381,44 @@ static void test_measuring(void **state) {
   work slow = {.seconds = 4e-3};
   assert_ok(ac_bench_measure(&timing, &(ac_bench_desc){.seconds = 1e-3}, work_on, &slow));
   assert_true(timing.samples == 5 && timing.runs == 1 && slow.runs == 12);
+  /* Two to warm up, and one round. */
+  slow.runs = 0;
+  assert_ok(
+      ac_bench_measure(&timing, &(ac_bench_desc){.seconds = 1e-3, .rounds = 1}, work_on, &slow));
+  assert_true(timing.samples == 5 && slow.runs == 7);
   work failing = {.status = AC_ERROR_DEVICE};
   assert_int_equal(ac_bench_measure(&timing, &desc, work_on, &failing), AC_ERROR_DEVICE);
   assert_int_equal(failing.runs, 1);
   assert_refused(ac_bench_measure(&timing, &(ac_bench_desc){.samples = 4}, work_on, &even),
                  AC_ERROR_ARGUMENT, "4 samples");
+  assert_refused(ac_bench_measure(&timing, &(ac_bench_desc){.rounds = -1}, work_on, &even),
+                 AC_ERROR_ARGUMENT, "-1 rounds");
   assert_refused(ac_bench_measure(&timing, &(ac_bench_desc){.seconds = -1}, work_on, &even),
                  AC_ERROR_ARGUMENT, "-1 seconds");
   assert_refused(ac_bench_measure(&timing, &(ac_bench_desc){.footprint = 4095}, work_on, &even),
                  AC_ERROR_ARGUMENT, "a footprint of 4095 bytes");
+}
+
+static void test_visits(void **state) {
+  (void)state;
+  /* By hand: the middle one of 1.0, 1.02 and 1.04; 4 % between the outer ones, which is more than
+   * the least spread. */
+  const ac_bench_timing visits[] = {{1.04, 0.01, 0.9, 15, 2, false},
+                                    {1.0, 0.02, 0.8, 15, 4, false},
+                                    {1.02, 0.03, 0.95, 30, 2, false}};
+  ac_bench_timing timing;
+  assert_ok(ac_bench_combine(&timing, NULL, visits, 3));
+  assert_true(timing.median == 1.02 && fabs(timing.spread - 0.04) < 1e-12 && !timing.noisy);
+  assert_true(timing.least == 0.8 && timing.samples == 60);
+  assert_ok(ac_bench_combine(&timing, &(ac_bench_desc){.spread = 0.03}, visits, 3));
+  assert_true(timing.noisy);
+  assert_ok(ac_bench_combine(&timing, NULL, visits, 1));
+  assert_true(timing.median == 1.04 && timing.spread == 0.01 && timing.samples == 15);
+  const ac_bench_timing alike[] = {{1, 0.2, 1, 5, 1, true}, {1, 0.1, 1, 5, 1, true}};
+  assert_ok(ac_bench_combine(&timing, NULL, alike, 2));
+  assert_true(timing.median == 1 && timing.spread == 0.1 && timing.noisy);
+  assert_refused(ac_bench_combine(&timing, NULL, visits, 0), AC_ERROR_ARGUMENT, "0 visits");
+  assert_refused(ac_bench_combine(&timing, NULL, visits, 17), AC_ERROR_ARGUMENT, "17 visits");
 }
 
 static void test_limits(void **state) {
@@ -497,6 +526,7 @@ int main(void) {
       cmocka_unit_test(test_passes),
       cmocka_unit_test(test_running_statistics_are_updated),
       cmocka_unit_test(test_measuring),
+      cmocka_unit_test(test_visits),
       cmocka_unit_test(test_limits),
       cmocka_unit_test(test_cpu),
       cmocka_unit_test(test_opencl),
