@@ -271,7 +271,7 @@ static int print_help(void) {
 int bench_main(int argc, char **argv) {
   if (argc < 1) return fail_usage("what to measure is missing; accrue bench --help lists it");
   if (!strcmp(argv[0], "--help") || !strcmp(argv[0], "-h")) return print_help();
-  bench b = {.device = "auto", .steps = 10, .samples = 15, .visits = 3};
+  bench b = {.device = "auto", .steps = 10, .samples = 15, .visits = 5};
   while (b.what < WHATS && strcmp(argv[0], whats[b.what].name) != 0) b.what++;
   if (b.what == WHATS)
     return fail_usage("unknown measurement %s; accrue bench --help lists them", argv[0]);
