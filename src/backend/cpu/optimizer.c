@@ -16,21 +16,35 @@ typedef struct block_result {
   uint64_t not_finite;
 } block_result;
 
+static double sum_squares(const float *g, float scale, int64_t count) {
+  double sum = 0, other = 0; /* in turn, for each addition waits for the one before */
+  int64_t half = count / 2;
+#pragma omp simd reduction(+ : sum, other)
+  for (int64_t i = 0; i < half; i++) {
+    double a = (double)(g[i] * scale), b = (double)(g[half + i] * scale);
+    sum += a * a;
+    other += b * b;
+  }
+  if (count % 2) sum += (double)(g[count - 1] * scale) * (double)(g[count - 1] * scale);
+  return sum + other;
+}
+
+static bool any_not_finite(const float *g, int64_t count) {
+  uint32_t bad = 0;
+#pragma omp simd reduction(| : bad)
+  for (int64_t i = 0; i < count; i++) bad |= (ac_float_bits(g[i]) & 0x7f800000u) == 0x7f800000u;
+  return bad;
+}
+
 static void statistics_range(const ac_op_args *args, int64_t first, int64_t last) {
   float scale = ((const ac_gradient_statistics_attributes *)args->attributes)->scale;
-  const float *g = args->in[0].data;
   block_result *results = args->workspace;
   for (int64_t block = first; block < last; block++) {
-    int64_t begin = block * BLOCK, end = ac_min(args->in[0].count, begin + BLOCK);
-    double sum = 0;
-    uint32_t bad = 0;
-#pragma omp simd reduction(+ : sum) reduction(| : bad)
-    for (int64_t i = begin; i < end; i++) {
-      double scaled = (double)(g[i] * scale);
-      sum += scaled * scaled;
-      bad |= (ac_float_bits(g[i]) & 0x7f800000u) == 0x7f800000u;
-    }
-    results[block] = (block_result){sum, bad};
+    const float *g = (const float *)args->in[0].data + block * BLOCK;
+    int64_t count = ac_min(BLOCK, args->in[0].count - block * BLOCK);
+    double sum = sum_squares(g, scale, count);
+    /* What is not finite shows in the sum, but there products with the scale may be the cause. */
+    results[block] = (block_result){sum, !isfinite(sum) && any_not_finite(g, count)};
   }
 }
 
