@@ -67,6 +67,9 @@ typedef struct ac_conv_stage {
   int64_t residues[2];     /* planes for each residue of the step that taps have */
   int64_t reach[2];        /* rows and columns of a plane beyond those of the outputs */
   int64_t stride;          /* of a plane's rows */
+  bool spread;             /* a row for each tap in place of planes */
+  int64_t wide;            /* such a row's floats */
+  int64_t pitch;           /* of rows of outputs in a run */
   int64_t sample, plane;   /* distance of samples' parts of a plane, and of planes */
   int64_t floats, offsets; /* what a filling needs */
 } ac_conv_stage;
@@ -89,6 +92,7 @@ typedef struct ac_conv_source {
 #define ac_conv_stage_offsets AC_CPU_NAME(ac_conv_stage_offsets)
 #define ac_conv_stage_fill AC_CPU_NAME(ac_conv_stage_fill)
 #define ac_conv_read_row AC_CPU_NAME(ac_conv_read_row)
+#define ac_conv_copy_rows AC_CPU_NAME(ac_conv_copy_rows)
 #define ac_conv_store_row AC_CPU_NAME(ac_conv_store_row)
 #define ac_conv_can_filter AC_CPU_NAME(ac_conv_can_filter)
 #define ac_conv_rows_from AC_CPU_NAME(ac_conv_rows_from)
@@ -96,8 +100,9 @@ typedef struct ac_conv_source {
 #define ac_conv_correlate AC_CPU_NAME(ac_conv_correlate)
 
 /* Fills in what follows from axis and channels, for regions of at most `samples` whole images and
- * at most `columns` output positions, of which a row has some at least. */
-void ac_conv_stage_plan(ac_conv_stage *stage, int64_t samples, int64_t columns);
+ * at most `columns` output positions, of which a row has some at least; each value will be
+ * multiplied with `uses` others for each tap. */
+void ac_conv_stage_plan(ac_conv_stage *stage, int64_t samples, int64_t columns, int64_t uses);
 
 /* Where in a filling the values lie that meet tap k of channel c at output position 0:
  * offset[c * taps + k] for the channels held. */
@@ -109,11 +114,12 @@ void ac_conv_stage_fill(const ac_conv_stage *stage, const ac_conv_source *source
 /* Positions of one run of outputs in a filling: those of one sample, or of all of them where they
  * follow each other without a gap. Runs lie stage->sample apart. */
 static inline int64_t ac_conv_runs(const ac_conv_stage *stage, const ac_conv_region *region) {
-  return stage->sample == region->rows * stage->stride ? 1 : region->samples;
+  bool dense = stage->spread || stage->sample == region->rows * stage->stride;
+  return dense ? 1 : region->samples;
 }
 static inline int64_t ac_conv_run_length(const ac_conv_stage *stage, const ac_conv_region *region) {
   int64_t samples = region->samples / ac_conv_runs(stage, region);
-  return samples * region->rows * stage->stride - stage->stride + stage->axis[1].outputs;
+  return samples * region->rows * stage->pitch - stage->pitch + stage->axis[1].outputs;
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -122,6 +128,9 @@ static inline int64_t ac_conv_run_length(const ac_conv_stage *stage, const ac_co
  */
 void ac_conv_read_row(const ac_conv_source *source, int64_t at, int64_t step, int64_t begin,
                       int64_t end, int64_t stride, float *y);
+
+/* Rows of so many columns, `stride` apart, one after the other into `to`. */
+void ac_conv_copy_rows(const float *from, int64_t stride, float *to, int64_t rows, int64_t columns);
 
 /* y[at + j * step] (+)= c[j] + bias for j < count. */
 void ac_conv_store_row(const ac_run_state *run, const float *c, float bias, bool add,

@@ -110,7 +110,7 @@ static void transposed_axis(const problem *p, int i, int64_t start, phase *f) {
 static void plan_phase(const problem *p, phase *f) {
   ac_conv_stage *s = &f->stage;
   s->channels = p->in;
-  ac_conv_stage_plan(s, p->samples, ac_min(MOST_COLUMNS, SUM_FLOATS / p->out));
+  ac_conv_stage_plan(s, p->samples, ac_min(MOST_COLUMNS, SUM_FLOATS / p->out), p->out);
   f->depth = p->in * s->axis[0].taps * s->axis[1].taps;
   f->height = f->depth <= INT32_MAX / AC_CONV_ROWS ? AC_CONV_ROWS : 1;
   for (int64_t i = 0; i < f->height; i++) f->row[i] = (int32_t)(i * f->depth);
@@ -282,7 +282,7 @@ static void store_row(const work *w, const float *c, float bias, int64_t at, int
 
 /* A region's sums for one row of the weights. */
 static void store_sums(const work *w, int64_t row) {
-  int64_t stride = w->f->stage.stride, count = w->f->stage.axis[1].outputs, rows = w->region.rows;
+  int64_t stride = w->f->stage.pitch, count = w->f->stage.axis[1].outputs, rows = w->region.rows;
   bool dense = count == stride && w->f->stride[0] == 1 && w->f->stride[1] == 1;
   for (int64_t n = 0; n < w->region.samples; n++) {
     const float *c = w->sums + row * w->runs * w->width;

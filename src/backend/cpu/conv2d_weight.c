@@ -68,7 +68,7 @@ static problem problem_of(const ac_cpu_context *context, const ac_op_args *args)
                                      .step = a->stride[i],
                                      .spacing = a->dilation[i]};
   p.stage.channels = ac_ceil_div(p.in, p.channel_parts);
-  ac_conv_stage_plan(&p.stage, p.samples, COLUMNS);
+  ac_conv_stage_plan(&p.stage, p.samples, COLUMNS, p.out);
   return p;
 }
 
@@ -159,7 +159,7 @@ static void pack(const task *t, int64_t sample, int64_t begin, int64_t count, in
                  int64_t channels, int64_t width) {
   const problem *p = t->p;
   const ac_operand *dy = p->dy;
-  int64_t stride = p->stage.stride, columns = dy->dim[3], rows = t->region.rows;
+  int64_t stride = p->stage.pitch, columns = dy->dim[3], rows = t->region.rows;
   for (int64_t e = 0, n; e < count; e += n) {
     int64_t row = (begin + e) / stride, column = (begin + e) % stride;
     float *to = t->panel + e * width;

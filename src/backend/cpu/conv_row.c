@@ -5,6 +5,8 @@
 #include "backend/cpu/conv.h"
 #include "backend/cpu/convert.h"
 
+#include <string.h>
+
 enum { BLOCK = 256 };
 
 /* ---- any step, any instruction set ----------------------------------------------------------- */
@@ -391,6 +393,20 @@ void ac_conv_read_row(const ac_conv_source *source, int64_t at, int64_t step, in
   zero(y, begin);
   read_run(source, at, step, y + begin, end - begin);
   zero(y + end, stride - end);
+}
+
+void ac_conv_copy_rows(const float *from, int64_t stride, float *to, int64_t rows,
+                       int64_t columns) {
+#ifdef HAVE_MASKS
+  if (columns <= LANES) {
+    __mmask16 m = lanes(columns);
+    for (int64_t i = 0; i < rows; i++, from += stride, to += columns)
+      _mm512_mask_storeu_ps(to, m, _mm512_maskz_loadu_ps(m, from));
+    return;
+  }
+#endif
+  for (int64_t i = 0; i < rows; i++, from += stride, to += columns)
+    memcpy(to, from, (size_t)columns * sizeof *to);
 }
 
 bool ac_conv_can_filter(const ac_conv_axis *w) {

@@ -16,14 +16,25 @@
  * All outputs of a sample are then one run over positions row * stride + column; those beyond the
  * last column are computed for nothing, one in 57 for an image of 56 x 56 with a padding of 1.
  *
- * Bounds: a filling has STAGE_FLOATS, or what one channel needs. Each value of the source is copied
- * once, a few rows at the seams between regions twice, where a matrix of columns (im2col) would
- * hold it once for every tap. */
+ * Each value of the source is copied once, a few rows at the seams between regions twice, where a
+ * matrix of columns (im2col) would hold it once for every tap.
+ *
+ * Of small images, though, many positions are no outputs: with a padding of 1 an image of 4 x 4 has
+ * 19 in its run, or two vectors. Where products with these would take longer than copying every
+ * value for every tap, the stage is spread out: it does hold the matrix of columns, one row for
+ * each channel and tap, in which the outputs of all samples of a region follow each other without a
+ * gap. It is made channel by channel from the planes above.
+ *
+ * Bounds: a filling has STAGE_FLOATS, or what one channel needs, and if spread out also one
+ * channel's planes. */
 #include "backend/cpu/conv.h"
 
 /* 512 KiB beside as much or less for sums and the weights' current block stay in the second-level
  * cache of current cores, 1 to 2 MiB. Tiles read up to SLACK floats behind the last value. */
 enum { STAGE_FLOATS = 128 << 10, SLACK = AC_CONV_WIDE };
+
+/* Of a region of small images: enough for whole tiles, few enough for many channels in a stage. */
+enum { SPREAD_COLUMNS = 256 };
 
 static int64_t residue_count(const ac_conv_axis *a) {
   return ac_max(1, ac_min(a->taps, ac_conv_recurrence(a->step, a->spacing)));
@@ -53,7 +64,17 @@ static int64_t row_stride(const ac_conv_axis *a, int64_t residues, int64_t reach
   return stride;
 }
 
-void ac_conv_stage_plan(ac_conv_stage *s, int64_t samples, int64_t columns) {
+/* By measurement: a value that is copied takes as long as COPY products with another. */
+static bool should_spread(const ac_conv_stage *s, int64_t uses) {
+  enum { COPY = 48 };
+  int64_t outputs = s->axis[1].outputs, rows = s->axis[0].outputs;
+  if (s->rows < rows || s->axis[0].taps * s->axis[1].taps < 2) return false;
+  int64_t run = (rows - 1) * s->stride + outputs;
+  int64_t idle = ac_ceil_div(run, AC_CONV_VECTOR) * AC_CONV_VECTOR - rows * outputs;
+  return idle * uses > COPY * rows * outputs;
+}
+
+void ac_conv_stage_plan(ac_conv_stage *s, int64_t samples, int64_t columns, int64_t uses) {
   for (int i = 0; i < 2; i++) {
     const ac_conv_axis *a = &s->axis[i];
     s->residues[i] = residue_count(a);
@@ -61,30 +82,43 @@ void ac_conv_stage_plan(ac_conv_stage *s, int64_t samples, int64_t columns) {
   }
   s->stride = row_stride(&s->axis[1], s->residues[1], s->reach[1]);
   s->rows = ac_max(1, ac_min(s->axis[0].outputs, columns / s->stride));
+  s->spread = should_spread(s, uses);
+  s->pitch = s->spread ? s->axis[1].outputs : s->stride;
+  if (s->spread) columns = ac_min(columns, SPREAD_COLUMNS);
   s->samples = 1;
   if (s->rows == s->axis[0].outputs)
-    s->samples = ac_max(1, ac_min(samples, columns / (s->rows * s->stride)));
+    s->samples = ac_max(1, ac_min(samples, columns / (s->rows * s->pitch)));
   int64_t tail = s->axis[1].outputs + s->reach[1] - s->stride;
   s->sample = (s->rows + s->reach[0]) * s->stride + ac_max(0, tail);
   s->plane = s->samples * s->sample;
-  int64_t channel = s->residues[0] * s->residues[1] * s->plane;
+  int64_t planes = s->residues[0] * s->residues[1] * s->plane;
+  int64_t taps = s->axis[0].taps * s->axis[1].taps;
+  s->wide = ac_conv_lines(s->samples * s->rows * s->pitch);
+  int64_t channel = s->spread ? taps * s->wide : planes;
   int64_t fillings = ac_ceil_div(s->channels, ac_max(1, STAGE_FLOATS / channel));
   s->held = ac_ceil_div(s->channels, fillings);
   /* Room that does not shrink when there are more samples, though fewer channels may be held. */
   s->floats = ac_max(channel, ac_min(STAGE_FLOATS, s->channels * channel)) + SLACK;
-  s->offsets = s->channels * s->axis[0].taps * s->axis[1].taps;
+  if (s->spread) s->floats += planes;
+  s->offsets = s->channels * taps;
+}
+
+/* Where the values that meet a tap at output position 0 lie in the planes of a channel. */
+static int64_t offset_of(const ac_conv_stage *s, int64_t r, int64_t t) {
+  const ac_conv_axis *h = &s->axis[0], *w = &s->axis[1];
+  int64_t plane = r % s->residues[0] * s->residues[1] + t % s->residues[1];
+  int64_t row = r * h->spacing / h->step, column = t * w->spacing / w->step;
+  return plane * s->plane + row * s->stride + column;
 }
 
 void ac_conv_stage_offsets(const ac_conv_stage *s, int32_t *offset) {
-  const ac_conv_axis *h = &s->axis[0], *w = &s->axis[1];
+  int64_t rows = s->axis[0].taps, columns = s->axis[1].taps, taps = rows * columns;
+  int64_t planes = s->residues[0] * s->residues[1] * s->plane;
   for (int64_t c = 0; c < s->held; c++)
-    for (int64_t r = 0; r < h->taps; r++)
-      for (int64_t t = 0; t < w->taps; t++) {
-        int64_t plane = (c * s->residues[0] + r % s->residues[0]) * s->residues[1];
-        plane += t % s->residues[1];
-        int64_t row = r * h->spacing / h->step, column = t * w->spacing / w->step;
-        *offset++ = (int32_t)(plane * s->plane + row * s->stride + column);
-      }
+    for (int64_t k = 0; k < taps; k++) {
+      int64_t in_planes = c * planes + offset_of(s, k / columns, k % columns);
+      *offset++ = (int32_t)(s->spread ? (c * taps + k) * s->wide : in_planes);
+    }
 }
 
 /* ---- filling --------------------------------------------------------------------------------- */
@@ -119,14 +153,36 @@ static void fill_plane(const ac_conv_stage *s, const ac_conv_source *source, int
   for (int64_t j = 0; j < tail; j++) y[j] = 0;
 }
 
+static void fill_channel(const ac_conv_stage *s, const ac_conv_source *source,
+                         const ac_conv_region *region, int64_t channel, float *planes) {
+  for (int64_t a = 0; a < s->residues[0]; a++)
+    for (int64_t b = 0; b < s->residues[1]; b++, planes += s->plane) {
+      columns inner = columns_of(s, b);
+      int64_t at = region->sample * source->sample + channel * source->channel;
+      for (int64_t n = 0; n < region->samples; n++, at += source->sample)
+        fill_plane(s, source, at, region, a, &inner, planes + n * s->sample);
+    }
+}
+
+/* The rows of one channel's taps. */
+static void spread_channel(const ac_conv_stage *s, const ac_conv_region *region,
+                           const float *planes, float *to) {
+  int64_t columns = s->axis[1].taps, taps = s->axis[0].taps * columns;
+  int64_t sample = region->rows * s->pitch;
+  for (int64_t k = 0; k < taps; k++, to += s->wide) {
+    const float *from = planes + offset_of(s, k / columns, k % columns);
+    for (int64_t n = 0; n < region->samples; n++)
+      ac_conv_copy_rows(from + n * s->sample, s->stride, to + n * sample, region->rows, s->pitch);
+  }
+}
+
 void ac_conv_stage_fill(const ac_conv_stage *s, const ac_conv_source *source,
                         const ac_conv_region *region, float *filling) {
-  for (int64_t c = 0; c < region->channels; c++)
-    for (int64_t a = 0; a < s->residues[0]; a++)
-      for (int64_t b = 0; b < s->residues[1]; b++, filling += s->plane) {
-        columns inner = columns_of(s, b);
-        int64_t at = region->sample * source->sample + (region->channel + c) * source->channel;
-        for (int64_t n = 0; n < region->samples; n++, at += source->sample)
-          fill_plane(s, source, at, region, a, &inner, filling + n * s->sample);
-      }
+  int64_t channel = s->residues[0] * s->residues[1] * s->plane;
+  if (s->spread) channel = s->axis[0].taps * s->axis[1].taps * s->wide;
+  float *planes = filling + s->held * channel + SLACK;
+  for (int64_t c = 0; c < region->channels; c++, filling += channel) {
+    fill_channel(s, source, region, region->channel + c, s->spread ? planes : filling);
+    if (s->spread) spread_channel(s, region, planes, filling);
+  }
 }
