@@ -176,30 +176,47 @@ static float weight_at(const ac_operand *weight, int64_t i) {
   return weight->dtype == AC_F16 ? ac_f16_to_float(half) : ac_bf16_to_float(half);
 }
 
-/* One row of a phase's weights: [channels of the source, taps] for one output channel. */
-static void copy_row(const problem *p, const phase *f, int64_t group, int64_t row, float *to) {
+/* The elements of a kernel that a phase has, in its order, from the element at `at` on. */
+static void copy_taps(const phase *f, const ac_operand *weight, int64_t at, float *to) {
   const ac_conv_axis *h = &f->stage.axis[0], *w = &f->stage.axis[1];
+  int64_t row = f->tap_step[0] * weight->dim[3], column = f->tap_step[1];
+  const float *floats = weight->dtype == AC_F32 ? weight->data : NULL;
+  for (int64_t r = 0; r < h->taps; r++)
+    for (int64_t t = 0; t < w->taps; t++) {
+      int64_t from = at + r * row + t * column;
+      *to++ = floats ? floats[from] : weight_at(weight, from);
+    }
+}
+
+/* Rows [row, row + count) of a group's weights in a phase: [channels of the source, taps] each. For
+ * the input gradient several together, for what they take of a channel lies side by side. */
+static void copy_rows(const problem *p, const phase *f, int64_t group, int64_t row, int64_t count,
+                      float *to) {
   if (!p->transposed) {
     int64_t at = (group * p->out + row) * f->depth;
-    ac_cpu_widen(p->weight->dtype, ac_element(p->weight->data, p->weight->dtype, at), to, f->depth);
+    const void *from = ac_element(p->weight->data, p->weight->dtype, at);
+    ac_cpu_widen(p->weight->dtype, from, to, count * f->depth);
     return;
   }
-  int64_t area = p->kernel[0] * p->kernel[1];
-  for (int64_t o = 0; o < p->in; o++) {
-    int64_t at = ((group * p->in + o) * p->out + row) * area + f->tap[0] * p->kernel[1] + f->tap[1];
-    for (int64_t r = 0; r < h->taps; r++)
-      for (int64_t t = 0; t < w->taps; t++)
-        *to++ = weight_at(p->weight, at + r * f->tap_step[0] * p->kernel[1] + t * f->tap_step[1]);
+  int64_t area = p->kernel[0] * p->kernel[1], first = f->tap[0] * p->kernel[1] + f->tap[1];
+  int64_t taps = p->in ? f->depth / p->in : 0;
+  for (int64_t o = 0; o < p->in; o++, to += taps) {
+    int64_t at = ((group * p->in + o) * p->out + row) * area + first;
+    for (int64_t i = 0; i < count; i++) copy_taps(f, p->weight, at + i * area, to + i * f->depth);
   }
 }
 
 static void copy_weights(const problem *p, int thread, int team) {
+  enum { TOGETHER = 16 };
   phase f = {.depth = 0};
   while (next_phase(p, &f)) {
     int64_t first, last;
-    ac_cpu_share(p->groups * p->out, 1, thread, team, &first, &last);
-    for (int64_t i = first; i < last; i++)
-      copy_row(p, &f, i / p->out, i % p->out, p->copied + f.weights + i * f.depth);
+    ac_cpu_share(p->groups * p->out, TOGETHER, thread, team, &first, &last);
+    for (int64_t i = first, count; i < last; i += count) {
+      int64_t row = i % p->out;
+      count = ac_min(ac_min(TOGETHER, last - i), p->out - row);
+      copy_rows(p, &f, i / p->out, row, count, p->copied + f.weights + i * f.depth);
+    }
   }
 }
 

@@ -160,6 +160,10 @@ static void pack(const task *t, int64_t sample, int64_t begin, int64_t count, in
   const problem *p = t->p;
   const ac_operand *dy = p->dy;
   int64_t stride = p->stage.pitch, columns = dy->dim[3], rows = t->region.rows;
+  if (stride == columns) { /* an image without gaps is one long row */
+    stride = columns = rows * dy->dim[3];
+    rows = 1;
+  }
   for (int64_t e = 0, n; e < count; e += n) {
     int64_t row = (begin + e) / stride, column = (begin + e) % stride;
     float *to = t->panel + e * width;
@@ -169,8 +173,8 @@ static void pack(const task *t, int64_t sample, int64_t begin, int64_t count, in
       continue;
     }
     int64_t image = (sample + row / rows) * dy->dim[1] + t->group * p->out + first;
-    int64_t at = (image * dy->dim[2] + t->region.row + row % rows) * columns + column;
-    pack_pixels(dy, at, dy->dim[2] * columns, channels, n, to, width);
+    int64_t at = (image * dy->dim[2] + t->region.row + row % rows) * dy->dim[3] + column;
+    pack_pixels(dy, at, dy->dim[2] * dy->dim[3], channels, n, to, width);
   }
 }
 
@@ -294,6 +298,11 @@ static void write_weights(const problem *p, const float *sums, int64_t group, in
                           int64_t last) {
   float *dw = p->dw->data;
   bool add = p->args->add[0];
+  if (!add && p->sample_parts == 1) {
+    transpose(sums + group * p->depth * p->width + first, p->width, p->depth, last - first,
+              dw + (group * p->out + first) * p->depth, p->depth);
+    return;
+  }
   for (int64_t k = 0; k < p->depth; k++)
     for (int64_t o = first; o < last; o++) {
       const float *from = sums + (group * p->depth + k) * p->width + o;
