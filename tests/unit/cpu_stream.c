@@ -8,6 +8,7 @@
 #include "ops/dropout.h"
 #include "ops/gelu.h"
 #include "ops/layer_norm.h"
+#include "ops/leaky_relu.h"
 #include "ops/rms_norm.h"
 #include "ops/scale.h"
 
@@ -25,8 +26,13 @@ typedef struct example {
 
 /* Small enough that f16 flushes much of what it gives. */
 static const ac_scale_attributes factor = {0x1p-24f};
-static const ac_gelu_attributes kind = {AC_GELU_TANH};
-static const ac_dropout_attributes third = {1.0f / 3, 1, 7};
+static const ac_gelu_attributes by_tanh = {AC_GELU_TANH}, by_erf = {AC_GELU_ERF};
+static const ac_leaky_relu_attributes slope = {0.1f};
+/* Samples shorter than what is drawn at a time, of whole blocks, and that begin anywhere in a line.
+ */
+static const ac_dropout_attributes short_samples = {1.0f / 3, 1, 7},
+                                   whole_samples = {1.0f / 3, 1, 1024},
+                                   odd_samples = {1.0f / 3, 1, 777};
 static const ac_layer_norm_attributes layer = {1e-5f};
 static const ac_rms_norm_attributes rms = {1e-5f};
 
@@ -34,10 +40,24 @@ static const example examples[] = {
     {AC_OP_add, NULL, {WHOLE, PER_COLUMN}, {WHOLE}, false},
     {AC_OP_multiply, NULL, {WHOLE, WHOLE}, {WHOLE}, false},
     {AC_OP_scale, &factor, {WHOLE}, {WHOLE}, false},
-    {AC_OP_gelu, &kind, {WHOLE}, {WHOLE}, false},
-    {AC_OP_gelu_gradient, &kind, {WHOLE, WHOLE}, {WHOLE}, false},
+    {AC_OP_scale, &factor, {WHOLE}, {WHOLE}, true},
+    {AC_OP_gelu, &by_tanh, {WHOLE}, {WHOLE}, false},
+    {AC_OP_gelu_gradient, &by_tanh, {WHOLE, WHOLE}, {WHOLE}, false},
+    {AC_OP_gelu, &by_erf, {WHOLE}, {WHOLE}, false},
+    {AC_OP_gelu_gradient, &by_erf, {WHOLE, WHOLE}, {WHOLE}, false},
+    {AC_OP_relu, NULL, {WHOLE}, {WHOLE}, false},
     {AC_OP_relu_gradient, NULL, {WHOLE, WHOLE}, {WHOLE}, false},
-    {AC_OP_dropout, &third, {WHOLE}, {WHOLE}, false},
+    {AC_OP_leaky_relu, &slope, {WHOLE}, {WHOLE}, false},
+    {AC_OP_leaky_relu_gradient, &slope, {WHOLE, WHOLE}, {WHOLE}, false},
+    {AC_OP_silu, NULL, {WHOLE}, {WHOLE}, false},
+    {AC_OP_silu_gradient, NULL, {WHOLE, WHOLE}, {WHOLE}, false},
+    {AC_OP_sigmoid, NULL, {WHOLE}, {WHOLE}, false},
+    {AC_OP_sigmoid_gradient, NULL, {WHOLE, WHOLE}, {WHOLE}, false},
+    {AC_OP_tanh, NULL, {WHOLE}, {WHOLE}, false},
+    {AC_OP_tanh_gradient, NULL, {WHOLE, WHOLE}, {WHOLE}, false},
+    {AC_OP_dropout, &short_samples, {WHOLE}, {WHOLE}, false},
+    {AC_OP_dropout, &whole_samples, {WHOLE}, {WHOLE}, false},
+    {AC_OP_dropout, &odd_samples, {WHOLE}, {WHOLE}, false},
     {AC_OP_softmax, NULL, {WHOLE}, {WHOLE}, false},
     {AC_OP_layer_norm, &layer, {WHOLE, PER_COLUMN, PER_COLUMN}, {WHOLE, TWO_PER_ROW}, false},
     {AC_OP_rms_norm, &rms, {WHOLE, PER_COLUMN}, {WHOLE, PER_ROW}, false},
@@ -47,7 +67,7 @@ static const example examples[] = {
 
 /* Of nothing much, of no whole lines, of rows longer than a block and as long, of shares for a
  * team. */
-static const int64_t sizes[][2] = {{1, 1}, {5, 63}, {3, 2500}, {9, 2048}, {131, 100}};
+static const int64_t sizes[][2] = {{1, 1}, {5, 63}, {3, 2500}, {8, 2048}, {131, 100}};
 
 /* ---- arrays ---------------------------------------------------------------------------------- */
 

@@ -150,8 +150,8 @@ typedef struct ac_conv_rows {
 } ac_conv_rows;
 bool ac_conv_can_filter(const ac_conv_axis *w);
 
-/* Elements from a group's image of a sample to the one that is worked on after it: that of the next
- * sample or, after the last, of the next group's first. */
+/* Elements from a group's image of a sample to one that will be met later: that of the next sample
+ * or, after the last, of the next group's first. */
 static inline int64_t ac_conv_next(const ac_operand *x, int64_t groups, int64_t sample) {
   int64_t of_group = x->dim[1] / groups * x->dim[2] * x->dim[3], of_sample = of_group * groups;
   return sample + 1 < x->dim[0] ? of_sample : of_group - sample * of_sample;

@@ -199,15 +199,20 @@ static void copy_rows(const problem *p, const phase *f, int64_t group, int64_t r
     return;
   }
   int64_t area = p->kernel[0] * p->kernel[1], first = f->tap[0] * p->kernel[1] + f->tap[1];
-  int64_t taps = p->in ? f->depth / p->in : 0;
+  int64_t taps = p->in ? f->depth / p->in : 0, next = 4 * p->out * area;
   for (int64_t o = 0; o < p->in; o++, to += taps) {
     int64_t at = ((group * p->in + o) * p->out + row) * area + first;
-    for (int64_t i = 0; i < count; i++) copy_taps(f, p->weight, at + i * area, to + i * f->depth);
+    for (int64_t i = 0; i < count; i++, at += area) {
+      /* Some channels ahead, too far away for the hardware to foresee; a call for each element
+       * would take longer than it spares. */
+      if (area > 4) __builtin_prefetch(ac_element(p->weight->data, p->weight->dtype, at + next));
+      copy_taps(f, p->weight, at, to + i * f->depth);
+    }
   }
 }
 
 static void copy_weights(const problem *p, int thread, int team) {
-  enum { TOGETHER = 16 };
+  enum { TOGETHER = 32 };
   phase f = {.depth = 0};
   while (next_phase(p, &f)) {
     int64_t first, last;

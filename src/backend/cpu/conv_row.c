@@ -126,7 +126,7 @@ INLINE __mmask16 taps_inside(const ac_conv_axis *w, int64_t step, int64_t j, int
 INLINE __m512 read_tap(ac_dtype dtype, int64_t step, const void *row, int64_t at, bool whole,
                        __mmask16 m) {
   const ac_conv_source from = {row, dtype, 0, 0};
-  if (whole && dtype == AC_F32) return _mm512_loadu_ps((const float *)row + at);
+  if (whole && dtype == AC_F32) return _mm512_loadu_ps(ac_element(row, dtype, at));
   return step == 1 ? read_vector(&from, at, m) : read_even(&from, at, m);
 }
 
@@ -167,37 +167,33 @@ static inline bool is_whole(const ac_conv_rows *f, int64_t step, int64_t j) {
  * so that a vector of the source is loaded once for all of them. */
 enum { HEIGHT = 4 };
 
-/* A kernel of at most 3 x 3, in registers. */
-typedef struct weights {
+/* Weights, or sums, of a kernel of at most 3 x 3, in registers. */
+typedef struct kernel {
   __m512 of[3][3];
-} weights;
-
-/* `dtype`, `step`, `height`, and `rows` and `taps` of the kernel are constants where these are
- * inlined for them, `whole` says that no lane is outside of the source. */
+} kernel;
 
 /* Asks for the same rows `next` bytes later: images are too short for the hardware to foresee the
  * next one, and a store waits for the line that it changes as a load does. */
-INLINE void fetch_rows(const row_addresses *rows, int64_t height, int64_t next, bool to_write) {
+INLINE void fetch_rows(const row_addresses *rows, int64_t height, int64_t next) {
 #pragma GCC unroll 4
-  for (int64_t h = 0; h < height; h++) {
-    const char *at = (const char *)row_at(rows, h) + next;
-    if (to_write) __builtin_prefetch(at, 1);
-    else __builtin_prefetch(at, 0);
-  }
+  for (int64_t h = 0; h < height; h++)
+    __builtin_prefetch((const void *)((uintptr_t)row_at(rows, h) + (uintptr_t)next));
 }
 
-/* Columns [j, j + 16) of `height` rows of outputs, one below the other. */
+/* Columns [j, j + 16) of `height` rows of outputs, one below the other; `whole` if no lane is
+ * outside of the source. Here and below `dtype`, `step`, `height`, and `rows` and `taps` of the
+ * kernel are constants where it is inlined for them. */
 INLINE void filter_block(ac_dtype dtype, int64_t step, int64_t height, int64_t rows, int64_t taps,
-                         bool whole, const ac_conv_rows *f, const weights *k, __m512 bias,
+                         bool whole, const ac_conv_rows *f, const kernel *k, __m512 bias,
                          const void *x, int64_t j, float *y) {
-  int64_t bytes = (int64_t)ac_element_bytes(dtype);
+  int64_t bytes = (int64_t)ac_element_bytes(dtype), spacing = f->axis->spacing;
   const void *block = ac_element(x, dtype, j * step);
   row_addresses from = rows_from(block, f->distance, bytes);
   row_addresses to = rows_from(y + j, f->columns, sizeof *y);
   __m512 sum[HEIGHT];
   __mmask16 inside[3];
-  fetch_rows(&from, height, f->next_x * bytes, false);
-  fetch_rows(&to, height, f->next_y * (int64_t)sizeof *y, true);
+  fetch_rows(&from, height, f->next_x * bytes);
+  fetch_rows(&to, height, f->next_y * (int64_t)sizeof *y);
 #pragma GCC unroll 4
   for (int64_t t = 0; t < taps; t++) inside[t] = whole ? 0xffff : taps_inside(f->axis, step, j, t);
 #pragma GCC unroll 4
@@ -206,7 +202,7 @@ INLINE void filter_block(ac_dtype dtype, int64_t step, int64_t height, int64_t r
   for (int64_t q = 0; q < height + rows - 1; q++)
 #pragma GCC unroll 4
     for (int64_t t = 0; t < taps; t++) {
-      __m512 v = kept(read_tap(dtype, step, row_at(&from, q), t, whole, inside[t]));
+      __m512 v = kept(read_tap(dtype, step, row_at(&from, q), t * spacing, whole, inside[t]));
 #pragma GCC unroll 4
       for (int64_t r = 0; r < rows; r++)
         if (q >= r && q - r < height) sum[q - r] = _mm512_fmadd_ps(k->of[r][t], v, sum[q - r]);
@@ -218,7 +214,7 @@ INLINE void filter_block(ac_dtype dtype, int64_t step, int64_t height, int64_t r
 
 /* The last vector of a row begins earlier rather than to be cut, where there is a whole one. */
 INLINE void filter_rows(ac_dtype dtype, int64_t step, int64_t height, int64_t rows, int64_t taps,
-                        const ac_conv_rows *f, const weights *k, __m512 bias, int64_t i, float *y) {
+                        const ac_conv_rows *f, const kernel *k, __m512 bias, int64_t i, float *y) {
   const void *x = ac_element(f->source->data, dtype, f->at + i * f->row_step + f->axis->first);
   int64_t last = f->columns > LANES ? f->columns - LANES : 0;
   for (int64_t j = 0;; j = ac_min(j + LANES, last)) {
@@ -233,13 +229,13 @@ INLINE void filter_small(ac_dtype dtype, int64_t step, int64_t rows, int64_t tap
                          const ac_conv_rows *f, const float *w, float bias, float *c) {
   const ac_conv_rows own = *f; /* which no store changes */
   __m512 b = _mm512_set1_ps(bias);
-  weights k;
+  kernel k;
   int64_t i = 0;
 #pragma GCC unroll 4
   for (int64_t r = 0; r < rows; r++)
 #pragma GCC unroll 4
     for (int64_t t = 0; t < taps; t++) k.of[r][t] = _mm512_set1_ps(w[r * taps + t]);
-  if (own.row_step == own.distance)
+  if (rows == 3 && own.row_step == own.distance)
     for (; i + HEIGHT <= own.count; i += HEIGHT)
       filter_rows(dtype, step, HEIGHT, rows, taps, &own, &k, b, i, c + i * own.columns);
   for (; i < own.count; i++)
@@ -270,15 +266,15 @@ static void filter(ac_dtype dtype, int64_t step, const ac_conv_rows *f, const fl
  * taps [t, t + taps) of the kernel's rows [r, r + rows). */
 INLINE void correlate_block(ac_dtype dtype, int64_t step, int64_t height, int64_t rows, int64_t t,
                             int64_t taps, bool whole, const ac_conv_rows *f, const void *x,
-                            const void *y, __mmask16 m, int64_t j, weights *sums) {
-  int64_t bytes = (int64_t)ac_element_bytes(dtype);
+                            const void *y, __mmask16 m, int64_t j, kernel *sums) {
+  int64_t bytes = (int64_t)ac_element_bytes(dtype), spacing = f->axis->spacing;
   const void *block = ac_element(x, dtype, j * step), *other = ac_element(y, dtype, j);
   row_addresses from = rows_from(block, f->distance, bytes);
   row_addresses of = rows_from(other, f->columns, bytes);
   __m512 v[HEIGHT];
   __mmask16 inside[3];
-  fetch_rows(&from, height, f->next_x * bytes, false);
-  fetch_rows(&of, height, f->next_y * bytes, false);
+  fetch_rows(&from, height, f->next_x * bytes);
+  fetch_rows(&of, height, f->next_y * bytes);
 #pragma GCC unroll 4
   for (int64_t b = 0; b < taps; b++)
     inside[b] = whole ? 0xffff : (__mmask16)(m & taps_inside(f->axis, step, j, t + b));
@@ -288,7 +284,7 @@ INLINE void correlate_block(ac_dtype dtype, int64_t step, int64_t height, int64_
   for (int64_t q = 0; q < height + rows - 1; q++)
 #pragma GCC unroll 4
     for (int64_t b = 0; b < taps; b++) {
-      __m512 u = kept(read_tap(dtype, step, row_at(&from, q), b, whole, inside[b]));
+      __m512 u = kept(read_tap(dtype, step, row_at(&from, q), b * spacing, whole, inside[b]));
 #pragma GCC unroll 4
       for (int64_t a = 0; a < rows; a++)
         if (q >= a && q - a < height) sums->of[a][b] = _mm512_fmadd_ps(v[q - a], u, sums->of[a][b]);
@@ -297,7 +293,7 @@ INLINE void correlate_block(ac_dtype dtype, int64_t step, int64_t height, int64_
 
 INLINE void correlate_rows(ac_dtype dtype, int64_t step, int64_t height, int64_t r, int64_t rows,
                            int64_t t, int64_t taps, const ac_conv_rows *f, const ac_operand *y,
-                           int64_t at, int64_t i, weights *sums) {
+                           int64_t at, int64_t i, kernel *sums) {
   const void *x =
       ac_element(f->source->data, dtype,
                  f->at + i * f->row_step + r * f->distance + f->axis->first + t * f->axis->spacing);
@@ -314,13 +310,13 @@ INLINE void correlate_rows(ac_dtype dtype, int64_t step, int64_t height, int64_t
 INLINE void correlate(ac_dtype dtype, int64_t step, int64_t r, int64_t rows, int64_t t,
                       int64_t taps, const ac_conv_rows *f, const ac_operand *y, int64_t at,
                       float *sum, int64_t sum_step) {
-  weights sums;
+  kernel sums;
   int64_t i = 0;
 #pragma GCC unroll 4
   for (int64_t a = 0; a < rows; a++)
 #pragma GCC unroll 4
     for (int64_t b = 0; b < taps; b++) sums.of[a][b] = _mm512_setzero_ps();
-  if (f->row_step == f->distance)
+  if (rows != 2 && f->row_step == f->distance)
     for (; i + HEIGHT <= f->count; i += HEIGHT)
       correlate_rows(dtype, step, HEIGHT, r, rows, t, taps, f, y, at, i, &sums);
   for (; i < f->count; i++) correlate_rows(dtype, step, 1, r, rows, t, taps, f, y, at, i, &sums);
@@ -329,10 +325,10 @@ INLINE void correlate(ac_dtype dtype, int64_t step, int64_t r, int64_t rows, int
       sum[((r + a) * f->axis->taps + t + b) * sum_step] += _mm512_reduce_add_ps(sums.of[a][b]);
 }
 
-/* Whether so many rows of a kernel three wide meet the image: at its edge two of three do. Kernels
- * of 3 x 3 are most of what there is. */
+/* Whether so many rows of a kernel three wide meet the image: at its edge, one row of outputs high,
+ * two of three do. Kernels of 3 x 3 are most of what there is. */
 static inline bool is_small(const ac_conv_rows *f, int64_t rows) {
-  return f->rows == rows && f->axis->taps == 3 && f->axis->spacing == 1;
+  return f->rows == rows && f->axis->taps == 3;
 }
 
 INLINE void filter_any(ac_dtype dtype, int64_t step, const ac_conv_rows *f, const float *w,
@@ -352,9 +348,12 @@ INLINE void correlate_any(ac_dtype dtype, int64_t step, const ac_conv_rows *f, c
     correlate(dtype, step, 0, 2, 0, 3, f, y, at, sum, sum_step);
     return;
   }
-  for (int64_t r = 0; r < f->rows; r++)
-    for (int64_t t = 0; t < f->axis->taps; t++)
-      correlate(dtype, step, r, 1, t, 1, f, y, at, sum, sum_step);
+  for (int64_t r = 0; r < f->rows; r++) {
+    int64_t t = 0;
+    for (; t + 3 <= f->axis->taps; t += 3)
+      correlate(dtype, step, r, 1, t, 3, f, y, at, sum, sum_step);
+    for (; t < f->axis->taps; t++) correlate(dtype, step, r, 1, t, 1, f, y, at, sum, sum_step);
+  }
 }
 
 static inline void store_vector(float *y, __mmask16 m, __m512 v, bool add) {

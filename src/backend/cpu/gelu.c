@@ -16,7 +16,7 @@
 #define TWO_ROOT 1.5957691216057308f /* 2 sqrt(2/pi) */
 #define CUBIC 0.044715f
 
-/* e^-|2u|, given x^2. */
+/* e^-|2u|, given x^2; 0 where x is no number, which shows in products with x alone. */
 static inline float tanh_decay(float x, float square) {
   const float root = TWO_ROOT * 1.4426950408889634f;
   return two_to_minus(x * (root + root * CUBIC * square));
@@ -64,8 +64,8 @@ static void gradient_range(const ac_op_args *args, int64_t first, int64_t last) 
   }
 }
 
-AC_CPU_STREAMED(forward_streamed, forward_range, AC_CPU_LINE, 1)
-AC_CPU_STREAMED(gradient_streamed, gradient_range, AC_CPU_LINE, 2)
+AC_CPU_STREAMED(forward_streamed, forward_range, 1)
+AC_CPU_STREAMED(gradient_streamed, gradient_range, 2)
 
 static void forward(const ac_cpu_context *context, const ac_op_args *args) {
   ac_cpu_for_elements(context, args, forward_range, forward_streamed);

@@ -133,8 +133,8 @@ void ac_cpu_for_floats(const ac_cpu_context *context, const ac_op_args *args, in
                        int64_t weight, ac_cpu_range range);
 
 /* ac_cpu_for_floats with the elements of the first output for items. Where that is written past the
- * caches and all operands are f32, `streamed` does it, which AC_CPU_STREAMED (stream.h) makes of
- * the range function. */
+ * caches and all operands are f32, `streamed` does it; AC_CPU_STREAMED (stream.h) makes
+ * one of a range function. */
 void ac_cpu_for_elements(const ac_cpu_context *context, const ac_op_args *args, ac_cpu_range range,
                          ac_cpu_range streamed);
 

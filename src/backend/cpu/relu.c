@@ -19,8 +19,8 @@ static void gradient_range(const ac_op_args *args, int64_t first, int64_t last) 
   }
 }
 
-AC_CPU_STREAMED(forward_streamed, forward_range, AC_CPU_LINE, 1)
-AC_CPU_STREAMED(gradient_streamed, gradient_range, AC_CPU_LINE, 2)
+AC_CPU_STREAMED(forward_streamed, forward_range, 1)
+AC_CPU_STREAMED(gradient_streamed, gradient_range, 2)
 
 static void forward(const ac_cpu_context *context, const ac_op_args *args) {
   ac_cpu_for_elements(context, args, forward_range, forward_streamed);

@@ -16,7 +16,7 @@ static void range(const ac_op_args *args, int64_t first, int64_t last) {
   }
 }
 
-AC_CPU_STREAMED(streamed, range, AC_CPU_LINE, 1)
+AC_CPU_STREAMED(streamed, range, 1)
 
 static void run(const ac_cpu_context *context, const ac_op_args *args) {
   ac_cpu_for_elements(context, args, range, streamed);

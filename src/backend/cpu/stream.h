@@ -43,33 +43,29 @@ static inline void ac_cpu_stream_fence(void) {
 }
 
 /* Elements [first, last) of a range function for single elements, whose first output begins with a
- * cache line, in blocks of whole lines; the range function is inlined with a block's constant
- * count, so that its results go from registers to memory. The first `inputs` operands are fetched
+ * cache line, a line at a time; the range function is inlined with that constant count, so
+ * that its results go from registers to memory. The first `inputs` operands are fetched
  * ahead. */
-static inline __attribute__((always_inline)) void ac_cpu_stream(const ac_op_args *args,
-                                                                int64_t first, int64_t last,
-                                                                ac_cpu_range range, int64_t block,
-                                                                int inputs) {
-  _Alignas(64) float results[128];
+static inline __attribute__((always_inline)) void
+ac_cpu_stream(const ac_op_args *args, int64_t first, int64_t last, ac_cpu_range range, int inputs) {
+  _Alignas(64) float results[AC_CPU_LINE];
   ac_op_args own = *args;
   float *y = args->out[0].data;
   int64_t at = first;
-  for (; last - at >= block; at += block) {
-    for (int i = 0; i < inputs; i++)
-      for (int64_t j = 0; j < block; j += AC_CPU_LINE)
-        ac_cpu_fetch_ahead((const float *)args->in[i].data + at + j);
+  for (; last - at >= AC_CPU_LINE; at += AC_CPU_LINE) {
+    for (int i = 0; i < inputs; i++) ac_cpu_fetch_ahead((const float *)args->in[i].data + at);
     own.out[0].data = ac_element(results, AC_F32, -at);
-    range(&own, at, at + block);
-    for (int64_t j = 0; j < block; j += AC_CPU_LINE) ac_cpu_stream_line(results + j, y + at + j);
+    range(&own, at, at + AC_CPU_LINE);
+    ac_cpu_stream_line(results, y + at);
   }
   if (at < last) range(args, at, last);
   ac_cpu_stream_fence();
 }
 
-/* Defines NAME, the range function `range` that streams. */
-#define AC_CPU_STREAMED(name, range, block, inputs)                                                \
+/* Defines `name`, the range function `range` that streams. */
+#define AC_CPU_STREAMED(name, range, inputs)                                                       \
   static __attribute__((flatten)) void name(const ac_op_args *args, int64_t first, int64_t last) { \
-    ac_cpu_stream(args, first, last, range, block, inputs);                                        \
+    ac_cpu_stream(args, first, last, range, inputs);                                               \
   }
 
 #endif

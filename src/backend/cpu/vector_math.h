@@ -6,7 +6,7 @@
  * sigmoids and softmax are written with arguments of one sign, which spares a bound here.
  *
  * two_to_minus: 2^-|x| likewise, with a polynomial of degree 6 fitted to 2.6e-9; of a NaN it makes
- * NaN or 0. Its argument needs no reduction: where constants can take in the factor log2 e, that is
+ * 0. Its argument needs no reduction: where constants can take in the factor log2 e, that is
  * fewer operations.
  *
  * inverse: 1 / d for d in [1, 2] without a division, which takes as long as a dozen other
