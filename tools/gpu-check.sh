@@ -254,7 +254,10 @@ compare_losses() {
 
 check_training() {
   local id=$1 kind precision result largest cpu device step rows=()
-  say "" "### Training, beside the CPU" "" "Small models, a few steps; losses may differ by 2e-3 of their value."
+  # What is stored in bf16 is rounded eight times as coarsely as in f16.
+  local -A most=([f32]=2e-3 [f16]=2e-3 [bf16]=1e-2)
+  say "" "### Training, beside the CPU" "" \
+    "Small models, a few steps; losses may differ by ${most[f32]} of their value, in bf16 by ${most[bf16]}."
   for kind in gpt resnet mobilenet; do
     for precision in f32 f16 bf16; do
       [[ -e $work/cpu.$kind.$precision ]] || train "$kind" cpu "$precision" "$work/cpu.$kind.$precision" || continue
@@ -265,7 +268,7 @@ check_training() {
       fi
       read -r largest cpu device step <<<"$result"
       rows+=("| $kind | $precision | $cpu | $device | $largest | $step ms |")
-      awk -v x="$largest" 'BEGIN { exit !(x <= 2e-3) }' ||
+      awk -v x="$largest" -v most="${most[$precision]}" 'BEGIN { exit !(x <= most) }' ||
         fail "$id: training of $kind in $precision: losses differ by $largest"
     done
   done
