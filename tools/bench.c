@@ -218,7 +218,7 @@ static int measure(bench *b) {
   bench_report *report = &b->report;
   report->footprint = b->footprint;
   report->samples = (int)b->samples;
-  report->visits = (int)b->visits;
+  report->visits = b->what == STEP ? 0 : (int)b->visits;
   int status = bench_measure_roofs(report, &b->wish);
   if (status == STATUS_CONTINUE && has_part(b, GEMM)) status = bench_measure_gemm(report, &b->wish);
   if (status == STATUS_CONTINUE && has_part(b, OPS)) status = bench_measure_ops(report, &b->wish);

@@ -78,6 +78,7 @@ static json_t *result_object(const bench_report *report, const bench_row *row, i
   const bench_result *r = &row->results[d];
   json_t *object = json_pack("{s:s}", "device", ac_device_get_info(report->devices[d])->id);
   put_timing(object, &r->timing);
+  if (row->kind != BENCH_STEP) json_object_set_new(object, "visits", json_integer(r->visited));
   merge(object, json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:s, s:b}", "flops", r->flops, "bytes",
                           r->bytes, "flops_per_s", r->flops / r->timing.median, "bytes_per_s",
                           r->bytes / r->timing.median, "roof_seconds", r->limit, "share_of_roof",
@@ -103,9 +104,11 @@ json_t *bench_json(const bench_report *report) {
     json_array_append_new(devices, device_object(report, d));
   for (int i = 0; i < report->count; i++)
     json_array_append_new(rows, row_object(report, &report->rows[i]));
-  return json_pack("{s:s, s:I, s:i, s:i, s:o, s:o}", "version", ac_version(), "footprint",
-                   (json_int_t)report->footprint, "samples", report->samples, "visits",
-                   report->visits, "devices", devices, "rows", rows);
+  json_t *document = json_pack("{s:s, s:I, s:i, s:o, s:o}", "version", ac_version(), "footprint",
+                               (json_int_t)report->footprint, "samples", report->samples, "devices",
+                               devices, "rows", rows);
+  if (report->visits) json_object_set_new(document, "visits", json_integer(report->visits));
+  return document;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */

@@ -103,7 +103,9 @@ static ac_status measure_entry(bench_report *report, const bench_wish *wish, ben
   r->bytes = op.bytes;
   r->cached = op.cached;
   r->limit = ac_bench_limit(&report->roofs[d], op.precision, op.flops, op.bytes, &r->bound);
-  return ac_bench_combine(&r->timing, &wish->desc, r->visits, r->visited);
+  status = ac_bench_combine(&r->timing, &wish->desc, r->visits, r->visited);
+  r->timing.noisy |= r->visited < wish->visits; /* until the last, and if that never comes */
+  return status;
 }
 
 /* A part of the table, whose heading comes with its first row. */
@@ -168,7 +170,8 @@ static ac_status visit_row(bench_report *report, const bench_wish *wish, const l
     if (status == AC_OK) continue;
     e->of[d] = -1;
     clear_visit();
-    if (!is_left_out(status, report->devices[d], "the op", row->name)) return status;
+    const char *what = row->results[d].visited ? "further visits of" : "the op";
+    if (!is_left_out(status, report->devices[d], what, row->name)) return status;
   }
   return AC_OK;
 }

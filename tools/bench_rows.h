@@ -47,8 +47,9 @@ typedef struct bench_report {
   double copy_at_end[BENCH_DEVICES];
   bool drifted[BENCH_DEVICES];
   int device_count;
-  uint64_t footprint;  /* that was asked for; 0: the default */
-  int samples, visits; /* in a round, of a product or an op */
+  uint64_t footprint; /* that was asked for; 0: the default */
+  int samples;        /* in a round */
+  int visits;         /* of each product and op; 0: there are none */
   bench_row *rows;
   int count, capacity;
 } bench_report;

@@ -36,7 +36,7 @@ typedef struct ac_bench_timing {
                     medians of two rounds of samples, or of visits, are apart */
   double least;
   int samples;
-  int64_t runs; /* in each sample */
+  int64_t runs; /* in each sample; of several visits, in the first's */
   bool noisy;   /* the wanted spread was not reached: something else used the machine */
 } ac_bench_timing;
 

@@ -335,6 +335,10 @@ case_bench() {
   grep -q '"flops": 28672.0' now.json || die "flops of layer_norm"
   grep -q '"bytes": 34048.0' now.json || die "bytes of layer_norm"
 
+  (($(grep -c '"visits": 5' now.json) == 5)) || die "not five visits of each row: $(cat now.json)"
+  bench_quickly "${norm[@]}" --device cpu --visits 1 --json once.json >out
+  (($(grep -c ' layer_norm' out) == 4 && $(grep -c '"visits": 1' once.json) == 5)) || die "not one visit: $(cat out)"
+
   # A baseline in which two rows took next to no time, one very long, and one had another shape.
   awk '/"rows": \[/ { rows = 1 }
     rows && /"median_seconds"/ { count++; sub(/[0-9][0-9.e-]*,/, count == 3 ? "1000," : "1e-12,") }
@@ -389,6 +393,8 @@ case_bench() {
   refuse 2 'must be one of' bench ops --model gpt5
   refuse 2 'must be one of' bench ops --precision f8
   refuse 2 'out of range' bench ops --samples 4
+  refuse 2 'out of range' bench ops --visits 17
+  refuse 2 'unknown flag --visits' bench step --visits 2
   refuse 2 'larger than the batch' bench ops --batch 2 --micro-batch 3
   refuse 2 'larger than the batch of gpt2-124m, 4' bench all --device cpu --micro-batch 5
   refuse 2 'no meaning for resnet18' bench step --model resnet18 --context 5

@@ -180,9 +180,10 @@ static const op_case cases[] = {
            IMAGES(2, 13, 14), IMAGES(2, 3, 3), OP_F32(2, 1, 5, 5), OP_F32(2)),
     CONV2D("depthwise, wide, stride 3", PAIR(1, 3), PAIR(1, 2), PAIR(1, 1), 2, 2, IMAGES(2, 4, 70),
            IMAGES(2, 4, 24), OP_F32(2, 1, 3, 4), OP_F32(2)),
-    /* Spread out in the stage with vectors of 16; the last in several fillings. */
-    CONV2D("small images, 3x4x4", PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), 1, 3, IMAGES(50, 4, 4),
-           IMAGES(52, 4, 4), OP_F32(52, 50, 3, 3), OP_F32(52)),
+    /* Spread out in the stage with vectors of 16, the first of 8 as well; the last in several
+     * fillings. */
+    CONV2D("small images, 2x4x4", PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), 1, 2, IMAGES(97, 4, 4),
+           IMAGES(98, 4, 4), OP_F32(98, 97, 3, 3), OP_F32(98)),
     CONV2D("small images, stride 2, 2x7x7", PAIR(2, 2), PAIR(1, 1), PAIR(1, 1), 1, 2,
            IMAGES(50, 7, 7), IMAGES(50, 4, 4), OP_F32(50, 50, 3, 3), OP_F32(50)),
     CONV2D("small images, dilated, two groups, 2x4x4", PAIR(1, 1), PAIR(2, 2), PAIR(2, 2), 2, 2,

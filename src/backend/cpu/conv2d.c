@@ -7,7 +7,8 @@
  *         for each DEPTH of channels and taps, for each tile of sums: += weights x stage
  *       sums, with the bias, into y
  *
- * so a product's left operand is [out, channels x taps], and its right one is never written down.
+ * so a product's left operand is [out, channels x taps], and its right one is not written down, but
+ * for small images.
  * A kernel of 1 x 1 comes out as the plain product it is. The input gradient is the convolution of
  * dy with the kernel turned round and its channels exchanged. With a stride, its outputs fall into
  * stride x stride phases, each of which meets taps of its own and is such a convolution of step 1;
@@ -17,8 +18,9 @@
  * should not wait for it: where masks allow it, rows of outputs are computed from the image as it
  * lies.
  *
- * Workspace: the copied weights, and for each thread a stage, of 512 KiB or what one channel needs
- * for one row of outputs, and sums, of 256 KiB or AC_CONV_ROWS such rows. */
+ * Workspace: the copied weights, and for each thread a stage (conv_stage.c), of 512 KiB or what one
+ * channel needs for one row of outputs, or of a small image for all of them, and sums, of 256 KiB
+ * or AC_CONV_ROWS such rows. */
 #include "backend/cpu/conv.h"
 #include "backend/cpu/convert.h"
 #include "core/half.h"
@@ -114,7 +116,7 @@ static void plan_phase(const problem *p, phase *f) {
   f->depth = p->in * s->axis[0].taps * s->axis[1].taps;
   f->height = f->depth <= INT32_MAX / AC_CONV_ROWS ? AC_CONV_ROWS : 1;
   for (int64_t i = 0; i < f->height; i++) f->row[i] = (int32_t)(i * f->depth);
-  int64_t width = s->samples * (s->rows * s->stride + AC_CONV_VECTOR);
+  int64_t width = s->spread ? s->wide : s->samples * (s->rows * s->stride + AC_CONV_VECTOR);
   int64_t most = ac_max(1, SUM_FLOATS / width / AC_CONV_ROWS) * AC_CONV_ROWS;
   f->block = ac_min(p->out, most);
   f->sums = ac_min(p->out * width, ac_max(SUM_FLOATS, AC_CONV_ROWS * width));
