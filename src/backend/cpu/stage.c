@@ -27,13 +27,18 @@ enum { STREAMED_BLOCK = 128 };
 
 /* ---- stores past the caches ------------------------------------------------------------------ */
 
-static void stream_bytes(const void *source, void *target, size_t bytes) {
+/* With each line that it writes it asks for one of `input`, some blocks ahead: loads and stores
+ * share the buffers between them and memory best if they take turns. */
+static void stream_bytes(const void *source, void *target, size_t bytes, const char *input) {
   const char *from = source;
   char *to = target, *end = to + bytes;
   size_t head = (size_t)(-(uintptr_t)to & 63);
   if (head > bytes) head = bytes;
   memcpy(to, from, head);
-  for (from += head, to += head; end - to >= 64; from += 64, to += 64) ac_cpu_stream_line(from, to);
+  for (from += head, to += head; end - to >= 64; from += 64, to += 64, input += 64) {
+    ac_cpu_fetch_ahead(input);
+    ac_cpu_stream_line(from, to);
+  }
   memcpy(to, from, (size_t)(end - to));
 }
 
@@ -79,6 +84,7 @@ typedef struct stage {
   ac_dtype dtype;
   int count;
   staged operand[MOST_STAGED];
+  const ac_operand *input; /* the first, if it goes along with the items; otherwise NULL */
 } stage;
 
 static void enter(stage *s, ac_operand *x, char kind, staged how, int64_t elements) {
@@ -94,6 +100,7 @@ static void begin(stage *s, const ac_op_args *args, int64_t elements, bool strea
   s->args = *args;
   s->dtype = ac_op_storage(args);
   s->count = 0;
+  s->input = args->in[0].count == elements ? &args->in[0] : NULL;
   for (int i = 0; i < AC_MAX_INPUTS; i++)
     enter(s, &s->args.in[i], ac_op_input_kind(args->op, i), (staged){.load = true}, elements);
   for (int j = 0; j < AC_MAX_OUTPUTS; j++)
@@ -134,7 +141,8 @@ static void store(const stage *s, const staged *x, int64_t first, int64_t count)
     ac_cpu_narrow(s->dtype, mark, x->scratch, narrowed, count);
     from = narrowed;
   }
-  stream_bytes(from, home, (size_t)count * ac_element_bytes(s->dtype));
+  const char *input = s->input ? ac_element(s->input->data, s->input->dtype, first) : from;
+  stream_bytes(from, home, (size_t)count * ac_element_bytes(s->dtype), input);
 }
 
 /* Elements [first, last), which are whole items. */
@@ -151,11 +159,11 @@ static void run_block(stage *s, int64_t first, int64_t last, int64_t weight, ac_
     if (s->operand[k].store) store(s, &s->operand[k], first, last - first);
 }
 
-/* Asks for what the block [first, last) of each input becomes some blocks later: between bursts of
- * stores the hardware alone asks too late. */
+/* Asks for what the block [first, last) of each input but the first becomes some blocks later:
+ * between bursts of stores the hardware alone asks too late. */
 static inline __attribute__((always_inline)) void
 fetch_ahead(const ac_op_args *args, int64_t elements, int64_t first, int64_t last) {
-  for (int i = 0; i < AC_MAX_INPUTS; i++) {
+  for (int i = 1; i < AC_MAX_INPUTS; i++) {
     const ac_operand *x = &args->in[i];
     if (x->count != elements) continue;
     const char *from = ac_element(x->data, x->dtype, first),
