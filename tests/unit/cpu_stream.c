@@ -3,6 +3,7 @@
  * begins in a cache line, and whatever the number of threads. */
 #include "check.h"
 
+#include "backend/cpu/blas.h"
 #include "backend/device.h"
 #include "core/half.h"
 #include "ops/dropout.h"
@@ -170,7 +171,15 @@ static void streams_change_no_bit(void **state) {
   unsetenv("ACCRUE_ISA");
 }
 
+/* What kernels take an element's bytes to be, without a call. */
+static void elements_have_the_bytes_of_their_dtype(void **state) {
+  (void)state;
+  for (int dtype = 0; dtype < AC_DTYPE_COUNT; dtype++)
+    assert_int_equal(ac_element_bytes((ac_dtype)dtype), ac_dtype_bytes((ac_dtype)dtype));
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(streams_change_no_bit)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(elements_have_the_bytes_of_their_dtype),
+                                     cmocka_unit_test(streams_change_no_bit)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

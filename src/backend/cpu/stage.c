@@ -14,7 +14,8 @@
  * Streaming. An ordinary store of a line that is in no cache reads the line first, a third of the
  * traffic of an op that reads one array and writes another. Where an op's operands are together
  * larger than the last-level cache, an output has left it before anything reads it; so it is
- * computed into scratch as above, also in 32 bits, and its blocks are copied past the caches. */
+ * computed into scratch as above, also in 32 bits, and its blocks are copied past the caches.
+ * Functions of single elements in 32 bits do without blocks (stream.h). */
 #include "backend/cpu/convert.h"
 #include "backend/cpu/stream.h"
 
