@@ -11,7 +11,7 @@ static ac_status match_field(ac_gather *gather, const ac_instance *instance, int
   gather->input[f] = -1;
   gather->bytes[f] = (uint64_t)field->elements * ac_dtype_bytes(field->dtype);
   for (int i = 0; i < graph->input_count; i++) {
-    const ac_tensor *input = graph->tensors[graph->inputs[i]];
+    const ac_tensor *input = ac_tensor_at(graph, graph->inputs[i]);
     if (strcmp(input->name, field->name) != 0) continue;
     int64_t elements = ac_shape_count(&input->shape);
     if (input->dtype != field->dtype || elements != field->elements)
@@ -38,7 +38,7 @@ ac_status ac_gather_open(ac_gather *gather, ac_instance *instance, ac_dataset *d
   for (int i = 0; i < graph->input_count; i++)
     if (!fed[i] && instance->persistent[graph->inputs[i]])
       return ac_fail(AC_ERROR_ARGUMENT, "the dataset has no field for input \"%s\"",
-                     graph->tensors[graph->inputs[i]]->name);
+                     ac_tensor_at(graph, graph->inputs[i])->name);
   if (unused <= instance->unused_bytes) return AC_OK;
   void *grown = realloc(instance->unused, unused);
   if (!grown) return ac_fail(AC_ERROR_MEMORY, "no memory to read samples");
