@@ -297,7 +297,7 @@ ac_status ac_bench_get(const ac_bench *bench, int index, ac_bench_op *op) {
 }
 
 ac_status ac_bench_refuse_dry(const ac_device *device) {
-  if (strcmp(device->backend->name, "dry") != 0) return AC_OK;
+  if (!device->backend->computes_nothing) return AC_OK;
   return ac_fail(AC_ERROR_UNSUPPORTED, "bench: dry computes nothing that could be measured");
 }
 

@@ -35,11 +35,12 @@ double ac_instance_fed_weight(const ac_instance *instance, const void *const *da
 }
 
 /* The device keeps sums in pairs of floats, exact to some 45 bits. */
-ac_status ac_instance_check_weight(double summed, double fed, const char *what) {
+ac_status ac_instance_check_weight(const ac_instance *instance, double summed, double fed) {
   const double tolerance = 1e-6;
+  if (instance->device->backend->computes_nothing) return AC_OK;
   if (isnan(fed) || !isfinite(summed) || fabs(summed - fed) <= tolerance * fed) return AC_OK;
   return ac_fail(AC_ERROR_INTERNAL,
-                 "%s: the device counted losses of weight %.9g where samples of weight %.9g were "
-                 "fed; nothing was changed",
-                 what, summed, fed);
+                 "the device counted losses of weight %.9g where samples of weight %.9g were fed; "
+                 "nothing was changed",
+                 summed, fed);
 }

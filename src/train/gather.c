@@ -60,6 +60,7 @@ ac_status ac_gather_read(ac_gather *gather, ac_instance *instance, const ac_samp
 
 static ac_status evaluate(ac_instance *instance, ac_prepared *prepared, ac_gather *gather,
                           int64_t samples) {
+  double fed = 0;
   int64_t micro_batch = instance->plan->info.micro_batch;
   for (int64_t first = 0; first < samples; first += micro_batch) {
     int64_t count = samples - first < micro_batch ? samples - first : micro_batch;
@@ -70,10 +71,12 @@ static ac_status evaluate(ac_instance *instance, ac_prepared *prepared, ac_gathe
     const void *const *staged = (const void *const *)instance->staging;
     AC_TRY(ac_instance_check(instance, staged, 0, count));
     AC_TRY(ac_instance_upload(instance, staged, 0, count));
+    fed += ac_instance_fed_weight(instance, staged, 0, count);
     instance->run.batch = count;
     AC_TRY(ac_instance_run(instance, prepared, first == 0));
   }
-  return ac_instance_fetch_control(instance);
+  AC_TRY(ac_instance_fetch_control(instance));
+  return ac_instance_check_weight(instance, ac_instance_loss_sums(instance).weight, fed);
 }
 
 ac_status ac_instance_evaluate(ac_instance *instance, ac_prepared *prepared, ac_dataset *dataset,

@@ -377,7 +377,7 @@ ac_status ac_trainer_update(ac_trainer *trainer, ac_update *result) {
   ac_loss_sums sums = ac_instance_loss_sums(&trainer->instance);
   if (gathered == AC_OK) gathered = check_steps(trainer);
   if (gathered == AC_OK)
-    gathered = ac_instance_check_weight(sums.weight, trainer->fed_weight, "trainer");
+    gathered = ac_instance_check_weight(&trainer->instance, sums.weight, trainer->fed_weight);
   trainer->broken = gathered != AC_OK; /* of a step of the window, perhaps, that fails late */
   AC_TRY(gathered);
   gradient_report report = read_statistics(trainer);
