@@ -11,7 +11,7 @@ static ac_tensor *layer(ac_graph *graph, const char *name, ac_tensor *x, int64_t
   char weight[32], bias[32];
   snprintf(weight, sizeof weight, "%s.weight", name);
   snprintf(bias, sizeof bias, "%s.bias", name);
-  ac_parameter_desc he = {.init = {AC_INIT_KAIMING_NORMAL, .a = 1.414f}};
+  ac_parameter_desc he = {.init = {AC_INIT_KAIMING_NORMAL}};
   ac_tensor *w = ac_parameter(graph, weight, 2, (int64_t[]){out, in}, &he);
   return ac_linear(x, w, ac_parameter(graph, bias, 1, &out, NULL), AC_OUT_IN);
 }

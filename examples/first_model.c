@@ -7,7 +7,7 @@ int main(int argc, char **argv) { /* IDX images and labels, such as MNIST's */
   ac_graph_create(&graph);
   ac_tensor *x = ac_input(graph, "images", AC_F32, 2, (int64_t[]){AC_BATCH, 784});
   ac_tensor *labels = ac_input(graph, "labels", AC_I32, 1, (int64_t[]){AC_BATCH});
-  ac_parameter_desc he = {.init = {AC_INIT_KAIMING_NORMAL, .a = 1.414f}};
+  ac_parameter_desc he = {.init = {AC_INIT_KAIMING_NORMAL}};
   ac_tensor *w1 = ac_parameter(graph, "w1", 2, (int64_t[]){256, 784}, &he);
   ac_tensor *w2 = ac_parameter(graph, "w2", 2, (int64_t[]){10, 256}, &he);
   ac_tensor *hidden = ac_relu(ac_linear(x, w1, NULL, AC_OUT_IN));

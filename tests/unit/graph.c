@@ -59,7 +59,7 @@ static void shapes_of_images(void **state) {
   assert_shape(ac_upsample_nearest2d(x, 3), SHAPE(AC_BATCH, 6, 27, 36));
   ac_tensor *part = ac_slice(x, 1, 2, 3), *parts[] = {part, x, part};
   assert_shape(part, SHAPE(AC_BATCH, 3, 9, 12));
-  assert_shape(ac_concat(parts, 3, 1), SHAPE(AC_BATCH, 12, 9, 12));
+  assert_shape(ac_concat(g, parts, 3, 1), SHAPE(AC_BATCH, 12, 9, 12));
   assert_int_equal(ac_graph_status(g), AC_OK);
   ac_graph_free(g);
 }
@@ -225,9 +225,9 @@ static void wrong_images_are_named(void **state) {
   REFUSED("average_pool2d: x is [B, 6, 4]", ac_global_average_pool(x));
   REFUSED("upsample_nearest2d: x is [B, 6, 5, 7] and the factor 0",
           ac_upsample_nearest2d(IMAGE, 0));
-  REFUSED("concat: [B, 6, 4] and [B, 6] differ", ac_concat((ac_tensor *[]){x, ids}, 2, 1));
-  REFUSED("concat: [B, 6, 4] has no axis 0", ac_concat((ac_tensor *[]){x, x}, 2, 0));
-  REFUSED("concat: 9 tensors", ac_concat((ac_tensor *[]){x, x, x, x, x, x, x, x, x}, 9, 1));
+  REFUSED("concat: [B, 6, 4] and [B, 6] differ", ac_concat(g, (ac_tensor *[]){x, ids}, 2, 1));
+  REFUSED("concat: [B, 6, 4] has no axis 0", ac_concat(g, (ac_tensor *[]){x, x}, 2, 0));
+  REFUSED("concat: 9 tensors", ac_concat(g, (ac_tensor *[]){x, x, x, x, x, x, x, x, x}, 9, 1));
   REFUSED("slice: cannot take 3 from 4 on along axis 1 of [B, 6, 4]", ac_slice(x, 1, 4, 3));
   REFUSED("slice: cannot take 1 from 0 on along axis 0", ac_slice(x, 0, 0, 1));
   REFUSED("slice: cannot take", ac_slice(x, 1, INT64_MAX, INT64_MAX));

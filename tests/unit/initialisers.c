@@ -44,13 +44,13 @@ static void initialisers_have_their_moments(void **state) {
     ac_init init;
     double mean, deviation;
   } cases[] = {
-      {{AC_INIT_CONSTANT, 0.5f, 0, false}, 0.5, 0},
-      {{AC_INIT_NORMAL, 1, 2, false}, 1, 2},
-      {{AC_INIT_UNIFORM, -1, 3, false}, 1, 4 / sqrt(12)},
-      {{AC_INIT_KAIMING_NORMAL, 2, 0, false}, 0, 2 / sqrt(COLUMNS)},
-      {{AC_INIT_KAIMING_UNIFORM, 2, 0, true}, 0, 2 / sqrt(ROWS)},
-      {{AC_INIT_XAVIER_NORMAL, 1, 0, false}, 0, sqrt(2.0 / (ROWS + COLUMNS))},
-      {{AC_INIT_XAVIER_UNIFORM, 1, 0, true}, 0, sqrt(2.0 / (ROWS + COLUMNS))},
+      {{AC_INIT_CONSTANT, .value = 0.5f}, 0.5, 0},
+      {{AC_INIT_NORMAL, .mean = 1, .deviation = 2}, 1, 2},
+      {{AC_INIT_UNIFORM, .low = -1, .high = 3}, 1, 4 / sqrt(12)},
+      {{AC_INIT_KAIMING_NORMAL, .gain = 2}, 0, 2 / sqrt(COLUMNS)},
+      {{AC_INIT_KAIMING_UNIFORM, .gain = 2, .in_out = true}, 0, 2 / sqrt(ROWS)},
+      {{AC_INIT_XAVIER_NORMAL, .gain = 1}, 0, sqrt(2.0 / (ROWS + COLUMNS))},
+      {{AC_INIT_XAVIER_UNIFORM, .gain = 1, .in_out = true}, 0, sqrt(2.0 / (ROWS + COLUMNS))},
   };
   for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
     ac_graph *g;
