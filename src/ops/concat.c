@@ -36,8 +36,8 @@ ac_tensor *ac_concat(ac_graph *graph, ac_tensor *const *parts, int count, int ax
   for (int i = 0; i < count; i++) {
     if (parts[i]->dtype != AC_F32 || !matches(&parts[0]->shape, &parts[i]->shape, axis))
       return ac_builder_fail(graph, &builder, parts,
-                             "parts are f32 and of equal shape but for axis %d; parts[%d] differs",
-                             axis, i);
+                             "parts[%d] is not f32, or differs elsewhere than along axis %d", i,
+                             axis);
     shape.dim[axis] += parts[i]->shape.dim[axis];
   }
   ac_concat_attributes attributes = {axis, 0};

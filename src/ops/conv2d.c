@@ -44,13 +44,15 @@ static bool resolve(const call *c, const ac_conv2d_desc *desc, ac_conv2d_attribu
 
 static bool check_channels(const call *c, int32_t groups) {
   const ac_shape *x = &c->operands[0]->shape, *w = &c->operands[1]->shape;
-  if (groups >= 1 && !(x->dim[1] % groups) && !(w->dim[0] % groups) &&
-      w->dim[1] == x->dim[1] / groups)
-    return true;
-  ac_builder_fail(c->graph, &builder, c->operands,
-                  "%d groups do not divide the channels of x and of the weight as they are",
-                  groups);
-  return false;
+  if (groups < 1 || x->dim[1] % groups || w->dim[0] % groups)
+    ac_builder_fail(c->graph, &builder, c->operands,
+                    "%d groups do not divide the channels of x and of the result", groups);
+  else if (w->dim[1] != x->dim[1] / groups)
+    ac_builder_fail(c->graph, &builder, c->operands,
+                    "%d groups of x's %lld channels have %lld each, and the weight takes %lld",
+                    groups, (long long)x->dim[1], (long long)(x->dim[1] / groups),
+                    (long long)w->dim[1]);
+  return c->graph->status == AC_OK;
 }
 
 static bool image_size(const call *c, const ac_conv2d_attributes *a, ac_shape *y) {

@@ -73,6 +73,24 @@ static int close_all(void **state) {
 
 /* ---- entries --------------------------------------------------------------------------------- */
 
+/* "void *const *fields" is a pointer, so is "ac_bench_run run", which is a function. */
+static bool is_pointer(const char *parameter) {
+  static const char *const functions[] = {"ac_bench_run ", "ac_model_source ", "ac_read_sample "};
+  for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+    if (!strncmp(parameter, functions[i], strlen(functions[i]))) return true;
+  return strchr(parameter, '*') || strchr(parameter, '[');
+}
+
+/* The last word: "shape" of "int64_t shape[3]". */
+static const char *parameter_name(const char *parameter) {
+  static char name[64];
+  size_t end = strcspn(parameter, "["), begin = end;
+  while (begin && (isalnum((unsigned char)parameter[begin - 1]) || parameter[begin - 1] == '_'))
+    begin--;
+  snprintf(name, sizeof name, "%.*s", (int)(end - begin), parameter + begin);
+  return name;
+}
+
 static bool entered[MOST_DECLARED][MOST_PARAMETERS];
 
 #define TEXT_OF(x) #x
