@@ -40,7 +40,7 @@ extern "C" {
  *   ac_plan_desc policy = AC_DEFAULTS;
  *   policy.batch = 64;
  *
- * C, and C++ from 2020 on, can also write ac_plan_desc policy = {.batch = 64}. */
+ * C can write ac_plan_desc policy = {.batch = 64} as well. */
 #ifdef __cplusplus
 #define AC_DEFAULTS \
   {}
