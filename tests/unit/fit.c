@@ -39,6 +39,7 @@ typedef struct setting {
   int64_t samples[MAX_READS]; /* per window, by the callback */
   double loss[MAX_READS], step_seconds;
   int windows, evaluations, stop_after;
+  bool stop_at_evaluation;
 } setting;
 
 /* y = w x with w from 0: one SGD step with rate 1/2 sets w to the mean of the window's targets. */
@@ -81,7 +82,7 @@ static bool on_event(void *user, const ac_fit_event *event) {
   setting *s = user;
   if (event->kind == AC_FIT_EVALUATION) {
     s->evaluations++;
-    return true;
+    return !s->stop_at_evaluation;
   }
   s->samples[s->windows] = event->samples;
   s->loss[s->windows++] = event->update.loss;
@@ -199,6 +200,96 @@ static void a_callback_stops_after_the_update(void **state) {
   stop(&s);
 }
 
+/* Whether it says so after an update or at an evaluation, nothing more is evaluated. */
+static void a_callback_that_stops_hears_no_more(void **state) {
+  (void)state;
+  setting s;
+  start(&s, 10, (ac_plan_desc){.batch = 2});
+  s.stop_at_evaluation = true;
+  ac_fit_desc desc = {.steps = 100,
+                      .no_shuffle = true,
+                      .validation = s.dataset,
+                      .eval_every = 2,
+                      .eval_samples = 3};
+  ac_fit_result r = fit(&s, desc);
+  assert_true(r.stopped);
+  assert_int_equal(r.steps, 2);
+  assert_int_equal(s.evaluations, 1);
+  assert_true(r.evaluated && r.final.weight == 3);
+  s.windows = 0;
+  s.stop_after = 1;
+  r = fit(&s, desc);
+  assert_true(r.stopped && !r.evaluated);
+  assert_int_equal(s.evaluations, 1);
+  stop(&s);
+}
+
+static int polls;
+static bool fourteenth_poll(void *user) {
+  (void)user;
+  return ++polls == 14;
+}
+
+/* Stops when the dataset has been read so often. */
+static bool enough_reads(void *user) {
+  const setting *s = user;
+  return s->source.reads >= s->stop_after;
+}
+
+/* In the middle of a window, whether it is read ahead or not: the window counts for nothing. */
+static void a_stop_discards_the_window_in_hand(void **state) {
+  (void)state;
+  for (int ahead = 0; ahead < 2; ahead++) {
+    setting s;
+    start(&s, 12, (ac_plan_desc){.batch = 4, .micro_batch = 1, .read_ahead = ahead});
+    polls = 0;
+    ac_fit_result r = fit(
+        &s, (ac_fit_desc){
+                .epochs = 3, .no_shuffle = true, .validation = s.dataset, .stop = fourteenth_poll});
+    assert_true(r.stopped && !r.evaluated);
+    assert_int_equal(polls, 14); /* windows of four micro-batches each: the fourth's second */
+    assert_int_equal(r.steps, 3);
+    assert_int_equal(r.epochs, 1);
+    assert_int_equal(r.samples, 12);
+    assert_int_equal(s.evaluations, 0);
+    assert_true(fabs(weight(&s) - 10.5) < 1e-5);
+    assert_int_equal(s.trainer->window_samples, 0);
+    stop(&s);
+  }
+}
+
+/* An evaluation is left at the next micro-batch, be it one in between or the last. */
+static void a_stop_ends_an_evaluation(void **state) {
+  (void)state;
+  for (int last = 0; last < 2; last++) {
+    setting s;
+    start(&s, 10, (ac_plan_desc){.batch = 2, .micro_batch = 2});
+    s.stop_after = 2 + 4;
+    ac_fit_result r = fit(&s, (ac_fit_desc){.steps = last ? 1 : 100,
+                                            .no_shuffle = true,
+                                            .validation = s.dataset,
+                                            .eval_every = 1,
+                                            .stop = enough_reads});
+    assert_true(r.stopped && !r.evaluated);
+    assert_int_equal(r.steps, 1);
+    assert_int_equal(s.source.reads, 6);
+    assert_int_equal(s.evaluations, 0);
+    assert_true(fabs(weight(&s) - 1.5) < 1e-5);
+    stop(&s);
+  }
+}
+
+/* An epoch's last window is followed by the last evaluation, not by one in between too. */
+static void the_end_is_evaluated_once(void **state) {
+  (void)state;
+  setting s;
+  start(&s, 10, (ac_plan_desc){.batch = 5});
+  ac_fit_result r = fit(&s, (ac_fit_desc){.epochs = 2, .validation = s.dataset, .eval_every = 2});
+  assert_int_equal(r.steps, 4);
+  assert_int_equal(s.evaluations, 2);
+  stop(&s);
+}
+
 static void evaluation_comes_as_often_as_asked(void **state) {
   (void)state;
   setting s;
@@ -311,6 +402,10 @@ int main(void) {
       cmocka_unit_test(shuffling_does_not_depend_on_the_split),
       cmocka_unit_test(batches_read_ahead_are_in_the_plan),
       cmocka_unit_test(a_callback_stops_after_the_update),
+      cmocka_unit_test(a_callback_that_stops_hears_no_more),
+      cmocka_unit_test(a_stop_discards_the_window_in_hand),
+      cmocka_unit_test(a_stop_ends_an_evaluation),
+      cmocka_unit_test(the_end_is_evaluated_once),
       cmocka_unit_test(evaluation_comes_as_often_as_asked),
       cmocka_unit_test(evaluation_leaves_a_window_alone),
       cmocka_unit_test(a_loss_that_is_not_finite_is_explained),
