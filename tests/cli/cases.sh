@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Drives the real program: tests/cli/cases.sh CASE, with ACCRUE, FIXTURE and METRICS naming the programs. Each
-# case runs in a folder of its own, which goes away afterwards.
+# case runs in a folder of its own, which goes away afterwards. More cases stand in cases/.
 set -euo pipefail
 
+here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
@@ -236,32 +237,6 @@ case_init() {
   run train gpt --data tokens --vocab 300 "${tiny[@]}" --steps 2 --out d >/dev/null
   refuse 2 '--vocab 300' train gpt --data text --init d/model.safetensors
   refuse 1 'vocabulary of 300' sample --model d
-}
-
-# wait_for_step FILE: until a run's metrics show that it is training.
-wait_for_step() {
-  local i
-  for ((i = 0; i < 600; i++)); do
-    grep -qs '"event":"step"' "$1" && return
-    sleep 0.05
-  done
-  die "no step within 30 s"
-}
-
-case_interrupt() {
-  text
-  local signal pid
-  for signal in INT TERM; do
-    rm -f m
-    "$ACCRUE" train gpt --data text "${tiny[@]}" --steps 100000000 --metrics m --out $signal >out 2>err &
-    pid=$!
-    wait_for_step m
-    kill -$signal $pid
-    wait $pid || die "status $? after SIG$signal: $(cat err)"
-    "$METRICS" check m
-    [[ $("$METRICS" field m end stopped) == true ]] || die "the end does not say it was stopped"
-    run sample --model $signal --bytes 5 >/dev/null
-  done
 }
 
 case_sample() {
@@ -772,4 +747,8 @@ check_digits() {
     'BEGIN { printf "%.3g s of %.3g s waiting for images\n", wait, samples / rate }'
 }
 
+for file in "$here"/cases/*.sh; do
+  # shellcheck source=/dev/null
+  . "$file"
+done
 "case_${1:?which case}"
