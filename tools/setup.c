@@ -87,7 +87,9 @@ static void add_options(setup *s) {
       {"micro-batch", "N", OPTION_INTEGER, &f->micro_batch, .help = "samples at a time",
        .fallback = "planned", .least = 1, .most = 1 << 30},
       {"read-ahead", "N", OPTION_INTEGER, &f->read_ahead,
-       .help = "batches read while the device works; 0: none", .least = 0, .most = 32},
+       .help = "batches read while the device works; 0: none",
+       .fallback = f->read_ahead ? "1, or none where --memory has no room" : NULL, .least = 0,
+       .most = 32},
       {"loader-threads", "N", OPTION_INTEGER, &f->loader_threads, .help = "that read them",
        .least = 1, .most = 64},
       {"batch-norm", "whole|micro", OPTION_CHOICE, &f->batch_norm,
@@ -257,6 +259,7 @@ ac_plan_desc setup_plan_desc(const setup *s) {
                         .micro_batch_norm = f->batch_norm != 0,
                         .whole_windows = f->last_window != AC_LAST_CARRY,
                         .read_ahead = (int)f->read_ahead,
+                        .read_ahead_if_room = !options_given(&s->options, "read-ahead"),
                         .precision = (ac_precision)f->precision,
                         .debug_numerics = f->debug_numerics,
                         .recompute = (ac_recompute)f->recompute,
@@ -272,7 +275,11 @@ int setup_plan(const setup *s, const ac_plan_desc *desc, ac_plan **plan) {
     status = ac_plan_create(plan, graph, s->device, desc);
   }
   ac_graph_free(graph);
-  return status == AC_OK ? STATUS_CONTINUE : fail_library();
+  if (status != AC_OK) return fail_library();
+  if (ac_plan_get_info(*plan)->read_ahead < desc->read_ahead)
+    say("%d batches are read ahead instead of %d, as the budget has no room",
+        ac_plan_get_info(*plan)->read_ahead, desc->read_ahead);
+  return STATUS_CONTINUE;
 }
 
 int setup_open_model(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o)) {

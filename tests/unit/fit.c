@@ -188,6 +188,55 @@ static void batches_read_ahead_are_in_the_plan(void **state) {
   stop(&s);
 }
 
+/* The smallest budget that a refusal names. */
+static uint64_t least_budget(const ac_graph *graph, ac_device *device, ac_plan_desc desc) {
+  ac_plan *plan;
+  desc.memory = 1;
+  assert_int_equal(ac_plan_create(&plan, graph, device, &desc), AC_ERROR_BUDGET);
+  const char *bytes = strchr(ac_last_error(), '(');
+  assert_non_null(bytes);
+  return strtoull(bytes + 1, NULL, 10);
+}
+
+static int planned_ahead(const ac_graph *graph, ac_device *device, ac_plan_desc desc) {
+  ac_plan *plan;
+  assert_ok(ac_plan_create(&plan, graph, device, &desc));
+  const ac_plan_info *info = ac_plan_get_info(plan);
+  assert_true(info->bytes.total + info->read_ahead_bytes <= desc.memory);
+  int batches = info->read_ahead;
+  ac_plan_free(plan);
+  return batches;
+}
+
+/* What is read ahead unless it does not fit is reduced, batch by batch, before a budget is refused;
+ * what is asked for is kept, and the refusal says what it costs. */
+static void reading_ahead_gives_way_to_a_budget(void **state) {
+  (void)state;
+  enum { BATCH = 4096, BATCH_BYTES = 2 * 4 * BATCH };
+  setting s;
+  start(&s, 30, (ac_plan_desc){.batch = 2});
+  const ac_graph *g = s.plan->source;
+  ac_plan_desc none = {.batch = BATCH, .optimizer = AC_SGD}, some = none, asked;
+  uint64_t least = least_budget(g, s.device, none);
+  some.read_ahead = 3;
+  asked = some;
+  some.read_ahead_if_room = true;
+  assert_int_equal(least_budget(g, s.device, some), least);
+  assert_int_equal(least_budget(g, s.device, asked), least + 4 * BATCH_BYTES);
+  const struct { int batches, ahead; } rooms[] = {{0, 0}, {1, 0}, {2, 1}, {3, 2}, {4, 3}, {5, 3}};
+  for (int i = 0; i < 6; i++) {
+    some.memory = least + (uint64_t)rooms[i].batches * BATCH_BYTES;
+    assert_int_equal(planned_ahead(g, s.device, some), rooms[i].ahead);
+  }
+  ac_plan *plan;
+  asked.memory = least + 3 * BATCH_BYTES;
+  assert_refused(ac_plan_create(&plan, g, s.device, &asked), AC_ERROR_BUDGET,
+                 "with nothing read ahead (--read-ahead 0)");
+  asked.memory += BATCH_BYTES;
+  assert_int_equal(planned_ahead(g, s.device, asked), 3);
+  stop(&s);
+}
+
 static void a_callback_stops_after_the_update(void **state) {
   (void)state;
   setting s;
@@ -401,6 +450,7 @@ int main(void) {
       cmocka_unit_test(dropped_windows_change_nothing),
       cmocka_unit_test(shuffling_does_not_depend_on_the_split),
       cmocka_unit_test(batches_read_ahead_are_in_the_plan),
+      cmocka_unit_test(reading_ahead_gives_way_to_a_budget),
       cmocka_unit_test(a_callback_stops_after_the_update),
       cmocka_unit_test(a_callback_that_stops_hears_no_more),
       cmocka_unit_test(a_stop_discards_the_window_in_hand),
