@@ -36,8 +36,6 @@ static void add_options(evaluation *e) {
       {"model", "FILE", OPTION_TEXT, &e->model,
        .help = "model.safetensors, or the folder it lies in", .fallback = "required"},
       {"split", "validation|train", OPTION_CHOICE, &e->split, .help = "which part of the data"},
-      {"fold", "I/K", OPTION_TEXT, &f->fold,
-       .help = "the parts are those of training with this --fold", .fallback = ""},
       {"json", NULL, OPTION_SWITCH, &e->json, .help = "as a JSON object"},
   };
   const option run[] = {
@@ -52,7 +50,12 @@ static void add_options(evaluation *e) {
       {"precision", "f32|f16|bf16", OPTION_CHOICE, &f->precision,
        .help = "storage of activations and weights"},
   };
+  const option fold[] = {
+      {"fold", "I/K", OPTION_TEXT, &f->fold,
+       .help = "the parts are those of training with this --fold", .fallback = ""},
+  };
   OPTIONS_ADD(&e->setup.options, "Evaluation", rows);
+  if (e->setup.kind->classes) OPTIONS_ADD(&e->setup.options, "Evaluation", fold);
   OPTIONS_ADD(&e->setup.options, "Run", run);
 }
 

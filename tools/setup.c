@@ -70,9 +70,6 @@ static void add_options(setup *s) {
        .help = "updates between validations; 0: only at the end"},
       {"eval-samples", "N", OPTION_INTEGER, &f->eval_samples,
        .help = "in each validation but the last; 0: all"},
-      {"fold", "I/K", OPTION_TEXT, &f->fold,
-       .help = "of K folds of the images, I validates (1/K to K/K), the others train",
-       .fallback = ""},
       {"rank", "I/N", OPTION_TEXT, &f->rank,
        .help = "train on the share of process I of N (0/N to (N-1)/N)", .fallback = ""},
       {"seed", "N", OPTION_INTEGER, &f->seed, .help = "of initial weights, order and dropout"},
@@ -107,7 +104,12 @@ static void add_options(setup *s) {
   };
   s->kind->add_options(s->model, &s->options);
   if (s->kind->add_training_options) s->kind->add_training_options(s->model, &s->options);
+  const option fold[] = {
+      {"fold", "I/K", OPTION_TEXT, &f->fold,
+       .help = "of K folds of the images, I validates (1/K to K/K), the others train",
+       .fallback = ""}};
   OPTIONS_ADD(&s->options, "Training", training);
+  if (s->kind->classes) OPTIONS_ADD(&s->options, "Training", fold);
   loss_scale_add_options(&f->loss_scale, &s->options);
   OPTIONS_ADD(&s->options, "Run", run);
 }
@@ -150,12 +152,17 @@ static int check_flags(setup *s) {
   return STATUS_CONTINUE;
 }
 
-int setup_kinds(const char *verb, const char *summary) {
-  printf("accrue %s MODEL [flags]\n\n%s\n\n", verb, summary);
-  for (int i = 0; model_kinds[i]; i++) {
-    const char *text = model_kinds[i]->summary;
-    printf("  %-10s %.*s\n", model_kinds[i]->name, (int)strcspn(text, ".\n"), text);
-  }
+static const char *sentence_of(const char *verb) {
+  if (!strcmp(verb, "plan")) return "Says what training would take, before it takes it.";
+  if (!strcmp(verb, "verify"))
+    return "Compares training as planned with training on whole batches.";
+  return "Trains a model and saves it.";
+}
+
+int setup_kinds(const char *verb) {
+  printf("accrue %s MODEL [flags]\n\n%s\n\n", verb, sentence_of(verb));
+  for (int i = 0; model_kinds[i]; i++)
+    printf("  %-10s %s\n", model_kinds[i]->name, model_kinds[i]->what);
   printf("\naccrue %s MODEL --help lists a model's flags.\n", verb);
   return STATUS_DONE;
 }
@@ -176,7 +183,9 @@ static int parse(setup *s, const char *verb, int argc, char **argv, void (*more)
     return fail_usage("unknown model %s; accrue %s --help lists the models", argv[0], verb);
   if (!(s->model = calloc(1, s->kind->size))) return fail("out of memory");
   snprintf(s->command, sizeof s->command, "%s %s", verb, s->kind->name);
-  s->options = (options){.command = s->command, .summary = s->kind->summary};
+  snprintf(s->summary, sizeof s->summary, "%s\n%s is %s.%s%s", sentence_of(verb), s->kind->name,
+           s->kind->what, s->kind->note ? "\n" : "", s->kind->note ? s->kind->note : "");
+  s->options = (options){.command = s->command, .summary = s->summary};
   set_defaults(s);
   add_options(s);
   if (more) more(&s->options);

@@ -223,7 +223,7 @@ static int finish(run *r) {
 }
 
 int train_main(int argc, char **argv) {
-  if (setup_wants_help(argc, argv)) return setup_kinds("train", "Trains a model and saves it.");
+  if (setup_wants_help(argc, argv)) return setup_kinds("train");
 
   run r = {0};
   int status = setup_open(&r.setup, "train", argc, argv);

@@ -318,8 +318,7 @@ static int verify(setup *s) {
 }
 
 int verify_main(int argc, char **argv) {
-  if (setup_wants_help(argc, argv))
-    return setup_kinds("verify", "Compares training as planned with training on whole batches.");
+  if (setup_wants_help(argc, argv)) return setup_kinds("verify");
   flags.updates = 3;
   setup s;
   int status = setup_open_model(&s, "verify", argc, argv, more_flags);

@@ -51,6 +51,21 @@ case_help() {
     loss-scale-backoff loss-scale-interval loss-scale-floor replay; do
     grep -q -- "--$flag " help || die "the help lacks --$flag"
   done
+  # Every choice stands there whole, each command says what it does itself, and no flag that is refused is offered.
+  for command in gpt mlp resnet mobilenet; do
+    run plan $command --help >help
+    grep -q '^Says what training would take' help || die "plan $command --help: $(head -n 5 help)"
+    run verify $command --help >help
+    grep -q '^Compares training' help || die "verify $command --help: $(head -n 5 help)"
+    run train $command --help >help
+    grep -q '^Trains' help || die "train $command --help: $(head -n 5 help)"
+    if [[ $command == gpt ]]; then ! grep -q -- '--fold ' help; else grep -q -- '--fold ' help; fi ||
+      die "--fold in the help of $command"
+  done
+  run bench ops --help >help
+  local choices
+  choices=$({ "$ACCRUE" bench ops --model nothing 2>&1 || true; } | sed 's/.*one of //')
+  grep -qF -- "--model $choices" help || die "the help of bench cuts '$choices'"
   run devices | grep -q '^cpu' || die "devices does not list the CPU"
   run devices --json | grep -q '"id": "cpu"' || die "devices --json"
 }
@@ -628,7 +643,7 @@ case_parts() {
   refuse 1 'leave nothing for rank 200 of 300' train mlp --data pair --rank 200/300
   refuse 1 'at least two are needed' train mlp --data pair --fold 1/1
   text
-  refuse 2 '--fold is for images' train gpt --data text --fold 1/5
+  refuse 2 'unknown flag --fold' train gpt --data text --fold 1/5
   run train gpt --data text "${tiny[@]}" --epochs 1 --rank 1/2 --metrics m --out text-model >/dev/null
 }
 
