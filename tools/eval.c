@@ -1,12 +1,14 @@
 /* `accrue eval`: loss and accuracy of a saved model on a dataset, and for classifiers of images the
  * confusion matrix. It needs the memory of forward passes alone. */
 #include "commands.h"
+#include "finite.h"
 #include "message.h"
 #include "setup.h"
 #include "text.h"
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,6 +145,8 @@ static int measure_loss(evaluation *e) {
   if (status == STATUS_CONTINUE &&
       ac_session_evaluate(p.session, e->dataset, 0, &e->result) != AC_OK)
     status = fail_library();
+  if (status == STATUS_CONTINUE && !isfinite(e->result.loss))
+    status = fail_not_finite(e->path, "its loss is");
   close_pass(&p);
   return status;
 }

@@ -82,3 +82,25 @@ case_one_folder() {
     [[ $(stat -c %a model/$mode) == $(printf '%o' $((0666 & ~0$(umask)))) ]] || die "permissions of $mode: $(ls -l model)"
   done
 }
+
+# spoil FILE: makes the first number of a model's first tensor NaN.
+spoil() {
+  local header
+  header=$(od -An -tu8 -N8 "$1")
+  printf '\0\0\300\177' | dd of="$1" bs=1 seek=$((8 + header)) conv=notrunc status=none
+}
+
+# A model that became NaN is of no use, and that is said.
+case_not_finite() {
+  text
+  train --steps 2 --out gpt >/dev/null
+  mkdir pair
+  "$FIXTURE" images pair train 100
+  run train mlp --data pair --device cpu --hidden 8 --epochs 1 --out mlp >/dev/null
+  spoil gpt/model.safetensors
+  spoil mlp/model.safetensors
+  refuse 1 'gpt/model.safetensors: its loss is not finite, and neither is its tensor transformer.' eval --model gpt --data text
+  refuse 1 'gpt/model.safetensors: what it predicts is not finite, and neither is its tensor transformer.' sample --model gpt
+  refuse 1 'what it predicts is not finite' sample --model gpt --temperature 0
+  refuse 1 'mlp/model.safetensors: its loss is not finite, and neither is its tensor layers.0.' eval --model mlp --data pair --json
+}
