@@ -143,7 +143,7 @@ static int64_t classes(const void *self) {
 
 const model_kind mlp_kind = {
     .name = "mlp",
-    .summary = "Trains a perceptron with ReLU that classifies images such as MNIST's digits.",
+    .what = "a perceptron with ReLU that classifies images such as MNIST's digits",
     .size = sizeof(mlp_model),
     .defaults = defaults,
     .add_options = add_options,

@@ -9,6 +9,7 @@
 #include "numerics_table.h"
 #include "plan_table.h"
 #include "progress.h"
+#include "replacement.h"
 #include "setup.h"
 #include "text.h"
 
@@ -30,15 +31,15 @@ typedef struct run {
   ac_trainer *trainer;
   ac_fit_result result;
   double began;
-  bool announced; /* that the run stops early */
+  int64_t step; /* the last that is done */
 } run;
 
 /* ---- interruption ---------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t stop_requested;
 
-/* The first signal asks for an end after the current update, the second ends the program at once.
- */
+/* The first signal asks for an end with the current micro-batch, the second ends the program at
+ * once. */
 static void on_signal(int number) {
   if (stop_requested) {
     signal(number, SIG_DFL);
@@ -58,12 +59,17 @@ static bool on_event(void *user, const ac_fit_event *event) {
   run *r = user;
   metrics_fit(&r->metrics, event);
   progress_fit(&r->progress, event);
-  if (stop_requested && !r->announced) {
-    r->announced = true;
-    progress_clear(&r->progress);
-    say("stopping after update %" PRId64 " and saving; once more ends at once", event->step);
-  }
-  return !stop_requested;
+  r->step = event->step;
+  return true;
+}
+
+/* Asked until it says so. */
+static bool on_micro_batch(void *user) {
+  run *r = user;
+  if (!stop_requested) return false;
+  progress_clear(&r->progress);
+  say("stopping after update %" PRId64 " and saving; once more ends at once", r->step);
+  return true;
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -101,31 +107,33 @@ static ac_status save_weights(run *r, const char *path) {
   return ac_trainer_save(r->trainer, path, metadata.entries, metadata.count);
 }
 
+static int save_weights_to(run *r, const char *path) {
+  return save_weights(r, path) == AC_OK ? STATUS_CONTINUE : fail_library();
+}
+
 /* The config.json is complete beside its place before the weights are replaced, so that a disk
  * which fills leaves the old pair. */
-static bool write_text(const char *path, const char *text) {
-  FILE *file = fopen(path, "w");
-  if (!file) return false;
-  bool good = fputs(text, file) >= 0 && fputc('\n', file) != EOF && fflush(file) == 0 &&
-              fsync(fileno(file)) == 0;
-  return fclose(file) == 0 && good;
+static int save_pair(run *r, const char *weights, const char *json) {
+  char config[PATH_BYTES];
+  replacement file;
+  path_in(config, r->setup.flags.out, "config.json");
+  if (!replacement_open(&file, config)) return fail("cannot write %s: %s", config, strerror(errno));
+  int status = STATUS_CONTINUE;
+  if (!replacement_write(&file, json))
+    status = fail("cannot write %s: %s", config, strerror(errno));
+  if (status == STATUS_CONTINUE) status = save_weights_to(r, weights);
+  if (status != STATUS_CONTINUE) replacement_abandon(&file);
+  else if (!replacement_commit(&file))
+    status = fail("cannot write %s: %s", config, strerror(errno));
+  return status;
 }
 
 static int save_model(run *r) {
   const setup *s = &r->setup;
-  char weights[PATH_BYTES], config[PATH_BYTES], temporary[PATH_BYTES];
+  char weights[PATH_BYTES];
   path_in(weights, s->flags.out, "model.safetensors");
-  path_in(config, s->flags.out, "config.json");
-  path_in(temporary, s->flags.out, "config.json.new");
   char *json = s->kind->config_json ? s->kind->config_json(s->model) : NULL;
-
-  int status = STATUS_CONTINUE;
-  if (json && !write_text(temporary, json))
-    status = fail("cannot write %s: %s", temporary, strerror(errno));
-  if (status == STATUS_CONTINUE && save_weights(r, weights) != AC_OK) status = fail_library();
-  if (status == STATUS_CONTINUE && json && rename(temporary, config) != 0)
-    status = fail("cannot write %s: %s", config, strerror(errno));
-  if (status != STATUS_CONTINUE) remove(temporary);
+  int status = json ? save_pair(r, weights, json) : save_weights_to(r, weights);
   free(json);
   return status;
 }
@@ -174,9 +182,12 @@ static int fit(run *r) {
                             .last_window = (ac_last_window)f->last_window,
                             .replay = f->loss_scale.replay,
                             .callback = on_event,
+                            .stop = on_micro_batch,
                             .user = r};
   r->began = progress_clock();
   ac_status status = ac_fit(r->trainer, &desc, &r->result);
+  /* Though the last update may have been evaluated, on a part of the data perhaps. */
+  if (r->result.stopped) r->result.evaluated = false;
   progress_clear(&r->progress);
   if (f->debug_numerics) numerics_table(r->trainer);
   if (status == AC_ERROR_NOT_FINITE) return diverged(r);
@@ -205,14 +216,14 @@ static int finish(run *r) {
                            .planned_bytes = ac_plan_get_info(s->plan)->bytes.total,
                            .peak_bytes = ac_device_peak_bytes(s->device),
                            .seconds = progress_clock() - r->began};
-  metrics_finish(&r->metrics, &end);
   int status = save_model(r);
+  metrics_finish(&r->metrics, &end);
   if (status == STATUS_CONTINUE) print_result(r);
   return status;
 }
 
 int train_main(int argc, char **argv) {
-  if (setup_wants_help(argc, argv)) return setup_kinds("train", "Trains a model and saves it.");
+  if (setup_wants_help(argc, argv)) return setup_kinds("train");
 
   run r = {0};
   int status = setup_open(&r.setup, "train", argc, argv);

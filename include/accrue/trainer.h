@@ -212,7 +212,8 @@ typedef struct ac_fit_event {
   ac_evaluation evaluation; /* AC_FIT_EVALUATION */
 } ac_fit_event;
 
-/* Return false to stop after this event; the fit loop then returns AC_OK with `stopped`. */
+/* Return false to stop after this event; the fit loop then evaluates nothing more and returns AC_OK
+ * with `stopped`. */
 typedef bool (*ac_fit_callback)(void *user, const ac_fit_event *event);
 
 typedef struct ac_fit_desc {
@@ -231,15 +232,19 @@ typedef struct ac_fit_desc {
    * samples and random numbers, instead of being thrown away. */
   bool replay;
   ac_fit_callback callback;
-  void *user;
+  /* Asked before each micro-batch, of training and of evaluations, in the thread that called
+   * ac_fit. Where it returns true the loop returns AC_OK with `stopped`, and the parameters are
+   * those of the last update: a window or evaluation in progress is discarded. NULL: never. */
+  bool (*stop)(void *user);
+  void *user; /* for both */
 } ac_fit_desc;
 
 typedef struct ac_fit_result {
   int64_t steps, epochs, samples;
   int64_t updates; /* steps but those that were skipped */
   int64_t skipped; /* windows that were not finite, counted anew each time one is replayed */
-  bool stopped;    /* by the callback */
-  bool evaluated;  /* `final` holds an evaluation */
+  bool stopped;    /* by `callback` or `stop` */
+  bool evaluated;  /* `final` is of the parameters as they are now */
   ac_evaluation final;
   double seconds;           /* in steps, without evaluation */
   double data_wait_seconds; /* of these, spent waiting for samples */

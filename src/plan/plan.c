@@ -152,9 +152,9 @@ ac_dtype ac_plan_storage(const ac_plan_desc *desc) {
   return storage[desc->precision];
 }
 
-/* What ac_loader_bytes says for the inputs that are read, their batches rounded up alike, but for
- * one sample of other fields a thread. */
-static uint64_t read_ahead_bytes(const ac_plan *plan) {
+/* The bytes are what ac_loader_bytes says for the inputs that are read, their batches rounded up
+ * alike, but for one sample of other fields a thread. */
+void ac_plan_set_read_ahead(ac_plan *plan, int batches) {
   enum { ALIGNMENT = 64 };
   const ac_graph *graph = plan->graph;
   uint64_t batch = 0;
@@ -164,8 +164,9 @@ static uint64_t read_ahead_bytes(const ac_plan *plan) {
     uint64_t bytes = (uint64_t)x.count * ac_dtype_bytes(x.dtype);
     batch += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
   }
-  bool reads = plan->desc.purpose == AC_TRAIN && plan->desc.read_ahead > 0;
-  return reads ? batch * (1 + (uint64_t)plan->desc.read_ahead) : 0;
+  bool reads = plan->desc.purpose == AC_TRAIN && batches > 0;
+  plan->desc.read_ahead = plan->info.read_ahead = reads ? batches : 0;
+  plan->info.read_ahead_bytes = reads ? batch * (1 + (uint64_t)batches) : 0;
 }
 
 static ac_status build(ac_plan *plan) {
@@ -187,7 +188,7 @@ static ac_status build(ac_plan *plan) {
   bool *runs = calloc((size_t)graph->node_count + 1, sizeof *runs);
   if (!runs) return ac_fail(AC_ERROR_MEMORY, "no memory for a plan");
   ac_status status = build_sequences(plan, runs);
-  plan->info.read_ahead_bytes = read_ahead_bytes(plan);
+  ac_plan_set_read_ahead(plan, plan->desc.read_ahead);
   free(runs);
   return status;
 }

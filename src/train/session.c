@@ -104,5 +104,6 @@ ac_status ac_session_evaluate(ac_session *session, ac_dataset *dataset, int64_t 
   ac_instance *instance = &session->instance;
   if (instance->plan->info.purpose != AC_EVALUATE)
     return ac_fail(AC_ERROR_STATE, "session: the plan was not made to evaluate");
-  return ac_instance_evaluate(instance, &instance->main, dataset, limit, result);
+  ac_stop never = {0};
+  return ac_instance_evaluate(instance, &instance->main, dataset, limit, &never, result);
 }

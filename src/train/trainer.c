@@ -481,17 +481,24 @@ ac_status ac_trainer_load(ac_trainer *trainer, const char *path, const char *opt
 }
 
 /* The loss sums of a window in progress share their memory with the evaluation's. */
-ac_status ac_trainer_evaluate(ac_trainer *trainer, ac_dataset *dataset, int64_t limit,
-                              ac_evaluation *result) {
-  AC_REQUIRE(trainer, dataset, result);
+ac_status ac_trainer_evaluate_until(ac_trainer *trainer, ac_dataset *dataset, int64_t limit,
+                                    ac_stop *stop, ac_evaluation *result) {
   ac_instance *instance = &trainer->instance;
   const ac_backend *backend = instance->device->backend;
   float sums[AC_LOSS_SUMS];
   AC_TRY(ac_trainer_check_arena(trainer));
   AC_TRY(backend->download(instance->device->state, instance->control, 0, sums, sizeof sums));
-  ac_status status = ac_instance_evaluate(instance, &instance->evaluation, dataset, limit, result);
+  ac_status status =
+      ac_instance_evaluate(instance, &instance->evaluation, dataset, limit, stop, result);
   ac_status restored =
       backend->upload(instance->device->state, instance->control, 0, sums, sizeof sums);
   if (restored != AC_OK) trainer->broken = true;
   return status != AC_OK ? status : restored;
+}
+
+ac_status ac_trainer_evaluate(ac_trainer *trainer, ac_dataset *dataset, int64_t limit,
+                              ac_evaluation *result) {
+  AC_REQUIRE(trainer, dataset, result);
+  ac_stop never = {0};
+  return ac_trainer_evaluate_until(trainer, dataset, limit, &never, result);
 }
