@@ -27,7 +27,7 @@ typedef struct ac_cl_compiled {
 
 typedef struct ac_opencl {
   cl_device_id device;
-  cl_context context;
+  cl_context context;     /* shared by what is open on this hardware, see context.c */
   cl_command_queue queue; /* in order */
   ac_device_info info;
   uint64_t identity; /* hash of what a compiled program depends on beside its source */
@@ -62,6 +62,14 @@ ac_status ac_cl_device_describe(int index, ac_device_info *info);
 
 /* The device at `index` of the stable order, GPUs first. */
 ac_status ac_cl_device_at(int index, cl_platform_id *platform, cl_device_id *device);
+
+/* ---- context.c -------------------------------------------------------------------------------
+ */
+
+/* The context of a piece of hardware, made for the first that asks. To be released once for each
+ * time it was acquired, when what was made in it is. From any thread. */
+ac_status ac_cl_context_acquire(cl_platform_id platform, cl_device_id device, cl_context *context);
+void ac_cl_context_release(void);
 
 /* ---- error.c --------------------------------------------------------------------------------- */
 
