@@ -43,7 +43,7 @@ static void assert_near(double got, double expected) {
 
 static const ac_cost_model *model_of(ac_device *device) {
   const ac_cost_model *model;
-  assert_ok(ac_cost_model_get(&model, device, AC_F32));
+  assert_ok(ac_cost_model_get(&model, device, AC_F32, NULL));
   return model;
 }
 
