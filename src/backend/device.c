@@ -1,6 +1,7 @@
 #include "backend/device.h"
 
 #include "core/error.h"
+#include "core/platform.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -132,6 +133,7 @@ ac_status ac_device_open(ac_device **result, const ac_device_desc *desc) {
   ac_device *device = calloc(1, sizeof *device);
   if (!device) return ac_fail(AC_ERROR_MEMORY, "no memory for a device");
   device->backend = chosen.backend;
+  device->clock = ac_clock;
   device->log = desc->log;
   device->log_user = desc->log_user;
   ac_status status = chosen.backend->open(&device->state, chosen.index, desc, &device->info);

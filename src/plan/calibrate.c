@@ -11,16 +11,15 @@
  * runs of one. Short runs are queued several at once, as a step does, so that a device's latency is
  * not taken for its throughput. A CPU is busy with all ops for about half a second.
  *
- * A device that compiles its kernels first, in `prepare` or, as PoCL does, within a first run, takes
- * that much longer; so the sizes of an op ask for the same kernels where they can, and only the ops
- * that a plan wants are timed. All the rest is bounded: a size is only run where what it takes at
- * most, by the smaller size's time and the work of both, is left of the seconds given. An op whose
- * larger sizes were left out is not fitted: it takes the guess, scaled by what the ops that were
- * measured take of theirs. */
+ * A device that compiles its kernels first, in `prepare` or, as PoCL does, within a first run,
+ * takes that much longer; so the sizes of an op ask for the same kernels where they can, and only
+ * the ops that a plan wants are timed. All the rest is bounded: a size is only run where what it
+ * takes at most, by the smaller size's time and the work of both, is left of the seconds given. An
+ * op whose larger sizes were left out is not fitted: it takes the guess, scaled by what the ops
+ * that were measured take of theirs. */
 #include "plan/cost.h"
 
 #include "core/error.h"
-#include "core/platform.h"
 #include "ops/attention.h"
 #include "ops/batch_norm.h"
 #include "ops/concat.h"
@@ -261,10 +260,10 @@ static ac_status time_runs(const bench *b, const ac_placed_op *placed, int runs,
 /* What the first run takes beyond the later ones is the compiler's. */
 static ac_status time_placed(bench *b, const ac_placed_op *placed, double *least) {
   const ac_backend *backend = b->device->backend;
-  double first = HUGE_VAL, later = HUGE_VAL, start = ac_clock();
+  double first = HUGE_VAL, later = HUGE_VAL, start = b->device->clock();
   AC_TRY(backend->prepare(b->device->state, &placed->args));
   AC_TRY(backend->finish(b->device->state));
-  b->compiling += ac_clock() - start;
+  b->compiling += b->device->clock() - start;
   AC_TRY(time_runs(b, placed, 1, &first));
   int runs = 1;
   while (runs < LONGEST_QUEUE && runs * first < queue_seconds) runs *= 2;
@@ -291,11 +290,11 @@ static ac_status time_op(bench *b, ac_op op, int size) {
   if (!ac_cost_sample(&args, b->device, b->storage, op, size) || !affordable(b, &args, size))
     return AC_OK;
   ac_placed_op placed;
-  const double start = ac_clock(), compiling = b->compiling;
+  const double start = b->device->clock(), compiling = b->compiling;
   ac_status status = ac_op_place(&placed, b->device, &args, b->chunk, 0, &b->pattern);
   if (status == AC_OK) status = time_placed(b, &placed, &b->least[op][size]);
   ac_op_lift(&placed, b->device);
-  b->spent += ac_clock() - start - (b->compiling - compiling);
+  b->spent += b->device->clock() - start - (b->compiling - compiling);
   return status == AC_OK ? AC_OK : ac_fail_prefix(status, "measuring %s", ac_op_name(op));
 }
 
@@ -308,8 +307,8 @@ static ac_status time_ops(bench *b) {
       for (int op = 0; op < AC_OP_COUNT; op++) {
         if (!b->wanted[op]) continue;
         if (pass == 0)
-          ac_device_log(b->device, AC_LOG_INFO, "%s: measuring %s (%d of %d)...", b->device->info.id,
-                        ac_op_name((ac_op)op), ++done, SIZES * b->wanted_count);
+          ac_device_log(b->device, AC_LOG_INFO, "%s: measuring %s (%d of %d)...",
+                        b->device->info.id, ac_op_name((ac_op)op), ++done, SIZES * b->wanted_count);
         const double least = b->least[op][size];
         if (least < long_seconds || least == HUGE_VAL) AC_TRY(time_op(b, (ac_op)op, size));
       }
@@ -418,7 +417,7 @@ static int scale_the_rest(ac_cost_model *model, const bench *b) {
  */
 
 static ac_status measure(bench *b, ac_cost_model *model) {
-  const double start = ac_clock();
+  const double start = b->device->clock();
   AC_TRY(time_ops(b));
   for (int op = 0; op < AC_OP_COUNT; op++)
     if (isfinite(b->least[op][1])) fit(model, b, (ac_op)op);
@@ -428,9 +427,9 @@ static ac_status measure(bench *b, ac_cost_model *model) {
   char rest[64] = "";
   if (scaled)
     snprintf(rest, sizeof rest, "; time was up, so the speed of %d is an estimate", scaled);
-  ac_device_log(b->device, AC_LOG_INFO,
-                "%s: measured %d ops in %.1f s, of which compiling took %.1f s%s",
-                b->device->info.id, b->wanted_count, ac_clock() - start, b->compiling, rest);
+  ac_device_log(
+      b->device, AC_LOG_INFO, "%s: measured %d ops in %.1f s, of which compiling took %.1f s%s",
+      b->device->info.id, b->wanted_count, b->device->clock() - start, b->compiling, rest);
   return AC_OK;
 }
 

@@ -97,9 +97,10 @@ static ac_status open_device(ac_opencl *cl, int index) {
 
 static ac_status opencl_open(void **state, int index, const ac_device_desc *desc,
                              ac_device_info *info) {
-  (void)desc;
   ac_opencl *cl = calloc(1, sizeof *cl);
   if (!cl) return ac_fail(AC_ERROR_MEMORY, "opencl: no memory for a device");
+  cl->log = desc->log;
+  cl->log_user = desc->log_user;
   cl->op = "open";
   ac_status status = open_device(cl, index);
   if (status != AC_OK) {

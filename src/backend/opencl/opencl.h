@@ -48,6 +48,9 @@ typedef struct ac_opencl {
   ac_dtype storage;  /* its storage type, which launches compile kernels for */
   bool mark_flushed; /* ac_run_state's */
 
+  ac_log_callback log; /* NULL: none */
+  void *log_user;
+
   uint64_t objects; /* memory objects made so far */
   ac_cl_program *programs;
   int program_count, program_capacity;
@@ -89,6 +92,8 @@ uint64_t ac_cl_program_key(const ac_opencl *cl, const char *file, const char *op
 /* Whether to keep a platform's programs on disk. */
 bool ac_cl_cache_wanted(const char *platform);
 void ac_cl_programs_release(ac_opencl *cl);
+/* Logs what may take seconds: "opencl:0: compiling gemm...". */
+void ac_cl_announce(const ac_opencl *cl, const char *doing, const char *what);
 
 /* FNV-1a continued from `hash`. */
 uint64_t ac_cl_hash(uint64_t hash, const void *data, size_t bytes);
