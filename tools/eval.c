@@ -5,6 +5,7 @@
 #include "message.h"
 #include "setup.h"
 #include "text.h"
+#include "waiting.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -282,7 +283,8 @@ static int open_all(evaluation *e, int argc, char **argv) {
   if (status == STATUS_CONTINUE && s->flags.fold) status = data_fold(&s->data, s->flags.fold);
   if (status != STATUS_CONTINUE) return status;
   e->dataset = e->split ? s->data.train : s->data.validation;
-  const ac_device_desc device = {.name = s->flags.device, .threads = (int)s->flags.threads};
+  const ac_device_desc device = {
+      .name = s->flags.device, .threads = (int)s->flags.threads, .log = waiting_log};
   return ac_device_open(&s->device, &device) == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 

@@ -5,6 +5,7 @@
 #include "gpt_config.h"
 #include "message.h"
 #include "options.h"
+#include "waiting.h"
 
 #include <accrue/accrue.h>
 #include <errno.h>
@@ -165,7 +166,7 @@ static int read_config(sampler *s) {
 }
 
 static int open_session(sampler *s) {
-  const ac_device_desc device = {.name = s->device, .threads = (int)s->threads};
+  const ac_device_desc device = {.name = s->device, .threads = (int)s->threads, .log = waiting_log};
   const ac_plan_desc desc = {.purpose = AC_PREDICT, .batch = 1, .micro_batch = 1};
   ac_graph *graph = NULL;
   ac_status status = ac_device_open(&s->open_device, &device);

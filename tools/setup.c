@@ -1,6 +1,7 @@
 #include "setup.h"
 
 #include "message.h"
+#include "waiting.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -255,7 +256,7 @@ static int open_device(setup *s) {
                                              .weight_decay = f->weight_decay,
                                              .momentum = or_off(f->momentum),
                                              .clip = f->clip};
-  ac_device_desc device = {.name = f->device, .threads = (int)f->threads};
+  ac_device_desc device = {.name = f->device, .threads = (int)f->threads, .log = waiting_log};
   return ac_device_open(&s->device, &device) == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 

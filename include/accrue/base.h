@@ -102,7 +102,9 @@ typedef struct ac_allocator {
 
 typedef enum ac_log_level { AC_LOG_DEBUG, AC_LOG_INFO, AC_LOG_WARNING } ac_log_level;
 
-/* Receives one line without a newline. The library itself never prints. */
+/* Receives one line without a newline. The library itself never prints. A line that ends in "..."
+ * announces what may take a while, such as "opencl:0: measuring linear (3 of 45)..."; the next one
+ * that does not says that it is done. */
 typedef void (*ac_log_callback)(void *user, ac_log_level level, const char *line);
 
 #ifdef __cplusplus

@@ -40,7 +40,7 @@ typedef struct ac_device_desc {
                 * device; "opencl:N"; "opencl:TEXT": the first whose name contains TEXT; "dry" */
   int threads; /* CPU threads; 0: all cores, or OMP_NUM_THREADS */
   const ac_allocator *allocator; /* CPU only; copied; NULL: aligned pages from the system */
-  ac_log_callback log;           /* may be NULL */
+  ac_log_callback log; /* may be NULL; told what plans and trainers measure and compile first */
   void *log_user;
   uint64_t dry_max_allocation; /* dry only: pretend this limit; 0: none */
 } ac_device_desc;

@@ -1,6 +1,7 @@
 #include "backend/device.h"
 
 #include "core/error.h"
+#include "core/platform.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -128,6 +129,7 @@ ac_status ac_device_open(ac_device **device, const ac_device_desc *desc) {
   ac_device *made = calloc(1, sizeof *made);
   if (!made) return ac_fail(AC_ERROR_MEMORY, "no memory for a device");
   made->backend = chosen.backend;
+  made->clock = ac_clock;
   made->log = desc->log;
   made->log_user = desc->log_user;
   ac_status status = chosen.backend->open(&made->state, chosen.index, desc, &made->info);

@@ -80,6 +80,19 @@ static double update_seconds(const search *s) {
   return seconds;
 }
 
+/* The ops that these functions, and the stages', ask for the price of: those that run, and those of
+ * the update. */
+static void list_ops(const ac_plan *plan, bool ops[AC_OP_COUNT]) {
+  for (int i = 0; i < plan->main.step_count; i++)
+    ops[ac_node_at(plan->graph, plan->main.steps[i].node)->op] = true;
+  for (int i = 0; i < plan->graph->parameter_count; i++) {
+    ac_op_args args;
+    if (plan->parameters[i].gradient < 0) continue;
+    ac_plan_update_arguments(plan, i, NULL, NULL, &args);
+    ops[args.op] = ops[AC_OP_gradient_statistics] = true;
+  }
+}
+
 /* ---- orders ---------------------------------------------------------------------------------- */
 
 /* Every stage is run once and keeps what its backward pass reads, or, with `all`, drops what it can
@@ -416,7 +429,9 @@ static ac_status search_forward(ac_plan *plan, uint64_t limit) {
 ac_status ac_plan_search(ac_plan *plan, uint64_t limit) {
   if (plan->desc.purpose != AC_TRAIN) return search_forward(plan, limit);
   search s = {.plan = plan};
-  AC_TRY(ac_cost_model_get(&s.costs, plan->device, ac_plan_storage(&plan->desc)));
+  bool ops[AC_OP_COUNT] = {false};
+  list_ops(plan, ops);
+  AC_TRY(ac_cost_model_get(&s.costs, plan->device, ac_plan_storage(&plan->desc), ops));
   s.update = update_seconds(&s);
   ac_status status = list_candidates(&s);
   if (status == AC_OK) status = choose_or_refuse(&s, limit);
