@@ -184,6 +184,7 @@ static ac_device *open_fake(const char *name, double slowness) {
   fake.slowness = slowness;
   fake.backend = *device->backend;
   fake.backend.name = "fake";
+  fake.backend.computes_nothing = false; /* of which measurements are made */
   fake.backend.prepare = fake_prepare;
   fake.backend.run = fake_run;
   device->backend = &fake.backend;
