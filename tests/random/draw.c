@@ -196,7 +196,8 @@ static void end_graph(op_draw *d, const random_recipe *recipe) {
     }
   begin_step(d, &recipe->loss);
   d->loss = true;
-  if (sum) ac_graph_set_loss(d->graph, generators[recipe->loss.family]->build(d, sum));
+  if (sum && ac_graph_status(d->graph) == AC_OK)
+    ac_graph_set_loss(d->graph, generators[recipe->loss.family]->build(d, sum));
 }
 
 static bool index_leaves(random_graph *g) {

@@ -22,31 +22,39 @@ void random_optimizer(int optimizer, ac_plan_desc *plan, ac_trainer_desc *traine
   if (optimizer == OPTIMIZER_CLIPPED) trainer->optimizer.clip = clip;
 }
 
-static double adamw(const random_stepping *s, double rate, double w, double g, double state[2]) {
-  double t = s->update + 1;
+/* `terms`: the size of what the step is a sum of, which may cancel. */
+static double adamw(const random_stepping *s, double rate, double w, double g, double state[2],
+                    double *terms) {
+  double t = s->update + 1, scale;
+  *terms = fabs(beta1 * state[0]) + fabs((1 - beta1) * g);
   state[0] = beta1 * state[0] + (1 - beta1) * g;
   state[1] = beta2 * state[1] + (1 - beta2) * g * g;
-  double m = state[0] / (1 - pow(beta1, t)), v = state[1] / (1 - pow(beta2, t));
+  scale = rate / (1 - pow(beta1, t)) / (sqrt(state[1] / (1 - pow(beta2, t))) + epsilon);
+  *terms *= scale;
   if (s->decays) w -= rate * decay * w;
-  return w - rate * m / (sqrt(v) + epsilon);
+  return w - scale * state[0];
 }
 
-static double sgd(const random_stepping *s, double rate, double w, double g, double state[2]) {
+static double sgd(const random_stepping *s, double rate, double w, double g, double state[2],
+                  double *terms) {
+  double old = momentum * state[0];
   if (s->decays) g += decay * w;
+  *terms = rate * (fabs(g) + fabs(old));
   if (s->optimizer == OPTIMIZER_SGD) return w - rate * g;
-  state[0] = s->update == 0 ? g : momentum * state[0] + g;
+  state[0] = s->update == 0 ? g : old + g;
   return w - rate * (s->optimizer == OPTIMIZER_NESTEROV ? g + momentum * state[0] : state[0]);
 }
 
-/* A float step: a few roundings of the weight and of what the momentum is summed of, and of the
- * step what its factors lose; 1 - beta2 in floats is off by 3e-6. */
+/* A float step: a few roundings of the weight and of what the step is summed of, and of the step
+ * what its factors lose; 1 - beta2 in floats is off by 3e-6. */
 double random_step_weight(const random_stepping *s, double weight, double gradient, double state[2],
                           double *tolerance) {
   bool is_adamw = s->optimizer == OPTIMIZER_ADAMW || s->optimizer == OPTIMIZER_CLIPPED;
-  double rate = RATE_PER_MILLE / 1000.0, g = gradient * s->factor, old = state[0];
-  double after = is_adamw ? adamw(s, rate, weight, g, state) : sgd(s, rate, weight, g, state);
+  double rate = RATE_PER_MILLE / 1000.0, g = gradient * s->factor, terms;
+  double after =
+      is_adamw ? adamw(s, rate, weight, g, state, &terms) : sgd(s, rate, weight, g, state, &terms);
   *tolerance = 3 * 0x1p-24 * (fabs(weight) + fabs(after)) + 2e-5 * fabs(after - weight) +
-               rate * 0x1p-22 * (is_adamw ? 0 : fabs(g) + fabs(old)) + 1e-12;
+               0x1p-21 * terms + 1e-12;
   /* Below about 1e-18 the square of a gradient is no normal float. */
   if (is_adamw && fabs(g) < 1e-12 && state[1] < 1e-24) *tolerance += rate * fabs(g) / epsilon;
   return after;
