@@ -272,7 +272,7 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   ac_tensor *loss = ac_linear_cross_entropy(x, weight, layout, targets->tensor,
                                             weights ? weights->tensor : NULL, &desc);
   if (!loss || op_draw_one_in(d, 2)) return loss;
-  ac_linear_cross_entropy_attributes *a = (void *)d->graph->nodes[loss->producer].attributes;
+  ac_linear_cross_entropy_attributes *a = (void *)ac_node_at(d->graph, loss->producer)->attributes;
   a->chunk_bytes = (1 + op_draw_below(d, 4)) * V * (int64_t)sizeof(float);
   return loss;
 }

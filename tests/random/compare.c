@@ -139,7 +139,7 @@ static void compare_sums(comparison *c, const ac_update *u, const spread *s) {
 }
 
 static const char *parameter_name(const random_graph *g, int p) {
-  return g->graph->tensors[g->graph->parameters[p]]->name;
+  return ac_tensor_at(g->graph, g->graph->parameters[p])->name;
 }
 
 static void compare_gradients(comparison *c, const random_graph *g, const random_window *w,
@@ -174,7 +174,7 @@ static void compare_gradients(comparison *c, const random_graph *g, const random
 static void compare_presence(comparison *c, const random_graph *g, const random_window *w,
                              const spread *s) {
   for (int p = 0; p < s->exact.parameters; p++) {
-    bool frozen = g->graph->tensors[g->graph->parameters[p]]->desc.frozen;
+    bool frozen = ac_tensor_at(g->graph, g->graph->parameters[p])->desc.frozen;
     if (s->exact.gradient[p] && !frozen && !w->gradient[p])
       fail(c->verdict, "%s has no gradient, but the loss depends on it", parameter_name(g, p));
   }
@@ -205,7 +205,7 @@ static void compare_weights(comparison *c, const random_graph *g, const random_c
   step.factor = (clip > 0 && norm > clip ? clip / norm : 1) / s->exact.weight;
   int64_t at = 0;
   for (int p = 0; p < s->exact.parameters; at += s->exact.count[p++]) {
-    const ac_tensor *tensor = g->graph->tensors[g->graph->parameters[p]];
+    const ac_tensor *tensor = ac_tensor_at(g->graph, g->graph->parameters[p]);
     step.decays = trainer.optimizer.weight_decay > 0 && tensor->shape.rank >= 2 &&
                   !tensor->desc.no_weight_decay;
     for (int64_t e = 0; e < s->exact.count[p]; e++) {

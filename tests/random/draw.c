@@ -122,7 +122,7 @@ static void begin_step(op_draw *d, const random_step *step) {
 }
 
 static void give_hint(op_draw *d, ac_tensor *y) {
-  const ac_tensor *storage = d->graph->tensors[y->storage];
+  const ac_tensor *storage = ac_tensor_at(d->graph, y->storage);
   int kind = op_draw_below(d, 3);
   if (kind && storage->role == AC_ROLE_ACTIVATION && storage->hint == AC_HINT_NONE)
     ac_tensor_hint(y, kind == 1 ? AC_KEEP : AC_RECOMPUTE);
@@ -208,7 +208,7 @@ static bool index_leaves(random_graph *g) {
   for (int i = 0; i < g->graph->parameter_count; i++)
     g->parameter_leaf[i] = g->leaf[g->graph->parameters[i]];
   for (int i = 0; i < g->graph->node_count; i++)
-    g->couples |= g->graph->nodes[i].op == AC_OP_batch_norm;
+    g->couples |= ac_node_at(g->graph, i)->op == AC_OP_batch_norm;
   return true;
 }
 
@@ -224,7 +224,7 @@ bool random_build(random_graph *g, const random_recipe *recipe, bool hints) {
     fprintf(stderr, "a step built nothing: %s\n", ac_graph_message(g->graph));
     return false;
   }
-  return g->graph->loss >= 0 && g->graph->tensors[g->graph->loss]->requires_gradient &&
+  return g->graph->loss >= 0 && ac_tensor_at(g->graph, g->graph->loss)->requires_gradient &&
          index_leaves(g);
 }
 
@@ -264,8 +264,8 @@ void random_free(random_graph *g) {
 
 static void print_tensor(FILE *to, const ac_graph *graph, int id) {
   char text[AC_SHAPE_TEXT];
-  const ac_tensor *t = graph->tensors[id];
-  const ac_tensor *storage = graph->tensors[t->storage];
+  const ac_tensor *t = ac_tensor_at(graph, id);
+  const ac_tensor *storage = ac_tensor_at(graph, t->storage);
   if (storage->name) fprintf(to, " %s%s", storage->name, storage->desc.frozen ? "(frozen)" : "");
   else fprintf(to, " %%%d", storage->id);
   fprintf(to, "%s", ac_shape_text(text, &t->shape));
@@ -289,13 +289,13 @@ void random_print(FILE *to, const random_graph *g) {
   static const char *const hints[] = {"", " keep", " recompute"};
   fprintf(to, "batch %lld\n", (long long)g->recipe.batch);
   for (int n = 0; n < g->graph->node_count; n++) {
-    const ac_node *node = &g->graph->nodes[n];
+    const ac_node *node = ac_node_at(g->graph, n);
     fprintf(to, "  %-22s", ac_op_name(node->op));
     for (int i = 0; i < AC_MAX_INPUTS; i++)
       if (node->in[i] >= 0) print_tensor(to, g->graph, node->in[i]);
     print_attributes(to, node);
     fprintf(to, " ->");
     print_tensor(to, g->graph, node->out[0]);
-    fprintf(to, "%s\n", hints[g->graph->tensors[node->out[0]]->hint]);
+    fprintf(to, "%s\n", hints[ac_tensor_at(g->graph, node->out[0])->hint]);
   }
 }

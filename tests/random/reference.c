@@ -22,7 +22,7 @@ typedef struct tape {
 } tape;
 
 static int64_t elements(const tape *t, int tensor) {
-  return ac_operand_of(t->g->graph->tensors[tensor], t->state.batch).count;
+  return ac_operand_of(ac_tensor_at(t->g->graph, tensor), t->state.batch).count;
 }
 
 static double *reals(int64_t count) {
@@ -73,7 +73,7 @@ static void set_leaf(tape *t, int leaf, int64_t sample) {
 }
 
 static void *operand_data(const tape *t, int tensor, char kind, int64_t sample) {
-  const ac_tensor *x = t->g->graph->tensors[tensor];
+  const ac_tensor *x = ac_tensor_at(t->g->graph, tensor);
   int leaf = t->g->leaf[x->storage];
   if (leaf < 0) return t->data[x->storage];
   const random_values *v = &t->g->values[leaf];
@@ -86,13 +86,13 @@ static void forward_arguments(tape *t, const ac_node *node, int64_t sample, ac_o
   *args = (ac_op_args){.op = node->op, .attributes = node->attributes, .run = &t->state};
   for (int i = 0; i < AC_MAX_INPUTS; i++) {
     if (node->in[i] < 0) continue;
-    args->in[i] = ac_operand_of(graph->tensors[node->in[i]], t->state.batch);
+    args->in[i] = ac_operand_of(ac_tensor_at(graph, node->in[i]), t->state.batch);
     args->in[i].data = operand_data(t, node->in[i], ac_op_input_kind(node->op, i), sample);
   }
   for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
     if (node->out[j] < 0) continue;
-    args->out[j] = ac_operand_of(graph->tensors[node->out[j]], t->state.batch);
-    args->out[j].data = t->data[graph->tensors[node->out[j]]->storage];
+    args->out[j] = ac_operand_of(ac_tensor_at(graph, node->out[j]), t->state.batch);
+    args->out[j].data = t->data[ac_tensor_at(graph, node->out[j])->storage];
   }
 }
 
@@ -114,7 +114,7 @@ static void forward(tape *t, int64_t sample) {
   const ac_graph *graph = t->g->graph;
   for (int i = 0; i < t->g->draw.leaf_count; i++) set_leaf(t, i, sample);
   for (int n = 0; n < graph->node_count; n++) {
-    const ac_node *node = &graph->nodes[n];
+    const ac_node *node = ac_node_at(graph, n);
     for (int j = 0; j < AC_MAX_OUTPUTS; j++)
       if (node->out[j] >= 0) t->data[node->out[j]] = reals(elements(t, node->out[j]));
     ac_op_args args;
@@ -136,7 +136,7 @@ static void forward(tape *t, int64_t sample) {
 
 /* Adds what reached one view of a tensor to its storage; repeated operands get the sum. */
 static void add_gradient(tape *t, int tensor, const double *values, int64_t count) {
-  int storage = t->g->graph->tensors[tensor]->storage;
+  int storage = ac_tensor_at(t->g->graph, tensor)->storage;
   int64_t n = elements(t, storage);
   bool again = t->gradient[storage];
   if (!again) t->gradient[storage] = reals(n);
@@ -178,8 +178,8 @@ static void pull_back(tape *t, const ac_node *node, const ac_op_args *forward,
 static void backward(tape *t, int64_t sample) {
   const ac_graph *graph = t->g->graph;
   for (int n = graph->node_count - 1; n >= 0; n--) {
-    const ac_node *node = &graph->nodes[n];
-    int y = graph->tensors[node->out[0]]->storage;
+    const ac_node *node = ac_node_at(graph, n);
+    int y = ac_tensor_at(graph, node->out[0])->storage;
     if (y != graph->loss && !t->gradient[y]) continue;
     ac_op_args args;
     forward_arguments(t, node, sample, &args);
@@ -220,11 +220,11 @@ static bool *alive_nodes(const ac_graph *graph) {
   bool *alive = calloc((size_t)graph->node_count + 1, sizeof *alive);
   needed[graph->loss] = true;
   for (int n = graph->node_count - 1; n >= 0; n--) {
-    const ac_node *node = &graph->nodes[n];
+    const ac_node *node = ac_node_at(graph, n);
     for (int j = 0; j < AC_MAX_OUTPUTS; j++)
       if (node->out[j] >= 0 && needed[node->out[j]]) alive[n] = true;
     for (int i = 0; alive[n] && i < AC_MAX_INPUTS; i++)
-      if (node->in[i] >= 0) needed[graph->tensors[node->in[i]]->storage] = true;
+      if (node->in[i] >= 0) needed[ac_tensor_at(graph, node->in[i])->storage] = true;
   }
   free(needed);
   return alive;
@@ -235,7 +235,7 @@ static void move_running(tape *t, const ac_node *node, const double *pooled) {
   double momentum =
       (double)((const ac_batch_norm_attributes *)(const void *)node->attributes)->momentum;
   for (int k = 0; k < 2; k++) {
-    int p = graph->tensors[node->in[3 + k]]->parameter;
+    int p = ac_tensor_at(graph, node->in[3 + k])->parameter;
     int64_t C = t->result->count[p];
     const float *from =
         t->parameters ? t->parameters[p] : t->g->values[t->g->parameter_leaf[p]].reals;
@@ -252,7 +252,7 @@ static void move_all_running(tape *t) {
   const ac_graph *graph = t->g->graph;
   bool *alive = alive_nodes(graph);
   for (int n = 0; n < graph->node_count; n++) {
-    if (t->pooled[n] && alive[n]) move_running(t, &graph->nodes[n], t->pooled[n]);
+    if (t->pooled[n] && alive[n]) move_running(t, ac_node_at(graph, n), t->pooled[n]);
     free(t->pooled[n]);
   }
   free(alive);
@@ -265,7 +265,7 @@ static void begin(random_reference *r, const random_graph *g) {
   r->gradient = calloc(count, sizeof *r->gradient);
   r->running = calloc(count, sizeof *r->running);
   for (int p = 0; p < r->parameters; p++)
-    r->count[p] = ac_shape_count(&g->graph->tensors[g->graph->parameters[p]]->shape);
+    r->count[p] = ac_shape_count(&ac_tensor_at(g->graph, g->graph->parameters[p])->shape);
 }
 
 void random_evaluate(random_reference *r, const random_graph *g, const random_run *run,
@@ -290,7 +290,7 @@ void random_evaluate(random_reference *r, const random_graph *g, const random_ru
   }
   move_all_running(&t);
   for (int p = 0; p < r->parameters; p++) {
-    const ac_tensor *tensor = g->graph->tensors[g->graph->parameters[p]];
+    const ac_tensor *tensor = ac_tensor_at(g->graph, g->graph->parameters[p]);
     for (int64_t e = 0; r->gradient[p] && !tensor->desc.frozen && e < r->count[p]; e++)
       r->norm += r->gradient[p][e] * r->gradient[p][e];
   }

@@ -234,7 +234,7 @@ void random_try(random_trial *trial, const random_graph *g, const random_graph *
   training t = {.trial = trial, .g = g, .desc = {.seed = RANDOM_SEED}};
   trial->count = calloc((size_t)trial->parameters + 1, sizeof *trial->count);
   for (int p = 0; p < trial->parameters; p++)
-    trial->count[p] = ac_shape_count(&g->graph->tensors[g->graph->parameters[p]]->shape);
+    trial->count[p] = ac_shape_count(&ac_tensor_at(g->graph, g->graph->parameters[p])->shape);
   t.device = random_device(choice, opencl, op_draw_hash(g->recipe.key, 11));
   ac_status status = t.device ? train(&t, hinted, choice) : AC_ERROR_DEVICE;
   if (status != AC_OK) snprintf(trial->message, sizeof trial->message, "%s", ac_last_error());
