@@ -147,6 +147,10 @@ static const op_case cases[] = {
          IMAGES(3, 7, 40), IMAGES(3, 3, 20)),
     POOL(average, "average of everything", PAIR(9, 11), PAIR(9, 11), PAIR(0, 0), 3,
          IMAGES(6, 9, 11), IMAGES(6, 1, 1)),
+    POOL(average, "one window larger than the plane", PAIR(4, 2), PAIR(2, 3), PAIR(2, 1), 2,
+         IMAGES(5, 1, 2), IMAGES(5, 1, 1)),
+    POOL(average, "one window of a plane's size, shifted", PAIR(1, 2), PAIR(1, 3), PAIR(0, 1), 2,
+         IMAGES(5, 1, 2), IMAGES(5, 1, 1)),
     POOL(average, "one of everything", PAIR(1, 1), PAIR(1, 1), PAIR(0, 0), 1, IMAGES(1, 1, 1),
          IMAGES(1, 1, 1)),
 };
