@@ -51,7 +51,7 @@ static op_drawn_leaf *add_leaf(op_draw *d, ac_tensor *tensor, double low, double
 }
 
 static const char *leaf_name(op_draw *d, char text[32], char kind) {
-  snprintf(text, 32, "%c%04x.%d", kind, (unsigned)(d->key & 0xffff), d->names++);
+  snprintf(text, 32, "%c%06x.%d", kind, (unsigned)(d->key & 0xffffff), d->names++);
   return text;
 }
 
@@ -179,6 +179,10 @@ bool op_takes_batched(const ac_shape *x) {
 
 bool op_takes_rows(const ac_shape *x) {
   return x->rank >= 2 && ac_shape_last(x) >= 2;
+}
+
+bool op_takes_norm(const ac_shape *x) {
+  return x->rank >= 2 && ac_shape_last(x) >= 3;
 }
 
 bool op_takes_channels(const ac_shape *x) {

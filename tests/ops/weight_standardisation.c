@@ -111,10 +111,6 @@ static void special(ac_device *device) {
 const op_family op_family_weight_standardisation = {
     "weight_standardisation", cases, sizeof cases / sizeof *cases, from_vector, special, NULL};
 
-static bool takes(const ac_shape *x) {
-  return op_takes_rows(x);
-}
-
 /* As the weight of a product. */
 static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   int64_t in = ac_shape_last(&x->shape), dim[] = {1 + op_draw_below(d, 6), in};
@@ -123,5 +119,5 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   return ac_scale(ac_linear(x, weight, NULL, AC_OUT_IN), 1 / sqrtf((float)in));
 }
 
-const op_generator op_generator_weight_standardisation = {takes, grow, false,
+const op_generator op_generator_weight_standardisation = {op_takes_norm, grow, false,
                                                           OP_GRADIENTS(gradients), NULL};

@@ -174,9 +174,9 @@ static ac_tensor *projected(op_draw *d, ac_tensor *x, const ac_shape *to, ac_ten
     return op_draw_view(y, to);
   }
   ac_shape rows = {2, true, {1, n}};
-  ac_tensor *y = n == m && op_draw_one_in(d, 2) ? x : op_draw_view(x, &rows);
-  if (y->shape.rank == 2 && n * m <= 20000 && !(n == m && op_draw_one_in(d, 2)))
-    y = ac_linear(y, op_draw_weight(d, n, 2, (int64_t[]){m, n}), NULL, AC_OUT_IN);
+  if (n == m && op_draw_one_in(d, 2)) return op_draw_view(x, to);
+  ac_tensor *weight = op_draw_weight(d, n, 2, (int64_t[]){m, n});
+  ac_tensor *y = ac_linear(op_draw_view(x, &rows), weight, NULL, AC_OUT_IN);
   return op_draw_view(y, to);
 }
 
@@ -207,8 +207,6 @@ static bool index_leaves(random_graph *g) {
   for (int i = 0; i < g->draw.leaf_count; i++) g->leaf[g->draw.leaves[i].tensor->id] = i;
   for (int i = 0; i < g->graph->parameter_count; i++)
     g->parameter_leaf[i] = g->leaf[g->graph->parameters[i]];
-  for (int i = 0; i < g->graph->node_count; i++)
-    g->couples |= ac_node_at(g->graph, i)->op == AC_OP_batch_norm;
   return true;
 }
 

@@ -61,8 +61,9 @@ static void report(const random_job *job, const random_failure *failure, bool sh
 static int summarise(const arguments *a, const random_counts *c, int64_t failed) {
   printf("%" PRId64 " graphs, %" PRId64 " trials, %" PRId64 " of which recomputed, %" PRId64
          " held against another's bits; left out: %" PRId64
-         " graphs with nothing to train, %" PRId64 " windows near ties\n",
-         c->graphs, c->trials, c->recomputed, c->twins, c->undrawable, c->near_ties);
+         " graphs with nothing to train, %" PRId64 " windows near ties; %" PRId64 " second looks\n",
+         c->graphs, c->trials, c->recomputed, c->twins, c->undrawable, c->near_ties,
+         c->second_looks);
   for (int k = 0; k < 3; k++)
     printf("%-4s errors reached %.2f of what is allowed (%s)\n", ac_precision_name((ac_precision)k),
            c->worst[k], c->worst_text[k]);

@@ -90,15 +90,16 @@ typedef struct random_reference {
   double **running;  /* by parameter: batch norm's running statistics after an update; or NULL */
   double *kinks;     /* distances of what decides from where it decides otherwise */
   int kink_count, kink_room;
-  double largest; /* magnitude of a result or gradient */
+  double undecided; /* weight of rows that may or may not count as classified right */
+  double largest;   /* magnitude of a result or gradient */
 } random_reference;
 
 /* `parameters`: values by the graph's parameters, in place of the leaves' own; or NULL. */
 void random_evaluate(random_reference *r, const random_graph *g, const random_run *run,
                      float *const *parameters);
 void random_reference_free(random_reference *r);
-/* Appends the distances of a node that has just been computed. */
-void random_ties(random_reference *r, const ac_op_args *args);
+/* Notes what a node that has just been computed decides. */
+void random_ties(random_reference *r, const ac_op_args *args, const random_run *run);
 
 /* ---- choices: choices.c ---------------------------------------------------------------------- */
 
@@ -185,8 +186,7 @@ typedef struct random_verdict {
 } random_verdict;
 
 typedef struct random_counts {
-  int64_t graphs, undrawable, trials, near_ties, wide, twins, recomputed, skipped_windows;
-  int64_t planned[RANDOM_DIMENSION_COUNT];
+  int64_t graphs, undrawable, trials, near_ties, second_looks, twins, recomputed;
   double worst[3]; /* by precision: the largest error in units of what is allowed */
   char worst_text[3][160];
 } random_counts;
@@ -197,17 +197,19 @@ void random_compare(random_verdict *v, random_counts *counts, const random_graph
 /* Two trials that are to be the same to the bit. */
 void random_compare_bits(random_verdict *v, const char *what, const random_graph *g,
                          const random_trial *a, const random_trial *b);
-/* Whether the graph's values are far enough from every tie at this precision. */
-bool random_is_far_from_ties(const random_graph *g, ac_dtype storage);
+/* Whether the graph's values are far enough from every tie at this precision, and of sensible size;
+ * sets the rate of updates. */
+bool random_is_far_from_ties(random_graph *g, ac_dtype storage);
 
 /* One step of one parameter in double; state[2] moments. */
 typedef struct random_stepping {
   int optimizer;
+  double rate;
   double factor; /* of the gradient: clip / weight */
   bool decays;
   int update; /* from 0 */
 } random_stepping;
-void random_optimizer(int optimizer, ac_plan_desc *plan, ac_trainer_desc *trainer);
+void random_optimizer(int optimizer, double rate, ac_plan_desc *plan, ac_trainer_desc *trainer);
 /* The weight after the step, and by how much a float one may differ. */
 double random_step_weight(const random_stepping *s, double weight, double gradient, double state[2],
                           double *tolerance);

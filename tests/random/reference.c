@@ -18,7 +18,6 @@ typedef struct tape {
   double **leaf_s;   /* by leaf's storage: as operands of kind s see it */
   double **gradient; /* by storage; NULL: nothing has reached it */
   double **pooled;   /* by node of batch norm: [C][3] of the window */
-  uint64_t counter;  /* of noise */
 } tape;
 
 static int64_t elements(const tape *t, int tensor) {
@@ -31,14 +30,20 @@ static double *reals(int64_t count) {
 
 /* ---- noise ----------------------------------------------------------------------------------- */
 
+/* A kernel for floats rounds more than what it stores: products, sums, functions. */
+static const double float_unit = 0x1p-22;
+
 static double unit_of(const tape *t, char kind) {
-  return kind == 's' ? t->run->unit : 0x1p-24;
+  return kind == 's' && t->run->unit > float_unit ? t->run->unit : float_unit;
 }
 
-/* A value off by up to one rounding. Zero is zero in any precision. */
-static double off(const tape *t, double value, char kind, double smallest, uint64_t draw) {
+/* A value off by up to one rounding: equal ones by the same, as rounding is. Zero is zero in any
+ * precision. */
+static double off(const tape *t, double value, char kind, double smallest) {
+  uint64_t bits;
   if (!t->run->noise || value == 0) return value;
-  double u = (double)(op_draw_hash(t->run->noise, draw) >> 11) * 0x1p-52 - 1;
+  memcpy(&bits, &value, sizeof bits);
+  double u = (double)(op_draw_hash(t->run->noise, bits) >> 11) * 0x1p-52 - 1;
   return value + u * (fabs(value) * unit_of(t, kind) + (kind == 's' ? smallest : 0));
 }
 
@@ -46,14 +51,13 @@ static void store(tape *t, double *values, int64_t count, char kind, bool gradie
   double smallest = gradient ? t->run->smallest_gradient : t->run->smallest;
   for (int64_t e = 0; e < count; e++) {
     if (fabs(values[e]) > t->result->largest) t->result->largest = fabs(values[e]);
-    values[e] = off(t, values[e], kind, smallest, t->counter++);
+    values[e] = off(t, values[e], kind, smallest);
   }
 }
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* Values of a leaf for the micro-batch that begins at `sample`, off in the same way whenever they
- * are read. */
+/* Values of a leaf for the micro-batch that begins at `sample`. */
 static void set_leaf(tape *t, int leaf, int64_t sample) {
   const ac_tensor *tensor = t->g->draw.leaves[leaf].tensor;
   const random_values *v = &t->g->values[leaf];
@@ -65,10 +69,9 @@ static void set_leaf(tape *t, int leaf, int64_t sample) {
   t->data[tensor->id] = reals(count);
   t->leaf_s[tensor->id] = reals(count);
   for (int64_t e = 0; e < count; e++) {
-    uint64_t draw = op_draw_hash((uint64_t)leaf + 1000000, (uint64_t)(first + e));
     double value = (double)from[first + e];
-    t->data[tensor->id][e] = off(t, value, 'f', 0, draw);
-    t->leaf_s[tensor->id][e] = off(t, value, 's', t->run->smallest, draw);
+    t->data[tensor->id][e] = off(t, value, 'f', 0);
+    t->leaf_s[tensor->id][e] = off(t, value, 's', t->run->smallest);
   }
 }
 
@@ -123,7 +126,7 @@ static void forward(tape *t, int64_t sample) {
     for (int j = 0; j < AC_MAX_OUTPUTS; j++)
       if (args.out[j].count)
         store(t, op_reals(&args.out[j]), args.out[j].count, ac_op_output_kind(node->op, j), false);
-    random_ties(t->result, &args);
+    random_ties(t->result, &args, t->run);
     if (node->op == AC_OP_batch_norm && t->state.training) pool(t, n, &args);
   }
   const double *sums = t->data[graph->loss];

@@ -3,15 +3,14 @@
 
 #include <math.h>
 
-enum { RATE_PER_MILLE = 30 };
 static const double momentum = 0.8, beta1 = 0.85, beta2 = 0.98, epsilon = 1e-6, decay = 0.07,
                     clip = 0.2;
 
-void random_optimizer(int optimizer, ac_plan_desc *plan, ac_trainer_desc *trainer) {
+void random_optimizer(int optimizer, double rate, ac_plan_desc *plan, ac_trainer_desc *trainer) {
   bool adamw = optimizer == OPTIMIZER_ADAMW || optimizer == OPTIMIZER_CLIPPED;
   plan->optimizer = adamw ? AC_ADAMW : AC_SGD;
   plan->sgd_no_momentum = optimizer == OPTIMIZER_SGD;
-  trainer->schedule.lr = RATE_PER_MILLE / 1000.0;
+  trainer->schedule.lr = rate;
   trainer->optimizer = (ac_optimizer_desc){.beta1 = beta1,
                                            .beta2 = beta2,
                                            .epsilon = epsilon,
@@ -50,7 +49,7 @@ static double sgd(const random_stepping *s, double rate, double w, double g, dou
 double random_step_weight(const random_stepping *s, double weight, double gradient, double state[2],
                           double *tolerance) {
   bool is_adamw = s->optimizer == OPTIMIZER_ADAMW || s->optimizer == OPTIMIZER_CLIPPED;
-  double rate = RATE_PER_MILLE / 1000.0, g = gradient * s->factor, terms;
+  double rate = s->rate, g = gradient * s->factor, terms;
   double after =
       is_adamw ? adamw(s, rate, weight, g, state, &terms) : sgd(s, rate, weight, g, state, &terms);
   *tolerance = 3 * 0x1p-24 * (fabs(weight) + fabs(after)) + 2e-5 * fabs(after - weight) +

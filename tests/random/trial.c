@@ -76,7 +76,7 @@ static ac_status make_plan(training *t, const random_graph *hinted, const random
   t->policy.whole_windows = c->level[RANDOM_windows];
   t->policy.read_ahead = c->level[RANDOM_read_ahead];
   t->policy.precision = precisions[c->level[RANDOM_precision]];
-  random_optimizer(c->level[RANDOM_optimizer], &t->policy, &t->desc);
+  random_optimizer(c->level[RANDOM_optimizer], t->g->rate, &t->policy, &t->desc);
   if (recompute >= RECOMPUTE_LOW && recompute <= RECOMPUTE_HIGH) AC_TRY(set_budget(t, recompute));
   t->policy.recompute = recompute == RECOMPUTE_NONE  ? AC_RECOMPUTE_NONE
                         : recompute == RECOMPUTE_ALL ? AC_RECOMPUTE_ALL
