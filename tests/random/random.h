@@ -56,7 +56,7 @@ typedef struct random_graph {
   int *leaf; /* by tensor: its leaf, or -1 */
   random_values values[OP_DRAW_LEAVES];
   int parameter_leaf[OP_DRAW_LEAVES]; /* by the graph's parameter */
-  bool couples;                       /* batch norm: how a batch is split matters */
+  double rate;                        /* of the updates: one whose steps do not blow the model up */
 } random_graph;
 
 /* False, with ac_last_error, if the recipe builds nothing that can be trained. */
