@@ -157,7 +157,19 @@ static bool takes(const ac_shape *x) {
          ac_shape_count(x) / K / M * (M > K ? M * M : K * K) <= OP_DRAW_ELEMENTS;
 }
 
-/* With another result that can be seen as a matrix of as many rows, or with itself. */
+/* A right operand that is computed from x: [M, N] if x is transposed, else [K, N]; or transposed.
+ */
+static ac_tensor *right_of(op_draw *d, ac_tensor *x, bool ta, bool tb, int64_t N) {
+  int rank = x->shape.rank;
+  ac_tensor *rows = ta ? x : ac_transpose(x, rank - 2, rank - 1);
+  int64_t terms = x->shape.dim[ta ? rank - 1 : rank - 2];
+  ac_tensor *weight = op_draw_weight(d, terms, 2, (int64_t[]){N, terms});
+  rows = ac_linear(rows, weight, NULL, AC_OUT_IN);
+  return tb ? ac_transpose(rows, rank - 2, rank - 1) : rows;
+}
+
+/* With another result that can be seen as a matrix of as many rows, with one of its own, or with
+ * itself. */
 static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   int rank = x->shape.rank;
   bool ta = op_draw_one_in(d, 2), tb = op_draw_one_in(d, 2);
@@ -166,8 +178,9 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   double scale = 1 / sqrt((double)K);
   other.dim[rank - 2] = tb ? N : K;
   other.dim[rank - 1] = tb ? K : N;
-  ac_tensor *b = op_draw_result(d, &other);
-  return ac_scale(b ? ac_matmul(x, b, ta, tb) : ac_matmul(x, x, ta, !ta), (float)scale);
+  ac_tensor *b = op_draw_one_in(d, 2) ? NULL : op_draw_result(d, &other);
+  if (!b && op_draw_one_in(d, 4)) return ac_scale(ac_matmul(x, x, ta, !ta), (float)scale);
+  return ac_scale(ac_matmul(x, b ? b : right_of(d, x, ta, tb, N), ta, tb), (float)scale);
 }
 
 static int choose(const ac_op_args *forward, op_gradient *list, op_attributes *attributes) {

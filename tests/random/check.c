@@ -61,6 +61,7 @@ void random_check(random_verdict *v, random_counts *counts, const random_recipe 
     return;
   }
   counts->graphs++;
+  random_check_reference(&g, v->text, sizeof v->text);
   for (int k = 0; k < RANDOM_CHOICES && !v->text[0]; k++) {
     if (!(mask >> k & 1)) continue;
     *at = k;

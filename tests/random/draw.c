@@ -49,21 +49,41 @@ static int family_below(op_draw *d, bool loss, const bool *wanted) {
   return count ? candidates[op_draw_below(d, count)] : -1;
 }
 
-random_recipe random_draw(uint64_t seed, int64_t index, const bool *wanted) {
-  op_draw d = {.state = op_draw_hash(seed, (uint64_t)index)};
-  random_recipe r = {.key = op_draw_hash(d.state, 1)};
+static random_recipe draw_once(uint64_t key, const bool *wanted) {
+  op_draw d = {.state = key};
+  random_recipe r = {.key = op_draw_hash(key, 1)};
   r.batch = 1 + op_draw_below(&d, 7);
   r.step_count = 2 + op_draw_below(&d, 9);
-  int special = family_below(&d, false, wanted);
-  if (!wanted) special = -1;
   int place = op_draw_below(&d, r.step_count);
   for (int i = 0; i < r.step_count; i++) {
-    int family = family_below(&d, false, NULL);
-    r.steps[i] = (random_step){special >= 0 && i == place ? special : family,
-                               op_draw_hash(r.key, 100 + (uint64_t)i)};
+    int family = wanted && i == place ? family_below(&d, false, wanted) : -1;
+    if (family < 0) family = family_below(&d, false, NULL);
+    r.steps[i] = (random_step){family, op_draw_hash(r.key, 100 + (uint64_t)i)};
   }
   int loss = wanted ? family_below(&d, true, wanted) : -1;
   r.loss = (random_step){loss >= 0 ? loss : family_below(&d, true, NULL), op_draw_hash(r.key, 99)};
+  return r;
+}
+
+/* Whether a wanted family has a node in the graph, or can have none. */
+static bool has_wanted(const random_recipe *recipe, const bool *wanted) {
+  random_graph g;
+  bool found = false, possible = false;
+  for (int f = 0; f < FAMILY_COUNT; f++) possible |= wanted[f] && generators[f]->takes;
+  if (!possible) return true;
+  if (random_build(&g, recipe, false))
+    for (int n = 0; n < g.graph->node_count; n++)
+      for (int f = 0; f < FAMILY_COUNT; f++)
+        found |= wanted[f] && generators[f] == random_generator_of(ac_node_at(g.graph, n)->op);
+  random_free(&g);
+  return found;
+}
+
+random_recipe random_draw(uint64_t seed, int64_t index, const bool *wanted) {
+  uint64_t key = op_draw_hash(seed, (uint64_t)index);
+  random_recipe r = draw_once(key, wanted);
+  for (int attempt = 1; wanted && attempt < 50 && !has_wanted(&r, wanted); attempt++)
+    r = draw_once(op_draw_hash(key, 500 + (uint64_t)attempt), wanted);
   return r;
 }
 
@@ -207,6 +227,8 @@ static bool index_leaves(random_graph *g) {
   for (int i = 0; i < g->draw.leaf_count; i++) g->leaf[g->draw.leaves[i].tensor->id] = i;
   for (int i = 0; i < g->graph->parameter_count; i++)
     g->parameter_leaf[i] = g->leaf[g->graph->parameters[i]];
+  for (int i = 0; i < g->graph->node_count; i++)
+    g->couples |= ac_node_at(g->graph, i)->op == AC_OP_batch_norm;
   return true;
 }
 

@@ -56,6 +56,7 @@ typedef struct random_graph {
   int *leaf; /* by tensor: its leaf, or -1 */
   random_values values[OP_DRAW_LEAVES];
   int parameter_leaf[OP_DRAW_LEAVES]; /* by the graph's parameter */
+  bool couples;                       /* batch norm: how a batch is split matters */
   double rate;                        /* of the updates: one whose steps do not blow the model up */
 } random_graph;
 
@@ -77,6 +78,9 @@ typedef struct random_run {
    * are. */
   double unit, smallest, smallest_gradient;
   uint64_t noise;
+  /* By the graph's parameters: all of them a step along a direction; NULL: none. */
+  double *const *direction;
+  double step;
 } random_run;
 
 enum { RANDOM_SEED = 77 }; /* of dropout */
@@ -97,6 +101,9 @@ typedef struct random_reference {
 /* `parameters`: values by the graph's parameters, in place of the leaves' own; or NULL. */
 void random_evaluate(random_reference *r, const random_graph *g, const random_run *run,
                      float *const *parameters);
+/* Holds the reference's gradients against differences of its losses; a sentence if they disagree.
+ */
+void random_check_reference(const random_graph *g, char *text, size_t size);
 void random_reference_free(random_reference *r);
 /* Notes what a node that has just been computed decides. */
 void random_ties(random_reference *r, const ac_op_args *args, const random_run *run);
@@ -113,7 +120,8 @@ void random_ties(random_reference *r, const ac_op_args *args, const random_run *
   X(isa, "base", "v3", "v4")                                                                       \
   X(threads, "1", "2")                                                                             \
   X(stream, "no", "yes")                                                                           \
-  X(optimizer, "sgd", "momentum", "nesterov", "adamw", "adamw clipped")
+  X(optimizer, "sgd", "momentum", "nesterov", "adamw", "adamw clipped")               \
+  X(habit, "plain", "discards", "splits calls", "evaluates between", "watches numbers", "session")
 /* clang-format on */
 
 enum random_dimension {
@@ -124,6 +132,14 @@ enum random_dimension {
 };
 enum { RANDOM_MOST_LEVELS = 6, RANDOM_CHOICES = 8, RANDOM_BLOCK = 200 };
 
+enum {
+  HABIT_PLAIN,
+  HABIT_DISCARDS,  /* begins windows with others that it throws away */
+  HABIT_SPLITS,    /* accumulates in two calls */
+  HABIT_EVALUATES, /* in the middle of windows */
+  HABIT_WATCHES,   /* what 16 bits lose */
+  HABIT_SESSION    /* evaluates in a session of its own */
+};
 enum {
   RECOMPUTE_NONE,
   RECOMPUTE_ALL,

@@ -66,10 +66,12 @@ static void set_leaf(tape *t, int leaf, int64_t sample) {
   int64_t count = elements(t, tensor->id), first = input ? sample * v->count : 0;
   const float *from = v->reals;
   if (!input && t->parameters) from = t->parameters[tensor->parameter];
+  const double *along = input || !t->run->direction ? NULL : t->run->direction[tensor->parameter];
   t->data[tensor->id] = reals(count);
   t->leaf_s[tensor->id] = reals(count);
   for (int64_t e = 0; e < count; e++) {
     double value = (double)from[first + e];
+    if (along) value += t->run->step * along[e];
     t->data[tensor->id][e] = off(t, value, 'f', 0);
     t->leaf_s[tensor->id][e] = off(t, value, 's', t->run->smallest);
   }

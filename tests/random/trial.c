@@ -5,6 +5,8 @@
 
 #include "core/error.h"
 
+#include <accrue/session.h>
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +14,7 @@ enum { MOST_ATTEMPTS = 30 };
 
 typedef struct training {
   random_trial *trial;
+  int habit;
   const random_graph *g;
   ac_device *device;
   ac_plan_desc policy;
@@ -75,6 +78,7 @@ static ac_status make_plan(training *t, const random_graph *hinted, const random
   t->policy.micro_batch_norm = c->level[RANDOM_micro_batch] != MICRO_WHOLE;
   t->policy.whole_windows = c->level[RANDOM_windows];
   t->policy.read_ahead = c->level[RANDOM_read_ahead];
+  t->policy.debug_numerics = t->habit == HABIT_WATCHES;
   t->policy.precision = precisions[c->level[RANDOM_precision]];
   random_optimizer(c->level[RANDOM_optimizer], t->g->rate, &t->policy, &t->desc);
   if (recompute >= RECOMPUTE_LOW && recompute <= RECOMPUTE_HIGH) AC_TRY(set_budget(t, recompute));
@@ -157,14 +161,29 @@ static ac_status make_trainer(training *t) {
   return AC_OK;
 }
 
+/* Samples [first, first + batch), in one call or two. */
+static ac_status accumulate(training *t, int64_t first) {
+  ac_feed feeds[OP_DRAW_INPUTS];
+  int64_t batch = t->g->recipe.batch, begin = 0;
+  bool splits = t->habit == HABIT_SPLITS && !t->trial->whole_window && !t->g->couples;
+  if (splits) begin = batch / 2;
+  if (begin) AC_TRY(ac_trainer_accumulate(t->trainer, begin, feeds, feeds_of(t->g, first, feeds)));
+  int count = feeds_of(t->g, first + begin, feeds);
+  AC_TRY(ac_trainer_accumulate(t->trainer, batch - begin, feeds, count));
+  if (t->habit != HABIT_EVALUATES || t->trial->whole_window) return AC_OK;
+  return ac_trainer_evaluate(t->trainer, t->dataset, 0, &t->trial->evaluation);
+}
+
 /* A window that overflows in f16 runs again at the lower scale. */
 static ac_status train_window(training *t, int w) {
   random_window *window = &t->trial->windows[w];
-  ac_feed feeds[OP_DRAW_INPUTS];
   int64_t batch = t->g->recipe.batch;
-  int count = feeds_of(t->g, w * batch, feeds);
   for (int attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
-    AC_TRY(ac_trainer_accumulate(t->trainer, batch, feeds, count));
+    if (t->habit == HABIT_DISCARDS) {
+      AC_TRY(accumulate(t, (RANDOM_WINDOWS - 1 - w) * batch));
+      ac_trainer_discard(t->trainer);
+    }
+    AC_TRY(accumulate(t, w * batch));
     free_arrays(window->gradient, t->trial->parameters);
     window->gradient = read_gradients(t);
     AC_TRY(t->trial->status);
@@ -173,6 +192,26 @@ static ac_status train_window(training *t, int w) {
   }
   window->weights = read_weights(t);
   return t->trial->status;
+}
+
+/* With the last weights, forward only. */
+static ac_status evaluate_in_session(const training *t) {
+  ac_plan_desc policy = {.purpose = AC_EVALUATE,
+                         .batch = t->policy.batch,
+                         .micro_batch = t->trial->micro_batch,
+                         .precision = t->policy.precision};
+  ac_plan *plan = NULL;
+  ac_session *session = NULL;
+  ac_status status = ac_plan_create(&plan, t->g->graph, t->device, &policy);
+  if (status == AC_OK) status = ac_session_create(&session, plan, RANDOM_SEED);
+  for (int p = 0; p < t->trial->parameters && status == AC_OK; p++)
+    status = ac_session_set_parameter(
+        session, ac_tensor_at(t->g->graph, t->g->graph->parameters[p])->name, 0, t->trial->count[p],
+        t->trial->windows[RANDOM_WINDOWS - 1].weights[p]);
+  if (status == AC_OK) status = ac_session_evaluate(session, t->dataset, 0, &t->trial->evaluation);
+  ac_session_free(session);
+  ac_plan_free(plan);
+  return status;
 }
 
 typedef struct fitted {
@@ -225,13 +264,16 @@ static ac_status train(training *t, const random_graph *hinted, const random_cho
   t->trial->start = read_weights(t);
   for (int w = 0; w < RANDOM_WINDOWS; w++) AC_TRY(train_window(t, w));
   AC_TRY(ac_trainer_evaluate(t->trainer, t->dataset, 0, &t->trial->evaluation));
-  return c->level[RANDOM_read_ahead] ? fit_again(t) : AC_OK;
+  if (t->habit == HABIT_SESSION) AC_TRY(evaluate_in_session(t));
+  bool fits = c->level[RANDOM_read_ahead] && t->habit != HABIT_SPLITS;
+  return fits ? fit_again(t) : AC_OK;
 }
 
 void random_try(random_trial *trial, const random_graph *g, const random_graph *hinted,
                 const random_choice *choice, bool opencl) {
   *trial = (random_trial){.parameters = g->graph->parameter_count};
-  training t = {.trial = trial, .g = g, .desc = {.seed = RANDOM_SEED}};
+  training t = {
+      .trial = trial, .habit = choice->level[RANDOM_habit], .g = g, .desc = {.seed = RANDOM_SEED}};
   trial->count = calloc((size_t)trial->parameters + 1, sizeof *trial->count);
   for (int p = 0; p < trial->parameters; p++)
     trial->count[p] = ac_shape_count(&ac_tensor_at(g->graph, g->graph->parameters[p])->shape);
