@@ -25,7 +25,10 @@ bool ac_loss_rows_of(const ac_graph *graph, const ac_node *node, ac_loss_rows *r
     add_targets(rows, ac_tensor_at(graph, node->in[2]), &linear->loss);
     return true;
   }
-  *rows = (ac_loss_rows){.targets = -1, .weights = node->in[2] >= 0 ? 2 : -1, .per_sample = 1};
+  /* A row is an index of the leading dimension, into which samples may be folded. */
+  *rows = (ac_loss_rows){.targets = -1,
+                         .weights = node->in[2] >= 0 ? 2 : -1,
+                         .per_sample = ac_tensor_at(graph, node->in[0])->shape.dim[0]};
   return node->op == AC_OP_mean_squared_error || node->op == AC_OP_binary_cross_entropy;
 }
 

@@ -1,5 +1,6 @@
 /* Cases and references of add and sum_leading. */
 #include "driver.h"
+#include "generator.h"
 #include "vector.h"
 
 /* c[i] = a[i] + b[i mod count(b)] */
@@ -71,3 +72,16 @@ static void from_vector(op_case *result, const op_vector *vector) {
 
 const op_family op_family_add = {"add",       cases, sizeof cases / sizeof *cases,
                                  from_vector, NULL,  NULL};
+
+static ac_tensor *grow(op_draw *d, ac_tensor *x) {
+  ac_tensor *other = op_draw_broadcast(d, x, -0.5, 0.5);
+  return op_draw_one_in(d, 2) ? ac_add(x, other) : ac_add(other, x);
+}
+
+/* Over no leading dimensions the sum is dy itself. */
+static const op_gradient both[] = {
+    {.op = AC_OP_sum_leading, .in = {OP_DY}, .of = {0}, .outputs = 1},
+    {.op = AC_OP_sum_leading, .in = {OP_DY}, .of = {1}, .outputs = 1},
+};
+
+const op_generator op_generator_add = {op_takes_all, grow, false, OP_GRADIENTS(both), NULL};

@@ -1,5 +1,6 @@
 /* Cases and references of attention. */
 #include "driver.h"
+#include "generator.h"
 #include "vector.h"
 
 #include "core/random.h"
@@ -219,3 +220,22 @@ static void special(ac_device *device) {
 
 const op_family op_family_attention = {"attention", cases,   sizeof cases / sizeof *cases,
                                        from_vector, special, NULL};
+
+static bool takes(const ac_shape *x) {
+  return x->batched && x->rank == 3 && x->dim[0] == 1 && x->dim[1] <= 20;
+}
+
+/* Of x itself where it is as wide as queries, keys and values are. */
+static ac_tensor *grow(op_draw *d, ac_tensor *x) {
+  int64_t width = ac_shape_last(&x->shape), C = width / 3;
+  if (width % 3 || op_draw_one_in(d, 3)) {
+    C = 1 + op_draw_below(d, 6);
+    x = ac_linear(x, op_draw_weight(d, width, 2, (int64_t[]){3 * C, width}), NULL, AC_OUT_IN);
+  }
+  ac_attention_desc desc = {.heads = op_draw_divisor(d, C),
+                            .scale = op_draw_one_in(d, 2) ? 0 : 0.7f,
+                            .dropout = op_draw_one_in(d, 2) ? 0 : 0.2f};
+  return ac_causal_attention(x, &desc);
+}
+
+const op_generator op_generator_attention = {takes, grow, false, OP_GRADIENTS(gradients), NULL};

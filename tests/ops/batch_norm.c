@@ -1,5 +1,6 @@
 /* Cases and references of batch_norm and its running statistics. */
 #include "driver.h"
+#include "generator.h"
 #include "vector.h"
 
 #include <math.h>
@@ -291,3 +292,16 @@ static void special(ac_device *device) {
 
 const op_family op_family_batch_norm = {"batch_norm", cases,   sizeof cases / sizeof *cases,
                                         from_vector,  special, NULL};
+
+static ac_tensor *grow(op_draw *d, ac_tensor *x) {
+  int64_t C = x->shape.dim[1];
+  ac_batch_norm_desc desc = {.epsilon = op_draw_one_in(d, 2) ? 0 : 0.01f,
+                             .momentum = op_draw_one_in(d, 2) ? 0 : 0.3f};
+  ac_tensor *gamma = op_draw_maybe_vector(d, 0.5, 1.5, C);
+  ac_tensor *beta = op_draw_maybe_vector(d, -0.5, 0.5, C);
+  ac_tensor *mean = op_draw_frozen(d, -0.5, 0.5, C), *variance = op_draw_frozen(d, 0.5, 2, C);
+  return ac_batch_norm(x, gamma, beta, mean, variance, &desc);
+}
+
+const op_generator op_generator_batch_norm = {op_takes_channels, grow, false,
+                                              OP_GRADIENTS(gradients), NULL};

@@ -1,5 +1,6 @@
 /* Cases and references of binary_cross_entropy. */
 #include "driver.h"
+#include "generator.h"
 #include "vector.h"
 
 #include <math.h>
@@ -140,3 +141,17 @@ static void special(ac_device *device) {
 
 const op_family op_family_binary_cross_entropy = {
     "binary_cross_entropy", cases, sizeof cases / sizeof *cases, from_vector, special, NULL};
+
+static ac_tensor *grow(op_draw *d, ac_tensor *x) {
+  ac_shape samples = x->shape;
+  samples.rank = 1;
+  op_drawn_leaf *targets = op_draw_input(d, AC_F32, &x->shape, 0, 1);
+  targets->rare = op_draw_one_in(d, 2) ? 3 : 0;
+  targets->special = 1;
+  op_drawn_leaf *weights = op_draw_one_in(d, 2) ? NULL : op_draw_input(d, AC_F32, &samples, 0.1, 2);
+  if (weights) weights->rare = 4;
+  return ac_binary_cross_entropy(x, targets->tensor, weights ? weights->tensor : NULL);
+}
+
+const op_generator op_generator_binary_cross_entropy = {op_takes_batched, grow, true,
+                                                        OP_GRADIENTS(gradients), NULL};

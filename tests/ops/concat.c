@@ -1,5 +1,6 @@
 /* Cases and references of concat and slice. */
 #include "driver.h"
+#include "generator.h"
 #include "vector.h"
 
 /* Visits the elements of a part of `whole` that begins at index `first` of the axis. */
@@ -113,3 +114,40 @@ static void from_vector(op_case *result, const op_vector *vector) {
 
 const op_family op_family_concat = {"concat",    cases, sizeof cases / sizeof *cases,
                                     from_vector, NULL,  NULL};
+
+static bool takes(const ac_shape *x) {
+  return x->rank >= 2 && ac_shape_count(x) <= OP_DRAW_ELEMENTS / 2;
+}
+
+/* A part; parts in another order, one of them left out or taken twice; or beside another result. */
+static ac_tensor *grow(op_draw *d, ac_tensor *x) {
+  int first = x->shape.batched ? 1 : 0;
+  int axis = first + op_draw_below(d, x->shape.rank - first);
+  int64_t size = x->shape.dim[axis], cut = op_draw_below(d, (int)size);
+  ac_tensor *parts[3];
+  int kind = op_draw_below(d, 3), count = 0;
+  if (kind == 0) return ac_slice(x, axis, cut, 1 + op_draw_below(d, (int)(size - cut)));
+  if (kind == 1) parts[count++] = op_draw_result(d, &x->shape);
+  parts[count++] = ac_slice(x, axis, cut, size - cut);
+  parts[count++] = op_draw_one_in(d, 2) || !cut ? x : ac_slice(x, axis, 0, cut);
+  return ac_concat(parts, count, axis);
+}
+
+static int choose(const ac_op_args *forward, op_gradient *list, op_attributes *attributes) {
+  const ac_concat_attributes *a = forward->attributes;
+  int64_t first = 0;
+  int count = 0;
+  if (forward->op == AC_OP_slice) return list[0] = of_slice[0], 1;
+  for (; count < AC_MAX_INPUTS && forward->in[count].count; count++) {
+    attributes[count].concat = (ac_concat_attributes){a->axis, first};
+    list[count] = (op_gradient){.op = AC_OP_slice,
+                                .attributes = &attributes[count],
+                                .in = {OP_DY},
+                                .of = {count},
+                                .outputs = 1};
+    first += forward->in[count].dim[a->axis];
+  }
+  return count;
+}
+
+const op_generator op_generator_concat = {takes, grow, false, NULL, 0, choose};

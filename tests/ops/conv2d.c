@@ -1,5 +1,6 @@
 /* Cases and references of conv2d. */
 #include "driver.h"
+#include "generator.h"
 #include "vector.h"
 
 #include <math.h>
@@ -307,3 +308,29 @@ static void special(ac_device *device) {
 
 const op_family op_family_conv2d = {"conv2d",    cases,   sizeof cases / sizeof *cases,
                                     from_vector, special, NULL};
+
+/* Plain, in groups or by channel. */
+static ac_tensor *grow(op_draw *d, ac_tensor *x) {
+  int64_t Ci = x->shape.dim[1], Co = 1 + op_draw_below(d, 6);
+  ac_conv2d_desc desc = {.groups = 1};
+  int64_t dim[4];
+  if (!op_draw_one_in(d, 3)) {
+    desc.groups = op_draw_one_in(d, 2) ? (int)Ci : op_draw_divisor(d, Ci);
+    Co = desc.groups * (1 + op_draw_below(d, 2));
+  }
+  for (int i = 0; i < 2; i++) {
+    int kernel = 1 + op_draw_below(d, 4);
+    desc.stride[i] = 1 + op_draw_below(d, 2);
+    desc.padding[i] = op_draw_below(d, 3);
+    desc.dilation[i] = 1 + op_draw_below(d, 2);
+    int64_t size = x->shape.dim[2 + i] + 2 * desc.padding[i];
+    while (desc.dilation[i] * (kernel - 1) + 1 > size) kernel--;
+    dim[2 + i] = kernel;
+  }
+  dim[0] = Co, dim[1] = Ci / desc.groups;
+  ac_tensor *weight = op_draw_weight(d, dim[1] * dim[2] * dim[3], 4, dim);
+  return ac_conv2d(x, weight, op_draw_maybe_vector(d, -0.5, 0.5, Co), &desc);
+}
+
+const op_generator op_generator_conv2d = {op_takes_images, grow, false, OP_GRADIENTS(gradients),
+                                          NULL};

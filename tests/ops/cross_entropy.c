@@ -1,5 +1,6 @@
 /* Cases and references of cross_entropy. */
 #include "driver.h"
+#include "generator.h"
 #include "vector.h"
 
 #include <math.h>
@@ -266,3 +267,20 @@ static void special(ac_device *device) {
 
 const op_family op_family_cross_entropy = {"cross_entropy", cases,   sizeof cases / sizeof *cases,
                                            from_vector,     special, NULL};
+
+static ac_tensor *grow(op_draw *d, ac_tensor *x) {
+  ac_cross_entropy_desc desc = {.ignore = op_draw_one_in(d, 2),
+                                .ignore_index = op_draw_one_in(d, 2) ? -100 : 0,
+                                .smoothing = op_draw_one_in(d, 2) ? 0 : 0.2f};
+  ac_shape rows = x->shape;
+  rows.rank--;
+  op_drawn_leaf *targets = op_draw_input(d, AC_I32, &rows, 0, (double)ac_shape_last(&x->shape));
+  targets->special = desc.ignore_index;
+  targets->rare = desc.ignore ? 3 : 0;
+  op_drawn_leaf *weights = op_draw_one_in(d, 2) ? NULL : op_draw_input(d, AC_F32, &rows, 0.1, 2);
+  if (weights) weights->rare = 4;
+  return ac_cross_entropy(x, targets->tensor, weights ? weights->tensor : NULL, &desc);
+}
+
+const op_generator op_generator_cross_entropy = {op_takes_rows, grow, true, OP_GRADIENTS(gradients),
+                                                 NULL};

@@ -1,5 +1,6 @@
 /* Cases and references of dropout, and the random numbers under it. */
 #include "driver.h"
+#include "generator.h"
 
 #include "core/random.h"
 
@@ -166,3 +167,10 @@ static void special(ac_device *device) {
 
 const op_family op_family_dropout = {"dropout", cases,   sizeof cases / sizeof *cases,
                                      NULL,      special, known_answers};
+
+static ac_tensor *grow(op_draw *d, ac_tensor *x) {
+  return ac_dropout(x, (float)op_draw_between(d, 0.05, 0.6));
+}
+
+const op_generator op_generator_dropout = {op_takes_batched, grow, false, OP_GRADIENTS(gradients),
+                                           NULL};

@@ -1,5 +1,6 @@
 /* Cases and references of embedding. */
 #include "driver.h"
+#include "generator.h"
 #include "vector.h"
 
 /* y[n,c] = table[ids[n],c] */
@@ -67,3 +68,19 @@ static void from_vector(op_case *result, const op_vector *vector) {
 
 const op_family op_family_embedding = {"embedding", cases, sizeof cases / sizeof *cases,
                                        from_vector, NULL,  NULL};
+
+static bool takes(const ac_shape *x) {
+  return x->batched && x->rank >= 2;
+}
+
+/* Added to x. */
+static ac_tensor *grow(op_draw *d, ac_tensor *x) {
+  int64_t dim[] = {1 + op_draw_below(d, 11), ac_shape_last(&x->shape)};
+  ac_shape ids = x->shape;
+  ids.rank--;
+  op_drawn_leaf *leaf = op_draw_input(d, AC_I32, &ids, 0, (double)dim[0]);
+  if (!leaf) return NULL;
+  return ac_add(x, ac_embedding(op_draw_parameter(d, -1, 1, 2, dim), leaf->tensor));
+}
+
+const op_generator op_generator_embedding = {takes, grow, false, OP_GRADIENTS(gradients), NULL};

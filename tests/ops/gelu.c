@@ -1,5 +1,6 @@
 /* Cases and references of gelu. */
 #include "driver.h"
+#include "generator.h"
 #include "vector.h"
 
 #include <math.h>
@@ -111,3 +112,9 @@ static void special(ac_device *device) {
 
 const op_family op_family_gelu = {"gelu",      cases,   sizeof cases / sizeof *cases,
                                   from_vector, special, NULL};
+
+static ac_tensor *grow(op_draw *d, ac_tensor *x) {
+  return ac_gelu(x, op_draw_one_in(d, 2) ? AC_GELU_TANH : AC_GELU_ERF);
+}
+
+const op_generator op_generator_gelu = {op_takes_all, grow, false, OP_GRADIENTS(gradients), NULL};

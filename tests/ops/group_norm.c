@@ -1,5 +1,6 @@
 /* Cases and references of group_norm. */
 #include "driver.h"
+#include "generator.h"
 #include "vector.h"
 
 #include <math.h>
@@ -177,3 +178,17 @@ static void special(ac_device *device) {
 
 const op_family op_family_group_norm = {"group_norm", cases,   sizeof cases / sizeof *cases,
                                         from_vector,  special, NULL};
+
+static ac_tensor *grow(op_draw *d, ac_tensor *x) {
+  int64_t C = x->shape.dim[1];
+  ac_tensor *gamma = op_draw_maybe_vector(d, 0.5, 1.5, C);
+  ac_tensor *beta = op_draw_maybe_vector(d, -0.5, 0.5, C);
+  float epsilon = op_draw_one_in(d, 2) ? 0 : 0.01f;
+  int kind = op_draw_below(d, 3);
+  if (kind == 0) return ac_instance_norm(x, gamma, beta, epsilon);
+  if (kind == 1) return ac_sample_norm(x, gamma, beta, epsilon);
+  return ac_group_norm(x, gamma, beta, op_draw_divisor(d, C), epsilon);
+}
+
+const op_generator op_generator_group_norm = {op_takes_channels, grow, false,
+                                              OP_GRADIENTS(gradients), NULL};

@@ -1,5 +1,6 @@
 /* Cases and references of layer_norm. */
 #include "driver.h"
+#include "generator.h"
 #include "vector.h"
 
 #include <math.h>
@@ -165,3 +166,13 @@ static void special(ac_device *device) {
 
 const op_family op_family_layer_norm = {"layer_norm", cases,   sizeof cases / sizeof *cases,
                                         from_vector,  special, NULL};
+
+static ac_tensor *grow(op_draw *d, ac_tensor *x) {
+  int64_t C = ac_shape_last(&x->shape);
+  ac_tensor *gamma = op_draw_vector(d, 0.5, 1.5, C);
+  return ac_layer_norm(x, gamma, op_draw_maybe_vector(d, -0.5, 0.5, C),
+                       op_draw_one_in(d, 2) ? 0 : 0.01f);
+}
+
+const op_generator op_generator_layer_norm = {op_takes_norm, grow, false, OP_GRADIENTS(gradients),
+                                              NULL};

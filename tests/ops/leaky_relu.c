@@ -1,5 +1,6 @@
 /* Cases and references of leaky_relu. */
 #include "driver.h"
+#include "generator.h"
 #include "vector.h"
 
 #include <math.h>
@@ -93,3 +94,10 @@ static void special(ac_device *device) {
 
 const op_family op_family_leaky_relu = {"leaky_relu", cases,   sizeof cases / sizeof *cases,
                                         from_vector,  special, NULL};
+
+static ac_tensor *grow(op_draw *d, ac_tensor *x) {
+  return ac_leaky_relu(x, (float)op_draw_between(d, 0, 0.5));
+}
+
+const op_generator op_generator_leaky_relu = {op_takes_all, grow, false, OP_GRADIENTS(gradients),
+                                              NULL};

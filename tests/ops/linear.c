@@ -1,5 +1,6 @@
 /* Cases and references of linear. */
 #include "driver.h"
+#include "generator.h"
 #include "vector.h"
 
 #include <math.h>
@@ -139,3 +140,20 @@ static void special(ac_device *device) {
 
 const op_family op_family_linear = {"linear",    cases,   sizeof cases / sizeof *cases,
                                     from_vector, special, NULL};
+
+static bool takes(const ac_shape *x) {
+  return x->rank >= 2;
+}
+
+/* The weight may be computed. */
+static ac_tensor *grow(op_draw *d, ac_tensor *x) {
+  int64_t in = ac_shape_last(&x->shape), out = 1 + op_draw_below(d, 9);
+  ac_layout layout = op_draw_one_in(d, 2) ? AC_OUT_IN : AC_IN_OUT;
+  ac_shape shape = {.rank = 2,
+                    .dim = {layout == AC_OUT_IN ? out : in, layout == AC_OUT_IN ? in : out}};
+  ac_tensor *weight = op_draw_one_in(d, 3) ? op_draw_result(d, &shape) : NULL;
+  if (!weight) weight = op_draw_weight(d, in, 2, shape.dim);
+  return ac_linear(x, weight, op_draw_maybe_vector(d, -0.5, 0.5, out), layout);
+}
+
+const op_generator op_generator_linear = {takes, grow, false, OP_GRADIENTS(gradients), NULL};

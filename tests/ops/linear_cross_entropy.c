@@ -1,5 +1,6 @@
 /* Cases and references of linear_cross_entropy. */
 #include "driver.h"
+#include "generator.h"
 #include "vector.h"
 
 #include <math.h>
@@ -251,3 +252,30 @@ static void special(ac_device *device) {
 
 const op_family op_family_linear_cross_entropy = {
     "linear_cross_entropy", cases, sizeof cases / sizeof *cases, from_vector, special, NULL};
+
+/* In chunks of a few rows where the attribute, which is no caller's choice, says so. */
+static ac_tensor *grow(op_draw *d, ac_tensor *x) {
+  int64_t in = ac_shape_last(&x->shape), V = 2 + op_draw_below(d, 12);
+  ac_layout layout = op_draw_one_in(d, 2) ? AC_OUT_IN : AC_IN_OUT;
+  int64_t dim[] = {layout == AC_OUT_IN ? V : in, layout == AC_OUT_IN ? in : V};
+  ac_cross_entropy_desc desc = {.ignore = op_draw_one_in(d, 2),
+                                .ignore_index = op_draw_one_in(d, 2) ? -100 : 0,
+                                .smoothing = op_draw_one_in(d, 2) ? 0 : 0.2f};
+  ac_shape rows = x->shape;
+  rows.rank--;
+  op_drawn_leaf *targets = op_draw_input(d, AC_I32, &rows, 0, (double)V);
+  targets->special = desc.ignore_index;
+  targets->rare = desc.ignore ? 3 : 0;
+  op_drawn_leaf *weights = op_draw_one_in(d, 2) ? NULL : op_draw_input(d, AC_F32, &rows, 0.1, 2);
+  if (weights) weights->rare = 4;
+  ac_tensor *weight = op_draw_weight(d, in, 2, dim);
+  ac_tensor *loss = ac_linear_cross_entropy(x, weight, layout, targets->tensor,
+                                            weights ? weights->tensor : NULL, &desc);
+  if (!loss || op_draw_one_in(d, 2)) return loss;
+  ac_linear_cross_entropy_attributes *a = (void *)ac_node_at(d->graph, loss->producer)->attributes;
+  a->chunk_bytes = (1 + op_draw_below(d, 4)) * V * (int64_t)sizeof(float);
+  return loss;
+}
+
+const op_generator op_generator_linear_cross_entropy = {op_takes_rows, grow, true,
+                                                        OP_GRADIENTS(gradients), NULL};

@@ -1,5 +1,6 @@
 /* Cases and references of matmul. */
 #include "driver.h"
+#include "generator.h"
 #include "vector.h"
 
 #include <math.h>
@@ -149,3 +150,44 @@ static void special(ac_device *device) {
 
 const op_family op_family_matmul = {"matmul",    cases,   sizeof cases / sizeof *cases,
                                     from_vector, special, NULL};
+
+static bool takes(const ac_shape *x) {
+  int64_t M = x->dim[x->rank - 2], K = x->dim[x->rank - 1];
+  return x->batched && x->rank >= 3 && x->dim[x->rank - 1] > 0 &&
+         ac_shape_count(x) / K / M * (M > K ? M * M : K * K) <= OP_DRAW_ELEMENTS;
+}
+
+/* A right operand that is computed from x: [M, N] if x is transposed, else [K, N]; or transposed.
+ */
+static ac_tensor *right_of(op_draw *d, ac_tensor *x, bool ta, bool tb, int64_t N) {
+  int rank = x->shape.rank;
+  ac_tensor *rows = ta ? x : ac_transpose(x, rank - 2, rank - 1);
+  int64_t terms = x->shape.dim[ta ? rank - 1 : rank - 2];
+  ac_tensor *weight = op_draw_weight(d, terms, 2, (int64_t[]){N, terms});
+  rows = ac_linear(rows, weight, NULL, AC_OUT_IN);
+  return tb ? ac_transpose(rows, rank - 2, rank - 1) : rows;
+}
+
+/* With another result that can be seen as a matrix of as many rows, with one of its own, or with
+ * itself. */
+static ac_tensor *grow(op_draw *d, ac_tensor *x) {
+  int rank = x->shape.rank;
+  bool ta = op_draw_one_in(d, 2), tb = op_draw_one_in(d, 2);
+  ac_shape other = x->shape;
+  int64_t K = x->shape.dim[ta ? rank - 2 : rank - 1], N = 1 + op_draw_below(d, 5);
+  double scale = 1 / sqrt((double)K);
+  other.dim[rank - 2] = tb ? N : K;
+  other.dim[rank - 1] = tb ? K : N;
+  ac_tensor *b = op_draw_one_in(d, 2) ? NULL : op_draw_result(d, &other);
+  if (!b && op_draw_one_in(d, 4)) return ac_scale(ac_matmul(x, x, ta, !ta), (float)scale);
+  return ac_scale(ac_matmul(x, b ? b : right_of(d, x, ta, tb, N), ta, tb), (float)scale);
+}
+
+static int choose(const ac_op_args *forward, op_gradient *list, op_attributes *attributes) {
+  const ac_matmul_attributes *flags = forward->attributes;
+  (void)attributes;
+  for (int i = 0; i < 2; i++) list[i] = gradients[flags->transpose_a][flags->transpose_b][i];
+  return 2;
+}
+
+const op_generator op_generator_matmul = {takes, grow, false, NULL, 0, choose};

@@ -1,5 +1,6 @@
 /* Cases and references of mean_squared_error. */
 #include "driver.h"
+#include "generator.h"
 #include "vector.h"
 
 #include <math.h>
@@ -112,3 +113,15 @@ static void special(ac_device *device) {
 
 const op_family op_family_mean_squared_error = {
     "mean_squared_error", cases, sizeof cases / sizeof *cases, from_vector, special, NULL};
+
+static ac_tensor *grow(op_draw *d, ac_tensor *x) {
+  ac_shape samples = x->shape;
+  samples.rank = 1;
+  op_drawn_leaf *targets = op_draw_input(d, AC_F32, &x->shape, -1, 1);
+  op_drawn_leaf *weights = op_draw_one_in(d, 2) ? NULL : op_draw_input(d, AC_F32, &samples, 0.1, 2);
+  if (weights) weights->rare = 4;
+  return ac_mean_squared_error(x, targets->tensor, weights ? weights->tensor : NULL);
+}
+
+const op_generator op_generator_mean_squared_error = {op_takes_batched, grow, true,
+                                                      OP_GRADIENTS(gradients), NULL};

@@ -1,5 +1,6 @@
 /* Cases and references of multiply. */
 #include "driver.h"
+#include "generator.h"
 #include "vector.h"
 
 /* c[i] = a[i] b[i mod count(b)] */
@@ -50,3 +51,11 @@ static void from_vector(op_case *result, const op_vector *vector) {
 
 const op_family op_family_multiply = {"multiply",  cases, sizeof cases / sizeof *cases,
                                       from_vector, NULL,  NULL};
+
+static ac_tensor *grow(op_draw *d, ac_tensor *x) {
+  ac_tensor *other = op_draw_broadcast(d, x, -1, 1);
+  return op_draw_one_in(d, 2) ? ac_multiply(x, other) : ac_multiply(other, x);
+}
+
+const op_generator op_generator_multiply = {op_takes_all, grow, false, OP_GRADIENTS(gradients),
+                                            NULL};

@@ -1,6 +1,7 @@
 /* numerics counts bits, so it is checked on bits by hand and fits no table of values; so are the
  * marks that stores to f16 leave for it. */
 #include "driver.h"
+#include "generator.h"
 
 #include <limits.h>
 #include <math.h>
@@ -143,3 +144,6 @@ static void special(ac_device *device) {
 }
 
 const op_family op_family_numerics = {"numerics", NULL, 0, NULL, special, NULL};
+
+/* Plans that watch numbers count. */
+const op_generator op_generator_numerics = {NULL, NULL, false, NULL, 0, NULL};

@@ -1,5 +1,6 @@
 /* Cases and references of the optimizers and of the pass over the gradients before them. */
 #include "driver.h"
+#include "generator.h"
 #include "vector.h"
 
 #include <float.h>
@@ -269,3 +270,6 @@ static void special_host(void) {
 
 const op_family op_family_optimizer = {"optimizer", cases,   sizeof cases / sizeof *cases,
                                        NULL,        special, special_host};
+
+/* Updates step parameters. */
+const op_generator op_generator_optimizer = {NULL, NULL, false, NULL, 0, NULL};

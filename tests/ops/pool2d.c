@@ -1,5 +1,6 @@
 /* Cases and references of max_pool2d and average_pool2d. */
 #include "driver.h"
+#include "generator.h"
 #include "vector.h"
 
 #include <math.h>
@@ -146,6 +147,10 @@ static const op_case cases[] = {
          IMAGES(3, 7, 40), IMAGES(3, 3, 20)),
     POOL(average, "average of everything", PAIR(9, 11), PAIR(9, 11), PAIR(0, 0), 3,
          IMAGES(6, 9, 11), IMAGES(6, 1, 1)),
+    POOL(average, "one window larger than the plane", PAIR(4, 2), PAIR(2, 3), PAIR(2, 1), 2,
+         IMAGES(5, 1, 2), IMAGES(5, 1, 1)),
+    POOL(average, "one window of a plane's size, shifted", PAIR(1, 2), PAIR(1, 3), PAIR(0, 1), 2,
+         IMAGES(5, 1, 2), IMAGES(5, 1, 1)),
     POOL(average, "one of everything", PAIR(1, 1), PAIR(1, 1), PAIR(0, 0), 1, IMAGES(1, 1, 1),
          IMAGES(1, 1, 1)),
 };
@@ -190,3 +195,23 @@ static void special(ac_device *device) {
 
 const op_family op_family_pool2d = {"pool2d",    cases,   sizeof cases / sizeof *cases,
                                     from_vector, special, NULL};
+
+static ac_tensor *grow(op_draw *d, ac_tensor *x) {
+  ac_pool2d_desc desc = {{0}, {0}, {0}};
+  if (op_draw_one_in(d, 6)) return ac_global_average_pool(x);
+  for (int i = 0; i < 2; i++) {
+    int size = (int)x->shape.dim[2 + i], most = size < 4 ? size : 4;
+    desc.kernel[i] = 1 + op_draw_below(d, most);
+    desc.stride[i] = op_draw_below(d, 4);
+    desc.padding[i] = op_draw_below(d, desc.kernel[i] / 2 + 1);
+  }
+  return op_draw_one_in(d, 2) ? ac_max_pool2d(x, &desc) : ac_average_pool2d(x, &desc);
+}
+
+static int choose(const ac_op_args *forward, op_gradient *list, op_attributes *attributes) {
+  (void)attributes;
+  list[0] = forward->op == AC_OP_max_pool2d ? max_gradients[0] : average_gradients[0];
+  return 1;
+}
+
+const op_generator op_generator_pool2d = {op_takes_images, grow, false, NULL, 0, choose};

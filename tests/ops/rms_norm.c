@@ -1,5 +1,6 @@
 /* Cases and references of rms_norm. */
 #include "driver.h"
+#include "generator.h"
 #include "vector.h"
 
 #include <math.h>
@@ -140,3 +141,11 @@ static void special(ac_device *device) {
 
 const op_family op_family_rms_norm = {"rms_norm",  cases,   sizeof cases / sizeof *cases,
                                       from_vector, special, NULL};
+
+static ac_tensor *grow(op_draw *d, ac_tensor *x) {
+  ac_tensor *gamma = op_draw_vector(d, 0.5, 1.5, ac_shape_last(&x->shape));
+  return ac_rms_norm(x, gamma, op_draw_one_in(d, 2) ? 0 : 0.01f);
+}
+
+const op_generator op_generator_rms_norm = {op_takes_norm, grow, false, OP_GRADIENTS(gradients),
+                                            NULL};

@@ -1,5 +1,6 @@
 /* Cases and references of scale. */
 #include "driver.h"
+#include "generator.h"
 #include "vector.h"
 
 /* y[i] = factor x[i] */
@@ -43,3 +44,10 @@ static void from_vector(op_case *result, const op_vector *vector) {
 
 const op_family op_family_scale = {"scale",     cases, sizeof cases / sizeof *cases,
                                    from_vector, NULL,  NULL};
+
+static ac_tensor *grow(op_draw *d, ac_tensor *x) {
+  double size = op_draw_between(d, 0.5, 2);
+  return ac_scale(x, (float)(op_draw_one_in(d, 2) ? size : -size));
+}
+
+const op_generator op_generator_scale = {op_takes_all, grow, false, OP_GRADIENTS(gradients), NULL};

@@ -1,5 +1,6 @@
 /* Cases and references of silu. */
 #include "driver.h"
+#include "generator.h"
 #include "vector.h"
 
 #include <math.h>
@@ -89,3 +90,10 @@ static void special(ac_device *device) {
 
 const op_family op_family_silu = {"silu",      cases,   sizeof cases / sizeof *cases,
                                   from_vector, special, NULL};
+
+static ac_tensor *grow(op_draw *d, ac_tensor *x) {
+  (void)d;
+  return ac_silu(x);
+}
+
+const op_generator op_generator_silu = {op_takes_all, grow, false, OP_GRADIENTS(gradients), NULL};

@@ -1,5 +1,6 @@
 /* Cases and references of softmax. */
 #include "driver.h"
+#include "generator.h"
 #include "vector.h"
 
 #include <math.h>
@@ -97,3 +98,11 @@ static void special(ac_device *device) {
 
 const op_family op_family_softmax = {"softmax",   cases,   sizeof cases / sizeof *cases,
                                      from_vector, special, NULL};
+
+static ac_tensor *grow(op_draw *d, ac_tensor *x) {
+  (void)d;
+  return ac_softmax(x);
+}
+
+const op_generator op_generator_softmax = {op_takes_rows, grow, false, OP_GRADIENTS(gradients),
+                                           NULL};

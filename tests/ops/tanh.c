@@ -1,5 +1,6 @@
 /* Cases and references of tanh. */
 #include "driver.h"
+#include "generator.h"
 #include "vector.h"
 
 #include <math.h>
@@ -80,3 +81,10 @@ static void special(ac_device *device) {
 
 const op_family op_family_tanh = {"tanh",      cases,   sizeof cases / sizeof *cases,
                                   from_vector, special, NULL};
+
+static ac_tensor *grow(op_draw *d, ac_tensor *x) {
+  (void)d;
+  return ac_tanh(x);
+}
+
+const op_generator op_generator_tanh = {op_takes_all, grow, false, OP_GRADIENTS(gradients), NULL};

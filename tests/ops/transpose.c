@@ -1,5 +1,6 @@
 /* Cases and references of transpose. */
 #include "driver.h"
+#include "generator.h"
 #include "vector.h"
 
 /* y is x with two indices swapped. */
@@ -57,3 +58,15 @@ static void from_vector(op_case *result, const op_vector *vector) {
 
 const op_family op_family_transpose = {"transpose", cases, sizeof cases / sizeof *cases,
                                        from_vector, NULL,  NULL};
+
+static bool takes(const ac_shape *x) {
+  return x->rank >= (x->batched ? 3 : 2);
+}
+
+static ac_tensor *grow(op_draw *d, ac_tensor *x) {
+  int first = x->shape.batched ? 1 : 0, axes = x->shape.rank - first;
+  int a = op_draw_below(d, axes), b = op_draw_below(d, axes - 1);
+  return ac_transpose(x, first + a, first + (b < a ? b : b + 1));
+}
+
+const op_generator op_generator_transpose = {takes, grow, false, OP_GRADIENTS(gradients), NULL};

@@ -1,5 +1,6 @@
 /* Cases and references of upsample_nearest2d. */
 #include "driver.h"
+#include "generator.h"
 #include "vector.h"
 
 /* Where y's element e comes from. */
@@ -61,3 +62,14 @@ static void from_vector(op_case *result, const op_vector *vector) {
 
 const op_family op_family_upsample_nearest2d = {
     "upsample_nearest2d", cases, sizeof cases / sizeof *cases, from_vector, NULL, NULL};
+
+static bool takes(const ac_shape *x) {
+  return op_takes_images(x) && ac_shape_count(x) <= OP_DRAW_ELEMENTS / 9;
+}
+
+static ac_tensor *grow(op_draw *d, ac_tensor *x) {
+  return ac_upsample_nearest2d(x, 2 + op_draw_below(d, 2));
+}
+
+const op_generator op_generator_upsample_nearest2d = {takes, grow, false, OP_GRADIENTS(gradients),
+                                                      NULL};

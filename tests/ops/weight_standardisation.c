@@ -1,5 +1,6 @@
 /* Cases and references of weight_standardisation. */
 #include "driver.h"
+#include "generator.h"
 #include "vector.h"
 
 #include <math.h>
@@ -109,3 +110,14 @@ static void special(ac_device *device) {
 
 const op_family op_family_weight_standardisation = {
     "weight_standardisation", cases, sizeof cases / sizeof *cases, from_vector, special, NULL};
+
+/* As the weight of a product. */
+static ac_tensor *grow(op_draw *d, ac_tensor *x) {
+  int64_t in = ac_shape_last(&x->shape), dim[] = {1 + op_draw_below(d, 6), in};
+  ac_tensor *weight = op_draw_weight(d, in, 2, dim);
+  weight = ac_weight_standardisation(weight, op_draw_one_in(d, 2) ? 0 : 0.01f);
+  return ac_scale(ac_linear(x, weight, NULL, AC_OUT_IN), 1 / sqrtf((float)in));
+}
+
+const op_generator op_generator_weight_standardisation = {op_takes_norm, grow, false,
+                                                          OP_GRADIENTS(gradients), NULL};

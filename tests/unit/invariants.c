@@ -212,6 +212,38 @@ static void the_weight_of_what_is_fed_is_known(void **state) {
   stop(&r);
 }
 
+/* So are those of losses over rows of which a sample has several. */
+static void folded_rows_weigh_one_each(void **state) {
+  (void)state;
+  enum { FOLD = 3, SAMPLES_FED = 5 };
+  float x[SAMPLES_FED * FOLD * 2] = {0}, t[SAMPLES_FED * FOLD * 2] = {0};
+  float weights[SAMPLES_FED * FOLD];
+  double expected = 0;
+  for (int i = 0; i < SAMPLES_FED * FOLD; i++) expected += (double)(weights[i] = (float)(i % 4));
+  for (int kind = 0; kind < 4; kind++) {
+    trained r;
+    ac_graph *g;
+    ac_update update;
+    assert_ok(ac_graph_create(&g));
+    ac_tensor *y = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH_TIMES(FOLD), 2));
+    ac_tensor *target = ac_input(g, "t", AC_F32, SHAPE(AC_BATCH_TIMES(FOLD), 2));
+    ac_tensor *w = kind & 2 ? ac_input(g, "weights", AC_F32, SHAPE(AC_BATCH_TIMES(FOLD))) : NULL;
+    y = ac_linear(y, test_matrix(g, "a", "w", 2, 2), NULL, AC_IN_OUT);
+    ac_graph_set_loss(g, kind & 1 ? ac_mean_squared_error(y, target, w)
+                                  : ac_binary_cross_entropy(y, target, w));
+    assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = "cpu"}));
+    assert_ok(ac_plan_create(&r.plan, g, r.device,
+                             &(ac_plan_desc){.batch = SAMPLES_FED, .micro_batch = 2}));
+    assert_ok(ac_trainer_create(&r.trainer, r.plan, &(ac_trainer_desc){.seed = 1}));
+    ac_feed feeds[] = {{"x", x}, {"t", t}, {"weights", weights}};
+    assert_ok(ac_trainer_accumulate(r.trainer, SAMPLES_FED, feeds, 3));
+    assert_ok(ac_trainer_update(r.trainer, &update));
+    assert_true(update.weight == (kind & 2 ? expected : SAMPLES_FED * FOLD));
+    end(&r);
+    ac_graph_free(g);
+  }
+}
+
 /* ---- gradients through views
  * ----------------------------------------------------------------------- */
 
@@ -281,6 +313,7 @@ int main(void) {
       cmocka_unit_test(a_wrong_weight_changes_nothing_everywhere),
       cmocka_unit_test(a_parameter_stepped_twice_changes_nothing),
       cmocka_unit_test(the_weight_of_what_is_fed_is_known),
+      cmocka_unit_test(folded_rows_weigh_one_each),
       cmocka_unit_test(gradients_pass_through_views_whatever_their_number),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -78,7 +78,7 @@ static void average_plane(const ac_op_args *args, const float *const *in, float 
   axis h = axis_of(args, 0, &args->in[0], &args->out[0]);
   axis w = axis_of(args, 1, &args->in[0], &args->out[0]);
   float factor = 1.0f / ((float)h.kernel * (float)w.kernel);
-  if (h.kernel == h.size && w.kernel == w.size && h.outputs * w.outputs == 1) {
+  if (ac_pool2d_is_of_planes(args->attributes, &args->in[0], &args->out[0])) {
     *y = row_sum(in[0], h.size * w.size) * factor;
     return;
   }

@@ -32,10 +32,8 @@ ac_status ac_cl_max_pool2d(ac_opencl *cl, const ac_op_args *args) {
 
 ac_status ac_cl_average_pool2d(ac_opencl *cl, const ac_op_args *args) {
   const ac_operand *x = &args->in[0], *y = &args->out[0];
-  const ac_pool2d_attributes *a = args->attributes;
   const int64_t size = x->dim[2] * x->dim[3];
-  if (y->dim[2] * y->dim[3] > 1 || a->kernel[0] != x->dim[2] || a->kernel[1] != x->dim[3])
-    return forward(cl, args, "average_pool2d");
+  if (!ac_pool2d_is_of_planes(args->attributes, x, y)) return forward(cl, args, "average_pool2d");
   char options[AC_CL_ROW_OPTIONS];
   int group;
   const ac_cl_kernel kernel = kernel_of(cl, "average_planes", size, &group, options);

@@ -1,0 +1,102 @@
+/* How ops take part in random graphs (tests/random): each family's file says which results its op
+ * can be applied to, applies it with attributes, parameters and further operands drawn at random,
+ * and says how the gradients of the op follow from that of its result.
+ *
+ * A graph is drawn step by step, and every step has random numbers of its own. What it reads is
+ * chosen among the results of earlier steps by a hash of (step, result), the largest one winning:
+ * so a graph from which a step is taken out stays nearly the same, and graphs shrink well. */
+#ifndef AC_TESTS_OPS_GENERATOR_H
+#define AC_TESTS_OPS_GENERATOR_H
+
+#include "case.h"
+#include "graph/graph.h"
+
+enum { OP_DRAW_RESULTS = 64, OP_DRAW_LEAVES = 96, OP_DRAW_INPUTS = 8, OP_DRAW_ELEMENTS = 600 };
+
+/* An input or a parameter with the values it is given: uniform in [low, high), in a share of
+ * 1 / `rare` of the places `special` instead (rare 0: nowhere). */
+typedef struct op_drawn_leaf {
+  ac_tensor *tensor;
+  double low, high, special;
+  int rare;
+} op_drawn_leaf;
+
+typedef struct op_drawn_result {
+  ac_tensor *tensor;
+  uint64_t origin; /* the key of the step that it comes from */
+  bool used;
+} op_drawn_result;
+
+/* A graph while it is drawn. */
+typedef struct op_draw {
+  ac_graph *graph;
+  uint64_t key, state; /* of the step */
+  int names;           /* of leaves that the step has made */
+  bool loss;           /* inputs are kept back for the loss */
+  op_drawn_result results[OP_DRAW_RESULTS];
+  int result_count;
+  op_drawn_leaf leaves[OP_DRAW_LEAVES];
+  int leaf_count;
+} op_draw;
+
+typedef struct op_generator {
+  /* Whether the op can be applied to a result of this shape; NULL: graphs do not have the family's
+   * ops, which are added by plans and updates. */
+  bool (*takes)(const ac_shape *x);
+  /* Applies it and returns the result, or NULL if there is no further operand that it needs. */
+  ac_tensor *(*build)(op_draw *d, ac_tensor *x);
+  bool loss;
+  /* The gradient kernels, as of the family's cases; `of` may name each input once. The result of
+   * one that multiplies has the shape of dy and is summed over what a smaller operand lacks. */
+  const op_gradient *gradients;
+  int gradient_count;
+  /* Where they depend on the node; `attributes` is room for theirs. Returns how many there are. */
+  int (*choose)(const ac_op_args *forward, op_gradient *list, op_attributes *attributes);
+} op_generator;
+
+#define OP_GENERATOR(name) extern const op_generator op_generator_##name;
+OP_FAMILY_LIST(OP_GENERATOR)
+#undef OP_GENERATOR
+
+/* ---- for the families ------------------------------------------------------------------------ */
+
+/* In [0, n). */
+int op_draw_below(op_draw *d, int n);
+bool op_draw_one_in(op_draw *d, int n);
+double op_draw_between(op_draw *d, double low, double high);
+uint64_t op_draw_hash(uint64_t a, uint64_t b);
+
+/* A parameter with values in [low, high): mostly a new one, sometimes one that is there, seen in
+ * this shape. op_draw_weight: as large as suits a sum of `terms` products. */
+ac_tensor *op_draw_parameter(op_draw *d, double low, double high, int rank, const int64_t *dim);
+ac_tensor *op_draw_weight(op_draw *d, int64_t terms, int rank, const int64_t *dim);
+ac_tensor *op_draw_vector(op_draw *d, double low, double high, int64_t count);
+/* The same or NULL, each half of the time. */
+ac_tensor *op_draw_maybe_vector(op_draw *d, double low, double high, int64_t count);
+/* A frozen one. */
+ac_tensor *op_draw_frozen(op_draw *d, double low, double high, int64_t count);
+/* A new input, whose leaf is returned; NULL if the graph has no room for more. */
+op_drawn_leaf *op_draw_input(op_draw *d, ac_dtype dtype, const ac_shape *shape, double low,
+                             double high);
+
+/* A result of as many elements, seen in this shape; NULL if there is none. */
+ac_tensor *op_draw_result(op_draw *d, const ac_shape *shape);
+/* The same tensor in another shape. */
+ac_tensor *op_draw_view(ac_tensor *x, const ac_shape *shape);
+/* An operand whose shape is that of x or its last dimensions: a result, x itself or a parameter. */
+ac_tensor *op_draw_broadcast(op_draw *d, ac_tensor *x, double low, double high);
+/* A divisor of n. */
+int op_draw_divisor(op_draw *d, int64_t n);
+
+bool op_takes_all(const ac_shape *x);
+bool op_takes_batched(const ac_shape *x);
+bool op_takes_rows(const ac_shape *x); /* a last dimension of two or more beside the batch */
+/* The same for a norm: the deviations of two elements from their mean are +1 and -1 whatever they
+ * are, and their gradient nothing but rounding. */
+bool op_takes_norm(const ac_shape *x);
+bool op_takes_channels(const ac_shape *x); /* [B, C, ...] with positions */
+bool op_takes_images(const ac_shape *x);   /* [B, C, H, W] */
+
+#define OP_GRADIENTS(list) list, sizeof(list) / sizeof *(list)
+
+#endif

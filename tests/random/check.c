@@ -1,0 +1,73 @@
+/* One recipe under its choices: values far from ties, trials against the reference, and against
+ * trials that have to leave the same bits. */
+#include "random.h"
+
+#include <string.h>
+
+enum { MOST_ATTEMPTS = 40 };
+
+/* Values that are far from ties at every precision; else at the most precise ones. Sets the
+ * precisions that are left. */
+static bool settle(random_graph *g, bool possible[3]) {
+  static const ac_dtype storages[] = {AC_F32, AC_F16, AC_BF16};
+  for (int most = 3; most >= 1; most--)
+    for (int attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
+      bool far = true;
+      random_fill(g, attempt);
+      for (int k = 0; k < most && far; k++) far = random_is_far_from_ties(g, storages[k]);
+      for (int k = 0; k < 3; k++) possible[k] = k < most;
+      if (far) return true;
+    }
+  return false;
+}
+
+/* The same choice again, or with everything kept. */
+static void check_twin(random_verdict *v, random_counts *counts, const random_graph *g,
+                       const random_graph *hinted, const random_choice *choice,
+                       const random_trial *first, bool opencl) {
+  random_choice other = *choice;
+  random_trial twin;
+  bool keeps = choice->level[RANDOM_recompute] != RECOMPUTE_NONE &&
+               choice->level[RANDOM_micro_batch] != MICRO_PLANNED;
+  if (keeps) other.level[RANDOM_recompute] = RECOMPUTE_NONE;
+  other.level[RANDOM_read_ahead] = 0;
+  random_try(&twin, g, hinted, &other, opencl);
+  random_compare_bits(v, keeps ? "recomputation" : "running it again", g, first, &twin);
+  random_trial_free(&twin);
+  counts->twins++;
+}
+
+static void check_choice(random_verdict *v, random_counts *counts, const random_graph *g,
+                         const random_graph *hinted, const random_choice *choice, bool twin,
+                         bool opencl) {
+  random_trial t;
+  random_try(&t, g, hinted, choice, opencl);
+  counts->trials++;
+  counts->recomputed += t.recomputed > 0;
+  random_compare(v, counts, g, choice, &t);
+  if (twin && !v->text[0]) check_twin(v, counts, g, hinted, choice, &t, opencl);
+  random_trial_free(&t);
+}
+
+void random_check(random_verdict *v, random_counts *counts, const random_recipe *recipe,
+                  const random_choice *choices, unsigned mask, bool opencl, volatile int *at) {
+  random_graph g, hinted;
+  bool possible[3] = {false};
+  v->text[0] = 0;
+  if (!random_build(&g, recipe, false) || !random_build(&hinted, recipe, true) ||
+      !settle(&g, possible)) {
+    counts->undrawable++;
+    random_free(&g);
+    return;
+  }
+  counts->graphs++;
+  random_check_reference(&g, v->text, sizeof v->text);
+  for (int k = 0; k < RANDOM_CHOICES && !v->text[0]; k++) {
+    if (!(mask >> k & 1)) continue;
+    *at = k;
+    if (!possible[choices[k].level[RANDOM_precision]]) counts->near_ties++;
+    else check_choice(v, counts, &g, &hinted, &choices[k], true, opencl);
+  }
+  random_free(&hinted);
+  random_free(&g);
+}

@@ -1,0 +1,339 @@
+/* What a trial left, held against the reference.
+ *
+ * How far a right result may be off is not guessed: the reference runs again with all that is
+ * stored off by up to one rounding of the precision, and what that does to a number is the number's
+ * spread. A library's result may differ by FACTOR times the largest of its own spread and the root
+ * mean square of its tensor's. Its kernels round sums and functions of floats besides, in f32 as
+ * often as what they store: that is in the factor too. */
+#include "random.h"
+
+#include "train/scaler.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A result that is out of bounds is looked at again with the spread of many runs: a few miss what
+ * happens seldom. */
+enum { FEW_RUNS = 4, MANY_RUNS = 64 };
+static const double factor = 8;
+
+/* What f16 holds with room to spare; a model whose steps blow it up is not looked at. */
+static const double too_large = 2e4;
+
+/* Losses take probabilities from one another, which leaves an error of this for a weight of 1,
+ * however small the difference. */
+static const double loss_unit = 0x1p-21;
+
+static void fail(random_verdict *v, const char *format, ...) {
+  va_list list;
+  if (v->text[0]) return;
+  va_start(list, format);
+  vsnprintf(v->text, sizeof v->text, format, list);
+  va_end(list);
+}
+
+/* ---- references with their spread ------------------------------------------------------------ */
+
+typedef struct spread {
+  int runs;
+  random_reference exact, noisy[MANY_RUNS];
+} spread;
+
+static double unit_of(ac_dtype storage) {
+  return storage == AC_F16 ? 0x1p-11 : storage == AC_BF16 ? 0x1p-8 : 0x1p-24;
+}
+
+static void evaluate(spread *s, const random_graph *g, random_run run, ac_dtype storage,
+                     float *const *parameters, int runs) {
+  s->runs = runs;
+  run.noise = 0;
+  run.unit = unit_of(storage);
+  random_evaluate(&s->exact, g, &run, parameters);
+  if (storage == AC_F16) run.smallest = 0x1p-25;
+  /* The default loss scale, some backing off included. */
+  ac_scaler scaler;
+  ac_scaler_init(&scaler, &(ac_loss_scaling_desc){0}, AC_PRECISION_F16);
+  if (storage == AC_F16)
+    run.smallest_gradient = 0x1p-25 * 8 / (double)ac_scaler_factor(&scaler, s->exact.weight + 1);
+  for (int k = 0; k < s->runs; k++) {
+    run.noise = op_draw_hash(g->recipe.key, 1000 + (uint64_t)k);
+    random_evaluate(&s->noisy[k], g, &run, parameters);
+  }
+}
+
+static void spread_free(spread *s) {
+  random_reference_free(&s->exact);
+  for (int k = 0; k < s->runs; k++) random_reference_free(&s->noisy[k]);
+}
+
+/* Whether some noisy run comes near enough to a tie that a right one might have crossed it. */
+static bool is_tied(const spread *s) {
+  const random_reference *r = &s->exact;
+  for (int i = 0; i < r->kink_count; i++) {
+    double widest = 0;
+    for (int k = 0; k < s->runs; k++)
+      widest = fmax(widest, fabs(s->noisy[k].kinks[i] - r->kinks[i]));
+    if (r->kinks[i] != 0 && fabs(r->kinks[i]) < 4 * widest) return true;
+  }
+  return false;
+}
+
+bool random_is_far_from_ties(random_graph *g, ac_dtype storage) {
+  spread s;
+  bool far = true;
+  g->rate = 0.03;
+  for (int w = 0; w < RANDOM_WINDOWS && far; w++) {
+    random_run run = {.first = w * g->recipe.batch,
+                      .count = g->recipe.batch,
+                      .micro_batch = g->recipe.batch,
+                      .update = (uint32_t)w,
+                      .training = true};
+    evaluate(&s, g, run, storage, NULL, FEW_RUNS);
+    far = !is_tied(&s) && s.exact.weight > 0.1 && s.exact.largest < 1e3 && s.exact.norm > 1e-6;
+    double norm = s.exact.norm / s.exact.weight;
+    if (norm > 5) g->rate = fmin(g->rate, 0.75 / (norm * norm));
+    spread_free(&s);
+  }
+  return far;
+}
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+typedef struct comparison {
+  random_verdict *verdict;
+  random_counts *counts;
+  int precision, window, runs;
+} comparison;
+
+static void judge(comparison *c, const char *what, const char *name, int64_t element, double got,
+                  double want, double allowed) {
+  double ratio = fabs(got - want) / allowed;
+  if (!(ratio <= c->counts->worst[c->precision]) && ratio > 0) {
+    c->counts->worst[c->precision] = ratio;
+    snprintf(c->counts->worst_text[c->precision], sizeof c->counts->worst_text[0],
+             "%s %s[%lld]: %g, not %g", what, name, (long long)element, got, want);
+  }
+  if (!(fabs(got - want) <= allowed))
+    fail(c->verdict, "window %d: %s %s[%lld] is %.9g, not %.9g; it may be off by %.3g", c->window,
+         what, name, (long long)element, got, want, allowed);
+}
+
+/* `noisy` are as many arrays as there are runs. */
+static void judge_array(comparison *c, const char *what, const char *name, int64_t count,
+                        const float *got, const double *want, double *const *noisy, double floor) {
+  double squares = 0;
+  for (int64_t e = 0; e < count; e++)
+    for (int k = 0; k < c->runs; k++) squares += pow(noisy[k][e] - want[e], 2) / c->runs;
+  double rms = sqrt(squares / (double)count);
+  for (int64_t e = 0; e < count; e++) {
+    double widest = rms;
+    for (int k = 0; k < c->runs; k++) widest = fmax(widest, fabs(noisy[k][e] - want[e]));
+    double allowed = factor * widest + 0x1p-23 * fabs(want[e]) + floor;
+    judge(c, what, name, e, (double)got[e], want[e], allowed);
+  }
+}
+
+static void judge_scalar(comparison *c, const char *what, double got, double want,
+                         const double noisy[MANY_RUNS], double scale) {
+  double widest = 0;
+  for (int k = 0; k < c->runs; k++) widest = fmax(widest, fabs(noisy[k] - want));
+  judge(c, what, "", 0, got, want, factor * widest + 1e-6 * (fabs(want) + scale));
+}
+
+/* ---- a window -------------------------------------------------------------------------------- */
+
+static void compare_sums(comparison *c, const ac_update *u, const spread *s) {
+  double loss[MANY_RUNS], weight = s->exact.weight;
+  for (int k = 0; k < s->runs; k++) loss[k] = s->noisy[k].loss / weight;
+  judge(c, "weight", "", 0, u->weight, weight, 1e-6 * weight);
+  judge_scalar(c, "loss", u->loss, s->exact.loss / weight, loss, 0.1 * s->exact.largest);
+}
+
+static const char *parameter_name(const random_graph *g, int p) {
+  return ac_tensor_at(g->graph, g->graph->parameters[p])->name;
+}
+
+static void compare_gradients(comparison *c, const random_graph *g, const random_window *w,
+                              const spread *s) {
+  double squares = 0, noisy_norm[MANY_RUNS] = {0}, exact = 0;
+  for (int p = 0; p < s->exact.parameters; p++) {
+    const double *want = s->exact.gradient[p];
+    double *noisy[MANY_RUNS];
+    if (!w->gradient[p]) continue;
+    if (!want) {
+      fail(c->verdict, "%s has a gradient, but the loss does not depend on it",
+           parameter_name(g, p));
+      return;
+    }
+    for (int k = 0; k < s->runs; k++) noisy[k] = s->noisy[k].gradient[p];
+    judge_array(c, "gradient", parameter_name(g, p), s->exact.count[p], w->gradient[p], want, noisy,
+                1e-9 * s->exact.norm + loss_unit * s->exact.weight);
+    for (int64_t e = 0; e < s->exact.count[p]; e++) {
+      squares += (double)w->gradient[p][e] * (double)w->gradient[p][e];
+      exact += want[e] * want[e];
+      for (int k = 0; k < s->runs; k++) noisy_norm[k] += noisy[k][e] * noisy[k][e];
+    }
+  }
+  double weight = s->exact.weight;
+  for (int k = 0; k < s->runs; k++) noisy_norm[k] = sqrt(noisy_norm[k]) / weight;
+  judge_scalar(c, "grad_norm", w->update.grad_norm, sqrt(exact) / weight, noisy_norm, 1e-6);
+  judge(c, "grad_norm of the gradients", "", 0, w->update.grad_norm, sqrt(squares) / weight,
+        1e-5 * sqrt(squares) / weight + 1e-12);
+}
+
+/* Every parameter that the loss depends on has a gradient unless it is frozen. */
+static void compare_presence(comparison *c, const random_graph *g, const random_window *w,
+                             const spread *s) {
+  for (int p = 0; p < s->exact.parameters; p++) {
+    bool frozen = ac_tensor_at(g->graph, g->graph->parameters[p])->desc.frozen;
+    if (s->exact.gradient[p] && !frozen && !w->gradient[p])
+      fail(c->verdict, "%s has no gradient, but the loss depends on it", parameter_name(g, p));
+  }
+}
+
+static void compare_running(comparison *c, const random_graph *g, const random_window *w,
+                            const spread *s) {
+  for (int p = 0; p < s->exact.parameters; p++) {
+    double *noisy[MANY_RUNS];
+    if (!s->exact.running[p]) continue;
+    for (int k = 0; k < s->runs; k++) noisy[k] = s->noisy[k].running[p];
+    judge_array(c, "running statistics", parameter_name(g, p), s->exact.count[p], w->weights[p],
+                s->exact.running[p], noisy, 1e-9);
+  }
+}
+
+/* ---- updates --------------------------------------------------------------------------------- */
+
+/* Steps from the library's own gradients; `state` goes on from window to window. */
+static void compare_weights(comparison *c, const random_graph *g, const random_choice *choice,
+                            const random_window *w, float *const *before, double (*state)[2],
+                            const spread *s) {
+  ac_plan_desc plan = {0};
+  ac_trainer_desc trainer = {0};
+  random_stepping step = {
+      .optimizer = choice->level[RANDOM_optimizer], .rate = g->rate, .update = c->window};
+  random_optimizer(step.optimizer, g->rate, &plan, &trainer);
+  double clip = trainer.optimizer.clip, norm = w->update.grad_norm;
+  step.factor = (clip > 0 && norm > clip ? clip / norm : 1) / s->exact.weight;
+  int64_t at = 0;
+  for (int p = 0; p < s->exact.parameters; at += s->exact.count[p++]) {
+    const ac_tensor *tensor = ac_tensor_at(g->graph, g->graph->parameters[p]);
+    step.decays = trainer.optimizer.weight_decay > 0 && tensor->shape.rank >= 2 &&
+                  !tensor->desc.no_weight_decay;
+    for (int64_t e = 0; e < s->exact.count[p]; e++) {
+      double tolerance = 0, want = (double)before[p][e];
+      if (w->gradient[p])
+        want =
+            random_step_weight(&step, want, (double)w->gradient[p][e], state[at + e], &tolerance);
+      else if (s->exact.running[p]) continue;
+      judge(c, "weight", tensor->name, e, (double)w->weights[p][e], want, tolerance + 1e-30);
+    }
+  }
+}
+
+static void compare_evaluation(comparison *c, const random_graph *g, const random_trial *t) {
+  spread s;
+  random_run run = {.count = RANDOM_WINDOWS * g->recipe.batch,
+                    .micro_batch = RANDOM_WINDOWS * g->recipe.batch};
+  evaluate(&s, g, run,
+           c->precision == 0   ? AC_F32
+           : c->precision == 1 ? AC_F16
+                               : AC_BF16,
+           t->windows[RANDOM_WINDOWS - 1].weights, c->runs);
+  double loss[MANY_RUNS], weight = s.exact.weight;
+  for (int k = 0; k < s.runs; k++) loss[k] = s.noisy[k].loss / weight;
+  if (!(s.exact.largest < too_large)) {
+    c->counts->near_ties++;
+    spread_free(&s);
+    return;
+  }
+  c->window = -1;
+  judge(c, "evaluation's weight", "", 0, t->evaluation.weight, weight, 1e-6 * weight);
+  judge_scalar(c, "evaluation's loss", t->evaluation.loss, s.exact.loss / weight, loss,
+               0.1 * s.exact.largest);
+  double correct = s.exact.correct / weight, widest = s.exact.undecided / weight;
+  for (int k = 0; k < s.runs; k++)
+    widest = fmax(widest, fabs(s.noisy[k].correct - s.exact.correct) / weight);
+  judge(c, "accuracy", "", 0, t->evaluation.accuracy, correct, 1.5 * widest + 1e-6);
+  spread_free(&s);
+}
+
+static void look(random_verdict *v, random_counts *counts, const random_graph *g,
+                 const random_choice *choice, const random_trial *t, int runs) {
+  comparison c = {v, counts, choice->level[RANDOM_precision], 0, runs};
+  int64_t all = 0;
+  for (int p = 0; p < t->parameters; p++) all += t->count[p];
+  double(*state)[2] = calloc((size_t)all + 1, sizeof *state);
+  for (int w = 0; w < RANDOM_WINDOWS && !v->text[0]; w++) {
+    float *const *before = w ? t->windows[w - 1].weights : t->start;
+    random_run run = {.first = w * g->recipe.batch,
+                      .count = g->recipe.batch,
+                      .micro_batch = t->micro_batch,
+                      .update = (uint32_t)w,
+                      .training = true};
+    spread s;
+    c.window = w;
+    evaluate(&s, g, run, random_storage(choice), before, c.runs);
+    if (t->windows[w].update.skipped) fail(v, "window %d was skipped", w);
+    if (is_tied(&s) || !(s.exact.largest < too_large)) counts->near_ties++;
+    else {
+      compare_sums(&c, &t->windows[w].update, &s);
+      compare_presence(&c, g, &t->windows[w], &s);
+      compare_gradients(&c, g, &t->windows[w], &s);
+      compare_running(&c, g, &t->windows[w], &s);
+    }
+    compare_weights(&c, g, choice, &t->windows[w], before, state, &s);
+    spread_free(&s);
+  }
+  if (!v->text[0]) compare_evaluation(&c, g, t);
+  free(state);
+}
+
+void random_compare(random_verdict *v, random_counts *counts, const random_graph *g,
+                    const random_choice *choice, const random_trial *t) {
+  random_counts first = *counts;
+  if (t->status != AC_OK) {
+    fail(v, "%s: %s", ac_status_name(t->status), t->message);
+    return;
+  }
+  look(v, counts, g, choice, t, FEW_RUNS);
+  if (!v->text[0]) return;
+  v->text[0] = 0;
+  *counts = first;
+  counts->second_looks++;
+  look(v, counts, g, choice, t, MANY_RUNS);
+}
+
+/* ---- bits ------------------------------------------------------------------------------------ */
+
+static bool same_arrays(float *const *a, float *const *b, const random_trial *t, int *parameter) {
+  for (int p = 0; p < t->parameters; p++) {
+    *parameter = p;
+    if (!a[p] != !b[p]) return false;
+    if (a[p] && memcmp(a[p], b[p], (size_t)t->count[p] * sizeof **a)) return false;
+  }
+  return true;
+}
+
+void random_compare_bits(random_verdict *v, const char *what, const random_graph *g,
+                         const random_trial *a, const random_trial *b) {
+  int p = 0;
+  if (b->status != AC_OK) fail(v, "%s: %s", what, b->message);
+  for (int w = 0; w < RANDOM_WINDOWS && !v->text[0]; w++) {
+    const ac_update *x = &a->windows[w].update, *y = &b->windows[w].update;
+    if (!same_arrays(a->windows[w].gradient, b->windows[w].gradient, a, &p))
+      fail(v, "%s changes bits of window %d: the gradient of %s", what, w, parameter_name(g, p));
+    if (x->loss != y->loss || x->weight != y->weight || x->grad_norm != y->grad_norm)
+      fail(v,
+           "%s changes bits of window %d: loss %.9g and %.9g, weight %.9g and %.9g, norm %.9g "
+           "and %.9g",
+           what, w, x->loss, y->loss, x->weight, y->weight, x->grad_norm, y->grad_norm);
+    if (!same_arrays(a->windows[w].weights, b->windows[w].weights, a, &p))
+      fail(v, "%s changes bits of window %d: %s", what, w, parameter_name(g, p));
+  }
+  if (!v->text[0] && memcmp(&a->evaluation, &b->evaluation, sizeof a->evaluation))
+    fail(v, "%s changes bits of the evaluation", what);
+}

@@ -1,0 +1,54 @@
+/* The devices that choices name, opened once each, with speeds that are drawn and not measured. */
+#include "random.h"
+
+#include "plan/cost.h"
+
+#include <stdlib.h>
+
+enum { ISAS = 3, THREADS = 2, STREAMS = 2 };
+static ac_device *cpus[ISAS][THREADS][STREAMS], *accelerator;
+
+/* From a tenth to ten times of a middling machine, op by op. */
+static void draw_costs(ac_device *device, uint64_t key) {
+  op_draw d = {.state = key};
+  for (int storage = 0; storage < AC_DTYPE_COUNT; storage++) {
+    ac_cost_model *model = device->costs[storage];
+    if (!model) model = device->costs[storage] = calloc(1, sizeof *model);
+    for (int op = 0; op < AC_OP_COUNT; op++) {
+      model->launch[op] = op_draw_between(&d, 0.1, 10) * 2e-6;
+      model->per_flop[op] = op_draw_between(&d, 0.1, 10) / 200e9;
+      model->per_byte[op] = op_draw_between(&d, 0.1, 10) / 20e9;
+    }
+  }
+}
+
+static ac_device *open_cpu(const random_choice *choice) {
+  static const char *const isas[] = {"base", "v3", "v4"};
+  int isa = choice->level[RANDOM_isa], threads = choice->level[RANDOM_threads];
+  int stream = choice->level[RANDOM_stream];
+  ac_device **device = &cpus[isa][threads][stream];
+  ac_device_desc desc = {.name = "cpu", .threads = threads + 1};
+  setenv("ACCRUE_ISA", isas[isa], 1);
+  setenv("ACCRUE_CPU_STREAM", stream ? "1" : "0", 1);
+  if (!*device && ac_device_open(device, &desc) != AC_OK) return NULL;
+  return *device;
+}
+
+ac_device *random_device(const random_choice *choice, bool opencl, uint64_t key) {
+  ac_device *device = accelerator;
+  if (!opencl) device = open_cpu(choice);
+  else if (!device && ac_device_open(&accelerator, &(ac_device_desc){.name = "opencl"}) == AC_OK)
+    device = accelerator;
+  if (device) draw_costs(device, key);
+  return device;
+}
+
+void random_close_devices(void) {
+  for (int i = 0; i < ISAS * THREADS * STREAMS; i++) {
+    ac_device **device = &cpus[0][0][0] + i;
+    ac_device_close(*device);
+    *device = NULL;
+  }
+  ac_device_close(accelerator);
+  accelerator = NULL;
+}

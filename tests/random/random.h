@@ -1,0 +1,239 @@
+/* Random graphs, trained under random plans, against a reference in double.
+ *
+ *   recipe      a seed's list of steps, each an op family and a key (draw.c)
+ *   graph       what the recipe builds through the public builders, with values for its leaves
+ *   reference   forward and backward in double, by a tape over the graph (reference.c, ties.c)
+ *   choice      how the library is to train it: plan, device, optimizer (choices.c)
+ *   trial       what the library did under a choice (trial.c)
+ *   verdict     the two compared (compare.c)
+ *
+ * Every graph is a pure function of (seed, index), and so are its choices: a failure is repeated by
+ * its two numbers. */
+#ifndef AC_TESTS_RANDOM_H
+#define AC_TESTS_RANDOM_H
+
+#include "ops/driver.h"
+#include "ops/generator.h"
+#include "train/trainer.h"
+
+#include <stdio.h>
+
+/* ---- recipes and graphs: draw.c -------------------------------------------------------------- */
+
+enum { RANDOM_STEPS = 20, RANDOM_FAMILIES = 64, RANDOM_WINDOWS = 2 };
+
+typedef struct random_step {
+  int family; /* in OP_FAMILY_LIST */
+  uint64_t key;
+} random_step;
+
+typedef struct random_recipe {
+  uint64_t key; /* of the first results, the head and the values */
+  int64_t batch;
+  int step_count;
+  random_step steps[RANDOM_STEPS], loss;
+} random_recipe;
+
+const char *random_family_name(int family);
+int random_family_count(void);
+const op_generator *random_generator(int family);
+/* The generator whose gradients a forward op has. */
+const op_generator *random_generator_of(ac_op op);
+
+/* `wanted[family]`: every graph has one of these, if any is set. */
+random_recipe random_draw(uint64_t seed, int64_t index, const bool *wanted);
+
+typedef struct random_values { /* of a leaf */
+  float *reals;
+  int32_t *integers; /* one of the two is NULL */
+  int64_t count;     /* of an input, in one sample */
+} random_values;
+
+typedef struct random_graph {
+  random_recipe recipe;
+  op_draw draw;
+  ac_graph *graph;
+  int *leaf; /* by tensor: its leaf, or -1 */
+  random_values values[OP_DRAW_LEAVES];
+  int parameter_leaf[OP_DRAW_LEAVES]; /* by the graph's parameter */
+  bool couples;                       /* batch norm: how a batch is split matters */
+  double rate;                        /* of the updates: one whose steps do not blow the model up */
+} random_graph;
+
+/* False, with ac_last_error, if the recipe builds nothing that can be trained. */
+bool random_build(random_graph *g, const random_recipe *recipe, bool hints);
+/* Values by the recipe's key and the number of the attempt; RANDOM_WINDOWS windows of samples. */
+void random_fill(random_graph *g, int attempt);
+void random_free(random_graph *g);
+void random_print(FILE *to, const random_graph *g);
+
+/* ---- the reference: reference.c, ties.c ------------------------------------------------------ */
+
+typedef struct random_run {
+  int64_t first, count, micro_batch; /* samples of the inputs' values */
+  uint32_t update;
+  bool training;
+  /* One rounding of what is stored as the precision says, relative, and of gradients absolute; one
+   * of floats. All stored values, leaves included, are off by up to that, drawn by `noise`. 0: none
+   * are. */
+  double unit, smallest, smallest_gradient;
+  uint64_t noise;
+  /* By the graph's parameters: all of them a step along a direction; NULL: none. */
+  double *const *direction;
+  double step;
+} random_run;
+
+enum { RANDOM_SEED = 77 }; /* of dropout */
+
+typedef struct random_reference {
+  double loss, weight, correct; /* sums */
+  double norm;                  /* of the sum's gradient */
+  int parameters;
+  int64_t *count;    /* by parameter */
+  double **gradient; /* by parameter, of the sum; NULL: the loss does not depend on it */
+  double **running;  /* by parameter: batch norm's running statistics after an update; or NULL */
+  double *kinks;     /* distances of what decides from where it decides otherwise */
+  int kink_count, kink_room;
+  double undecided; /* weight of rows that may or may not count as classified right */
+  double largest;   /* magnitude of a result or gradient */
+} random_reference;
+
+/* `parameters`: values by the graph's parameters, in place of the leaves' own; or NULL. */
+void random_evaluate(random_reference *r, const random_graph *g, const random_run *run,
+                     float *const *parameters);
+/* Holds the reference's gradients against differences of its losses; a sentence if they disagree.
+ */
+void random_check_reference(const random_graph *g, char *text, size_t size);
+void random_reference_free(random_reference *r);
+/* Notes what a node that has just been computed decides. */
+void random_ties(random_reference *r, const ac_op_args *args, const random_run *run);
+
+/* ---- choices: choices.c ---------------------------------------------------------------------- */
+
+/* clang-format off */
+#define RANDOM_DIMENSIONS(X)                                                                       \
+  X(recompute, "none", "all", "low budget", "middle budget", "high budget", "hints")               \
+  X(micro_batch, "1", "odd", "whole", "planned")                                                   \
+  X(windows, "any", "whole")                                                                       \
+  X(read_ahead, "no", "yes")                                                                       \
+  X(precision, "f32", "f16", "bf16")                                                               \
+  X(isa, "base", "v3", "v4")                                                                       \
+  X(threads, "1", "2")                                                                             \
+  X(stream, "no", "yes")                                                                           \
+  X(optimizer, "sgd", "momentum", "nesterov", "adamw", "adamw clipped")               \
+  X(habit, "plain", "discards", "splits calls", "evaluates between", "watches numbers", "session")
+/* clang-format on */
+
+enum random_dimension {
+#define RANDOM_DIMENSION(name, ...) RANDOM_##name,
+  RANDOM_DIMENSIONS(RANDOM_DIMENSION)
+#undef RANDOM_DIMENSION
+      RANDOM_DIMENSION_COUNT
+};
+enum { RANDOM_MOST_LEVELS = 6, RANDOM_CHOICES = 8, RANDOM_BLOCK = 200 };
+
+enum {
+  HABIT_PLAIN,
+  HABIT_DISCARDS,  /* begins windows with others that it throws away */
+  HABIT_SPLITS,    /* accumulates in two calls */
+  HABIT_EVALUATES, /* in the middle of windows */
+  HABIT_WATCHES,   /* what 16 bits lose */
+  HABIT_SESSION    /* evaluates in a session of its own */
+};
+enum {
+  RECOMPUTE_NONE,
+  RECOMPUTE_ALL,
+  RECOMPUTE_LOW,
+  RECOMPUTE_MIDDLE,
+  RECOMPUTE_HIGH,
+  RECOMPUTE_HINTS
+};
+enum { MICRO_ONE, MICRO_ODD, MICRO_WHOLE, MICRO_PLANNED };
+enum { OPTIMIZER_SGD, OPTIMIZER_MOMENTUM, OPTIMIZER_NESTEROV, OPTIMIZER_ADAMW, OPTIMIZER_CLIPPED };
+
+typedef struct random_choice {
+  int level[RANDOM_DIMENSION_COUNT];
+} random_choice;
+
+/* The choices of the index-th graph: over RANDOM_BLOCK graphs every two levels of two dimensions
+ * meet. `opencl`: the dimensions that are a CPU's stay at 0. */
+void random_choose(random_choice choices[RANDOM_CHOICES], uint64_t seed, int64_t index,
+                   bool opencl);
+/* How many pairs of levels a whole block leaves out. */
+int random_uncovered(uint64_t seed, bool opencl);
+void random_print_choice(FILE *to, const random_choice *choice, bool opencl);
+ac_dtype random_storage(const random_choice *choice);
+
+/* ---- trials: trial.c, devices.c -------------------------------------------------------------- */
+
+/* Opened when first asked for; the speeds that steer plans are drawn from `key`. NULL, with
+ * ac_last_error. */
+ac_device *random_device(const random_choice *choice, bool opencl, uint64_t key);
+void random_close_devices(void);
+
+typedef struct random_window {
+  ac_update update;
+  float **gradient; /* by parameter; NULL: none */
+  float **weights;  /* by parameter, after the update */
+} random_window;
+
+typedef struct random_trial {
+  ac_status status;
+  char message[512]; /* where it stands in the way */
+  int parameters;
+  int64_t *count;
+  int64_t micro_batch;
+  bool whole_window;
+  int64_t recomputed;
+  float **start; /* weights before the first update */
+  random_window windows[RANDOM_WINDOWS];
+  ac_evaluation evaluation;
+} random_trial;
+
+/* Trains two windows and evaluates all samples. `hinted` is the same graph with hints. */
+void random_try(random_trial *t, const random_graph *g, const random_graph *hinted,
+                const random_choice *choice, bool opencl);
+void random_trial_free(random_trial *t);
+
+/* ---- comparing: compare.c, step.c ------------------------------------------------------------ */
+
+typedef struct random_verdict {
+  char text[1024]; /* what is wrong; empty: nothing */
+} random_verdict;
+
+typedef struct random_counts {
+  int64_t graphs, undrawable, trials, near_ties, second_looks, twins, recomputed;
+  double worst[3]; /* by precision: the largest error in units of what is allowed */
+  char worst_text[3][160];
+} random_counts;
+
+/* A trial against the reference. */
+void random_compare(random_verdict *v, random_counts *counts, const random_graph *g,
+                    const random_choice *choice, const random_trial *t);
+/* Two trials that are to be the same to the bit. */
+void random_compare_bits(random_verdict *v, const char *what, const random_graph *g,
+                         const random_trial *a, const random_trial *b);
+/* Whether the graph's values are far enough from every tie at this precision, and of sensible size;
+ * sets the rate of updates. */
+bool random_is_far_from_ties(random_graph *g, ac_dtype storage);
+
+/* One step of one parameter in double; state[2] moments. */
+typedef struct random_stepping {
+  int optimizer;
+  double rate;
+  double factor; /* of the gradient: clip / weight */
+  bool decays;
+  int update; /* from 0 */
+} random_stepping;
+void random_optimizer(int optimizer, double rate, ac_plan_desc *plan, ac_trainer_desc *trainer);
+/* The weight after the step, and by how much a float one may differ. */
+double random_step_weight(const random_stepping *s, double weight, double gradient, double state[2],
+                          double *tolerance);
+
+/* ---- all of it: check.c, shrink.c ------------------------------------------------------------ */
+
+/* Everything about one recipe; choices whose bit in `mask` is not set are left out. */
+void random_check(random_verdict *v, random_counts *counts, const random_recipe *recipe,
+                  const random_choice *choices, unsigned mask, bool opencl, volatile int *at);
+
+#endif

@@ -1,0 +1,60 @@
+/* The optimizers in double, from their papers: SGD as PyTorch's, AdamW as arXiv 1711.05101. */
+#include "random.h"
+
+#include <math.h>
+
+static const double momentum = 0.8, beta1 = 0.85, beta2 = 0.98, epsilon = 1e-6, decay = 0.07,
+                    clip = 0.2;
+
+void random_optimizer(int optimizer, double rate, ac_plan_desc *plan, ac_trainer_desc *trainer) {
+  bool adamw = optimizer == OPTIMIZER_ADAMW || optimizer == OPTIMIZER_CLIPPED;
+  plan->optimizer = adamw ? AC_ADAMW : AC_SGD;
+  plan->sgd_no_momentum = optimizer == OPTIMIZER_SGD;
+  trainer->schedule.lr = rate;
+  trainer->optimizer = (ac_optimizer_desc){.beta1 = beta1,
+                                           .beta2 = beta2,
+                                           .epsilon = epsilon,
+                                           .momentum = momentum,
+                                           .nesterov = optimizer == OPTIMIZER_NESTEROV};
+  if (optimizer == OPTIMIZER_NESTEROV || optimizer == OPTIMIZER_CLIPPED)
+    trainer->optimizer.weight_decay = decay;
+  if (optimizer == OPTIMIZER_CLIPPED) trainer->optimizer.clip = clip;
+}
+
+/* `terms`: the size of what the step is a sum of, which may cancel. */
+static double adamw(const random_stepping *s, double rate, double w, double g, double state[2],
+                    double *terms) {
+  double t = s->update + 1, scale;
+  *terms = fabs(beta1 * state[0]) + fabs((1 - beta1) * g);
+  state[0] = beta1 * state[0] + (1 - beta1) * g;
+  state[1] = beta2 * state[1] + (1 - beta2) * g * g;
+  scale = rate / (1 - pow(beta1, t)) / (sqrt(state[1] / (1 - pow(beta2, t))) + epsilon);
+  *terms *= scale;
+  if (s->decays) w -= rate * decay * w;
+  return w - scale * state[0];
+}
+
+static double sgd(const random_stepping *s, double rate, double w, double g, double state[2],
+                  double *terms) {
+  double old = momentum * state[0];
+  if (s->decays) g += decay * w;
+  *terms = rate * (fabs(g) + fabs(old));
+  if (s->optimizer == OPTIMIZER_SGD) return w - rate * g;
+  state[0] = s->update == 0 ? g : old + g;
+  return w - rate * (s->optimizer == OPTIMIZER_NESTEROV ? g + momentum * state[0] : state[0]);
+}
+
+/* A float step: a few roundings of the weight and of what the step is summed of, and of the step
+ * what its factors lose; 1 - beta2 in floats is off by 3e-6. */
+double random_step_weight(const random_stepping *s, double weight, double gradient, double state[2],
+                          double *tolerance) {
+  bool is_adamw = s->optimizer == OPTIMIZER_ADAMW || s->optimizer == OPTIMIZER_CLIPPED;
+  double rate = s->rate, g = gradient * s->factor, terms;
+  double after =
+      is_adamw ? adamw(s, rate, weight, g, state, &terms) : sgd(s, rate, weight, g, state, &terms);
+  *tolerance = 3 * 0x1p-24 * (fabs(weight) + fabs(after)) + 2e-5 * fabs(after - weight) +
+               0x1p-21 * terms + 1e-12;
+  /* Below about 1e-18 the square of a gradient is no normal float. */
+  if (is_adamw && fabs(g) < 1e-12 && state[1] < 1e-24) *tolerance += rate * fabs(g) / epsilon;
+  return after;
+}

@@ -1,0 +1,301 @@
+/* Trains a graph as a choice says: two windows through accumulate and update, then an evaluation.
+ * Where the choice reads ahead, the same windows once more through ac_fit, which has to leave the
+ * same bits. */
+#include "random.h"
+
+#include "core/error.h"
+
+#include <accrue/session.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_ATTEMPTS = 30 };
+
+typedef struct training {
+  random_trial *trial;
+  int habit;
+  const random_graph *g;
+  ac_device *device;
+  ac_plan_desc policy;
+  ac_trainer_desc desc;
+  ac_plan *plan;
+  ac_trainer *trainer;
+  ac_dataset *dataset;
+} training;
+
+/* ---- the plan -------------------------------------------------------------------------------- */
+
+static int64_t micro_batch_of(const random_choice *c, int64_t batch) {
+  switch (c->level[RANDOM_micro_batch]) {
+  case MICRO_ONE:
+    return 1;
+  case MICRO_ODD: /* divides no batch but by chance */
+    return batch > 3    ? (batch % 3    ? 3
+                           : batch == 6 ? 4
+                                        : 5) > batch
+                              ? 2
+                          : batch % 3 ? 3
+                                      : 4
+           : batch == 3 ? 2
+                        : 1;
+  case MICRO_WHOLE:
+    return batch;
+  default:
+    return 0;
+  }
+}
+
+/* Bytes of a plan that keeps or recomputes everything. */
+static ac_status needs_of(const training *t, ac_recompute recompute, int64_t micro_batch,
+                          uint64_t *bytes) {
+  ac_plan_desc desc = t->policy;
+  ac_plan *plan = NULL;
+  desc.recompute = recompute;
+  desc.micro_batch = desc.micro_batch ? desc.micro_batch : micro_batch;
+  AC_TRY(ac_plan_create(&plan, t->g->graph, t->device, &desc));
+  *bytes = ac_plan_needs(plan);
+  ac_plan_free(plan);
+  return AC_OK;
+}
+
+static ac_status set_budget(training *t, int recompute) {
+  uint64_t least, most;
+  AC_TRY(needs_of(t, AC_RECOMPUTE_ALL, 1, &least));
+  AC_TRY(needs_of(t, AC_RECOMPUTE_NONE, t->policy.batch, &most));
+  if (most <= least) most = least + 1;
+  t->policy.memory = recompute == RECOMPUTE_LOW      ? least
+                     : recompute == RECOMPUTE_MIDDLE ? least + (most - least) / 2
+                                                     : most - 1;
+  return AC_OK;
+}
+
+static ac_status make_plan(training *t, const random_graph *hinted, const random_choice *c) {
+  static const ac_precision precisions[] = {AC_PRECISION_F32, AC_PRECISION_F16, AC_PRECISION_BF16};
+  int recompute = c->level[RANDOM_recompute];
+  t->policy.batch = t->g->recipe.batch;
+  t->policy.micro_batch = micro_batch_of(c, t->policy.batch);
+  t->policy.micro_batch_norm = c->level[RANDOM_micro_batch] != MICRO_WHOLE;
+  t->policy.whole_windows = c->level[RANDOM_windows];
+  t->policy.read_ahead = c->level[RANDOM_read_ahead];
+  t->policy.debug_numerics = t->habit == HABIT_WATCHES;
+  t->policy.precision = precisions[c->level[RANDOM_precision]];
+  random_optimizer(c->level[RANDOM_optimizer], t->g->rate, &t->policy, &t->desc);
+  if (recompute >= RECOMPUTE_LOW && recompute <= RECOMPUTE_HIGH) AC_TRY(set_budget(t, recompute));
+  t->policy.recompute = recompute == RECOMPUTE_NONE  ? AC_RECOMPUTE_NONE
+                        : recompute == RECOMPUTE_ALL ? AC_RECOMPUTE_ALL
+                                                     : AC_RECOMPUTE_AUTO;
+  const random_graph *g = recompute == RECOMPUTE_HINTS ? hinted : t->g;
+  AC_TRY(ac_plan_create(&t->plan, g->graph, t->device, &t->policy));
+  const ac_plan_info *info = ac_plan_get_info(t->plan);
+  t->trial->micro_batch = info->micro_batch;
+  t->trial->recomputed = info->recomputed_ops;
+  t->trial->whole_window = t->plan->main.whole_window;
+  return AC_OK;
+}
+
+/* ---- reading and writing --------------------------------------------------------------------- */
+
+static float **read_weights(const training *t) {
+  random_trial *trial = t->trial;
+  float **all = calloc((size_t)trial->parameters + 1, sizeof *all);
+  for (int p = 0; p < trial->parameters; p++) {
+    all[p] = calloc((size_t)trial->count[p], sizeof **all);
+    if (trial->status == AC_OK)
+      trial->status = ac_trainer_get_parameter(t->trainer, p, 0, trial->count[p], all[p]);
+  }
+  return all;
+}
+
+static float **read_gradients(const training *t) {
+  random_trial *trial = t->trial;
+  float **all = calloc((size_t)trial->parameters + 1, sizeof *all);
+  for (int p = 0; p < trial->parameters; p++) {
+    if (t->plan->parameters[p].gradient < 0) continue;
+    all[p] = calloc((size_t)trial->count[p], sizeof **all);
+    if (trial->status == AC_OK)
+      trial->status = ac_trainer_get_gradient(t->trainer, p, 0, trial->count[p], all[p]);
+  }
+  return all;
+}
+
+static void free_arrays(float **all, int count) {
+  for (int p = 0; all && p < count; p++) free(all[p]);
+  free(all);
+}
+
+static const void *samples_of(const random_graph *g, int leaf, int64_t first) {
+  const random_values *v = &g->values[leaf];
+  return v->integers ? (const void *)(v->integers + first * v->count) : v->reals + first * v->count;
+}
+
+static int feeds_of(const random_graph *g, int64_t first, ac_feed *feeds) {
+  for (int i = 0; i < g->graph->input_count; i++) {
+    int leaf = g->leaf[g->graph->inputs[i]];
+    feeds[i] = (ac_feed){g->draw.leaves[leaf].tensor->name, samples_of(g, leaf, first)};
+  }
+  return g->graph->input_count;
+}
+
+static ac_status make_dataset(training *t) {
+  const random_graph *g = t->g;
+  ac_field fields[AC_MAX_FIELDS];
+  const void *data[AC_MAX_FIELDS];
+  for (int i = 0; i < g->graph->input_count; i++) {
+    int leaf = g->leaf[g->graph->inputs[i]];
+    const ac_tensor *x = g->draw.leaves[leaf].tensor;
+    fields[i] = (ac_field){x->name, x->dtype, g->values[leaf].count};
+    data[i] = samples_of(g, leaf, 0);
+  }
+  return ac_dataset_from_memory(&t->dataset, RANDOM_WINDOWS * g->recipe.batch,
+                                g->graph->input_count, fields, data);
+}
+
+/* ---- training -------------------------------------------------------------------------------- */
+
+static ac_status make_trainer(training *t) {
+  AC_TRY(ac_trainer_create(&t->trainer, t->plan, &t->desc));
+  for (int p = 0; p < t->trial->parameters; p++)
+    AC_TRY(ac_trainer_set_parameter(t->trainer, p, 0, t->trial->count[p],
+                                    t->g->values[t->g->parameter_leaf[p]].reals));
+  return AC_OK;
+}
+
+/* Samples [first, first + batch), in one call or two. */
+static ac_status accumulate(training *t, int64_t first) {
+  ac_feed feeds[OP_DRAW_INPUTS];
+  int64_t batch = t->g->recipe.batch, begin = 0;
+  bool splits = t->habit == HABIT_SPLITS && !t->trial->whole_window && !t->g->couples;
+  if (splits) begin = batch / 2;
+  if (begin) AC_TRY(ac_trainer_accumulate(t->trainer, begin, feeds, feeds_of(t->g, first, feeds)));
+  int count = feeds_of(t->g, first + begin, feeds);
+  AC_TRY(ac_trainer_accumulate(t->trainer, batch - begin, feeds, count));
+  if (t->habit != HABIT_EVALUATES || t->trial->whole_window) return AC_OK;
+  return ac_trainer_evaluate(t->trainer, t->dataset, 0, &t->trial->evaluation);
+}
+
+/* A window that overflows in f16 runs again at the lower scale. */
+static ac_status train_window(training *t, int w) {
+  random_window *window = &t->trial->windows[w];
+  int64_t batch = t->g->recipe.batch;
+  for (int attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
+    if (t->habit == HABIT_DISCARDS) {
+      AC_TRY(accumulate(t, (RANDOM_WINDOWS - 1 - w) * batch));
+      ac_trainer_discard(t->trainer);
+    }
+    AC_TRY(accumulate(t, w * batch));
+    free_arrays(window->gradient, t->trial->parameters);
+    window->gradient = read_gradients(t);
+    AC_TRY(t->trial->status);
+    AC_TRY(ac_trainer_update(t->trainer, &window->update));
+    if (!window->update.skipped || window->update.stuck) break;
+  }
+  window->weights = read_weights(t);
+  return t->trial->status;
+}
+
+/* With the last weights, forward only. */
+static ac_status evaluate_in_session(const training *t) {
+  ac_plan_desc policy = {.purpose = AC_EVALUATE,
+                         .batch = t->policy.batch,
+                         .micro_batch = t->trial->micro_batch,
+                         .precision = t->policy.precision};
+  ac_plan *plan = NULL;
+  ac_session *session = NULL;
+  ac_status status = ac_plan_create(&plan, t->g->graph, t->device, &policy);
+  if (status == AC_OK) status = ac_session_create(&session, plan, RANDOM_SEED);
+  for (int p = 0; p < t->trial->parameters && status == AC_OK; p++)
+    status = ac_session_set_parameter(
+        session, ac_tensor_at(t->g->graph, t->g->graph->parameters[p])->name, 0, t->trial->count[p],
+        t->trial->windows[RANDOM_WINDOWS - 1].weights[p]);
+  if (status == AC_OK) status = ac_session_evaluate(session, t->dataset, 0, &t->trial->evaluation);
+  ac_session_free(session);
+  ac_plan_free(plan);
+  return status;
+}
+
+typedef struct fitted {
+  ac_update update[RANDOM_WINDOWS];
+  int count;
+} fitted;
+
+static bool note_step(void *user, const ac_fit_event *event) {
+  fitted *f = user;
+  if (event->kind != AC_FIT_STEP || event->replayed || f->count == RANDOM_WINDOWS) return true;
+  f->update[f->count++] = event->update;
+  return true;
+}
+
+static bool same_update(const ac_update *a, const ac_update *b) {
+  return a->loss == b->loss && a->weight == b->weight && a->grad_norm == b->grad_norm &&
+         a->loss_scale == b->loss_scale && a->skipped == b->skipped;
+}
+
+static ac_status fit_again(training *t) {
+  fitted f = {.count = 0};
+  ac_trainer_free(t->trainer);
+  t->trainer = NULL;
+  AC_TRY(make_trainer(t));
+  AC_TRY(ac_fit(t->trainer,
+                &(ac_fit_desc){.train = t->dataset,
+                               .steps = RANDOM_WINDOWS,
+                               .no_final_evaluation = true,
+                               .no_shuffle = true,
+                               .replay = true,
+                               .callback = note_step,
+                               .user = &f},
+                NULL));
+  float **weights = read_weights(t);
+  bool same = f.count == RANDOM_WINDOWS;
+  for (int w = 0; same && w < RANDOM_WINDOWS; w++)
+    same = same_update(&f.update[w], &t->trial->windows[w].update);
+  for (int p = 0; same && p < t->trial->parameters; p++)
+    same = !memcmp(weights[p], t->trial->windows[RANDOM_WINDOWS - 1].weights[p],
+                   (size_t)t->trial->count[p] * sizeof(float));
+  free_arrays(weights, t->trial->parameters);
+  if (same) return t->trial->status;
+  return ac_fail(AC_ERROR_STATE, "ac_fit leaves other bits than accumulate and update");
+}
+
+static ac_status train(training *t, const random_graph *hinted, const random_choice *c) {
+  AC_TRY(make_plan(t, hinted, c));
+  AC_TRY(make_dataset(t));
+  AC_TRY(make_trainer(t));
+  t->trial->start = read_weights(t);
+  for (int w = 0; w < RANDOM_WINDOWS; w++) AC_TRY(train_window(t, w));
+  AC_TRY(ac_trainer_evaluate(t->trainer, t->dataset, 0, &t->trial->evaluation));
+  if (t->habit == HABIT_SESSION) AC_TRY(evaluate_in_session(t));
+  bool fits = c->level[RANDOM_read_ahead] && t->habit != HABIT_SPLITS;
+  return fits ? fit_again(t) : AC_OK;
+}
+
+void random_try(random_trial *trial, const random_graph *g, const random_graph *hinted,
+                const random_choice *choice, bool opencl) {
+  *trial = (random_trial){.parameters = g->graph->parameter_count};
+  training t = {
+      .trial = trial, .habit = choice->level[RANDOM_habit], .g = g, .desc = {.seed = RANDOM_SEED}};
+  trial->count = calloc((size_t)trial->parameters + 1, sizeof *trial->count);
+  for (int p = 0; p < trial->parameters; p++)
+    trial->count[p] = ac_shape_count(&ac_tensor_at(g->graph, g->graph->parameters[p])->shape);
+  t.device = random_device(choice, opencl, op_draw_hash(g->recipe.key, 11));
+  ac_status status = t.device ? train(&t, hinted, choice) : AC_ERROR_DEVICE;
+  if (status != AC_OK) snprintf(trial->message, sizeof trial->message, "%s", ac_last_error());
+  trial->status = status;
+  ac_trainer_free(t.trainer);
+  if (t.device && ac_device_allocated_bytes(t.device) && trial->status == AC_OK) {
+    trial->status = AC_ERROR_STATE;
+    snprintf(trial->message, sizeof trial->message, "the device holds memory after the trainer");
+  }
+  ac_plan_free(t.plan);
+  ac_dataset_free(t.dataset);
+}
+
+void random_trial_free(random_trial *t) {
+  free_arrays(t->start, t->parameters);
+  for (int w = 0; w < RANDOM_WINDOWS; w++) {
+    free_arrays(t->windows[w].gradient, t->parameters);
+    free_arrays(t->windows[w].weights, t->parameters);
+  }
+  free(t->count);
+  memset(t, 0, sizeof *t);
+}
