@@ -302,7 +302,7 @@ def equivalents():
 
 def excuse(entries, site):
     for path, function, kind, fragment, reason in entries:
-        if path == site.path and function in ("*", site.function.name) and kind in ("*", site.mutation.kind) and (
+        if fnmatch.fnmatch(site.path, path) and function in ("*", site.function.name) and kind in ("*", site.mutation.kind) and (
                 fragment in site.before or fragment in site.after):
             return reason
     return None

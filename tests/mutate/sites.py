@@ -214,6 +214,8 @@ ASSIGNMENTS = ("=", "+=", "-=", "*=", "/=", "|=", "&=", "^=")
 ENDS = {",", ";", "?", ":", "<", ">", "<=", ">=", "==", "!=", "&&", "||", "|", "&", "^", "<<", ">>", *ASSIGNMENTS}
 TYPES = re.compile(r"(const|local|static|float|double|int|bool|uint\w*|int\w*_t|size_t|long|vector|storage|char|lanes|"
                    r"struct|ac_\w+)$")
+# Which argument of calls only says how work is shared out.
+WEIGHTS = (("ac_cpu_for(_floats)?$", 3), ("ac_cpu_for_planes$", 2), ("ac_cpu_share$", 1))
 OPEN, CLOSE = {"(": ")", "[": "]", "{": "}"}, {")", "]", "}"}
 
 
@@ -227,6 +229,7 @@ class Body:
         else:
             clean = clean.replace("\\\n", " \n")
         self.function, self.text, self.clean = function, text, clean
+        self.rule = "ac_differentiation" in function.head
         self.tokens = [(m.start(), m.end(), m.group()) for m in TOKEN.finditer(clean, function.begin, function.end)]
         self.match, stack = {}, []
         for i, (_, _, t) in enumerate(self.tokens):
@@ -236,6 +239,8 @@ class Body:
                 self.match[i] = stack[-1]
                 self.match[stack.pop()] = i
         self.skipped, self.strides = self.loop_heads()
+        self.weights = [self.arguments(i + 1)[at] for i, (_, _, t) in enumerate(self.tokens) for name, at in WEIGHTS
+                        if re.match(name, t) and self.t(i + 1) == "(" and i + 1 in self.match]
 
     def t(self, i):
         return self.tokens[i][2] if 0 <= i < len(self.tokens) else ""
@@ -346,7 +351,7 @@ class Body:
         if re.match(r"(\d+\.\d*|\.\d+)", t):
             number = re.sub(r"[fF]$", "", t)
             yield Mutation("literal", start, end, f"1{t[len(number):] and '.0f'}" if float(number) == 0 else f"(2 * {t})")
-        elif re.match(r"\d+[uUlL]*$", t) and not self.in_memset(i) and (before in ("=", "+", "-", "*", "<", ">", "==", "<=", ">=", "?", ":", ",") or
+        elif re.match(r"\d+[uUlL]*$", t) and not self.in_memset(i) and not (self.rule and before == ",") and (before in ("=", "+", "-", "*", "<", ">", "==", "<=", ">=", "?", ":", ",") or
                                                after in ("+", "-", "*")) and not self.declares(i):
             yield Mutation("literal", start, end, str(int(re.match(r"\d+", t).group()) + 1))
         if t == "[" and re.match(r"\w|\]", before[-1:] or " ") and not self.declares(i) and i in self.match and not (
@@ -395,17 +400,18 @@ class Body:
             yield Mutation("count", start, start + len(t), str(int(t) - 1))
 
     def is_speed(self, m):
-        """Whether the statement's line only decides how many threads work."""
+        """Whether the change only concerns how work is cut into blocks or shared out."""
         line = self.text[self.text.rfind("\n", 0, m.start) + 1 : self.text.find("\n", m.end)]
-        return "AC_CPU_SERIAL" in line or "context->threads" in line
+        if re.search(r"AC_CPU_SERIAL|context->threads|\benum \{", line):
+            return True
+        return any(m.start < self.tokens[last - 1][1] and m.end > self.tokens[first][0] for first, last in self.weights)
 
     def mutations(self):
-        rule = "ac_differentiation" in self.function.head
         found = {}
         for i in range(len(self.tokens)):
             if i in self.skipped:
                 continue
-            for source in (self.operators, self.operands, self.calls, self.assignments, *([self.emissions] * rule)):
+            for source in (self.operators, self.operands, self.calls, self.assignments, *([self.emissions] * self.rule)):
                 for m in source(i):
                     if self.text[m.start : m.end] != m.to and not self.is_speed(m):
                         found.setdefault((m.start, m.end, m.to), m)
