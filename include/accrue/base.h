@@ -42,7 +42,8 @@ AC_API const char *ac_version(void);
   X(ERROR_FORMAT, -7, "malformed data")                             \
   X(ERROR_NOT_FINITE, -8, "a loss or gradient is not finite")       \
   X(ERROR_STATE, -9, "called in the wrong state")                   \
-  X(ERROR_STOPPED, -10, "stopped by a callback")
+  X(ERROR_STOPPED, -10, "stopped by a callback")                    \
+  X(ERROR_INTERNAL, -11, "a fault of Accrue's own, found in time")
 
 typedef enum ac_status {
 #define AC_STATUS_ENUM(name, value, text) AC_##name = value,

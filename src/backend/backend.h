@@ -17,6 +17,7 @@ enum { AC_BACKEND_VERSION = 1 };
 typedef struct ac_backend {
   uint32_t version;
   const char *name;
+  bool computes_nothing; /* counts memory and calls alone: for planning, no hardware to be listed */
 
   /* Number of devices, and the description of one. 0 devices (no driver, say) is no error. */
   int (*count)(void);

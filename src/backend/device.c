@@ -18,15 +18,10 @@ enum { BACKEND_COUNT = sizeof backends / sizeof *backends };
 
 /* ---- listing --------------------------------------------------------------------------------- */
 
-/* `dry` is for planning, so it can be opened by name but is not hardware to be listed. */
-static bool is_hardware(const ac_backend *backend) {
-  return strcmp(backend->name, "dry") != 0;
-}
-
 ac_status ac_device_list(ac_device_info *list, int capacity, int *count) {
   *count = 0;
   for (int b = 0; b < BACKEND_COUNT; b++) {
-    if (!is_hardware(backends[b])) continue;
+    if (backends[b]->computes_nothing) continue;
     int devices = backends[b]->count();
     for (int i = 0; i < devices; i++, (*count)++)
       if (list && *count < capacity) AC_TRY(backends[b]->describe(i, &list[*count]));
@@ -39,7 +34,7 @@ static void list_names(char *text, size_t size) {
   size_t used = 0;
   text[0] = 0;
   for (int b = 0; b < BACKEND_COUNT; b++) {
-    int devices = is_hardware(backends[b]) ? backends[b]->count() : 0;
+    int devices = backends[b]->computes_nothing ? 0 : backends[b]->count();
     for (int i = 0; i < devices && used < size; i++) {
       ac_device_info info;
       if (backends[b]->describe(i, &info) != AC_OK) continue;

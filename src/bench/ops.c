@@ -103,7 +103,7 @@ static ac_status add_steps(ac_bench *bench, const ac_plan *plan, int64_t samples
   for (int i = 0; i < plan->main.step_count && times; i++) {
     const ac_step *step = &plan->main.steps[i];
     ac_bench_entry entry = {.run = run_of(samples),
-                            .backward = plan->graph->nodes[step->node].backward,
+                            .backward = ac_node_at(plan->graph, step->node)->backward,
                             .count = times};
     entry.run.training = plan->main.training;
     ac_step_arguments(step, plan->graph, &entry.run, &entry.args);
@@ -124,15 +124,15 @@ static ac_operand flat(ac_operand x) {
 static ac_status add_running(ac_bench *bench, const ac_plan *plan) {
   const ac_graph *graph = plan->graph;
   for (int i = 0; i < plan->main.step_count; i++) {
-    const ac_node *pool = &graph->nodes[plan->main.steps[i].node];
+    const ac_node *pool = ac_node_at(graph, plan->main.steps[i].node);
     if (pool->op != AC_OP_batch_norm_pool) continue;
-    const ac_node *norm = &graph->nodes[pool->forward];
+    const ac_node *norm = ac_node_at(graph, pool->forward);
     ac_bench_entry entry = {.run = run_of(1), .update = true, .count = 1};
     entry.args = (ac_op_args){.op = AC_OP_batch_norm_update,
                               .attributes = ac_cost_sample_attributes(AC_OP_batch_norm_update),
-                              .in = {ac_operand_of(graph->tensors[pool->out[0]], 1)}};
+                              .in = {ac_operand_of(ac_tensor_at(graph, pool->out[0]), 1)}};
     for (int j = 0; j < 2; j++)
-      entry.args.out[j] = ac_operand_of(graph->tensors[norm->in[3 + j]], 1);
+      entry.args.out[j] = ac_operand_of(ac_tensor_at(graph, norm->in[3 + j]), 1);
     AC_TRY(add(bench, &entry));
   }
   return AC_OK;
@@ -297,7 +297,7 @@ ac_status ac_bench_get(const ac_bench *bench, int index, ac_bench_op *op) {
 }
 
 ac_status ac_bench_refuse_dry(const ac_device *device) {
-  if (strcmp(device->backend->name, "dry") != 0) return AC_OK;
+  if (!device->backend->computes_nothing) return AC_OK;
   return ac_fail(AC_ERROR_UNSUPPORTED, "bench: dry computes nothing that could be measured");
 }
 

@@ -7,42 +7,42 @@
 
 ac_tensor *ac_gradient_of(ac_differentiation *d, int tensor) {
   ac_graph *graph = d->graph;
-  const ac_tensor *forward = graph->tensors[tensor];
+  const ac_tensor *forward = ac_tensor_at(graph, tensor);
   int id = d->gradient[forward->storage];
   if (id < 0) return NULL;
-  ac_tensor *gradient = graph->tensors[id];
+  ac_tensor *gradient = ac_tensor_at(graph, id);
   if (ac_shape_equal(&gradient->shape, &forward->shape)) return gradient;
   return ac_graph_view(graph, gradient, &forward->shape);
 }
 
 bool ac_gradient_wanted(const ac_differentiation *d, int tensor) {
-  return tensor >= 0 && d->graph->tensors[tensor]->requires_gradient;
+  return tensor >= 0 && ac_tensor_at(d->graph, tensor)->requires_gradient;
 }
 
 /* The persistent sum that every contribution to a parameter's gradient is added to. */
 static ac_tensor *parameter_gradient(ac_differentiation *d, const ac_tensor *parameter) {
   int index = parameter->parameter;
   if (d->parameter[index] < 0) {
-    const ac_tensor *whole = d->graph->tensors[d->graph->parameters[index]];
+    const ac_tensor *whole = ac_tensor_at(d->graph, d->graph->parameters[index]);
     ac_tensor *sum = ac_graph_new_tensor(d->graph, AC_ROLE_GRADIENT, AC_F32, &whole->shape);
     if (!sum) return NULL;
     sum->parameter = index;
     d->parameter[index] = sum->id;
   }
-  return d->graph->tensors[d->parameter[index]];
+  return ac_tensor_at(d->graph, d->parameter[index]);
 }
 
 ac_status ac_gradient_pass(ac_differentiation *d, int target, ac_tensor *gradient) {
   ac_graph *graph = d->graph;
   if (!gradient) return graph->status;
-  const ac_tensor *forward = graph->tensors[target];
+  const ac_tensor *forward = ac_tensor_at(graph, target);
   if (!forward->requires_gradient) return AC_OK;
   if (forward->role == AC_ROLE_PARAMETER) {
     ac_tensor *sum = parameter_gradient(d, forward);
     ac_scale_attributes one = {1};
     int node = ac_graph_append(graph, AC_OP_scale, &one, sizeof one, 1, &gradient);
     if (node < 0 || !sum) return graph->status;
-    graph->nodes[node].out[0] = sum->id;
+    ac_node_at(graph, node)->out[0] = sum->id;
     return AC_OK;
   }
   int *held = &d->gradient[forward->storage];
@@ -84,8 +84,8 @@ ac_status ac_gradient_emit(ac_differentiation *d, ac_op op, const void *attribut
   bool rest[AC_MAX_OUTPUTS] = {false};
   for (int j = 0; j < target_count; j++) {
     if (!ac_gradient_wanted(d, target[j])) continue;
-    const ac_tensor *forward = graph->tensors[target[j]];
-    ac_node *node = &graph->nodes[index];
+    const ac_tensor *forward = ac_tensor_at(graph, target[j]);
+    ac_node *node = ac_node_at(graph, index);
     ac_tensor *output = place_output(d, node, j, forward, &rest[j]);
     if (!output) return graph->status;
     node->out[j] = output->id;
@@ -95,20 +95,21 @@ ac_status ac_gradient_emit(ac_differentiation *d, ac_op op, const void *attribut
     }
   }
   for (int j = 0; j < target_count; j++)
-    if (rest[j]) AC_TRY(ac_gradient_pass(d, target[j], graph->tensors[graph->nodes[index].out[j]]));
+    if (rest[j])
+      AC_TRY(ac_gradient_pass(d, target[j], ac_tensor_at(graph, ac_node_at(graph, index)->out[j])));
   return graph->status;
 }
 
 /* A loss node starts from the loss scale; any other node needs a gradient of its first output. */
 static bool reached(const ac_differentiation *d, const ac_node *node) {
-  const ac_tensor *output = d->graph->tensors[node->out[0]];
+  const ac_tensor *output = ac_tensor_at(d->graph, node->out[0]);
   if (output->role == AC_ROLE_LOSS) return output->id == d->graph->loss;
   return d->gradient[output->storage] >= 0;
 }
 
 static ac_status emit_gradient(ac_differentiation *d, const ac_node *node) {
   ac_graph *graph = d->graph;
-  if (!reached(d, node) || !graph->tensors[node->out[0]]->requires_gradient) return AC_OK;
+  if (!reached(d, node) || !ac_tensor_at(graph, node->out[0])->requires_gradient) return AC_OK;
   char text[128];
   const ac_op_desc *desc = ac_op_describe(node->op);
   if (!desc->gradient)
@@ -119,23 +120,22 @@ static ac_status emit_gradient(ac_differentiation *d, const ac_node *node) {
 
 static ac_status visit(ac_differentiation *d, int index) {
   ac_graph *graph = d->graph;
-  /* A copy: rules append nodes, which moves the array. */
-  ac_node node = graph->nodes[index];
-  const ac_op_desc *desc = ac_op_describe(node.op);
+  const ac_node *node = ac_node_at(graph, index);
+  const ac_op_desc *desc = ac_op_describe(node->op);
   int first = graph->node_count;
-  graph->scope = node.scope;
-  AC_TRY(emit_gradient(d, &node));
-  if (desc->once) AC_TRY(desc->once(d, &node));
+  graph->scope = node->scope;
+  AC_TRY(emit_gradient(d, node));
+  if (desc->once) AC_TRY(desc->once(d, node));
   for (int i = first; i < graph->node_count; i++) {
-    graph->nodes[i].backward = true;
-    graph->nodes[i].forward = index;
+    ac_node_at(graph, i)->backward = true;
+    ac_node_at(graph, i)->forward = index;
   }
   return graph->status;
 }
 
 ac_status ac_graph_differentiate(ac_graph *graph) {
   if (graph->loss < 0) return ac_fail(AC_ERROR_ARGUMENT, "the graph has no loss to train on");
-  if (!graph->tensors[graph->loss]->requires_gradient)
+  if (!ac_tensor_at(graph, graph->loss)->requires_gradient)
     return ac_fail(AC_ERROR_ARGUMENT, "the loss depends on no trainable parameter");
   int forward_tensors = graph->tensor_count;
   ac_differentiation d = {.graph = graph};

@@ -25,6 +25,21 @@ static void *grow(void *array, int count, size_t size) {
     (array) = grown;                                   \
   } while (0)
 
+/* Makes room for one more element in chunks that hold `count`. */
+#define GROW_CHUNKS(chunks, count)                            \
+  do {                                                        \
+    if ((count) % AC_GRAPH_CHUNK) break;                      \
+    GROW(chunks, (count) / AC_GRAPH_CHUNK);                   \
+    void *chunk = malloc(AC_GRAPH_CHUNK * sizeof **(chunks)); \
+    if (!chunk) return out_of_memory(graph);                  \
+    (chunks)[(count) / AC_GRAPH_CHUNK] = chunk;               \
+  } while (0)
+
+void ac_graph_free_chunks(void **chunks, int count) {
+  for (int i = 0; i < (count + AC_GRAPH_CHUNK - 1) / AC_GRAPH_CHUNK; i++) free(chunks[i]);
+  free(chunks);
+}
+
 static void *out_of_memory(ac_graph *graph) {
   return ac_graph_fail(graph, AC_ERROR_MEMORY, "no memory for the graph");
 }
@@ -45,14 +60,11 @@ ac_status ac_graph_create(ac_graph **result) {
 
 void ac_graph_free(ac_graph *graph) {
   if (!graph) return;
-  for (int i = 0; i < graph->tensor_count; i++) {
-    free(graph->tensors[i]->name);
-    free(graph->tensors[i]);
-  }
+  for (int i = 0; i < graph->tensor_count; i++) free(ac_tensor_at(graph, i)->name);
   for (int i = 0; i < graph->output_count; i++) free(graph->outputs[i].name);
   for (int i = 0; i < graph->scope_count; i++) free(graph->scopes[i]);
-  free(graph->tensors);
-  free(graph->nodes);
+  ac_graph_free_chunks((void **)graph->tensor_chunks, graph->tensor_count);
+  ac_graph_free_chunks((void **)graph->node_chunks, graph->node_count);
   free(graph->inputs);
   free(graph->parameters);
   free(graph->outputs);
@@ -105,17 +117,17 @@ ac_tensor *ac_graph_new_tensor(ac_graph *graph, ac_role role, ac_dtype dtype,
                            ac_shape_text(text, shape));
     count *= shape->dim[i];
   }
-  GROW(graph->tensors, graph->tensor_count);
-  ac_tensor *tensor = calloc(1, sizeof *tensor);
-  if (!tensor) return out_of_memory(graph);
-  tensor->graph = graph;
-  tensor->id = tensor->storage = graph->tensor_count;
-  tensor->role = role;
-  tensor->dtype = dtype;
-  tensor->shape = *shape;
-  tensor->producer = -1;
-  tensor->parameter = -1;
-  graph->tensors[graph->tensor_count++] = tensor;
+  GROW_CHUNKS(graph->tensor_chunks, graph->tensor_count);
+  int id = graph->tensor_count++;
+  ac_tensor *tensor = ac_tensor_at(graph, id);
+  *tensor = (ac_tensor){.graph = graph,
+                        .id = id,
+                        .storage = id,
+                        .role = role,
+                        .dtype = dtype,
+                        .shape = *shape,
+                        .producer = -1,
+                        .parameter = -1};
   return tensor;
 }
 
@@ -135,7 +147,7 @@ static ac_tensor *add_leaf(ac_graph *graph, ac_role role, const char *name, ac_d
   const char *what = role == AC_ROLE_INPUT ? "input" : "parameter";
   if (!name || !*name) return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "%s without a name", what);
   for (int i = 0; i < graph->tensor_count; i++) {
-    const ac_tensor *other = graph->tensors[i];
+    const ac_tensor *other = ac_tensor_at(graph, i);
     if (other->role == role && other->name && !strcmp(other->name, name))
       return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "%s \"%s\" exists already", what, name);
   }
@@ -202,8 +214,8 @@ bool ac_graph_optional(ac_graph *graph, ac_op op, const ac_tensor *operand) {
 }
 
 static void *append_node(ac_graph *graph) {
-  GROW(graph->nodes, graph->node_count);
-  ac_node *node = &graph->nodes[graph->node_count++];
+  GROW_CHUNKS(graph->node_chunks, graph->node_count);
+  ac_node *node = ac_node_at(graph, graph->node_count++);
   memset(node, 0, sizeof *node);
   return node;
 }
@@ -228,10 +240,10 @@ ac_tensor *ac_graph_add_output(ac_graph *graph, int index, ac_role role, ac_dtyp
   if (index < 0) return NULL;
   ac_tensor *tensor = ac_graph_new_tensor(graph, role, dtype, shape);
   if (!tensor) return NULL;
-  ac_node *node = &graph->nodes[index];
+  ac_node *node = ac_node_at(graph, index);
   tensor->producer = index;
   for (int i = 0; i < AC_MAX_INPUTS; i++)
-    if (node->in[i] >= 0 && graph->tensors[node->in[i]]->requires_gradient)
+    if (node->in[i] >= 0 && ac_tensor_at(graph, node->in[i])->requires_gradient)
       tensor->requires_gradient = true;
   int slot = 0;
   while (node->out[slot] >= 0) slot++;
@@ -287,7 +299,7 @@ void ac_graph_set_output(ac_graph *graph, const char *name, ac_tensor *tensor) {
 ac_tensor *ac_tensor_hint(ac_tensor *tensor, ac_hint hint) {
   if (!tensor || tensor->graph->status != AC_OK) return NULL;
   ac_graph *graph = tensor->graph;
-  ac_tensor *storage = graph->tensors[tensor->storage];
+  ac_tensor *storage = ac_tensor_at(graph, tensor->storage);
   if (storage->role != AC_ROLE_ACTIVATION || (unsigned)hint > AC_RECOMPUTE)
     return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
                          "a hint is for results of ops, and is one of none, keep, recompute");
@@ -296,9 +308,9 @@ ac_tensor *ac_tensor_hint(ac_tensor *tensor, ac_hint hint) {
                          "hints contradict each other: a tensor is both to be kept and to be "
                          "recomputed");
   /* An op yields all its results at once, those that have no handle included. */
-  const ac_node *node = &graph->nodes[storage->producer];
+  const ac_node *node = ac_node_at(graph, storage->producer);
   for (int j = 0; j < AC_MAX_OUTPUTS; j++)
-    if (node->out[j] >= 0) graph->tensors[node->out[j]]->hint = hint;
+    if (node->out[j] >= 0) ac_tensor_at(graph, node->out[j])->hint = hint;
   return tensor;
 }
 
@@ -317,7 +329,7 @@ static ac_status leaf_info(const ac_graph *graph, const int *ids, int count, int
                            ac_tensor_info *info) {
   if (index < 0 || index >= count)
     return ac_fail(AC_ERROR_ARGUMENT, "index %d of %d", index, count);
-  ac_tensor_get_info(graph->tensors[ids[index]], info);
+  ac_tensor_get_info(ac_tensor_at(graph, ids[index]), info);
   return AC_OK;
 }
 
@@ -341,7 +353,7 @@ static void *copy_into(ac_graph *graph, const ac_graph *from) {
   for (int i = 1; i < from->scope_count; i++)
     if (!add_scope(graph, from->scopes[i])) return NULL;
   for (int i = 0; i < from->tensor_count; i++) {
-    const ac_tensor *old = from->tensors[i];
+    const ac_tensor *old = ac_tensor_at(from, i);
     ac_tensor *tensor = ac_graph_new_tensor(graph, old->role, old->dtype, &old->shape);
     if (!tensor) return NULL;
     *tensor = *old;
@@ -352,7 +364,7 @@ static void *copy_into(ac_graph *graph, const ac_graph *from) {
   for (int i = 0; i < from->node_count; i++) {
     ac_node *node = append_node(graph);
     if (!node) return NULL;
-    *node = from->nodes[i];
+    *node = *ac_node_at(from, i);
   }
   for (int i = 0; i < from->input_count; i++) {
     GROW(graph->inputs, graph->input_count);

@@ -29,6 +29,12 @@ typedef enum ac_role {
   AC_ROLE_LOSS      /* AC_LOSS_SUMS floats: added to by every micro-batch */
 } ac_role;
 
+/* What a role's tensors gather over a window. Each node adds its part once a micro-batch: where it
+ * is computed again, its sums are absent. */
+static inline bool ac_role_is_sum(ac_role role) {
+  return role == AC_ROLE_GRADIENT || role == AC_ROLE_POOLED || role == AC_ROLE_LOSS;
+}
+
 struct ac_tensor {
   ac_graph *graph;
   int id;
@@ -64,8 +70,8 @@ typedef struct ac_named_output {
 struct ac_graph {
   ac_status status;
   char message[512];
-  ac_tensor **tensors;
-  ac_node *nodes;
+  ac_tensor **tensor_chunks; /* of AC_GRAPH_CHUNK each: see ac_tensor_at */
+  ac_node **node_chunks;
   int *inputs, *parameters; /* tensor ids */
   ac_named_output *outputs;
   char **scopes;
@@ -74,6 +80,18 @@ struct ac_graph {
   int loss;         /* tensor, or -1 */
   uint32_t streams; /* random number streams given out */
 };
+
+/* Tensors and nodes lie in chunks that never move, so a pointer to one stays good while others are
+ * appended. Index -1, an absent operand, is NULL. */
+enum { AC_GRAPH_CHUNK = 64 };
+static inline ac_tensor *ac_tensor_at(const ac_graph *graph, int id) {
+  return id < 0 ? NULL : &graph->tensor_chunks[id / AC_GRAPH_CHUNK][id % AC_GRAPH_CHUNK];
+}
+static inline ac_node *ac_node_at(const ac_graph *graph, int index) {
+  return index < 0 ? NULL : &graph->node_chunks[index / AC_GRAPH_CHUNK][index % AC_GRAPH_CHUNK];
+}
+
+void ac_graph_free_chunks(void **chunks, int count);
 
 /* No tensor has more elements, at any batch. */
 #define AC_MAX_ELEMENTS ((int64_t)1 << 48)

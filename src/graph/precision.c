@@ -16,15 +16,15 @@ typedef struct rewrite {
 
 static void store_outputs(ac_graph *graph, ac_dtype storage) {
   for (int n = 0; n < graph->node_count; n++) {
-    const ac_node *node = &graph->nodes[n];
+    const ac_node *node = ac_node_at(graph, n);
     for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
       if (node->out[j] < 0 || ac_op_output_kind(node->op, j) != 's') continue;
-      ac_tensor *tensor = graph->tensors[graph->tensors[node->out[j]]->storage];
+      ac_tensor *tensor = ac_tensor_at(graph, ac_tensor_at(graph, node->out[j])->storage);
       if (tensor->role == AC_ROLE_ACTIVATION) tensor->dtype = storage;
     }
   }
   for (int i = 0; i < graph->tensor_count; i++)
-    graph->tensors[i]->dtype = graph->tensors[graph->tensors[i]->storage]->dtype;
+    ac_tensor_at(graph, i)->dtype = ac_tensor_at(graph, ac_tensor_at(graph, i)->storage)->dtype;
 }
 
 /* ---- operands -------------------------------------------------------------------------------- */
@@ -38,13 +38,13 @@ static ac_tensor *working_copy(rewrite *r, const ac_tensor *parameter) {
   ac_graph *graph = r->graph;
   int index = parameter->parameter;
   if (r->working[index] < 0) {
-    const ac_tensor *whole = graph->tensors[graph->parameters[index]];
+    const ac_tensor *whole = ac_tensor_at(graph, graph->parameters[index]);
     ac_tensor *copy = ac_graph_new_tensor(graph, AC_ROLE_WORKING, r->storage, &whole->shape);
     if (!copy) return NULL;
     copy->parameter = index;
     r->working[index] = copy->id;
   }
-  return in_shape_of(graph, graph->tensors[r->working[index]], parameter);
+  return in_shape_of(graph, ac_tensor_at(graph, r->working[index]), parameter);
 }
 
 /* A cast belongs to the pass, and to the forward node, of the node that first wants it, which is
@@ -52,11 +52,11 @@ static ac_tensor *working_copy(rewrite *r, const ac_tensor *parameter) {
 static ac_tensor *cast_for(rewrite *r, ac_tensor *tensor, ac_dtype dtype, const ac_node *reader) {
   ac_graph *graph = r->graph;
   int *cast = &r->cast[tensor->id];
-  if (*cast >= 0) return graph->tensors[*cast];
+  if (*cast >= 0) return ac_tensor_at(graph, *cast);
   int index = ac_graph_append(graph, AC_OP_cast, NULL, 0, 1, &tensor);
   ac_tensor *copy = ac_graph_add_output(graph, index, AC_ROLE_ACTIVATION, dtype, &tensor->shape);
   if (!copy) return NULL;
-  ac_node *node = &graph->nodes[index];
+  ac_node *node = ac_node_at(graph, index);
   node->scope = reader->scope;
   node->backward = reader->backward;
   if (reader->backward) node->forward = r->index[reader->forward];
@@ -66,7 +66,7 @@ static ac_tensor *cast_for(rewrite *r, ac_tensor *tensor, ac_dtype dtype, const 
 
 /* What the reader gets for a tensor that it wants as `dtype`. */
 static int operand_as(rewrite *r, int id, ac_dtype dtype, const ac_node *reader) {
-  ac_tensor *tensor = id < 0 ? NULL : r->graph->tensors[id];
+  ac_tensor *tensor = id < 0 ? NULL : ac_tensor_at(r->graph, id);
   if (!tensor || tensor->dtype == dtype) return id;
   bool copied = tensor->role == AC_ROLE_PARAMETER;
   tensor = copied ? working_copy(r, tensor) : cast_for(r, tensor, dtype, reader);
@@ -84,7 +84,7 @@ static ac_dtype wanted_dtype(const rewrite *r, char kind, const ac_tensor *tenso
 static int divert_output(rewrite *r, ac_node *node, int j) {
   int id = node->out[j];
   if (id < 0 || ac_op_output_kind(node->op, j) != 's') return -1;
-  ac_tensor *gradient = r->graph->tensors[id];
+  ac_tensor *gradient = ac_tensor_at(r->graph, id);
   if (gradient->role != AC_ROLE_GRADIENT) return -1;
   ac_tensor *detour =
       ac_graph_new_tensor(r->graph, AC_ROLE_ACTIVATION, r->storage, &gradient->shape);
@@ -94,15 +94,15 @@ static int divert_output(rewrite *r, ac_node *node, int j) {
 
 static ac_status append_return(rewrite *r, int index, int j, int gradient) {
   ac_graph *graph = r->graph;
-  ac_node node = graph->nodes[index];
+  ac_node node = *ac_node_at(graph, index);
   if (gradient < 0 || node.out[j] < 0) return graph->status;
-  ac_tensor *detour = graph->tensors[node.out[j]];
+  ac_tensor *detour = ac_tensor_at(graph, node.out[j]);
   int cast = ac_graph_append(graph, AC_OP_cast, NULL, 0, 1, &detour);
   if (cast < 0) return graph->status;
-  graph->nodes[cast].out[0] = gradient;
-  graph->nodes[cast].scope = node.scope;
-  graph->nodes[cast].backward = node.backward;
-  graph->nodes[cast].forward = node.forward;
+  ac_node_at(graph, cast)->out[0] = gradient;
+  ac_node_at(graph, cast)->scope = node.scope;
+  ac_node_at(graph, cast)->backward = node.backward;
+  ac_node_at(graph, cast)->forward = node.forward;
   return AC_OK;
 }
 
@@ -111,20 +111,20 @@ static ac_status append_rewritten(rewrite *r, const ac_node *old, int old_index)
   ac_node node = *old;
   for (int i = 0; i < AC_MAX_INPUTS; i++) {
     if (node.in[i] < 0) continue;
-    ac_dtype dtype = wanted_dtype(r, ac_op_input_kind(node.op, i), graph->tensors[node.in[i]]);
+    ac_dtype dtype = wanted_dtype(r, ac_op_input_kind(node.op, i), ac_tensor_at(graph, node.in[i]));
     node.in[i] = operand_as(r, node.in[i], dtype, old);
   }
   int gradient[AC_MAX_OUTPUTS];
   for (int j = 0; j < AC_MAX_OUTPUTS; j++) gradient[j] = divert_output(r, &node, j);
   if (node.accumulate >= 0)
-    node.accumulate = operand_as(r, node.accumulate, graph->tensors[node.out[0]]->dtype, old);
+    node.accumulate = operand_as(r, node.accumulate, ac_tensor_at(graph, node.out[0])->dtype, old);
   int index = ac_graph_append(graph, node.op, NULL, 0, 0, NULL);
   if (index < 0) return graph->status;
   r->index[old_index] = index;
   node.forward = node.backward ? r->index[node.forward] : index;
-  graph->nodes[index] = node;
+  *ac_node_at(graph, index) = node;
   for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
-    if (gradient[j] >= 0 && node.out[j] >= 0) graph->tensors[node.out[j]]->producer = index;
+    if (gradient[j] >= 0 && node.out[j] >= 0) ac_tensor_at(graph, node.out[j])->producer = index;
     AC_TRY(append_return(r, index, j, gradient[j]));
   }
   return graph->status;
@@ -132,15 +132,16 @@ static ac_status append_rewritten(rewrite *r, const ac_node *old, int old_index)
 
 static ac_status rewrite_nodes(rewrite *r) {
   ac_graph *graph = r->graph;
-  ac_node *old = graph->nodes;
+  const ac_graph old = *graph;
   int count = graph->node_count, tensors = graph->tensor_count;
-  graph->nodes = NULL;
+  graph->node_chunks = NULL;
   graph->node_count = 0;
   ac_status status = AC_OK;
-  for (int n = 0; n < count && status == AC_OK; n++) status = append_rewritten(r, &old[n], n);
-  free(old);
+  for (int n = 0; n < count && status == AC_OK; n++)
+    status = append_rewritten(r, ac_node_at(&old, n), n);
+  ac_graph_free_chunks((void **)old.node_chunks, old.node_count);
   for (int i = 0; i < tensors && status == AC_OK; i++) {
-    ac_tensor *tensor = graph->tensors[i];
+    ac_tensor *tensor = ac_tensor_at(graph, i);
     if (tensor->producer >= 0) tensor->producer = r->index[tensor->producer];
   }
   return status;

@@ -52,9 +52,9 @@ ac_tensor *ac_causal_attention(ac_tensor *qkv, const ac_attention_desc *desc) {
 }
 
 static ac_status gradient(ac_differentiation *d, const ac_node *node) {
-  ac_tensor **tensors = d->graph->tensors;
-  ac_tensor *operands[] = {ac_gradient_of(d, node->out[0]), tensors[node->in[0]],
-                           tensors[node->out[0]], tensors[node->out[1]]};
+  ac_graph *graph = d->graph;
+  ac_tensor *operands[] = {ac_gradient_of(d, node->out[0]), ac_tensor_at(graph, node->in[0]),
+                           ac_tensor_at(graph, node->out[0]), ac_tensor_at(graph, node->out[1])};
   return ac_gradient_emit(d, AC_OP_attention_gradient, node->attributes,
                           sizeof(ac_attention_attributes), 4, operands, 1, &node->in[0]);
 }

@@ -46,23 +46,23 @@ ac_tensor *ac_batch_norm(ac_tensor *x, ac_tensor *gamma, ac_tensor *beta, ac_ten
 }
 
 static ac_status gradient(ac_differentiation *d, const ac_node *node) {
-  ac_tensor **tensors = d->graph->tensors;
-  ac_tensor *operands[] = {ac_gradient_of(d, node->out[0]), tensors[node->in[0]],
-                           tensors[node->out[1]], node->in[1] >= 0 ? tensors[node->in[1]] : NULL};
+  ac_graph *graph = d->graph;
+  ac_tensor *operands[] = {ac_gradient_of(d, node->out[0]), ac_tensor_at(graph, node->in[0]),
+                           ac_tensor_at(graph, node->out[1]), ac_tensor_at(graph, node->in[1])};
   return ac_gradient_emit(d, AC_OP_batch_norm_gradient, NULL, 0, 4, operands, 3, node->in);
 }
 
 static ac_status once(ac_differentiation *d, const ac_node *node) {
   ac_graph *graph = d->graph;
-  const ac_tensor *x = graph->tensors[node->in[0]];
-  ac_tensor *statistics[] = {graph->tensors[node->out[1]], graph->tensors[node->out[2]]};
+  const ac_tensor *x = ac_tensor_at(graph, node->in[0]);
+  ac_tensor *statistics[] = {ac_tensor_at(graph, node->out[1]), ac_tensor_at(graph, node->out[2])};
   int64_t channels = x->shape.dim[1];
   ac_batch_norm_pool_attributes attributes = {ac_shape_count(&x->shape) / channels};
   ac_shape shape = {.rank = 2, .dim = {channels, 3}};
   int index =
       ac_graph_append(graph, AC_OP_batch_norm_pool, &attributes, sizeof attributes, 2, statistics);
   ac_tensor *pooled = ac_graph_new_tensor(graph, AC_ROLE_POOLED, AC_F32, &shape);
-  if (index >= 0 && pooled) graph->nodes[index].out[0] = pooled->id;
+  if (index >= 0 && pooled) ac_node_at(graph, index)->out[0] = pooled->id;
   return graph->status;
 }
 

@@ -27,9 +27,9 @@ ac_tensor *ac_binary_cross_entropy(ac_tensor *logits, ac_tensor *targets, ac_ten
 
 static ac_status gradient(ac_differentiation *d, const ac_node *node) {
   AC_TRY(ac_loss_refuse_gradient(d, node, 1));
-  ac_tensor **tensors = d->graph->tensors;
-  ac_tensor *operands[] = {tensors[node->in[0]], tensors[node->in[1]],
-                           node->in[2] >= 0 ? tensors[node->in[2]] : NULL};
+  ac_graph *graph = d->graph;
+  ac_tensor *operands[] = {ac_tensor_at(graph, node->in[0]), ac_tensor_at(graph, node->in[1]),
+                           ac_tensor_at(graph, node->in[2])};
   return ac_gradient_emit(d, AC_OP_binary_cross_entropy_gradient, NULL, 0, 3, operands, 1,
                           &node->in[0]);
 }

@@ -49,7 +49,7 @@ static ac_status concat_gradient(ac_differentiation *d, const ac_node *node) {
   for (int i = 0; i < AC_MAX_INPUTS && node->in[i] >= 0; i++) {
     AC_TRY(
         ac_gradient_emit(d, AC_OP_slice, &attributes, sizeof attributes, 1, &dy, 1, &node->in[i]));
-    attributes.first += d->graph->tensors[node->in[i]]->shape.dim[attributes.axis];
+    attributes.first += ac_tensor_at(d->graph, node->in[i])->shape.dim[attributes.axis];
   }
   return AC_OK;
 }

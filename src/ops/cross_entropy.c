@@ -46,10 +46,10 @@ ac_tensor *ac_cross_entropy(ac_tensor *logits, ac_tensor *targets, ac_tensor *we
 
 static ac_status gradient(ac_differentiation *d, const ac_node *node) {
   AC_TRY(ac_loss_refuse_gradient(d, node, 1));
-  ac_tensor **tensors = d->graph->tensors;
-  ac_tensor *weights = node->in[2] >= 0 ? tensors[node->in[2]] : NULL;
-  ac_tensor *operands[] = {tensors[node->in[0]], tensors[node->in[1]], weights,
-                           tensors[node->out[1]]};
+  ac_graph *graph = d->graph;
+  ac_tensor *weights = ac_tensor_at(graph, node->in[2]);
+  ac_tensor *operands[] = {ac_tensor_at(graph, node->in[0]), ac_tensor_at(graph, node->in[1]),
+                           weights, ac_tensor_at(graph, node->out[1])};
   return ac_gradient_emit(d, AC_OP_cross_entropy_gradient, node->attributes,
                           sizeof(ac_cross_entropy_attributes), 4, operands, 1, &node->in[0]);
 }

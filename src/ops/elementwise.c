@@ -13,7 +13,7 @@ ac_tensor *ac_unary(ac_op op, ac_tensor *x, const void *attributes, size_t size)
 
 ac_status ac_unary_gradient(ac_differentiation *d, const ac_node *node, ac_op op, int saved,
                             size_t attribute_bytes) {
-  ac_tensor *operands[] = {ac_gradient_of(d, node->out[0]), d->graph->tensors[saved]};
+  ac_tensor *operands[] = {ac_gradient_of(d, node->out[0]), ac_tensor_at(d->graph, saved)};
   return ac_gradient_emit(d, op, node->attributes, attribute_bytes, 2, operands, 1, &node->in[0]);
 }
 
@@ -41,7 +41,7 @@ ac_tensor *ac_binary(ac_op op, ac_tensor *a, ac_tensor *b) {
 
 ac_status ac_broadcast_gradient(ac_differentiation *d, int target, ac_tensor *gradient) {
   if (!gradient || !ac_gradient_wanted(d, target)) return d->graph->status;
-  if (gradient->shape.rank == d->graph->tensors[target]->shape.rank)
+  if (gradient->shape.rank == ac_tensor_at(d->graph, target)->shape.rank)
     return ac_gradient_pass(d, target, gradient);
   return ac_gradient_emit(d, AC_OP_sum_leading, NULL, 0, 1, &gradient, 1, &target);
 }

@@ -20,7 +20,7 @@ ac_tensor *ac_embedding(ac_tensor *table, ac_tensor *ids) {
 }
 
 static ac_status gradient(ac_differentiation *d, const ac_node *node) {
-  ac_tensor *operands[] = {d->graph->tensors[node->in[1]], ac_gradient_of(d, node->out[0])};
+  ac_tensor *operands[] = {ac_tensor_at(d->graph, node->in[1]), ac_gradient_of(d, node->out[0])};
   return ac_gradient_emit(d, AC_OP_embedding_gradient, NULL, 0, 2, operands, 1, &node->in[0]);
 }
 

@@ -44,9 +44,9 @@ ac_tensor *ac_sample_norm(ac_tensor *x, ac_tensor *gamma, ac_tensor *beta, float
 }
 
 static ac_status gradient(ac_differentiation *d, const ac_node *node) {
-  ac_tensor **tensors = d->graph->tensors;
-  ac_tensor *operands[] = {ac_gradient_of(d, node->out[0]), tensors[node->in[0]],
-                           tensors[node->out[1]], node->in[1] >= 0 ? tensors[node->in[1]] : NULL};
+  ac_graph *graph = d->graph;
+  ac_tensor *operands[] = {ac_gradient_of(d, node->out[0]), ac_tensor_at(graph, node->in[0]),
+                           ac_tensor_at(graph, node->out[1]), ac_tensor_at(graph, node->in[1])};
   return ac_gradient_emit(d, AC_OP_group_norm_gradient, node->attributes,
                           sizeof(ac_group_norm_attributes), 4, operands, 3, node->in);
 }

@@ -40,9 +40,9 @@ ac_tensor *ac_layer_norm(ac_tensor *x, ac_tensor *gamma, ac_tensor *beta, float 
 }
 
 static ac_status gradient(ac_differentiation *d, const ac_node *node) {
-  ac_tensor **tensors = d->graph->tensors;
-  ac_tensor *operands[] = {ac_gradient_of(d, node->out[0]), tensors[node->in[0]],
-                           tensors[node->out[1]], tensors[node->in[1]]};
+  ac_graph *graph = d->graph;
+  ac_tensor *operands[] = {ac_gradient_of(d, node->out[0]), ac_tensor_at(graph, node->in[0]),
+                           ac_tensor_at(graph, node->out[1]), ac_tensor_at(graph, node->in[1])};
   AC_TRY(ac_gradient_emit(d, AC_OP_layer_norm_parameter_gradient, NULL, 0, 3, operands, 2,
                           &node->in[1]));
   return ac_gradient_emit(d, AC_OP_layer_norm_input_gradient, NULL, 0, 4, operands, 1,

@@ -29,10 +29,11 @@ ac_tensor *ac_linear(ac_tensor *x, ac_tensor *weight, ac_tensor *bias, ac_layout
 }
 
 static ac_status gradient(ac_differentiation *d, const ac_node *node) {
-  ac_tensor **tensors = d->graph->tensors;
+  ac_graph *graph = d->graph;
   ac_tensor *dy = ac_gradient_of(d, node->out[0]);
   int x = node->in[0], weight = node->in[1], bias = node->in[2];
-  ac_tensor *of_weight[] = {tensors[x], dy}, *of_input[] = {dy, tensors[weight]};
+  ac_tensor *of_weight[] = {ac_tensor_at(graph, x), dy},
+            *of_input[] = {dy, ac_tensor_at(graph, weight)};
   int parameters[] = {weight, bias};
   AC_TRY(ac_gradient_emit(d, AC_OP_linear_weight_gradient, node->attributes,
                           sizeof(ac_linear_attributes), 2, of_weight, 2, parameters));

@@ -39,7 +39,7 @@ static ac_status product(ac_differentiation *d, ac_tensor *left, bool transpose_
 
 static ac_status gradient(ac_differentiation *d, const ac_node *node) {
   const ac_matmul_attributes *t = (const void *)node->attributes;
-  ac_tensor *a = d->graph->tensors[node->in[0]], *b = d->graph->tensors[node->in[1]];
+  ac_tensor *a = ac_tensor_at(d->graph, node->in[0]), *b = ac_tensor_at(d->graph, node->in[1]);
   ac_tensor *dc = ac_gradient_of(d, node->out[0]);
   if (t->transpose_a) AC_TRY(product(d, b, t->transpose_b, dc, true, a->id));
   else AC_TRY(product(d, dc, false, b, !t->transpose_b, a->id));

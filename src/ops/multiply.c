@@ -6,7 +6,7 @@ ac_tensor *ac_multiply(ac_tensor *a, ac_tensor *b) {
 }
 
 static ac_status gradient(ac_differentiation *d, const ac_node *node) {
-  ac_tensor *a = d->graph->tensors[node->in[0]], *b = d->graph->tensors[node->in[1]];
+  ac_tensor *a = ac_tensor_at(d->graph, node->in[0]), *b = ac_tensor_at(d->graph, node->in[1]);
   ac_tensor *dc = ac_gradient_of(d, node->out[0]);
   ac_tensor *of_a[] = {dc, b}, *of_b[] = {dc, a};
   AC_TRY(ac_gradient_emit(d, AC_OP_multiply, NULL, 0, 2, of_a, 1, &node->in[0]));

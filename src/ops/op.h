@@ -95,7 +95,7 @@
  *   attention_gradient             dy qkv y lse -> dqkv
  *   dropout                        x -> y                                         its own gradient
  *   transpose                      x -> y                                         its own gradient
- *   cross_entropy                  logits[n,V] targets:i32[n] weights[n]? -> sums+, lse[n]
+ *   cross_entropy                  logits[n,V] targets:i32[n] weights[n]? -> sums?+, lse[n]
  *   cross_entropy_gradient         logits targets weights? lse -> dlogits
  *   linear_cross_entropy           x[n,C] W targets:i32[n] weights[n]? -> sums+
  *   linear_cross_entropy_gradient  x W targets weights? -> dx?+ dW?+ sums+
@@ -121,7 +121,8 @@
  *   adamw                          g -> p m v w?                                  w: p in 16 bits
  *   sgd                            g -> p momentum? w?
  *   batch_norm_update              pooled -> mean variance
- * where sums is [AC_LOSS_SUMS]. Attributes stand in the header of the family's name. */
+ * where sums is [AC_LOSS_SUMS]. An op that yields sums (graph.h) beside what other ops read must be
+ * able to do without them, for it may run again. Attributes stand in the header of the family's name. */
 /* clang-format on */
 
 typedef enum ac_op {

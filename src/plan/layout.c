@@ -150,7 +150,7 @@ ac_status ac_layout_bound(const ac_sequence *sequence, const ac_graph *graph,
   for (int i = 0; i < sequence->value_count; i++) {
     const ac_value *value = &sequence->values[i];
     bool tensor = value->tensor >= 0;
-    bool gradient = tensor && graph->tensors[value->tensor]->role == AC_ROLE_GRADIENT;
+    bool gradient = tensor && ac_tensor_at(graph, value->tensor)->role == AC_ROLE_GRADIENT;
     int kinds = gradient ? 2 : tensor ? 3 : 1;
     int end = value->last < sequence->step_count ? value->last : sequence->step_count;
     for (int k = 0; k < kinds; k++) {

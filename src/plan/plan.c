@@ -52,7 +52,7 @@ static ac_status unsupported(const ac_plan *plan, const ac_node *node, int64_t b
       "smaller batch, group norm, or accept the statistics of micro-batches "
       "(--batch-norm micro)",
       id, text, (long long)batch,
-      ac_node_text(whole, sizeof whole, plan->graph, &plan->graph->nodes[plan->coupled]));
+      ac_node_text(whole, sizeof whole, plan->graph, ac_node_at(plan->graph, plan->coupled)));
 }
 
 static ac_status check_support(const ac_plan *plan, const ac_sequence *sequence, int64_t batch) {
@@ -61,7 +61,7 @@ static ac_status check_support(const ac_plan *plan, const ac_sequence *sequence,
     ac_op_args args;
     ac_step_arguments(&sequence->steps[i], plan->graph, &run, &args);
     if (!plan->device->backend->supports(plan->device->state, &args))
-      return unsupported(plan, &plan->graph->nodes[sequence->steps[i].node], batch);
+      return unsupported(plan, ac_node_at(plan->graph, sequence->steps[i].node), batch);
   }
   return AC_OK;
 }
@@ -94,7 +94,7 @@ static void fill_parameters(ac_plan *plan) {
     plan->parameters[i] = (ac_parameter_memory){
         graph->parameters[i], -1, -1, {AC_NO_ADDRESS, AC_NO_ADDRESS}, AC_NO_ADDRESS};
   for (int i = 0; i < graph->tensor_count; i++) {
-    const ac_tensor *tensor = graph->tensors[i];
+    const ac_tensor *tensor = ac_tensor_at(graph, i);
     plan->address[i] = AC_NO_ADDRESS;
     if (tensor->storage != i) continue;
     if (tensor->role == AC_ROLE_WORKING) plan->parameters[tensor->parameter].working = i;
@@ -108,7 +108,7 @@ static void mark_reads(ac_plan *plan, const ac_sequence *sequence) {
   for (int s = 0; s < sequence->step_count; s++)
     for (int i = 0; i < AC_MAX_INPUTS; i++)
       if (sequence->steps[s].in[i].tensor >= 0)
-        plan->reads[plan->graph->tensors[sequence->steps[s].in[i].tensor]->storage] = true;
+        plan->reads[ac_tensor_at(plan->graph, sequence->steps[s].in[i].tensor)->storage] = true;
 }
 
 static ac_status build_sequences(ac_plan *plan, bool *runs) {
@@ -131,7 +131,7 @@ static ac_status build_sequences(ac_plan *plan, bool *runs) {
 /* Byte counts of whole tensors, and sums of a few thousand of them, must fit 64 bits. */
 static ac_status check_sizes(const ac_plan *plan) {
   for (int i = 0; i < plan->graph->tensor_count; i++) {
-    const ac_shape *shape = &plan->graph->tensors[i]->shape;
+    const ac_shape *shape = &ac_tensor_at(plan->graph, i)->shape;
     int64_t batch = shape->batched ? plan->desc.batch : 1;
     char text[AC_SHAPE_TEXT];
     if (ac_shape_count(shape) > AC_MAX_ELEMENTS / batch)
@@ -160,7 +160,7 @@ static uint64_t read_ahead_bytes(const ac_plan *plan) {
   uint64_t batch = 0;
   for (int i = 0; i < graph->input_count; i++) {
     if (!plan->reads[graph->inputs[i]]) continue;
-    ac_operand x = ac_operand_of(graph->tensors[graph->inputs[i]], plan->desc.batch);
+    ac_operand x = ac_operand_of(ac_tensor_at(graph, graph->inputs[i]), plan->desc.batch);
     uint64_t bytes = (uint64_t)x.count * ac_dtype_bytes(x.dtype);
     batch += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
   }
@@ -198,7 +198,7 @@ static ac_status settle_micro_batch(ac_plan *plan) {
   plan->coupled = -1;
   if (desc->purpose != AC_TRAIN || desc->micro_batch_norm) return AC_OK;
   for (int i = plan->main.step_count - 1; i >= 0; i--) {
-    const ac_node *node = &plan->graph->nodes[plan->main.steps[i].node];
+    const ac_node *node = ac_node_at(plan->graph, plan->main.steps[i].node);
     if (!node->backward && ac_op_describe(node->op)->couples_samples)
       plan->coupled = plan->main.steps[i].node;
   }
@@ -206,12 +206,13 @@ static ac_status settle_micro_batch(ac_plan *plan) {
   if (!desc->micro_batch) desc->micro_batch = desc->batch;
   if (desc->micro_batch == desc->batch) return AC_OK;
   char text[128];
-  return ac_fail(AC_ERROR_ARGUMENT,
-                 "plan: %s looks at all samples of a batch of %lld and cannot be split into "
-                 "micro-batches of %lld; take group norm, a micro-batch of %lld, or accept the "
-                 "statistics of micro-batches (--batch-norm micro)",
-                 ac_node_text(text, sizeof text, plan->graph, &plan->graph->nodes[plan->coupled]),
-                 (long long)desc->batch, (long long)desc->micro_batch, (long long)desc->batch);
+  return ac_fail(
+      AC_ERROR_ARGUMENT,
+      "plan: %s looks at all samples of a batch of %lld and cannot be split into "
+      "micro-batches of %lld; take group norm, a micro-batch of %lld, or accept the "
+      "statistics of micro-batches (--batch-norm micro)",
+      ac_node_text(text, sizeof text, plan->graph, ac_node_at(plan->graph, plan->coupled)),
+      (long long)desc->batch, (long long)desc->micro_batch, (long long)desc->batch);
 }
 
 static ac_cost step_cost(const ac_plan *plan, const ac_step *step) {
@@ -230,7 +231,7 @@ static void fill_info(ac_plan *plan) {
   info->steps = plan->main.step_count;
   info->budget_bytes = plan->desc.memory;
   for (int i = 0; i < plan->graph->tensor_count; i++) {
-    const ac_tensor *tensor = plan->graph->tensors[i];
+    const ac_tensor *tensor = ac_tensor_at(plan->graph, i);
     if (tensor->role == AC_ROLE_WORKING && plan->address[i] != AC_NO_ADDRESS)
       info->working_bytes +=
           (uint64_t)ac_shape_count(&tensor->shape) * ac_dtype_bytes(tensor->dtype);
@@ -285,6 +286,7 @@ ac_status ac_plan_create(ac_plan **result, const ac_graph *graph, ac_device *dev
   ac_plan *plan;
   AC_TRY(ac_plan_begin(&plan, graph, device, desc));
   ac_status status = ac_plan_search(plan, memory_limit(desc, device));
+  if (status == AC_OK) status = ac_plan_check(plan);
   if (status != AC_OK) {
     ac_plan_free(plan);
     return status;
@@ -317,7 +319,7 @@ const ac_plan_info *ac_plan_get_info(const ac_plan *plan) {
 static void list_dtypes(const ac_graph *graph, const int *tensor, int most, ac_dtype *list,
                         int *count) {
   for (int i = 0; i < most; i++) {
-    list[i] = tensor[i] < 0 ? AC_DTYPE_COUNT : graph->tensors[tensor[i]]->dtype;
+    list[i] = tensor[i] < 0 ? AC_DTYPE_COUNT : ac_tensor_at(graph, tensor[i])->dtype;
     if (tensor[i] >= 0) *count = i + 1;
   }
 }
@@ -327,7 +329,7 @@ ac_status ac_plan_get_step(const ac_plan *plan, int64_t index, ac_plan_step *res
     return ac_fail(AC_ERROR_ARGUMENT, "plan: step %lld of %d", (long long)index,
                    plan->main.step_count);
   const ac_step *step = &plan->main.steps[index];
-  const ac_node *node = &plan->graph->nodes[step->node];
+  const ac_node *node = ac_node_at(plan->graph, step->node);
   ac_cost cost = step_cost(plan, step);
   *result = (ac_plan_step){.op = ac_op_name(node->op),
                            .scope = plan->graph->scopes[node->scope],
@@ -343,7 +345,7 @@ ac_status ac_plan_get_step(const ac_plan *plan, int64_t index, ac_plan_step *res
     if (value->first > index || value->last < index) continue;
     result->live_bytes += value->bytes;
     if (value->tensor < 0) result->workspace_bytes += value->bytes;
-    else if (plan->graph->tensors[value->tensor]->role == AC_ROLE_GRADIENT)
+    else if (ac_tensor_at(plan->graph, value->tensor)->role == AC_ROLE_GRADIENT)
       result->gradient_bytes += value->bytes;
   }
   return AC_OK;

@@ -183,6 +183,11 @@ int ac_plan_working_output(const ac_plan *plan);
 /* Tensors of optimizer state for each parameter: AdamW 2, SGD 1 or, without momentum, 0. */
 int ac_plan_moments(const ac_plan *plan);
 
+/* ---- check.c --------------------------------------------------------------------------------- */
+
+/* AC_ERROR_INTERNAL if something does not hold that must hold of every plan. */
+ac_status ac_plan_check(const ac_plan *plan);
+
 /* ---- search.c -------------------------------------------------------------------------------- */
 
 /* Chooses micro-batch and recomputation for the least predicted time within `limit` bytes, builds

@@ -25,7 +25,7 @@ static bool is_wanted(const ac_plan *plan, const ac_tensor *tensor) {
 static ac_status append_tensors(ac_plan *plan, ac_address_space *space, ac_role role,
                                 int64_t batch) {
   for (int i = 0; i < plan->graph->tensor_count; i++) {
-    const ac_tensor *tensor = plan->graph->tensors[i];
+    const ac_tensor *tensor = ac_tensor_at(plan->graph, i);
     if (tensor->role == role && tensor->storage == i && is_wanted(plan, tensor))
       AC_TRY(ac_layout_append(space, operand_bytes(tensor, batch), &plan->address[i]));
   }
@@ -35,7 +35,7 @@ static ac_status append_tensors(ac_plan *plan, ac_address_space *space, ac_role 
 static ac_status append_moments(ac_plan *plan, ac_address_space *space) {
   for (int i = 0; i < plan->graph->parameter_count; i++) {
     ac_parameter_memory *parameter = &plan->parameters[i];
-    uint64_t bytes = operand_bytes(plan->graph->tensors[parameter->tensor], 1);
+    uint64_t bytes = operand_bytes(ac_tensor_at(plan->graph, parameter->tensor), 1);
     for (int m = 0; m < ac_plan_moments(plan) && parameter->gradient >= 0; m++)
       AC_TRY(ac_layout_append(space, bytes, &parameter->moment[m]));
   }
@@ -51,7 +51,7 @@ static ac_status append_control(ac_plan *plan, ac_address_space *space) {
   AC_TRY(ac_layout_append(space, plan->control_bytes, &plan->control));
   if (plan->graph->loss < 0) return AC_OK;
   for (int i = 0; i < plan->graph->tensor_count; i++)
-    if (plan->graph->tensors[i]->role == AC_ROLE_LOSS) plan->address[i] = plan->control;
+    if (ac_tensor_at(plan->graph, i)->role == AC_ROLE_LOSS) plan->address[i] = plan->control;
   for (int i = 0; training && i < plan->graph->parameter_count; i++)
     plan->parameters[i].statistics = plan->control + offset + (uint64_t)i * slot;
   return AC_OK;
@@ -68,7 +68,7 @@ static ac_status append_numerics(ac_plan *plan, ac_address_space *space) {
 void ac_plan_update_arguments(const ac_plan *plan, int parameter, const void *attributes,
                               const ac_run_state *run, ac_op_args *args) {
   const ac_parameter_memory *memory = &plan->parameters[parameter];
-  ac_operand x = ac_operand_of(plan->graph->tensors[memory->tensor], 1);
+  ac_operand x = ac_operand_of(ac_tensor_at(plan->graph, memory->tensor), 1);
   *args = (ac_op_args){.op = plan->desc.optimizer == AC_ADAMW ? AC_OP_adamw : AC_OP_sgd,
                        .attributes = attributes,
                        .run = run,
@@ -76,7 +76,7 @@ void ac_plan_update_arguments(const ac_plan *plan, int parameter, const void *at
   for (int j = 0; j <= ac_plan_moments(plan); j++) args->out[j] = x;
   if (memory->working >= 0)
     args->out[ac_plan_working_output(plan)] =
-        ac_operand_of(plan->graph->tensors[memory->working], 1);
+        ac_operand_of(ac_tensor_at(plan->graph, memory->working), 1);
 }
 
 int ac_plan_working_output(const ac_plan *plan) {
@@ -91,7 +91,7 @@ static uint64_t update_workspace(const ac_plan *plan) {
   uint64_t most = 0;
   for (int i = 0; i < plan->graph->parameter_count; i++) {
     if (plan->parameters[i].gradient < 0) continue;
-    ac_operand x = ac_operand_of(plan->graph->tensors[plan->parameters[i].tensor], 1);
+    ac_operand x = ac_operand_of(ac_tensor_at(plan->graph, plan->parameters[i].tensor), 1);
     ac_op_args args = {.attributes = attributes, .run = &run, .in = {x}};
     args.op = AC_OP_gradient_statistics;
     args.out[0] = (ac_operand){.rank = 1, .dim = {2}, .count = 2};
@@ -128,7 +128,7 @@ static ac_status place_arena(ac_plan *plan, const ac_address_space *space, ac_se
 static ac_status append_gradients(ac_plan *plan, ac_address_space *space) {
   if (!plan->main.whole_window) return append_tensors(plan, space, AC_ROLE_GRADIENT, 1);
   for (int i = 0; i < plan->graph->tensor_count; i++)
-    if (plan->graph->tensors[i]->role == AC_ROLE_GRADIENT) plan->address[i] = AC_NO_ADDRESS;
+    if (ac_tensor_at(plan->graph, i)->role == AC_ROLE_GRADIENT) plan->address[i] = AC_NO_ADDRESS;
   return AC_OK;
 }
 

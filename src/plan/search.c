@@ -70,7 +70,7 @@ static double update_seconds(const search *s) {
   double seconds = 0;
   for (int i = 0; i < plan->graph->parameter_count; i++) {
     if (plan->parameters[i].gradient < 0) continue;
-    ac_operand x = ac_operand_of(plan->graph->tensors[plan->parameters[i].tensor], 1);
+    ac_operand x = ac_operand_of(ac_tensor_at(plan->graph, plan->parameters[i].tensor), 1);
     ac_op_args args = {.op = AC_OP_gradient_statistics, .in = {x}};
     args.out[0] = (ac_operand){.rank = 1, .dim = {2}, .count = 2};
     seconds += ac_cost_seconds(s->costs, &args);
@@ -275,8 +275,8 @@ static ac_status try_knob(search *s, const ac_plan_desc *desc, uint64_t least, c
 static bool clear_hints(ac_plan *plan) {
   bool any = false;
   for (int i = 0; i < plan->graph->tensor_count; i++) {
-    any |= plan->graph->tensors[i]->hint != AC_HINT_NONE;
-    plan->graph->tensors[i]->hint = AC_HINT_NONE;
+    any |= ac_tensor_at(plan->graph, i)->hint != AC_HINT_NONE;
+    ac_tensor_at(plan->graph, i)->hint = AC_HINT_NONE;
   }
   return any;
 }

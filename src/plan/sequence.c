@@ -12,8 +12,8 @@
 /* A loss that comes out of a backward node together with its gradients. */
 static bool loss_runs_backward(const ac_graph *graph) {
   for (int i = 0; i < graph->node_count; i++)
-    for (int j = 0; j < AC_MAX_OUTPUTS && graph->nodes[i].backward; j++)
-      if (graph->loss >= 0 && graph->nodes[i].out[j] == graph->loss) return true;
+    for (int j = 0; j < AC_MAX_OUTPUTS && ac_node_at(graph, i)->backward; j++)
+      if (graph->loss >= 0 && ac_node_at(graph, i)->out[j] == graph->loss) return true;
   return false;
 }
 
@@ -22,23 +22,23 @@ static bool is_root(const ac_graph *graph, const ac_node *node, ac_target target
                     bool loss_backward) {
   for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
     if (node->out[j] < 0) continue;
-    const ac_tensor *out = graph->tensors[node->out[j]];
+    const ac_tensor *out = ac_tensor_at(graph, node->out[j]);
     if (target == AC_TARGET_GRADIENTS && out->role == AC_ROLE_GRADIENT) return true;
     if (target != AC_TARGET_OUTPUTS && out->id == graph->loss && node->backward == loss_backward)
       return true;
     if (target == AC_TARGET_OUTPUTS)
       for (int k = 0; k < graph->output_count; k++)
-        if (graph->tensors[graph->outputs[k].tensor]->storage == out->storage) return true;
+        if (ac_tensor_at(graph, graph->outputs[k].tensor)->storage == out->storage) return true;
   }
   return false;
 }
 
 static void mark_operand(const ac_graph *graph, bool *needed, int tensor) {
-  if (tensor >= 0) needed[graph->tensors[tensor]->storage] = true;
+  if (tensor >= 0) needed[ac_tensor_at(graph, tensor)->storage] = true;
 }
 
 static bool pools(const ac_graph *graph, const ac_node *node) {
-  return node->out[0] >= 0 && graph->tensors[node->out[0]]->role == AC_ROLE_POOLED;
+  return node->out[0] >= 0 && ac_tensor_at(graph, node->out[0])->role == AC_ROLE_POOLED;
 }
 
 /* Creation order is a topological order, so one backward sweep finds every node that a root depends
@@ -49,12 +49,12 @@ int ac_select_nodes(const ac_graph *graph, ac_target target, bool *runs) {
   bool loss_backward = target == AC_TARGET_GRADIENTS && loss_runs_backward(graph);
   int count = 0;
   for (int i = graph->node_count - 1; i >= 0; i--) {
-    const ac_node *node = &graph->nodes[i];
+    const ac_node *node = ac_node_at(graph, i);
     runs[i] = is_root(graph, node, target, loss_backward);
     for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
       int out = node->out[j];
-      if (out >= 0 && graph->tensors[out]->role == AC_ROLE_ACTIVATION)
-        runs[i] |= needed[graph->tensors[out]->storage];
+      if (out >= 0 && ac_tensor_at(graph, out)->role == AC_ROLE_ACTIVATION)
+        runs[i] |= needed[ac_tensor_at(graph, out)->storage];
     }
     if (node->backward && target != AC_TARGET_GRADIENTS) runs[i] = false;
     if (!runs[i]) continue;
@@ -64,7 +64,8 @@ int ac_select_nodes(const ac_graph *graph, ac_target target, bool *runs) {
   }
   /* What a node that runs yields is pooled, and reads nothing else. */
   for (int i = 0; i < graph->node_count && target == AC_TARGET_GRADIENTS; i++)
-    if (pools(graph, &graph->nodes[i]) && runs[graph->nodes[i].forward]) runs[i] = true, count++;
+    if (pools(graph, ac_node_at(graph, i)) && runs[ac_node_at(graph, i)->forward])
+      runs[i] = true, count++;
   free(needed);
   return count;
 }
@@ -96,8 +97,8 @@ static int add_value(ac_sequence *sequence, int tensor, int step) {
 
 static ac_slot read_slot(builder *b, int tensor, int step) {
   if (tensor < 0) return (ac_slot){-1, -1};
-  int storage = b->graph->tensors[tensor]->storage;
-  if (b->graph->tensors[storage]->role != AC_ROLE_ACTIVATION) return (ac_slot){tensor, -1};
+  int storage = ac_tensor_at(b->graph, tensor)->storage;
+  if (ac_tensor_at(b->graph, storage)->role != AC_ROLE_ACTIVATION) return (ac_slot){tensor, -1};
   int value = b->current[storage];
   if (value < 0) {
     value = b->current[storage] = add_value(b->sequence, storage, 0);
@@ -111,8 +112,12 @@ static ac_slot read_slot(builder *b, int tensor, int step) {
 static bool write_slot(builder *b, ac_step *step, int index, int j, int tensor) {
   step->out[j] = (ac_slot){tensor, -1};
   if (tensor < 0) return true;
-  int storage = b->graph->tensors[tensor]->storage;
-  ac_role role = b->graph->tensors[storage]->role;
+  int storage = ac_tensor_at(b->graph, tensor)->storage;
+  ac_role role = ac_tensor_at(b->graph, storage)->role;
+  if (step->recomputed && ac_role_is_sum(role)) {
+    step->out[j].tensor = -1;
+    return true;
+  }
   bool gradient = role == AC_ROLE_GRADIENT && b->sequence->whole_window,
        again = b->written[storage];
   if (role != AC_ROLE_ACTIVATION) {
@@ -126,10 +131,10 @@ static bool write_slot(builder *b, ac_step *step, int index, int j, int tensor) 
   return value >= 0;
 }
 
-static bool lay_step(builder *b, int index, int node_index) {
-  const ac_node *node = &b->graph->nodes[node_index];
+static bool lay_step(builder *b, int index, int node_index, bool recomputed) {
+  const ac_node *node = ac_node_at(b->graph, node_index);
   ac_step *step = &b->sequence->steps[index];
-  *step = (ac_step){.node = node_index, .workspace = -1};
+  *step = (ac_step){.node = node_index, .recomputed = recomputed, .workspace = -1};
   for (int i = 0; i < AC_MAX_INPUTS; i++) step->in[i] = read_slot(b, node->in[i], index);
   step->copy = read_slot(b, node->accumulate, index);
   for (int j = 0; j < AC_MAX_OUTPUTS; j++)
@@ -159,9 +164,9 @@ static bool try_share(ac_sequence *sequence, const ac_graph *graph, int index, i
   int root = ac_sequence_root(sequence, value);
   ac_value *output = &sequence->values[step->out[0].value];
   /* An earlier step may have filled a gradient, and it stays to the end anyway. */
-  if (graph->tensors[output->tensor]->role == AC_ROLE_GRADIENT) return false;
-  const ac_tensor *a = graph->tensors[sequence->values[root].tensor],
-                  *b = graph->tensors[output->tensor];
+  if (ac_tensor_at(graph, output->tensor)->role == AC_ROLE_GRADIENT) return false;
+  const ac_tensor *a = ac_tensor_at(graph, sequence->values[root].tensor),
+                  *b = ac_tensor_at(graph, output->tensor);
   bool same_size = a->dtype == b->dtype && a->shape.batched == b->shape.batched &&
                    ac_shape_count(&a->shape) == ac_shape_count(&b->shape);
   if (!same_size || sequence->values[root].last > index || uses_of(sequence, step, root) != 1)
@@ -181,7 +186,7 @@ static void share_memory(ac_sequence *sequence, const ac_graph *graph) {
       if (try_share(sequence, graph, i, step->copy.value)) step->copy = (ac_slot){-1, -1};
       continue;
     }
-    unsigned in_place = ac_op_describe(graph->nodes[step->node].op)->in_place;
+    unsigned in_place = ac_op_describe(ac_node_at(graph, step->node)->op)->in_place;
     for (int k = 0; in_place >> k; k++)
       if ((in_place >> k & 1) && try_share(sequence, graph, i, step->in[k].value)) break;
   }
@@ -191,7 +196,7 @@ static void share_memory(ac_sequence *sequence, const ac_graph *graph) {
 
 static void keep_outputs(builder *b) {
   for (int k = 0; k < b->graph->output_count; k++) {
-    int value = b->current[b->graph->tensors[b->graph->outputs[k].tensor]->storage];
+    int value = b->current[ac_tensor_at(b->graph, b->graph->outputs[k].tensor)->storage];
     if (value >= 0) b->sequence->values[value].last = b->sequence->step_count;
   }
 }
@@ -199,8 +204,7 @@ static void keep_outputs(builder *b) {
 /* `seen` marks nodes that have run. */
 static bool lay_steps(builder *b, const int *order, bool *seen) {
   for (int i = 0; i < b->sequence->step_count; i++) {
-    if (!lay_step(b, i, order[i])) return false;
-    b->sequence->steps[i].recomputed = seen[order[i]];
+    if (!lay_step(b, i, order[i], seen[order[i]])) return false;
     seen[order[i]] = true;
   }
   return true;
@@ -242,17 +246,17 @@ void ac_sequence_free(ac_sequence *sequence) {
 
 void ac_step_arguments(const ac_step *step, const ac_graph *graph, const ac_run_state *run,
                        ac_op_args *args) {
-  const ac_node *node = &graph->nodes[step->node];
+  const ac_node *node = ac_node_at(graph, step->node);
   memset(args, 0, sizeof *args);
   args->op = node->op;
   args->attributes = node->attributes;
   args->run = run;
   for (int i = 0; i < AC_MAX_INPUTS; i++)
     if (step->in[i].tensor >= 0)
-      args->in[i] = ac_operand_of(graph->tensors[step->in[i].tensor], run->batch);
+      args->in[i] = ac_operand_of(ac_tensor_at(graph, step->in[i].tensor), run->batch);
   for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
     if (step->out[j].tensor < 0) continue;
-    args->out[j] = ac_operand_of(graph->tensors[step->out[j].tensor], run->batch);
+    args->out[j] = ac_operand_of(ac_tensor_at(graph, step->out[j].tensor), run->batch);
     args->add[j] = step->write[j] != AC_OVERWRITE;
   }
 }
@@ -279,7 +283,7 @@ ac_status ac_sequence_size(ac_sequence *sequence, const ac_graph *graph, ac_devi
   sequence->value_count = own; /* workspace of an earlier size comes after all others */
   for (int i = 0; i < own; i++) {
     ac_value *value = &sequence->values[i];
-    ac_operand x = ac_operand_of(graph->tensors[value->tensor], batch);
+    ac_operand x = ac_operand_of(ac_tensor_at(graph, value->tensor), batch);
     uint64_t bytes = (uint64_t)x.count * ac_dtype_bytes(x.dtype);
     value->bytes = value->shares == i ? aligned(device, bytes) : 0;
   }

@@ -15,8 +15,8 @@ static ac_status no_memory(void) {
 /* An activation that forward nodes fill and read. */
 static int activation(const ac_graph *graph, int tensor) {
   if (tensor < 0) return -1;
-  int storage = graph->tensors[tensor]->storage;
-  return graph->tensors[storage]->role == AC_ROLE_ACTIVATION ? storage : -1;
+  int storage = ac_tensor_at(graph, tensor)->storage;
+  return ac_tensor_at(graph, storage)->role == AC_ROLE_ACTIVATION ? storage : -1;
 }
 
 static int list_nodes(ac_stages *stages, const bool *runs) {
@@ -24,7 +24,7 @@ static int list_nodes(ac_stages *stages, const bool *runs) {
   int forward = 0;
   for (int pass = 0; pass < 2; pass++)
     for (int i = 0; i < graph->node_count; i++) {
-      if (!runs[i] || graph->nodes[i].backward != (pass == 1)) continue;
+      if (!runs[i] || ac_node_at(graph, i)->backward != (pass == 1)) continue;
       stages->nodes[stages->node_count++] = i;
       forward += pass == 0;
     }
@@ -38,26 +38,26 @@ static void count_crossing(ac_stages *stages, const bool *runs, int forward, int
   const ac_graph *graph = stages->graph;
   /* A backward node without its forward node does the forward work as well, after all others. */
   for (int p = forward; p < stages->node_count; p++) {
-    const ac_node *node = &graph->nodes[stages->nodes[p]];
+    const ac_node *node = ac_node_at(graph, stages->nodes[p]);
     for (int i = 0; i < AC_MAX_INPUTS && !runs[node->forward]; i++) {
       int storage = activation(graph, node->in[i]);
       if (storage >= 0) last[storage] = forward;
     }
   }
   for (int p = 0; p < forward; p++) {
-    const ac_node *node = &graph->nodes[stages->nodes[p]];
+    const ac_node *node = ac_node_at(graph, stages->nodes[p]);
     for (int i = 0; i < AC_MAX_INPUTS; i++) {
       int storage = activation(graph, node->in[i]);
       if (storage >= 0 && last[storage] < p) last[storage] = p;
     }
   }
   for (int p = 0; p < forward; p++) {
-    const ac_node *node = &graph->nodes[stages->nodes[p]];
+    const ac_node *node = ac_node_at(graph, stages->nodes[p]);
     for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
       int storage = activation(graph, node->out[j]);
       if (storage < 0) continue;
       /* What is to be recomputed is no boundary, which would be kept: it counts twice. */
-      int weight = graph->tensors[storage]->hint == AC_RECOMPUTE ? 2 : 1;
+      int weight = ac_tensor_at(graph, storage)->hint == AC_RECOMPUTE ? 2 : 1;
       if (weight == 2) stages->hinted = true;
       for (int q = p + 1; q <= last[storage]; q++) alive[q] += weight, crossing[q] = storage;
     }
@@ -87,7 +87,7 @@ static void find_producers(ac_stages *stages) {
   for (int s = 0; s < stages->count; s++)
     for (int p = stages->stage[s].forward; p < stages->stage[s].forward_end; p++)
       for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
-        int storage = activation(graph, graph->nodes[stages->nodes[p]].out[j]);
+        int storage = activation(graph, ac_node_at(graph, stages->nodes[p])->out[j]);
         if (storage < 0) continue;
         stages->stage_of[storage] = s;
         stages->producer[storage] = stages->nodes[p];
@@ -102,18 +102,10 @@ static void cut_backward(ac_stages *stages, int forward) {
     ac_stage *stage = &stages->stage[s];
     int first = s ? stages->nodes[stage->forward] : 0; /* of a first stage that may be empty */
     stage->backward = p;
-    while (p < stages->node_count && stages->graph->nodes[stages->nodes[p]].forward >= first) p++;
+    while (p < stages->node_count && ac_node_at(stages->graph, stages->nodes[p])->forward >= first)
+      p++;
     stage->backward_end = p;
   }
-}
-
-/* A node that adds to the loss sums must run once. */
-static bool adds_to_loss(const ac_graph *graph, int node) {
-  for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
-    int out = graph->nodes[node].out[j];
-    if (out >= 0 && graph->tensors[out]->role == AC_ROLE_LOSS) return true;
-  }
-  return false;
 }
 
 /* Activations of the stage that its backward nodes read, but for the boundary that leaves it, which
@@ -126,10 +118,9 @@ static ac_status find_droppable(ac_stages *stages, int s, bool *listed) {
   if (!stage->droppable) return no_memory();
   for (int p = stage->backward; p < stage->backward_end; p++)
     for (int i = 0; i < AC_MAX_INPUTS; i++) {
-      int storage = activation(graph, graph->nodes[stages->nodes[p]].in[i]);
+      int storage = activation(graph, ac_node_at(graph, stages->nodes[p])->in[i]);
       if (storage < 0 || stages->stage_of[storage] != s || storage == stage->boundary ||
-          listed[storage] || graph->tensors[storage]->hint == AC_KEEP ||
-          adds_to_loss(graph, stages->producer[storage]))
+          listed[storage] || ac_tensor_at(graph, storage)->hint == AC_KEEP)
         continue;
       listed[storage] = true;
       stage->droppable[stage->droppable_count++] = storage;
@@ -218,13 +209,13 @@ static bool stays(const ac_stages *stages, const ac_node *node) {
 
 static ac_status run_forward(ac_stages *stages, int index) {
   const ac_graph *graph = stages->graph;
-  const ac_node *node = &graph->nodes[index];
+  const ac_node *node = ac_node_at(graph, index);
   if (stays(stages, node)) return AC_OK;
   for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
     int storage = activation(graph, node->out[j]);
     if (storage < 0) continue;
     stages->available[storage] = true;
-    stages->kept[storage] = graph->tensors[storage]->hint == AC_KEEP;
+    stages->kept[storage] = ac_tensor_at(graph, storage)->hint == AC_KEEP;
   }
   return append(stages, index);
 }
@@ -237,7 +228,7 @@ static ac_status lay_forward(ac_stages *stages, int s, int variant) {
     AC_TRY(run_forward(stages, stages->nodes[p]));
   for (int p = stage->forward; p < stage->forward_end; p++)
     for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
-      int storage = activation(stages->graph, stages->graph->nodes[stages->nodes[p]].out[j]);
+      int storage = activation(stages->graph, ac_node_at(stages->graph, stages->nodes[p])->out[j]);
       if (storage >= 0 && storage != stage->boundary && !stages->kept[storage])
         stages->available[storage] = false;
     }
@@ -252,7 +243,7 @@ static ac_status ensure(ac_stages *stages, int s, int tensor) {
   int storage = activation(stages->graph, tensor);
   if (storage < 0 || stages->stage_of[storage] != s || stages->available[storage]) return AC_OK;
   int index = stages->producer[storage];
-  const ac_node *node = &stages->graph->nodes[index];
+  const ac_node *node = ac_node_at(stages->graph, index);
   for (int i = 0; i < AC_MAX_INPUTS; i++) AC_TRY(ensure(stages, s, node->in[i]));
   return run_forward(stages, index);
 }
@@ -260,7 +251,7 @@ static ac_status ensure(ac_stages *stages, int s, int tensor) {
 static ac_status lay_backward(ac_stages *stages, int s) {
   const ac_stage *stage = &stages->stage[s];
   for (int p = stage->backward; p < stage->backward_end; p++) {
-    const ac_node *node = &stages->graph->nodes[stages->nodes[p]];
+    const ac_node *node = ac_node_at(stages->graph, stages->nodes[p]);
     for (int i = 0; i < AC_MAX_INPUTS; i++) AC_TRY(ensure(stages, s, node->in[i]));
     AC_TRY(append(stages, stages->nodes[p]));
   }
@@ -322,7 +313,7 @@ static ac_status lay_piece(ac_stages *stages, int s, int variant, ac_device *dev
   AC_TRY(ac_sequence_size(&result->sequence, stages->graph, device, batch, 0));
   for (int i = 0; i < stages->order_count; i++) {
     double seconds = step_seconds(stages, costs, &result->sequence.steps[i], batch);
-    bool backward = stages->graph->nodes[stages->order[i]].backward;
+    bool backward = ac_node_at(stages->graph, stages->order[i])->backward;
     if (i < result->split) result->forward += seconds;
     else if (backward) result->backward += seconds;
     else result->recomputed += seconds;
@@ -333,7 +324,7 @@ static ac_status lay_piece(ac_stages *stages, int s, int variant, ac_device *dev
 static uint64_t storage_bytes(const ac_stages *stages, const ac_device *device, int storage,
                               int64_t batch) {
   if (storage < 0) return 0;
-  ac_operand x = ac_operand_of(stages->graph->tensors[storage], batch);
+  ac_operand x = ac_operand_of(ac_tensor_at(stages->graph, storage), batch);
   uint64_t alignment = device->info.alignment;
   uint64_t bytes = (uint64_t)x.count * ac_dtype_bytes(x.dtype);
   return (bytes + alignment - 1) / alignment * alignment;
@@ -416,12 +407,12 @@ static ac_status order_droppable(ac_stages *stages, ac_stage *stage, const ac_co
   for (int i = 0; i < stage->droppable_count; i++) {
     int storage = stage->droppable[i];
     ac_step step = {.node = stages->producer[storage], .workspace = -1, .copy = {-1, -1}};
-    const ac_node *node = &graph->nodes[step.node];
+    const ac_node *node = ac_node_at(graph, step.node);
     for (int k = 0; k < AC_MAX_INPUTS; k++) step.in[k] = (ac_slot){node->in[k], -1};
     for (int k = 0; k < AC_MAX_OUTPUTS; k++) step.out[k] = (ac_slot){node->out[k], -1};
-    ac_operand x = ac_operand_of(graph->tensors[storage], batch);
+    ac_operand x = ac_operand_of(ac_tensor_at(graph, storage), batch);
     double bytes = (double)x.count * (double)ac_dtype_bytes(x.dtype);
-    bool asked = graph->tensors[storage]->hint == AC_RECOMPUTE;
+    bool asked = ac_tensor_at(graph, storage)->hint == AC_RECOMPUTE;
     list[i] = (candidate){
         storage, asked ? 1e300 : bytes / (step_seconds(stages, costs, &step, batch) + 1e-9)};
   }
@@ -429,7 +420,7 @@ static ac_status order_droppable(ac_stages *stages, ac_stage *stage, const ac_co
   int asked = 0;
   for (int i = 0; i < stage->droppable_count; i++) {
     stage->droppable[i] = list[i].storage;
-    asked += graph->tensors[list[i].storage]->hint == AC_RECOMPUTE;
+    asked += ac_tensor_at(graph, list[i].storage)->hint == AC_RECOMPUTE;
   }
   free(list);
   int free_choices = stage->droppable_count - asked;

@@ -91,7 +91,7 @@ static ac_status locate(fit *f, int64_t samples, char *where, size_t size) {
   int parameter = f->trainer->nonfinite;
   if (!where[0] && parameter >= 0)
     snprintf(where, size, "the gradient of parameter %s",
-             graph->tensors[graph->parameters[parameter]]->name);
+             ac_tensor_at(graph, graph->parameters[parameter])->name);
   if (!where[0]) snprintf(where, size, "the sum over the window");
   return AC_OK;
 }

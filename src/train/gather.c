@@ -11,7 +11,7 @@ static ac_status match_field(ac_gather *gather, const ac_instance *instance, int
   gather->input[f] = -1;
   gather->bytes[f] = (uint64_t)field->elements * ac_dtype_bytes(field->dtype);
   for (int i = 0; i < graph->input_count; i++) {
-    const ac_tensor *input = graph->tensors[graph->inputs[i]];
+    const ac_tensor *input = ac_tensor_at(graph, graph->inputs[i]);
     if (strcmp(input->name, field->name) != 0) continue;
     int64_t elements = ac_shape_count(&input->shape);
     if (input->dtype != field->dtype || elements != field->elements)
@@ -38,7 +38,7 @@ ac_status ac_gather_open(ac_gather *gather, ac_instance *instance, ac_dataset *d
   for (int i = 0; i < graph->input_count; i++)
     if (!fed[i] && instance->persistent[graph->inputs[i]])
       return ac_fail(AC_ERROR_ARGUMENT, "the dataset has no field for input \"%s\"",
-                     graph->tensors[graph->inputs[i]]->name);
+                     ac_tensor_at(graph, graph->inputs[i])->name);
   if (unused <= instance->unused_bytes) return AC_OK;
   void *grown = realloc(instance->unused, unused);
   if (!grown) return ac_fail(AC_ERROR_MEMORY, "no memory to read samples");
@@ -60,6 +60,7 @@ ac_status ac_gather_read(ac_gather *gather, ac_instance *instance, const ac_samp
 
 static ac_status evaluate(ac_instance *instance, ac_prepared *prepared, ac_gather *gather,
                           int64_t samples) {
+  double fed = 0;
   int64_t micro_batch = instance->plan->info.micro_batch;
   for (int64_t first = 0; first < samples; first += micro_batch) {
     int64_t count = samples - first < micro_batch ? samples - first : micro_batch;
@@ -70,10 +71,12 @@ static ac_status evaluate(ac_instance *instance, ac_prepared *prepared, ac_gathe
     const void *const *staged = (const void *const *)instance->staging;
     AC_TRY(ac_instance_check(instance, staged, 0, count));
     AC_TRY(ac_instance_upload(instance, staged, 0, count));
+    fed += ac_instance_fed_weight(instance, staged, 0, count);
     instance->run.batch = count;
     AC_TRY(ac_instance_run(instance, prepared, first == 0));
   }
-  return ac_instance_fetch_control(instance);
+  AC_TRY(ac_instance_fetch_control(instance));
+  return ac_instance_check_weight(instance, ac_instance_loss_sums(instance).weight, fed);
 }
 
 ac_status ac_instance_evaluate(ac_instance *instance, ac_prepared *prepared, ac_dataset *dataset,

@@ -1,7 +1,7 @@
 #include "train/instance.h"
 
 #include "core/error.h"
-#include "ops/linear_cross_entropy.h"
+#include "ops/loss.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -45,7 +45,7 @@ void ac_instance_drop_view(ac_instance *instance, void *handle) {
 
 static uint64_t tensor_bytes(const ac_instance *instance, int tensor) {
   ac_operand x =
-      ac_operand_of(instance->plan->graph->tensors[tensor], instance->plan->info.micro_batch);
+      ac_operand_of(ac_tensor_at(instance->plan->graph, tensor), instance->plan->info.micro_batch);
   return (uint64_t)x.count * ac_dtype_bytes(x.dtype);
 }
 
@@ -91,7 +91,7 @@ static ac_status clear_persistent(ac_instance *instance) {
 static void *handle_of(const ac_instance *instance, const ac_prepared *prepared, ac_slot slot) {
   if (slot.tensor < 0) return NULL;
   if (slot.value >= 0) return prepared->handles[ac_sequence_root(prepared->sequence, slot.value)];
-  return instance->persistent[instance->plan->graph->tensors[slot.tensor]->storage];
+  return instance->persistent[ac_tensor_at(instance->plan->graph, slot.tensor)->storage];
 }
 
 static void fill_arguments(ac_instance *instance, ac_prepared *prepared, int index) {
@@ -142,7 +142,7 @@ static void find_gradients(ac_instance *instance) {
       instance->gradients[i] = instance->persistent[plan->parameters[i].gradient];
   for (int i = 0; i < sequence->value_count; i++) {
     if (sequence->values[i].tensor < 0) continue;
-    const ac_tensor *tensor = plan->graph->tensors[sequence->values[i].tensor];
+    const ac_tensor *tensor = ac_tensor_at(plan->graph, sequence->values[i].tensor);
     if (tensor->role == AC_ROLE_GRADIENT)
       instance->gradients[tensor->parameter] =
           instance->main.handles[ac_sequence_root(sequence, i)];
@@ -172,10 +172,10 @@ static void discard(ac_instance *instance, ac_prepared *prepared) {
 
 /* Where node operand `k` reads input `storage`, the integers must be below `limit`. */
 static void check_operand(ac_instance *instance, const ac_node *node, int k, int64_t limit,
-                          const ac_cross_entropy_attributes *loss) {
+                          const ac_loss_rows *loss) {
   const ac_graph *graph = instance->plan->graph;
   for (int i = 0; i < graph->input_count; i++) {
-    if (node->in[k] < 0 || graph->tensors[node->in[k]]->storage != graph->inputs[i]) continue;
+    if (node->in[k] < 0 || ac_tensor_at(graph, node->in[k])->storage != graph->inputs[i]) continue;
     ac_input_check *check = &instance->checks[i];
     if (!check->limit || limit < check->limit) check->limit = limit;
     if (!loss) check->ignore = false;
@@ -186,33 +186,24 @@ static void check_operand(ac_instance *instance, const ac_node *node, int k, int
 static void check_weights(ac_instance *instance, const ac_node *node, int k) {
   const ac_graph *graph = instance->plan->graph;
   for (int i = 0; i < graph->input_count; i++)
-    if (node->in[k] >= 0 && graph->tensors[node->in[k]]->storage == graph->inputs[i])
+    if (ac_tensor_at(graph, node->in[k])->storage == graph->inputs[i])
       instance->checks[i].weights = true;
 }
 
 static void check_loss(ac_instance *instance, const ac_node *node) {
-  ac_tensor *const *tensors = instance->plan->graph->tensors;
-  if (node->op == AC_OP_cross_entropy) {
-    int64_t classes = ac_shape_last(&tensors[node->in[0]]->shape);
-    check_operand(instance, node, 1, classes, (const void *)node->attributes);
-    check_weights(instance, node, 2);
-  } else if (node->op == AC_OP_linear_cross_entropy) {
-    const ac_linear_cross_entropy_attributes *attributes = (const void *)node->attributes;
-    int64_t classes = tensors[node->in[1]]->shape.dim[attributes->layout == AC_OUT_IN ? 0 : 1];
-    check_operand(instance, node, 2, classes, &attributes->loss);
-    check_weights(instance, node, 3);
-  } else if (node->op == AC_OP_mean_squared_error || node->op == AC_OP_binary_cross_entropy) {
-    check_weights(instance, node, 2);
-  }
+  ac_loss_rows rows;
+  if (!ac_loss_rows_of(instance->plan->graph, node, &rows)) return;
+  if (rows.targets >= 0) check_operand(instance, node, rows.targets, rows.classes, &rows);
+  if (rows.weights >= 0) check_weights(instance, node, rows.weights);
 }
 
 static void find_checks(ac_instance *instance) {
   const ac_graph *graph = instance->plan->graph;
-  for (int n = 0; n < graph->node_count; n++) check_loss(instance, &graph->nodes[n]);
+  for (int n = 0; n < graph->node_count; n++) check_loss(instance, ac_node_at(graph, n));
   for (int n = 0; n < graph->node_count; n++) {
-    const ac_node *node = &graph->nodes[n];
+    const ac_node *node = ac_node_at(graph, n);
     if (node->op == AC_OP_embedding)
-      check_operand(instance, node, 1, graph->tensors[node->in[0]]->shape.dim[0], NULL);
+      check_operand(instance, node, 1, ac_tensor_at(graph, node->in[0])->shape.dim[0], NULL);
   }
 }
 
@@ -239,7 +230,7 @@ ac_status ac_instance_match_feeds(const ac_instance *instance, int64_t count, co
   const ac_graph *graph = instance->plan->graph;
   if (count < 1) return ac_fail(AC_ERROR_ARGUMENT, "%lld samples were fed", (long long)count);
   for (int i = 0; i < graph->input_count; i++) {
-    const ac_tensor *input = graph->tensors[graph->inputs[i]];
+    const ac_tensor *input = ac_tensor_at(graph, graph->inputs[i]);
     data[i] = NULL;
     if (!instance->persistent[input->id]) continue; /* nothing reads it */
     for (int f = 0; f < feed_count; f++)
@@ -253,7 +244,7 @@ ac_status ac_instance_check(const ac_instance *instance, const void *const *data
                             int64_t count) {
   const ac_graph *graph = instance->plan->graph;
   for (int i = 0; i < graph->input_count; i++) {
-    const ac_tensor *input = graph->tensors[graph->inputs[i]];
+    const ac_tensor *input = ac_tensor_at(graph, graph->inputs[i]);
     if (!instance->persistent[input->id]) continue;
     int64_t elements = ac_shape_count(&input->shape);
     const char *from =
@@ -267,7 +258,7 @@ ac_status ac_instance_upload(ac_instance *instance, const void *const *data, int
                              int64_t count) {
   const ac_graph *graph = instance->plan->graph;
   for (int i = 0; i < graph->input_count; i++) {
-    const ac_tensor *input = graph->tensors[graph->inputs[i]];
+    const ac_tensor *input = ac_tensor_at(graph, graph->inputs[i]);
     if (!instance->persistent[input->id]) continue;
     uint64_t bytes = (uint64_t)ac_shape_count(&input->shape) * ac_dtype_bytes(input->dtype);
     const char *from = (const char *)data[i] + (uint64_t)first * bytes;
@@ -296,7 +287,7 @@ ac_status ac_instance_run_step(ac_instance *instance, ac_prepared *prepared, int
   char text[128];
   const ac_graph *graph = instance->plan->graph;
   return ac_fail_prefix(status, "%s",
-                        ac_node_text(text, sizeof text, graph, &graph->nodes[step->node]));
+                        ac_node_text(text, sizeof text, graph, ac_node_at(graph, step->node)));
 }
 
 /* With ACCRUE_POISON every dead byte of the arena is a NaN (all bits set), so that an op which

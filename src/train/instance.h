@@ -84,6 +84,12 @@ ac_status ac_instance_match_feeds(const ac_instance *instance, int64_t count, co
 ac_status ac_instance_check(const ac_instance *instance, const void *const *data, int64_t first,
                             int64_t count);
 
+/* The weight of the loss of these samples, or NaN where it does not follow from inputs alone. */
+double ac_instance_fed_weight(const ac_instance *instance, const void *const *data, int64_t first,
+                              int64_t count);
+/* Fails with AC_ERROR_INTERNAL if the device's sum of weights is not that. */
+ac_status ac_instance_check_weight(const ac_instance *instance, double summed, double fed);
+
 /* Uploads samples [first, first + count) of what was matched. */
 ac_status ac_instance_upload(ac_instance *instance, const void *const *data, int64_t first,
                              int64_t count);

@@ -29,7 +29,7 @@ static ac_status all_finite(ac_instance *instance, const ac_operand *x, float *b
 static ac_status check_leaves(ac_instance *instance, float *buffer, char *text, size_t size) {
   const ac_graph *graph = instance->plan->graph;
   for (int i = 0; i < graph->tensor_count; i++) {
-    const ac_tensor *tensor = graph->tensors[i];
+    const ac_tensor *tensor = ac_tensor_at(graph, i);
     bool input = tensor->role == AC_ROLE_INPUT, working = tensor->role == AC_ROLE_WORKING;
     bool leaf = input || working || tensor->role == AC_ROLE_PARAMETER;
     if (!leaf || !instance->persistent[i]) continue;
@@ -40,7 +40,7 @@ static ac_status check_leaves(ac_instance *instance, float *buffer, char *text, 
     if (finite) continue;
     if (working)
       snprintf(text, size, "parameter %s, too large for %s",
-               graph->tensors[graph->parameters[tensor->parameter]]->name,
+               ac_tensor_at(graph, graph->parameters[tensor->parameter])->name,
                ac_dtype_name(tensor->dtype));
     else snprintf(text, size, "%s %s", input ? "input" : "parameter", tensor->name);
     return AC_OK;
@@ -51,7 +51,7 @@ static ac_status check_leaves(ac_instance *instance, float *buffer, char *text, 
 /* What gathers over a window, and must stay as it is. */
 static bool gathers(const ac_instance *instance, const ac_step *step, int j) {
   if (step->out[j].tensor < 0) return false;
-  ac_role role = instance->plan->graph->tensors[step->out[j].tensor]->role;
+  ac_role role = ac_tensor_at(instance->plan->graph, step->out[j].tensor)->role;
   return role == AC_ROLE_GRADIENT || role == AC_ROLE_POOLED;
 }
 
@@ -89,7 +89,7 @@ static ac_status check_steps(ac_instance *instance, float *buffer, char *text, s
       char name[160];
       const ac_graph *graph = instance->plan->graph;
       snprintf(text, size, "op %s",
-               ac_node_text(name, sizeof name, graph, &graph->nodes[step->node]));
+               ac_node_text(name, sizeof name, graph, ac_node_at(graph, step->node)));
     }
   }
   return AC_OK;

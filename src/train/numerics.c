@@ -117,7 +117,7 @@ ac_status ac_trainer_numerics(const ac_trainer *trainer, int index, ac_numerics 
   int step = index < 0 ? -1 : find_watched(trainer, index);
   if (step < 0) return ac_fail(AC_ERROR_ARGUMENT, "trainer: no op %d is watched", index);
   const ac_plan *plan = trainer->instance.plan;
-  const ac_node *node = &plan->graph->nodes[plan->main.steps[step].node];
+  const ac_node *node = ac_node_at(plan->graph, plan->main.steps[step].node);
   const ac_numerics_totals *totals = &trainer->instance.numerics;
   *result = (ac_numerics){.op = ac_op_name(node->op),
                           .scope = plan->graph->scopes[node->scope],

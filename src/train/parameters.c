@@ -13,7 +13,7 @@ enum { PIECE = 1 << 16 }; /* elements moved at once */
 
 static const ac_tensor *parameter_tensor(const ac_instance *instance, int index) {
   const ac_graph *graph = instance->plan->graph;
-  return graph->tensors[graph->parameters[index]];
+  return ac_tensor_at(graph, graph->parameters[index]);
 }
 
 int ac_instance_find_parameter(const ac_instance *instance, const char *name) {
@@ -47,7 +47,7 @@ static ac_status write_working(ac_instance *instance, int working, int64_t first
                                const float *data) {
   uint16_t half[4096];
   const int64_t most = sizeof half / sizeof *half;
-  ac_dtype dtype = instance->plan->graph->tensors[working]->dtype;
+  ac_dtype dtype = ac_tensor_at(instance->plan->graph, working)->dtype;
   for (int64_t done = 0; done < count; done += most) {
     int64_t piece = count - done < most ? count - done : most;
     ac_floats_write(half, dtype, data + done, piece);
@@ -88,7 +88,8 @@ ac_status ac_instance_read_parameter(ac_instance *instance, int index, int64_t f
   const ac_parameter_memory *memory = &instance->plan->parameters[index];
   int tensor = instance->persistent[memory->tensor] ? memory->tensor : memory->working;
   return ac_instance_read_floats(instance, instance->persistent[tensor],
-                                 instance->plan->graph->tensors[tensor]->dtype, first, count, data);
+                                 ac_tensor_at(instance->plan->graph, tensor)->dtype, first, count,
+                                 data);
 }
 
 /* ---- initial values -------------------------------------------------------------------------- */

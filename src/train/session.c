@@ -66,7 +66,7 @@ ac_status ac_session_run(ac_session *session, int64_t count, const ac_feed *feed
 /* The last value that filled the output's storage is kept to the sequence's end. */
 static const void *output_handle(const ac_instance *instance, int tensor) {
   const ac_sequence *sequence = instance->main.sequence;
-  int storage = instance->plan->graph->tensors[tensor]->storage, found = -1;
+  int storage = ac_tensor_at(instance->plan->graph, tensor)->storage, found = -1;
   for (int i = 0; i < sequence->value_count; i++)
     if (sequence->values[i].tensor == storage) found = i;
   return found < 0 ? NULL : instance->main.handles[ac_sequence_root(sequence, found)];
@@ -81,13 +81,13 @@ ac_status ac_session_output(ac_session *session, const char *name, int64_t first
     if (!strcmp(graph->outputs[i].name, name)) tensor = graph->outputs[i].tensor;
   if (tensor < 0) return ac_fail(AC_ERROR_ARGUMENT, "session: no output \"%s\"", name);
   if (!session->has_run) return ac_fail(AC_ERROR_STATE, "session: nothing was run yet");
-  int64_t elements = ac_operand_of(graph->tensors[tensor], instance->run.batch).count;
+  int64_t elements = ac_operand_of(ac_tensor_at(graph, tensor), instance->run.batch).count;
   if (first < 0 || count < 0 || first > elements || count > elements - first)
     return ac_fail(AC_ERROR_ARGUMENT,
                    "session: output \"%s\" has %lld elements; asked for %lld from %lld", name,
                    (long long)elements, (long long)count, (long long)first);
   return ac_instance_read_floats(instance, output_handle(instance, tensor),
-                                 graph->tensors[tensor]->dtype, first, count, data);
+                                 ac_tensor_at(graph, tensor)->dtype, first, count, data);
 }
 
 ac_status ac_session_evaluate(ac_session *session, ac_dataset *dataset, int64_t limit,

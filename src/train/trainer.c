@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "ops/batch_norm.h"
+#include "ops/loss.h"
 #include "ops/optimizer.h"
 
 #include <math.h>
@@ -47,22 +48,45 @@ static ac_status check_desc(ac_trainer_desc *desc, ac_optimizer_kind kind) {
   return AC_OK;
 }
 
-/* The losses of a whole window: a row of the loss has an integer target; without such targets a
- * sample is a row. */
+/* The rows of a whole window. */
 static double nominal_weight(const ac_plan *plan) {
   const ac_graph *graph = plan->graph;
-  const ac_node *loss = &graph->nodes[graph->tensors[graph->loss]->producer];
-  double rows = 1;
-  for (int i = 0; i < AC_MAX_INPUTS; i++)
-    if (loss->in[i] >= 0 && graph->tensors[loss->in[i]]->dtype == AC_I32)
-      rows = (double)ac_shape_count(&graph->tensors[loss->in[i]]->shape);
-  return (double)plan->info.batch * rows;
+  ac_loss_rows rows;
+  ac_loss_rows_of(graph, ac_node_at(graph, ac_tensor_at(graph, graph->loss)->producer), &rows);
+  return (double)plan->info.batch * (double)rows.per_sample;
 }
 
 /* Before a window begins. */
 static void set_loss_scale(ac_trainer *trainer) {
   trainer->instance.run.loss_scale =
       ac_scaler_factor(&trainer->scaler, nominal_weight(trainer->instance.plan));
+}
+
+/* In the order of the parameters. */
+static ac_status list_steps(ac_trainer *trainer) {
+  const ac_plan *plan = trainer->instance.plan;
+  size_t count = (size_t)plan->graph->parameter_count + 1;
+  trainer->steps = calloc(count, sizeof *trainer->steps);
+  trainer->stepped = calloc(count, sizeof *trainer->stepped);
+  if (!trainer->steps || !trainer->stepped)
+    return ac_fail(AC_ERROR_MEMORY, "no memory for a list of parameters");
+  for (int i = 0; i < plan->graph->parameter_count; i++)
+    if (plan->parameters[i].gradient >= 0) trainer->steps[trainer->step_count++] = i;
+  return AC_OK;
+}
+
+/* Every trained parameter is stepped once in an update, and no other. */
+static ac_status check_steps(ac_trainer *trainer) {
+  const ac_plan *plan = trainer->instance.plan;
+  int count = plan->graph->parameter_count;
+  memset(trainer->stepped, 0, (size_t)count * sizeof *trainer->stepped);
+  for (int i = 0; i < trainer->step_count; i++) trainer->stepped[trainer->steps[i]]++;
+  for (int i = 0; i < count; i++)
+    if (trainer->stepped[i] != (plan->parameters[i].gradient >= 0))
+      return ac_fail(
+          AC_ERROR_INTERNAL, "trainer: an update would step \"%s\" %d times; nothing was changed",
+          ac_tensor_at(plan->graph, plan->graph->parameters[i])->name, trainer->stepped[i]);
+  return AC_OK;
 }
 
 /* Update kernels are compiled before the first step, like all others. */
@@ -83,6 +107,7 @@ ac_status ac_trainer_create(ac_trainer **result, const ac_plan *plan, const ac_t
   trainer->instance.run.seed = desc->seed;
   if (status == AC_OK) set_loss_scale(trainer);
   if (status == AC_OK) status = ac_instance_initialise(&trainer->instance, desc->seed);
+  if (status == AC_OK) status = list_steps(trainer);
   if (status == AC_OK) status = prepare_updates(trainer);
   if (status != AC_OK) {
     ac_trainer_free(trainer);
@@ -95,6 +120,8 @@ ac_status ac_trainer_create(ac_trainer **result, const ac_plan *plan, const ac_t
 void ac_trainer_free(ac_trainer *trainer) {
   if (!trainer) return;
   ac_instance_free(&trainer->instance);
+  free(trainer->steps);
+  free(trainer->stepped);
   free(trainer);
 }
 
@@ -106,6 +133,8 @@ static ac_status accumulate_piece(ac_trainer *trainer, const void *const *data, 
   instance->run.batch = count;
   instance->run.sample = (uint32_t)trainer->window_samples;
   instance->run.update = (uint32_t)trainer->updates;
+  if (trainer->window_samples == 0) trainer->fed_weight = 0;
+  trainer->fed_weight += ac_instance_fed_weight(instance, data, first, count);
   ac_status status = ac_instance_upload(instance, data, first, count);
   if (status == AC_OK)
     status = ac_instance_run(instance, &instance->main, trainer->window_samples == 0);
@@ -139,7 +168,7 @@ static ac_status check_pieces(const ac_trainer *trainer, int64_t count) {
   return ac_fail(AC_ERROR_STATE,
                  "trainer: %s takes a window of at most %lld samples in one piece, as the plan was "
                  "made to keep batches whole",
-                 ac_node_text(text, sizeof text, plan->graph, &plan->graph->nodes[node]),
+                 ac_node_text(text, sizeof text, plan->graph, ac_node_at(plan->graph, node)),
                  (long long)plan->info.micro_batch);
 }
 
@@ -187,7 +216,7 @@ typedef struct gradient_report {
 
 static void operand_from(ac_operand *operand, const ac_instance *instance, int tensor,
                          void *handle) {
-  *operand = ac_operand_of(instance->plan->graph->tensors[tensor], 1);
+  *operand = ac_operand_of(ac_tensor_at(instance->plan->graph, tensor), 1);
   operand->data = handle;
 }
 
@@ -210,12 +239,10 @@ static void statistics_arguments(ac_trainer *trainer, int index, ac_op_args *arg
 
 static ac_status gather_statistics(ac_trainer *trainer) {
   ac_instance *instance = &trainer->instance;
-  const ac_plan *plan = instance->plan;
   ac_gradient_statistics_attributes attributes = {1 / instance->run.loss_scale};
-  for (int i = 0; i < plan->graph->parameter_count; i++) {
-    if (plan->parameters[i].gradient < 0) continue;
+  for (int i = 0; i < trainer->step_count; i++) {
     ac_op_args args;
-    statistics_arguments(trainer, i, &args, &attributes);
+    statistics_arguments(trainer, trainer->steps[i], &args, &attributes);
     AC_TRY(instance->device->backend->run(instance->device->state, &args));
   }
   AC_TRY(ac_numerics_collect(instance));
@@ -227,14 +254,13 @@ static gradient_report read_statistics(ac_trainer *trainer) {
   const ac_plan *plan = instance->plan;
   gradient_report report = {0, true};
   trainer->nonfinite = -1;
-  for (int i = 0; i < plan->graph->parameter_count; i++) {
-    if (plan->parameters[i].gradient < 0) continue;
-    uint64_t offset = plan->parameters[i].statistics - plan->control;
+  for (int i = 0; i < trainer->step_count; i++) {
+    uint64_t offset = plan->parameters[trainer->steps[i]].statistics - plan->control;
     const float *statistics = instance->control_copy + offset / sizeof(float);
     report.norm += (double)statistics[0];
     if (statistics[1] == 0 && isfinite(statistics[0])) continue;
     report.finite = false;
-    if (trainer->nonfinite < 0) trainer->nonfinite = i;
+    if (trainer->nonfinite < 0) trainer->nonfinite = trainer->steps[i];
   }
   report.norm = sqrt(report.norm);
   return report;
@@ -288,7 +314,7 @@ static void update_arguments(const ac_trainer *trainer, int index, ac_op_args *a
 static void running_arguments(const ac_trainer *trainer, const ac_node *node,
                               const ac_batch_norm_update_attributes *attributes, ac_op_args *args) {
   const ac_instance *instance = &trainer->instance;
-  const ac_node *norm = &instance->plan->graph->nodes[node->forward];
+  const ac_node *norm = ac_node_at(instance->plan->graph, node->forward);
   *args = update_op(instance, AC_OP_batch_norm_update, attributes);
   operand_from(&args->in[0], instance, node->out[0], instance->persistent[node->out[0]]);
   for (int j = 0; j < 2; j++)
@@ -301,9 +327,10 @@ static ac_status for_running(ac_trainer *trainer,
   const ac_graph *graph = instance->plan->graph;
   const ac_sequence *steps = &instance->plan->main;
   for (int i = 0; i < steps->step_count; i++) {
-    const ac_node *node = &graph->nodes[steps->steps[i].node];
+    const ac_node *node = ac_node_at(graph, steps->steps[i].node);
     if (node->op != AC_OP_batch_norm_pool) continue;
-    const ac_batch_norm_attributes *norm = (const void *)graph->nodes[node->forward].attributes;
+    const ac_batch_norm_attributes *norm =
+        (const void *)ac_node_at(graph, node->forward)->attributes;
     ac_batch_norm_update_attributes attributes = {norm->momentum};
     ac_op_args args;
     running_arguments(trainer, node, &attributes, &args);
@@ -315,12 +342,12 @@ static ac_status for_running(ac_trainer *trainer,
 static ac_status step_parameters(ac_trainer *trainer, double factor, double rate) {
   ac_instance *instance = &trainer->instance;
   const ac_graph *graph = instance->plan->graph;
-  for (int i = 0; i < graph->parameter_count; i++) {
-    if (instance->plan->parameters[i].gradient < 0) continue;
+  for (int i = 0; i < trainer->step_count; i++) {
+    int index = trainer->steps[i];
     update_attributes attributes =
-        attributes_for(trainer, graph->tensors[graph->parameters[i]], factor, rate);
+        attributes_for(trainer, ac_tensor_at(graph, graph->parameters[index]), factor, rate);
     ac_op_args args;
-    update_arguments(trainer, i, &args, &attributes);
+    update_arguments(trainer, index, &args, &attributes);
     AC_TRY(instance->device->backend->run(instance->device->state, &args));
   }
   AC_TRY(for_running(trainer, instance->device->backend->run));
@@ -331,13 +358,12 @@ static ac_status prepare_updates(ac_trainer *trainer) {
   ac_instance *instance = &trainer->instance;
   const ac_backend *backend = instance->device->backend;
   ac_gradient_statistics_attributes statistics = {1};
-  for (int i = 0; i < instance->plan->graph->parameter_count; i++) {
-    if (instance->plan->parameters[i].gradient < 0) continue;
+  for (int i = 0; i < trainer->step_count; i++) {
     update_attributes attributes = {{0}};
     ac_op_args args;
-    statistics_arguments(trainer, i, &args, &statistics);
+    statistics_arguments(trainer, trainer->steps[i], &args, &statistics);
     AC_TRY(backend->prepare(instance->device->state, &args));
-    update_arguments(trainer, i, &args, &attributes);
+    update_arguments(trainer, trainer->steps[i], &args, &attributes);
     AC_TRY(backend->prepare(instance->device->state, &args));
   }
   return for_running(trainer, backend->prepare);
@@ -348,9 +374,12 @@ ac_status ac_trainer_update(ac_trainer *trainer, ac_update *result) {
   if (trainer->window_samples == 0)
     return ac_fail(AC_ERROR_STATE, "trainer: nothing was accumulated since the last update");
   ac_status gathered = gather_statistics(trainer);
+  ac_loss_sums sums = ac_instance_loss_sums(&trainer->instance);
+  if (gathered == AC_OK) gathered = check_steps(trainer);
+  if (gathered == AC_OK)
+    gathered = ac_instance_check_weight(&trainer->instance, sums.weight, trainer->fed_weight);
   trainer->broken = gathered != AC_OK; /* of a step of the window, perhaps, that fails late */
   AC_TRY(gathered);
-  ac_loss_sums sums = ac_instance_loss_sums(&trainer->instance);
   gradient_report report = read_statistics(trainer);
   bool weighs = sums.weight > 0;
   double norm = weighs ? report.norm / sums.weight : 0;

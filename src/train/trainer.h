@@ -12,9 +12,13 @@ struct ac_trainer {
   ac_scaler scaler;
   int64_t updates; /* made so far: what schedules, bias correction and random numbers go by */
   int64_t window_samples; /* accumulated so far */
-  bool broken;            /* a device failure left the window half done */
-  bool half_stepped;      /* one left some parameters and moments stepped and others not */
-  int nonfinite; /* parameter whose gradient was found not finite in the last update, or -1 */
+  double fed_weight;      /* of these, counted on the host; NaN: not known */
+  int *steps;             /* parameters in the order in which an update steps them */
+  int *stepped;           /* by parameter: how often `steps` names it */
+  int step_count;
+  bool broken;       /* a device failure left the window half done */
+  bool half_stepped; /* one left some parameters and moments stepped and others not */
+  int nonfinite;     /* parameter whose gradient was found not finite in the last update, or -1 */
 };
 
 /* Adds samples [first, first + count) of the data, by input, to the window: at most a micro-batch.

@@ -45,7 +45,7 @@ static evaluation begin(const ac_plan *plan) {
   e.data = calloc((size_t)graph->tensor_count + 1, sizeof *e.data);
   assert_non_null(e.data);
   for (int i = 0; i < graph->tensor_count; i++) {
-    const ac_tensor *tensor = graph->tensors[i];
+    const ac_tensor *tensor = ac_tensor_at(graph, i);
     if (tensor->storage != i) continue;
     e.data[i] = calloc((size_t)elements_of(tensor), sizeof(double));
     assert_non_null(e.data[i]);
@@ -71,10 +71,10 @@ static double loss_of(evaluation *e) {
     ac_step_arguments(step, graph, &e->run, &args);
     for (int i = 0; i < AC_MAX_INPUTS; i++)
       if (step->in[i].tensor >= 0)
-        args.in[i].data = e->data[graph->tensors[step->in[i].tensor]->storage];
+        args.in[i].data = e->data[ac_tensor_at(graph, step->in[i].tensor)->storage];
     for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
       if (step->out[j].tensor < 0) continue;
-      args.out[j].data = e->data[graph->tensors[step->out[j].tensor]->storage];
+      args.out[j].data = e->data[ac_tensor_at(graph, step->out[j].tensor)->storage];
       args.add[j] = false;
     }
     op_reference_of(args.op)->compute(&args);
@@ -104,7 +104,7 @@ static trained open_trainer(ac_graph *graph, const char *device) {
 static void set_parameters(trained *t, const evaluation *e) {
   const ac_graph *graph = t->plan->graph;
   for (int i = 0; i < graph->parameter_count; i++) {
-    int64_t count = elements_of(graph->tensors[graph->parameters[i]]);
+    int64_t count = elements_of(ac_tensor_at(graph, graph->parameters[i]));
     const double *from = e->data[graph->parameters[i]];
     for (int64_t k = 0; k < count; k++) {
       float value = (float)from[k];
@@ -118,7 +118,7 @@ static void accumulate(trained *t, const evaluation *e) {
   ac_feed feeds[8];
   float *floats[8] = {0};
   for (int i = 0; i < graph->input_count; i++) {
-    const ac_tensor *input = graph->tensors[graph->inputs[i]];
+    const ac_tensor *input = ac_tensor_at(graph, graph->inputs[i]);
     const void *data = e->data[input->id];
     if (input->dtype == AC_F32) {
       int64_t count = elements_of(input);
@@ -149,7 +149,7 @@ static double directional(evaluation *e, double *values, const double *direction
  * what is seen for right rules, and wrong ones are off by its whole size. */
 static void check_parameter(trained *t, evaluation *e, int index) {
   const ac_graph *graph = t->plan->graph;
-  const ac_tensor *tensor = graph->tensors[graph->parameters[index]];
+  const ac_tensor *tensor = ac_tensor_at(graph, graph->parameters[index]);
   if (t->plan->parameters[index].gradient < 0) return;
   int64_t count = elements_of(tensor);
   float *gradient = malloc((size_t)count * sizeof *gradient);

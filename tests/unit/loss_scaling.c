@@ -126,7 +126,8 @@ static snapshot take(run *r) {
   snapshot s = {.updates = r->trainer->updates};
   int64_t at = 0;
   for (int i = 0; i < instance->plan->graph->parameter_count; i++) {
-    ac_tensor *parameter = instance->plan->graph->tensors[instance->plan->graph->parameters[i]];
+    ac_tensor *parameter =
+        ac_tensor_at(instance->plan->graph, instance->plan->graph->parameters[i]);
     int64_t count = ac_shape_count(&parameter->shape);
     assert_true(at + count <= SCALARS + NORM);
     assert_ok(ac_trainer_get_parameter(r->trainer, i, 0, count, s.values[0] + at));

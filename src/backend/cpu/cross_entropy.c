@@ -23,7 +23,7 @@ static void forward(const ac_cpu_context *context, const ac_op_args *args) {
   int64_t count = ac_rows(&args->in[0]);
   loss_rows rows = rows_of(args);
   ac_cpu_for_floats(context, args, count, ac_columns(&args->in[0]), forward_range);
-  sum_rows(&rows, count, args->workspace, args->out[0].data, args->add[0]);
+  if (args->out[0].count) sum_rows(&rows, count, args->workspace, args->out[0].data, args->add[0]);
 }
 
 static uint64_t forward_workspace(const ac_cpu_context *context, const ac_op_args *args) {

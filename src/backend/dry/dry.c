@@ -156,6 +156,7 @@ static uint64_t dry_library_bytes(void *state) {
 const ac_backend ac_backend_dry = {
     .version = AC_BACKEND_VERSION,
     .name = "dry",
+    .computes_nothing = true,
     .count = dry_count,
     .describe = dry_describe,
     .open = dry_open,

@@ -61,6 +61,7 @@ uint64_t ac_cl_cross_entropy_workspace(ac_opencl *cl, const ac_op_args *args) {
 ac_status ac_cl_cross_entropy(ac_opencl *cl, const ac_op_args *args) {
   const ac_cl_loss_rows rows = rows_of(args, &args->out[1]);
   AC_TRY(ac_cl_row_losses(cl, &rows, args->workspace));
+  if (!args->out[0].count) return AC_OK;
   return ac_cl_sum_losses(cl, args->workspace, rows.count, &args->out[0], args->add[0]);
 }
 
