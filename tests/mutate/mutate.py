@@ -54,9 +54,9 @@ RUNS = {
 }
 # Tests of whole graphs and of training, on the CPU.
 PROGRAMS = {
-    "rules": ("gradients", "gpt2", "norms", "batch_norm", "training", "precision", "graph"),
+    "rules": ("gradients", "gpt2", "norms", "batch_norm", "training", "precision", "graph", "invariants"),
     "trainer": ("scaler", "loss_scaling", "batch_norm", "whole_windows", "norms", "fit", "precision", "numerics",
-                "gradients", "training"),
+                "gradients", "invariants", "training"),
 }
 
 # ---- the tree that is built -----------------------------------------------------------------------------------------
