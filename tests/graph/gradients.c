@@ -404,8 +404,8 @@ static void refused_targets(void **state) {
     ac_tensor *labels = ac_input(g, "labels", AC_I32, SHAPE(AC_BATCH, 4));
     ac_tensor *pooled = ac_linear(h, parameter(g, "to_one", 1, 6), NULL, AC_OUT_IN);
     ac_tensor *rows = ac_reshape(pooled, SHAPE(AC_BATCH, 4));
-    ac_tensor *sample = ac_reshape(ac_linear(rows, parameter(g, "v", 1, 4), NULL, AC_OUT_IN),
-                                   SHAPE(AC_BATCH));
+    ac_tensor *sample =
+        ac_reshape(ac_linear(rows, parameter(g, "v", 1, 4), NULL, AC_OUT_IN), SHAPE(AC_BATCH));
     ac_tensor *table = parameter(g, "table", 5, 6);
     refuse(g, kind == 0   ? ac_mean_squared_error(t, h, NULL)
               : kind == 1 ? ac_mean_squared_error(h, t, sample)
@@ -519,6 +519,18 @@ static void images(void **state) {
   check(finish(g, ac_reshape(ac_global_average_pool(y), SHAPE(AC_BATCH, 4, 6))));
 }
 
+/* As many parts as an op takes, one of them twice. */
+static void eight_parts(void **state) {
+  (void)state;
+  ac_graph *g = new_graph();
+  ac_tensor *h = hidden(g), *parts[8];
+  for (int i = 0; i < 7; i++) parts[i] = ac_slice(h, 2, i % 6, 1);
+  parts[7] = ac_linear(h, parameter(g, "wide", 5, 6), NULL, AC_OUT_IN);
+  parts[3] = parts[2];
+  ac_tensor *y = ac_concat(parts, 8, 2); /* [B, 4, 12] */
+  check(finish(g, ac_linear(y, parameter(g, "narrow", 6, 12), NULL, AC_OUT_IN)));
+}
+
 static void a_whole_transformer(void **state) {
   (void)state;
   test_gpt m = {2, 12, 7, 5, 3, 0.2f, true, true};
@@ -544,6 +556,7 @@ int main(void) {
       cmocka_unit_test(other_heads),
       cmocka_unit_test(fused_equals_separate),
       cmocka_unit_test(images),
+      cmocka_unit_test(eight_parts),
       cmocka_unit_test(a_whole_transformer),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -55,7 +55,7 @@ RUNS = {
 # Tests of whole graphs and of training, on the CPU.
 PROGRAMS = {
     "rules": ("gradients", "gpt2", "norms", "batch_norm", "training", "precision", "graph", "invariants"),
-    "trainer": ("scaler", "loss_scaling", "batch_norm", "whole_windows", "norms", "fit", "precision", "numerics",
+    "trainer": ("scaler", "update", "loss_scaling", "batch_norm", "whole_windows", "norms", "fit", "precision", "numerics",
                 "gradients", "invariants", "training"),
 }
 

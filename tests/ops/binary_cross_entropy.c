@@ -110,7 +110,7 @@ static void sides(ac_device *device) {
   double *w = op_reals(&loss.args.in[2]);
   for (int i = 0; i < 65 * 21; i++) t[i] = i % 3 == 0, z[i] = t[i] > 0 ? 1000 : -1000;
   for (int b = 0; b < 65; b++) w[b] = 1;
-  z[0] = 0;          /* right, and costs log 2; twice, so that it is not taken for that below */
+  z[0] = 0; /* right, and costs log 2; twice, so that it is not taken for that below */
   w[0] = 2;
   z[1 * 21] = -1000; /* costs 1000 / 21 */
   z[2 * 21 + 1] = 0; /* wrong */

@@ -98,8 +98,8 @@ static void check_marks(ac_device *device, const op_case *c) {
   op_instance_free(&s);
 }
 
-/* The gradient of a slice is added where it lies in dx; what an earlier op marked elsewhere in dx is
- * not to be counted again as this op's. */
+/* The gradient of a slice is added where it lies in dx; what an earlier op marked elsewhere in dx
+ * is not to be counted again as this op's. */
 static void check_marks_beside_slice(ac_device *device) {
   enum { ROWS = 2, LENGTH = 9, FIRST = 2, PART = 4 };
   static const uint16_t kinds[] = {0x8000, 0x3c00, 0x0000, 0xbc00, 0x0001, 0x8001};
@@ -108,15 +108,13 @@ static void check_marks_beside_slice(ac_device *device) {
   for (int i = 0; i < ROWS * LENGTH; i++) dx[i] = before[i] = kinds[i % 6];
   ac_concat_attributes attributes = {1, FIRST};
   ac_run_state run = {.batch = ROWS, .mark_flushed = true};
-  ac_op_args args = {.op = AC_OP_slice_gradient,
-                     .attributes = &attributes,
-                     .in = {{.dtype = AC_F16, .rank = 2, .dim = {ROWS, PART}, .count = ROWS * PART}},
-                     .out = {{.dtype = AC_F16,
-                              .rank = 2,
-                              .dim = {ROWS, LENGTH},
-                              .count = ROWS * LENGTH}},
-                     .add = {true},
-                     .run = &run};
+  ac_op_args args = {
+      .op = AC_OP_slice_gradient,
+      .attributes = &attributes,
+      .in = {{.dtype = AC_F16, .rank = 2, .dim = {ROWS, PART}, .count = ROWS * PART}},
+      .out = {{.dtype = AC_F16, .rank = 2, .dim = {ROWS, LENGTH}, .count = ROWS * LENGTH}},
+      .add = {true},
+      .run = &run};
   if (!op_run_bits(device, &args, dy, dx)) return;
   for (int i = 0; i < ROWS * LENGTH; i++) {
     bool inside = i % LENGTH >= FIRST && i % LENGTH < FIRST + PART;
