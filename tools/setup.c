@@ -196,6 +196,11 @@ static int open_data(setup *s) {
   return status;
 }
 
+/* Zero would mean the library's default. */
+static double or_off(double x) {
+  return x > 0 ? x : -1;
+}
+
 /* Counts the run's windows and lays the schedule over them. */
 static int make_schedule(setup *s) {
   const train_flags *f = &s->flags;
@@ -218,16 +223,11 @@ static int make_schedule(setup *s) {
     return fail_usage("--warmup %lld is longer than the run of %lld updates", (long long)warmup,
                       (long long)s->steps);
   s->trainer.schedule = (ac_schedule){.kind = (ac_schedule_kind)f->schedule,
-                                      .lr = f->lr,
+                                      .lr = or_off(f->lr),
                                       .min_lr = f->min_lr,
                                       .warmup = warmup,
                                       .total = s->steps};
   return STATUS_CONTINUE;
-}
-
-/* Zero would mean the library's default. */
-static double or_off(double x) {
-  return x > 0 ? x : -1;
 }
 
 /* `dry` computes nothing: good for plans, but what it trained would be zeros. */

@@ -1,7 +1,11 @@
 /* Devices: a backend (CPU, OpenCL, or `dry`, which computes nothing) opened on one piece of
  * hardware.
  *
- * A device is used by one thread at a time. Two devices in two threads are independent. */
+ * A device is used by one thread at a time. Two devices in two threads are independent.
+ *
+ * A process may fork while no other thread is in a function of the library. Parent and child then
+ * both go on with a CPU device and with what was made from it, each on its own. OpenCL devices, and
+ * what was made from them, stay with the parent; in the child they must not even be closed. */
 #ifndef ACCRUE_DEVICE_H
 #define ACCRUE_DEVICE_H
 

@@ -122,7 +122,7 @@ typedef struct ac_plan_step {
   int inputs, outputs;          /* operands, absent ones in between included */
   ac_dtype input[8], output[4]; /* how they are stored; AC_DTYPE_COUNT: absent */
 } ac_plan_step;
-AC_API ac_status ac_plan_get_step(const ac_plan *plan, int64_t index, ac_plan_step *step);
+AC_API ac_status ac_plan_get_step(const ac_plan *plan, int64_t index, ac_plan_step *result);
 
 /* What other choices would cost: each micro-batch size that the search considers, keeping
  * everything, recomputing everything, and in between (`auto` with half the arena bytes that lie

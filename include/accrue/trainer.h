@@ -31,12 +31,14 @@ typedef enum ac_schedule_kind {
 
 typedef struct ac_schedule {
   ac_schedule_kind kind;
-  double lr, min_lr;
+  double lr; /* 0: 1e-3, for SGD 0.1; negative: 0 */
+  double min_lr;
   int64_t warmup; /* updates of linear warm-up: update u (from 0) gets lr (u + 1) / (warmup + 1) */
   int64_t total;  /* updates, for AC_SCHEDULE_COSINE */
 } ac_schedule;
 
-/* The learning rate of update `update`, counted from 0. */
+/* The learning rate of update `update`, counted from 0. It knows no optimizer, so lr 0 is AdamW's
+ * default. */
 AC_API double ac_schedule_rate(const ac_schedule *schedule, int64_t update);
 
 /* ---- optimizers ------------------------------------------------------------------------------ */
@@ -196,8 +198,10 @@ typedef enum ac_last_window {
   AC_LAST_DROP        /* throw its samples away */
 } ac_last_window;
 
+typedef enum ac_fit_event_kind { AC_FIT_STEP = 0, AC_FIT_EVALUATION } ac_fit_event_kind;
+
 typedef struct ac_fit_event {
-  enum { AC_FIT_STEP, AC_FIT_EVALUATION } kind;
+  ac_fit_event_kind kind;
   int64_t step; /* windows ended so far, skipped ones included, this one too */
   int64_t epoch;
   bool replayed;   /* the window was skipped and begins again: an event of the same step follows */

@@ -278,21 +278,23 @@ ac_status ac_plan_begin(ac_plan **result, const ac_graph *graph, ac_device *devi
   return status;
 }
 
-ac_status ac_plan_create(ac_plan **result, const ac_graph *graph, ac_device *device,
+ac_status ac_plan_create(ac_plan **plan, const ac_graph *graph, ac_device *device,
                          const ac_plan_desc *desc) {
-  *result = NULL;
-  AC_TRY(check_desc(desc));
-  AC_TRY(check_budget(desc, device));
-  ac_plan *plan;
-  AC_TRY(ac_plan_begin(&plan, graph, device, desc));
-  ac_status status = ac_plan_search(plan, memory_limit(desc, device));
-  if (status == AC_OK) status = ac_plan_check(plan);
+  AC_CREATES(plan);
+  AC_REQUIRE(graph, device);
+  const ac_plan_desc described = AC_DESCRIBED(ac_plan_desc, desc);
+  AC_TRY(check_desc(&described));
+  AC_TRY(check_budget(&described, device));
+  ac_plan *made;
+  AC_TRY(ac_plan_begin(&made, graph, device, &described));
+  ac_status status = ac_plan_search(made, memory_limit(&described, device));
+  if (status == AC_OK) status = ac_plan_check(made);
   if (status != AC_OK) {
-    ac_plan_free(plan);
+    ac_plan_free(made);
     return status;
   }
-  fill_info(plan);
-  *result = plan;
+  fill_info(made);
+  *plan = made;
   return AC_OK;
 }
 
@@ -313,7 +315,7 @@ void ac_plan_free(ac_plan *plan) {
 /* ---- reading --------------------------------------------------------------------------------- */
 
 const ac_plan_info *ac_plan_get_info(const ac_plan *plan) {
-  return &plan->info;
+  return plan ? &plan->info : NULL;
 }
 
 static void list_dtypes(const ac_graph *graph, const int *tensor, int most, ac_dtype *list,
@@ -325,6 +327,7 @@ static void list_dtypes(const ac_graph *graph, const int *tensor, int most, ac_d
 }
 
 ac_status ac_plan_get_step(const ac_plan *plan, int64_t index, ac_plan_step *result) {
+  AC_REQUIRE(plan, result);
   if (index < 0 || index >= plan->main.step_count)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: step %lld of %d", (long long)index,
                    plan->main.step_count);
@@ -378,6 +381,7 @@ static ac_status add_alternative(const ac_plan *plan, const ac_plan_desc *desc,
 
 ac_status ac_plan_alternatives(const ac_plan *plan, ac_plan_alternative *list, int capacity,
                                int *count) {
+  AC_REQUIRE(plan, count);
   *count = 0;
   if (plan->desc.purpose != AC_TRAIN)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: only plans for training have alternatives");

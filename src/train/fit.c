@@ -276,6 +276,9 @@ static ac_status open_loader(fit *f) {
 }
 
 ac_status ac_fit(ac_trainer *trainer, const ac_fit_desc *desc, ac_fit_result *result) {
+  static const ac_fit_desc nothing = {0};
+  AC_REQUIRE(trainer);
+  if (!desc) desc = &nothing;
   AC_TRY(check_desc(trainer, desc));
   const ac_plan_info *info = &trainer->instance.plan->info;
   fit f = {.trainer = trainer, .desc = desc, .batch = info->batch};

@@ -311,7 +311,7 @@ static void norms_over_channels(void **state) {
 static void batch_norms(void **state) {
   (void)state;
   ac_graph *g = new_graph();
-  const ac_parameter_desc frozen = {.init = {AC_INIT_CONSTANT, 1, 0, false}, .frozen = true};
+  const ac_parameter_desc frozen = {.init = {AC_INIT_CONSTANT, .value = 1}, .frozen = true};
   ac_tensor *mean = ac_parameter(g, "running_mean", SHAPE(4), &frozen);
   ac_tensor *variance = ac_parameter(g, "running_variance", SHAPE(4), &frozen);
   ac_tensor *h = hidden(g);
@@ -353,7 +353,7 @@ static void bare_parameters(void **state) {
   (void)state;
   ac_graph *g = new_graph();
   ac_tensor *p = parameter(g, "p", 4, 6);
-  ac_parameter_desc frozen = {.init = {AC_INIT_CONSTANT, 1, 0, false}, .frozen = true};
+  ac_parameter_desc frozen = {.init = {AC_INIT_CONSTANT, .value = 1}, .frozen = true};
   ac_tensor *q = ac_parameter(g, "q", SHAPE(4, 6), &frozen);
   ac_tensor *bent = ac_add(ac_gelu(p, AC_GELU_ERF), ac_multiply(p, q));
   ac_tensor *y = ac_add(hidden(g), ac_add(bent, ac_softmax(p)));
@@ -514,7 +514,7 @@ static void images(void **state) {
   ac_tensor *b = ac_conv2d(h, kernel(g, "half", 6, 2, 3), NULL, &half);
   b = ac_upsample_nearest2d(ac_average_pool2d(b, &threes), 2);
   ac_tensor *parts[] = {ac_slice(a, 1, 1, 2), b, h};
-  ac_tensor *y = ac_max_pool2d(ac_concat(parts, 3, 1), &pairs);
+  ac_tensor *y = ac_max_pool2d(ac_concat(g, parts, 3, 1), &pairs);
   y = ac_conv2d(y, kernel(g, "last", 24, 12, 1), parameter(g, "last_bias", 24, 0), NULL);
   check(finish(g, ac_reshape(ac_global_average_pool(y), SHAPE(AC_BATCH, 4, 6))));
 }
