@@ -527,7 +527,7 @@ static void eight_parts(void **state) {
   for (int i = 0; i < 7; i++) parts[i] = ac_slice(h, 2, i % 6, 1);
   parts[7] = ac_linear(h, parameter(g, "wide", 5, 6), NULL, AC_OUT_IN);
   parts[3] = parts[2];
-  ac_tensor *y = ac_concat(parts, 8, 2); /* [B, 4, 12] */
+  ac_tensor *y = ac_concat(g, parts, 8, 2); /* [B, 4, 12] */
   check(finish(g, ac_linear(y, parameter(g, "narrow", 6, 12), NULL, AC_OUT_IN)));
 }
 

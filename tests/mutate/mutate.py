@@ -215,10 +215,13 @@ class Worker:
         return {"cpu": self.mutate_cpu, "cl": self.mutate_cl}.get(target.group, self.mutate_host)(target)
 
     def families(self, target, ops):
-        """That of the function's own file first."""
-        own = Path(target.site.path).stem
+        """That of the function's own file first, and those that test marks where the function makes them."""
+        own, function = Path(target.site.path).stem, target.site.function
+        text = self.sources.text[function.path][function.begin : function.end].lower()
+        first = {own, "numerics", "cast"} if "mark" in text else {own}
         reached = {self.sources.family[op] for op in ops if op in self.sources.family}
-        return sorted(reached, key=lambda family: (family != own, family))[: MOST_FAMILIES[target.group]]
+        reached |= {f for f in first if f in self.sources.family.values()}
+        return sorted(reached, key=lambda family: (family not in first, family))[: MOST_FAMILIES[target.group]]
 
     def kill(self, target, families, extra):
         for options, environment in RUNS[target.group]:
