@@ -164,9 +164,13 @@ static void check_variants(ac_device *device, const op_instance *instance, bool 
     op_variant variant = {.name = "adding", .add = add, .once = true};
     run_and_compare(device, instance, &variant);
   }
-  if (add & (add - 1)) {
-    op_variant variant = {.name = "adding to the first only", .add = 1, .once = true};
-    run_and_compare(device, instance, &variant);
+  /* Alone, so that the flag of one output is not taken for another's. */
+  static const char *const alone[AC_MAX_OUTPUTS] = {
+      "adding to output 0 only", "adding to output 1 only", "adding to output 2 only",
+      "adding to output 3 only"};
+  for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
+    op_variant variant = {.name = alone[j], .add = add & 1u << j, .once = true};
+    if (variant.add && variant.add != add) run_and_compare(device, instance, &variant);
   }
   static const char *const without[][2] = {
       {"without output 0", "adding without output 0"},
