@@ -2,7 +2,8 @@
  *
  * Builders return a handle so that model code reads like mathematics. The first failure sticks to
  * the graph, every later builder on it returns NULL (and so accepts NULL tensors), and
- * ac_graph_status, or making a plan, reports the first failure. A handle belongs to its graph.
+ * ac_graph_status, or making a plan, reports the first failure, with a sentence that names the
+ * builder, the scope, and each tensor it was handed. A handle belongs to its graph.
  *
  * Shapes are row-major, the last dimension contiguous. A graph has one symbolic dimension, the
  * micro-batch, always leading: write AC_BATCH for it, or AC_BATCH_TIMES(k) where k samples' rows

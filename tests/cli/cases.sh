@@ -545,6 +545,8 @@ case_mlp() {
   run train mlp --data pair --device cpu --init a/model.safetensors --epochs 1 --lr 0 --warmup 0 \
     --out d >result
   grep -q 'accuracy 100.00 %' result || die "the loaded model has forgotten: $(cat result)"
+  local weights=$(((36 * 32 + 32 + 32 * 16 + 16 + 16 * 10 + 10) * 4)) # bytes, at the file's end
+  cmp <(tail -c $weights a/model.safetensors) <(tail -c $weights d/model.safetensors) || die "--lr 0 is no rate of 0"
   refuse 2 '--hidden 5 contradicts' train mlp --data pair --hidden 5 --init a/model.safetensors
 }
 
