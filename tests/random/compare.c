@@ -24,7 +24,8 @@ static const double factor = 8;
 static const double too_large = 2e4;
 
 /* Losses take probabilities from one another, which leaves an error of this for a weight of 1,
- * however small the difference. */
+ * however small the difference; what it is multiplied by on its way may be as large as anything in
+ * the graph. */
 static const double loss_unit = 0x1p-21;
 
 static void fail(random_verdict *v, const char *format, ...) {
@@ -137,10 +138,10 @@ static void judge_array(comparison *c, const char *what, const char *name, int64
 }
 
 static void judge_scalar(comparison *c, const char *what, double got, double want,
-                         const double noisy[MANY_RUNS], double scale) {
+                         const double noisy[MANY_RUNS], double floor) {
   double widest = 0;
   for (int k = 0; k < c->runs; k++) widest = fmax(widest, fabs(noisy[k] - want));
-  judge(c, what, "", 0, got, want, factor * widest + 1e-6 * (fabs(want) + scale));
+  judge(c, what, "", 0, got, want, factor * widest + 1e-6 * fabs(want) + floor);
 }
 
 /* ---- a window -------------------------------------------------------------------------------- */
@@ -149,16 +150,20 @@ static void compare_sums(comparison *c, const ac_update *u, const spread *s) {
   double loss[MANY_RUNS], weight = s->exact.weight;
   for (int k = 0; k < s->runs; k++) loss[k] = s->noisy[k].loss / weight;
   judge(c, "weight", "", 0, u->weight, weight, 1e-6 * weight);
-  judge_scalar(c, "loss", u->loss, s->exact.loss / weight, loss, 0.1 * s->exact.largest);
+  judge_scalar(c, "loss", u->loss, s->exact.loss / weight, loss, 1e-7 * s->exact.largest);
 }
 
 static const char *parameter_name(const random_graph *g, int p) {
   return ac_tensor_at(g->graph, g->graph->parameters[p])->name;
 }
 
+static double loss_floor(const spread *s) {
+  return loss_unit * fmax(1, s->exact.largest);
+}
+
 static void compare_gradients(comparison *c, const random_graph *g, const random_window *w,
                               const spread *s) {
-  double squares = 0, noisy_norm[MANY_RUNS] = {0}, exact = 0;
+  double squares = 0, noisy_norm[MANY_RUNS] = {0}, exact = 0, elements = 0;
   for (int p = 0; p < s->exact.parameters; p++) {
     const double *want = s->exact.gradient[p];
     double *noisy[MANY_RUNS];
@@ -170,7 +175,8 @@ static void compare_gradients(comparison *c, const random_graph *g, const random
     }
     for (int k = 0; k < s->runs; k++) noisy[k] = s->noisy[k].gradient[p];
     judge_array(c, "gradient", parameter_name(g, p), s->exact.count[p], w->gradient[p], want, noisy,
-                1e-9 * s->exact.norm + loss_unit * s->exact.weight);
+                1e-9 * s->exact.norm + loss_floor(s) * s->exact.weight);
+    elements += (double)s->exact.count[p];
     for (int64_t e = 0; e < s->exact.count[p]; e++) {
       squares += (double)w->gradient[p][e] * (double)w->gradient[p][e];
       exact += want[e] * want[e];
@@ -179,7 +185,8 @@ static void compare_gradients(comparison *c, const random_graph *g, const random
   }
   double weight = s->exact.weight;
   for (int k = 0; k < s->runs; k++) noisy_norm[k] = sqrt(noisy_norm[k]) / weight;
-  judge_scalar(c, "grad_norm", w->update.grad_norm, sqrt(exact) / weight, noisy_norm, 1e-6);
+  judge_scalar(c, "grad_norm", w->update.grad_norm, sqrt(exact) / weight, noisy_norm,
+               loss_floor(s) * sqrt(elements));
   judge(c, "grad_norm of the gradients", "", 0, w->update.grad_norm, sqrt(squares) / weight,
         1e-5 * sqrt(squares) / weight + 1e-12);
 }
@@ -253,7 +260,7 @@ static void compare_evaluation(comparison *c, const random_graph *g, const rando
   c->window = -1;
   judge(c, "evaluation's weight", "", 0, t->evaluation.weight, weight, 1e-6 * weight);
   judge_scalar(c, "evaluation's loss", t->evaluation.loss, s.exact.loss / weight, loss,
-               0.1 * s.exact.largest);
+               1e-7 * s.exact.largest);
   double correct = s.exact.correct / weight, widest = s.exact.undecided / weight;
   for (int k = 0; k < s.runs; k++)
     widest = fmax(widest, fabs(s.noisy[k].correct - s.exact.correct) / weight);

@@ -17,6 +17,7 @@ typedef struct tape {
   double **data;     /* by storage; integers are the leaves' own */
   double **leaf_s;   /* by leaf's storage: as operands of kind s see it */
   double **gradient; /* by storage; NULL: nothing has reached it */
+  uint64_t counter;  /* of noise */
   double **pooled;   /* by node of batch norm: [C][3] of the window */
 } tape;
 
@@ -30,8 +31,9 @@ static double *reals(int64_t count) {
 
 /* ---- noise ----------------------------------------------------------------------------------- */
 
-/* A kernel for floats rounds more than what it stores: products, sums, functions. */
-static const double float_unit = 0x1p-22;
+/* Of what is stored as floats; and of what a kernel for floats rounds on its way: it is as good as
+ * an exact one of inputs that are off a little, each by itself. */
+static const double float_unit = 0x1p-23;
 
 static double unit_of(const tape *t, char kind) {
   return kind == 's' && t->run->unit > float_unit ? t->run->unit : float_unit;
@@ -53,6 +55,27 @@ static void store(tape *t, double *values, int64_t count, char kind, bool gradie
     if (fabs(values[e]) > t->result->largest) t->result->largest = fabs(values[e]);
     values[e] = off(t, values[e], kind, smallest);
   }
+}
+
+/* Ops that move values or pick them out round nothing. */
+static bool rounds(ac_op op) {
+  return !ac_op_describe(op)->moves && op != AC_OP_max_pool2d_gradient;
+}
+
+static void compute(tape *t, const ac_op_args *args) {
+  ac_op_args own = *args;
+  bool noisy = t->run->noise && rounds(args->op);
+  for (int i = 0; noisy && i < AC_MAX_INPUTS; i++) {
+    if (!own.in[i].count || own.in[i].dtype == AC_I32) continue;
+    double *x = own.in[i].data = reals(own.in[i].count);
+    for (int64_t e = 0; e < own.in[i].count; e++) {
+      double u = (double)(op_draw_hash(t->run->noise + 1, t->counter++) >> 11) * 0x1p-52 - 1;
+      x[e] = op_reals(&args->in[i])[e] * (1 + u * float_unit);
+    }
+  }
+  op_reference_of(args->op)->compute(&own);
+  for (int i = 0; noisy && i < AC_MAX_INPUTS; i++)
+    if (own.in[i].data != args->in[i].data) free(own.in[i].data);
 }
 
 /* ---- forward --------------------------------------------------------------------------------- */
@@ -124,7 +147,7 @@ static void forward(tape *t, int64_t sample) {
       if (node->out[j] >= 0) t->data[node->out[j]] = reals(elements(t, node->out[j]));
     ac_op_args args;
     forward_arguments(t, node, sample, &args);
-    op_reference_of(node->op)->compute(&args);
+    compute(t, &args);
     for (int j = 0; j < AC_MAX_OUTPUTS; j++)
       if (args.out[j].count)
         store(t, op_reals(&args.out[j]), args.out[j].count, ac_op_output_kind(node->op, j), false);
@@ -168,7 +191,7 @@ static void pull_back(tape *t, const ac_node *node, const ac_op_args *forward,
     if (gradient->op == AC_OP_multiply) args.out[j] = args.in[0];
     if (args.out[j].count) args.out[j].data = reals(args.out[j].count);
   }
-  op_reference_of(gradient->op)->compute(&args);
+  compute(t, &args);
   for (int j = 0; j < gradient->outputs; j++) {
     if (!args.out[j].count) continue;
     double *values = op_reals(&args.out[j]);
