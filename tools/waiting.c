@@ -12,16 +12,16 @@ static const double first_bar = 0.3, first_line = 1, next_line = 10;
 static struct {
   bool waiting;
   double began, said; /* clock readings; said 0: nothing yet */
+  int done, all;      /* of the latest line that counts */
 } state;
 
 static void draw(const char *line) {
   enum { WIDTH = 24, COLUMNS = 79 };
-  const char *counts = strrchr(line, '(');
-  int done, all, room = COLUMNS;
+  int room = COLUMNS;
   fputs("\r\033[K", stderr);
-  if (counts && sscanf(counts, "(%d of %d)", &done, &all) == 2 && done >= 0 && done <= all && all) {
+  if (state.all > 0) {
     char bar[WIDTH + 1];
-    for (int i = 0; i < WIDTH; i++) bar[i] = i < WIDTH * done / all ? '#' : '.';
+    for (int i = 0; i < WIDTH; i++) bar[i] = i < WIDTH * state.done / state.all ? '#' : '.';
     bar[WIDTH] = 0;
     fprintf(stderr, "%s ", bar);
     room -= WIDTH + 1;
@@ -32,10 +32,17 @@ static void draw(const char *line) {
 }
 
 static void go_on(const char *line, bool terminal, double now) {
+  int done, all;
+  const char *counts = strrchr(line, '(');
   if (!state.waiting) {
     state.waiting = true;
     state.began = now;
     state.said = 0;
+    state.all = 0;
+  }
+  if (counts && sscanf(counts, "(%d of %d)", &done, &all) == 2 && done <= all) {
+    state.done = done;
+    state.all = all;
   }
   const double waited = now - state.began;
   if (terminal && waited >= first_bar) draw(line);

@@ -157,7 +157,7 @@ int main(int argc, char **argv) {
   if (argc > 1) reopenings = atoi(argv[1]);
   /* PoCL then stands for two devices. A CPU's products go to CLBlast when told so. */
   setenv("POCL_DEVICES", "pthread basic", 1);
-  setenv("ACCRUE_CLBLAST", "1", 1);
+  setenv("ACCRUE_CLBLAST", "1", 0);
   const struct CMUnitTest tests[] = {
 #ifdef AC_HAVE_OPENCL
       cmocka_unit_test(test_memory_stays_flat),
