@@ -27,7 +27,7 @@ case_readme() {
     'cmake --preset release && cmake --build --preset release' | 'cmake --install build/release --prefix DIR')
       continue # configure.sh and install.sh
       ;;
-    'accrue bench gemm|ops|step|all' | 'accrue train gpt') continue ;; # named in a sentence, run below or above
+    'accrue bench gemm|ops|step|all' | 'accrue train gpt' | 'accrue verify') continue ;; # named in a sentence, run below or above
     'accrue train gpt --help' | 'accrue devices' | 'accrue eval '* | 'accrue plan '* | 'accrue sample '*) ;;
     'accrue train '*) more='--steps 2' ;;
     'accrue verify '*) more='--updates 1' ;;
