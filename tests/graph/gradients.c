@@ -519,6 +519,17 @@ static void images(void **state) {
   check(finish(g, ac_reshape(ac_global_average_pool(y), SHAPE(AC_BATCH, 4, 6))));
 }
 
+/* Biases that are computed and used twice: what an op yields beside its first output is passed on
+ * and added up. */
+static void computed_biases(void **state) {
+  (void)state;
+  ac_graph *g = new_graph();
+  ac_tensor *h = hidden(g), *bias = ac_silu(parameter(g, "p", 6, 0));
+  ac_tensor *y = ac_silu(ac_linear(h, parameter(g, "w1", 6, 6), bias, AC_OUT_IN));
+  y = ac_linear(y, parameter(g, "w2", 6, 6), bias, AC_OUT_IN);
+  check(finish(g, ac_layer_norm(y, parameter(g, "gamma", 6, 0), bias, 0)));
+}
+
 /* As many parts as an op takes, one of them twice. */
 static void eight_parts(void **state) {
   (void)state;
@@ -556,6 +567,7 @@ int main(void) {
       cmocka_unit_test(other_heads),
       cmocka_unit_test(fused_equals_separate),
       cmocka_unit_test(images),
+      cmocka_unit_test(computed_biases),
       cmocka_unit_test(eight_parts),
       cmocka_unit_test(a_whole_transformer),
   };

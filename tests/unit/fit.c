@@ -438,6 +438,8 @@ static void schedules_have_their_shape(void **state) {
   assert_true(fabs(ac_schedule_rate(&c, 1050) - 5.5e-4) < 1e-9);
   assert_true(ac_schedule_rate(&c, 2000) == 1e-4);
   assert_true(ac_schedule_rate(&c, 5000) == 1e-4);
+  c.warmup = c.total; /* nothing is left for the cosine */
+  assert_true(ac_schedule_rate(&c, 2000) == 1e-4);
   ac_schedule k = {AC_SCHEDULE_CONSTANT, 2, 0, 1, 0};
   assert_true(ac_schedule_rate(&k, 0) == 1);
   assert_true(ac_schedule_rate(&k, 1) == 2);

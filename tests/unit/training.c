@@ -368,6 +368,8 @@ static void wrong_calls_are_refused(void **state) {
   ac_feed feeds[] = {{"tokens", c.tokens}, {"targets", c.targets}, {"weights", c.weights}};
   assert_refused(ac_trainer_accumulate(r.trainer, 4, feeds, 2), AC_ERROR_ARGUMENT,
                  "input \"weights\" was not fed");
+  assert_refused(ac_trainer_accumulate(r.trainer, 4, NULL, 0), AC_ERROR_ARGUMENT,
+                 "input \"tokens\" was not fed");
   assert_refused(ac_trainer_accumulate(r.trainer, 0, feeds, 3), AC_ERROR_ARGUMENT, "0 samples");
   c.tokens[5] = VOCAB;
   assert_refused(ac_trainer_accumulate(r.trainer, 4, feeds, 3), AC_ERROR_ARGUMENT,
