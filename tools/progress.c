@@ -94,6 +94,7 @@ void progress_fit(progress *p, const ac_fit_event *event) {
     step_done(p, event);
     return;
   }
+  if (event->kind == AC_FIT_TRAINED) return;
   progress_clear(p);
   fprintf(stderr, "step %" PRId64 "/%" PRId64 "  validation loss %.4f", event->step, p->steps,
           event->evaluation.loss);

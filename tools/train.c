@@ -1,8 +1,8 @@
 /* `accrue train`: plans, trains, validates, saves.
  *
- * The model is written once, at the end, or when the run is interrupted. A run that diverges does
- * not touch the model that is there: its last finite parameters go to diverged.safetensors beside
- * it. */
+ * The model is written once, before the final evaluation, or when the run is interrupted. A run
+ * that diverges does not touch the model that is there: its last finite parameters go to
+ * diverged.safetensors beside it. */
 #include "commands.h"
 #include "message.h"
 #include "metrics.h"
@@ -31,7 +31,8 @@ typedef struct run {
   ac_trainer *trainer;
   ac_fit_result result;
   double began;
-  int64_t step; /* the last that is done */
+  int64_t step;    /* the last that is done */
+  int save_status; /* of the model saved before the final evaluation; STATUS_DONE: none was */
 } run;
 
 /* ---- interruption ---------------------------------------------------------------------------- */
@@ -53,14 +54,6 @@ static void watch_signals(void) {
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, NULL);
   sigaction(SIGTERM, &action, NULL);
-}
-
-static bool on_event(void *user, const ac_fit_event *event) {
-  run *r = user;
-  metrics_fit(&r->metrics, event);
-  progress_fit(&r->progress, event);
-  r->step = event->step;
-  return true;
 }
 
 /* Asked until it says so. */
@@ -103,7 +96,7 @@ static ac_status save_weights(run *r, const char *path) {
   model_metadata metadata = {0};
   model_metadata_add(&metadata, "format", "pt");
   s->kind->describe(s->model, &metadata);
-  model_metadata_add(&metadata, "accrue.steps", "%" PRId64, r->result.steps);
+  model_metadata_add(&metadata, "accrue.steps", "%" PRId64, r->step);
   return ac_trainer_save(r->trainer, path, metadata.entries, metadata.count);
 }
 
@@ -139,6 +132,17 @@ static int save_model(run *r) {
 }
 
 /* ---- the run --------------------------------------------------------------------------------- */
+
+/* The model is saved before the final evaluation, which may take long. */
+static bool on_event(void *user, const ac_fit_event *event) {
+  run *r = user;
+  metrics_fit(&r->metrics, event);
+  progress_fit(&r->progress, event);
+  r->step = event->step;
+  if (event->kind != AC_FIT_TRAINED) return true;
+  r->save_status = save_model(r);
+  return r->save_status == STATUS_CONTINUE;
+}
 
 static int prepare(run *r) {
   setup *s = &r->setup;
@@ -216,7 +220,7 @@ static int finish(run *r) {
                            .planned_bytes = ac_plan_get_info(s->plan)->bytes.total,
                            .peak_bytes = ac_device_peak_bytes(s->device),
                            .seconds = progress_clock() - r->began};
-  int status = save_model(r);
+  int status = r->save_status == STATUS_DONE ? save_model(r) : r->save_status;
   metrics_finish(&r->metrics, &end);
   if (status == STATUS_CONTINUE) print_result(r);
   return status;
@@ -225,7 +229,7 @@ static int finish(run *r) {
 int train_main(int argc, char **argv) {
   if (setup_wants_help(argc, argv)) return setup_kinds("train");
 
-  run r = {0};
+  run r = {.save_status = STATUS_DONE};
   int status = setup_open(&r.setup, "train", argc, argv);
   if (status == STATUS_CONTINUE) status = prepare(&r);
   if (status == STATUS_CONTINUE) status = fit(&r);

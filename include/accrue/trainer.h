@@ -198,7 +198,11 @@ typedef enum ac_last_window {
   AC_LAST_DROP        /* throw its samples away */
 } ac_last_window;
 
-typedef enum ac_fit_event_kind { AC_FIT_STEP = 0, AC_FIT_EVALUATION } ac_fit_event_kind;
+typedef enum ac_fit_event_kind {
+  AC_FIT_STEP = 0,
+  AC_FIT_EVALUATION,
+  AC_FIT_TRAINED /* no window follows, and what remains is the final evaluation: time to save */
+} ac_fit_event_kind;
 
 typedef struct ac_fit_event {
   ac_fit_event_kind kind;

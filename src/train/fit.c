@@ -230,9 +230,10 @@ static ac_status run(fit *f) {
   if (f->trainer->window_samples > 0) f->next = f->window_begin; /* stopped in its middle */
   ac_trainer_discard(f->trainer);
   f->result.epochs = f->next.epoch;
-  if (f->desc->validation && !f->desc->no_final_evaluation && !f->stop.stopped)
-    AC_TRY(evaluate(f, 0));
-  return AC_OK;
+  if (!f->desc->validation || f->desc->no_final_evaluation || f->stop.stopped) return AC_OK;
+  ac_fit_event trained = {.kind = AC_FIT_TRAINED, .step = f->result.steps};
+  report(f, &trained);
+  return f->stop.stopped ? AC_OK : evaluate(f, 0);
 }
 
 static ac_status check_desc(const ac_trainer *trainer, const ac_fit_desc *desc) {

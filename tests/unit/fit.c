@@ -38,8 +38,8 @@ typedef struct setting {
   source source;
   int64_t samples[MAX_READS]; /* per window, by the callback */
   double loss[MAX_READS], step_seconds;
-  int windows, evaluations, stop_after;
-  bool stop_at_evaluation;
+  int windows, evaluations, trained, stop_after;
+  bool stop_at_evaluation, stop_when_trained;
 } setting;
 
 /* y = w x with w from 0: one SGD step with rate 1/2 sets w to the mean of the window's targets. */
@@ -83,6 +83,11 @@ static bool on_event(void *user, const ac_fit_event *event) {
   if (event->kind == AC_FIT_EVALUATION) {
     s->evaluations++;
     return !s->stop_at_evaluation;
+  }
+  if (event->kind == AC_FIT_TRAINED) {
+    s->trained++;
+    assert_int_equal(event->step, s->windows);
+    return !s->stop_when_trained;
   }
   s->samples[s->windows] = event->samples;
   s->loss[s->windows++] = event->update.loss;
@@ -273,6 +278,25 @@ static void a_callback_that_stops_hears_no_more(void **state) {
   stop(&s);
 }
 
+/* It comes once, between the last update and the evaluation of everything. */
+static void the_end_of_training_is_told_before_the_last_evaluation(void **state) {
+  (void)state;
+  setting s;
+  start(&s, 10, (ac_plan_desc){.batch = 2});
+  ac_fit_desc desc = {.steps = 4, .validation = s.dataset, .eval_every = 2, .eval_samples = 3};
+  ac_fit_result r = fit(&s, desc);
+  assert_true(s.trained == 1 && s.evaluations == 2 && r.evaluated && r.final.weight == 10);
+  s.windows = s.evaluations = 0;
+  s.stop_when_trained = true;
+  r = fit(&s, desc);
+  assert_true(s.trained == 2 && s.evaluations == 1 && r.stopped && !r.evaluated);
+  s.windows = 0;
+  desc.no_final_evaluation = true;
+  r = fit(&s, desc);
+  assert_true(s.trained == 2 && !r.stopped);
+  stop(&s);
+}
+
 static int polls;
 static bool fourteenth_poll(void *user) {
   (void)user;
@@ -455,6 +479,7 @@ int main(void) {
       cmocka_unit_test(reading_ahead_gives_way_to_a_budget),
       cmocka_unit_test(a_callback_stops_after_the_update),
       cmocka_unit_test(a_callback_that_stops_hears_no_more),
+      cmocka_unit_test(the_end_of_training_is_told_before_the_last_evaluation),
       cmocka_unit_test(a_stop_discards_the_window_in_hand),
       cmocka_unit_test(a_stop_ends_an_evaluation),
       cmocka_unit_test(the_end_is_evaluated_once),

@@ -64,6 +64,24 @@ case_interrupt_evaluation() {
   done
 }
 
+# Whoever does not wait for the last evaluation has the model all the same.
+case_kill() {
+  long_evaluation
+  run train mlp --data few "${long[@]}" --steps 2 --out whole >/dev/null
+  rm -f m
+  "$ACCRUE" train mlp --data pair "${long[@]}" --steps 2 --out model >out 2>err &
+  local pid=$! i
+  wait_for_step m
+  for ((i = 0; i < 600; i++)); do
+    [[ -e model/model.safetensors ]] && break
+    sleep 0.05
+  done
+  kill -KILL $pid || die "the run had ended before it could be killed"
+  wait $pid && die "no word of the kill"
+  ! grep -q '"event":"end"' m || die "the evaluation was done"
+  cmp whole/model.safetensors model/model.safetensors
+}
+
 # Runs that save into one folder do not take each other's files away. The model is large enough for them to meet.
 case_one_folder() {
   text
