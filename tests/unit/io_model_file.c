@@ -332,7 +332,7 @@ static void what_makes_no_file_is_refused(void **state) {
   assert_fails(ac_model_file_write(path.text, NULL, 0, none, 1, produce, NULL), AC_ERROR_ARGUMENT,
                "metadata 0 has no key or no value");
   assert_fails(ac_model_file_write(path.text, cases[0].tensors, 1, NULL, 0, NULL, NULL),
-               AC_ERROR_ARGUMENT, "no source");
+               AC_ERROR_ARGUMENT, "source is NULL");
   assert_int_equal(count_files(in_folder("refused").text), 0);
   assert_fails(write_model(in_folder("no/such/folder/model").text, cases[0].tensors, 1),
                AC_ERROR_IO, "no/such/folder/model");
