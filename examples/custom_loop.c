@@ -11,14 +11,14 @@ static ac_tensor *layer(ac_graph *graph, const char *name, ac_tensor *x, int64_t
   char weight[32], bias[32];
   snprintf(weight, sizeof weight, "%s.weight", name);
   snprintf(bias, sizeof bias, "%s.bias", name);
-  ac_parameter_desc he = {.init = {AC_INIT_KAIMING_NORMAL, .a = 1.414f}};
-  ac_tensor *w = ac_parameter(graph, weight, 2, (int64_t[]){out, in}, &he);
-  return ac_linear(x, w, ac_parameter(graph, bias, 1, &out, NULL), AC_OUT_IN);
+  ac_parameter_desc he = {.init = {.kind = AC_INIT_KAIMING_NORMAL}};
+  ac_tensor *w = ac_parameter(graph, weight, AC_SHAPE(out, in), &he);
+  return ac_linear(x, w, ac_parameter(graph, bias, AC_SHAPE(out), NULL), AC_OUT_IN);
 }
 
 static void describe(ac_graph *graph) {
-  ac_tensor *x = ac_input(graph, "points", AC_F32, 2, (int64_t[]){AC_BATCH, 2});
-  ac_tensor *target = ac_input(graph, "arms", AC_I32, 1, (int64_t[]){AC_BATCH});
+  ac_tensor *x = ac_input(graph, "points", AC_F32, AC_SHAPE(AC_BATCH, 2));
+  ac_tensor *target = ac_input(graph, "arms", AC_I32, AC_SHAPE(AC_BATCH));
   x = ac_silu(layer(graph, "first", x, 2, HIDDEN));
   x = ac_silu(layer(graph, "second", x, HIDDEN, HIDDEN));
   x = layer(graph, "last", x, HIDDEN, 2);

@@ -8,6 +8,7 @@
 #include "gnuplot.h"
 #include "message.h"
 #include "options.h"
+#include "waiting.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -199,7 +200,8 @@ static int open_devices(bench *b) {
   bench_report *report = &b->report;
   if (!b->devices.count) b->devices = (option_list){{"auto"}, 1};
   for (int i = 0; i < b->devices.count; i++) {
-    const ac_device_desc desc = {.name = b->devices.items[i], .threads = (int)b->threads};
+    const ac_device_desc desc = {
+        .name = b->devices.items[i], .threads = (int)b->threads, .log = waiting_log};
     if (ac_device_open(&report->devices[i], &desc) != AC_OK) return fail_library();
     report->device_count++;
     const char *id = ac_device_get_info(report->devices[i])->id;

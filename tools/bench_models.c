@@ -58,8 +58,8 @@ static void build_convolutions(ac_graph *graph, int64_t context) {
 /* What memory bounds, on arrays larger than caches are: 384 MiB an activation. */
 static void build_elementwise(ac_graph *graph, int64_t context) {
   enum { WIDTH = 768 };
-  const ac_parameter_desc drawn = {.init = {.kind = AC_INIT_NORMAL, .b = 0.02f}};
-  const ac_parameter_desc ones = {.init = {AC_INIT_CONSTANT, .a = 1}};
+  const ac_parameter_desc drawn = {.init = {.kind = AC_INIT_NORMAL, .deviation = 0.02f}};
+  const ac_parameter_desc ones = {.init = {AC_INIT_CONSTANT, .value = 1}};
   const int64_t width[] = {WIDTH}, table[] = {GPT2_VOCAB, WIDTH};
   ac_tensor *tokens = ac_input(graph, "tokens", AC_I32, 2, (int64_t[]){AC_BATCH, context});
   ac_tensor *targets = ac_input(graph, "targets", AC_F32, 3, (int64_t[]){AC_BATCH, context, WIDTH});

@@ -204,9 +204,6 @@ int data_fold(train_data *data, const char *part) {
   int status = parse_part("fold", part, 1, &fold, &folds);
   if (status != STATUS_CONTINUE) return status;
   if (!data->train) return fail_usage("--fold needs data to be given");
-  if (data->tokens)
-    return fail_usage("--fold is for images: the windows of a text move, and would overlap the "
-                      "fold that validates");
   data->whole = data->train;
   data->train = NULL;
   if (ac_dataset_fold(&data->train, &data->validation, data->whole, fold, folds) != AC_OK)

@@ -1,12 +1,15 @@
 /* `accrue eval`: loss and accuracy of a saved model on a dataset, and for classifiers of images the
  * confusion matrix. It needs the memory of forward passes alone. */
 #include "commands.h"
+#include "finite.h"
 #include "message.h"
 #include "setup.h"
 #include "text.h"
+#include "waiting.h"
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,8 +39,6 @@ static void add_options(evaluation *e) {
       {"model", "FILE", OPTION_TEXT, &e->model,
        .help = "model.safetensors, or the folder it lies in", .fallback = "required"},
       {"split", "validation|train", OPTION_CHOICE, &e->split, .help = "which part of the data"},
-      {"fold", "I/K", OPTION_TEXT, &f->fold,
-       .help = "the parts are those of training with this --fold", .fallback = ""},
       {"json", NULL, OPTION_SWITCH, &e->json, .help = "as a JSON object"},
   };
   const option run[] = {
@@ -52,7 +53,12 @@ static void add_options(evaluation *e) {
       {"precision", "f32|f16|bf16", OPTION_CHOICE, &f->precision,
        .help = "storage of activations and weights"},
   };
+  const option fold[] = {
+      {"fold", "I/K", OPTION_TEXT, &f->fold,
+       .help = "the parts are those of training with this --fold", .fallback = ""},
+  };
   OPTIONS_ADD(&e->setup.options, "Evaluation", rows);
+  if (e->setup.kind->classes) OPTIONS_ADD(&e->setup.options, "Evaluation", fold);
   OPTIONS_ADD(&e->setup.options, "Run", run);
 }
 
@@ -140,6 +146,8 @@ static int measure_loss(evaluation *e) {
   if (status == STATUS_CONTINUE &&
       ac_session_evaluate(p.session, e->dataset, 0, &e->result) != AC_OK)
     status = fail_library();
+  if (status == STATUS_CONTINUE && !isfinite(e->result.loss))
+    status = fail_not_finite(e->path, "its loss is");
   close_pass(&p);
   return status;
 }
@@ -275,7 +283,8 @@ static int open_all(evaluation *e, int argc, char **argv) {
   if (status == STATUS_CONTINUE && s->flags.fold) status = data_fold(&s->data, s->flags.fold);
   if (status != STATUS_CONTINUE) return status;
   e->dataset = e->split ? s->data.train : s->data.validation;
-  const ac_device_desc device = {.name = s->flags.device, .threads = (int)s->flags.threads};
+  const ac_device_desc device = {
+      .name = s->flags.device, .threads = (int)s->flags.threads, .log = waiting_log};
   return ac_device_open(&s->device, &device) == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 

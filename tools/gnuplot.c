@@ -17,22 +17,15 @@ static void put_path(FILE *pipe, const char *path) {
 }
 
 int gnuplot_open(gnuplot *g, const char *path, int width, int height) {
-  g->path = path;
-  int length = snprintf(g->temporary, sizeof g->temporary, "%s.new", path);
-  if (length < 0 || (size_t)length >= sizeof g->temporary)
-    return fail("the path of --svg is too long");
-  FILE *file = fopen(g->temporary, "w");
-  if (!file) return fail("cannot write %s: %s", path, strerror(errno));
-  fclose(file);
+  if (!replacement_open(&g->file, path)) return fail("cannot write %s: %s", path, strerror(errno));
   signal(SIGPIPE, SIG_IGN);
   g->pipe = popen("gnuplot 2>/dev/null", "w");
   if (!g->pipe) {
-    int error = errno;
-    remove(g->temporary);
-    return fail("cannot start gnuplot: %s", strerror(error));
+    replacement_abandon(&g->file);
+    return fail("cannot start gnuplot: %s", strerror(errno));
   }
   fprintf(g->pipe, "set terminal svg size %d,%d background 'white'\nset output ", width, height);
-  put_path(g->pipe, g->temporary);
+  put_path(g->pipe, g->file.temporary);
   fputc('\n', g->pipe);
   return STATUS_CONTINUE;
 }
@@ -46,16 +39,16 @@ int gnuplot_check(const char *path) {
   int status = gnuplot_open(&g, path, 100, 100);
   if (status != STATUS_CONTINUE) return status;
   bool works = pclose(g.pipe) == 0;
-  remove(g.temporary);
+  replacement_abandon(&g.file);
   return works ? STATUS_CONTINUE : fail_to_draw(path);
 }
 
 int gnuplot_close(gnuplot *g, bool good) {
   bool drawn = pclose(g->pipe) == 0;
-  if (good && drawn && rename(g->temporary, g->path) == 0) return STATUS_CONTINUE;
-  int error = errno;
-  remove(g->temporary);
-  if (!good) return STATUS_CONTINUE;
-  if (drawn) return fail("cannot write %s: %s", g->path, strerror(error));
-  return fail_to_draw(g->path);
+  if (good && drawn) {
+    if (replacement_commit(&g->file)) return STATUS_CONTINUE;
+    return fail("cannot write %s: %s", g->file.path, strerror(errno));
+  }
+  replacement_abandon(&g->file);
+  return good ? fail_to_draw(g->file.path) : STATUS_CONTINUE;
 }

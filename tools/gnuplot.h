@@ -2,13 +2,14 @@
 #ifndef TOOLS_GNUPLOT_H
 #define TOOLS_GNUPLOT_H
 
+#include "replacement.h"
+
 #include <stdbool.h>
 #include <stdio.h>
 
 typedef struct gnuplot {
   FILE *pipe; /* takes gnuplot's commands */
-  const char *path;
-  char temporary[4096];
+  replacement file;
 } gnuplot;
 
 /* Begins an SVG file, which appears at `path` when the picture is whole: until then an old one

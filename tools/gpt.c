@@ -31,12 +31,12 @@ static ac_tensor *parameter(const builder *b, const char *layer, const char *lea
 }
 
 static ac_init normal(double deviation) {
-  return (ac_init){.kind = AC_INIT_NORMAL, .b = (float)deviation};
+  return (ac_init){.kind = AC_INIT_NORMAL, .deviation = (float)deviation};
 }
 
 static ac_tensor *norm(const builder *b, const char *name, ac_tensor *x) {
   int64_t C = b->config->width;
-  ac_tensor *gamma = parameter(b, name, "weight", 0, C, (ac_init){AC_INIT_CONSTANT, .a = 1});
+  ac_tensor *gamma = parameter(b, name, "weight", 0, C, (ac_init){AC_INIT_CONSTANT, .value = 1});
   ac_tensor *beta = parameter(b, name, "bias", 0, C, (ac_init){AC_INIT_ZERO});
   return ac_layer_norm(x, gamma, beta, 1e-5f);
 }

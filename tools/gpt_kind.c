@@ -125,9 +125,10 @@ static char *config_json(const void *self) {
 
 const model_kind gpt_kind = {
     .name = "gpt",
-    .summary = "Trains GPT-2's architecture on text or tokens. The files it writes load in Hugging "
-               "Face's\n"
-               "transformers, and weights from there start a run with --init.",
+    .what = "GPT-2's architecture on text or tokens",
+    .note =
+        "The files it writes load in Hugging Face's transformers, and weights from there start\n"
+        "a run with --init.",
     .size = sizeof(gpt_model),
     .defaults = defaults,
     .add_options = add_options,

@@ -186,7 +186,7 @@ static int64_t classes(const void *self) {
 
 const model_kind resnet_kind = {
     .name = "resnet",
-    .summary = "Trains a residual network that classifies images.",
+    .what = "a residual network that classifies images",
     .size = sizeof(image_model),
     .defaults = resnet_defaults,
     .add_options = resnet_options,
@@ -199,7 +199,7 @@ const model_kind resnet_kind = {
 
 const model_kind mobilenet_kind = {
     .name = "mobilenet",
-    .summary = "Trains a network of depthwise separable convolutions that classifies images.",
+    .what = "a network of depthwise separable convolutions that classifies images",
     .size = sizeof(image_model),
     .defaults = mobilenet_defaults,
     .add_options = mobilenet_options,

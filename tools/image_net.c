@@ -18,7 +18,7 @@ ac_tensor *image_input(const image_net *net) {
 ac_tensor *image_conv(const image_net *net, const char *name, ac_tensor *x, int64_t in, int64_t out,
                       int kernel, int stride, int64_t groups) {
   const int64_t shape[] = {out, in / groups, kernel, kernel};
-  ac_init he = {.kind = AC_INIT_KAIMING_NORMAL, .a = 1.4142135f};
+  ac_init he = {.kind = AC_INIT_KAIMING_NORMAL};
   ac_tensor *weight = parameter(net, name, "weight", 4, shape, (ac_parameter_desc){.init = he});
   const ac_conv2d_desc desc = {
       .stride = {stride, stride}, .padding = {kernel / 2, kernel / 2}, .groups = (int)groups};
@@ -27,7 +27,7 @@ ac_tensor *image_conv(const image_net *net, const char *name, ac_tensor *x, int6
 
 ac_tensor *image_norm_layer(const image_net *net, const char *name, ac_tensor *x,
                             int64_t channels) {
-  const ac_init one = {.kind = AC_INIT_CONSTANT, .a = 1};
+  const ac_init one = {.kind = AC_INIT_CONSTANT, .value = 1};
   const ac_parameter_desc ones = {.init = one}, frozen_ones = {.init = one, .frozen = true};
   ac_tensor *gamma = parameter(net, name, "weight", 1, &channels, ones);
   ac_tensor *beta = parameter(net, name, "bias", 1, &channels, (ac_parameter_desc){0});
@@ -50,7 +50,7 @@ ac_tensor *image_norm_layer(const image_net *net, const char *name, ac_tensor *x
 void image_head(const image_net *net, ac_tensor *x, int64_t channels) {
   ac_graph_scope(net->graph, "head");
   const int64_t shape[] = {net->classes, channels};
-  ac_init init = {.kind = AC_INIT_KAIMING_NORMAL, .a = 1};
+  ac_init init = {.kind = AC_INIT_KAIMING_NORMAL, .gain = 1};
   ac_tensor *weight = parameter(net, "fc", "weight", 2, shape, (ac_parameter_desc){.init = init});
   ac_tensor *bias = parameter(net, "fc", "bias", 1, shape, (ac_parameter_desc){0});
   ac_tensor *labels = ac_input(net->graph, "labels", AC_I32, 1, (int64_t[]){AC_BATCH});

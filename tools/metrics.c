@@ -58,7 +58,7 @@ void metrics_plan(metrics *m, const ac_device_info *device, const ac_plan_info *
 }
 
 void metrics_fit(metrics *m, const ac_fit_event *event) {
-  if (!m->stream) return;
+  if (!m->stream || event->kind == AC_FIT_TRAINED) return;
   if (event->kind == AC_FIT_EVALUATION) {
     write_line(m, json_pack("{s:s, s:o, s:o, s:o}", "event", "eval", "step", INTEGER(event->step),
                             "loss", number(event->evaluation.loss), "accuracy",

@@ -103,7 +103,7 @@ static ac_tensor *linear(ac_graph *graph, int layer, ac_tensor *x, int64_t in, i
                          double gain, double dropout) {
   char name[32];
   if (dropout > 0) x = ac_dropout(x, (float)dropout);
-  ac_parameter_desc desc = {.init = {.kind = AC_INIT_KAIMING_NORMAL, .a = (float)gain}};
+  ac_parameter_desc desc = {.init = {.kind = AC_INIT_KAIMING_NORMAL, .gain = (float)gain}};
   snprintf(name, sizeof name, "layers.%d.weight", layer);
   ac_tensor *weight = ac_parameter(graph, name, 2, (int64_t[]){out, in}, &desc);
   snprintf(name, sizeof name, "layers.%d.bias", layer);
@@ -143,7 +143,7 @@ static int64_t classes(const void *self) {
 
 const model_kind mlp_kind = {
     .name = "mlp",
-    .summary = "Trains a perceptron with ReLU that classifies images such as MNIST's digits.",
+    .what = "a perceptron with ReLU that classifies images such as MNIST's digits",
     .size = sizeof(mlp_model),
     .defaults = defaults,
     .add_options = add_options,

@@ -45,8 +45,10 @@ typedef struct model_metadata {
 void model_metadata_add(model_metadata *metadata, const char *key, const char *format, ...);
 
 typedef struct model_kind {
-  const char *name, *summary;
-  size_t size; /* of its struct */
+  const char *name;
+  const char *what; /* is trained: "a network that classifies images" */
+  const char *note; /* may be NULL */
+  size_t size;      /* of its struct */
   /* Sets the struct's and the shared flags' defaults. */
   void (*defaults)(void *model, train_flags *flags);
   void (*add_options)(void *model, options *o);

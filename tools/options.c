@@ -76,20 +76,23 @@ static void print_default(const option *row) {
   }
 }
 
+enum { HELP_COLUMN = 35 }; /* where the sentences begin */
+
 static void print_help(const options *o) {
   printf("accrue %s [flags]\n\n%s\n", o->command, o->summary);
   const char *group = NULL;
   for (int i = 0; i < o->count; i++) {
     const option *row = &o->rows[i];
     if (!group || strcmp(group, row->group)) printf("\n%s:\n", group = row->group);
-    char left[64];
-    snprintf(left, sizeof left, "--%s%s%s", row->name, row->argument ? " " : "",
-             row->argument ? row->argument : "");
-    printf("  %-32s %s", left, row->help);
+    int width = printf("  --%s%s%s", row->name, row->argument ? " " : "",
+                       row->argument ? row->argument : "");
+    if (width > HELP_COLUMN - 1) printf("\n%*s", HELP_COLUMN, "");
+    else printf("%*s", HELP_COLUMN - width, "");
+    fputs(row->help, stdout);
     print_default(row);
     putchar('\n');
   }
-  printf("\n  %-32s %s\n", "--help", "this text");
+  printf("\n  %-*s%s\n", HELP_COLUMN - 2, "--help", "this text");
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */

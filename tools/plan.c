@@ -200,8 +200,7 @@ static int make_report(report *r, const setup *s) {
 }
 
 int plan_main(int argc, char **argv) {
-  if (setup_wants_help(argc, argv))
-    return setup_kinds("plan", "Says what training would take, before it takes it.");
+  if (setup_wants_help(argc, argv)) return setup_kinds("plan");
   setup s;
   report r = {0};
   int status = setup_open_model(&s, "plan", argc, argv, more_flags);

@@ -13,15 +13,6 @@ double progress_clock(void) {
   return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-void progress_begin(progress *p, int64_t steps, const char *unit, int64_t units_per_sample) {
-  double now = progress_clock();
-  *p = (progress){.terminal = isatty(STDERR_FILENO),
-                  .steps = steps,
-                  .unit = unit,
-                  .units_per_sample = (double)units_per_sample,
-                  .began = now};
-}
-
 /* "812 tokens/s, 40 s left", from what the clock on the wall says, evaluations included. */
 static void write_rate(const progress *p, int64_t step) {
   double elapsed = progress_clock() - p->began;
@@ -49,6 +40,19 @@ static void draw_bar(progress *p, int64_t step) {
   write_loss(p, step);
   write_rate(p, step);
   fflush(stderr);
+}
+
+void progress_begin(progress *p, int64_t steps, const char *unit, int64_t units_per_sample) {
+  double now = progress_clock();
+  *p = (progress){.terminal = isatty(STDERR_FILENO),
+                  .steps = steps,
+                  .unit = unit,
+                  .units_per_sample = (double)units_per_sample,
+                  .began = now};
+  if (p->terminal) { /* the first window may take long: drivers compile in it */
+    draw_bar(p, 0);
+    p->drawn = now;
+  }
 }
 
 void progress_clear(progress *p) {
@@ -90,6 +94,7 @@ void progress_fit(progress *p, const ac_fit_event *event) {
     step_done(p, event);
     return;
   }
+  if (event->kind == AC_FIT_TRAINED) return;
   progress_clear(p);
   fprintf(stderr, "step %" PRId64 "/%" PRId64 "  validation loss %.4f", event->step, p->steps,
           event->evaluation.loss);

@@ -1,9 +1,11 @@
 /* `accrue sample`: continues a prompt byte by byte with a model that learned bytes. Each byte runs
  * the model over the last `context` bytes in a forward-only session. */
 #include "commands.h"
+#include "finite.h"
 #include "gpt_config.h"
 #include "message.h"
 #include "options.h"
+#include "waiting.h"
 
 #include <accrue/accrue.h>
 #include <errno.h>
@@ -101,6 +103,8 @@ static int generate(sampler *s) {
   bool terminal = isatty(STDOUT_FILENO);
   for (int64_t i = 0; i < s->bytes; i++) {
     if (step(s) != AC_OK) return fail_library();
+    for (int64_t k = 0; k < s->config.vocab; k++)
+      if (!isfinite(s->logits[k])) return fail_not_finite(s->path, "what it predicts is");
     int32_t token = choose(s);
     push(s, token);
     if (putchar(token) == EOF || (terminal && fflush(stdout) != 0))
@@ -162,7 +166,7 @@ static int read_config(sampler *s) {
 }
 
 static int open_session(sampler *s) {
-  const ac_device_desc device = {.name = s->device, .threads = (int)s->threads};
+  const ac_device_desc device = {.name = s->device, .threads = (int)s->threads, .log = waiting_log};
   const ac_plan_desc desc = {.purpose = AC_PREDICT, .batch = 1, .micro_batch = 1};
   ac_graph *graph = NULL;
   ac_status status = ac_device_open(&s->open_device, &device);

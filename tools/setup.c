@@ -1,6 +1,7 @@
 #include "setup.h"
 
 #include "message.h"
+#include "waiting.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -70,9 +71,6 @@ static void add_options(setup *s) {
        .help = "updates between validations; 0: only at the end"},
       {"eval-samples", "N", OPTION_INTEGER, &f->eval_samples,
        .help = "in each validation but the last; 0: all"},
-      {"fold", "I/K", OPTION_TEXT, &f->fold,
-       .help = "of K folds of the images, I validates (1/K to K/K), the others train",
-       .fallback = ""},
       {"rank", "I/N", OPTION_TEXT, &f->rank,
        .help = "train on the share of process I of N (0/N to (N-1)/N)", .fallback = ""},
       {"seed", "N", OPTION_INTEGER, &f->seed, .help = "of initial weights, order and dropout"},
@@ -87,7 +85,9 @@ static void add_options(setup *s) {
       {"micro-batch", "N", OPTION_INTEGER, &f->micro_batch, .help = "samples at a time",
        .fallback = "planned", .least = 1, .most = 1 << 30},
       {"read-ahead", "N", OPTION_INTEGER, &f->read_ahead,
-       .help = "batches read while the device works; 0: none", .least = 0, .most = 32},
+       .help = "batches read while the device works; 0: none",
+       .fallback = f->read_ahead ? "1, or none where --memory has no room" : NULL, .least = 0,
+       .most = 32},
       {"loader-threads", "N", OPTION_INTEGER, &f->loader_threads, .help = "that read them",
        .least = 1, .most = 64},
       {"batch-norm", "whole|micro", OPTION_CHOICE, &f->batch_norm,
@@ -105,7 +105,12 @@ static void add_options(setup *s) {
   };
   s->kind->add_options(s->model, &s->options);
   if (s->kind->add_training_options) s->kind->add_training_options(s->model, &s->options);
+  const option fold[] = {
+      {"fold", "I/K", OPTION_TEXT, &f->fold,
+       .help = "of K folds of the images, I validates (1/K to K/K), the others train",
+       .fallback = ""}};
   OPTIONS_ADD(&s->options, "Training", training);
+  if (s->kind->classes) OPTIONS_ADD(&s->options, "Training", fold);
   loss_scale_add_options(&f->loss_scale, &s->options);
   OPTIONS_ADD(&s->options, "Run", run);
 }
@@ -148,12 +153,17 @@ static int check_flags(setup *s) {
   return STATUS_CONTINUE;
 }
 
-int setup_kinds(const char *verb, const char *summary) {
-  printf("accrue %s MODEL [flags]\n\n%s\n\n", verb, summary);
-  for (int i = 0; model_kinds[i]; i++) {
-    const char *text = model_kinds[i]->summary;
-    printf("  %-10s %.*s\n", model_kinds[i]->name, (int)strcspn(text, ".\n"), text);
-  }
+static const char *sentence_of(const char *verb) {
+  if (!strcmp(verb, "plan")) return "Says what training would take, before it takes it.";
+  if (!strcmp(verb, "verify"))
+    return "Compares training as planned with training on whole batches.";
+  return "Trains a model and saves it.";
+}
+
+int setup_kinds(const char *verb) {
+  printf("accrue %s MODEL [flags]\n\n%s\n\n", verb, sentence_of(verb));
+  for (int i = 0; model_kinds[i]; i++)
+    printf("  %-10s %s\n", model_kinds[i]->name, model_kinds[i]->what);
   printf("\naccrue %s MODEL --help lists a model's flags.\n", verb);
   return STATUS_DONE;
 }
@@ -174,7 +184,9 @@ static int parse(setup *s, const char *verb, int argc, char **argv, void (*more)
     return fail_usage("unknown model %s; accrue %s --help lists the models", argv[0], verb);
   if (!(s->model = calloc(1, s->kind->size))) return fail("out of memory");
   snprintf(s->command, sizeof s->command, "%s %s", verb, s->kind->name);
-  s->options = (options){.command = s->command, .summary = s->kind->summary};
+  snprintf(s->summary, sizeof s->summary, "%s\n%s is %s.%s%s", sentence_of(verb), s->kind->name,
+           s->kind->what, s->kind->note ? "\n" : "", s->kind->note ? s->kind->note : "");
+  s->options = (options){.command = s->command, .summary = s->summary};
   set_defaults(s);
   add_options(s);
   if (more) more(&s->options);
@@ -194,6 +206,11 @@ static int open_data(setup *s) {
   if (status == STATUS_CONTINUE) status = data_augment(&s->data);
   if (status == STATUS_CONTINUE && s->flags.rank) status = data_shard(&s->data, s->flags.rank);
   return status;
+}
+
+/* Zero would mean the library's default. */
+static double or_off(double x) {
+  return x > 0 ? x : -1;
 }
 
 /* Counts the run's windows and lays the schedule over them. */
@@ -218,16 +235,11 @@ static int make_schedule(setup *s) {
     return fail_usage("--warmup %lld is longer than the run of %lld updates", (long long)warmup,
                       (long long)s->steps);
   s->trainer.schedule = (ac_schedule){.kind = (ac_schedule_kind)f->schedule,
-                                      .lr = f->lr,
+                                      .lr = or_off(f->lr),
                                       .min_lr = f->min_lr,
                                       .warmup = warmup,
                                       .total = s->steps};
   return STATUS_CONTINUE;
-}
-
-/* Zero would mean the library's default. */
-static double or_off(double x) {
-  return x > 0 ? x : -1;
 }
 
 /* `dry` computes nothing: good for plans, but what it trained would be zeros. */
@@ -244,7 +256,7 @@ static int open_device(setup *s) {
                                              .weight_decay = f->weight_decay,
                                              .momentum = or_off(f->momentum),
                                              .clip = f->clip};
-  ac_device_desc device = {.name = f->device, .threads = (int)f->threads};
+  ac_device_desc device = {.name = f->device, .threads = (int)f->threads, .log = waiting_log};
   return ac_device_open(&s->device, &device) == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 
@@ -257,6 +269,7 @@ ac_plan_desc setup_plan_desc(const setup *s) {
                         .micro_batch_norm = f->batch_norm != 0,
                         .whole_windows = f->last_window != AC_LAST_CARRY,
                         .read_ahead = (int)f->read_ahead,
+                        .read_ahead_if_room = !options_given(&s->options, "read-ahead"),
                         .precision = (ac_precision)f->precision,
                         .debug_numerics = f->debug_numerics,
                         .recompute = (ac_recompute)f->recompute,
@@ -272,7 +285,11 @@ int setup_plan(const setup *s, const ac_plan_desc *desc, ac_plan **plan) {
     status = ac_plan_create(plan, graph, s->device, desc);
   }
   ac_graph_free(graph);
-  return status == AC_OK ? STATUS_CONTINUE : fail_library();
+  if (status != AC_OK) return fail_library();
+  if (ac_plan_get_info(*plan)->read_ahead < desc->read_ahead)
+    say("%d batches are read ahead instead of %d, as the budget has no room",
+        ac_plan_get_info(*plan)->read_ahead, desc->read_ahead);
+  return STATUS_CONTINUE;
 }
 
 int setup_open_model(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o)) {

@@ -9,7 +9,7 @@ typedef struct setup {
   const model_kind *kind;
   void *model; /* the kind's struct */
   options options;
-  char command[32];
+  char command[32], summary[320];
   train_flags flags;
   train_data data;
   ac_device *device;
@@ -20,7 +20,7 @@ typedef struct setup {
 
 /* For `accrue VERB --help`: lists the kinds of model. */
 bool setup_wants_help(int argc, char **argv);
-int setup_kinds(const char *verb, const char *summary);
+int setup_kinds(const char *verb);
 
 /* argv[0] is the model's kind, flags follow; `verb` is the command ("train"). Returns a status of
  * message.h; setup_close is needed in any case. */

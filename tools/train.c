@@ -1,14 +1,15 @@
 /* `accrue train`: plans, trains, validates, saves.
  *
- * The model is written once, at the end, or when the run is interrupted. A run that diverges does
- * not touch the model that is there: its last finite parameters go to diverged.safetensors beside
- * it. */
+ * The model is written once, before the final evaluation, or when the run is interrupted. A run
+ * that diverges does not touch the model that is there: its last finite parameters go to
+ * diverged.safetensors beside it. */
 #include "commands.h"
 #include "message.h"
 #include "metrics.h"
 #include "numerics_table.h"
 #include "plan_table.h"
 #include "progress.h"
+#include "replacement.h"
 #include "setup.h"
 #include "text.h"
 
@@ -30,15 +31,16 @@ typedef struct run {
   ac_trainer *trainer;
   ac_fit_result result;
   double began;
-  bool announced; /* that the run stops early */
+  int64_t step;    /* the last that is done */
+  int save_status; /* of the model saved before the final evaluation; STATUS_DONE: none was */
 } run;
 
 /* ---- interruption ---------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t stop_requested;
 
-/* The first signal asks for an end after the current update, the second ends the program at once.
- */
+/* The first signal asks for an end with the current micro-batch, the second ends the program at
+ * once. */
 static void on_signal(int number) {
   if (stop_requested) {
     signal(number, SIG_DFL);
@@ -54,16 +56,13 @@ static void watch_signals(void) {
   sigaction(SIGTERM, &action, NULL);
 }
 
-static bool on_event(void *user, const ac_fit_event *event) {
+/* Asked until it says so. */
+static bool on_micro_batch(void *user) {
   run *r = user;
-  metrics_fit(&r->metrics, event);
-  progress_fit(&r->progress, event);
-  if (stop_requested && !r->announced) {
-    r->announced = true;
-    progress_clear(&r->progress);
-    say("stopping after update %" PRId64 " and saving; once more ends at once", event->step);
-  }
-  return !stop_requested;
+  if (!stop_requested) return false;
+  progress_clear(&r->progress);
+  say("stopping after update %" PRId64 " and saving; once more ends at once", r->step);
+  return true;
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -97,40 +96,53 @@ static ac_status save_weights(run *r, const char *path) {
   model_metadata metadata = {0};
   model_metadata_add(&metadata, "format", "pt");
   s->kind->describe(s->model, &metadata);
-  model_metadata_add(&metadata, "accrue.steps", "%" PRId64, r->result.steps);
+  model_metadata_add(&metadata, "accrue.steps", "%" PRId64, r->step);
   return ac_trainer_save(r->trainer, path, metadata.entries, metadata.count);
+}
+
+static int save_weights_to(run *r, const char *path) {
+  return save_weights(r, path) == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 
 /* The config.json is complete beside its place before the weights are replaced, so that a disk
  * which fills leaves the old pair. */
-static bool write_text(const char *path, const char *text) {
-  FILE *file = fopen(path, "w");
-  if (!file) return false;
-  bool good = fputs(text, file) >= 0 && fputc('\n', file) != EOF && fflush(file) == 0 &&
-              fsync(fileno(file)) == 0;
-  return fclose(file) == 0 && good;
+static int save_pair(run *r, const char *weights, const char *json) {
+  char config[PATH_BYTES];
+  replacement file;
+  path_in(config, r->setup.flags.out, "config.json");
+  if (!replacement_open(&file, config)) return fail("cannot write %s: %s", config, strerror(errno));
+  int status = STATUS_CONTINUE;
+  if (!replacement_write(&file, json))
+    status = fail("cannot write %s: %s", config, strerror(errno));
+  if (status == STATUS_CONTINUE) status = save_weights_to(r, weights);
+  if (status != STATUS_CONTINUE) replacement_abandon(&file);
+  else if (!replacement_commit(&file))
+    status = fail("cannot write %s: %s", config, strerror(errno));
+  return status;
 }
 
 static int save_model(run *r) {
   const setup *s = &r->setup;
-  char weights[PATH_BYTES], config[PATH_BYTES], temporary[PATH_BYTES];
+  char weights[PATH_BYTES];
   path_in(weights, s->flags.out, "model.safetensors");
-  path_in(config, s->flags.out, "config.json");
-  path_in(temporary, s->flags.out, "config.json.new");
   char *json = s->kind->config_json ? s->kind->config_json(s->model) : NULL;
-
-  int status = STATUS_CONTINUE;
-  if (json && !write_text(temporary, json))
-    status = fail("cannot write %s: %s", temporary, strerror(errno));
-  if (status == STATUS_CONTINUE && save_weights(r, weights) != AC_OK) status = fail_library();
-  if (status == STATUS_CONTINUE && json && rename(temporary, config) != 0)
-    status = fail("cannot write %s: %s", config, strerror(errno));
-  if (status != STATUS_CONTINUE) remove(temporary);
+  int status = json ? save_pair(r, weights, json) : save_weights_to(r, weights);
   free(json);
   return status;
 }
 
 /* ---- the run --------------------------------------------------------------------------------- */
+
+/* The model is saved before the final evaluation, which may take long. */
+static bool on_event(void *user, const ac_fit_event *event) {
+  run *r = user;
+  metrics_fit(&r->metrics, event);
+  progress_fit(&r->progress, event);
+  r->step = event->step;
+  if (event->kind != AC_FIT_TRAINED) return true;
+  r->save_status = save_model(r);
+  return r->save_status == STATUS_CONTINUE;
+}
 
 static int prepare(run *r) {
   setup *s = &r->setup;
@@ -174,9 +186,12 @@ static int fit(run *r) {
                             .last_window = (ac_last_window)f->last_window,
                             .replay = f->loss_scale.replay,
                             .callback = on_event,
+                            .stop = on_micro_batch,
                             .user = r};
   r->began = progress_clock();
   ac_status status = ac_fit(r->trainer, &desc, &r->result);
+  /* Though the last update may have been evaluated, on a part of the data perhaps. */
+  if (r->result.stopped) r->result.evaluated = false;
   progress_clear(&r->progress);
   if (f->debug_numerics) numerics_table(r->trainer);
   if (status == AC_ERROR_NOT_FINITE) return diverged(r);
@@ -205,16 +220,16 @@ static int finish(run *r) {
                            .planned_bytes = ac_plan_get_info(s->plan)->bytes.total,
                            .peak_bytes = ac_device_peak_bytes(s->device),
                            .seconds = progress_clock() - r->began};
+  int status = r->save_status == STATUS_DONE ? save_model(r) : r->save_status;
   metrics_finish(&r->metrics, &end);
-  int status = save_model(r);
   if (status == STATUS_CONTINUE) print_result(r);
   return status;
 }
 
 int train_main(int argc, char **argv) {
-  if (setup_wants_help(argc, argv)) return setup_kinds("train", "Trains a model and saves it.");
+  if (setup_wants_help(argc, argv)) return setup_kinds("train");
 
-  run r = {0};
+  run r = {.save_status = STATUS_DONE};
   int status = setup_open(&r.setup, "train", argc, argv);
   if (status == STATUS_CONTINUE) status = prepare(&r);
   if (status == STATUS_CONTINUE) status = fit(&r);

@@ -5,6 +5,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#ifdef __cplusplus
+#include <initializer_list>
+#endif
 
 #if defined(_WIN32) && defined(ACCRUE_SHARED)
 #ifdef ACCRUE_BUILDING
@@ -20,6 +23,30 @@
 
 #ifdef __cplusplus
 extern "C" {
+#endif
+
+/* Arguments, of all functions of all headers.
+ *
+ * - A description (`desc`, ac_schedule, ac_augmentation) that is NULL is one whose fields are all
+ *   zero, which means the defaults, and is checked like any other.
+ * - NULL is refused with AC_ERROR_ARGUMENT, and a sentence that names function and argument, where
+ *   there should be something to work on, something to read, or room for a result, unless the
+ *   function's own text allows it. An array of 0 elements may be NULL.
+ * - Functions without a status do nothing then and return what is harmless: NULL, 0, false, -1
+ *   where an index is looked for, "" for a text. Those that free or close are meant to take NULL.
+ *
+ * A description begins with AC_DEFAULTS, in C and C++, and then has its fields set:
+ *
+ *   ac_plan_desc policy = AC_DEFAULTS;
+ *   policy.batch = 64;
+ *
+ * C can write ac_plan_desc policy = {.batch = 64} as well. */
+#ifdef __cplusplus
+#define AC_DEFAULTS \
+  {}
+#else
+#define AC_DEFAULTS \
+  { 0 }
 #endif
 
 #define AC_VERSION_MAJOR 0
@@ -75,7 +102,9 @@ typedef struct ac_allocator {
 
 typedef enum ac_log_level { AC_LOG_DEBUG, AC_LOG_INFO, AC_LOG_WARNING } ac_log_level;
 
-/* Receives one line without a newline. The library itself never prints. */
+/* Receives one line without a newline. The library itself never prints. A line that ends in "..."
+ * announces what may take a while, such as "opencl:0: measuring linear (3 of 45)..."; the next one
+ * that does not says that it is done. */
 typedef void (*ac_log_callback)(void *user, ac_log_level level, const char *line);
 
 #ifdef __cplusplus

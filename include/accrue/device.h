@@ -1,7 +1,11 @@
 /* Devices: a backend (CPU, OpenCL, or `dry`, which computes nothing) opened on one piece of
  * hardware.
  *
- * A device is used by one thread at a time. Two devices in two threads are independent. */
+ * A device is used by one thread at a time. Two devices in two threads are independent.
+ *
+ * A process may fork while no other thread is in a function of the library. Parent and child then
+ * both go on with a CPU device and with what was made from it, each on its own. OpenCL devices, and
+ * what was made from them, stay with the parent; in the child they must not even be closed. */
 #ifndef ACCRUE_DEVICE_H
 #define ACCRUE_DEVICE_H
 
@@ -36,7 +40,7 @@ typedef struct ac_device_desc {
                 * device; "opencl:N"; "opencl:TEXT": the first whose name contains TEXT; "dry" */
   int threads; /* CPU threads; 0: all cores, or OMP_NUM_THREADS */
   const ac_allocator *allocator; /* CPU only; copied; NULL: aligned pages from the system */
-  ac_log_callback log;           /* may be NULL */
+  ac_log_callback log; /* may be NULL; told what plans and trainers measure and compile first */
   void *log_user;
   uint64_t dry_max_allocation; /* dry only: pretend this limit; 0: none */
 } ac_device_desc;

@@ -2,7 +2,8 @@
  *
  * Builders return a handle so that model code reads like mathematics. The first failure sticks to
  * the graph, every later builder on it returns NULL (and so accepts NULL tensors), and
- * ac_graph_status, or making a plan, reports the first failure. A handle belongs to its graph.
+ * ac_graph_status, or making a plan, reports the first failure, with a sentence that names the
+ * builder, the scope, and each tensor it was handed. A handle belongs to its graph.
  *
  * Shapes are row-major, the last dimension contiguous. A graph has one symbolic dimension, the
  * micro-batch, always leading: write AC_BATCH for it, or AC_BATCH_TIMES(k) where k samples' rows
@@ -23,6 +24,19 @@ typedef struct ac_tensor ac_tensor;
 #define AC_BATCH ((int64_t)-1)
 #define AC_BATCH_TIMES(k) (-(int64_t)(k))
 
+/* The two arguments `rank, shape` of ac_input, ac_parameter and ac_reshape, in C and C++:
+ * ac_input(graph, "x", AC_F32, AC_SHAPE(AC_BATCH, 784)). The array lives as long as the call. */
+#ifdef __cplusplus
+#define AC_SHAPE(...)                                                   \
+  static_cast<int>(std::initializer_list<int64_t>{__VA_ARGS__}.size()), \
+      std::initializer_list<int64_t>{__VA_ARGS__}.begin()
+#else
+#define AC_SHAPE(...)                                                                  \
+  (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]) { \
+    __VA_ARGS__                                                                        \
+  }
+#endif
+
 AC_API ac_status ac_graph_create(ac_graph **graph);
 AC_API void ac_graph_free(ac_graph *graph);
 
@@ -42,19 +56,25 @@ AC_API void ac_graph_scope(ac_graph *graph, const char *scope);
  * `in_out` says that a matrix is stored [in, out] instead. */
 typedef enum ac_init_kind {
   AC_INIT_ZERO = 0,
-  AC_INIT_CONSTANT,        /* a */
-  AC_INIT_NORMAL,          /* mean a, standard deviation b */
-  AC_INIT_UNIFORM,         /* in [a, b) */
-  AC_INIT_KAIMING_NORMAL,  /* std = a / sqrt(fan_in); a is the gain, sqrt(2) for ReLU; arXiv
-                              1502.01852 */
-  AC_INIT_KAIMING_UNIFORM, /* bound = a * sqrt(3 / fan_in) */
-  AC_INIT_XAVIER_NORMAL,   /* std = a * sqrt(2 / (fan_in + fan_out)); Glorot and Bengio 2010 */
-  AC_INIT_XAVIER_UNIFORM,  /* bound = a * sqrt(6 / (fan_in + fan_out)) */
+  AC_INIT_CONSTANT,        /* value */
+  AC_INIT_NORMAL,          /* mean, standard deviation `deviation` */
+  AC_INIT_UNIFORM,         /* in [low, high) */
+  AC_INIT_KAIMING_NORMAL,  /* deviation gain / sqrt(fan_in); arXiv 1502.01852 */
+  AC_INIT_KAIMING_UNIFORM, /* in +-gain * sqrt(3 / fan_in) */
+  AC_INIT_XAVIER_NORMAL,   /* deviation gain * sqrt(2 / (fan_in + fan_out)); Glorot and Bengio 2010
+                            */
+  AC_INIT_XAVIER_UNIFORM   /* in +-gain * sqrt(6 / (fan_in + fan_out)) */
 } ac_init_kind;
 
+/* Refused: numbers that are not finite, a deviation or gain that is negative, a normal distribution
+ * whose deviation is 0, a uniform one whose low is not below high, and a number other than 0 that
+ * the kind makes no use of. */
 typedef struct ac_init {
   ac_init_kind kind;
-  float a, b;
+  float value;
+  float mean, deviation;
+  float low, high;
+  float gain; /* 0: sqrt(2), for ReLU, of the Kaiming kinds; 1 of the Xavier kinds */
   bool in_out;
 } ac_init;
 
@@ -183,7 +203,7 @@ AC_API ac_tensor *ac_transpose(ac_tensor *x, int axis_a, int axis_b);
 
 /* Parts of equal shape but for `axis`, 1 to 8 of them, side by side along that axis, which is not
  * the batch. */
-AC_API ac_tensor *ac_concat(ac_tensor *const *parts, int count, int axis);
+AC_API ac_tensor *ac_concat(ac_graph *graph, ac_tensor *const *parts, int count, int axis);
 
 /* The elements [first, first + length) of an axis that is not the batch. */
 AC_API ac_tensor *ac_slice(ac_tensor *x, int axis, int64_t first, int64_t length);
@@ -237,7 +257,8 @@ typedef enum ac_hint {
                 */
 } ac_hint;
 
-/* Sets the hint of an op's result and returns the tensor. */
+/* Sets the hint of an op's result and returns the tensor. Where an op has nothing to do
+ * (ac_dropout(x, 0)) its result is x itself, and a hint on it changes nothing. */
 AC_API ac_tensor *ac_tensor_hint(ac_tensor *tensor, ac_hint hint);
 
 /* ---- losses ---------------------------------------------------------------------------------- */

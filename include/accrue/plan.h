@@ -65,7 +65,8 @@ typedef struct ac_plan_desc {
   bool sgd_no_momentum; /* AC_SGD without a momentum buffer */
   int read_ahead;       /* whole batches that ac_fit's threads read before they are needed; 0: each
                            micro-batch is read when it is */
-  bool debug_numerics;  /* count in what is stored in 16 bits (ac_trainer_numerics); slow */
+  bool read_ahead_if_room; /* fewer, down to none, before a budget is refused */
+  bool debug_numerics;     /* count in what is stored in 16 bits (ac_trainer_numerics); slow */
 } ac_plan_desc;
 
 /* Fails with AC_ERROR_BUDGET and the smallest budget that would do, with the graph's first error,
@@ -97,6 +98,7 @@ typedef struct ac_plan_info {
   ac_plan_bytes bytes;
   uint64_t live_bytes;       /* lower bound of the arena: the largest sum of bytes alive at once */
   uint64_t working_bytes;    /* of the parameters' bytes, those of working copies in 16 bits */
+  int read_ahead;            /* batches; those of the description, or what room there is */
   uint64_t read_ahead_bytes; /* host memory for the batches of `read_ahead` and the one in hand; on
                                 a CPU the budget covers it too. One sample a thread of fields that
                                 nothing reads is not counted */
@@ -122,7 +124,7 @@ typedef struct ac_plan_step {
   int inputs, outputs;          /* operands, absent ones in between included */
   ac_dtype input[8], output[4]; /* how they are stored; AC_DTYPE_COUNT: absent */
 } ac_plan_step;
-AC_API ac_status ac_plan_get_step(const ac_plan *plan, int64_t index, ac_plan_step *step);
+AC_API ac_status ac_plan_get_step(const ac_plan *plan, int64_t index, ac_plan_step *result);
 
 /* What other choices would cost: each micro-batch size that the search considers, keeping
  * everything, recomputing everything, and in between (`auto` with half the arena bytes that lie

@@ -31,12 +31,14 @@ typedef enum ac_schedule_kind {
 
 typedef struct ac_schedule {
   ac_schedule_kind kind;
-  double lr, min_lr;
+  double lr; /* 0: 1e-3, for SGD 0.1; negative: 0 */
+  double min_lr;
   int64_t warmup; /* updates of linear warm-up: update u (from 0) gets lr (u + 1) / (warmup + 1) */
   int64_t total;  /* updates, for AC_SCHEDULE_COSINE */
 } ac_schedule;
 
-/* The learning rate of update `update`, counted from 0. */
+/* The learning rate of update `update`, counted from 0. It knows no optimizer, so lr 0 is AdamW's
+ * default. */
 AC_API double ac_schedule_rate(const ac_schedule *schedule, int64_t update);
 
 /* ---- optimizers ------------------------------------------------------------------------------ */
@@ -196,8 +198,14 @@ typedef enum ac_last_window {
   AC_LAST_DROP        /* throw its samples away */
 } ac_last_window;
 
+typedef enum ac_fit_event_kind {
+  AC_FIT_STEP = 0,
+  AC_FIT_EVALUATION,
+  AC_FIT_TRAINED /* no window follows, and what remains is the final evaluation: time to save */
+} ac_fit_event_kind;
+
 typedef struct ac_fit_event {
-  enum { AC_FIT_STEP, AC_FIT_EVALUATION } kind;
+  ac_fit_event_kind kind;
   int64_t step; /* windows ended so far, skipped ones included, this one too */
   int64_t epoch;
   bool replayed;   /* the window was skipped and begins again: an event of the same step follows */
@@ -208,7 +216,8 @@ typedef struct ac_fit_event {
   ac_evaluation evaluation; /* AC_FIT_EVALUATION */
 } ac_fit_event;
 
-/* Return false to stop after this event; the fit loop then returns AC_OK with `stopped`. */
+/* Return false to stop after this event; the fit loop then evaluates nothing more and returns AC_OK
+ * with `stopped`. */
 typedef bool (*ac_fit_callback)(void *user, const ac_fit_event *event);
 
 typedef struct ac_fit_desc {
@@ -227,15 +236,19 @@ typedef struct ac_fit_desc {
    * samples and random numbers, instead of being thrown away. */
   bool replay;
   ac_fit_callback callback;
-  void *user;
+  /* Asked before each micro-batch, of training and of evaluations, in the thread that called
+   * ac_fit. Where it returns true the loop returns AC_OK with `stopped`, and the parameters are
+   * those of the last update: a window or evaluation in progress is discarded. NULL: never. */
+  bool (*stop)(void *user);
+  void *user; /* for both */
 } ac_fit_desc;
 
 typedef struct ac_fit_result {
   int64_t steps, epochs, samples;
   int64_t updates; /* steps but those that were skipped */
   int64_t skipped; /* windows that were not finite, counted anew each time one is replayed */
-  bool stopped;    /* by the callback */
-  bool evaluated;  /* `final` holds an evaluation */
+  bool stopped;    /* by `callback` or `stop` */
+  bool evaluated;  /* `final` is of the parameters as they are now */
   ac_evaluation final;
   double seconds;           /* in steps, without evaluation */
   double data_wait_seconds; /* of these, spent waiting for samples */

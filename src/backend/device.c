@@ -1,6 +1,7 @@
 #include "backend/device.h"
 
 #include "core/error.h"
+#include "core/platform.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -19,6 +20,7 @@ enum { BACKEND_COUNT = sizeof backends / sizeof *backends };
 /* ---- listing --------------------------------------------------------------------------------- */
 
 ac_status ac_device_list(ac_device_info *list, int capacity, int *count) {
+  AC_REQUIRE(count);
   *count = 0;
   for (int b = 0; b < BACKEND_COUNT; b++) {
     if (backends[b]->computes_nothing) continue;
@@ -112,9 +114,9 @@ static bool choose(choice *chosen, const char *name) {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-ac_status ac_device_open(ac_device **result, const ac_device_desc *desc) {
+ac_status ac_device_open(ac_device **device, const ac_device_desc *desc) {
   static const ac_device_desc defaults = {0};
-  *result = NULL;
+  AC_CREATES(device);
   if (!desc) desc = &defaults;
   if (desc->threads < 0)
     return ac_fail(AC_ERROR_ARGUMENT, "the number of threads is %d", desc->threads);
@@ -124,19 +126,20 @@ ac_status ac_device_open(ac_device **result, const ac_device_desc *desc) {
     list_names(names, sizeof names);
     return ac_fail(AC_ERROR_DEVICE, "no device \"%s\"; there is: %s", desc->name, names);
   }
-  ac_device *device = calloc(1, sizeof *device);
-  if (!device) return ac_fail(AC_ERROR_MEMORY, "no memory for a device");
-  device->backend = chosen.backend;
-  device->log = desc->log;
-  device->log_user = desc->log_user;
-  ac_status status = chosen.backend->open(&device->state, chosen.index, desc, &device->info);
+  ac_device *made = calloc(1, sizeof *made);
+  if (!made) return ac_fail(AC_ERROR_MEMORY, "no memory for a device");
+  made->backend = chosen.backend;
+  made->clock = ac_clock;
+  made->log = desc->log;
+  made->log_user = desc->log_user;
+  ac_status status = chosen.backend->open(&made->state, chosen.index, desc, &made->info);
   if (status != AC_OK) {
-    free(device);
+    free(made);
     return status;
   }
-  ac_device_log(device, AC_LOG_DEBUG, "opened %s: %s, %s", device->info.id, device->info.name,
-                device->info.driver);
-  *result = device;
+  ac_device_log(made, AC_LOG_DEBUG, "opened %s: %s, %s", made->info.id, made->info.name,
+                made->info.driver);
+  *device = made;
   return AC_OK;
 }
 
@@ -148,7 +151,7 @@ void ac_device_close(ac_device *device) {
 }
 
 const ac_device_info *ac_device_get_info(const ac_device *device) {
-  return &device->info;
+  return device ? &device->info : NULL;
 }
 
 /* ---- the account ----------------------------------------------------------------------------- */
@@ -167,16 +170,16 @@ void ac_device_release(ac_device *device, void *chunk, uint64_t bytes) {
 }
 
 uint64_t ac_device_allocated_bytes(const ac_device *device) {
-  return device->allocated;
+  return device ? device->allocated : 0;
 }
 uint64_t ac_device_peak_bytes(const ac_device *device) {
-  return device->peak;
+  return device ? device->peak : 0;
 }
 void ac_device_reset_peak(ac_device *device) {
-  device->peak = device->allocated;
+  if (device) device->peak = device->allocated;
 }
 uint64_t ac_device_object_count(const ac_device *device) {
-  return device->backend->objects(device->state);
+  return !device ? 0 : device->backend->objects(device->state);
 }
 
 void ac_device_log(const ac_device *device, ac_log_level level, const char *format, ...) {

@@ -13,6 +13,8 @@ struct ac_device {
   void *log_user;
   /* plan/cost.h, by storage type; NULL until asked for, freed with the device. */
   struct ac_cost_model *costs[AC_DTYPE_COUNT];
+  double (*clock)(void); /* ac_clock; another in tests of what measures time */
+  double calibrating;    /* seconds that measuring them took, beside compiling */
 };
 
 /* Through these so that the account is right. */

@@ -16,7 +16,7 @@ static const uint64_t least_footprint = 1 << 16; /* bytes */
 static const double first_sample = 0.01;         /* seconds, of the first round */
 
 ac_status ac_bench_resolve(ac_bench_desc *resolved, const ac_bench_desc *desc) {
-  *resolved = desc ? *desc : (ac_bench_desc){0};
+  *resolved = AC_DESCRIBED(ac_bench_desc, desc);
   if (resolved->seconds == 0) resolved->seconds = 2;
   if (resolved->spread == 0) resolved->spread = 0.05;
   if (!resolved->samples) resolved->samples = 15;
@@ -103,6 +103,8 @@ static ac_bench_timing join(const ac_bench_timing *a, const ac_bench_timing *b) 
 
 ac_status ac_bench_measure(ac_bench_timing *timing, const ac_bench_desc *desc, ac_bench_run run,
                            void *user) {
+  AC_REQUIRE(timing);
+  if (!run) return ac_fail(AC_ERROR_ARGUMENT, "ac_bench_measure: run is NULL");
   ac_bench_desc resolved;
   ac_bench_timing last, round;
   int64_t runs;
@@ -126,6 +128,7 @@ ac_status ac_bench_measure(ac_bench_timing *timing, const ac_bench_desc *desc, a
 
 ac_status ac_bench_combine(ac_bench_timing *timing, const ac_bench_desc *desc,
                            const ac_bench_timing *visits, int count) {
+  AC_REQUIRE(timing, visits);
   ac_bench_desc resolved;
   double medians[AC_BENCH_MOST_VISITS];
   AC_TRY(ac_bench_resolve(&resolved, desc));

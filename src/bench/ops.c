@@ -15,17 +15,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-ac_status ac_bench_create(ac_bench **result, ac_device *device, const ac_bench_desc *desc) {
+ac_status ac_bench_create(ac_bench **bench, ac_device *device, const ac_bench_desc *desc) {
+  AC_CREATES(bench);
+  AC_REQUIRE(device);
   ac_bench_desc resolved;
-  *result = NULL;
   AC_TRY(ac_bench_resolve(&resolved, desc));
-  ac_bench *bench = calloc(1, sizeof *bench);
-  if (!bench) return ac_fail(AC_ERROR_MEMORY, "bench: no memory");
-  bench->device = device;
-  bench->desc = resolved;
-  ac_status status = ac_timing_pattern_create(&bench->pattern);
-  if (status == AC_OK) *result = bench;
-  else ac_bench_free(bench);
+  ac_bench *made = calloc(1, sizeof *made);
+  if (!made) return ac_fail(AC_ERROR_MEMORY, "bench: no memory");
+  made->device = device;
+  made->desc = resolved;
+  ac_status status = ac_timing_pattern_create(&made->pattern);
+  if (status == AC_OK) *bench = made;
+  else ac_bench_free(made);
   return status;
 }
 
@@ -164,12 +165,14 @@ static ac_status check_plan(const ac_bench *bench, const ac_plan *plan) {
 }
 
 ac_status ac_bench_add_plan(ac_bench *bench, const ac_plan *plan) {
+  AC_REQUIRE(bench, plan);
   AC_TRY(check_plan(bench, plan));
   AC_TRY(add_steps(bench, plan, plan->info.micro_batch, 1, false));
   return plan->desc.purpose == AC_TRAIN ? add_updates(bench, plan) : AC_OK;
 }
 
 ac_status ac_bench_add_window(ac_bench *bench, const ac_plan *plan) {
+  AC_REQUIRE(bench, plan);
   AC_TRY(check_plan(bench, plan));
   int64_t size = plan->info.micro_batch, rest = plan->info.batch % size;
   AC_TRY(add_steps(bench, plan, size, 1, true));
@@ -203,6 +206,7 @@ static bool is_backward(ac_op op) {
 }
 
 ac_status ac_bench_add_others(ac_bench *bench, ac_precision precision) {
+  AC_REQUIRE(bench);
   for (int op = 0; op < AC_OP_COUNT; op++) {
     ac_bench_entry entry = {0};
     if (has_op(bench, op) || !ac_cost_sample(&entry.args, bench->device, storage_of(precision),
@@ -218,6 +222,7 @@ ac_status ac_bench_add_others(ac_bench *bench, ac_precision precision) {
 
 ac_status ac_bench_add_product(ac_bench *bench, ac_precision precision, int64_t rows,
                                int64_t inputs, int64_t outputs) {
+  AC_REQUIRE(bench);
   static const ac_linear_attributes in_out = {AC_IN_OUT};
   const int64_t most = 1 << 20;
   if (rows < 1 || inputs < 1 || outputs < 1 || rows > most || inputs > most || outputs > most)
@@ -264,7 +269,7 @@ static uint64_t copy_count(const ac_bench *bench, const ac_bench_entry *entry) {
 }
 
 int ac_bench_count(const ac_bench *bench) {
-  return bench->count;
+  return bench ? bench->count : 0;
 }
 
 static ac_status check_index(const ac_bench *bench, int index) {
@@ -279,6 +284,7 @@ static ac_precision precision_of(ac_dtype storage) {
 }
 
 ac_status ac_bench_get(const ac_bench *bench, int index, ac_bench_op *op) {
+  AC_REQUIRE(bench, op);
   AC_TRY(check_index(bench, index));
   const ac_bench_entry *entry = bench->entries[index];
   ac_cost cost = ac_op_cost(&entry->args);
@@ -324,6 +330,7 @@ static ac_status time_in_chunk(ac_bench *bench, const ac_bench_entry *entry, voi
 }
 
 ac_status ac_bench_time(ac_bench *bench, int index, ac_bench_timing *timing) {
+  AC_REQUIRE(bench, timing);
   ac_device *device = bench->device;
   AC_TRY(check_index(bench, index));
   AC_TRY(ac_bench_refuse_dry(device));

@@ -144,6 +144,7 @@ static ac_status measure_beginning(ac_bench_roofs *roofs, ac_device *device,
 
 ac_status ac_bench_measure_roofs(ac_bench_roofs *roofs, ac_device *device,
                                  const ac_bench_desc *desc) {
+  AC_REQUIRE(roofs, device);
   ac_bench_desc resolved;
   *roofs = (ac_bench_roofs){0};
   AC_TRY(ac_bench_refuse_dry(device));
@@ -160,6 +161,7 @@ ac_status ac_bench_measure_roofs(ac_bench_roofs *roofs, ac_device *device,
 
 ac_status ac_bench_measure_copy(ac_bench_roofs *roofs, ac_device *device,
                                 const ac_bench_desc *desc) {
+  AC_REQUIRE(roofs, device);
   ac_bench_desc resolved;
   AC_TRY(ac_bench_refuse_dry(device));
   AC_TRY(ac_bench_resolve(&resolved, desc));
@@ -171,6 +173,7 @@ ac_status ac_bench_measure_copy(ac_bench_roofs *roofs, ac_device *device,
 
 double ac_bench_limit(const ac_bench_roofs *roofs, ac_precision precision, double flops,
                       double bytes, ac_bench_bound *bound) {
+  if (!roofs || (unsigned)precision >= AC_BENCH_PRECISIONS) return 0;
   double rate = roofs->flops[precision];
   const double seconds[] = {[AC_BOUND_COMPUTE] = rate > 0 ? flops / rate : 0,
                             [AC_BOUND_MEMORY] = roofs->bytes > 0 ? bytes / roofs->bytes : 0,

@@ -38,6 +38,16 @@ ac_status ac_fail_prefix(ac_status status, const char *format, ...) {
   return status;
 }
 
+/* `names` as written: "graph, device". */
+bool ac_given(const char *function, const char *names, const void *const *pointers, size_t count) {
+  for (size_t i = 0; i < count; i++, names += strcspn(names, ","), names += strspn(names, ", ")) {
+    if (pointers[i]) continue;
+    ac_fail(AC_ERROR_ARGUMENT, "%s: %.*s is NULL", function, (int)strcspn(names, ","), names);
+    return false;
+  }
+  return true;
+}
+
 const char *ac_status_name(ac_status status) {
   switch (status) {
 #define AC_STATUS_NAME(name, value, text) \

@@ -23,6 +23,25 @@ ac_status ac_fail_prefix(ac_status status, const char *format, ...) AC_PRINTF(2,
     if (ac_try_status != AC_OK) return ac_try_status; \
   } while (0)
 
+/* Public functions begin with AC_REQUIRE(graph, device): none of these pointers may be NULL.
+ * AC_GIVEN is the same as a condition, for functions without a status. The sentence names the first
+ * NULL: "ac_plan_create: device is NULL". */
+#define AC_GIVEN(...)                                                  \
+  ac_given(__func__, #__VA_ARGS__, (const void *const[]){__VA_ARGS__}, \
+           sizeof((const void *const[]){__VA_ARGS__}) / sizeof(const void *))
+#define AC_REQUIRE(...)                                   \
+  do {                                                    \
+    if (!AC_GIVEN(__VA_ARGS__)) return AC_ERROR_ARGUMENT; \
+  } while (0)
+/* And those that make something with AC_CREATES(plan): where it fails, the result is NULL. */
+#define AC_CREATES(result) \
+  AC_REQUIRE(result);      \
+  *(result) = NULL
+bool ac_given(const char *function, const char *names, const void *const *pointers, size_t count);
+
+/* What a public function's description says: one that is NULL is one of zeros. */
+#define AC_DESCRIBED(type, desc) ((desc) ? *(desc) : (type){0})
+
 /* "412.6 MiB" into text; returns text. */
 char *ac_format_bytes(char *text, size_t size, uint64_t bytes);
 

@@ -18,6 +18,10 @@
 #include <time.h>
 #include <unistd.h>
 
+void ac_before_fork(void (*before)(void)) {
+  pthread_atfork(before, NULL, NULL); /* without memory for that, forks are as they were */
+}
+
 double ac_clock(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);

@@ -25,6 +25,9 @@ typedef struct ac_once {
 } ac_once;
 void ac_call_once(ac_once *flag, void (*once)(void));
 
+/* From now on `before` is called in a thread that forks the process, before it does. */
+void ac_before_fork(void (*before)(void));
+
 /* A thread, which receives none of the process's signals. */
 typedef struct ac_thread ac_thread;
 ac_status ac_thread_start(ac_thread **thread, void (*run)(void *user), void *user);

@@ -282,8 +282,9 @@ static ac_status allocate(augmenter *a) {
 
 ac_status ac_dataset_augmented(ac_dataset **dataset, ac_dataset *whole,
                                const ac_augmentation *augmentation) {
-  *dataset = NULL;
-  ac_augmentation desc = *augmentation;
+  AC_CREATES(dataset);
+  AC_REQUIRE(whole);
+  ac_augmentation desc = AC_DESCRIBED(ac_augmentation, augmentation);
   int images;
   AC_TRY(check(whole, &desc, &images));
   augmenter *a = calloc(1, sizeof *a);

@@ -126,7 +126,6 @@ static ac_status load_file(ac_image_set **set, const layout *form, const char *p
 
 static ac_status from_path(ac_dataset **dataset, const layout *form, const char *path,
                            int64_t begin, int64_t end) {
-  *dataset = NULL;
   ac_image_set *set = NULL;
   if (ac_is_folder(path)) AC_TRY(load_folder(&set, form, path, form->train, TRAIN_FILES));
   else AC_TRY(load_file(&set, form, path));
@@ -140,8 +139,6 @@ static ac_status from_path(ac_dataset **dataset, const layout *form, const char 
 
 static ac_status from_folder(ac_dataset **train, ac_dataset **validation, const layout *form,
                              const char *folder) {
-  *train = NULL;
-  if (validation) *validation = NULL;
   ac_image_set *training = NULL, *validating = NULL;
   ac_status status = load_folder(&training, form, folder, form->train, TRAIN_FILES);
   if (status == AC_OK) status = load_folder(&validating, form, folder, &form->test, 1);
@@ -156,20 +153,30 @@ static ac_status from_folder(ac_dataset **train, ac_dataset **validation, const 
 
 ac_status ac_dataset_from_cifar10(ac_dataset **dataset, const char *path, int64_t begin,
                                   int64_t end) {
+  AC_CREATES(dataset);
+  AC_REQUIRE(path);
   return from_path(dataset, &cifar10, path, begin, end);
 }
 
 ac_status ac_dataset_from_cifar100(ac_dataset **dataset, const char *path, bool coarse,
                                    int64_t begin, int64_t end) {
+  AC_CREATES(dataset);
+  AC_REQUIRE(path);
   return from_path(dataset, &cifar100[coarse], path, begin, end);
 }
 
 ac_status ac_dataset_cifar10_folder(ac_dataset **train, ac_dataset **validation,
                                     const char *folder) {
+  AC_CREATES(train);
+  if (validation) *validation = NULL;
+  AC_REQUIRE(folder);
   return from_folder(train, validation, &cifar10, folder);
 }
 
 ac_status ac_dataset_cifar100_folder(ac_dataset **train, ac_dataset **validation,
                                      const char *folder, bool coarse) {
+  AC_CREATES(train);
+  if (validation) *validation = NULL;
+  AC_REQUIRE(folder);
   return from_folder(train, validation, &cifar100[coarse], folder);
 }

@@ -79,10 +79,11 @@ ac_status ac_dataset_create_over(ac_dataset **dataset, const ac_dataset *whole, 
 }
 
 ac_status ac_dataset_from_callback(ac_dataset **dataset, const ac_callback_dataset_desc *desc) {
-  AC_TRY(create(dataset, desc, 0, false));
-  if (desc->concurrent || ((*dataset)->lock = ac_monitor_create())) return AC_OK;
+  AC_CREATES(dataset);
+  const ac_callback_dataset_desc described = AC_DESCRIBED(ac_callback_dataset_desc, desc);
+  AC_TRY(create(dataset, &described, 0, false));
+  if (described.concurrent || ((*dataset)->lock = ac_monitor_create())) return AC_OK;
   free(*dataset);
-  *dataset = NULL;
   return ac_fail(AC_ERROR_MEMORY, "dataset: no memory for a lock");
 }
 
@@ -94,15 +95,15 @@ void ac_dataset_free(ac_dataset *dataset) {
 }
 
 int64_t ac_dataset_count(const ac_dataset *dataset) {
-  return dataset->count;
+  return dataset ? dataset->count : 0;
 }
 
 int ac_dataset_field_count(const ac_dataset *dataset) {
-  return dataset->field_count;
+  return dataset ? dataset->field_count : 0;
 }
 
 const ac_field *ac_dataset_field(const ac_dataset *dataset, int index) {
-  return index >= 0 && index < dataset->field_count ? &dataset->fields[index] : NULL;
+  return index >= 0 && index < ac_dataset_field_count(dataset) ? &dataset->fields[index] : NULL;
 }
 
 int ac_dataset_find_field(const ac_dataset *dataset, const char *name) {
@@ -112,15 +113,18 @@ int ac_dataset_find_field(const ac_dataset *dataset, const char *name) {
 }
 
 int64_t ac_dataset_classes(const ac_dataset *dataset) {
-  return dataset->classes;
+  return dataset ? dataset->classes : 0;
 }
 
 bool ac_dataset_image_shape(const ac_dataset *dataset, int64_t shape[3]) {
-  memcpy(shape, dataset->image_shape, sizeof dataset->image_shape);
+  static const int64_t unknown[3];
+  if (!shape) return false;
+  memcpy(shape, dataset ? dataset->image_shape : unknown, sizeof unknown);
   return shape[0] > 0;
 }
 
 ac_status ac_dataset_read(ac_dataset *dataset, const ac_sample_key *key, void *const *fields) {
+  AC_REQUIRE(dataset, key, fields);
   if (key->index < 0 || key->index >= dataset->count)
     return ac_fail(AC_ERROR_ARGUMENT, "dataset: there is no sample %lld among %lld",
                    (long long)key->index, (long long)dataset->count);
@@ -147,6 +151,7 @@ static ac_status find_bad_label(ac_dataset *dataset, int field, int64_t classes,
 }
 
 ac_status ac_dataset_check_labels(ac_dataset *dataset, int64_t classes) {
+  AC_REQUIRE(dataset);
   int field = ac_dataset_find_field(dataset, "labels");
   if (field < 0 || dataset->fields[field].dtype != AC_I32)
     return ac_fail(AC_ERROR_ARGUMENT, "dataset: there is no i32 field labels to check");
@@ -180,7 +185,8 @@ static ac_status read_memory(void *user, const ac_sample_key *key, void *const *
 
 ac_status ac_dataset_from_memory(ac_dataset **dataset, int64_t count, int field_count,
                                  const ac_field *fields, const void *const *data) {
-  *dataset = NULL;
+  AC_CREATES(dataset);
+  AC_REQUIRE(fields, data);
   AC_TRY(check_fields(field_count, fields));
   ac_callback_dataset_desc desc = {
       .count = count, .field_count = field_count, .read = read_memory, .close = free};

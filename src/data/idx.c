@@ -98,7 +98,8 @@ static ac_status load_pair(ac_image_set **set, const char *images_path, const ch
 
 ac_status ac_dataset_from_idx(ac_dataset **dataset, const char *images_path,
                               const char *labels_path, int64_t begin, int64_t end) {
-  *dataset = NULL;
+  AC_CREATES(dataset);
+  AC_REQUIRE(images_path, labels_path);
   ac_image_set *set;
   AC_TRY(load_pair(&set, images_path, labels_path));
   ac_status status = ac_image_set_cut(dataset, set, images_path, begin, end);
@@ -138,8 +139,9 @@ static ac_status load_from_folder(ac_image_set **set, const char *folder, spelli
 }
 
 ac_status ac_dataset_mnist_folder(ac_dataset **train, ac_dataset **validation, const char *folder) {
-  *train = NULL;
+  AC_CREATES(train);
   if (validation) *validation = NULL;
+  AC_REQUIRE(folder);
   ac_image_set *training = NULL, *validating = NULL;
   ac_status status = load_from_folder(&training, folder, train_images, train_labels);
   if (status == AC_OK) status = load_from_folder(&validating, folder, test_images, test_labels);

@@ -36,7 +36,8 @@ static ac_status make_part(ac_dataset **dataset, const part *description, int64_
 }
 
 ac_status ac_dataset_slice(ac_dataset **dataset, ac_dataset *whole, int64_t begin, int64_t end) {
-  *dataset = NULL;
+  AC_CREATES(dataset);
+  AC_REQUIRE(whole);
   if (begin < 0 || begin >= end || end > whole->count)
     return ac_fail(AC_ERROR_ARGUMENT, "dataset: [%lld, %lld) is no part of %lld samples",
                    (long long)begin, (long long)end, (long long)whole->count);
@@ -51,7 +52,9 @@ static int64_t boundary(int64_t count, int64_t pieces, int64_t i) {
 
 ac_status ac_dataset_fold(ac_dataset **train, ac_dataset **validation, ac_dataset *whole,
                           int64_t fold, int64_t folds) {
-  *train = *validation = NULL;
+  AC_CREATES(train);
+  AC_CREATES(validation);
+  AC_REQUIRE(whole);
   if (folds < 2)
     return ac_fail(AC_ERROR_ARGUMENT,
                    "dataset: %lld folds; at least two are needed to train and validate",
@@ -71,12 +74,12 @@ ac_status ac_dataset_fold(ac_dataset **train, ac_dataset **validation, ac_datase
   ac_status status = make_part(validation, &own, held);
   if (status == AC_OK) return AC_OK;
   ac_dataset_free(*train);
-  *train = NULL;
   return status;
 }
 
 ac_status ac_dataset_shard(ac_dataset **dataset, ac_dataset *whole, int64_t rank, int64_t ranks) {
-  *dataset = NULL;
+  AC_CREATES(dataset);
+  AC_REQUIRE(whole);
   if (ranks < 1 || rank < 0 || rank >= ranks)
     return ac_fail(AC_ERROR_ARGUMENT, "dataset: there is no rank %lld among %lld, counted from 0",
                    (long long)rank, (long long)ranks);

@@ -66,7 +66,8 @@ static ac_status append_path(ac_bytes *buffer, const char *path, uint64_t limit)
 }
 
 ac_status ac_tokens_from_text(ac_tokens **tokens, const char *path, uint64_t max_bytes) {
-  *tokens = NULL;
+  AC_CREATES(tokens);
+  AC_REQUIRE(path);
   ac_bytes text = {0};
   ac_status status = append_path(&text, path, max_bytes ? max_bytes : UINT64_MAX);
   if (status == AC_OK) {
@@ -97,7 +98,8 @@ static ac_status decode_words(ac_bytes *buffer, const char *path, int64_t vocab)
 }
 
 ac_status ac_tokens_from_uint16(ac_tokens **tokens, const char *path, int64_t vocab) {
-  *tokens = NULL;
+  AC_CREATES(tokens);
+  AC_REQUIRE(path);
   if (vocab < 1 || vocab > 65536)
     return ac_fail(AC_ERROR_ARGUMENT, "tokens: a vocabulary of %lld; uint16 tokens have 1 to 65536",
                    (long long)vocab);
@@ -117,7 +119,7 @@ void ac_tokens_free(ac_tokens *tokens) {
 }
 
 int64_t ac_tokens_count(const ac_tokens *tokens) {
-  return tokens->count;
+  return tokens ? tokens->count : 0;
 }
 
 /* ---- windows --------------------------------------------------------------------------------- */
@@ -156,7 +158,8 @@ static ac_status read_window(void *user, const ac_sample_key *key, void *const *
 
 ac_status ac_dataset_from_tokens(ac_dataset **dataset, const ac_tokens *tokens, int64_t begin,
                                  int64_t end, int64_t context, bool jitter) {
-  *dataset = NULL;
+  AC_CREATES(dataset);
+  AC_REQUIRE(tokens);
   if (begin < 0 || begin > end || end > tokens->count)
     return ac_fail(AC_ERROR_ARGUMENT, "tokens: [%lld, %lld) is no part of %lld tokens",
                    (long long)begin, (long long)end, (long long)tokens->count);

@@ -3,6 +3,8 @@
 #include "graph/graph.h"
 
 #include "core/error.h"
+#include "graph/builder.h"
+#include "graph/init.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -46,15 +48,15 @@ static void *out_of_memory(ac_graph *graph) {
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-ac_status ac_graph_create(ac_graph **result) {
-  *result = NULL;
-  ac_graph *graph = calloc(1, sizeof *graph);
-  if (!graph) return ac_fail(AC_ERROR_MEMORY, "no memory for a graph");
-  graph->loss = -1;
-  ac_graph_scope(graph, NULL);
-  ac_status status = graph->status;
-  if (status == AC_OK) *result = graph;
-  else ac_graph_free(graph);
+ac_status ac_graph_create(ac_graph **graph) {
+  AC_CREATES(graph);
+  ac_graph *made = calloc(1, sizeof *made);
+  if (!made) return ac_fail(AC_ERROR_MEMORY, "no memory for a graph");
+  made->loss = -1;
+  ac_graph_scope(made, NULL);
+  ac_status status = made->status;
+  if (status == AC_OK) *graph = made;
+  else ac_graph_free(made);
   return status;
 }
 
@@ -73,10 +75,11 @@ void ac_graph_free(ac_graph *graph) {
 }
 
 ac_status ac_graph_status(const ac_graph *graph) {
+  AC_REQUIRE(graph);
   return graph->status;
 }
 const char *ac_graph_message(const ac_graph *graph) {
-  return graph->message;
+  return graph ? graph->message : "";
 }
 
 ac_tensor *ac_graph_fail(ac_graph *graph, ac_status status, const char *format, ...) {
@@ -99,7 +102,7 @@ static void *add_scope(ac_graph *graph, const char *scope) {
 }
 
 void ac_graph_scope(ac_graph *graph, const char *scope) {
-  if (graph->status != AC_OK) return;
+  if (!graph || graph->status != AC_OK) return;
   if (scope || graph->scope_count == 0) add_scope(graph, scope ? scope : "");
   else graph->scope = 0;
 }
@@ -138,6 +141,13 @@ ac_tensor *ac_graph_view(ac_graph *graph, const ac_tensor *tensor, const ac_shap
   view->requires_gradient = tensor->requires_gradient;
   view->producer = tensor->producer;
   view->parameter = tensor->parameter;
+  view->same = tensor->same;
+  return view;
+}
+
+ac_tensor *ac_graph_same(ac_graph *graph, const ac_tensor *tensor) {
+  ac_tensor *view = ac_graph_view(graph, tensor, &tensor->shape);
+  if (view) view->same = true;
   return view;
 }
 
@@ -165,6 +175,7 @@ static ac_tensor *add_leaf(ac_graph *graph, ac_role role, const char *name, ac_d
 
 ac_tensor *ac_input(ac_graph *graph, const char *name, ac_dtype dtype, int rank,
                     const int64_t *shape) {
+  if (!AC_GIVEN(graph)) return NULL;
   if (dtype != AC_F32 && dtype != AC_I32)
     return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "input \"%s\" is %s; inputs are f32 or i32",
                          name ? name : "", ac_dtype_name(dtype));
@@ -177,9 +188,15 @@ ac_tensor *ac_input(ac_graph *graph, const char *name, ac_dtype dtype, int rank,
 
 ac_tensor *ac_parameter(ac_graph *graph, const char *name, int rank, const int64_t *shape,
                         const ac_parameter_desc *desc) {
+  if (!AC_GIVEN(graph)) return NULL;
+  ac_parameter_desc described = AC_DESCRIBED(ac_parameter_desc, desc);
+  char reason[160];
+  if (!ac_init_resolve(&described.init, reason, sizeof reason))
+    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "parameter \"%s\": %s", name ? name : "",
+                         reason);
   ac_tensor *tensor = add_leaf(graph, AC_ROLE_PARAMETER, name, AC_F32, rank, shape);
   if (!tensor) return NULL;
-  if (desc) tensor->desc = *desc;
+  tensor->desc = described;
   tensor->requires_gradient = !tensor->desc.frozen;
   tensor->parameter = graph->parameter_count;
   GROW(graph->parameters, graph->parameter_count);
@@ -188,30 +205,6 @@ ac_tensor *ac_parameter(ac_graph *graph, const char *name, int rank, const int64
 }
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
-
-ac_graph *ac_graph_of(ac_op op, int count, ac_tensor *const *operands) {
-  ac_graph *graph = NULL;
-  for (int i = 0; i < count && !graph; i++) graph = operands[i] ? operands[i]->graph : NULL;
-  if (!graph || graph->status != AC_OK) return NULL;
-  for (int i = 0; i < count; i++) {
-    if (!operands[i]) {
-      ac_graph_fail(graph, AC_ERROR_ARGUMENT, "%s: operand %d is missing", ac_op_name(op), i);
-      return NULL;
-    }
-    if (!ac_graph_optional(graph, op, operands[i])) return NULL;
-  }
-  return graph;
-}
-
-bool ac_graph_optional(ac_graph *graph, ac_op op, const ac_tensor *operand) {
-  bool good = !operand || (operand->graph == graph && operand->role != AC_ROLE_LOSS);
-  if (good) return true;
-  ac_graph_fail(graph, AC_ERROR_ARGUMENT,
-                operand->graph == graph ? "%s: a loss is no operand"
-                                        : "%s: an operand belongs to another graph",
-                ac_op_name(op));
-  return false;
-}
 
 static void *append_node(ac_graph *graph) {
   GROW_CHUNKS(graph->node_chunks, graph->node_count);
@@ -257,16 +250,10 @@ ac_tensor *ac_graph_emit(ac_graph *graph, ac_op op, const void *attributes, size
   return ac_graph_add_output(graph, node, AC_ROLE_ACTIVATION, AC_F32, shape);
 }
 
-char *ac_node_text(char *text, size_t size, const ac_graph *graph, const ac_node *node) {
-  const char *scope = graph->scopes[node->scope];
-  snprintf(text, size, *scope ? "%s (%s)" : "%s", ac_op_name(node->op), scope);
-  return text;
-}
-
 /* ---- loss and outputs ------------------------------------------------------------------------ */
 
 void ac_graph_set_loss(ac_graph *graph, ac_tensor *loss) {
-  if (graph->status != AC_OK) return;
+  if (!graph || graph->status != AC_OK) return;
   if (!loss || loss->graph != graph || loss->role != AC_ROLE_LOSS)
     ac_graph_fail(graph, AC_ERROR_ARGUMENT, "the loss is no result of a loss op of this graph");
   else if (graph->loss >= 0)
@@ -283,7 +270,7 @@ static void *add_output(ac_graph *graph, const char *name, int tensor) {
 }
 
 void ac_graph_set_output(ac_graph *graph, const char *name, ac_tensor *tensor) {
-  if (graph->status != AC_OK) return;
+  if (!graph || graph->status != AC_OK) return;
   bool known = false;
   for (int i = 0; name && i < graph->output_count; i++)
     known |= !strcmp(graph->outputs[i].name, name);
@@ -297,16 +284,20 @@ void ac_graph_set_output(ac_graph *graph, const char *name, ac_tensor *tensor) {
 }
 
 ac_tensor *ac_tensor_hint(ac_tensor *tensor, ac_hint hint) {
-  if (!tensor || tensor->graph->status != AC_OK) return NULL;
-  ac_graph *graph = tensor->graph;
+  static const ac_builder builder = {"hint", 1, {"tensor"}};
+  ac_graph *graph = ac_builder_graph(&builder, &tensor);
+  if (!graph) return NULL;
   ac_tensor *storage = ac_tensor_at(graph, tensor->storage);
-  if (storage->role != AC_ROLE_ACTIVATION || (unsigned)hint > AC_RECOMPUTE)
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
-                         "a hint is for results of ops, and is one of none, keep, recompute");
+  if ((unsigned)hint > AC_RECOMPUTE)
+    return ac_builder_fail(graph, &builder, &tensor, "%d is none of none, keep and recompute",
+                           (int)hint);
+  if (tensor->same) return tensor;
+  if (storage->role != AC_ROLE_ACTIVATION)
+    return ac_builder_fail(graph, &builder, &tensor, "a hint is for results of ops");
   if (storage->hint != AC_HINT_NONE && hint != AC_HINT_NONE && storage->hint != hint)
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
-                         "hints contradict each other: a tensor is both to be kept and to be "
-                         "recomputed");
+    return ac_builder_fail(graph, &builder, &tensor,
+                           "hints contradict each other: it is both to be kept and to be "
+                           "recomputed");
   /* An op yields all its results at once, those that have no handle included. */
   const ac_node *node = ac_node_at(graph, storage->producer);
   for (int j = 0; j < AC_MAX_OUTPUTS; j++)
@@ -317,8 +308,9 @@ ac_tensor *ac_tensor_hint(ac_tensor *tensor, ac_hint hint) {
 /* ---- looking --------------------------------------------------------------------------------- */
 
 void ac_tensor_get_info(const ac_tensor *tensor, ac_tensor_info *info) {
-  memset(info, 0, sizeof *info);
-  info->name = tensor->name ? tensor->name : "";
+  if (!info) return;
+  *info = (ac_tensor_info){.name = tensor && tensor->name ? tensor->name : ""};
+  if (!tensor) return;
   info->dtype = tensor->dtype;
   info->rank = tensor->shape.rank;
   for (int i = 0; i < tensor->shape.rank; i++) info->shape[i] = tensor->shape.dim[i];
@@ -334,15 +326,17 @@ static ac_status leaf_info(const ac_graph *graph, const int *ids, int count, int
 }
 
 int ac_graph_parameter_count(const ac_graph *graph) {
-  return graph->parameter_count;
+  return graph ? graph->parameter_count : 0;
 }
 ac_status ac_graph_parameter(const ac_graph *graph, int index, ac_tensor_info *info) {
+  AC_REQUIRE(graph, info);
   return leaf_info(graph, graph->parameters, graph->parameter_count, index, info);
 }
 int ac_graph_input_count(const ac_graph *graph) {
-  return graph->input_count;
+  return graph ? graph->input_count : 0;
 }
 ac_status ac_graph_input(const ac_graph *graph, int index, ac_tensor_info *info) {
+  AC_REQUIRE(graph, info);
   return leaf_info(graph, graph->inputs, graph->input_count, index, info);
 }
 

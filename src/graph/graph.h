@@ -44,6 +44,7 @@ struct ac_tensor {
   ac_shape shape;
   bool requires_gradient;
   ac_hint hint;  /* of the storage */
+  bool same;     /* a view that stands for an op with nothing to do, so that no hint is of effect */
   int producer;  /* node, or -1 */
   int parameter; /* AC_ROLE_PARAMETER, _WORKING and _GRADIENT: index among the parameters; else -1
                   */
@@ -67,9 +68,11 @@ typedef struct ac_named_output {
   int tensor;
 } ac_named_output;
 
+enum { AC_GRAPH_SENTENCE = 1024 };
+
 struct ac_graph {
   ac_status status;
-  char message[512];
+  char message[AC_GRAPH_SENTENCE];
   ac_tensor **tensor_chunks; /* of AC_GRAPH_CHUNK each: see ac_tensor_at */
   ac_node **node_chunks;
   int *inputs, *parameters; /* tensor ids */
@@ -114,16 +117,10 @@ static inline int64_t ac_shape_last(const ac_shape *s) {
 /* The operand of a tensor for a micro-batch of `batch` samples, without its handle. */
 ac_operand ac_operand_of(const ac_tensor *tensor, int64_t batch);
 
-/* ---- building, for the files in src/ops ------------------------------------------------------ */
+/* ---- building, for the files in src/ops; see builder.h too ---------------------------------- */
 
 /* Records the graph's first failure and returns NULL. */
 ac_tensor *ac_graph_fail(ac_graph *graph, ac_status status, const char *format, ...);
-
-/* The graph of an op's operands if it is good and all of them are there and of one graph; else
- * NULL, with the failure recorded ("gelu: operand 0 is missing"). Optional operands are passed to
- * ac_graph_optional. */
-ac_graph *ac_graph_of(ac_op op, int count, ac_tensor *const *operands);
-bool ac_graph_optional(ac_graph *graph, ac_op op, const ac_tensor *operand);
 
 /* Appends a node. `in` may hold NULL for absent operands. Returns the node's index, or -1 with the
  * failure recorded. attributes may be NULL with size 0. */
@@ -137,6 +134,8 @@ ac_tensor *ac_graph_emit(ac_graph *graph, ac_op op, const void *attributes, size
                          ac_tensor *const *in, const ac_shape *shape);
 /* A view of `tensor` with another shape of as many elements. */
 ac_tensor *ac_graph_view(ac_graph *graph, const ac_tensor *tensor, const ac_shape *shape);
+/* The result of an op that has nothing to do: a view of `tensor` as it is. */
+ac_tensor *ac_graph_same(ac_graph *graph, const ac_tensor *tensor);
 /* A new tensor without a producer. NULL with the failure recorded. */
 ac_tensor *ac_graph_new_tensor(ac_graph *graph, ac_role role, ac_dtype dtype,
                                const ac_shape *shape);

@@ -29,7 +29,7 @@ char *ac_shape_text(char text[AC_SHAPE_TEXT], const ac_shape *shape) {
 }
 
 bool ac_shape_parse(ac_shape *shape, int rank, const int64_t *dim) {
-  if (rank < 1 || rank > AC_MAX_RANK) return false;
+  if (!dim || rank < 1 || rank > AC_MAX_RANK) return false;
   *shape = (ac_shape){.rank = rank, .batched = dim[0] < 0};
   int64_t count = 1;
   for (int i = 0; i < rank; i++) {

@@ -255,7 +255,8 @@ static ac_status open_file(ac_model_file *file, const char *path) {
 }
 
 ac_status ac_model_file_open(ac_model_file **file, const char *path) {
-  *file = NULL;
+  AC_CREATES(file);
+  AC_REQUIRE(path);
   ac_model_file *made = calloc(1, sizeof *made);
   if (!made) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for a description", path);
   ac_status status = open_file(made, path);
@@ -276,20 +277,22 @@ void ac_model_file_close(ac_model_file *file) {
 /* ---- what is in it --------------------------------------------------------------------------- */
 
 int ac_model_file_tensor_count(const ac_model_file *file) {
-  return file->count;
+  return file ? file->count : 0;
 }
 
 const ac_model_tensor *ac_model_file_tensor(const ac_model_file *file, int index) {
-  return index >= 0 && index < file->count ? &file->entries[index].tensor : NULL;
+  return index >= 0 && index < ac_model_file_tensor_count(file) ? &file->entries[index].tensor
+                                                                : NULL;
 }
 
 int ac_model_file_find(const ac_model_file *file, const char *name) {
-  for (int i = 0; i < file->count; i++)
+  for (int i = 0; name && i < ac_model_file_tensor_count(file); i++)
     if (!strcmp(file->entries[i].tensor.name, name)) return i;
   return -1;
 }
 
 const char *ac_model_file_metadata(const ac_model_file *file, const char *key) {
+  if (!file || !key) return NULL;
   return json_string_value(
       json_object_get(json_object_get(file->root, AC_SAFETENSORS_METADATA), key));
 }
@@ -325,6 +328,8 @@ static float convert(const unsigned char *data, element_storage storage) {
 
 ac_status ac_model_file_read(ac_model_file *file, int index, int64_t first, int64_t count,
                              float *data) {
+  AC_REQUIRE(file);
+  if (count > 0) AC_REQUIRE(data);
   if (index < 0 || index >= file->count)
     return ac_fail(AC_ERROR_ARGUMENT, "%s: there is no tensor %d among %d", file->path, index,
                    file->count);

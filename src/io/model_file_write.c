@@ -183,10 +183,13 @@ static ac_status put_all(const ac_atomic_file *file, const char *header,
 ac_status ac_model_file_write(const char *path, const ac_model_tensor *tensors, int tensor_count,
                               const ac_metadata *metadata, int metadata_count,
                               ac_model_source source, void *user) {
+  AC_REQUIRE(path);
+  if (tensor_count > 0) AC_REQUIRE(tensors);
+  if (metadata_count > 0) AC_REQUIRE(metadata);
   if (tensor_count < 0 || metadata_count < 0)
     return ac_fail(AC_ERROR_ARGUMENT, "%s: a negative number of tensors or metadata", path);
   if (tensor_count && !source)
-    return ac_fail(AC_ERROR_ARGUMENT, "%s: no source for its tensors", path);
+    return ac_fail(AC_ERROR_ARGUMENT, "ac_model_file_write: source is NULL");
   char *header;
   AC_TRY(make_header(&header, path, tensors, tensor_count, metadata, metadata_count));
   ac_atomic_file file;

@@ -14,30 +14,31 @@
 /* clang-format on */
 #include "ops/attention.h"
 
+#include "graph/builder.h"
 #include "graph/differentiate.h"
 
 #include <math.h>
 
 ac_tensor *ac_causal_attention(ac_tensor *qkv, const ac_attention_desc *desc) {
-  ac_graph *graph = ac_graph_of(AC_OP_attention, 1, &qkv);
+  static const ac_builder builder = {"attention", 1, {"qkv f32 [B, T, 3 * C]"}};
+  const ac_attention_desc described = AC_DESCRIBED(ac_attention_desc, desc);
+  ac_graph *graph = ac_builder_graph(&builder, &qkv);
   if (!graph) return NULL;
+  desc = &described;
   const ac_shape *in = &qkv->shape;
-  char text[AC_SHAPE_TEXT];
-  if (!desc || desc->heads < 1)
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "attention: needs at least one head");
+  if (desc->heads < 1)
+    return ac_builder_fail(graph, &builder, &qkv, "needs at least one head, not %d", desc->heads);
   if (qkv->dtype != AC_F32 || in->rank != 3 || !in->batched || in->dim[0] != 1 ||
       in->dim[2] % 3 != 0)
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "attention: qkv is %s; it takes [B, T, 3 * C]",
-                         ac_shape_text(text, in));
+    return ac_builder_fail(graph, &builder, &qkv, NULL);
   int64_t width = in->dim[2] / 3, head = width / desc->heads;
   if (width % desc->heads)
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
-                         "attention: %d heads do not divide the width %lld", desc->heads,
-                         (long long)width);
+    return ac_builder_fail(graph, &builder, &qkv, "%d heads do not divide the width %lld",
+                           desc->heads, (long long)width);
   if (!(desc->dropout >= 0 && desc->dropout < 1) || !isfinite(desc->scale))
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
-                         "attention: dropout is %g and scale is %g; dropout must be in [0, 1)",
-                         (double)desc->dropout, (double)desc->scale);
+    return ac_builder_fail(graph, &builder, &qkv,
+                           "dropout is %g and scale is %g; dropout must be in [0, 1)",
+                           (double)desc->dropout, (double)desc->scale);
   ac_attention_attributes attributes = {.heads = desc->heads, .dropout = desc->dropout};
   attributes.scale = desc->scale != 0 ? desc->scale : 1 / sqrtf((float)head);
   if (desc->dropout > 0) attributes.stream = ++graph->streams;

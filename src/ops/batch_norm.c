@@ -11,32 +11,31 @@
 
 static bool is_running(const ac_tensor *tensor, int64_t channels) {
   return tensor->role == AC_ROLE_PARAMETER && tensor->desc.frozen &&
-         ac_norm_is_vector(tensor, channels);
+         ac_is_float_vector(tensor, channels);
 }
 
 ac_tensor *ac_batch_norm(ac_tensor *x, ac_tensor *gamma, ac_tensor *beta, ac_tensor *running_mean,
                          ac_tensor *running_variance, const ac_batch_norm_desc *desc) {
+  static const ac_builder builder = {"batch_norm",
+                                     5,
+                                     {"x f32 [B, C, ...]", "gamma? f32 [C]", "beta? f32 [C]",
+                                      "running_mean f32 [C], a frozen parameter",
+                                      "running_variance f32 [C], a frozen parameter"}};
   const ac_op op = AC_OP_batch_norm;
-  ac_tensor *operands[] = {x, gamma, beta, running_mean, running_variance},
-            *required[] = {x, running_mean, running_variance};
-  ac_graph *graph = ac_graph_of(op, 3, required);
-  if (!graph || !ac_graph_optional(graph, op, gamma) || !ac_graph_optional(graph, op, beta) ||
-      !ac_norm_over_channels(graph, op, x, gamma, beta))
-    return NULL;
+  ac_tensor *operands[] = {x, gamma, beta, running_mean, running_variance};
+  ac_graph *graph = ac_builder_graph(&builder, operands);
+  if (!graph || !ac_norm_over_channels(graph, &builder, operands)) return NULL;
   int64_t channels = x->shape.dim[1];
-  if (!is_running(running_mean, channels) || !is_running(running_variance, channels))
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
-                         "batch_norm: the running mean and variance must be frozen parameters of "
-                         "%lld elements",
-                         (long long)channels);
-  if (!x->shape.batched)
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "batch_norm: x has no batch dimension");
-  ac_batch_norm_attributes attributes = {desc ? desc->epsilon : 0, desc ? desc->momentum : 0};
-  if (!ac_norm_epsilon(graph, op, &attributes.epsilon)) return NULL;
+  if (!is_running(running_mean, channels) || !is_running(running_variance, channels) ||
+      !x->shape.batched)
+    return ac_builder_fail(graph, &builder, operands, NULL);
+  const ac_batch_norm_desc described = AC_DESCRIBED(ac_batch_norm_desc, desc);
+  ac_batch_norm_attributes attributes = {described.epsilon, described.momentum};
+  if (!ac_norm_epsilon(graph, &builder, operands, &attributes.epsilon)) return NULL;
   if (attributes.momentum == 0) attributes.momentum = 0.1f;
   if (!(attributes.momentum > 0 && attributes.momentum <= 1))
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "batch_norm: momentum is %g, not in (0, 1]",
-                         (double)attributes.momentum);
+    return ac_builder_fail(graph, &builder, operands, "momentum is %g, not in (0, 1]",
+                           (double)attributes.momentum);
   ac_shape statistics = {.rank = 2, .dim = {channels, 2}},
            variance = {.rank = 1, .dim = {channels}};
   ac_tensor *y = ac_norm_emit(graph, op, &attributes, sizeof attributes, 5, operands, &statistics);

@@ -6,23 +6,19 @@
 #include "ops/loss.h"
 
 ac_tensor *ac_binary_cross_entropy(ac_tensor *logits, ac_tensor *targets, ac_tensor *weights) {
-  const ac_op op = AC_OP_binary_cross_entropy;
+  static const ac_builder builder = {
+      "binary_cross_entropy",
+      3,
+      {"logits f32 [B, ...]", "targets f32 [B, ...]", "weights? f32 [B]"}};
   ac_tensor *operands[] = {logits, targets, weights};
-  ac_graph *graph = ac_graph_of(op, 2, operands);
-  if (!graph || !ac_graph_optional(graph, op, weights)) return NULL;
+  ac_graph *graph = ac_builder_graph(&builder, operands);
+  if (!graph) return NULL;
   ac_shape samples = logits->shape;
   samples.rank = 1;
   if (logits->dtype != AC_F32 || targets->dtype != AC_F32 || !samples.batched ||
-      !ac_shape_equal(&logits->shape, &targets->shape) ||
-      !ac_loss_weights_match(weights, &samples)) {
-    char a[AC_SHAPE_TEXT], b[AC_SHAPE_TEXT], c[AC_SHAPE_TEXT];
-    return ac_graph_fail(
-        graph, AC_ERROR_ARGUMENT,
-        "binary_cross_entropy: logits are %s, targets %s %s, weights %s; it takes [B, ...]",
-        ac_shape_text(a, &logits->shape), ac_dtype_name(targets->dtype),
-        ac_shape_text(b, &targets->shape), weights ? ac_shape_text(c, &weights->shape) : "absent");
-  }
-  return ac_loss_emit(graph, op, NULL, 0, 3, operands);
+      !ac_shape_equal(&logits->shape, &targets->shape) || !ac_loss_weights_match(weights, &samples))
+    return ac_builder_fail(graph, &builder, operands, NULL);
+  return ac_loss_emit(graph, AC_OP_binary_cross_entropy, NULL, 0, 3, operands);
 }
 
 static ac_status gradient(ac_differentiation *d, const ac_node *node) {

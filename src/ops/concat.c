@@ -3,6 +3,7 @@
  * where the slice was taken, and zero elsewhere. */
 #include "ops/concat.h"
 
+#include "graph/builder.h"
 #include "graph/differentiate.h"
 
 #include <string.h>
@@ -19,23 +20,24 @@ static bool matches(const ac_shape *a, const ac_shape *b, int axis) {
   return ac_shape_equal(a, &other);
 }
 
-ac_tensor *ac_concat(ac_tensor *const *parts, int count, int axis) {
-  ac_graph *graph = ac_graph_of(AC_OP_concat, count, parts);
-  if (!graph) return NULL;
-  char a[AC_SHAPE_TEXT], b[AC_SHAPE_TEXT];
+ac_tensor *ac_concat(ac_graph *graph, ac_tensor *const *parts, int count, int axis) {
+  if (!AC_GIVEN(graph)) return NULL;
+  const ac_builder builder = {"concat", count, {"parts[] f32"}}, none = {.name = "concat"};
+  if (count < 1 || count > AC_MAX_INPUTS || !parts)
+    return ac_builder_fail(graph, &none, NULL, "%d parts%s; there must be 1 to %d", count,
+                           parts ? "" : " at NULL", AC_MAX_INPUTS);
+  if (graph->status != AC_OK) return NULL;
+  if (ac_builder_graph(&builder, parts) != graph)
+    return ac_builder_fail(graph, &none, NULL, "the parts are missing or of another graph");
   ac_shape shape = parts[0]->shape;
-  if (count > AC_MAX_INPUTS)
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "concat: %d tensors are more than %d", count,
-                         AC_MAX_INPUTS);
   if (!is_axis(&shape, axis))
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "concat: %s has no axis %d beside the batch",
-                         ac_shape_text(a, &shape), axis);
+    return ac_builder_fail(graph, &builder, parts, "there is no axis %d beside the batch", axis);
   shape.dim[axis] = 0;
   for (int i = 0; i < count; i++) {
     if (parts[i]->dtype != AC_F32 || !matches(&parts[0]->shape, &parts[i]->shape, axis))
-      return ac_graph_fail(
-          graph, AC_ERROR_ARGUMENT, "concat: %s and %s differ elsewhere than in axis %d",
-          ac_shape_text(a, &parts[0]->shape), ac_shape_text(b, &parts[i]->shape), axis);
+      return ac_builder_fail(graph, &builder, parts,
+                             "parts[%d] is not f32, or differs elsewhere than along axis %d", i,
+                             axis);
     shape.dim[axis] += parts[i]->shape.dim[axis];
   }
   ac_concat_attributes attributes = {axis, 0};
@@ -55,16 +57,14 @@ static ac_status concat_gradient(ac_differentiation *d, const ac_node *node) {
 }
 
 ac_tensor *ac_slice(ac_tensor *x, int axis, int64_t first, int64_t length) {
-  ac_graph *graph = ac_graph_of(AC_OP_slice, 1, &x);
+  static const ac_builder builder = {"slice", 1, {"x f32"}};
+  ac_graph *graph = ac_builder_graph(&builder, &x);
   if (!graph) return NULL;
   ac_shape shape = x->shape;
   if (x->dtype != AC_F32 || !is_axis(&shape, axis) || first < 0 || length < 1 ||
-      first > shape.dim[axis] || length > shape.dim[axis] - first) {
-    char text[AC_SHAPE_TEXT];
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
-                         "slice: cannot take %lld from %lld on along axis %d of %s",
-                         (long long)length, (long long)first, axis, ac_shape_text(text, &shape));
-  }
+      first > shape.dim[axis] || length > shape.dim[axis] - first)
+    return ac_builder_fail(graph, &builder, &x, "cannot take %lld from %lld on along axis %d",
+                           (long long)length, (long long)first, axis);
   shape.dim[axis] = length;
   ac_concat_attributes attributes = {axis, first};
   return ac_graph_emit(graph, AC_OP_slice, &attributes, sizeof attributes, 1, &x, &shape);

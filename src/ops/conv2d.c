@@ -9,53 +9,61 @@
 /* clang-format on */
 #include "ops/conv2d.h"
 
+#include "graph/builder.h"
 #include "graph/differentiate.h"
 
+/* What is being built, for the sentences about what does not fit. */
+typedef struct call {
+  ac_graph *graph;
+  ac_tensor *operands[3];
+} call;
+
+static const ac_builder builder = {"conv2d",
+                                   3,
+                                   {"x f32 [B, channels, height, width]",
+                                    "weight f32 [out, channels / groups, height, width]",
+                                    "bias? f32 [out]"}};
+
 /* Checks the descriptor and fills in its defaults. */
-static bool resolve(ac_graph *graph, const ac_conv2d_desc *desc, ac_conv2d_attributes *a) {
-  static const ac_conv2d_desc plain = {0};
-  if (!desc) desc = &plain;
+static bool resolve(const call *c, const ac_conv2d_desc *desc, ac_conv2d_attributes *a) {
+  const ac_conv2d_desc described = AC_DESCRIBED(ac_conv2d_desc, desc);
   for (int i = 0; i < 2; i++) {
-    a->stride[i] = desc->stride[i] ? desc->stride[i] : 1;
-    a->padding[i] = desc->padding[i];
-    a->dilation[i] = desc->dilation[i] ? desc->dilation[i] : 1;
-    if (a->stride[i] < 1 || a->padding[i] < 0 || a->dilation[i] < 1) {
-      ac_graph_fail(graph, AC_ERROR_ARGUMENT,
-                    "conv2d: stride %d, padding %d and dilation %d; strides and dilations are at "
-                    "least 1, paddings at least 0",
+    a->stride[i] = described.stride[i] ? described.stride[i] : 1;
+    a->padding[i] = described.padding[i];
+    a->dilation[i] = described.dilation[i] ? described.dilation[i] : 1;
+    if (a->stride[i] >= 1 && a->padding[i] >= 0 && a->dilation[i] >= 1) continue;
+    ac_builder_fail(c->graph, &builder, c->operands,
+                    "stride %d, padding %d and dilation %d; strides and dilations are at least 1, "
+                    "paddings at least 0",
                     a->stride[i], a->padding[i], a->dilation[i]);
-      return false;
-    }
+    return false;
   }
-  a->groups = desc->groups ? desc->groups : 1;
+  a->groups = described.groups ? described.groups : 1;
   return true;
 }
 
-static bool check_channels(ac_graph *graph, const ac_shape *x, const ac_shape *w, int32_t groups) {
-  char a[AC_SHAPE_TEXT], b[AC_SHAPE_TEXT];
-  if (groups < 1 || x->dim[1] % groups || w->dim[0] % groups) {
-    ac_graph_fail(graph, AC_ERROR_ARGUMENT,
-                  "conv2d: %d groups do not divide the channels of x %s and of the weight %s",
-                  groups, ac_shape_text(a, x), ac_shape_text(b, w));
-    return false;
-  }
-  if (w->dim[1] == x->dim[1] / groups) return true;
-  ac_graph_fail(graph, AC_ERROR_ARGUMENT,
-                "conv2d: x is %s, in %d groups of channels, but the weight is %s",
-                ac_shape_text(a, x), groups, ac_shape_text(b, w));
-  return false;
+static bool check_channels(const call *c, int32_t groups) {
+  const ac_shape *x = &c->operands[0]->shape, *w = &c->operands[1]->shape;
+  if (groups < 1 || x->dim[1] % groups || w->dim[0] % groups)
+    ac_builder_fail(c->graph, &builder, c->operands,
+                    "%d groups do not divide the channels of x and of the result", groups);
+  else if (w->dim[1] != x->dim[1] / groups)
+    ac_builder_fail(c->graph, &builder, c->operands,
+                    "%d groups of x's %lld channels have %lld each, and the weight takes %lld",
+                    groups, (long long)x->dim[1], (long long)(x->dim[1] / groups),
+                    (long long)w->dim[1]);
+  return c->graph->status == AC_OK;
 }
 
-static bool image_size(ac_graph *graph, const ac_conv2d_attributes *a, const ac_shape *x,
-                       const ac_shape *w, ac_shape *y) {
+static bool image_size(const call *c, const ac_conv2d_attributes *a, ac_shape *y) {
+  const ac_shape *x = &c->operands[0]->shape, *w = &c->operands[1]->shape;
   for (int i = 0; i < 2; i++) {
     int64_t padded = x->dim[2 + i] + 2 * (int64_t)a->padding[i];
     if (w->dim[2 + i] - 1 > (padded - 1) / a->dilation[i]) {
-      ac_graph_fail(graph, AC_ERROR_ARGUMENT,
-                    "conv2d: a kernel of %s %lld and dilation %d is larger than the padded image's "
-                    "%lld",
-                    i ? "width" : "height", (long long)w->dim[2 + i], a->dilation[i],
-                    (long long)padded);
+      ac_builder_fail(c->graph, &builder, c->operands,
+                      "a kernel of %s %lld and dilation %d is larger than the padded image's %lld",
+                      i ? "width" : "height", (long long)w->dim[2 + i], a->dilation[i],
+                      (long long)padded);
       return false;
     }
     y->dim[2 + i] = (padded - 1 - (w->dim[2 + i] - 1) * a->dilation[i]) / a->stride[i] + 1;
@@ -64,28 +72,21 @@ static bool image_size(ac_graph *graph, const ac_conv2d_attributes *a, const ac_
 }
 
 ac_tensor *ac_conv2d(ac_tensor *x, ac_tensor *weight, ac_tensor *bias, const ac_conv2d_desc *desc) {
-  ac_tensor *operands[] = {x, weight, bias};
-  ac_graph *graph = ac_graph_of(AC_OP_conv2d, 2, operands);
-  if (!graph || !ac_graph_optional(graph, AC_OP_conv2d, bias)) return NULL;
+  call c = {.operands = {x, weight, bias}};
+  c.graph = ac_builder_graph(&builder, c.operands);
+  if (!c.graph) return NULL;
   const ac_shape *w = &weight->shape;
   ac_shape shape = x->shape;
-  char a[AC_SHAPE_TEXT], b[AC_SHAPE_TEXT];
   if (x->dtype != AC_F32 || weight->dtype != AC_F32 || shape.rank != 4 || w->rank != 4 ||
-      w->batched)
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
-                         "conv2d: x is %s and the weight %s; it takes [B, channels, height, width] "
-                         "and [out, in / groups, height, width]",
-                         ac_shape_text(a, &shape), ac_shape_text(b, w));
-  if (bias && (bias->dtype != AC_F32 || bias->shape.rank != 1 || bias->shape.batched ||
-               bias->shape.dim[0] != w->dim[0]))
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "conv2d: the bias is %s but the weight is %s",
-                         ac_shape_text(a, &bias->shape), ac_shape_text(b, w));
+      w->batched || (bias && !ac_is_float_vector(bias, w->dim[0])))
+    return ac_builder_fail(c.graph, &builder, c.operands, NULL);
   ac_conv2d_attributes attributes;
-  if (!resolve(graph, desc, &attributes) || !check_channels(graph, &shape, w, attributes.groups) ||
-      !image_size(graph, &attributes, &shape, w, &shape))
+  if (!resolve(&c, desc, &attributes) || !check_channels(&c, attributes.groups) ||
+      !image_size(&c, &attributes, &shape))
     return NULL;
   shape.dim[1] = w->dim[0];
-  return ac_graph_emit(graph, AC_OP_conv2d, &attributes, sizeof attributes, 3, operands, &shape);
+  return ac_graph_emit(c.graph, AC_OP_conv2d, &attributes, sizeof attributes, 3, c.operands,
+                       &shape);
 }
 
 static ac_status gradient(ac_differentiation *d, const ac_node *node) {

@@ -8,35 +8,32 @@
 
 #include "ops/loss.h"
 
-bool ac_cross_entropy_describe(ac_graph *graph, ac_op op, const ac_cross_entropy_desc *desc,
+bool ac_cross_entropy_describe(ac_graph *graph, const ac_builder *builder,
+                               ac_tensor *const *operands, const ac_cross_entropy_desc *desc,
                                ac_cross_entropy_attributes *attributes) {
-  static const ac_cross_entropy_desc plain = {.ignore = false};
-  if (!desc) desc = &plain;
-  *attributes = (ac_cross_entropy_attributes){desc->ignore, desc->ignore_index, desc->smoothing};
-  if (desc->smoothing >= 0 && desc->smoothing < 1) return true;
-  ac_graph_fail(graph, AC_ERROR_ARGUMENT, "%s: smoothing is %g, not in [0, 1)", ac_op_name(op),
-                (double)desc->smoothing);
+  const ac_cross_entropy_desc described = AC_DESCRIBED(ac_cross_entropy_desc, desc);
+  *attributes =
+      (ac_cross_entropy_attributes){described.ignore, described.ignore_index, described.smoothing};
+  if (described.smoothing >= 0 && described.smoothing < 1) return true;
+  ac_builder_fail(graph, builder, operands, "smoothing is %g, not in [0, 1)",
+                  (double)described.smoothing);
   return false;
 }
 
 ac_tensor *ac_cross_entropy(ac_tensor *logits, ac_tensor *targets, ac_tensor *weights,
                             const ac_cross_entropy_desc *desc) {
+  static const ac_builder builder = {
+      "cross_entropy", 3, {"logits f32 [..., V]", "targets i32 [...]", "weights? f32 [...]"}};
   ac_tensor *operands[] = {logits, targets, weights};
-  ac_graph *graph = ac_graph_of(AC_OP_cross_entropy, 2, operands);
-  if (!graph || !ac_graph_optional(graph, AC_OP_cross_entropy, weights)) return NULL;
+  ac_graph *graph = ac_builder_graph(&builder, operands);
+  if (!graph) return NULL;
   ac_shape rows = logits->shape;
   rows.rank--;
   if (logits->dtype != AC_F32 || rows.rank < 1 || targets->dtype != AC_I32 ||
-      !ac_shape_equal(&targets->shape, &rows) || !ac_loss_weights_match(weights, &rows)) {
-    char a[AC_SHAPE_TEXT], b[AC_SHAPE_TEXT], c[AC_SHAPE_TEXT];
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
-                         "cross_entropy: logits are %s %s, targets %s %s, weights %s",
-                         ac_dtype_name(logits->dtype), ac_shape_text(a, &logits->shape),
-                         ac_dtype_name(targets->dtype), ac_shape_text(b, &targets->shape),
-                         weights ? ac_shape_text(c, &weights->shape) : "absent");
-  }
+      !ac_shape_equal(&targets->shape, &rows) || !ac_loss_weights_match(weights, &rows))
+    return ac_builder_fail(graph, &builder, operands, NULL);
   ac_cross_entropy_attributes attributes;
-  if (!ac_cross_entropy_describe(graph, AC_OP_cross_entropy, desc, &attributes)) return NULL;
+  if (!ac_cross_entropy_describe(graph, &builder, operands, desc, &attributes)) return NULL;
   ac_tensor *sums =
       ac_loss_emit(graph, AC_OP_cross_entropy, &attributes, sizeof attributes, 3, operands);
   if (!sums || !ac_graph_add_output(graph, sums->producer, AC_ROLE_ACTIVATION, AC_F32, &rows))

@@ -2,17 +2,17 @@
  * anew from its counter instead of being kept. */
 #include "ops/dropout.h"
 
+#include "graph/builder.h"
 #include "ops/elementwise.h"
 
 ac_tensor *ac_dropout(ac_tensor *x, float p) {
-  ac_graph *graph = ac_graph_of(AC_OP_dropout, 1, &x);
+  static const ac_builder builder = {"dropout", 1, {"x f32 [B, ...]"}};
+  ac_graph *graph = ac_builder_graph(&builder, &x);
   if (!graph) return NULL;
   if (!(p >= 0 && p < 1))
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "dropout: p is %g, not in [0, 1)", (double)p);
-  if (!x->shape.batched)
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
-                         "dropout: x has no batch dimension, and masks are drawn by sample");
-  if (p == 0) return x;
+    return ac_builder_fail(graph, &builder, &x, "p is %g, not in [0, 1)", (double)p);
+  if (x->dtype != AC_F32 || !x->shape.batched) return ac_builder_fail(graph, &builder, &x, NULL);
+  if (p == 0) return ac_graph_same(graph, x);
   ac_dropout_attributes attributes = {p, ++graph->streams, ac_shape_count(&x->shape)};
   return ac_unary(AC_OP_dropout, x, &attributes, sizeof attributes);
 }

@@ -1,13 +1,14 @@
 #include "ops/elementwise.h"
 
+#include "graph/builder.h"
+
 #include <string.h>
 
 ac_tensor *ac_unary(ac_op op, ac_tensor *x, const void *attributes, size_t size) {
-  ac_graph *graph = ac_graph_of(op, 1, &x);
+  const ac_builder builder = {ac_op_name(op), 1, {"x f32"}};
+  ac_graph *graph = ac_builder_graph(&builder, &x);
   if (!graph) return NULL;
-  if (x->dtype != AC_F32)
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "%s: x is %s, not f32", ac_op_name(op),
-                         ac_dtype_name(x->dtype));
+  if (x->dtype != AC_F32) return ac_builder_fail(graph, &builder, &x, NULL);
   return ac_graph_emit(graph, op, attributes, size, 1, &x, &x->shape);
 }
 
@@ -26,16 +27,14 @@ static bool is_suffix(const ac_shape *a, const ac_shape *b) {
 
 ac_tensor *ac_binary(ac_op op, ac_tensor *a, ac_tensor *b) {
   ac_tensor *operands[] = {a, b};
-  ac_graph *graph = ac_graph_of(op, 2, operands);
+  const ac_builder builder = {
+      ac_op_name(op), 2, {"a f32 [..., X]", "b f32 [X], or the other way round"}};
+  ac_graph *graph = ac_builder_graph(&builder, operands);
   if (!graph) return NULL;
   if (b->shape.rank > a->shape.rank) operands[0] = b, operands[1] = a;
   const ac_shape *larger = &operands[0]->shape, *smaller = &operands[1]->shape;
-  if (a->dtype != AC_F32 || b->dtype != AC_F32 || !is_suffix(larger, smaller)) {
-    char x[AC_SHAPE_TEXT], y[AC_SHAPE_TEXT];
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "%s: shapes %s %s and %s %s do not match",
-                         ac_op_name(op), ac_dtype_name(a->dtype), ac_shape_text(x, &a->shape),
-                         ac_dtype_name(b->dtype), ac_shape_text(y, &b->shape));
-  }
+  if (a->dtype != AC_F32 || b->dtype != AC_F32 || !is_suffix(larger, smaller))
+    return ac_builder_fail(graph, &builder, (ac_tensor *[]){a, b}, NULL);
   return ac_graph_emit(graph, op, NULL, 0, 2, operands, larger);
 }
 

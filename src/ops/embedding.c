@@ -1,19 +1,16 @@
 /* y[i, :] = table[id[i], :]: dtable[v, :] = sum over i with id[i] = v of dy[i, :]. */
+#include "graph/builder.h"
 #include "graph/differentiate.h"
 #include "ops/elementwise.h"
 
 ac_tensor *ac_embedding(ac_tensor *table, ac_tensor *ids) {
+  static const ac_builder builder = {"embedding", 2, {"table f32 [V, C]", "ids i32 [...]"}};
   ac_tensor *operands[] = {table, ids};
-  ac_graph *graph = ac_graph_of(AC_OP_embedding, 2, operands);
+  ac_graph *graph = ac_builder_graph(&builder, operands);
   if (!graph) return NULL;
-  char a[AC_SHAPE_TEXT], b[AC_SHAPE_TEXT];
   if (table->dtype != AC_F32 || table->shape.rank != 2 || table->shape.batched ||
       ids->dtype != AC_I32 || ids->shape.rank >= AC_MAX_RANK)
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
-                         "embedding: the table is %s %s and the ids are %s %s; it takes f32 [V, C] "
-                         "and i32",
-                         ac_dtype_name(table->dtype), ac_shape_text(a, &table->shape),
-                         ac_dtype_name(ids->dtype), ac_shape_text(b, &ids->shape));
+    return ac_builder_fail(graph, &builder, operands, NULL);
   ac_shape shape = ids->shape;
   shape.dim[shape.rank++] = table->shape.dim[1];
   return ac_graph_emit(graph, AC_OP_embedding, NULL, 0, 2, operands, &shape);

@@ -3,11 +3,15 @@
  * erf:  y = x Phi(x);  dx = dy (Phi(x) + x phi(x)) */
 #include "ops/gelu.h"
 
+#include "graph/builder.h"
 #include "ops/elementwise.h"
 
 ac_tensor *ac_gelu(ac_tensor *x, ac_gelu_kind kind) {
-  if (x && kind != AC_GELU_TANH && kind != AC_GELU_ERF)
-    return ac_graph_fail(x->graph, AC_ERROR_ARGUMENT, "gelu: unknown kind %d", (int)kind);
+  static const ac_builder builder = {"gelu", 1, {"x f32"}};
+  ac_graph *graph = ac_builder_graph(&builder, &x);
+  if (!graph) return NULL;
+  if (kind != AC_GELU_TANH && kind != AC_GELU_ERF)
+    return ac_builder_fail(graph, &builder, &x, "unknown kind %d", (int)kind);
   ac_gelu_attributes attributes = {kind};
   return ac_unary(AC_OP_gelu, x, &attributes, sizeof attributes);
 }

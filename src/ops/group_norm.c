@@ -10,37 +10,38 @@
 
 #include "ops/norm.h"
 
-static ac_tensor *build(ac_tensor *x, ac_tensor *gamma, ac_tensor *beta, int64_t groups,
-                        float epsilon) {
+#define AC_EACH_CHANNEL INT64_MIN /* as many groups as channels */
+
+static ac_tensor *build(const char *name, ac_tensor *x, ac_tensor *gamma, ac_tensor *beta,
+                        int64_t groups, float epsilon) {
+  const ac_builder builder = {name, 3, {"x f32 [B, C, ...]", "gamma? f32 [C]", "beta? f32 [C]"}};
   const ac_op op = AC_OP_group_norm;
   ac_tensor *operands[] = {x, gamma, beta};
-  ac_graph *graph = x->graph;
-  if (!ac_graph_optional(graph, op, gamma) || !ac_graph_optional(graph, op, beta) ||
-      !ac_norm_over_channels(graph, op, x, gamma, beta))
-    return NULL;
+  ac_graph *graph = ac_builder_graph(&builder, operands);
+  if (!graph || !ac_norm_over_channels(graph, &builder, operands)) return NULL;
   int64_t channels = x->shape.dim[1];
+  if (groups == AC_EACH_CHANNEL) groups = channels;
   if (groups < 1 || channels % groups)
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
-                         "group_norm: %lld channels cannot be divided into %lld groups",
-                         (long long)channels, (long long)groups);
+    return ac_builder_fail(graph, &builder, operands,
+                           "%lld channels cannot be divided into %lld groups", (long long)channels,
+                           (long long)groups);
   ac_group_norm_attributes attributes = {groups, epsilon};
-  if (!ac_norm_epsilon(graph, op, &attributes.epsilon)) return NULL;
+  if (!ac_norm_epsilon(graph, &builder, operands, &attributes.epsilon)) return NULL;
   ac_shape statistics = {3, x->shape.batched, {x->shape.dim[0], groups, 2}};
   return ac_norm_emit(graph, op, &attributes, sizeof attributes, 3, operands, &statistics);
 }
 
 ac_tensor *ac_group_norm(ac_tensor *x, ac_tensor *gamma, ac_tensor *beta, int groups,
                          float epsilon) {
-  return ac_graph_of(AC_OP_group_norm, 1, &x) ? build(x, gamma, beta, groups, epsilon) : NULL;
+  return build("group_norm", x, gamma, beta, groups, epsilon);
 }
 
 ac_tensor *ac_instance_norm(ac_tensor *x, ac_tensor *gamma, ac_tensor *beta, float epsilon) {
-  if (!ac_graph_of(AC_OP_group_norm, 1, &x)) return NULL;
-  return build(x, gamma, beta, x->shape.rank > 1 ? x->shape.dim[1] : 1, epsilon);
+  return build("instance_norm", x, gamma, beta, AC_EACH_CHANNEL, epsilon);
 }
 
 ac_tensor *ac_sample_norm(ac_tensor *x, ac_tensor *gamma, ac_tensor *beta, float epsilon) {
-  return ac_graph_of(AC_OP_group_norm, 1, &x) ? build(x, gamma, beta, 1, epsilon) : NULL;
+  return build("sample_norm", x, gamma, beta, 1, epsilon);
 }
 
 static ac_status gradient(ac_differentiation *d, const ac_node *node) {

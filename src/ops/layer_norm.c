@@ -5,31 +5,20 @@
  * The forward pass keeps (mean, r) of each row; h is computed anew from x. */
 #include "ops/layer_norm.h"
 
-#include "graph/differentiate.h"
-
-#include <math.h>
-
-static bool is_channels(const ac_tensor *x, int64_t channels) {
-  return x->dtype == AC_F32 && x->shape.rank == 1 && !x->shape.batched &&
-         x->shape.dim[0] == channels;
-}
+#include "ops/norm.h"
 
 ac_tensor *ac_layer_norm(ac_tensor *x, ac_tensor *gamma, ac_tensor *beta, float epsilon) {
+  static const ac_builder builder = {
+      "layer_norm", 3, {"x f32 [..., C]", "gamma f32 [C]", "beta? f32 [C]"}};
   ac_tensor *operands[] = {x, gamma, beta};
-  ac_graph *graph = ac_graph_of(AC_OP_layer_norm, 2, operands);
-  if (!graph || !ac_graph_optional(graph, AC_OP_layer_norm, beta)) return NULL;
-  char a[AC_SHAPE_TEXT], b[AC_SHAPE_TEXT];
+  ac_graph *graph = ac_builder_graph(&builder, operands);
+  if (!graph) return NULL;
   int64_t channels = ac_shape_last(&x->shape);
-  const ac_tensor *wrong = !is_channels(gamma, channels)          ? gamma
-                           : beta && !is_channels(beta, channels) ? beta
-                                                                  : NULL;
-  if (x->dtype != AC_F32 || (x->shape.batched && x->shape.rank < 2) || wrong)
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "layer_norm: x is %s but gamma or beta is %s",
-                         ac_shape_text(a, &x->shape),
-                         ac_shape_text(b, wrong ? &wrong->shape : &gamma->shape));
-  if (!(epsilon >= 0) || isinf(epsilon))
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "layer_norm: epsilon is %g", (double)epsilon);
-  ac_layer_norm_attributes attributes = {epsilon > 0 ? epsilon : 1e-5f};
+  if (x->dtype != AC_F32 || (x->shape.batched && x->shape.rank < 2) ||
+      !ac_is_float_vector(gamma, channels) || (beta && !ac_is_float_vector(beta, channels)))
+    return ac_builder_fail(graph, &builder, operands, NULL);
+  ac_layer_norm_attributes attributes = {epsilon};
+  if (!ac_norm_epsilon(graph, &builder, operands, &attributes.epsilon)) return NULL;
   ac_tensor *y = ac_graph_emit(graph, AC_OP_layer_norm, &attributes, sizeof attributes, 3, operands,
                                &x->shape);
   ac_shape statistics = x->shape;

@@ -2,17 +2,18 @@
  * so y > 0 just where x > 0, and the output is what the backward pass needs. */
 #include "ops/leaky_relu.h"
 
+#include "graph/builder.h"
 #include "ops/elementwise.h"
 
 #include <math.h>
 
 ac_tensor *ac_leaky_relu(ac_tensor *x, float slope) {
-  ac_graph *graph = ac_graph_of(AC_OP_leaky_relu, 1, &x);
+  static const ac_builder builder = {"leaky_relu", 1, {"x f32"}};
+  ac_graph *graph = ac_builder_graph(&builder, &x);
   if (!graph) return NULL;
   if (!(slope >= 0) || isinf(slope))
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
-                         "leaky_relu: the slope is %g; it must be finite and not negative",
-                         (double)slope);
+    return ac_builder_fail(graph, &builder, &x,
+                           "the slope is %g; it must be finite and not negative", (double)slope);
   ac_leaky_relu_attributes attributes = {slope};
   return ac_unary(AC_OP_leaky_relu, x, &attributes, sizeof attributes);
 }

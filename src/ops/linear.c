@@ -3,25 +3,26 @@
  * The weight gradient comes first, so that x can be freed before dx is made. */
 #include "ops/linear.h"
 
+#include "graph/builder.h"
 #include "graph/differentiate.h"
 
 ac_tensor *ac_linear(ac_tensor *x, ac_tensor *weight, ac_tensor *bias, ac_layout layout) {
+  const ac_builder builder = {
+      "linear",
+      3,
+      {"x f32 [..., in]", layout == AC_OUT_IN ? "weight f32 [out, in]" : "weight f32 [in, out]",
+       "bias? f32 [out]"}};
   ac_tensor *operands[] = {x, weight, bias};
-  ac_graph *graph = ac_graph_of(AC_OP_linear, 2, operands);
-  if (!graph || !ac_graph_optional(graph, AC_OP_linear, bias)) return NULL;
-  char a[AC_SHAPE_TEXT], b[AC_SHAPE_TEXT];
+  ac_graph *graph = ac_builder_graph(&builder, operands);
+  if (!graph) return NULL;
   if (layout != AC_OUT_IN && layout != AC_IN_OUT)
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "linear: unknown weight layout %d", (int)layout);
+    return ac_builder_fail(graph, &builder, operands, "unknown weight layout %d", (int)layout);
   const ac_shape *w = &weight->shape;
   int in = layout == AC_OUT_IN, out = !in;
   if (x->dtype != AC_F32 || weight->dtype != AC_F32 || w->rank != 2 || w->batched ||
-      w->dim[in] != ac_shape_last(&x->shape) || (x->shape.batched && x->shape.rank < 2))
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "linear: x is %s but the weight is %s (%s)",
-                         ac_shape_text(a, &x->shape), ac_shape_text(b, w),
-                         layout == AC_OUT_IN ? "out, in" : "in, out");
-  if (bias && (bias->shape.rank != 1 || bias->shape.batched || bias->shape.dim[0] != w->dim[out]))
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "linear: the bias is %s but the weight is %s",
-                         ac_shape_text(a, &bias->shape), ac_shape_text(b, w));
+      w->dim[in] != ac_shape_last(&x->shape) || (x->shape.batched && x->shape.rank < 2) ||
+      (bias && !ac_is_float_vector(bias, w->dim[out])))
+    return ac_builder_fail(graph, &builder, operands, NULL);
   ac_shape shape = x->shape;
   shape.dim[shape.rank - 1] = w->dim[out];
   ac_linear_attributes attributes = {layout};

@@ -16,32 +16,29 @@
 ac_tensor *ac_linear_cross_entropy(ac_tensor *x, ac_tensor *weight, ac_layout layout,
                                    ac_tensor *targets, ac_tensor *weights,
                                    const ac_cross_entropy_desc *desc) {
+  const ac_builder builder = {
+      "linear_cross_entropy",
+      4,
+      {"x f32 [..., in]",
+       layout == AC_OUT_IN ? "weight f32 [classes, in]" : "weight f32 [in, classes]",
+       "targets i32 [...]", "weights? f32 [...]"}};
   const ac_op op = AC_OP_linear_cross_entropy;
   ac_tensor *operands[] = {x, weight, targets, weights};
-  ac_graph *graph = ac_graph_of(op, 3, operands);
-  if (!graph || !ac_graph_optional(graph, op, weights)) return NULL;
-  char a[AC_SHAPE_TEXT], b[AC_SHAPE_TEXT], c[AC_SHAPE_TEXT];
+  ac_graph *graph = ac_builder_graph(&builder, operands);
+  if (!graph) return NULL;
   if (layout != AC_OUT_IN && layout != AC_IN_OUT)
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "linear_cross_entropy: unknown weight layout %d",
-                         (int)layout);
+    return ac_builder_fail(graph, &builder, operands, "unknown weight layout %d", (int)layout);
   const ac_shape *w = &weight->shape;
-  if (x->dtype != AC_F32 || weight->dtype != AC_F32 || w->rank != 2 || w->batched ||
-      x->shape.rank < 2 || w->dim[layout == AC_OUT_IN] != ac_shape_last(&x->shape))
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
-                         "linear_cross_entropy: x is %s but the weight is %s (%s)",
-                         ac_shape_text(a, &x->shape), ac_shape_text(b, w),
-                         layout == AC_OUT_IN ? "classes, in" : "in, classes");
   ac_shape rows = x->shape;
   rows.rank--;
-  if (targets->dtype != AC_I32 || !ac_shape_equal(&targets->shape, &rows) ||
+  if (x->dtype != AC_F32 || weight->dtype != AC_F32 || w->rank != 2 || w->batched ||
+      rows.rank < 1 || w->dim[layout == AC_OUT_IN] != ac_shape_last(&x->shape) ||
+      targets->dtype != AC_I32 || !ac_shape_equal(&targets->shape, &rows) ||
       !ac_loss_weights_match(weights, &rows))
-    return ac_graph_fail(
-        graph, AC_ERROR_ARGUMENT, "linear_cross_entropy: x is %s, targets %s %s, weights %s",
-        ac_shape_text(a, &x->shape), ac_dtype_name(targets->dtype),
-        ac_shape_text(b, &targets->shape), weights ? ac_shape_text(c, &weights->shape) : "absent");
+    return ac_builder_fail(graph, &builder, operands, NULL);
   ac_linear_cross_entropy_attributes attributes = {.layout = layout,
                                                    .chunk_bytes = AC_LINEAR_CROSS_ENTROPY_CHUNK};
-  if (!ac_cross_entropy_describe(graph, op, desc, &attributes.loss)) return NULL;
+  if (!ac_cross_entropy_describe(graph, &builder, operands, desc, &attributes.loss)) return NULL;
   return ac_loss_emit(graph, op, &attributes, sizeof attributes, 4, operands);
 }
 

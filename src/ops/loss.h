@@ -2,6 +2,7 @@
 #ifndef AC_OPS_LOSS_H
 #define AC_OPS_LOSS_H
 
+#include "graph/builder.h"
 #include "graph/differentiate.h"
 #include "ops/cross_entropy.h"
 
@@ -26,7 +27,8 @@ ac_tensor *ac_loss_emit(ac_graph *graph, ac_op op, const void *attributes, size_
 bool ac_loss_weights_match(const ac_tensor *weights, const ac_shape *rows);
 
 /* What `desc`, which may be NULL, asks for; a smoothing outside [0, 1) fails the graph. */
-bool ac_cross_entropy_describe(ac_graph *graph, ac_op op, const ac_cross_entropy_desc *desc,
+bool ac_cross_entropy_describe(ac_graph *graph, const ac_builder *builder,
+                               ac_tensor *const *operands, const ac_cross_entropy_desc *desc,
                                ac_cross_entropy_attributes *attributes);
 
 /* Fails if an operand from index `first` on depends on trainable parameters: losses differentiate

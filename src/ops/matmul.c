@@ -2,13 +2,18 @@
  * op(b): dA = dc B^T, dB = A^T dc, each transposed once more if the operand was. */
 #include "ops/matmul.h"
 
+#include "graph/builder.h"
 #include "graph/differentiate.h"
 
 #include <string.h>
 
 ac_tensor *ac_matmul(ac_tensor *a, ac_tensor *b, bool transpose_a, bool transpose_b) {
+  const ac_builder builder = {"matmul",
+                              2,
+                              {transpose_a ? "a f32 [..., K, M]" : "a f32 [..., M, K]",
+                               transpose_b ? "b f32 [..., N, K]" : "b f32 [..., K, N]"}};
   ac_tensor *operands[] = {a, b};
-  ac_graph *graph = ac_graph_of(AC_OP_matmul, 2, operands);
+  ac_graph *graph = ac_builder_graph(&builder, operands);
   if (!graph) return NULL;
   const ac_shape *s = &a->shape, *t = &b->shape;
   int rank = s->rank;
@@ -17,12 +22,7 @@ ac_tensor *ac_matmul(ac_tensor *a, ac_tensor *b, bool transpose_a, bool transpos
   good = good && s->batched == t->batched && !(s->batched && rank == 2) &&
          !memcmp(s->dim, t->dim, (size_t)(rank - 2) * sizeof s->dim[0]) &&
          s->dim[rank - 1 - transpose_a] == t->dim[rank - 2 + transpose_b];
-  if (!good) {
-    char x[AC_SHAPE_TEXT], y[AC_SHAPE_TEXT];
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "matmul: cannot multiply %s%s by %s%s",
-                         ac_shape_text(x, s), transpose_a ? " transposed" : "", ac_shape_text(y, t),
-                         transpose_b ? " transposed" : "");
-  }
+  if (!good) return ac_builder_fail(graph, &builder, operands, NULL);
   ac_shape shape = *s;
   shape.dim[rank - 2] = s->dim[rank - 2 + transpose_a];
   shape.dim[rank - 1] = t->dim[rank - 1 - transpose_b];

@@ -3,21 +3,19 @@
 #include "ops/loss.h"
 
 ac_tensor *ac_mean_squared_error(ac_tensor *prediction, ac_tensor *target, ac_tensor *weights) {
+  static const ac_builder builder = {
+      "mean_squared_error",
+      3,
+      {"prediction f32 [B, ...]", "target f32 [B, ...]", "weights? f32 [B]"}};
   ac_tensor *operands[] = {prediction, target, weights};
-  ac_graph *graph = ac_graph_of(AC_OP_mean_squared_error, 2, operands);
-  if (!graph || !ac_graph_optional(graph, AC_OP_mean_squared_error, weights)) return NULL;
+  ac_graph *graph = ac_builder_graph(&builder, operands);
+  if (!graph) return NULL;
   ac_shape samples = prediction->shape;
   samples.rank = 1;
   if (prediction->dtype != AC_F32 || target->dtype != AC_F32 || !samples.batched ||
       !ac_shape_equal(&prediction->shape, &target->shape) ||
-      !ac_loss_weights_match(weights, &samples)) {
-    char a[AC_SHAPE_TEXT], b[AC_SHAPE_TEXT], c[AC_SHAPE_TEXT];
-    return ac_graph_fail(
-        graph, AC_ERROR_ARGUMENT,
-        "mean_squared_error: prediction is %s, target %s %s, weights %s; it takes [B, ...]",
-        ac_shape_text(a, &prediction->shape), ac_dtype_name(target->dtype),
-        ac_shape_text(b, &target->shape), weights ? ac_shape_text(c, &weights->shape) : "absent");
-  }
+      !ac_loss_weights_match(weights, &samples))
+    return ac_builder_fail(graph, &builder, operands, NULL);
   return ac_loss_emit(graph, AC_OP_mean_squared_error, NULL, 0, 3, operands);
 }
 

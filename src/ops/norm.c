@@ -2,35 +2,21 @@
 
 #include <math.h>
 
-bool ac_norm_is_vector(const ac_tensor *tensor, int64_t count) {
-  const ac_shape *shape = &tensor->shape;
-  return tensor->dtype == AC_F32 && shape->rank == 1 && !shape->batched && shape->dim[0] == count;
+bool ac_norm_over_channels(ac_graph *graph, const ac_builder *builder, ac_tensor *const *operands) {
+  const ac_tensor *x = operands[0], *gamma = operands[1], *beta = operands[2];
+  if (x->dtype == AC_F32 && x->shape.rank >= 2 &&
+      (!gamma || ac_is_float_vector(gamma, x->shape.dim[1])) &&
+      (!beta || ac_is_float_vector(beta, x->shape.dim[1])))
+    return true;
+  ac_builder_fail(graph, builder, operands, NULL);
+  return false;
 }
 
-bool ac_norm_over_channels(ac_graph *graph, ac_op op, const ac_tensor *x, const ac_tensor *gamma,
-                           const ac_tensor *beta) {
-  char a[AC_SHAPE_TEXT], b[AC_SHAPE_TEXT];
-  const char *name = ac_op_name(op);
-  if (x->dtype != AC_F32 || x->shape.rank < 2) {
-    ac_graph_fail(graph, AC_ERROR_ARGUMENT, "%s: x is %s %s; it takes f32 [B, C, ...]", name,
-                  ac_dtype_name(x->dtype), ac_shape_text(a, &x->shape));
-    return false;
-  }
-  const ac_tensor *vectors[] = {gamma, beta};
-  for (int i = 0; i < 2; i++) {
-    if (!vectors[i] || ac_norm_is_vector(vectors[i], x->shape.dim[1])) continue;
-    ac_graph_fail(graph, AC_ERROR_ARGUMENT, "%s: x is %s but %s is %s", name,
-                  ac_shape_text(a, &x->shape), i ? "beta" : "gamma",
-                  ac_shape_text(b, &vectors[i]->shape));
-    return false;
-  }
-  return true;
-}
-
-bool ac_norm_epsilon(ac_graph *graph, ac_op op, float *epsilon) {
+bool ac_norm_epsilon(ac_graph *graph, const ac_builder *builder, ac_tensor *const *operands,
+                     float *epsilon) {
   if (*epsilon == 0) *epsilon = 1e-5f;
   if (*epsilon > 0 && !isinf(*epsilon)) return true;
-  ac_graph_fail(graph, AC_ERROR_ARGUMENT, "%s: epsilon is %g", ac_op_name(op), (double)*epsilon);
+  ac_builder_fail(graph, builder, operands, "epsilon is %g", (double)*epsilon);
   return false;
 }
 

@@ -2,18 +2,16 @@
 #ifndef AC_OPS_NORM_H
 #define AC_OPS_NORM_H
 
+#include "graph/builder.h"
 #include "graph/differentiate.h"
 
-/* Whether `tensor` is f32 [count], without the batch. */
-bool ac_norm_is_vector(const ac_tensor *tensor, int64_t count);
-
-/* Whether x is f32 [B, C, ...] and gamma and beta, if there are any, are vectors of C; if not, the
- * graph fails with a sentence. */
-bool ac_norm_over_channels(ac_graph *graph, ac_op op, const ac_tensor *x, const ac_tensor *gamma,
-                           const ac_tensor *beta);
+/* Whether x, the first operand, is f32 [B, C, ...] and gamma and beta, the next two, are vectors of
+ * C where there are any; if not, the graph fails with a sentence. */
+bool ac_norm_over_channels(ac_graph *graph, const ac_builder *builder, ac_tensor *const *operands);
 
 /* Replaces 0 by the default, 1e-5. An epsilon that is negative, infinite or NaN fails the graph. */
-bool ac_norm_epsilon(ac_graph *graph, ac_op op, float *epsilon);
+bool ac_norm_epsilon(ac_graph *graph, const ac_builder *builder, ac_tensor *const *operands,
+                     float *epsilon);
 
 /* Emits a norm of operand 0: a result of its shape, which is returned, and statistics. */
 ac_tensor *ac_norm_emit(ac_graph *graph, ac_op op, const void *attributes, size_t size, int count,

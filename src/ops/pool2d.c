@@ -6,51 +6,50 @@
  * Where the largest element lies is found again from x, so no indices are kept. */
 #include "ops/pool2d.h"
 
+#include "graph/builder.h"
 #include "graph/differentiate.h"
 #include "ops/elementwise.h"
 
-static ac_tensor *pool(ac_op op, ac_tensor *x, const ac_pool2d_desc *desc) {
-  ac_graph *graph = ac_graph_of(op, 1, &x);
+static ac_tensor *pool(ac_op op, const char *name, ac_tensor *x, const ac_pool2d_desc *desc) {
+  const ac_builder builder = {name, 1, {"x f32 [B, channels, height, width]"}};
+  const ac_pool2d_desc described = AC_DESCRIBED(ac_pool2d_desc, desc);
+  ac_graph *graph = ac_builder_graph(&builder, &x);
   if (!graph) return NULL;
   ac_shape shape = x->shape;
-  char text[AC_SHAPE_TEXT];
-  if (x->dtype != AC_F32 || shape.rank != 4)
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
-                         "%s: x is %s; it takes [B, channels, height, width]", ac_op_name(op),
-                         ac_shape_text(text, &shape));
+  if (x->dtype != AC_F32 || shape.rank != 4) return ac_builder_fail(graph, &builder, &x, NULL);
   ac_pool2d_attributes a = {{0}, {0}, {0}};
   for (int i = 0; i < 2; i++) {
-    a.kernel[i] = desc ? desc->kernel[i] : 0;
-    a.stride[i] = desc && desc->stride[i] ? desc->stride[i] : a.kernel[i];
-    a.padding[i] = desc ? desc->padding[i] : 0;
+    a.kernel[i] = described.kernel[i];
+    a.stride[i] = described.stride[i] ? described.stride[i] : a.kernel[i];
+    a.padding[i] = described.padding[i];
     if (a.kernel[i] < 1 || a.stride[i] < 1 || a.padding[i] < 0 || a.padding[i] > a.kernel[i] / 2)
-      return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
-                           "%s: kernel %d, stride %d and padding %d; kernels and strides are at "
-                           "least 1, paddings at most half the kernel",
-                           ac_op_name(op), a.kernel[i], a.stride[i], a.padding[i]);
+      return ac_builder_fail(graph, &builder, &x,
+                             "kernel %d, stride %d and padding %d; kernels and strides are at "
+                             "least 1, paddings at most half the kernel",
+                             a.kernel[i], a.stride[i], a.padding[i]);
     int64_t padded = shape.dim[2 + i] + 2 * (int64_t)a.padding[i];
     if (a.kernel[i] > padded)
-      return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
-                           "%s: a kernel of %s %d is larger than the padded image's %lld",
-                           ac_op_name(op), i ? "width" : "height", a.kernel[i], (long long)padded);
+      return ac_builder_fail(graph, &builder, &x,
+                             "a kernel of %s %d is larger than the padded image's %lld",
+                             i ? "width" : "height", a.kernel[i], (long long)padded);
     shape.dim[2 + i] = (padded - a.kernel[i]) / a.stride[i] + 1;
   }
   return ac_graph_emit(graph, op, &a, sizeof a, 1, &x, &shape);
 }
 
 ac_tensor *ac_max_pool2d(ac_tensor *x, const ac_pool2d_desc *desc) {
-  return pool(AC_OP_max_pool2d, x, desc);
+  return pool(AC_OP_max_pool2d, "max_pool2d", x, desc);
 }
 
 ac_tensor *ac_average_pool2d(ac_tensor *x, const ac_pool2d_desc *desc) {
-  return pool(AC_OP_average_pool2d, x, desc);
+  return pool(AC_OP_average_pool2d, "average_pool2d", x, desc);
 }
 
 ac_tensor *ac_global_average_pool(ac_tensor *x) {
   ac_pool2d_desc whole = {{0}, {0}, {0}};
   if (x && x->shape.rank == 4 && x->shape.dim[2] <= INT32_MAX && x->shape.dim[3] <= INT32_MAX)
     for (int i = 0; i < 2; i++) whole.kernel[i] = (int)x->shape.dim[2 + i];
-  ac_tensor *y = ac_average_pool2d(x, &whole);
+  ac_tensor *y = pool(AC_OP_average_pool2d, "global_average_pool", x, &whole);
   if (!y) return NULL;
   ac_shape shape = y->shape;
   shape.rank = 2;

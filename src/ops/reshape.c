@@ -1,14 +1,13 @@
 /* The same elements in another shape: a view, so no op runs and no data moves. */
-#include "graph/graph.h"
+#include "graph/builder.h"
 
 ac_tensor *ac_reshape(ac_tensor *x, int rank, const int64_t *dim) {
-  if (!x || x->graph->status != AC_OK) return NULL;
-  ac_graph *graph = x->graph;
-  if (rank < 1 || rank > AC_MAX_RANK)
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "reshape: rank %d is not in 1 to %d", rank,
-                         AC_MAX_RANK);
-  if (x->role == AC_ROLE_LOSS)
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "reshape: a loss is no operand");
+  static const ac_builder builder = {"reshape", 1, {"x"}};
+  ac_graph *graph = ac_builder_graph(&builder, &x);
+  if (!graph) return NULL;
+  if (rank < 1 || rank > AC_MAX_RANK || !dim)
+    return ac_builder_fail(graph, &builder, &x, "the shape's rank is %d%s; it must be 1 to %d",
+                           rank, dim ? "" : " and the shape NULL", AC_MAX_RANK);
   int64_t resolved[AC_MAX_RANK], elements = ac_shape_count(&x->shape);
   int deduced = -1, missing = 0;
   for (int i = 0; i < rank; i++) {
@@ -24,11 +23,8 @@ ac_tensor *ac_reshape(ac_tensor *x, int rank, const int64_t *dim) {
   }
   ac_shape shape;
   if (!possible || !ac_shape_parse(&shape, rank, resolved) || shape.batched != x->shape.batched ||
-      ac_shape_count(&shape) != elements) {
-    char text[AC_SHAPE_TEXT];
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
-                         "reshape: %s has other elements or another batch than the new shape",
-                         ac_shape_text(text, &x->shape));
-  }
+      ac_shape_count(&shape) != elements)
+    return ac_builder_fail(graph, &builder, &x,
+                           "x has other elements or another batch than the new shape");
   return ac_graph_view(graph, x, &shape);
 }

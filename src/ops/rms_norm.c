@@ -8,16 +8,15 @@
 #include "ops/norm.h"
 
 ac_tensor *ac_rms_norm(ac_tensor *x, ac_tensor *gamma, float epsilon) {
+  static const ac_builder builder = {"rms_norm", 2, {"x f32 [..., C]", "gamma f32 [C]"}};
   ac_tensor *operands[] = {x, gamma};
-  ac_graph *graph = ac_graph_of(AC_OP_rms_norm, 2, operands);
+  ac_graph *graph = ac_builder_graph(&builder, operands);
   if (!graph) return NULL;
-  char a[AC_SHAPE_TEXT], b[AC_SHAPE_TEXT];
   if (x->dtype != AC_F32 || (x->shape.batched && x->shape.rank < 2) ||
-      !ac_norm_is_vector(gamma, ac_shape_last(&x->shape)))
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "rms_norm: x is %s but gamma is %s",
-                         ac_shape_text(a, &x->shape), ac_shape_text(b, &gamma->shape));
+      !ac_is_float_vector(gamma, ac_shape_last(&x->shape)))
+    return ac_builder_fail(graph, &builder, operands, NULL);
   ac_rms_norm_attributes attributes = {epsilon};
-  if (!ac_norm_epsilon(graph, AC_OP_rms_norm, &attributes.epsilon)) return NULL;
+  if (!ac_norm_epsilon(graph, &builder, operands, &attributes.epsilon)) return NULL;
   ac_shape statistics = x->shape;
   statistics.dim[statistics.rank - 1] = 1;
   return ac_norm_emit(graph, AC_OP_rms_norm, &attributes, sizeof attributes, 2, operands,

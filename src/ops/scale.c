@@ -1,13 +1,17 @@
 /* y = factor * x: dx = factor * dy. */
 #include "ops/scale.h"
 
+#include "graph/builder.h"
 #include "ops/elementwise.h"
 
 #include <math.h>
 
 ac_tensor *ac_scale(ac_tensor *x, float factor) {
-  if (x && !isfinite(factor))
-    return ac_graph_fail(x->graph, AC_ERROR_ARGUMENT, "scale: the factor is not finite");
+  static const ac_builder builder = {"scale", 1, {"x f32"}};
+  ac_graph *graph = ac_builder_graph(&builder, &x);
+  if (!graph) return NULL;
+  if (!isfinite(factor))
+    return ac_builder_fail(graph, &builder, &x, "the factor %g is not finite", (double)factor);
   ac_scale_attributes attributes = {factor};
   return ac_unary(AC_OP_scale, x, &attributes, sizeof attributes);
 }

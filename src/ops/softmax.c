@@ -1,10 +1,13 @@
 /* Over the last dimension: y = exp(x - max x) / sum: dx = y (dy - sum of dy y). */
+#include "graph/builder.h"
 #include "ops/elementwise.h"
 
 ac_tensor *ac_softmax(ac_tensor *x) {
-  if (x && x->shape.batched && x->shape.rank < 2)
-    return ac_graph_fail(x->graph, AC_ERROR_ARGUMENT,
-                         "softmax: the batch is the only dimension of x");
+  static const ac_builder builder = {"softmax", 1, {"x f32 [..., C]"}};
+  ac_graph *graph = ac_builder_graph(&builder, &x);
+  if (!graph) return NULL;
+  if (x->shape.batched && x->shape.rank < 2)
+    return ac_builder_fail(graph, &builder, &x, "the batch is the only dimension of x");
   return ac_unary(AC_OP_softmax, x, NULL, 0);
 }
 

@@ -1,22 +1,21 @@
 /* Swaps two dimensions; the gradient swaps them back. */
 #include "ops/transpose.h"
 
+#include "graph/builder.h"
 #include "graph/differentiate.h"
 
 ac_tensor *ac_transpose(ac_tensor *x, int axis_a, int axis_b) {
-  ac_graph *graph = ac_graph_of(AC_OP_transpose, 1, &x);
+  static const ac_builder builder = {"transpose", 1, {"x f32"}};
+  ac_graph *graph = ac_builder_graph(&builder, &x);
   if (!graph) return NULL;
   if (axis_a > axis_b) {
     int axis = axis_a;
     axis_a = axis_b, axis_b = axis;
   }
   int first = x->shape.batched ? 1 : 0;
-  if (x->dtype != AC_F32 || axis_a < first || axis_b >= x->shape.rank) {
-    char text[AC_SHAPE_TEXT];
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "transpose: cannot swap axes %d and %d of %s",
-                         axis_a, axis_b, ac_shape_text(text, &x->shape));
-  }
-  if (axis_a == axis_b) return x;
+  if (x->dtype != AC_F32 || axis_a < first || axis_b >= x->shape.rank)
+    return ac_builder_fail(graph, &builder, &x, "cannot swap axes %d and %d", axis_a, axis_b);
+  if (axis_a == axis_b) return ac_graph_same(graph, x);
   ac_shape shape = x->shape;
   shape.dim[axis_a] = x->shape.dim[axis_b];
   shape.dim[axis_b] = x->shape.dim[axis_a];

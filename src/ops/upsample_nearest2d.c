@@ -2,23 +2,21 @@
  * its square. */
 #include "ops/upsample_nearest2d.h"
 
+#include "graph/builder.h"
 #include "graph/differentiate.h"
 
 ac_tensor *ac_upsample_nearest2d(ac_tensor *x, int factor) {
-  ac_graph *graph = ac_graph_of(AC_OP_upsample_nearest2d, 1, &x);
+  static const ac_builder builder = {
+      "upsample_nearest2d", 1, {"x f32 [B, channels, height, width]"}};
+  ac_graph *graph = ac_builder_graph(&builder, &x);
   if (!graph) return NULL;
   ac_shape shape = x->shape;
-  if (x->dtype != AC_F32 || shape.rank != 4 || factor < 1) {
-    char text[AC_SHAPE_TEXT];
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
-                         "upsample_nearest2d: x is %s and the factor %d; it takes [B, channels, "
-                         "height, width] and a factor of at least 1",
-                         ac_shape_text(text, &shape), factor);
-  }
+  if (factor < 1)
+    return ac_builder_fail(graph, &builder, &x, "the factor is %d, not at least 1", factor);
+  if (x->dtype != AC_F32 || shape.rank != 4) return ac_builder_fail(graph, &builder, &x, NULL);
   for (int i = 2; i < 4; i++) {
     if (shape.dim[i] > AC_MAX_ELEMENTS / factor)
-      return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
-                           "upsample_nearest2d: a factor of %d is beyond any device", factor);
+      return ac_builder_fail(graph, &builder, &x, "a factor of %d is beyond any device", factor);
     shape.dim[i] *= factor;
   }
   ac_upsample_nearest2d_attributes attributes = {factor};

@@ -7,17 +7,14 @@
 #include "ops/norm.h"
 
 ac_tensor *ac_weight_standardisation(ac_tensor *weight, float epsilon) {
+  static const ac_builder builder = {"weight_standardisation", 1, {"weight f32 [O, ...]"}};
   const ac_op op = AC_OP_weight_standardisation;
-  ac_graph *graph = ac_graph_of(op, 1, &weight);
+  ac_graph *graph = ac_builder_graph(&builder, &weight);
   if (!graph) return NULL;
-  if (weight->dtype != AC_F32 || weight->shape.rank < 2 || weight->shape.batched) {
-    char text[AC_SHAPE_TEXT];
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
-                         "weight_standardisation: the weight is %s %s; it takes f32 [O, ...]",
-                         ac_dtype_name(weight->dtype), ac_shape_text(text, &weight->shape));
-  }
+  if (weight->dtype != AC_F32 || weight->shape.rank < 2 || weight->shape.batched)
+    return ac_builder_fail(graph, &builder, &weight, NULL);
   ac_weight_standardisation_attributes attributes = {epsilon};
-  if (!ac_norm_epsilon(graph, op, &attributes.epsilon)) return NULL;
+  if (!ac_norm_epsilon(graph, &builder, &weight, &attributes.epsilon)) return NULL;
   ac_shape statistics = {.rank = 2, .dim = {weight->shape.dim[0], 2}};
   return ac_norm_emit(graph, op, &attributes, sizeof attributes, 1, &weight, &statistics);
 }

@@ -9,8 +9,14 @@
  * Other programs may use the machine at the same time, so an op's time is the least of several, and
  * the ops are gone through several times, so that a burst of foreign work does not meet all the
  * runs of one. Short runs are queued several at once, as a step does, so that a device's latency is
- * not taken for its throughput. All in all a CPU is busy for about half a second; a device that
- * compiles its kernels first takes that much longer. */
+ * not taken for its throughput. A CPU is busy with all ops for about half a second.
+ *
+ * A device that compiles its kernels first, in `prepare` or, as PoCL does, within a first run,
+ * takes that much longer; so the sizes of an op ask for the same kernels where they can, and only
+ * the ops that a plan wants are timed. All the rest is bounded: a size is only run where what it
+ * takes at most, by the smaller size's time and the work of both, is left of the seconds given. An
+ * op whose larger sizes were left out is not fitted: it takes the guess, scaled by what the ops
+ * that were measured take of theirs. */
 #include "plan/cost.h"
 
 #include "core/error.h"
@@ -36,6 +42,7 @@
 #include "plan/timing.h"
 
 #include <math.h>
+#include <stdio.h>
 
 /* ---- what is timed ----------------------------------------------------------------------------
  */
@@ -52,26 +59,26 @@ static int64_t dimension(char letter, int size) {
   } dimensions[] = {
       {'n', {64, 1 << 19, 1 << 20}}, /* elements */
       {'p', {64, 1 << 20, 1 << 21}}, /* of a parameter: an update finds none in a cache */
-      {'R', {4, 1024, 2048}},        /* rows and */
-      {'C', {16, 512, 512}},         /* channels */
+      {'R', {16, 1024, 2048}},       /* rows and */
+      {'C', {64, 512, 512}},         /* channels */
       {'m', {2, 8, 16}},             /* samples, */
       {'c', {8, 64, 64}},            /* channels and */
       {'P', {4, 1024, 1024}},        /* positions of images */
-      {'v', {4, 256, 512}},          /* rows and */
-      {'V', {16, 2048, 4096}},       /* classes, or entries of a table */
+      {'v', {4, 512, 2048}},         /* rows and */
+      {'V', {128, 1024, 1024}},      /* classes, or entries of a table */
       {'r', {4, 64, 512}},           /* rows, */
-      {'i', {16, 768, 768}},         /* inputs and */
-      {'o', {16, 3072, 768}},        /* outputs of a linear layer */
+      {'i', {128, 768, 768}},        /* inputs and */
+      {'o', {128, 3072, 768}},       /* outputs of a linear layer */
       {'b', {1, 64, 8}},             /* a batch of products */
-      {'B', {1, 32, 2}},             /* samples, */
-      {'T', {4, 64, 512}},           /* positions, */
-      {'D', {16, 256, 256}},         /* channels, */
-      {'Q', {48, 768, 768}},         /* three times as many, */
+      {'B', {1, 64, 4}},             /* samples, */
+      {'T', {16, 64, 512}},          /* positions, */
+      {'D', {128, 128, 128}},        /* channels, */
+      {'Q', {384, 384, 384}},        /* three times as many, */
       {'H', {4, 4, 4}},              /* and heads of attention */
-      {'k', {4, 4, 32}},             /* channels of images, */
-      {'K', {8, 8, 64}},             /* twice as many, */
-      {'S', {4, 56, 28}},            /* their height or width, */
-      {'s', {2, 28, 14}},            /* and half of it */
+      {'k', {16, 16, 64}},           /* channels of images, */
+      {'K', {32, 32, 128}},          /* twice as many, */
+      {'S', {2, 56, 28}},            /* their height or width, */
+      {'s', {1, 28, 14}},            /* and half of it */
   };
   for (size_t i = 0; i < sizeof dimensions / sizeof *dimensions; i++)
     if (dimensions[i].letter == letter) return dimensions[i].size[size];
@@ -219,14 +226,18 @@ typedef struct bench {
   void *chunk;
   ac_dtype storage;
   ac_timing_pattern pattern;
+  const bool *wanted;
+  int wanted_count;
+  double limit, spent, compiling; /* seconds; what compiling took is not spent */
+  double least[AC_OP_COUNT][SIZES];
 } bench;
 
-static uint64_t largest_op(ac_device *device, ac_dtype storage) {
+static uint64_t largest_op(ac_device *device, ac_dtype storage, const bool *wanted) {
   uint64_t largest = 0;
   ac_op_args args;
   for (int op = 0; op < AC_OP_COUNT; op++)
     for (int size = 0; size < SIZES; size++) {
-      if (!ac_cost_sample(&args, device, storage, (ac_op)op, size)) continue;
+      if (!wanted[op] || !ac_cost_sample(&args, device, storage, (ac_op)op, size)) continue;
       uint64_t bytes = ac_placed_bytes(device, &args);
       if (bytes > largest) largest = bytes;
     }
@@ -246,27 +257,62 @@ static ac_status time_runs(const bench *b, const ac_placed_op *placed, int runs,
   return AC_OK;
 }
 
-static ac_status time_placed(const bench *b, const ac_placed_op *placed, double *least) {
+/* What the first run takes beyond the later ones is the compiler's. */
+static ac_status time_placed(bench *b, const ac_placed_op *placed, double *least) {
   const ac_backend *backend = b->device->backend;
-  double first = HUGE_VAL;
+  double first = HUGE_VAL, later = HUGE_VAL, start = b->device->clock();
   AC_TRY(backend->prepare(b->device->state, &placed->args));
   AC_TRY(backend->finish(b->device->state));
+  b->compiling += b->device->clock() - start;
   AC_TRY(time_runs(b, placed, 1, &first));
   int runs = 1;
   while (runs < LONGEST_QUEUE && runs * first < queue_seconds) runs *= 2;
-  AC_TRY(time_runs(b, placed, runs, least));
-  if (first < *least) *least = first;
+  AC_TRY(time_runs(b, placed, runs, &later));
+  b->compiling += fmax(first - later, 0);
+  *least = fmin(*least, fmin(first, later));
   return AC_OK;
 }
 
-static ac_status time_op(bench *b, ac_op op, int size, double *least) {
+/* Whether there is time for it: growing an op's work multiplies its time at most by as much. */
+static bool affordable(const bench *b, const ac_op_args *args, int size) {
+  if (size == 0) return b->spent < b->limit;
+  ac_op_args smaller;
+  ac_cost_sample(&smaller, b->device, b->storage, args->op, size - 1);
+  const ac_cost work = ac_cost_work(args), less = ac_cost_work(&smaller);
+  double growth = work.bytes / less.bytes;
+  if (less.flops > 0) growth = fmax(growth, work.flops / less.flops);
+  const double most = fmax(growth, 1) * b->least[args->op][size - 1];
+  return b->spent + 2 * most < b->limit; /* it is run twice */
+}
+
+static ac_status time_op(bench *b, ac_op op, int size) {
   ac_op_args args;
-  if (!ac_cost_sample(&args, b->device, b->storage, op, size)) return AC_OK;
+  if (!ac_cost_sample(&args, b->device, b->storage, op, size) || !affordable(b, &args, size))
+    return AC_OK;
   ac_placed_op placed;
+  const double start = b->device->clock(), compiling = b->compiling;
   ac_status status = ac_op_place(&placed, b->device, &args, b->chunk, 0, &b->pattern);
-  if (status == AC_OK) status = time_placed(b, &placed, least);
+  if (status == AC_OK) status = time_placed(b, &placed, &b->least[op][size]);
   ac_op_lift(&placed, b->device);
+  b->spent += b->device->clock() - start - (b->compiling - compiling);
   return status == AC_OK ? AC_OK : ac_fail_prefix(status, "measuring %s", ac_op_name(op));
+}
+
+static ac_status time_ops(bench *b) {
+  for (int op = 0; op < AC_OP_COUNT; op++)
+    for (int size = 0; size < SIZES; size++) b->least[op][size] = HUGE_VAL;
+  int done = 0;
+  for (int pass = 0; pass < PASSES; pass++)
+    for (int size = 0; size < SIZES; size++)
+      for (int op = 0; op < AC_OP_COUNT; op++) {
+        if (!b->wanted[op]) continue;
+        if (pass == 0)
+          ac_device_log(b->device, AC_LOG_INFO, "%s: measuring %s (%d of %d)...",
+                        b->device->info.id, ac_op_name((ac_op)op), ++done, SIZES * b->wanted_count);
+        const double least = b->least[op][size];
+        if (least < long_seconds || least == HUGE_VAL) AC_TRY(time_op(b, (ac_op)op, size));
+      }
+  return AC_OK;
 }
 
 /* ---- the fit --------------------------------------------------------------------------------
@@ -290,48 +336,114 @@ static void solve(double x[3], double a[SIZES][3]) {
     }
 }
 
-static void fit(ac_cost_model *model, const bench *b, ac_op op, const double seconds[SIZES]) {
+/* The sizes that were measured, which are two at least; the others say nothing. */
+static void fit(ac_cost_model *model, const bench *b, ac_op op) {
   const double micro = 1e-6, giga = 1e9; /* keep the coefficients near 1 */
-  double a[SIZES][3], x[3] = {0};
+  double a[SIZES][3] = {{0}}, x[3] = {0}, longest = 0;
   ac_cost work = {0, 0};
   for (int size = 0; size < SIZES; size++) {
+    const double seconds = b->least[op][size];
     ac_op_args args;
+    if (!isfinite(seconds)) break;
     ac_cost_sample(&args, b->device, b->storage, op, size);
     work = ac_cost_work(&args);
-    a[size][0] = micro / seconds[size];
-    a[size][1] = work.flops / giga / seconds[size];
-    a[size][2] = work.bytes / giga / seconds[size];
+    longest = seconds;
+    a[size][0] = micro / seconds;
+    a[size][1] = work.flops / giga / seconds;
+    a[size][2] = work.bytes / giga / seconds;
   }
   solve(x, a);
   /* Where beginning an op hides its work, more work takes longer all the same. */
-  double least = seconds[SIZES - 1] / 64;
+  double least = longest / 64;
   model->launch[op] = x[0] * micro;
   model->per_flop[op] = work.flops > 0 ? fmax(x[1] / giga, least / work.flops) : 0;
   model->per_byte[op] = fmax(x[2] / giga, least / work.bytes);
 }
 
+/* ---- what there was no time for ---------------------------------------------------------------
+ */
+
+/* How much longer than by `guess` the measured ops take, as a geometric mean over one size of those
+ * that do, or do not, multiply matrices. False if there are none. */
+static bool slowness(double *ratio, const bench *b, const ac_cost_model *guess, int size,
+                     bool products) {
+  double sum = 0;
+  int count = 0;
+  for (int op = 0; op < AC_OP_COUNT; op++) {
+    ac_op_args args;
+    if (!isfinite(b->least[op][size])) continue;
+    ac_cost_sample(&args, b->device, b->storage, (ac_op)op, size);
+    if ((ac_cost_work(&args).flops > 0) != products) continue;
+    sum += log(b->least[op][size] / ac_cost_seconds(guess, &args));
+    count++;
+  }
+  *ratio = count ? exp(sum / count) : 1;
+  return count > 0;
+}
+
+/* From the largest size that any op was measured at; from the other kind where there is none of
+ * this. */
+static double scale_of(const bench *b, const ac_cost_model *guess, bool products) {
+  double ratio = 1;
+  for (int size = SIZES - 1; size >= 0; size--)
+    if (slowness(&ratio, b, guess, size, products) || slowness(&ratio, b, guess, size, !products))
+      break;
+  return ratio;
+}
+
+/* Ops of which one size or none was measured; returns how many. */
+static int scale_the_rest(ac_cost_model *model, const bench *b) {
+  ac_cost_model guess;
+  ac_cost_guess(&guess);
+  double launch = 1;
+  if (!slowness(&launch, b, &guess, 0, false)) slowness(&launch, b, &guess, 0, true);
+  const double scale[2] = {scale_of(b, &guess, false), scale_of(b, &guess, true)};
+  int count = 0;
+  for (int op = 0; op < AC_OP_COUNT; op++) {
+    ac_op_args args;
+    if (!b->wanted[op] || isfinite(b->least[op][1]) ||
+        !ac_cost_sample(&args, b->device, b->storage, (ac_op)op, 0))
+      continue;
+    const double factor = scale[ac_cost_work(&args).flops > 0];
+    model->launch[op] = launch * guess.launch[op];
+    model->per_flop[op] = factor * guess.per_flop[op];
+    model->per_byte[op] = factor * guess.per_byte[op];
+    count++;
+  }
+  return count;
+}
+
+/* ---- all of it --------------------------------------------------------------------------------
+ */
+
 static ac_status measure(bench *b, ac_cost_model *model) {
-  double least[AC_OP_COUNT][SIZES];
+  const double start = b->device->clock();
+  AC_TRY(time_ops(b));
   for (int op = 0; op < AC_OP_COUNT; op++)
-    for (int size = 0; size < SIZES; size++) least[op][size] = HUGE_VAL;
-  for (int pass = 0; pass < PASSES; pass++)
-    for (int op = 0; op < AC_OP_COUNT; op++)
-      for (int size = 0; size < SIZES; size++)
-        if (pass == 0 || least[op][size] < long_seconds)
-          AC_TRY(time_op(b, (ac_op)op, size, &least[op][size]));
+    if (isfinite(b->least[op][1])) fit(model, b, (ac_op)op);
+  const int scaled = scale_the_rest(model, b);
   for (int op = 0; op < AC_OP_COUNT; op++)
-    if (isfinite(least[op][0])) fit(model, b, (ac_op)op, least[op]);
+    if (b->wanted[op]) model->known[op] = 1;
+  char rest[64] = "";
+  if (scaled)
+    snprintf(rest, sizeof rest, "; time was up, so the speed of %d is an estimate", scaled);
+  ac_device_log(
+      b->device, AC_LOG_INFO, "%s: measured %d ops in %.1f s, of which compiling took %.1f s%s",
+      b->device->info.id, b->wanted_count, b->device->clock() - start, b->compiling, rest);
   return AC_OK;
 }
 
-ac_status ac_cost_calibrate(ac_cost_model *model, ac_device *device, ac_dtype storage) {
-  uint64_t bytes = largest_op(device, storage), peak = device->peak;
-  bench b = {.device = device, .storage = storage};
+ac_status ac_cost_calibrate(ac_cost_model *model, ac_device *device, ac_dtype storage,
+                            const bool wanted[AC_OP_COUNT], double seconds) {
+  uint64_t bytes = largest_op(device, storage, wanted), peak = device->peak;
+  bench b = {.device = device, .storage = storage, .wanted = wanted, .limit = seconds};
+  for (int op = 0; op < AC_OP_COUNT; op++) b.wanted_count += wanted[op];
   ac_status status = ac_timing_pattern_create(&b.pattern);
   if (status == AC_OK) status = ac_device_allocate(device, bytes, &b.chunk);
   if (status == AC_OK) status = measure(&b, model);
   ac_device_release(device, b.chunk, bytes);
   device->peak = peak;
+  device->calibrating += b.spent;
   ac_timing_pattern_free(&b.pattern);
   return status == AC_OK
              ? AC_OK

@@ -49,8 +49,8 @@ double ac_cost_seconds(const ac_cost_model *model, const ac_op_args *args) {
          work.bytes * model->per_byte[args->op];
 }
 
-/* A middling CPU: 2 microseconds to begin an op, 200 GFLOP/s, 20 GB/s. What the dry device has. */
-static void guess(ac_cost_model *model) {
+void ac_cost_guess(ac_cost_model *model) {
+  memset(model, 0, sizeof *model);
   for (int op = 0; op < AC_OP_COUNT; op++) {
     model->launch[op] = 2e-6;
     model->per_flop[op] = 1 / 200e9;
@@ -61,7 +61,7 @@ static void guess(ac_cost_model *model) {
 /* ---- the disk ---------------------------------------------------------------------------------
  */
 
-enum { FORMAT = 2 };
+enum { FORMAT = 3 };
 
 typedef struct cost_file {
   char magic[8];
@@ -89,6 +89,7 @@ static bool is_plausible(const ac_cost_model *model) {
   for (int op = 0; op < AC_OP_COUNT; op++) {
     double launch = model->launch[op], flop = model->per_flop[op], byte = model->per_byte[op];
     if (!(launch >= 0 && flop >= 0 && byte > 0) || !isfinite(launch + flop + byte)) return false;
+    if (model->known[op] > 1) return false;
   }
   return true;
 }
@@ -124,28 +125,57 @@ static void save(const ac_cost_model *model, const char *path, uint64_t key) {
 /* ---- getting ----------------------------------------------------------------------------------
  */
 
-static ac_status load_or_measure(ac_cost_model *model, ac_device *device, ac_dtype storage) {
+static bool knows(const ac_cost_model *model, const bool wanted[AC_OP_COUNT]) {
+  for (int op = 0; op < AC_OP_COUNT; op++)
+    if (wanted[op] && !model->known[op]) return false;
+  return true;
+}
+
+/* Adds what `other` knows and `model` does not. */
+static void learn(ac_cost_model *model, const ac_cost_model *other) {
+  for (int op = 0; op < AC_OP_COUNT; op++) {
+    if (model->known[op] || !other->known[op]) continue;
+    model->launch[op] = other->launch[op];
+    model->per_flop[op] = other->per_flop[op];
+    model->per_byte[op] = other->per_byte[op];
+    model->known[op] = 1;
+  }
+}
+
+/* The file is read again before it is written: another process may have measured other ops. */
+static ac_status load_or_measure(ac_cost_model *model, ac_device *device, ac_dtype storage,
+                                 const bool wanted[AC_OP_COUNT]) {
   char path[4096];
+  ac_cost_model kept;
   uint64_t key = model_key(&device->info, storage);
-  bool cached = model_path(path, sizeof path, key);
-  if (cached && load(model, path, key)) return AC_OK;
-  AC_TRY(ac_cost_calibrate(model, device, storage));
+  bool cached = model_path(path, sizeof path, key), missing[AC_OP_COUNT];
+  if (cached && load(&kept, path, key)) learn(model, &kept);
+  if (knows(model, wanted)) return AC_OK;
+  for (int op = 0; op < AC_OP_COUNT; op++) missing[op] = wanted[op] && !model->known[op];
+  AC_TRY(ac_cost_calibrate(model, device, storage, missing, AC_COST_SECONDS - device->calibrating));
+  if (cached && load(&kept, path, key)) learn(model, &kept);
   if (cached) save(model, path, key);
   return AC_OK;
 }
 
-ac_status ac_cost_model_get(const ac_cost_model **result, ac_device *device, ac_dtype storage) {
-  *result = device->costs[storage];
-  if (*result) return AC_OK;
-  ac_cost_model *model = malloc(sizeof *model);
+static ac_status new_model(ac_cost_model **result, const ac_device *device) {
+  ac_cost_model *model = *result = malloc(sizeof *model);
   if (!model) return ac_fail(AC_ERROR_MEMORY, "no memory for a model of the device's speed");
-  guess(model);
+  ac_cost_guess(model);
   bool dry = device->backend->computes_nothing;
-  ac_status status = dry ? AC_OK : load_or_measure(model, device, storage);
-  if (status != AC_OK) {
-    free(model);
-    return status;
-  }
-  *result = device->costs[storage] = model;
+  for (int op = 0; op < AC_OP_COUNT; op++) model->known[op] = dry;
+  return AC_OK;
+}
+
+ac_status ac_cost_model_get(const ac_cost_model **result, ac_device *device, ac_dtype storage,
+                            const bool wanted[AC_OP_COUNT]) {
+  bool all[AC_OP_COUNT];
+  for (int op = 0; op < AC_OP_COUNT; op++) all[op] = true;
+  if (!wanted) wanted = all;
+  *result = NULL;
+  if (!device->costs[storage]) AC_TRY(new_model(&device->costs[storage], device));
+  ac_cost_model *model = device->costs[storage];
+  if (!knows(model, wanted)) AC_TRY(load_or_measure(model, device, storage, wanted));
+  *result = model;
   return AC_OK;
 }

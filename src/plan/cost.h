@@ -13,13 +13,19 @@
 typedef struct ac_cost_model { /* for one storage type */
   double launch[AC_OP_COUNT];  /* seconds */
   double per_flop[AC_OP_COUNT], per_byte[AC_OP_COUNT];
+  uint64_t known[AC_OP_COUNT]; /* 1: measured, or scaled from what was; 0: a guess */
 } ac_cost_model;
 
-/* The device's model for a storage type: measured once (a fraction of a second), kept with the
- * device and on disk beside compiled programs, under a key of device, driver, threads and library
- * version. The dry device has a fixed one. Failing to read or write the disk is no failure; a
- * damaged file is measured anew. */
-ac_status ac_cost_model_get(const ac_cost_model **model, ac_device *device, ac_dtype storage);
+/* What all measuring of an open device may take, beside compiling. */
+#define AC_COST_SECONDS 5.0
+
+/* The device's model for a storage type, in which the ops that `wanted` says (NULL: all) are known:
+ * measured once (together a fraction of a second), kept with the device and on disk beside compiled
+ * programs, under a key of device, driver, threads and library version. What is known stays as it
+ * is when other ops are asked for. The dry device has a fixed one. Failing to read or write the
+ * disk is no failure; a damaged file is measured anew. */
+ac_status ac_cost_model_get(const ac_cost_model **model, ac_device *device, ac_dtype storage,
+                            const bool wanted[AC_OP_COUNT]);
 
 /* Predicted seconds of one run (handles unset). */
 double ac_cost_seconds(const ac_cost_model *model, const ac_op_args *args);
@@ -27,12 +33,18 @@ double ac_cost_seconds(const ac_cost_model *model, const ac_op_args *args);
 /* The work that one run is priced by. */
 ac_cost ac_cost_work(const ac_op_args *args);
 
+/* A middling CPU: 2 microseconds to begin an op, 200 GFLOP/s, 20 GB/s. What the dry device has. */
+void ac_cost_guess(ac_cost_model *model);
+
 /* ---- calibrate.c --------------------------------------------------------------------------------
  */
 
-/* Times the ops on the device; those that it does not support keep what the model holds. The memory
- * is given back, and the account of the device's peak is left as it was. */
-ac_status ac_cost_calibrate(ac_cost_model *model, ac_device *device, ac_dtype storage);
+/* Times the ops that are wanted, in about `seconds` at most beside compiling; those that there is
+ * no time for are scaled from the others, those that the device does not support keep what the
+ * model holds. All of them are known then. The memory is given back, and the account of the
+ * device's peak is left as it was. */
+ac_status ac_cost_calibrate(ac_cost_model *model, ac_device *device, ac_dtype storage,
+                            const bool wanted[AC_OP_COUNT], double seconds);
 
 /* What is timed: an op with operands of one of these sizes, without handles. False if the device
  * does not run it, or if it is not in the table. */

@@ -152,9 +152,9 @@ ac_dtype ac_plan_storage(const ac_plan_desc *desc) {
   return storage[desc->precision];
 }
 
-/* What ac_loader_bytes says for the inputs that are read, their batches rounded up alike, but for
- * one sample of other fields a thread. */
-static uint64_t read_ahead_bytes(const ac_plan *plan) {
+/* The bytes are what ac_loader_bytes says for the inputs that are read, their batches rounded up
+ * alike, but for one sample of other fields a thread. */
+void ac_plan_set_read_ahead(ac_plan *plan, int batches) {
   enum { ALIGNMENT = 64 };
   const ac_graph *graph = plan->graph;
   uint64_t batch = 0;
@@ -164,8 +164,9 @@ static uint64_t read_ahead_bytes(const ac_plan *plan) {
     uint64_t bytes = (uint64_t)x.count * ac_dtype_bytes(x.dtype);
     batch += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
   }
-  bool reads = plan->desc.purpose == AC_TRAIN && plan->desc.read_ahead > 0;
-  return reads ? batch * (1 + (uint64_t)plan->desc.read_ahead) : 0;
+  bool reads = plan->desc.purpose == AC_TRAIN && batches > 0;
+  plan->desc.read_ahead = plan->info.read_ahead = reads ? batches : 0;
+  plan->info.read_ahead_bytes = reads ? batch * (1 + (uint64_t)batches) : 0;
 }
 
 static ac_status build(ac_plan *plan) {
@@ -187,7 +188,7 @@ static ac_status build(ac_plan *plan) {
   bool *runs = calloc((size_t)graph->node_count + 1, sizeof *runs);
   if (!runs) return ac_fail(AC_ERROR_MEMORY, "no memory for a plan");
   ac_status status = build_sequences(plan, runs);
-  plan->info.read_ahead_bytes = read_ahead_bytes(plan);
+  ac_plan_set_read_ahead(plan, plan->desc.read_ahead);
   free(runs);
   return status;
 }
@@ -278,21 +279,23 @@ ac_status ac_plan_begin(ac_plan **result, const ac_graph *graph, ac_device *devi
   return status;
 }
 
-ac_status ac_plan_create(ac_plan **result, const ac_graph *graph, ac_device *device,
+ac_status ac_plan_create(ac_plan **plan, const ac_graph *graph, ac_device *device,
                          const ac_plan_desc *desc) {
-  *result = NULL;
-  AC_TRY(check_desc(desc));
-  AC_TRY(check_budget(desc, device));
-  ac_plan *plan;
-  AC_TRY(ac_plan_begin(&plan, graph, device, desc));
-  ac_status status = ac_plan_search(plan, memory_limit(desc, device));
-  if (status == AC_OK) status = ac_plan_check(plan);
+  AC_CREATES(plan);
+  AC_REQUIRE(graph, device);
+  const ac_plan_desc described = AC_DESCRIBED(ac_plan_desc, desc);
+  AC_TRY(check_desc(&described));
+  AC_TRY(check_budget(&described, device));
+  ac_plan *made;
+  AC_TRY(ac_plan_begin(&made, graph, device, &described));
+  ac_status status = ac_plan_search(made, memory_limit(&described, device));
+  if (status == AC_OK) status = ac_plan_check(made);
   if (status != AC_OK) {
-    ac_plan_free(plan);
+    ac_plan_free(made);
     return status;
   }
-  fill_info(plan);
-  *result = plan;
+  fill_info(made);
+  *plan = made;
   return AC_OK;
 }
 
@@ -313,7 +316,7 @@ void ac_plan_free(ac_plan *plan) {
 /* ---- reading --------------------------------------------------------------------------------- */
 
 const ac_plan_info *ac_plan_get_info(const ac_plan *plan) {
-  return &plan->info;
+  return plan ? &plan->info : NULL;
 }
 
 static void list_dtypes(const ac_graph *graph, const int *tensor, int most, ac_dtype *list,
@@ -325,6 +328,7 @@ static void list_dtypes(const ac_graph *graph, const int *tensor, int most, ac_d
 }
 
 ac_status ac_plan_get_step(const ac_plan *plan, int64_t index, ac_plan_step *result) {
+  AC_REQUIRE(plan, result);
   if (index < 0 || index >= plan->main.step_count)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: step %lld of %d", (long long)index,
                    plan->main.step_count);
@@ -378,6 +382,7 @@ static ac_status add_alternative(const ac_plan *plan, const ac_plan_desc *desc,
 
 ac_status ac_plan_alternatives(const ac_plan *plan, ac_plan_alternative *list, int capacity,
                                int *count) {
+  AC_REQUIRE(plan, count);
   *count = 0;
   if (plan->desc.purpose != AC_TRAIN)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: only plans for training have alternatives");

@@ -163,11 +163,17 @@ ac_status ac_plan_begin(ac_plan **plan, const ac_graph *graph, ac_device *device
 /* Whether the device runs all of the plan's ops on so many samples at once, and if not, why. */
 ac_status ac_plan_check_support(const ac_plan *plan, int64_t micro_batch);
 
-/* What the budget has to cover. */
-static inline uint64_t ac_plan_needs(const ac_plan *plan) {
-  uint64_t total = plan->info.bytes.total, host = plan->info.read_ahead_bytes;
-  if (strcmp(plan->device->backend->name, "cpu") != 0 || total == UINT64_MAX) return total;
-  return total + host;
+/* How many batches are read ahead; fills in their bytes. */
+void ac_plan_set_read_ahead(ac_plan *plan, int batches);
+
+/* What the budget has to cover beside the total on the device: on a CPU it is the same memory. */
+static inline uint64_t ac_plan_host_needs(const ac_plan *plan) {
+  return strcmp(plan->device->backend->name, "cpu") ? 0 : plan->info.read_ahead_bytes;
+}
+
+/* What the budget has to cover with so many bytes on the device. */
+static inline uint64_t ac_plan_needs(const ac_plan *plan, uint64_t total) {
+  return total == UINT64_MAX ? total : total + ac_plan_host_needs(plan);
 }
 
 /* The storage type of a precision. */

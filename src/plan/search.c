@@ -30,7 +30,7 @@ typedef struct candidate {
   uint64_t memory; /* the chain solver's limit that yields the order */
   int choice;
   double seconds; /* of a whole window and its update */
-  uint64_t bound; /* bytes in total, at least */
+  uint64_t bound; /* bytes on the device in total, at least */
 } candidate;
 
 typedef struct search {
@@ -78,6 +78,19 @@ static double update_seconds(const search *s) {
     seconds += ac_cost_seconds(s->costs, &args);
   }
   return seconds;
+}
+
+/* The ops that these functions, and the stages', ask for the price of: those that run, and those of
+ * the update. */
+static void list_ops(const ac_plan *plan, bool ops[AC_OP_COUNT]) {
+  for (int i = 0; i < plan->main.step_count; i++)
+    ops[ac_node_at(plan->graph, plan->main.steps[i].node)->op] = true;
+  for (int i = 0; i < plan->graph->parameter_count; i++) {
+    ac_op_args args;
+    if (plan->parameters[i].gradient < 0) continue;
+    ac_plan_update_arguments(plan, i, NULL, NULL, &args);
+    ops[args.op] = ops[AC_OP_gradient_statistics] = true;
+  }
 }
 
 /* ---- orders ---------------------------------------------------------------------------------- */
@@ -128,7 +141,7 @@ static ac_status add_candidate(search *s, int64_t micro_batch, int choice, uint6
   candidate c = {.micro_batch = micro_batch, .choice = choice, .memory = memory};
   AC_TRY(build_main(s, &c, solution));
   AC_TRY(ac_plan_price(s->plan, micro_batch, false));
-  c.bound = ac_plan_needs(s->plan);
+  c.bound = s->plan->info.bytes.total;
   c.seconds = window_seconds(s, micro_batch);
   s->list[s->count++] = c;
   return AC_OK;
@@ -235,16 +248,17 @@ static ac_status refusal(const ac_plan *plan, uint64_t least, int64_t micro_batc
                  plan->desc.memory ? "the budget" : "what the device can spare", have, knobs);
 }
 
-/* The smallest total of all candidates and its micro-batch. */
+/* The least that one of the candidates needs, and its micro-batch. */
 static ac_status find_least(search *s, uint64_t *least, int64_t *micro_batch) {
-  *least = UINT64_MAX;
+  uint64_t total = UINT64_MAX;
   qsort(s->list, (size_t)s->count, sizeof *s->list, by_bound);
-  for (int i = 0; i < s->count && s->list[i].bound < *least; i++) {
+  for (int i = 0; i < s->count && s->list[i].bound < total; i++) {
     AC_TRY(lay_out(s, &s->list[i]));
-    if (ac_plan_needs(s->plan) >= *least) continue;
-    *least = ac_plan_needs(s->plan);
+    if (s->plan->info.bytes.total >= total) continue;
+    total = s->plan->info.bytes.total;
     *micro_batch = s->list[i].micro_batch;
   }
+  *least = ac_plan_needs(s->plan, total);
   return AC_OK;
 }
 
@@ -330,6 +344,8 @@ static ac_status refuse(search *s, uint64_t limit) {
   if (least == UINT64_MAX)
     return AC_ERROR_BUDGET; /* with the sentence about the largest allocation */
   ac_plan_desc desc = s->plan->desc;
+  add_knob(least - ac_plan_host_needs(s->plan), least, "with nothing read ahead (--read-ahead 0)",
+           knobs, sizeof knobs);
   if (desc.micro_batch > 1) {
     desc.micro_batch = 1;
     const char *what = s->plan->coupled < 0
@@ -351,14 +367,27 @@ static ac_status refuse(search *s, uint64_t limit) {
   return refusal(s->plan, least, micro_batch, limit, knobs);
 }
 
-static ac_status choose(search *s, uint64_t limit) {
+static ac_status choose(search *s, uint64_t limit, bool *fits) {
+  *fits = false;
   qsort(s->list, (size_t)s->count, sizeof *s->list, by_seconds);
-  for (int i = 0; i < s->count; i++) {
-    if (s->list[i].bound > limit) continue;
+  for (int i = 0; i < s->count && !*fits; i++) {
+    if (ac_plan_needs(s->plan, s->list[i].bound) > limit) continue;
     AC_TRY(lay_out(s, &s->list[i]));
-    if (ac_plan_needs(s->plan) <= limit) return AC_OK;
+    *fits = ac_plan_needs(s->plan, s->plan->info.bytes.total) <= limit;
   }
-  return refuse(s, limit);
+  return AC_OK;
+}
+
+/* Chooses with as many batches read ahead as there is room for, if they are not insisted on. */
+static ac_status choose_or_refuse(search *s, uint64_t limit) {
+  bool fits;
+  AC_TRY(choose(s, limit, &fits));
+  int ahead = s->plan->desc.read_ahead_if_room ? s->plan->desc.read_ahead : 0;
+  while (!fits && ahead-- > 0) {
+    ac_plan_set_read_ahead(s->plan, ahead);
+    AC_TRY(choose(s, limit, &fits));
+  }
+  return fits ? AC_OK : refuse(s, limit);
 }
 
 /* ---- forward only ---------------------------------------------------------------------------- */
@@ -400,10 +429,12 @@ static ac_status search_forward(ac_plan *plan, uint64_t limit) {
 ac_status ac_plan_search(ac_plan *plan, uint64_t limit) {
   if (plan->desc.purpose != AC_TRAIN) return search_forward(plan, limit);
   search s = {.plan = plan};
-  AC_TRY(ac_cost_model_get(&s.costs, plan->device, ac_plan_storage(&plan->desc)));
+  bool ops[AC_OP_COUNT] = {false};
+  list_ops(plan, ops);
+  AC_TRY(ac_cost_model_get(&s.costs, plan->device, ac_plan_storage(&plan->desc), ops));
   s.update = update_seconds(&s);
   ac_status status = list_candidates(&s);
-  if (status == AC_OK) status = choose(&s, limit);
+  if (status == AC_OK) status = choose_or_refuse(&s, limit);
   free(s.list);
   return status;
 }

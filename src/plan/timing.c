@@ -2,7 +2,6 @@
 
 #include "core/error.h"
 #include "core/half.h"
-#include "core/platform.h"
 #include "ops/linear_cross_entropy.h"
 
 #include <stdlib.h>
@@ -121,12 +120,12 @@ void ac_op_lift(ac_placed_op *placed, ac_device *device) {
 
 ac_status ac_placed_run(ac_device *device, const ac_placed_op *placed, int count, int *next,
                         int64_t runs, double *seconds) {
-  double start = ac_clock();
+  double start = device->clock();
   for (int64_t i = 0; i < runs; i++) {
     AC_TRY(device->backend->run(device->state, &placed[*next].args));
     if (++*next == count) *next = 0;
   }
   AC_TRY(device->backend->finish(device->state));
-  if (seconds) *seconds = ac_clock() - start;
+  if (seconds) *seconds = device->clock() - start;
   return AC_OK;
 }

@@ -27,6 +27,7 @@ typedef struct fit {
   double waited;                     /* for samples of this window */
   int64_t count, batch, micro_batch; /* samples: in the dataset, a window, a micro-batch */
   cursor next, window_begin;
+  ac_stop stop;   /* by the caller; also set where the callback says so */
   double resumed; /* when the clock for the current window was started */
 } fit;
 
@@ -122,13 +123,15 @@ static ac_status explain(fit *f, int64_t samples, const ac_update *update) {
 
 static void report(fit *f, ac_fit_event *event) {
   event->epoch = f->next.epoch;
-  if (f->desc->callback && !f->desc->callback(f->desc->user, event)) f->result.stopped = true;
+  if (f->desc->callback && !f->desc->callback(f->desc->user, event)) f->stop.stopped = true;
   f->resumed = ac_clock();
 }
 
 static ac_status evaluate(fit *f, int64_t limit) {
   ac_fit_event event = {.kind = AC_FIT_EVALUATION, .step = f->result.steps};
-  AC_TRY(ac_trainer_evaluate(f->trainer, f->desc->validation, limit, &event.evaluation));
+  AC_TRY(ac_trainer_evaluate_until(f->trainer, f->desc->validation, limit, &f->stop,
+                                   &event.evaluation));
+  if (f->stop.stopped) return AC_OK;
   f->result.final = event.evaluation;
   f->result.evaluated = true;
   report(f, &event);
@@ -144,6 +147,7 @@ static void count_window(fit *f, ac_fit_event *event) {
   event->step = f->result.steps + 1;
   f->result.skipped += overflow;
   f->result.updates += !update->skipped;
+  f->result.evaluated = false;
   f->result.seconds += event->seconds;
   f->again = event->replayed;
   if (event->replayed) {
@@ -152,6 +156,13 @@ static void count_window(fit *f, ac_fit_event *event) {
   }
   f->result.steps++;
   f->result.samples += event->samples;
+}
+
+static bool finished(const fit *f) {
+  if (f->stop.stopped) return true;
+  if (f->again) return false;
+  if (f->desc->steps) return f->result.steps >= f->desc->steps;
+  return f->next.epoch >= f->desc->epochs;
 }
 
 static ac_status end_window(fit *f) {
@@ -167,20 +178,12 @@ static ac_status end_window(fit *f) {
   if (event.update.stuck) return explain(f, samples, &event.update);
   if (event.replayed) return AC_OK;
   int64_t every = f->desc->eval_every;
-  bool last = f->desc->steps && f->result.steps >= f->desc->steps;
-  if (every && f->desc->validation && !last && !f->result.stopped && f->result.steps % every == 0)
+  if (every && f->desc->validation && !finished(f) && f->result.steps % every == 0)
     AC_TRY(evaluate(f, f->desc->eval_samples));
   return AC_OK;
 }
 
 /* ---- the loop -------------------------------------------------------------------------------- */
-
-static bool finished(const fit *f) {
-  if (f->result.stopped) return true;
-  if (f->again) return false;
-  if (f->desc->steps) return f->result.steps >= f->desc->steps;
-  return f->next.epoch >= f->desc->epochs;
-}
 
 /* Runs a window that a loader has read. */
 static ac_status run_window(fit *f) {
@@ -190,18 +193,20 @@ static ac_status run_window(fit *f) {
   }
   f->again = false;
   f->window_begin = (cursor){f->window.epoch, f->window.position};
-  f->next = (cursor){f->window.next_epoch, f->window.next_position};
   piece p;
   for (int64_t done = 0; done < f->window.count; done += p.count) {
+    if (ac_stop_asked(&f->stop)) return AC_OK;
     AC_TRY(next_piece(f, NULL, done, f->window.count - done, &p));
     AC_TRY(ac_trainer_accumulate_data(f->trainer, p.data, p.first, p.count));
   }
+  f->next = (cursor){f->window.next_epoch, f->window.next_position};
   return f->window.count ? end_window(f) : AC_OK;
 }
 
 /* Adds one micro-batch to the window, and ends the window if it is full or the policy says so. */
 static ac_status advance(fit *f) {
   if (f->loader) return run_window(f);
+  if (ac_stop_asked(&f->stop)) return AC_OK;
   if (f->trainer->window_samples == 0) f->window_begin = f->next;
   f->again = false;
   int64_t epoch = f->next.epoch;
@@ -220,12 +225,15 @@ static ac_status run(fit *f) {
   do {
     while (!finished(f)) AC_TRY(advance(f));
     /* Carried samples that no further epoch fills up are not lost. */
-    if (f->trainer->window_samples > 0 && !f->result.stopped) AC_TRY(end_window(f));
-  } while (!finished(f)); /* the last window may run again */
+    if (f->trainer->window_samples > 0 && !f->stop.stopped) AC_TRY(end_window(f));
+  } while (!finished(f));                                        /* the last window may run again */
+  if (f->trainer->window_samples > 0) f->next = f->window_begin; /* stopped in its middle */
   ac_trainer_discard(f->trainer);
   f->result.epochs = f->next.epoch;
-  if (f->desc->validation && !f->desc->no_final_evaluation) AC_TRY(evaluate(f, 0));
-  return AC_OK;
+  if (!f->desc->validation || f->desc->no_final_evaluation || f->stop.stopped) return AC_OK;
+  ac_fit_event trained = {.kind = AC_FIT_TRAINED, .step = f->result.steps};
+  report(f, &trained);
+  return f->stop.stopped ? AC_OK : evaluate(f, 0);
 }
 
 static ac_status check_desc(const ac_trainer *trainer, const ac_fit_desc *desc) {
@@ -276,10 +284,14 @@ static ac_status open_loader(fit *f) {
 }
 
 ac_status ac_fit(ac_trainer *trainer, const ac_fit_desc *desc, ac_fit_result *result) {
+  static const ac_fit_desc nothing = {0};
+  AC_REQUIRE(trainer);
+  if (!desc) desc = &nothing;
   AC_TRY(check_desc(trainer, desc));
   const ac_plan_info *info = &trainer->instance.plan->info;
   fit f = {.trainer = trainer, .desc = desc, .batch = info->batch};
   f.micro_batch = info->micro_batch;
+  f.stop = (ac_stop){.ask = desc->stop, .user = desc->user};
   f.count = ac_dataset_count(desc->train);
   ac_status status = ac_gather_open(&f.gather, &trainer->instance, desc->train);
   /* Opened here for what it allocates, which stays: later evaluations are on the step path. */
@@ -290,6 +302,7 @@ ac_status ac_fit(ac_trainer *trainer, const ac_fit_desc *desc, ac_fit_result *re
   if (status == AC_OK) status = run(&f);
   ac_loader_free(f.loader);
   if (status != AC_OK) ac_trainer_discard(trainer);
+  f.result.stopped = f.stop.stopped;
   if (result) *result = f.result;
   return status;
 }

@@ -59,11 +59,12 @@ ac_status ac_gather_read(ac_gather *gather, ac_instance *instance, const ac_samp
 }
 
 static ac_status evaluate(ac_instance *instance, ac_prepared *prepared, ac_gather *gather,
-                          int64_t samples) {
+                          int64_t samples, ac_stop *stop) {
   double fed = 0;
   int64_t micro_batch = instance->plan->info.micro_batch;
   for (int64_t first = 0; first < samples; first += micro_batch) {
     int64_t count = samples - first < micro_batch ? samples - first : micro_batch;
+    if (ac_stop_asked(stop)) return AC_OK;
     for (int64_t i = 0; i < count; i++) {
       ac_sample_key key = {.index = first + i};
       AC_TRY(ac_gather_read(gather, instance, &key, i));
@@ -80,14 +81,14 @@ static ac_status evaluate(ac_instance *instance, ac_prepared *prepared, ac_gathe
 }
 
 ac_status ac_instance_evaluate(ac_instance *instance, ac_prepared *prepared, ac_dataset *dataset,
-                               int64_t limit, ac_evaluation *result) {
+                               int64_t limit, ac_stop *stop, ac_evaluation *result) {
   int64_t samples = ac_dataset_count(dataset);
   if (limit > 0 && limit < samples) samples = limit;
   if (samples < 1) return ac_fail(AC_ERROR_ARGUMENT, "the dataset to evaluate on is empty");
   ac_gather gather;
   AC_TRY(ac_gather_open(&gather, instance, dataset));
-  ac_status status = evaluate(instance, prepared, &gather, samples);
-  if (status != AC_OK) return status;
+  AC_TRY(evaluate(instance, prepared, &gather, samples, stop));
+  if (stop->stopped) return AC_OK;
   ac_loss_sums sums = ac_instance_loss_sums(instance);
   bool weighs = sums.weight > 0;
   *result = (ac_evaluation){.loss = weighs ? sums.loss / sums.weight : 0,

@@ -1,6 +1,7 @@
 #include "train/instance.h"
 
 #include "core/error.h"
+#include "core/platform.h"
 #include "ops/loss.h"
 
 #include <math.h>
@@ -150,7 +151,7 @@ static void find_gradients(ac_instance *instance) {
 }
 
 /* What is prepared without handles of memory. A backend may look for its fastest kernels then, with
- * memory of its own: before the plan's is allocated. */
+ * memory of its own: before the plan's is allocated. The backend says what it compiles. */
 static ac_status prepare_early(ac_instance *instance, const ac_sequence *sequence) {
   instance->run.batch = instance->plan->info.micro_batch;
   for (int i = 0; i < sequence->step_count; i++) {
@@ -158,6 +159,17 @@ static ac_status prepare_early(ac_instance *instance, const ac_sequence *sequenc
     ac_step_arguments(&sequence->steps[i], instance->plan->graph, &instance->run, &args);
     AC_TRY(instance->device->backend->prepare(instance->device->state, &args));
   }
+  return AC_OK;
+}
+
+static ac_status prepare_all_early(ac_instance *instance) {
+  const ac_sequence *main = &instance->plan->main, *evaluation = &instance->plan->evaluation;
+  const double start = ac_clock();
+  AC_TRY(prepare_early(instance, main));
+  AC_TRY(prepare_early(instance, evaluation));
+  ac_device_log(instance->device, AC_LOG_INFO, "%s: prepared %d ops in %.1f s",
+                instance->device->info.id, main->step_count + evaluation->step_count,
+                ac_clock() - start);
   return AC_OK;
 }
 
@@ -378,8 +390,7 @@ static ac_status bring_to_life(ac_instance *instance) {
                    plan->graph->input_count, AC_MAX_GRAPH_INPUTS);
   AC_TRY(allocate_host(instance));
   find_checks(instance);
-  AC_TRY(prepare_early(instance, &plan->main));
-  AC_TRY(prepare_early(instance, &plan->evaluation));
+  AC_TRY(prepare_all_early(instance));
   AC_TRY(allocate_chunks(instance));
   AC_TRY(view_persistent(instance));
   AC_TRY(clear_persistent(instance));

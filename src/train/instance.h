@@ -146,8 +146,20 @@ ac_status ac_gather_open(ac_gather *gather, ac_instance *instance, ac_dataset *d
 /* Reads one sample into place `slot` of the staging buffers. */
 ac_status ac_gather_read(ac_gather *gather, ac_instance *instance, const ac_sample_key *key,
                          int64_t slot);
-/* Forward only over a dataset with the given sequence. */
+/* Who is asked before each micro-batch whether to stop, and whether the answer was yes. */
+typedef struct ac_stop {
+  bool (*ask)(void *user); /* NULL: never */
+  void *user;
+  bool stopped;
+} ac_stop;
+
+static inline bool ac_stop_asked(ac_stop *stop) {
+  if (!stop->stopped && stop->ask) stop->stopped = stop->ask(stop->user);
+  return stop->stopped;
+}
+
+/* Forward only over a dataset with the given sequence. Where it is stopped there is no result. */
 ac_status ac_instance_evaluate(ac_instance *instance, ac_prepared *prepared, ac_dataset *dataset,
-                               int64_t limit, ac_evaluation *result);
+                               int64_t limit, ac_stop *stop, ac_evaluation *result);
 
 #endif

@@ -120,6 +120,8 @@ ac_status ac_trainer_locate_data(ac_trainer *trainer, const void *const *data, i
 
 ac_status ac_trainer_locate_nonfinite(ac_trainer *trainer, int64_t count, const ac_feed *feeds,
                                       int feed_count, char *text, size_t size) {
+  AC_REQUIRE(trainer, text);
+  if (feed_count > 0) AC_REQUIRE(feeds);
   const void *data[AC_MAX_GRAPH_INPUTS];
   if (size < 1) return ac_fail(AC_ERROR_ARGUMENT, "trainer: there is no room for the answer");
   if (count > trainer->instance.plan->info.micro_batch)

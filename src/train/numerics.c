@@ -109,11 +109,12 @@ static int find_watched(const ac_trainer *trainer, int index) {
 
 int ac_trainer_numerics_count(const ac_trainer *trainer) {
   int count = 0;
-  while (find_watched(trainer, count) >= 0) count++;
+  while (trainer && find_watched(trainer, count) >= 0) count++;
   return count;
 }
 
 ac_status ac_trainer_numerics(const ac_trainer *trainer, int index, ac_numerics *result) {
+  AC_REQUIRE(trainer, result);
   int step = index < 0 ? -1 : find_watched(trainer, index);
   if (step < 0) return ac_fail(AC_ERROR_ARGUMENT, "trainer: no op %d is watched", index);
   const ac_plan *plan = trainer->instance.plan;

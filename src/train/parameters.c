@@ -108,28 +108,28 @@ static distribution resolve(const ac_tensor *tensor) {
   int in = shape->rank > 1 && !init->in_out ? 1 : 0;
   int out = shape->rank > 1 ? 1 - in : 0;
   double fan_in = (double)shape->dim[in] * rest, fan_out = (double)shape->dim[out] * rest;
-  double a = (double)init->a, b = (double)init->b;
+  double gain = (double)init->gain, bound = 0;
   switch (init->kind) {
   case AC_INIT_ZERO:
-    return (distribution){false, 0, 0};
+    break;
   case AC_INIT_CONSTANT:
-    return (distribution){false, a, a};
+    return (distribution){false, (double)init->value, (double)init->value};
   case AC_INIT_NORMAL:
-    return (distribution){true, a, b};
+    return (distribution){true, (double)init->mean, (double)init->deviation};
   case AC_INIT_UNIFORM:
-    return (distribution){false, a, b};
+    return (distribution){false, (double)init->low, (double)init->high};
   case AC_INIT_KAIMING_NORMAL:
-    return (distribution){true, 0, a / sqrt(fan_in)};
+    return (distribution){true, 0, gain / sqrt(fan_in)};
   case AC_INIT_XAVIER_NORMAL:
-    return (distribution){true, 0, a * sqrt(2 / (fan_in + fan_out))};
+    return (distribution){true, 0, gain * sqrt(2 / (fan_in + fan_out))};
   case AC_INIT_KAIMING_UNIFORM:
-    b = a * sqrt(3 / fan_in);
+    bound = gain * sqrt(3 / fan_in);
     break;
   case AC_INIT_XAVIER_UNIFORM:
-    b = a * sqrt(6 / (fan_in + fan_out));
+    bound = gain * sqrt(6 / (fan_in + fan_out));
     break;
   }
-  return (distribution){false, -b, b};
+  return (distribution){false, -bound, bound};
 }
 
 /* Element e comes from word e % 4 of block e / 4; normals by Box and Muller from the words (0, 1)

@@ -1,13 +1,16 @@
+#include "core/error.h"
+
 #include <accrue/trainer.h>
 
 #include <math.h>
 
 double ac_schedule_rate(const ac_schedule *schedule, int64_t update) {
   const double pi = 3.14159265358979323846;
-  if (update < schedule->warmup)
-    return schedule->lr * (double)(update + 1) / (double)(schedule->warmup + 1);
-  if (schedule->kind == AC_SCHEDULE_CONSTANT) return schedule->lr;
-  if (update >= schedule->total) return schedule->min_lr;
-  double done = (double)(update - schedule->warmup) / (double)(schedule->total - schedule->warmup);
-  return schedule->min_lr + 0.5 * (1 + cos(pi * done)) * (schedule->lr - schedule->min_lr);
+  const ac_schedule s = AC_DESCRIBED(ac_schedule, schedule);
+  const double lr = s.lr == 0 ? 1e-3 : s.lr < 0 ? 0 : s.lr;
+  if (update < s.warmup) return lr * (double)(update + 1) / (double)(s.warmup + 1);
+  if (s.kind == AC_SCHEDULE_CONSTANT) return lr;
+  if (update >= s.total) return s.min_lr;
+  double done = (double)(update - s.warmup) / (double)(s.total - s.warmup);
+  return s.min_lr + 0.5 * (1 + cos(pi * done)) * (lr - s.min_lr);
 }

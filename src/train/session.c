@@ -10,20 +10,21 @@ struct ac_session {
   bool has_run;
 };
 
-ac_status ac_session_create(ac_session **result, const ac_plan *plan, uint64_t seed) {
-  *result = NULL;
+ac_status ac_session_create(ac_session **session, const ac_plan *plan, uint64_t seed) {
+  AC_CREATES(session);
+  AC_REQUIRE(plan);
   if (plan->desc.purpose == AC_TRAIN)
     return ac_fail(AC_ERROR_ARGUMENT, "session: the plan was made for training");
-  ac_session *session = calloc(1, sizeof *session);
-  if (!session) return ac_fail(AC_ERROR_MEMORY, "no memory for a session");
-  ac_status status = ac_instance_create(&session->instance, plan);
-  session->instance.run.seed = seed;
-  if (status == AC_OK) status = ac_instance_initialise(&session->instance, seed);
+  ac_session *made = calloc(1, sizeof *made);
+  if (!made) return ac_fail(AC_ERROR_MEMORY, "no memory for a session");
+  ac_status status = ac_instance_create(&made->instance, plan);
+  made->instance.run.seed = seed;
+  if (status == AC_OK) status = ac_instance_initialise(&made->instance, seed);
   if (status != AC_OK) {
-    ac_session_free(session);
+    ac_session_free(made);
     return status;
   }
-  *result = session;
+  *session = made;
   return AC_OK;
 }
 
@@ -34,11 +35,14 @@ void ac_session_free(ac_session *session) {
 }
 
 ac_status ac_session_load(ac_session *session, const char *path, const char *optional_prefix) {
+  AC_REQUIRE(session, path);
   return ac_instance_load(&session->instance, path, optional_prefix);
 }
 
 ac_status ac_session_set_parameter(ac_session *session, const char *name, int64_t first,
                                    int64_t count, const float *data) {
+  AC_REQUIRE(session, name);
+  if (count > 0) AC_REQUIRE(data);
   ac_instance *instance = &session->instance;
   int index = ac_instance_find_parameter(instance, name);
   if (index < 0) return ac_fail(AC_ERROR_ARGUMENT, "session: no parameter \"%s\"", name);
@@ -47,6 +51,8 @@ ac_status ac_session_set_parameter(ac_session *session, const char *name, int64_
 }
 
 ac_status ac_session_run(ac_session *session, int64_t count, const ac_feed *feeds, int feed_count) {
+  AC_REQUIRE(session);
+  if (feed_count > 0) AC_REQUIRE(feeds);
   ac_instance *instance = &session->instance;
   const ac_plan_info *info = &instance->plan->info;
   const void *data[AC_MAX_GRAPH_INPUTS];
@@ -74,6 +80,8 @@ static const void *output_handle(const ac_instance *instance, int tensor) {
 
 ac_status ac_session_output(ac_session *session, const char *name, int64_t first, int64_t count,
                             float *data) {
+  AC_REQUIRE(session, name);
+  if (count > 0) AC_REQUIRE(data);
   const ac_instance *instance = &session->instance;
   const ac_graph *graph = instance->plan->graph;
   int tensor = -1;
@@ -92,8 +100,10 @@ ac_status ac_session_output(ac_session *session, const char *name, int64_t first
 
 ac_status ac_session_evaluate(ac_session *session, ac_dataset *dataset, int64_t limit,
                               ac_evaluation *result) {
+  AC_REQUIRE(session, dataset, result);
   ac_instance *instance = &session->instance;
   if (instance->plan->info.purpose != AC_EVALUATE)
     return ac_fail(AC_ERROR_STATE, "session: the plan was not made to evaluate");
-  return ac_instance_evaluate(instance, &instance->main, dataset, limit, result);
+  ac_stop never = {0};
+  return ac_instance_evaluate(instance, &instance->main, dataset, limit, &never, result);
 }

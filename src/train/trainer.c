@@ -23,7 +23,7 @@ static double or_default(double value, double fallback) {
 
 static ac_status check_desc(ac_trainer_desc *desc, ac_optimizer_kind kind) {
   ac_optimizer_desc *o = &desc->optimizer;
-  const ac_schedule *s = &desc->schedule;
+  ac_schedule *s = &desc->schedule;
   if (o->epsilon < 0)
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: epsilon %g must be positive", o->epsilon);
   o->beta1 = or_default(o->beta1, 0.9);
@@ -38,11 +38,12 @@ static ac_status check_desc(ac_trainer_desc *desc, ac_optimizer_kind kind) {
   if (!isfinite(o->epsilon) || !isfinite(o->momentum) || !isfinite(o->weight_decay) ||
       isnan(o->clip))
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: an optimizer setting is not finite");
-  if (!isfinite(s->lr) || s->lr < 0 || !isfinite(s->min_lr) || s->min_lr < 0 || s->warmup < 0)
+  if (!isfinite(s->lr) || !isfinite(s->min_lr) || s->min_lr < 0 || s->warmup < 0)
     return ac_fail(AC_ERROR_ARGUMENT,
                    "trainer: learning rates %g and %g and warm-up %lld must be "
-                   "finite and not negative",
+                   "finite, and all but the first not negative",
                    s->lr, s->min_lr, (long long)s->warmup);
+  if (s->lr == 0 && kind == AC_SGD) s->lr = 0.1;
   if (s->kind == AC_SCHEDULE_COSINE && s->total <= 0)
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: a cosine schedule needs its number of updates");
   return AC_OK;
@@ -92,28 +93,30 @@ static ac_status check_steps(ac_trainer *trainer) {
 /* Update kernels are compiled before the first step, like all others. */
 static ac_status prepare_updates(ac_trainer *trainer);
 
-ac_status ac_trainer_create(ac_trainer **result, const ac_plan *plan, const ac_trainer_desc *desc) {
-  *result = NULL;
+ac_status ac_trainer_create(ac_trainer **trainer, const ac_plan *plan,
+                            const ac_trainer_desc *desc) {
+  AC_CREATES(trainer);
+  AC_REQUIRE(plan);
   if (plan->desc.purpose != AC_TRAIN)
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: the plan was not made for training");
-  ac_trainer *trainer = calloc(1, sizeof *trainer);
-  if (!trainer) return ac_fail(AC_ERROR_MEMORY, "no memory for a trainer");
-  trainer->desc = *desc;
-  trainer->nonfinite = -1;
-  ac_status status = check_desc(&trainer->desc, plan->desc.optimizer);
+  ac_trainer *made = calloc(1, sizeof *made);
+  if (!made) return ac_fail(AC_ERROR_MEMORY, "no memory for a trainer");
+  made->desc = AC_DESCRIBED(ac_trainer_desc, desc);
+  made->nonfinite = -1;
+  ac_status status = check_desc(&made->desc, plan->desc.optimizer);
   if (status == AC_OK)
-    status = ac_scaler_init(&trainer->scaler, &desc->loss_scaling, plan->desc.precision);
-  if (status == AC_OK) status = ac_instance_create(&trainer->instance, plan);
-  trainer->instance.run.seed = desc->seed;
-  if (status == AC_OK) set_loss_scale(trainer);
-  if (status == AC_OK) status = ac_instance_initialise(&trainer->instance, desc->seed);
-  if (status == AC_OK) status = list_steps(trainer);
-  if (status == AC_OK) status = prepare_updates(trainer);
+    status = ac_scaler_init(&made->scaler, &made->desc.loss_scaling, plan->desc.precision);
+  if (status == AC_OK) status = ac_instance_create(&made->instance, plan);
+  made->instance.run.seed = made->desc.seed;
+  if (status == AC_OK) set_loss_scale(made);
+  if (status == AC_OK) status = ac_instance_initialise(&made->instance, made->desc.seed);
+  if (status == AC_OK) status = list_steps(made);
+  if (status == AC_OK) status = prepare_updates(made);
   if (status != AC_OK) {
-    ac_trainer_free(trainer);
+    ac_trainer_free(made);
     return status;
   }
-  *result = trainer;
+  *trainer = made;
   return AC_OK;
 }
 
@@ -174,6 +177,8 @@ static ac_status check_pieces(const ac_trainer *trainer, int64_t count) {
 
 ac_status ac_trainer_accumulate(ac_trainer *trainer, int64_t count, const ac_feed *feeds,
                                 int feed_count) {
+  AC_REQUIRE(trainer);
+  if (feed_count > 0) AC_REQUIRE(feeds);
   const void *data[AC_MAX_GRAPH_INPUTS];
   AC_TRY(check_window(trainer));
   AC_TRY(ac_instance_match_feeds(&trainer->instance, count, feeds, feed_count, data));
@@ -202,6 +207,7 @@ ac_status ac_trainer_check_arena(const ac_trainer *trainer) {
 }
 
 void ac_trainer_discard(ac_trainer *trainer) {
+  if (!trainer) return;
   trainer->window_samples = 0;
   trainer->broken = false;
 }
@@ -370,6 +376,7 @@ static ac_status prepare_updates(ac_trainer *trainer) {
 }
 
 ac_status ac_trainer_update(ac_trainer *trainer, ac_update *result) {
+  AC_REQUIRE(trainer);
   AC_TRY(check_window(trainer));
   if (trainer->window_samples == 0)
     return ac_fail(AC_ERROR_STATE, "trainer: nothing was accumulated since the last update");
@@ -414,25 +421,30 @@ ac_status ac_trainer_update(ac_trainer *trainer, ac_update *result) {
 /* ---- parameters and evaluation --------------------------------------------------------------- */
 
 int ac_trainer_parameter_count(const ac_trainer *trainer) {
-  return trainer->instance.plan->graph->parameter_count;
+  return trainer ? trainer->instance.plan->graph->parameter_count : 0;
 }
 
 ac_status ac_trainer_parameter_info(const ac_trainer *trainer, int index, ac_tensor_info *info) {
+  AC_REQUIRE(trainer, info);
   return ac_graph_parameter(trainer->instance.plan->graph, index, info);
 }
 
 int ac_trainer_find_parameter(const ac_trainer *trainer, const char *name) {
-  return ac_instance_find_parameter(&trainer->instance, name);
+  return trainer && name ? ac_instance_find_parameter(&trainer->instance, name) : -1;
 }
 
 ac_status ac_trainer_get_parameter(ac_trainer *trainer, int index, int64_t first, int64_t count,
                                    float *data) {
+  AC_REQUIRE(trainer);
+  if (count > 0) AC_REQUIRE(data);
   AC_TRY(ac_instance_check_range(&trainer->instance, index, first, count));
   return ac_instance_read_parameter(&trainer->instance, index, first, count, data);
 }
 
 ac_status ac_trainer_set_parameter(ac_trainer *trainer, int index, int64_t first, int64_t count,
                                    const float *data) {
+  AC_REQUIRE(trainer);
+  if (count > 0) AC_REQUIRE(data);
   ac_instance *instance = &trainer->instance;
   AC_TRY(ac_instance_check_range(instance, index, first, count));
   return ac_instance_write_parameter(instance, index, first, count, data);
@@ -440,6 +452,8 @@ ac_status ac_trainer_set_parameter(ac_trainer *trainer, int index, int64_t first
 
 ac_status ac_trainer_get_gradient(ac_trainer *trainer, int index, int64_t first, int64_t count,
                                   float *data) {
+  AC_REQUIRE(trainer);
+  if (count > 0) AC_REQUIRE(data);
   AC_TRY(ac_instance_check_range(&trainer->instance, index, first, count));
   int gradient = trainer->instance.plan->parameters[index].gradient;
   if (gradient < 0)
@@ -456,24 +470,35 @@ ac_status ac_trainer_get_gradient(ac_trainer *trainer, int index, int64_t first,
 
 ac_status ac_trainer_save(ac_trainer *trainer, const char *path, const ac_metadata *metadata,
                           int metadata_count) {
+  AC_REQUIRE(trainer, path);
+  if (metadata_count > 0) AC_REQUIRE(metadata);
   return ac_instance_save(&trainer->instance, path, metadata, metadata_count);
 }
 
 ac_status ac_trainer_load(ac_trainer *trainer, const char *path, const char *optional_prefix) {
+  AC_REQUIRE(trainer, path);
   return ac_instance_load(&trainer->instance, path, optional_prefix);
 }
 
 /* The loss sums of a window in progress share their memory with the evaluation's. */
-ac_status ac_trainer_evaluate(ac_trainer *trainer, ac_dataset *dataset, int64_t limit,
-                              ac_evaluation *result) {
+ac_status ac_trainer_evaluate_until(ac_trainer *trainer, ac_dataset *dataset, int64_t limit,
+                                    ac_stop *stop, ac_evaluation *result) {
   ac_instance *instance = &trainer->instance;
   const ac_backend *backend = instance->device->backend;
   float sums[AC_LOSS_SUMS];
   AC_TRY(ac_trainer_check_arena(trainer));
   AC_TRY(backend->download(instance->device->state, instance->control, 0, sums, sizeof sums));
-  ac_status status = ac_instance_evaluate(instance, &instance->evaluation, dataset, limit, result);
+  ac_status status =
+      ac_instance_evaluate(instance, &instance->evaluation, dataset, limit, stop, result);
   ac_status restored =
       backend->upload(instance->device->state, instance->control, 0, sums, sizeof sums);
   if (restored != AC_OK) trainer->broken = true;
   return status != AC_OK ? status : restored;
+}
+
+ac_status ac_trainer_evaluate(ac_trainer *trainer, ac_dataset *dataset, int64_t limit,
+                              ac_evaluation *result) {
+  AC_REQUIRE(trainer, dataset, result);
+  ac_stop never = {0};
+  return ac_trainer_evaluate_until(trainer, dataset, limit, &never, result);
 }

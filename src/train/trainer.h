@@ -28,6 +28,10 @@ ac_status ac_trainer_accumulate_data(ac_trainer *trainer, const void *const *dat
 /* Refuses to compute anything else while a window's gradients are in the arena. */
 ac_status ac_trainer_check_arena(const ac_trainer *trainer);
 
+/* ac_trainer_evaluate, unless it is stopped: then there is no result. */
+ac_status ac_trainer_evaluate_until(ac_trainer *trainer, ac_dataset *dataset, int64_t limit,
+                                    ac_stop *stop, ac_evaluation *result);
+
 /* ac_trainer_locate_nonfinite on samples [first, first + count) of the data, which are those from
  * `sample` on of the window. */
 ac_status ac_trainer_locate_data(ac_trainer *trainer, const void *const *data, int64_t first,

@@ -79,7 +79,7 @@ static void check_training(const expected *e, ac_device *device, int64_t micro_b
   ac_trainer *trainer;
   ac_update update;
   ac_feed feeds[] = {{"tokens", e->tokens}, {"targets", e->targets}};
-  assert_ok(ac_trainer_create(&trainer, plan, &(ac_trainer_desc){.schedule = {.lr = 0}}));
+  assert_ok(ac_trainer_create(&trainer, plan, &(ac_trainer_desc){.schedule = {.lr = -1}}));
   assert_ok(ac_trainer_load(trainer, weights, GPT_PREFIX));
   assert_ok(ac_trainer_accumulate(trainer, SAMPLES, feeds, 2));
   for (int i = 0; i < ac_trainer_parameter_count(trainer); i++) check_gradient(e, trainer, i);

@@ -146,16 +146,18 @@ static double directional(evaluation *e, double *values, const double *direction
 }
 
 /* Float rounding through a graph of some ten ops: 1e-4 of the gradient's norm is two orders above
- * what is seen for right rules, and wrong ones are off by its whole size. */
+ * what is seen for right rules, and wrong ones are off by its whole size. A parameter that is left
+ * without a gradient has one of zeros. */
 static void check_parameter(trained *t, evaluation *e, int index) {
   const ac_graph *graph = t->plan->graph;
   const ac_tensor *tensor = ac_tensor_at(graph, graph->parameters[index]);
-  if (t->plan->parameters[index].gradient < 0) return;
+  if (tensor->desc.frozen) return;
   int64_t count = elements_of(tensor);
-  float *gradient = malloc((size_t)count * sizeof *gradient);
+  float *gradient = calloc((size_t)count, sizeof *gradient);
   double *direction = calloc((size_t)count, sizeof *direction);
   double *values = e->data[tensor->id];
-  assert_ok(ac_trainer_get_gradient(t->trainer, index, 0, count, gradient));
+  if (t->plan->parameters[index].gradient >= 0)
+    assert_ok(ac_trainer_get_gradient(t->trainer, index, 0, count, gradient));
   double norm = 0, along = 0;
   for (int64_t i = 0; i < count; i++) {
     uint32_t bits = ac_philox(77, (uint32_t)i, 0, 0, 0).v[1];
@@ -309,7 +311,7 @@ static void norms_over_channels(void **state) {
 static void batch_norms(void **state) {
   (void)state;
   ac_graph *g = new_graph();
-  const ac_parameter_desc frozen = {.init = {AC_INIT_CONSTANT, 1, 0, false}, .frozen = true};
+  const ac_parameter_desc frozen = {.init = {AC_INIT_CONSTANT, .value = 1}, .frozen = true};
   ac_tensor *mean = ac_parameter(g, "running_mean", SHAPE(4), &frozen);
   ac_tensor *variance = ac_parameter(g, "running_variance", SHAPE(4), &frozen);
   ac_tensor *h = hidden(g);
@@ -351,7 +353,7 @@ static void bare_parameters(void **state) {
   (void)state;
   ac_graph *g = new_graph();
   ac_tensor *p = parameter(g, "p", 4, 6);
-  ac_parameter_desc frozen = {.init = {AC_INIT_CONSTANT, 1, 0, false}, .frozen = true};
+  ac_parameter_desc frozen = {.init = {AC_INIT_CONSTANT, .value = 1}, .frozen = true};
   ac_tensor *q = ac_parameter(g, "q", SHAPE(4, 6), &frozen);
   ac_tensor *bent = ac_add(ac_gelu(p, AC_GELU_ERF), ac_multiply(p, q));
   ac_tensor *y = ac_add(hidden(g), ac_add(bent, ac_softmax(p)));
@@ -373,10 +375,45 @@ static void classification(void **state) {
 static void binary_classification(void **state) {
   (void)state;
   ac_graph *g = new_graph();
+  ac_tensor *weights = ac_input(g, "weights", AC_F32, SHAPE(AC_BATCH)); /* the graph's tensor 0 */
   ac_tensor *t = ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, 4, 6));
-  ac_tensor *weights = ac_input(g, "weights", AC_F32, SHAPE(AC_BATCH));
   ac_graph_set_loss(g, ac_binary_cross_entropy(ac_silu(hidden(g)), t, weights));
   check(g);
+}
+
+/* Losses know no gradient of targets and weights, and say so. */
+static void refuse(ac_graph *g, ac_tensor *loss) {
+  ac_device *device;
+  ac_plan *plan = NULL;
+  ac_graph_set_loss(g, loss);
+  assert_ok(ac_graph_status(g));
+  assert_ok(ac_device_open(&device, &(ac_device_desc){.name = "cpu"}));
+  ac_plan_desc desc = {.batch = BATCH, .micro_batch = BATCH};
+  assert_int_equal(ac_plan_create(&plan, g, device, &desc), AC_ERROR_UNSUPPORTED);
+  assert_non_null(strstr(ac_last_error(), "must not depend on trainable parameters"));
+  ac_device_close(device);
+  ac_graph_free(g);
+}
+
+static void refused_targets(void **state) {
+  (void)state;
+  for (int kind = 0; kind < 6; kind++) {
+    ac_graph *g = new_graph();
+    ac_tensor *h = hidden(g);
+    ac_tensor *t = ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, 4, 6));
+    ac_tensor *labels = ac_input(g, "labels", AC_I32, SHAPE(AC_BATCH, 4));
+    ac_tensor *pooled = ac_linear(h, parameter(g, "to_one", 1, 6), NULL, AC_OUT_IN);
+    ac_tensor *rows = ac_reshape(pooled, SHAPE(AC_BATCH, 4));
+    ac_tensor *sample =
+        ac_reshape(ac_linear(rows, parameter(g, "v", 1, 4), NULL, AC_OUT_IN), SHAPE(AC_BATCH));
+    ac_tensor *table = parameter(g, "table", 5, 6);
+    refuse(g, kind == 0   ? ac_mean_squared_error(t, h, NULL)
+              : kind == 1 ? ac_mean_squared_error(h, t, sample)
+              : kind == 2 ? ac_binary_cross_entropy(t, h, NULL)
+              : kind == 3 ? ac_binary_cross_entropy(h, t, sample)
+              : kind == 4 ? ac_cross_entropy(h, labels, rows, NULL)
+                          : ac_linear_cross_entropy(h, table, AC_OUT_IN, labels, rows, NULL));
+  }
 }
 
 /* Ids -> table -> hidden -> loss over the table's own entries, with separate ops or with one. */
@@ -477,9 +514,32 @@ static void images(void **state) {
   ac_tensor *b = ac_conv2d(h, kernel(g, "half", 6, 2, 3), NULL, &half);
   b = ac_upsample_nearest2d(ac_average_pool2d(b, &threes), 2);
   ac_tensor *parts[] = {ac_slice(a, 1, 1, 2), b, h};
-  ac_tensor *y = ac_max_pool2d(ac_concat(parts, 3, 1), &pairs);
+  ac_tensor *y = ac_max_pool2d(ac_concat(g, parts, 3, 1), &pairs);
   y = ac_conv2d(y, kernel(g, "last", 24, 12, 1), parameter(g, "last_bias", 24, 0), NULL);
   check(finish(g, ac_reshape(ac_global_average_pool(y), SHAPE(AC_BATCH, 4, 6))));
+}
+
+/* Biases that are computed and used twice: what an op yields beside its first output is passed on
+ * and added up. */
+static void computed_biases(void **state) {
+  (void)state;
+  ac_graph *g = new_graph();
+  ac_tensor *h = hidden(g), *bias = ac_silu(parameter(g, "p", 6, 0));
+  ac_tensor *y = ac_silu(ac_linear(h, parameter(g, "w1", 6, 6), bias, AC_OUT_IN));
+  y = ac_linear(y, parameter(g, "w2", 6, 6), bias, AC_OUT_IN);
+  check(finish(g, ac_layer_norm(y, parameter(g, "gamma", 6, 0), bias, 0)));
+}
+
+/* As many parts as an op takes, one of them twice. */
+static void eight_parts(void **state) {
+  (void)state;
+  ac_graph *g = new_graph();
+  ac_tensor *h = hidden(g), *parts[8];
+  for (int i = 0; i < 7; i++) parts[i] = ac_slice(h, 2, i % 6, 1);
+  parts[7] = ac_linear(h, parameter(g, "wide", 5, 6), NULL, AC_OUT_IN);
+  parts[3] = parts[2];
+  ac_tensor *y = ac_concat(g, parts, 8, 2); /* [B, 4, 12] */
+  check(finish(g, ac_linear(y, parameter(g, "narrow", 6, 12), NULL, AC_OUT_IN)));
 }
 
 static void a_whole_transformer(void **state) {
@@ -502,10 +562,13 @@ int main(void) {
       cmocka_unit_test(bare_parameters),
       cmocka_unit_test(classification),
       cmocka_unit_test(binary_classification),
+      cmocka_unit_test(refused_targets),
       cmocka_unit_test(fused_head),
       cmocka_unit_test(other_heads),
       cmocka_unit_test(fused_equals_separate),
       cmocka_unit_test(images),
+      cmocka_unit_test(computed_biases),
+      cmocka_unit_test(eight_parts),
       cmocka_unit_test(a_whole_transformer),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -149,6 +149,8 @@ static const op_case cases[] = {
     ATTENTION("T 129, heads 1 x 64, dropout", 1, 0.125f, 0.1f, 1, 129, 64, false),
     ATTENTION("T 7, heads 2 x 3, dropout in evaluation", 2, 0.5f, 0.3f, 2, 7, 6, true),
     ATTENTION("T 65, heads 1 x 3, dropout", 1, 0.5f, 0.3f, 1, 65, 3, false),
+    /* Rows of scores from 256 elements on lie further apart (src/backend/cpu/attention.c). */
+    ATTENTION("T 257, heads 1 x 3", 1, 0.5f, 0, 1, 257, 3, false),
 };
 
 static void from_vector(op_case *result, const op_vector *vector) {

@@ -102,7 +102,7 @@ static void from_vector(op_case *result, const op_vector *vector) {
 
 /* Logits far on the right side cost nothing, far on the wrong side their size, and 0 counts as 1. A
  * NaN in a sample of weight 0 is not seen; elsewhere it is. */
-static void special(ac_device *device) {
+static void sides(ac_device *device) {
   op_instance loss, gradient;
   op_result result;
   op_variant variant = {.name = "sides and NaN"};
@@ -111,7 +111,8 @@ static void special(ac_device *device) {
   double *w = op_reals(&loss.args.in[2]);
   for (int i = 0; i < 65 * 21; i++) t[i] = i % 3 == 0, z[i] = t[i] > 0 ? 1000 : -1000;
   for (int b = 0; b < 65; b++) w[b] = 1;
-  z[0] = 0;          /* right, and costs log 2 */
+  z[0] = 0; /* right, and costs log 2; twice, so that it is not taken for that below */
+  w[0] = 2;
   z[1 * 21] = -1000; /* costs 1000 / 21 */
   z[2 * 21 + 1] = 0; /* wrong */
   w[3] = 0;
@@ -119,10 +120,10 @@ static void special(ac_device *device) {
   op_instance_compute(&loss);
   const char *where = op_where(device, &loss, &variant);
   if (op_run(device, &loss, &variant, &result)) {
-    double expected = (1000 + 2 * log(2)) / 21;
+    double expected = (1000 + 3 * log(2)) / 21;
     OP_EXPECT(where, fabs(result.out[0][0] + result.out[0][1] - expected) < 1e-4 * expected,
               "the loss is %g, not %g", result.out[0][0], expected);
-    OP_EXPECT(where, result.out[0][2] == 64 && result.out[0][4] == 62, "weight %g, right %g",
+    OP_EXPECT(where, result.out[0][2] == 65 && result.out[0][4] == 63, "weight %g, right %g",
               result.out[0][2], result.out[0][4]);
   }
   op_result_free(&result);
@@ -137,6 +138,29 @@ static void special(ac_device *device) {
               result.out[0][0]);
   op_result_free(&result);
   op_instance_free(&loss);
+}
+
+/* One element on the wrong side makes its sample wrong, wherever in a long sample it stands. */
+static void one_wrong(ac_device *device) {
+  op_instance loss;
+  op_result result;
+  op_variant variant = {.name = "one on the wrong side", .once = true};
+  op_instance_forward(&loss, &cases[5], 5);
+  double *z = op_reals(&loss.args.in[0]), *t = op_reals(&loss.args.in[1]);
+  for (int i = 0; i < 5 * 5000; i++) t[i] = i % 3 == 0, z[i] = t[i] > 0 ? 1 : -1;
+  z[1 * 5000 + 3] *= -1;
+  z[2 * 5000 + 4997] *= -1;
+  const char *where = op_where(device, &loss, &variant);
+  if (op_run(device, &loss, &variant, &result))
+    OP_EXPECT(where, result.out[0][2] == 5 && result.out[0][4] == 3, "weight %g, right %g",
+              result.out[0][2], result.out[0][4]);
+  op_result_free(&result);
+  op_instance_free(&loss);
+}
+
+static void special(ac_device *device) {
+  sides(device);
+  if (!op_reduced) one_wrong(device);
 }
 
 const op_family op_family_binary_cross_entropy = {

@@ -114,7 +114,7 @@ typedef struct op_gradient {
   op_source in[AC_MAX_INPUTS];
   int of[AC_MAX_OUTPUTS];
   int outputs;
-  bool optional; /* any of the first two outputs may be absent */
+  bool optional; /* any gradient of an input may be absent */
 } op_gradient;
 
 typedef struct op_case {

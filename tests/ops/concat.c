@@ -130,7 +130,7 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   if (kind == 1) parts[count++] = op_draw_result(d, &x->shape);
   parts[count++] = ac_slice(x, axis, cut, size - cut);
   parts[count++] = op_draw_one_in(d, 2) || !cut ? x : ac_slice(x, axis, 0, cut);
-  return ac_concat(parts, count, axis);
+  return ac_concat(x->graph, parts, count, axis);
 }
 
 static int choose(const ac_op_args *forward, op_gradient *list, op_attributes *attributes) {

@@ -70,6 +70,10 @@ static const op_case cases[] = {
             .out = {OP_F32(AC_BATCH, 1)}),
     DROPOUT("0.3, evaluation", 0.3f, 65, 7, .in = {FROM_1_TO_2(AC_BATCH, 65)},
             .out = {OP_F32(AC_BATCH, 65)}, .evaluation = true),
+    /* Enough elements for threads to share the copy. */
+    DROPOUT("0.3 of 3x65x129, evaluation", 0.3f, 65 * 129, 3,
+            .in = {FROM_1_TO_2(AC_BATCH, 65, 129)}, .out = {OP_F32(AC_BATCH, 65, 129)},
+            .evaluation = true),
 };
 
 static void known_answers(void) {

@@ -55,6 +55,9 @@ static const op_case cases[] = {
               .out = {OP_F32(AC_BATCH, 7)}),
     EMBEDDING("one column", 7, .in = {OP_F32(5, 1), OP_IDS(5, AC_BATCH)},
               .out = {OP_F32(AC_BATCH, 1)}),
+    /* More columns than are converted from 16 bits at once. */
+    EMBEDDING("wide rows", 5, .in = {OP_F32(3, 600), OP_IDS(3, AC_BATCH)},
+              .out = {OP_F32(AC_BATCH, 600)}),
     EMBEDDING("one row", 1, .in = {OP_F32(1, 65), OP_IDS(1, AC_BATCH, 1)},
               .out = {OP_F32(AC_BATCH, 1, 65)}),
 };

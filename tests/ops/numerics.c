@@ -42,13 +42,13 @@ static void put(void *data, ac_dtype dtype, int64_t i, const sample *s) {
 }
 
 /* `count` values, of which those at multiples of `step`, and the last, are samples in turn; counts
- * are added to `start`. */
+ * are added to `start`. The first is none that overflowed, as what lies behind the last has. */
 static void check_counts(ac_device *device, ac_dtype dtype, int64_t count, int64_t step,
                          const int32_t *start) {
   static const sample one = {0x3f800000u, 0x3c00u, 0x3f80u, 0, 0};
   void *data = calloc((size_t)count, ac_dtype_bytes(dtype));
   int64_t want[2] = {start ? start[0] : 0, start ? start[1] : 0};
-  for (int64_t i = 0, turn = 0; i < count; i++) {
+  for (int64_t i = 0, turn = 4; i < count; i++) {
     const sample *s = i % step && i < count - 1 ? &one : &samples[turn++ % SAMPLES];
     put(data, dtype, i, s);
     want[0] += s->overflowed;
@@ -99,6 +99,35 @@ static void check_marks(ac_device *device, const op_case *c) {
   op_instance_free(&s);
 }
 
+/* The gradient of a slice is added where it lies in dx; what an earlier op marked elsewhere in dx
+ * is not to be counted again as this op's. */
+static void check_marks_beside_slice(ac_device *device) {
+  enum { ROWS = 2, LENGTH = 9, FIRST = 2, PART = 4 };
+  static const uint16_t kinds[] = {0x8000, 0x3c00, 0x0000, 0xbc00, 0x0001, 0x8001};
+  uint16_t dy[ROWS * PART], dx[ROWS * LENGTH], before[ROWS * LENGTH];
+  for (int i = 0; i < ROWS * PART; i++) dy[i] = 0x4000; /* 2 */
+  for (int i = 0; i < ROWS * LENGTH; i++) dx[i] = before[i] = kinds[i % 6];
+  ac_concat_attributes attributes = {1, FIRST};
+  ac_run_state run = {.batch = ROWS, .mark_flushed = true};
+  ac_op_args args = {
+      .op = AC_OP_slice_gradient,
+      .attributes = &attributes,
+      .in = {{.dtype = AC_F16, .rank = 2, .dim = {ROWS, PART}, .count = ROWS * PART}},
+      .out = {{.dtype = AC_F16, .rank = 2, .dim = {ROWS, LENGTH}, .count = ROWS * LENGTH}},
+      .add = {true},
+      .run = &run};
+  if (!op_run_bits(device, &args, dy, dx)) return;
+  for (int i = 0; i < ROWS * LENGTH; i++) {
+    bool inside = i % LENGTH >= FIRST && i % LENGTH < FIRST + PART;
+    double sum = op_decode(AC_F16, &before[i]) + (inside ? 2 : 0);
+    uint16_t want;
+    op_encode(AC_F16, sum, &want);
+    if (sum == 0) want = 0;
+    OP_EXPECT("slice_gradient", dx[i] == want, "%s, element %d: %04x became %04x, not %04x",
+              device->info.id, i, before[i], dx[i], want);
+  }
+}
+
 #define SOME_ZEROS(range, ...)                                                                 \
   {                                                                                            \
     .dtype = AC_F32, .rank = OP_RANK(__VA_ARGS__), .dim = {__VA_ARGS__}, .fill = OP_SOMETIMES, \
@@ -141,6 +170,7 @@ static void special(ac_device *device) {
   }
   for (size_t k = 0; k < sizeof marked / sizeof *marked; k++)
     if (!op_reduced || k == 0) check_marks(device, &marked[k]);
+  if (!op_reduced) check_marks_beside_slice(device);
 }
 
 const op_family op_family_numerics = {"numerics", NULL, 0, NULL, special, NULL};

@@ -139,6 +139,9 @@ static const op_case cases[] = {
          IMAGES(3, 8, 14)),
     POOL(max, "max beyond the last window", PAIR(2, 3), PAIR(3, 4), PAIR(0, 1), 1, IMAGES(2, 9, 10),
          IMAGES(2, 3, 3)),
+    /* Enough planes for threads to share. */
+    POOL(max, "max 3x3 of 3x17x22x26, padding 1", PAIR(3, 3), PAIR(2, 2), PAIR(1, 1), 3,
+         IMAGES(17, 22, 26), IMAGES(17, 11, 13)),
     POOL(average, "average 2x2 of 3x5x8x6", PAIR(2, 2), PAIR(2, 2), PAIR(0, 0), 3, IMAGES(5, 8, 6),
          IMAGES(5, 4, 3)),
     POOL(average, "average 3x3, stride 1, padding 1", PAIR(3, 3), PAIR(1, 1), PAIR(1, 1), 2,

@@ -18,6 +18,7 @@ static void draw_costs(ac_device *device, uint64_t key) {
       model->launch[op] = op_draw_between(&d, 0.1, 10) * 2e-6;
       model->per_flop[op] = op_draw_between(&d, 0.1, 10) / 200e9;
       model->per_byte[op] = op_draw_between(&d, 0.1, 10) / 20e9;
+      model->known[op] = 1;
     }
   }
 }

@@ -54,7 +54,7 @@ static ac_status needs_of(const training *t, ac_recompute recompute, int64_t mic
   desc.recompute = recompute;
   desc.micro_batch = desc.micro_batch ? desc.micro_batch : micro_batch;
   AC_TRY(ac_plan_create(&plan, t->g->graph, t->device, &desc));
-  *bytes = ac_plan_needs(plan);
+  *bytes = ac_plan_needs(plan, plan->info.bytes.total);
   ac_plan_free(plan);
   return AC_OK;
 }

@@ -8,7 +8,7 @@
 enum { SAMPLES = 23, CHANNELS = 3, POSITIONS = 4, ROW = CHANNELS * POSITIONS };
 
 static ac_tensor *vector_of(ac_graph *g, const char *name, float value, bool frozen) {
-  ac_parameter_desc desc = {.init = {AC_INIT_CONSTANT, value, 0, false}, .frozen = frozen};
+  ac_parameter_desc desc = {.init = {AC_INIT_CONSTANT, .value = value}, .frozen = frozen};
   return ac_parameter(g, name, SHAPE(CHANNELS), &desc);
 }
 

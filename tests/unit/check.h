@@ -32,9 +32,6 @@
     if (!strstr(sentence, text)) fail_msg("\"%s\" does not contain \"%s\"", sentence, text); \
   } while (0)
 
-#define SHAPE(...)                                                               \
-  (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]) { \
-    __VA_ARGS__                                                                  \
-  }
+#define SHAPE(...) AC_SHAPE(__VA_ARGS__)
 
 #endif

@@ -5,6 +5,8 @@
 
 #include "plan/cost.h"
 
+#include <accrue/accrue.h>
+
 #include <dirent.h>
 #include <math.h>
 #include <stdlib.h>
@@ -43,7 +45,7 @@ static void assert_near(double got, double expected) {
 
 static const ac_cost_model *model_of(ac_device *device) {
   const ac_cost_model *model;
-  assert_ok(ac_cost_model_get(&model, device, AC_F32));
+  assert_ok(ac_cost_model_get(&model, device, AC_F32, NULL));
   return model;
 }
 
@@ -115,8 +117,188 @@ static void test_no_op_is_forgotten(void **state) {
   ac_cost_model model;
   for (int op = 0; op < AC_OP_COUNT; op++)
     model.launch[op] = model.per_flop[op] = model.per_byte[op] = (double)NAN;
-  assert_ok(ac_cost_calibrate(&model, device, AC_F32));
+  bool all[AC_OP_COUNT];
+  for (int op = 0; op < AC_OP_COUNT; op++) all[op] = true;
+  assert_ok(ac_cost_calibrate(&model, device, AC_F32, all, HUGE_VAL));
   assert_sensible(&model);
+  ac_device_close(device);
+}
+
+/* ---- a device whose speed and compiler the test makes up
+ * -----------------------------------------
+ */
+
+/* Its ops take what the dry device's model says, times `slowness`, and are compiled first, as much
+ * in `prepare` as in their first run. */
+static struct {
+  ac_backend backend;
+  double slowness, now, ran, compiled, longest_smallest; /* seconds */
+  int runs[AC_OP_COUNT], announced, estimates;
+  bool prepared[AC_OP_COUNT], ended;
+} fake;
+
+static double fake_clock(void) {
+  return fake.now;
+}
+
+static double fake_seconds(const ac_op_args *args) {
+  ac_cost_model guess;
+  ac_cost_guess(&guess);
+  return fake.slowness * ac_cost_seconds(&guess, args);
+}
+
+static void compile(double seconds) {
+  fake.now += seconds;
+  fake.compiled += seconds;
+}
+
+static ac_status fake_prepare(void *state, const ac_op_args *args) {
+  (void)state;
+  if (!fake.prepared[args->op]) compile(3);
+  fake.prepared[args->op] = true;
+  return AC_OK;
+}
+
+static ac_status fake_run(void *state, const ac_op_args *args) {
+  (void)state;
+  assert_true(fake.prepared[args->op]);
+  if (!fake.runs[args->op]++) {
+    compile(4);
+    fake.longest_smallest = fmax(fake.longest_smallest, fake_seconds(args));
+  }
+  fake.now += fake_seconds(args);
+  fake.ran += fake_seconds(args);
+  return AC_OK;
+}
+
+static void fake_log(void *user, ac_log_level level, const char *line) {
+  (void)user, (void)level;
+  if (strstr(line, "measuring")) fake.announced++;
+  if (strstr(line, "estimate")) fake.estimates++;
+  fake.ended = !strstr(line, "...");
+}
+
+static ac_device *open_fake(const char *name, double slowness) {
+  ac_device *device = open_device("dry");
+  memset(&fake, 0, sizeof fake);
+  fake.slowness = slowness;
+  fake.backend = *device->backend;
+  fake.backend.name = "fake";
+  fake.backend.computes_nothing = false; /* of which measurements are made */
+  fake.backend.prepare = fake_prepare;
+  fake.backend.run = fake_run;
+  device->backend = &fake.backend;
+  device->clock = fake_clock;
+  device->log = fake_log;
+  snprintf(device->info.name, sizeof device->info.name, "%s", name);
+  return device;
+}
+
+/* However slow the device is: five seconds, and what the last op's smallest size takes, which is
+ * run twice. What was not measured is near the truth all the same, as this device is as slow in all
+ * that it does. */
+static void check_bound(double slowness, bool estimates) {
+  char name[32];
+  snprintf(name, sizeof name, "%g", slowness);
+  ac_device *device = open_fake(name, slowness);
+  const ac_cost_model *model = model_of(device);
+  assert_sensible(model);
+  if (fake.ran > AC_COST_SECONDS + 2 * fake.longest_smallest + 0.01)
+    fail_msg("%g times as slow: %g s", slowness, fake.ran);
+  if (!estimates) assert_true(fake.compiled >= 7 * AC_OP_COUNT); /* which is no part of it */
+  assert_int_equal(fake.estimates, estimates);
+  assert_int_equal(fake.announced, 3 * AC_OP_COUNT);
+  assert_true(fake.ended);
+  for (int op = 0; op < AC_OP_COUNT; op++) {
+    ac_op_args args;
+    assert_int_equal(model->known[op], 1);
+    if (!ac_cost_sample(&args, device, AC_F32, (ac_op)op, AC_COST_SIZES - 1)) continue;
+    const double ratio = ac_cost_seconds(model, &args) / fake_seconds(&args);
+    if (ratio < 0.5 || ratio > 2)
+      fail_msg("%g times as slow: %s: %g of what it takes", slowness, ac_op_name((ac_op)op), ratio);
+  }
+  ac_device_close(device);
+}
+
+static void test_time_is_bounded(void **state) {
+  (void)state;
+  check_bound(1, false);
+  check_bound(1e3, true);
+  check_bound(1e4, true);
+  check_bound(1e5, true);
+}
+
+/* What an open device has spent is gone for its other storage types. */
+static void test_bound_is_a_device_s(void **state) {
+  (void)state;
+  ac_device *device = open_fake("twice", 1e4);
+  const ac_cost_model *model = model_of(device);
+  assert_ok(ac_cost_model_get(&model, device, AC_F16, NULL));
+  assert_sensible(model);
+  assert_true(fake.ran <= AC_COST_SECONDS + 2 * fake.longest_smallest + 0.01);
+  ac_device_close(device);
+}
+
+static void assert_ran(const bool expected[AC_OP_COUNT]) {
+  for (int op = 0; op < AC_OP_COUNT; op++)
+    if ((fake.runs[op] > 0) != expected[op])
+      fail_msg("%s: %d runs", ac_op_name((ac_op)op), fake.runs[op]);
+}
+
+/* Ops are measured when a plan wants them, and what is known stays as it is, on disk too. */
+static void test_only_what_is_wanted(void **state) {
+  (void)state;
+  const bool none[AC_OP_COUNT] = {false};
+  const bool some[AC_OP_COUNT] = {[AC_OP_linear] = true, [AC_OP_relu] = true};
+  const bool others[AC_OP_COUNT] = {[AC_OP_linear] = true, [AC_OP_gelu] = true};
+  const bool gelu[AC_OP_COUNT] = {[AC_OP_gelu] = true};
+  const ac_cost_model *model;
+  ac_device *device = open_fake("wanted", 1);
+  assert_ok(ac_cost_model_get(&model, device, AC_F32, some));
+  assert_ran(some);
+  assert_int_equal(fake.announced, 3 * 2);
+  const ac_cost_model before = *model;
+  ac_device_close(device);
+
+  device = open_fake("wanted", 2);
+  assert_ok(ac_cost_model_get(&model, device, AC_F32, others));
+  assert_ran(gelu);
+  assert_true(model->per_byte[AC_OP_linear] == before.per_byte[AC_OP_linear]);
+  const ac_cost_model after = *model;
+  ac_device_close(device);
+
+  device = open_fake("wanted", 3);
+  assert_ok(ac_cost_model_get(&model, device, AC_F32, some));
+  assert_ok(ac_cost_model_get(&model, device, AC_F32, gelu));
+  assert_ran(none);
+  assert_memory_equal(model, &after, sizeof after);
+  ac_device_close(device);
+}
+
+/* Every op that is priced is known. */
+static void test_a_plan_s_ops_are_known(void **state) {
+  (void)state;
+  ac_device *device = open_fake("plan", 1);
+  ac_graph *graph;
+  ac_plan *plan;
+  assert_ok(ac_graph_create(&graph));
+  ac_tensor *x = ac_input(graph, "x", AC_F32, 2, (int64_t[]){AC_BATCH, 8});
+  ac_tensor *labels = ac_input(graph, "labels", AC_I32, 1, (int64_t[]){AC_BATCH});
+  ac_tensor *w = ac_parameter(graph, "w", 2, (int64_t[]){8, 4}, NULL);
+  ac_graph_set_loss(graph, ac_cross_entropy(ac_gelu(ac_linear(x, w, NULL, AC_IN_OUT), AC_GELU_TANH),
+                                            labels, NULL, NULL));
+  assert_ok(ac_plan_create(&plan, graph, device, &(ac_plan_desc){.batch = 4, .optimizer = AC_SGD}));
+  const uint64_t *known = device->costs[AC_F32]->known;
+  for (int64_t i = 0; i < ac_plan_get_info(plan)->steps; i++) {
+    ac_plan_step step;
+    assert_ok(ac_plan_get_step(plan, i, &step));
+    for (int op = 0; op < AC_OP_COUNT; op++)
+      if (!strcmp(step.op, ac_op_name((ac_op)op)) && !known[op]) fail_msg("%s", step.op);
+  }
+  assert_true(known[AC_OP_linear] && known[AC_OP_sgd] && known[AC_OP_gradient_statistics]);
+  assert_false(known[AC_OP_adamw] || known[AC_OP_conv2d]);
+  ac_plan_free(plan);
+  ac_graph_free(graph);
   ac_device_close(device);
 }
 
@@ -228,6 +410,10 @@ int main(void) {
       cmocka_unit_test(test_tables_cost_their_rows),
       cmocka_unit_test(test_file_is_used_and_mended), /* first, while the folder is empty */
       cmocka_unit_test(test_no_op_is_forgotten),
+      cmocka_unit_test(test_time_is_bounded),
+      cmocka_unit_test(test_bound_is_a_device_s),
+      cmocka_unit_test(test_only_what_is_wanted),
+      cmocka_unit_test(test_a_plan_s_ops_are_known),
       cmocka_unit_test(test_cpu),
       cmocka_unit_test(test_opencl),
       cmocka_unit_test(test_no_folder),

@@ -38,7 +38,8 @@ typedef struct setting {
   source source;
   int64_t samples[MAX_READS]; /* per window, by the callback */
   double loss[MAX_READS], step_seconds;
-  int windows, evaluations, stop_after;
+  int windows, evaluations, trained, stop_after;
+  bool stop_at_evaluation, stop_when_trained;
 } setting;
 
 /* y = w x with w from 0: one SGD step with rate 1/2 sets w to the mean of the window's targets. */
@@ -81,7 +82,12 @@ static bool on_event(void *user, const ac_fit_event *event) {
   setting *s = user;
   if (event->kind == AC_FIT_EVALUATION) {
     s->evaluations++;
-    return true;
+    return !s->stop_at_evaluation;
+  }
+  if (event->kind == AC_FIT_TRAINED) {
+    s->trained++;
+    assert_int_equal(event->step, s->windows);
+    return !s->stop_when_trained;
   }
   s->samples[s->windows] = event->samples;
   s->loss[s->windows++] = event->update.loss;
@@ -187,6 +193,55 @@ static void batches_read_ahead_are_in_the_plan(void **state) {
   stop(&s);
 }
 
+/* The smallest budget that a refusal names. */
+static uint64_t least_budget(const ac_graph *graph, ac_device *device, ac_plan_desc desc) {
+  ac_plan *plan;
+  desc.memory = 1;
+  assert_int_equal(ac_plan_create(&plan, graph, device, &desc), AC_ERROR_BUDGET);
+  const char *bytes = strchr(ac_last_error(), '(');
+  assert_non_null(bytes);
+  return strtoull(bytes + 1, NULL, 10);
+}
+
+static int planned_ahead(const ac_graph *graph, ac_device *device, ac_plan_desc desc) {
+  ac_plan *plan;
+  assert_ok(ac_plan_create(&plan, graph, device, &desc));
+  const ac_plan_info *info = ac_plan_get_info(plan);
+  assert_true(info->bytes.total + info->read_ahead_bytes <= desc.memory);
+  int batches = info->read_ahead;
+  ac_plan_free(plan);
+  return batches;
+}
+
+/* What is read ahead unless it does not fit is reduced, batch by batch, before a budget is refused;
+ * what is asked for is kept, and the refusal says what it costs. */
+static void reading_ahead_gives_way_to_a_budget(void **state) {
+  (void)state;
+  enum { BATCH = 4096, BATCH_BYTES = 2 * 4 * BATCH };
+  setting s;
+  start(&s, 30, (ac_plan_desc){.batch = 2});
+  const ac_graph *g = s.plan->source;
+  ac_plan_desc none = {.batch = BATCH, .optimizer = AC_SGD}, some = none, asked;
+  uint64_t least = least_budget(g, s.device, none);
+  some.read_ahead = 3;
+  asked = some;
+  some.read_ahead_if_room = true;
+  assert_int_equal(least_budget(g, s.device, some), least);
+  assert_int_equal(least_budget(g, s.device, asked), least + 4 * BATCH_BYTES);
+  const struct { int batches, ahead; } rooms[] = {{0, 0}, {1, 0}, {2, 1}, {3, 2}, {4, 3}, {5, 3}};
+  for (int i = 0; i < 6; i++) {
+    some.memory = least + (uint64_t)rooms[i].batches * BATCH_BYTES;
+    assert_int_equal(planned_ahead(g, s.device, some), rooms[i].ahead);
+  }
+  ac_plan *plan;
+  asked.memory = least + 3 * BATCH_BYTES;
+  assert_refused(ac_plan_create(&plan, g, s.device, &asked), AC_ERROR_BUDGET,
+                 "with nothing read ahead (--read-ahead 0)");
+  asked.memory += BATCH_BYTES;
+  assert_int_equal(planned_ahead(g, s.device, asked), 3);
+  stop(&s);
+}
+
 static void a_callback_stops_after_the_update(void **state) {
   (void)state;
   setting s;
@@ -196,6 +251,115 @@ static void a_callback_stops_after_the_update(void **state) {
   assert_true(r.stopped);
   assert_int_equal(r.steps, 3);
   assert_true(fabs(weight(&s) - 5.5) < 1e-5);
+  stop(&s);
+}
+
+/* Whether it says so after an update or at an evaluation, nothing more is evaluated. */
+static void a_callback_that_stops_hears_no_more(void **state) {
+  (void)state;
+  setting s;
+  start(&s, 10, (ac_plan_desc){.batch = 2});
+  s.stop_at_evaluation = true;
+  ac_fit_desc desc = {.steps = 100,
+                      .no_shuffle = true,
+                      .validation = s.dataset,
+                      .eval_every = 2,
+                      .eval_samples = 3};
+  ac_fit_result r = fit(&s, desc);
+  assert_true(r.stopped);
+  assert_int_equal(r.steps, 2);
+  assert_int_equal(s.evaluations, 1);
+  assert_true(r.evaluated && r.final.weight == 3);
+  s.windows = 0;
+  s.stop_after = 1;
+  r = fit(&s, desc);
+  assert_true(r.stopped && !r.evaluated);
+  assert_int_equal(s.evaluations, 1);
+  stop(&s);
+}
+
+/* It comes once, between the last update and the evaluation of everything. */
+static void the_end_of_training_is_told_before_the_last_evaluation(void **state) {
+  (void)state;
+  setting s;
+  start(&s, 10, (ac_plan_desc){.batch = 2});
+  ac_fit_desc desc = {.steps = 4, .validation = s.dataset, .eval_every = 2, .eval_samples = 3};
+  ac_fit_result r = fit(&s, desc);
+  assert_true(s.trained == 1 && s.evaluations == 2 && r.evaluated && r.final.weight == 10);
+  s.windows = s.evaluations = 0;
+  s.stop_when_trained = true;
+  r = fit(&s, desc);
+  assert_true(s.trained == 2 && s.evaluations == 1 && r.stopped && !r.evaluated);
+  s.windows = 0;
+  desc.no_final_evaluation = true;
+  r = fit(&s, desc);
+  assert_true(s.trained == 2 && !r.stopped);
+  stop(&s);
+}
+
+static int polls;
+static bool fourteenth_poll(void *user) {
+  (void)user;
+  return ++polls == 14;
+}
+
+/* Stops when the dataset has been read so often. */
+static bool enough_reads(void *user) {
+  const setting *s = user;
+  return s->source.reads >= s->stop_after;
+}
+
+/* In the middle of a window, whether it is read ahead or not: the window counts for nothing. */
+static void a_stop_discards_the_window_in_hand(void **state) {
+  (void)state;
+  for (int ahead = 0; ahead < 2; ahead++) {
+    setting s;
+    start(&s, 12, (ac_plan_desc){.batch = 4, .micro_batch = 1, .read_ahead = ahead});
+    polls = 0;
+    ac_fit_result r = fit(
+        &s, (ac_fit_desc){
+                .epochs = 3, .no_shuffle = true, .validation = s.dataset, .stop = fourteenth_poll});
+    assert_true(r.stopped && !r.evaluated);
+    assert_int_equal(polls, 14); /* windows of four micro-batches each: the fourth's second */
+    assert_int_equal(r.steps, 3);
+    assert_int_equal(r.epochs, 1);
+    assert_int_equal(r.samples, 12);
+    assert_int_equal(s.evaluations, 0);
+    assert_true(fabs(weight(&s) - 10.5) < 1e-5);
+    assert_int_equal(s.trainer->window_samples, 0);
+    stop(&s);
+  }
+}
+
+/* An evaluation is left at the next micro-batch, be it one in between or the last. */
+static void a_stop_ends_an_evaluation(void **state) {
+  (void)state;
+  for (int last = 0; last < 2; last++) {
+    setting s;
+    start(&s, 10, (ac_plan_desc){.batch = 2, .micro_batch = 2});
+    s.stop_after = 2 + 4;
+    ac_fit_result r = fit(&s, (ac_fit_desc){.steps = last ? 1 : 100,
+                                            .no_shuffle = true,
+                                            .validation = s.dataset,
+                                            .eval_every = 1,
+                                            .stop = enough_reads});
+    assert_true(r.stopped && !r.evaluated);
+    assert_int_equal(r.steps, 1);
+    assert_int_equal(s.source.reads, 6);
+    assert_int_equal(s.evaluations, 0);
+    assert_true(fabs(weight(&s) - 1.5) < 1e-5);
+    stop(&s);
+  }
+}
+
+/* An epoch's last window is followed by the last evaluation, not by one in between too. */
+static void the_end_is_evaluated_once(void **state) {
+  (void)state;
+  setting s;
+  start(&s, 10, (ac_plan_desc){.batch = 5});
+  ac_fit_result r = fit(&s, (ac_fit_desc){.epochs = 2, .validation = s.dataset, .eval_every = 2});
+  assert_int_equal(r.steps, 4);
+  assert_int_equal(s.evaluations, 2);
   stop(&s);
 }
 
@@ -298,6 +462,8 @@ static void schedules_have_their_shape(void **state) {
   assert_true(fabs(ac_schedule_rate(&c, 1050) - 5.5e-4) < 1e-9);
   assert_true(ac_schedule_rate(&c, 2000) == 1e-4);
   assert_true(ac_schedule_rate(&c, 5000) == 1e-4);
+  c.warmup = c.total; /* nothing is left for the cosine */
+  assert_true(ac_schedule_rate(&c, 2000) == 1e-4);
   ac_schedule k = {AC_SCHEDULE_CONSTANT, 2, 0, 1, 0};
   assert_true(ac_schedule_rate(&k, 0) == 1);
   assert_true(ac_schedule_rate(&k, 1) == 2);
@@ -310,7 +476,13 @@ int main(void) {
       cmocka_unit_test(dropped_windows_change_nothing),
       cmocka_unit_test(shuffling_does_not_depend_on_the_split),
       cmocka_unit_test(batches_read_ahead_are_in_the_plan),
+      cmocka_unit_test(reading_ahead_gives_way_to_a_budget),
       cmocka_unit_test(a_callback_stops_after_the_update),
+      cmocka_unit_test(a_callback_that_stops_hears_no_more),
+      cmocka_unit_test(the_end_of_training_is_told_before_the_last_evaluation),
+      cmocka_unit_test(a_stop_discards_the_window_in_hand),
+      cmocka_unit_test(a_stop_ends_an_evaluation),
+      cmocka_unit_test(the_end_is_evaluated_once),
       cmocka_unit_test(evaluation_comes_as_often_as_asked),
       cmocka_unit_test(evaluation_leaves_a_window_alone),
       cmocka_unit_test(a_loss_that_is_not_finite_is_explained),

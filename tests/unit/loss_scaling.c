@@ -44,7 +44,7 @@ typedef struct place {
 } place;
 
 static ac_parameter_desc constant(float value, bool frozen) {
-  return (ac_parameter_desc){.init = {AC_INIT_CONSTANT, value, 0, false}, .frozen = frozen};
+  return (ac_parameter_desc){.init = {AC_INIT_CONSTANT, .value = value}, .frozen = frozen};
 }
 
 /* Over micro-batches; its running statistics are parameters too, which no gradient trains. */
@@ -59,7 +59,7 @@ static ac_tensor *batch_norm(ac_graph *g, ac_tensor *x) {
 
 static ac_graph *perceptron(place p, float dropout) {
   ac_graph *g;
-  ac_parameter_desc random = {.init = {AC_INIT_NORMAL, 0, 0.4f, false}};
+  ac_parameter_desc random = {.init = {AC_INIT_NORMAL, .deviation = 0.4f}};
   assert_ok(ac_graph_create(&g));
   ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, INPUTS));
   ac_tensor *targets = ac_input(g, "targets", AC_I32, SHAPE(AC_BATCH));

@@ -18,7 +18,7 @@ static inline ac_tensor *test_matrix(ac_graph *g, const char *scope, const char 
                                      int64_t columns) {
   char full[96];
   snprintf(full, sizeof full, "%s.%s", scope, name);
-  ac_parameter_desc desc = {.init = {AC_INIT_NORMAL, 0, 0.2f, false}};
+  ac_parameter_desc desc = {.init = {AC_INIT_NORMAL, .deviation = 0.2f}};
   if (!columns) return ac_parameter(g, full, 1, &rows, &desc);
   return ac_parameter(g, full, 2, (const int64_t[]){rows, columns}, &desc);
 }
@@ -28,7 +28,7 @@ static inline ac_tensor *test_norm(ac_graph *g, ac_tensor *x, const char *scope,
   char weight[96], bias[96];
   snprintf(weight, sizeof weight, "%s.%s.weight", scope, name);
   snprintf(bias, sizeof bias, "%s.%s.bias", scope, name);
-  ac_parameter_desc one = {.init = {AC_INIT_CONSTANT, 1, 0, false}};
+  ac_parameter_desc one = {.init = {AC_INIT_CONSTANT, .value = 1}};
   return ac_layer_norm(x, ac_parameter(g, weight, 1, &width, &one),
                        ac_parameter(g, bias, 1, &width, NULL), 0);
 }

@@ -8,7 +8,7 @@
 enum { SAMPLES = 24, CHANNELS = 6, POSITIONS = 10, LABELS = 5, UPDATES = 20 };
 
 static ac_tensor *vector_of(ac_graph *g, const char *name, int64_t size, float value) {
-  ac_parameter_desc desc = {.init = {AC_INIT_CONSTANT, value, 0, false}};
+  ac_parameter_desc desc = {.init = {AC_INIT_CONSTANT, .value = value}};
   return ac_parameter(g, name, 1, &size, &desc);
 }
 

@@ -26,7 +26,7 @@ static void watch(const char *name, ac_precision precision, float down, float up
   assert_ok(ac_graph_create(&g));
   const int64_t rows[] = {AC_BATCH, 8};
   ac_tensor *x = ac_input(g, "x", AC_F32, 2, rows), *goal = ac_input(g, "goal", AC_F32, 2, rows);
-  ac_parameter_desc one = {.init = {AC_INIT_CONSTANT, 1, 0, false}};
+  ac_parameter_desc one = {.init = {AC_INIT_CONSTANT, .value = 1}};
   ac_tensor *gate = ac_parameter(g, "gate", 1, (const int64_t[]){8}, &one);
   ac_graph_scope(g, "down");
   ac_tensor *h = ac_scale(ac_multiply(x, gate), down);
@@ -76,15 +76,15 @@ static void moved_values_are_counted_once(const char *name, ac_precision precisi
   ac_device *device = open_device(name);
   ac_graph *g;
   assert_ok(ac_graph_create(&g));
-  ac_parameter_desc tiny = {.init = {AC_INIT_CONSTANT, 0x1p-30f, 0, false}},
-                    one = {.init = {AC_INIT_CONSTANT, 1, 0, false}};
+  ac_parameter_desc tiny = {.init = {AC_INIT_CONSTANT, .value = 0x1p-30f}},
+                    one = {.init = {AC_INIT_CONSTANT, .value = 1}};
   ac_tensor *ids = ac_input(g, "ids", AC_I32, SHAPE(AC_BATCH, 2));
   ac_tensor *goal = ac_input(g, "goal", AC_F32, SHAPE(AC_BATCH, 4, 4));
   ac_tensor *h = ac_embedding(ac_parameter(g, "table", SHAPE(3, 4), &tiny), ids);
   h = ac_add(h, ac_parameter(g, "shift", SHAPE(4), &one));
   ac_tensor *down = ac_scale(h, 0x1p-26f);
   ac_tensor *turned = ac_transpose(ac_slice(down, 1, 0, 2), 1, 2);
-  turned = ac_concat((ac_tensor *[]){turned, turned}, 2, 2);
+  turned = ac_concat(g, (ac_tensor *[]){turned, turned}, 2, 2);
   ac_graph_set_loss(g, ac_mean_squared_error(turned, goal, NULL));
   assert_ok(ac_graph_status(g));
   ac_plan *plan;
@@ -92,7 +92,7 @@ static void moved_values_are_counted_once(const char *name, ac_precision precisi
   ac_plan_desc desc = {
       .batch = 3, .micro_batch = 3, .precision = precision, .debug_numerics = true};
   assert_ok(ac_plan_create(&plan, g, device, &desc));
-  assert_ok(ac_trainer_create(&trainer, plan, &(ac_trainer_desc){.schedule = {.lr = 0}}));
+  assert_ok(ac_trainer_create(&trainer, plan, &(ac_trainer_desc){.schedule = {.lr = -1}}));
   const int32_t rows[] = {0, 1, 2, 0, 1, 2};
   const float zeros[48] = {0};
   const float table[12] = {0x1p-30f, 0x1p-30f, 0x1p-30f, 0x1p-30f};
@@ -135,7 +135,7 @@ static void backward_counts(const char *name, ac_tensor *(*model)(ac_graph *g, a
   ac_plan_desc desc = {
       .batch = 2, .micro_batch = 2, .precision = AC_PRECISION_F16, .debug_numerics = true};
   assert_ok(ac_plan_create(&plan, g, device, &desc));
-  ac_trainer_desc how = {.schedule = {.lr = 0}, .loss_scaling = {.kind = AC_LOSS_SCALING_NONE}};
+  ac_trainer_desc how = {.schedule = {.lr = -1}, .loss_scaling = {.kind = AC_LOSS_SCALING_NONE}};
   assert_ok(ac_trainer_create(&trainer, plan, &how));
   float zeros[8] = {0}, goals[16];
   for (int i = 0; i < 16; i++) goals[i] = -1;
@@ -167,8 +167,8 @@ static ac_tensor *gated(ac_graph *g, ac_tensor *x) {
 /* Either joint hands back gradients of 40000. */
 static ac_tensor *joined_twice(ac_graph *g, ac_tensor *x) {
   ac_tensor *h = gated(g, x);
-  ac_tensor *a = ac_concat((ac_tensor *[]){h, x}, 2, 1),
-            *b = ac_concat((ac_tensor *[]){x, h}, 2, 1);
+  ac_tensor *a = ac_concat(g, (ac_tensor *[]){h, x}, 2, 1),
+            *b = ac_concat(g, (ac_tensor *[]){x, h}, 2, 1);
   return ac_add(ac_scale(a, 320000), ac_scale(b, 320000));
 }
 

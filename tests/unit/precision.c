@@ -227,7 +227,7 @@ static ac_graph *odd_graph(void) {
   ac_graph *g;
   assert_ok(ac_graph_create(&g));
   const int64_t rows[] = {AC_BATCH, WIDTH};
-  ac_parameter_desc normal = {.init = {AC_INIT_NORMAL, 0, 0.2f, false}};
+  ac_parameter_desc normal = {.init = {AC_INIT_NORMAL, .deviation = 0.2f}};
   ac_tensor *x = ac_input(g, "x", AC_F32, 2, rows), *goal = ac_input(g, "goal", AC_F32, 2, rows);
   ac_tensor *w = ac_parameter(g, "w", 2, (const int64_t[]){WIDTH, WIDTH}, &normal);
   ac_tensor *flat = ac_parameter(g, "flat", 1, (const int64_t[]){WIDTH * WIDTH}, &normal);

@@ -154,6 +154,13 @@ static void senseless_settings_are_refused(void **state) {
                    bad[i].text);
 }
 
+static void the_largest_float_is_a_scale(void **state) {
+  (void)state;
+  ac_scaler scaler =
+      start((ac_loss_scaling_desc){.kind = AC_LOSS_SCALING_STATIC, .scale = (double)FLT_MAX});
+  assert_true(scaler.scale == FLT_MAX);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(states_are_those_of_pytorch),
@@ -162,6 +169,7 @@ int main(void) {
       cmocka_unit_test(a_backoff_that_rounds_away_is_stuck),
       cmocka_unit_test(a_static_scale_stays_and_gives_up),
       cmocka_unit_test(a_factor_is_the_scale_by_a_power_of_two),
+      cmocka_unit_test(the_largest_float_is_a_scale),
       cmocka_unit_test(senseless_settings_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

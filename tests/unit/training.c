@@ -335,10 +335,11 @@ static void clipping_bounds_the_step(const char *device) {
   size_t total;
   ac_update update[2];
   for (int i = 0; i < 2; i++) {
-    run r = start(
-        device, &model, (ac_plan_desc){.batch = 8, .optimizer = AC_SGD, .sgd_no_momentum = true},
-        (ac_trainer_desc){
-            .seed = 3, .schedule = {.lr = i ? 1 : 0}, .optimizer = {.clip = 0.25, .momentum = -1}});
+    run r = start(device, &model,
+                  (ac_plan_desc){.batch = 8, .optimizer = AC_SGD, .sgd_no_momentum = true},
+                  (ac_trainer_desc){.seed = 3,
+                                    .schedule = {.lr = i ? 1 : -1},
+                                    .optimizer = {.clip = 0.25, .momentum = -1}});
     assert_ok(feed(&r, &c, 0, 8));
     assert_ok(ac_trainer_update(r.trainer, &update[i]));
     parameters[i] = all_parameters(&r, &total);
@@ -367,6 +368,8 @@ static void wrong_calls_are_refused(void **state) {
   ac_feed feeds[] = {{"tokens", c.tokens}, {"targets", c.targets}, {"weights", c.weights}};
   assert_refused(ac_trainer_accumulate(r.trainer, 4, feeds, 2), AC_ERROR_ARGUMENT,
                  "input \"weights\" was not fed");
+  assert_refused(ac_trainer_accumulate(r.trainer, 4, NULL, 0), AC_ERROR_ARGUMENT,
+                 "input \"tokens\" was not fed");
   assert_refused(ac_trainer_accumulate(r.trainer, 0, feeds, 3), AC_ERROR_ARGUMENT, "0 samples");
   c.tokens[5] = VOCAB;
   assert_refused(ac_trainer_accumulate(r.trainer, 4, feeds, 3), AC_ERROR_ARGUMENT,

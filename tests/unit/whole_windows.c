@@ -126,7 +126,7 @@ static float *train_shared(const char *device, bool whole, size_t *total) {
   static const float x[BATCH * WIDTH] = {1, -2, 3, 0.5f}, t[BATCH * WIDTH] = {0.25f, 1, 0, -1};
   ac_graph *graph;
   assert_ok(ac_graph_create(&graph));
-  const ac_parameter_desc one = {.init = {AC_INIT_CONSTANT, 1.5f, 0, false}};
+  const ac_parameter_desc one = {.init = {AC_INIT_CONSTANT, .value = 1.5f}};
   ac_tensor *in = ac_input(graph, "x", AC_F32, SHAPE(AC_BATCH, WIDTH));
   ac_tensor *g = ac_parameter(graph, "g", 1, (int64_t[]){WIDTH}, &one);
   ac_tensor *w = test_matrix(graph, "w", "w", WIDTH, WIDTH);

@@ -150,6 +150,20 @@ static void warn_about_kernels(const ac_blas *blas, const ac_device_desc *desc) 
   desc->log(desc->log_user, AC_LOG_WARNING, line);
 }
 
+/* A child of fork has no thread but the one that forked, and would wait for the others of its team
+ * for ever. So that thread gives its team up before it forks, and parent and child make new ones.
+ * (LLVM's OpenMP, which has no such function under clang, does it by itself.) */
+#if defined(_OPENMP) && defined(__GNUC__) && __GNUC__ >= 9
+static void give_up_team(void) {
+  omp_pause_resource_all(omp_pause_soft);
+}
+static void prepare_for_forks(void) {
+  ac_before_fork(give_up_team);
+}
+#else
+static void prepare_for_forks(void) {}
+#endif
+
 static ac_status open_device(void **state, int index, const ac_device_desc *desc,
                              ac_device_info *info) {
   const ac_blas *blas;
@@ -160,6 +174,8 @@ static ac_status open_device(void **state, int index, const ac_device_desc *desc
                    (int)MAX_THREADS);
   device *d = calloc(1, sizeof *d);
   if (!d) return ac_fail(AC_ERROR_MEMORY, "cpu: no memory to open the device");
+  static ac_once prepared;
+  ac_call_once(&prepared, prepare_for_forks);
   ac_blas_reserve(blas, threads);
   d->context = (ac_cpu_context){.threads = threads, .cache_bytes = cache_bytes(), .blas = blas};
   d->isa = choose_isa();

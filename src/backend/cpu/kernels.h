@@ -2,10 +2,10 @@
  * set, with AC_CPU_ISA naming it; symbols seen by other files carry that name as a suffix, so the
  * copies live side by side and cpu.c chooses among their tables (table.c) when a device is opened.
  *
- * Loops are plain C that the compiler vectorises. All parallel regions are those of ac_cpu_parallel
- * and ac_cpu_for. They ask for all the threads of the context or are not opened at all: OpenMP
- * keeps one team, and one of another size, or of one thread, would be allocated anew each time.
- * Small work runs in the calling thread. */
+ * Loops are plain C that the compiler vectorises. Parallel regions are opened here
+ * (ac_cpu_parallel, ac_cpu_for), in stage.c and in planes.c, and nowhere else. They ask for all the
+ * threads of the context or are not opened at all: OpenMP keeps one team, and one of another size,
+ * or of one thread, would be allocated anew each time. Small work runs in the calling thread. */
 #ifndef AC_BACKEND_CPU_KERNELS_H
 #define AC_BACKEND_CPU_KERNELS_H
 

@@ -21,7 +21,8 @@
 
 #include <string.h>
 
-enum { BLOCK = 2048, MOST_STAGED = 3 };
+/* Every operand that an op can have has its place; of the stack only those in use are touched. */
+enum { BLOCK = 2048, MOST_STAGED = AC_MAX_INPUTS + AC_MAX_OUTPUTS };
 
 /* Elements: few enough lines that their stores leave room for loads under way. */
 enum { STREAMED_BLOCK = 128 };

@@ -2,7 +2,8 @@
  *
  * CLBlast takes single f32 products; its batched routines allocate memory of their own and its half
  * ones add up in half, so batches and 16-bit storage go to cl/gemm.cl, as does everything where
- * CLBlast is absent or ACCRUE_CLBLAST=0. It is called column-major with the operands swapped, C' =
+ * CLBlast is absent and on CPUs, where it is slower; ACCRUE_CLBLAST=1 takes it there too,
+ * ACCRUE_CLBLAST=0 nowhere. It is called column-major with the operands swapped, C' =
  * op(B)' op(A)', which is how it writes a row-major result without a copy. */
 #include "backend/opencl/gemm.h"
 

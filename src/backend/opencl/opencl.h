@@ -27,7 +27,7 @@ typedef struct ac_cl_compiled {
 
 typedef struct ac_opencl {
   cl_device_id device;
-  cl_context context;
+  cl_context context;     /* shared by what is open on this hardware, see context.c */
   cl_command_queue queue; /* in order */
   ac_device_info info;
   uint64_t identity; /* hash of what a compiled program depends on beside its source */
@@ -48,6 +48,9 @@ typedef struct ac_opencl {
   ac_dtype storage;  /* its storage type, which launches compile kernels for */
   bool mark_flushed; /* ac_run_state's */
 
+  ac_log_callback log; /* NULL: none */
+  void *log_user;
+
   uint64_t objects; /* memory objects made so far */
   ac_cl_program *programs;
   int program_count, program_capacity;
@@ -62,6 +65,14 @@ ac_status ac_cl_device_describe(int index, ac_device_info *info);
 
 /* The device at `index` of the stable order, GPUs first. */
 ac_status ac_cl_device_at(int index, cl_platform_id *platform, cl_device_id *device);
+
+/* ---- context.c -------------------------------------------------------------------------------
+ */
+
+/* The context of a piece of hardware, made for the first that asks. To be released once for each
+ * time it was acquired, when what was made in it is. From any thread. */
+ac_status ac_cl_context_acquire(cl_platform_id platform, cl_device_id device, cl_context *context);
+void ac_cl_context_release(void);
 
 /* ---- error.c --------------------------------------------------------------------------------- */
 
@@ -81,6 +92,8 @@ uint64_t ac_cl_program_key(const ac_opencl *cl, const char *file, const char *op
 /* Whether to keep a platform's programs on disk. */
 bool ac_cl_cache_wanted(const char *platform);
 void ac_cl_programs_release(ac_opencl *cl);
+/* Logs what may take seconds: "opencl:0: compiling gemm...". */
+void ac_cl_announce(const ac_opencl *cl, const char *doing, const char *what);
 
 /* FNV-1a continued from `hash`. */
 uint64_t ac_cl_hash(uint64_t hash, const void *data, size_t bytes);

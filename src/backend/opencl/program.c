@@ -151,6 +151,13 @@ static ac_status compile(ac_opencl *cl, const char *file, const ac_cl_source *pa
   return status;
 }
 
+void ac_cl_announce(const ac_opencl *cl, const char *doing, const char *what) {
+  char line[128];
+  if (!cl->log) return;
+  snprintf(line, sizeof line, "%s: %s %s...", cl->info.id, doing, what);
+  cl->log(cl->log_user, AC_LOG_INFO, line);
+}
+
 uint64_t ac_cl_program_key(const ac_opencl *cl, const char *file, const char *options) {
   const ac_cl_source *parts[2] = {find_source("common"), find_source(file)};
   uint64_t key = ac_cl_hash(cl->identity + CACHE_VERSION, options, strlen(options));
@@ -171,6 +178,7 @@ static ac_status make_program(ac_opencl *cl, const char *file, const char *optio
   const uint64_t key = ac_cl_program_key(cl, file, all);
   bool cached = cl->cache_programs && cache_path(path, sizeof path, file, key);
   if (cached && (*program = load_program(cl, path, key, all))) return AC_OK;
+  ac_cl_announce(cl, "compiling", file);
   AC_TRY(compile(cl, file, parts, all, program));
   if (cached) save_program(*program, path, key);
   return AC_OK;

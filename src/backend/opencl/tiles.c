@@ -367,6 +367,7 @@ static ac_status choose_tile(ac_opencl *cl, const ac_cl_product *class, bool lar
     plain.float_a = plain.float_b = plain.float_c = false;
     AC_TRY(ac_cl_tile_index(cl, &plain, large, index));
   }
+  ac_cl_announce(cl, "choosing a kernel for products", name);
   const outcome result = tune(cl, class, tiles, large, index);
   if (result == REFUSED)
     return ac_fail(AC_ERROR_UNSUPPORTED,

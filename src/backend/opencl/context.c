@@ -1,0 +1,82 @@
+/* One context for all that is open on a piece of hardware, and what CLBlast keeps.
+ *
+ * CLBlast compiles a program for each context and keeps it, and thereby the context, until its
+ * cache is cleared, which it can do only for all contexts at once. So a context lives on when its
+ * last device is closed, for a device that is opened on the same hardware later; with the last
+ * device of all, the cache is cleared and all contexts go. There are never more of them than pieces
+ * of hardware, and no device loses a program that it may still want.
+ *
+ * CLBlast's cache belongs to the process, and so does this list, behind a lock. */
+#include "backend/opencl/opencl.h"
+
+#include <stdlib.h>
+
+#include "core/error.h"
+#include "core/platform.h"
+
+#ifdef AC_HAVE_CLBLAST
+#include <clblast_c.h>
+#endif
+
+typedef struct shared {
+  cl_device_id device;
+  cl_context context;
+  struct shared *next;
+} shared;
+
+static struct {
+  ac_once made;
+  ac_monitor *lock;
+  shared *list;
+  int users; /* of all contexts */
+} contexts;
+
+static void make_lock(void) {
+  contexts.lock = ac_monitor_create();
+}
+
+static ac_status add_context(cl_platform_id platform, cl_device_id device, shared **result) {
+  const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)platform,
+                                              0};
+  shared *made = malloc(sizeof *made);
+  if (!made) return ac_fail(AC_ERROR_MEMORY, "opencl: no memory for a context");
+  cl_int error;
+  cl_context context = clCreateContext(properties, 1, &device, NULL, NULL, &error);
+  if (error != CL_SUCCESS) {
+    free(made);
+    return ac_cl_fail(error, "clCreateContext");
+  }
+  *made = (shared){device, context, contexts.list};
+  contexts.list = *result = made;
+  return AC_OK;
+}
+
+ac_status ac_cl_context_acquire(cl_platform_id platform, cl_device_id device, cl_context *context) {
+  ac_call_once(&contexts.made, make_lock);
+  if (!contexts.lock) return ac_fail(AC_ERROR_MEMORY, "opencl: no memory for a lock");
+  ac_monitor_lock(contexts.lock);
+  shared *found = contexts.list;
+  while (found && found->device != device) found = found->next;
+  ac_status status = found ? AC_OK : add_context(platform, device, &found);
+  if (status == AC_OK) {
+    *context = found->context;
+    contexts.users++;
+  }
+  ac_monitor_unlock(contexts.lock);
+  return status;
+}
+
+void ac_cl_context_release(void) {
+  ac_monitor_lock(contexts.lock);
+  if (--contexts.users == 0) {
+#ifdef AC_HAVE_CLBLAST
+    CLBlastClearCache();
+#endif
+    for (shared *next; contexts.list; contexts.list = next) {
+      next = contexts.list->next;
+      clReleaseContext(contexts.list->context);
+      free(contexts.list);
+    }
+  }
+  ac_monitor_unlock(contexts.lock);
+}

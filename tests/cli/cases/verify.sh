@@ -1,0 +1,45 @@
+# `accrue verify`: training as planned against training on whole batches.
+
+# same FLAG...: verify says so.
+same() {
+  run verify "$@" --device cpu >out
+  grep -q '^verdict  *the same up to rounding' out || die "not the same: accrue verify $*: $(cat out)"
+}
+
+# differs FLAG...: verify says so, and which parameters.
+differs() {
+  local status=0
+  "$ACCRUE" verify "$@" --device cpu >out 2>err || status=$?
+  ((status == 1)) || die "status $status: accrue verify $*: $(cat out err)"
+  grep -q '^verdict  *different: .* gradients are off' out && grep -q 'worse than rounding' out ||
+    die "no difference: accrue verify $*: $(cat out)"
+}
+
+# Every kind of model at every precision, at its default seed and others, split and recomputed.
+case_verify() {
+  text
+  mkdir pair
+  "$FIXTURE" images pair train 200
+  "$FIXTURE" images pair t10k 50
+  local precision seed net
+  for precision in f32 f16 bf16; do
+    for seed in 1 2 3; do
+      same gpt --data text "${tiny[@]}" --micro-batch 4 --recompute all --dropout 0.1 --precision $precision --seed $seed
+      for net in mlp 'resnet --width 8' 'mobilenet --width 8'; do
+        # shellcheck disable=SC2086
+        same $net --data pair --batch 20 --micro-batch 7 --recompute all --precision $precision --seed $seed
+      done
+    done
+  done
+  same mlp --data pair --batch 20 --micro-batch 7 --optimizer sgd --lr 0.1 --clip 0.01
+  grep -q 'accumulation is equivalent' out || die "no word of the layers"
+  grep -q 'layers.0.weight' out || die "parameters are not listed"
+
+  differs resnet --data pair --batch 20 --width 8 --norm batch --micro-batch 5 --batch-norm micro
+  grep -q 'not equivalent under accumulation' out || die "$(cat out)"
+  local status=0
+  "$ACCRUE" verify gpt --data text "${tiny[@]}" --optimizer sgd --clip 0 --lr 1e38 >out 2>err || status=$?
+  ((status == 1)) || die "status $status for runs that are not finite"
+  grep -q 'not finite' err || die "no reason: $(cat err)"
+  refuse 2 '--data is missing' verify gpt
+}

@@ -1,0 +1,169 @@
+/* What `accrue verify` takes for rounding and what not: two parameters, three windows. */
+#include "unit/check.h"
+
+#include "../tools/verify_judge.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { WINDOWS = 3, FIRST = 4, ELEMENTS = 10 };
+
+typedef struct setting {
+  layout layout;
+  record record;
+  distances distances;
+  int64_t first[3];
+  bool trained[2];
+  const char *names[2];
+  float gradients[WINDOWS][ELEMENTS], weights[WINDOWS + 1][ELEMENTS];
+  float *gradient_rows[WINDOWS], *weight_rows[WINDOWS + 1];
+  ac_update updates[WINDOWS], other_updates[WINDOWS];
+  double own[2 * WINDOWS], share[2 * WINDOWS], moved[WINDOWS];
+} setting;
+
+static void start(setting *s) {
+  *s = (setting){.first = {0, FIRST, ELEMENTS}, .trained = {true, true}, .names = {"a", "b"}};
+  s->layout = (layout){2, s->first, s->trained, s->names};
+  s->record = (record){WINDOWS, s->gradient_rows, s->weight_rows, s->updates};
+  s->distances = (distances){s->own, s->share, s->moved, s->other_updates};
+  for (int u = 0; u <= WINDOWS; u++) {
+    s->weight_rows[u] = s->weights[u];
+    for (int i = 0; i < ELEMENTS; i++) s->weights[u][i] = (float)(i + 1) - 0.1f * (float)u;
+    if (u == WINDOWS) continue;
+    s->gradient_rows[u] = s->gradients[u];
+    s->updates[u] = s->other_updates[u] = (ac_update){.loss = 2, .weight = 64};
+    for (int i = 0; i < ELEMENTS; i++) s->gradients[u][i] = (float)(i + 1 + u) / 8;
+  }
+}
+
+/* A window whose gradient of parameter `index` is `factor` times the other way's, and whose weights
+ * moved `step` times as far. */
+static void measure(setting *s, int window, int index, double factor, double step) {
+  float gradient[ELEMENTS], weights[ELEMENTS];
+  for (int i = 0; i < ELEMENTS; i++) {
+    bool changed = i >= s->first[index] && i < s->first[index + 1];
+    gradient[i] = s->gradients[window][i] * (float)(changed ? factor : 1);
+    float before = s->weights[window][i];
+    weights[i] = before + (float)step * (s->weights[window + 1][i] - before);
+  }
+  verify_measure(&s->layout, &s->record, window, gradient, weights, &s->distances);
+}
+
+static verdict judge(setting *s, ac_precision precision, const double *spread) {
+  return verify_judge(&s->layout, &s->record, &s->distances, precision, spread);
+}
+
+static void measure_all(setting *s, int index, double factor) {
+  for (int u = 0; u < WINDOWS; u++) measure(s, u, index, factor, 1);
+}
+
+static void rounding_is_the_same(void **state) {
+  (void)state;
+  setting s;
+  start(&s);
+  measure_all(&s, 0, 1 + 2e-6);
+  verdict v = judge(&s, AC_PRECISION_F32, NULL);
+  assert_true(verdict_same(&v));
+  measure_all(&s, 0, 1 + 2e-4);
+  v = judge(&s, AC_PRECISION_F32, NULL);
+  assert_int_equal(v.gradients, 1);
+  v = judge(&s, AC_PRECISION_F16, NULL);
+  assert_true(verdict_same(&v));
+  measure_all(&s, 0, 1 + 2e-3);
+  v = judge(&s, AC_PRECISION_F16, NULL);
+  assert_int_equal(v.gradients, 1);
+  v = judge(&s, AC_PRECISION_BF16, NULL);
+  assert_true(verdict_same(&v));
+  measure_all(&s, 0, 1 + 2e-2);
+  v = judge(&s, AC_PRECISION_BF16, NULL);
+  assert_int_equal(v.gradients, 1);
+}
+
+static void a_kink_in_one_window_is_no_verdict(void **state) {
+  (void)state;
+  setting s;
+  start(&s);
+  measure_all(&s, 0, 1);
+  measure(&s, 1, 0, 1.05, 1);
+  verdict v = judge(&s, AC_PRECISION_F32, NULL);
+  assert_true(verdict_same(&v));
+  measure(&s, 2, 0, 1.05, 1);
+  v = judge(&s, AC_PRECISION_F32, NULL);
+  assert_int_equal(v.gradients, 1);
+}
+
+/* Where whole batches with other roundings are as far apart, a difference is explained, unless it
+ * is so large that no rounding is an excuse. */
+static void a_spread_explains_what_is_near_it(void **state) {
+  (void)state;
+  setting s;
+  start(&s);
+  float gradient[ELEMENTS];
+  double spread[2] = {0};
+  for (int i = 0; i < ELEMENTS; i++) gradient[i] = s.gradients[0][i] * (i < FIRST ? 1.01f : 1);
+  verify_spread(&s.layout, &s.record, 0, gradient, spread);
+  verify_spread(&s.layout, &s.record, 1, s.gradients[1], spread); /* the largest counts */
+  assert_true(fabs(spread[0] - 0.01) < 1e-6 && spread[1] == 0);
+  measure_all(&s, 0, 1.03);
+  verdict v = judge(&s, AC_PRECISION_F32, spread);
+  assert_true(verdict_same(&v));
+  measure_all(&s, 0, 1.05);
+  v = judge(&s, AC_PRECISION_F32, spread);
+  assert_int_equal(v.gradients, 1);
+  measure_all(&s, 1, 1.03); /* the other parameter has none */
+  v = judge(&s, AC_PRECISION_F32, spread);
+  assert_int_equal(v.gradients, 1);
+  spread[0] = spread[1] = 0.5;
+  measure_all(&s, 0, 0.5);
+  v = judge(&s, AC_PRECISION_BF16, spread);
+  assert_int_equal(v.gradients, 1);
+}
+
+static void a_gradient_of_noise_is_held_against_all(void **state) {
+  (void)state;
+  setting s;
+  start(&s);
+  for (int u = 0; u < WINDOWS; u++)
+    for (int i = 0; i < FIRST; i++) s.gradients[u][i] = 1e-9f;
+  measure_all(&s, 0, -1);
+  verdict v = judge(&s, AC_PRECISION_F32, NULL);
+  assert_true(verdict_same(&v));
+  s.trained[1] = false; /* among nothing else it is large */
+  measure_all(&s, 0, -1);
+  v = judge(&s, AC_PRECISION_F32, NULL);
+  assert_int_equal(v.gradients, 1);
+}
+
+static void weight_loss_and_step_are_judged(void **state) {
+  (void)state;
+  setting s;
+  start(&s);
+  measure_all(&s, 0, 1);
+  s.other_updates[2].weight = 128;
+  verdict v = judge(&s, AC_PRECISION_F32, NULL);
+  assert_true(v.weight && !v.loss && !v.weights && !v.gradients);
+  start(&s);
+  measure_all(&s, 0, 1);
+  s.other_updates[0].loss = s.other_updates[1].loss = 2.001;
+  v = judge(&s, AC_PRECISION_F32, NULL);
+  assert_true(v.loss && !v.weight && !v.weights && !v.gradients);
+  start(&s);
+  for (int u = 0; u < WINDOWS; u++) measure(&s, u, 0, 1, u ? 1.05 : 1);
+  v = judge(&s, AC_PRECISION_F32, NULL);
+  assert_true(v.weights && !v.loss && !v.weight && !v.gradients);
+  start(&s);
+  measure_all(&s, 0, NAN);
+  v = judge(&s, AC_PRECISION_F32, (const double[]){1, 1});
+  assert_int_equal(v.gradients, 1);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(rounding_is_the_same),
+      cmocka_unit_test(a_kink_in_one_window_is_no_verdict),
+      cmocka_unit_test(a_spread_explains_what_is_near_it),
+      cmocka_unit_test(a_gradient_of_noise_is_held_against_all),
+      cmocka_unit_test(weight_loss_and_step_are_judged),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

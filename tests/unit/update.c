@@ -1,0 +1,198 @@
+/* What an update does with a window's gradients, against the formulas of trainer.h and
+ * ops/optimizer.h in double: which parameters decay and how much, the factor, the first step and
+ * those after it; norms that floats do not hold; the factor of the loss gradient. */
+#include "runs.h"
+
+#include "train/trainer.h"
+
+#include <math.h>
+
+enum { BATCH = 4, IN = 3, OUT = 2, PARAMETERS = 3, LARGEST = OUT * IN, STEPS = 3 };
+
+static const struct {
+  const char *name;
+  int64_t count;
+  bool decays;
+} parameters[PARAMETERS] = {{"w", OUT *IN, true}, {"b", OUT, false}, {"exempt", OUT *IN, false}};
+
+/* y = x (w + exempt)^T + b, mean squared error. */
+static ac_graph *two_ways(void) {
+  ac_graph *g;
+  assert_ok(ac_graph_create(&g));
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, IN));
+  ac_tensor *w = ac_parameter(g, "w", SHAPE(OUT, IN), NULL);
+  ac_tensor *b = ac_parameter(g, "b", SHAPE(OUT), NULL);
+  ac_tensor *exempt =
+      ac_parameter(g, "exempt", SHAPE(OUT, IN), &(ac_parameter_desc){.no_weight_decay = true});
+  ac_tensor *y = ac_add(ac_linear(x, w, b, AC_OUT_IN), ac_linear(x, exempt, NULL, AC_OUT_IN));
+  ac_graph_set_loss(g,
+                    ac_mean_squared_error(y, ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, OUT)), NULL));
+  return g;
+}
+
+static run start_two_ways(const char *device, ac_plan_desc plan, ac_optimizer_desc optimizer,
+                          ac_loss_scaling_desc scaling) {
+  run r;
+  ac_graph *graph = two_ways();
+  plan.batch = BATCH;
+  ac_trainer_desc desc = {
+      .optimizer = optimizer, .schedule = {.lr = 0.05}, .loss_scaling = scaling};
+  assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = device, .threads = 2}));
+  assert_ok(ac_plan_create(&r.plan, graph, r.device, &plan));
+  assert_ok(ac_trainer_create(&r.trainer, r.plan, &desc));
+  ac_graph_free(graph);
+  for (int i = 0; i < PARAMETERS; i++) {
+    float values[LARGEST];
+    int index = ac_trainer_find_parameter(r.trainer, parameters[i].name);
+    for (int k = 0; k < LARGEST; k++) values[k] = 0.5f - 0.3f * (float)k + 0.1f * (float)i;
+    assert_ok(ac_trainer_set_parameter(r.trainer, index, 0, parameters[i].count, values));
+  }
+  return r;
+}
+
+static void feed_two_ways(run *r, float scale) {
+  float x[BATCH * IN], t[BATCH * OUT];
+  for (int i = 0; i < BATCH * IN; i++) x[i] = (float)(i % 5) * 0.25f - 0.4f;
+  for (int i = 0; i < BATCH * OUT; i++) t[i] = scale * ((float)(i % 3) * 0.5f + 0.3f);
+  ac_feed feeds[] = {{"x", x}, {"t", t}};
+  assert_ok(ac_trainer_accumulate(r->trainer, BATCH, feeds, 2));
+}
+
+static void read_all(run *r, bool gradients, float values[PARAMETERS][LARGEST]) {
+  for (int i = 0; i < PARAMETERS; i++) {
+    int index = ac_trainer_find_parameter(r->trainer, parameters[i].name);
+    assert_ok((gradients ? ac_trainer_get_gradient : ac_trainer_get_parameter)(
+        r->trainer, index, 0, parameters[i].count, values[i]));
+  }
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+typedef struct state {
+  double p, m, v;
+} state;
+
+static void step_adamw(state *s, double g, double decay, double rate, int t) {
+  const double beta1 = 0.8, beta2 = 0.95, epsilon = 1e-3;
+  s->p -= rate * decay * s->p;
+  s->m = beta1 * s->m + (1 - beta1) * g;
+  s->v = beta2 * s->v + (1 - beta2) * g * g;
+  s->p -= rate * s->m / (1 - pow(beta1, t)) / (sqrt(s->v / (1 - pow(beta2, t))) + epsilon);
+}
+
+static void step_sgd(state *s, double g, double decay, double rate, int t, double momentum,
+                     bool nesterov) {
+  g += decay * s->p;
+  s->m = t == 1 ? g : momentum * s->m + g;
+  s->p -= rate * (nesterov ? g + momentum * s->m : s->m);
+}
+
+typedef struct kind {
+  ac_optimizer_kind optimizer;
+  bool no_momentum, nesterov;
+  double decay, clip;
+} kind;
+
+static void step(const kind *k, state *s, double g, double decay, int t) {
+  if (k->optimizer == AC_ADAMW) step_adamw(s, g, decay, 0.05, t);
+  else step_sgd(s, g, decay, 0.05, t, k->no_momentum ? 0 : 0.7, k->nesterov);
+}
+
+/* A few units in the last place of values near one, an update after the other. */
+static void check_steps(const char *device, const kind *k) {
+  run r = start_two_ways(
+      device, (ac_plan_desc){.optimizer = k->optimizer, .sgd_no_momentum = k->no_momentum},
+      (ac_optimizer_desc){.beta1 = 0.8,
+                          .beta2 = 0.95,
+                          .epsilon = 1e-3,
+                          .momentum = 0.7,
+                          .nesterov = k->nesterov,
+                          .weight_decay = k->decay,
+                          .clip = k->clip},
+      (ac_loss_scaling_desc){0});
+  float values[PARAMETERS][LARGEST], gradients[PARAMETERS][LARGEST];
+  state states[PARAMETERS][LARGEST] = {{{0}}};
+  read_all(&r, false, values);
+  for (int i = 0; i < PARAMETERS; i++)
+    for (int e = 0; e < parameters[i].count; e++) states[i][e].p = (double)values[i][e];
+  for (int t = 1; t <= STEPS; t++) {
+    ac_update update;
+    feed_two_ways(&r, 1);
+    read_all(&r, true, gradients);
+    assert_ok(ac_trainer_update(r.trainer, &update));
+    double squares = 0;
+    for (int i = 0; i < PARAMETERS; i++)
+      for (int e = 0; e < parameters[i].count; e++)
+        squares += (double)gradients[i][e] * (double)gradients[i][e];
+    double norm = sqrt(squares) / BATCH, factor = 1.0 / BATCH;
+    assert_true(update.weight == BATCH && fabs(update.grad_norm - norm) <= 1e-5 * norm);
+    if (k->clip > 0) {
+      assert_true(norm > k->clip);
+      factor *= k->clip / norm;
+    }
+    read_all(&r, false, values);
+    for (int i = 0; i < PARAMETERS; i++)
+      for (int e = 0; e < parameters[i].count; e++) {
+        state *s = &states[i][e];
+        step(k, s, factor * (double)gradients[i][e], parameters[i].decays ? k->decay : 0, t);
+        if (!(fabs(s->p - (double)values[i][e]) <= 2e-6))
+          fail_msg("%s, update %d, %s[%d]: %.9g, expected %.9g", device, t, parameters[i].name, e,
+                   (double)values[i][e], s->p);
+      }
+  }
+  stop(&r);
+}
+
+static void steps_are_those_of_the_formulas(const char *device) {
+  static const kind kinds[] = {
+      {AC_ADAMW, false, false, 0.3, -1}, {AC_ADAMW, false, false, 0, 0.05},
+      {AC_SGD, true, false, 0.3, -1},    {AC_SGD, false, false, 0.3, 0.05},
+      {AC_SGD, false, true, 0.3, -1},
+  };
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) check_steps(device, &kinds[i]);
+}
+ON_EVERY_DEVICE(steps_are_those_of_the_formulas)
+
+/* ---- norms and scales ------------------------------------------------------------------------ */
+
+/* Gradients that floats hold, with squares that they do not: a window like one that overflowed. */
+static void a_norm_beyond_floats_is_skipped(const char *device) {
+  run r =
+      start_two_ways(device, (ac_plan_desc){0}, (ac_optimizer_desc){0}, (ac_loss_scaling_desc){0});
+  float before[PARAMETERS][LARGEST] = {{0}}, after[PARAMETERS][LARGEST] = {{0}};
+  ac_update update;
+  read_all(&r, false, before);
+  /* A loss of some 1e38, and gradients of some 1e19. */
+  feed_two_ways(&r, 5e18f);
+  assert_ok(ac_trainer_update(r.trainer, &update));
+  assert_true(update.finite_loss && !update.finite_gradient && update.skipped);
+  read_all(&r, false, after);
+  assert_memory_equal(before, after, sizeof before);
+  stop(&r);
+}
+ON_EVERY_DEVICE(a_norm_beyond_floats_is_skipped)
+
+/* The loss scale is that of the window's mean: with the weight that a whole window has, the factor
+ * of the loss gradient comes to the scale, up to a power of two. */
+static void the_factor_is_the_scale_by_the_windows_rows(void **state_) {
+  (void)state_;
+  const double rows[] = {BATCH, 23 * CONTEXT};
+  for (int k = 0; k < 2; k++) {
+    ac_loss_scaling_desc scaling = {.kind = AC_LOSS_SCALING_STATIC, .scale = 1024};
+    run r = k ? start("cpu", &model, (ac_plan_desc){.batch = 23},
+                      (ac_trainer_desc){.schedule = {.lr = 1e-3}, .loss_scaling = scaling})
+              : start_two_ways("cpu", (ac_plan_desc){0}, (ac_optimizer_desc){0}, scaling);
+    double whole = (double)r.trainer->instance.run.loss_scale * rows[k];
+    assert_true(whole > 512 && whole <= 1024);
+    stop(&r);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(steps_are_those_of_the_formulas_everywhere),
+      cmocka_unit_test(a_norm_beyond_floats_is_skipped_everywhere),
+      cmocka_unit_test(the_factor_is_the_scale_by_the_windows_rows),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Records what a build of the program computes, so that a change of its structure can be shown to change nothing else:
+#
+#   tools/record-runs.sh PROGRAM DATA FOLDER > before.txt     # then change the code, build, and again > after.txt
+#   diff before.txt after.txt
+#
+# DATA is a folder with tinyshakespeare.txt (any text) and MNIST's t10k files. FOLDER keeps the calibration of devices between
+# the two, since plans under a budget follow from it. A line is a run: model, optimizer, precision, recomputation or
+# budget, device; the plan's micro-batch, steps run again and bytes; a hash of the losses and gradient norms of all
+# steps and of the validation; a hash of the model's bytes.
+set -euo pipefail
+(($# == 3)) || { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+program=$(realpath "$1") data=$(realpath "$2") folder=$3
+mkdir -p "$folder"
+folder=$(realpath "$folder")
+export ACCRUE_CACHE_DIR="$folder/cache" OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive
+unset OPENBLAS_CORETYPE # the program takes what suits the CPU
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+hash() { sha256sum | cut -c 1-16; }
+
+# run NAME FLAGS...: of a training of a few steps.
+run() {
+  local name=$1 metrics="$work/metrics.jsonl"
+  shift
+  rm -rf "$metrics" "$work/out"
+  if ! "$program" train "$@" --metrics "$metrics" --out "$work/out" --seed 5 >"$work/stdout" 2>"$work/stderr"; then
+    echo "$name: $(grep '^accrue: ' "$work/stderr" | tail -n 1)"
+    return
+  fi
+  local plan numbers
+  plan=$(sed -n 's/.*"micro_batch":\([0-9]*\).*"recomputed_ops":\([0-9]*\).*"total":\([0-9]*\).*/\1 \2 \3/p' "$metrics" |
+    head -n 1)
+  numbers=$(grep -oE '"(loss|grad_norm|val_loss|val_accuracy|accuracy|loss_scale)":[^,}]*' "$metrics" | hash)
+  echo "$name: plan $plan, numbers $numbers, model $(hash <"$work/out/model.safetensors")"
+}
+
+text="$data/tinyshakespeare.txt"
+gpt=(gpt --data "$text" --max-bytes 20KiB --layers 2 --heads 2 --width 32 --context 32 --dropout 0.1)
+mlp=(mlp --images "$data/t10k-images-idx3-ubyte.gz" --labels "$data/t10k-labels-idx1-ubyte.gz" --hidden 32,16)
+resnet=(resnet --images "$data/t10k-images-idx3-ubyte.gz" --labels "$data/t10k-labels-idx1-ubyte.gz" --width 4)
+mobilenet=(mobilenet "${resnet[@]:1:4}" --width 4)
+
+for model in gpt mlp resnet mobilenet; do
+  declare -n flags=$model
+  common=("${flags[@]}" --batch 12 --steps 3 --eval-samples 12 --eval-every 2)
+  case $model in
+    gpt) budget=900KiB ;;
+    mlp) budget=500KiB ;;
+    *) budget=1MiB ;;
+  esac
+  for device in cpu opencl; do
+    for precision in f32 f16 bf16; do
+      for optimizer in adamw sgd; do
+        for recompute in none all; do
+          run "$model $optimizer $precision $recompute $device" "${common[@]}" --device $device --precision $precision \
+            --optimizer $optimizer --micro-batch 5 --recompute $recompute
+        done
+      done
+      run "$model adamw $precision $budget $device" "${common[@]}" --device $device --precision $precision --memory $budget
+    done
+  done
+done
