@@ -293,6 +293,11 @@ static void special(ac_device *device) {
 const op_family op_family_batch_norm = {"batch_norm", cases,   sizeof cases / sizeof *cases,
                                         from_vector,  special, NULL};
 
+/* Statistics of three elements at least, even of one sample. */
+static bool takes(const ac_shape *x) {
+  return x->batched && x->rank >= 2 && ac_shape_count(x) / x->dim[1] >= 3;
+}
+
 static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   int64_t C = x->shape.dim[1];
   ac_batch_norm_desc desc = {.epsilon = op_draw_one_in(d, 2) ? 0 : 0.01f,
@@ -303,5 +308,4 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   return ac_batch_norm(x, gamma, beta, mean, variance, &desc);
 }
 
-const op_generator op_generator_batch_norm = {op_takes_channels, grow, false,
-                                              OP_GRADIENTS(gradients), NULL};
+const op_generator op_generator_batch_norm = {takes, grow, false, OP_GRADIENTS(gradients), NULL};

@@ -5,7 +5,9 @@
  *   - cases: a forward op with its attributes, the shapes and value ranges of its operands, and a
  * list that says how the gradient kernels are fed from it;
  *   - references: every op as the plainest possible loop in double, and the error a float kernel
- * may make. Nothing here knows of checks, so a bench can run over the same table.
+ * may make;
+ *   - how random graphs take the op (generator.h). Nothing here knows of checks, so a bench can run
+ * over the same table.
  *
  * A reference is handed the same ac_op_args as a backend, with host memory for handles: double for
  * float operands, int32_t for integers. It overwrites its outputs; adding is left to the caller. */

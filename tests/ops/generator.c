@@ -185,10 +185,6 @@ bool op_takes_norm(const ac_shape *x) {
   return x->rank >= 2 && ac_shape_last(x) >= 3;
 }
 
-bool op_takes_channels(const ac_shape *x) {
-  return x->batched && x->rank >= 3 && ac_shape_count(x) / x->dim[0] / x->dim[1] >= 3;
-}
-
 bool op_takes_images(const ac_shape *x) {
   return x->batched && x->rank == 4;
 }

@@ -94,8 +94,7 @@ bool op_takes_rows(const ac_shape *x); /* a last dimension of two or more beside
 /* The same for a norm: the deviations of two elements from their mean are +1 and -1 whatever they
  * are, and their gradient nothing but rounding. */
 bool op_takes_norm(const ac_shape *x);
-bool op_takes_channels(const ac_shape *x); /* [B, C, ...] with positions */
-bool op_takes_images(const ac_shape *x);   /* [B, C, H, W] */
+bool op_takes_images(const ac_shape *x); /* [B, C, H, W] */
 
 #define OP_GRADIENTS(list) list, sizeof(list) / sizeof *(list)
 

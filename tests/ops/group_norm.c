@@ -179,16 +179,22 @@ static void special(ac_device *device) {
 const op_family op_family_group_norm = {"group_norm", cases,   sizeof cases / sizeof *cases,
                                         from_vector,  special, NULL};
 
+/* Statistics of three elements at least. */
+static bool takes(const ac_shape *x) {
+  return x->batched && x->rank >= 2 && ac_shape_count(x) / x->dim[0] >= 3;
+}
+
 static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   int64_t C = x->shape.dim[1];
   ac_tensor *gamma = op_draw_maybe_vector(d, 0.5, 1.5, C);
   ac_tensor *beta = op_draw_maybe_vector(d, -0.5, 0.5, C);
   float epsilon = op_draw_one_in(d, 2) ? 0 : 0.01f;
-  int kind = op_draw_below(d, 3);
-  if (kind == 0) return ac_instance_norm(x, gamma, beta, epsilon);
+  int kind = op_draw_below(d, 3), groups = op_draw_divisor(d, C);
+  int64_t positions = ac_shape_count(&x->shape) / x->shape.dim[0] / C;
+  if (positions * C / groups < 3) groups = 1;
+  if (kind == 0 && positions >= 3) return ac_instance_norm(x, gamma, beta, epsilon);
   if (kind == 1) return ac_sample_norm(x, gamma, beta, epsilon);
-  return ac_group_norm(x, gamma, beta, op_draw_divisor(d, C), epsilon);
+  return ac_group_norm(x, gamma, beta, groups, epsilon);
 }
 
-const op_generator op_generator_group_norm = {op_takes_channels, grow, false,
-                                              OP_GRADIENTS(gradients), NULL};
+const op_generator op_generator_group_norm = {takes, grow, false, OP_GRADIENTS(gradients), NULL};

@@ -28,10 +28,6 @@ int random_family_count(void) {
   return FAMILY_COUNT;
 }
 
-const op_generator *random_generator(int family) {
-  return generators[family];
-}
-
 const op_generator *random_generator_of(ac_op op) {
   for (int f = 0; f < FAMILY_COUNT; f++)
     for (int k = 0; k < families[f]->case_count; k++)

@@ -36,7 +36,6 @@ typedef struct random_recipe {
 
 const char *random_family_name(int family);
 int random_family_count(void);
-const op_generator *random_generator(int family);
 /* The generator whose gradients a forward op has. */
 const op_generator *random_generator_of(ac_op op);
 
