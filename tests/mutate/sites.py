@@ -289,7 +289,7 @@ class Body:
         return self.text[self.tokens[first][0] : self.tokens[last - 1][1]]
 
     def wrapped(self, kind, first, last, form):
-        if first < last and self.t(first) != "{":
+        if first < last and self.t(first) != "{" and not (kind == "factor" and self.source(first, last) == "0"):
             yield Mutation(kind, self.tokens[first][0], self.tokens[last - 1][1], form % self.source(first, last))
 
     def condition(self, first, last):
