@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Changes one sign, index, factor, condition or operand at a time in what computes gradients and updates, and shows that
-a test fails for each: what no test notices is printed as survived. Run by hand:
+"""Changes one sign, index, factor, condition or operand at a time in what computes gradients and updates, and shows
+that a test fails for each: what no test notices is printed as survived. Run by hand:
 
     tests/mutate/mutate.py                          # at most 8 mutants of each function, on the CPU and on OpenCL
     tests/mutate/mutate.py --max-per-kernel 0       # all of them; takes hours
@@ -13,8 +13,9 @@ and built there once; a mutant is one compiled file that is linked before the li
 that reach it, then all that the list of runs below has. The tree itself is never written to. Results go to
 results.jsonl in the work folder, a line a mutant, and a mutant that stands there is not run again.
 
-A mutant is killed (a test failed, crashed or hung), survived, does not compile, is the same (the compiler makes the
-same code of it for every instruction set) or equivalent: equivalent.txt says for each why no result can change.
+A mutant is killed (a test failed, crashed or hung), survived, does not compile, or is the same (the compiler makes the
+same code of it for every instruction set). What equivalent.txt lists is left out: it says for each why no result can
+change. A mutant that only lets threads race may survive, and be killed when it is run again.
 Needs what building the tests needs, and ninja. Exit status: 0 if nothing survived, 1 if something did, 2 if the tests
 fail without a mutant."""
 import argparse
@@ -48,8 +49,8 @@ GROUPS = ("cpu", "cl", "rules", "trainer")
 QUIET = {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "2"}
 CPU = {**QUIET, "ACCRUE_TEST_DEVICES": "cpu", "OCL_ICD_VENDORS": "/nonexistent"}
 RUNS = {
-    "cpu": [("--reduced", CPU), ("", CPU), ("", {**CPU, "ACCRUE_CPU_STREAM": "1"}), ("", {**CPU, "OMP_NUM_THREADS": "5"}),
-            ("", {**CPU, "OMP_NUM_THREADS": "1"})],
+    "cpu": [("--reduced", CPU), ("", CPU), ("", {**CPU, "ACCRUE_CPU_STREAM": "1"}),
+            ("", {**CPU, "OMP_NUM_THREADS": "5"}), ("", {**CPU, "OMP_NUM_THREADS": "1"})],
     "cl": [("--reduced", {"ACCRUE_CLBLAST": "0"}), ("", {"ACCRUE_CLBLAST": "0"})],
 }
 # Of families that reach a shared function, those that are run: PoCL compiles every kernel anew.
@@ -57,8 +58,8 @@ MOST_FAMILIES = {"cpu": 8, "cl": 4}
 # Tests of whole graphs and of training, on the CPU.
 PROGRAMS = {
     "rules": ("gradients", "gpt2", "norms", "batch_norm", "training", "precision", "graph", "invariants"),
-    "trainer": ("scaler", "update", "loss_scaling", "batch_norm", "whole_windows", "norms", "fit", "precision", "numerics",
-                "gradients", "invariants", "training"),
+    "trainer": ("scaler", "update", "loss_scaling", "batch_norm", "whole_windows", "norms", "fit", "precision",
+                "numerics", "gradients", "invariants", "training"),
 }
 
 # ---- the tree that is built -----------------------------------------------------------------------------------------
@@ -308,10 +309,12 @@ def equivalents():
     return entries
 
 
-def excuse(entries, site):
-    for path, function, kind, fragment, reason in entries:
-        if fnmatch.fnmatch(site.path, path) and function in ("*", site.function.name) and kind in ("*", site.mutation.kind) and (
-                fragment in site.before or fragment in site.after):
+def excuse(entries, site, used):
+    for entry in entries:
+        path, function, kind, fragment, reason = entry
+        if (fnmatch.fnmatch(site.path, path) and function in ("*", site.function.name) and
+                kind in ("*", site.mutation.kind) and (fragment in site.before or fragment in site.after)):
+            used.add(id(entry))
             return reason
     return None
 
@@ -347,7 +350,7 @@ def all_targets(sources, arguments):
         functions += [("rules", f, {}) for f in sources.rules()]
     if "trainer" in arguments.group:
         functions += [("trainer", f, {}) for f in sources.updates()]
-    entries, targets = equivalents(), []
+    entries, used, targets = equivalents(), set(), []
     for group, function, users in sorted(functions, key=lambda x: (GROUPS.index(x[0]), x[1].path, x[1].begin)):
         if arguments.files and not any(fnmatch.fnmatch(function.path, p) for p in arguments.files):
             continue
@@ -357,8 +360,11 @@ def all_targets(sources, arguments):
             if not users:
                 continue
         candidates = mutants.sites_of(function, sources.text[function.path])
-        candidates = [s for s in candidates if excuse(entries, s) is None] if not arguments.equivalent else candidates
+        candidates = [s for s in candidates if excuse(entries, s, used) is None] if not arguments.equivalent else candidates
         targets += [Target(group, s, users) for s in pick(candidates, arguments.max_per_kernel, arguments.seed)]
+    if len(arguments.group) == len(GROUPS) and not (arguments.files or arguments.op or arguments.equivalent):
+        for entry in [e for e in entries if id(e) not in used]:
+            print("equivalent.txt: nothing is like", " ".join(entry[:3]) + ":", entry[3], file=sys.stderr)
     return targets
 
 
@@ -380,7 +386,7 @@ def describe(target):
             f"    - {site.before}\n    + {site.after}")
 
 
-STATUSES = ("killed", "survived", "same", "compile", "equivalent")
+STATUSES = ("killed", "survived", "same", "compile")
 
 
 def print_summary(targets, results):
@@ -392,9 +398,9 @@ def print_summary(targets, results):
         rows["all"][status] += 1
         if status == "survived":
             survivors.append(target)
-    print(f"{'file':44}{''.join(s.rjust(11) for s in STATUSES[:4])}{'not run':>11}")
+    print(f"{'file':44}{''.join(s.rjust(11) for s in STATUSES)}{'not run':>11}")
     for path in [p for p in sorted(rows) if p != "all"] + ["all"]:
-        counts = "".join(str(rows[path][s]).rjust(11) for s in (*STATUSES[:4], "not run"))
+        counts = "".join(str(rows[path][s]).rjust(11) for s in (*STATUSES, "not run"))
         print(f"{path:44}{counts}")
     if survivors:
         print(f"\n{len(survivors)} survived:")
