@@ -21,6 +21,7 @@ fail without a mutant."""
 import argparse
 import collections
 import concurrent.futures
+import fcntl
 import fnmatch
 import hashlib
 import json
@@ -144,20 +145,29 @@ def limit_process():
     resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))
 
 
+running = set()  # processes, so that an interrupt ends them too
+
+
+def end_process(process):
+    try:
+        os.killpg(process.pid, signal.SIGKILL)  # the session that was started below
+    except ProcessLookupError:
+        pass
+
+
 def run_program(command, environment, seconds, cwd):
     """"passed", "failed" or "hung"."""
     process = subprocess.Popen(command, cwd=cwd, env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
                                preexec_fn=limit_process)
+    running.add(process)
     try:
         return "passed" if process.wait(seconds) == 0 else "failed"
     except subprocess.TimeoutExpired:
         return "hung"
     finally:
-        try:
-            os.killpg(process.pid, signal.SIGKILL)  # the session that was started here
-        except ProcessLookupError:
-            pass
+        running.discard(process)
+        end_process(process)
         process.wait()
 
 
@@ -413,10 +423,12 @@ def run_all(targets, results, path, build, sources, arguments):
     idle = queue.Queue()
     for number in range(arguments.jobs):
         idle.put(Worker(number, build, sources, arguments))
-    lock, started, done = threading.Lock(), time.monotonic(), 0
+    lock, started, done, stopped = threading.Lock(), time.monotonic(), 0, threading.Event()
 
     def run_one(target):
         nonlocal done
+        if stopped.is_set():
+            return
         worker = idle.get()
         try:
             begun = time.monotonic()
@@ -427,6 +439,8 @@ def run_all(targets, results, path, build, sources, arguments):
         result = {"id": target.id, "group": target.group, "path": site.path, "function": site.function.name,
                   "line": site.line, "kind": site.mutation.kind, "before": site.before, "after": site.after,
                   "status": status, "by": by, "seconds": round(time.monotonic() - begun, 2)}
+        if stopped.is_set():
+            return
         with lock:
             results[target.id] = result
             with path.open("a") as stream:
@@ -443,8 +457,11 @@ def run_all(targets, results, path, build, sources, arguments):
             for future in futures:
                 future.result()
         except BaseException:
+            stopped.set()
             for future in futures:
                 future.cancel()
+            for process in list(running):
+                end_process(process)
             raise
 
 
@@ -479,6 +496,9 @@ def main():
     if not arguments.summary:
         wanted = [t for t in targets if t.id not in results or results[t.id]["status"] in arguments.again]
         programs = {"ops"} | {p for g in arguments.group for p in PROGRAMS.get(g, ())}
+        work.mkdir(parents=True, exist_ok=True)
+        alone = (work / "lock").open("w")
+        fcntl.flock(alone, fcntl.LOCK_EX)  # waits for another run in the same folder
         build = Build(work, sorted(programs))
         print(f"{len(wanted)} of {len(targets)} mutants to run", file=sys.stderr)
         try:
