@@ -199,7 +199,7 @@ class Worker:
         self.caches = {"POCL_CACHE_DIR": str(self.folder / "pocl"), "ACCRUE_CACHE_DIR": str(self.folder / "accrue")}
         for path in self.caches.values():
             Path(path).mkdir()
-        self.seconds, self.originals = {}, set()
+        self.seconds, self.longest, self.originals = {}, {}, set()
 
     def compiled(self):
         """PoCL's compiled programs."""
@@ -215,6 +215,7 @@ class Worker:
             if run_program([str(original), *words], environment, 600, self.folder) != "passed":
                 raise BrokenTests(f"test_{program} {' '.join(words)} fails without a mutant")
             self.seconds[key] = time.monotonic() - started
+            self.longest[words[-1] if words else program] = self.seconds[key]
             self.originals |= self.compiled() - known
         return run_program([str(self.folder / "test"), *words], environment, 10 * self.seconds[key] + 10, self.folder)
 
@@ -235,8 +236,10 @@ class Worker:
         return sorted(reached, key=lambda family: (family not in first, family))[: MOST_FAMILIES[target.group]]
 
     def kill(self, target, families, extra):
-        for options, environment in RUNS[target.group]:
+        for turn, (options, environment) in enumerate(RUNS[target.group]):
             for family in families:
+                if turn > 1 and self.longest.get(family, 0) > 3:
+                    continue  # seconds; what other threads and stores past the caches show, shorter families do
                 verdict = self.run("ops", [*options.split(), family], {**environment, **extra})
                 if verdict != "passed":
                     return verdict, " ".join([*options.split(), family])
@@ -352,10 +355,10 @@ def pick(all_sites, most, seed):
 def all_targets(sources, arguments):
     ops = sources.ops if arguments.forward else sources.backward_ops()
     functions = []
-    if "cpu" in arguments.group:
-        functions += [("cpu", f, users) for f, users in sources.cpu_kernels(ops).items()]
-    if "cl" in arguments.group:
-        functions += [("cl", f, users) for f, users in sources.cl_kernels(ops).items()]
+    for group, kernels in (("cpu", sources.cpu_kernels), ("cl", sources.cl_kernels)):
+        if group in arguments.group:
+            tested_by = kernels(sources.ops)  # forward ops too, which may show more
+            functions += [(group, f, tested_by[f]) for f in kernels(ops)]
     if "rules" in arguments.group:
         functions += [("rules", f, {}) for f in sources.rules()]
     if "trainer" in arguments.group:
