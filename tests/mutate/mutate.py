@@ -480,7 +480,7 @@ def main():
     parser.add_argument("--device", default="opencl:0", help="of the group cl (opencl:0)")
     parser.add_argument("--jobs", type=int, default=1, help="mutants at a time (1)")
     parser.add_argument("--work", type=Path, default=ROOT / "build/mutate", help="folder (build/mutate)")
-    parser.add_argument("--again", nargs="+", choices=STATUSES, default=[], help="run those that ended so once more")
+    parser.add_argument("--again", nargs="+", choices=STATUSES, default=[], help="run only those that ended so, once more")
     parser.add_argument("--equivalent", action="store_true", help="run what equivalent.txt lists, too")
     parser.add_argument("--list", action="store_true", help="print the mutants and run none")
     parser.add_argument("--summary", action="store_true", help="print the results so far and run none")
@@ -497,7 +497,8 @@ def main():
         print(f"{len(targets)} mutants")
         return 0
     if not arguments.summary:
-        wanted = [t for t in targets if t.id not in results or results[t.id]["status"] in arguments.again]
+        status = lambda t: results[t.id]["status"] if t.id in results else None
+        wanted = [t for t in targets if status(t) in (arguments.again or [None])]
         programs = {"ops"} | {p for g in arguments.group for p in PROGRAMS.get(g, ())}
         work.mkdir(parents=True, exist_ok=True)
         alone = (work / "lock").open("w")
