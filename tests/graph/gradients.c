@@ -530,13 +530,15 @@ static void computed_biases(void **state) {
   check(finish(g, ac_layer_norm(y, parameter(g, "gamma", 6, 0), bias, 0)));
 }
 
-/* As many parts as an op takes, one of them twice. */
+/* As many parts as an op takes, one of them twice, and the first the graph's first tensor. */
 static void eight_parts(void **state) {
   (void)state;
   ac_graph *g = new_graph();
+  ac_tensor *z = ac_input(g, "z", AC_F32, SHAPE(AC_BATCH, 4, 1));
   ac_tensor *h = hidden(g), *parts[8];
   for (int i = 0; i < 7; i++) parts[i] = ac_slice(h, 2, i % 6, 1);
   parts[7] = ac_linear(h, parameter(g, "wide", 5, 6), NULL, AC_OUT_IN);
+  parts[0] = z;
   parts[3] = parts[2];
   ac_tensor *y = ac_concat(g, parts, 8, 2); /* [B, 4, 12] */
   check(finish(g, ac_linear(y, parameter(g, "narrow", 6, 12), NULL, AC_OUT_IN)));

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Changes one sign, index, factor, condition or operand at a time in what computes gradients and updates, and shows that
-a test fails for each: what no test notices is printed as survived. Run by hand:
+"""Changes one sign, index, factor, condition or operand at a time in what computes gradients and updates, and shows
+that a test fails for each: what no test notices is printed as survived. Run by hand:
 
     tests/mutate/mutate.py                          # at most 8 mutants of each function, on the CPU and on OpenCL
     tests/mutate/mutate.py --max-per-kernel 0       # all of them; takes hours
@@ -13,13 +13,15 @@ and built there once; a mutant is one compiled file that is linked before the li
 that reach it, then all that the list of runs below has. The tree itself is never written to. Results go to
 results.jsonl in the work folder, a line a mutant, and a mutant that stands there is not run again.
 
-A mutant is killed (a test failed, crashed or hung), survived, does not compile, is the same (the compiler makes the
-same code of it for every instruction set) or equivalent: equivalent.txt says for each why no result can change.
+A mutant is killed (a test failed, crashed or hung), survived, does not compile, or is the same (the compiler makes the
+same code of it for every instruction set). What equivalent.txt lists is left out: it says for each why no result can
+change. A mutant that only lets threads race may survive, and be killed when it is run again.
 Needs what building the tests needs, and ninja. Exit status: 0 if nothing survived, 1 if something did, 2 if the tests
 fail without a mutant."""
 import argparse
 import collections
 import concurrent.futures
+import fcntl
 import fnmatch
 import hashlib
 import json
@@ -48,8 +50,8 @@ GROUPS = ("cpu", "cl", "rules", "trainer")
 QUIET = {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "2"}
 CPU = {**QUIET, "ACCRUE_TEST_DEVICES": "cpu", "OCL_ICD_VENDORS": "/nonexistent"}
 RUNS = {
-    "cpu": [("--reduced", CPU), ("", CPU), ("", {**CPU, "ACCRUE_CPU_STREAM": "1"}), ("", {**CPU, "OMP_NUM_THREADS": "5"}),
-            ("", {**CPU, "OMP_NUM_THREADS": "1"})],
+    "cpu": [("--reduced", CPU), ("", CPU), ("", {**CPU, "ACCRUE_CPU_STREAM": "1"}),
+            ("", {**CPU, "OMP_NUM_THREADS": "5"}), ("", {**CPU, "OMP_NUM_THREADS": "1"})],
     "cl": [("--reduced", {"ACCRUE_CLBLAST": "0"}), ("", {"ACCRUE_CLBLAST": "0"})],
 }
 # Of families that reach a shared function, those that are run: PoCL compiles every kernel anew.
@@ -57,8 +59,8 @@ MOST_FAMILIES = {"cpu": 8, "cl": 4}
 # Tests of whole graphs and of training, on the CPU.
 PROGRAMS = {
     "rules": ("gradients", "gpt2", "norms", "batch_norm", "training", "precision", "graph", "invariants"),
-    "trainer": ("scaler", "update", "loss_scaling", "batch_norm", "whole_windows", "norms", "fit", "precision", "numerics",
-                "gradients", "invariants", "training"),
+    "trainer": ("scaler", "update", "loss_scaling", "batch_norm", "whole_windows", "norms", "fit", "precision",
+                "numerics", "gradients", "invariants", "training"),
 }
 
 # ---- the tree that is built -----------------------------------------------------------------------------------------
@@ -143,20 +145,29 @@ def limit_process():
     resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))
 
 
+running = set()  # processes, so that an interrupt ends them too
+
+
+def end_process(process):
+    try:
+        os.killpg(process.pid, signal.SIGKILL)  # the session that was started below
+    except ProcessLookupError:
+        pass
+
+
 def run_program(command, environment, seconds, cwd):
     """"passed", "failed" or "hung"."""
     process = subprocess.Popen(command, cwd=cwd, env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
                                preexec_fn=limit_process)
+    running.add(process)
     try:
         return "passed" if process.wait(seconds) == 0 else "failed"
     except subprocess.TimeoutExpired:
         return "hung"
     finally:
-        try:
-            os.killpg(process.pid, signal.SIGKILL)  # the session that was started here
-        except ProcessLookupError:
-            pass
+        running.discard(process)
+        end_process(process)
         process.wait()
 
 
@@ -188,7 +199,7 @@ class Worker:
         self.caches = {"POCL_CACHE_DIR": str(self.folder / "pocl"), "ACCRUE_CACHE_DIR": str(self.folder / "accrue")}
         for path in self.caches.values():
             Path(path).mkdir()
-        self.seconds, self.originals = {}, set()
+        self.seconds, self.longest, self.originals = {}, {}, set()
 
     def compiled(self):
         """PoCL's compiled programs."""
@@ -204,6 +215,7 @@ class Worker:
             if run_program([str(original), *words], environment, 600, self.folder) != "passed":
                 raise BrokenTests(f"test_{program} {' '.join(words)} fails without a mutant")
             self.seconds[key] = time.monotonic() - started
+            self.longest[words[-1] if words else program] = self.seconds[key]
             self.originals |= self.compiled() - known
         return run_program([str(self.folder / "test"), *words], environment, 10 * self.seconds[key] + 10, self.folder)
 
@@ -224,8 +236,10 @@ class Worker:
         return sorted(reached, key=lambda family: (family not in first, family))[: MOST_FAMILIES[target.group]]
 
     def kill(self, target, families, extra):
-        for options, environment in RUNS[target.group]:
+        for turn, (options, environment) in enumerate(RUNS[target.group]):
             for family in families:
+                if turn > 1 and self.longest.get(family, 0) > 3:
+                    continue  # seconds; what other threads and stores past the caches show, shorter families do
                 verdict = self.run("ops", [*options.split(), family], {**environment, **extra})
                 if verdict != "passed":
                     return verdict, " ".join([*options.split(), family])
@@ -308,10 +322,12 @@ def equivalents():
     return entries
 
 
-def excuse(entries, site):
-    for path, function, kind, fragment, reason in entries:
-        if fnmatch.fnmatch(site.path, path) and function in ("*", site.function.name) and kind in ("*", site.mutation.kind) and (
-                fragment in site.before or fragment in site.after):
+def excuse(entries, site, used):
+    for entry in entries:
+        path, function, kind, fragment, reason = entry
+        if (fnmatch.fnmatch(site.path, path) and function in ("*", site.function.name) and
+                kind in ("*", site.mutation.kind) and (fragment in site.before or fragment in site.after)):
+            used.add(id(entry))
             return reason
     return None
 
@@ -339,15 +355,15 @@ def pick(all_sites, most, seed):
 def all_targets(sources, arguments):
     ops = sources.ops if arguments.forward else sources.backward_ops()
     functions = []
-    if "cpu" in arguments.group:
-        functions += [("cpu", f, users) for f, users in sources.cpu_kernels(ops).items()]
-    if "cl" in arguments.group:
-        functions += [("cl", f, users) for f, users in sources.cl_kernels(ops).items()]
+    for group, kernels in (("cpu", sources.cpu_kernels), ("cl", sources.cl_kernels)):
+        if group in arguments.group:
+            tested_by = kernels(sources.ops)  # forward ops too, which may show more
+            functions += [(group, f, tested_by[f]) for f in kernels(ops)]
     if "rules" in arguments.group:
         functions += [("rules", f, {}) for f in sources.rules()]
     if "trainer" in arguments.group:
         functions += [("trainer", f, {}) for f in sources.updates()]
-    entries, targets = equivalents(), []
+    entries, used, targets = equivalents(), set(), []
     for group, function, users in sorted(functions, key=lambda x: (GROUPS.index(x[0]), x[1].path, x[1].begin)):
         if arguments.files and not any(fnmatch.fnmatch(function.path, p) for p in arguments.files):
             continue
@@ -357,8 +373,11 @@ def all_targets(sources, arguments):
             if not users:
                 continue
         candidates = mutants.sites_of(function, sources.text[function.path])
-        candidates = [s for s in candidates if excuse(entries, s) is None] if not arguments.equivalent else candidates
+        candidates = [s for s in candidates if excuse(entries, s, used) is None] if not arguments.equivalent else candidates
         targets += [Target(group, s, users) for s in pick(candidates, arguments.max_per_kernel, arguments.seed)]
+    if len(arguments.group) == len(GROUPS) and not (arguments.files or arguments.op or arguments.equivalent):
+        for entry in [e for e in entries if id(e) not in used]:
+            print("equivalent.txt: nothing is like", " ".join(entry[:3]) + ":", entry[3], file=sys.stderr)
     return targets
 
 
@@ -380,7 +399,7 @@ def describe(target):
             f"    - {site.before}\n    + {site.after}")
 
 
-STATUSES = ("killed", "survived", "same", "compile", "equivalent")
+STATUSES = ("killed", "survived", "same", "compile")
 
 
 def print_summary(targets, results):
@@ -392,9 +411,9 @@ def print_summary(targets, results):
         rows["all"][status] += 1
         if status == "survived":
             survivors.append(target)
-    print(f"{'file':44}{''.join(s.rjust(11) for s in STATUSES[:4])}{'not run':>11}")
+    print(f"{'file':44}{''.join(s.rjust(11) for s in STATUSES)}{'not run':>11}")
     for path in [p for p in sorted(rows) if p != "all"] + ["all"]:
-        counts = "".join(str(rows[path][s]).rjust(11) for s in (*STATUSES[:4], "not run"))
+        counts = "".join(str(rows[path][s]).rjust(11) for s in (*STATUSES, "not run"))
         print(f"{path:44}{counts}")
     if survivors:
         print(f"\n{len(survivors)} survived:")
@@ -407,10 +426,12 @@ def run_all(targets, results, path, build, sources, arguments):
     idle = queue.Queue()
     for number in range(arguments.jobs):
         idle.put(Worker(number, build, sources, arguments))
-    lock, started, done = threading.Lock(), time.monotonic(), 0
+    lock, started, done, stopped = threading.Lock(), time.monotonic(), 0, threading.Event()
 
     def run_one(target):
         nonlocal done
+        if stopped.is_set():
+            return
         worker = idle.get()
         try:
             begun = time.monotonic()
@@ -421,6 +442,8 @@ def run_all(targets, results, path, build, sources, arguments):
         result = {"id": target.id, "group": target.group, "path": site.path, "function": site.function.name,
                   "line": site.line, "kind": site.mutation.kind, "before": site.before, "after": site.after,
                   "status": status, "by": by, "seconds": round(time.monotonic() - begun, 2)}
+        if stopped.is_set():
+            return
         with lock:
             results[target.id] = result
             with path.open("a") as stream:
@@ -437,8 +460,11 @@ def run_all(targets, results, path, build, sources, arguments):
             for future in futures:
                 future.result()
         except BaseException:
+            stopped.set()
             for future in futures:
                 future.cancel()
+            for process in list(running):
+                end_process(process)
             raise
 
 
@@ -454,7 +480,7 @@ def main():
     parser.add_argument("--device", default="opencl:0", help="of the group cl (opencl:0)")
     parser.add_argument("--jobs", type=int, default=1, help="mutants at a time (1)")
     parser.add_argument("--work", type=Path, default=ROOT / "build/mutate", help="folder (build/mutate)")
-    parser.add_argument("--again", nargs="+", choices=STATUSES, default=[], help="run those that ended so once more")
+    parser.add_argument("--again", nargs="+", choices=STATUSES, default=[], help="run only those that ended so, once more")
     parser.add_argument("--equivalent", action="store_true", help="run what equivalent.txt lists, too")
     parser.add_argument("--list", action="store_true", help="print the mutants and run none")
     parser.add_argument("--summary", action="store_true", help="print the results so far and run none")
@@ -471,8 +497,12 @@ def main():
         print(f"{len(targets)} mutants")
         return 0
     if not arguments.summary:
-        wanted = [t for t in targets if t.id not in results or results[t.id]["status"] in arguments.again]
+        status = lambda t: results[t.id]["status"] if t.id in results else None
+        wanted = [t for t in targets if status(t) in (arguments.again or [None])]
         programs = {"ops"} | {p for g in arguments.group for p in PROGRAMS.get(g, ())}
+        work.mkdir(parents=True, exist_ok=True)
+        alone = (work / "lock").open("w")
+        fcntl.flock(alone, fcntl.LOCK_EX)  # waits for another run in the same folder
         build = Build(work, sorted(programs))
         print(f"{len(wanted)} of {len(targets)} mutants to run", file=sys.stderr)
         try:

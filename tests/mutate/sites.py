@@ -1,4 +1,4 @@
-"""What can be mutated: functions of C and OpenCL C, which ops reach them, and the single changes to each.
+"""What can be mutated: functions of C and OpenCL C, which ops reach them, and single changes to each.
 
 Nothing here names an op or a kernel. Ops stand in AC_OP_LIST; an op belongs to the backward pass or to an update if a
 gradient rule, differentiation or the trainer names it, or if its own name says so. Its kernels are the functions that
@@ -70,6 +70,9 @@ def functions_in(path, text):
 # ---- which ops reach a function -------------------------------------------------------------------------------------
 
 
+UPDATES = "update|step|statistics|attributes|arguments|scale|weight|accumulate|running"
+
+
 class Sources:
     """The tree's files and functions."""
 
@@ -107,8 +110,7 @@ class Sources:
         for path, functions in self.functions.items():
             for f in functions:
                 if path in ("src/train/scaler.c", "src/train/rate.c") or (
-                        path == "src/train/trainer.c" and
-                        re.search("update|step|statistics|attributes|arguments|scale|weight|accumulate|running", f.name)):
+                        path == "src/train/trainer.c" and re.search(UPDATES, f.name)):
                     yield f
 
     def backward_ops(self):
@@ -214,6 +216,7 @@ ASSIGNMENTS = ("=", "+=", "-=", "*=", "/=", "|=", "&=", "^=")
 ENDS = {",", ";", "?", ":", "<", ">", "<=", ">=", "==", "!=", "&&", "||", "|", "&", "^", "<<", ">>", *ASSIGNMENTS}
 TYPES = re.compile(r"(const|local|static|float|double|int|bool|uint\w*|int\w*_t|size_t|long|vector|storage|char|lanes|"
                    r"struct|ac_\w+)$")
+BEFORE_NUMBERS = ("=", "+", "-", "*", "<", ">", "==", "<=", ">=", "?", ":", ",")
 # Which argument of calls only says how work is shared out.
 WEIGHTS = (("ac_cpu_for(_floats)?$", 3), ("ac_cpu_for_planes$", 2), ("ac_cpu_share$", 1))
 OPEN, CLOSE = {"(": ")", "[": "]", "{": "}"}, {")", "]", "}"}
@@ -252,8 +255,8 @@ class Body:
                 self.clean[start - 1].isspace() and self.clean[end : end + 1].isspace())
 
     def loop_heads(self):
-        """Tokens of the last part of loops' heads, where a change hangs and says nothing, and of the conditions of loops
-        in strides, where one round more is empty or one round less is left to the loop after it."""
+        """Tokens of the last part of loops' heads, where a change hangs and says nothing, and of the conditions of
+        loops in strides, where one round more is empty or one round less is left to the loop after it."""
         steps, strides = set(), set()
         for i, (_, _, t) in enumerate(self.tokens):
             if t == "for" and i + 1 in self.match:
@@ -289,7 +292,7 @@ class Body:
         return self.text[self.tokens[first][0] : self.tokens[last - 1][1]]
 
     def wrapped(self, kind, first, last, form):
-        if first < last and self.t(first) != "{":
+        if first < last and self.t(first) != "{" and not (kind == "factor" and self.source(first, last) == "0"):
             yield Mutation(kind, self.tokens[first][0], self.tokens[last - 1][1], form % self.source(first, last))
 
     def condition(self, first, last):
@@ -350,9 +353,9 @@ class Body:
             yield Mutation("name", start, end, OTHER_NAME[t])
         if re.match(r"(\d+\.\d*|\.\d+)", t):
             number = re.sub(r"[fF]$", "", t)
-            yield Mutation("literal", start, end, f"1{t[len(number):] and '.0f'}" if float(number) == 0 else f"(2 * {t})")
-        elif re.match(r"\d+[uUlL]*$", t) and not self.in_memset(i) and not (self.rule and before == ",") and (before in ("=", "+", "-", "*", "<", ">", "==", "<=", ">=", "?", ":", ",") or
-                                               after in ("+", "-", "*")) and not self.declares(i):
+            yield Mutation("literal", start, end, f"(1 + {t})" if float(number) == 0 else f"(2 * {t})")
+        elif re.match(r"\d+[uUlL]*$", t) and (before in BEFORE_NUMBERS or after in ("+", "-", "*")) and not (
+                self.in_memset(i) or self.declares(i) or (self.rule and before == ",")):
             yield Mutation("literal", start, end, str(int(re.match(r"\d+", t).group()) + 1))
         if t == "[" and re.match(r"\w|\]", before[-1:] or " ") and not self.declares(i) and i in self.match and not (
                 self.is_shape(i)):
@@ -411,7 +414,8 @@ class Body:
         for i in range(len(self.tokens)):
             if i in self.skipped:
                 continue
-            for source in (self.operators, self.operands, self.calls, self.assignments, *([self.emissions] * self.rule)):
+            sources = [self.operators, self.operands, self.calls, self.assignments]
+            for source in sources + [self.emissions] * self.rule:
                 for m in source(i):
                     if self.text[m.start : m.end] != m.to and not self.is_speed(m):
                         found.setdefault((m.start, m.end, m.to), m)

@@ -264,8 +264,24 @@ static void long_sum(ac_device *device) {
   op_instance_free(&one);
 }
 
+/* Within one run, too, the pair keeps what a double keeps: weights that are no round numbers. */
+static void many_rows(ac_device *device) {
+  op_instance loss;
+  op_result result;
+  op_variant variant = {.name = "weights of many rows", .once = true};
+  op_instance_forward(&loss, &cases[1], 7);
+  const char *where = op_where(device, &loss, &variant);
+  if (op_run(device, &loss, &variant, &result)) {
+    double got = result.out[0][2] + result.out[0][3], want = op_reals(&loss.args.out[0])[2];
+    OP_EXPECT(where, fabs(got - want) <= 1e-12 * want, "the weight is %.15g, not %.15g", got, want);
+  }
+  op_result_free(&result);
+  op_instance_free(&loss);
+}
+
 static void special(ac_device *device) {
   special_values(device);
+  if (!op_reduced) many_rows(device);
   if (!op_reduced) long_sum(device);
 }
 

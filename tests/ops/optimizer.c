@@ -107,6 +107,8 @@ static const op_case cases[] = {
     STATISTICS("statistics of 1", 0.5f, 1),
     STATISTICS("statistics of 7x65", 1, 7, 65),
     STATISTICS("statistics of 129x129", 0.25f, 129, 129),
+    /* More than one element for each work-item of src/backend/opencl/optimizer.c. */
+    STATISTICS("statistics of 301x257", 0.5f, 301, 257),
     ADAMW("adamw 129x129", 129 * 129, .gradient_factor = 0.25f, .rate = 1e-3f, .weight_decay = 0.1f,
           .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f, .correction1 = 0.271f,
           .sqrt_correction2 = 0.0547f),
