@@ -42,3 +42,33 @@ static_packages=(g++)
 # checker of kernels, what draws plans, and a fuzzer.
 test_packages=(libcmocka-dev pocl-opencl-icd oclgrind clang-format gnuplot-nox clang libclang-rt-14-dev
   "${static_packages[@]}")
+
+# What tools/aarch64.sh needs: a compiler for 64-bit ARM, and an emulator.
+cross_packages=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user)
+
+# unpack_arm64_packages FOLDER: what the build and the tests need of Debian's arm64, unpacked there and known to
+# no package manager: apt works on lists of its own, so that the machine's architectures stay as they are. Does nothing
+# where it has been done. Fails if ACCRUE_NO_INSTALL=1 forbids it.
+unpack_arm64_packages() {
+  local folder=$1 names=(libopenblas0-openmp libopenblas-openmp-dev libgfortran5 libjansson4 libjansson-dev zlib1g
+    zlib1g-dev libcmocka0 libcmocka-dev) package link
+  [[ -f $folder/complete && $(<"$folder/complete") == "${names[*]}" ]] && return
+  [[ ${ACCRUE_NO_INSTALL:-} == 1 ]] && return 1
+  command -v apt-get >/dev/null || return 1
+
+  echo "Unpacking ${names[*]} for arm64 in $folder"
+  rm -rf "$folder"
+  mkdir -p "$folder"/apt/{lists,cache/archives}/partial "$folder/packages"
+  local apt=(apt-get -qq -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o Dir::State::status=/dev/null
+    -o Dir::State::Lists="$folder/apt/lists" -o Dir::Cache="$folder/apt/cache" -o APT::Sandbox::User=root)
+  "${apt[@]}" update || return
+  (cd "$folder/packages" && "${apt[@]}" download "${names[@]}") || return
+  for package in "$folder"/packages/*.deb; do dpkg -x "$package" "$folder" || return; done
+  if [[ -d $folder/lib ]]; then cp -a "$folder/lib/." "$folder/usr/lib/"; fi # one folder in Debian
+  rm -rf "${folder:?}"/{apt,packages,lib}
+  # Links that are absolute lead out of the folder.
+  while read -r link; do
+    ln -sf "$(basename "$(readlink "$link")")" "$link"
+  done < <(find "$folder/usr/lib/aarch64-linux-gnu" -maxdepth 1 -lname '/lib/*')
+  echo "${names[*]}" >"$folder/complete"
+}

@@ -18,6 +18,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#if defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#include <sys/prctl.h>
+#endif
+
 void ac_before_fork(void (*before)(void)) {
   pthread_atfork(before, NULL, NULL); /* without memory for that, forks are as they were */
 }
@@ -66,6 +71,15 @@ int ac_processor_count(void) {
 #endif
   long count = sysconf(_SC_NPROCESSORS_ONLN);
   return count > 0 ? (int)count : 1;
+}
+
+int ac_scalable_vector_bits(void) {
+#if defined(__aarch64__) && defined(__linux__)
+  int length = getauxval(AT_HWCAP) & HWCAP_SVE ? prctl(PR_SVE_GET_VL) : 0;
+  return length > 0 ? 8 * (length & PR_SVE_VL_LEN_MASK) : 0;
+#else
+  return 0;
+#endif
 }
 
 /* ---- libraries and threads ------------------------------------------------------------------- */

@@ -14,6 +14,7 @@ void ac_pages_release(void *memory, size_t bytes);
 uint64_t ac_physical_memory(void); /* bytes; 0: unknown */
 uint64_t ac_cache_bytes(void);     /* of the last-level cache; 0: unknown */
 int ac_processor_count(void);      /* usable by this process */
+int ac_scalable_vector_bits(void); /* of ARM's SVE, as this process has it; 0: there is none */
 
 /* Shared libraries. `ac_library_open` leaves no error behind; NULL if it cannot be loaded. */
 void *ac_library_open(const char *name);

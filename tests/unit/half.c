@@ -190,6 +190,7 @@ static void check_places(void *cpu, const values *v, ac_dtype dtype, bool mark) 
 }
 
 static void check_isa(const values *v, const char *isa) {
+  print_message("%s\n", isa);
   void *cpu = open_cpu(isa, 1), *threads = open_cpu(isa, 3);
   for (ac_dtype dtype = AC_F16; dtype <= AC_BF16; dtype++)
     for (int mark = 0; mark < 2; mark++) {
@@ -203,22 +204,19 @@ static void check_isa(const values *v, const char *isa) {
 }
 
 /* An instruction set that the CPU lacks stands for the next lower one. */
-static void test_base(void **state) {
-  check_isa(*state, "base");
-}
-static void test_v3(void **state) {
-  check_isa(*state, "v3");
-}
-static void test_v4(void **state) {
-  check_isa(*state, "v4");
+static void test_cpu(void **state) {
+#ifdef __aarch64__
+  const char *const sets[] = {"base", "sve256", "sve512"};
+#else
+  const char *const sets[] = {"base", "v3", "v4"};
+#endif
+  for (int i = 0; i < 3; i++) check_isa(*state, sets[i]);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_definition),
-      cmocka_unit_test(test_base),
-      cmocka_unit_test(test_v3),
-      cmocka_unit_test(test_v4),
+      cmocka_unit_test(test_cpu),
   };
   return cmocka_run_group_tests(tests, make_values, free_values);
 }

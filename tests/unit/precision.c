@@ -341,8 +341,10 @@ static void sessions_convert(const char *name, ac_precision precision) {
   }
   double worst = 0, largest = 0;
   for (int i = 0; i < SAMPLES * WIDTH; i++) {
-    worst = fmax(worst, fabs((double)result[1][i] - (double)result[0][i]));
-    largest = fmax(largest, fabs((double)result[0][i]));
+    double value = fabs((double)result[0][i]);
+    double difference = fabs((double)result[1][i] - (double)result[0][i]);
+    if (difference > worst) worst = difference;
+    if (value > largest) largest = value;
   }
   double step = precision == AC_PRECISION_F16 ? 0x1p-11 : 0x1p-8;
   assert_true(worst > 0 && worst < 8 * step * largest);

@@ -17,6 +17,7 @@
 #include <cblas.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "backend/cpu/openblas.h"
 #include "core/error.h"
@@ -26,8 +27,11 @@
  * blocks of P columns by Q, in a buffer per thread of which only what is used becomes resident.
  * Rows are cut here, so that the panel stays in the cache and the buffer's size is known. Measured
  * for 0.3.21 on x86-64: P, Q = 448, 448 for SkylakeX, 640, 320 for Cooperlake, 320, 320 for Haswell
- * and Zen; the bound takes the largest of each. */
+ * and Zen; the bound takes the largest of each. On AArch64 all cores stay within it but two, which
+ * have 512, 1024. */
 enum { ROWS_PER_CALL = 2048, LARGEST_P = 640, LARGEST_Q = 448 };
+static const char *const deep_cores[] = {"tsv110", "emag8180"};
+enum { DEEP_P = 512, DEEP_Q = 1024 };
 
 static ac_blas blas;
 static ac_once once;
@@ -100,7 +104,10 @@ void ac_blas_reserve(const ac_blas *library, int threads) {
 }
 
 uint64_t ac_blas_bytes(int threads) {
-  return (uint64_t)threads * (ROWS_PER_CALL + LARGEST_P) * LARGEST_Q * sizeof(float);
+  uint64_t floats = (ROWS_PER_CALL + LARGEST_P) * LARGEST_Q;
+  for (size_t i = 0; i < sizeof deep_cores / sizeof *deep_cores; i++)
+    if (!strcmp(blas.core, deep_cores[i])) floats = (ROWS_PER_CALL + DEEP_P) * DEEP_Q;
+  return (uint64_t)threads * floats * sizeof(float);
 }
 
 void ac_blas_gemm(const ac_blas *library, const ac_gemm *g) {

@@ -5,16 +5,11 @@
 #define AC_BACKEND_CPU_CONV_H
 
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/tile.h"
 
 /* ---- tiles ----------------------------------------------------------------------------------- */
 
-#if defined(__AVX512F__)
-enum { AC_CONV_VECTOR = 16, AC_CONV_ROWS = 12 }; /* 24 of 32 registers hold sums */
-#elif defined(__AVX2__) && defined(__FMA__)
-enum { AC_CONV_VECTOR = 8, AC_CONV_ROWS = 6 }; /* 12 of 16 */
-#else
-enum { AC_CONV_VECTOR = 4, AC_CONV_ROWS = 6 };
-#endif
+enum { AC_CONV_VECTOR = AC_CPU_VECTOR, AC_CONV_ROWS = AC_CPU_TILE_ROWS };
 enum { AC_CONV_COLUMNS = 2 * AC_CONV_VECTOR, AC_CONV_WIDE = 8 * AC_CONV_VECTOR };
 
 #define ac_conv_multiply AC_CPU_NAME(ac_conv_multiply)

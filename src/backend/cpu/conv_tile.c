@@ -98,9 +98,11 @@ void ac_conv_multiply(int rows, int vectors, int64_t depth, const float *a, cons
     TILE(4)
     TILE(5)
     TILE(6)
-#if defined(__AVX512F__)
+#if AC_CPU_TILE_ROWS > 6
     TILE(7)
     TILE(8)
+#endif
+#if AC_CPU_TILE_ROWS > 8
     TILE(9)
     TILE(10)
     TILE(11)

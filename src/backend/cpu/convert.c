@@ -13,6 +13,8 @@
 
 #if defined(__AVX512F__) || defined(__F16C__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 /* ---- f16 ------------------------------------------------------------------------------------- */
@@ -39,6 +41,18 @@ static inline void widen_vector(const uint16_t *x, float *y) {
 
 static inline void narrow_vector(const float *x, uint16_t *y) {
   _mm_storeu_si128((__m128i *)y, _mm256_cvtps_ph(_mm256_loadu_ps(x), _MM_FROUND_TO_NEAREST_INT));
+}
+
+#elif defined(__aarch64__)
+
+enum { F16_VECTOR = 4 };
+
+static inline void widen_vector(const uint16_t *x, float *y) {
+  vst1q_f32(y, vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(x))));
+}
+
+static inline void narrow_vector(const float *x, uint16_t *y) {
+  vst1_u16(y, vreinterpret_u16_f16(vcvt_f16_f32(vld1q_f32(x))));
 }
 
 #else

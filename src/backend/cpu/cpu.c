@@ -2,9 +2,10 @@
  * it returns.
  *
  * When a device is opened, the kernels of the best instruction set that both the build and the CPU
- * have are chosen; ACCRUE_ISA=base, v3 or v4 (levels of x86-64) asks for a lower one, for tests.
- * ACCRUE_CPU_STREAM=BYTES stands for the size of the last-level cache in deciding what is written
- * past the caches (stage.c); 0: nothing is. */
+ * have are chosen; ACCRUE_ISA asks for a lower one, for tests: base, v3 or v4 (levels of x86-64),
+ * or base, sve256 or sve512 (AArch64's NEON, and SVE of so many bits, for a CPU whose vectors are
+ * that long). ACCRUE_CPU_STREAM=BYTES stands for the size of the last-level cache in deciding what
+ * is written past the caches (stage.c); 0: nothing is. */
 #include "backend/backend.h"
 
 #include <ctype.h>
@@ -47,7 +48,25 @@ static bool has_v4(void) {
 }
 extern const ac_cpu_kernel *const ac_cpu_kernels_v4[AC_OP_COUNT];
 #endif
+#ifdef AC_CPU_HAVE_SVE256
+static bool has_sve256(void) {
+  return ac_scalable_vector_bits() == 256;
+}
+extern const ac_cpu_kernel *const ac_cpu_kernels_sve256[AC_OP_COUNT];
+#endif
+#ifdef AC_CPU_HAVE_SVE512
+static bool has_sve512(void) {
+  return ac_scalable_vector_bits() == 512;
+}
+extern const ac_cpu_kernel *const ac_cpu_kernels_sve512[AC_OP_COUNT];
+#endif
 extern const ac_cpu_kernel *const ac_cpu_kernels_base[AC_OP_COUNT];
+
+#ifdef __aarch64__
+#define BASE "NEON"
+#else
+#define BASE "baseline instructions"
+#endif
 
 /* From the best down. */
 static const isa isas[] = {
@@ -57,7 +76,13 @@ static const isa isas[] = {
 #ifdef AC_CPU_HAVE_V3
     {"v3", "AVX2", ac_cpu_kernels_v3, has_v3},
 #endif
-    {"base", "baseline instructions", ac_cpu_kernels_base, always},
+#ifdef AC_CPU_HAVE_SVE512
+    {"sve512", "SVE of 512 bits", ac_cpu_kernels_sve512, has_sve512},
+#endif
+#ifdef AC_CPU_HAVE_SVE256
+    {"sve256", "SVE of 256 bits", ac_cpu_kernels_sve256, has_sve256},
+#endif
+    {"base", BASE, ac_cpu_kernels_base, always},
 };
 
 static const isa *choose_isa(void) {

@@ -18,10 +18,11 @@
  * It needs vectors of known size and fused multiply-add. Without them everything goes to OpenBLAS,
  * and so do large products, where OpenBLAS is faster. */
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/tile.h"
 
 #include <string.h>
 
-#if defined(__AVX512F__) || (defined(__AVX2__) && defined(__FMA__))
+#if defined(__AVX512F__) || (defined(__AVX2__) && defined(__FMA__)) || defined(__aarch64__)
 #ifdef __has_builtin
 #if __has_builtin(__builtin_shufflevector)
 #define HAVE_VECTORS
@@ -31,12 +32,8 @@
 
 #ifdef HAVE_VECTORS
 
-#if defined(__AVX512F__)
-enum { VECTOR = 16, ROWS = 12 }; /* 24 of 32 registers hold C */
-#else
-enum { VECTOR = 8, ROWS = 6 }; /* 12 of 16 */
-#endif
-enum { COLUMNS = 2 * VECTOR, K_BLOCK = 256, ROWS_BLOCK = 768, LINE = 16 };
+enum { VECTOR = AC_CPU_VECTOR, ROWS = AC_CPU_TILE_ROWS, COLUMNS = 2 * VECTOR };
+enum { K_BLOCK = 256, ROWS_BLOCK = 768, LINE = 16 };
 
 typedef float vector __attribute__((vector_size(4 * VECTOR)));
 
@@ -163,9 +160,11 @@ static void multiply_tile(int rows, int64_t depth, const float *a, int64_t lda, 
     TILE(4)
     TILE(5)
     TILE(6)
-#if defined(__AVX512F__)
+#if AC_CPU_TILE_ROWS > 6
     TILE(7)
     TILE(8)
+#endif
+#if AC_CPU_TILE_ROWS > 8
     TILE(9)
     TILE(10)
     TILE(11)

@@ -1,9 +1,10 @@
 /* Philox 4x32-10 (core/random.h), 16 blocks at a time, as the halves of words that dropout takes.
  *
- * A round needs the whole 64 bits of 32 x 32-bit products. Compilers make such loops out of full
- * 64-bit multiplications, six times slower than the instruction that multiplies the low halves of
- * 64-bit lanes; so that is named here, and the state kept in such lanes, whose high halves may hold
- * anything. */
+ * A round needs the whole 64 bits of 32 x 32-bit products. For AVX2 and AVX-512 compilers make such
+ * loops out of full 64-bit multiplications, six times slower than the instruction that multiplies
+ * the low halves of 64-bit lanes; so that is named here, and the state kept in such lanes, whose
+ * high halves may hold anything. For other instruction sets the loop is left to the compiler, which
+ * finds NEON's and SVE's widening products by itself. */
 #ifndef AC_BACKEND_CPU_RANDOM_BITS_H
 #define AC_BACKEND_CPU_RANDOM_BITS_H
 
@@ -91,7 +92,7 @@ static inline void random_lane_bits(uint16_t *bits, const random_mask *mask, uin
 
 #else
 
-enum { AC_CPU_RANDOM_LANES = 1 };
+enum { AC_CPU_RANDOM_LANES = AC_CPU_RANDOM_BLOCKS };
 
 typedef struct random_mask {
   uint64_t key;
@@ -104,8 +105,30 @@ static inline random_mask random_mask_of(uint64_t key, uint32_t update, uint32_t
 
 static inline void random_lane_bits(uint16_t *bits, const random_mask *mask, uint32_t sample,
                                     uint32_t first_block) {
-  ac_philox_block block = ac_philox(mask->key, first_block, sample, mask->update, mask->stream);
-  for (uint32_t e = 0; e < 8; e++) bits[e] = (uint16_t)ac_dropout_bits(&block, e);
+  uint32_t c0[AC_CPU_RANDOM_LANES], c1[AC_CPU_RANDOM_LANES];
+  uint32_t c2[AC_CPU_RANDOM_LANES], c3[AC_CPU_RANDOM_LANES];
+  uint32_t k0 = (uint32_t)mask->key, k1 = (uint32_t)(mask->key >> 32);
+  for (uint32_t l = 0; l < AC_CPU_RANDOM_LANES; l++) {
+    c0[l] = first_block + l;
+    c1[l] = sample;
+    c2[l] = mask->update;
+    c3[l] = mask->stream;
+  }
+  for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
+#pragma omp simd
+    for (int l = 0; l < AC_CPU_RANDOM_LANES; l++) {
+      uint64_t p0 = (uint64_t)0xD2511F53u * c0[l], p1 = (uint64_t)0xCD9E8D57u * c2[l];
+      c0[l] = (uint32_t)(p1 >> 32) ^ c1[l] ^ k0;
+      c2[l] = (uint32_t)(p0 >> 32) ^ c3[l] ^ k1;
+      c1[l] = (uint32_t)p1;
+      c3[l] = (uint32_t)p0;
+    }
+  }
+#pragma omp simd
+  for (int l = 0; l < AC_CPU_RANDOM_LANES; l++) {
+    const uint32_t words[4] = {c0[l], c1[l], c2[l], c3[l]};
+    for (int e = 0; e < 8; e++) bits[8 * l + e] = (uint16_t)(words[e / 2] >> 16 * (e % 2));
+  }
 }
 
 #endif
