@@ -65,7 +65,7 @@ typedef struct ac_plan_desc {
   bool sgd_no_momentum; /* AC_SGD without a momentum buffer */
   int read_ahead;       /* whole batches that ac_fit's threads read before they are needed; 0: each
                            micro-batch is read when it is */
-  bool read_ahead_if_room; /* fewer, down to none, before a budget is refused */
+  bool read_ahead_if_room; /* only as many as fit beside the fastest plan, down to none */
   bool debug_numerics;     /* count in what is stored in 16 bits (ac_trainer_numerics); slow */
 } ac_plan_desc;
 

@@ -3,14 +3,17 @@
  *   - each node that adds to sums (gradients, loss, pooled statistics) does so in one step, the
  *     first in which it runs, and what yields nothing but sums runs once;
  *   - every trained parameter's gradient is a sum that some step adds to;
- *   - values that are alive at the same step do not overlap, and all lie within the plan's bytes.
+ *   - what persists does not overlap, and values lie behind it, within the plan's bytes; those that
+ *     are alive at the same step do not overlap; none straddles two chunks; one that lives in
+ *     another's memory has that other alive as long.
  *
- * Linear in steps but for the last, which is quadratic in the values alive at once. */
+ * Linear in steps but for values, which is quadratic in those alive at once. */
 #include "plan/plan.h"
 
 #include "core/error.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static ac_status broken(const ac_plan *plan, const ac_step *step, const char *what) {
   char text[128];
@@ -44,6 +47,9 @@ static ac_status check_step(const ac_plan *plan, const ac_step *step, bool *ran,
 
 static ac_status check_steps(const ac_plan *plan, bool *ran, bool *summed) {
   const ac_graph *graph = plan->graph;
+  for (int i = 0; i < plan->evaluation.step_count; i++)
+    AC_TRY(check_step(plan, &plan->evaluation.steps[i], ran, summed));
+  memset(ran, 0, (size_t)graph->node_count * sizeof *ran);
   for (int i = 0; i < plan->main.step_count; i++)
     AC_TRY(check_step(plan, &plan->main.steps[i], ran, summed));
   for (int i = 0; i < graph->parameter_count; i++)
@@ -55,48 +61,112 @@ static ac_status check_steps(const ac_plan *plan, bool *ran, bool *summed) {
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
+typedef struct span {
+  uint64_t address, bytes;
+  int first, last; /* steps */
+} span;
+
+static ac_status overlapping(const char *what) {
+  return ac_fail(AC_ERROR_INTERNAL, "plan: %s would overlap", what);
+}
+
+static ac_status check_within(const ac_plan *plan, const span *s, uint64_t from) {
+  uint64_t chunk = plan->chunk_bytes, end = s->address + s->bytes;
+  bool straddles = chunk && s->bytes && s->address / chunk != (end - 1) / chunk;
+  if (s->address >= from && end <= plan->info.bytes.total && !straddles) return AC_OK;
+  return ac_fail(AC_ERROR_INTERNAL,
+                 "plan: %llu bytes at %llu would lie beyond the plan's %llu, across two chunks of "
+                 "%llu or where something persists",
+                 (unsigned long long)s->bytes, (unsigned long long)s->address,
+                 (unsigned long long)plan->info.bytes.total, (unsigned long long)chunk);
+}
+
+static int by_address(const void *a, const void *b) {
+  const span *x = a, *y = b;
+  return (x->address > y->address) - (x->address < y->address);
+}
+
 static int by_first_step(const void *a, const void *b) {
-  const ac_value *x = *(const ac_value *const *)a, *y = *(const ac_value *const *)b;
-  return x->first != y->first ? x->first - y->first : (x > y) - (x < y);
+  const span *x = a, *y = b;
+  return x->first != y->first ? x->first - y->first : by_address(a, b);
 }
 
-static bool overlap(const ac_value *a, const ac_value *b) {
-  return a->address < b->address + b->bytes && b->address < a->address + a->bytes;
+static void add(span *list, int *count, uint64_t address, uint64_t bytes) {
+  if (bytes && address != AC_NO_ADDRESS) list[(*count)++] = (span){address, bytes, 0, 0};
 }
 
-/* `alive` has room for twice as many values as there are: by first step, and those alive now. */
-static ac_status check_values(const ac_plan *plan, const ac_sequence *sequence,
-                              const ac_value **alive) {
-  const ac_value **all = alive + sequence->value_count;
-  int count = 0, own = 0;
-  for (int i = 0; i < sequence->value_count; i++)
-    if (sequence->values[i].shares == i && sequence->values[i].bytes)
-      all[own++] = &sequence->values[i];
-  qsort(all, (size_t)own, sizeof *all, by_first_step);
-  for (int i = 0; i < own; i++) {
-    const ac_value *value = all[i];
-    if (value->address + value->bytes > plan->info.bytes.total)
-      return ac_fail(AC_ERROR_INTERNAL, "plan: a value would lie beyond the plan's %llu bytes",
-                     (unsigned long long)plan->info.bytes.total);
-    int still = 0;
-    for (int k = 0; k < count; k++) {
-      if (alive[k]->last < value->first) continue;
-      alive[still++] = alive[k];
-      if (overlap(alive[k], value))
-        return ac_fail(AC_ERROR_INTERNAL, "plan: two values would share memory at step %d",
-                       value->first);
-    }
-    count = still;
-    alive[count++] = value;
+/* Parameters, gradients, moments, inputs, sums and statistics; *end: where the last one ends. */
+static ac_status check_persistent(const ac_plan *plan, span *list, uint64_t *end) {
+  const ac_graph *graph = plan->graph;
+  int count = 0;
+  for (int i = 0; i < graph->tensor_count; i++) {
+    const ac_tensor *tensor = ac_tensor_at(graph, i);
+    ac_operand x = ac_operand_of(tensor, plan->info.micro_batch);
+    bool own = tensor->storage == i && tensor->role != AC_ROLE_ACTIVATION;
+    if (own && tensor->role != AC_ROLE_LOSS)
+      add(list, &count, plan->address[i], (uint64_t)x.count * ac_dtype_bytes(x.dtype));
+  }
+  for (int i = 0; i < graph->parameter_count; i++) {
+    ac_operand x = ac_operand_of(ac_tensor_at(graph, plan->parameters[i].tensor), 1);
+    for (int m = 0; m < 2; m++)
+      add(list, &count, plan->parameters[i].moment[m], (uint64_t)x.count * sizeof(float));
+  }
+  add(list, &count, plan->control, plan->control_bytes);
+  add(list, &count, plan->numerics, plan->numerics_bytes);
+  qsort(list, (size_t)count, sizeof *list, by_address);
+  *end = 0;
+  for (int i = 0; i < count; i++) {
+    if (list[i].address < *end) return overlapping("two tensors that persist");
+    AC_TRY(check_within(plan, &list[i], 0));
+    *end = list[i].address + list[i].bytes;
   }
   return AC_OK;
 }
 
-static ac_status check_memory(const ac_plan *plan, const ac_sequence *sequence) {
-  const ac_value **alive = malloc(2 * ((size_t)sequence->value_count + 1) * sizeof *alive);
-  if (!alive) return ac_fail(AC_ERROR_MEMORY, "no memory to check a plan");
-  ac_status status = check_values(plan, sequence, alive);
-  free(alive);
+/* `list` has room for the sequence's values; those still alive gather at its front. */
+static ac_status check_values(const ac_plan *plan, const ac_sequence *sequence, uint64_t from,
+                              span *list) {
+  int count = 0, alive = 0;
+  for (int i = 0; i < sequence->value_count; i++) {
+    const ac_value *value = &sequence->values[i];
+    const ac_value *root = &sequence->values[ac_sequence_root(sequence, i)];
+    if (value->first < root->first || value->last > root->last)
+      return ac_fail(AC_ERROR_INTERNAL, "plan: a value would outlive the one whose memory it has");
+    if (value != root || !value->bytes) continue;
+    list[count++] = (span){value->address, value->bytes, value->first, value->last};
+  }
+  qsort(list, (size_t)count, sizeof *list, by_first_step);
+  for (int i = 0; i < count; i++) {
+    const span s = list[i];
+    AC_TRY(check_within(plan, &s, from));
+    int still = 0;
+    for (int k = 0; k < alive; k++) {
+      if (list[k].last < s.first) continue;
+      list[still++] = list[k];
+      if (list[k].address < s.address + s.bytes && s.address < list[k].address + list[k].bytes)
+        return overlapping("two values");
+    }
+    list[still] = s;
+    alive = still + 1;
+  }
+  return AC_OK;
+}
+
+static int larger(int a, int b) {
+  return a > b ? a : b;
+}
+
+static ac_status check_memory(const ac_plan *plan) {
+  const ac_graph *graph = plan->graph;
+  int persistent = graph->tensor_count + 2 * graph->parameter_count + 2;
+  int room = larger(persistent, larger(plan->main.value_count, plan->evaluation.value_count));
+  span *list = malloc(((size_t)room + 1) * sizeof *list);
+  if (!list) return ac_fail(AC_ERROR_MEMORY, "no memory to check a plan");
+  uint64_t end;
+  ac_status status = check_persistent(plan, list, &end);
+  if (status == AC_OK) status = check_values(plan, &plan->main, end, list);
+  if (status == AC_OK) status = check_values(plan, &plan->evaluation, end, list);
+  free(list);
   return status;
 }
 
@@ -108,8 +178,7 @@ ac_status ac_plan_check(const ac_plan *plan) {
   ac_status status = AC_OK;
   if (!ran || !summed) status = ac_fail(AC_ERROR_MEMORY, "no memory to check a plan");
   if (status == AC_OK) status = check_steps(plan, ran, summed);
-  if (status == AC_OK) status = check_memory(plan, &plan->main);
-  if (status == AC_OK) status = check_memory(plan, &plan->evaluation);
+  if (status == AC_OK) status = check_memory(plan);
   free(ran);
   free(summed);
   return status;

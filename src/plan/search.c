@@ -378,16 +378,20 @@ static ac_status choose(search *s, uint64_t limit, bool *fits) {
   return AC_OK;
 }
 
-/* Chooses with as many batches read ahead as there is room for, if they are not insisted on. */
+/* Batches that are read ahead only if there is room get what the fastest plan leaves. */
 static ac_status choose_or_refuse(search *s, uint64_t limit) {
+  ac_plan *plan = s->plan;
+  const int wanted = plan->desc.read_ahead;
   bool fits;
+  if (plan->desc.read_ahead_if_room) ac_plan_set_read_ahead(plan, 0);
   AC_TRY(choose(s, limit, &fits));
-  int ahead = s->plan->desc.read_ahead_if_room ? s->plan->desc.read_ahead : 0;
-  while (!fits && ahead-- > 0) {
-    ac_plan_set_read_ahead(s->plan, ahead);
-    AC_TRY(choose(s, limit, &fits));
+  if (!fits) return refuse(s, limit);
+  for (int ahead = wanted; plan->desc.read_ahead_if_room && ahead > 0; ahead--) {
+    ac_plan_set_read_ahead(plan, ahead);
+    if (ac_plan_needs(plan, plan->info.bytes.total) <= limit) break;
+    ac_plan_set_read_ahead(plan, 0);
   }
-  return fits ? AC_OK : refuse(s, limit);
+  return AC_OK;
 }
 
 /* ---- forward only ---------------------------------------------------------------------------- */

@@ -2,7 +2,6 @@
 
 #include "core/error.h"
 #include "core/platform.h"
-#include "ops/loss.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -182,40 +181,45 @@ static void discard(ac_instance *instance, ac_prepared *prepared) {
 
 /* ---- inputs ---------------------------------------------------------------------------------- */
 
-/* Where node operand `k` reads input `storage`, the integers must be below `limit`. */
-static void check_operand(ac_instance *instance, const ac_node *node, int k, int64_t limit,
-                          const ac_loss_rows *loss) {
-  const ac_graph *graph = instance->plan->graph;
-  for (int i = 0; i < graph->input_count; i++) {
-    if (node->in[k] < 0 || ac_tensor_at(graph, node->in[k])->storage != graph->inputs[i]) continue;
-    ac_input_check *check = &instance->checks[i];
-    if (!check->limit || limit < check->limit) check->limit = limit;
-    if (!loss) check->ignore = false;
-    else if (loss->ignore) check->ignore = true, check->ignore_index = loss->ignore_index;
-  }
+/* The input whose elements a node's operand holds; -1: none. */
+static int input_of(const ac_graph *graph, const ac_node *node, int operand) {
+  const ac_tensor *tensor = operand < 0 ? NULL : ac_tensor_at(graph, node->in[operand]);
+  for (int i = 0; tensor && i < graph->input_count; i++)
+    if (tensor->storage == graph->inputs[i]) return i;
+  return -1;
 }
 
-static void check_weights(ac_instance *instance, const ac_node *node, int k) {
-  const ac_graph *graph = instance->plan->graph;
-  for (int i = 0; i < graph->input_count; i++)
-    if (ac_tensor_at(graph, node->in[k])->storage == graph->inputs[i])
-      instance->checks[i].weights = true;
+/* The integers of an input must be below `limit`; `loss`: or be what it ignores. */
+static void limit_ids(ac_instance *instance, int input, int64_t limit, const ac_loss_rows *loss) {
+  if (input < 0) return;
+  ac_input_check *check = &instance->checks[input];
+  if (!check->limit || limit < check->limit) check->limit = limit;
+  if (!loss) check->ignore = false;
+  else if (loss->ignore) check->ignore = true, check->ignore_index = loss->ignore_index;
 }
 
-static void check_loss(ac_instance *instance, const ac_node *node) {
+static void check_loss(ac_instance *instance, int index) {
+  const ac_graph *graph = instance->plan->graph;
+  const ac_node *node = ac_node_at(graph, index);
   ac_loss_rows rows;
-  if (!ac_loss_rows_of(instance->plan->graph, node, &rows)) return;
-  if (rows.targets >= 0) check_operand(instance, node, rows.targets, rows.classes, &rows);
-  if (rows.weights >= 0) check_weights(instance, node, rows.weights);
+  if (!ac_loss_rows_of(graph, node, &rows)) return;
+  int targets = input_of(graph, node, rows.targets), weights = input_of(graph, node, rows.weights);
+  limit_ids(instance, targets, rows.classes, &rows);
+  if (weights >= 0) instance->checks[weights].weights = true;
+  if (graph->loss < 0 || ac_tensor_at(graph, graph->loss)->producer != index) return;
+  instance->loss_rows = rows;
+  instance->loss_targets = targets;
+  instance->loss_weights = weights;
 }
 
 static void find_checks(ac_instance *instance) {
   const ac_graph *graph = instance->plan->graph;
-  for (int n = 0; n < graph->node_count; n++) check_loss(instance, ac_node_at(graph, n));
+  for (int n = 0; n < graph->node_count; n++) check_loss(instance, n);
   for (int n = 0; n < graph->node_count; n++) {
     const ac_node *node = ac_node_at(graph, n);
     if (node->op == AC_OP_embedding)
-      check_operand(instance, node, 1, ac_tensor_at(graph, node->in[0])->shape.dim[0], NULL);
+      limit_ids(instance, input_of(graph, node, 1), ac_tensor_at(graph, node->in[0])->shape.dim[0],
+                NULL);
   }
 }
 

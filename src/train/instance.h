@@ -8,6 +8,7 @@
 
 #include <accrue/trainer.h>
 
+#include "ops/loss.h"
 #include "plan/plan.h"
 
 /* A sequence with its handles in place. `batch` is the micro-batch that the arguments are for now.
@@ -47,10 +48,12 @@ typedef struct ac_instance {
   void **statistics;      /* by parameter */
   void *update_workspace; /* the main sequence's */
   void *control;
-  float *control_copy;    /* host, control_bytes */
-  ac_input_check *checks; /* by input */
-  void **staging;         /* host, by input: a micro-batch of samples gathered from a dataset */
-  void *unused;           /* host: where a dataset's fields that feed no input are written */
+  float *control_copy;            /* host, control_bytes */
+  ac_input_check *checks;         /* by input */
+  ac_loss_rows loss_rows;         /* of the graph's loss; per_sample 0: it has none */
+  int loss_targets, loss_weights; /* the inputs that its operands are; -1: none */
+  void **staging; /* host, by input: a micro-batch of samples gathered from a dataset */
+  void *unused;   /* host: where a dataset's fields that feed no input are written */
   uint64_t unused_bytes;
   ac_prepared main, evaluation;
   ac_numerics_totals numerics; /* empty unless the plan watches numbers */

@@ -8,7 +8,6 @@
 
 #include "core/error.h"
 #include "ops/batch_norm.h"
-#include "ops/loss.h"
 #include "ops/optimizer.h"
 
 #include <math.h>
@@ -49,18 +48,11 @@ static ac_status check_desc(ac_trainer_desc *desc, ac_optimizer_kind kind) {
   return AC_OK;
 }
 
-/* The rows of a whole window. */
-static double nominal_weight(const ac_plan *plan) {
-  const ac_graph *graph = plan->graph;
-  ac_loss_rows rows;
-  ac_loss_rows_of(graph, ac_node_at(graph, ac_tensor_at(graph, graph->loss)->producer), &rows);
-  return (double)plan->info.batch * (double)rows.per_sample;
-}
-
 /* Before a window begins. */
 static void set_loss_scale(ac_trainer *trainer) {
-  trainer->instance.run.loss_scale =
-      ac_scaler_factor(&trainer->scaler, nominal_weight(trainer->instance.plan));
+  const ac_instance *instance = &trainer->instance;
+  double rows = (double)(instance->plan->info.batch * instance->loss_rows.per_sample);
+  trainer->instance.run.loss_scale = ac_scaler_factor(&trainer->scaler, rows);
 }
 
 /* In the order of the parameters. */
@@ -77,17 +69,26 @@ static ac_status list_steps(ac_trainer *trainer) {
 }
 
 /* Every trained parameter is stepped once in an update, and no other. */
-static ac_status check_steps(ac_trainer *trainer) {
+static ac_status check_stepped(const ac_trainer *trainer, const char *what) {
   const ac_plan *plan = trainer->instance.plan;
-  int count = plan->graph->parameter_count;
-  memset(trainer->stepped, 0, (size_t)count * sizeof *trainer->stepped);
-  for (int i = 0; i < trainer->step_count; i++) trainer->stepped[trainer->steps[i]]++;
-  for (int i = 0; i < count; i++)
+  for (int i = 0; i < plan->graph->parameter_count; i++)
     if (trainer->stepped[i] != (plan->parameters[i].gradient >= 0))
-      return ac_fail(
-          AC_ERROR_INTERNAL, "trainer: an update would step \"%s\" %d times; nothing was changed",
-          ac_tensor_at(plan->graph, plan->graph->parameters[i])->name, trainer->stepped[i]);
+      return ac_fail(AC_ERROR_INTERNAL, "trainer: %s \"%s\" %d times", what,
+                     ac_tensor_at(plan->graph, plan->graph->parameters[i])->name,
+                     trainer->stepped[i]);
   return AC_OK;
+}
+
+static void clear_stepped(ac_trainer *trainer) {
+  size_t count = (size_t)trainer->instance.plan->graph->parameter_count;
+  memset(trainer->stepped, 0, count * sizeof *trainer->stepped);
+}
+
+/* What the list says, before anything is changed. */
+static ac_status check_steps(ac_trainer *trainer) {
+  clear_stepped(trainer);
+  for (int i = 0; i < trainer->step_count; i++) trainer->stepped[trainer->steps[i]]++;
+  return check_stepped(trainer, "nothing was changed, as an update would step");
 }
 
 /* Update kernels are compiled before the first step, like all others. */
@@ -348,14 +349,17 @@ static ac_status for_running(ac_trainer *trainer,
 static ac_status step_parameters(ac_trainer *trainer, double factor, double rate) {
   ac_instance *instance = &trainer->instance;
   const ac_graph *graph = instance->plan->graph;
+  clear_stepped(trainer);
   for (int i = 0; i < trainer->step_count; i++) {
     int index = trainer->steps[i];
+    trainer->stepped[index]++;
     update_attributes attributes =
         attributes_for(trainer, ac_tensor_at(graph, graph->parameters[index]), factor, rate);
     ac_op_args args;
     update_arguments(trainer, index, &args, &attributes);
     AC_TRY(instance->device->backend->run(instance->device->state, &args));
   }
+  AC_TRY(check_stepped(trainer, "an update has stepped"));
   AC_TRY(for_running(trainer, instance->device->backend->run));
   return instance->device->backend->finish(instance->device->state);
 }

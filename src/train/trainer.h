@@ -14,7 +14,7 @@ struct ac_trainer {
   int64_t window_samples; /* accumulated so far */
   double fed_weight;      /* of these, counted on the host; NaN: not known */
   int *steps;             /* parameters in the order in which an update steps them */
-  int *stepped;           /* by parameter: how often `steps` names it */
+  int *stepped;           /* by parameter: how often the update at hand steps it */
   int step_count;
   bool broken;       /* a device failure left the window half done */
   bool half_stepped; /* one left some parameters and moments stepped and others not */

@@ -221,7 +221,7 @@ static void reading_ahead_gives_way_to_a_budget(void **state) {
   setting s;
   start(&s, 30, (ac_plan_desc){.batch = 2});
   const ac_graph *g = s.plan->source;
-  ac_plan_desc none = {.batch = BATCH, .optimizer = AC_SGD}, some = none, asked;
+  ac_plan_desc none = {.batch = BATCH, .micro_batch = 1, .optimizer = AC_SGD}, some = none, asked;
   uint64_t least = least_budget(g, s.device, none);
   some.read_ahead = 3;
   asked = some;
@@ -233,7 +233,17 @@ static void reading_ahead_gives_way_to_a_budget(void **state) {
     some.memory = least + (uint64_t)rooms[i].batches * BATCH_BYTES;
     assert_int_equal(planned_ahead(g, s.device, some), rooms[i].ahead);
   }
+  /* What makes the plan faster has the room first. */
   ac_plan *plan;
+  some.micro_batch = none.micro_batch = 0;
+  none.memory = some.memory = least + 2 * BATCH_BYTES;
+  assert_ok(ac_plan_create(&plan, g, s.device, &none));
+  int64_t micro_batch = ac_plan_get_info(plan)->micro_batch;
+  ac_plan_free(plan);
+  assert_ok(ac_plan_create(&plan, g, s.device, &some));
+  assert_int_equal(ac_plan_get_info(plan)->micro_batch, micro_batch);
+  assert_int_equal(ac_plan_get_info(plan)->read_ahead, 0);
+  ac_plan_free(plan);
   asked.memory = least + 3 * BATCH_BYTES;
   assert_refused(ac_plan_create(&plan, g, s.device, &asked), AC_ERROR_BUDGET,
                  "with nothing read ahead (--read-ahead 0)");

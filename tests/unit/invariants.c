@@ -129,6 +129,8 @@ static void values_that_leave_their_memory_are_found(void **state) {
     if (value->shares != i || !value->bytes) continue;
     value->address = t.plan->info.bytes.total - value->bytes + 1;
     assert_refused(ac_plan_check(t.plan), AC_ERROR_INTERNAL, "plan: ");
+    value->address = t.plan->address[t.plan->parameters[0].tensor];
+    assert_refused(ac_plan_check(t.plan), AC_ERROR_INTERNAL, "where something persists");
     value->address = right;
     for (int k = 0; k < main->value_count; k++) {
       const ac_value *other = &main->values[k];
@@ -136,9 +138,25 @@ static void values_that_leave_their_memory_are_found(void **state) {
       if (other->address + value->bytes > t.plan->info.bytes.total) continue;
       value->address = other->address;
       bool meet = other->first <= value->last && value->first <= other->last;
-      if (meet) assert_refused(ac_plan_check(t.plan), AC_ERROR_INTERNAL, "share memory");
+      if (meet)
+        assert_refused(ac_plan_check(t.plan), AC_ERROR_INTERNAL, "two values would overlap");
       value->address = right;
     }
+  }
+  ac_parameter_memory *memory = t.plan->parameters;
+  uint64_t right = memory[0].moment[1];
+  memory[0].moment[1] = memory[1].moment[0];
+  assert_refused(ac_plan_check(t.plan), AC_ERROR_INTERNAL, "tensors that persist would overlap");
+  memory[0].moment[1] = right;
+  t.plan->chunk_bytes = 100;
+  assert_refused(ac_plan_check(t.plan), AC_ERROR_INTERNAL, "across two chunks");
+  t.plan->chunk_bytes = 0;
+  for (int i = 0; i < main->value_count; i++) {
+    ac_value *root = &main->values[main->values[i].shares];
+    if (root == &main->values[i]) continue;
+    root->last -= 1;
+    assert_refused(ac_plan_check(t.plan), AC_ERROR_INTERNAL, "outlive");
+    root->last += 1;
   }
   assert_ok(ac_plan_check(t.plan));
   end(&t);
