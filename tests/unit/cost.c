@@ -198,8 +198,7 @@ static ac_device *open_fake(const char *name, double slowness) {
 static void assert_truthful(ac_device *device, const ac_cost_model *model, ac_dtype storage) {
   for (int op = 0; op < AC_OP_COUNT; op++) {
     ac_op_args args;
-    if (!model->known[op] ||
-        !ac_cost_sample(&args, device, storage, (ac_op)op, AC_COST_SIZES - 1))
+    if (!model->known[op] || !ac_cost_sample(&args, device, storage, (ac_op)op, AC_COST_SIZES - 1))
       continue;
     const double ratio = ac_cost_seconds(model, &args) / fake_seconds(&args);
     if (ratio < 0.5 || ratio > 2)

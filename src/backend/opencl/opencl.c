@@ -291,6 +291,7 @@ static ac_status opencl_run(void *state, const ac_op_args *args) {
 const ac_backend ac_backend_opencl = {
     .version = AC_BACKEND_VERSION,
     .name = "opencl",
+    .compiles = true,
     .count = ac_cl_device_count,
     .describe = ac_cl_device_describe,
     .open = opencl_open,
