@@ -104,7 +104,8 @@ typedef enum ac_log_level { AC_LOG_DEBUG, AC_LOG_INFO, AC_LOG_WARNING } ac_log_l
 
 /* Receives one line without a newline. The library itself never prints. A line that ends in "..."
  * announces what may take a while, such as "opencl:0: measuring linear (3 of 45)..."; the next one
- * that does not says that it is done. */
+ * that does not says that it is done, or that it failed. So do plans, trainers and sessions on
+ * devices that compile kernels, when they are made and when they first run. */
 typedef void (*ac_log_callback)(void *user, ac_log_level level, const char *line);
 
 #ifdef __cplusplus

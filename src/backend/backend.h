@@ -18,6 +18,7 @@ typedef struct ac_backend {
   uint32_t version;
   const char *name;
   bool computes_nothing; /* counts memory and calls alone: for planning, no hardware to be listed */
+  bool compiles;         /* kernels, in `prepare` or, as drivers may, in a first run */
 
   /* Number of devices, and the description of one. 0 devices (no driver, say) is no error. */
   int (*count)(void);

@@ -191,3 +191,22 @@ void ac_device_log(const ac_device *device, ac_log_level level, const char *form
   va_end(args);
   device->log(device->log_user, level, line);
 }
+
+ac_wait ac_wait_begin(const ac_device *device, const char *format, ...) {
+  ac_wait wait = {.device = device, .began = ac_clock()};
+  va_list args;
+  va_start(args, format);
+  vsnprintf(wait.what, sizeof wait.what, format, args);
+  va_end(args);
+  if (device->backend->compiles)
+    ac_device_log(device, AC_LOG_INFO, "%s: %s...", device->info.id, wait.what);
+  return wait;
+}
+
+ac_status ac_wait_end(const ac_wait *wait, ac_status status) {
+  const ac_device *device = wait->device;
+  if (device->backend->compiles)
+    ac_device_log(device, AC_LOG_INFO, "%s: %s %s %.1f s", device->info.id, wait->what,
+                  status == AC_OK ? "took" : "failed after", ac_clock() - wait->began);
+  return status;
+}

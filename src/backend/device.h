@@ -23,4 +23,16 @@ void ac_device_release(ac_device *device, void *chunk, uint64_t bytes);
 
 void ac_device_log(const ac_device *device, ac_log_level level, const char *format, ...);
 
+/* What may take long on a device that compiles kernels, and on no other, as they see it who wait:
+ * "opencl:0: preparing 44 ops..." when it begins; "opencl:0: preparing 44 ops took 3.2 s", or
+ * "failed after", when it ends. Waits do not lie within each other. */
+typedef struct ac_wait {
+  const ac_device *device;
+  double began;
+  char what[64];
+} ac_wait;
+ac_wait ac_wait_begin(const ac_device *device, const char *format, ...);
+/* Returns the status of what was done. */
+ac_status ac_wait_end(const ac_wait *wait, ac_status status);
+
 #endif

@@ -325,7 +325,8 @@ static ac_status time_in_chunk(ac_bench *bench, const ac_bench_entry *entry, voi
   for (int count = r->count; r->next < count; r->next++, offset += bytes)
     AC_TRY(ac_op_place(&r->placed[r->next], device, &entry->args, chunk, offset, &bench->pattern));
   r->next = 0;
-  AC_TRY(device->backend->prepare(device->state, &r->placed[0].args));
+  const ac_wait wait = ac_wait_begin(device, "preparing %s", ac_op_name(entry->args.op));
+  AC_TRY(ac_wait_end(&wait, device->backend->prepare(device->state, &r->placed[0].args)));
   return ac_bench_measure(timing, &bench->desc, run_placed, r);
 }
 

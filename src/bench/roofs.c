@@ -108,7 +108,9 @@ static ac_status run_alone(void *user, int64_t runs) {
 }
 
 static ac_status time_beginning(ac_bench_roofs *roofs, const ac_bench_desc *desc, beginning *b) {
-  AC_TRY(b->device->backend->prepare(b->device->state, &b->placed.args));
+  const ac_device *device = b->device;
+  const ac_wait wait = ac_wait_begin(device, "preparing %s", ac_op_name(b->placed.args.op));
+  AC_TRY(ac_wait_end(&wait, device->backend->prepare(device->state, &b->placed.args)));
   AC_TRY(ac_bench_measure(&roofs->launch_timing, desc, run_queued, b));
   AC_TRY(ac_bench_measure(&roofs->latency_timing, desc, run_alone, b));
   roofs->launch = roofs->launch_timing.median;

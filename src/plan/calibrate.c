@@ -15,8 +15,8 @@
  * takes that much longer; so the sizes of an op ask for the same kernels where they can, and only
  * the ops that a plan wants are timed. All the rest is bounded: a size is only run where what it
  * takes at most, by the smaller size's time and the work of both, is left of the seconds given. An
- * op whose larger sizes were left out is not fitted: it takes the guess, scaled by what the ops
- * that were measured take of theirs. */
+ * op whose larger sizes were left out is not fitted but estimated: it takes the guess, scaled by
+ * what the ops that are known, of any storage type, take of theirs. */
 #include "plan/cost.h"
 
 #include "core/error.h"
@@ -358,46 +358,61 @@ static void fit(ac_cost_model *model, const bench *b, ac_op op) {
   model->launch[op] = x[0] * micro;
   model->per_flop[op] = work.flops > 0 ? fmax(x[1] / giga, least / work.flops) : 0;
   model->per_byte[op] = fmax(x[2] / giga, least / work.bytes);
+  model->known[op] = AC_COST_MEASURED;
 }
 
 /* ---- what there was no time for ---------------------------------------------------------------
  */
 
-/* How much longer than by `guess` the measured ops take, as a geometric mean over one size of those
- * that do, or do not, multiply matrices. False if there are none. */
-static bool slowness(double *ratio, const bench *b, const ac_cost_model *guess, int size,
-                     bool products) {
-  double sum = 0;
+/* What a sample takes, by a model that knows the op, or where its smallest size alone was run. */
+static bool known_seconds(double *seconds, const bench *b, const ac_cost_model *model,
+                          ac_dtype storage, const ac_op_args *args, int size) {
+  const bool own = storage == b->storage;
+  const ac_cost_model *known = own ? model : b->device->costs[storage];
+  if (known && known->known[args->op]) *seconds = ac_cost_seconds(known, args);
+  else *seconds = own ? b->least[args->op][size] : HUGE_VAL;
+  return isfinite(*seconds);
+}
+
+/* How much longer than by `guess` ops take, as a geometric mean over one size of those that are
+ * known, of all storage types, and do, or do not, multiply matrices. False if there are none. */
+static bool slowness(double *ratio, const bench *b, const ac_cost_model *model,
+                     const ac_cost_model *guess, int size, bool products) {
+  double sum = 0, seconds;
   int count = 0;
-  for (int op = 0; op < AC_OP_COUNT; op++) {
-    ac_op_args args;
-    if (!isfinite(b->least[op][size])) continue;
-    ac_cost_sample(&args, b->device, b->storage, (ac_op)op, size);
-    if ((ac_cost_work(&args).flops > 0) != products) continue;
-    sum += log(b->least[op][size] / ac_cost_seconds(guess, &args));
-    count++;
-  }
+  for (int storage = 0; storage < AC_DTYPE_COUNT; storage++)
+    for (int op = 0; op < AC_OP_COUNT; op++) {
+      ac_op_args args;
+      if (storage != (int)b->storage && !b->device->costs[storage]) continue;
+      if (!ac_cost_sample(&args, b->device, (ac_dtype)storage, (ac_op)op, size) ||
+          !known_seconds(&seconds, b, model, (ac_dtype)storage, &args, size) ||
+          (ac_cost_work(&args).flops > 0) != products)
+        continue;
+      sum += log(seconds / ac_cost_seconds(guess, &args));
+      count++;
+    }
   *ratio = count ? exp(sum / count) : 1;
   return count > 0;
 }
 
-/* From the largest size that any op was measured at; from the other kind where there is none of
- * this. */
-static double scale_of(const bench *b, const ac_cost_model *guess, bool products) {
+/* From the largest size that there is; from the other kind where there is none of this. */
+static double scale_of(const bench *b, const ac_cost_model *model, const ac_cost_model *guess,
+                       bool products) {
   double ratio = 1;
   for (int size = SIZES - 1; size >= 0; size--)
-    if (slowness(&ratio, b, guess, size, products) || slowness(&ratio, b, guess, size, !products))
+    if (slowness(&ratio, b, model, guess, size, products) ||
+        slowness(&ratio, b, model, guess, size, !products))
       break;
   return ratio;
 }
 
 /* Ops of which one size or none was measured; returns how many. */
-static int scale_the_rest(ac_cost_model *model, const bench *b) {
+static int estimate_the_rest(ac_cost_model *model, const bench *b) {
   ac_cost_model guess;
   ac_cost_guess(&guess);
   double launch = 1;
-  if (!slowness(&launch, b, &guess, 0, false)) slowness(&launch, b, &guess, 0, true);
-  const double scale[2] = {scale_of(b, &guess, false), scale_of(b, &guess, true)};
+  if (!slowness(&launch, b, model, &guess, 0, false)) slowness(&launch, b, model, &guess, 0, true);
+  const double scale[2] = {scale_of(b, model, &guess, false), scale_of(b, model, &guess, true)};
   int count = 0;
   for (int op = 0; op < AC_OP_COUNT; op++) {
     ac_op_args args;
@@ -408,6 +423,7 @@ static int scale_the_rest(ac_cost_model *model, const bench *b) {
     model->launch[op] = launch * guess.launch[op];
     model->per_flop[op] = factor * guess.per_flop[op];
     model->per_byte[op] = factor * guess.per_byte[op];
+    model->known[op] = AC_COST_ESTIMATED;
     count++;
   }
   return count;
@@ -421,12 +437,12 @@ static ac_status measure(bench *b, ac_cost_model *model) {
   AC_TRY(time_ops(b));
   for (int op = 0; op < AC_OP_COUNT; op++)
     if (isfinite(b->least[op][1])) fit(model, b, (ac_op)op);
-  const int scaled = scale_the_rest(model, b);
-  for (int op = 0; op < AC_OP_COUNT; op++)
-    if (b->wanted[op]) model->known[op] = 1;
+  const int estimated = estimate_the_rest(model, b);
+  for (int op = 0; op < AC_OP_COUNT; op++) /* what the device does not run is of no account */
+    if (b->wanted[op] && !model->known[op]) model->known[op] = AC_COST_MEASURED;
   char rest[64] = "";
-  if (scaled)
-    snprintf(rest, sizeof rest, "; time was up, so the speed of %d is an estimate", scaled);
+  if (estimated)
+    snprintf(rest, sizeof rest, "; time was up, so the speed of %d is an estimate", estimated);
   ac_device_log(
       b->device, AC_LOG_INFO, "%s: measured %d ops in %.1f s, of which compiling took %.1f s%s",
       b->device->info.id, b->wanted_count, b->device->clock() - start, b->compiling, rest);
@@ -445,7 +461,7 @@ ac_status ac_cost_calibrate(ac_cost_model *model, ac_device *device, ac_dtype st
   device->peak = peak;
   device->calibrating += b.spent;
   ac_timing_pattern_free(&b.pattern);
-  return status == AC_OK
-             ? AC_OK
-             : ac_fail_prefix(status, "the speed of %s could not be measured", device->info.id);
+  if (status == AC_OK) return AC_OK;
+  ac_device_log(device, AC_LOG_INFO, "%s: measuring failed", device->info.id);
+  return ac_fail_prefix(status, "the speed of %s could not be measured", device->info.id);
 }

@@ -61,7 +61,7 @@ void ac_cost_guess(ac_cost_model *model) {
 /* ---- the disk ---------------------------------------------------------------------------------
  */
 
-enum { FORMAT = 3 };
+enum { FORMAT = 4 };
 
 typedef struct cost_file {
   char magic[8];
@@ -89,7 +89,7 @@ static bool is_plausible(const ac_cost_model *model) {
   for (int op = 0; op < AC_OP_COUNT; op++) {
     double launch = model->launch[op], flop = model->per_flop[op], byte = model->per_byte[op];
     if (!(launch >= 0 && flop >= 0 && byte > 0) || !isfinite(launch + flop + byte)) return false;
-    if (model->known[op] > 1) return false;
+    if (model->known[op] != AC_COST_GUESSED && model->known[op] != AC_COST_MEASURED) return false;
   }
   return true;
 }
@@ -131,18 +131,25 @@ static bool knows(const ac_cost_model *model, const bool wanted[AC_OP_COUNT]) {
   return true;
 }
 
-/* Adds what `other` knows and `model` does not. */
+/* Adds what `other` has measured and `model` does not know. */
 static void learn(ac_cost_model *model, const ac_cost_model *other) {
   for (int op = 0; op < AC_OP_COUNT; op++) {
-    if (model->known[op] || !other->known[op]) continue;
+    if (model->known[op] || other->known[op] != AC_COST_MEASURED) continue;
     model->launch[op] = other->launch[op];
     model->per_flop[op] = other->per_flop[op];
     model->per_byte[op] = other->per_byte[op];
-    model->known[op] = 1;
+    model->known[op] = AC_COST_MEASURED;
   }
 }
 
-/* The file is read again before it is written: another process may have measured other ops. */
+/* Of what is kept already, everything stays: another process may have measured other ops. */
+static void keep(const ac_cost_model *model, const char *path, uint64_t key) {
+  ac_cost_model kept;
+  if (!load(&kept, path, key)) ac_cost_guess(&kept);
+  learn(&kept, model);
+  save(&kept, path, key);
+}
+
 static ac_status load_or_measure(ac_cost_model *model, ac_device *device, ac_dtype storage,
                                  const bool wanted[AC_OP_COUNT]) {
   char path[4096];
@@ -153,8 +160,7 @@ static ac_status load_or_measure(ac_cost_model *model, ac_device *device, ac_dty
   if (knows(model, wanted)) return AC_OK;
   for (int op = 0; op < AC_OP_COUNT; op++) missing[op] = wanted[op] && !model->known[op];
   AC_TRY(ac_cost_calibrate(model, device, storage, missing, AC_COST_SECONDS - device->calibrating));
-  if (cached && load(&kept, path, key)) learn(model, &kept);
-  if (cached) save(model, path, key);
+  if (cached) keep(model, path, key);
   return AC_OK;
 }
 
@@ -163,7 +169,8 @@ static ac_status new_model(ac_cost_model **result, const ac_device *device) {
   if (!model) return ac_fail(AC_ERROR_MEMORY, "no memory for a model of the device's speed");
   ac_cost_guess(model);
   bool dry = device->backend->computes_nothing;
-  for (int op = 0; op < AC_OP_COUNT; op++) model->known[op] = dry;
+  for (int op = 0; op < AC_OP_COUNT; op++)
+    model->known[op] = dry ? AC_COST_MEASURED : AC_COST_GUESSED;
   return AC_OK;
 }
 

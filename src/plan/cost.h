@@ -13,8 +13,15 @@
 typedef struct ac_cost_model { /* for one storage type */
   double launch[AC_OP_COUNT];  /* seconds */
   double per_flop[AC_OP_COUNT], per_byte[AC_OP_COUNT];
-  uint64_t known[AC_OP_COUNT]; /* 1: measured, or scaled from what was; 0: a guess */
+  uint64_t known[AC_OP_COUNT]; /* an ac_cost_knowledge */
 } ac_cost_model;
+
+/* ESTIMATED: a guess scaled by what is known of others, as there was no time to measure it. */
+typedef enum ac_cost_knowledge {
+  AC_COST_GUESSED,
+  AC_COST_MEASURED,
+  AC_COST_ESTIMATED
+} ac_cost_knowledge;
 
 /* What all measuring of an open device may take, beside compiling. */
 #define AC_COST_SECONDS 5.0
@@ -22,7 +29,8 @@ typedef struct ac_cost_model { /* for one storage type */
 /* The device's model for a storage type, in which the ops that `wanted` says (NULL: all) are known:
  * measured once (together a fraction of a second), kept with the device and on disk beside compiled
  * programs, under a key of device, driver, threads and library version. What is known stays as it
- * is when other ops are asked for. The dry device has a fixed one. Failing to read or write the
+ * is while the device is open, so that plans repeat. Estimates are not kept on disk: a device that
+ * is opened later measures those ops. The dry device has a fixed one. Failing to read or write the
  * disk is no failure; a damaged file is measured anew. */
 ac_status ac_cost_model_get(const ac_cost_model **model, ac_device *device, ac_dtype storage,
                             const bool wanted[AC_OP_COUNT]);
@@ -40,8 +48,8 @@ void ac_cost_guess(ac_cost_model *model);
  */
 
 /* Times the ops that are wanted, in about `seconds` at most beside compiling; those that there is
- * no time for are scaled from the others, those that the device does not support keep what the
- * model holds. All of them are known then. The memory is given back, and the account of the
+ * no time for are estimated from the others and from what the device's models know already, those
+ * that the device does not support keep what the model holds. All of them are known then. The memory is given back, and the account of the
  * device's peak is left as it was. */
 ac_status ac_cost_calibrate(ac_cost_model *model, ac_device *device, ac_dtype storage,
                             const bool wanted[AC_OP_COUNT], double seconds);

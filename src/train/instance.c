@@ -1,7 +1,6 @@
 #include "train/instance.h"
 
 #include "core/error.h"
-#include "core/platform.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -158,17 +157,6 @@ static ac_status prepare_early(ac_instance *instance, const ac_sequence *sequenc
     ac_step_arguments(&sequence->steps[i], instance->plan->graph, &instance->run, &args);
     AC_TRY(instance->device->backend->prepare(instance->device->state, &args));
   }
-  return AC_OK;
-}
-
-static ac_status prepare_all_early(ac_instance *instance) {
-  const ac_sequence *main = &instance->plan->main, *evaluation = &instance->plan->evaluation;
-  const double start = ac_clock();
-  AC_TRY(prepare_early(instance, main));
-  AC_TRY(prepare_early(instance, evaluation));
-  ac_device_log(instance->device, AC_LOG_INFO, "%s: prepared %d ops in %.1f s",
-                instance->device->info.id, main->step_count + evaluation->step_count,
-                ac_clock() - start);
   return AC_OK;
 }
 
@@ -338,17 +326,39 @@ static ac_status poison_after(ac_instance *instance, const ac_prepared *prepared
 }
 #endif
 
-ac_status ac_instance_run(ac_instance *instance, ac_prepared *prepared, bool fresh) {
+/* In a first run, once those before it are done: a driver may compile an op when it is queued or
+ * when it is its turn. */
+static ac_status announce_step(const ac_instance *instance, const ac_prepared *prepared, int step) {
+  const ac_device *device = instance->device;
+  if (prepared->has_run || !device->backend->compiles) return AC_OK;
+  AC_TRY(device->backend->finish(device->state));
+  ac_device_log(device, AC_LOG_INFO, "%s: first run: %s (%d of %d)...", device->info.id,
+                ac_op_name(prepared->args[step].op), step + 1, prepared->sequence->step_count);
+  return AC_OK;
+}
+
+static ac_status run_steps(ac_instance *instance, ac_prepared *prepared, bool fresh) {
   instance->run.training = prepared->sequence->training;
   ac_instance_resize(instance, prepared);
   AC_TRY(poison_after(instance, prepared, -1));
   for (int i = 0; i < prepared->sequence->step_count; i++) {
+    AC_TRY(announce_step(instance, prepared, i));
     AC_TRY(ac_instance_run_step(instance, prepared, i, fresh));
     if (prepared == &instance->main && instance->numerics.counts)
       AC_TRY(ac_numerics_watch(instance, i));
     AC_TRY(poison_after(instance, prepared, i));
   }
   return AC_OK;
+}
+
+ac_status ac_instance_run(ac_instance *instance, ac_prepared *prepared, bool fresh) {
+  const ac_device *device = instance->device;
+  if (prepared->has_run || !device->backend->compiles) return run_steps(instance, prepared, fresh);
+  const ac_wait wait = ac_wait_begin(device, "first run of %d ops", prepared->sequence->step_count);
+  ac_status status = run_steps(instance, prepared, fresh);
+  if (status == AC_OK) status = device->backend->finish(device->state);
+  prepared->has_run = status == AC_OK;
+  return ac_wait_end(&wait, status);
 }
 
 ac_status ac_instance_fetch_control(ac_instance *instance) {
@@ -394,7 +404,8 @@ static ac_status bring_to_life(ac_instance *instance) {
                    plan->graph->input_count, AC_MAX_GRAPH_INPUTS);
   AC_TRY(allocate_host(instance));
   find_checks(instance);
-  AC_TRY(prepare_all_early(instance));
+  AC_TRY(prepare_early(instance, &plan->main));
+  AC_TRY(prepare_early(instance, &plan->evaluation));
   AC_TRY(allocate_chunks(instance));
   AC_TRY(view_persistent(instance));
   AC_TRY(clear_persistent(instance));
@@ -404,6 +415,11 @@ static ac_status bring_to_life(ac_instance *instance) {
   if (plan->evaluation.steps) AC_TRY(prepare(instance, &instance->evaluation, &plan->evaluation));
   AC_TRY(ac_numerics_create(instance));
   return AC_OK;
+}
+
+ac_wait ac_instance_announce(const ac_plan *plan) {
+  return ac_wait_begin(plan->device, "preparing %d ops",
+                       plan->main.step_count + plan->evaluation.step_count);
 }
 
 ac_status ac_instance_create(ac_instance *instance, const ac_plan *plan) {

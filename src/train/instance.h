@@ -18,6 +18,7 @@ typedef struct ac_prepared {
   ac_op_args *args; /* by step */
   void **handles;   /* by value; NULL for those that share */
   int64_t batch;
+  bool has_run;
 } ac_prepared;
 
 /* What the integers fed to an input may be: they index a table or the classes of a loss. */
@@ -65,6 +66,8 @@ ac_status ac_instance_view(ac_instance *instance, uint64_t address, uint64_t byt
 void ac_instance_drop_view(ac_instance *instance, void *handle);
 
 ac_status ac_instance_create(ac_instance *instance, const ac_plan *plan);
+/* Of creating one and all that belongs to it. */
+ac_wait ac_instance_announce(const ac_plan *plan);
 void ac_instance_free(ac_instance *instance);
 
 /* The host copy's loss sums as doubles. */
@@ -98,7 +101,7 @@ ac_status ac_instance_upload(ac_instance *instance, const void *const *data, int
                              int64_t count);
 
 /* Runs a sequence for instance->run.batch samples; `fresh`: sums are overwritten by the first step
- * that writes them. */
+ * that writes them. On a device that compiles the first run is announced step by step. */
 ac_status ac_instance_run(ac_instance *instance, ac_prepared *prepared, bool fresh);
 /* One step of it. */
 ac_status ac_instance_run_step(ac_instance *instance, ac_prepared *prepared, int step, bool fresh);

@@ -17,10 +17,11 @@ ac_status ac_session_create(ac_session **session, const ac_plan *plan, uint64_t 
     return ac_fail(AC_ERROR_ARGUMENT, "session: the plan was made for training");
   ac_session *made = calloc(1, sizeof *made);
   if (!made) return ac_fail(AC_ERROR_MEMORY, "no memory for a session");
+  const ac_wait wait = ac_instance_announce(plan);
   ac_status status = ac_instance_create(&made->instance, plan);
   made->instance.run.seed = seed;
   if (status == AC_OK) status = ac_instance_initialise(&made->instance, seed);
-  if (status != AC_OK) {
+  if (ac_wait_end(&wait, status) != AC_OK) {
     ac_session_free(made);
     return status;
   }

@@ -94,6 +94,15 @@ static ac_status check_steps(ac_trainer *trainer) {
 /* Update kernels are compiled before the first step, like all others. */
 static ac_status prepare_updates(ac_trainer *trainer);
 
+static ac_status set_up(ac_trainer *trainer, const ac_plan *plan) {
+  AC_TRY(ac_instance_create(&trainer->instance, plan));
+  trainer->instance.run.seed = trainer->desc.seed;
+  set_loss_scale(trainer);
+  AC_TRY(ac_instance_initialise(&trainer->instance, trainer->desc.seed));
+  AC_TRY(list_steps(trainer));
+  return prepare_updates(trainer);
+}
+
 ac_status ac_trainer_create(ac_trainer **trainer, const ac_plan *plan,
                             const ac_trainer_desc *desc) {
   AC_CREATES(trainer);
@@ -107,12 +116,10 @@ ac_status ac_trainer_create(ac_trainer **trainer, const ac_plan *plan,
   ac_status status = check_desc(&made->desc, plan->desc.optimizer);
   if (status == AC_OK)
     status = ac_scaler_init(&made->scaler, &made->desc.loss_scaling, plan->desc.precision);
-  if (status == AC_OK) status = ac_instance_create(&made->instance, plan);
-  made->instance.run.seed = made->desc.seed;
-  if (status == AC_OK) set_loss_scale(made);
-  if (status == AC_OK) status = ac_instance_initialise(&made->instance, made->desc.seed);
-  if (status == AC_OK) status = list_steps(made);
-  if (status == AC_OK) status = prepare_updates(made);
+  if (status == AC_OK) {
+    const ac_wait wait = ac_instance_announce(plan);
+    status = ac_wait_end(&wait, set_up(made, plan));
+  }
   if (status != AC_OK) {
     ac_trainer_free(made);
     return status;
@@ -361,7 +368,9 @@ static ac_status step_parameters(ac_trainer *trainer, double factor, double rate
   }
   AC_TRY(check_stepped(trainer, "an update has stepped"));
   AC_TRY(for_running(trainer, instance->device->backend->run));
-  return instance->device->backend->finish(instance->device->state);
+  AC_TRY(instance->device->backend->finish(instance->device->state));
+  trainer->has_stepped = true;
+  return AC_OK;
 }
 
 static ac_status prepare_updates(ac_trainer *trainer) {
@@ -379,11 +388,7 @@ static ac_status prepare_updates(ac_trainer *trainer) {
   return for_running(trainer, backend->prepare);
 }
 
-ac_status ac_trainer_update(ac_trainer *trainer, ac_update *result) {
-  AC_REQUIRE(trainer);
-  AC_TRY(check_window(trainer));
-  if (trainer->window_samples == 0)
-    return ac_fail(AC_ERROR_STATE, "trainer: nothing was accumulated since the last update");
+static ac_status update_parameters(ac_trainer *trainer, ac_update *result) {
   ac_status gathered = gather_statistics(trainer);
   ac_loss_sums sums = ac_instance_loss_sums(&trainer->instance);
   if (gathered == AC_OK) gathered = check_steps(trainer);
@@ -420,6 +425,16 @@ ac_status ac_trainer_update(ac_trainer *trainer, ac_update *result) {
   update.stuck = overflow ? trainer->scaler.stuck : update.skipped && weighs;
   if (result) *result = update;
   return AC_OK;
+}
+
+ac_status ac_trainer_update(ac_trainer *trainer, ac_update *result) {
+  AC_REQUIRE(trainer);
+  AC_TRY(check_window(trainer));
+  if (trainer->window_samples == 0)
+    return ac_fail(AC_ERROR_STATE, "trainer: nothing was accumulated since the last update");
+  if (trainer->has_stepped) return update_parameters(trainer, result);
+  const ac_wait wait = ac_wait_begin(trainer->instance.device, "first update");
+  return ac_wait_end(&wait, update_parameters(trainer, result));
 }
 
 /* ---- parameters and evaluation --------------------------------------------------------------- */

@@ -16,6 +16,7 @@ struct ac_trainer {
   int *steps;             /* parameters in the order in which an update steps them */
   int *stepped;           /* by parameter: how often the update at hand steps it */
   int step_count;
+  bool has_stepped;  /* an update has run all that updates run */
   bool broken;       /* a device failure left the window half done */
   bool half_stepped; /* one left some parameters and moments stepped and others not */
   int nonfinite;     /* parameter whose gradient was found not finite in the last update, or -1 */

@@ -114,7 +114,7 @@ static void assert_sensible(const ac_cost_model *model) {
 static void test_no_op_is_forgotten(void **state) {
   (void)state;
   ac_device *device = open_device("cpu");
-  ac_cost_model model;
+  ac_cost_model model = {.known = {AC_COST_GUESSED}};
   for (int op = 0; op < AC_OP_COUNT; op++)
     model.launch[op] = model.per_flop[op] = model.per_byte[op] = (double)NAN;
   bool all[AC_OP_COUNT];
@@ -194,9 +194,21 @@ static ac_device *open_fake(const char *name, double slowness) {
   return device;
 }
 
+/* As this device is as slow in all that it does, an estimate is near the truth too. */
+static void assert_truthful(ac_device *device, const ac_cost_model *model, ac_dtype storage) {
+  for (int op = 0; op < AC_OP_COUNT; op++) {
+    ac_op_args args;
+    if (!model->known[op] || !ac_cost_sample(&args, device, storage, (ac_op)op, AC_COST_SIZES - 1))
+      continue;
+    const double ratio = ac_cost_seconds(model, &args) / fake_seconds(&args);
+    if (ratio < 0.5 || ratio > 2)
+      fail_msg("%g times as slow: %s: %s: %g of what it takes", fake.slowness,
+               ac_dtype_name(storage), ac_op_name((ac_op)op), ratio);
+  }
+}
+
 /* However slow the device is: five seconds, and what the last op's smallest size takes, which is
- * run twice. What was not measured is near the truth all the same, as this device is as slow in all
- * that it does. */
+ * run twice. */
 static void check_bound(double slowness, bool estimates) {
   char name[32];
   snprintf(name, sizeof name, "%g", slowness);
@@ -209,14 +221,13 @@ static void check_bound(double slowness, bool estimates) {
   assert_int_equal(fake.estimates, estimates);
   assert_int_equal(fake.announced, 3 * AC_OP_COUNT);
   assert_true(fake.ended);
+  int estimated = 0;
   for (int op = 0; op < AC_OP_COUNT; op++) {
-    ac_op_args args;
-    assert_int_equal(model->known[op], 1);
-    if (!ac_cost_sample(&args, device, AC_F32, (ac_op)op, AC_COST_SIZES - 1)) continue;
-    const double ratio = ac_cost_seconds(model, &args) / fake_seconds(&args);
-    if (ratio < 0.5 || ratio > 2)
-      fail_msg("%g times as slow: %s: %g of what it takes", slowness, ac_op_name((ac_op)op), ratio);
+    assert_int_not_equal(model->known[op], AC_COST_GUESSED);
+    estimated += model->known[op] == AC_COST_ESTIMATED;
   }
+  assert_int_equal(estimated > 0, estimates);
+  assert_truthful(device, model, AC_F32);
   ac_device_close(device);
 }
 
@@ -228,14 +239,73 @@ static void test_time_is_bounded(void **state) {
   check_bound(1e5, true);
 }
 
-/* What an open device has spent is gone for its other storage types. */
+/* What an open device has spent is gone for its other storage types, and for the ops of its other
+ * plans. Their estimates follow from what is known already. */
+static void check_spent(const char *name, double slowness) {
+  const bool half[AC_OP_COUNT] = {
+      [AC_OP_linear] = true, [AC_OP_relu] = true, [AC_OP_gelu] = true, [AC_OP_add] = true};
+  ac_device *device = open_fake(name, slowness);
+  const ac_cost_model *model;
+  assert_ok(ac_cost_model_get(&model, device, AC_F32, half));
+  assert_ok(ac_cost_model_get(&model, device, AC_F16, half));
+  device->calibrating = fmax(device->calibrating, AC_COST_SECONDS);
+  assert_ok(ac_cost_model_get(&model, device, AC_F32, NULL));
+  assert_truthful(device, model, AC_F32);
+  const ac_cost_model before = *model;
+  assert_ok(ac_cost_model_get(&model, device, AC_F16, NULL));
+  assert_truthful(device, model, AC_F16);
+  assert_ok(ac_cost_model_get(&model, device, AC_BF16, NULL));
+  assert_truthful(device, model, AC_BF16);
+  assert_ok(ac_cost_model_get(&model, device, AC_F32, NULL));
+  assert_memory_equal(model, &before, sizeof before); /* plans repeat */
+  assert_true(fake.ran <= AC_COST_SECONDS + 2 * fake.longest_smallest + 0.01);
+  ac_device_close(device);
+}
+
 static void test_bound_is_a_device_s(void **state) {
   (void)state;
-  ac_device *device = open_fake("twice", 1e4);
+  check_spent("spent 1", 1);
+  check_spent("spent 1e3", 1e3);
+  check_spent("spent 1e4", 1e4);
+  check_spent("spent 1e5", 1e5);
+}
+
+/* A first run on a busy machine does not decide for good: only what was measured is kept. */
+static void test_estimates_are_not_kept(void **state) {
+  (void)state;
+  ac_device *device = open_fake("busy", 1e5);
+  assert_int_equal(model_of(device)->known[AC_OP_linear], AC_COST_ESTIMATED);
+  ac_device_close(device);
+  device = open_fake("busy", 1);
   const ac_cost_model *model = model_of(device);
-  assert_ok(ac_cost_model_get(&model, device, AC_F16, NULL));
-  assert_sensible(model);
-  assert_true(fake.ran <= AC_COST_SECONDS + 2 * fake.longest_smallest + 0.01);
+  assert_int_equal(model->known[AC_OP_linear], AC_COST_MEASURED);
+  ac_op_args args;
+  assert_true(ac_cost_sample(&args, device, AC_F32, AC_OP_linear, AC_COST_SIZES - 1));
+  assert_true(ac_cost_seconds(model, &args) < 2 * fake_seconds(&args));
+  ac_device_close(device);
+}
+
+/* What another process has measured in the meantime is kept beside what this one estimates. */
+static void test_estimates_leave_others_measurements(void **state) {
+  (void)state;
+  const bool some[AC_OP_COUNT] = {[AC_OP_relu] = true}, more[AC_OP_COUNT] = {[AC_OP_gelu] = true};
+  const ac_cost_model *model;
+  ac_device *device = open_fake("two", 1);
+  device->calibrating = AC_COST_SECONDS;
+  assert_ok(ac_cost_model_get(&model, device, AC_F32, some));
+  assert_int_equal(model->known[AC_OP_relu], AC_COST_ESTIMATED);
+  ac_device *other = open_fake("two", 1);
+  assert_ok(ac_cost_model_get(&model, other, AC_F32, some));
+  const double measured = model->per_byte[AC_OP_relu];
+  device->calibrating = 0;
+  assert_ok(ac_cost_model_get(&model, device, AC_F32, more));
+  assert_int_equal(model->known[AC_OP_relu], AC_COST_ESTIMATED);
+  ac_device_close(device);
+  ac_device_close(other);
+  device = open_fake("two", 1e5);
+  assert_ok(ac_cost_model_get(&model, device, AC_F32, some));
+  assert_int_equal(fake.runs[AC_OP_relu], 0);
+  assert_true(model->per_byte[AC_OP_relu] == measured);
   ac_device_close(device);
 }
 
@@ -412,6 +482,8 @@ int main(void) {
       cmocka_unit_test(test_no_op_is_forgotten),
       cmocka_unit_test(test_time_is_bounded),
       cmocka_unit_test(test_bound_is_a_device_s),
+      cmocka_unit_test(test_estimates_are_not_kept),
+      cmocka_unit_test(test_estimates_leave_others_measurements),
       cmocka_unit_test(test_only_what_is_wanted),
       cmocka_unit_test(test_a_plan_s_ops_are_known),
       cmocka_unit_test(test_cpu),

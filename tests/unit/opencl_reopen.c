@@ -1,8 +1,9 @@
 /* Opening, using and closing OpenCL devices again and again: what the drivers and CLBlast keep for
  * them does not grow, and what another device has compiled stays.
  *
- * The programs that are built are counted by a clBuildProgram that stands before the loader's. A
- * number as argument is that of the reopenings. */
+ * The programs that are built are counted by a clBuildProgram that stands before the loader's, and
+ * contexts and launches likewise, which can be made to fail. A number as argument is that of the
+ * reopenings. */
 #define _GNU_SOURCE /* RTLD_NEXT */
 #include "check.h"
 
@@ -33,6 +34,34 @@ cl_int clBuildProgram(cl_program program, cl_uint count, const cl_device_id *dev
   *(void **)&next = dlsym(RTLD_NEXT, "clBuildProgram");
   __atomic_fetch_add(&builds, 1, __ATOMIC_RELAXED);
   return next(program, count, devices, options, done, user);
+}
+
+typedef cl_context context_function(const cl_context_properties *, cl_uint, const cl_device_id *,
+                                    void(CL_CALLBACK *)(const char *, const void *, size_t, void *),
+                                    void *, cl_int *);
+typedef cl_int launch_function(cl_command_queue, cl_kernel, cl_uint, const size_t *, const size_t *,
+                               const size_t *, cl_uint, const cl_event *, cl_event *);
+
+static int contexts_made;
+static cl_int launch_error; /* what launches return instead of being queued; CL_SUCCESS: they are */
+
+cl_context clCreateContext(const cl_context_properties *properties, cl_uint count,
+                           const cl_device_id *devices,
+                           void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *),
+                           void *user, cl_int *error) {
+  context_function *next;
+  *(void **)&next = dlsym(RTLD_NEXT, "clCreateContext");
+  __atomic_fetch_add(&contexts_made, 1, __ATOMIC_RELAXED);
+  return next(properties, count, devices, notify, user, error);
+}
+
+cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint dimensions,
+                              const size_t *offset, const size_t *global, const size_t *local,
+                              cl_uint count, const cl_event *events, cl_event *event) {
+  launch_function *next;
+  if (launch_error != CL_SUCCESS) return launch_error;
+  *(void **)&next = dlsym(RTLD_NEXT, "clEnqueueNDRangeKernel");
+  return next(queue, kernel, dimensions, offset, global, local, count, events, event);
 }
 
 static ac_device *open_device(const char *name) {
@@ -120,6 +149,40 @@ static void test_memory_stays_flat_beside_another(void **state) {
   ac_timing_pattern_free(&pattern);
 }
 
+static int contexts_after_reopening(ac_timing_pattern *pattern) {
+  const int before = contexts_made;
+  use("opencl:0", pattern);
+  return contexts_made - before;
+}
+
+/* After an error that leaves a context unusable, the hardware's next device has another, also while
+ * one is open that holds the old one or keeps all from being cleared. */
+static void check_failure(cl_int error, bool unusable) {
+  ac_timing_pattern pattern;
+  assert_ok(ac_timing_pattern_create(&pattern));
+  ac_device *other = open_device("opencl:1"), *holder = open_device("opencl:0");
+  assert_int_equal(contexts_after_reopening(&pattern), 0);
+  ac_device *device = open_device("opencl:0");
+  launch_error = error;
+  assert_int_not_equal(multiply(device, &pattern), AC_OK);
+  launch_error = CL_SUCCESS;
+  ac_device_close(device);
+  assert_int_equal(contexts_after_reopening(&pattern), unusable);
+  assert_int_equal(contexts_after_reopening(&pattern), 0);
+  ac_device_close(holder);
+  assert_int_equal(contexts_after_reopening(&pattern), 0);
+  ac_device_close(other);
+  ac_timing_pattern_free(&pattern);
+}
+
+static void test_a_failed_context_is_not_handed_out(void **state) {
+  (void)state;
+  check_failure(CL_OUT_OF_RESOURCES, true);
+  check_failure(CL_DEVICE_NOT_AVAILABLE, true);
+  check_failure(-9999, true); /* a driver's own */
+  check_failure(CL_INVALID_WORK_GROUP_SIZE, false);
+}
+
 typedef struct reopener {
   const char *name;
   ac_status status;
@@ -162,6 +225,7 @@ int main(int argc, char **argv) {
 #ifdef AC_HAVE_OPENCL
       cmocka_unit_test(test_memory_stays_flat),
       cmocka_unit_test(test_memory_stays_flat_beside_another),
+      cmocka_unit_test(test_a_failed_context_is_not_handed_out),
       cmocka_unit_test(test_threads),
 #endif
   };

@@ -3,8 +3,12 @@
  * CLBlast compiles a program for each context and keeps it, and thereby the context, until its
  * cache is cleared, which it can do only for all contexts at once. So a context lives on when its
  * last device is closed, for a device that is opened on the same hardware later; with the last
- * device of all, the cache is cleared and all contexts go. There are never more of them than pieces
- * of hardware, and no device loses a program that it may still want.
+ * device of all, the cache is cleared and all contexts go. No device loses a program that it may
+ * still want.
+ *
+ * After some errors nothing more can be done in a context. One that failed is not handed out again;
+ * it goes with its last device, and the hardware's next device has another. Beside these there are
+ * never more contexts than pieces of hardware.
  *
  * CLBlast's cache belongs to the process, and so does this list, behind a lock. */
 #include "backend/opencl/opencl.h"
@@ -21,6 +25,8 @@
 typedef struct shared {
   cl_device_id device;
   cl_context context;
+  int users;
+  bool failed;
   struct shared *next;
 } shared;
 
@@ -44,9 +50,9 @@ static ac_status add_context(cl_platform_id platform, cl_device_id device, share
   cl_context context = clCreateContext(properties, 1, &device, NULL, NULL, &error);
   if (error != CL_SUCCESS) {
     free(made);
-    return ac_cl_fail(error, "clCreateContext");
+    return ac_cl_fail(NULL, error, "clCreateContext");
   }
-  *made = (shared){device, context, contexts.list};
+  *made = (shared){.device = device, .context = context, .next = contexts.list};
   contexts.list = *result = made;
   return AC_OK;
 }
@@ -56,27 +62,45 @@ ac_status ac_cl_context_acquire(cl_platform_id platform, cl_device_id device, cl
   if (!contexts.lock) return ac_fail(AC_ERROR_MEMORY, "opencl: no memory for a lock");
   ac_monitor_lock(contexts.lock);
   shared *found = contexts.list;
-  while (found && found->device != device) found = found->next;
+  while (found && (found->device != device || found->failed)) found = found->next;
   ac_status status = found ? AC_OK : add_context(platform, device, &found);
   if (status == AC_OK) {
     *context = found->context;
+    found->users++;
     contexts.users++;
   }
   ac_monitor_unlock(contexts.lock);
   return status;
 }
 
-void ac_cl_context_release(void) {
+static shared **find(cl_context context) {
+  shared **at = &contexts.list;
+  while ((*at)->context != context) at = &(*at)->next;
+  return at;
+}
+
+static void remove_context(shared **at) {
+  shared *gone = *at;
+  *at = gone->next;
+  clReleaseContext(gone->context);
+  free(gone);
+}
+
+void ac_cl_context_failed(cl_context context) {
   ac_monitor_lock(contexts.lock);
+  (*find(context))->failed = true;
+  ac_monitor_unlock(contexts.lock);
+}
+
+void ac_cl_context_release(cl_context context) {
+  ac_monitor_lock(contexts.lock);
+  shared **at = find(context);
+  if (--(*at)->users == 0 && (*at)->failed) remove_context(at);
   if (--contexts.users == 0) {
 #ifdef AC_HAVE_CLBLAST
     CLBlastClearCache();
 #endif
-    for (shared *next; contexts.list; contexts.list = next) {
-      next = contexts.list->next;
-      clReleaseContext(contexts.list->context);
-      free(contexts.list);
-    }
+    while (contexts.list) remove_context(&contexts.list);
   }
   ac_monitor_unlock(contexts.lock);
 }

@@ -32,7 +32,29 @@ const char *ac_cl_error_name(cl_int error) {
   }
 }
 
-ac_status ac_cl_fail(cl_int error, const char *what) {
+/* Errors that stay: of a device that is gone or was reset, and of kernels that went wrong, which
+ * drivers report in codes of their own too. Some are also returned for less; a context too many
+ * does little harm. */
+static bool may_last(cl_int error) {
+  switch (error) {
+  case CL_DEVICE_NOT_AVAILABLE:
+  case CL_OUT_OF_RESOURCES:
+  case CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST:
+  case CL_INVALID_DEVICE:
+  case CL_INVALID_CONTEXT:
+  case CL_INVALID_COMMAND_QUEUE:
+    return true;
+  default:
+    return !ac_cl_error_name(error);
+  }
+}
+
+void ac_cl_note_error(const ac_opencl *cl, cl_int error) {
+  if (may_last(error)) ac_cl_context_failed(cl->context);
+}
+
+ac_status ac_cl_fail(const ac_opencl *cl, cl_int error, const char *what) {
+  if (cl) ac_cl_note_error(cl, error);
   ac_status status = AC_ERROR_DEVICE;
   if (error == CL_MEM_OBJECT_ALLOCATION_FAILURE || error == CL_OUT_OF_RESOURCES ||
       error == CL_OUT_OF_HOST_MEMORY)

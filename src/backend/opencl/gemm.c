@@ -63,6 +63,7 @@ static ac_status clblast_gemm(ac_opencl *cl, const ac_cl_product *p, void *works
       (size_t)p->first_c, (size_t)p->n, &cl->queue, NULL, workspace);
   if (status != CLBlastSuccess) {
     const char *name = ac_cl_error_name((cl_int)status);
+    ac_cl_note_error(cl, (cl_int)status);
     return ac_fail(AC_ERROR_DEVICE,
                    "opencl: %s: CLBlast's sgemm of %lld x %lld x %lld failed (%d%s%s)", cl->op,
                    (long long)p->m, (long long)p->n, (long long)p->k, (int)status, name ? ", " : "",

@@ -13,7 +13,7 @@
 static ac_status launch_fail(const ac_opencl *cl, cl_int error, const char *kernel) {
   char what[128];
   snprintf(what, sizeof what, "%s: kernel %s", cl->op, kernel);
-  return ac_cl_fail(error, what);
+  return ac_cl_fail(cl, error, what);
 }
 
 static ac_status add_kernel(ac_opencl *cl, uint64_t key, const ac_cl_kernel *wanted,

@@ -70,7 +70,7 @@ static void opencl_close(void *state) {
   free(cl->kernels);
   ac_cl_programs_release(cl);
   if (cl->queue) clReleaseCommandQueue(cl->queue);
-  if (cl->context) ac_cl_context_release();
+  if (cl->context) ac_cl_context_release(cl->context);
   free(cl);
 }
 
@@ -91,7 +91,7 @@ static ac_status open_device(ac_opencl *cl, int index) {
   AC_TRY(ac_cl_context_acquire(platform, cl->device, &cl->context));
   cl_int error;
   cl->queue = clCreateCommandQueue(cl->context, cl->device, 0, &error);
-  if (error != CL_SUCCESS) return ac_cl_fail(error, "clCreateCommandQueue");
+  if (error != CL_SUCCESS) return ac_cl_fail(cl, error, "clCreateCommandQueue");
   return AC_OK;
 }
 
@@ -153,7 +153,7 @@ static ac_status opencl_view(void *state, void *chunk, uint64_t offset, uint64_t
   cl_int error;
   cl_mem view =
       clCreateSubBuffer(chunk, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &error);
-  if (error != CL_SUCCESS) return ac_cl_fail(error, "clCreateSubBuffer");
+  if (error != CL_SUCCESS) return ac_cl_fail(cl, error, "clCreateSubBuffer");
   cl->objects++;
   *handle = view;
   return AC_OK;
@@ -170,7 +170,7 @@ static ac_status opencl_upload(void *state, void *handle, uint64_t offset, const
   if (bytes == 0) return AC_OK;
   cl_int error =
       clEnqueueWriteBuffer(cl->queue, handle, CL_TRUE, offset, bytes, data, 0, NULL, NULL);
-  return error == CL_SUCCESS ? AC_OK : ac_cl_fail(error, "upload");
+  return error == CL_SUCCESS ? AC_OK : ac_cl_fail(cl, error, "upload");
 }
 
 static ac_status opencl_download(void *state, const void *handle, uint64_t offset, void *data,
@@ -179,7 +179,7 @@ static ac_status opencl_download(void *state, const void *handle, uint64_t offse
   if (bytes == 0) return AC_OK;
   cl_int error =
       clEnqueueReadBuffer(cl->queue, (cl_mem)handle, CL_TRUE, offset, bytes, data, 0, NULL, NULL);
-  return error == CL_SUCCESS ? AC_OK : ac_cl_fail(error, "download");
+  return error == CL_SUCCESS ? AC_OK : ac_cl_fail(cl, error, "download");
 }
 
 static ac_status opencl_zero(void *state, void *handle, uint64_t bytes) {
@@ -197,7 +197,7 @@ static ac_status opencl_copy(void *state, void *destination, const void *source,
 static ac_status opencl_finish(void *state) {
   ac_opencl *cl = state;
   cl_int error = clFinish(cl->queue);
-  return error == CL_SUCCESS ? AC_OK : ac_cl_fail(error, "the queued work");
+  return error == CL_SUCCESS ? AC_OK : ac_cl_fail(cl, error, "the queued work");
 }
 
 static uint64_t opencl_objects(void *state) {
@@ -291,6 +291,7 @@ static ac_status opencl_run(void *state, const ac_op_args *args) {
 const ac_backend ac_backend_opencl = {
     .version = AC_BACKEND_VERSION,
     .name = "opencl",
+    .compiles = true,
     .count = ac_cl_device_count,
     .describe = ac_cl_device_describe,
     .open = opencl_open,

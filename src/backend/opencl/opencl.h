@@ -72,15 +72,20 @@ ac_status ac_cl_device_at(int index, cl_platform_id *platform, cl_device_id *dev
 /* The context of a piece of hardware, made for the first that asks. To be released once for each
  * time it was acquired, when what was made in it is. From any thread. */
 ac_status ac_cl_context_acquire(cl_platform_id platform, cl_device_id device, cl_context *context);
-void ac_cl_context_release(void);
+void ac_cl_context_release(cl_context context);
+/* It is of no more use: those who ask from now on get another. */
+void ac_cl_context_failed(cl_context context);
 
 /* ---- error.c --------------------------------------------------------------------------------- */
 
 /* "CL_OUT_OF_RESOURCES", or "error -4321". Static. */
 const char *ac_cl_error_name(cl_int error);
 
-/* Sets the sentence "opencl: WHAT: failed with NAME" and returns the status that fits. */
-ac_status ac_cl_fail(cl_int error, const char *what);
+/* Sets the sentence "opencl: WHAT failed with NAME" and returns the status that fits. Marks the
+ * context of `cl`, unless that is NULL, as failed where the error may have left it unusable. */
+ac_status ac_cl_fail(const ac_opencl *cl, cl_int error, const char *what);
+/* The mark alone. */
+void ac_cl_note_error(const ac_opencl *cl, cl_int error);
 
 /* ---- program.c ------------------------------------------------------------------------------- */
 

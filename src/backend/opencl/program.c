@@ -143,7 +143,7 @@ static ac_status compile(ac_opencl *cl, const char *file, const ac_cl_source *pa
   const size_t length[2] = {parts[0]->length, parts[1]->length};
   cl_int error;
   *program = clCreateProgramWithSource(cl->context, 2, text, length, &error);
-  if (error != CL_SUCCESS) return ac_cl_fail(error, "clCreateProgramWithSource");
+  if (error != CL_SUCCESS) return ac_cl_fail(cl, error, "clCreateProgramWithSource");
   error = clBuildProgram(*program, 1, &cl->device, options, NULL, NULL);
   if (error == CL_SUCCESS) return AC_OK;
   ac_status status = build_failure(cl, *program, file, error);
