@@ -5,9 +5,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#ifdef __cplusplus
-#include <initializer_list>
-#endif
 
 #if defined(_WIN32) && defined(ACCRUE_SHARED)
 #ifdef ACCRUE_BUILDING

@@ -27,9 +27,18 @@ typedef struct ac_tensor ac_tensor;
 /* The two arguments `rank, shape` of ac_input, ac_parameter and ac_reshape, in C and C++:
  * ac_input(graph, "x", AC_F32, AC_SHAPE(AC_BATCH, 784)). The array lives as long as the call. */
 #ifdef __cplusplus
-#define AC_SHAPE(...)                                                   \
-  static_cast<int>(std::initializer_list<int64_t>{__VA_ARGS__}.size()), \
-      std::initializer_list<int64_t>{__VA_ARGS__}.begin()
+extern "C++" { /* also where a caller's extern "C" is around this header */
+template <int rank> struct ac_dimensions {
+  int64_t dim[rank];
+  operator const int64_t *() const { return dim; }
+};
+template <typename... T> ac_dimensions<static_cast<int>(sizeof...(T))> ac_dimensions_of(T... dim) {
+  return {{static_cast<int64_t>(dim)...}};
+}
+}
+#define AC_SHAPE(...)                                                        \
+  static_cast<int>(sizeof(ac_dimensions_of(__VA_ARGS__)) / sizeof(int64_t)), \
+      static_cast<const int64_t *>(ac_dimensions_of(__VA_ARGS__))
 #else
 #define AC_SHAPE(...)                                                                  \
   (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]) { \

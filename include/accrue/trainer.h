@@ -29,16 +29,17 @@ typedef enum ac_schedule_kind {
   AC_SCHEDULE_COSINE /* then half a cosine from lr to min_lr at update `total`, constant after it */
 } ac_schedule_kind;
 
+/* Refused: another kind, numbers that are not finite, and for a cosine a min_lr above lr. */
 typedef struct ac_schedule {
   ac_schedule_kind kind;
-  double lr; /* 0: 1e-3, for SGD 0.1; negative: 0 */
-  double min_lr;
+  double lr;      /* 0: 1e-3, for SGD 0.1; negative: 0 */
+  double min_lr;  /* for AC_SCHEDULE_COSINE; not negative */
   int64_t warmup; /* updates of linear warm-up: update u (from 0) gets lr (u + 1) / (warmup + 1) */
   int64_t total;  /* updates, for AC_SCHEDULE_COSINE */
 } ac_schedule;
 
 /* The learning rate of update `update`, counted from 0. It knows no optimizer, so lr 0 is AdamW's
- * default. */
+ * default. 0 for a kind that there is not. */
 AC_API double ac_schedule_rate(const ac_schedule *schedule, int64_t update);
 
 /* ---- optimizers ------------------------------------------------------------------------------ */

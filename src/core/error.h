@@ -33,7 +33,8 @@ ac_status ac_fail_prefix(ac_status status, const char *format, ...) AC_PRINTF(2,
   do {                                                    \
     if (!AC_GIVEN(__VA_ARGS__)) return AC_ERROR_ARGUMENT; \
   } while (0)
-/* And those that make something with AC_CREATES(plan): where it fails, the result is NULL. */
+/* And those that make something with AC_CREATES(plan): where it fails, the result is NULL. So they
+ * make it in a variable of their own, and assign the result last. */
 #define AC_CREATES(result) \
   AC_REQUIRE(result);      \
   *(result) = NULL

@@ -81,10 +81,14 @@ ac_status ac_dataset_create_over(ac_dataset **dataset, const ac_dataset *whole, 
 ac_status ac_dataset_from_callback(ac_dataset **dataset, const ac_callback_dataset_desc *desc) {
   AC_CREATES(dataset);
   const ac_callback_dataset_desc described = AC_DESCRIBED(ac_callback_dataset_desc, desc);
-  AC_TRY(create(dataset, &described, 0, false));
-  if (described.concurrent || ((*dataset)->lock = ac_monitor_create())) return AC_OK;
-  free(*dataset);
-  return ac_fail(AC_ERROR_MEMORY, "dataset: no memory for a lock");
+  ac_dataset *made;
+  AC_TRY(create(&made, &described, 0, false));
+  if (!described.concurrent && !(made->lock = ac_monitor_create())) {
+    free(made);
+    return ac_fail(AC_ERROR_MEMORY, "dataset: no memory for a lock");
+  }
+  *dataset = made;
+  return AC_OK;
 }
 
 void ac_dataset_free(ac_dataset *dataset) {

@@ -83,11 +83,11 @@ static int64_t most_classes(const ac_image_set *a, const ac_image_set *b) {
 static ac_status split_in_two(ac_dataset **train, ac_dataset **validation, ac_image_set *training,
                               int64_t boundary, ac_image_set *validating, int64_t begin) {
   int64_t classes = most_classes(training, validating);
-  AC_TRY(make_dataset(train, training, 0, boundary, classes));
+  ac_dataset *first;
+  AC_TRY(make_dataset(&first, training, 0, boundary, classes));
   ac_status status = make_dataset(validation, validating, begin, validating->count, classes);
-  if (status == AC_OK) return AC_OK;
-  ac_dataset_free(*train);
-  *train = NULL;
+  if (status == AC_OK) *train = first;
+  else ac_dataset_free(first);
   return status;
 }
 

@@ -70,10 +70,11 @@ ac_status ac_dataset_fold(ac_dataset **train, ac_dataset **validation, ac_datase
   const part rest = {
       .whole = whole, .stride = 1, .gap = begin, .gap_length = held, .shuffled = true};
   const part own = {.whole = whole, .begin = begin, .stride = 1, .shuffled = true};
-  AC_TRY(make_part(train, &rest, whole->count - held));
+  ac_dataset *training;
+  AC_TRY(make_part(&training, &rest, whole->count - held));
   ac_status status = make_part(validation, &own, held);
-  if (status == AC_OK) return AC_OK;
-  ac_dataset_free(*train);
+  if (status == AC_OK) *train = training;
+  else ac_dataset_free(training);
   return status;
 }
 

@@ -31,8 +31,10 @@ static ac_status check_desc(const ac_plan_desc *desc) {
                    desc->read_ahead, (int)MOST_READ_AHEAD);
   if ((unsigned)desc->recompute > AC_RECOMPUTE_ALL)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown recomputation policy");
-  if ((unsigned)desc->purpose > AC_PREDICT || (unsigned)desc->optimizer > AC_SGD)
-    return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown purpose or optimizer");
+  if ((unsigned)desc->purpose > AC_PREDICT)
+    return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown purpose %d", (int)desc->purpose);
+  if ((unsigned)desc->optimizer > AC_SGD)
+    return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown optimizer %d", (int)desc->optimizer);
   return AC_OK;
 }
 

@@ -20,9 +20,25 @@ static double or_default(double value, double fallback) {
   return value == 0 ? fallback : value < 0 ? 0 : value;
 }
 
+static ac_status check_schedule(const ac_schedule *s, double lr) {
+  if (s->kind != AC_SCHEDULE_CONSTANT && s->kind != AC_SCHEDULE_COSINE)
+    return ac_fail(AC_ERROR_ARGUMENT, "trainer: unknown kind of schedule %d", (int)s->kind);
+  if (!isfinite(s->lr) || !isfinite(s->min_lr) || s->min_lr < 0 || s->warmup < 0)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "trainer: learning rates %g and %g and warm-up %lld must be "
+                   "finite, and all but the first not negative",
+                   s->lr, s->min_lr, (long long)s->warmup);
+  if (s->kind == AC_SCHEDULE_CONSTANT) return AC_OK;
+  if (s->total <= 0)
+    return ac_fail(AC_ERROR_ARGUMENT, "trainer: a cosine schedule needs its number of updates");
+  if (s->min_lr > lr)
+    return ac_fail(AC_ERROR_ARGUMENT, "trainer: min_lr %g is above the learning rate %g", s->min_lr,
+                   lr);
+  return AC_OK;
+}
+
 static ac_status check_desc(ac_trainer_desc *desc, ac_optimizer_kind kind) {
   ac_optimizer_desc *o = &desc->optimizer;
-  ac_schedule *s = &desc->schedule;
   if (o->epsilon < 0)
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: epsilon %g must be positive", o->epsilon);
   o->beta1 = or_default(o->beta1, 0.9);
@@ -37,15 +53,8 @@ static ac_status check_desc(ac_trainer_desc *desc, ac_optimizer_kind kind) {
   if (!isfinite(o->epsilon) || !isfinite(o->momentum) || !isfinite(o->weight_decay) ||
       isnan(o->clip))
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: an optimizer setting is not finite");
-  if (!isfinite(s->lr) || !isfinite(s->min_lr) || s->min_lr < 0 || s->warmup < 0)
-    return ac_fail(AC_ERROR_ARGUMENT,
-                   "trainer: learning rates %g and %g and warm-up %lld must be "
-                   "finite, and all but the first not negative",
-                   s->lr, s->min_lr, (long long)s->warmup);
-  if (s->lr == 0 && kind == AC_SGD) s->lr = 0.1;
-  if (s->kind == AC_SCHEDULE_COSINE && s->total <= 0)
-    return ac_fail(AC_ERROR_ARGUMENT, "trainer: a cosine schedule needs its number of updates");
-  return AC_OK;
+  if (desc->schedule.lr == 0 && kind == AC_SGD) desc->schedule.lr = 0.1;
+  return check_schedule(&desc->schedule, or_default(desc->schedule.lr, 1e-3));
 }
 
 /* Before a window begins. */

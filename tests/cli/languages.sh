@@ -46,6 +46,18 @@ int64_t with_designators(void) {
 }
 #endif
 END
+# What C++ alone writes: a wrapping of its own, as around headers of C, and sizes of the standard library's type.
+cat >"$work/wrapped.cpp" <<'END'
+#include <cstddef>
+extern "C" {
+#include <accrue/accrue.h>
+}
+
+ac_tensor *shapes(ac_graph *graph, std::size_t rows, int columns);
+ac_tensor *shapes(ac_graph *graph, std::size_t rows, int columns) {
+  return ac_input(graph, "x", AC_F32, AC_SHAPE(AC_BATCH, rows, columns, 4u));
+}
+END
 for header in "$source"/include/accrue/*.h; do
   echo "#include <accrue/$(basename "$header")>" >"$work/alone_$(basename "$header" .h).c"
 done
@@ -67,7 +79,8 @@ for compiler in "${plain[@]}"; do
 done
 for compiler in "${plus[@]}"; do
   for standard in c++11 c++17 c++20; do
-    check "$compiler" c++ $standard "$work"/*.c "$source"/examples/first_model.c "$source"/examples/*.cpp
+    check "$compiler" c++ $standard "$work"/*.c "$work"/*.cpp "$source"/examples/first_model.c \
+      "$source"/examples/*.cpp
   done
 done
 [[ $library ]] || exit 0
