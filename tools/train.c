@@ -1,8 +1,8 @@
 /* `accrue train`: plans, trains, validates, saves.
  *
- * The model is written once, before the final evaluation, or when the run is interrupted. A run
- * that diverges does not touch the model that is there: its last finite parameters go to
- * diverged.safetensors beside it. */
+ * The model is written once, before the final evaluation, or when the run is interrupted; a run
+ * without an update writes none. A run that diverges does not touch the model that is there: its
+ * last finite parameters go to diverged.safetensors beside it. */
 #include "commands.h"
 #include "message.h"
 #include "metrics.h"
@@ -15,11 +15,15 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { PATH_BYTES = 4096 };
@@ -32,28 +36,41 @@ typedef struct run {
   ac_fit_result result;
   double began;
   int64_t step;    /* the last that is done */
+  int64_t updates; /* of the steps that are done */
   int save_status; /* of the model saved before the final evaluation; STATUS_DONE: none was */
 } run;
 
 /* ---- interruption ---------------------------------------------------------------------------- */
 
-static volatile sig_atomic_t stop_requested;
+/* When a signal came, in milliseconds of a clock that starts anywhere; 0: none did. */
+static atomic_ulong stop_requested;
 
-/* The first signal asks for an end with the current micro-batch, the second ends the program at
- * once. */
-static void on_signal(int number) {
-  if (stop_requested) {
-    signal(number, SIG_DFL);
-    raise(number);
-  }
-  stop_requested = 1;
+static unsigned long milliseconds(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (unsigned long)now.tv_sec * 1000 + (unsigned long)now.tv_nsec / 1000000;
 }
 
+/* The first signal asks for an end with the current micro-batch, a later one ends the program at
+ * once. Those within a second are the first one again: `timeout` sends it to the program and then
+ * to the program's group. */
+static void on_signal(int number) {
+  enum { SAME = 1000 };
+  unsigned long none = 0, now = milliseconds();
+  if (atomic_compare_exchange_strong(&stop_requested, &none, now ? now : 1)) return;
+  if (now - none < SAME) return;
+  signal(number, SIG_DFL);
+  raise(number);
+}
+
+/* A signal that whoever started the program had it ignore stays ignored. */
 static void watch_signals(void) {
-  struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+  static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+  struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before;
   sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, NULL);
-  sigaction(SIGTERM, &action, NULL);
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+    if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+      sigaction(numbers[i], &action, NULL);
 }
 
 /* Asked until it says so. */
@@ -61,7 +78,9 @@ static bool on_micro_batch(void *user) {
   run *r = user;
   if (!stop_requested) return false;
   progress_clear(&r->progress);
-  say("stopping after update %" PRId64 " and saving; once more ends at once", r->step);
+  if (r->updates)
+    say("stopping after update %" PRId64 " and saving; once more ends at once", r->step);
+  else say("stopping before the first update");
   return true;
 }
 
@@ -121,12 +140,25 @@ static int save_pair(run *r, const char *weights, const char *json) {
   return status;
 }
 
+/* Other runs that save into the folder wait until both files are replaced, or the weights of one
+ * could end up beside the config.json of another. The lock goes with the process; where a file
+ * system has none, there is none. */
+static int lock_folder(const char *path) {
+  int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder >= 0) flock(folder, LOCK_EX);
+  return folder;
+}
+
+/* Without an update there is nothing new, and a model of an earlier run is not to be lost. */
 static int save_model(run *r) {
+  if (!r->updates) return STATUS_CONTINUE;
   const setup *s = &r->setup;
   char weights[PATH_BYTES];
   path_in(weights, s->flags.out, "model.safetensors");
   char *json = s->kind->config_json ? s->kind->config_json(s->model) : NULL;
+  int folder = lock_folder(s->flags.out);
   int status = json ? save_pair(r, weights, json) : save_weights_to(r, weights);
+  if (folder >= 0) close(folder);
   free(json);
   return status;
 }
@@ -139,6 +171,7 @@ static bool on_event(void *user, const ac_fit_event *event) {
   metrics_fit(&r->metrics, event);
   progress_fit(&r->progress, event);
   r->step = event->step;
+  if (event->kind == AC_FIT_STEP) r->updates += !event->update.skipped;
   if (event->kind != AC_FIT_TRAINED) return true;
   r->save_status = save_model(r);
   return r->save_status == STATUS_CONTINUE;
@@ -209,8 +242,9 @@ static void print_result(const run *r) {
     printf(", validation loss %.4f nats per %s", fit->final.loss, r->setup.data.unit);
     if (fit->final.accuracy > 0) printf(", accuracy %.2f %%", 100 * fit->final.accuracy);
   }
-  printf(", %s; model in %s/model.safetensors\n", text_time(progress_clock() - r->began).text,
-         r->setup.flags.out);
+  printf(", %s; ", text_time(progress_clock() - r->began).text);
+  if (r->updates) printf("model in %s/model.safetensors\n", r->setup.flags.out);
+  else printf("nothing is saved\n");
 }
 
 static int finish(run *r) {
@@ -229,6 +263,8 @@ static int finish(run *r) {
 int train_main(int argc, char **argv) {
   if (setup_wants_help(argc, argv)) return setup_kinds("train");
 
+  /* The reader of a pipe may end first, of the same Ctrl-C: that must not cost the model. */
+  signal(SIGPIPE, SIG_IGN);
   run r = {.save_status = STATUS_DONE};
   int status = setup_open(&r.setup, "train", argc, argv);
   if (status == STATUS_CONTINUE) status = prepare(&r);

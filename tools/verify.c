@@ -32,7 +32,7 @@ typedef struct verification {
   layout layout;
   record record;
   distances planned;
-  double *spread; /* by parameter */
+  spread spread;
   float *gradient, *weights;
   ac_plan *whole_plan, *plan;
 } verification;
@@ -92,11 +92,12 @@ static bool make_room(verification *v) {
   d->share = calloc(windows * parameters, sizeof *d->share);
   d->moved = calloc(windows, sizeof *d->moved);
   d->updates = calloc(windows, sizeof *d->updates);
-  v->spread = calloc(parameters, sizeof *v->spread);
+  v->spread.gradient = calloc(parameters, sizeof *v->spread.gradient);
+  v->spread.share = calloc(parameters, sizeof *v->spread.share);
   v->gradient = calloc(elements, sizeof *v->gradient);
   v->weights = calloc(elements, sizeof *v->weights);
   bool good = r->gradients && r->weights && r->updates && d->gradient && d->share && d->moved &&
-              d->updates && v->spread && v->gradient && v->weights;
+              d->updates && v->spread.gradient && v->spread.share && v->gradient && v->weights;
   for (size_t u = 0; good && u <= windows; u++) {
     good = (r->weights[u] = calloc(elements, sizeof(float))) != NULL;
     if (u < windows) good = good && (r->gradients[u] = calloc(elements, sizeof(float))) != NULL;
@@ -116,7 +117,8 @@ static void release(verification *v) {
   free(v->planned.share);
   free(v->planned.moved);
   free(v->planned.updates);
-  free(v->spread);
+  free(v->spread.gradient);
+  free(v->spread.share);
   free(v->gradient);
   free(v->weights);
   free(v->layout.first);
@@ -210,7 +212,7 @@ static ac_status perturbed_window(verification *v, ac_trainer *trainer, int64_t 
   perturb(v, u, draw);
   ac_status status = move_all(&v->layout, trainer, false, set, v->weights);
   if (status == AC_OK) status = run_window(v, trainer, v->gradient, &update);
-  if (status == AC_OK) verify_spread(&v->layout, &v->record, u, v->gradient, v->spread);
+  if (status == AC_OK) verify_spread(&v->layout, &v->record, u, v->gradient, &update, &v->spread);
   return status;
 }
 
@@ -289,7 +291,7 @@ static bool allocate_blocks(verification *v) {
 static int judge(verification *v) {
   ac_precision precision = ac_plan_get_info(v->plan)->precision;
   verdict verdict = verify_judge(&v->layout, &v->record, &v->planned, precision, NULL);
-  const double *spread = verdict.gradients ? v->spread : NULL;
+  const spread *spread = verdict.gradients || verdict.loss ? &v->spread : NULL;
   for (int draw = 0; spread && draw < DRAWS; draw++) {
     int status = run_way(v, v->whole_plan, PERTURBED, draw);
     if (status != STATUS_CONTINUE) return status;

@@ -2,19 +2,18 @@
  *
  * A float sum in another order is off by some 1e-7 of its terms' magnitude. Over the ops of a deep
  * network that makes about 1e-6 of a gradient's own norm; ten times that is allowed, which is far
- * below what a wrong division, a dropped sample or a statistic of the wrong batch does. In 16 bits,
- * where a sum lies next to the middle between two numbers, its rounding carries such a difference
- * to u = 2^-11 (f16) or 2^-8 (bf16) of the value. Were all values stored otherwise, a gradient
- * would be off by about u of its norm, which is allowed.
+ * below what a wrong division, a dropped sample or a statistic of the wrong batch does. In 16 bits
+ * most sums round to the same number all the same. More is granted only where whole batches spread
+ * as far when their weights are changed by a few roundings (verify_spread).
  *
  * A gradient that is itself zero but for rounding (the bias of attention's keys: softmax does not
  * see a shift) is held against a tenth of that of the norm of all gradients instead.
  *
  * A value that rounding carries across a kink, of ReLU or of a maximum, changes a gradient by one
  * whole term. That happens in one window and not in another, so what counts is the median over the
- * windows. Large networks cross kinks in every window; there the yardstick is how far the gradients
- * of whole batches move when the weights are changed by a few roundings (verify_spread). Three
- * tenths of a gradient's norm are beyond any excuse.
+ * windows. Large networks cross kinks in every window; there the spread is the yardstick. Three
+ * tenths of a gradient's norm, or of an update, are beyond any excuse, even in one window. A loss
+ * has no such jumps.
  *
  * Adam turns gradients that are nothing but rounding into whole steps. So weights are compared all
  * together, as a share of the way that the update has moved them. */
@@ -23,15 +22,18 @@
 #include <math.h>
 #include <stdio.h>
 
-typedef struct tolerances {
-  double gradient, noise;
-} tolerances;
-
-static const tolerances allowed[] = {[AC_PRECISION_F32] = {1e-5, 1e-6},
-                                     [AC_PRECISION_F16] = {0x1p-11, 0x1p-11 / 10},
-                                     [AC_PRECISION_BF16] = {0x1p-8, 0x1p-8 / 10}};
+static const double gradient_tolerance = 1e-5, noise_tolerance = 1e-6, loss_tolerance = 1e-5;
 static const double weight_tolerance = 1e-6, moved_tolerance = 0.01;
-static const double spreads = 4, most_spread = 0.3;
+enum { SPREADS = 4 };
+#define MOST_SPREAD 0.3
+
+/* The most that a spread may excuse. In 16 bits it is no good measure by itself, as a few roundings
+ * of weights change those of all activations: of gradients it excuses one unit of the dtype. */
+static const struct {
+  double gradient, noise, loss;
+} excuse[] = {[AC_PRECISION_F32] = {MOST_SPREAD, 1e-6, 1e-5},
+              [AC_PRECISION_F16] = {0x1p-11, 0x1p-11 / 10, 0x1p-11},
+              [AC_PRECISION_BF16] = {0x1p-8, 0x1p-8 / 10, 0x1p-8}};
 
 /* ---- distances ------------------------------------------------------------------------------- */
 
@@ -54,12 +56,17 @@ static double ratio(double difference, double norm) {
   return difference == 0 ? 0 : norm > 0 ? sqrt(difference / norm) : INFINITY;
 }
 
+static double squared_norm_of_all(const layout *l, const float *gradient) {
+  double sum = 0;
+  for (int i = 0; i < l->parameters; i++)
+    if (l->trained[i]) sum += squared_norm(gradient + l->first[i], l->first[i + 1] - l->first[i]);
+  return sum;
+}
+
 void verify_measure(const layout *l, const record *r, int64_t window, const float *gradient,
                     const float *weights, distances *d) {
   const float *whole = r->gradients[window];
-  double all = 0;
-  for (int i = 0; i < l->parameters; i++)
-    if (l->trained[i]) all += squared_norm(whole + l->first[i], l->first[i + 1] - l->first[i]);
+  double all = squared_norm_of_all(l, whole);
   for (int i = 0; i < l->parameters; i++) {
     int64_t first = l->first[i], count = l->first[i + 1] - first, at = window * l->parameters + i;
     d->gradient[at] = d->share[at] = 0;
@@ -74,16 +81,22 @@ void verify_measure(const layout *l, const record *r, int64_t window, const floa
       ratio(squared_distance(after, weights, elements), squared_distance(after, before, elements));
 }
 
+static double loss_distance(double whole, double other) {
+  return fabs(other - whole) / fmax(1, fabs(whole));
+}
+
 void verify_spread(const layout *l, const record *r, int64_t window, const float *gradient,
-                   double *spread) {
+                   const ac_update *update, spread *s) {
+  const float *whole = r->gradients[window];
+  double all = squared_norm_of_all(l, whole);
   for (int i = 0; i < l->parameters; i++) {
     if (!l->trained[i]) continue;
-    const float *whole = r->gradients[window] + l->first[i];
-    int64_t count = l->first[i + 1] - l->first[i];
-    double moved =
-        ratio(squared_distance(whole, gradient + l->first[i], count), squared_norm(whole, count));
-    if (moved > spread[i]) spread[i] = moved;
+    int64_t first = l->first[i], count = l->first[i + 1] - first;
+    double difference = squared_distance(whole + first, gradient + first, count);
+    s->gradient[i] = fmax(s->gradient[i], ratio(difference, squared_norm(whole + first, count)));
+    s->share[i] = fmax(s->share[i], ratio(difference, all));
   }
+  s->loss = fmax(s->loss, loss_distance(r->updates[window].loss, update->loss));
 }
 
 /* ---- judging --------------------------------------------------------------------------------- */
@@ -101,43 +114,49 @@ static double median(const double *values, int64_t count, int64_t stride) {
   return INFINITY;
 }
 
-static double loss_distance(const record *r, const distances *d, int64_t window) {
-  double whole = r->updates[window].loss;
-  return fabs(d->updates[window].loss - whole) / fmax(1, fabs(whole));
+/* What is allowed, or what `reach` of rounding excuses up to `most`. */
+static double granted(double allowed, double reach, double most) {
+  return fmax(allowed, fmin(most, SPREADS * reach));
 }
 
-static bool explained(const layout *l, const record *r, const distances *d, tolerances t,
-                      const double *spread, int parameter) {
-  double own = median(d->gradient + parameter, r->windows, l->parameters);
-  double share = median(d->share + parameter, r->windows, l->parameters);
-  return own <= t.gradient || share <= t.noise ||
-         (spread && own <= fmin(most_spread, spreads * spread[parameter]));
+/* Comparisons are such that what is not a number fails them. */
+static bool explained(const layout *l, const record *r, const distances *d, ac_precision precision,
+                      const spread *s, int i) {
+  double own = gradient_tolerance, share = noise_tolerance;
+  if (s) {
+    own = granted(own, s->gradient[i], excuse[precision].gradient);
+    share = granted(share, s->share[i], excuse[precision].noise);
+  }
+  for (int64_t u = 0; u < r->windows; u++) {
+    int64_t at = u * l->parameters + i;
+    if (!(d->gradient[at] <= MOST_SPREAD || d->share[at] <= share)) return false;
+  }
+  return median(d->gradient + i, r->windows, l->parameters) <= own ||
+         median(d->share + i, r->windows, l->parameters) <= share;
 }
 
 verdict verify_judge(const layout *l, const record *r, const distances *d, ac_precision precision,
-                     const double *spread) {
-  tolerances t = allowed[precision];
-  verdict v = {.weights = median(d->moved, r->windows, 1) > moved_tolerance};
-  for (int i = 0; i < l->parameters; i++) v.gradients += !explained(l, r, d, t, spread, i);
-  int64_t losses = 0;
+                     const spread *s) {
+  verdict v = {.weights = !(median(d->moved, r->windows, 1) <= moved_tolerance)};
+  double loss = s ? granted(loss_tolerance, s->loss, excuse[precision].loss) : loss_tolerance;
+  for (int i = 0; i < l->parameters; i++) v.gradients += !explained(l, r, d, precision, s, i);
   for (int64_t u = 0; u < r->windows; u++) {
-    double weight = r->updates[u].weight;
-    v.weight |= fabs(d->updates[u].weight - weight) > weight_tolerance * weight;
-    losses += loss_distance(r, d, u) > t.gradient;
+    const ac_update *whole = &r->updates[u], *other = &d->updates[u];
+    v.weight |= !(fabs(other->weight - whole->weight) <= weight_tolerance * whole->weight);
+    v.loss |= !(loss_distance(whole->loss, other->loss) <= loss);
+    v.weights |= !(d->moved[u] <= MOST_SPREAD);
   }
-  v.loss = 2 * losses > r->windows;
   return v;
 }
 
 void verify_print(const layout *l, const record *r, const distances *d, ac_precision precision,
-                  const double *spread) {
-  printf("\n%-44s %12s%s\n", "relative difference of", "gradient", spread ? "  by rounding" : "");
+                  const spread *s) {
+  printf("\n%-44s %12s%s\n", "relative difference of", "gradient", s ? "  by rounding" : "");
   for (int i = 0; i < l->parameters; i++) {
     if (!l->trained[i]) continue;
     printf("%-44s %12.3g", l->names[i], median(d->gradient + i, r->windows, l->parameters));
-    if (spread) printf(" %12.3g", spread[i]);
-    printf("%s\n",
-           explained(l, r, d, allowed[precision], spread, i) ? "" : "  worse than rounding");
+    if (s) printf(" %12.3g", s->gradient[i]);
+    printf("%s\n", explained(l, r, d, precision, s, i) ? "" : "  worse than rounding");
   }
   const ac_update *whole = &r->updates[r->windows - 1], *planned = &d->updates[r->windows - 1];
   printf("\nweights      %.3g of an update apart after it\n", median(d->moved, r->windows, 1));

@@ -33,10 +33,15 @@ typedef struct distances {
 void verify_measure(const layout *l, const record *r, int64_t window, const float *gradient,
                     const float *weights, distances *d);
 
-/* How far rounding alone brings each gradient, by parameter: takes in a window that began with
- * weights that were rounded otherwise. */
+/* How far rounding alone brings whole batches. */
+typedef struct spread {
+  double *gradient, *share; /* [parameters]: as in distances */
+  double loss;              /* of itself, or of 1 where it is smaller */
+} spread;
+
+/* Takes in a window that began with weights that were rounded otherwise: the largest counts. */
 void verify_spread(const layout *l, const record *r, int64_t window, const float *gradient,
-                   double *spread);
+                   const ac_update *update, spread *s);
 
 typedef struct verdict {
   int gradients; /* that are off by more than rounding explains */
@@ -47,11 +52,11 @@ static inline bool verdict_same(const verdict *v) {
   return !v->gradients && !v->weight && !v->loss && !v->weights;
 }
 
-/* `spread` NULL: not known. */
+/* `s` NULL: not known. */
 verdict verify_judge(const layout *l, const record *r, const distances *d, ac_precision precision,
-                     const double *spread);
+                     const spread *s);
 void verify_print(const layout *l, const record *r, const distances *d, ac_precision precision,
-                  const double *spread);
+                  const spread *s);
 void verify_print_verdict(const layout *l, const verdict *v);
 
 #endif

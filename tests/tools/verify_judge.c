@@ -49,8 +49,8 @@ static void measure(setting *s, int window, int index, double factor, double ste
   verify_measure(&s->layout, &s->record, window, gradient, weights, &s->distances);
 }
 
-static verdict judge(setting *s, ac_precision precision, const double *spread) {
-  return verify_judge(&s->layout, &s->record, &s->distances, precision, spread);
+static verdict judge(setting *s, ac_precision precision, const spread *by_rounding) {
+  return verify_judge(&s->layout, &s->record, &s->distances, precision, by_rounding);
 }
 
 static void measure_all(setting *s, int index, double factor) {
@@ -67,16 +67,42 @@ static void rounding_is_the_same(void **state) {
   measure_all(&s, 0, 1 + 2e-4);
   v = judge(&s, AC_PRECISION_F32, NULL);
   assert_int_equal(v.gradients, 1);
-  v = judge(&s, AC_PRECISION_F16, NULL);
-  assert_true(verdict_same(&v));
-  measure_all(&s, 0, 1 + 2e-3);
-  v = judge(&s, AC_PRECISION_F16, NULL);
-  assert_int_equal(v.gradients, 1);
-  v = judge(&s, AC_PRECISION_BF16, NULL);
-  assert_true(verdict_same(&v));
-  measure_all(&s, 0, 1 + 2e-2);
-  v = judge(&s, AC_PRECISION_BF16, NULL);
-  assert_int_equal(v.gradients, 1);
+}
+
+/* Half a hundredth is no rounding of 16 bits either, however far apart whole batches are. */
+static void sixteen_bits_are_no_excuse(void **state) {
+  (void)state;
+  setting s;
+  start(&s);
+  double own[2] = {1e-4, 1e-4}, share[2] = {1e-4, 1e-4};
+  spread by_rounding = {own, share, 1e-4};
+  for (ac_precision p = AC_PRECISION_F16; p <= AC_PRECISION_BF16; p++) {
+    measure_all(&s, 0, 1 + 2e-6);
+    verdict v = judge(&s, p, NULL);
+    assert_true(verdict_same(&v));
+    measure_all(&s, 1, 1 + 3e-4);
+    v = judge(&s, p, NULL);
+    assert_int_equal(v.gradients, 1);
+    v = judge(&s, p, &by_rounding);
+    assert_true(verdict_same(&v));
+    measure_all(&s, 1, 1.005);
+    v = judge(&s, p, &by_rounding);
+    assert_int_equal(v.gradients, 1);
+    own[1] = 0.1;
+    v = judge(&s, p, &by_rounding);
+    assert_int_equal(v.gradients, 1);
+    own[1] = 1e-4;
+    measure_all(&s, 1, 1);
+    s.other_updates[1].loss = 2.0006;
+    v = judge(&s, p, NULL);
+    assert_true(v.loss);
+    v = judge(&s, p, &by_rounding);
+    assert_true(verdict_same(&v));
+    s.other_updates[1].loss = 2.01;
+    v = judge(&s, p, &by_rounding);
+    assert_true(v.loss);
+    s.other_updates[1].loss = 2;
+  }
 }
 
 static void a_kink_in_one_window_is_no_verdict(void **state) {
@@ -92,6 +118,41 @@ static void a_kink_in_one_window_is_no_verdict(void **state) {
   assert_int_equal(v.gradients, 1);
 }
 
+/* Whichever the window, and though rounding reaches as far. */
+static void nothing_excuses_one_window_far_off(void **state) {
+  (void)state;
+  double own[2] = {1, 1}, share[2] = {0};
+  const spread by_rounding = {own, share, 1};
+  for (int u = 0; u < WINDOWS; u++) {
+    setting s;
+    start(&s);
+    measure_all(&s, 0, 1);
+    measure(&s, u, 0, 100, 1);
+    verdict v = judge(&s, AC_PRECISION_F32, &by_rounding);
+    assert_true(v.gradients == 1 && !v.weights);
+    measure(&s, u, 0, 1, 50);
+    v = judge(&s, AC_PRECISION_F32, &by_rounding);
+    assert_true(v.weights && !v.gradients);
+    measure(&s, u, 0, NAN, 1);
+    v = judge(&s, AC_PRECISION_F32, &by_rounding);
+    assert_int_equal(v.gradients, 1);
+    measure(&s, u, 0, 1, NAN);
+    v = judge(&s, AC_PRECISION_F32, &by_rounding);
+    assert_true(v.weights);
+    measure(&s, u, 0, 1, 1);
+    const double losses[] = {1e6, NAN, INFINITY};
+    for (int i = 0; i < 3; i++) {
+      s.other_updates[u].loss = losses[i];
+      v = judge(&s, AC_PRECISION_F32, &by_rounding);
+      assert_true(v.loss);
+    }
+    s.other_updates[u].loss = 2;
+    s.other_updates[u].weight = NAN;
+    v = judge(&s, AC_PRECISION_F32, &by_rounding);
+    assert_true(v.weight && !v.loss && !v.weights && !v.gradients);
+  }
+}
+
 /* Where whole batches with other roundings are as far apart, a difference is explained, unless it
  * is so large that no rounding is an excuse. */
 static void a_spread_explains_what_is_near_it(void **state) {
@@ -99,23 +160,26 @@ static void a_spread_explains_what_is_near_it(void **state) {
   setting s;
   start(&s);
   float gradient[ELEMENTS];
-  double spread[2] = {0};
+  double own[2] = {0}, share[2] = {0};
+  spread by_rounding = {.gradient = own, .share = share};
   for (int i = 0; i < ELEMENTS; i++) gradient[i] = s.gradients[0][i] * (i < FIRST ? 1.01f : 1);
-  verify_spread(&s.layout, &s.record, 0, gradient, spread);
-  verify_spread(&s.layout, &s.record, 1, s.gradients[1], spread); /* the largest counts */
-  assert_true(fabs(spread[0] - 0.01) < 1e-6 && spread[1] == 0);
+  verify_spread(&s.layout, &s.record, 0, gradient, &(ac_update){.loss = 2.002}, &by_rounding);
+  verify_spread(&s.layout, &s.record, 1, s.gradients[1], &s.updates[1], &by_rounding);
+  assert_true(fabs(own[0] - 0.01) < 1e-6 && own[1] == 0); /* the largest counts */
+  assert_true(share[0] > 0 && share[0] < own[0] && share[1] == 0);
+  assert_true(fabs(by_rounding.loss - 0.001) < 1e-9);
   measure_all(&s, 0, 1.03);
-  verdict v = judge(&s, AC_PRECISION_F32, spread);
+  verdict v = judge(&s, AC_PRECISION_F32, &by_rounding);
   assert_true(verdict_same(&v));
   measure_all(&s, 0, 1.05);
-  v = judge(&s, AC_PRECISION_F32, spread);
+  v = judge(&s, AC_PRECISION_F32, &by_rounding);
   assert_int_equal(v.gradients, 1);
   measure_all(&s, 1, 1.03); /* the other parameter has none */
-  v = judge(&s, AC_PRECISION_F32, spread);
+  v = judge(&s, AC_PRECISION_F32, &by_rounding);
   assert_int_equal(v.gradients, 1);
-  spread[0] = spread[1] = 0.5;
+  own[0] = own[1] = 0.5;
   measure_all(&s, 0, 0.5);
-  v = judge(&s, AC_PRECISION_BF16, spread);
+  v = judge(&s, AC_PRECISION_BF16, &by_rounding);
   assert_int_equal(v.gradients, 1);
 }
 
@@ -128,6 +192,18 @@ static void a_gradient_of_noise_is_held_against_all(void **state) {
   measure_all(&s, 0, -1);
   verdict v = judge(&s, AC_PRECISION_F32, NULL);
   assert_true(verdict_same(&v));
+  /* In 16 bits it may be larger, where it is so in whole batches. */
+  for (int u = 0; u < WINDOWS; u++)
+    for (int i = 0; i < FIRST; i++) s.gradients[u][i] = 2e-5f;
+  measure_all(&s, 0, -1);
+  double own[2] = {2, 0}, share[2] = {1e-5, 0};
+  const spread by_rounding = {own, share, 0};
+  v = judge(&s, AC_PRECISION_F16, NULL);
+  assert_int_equal(v.gradients, 1);
+  v = judge(&s, AC_PRECISION_F16, &by_rounding);
+  assert_true(verdict_same(&v));
+  v = judge(&s, AC_PRECISION_F32, &by_rounding);
+  assert_int_equal(v.gradients, 1);
   s.trained[1] = false; /* among nothing else it is large */
   measure_all(&s, 0, -1);
   v = judge(&s, AC_PRECISION_F32, NULL);
@@ -153,13 +229,15 @@ static void weight_loss_and_step_are_judged(void **state) {
   assert_true(v.weights && !v.loss && !v.weight && !v.gradients);
   start(&s);
   measure_all(&s, 0, NAN);
-  v = judge(&s, AC_PRECISION_F32, (const double[]){1, 1});
+  v = judge(&s, AC_PRECISION_F32, &(spread){(double[]){1, 1}, (double[]){1, 1}, 1});
   assert_int_equal(v.gradients, 1);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rounding_is_the_same),
+      cmocka_unit_test(sixteen_bits_are_no_excuse),
+      cmocka_unit_test(nothing_excuses_one_window_far_off),
       cmocka_unit_test(a_kink_in_one_window_is_no_verdict),
       cmocka_unit_test(a_spread_explains_what_is_near_it),
       cmocka_unit_test(a_gradient_of_noise_is_held_against_all),

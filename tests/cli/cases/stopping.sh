@@ -10,20 +10,120 @@ wait_for_step() {
   die "no step within 30 s"
 }
 
+# A run that trains until it is stopped. A shell without job control starts what it puts into the
+# background with SIGINT ignored; `set -m` has a process group of its own for each job, as a terminal's have.
+forever=(train gpt --data text "${tiny[@]}" --steps 100000000 --metrics m)
+
+# saved FOLDER: the run that ended was stopped, and left a model.
+saved() {
+  "$METRICS" check m
+  [[ $("$METRICS" field m end stopped) == true ]] || die "the end does not say it was stopped"
+  run sample --model "$1" --bytes 5 >/dev/null
+}
+
 case_interrupt() {
   text
   local signal pid
-  for signal in INT TERM; do
+  set -m
+  for signal in INT TERM HUP; do
     rm -f m
-    "$ACCRUE" train gpt --data text "${tiny[@]}" --steps 100000000 --metrics m --out $signal >out 2>err &
+    "$ACCRUE" "${forever[@]}" --out $signal >out 2>err &
     pid=$!
     wait_for_step m
     kill -$signal $pid
     wait $pid || die "status $? after SIG$signal: $(cat err)"
-    "$METRICS" check m
-    [[ $("$METRICS" field m end stopped) == true ]] || die "the end does not say it was stopped"
-    run sample --model $signal --bytes 5 >/dev/null
+    saved $signal
   done
+  # What a program inherits as ignored stays so: nohup, jobs of a script.
+  rm m
+  (trap '' INT HUP && exec "$ACCRUE" "${forever[@]}" --out ignored >out 2>err) &
+  pid=$!
+  wait_for_step m
+  kill -INT $pid
+  kill -HUP $pid
+  sleep 0.5
+  kill -TERM $pid || die "ended by a signal that is ignored: $(cat err)"
+  wait $pid || die "status $?: $(cat err)"
+  saved ignored
+}
+
+# Ctrl-C ends the reader of a pipe too, and what the run writes then must not end it before it has saved.
+case_interrupt_pipe() {
+  text
+  local i group
+  set -m
+  for i in 1 2 3 4; do
+    rm -f m
+    "$ACCRUE" "${forever[@]}" --out pipe 2>&1 | tee log &
+    group=$(jobs -p %+)
+    wait_for_step m
+    kill -INT -- -$group
+    wait %+ || true # the result cannot be told either
+    saved pipe
+    rm -r pipe
+  done
+  # Where only the reader is gone, the model is saved, and that nobody was told of it is an error.
+  local status=0
+  rm m
+  ("$ACCRUE" train gpt --data text "${tiny[@]}" --steps 3 --metrics m --out pipe 2>err || echo $? >status) | true
+  [[ $(cat status) == 1 ]] || die "status $(cat status)"
+  grep -q '^accrue: cannot write to the standard output' err || die "no reason: $(cat err)"
+  run sample --model pipe --bytes 5 >/dev/null
+}
+
+# Signals that follow at once are one: `timeout` sends two. A second later they are impatience.
+case_interrupt_twice() {
+  text
+  local pid status=0
+  set -m
+  timeout 1000 "$ACCRUE" "${forever[@]}" --out once >out 2>err &
+  pid=$!
+  wait_for_step m
+  kill -TERM $pid
+  wait $pid || die "status $? under timeout: $(cat err)"
+  saved once
+
+  # A run that has been told to stop and cannot, as nobody reads what it says of that.
+  mkfifo fifo
+  exec 9<>fifo
+  rm m
+  "$ACCRUE" "${forever[@]}" --out twice >out 2>fifo &
+  pid=$!
+  wait_for_step m
+  ! dd if=/dev/zero of=fifo oflag=nonblock bs=1 count=10000000 2>/dev/null || die "a pipe without an end"
+  kill -TERM $pid
+  sleep 0.2
+  kill -INT $pid
+  sleep 1.2
+  kill -TERM $pid || die "ended by signals that follow at once"
+  wait $pid || status=$?
+  ((status == 143)) || die "status $status after a second signal"
+  [[ ! -e twice/model.safetensors ]] || die "saved after all"
+}
+
+# A run that is stopped before its first update has learned nothing, and leaves the model that is there.
+case_interrupt_early() {
+  text
+  mkdir pair
+  "$FIXTURE" images pair train 20000
+  run train mlp --data pair --device cpu --hidden 8 --steps 1 --out model >/dev/null
+  cp model/model.safetensors before
+  # A window of many micro-batches, so that the signal comes within the first.
+  "$ACCRUE" train mlp --data pair --device cpu --threads 1 --hidden 2048,2048 --batch 20000 --micro-batch 8 --read-ahead 0 \
+    --steps 1 --warmup 0 --metrics m --out model >out 2>err &
+  local pid=$! i
+  for ((i = 0; i < 600; i++)); do
+    grep -qs '"event":"plan"' m && break
+    sleep 0.05
+  done
+  sleep 0.3
+  kill -TERM $pid
+  wait $pid || die "status $?: $(cat err)"
+  ! grep -q '"event":"step"' m || die "there was an update"
+  [[ $("$METRICS" field m end stopped) == true ]] || die "the end does not say it was stopped"
+  grep -q '^stopped after 0 updates, .*; nothing is saved' out || die "another result: $(cat out)"
+  grep -q 'saving' err && die "it says that it saves: $(cat err)"
+  cmp before model/model.safetensors
 }
 
 # A validation split that takes far longer to evaluate than a signal may take to be obeyed, and a micro-batch far less.
@@ -33,7 +133,7 @@ long_evaluation() {
   cp pair/* few
   "$FIXTURE" images pair t10k 250000
   "$FIXTURE" images few t10k 10
-  long=(--device cpu --hidden 2048,2048 --batch 64 --lr 0.001 --schedule constant --warmup 0 --read-ahead 0 --metrics m)
+  long=(--device cpu --hidden 2048,2048 --batch 64 --lr 0.001 --schedule constant --warmup 0 --read-ahead 0 --threads 1 --metrics m)
 }
 
 # SIGTERM while a run evaluates: it saves the model at once, and that is the one of a run without the long evaluation.
@@ -82,12 +182,13 @@ case_kill() {
   cmp whole/model.safetensors model/model.safetensors
 }
 
-# Runs that save into one folder do not take each other's files away. The model is large enough for them to meet.
+# Runs that save into one folder do not take each other's files away, nor mix them. The models are large enough for
+# the runs to meet.
 case_one_folder() {
   text
   local i pids=()
   for i in 1 2 3 4 5 6 7 8; do
-    "$ACCRUE" train gpt --data text "${tiny[@]}" --width 256 --steps 1 --seed $i --threads 1 --out model >out.$i 2>err.$i &
+    "$ACCRUE" train gpt --data text "${tiny[@]}" --width $((i % 2 ? 256 : 192)) --steps 1 --seed $i --threads 1 --out model >out.$i 2>err.$i &
     pids+=($!)
   done
   local failed=''
@@ -99,6 +200,19 @@ case_one_folder() {
   for mode in config.json model.safetensors; do
     [[ $(stat -c %a model/$mode) == $(printf '%o' $((0666 & ~0$(umask)))) ]] || die "permissions of $mode: $(ls -l model)"
   done
+
+  # While one run replaces the two files, another waits.
+  command -v flock >/dev/null || return 0
+  rm model/*
+  exec 8<model
+  flock 8
+  train --steps 1 --metrics m --out model >out 8<&- &
+  wait_for_step m
+  sleep 1
+  [[ ! $(ls model) ]] || die "it does not wait: $(ls model)"
+  flock -u 8
+  wait $! || die "$(cat run.err)"
+  (($(find model -type f | wc -l) == 2)) || die "left behind: $(ls model)"
 }
 
 # spoil FILE: makes the first number of a model's first tensor NaN.
