@@ -51,7 +51,7 @@ QUIET = {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "2"}
 CPU = {**QUIET, "ACCRUE_TEST_DEVICES": "cpu", "OCL_ICD_VENDORS": "/nonexistent"}
 RUNS = {
     "cpu": [("--reduced", CPU), ("", CPU), ("", {**CPU, "ACCRUE_CPU_STREAM": "1"}),
-            ("", {**CPU, "OMP_NUM_THREADS": "5"}), ("", {**CPU, "OMP_NUM_THREADS": "1"})],
+            ("", {**CPU, "OMP_NUM_THREADS": "5", "ACCRUE_CPU_SERIAL": "0"}), ("", {**CPU, "OMP_NUM_THREADS": "1"})],
     "cl": [("--reduced", {"ACCRUE_CLBLAST": "0"}), ("", {"ACCRUE_CLBLAST": "0"})],
 }
 # Of families that reach a shared function, those that are run: PoCL compiles every kernel anew.
