@@ -25,7 +25,7 @@ static int levels(int dimension, bool opencl) {
 }
 
 static random_choice drawn(op_draw *d, bool opencl) {
-  random_choice c;
+  random_choice c = {.micro_batch = 0};
   for (int k = 0; k < RANDOM_DIMENSION_COUNT; k++) c.level[k] = op_draw_below(d, levels(k, opencl));
   return c;
 }

@@ -53,8 +53,15 @@ static void report(const random_job *job, const random_failure *failure, bool sh
   printf("\ngraph %" PRId64 " of seed %" PRIu64 ", choice %d: %s\n", failure->index, job->seed,
          failure->choice, failure->text);
   if (shrink) random_shrink(job, failure);
-  printf("again: test_random --seed %" PRIu64 " --first %" PRId64 " --graphs 1%s\n", job->seed,
+  printf("again: test_random --seed %" PRIu64 " --first %" PRId64 " --graphs 1%s", job->seed,
          failure->index, job->opencl ? " --device opencl" : "");
+  const char *before = " --families ";
+  for (int f = 0; job->wanted && f < random_family_count(); f++) {
+    if (!job->wanted[f]) continue;
+    printf("%s%s", before, random_family_name(f));
+    before = ",";
+  }
+  printf("\n");
   fflush(stdout);
 }
 
