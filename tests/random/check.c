@@ -46,6 +46,7 @@ static void check_choice(random_verdict *v, random_counts *counts, const random_
   counts->trials++;
   counts->recomputed += t.recomputed > 0;
   random_compare(v, counts, g, choice, &t);
+  random_note(&counts->pairs, &t.took);
   if (twin && !v->text[0]) check_twin(v, counts, g, hinted, choice, &t, opencl);
   random_trial_free(&t);
 }

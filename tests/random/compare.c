@@ -140,11 +140,28 @@ static void judge_array(comparison *c, const char *what, const char *name, int64
   }
 }
 
-static void judge_scalar(comparison *c, const char *what, double got, double want,
+static void judge_scalar(comparison *c, const char *what, const char *name, double got, double want,
                          const double noisy[MANY_RUNS], double floor) {
   double widest = 0;
   for (int k = 0; k < c->runs; k++) widest = fmax(widest, fabs(noisy[k] - want));
-  judge(c, what, "", 0, got, want, factor * widest + 1e-6 * fabs(want) + floor);
+  judge(c, what, name, 0, got, want, factor * widest + 1e-6 * fabs(want) + floor);
+}
+
+/* How long an array is along the right one, in units of that: errors of elements that cancel leave
+ * little of themselves there, but one of a factor stays. */
+static void judge_length(comparison *c, const char *name, int64_t count, const float *got,
+                         const double *want, double *const *noisy, double floor) {
+  double square = 0, sum = 0, along = 0, noisy_along[MANY_RUNS] = {0};
+  for (int64_t e = 0; e < count; e++) {
+    square += want[e] * want[e];
+    sum += fabs(want[e]);
+    along += (double)got[e] * want[e];
+    for (int k = 0; k < c->runs; k++) noisy_along[k] += noisy[k][e] * want[e];
+  }
+  if (square == 0) return;
+  for (int k = 0; k < c->runs; k++) noisy_along[k] /= square;
+  judge_scalar(c, "the length of gradient", name, along / square, 1, noisy_along,
+               floor * sum / square);
 }
 
 /* ---- a window -------------------------------------------------------------------------------- */
@@ -153,7 +170,7 @@ static void compare_sums(comparison *c, const ac_update *u, const spread *s) {
   double loss[MANY_RUNS], weight = s->exact.weight;
   for (int k = 0; k < s->runs; k++) loss[k] = s->noisy[k].loss / weight;
   judge(c, "weight", "", 0, u->weight, weight, 1e-6 * weight);
-  judge_scalar(c, "loss", u->loss, s->exact.loss / weight, loss, 1e-7 * s->exact.largest);
+  judge_scalar(c, "loss", "", u->loss, s->exact.loss / weight, loss, 1e-7 * s->exact.largest);
 }
 
 static const char *parameter_name(const random_graph *g, int p) {
@@ -177,8 +194,10 @@ static void compare_gradients(comparison *c, const random_graph *g, const random
       return;
     }
     for (int k = 0; k < s->runs; k++) noisy[k] = s->noisy[k].gradient[p];
+    double floor = 1e-9 * s->exact.norm + loss_floor(s) * s->exact.weight;
     judge_array(c, "gradient", parameter_name(g, p), s->exact.count[p], w->gradient[p], want, noisy,
-                1e-9 * s->exact.norm + loss_floor(s) * s->exact.weight);
+                floor);
+    judge_length(c, parameter_name(g, p), s->exact.count[p], w->gradient[p], want, noisy, floor);
     elements += (double)s->exact.count[p];
     for (int64_t e = 0; e < s->exact.count[p]; e++) {
       squares += (double)w->gradient[p][e] * (double)w->gradient[p][e];
@@ -188,7 +207,7 @@ static void compare_gradients(comparison *c, const random_graph *g, const random
   }
   double weight = s->exact.weight;
   for (int k = 0; k < s->runs; k++) noisy_norm[k] = sqrt(noisy_norm[k]) / weight;
-  judge_scalar(c, "grad_norm", w->update.grad_norm, sqrt(exact) / weight, noisy_norm,
+  judge_scalar(c, "grad_norm", "", w->update.grad_norm, sqrt(exact) / weight, noisy_norm,
                loss_floor(s) * sqrt(elements));
   judge(c, "grad_norm of the gradients", "", 0, w->update.grad_norm, sqrt(squares) / weight,
         1e-5 * sqrt(squares) / weight + 1e-12);
@@ -263,7 +282,7 @@ static void compare_evaluation(comparison *c, const random_graph *g, const rando
   }
   c->window = -1;
   judge(c, "evaluation's weight", "", 0, t->evaluation.weight, weight, 1e-6 * weight);
-  judge_scalar(c, "evaluation's loss", t->evaluation.loss, s.exact.loss / weight, loss,
+  judge_scalar(c, "evaluation's loss", "", t->evaluation.loss, s.exact.loss / weight, loss,
                1e-7 * s.exact.largest);
   double correct = s.exact.correct / weight, widest = s.exact.undecided / weight;
   for (int k = 0; k < s.runs; k++)

@@ -74,8 +74,8 @@ static int summarise(const arguments *a, const random_counts *c, int64_t failed)
   for (int k = 0; k < 3; k++)
     printf("%-4s errors reached %.2f of what is allowed (%s)\n", ac_precision_name((ac_precision)k),
            c->worst[k], c->worst_text[k]);
-  int uncovered = a->graphs >= RANDOM_BLOCK ? random_uncovered(a->job.seed, a->job.opencl) : 0;
-  if (uncovered) printf("%d pairs of levels never met\n", uncovered);
+  bool whole = a->graphs >= RANDOM_BLOCK && !failed;
+  int uncovered = whole ? random_print_uncovered(stdout, &c->pairs, a->job.opencl) : 0;
   if (failed) printf("%" PRId64 " graphs failed\n", failed);
   /* A generator that draws too little proves too little. */
   bool poor = c->graphs * 10 < a->graphs * 8 || c->near_ties * 5 > c->trials + 5;

@@ -166,8 +166,13 @@ typedef struct random_choice {
  * meet. `opencl`: the dimensions that are a CPU's stay at 0. */
 void random_choose(random_choice choices[RANDOM_CHOICES], uint64_t seed, int64_t index,
                    bool opencl);
-/* How many pairs of levels a whole block leaves out. */
-int random_uncovered(uint64_t seed, bool opencl);
+typedef struct random_pairs {
+  int seen[RANDOM_DIMENSION_COUNT][RANDOM_MOST_LEVELS][RANDOM_DIMENSION_COUNT][RANDOM_MOST_LEVELS];
+} random_pairs;
+
+void random_note(random_pairs *pairs, const random_choice *choice);
+/* Prints the pairs of levels that have not met, and returns how many they are. */
+int random_print_uncovered(FILE *to, const random_pairs *pairs, bool opencl);
 void random_print_choice(FILE *to, const random_choice *choice, bool opencl);
 ac_dtype random_storage(const random_choice *choice);
 
@@ -186,7 +191,8 @@ typedef struct random_window {
 
 typedef struct random_trial {
   ac_status status;
-  char message[512]; /* where it stands in the way */
+  char message[512];  /* where it stands in the way */
+  random_choice took; /* the choice less what came to nothing */
   int parameters;
   int64_t *count;
   int64_t micro_batch;
@@ -212,6 +218,7 @@ typedef struct random_counts {
   int64_t graphs, undrawable, trials, near_ties, second_looks, twins, recomputed;
   double worst[3]; /* by precision: the largest error in units of what is allowed */
   char worst_text[3][160];
+  random_pairs pairs; /* of the choices that took effect */
 } random_counts;
 
 /* A trial against the reference. */

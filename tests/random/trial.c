@@ -265,22 +265,31 @@ static ac_status fit_again(training *t) {
   return ac_fail(AC_ERROR_STATE, "ac_fit leaves other bits than accumulate and update");
 }
 
+/* Leaves out of the choice what it came to nothing of. */
+static void note_effects(training *t, random_choice *took) {
+  if (!t->trial->recomputed) took->level[RANDOM_recompute] = RECOMPUTE_NONE;
+  bool splits = split_of(t) > 0, evaluates = !t->trial->whole_window;
+  if ((t->habit == HABIT_SPLITS && !splits) || (t->habit == HABIT_EVALUATES && !evaluates))
+    took->level[RANDOM_habit] = HABIT_PLAIN;
+  /* Where a split makes other micro-batches, fitting leaves other bits. */
+  if (split_of(t) % t->trial->micro_batch) took->level[RANDOM_fit] = 0;
+}
+
 static ac_status train(training *t, const random_graph *hinted, const random_choice *c) {
   AC_TRY(make_plan(t, hinted, c));
+  note_effects(t, &t->trial->took);
   AC_TRY(make_dataset(t));
   AC_TRY(make_trainer(t));
   t->trial->start = read_weights(t);
   for (int w = 0; w < RANDOM_WINDOWS; w++) AC_TRY(train_window(t, w));
   AC_TRY(ac_trainer_evaluate(t->trainer, t->dataset, 0, &t->trial->evaluation));
   if (t->habit == HABIT_SESSION) AC_TRY(evaluate_in_session(t));
-  /* Where a split makes other micro-batches, it leaves other bits. */
-  bool fits = c->level[RANDOM_fit] && split_of(t) % t->trial->micro_batch == 0;
-  return fits ? fit_again(t) : AC_OK;
+  return t->trial->took.level[RANDOM_fit] ? fit_again(t) : AC_OK;
 }
 
 void random_try(random_trial *trial, const random_graph *g, const random_graph *hinted,
                 const random_choice *choice, bool opencl) {
-  *trial = (random_trial){.parameters = g->graph->parameter_count};
+  *trial = (random_trial){.parameters = g->graph->parameter_count, .took = *choice};
   training t = {
       .trial = trial, .habit = choice->level[RANDOM_habit], .g = g, .desc = {.seed = RANDOM_SEED}};
   trial->count = calloc((size_t)trial->parameters + 1, sizeof *trial->count);
