@@ -6,6 +6,7 @@ that a test fails for each: what no test notices is printed as survived. Run by 
     tests/mutate/mutate.py --max-per-kernel 0       # all of them; takes hours
     tests/mutate/mutate.py --op conv2d_weight_gradient --group cpu
     tests/mutate/mutate.py --files 'cl/pool2d.cl' --again survived
+    tests/mutate/mutate.py --equivalent             # what equivalent.txt excuses, and nothing else
 
 Groups: cpu and cl are kernels, rules are the gradient rules of ops and differentiation, trainer is the update's
 arithmetic. Which functions and which changes is found by pattern (sites.py). The tree is copied into the work folder
@@ -15,9 +16,10 @@ results.jsonl in the work folder, a line a mutant, and a mutant that stands ther
 
 A mutant is killed (a test failed, crashed or hung), survived, does not compile, or is the same (the compiler makes the
 same code of it for every instruction set). What equivalent.txt lists is left out: it says for each why no result can
-change. A mutant that only lets threads race may survive, and be killed when it is run again.
-Needs what building the tests needs, and ninja. Exit status: 0 if nothing survived, 1 if something did, 2 if the tests
-fail without a mutant."""
+change, and a test that kills one of these proves it wrong. A mutant that only lets threads race may survive, and be
+killed when it is run again. Needs what building the tests needs, and ninja. Exit status: 0 if nothing survived, 1 if
+something did, 2 if the tests fail without a mutant; with --equivalent 0 if nothing was killed and every entry of the
+list is some mutant's."""
 import argparse
 import collections
 import concurrent.futures
@@ -51,7 +53,7 @@ QUIET = {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "2"}
 CPU = {**QUIET, "ACCRUE_TEST_DEVICES": "cpu", "OCL_ICD_VENDORS": "/nonexistent"}
 RUNS = {
     "cpu": [("--reduced", CPU), ("", CPU), ("", {**CPU, "ACCRUE_CPU_STREAM": "1"}),
-            ("", {**CPU, "OMP_NUM_THREADS": "5"}), ("", {**CPU, "OMP_NUM_THREADS": "1"})],
+            ("", {**CPU, "OMP_NUM_THREADS": "5", "ACCRUE_CPU_SERIAL": "0"}), ("", {**CPU, "OMP_NUM_THREADS": "1"})],
     "cl": [("--reduced", {"ACCRUE_CLBLAST": "0"}), ("", {"ACCRUE_CLBLAST": "0"})],
 }
 # Of families that reach a shared function, those that are run: PoCL compiles every kernel anew.
@@ -156,13 +158,15 @@ def end_process(process):
 
 
 def run_program(command, environment, seconds, cwd):
-    """"passed", "failed" or "hung"."""
-    process = subprocess.Popen(command, cwd=cwd, env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-                               preexec_fn=limit_process)
+    """"passed", "failed", "hung", or "compile": an OpenCL program did not."""
+    with (cwd / "output").open("wb") as output:
+        process = subprocess.Popen(command, cwd=cwd, env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
+                                   stdout=output, stderr=output, start_new_session=True, preexec_fn=limit_process)
     running.add(process)
     try:
-        return "passed" if process.wait(seconds) == 0 else "failed"
+        if process.wait(seconds) == 0:
+            return "passed"
+        return "compile" if b".cl does not compile on" in (cwd / "output").read_bytes() else "failed"
     except subprocess.TimeoutExpired:
         return "hung"
     finally:
@@ -241,8 +245,10 @@ class Worker:
                 if turn > 1 and self.longest.get(family, 0) > 3:
                     continue  # seconds; what other threads and stores past the caches show, shorter families do
                 verdict = self.run("ops", [*options.split(), family], {**environment, **extra})
+                if verdict == "compile":
+                    return "compile", ""
                 if verdict != "passed":
-                    return verdict, " ".join([*options.split(), family])
+                    return "killed", f"{verdict}: {' '.join([*options.split(), family])}"
         return None
 
     def mutate_cpu(self, target):
@@ -262,7 +268,7 @@ class Worker:
                     return "compile", ""
                 killed = self.kill(target, self.families(target, ops), {"ACCRUE_ISA": isa})
                 if killed:
-                    return "killed", f"{killed[0]}: {killed[1]} ({isa})"
+                    return killed[0], f"{killed[1]} ({isa})"
             if status == "survived":
                 break
         return status, ""
@@ -285,7 +291,7 @@ class Worker:
         killed = self.kill(target, families, device)
         for folder in self.compiled() - self.originals:  # mutants, which are not needed again
             shutil.rmtree(folder, ignore_errors=True)
-        return ("killed", f"{killed[0]}: {killed[1]}") if killed else ("survived", "")
+        return killed or ("survived", "")
 
     def mutate_host(self, target):
         source = target.site.path
@@ -322,14 +328,11 @@ def equivalents():
     return entries
 
 
-def excuse(entries, site, used):
-    for entry in entries:
-        path, function, kind, fragment, reason = entry
-        if (fnmatch.fnmatch(site.path, path) and function in ("*", site.function.name) and
-                kind in ("*", site.mutation.kind) and (fragment in site.before or fragment in site.after)):
-            used.add(id(entry))
-            return reason
-    return None
+def excuses(entries, site):
+    """The entries that a site has."""
+    return [entry for entry in entries
+            if fnmatch.fnmatch(site.path, entry[0]) and entry[1] in ("*", site.function.name) and
+            entry[2] == site.mutation.kind and entry[3] in site.after and entry[3] not in site.before]
 
 
 def pick(all_sites, most, seed):
@@ -353,7 +356,7 @@ def pick(all_sites, most, seed):
 
 
 def all_targets(sources, arguments):
-    ops = sources.ops if arguments.forward else sources.backward_ops()
+    ops = sources.ops if arguments.forward or arguments.equivalent else sources.backward_ops()
     functions = []
     for group, kernels in (("cpu", sources.cpu_kernels), ("cl", sources.cl_kernels)):
         if group in arguments.group:
@@ -363,7 +366,7 @@ def all_targets(sources, arguments):
         functions += [("rules", f, {}) for f in sources.rules()]
     if "trainer" in arguments.group:
         functions += [("trainer", f, {}) for f in sources.updates()]
-    entries, used, targets = equivalents(), set(), []
+    entries, used, targets = equivalents(), [], []
     for group, function, users in sorted(functions, key=lambda x: (GROUPS.index(x[0]), x[1].path, x[1].begin)):
         if arguments.files and not any(fnmatch.fnmatch(function.path, p) for p in arguments.files):
             continue
@@ -373,12 +376,12 @@ def all_targets(sources, arguments):
             if not users:
                 continue
         candidates = mutants.sites_of(function, sources.text[function.path])
-        candidates = [s for s in candidates if excuse(entries, s, used) is None] if not arguments.equivalent else candidates
-        targets += [Target(group, s, users) for s in pick(candidates, arguments.max_per_kernel, arguments.seed)]
-    if len(arguments.group) == len(GROUPS) and not (arguments.files or arguments.op or arguments.equivalent):
-        for entry in [e for e in entries if id(e) not in used]:
-            print("equivalent.txt: nothing is like", " ".join(entry[:3]) + ":", entry[3], file=sys.stderr)
-    return targets
+        excused = {id(s): excuses(entries, s) for s in candidates}
+        candidates = [s for s in candidates if bool(excused[id(s)]) == arguments.equivalent]
+        used += [entry for s in candidates for entry in excused[id(s)]]
+        most = 0 if arguments.equivalent else arguments.max_per_kernel
+        targets += [Target(group, s, users) for s in pick(candidates, most, arguments.seed)]
+    return targets, [entry for entry in entries if entry not in used]
 
 
 def read_results(path):
@@ -402,24 +405,25 @@ def describe(target):
 STATUSES = ("killed", "survived", "same", "compile")
 
 
-def print_summary(targets, results):
-    rows, survivors = collections.defaultdict(collections.Counter), []
+def print_summary(targets, results, listed="survived"):
+    """Prints what ended as `listed` besides, and returns how many these are."""
+    rows, found = collections.defaultdict(collections.Counter), []
     for target in targets:
         result = results.get(target.id)
         status = result["status"] if result else "not run"
         rows[target.site.path][status] += 1
         rows["all"][status] += 1
-        if status == "survived":
-            survivors.append(target)
+        if status == listed:
+            found.append(target)
     print(f"{'file':44}{''.join(s.rjust(11) for s in STATUSES)}{'not run':>11}")
     for path in [p for p in sorted(rows) if p != "all"] + ["all"]:
         counts = "".join(str(rows[path][s]).rjust(11) for s in (*STATUSES, "not run"))
         print(f"{path:44}{counts}")
-    if survivors:
-        print(f"\n{len(survivors)} survived:")
-        for target in survivors:
-            print(describe(target))
-    return len(survivors)
+    if found:
+        print(f"\n{len(found)} {listed}:")
+        for target in found:
+            print(describe(target), results[target.id]["by"])
+    return len(found)
 
 
 def run_all(targets, results, path, build, sources, arguments):
@@ -449,8 +453,8 @@ def run_all(targets, results, path, build, sources, arguments):
             with path.open("a") as stream:
                 stream.write(json.dumps(result) + "\n")
             done += 1
-            if status == "survived":
-                print(describe(target), flush=True)
+            if status == ("killed" if arguments.equivalent else "survived"):
+                print(describe(target), by, flush=True)
             if done % 50 == 0:
                 print(f"{done} of {len(targets)}, {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
 
@@ -481,7 +485,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=1, help="mutants at a time (1)")
     parser.add_argument("--work", type=Path, default=ROOT / "build/mutate", help="folder (build/mutate)")
     parser.add_argument("--again", nargs="+", choices=STATUSES, default=[], help="run only those that ended so, once more")
-    parser.add_argument("--equivalent", action="store_true", help="run what equivalent.txt lists, too")
+    parser.add_argument("--equivalent", action="store_true", help="run what equivalent.txt lists, and nothing else")
     parser.add_argument("--list", action="store_true", help="print the mutants and run none")
     parser.add_argument("--summary", action="store_true", help="print the results so far and run none")
     arguments = parser.parse_args()
@@ -489,7 +493,7 @@ def main():
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends what runs, as an interrupt does
     work = arguments.work.resolve()
     sources = mutants.Sources(ROOT)
-    targets = all_targets(sources, arguments)
+    targets, unused = all_targets(sources, arguments)
     results = read_results(work / "results.jsonl")
     if arguments.list:
         for target in targets:
@@ -510,7 +514,13 @@ def main():
         except BrokenTests as broken:
             print(broken, file=sys.stderr)
             return 2
-    return 1 if print_summary(targets, results) else 0
+    if not arguments.equivalent:
+        return 1 if print_summary(targets, results) else 0
+    killed = print_summary(targets, results, "killed")
+    whole = len(arguments.group) == len(GROUPS) and not (arguments.files or arguments.op)
+    for entry in unused if whole else []:
+        print("equivalent.txt: nothing is like", " ".join(entry[:3]) + ":", entry[3])
+    return 1 if killed or (whole and unused) else 0
 
 
 if __name__ == "__main__":

@@ -405,7 +405,7 @@ class Body:
     def is_speed(self, m):
         """Whether the change only concerns how work is cut into blocks or shared out."""
         line = self.text[self.text.rfind("\n", 0, m.start) + 1 : self.text.find("\n", m.end)]
-        if re.search(r"AC_CPU_SERIAL|context->threads|\benum \{", line):
+        if re.search(r"context->(serial|threads)|\benum \{", line):
             return True
         return any(m.start < self.tokens[last - 1][1] and m.end > self.tokens[first][0] for first, last in self.weights)
 

@@ -50,6 +50,7 @@ static const op_gradient gradients[] = {
 static const op_case cases[] = {
     UPSAMPLE("by 2", 2, 3, OP_F32(AC_BATCH, 5, 7, 6), OP_F32(AC_BATCH, 5, 14, 12)),
     UPSAMPLE("by 3", 3, 2, OP_F32(AC_BATCH, 2, 4, 33), OP_F32(AC_BATCH, 2, 12, 99)),
+    UPSAMPLE("planes for threads", 3, 4, OP_F32(AC_BATCH, 7, 9, 10), OP_F32(AC_BATCH, 7, 27, 30)),
     UPSAMPLE("by 1", 1, 1, OP_F32(AC_BATCH, 1, 3, 5), OP_F32(AC_BATCH, 1, 3, 5)),
 };
 

@@ -21,16 +21,17 @@ static bool settle(random_graph *g, bool possible[3]) {
   return false;
 }
 
-/* The same choice again, or with everything kept. */
+/* The same choice again, or with everything kept at the micro-batch that the plan took. */
 static void check_twin(random_verdict *v, random_counts *counts, const random_graph *g,
                        const random_graph *hinted, const random_choice *choice,
                        const random_trial *first, bool opencl) {
   random_choice other = *choice;
   random_trial twin;
-  bool keeps = choice->level[RANDOM_recompute] != RECOMPUTE_NONE &&
-               choice->level[RANDOM_micro_batch] != MICRO_PLANNED;
-  if (keeps) other.level[RANDOM_recompute] = RECOMPUTE_NONE;
-  other.level[RANDOM_read_ahead] = 0;
+  bool keeps = choice->level[RANDOM_recompute] != RECOMPUTE_NONE;
+  other.level[RANDOM_recompute] = RECOMPUTE_NONE;
+  other.level[RANDOM_read_ahead] = AHEAD_NO;
+  other.level[RANDOM_fit] = 0;
+  other.micro_batch = first->micro_batch;
   random_try(&twin, g, hinted, &other, opencl);
   random_compare_bits(v, keeps ? "recomputation" : "running it again", g, first, &twin);
   random_trial_free(&twin);
@@ -45,6 +46,7 @@ static void check_choice(random_verdict *v, random_counts *counts, const random_
   counts->trials++;
   counts->recomputed += t.recomputed > 0;
   random_compare(v, counts, g, choice, &t);
+  random_note(&counts->pairs, &t.took);
   if (twin && !v->text[0]) check_twin(v, counts, g, hinted, choice, &t, opencl);
   random_trial_free(&t);
 }
@@ -54,9 +56,10 @@ void random_check(random_verdict *v, random_counts *counts, const random_recipe 
   random_graph g, hinted;
   bool possible[3] = {false};
   v->text[0] = 0;
-  if (!random_build(&g, recipe, false) || !random_build(&hinted, recipe, true) ||
-      !settle(&g, possible)) {
+  bool built = random_build(&g, recipe, false) & random_build(&hinted, recipe, true);
+  if (!built || !settle(&g, possible)) {
     counts->undrawable++;
+    random_free(&hinted);
     random_free(&g);
     return;
   }

@@ -14,10 +14,6 @@ static const struct {
 } texts[] = {RANDOM_DIMENSIONS(TEXTS)};
 #undef TEXTS
 
-typedef struct pairs {
-  int seen[RANDOM_DIMENSION_COUNT][RANDOM_MOST_LEVELS][RANDOM_DIMENSION_COUNT][RANDOM_MOST_LEVELS];
-} pairs;
-
 static int levels(int dimension, bool opencl) {
   bool of_cpu =
       dimension == RANDOM_isa || dimension == RANDOM_threads || dimension == RANDOM_stream;
@@ -25,27 +21,27 @@ static int levels(int dimension, bool opencl) {
 }
 
 static random_choice drawn(op_draw *d, bool opencl) {
-  random_choice c;
+  random_choice c = {.micro_batch = 0};
   for (int k = 0; k < RANDOM_DIMENSION_COUNT; k++) c.level[k] = op_draw_below(d, levels(k, opencl));
   return c;
 }
 
 /* New pairs count most, rare ones a little. */
-static double gain(const pairs *p, const random_choice *c) {
+static double gain(const random_pairs *p, const random_choice *c) {
   double sum = 0;
   for (int a = 0; a < RANDOM_DIMENSION_COUNT; a++)
     for (int b = 0; b < a; b++) sum += 1.0 / (1 + 20 * p->seen[a][c->level[a]][b][c->level[b]]);
   return sum;
 }
 
-static void note(pairs *p, const random_choice *c) {
+void random_note(random_pairs *p, const random_choice *c) {
   for (int a = 0; a < RANDOM_DIMENSION_COUNT; a++)
     for (int b = 0; b < a; b++) p->seen[a][c->level[a]][b][c->level[b]]++;
 }
 
 /* Choices of the first `graphs` graphs of a block; those of the last are left in `choices`. */
-static void run_block(pairs *p, random_choice *choices, uint64_t seed, int64_t block, int graphs,
-                      bool opencl) {
+static void run_block(random_pairs *p, random_choice *choices, uint64_t seed, int64_t block,
+                      int graphs, bool opencl) {
   op_draw d = {.state = op_draw_hash(seed + 17, (uint64_t)block)};
   memset(p, 0, sizeof *p);
   for (int i = 0; i < graphs * RANDOM_CHOICES; i++) {
@@ -54,28 +50,29 @@ static void run_block(pairs *p, random_choice *choices, uint64_t seed, int64_t b
       random_choice c = drawn(&d, opencl);
       if (gain(p, &c) > gain(p, &best)) best = c;
     }
-    note(p, &best);
+    random_note(p, &best);
     choices[i % RANDOM_CHOICES] = best;
   }
 }
 
 void random_choose(random_choice choices[RANDOM_CHOICES], uint64_t seed, int64_t index,
                    bool opencl) {
-  pairs *p = malloc(sizeof *p);
+  random_pairs *p = malloc(sizeof *p);
   run_block(p, choices, seed, index / RANDOM_BLOCK, (int)(index % RANDOM_BLOCK) + 1, opencl);
   free(p);
 }
 
-int random_uncovered(uint64_t seed, bool opencl) {
-  random_choice choices[RANDOM_CHOICES];
-  pairs *p = malloc(sizeof *p);
+int random_print_uncovered(FILE *to, const random_pairs *p, bool opencl) {
   int missing = 0;
-  run_block(p, choices, seed, 0, RANDOM_BLOCK, opencl);
   for (int a = 0; a < RANDOM_DIMENSION_COUNT; a++)
     for (int b = 0; b < a; b++)
       for (int i = 0; i < levels(a, opencl); i++)
-        for (int j = 0; j < levels(b, opencl); j++) missing += p->seen[a][i][b][j] == 0;
-  free(p);
+        for (int j = 0; j < levels(b, opencl); j++) {
+          if (p->seen[a][i][b][j]) continue;
+          missing++;
+          fprintf(to, "never met: %s %s and %s %s\n", texts[b].name, texts[b].level[j],
+                  texts[a].name, texts[a].level[i]);
+        }
   return missing;
 }
 

@@ -48,17 +48,18 @@ static double unit_of(ac_dtype storage) {
 }
 
 static void evaluate(spread *s, const random_graph *g, random_run run, ac_dtype storage,
-                     float *const *parameters, int runs) {
+                     const ac_loss_scaling_desc *scaling, float *const *parameters, int runs) {
   s->runs = runs;
   run.noise = 0;
   run.unit = unit_of(storage);
   random_evaluate(&s->exact, g, &run, parameters);
   if (storage == AC_F16) run.smallest = 0x1p-25;
-  /* The default loss scale, some backing off included. */
   ac_scaler scaler;
-  ac_scaler_init(&scaler, &(ac_loss_scaling_desc){0}, AC_PRECISION_F16);
+  ac_scaler_init(&scaler, scaling, AC_PRECISION_F16);
+  double backed_off = scaler.desc.kind == AC_LOSS_SCALING_DYNAMIC ? 8 : 1;
   if (storage == AC_F16)
-    run.smallest_gradient = 0x1p-25 * 8 / (double)ac_scaler_factor(&scaler, s->exact.weight + 1);
+    run.smallest_gradient =
+        0x1p-25 * backed_off / (double)ac_scaler_factor(&scaler, s->exact.weight + 1);
   for (int k = 0; k < s->runs; k++) {
     run.noise = op_draw_hash(g->recipe.key, 1000 + (uint64_t)k);
     random_evaluate(&s->noisy[k], g, &run, parameters);
@@ -69,6 +70,8 @@ static void spread_free(spread *s) {
   random_reference_free(&s->exact);
   for (int k = 0; k < s->runs; k++) random_reference_free(&s->noisy[k]);
 }
+
+static const ac_loss_scaling_desc default_scaling = {.scale = 0};
 
 /* Whether some noisy run comes near enough to a tie that a right one might have crossed it. */
 static bool is_tied(const spread *s) {
@@ -92,7 +95,7 @@ bool random_is_far_from_ties(random_graph *g, ac_dtype storage) {
                       .micro_batch = g->recipe.batch,
                       .update = (uint32_t)w,
                       .training = true};
-    evaluate(&s, g, run, storage, NULL, FEW_RUNS);
+    evaluate(&s, g, run, storage, &default_scaling, NULL, FEW_RUNS);
     far = !is_tied(&s) && s.exact.weight > 0.1 && s.exact.largest < 1e3 && s.exact.norm > 1e-6;
     double norm = s.exact.norm / s.exact.weight;
     if (norm > 5) g->rate = fmin(g->rate, 0.75 / (norm * norm));
@@ -137,11 +140,28 @@ static void judge_array(comparison *c, const char *what, const char *name, int64
   }
 }
 
-static void judge_scalar(comparison *c, const char *what, double got, double want,
+static void judge_scalar(comparison *c, const char *what, const char *name, double got, double want,
                          const double noisy[MANY_RUNS], double floor) {
   double widest = 0;
   for (int k = 0; k < c->runs; k++) widest = fmax(widest, fabs(noisy[k] - want));
-  judge(c, what, "", 0, got, want, factor * widest + 1e-6 * fabs(want) + floor);
+  judge(c, what, name, 0, got, want, factor * widest + 1e-6 * fabs(want) + floor);
+}
+
+/* How long an array is along the right one, in units of that: errors of elements that cancel leave
+ * little of themselves there, but one of a factor stays. */
+static void judge_length(comparison *c, const char *name, int64_t count, const float *got,
+                         const double *want, double *const *noisy, double floor) {
+  double square = 0, sum = 0, along = 0, noisy_along[MANY_RUNS] = {0};
+  for (int64_t e = 0; e < count; e++) {
+    square += want[e] * want[e];
+    sum += fabs(want[e]);
+    along += (double)got[e] * want[e];
+    for (int k = 0; k < c->runs; k++) noisy_along[k] += noisy[k][e] * want[e];
+  }
+  if (square == 0) return;
+  for (int k = 0; k < c->runs; k++) noisy_along[k] /= square;
+  judge_scalar(c, "the length of gradient", name, along / square, 1, noisy_along,
+               floor * sum / square);
 }
 
 /* ---- a window -------------------------------------------------------------------------------- */
@@ -150,7 +170,7 @@ static void compare_sums(comparison *c, const ac_update *u, const spread *s) {
   double loss[MANY_RUNS], weight = s->exact.weight;
   for (int k = 0; k < s->runs; k++) loss[k] = s->noisy[k].loss / weight;
   judge(c, "weight", "", 0, u->weight, weight, 1e-6 * weight);
-  judge_scalar(c, "loss", u->loss, s->exact.loss / weight, loss, 1e-7 * s->exact.largest);
+  judge_scalar(c, "loss", "", u->loss, s->exact.loss / weight, loss, 1e-7 * s->exact.largest);
 }
 
 static const char *parameter_name(const random_graph *g, int p) {
@@ -174,8 +194,10 @@ static void compare_gradients(comparison *c, const random_graph *g, const random
       return;
     }
     for (int k = 0; k < s->runs; k++) noisy[k] = s->noisy[k].gradient[p];
+    double floor = 1e-9 * s->exact.norm + loss_floor(s) * s->exact.weight;
     judge_array(c, "gradient", parameter_name(g, p), s->exact.count[p], w->gradient[p], want, noisy,
-                1e-9 * s->exact.norm + loss_floor(s) * s->exact.weight);
+                floor);
+    judge_length(c, parameter_name(g, p), s->exact.count[p], w->gradient[p], want, noisy, floor);
     elements += (double)s->exact.count[p];
     for (int64_t e = 0; e < s->exact.count[p]; e++) {
       squares += (double)w->gradient[p][e] * (double)w->gradient[p][e];
@@ -185,7 +207,7 @@ static void compare_gradients(comparison *c, const random_graph *g, const random
   }
   double weight = s->exact.weight;
   for (int k = 0; k < s->runs; k++) noisy_norm[k] = sqrt(noisy_norm[k]) / weight;
-  judge_scalar(c, "grad_norm", w->update.grad_norm, sqrt(exact) / weight, noisy_norm,
+  judge_scalar(c, "grad_norm", "", w->update.grad_norm, sqrt(exact) / weight, noisy_norm,
                loss_floor(s) * sqrt(elements));
   judge(c, "grad_norm of the gradients", "", 0, w->update.grad_norm, sqrt(squares) / weight,
         1e-5 * sqrt(squares) / weight + 1e-12);
@@ -220,9 +242,10 @@ static void compare_weights(comparison *c, const random_graph *g, const random_c
                             const spread *s) {
   ac_plan_desc plan = {0};
   ac_trainer_desc trainer = {0};
-  random_stepping step = {
-      .optimizer = choice->level[RANDOM_optimizer], .rate = g->rate, .update = c->window};
-  random_optimizer(step.optimizer, g->rate, &plan, &trainer);
+  random_stepping step = {.optimizer = choice->level[RANDOM_optimizer],
+                          .rate = random_rate(choice, g->rate, c->window),
+                          .update = c->window};
+  random_optimizer(choice, g->rate, &plan, &trainer);
   double clip = trainer.optimizer.clip, norm = w->update.grad_norm;
   step.factor = (clip > 0 && norm > clip ? clip / norm : 1) / s->exact.weight;
   int64_t at = 0;
@@ -249,7 +272,7 @@ static void compare_evaluation(comparison *c, const random_graph *g, const rando
            c->precision == 0   ? AC_F32
            : c->precision == 1 ? AC_F16
                                : AC_BF16,
-           t->windows[RANDOM_WINDOWS - 1].weights, c->runs);
+           &default_scaling, t->windows[RANDOM_WINDOWS - 1].weights, c->runs);
   double loss[MANY_RUNS], weight = s.exact.weight;
   for (int k = 0; k < s.runs; k++) loss[k] = s.noisy[k].loss / weight;
   if (!(s.exact.largest < too_large)) {
@@ -259,7 +282,7 @@ static void compare_evaluation(comparison *c, const random_graph *g, const rando
   }
   c->window = -1;
   judge(c, "evaluation's weight", "", 0, t->evaluation.weight, weight, 1e-6 * weight);
-  judge_scalar(c, "evaluation's loss", t->evaluation.loss, s.exact.loss / weight, loss,
+  judge_scalar(c, "evaluation's loss", "", t->evaluation.loss, s.exact.loss / weight, loss,
                1e-7 * s.exact.largest);
   double correct = s.exact.correct / weight, widest = s.exact.undecided / weight;
   for (int k = 0; k < s.runs; k++)
@@ -274,6 +297,9 @@ static void look(random_verdict *v, random_counts *counts, const random_graph *g
   int64_t all = 0;
   for (int p = 0; p < t->parameters; p++) all += t->count[p];
   double(*state)[2] = calloc((size_t)all + 1, sizeof *state);
+  ac_plan_desc plan = {0};
+  ac_trainer_desc trainer = {0};
+  random_optimizer(choice, g->rate, &plan, &trainer);
   for (int w = 0; w < RANDOM_WINDOWS && !v->text[0]; w++) {
     float *const *before = w ? t->windows[w - 1].weights : t->start;
     random_run run = {.first = w * g->recipe.batch,
@@ -283,7 +309,7 @@ static void look(random_verdict *v, random_counts *counts, const random_graph *g
                       .training = true};
     spread s;
     c.window = w;
-    evaluate(&s, g, run, random_storage(choice), before, c.runs);
+    evaluate(&s, g, run, random_storage(choice), &trainer.loss_scaling, before, c.runs);
     if (t->windows[w].update.skipped) fail(v, "window %d was skipped", w);
     if (is_tied(&s) || !(s.exact.largest < too_large)) counts->near_ties++;
     else {

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-enum { ISAS = 3, THREADS = 2, STREAMS = 2 };
+enum { ISAS = 3, THREADS = 3, STREAMS = 2 };
 static ac_device *cpus[ISAS][THREADS][STREAMS], *accelerator;
 
 /* From a tenth to ten times of a middling machine, op by op. */
@@ -31,6 +31,8 @@ static ac_device *open_cpu(const random_choice *choice) {
   ac_device_desc desc = {.name = "cpu", .threads = threads + 1};
   setenv("ACCRUE_ISA", isas[isa], 1);
   setenv("ACCRUE_CPU_STREAM", stream ? "1" : "0", 1);
+  if (threads == THREADS_FOR_ALL) setenv("ACCRUE_CPU_SERIAL", "0", 1);
+  else unsetenv("ACCRUE_CPU_SERIAL");
   if (!*device && ac_device_open(device, &desc) != AC_OK) return NULL;
   return *device;
 }

@@ -48,7 +48,7 @@ static int family_below(op_draw *d, bool loss, const bool *wanted) {
 static random_recipe draw_once(uint64_t key, const bool *wanted) {
   op_draw d = {.state = key};
   random_recipe r = {.key = op_draw_hash(key, 1)};
-  r.batch = 1 + op_draw_below(&d, 7);
+  r.batch = 1 + op_draw_below(&d, op_draw_one_in(&d, 8) ? 19 : 7);
   r.step_count = 2 + op_draw_below(&d, 9);
   int place = op_draw_below(&d, r.step_count);
   for (int i = 0; i < r.step_count; i++) {

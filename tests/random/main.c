@@ -53,8 +53,15 @@ static void report(const random_job *job, const random_failure *failure, bool sh
   printf("\ngraph %" PRId64 " of seed %" PRIu64 ", choice %d: %s\n", failure->index, job->seed,
          failure->choice, failure->text);
   if (shrink) random_shrink(job, failure);
-  printf("again: test_random --seed %" PRIu64 " --first %" PRId64 " --graphs 1%s\n", job->seed,
+  printf("again: test_random --seed %" PRIu64 " --first %" PRId64 " --graphs 1%s", job->seed,
          failure->index, job->opencl ? " --device opencl" : "");
+  const char *before = " --families ";
+  for (int f = 0; job->wanted && f < random_family_count(); f++) {
+    if (!job->wanted[f]) continue;
+    printf("%s%s", before, random_family_name(f));
+    before = ",";
+  }
+  printf("\n");
   fflush(stdout);
 }
 
@@ -67,8 +74,8 @@ static int summarise(const arguments *a, const random_counts *c, int64_t failed)
   for (int k = 0; k < 3; k++)
     printf("%-4s errors reached %.2f of what is allowed (%s)\n", ac_precision_name((ac_precision)k),
            c->worst[k], c->worst_text[k]);
-  int uncovered = a->graphs >= RANDOM_BLOCK ? random_uncovered(a->job.seed, a->job.opencl) : 0;
-  if (uncovered) printf("%d pairs of levels never met\n", uncovered);
+  bool whole = a->graphs >= RANDOM_BLOCK && !failed;
+  int uncovered = whole ? random_print_uncovered(stdout, &c->pairs, a->job.opencl) : 0;
   if (failed) printf("%" PRId64 " graphs failed\n", failed);
   /* A generator that draws too little proves too little. */
   bool poor = c->graphs * 10 < a->graphs * 8 || c->near_ties * 5 > c->trials + 5;

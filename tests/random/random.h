@@ -114,12 +114,15 @@ void random_ties(random_reference *r, const ac_op_args *args, const random_run *
   X(recompute, "none", "all", "low budget", "middle budget", "high budget", "hints")               \
   X(micro_batch, "1", "odd", "whole", "planned")                                                   \
   X(windows, "any", "whole")                                                                       \
-  X(read_ahead, "no", "yes")                                                                       \
+  X(read_ahead, "no", "yes", "if room")                                                            \
+  X(fit, "no", "yes")                                                                              \
   X(precision, "f32", "f16", "bf16")                                                               \
   X(isa, "base", "v3", "v4")                                                                       \
-  X(threads, "1", "2")                                                                             \
+  X(threads, "1", "2", "3 for all")                                                                \
   X(stream, "no", "yes")                                                                           \
-  X(optimizer, "sgd", "momentum", "nesterov", "adamw", "adamw clipped")               \
+  X(optimizer, "sgd", "momentum", "nesterov", "adamw", "adamw clipped")                            \
+  X(schedule, "constant", "warm-up", "cosine")                                                     \
+  X(scaling, "default", "none", "static")                                                          \
   X(habit, "plain", "discards", "splits calls", "evaluates between", "watches numbers", "session")
 /* clang-format on */
 
@@ -148,18 +151,28 @@ enum {
   RECOMPUTE_HINTS
 };
 enum { MICRO_ONE, MICRO_ODD, MICRO_WHOLE, MICRO_PLANNED };
+enum { AHEAD_NO, AHEAD_YES, AHEAD_IF_ROOM };
+enum { THREADS_ONE, THREADS_TWO, THREADS_FOR_ALL /* three, and small loops are shared out too */ };
+enum { SCHEDULE_CONSTANT, SCHEDULE_WARM_UP, SCHEDULE_COSINE };
+enum { SCALING_DEFAULT, SCALING_NONE, SCALING_STATIC };
 enum { OPTIMIZER_SGD, OPTIMIZER_MOMENTUM, OPTIMIZER_NESTEROV, OPTIMIZER_ADAMW, OPTIMIZER_CLIPPED };
 
 typedef struct random_choice {
   int level[RANDOM_DIMENSION_COUNT];
+  int64_t micro_batch; /* in place of the level's; 0: the level's */
 } random_choice;
 
 /* The choices of the index-th graph: over RANDOM_BLOCK graphs every two levels of two dimensions
  * meet. `opencl`: the dimensions that are a CPU's stay at 0. */
 void random_choose(random_choice choices[RANDOM_CHOICES], uint64_t seed, int64_t index,
                    bool opencl);
-/* How many pairs of levels a whole block leaves out. */
-int random_uncovered(uint64_t seed, bool opencl);
+typedef struct random_pairs {
+  int seen[RANDOM_DIMENSION_COUNT][RANDOM_MOST_LEVELS][RANDOM_DIMENSION_COUNT][RANDOM_MOST_LEVELS];
+} random_pairs;
+
+void random_note(random_pairs *pairs, const random_choice *choice);
+/* Prints the pairs of levels that have not met, and returns how many they are. */
+int random_print_uncovered(FILE *to, const random_pairs *pairs, bool opencl);
 void random_print_choice(FILE *to, const random_choice *choice, bool opencl);
 ac_dtype random_storage(const random_choice *choice);
 
@@ -178,7 +191,8 @@ typedef struct random_window {
 
 typedef struct random_trial {
   ac_status status;
-  char message[512]; /* where it stands in the way */
+  char message[512];  /* where it stands in the way */
+  random_choice took; /* the choice less what came to nothing */
   int parameters;
   int64_t *count;
   int64_t micro_batch;
@@ -204,6 +218,7 @@ typedef struct random_counts {
   int64_t graphs, undrawable, trials, near_ties, second_looks, twins, recomputed;
   double worst[3]; /* by precision: the largest error in units of what is allowed */
   char worst_text[3][160];
+  random_pairs pairs; /* of the choices that took effect */
 } random_counts;
 
 /* A trial against the reference. */
@@ -224,7 +239,11 @@ typedef struct random_stepping {
   bool decays;
   int update; /* from 0 */
 } random_stepping;
-void random_optimizer(int optimizer, double rate, ac_plan_desc *plan, ac_trainer_desc *trainer);
+/* Optimizer, schedule and loss scaling; `rate` is the schedule's. */
+void random_optimizer(const random_choice *choice, double rate, ac_plan_desc *plan,
+                      ac_trainer_desc *trainer);
+/* The schedule's at an update, from 0. */
+double random_rate(const random_choice *choice, double rate, int update);
 /* The weight after the step, and by how much a float one may differ. */
 double random_step_weight(const random_stepping *s, double weight, double gradient, double state[2],
                           double *tolerance);

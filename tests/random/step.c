@@ -1,16 +1,32 @@
-/* The optimizers in double, from their papers: SGD as PyTorch's, AdamW as arXiv 1711.05101. */
+/* The optimizers in double, from their papers: SGD as PyTorch's, AdamW as arXiv 1711.05101; and the
+ * learning rates of two updates. */
 #include "random.h"
 
 #include <math.h>
 
 static const double momentum = 0.8, beta1 = 0.85, beta2 = 0.98, epsilon = 1e-6, decay = 0.07,
                     clip = 0.2;
+/* Of the cosine; a third of it is over at the second update. */
+enum { TOTAL = 3 };
+static const double lowest = 0.1;
 
-void random_optimizer(int optimizer, double rate, ac_plan_desc *plan, ac_trainer_desc *trainer) {
+void random_optimizer(const random_choice *choice, double rate, ac_plan_desc *plan,
+                      ac_trainer_desc *trainer) {
+  int optimizer = choice->level[RANDOM_optimizer], schedule = choice->level[RANDOM_schedule];
+  int scaling = choice->level[RANDOM_scaling];
   bool adamw = optimizer == OPTIMIZER_ADAMW || optimizer == OPTIMIZER_CLIPPED;
   plan->optimizer = adamw ? AC_ADAMW : AC_SGD;
   plan->sgd_no_momentum = optimizer == OPTIMIZER_SGD;
-  trainer->schedule.lr = rate;
+  trainer->schedule = (ac_schedule){.lr = rate, .warmup = schedule == SCHEDULE_WARM_UP};
+  if (schedule == SCHEDULE_COSINE) {
+    trainer->schedule.kind = AC_SCHEDULE_COSINE;
+    trainer->schedule.min_lr = lowest * rate;
+    trainer->schedule.total = TOTAL;
+  }
+  /* Low enough that no gradient overflows in f16. */
+  if (scaling == SCALING_STATIC)
+    trainer->loss_scaling = (ac_loss_scaling_desc){.kind = AC_LOSS_SCALING_STATIC, .scale = 8};
+  if (scaling == SCALING_NONE) trainer->loss_scaling.kind = AC_LOSS_SCALING_NONE;
   trainer->optimizer = (ac_optimizer_desc){.beta1 = beta1,
                                            .beta2 = beta2,
                                            .epsilon = epsilon,
@@ -19,6 +35,14 @@ void random_optimizer(int optimizer, double rate, ac_plan_desc *plan, ac_trainer
   if (optimizer == OPTIMIZER_NESTEROV || optimizer == OPTIMIZER_CLIPPED)
     trainer->optimizer.weight_decay = decay;
   if (optimizer == OPTIMIZER_CLIPPED) trainer->optimizer.clip = clip;
+}
+
+double random_rate(const random_choice *choice, double rate, int update) {
+  int schedule = choice->level[RANDOM_schedule];
+  double pi = acos(-1.0);
+  if (schedule == SCHEDULE_WARM_UP) return update == 0 ? rate / 2 : rate;
+  if (schedule == SCHEDULE_CONSTANT) return rate;
+  return rate * (lowest + (1 - lowest) * (1 + cos(pi * update / TOTAL)) / 2);
 }
 
 /* `terms`: the size of what the step is a sum of, which may cancel. */

@@ -1,6 +1,6 @@
 /* Trains a graph as a choice says: two windows through accumulate and update, then an evaluation.
- * Where the choice reads ahead, the same windows once more through ac_fit, which has to leave the
- * same bits. */
+ * Where the choice fits, the same windows once more through ac_fit, which has to leave the same
+ * bits, whether it reads ahead or not. */
 #include "random.h"
 
 #include "core/error.h"
@@ -27,6 +27,7 @@ typedef struct training {
 /* ---- the plan -------------------------------------------------------------------------------- */
 
 static int64_t micro_batch_of(const random_choice *c, int64_t batch) {
+  if (c->micro_batch) return c->micro_batch;
   switch (c->level[RANDOM_micro_batch]) {
   case MICRO_ONE:
     return 1;
@@ -77,11 +78,14 @@ static ac_status make_plan(training *t, const random_graph *hinted, const random
   t->policy.micro_batch = micro_batch_of(c, t->policy.batch);
   t->policy.micro_batch_norm = c->level[RANDOM_micro_batch] != MICRO_WHOLE;
   t->policy.whole_windows = c->level[RANDOM_windows];
-  t->policy.read_ahead = c->level[RANDOM_read_ahead];
+  t->policy.read_ahead = c->level[RANDOM_read_ahead] == AHEAD_YES;
   t->policy.debug_numerics = t->habit == HABIT_WATCHES;
   t->policy.precision = precisions[c->level[RANDOM_precision]];
-  random_optimizer(c->level[RANDOM_optimizer], t->g->rate, &t->policy, &t->desc);
+  random_optimizer(c, t->g->rate, &t->policy, &t->desc);
   if (recompute >= RECOMPUTE_LOW && recompute <= RECOMPUTE_HIGH) AC_TRY(set_budget(t, recompute));
+  /* The budget has no room for it unless the plan makes some. */
+  if (c->level[RANDOM_read_ahead] == AHEAD_IF_ROOM)
+    t->policy.read_ahead = 2, t->policy.read_ahead_if_room = true;
   t->policy.recompute = recompute == RECOMPUTE_NONE  ? AC_RECOMPUTE_NONE
                         : recompute == RECOMPUTE_ALL ? AC_RECOMPUTE_ALL
                                                      : AC_RECOMPUTE_AUTO;
@@ -161,12 +165,16 @@ static ac_status make_trainer(training *t) {
   return AC_OK;
 }
 
+/* Of a window, the samples of the first of two calls; 0: there is one call. */
+static int64_t split_of(const training *t) {
+  bool splits = t->habit == HABIT_SPLITS && !t->trial->whole_window && !t->g->couples;
+  return splits ? t->g->recipe.batch / 2 : 0;
+}
+
 /* Samples [first, first + batch), in one call or two. */
 static ac_status accumulate(training *t, int64_t first) {
   ac_feed feeds[OP_DRAW_INPUTS];
-  int64_t batch = t->g->recipe.batch, begin = 0;
-  bool splits = t->habit == HABIT_SPLITS && !t->trial->whole_window && !t->g->couples;
-  if (splits) begin = batch / 2;
+  int64_t batch = t->g->recipe.batch, begin = split_of(t);
   if (begin) AC_TRY(ac_trainer_accumulate(t->trainer, begin, feeds, feeds_of(t->g, first, feeds)));
   int count = feeds_of(t->g, first + begin, feeds);
   AC_TRY(ac_trainer_accumulate(t->trainer, batch - begin, feeds, count));
@@ -257,21 +265,31 @@ static ac_status fit_again(training *t) {
   return ac_fail(AC_ERROR_STATE, "ac_fit leaves other bits than accumulate and update");
 }
 
+/* Leaves out of the choice what it came to nothing of. */
+static void note_effects(training *t, random_choice *took) {
+  if (!t->trial->recomputed) took->level[RANDOM_recompute] = RECOMPUTE_NONE;
+  bool splits = split_of(t) > 0, evaluates = !t->trial->whole_window;
+  if ((t->habit == HABIT_SPLITS && !splits) || (t->habit == HABIT_EVALUATES && !evaluates))
+    took->level[RANDOM_habit] = HABIT_PLAIN;
+  /* Where a split makes other micro-batches, fitting leaves other bits. */
+  if (split_of(t) % t->trial->micro_batch) took->level[RANDOM_fit] = 0;
+}
+
 static ac_status train(training *t, const random_graph *hinted, const random_choice *c) {
   AC_TRY(make_plan(t, hinted, c));
+  note_effects(t, &t->trial->took);
   AC_TRY(make_dataset(t));
   AC_TRY(make_trainer(t));
   t->trial->start = read_weights(t);
   for (int w = 0; w < RANDOM_WINDOWS; w++) AC_TRY(train_window(t, w));
   AC_TRY(ac_trainer_evaluate(t->trainer, t->dataset, 0, &t->trial->evaluation));
   if (t->habit == HABIT_SESSION) AC_TRY(evaluate_in_session(t));
-  bool fits = c->level[RANDOM_read_ahead] && t->habit != HABIT_SPLITS;
-  return fits ? fit_again(t) : AC_OK;
+  return t->trial->took.level[RANDOM_fit] ? fit_again(t) : AC_OK;
 }
 
 void random_try(random_trial *trial, const random_graph *g, const random_graph *hinted,
                 const random_choice *choice, bool opencl) {
-  *trial = (random_trial){.parameters = g->graph->parameter_count};
+  *trial = (random_trial){.parameters = g->graph->parameter_count, .took = *choice};
   training t = {
       .trial = trial, .habit = choice->level[RANDOM_habit], .g = g, .desc = {.seed = RANDOM_SEED}};
   trial->count = calloc((size_t)trial->parameters + 1, sizeof *trial->count);

@@ -81,7 +81,7 @@ static void sum_leading_part(const ac_cpu_context *context, const ac_op_args *ar
 }
 
 static void sum_leading(const ac_cpu_context *context, const ac_op_args *args) {
-  if (args->in[0].count <= AC_CPU_SERIAL) sum_leading_part(context, args, 0, 1);
+  if (args->in[0].count <= context->serial) sum_leading_part(context, args, 0, 1);
   else ac_cpu_parallel(context, args, sum_leading_part);
 }
 

@@ -5,7 +5,8 @@
  * have are chosen; ACCRUE_ISA asks for a lower one, for tests: base, v3 or v4 (levels of x86-64),
  * or base, sve256 or sve512 (AArch64's NEON, and SVE of so many bits, for a CPU whose vectors are
  * that long). ACCRUE_CPU_STREAM=BYTES stands for the size of the last-level cache in deciding what
- * is written past the caches (stage.c); 0: nothing is. */
+ * is written past the caches (stage.c); 0: nothing is. ACCRUE_CPU_SERIAL=ELEMENTS, for tests, is
+ * the work up to which a loop is not shared out among threads; 0: all are shared out. */
 #include "backend/backend.h"
 
 #include <ctype.h>
@@ -18,7 +19,7 @@
 #include "core/error.h"
 #include "core/platform.h"
 
-enum { ALIGNMENT = 64, MAX_THREADS = 1024, THREADED_BYTES = 1 << 20 };
+enum { ALIGNMENT = 64, MAX_THREADS = 1024, THREADED_BYTES = 1 << 20, SERIAL = 8192 };
 
 /* ---- instruction sets ------------------------------------------------------------------------ */
 
@@ -139,6 +140,11 @@ static uint64_t cache_bytes(void) {
   return text && *text ? strtoull(text, NULL, 10) : ac_cache_bytes();
 }
 
+static int64_t serial_elements(void) {
+  const char *text = getenv("ACCRUE_CPU_SERIAL");
+  return text && *text ? strtoll(text, NULL, 10) : SERIAL;
+}
+
 static bool has_half_arithmetic(void) {
 #if defined(AC_CPU_HAVE_V4) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12
   return __builtin_cpu_supports("avx512fp16");
@@ -202,7 +208,8 @@ static ac_status open_device(void **state, int index, const ac_device_desc *desc
   static ac_once prepared;
   ac_call_once(&prepared, prepare_for_forks);
   ac_blas_reserve(blas, threads);
-  d->context = (ac_cpu_context){.threads = threads, .cache_bytes = cache_bytes(), .blas = blas};
+  d->context = (ac_cpu_context){
+      .threads = threads, .serial = serial_elements(), .cache_bytes = cache_bytes(), .blas = blas};
   d->isa = choose_isa();
   if (desc && desc->allocator) {
     d->own_allocator = true;

@@ -25,6 +25,8 @@
 
 typedef struct ac_cpu_context {
   int threads;
+  /* Up to this many elements of work a parallel region costs more than it saves. */
+  int64_t serial;
   uint64_t cache_bytes; /* no cache keeps operands that take more; 0: unknown */
   const ac_blas *blas;
 } ac_cpu_context;
@@ -91,9 +93,6 @@ static inline void ac_cpu_barrier(int team) {
 
 enum { AC_CPU_LINE = 16 }; /* floats in a cache line */
 
-/* Below this many elements of work a parallel region costs more than it saves. */
-enum { AC_CPU_SERIAL = 8192 };
-
 typedef void (*ac_cpu_range)(const ac_op_args *args, int64_t first, int64_t last);
 
 /* Calls `range` on disjoint parts of [0, count); `weight` is the elements of work in one item.
@@ -101,7 +100,7 @@ typedef void (*ac_cpu_range)(const ac_op_args *args, int64_t first, int64_t last
 static inline void ac_cpu_for(const ac_cpu_context *context, const ac_op_args *args, int64_t count,
                               int64_t weight, ac_cpu_range range) {
 #ifdef _OPENMP
-  if (context->threads > 1 && count > 1 && count * weight > AC_CPU_SERIAL) {
+  if (context->threads > 1 && count > 1 && count * weight > context->serial) {
 #pragma omp parallel num_threads(context->threads)
     {
       int64_t first, last;

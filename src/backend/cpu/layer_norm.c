@@ -150,7 +150,7 @@ static void parameter_gradient_part(const ac_cpu_context *context, const ac_op_a
 }
 
 static void parameter_gradient(const ac_cpu_context *context, const ac_op_args *args) {
-  if (args->in[0].count <= AC_CPU_SERIAL) parameter_gradient_part(context, args, 0, 1);
+  if (args->in[0].count <= context->serial) parameter_gradient_part(context, args, 0, 1);
   else ac_cpu_parallel(context, args, parameter_gradient_part);
 }
 

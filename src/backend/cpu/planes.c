@@ -51,7 +51,7 @@ void ac_cpu_for_planes(const ac_cpu_context *context, const ac_op_args *args, in
                        ac_cpu_plane plane) {
   int64_t count = args->out[0].dim[0] * args->out[0].dim[1];
 #ifdef _OPENMP
-  if (context->threads > 1 && count > 1 && count * weight > AC_CPU_SERIAL) {
+  if (context->threads > 1 && count > 1 && count * weight > context->serial) {
 #pragma omp parallel num_threads(context->threads)
     run_share(args, plane, count, omp_get_thread_num(), omp_get_num_threads());
     return;

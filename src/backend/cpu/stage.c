@@ -228,7 +228,7 @@ void ac_cpu_for_floats(const ac_cpu_context *context, const ac_op_args *args, in
     return;
   }
 #ifdef _OPENMP
-  if (context->threads > 1 && count > 1 && count * weight > AC_CPU_SERIAL) {
+  if (context->threads > 1 && count > 1 && count * weight > context->serial) {
 #pragma omp parallel num_threads(context->threads)
     run_thread(context, args, count, weight, range, streamed, omp_get_thread_num(),
                omp_get_num_threads());
