@@ -49,8 +49,8 @@ void ac_cost_guess(ac_cost_model *model);
 
 /* Times the ops that are wanted, in about `seconds` at most beside compiling; those that there is
  * no time for are estimated from the others and from what the device's models know already, those
- * that the device does not support keep what the model holds. All of them are known then. The memory is given back, and the account of the
- * device's peak is left as it was. */
+ * that the device does not support keep what the model holds. All of them are known then. The
+ * memory is given back, and the account of the device's peak is left as it was. */
 ac_status ac_cost_calibrate(ac_cost_model *model, ac_device *device, ac_dtype storage,
                             const bool wanted[AC_OP_COUNT], double seconds);
 
