@@ -266,8 +266,9 @@ typedef enum ac_hint {
                 */
 } ac_hint;
 
-/* Sets the hint of an op's result and returns the tensor. Where an op has nothing to do
- * (ac_dropout(x, 0)) its result is x itself, and a hint on it changes nothing. */
+/* Sets the hint of an op's result and returns the tensor. ac_reshape, and an op that has nothing to
+ * do (ac_dropout(x, 0)), make no elements of their own: a hint on what they return is one on the op
+ * that made x, and without effect where x is an input or a parameter. */
 AC_API ac_tensor *ac_tensor_hint(ac_tensor *tensor, ac_hint hint);
 
 /* ---- losses ---------------------------------------------------------------------------------- */

@@ -84,13 +84,15 @@ static void put_tensor(sentence *s, const ac_tensor *tensor) {
   put(s, " %s %s", ac_dtype_name(tensor->dtype), ac_shape_text(text, &tensor->shape));
 }
 
-static void put_given(sentence *s, const ac_builder *builder, ac_tensor *const *tensors) {
+static void put_given(sentence *s, const ac_graph *graph, const ac_builder *builder,
+                      ac_tensor *const *tensors) {
   for (int i = 0; i < builder->count; i++) {
     put(s, i ? ", " : "; ");
     put_name(s, builder, i);
     put(s, " is ");
     if (tensors[i]) put_tensor(s, tensors[i]);
     else put(s, "NULL");
+    if (tensors[i] && tensors[i]->graph != graph) put(s, " of another graph");
   }
 }
 
@@ -110,14 +112,12 @@ ac_tensor *ac_builder_fail(ac_graph *graph, const ac_builder *builder, ac_tensor
   } else {
     put_taken(&s, builder);
   }
-  put_given(&s, builder, tensors);
+  put_given(&s, graph, builder, tensors);
   return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "%s", s.text);
 }
 
-ac_graph *ac_builder_graph(const ac_builder *builder, ac_tensor *const *tensors) {
-  ac_graph *graph = NULL;
-  for (int i = 0; i < builder->count && !graph; i++) graph = tensors[i] ? tensors[i]->graph : NULL;
-  if (!graph || graph->status != AC_OK) return NULL;
+bool ac_builder_begin(ac_graph *graph, const ac_builder *builder, ac_tensor *const *tensors) {
+  if (graph->status != AC_OK) return false;
   for (int i = 0; i < builder->count; i++) {
     const ac_tensor *tensor = tensors[i];
     const char *wrong = !tensor                  ? is_optional(builder, i) ? NULL : "is missing"
@@ -127,10 +127,17 @@ ac_graph *ac_builder_graph(const ac_builder *builder, ac_tensor *const *tensors)
     if (!wrong) continue;
     sentence name = {{0}, 0};
     put_name(&name, builder, i);
-    ac_builder_fail(graph, builder, tensors, "%s %s", name.text, wrong);
-    return NULL;
+    return ac_builder_fail(graph, builder, tensors, "%s %s", name.text, wrong);
   }
-  return graph;
+  graph->builder = *builder;
+  for (int i = 0; i < builder->count; i++) graph->operands[i] = tensors[i];
+  return true;
+}
+
+ac_graph *ac_builder_graph(const ac_builder *builder, ac_tensor *const *tensors) {
+  ac_graph *graph = NULL;
+  for (int i = 0; i < builder->count && !graph; i++) graph = tensors[i] ? tensors[i]->graph : NULL;
+  return graph && ac_builder_begin(graph, builder, tensors) ? graph : NULL;
 }
 
 bool ac_is_float_vector(const ac_tensor *tensor, int64_t count) {

@@ -53,6 +53,7 @@ ac_status ac_graph_create(ac_graph **graph) {
   ac_graph *made = calloc(1, sizeof *made);
   if (!made) return ac_fail(AC_ERROR_MEMORY, "no memory for a graph");
   made->loss = -1;
+  made->builder.name = "graph";
   ac_graph_scope(made, NULL);
   ac_status status = made->status;
   if (status == AC_OK) *graph = made;
@@ -116,8 +117,8 @@ ac_tensor *ac_graph_new_tensor(ac_graph *graph, ac_role role, ac_dtype dtype,
   for (int i = 0; i < shape->rank; i++) {
     char text[AC_SHAPE_TEXT];
     if (shape->dim[i] > AC_MAX_ELEMENTS / count)
-      return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "a tensor of %s is beyond any device",
-                           ac_shape_text(text, shape));
+      return ac_builder_fail(graph, &graph->builder, graph->operands,
+                             "a tensor of %s is beyond any device", ac_shape_text(text, shape));
     count *= shape->dim[i];
   }
   GROW_CHUNKS(graph->tensor_chunks, graph->tensor_count);
@@ -141,32 +142,24 @@ ac_tensor *ac_graph_view(ac_graph *graph, const ac_tensor *tensor, const ac_shap
   view->requires_gradient = tensor->requires_gradient;
   view->producer = tensor->producer;
   view->parameter = tensor->parameter;
-  view->same = tensor->same;
   return view;
 }
 
-ac_tensor *ac_graph_same(ac_graph *graph, const ac_tensor *tensor) {
-  ac_tensor *view = ac_graph_view(graph, tensor, &tensor->shape);
-  if (view) view->same = true;
-  return view;
-}
-
-static ac_tensor *add_leaf(ac_graph *graph, ac_role role, const char *name, ac_dtype dtype,
-                           int rank, const int64_t *dim) {
-  if (graph->status != AC_OK) return NULL;
-  const char *what = role == AC_ROLE_INPUT ? "input" : "parameter";
-  if (!name || !*name) return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "%s without a name", what);
+static ac_tensor *add_leaf(ac_graph *graph, const ac_builder *builder, ac_role role,
+                           const char *name, ac_dtype dtype, int rank, const int64_t *dim) {
+  if (!ac_builder_begin(graph, builder, NULL)) return NULL;
+  if (!name || !*name) return ac_builder_fail(graph, builder, NULL, "it has no name");
   for (int i = 0; i < graph->tensor_count; i++) {
     const ac_tensor *other = ac_tensor_at(graph, i);
     if (other->role == role && other->name && !strcmp(other->name, name))
-      return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "%s \"%s\" exists already", what, name);
+      return ac_builder_fail(graph, builder, NULL, "\"%s\" exists already", name);
   }
   ac_shape shape;
   if (!ac_shape_parse(&shape, rank, dim) || shape.batched != (role == AC_ROLE_INPUT))
-    return ac_graph_fail(
-        graph, AC_ERROR_ARGUMENT, "%s \"%s\": a shape has 1 to %d positive dimensions and %s", what,
+    return ac_builder_fail(
+        graph, builder, NULL, "the shape of \"%s\" must have 1 to %d positive dimensions and %s",
         name, AC_MAX_RANK,
-        role == AC_ROLE_INPUT ? "begins with the batch" : "does not contain the batch");
+        role == AC_ROLE_INPUT ? "begin with the batch" : "not contain the batch");
   ac_tensor *tensor = ac_graph_new_tensor(graph, role, dtype, &shape);
   if (!tensor) return NULL;
   tensor->name = strdup(name);
@@ -176,10 +169,11 @@ static ac_tensor *add_leaf(ac_graph *graph, ac_role role, const char *name, ac_d
 ac_tensor *ac_input(ac_graph *graph, const char *name, ac_dtype dtype, int rank,
                     const int64_t *shape) {
   if (!AC_GIVEN(graph)) return NULL;
+  static const ac_builder builder = {.name = "input"};
   if (dtype != AC_F32 && dtype != AC_I32)
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "input \"%s\" is %s; inputs are f32 or i32",
-                         name ? name : "", ac_dtype_name(dtype));
-  ac_tensor *tensor = add_leaf(graph, AC_ROLE_INPUT, name, dtype, rank, shape);
+    return ac_builder_fail(graph, &builder, NULL, "\"%s\" is %s; inputs are f32 or i32",
+                           name ? name : "", ac_dtype_name(dtype));
+  ac_tensor *tensor = add_leaf(graph, &builder, AC_ROLE_INPUT, name, dtype, rank, shape);
   if (!tensor) return NULL;
   GROW(graph->inputs, graph->input_count);
   graph->inputs[graph->input_count++] = tensor->id;
@@ -189,12 +183,12 @@ ac_tensor *ac_input(ac_graph *graph, const char *name, ac_dtype dtype, int rank,
 ac_tensor *ac_parameter(ac_graph *graph, const char *name, int rank, const int64_t *shape,
                         const ac_parameter_desc *desc) {
   if (!AC_GIVEN(graph)) return NULL;
+  static const ac_builder builder = {.name = "parameter"};
   ac_parameter_desc described = AC_DESCRIBED(ac_parameter_desc, desc);
   char reason[160];
   if (!ac_init_resolve(&described.init, reason, sizeof reason))
-    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "parameter \"%s\": %s", name ? name : "",
-                         reason);
-  ac_tensor *tensor = add_leaf(graph, AC_ROLE_PARAMETER, name, AC_F32, rank, shape);
+    return ac_builder_fail(graph, &builder, NULL, "\"%s\": %s", name ? name : "", reason);
+  ac_tensor *tensor = add_leaf(graph, &builder, AC_ROLE_PARAMETER, name, AC_F32, rank, shape);
   if (!tensor) return NULL;
   tensor->desc = described;
   tensor->requires_gradient = !tensor->desc.frozen;
@@ -253,11 +247,12 @@ ac_tensor *ac_graph_emit(ac_graph *graph, ac_op op, const void *attributes, size
 /* ---- loss and outputs ------------------------------------------------------------------------ */
 
 void ac_graph_set_loss(ac_graph *graph, ac_tensor *loss) {
+  static const ac_builder builder = {"set_loss", 1, {"loss"}};
   if (!graph || graph->status != AC_OK) return;
   if (!loss || loss->graph != graph || loss->role != AC_ROLE_LOSS)
-    ac_graph_fail(graph, AC_ERROR_ARGUMENT, "the loss is no result of a loss op of this graph");
+    ac_builder_fail(graph, &builder, &loss, "the loss is no result of a loss op of this graph");
   else if (graph->loss >= 0)
-    ac_graph_fail(graph, AC_ERROR_ARGUMENT, "the graph has a loss already");
+    ac_builder_fail(graph, &builder, &loss, "the graph has a loss already");
   else graph->loss = loss->id;
 }
 
@@ -270,16 +265,17 @@ static void *add_output(ac_graph *graph, const char *name, int tensor) {
 }
 
 void ac_graph_set_output(ac_graph *graph, const char *name, ac_tensor *tensor) {
+  static const ac_builder builder = {"set_output", 1, {"tensor"}};
   if (!graph || graph->status != AC_OK) return;
   bool known = false;
   for (int i = 0; name && i < graph->output_count; i++)
     known |= !strcmp(graph->outputs[i].name, name);
   if (!name || !*name || known)
-    ac_graph_fail(graph, AC_ERROR_ARGUMENT, "output \"%s\" has no name or exists already",
-                  name ? name : "");
+    ac_builder_fail(graph, &builder, &tensor, "output \"%s\" has no name or exists already",
+                    name ? name : "");
   else if (!tensor || tensor->graph != graph || tensor->role != AC_ROLE_ACTIVATION)
-    ac_graph_fail(graph, AC_ERROR_ARGUMENT, "output \"%s\" is no result of an op of this graph",
-                  name);
+    ac_builder_fail(graph, &builder, &tensor, "output \"%s\" is no result of an op of this graph",
+                    name);
   else add_output(graph, name, tensor->id);
 }
 
@@ -291,9 +287,9 @@ ac_tensor *ac_tensor_hint(ac_tensor *tensor, ac_hint hint) {
   if ((unsigned)hint > AC_RECOMPUTE)
     return ac_builder_fail(graph, &builder, &tensor, "%d is none of none, keep and recompute",
                            (int)hint);
-  if (tensor->same) return tensor;
-  if (storage->role != AC_ROLE_ACTIVATION)
+  if (tensor == storage && storage->role != AC_ROLE_ACTIVATION)
     return ac_builder_fail(graph, &builder, &tensor, "a hint is for results of ops");
+  if (storage->role != AC_ROLE_ACTIVATION) return tensor;
   if (storage->hint != AC_HINT_NONE && hint != AC_HINT_NONE && storage->hint != hint)
     return ac_builder_fail(graph, &builder, &tensor,
                            "hints contradict each other: it is both to be kept and to be "

@@ -44,7 +44,6 @@ struct ac_tensor {
   ac_shape shape;
   bool requires_gradient;
   ac_hint hint;  /* of the storage */
-  bool same;     /* a view that stands for an op with nothing to do, so that no hint is of effect */
   int producer;  /* node, or -1 */
   int parameter; /* AC_ROLE_PARAMETER, _WORKING and _GRADIENT: index among the parameters; else -1
                   */
@@ -62,6 +61,15 @@ struct ac_node {
   int scope;      /* index into scopes; 0 is "" */
   _Alignas(8) unsigned char attributes[AC_MAX_ATTRIBUTE_BYTES];
 };
+
+/* A function of the public headers that adds to a graph. Each tensor that it takes is described as
+ * "NAME WHAT", such as "x f32 [..., in]"; a `?` behind the name says that it may be NULL, and
+ * "parts[] f32" describes all tensors from its place on. */
+typedef struct ac_builder {
+  const char *name;
+  int count; /* tensors that it is handed */
+  const char *takes[AC_MAX_INPUTS];
+} ac_builder;
 
 typedef struct ac_named_output {
   char *name;
@@ -82,6 +90,9 @@ struct ac_graph {
   int scope;        /* of nodes built now */
   int loss;         /* tensor, or -1 */
   uint32_t streams; /* random number streams given out */
+  /* At work, or the last one, and what it was handed: for the sentence about a failure. */
+  ac_builder builder;
+  ac_tensor *operands[AC_MAX_INPUTS];
 };
 
 /* Tensors and nodes lie in chunks that never move, so a pointer to one stays good while others are
@@ -132,10 +143,9 @@ ac_tensor *ac_graph_add_output(ac_graph *graph, int node, ac_role role, ac_dtype
 /* append + add_output of an f32 activation. */
 ac_tensor *ac_graph_emit(ac_graph *graph, ac_op op, const void *attributes, size_t size, int count,
                          ac_tensor *const *in, const ac_shape *shape);
-/* A view of `tensor` with another shape of as many elements. */
+/* A view of `tensor` with another shape of as many elements, or the same one: the result of an op
+ * that has nothing to do. */
 ac_tensor *ac_graph_view(ac_graph *graph, const ac_tensor *tensor, const ac_shape *shape);
-/* The result of an op that has nothing to do: a view of `tensor` as it is. */
-ac_tensor *ac_graph_same(ac_graph *graph, const ac_tensor *tensor);
 /* A new tensor without a producer. NULL with the failure recorded. */
 ac_tensor *ac_graph_new_tensor(ac_graph *graph, ac_role role, ac_dtype dtype,
                                const ac_shape *shape);

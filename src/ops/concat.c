@@ -22,13 +22,12 @@ static bool matches(const ac_shape *a, const ac_shape *b, int axis) {
 
 ac_tensor *ac_concat(ac_graph *graph, ac_tensor *const *parts, int count, int axis) {
   if (!AC_GIVEN(graph)) return NULL;
-  const ac_builder builder = {"concat", count, {"parts[] f32"}}, none = {.name = "concat"};
+  const int given = !parts || count < 0 ? 0 : count < AC_MAX_INPUTS ? count : AC_MAX_INPUTS;
+  const ac_builder builder = {"concat", given, {"parts[] f32"}};
   if (count < 1 || count > AC_MAX_INPUTS || !parts)
-    return ac_builder_fail(graph, &none, NULL, "%d parts%s; there must be 1 to %d", count,
+    return ac_builder_fail(graph, &builder, parts, "%d parts%s; there must be 1 to %d", count,
                            parts ? "" : " at NULL", AC_MAX_INPUTS);
-  if (graph->status != AC_OK) return NULL;
-  if (ac_builder_graph(&builder, parts) != graph)
-    return ac_builder_fail(graph, &none, NULL, "the parts are missing or of another graph");
+  if (!ac_builder_begin(graph, &builder, parts)) return NULL;
   ac_shape shape = parts[0]->shape;
   if (!is_axis(&shape, axis))
     return ac_builder_fail(graph, &builder, parts, "there is no axis %d beside the batch", axis);

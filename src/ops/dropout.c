@@ -12,7 +12,7 @@ ac_tensor *ac_dropout(ac_tensor *x, float p) {
   if (!(p >= 0 && p < 1))
     return ac_builder_fail(graph, &builder, &x, "p is %g, not in [0, 1)", (double)p);
   if (x->dtype != AC_F32 || !x->shape.batched) return ac_builder_fail(graph, &builder, &x, NULL);
-  if (p == 0) return ac_graph_same(graph, x);
+  if (p == 0) return ac_graph_view(graph, x, &x->shape);
   ac_dropout_attributes attributes = {p, ++graph->streams, ac_shape_count(&x->shape)};
   return ac_unary(AC_OP_dropout, x, &attributes, sizeof attributes);
 }

@@ -48,8 +48,7 @@ static ac_status gradient(ac_differentiation *d, const ac_node *node) {
   AC_TRY(ac_loss_refuse_gradient(d, node, 2));
   ac_graph *graph = d->graph;
   ac_tensor *operands[4];
-  for (int i = 0; i < 4; i++)
-    operands[i] = node->in[i] >= 0 ? ac_tensor_at(graph, node->in[i]) : NULL;
+  for (int i = 0; i < 4; i++) operands[i] = ac_tensor_at(graph, node->in[i]);
   int index = graph->node_count;
   AC_TRY(ac_gradient_emit(d, AC_OP_linear_cross_entropy_gradient, node->attributes,
                           sizeof(ac_linear_cross_entropy_attributes), 4, operands, 2, node->in));

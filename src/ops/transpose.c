@@ -15,7 +15,7 @@ ac_tensor *ac_transpose(ac_tensor *x, int axis_a, int axis_b) {
   int first = x->shape.batched ? 1 : 0;
   if (x->dtype != AC_F32 || axis_a < first || axis_b >= x->shape.rank)
     return ac_builder_fail(graph, &builder, &x, "cannot swap axes %d and %d", axis_a, axis_b);
-  if (axis_a == axis_b) return ac_graph_same(graph, x);
+  if (axis_a == axis_b) return ac_graph_view(graph, x, &x->shape);
   ac_shape shape = x->shape;
   shape.dim[axis_a] = x->shape.dim[axis_b];
   shape.dim[axis_b] = x->shape.dim[axis_a];

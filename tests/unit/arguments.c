@@ -510,16 +510,18 @@ static ac_tensor *kernel(void) {
 }
 
 static void leaves(void) {
-  STICKS(ac_input, name, "input without a name", ac_input(graph, NULL, AC_F32, AC_SHAPE(AC_BATCH)));
-  STICKS(ac_input, shape, "input \"y\": a shape", ac_input(graph, "y", AC_F32, 1, NULL));
-  STICKS(ac_parameter, name, "parameter without a name",
+  STICKS(ac_input, name, "input: it has no name",
+         ac_input(graph, NULL, AC_F32, AC_SHAPE(AC_BATCH)));
+  STICKS(ac_input, shape, "input: the shape of \"y\"", ac_input(graph, "y", AC_F32, 1, NULL));
+  STICKS(ac_parameter, name, "parameter: it has no name",
          ac_parameter(graph, NULL, AC_SHAPE(1), NULL));
-  STICKS(ac_parameter, shape, "parameter \"y\": a shape", ac_parameter(graph, "y", 1, NULL, NULL));
+  STICKS(ac_parameter, shape, "parameter: the shape of \"y\"",
+         ac_parameter(graph, "y", 1, NULL, NULL));
   BUILDS(ac_parameter, desc, ac_parameter(graph, "y", AC_SHAPE(1), NULL));
   STICKS(ac_reshape, shape, "reshape: the shape's rank", ac_reshape(x, 2, NULL));
-  STICKS(ac_graph_set_loss, loss, "the loss", ac_graph_set_loss(graph, NULL));
-  STICKS(ac_graph_set_output, name, "output", ac_graph_set_output(graph, NULL, hidden));
-  STICKS(ac_graph_set_output, tensor, "output", ac_graph_set_output(graph, "y", NULL));
+  STICKS(ac_graph_set_loss, loss, "set_loss: the loss", ac_graph_set_loss(graph, NULL));
+  STICKS(ac_graph_set_output, name, "set_output: output", ac_graph_set_output(graph, NULL, hidden));
+  STICKS(ac_graph_set_output, tensor, "set_output: output", ac_graph_set_output(graph, "y", NULL));
   STICKS(ac_concat, parts, "concat: 2 parts at NULL", ac_concat(graph, NULL, 2, 1));
 }
 

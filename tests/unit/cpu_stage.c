@@ -5,6 +5,7 @@
 #include "backend/cpu/kernels.h"
 #include "core/half.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
 enum { PARTS = 8, ROWS = 37 };
@@ -44,18 +45,39 @@ static void add_parts(int threads) {
   free(args.workspace);
 }
 
-/* Rows of a part of a block, of a block, and longer, which lie in the workspace. */
+/* Rows of a part of a block, of a block, and longer, which lie in the workspace. A block is shorter
+ * where there are many operands: rows of 900 are longer, of 896 are not. */
 static void every_operand_finds_its_place(void **state) {
   (void)state;
-  const int64_t widths[] = {1, 300, 2048, 5000};
-  for (int w = 0; w < 4; w++)
+  const int64_t widths[] = {1, 300, 896, 900, 2048, 5000};
+  for (int w = 0; w < 6; w++)
     for (int threads = 1; threads <= 2; threads++) {
       columns = widths[w];
       add_parts(threads);
     }
 }
 
+static void *add_rows(void *user) {
+  (void)user;
+  columns = 1;
+  add_parts(1);
+  return NULL;
+}
+
+/* Some C libraries give a thread 128 KiB. */
+static void a_small_stack_is_enough(void **state) {
+  (void)state;
+  pthread_attr_t attributes;
+  pthread_t thread;
+  assert_int_equal(pthread_attr_init(&attributes), 0);
+  assert_int_equal(pthread_attr_setstacksize(&attributes, 80 << 10), 0);
+  assert_int_equal(pthread_create(&thread, &attributes, add_rows, NULL), 0);
+  assert_int_equal(pthread_join(thread, NULL), 0);
+  pthread_attr_destroy(&attributes);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_operand_finds_its_place)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_operand_finds_its_place),
+                                     cmocka_unit_test(a_small_stack_is_enough)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

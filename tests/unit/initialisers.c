@@ -94,7 +94,7 @@ static void what_cannot_be_meant_is_refused(void **state) {
     const char *text;
   } cases[] = {
       {{.kind = AC_INIT_NORMAL},
-       "parameter \"w\": the normal initialiser's deviation is 0; it must be above 0"},
+       "parameter: \"w\": the normal initialiser's deviation is 0; it must be above 0"},
       {{AC_INIT_NORMAL, .mean = 0.02f}, "the normal initialiser's deviation is 0"},
       {{AC_INIT_NORMAL, .deviation = -1}, "the normal initialiser's deviation is -1"},
       {{AC_INIT_NORMAL, .deviation = NAN}, "the normal initialiser's deviation is nan"},

@@ -21,8 +21,15 @@
 
 #include <string.h>
 
-/* Every operand that an op can have has its place; of the stack only those in use are touched. */
-enum { BLOCK = 2048, MOST_STAGED = AC_MAX_INPUTS + AC_MAX_OUTPUTS };
+/* Floats: a block at most, and all blocks of a thread, which is 32 KiB of stack. Every operand that
+ * an op can have has its place. */
+enum { BLOCK = 2048, SCRATCH = 4 * BLOCK, MOST_STAGED = AC_MAX_INPUTS + AC_MAX_OUTPUTS };
+_Static_assert(AC_MAX_OUTPUTS *BLOCK <= SCRATCH, "streamed outputs have whole blocks");
+
+/* Where more than four operands are staged, blocks are shorter. */
+static int64_t block_of(int operands) {
+  return ac_min(BLOCK, SCRATCH / ac_max(operands, 1) / 64 * 64);
+}
 
 /* Elements: few enough lines that their stores leave room for loads under way. */
 enum { STREAMED_BLOCK = 128 };
@@ -85,6 +92,7 @@ typedef struct stage {
   ac_op_args args;
   ac_dtype dtype;
   int count;
+  int64_t block;
   staged operand[MOST_STAGED];
   const ac_operand *input; /* the first, if it goes along with the items; otherwise NULL */
 } stage;
@@ -109,6 +117,7 @@ static void begin(stage *s, const ac_op_args *args, int64_t elements, bool strea
     enter(s, &s->args.out[j], ac_op_output_kind(args->op, j),
           (staged){.load = args->add[j], .store = true, .streamed = streamed && is_cold(args, j)},
           elements);
+  s->block = block_of(s->count);
 }
 
 /* Lets element `first` of the operand be the scratch's first. */
@@ -124,7 +133,7 @@ static void load(const stage *s, staged *x, int64_t first, int64_t count) {
 static int64_t limit(const stage *s, int64_t first, int64_t last) {
   for (int k = 0; k < s->count; k++) {
     int64_t period = s->operand[k].copy->count;
-    if (!s->operand[k].along && period > BLOCK)
+    if (!s->operand[k].along && period > s->block)
       last = ac_min(last, first - first % period + period);
   }
   return last;
@@ -152,7 +161,7 @@ static void run_block(stage *s, int64_t first, int64_t last, int64_t weight, ac_
   for (int k = 0; k < s->count; k++) {
     staged *x = &s->operand[k];
     int64_t period = x->copy->count, start = x->along ? first : first % period;
-    if (!x->along && period <= BLOCK) continue;
+    if (!x->along && period <= s->block) continue;
     shift(x, start);
     if (x->load) load(s, x, start, last - first);
   }
@@ -182,11 +191,11 @@ static void run_share(const ac_op_args *args, int64_t count, int64_t weight, ac_
   for (int k = 0; k < s.count; k++) {
     staged *x = &s.operand[k];
     x->scratch = scratch + k * room;
-    if (x->along || x->copy->count > BLOCK) continue;
+    if (x->along || x->copy->count > s.block) continue;
     shift(x, 0);
     load(&s, x, 0, x->copy->count);
   }
-  int64_t step = ac_max(1, (streamed ? STREAMED_BLOCK : BLOCK) / weight) * weight;
+  int64_t step = ac_max(1, (streamed ? STREAMED_BLOCK : s.block) / weight) * weight;
   for (int64_t at = first * weight, end; at < last * weight; at = end) {
     end = limit(&s, at, ac_min(last * weight, at + step));
     if (streamed) fetch_ahead(args, count * weight, at, end);
@@ -202,21 +211,24 @@ static int staged_count(const ac_op_args *args) {
 }
 
 uint64_t ac_cpu_staging(const ac_cpu_context *context, const ac_op_args *args, int64_t weight) {
-  if (ac_op_storage(args) == AC_F32 || weight <= BLOCK) return 0;
+  if (ac_op_storage(args) == AC_F32) return 0;
+  int operands = staged_count(args);
+  if (weight <= block_of(operands)) return 0;
   int64_t room = ac_ceil_div(weight, AC_CPU_LINE) * AC_CPU_LINE;
-  return (uint64_t)(context->threads * staged_count(args) * room) * sizeof(float);
+  return (uint64_t)(context->threads * operands * room) * sizeof(float);
 }
 
 static void run_thread(const ac_cpu_context *context, const ac_op_args *args, int64_t count,
                        int64_t weight, ac_cpu_range range, bool streamed, int thread, int team) {
-  _Alignas(64) float block[MOST_STAGED * BLOCK];
+  _Alignas(64) float block[SCRATCH];
   int64_t first, last;
   ac_cpu_share(count, weight == 1 ? 64 : 1, thread, team, &first, &last);
   if (first >= last) return;
   uint64_t bytes = ac_cpu_staging(context, args, weight), own = bytes / (uint64_t)context->threads;
   char *end = (char *)args->workspace + args->workspace_bytes;
   float *scratch = bytes ? (float *)(end - bytes + (uint64_t)thread * own) : block;
-  int64_t room = bytes ? (int64_t)(own / sizeof(float)) / staged_count(args) : BLOCK;
+  int operands = staged_count(args);
+  int64_t room = bytes ? (int64_t)(own / sizeof(float)) / operands : block_of(operands);
   run_share(args, count, weight, range, first, last, scratch, room, streamed);
 }
 
