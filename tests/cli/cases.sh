@@ -45,7 +45,7 @@ case_help() {
     [[ -s help && ! -s run.err ]] || die "no help on stdout for '$command'"
   done
   run train gpt --help >help
-  local flag
+  local flag verb
   for flag in data layers heads width context vocab dropout lr min-lr warmup schedule optimizer beta1 beta2 \
     weight-decay momentum clip batch micro-batch memory steps epochs eval-every seed threads device \
     precision recompute metrics out init last-window loss-scale loss-scale-init loss-scale-growth \
@@ -58,7 +58,15 @@ case_help() {
     grep -q '^Says what training would take' help || die "plan $command --help: $(head -n 5 help)"
     run verify $command --help >help
     grep -q '^Compares training' help || die "verify $command --help: $(head -n 5 help)"
+    for flag in steps epochs eval-every eval-samples out metrics; do
+      for verb in plan verify; do
+        run $verb $command --help >help
+        ! grep -q "^  --$flag [A-Z]" help || die "$verb $command --help offers --$flag"
+        grep -A1 'without effect:$' help | grep -qE " --$flag( |\$)" || die "$verb $command --help lacks --$flag"
+      done
+    done
     run train $command --help >help
+    ! grep -q 'without effect' help || die "train $command --help has flags without effect"
     grep -q '^Trains' help || die "train $command --help: $(head -n 5 help)"
     if [[ $command == gpt ]]; then ! grep -q -- '--fold ' help; else grep -q -- '--fold ' help; fi ||
       die "--fold in the help of $command"
@@ -310,6 +318,17 @@ case_plan() {
   refuse 1 'is larger than the memory of cpu' train gpt --data text "${tiny[@]}" --memory 1000000GiB
   refuse 2 'precision' train gpt --data text "${tiny[@]}" --precision f8
   refuse 2 'computes nothing' train gpt --data text "${tiny[@]}" --device dry
+  refuse 2 'computes nothing' verify gpt --data text "${tiny[@]}" --device dry
+  # Less room than reading ahead takes is no news where nobody asked for it.
+  "$FIXTURE" images . train 64
+  local whole=(plan mlp --data . --device cpu --hidden 8 --batch 64 --micro-batch 64 --steps 5 --out m --metrics m)
+  run "${whole[@]}" --json >json
+  local total
+  total=$(sed -n 's/^ *"total": \([0-9]*\),*/\1/p' json)
+  run "${whole[@]}" --memory "$total" --json >json
+  [[ ! -s run.err ]] || die "$(cat run.err)"
+  grep -q '"read_ahead_bytes": 0' json || die "there is room to read ahead: $(cat json)"
+  refuse 1 'with nothing read ahead' "${whole[@]}" --memory "$total" --read-ahead 1
 }
 
 # Few rows, short, in little memory: what they show does not depend on how busy the machine is.
