@@ -239,6 +239,39 @@ case_split() {
   [[ $("$METRICS" field m4 plan accumulation_steps) == 2 ]] || die "accumulation_steps"
 }
 
+# norms FILE: the gradient's norm in each step.
+norms() { sed -n 's/.*"event":"step".*"grad_norm":\([^,]*\),.*/\1/p' "$1"; }
+
+# For images too, the norm of the gradient is the same bits whether or not activations are computed again or buffers
+# shared in a small budget, and the same up to rounding at another micro-batch.
+case_images_split() {
+  mkdir pair
+  "$FIXTURE" images pair train 60
+  local net micro way least count
+  for net in 'mlp --hidden 32' 'resnet --width 8' 'mobilenet --width 8'; do
+    # shellcheck disable=SC2206
+    local flags=($net --data pair --device cpu --batch 12 --steps 3 --warmup 0 --read-ahead 0 --metrics m --out model)
+    for micro in 12 5 4 1; do
+      run train "${flags[@]}" --micro-batch $micro --recompute none >/dev/null
+      norms m >norms.$micro
+      # The smallest budget in which this micro-batch can be trained at all.
+      "$ACCRUE" plan "${flags[@]}" --micro-batch $micro --memory 1 >out 2>err || true
+      least=$(sed -n 's/.*needs at least [^(]*(\([0-9]*\) bytes.*/\1/p' err)
+      [[ $least ]] || die "no least budget of $net: $(cat err)"
+      for way in '--recompute all' "--memory $least"; do
+        # shellcheck disable=SC2086
+        run train "${flags[@]}" --micro-batch $micro $way >/dev/null
+        norms m >norms
+        [[ $net == mlp* || $way == --memory* || $("$METRICS" field m plan recomputed_ops) != 0 ]] || die "$net: nothing runs again"
+        cmp norms.$micro norms || die "$net at micro-batch $micro, $way: $(paste norms.$micro norms)"
+      done
+      count=$(paste norms.12 norms.$micro |
+        awk 'function off(d) { return d < 0 ? -d : d } $1 > 0 && off($1 - $2) <= 1e-5 * $1 { n++ } END { print n + 0 }')
+      ((count == 3)) || die "$net at micro-batch $micro: $(paste norms.12 norms.$micro)"
+    done
+  done
+}
+
 case_init() {
   text
   train --steps 5 --schedule constant --metrics m1 --out a >/dev/null
