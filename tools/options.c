@@ -26,6 +26,11 @@ static option *find(const options *o, const char *name, size_t length) {
   return NULL;
 }
 
+void options_ignore(options *o, const char *name) {
+  option *row = find(o, name, strlen(name));
+  if (row) row->ignored = true;
+}
+
 bool options_given(const options *o, const char *name) {
   const option *row = find(o, name, strlen(name));
   return row && row->given;
@@ -78,11 +83,22 @@ static void print_default(const option *row) {
 
 enum { HELP_COLUMN = 35 }; /* where the sentences begin */
 
+static void print_ignored(const options *o) {
+  int count = 0;
+  for (int i = 0; i < o->count; i++)
+    if (o->rows[i].ignored)
+      printf("%s --%s",
+             count++ ? "" : "\nAccepted, as accrue train has them, but without effect:\n ",
+             o->rows[i].name);
+  if (count) putchar('\n');
+}
+
 static void print_help(const options *o) {
   printf("accrue %s [flags]\n\n%s\n", o->command, o->summary);
   const char *group = NULL;
   for (int i = 0; i < o->count; i++) {
     const option *row = &o->rows[i];
+    if (row->ignored) continue;
     if (!group || strcmp(group, row->group)) printf("\n%s:\n", group = row->group);
     int width = printf("  --%s%s%s", row->name, row->argument ? " " : "",
                        row->argument ? row->argument : "");
@@ -92,6 +108,7 @@ static void print_help(const options *o) {
     print_default(row);
     putchar('\n');
   }
+  print_ignored(o);
   printf("\n  %-*s%s\n", HELP_COLUMN - 2, "--help", "this text");
 }
 

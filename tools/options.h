@@ -37,6 +37,7 @@ typedef struct option {
   bool below_most;      /* so is `most` */
   const char *group;    /* set by options_add */
   bool given;           /* set by options_parse */
+  bool ignored;         /* set by options_ignore */
 } option;
 
 enum { OPTION_ROWS = 96 };
@@ -50,6 +51,9 @@ typedef struct options {
 
 #define OPTIONS_ADD(o, group, rows) options_add(o, group, rows, (int)(sizeof rows / sizeof *rows))
 void options_add(options *o, const char *group, const option *rows, int count);
+
+/* The flag is parsed and checked as before, but the help lists it among those without effect. */
+void options_ignore(options *o, const char *name);
 
 /* STATUS_CONTINUE; STATUS_DONE after printing the help; STATUS_USAGE after one sentence on stderr.
  * argv[0] is the first argument after the command's own words. */

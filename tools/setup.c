@@ -115,6 +115,13 @@ static void add_options(setup *s) {
   OPTIONS_ADD(&s->options, "Run", run);
 }
 
+/* What matters in `accrue train` alone stays accepted, so that its flags can be handed on whole. */
+static void ignore_options(options *o) {
+  static const char *const names[] = {"steps",        "epochs", "eval-every",
+                                      "eval-samples", "out",    "metrics"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) options_ignore(o, names[i]);
+}
+
 /* A flag that the chosen optimizer or schedule would ignore is a misunderstanding. */
 static int check_relevance(const setup *s) {
   static const struct {
@@ -178,6 +185,12 @@ static const model_kind *find_kind(const char *name) {
   return NULL;
 }
 
+/* `dry` computes nothing: good for plans, but what it trained would be zeros. */
+static int refuse_dry(const setup *s) {
+  if (strcmp(s->flags.device, "dry") != 0) return STATUS_CONTINUE;
+  return fail_usage("--device dry computes nothing; it is for accrue plan");
+}
+
 static int parse(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o)) {
   if (argc < 1) return fail_usage("a model is missing; accrue %s --help lists them", verb);
   if (!(s->kind = find_kind(argv[0])))
@@ -189,9 +202,12 @@ static int parse(setup *s, const char *verb, int argc, char **argv, void (*more)
   s->options = (options){.command = s->command, .summary = s->summary};
   set_defaults(s);
   add_options(s);
+  if (strcmp(verb, "train") != 0) ignore_options(&s->options);
   if (more) more(&s->options);
   int status = options_parse(&s->options, argc - 1, argv + 1);
-  return status == STATUS_CONTINUE ? check_flags(s) : status;
+  if (status == STATUS_CONTINUE) status = check_flags(s);
+  if (status == STATUS_CONTINUE && strcmp(verb, "plan") != 0) status = refuse_dry(s);
+  return status;
 }
 
 /* ---- what the flags ask for ------------------------------------------------------------------ */
@@ -242,12 +258,6 @@ static int make_schedule(setup *s) {
   return STATUS_CONTINUE;
 }
 
-/* `dry` computes nothing: good for plans, but what it trained would be zeros. */
-static int refuse_dry(const setup *s) {
-  if (strcmp(s->flags.device, "dry") != 0) return STATUS_CONTINUE;
-  return fail_usage("--device dry computes nothing; it is for accrue plan");
-}
-
 static int open_device(setup *s) {
   const train_flags *f = &s->flags;
   s->trainer.seed = (uint64_t)f->seed;
@@ -286,9 +296,6 @@ int setup_plan(const setup *s, const ac_plan_desc *desc, ac_plan **plan) {
   }
   ac_graph_free(graph);
   if (status != AC_OK) return fail_library();
-  if (ac_plan_get_info(*plan)->read_ahead < desc->read_ahead)
-    say("%d batches are read ahead instead of %d, as the budget has no room",
-        ac_plan_get_info(*plan)->read_ahead, desc->read_ahead);
   return STATUS_CONTINUE;
 }
 
@@ -303,7 +310,6 @@ int setup_open_model(setup *s, const char *verb, int argc, char **argv, void (*m
 int setup_open(setup *s, const char *verb, int argc, char **argv) {
   *s = (setup){0};
   int status = parse(s, verb, argc, argv, NULL);
-  if (status == STATUS_CONTINUE) status = refuse_dry(s);
   if (status == STATUS_CONTINUE) status = open_data(s);
   if (status == STATUS_CONTINUE) status = make_schedule(s);
   if (status == STATUS_CONTINUE) status = open_device(s);

@@ -32,8 +32,8 @@ enum { SPREADS = 4 };
 static const struct {
   double gradient, noise, loss;
 } excuse[] = {[AC_PRECISION_F32] = {MOST_SPREAD, 1e-6, 1e-5},
-              [AC_PRECISION_F16] = {0x1p-11, 0x1p-11 / 10, 0x1p-11},
-              [AC_PRECISION_BF16] = {0x1p-8, 0x1p-8 / 10, 0x1p-8}};
+              [AC_PRECISION_F16] = {0x1p-11, 0x1p-11 / 100, 0x1p-11},
+              [AC_PRECISION_BF16] = {0x1p-8, 0x1p-8 / 100, 0x1p-8}};
 
 /* ---- distances ------------------------------------------------------------------------------- */
 

@@ -45,7 +45,7 @@ case_help() {
     [[ -s help && ! -s run.err ]] || die "no help on stdout for '$command'"
   done
   run train gpt --help >help
-  local flag
+  local flag verb
   for flag in data layers heads width context vocab dropout lr min-lr warmup schedule optimizer beta1 beta2 \
     weight-decay momentum clip batch micro-batch memory steps epochs eval-every seed threads device \
     precision recompute metrics out init last-window loss-scale loss-scale-init loss-scale-growth \
@@ -58,7 +58,15 @@ case_help() {
     grep -q '^Says what training would take' help || die "plan $command --help: $(head -n 5 help)"
     run verify $command --help >help
     grep -q '^Compares training' help || die "verify $command --help: $(head -n 5 help)"
+    for flag in steps epochs eval-every eval-samples out metrics; do
+      for verb in plan verify; do
+        run $verb $command --help >help
+        ! grep -q "^  --$flag [A-Z]" help || die "$verb $command --help offers --$flag"
+        grep -A1 'without effect:$' help | grep -qE " --$flag( |\$)" || die "$verb $command --help lacks --$flag"
+      done
+    done
     run train $command --help >help
+    ! grep -q 'without effect' help || die "train $command --help has flags without effect"
     grep -q '^Trains' help || die "train $command --help: $(head -n 5 help)"
     if [[ $command == gpt ]]; then ! grep -q -- '--fold ' help; else grep -q -- '--fold ' help; fi ||
       die "--fold in the help of $command"
@@ -231,6 +239,39 @@ case_split() {
   [[ $("$METRICS" field m4 plan accumulation_steps) == 2 ]] || die "accumulation_steps"
 }
 
+# norms FILE: the gradient's norm in each step.
+norms() { sed -n 's/.*"event":"step".*"grad_norm":\([^,]*\),.*/\1/p' "$1"; }
+
+# For images too, the norm of the gradient is the same bits whether or not activations are computed again or buffers
+# shared in a small budget, and the same up to rounding at another micro-batch.
+case_images_split() {
+  mkdir pair
+  "$FIXTURE" images pair train 60
+  local net micro way least count
+  for net in 'mlp --hidden 32' 'resnet --width 8' 'mobilenet --width 8'; do
+    # shellcheck disable=SC2206
+    local flags=($net --data pair --device cpu --batch 12 --steps 3 --warmup 0 --read-ahead 0 --metrics m --out model)
+    for micro in 12 5 4 1; do
+      run train "${flags[@]}" --micro-batch $micro --recompute none >/dev/null
+      norms m >norms.$micro
+      # The smallest budget in which this micro-batch can be trained at all.
+      "$ACCRUE" plan "${flags[@]}" --micro-batch $micro --memory 1 >out 2>err || true
+      least=$(sed -n 's/.*needs at least [^(]*(\([0-9]*\) bytes.*/\1/p' err)
+      [[ $least ]] || die "no least budget of $net: $(cat err)"
+      for way in '--recompute all' "--memory $least"; do
+        # shellcheck disable=SC2086
+        run train "${flags[@]}" --micro-batch $micro $way >/dev/null
+        norms m >norms
+        [[ $net == mlp* || $way == --memory* || $("$METRICS" field m plan recomputed_ops) != 0 ]] || die "$net: nothing runs again"
+        cmp norms.$micro norms || die "$net at micro-batch $micro, $way: $(paste norms.$micro norms)"
+      done
+      count=$(paste norms.12 norms.$micro |
+        awk 'function off(d) { return d < 0 ? -d : d } $1 > 0 && off($1 - $2) <= 1e-5 * $1 { n++ } END { print n + 0 }')
+      ((count == 3)) || die "$net at micro-batch $micro: $(paste norms.12 norms.$micro)"
+    done
+  done
+}
+
 case_init() {
   text
   train --steps 5 --schedule constant --metrics m1 --out a >/dev/null
@@ -310,6 +351,17 @@ case_plan() {
   refuse 1 'is larger than the memory of cpu' train gpt --data text "${tiny[@]}" --memory 1000000GiB
   refuse 2 'precision' train gpt --data text "${tiny[@]}" --precision f8
   refuse 2 'computes nothing' train gpt --data text "${tiny[@]}" --device dry
+  refuse 2 'computes nothing' verify gpt --data text "${tiny[@]}" --device dry
+  # Less room than reading ahead takes is no news where nobody asked for it.
+  "$FIXTURE" images . train 64
+  local whole=(plan mlp --data . --device cpu --hidden 8 --batch 64 --micro-batch 64 --steps 5 --out m --metrics m)
+  run "${whole[@]}" --json >json
+  local total
+  total=$(sed -n 's/^ *"total": \([0-9]*\),*/\1/p' json)
+  run "${whole[@]}" --memory "$total" --json >json
+  [[ ! -s run.err ]] || die "$(cat run.err)"
+  grep -q '"read_ahead_bytes": 0' json || die "there is room to read ahead: $(cat json)"
+  refuse 1 'with nothing read ahead' "${whole[@]}" --memory "$total" --read-ahead 1
 }
 
 # Few rows, short, in little memory: what they show does not depend on how busy the machine is.

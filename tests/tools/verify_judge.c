@@ -194,9 +194,9 @@ static void a_gradient_of_noise_is_held_against_all(void **state) {
   assert_true(verdict_same(&v));
   /* In 16 bits it may be larger, where it is so in whole batches. */
   for (int u = 0; u < WINDOWS; u++)
-    for (int i = 0; i < FIRST; i++) s.gradients[u][i] = 2e-5f;
+    for (int i = 0; i < FIRST; i++) s.gradients[u][i] = 1.5e-6f;
   measure_all(&s, 0, -1);
-  double own[2] = {2, 0}, share[2] = {1e-5, 0};
+  double own[2] = {2, 0}, share[2] = {1e-6, 0};
   const spread by_rounding = {own, share, 0};
   v = judge(&s, AC_PRECISION_F16, NULL);
   assert_int_equal(v.gradients, 1);
