@@ -331,7 +331,8 @@ def equivalents():
 def excuses(entries, site):
     """The entries that a site has."""
     return [entry for entry in entries
-            if fnmatch.fnmatch(site.path, entry[0]) and entry[1] in ("*", site.function.name) and
+            if fnmatch.fnmatch(site.path, entry[0]) and
+            entry[1] in ("*", site.function.name, f"{site.function.name}#{site.occurrence + 1}") and
             entry[2] == site.mutation.kind and entry[3] in site.after and entry[3] not in site.before]
 
 

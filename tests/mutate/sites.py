@@ -426,7 +426,7 @@ class Site:
     """A mutation of a function, described so that its identity survives changes elsewhere in the file."""
 
     def __init__(self, function, text, mutation, occurrence):
-        self.function, self.mutation, self.path = function, mutation, function.path
+        self.function, self.mutation, self.path, self.occurrence = function, mutation, function.path, occurrence
         first = text.rfind("\n", 0, mutation.start) + 1
         last = text.find("\n", mutation.end)
         last = len(text) if last < 0 else last

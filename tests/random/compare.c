@@ -19,6 +19,8 @@
  * happens seldom. */
 enum { FEW_RUNS = 4, MANY_RUNS = 64 };
 static const double factor = 12;
+/* Of a sum over a whole array, in which roundings average out. */
+static const double length_factor = 8;
 
 /* What f16 holds with room to spare; a model whose steps blow it up is not looked at. */
 static const double too_large = 2e4;
@@ -140,11 +142,11 @@ static void judge_array(comparison *c, const char *what, const char *name, int64
   }
 }
 
-static void judge_scalar(comparison *c, const char *what, const char *name, double got, double want,
+static void judge_scalar(comparison *c, const char *what, double got, double want,
                          const double noisy[MANY_RUNS], double floor) {
   double widest = 0;
   for (int k = 0; k < c->runs; k++) widest = fmax(widest, fabs(noisy[k] - want));
-  judge(c, what, name, 0, got, want, factor * widest + 1e-6 * fabs(want) + floor);
+  judge(c, what, "", 0, got, want, factor * widest + 1e-6 * fabs(want) + floor);
 }
 
 /* How long an array is along the right one, in units of that: errors of elements that cancel leave
@@ -159,9 +161,10 @@ static void judge_length(comparison *c, const char *name, int64_t count, const f
     for (int k = 0; k < c->runs; k++) noisy_along[k] += noisy[k][e] * want[e];
   }
   if (square == 0) return;
-  for (int k = 0; k < c->runs; k++) noisy_along[k] /= square;
-  judge_scalar(c, "the length of gradient", name, along / square, 1, noisy_along,
-               floor * sum / square);
+  double widest = 0;
+  for (int k = 0; k < c->runs; k++) widest = fmax(widest, fabs(noisy_along[k] / square - 1));
+  judge(c, "the length of gradient", name, 0, along / square, 1,
+        length_factor * widest + 1e-6 + floor * sum / square);
 }
 
 /* ---- a window -------------------------------------------------------------------------------- */
@@ -170,7 +173,7 @@ static void compare_sums(comparison *c, const ac_update *u, const spread *s) {
   double loss[MANY_RUNS], weight = s->exact.weight;
   for (int k = 0; k < s->runs; k++) loss[k] = s->noisy[k].loss / weight;
   judge(c, "weight", "", 0, u->weight, weight, 1e-6 * weight);
-  judge_scalar(c, "loss", "", u->loss, s->exact.loss / weight, loss, 1e-7 * s->exact.largest);
+  judge_scalar(c, "loss", u->loss, s->exact.loss / weight, loss, 1e-7 * s->exact.largest);
 }
 
 static const char *parameter_name(const random_graph *g, int p) {
@@ -207,7 +210,7 @@ static void compare_gradients(comparison *c, const random_graph *g, const random
   }
   double weight = s->exact.weight;
   for (int k = 0; k < s->runs; k++) noisy_norm[k] = sqrt(noisy_norm[k]) / weight;
-  judge_scalar(c, "grad_norm", "", w->update.grad_norm, sqrt(exact) / weight, noisy_norm,
+  judge_scalar(c, "grad_norm", w->update.grad_norm, sqrt(exact) / weight, noisy_norm,
                loss_floor(s) * sqrt(elements));
   judge(c, "grad_norm of the gradients", "", 0, w->update.grad_norm, sqrt(squares) / weight,
         1e-5 * sqrt(squares) / weight + 1e-12);
@@ -282,7 +285,7 @@ static void compare_evaluation(comparison *c, const random_graph *g, const rando
   }
   c->window = -1;
   judge(c, "evaluation's weight", "", 0, t->evaluation.weight, weight, 1e-6 * weight);
-  judge_scalar(c, "evaluation's loss", "", t->evaluation.loss, s.exact.loss / weight, loss,
+  judge_scalar(c, "evaluation's loss", t->evaluation.loss, s.exact.loss / weight, loss,
                1e-7 * s.exact.largest);
   double correct = s.exact.correct / weight, widest = s.exact.undecided / weight;
   for (int k = 0; k < s.runs; k++)
