@@ -4,7 +4,7 @@
  * A window is one effective batch. Micro-batches add gradients of the *sum* of losses; the update
  * at the end of the window divides by the window's total weight, once. An update is a transaction:
  * if the loss or any gradient is not finite, nothing changes but the report. A failure of the
- * device itself in a window is mended by discarding the window. In the middle of the steps of
+ * device itself in a window is undone by discarding the window. In the middle of the steps of
  * parameters it cannot be undone: the trainer then refuses to go on, and training is taken up by
  * another one from parameters that were saved before.
  *

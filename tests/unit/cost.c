@@ -446,15 +446,15 @@ static void test_file_is_used_and_mended(void **state) {
     unsigned char *bad = read_file(path.text, &bytes);
     size_t left = damage_file(bad, bytes, damage);
     write_file(path.text, bad, left);
-    ac_cost_model mended = fresh_model();
-    assert_sensible(&mended);
+    ac_cost_model repaired = fresh_model();
+    assert_sensible(&repaired);
     unsigned char *contents = read_file(path.text, &now);
     assert_int_equal(now, bytes);
     assert_true(left != now || memcmp(contents, bad, bytes) != 0);
     free(contents);
     free(bad);
     ac_cost_model again = fresh_model();
-    assert_memory_equal(&mended, &again, sizeof mended);
+    assert_memory_equal(&repaired, &again, sizeof repaired);
   }
 }
 

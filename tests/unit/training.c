@@ -294,8 +294,8 @@ static ac_status run_or_fail(void *state, const ac_op_args *args) {
   return failing.backend->run(state, args);
 }
 
-/* In the middle of a window nothing is lost that discarding does not mend; in the middle of the
- * parameters' steps nothing mends what is half stepped. */
+/* In the middle of a window nothing is lost that discarding does not undo; in the middle of the
+ * parameters' steps nothing undoes what is half stepped. */
 static void a_device_fails_half_way(const char *name) {
   corpus c = make_corpus();
   run r = start(name, &model, (ac_plan_desc){.batch = 8}, (ac_trainer_desc){.seed = 3});

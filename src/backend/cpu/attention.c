@@ -30,8 +30,8 @@ static int64_t block_rows(int64_t length) {
 }
 
 /* Rows of scores are padded to whole vectors, with weights of 0, and loops over a row run to its
- * end. Long rows are padded by one vector more, lest a power of two puts all rows in the same sets
- * of the cache. */
+ * end. Long rows are padded by one vector more, so that a power of two does not put all in the same
+ * sets of the cache. */
 enum { VECTOR = AC_CPU_LANES, LONG = 256 };
 
 static int64_t row_stride(int64_t reach) {

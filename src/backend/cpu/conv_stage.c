@@ -3,7 +3,7 @@
  * A filling of a stage is what some rows of outputs need of some channels of a source, in float and
  * with its padding in place. Output i and tap t of an axis meet at first + i step + t spacing. So
  * where the step is 1, an output's position in its rows, shifted by a distance that is the tap's
- * alone, is where its factor lies. Larger steps are led back to that: the source is dealt out into
+ * alone, is where its factor lies. Larger steps are reduced to that: the source is dealt out into
  * one plane for each residue modulo the step, in which neighbours are neighbouring outputs'. Only
  * residues that a tap has get a plane. For each channel, then, of a filling:
  *

@@ -9,9 +9,9 @@
  * so that sums run over all of k in floats and are rounded once. An element of A is converted once
  * for each COLUMNS of C and one of B once for each ROWS, which is next to nothing beside the
  * multiplications it then takes part in. Larger blocks are hardly faster; small products are
- * content with narrower ones, lest scratch outweighs what 16 bits save. k is cut in the same places
- * whatever the size of a block, so the bits of the result depend on it only where a block at the
- * edge has too few rows or columns for gemm.c and goes to OpenBLAS, or where all go there: its
+ * content with narrower ones, so that scratch stays below what 16 bits save. k is cut in the same
+ * places whatever the size of a block, so the bits of the result depend on it only where a block at
+ * the edge has too few rows or columns for gemm.c and goes to OpenBLAS, or where all go there: its
  * order of sums is its own. Operands in f32 are used where they lie. */
 #include "backend/cpu/convert.h"
 
@@ -20,7 +20,7 @@ enum { ROWS = 240, COLUMNS = 256, FEW_COLUMNS = 128, DEPTH = 256, ROW_UNIT = 12,
 /* Up to this many multiplications a product is small. */
 static const double small_product = 0x1p24;
 
-/* Rows of blocks are an odd number of cache lines apart, lest a power of two puts them all in the
+/* Rows of blocks are an odd number of cache lines apart: a power of two would put them all in the
  * same sets of the cache. */
 static int64_t stride(int64_t columns) {
   return (ac_ceil_div(columns, AC_CPU_LINE) | 1) * AC_CPU_LINE;
