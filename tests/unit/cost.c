@@ -424,6 +424,21 @@ static ac_cost_model fresh_model(void) {
   return model;
 }
 
+/* What was measured is the same when the device is opened again; on a busy machine the time may
+ * have run out before some ops, which are estimated then and not kept. */
+static void assert_kept(const ac_cost_model *first, const ac_cost_model *again) {
+  int measured = 0;
+  for (int op = 0; op < AC_OP_COUNT; op++) {
+    if (first->known[op] != AC_COST_MEASURED) continue;
+    measured++;
+    assert_int_equal(again->known[op], AC_COST_MEASURED);
+    assert_true(again->launch[op] == first->launch[op]);
+    assert_true(again->per_flop[op] == first->per_flop[op]);
+    assert_true(again->per_byte[op] == first->per_byte[op]);
+  }
+  assert_true(measured > 0);
+}
+
 enum { DAMAGES = 5 };
 
 /* Damages a good file's contents, which have room for a byte more; returns how many are left. */
@@ -436,10 +451,10 @@ static size_t damage_file(unsigned char *contents, size_t bytes, int damage) {
   return damage == 1 ? bytes + 1 : bytes;
 }
 
-static void test_file_is_used_and_mended(void **state) {
+static void test_file_is_used_and_repaired(void **state) {
   (void)state;
   ac_cost_model first = fresh_model(), second = fresh_model();
-  assert_memory_equal(&first, &second, sizeof first);
+  assert_kept(&first, &second);
   test_path path = only_file();
   for (int damage = 0; damage < DAMAGES; damage++) {
     size_t bytes, now;
@@ -454,7 +469,7 @@ static void test_file_is_used_and_mended(void **state) {
     free(contents);
     free(bad);
     ac_cost_model again = fresh_model();
-    assert_memory_equal(&repaired, &again, sizeof repaired);
+    assert_kept(&repaired, &again);
   }
 }
 
@@ -478,7 +493,7 @@ int main(void) {
       cmocka_unit_test(test_dry_is_fixed),
       cmocka_unit_test(test_affine_in_the_batch),
       cmocka_unit_test(test_tables_cost_their_rows),
-      cmocka_unit_test(test_file_is_used_and_mended), /* first, while the folder is empty */
+      cmocka_unit_test(test_file_is_used_and_repaired), /* first, while the folder is empty */
       cmocka_unit_test(test_no_op_is_forgotten),
       cmocka_unit_test(test_time_is_bounded),
       cmocka_unit_test(test_bound_is_a_device_s),
