@@ -19,28 +19,21 @@ typedef storage summand;
 #define load_summand load
 #else
 typedef float summand;
-#define load_summand(p, i) ((p)[i])
+#define load_summand LOAD_FLOAT
 #endif
 
 kernel WORK_GROUP(32, LANES) void sum_columns(const global summand *x, global float *y, long first,
                                               long m, long n, long rows_per_chunk, int add_to) {
-  local float lane_sum[LANES][32];
-  const int tx = get_local_id(0), lane = get_local_id(1);
-  const size_t tiles = (n + 31) / 32, group = get_group_id(0), chunk = quotient(group, tiles);
-  const size_t column = (group - chunk * tiles) * 32 + tx;
-  const size_t begin = chunk * rows_per_chunk, end = min((ulong)(begin + rows_per_chunk), (ulong)m);
+  local float scratch[LANES][32];
+  const int lane = get_local_id(1);
+  const strip s = find_strip(m, n, rows_per_chunk);
   float sum = 0;
-  if (column < n)
-    for (size_t i = begin + lane; i < end; i += LANES)
-      sum += load_summand(x, (first + i) * n + column);
-  lane_sum[lane][tx] = sum;
-  barrier(CLK_LOCAL_MEM_FENCE);
-  for (int half_size = LANES / 2; half_size > 0; half_size /= 2) {
-    if (lane < half_size) lane_sum[lane][tx] += lane_sum[lane + half_size][tx];
-    barrier(CLK_LOCAL_MEM_FENCE);
-  }
-  if (lane == 0 && column < n) {
-    const size_t at = chunk * n + column;
-    y[at] = lane_sum[0][tx] + (add_to ? y[at] : 0);
+  if (s.column < n)
+    for (size_t i = s.begin + lane; i < s.end; i += LANES)
+      sum += load_summand(x, (first + i) * n + s.column);
+  sum = lane_sum(sum, scratch);
+  if (lane == 0 && s.column < n) {
+    const size_t at = s.chunk * n + s.column;
+    y[at] = sum + (add_to ? y[at] : 0);
   }
 }

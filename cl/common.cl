@@ -1,4 +1,4 @@
-/* What every kernel file begins with: storage and compute types, random numbers, reductions.
+/* What every kernel file begins with: storage and compute types, random numbers, reductions, tiles.
  *
  * Activations and weights are `storage`, read and written through load and store; arithmetic is in
  * float. Statistics, losses, parameter gradients and optimizer state are float whatever the storage
@@ -42,6 +42,10 @@ void store(global storage *p, size_t i, float v) {
   p[i] = v;
 }
 #endif
+
+/* An element of what is float whatever the storage. */
+#define LOAD_FLOAT(p, i) ((p)[i])
+#define STORE_FLOAT(p, i, v) ((p)[i] = (v))
 
 #define LANES (GROUP / 32)
 #define WORK_GROUP(x, y) __attribute__((reqd_work_group_size(x, y, 1)))
@@ -92,3 +96,87 @@ float group_max(float v, local float *scratch, int item, int size) {
   barrier(CLK_LOCAL_MEM_FENCE);
   return largest;
 }
+
+/* Defines the function NAME of rows of TYPE: (mean, 1 / std) of the `width` elements from x[row]
+ * on, for a work-group of ROW_GROUP items; each gets the result, and the first keeps it in
+ * statistics[n]. */
+#define ROW_STATISTICS(name, type, load)                                                           \
+  float2 name(const global type *x, size_t row, size_t width, float epsilon, local float *scratch, \
+              int item, global float *statistics, size_t n) {                                      \
+    float sum = 0, squares = 0;                                                                    \
+    for (size_t j = item; j < width; j += ROW_GROUP) sum += load(x, row + j);                      \
+    const float mean = group_sum(sum, scratch, item, ROW_GROUP) / width;                           \
+    for (size_t j = item; j < width; j += ROW_GROUP) {                                             \
+      const float d = load(x, row + j) - mean;                                                     \
+      squares += d * d;                                                                            \
+    }                                                                                              \
+    const float r = 1 / sqrt(group_sum(squares, scratch, item, ROW_GROUP) / width + epsilon);      \
+    if (item == 0) {                                                                               \
+      statistics[2 * n] = mean;                                                                    \
+      statistics[2 * n + 1] = r;                                                                   \
+    }                                                                                              \
+    return (float2)(mean, r);                                                                      \
+  }
+
+/* What a work-group of 32 x LANES items sums, of a matrix m x n in chunks of rows: the rows
+ * [begin, end) of 32 neighbouring columns, of which one is the item's. */
+typedef struct {
+  size_t chunk, column, begin, end;
+} strip;
+
+strip find_strip(long m, long n, long rows_per_chunk) {
+  const size_t tiles = (n + 31) / 32, group = get_group_id(0);
+  strip s;
+  s.chunk = quotient(group, tiles);
+  s.column = (group - s.chunk * tiles) * 32 + get_local_id(0);
+  s.begin = s.chunk * rows_per_chunk;
+  s.end = min((ulong)(s.begin + rows_per_chunk), (ulong)m);
+  return s;
+}
+
+/* The sum over the lanes of a column. */
+float lane_sum(float v, local float (*scratch)[32]) {
+  const int tx = get_local_id(0), lane = get_local_id(1);
+  scratch[lane][tx] = v;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  for (int half_size = LANES / 2; half_size > 0; half_size /= 2) {
+    if (lane < half_size) scratch[lane][tx] += scratch[lane + half_size][tx];
+    barrier(CLK_LOCAL_MEM_FENCE);
+  }
+  return scratch[0][tx];
+}
+
+/* Tiles of products C = A B. Work-group TX x TY has the sums of a tile of TILE_M x TILE_N elements,
+ * ROWS x COLUMNS vectors a work-item in registers, and walks the inner dimension in steps of DEPTH
+ * through local memory. Items own rows and vectors that lie TY and TX apart, so that neighbours
+ * read neighbouring words of local memory and write neighbouring elements of C. */
+#ifdef VECTOR
+#define JOIN_NAMES(a, b) a##b
+#define JOIN(a, b) JOIN_NAMES(a, b)
+typedef JOIN(float, VECTOR) vector;
+
+#define TILE_M (TY * ROWS)
+#define TILE_N (TX * COLUMNS * VECTOR)
+/* Of a row of the tile of B, in floats: a vector more than its length, so that rows begin in
+ * different banks. */
+#define STRIDE_B (TILE_N + VECTOR)
+
+void clear_sums(vector sum[ROWS][COLUMNS]) {
+  for (int i = 0; i < ROWS; i++)
+    for (int j = 0; j < COLUMNS; j++) sum[i][j] = 0;
+}
+
+/* Adds what one step contributes. */
+void multiply_tiles(vector sum[ROWS][COLUMNS], local float (*tile_a)[TILE_M + 1],
+                    const local vector *tile_b) {
+  const int tx = get_local_id(0), ty = get_local_id(1);
+  for (int p = 0; p < DEPTH; p++) {
+    vector y[COLUMNS];
+    for (int j = 0; j < COLUMNS; j++) y[j] = tile_b[p * (STRIDE_B / VECTOR) + tx + TX * j];
+    for (int i = 0; i < ROWS; i++) {
+      const float x = tile_a[p][ty + TY * i];
+      for (int j = 0; j < COLUMNS; j++) sum[i][j] = fma((vector)x, y[j], sum[i][j]);
+    }
+  }
+}
+#endif

@@ -12,9 +12,8 @@
  * position] the last one by chunks of positions into partial sums [chunks,|W|], which add.cl's
  * sum_columns then sums.
  *
- * Work-group TX x TY, with a tile of (TY * ROWS) x (TX * COLUMNS * VECTOR) sums in registers,
- * walking the inner dimension in steps of DEPTH through local memory, where positions and taps of
- * the tile are kept too, taken apart once: some 4 * (DEPTH + 3) * (TY * ROWS + TX * COLUMNS *
+ * Work-group TX x TY computes a tile of C (common.cl). In local memory positions and taps of the
+ * tile are kept too, taken apart once: some 4 * (DEPTH + 3) * (TY * ROWS + TX * COLUMNS *
  * VECTOR) bytes, at most 11 KiB for the tiles that conv2d.c chooses. Groups are numbered along
  * dimension 0 alone. Every sum is one chain of fma in the order of the inner dimension.
  *
@@ -31,14 +30,6 @@
       int pw, int dh, int dw
 
 #ifdef TX
-
-#define JOIN_NAMES(a, b) a##b
-#define JOIN(a, b) JOIN_NAMES(a, b)
-typedef JOIN(float, VECTOR) vector;
-
-#define TILE_M (TY * ROWS)
-#define TILE_N (TX * COLUMNS * VECTOR)
-#define STRIDE_B (TILE_N + VECTOR)
 
 #if defined(INPUT_GRADIENT)
 /* Where the tap at (r d, t d) finds its factor for position (h + p, w + p) of dx. */
@@ -87,8 +78,7 @@ kernel WORK_GROUP(TX, TY) void conv2d(const global storage *a, const global stor
   const size_t source = (size_t)H * W;
 
   vector sum[ROWS][COLUMNS];
-  for (int i = 0; i < ROWS; i++)
-    for (int j = 0; j < COLUMNS; j++) sum[i][j] = 0;
+  clear_sums(sum);
 
   for (int k0 = begin; k0 < end; k0 += DEPTH) {
 #if defined(WEIGHT_GRADIENT)
@@ -150,14 +140,7 @@ kernel WORK_GROUP(TX, TY) void conv2d(const global storage *a, const global stor
       b_elements[p * STRIDE_B + j] = v;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (int p = 0; p < DEPTH; p++) {
-      vector y[COLUMNS];
-      for (int j = 0; j < COLUMNS; j++) y[j] = tile_b[p * (STRIDE_B / VECTOR) + tx + TX * j];
-      for (int i = 0; i < ROWS; i++) {
-        const float x = tile_a[p][ty + TY * i];
-        for (int j = 0; j < COLUMNS; j++) sum[i][j] = fma((vector)x, y[j], sum[i][j]);
-      }
-    }
+    multiply_tiles(sum, tile_a, tile_b);
     barrier(CLK_LOCAL_MEM_FENCE);
   }
 

@@ -13,8 +13,8 @@
 
 #ifdef LOGITS_F32
 typedef float logit;
-#define load_logit(p, i) ((p)[i])
-#define store_logit(p, i, v) ((p)[i] = (v))
+#define load_logit LOAD_FLOAT
+#define store_logit STORE_FLOAT
 #else
 typedef storage logit;
 #define load_logit load

@@ -1,12 +1,9 @@
 /* C[M,N] = op(A)[M,K] op(B)[K,N] (+ C) (+ bias[N]), row-major and dense, for `batch` matrices at
  * fixed strides, from the elements `first` on.
  *
- * Work-group TX x TY computes a tile of (TY * ROWS) x (TX * COLUMNS * VECTOR) elements, ROWS x
- * COLUMNS vectors a work-item in registers, walking K in steps of DEPTH through local memory: 4 *
- * DEPTH * (TY * ROWS + 1 + TX * COLUMNS * VECTOR + VECTOR) bytes, at most 16.4 KiB for the tiles
- * that tiles.c chooses from. Items own rows and vectors that lie TY and TX apart, so that
- * neighbours read neighbouring words of local memory and write neighbouring elements of C. Groups
- * are numbered along dimension 0 alone, the one that devices do not limit.
+ * Work-group TX x TY computes a tile of C (common.cl); local memory 4 * DEPTH * (TY * ROWS + 1 +
+ * TX * COLUMNS * VECTOR + VECTOR) bytes, at most 16.4 KiB for the tiles that tiles.c chooses from.
+ * Groups are numbered along dimension 0 alone, the one that devices do not limit.
  *
  * Every element of C is one chain of fma over k, in order, from 0 on and with zeros up to the next
  * multiple of DEPTH, then bias and what C held are added. So the tile changes no bit.
@@ -19,15 +16,9 @@
  * Dtypes: storage for A, B and C, or float for those of which A_F32, B_F32 and C_F32 say so; float
  * for the bias, local memory and sums. */
 
-#define JOIN_NAMES(a, b) a##b
-#define JOIN(a, b) JOIN_NAMES(a, b)
-typedef JOIN(float, VECTOR) vector;
-
 /* Runs of VECTOR elements as floats, from and to anywhere or, `aligned`, multiples of VECTOR. They
  * convert as load and store do. */
 #define VECTOR_OF(type) JOIN(type, VECTOR)
-#define LOAD_FLOAT(p, i) ((p)[i])
-#define STORE_FLOAT(p, i, v) ((p)[i] = (v))
 #define LOAD_FLOATS(p, i, aligned) \
   ((aligned) ? *(const global vector *)((p) + (i)) : JOIN(vload, VECTOR)(0, (p) + (i)))
 #define STORE_FLOATS(p, i, v, aligned)              \
@@ -107,12 +98,6 @@ typedef storage type_c;
     v = JOIN(vload, VECTOR)(0, lanes);                                              \
   }
 
-#define TILE_M (TY * ROWS)
-#define TILE_N (TX * COLUMNS * VECTOR)
-/* Of a row of the tile of B, in floats: a vector more than its length, so that rows begin in
- * different banks. */
-#define STRIDE_B (TILE_N + VECTOR)
-
 kernel WORK_GROUP(TX, TY) void gemm(const global type_a *a, const global type_b *b,
                                     const global float *bias, global type_c *c, int m, int n, int k,
                                     long stride_a, long stride_b, long stride_c, long first_a,
@@ -135,8 +120,7 @@ kernel WORK_GROUP(TX, TY) void gemm(const global type_a *a, const global type_b 
   const bool aligned_c = n % VECTOR == 0;
 
   vector sum[ROWS][COLUMNS];
-  for (int i = 0; i < ROWS; i++)
-    for (int j = 0; j < COLUMNS; j++) sum[i][j] = 0;
+  clear_sums(sum);
 
   for (int k0 = 0; k0 < k; k0 += DEPTH) {
     for (int e = item; e < TILE_M * DEPTH / VECTOR; e += TX * TY) {
@@ -177,14 +161,7 @@ kernel WORK_GROUP(TX, TY) void gemm(const global type_a *a, const global type_b 
 #endif
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (int p = 0; p < DEPTH; p++) {
-      vector y[COLUMNS];
-      for (int j = 0; j < COLUMNS; j++) y[j] = tile_b[p * (STRIDE_B / VECTOR) + tx + TX * j];
-      for (int i = 0; i < ROWS; i++) {
-        const float x = tile_a[p][ty + TY * i];
-        for (int j = 0; j < COLUMNS; j++) sum[i][j] = fma((vector)x, y[j], sum[i][j]);
-      }
-    }
+    multiply_tiles(sum, tile_a, tile_b);
     barrier(CLK_LOCAL_MEM_FENCE);
   }
 

@@ -10,6 +10,8 @@
  * one work-item a row or an element, groups of GROUP. Dtypes: storage for x, y, dy, dx; float for
  * the rest. */
 
+ROW_STATISTICS(row_statistics, storage, load)
+
 kernel WORK_GROUP(ROW_GROUP, 1) void group_norm(const global storage *x, const global float *gamma,
                                                 const global float *beta, global storage *y,
                                                 global float *statistics, long groups,
@@ -18,23 +20,11 @@ kernel WORK_GROUP(ROW_GROUP, 1) void group_norm(const global storage *x, const g
   const int item = get_local_id(0);
   const size_t width = channels * positions, n = get_group_id(0), row = n * width;
   const size_t first = modulo(n, groups) * channels;
-  float sum = 0;
-  for (size_t j = item; j < width; j += ROW_GROUP) sum += load(x, row + j);
-  const float mean = group_sum(sum, scratch, item, ROW_GROUP) / width;
-  float squares = 0;
-  for (size_t j = item; j < width; j += ROW_GROUP) {
-    const float d = load(x, row + j) - mean;
-    squares += d * d;
-  }
-  const float r = 1 / sqrt(group_sum(squares, scratch, item, ROW_GROUP) / width + epsilon);
+  const float2 s = row_statistics(x, row, width, epsilon, scratch, item, statistics, n);
   for (size_t j = item; j < width; j += ROW_GROUP) {
     const size_t channel = first + quotient(j, positions);
-    const float h = (load(x, row + j) - mean) * r;
+    const float h = (load(x, row + j) - s.x) * s.y;
     store(y, row + j, h * (gamma ? gamma[channel] : 1) + (beta ? beta[channel] : 0));
-  }
-  if (item == 0) {
-    statistics[2 * n] = mean;
-    statistics[2 * n + 1] = r;
   }
 }
 

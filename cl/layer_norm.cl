@@ -8,6 +8,8 @@
  * sum_columns then sums: work-group 32 x LANES, local memory 256 * LANES bytes. Dtypes: storage for
  * x, y, dy, dx; float for the rest. */
 
+ROW_STATISTICS(row_statistics, storage, load)
+
 kernel WORK_GROUP(ROW_GROUP, 1) void layer_norm(const global storage *x, const global float *gamma,
                                                 const global float *beta, global storage *y,
                                                 global float *statistics, long width,
@@ -15,22 +17,10 @@ kernel WORK_GROUP(ROW_GROUP, 1) void layer_norm(const global storage *x, const g
   local float scratch[ROW_GROUP];
   const int item = get_local_id(0);
   const size_t n = get_group_id(0), row = n * width;
-  float sum = 0;
-  for (size_t j = item; j < width; j += ROW_GROUP) sum += load(x, row + j);
-  const float mean = group_sum(sum, scratch, item, ROW_GROUP) / width;
-  float squares = 0;
+  const float2 s = row_statistics(x, row, width, epsilon, scratch, item, statistics, n);
   for (size_t j = item; j < width; j += ROW_GROUP) {
-    const float d = load(x, row + j) - mean;
-    squares += d * d;
-  }
-  const float r = 1 / sqrt(group_sum(squares, scratch, item, ROW_GROUP) / width + epsilon);
-  for (size_t j = item; j < width; j += ROW_GROUP) {
-    const float h = (load(x, row + j) - mean) * r;
+    const float h = (load(x, row + j) - s.x) * s.y;
     store(y, row + j, h * gamma[j] + (beta ? beta[j] : 0));
-  }
-  if (item == 0) {
-    statistics[2 * n] = mean;
-    statistics[2 * n + 1] = r;
   }
 }
 
@@ -62,29 +52,19 @@ kernel WORK_GROUP(32, LANES) void layer_norm_columns(const global storage *dy,
                                                      global float *partial, long m, long n,
                                                      long rows_per_chunk, long chunks) {
   local float sum_gamma[LANES][32], sum_beta[LANES][32];
-  const int tx = get_local_id(0), lane = get_local_id(1);
-  const size_t tiles = (n + 31) / 32, group = get_group_id(0), chunk = quotient(group, tiles);
-  const size_t column = (group - chunk * tiles) * 32 + tx;
-  const size_t begin = chunk * rows_per_chunk, end = min((ulong)(begin + rows_per_chunk), (ulong)m);
+  const int lane = get_local_id(1);
+  const strip s = find_strip(m, n, rows_per_chunk);
   float for_gamma = 0, for_beta = 0;
-  if (column < n)
-    for (size_t i = begin + lane; i < end; i += LANES) {
-      const float d = load(dy, i * n + column);
-      for_gamma += d * ((load(x, i * n + column) - statistics[2 * i]) * statistics[2 * i + 1]);
+  if (s.column < n)
+    for (size_t i = s.begin + lane; i < s.end; i += LANES) {
+      const float d = load(dy, i * n + s.column);
+      for_gamma += d * ((load(x, i * n + s.column) - statistics[2 * i]) * statistics[2 * i + 1]);
       for_beta += d;
     }
-  sum_gamma[lane][tx] = for_gamma;
-  sum_beta[lane][tx] = for_beta;
-  barrier(CLK_LOCAL_MEM_FENCE);
-  for (int half_size = LANES / 2; half_size > 0; half_size /= 2) {
-    if (lane < half_size) {
-      sum_gamma[lane][tx] += sum_gamma[lane + half_size][tx];
-      sum_beta[lane][tx] += sum_beta[lane + half_size][tx];
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-  }
-  if (lane == 0 && column < n) {
-    partial[chunk * n + column] = sum_gamma[0][tx];
-    partial[(chunks + chunk) * n + column] = sum_beta[0][tx];
+  for_gamma = lane_sum(for_gamma, sum_gamma);
+  for_beta = lane_sum(for_beta, sum_beta);
+  if (lane == 0 && s.column < n) {
+    partial[s.chunk * n + s.column] = for_gamma;
+    partial[(chunks + s.chunk) * n + s.column] = for_beta;
   }
 }

@@ -1,5 +1,5 @@
 /* sum_losses adds up what the losses leave for each row, (loss, weight, weight if right), and adds
- * the result to the sums that are kept on the device (AC_LOSS_SUMS in src/ops/op.h). A single
+ * the result to the sums that are kept on the device (AC_LOSS_SUMS in src/ops/arguments.h). A single
  * work-group of GROUP items; local memory 24 * GROUP bytes. Sums are pairs of floats, in an order
  * that depends on the number of rows alone. Dtypes: float. */
 

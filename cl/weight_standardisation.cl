@@ -5,6 +5,8 @@
  * A work-group of ROW_GROUP items a row; local memory 4 * ROW_GROUP bytes. Dtypes: storage for y
  * and dy, float for the rest. */
 
+ROW_STATISTICS(row_statistics, float, LOAD_FLOAT)
+
 kernel WORK_GROUP(ROW_GROUP, 1) void weight_standardisation(const global float *w,
                                                             global storage *y,
                                                             global float *statistics, long width,
@@ -12,20 +14,8 @@ kernel WORK_GROUP(ROW_GROUP, 1) void weight_standardisation(const global float *
   local float scratch[ROW_GROUP];
   const int item = get_local_id(0);
   const size_t n = get_group_id(0), row = n * width;
-  float sum = 0;
-  for (size_t j = item; j < width; j += ROW_GROUP) sum += w[row + j];
-  const float mean = group_sum(sum, scratch, item, ROW_GROUP) / width;
-  float squares = 0;
-  for (size_t j = item; j < width; j += ROW_GROUP) {
-    const float d = w[row + j] - mean;
-    squares += d * d;
-  }
-  const float r = 1 / sqrt(group_sum(squares, scratch, item, ROW_GROUP) / width + epsilon);
-  for (size_t j = item; j < width; j += ROW_GROUP) store(y, row + j, (w[row + j] - mean) * r);
-  if (item == 0) {
-    statistics[2 * n] = mean;
-    statistics[2 * n + 1] = r;
-  }
+  const float2 s = row_statistics(w, row, width, epsilon, scratch, item, statistics, n);
+  for (size_t j = item; j < width; j += ROW_GROUP) store(y, row + j, (w[row + j] - s.x) * s.y);
 }
 
 kernel WORK_GROUP(ROW_GROUP, 1) void weight_standardisation_gradient(const global storage *dy,

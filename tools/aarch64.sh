@@ -85,7 +85,7 @@ without_vectors=" concat conv2d conv_stage gemm_stored linear matmul numerics pl
 
 echo "Vector instructions for floats in the loops of kernels: NEON of 128 bits, SVE of 256 and of 512"
 scalar=()
-for file in src/backend/cpu/*.c; do
+for file in src/backend/cpu/*.c src/backend/cpu/product/*.c; do
   name=$(basename "$file" .c)
   counts=()
   for isa in base sve256 sve512; do
@@ -184,7 +184,7 @@ compare_training() { # NAME
 mkdir "$work/images"
 emulate max cli_fixture images "$work/images" train 400
 emulate max cli_fixture images "$work/images" t10k 40
-cat src/backend/cpu/*.h >"$work/text"
+cat src/backend/cpu/*.h src/backend/cpu/product/*.h >"$work/text"
 for model in mlp gpt resnet; do train native $model "$native"; done
 
 echo "Tests under qemu"

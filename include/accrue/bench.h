@@ -1,11 +1,14 @@
 /* Measuring: what a device can do at best (its roofs), and how near to that single ops come at the
- * shapes of a real model. Every count of work is the op table's, the one that plans are priced by.
+ * shapes of a real model. Every count of work is the op table's, the one that plans are measured
+ * by.
  *
  * What is measured: the median of samples, each a number of runs queued one after another and
  * waited for, divided by that number. The runs of an op go round among copies of its operands that
  * together are larger than a cache, so each run finds its operands in memory, as in a training step
  * of a model larger than the cache. Ops so small that their copies do not fill a cache are marked
- * `cached`. */
+ * `cached`.
+ *
+ * May still change. */
 #ifndef ACCRUE_BENCH_H
 #define ACCRUE_BENCH_H
 

@@ -42,7 +42,7 @@ typedef struct ac_device_desc {
   const ac_allocator *allocator; /* CPU only; copied; NULL: aligned pages from the system */
   ac_log_callback log; /* may be NULL; told what plans and trainers measure and compile first */
   void *log_user;
-  uint64_t dry_max_allocation; /* dry only: pretend this limit; 0: none */
+  uint64_t dry_max_allocation; /* dry only: pretend this limit; 0: none. May still change. */
 } ac_device_desc;
 
 /* Opens a device. `desc` may be NULL. Fails with AC_ERROR_DEVICE, naming the devices there are. */
@@ -58,7 +58,7 @@ AC_API uint64_t ac_device_peak_bytes(const ac_device *device);
 AC_API void ac_device_reset_peak(ac_device *device);
 
 /* Device memory objects (buffers and sub-buffers) made since the device was opened: constant while
- * a trainer runs. */
+ * a trainer runs. May still change. */
 AC_API uint64_t ac_device_object_count(const ac_device *device);
 
 #ifdef __cplusplus

@@ -41,6 +41,15 @@ typedef enum ac_recompute {
   AC_RECOMPUTE_ALL
 } ac_recompute;
 
+/* How the weights of several losses are known before a window's first micro-batch. */
+typedef enum ac_loss_means {
+  AC_LOSS_MEANS_COUNTED = 0, /* rows, where none is weighted or ignored; else counted on the host
+                                from the inputs of the whole window, which then comes in one call of
+                                ac_trainer_accumulate, or is read ahead by ac_fit */
+  AC_LOSS_MEANS_GIVEN,       /* by the caller: ac_trainer_begin_window */
+  AC_LOSS_MEANS_PER_SAMPLE   /* no need: each sum is divided by the window's samples instead */
+} ac_loss_means;
+
 /* Which optimizer's state the plan reserves. */
 typedef enum ac_optimizer_kind { AC_ADAMW = 0, AC_SGD } ac_optimizer_kind;
 
@@ -50,7 +59,7 @@ typedef struct ac_plan_desc {
   int64_t micro_batch; /* 0: the largest that fits the budget, at most `batch`, evenly split */
   uint64_t memory; /* budget in bytes for everything below; 0: what the device has; on a CPU three
                       quarters of it */
-  bool beyond_device; /* plan as if the device had any amount of memory */
+  bool beyond_device; /* plan as if the device had any amount of memory. May still change. */
   /* Ops that look at more than one sample (batch norm) may see one micro-batch at a time. Without
    * it, a plan with such an op does not split the batch. */
   bool micro_batch_norm;
@@ -63,10 +72,14 @@ typedef struct ac_plan_desc {
   ac_recompute recompute;
   ac_optimizer_kind optimizer;
   bool sgd_no_momentum; /* AC_SGD without a momentum buffer */
-  int read_ahead;       /* whole batches that ac_fit's threads read before they are needed; 0: each
-                           micro-batch is read when it is */
-  bool read_ahead_if_room; /* only as many as fit beside the fastest plan, down to none */
-  bool debug_numerics;     /* count in what is stored in 16 bits (ac_trainer_numerics); slow */
+  ac_loss_means
+      loss_means; /* of graphs with several losses (ac_graph_add_loss). May still change. */
+  int read_ahead; /* whole batches that ac_fit's threads read before they are needed; 0: each
+                     micro-batch is read when it is */
+  bool read_ahead_if_room; /* only as many as fit beside the fastest plan, down to none. May
+                              still change. */
+  bool debug_numerics; /* count in what is stored in 16 bits (ac_trainer_numerics); slow. May still
+                          change. */
 } ac_plan_desc;
 
 /* Fails with AC_ERROR_BUDGET and the smallest budget that would do, with the graph's first error,
@@ -94,11 +107,13 @@ typedef struct ac_plan_info {
   int64_t recomputed_ops;  /* steps that run an op again */
   int64_t parameter_count; /* trainable scalars, shared ones once */
   int64_t steps;           /* kernels of one micro-batch, forward and backward */
+  int64_t update_steps;    /* and of what ends a window: reduce and update. May still change. */
   uint64_t budget_bytes;   /* 0: none was given */
   ac_plan_bytes bytes;
-  uint64_t live_bytes;       /* lower bound of the arena: the largest sum of bytes alive at once */
-  uint64_t working_bytes;    /* of the parameters' bytes, those of working copies in 16 bits */
-  int read_ahead;            /* batches; those of the description, or what room there is */
+  uint64_t live_bytes;    /* lower bound of the arena: the largest sum of bytes alive at once. May
+                             still change. */
+  uint64_t working_bytes; /* of the parameters' bytes, those of working copies in 16 bits */
+  int read_ahead;         /* batches; those of the description, or what room there is */
   uint64_t read_ahead_bytes; /* host memory for the batches of `read_ahead` and the one in hand; on
                                 a CPU the budget covers it too. One sample a thread of fields that
                                 nothing reads is not counted */
@@ -109,10 +124,19 @@ typedef struct ac_plan_info {
 
 AC_API const ac_plan_info *ac_plan_get_info(const ac_plan *plan);
 
-/* One scheduled op, for reports. Index in [0, info.steps). */
+/* When a step runs: its micro-batch, once for each; behind the last one of a window, what reduces
+ * gradients to what decides on the update, and the update. May still change. */
+typedef enum ac_plan_phase {
+  AC_PLAN_MICRO_BATCH = 0,
+  AC_PLAN_REDUCE,
+  AC_PLAN_UPDATE
+} ac_plan_phase;
+
+/* One scheduled op, for reports. Index in [0, info.steps + info.update_steps). May still change. */
 typedef struct ac_plan_step {
   const char *op;    /* "layer_norm_gradient" */
   const char *scope; /* as given to ac_graph_scope; "" if none */
+  ac_plan_phase phase;
   bool backward;
   bool recomputed;
   bool couples_samples; /* its result for a sample depends on the others: not the same when a batch
@@ -128,7 +152,7 @@ AC_API ac_status ac_plan_get_step(const ac_plan *plan, int64_t index, ac_plan_st
 
 /* What other choices would cost: each micro-batch size that the search considers, keeping
  * everything, recomputing everything, and in between (`auto` with half the arena bytes that lie
- * between these two). */
+ * between these two). May still change. */
 typedef struct ac_plan_alternative {
   int64_t micro_batch, accumulation_steps, recomputed_ops;
   ac_recompute recompute;
@@ -137,7 +161,7 @@ typedef struct ac_plan_alternative {
 } ac_plan_alternative;
 
 /* Fills in at most `capacity` alternatives of a plan for training; *count receives how many there
- * are. Takes as long as planning anew for each. */
+ * are. Takes as long as planning anew for each. May still change. */
 AC_API ac_status ac_plan_alternatives(const ac_plan *plan, ac_plan_alternative *list, int capacity,
                                       int *count);
 

@@ -78,16 +78,44 @@ typedef struct ac_loss_scaling_desc {
   double floor;     /* a dynamic scale never backs off below it; default 1 */
 } ac_loss_scaling_desc;
 
+/* ---- deciding on an update ------------------------------------------------------------------- */
+
+typedef struct ac_trainer ac_trainer;
+
+/* One of the losses of a graph, over a window or a dataset. May still change. */
+typedef struct ac_loss_mean {
+  const char *name; /* as given to ac_graph_add_loss; "" of a loss that was set */
+  double loss;      /* nats, or what it is in, per unit of weight */
+  double accuracy;  /* weighted share of rows classified right; 0 for losses that do not say */
+  double weight;    /* with AC_LOSS_MEANS_PER_SAMPLE the samples, else its own */
+} ac_loss_mean;
+
+/* What a window has come to, before anything is changed. May still change. */
+typedef struct ac_decision {
+  double loss, weight, grad_norm; /* as in ac_update */
+  bool finite;   /* loss and gradients; if not, the window is skipped in any case */
+  double factor; /* what the update multiplies gradients of the mean loss by: that of clipping,
+                    or 1. May be set to another that is finite and not negative */
+  bool skip;     /* may be set: nothing is changed, as if the window were not finite, but a dynamic
+                    loss scale stays */
+} ac_decision;
+
+/* Called in ac_trainer_update once gradients are reduced. It may read gradients and parameters
+ * (ac_trainer_get_gradient, ac_trainer_gradient_norm, ac_trainer_get_parameter), for histograms or
+ * a clipping of its own, but not change anything: what would is refused with AC_ERROR_STATE, and
+ * ac_trainer_discard does nothing. May still change. */
+typedef void (*ac_decide)(void *user, ac_trainer *trainer, ac_decision *decision);
+
 typedef struct ac_trainer_desc {
   uint64_t seed;               /* of initial parameters and dropout */
   ac_optimizer_desc optimizer; /* its kind is the plan's */
   ac_schedule schedule;
   ac_loss_scaling_desc loss_scaling;
+  ac_decide decide; /* may be NULL */
+  void *user;       /* for `decide` */
 } ac_trainer_desc;
 
 /* ---- the two-call form ----------------------------------------------------------------------- */
-
-typedef struct ac_trainer ac_trainer;
 
 /* Allocates the plan's total and initialises the parameters. The plan must outlive the trainer. */
 AC_API ac_status ac_trainer_create(ac_trainer **trainer, const ac_plan *plan,
@@ -107,19 +135,29 @@ typedef struct ac_feed {
 AC_API ac_status ac_trainer_accumulate(ac_trainer *trainer, int64_t count, const ac_feed *feeds,
                                        int feed_count);
 
+/* Before the first samples of a window whose plan says AC_LOSS_MEANS_GIVEN: how many samples it
+ * will have, and what each loss will weigh over all of them, in the order of ac_graph_add_loss. The
+ * update fails with AC_ERROR_ARGUMENT, and changes nothing, if that was not so. */
+AC_API ac_status ac_trainer_begin_window(ac_trainer *trainer, int64_t samples,
+                                         const double *weights, int weight_count);
+
 typedef struct ac_update {
   int64_t update; /* updates made so far, this one included unless skipped */
   double loss;    /* nats per unit of weight, over the window */
-  double weight;  /* samples, or tokens that count */
+  double weight;  /* samples, or tokens that count; with several losses samples */
   double lr;
   double grad_norm;  /* of the mean loss's gradient, unscaled, before clipping */
   double loss_scale; /* of this window; 1 without loss scaling */
-  bool skipped;      /* something was not finite, or the weight was zero: nothing was changed */
+  bool skipped;      /* something was not finite, the weight was zero, or `decide` said so: nothing
+                        was changed */
   bool finite_loss, finite_gradient;
   /* Skipped, and no lower loss scale is left to try: the scale is at its floor, a static one has
    * failed in ten windows in a row, or there is no scaling. The model diverges, or its data are not
    * finite. */
   bool stuck;
+  /* Each loss; `loss` above is the sum of factor x mean. */
+  ac_loss_mean losses[AC_MAX_LOSSES];
+  int loss_count;
 } ac_update;
 
 /* Ends the window: checks, unscales, clips, divides, steps. `result` may be NULL. An empty window
@@ -135,13 +173,13 @@ AC_API void ac_trainer_discard(ac_trainer *trainer);
 /* Runs one micro-batch (count <= micro_batch) op by op and finds the first op whose result is not
  * finite; `text` receives "input images", "parameter w", "parameter w, too large for f16", "op
  * layer_norm (h.0.ln_1)", or "" if all is finite. Does not touch the window; AC_ERROR_STATE if one
- * is in progress that a plan for whole windows takes as one micro-batch. */
+ * is in progress that a plan for whole windows takes as one micro-batch. May still change. */
 AC_API ac_status ac_trainer_locate_nonfinite(ac_trainer *trainer, int64_t count,
                                              const ac_feed *feeds, int feed_count, char *text,
                                              size_t size);
 
 /* With ac_plan_desc.debug_numerics: what one op has stored in 16 bits since the trainer was made,
- * up to the last update. */
+ * up to the last update. May still change. */
 typedef struct ac_numerics {
   const char *op, *scope; /* as in ac_plan_step */
   bool backward;
@@ -151,7 +189,7 @@ typedef struct ac_numerics {
 } ac_numerics;
 
 /* How many ops store in 16 bits and are watched, which is all but those that only move values; the
- * index-th of them. */
+ * index-th of them. May still change. */
 AC_API int ac_trainer_numerics_count(const ac_trainer *trainer);
 AC_API ac_status ac_trainer_numerics(const ac_trainer *trainer, int index, ac_numerics *result);
 
@@ -165,9 +203,15 @@ AC_API ac_status ac_trainer_get_parameter(ac_trainer *trainer, int index, int64_
                                           int64_t count, float *data);
 AC_API ac_status ac_trainer_set_parameter(ac_trainer *trainer, int index, int64_t first,
                                           int64_t count, const float *data);
-/* The window's gradient sum so far (unscaled, not divided). */
+/* The window's gradient sum so far (unscaled, not divided by the window's weight), times the loss's
+ * factor. With several losses it is the sum over losses of factor x samples / weight x gradient of
+ * the loss's sum. May still change. */
 AC_API ac_status ac_trainer_get_gradient(ac_trainer *trainer, int index, int64_t first,
                                          int64_t count, float *data);
+/* The norm of the gradient of the mean loss by one parameter, unscaled, before clipping: of the
+ * window whose update is being decided (ac_decide), or the last one. 0 if it is not trained, or
+ * before the first update. May still change. */
+AC_API double ac_trainer_gradient_norm(const ac_trainer *trainer, int index);
 
 /* All parameters under their names. `ac_trainer_load` needs every parameter in the file with its
  * exact shape, under its own name or one that lacks `optional_prefix` (NULL: none); others in the
@@ -182,6 +226,9 @@ typedef struct ac_evaluation {
   double accuracy; /* weighted share of rows classified right, as the loss says what that is; 0 for
                       losses that do not */
   double weight;
+  ac_loss_mean losses[AC_MAX_LOSSES]; /* with several, `loss` is the sum of factor x mean, `weight`
+                                         samples, and `accuracy` the first one's */
+  int loss_count;
 } ac_evaluation;
 
 /* Forward only, without dropout, in the trainer's own memory; a window in progress is left as it
@@ -202,7 +249,8 @@ typedef enum ac_last_window {
 typedef enum ac_fit_event_kind {
   AC_FIT_STEP = 0,
   AC_FIT_EVALUATION,
-  AC_FIT_TRAINED /* no window follows, and what remains is the final evaluation: time to save */
+  AC_FIT_TRAINED /* no window follows, and what remains is the final evaluation: time to save. May
+                    still change. */
 } ac_fit_event_kind;
 
 typedef struct ac_fit_event {
@@ -239,7 +287,8 @@ typedef struct ac_fit_desc {
   ac_fit_callback callback;
   /* Asked before each micro-batch, of training and of evaluations, in the thread that called
    * ac_fit. Where it returns true the loop returns AC_OK with `stopped`, and the parameters are
-   * those of the last update: a window or evaluation in progress is discarded. NULL: never. */
+   * those of the last update: a window or evaluation in progress is discarded. NULL: never. May
+   * still change. */
   bool (*stop)(void *user);
   void *user; /* for both */
 } ac_fit_desc;

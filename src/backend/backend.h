@@ -10,7 +10,7 @@
 
 #include <accrue/device.h>
 
-#include "ops/op.h"
+#include "ops/arguments.h"
 
 enum { AC_BACKEND_VERSION = 1 };
 
@@ -19,6 +19,7 @@ typedef struct ac_backend {
   const char *name;
   bool computes_nothing; /* counts memory and calls alone: for planning, no hardware to be listed */
   bool compiles;         /* kernels, in `prepare` or, as drivers may, in a first run */
+  bool is_host;          /* computes with the program's own processors and memory */
 
   /* Number of devices, and the description of one. 0 devices (no driver, say) is no error. */
   int (*count)(void);
@@ -61,7 +62,7 @@ typedef struct ac_backend {
   uint64_t (*library_bytes)(void *state);
 } ac_backend;
 
-/* The list of backends, CPU first. */
+/* The list of backends. The first one is there on every machine. */
 #ifdef AC_HAVE_OPENCL
 #define AC_BACKEND_LIST_OPENCL(X) X(opencl)
 #else

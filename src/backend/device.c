@@ -67,24 +67,22 @@ static bool contains(const char *text, const char *part) {
   return false;
 }
 
-/* A GPU before the CPU, but the CPU before OpenCL on a CPU, which is slower than our own kernels.
+/* A GPU before the CPU, but the CPU before others on a CPU, which are slower than our own kernels.
  */
-static void choose_automatically(choice *chosen) {
-  const ac_backend *opencl = find_backend("opencl", 6);
-  int devices = opencl ? opencl->count() : 0;
-  for (int i = 0; i < devices; i++) {
-    ac_device_info info;
-    if (opencl->describe(i, &info) == AC_OK && info.gpu) {
-      *chosen = (choice){opencl, i};
-      return;
+static choice choose_automatically(void) {
+  for (int b = 1; b < BACKEND_COUNT; b++) {
+    int devices = backends[b]->computes_nothing ? 0 : backends[b]->count();
+    for (int i = 0; i < devices; i++) {
+      ac_device_info info;
+      if (backends[b]->describe(i, &info) == AC_OK && info.gpu) return (choice){backends[b], i};
     }
   }
-  *chosen = (choice){find_backend("cpu", 3), 0};
+  return (choice){backends[0], 0};
 }
 
 static bool choose(choice *chosen, const char *name) {
   if (!name || !*name || !strcasecmp(name, "auto")) {
-    choose_automatically(chosen);
+    *chosen = choose_automatically();
     return true;
   }
   const char *colon = strchr(name, ':');
@@ -129,7 +127,6 @@ ac_status ac_device_open(ac_device **device, const ac_device_desc *desc) {
   ac_device *made = calloc(1, sizeof *made);
   if (!made) return ac_fail(AC_ERROR_MEMORY, "no memory for a device");
   made->backend = chosen.backend;
-  made->clock = ac_clock;
   made->log = desc->log;
   made->log_user = desc->log_user;
   ac_status status = chosen.backend->open(&made->state, chosen.index, desc, &made->info);
@@ -146,7 +143,7 @@ ac_status ac_device_open(ac_device **device, const ac_device_desc *desc) {
 void ac_device_close(ac_device *device) {
   if (!device) return;
   device->backend->close(device->state);
-  for (int i = 0; i < AC_DTYPE_COUNT; i++) free(device->costs[i]);
+  if (device->attached) device->free_attached(device->attached);
   free(device);
 }
 

@@ -11,10 +11,9 @@ struct ac_device {
   uint64_t allocated, peak; /* bytes in chunks */
   ac_log_callback log;
   void *log_user;
-  /* plan/cost.h, by storage type; NULL until asked for, freed with the device. */
-  struct ac_cost_model *costs[AC_DTYPE_COUNT];
-  double (*clock)(void); /* ac_clock; another in tests of what measures time */
-  double calibrating;    /* seconds that measuring them took, beside compiling */
+  /* A slot for whoever plans for the device: freed with it. NULL: empty. */
+  void *attached;
+  void (*free_attached)(void *attached);
 };
 
 /* Through these so that the account is right. */

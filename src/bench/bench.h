@@ -4,7 +4,7 @@
 
 #include <accrue/bench.h>
 
-#include "plan/timing.h"
+#include "plan/placed_op.h"
 
 enum { AC_BENCH_LEAST_SAMPLES = 5 }; /* in a round */
 

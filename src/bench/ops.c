@@ -101,7 +101,7 @@ static ac_run_state run_of(int64_t batch) {
  * others add to they overwrite. */
 static ac_status add_steps(ac_bench *bench, const ac_plan *plan, int64_t samples, int64_t times,
                            bool fresh) {
-  for (int i = 0; i < plan->main.step_count && times; i++) {
+  for (int i = 0; i < ac_sequence_end(&plan->main) && times; i++) {
     const ac_step *step = &plan->main.steps[i];
     ac_bench_entry entry = {.run = run_of(samples),
                             .backward = ac_node_at(plan->graph, step->node)->backward,
@@ -116,47 +116,27 @@ static ac_status add_steps(ac_bench *bench, const ac_plan *plan, int64_t samples
   return AC_OK;
 }
 
-/* Updates go through a parameter element by element, so its shape does not matter. */
+/* Steps of parameters go element by element, so shapes do not matter. */
 static ac_operand flat(ac_operand x) {
   return (ac_operand){.dtype = x.dtype, .rank = x.count > 0, .dim = {x.count}, .count = x.count};
 }
 
-/* Batch norm's running statistics follow what the plan's steps have pooled. */
-static ac_status add_running(ac_bench *bench, const ac_plan *plan) {
-  const ac_graph *graph = plan->graph;
-  for (int i = 0; i < plan->main.step_count; i++) {
-    const ac_node *pool = ac_node_at(graph, plan->main.steps[i].node);
-    if (pool->op != AC_OP_batch_norm_pool) continue;
-    const ac_node *norm = ac_node_at(graph, pool->forward);
+static void flatten(ac_op_args *args) {
+  for (int i = 0; i < AC_MAX_INPUTS; i++) args->in[i] = flat(args->in[i]);
+  for (int j = 0; j < AC_MAX_OUTPUTS; j++) args->out[j] = flat(args->out[j]);
+}
+
+/* The phases that end a window. */
+static ac_status add_updates(ac_bench *bench, const ac_plan *plan) {
+  const ac_sequence *main = &plan->main;
+  for (int i = ac_sequence_end(main); i < main->step_count; i++) {
     ac_bench_entry entry = {.run = run_of(1), .update = true, .count = 1};
-    entry.args = (ac_op_args){.op = AC_OP_batch_norm_update,
-                              .attributes = ac_cost_sample_attributes(AC_OP_batch_norm_update),
-                              .in = {ac_operand_of(ac_tensor_at(graph, pool->out[0]), 1)}};
-    for (int j = 0; j < 2; j++)
-      entry.args.out[j] = ac_operand_of(ac_tensor_at(graph, norm->in[3 + j]), 1);
+    ac_step_arguments(&main->steps[i], plan->graph, &entry.run, &entry.args);
+    if (ac_op_describe(entry.args.op)->by_window) flatten(&entry.args);
+    own_attributes(&entry);
     AC_TRY(add(bench, &entry));
   }
   return AC_OK;
-}
-
-static ac_status add_updates(ac_bench *bench, const ac_plan *plan) {
-  for (int i = 0; i < plan->graph->parameter_count; i++) {
-    if (plan->parameters[i].gradient < 0) continue;
-    ac_bench_entry step = {.run = run_of(1), .update = true, .count = 1};
-    ac_plan_update_arguments(plan, i, NULL, &step.run, &step.args);
-    step.args.attributes = ac_cost_sample_attributes(step.args.op);
-    step.args.in[0] = flat(step.args.in[0]);
-    for (int j = 0; j < AC_MAX_OUTPUTS; j++) step.args.out[j] = flat(step.args.out[j]);
-    ac_bench_entry statistics = {.run = run_of(1), .update = true, .count = 1};
-    statistics.args =
-        (ac_op_args){.op = AC_OP_gradient_statistics,
-                     .attributes = ac_cost_sample_attributes(AC_OP_gradient_statistics),
-                     .in = {step.args.in[0]},
-                     .out = {{.dtype = AC_F32, .rank = 1, .dim = {2}, .count = 2}}};
-    AC_TRY(add(bench, &statistics));
-    AC_TRY(add(bench, &step));
-  }
-  return add_running(bench, plan);
 }
 
 static ac_status check_plan(const ac_bench *bench, const ac_plan *plan) {
@@ -168,7 +148,7 @@ ac_status ac_bench_add_plan(ac_bench *bench, const ac_plan *plan) {
   AC_REQUIRE(bench, plan);
   AC_TRY(check_plan(bench, plan));
   AC_TRY(add_steps(bench, plan, plan->info.micro_batch, 1, false));
-  return plan->desc.purpose == AC_TRAIN ? add_updates(bench, plan) : AC_OK;
+  return plan->problem.desc.purpose == AC_TRAIN ? add_updates(bench, plan) : AC_OK;
 }
 
 ac_status ac_bench_add_window(ac_bench *bench, const ac_plan *plan) {
@@ -178,7 +158,7 @@ ac_status ac_bench_add_window(ac_bench *bench, const ac_plan *plan) {
   AC_TRY(add_steps(bench, plan, size, 1, true));
   AC_TRY(add_steps(bench, plan, size, plan->info.batch / size - 1, false));
   if (rest) AC_TRY(add_steps(bench, plan, rest, 1, false));
-  return plan->desc.purpose == AC_TRAIN ? add_updates(bench, plan) : AC_OK;
+  return plan->problem.desc.purpose == AC_TRAIN ? add_updates(bench, plan) : AC_OK;
 }
 
 static ac_dtype storage_of(ac_precision precision) {
@@ -191,30 +171,16 @@ static bool has_op(const ac_bench *bench, int op) {
   return false;
 }
 
-static bool is_update(ac_op op) {
-  return op == AC_OP_gradient_statistics || op == AC_OP_adamw || op == AC_OP_sgd ||
-         op == AC_OP_batch_norm_update;
-}
-
-/* What only differentiation appends. */
-static bool is_backward(ac_op op) {
-  static const char ending[] = "_gradient";
-  const char *name = ac_op_name(op);
-  size_t length = strlen(name), end = sizeof ending - 1;
-  return op == AC_OP_sum_leading || op == AC_OP_batch_norm_pool ||
-         (length > end && !strcmp(name + length - end, ending));
-}
-
 ac_status ac_bench_add_others(ac_bench *bench, ac_precision precision) {
   AC_REQUIRE(bench);
   for (int op = 0; op < AC_OP_COUNT; op++) {
     ac_bench_entry entry = {0};
     if (has_op(bench, op) || !ac_cost_sample(&entry.args, bench->device, storage_of(precision),
-                                             (ac_op)op, AC_COST_SIZES - 1))
+                                             (ac_op)op, AC_SAMPLE_SIZES - 1))
       continue;
     entry.run = *entry.args.run;
-    entry.backward = is_backward((ac_op)op);
-    entry.update = is_update((ac_op)op);
+    entry.backward = ac_op_describe((ac_op)op)->backward;
+    entry.update = ac_op_describe((ac_op)op)->phase != AC_PHASE_MICRO_BATCH;
     AC_TRY(add(bench, &entry));
   }
   return AC_OK;
@@ -315,7 +281,7 @@ typedef struct running {
 
 static ac_status run_placed(void *user, int64_t runs) {
   running *r = user;
-  return ac_placed_run(r->device, r->placed, r->count, &r->next, runs, NULL);
+  return ac_placed_run(r->device, r->placed, r->count, &r->next, runs);
 }
 
 static ac_status time_in_chunk(ac_bench *bench, const ac_bench_entry *entry, void *chunk,

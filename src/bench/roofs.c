@@ -99,7 +99,7 @@ typedef struct beginning {
 
 static ac_status run_queued(void *user, int64_t runs) {
   beginning *b = user;
-  return ac_placed_run(b->device, &b->placed, 1, &b->next, runs, NULL);
+  return ac_placed_run(b->device, &b->placed, 1, &b->next, runs);
 }
 
 static ac_status run_alone(void *user, int64_t runs) {

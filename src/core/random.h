@@ -57,11 +57,4 @@ static inline uint32_t ac_dropout_bits(const ac_philox_block *block, uint64_t e)
   return block->v[e % 8 / 2] >> 16 * (e % 2) & 0xffffu;
 }
 
-/* FNV-1a, 64 bits. */
-static inline uint64_t ac_hash_text(const char *text) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
-  return hash;
-}
-
 #endif

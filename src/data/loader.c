@@ -21,15 +21,11 @@
 
 enum { PIECE = 16 };
 
-typedef struct place {
-  int64_t epoch, position;
-} place;
-
 typedef struct slot {
   char *fields[AC_MAX_FIELDS]; /* NULL: unused */
-  place begin, next;
-  int64_t count, given, done; /* samples: of the batch, taken by readers, read */
-  int64_t failed;             /* the first sample that could not be read; -1: none */
+  ac_window window;
+  int64_t given, done; /* samples of the window: taken by readers, read */
+  int64_t failed;      /* the first sample that could not be read; -1: none */
   ac_status status;
   char sentence[1024];
 } slot;
@@ -43,6 +39,7 @@ typedef struct reader {
 struct ac_loader {
   ac_dataset *dataset;
   ac_loader_desc desc;
+  ac_windows windows;
   size_t bytes[AC_MAX_FIELDS]; /* per sample */
   char *memory;
   reader *readers; /* the caller, then the threads */
@@ -52,7 +49,7 @@ struct ac_loader {
   int64_t taken;       /* the batch that is the caller's or comes next */
   int64_t filling;     /* the first batch of which samples are left to take */
   bool laid;           /* its slot says which they are */
-  place next;          /* where it begins, if not */
+  ac_place next;       /* where it begins, if not */
   bool holding;        /* batch `taken` is the caller's */
   int reading;         /* readers at work without the lock */
   bool pause, stop;
@@ -60,42 +57,23 @@ struct ac_loader {
 
 /* ---- the order of samples -------------------------------------------------------------------- */
 
-/* With incomplete batches dropped, one that cannot be filled begins in the next epoch. */
-static place skip_rest(const ac_loader *loader, place at) {
-  if (loader->desc.epoch_end != AC_EPOCH_END_DROP ||
-      ac_dataset_count(loader->dataset) - at.position >= loader->desc.batch)
-    return at;
-  return (place){at.epoch + 1, 0};
+ac_windows ac_loader_windows(const ac_dataset *dataset, const ac_loader_desc *desc) {
+  return (ac_windows){.count = ac_dataset_count(dataset),
+                      .batch = desc->batch,
+                      .epochs = desc->epochs,
+                      .epoch_end = desc->epoch_end,
+                      .no_shuffle = desc->no_shuffle,
+                      .seed = desc->seed};
 }
 
 /* Says which samples batch `filling` has; none after the end. */
 static void lay_batch(ac_loader *loader, slot *s) {
-  const ac_loader_desc *desc = &loader->desc;
-  int64_t count = ac_dataset_count(loader->dataset), left = desc->batch;
-  place at = skip_rest(loader, loader->next);
-  s->begin = at;
-  if (desc->batches && loader->filling >= desc->batches) left = 0;
-  while (left > 0 && (!desc->epochs || at.epoch < desc->epochs)) {
-    int64_t rest = count - at.position, piece = left < rest ? left : rest;
-    left -= piece;
-    at.position += piece;
-    if (piece < rest) break;
-    at = (place){at.epoch + 1, 0};
-    if (desc->epoch_end != AC_EPOCH_END_CARRY) break;
-  }
-  s->next = skip_rest(loader, at);
-  s->count = (at.epoch - s->begin.epoch) * count + at.position - s->begin.position;
+  s->window = ac_windows_lay(&loader->windows, loader->next);
+  if (loader->desc.batches && loader->filling >= loader->desc.batches)
+    s->window = (ac_window){s->window.begin, s->window.begin, 0};
   s->given = s->done = 0;
   s->failed = -1;
   loader->laid = true;
-}
-
-static ac_sample_key key_of(const ac_loader *loader, place begin, int64_t sample) {
-  int64_t count = ac_dataset_count(loader->dataset), position = begin.position + sample;
-  ac_sample_key key = {.epoch = begin.epoch + position / count, .seed = loader->desc.seed};
-  key.index = position % count;
-  if (!loader->desc.no_shuffle) key.index = ac_shuffle(key.seed, key.epoch, key.index, count);
-  return key;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -108,7 +86,7 @@ static ac_status read_samples(const reader *r, const slot *s, int64_t first, int
   for (int64_t i = first; i < end; i++) {
     for (int f = 0; f < ac_dataset_field_count(loader->dataset); f++)
       fields[f] = s->fields[f] ? s->fields[f] + (size_t)i * loader->bytes[f] : r->unused;
-    const ac_sample_key key = key_of(loader, s->begin, i);
+    const ac_sample_key key = ac_windows_key(&loader->windows, s->window.begin, i);
     *failed = i;
     AC_TRY(ac_dataset_read(loader->dataset, &key, fields));
   }
@@ -129,14 +107,15 @@ static bool read_piece(const reader *r) {
   if (loader->pause || loader->filling == loader->taken + loader->desc.depth) return false;
   slot *s = &loader->slots[loader->filling % loader->desc.depth];
   if (!loader->laid) lay_batch(loader, s);
-  if (!s->count) return false;
+  if (!s->window.count) return false;
 
-  int64_t first = s->given, end = s->count - first < PIECE ? s->count : first + PIECE, failed = 0;
+  int64_t first = s->given, end = s->window.count - first < PIECE ? s->window.count : first + PIECE,
+          failed = 0;
   s->given = end;
-  if (end == s->count) {
+  if (end == s->window.count) {
     loader->filling++;
     loader->laid = false;
-    loader->next = s->next;
+    loader->next = s->window.next;
   }
   loader->reading++;
   ac_monitor_unlock(loader->monitor);
@@ -145,7 +124,7 @@ static bool read_piece(const reader *r) {
   loader->reading--;
   if (status != AC_OK) note_failure(s, status, failed);
   s->done += end - first;
-  if (s->done == s->count || loader->pause) ac_monitor_wake(loader->monitor);
+  if (s->done == s->window.count || loader->pause) ac_monitor_wake(loader->monitor);
   return true;
 }
 
@@ -163,8 +142,8 @@ static void read_ahead(void *user) {
 /* Batch `taken` is complete, or known to be none. */
 static bool is_ready(const ac_loader *loader) {
   const slot *s = &loader->slots[loader->taken % loader->desc.depth];
-  if (loader->taken == loader->filling) return loader->laid && !s->count;
-  return s->done == s->count;
+  if (loader->taken == loader->filling) return loader->laid && !s->window.count;
+  return s->done == s->window.count;
 }
 
 ac_status ac_loader_next(ac_loader *loader, ac_batch *batch) {
@@ -180,14 +159,14 @@ ac_status ac_loader_next(ac_loader *loader, ac_batch *batch) {
     if (!helped && !is_ready(loader)) ac_monitor_wait(loader->monitor);
   }
   const slot *s = &loader->slots[loader->taken % loader->desc.depth];
-  loader->holding = s->count > 0 && s->failed < 0;
+  loader->holding = s->window.count > 0 && s->failed < 0;
   ac_monitor_unlock(loader->monitor);
 
-  *batch = (ac_batch){.count = s->count,
-                      .epoch = s->begin.epoch,
-                      .position = s->begin.position,
-                      .next_epoch = s->next.epoch,
-                      .next_position = s->next.position,
+  *batch = (ac_batch){.count = s->window.count,
+                      .epoch = s->window.begin.epoch,
+                      .position = s->window.begin.position,
+                      .next_epoch = s->window.next.epoch,
+                      .next_position = s->window.next.position,
                       .wait_seconds = ac_clock() - began};
   memcpy(batch->fields, s->fields, sizeof s->fields);
   return s->failed < 0 ? AC_OK : ac_fail(s->status, "%s", s->sentence);
@@ -203,7 +182,7 @@ ac_status ac_loader_seek(ac_loader *loader, int64_t epoch, int64_t position) {
   while (loader->reading) ac_monitor_wait(loader->monitor);
   loader->taken = loader->filling = 0;
   loader->laid = loader->holding = loader->pause = false;
-  loader->next = (place){epoch, position};
+  loader->next = (ac_place){epoch, position};
   ac_monitor_wake(loader->monitor);
   ac_monitor_unlock(loader->monitor);
   return AC_OK;
@@ -314,6 +293,7 @@ ac_status ac_loader_create(ac_loader **loader, ac_dataset *dataset, const ac_loa
   made->dataset = dataset;
   made->desc = *desc;
   ac_status status = complete(dataset, &made->desc);
+  made->windows = ac_loader_windows(dataset, &made->desc);
   if (status == AC_OK) status = allocate(made);
   for (int i = 1; i <= made->desc.threads && status == AC_OK; i++)
     status = ac_thread_start(&made->readers[i].thread, read_ahead, &made->readers[i]);

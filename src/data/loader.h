@@ -1,22 +1,15 @@
 /* A loader reads effective batches ahead while the device works on the one before.
  *
- * The batches are laid over the epochs one after another; the order within an epoch is that of
- * ac_shuffle. Sample i of a batch always lands in place i, and what it holds depends on its key
- * alone, so the number of threads changes nothing but the time. All memory is allocated when a
- * loader is made. A loader belongs to one thread at a time, apart from its own. */
+ * The batches are the windows of data/windows.h. Sample i of a batch always lands in place i, and
+ * what it holds depends on its key alone, so the number of threads changes nothing but the time.
+ * All memory is allocated when a loader is made. A loader belongs to one thread at a time, apart
+ * from its own. */
 #ifndef AC_DATA_LOADER_H
 #define AC_DATA_LOADER_H
 
-#include <accrue/dataset.h>
+#include "data/windows.h"
 
 typedef struct ac_loader ac_loader;
-
-/* What follows the last whole batch of an epoch. */
-typedef enum ac_epoch_end {
-  AC_EPOCH_END_SHORT = 0, /* a smaller batch */
-  AC_EPOCH_END_CARRY,     /* one that goes on in the next epoch; the last of all may be smaller */
-  AC_EPOCH_END_DROP       /* the next epoch */
-} ac_epoch_end;
 
 typedef struct ac_loader_desc {
   int64_t batch;   /* samples */
@@ -39,6 +32,9 @@ enum { AC_LOADER_ALIGNMENT = 64, AC_LOADER_MAX_THREADS = 64, AC_LOADER_MAX_DEPTH
  *
  * with each field's batch, and the sample, rounded up to AC_LOADER_ALIGNMENT. */
 ac_status ac_loader_bytes(const ac_dataset *dataset, const ac_loader_desc *desc, uint64_t *bytes);
+
+/* How a loader of the dataset lays its batches. */
+ac_windows ac_loader_windows(const ac_dataset *dataset, const ac_loader_desc *desc);
 
 /* Begins with epoch 0. The threads begin to read at once; the dataset must outlive the loader, and
  * others may read it meanwhile. */

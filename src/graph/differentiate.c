@@ -103,7 +103,7 @@ ac_status ac_gradient_emit(ac_differentiation *d, ac_op op, const void *attribut
 /* A loss node starts from the loss scale; any other node needs a gradient of its first output. */
 static bool reached(const ac_differentiation *d, const ac_node *node) {
   const ac_tensor *output = ac_tensor_at(d->graph, node->out[0]);
-  if (output->role == AC_ROLE_LOSS) return output->id == d->graph->loss;
+  if (output->role == AC_ROLE_LOSS) return ac_graph_loss_index(d->graph, output->id) >= 0;
   return d->gradient[output->storage] >= 0;
 }
 
@@ -125,18 +125,22 @@ static ac_status visit(ac_differentiation *d, int index) {
   int first = graph->node_count;
   graph->scope = node->scope;
   AC_TRY(emit_gradient(d, node));
-  if (desc->once) AC_TRY(desc->once(d, node));
+  if (desc->window) AC_TRY(desc->window(d, node));
+  int loss = node->out[0] < 0 ? -1 : ac_graph_loss_index(graph, node->out[0]);
   for (int i = first; i < graph->node_count; i++) {
-    ac_node_at(graph, i)->backward = true;
+    if (loss >= 0) ac_node_at(graph, i)->loss = loss;
+    ac_node_at(graph, i)->backward = ac_node_at(graph, i)->phase == AC_PHASE_MICRO_BATCH;
     ac_node_at(graph, i)->forward = index;
   }
   return graph->status;
 }
 
 ac_status ac_graph_differentiate(ac_graph *graph) {
-  if (graph->loss < 0) return ac_fail(AC_ERROR_ARGUMENT, "the graph has no loss to train on");
-  if (!ac_tensor_at(graph, graph->loss)->requires_gradient)
-    return ac_fail(AC_ERROR_ARGUMENT, "the loss depends on no trainable parameter");
+  if (!graph->loss_count) return ac_fail(AC_ERROR_ARGUMENT, "the graph has no loss to train on");
+  for (int i = 0; i < graph->loss_count; i++)
+    if (!ac_tensor_at(graph, graph->losses[i].tensor)->requires_gradient)
+      return ac_fail(AC_ERROR_ARGUMENT, "the loss%s%s depends on no trainable parameter",
+                     *graph->losses[i].name ? " " : "", graph->losses[i].name);
   int forward_tensors = graph->tensor_count;
   ac_differentiation d = {.graph = graph};
   d.gradient = malloc((size_t)forward_tensors * sizeof *d.gradient);

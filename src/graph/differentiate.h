@@ -19,7 +19,7 @@ struct ac_differentiation {
   int *parameter; /* by parameter: its gradient tensor, or -1 */
 };
 
-/* Differentiates graph->loss. A parameter that the loss does not depend on gets no gradient tensor.
+/* Differentiates the graph's losses. A parameter that none depends on gets no gradient tensor.
  */
 ac_status ac_graph_differentiate(ac_graph *graph);
 

@@ -6,6 +6,7 @@
 #include "graph/builder.h"
 #include "graph/init.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,7 +53,6 @@ ac_status ac_graph_create(ac_graph **graph) {
   AC_CREATES(graph);
   ac_graph *made = calloc(1, sizeof *made);
   if (!made) return ac_fail(AC_ERROR_MEMORY, "no memory for a graph");
-  made->loss = -1;
   made->builder.name = "graph";
   ac_graph_scope(made, NULL);
   ac_status status = made->status;
@@ -72,6 +72,7 @@ void ac_graph_free(ac_graph *graph) {
   free(graph->parameters);
   free(graph->outputs);
   free(graph->scopes);
+  for (int i = 0; i < graph->loss_count; i++) free(graph->losses[i].name);
   free(graph);
 }
 
@@ -213,6 +214,7 @@ int ac_graph_append(ac_graph *graph, ac_op op, const void *attributes, size_t si
   ac_node *node = append_node(graph);
   if (!node) return -1;
   node->op = op;
+  node->phase = ac_op_describe(op)->phase;
   node->forward = graph->node_count - 1;
   node->scope = graph->scope;
   node->accumulate = -1;
@@ -246,14 +248,54 @@ ac_tensor *ac_graph_emit(ac_graph *graph, ac_op op, const void *attributes, size
 
 /* ---- loss and outputs ------------------------------------------------------------------------ */
 
+int ac_graph_loss_index(const ac_graph *graph, int tensor) {
+  for (int i = 0; i < graph->loss_count; i++)
+    if (graph->losses[i].tensor == tensor) return i;
+  return -1;
+}
+
+static void *add_loss(ac_graph *graph, const char *name, int tensor, double factor) {
+  char *copy = strdup(name);
+  if (!copy) return out_of_memory(graph);
+  graph->losses[graph->loss_count++] = (ac_graph_loss){copy, tensor, factor};
+  return copy;
+}
+
+static bool is_loss(const ac_graph *graph, const ac_tensor *loss) {
+  return loss && loss->graph == graph && loss->role == AC_ROLE_LOSS;
+}
+
 void ac_graph_set_loss(ac_graph *graph, ac_tensor *loss) {
   static const ac_builder builder = {"set_loss", 1, {"loss"}};
   if (!graph || graph->status != AC_OK) return;
-  if (!loss || loss->graph != graph || loss->role != AC_ROLE_LOSS)
+  if (!is_loss(graph, loss))
     ac_builder_fail(graph, &builder, &loss, "the loss is no result of a loss op of this graph");
-  else if (graph->loss >= 0)
+  else if (graph->loss_count)
     ac_builder_fail(graph, &builder, &loss, "the graph has a loss already");
-  else graph->loss = loss->id;
+  else add_loss(graph, "", loss->id, 1);
+}
+
+/* Why a loss cannot be added; NULL: it can. */
+static const char *refuse_loss(const ac_graph *graph, const char *name, const ac_tensor *loss,
+                               double factor) {
+  if (!is_loss(graph, loss)) return "it is no result of a loss op of this graph";
+  if (ac_graph_loss_index(graph, loss->id) >= 0) return "the graph has this loss already";
+  if (graph->loss_count == AC_MAX_LOSSES) return "the graph has as many losses as there can be";
+  if (!name || !*name) return "it has no name";
+  if (!(factor > 0) || isinf(factor)) return "its factor is not positive and finite";
+  for (int i = 0; i < graph->loss_count; i++) {
+    if (!*graph->losses[i].name) return "the graph has a loss without a name (set_loss)";
+    if (!strcmp(graph->losses[i].name, name)) return "the name exists already";
+  }
+  return NULL;
+}
+
+void ac_graph_add_loss(ac_graph *graph, const char *name, ac_tensor *loss, double factor) {
+  static const ac_builder builder = {"add_loss", 1, {"loss"}};
+  if (!graph || graph->status != AC_OK) return;
+  const char *why = refuse_loss(graph, name, loss, factor);
+  if (why) ac_builder_fail(graph, &builder, &loss, "loss \"%s\": %s", name ? name : "", why);
+  else add_loss(graph, name, loss->id, factor);
 }
 
 static void *add_output(ac_graph *graph, const char *name, int tensor) {
@@ -367,7 +409,10 @@ static void *copy_into(ac_graph *graph, const ac_graph *from) {
   for (int i = 0; i < from->output_count; i++)
     if (!add_output(graph, from->outputs[i].name, from->outputs[i].tensor)) return NULL;
   graph->scope = from->scope;
-  graph->loss = from->loss;
+  for (int i = 0; i < from->loss_count; i++) {
+    const ac_graph_loss *loss = &from->losses[i];
+    if (!add_loss(graph, loss->name, loss->tensor, loss->factor)) return NULL;
+  }
   graph->streams = from->streams;
   return graph;
 }

@@ -10,7 +10,7 @@
 #ifndef AC_GRAPH_GRAPH_H
 #define AC_GRAPH_GRAPH_H
 
-#include "ops/op.h"
+#include "ops/description.h"
 
 /* dim[0] is multiplied by the micro-batch if `batched`. */
 typedef struct ac_shape {
@@ -23,10 +23,13 @@ typedef enum ac_role {
   AC_ROLE_INPUT,
   AC_ROLE_PARAMETER,
   AC_ROLE_ACTIVATION,
-  AC_ROLE_WORKING,  /* a parameter's copy in 16 bits (precision.h) */
-  AC_ROLE_GRADIENT, /* of a parameter: added to by every micro-batch */
-  AC_ROLE_POOLED,   /* batch norm's statistics: those of every micro-batch are joined to it */
-  AC_ROLE_LOSS      /* AC_LOSS_SUMS floats: added to by every micro-batch */
+  AC_ROLE_WORKING,    /* a parameter's copy in 16 bits (precision.h) */
+  AC_ROLE_GRADIENT,   /* of a parameter: added to by every micro-batch */
+  AC_ROLE_POOLED,     /* batch norm's statistics: those of every micro-batch are joined to it */
+  AC_ROLE_LOSS,       /* AC_LOSS_SUMS floats: added to by every micro-batch */
+  AC_ROLE_STATISTICS, /* of a parameter's gradient, once a window */
+  AC_ROLE_STATE,      /* what an optimizer keeps for a parameter */
+  AC_ROLE_COUNTER     /* what is counted in stored values: no tensor of a graph has it */
 } ac_role;
 
 /* What a role's tensors gather over a window. Each node adds its part once a micro-batch: where it
@@ -43,20 +46,21 @@ struct ac_tensor {
   ac_dtype dtype;
   ac_shape shape;
   bool requires_gradient;
-  ac_hint hint;  /* of the storage */
-  int producer;  /* node, or -1 */
-  int parameter; /* AC_ROLE_PARAMETER, _WORKING and _GRADIENT: index among the parameters; else -1
-                  */
+  ac_hint hint;           /* of the storage */
+  int producer;           /* node, or -1 */
+  int parameter;          /* of roles that belong to one: index among the parameters; else -1 */
+  int state;              /* AC_ROLE_STATE: which of its parameter's; else 0 */
   ac_parameter_desc desc; /* AC_ROLE_PARAMETER */
   char *name;             /* leaves; NULL otherwise */
 };
 
 struct ac_node {
   ac_op op;
-  bool backward;
-  int forward; /* the forward node whose gradient rule appended this one; its own index if it is a
-                  forward node */
+  ac_phase phase; /* the op's */
+  bool backward;  /* of AC_PHASE_MICRO_BATCH: appended by differentiation */
+  int forward; /* the forward node whose rules appended this one; its own index if there is none */
   int in[AC_MAX_INPUTS], out[AC_MAX_OUTPUTS]; /* -1: absent */
+  int loss;       /* of a loss's gradient: which of the graph's; else 0 */
   int accumulate; /* output 0 = this tensor + what the op computes; -1: none */
   int scope;      /* index into scopes; 0 is "" */
   _Alignas(8) unsigned char attributes[AC_MAX_ATTRIBUTE_BYTES];
@@ -76,6 +80,13 @@ typedef struct ac_named_output {
   int tensor;
 } ac_named_output;
 
+/* A graph's total loss is the sum of factor x mean over these. */
+typedef struct ac_graph_loss {
+  char *name; /* "" of the only one, unless it was given another */
+  int tensor;
+  double factor;
+} ac_graph_loss;
+
 enum { AC_GRAPH_SENTENCE = 1024 };
 
 struct ac_graph {
@@ -87,8 +98,9 @@ struct ac_graph {
   ac_named_output *outputs;
   char **scopes;
   int tensor_count, node_count, input_count, parameter_count, output_count, scope_count;
-  int scope;        /* of nodes built now */
-  int loss;         /* tensor, or -1 */
+  int scope; /* of nodes built now */
+  ac_graph_loss losses[AC_MAX_LOSSES];
+  int loss_count;
   uint32_t streams; /* random number streams given out */
   /* At work, or the last one, and what it was handed: for the sentence about a failure. */
   ac_builder builder;
@@ -104,6 +116,9 @@ static inline ac_tensor *ac_tensor_at(const ac_graph *graph, int id) {
 static inline ac_node *ac_node_at(const ac_graph *graph, int index) {
   return index < 0 ? NULL : &graph->node_chunks[index / AC_GRAPH_CHUNK][index % AC_GRAPH_CHUNK];
 }
+
+/* Which of the graph's losses a tensor is; -1: none. */
+int ac_graph_loss_index(const ac_graph *graph, int tensor);
 
 void ac_graph_free_chunks(void **chunks, int count);
 

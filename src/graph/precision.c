@@ -121,7 +121,7 @@ static ac_status append_rewritten(rewrite *r, const ac_node *old, int old_index)
   int index = ac_graph_append(graph, node.op, NULL, 0, 0, NULL);
   if (index < 0) return graph->status;
   r->index[old_index] = index;
-  node.forward = node.backward ? r->index[node.forward] : index;
+  node.forward = node.forward == old_index ? index : r->index[node.forward];
   *ac_node_at(graph, index) = node;
   for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
     if (gradient[j] >= 0 && node.out[j] >= 0) ac_tensor_at(graph, node.out[j])->producer = index;

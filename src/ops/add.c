@@ -17,5 +17,14 @@ static double sum_flops(const ac_op_args *args) {
 }
 
 const ac_op_desc ac_op_desc_add = {
-    .name = "add", .in_place = 1, .gradient = gradient, .flops = ac_flops_per_output};
-const ac_op_desc ac_op_desc_sum_leading = {.name = "sum_leading", .can_add = 1, .flops = sum_flops};
+    .in_place = 1,
+    .gradient = gradient,
+    .flops = ac_flops_per_output,
+    .sample = {{"n", "n"}, {"n"}, NULL},
+};
+const ac_op_desc ac_op_desc_sum_leading = {
+    .can_add = 1,
+    .backward = true,
+    .flops = sum_flops,
+    .sample = {{"RC"}, {"C"}, NULL},
+};

@@ -16,6 +16,7 @@
 
 #include "graph/builder.h"
 #include "graph/differentiate.h"
+#include "ops/words.h"
 
 #include <math.h>
 
@@ -74,6 +75,25 @@ static double gradient_flops(const ac_op_args *args) {
   return triangle_flops(&args->in[1], 5);
 }
 
-const ac_op_desc ac_op_desc_attention = {.name = "attention", .gradient = gradient, .flops = flops};
-const ac_op_desc ac_op_desc_attention_gradient = {.name = "attention_gradient",
-                                                  .flops = gradient_flops};
+static void words(ac_words *words, const ac_op_args *args) {
+  if (!(((const ac_attention_attributes *)args->attributes)->dropout > 0)) return;
+  ac_words_put(words, ", dropout");
+  ac_words_put_evaluation(words, args->run);
+}
+
+static const ac_attention_attributes sampled = {4, 0.125f, 0, 0};
+
+const ac_op_desc ac_op_desc_attention = {
+    .bound = AC_BOUND_BY_ARITHMETIC,
+    .gradient = gradient,
+    .flops = flops,
+    .words = words,
+    .sample = {{"BTQ"}, {"BTD", "BHT"}, &sampled},
+};
+const ac_op_desc ac_op_desc_attention_gradient = {
+    .backward = true,
+    .bound = AC_BOUND_BY_ARITHMETIC,
+    .flops = gradient_flops,
+    .words = words,
+    .sample = {{"BTD", "BTQ", "BTD", "BHT"}, {"BTQ"}, &sampled},
+};

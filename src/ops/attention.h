@@ -1,7 +1,7 @@
 #ifndef AC_OPS_ATTENTION_H
 #define AC_OPS_ATTENTION_H
 
-#include "ops/op.h"
+#include "ops/arguments.h"
 
 /* Dropout of attention weight (h, i, j) of a sample is element (h * T + i) * T + j of `stream`. */
 typedef struct ac_attention_attributes {

@@ -8,6 +8,7 @@
 #include "ops/batch_norm.h"
 
 #include "ops/norm.h"
+#include "ops/words.h"
 
 static bool is_running(const ac_tensor *tensor, int64_t channels) {
   return tensor->role == AC_ROLE_PARAMETER && tensor->desc.frozen &&
@@ -51,7 +52,18 @@ static ac_status gradient(ac_differentiation *d, const ac_node *node) {
   return ac_gradient_emit(d, AC_OP_batch_norm_gradient, NULL, 0, 4, operands, 3, node->in);
 }
 
-static ac_status once(ac_differentiation *d, const ac_node *node) {
+/* The running statistics follow those that the window has pooled. */
+static ac_status append_update(ac_graph *graph, const ac_node *node, ac_tensor *pooled) {
+  const ac_batch_norm_attributes *norm = (const void *)node->attributes;
+  ac_batch_norm_update_attributes attributes = {norm->momentum};
+  int index =
+      ac_graph_append(graph, AC_OP_batch_norm_update, &attributes, sizeof attributes, 1, &pooled);
+  if (index < 0) return graph->status;
+  for (int j = 0; j < 2; j++) ac_node_at(graph, index)->out[j] = node->in[3 + j];
+  return AC_OK;
+}
+
+static ac_status window(ac_differentiation *d, const ac_node *node) {
   ac_graph *graph = d->graph;
   const ac_tensor *x = ac_tensor_at(graph, node->in[0]);
   ac_tensor *statistics[] = {ac_tensor_at(graph, node->out[1]), ac_tensor_at(graph, node->out[2])};
@@ -61,8 +73,9 @@ static ac_status once(ac_differentiation *d, const ac_node *node) {
   int index =
       ac_graph_append(graph, AC_OP_batch_norm_pool, &attributes, sizeof attributes, 2, statistics);
   ac_tensor *pooled = ac_graph_new_tensor(graph, AC_ROLE_POOLED, AC_F32, &shape);
-  if (index >= 0 && pooled) ac_node_at(graph, index)->out[0] = pooled->id;
-  return graph->status;
+  if (index < 0 || !pooled) return graph->status;
+  ac_node_at(graph, index)->out[0] = pooled->id;
+  return append_update(graph, node, pooled);
 }
 
 /* Counted by hand from the formulas above, per element of x. */
@@ -80,16 +93,38 @@ static double update_flops(const ac_op_args *args) {
   return 8.0 * (double)args->in[0].dim[0];
 }
 
-const ac_op_desc ac_op_desc_batch_norm = {.name = "batch_norm",
-                                          .couples_samples = true,
-                                          .gradient = gradient,
-                                          .once = once,
-                                          .flops = flops};
-const ac_op_desc ac_op_desc_batch_norm_gradient = {.name = "batch_norm_gradient",
-                                                   .in_place = 1,
-                                                   .can_add = 7,
-                                                   .couples_samples = true,
-                                                   .flops = gradient_flops};
-const ac_op_desc ac_op_desc_batch_norm_pool = {.name = "batch_norm_pool", .flops = pool_flops};
-const ac_op_desc ac_op_desc_batch_norm_update = {.name = "batch_norm_update",
-                                                 .flops = update_flops};
+static void words(ac_words *words, const ac_op_args *args) {
+  ac_words_put_evaluation(words, args->run);
+}
+
+static const ac_batch_norm_attributes sampled = {.epsilon = 1e-5f};
+static const ac_batch_norm_pool_attributes sampled_pool = {1024};
+static const ac_batch_norm_update_attributes sampled_update = {0.1f};
+
+const ac_op_desc ac_op_desc_batch_norm = {
+    .couples_samples = true,
+    .gradient = gradient,
+    .window = window,
+    .flops = flops,
+    .words = words,
+    .sample = {{"mcP", "c", "c", "c", "c"}, {"mcP", "c2", "c"}, &sampled},
+};
+const ac_op_desc ac_op_desc_batch_norm_gradient = {
+    .in_place = 1,
+    .can_add = 7,
+    .couples_samples = true,
+    .backward = true,
+    .flops = gradient_flops,
+    .sample = {{"mcP", "mcP", "c2", "c"}, {"mcP", "c", "c"}, NULL},
+};
+const ac_op_desc ac_op_desc_batch_norm_pool = {
+    .sums = 1,
+    .backward = true,
+    .flops = pool_flops,
+    .sample = {{"n2", "n"}, {"n3"}, &sampled_pool},
+};
+const ac_op_desc ac_op_desc_batch_norm_update = {
+    .phase = AC_PHASE_UPDATE,
+    .flops = update_flops,
+    .sample = {{"n3"}, {"n", "n"}, &sampled_update},
+};

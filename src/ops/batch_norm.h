@@ -11,7 +11,7 @@
 #ifndef AC_OPS_BATCH_NORM_H
 #define AC_OPS_BATCH_NORM_H
 
-#include "ops/op.h"
+#include "ops/arguments.h"
 
 typedef struct ac_batch_norm_attributes {
   float epsilon;

@@ -3,7 +3,7 @@
 #ifndef AC_OPS_CHANNELS_H
 #define AC_OPS_CHANNELS_H
 
-#include "ops/op.h"
+#include "ops/arguments.h"
 
 typedef struct ac_channels {
   int64_t samples, channels, positions;

@@ -75,8 +75,22 @@ static ac_status slice_gradient(ac_differentiation *d, const ac_node *node) {
                           1, &dy, 1, &node->in[0]);
 }
 
-const ac_op_desc ac_op_desc_concat = {.name = "concat", .moves = true, .gradient = concat_gradient};
+static const ac_concat_attributes sampled = {1, 0};
+
+const ac_op_desc ac_op_desc_concat = {
+    .moves = true,
+    .gradient = concat_gradient,
+    .sample = {{"8kSS", "8kSS"}, {"8KSS"}, &sampled},
+};
 const ac_op_desc ac_op_desc_slice = {
-    .name = "slice", .moves = true, .can_add = 1, .gradient = slice_gradient};
+    .can_add = 1,
+    .moves = true,
+    .gradient = slice_gradient,
+    .sample = {{"8KSS"}, {"8kSS"}, &sampled},
+};
 const ac_op_desc ac_op_desc_slice_gradient = {
-    .name = "slice_gradient", .moves = true, .can_add = 1};
+    .can_add = 1,
+    .moves = true,
+    .backward = true,
+    .sample = {{"8kSS"}, {"8KSS"}, &sampled},
+};

@@ -1,7 +1,7 @@
 #ifndef AC_OPS_CONCAT_H
 #define AC_OPS_CONCAT_H
 
-#include "ops/op.h"
+#include "ops/arguments.h"
 
 /* concat: `axis` alone counts. slice and slice_gradient: the part of the whole tensor that begins
  * at `first`; its length is that of the part's own shape. */

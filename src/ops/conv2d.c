@@ -11,6 +11,7 @@
 
 #include "graph/builder.h"
 #include "graph/differentiate.h"
+#include "ops/words.h"
 
 /* What is being built, for the sentences about what does not fit. */
 typedef struct call {
@@ -120,8 +121,35 @@ static double weight_gradient_flops(const ac_op_args *args) {
   return (dw->count ? product_flops(dy, dw) : 0) + (args->out[1].count ? (double)dy->count : 0);
 }
 
-const ac_op_desc ac_op_desc_conv2d = {.name = "conv2d", .gradient = gradient, .flops = flops};
+static void words(ac_words *words, const ac_op_args *args) {
+  const ac_conv2d_attributes *a = args->attributes;
+  ac_words_put_pair(words, "stride", a->stride, 1);
+  ac_words_put_pair(words, "padding", a->padding, 0);
+  ac_words_put_pair(words, "dilation", a->dilation, 1);
+}
+
+static const ac_conv2d_attributes sampled = {{1, 1}, {1, 1}, {1, 1}, 1};
+
+const ac_op_desc ac_op_desc_conv2d = {
+    .bound = AC_BOUND_BY_ARITHMETIC,
+    .gradient = gradient,
+    .flops = flops,
+    .words = words,
+    .sample = {{"8kSS", "kk33", "k"}, {"8kSS"}, &sampled},
+};
 const ac_op_desc ac_op_desc_conv2d_input_gradient = {
-    .name = "conv2d_input_gradient", .can_add = 1, .flops = input_gradient_flops};
+    .can_add = 1,
+    .backward = true,
+    .bound = AC_BOUND_BY_ARITHMETIC,
+    .flops = input_gradient_flops,
+    .words = words,
+    .sample = {{"8kSS", "kk33"}, {"8kSS"}, &sampled},
+};
 const ac_op_desc ac_op_desc_conv2d_weight_gradient = {
-    .name = "conv2d_weight_gradient", .can_add = 3, .flops = weight_gradient_flops};
+    .can_add = 3,
+    .backward = true,
+    .bound = AC_BOUND_BY_ARITHMETIC,
+    .flops = weight_gradient_flops,
+    .words = words,
+    .sample = {{"8kSS", "8kSS"}, {"kk33", "k"}, &sampled},
+};

@@ -1,7 +1,7 @@
 #ifndef AC_OPS_CONV2D_H
 #define AC_OPS_CONV2D_H
 
-#include "ops/op.h"
+#include "ops/arguments.h"
 
 /* Height first, then width, all resolved. */
 typedef struct ac_conv2d_attributes {

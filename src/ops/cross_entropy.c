@@ -7,6 +7,7 @@
 #include "ops/cross_entropy.h"
 
 #include "ops/loss.h"
+#include "ops/words.h"
 
 bool ac_cross_entropy_describe(ac_graph *graph, const ac_builder *builder,
                                ac_tensor *const *operands, const ac_cross_entropy_desc *desc,
@@ -59,7 +60,37 @@ static double gradient_flops(const ac_op_args *args) {
   return 10.0 * (double)args->in[0].count;
 }
 
+static int64_t id_limit(const ac_op_args *args) {
+  return ac_columns(&args->in[0]);
+}
+
+static ac_loss_rows loss_rows(const ac_op_args *args) {
+  return ac_cross_entropy_rows(args->attributes, &args->in[1], args->in[2].count ? 2 : -1);
+}
+
+static void words(ac_words *words, const ac_op_args *args) {
+  ac_cross_entropy_words(words, args->attributes);
+}
+
+static const ac_cross_entropy_attributes sampled = {.ignore = false};
+
 const ac_op_desc ac_op_desc_cross_entropy = {
-    .name = "cross_entropy", .gradient = gradient, .flops = flops};
+    .can_add = 1,
+    .sums = 1,
+    .gradient = gradient,
+    .flops = flops,
+    .ids = 1,
+    .id_limit = id_limit,
+    .loss_rows = loss_rows,
+    .words = words,
+    .sample = {{"vV", "#v"}, {"8", "v"}, &sampled},
+};
 const ac_op_desc ac_op_desc_cross_entropy_gradient = {
-    .name = "cross_entropy_gradient", .in_place = 1, .flops = gradient_flops};
+    .in_place = 1,
+    .backward = true,
+    .flops = gradient_flops,
+    .ids = 1,
+    .id_limit = id_limit,
+    .words = words,
+    .sample = {{"vV", "#v", NULL, "v"}, {"vV"}, &sampled},
+};

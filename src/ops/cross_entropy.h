@@ -1,7 +1,7 @@
 #ifndef AC_OPS_CROSS_ENTROPY_H
 #define AC_OPS_CROSS_ENTROPY_H
 
-#include "ops/op.h"
+#include "ops/arguments.h"
 
 typedef struct ac_cross_entropy_attributes {
   bool ignore;

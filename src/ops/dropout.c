@@ -4,6 +4,7 @@
 
 #include "graph/builder.h"
 #include "ops/elementwise.h"
+#include "ops/words.h"
 
 ac_tensor *ac_dropout(ac_tensor *x, float p) {
   static const ac_builder builder = {"dropout", 1, {"x f32 [B, ...]"}};
@@ -23,5 +24,17 @@ static ac_status gradient(ac_differentiation *d, const ac_node *node) {
                           1, &node->in[0]);
 }
 
+static void words(ac_words *words, const ac_op_args *args) {
+  if (((const ac_dropout_attributes *)args->attributes)->p > 0)
+    ac_words_put_evaluation(words, args->run);
+}
+
+static const ac_dropout_attributes sampled = {0.1f, 1, 1 << 14};
+
 const ac_op_desc ac_op_desc_dropout = {
-    .name = "dropout", .in_place = 1, .gradient = gradient, .flops = ac_flops_per_output};
+    .in_place = 1,
+    .gradient = gradient,
+    .flops = ac_flops_per_output,
+    .words = words,
+    .sample = {{"n"}, {"n"}, &sampled},
+};

@@ -1,7 +1,7 @@
 #ifndef AC_OPS_DROPOUT_H
 #define AC_OPS_DROPOUT_H
 
-#include "ops/op.h"
+#include "ops/arguments.h"
 
 typedef struct ac_dropout_attributes {
   float p;

@@ -38,7 +38,27 @@ static double gradient_bytes(const ac_op_args *args) {
   return ac_operand_bytes(&args->in[0]) + ac_operand_bytes(&args->in[1]) + 2 * rows;
 }
 
+static int64_t id_limit(const ac_op_args *args) {
+  return args->in[0].dim[0];
+}
+static int64_t gradient_id_limit(const ac_op_args *args) {
+  return args->out[0].dim[0];
+}
+
 const ac_op_desc ac_op_desc_embedding = {
-    .name = "embedding", .moves = true, .gradient = gradient, .bytes = bytes};
+    .moves = true,
+    .gradient = gradient,
+    .bytes = bytes,
+    .ids = 1,
+    .id_limit = id_limit,
+    .sample = {{"VC", "#R"}, {"RC"}, NULL},
+};
 const ac_op_desc ac_op_desc_embedding_gradient = {
-    .name = "embedding_gradient", .can_add = 1, .flops = gradient_flops, .bytes = gradient_bytes};
+    .can_add = 1,
+    .backward = true,
+    .flops = gradient_flops,
+    .bytes = gradient_bytes,
+    .ids = 0,
+    .id_limit = gradient_id_limit,
+    .sample = {{"#R", "RC"}, {"VC"}, NULL},
+};

@@ -5,6 +5,7 @@
 
 #include "graph/builder.h"
 #include "ops/elementwise.h"
+#include "ops/words.h"
 
 ac_tensor *ac_gelu(ac_tensor *x, ac_gelu_kind kind) {
   static const ac_builder builder = {"gelu", 1, {"x f32"}};
@@ -28,7 +29,24 @@ static double gradient_flops(const ac_op_args *args) {
   return 24.0 * (double)args->out[0].count;
 }
 
+static void words(ac_words *words, const ac_op_args *args) {
+  if (((const ac_gelu_attributes *)args->attributes)->kind == AC_GELU_ERF)
+    ac_words_put(words, ", erf");
+}
+
+static const ac_gelu_attributes sampled = {AC_GELU_TANH};
+
 const ac_op_desc ac_op_desc_gelu = {
-    .name = "gelu", .in_place = 1, .gradient = gradient, .flops = flops};
+    .in_place = 1,
+    .gradient = gradient,
+    .flops = flops,
+    .words = words,
+    .sample = {{"n"}, {"n"}, &sampled},
+};
 const ac_op_desc ac_op_desc_gelu_gradient = {
-    .name = "gelu_gradient", .in_place = 1, .flops = gradient_flops};
+    .in_place = 1,
+    .backward = true,
+    .flops = gradient_flops,
+    .words = words,
+    .sample = {{"n", "n"}, {"n"}, &sampled},
+};

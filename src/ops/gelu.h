@@ -1,7 +1,7 @@
 #ifndef AC_OPS_GELU_H
 #define AC_OPS_GELU_H
 
-#include "ops/op.h"
+#include "ops/arguments.h"
 
 typedef struct ac_gelu_attributes {
   ac_gelu_kind kind;

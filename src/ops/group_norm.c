@@ -60,7 +60,17 @@ static double gradient_flops(const ac_op_args *args) {
   return (args->out[0].count ? 11.0 : 5.0) * (double)args->in[0].count;
 }
 
+static const ac_group_norm_attributes sampled = {8, 1e-5f};
+
 const ac_op_desc ac_op_desc_group_norm = {
-    .name = "group_norm", .gradient = gradient, .flops = flops};
+    .gradient = gradient,
+    .flops = flops,
+    .sample = {{"mcP", "c", "c"}, {"mcP", "m82"}, &sampled},
+};
 const ac_op_desc ac_op_desc_group_norm_gradient = {
-    .name = "group_norm_gradient", .in_place = 1, .can_add = 7, .flops = gradient_flops};
+    .in_place = 1,
+    .can_add = 7,
+    .backward = true,
+    .flops = gradient_flops,
+    .sample = {{"mcP", "mcP", "m82", "c"}, {"mcP", "c", "c"}, &sampled},
+};

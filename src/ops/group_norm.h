@@ -1,7 +1,7 @@
 #ifndef AC_OPS_GROUP_NORM_H
 #define AC_OPS_GROUP_NORM_H
 
-#include "ops/op.h"
+#include "ops/arguments.h"
 
 typedef struct ac_group_norm_attributes {
   int64_t groups; /* divides the channels */

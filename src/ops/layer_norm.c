@@ -49,9 +49,23 @@ static double parameter_flops(const ac_op_args *args) {
   return 5.0 * (double)args->in[0].count;
 }
 
+static const ac_layer_norm_attributes sampled = {1e-5f};
+
 const ac_op_desc ac_op_desc_layer_norm = {
-    .name = "layer_norm", .gradient = gradient, .flops = flops};
+    .gradient = gradient,
+    .flops = flops,
+    .sample = {{"RC", "C", "C"}, {"RC", "R2"}, &sampled},
+};
 const ac_op_desc ac_op_desc_layer_norm_input_gradient = {
-    .name = "layer_norm_input_gradient", .in_place = 1, .can_add = 1, .flops = input_flops};
+    .in_place = 1,
+    .can_add = 1,
+    .backward = true,
+    .flops = input_flops,
+    .sample = {{"RC", "RC", "R2", "C"}, {"RC"}, NULL},
+};
 const ac_op_desc ac_op_desc_layer_norm_parameter_gradient = {
-    .name = "layer_norm_parameter_gradient", .can_add = 3, .flops = parameter_flops};
+    .can_add = 3,
+    .backward = true,
+    .flops = parameter_flops,
+    .sample = {{"RC", "RC", "R2"}, {"C", "C"}, NULL},
+};

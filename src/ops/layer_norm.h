@@ -1,7 +1,7 @@
 #ifndef AC_OPS_LAYER_NORM_H
 #define AC_OPS_LAYER_NORM_H
 
-#include "ops/op.h"
+#include "ops/arguments.h"
 
 typedef struct ac_layer_norm_attributes {
   float epsilon;

@@ -28,7 +28,17 @@ static double flops(const ac_op_args *args) {
   return 2.0 * (double)args->out[0].count;
 }
 
+static const ac_leaky_relu_attributes sampled = {0.01f};
+
 const ac_op_desc ac_op_desc_leaky_relu = {
-    .name = "leaky_relu", .in_place = 1, .gradient = gradient, .flops = flops};
+    .in_place = 1,
+    .gradient = gradient,
+    .flops = flops,
+    .sample = {{"n"}, {"n"}, &sampled},
+};
 const ac_op_desc ac_op_desc_leaky_relu_gradient = {
-    .name = "leaky_relu_gradient", .in_place = 1, .flops = flops};
+    .in_place = 1,
+    .backward = true,
+    .flops = flops,
+    .sample = {{"n", "n"}, {"n"}, &sampled},
+};

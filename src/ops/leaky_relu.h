@@ -1,7 +1,7 @@
 #ifndef AC_OPS_LEAKY_RELU_H
 #define AC_OPS_LEAKY_RELU_H
 
-#include "ops/op.h"
+#include "ops/arguments.h"
 
 typedef struct ac_leaky_relu_attributes {
   float slope; /* not negative, so that y has the sign of x */

@@ -5,6 +5,7 @@
 
 #include "graph/builder.h"
 #include "graph/differentiate.h"
+#include "ops/words.h"
 
 ac_tensor *ac_linear(ac_tensor *x, ac_tensor *weight, ac_tensor *bias, ac_layout layout) {
   const ac_builder builder = {
@@ -52,8 +53,38 @@ static double weight_gradient_flops(const ac_op_args *args) {
          (args->out[1].count ? (double)args->in[1].count : 0);
 }
 
-const ac_op_desc ac_op_desc_linear = {.name = "linear", .gradient = gradient, .flops = flops};
+static void words(ac_words *words, const ac_op_args *args) {
+  ac_words_put_layout(words, ((const ac_linear_attributes *)args->attributes)->layout,
+                      &args->in[1]);
+}
+
+static void weight_gradient_words(ac_words *words, const ac_op_args *args) {
+  ac_words_put_layout(words, ((const ac_linear_attributes *)args->attributes)->layout,
+                      &args->out[0]);
+}
+
+static const ac_linear_attributes sampled = {AC_IN_OUT};
+
+const ac_op_desc ac_op_desc_linear = {
+    .bound = AC_BOUND_BY_ARITHMETIC,
+    .gradient = gradient,
+    .flops = flops,
+    .words = words,
+    .sample = {{"ri", "io", "o"}, {"ro"}, &sampled},
+};
 const ac_op_desc ac_op_desc_linear_input_gradient = {
-    .name = "linear_input_gradient", .can_add = 1, .flops = flops};
+    .can_add = 1,
+    .backward = true,
+    .bound = AC_BOUND_BY_ARITHMETIC,
+    .flops = flops,
+    .words = words,
+    .sample = {{"ro", "io"}, {"ri"}, &sampled},
+};
 const ac_op_desc ac_op_desc_linear_weight_gradient = {
-    .name = "linear_weight_gradient", .can_add = 3, .flops = weight_gradient_flops};
+    .can_add = 3,
+    .backward = true,
+    .bound = AC_BOUND_BY_ARITHMETIC,
+    .flops = weight_gradient_flops,
+    .words = weight_gradient_words,
+    .sample = {{"ri", "ro"}, {"io", "o"}, &sampled},
+};

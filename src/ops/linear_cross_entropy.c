@@ -12,6 +12,7 @@
 #include "ops/linear_cross_entropy.h"
 
 #include "ops/loss.h"
+#include "ops/words.h"
 
 ac_tensor *ac_linear_cross_entropy(ac_tensor *x, ac_tensor *weight, ac_layout layout,
                                    ac_tensor *targets, ac_tensor *weights,
@@ -74,7 +75,41 @@ static double gradient_flops(const ac_op_args *args) {
   return products * product_flops(args) + 21.0 * logits(args);
 }
 
+static ac_loss_rows loss_rows(const ac_op_args *args) {
+  const ac_linear_cross_entropy_attributes *a = args->attributes;
+  return ac_cross_entropy_rows(&a->loss, &args->in[2], args->in[3].count ? 3 : -1);
+}
+
+static void words(ac_words *words, const ac_op_args *args) {
+  const ac_linear_cross_entropy_attributes *a = args->attributes;
+  ac_words_put_layout(words, a->layout, &args->in[1]);
+  ac_cross_entropy_words(words, &a->loss);
+}
+
+static const ac_linear_cross_entropy_attributes sampled = {
+    AC_OUT_IN, {.ignore = false}, AC_LINEAR_CROSS_ENTROPY_CHUNK};
+
 const ac_op_desc ac_op_desc_linear_cross_entropy = {
-    .name = "linear_cross_entropy", .can_add = 1, .gradient = gradient, .flops = flops};
+    .can_add = 1,
+    .sums = 1,
+    .bound = AC_BOUND_BY_ARITHMETIC,
+    .gradient = gradient,
+    .flops = flops,
+    .ids = 2,
+    .id_limit = ac_linear_cross_entropy_classes,
+    .loss_rows = loss_rows,
+    .words = words,
+    .sample = {{"rD", "VD", "#r"}, {"8"}, &sampled},
+};
 const ac_op_desc ac_op_desc_linear_cross_entropy_gradient = {
-    .name = "linear_cross_entropy_gradient", .in_place = 1, .can_add = 7, .flops = gradient_flops};
+    .in_place = 1,
+    .can_add = 7,
+    .sums = 4,
+    .backward = true,
+    .bound = AC_BOUND_BY_ARITHMETIC,
+    .flops = gradient_flops,
+    .ids = 2,
+    .id_limit = ac_linear_cross_entropy_classes,
+    .words = words,
+    .sample = {{"rD", "VD", "#r"}, {"rD", "VD", "8"}, &sampled},
+};

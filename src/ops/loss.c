@@ -1,35 +1,20 @@
 #include "ops/loss.h"
 
-#include "ops/linear_cross_entropy.h"
+#include "ops/words.h"
 
-static void add_targets(ac_loss_rows *rows, const ac_tensor *targets,
-                        const ac_cross_entropy_attributes *attributes) {
-  rows->per_sample = ac_shape_count(&targets->shape);
-  rows->ignore = attributes->ignore;
-  rows->ignore_index = attributes->ignore_index;
+ac_loss_rows ac_cross_entropy_rows(const ac_cross_entropy_attributes *attributes,
+                                   const ac_operand *targets, int weights) {
+  return (ac_loss_rows){weights, targets->count, attributes->ignore, attributes->ignore_index};
 }
 
-bool ac_loss_rows_of(const ac_graph *graph, const ac_node *node, ac_loss_rows *rows) {
-  const void *attributes = node->attributes;
-  if (node->op == AC_OP_cross_entropy) {
-    *rows = (ac_loss_rows){.targets = 1, .weights = node->in[2] >= 0 ? 2 : -1};
-    rows->classes = ac_shape_last(&ac_tensor_at(graph, node->in[0])->shape);
-    add_targets(rows, ac_tensor_at(graph, node->in[1]), attributes);
-    return true;
-  }
-  if (node->op == AC_OP_linear_cross_entropy) {
-    const ac_linear_cross_entropy_attributes *linear = attributes;
-    *rows = (ac_loss_rows){.targets = 2, .weights = node->in[3] >= 0 ? 3 : -1};
-    rows->classes =
-        ac_tensor_at(graph, node->in[1])->shape.dim[linear->layout == AC_OUT_IN ? 0 : 1];
-    add_targets(rows, ac_tensor_at(graph, node->in[2]), &linear->loss);
-    return true;
-  }
-  /* A row is an index of the leading dimension, into which samples may be folded. */
-  *rows = (ac_loss_rows){.targets = -1,
-                         .weights = node->in[2] >= 0 ? 2 : -1,
-                         .per_sample = ac_tensor_at(graph, node->in[0])->shape.dim[0]};
-  return node->op == AC_OP_mean_squared_error || node->op == AC_OP_binary_cross_entropy;
+void ac_cross_entropy_words(ac_words *words, const ac_cross_entropy_attributes *attributes) {
+  if (attributes->smoothing > 0) ac_words_put(words, ", smoothed");
+  if (attributes->ignore) ac_words_put(words, ", some ignored");
+}
+
+/* A row is an index of the leading dimension, into which samples may be folded. */
+ac_loss_rows ac_sample_loss_rows(const ac_op_args *args) {
+  return (ac_loss_rows){.weights = args->in[2].count ? 2 : -1, .per_sample = args->in[0].dim[0]};
 }
 
 ac_tensor *ac_loss_emit(ac_graph *graph, ac_op op, const void *attributes, size_t size, int count,

@@ -6,18 +6,14 @@
 #include "graph/differentiate.h"
 #include "ops/cross_entropy.h"
 
-/* What a loss op adds up over: a row for each integer target or, without these, for each sample. A
- * row weighs what its weight says, 1 without weights, and nothing if its target is ignored. */
-typedef struct ac_loss_rows {
-  int targets, weights; /* which operands; -1: none */
-  int64_t classes;      /* that targets may name */
-  int64_t per_sample;   /* rows */
-  bool ignore;
-  int32_t ignore_index;
-} ac_loss_rows;
+/* The rows of losses over integer targets, and over samples with weights as input 2. Both as of one
+ * sample. */
+ac_loss_rows ac_cross_entropy_rows(const ac_cross_entropy_attributes *attributes,
+                                   const ac_operand *targets, int weights);
+ac_loss_rows ac_sample_loss_rows(const ac_op_args *args);
 
-/* False if the node is no loss. */
-bool ac_loss_rows_of(const ac_graph *graph, const ac_node *node, ac_loss_rows *rows);
+/* ac_op_desc.words of what they have in common. */
+void ac_cross_entropy_words(ac_words *words, const ac_cross_entropy_attributes *attributes);
 
 /* Emits a loss op whose output 0 holds the sums. */
 ac_tensor *ac_loss_emit(ac_graph *graph, ac_op op, const void *attributes, size_t size, int count,

@@ -4,6 +4,7 @@
 
 #include "graph/builder.h"
 #include "graph/differentiate.h"
+#include "ops/words.h"
 
 #include <string.h>
 
@@ -53,5 +54,19 @@ static double flops(const ac_op_args *args) {
   return 2.0 * (double)args->out[0].count * (double)inner;
 }
 
+static void words(ac_words *words, const ac_op_args *args) {
+  const ac_matmul_attributes *t = args->attributes;
+  if (t->transpose_a) ac_words_put(words, ", a transposed");
+  if (t->transpose_b) ac_words_put(words, ", b transposed");
+}
+
+static const ac_matmul_attributes sampled = {false, false};
+
 const ac_op_desc ac_op_desc_matmul = {
-    .name = "matmul", .can_add = 1, .gradient = gradient, .flops = flops};
+    .can_add = 1,
+    .bound = AC_BOUND_BY_ARITHMETIC,
+    .gradient = gradient,
+    .flops = flops,
+    .words = words,
+    .sample = {{"bTD", "bDT"}, {"bTT"}, &sampled},
+};

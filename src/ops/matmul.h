@@ -1,7 +1,7 @@
 #ifndef AC_OPS_MATMUL_H
 #define AC_OPS_MATMUL_H
 
-#include "ops/op.h"
+#include "ops/arguments.h"
 
 typedef struct ac_matmul_attributes {
   bool transpose_a, transpose_b; /* of the last two dimensions */

@@ -36,6 +36,16 @@ static double gradient_flops(const ac_op_args *args) {
 }
 
 const ac_op_desc ac_op_desc_mean_squared_error = {
-    .name = "mean_squared_error", .gradient = gradient, .flops = flops};
+    .can_add = 1,
+    .sums = 1,
+    .gradient = gradient,
+    .flops = flops,
+    .loss_rows = ac_sample_loss_rows,
+    .sample = {{"RC", "RC"}, {"8"}, NULL},
+};
 const ac_op_desc ac_op_desc_mean_squared_error_gradient = {
-    .name = "mean_squared_error_gradient", .in_place = 1, .flops = gradient_flops};
+    .in_place = 1,
+    .backward = true,
+    .flops = gradient_flops,
+    .sample = {{"RC", "RC"}, {"RC"}, NULL},
+};

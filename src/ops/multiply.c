@@ -17,8 +17,10 @@ static ac_status gradient(ac_differentiation *d, const ac_node *node) {
   return ac_broadcast_gradient(d, b->id, product);
 }
 
-const ac_op_desc ac_op_desc_multiply = {.name = "multiply",
-                                        .in_place = 1,
-                                        .can_add = 1,
-                                        .gradient = gradient,
-                                        .flops = ac_flops_per_output};
+const ac_op_desc ac_op_desc_multiply = {
+    .in_place = 1,
+    .can_add = 1,
+    .gradient = gradient,
+    .flops = ac_flops_per_output,
+    .sample = {{"n", "n"}, {"n"}, NULL},
+};

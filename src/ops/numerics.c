@@ -2,6 +2,9 @@
  * ac_run_state.mark_flushed those that are -0, for other types none. Counts are i32 and stop at
  * INT32_MAX. It belongs to no graph: an instance runs it on what an op stored, when asked to watch
  * numbers. */
-#include "ops/op.h"
+#include "ops/description.h"
 
-const ac_op_desc ac_op_desc_numerics = {.name = "numerics", .can_add = 1};
+const ac_op_desc ac_op_desc_numerics = {
+    .can_add = 1,
+    .sample = {{"n"}, {"#2"}, NULL},
+};

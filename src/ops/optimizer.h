@@ -1,7 +1,7 @@
 #ifndef AC_OPS_OPTIMIZER_H
 #define AC_OPS_OPTIMIZER_H
 
-#include "ops/op.h"
+#include "ops/arguments.h"
 
 /* out[0] = sum of (g * scale)^2 as float, out[1] = 0 if every g is finite, else 1. Finiteness is
  * found by an integer test of the exponent bits. */

@@ -9,6 +9,7 @@
 #include "graph/builder.h"
 #include "graph/differentiate.h"
 #include "ops/elementwise.h"
+#include "ops/words.h"
 
 static ac_tensor *pool(ac_op op, const char *name, ac_tensor *x, const ac_pool2d_desc *desc) {
   const ac_builder builder = {name, 1, {"x f32 [B, channels, height, width]"}};
@@ -80,11 +81,39 @@ static double gradient_flops(const ac_op_args *args) {
   return window_flops(args, &args->in[0]);
 }
 
+static void words(ac_words *words, const ac_op_args *args) {
+  const ac_pool2d_attributes *a = args->attributes;
+  ac_words_put_pair(words, "kernel", a->kernel, 1);
+  ac_words_put_pair(words, "stride", a->stride, 1);
+  ac_words_put_pair(words, "padding", a->padding, 0);
+}
+
+static const ac_pool2d_attributes sampled = {{2, 2}, {2, 2}, {0, 0}};
+
 const ac_op_desc ac_op_desc_max_pool2d = {
-    .name = "max_pool2d", .moves = true, .gradient = max_gradient, .flops = flops};
+    .moves = true,
+    .gradient = max_gradient,
+    .flops = flops,
+    .words = words,
+    .sample = {{"8kSS"}, {"8kss"}, &sampled},
+};
 const ac_op_desc ac_op_desc_max_pool2d_gradient = {
-    .name = "max_pool2d_gradient", .can_add = 1, .flops = gradient_flops};
+    .can_add = 1,
+    .backward = true,
+    .flops = gradient_flops,
+    .words = words,
+    .sample = {{"8kss", "8kSS"}, {"8kSS"}, &sampled},
+};
 const ac_op_desc ac_op_desc_average_pool2d = {
-    .name = "average_pool2d", .gradient = average_gradient, .flops = flops};
+    .gradient = average_gradient,
+    .flops = flops,
+    .words = words,
+    .sample = {{"8kSS"}, {"8kss"}, &sampled},
+};
 const ac_op_desc ac_op_desc_average_pool2d_gradient = {
-    .name = "average_pool2d_gradient", .can_add = 1, .flops = gradient_flops};
+    .can_add = 1,
+    .backward = true,
+    .flops = gradient_flops,
+    .words = words,
+    .sample = {{"8kss"}, {"8kSS"}, &sampled},
+};

@@ -1,7 +1,7 @@
 #ifndef AC_OPS_POOL2D_H
 #define AC_OPS_POOL2D_H
 
-#include "ops/op.h"
+#include "ops/arguments.h"
 
 /* Height first, then width, all resolved. A padding is at most half of its kernel, so that no
  * window lies outside of the image. */

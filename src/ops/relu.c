@@ -10,6 +10,14 @@ static ac_status gradient(ac_differentiation *d, const ac_node *node) {
 }
 
 const ac_op_desc ac_op_desc_relu = {
-    .name = "relu", .in_place = 1, .gradient = gradient, .flops = ac_flops_per_output};
+    .in_place = 1,
+    .gradient = gradient,
+    .flops = ac_flops_per_output,
+    .sample = {{"n"}, {"n"}, NULL},
+};
 const ac_op_desc ac_op_desc_relu_gradient = {
-    .name = "relu_gradient", .in_place = 1, .flops = ac_flops_per_output};
+    .in_place = 1,
+    .backward = true,
+    .flops = ac_flops_per_output,
+    .sample = {{"n", "n"}, {"n"}, NULL},
+};

@@ -43,8 +43,23 @@ static double parameter_flops(const ac_op_args *args) {
   return 3.0 * (double)args->in[0].count;
 }
 
-const ac_op_desc ac_op_desc_rms_norm = {.name = "rms_norm", .gradient = gradient, .flops = flops};
+static const ac_rms_norm_attributes sampled = {1e-5f};
+
+const ac_op_desc ac_op_desc_rms_norm = {
+    .gradient = gradient,
+    .flops = flops,
+    .sample = {{"RC", "C"}, {"RC", "R"}, &sampled},
+};
 const ac_op_desc ac_op_desc_rms_norm_input_gradient = {
-    .name = "rms_norm_input_gradient", .in_place = 1, .can_add = 1, .flops = input_flops};
+    .in_place = 1,
+    .can_add = 1,
+    .backward = true,
+    .flops = input_flops,
+    .sample = {{"RC", "RC", "R", "C"}, {"RC"}, NULL},
+};
 const ac_op_desc ac_op_desc_rms_norm_parameter_gradient = {
-    .name = "rms_norm_parameter_gradient", .can_add = 1, .flops = parameter_flops};
+    .can_add = 1,
+    .backward = true,
+    .flops = parameter_flops,
+    .sample = {{"RC", "RC", "R"}, {"C"}, NULL},
+};

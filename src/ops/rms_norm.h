@@ -1,7 +1,7 @@
 #ifndef AC_OPS_RMS_NORM_H
 #define AC_OPS_RMS_NORM_H
 
-#include "ops/op.h"
+#include "ops/arguments.h"
 
 typedef struct ac_rms_norm_attributes {
   float epsilon;

@@ -22,8 +22,12 @@ static ac_status gradient(ac_differentiation *d, const ac_node *node) {
                           &node->in[0]);
 }
 
-const ac_op_desc ac_op_desc_scale = {.name = "scale",
-                                     .in_place = 1,
-                                     .can_add = 1,
-                                     .gradient = gradient,
-                                     .flops = ac_flops_per_output};
+static const ac_scale_attributes sampled = {0.5f};
+
+const ac_op_desc ac_op_desc_scale = {
+    .in_place = 1,
+    .can_add = 1,
+    .gradient = gradient,
+    .flops = ac_flops_per_output,
+    .sample = {{"n"}, {"n"}, &sampled},
+};

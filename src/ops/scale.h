@@ -1,7 +1,7 @@
 #ifndef AC_OPS_SCALE_H
 #define AC_OPS_SCALE_H
 
-#include "ops/op.h"
+#include "ops/arguments.h"
 
 typedef struct ac_scale_attributes {
   float factor;

@@ -18,6 +18,14 @@ static double gradient_flops(const ac_op_args *args) {
 }
 
 const ac_op_desc ac_op_desc_silu = {
-    .name = "silu", .in_place = 1, .gradient = gradient, .flops = flops};
+    .in_place = 1,
+    .gradient = gradient,
+    .flops = flops,
+    .sample = {{"n"}, {"n"}, NULL},
+};
 const ac_op_desc ac_op_desc_silu_gradient = {
-    .name = "silu_gradient", .in_place = 1, .flops = gradient_flops};
+    .in_place = 1,
+    .backward = true,
+    .flops = gradient_flops,
+    .sample = {{"n", "n"}, {"n"}, NULL},
+};

@@ -24,6 +24,14 @@ static double gradient_flops(const ac_op_args *args) {
 }
 
 const ac_op_desc ac_op_desc_softmax = {
-    .name = "softmax", .in_place = 1, .gradient = gradient, .flops = flops};
+    .in_place = 1,
+    .gradient = gradient,
+    .flops = flops,
+    .sample = {{"RC"}, {"RC"}, NULL},
+};
 const ac_op_desc ac_op_desc_softmax_gradient = {
-    .name = "softmax_gradient", .in_place = 1, .flops = gradient_flops};
+    .in_place = 1,
+    .backward = true,
+    .flops = gradient_flops,
+    .sample = {{"RC", "RC"}, {"RC"}, NULL},
+};

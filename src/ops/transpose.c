@@ -3,6 +3,7 @@
 
 #include "graph/builder.h"
 #include "graph/differentiate.h"
+#include "ops/words.h"
 
 ac_tensor *ac_transpose(ac_tensor *x, int axis_a, int axis_b) {
   static const ac_builder builder = {"transpose", 1, {"x f32"}};
@@ -29,4 +30,16 @@ static ac_status gradient(ac_differentiation *d, const ac_node *node) {
                           &dy, 1, &node->in[0]);
 }
 
-const ac_op_desc ac_op_desc_transpose = {.name = "transpose", .moves = true, .gradient = gradient};
+static void words(ac_words *words, const ac_op_args *args) {
+  const ac_transpose_attributes *a = args->attributes;
+  ac_words_put(words, ", axes %d and %d", (int)a->axis_a, (int)a->axis_b);
+}
+
+static const ac_transpose_attributes sampled = {0, 1};
+
+const ac_op_desc ac_op_desc_transpose = {
+    .moves = true,
+    .gradient = gradient,
+    .words = words,
+    .sample = {{"RC"}, {"CR"}, &sampled},
+};

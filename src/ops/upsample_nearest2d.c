@@ -34,7 +34,16 @@ static double gradient_flops(const ac_op_args *args) {
   return (double)args->in[0].count;
 }
 
+static const ac_upsample_nearest2d_attributes sampled = {2};
+
 const ac_op_desc ac_op_desc_upsample_nearest2d = {
-    .name = "upsample_nearest2d", .moves = true, .gradient = gradient};
+    .moves = true,
+    .gradient = gradient,
+    .sample = {{"8kss"}, {"8kSS"}, &sampled},
+};
 const ac_op_desc ac_op_desc_upsample_nearest2d_gradient = {
-    .name = "upsample_nearest2d_gradient", .can_add = 1, .flops = gradient_flops};
+    .can_add = 1,
+    .backward = true,
+    .flops = gradient_flops,
+    .sample = {{"8kSS"}, {"8kss"}, &sampled},
+};

@@ -35,10 +35,17 @@ static double gradient_flops(const ac_op_args *args) {
   return 9.0 * (double)args->in[0].count;
 }
 
+static const ac_weight_standardisation_attributes sampled = {1e-5f};
+
 const ac_op_desc ac_op_desc_weight_standardisation = {
-    .name = "weight_standardisation", .gradient = gradient, .flops = flops};
+    .gradient = gradient,
+    .flops = flops,
+    .sample = {{"RC"}, {"RC", "R2"}, &sampled},
+};
 const ac_op_desc ac_op_desc_weight_standardisation_gradient = {
-    .name = "weight_standardisation_gradient",
     .in_place = 1,
     .can_add = 1,
-    .flops = gradient_flops};
+    .backward = true,
+    .flops = gradient_flops,
+    .sample = {{"RC", "RC", "R2"}, {"RC"}, NULL},
+};

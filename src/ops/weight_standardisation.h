@@ -1,7 +1,7 @@
 #ifndef AC_OPS_WEIGHT_STANDARDISATION_H
 #define AC_OPS_WEIGHT_STANDARDISATION_H
 
-#include "ops/op.h"
+#include "ops/arguments.h"
 
 typedef struct ac_weight_standardisation_attributes {
   float epsilon;

@@ -1,8 +1,10 @@
 /* What holds of every plan, checked when one is made, whatever laid it down:
  *
  *   - each node that adds to sums (gradients, loss, pooled statistics) does so in one step, the
- *     first in which it runs, and what yields nothing but sums runs once;
- *   - every trained parameter's gradient is a sum that some step adds to;
+ *     first in which it runs, and what yields nothing but sums runs once; they are those outputs
+ *     that the op's description says;
+ *   - every trained parameter's gradient is a sum that some step adds to, and an update steps each
+ *     of these parameters once, and no other; each step stands in the phase of its node;
  *   - what persists does not overlap, and values lie behind it, within the plan's bytes; those that
  *     are alive at the same step do not overlap; none straddles two chunks; one that lives in
  *     another's memory has that other alive as long.
@@ -27,6 +29,13 @@ static ac_role role_of(const ac_plan *plan, int tensor) {
   return ac_tensor_at(plan->graph, ac_tensor_at(plan->graph, tensor)->storage)->role;
 }
 
+/* A sum of the window is what the op says to be one, and a gradient what it can add to. */
+static bool may_be(ac_op op, int output, ac_role role) {
+  const ac_op_desc *desc = ac_op_describe(op);
+  if (role == AC_ROLE_GRADIENT) return desc->can_add >> output & 1;
+  return ac_role_is_sum(role) == (desc->sums >> output & 1);
+}
+
 /* `ran`: by node; `summed`: by parameter, whether a step adds to its gradient. */
 static ac_status check_step(const ac_plan *plan, const ac_step *step, bool *ran, bool *summed) {
   const ac_node *node = ac_node_at(plan->graph, step->node);
@@ -34,7 +43,9 @@ static ac_status check_step(const ac_plan *plan, const ac_step *step, bool *ran,
   ran[step->node] = true;
   for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
     if (node->out[j] < 0) continue;
-    bool sum = ac_role_is_sum(role_of(plan, node->out[j])), writes = step->out[j].tensor >= 0;
+    const ac_role role = role_of(plan, node->out[j]);
+    const bool sum = ac_role_is_sum(role), writes = step->out[j].tensor >= 0;
+    if (!may_be(node->op, j, role)) return broken(plan, step, "does not say what it sums up");
     yields |= !sum;
     if (sum && writes && again) return broken(plan, step, "would add to its sums twice");
     if (sum && !writes && !again) return broken(plan, step, "would not add to its sums");
@@ -53,9 +64,41 @@ static ac_status check_steps(const ac_plan *plan, bool *ran, bool *summed) {
   for (int i = 0; i < plan->main.step_count; i++)
     AC_TRY(check_step(plan, &plan->main.steps[i], ran, summed));
   for (int i = 0; i < graph->parameter_count; i++)
-    if (plan->parameters[i].gradient >= 0 && !summed[i])
+    if (plan->problem.parameters[i].gradient >= 0 && !summed[i])
       return ac_fail(AC_ERROR_INTERNAL, "plan: no step would yield the gradient of \"%s\"",
                      ac_tensor_at(graph, graph->parameters[i])->name);
+  return AC_OK;
+}
+
+static ac_status check_phases(const ac_plan *plan) {
+  const ac_sequence *main = &plan->main;
+  for (int phase = 0; phase < AC_PHASE_COUNT; phase++)
+    for (int i = main->begin[phase]; i < main->begin[phase + 1]; i++)
+      if ((int)ac_node_at(plan->graph, main->steps[i].node)->phase != phase)
+        return broken(plan, &main->steps[i], "would run in another phase than its own");
+  return AC_OK;
+}
+
+/* The parameter that an update's step goes by the gradient of; -1: none. */
+static int stepped_parameter(const ac_plan *plan, const ac_step *step) {
+  if (step->in[0].tensor < 0 || step->out[0].tensor < 0) return -1;
+  const ac_tensor *from = ac_tensor_at(plan->graph, step->in[0].tensor);
+  const ac_tensor *to = ac_tensor_at(plan->graph, step->out[0].tensor);
+  return from->role == AC_ROLE_GRADIENT && to->role == AC_ROLE_PARAMETER ? to->parameter : -1;
+}
+
+ac_status ac_plan_check_update(const ac_plan *plan, int *stepped) {
+  const ac_graph *graph = plan->graph;
+  const ac_sequence *main = &plan->main;
+  memset(stepped, 0, (size_t)graph->parameter_count * sizeof *stepped);
+  for (int i = main->begin[AC_PHASE_UPDATE]; i < main->begin[AC_PHASE_COUNT]; i++) {
+    int parameter = stepped_parameter(plan, &main->steps[i]);
+    if (parameter >= 0) stepped[parameter]++;
+  }
+  for (int i = 0; i < graph->parameter_count && plan->problem.desc.purpose == AC_TRAIN; i++)
+    if (stepped[i] != (plan->problem.parameters[i].gradient >= 0))
+      return ac_fail(AC_ERROR_INTERNAL, "an update would step \"%s\" %d times",
+                     ac_tensor_at(graph, graph->parameters[i])->name, stepped[i]);
   return AC_OK;
 }
 
@@ -91,28 +134,12 @@ static int by_first_step(const void *a, const void *b) {
   return x->first != y->first ? x->first - y->first : by_address(a, b);
 }
 
-static void add(span *list, int *count, uint64_t address, uint64_t bytes) {
-  if (bytes && address != AC_NO_ADDRESS) list[(*count)++] = (span){address, bytes, 0, 0};
-}
-
-/* Parameters, gradients, moments, inputs, sums and statistics; *end: where the last one ends. */
-static ac_status check_persistent(const ac_plan *plan, span *list, uint64_t *end) {
-  const ac_graph *graph = plan->graph;
+/* *end: where the last cell ends. */
+static ac_status check_cells(const ac_plan *plan, span *list, uint64_t *end) {
   int count = 0;
-  for (int i = 0; i < graph->tensor_count; i++) {
-    const ac_tensor *tensor = ac_tensor_at(graph, i);
-    ac_operand x = ac_operand_of(tensor, plan->info.micro_batch);
-    bool own = tensor->storage == i && tensor->role != AC_ROLE_ACTIVATION;
-    if (own && tensor->role != AC_ROLE_LOSS)
-      add(list, &count, plan->address[i], (uint64_t)x.count * ac_dtype_bytes(x.dtype));
-  }
-  for (int i = 0; i < graph->parameter_count; i++) {
-    ac_operand x = ac_operand_of(ac_tensor_at(graph, plan->parameters[i].tensor), 1);
-    for (int m = 0; m < 2; m++)
-      add(list, &count, plan->parameters[i].moment[m], (uint64_t)x.count * sizeof(float));
-  }
-  add(list, &count, plan->control, plan->control_bytes);
-  add(list, &count, plan->numerics, plan->numerics_bytes);
+  for (int i = 0; i < plan->cell_count; i++)
+    if (plan->cells[i].space == AC_SPACE_DEVICE && plan->cells[i].bytes)
+      list[count++] = (span){plan->cells[i].address, plan->cells[i].bytes, 0, 0};
   qsort(list, (size_t)count, sizeof *list, by_address);
   *end = 0;
   for (int i = 0; i < count; i++) {
@@ -157,13 +184,12 @@ static int larger(int a, int b) {
 }
 
 static ac_status check_memory(const ac_plan *plan) {
-  const ac_graph *graph = plan->graph;
-  int persistent = graph->tensor_count + 2 * graph->parameter_count + 2;
-  int room = larger(persistent, larger(plan->main.value_count, plan->evaluation.value_count));
+  int values = larger(plan->main.value_count, plan->evaluation.value_count);
+  int room = larger(plan->cell_count, values);
   span *list = malloc(((size_t)room + 1) * sizeof *list);
   if (!list) return ac_fail(AC_ERROR_MEMORY, "no memory to check a plan");
   uint64_t end;
-  ac_status status = check_persistent(plan, list, &end);
+  ac_status status = check_cells(plan, list, &end);
   if (status == AC_OK) status = check_values(plan, &plan->main, end, list);
   if (status == AC_OK) status = check_values(plan, &plan->evaluation, end, list);
   free(list);
@@ -175,11 +201,15 @@ static ac_status check_memory(const ac_plan *plan) {
 ac_status ac_plan_check(const ac_plan *plan) {
   bool *ran = calloc((size_t)plan->graph->node_count + 1, sizeof *ran);
   bool *summed = calloc((size_t)plan->graph->parameter_count + 1, sizeof *summed);
+  int *stepped = calloc((size_t)plan->graph->parameter_count + 1, sizeof *stepped);
   ac_status status = AC_OK;
-  if (!ran || !summed) status = ac_fail(AC_ERROR_MEMORY, "no memory to check a plan");
+  if (!ran || !summed || !stepped) status = ac_fail(AC_ERROR_MEMORY, "no memory to check a plan");
   if (status == AC_OK) status = check_steps(plan, ran, summed);
+  if (status == AC_OK) status = check_phases(plan);
+  if (status == AC_OK) status = ac_plan_check_update(plan, stepped);
   if (status == AC_OK) status = check_memory(plan);
   free(ran);
   free(summed);
+  free(stepped);
   return status;
 }

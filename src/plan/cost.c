@@ -5,9 +5,10 @@
  * cannot be written to costs the time of measuring again, nothing else. */
 #include "plan/cost.h"
 
+#include "core/cache_file.h"
 #include "core/error.h"
+#include "core/hash.h"
 #include "core/platform.h"
-#include "core/random.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -18,33 +19,8 @@
 /* ---- predicting -------------------------------------------------------------------------------
  */
 
-static bool multiplies_matrices(ac_op op) {
-  switch (op) {
-  case AC_OP_linear:
-  case AC_OP_linear_input_gradient:
-  case AC_OP_linear_weight_gradient:
-  case AC_OP_matmul:
-  case AC_OP_attention:
-  case AC_OP_attention_gradient:
-  case AC_OP_linear_cross_entropy:
-  case AC_OP_linear_cross_entropy_gradient:
-  case AC_OP_conv2d:
-  case AC_OP_conv2d_input_gradient:
-  case AC_OP_conv2d_weight_gradient:
-    return true;
-  default:
-    return false;
-  }
-}
-
-ac_cost ac_cost_work(const ac_op_args *args) {
-  ac_cost cost = ac_op_cost(args);
-  if (!multiplies_matrices(args->op)) cost.flops = 0;
-  return cost;
-}
-
 double ac_cost_seconds(const ac_cost_model *model, const ac_op_args *args) {
-  ac_cost work = ac_cost_work(args);
+  ac_cost work = ac_op_work(args);
   return model->launch[args->op] + work.flops * model->per_flop[args->op] +
          work.bytes * model->per_byte[args->op];
 }
@@ -79,10 +55,7 @@ static uint64_t model_key(const ac_device_info *info, ac_dtype storage) {
 }
 
 static uint64_t model_checksum(const ac_cost_model *model) {
-  const unsigned char *byte = (const void *)model;
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (size_t i = 0; i < sizeof *model; i++) hash = (hash ^ byte[i]) * 0x100000001b3u;
-  return hash;
+  return ac_hash(AC_HASH_BEGIN, model, sizeof *model);
 }
 
 static bool is_plausible(const ac_cost_model *model) {
@@ -94,32 +67,39 @@ static bool is_plausible(const ac_cost_model *model) {
   return true;
 }
 
-static bool model_path(char *path, size_t size, uint64_t key) {
-  char folder[3072];
-  if (!ac_cache_folder(folder, sizeof folder, "costs")) return false;
-  int length = snprintf(path, size, "%s/%016" PRIx64 ".bin", folder, key);
-  return length > 0 && (size_t)length < size;
-}
-
-static bool load(ac_cost_model *model, const char *path, uint64_t key) {
-  FILE *stream = fopen(path, "rb");
-  if (!stream) return false;
+static bool load(ac_cost_model *model, const ac_cache_file *cache, uint64_t key) {
   cost_file file;
-  bool good = fread(&file, sizeof file, 1, stream) == 1 && fgetc(stream) == EOF &&
-              !memcmp(file.magic, cost_magic, sizeof cost_magic) && file.key == key &&
-              file.checksum == model_checksum(&file.model) && is_plausible(&file.model);
-  fclose(stream);
-  if (good) *model = file.model;
-  return good;
+  if (!ac_cache_file_read(cache, &file, sizeof file) ||
+      memcmp(file.magic, cost_magic, sizeof cost_magic) != 0 || file.key != key ||
+      file.checksum != model_checksum(&file.model) || !is_plausible(&file.model))
+    return false;
+  *model = file.model;
+  return true;
 }
 
-static void save(const ac_cost_model *model, const char *path, uint64_t key) {
-  cost_file contents = {.key = key, .checksum = model_checksum(model), .model = *model};
-  memcpy(contents.magic, cost_magic, sizeof cost_magic);
-  ac_atomic_file file;
-  if (ac_atomic_open(&file, path) != AC_OK) return;
-  if (fwrite(&contents, sizeof contents, 1, file.stream) == 1) ac_atomic_commit(&file);
-  else ac_atomic_abandon(&file);
+static void save(const ac_cost_model *model, const ac_cache_file *cache, uint64_t key) {
+  cost_file file = {.key = key, .checksum = model_checksum(model), .model = *model};
+  memcpy(file.magic, cost_magic, sizeof cost_magic);
+  ac_cache_file_write(cache, &file, sizeof file, NULL, 0);
+}
+
+/* ---- the device's account ---------------------------------------------------------------------
+ */
+
+static void free_account(void *attached) {
+  ac_cost_account *account = attached;
+  for (int i = 0; i < AC_DTYPE_COUNT; i++) free(account->models[i]);
+  free(account);
+}
+
+ac_cost_account *ac_cost_account_of(ac_device *device) {
+  if (device->attached) return device->attached;
+  ac_cost_account *made = calloc(1, sizeof *made);
+  if (!made) return NULL;
+  made->clock = ac_clock;
+  device->attached = made;
+  device->free_attached = free_account;
+  return made;
 }
 
 /* ---- getting ----------------------------------------------------------------------------------
@@ -143,30 +123,35 @@ static void learn(ac_cost_model *model, const ac_cost_model *other) {
 }
 
 /* Of what is kept already, everything stays: another process may have measured other ops. */
-static void keep(const ac_cost_model *model, const char *path, uint64_t key) {
+static void keep(const ac_cost_model *model, const ac_cache_file *cache, uint64_t key) {
   ac_cost_model kept;
-  if (!load(&kept, path, key)) ac_cost_guess(&kept);
+  if (!load(&kept, cache, key)) ac_cost_guess(&kept);
   learn(&kept, model);
-  save(&kept, path, key);
+  save(&kept, cache, key);
 }
 
 static ac_status load_or_measure(ac_cost_model *model, ac_device *device, ac_dtype storage,
                                  const bool wanted[AC_OP_COUNT]) {
-  char path[4096];
+  const double left = AC_COST_SECONDS - ac_cost_account_of(device)->spent;
   ac_cost_model kept;
-  uint64_t key = model_key(&device->info, storage);
-  bool cached = model_path(path, sizeof path, key), missing[AC_OP_COUNT];
-  if (cached && load(&kept, path, key)) learn(model, &kept);
+  bool missing[AC_OP_COUNT];
+  const uint64_t key = model_key(&device->info, storage);
+  const ac_cache_file cache = ac_cache_file_of("costs", "", key, ".bin");
+  if (load(&kept, &cache, key)) learn(model, &kept);
   if (knows(model, wanted)) return AC_OK;
   for (int op = 0; op < AC_OP_COUNT; op++) missing[op] = wanted[op] && !model->known[op];
-  AC_TRY(ac_cost_calibrate(model, device, storage, missing, AC_COST_SECONDS - device->calibrating));
-  if (cached) keep(model, path, key);
+  AC_TRY(ac_cost_calibrate(model, device, storage, missing, left));
+  keep(model, &cache, key);
   return AC_OK;
+}
+
+static ac_status no_memory(void) {
+  return ac_fail(AC_ERROR_MEMORY, "no memory for a model of the device's speed");
 }
 
 static ac_status new_model(ac_cost_model **result, const ac_device *device) {
   ac_cost_model *model = *result = malloc(sizeof *model);
-  if (!model) return ac_fail(AC_ERROR_MEMORY, "no memory for a model of the device's speed");
+  if (!model) return no_memory();
   ac_cost_guess(model);
   bool dry = device->backend->computes_nothing;
   for (int op = 0; op < AC_OP_COUNT; op++)
@@ -180,8 +165,10 @@ ac_status ac_cost_model_get(const ac_cost_model **result, ac_device *device, ac_
   for (int op = 0; op < AC_OP_COUNT; op++) all[op] = true;
   if (!wanted) wanted = all;
   *result = NULL;
-  if (!device->costs[storage]) AC_TRY(new_model(&device->costs[storage], device));
-  ac_cost_model *model = device->costs[storage];
+  ac_cost_account *account = ac_cost_account_of(device);
+  if (!account) return no_memory();
+  if (!account->models[storage]) AC_TRY(new_model(&account->models[storage], device));
+  ac_cost_model *model = account->models[storage];
   if (!knows(model, wanted)) AC_TRY(load_or_measure(model, device, storage, wanted));
   *result = model;
   return AC_OK;

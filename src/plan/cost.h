@@ -3,12 +3,13 @@
  *   seconds = launch + flops x per_flop + bytes x per_byte, by op
  *
  * with flops and bytes as the op table has them (ac_op_cost). Ops that do little arithmetic are
- * priced by their bytes alone. Affine in the work, and so in the micro-batch: splitting a batch
- * never looks faster than running it whole. */
+ * predicted by their bytes alone (ac_op_work). Affine in the work, and so in the micro-batch:
+ * splitting a batch never looks faster than running it whole. */
 #ifndef AC_PLAN_COST_H
 #define AC_PLAN_COST_H
 
 #include "backend/device.h"
+#include "ops/description.h"
 
 typedef struct ac_cost_model { /* for one storage type */
   double launch[AC_OP_COUNT];  /* seconds */
@@ -22,6 +23,16 @@ typedef enum ac_cost_knowledge {
   AC_COST_MEASURED,
   AC_COST_ESTIMATED
 } ac_cost_knowledge;
+
+/* What is known of the speed of an open device. */
+typedef struct ac_cost_account {
+  ac_cost_model *models[AC_DTYPE_COUNT]; /* by storage type; NULL until asked for */
+  double (*clock)(void);                 /* ac_clock; another in tests of what measures time */
+  double spent;                          /* seconds that measuring took, beside compiling */
+} ac_cost_account;
+
+/* The device's, made when first asked for and freed with the device; NULL: there is no memory. */
+ac_cost_account *ac_cost_account_of(ac_device *device);
 
 /* What all measuring of an open device may take, beside compiling. */
 #define AC_COST_SECONDS 5.0
@@ -38,9 +49,6 @@ ac_status ac_cost_model_get(const ac_cost_model **model, ac_device *device, ac_d
 /* Predicted seconds of one run (handles unset). */
 double ac_cost_seconds(const ac_cost_model *model, const ac_op_args *args);
 
-/* The work that one run is priced by. */
-ac_cost ac_cost_work(const ac_op_args *args);
-
 /* A middling CPU: 2 microseconds to begin an op, 200 GFLOP/s, 20 GB/s. What the dry device has. */
 void ac_cost_guess(ac_cost_model *model);
 
@@ -54,9 +62,8 @@ void ac_cost_guess(ac_cost_model *model);
 ac_status ac_cost_calibrate(ac_cost_model *model, ac_device *device, ac_dtype storage,
                             const bool wanted[AC_OP_COUNT], double seconds);
 
-/* What is timed: an op with operands of one of these sizes, without handles. False if the device
- * does not run it, or if it is not in the table. */
-enum { AC_COST_SIZES = 3 };
+/* What is timed: an op's sample in one of its sizes, without handles. False if the device does not
+ * run it, or if it has none. */
 bool ac_cost_sample(ac_op_args *args, ac_device *device, ac_dtype storage, ac_op op, int size);
 const void *ac_cost_sample_attributes(ac_op op);
 

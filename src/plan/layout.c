@@ -1,4 +1,4 @@
-/* Addresses. Persistent tensors follow one another. The arena is dynamic storage allocation: values
+/* Addresses. Cells follow one another. The arena is dynamic storage allocation: values
  * with known lifetimes are placed so that no two that are alive together overlap.
  *
  * Values are placed one after another, each at the lowest address where it fits between those
@@ -144,7 +144,8 @@ static uint64_t largest_sum(const int64_t *change, int steps) {
 /* Values' beginnings and ends as changes of running sums: linear in steps and values. */
 ac_status ac_layout_bound(const ac_sequence *sequence, const ac_graph *graph,
                           ac_layout_sums *sums) {
-  size_t points = (size_t)sequence->step_count + 2;
+  int last_point = ac_sequence_end(sequence);
+  size_t points = (size_t)last_point + 2;
   int64_t *change = calloc(3 * points, sizeof *change);
   if (!change) return ac_fail(AC_ERROR_MEMORY, "no memory to add up what is alive");
   for (int i = 0; i < sequence->value_count; i++) {
@@ -152,15 +153,14 @@ ac_status ac_layout_bound(const ac_sequence *sequence, const ac_graph *graph,
     bool tensor = value->tensor >= 0;
     bool gradient = tensor && ac_tensor_at(graph, value->tensor)->role == AC_ROLE_GRADIENT;
     int kinds = gradient ? 2 : tensor ? 3 : 1;
-    int end = value->last < sequence->step_count ? value->last : sequence->step_count;
     for (int k = 0; k < kinds; k++) {
       change[(size_t)k * points + (size_t)value->first] += (int64_t)value->bytes;
-      change[(size_t)k * points + (size_t)end + 1] -= (int64_t)value->bytes;
+      change[(size_t)k * points + (size_t)value->last + 1] -= (int64_t)value->bytes;
     }
   }
-  sums->all = largest_sum(change, sequence->step_count);
-  sums->tensors = largest_sum(change + points, sequence->step_count);
-  sums->activations = largest_sum(change + 2 * points, sequence->step_count);
+  sums->all = largest_sum(change, last_point);
+  sums->tensors = largest_sum(change + points, last_point);
+  sums->activations = largest_sum(change + 2 * points, last_point);
   free(change);
   return AC_OK;
 }

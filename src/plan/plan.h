@@ -5,15 +5,19 @@
  * no tensor straddles two chunks:
  *
  *   | parameters | gradients | optimizer state | io: inputs, loss sums, statistics | arena ............ |
- *   '------------------- persistent: one address a tensor -------------------------' values by lifetime
+ *   '------------------- cells: one address each -----------------------------------' values by lifetime
  *
- * A sequence is the order in which nodes run, and the values they read and write. A value is one filling of
- * a tensor: a node that runs twice (recomputation) makes two values of its output, each with its own
- * lifetime. Two values may share bytes if their lifetimes do not meet, or if one is computed in place of
- * the other.
+ * All that persists is a cell, a row of one table; bytes by class, memory, saving and loading are walks
+ * over it. What a window runs is a sequence: the steps of its phases one after another, each a node of
+ * the graph, and the values that they read and write. A value is one filling of a tensor: a node that
+ * runs twice (recomputation) makes two values of its output, each with its own lifetime. Two values may
+ * share bytes if their lifetimes do not meet, or if one is computed in place of the other.
  *
  * Where a window is one micro-batch, and known to be (ac_plan_desc.whole_windows), gradients are values of
- * the sequence too, alive from their first step to the update. */
+ * the sequence too, alive from their first step to the end of the window.
+ *
+ * A problem is what is asked for. The search turns it into a choice, and laying down the choice makes the
+ * plan; neither changes the problem. */
 /* clang-format on */
 #ifndef AC_PLAN_PLAN_H
 #define AC_PLAN_PLAN_H
@@ -23,27 +27,49 @@
 #include "backend/device.h"
 #include "graph/graph.h"
 
-#include <string.h>
-
 #define AC_NO_ADDRESS UINT64_MAX
 
+/* ---- cells ----------------------------------------------------------------------------------- */
+
+typedef enum ac_space {
+  AC_SPACE_DEVICE, /* has bytes of its own there */
+  AC_SPACE_ARENA,  /* a value of the main sequence, which keeps it to the end of a window */
+  AC_SPACE_HOST    /* where samples are gathered before they are uploaded */
+} ac_space;
+
+typedef struct ac_cell {
+  ac_role role;
+  int tensor; /* whose elements it holds; -1: the run's own counts */
+  int owner;  /* index of a parameter, an input or a loss, as the role says; -1: the run */
+  ac_space space;
+  ac_dtype dtype;
+  ac_shape shape;
+  int64_t first, count; /* the range of the owner's elements that it holds: all of them */
+  uint64_t bytes;       /* of that range */
+  uint64_t address;     /* on the device; AC_NO_ADDRESS: none */
+} ac_cell;
+
+/* ---- sequences ------------------------------------------------------------------------------- */
+
+/* Lifetimes are counted in points: each step of the micro-batch is one, and all that follows it is
+ * one more, since the host may look at what is alive between the phases. */
 typedef struct ac_value {
   int tensor;      /* storage it fills; -1: workspace */
-  int first, last; /* steps between which it is alive, both included */
+  int first, last; /* points between which it is alive, both included */
   bool outside;    /* filled before the sequence begins: only where a piece is laid down alone */
   int shares; /* the value in whose memory it lives; its own index if it has memory of its own */
   uint64_t bytes; /* aligned; 0 if it shares */
   uint64_t address;
 } ac_value;
 
-/* An operand in a sequence. tensor gives shape and dtype, -1: absent; value -1: persistent. */
+/* An operand in a sequence. tensor gives shape and dtype, -1: absent; value -1: a cell. */
 typedef struct ac_slot {
   int tensor, value;
 } ac_slot;
 
 /* Whether an output that stays over micro-batches is overwritten or added to. */
 typedef enum ac_write {
-  AC_OVERWRITE,       /* an activation */
+  AC_OVERWRITE,       /* an activation, or what an update leaves */
   AC_ADD,             /* onto what an earlier step of the sequence or `accumulate` left there */
   AC_ADD_UNLESS_FIRST /* the first step to write a sum: adds unless the window begins */
 } ac_write;
@@ -62,62 +88,122 @@ typedef struct ac_sequence {
   bool whole_window; /* gradients are values, alive to the end */
   ac_step *steps;
   int step_count;
+  int begin[AC_PHASE_COUNT + 1]; /* phase p is the steps [begin[p], begin[p + 1]) */
   ac_value *values;
   int value_count, value_capacity;
-  int after; /* the value that is scratch space after the last step; -1: none */
 } ac_sequence;
 
-typedef struct ac_parameter_memory {
-  int tensor, gradient; /* tensor ids; gradient -1: not trained */
-  int working;          /* the copy in 16 bits that ops read; -1: none */
-  uint64_t moment[2];   /* addresses; AC_NO_ADDRESS: none */
-  uint64_t statistics;  /* address of its two floats */
-} ac_parameter_memory;
+/* Steps of a micro-batch, which is also the point at which what follows it runs. */
+static inline int ac_sequence_end(const ac_sequence *sequence) {
+  return sequence->begin[AC_PHASE_REDUCE];
+}
 
-struct ac_plan {
+/* ---- problem, choice, plan ------------------------------------------------------------------- */
+
+/* Tensors of the graph that belong to a parameter; -1: none. */
+typedef struct ac_parameter_tensors {
+  int tensor, gradient; /* no gradient: not trained */
+  int working;          /* the copy in 16 bits that ops read */
+} ac_parameter_tensors;
+
+typedef struct ac_nodes {
+  int *list, count;
+} ac_nodes;
+
+typedef struct ac_problem {
   ac_graph *source; /* the caller's graph, copied */
-  ac_graph *graph;  /* the plan's own, differentiated if training */
+  ac_graph *graph;  /* the plan's own, with all nodes of a window if training */
   ac_device *device;
-  ac_plan_desc desc;
-  ac_plan_info info;
-  struct ac_stages *stages;     /* of the training graph; NULL otherwise */
-  ac_sequence main, evaluation; /* evaluation: only when training */
-  uint64_t *address;            /* by storage id: persistent tensors */
-  bool *reads;                  /* by storage: what some step reads; other inputs need no feed */
-  ac_parameter_memory *parameters;
-  uint64_t control, control_bytes;   /* loss sums and all statistics, read back at once */
-  uint64_t numerics, numerics_bytes; /* counts of every step's values, where these are watched */
-  uint64_t update_workspace_bytes;   /* of scratch space for the ops of an update: main.after */
+  ac_plan_desc desc;         /* with what follows from the graph filled in */
+  struct ac_stages *stages;  /* of the training graph; NULL otherwise */
+  ac_nodes main, evaluation; /* each node that runs once; evaluation: only when training */
+  ac_nodes after;            /* of `main`, those of the phases after a micro-batch */
+  uint64_t after_workspace;  /* the most scratch space that one of these asks for */
+  uint64_t read_ahead_bytes; /* on the host, of one batch */
+  bool *reads;               /* by storage: what some node reads; other inputs need no feed */
+  ac_parameter_tensors *parameters;
+  ac_cell *cells; /* in the order of their addresses, which no choice has given yet */
+  int cell_count;
   int coupled; /* the first node that looks at more than one sample of its batch, though it may not
                   see a part of it only; -1: none */
-  uint64_t chunk_bytes; /* of every chunk but the last; 0: one chunk */
+} ac_problem;
+
+/* What the search decides. */
+typedef struct ac_choice {
+  int64_t micro_batch;
+  const ac_nodes *order; /* of the micro-batch's nodes, some of them twice */
+} ac_choice;
+
+struct ac_plan {
+  ac_problem problem;
+  const ac_graph *graph; /* the problem's */
+  ac_device *device;     /* the problem's */
+  ac_plan_info info;
+  ac_sequence main, evaluation;
+  ac_cell *cells;
+  int cell_count;
+  uint64_t control, control_bytes; /* loss sums and all statistics, read back at once */
+  uint64_t chunk_bytes;            /* of every chunk but the last; 0: one chunk */
 };
+
+/* The cell of this role and owner, the state-th of them, from the table; NULL: there is none. */
+const ac_cell *ac_plan_cell(const ac_plan *plan, ac_role role, int owner, int state);
+
+/* ---- problem.c ------------------------------------------------------------------------------- */
+
+/* A graph differentiated, stored as the precision says, and checked against the device. Free with
+ * ac_problem_free, after a failure too. */
+ac_status ac_problem_create(ac_problem *problem, const ac_graph *graph, ac_device *device,
+                            const ac_plan_desc *desc);
+void ac_problem_free(ac_problem *problem);
+
+/* Whether the device runs all ops on so many samples at once, and if not, why. */
+ac_status ac_problem_check_support(const ac_problem *problem, int64_t micro_batch);
+
+/* Whether a window of this micro-batch has its gradients among the values of its sequence. */
+static inline bool ac_problem_whole_window(const ac_problem *problem, int64_t micro_batch) {
+  return problem->desc.whole_windows && micro_batch == problem->desc.batch;
+}
+
+/* Host memory for so many batches that are read ahead and the one in hand. */
+static inline uint64_t ac_problem_read_ahead(const ac_problem *problem, int batches) {
+  return batches ? problem->read_ahead_bytes * (1 + (uint64_t)batches) : 0;
+}
+
+/* What the budget has to cover with so many bytes on the device and batches read ahead. */
+uint64_t ac_problem_needs(const ac_problem *problem, uint64_t total, int read_ahead);
+
+/* The storage type of a precision. */
+ac_dtype ac_plan_storage(const ac_plan_desc *desc);
 
 /* ---- sequence.c ------------------------------------------------------------------------------ */
 
 typedef enum ac_target { AC_TARGET_GRADIENTS, AC_TARGET_LOSS, AC_TARGET_OUTPUTS } ac_target;
 
-/* runs[i] receives whether node i is needed for the target; returns how many are. */
-int ac_select_nodes(const ac_graph *graph, ac_target target, bool *runs);
+/* runs[i] receives whether node i is needed for the target, in whatever phase. */
+ac_status ac_select_nodes(const ac_graph *graph, ac_target target, bool *runs);
 
-/* Lays down the nodes of `order` one after another (a node that comes again is recomputed) and
- * finds values, lifetimes and what can be done in place; sizes come later, since none of this
- * depends on the micro-batch but whether it is a whole window. */
+/* Lays down the nodes of `order` one after another (a node that comes again is recomputed), and
+ * then those of `after` (NULL: none), and finds values, lifetimes and what can be done in place;
+ * sizes come later, since none of this depends on the micro-batch but whether it is a whole window.
+ */
 ac_status ac_sequence_build(ac_sequence *sequence, const ac_graph *graph, ac_target target,
-                            bool whole_window, const int *order, int count);
+                            bool whole_window, const ac_nodes *order, const ac_nodes *after);
 void ac_sequence_free(ac_sequence *sequence);
 
 /* The value in whose memory this one lives. */
 int ac_sequence_root(const ac_sequence *sequence, int value);
 
 /* Sets every value's size for a micro-batch and makes values of the workspace that the device asks
- * for, and of `after` bytes once all steps are done. */
+ * for: of each step of the micro-batch, and of `after` bytes that all steps behind it share. */
 ac_status ac_sequence_size(ac_sequence *sequence, const ac_graph *graph, ac_device *device,
                            int64_t batch, uint64_t after);
 
-/* The arguments of a step without handles. `run` must outlive them; run->batch gives the sizes. */
+/* The arguments of a step, or of a node that runs once, without handles. `run` must outlive them;
+ * run->batch gives the sizes. */
 void ac_step_arguments(const ac_step *step, const ac_graph *graph, const ac_run_state *run,
                        ac_op_args *args);
+void ac_node_arguments(int node, const ac_graph *graph, const ac_run_state *run, ac_op_args *args);
 
 /* ---- layout.c -------------------------------------------------------------------------------- */
 
@@ -145,59 +231,49 @@ typedef struct ac_layout_sums {
 } ac_layout_sums;
 ac_status ac_layout_bound(const ac_sequence *sequence, const ac_graph *graph, ac_layout_sums *sums);
 
-/* ---- price.c --------------------------------------------------------------------------------- */
+/* ---- cells.c --------------------------------------------------------------------------------- */
 
-/* A size whose tensors exceed the device's largest allocation has a total of UINT64_MAX: nothing
- * fits less.
- *
- * Lays out everything for one micro-batch size with the sequences the plan holds now; fills in
- * info.bytes and info.micro_batch. `exact` false: the arena is counted as its lower bound, which is
- * much faster. */
-ac_status ac_plan_price(ac_plan *plan, int64_t micro_batch, bool exact);
+/* Lists the cells of a graph. */
+ac_status ac_cells_list(ac_problem *problem);
 
-/* A plan whose graph is differentiated, stored as the precision says and checked against the
- * device, but for which nothing was chosen or laid out. */
-ac_status ac_plan_begin(ac_plan **plan, const ac_graph *graph, ac_device *device,
-                        const ac_plan_desc *desc);
+typedef struct ac_control_block {
+  uint64_t address, bytes;
+} ac_control_block;
 
-/* Whether the device runs all of the plan's ops on so many samples at once, and if not, why. */
-ac_status ac_plan_check_support(const ac_plan *plan, int64_t micro_batch);
+/* Appends the problem's cells to the space, `counters` bytes of counts among them; bytes of all
+ * classes but the arena's receive what they take, cells (NULL: nobody asks) their addresses. */
+ac_status ac_cells_place(const ac_problem *problem, int64_t micro_batch, uint64_t counters,
+                         ac_address_space *space, ac_cell *cells, ac_control_block *control,
+                         ac_plan_bytes *bytes);
 
-/* How many batches are read ahead; fills in their bytes. */
-void ac_plan_set_read_ahead(ac_plan *plan, int batches);
+/* ---- memory.c -------------------------------------------------------------------------------- */
 
-/* What the budget has to cover beside the total on the device: on a CPU it is the same memory. */
-static inline uint64_t ac_plan_host_needs(const ac_plan *plan) {
-  return strcmp(plan->device->backend->name, "cpu") ? 0 : plan->info.read_ahead_bytes;
-}
+/* The least bytes on the device that a sequence of the main target can need at this micro-batch,
+ * with `evaluation`, the arena's bound of the other sequence. UINT64_MAX: a tensor exceeds the
+ * device's largest allocation, so nothing fits. */
+ac_status ac_memory_bound(const ac_problem *problem, int64_t micro_batch, ac_sequence *sequence,
+                          uint64_t evaluation, uint64_t *bytes);
+/* That of the evaluation's arena. */
+ac_status ac_memory_evaluation(const ac_problem *problem, int64_t micro_batch, uint64_t *bytes);
 
-/* What the budget has to cover with so many bytes on the device. */
-static inline uint64_t ac_plan_needs(const ac_plan *plan, uint64_t total) {
-  return total == UINT64_MAX ? total : total + ac_plan_host_needs(plan);
-}
-
-/* The storage type of a precision. */
-ac_dtype ac_plan_storage(const ac_plan_desc *desc);
-
-/* The arguments of the op that steps a parameter, without handles: p, its moments and last, if it
- * has one, its working copy are outputs. `attributes` are the optimizer's. */
-void ac_plan_update_arguments(const ac_plan *plan, int parameter, const void *attributes,
-                              const ac_run_state *run, ac_op_args *args);
-/* Which output that working copy is. */
-int ac_plan_working_output(const ac_plan *plan);
-
-/* Tensors of optimizer state for each parameter: AdamW 2, SGD 1 or, without momentum, 0. */
-int ac_plan_moments(const ac_plan *plan);
+/* Lays down a choice: sequences, cells, addresses, bytes. What the plan held before is freed. A
+ * total of UINT64_MAX is no failure, as above. */
+ac_status ac_plan_lay(ac_plan *plan, const ac_choice *choice);
+/* Frees what was laid down. */
+void ac_plan_clear(ac_plan *plan);
 
 /* ---- check.c --------------------------------------------------------------------------------- */
 
 /* AC_ERROR_INTERNAL if something does not hold that must hold of every plan. */
 ac_status ac_plan_check(const ac_plan *plan);
+/* The part of it that says that an update steps each trained parameter once. stepped, by parameter,
+ * receives how often. */
+ac_status ac_plan_check_update(const ac_plan *plan, int *stepped);
 
 /* ---- search.c -------------------------------------------------------------------------------- */
 
-/* Chooses micro-batch and recomputation for the least predicted time within `limit` bytes, builds
- * plan->main and lays everything out. */
+/* Chooses micro-batch and order for the least predicted time within `limit` bytes, lays the choice
+ * down, and settles what is read ahead. */
 ac_status ac_plan_search(ac_plan *plan, uint64_t limit);
 
 /* The micro-batch sizes that the search considers for a batch, from the largest on. */

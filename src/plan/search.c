@@ -13,7 +13,6 @@
 #include "plan/stages.h"
 
 #include "core/error.h"
-#include "ops/optimizer.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -26,19 +25,31 @@ enum { CHOICES = 14 };
 enum { KEEP_EVERYTHING = -1, RECOMPUTE_EVERYTHING = -2 };
 
 typedef struct candidate {
-  int64_t micro_batch;
+  int size;        /* index */
   uint64_t memory; /* the chain solver's limit that yields the order */
   int choice;
   double seconds; /* of a whole window and its update */
   uint64_t bound; /* bytes on the device in total, at least */
 } candidate;
 
+/* What candidates of one micro-batch share. */
+typedef struct size {
+  int64_t micro_batch;
+  ac_stage_chain chain;        /* unless everything is kept by policy */
+  ac_chain_solution *solution; /* AC_RECOMPUTE_AUTO */
+  uint64_t evaluation;         /* bytes of its arena */
+} size;
+
 typedef struct search {
-  ac_plan *plan;
+  const ac_problem *problem;
   const ac_cost_model *costs;
+  int read_ahead;
+  size sizes[AC_SEARCH_SIZES];
+  int size_count;
   candidate *list;
   int count;
-  double update; /* seconds */
+  double after; /* seconds of the phases after a micro-batch */
+  ac_order order;
 } search;
 
 static int64_t divide_up(int64_t a, int64_t b) {
@@ -47,136 +58,120 @@ static int64_t divide_up(int64_t a, int64_t b) {
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
-static double sequence_seconds(const search *s, int64_t batch) {
-  const ac_plan *plan = s->plan;
+static double sequence_seconds(const search *s, const ac_sequence *sequence, int64_t batch) {
   ac_run_state run = {.training = true, .batch = batch};
   double seconds = 0;
-  for (int i = 0; i < plan->main.step_count; i++) {
+  for (int i = 0; i < ac_sequence_end(sequence); i++) {
     ac_op_args args;
-    ac_step_arguments(&plan->main.steps[i], plan->graph, &run, &args);
+    ac_step_arguments(&sequence->steps[i], s->problem->graph, &run, &args);
     seconds += ac_cost_seconds(s->costs, &args);
   }
   return seconds;
 }
 
-static double window_seconds(const search *s, int64_t micro_batch) {
-  int64_t batch = s->plan->desc.batch, whole = batch / micro_batch, rest = batch % micro_batch;
-  double seconds = (double)whole * sequence_seconds(s, micro_batch);
-  return seconds + (rest ? sequence_seconds(s, rest) : 0) + s->update;
+static double window_seconds(const search *s, const ac_sequence *sequence, int64_t micro_batch) {
+  int64_t batch = s->problem->desc.batch, whole = batch / micro_batch, rest = batch % micro_batch;
+  double seconds = (double)whole * sequence_seconds(s, sequence, micro_batch);
+  return seconds + (rest ? sequence_seconds(s, sequence, rest) : 0) + s->after;
 }
 
-static double update_seconds(const search *s) {
-  const ac_plan *plan = s->plan;
+static double after_seconds(const search *s) {
+  const ac_nodes *nodes = &s->problem->after;
+  ac_run_state run = {.training = true, .batch = 1};
   double seconds = 0;
-  for (int i = 0; i < plan->graph->parameter_count; i++) {
-    if (plan->parameters[i].gradient < 0) continue;
-    ac_operand x = ac_operand_of(ac_tensor_at(plan->graph, plan->parameters[i].tensor), 1);
-    ac_op_args args = {.op = AC_OP_gradient_statistics, .in = {x}};
-    args.out[0] = (ac_operand){.rank = 1, .dim = {2}, .count = 2};
-    seconds += ac_cost_seconds(s->costs, &args);
-    ac_plan_update_arguments(plan, i, NULL, NULL, &args);
+  for (int i = 0; i < nodes->count; i++) {
+    ac_op_args args;
+    ac_node_arguments(nodes->list[i], s->problem->graph, &run, &args);
     seconds += ac_cost_seconds(s->costs, &args);
   }
   return seconds;
 }
 
-/* The ops that these functions, and the stages', ask for the price of: those that run, and those of
- * the update. */
-static void list_ops(const ac_plan *plan, bool ops[AC_OP_COUNT]) {
-  for (int i = 0; i < plan->main.step_count; i++)
-    ops[ac_node_at(plan->graph, plan->main.steps[i].node)->op] = true;
-  for (int i = 0; i < plan->graph->parameter_count; i++) {
-    ac_op_args args;
-    if (plan->parameters[i].gradient < 0) continue;
-    ac_plan_update_arguments(plan, i, NULL, NULL, &args);
-    ops[args.op] = ops[AC_OP_gradient_statistics] = true;
-  }
+static void list_ops(const ac_graph *graph, const ac_nodes *nodes, bool ops[AC_OP_COUNT]) {
+  for (int i = 0; i < nodes->count; i++) ops[ac_node_at(graph, nodes->list[i])->op] = true;
 }
 
 /* ---- orders ---------------------------------------------------------------------------------- */
 
 /* Every stage is run once and keeps what its backward pass reads, or, with `all`, drops what it can
  * and computes it anew; only the last does not, as its backward pass comes right behind. */
-static ac_status order_saving(ac_stages *stages, bool all) {
+static ac_status lay_saving(search *s, const ac_stage_chain *chain, bool all) {
+  const ac_stages *stages = s->problem->stages;
   int count = 0;
   ac_chain_operation *operations = malloc((size_t)stages->count * 2 * sizeof *operations);
   if (!operations) return ac_fail(AC_ERROR_MEMORY, "no memory for an order");
-  for (int s = 0; s < stages->count; s++) {
-    bool last = s == stages->count - 1 && stages->count > 1;
-    int variant = last || !all ? 0 : stages->stage[s].variants - 1;
-    operations[count++] = (ac_chain_operation){AC_CHAIN_SAVE, s + 1, variant};
+  for (int i = 0; i < stages->count; i++) {
+    bool last = i == stages->count - 1 && stages->count > 1;
+    int variant = last || !all ? 0 : chain->variants[i].count - 1;
+    operations[count++] = (ac_chain_operation){AC_CHAIN_SAVE, i + 1, variant};
   }
-  for (int s = stages->count - 1; s >= 0; s--)
-    operations[count++] = (ac_chain_operation){AC_CHAIN_BACKWARD, s + 1, operations[s].variant};
-  ac_status status = ac_stages_order(stages, operations, count);
+  for (int i = stages->count - 1; i >= 0; i--)
+    operations[count++] = (ac_chain_operation){AC_CHAIN_BACKWARD, i + 1, operations[i].variant};
+  ac_status status = ac_order_lay(&s->order, stages, chain, operations, count);
   free(operations);
   return status;
 }
 
-/* Sets plan->main to the order of a candidate. `solution` is that of its micro-batch. */
-static ac_status build_main(search *s, const candidate *c, const ac_chain_solution *solution) {
-  ac_plan *plan = s->plan;
-  ac_stages *stages = plan->stages;
-  bool hinted = stages->hinted && plan->desc.recompute != AC_RECOMPUTE_NONE;
-  if (c->choice == KEEP_EVERYTHING && !hinted) {
-    AC_TRY(ac_stages_plain_order(stages));
-  } else if (c->choice < 0) {
-    AC_TRY(order_saving(stages, c->choice == RECOMPUTE_EVERYTHING));
-  } else {
-    const ac_chain_operation *operations;
-    int count;
-    AC_TRY(ac_chain_schedule(solution, c->memory, &operations, &count));
-    AC_TRY(ac_stages_order(stages, operations, count));
-  }
-  ac_sequence_free(&plan->main);
-  bool whole = plan->desc.whole_windows && c->micro_batch == plan->desc.batch;
-  return ac_sequence_build(&plan->main, plan->graph, AC_TARGET_GRADIENTS, whole, stages->order,
-                           stages->order_count);
+/* Lays down the order of a candidate in s->order. */
+static ac_status lay_order(search *s, const candidate *c) {
+  const ac_stages *stages = s->problem->stages;
+  const size *size = &s->sizes[c->size];
+  bool hinted = stages->hinted && s->problem->desc.recompute != AC_RECOMPUTE_NONE;
+  if (c->choice == KEEP_EVERYTHING && !hinted) return ac_order_lay_plain(&s->order, stages);
+  if (c->choice < 0) return lay_saving(s, &size->chain, c->choice == RECOMPUTE_EVERYTHING);
+  const ac_chain_operation *operations;
+  int count;
+  AC_TRY(ac_chain_schedule(size->solution, c->memory, &operations, &count));
+  return ac_order_lay(&s->order, stages, &size->chain, operations, count);
 }
 
 /* ---- candidates ------------------------------------------------------------------------------ */
 
-static ac_status add_candidate(search *s, int64_t micro_batch, int choice, uint64_t memory,
-                               const ac_chain_solution *solution) {
-  candidate c = {.micro_batch = micro_batch, .choice = choice, .memory = memory};
-  AC_TRY(build_main(s, &c, solution));
-  AC_TRY(ac_plan_price(s->plan, micro_batch, false));
-  c.bound = s->plan->info.bytes.total;
-  c.seconds = window_seconds(s, micro_batch);
-  s->list[s->count++] = c;
-  return AC_OK;
+static ac_status add_candidate(search *s, int size_index, int choice, uint64_t memory) {
+  const size *size = &s->sizes[size_index];
+  const ac_problem *problem = s->problem;
+  candidate c = {.size = size_index, .choice = choice, .memory = memory};
+  ac_sequence sequence = {0};
+  AC_TRY(lay_order(s, &c));
+  ac_status status =
+      ac_sequence_build(&sequence, problem->graph, AC_TARGET_GRADIENTS,
+                        ac_problem_whole_window(problem, size->micro_batch), &s->order.nodes, NULL);
+  if (status == AC_OK)
+    status = ac_memory_bound(problem, size->micro_batch, &sequence, size->evaluation, &c.bound);
+  if (status == AC_OK) c.seconds = window_seconds(s, &sequence, size->micro_batch);
+  ac_sequence_free(&sequence);
+  if (status == AC_OK) s->list[s->count++] = c;
+  return status;
 }
 
-static ac_status solve(search *s, int64_t micro_batch, ac_chain_solution **solution) {
-  ac_plan *plan = s->plan;
-  ac_chain chain;
-  *solution = NULL;
-  AC_TRY(ac_stages_price(plan->stages, plan->device, s->costs, micro_batch, &chain));
-  ac_status status = AC_OK;
-  if (plan->desc.recompute == AC_RECOMPUTE_AUTO)
-    status = ac_chain_solve(solution, &chain, UINT64_MAX, chain.stages > 64 ? 512 : 2048);
-  ac_stages_free_chain(&chain);
-  return status;
+static ac_status solve(search *s, size *size) {
+  const ac_problem *problem = s->problem;
+  AC_TRY(ac_stage_chain_create(&size->chain, problem->stages, problem->device, s->costs,
+                               size->micro_batch));
+  if (problem->desc.recompute != AC_RECOMPUTE_AUTO) return AC_OK;
+  const ac_chain *chain = &size->chain.chain;
+  return ac_chain_solve(&size->solution, chain, UINT64_MAX, chain->stages > 64 ? 512 : 2048);
 }
 
 static ac_status add_size(search *s, int64_t micro_batch) {
-  ac_recompute policy = s->plan->desc.recompute;
-  if (policy == AC_RECOMPUTE_NONE) return add_candidate(s, micro_batch, KEEP_EVERYTHING, 0, NULL);
-  ac_chain_solution *solution;
-  AC_TRY(solve(s, micro_batch, &solution));
-  if (policy == AC_RECOMPUTE_ALL)
-    return add_candidate(s, micro_batch, RECOMPUTE_EVERYTHING, 0, NULL);
+  ac_recompute policy = s->problem->desc.recompute;
+  int index = s->size_count++;
+  size *size = &s->sizes[index];
+  size->micro_batch = micro_batch;
+  AC_TRY(ac_memory_evaluation(s->problem, micro_batch, &size->evaluation));
+  if (policy == AC_RECOMPUTE_NONE) return add_candidate(s, index, KEEP_EVERYTHING, 0);
+  AC_TRY(solve(s, size));
+  if (policy == AC_RECOMPUTE_ALL) return add_candidate(s, index, RECOMPUTE_EVERYTHING, 0);
   const ac_chain_choice *choices;
-  int count = ac_chain_choices(solution, &choices);
+  int count = ac_chain_choices(size->solution, &choices);
   int taken = count < CHOICES ? count : CHOICES;
-  ac_status status = add_candidate(s, micro_batch, KEEP_EVERYTHING, 0, NULL);
-  if (status == AC_OK) status = add_candidate(s, micro_batch, RECOMPUTE_EVERYTHING, 0, NULL);
-  for (int i = 0; i < taken && status == AC_OK; i++) {
-    int index = taken > 1 ? (int)((int64_t)i * (count - 1) / (taken - 1)) : 0;
-    status = add_candidate(s, micro_batch, index, choices[index].memory, solution);
+  AC_TRY(add_candidate(s, index, KEEP_EVERYTHING, 0));
+  AC_TRY(add_candidate(s, index, RECOMPUTE_EVERYTHING, 0));
+  for (int i = 0; i < taken; i++) {
+    int choice = taken > 1 ? (int)((int64_t)i * (count - 1) / (taken - 1)) : 0;
+    AC_TRY(add_candidate(s, index, choice, choices[choice].memory));
   }
-  ac_chain_free(solution);
-  return status;
+  return AC_OK;
 }
 
 /* Micro-batches that split the batch evenly. The first and the last are always among them. */
@@ -197,19 +192,36 @@ int ac_plan_search_sizes(int64_t batch, int64_t sizes[AC_SEARCH_SIZES]) {
 /* Of every size at which the device runs all ops. If it does not at the last, the smallest, the
  * plan is refused. */
 static ac_status list_candidates(search *s) {
-  int64_t sizes[AC_SEARCH_SIZES] = {s->plan->desc.micro_batch};
-  int count = s->plan->desc.micro_batch ? 1 : ac_plan_search_sizes(s->plan->desc.batch, sizes);
-  free(s->list);
-  s->count = 0;
+  const ac_plan_desc *desc = &s->problem->desc;
+  int64_t sizes[AC_SEARCH_SIZES] = {desc->micro_batch};
+  int count = desc->micro_batch ? 1 : ac_plan_search_sizes(desc->batch, sizes);
   s->list = malloc((size_t)count * (CHOICES + 2) * sizeof *s->list);
   if (!s->list) return ac_fail(AC_ERROR_MEMORY, "no memory for the search");
   for (int i = 0; i < count; i++) {
-    ac_status status = ac_plan_check_support(s->plan, sizes[i]);
+    ac_status status = ac_problem_check_support(s->problem, sizes[i]);
     if (status == AC_ERROR_UNSUPPORTED && i < count - 1) continue;
     AC_TRY(status);
     AC_TRY(add_size(s, sizes[i]));
   }
   return AC_OK;
+}
+
+/* End it with end_search, after a failure too. */
+static ac_status begin_search(search *s, const ac_problem *problem, const ac_cost_model *costs,
+                              int read_ahead) {
+  *s = (search){.problem = problem, .costs = costs, .read_ahead = read_ahead};
+  AC_TRY(ac_order_create(&s->order, problem->stages));
+  s->after = after_seconds(s);
+  return list_candidates(s);
+}
+
+static void end_search(search *s) {
+  for (int i = 0; i < s->size_count; i++) {
+    ac_stage_chain_free(&s->sizes[i].chain);
+    ac_chain_free(s->sizes[i].solution);
+  }
+  ac_order_free(&s->order);
+  free(s->list);
 }
 
 /* ---- choosing -------------------------------------------------------------------------------- */
@@ -225,42 +237,45 @@ static int by_bound(const void *a, const void *b) {
   return (x->bound > y->bound) - (x->bound < y->bound);
 }
 
-/* Builds a candidate and lays it out; info.bytes is exact afterwards. */
-static ac_status lay_out(search *s, const candidate *c) {
-  ac_chain_solution *solution = NULL;
-  if (s->plan->desc.recompute != AC_RECOMPUTE_NONE) AC_TRY(solve(s, c->micro_batch, &solution));
-  ac_status status = build_main(s, c, solution);
-  ac_chain_free(solution);
-  if (status == AC_OK) status = ac_plan_price(s->plan, c->micro_batch, true);
-  s->plan->info.predicted_seconds = c->seconds;
-  return status;
+static uint64_t needs(const search *s, uint64_t total) {
+  return ac_problem_needs(s->problem, total, s->read_ahead);
 }
 
-static ac_status refusal(const ac_plan *plan, uint64_t least, int64_t micro_batch, uint64_t limit,
-                         const char *knobs) {
+static ac_status lay_down(search *s, ac_plan *plan, const candidate *c) {
+  AC_TRY(lay_order(s, c));
+  const ac_choice choice = {s->sizes[c->size].micro_batch, &s->order.nodes};
+  plan->info.predicted_seconds = c->seconds;
+  return ac_plan_lay(plan, &choice);
+}
+
+static ac_status refusal(const ac_problem *problem, uint64_t least, int64_t micro_batch,
+                         uint64_t limit, const char *knobs) {
   char need[32], have[32];
   ac_format_bytes(need, sizeof need, least);
   ac_format_bytes(have, sizeof have, limit);
   return ac_fail(AC_ERROR_BUDGET,
                  "plan: needs at least %s (%llu bytes, at a micro-batch of %lld%s), %s is %s%s",
                  need, (unsigned long long)least, (long long)micro_batch,
-                 plan->desc.recompute == AC_RECOMPUTE_NONE ? " without recomputation" : "",
-                 plan->desc.memory ? "the budget" : "what the device can spare", have, knobs);
+                 problem->desc.recompute == AC_RECOMPUTE_NONE ? " without recomputation" : "",
+                 problem->desc.memory ? "the budget" : "what the device can spare", have, knobs);
 }
 
-/* The least that one of the candidates needs, and its micro-batch. */
-static ac_status find_least(search *s, uint64_t *least, int64_t *micro_batch) {
+/* The least that one of the candidates needs, and its micro-batch. They are laid down on `board`.
+ */
+static ac_status find_least(search *s, ac_plan *board, uint64_t *least, int64_t *micro_batch) {
   uint64_t total = UINT64_MAX;
   qsort(s->list, (size_t)s->count, sizeof *s->list, by_bound);
   for (int i = 0; i < s->count && s->list[i].bound < total; i++) {
-    AC_TRY(lay_out(s, &s->list[i]));
-    if (s->plan->info.bytes.total >= total) continue;
-    total = s->plan->info.bytes.total;
-    *micro_batch = s->list[i].micro_batch;
+    AC_TRY(lay_down(s, board, &s->list[i]));
+    if (board->info.bytes.total >= total) continue;
+    total = board->info.bytes.total;
+    *micro_batch = board->info.micro_batch;
   }
-  *least = ac_plan_needs(s->plan, total);
+  *least = needs(s, total);
   return AC_OK;
 }
+
+/* ---- refusing -------------------------------------------------------------------------------- */
 
 /* Adds to the text what a choice would need, if that is less. */
 static void add_knob(uint64_t bytes, uint64_t least, const char *what, char *text, size_t size) {
@@ -271,134 +286,165 @@ static void add_knob(uint64_t bytes, uint64_t least, const char *what, char *tex
              ac_format_bytes(amount, sizeof amount, bytes), what);
 }
 
-/* What the smallest total would be under another policy; adds a phrase if that is less. */
-static ac_status try_knob(search *s, const ac_plan_desc *desc, uint64_t least, const char *what,
-                          char *text, size_t size) {
-  uint64_t other;
+/* The least bytes that another problem would need. */
+static ac_status least_of(const ac_problem *problem, const ac_cost_model *costs, int read_ahead,
+                          uint64_t *least) {
+  search s;
+  ac_plan board = {.problem = *problem, .graph = problem->graph, .device = problem->device};
   int64_t micro_batch;
-  ac_plan_desc own = s->plan->desc;
-  s->plan->desc = *desc;
-  ac_status status = list_candidates(s);
-  if (status == AC_OK) status = find_least(s, &other, &micro_batch);
-  s->plan->desc = own;
-  if (status == AC_OK) add_knob(other, least, what, text, size);
+  ac_status status = begin_search(&s, problem, costs, read_ahead);
+  if (status == AC_OK) status = find_least(&s, &board, least, &micro_batch);
+  end_search(&s);
+  ac_plan_clear(&board);
   return status;
 }
 
-/* The plan is given up by now, so its graph may change. */
-static bool clear_hints(ac_plan *plan) {
+/* What the smallest total would be under another description; adds a phrase if that is less. */
+static ac_status try_knob(const search *s, const ac_plan_desc *desc, uint64_t least,
+                          const char *what, char *text, size_t size) {
+  uint64_t bytes;
+  ac_problem other = *s->problem;
+  other.desc = *desc;
+  AC_TRY(least_of(&other, s->costs, s->read_ahead, &bytes));
+  add_knob(bytes, least, what, text, size);
+  return AC_OK;
+}
+
+static bool clear_hints(ac_graph *graph) {
   bool any = false;
-  for (int i = 0; i < plan->graph->tensor_count; i++) {
-    any |= ac_tensor_at(plan->graph, i)->hint != AC_HINT_NONE;
-    ac_tensor_at(plan->graph, i)->hint = AC_HINT_NONE;
+  for (int i = 0; i < graph->tensor_count; i++) {
+    any |= ac_tensor_at(graph, i)->hint != AC_HINT_NONE;
+    ac_tensor_at(graph, i)->hint = AC_HINT_NONE;
   }
   return any;
 }
 
-static ac_status cut_anew(ac_plan *plan) {
-  bool *runs = calloc((size_t)plan->graph->node_count + 1, sizeof *runs);
-  if (!runs || ac_select_nodes(plan->graph, AC_TARGET_GRADIENTS, runs) < 0) {
-    free(runs);
-    return ac_fail(AC_ERROR_MEMORY, "no memory for the search");
+static ac_status try_without_hints(const search *s, uint64_t least, char *text, size_t size) {
+  ac_graph *graph;
+  AC_TRY(ac_graph_clone(&graph, s->problem->source));
+  if (!clear_hints(graph)) {
+    ac_graph_free(graph);
+    return AC_OK;
   }
-  ac_stages_free(plan->stages);
-  ac_status status = ac_stages_cut(plan->stages, plan->graph, runs);
-  free(runs);
+  ac_problem other;
+  uint64_t bytes;
+  ac_status status = ac_problem_create(&other, graph, s->problem->device, &s->problem->desc);
+  if (status == AC_OK) status = least_of(&other, s->costs, s->read_ahead, &bytes);
+  if (status == AC_OK) add_knob(bytes, least, "without its hints", text, size);
+  ac_problem_free(&other);
+  ac_graph_free(graph);
+  return status;
+}
+
+static ac_status least_forward(const ac_problem *problem, uint64_t *bytes) {
+  ac_plan board = {.problem = *problem, .graph = problem->graph, .device = problem->device};
+  int64_t given = problem->desc.micro_batch;
+  const ac_choice choice = {given ? given : 1, &problem->main};
+  ac_status status = ac_plan_lay(&board, &choice);
+  *bytes = board.info.bytes.total;
+  ac_plan_clear(&board);
   return status;
 }
 
 /* What the same plan would need in 16 bits, at the costs of f32, so that nothing is measured for a
- * remark; UINT64_MAX where there is nothing to say. */
-static uint64_t least_in_f16(const ac_plan *plan, const ac_cost_model *costs) {
-  ac_plan_desc desc = plan->desc;
+ * remark. */
+static void try_precision(const ac_problem *problem, const ac_cost_model *costs, int read_ahead,
+                          uint64_t least, char *text, size_t size) {
+  if (problem->desc.precision != AC_PRECISION_F32) return;
+  ac_plan_desc desc = problem->desc;
+  ac_problem other;
+  uint64_t bytes;
   desc.precision = AC_PRECISION_F16;
-  search other = {.costs = costs};
-  if (ac_plan_begin(&other.plan, plan->source, plan->device, &desc) != AC_OK) return UINT64_MAX;
-  uint64_t bytes = UINT64_MAX;
-  int64_t micro_batch = desc.micro_batch ? desc.micro_batch : 1;
-  ac_status status;
-  if (desc.purpose == AC_TRAIN) {
-    status = list_candidates(&other);
-    if (status == AC_OK) status = find_least(&other, &bytes, &micro_batch);
-  } else {
-    status = ac_plan_price(other.plan, micro_batch, true);
-    bytes = other.plan->info.bytes.total;
-  }
-  free(other.list);
-  ac_plan_free(other.plan);
-  return status == AC_OK ? bytes : UINT64_MAX;
-}
-
-static void try_precision(const ac_plan *plan, const ac_cost_model *costs, uint64_t least,
-                          char *text, size_t size) {
-  if (plan->desc.precision != AC_PRECISION_F32) return;
-  add_knob(least_in_f16(plan, costs), least, "at precision f16", text, size);
+  ac_status status = ac_problem_create(&other, problem->source, problem->device, &desc);
+  if (status == AC_OK && desc.purpose == AC_TRAIN)
+    status = least_of(&other, costs, read_ahead, &bytes);
+  else if (status == AC_OK) status = least_forward(&other, &bytes);
+  if (status == AC_OK) add_knob(bytes, least, "at precision f16", text, size);
+  ac_problem_free(&other);
 }
 
 /* Nothing fits: says what would, and what the knobs that were set would buy if they were not. */
-static ac_status refuse(search *s, uint64_t limit) {
+static ac_status refuse(search *s, ac_plan *board, uint64_t limit) {
+  const ac_problem *problem = s->problem;
   uint64_t least;
   int64_t micro_batch = 1;
   char knobs[256] = "";
-  AC_TRY(find_least(s, &least, &micro_batch));
+  AC_TRY(find_least(s, board, &least, &micro_batch));
   if (least == UINT64_MAX)
     return AC_ERROR_BUDGET; /* with the sentence about the largest allocation */
-  ac_plan_desc desc = s->plan->desc;
-  add_knob(least - ac_plan_host_needs(s->plan), least, "with nothing read ahead (--read-ahead 0)",
-           knobs, sizeof knobs);
+  ac_plan_desc desc = problem->desc;
+  add_knob(least - needs(s, 0), least, "with nothing read ahead (--read-ahead 0)", knobs,
+           sizeof knobs);
   if (desc.micro_batch > 1) {
     desc.micro_batch = 1;
-    const char *what = s->plan->coupled < 0
+    const char *what = problem->coupled < 0
                            ? "at a micro-batch of 1"
                            : "at a micro-batch of 1, which is all that batch norm would see "
                              "(--batch-norm micro)";
     AC_TRY(try_knob(s, &desc, least, what, knobs, sizeof knobs));
-    desc.micro_batch = s->plan->desc.micro_batch;
+    desc.micro_batch = problem->desc.micro_batch;
   }
   if (desc.recompute != AC_RECOMPUTE_AUTO) {
     desc.recompute = AC_RECOMPUTE_AUTO;
     AC_TRY(try_knob(s, &desc, least, "with recomputation as needed", knobs, sizeof knobs));
   }
-  try_precision(s->plan, s->costs, least, knobs, sizeof knobs);
-  if (clear_hints(s->plan)) {
-    AC_TRY(cut_anew(s->plan));
-    AC_TRY(try_knob(s, &s->plan->desc, least, "without its hints", knobs, sizeof knobs));
-  }
-  return refusal(s->plan, least, micro_batch, limit, knobs);
+  try_precision(problem, s->costs, s->read_ahead, least, knobs, sizeof knobs);
+  AC_TRY(try_without_hints(s, least, knobs, sizeof knobs));
+  return refusal(problem, least, micro_batch, limit, knobs);
 }
 
-static ac_status choose(search *s, uint64_t limit, bool *fits) {
+/* ---- training -------------------------------------------------------------------------------- */
+
+static ac_status choose(search *s, ac_plan *plan, uint64_t limit, bool *fits) {
   *fits = false;
   qsort(s->list, (size_t)s->count, sizeof *s->list, by_seconds);
   for (int i = 0; i < s->count && !*fits; i++) {
-    if (ac_plan_needs(s->plan, s->list[i].bound) > limit) continue;
-    AC_TRY(lay_out(s, &s->list[i]));
-    *fits = ac_plan_needs(s->plan, s->plan->info.bytes.total) <= limit;
+    if (needs(s, s->list[i].bound) > limit) continue;
+    AC_TRY(lay_down(s, plan, &s->list[i]));
+    *fits = needs(s, plan->info.bytes.total) <= limit;
   }
   return AC_OK;
 }
 
 /* Batches that are read ahead only if there is room get what the fastest plan leaves. */
-static ac_status choose_or_refuse(search *s, uint64_t limit) {
-  ac_plan *plan = s->plan;
-  const int wanted = plan->desc.read_ahead;
-  bool fits;
-  if (plan->desc.read_ahead_if_room) ac_plan_set_read_ahead(plan, 0);
-  AC_TRY(choose(s, limit, &fits));
-  if (!fits) return refuse(s, limit);
-  for (int ahead = wanted; plan->desc.read_ahead_if_room && ahead > 0; ahead--) {
-    ac_plan_set_read_ahead(plan, ahead);
-    if (ac_plan_needs(plan, plan->info.bytes.total) <= limit) break;
-    ac_plan_set_read_ahead(plan, 0);
-  }
-  return AC_OK;
+static int read_ahead_of(const search *s, const ac_plan *plan, uint64_t limit) {
+  const ac_plan_desc *desc = &s->problem->desc;
+  int ahead = desc->read_ahead;
+  while (desc->read_ahead_if_room && ahead > 0 &&
+         ac_problem_needs(s->problem, plan->info.bytes.total, ahead) > limit)
+    ahead--;
+  return ahead;
+}
+
+static ac_status search_training(ac_plan *plan, uint64_t limit) {
+  const ac_problem *problem = &plan->problem;
+  const ac_cost_model *costs;
+  bool ops[AC_OP_COUNT] = {false}, fits;
+  search s;
+  list_ops(problem->graph, &problem->main, ops);
+  list_ops(problem->graph, &problem->after, ops);
+  AC_TRY(ac_cost_model_get(&costs, problem->device, ac_plan_storage(&problem->desc), ops));
+  int read_ahead = problem->desc.read_ahead_if_room ? 0 : problem->desc.read_ahead;
+  ac_status status = begin_search(&s, problem, costs, read_ahead);
+  if (status == AC_OK) status = choose(&s, plan, limit, &fits);
+  if (status == AC_OK && !fits) status = refuse(&s, plan, limit);
+  if (status == AC_OK) plan->info.read_ahead = read_ahead_of(&s, plan, limit);
+  end_search(&s);
+  plan->info.read_ahead_bytes = ac_problem_read_ahead(problem, plan->info.read_ahead);
+  return status;
 }
 
 /* ---- forward only ---------------------------------------------------------------------------- */
 
-static ac_status price_forward(ac_plan *plan, int64_t micro_batch, uint64_t limit, bool *fits) {
-  AC_TRY(ac_plan_price(plan, micro_batch, true));
-  *fits = plan->info.bytes.total <= limit && ac_plan_check_support(plan, micro_batch) == AC_OK;
+static ac_status lay_forward(ac_plan *plan, int64_t micro_batch) {
+  const ac_choice choice = {micro_batch, &plan->problem.main};
+  return ac_plan_lay(plan, &choice);
+}
+
+static ac_status try_forward(ac_plan *plan, int64_t micro_batch, uint64_t limit, bool *fits) {
+  AC_TRY(lay_forward(plan, micro_batch));
+  *fits = plan->info.bytes.total <= limit &&
+          ac_problem_check_support(&plan->problem, micro_batch) == AC_OK;
   return AC_OK;
 }
 
@@ -406,39 +452,32 @@ static ac_status price_forward(ac_plan *plan, int64_t micro_batch, uint64_t limi
  * grow with the micro-batch, as does what an op must be able to count, so bisect on their number.
  */
 static ac_status search_forward(ac_plan *plan, uint64_t limit) {
-  int64_t batch = plan->desc.batch, given = plan->desc.micro_batch;
-  uint64_t *total = &plan->info.bytes.total;
+  const ac_problem *problem = &plan->problem;
+  int64_t batch = problem->desc.batch, given = problem->desc.micro_batch;
+  const uint64_t *total = &plan->info.bytes.total;
   bool fits;
-  if (given) AC_TRY(ac_plan_check_support(plan, given));
-  AC_TRY(price_forward(plan, given ? given : batch, limit, &fits));
+  if (given) AC_TRY(ac_problem_check_support(problem, given));
+  AC_TRY(try_forward(plan, given ? given : batch, limit, &fits));
   if (fits) return AC_OK;
-  if (!given) AC_TRY(ac_plan_price(plan, 1, true));
+  if (!given) AC_TRY(lay_forward(plan, 1));
   if (*total == UINT64_MAX)
     return AC_ERROR_BUDGET; /* with the sentence about the largest allocation */
   if (*total > limit) {
     char knobs[256] = "";
-    try_precision(plan, NULL, *total, knobs, sizeof knobs);
-    return refusal(plan, *total, plan->info.micro_batch, limit, knobs);
+    try_precision(problem, NULL, 0, *total, knobs, sizeof knobs);
+    return refusal(problem, *total, plan->info.micro_batch, limit, knobs);
   }
   int64_t too_few = 1, enough = batch;
   while (enough - too_few > 1) {
     int64_t middle = too_few + (enough - too_few) / 2;
-    AC_TRY(price_forward(plan, divide_up(batch, middle), limit, &fits));
+    AC_TRY(try_forward(plan, divide_up(batch, middle), limit, &fits));
     if (fits) enough = middle;
     else too_few = middle;
   }
-  return ac_plan_price(plan, divide_up(batch, enough), true);
+  return lay_forward(plan, divide_up(batch, enough));
 }
 
 ac_status ac_plan_search(ac_plan *plan, uint64_t limit) {
-  if (plan->desc.purpose != AC_TRAIN) return search_forward(plan, limit);
-  search s = {.plan = plan};
-  bool ops[AC_OP_COUNT] = {false};
-  list_ops(plan, ops);
-  AC_TRY(ac_cost_model_get(&s.costs, plan->device, ac_plan_storage(&plan->desc), ops));
-  s.update = update_seconds(&s);
-  ac_status status = list_candidates(&s);
-  if (status == AC_OK) status = choose_or_refuse(&s, limit);
-  free(s.list);
-  return status;
+  return plan->problem.desc.purpose == AC_TRAIN ? search_training(plan, limit)
+                                                : search_forward(plan, limit);
 }

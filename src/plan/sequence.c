@@ -9,23 +9,26 @@
 
 /* ---- which nodes run ------------------------------------------------------------------------- */
 
-/* A loss that comes out of a backward node together with its gradients. */
-static bool loss_runs_backward(const ac_graph *graph) {
+/* The losses, as bits, that come out of a backward node together with their gradients. */
+static unsigned losses_of_backward(const ac_graph *graph) {
+  unsigned losses = 0;
   for (int i = 0; i < graph->node_count; i++)
-    for (int j = 0; j < AC_MAX_OUTPUTS && ac_node_at(graph, i)->backward; j++)
-      if (graph->loss >= 0 && ac_node_at(graph, i)->out[j] == graph->loss) return true;
-  return false;
+    for (int j = 0; j < AC_MAX_OUTPUTS && ac_node_at(graph, i)->backward; j++) {
+      int loss = ac_graph_loss_index(graph, ac_node_at(graph, i)->out[j]);
+      if (loss >= 0) losses |= 1u << loss;
+    }
+  return losses;
 }
 
-/* `loss_backward`: which nodes' loss counts. */
+/* `from_backward`: the losses for which backward nodes count. */
 static bool is_root(const ac_graph *graph, const ac_node *node, ac_target target,
-                    bool loss_backward) {
+                    unsigned from_backward) {
   for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
     if (node->out[j] < 0) continue;
     const ac_tensor *out = ac_tensor_at(graph, node->out[j]);
     if (target == AC_TARGET_GRADIENTS && out->role == AC_ROLE_GRADIENT) return true;
-    if (target != AC_TARGET_OUTPUTS && out->id == graph->loss && node->backward == loss_backward)
-      return true;
+    int loss = target == AC_TARGET_OUTPUTS ? -1 : ac_graph_loss_index(graph, out->id);
+    if (loss >= 0 && node->backward == (from_backward >> loss & 1)) return true;
     if (target == AC_TARGET_OUTPUTS)
       for (int k = 0; k < graph->output_count; k++)
         if (ac_tensor_at(graph, graph->outputs[k].tensor)->storage == out->storage) return true;
@@ -37,20 +40,39 @@ static void mark_operand(const ac_graph *graph, bool *needed, int tensor) {
   if (tensor >= 0) needed[ac_tensor_at(graph, tensor)->storage] = true;
 }
 
-static bool pools(const ac_graph *graph, const ac_node *node) {
-  return node->out[0] >= 0 && ac_tensor_at(graph, node->out[0])->role == AC_ROLE_POOLED;
+/* What a node that runs pools for an update runs too, and reads nothing else. */
+static void select_pools(const ac_graph *graph, bool *runs) {
+  for (int i = 0; i < graph->node_count; i++) {
+    const ac_node *node = ac_node_at(graph, i);
+    bool pools = node->out[0] >= 0 && ac_tensor_at(graph, node->out[0])->role == AC_ROLE_POOLED;
+    if (pools && runs[node->forward]) runs[i] = true;
+  }
+}
+
+/* Of the phases that end a window, the nodes whose sums some node yields. */
+static void select_after(const ac_graph *graph, bool *runs, bool *yielded) {
+  for (int i = 0; i < graph->node_count; i++) {
+    const ac_node *node = ac_node_at(graph, i);
+    for (int j = 0; j < AC_MAX_OUTPUTS && runs[i]; j++) mark_operand(graph, yielded, node->out[j]);
+  }
+  for (int i = 0; i < graph->node_count; i++) {
+    const ac_node *node = ac_node_at(graph, i);
+    if (node->phase == AC_PHASE_MICRO_BATCH) continue;
+    runs[i] = true;
+    for (int k = 0; k < AC_MAX_INPUTS; k++)
+      if (node->in[k] >= 0) runs[i] &= yielded[ac_tensor_at(graph, node->in[k])->storage];
+  }
 }
 
 /* Creation order is a topological order, so one backward sweep finds every node that a root depends
  * on. */
-int ac_select_nodes(const ac_graph *graph, ac_target target, bool *runs) {
-  bool *needed = calloc((size_t)graph->tensor_count + 1, sizeof *needed);
-  if (!needed) return -1;
-  bool loss_backward = target == AC_TARGET_GRADIENTS && loss_runs_backward(graph);
-  int count = 0;
+static void select_micro_batch(const ac_graph *graph, ac_target target, bool *runs, bool *needed) {
+  unsigned from_backward = target == AC_TARGET_GRADIENTS ? losses_of_backward(graph) : 0;
   for (int i = graph->node_count - 1; i >= 0; i--) {
     const ac_node *node = ac_node_at(graph, i);
-    runs[i] = is_root(graph, node, target, loss_backward);
+    runs[i] = false;
+    if (node->phase != AC_PHASE_MICRO_BATCH) continue;
+    runs[i] = is_root(graph, node, target, from_backward);
     for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
       int out = node->out[j];
       if (out >= 0 && ac_tensor_at(graph, out)->role == AC_ROLE_ACTIVATION)
@@ -58,16 +80,23 @@ int ac_select_nodes(const ac_graph *graph, ac_target target, bool *runs) {
     }
     if (node->backward && target != AC_TARGET_GRADIENTS) runs[i] = false;
     if (!runs[i]) continue;
-    count++;
     for (int j = 0; j < AC_MAX_INPUTS; j++) mark_operand(graph, needed, node->in[j]);
     mark_operand(graph, needed, node->accumulate);
   }
-  /* What a node that runs yields is pooled, and reads nothing else. */
-  for (int i = 0; i < graph->node_count && target == AC_TARGET_GRADIENTS; i++)
-    if (pools(graph, ac_node_at(graph, i)) && runs[ac_node_at(graph, i)->forward])
-      runs[i] = true, count++;
-  free(needed);
-  return count;
+}
+
+ac_status ac_select_nodes(const ac_graph *graph, ac_target target, bool *runs) {
+  size_t tensors = (size_t)graph->tensor_count + 1;
+  bool *marks = calloc(tensors, sizeof *marks);
+  if (!marks) return ac_fail(AC_ERROR_MEMORY, "no memory to select nodes");
+  select_micro_batch(graph, target, runs, marks);
+  if (target == AC_TARGET_GRADIENTS) {
+    memset(marks, 0, tensors * sizeof *marks);
+    select_pools(graph, runs);
+    select_after(graph, runs, marks);
+  }
+  free(marks);
+  return AC_OK;
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */
@@ -95,10 +124,14 @@ static int add_value(ac_sequence *sequence, int tensor, int step) {
   return index;
 }
 
+static bool is_value(const builder *b, ac_role role) {
+  return role == AC_ROLE_ACTIVATION || (role == AC_ROLE_GRADIENT && b->sequence->whole_window);
+}
+
 static ac_slot read_slot(builder *b, int tensor, int step) {
   if (tensor < 0) return (ac_slot){-1, -1};
   int storage = ac_tensor_at(b->graph, tensor)->storage;
-  if (ac_tensor_at(b->graph, storage)->role != AC_ROLE_ACTIVATION) return (ac_slot){tensor, -1};
+  if (!is_value(b, ac_tensor_at(b->graph, storage)->role)) return (ac_slot){tensor, -1};
   int value = b->current[storage];
   if (value < 0) {
     value = b->current[storage] = add_value(b->sequence, storage, 0);
@@ -109,36 +142,36 @@ static ac_slot read_slot(builder *b, int tensor, int step) {
   return (ac_slot){tensor, value};
 }
 
-static bool write_slot(builder *b, ac_step *step, int index, int j, int tensor) {
+static bool write_slot(builder *b, ac_step *step, int point, int j, int tensor) {
   step->out[j] = (ac_slot){tensor, -1};
   if (tensor < 0) return true;
   int storage = ac_tensor_at(b->graph, tensor)->storage;
   ac_role role = ac_tensor_at(b->graph, storage)->role;
-  if (step->recomputed && ac_role_is_sum(role)) {
+  bool sum = ac_role_is_sum(role), again = b->written[storage];
+  if (step->recomputed && sum) {
     step->out[j].tensor = -1;
     return true;
   }
-  bool gradient = role == AC_ROLE_GRADIENT && b->sequence->whole_window,
-       again = b->written[storage];
-  if (role != AC_ROLE_ACTIVATION) {
-    step->write[j] = again ? AC_ADD : gradient ? AC_OVERWRITE : AC_ADD_UNLESS_FIRST;
+  if (sum) {
+    step->write[j] = again ? AC_ADD : is_value(b, role) ? AC_OVERWRITE : AC_ADD_UNLESS_FIRST;
     b->written[storage] = true;
-    if (!gradient) return true;
   }
-  int value = gradient && again ? b->current[storage] : add_value(b->sequence, storage, index);
+  if (!is_value(b, role)) return true;
+  int value = sum && again ? b->current[storage] : add_value(b->sequence, storage, point);
   b->current[storage] = step->out[j].value = value;
-  if (gradient && value >= 0) b->sequence->values[value].last = b->sequence->step_count;
+  if (sum && value >= 0) b->sequence->values[value].last = ac_sequence_end(b->sequence);
   return value >= 0;
 }
 
 static bool lay_step(builder *b, int index, int node_index, bool recomputed) {
   const ac_node *node = ac_node_at(b->graph, node_index);
+  int end = ac_sequence_end(b->sequence), point = index < end ? index : end;
   ac_step *step = &b->sequence->steps[index];
   *step = (ac_step){.node = node_index, .recomputed = recomputed, .workspace = -1};
-  for (int i = 0; i < AC_MAX_INPUTS; i++) step->in[i] = read_slot(b, node->in[i], index);
-  step->copy = read_slot(b, node->accumulate, index);
+  for (int i = 0; i < AC_MAX_INPUTS; i++) step->in[i] = read_slot(b, node->in[i], point);
+  step->copy = read_slot(b, node->accumulate, point);
   for (int j = 0; j < AC_MAX_OUTPUTS; j++)
-    if (!write_slot(b, step, index, j, node->out[j])) return false;
+    if (!write_slot(b, step, point, j, node->out[j])) return false;
   if (node->accumulate >= 0) step->write[0] = AC_ADD;
   return true;
 }
@@ -180,7 +213,7 @@ static bool try_share(ac_sequence *sequence, const ac_graph *graph, int index, i
  * otherwise it starts from a copy. An op that may run in place does so on the first operand that
  * ends with it. */
 static void share_memory(ac_sequence *sequence, const ac_graph *graph) {
-  for (int i = 0; i < sequence->step_count; i++) {
+  for (int i = 0; i < ac_sequence_end(sequence); i++) {
     ac_step *step = &sequence->steps[i];
     if (step->copy.tensor >= 0) {
       if (try_share(sequence, graph, i, step->copy.value)) step->copy = (ac_slot){-1, -1};
@@ -197,35 +230,46 @@ static void share_memory(ac_sequence *sequence, const ac_graph *graph) {
 static void keep_outputs(builder *b) {
   for (int k = 0; k < b->graph->output_count; k++) {
     int value = b->current[ac_tensor_at(b->graph, b->graph->outputs[k].tensor)->storage];
-    if (value >= 0) b->sequence->values[value].last = b->sequence->step_count;
+    if (value >= 0) b->sequence->values[value].last = ac_sequence_end(b->sequence);
   }
 }
 
 /* `seen` marks nodes that have run. */
-static bool lay_steps(builder *b, const int *order, bool *seen) {
-  for (int i = 0; i < b->sequence->step_count; i++) {
-    if (!lay_step(b, i, order[i], seen[order[i]])) return false;
-    seen[order[i]] = true;
+static bool lay_steps(builder *b, const ac_nodes *nodes, int first, bool *seen) {
+  for (int i = 0; nodes && i < nodes->count; i++) {
+    int node = nodes->list[i];
+    if (!lay_step(b, first + i, node, seen[node])) return false;
+    seen[node] = true;
   }
   return true;
 }
 
+/* `after` has its phases one behind the other. */
+static void set_phases(ac_sequence *sequence, const ac_graph *graph, int count,
+                       const ac_nodes *after) {
+  for (int p = AC_PHASE_REDUCE; p <= AC_PHASE_COUNT; p++) sequence->begin[p] = count;
+  for (int i = 0; after && i < after->count; i++)
+    for (int p = (int)ac_node_at(graph, after->list[i])->phase + 1; p <= AC_PHASE_COUNT; p++)
+      sequence->begin[p]++;
+  sequence->step_count = sequence->begin[AC_PHASE_COUNT];
+}
+
 ac_status ac_sequence_build(ac_sequence *sequence, const ac_graph *graph, ac_target target,
-                            bool whole_window, const int *order, int count) {
+                            bool whole_window, const ac_nodes *order, const ac_nodes *after) {
   memset(sequence, 0, sizeof *sequence);
   sequence->training = target == AC_TARGET_GRADIENTS;
   sequence->whole_window = whole_window;
-  sequence->after = -1;
-  sequence->step_count = count;
+  set_phases(sequence, graph, order->count, after);
   size_t tensors = (size_t)graph->tensor_count + 1;
   builder b = {.sequence = sequence, .graph = graph};
   bool *seen = calloc((size_t)graph->node_count + 1, sizeof *seen);
   b.current = malloc(tensors * sizeof *b.current);
   b.written = calloc(tensors, sizeof *b.written);
-  sequence->steps = calloc((size_t)count + 1, sizeof *sequence->steps);
+  sequence->steps = calloc((size_t)sequence->step_count + 1, sizeof *sequence->steps);
   bool good = seen && b.current && b.written && sequence->steps;
   for (size_t i = 0; good && i < tensors; i++) b.current[i] = -1;
-  if (good) good = lay_steps(&b, order, seen);
+  if (good)
+    good = lay_steps(&b, order, 0, seen) && lay_steps(&b, after, ac_sequence_end(sequence), seen);
   if (good) {
     if (target == AC_TARGET_OUTPUTS) keep_outputs(&b);
     share_memory(sequence, graph);
@@ -249,6 +293,7 @@ void ac_step_arguments(const ac_step *step, const ac_graph *graph, const ac_run_
   const ac_node *node = ac_node_at(graph, step->node);
   memset(args, 0, sizeof *args);
   args->op = node->op;
+  args->loss = node->loss;
   args->attributes = node->attributes;
   args->run = run;
   for (int i = 0; i < AC_MAX_INPUTS; i++)
@@ -259,6 +304,18 @@ void ac_step_arguments(const ac_step *step, const ac_graph *graph, const ac_run_
     args->out[j] = ac_operand_of(ac_tensor_at(graph, step->out[j].tensor), run->batch);
     args->add[j] = step->write[j] != AC_OVERWRITE;
   }
+}
+
+void ac_node_arguments(int index, const ac_graph *graph, const ac_run_state *run,
+                       ac_op_args *args) {
+  const ac_node *node = ac_node_at(graph, index);
+  *args =
+      (ac_op_args){.op = node->op, .attributes = node->attributes, .run = run, .loss = node->loss};
+  for (int i = 0; i < AC_MAX_INPUTS; i++)
+    if (node->in[i] >= 0) args->in[i] = ac_operand_of(ac_tensor_at(graph, node->in[i]), run->batch);
+  for (int j = 0; j < AC_MAX_OUTPUTS; j++)
+    if (node->out[j] >= 0)
+      args->out[j] = ac_operand_of(ac_tensor_at(graph, node->out[j]), run->batch);
 }
 
 static uint64_t aligned(const ac_device *device, uint64_t bytes) {
@@ -276,6 +333,15 @@ static ac_status add_workspace(ac_sequence *sequence, const ac_device *device, u
   return AC_OK;
 }
 
+/* The steps behind the micro-batch follow one another at one point, so they share it. */
+static ac_status add_after_workspace(ac_sequence *sequence, const ac_device *device,
+                                     uint64_t bytes) {
+  int value, end = ac_sequence_end(sequence);
+  AC_TRY(add_workspace(sequence, device, bytes, end, &value));
+  for (int i = end; i < sequence->step_count; i++) sequence->steps[i].workspace = value;
+  return AC_OK;
+}
+
 ac_status ac_sequence_size(ac_sequence *sequence, const ac_graph *graph, ac_device *device,
                            int64_t batch, uint64_t after) {
   int own = 0;
@@ -288,11 +354,11 @@ ac_status ac_sequence_size(ac_sequence *sequence, const ac_graph *graph, ac_devi
     value->bytes = value->shares == i ? aligned(device, bytes) : 0;
   }
   ac_run_state run = {.training = sequence->training, .batch = batch};
-  for (int i = 0; i < sequence->step_count; i++) {
+  for (int i = 0; i < ac_sequence_end(sequence); i++) {
     ac_op_args args;
     ac_step_arguments(&sequence->steps[i], graph, &run, &args);
     AC_TRY(add_workspace(sequence, device, device->backend->workspace(device->state, &args), i,
                          &sequence->steps[i].workspace));
   }
-  return add_workspace(sequence, device, after, sequence->step_count, &sequence->after);
+  return add_after_workspace(sequence, device, after);
 }

@@ -25,10 +25,8 @@ typedef struct ac_stage {
   int forward, forward_end;   /* range in `nodes` */
   int backward, backward_end; /* range in `nodes` */
   int boundary;               /* storage that leaves it, -1: the last stage */
-  int *droppable;             /* storages, in the order in which variants drop them */
+  int *droppable;             /* storages */
   int droppable_count;
-  int drops[AC_STAGE_VARIANTS]; /* by variant: how many of `droppable` */
-  int variants;
 } ac_stage;
 
 typedef struct ac_stages {
@@ -40,27 +38,55 @@ typedef struct ac_stages {
   bool hinted;   /* some activation is hinted to be recomputed */
   int *stage_of; /* by storage: the stage whose forward nodes fill it, -1: none */
   int *producer; /* by storage: forward node, -1: none */
-  /* Scratch for laying down orders. */
-  bool *available; /* by storage */
-  bool *kept;      /* by storage: hinted to be kept, and computed */
-  int *order;
-  int order_count, order_capacity;
 } ac_stages;
 
-/* Cuts the nodes that `runs` marks (of a differentiated graph). */
-ac_status ac_stages_cut(ac_stages *stages, const ac_graph *graph, const bool *runs);
+/* Cuts nodes of a differentiated graph. */
+ac_status ac_stages_cut(ac_stages *stages, const ac_graph *graph, const ac_nodes *nodes);
 void ac_stages_free(ac_stages *stages);
 
-/* A chain with the prices of this micro-batch. Chooses each stage's variants. Free with
- * ac_stages_free_chain. */
-ac_status ac_stages_price(ac_stages *stages, ac_device *device, const ac_cost_model *costs,
-                          int64_t batch, ac_chain *chain);
-void ac_stages_free_chain(ac_chain *chain);
+/* ---- stage_chain.c: the chain at one micro-batch ----------------------------------------------
+ */
 
-/* The order of nodes that a schedule of that chain stands for, in stages->order and order_count. */
-ac_status ac_stages_order(ac_stages *stages, const ac_chain_operation *operations, int count);
+typedef struct ac_stage_variants {
+  int *droppable;               /* those of the stage, in the order in which variants drop them */
+  int drops[AC_STAGE_VARIANTS]; /* by variant: how many of them */
+  int count;
+} ac_stage_variants;
+
+typedef struct ac_stage_chain {
+  ac_stage_variants *variants; /* by stage */
+  ac_chain chain;
+} ac_stage_chain;
+
+/* Chooses each stage's variants and measures them in bytes and seconds. Free with
+ * ac_stage_chain_free. */
+ac_status ac_stage_chain_create(ac_stage_chain *result, const ac_stages *stages, ac_device *device,
+                                const ac_cost_model *costs, int64_t batch);
+void ac_stage_chain_free(ac_stage_chain *chain);
+
+/* ---- orders of nodes ------------------------------------------------------------------------- */
+
+/* An order and the room to lay one down. */
+typedef struct ac_order {
+  ac_nodes nodes;
+  int capacity;
+  bool *available; /* by storage */
+  bool *kept;      /* by storage: hinted to be kept, and computed */
+} ac_order;
+
+ac_status ac_order_create(ac_order *order, const ac_stages *stages);
+void ac_order_free(ac_order *order);
+
+/* The order that operations on that chain stand for. */
+ac_status ac_order_lay(ac_order *order, const ac_stages *stages, const ac_stage_chain *chain,
+                       const ac_chain_operation *operations, int count);
+
+/* The order of one stage alone: its forward nodes by a variant (-1: keeping nothing), and then, if
+ * there is one, its backward nodes. *split receives where these begin. */
+ac_status ac_order_lay_stage(ac_order *order, const ac_stages *stages, int s,
+                             const ac_stage_variants *variants, int variant, int *split);
 
 /* The order that keeps everything: each node once. */
-ac_status ac_stages_plain_order(ac_stages *stages);
+ac_status ac_order_lay_plain(ac_order *order, const ac_stages *stages);
 
 #endif

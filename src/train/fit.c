@@ -1,5 +1,5 @@
 /* The fit loop: draws samples in the order of the epoch, fills windows micro-batch by micro-batch,
- * ends them, evaluates, and reports. A cursor says which sample comes next.
+ * ends them, evaluates, and reports. Which samples form a window says data/windows.h.
  *
  * Where the plan has room for batches read ahead, a loader's threads read whole windows while the
  * device works, and a window stays in memory until it is over. Otherwise each micro-batch is read
@@ -12,44 +12,55 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef struct cursor {
-  int64_t epoch, position;
-} cursor;
-
 typedef struct fit {
   ac_trainer *trainer;
   const ac_fit_desc *desc;
   ac_fit_result result;
   ac_gather gather;
-  ac_loader *loader;                 /* NULL: nothing is read ahead */
-  ac_batch window;                   /* the loader's, for the window in hand */
-  bool again;                        /* that window runs once more */
-  double waited;                     /* for samples of this window */
-  int64_t count, batch, micro_batch; /* samples: in the dataset, a window, a micro-batch */
-  cursor next, window_begin;
-  ac_stop stop;   /* by the caller; also set where the callback says so */
-  double resumed; /* when the clock for the current window was started */
+  ac_windows windows;
+  ac_loader *loader; /* NULL: nothing is read ahead */
+  ac_batch window;   /* in hand; without a loader it has no fields */
+  bool again;        /* that window runs once more */
+  double waited;     /* for samples of this window */
+  ac_place next;     /* where the window after it begins */
+  ac_stop stop;      /* by the caller; also set where the callback says so */
+  double resumed;    /* when the clock for the current window was started */
 } fit;
 
 /* ---- samples --------------------------------------------------------------------------------- */
 
-/* Reads up to `wanted` samples from the cursor on into the staging buffers; beyond the epoch's end
- * only where windows are carried over it, and never beyond the last epoch's. */
-static ac_status read_samples(fit *f, cursor *at, int64_t wanted, int64_t *got) {
-  bool more = true;
-  for (*got = 0; *got < wanted && more; ++*got) {
-    ac_sample_key key = {.index = at->position, .epoch = at->epoch, .seed = f->desc->seed};
-    if (!f->desc->no_shuffle) key.index = ac_shuffle(key.seed, key.epoch, key.index, f->count);
-    AC_TRY(ac_gather_read(&f->gather, &f->trainer->instance, &key, *got));
-    if (++at->position < f->count) continue;
-    *at = (cursor){at->epoch + 1, 0};
-    more = f->desc->last_window == AC_LAST_CARRY && at->epoch != f->desc->epochs;
+static ac_place window_begin(const fit *f) {
+  return (ac_place){f->window.epoch, f->window.position};
+}
+
+/* The window that comes next, unless the one in hand runs again. */
+static ac_status take_window(fit *f) {
+  const bool again = f->again;
+  f->again = false;
+  if (again) return AC_OK;
+  if (f->loader) {
+    AC_TRY(ac_loader_next(f->loader, &f->window));
+    f->waited += f->window.wait_seconds;
+    return AC_OK;
   }
+  const ac_window window = ac_windows_lay(&f->windows, f->next);
+  f->window = (ac_batch){.count = window.count,
+                         .epoch = window.begin.epoch,
+                         .position = window.begin.position,
+                         .next_epoch = window.next.epoch,
+                         .next_position = window.next.position};
   return AC_OK;
 }
 
-static int64_t smaller(int64_t a, int64_t b) {
-  return a < b ? a : b;
+/* Reads samples of the window, from number `first` on, into the staging buffers. */
+static ac_status read_samples(fit *f, int64_t first, int64_t count) {
+  const double start = ac_clock();
+  for (int64_t i = 0; i < count; i++) {
+    const ac_sample_key key = ac_windows_key(&f->windows, window_begin(f), first + i);
+    AC_TRY(ac_gather_read(&f->gather, &f->trainer->instance, &key, i));
+  }
+  f->waited += ac_clock() - start;
+  return AC_OK;
 }
 
 /* Samples on the host, by input: [first, first + count). */
@@ -58,34 +69,28 @@ typedef struct piece {
   int64_t first, count;
 } piece;
 
-/* The window's samples from number `done` on, as many as a micro-batch takes; without a loader
- * those at the cursor, at most `room` of them. */
-static ac_status next_piece(fit *f, cursor *at, int64_t done, int64_t room, piece *p) {
+/* The window's samples from number `done` on, as many as a micro-batch takes. */
+static ac_status next_piece(fit *f, int64_t done, piece *p) {
   const ac_instance *instance = &f->trainer->instance;
-  int64_t most = smaller(room, f->micro_batch);
+  const int64_t micro_batch = instance->plan->info.micro_batch, left = f->window.count - done;
+  p->count = left < micro_batch ? left : micro_batch;
+  p->first = f->loader ? done : 0;
   if (!f->loader) {
-    p->first = 0;
     for (int i = 0; i < instance->plan->graph->input_count; i++) p->data[i] = instance->staging[i];
-    double start = ac_clock();
-    AC_TRY(read_samples(f, at, most, &p->count));
-    f->waited += ac_clock() - start;
-    return AC_OK;
+    return read_samples(f, done, p->count);
   }
   for (int k = 0; k < ac_dataset_field_count(f->desc->train); k++)
     if (f->gather.input[k] >= 0) p->data[f->gather.input[k]] = f->window.fields[k];
-  p->first = done;
-  p->count = smaller(most, f->window.count - done);
   return AC_OK;
 }
 
 /* ---- a window that failed -------------------------------------------------------------------- */
 
 /* Runs the window again and names the first op that yields something not finite. */
-static ac_status locate(fit *f, int64_t samples, char *where, size_t size) {
-  cursor at = f->window_begin;
+static ac_status locate(fit *f, char *where, size_t size) {
   piece p;
-  for (int64_t done = 0; done < samples && !where[0]; done += p.count) {
-    AC_TRY(next_piece(f, &at, done, samples - done, &p));
+  for (int64_t done = 0; done < f->window.count && !where[0]; done += p.count) {
+    AC_TRY(next_piece(f, done, &p));
     AC_TRY(ac_trainer_locate_data(f->trainer, p.data, p.first, done, p.count, where, size));
   }
   const ac_graph *graph = f->trainer->instance.plan->graph;
@@ -98,14 +103,14 @@ static ac_status locate(fit *f, int64_t samples, char *where, size_t size) {
 }
 
 /* Why training cannot go on after a window that is stuck. */
-static ac_status explain(fit *f, int64_t samples, const ac_update *update) {
+static ac_status explain(fit *f, const ac_update *update) {
   const ac_scaler *scaler = &f->trainer->scaler;
   long long step = (long long)f->result.steps;
   if (update->finite_loss && update->finite_gradient)
     return ac_fail(AC_ERROR_NOT_FINITE, "step %lld: the weight %g is too small to divide by", step,
                    update->weight);
   char where[192] = "", scale[64] = "";
-  AC_TRY(locate(f, samples, where, sizeof where));
+  AC_TRY(locate(f, where, sizeof where));
   if (scaler->desc.kind == AC_LOSS_SCALING_DYNAMIC)
     snprintf(scale, sizeof scale, " even at the lowest loss scale, %g", update->loss_scale);
   else if (scaler->desc.kind == AC_LOSS_SCALING_STATIC)
@@ -151,7 +156,7 @@ static void count_window(fit *f, ac_fit_event *event) {
   f->result.seconds += event->seconds;
   f->again = event->replayed;
   if (event->replayed) {
-    f->next = f->window_begin;
+    f->next = window_begin(f);
     return;
   }
   f->result.steps++;
@@ -166,8 +171,7 @@ static bool finished(const fit *f) {
 }
 
 static ac_status end_window(fit *f) {
-  int64_t samples = f->trainer->window_samples;
-  ac_fit_event event = {.kind = AC_FIT_STEP, .samples = samples};
+  ac_fit_event event = {.kind = AC_FIT_STEP, .samples = f->window.count};
   AC_TRY(ac_trainer_update(f->trainer, &event.update));
   event.seconds = ac_clock() - f->resumed;
   event.data_wait_seconds = f->waited;
@@ -175,7 +179,7 @@ static ac_status end_window(fit *f) {
   f->waited = 0;
   count_window(f, &event);
   report(f, &event);
-  if (event.update.stuck) return explain(f, samples, &event.update);
+  if (event.update.stuck) return explain(f, &event.update);
   if (event.replayed) return AC_OK;
   int64_t every = f->desc->eval_every;
   if (every && f->desc->validation && !finished(f) && f->result.steps % every == 0)
@@ -185,55 +189,43 @@ static ac_status end_window(fit *f) {
 
 /* ---- the loop -------------------------------------------------------------------------------- */
 
-/* Runs a window that a loader has read. */
 static ac_status run_window(fit *f) {
-  if (!f->again) {
-    AC_TRY(ac_loader_next(f->loader, &f->window));
-    f->waited += f->window.wait_seconds;
-  }
-  f->again = false;
-  f->window_begin = (cursor){f->window.epoch, f->window.position};
+  AC_TRY(take_window(f));
   piece p;
   for (int64_t done = 0; done < f->window.count; done += p.count) {
     if (ac_stop_asked(&f->stop)) return AC_OK;
-    AC_TRY(next_piece(f, NULL, done, f->window.count - done, &p));
+    AC_TRY(next_piece(f, done, &p));
+    if (done == 0)
+      AC_TRY(ac_trainer_count_window(f->trainer, p.data, p.first,
+                                     f->loader ? f->window.count : p.count));
     AC_TRY(ac_trainer_accumulate_data(f->trainer, p.data, p.first, p.count));
   }
-  f->next = (cursor){f->window.next_epoch, f->window.next_position};
-  return f->window.count ? end_window(f) : AC_OK;
-}
-
-/* Adds one micro-batch to the window, and ends the window if it is full or the policy says so. */
-static ac_status advance(fit *f) {
-  if (f->loader) return run_window(f);
-  if (ac_stop_asked(&f->stop)) return AC_OK;
-  if (f->trainer->window_samples == 0) f->window_begin = f->next;
-  f->again = false;
-  int64_t epoch = f->next.epoch;
-  piece p;
-  AC_TRY(next_piece(f, &f->next, 0, f->batch - f->trainer->window_samples, &p));
-  AC_TRY(ac_trainer_accumulate_data(f->trainer, p.data, p.first, p.count));
-  if (f->trainer->window_samples == f->batch) return end_window(f);
-  if (f->next.epoch == epoch || f->desc->last_window == AC_LAST_CARRY) return AC_OK;
-  if (f->desc->last_window == AC_LAST_UPDATE) return end_window(f);
-  ac_trainer_discard(f->trainer);
-  return AC_OK;
+  f->next = (ac_place){f->window.next_epoch, f->window.next_position};
+  return end_window(f);
 }
 
 static ac_status run(fit *f) {
   f->resumed = ac_clock();
-  do {
-    while (!finished(f)) AC_TRY(advance(f));
-    /* Carried samples that no further epoch fills up are not lost. */
-    if (f->trainer->window_samples > 0 && !f->stop.stopped) AC_TRY(end_window(f));
-  } while (!finished(f));                                        /* the last window may run again */
-  if (f->trainer->window_samples > 0) f->next = f->window_begin; /* stopped in its middle */
-  ac_trainer_discard(f->trainer);
+  while (!finished(f)) AC_TRY(run_window(f));
+  ac_trainer_discard(f->trainer); /* a window that was stopped in its middle */
   f->result.epochs = f->next.epoch;
   if (!f->desc->validation || f->desc->no_final_evaluation || f->stop.stopped) return AC_OK;
   ac_fit_event trained = {.kind = AC_FIT_TRAINED, .step = f->result.steps};
   report(f, &trained);
   return f->stop.stopped ? AC_OK : evaluate(f, 0);
+}
+
+/* What several losses weigh has to be known before a window begins. */
+static ac_status check_losses(const ac_trainer *trainer) {
+  const ac_plan *plan = trainer->instance.plan;
+  if (trainer->division != AC_DIVIDE_WEIGHTS) return AC_OK;
+  if (plan->problem.desc.loss_means == AC_LOSS_MEANS_GIVEN)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "fit: the plan was made for weights of losses that are given window by window");
+  if (plan->info.read_ahead || plan->info.micro_batch == plan->info.batch) return AC_OK;
+  return ac_fail(AC_ERROR_ARGUMENT,
+                 "fit: what the losses weigh has to be counted before a window begins: plan with "
+                 "batches read ahead (read_ahead), or for means per sample");
 }
 
 static ac_status check_desc(const ac_trainer *trainer, const ac_fit_desc *desc) {
@@ -249,9 +241,10 @@ static ac_status check_desc(const ac_trainer *trainer, const ac_fit_desc *desc) 
                    "fit: the dataset's %lld samples never fill a batch of %lld, and incomplete "
                    "windows are dropped",
                    (long long)ac_dataset_count(desc->train), (long long)batch);
+  AC_TRY(check_losses(trainer));
   if (trainer->window_samples > 0)
     return ac_fail(AC_ERROR_STATE, "fit: a window is in progress; update or discard it first");
-  if (trainer->instance.plan->desc.whole_windows && desc->last_window == AC_LAST_CARRY)
+  if (trainer->instance.plan->problem.desc.whole_windows && desc->last_window == AC_LAST_CARRY)
     return ac_fail(AC_ERROR_ARGUMENT,
                    "fit: a window that is carried over comes in two pieces, and the plan was made "
                    "for whole windows");
@@ -268,7 +261,7 @@ ac_loader_desc ac_fit_loader(const ac_trainer *trainer, const ac_fit_desc *desc,
                            .epochs = desc->epochs,
                            .batches = desc->steps,
                            .threads = desc->loader_threads ? desc->loader_threads : 1,
-                           .depth = 1 + plan->desc.read_ahead,
+                           .depth = 1 + plan->info.read_ahead,
                            .no_shuffle = desc->no_shuffle,
                            .seed = desc->seed,
                            .epoch_end = ends[desc->last_window]};
@@ -278,8 +271,9 @@ ac_loader_desc ac_fit_loader(const ac_trainer *trainer, const ac_fit_desc *desc,
 }
 
 static ac_status open_loader(fit *f) {
-  if (!f->trainer->instance.plan->desc.read_ahead) return AC_OK;
   const ac_loader_desc loader = ac_fit_loader(f->trainer, f->desc, &f->gather);
+  f->windows = ac_loader_windows(f->desc->train, &loader);
+  if (!f->trainer->instance.plan->info.read_ahead) return AC_OK;
   return ac_loader_create(&f->loader, f->desc->train, &loader);
 }
 
@@ -288,11 +282,7 @@ ac_status ac_fit(ac_trainer *trainer, const ac_fit_desc *desc, ac_fit_result *re
   AC_REQUIRE(trainer);
   if (!desc) desc = &nothing;
   AC_TRY(check_desc(trainer, desc));
-  const ac_plan_info *info = &trainer->instance.plan->info;
-  fit f = {.trainer = trainer, .desc = desc, .batch = info->batch};
-  f.micro_batch = info->micro_batch;
-  f.stop = (ac_stop){.ask = desc->stop, .user = desc->user};
-  f.count = ac_dataset_count(desc->train);
+  fit f = {.trainer = trainer, .desc = desc, .stop = {.ask = desc->stop, .user = desc->user}};
   ac_status status = ac_gather_open(&f.gather, &trainer->instance, desc->train);
   /* Opened here for what it allocates, which stays: later evaluations are on the step path. */
   ac_gather validation;

@@ -60,7 +60,7 @@ ac_status ac_gather_read(ac_gather *gather, ac_instance *instance, const ac_samp
 
 static ac_status evaluate(ac_instance *instance, ac_prepared *prepared, ac_gather *gather,
                           int64_t samples, ac_stop *stop) {
-  double fed = 0;
+  double fed[AC_MAX_LOSSES] = {0};
   int64_t micro_batch = instance->plan->info.micro_batch;
   for (int64_t first = 0; first < samples; first += micro_batch) {
     int64_t count = samples - first < micro_batch ? samples - first : micro_batch;
@@ -72,12 +72,12 @@ static ac_status evaluate(ac_instance *instance, ac_prepared *prepared, ac_gathe
     const void *const *staged = (const void *const *)instance->staging;
     AC_TRY(ac_instance_check(instance, staged, 0, count));
     AC_TRY(ac_instance_upload(instance, staged, 0, count));
-    fed += ac_instance_fed_weight(instance, staged, 0, count);
+    ac_instance_add_fed_weights(instance, staged, 0, count, fed);
     instance->run.batch = count;
     AC_TRY(ac_instance_run(instance, prepared, first == 0));
   }
   AC_TRY(ac_instance_fetch_control(instance));
-  return ac_instance_check_weight(instance, ac_instance_loss_sums(instance).weight, fed);
+  return ac_instance_check_weights(instance, fed);
 }
 
 ac_status ac_instance_evaluate(ac_instance *instance, ac_prepared *prepared, ac_dataset *dataset,
@@ -89,10 +89,11 @@ ac_status ac_instance_evaluate(ac_instance *instance, ac_prepared *prepared, ac_
   AC_TRY(ac_gather_open(&gather, instance, dataset));
   AC_TRY(evaluate(instance, prepared, &gather, samples, stop));
   if (stop->stopped) return AC_OK;
-  ac_loss_sums sums = ac_instance_loss_sums(instance);
-  bool weighs = sums.weight > 0;
-  *result = (ac_evaluation){.loss = weighs ? sums.loss / sums.weight : 0,
-                            .accuracy = weighs ? sums.correct / sums.weight : 0,
-                            .weight = sums.weight};
+  const ac_total_loss total = ac_instance_total_loss(instance, samples);
+  *result = (ac_evaluation){.loss = total.loss,
+                            .accuracy = total.losses[0].accuracy,
+                            .weight = total.weight,
+                            .loss_count = instance->plan->graph->loss_count};
+  memcpy(result->losses, total.losses, sizeof result->losses);
   return AC_OK;
 }

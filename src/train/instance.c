@@ -42,47 +42,31 @@ void ac_instance_drop_view(ac_instance *instance, void *handle) {
   if (handle) instance->device->backend->release_view(instance->device->state, handle);
 }
 
-static uint64_t tensor_bytes(const ac_instance *instance, int tensor) {
-  ac_operand x =
-      ac_operand_of(ac_tensor_at(instance->plan->graph, tensor), instance->plan->info.micro_batch);
-  return (uint64_t)x.count * ac_dtype_bytes(x.dtype);
-}
-
-static ac_status view_persistent(ac_instance *instance) {
+/* Of every cell on the device. */
+static ac_status view_cells(ac_instance *instance) {
   const ac_plan *plan = instance->plan;
-  const ac_graph *graph = plan->graph;
-  for (int i = 0; i < graph->tensor_count; i++)
-    if (plan->address[i] != AC_NO_ADDRESS)
-      AC_TRY(ac_instance_view(instance, plan->address[i], tensor_bytes(instance, i),
-                              &instance->persistent[i]));
-  for (int i = 0; i < graph->parameter_count; i++) {
-    const ac_parameter_memory *parameter = &plan->parameters[i];
-    for (int m = 0; m < 2; m++)
-      if (parameter->moment[m] != AC_NO_ADDRESS)
-        AC_TRY(ac_instance_view(instance, parameter->moment[m],
-                                tensor_bytes(instance, parameter->tensor),
-                                &instance->moments[i][m]));
-    if (parameter->gradient >= 0)
-      AC_TRY(ac_instance_view(instance, parameter->statistics, 2 * sizeof(float),
-                              &instance->statistics[i]));
+  for (int i = 0; i < plan->cell_count; i++) {
+    const ac_cell *cell = &plan->cells[i];
+    if (cell->space != AC_SPACE_DEVICE || !cell->bytes) continue;
+    AC_TRY(ac_instance_view(instance, cell->address, cell->bytes, &instance->views[i]));
+    if (cell->tensor >= 0) instance->persistent[cell->tensor] = instance->views[i];
   }
-  if (plan->control_bytes)
-    AC_TRY(ac_instance_view(instance, plan->control, plan->control_bytes, &instance->control));
-  return AC_OK;
+  if (!plan->control_bytes) return AC_OK;
+  return ac_instance_view(instance, plan->control, plan->control_bytes, &instance->control);
 }
 
-/* Moments start from zero; so does everything that a first step does not overwrite. */
-static ac_status clear_persistent(ac_instance *instance) {
+/* Optimizer state starts from zero; so does everything that a first step does not overwrite. */
+static ac_status clear_cells(ac_instance *instance) {
   const ac_plan *plan = instance->plan;
   const ac_backend *backend = instance->device->backend;
-  for (int i = 0; i < plan->graph->parameter_count; i++)
-    for (int m = 0; m < 2; m++)
-      if (instance->moments[i][m])
-        AC_TRY(backend->zero(instance->device->state, instance->moments[i][m],
-                             tensor_bytes(instance, plan->parameters[i].tensor)));
-  if (instance->control)
-    AC_TRY(backend->zero(instance->device->state, instance->control, plan->control_bytes));
-  return AC_OK;
+  for (int i = 0; i < plan->cell_count; i++) {
+    ac_role role = plan->cells[i].role;
+    bool cleared = role == AC_ROLE_STATE || role == AC_ROLE_COUNTER;
+    if (cleared && instance->views[i])
+      AC_TRY(backend->zero(instance->device->state, instance->views[i], plan->cells[i].bytes));
+  }
+  if (!instance->control) return AC_OK;
+  return backend->zero(instance->device->state, instance->control, plan->control_bytes);
 }
 
 /* ---- sequences ------------------------------------------------------------------------------- */
@@ -93,10 +77,19 @@ static void *handle_of(const ac_instance *instance, const ac_prepared *prepared,
   return instance->persistent[ac_tensor_at(instance->plan->graph, slot.tensor)->storage];
 }
 
+/* In the run state, for ops that go by the window at hand. */
+static const void *window_attributes(const ac_instance *instance, const ac_step *step) {
+  const ac_node *node = ac_node_at(instance->plan->graph, step->node);
+  const ac_tensor *gradient = ac_tensor_at(instance->plan->graph, node->in[0]);
+  const ac_update_attributes *own = &instance->updates[gradient->parameter];
+  return node->phase == AC_PHASE_REDUCE ? (const void *)&own->statistics : &own->step;
+}
+
 static void fill_arguments(ac_instance *instance, ac_prepared *prepared, int index) {
   const ac_step *step = &prepared->sequence->steps[index];
   ac_op_args *args = &prepared->args[index];
   ac_step_arguments(step, instance->plan->graph, &instance->run, args);
+  if (ac_op_describe(args->op)->by_window) args->attributes = window_attributes(instance, step);
   for (int i = 0; i < AC_MAX_INPUTS; i++)
     args->in[i].data = handle_of(instance, prepared, step->in[i]);
   for (int j = 0; j < AC_MAX_OUTPUTS; j++)
@@ -109,7 +102,8 @@ static void fill_arguments(ac_instance *instance, ac_prepared *prepared, int ind
 
 void ac_instance_resize(ac_instance *instance, ac_prepared *prepared) {
   if (prepared->batch == instance->run.batch) return;
-  for (int i = 0; i < prepared->sequence->step_count; i++) fill_arguments(instance, prepared, i);
+  for (int i = 0; i < ac_sequence_end(prepared->sequence); i++)
+    fill_arguments(instance, prepared, i);
   prepared->batch = instance->run.batch;
 }
 
@@ -127,24 +121,21 @@ static ac_status prepare(ac_instance *instance, ac_prepared *prepared,
   }
   instance->run.batch = instance->plan->info.micro_batch;
   ac_instance_resize(instance, prepared);
+  for (int i = ac_sequence_end(sequence); i < sequence->step_count; i++)
+    fill_arguments(instance, prepared, i);
   for (int i = 0; i < sequence->step_count; i++)
     AC_TRY(instance->device->backend->prepare(instance->device->state, &prepared->args[i]));
   return AC_OK;
 }
 
-/* Whether persistent or values of the main sequence, which owns the handles. */
-static void find_gradients(ac_instance *instance) {
-  const ac_plan *plan = instance->plan;
-  const ac_sequence *sequence = &plan->main;
-  for (int i = 0; i < plan->graph->parameter_count; i++)
-    if (plan->parameters[i].gradient >= 0)
-      instance->gradients[i] = instance->persistent[plan->parameters[i].gradient];
+/* Cells of the arena have the handles of their values, which the main sequence owns. */
+static void view_arena_cells(ac_instance *instance) {
+  const ac_sequence *sequence = &instance->plan->main;
   for (int i = 0; i < sequence->value_count; i++) {
-    if (sequence->values[i].tensor < 0) continue;
-    const ac_tensor *tensor = ac_tensor_at(plan->graph, sequence->values[i].tensor);
-    if (tensor->role == AC_ROLE_GRADIENT)
-      instance->gradients[tensor->parameter] =
-          instance->main.handles[ac_sequence_root(sequence, i)];
+    int tensor = sequence->values[i].tensor;
+    if (tensor < 0 || ac_tensor_at(instance->plan->graph, tensor)->role == AC_ROLE_ACTIVATION)
+      continue;
+    instance->persistent[tensor] = instance->main.handles[ac_sequence_root(sequence, i)];
   }
 }
 
@@ -152,7 +143,7 @@ static void find_gradients(ac_instance *instance) {
  * memory of its own: before the plan's is allocated. The backend says what it compiles. */
 static ac_status prepare_early(ac_instance *instance, const ac_sequence *sequence) {
   instance->run.batch = instance->plan->info.micro_batch;
-  for (int i = 0; i < sequence->step_count; i++) {
+  for (int i = 0; i < ac_sequence_end(sequence); i++) {
     ac_op_args args;
     ac_step_arguments(&sequence->steps[i], instance->plan->graph, &instance->run, &args);
     AC_TRY(instance->device->backend->prepare(instance->device->state, &args));
@@ -177,38 +168,54 @@ static int input_of(const ac_graph *graph, const ac_node *node, int operand) {
   return -1;
 }
 
-/* The integers of an input must be below `limit`; `loss`: or be what it ignores. */
+/* For one sample, without handles. */
+static ac_op_args arguments_of(const ac_graph *graph, int index) {
+  static const ac_run_state one = {.batch = 1};
+  ac_op_args args;
+  ac_node_arguments(index, graph, &one, &args);
+  return args;
+}
+
+/* The integers of an input must be below `limit`; `loss`: or be what it ignores, if all that read
+ * the input do. */
 static void limit_ids(ac_instance *instance, int input, int64_t limit, const ac_loss_rows *loss) {
   if (input < 0) return;
   ac_input_check *check = &instance->checks[input];
-  if (!check->limit || limit < check->limit) check->limit = limit;
-  if (!loss) check->ignore = false;
-  else if (loss->ignore) check->ignore = true, check->ignore_index = loss->ignore_index;
+  bool first = !check->limit, ignore = loss && loss->ignore;
+  if (first || limit < check->limit) check->limit = limit;
+  if (first && ignore) check->ignore_index = loss->ignore_index;
+  check->ignore = ignore && (first || check->ignore) && check->ignore_index == loss->ignore_index;
 }
 
 static void check_loss(ac_instance *instance, int index) {
   const ac_graph *graph = instance->plan->graph;
   const ac_node *node = ac_node_at(graph, index);
-  ac_loss_rows rows;
-  if (!ac_loss_rows_of(graph, node, &rows)) return;
-  int targets = input_of(graph, node, rows.targets), weights = input_of(graph, node, rows.weights);
-  limit_ids(instance, targets, rows.classes, &rows);
+  const ac_op_desc *desc = ac_op_describe(node->op);
+  int loss = ac_graph_loss_index(graph, node->out[0]);
+  if (!desc->loss_rows || loss < 0) return; /* others do not run */
+  ac_op_args args = arguments_of(graph, index);
+  ac_loss_rows rows = desc->loss_rows(&args);
+  int targets = desc->id_limit ? input_of(graph, node, desc->ids) : -1;
+  int weights = input_of(graph, node, rows.weights);
+  if (desc->id_limit) limit_ids(instance, targets, desc->id_limit(&args), &rows);
   if (weights >= 0) instance->checks[weights].weights = true;
-  if (graph->loss < 0 || ac_tensor_at(graph, graph->loss)->producer != index) return;
-  instance->loss_rows = rows;
-  instance->loss_targets = targets;
-  instance->loss_weights = weights;
+  instance->losses[loss] = (ac_fed_loss){rows, targets, weights};
 }
 
+static void check_ids(ac_instance *instance, int index) {
+  const ac_graph *graph = instance->plan->graph;
+  const ac_node *node = ac_node_at(graph, index);
+  const ac_op_desc *desc = ac_op_describe(node->op);
+  if (!desc->id_limit || desc->loss_rows || node->backward) return;
+  ac_op_args args = arguments_of(graph, index);
+  limit_ids(instance, input_of(graph, node, desc->ids), desc->id_limit(&args), NULL);
+}
+
+/* What a loss ignores another op may not be fed: losses come first. */
 static void find_checks(ac_instance *instance) {
   const ac_graph *graph = instance->plan->graph;
   for (int n = 0; n < graph->node_count; n++) check_loss(instance, n);
-  for (int n = 0; n < graph->node_count; n++) {
-    const ac_node *node = ac_node_at(graph, n);
-    if (node->op == AC_OP_embedding)
-      limit_ids(instance, input_of(graph, node, 1), ac_tensor_at(graph, node->in[0])->shape.dim[0],
-                NULL);
-  }
+  for (int n = 0; n < graph->node_count; n++) check_ids(instance, n);
 }
 
 static ac_status check_data(const ac_input_check *check, const char *name, const void *data,
@@ -333,7 +340,7 @@ static ac_status announce_step(const ac_instance *instance, const ac_prepared *p
   if (prepared->has_run || !device->backend->compiles) return AC_OK;
   AC_TRY(device->backend->finish(device->state));
   ac_device_log(device, AC_LOG_INFO, "%s: first run: %s (%d of %d)...", device->info.id,
-                ac_op_name(prepared->args[step].op), step + 1, prepared->sequence->step_count);
+                ac_op_name(prepared->args[step].op), step + 1, ac_sequence_end(prepared->sequence));
   return AC_OK;
 }
 
@@ -341,7 +348,7 @@ static ac_status run_steps(ac_instance *instance, ac_prepared *prepared, bool fr
   instance->run.training = prepared->sequence->training;
   ac_instance_resize(instance, prepared);
   AC_TRY(poison_after(instance, prepared, -1));
-  for (int i = 0; i < prepared->sequence->step_count; i++) {
+  for (int i = 0; i < ac_sequence_end(prepared->sequence); i++) {
     AC_TRY(announce_step(instance, prepared, i));
     AC_TRY(ac_instance_run_step(instance, prepared, i, fresh));
     if (prepared == &instance->main && instance->numerics.counts)
@@ -354,11 +361,19 @@ static ac_status run_steps(ac_instance *instance, ac_prepared *prepared, bool fr
 ac_status ac_instance_run(ac_instance *instance, ac_prepared *prepared, bool fresh) {
   const ac_device *device = instance->device;
   if (prepared->has_run || !device->backend->compiles) return run_steps(instance, prepared, fresh);
-  const ac_wait wait = ac_wait_begin(device, "first run of %d ops", prepared->sequence->step_count);
+  const ac_wait wait =
+      ac_wait_begin(device, "first run of %d ops", ac_sequence_end(prepared->sequence));
   ac_status status = run_steps(instance, prepared, fresh);
   if (status == AC_OK) status = device->backend->finish(device->state);
   prepared->has_run = status == AC_OK;
   return ac_wait_end(&wait, status);
+}
+
+ac_status ac_instance_run_phase(ac_instance *instance, ac_phase phase) {
+  const ac_sequence *sequence = instance->main.sequence;
+  for (int i = sequence->begin[phase]; i < sequence->begin[phase + 1]; i++)
+    AC_TRY(ac_instance_run_step(instance, &instance->main, i, false));
+  return AC_OK;
 }
 
 ac_status ac_instance_fetch_control(ac_instance *instance) {
@@ -366,10 +381,32 @@ ac_status ac_instance_fetch_control(ac_instance *instance) {
                                              instance->control_copy, instance->plan->control_bytes);
 }
 
-ac_loss_sums ac_instance_loss_sums(const ac_instance *instance) {
-  const float *s = instance->control_copy;
+ac_loss_sums ac_instance_loss_sums(const ac_instance *instance, int loss) {
+  const ac_cell *cell = ac_plan_cell(instance->plan, AC_ROLE_LOSS, loss, 0);
+  const float *s =
+      instance->control_copy + (cell->address - instance->plan->control) / sizeof(float);
   return (ac_loss_sums){(double)s[0] + (double)s[1], (double)s[2] + (double)s[3],
                         (double)s[4] + (double)s[5]};
+}
+
+static void *sums_of(const ac_instance *instance, int loss) {
+  return instance->persistent[instance->plan->graph->losses[loss].tensor];
+}
+
+ac_status ac_instance_keep_sums(const ac_instance *instance, ac_kept_sums *kept) {
+  const ac_device *device = instance->device;
+  for (int k = 0; k < instance->plan->graph->loss_count; k++)
+    AC_TRY(device->backend->download(device->state, sums_of(instance, k), 0, kept->of[k],
+                                     sizeof kept->of[k]));
+  return AC_OK;
+}
+
+ac_status ac_instance_restore_sums(const ac_instance *instance, const ac_kept_sums *kept) {
+  const ac_device *device = instance->device;
+  for (int k = 0; k < instance->plan->graph->loss_count; k++)
+    AC_TRY(device->backend->upload(device->state, sums_of(instance, k), 0, kept->of[k],
+                                   sizeof kept->of[k]));
+  return AC_OK;
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -380,19 +417,19 @@ static ac_status allocate_host(ac_instance *instance) {
   size_t tensors = (size_t)graph->tensor_count + 1, inputs = (size_t)graph->input_count + 1;
   size_t parameters = (size_t)graph->parameter_count + 1;
   instance->persistent = calloc(tensors, sizeof *instance->persistent);
-  instance->gradients = calloc(parameters, sizeof *instance->gradients);
-  instance->moments = calloc(parameters, sizeof *instance->moments);
-  instance->statistics = calloc(parameters, sizeof *instance->statistics);
+  instance->views = calloc((size_t)plan->cell_count + 1, sizeof *instance->views);
+  instance->updates = calloc(parameters, sizeof *instance->updates);
   instance->checks = calloc(inputs, sizeof *instance->checks);
   instance->staging = calloc(inputs, sizeof *instance->staging);
   instance->control_copy = calloc(plan->control_bytes + 1, 1);
-  if (!instance->persistent || !instance->gradients || !instance->moments ||
-      !instance->statistics || !instance->checks || !instance->staging || !instance->control_copy)
+  if (!instance->persistent || !instance->views || !instance->updates || !instance->checks ||
+      !instance->staging || !instance->control_copy)
     return ac_fail(AC_ERROR_MEMORY, "no memory on the host for the plan");
-  for (int i = 0; i < graph->input_count; i++) {
-    if (plan->address[graph->inputs[i]] == AC_NO_ADDRESS) continue; /* nothing reads it */
-    instance->staging[i] = malloc(tensor_bytes(instance, graph->inputs[i]));
-    if (!instance->staging[i]) return ac_fail(AC_ERROR_MEMORY, "no memory to stage the inputs");
+  for (int i = 0; i < plan->cell_count; i++) {
+    const ac_cell *cell = &plan->cells[i];
+    if (cell->space != AC_SPACE_HOST) continue;
+    if (!(instance->staging[cell->owner] = malloc(cell->bytes)))
+      return ac_fail(AC_ERROR_MEMORY, "no memory to stage the inputs");
   }
   return AC_OK;
 }
@@ -407,11 +444,10 @@ static ac_status bring_to_life(ac_instance *instance) {
   AC_TRY(prepare_early(instance, &plan->main));
   AC_TRY(prepare_early(instance, &plan->evaluation));
   AC_TRY(allocate_chunks(instance));
-  AC_TRY(view_persistent(instance));
-  AC_TRY(clear_persistent(instance));
+  AC_TRY(view_cells(instance));
+  AC_TRY(clear_cells(instance));
   AC_TRY(prepare(instance, &instance->main, &plan->main));
-  find_gradients(instance);
-  if (plan->main.after >= 0) instance->update_workspace = instance->main.handles[plan->main.after];
+  view_arena_cells(instance);
   if (plan->evaluation.steps) AC_TRY(prepare(instance, &instance->evaluation, &plan->evaluation));
   AC_TRY(ac_numerics_create(instance));
   return AC_OK;
@@ -427,7 +463,8 @@ ac_status ac_instance_create(ac_instance *instance, const ac_plan *plan) {
   instance->plan = plan;
   instance->device = plan->device;
   instance->run.loss_scale = 1;
-  instance->run.mark_flushed = plan->numerics_bytes > 0; /* kernels are compiled for it */
+  /* Kernels are compiled for it. */
+  instance->run.mark_flushed = ac_plan_cell(plan, AC_ROLE_COUNTER, -1, 0) != NULL;
   ac_status status = bring_to_life(instance);
   if (status != AC_OK) ac_instance_free(instance);
   return status;
@@ -439,22 +476,16 @@ void ac_instance_free(ac_instance *instance) {
   ac_numerics_free(instance);
   discard(instance, &instance->main);
   discard(instance, &instance->evaluation);
-  for (int i = 0; instance->persistent && i < graph->tensor_count; i++)
-    ac_instance_drop_view(instance, instance->persistent[i]);
-  for (int i = 0; i < graph->parameter_count; i++) {
-    for (int m = 0; instance->moments && m < 2; m++)
-      ac_instance_drop_view(instance, instance->moments[i][m]);
-    if (instance->statistics) ac_instance_drop_view(instance, instance->statistics[i]);
-  }
+  for (int i = 0; instance->views && i < instance->plan->cell_count; i++)
+    ac_instance_drop_view(instance, instance->views[i]);
   ac_instance_drop_view(instance, instance->control);
   if (instance->chunks) release_chunks(instance);
   for (int i = 0; instance->staging && i < graph->input_count; i++) free(instance->staging[i]);
   free(instance->unused);
   free(instance->chunks);
   free(instance->persistent);
-  free(instance->gradients);
-  free(instance->moments);
-  free(instance->statistics);
+  free(instance->views);
+  free(instance->updates);
   free(instance->checks);
   free(instance->staging);
   free(instance->control_copy);

@@ -8,7 +8,8 @@
 
 #include <accrue/trainer.h>
 
-#include "ops/loss.h"
+#include "ops/description.h"
+#include "ops/optimizer.h"
 #include "plan/plan.h"
 
 /* A sequence with its handles in place. `batch` is the micro-batch that the arguments are for now.
@@ -18,8 +19,17 @@ typedef struct ac_prepared {
   ac_op_args *args; /* by step */
   void **handles;   /* by value; NULL for those that share */
   int64_t batch;
-  bool has_run;
+  bool has_run; /* its micro-batch */
 } ac_prepared;
+
+/* What the ops that end a window go by (ac_op_desc.by_window), for one parameter. */
+typedef struct ac_update_attributes {
+  ac_gradient_statistics_attributes statistics;
+  union {
+    ac_adamw_attributes adamw;
+    ac_sgd_attributes sgd;
+  } step;
+} ac_update_attributes;
 
 /* What the integers fed to an input may be: they index a table or the classes of a loss. */
 typedef struct ac_input_check {
@@ -34,31 +44,35 @@ typedef struct ac_numerics_totals {
   struct {
     int64_t values, overflowed, flushed;
   } * counts;
-  void **views; /* of each step's counts on the device, and last of all of them */
+  void **views; /* of each step's counts on the device */
   void *copy;
 } ac_numerics_totals;
+
+/* What one of the graph's losses adds up, and from which inputs its weight follows. */
+typedef struct ac_fed_loss {
+  ac_loss_rows rows;
+  int targets, weights; /* inputs; -1: none */
+} ac_fed_loss;
 
 typedef struct ac_instance {
   const ac_plan *plan;
   ac_device *device;
   void **chunks;
   int chunk_count;
-  void **persistent;      /* by storage id */
-  void **gradients;       /* by parameter: persistent ones or the main sequence's; NULL: none */
-  void *(*moments)[2];    /* by parameter */
-  void **statistics;      /* by parameter */
-  void *update_workspace; /* the main sequence's */
+  void **persistent; /* by storage id: handles of cells, and of the arena's too */
+  void **views;      /* by cell: those of its own */
   void *control;
-  float *control_copy;            /* host, control_bytes */
-  ac_input_check *checks;         /* by input */
-  ac_loss_rows loss_rows;         /* of the graph's loss; per_sample 0: it has none */
-  int loss_targets, loss_weights; /* the inputs that its operands are; -1: none */
+  float *control_copy;               /* host, control_bytes */
+  ac_input_check *checks;            /* by input */
+  ac_fed_loss losses[AC_MAX_LOSSES]; /* the graph's */
   void **staging; /* host, by input: a micro-batch of samples gathered from a dataset */
   void *unused;   /* host: where a dataset's fields that feed no input are written */
   uint64_t unused_bytes;
   ac_prepared main, evaluation;
   ac_numerics_totals numerics; /* empty unless the plan watches numbers */
+  /* The run state: all that changes from window to window, so that every step is static. */
   ac_run_state run;
+  ac_update_attributes *updates; /* by parameter */
 } ac_instance;
 
 /* A handle of bytes of the plan's address space. */
@@ -74,7 +88,13 @@ void ac_instance_free(ac_instance *instance);
 typedef struct ac_loss_sums {
   double loss, weight, correct;
 } ac_loss_sums;
-ac_loss_sums ac_instance_loss_sums(const ac_instance *instance);
+ac_loss_sums ac_instance_loss_sums(const ac_instance *instance, int loss);
+/* All of them on the device, kept while something else is computed. */
+typedef struct ac_kept_sums {
+  float of[AC_MAX_LOSSES][AC_LOSS_SUMS];
+} ac_kept_sums;
+ac_status ac_instance_keep_sums(const ac_instance *instance, ac_kept_sums *kept);
+ac_status ac_instance_restore_sums(const ac_instance *instance, const ac_kept_sums *kept);
 ac_status ac_instance_fetch_control(ac_instance *instance);
 
 /* ---- feeding and running --------------------------------------------------------------------- */
@@ -90,19 +110,48 @@ ac_status ac_instance_match_feeds(const ac_instance *instance, int64_t count, co
 ac_status ac_instance_check(const ac_instance *instance, const void *const *data, int64_t first,
                             int64_t count);
 
-/* The weight of the loss of these samples, or NaN where it does not follow from inputs alone. */
-double ac_instance_fed_weight(const ac_instance *instance, const void *const *data, int64_t first,
-                              int64_t count);
-/* Fails with AC_ERROR_INTERNAL if the device's sum of weights is not that. */
-ac_status ac_instance_check_weight(const ac_instance *instance, double summed, double fed);
+/* ---- losses: losses.c ------------------------------------------------------------------------ */
+
+/* The weight of a loss of these samples, or NaN where it does not follow from inputs alone. */
+double ac_instance_fed_weight(const ac_instance *instance, int loss, const void *const *data,
+                              int64_t first, int64_t count);
+void ac_instance_add_fed_weights(const ac_instance *instance, const void *const *data,
+                                 int64_t first, int64_t count, double fed[AC_MAX_LOSSES]);
+/* Fails with AC_ERROR_INTERNAL if the device's sums of weights are not these. */
+ac_status ac_instance_check_weights(const ac_instance *instance, const double fed[AC_MAX_LOSSES]);
+
+/* Each loss from the host's copy of the sums over so many samples, and all together. */
+typedef struct ac_total_loss {
+  double loss;
+  double weight; /* what the sum of gradients is divided by */
+  bool finite, weighs;
+  ac_loss_mean losses[AC_MAX_LOSSES];
+} ac_total_loss;
+ac_total_loss ac_instance_total_loss(const ac_instance *instance, int64_t samples);
+
+/* How several losses come together. */
+typedef enum ac_loss_division {
+  AC_DIVIDE_ONE,     /* there is one: by its weight, at the end */
+  AC_DIVIDE_SAMPLES, /* by samples, and by the rows of each, which are known */
+  AC_DIVIDE_WEIGHTS  /* by samples; each gradient by its weight, which has to be known before */
+} ac_loss_division;
+ac_loss_division ac_instance_division(const ac_instance *instance);
+
+/* By loss, the factor that its gradient has beside the loss scale, in a window of so many samples
+ * and these weights (NULL: of one unit for each row). */
+void ac_instance_loss_shares(const ac_instance *instance, int64_t samples, const double *weights,
+                             double shares[AC_MAX_LOSSES]);
 
 /* Uploads samples [first, first + count) of what was matched. */
 ac_status ac_instance_upload(ac_instance *instance, const void *const *data, int64_t first,
                              int64_t count);
 
-/* Runs a sequence for instance->run.batch samples; `fresh`: sums are overwritten by the first step
- * that writes them. On a device that compiles the first run is announced step by step. */
+/* Runs a sequence's micro-batch for instance->run.batch samples; `fresh`: sums are overwritten by
+ * the first step that writes them. On a device that compiles the first run is announced step by
+ * step. */
 ac_status ac_instance_run(ac_instance *instance, ac_prepared *prepared, bool fresh);
+/* Runs another phase of the main sequence. */
+ac_status ac_instance_run_phase(ac_instance *instance, ac_phase phase);
 /* One step of it. */
 ac_status ac_instance_run_step(ac_instance *instance, ac_prepared *prepared, int step, bool fresh);
 /* Sets the arguments to run.batch samples. */

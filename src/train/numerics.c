@@ -12,29 +12,35 @@ static bool is_half(const ac_operand *x) {
   return x->count > 0 && (x->dtype == AC_F16 || x->dtype == AC_BF16);
 }
 
-/* Where step `step`'s counts lie in the plan's block of them. */
-static uint64_t offset_of(const ac_instance *instance, int step) {
-  const ac_plan *plan = instance->plan;
-  return (uint64_t)step * (plan->numerics_bytes / (uint64_t)plan->main.step_count);
+/* The cell of all counts; NULL: numbers are not watched. */
+static const ac_cell *counters(const ac_instance *instance) {
+  return ac_plan_cell(instance->plan, AC_ROLE_COUNTER, -1, 0);
+}
+
+static int watched_steps(const ac_instance *instance) {
+  return ac_sequence_end(&instance->plan->main);
+}
+
+/* Where step `step`'s counts lie in the cell. */
+static uint64_t offset_of(const ac_instance *instance, const ac_cell *cell, int step) {
+  return (uint64_t)step * (cell->bytes / (uint64_t)watched_steps(instance));
 }
 
 ac_status ac_numerics_create(ac_instance *instance) {
-  const ac_plan *plan = instance->plan;
+  const ac_cell *cell = counters(instance);
   ac_numerics_totals *totals = &instance->numerics;
-  if (!plan->numerics_bytes) return AC_OK;
-  size_t steps = (size_t)plan->main.step_count;
+  if (!cell) return AC_OK;
+  size_t steps = (size_t)watched_steps(instance);
   totals->counts = calloc(steps, sizeof *totals->counts);
-  totals->views = calloc(steps + 1, sizeof *totals->views);
-  totals->copy = calloc(1, plan->numerics_bytes);
+  totals->views = calloc(steps, sizeof *totals->views);
+  totals->copy = calloc(1, cell->bytes);
   if (!totals->counts || !totals->views || !totals->copy)
     return ac_fail(AC_ERROR_MEMORY, "no memory to watch numbers");
   for (size_t i = 0; i < steps; i++)
-    AC_TRY(ac_instance_view(instance, plan->numerics + offset_of(instance, (int)i),
+    AC_TRY(ac_instance_view(instance, cell->address + offset_of(instance, cell, (int)i),
                             2 * sizeof(int32_t), &totals->views[i]));
-  AC_TRY(ac_instance_view(instance, plan->numerics, plan->numerics_bytes, &totals->views[steps]));
   const ac_backend *backend = instance->device->backend;
-  AC_TRY(backend->zero(instance->device->state, totals->views[steps], plan->numerics_bytes));
-  for (int i = 0; i < plan->main.step_count; i++) {
+  for (int i = 0; i < (int)steps; i++) {
     ac_op_args args;
     for (int j = 0; ac_numerics_arguments(instance, i, j, &args); j++)
       AC_TRY(backend->prepare(instance->device->state, &args));
@@ -44,7 +50,7 @@ ac_status ac_numerics_create(ac_instance *instance) {
 
 void ac_numerics_free(ac_instance *instance) {
   ac_numerics_totals *totals = &instance->numerics;
-  for (int i = 0; totals->views && i <= instance->plan->main.step_count; i++)
+  for (int i = 0; totals->views && i < watched_steps(instance); i++)
     ac_instance_drop_view(instance, totals->views[i]);
   free(totals->counts);
   free(totals->views);
@@ -80,16 +86,16 @@ ac_status ac_numerics_watch(ac_instance *instance, int step) {
 }
 
 ac_status ac_numerics_collect(ac_instance *instance) {
-  const ac_plan *plan = instance->plan;
+  const ac_cell *cell = counters(instance);
   const ac_backend *backend = instance->device->backend;
   ac_numerics_totals *totals = &instance->numerics;
-  if (!plan->numerics_bytes) return AC_OK;
-  void *block = totals->views[plan->main.step_count];
-  AC_TRY(backend->download(instance->device->state, block, 0, totals->copy, plan->numerics_bytes));
-  AC_TRY(backend->zero(instance->device->state, block, plan->numerics_bytes));
-  for (int i = 0; i < plan->main.step_count; i++) {
+  if (!cell) return AC_OK;
+  void *block = instance->views[cell - instance->plan->cells];
+  AC_TRY(backend->download(instance->device->state, block, 0, totals->copy, cell->bytes));
+  AC_TRY(backend->zero(instance->device->state, block, cell->bytes));
+  for (int i = 0; i < watched_steps(instance); i++) {
     int32_t counts[2];
-    memcpy(counts, (const char *)totals->copy + offset_of(instance, i), sizeof counts);
+    memcpy(counts, (const char *)totals->copy + offset_of(instance, cell, i), sizeof counts);
     totals->counts[i].overflowed += counts[0];
     totals->counts[i].flushed += counts[1];
   }
@@ -102,7 +108,7 @@ ac_status ac_numerics_collect(ac_instance *instance) {
 static int find_watched(const ac_trainer *trainer, int index) {
   const ac_instance *instance = &trainer->instance;
   ac_op_args ignored;
-  for (int i = 0; instance->numerics.counts && i < instance->plan->main.step_count; i++)
+  for (int i = 0; instance->numerics.counts && i < watched_steps(instance); i++)
     if (ac_numerics_arguments(instance, i, 0, &ignored) && index-- == 0) return i;
   return -1;
 }

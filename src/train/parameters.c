@@ -2,6 +2,7 @@
  * through a bounded buffer, so no second copy of a model is ever held. */
 #include "core/error.h"
 #include "core/half.h"
+#include "core/hash.h"
 #include "core/random.h"
 #include "train/instance.h"
 
@@ -61,7 +62,7 @@ static ac_status write_working(ac_instance *instance, int working, int64_t first
 
 ac_status ac_instance_write_parameter(ac_instance *instance, int index, int64_t first,
                                       int64_t count, const float *data) {
-  const ac_parameter_memory *memory = &instance->plan->parameters[index];
+  const ac_parameter_tensors *memory = &instance->plan->problem.parameters[index];
   void *original = instance->persistent[memory->tensor];
   if (original)
     AC_TRY(instance->device->backend->upload(instance->device->state, original,
@@ -85,7 +86,7 @@ ac_status ac_instance_read_floats(const ac_instance *instance, const void *handl
 
 ac_status ac_instance_read_parameter(ac_instance *instance, int index, int64_t first, int64_t count,
                                      float *data) {
-  const ac_parameter_memory *memory = &instance->plan->parameters[index];
+  const ac_parameter_tensors *memory = &instance->plan->problem.parameters[index];
   int tensor = instance->persistent[memory->tensor] ? memory->tensor : memory->working;
   return ac_instance_read_floats(instance, instance->persistent[tensor],
                                  ac_tensor_at(instance->plan->graph, tensor)->dtype, first, count,

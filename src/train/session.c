@@ -13,7 +13,7 @@ struct ac_session {
 ac_status ac_session_create(ac_session **session, const ac_plan *plan, uint64_t seed) {
   AC_CREATES(session);
   AC_REQUIRE(plan);
-  if (plan->desc.purpose == AC_TRAIN)
+  if (plan->problem.desc.purpose == AC_TRAIN)
     return ac_fail(AC_ERROR_ARGUMENT, "session: the plan was made for training");
   ac_session *made = calloc(1, sizeof *made);
   if (!made) return ac_fail(AC_ERROR_MEMORY, "no memory for a session");

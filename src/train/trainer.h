@@ -11,13 +11,19 @@ struct ac_trainer {
   ac_trainer_desc desc; /* defaults filled in; of loss scaling in the scaler */
   ac_scaler scaler;
   int64_t updates; /* made so far: what schedules, bias correction and random numbers go by */
-  int64_t window_samples; /* accumulated so far */
-  double fed_weight;      /* of these, counted on the host; NaN: not known */
-  int *steps;             /* parameters in the order in which an update steps them */
-  int *stepped;           /* by parameter: how often the update at hand steps it */
-  int step_count;
-  bool has_stepped;  /* an update has run all that updates run */
-  bool broken;       /* a device failure left the window half done */
+  int64_t window_samples;           /* accumulated so far */
+  double fed_weight[AC_MAX_LOSSES]; /* of these, counted on the host; NaN: not known */
+  ac_loss_division division;
+  int64_t
+      whole_samples; /* of the window, with several losses whose weights are known before; 0: no */
+  double whole_weight[AC_MAX_LOSSES]; /* and what each will weigh */
+  double shares[AC_MAX_LOSSES];       /* of each gradient in the sum, beside the loss scale */
+  float loss_scales[AC_MAX_LOSSES];   /* run.loss_scales */
+  int *stepped;                       /* by parameter: how often the update at hand steps it */
+  double reduced_weight;              /* of the window that was reduced last; 0: none */
+  bool deciding;                      /* the caller looks at what was reduced */
+  bool has_stepped;                   /* an update has run all that updates run */
+  bool broken;                        /* a device failure left the window half done */
   bool half_stepped; /* one left some parameters and moments stepped and others not */
   int nonfinite;     /* parameter whose gradient was found not finite in the last update, or -1 */
 };
@@ -26,6 +32,10 @@ struct ac_trainer {
  */
 ac_status ac_trainer_accumulate_data(ac_trainer *trainer, const void *const *data, int64_t first,
                                      int64_t count);
+/* Says what the window that begins with these samples holds in all, where several losses need that;
+ * ac_trainer_accumulate does. */
+ac_status ac_trainer_count_window(ac_trainer *trainer, const void *const *data, int64_t first,
+                                  int64_t count);
 /* Refuses to compute anything else while a window's gradients are in the arena. */
 ac_status ac_trainer_check_arena(const ac_trainer *trainer);
 

@@ -1,8 +1,8 @@
 /* The program's flags and their numbers: the input's lines are the arguments. */
 #include "fuzz.h"
 
-#include "../../tools/message.h"
-#include "../../tools/options.h"
+#include "common/message.h"
+#include "common/options.h"
 
 #include <math.h>
 #include <stdarg.h>

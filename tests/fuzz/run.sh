@@ -28,8 +28,8 @@ if [[ ! $compiler ]]; then
 fi
 
 read -ra libraries <<<"$(pkg-config --cflags --libs jansson zlib)"
-"$compiler" "${flags[@]}" -Iinclude -Isrc tests/fuzz/*.c src/core/*.c src/data/*.c src/io/*.c tools/options.c \
-  tools/text.c "${libraries[@]}" -lpthread -lm -ldl -o "$folder/fuzz"
+"$compiler" "${flags[@]}" -Iinclude -Isrc -Itools tests/fuzz/*.c src/core/*.c src/data/*.c src/io/*.c \
+  tools/common/{options,text}.c "${libraries[@]}" -lpthread -lm -ldl -o "$folder/fuzz"
 
 for format in idx cifar model_file tokens options; do
   rm -rf "${folder:?}/$format"

@@ -3,7 +3,7 @@
  * (tests/vectors/gpt2_tiny), on every device and for any split. */
 #include "unit/check.h"
 
-#include "../tools/gpt.h"
+#include "models/gpt.h"
 #include "ops/vector.h"
 
 #include <math.h>

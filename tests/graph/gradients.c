@@ -5,6 +5,7 @@
 #include "unit/check.h"
 #include "unit/models.h"
 
+#include "core/hash.h"
 #include "core/random.h"
 #include "ops/case.h"
 #include "plan/plan.h"
@@ -79,7 +80,7 @@ static double loss_of(evaluation *e) {
     }
     op_reference_of(args.op)->compute(&args);
   }
-  const double *sums = e->data[graph->loss];
+  const double *sums = e->data[graph->losses[0].tensor];
   return sums[0] + sums[1];
 }
 
@@ -156,7 +157,7 @@ static void check_parameter(trained *t, evaluation *e, int index) {
   float *gradient = calloc((size_t)count, sizeof *gradient);
   double *direction = calloc((size_t)count, sizeof *direction);
   double *values = e->data[tensor->id];
-  if (t->plan->parameters[index].gradient >= 0)
+  if (t->plan->problem.parameters[index].gradient >= 0)
     assert_ok(ac_trainer_get_gradient(t->trainer, index, 0, count, gradient));
   double norm = 0, along = 0;
   for (int64_t i = 0; i < count; i++) {

@@ -53,16 +53,19 @@ QUIET = {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "2"}
 CPU = {**QUIET, "ACCRUE_TEST_DEVICES": "cpu", "OCL_ICD_VENDORS": "/nonexistent"}
 RUNS = {
     "cpu": [("--reduced", CPU), ("", CPU), ("", {**CPU, "ACCRUE_CPU_STREAM": "1"}),
-            ("", {**CPU, "OMP_NUM_THREADS": "5", "ACCRUE_CPU_SERIAL": "0"}), ("", {**CPU, "OMP_NUM_THREADS": "1"})],
+            ("", {**CPU, "OMP_NUM_THREADS": "5", "ACCRUE_CPU_SERIAL": "0"}), ("", {**CPU, "OMP_NUM_THREADS": "1"}),
+            ("", {**CPU, "OMP_NUM_THREADS": "6", "OMP_THREAD_LIMIT": "2"})],
     "cl": [("--reduced", {"ACCRUE_CLBLAST": "0"}), ("", {"ACCRUE_CLBLAST": "0"})],
 }
 # Of families that reach a shared function, those that are run: PoCL compiles every kernel anew.
 MOST_FAMILIES = {"cpu": 8, "cl": 4}
+# Tests of their own that some shared kernels have besides.
+UNITS = {"src/backend/cpu/stage.c": ("cpu_stage", "cpu_stream"), "src/backend/cpu/stream.h": ("cpu_stream",)}
 # Tests of whole graphs and of training, on the CPU.
 PROGRAMS = {
     "rules": ("gradients", "gpt2", "norms", "batch_norm", "training", "precision", "graph", "invariants"),
-    "trainer": ("scaler", "update", "loss_scaling", "batch_norm", "whole_windows", "norms", "fit", "precision",
-                "numerics", "gradients", "invariants", "training"),
+    "trainer": ("scaler", "update", "losses", "losses_refused", "loss_scaling", "batch_norm", "whole_windows", "norms",
+                "fit", "precision", "numerics", "gradients", "invariants", "training"),
 }
 
 # ---- the tree that is built -----------------------------------------------------------------------------------------
@@ -147,6 +150,12 @@ def limit_process():
     resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))
 
 
+def seconds_of_children():
+    """Of processors: on a busy machine a program lasts longer than it works."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 running = set()  # processes, so that an interrupt ends them too
 
 
@@ -215,11 +224,11 @@ class Worker:
         key = (program, *words, *sorted(environment.items()))
         if key not in self.seconds:
             original, known = self.build.folder / f"bin/test_{program}", self.compiled()
-            started = time.monotonic()
+            started, worked = time.monotonic(), seconds_of_children()
             if run_program([str(original), *words], environment, 600, self.folder) != "passed":
                 raise BrokenTests(f"test_{program} {' '.join(words)} fails without a mutant")
             self.seconds[key] = time.monotonic() - started
-            self.longest[words[-1] if words else program] = self.seconds[key]
+            self.longest[words[-1] if words else program] = min(self.seconds[key], seconds_of_children() - worked)
             self.originals |= self.compiled() - known
         return run_program([str(self.folder / "test"), *words], environment, 10 * self.seconds[key] + 10, self.folder)
 
@@ -233,7 +242,7 @@ class Worker:
     def families(self, target, ops):
         """That of the function's own file first, and those that test marks where the function makes them."""
         own, function = Path(target.site.path).stem, target.site.function
-        text = self.sources.text[function.path][function.begin : function.end].lower()
+        text = function.name + self.sources.text[function.path][function.begin : function.end].lower()
         first = {own, "numerics", "cast"} if "mark" in text else {own}
         reached = {self.sources.family[op] for op in ops if op in self.sources.family}
         reached |= {f for f in first if f in self.sources.family.values()}
@@ -270,8 +279,24 @@ class Worker:
                 if killed:
                     return killed[0], f"{killed[1]} ({isa})"
             if status == "survived":
-                break
+                return self.kill_by_units(target) or (status, "")
         return status, ""
+
+    def kill_by_units(self, target):
+        """These take kernels of any instruction set, so that all are changed."""
+        programs, objects = UNITS.get(target.site.path, ()), []
+        for isa in self.build.instruction_sets() if programs else []:
+            for user in sorted(target.users):
+                objects.append(self.folder / f"changed.{isa}.{Path(user).name}.o")
+                if not self.build.compile(f"accrue_cpu_{isa}", user, self.overlay, objects[-1]):
+                    return "compile", ""
+        for program in programs:
+            if not self.build.link(program, objects, self.folder / "test"):
+                return "compile", ""
+            verdict = self.run(program, [], CPU)
+            if verdict != "passed":
+                return "killed", f"{verdict}: test_{program}"
+        return None
 
     def embed(self, overlay, output):
         """The library's object that carries the kernels' sources, with those under `overlay` in their place."""
@@ -495,19 +520,22 @@ def main():
     work = arguments.work.resolve()
     sources = mutants.Sources(ROOT)
     targets, unused = all_targets(sources, arguments)
-    results = read_results(work / "results.jsonl")
     if arguments.list:
         for target in targets:
             print(target.id, describe(target))
         print(f"{len(targets)} mutants")
         return 0
-    if not arguments.summary:
+    if arguments.summary:
+        results = read_results(work / "results.jsonl")
+    else:
+        work.mkdir(parents=True, exist_ok=True)
+        alone = (work / "lock").open("w")
+        fcntl.flock(alone, fcntl.LOCK_EX)  # waits for another run in the same folder, and goes on from its results
+        results = read_results(work / "results.jsonl")
         status = lambda t: results[t.id]["status"] if t.id in results else None
         wanted = [t for t in targets if status(t) in (arguments.again or [None])]
         programs = {"ops"} | {p for g in arguments.group for p in PROGRAMS.get(g, ())}
-        work.mkdir(parents=True, exist_ok=True)
-        alone = (work / "lock").open("w")
-        fcntl.flock(alone, fcntl.LOCK_EX)  # waits for another run in the same folder
+        programs |= {p for t in wanted for p in UNITS.get(t.site.path, ())}
         build = Build(work, sorted(programs))
         print(f"{len(wanted)} of {len(targets)} mutants to run", file=sys.stderr)
         try:

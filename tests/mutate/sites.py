@@ -70,7 +70,7 @@ def functions_in(path, text):
 # ---- which ops reach a function -------------------------------------------------------------------------------------
 
 
-UPDATES = "update|step|statistics|attributes|arguments|scale|weight|accumulate|running"
+UPDATES = "update|step|statistics|scale|shares|window|known|whole|weight|accumulate|reduce|propose|report|norm|gradient"
 
 
 class Sources:
@@ -79,17 +79,16 @@ class Sources:
     def __init__(self, root):
         self.root = Path(root)
         self.text, self.functions = {}, {}
-        for pattern in ("src/backend/cpu/*.[ch]", "src/backend/opencl/*.c", "cl/*.cl", "src/ops/*.c",
+        for pattern in ("src/backend/cpu/**/*.[ch]", "src/backend/opencl/**/*.c", "cl/*.cl", "src/ops/*.c",
                         "src/graph/differentiate.c", "src/train/*.c"):
             for file in sorted(self.root.glob(pattern)):
                 path = str(file.relative_to(self.root))
                 self.text[path] = file.read_text()
                 self.functions[path] = functions_in(path, self.text[path])
-        listed = (self.root / "src/ops/op.h").read_text()
-        listed = listed[listed.index("#define AC_OP_LIST") :]
-        self.ops = re.findall(r'X\((\w+), "', listed[: listed.index("/*")])
-        listed = listed[listed.index("in updates, outside of graphs") :]
-        self.update_ops = re.findall(r" \*   (\w+) ", listed[: listed.index("*/")])
+        self.ops = re.findall(r'X\((\w+), "', (self.root / "src/ops/list.h").read_text())
+        self.update_ops = [op for path in self.text if path.startswith("src/ops/")
+                           for op, desc in re.findall(r"ac_op_desc_(\w+) = \{(.*?)\n\};", self.text[path], re.S)
+                           if ".phase = AC_PHASE_" in desc]
         self.family = {}
         for file in sorted((self.root / "tests/ops").glob("*.c")):
             for op in re.findall(r"\bop_reference_(\w+) =", file.read_text()):
@@ -109,7 +108,7 @@ class Sources:
         """What the trainer computes between gradients and parameters."""
         for path, functions in self.functions.items():
             for f in functions:
-                if path in ("src/train/scaler.c", "src/train/rate.c") or (
+                if path in ("src/train/scaler.c", "src/train/schedule.c", "src/train/losses.c") or (
                         path == "src/train/trainer.c" and re.search(UPDATES, f.name)):
                     yield f
 
@@ -127,7 +126,7 @@ class Sources:
         for path in self.functions:
             if not path.startswith("src/backend/cpu/"):
                 continue
-            for op, run in re.findall(r"AC_CPU_KERNEL\((\w+)\) = \{(\w+)", self.text[path]):
+            for op, run in re.findall(r"AC_CPU_(?:KERNEL\(|ELEMENTWISE\()(\w+)(?:\) = \{|, )(\w+)", self.text[path]):
                 entries[op] = (path, run)
             for f in self.functions[path]:
                 if path.endswith(".h"):
@@ -137,7 +136,7 @@ class Sources:
 
         def find(user, name):
             f = self.named(user, name) or headers.get(name) or shared.get(name)
-            if f and re.search(r"/(cpu|blas|openblas\w*)\.c$", f.path):
+            if f and re.search(r"/(cpu|blas|openblas\w*|split)\.c$", f.path):
                 return None, None
             return f, (f.path if f and f.path.endswith(".c") else user)
 

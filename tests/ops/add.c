@@ -84,4 +84,4 @@ static const op_gradient both[] = {
     {.op = AC_OP_sum_leading, .in = {OP_DY}, .of = {1}, .outputs = 1},
 };
 
-const op_generator op_generator_add = {op_takes_all, grow, false, OP_GRADIENTS(both), NULL};
+const op_generator op_generator_add = {.takes = op_takes_all, .build = grow, OP_GRADIENTS(both)};

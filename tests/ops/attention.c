@@ -240,4 +240,5 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   return ac_causal_attention(x, &desc);
 }
 
-const op_generator op_generator_attention = {takes, grow, false, OP_GRADIENTS(gradients), NULL};
+const op_generator op_generator_attention = {
+    .takes = takes, .build = grow, OP_GRADIENTS(gradients)};

@@ -308,4 +308,5 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   return ac_batch_norm(x, gamma, beta, mean, variance, &desc);
 }
 
-const op_generator op_generator_batch_norm = {takes, grow, false, OP_GRADIENTS(gradients), NULL};
+const op_generator op_generator_batch_norm = {
+    .takes = takes, .build = grow, OP_GRADIENTS(gradients)};

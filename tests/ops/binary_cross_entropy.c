@@ -177,5 +177,19 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   return ac_binary_cross_entropy(x, targets->tensor, weights ? weights->tensor : NULL);
 }
 
-const op_generator op_generator_binary_cross_entropy = {op_takes_batched, grow, true,
-                                                        OP_GRADIENTS(gradients), NULL};
+/* A sample is right if all of its logits have the right sign. */
+static void ties(op_ties *t, const ac_op_args *args) {
+  const ac_operand *x = &args->in[0];
+  int64_t columns = x->count / x->dim[0];
+  for (int64_t n = 0; n < x->dim[0]; n++) {
+    double nearest = INFINITY, largest = 0;
+    for (int64_t i = 0; i < columns; i++) {
+      nearest = fmin(nearest, fabs(op_reals(x)[n * columns + i]));
+      largest = fmax(largest, fabs(op_reals(x)[n * columns + i]));
+    }
+    if (nearest <= 16 * t->unit * largest) t->undecided += op_weight_of(&args->in[2], n);
+  }
+}
+
+const op_generator op_generator_binary_cross_entropy = {
+    .takes = op_takes_batched, .build = grow, .loss = true, OP_GRADIENTS(gradients), .ties = ties};

@@ -1,7 +1,7 @@
 /* The table of op cases: which ops are run, on which shapes, with which values, and what the result
  * should be.
  *
- * A family file (linear.c, attention.c, ...) holds, for the ops of one line of AC_OP_LIST,
+ * A family file (linear.c, attention.c, ...) holds, for the ops of one family of the list,
  *   - cases: a forward op with its attributes, the shapes and value ranges of its operands, and a
  * list that says how the gradient kernels are fed from it;
  *   - references: every op as the plainest possible loop in double, and the error a float kernel
@@ -16,53 +16,7 @@
 
 #include <accrue/device.h>
 
-#include "ops/attention.h"
-#include "ops/batch_norm.h"
-#include "ops/concat.h"
-#include "ops/conv2d.h"
-#include "ops/cross_entropy.h"
-#include "ops/dropout.h"
-#include "ops/gelu.h"
-#include "ops/group_norm.h"
-#include "ops/layer_norm.h"
-#include "ops/leaky_relu.h"
-#include "ops/linear.h"
-#include "ops/linear_cross_entropy.h"
-#include "ops/matmul.h"
-#include "ops/optimizer.h"
-#include "ops/pool2d.h"
-#include "ops/rms_norm.h"
-#include "ops/scale.h"
-#include "ops/transpose.h"
-#include "ops/upsample_nearest2d.h"
-#include "ops/weight_standardisation.h"
-
-typedef union op_attributes {
-  ac_linear_attributes linear;
-  ac_matmul_attributes matmul;
-  ac_scale_attributes scale;
-  ac_layer_norm_attributes layer_norm;
-  ac_rms_norm_attributes rms_norm;
-  ac_group_norm_attributes group_norm;
-  ac_batch_norm_attributes batch_norm;
-  ac_batch_norm_pool_attributes batch_norm_pool;
-  ac_batch_norm_update_attributes batch_norm_update;
-  ac_weight_standardisation_attributes weight_standardisation;
-  ac_gelu_attributes gelu;
-  ac_leaky_relu_attributes leaky_relu;
-  ac_attention_attributes attention;
-  ac_dropout_attributes dropout;
-  ac_transpose_attributes transpose;
-  ac_cross_entropy_attributes cross_entropy;
-  ac_linear_cross_entropy_attributes linear_cross_entropy;
-  ac_conv2d_attributes conv2d;
-  ac_pool2d_attributes pool2d;
-  ac_concat_attributes concat;
-  ac_upsample_nearest2d_attributes upsample_nearest2d;
-  ac_gradient_statistics_attributes gradient_statistics;
-  ac_adamw_attributes adamw;
-  ac_sgd_attributes sgd;
-} op_attributes;
+#include "op_attributes.h" /* the union op_attributes, made of the headers in src/ops */
 
 typedef enum op_fill {
   OP_UNIFORM = 0, /* in [low, high); integers too */
@@ -115,6 +69,8 @@ typedef struct op_gradient {
   int of[AC_MAX_OUTPUTS];
   int outputs;
   bool optional; /* any gradient of an input may be absent */
+  bool like_dy;  /* results have the shape of dy, to be summed over what a smaller operand lacks */
+  bool exact;    /* values of dy are picked out, and nothing is rounded */
 } op_gradient;
 
 typedef struct op_case {
@@ -159,17 +115,8 @@ typedef struct op_family {
   void (*special_host)(void); /* the same without a device */
 } op_family;
 
-/* clang-format off */
-#define OP_FAMILY_LIST(X)                                                                          \
-  X(linear) X(matmul) X(add) X(multiply) X(scale) X(embedding) X(layer_norm) X(rms_norm)           \
-  X(group_norm) X(batch_norm) X(weight_standardisation) X(gelu) X(relu) X(silu) X(leaky_relu)      \
-  X(sigmoid) X(tanh) X(softmax) X(attention) X(dropout) X(transpose) X(cross_entropy)              \
-  X(linear_cross_entropy) X(mean_squared_error) X(binary_cross_entropy) X(conv2d) X(pool2d)        \
-  X(concat) X(upsample_nearest2d) X(cast) X(numerics) X(optimizer)
-/* clang-format on */
-
 #define OP_FAMILY(name) extern const op_family op_family_##name;
-OP_FAMILY_LIST(OP_FAMILY)
+AC_OP_FAMILY_LIST(OP_FAMILY)
 #undef OP_FAMILY
 
 /* ---- for references -------------------------------------------------------------------------- */

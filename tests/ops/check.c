@@ -2,6 +2,8 @@
 #include "driver.h"
 #include "vector.h"
 
+#include "ops/description.h"
+
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -161,8 +163,8 @@ static unsigned optional_outputs(const op_gradient *g) {
   return bits;
 }
 
-/* Everything the op declares it can do: adding to outputs, doing without some, sharing memory with
- * an input. */
+/* Everything the op declares it can do: adding to outputs, doing without some (a forward op without
+ * its sums, since it may run again), sharing memory with an input. */
 static void check_variants(ac_device *device, const op_instance *instance, unsigned optional) {
   const ac_op_desc *desc = ac_op_describe(instance->args.op);
   unsigned outputs = present(instance), add = desc->can_add & outputs;
@@ -230,7 +232,7 @@ static void check_case(const op_case *c, ac_device *device, ac_dtype storage) {
   bool smaller = batched && c->batch > 1 && !op_reduced;
   op_instance forward, less, gradient, less_gradient;
   op_instance_stored(&forward, c, c->batch, storage);
-  check_variants(device, &forward, 0);
+  check_variants(device, &forward, ac_op_describe(c->op)->sums);
   if (smaller) {
     op_instance_stored(&less, c, c->batch - 1, storage);
     check_smaller(device, &forward, &less);

@@ -150,4 +150,4 @@ static int choose(const ac_op_args *forward, op_gradient *list, op_attributes *a
   return count;
 }
 
-const op_generator op_generator_concat = {takes, grow, false, NULL, 0, choose};
+const op_generator op_generator_concat = {.takes = takes, .build = grow, .choose = choose};

@@ -171,6 +171,12 @@ static const op_case cases[] = {
            IMAGES(2, 9, 50), IMAGES(2, 9, 50), OP_F32(2, 1, 3, 3), OP_F32(2)),
     CONV2D("depthwise 2x3, 7x40", PAIR(1, 1), PAIR(0, 1), PAIR(1, 1), 2, 2, IMAGES(2, 8, 40),
            IMAGES(2, 7, 40), OP_F32(2, 1, 2, 3), OP_F32(2)),
+    CONV2D("depthwise 3x4, 7x40", PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), 2, 2, IMAGES(2, 7, 40),
+           IMAGES(2, 7, 39), OP_F32(2, 1, 3, 4), OP_F32(2)),
+    CONV2D("depthwise 4x3, 8x40", PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), 2, 2, IMAGES(2, 8, 40),
+           IMAGES(2, 7, 40), OP_F32(2, 1, 4, 3), OP_F32(2)),
+    CONV2D("one channel, a thread's rows without a tap", PAIR(2, 1), PAIR(0, 0), PAIR(1, 1), 1, 1,
+           IMAGES(1, 9, 20), IMAGES(1, 5, 20), OP_F32(1, 1, 1, 1)),
     CONV2D("depthwise 4x5, 6x21", PAIR(1, 1), PAIR(1, 2), PAIR(1, 1), 2, 2, IMAGES(2, 7, 21),
            IMAGES(2, 6, 21), OP_F32(2, 1, 4, 5), OP_F32(2)),
     CONV2D("depthwise 5x5, stride 2, one to two", PAIR(2, 2), PAIR(2, 2), PAIR(1, 1), 5, 2,
@@ -191,12 +197,16 @@ static const op_case cases[] = {
            IMAGES(100, 4, 4), IMAGES(102, 4, 4), OP_F32(102, 50, 3, 3)),
     CONV2D("small images, more channels than are held, 32x2x2", PAIR(1, 1), PAIR(1, 1), PAIR(1, 1),
            1, 32, IMAGES(116, 2, 2), IMAGES(17, 2, 2), OP_F32(17, 116, 3, 3)),
+    CONV2D("small images, wider than a vector, 2x1x17", PAIR(1, 1), PAIR(0, 1), PAIR(1, 1), 1, 2,
+           IMAGES(3, 1, 17), IMAGES(120, 1, 17), OP_F32(120, 3, 1, 3), OP_F32(120)),
     CONV2D("first layer 4x28x28", PAIR(2, 2), PAIR(1, 1), PAIR(1, 1), 1, 4, IMAGES(1, 28, 28),
            IMAGES(16, 14, 14), OP_F32(16, 1, 3, 3), OP_F32(16)),
     CONV2D("many channels 2x4x3", PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), 1, 2, IMAGES(40, 4, 3),
            IMAGES(41, 4, 3), OP_F32(41, 40, 3, 3), OP_F32(41)),
     CONV2D("more channels than are held, 80x42x40", PAIR(1, 1), PAIR(1, 0), PAIR(1, 1), 1, 1,
            IMAGES(80, 42, 40), IMAGES(2, 42, 40), OP_F32(2, 80, 3, 1)),
+    CONV2D("positions in three chunks, two groups, 3x41x27", PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), 2,
+           3, IMAGES(4, 41, 27), IMAGES(6, 41, 27), OP_F32(6, 2, 3, 3), OP_F32(6)),
     CONV2D("one column, stride beyond it", PAIR(1, 2), PAIR(0, 0), PAIR(1, 1), 1, 2,
            IMAGES(3, 9, 1), IMAGES(4, 9, 1), OP_F32(4, 3, 1, 1)),
     CONV2D("one column, 3x1, stride beyond it", PAIR(1, 3), PAIR(1, 0), PAIR(1, 1), 1, 2,
@@ -215,6 +225,8 @@ static const op_case cases[] = {
            IMAGES(4, 5, 5), OP_F32(4, 3, 2, 1)),
     CONV2D("1x2, a column less", PAIR(1, 1), PAIR(0, 0), PAIR(1, 1), 1, 2, IMAGES(3, 4, 5),
            IMAGES(4, 4, 4), OP_F32(4, 3, 1, 2)),
+    CONV2D("stride 3 along a row of several blocks", PAIR(1, 3), PAIR(0, 1), PAIR(1, 1), 1, 1,
+           IMAGES(1, 1, 931), IMAGES(1, 1, 311), OP_F32(1, 1, 1, 3), OP_F32(1)),
     CONV2D("more sums than are held, 1x2x700", PAIR(1, 1), PAIR(0, 1), PAIR(1, 1), 1, 1,
            IMAGES(1, 2, 700), IMAGES(100, 2, 700), OP_F32(100, 1, 1, 3), OP_F32(100)),
 };
@@ -277,7 +289,7 @@ static void check_limits(ac_device *device) {
   static const ac_conv2d_attributes same = {
       .stride = {1, 1}, .padding = {1, 1}, .dilation = {1, 1}, .groups = 1};
   static const ac_conv2d_attributes one = {.stride = {1, 1}, .dilation = {1, 1}, .groups = 1};
-  if (strcmp(device->backend->name, "opencl") != 0) return;
+  if (device->backend->is_host) return; /* it counts in 64 bits */
   for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
     int64_t n = limits[i].images, side = limits[i].side, k = limits[i].kernel;
     int64_t in = limits[i].in, out = limits[i].out;
@@ -299,8 +311,35 @@ static void check_limits(ac_device *device) {
   }
 }
 
+/* The CPU takes a copy of the weights, or sums as large, and for each thread what its caches hold:
+ * 512 KiB of the image, 256 KiB of sums and some more, however tall the image. */
+static void check_workspace(ac_device *device) {
+  enum { CHANNELS = 64, HEIGHT = 4096, WIDTH = 256 };
+  if (strcmp(device->backend->name, "cpu") != 0) return;
+  for (int stride = 1; stride <= 2; stride++) {
+    const ac_conv2d_attributes a = {
+        .stride = {stride, stride}, .padding = {1, 1}, .dilation = {1, 1}, .groups = 1};
+    const ac_operand x = shape_of(1, CHANNELS, HEIGHT, WIDTH);
+    const ac_operand y = shape_of(1, CHANNELS, HEIGHT / stride, WIDTH / stride);
+    const ac_operand w = shape_of(CHANNELS, CHANNELS, 3, 3);
+    const ac_op_args all[] = {
+        {.op = AC_OP_conv2d, .attributes = &a, .in = {x, w}, .out = {y}},
+        {.op = AC_OP_conv2d_input_gradient, .attributes = &a, .in = {y, w}, .out = {x}},
+        {.op = AC_OP_conv2d_weight_gradient, .attributes = &a, .in = {x, y}, .out = {w}},
+    };
+    for (int o = 0; o < 3; o++) {
+      uint64_t bytes = device->backend->workspace(device->state, &all[o]);
+      uint64_t most = (uint64_t)w.count * sizeof(float);
+      most += (uint64_t)device->info.compute_units << 20;
+      OP_EXPECT("workspace of conv2d", bytes <= most, "%s, stride %d: %llu bytes, not %llu",
+                ac_op_name(all[o].op), stride, (unsigned long long)bytes, (unsigned long long)most);
+    }
+  }
+}
+
 static void special(ac_device *device) {
   check_limits(device);
+  check_workspace(device);
   check_spread(device, &cases[0]);
   check_spread(device, &cases[3]);
   check_spread(device, &cases[10]);
@@ -332,5 +371,5 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   return ac_conv2d(x, weight, op_draw_maybe_vector(d, -0.5, 0.5, Co), &desc);
 }
 
-const op_generator op_generator_conv2d = {op_takes_images, grow, false, OP_GRADIENTS(gradients),
-                                          NULL};
+const op_generator op_generator_conv2d = {
+    .takes = op_takes_images, .build = grow, OP_GRADIENTS(gradients)};

@@ -302,5 +302,13 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   return ac_cross_entropy(x, targets->tensor, weights ? weights->tensor : NULL, &desc);
 }
 
-const op_generator op_generator_cross_entropy = {op_takes_rows, grow, true, OP_GRADIENTS(gradients),
-                                                 NULL};
+static void ties(op_ties *t, const ac_op_args *args) {
+  const ac_operand *x = &args->in[0];
+  int64_t columns = ac_columns(x);
+  for (int64_t n = 0; n < ac_rows(x); n++)
+    if (op_is_undecided(t, op_reals(x) + n * columns, columns))
+      t->undecided += op_weight_of(&args->in[2], n);
+}
+
+const op_generator op_generator_cross_entropy = {
+    .takes = op_takes_rows, .build = grow, .loss = true, OP_GRADIENTS(gradients), .ties = ties};

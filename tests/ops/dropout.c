@@ -176,5 +176,5 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   return ac_dropout(x, (float)op_draw_between(d, 0.05, 0.6));
 }
 
-const op_generator op_generator_dropout = {op_takes_batched, grow, false, OP_GRADIENTS(gradients),
-                                           NULL};
+const op_generator op_generator_dropout = {
+    .takes = op_takes_batched, .build = grow, OP_GRADIENTS(gradients)};

@@ -86,4 +86,5 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   return ac_add(x, ac_embedding(op_draw_parameter(d, -1, 1, 2, dim), leaf->tensor));
 }
 
-const op_generator op_generator_embedding = {takes, grow, false, OP_GRADIENTS(gradients), NULL};
+const op_generator op_generator_embedding = {
+    .takes = takes, .build = grow, OP_GRADIENTS(gradients)};

@@ -117,4 +117,5 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   return ac_gelu(x, op_draw_one_in(d, 2) ? AC_GELU_TANH : AC_GELU_ERF);
 }
 
-const op_generator op_generator_gelu = {op_takes_all, grow, false, OP_GRADIENTS(gradients), NULL};
+const op_generator op_generator_gelu = {
+    .takes = op_takes_all, .build = grow, OP_GRADIENTS(gradients)};

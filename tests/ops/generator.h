@@ -39,6 +39,25 @@ typedef struct op_draw {
   int leaf_count;
 } op_draw;
 
+/* How far ops are from deciding otherwise: an input of ReLU from 0, the largest element of a window
+ * from the second largest. Elements that are equal to the bit are copies of one value, or zeros,
+ * and stay equal. Rows that a loss may count as classified right or not, as it rounds, are weighed.
+ */
+typedef struct op_ties {
+  double unit; /* rounding of what is stored */
+  double *distances;
+  int count, room;
+  double undecided; /* weight of rows */
+} op_ties;
+
+void op_ties_add(op_ties *ties, double distance);
+/* Of every element of the first input from 0. */
+void op_ties_at_zero(op_ties *ties, const ac_op_args *args);
+/* Whether the two largest are too close to call, rounding being that of what they are sums of. */
+bool op_is_undecided(const op_ties *ties, const double *x, int64_t count);
+/* 1 without weights. */
+double op_weight_of(const ac_operand *weights, int64_t row);
+
 typedef struct op_generator {
   /* Whether the op can be applied to a result of this shape; NULL: graphs do not have the family's
    * ops, which are added by plans and updates. */
@@ -46,16 +65,17 @@ typedef struct op_generator {
   /* Applies it and returns the result, or NULL if there is no further operand that it needs. */
   ac_tensor *(*build)(op_draw *d, ac_tensor *x);
   bool loss;
-  /* The gradient kernels, as of the family's cases; `of` may name each input once. The result of
-   * one that multiplies has the shape of dy and is summed over what a smaller operand lacks. */
+  /* The gradient kernels, as of the family's cases; `of` may name each input once. */
   const op_gradient *gradients;
   int gradient_count;
   /* Where they depend on the node; `attributes` is room for theirs. Returns how many there are. */
   int (*choose)(const ac_op_args *forward, op_gradient *list, op_attributes *attributes);
+  /* Adds what a run of the forward op decides; NULL: nothing. */
+  void (*ties)(op_ties *ties, const ac_op_args *args);
 } op_generator;
 
 #define OP_GENERATOR(name) extern const op_generator op_generator_##name;
-OP_FAMILY_LIST(OP_GENERATOR)
+AC_OP_FAMILY_LIST(OP_GENERATOR)
 #undef OP_GENERATOR
 
 /* ---- for the families ------------------------------------------------------------------------ */
@@ -96,6 +116,6 @@ bool op_takes_rows(const ac_shape *x); /* a last dimension of two or more beside
 bool op_takes_norm(const ac_shape *x);
 bool op_takes_images(const ac_shape *x); /* [B, C, H, W] */
 
-#define OP_GRADIENTS(list) list, sizeof(list) / sizeof *(list)
+#define OP_GRADIENTS(list) .gradients = list, .gradient_count = sizeof(list) / sizeof *(list)
 
 #endif

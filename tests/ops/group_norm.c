@@ -197,4 +197,5 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   return ac_group_norm(x, gamma, beta, groups, epsilon);
 }
 
-const op_generator op_generator_group_norm = {takes, grow, false, OP_GRADIENTS(gradients), NULL};
+const op_generator op_generator_group_norm = {
+    .takes = takes, .build = grow, OP_GRADIENTS(gradients)};

@@ -2,6 +2,7 @@
  * in double, so that a reference starts from exactly what a device is given. */
 #include "driver.h"
 
+#include "core/hash.h"
 #include "core/random.h"
 
 #include <math.h>

@@ -174,5 +174,5 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
                        op_draw_one_in(d, 2) ? 0 : 0.01f);
 }
 
-const op_generator op_generator_layer_norm = {op_takes_norm, grow, false, OP_GRADIENTS(gradients),
-                                              NULL};
+const op_generator op_generator_layer_norm = {
+    .takes = op_takes_norm, .build = grow, OP_GRADIENTS(gradients)};

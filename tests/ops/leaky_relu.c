@@ -99,5 +99,5 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   return ac_leaky_relu(x, (float)op_draw_between(d, 0, 0.5));
 }
 
-const op_generator op_generator_leaky_relu = {op_takes_all, grow, false, OP_GRADIENTS(gradients),
-                                              NULL};
+const op_generator op_generator_leaky_relu = {
+    .takes = op_takes_all, .build = grow, OP_GRADIENTS(gradients), .ties = op_ties_at_zero};

@@ -4,6 +4,7 @@
 #include "vector.h"
 
 #include <math.h>
+#include <string.h>
 
 /* y[n,o] = sum_i x[n,i] W(o,i) + b[o], where W(o,i) is weight[o*in+i] or weight[i*out+o]. */
 static inline int64_t at(const ac_linear_attributes *a, int64_t in, int64_t out, int64_t o,
@@ -112,6 +113,16 @@ static const op_case cases[] = {
     /* Several blocks of a product in 16 bits: of rows, columns and depth. */
     LINEAR("in_out 485x5->1041", AC_IN_OUT, 485, 5, 1041, OP_F32(5, 1041), OP_F32(1041)),
     LINEAR("out_in 7x300->9", AC_OUT_IN, 7, 300, 9, OP_F32(9, 300), OP_F32(9)),
+    /* Of two threads in place of six the second has 140 rows, in two blocks of no more than 70. */
+    {.name = "in_out 284x256->120",
+     .op = AC_OP_linear,
+     .attributes.linear = {.layout = AC_IN_OUT},
+     .batch = 284,
+     .in = {OP_F32(AC_BATCH, 256), OP_F32(256, 120), OP_F32(120)},
+     .out = {OP_F32(AC_BATCH, 120)},
+     .gradients = gradients,
+     .gradient_count = 2,
+     .halves = true},
 };
 
 static void from_vector(op_case *result, const op_vector *vector) {
@@ -121,12 +132,31 @@ static void from_vector(op_case *result, const op_vector *vector) {
   result->gradient_count = 2;
 }
 
+/* However large a product in 16 bits, the CPU takes scratch for one block of it a thread: up to 240
+ * x 256 and 256 x 256 elements of its operands and 240 x 256 of its result, as floats. */
+static void check_scratch(ac_device *device) {
+  enum { M = 8192, K = 4096, N = 8192 };
+  const ac_linear_attributes attributes = {.layout = AC_IN_OUT};
+  const ac_operand x = {.dtype = AC_F16, .rank = 2, .dim = {M, K}, .count = M * K};
+  const ac_operand w = {.dtype = AC_F16, .rank = 2, .dim = {K, N}, .count = K * N};
+  const ac_operand y = {.dtype = AC_F16, .rank = 2, .dim = {M, N}, .count = M * N};
+  const ac_run_state run = {.batch = M};
+  const ac_op_args args = {
+      .op = AC_OP_linear, .attributes = &attributes, .in = {x, w}, .out = {y}, .run = &run};
+  if (strcmp(device->backend->name, "cpu") != 0) return;
+  uint64_t bytes = device->backend->workspace(device->state, &args);
+  OP_EXPECT("scratch of linear", bytes <= (uint64_t)device->info.compute_units << 20,
+            "%llu bytes for %u threads", (unsigned long long)bytes,
+            (unsigned)device->info.compute_units);
+}
+
 /* A NaN or infinity in an input reaches every sum it is part of, and no other; also where it meets
  * a zero, so that an overflow is never hidden. */
 static void special(ac_device *device) {
   op_instance y;
   op_result result;
   op_variant variant = {.name = "NaN input"};
+  check_scratch(device);
   op_instance_forward(&y, &cases[0], 65);
   op_reals(&y.args.in[0])[3 * 129 + 5] = NAN;
   op_reals(&y.args.in[0])[9 * 129 + 128] = INFINITY;
@@ -156,4 +186,4 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   return ac_linear(x, weight, op_draw_maybe_vector(d, -0.5, 0.5, out), layout);
 }
 
-const op_generator op_generator_linear = {takes, grow, false, OP_GRADIENTS(gradients), NULL};
+const op_generator op_generator_linear = {.takes = takes, .build = grow, OP_GRADIENTS(gradients)};

@@ -277,5 +277,21 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   return loss;
 }
 
-const op_generator op_generator_linear_cross_entropy = {op_takes_rows, grow, true,
-                                                        OP_GRADIENTS(gradients), NULL};
+static void ties(op_ties *t, const ac_op_args *args) {
+  const ac_linear_cross_entropy_attributes *a = args->attributes;
+  const double *x = op_reals(&args->in[0]), *w = op_reals(&args->in[1]);
+  int64_t in = ac_columns(&args->in[0]), V = ac_linear_cross_entropy_classes(args);
+  double *z = malloc((size_t)V * sizeof *z);
+  for (int64_t n = 0; n < ac_rows(&args->in[0]); n++) {
+    for (int64_t v = 0; v < V; v++) {
+      z[v] = 0;
+      for (int64_t i = 0; i < in; i++)
+        z[v] += x[n * in + i] * w[a->layout == AC_OUT_IN ? v * in + i : i * V + v];
+    }
+    if (op_is_undecided(t, z, V)) t->undecided += op_weight_of(&args->in[3], n);
+  }
+  free(z);
+}
+
+const op_generator op_generator_linear_cross_entropy = {
+    .takes = op_takes_rows, .build = grow, .loss = true, OP_GRADIENTS(gradients), .ties = ties};

@@ -71,6 +71,9 @@ static const op_case cases[] = {
            .out = {OP_F32(AC_BATCH, 1, 1)}),
     MATMUL("3x[1x65 (1x65)']", 0, 1, 3, .in = {OP_F32(AC_BATCH, 1, 65), OP_F32(AC_BATCH, 1, 65)},
            .out = {OP_F32(AC_BATCH, 1, 1)}),
+    /* More rows than a block of a product has, in one thread. */
+    MATMUL("2x[781x5 5x24]", 0, 0, 2, .in = {OP_F32(AC_BATCH, 781, 5), OP_F32(AC_BATCH, 5, 24)},
+           .out = {OP_F32(AC_BATCH, 781, 24)}),
 };
 
 static void from_vector(op_case *result, const op_vector *vector) {
@@ -190,4 +193,4 @@ static int choose(const ac_op_args *forward, op_gradient *list, op_attributes *a
   return 2;
 }
 
-const op_generator op_generator_matmul = {takes, grow, false, NULL, 0, choose};
+const op_generator op_generator_matmul = {.takes = takes, .build = grow, .choose = choose};

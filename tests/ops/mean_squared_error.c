@@ -123,5 +123,5 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   return ac_mean_squared_error(x, targets->tensor, weights ? weights->tensor : NULL);
 }
 
-const op_generator op_generator_mean_squared_error = {op_takes_batched, grow, true,
-                                                      OP_GRADIENTS(gradients), NULL};
+const op_generator op_generator_mean_squared_error = {
+    .takes = op_takes_batched, .build = grow, .loss = true, OP_GRADIENTS(gradients)};

@@ -20,8 +20,8 @@ const op_reference op_reference_multiply = {multiply, multiply_error, false, fal
 
 /* da = dy b, also where b is repeated; db = dy a where it is not. */
 static const op_gradient gradients[] = {
-    {.op = AC_OP_multiply, .in = {OP_DY, OP_INPUT(1)}, .of = {0}, .outputs = 1},
-    {.op = AC_OP_multiply, .in = {OP_DY, OP_INPUT(0)}, .of = {1}, .outputs = 1},
+    {.op = AC_OP_multiply, .in = {OP_DY, OP_INPUT(1)}, .of = {0}, .outputs = 1, .like_dy = true},
+    {.op = AC_OP_multiply, .in = {OP_DY, OP_INPUT(0)}, .of = {1}, .outputs = 1, .like_dy = true},
 };
 
 #define MULTIPLY(name_, batch_, gradients_, ...)                                  \
@@ -57,5 +57,5 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   return op_draw_one_in(d, 2) ? ac_multiply(x, other) : ac_multiply(other, x);
 }
 
-const op_generator op_generator_multiply = {op_takes_all, grow, false, OP_GRADIENTS(gradients),
-                                            NULL};
+const op_generator op_generator_multiply = {
+    .takes = op_takes_all, .build = grow, OP_GRADIENTS(gradients)};

@@ -276,4 +276,4 @@ const op_family op_family_optimizer = {"optimizer", cases,   sizeof cases / size
                                        NULL,        special, special_host};
 
 /* Updates step parameters. */
-const op_generator op_generator_optimizer = {NULL, NULL, false, NULL, 0, NULL};
+const op_generator op_generator_optimizer = {.takes = NULL};

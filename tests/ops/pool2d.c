@@ -114,7 +114,11 @@ const op_reference op_reference_average_pool2d_gradient = {average_pool2d_gradie
                                                            false};
 
 static const op_gradient max_gradients[] = {
-    {.op = AC_OP_max_pool2d_gradient, .in = {OP_DY, OP_INPUT(0)}, .of = {0}, .outputs = 1},
+    {.op = AC_OP_max_pool2d_gradient,
+     .in = {OP_DY, OP_INPUT(0)},
+     .of = {0},
+     .outputs = 1,
+     .exact = true},
 };
 static const op_gradient average_gradients[] = {
     {.op = AC_OP_average_pool2d_gradient, .in = {OP_DY}, .of = {0}, .outputs = 1},
@@ -217,4 +221,25 @@ static int choose(const ac_op_args *forward, op_gradient *list, op_attributes *a
   return 1;
 }
 
-const op_generator op_generator_pool2d = {op_takes_images, grow, false, NULL, 0, choose};
+static void ties(op_ties *t, const ac_op_args *args) {
+  if (args->op != AC_OP_max_pool2d) return;
+  const ac_pool2d_attributes *a = args->attributes;
+  const ac_operand *x = &args->in[0], *y = &args->out[0];
+  int64_t H = x->dim[2], W = x->dim[3], h = y->dim[2], w = y->dim[3];
+  for (int64_t e = 0; e < y->count; e++) {
+    const double *plane = op_reals(x) + e / (h * w) * H * W;
+    double best = -INFINITY, second = -INFINITY;
+    for (int64_t k = 0; k < (int64_t)a->kernel[0] * a->kernel[1]; k++) {
+      int64_t i = e / w % h * a->stride[0] - a->padding[0] + k / a->kernel[1];
+      int64_t j = e % w * a->stride[1] - a->padding[1] + k % a->kernel[1];
+      if (i < 0 || i >= H || j < 0 || j >= W) continue;
+      double value = plane[i * W + j];
+      if (value > best) second = best, best = value;
+      else second = fmax(second, value);
+    }
+    op_ties_add(t, isinf(second) ? 0 : best - second);
+  }
+}
+
+const op_generator op_generator_pool2d = {
+    .takes = op_takes_images, .build = grow, .choose = choose, .ties = ties};

@@ -98,4 +98,5 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   return ac_relu(x);
 }
 
-const op_generator op_generator_relu = {op_takes_all, grow, false, OP_GRADIENTS(gradients), NULL};
+const op_generator op_generator_relu = {
+    .takes = op_takes_all, .build = grow, OP_GRADIENTS(gradients), .ties = op_ties_at_zero};

@@ -147,5 +147,5 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   return ac_rms_norm(x, gamma, op_draw_one_in(d, 2) ? 0 : 0.01f);
 }
 
-const op_generator op_generator_rms_norm = {op_takes_norm, grow, false, OP_GRADIENTS(gradients),
-                                            NULL};
+const op_generator op_generator_rms_norm = {
+    .takes = op_takes_norm, .build = grow, OP_GRADIENTS(gradients)};

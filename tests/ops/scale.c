@@ -50,4 +50,5 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   return ac_scale(x, (float)(op_draw_one_in(d, 2) ? size : -size));
 }
 
-const op_generator op_generator_scale = {op_takes_all, grow, false, OP_GRADIENTS(gradients), NULL};
+const op_generator op_generator_scale = {
+    .takes = op_takes_all, .build = grow, OP_GRADIENTS(gradients)};

@@ -89,5 +89,5 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   return ac_sigmoid(x);
 }
 
-const op_generator op_generator_sigmoid = {op_takes_all, grow, false, OP_GRADIENTS(gradients),
-                                           NULL};
+const op_generator op_generator_sigmoid = {
+    .takes = op_takes_all, .build = grow, OP_GRADIENTS(gradients)};

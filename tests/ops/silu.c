@@ -96,4 +96,5 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   return ac_silu(x);
 }
 
-const op_generator op_generator_silu = {op_takes_all, grow, false, OP_GRADIENTS(gradients), NULL};
+const op_generator op_generator_silu = {
+    .takes = op_takes_all, .build = grow, OP_GRADIENTS(gradients)};

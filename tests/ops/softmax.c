@@ -104,5 +104,5 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   return ac_softmax(x);
 }
 
-const op_generator op_generator_softmax = {op_takes_rows, grow, false, OP_GRADIENTS(gradients),
-                                           NULL};
+const op_generator op_generator_softmax = {
+    .takes = op_takes_rows, .build = grow, OP_GRADIENTS(gradients)};

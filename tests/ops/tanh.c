@@ -87,4 +87,5 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   return ac_tanh(x);
 }
 
-const op_generator op_generator_tanh = {op_takes_all, grow, false, OP_GRADIENTS(gradients), NULL};
+const op_generator op_generator_tanh = {
+    .takes = op_takes_all, .build = grow, OP_GRADIENTS(gradients)};

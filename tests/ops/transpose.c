@@ -71,4 +71,5 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   return ac_transpose(x, first + a, first + (b < a ? b : b + 1));
 }
 
-const op_generator op_generator_transpose = {takes, grow, false, OP_GRADIENTS(gradients), NULL};
+const op_generator op_generator_transpose = {
+    .takes = takes, .build = grow, OP_GRADIENTS(gradients)};

@@ -72,5 +72,5 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   return ac_upsample_nearest2d(x, 2 + op_draw_below(d, 2));
 }
 
-const op_generator op_generator_upsample_nearest2d = {takes, grow, false, OP_GRADIENTS(gradients),
-                                                      NULL};
+const op_generator op_generator_upsample_nearest2d = {
+    .takes = takes, .build = grow, OP_GRADIENTS(gradients)};

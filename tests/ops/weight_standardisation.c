@@ -119,5 +119,5 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   return ac_scale(ac_linear(x, weight, NULL, AC_OUT_IN), 1 / sqrtf((float)in));
 }
 
-const op_generator op_generator_weight_standardisation = {op_takes_norm, grow, false,
-                                                          OP_GRADIENTS(gradients), NULL};
+const op_generator op_generator_weight_standardisation = {
+    .takes = op_takes_norm, .build = grow, OP_GRADIENTS(gradients)};

@@ -11,9 +11,10 @@ static ac_device *cpus[ISAS][THREADS][STREAMS], *accelerator;
 /* From a tenth to ten times of a middling machine, op by op. */
 static void draw_costs(ac_device *device, uint64_t key) {
   op_draw d = {.state = key};
+  ac_cost_account *account = ac_cost_account_of(device);
   for (int storage = 0; storage < AC_DTYPE_COUNT; storage++) {
-    ac_cost_model *model = device->costs[storage];
-    if (!model) model = device->costs[storage] = calloc(1, sizeof *model);
+    ac_cost_model *model = account->models[storage];
+    if (!model) model = account->models[storage] = calloc(1, sizeof *model);
     for (int op = 0; op < AC_OP_COUNT; op++) {
       model->launch[op] = op_draw_between(&d, 0.1, 10) * 2e-6;
       model->per_flop[op] = op_draw_between(&d, 0.1, 10) / 200e9;

@@ -22,8 +22,8 @@ static void draw_direction(double **direction, const random_graph *g, const rand
 }
 
 static bool crosses_a_tie(const random_reference *a, const random_reference *b) {
-  for (int i = 0; i < a->kink_count; i++)
-    if ((a->kinks[i] > 0) != (b->kinks[i] > 0)) return true;
+  for (int i = 0; i < a->ties.count; i++)
+    if ((a->ties.distances[i] > 0) != (b->ties.distances[i] > 0)) return true;
   return false;
 }
 

@@ -10,13 +10,13 @@
 #include <string.h>
 
 #define NAME(name) #name,
-static const char *const family_names[] = {OP_FAMILY_LIST(NAME)};
+static const char *const family_names[] = {AC_OP_FAMILY_LIST(NAME)};
 #undef NAME
 #define GENERATOR(name) &op_generator_##name,
-static const op_generator *const generators[] = {OP_FAMILY_LIST(GENERATOR)};
+static const op_generator *const generators[] = {AC_OP_FAMILY_LIST(GENERATOR)};
 #undef GENERATOR
 #define FAMILY(name) &op_family_##name,
-static const op_family *const families[] = {OP_FAMILY_LIST(FAMILY)};
+static const op_family *const families[] = {AC_OP_FAMILY_LIST(FAMILY)};
 #undef FAMILY
 enum { FAMILY_COUNT = sizeof families / sizeof *families };
 
@@ -224,7 +224,7 @@ static bool index_leaves(random_graph *g) {
   for (int i = 0; i < g->graph->parameter_count; i++)
     g->parameter_leaf[i] = g->leaf[g->graph->parameters[i]];
   for (int i = 0; i < g->graph->node_count; i++)
-    g->couples |= ac_node_at(g->graph, i)->op == AC_OP_batch_norm;
+    g->couples |= ac_op_describe(ac_node_at(g->graph, i)->op)->couples_samples;
   return true;
 }
 
@@ -240,8 +240,8 @@ bool random_build(random_graph *g, const random_recipe *recipe, bool hints) {
     fprintf(stderr, "a step built nothing: %s\n", ac_graph_message(g->graph));
     return false;
   }
-  return g->graph->loss >= 0 && ac_tensor_at(g->graph, g->graph->loss)->requires_gradient &&
-         index_leaves(g);
+  return g->graph->loss_count > 0 &&
+         ac_tensor_at(g->graph, g->graph->losses[0].tensor)->requires_gradient && index_leaves(g);
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */

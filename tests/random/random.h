@@ -23,7 +23,7 @@
 enum { RANDOM_STEPS = 20, RANDOM_FAMILIES = 64, RANDOM_WINDOWS = 2 };
 
 typedef struct random_step {
-  int family; /* in OP_FAMILY_LIST */
+  int family; /* in AC_OP_FAMILY_LIST */
   uint64_t key;
 } random_step;
 
@@ -66,7 +66,7 @@ void random_fill(random_graph *g, int attempt);
 void random_free(random_graph *g);
 void random_print(FILE *to, const random_graph *g);
 
-/* ---- the reference: reference.c, ties.c ------------------------------------------------------ */
+/* ---- the reference: reference.c ------------------------------------------------------------ */
 
 typedef struct random_run {
   int64_t first, count, micro_batch; /* samples of the inputs' values */
@@ -91,10 +91,8 @@ typedef struct random_reference {
   int64_t *count;    /* by parameter */
   double **gradient; /* by parameter, of the sum; NULL: the loss does not depend on it */
   double **running;  /* by parameter: batch norm's running statistics after an update; or NULL */
-  double *kinks;     /* distances of what decides from where it decides otherwise */
-  int kink_count, kink_room;
-  double undecided; /* weight of rows that may or may not count as classified right */
-  double largest;   /* magnitude of a result or gradient */
+  op_ties ties;
+  double largest; /* magnitude of a result or gradient */
 } random_reference;
 
 /* `parameters`: values by the graph's parameters, in place of the leaves' own; or NULL. */
@@ -104,8 +102,6 @@ void random_evaluate(random_reference *r, const random_graph *g, const random_ru
  */
 void random_check_reference(const random_graph *g, char *text, size_t size);
 void random_reference_free(random_reference *r);
-/* Notes what a node that has just been computed decides. */
-void random_ties(random_reference *r, const ac_op_args *args, const random_run *run);
 
 /* ---- choices: choices.c ---------------------------------------------------------------------- */
 

@@ -57,14 +57,10 @@ static void store(tape *t, double *values, int64_t count, char kind, bool gradie
   }
 }
 
-/* Ops that move values or pick them out round nothing. */
-static bool rounds(ac_op op) {
-  return !ac_op_describe(op)->moves && op != AC_OP_max_pool2d_gradient;
-}
-
-static void compute(tape *t, const ac_op_args *args) {
+/* `exact`: nothing is rounded; nor is it by ops that move values. */
+static void compute(tape *t, const ac_op_args *args, bool exact) {
   ac_op_args own = *args;
-  bool noisy = t->run->noise && rounds(args->op);
+  bool noisy = t->run->noise && !exact && !ac_op_describe(args->op)->moves;
   for (int i = 0; noisy && i < AC_MAX_INPUTS; i++) {
     if (!own.in[i].count || own.in[i].dtype == AC_I32) continue;
     double *x = own.in[i].data = reals(own.in[i].count);
@@ -147,14 +143,15 @@ static void forward(tape *t, int64_t sample) {
       if (node->out[j] >= 0) t->data[node->out[j]] = reals(elements(t, node->out[j]));
     ac_op_args args;
     forward_arguments(t, node, sample, &args);
-    compute(t, &args);
+    compute(t, &args, false);
     for (int j = 0; j < AC_MAX_OUTPUTS; j++)
       if (args.out[j].count)
         store(t, op_reals(&args.out[j]), args.out[j].count, ac_op_output_kind(node->op, j), false);
-    random_ties(t->result, &args, t->run);
+    const op_generator *generator = random_generator_of(node->op);
+    if (generator->ties) generator->ties(&t->result->ties, &args);
     if (node->op == AC_OP_batch_norm && t->state.training) pool(t, n, &args);
   }
-  const double *sums = t->data[graph->loss];
+  const double *sums = t->data[graph->losses[0].tensor];
   t->result->loss += sums[0] + sums[1];
   t->result->weight += sums[2] + sums[3];
   t->result->correct += sums[4] + sums[5];
@@ -188,10 +185,10 @@ static void pull_back(tape *t, const ac_node *node, const ac_op_args *forward,
   for (int j = 0; j < gradient->outputs; j++) {
     int of = gradient->of[j];
     args.out[j] = of == OP_AGAIN ? forward->out[0] : forward->in[of];
-    if (gradient->op == AC_OP_multiply) args.out[j] = args.in[0];
+    if (gradient->like_dy) args.out[j] = args.in[0];
     if (args.out[j].count) args.out[j].data = reals(args.out[j].count);
   }
-  compute(t, &args);
+  compute(t, &args, gradient->exact);
   for (int j = 0; j < gradient->outputs; j++) {
     if (!args.out[j].count) continue;
     double *values = op_reals(&args.out[j]);
@@ -208,7 +205,7 @@ static void backward(tape *t, int64_t sample) {
   for (int n = graph->node_count - 1; n >= 0; n--) {
     const ac_node *node = ac_node_at(graph, n);
     int y = ac_tensor_at(graph, node->out[0])->storage;
-    if (y != graph->loss && !t->gradient[y]) continue;
+    if (y != graph->losses[0].tensor && !t->gradient[y]) continue;
     ac_op_args args;
     forward_arguments(t, node, sample, &args);
     ac_operand dy = args.out[0];
@@ -246,7 +243,7 @@ static void forget(tape *t) {
 static bool *alive_nodes(const ac_graph *graph) {
   bool *needed = calloc((size_t)graph->tensor_count + 1, sizeof *needed);
   bool *alive = calloc((size_t)graph->node_count + 1, sizeof *alive);
-  needed[graph->loss] = true;
+  needed[graph->losses[0].tensor] = true;
   for (int n = graph->node_count - 1; n >= 0; n--) {
     const ac_node *node = ac_node_at(graph, n);
     for (int j = 0; j < AC_MAX_OUTPUTS; j++)
@@ -301,6 +298,7 @@ void random_evaluate(random_reference *r, const random_graph *g, const random_ru
   size_t tensors = (size_t)g->graph->tensor_count + 1, nodes = (size_t)g->graph->node_count + 1;
   tape t = {.g = g, .run = run, .parameters = parameters, .result = r};
   begin(r, g);
+  r->ties.unit = fmax(run->unit, 0x1p-22);
   t.data = calloc(tensors, sizeof *t.data);
   t.leaf_s = calloc(tensors, sizeof *t.leaf_s);
   t.gradient = calloc(tensors, sizeof *t.gradient);
@@ -328,6 +326,6 @@ void random_evaluate(random_reference *r, const random_graph *g, const random_ru
 
 void random_reference_free(random_reference *r) {
   for (int p = 0; p < r->parameters; p++) free(r->gradient[p]), free(r->running[p]);
-  free(r->count), free(r->gradient), free(r->running), free(r->kinks);
+  free(r->count), free(r->gradient), free(r->running), free(r->ties.distances);
   memset(r, 0, sizeof *r);
 }

@@ -55,7 +55,7 @@ static ac_status needs_of(const training *t, ac_recompute recompute, int64_t mic
   desc.recompute = recompute;
   desc.micro_batch = desc.micro_batch ? desc.micro_batch : micro_batch;
   AC_TRY(ac_plan_create(&plan, t->g->graph, t->device, &desc));
-  *bytes = ac_plan_needs(plan, plan->info.bytes.total);
+  *bytes = ac_problem_needs(&plan->problem, plan->info.bytes.total, plan->info.read_ahead);
   ac_plan_free(plan);
   return AC_OK;
 }
@@ -115,7 +115,7 @@ static float **read_gradients(const training *t) {
   random_trial *trial = t->trial;
   float **all = calloc((size_t)trial->parameters + 1, sizeof *all);
   for (int p = 0; p < trial->parameters; p++) {
-    if (t->plan->parameters[p].gradient < 0) continue;
+    if (t->plan->problem.parameters[p].gradient < 0) continue;
     all[p] = calloc((size_t)trial->count[p], sizeof **all);
     if (trial->status == AC_OK)
       trial->status = ac_trainer_get_gradient(t->trainer, p, 0, trial->count[p], all[p]);

@@ -1,7 +1,7 @@
 /* The bench's JSON: what it holds, what is refused, and what of two documents counts as slower. */
 #include "unit/check.h"
 
-#include "../../tools/bench_json.h"
+#include "bench/json.h"
 
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
  * comes to. */
 #include "unit/check.h"
 
-#include "../../tools/bench_models.h"
+#include "bench/models.h"
 
 static const bench_model *find(const char *name) {
   for (int m = 0; m < bench_model_count; m++)

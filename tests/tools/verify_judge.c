@@ -1,7 +1,7 @@
 /* What `accrue verify` takes for rounding and what not: two parameters, three windows. */
 #include "unit/check.h"
 
-#include "../tools/verify_judge.h"
+#include "program/verify_judge.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #define _GNU_SOURCE /* posix_openpt */
 #include "unit/check.h"
 
-#include "../tools/waiting.h"
+#include "common/waiting.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -105,11 +105,21 @@ static void test_a_short_one(void **state) {
   assert_string_equal(told, "");
 }
 
+static void test_a_short_one_that_ends_in_a_warning(void **state) {
+  (void)state;
+  begin_with_pipe();
+  say("d: measuring gemm (1 of 3)...");
+  waiting_log(NULL, AC_LOG_WARNING, "d: measured 3 ops in 0.0 s; the speed of 2 is an estimate");
+  finish();
+  assert_string_equal(told, "d: measured 3 ops in 0.0 s; the speed of 2 is an estimate\n");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_one_long_line),
       cmocka_unit_test(test_one_long_line_on_a_terminal),
       cmocka_unit_test(test_a_short_one),
+      cmocka_unit_test(test_a_short_one_that_ends_in_a_warning),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -183,6 +183,7 @@ static void graphs(void) {
   NOTHING(ac_graph_scope, graph, ac_graph_scope(NULL, "scope"));
   NOTHING(ac_graph_scope, scope, ac_graph_scope(graph, NULL));
   NOTHING(ac_graph_set_loss, graph, ac_graph_set_loss(NULL, hidden));
+  NOTHING(ac_graph_add_loss, graph, ac_graph_add_loss(NULL, "loss", hidden, 1));
   NOTHING(ac_graph_set_output, graph, ac_graph_set_output(NULL, "y", hidden));
   HARMLESS(ac_graph_parameter_count, graph, ac_graph_parameter_count(NULL) == 0);
   HARMLESS(ac_graph_input_count, graph, ac_graph_input_count(NULL) == 0);
@@ -346,6 +347,7 @@ static void model_files(void) {
 }
 
 static void trainers(void) {
+  const double one = 1;
   ac_numerics numerics;
   ac_tensor_info info;
   ac_evaluation evaluation;
@@ -360,10 +362,13 @@ static void trainers(void) {
   NOTHING(ac_trainer_discard, trainer, ac_trainer_discard(NULL));
   REFUSED(ac_trainer_accumulate, trainer, ac_trainer_accumulate(NULL, 2, feeds, 2));
   REFUSED(ac_trainer_accumulate, feeds, ac_trainer_accumulate(trainer, 2, NULL, 2));
+  REFUSED(ac_trainer_begin_window, trainer, ac_trainer_begin_window(NULL, 2, &one, 1));
+  REFUSED(ac_trainer_begin_window, weights, ac_trainer_begin_window(trainer, 2, NULL, 1));
   REFUSED(ac_trainer_update, trainer, ac_trainer_update(NULL, NULL));
   assert_ok(ac_trainer_accumulate(trainer, 2, feeds, 2));
   REFUSED(ac_trainer_get_gradient, trainer, ac_trainer_get_gradient(NULL, 0, 0, 1, numbers));
   REFUSED(ac_trainer_get_gradient, data, ac_trainer_get_gradient(trainer, 0, 0, 1, NULL));
+  HARMLESS(ac_trainer_gradient_norm, trainer, ac_trainer_gradient_norm(NULL, 0) == 0);
   HARMLESS(ac_trainer_update, result, ac_trainer_update(trainer, NULL) == AC_OK);
   REFUSED(ac_trainer_locate_nonfinite, trainer,
           ac_trainer_locate_nonfinite(NULL, 2, feeds, 2, text, sizeof text));
@@ -520,6 +525,10 @@ static void leaves(void) {
   BUILDS(ac_parameter, desc, ac_parameter(graph, "y", AC_SHAPE(1), NULL));
   STICKS(ac_reshape, shape, "reshape: the shape's rank", ac_reshape(x, 2, NULL));
   STICKS(ac_graph_set_loss, loss, "set_loss: the loss", ac_graph_set_loss(graph, NULL));
+  STICKS(ac_graph_add_loss, name, "add_loss: loss \"\": it has no name",
+         ac_graph_add_loss(graph, NULL, ac_cross_entropy(hidden, labels, NULL, NULL), 1));
+  STICKS(ac_graph_add_loss, loss, "add_loss: loss \"main\": it is no result",
+         ac_graph_add_loss(graph, "main", NULL, 1));
   STICKS(ac_graph_set_output, name, "set_output: output", ac_graph_set_output(graph, NULL, hidden));
   STICKS(ac_graph_set_output, tensor, "set_output: output", ac_graph_set_output(graph, "y", NULL));
   STICKS(ac_concat, parts, "concat: 2 parts at NULL", ac_concat(graph, NULL, 2, 1));

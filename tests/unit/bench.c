@@ -3,7 +3,7 @@
 #include "models.h"
 
 #include "core/platform.h"
-#include "ops/op.h"
+#include "ops/description.h"
 #include <math.h>
 #include <stdlib.h>
 

@@ -133,7 +133,7 @@ static void test_no_op_is_forgotten(void **state) {
 static struct {
   ac_backend backend;
   double slowness, now, ran, compiled, longest_smallest; /* seconds */
-  int runs[AC_OP_COUNT], announced, estimates;
+  int runs[AC_OP_COUNT], announced, estimates, warnings;
   bool prepared[AC_OP_COUNT], ended;
 } fake;
 
@@ -172,7 +172,8 @@ static ac_status fake_run(void *state, const ac_op_args *args) {
 }
 
 static void fake_log(void *user, ac_log_level level, const char *line) {
-  (void)user, (void)level;
+  (void)user;
+  if (level == AC_LOG_WARNING) fake.warnings++;
   if (strstr(line, "measuring")) fake.announced++;
   if (strstr(line, "estimate")) fake.estimates++;
   fake.ended = !strstr(line, "...");
@@ -188,7 +189,7 @@ static ac_device *open_fake(const char *name, double slowness) {
   fake.backend.prepare = fake_prepare;
   fake.backend.run = fake_run;
   device->backend = &fake.backend;
-  device->clock = fake_clock;
+  ac_cost_account_of(device)->clock = fake_clock;
   device->log = fake_log;
   snprintf(device->info.name, sizeof device->info.name, "%s", name);
   return device;
@@ -198,7 +199,8 @@ static ac_device *open_fake(const char *name, double slowness) {
 static void assert_truthful(ac_device *device, const ac_cost_model *model, ac_dtype storage) {
   for (int op = 0; op < AC_OP_COUNT; op++) {
     ac_op_args args;
-    if (!model->known[op] || !ac_cost_sample(&args, device, storage, (ac_op)op, AC_COST_SIZES - 1))
+    if (!model->known[op] ||
+        !ac_cost_sample(&args, device, storage, (ac_op)op, AC_SAMPLE_SIZES - 1))
       continue;
     const double ratio = ac_cost_seconds(model, &args) / fake_seconds(&args);
     if (ratio < 0.5 || ratio > 2)
@@ -219,6 +221,7 @@ static void check_bound(double slowness, bool estimates) {
     fail_msg("%g times as slow: %g s", slowness, fake.ran);
   if (!estimates) assert_true(fake.compiled >= 7 * AC_OP_COUNT); /* which is no part of it */
   assert_int_equal(fake.estimates, estimates);
+  assert_int_equal(fake.warnings, estimates);
   assert_int_equal(fake.announced, 3 * AC_OP_COUNT);
   assert_true(fake.ended);
   int estimated = 0;
@@ -248,7 +251,8 @@ static void check_spent(const char *name, double slowness) {
   const ac_cost_model *model;
   assert_ok(ac_cost_model_get(&model, device, AC_F32, half));
   assert_ok(ac_cost_model_get(&model, device, AC_F16, half));
-  device->calibrating = fmax(device->calibrating, AC_COST_SECONDS);
+  ac_cost_account *account = ac_cost_account_of(device);
+  account->spent = fmax(account->spent, AC_COST_SECONDS);
   assert_ok(ac_cost_model_get(&model, device, AC_F32, NULL));
   assert_truthful(device, model, AC_F32);
   const ac_cost_model before = *model;
@@ -280,7 +284,7 @@ static void test_estimates_are_not_kept(void **state) {
   const ac_cost_model *model = model_of(device);
   assert_int_equal(model->known[AC_OP_linear], AC_COST_MEASURED);
   ac_op_args args;
-  assert_true(ac_cost_sample(&args, device, AC_F32, AC_OP_linear, AC_COST_SIZES - 1));
+  assert_true(ac_cost_sample(&args, device, AC_F32, AC_OP_linear, AC_SAMPLE_SIZES - 1));
   assert_true(ac_cost_seconds(model, &args) < 2 * fake_seconds(&args));
   ac_device_close(device);
 }
@@ -291,13 +295,13 @@ static void test_estimates_leave_others_measurements(void **state) {
   const bool some[AC_OP_COUNT] = {[AC_OP_relu] = true}, more[AC_OP_COUNT] = {[AC_OP_gelu] = true};
   const ac_cost_model *model;
   ac_device *device = open_fake("two", 1);
-  device->calibrating = AC_COST_SECONDS;
+  ac_cost_account_of(device)->spent = AC_COST_SECONDS;
   assert_ok(ac_cost_model_get(&model, device, AC_F32, some));
   assert_int_equal(model->known[AC_OP_relu], AC_COST_ESTIMATED);
   ac_device *other = open_fake("two", 1);
   assert_ok(ac_cost_model_get(&model, other, AC_F32, some));
   const double measured = model->per_byte[AC_OP_relu];
-  device->calibrating = 0;
+  ac_cost_account_of(device)->spent = 0;
   assert_ok(ac_cost_model_get(&model, device, AC_F32, more));
   assert_int_equal(model->known[AC_OP_relu], AC_COST_ESTIMATED);
   ac_device_close(device);
@@ -358,7 +362,7 @@ static void test_a_plan_s_ops_are_known(void **state) {
   ac_graph_set_loss(graph, ac_cross_entropy(ac_gelu(ac_linear(x, w, NULL, AC_IN_OUT), AC_GELU_TANH),
                                             labels, NULL, NULL));
   assert_ok(ac_plan_create(&plan, graph, device, &(ac_plan_desc){.batch = 4, .optimizer = AC_SGD}));
-  const uint64_t *known = device->costs[AC_F32]->known;
+  const uint64_t *known = ac_cost_account_of(device)->models[AC_F32]->known;
   for (int64_t i = 0; i < ac_plan_get_info(plan)->steps; i++) {
     ac_plan_step step;
     assert_ok(ac_plan_get_step(plan, i, &step));

@@ -3,7 +3,7 @@
  * begins in a cache line, and whatever the number of threads. */
 #include "check.h"
 
-#include "backend/cpu/blas.h"
+#include "backend/cpu/element.h"
 #include "backend/device.h"
 #include "core/half.h"
 #include "ops/dropout.h"

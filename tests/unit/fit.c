@@ -220,7 +220,7 @@ static void reading_ahead_gives_way_to_a_budget(void **state) {
   enum { BATCH = 4096, BATCH_BYTES = 2 * 4 * BATCH };
   setting s;
   start(&s, 30, (ac_plan_desc){.batch = 2});
-  const ac_graph *g = s.plan->source;
+  const ac_graph *g = s.plan->problem.source;
   ac_plan_desc none = {.batch = BATCH, .micro_batch = 1, .optimizer = AC_SGD}, some = none, asked;
   uint64_t least = least_budget(g, s.device, none);
   some.read_ahead = 3;

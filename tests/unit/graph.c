@@ -332,6 +332,27 @@ static void wrong_leaves_are_named(void **state) {
   MISBUILT("set_loss", "has a loss already", "loss is a loss",
            (ac_graph_set_loss(g, ac_mean_squared_error(x, x, NULL)),
             ac_graph_set_loss(g, ac_mean_squared_error(x, x, NULL)), NULL));
+  MISBUILT("set_loss", "has a loss already", "loss is a loss",
+           (ac_graph_add_loss(g, "a", ac_mean_squared_error(x, x, NULL), 1),
+            ac_graph_set_loss(g, ac_mean_squared_error(x, x, NULL)), NULL));
+#define LOSS ac_mean_squared_error(x, x, NULL)
+#define ADDED(text, name, factor) \
+  MISBUILT("add_loss", text, "loss is a loss", (ac_graph_add_loss(g, name, LOSS, factor), NULL))
+  ADDED("loss \"\": it has no name", "", 1);
+  ADDED("loss \"\": it has no name", NULL, 1);
+  ADDED("loss \"a\": its factor is not positive and finite", "a", 0);
+  ADDED("loss \"a\": its factor is not positive and finite", "a", -1);
+  ADDED("loss \"a\": its factor is not positive and finite", "a", (double)NAN);
+  ADDED("loss \"a\": its factor is not positive and finite", "a", (double)INFINITY);
+  MISBUILT("add_loss", "loss \"a\": it is no result of a loss op of this graph", "loss is NULL",
+           (ac_graph_add_loss(g, "a", NULL, 1), NULL));
+  MISBUILT("add_loss", "loss \"a\": it is no result of a loss op of this graph",
+           "loss is input \"x\" f32 [B, 6, 4]", (ac_graph_add_loss(g, "a", x, 1), NULL));
+  MISBUILT("add_loss", "loss \"a\": the name exists already", "loss is a loss",
+           (ac_graph_add_loss(g, "a", LOSS, 1), ac_graph_add_loss(g, "a", LOSS, 1), NULL));
+  MISBUILT("add_loss", "loss \"a\": the graph has a loss without a name (set_loss)",
+           "loss is a loss",
+           (ac_graph_set_loss(g, LOSS), ac_graph_add_loss(g, "a", LOSS, 1), NULL));
   MISBUILT("set_output", "output \"x\" is no result of an op", "tensor is input \"x\"",
            (ac_graph_set_output(g, "x", x), NULL));
   MISBUILT("set_output", "output \"\" has no name", "tensor is the result of relu (the.scope)",

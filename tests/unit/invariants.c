@@ -77,12 +77,12 @@ ON_EVERY_DEVICE(recomputing_a_loss_changes_no_bit)
 static void what_runs_again_has_no_sums(void **state) {
   (void)state;
   trained t = begin("cpu", AC_RECOMPUTE_NONE);
-  int order[64], count = t.plan->main.step_count;
+  int list[64], count = ac_sequence_end(&t.plan->main);
   assert_true(2 * count <= 64);
-  for (int i = 0; i < count; i++) order[i] = order[count + i] = t.plan->main.steps[i].node;
+  for (int i = 0; i < count; i++) list[i] = list[count + i] = t.plan->main.steps[i].node;
+  const ac_nodes order = {list, 2 * count};
   ac_sequence sequence;
-  assert_ok(
-      ac_sequence_build(&sequence, t.plan->graph, AC_TARGET_GRADIENTS, false, order, 2 * count));
+  assert_ok(ac_sequence_build(&sequence, t.plan->graph, AC_TARGET_GRADIENTS, false, &order, NULL));
   int sums = 0;
   for (int i = 0; i < count; i++)
     for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
@@ -119,6 +119,27 @@ static void steps_that_add_twice_or_never_are_found(void **state) {
   end(&t);
 }
 
+/* In both directions: a sum that the op does not know of, and one that is missing. */
+static void sums_are_those_that_ops_name(void **state) {
+  (void)state;
+  trained t = begin("cpu", AC_RECOMPUTE_NONE);
+  int found = 0;
+  for (int n = 0; n < t.plan->graph->node_count; n++) {
+    ac_node *node = ac_node_at(t.plan->graph, n);
+    const ac_op right = node->op;
+    if (right != AC_OP_cross_entropy && right != AC_OP_cross_entropy_gradient &&
+        right != AC_OP_linear_weight_gradient)
+      continue;
+    node->op = right == AC_OP_cross_entropy_gradient ? AC_OP_cross_entropy : AC_OP_softmax;
+    assert_refused(ac_plan_check(t.plan), AC_ERROR_INTERNAL, "does not say what it sums up");
+    node->op = right;
+    assert_ok(ac_plan_check(t.plan));
+    found++;
+  }
+  assert_true(found >= 3);
+  end(&t);
+}
+
 static void values_that_leave_their_memory_are_found(void **state) {
   (void)state;
   trained t = begin("cpu", AC_RECOMPUTE_NONE);
@@ -129,7 +150,7 @@ static void values_that_leave_their_memory_are_found(void **state) {
     if (value->shares != i || !value->bytes) continue;
     value->address = t.plan->info.bytes.total - value->bytes + 1;
     assert_refused(ac_plan_check(t.plan), AC_ERROR_INTERNAL, "plan: ");
-    value->address = t.plan->address[t.plan->parameters[0].tensor];
+    value->address = ac_plan_cell(t.plan, AC_ROLE_PARAMETER, 0, 0)->address;
     assert_refused(ac_plan_check(t.plan), AC_ERROR_INTERNAL, "where something persists");
     value->address = right;
     for (int k = 0; k < main->value_count; k++) {
@@ -143,11 +164,14 @@ static void values_that_leave_their_memory_are_found(void **state) {
       value->address = right;
     }
   }
-  ac_parameter_memory *memory = t.plan->parameters;
-  uint64_t right = memory[0].moment[1];
-  memory[0].moment[1] = memory[1].moment[0];
-  assert_refused(ac_plan_check(t.plan), AC_ERROR_INTERNAL, "tensors that persist would overlap");
-  memory[0].moment[1] = right;
+  for (int i = 0; i < t.plan->cell_count; i++) {
+    ac_cell *cell = &t.plan->cells[i];
+    uint64_t right = cell->address;
+    if (cell->space != AC_SPACE_DEVICE) continue;
+    cell->address = t.plan->cells[i ? 0 : 1].address;
+    assert_refused(ac_plan_check(t.plan), AC_ERROR_INTERNAL, "tensors that persist would overlap");
+    cell->address = right;
+  }
   t.plan->chunk_bytes = 100;
   assert_refused(ac_plan_check(t.plan), AC_ERROR_INTERNAL, "across two chunks");
   t.plan->chunk_bytes = 0;
@@ -188,28 +212,39 @@ static void refused_and_well_after(trained *t, const char *text, void (*repair)(
 static void a_wrong_weight_changes_nothing(const char *device) {
   trained t = begin(device, AC_RECOMPUTE_NONE);
   feed_window(&t);
-  t.trainer->fed_weight += 1;
+  t.trainer->fed_weight[0] += 1;
   refused_and_well_after(&t, "of weight 8 where samples of weight 9", NULL);
   end(&t);
 }
 ON_EVERY_DEVICE(a_wrong_weight_changes_nothing)
 
-static void step_all(trained *t) {
-  t->trainer->step_count = 2;
-  t->trainer->steps[0] = 0, t->trainer->steps[1] = 1;
+/* The step of the first parameter, and the one after it. */
+static ac_step *first_step(trained *t) {
+  return &t->plan->main.steps[t->plan->main.begin[AC_PHASE_UPDATE]];
+}
+
+static ac_step kept;
+
+static void put_back(trained *t) {
+  first_step(t)[1] = kept;
 }
 
 static void a_parameter_stepped_twice_changes_nothing(void **state) {
   (void)state;
   trained t = begin("cpu", AC_RECOMPUTE_NONE);
   feed_window(&t);
-  t.trainer->steps[1] = 0;
-  refused_and_well_after(&t, "would step \"a.w\" 2 times", step_all);
-  end(&t);
-  t = begin("cpu", AC_RECOMPUTE_NONE);
-  feed_window(&t);
-  t.trainer->step_count = 1;
-  refused_and_well_after(&t, "would step \"b.w\" 0 times", step_all);
+  kept = first_step(&t)[1];
+  first_step(&t)[1] = first_step(&t)[0];
+  refused_and_well_after(&t, "nothing was changed: an update would step \"a.w\" 2 times", put_back);
+  assert_int_equal(first_step(&t)[1].node, kept.node);
+  first_step(&t)[1].out[0].tensor = -1;
+  assert_refused(ac_plan_check(t.plan), AC_ERROR_INTERNAL, "would step \"b.w\" 0 times");
+  put_back(&t);
+  ac_step wrong = first_step(&t)[-1];
+  kept = first_step(&t)[1], first_step(&t)[1] = wrong;
+  assert_refused(ac_plan_check(t.plan), AC_ERROR_INTERNAL, "in another phase than its own");
+  put_back(&t);
+  assert_ok(ac_plan_check(t.plan));
   end(&t);
 }
 
@@ -223,7 +258,7 @@ static void the_weight_of_what_is_fed_is_known(void **state) {
   for (int i = 0; i < SAMPLES * CONTEXT; i++)
     if (c.targets[i] != -1) expected += (double)c.weights[i];
   assert_ok(feed(&r, &c, 0, SAMPLES));
-  assert_true(r.trainer->fed_weight == expected);
+  assert_true(r.trainer->fed_weight[0] == expected);
   ac_update update;
   assert_ok(ac_trainer_update(r.trainer, &update));
   assert_true(update.weight == expected);
@@ -327,6 +362,7 @@ int main(void) {
       cmocka_unit_test(recomputing_a_loss_changes_no_bit_everywhere),
       cmocka_unit_test(what_runs_again_has_no_sums),
       cmocka_unit_test(steps_that_add_twice_or_never_are_found),
+      cmocka_unit_test(sums_are_those_that_ops_name),
       cmocka_unit_test(values_that_leave_their_memory_are_found),
       cmocka_unit_test(a_wrong_weight_changes_nothing_everywhere),
       cmocka_unit_test(a_parameter_stepped_twice_changes_nothing),

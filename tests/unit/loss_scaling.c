@@ -131,10 +131,13 @@ static snapshot take(run *r) {
     int64_t count = ac_shape_count(&parameter->shape);
     assert_true(at + count <= SCALARS + NORM);
     assert_ok(ac_trainer_get_parameter(r->trainer, i, 0, count, s.values[0] + at));
-    for (int m = 0; m < 2 && instance->moments[i][m]; m++)
-      assert_ok(instance->device->backend->download(
-          instance->device->state, instance->moments[i][m], 0, s.values[1 + m] + at,
-          (uint64_t)count * sizeof(float)));
+    for (int m = 0; m < 2; m++) {
+      const ac_cell *cell = ac_plan_cell(instance->plan, AC_ROLE_STATE, i, m);
+      if (cell)
+        assert_ok(instance->device->backend->download(instance->device->state,
+                                                      instance->persistent[cell->tensor], 0,
+                                                      s.values[1 + m] + at, cell->bytes));
+    }
     at += count;
   }
   assert_true(at == SCALARS || at == SCALARS + NORM);

@@ -11,7 +11,7 @@
 static int64_t made_so_far(ac_device *device) {
   int64_t kernels = 0;
 #ifdef AC_HAVE_OPENCL
-  if (!strcmp(device->backend->name, "opencl"))
+  if (device->backend == &ac_backend_opencl)
     kernels = ((const ac_opencl *)device->state)->kernel_count;
 #endif
   return kernels + (int64_t)device->backend->objects(device->state);

@@ -4,7 +4,7 @@
 
 #ifdef AC_HAVE_OPENCL
 #include "backend/device.h"
-#include "backend/opencl/gemm.h"
+#include "backend/opencl/product/gemm.h"
 #include "core/half.h"
 
 #include <dirent.h>
@@ -252,10 +252,10 @@ static void test_choice_is_kept(void **state) {
   write_file(path.text, text, (size_t)length - 12);
   assert_true(choose() < tiles.count);
   size_t now;
-  unsigned char *mended = read_file(path.text, &now);
-  assert_memory_equal(mended, contents, strlen("accrue tile 1: "));
-  assert_int_equal(mended[now - 1], '\n');
-  free(mended);
+  unsigned char *repaired = read_file(path.text, &now);
+  assert_memory_equal(repaired, contents, strlen("accrue tile 1: "));
+  assert_int_equal(repaired[now - 1], '\n');
+  free(repaired);
   free(contents);
   unsetenv("ACCRUE_TUNE");
   unsetenv("ACCRUE_CACHE_DIR");

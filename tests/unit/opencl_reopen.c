@@ -2,8 +2,8 @@
  * them does not grow, and what another device has compiled stays.
  *
  * The programs that are built are counted by a clBuildProgram that stands before the loader's, and
- * contexts and launches likewise, which can be made to fail. A number as argument is that of the
- * reopenings. */
+ * contexts likewise. Builds, launches and clFinish can be made to fail. A number as argument is
+ * that of the reopenings. */
 #define _GNU_SOURCE /* RTLD_NEXT */
 #include "check.h"
 
@@ -15,7 +15,7 @@ static int reopenings = 200;
 #include "backend/device.h"
 #include "core/platform.h"
 #include "plan/cost.h"
-#include "plan/timing.h"
+#include "plan/placed_op.h"
 
 #include <CL/cl.h>
 #include <dlfcn.h>
@@ -24,6 +24,9 @@ static int reopenings = 200;
 
 static int builds; /* of threads that take turns, or whose number nobody asks for */
 
+/* What calls return instead of being made; CL_SUCCESS: they are made. */
+static cl_int build_error, launch_error, finish_error;
+
 typedef cl_int build_function(cl_program, cl_uint, const cl_device_id *, const char *,
                               void(CL_CALLBACK *)(cl_program, void *), void *);
 
@@ -31,6 +34,7 @@ cl_int clBuildProgram(cl_program program, cl_uint count, const cl_device_id *dev
                       const char *options, void(CL_CALLBACK *done)(cl_program, void *),
                       void *user) {
   build_function *next;
+  if (build_error != CL_SUCCESS) return build_error;
   *(void **)&next = dlsym(RTLD_NEXT, "clBuildProgram");
   __atomic_fetch_add(&builds, 1, __ATOMIC_RELAXED);
   return next(program, count, devices, options, done, user);
@@ -42,8 +46,9 @@ typedef cl_context context_function(const cl_context_properties *, cl_uint, cons
 typedef cl_int launch_function(cl_command_queue, cl_kernel, cl_uint, const size_t *, const size_t *,
                                const size_t *, cl_uint, const cl_event *, cl_event *);
 
+typedef cl_int finish_function(cl_command_queue);
+
 static int contexts_made;
-static cl_int launch_error; /* what launches return instead of being queued; CL_SUCCESS: they are */
 
 cl_context clCreateContext(const cl_context_properties *properties, cl_uint count,
                            const cl_device_id *devices,
@@ -62,6 +67,13 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint 
   if (launch_error != CL_SUCCESS) return launch_error;
   *(void **)&next = dlsym(RTLD_NEXT, "clEnqueueNDRangeKernel");
   return next(queue, kernel, dimensions, offset, global, local, count, events, event);
+}
+
+cl_int clFinish(cl_command_queue queue) {
+  finish_function *next;
+  if (finish_error != CL_SUCCESS) return finish_error;
+  *(void **)&next = dlsym(RTLD_NEXT, "clFinish");
+  return next(queue);
 }
 
 static ac_device *open_device(const char *name) {
@@ -85,7 +97,7 @@ static ac_status multiply(ac_device *device, ac_timing_pattern *pattern) {
   if (status != AC_OK) return status;
   status = ac_op_place(&placed, device, &args, chunk, 0, pattern);
   if (status == AC_OK) status = device->backend->prepare(device->state, &placed.args);
-  if (status == AC_OK) status = ac_placed_run(device, &placed, 1, &next, 1, NULL);
+  if (status == AC_OK) status = ac_placed_run(device, &placed, 1, &next, 1);
   ac_op_lift(&placed, device);
   ac_device_release(device, chunk, bytes);
   return status;
@@ -155,18 +167,49 @@ static int contexts_after_reopening(ac_timing_pattern *pattern) {
   return contexts_made - before;
 }
 
+/* What a device does when its driver fails, and where. */
+typedef void failure(ac_device *device, ac_timing_pattern *pattern, cl_int error);
+
+static void fail_to_launch(ac_device *device, ac_timing_pattern *pattern, cl_int error) {
+  launch_error = error;
+  assert_int_not_equal(multiply(device, pattern), AC_OK);
+  launch_error = CL_SUCCESS;
+  ac_device_close(device);
+}
+
+static void fail_to_build(ac_device *device, ac_timing_pattern *pattern, cl_int error) {
+  build_error = error;
+  assert_int_not_equal(multiply(device, pattern), AC_OK);
+  build_error = CL_SUCCESS;
+  ac_device_close(device);
+}
+
+static void fail_to_allocate(ac_device *device, ac_timing_pattern *pattern, cl_int error) {
+  void *chunk = NULL;
+  (void)pattern;
+  finish_error = error;
+  assert_int_equal(ac_device_allocate(device, 64, &chunk), AC_ERROR_MEMORY);
+  finish_error = CL_SUCCESS;
+  ac_device_close(device);
+}
+
+/* The last chance to see what became of work that was queued. */
+static void fail_to_close(ac_device *device, ac_timing_pattern *pattern, cl_int error) {
+  assert_ok(multiply(device, pattern));
+  finish_error = error;
+  ac_device_close(device);
+  finish_error = CL_SUCCESS;
+}
+
 /* After an error that leaves a context unusable, the hardware's next device has another, also while
  * one is open that holds the old one or keeps all from being cleared. */
-static void check_failure(cl_int error, bool unusable) {
+static void check_failure(failure *happens, cl_int error, bool unusable) {
   ac_timing_pattern pattern;
   assert_ok(ac_timing_pattern_create(&pattern));
   ac_device *other = open_device("opencl:1"), *holder = open_device("opencl:0");
   assert_int_equal(contexts_after_reopening(&pattern), 0);
   ac_device *device = open_device("opencl:0");
-  launch_error = error;
-  assert_int_not_equal(multiply(device, &pattern), AC_OK);
-  launch_error = CL_SUCCESS;
-  ac_device_close(device);
+  happens(device, &pattern, error);
   assert_int_equal(contexts_after_reopening(&pattern), unusable);
   assert_int_equal(contexts_after_reopening(&pattern), 0);
   ac_device_close(holder);
@@ -177,10 +220,17 @@ static void check_failure(cl_int error, bool unusable) {
 
 static void test_a_failed_context_is_not_handed_out(void **state) {
   (void)state;
-  check_failure(CL_OUT_OF_RESOURCES, true);
-  check_failure(CL_DEVICE_NOT_AVAILABLE, true);
-  check_failure(-9999, true); /* a driver's own */
-  check_failure(CL_INVALID_WORK_GROUP_SIZE, false);
+  check_failure(fail_to_launch, CL_OUT_OF_RESOURCES, true);
+  check_failure(fail_to_launch, CL_DEVICE_NOT_AVAILABLE, true);
+  check_failure(fail_to_launch, -9999, true); /* a driver's own */
+  check_failure(fail_to_launch, CL_INVALID_WORK_GROUP_SIZE, false);
+  check_failure(fail_to_build, -9999, true);
+  check_failure(fail_to_build, CL_BUILD_PROGRAM_FAILURE, false);
+  check_failure(fail_to_allocate, -9999, true);
+  check_failure(fail_to_allocate, CL_OUT_OF_RESOURCES, false);
+  check_failure(fail_to_allocate, CL_MEM_OBJECT_ALLOCATION_FAILURE, false);
+  check_failure(fail_to_close, CL_OUT_OF_RESOURCES, true);
+  check_failure(fail_to_close, CL_SUCCESS, false);
 }
 
 typedef struct reopener {

@@ -55,7 +55,8 @@ static void check_lifetimes(const ac_sequence *sequence) {
       int root = value;
       while (sequence->values[root].shares != root) root = sequence->values[root].shares;
       assert_int_equal(owner[root], value);
-      assert_true(sequence->values[root].first <= s && s <= sequence->values[root].last);
+      int end = ac_sequence_end(sequence), point = s < end ? s : end;
+      assert_true(sequence->values[root].first <= point && point <= sequence->values[root].last);
     }
     for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
       int value = step->out[j].value;
@@ -412,6 +413,56 @@ static void wrong_policies_are_refused(void **state) {
   ac_graph_free(empty);
 }
 
+/* Layers with a loss half way: `fused` takes the op whose forward work runs in the backward pass.
+ */
+static uint64_t total_with_loss_half_way(ac_device *device, bool fused) {
+  enum { LAYERS = 12, LOSS_AT = 4, SIZE = 64, ROWS = 1024 };
+  ac_graph *g;
+  assert_ok(ac_graph_create(&g));
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, SIZE));
+  ac_tensor *targets = ac_input(g, "targets", AC_I32, SHAPE(AC_BATCH));
+  for (int i = 0; i < LAYERS; i++) {
+    char name[16];
+    snprintf(name, sizeof name, "layer.%d", i);
+    x = ac_gelu(ac_linear(x, test_matrix(g, name, "w", SIZE, SIZE), NULL, AC_IN_OUT), AC_GELU_TANH);
+    if (i != LOSS_AT) continue;
+    ac_tensor *w = test_matrix(g, "head", "w", SIZE, SIZE);
+    ac_tensor *loss = fused
+                          ? ac_linear_cross_entropy(x, w, AC_IN_OUT, targets, NULL, NULL)
+                          : ac_cross_entropy(ac_linear(x, w, NULL, AC_IN_OUT), targets, NULL, NULL);
+    ac_graph_add_loss(g, "half way", loss, 0.5);
+  }
+  ac_graph_add_loss(g, "end", ac_cross_entropy(x, targets, NULL, NULL), 1);
+  ac_plan *plan = make(
+      g, device, (ac_plan_desc){.batch = ROWS, .micro_batch = ROWS, .recompute = AC_RECOMPUTE_ALL});
+  uint64_t total = plan->info.bytes.total - plan->info.bytes.workspace;
+  ac_plan_free(plan);
+  ac_graph_free(g);
+  return total;
+}
+
+/* A loss in the middle ends no recomputation of what comes after it. */
+static void a_loss_half_way_keeps_stages_apart(void **state) {
+  (void)state;
+  ac_device *device = dry(0);
+  assert_true(total_with_loss_half_way(device, true) <= total_with_loss_half_way(device, false));
+  ac_device_close(device);
+}
+
+/* A budget that is the largest number accepts no plan that cannot be placed. */
+static void no_budget_makes_room_beyond_an_allocation(void **state) {
+  (void)state;
+  ac_graph *graph = test_gpt_graph(&model);
+  ac_device *tiny = dry(1024);
+  ac_plan *plan;
+  assert_refused(
+      ac_plan_create(&plan, graph, tiny,
+                     &(ac_plan_desc){.batch = 1, .memory = UINT64_MAX, .beyond_device = true}),
+      AC_ERROR_BUDGET, "exceeds the device's largest allocation");
+  ac_device_close(tiny);
+  ac_graph_free(graph);
+}
+
 static void a_plan_outlives_its_graph(void **state) {
   (void)state;
   ac_graph *graph = test_gpt_graph(&model);
@@ -429,7 +480,16 @@ static void a_plan_outlives_its_graph(void **state) {
   }
   assert_true(flops == info->flops);
   assert_int_equal(live, info->live_bytes);
-  assert_refused(ac_plan_get_step(plan, info->steps, &step), AC_ERROR_ARGUMENT, "step");
+  assert_true(step.phase == AC_PLAN_MICRO_BATCH);
+  assert_true(info->update_steps > 0 && info->update_steps % 2 == 0); /* statistics and steps */
+  for (int64_t i = 0; i < info->update_steps; i++) {
+    assert_ok(ac_plan_get_step(plan, info->steps + i, &step));
+    bool reduces = i < info->update_steps / 2;
+    assert_int_equal(step.phase, reduces ? AC_PLAN_REDUCE : AC_PLAN_UPDATE);
+    assert_string_equal(step.op, reduces ? "gradient_statistics" : "adamw");
+  }
+  assert_refused(ac_plan_get_step(plan, info->steps + info->update_steps, &step), AC_ERROR_ARGUMENT,
+                 "step");
   ac_plan_free(plan);
   ac_device_close(device);
 }
@@ -528,9 +588,35 @@ static void the_micro_batch_is_one_that_ops_bear(void **state) {
   ac_device_close(device);
 }
 
+/* What is read ahead lies in the program's own memory, and counts where the device computes there:
+ * the backend says so, whatever it is called. */
+static void the_host_s_memory_is_the_budget_s(void **state) {
+  (void)state;
+  ac_graph *graph = rectified(false);
+  for (int host = 0; host < 2; host++) {
+    ac_device *device = dry(0);
+    ac_backend backend = *device->backend;
+    backend.name = host ? "third" : "cpu";
+    backend.is_host = host;
+    device->backend = &backend;
+    ac_plan_desc desc = {.batch = 8, .micro_batch = 8, .read_ahead = 2};
+    ac_plan *plan = make(graph, device, desc);
+    const uint64_t total = plan->info.bytes.total, ahead = plan->info.read_ahead_bytes;
+    assert_true(ahead > 0);
+    ac_plan_free(plan);
+    desc.memory = total + (host ? ahead : 0);
+    ac_plan_free(make(graph, device, desc));
+    desc.memory--;
+    assert_int_equal(ac_plan_create(&plan, graph, device, &desc), AC_ERROR_BUDGET);
+    ac_device_close(device);
+  }
+  ac_graph_free(graph);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(layouts_are_sound),
+      cmocka_unit_test(the_host_s_memory_is_the_budget_s),
       cmocka_unit_test(the_arena_is_near_its_bound),
       cmocka_unit_test(classes_add_up),
       cmocka_unit_test(the_total_is_what_is_allocated),
@@ -544,6 +630,8 @@ int main(void) {
       cmocka_unit_test(the_micro_batch_is_one_that_ops_bear),
       cmocka_unit_test(wrong_policies_are_refused),
       cmocka_unit_test(a_plan_outlives_its_graph),
+      cmocka_unit_test(a_loss_half_way_keeps_stages_apart),
+      cmocka_unit_test(no_budget_makes_room_beyond_an_allocation),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

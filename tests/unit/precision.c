@@ -3,6 +3,7 @@
 #include "halves.h"
 
 #include "ops/linear.h"
+#include "plan/cost.h"
 
 #include <math.h>
 
@@ -176,7 +177,7 @@ static void refusals_measure_nothing(const char *name, ac_precision precision) {
     ac_plan_desc desc = {.purpose = purposes[i], .batch = 16, .memory = 1};
     assert_refused(ac_plan_create(&plan, graph, device, &desc), AC_ERROR_BUDGET, "needs at least");
     if (i > 0) assert_contains(ac_last_error(), "at precision f16");
-    assert_null(device->costs[AC_F16]);
+    assert_null(ac_cost_account_of(device)->models[AC_F16]);
     desc.precision = precision;
     assert_refused(ac_plan_create(&plan, graph, device, &desc), AC_ERROR_BUDGET, "needs at least");
     assert_null(strstr(ac_last_error(), "at precision"));

@@ -188,8 +188,109 @@ static void the_factor_is_the_scale_by_the_windows_rows(void **state_) {
   }
 }
 
+/* ---- deciding -------------------------------------------------------------------------------- */
+
+typedef struct decider {
+  double factor; /* 0: that of the library */
+  bool skip, meddle;
+  ac_decision seen;
+  double norms[PARAMETERS];
+  float gradients[PARAMETERS][LARGEST];
+} decider;
+
+/* The window's gradients are there to be read, and nothing else may be done. */
+static void decide(void *user, ac_trainer *trainer, ac_decision *decision) {
+  decider *d = user;
+  run r = {.trainer = trainer};
+  d->seen = *decision;
+  read_all(&r, true, d->gradients);
+  for (int i = 0; i < PARAMETERS; i++)
+    d->norms[i] =
+        ac_trainer_gradient_norm(trainer, ac_trainer_find_parameter(trainer, parameters[i].name));
+  if (d->meddle) {
+    const float x[IN] = {0}, t[OUT] = {0};
+    const ac_feed feeds[] = {{"x", x}, {"t", t}};
+    char text[64];
+    assert_refused(ac_trainer_accumulate(trainer, 1, feeds, 2), AC_ERROR_STATE, "being decided");
+    assert_refused(ac_trainer_update(trainer, NULL), AC_ERROR_STATE, "being decided");
+    assert_refused(ac_trainer_set_parameter(trainer, 0, 0, 1, x), AC_ERROR_STATE, "being decided");
+    assert_refused(ac_trainer_load(trainer, "x", NULL), AC_ERROR_STATE, "being decided");
+    assert_refused(ac_trainer_locate_nonfinite(trainer, 1, feeds, 2, text, sizeof text),
+                   AC_ERROR_STATE, "being decided");
+    ac_trainer_discard(trainer);
+  }
+  if (d->factor != 0) decision->factor = d->factor;
+  decision->skip = d->skip;
+}
+
+/* Plain SGD, so that a step is the gradient by rate and factor. */
+static run start_deciding(const char *device, decider *d, double clip) {
+  run r;
+  ac_graph *graph = two_ways();
+  ac_plan_desc plan = {.batch = BATCH, .optimizer = AC_SGD, .sgd_no_momentum = true};
+  ac_trainer_desc desc = {
+      .optimizer = {.clip = clip}, .schedule = {.lr = 0.05}, .decide = decide, .user = d};
+  assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = device, .threads = 2}));
+  assert_ok(ac_plan_create(&r.plan, graph, r.device, &plan));
+  assert_ok(ac_trainer_create(&r.trainer, r.plan, &desc));
+  ac_graph_free(graph);
+  return r;
+}
+
+static void the_caller_decides(const char *device) {
+  for (int k = 0; k < 4; k++) {
+    decider d = {.factor = k == 1 ? 0.25 : 0, .skip = k == 2, .meddle = k == 0};
+    double clip = k == 3 ? 0.05 : 0;
+    run r = start_deciding(device, &d, clip);
+    float before[PARAMETERS][LARGEST] = {{0}}, after[PARAMETERS][LARGEST] = {{0}};
+    ac_update update;
+    read_all(&r, false, before);
+    feed_two_ways(&r, 1);
+    assert_ok(ac_trainer_update(r.trainer, &update));
+    read_all(&r, false, after);
+    double squares = 0, factor = k == 1 ? 0.25 : k == 2 ? 0 : k == 3 ? clip / update.grad_norm : 1;
+    for (int i = 0; i < PARAMETERS; i++) squares += d.norms[i] * d.norms[i];
+    assert_true(d.seen.finite && !d.seen.skip && d.seen.weight == BATCH);
+    assert_true(d.seen.loss == update.loss && d.seen.grad_norm == update.grad_norm);
+    assert_true(fabs(sqrt(squares) - update.grad_norm) <= 1e-6 * update.grad_norm);
+    assert_true(fabs(d.seen.factor - (k == 3 ? factor : 1)) <= 1e-12);
+    assert_true(update.skipped == (k == 2) && update.update == (k != 2) && !update.stuck);
+    for (int i = 0; i < PARAMETERS; i++)
+      for (int e = 0; e < parameters[i].count; e++) {
+        double expected =
+            (double)before[i][e] - 0.05 * factor * (double)d.gradients[i][e] / (double)BATCH;
+        assert_true(fabs(expected - (double)after[i][e]) <= 1e-6);
+      }
+    stop(&r);
+  }
+}
+ON_EVERY_DEVICE(the_caller_decides)
+
+/* The window is still there, and can be decided anew. */
+static void a_factor_that_is_no_number_changes_nothing(void **state_) {
+  (void)state_;
+  const double factors[] = {(double)NAN, (double)INFINITY, -1, 1e300};
+  for (int k = 0; k < 4; k++) {
+    decider d = {.factor = factors[k]};
+    run r = start_deciding("cpu", &d, 0);
+    float before[PARAMETERS][LARGEST] = {{0}}, after[PARAMETERS][LARGEST] = {{0}};
+    read_all(&r, false, before);
+    feed_two_ways(&r, 1);
+    assert_refused(ac_trainer_update(r.trainer, NULL), AC_ERROR_ARGUMENT, "multiplied by");
+    read_all(&r, false, after);
+    assert_memory_equal(before, after, sizeof before);
+    d.factor = 0;
+    ac_update update;
+    assert_ok(ac_trainer_update(r.trainer, &update));
+    assert_true(update.update == 1 && !update.skipped);
+    stop(&r);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_caller_decides_everywhere),
+      cmocka_unit_test(a_factor_that_is_no_number_changes_nothing),
       cmocka_unit_test(steps_are_those_of_the_formulas_everywhere),
       cmocka_unit_test(a_norm_beyond_floats_is_skipped_everywhere),
       cmocka_unit_test(the_factor_is_the_scale_by_the_windows_rows),

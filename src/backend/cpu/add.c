@@ -1,24 +1,19 @@
 /* c = a + b with b repeated along leading dimensions, and its gradient: sums over leading
  * dimensions. */
-#include "backend/cpu/kernels.h"
-
 #include "backend/cpu/convert.h"
+#include "backend/cpu/repeat.h"
 
 #include <string.h>
 
-static void add_range(const ac_op_args *args, int64_t first, int64_t last) {
-  const float *a = args->in[0].data, *b = args->in[1].data;
-  float *c = args->out[0].data;
-  int64_t period = args->in[1].count;
-  for (int64_t begin = first; begin < last;) {
-    int64_t offset = begin % period, end = ac_min(last, begin - offset + period);
-    int64_t count = end - begin;
-    const float *x = a + begin, *repeated = b + offset;
-    float *y = c + begin;
+static inline void add_run(const ac_op_args *args, const float *a, const float *b, float *c,
+                           int64_t count) {
+  (void)args;
 #pragma omp simd
-    for (int64_t i = 0; i < count; i++) y[i] = x[i] + repeated[i];
-    begin = end;
-  }
+  for (int64_t i = 0; i < count; i++) c[i] = a[i] + b[i];
+}
+
+static void add_range(const ac_op_args *args, int64_t first, int64_t last) {
+  ac_cpu_for_runs(args, first, last, add_run);
 }
 
 static void add(const ac_cpu_context *context, const ac_op_args *args) {
@@ -81,8 +76,7 @@ static void sum_leading_part(const ac_cpu_context *context, const ac_op_args *ar
 }
 
 static void sum_leading(const ac_cpu_context *context, const ac_op_args *args) {
-  if (args->in[0].count <= context->serial) sum_leading_part(context, args, 0, 1);
-  else ac_cpu_parallel(context, args, sum_leading_part);
+  ac_cpu_parallel_for(context, args, args->in[0].count, sum_leading_part);
 }
 
 const ac_cpu_kernel AC_CPU_KERNEL(add) = {add, NULL};

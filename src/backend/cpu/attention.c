@@ -15,6 +15,7 @@
  * Of what is stored in 16 bits, the thread's workspace holds floats: the rows that a block uses,
  * and backward a head's k and v and the sums dk and dv. */
 #include "backend/cpu/convert.h"
+#include "backend/cpu/product/gemm.h"
 #include "backend/cpu/random_bits.h"
 #include "backend/cpu/reduce.h"
 #include "backend/cpu/vector_math.h"
@@ -169,6 +170,50 @@ static void store_rows(const shape *s, const ac_op_args *args, rows r, void *x, 
                        ac_element(x, s->dtype, first * ld), ld, count, s->size);
 }
 
+/* ---- products -------------------------------------------------------------------------------- */
+
+/* What is multiplied of a block of `count` queries that reaches to row `reach`: its scores
+ * [count, reach], whose rows are row_stride(reach) apart, and rows of d columns. */
+typedef struct block {
+  int64_t count, reach, size;
+} block;
+
+/* scores = scale a b^T for rows a of the block and b of what it reaches to */
+static void multiply_rows(const ac_cpu_context *context, block of, float scale, rows a, rows b,
+                          float *scores) {
+  ac_gemm product = {.transpose_b = true,
+                     .m = of.count,
+                     .n = of.reach,
+                     .k = of.size,
+                     .alpha = scale,
+                     .a = a.at,
+                     .lda = a.ld,
+                     .b = b.at,
+                     .ldb = b.ld,
+                     .c = scores,
+                     .ldc = row_stride(of.reach)};
+  ac_cpu_gemm(context, &product, NULL);
+}
+
+/* to = scores b for the rows of the block or, `across`, scores^T b for those that it reaches to,
+ * which may be added */
+static void multiply_scores(const ac_cpu_context *context, block of, bool across,
+                            const float *scores, rows b, rows to, bool add) {
+  ac_gemm product = {.transpose_a = across,
+                     .m = across ? of.reach : of.count,
+                     .n = of.size,
+                     .k = across ? of.count : of.reach,
+                     .alpha = 1,
+                     .beta = add ? 1.0f : 0.0f,
+                     .a = scores,
+                     .lda = row_stride(of.reach),
+                     .b = b.at,
+                     .ldb = b.ld,
+                     .c = to.at,
+                     .ldc = to.ld};
+  ac_cpu_gemm(context, &product, NULL);
+}
+
 /* ---- forward --------------------------------------------------------------------------------- */
 
 /* Scores of `count` rows from `first` on become weights, still to be divided by sum[]. */
@@ -190,8 +235,7 @@ static void forward_block(const ac_cpu_context *context, const ac_op_args *args,
   const void *qkv = ac_element(args->in[0].data, s->dtype, wide);
   void *out = ac_element(args->out[0].data, s->dtype, narrow);
   float *lse = (float *)args->out[1].data + (sample * s->heads + head) * s->length;
-  int64_t count = ac_min(s->rows, s->length - first), reach = first + count,
-          stride = row_stride(reach);
+  int64_t count = ac_min(s->rows, s->length - first), reach = first + count;
   float *room = scores + s->rows * row_stride(s->length), max[MOST_ROWS], sum[MOST_ROWS];
   rows q = read_rows(s, qkv, s->wide, first, count, &room);
   rows k = read_rows(s, ac_element(qkv, s->dtype, s->narrow), s->wide, 0, reach, &room);
@@ -199,30 +243,11 @@ static void forward_block(const ac_cpu_context *context, const ac_op_args *args,
   rows y = take_rows(s, out, s->narrow, first, count, &room);
   mask m = describe_mask(args, s, sample, head);
 
-  ac_gemm product = {.transpose_b = true,
-                     .m = count,
-                     .n = reach,
-                     .k = s->size,
-                     .alpha = ((const ac_attention_attributes *)args->attributes)->scale,
-                     .a = q.at,
-                     .lda = q.ld,
-                     .b = k.at,
-                     .ldb = k.ld,
-                     .c = scores,
-                     .ldc = stride};
-  ac_cpu_gemm(context, &product, NULL);
+  block of = {count, reach, s->size};
+  multiply_rows(context, of, ((const ac_attention_attributes *)args->attributes)->scale, q, k,
+                scores);
   weigh_scores(&m, s, first, count, scores, max, sum);
-  product = (ac_gemm){.m = count,
-                      .n = s->size,
-                      .k = reach,
-                      .alpha = 1,
-                      .a = scores,
-                      .lda = stride,
-                      .b = v.at,
-                      .ldb = v.ld,
-                      .c = y.at,
-                      .ldc = y.ld};
-  ac_cpu_gemm(context, &product, NULL);
+  multiply_scores(context, of, false, scores, v, y, false);
   for (int64_t r = 0; r < count; r++) {
     float factor = (m.factor > 0 ? m.factor : 1.0f) / sum[r];
     lse[first + r] = max[r] + logf(sum[r]);
@@ -326,40 +351,6 @@ static void gradient_row(const mask *m, int64_t start, float *p, float *ds, floa
   }
 }
 
-/* The products that end with a block's dS and weights: dq of the block, and its part of dk, dv. */
-static void multiply_gradients(const ac_cpu_context *context, const head_view *h, const shape *s,
-                               int64_t count, int64_t reach, rows q, rows dy, rows dq) {
-  int64_t stride = row_stride(reach);
-  ac_gemm product = {.m = count,
-                     .n = s->size,
-                     .k = reach,
-                     .alpha = 1,
-                     .a = h->ds,
-                     .lda = stride,
-                     .b = h->k.at,
-                     .ldb = h->k.ld,
-                     .c = dq.at,
-                     .ldc = dq.ld};
-  ac_cpu_gemm(context, &product, NULL);
-  product = (ac_gemm){.transpose_a = true,
-                      .m = reach,
-                      .n = s->size,
-                      .k = count,
-                      .alpha = 1,
-                      .beta = reach < s->length ? 1.0f : 0.0f,
-                      .a = h->ds,
-                      .lda = stride,
-                      .b = q.at,
-                      .ldb = q.ld,
-                      .c = h->dk.at,
-                      .ldc = h->dk.ld};
-  ac_cpu_gemm(context, &product, NULL);
-  product.a = h->p;
-  product.b = dy.at, product.ldb = dy.ld;
-  product.c = h->dv.at, product.ldc = h->dv.ld;
-  ac_cpu_gemm(context, &product, NULL);
-}
-
 static void backward_block(const ac_cpu_context *context, const ac_op_args *args, const shape *s,
                            const head_view *h, int64_t first) {
   float scale = ((const ac_attention_attributes *)args->attributes)->scale, dot[MOST_ROWS];
@@ -370,30 +361,17 @@ static void backward_block(const ac_cpu_context *context, const ac_op_args *args
   rows dy = read_rows(s, h->dy, s->narrow, first, count, &room);
   rows y = read_rows(s, h->y, s->narrow, first, count, &room);
   rows dq = take_rows(s, h->dq, s->wide, first, count, &room);
-  ac_gemm scores = {.transpose_b = true,
-                    .m = count,
-                    .n = reach,
-                    .k = d,
-                    .alpha = scale,
-                    .a = q.at,
-                    .lda = q.ld,
-                    .b = h->k.at,
-                    .ldb = h->k.ld,
-                    .c = h->p,
-                    .ldc = stride};
-  ac_cpu_gemm(context, &scores, NULL);
-  ac_gemm weights = scores;
-  weights.alpha = 1;
-  weights.a = dy.at, weights.lda = dy.ld;
-  weights.b = h->v.at, weights.ldb = h->v.ld;
-  weights.c = h->ds;
-  ac_cpu_gemm(context, &weights, NULL);
-
+  block of = {count, reach, d};
+  multiply_rows(context, of, scale, q, h->k, h->p);
+  multiply_rows(context, of, 1, dy, h->v, h->ds);
   for (int64_t r = 0; r < count; r++) dot[r] = row_dot(dy.at + r * dy.ld, y.at + r * y.ld, d);
   for (int64_t r = 0; r < count; r++)
     gradient_row(&h->mask, h->mask.origin + (first + r) * s->length, h->p + r * stride,
                  h->ds + r * stride, h->lse[first + r], dot[r], scale, first + r + 1, stride);
-  multiply_gradients(context, h, s, count, reach, q, dy, dq);
+  bool add = reach < s->length;
+  multiply_scores(context, of, false, h->ds, h->k, dq, false);
+  multiply_scores(context, of, true, h->ds, q, h->dk, add);
+  multiply_scores(context, of, true, h->p, dy, h->dv, add);
   store_rows(s, args, dq, h->dq, s->wide, first, count);
 }
 

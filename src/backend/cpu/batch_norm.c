@@ -15,10 +15,6 @@
 
 enum { RUN = 2048, STRIP = 64, LANES = 8 };
 
-static const float *data_of(const ac_operand *x) {
-  return x->count ? x->data : NULL;
-}
-
 static int64_t strip_width(const ac_channels *shape, int64_t first, int64_t last) {
   int64_t width = ac_max(1, ac_min(STRIP, RUN / shape->positions));
   return ac_min(width, last - first);
@@ -139,7 +135,7 @@ static void running_statistics(const ac_op_args *args) {
 /* Channels [channel, channel + count) of a sample, of one position each. */
 static void normalise_channels(const ac_op_args *args, int64_t channel, int64_t count,
                                const float *x, float *y) {
-  const float *gamma = data_of(&args->in[1]), *beta = data_of(&args->in[2]);
+  const float *gamma = ac_cpu_data(&args->in[1]), *beta = ac_cpu_data(&args->in[2]);
   const float *statistics = (const float *)args->out[1].data + 2 * channel;
 #pragma omp simd
   for (int64_t j = 0; j < count; j++) {
@@ -151,7 +147,7 @@ static void normalise_channels(const ac_op_args *args, int64_t channel, int64_t 
 /* Items are the channels of the samples. */
 static void normalise_range(const ac_op_args *args, int64_t first, int64_t last) {
   ac_channels shape = ac_channels_of(&args->in[0]);
-  const float *gamma = data_of(&args->in[1]), *beta = data_of(&args->in[2]);
+  const float *gamma = ac_cpu_data(&args->in[1]), *beta = ac_cpu_data(&args->in[2]);
   const float *statistics = args->out[1].data;
   for (int64_t i = first, count; i < last; i += count) {
     int64_t c = i % shape.channels, n = shape.positions;
@@ -216,7 +212,7 @@ static coefficients coefficients_of(const ac_op_args *args) {
 
 static void sums_range(const ac_op_args *args, int64_t first, int64_t last) {
   ac_channels shape = ac_channels_of(&args->in[0]);
-  const float *statistics = args->in[2].data, *gamma = data_of(&args->in[3]);
+  const float *statistics = args->in[2].data, *gamma = ac_cpu_data(&args->in[3]);
   coefficients to = coefficients_of(args);
   double n = (double)(shape.samples * shape.positions);
   for (int64_t c = first, width; c < last; c += width) {

@@ -12,15 +12,6 @@ typedef struct sample_result {
   int64_t wrong; /* how many are on the wrong side */
 } sample_result;
 
-static int64_t sample_count(const ac_op_args *args) {
-  return args->in[0].rank ? args->in[0].dim[0] : 1;
-}
-
-static double sample_weight(const ac_op_args *args, int64_t sample) {
-  const float *weights = args->in[2].data;
-  return args->in[2].count ? (double)weights[sample] : 1.0;
-}
-
 static inline float element_loss(float z, float t) {
   float magnitude = z < 0.0f ? -z : z;
   return (z > 0.0f ? z : 0.0f) - z * t + log_one_plus(exponential(-magnitude));
@@ -82,22 +73,17 @@ static uint64_t forward_workspace(const ac_cpu_context *context, const ac_op_arg
          ac_cpu_staging(context, args, args->in[0].count / sample_count(args));
 }
 
-/* Elements, so that a sample of any size goes through in blocks. */
-static void gradient_range(const ac_op_args *args, int64_t first, int64_t last) {
-  int64_t size = args->in[0].count / sample_count(args);
-  const float *z = args->in[0].data, *t = args->in[1].data;
-  float *dz = args->out[0].data;
-  for (int64_t begin = first; begin < last;) {
-    int64_t sample = begin / size, end = ac_min(last, (sample + 1) * size);
-    double weight = sample_weight(args, sample);
-    float factor = (float)(weight * (double)args->run->loss_scale / (double)size);
+static inline void logit_gradient(const float *z, const float *t, float *dz, int64_t count,
+                                  float factor) {
 #pragma omp simd
-    for (int64_t j = begin; j < end; j++) {
-      float complement, s = sigmoid(z[j], &complement);
-      dz[j] = factor == 0.0f ? 0.0f : factor * (s - t[j]);
-    }
-    begin = end;
+  for (int64_t j = 0; j < count; j++) {
+    float complement, s = sigmoid(z[j], &complement);
+    dz[j] = factor == 0.0f ? 0.0f : factor * (s - t[j]);
   }
+}
+
+static void gradient_range(const ac_op_args *args, int64_t first, int64_t last) {
+  sample_gradients(args, first, last, 1.0, logit_gradient);
 }
 
 static void gradient(const ac_cpu_context *context, const ac_op_args *args) {

@@ -7,10 +7,9 @@
 
 /* Both stored in 16 bits. */
 static void add_halves(ac_dtype dtype, bool mark, const uint16_t *x, uint16_t *y, int64_t count) {
-  enum { BLOCK = 256 };
-  float floats[BLOCK];
+  float floats[AC_CPU_RUN];
   for (int64_t i = 0, n; i < count; i += n) {
-    n = ac_min(BLOCK, count - i);
+    n = ac_min(AC_CPU_RUN, count - i);
     ac_cpu_widen(dtype, x + i, floats, n);
     ac_cpu_accumulate(dtype, mark, floats, y + i, n);
   }

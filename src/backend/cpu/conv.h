@@ -1,33 +1,10 @@
 /* What convolutions are made of on the CPU: images laid out so that every product runs over
- * contiguous floats (conv_stage.c), the tiles that multiply them (conv_tile.c), and rows of images
+ * contiguous floats (conv_stage.c), the products (product/indirect.h), and rows of images
  * (conv_row.c). */
 #ifndef AC_BACKEND_CPU_CONV_H
 #define AC_BACKEND_CPU_CONV_H
 
-#include "backend/cpu/kernels.h"
-#include "backend/cpu/tile.h"
-
-/* ---- tiles ----------------------------------------------------------------------------------- */
-
-enum { AC_CONV_VECTOR = AC_CPU_VECTOR, AC_CONV_ROWS = AC_CPU_TILE_ROWS };
-enum { AC_CONV_COLUMNS = 2 * AC_CONV_VECTOR, AC_CONV_WIDE = 8 * AC_CONV_VECTOR };
-
-#define ac_conv_multiply AC_CPU_NAME(ac_conv_multiply)
-#define ac_conv_multiply_row AC_CPU_NAME(ac_conv_multiply_row)
-#define ac_conv_dot AC_CPU_NAME(ac_conv_dot)
-
-/* c[i][j] (+)= sum over k < depth of a[row[i] + k] b[offset[k] + j], for up to AC_CONV_ROWS rows
- * and one or two vectors of columns; rows of c are ldc apart. */
-void ac_conv_multiply(int rows, int vectors, int64_t depth, const float *a, const int32_t *row,
-                      const float *b, const int32_t *offset, float *c, int64_t ldc, bool add);
-
-/* The same for one row and any number of columns; whole vectors are written. */
-void ac_conv_multiply_row(int64_t columns, int64_t depth, const float *row, const float *b,
-                          const int32_t *offset, float *c, bool add);
-
-/* sum[t * step] += sum over j < count of y[j] x[offset[t] + j], for t < terms. */
-void ac_conv_dot(int64_t terms, int64_t count, const float *y, const float *x,
-                 const int32_t *offset, float *sum, int64_t step);
+#include "backend/cpu/product/indirect.h"
 
 /* ---- stages ---------------------------------------------------------------------------------- */
 

@@ -20,7 +20,7 @@
  *
  * Workspace: the copied weights, and for each thread a stage (conv_stage.c), of 512 KiB or what one
  * channel needs for one row of outputs, or of a small image for all of them, and sums, of 256 KiB
- * or AC_CONV_ROWS such rows. */
+ * or AC_CPU_TILE_ROWS such rows. */
 #include "backend/cpu/conv.h"
 #include "backend/cpu/convert.h"
 #include "core/half.h"
@@ -52,7 +52,7 @@ typedef struct phase {
   int64_t sums;    /* floats */
   int64_t weights; /* where the phase's weights begin */
   int64_t height;  /* rows of the weights in a tile, at most, and where they begin in it */
-  int32_t row[AC_CONV_ROWS];
+  int32_t row[AC_CPU_TILE_ROWS];
 } phase;
 
 static problem problem_of(const ac_op_args *args) {
@@ -114,12 +114,12 @@ static void plan_phase(const problem *p, phase *f) {
   s->channels = p->in;
   ac_conv_stage_plan(s, p->samples, ac_min(MOST_COLUMNS, SUM_FLOATS / p->out), p->out);
   f->depth = p->in * s->axis[0].taps * s->axis[1].taps;
-  f->height = f->depth <= INT32_MAX / AC_CONV_ROWS ? AC_CONV_ROWS : 1;
+  f->height = f->depth <= INT32_MAX / AC_CPU_TILE_ROWS ? AC_CPU_TILE_ROWS : 1;
   for (int64_t i = 0; i < f->height; i++) f->row[i] = (int32_t)(i * f->depth);
-  int64_t width = s->spread ? s->wide : s->samples * (s->rows * s->stride + AC_CONV_VECTOR);
-  int64_t most = ac_max(1, SUM_FLOATS / width / AC_CONV_ROWS) * AC_CONV_ROWS;
+  int64_t width = s->spread ? s->wide : s->samples * (s->rows * s->stride + AC_CPU_VECTOR);
+  int64_t most = ac_max(1, SUM_FLOATS / width / AC_CPU_TILE_ROWS) * AC_CPU_TILE_ROWS;
   f->block = ac_min(p->out, most);
-  f->sums = ac_min(p->out * width, ac_max(SUM_FLOATS, AC_CONV_ROWS * width));
+  f->sums = ac_min(p->out * width, ac_max(SUM_FLOATS, AC_CPU_TILE_ROWS * width));
 }
 
 /* Goes on to the next phase, from one of zeros to the first; false behind the last one. */
@@ -172,8 +172,8 @@ static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args)
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
-static float weight_at(const ac_operand *weight, int64_t i) {
-  if (weight->dtype == AC_F32) return ((const float *)weight->data)[i];
+/* An element of weights in 16 bits. */
+static float half_at(const ac_operand *weight, int64_t i) {
   uint16_t half = ((const uint16_t *)weight->data)[i];
   return weight->dtype == AC_F16 ? ac_f16_to_float(half) : ac_bf16_to_float(half);
 }
@@ -186,7 +186,7 @@ static void copy_taps(const phase *f, const ac_operand *weight, int64_t at, floa
   for (int64_t r = 0; r < h->taps; r++)
     for (int64_t t = 0; t < w->taps; t++) {
       int64_t from = at + r * row + t * column;
-      *to++ = floats ? floats[from] : weight_at(weight, from);
+      *to++ = floats ? floats[from] : half_at(weight, from);
     }
 }
 
@@ -246,20 +246,18 @@ static void multiply_run(const work *w, const float *a, int64_t k, int64_t depth
   int64_t lda = w->f->depth, ldc = w->runs * w->width;
   const int32_t *offset = w->offset + k;
   if (w->rows == 1) {
-    ac_conv_multiply_row(w->length, depth, a, b, offset, c, add);
+    ac_cpu_multiply_row(w->length, depth, a, b, offset, c, add);
     return;
   }
-  /* Tiles of equal height as far as possible: a low last one would leave multipliers waiting. */
-  int64_t tiles = ac_ceil_div(w->rows, w->f->height), low = w->rows / tiles,
-          higher = w->rows % tiles;
-  for (int64_t column = 0; column < w->length; column += AC_CONV_COLUMNS) {
-    int vectors = w->length - column > AC_CONV_VECTOR ? 2 : 1;
+  ac_cpu_tiles tiles = ac_cpu_tiles_of(w->rows, w->f->height);
+  for (int64_t column = 0; column < w->length; column += AC_CPU_TILE_COLUMNS) {
+    int vectors = w->length - column > AC_CPU_VECTOR ? 2 : 1;
     const float *row = a;
     float *to = c + column;
-    for (int64_t tile = 0; tile < tiles; tile++) {
-      int64_t height = low + (tile < higher);
-      ac_conv_multiply((int)height, vectors, depth, row, w->f->row, b + column, offset, to, ldc,
-                       add);
+    for (int64_t tile = 0; tile < tiles.count; tile++) {
+      int height = ac_cpu_tile_height(&tiles, tile);
+      ac_cpu_multiply_tile(height, vectors, depth, row, w->f->row, b + column, offset, to, ldc,
+                           add);
       row += height * lda;
       to += height * ldc;
     }
@@ -330,7 +328,7 @@ static void run_region(work *w, int64_t first, int64_t last) {
   ac_conv_source source = source_of(p);
   w->runs = ac_conv_runs(s, &w->region);
   w->length = ac_conv_run_length(s, &w->region);
-  w->width = ac_ceil_div(w->length, AC_CONV_VECTOR) * AC_CONV_VECTOR;
+  w->width = ac_ceil_div(w->length, AC_CPU_VECTOR) * AC_CPU_VECTOR;
   for (w->first = first; w->first < last; w->first += w->rows) {
     w->rows = ac_min(w->f->block, last - w->first);
     if (w->f->depth == 0)
@@ -386,7 +384,7 @@ static void run_phase(work *w, int thread, int team) {
   const problem *p = w->p;
   const ac_conv_stage *s = &w->f->stage;
   int64_t height = s->axis[0].outputs, images = p->groups * p->samples;
-  int64_t parts = ac_min(ac_ceil_div(team, images), ac_ceil_div(p->out, AC_CONV_ROWS));
+  int64_t parts = ac_min(ac_ceil_div(team, images), ac_ceil_div(p->out, AC_CPU_TILE_ROWS));
   int64_t at, last, share = ac_ceil_div(p->out, parts);
   bool filter = p->in == 1 && ac_conv_can_filter(&s->axis[1]);
   ac_cpu_share(parts * images * height, 1, thread, team, &at, &last);

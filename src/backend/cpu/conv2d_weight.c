@@ -18,19 +18,20 @@
  * panel. */
 #include "backend/cpu/conv.h"
 #include "backend/cpu/convert.h"
+#include "backend/cpu/product/transpose.h"
 #include "backend/cpu/reduce.h"
 #include "ops/conv2d.h"
 
 #include <string.h>
 
-#ifdef __has_builtin
-#if __has_builtin(__builtin_shufflevector)
-#define HAVE_SHUFFLES
-#endif
-#endif
-
 /* Groups of fewer output channels take dot products. */
-enum { DEPTH = 256, PANEL = DEPTH * AC_CONV_COLUMNS, COLUMNS = 4096, FEW = 4, LEAST_CHANNELS = 4 };
+enum {
+  DEPTH = 256,
+  PANEL = DEPTH * AC_CPU_TILE_COLUMNS,
+  COLUMNS = 4096,
+  FEW = 4,
+  LEAST_CHANNELS = 4
+};
 
 typedef struct problem {
   const ac_op_args *args;
@@ -58,7 +59,7 @@ static problem problem_of(const ac_cpu_context *context, const ac_op_args *args)
   int64_t threads = context->threads, enough = ac_ceil_div(threads, p.groups);
   p.channel_parts = ac_min(enough, ac_max(1, p.in / LEAST_CHANNELS));
   p.sample_parts = ac_min(p.samples, ac_ceil_div(threads, p.groups * p.channel_parts));
-  p.width = p.out < FEW ? p.out : ac_ceil_div(p.out, AC_CONV_VECTOR) * AC_CONV_VECTOR;
+  p.width = p.out < FEW ? p.out : ac_ceil_div(p.out, AC_CPU_VECTOR) * AC_CPU_VECTOR;
   p.depth = p.in * dw->dim[2] * dw->dim[3];
   for (int i = 0; i < 2; i++)
     p.stage.axis[i] = (ac_conv_axis){.size = x->dim[2 + i],
@@ -98,35 +99,6 @@ typedef struct task {
   int32_t *offset, *panel_offset;
 } task;
 
-/* to[j * width + l] = from[l * distance + j] for `channels` l and `count` j, in blocks of 4 x 4. */
-static void transpose(const float *from, int64_t distance, int64_t channels, int64_t count,
-                      float *to, int64_t width) {
-  int64_t l = 0;
-#ifdef HAVE_SHUFFLES
-  typedef float four __attribute__((vector_size(16)));
-  for (; l + 4 <= channels; l += 4, from += 4 * distance) {
-    int64_t j = 0;
-    for (; j + 4 <= count; j += 4) {
-      four r[4], t[4];
-      for (int i = 0; i < 4; i++) memcpy(&r[i], from + i * distance + j, sizeof r[i]);
-      t[0] = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5);
-      t[1] = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5);
-      t[2] = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7);
-      t[3] = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
-      r[0] = __builtin_shufflevector(t[0], t[1], 0, 1, 4, 5);
-      r[1] = __builtin_shufflevector(t[0], t[1], 2, 3, 6, 7);
-      r[2] = __builtin_shufflevector(t[2], t[3], 0, 1, 4, 5);
-      r[3] = __builtin_shufflevector(t[2], t[3], 2, 3, 6, 7);
-      for (int i = 0; i < 4; i++) memcpy(to + (j + i) * width + l, &r[i], sizeof r[i]);
-    }
-    for (; j < count; j++)
-      for (int i = 0; i < 4; i++) to[j * width + l + i] = from[i * distance + j];
-  }
-#endif
-  for (; l < channels; l++, from += distance)
-    for (int64_t j = 0; j < count; j++) to[j * width + l] = from[j];
-}
-
 /* to[j * width + l] = dy of channel l at element at + j, for `count` pixels, and 0 from the last
  * channel on; channels are `pixels` apart. */
 static void pack_pixels(const ac_operand *dy, int64_t at, int64_t pixels, int64_t channels,
@@ -139,17 +111,16 @@ static void pack_pixels(const ac_operand *dy, int64_t at, int64_t pixels, int64_
     return;
   }
   if (dy->dtype == AC_F32) {
-    transpose(from, pixels, channels, count, to, width);
+    transpose_rows(from, pixels, channels, count, to, width);
   } else {
     for (int64_t l = 0; l < channels; l += TOGETHER) {
       int64_t n = ac_min(TOGETHER, channels - l);
       ac_cpu_widen_rows(dy->dtype, ac_element(from, dy->dtype, l * pixels), pixels, floats, DEPTH,
                         n, count);
-      transpose(floats, DEPTH, n, count, to + l, width);
+      transpose_rows(floats, DEPTH, n, count, to + l, width);
     }
   }
-  for (int64_t j = 0; channels < width && j < count; j++)
-    memset(to + j * width + channels, 0, (size_t)(width - channels) * sizeof *to);
+  clear_columns(to, count, channels, width);
 }
 
 /* panel[e][l] = dy of channel `first` + l at position `begin` + e of a run, which begins with the
@@ -185,11 +156,11 @@ static void multiply_panel(const task *t, const float *image, int64_t count, int
                            float *sums) {
   const problem *p = t->p;
   int64_t rows = t->region.channels * p->stage.axis[0].taps * p->stage.axis[1].taps;
-  int64_t tiles = ac_ceil_div(rows, AC_CONV_ROWS), row = 0;
-  for (int64_t tile = 0; tile < tiles; tile++) {
-    int height = (int)(rows / tiles + (tile < rows % tiles));
-    ac_conv_multiply(height, (int)(width / AC_CONV_VECTOR), count, image, t->offset + row, t->panel,
-                     t->panel_offset, sums + row * p->width, p->width, true);
+  ac_cpu_tiles tiles = ac_cpu_tiles_of(rows, AC_CPU_TILE_ROWS);
+  for (int64_t tile = 0, row = 0; tile < tiles.count; tile++) {
+    int height = ac_cpu_tile_height(&tiles, tile);
+    ac_cpu_multiply_tile(height, (int)(width / AC_CPU_VECTOR), count, image, t->offset + row,
+                         t->panel, t->panel_offset, sums + row * p->width, p->width, true);
     row += height;
   }
 }
@@ -198,8 +169,8 @@ static void multiply_run(const task *t, int64_t sample, const float *image, int6
                          float *sums) {
   const problem *p = t->p;
   int64_t steps = ac_ceil_div(length, DEPTH);
-  for (int64_t first = 0; first < p->width; first += AC_CONV_COLUMNS) {
-    int64_t width = ac_min(AC_CONV_COLUMNS, p->width - first);
+  for (int64_t first = 0; first < p->width; first += AC_CPU_TILE_COLUMNS) {
+    int64_t width = ac_min(AC_CPU_TILE_COLUMNS, p->width - first);
     for (int e = 0; e < DEPTH; e++) t->panel_offset[e] = (int32_t)(e * width);
     for (int64_t step = 0; step < steps; step++) {
       int64_t begin = length * step / steps, end = length * (step + 1) / steps;
@@ -217,7 +188,7 @@ static void dot_run(const task *t, int64_t sample, const float *image, int64_t l
     for (int64_t begin = 0; begin < length; begin += PANEL) {
       int64_t count = ac_min(PANEL, length - begin);
       pack(t, sample, begin, count, channel, 1, 1);
-      ac_conv_dot(rows, count, t->panel, image + begin, t->offset, sums + channel, p->width);
+      ac_cpu_dots(rows, count, t->panel, image + begin, t->offset, sums + channel, p->width);
     }
 }
 
@@ -299,8 +270,8 @@ static void write_weights(const problem *p, const float *sums, int64_t group, in
   float *dw = p->dw->data;
   bool add = p->args->add[0];
   if (!add && p->sample_parts == 1) {
-    transpose(sums + group * p->depth * p->width + first, p->width, p->depth, last - first,
-              dw + (group * p->out + first) * p->depth, p->depth);
+    transpose_rows(sums + group * p->depth * p->width + first, p->width, p->depth, last - first,
+                   dw + (group * p->out + first) * p->depth, p->depth);
     return;
   }
   for (int64_t k = 0; k < p->depth; k++)

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { BLOCK = 256 };
+enum { BLOCK = AC_CPU_RUN };
 
 /* ---- any step, any instruction set ----------------------------------------------------------- */
 

@@ -31,7 +31,7 @@
 
 /* 512 KiB beside as much or less for sums and the weights' current block stay in the second-level
  * cache of current cores, 1 to 2 MiB. Tiles read up to SLACK floats behind the last value. */
-enum { STAGE_FLOATS = 128 << 10, SLACK = AC_CONV_WIDE };
+enum { STAGE_FLOATS = 128 << 10, SLACK = AC_CPU_TILE_WIDE };
 
 /* Of a region of small images: enough for whole tiles, few enough for many channels in a stage. */
 enum { SPREAD_COLUMNS = 256 };
@@ -70,7 +70,7 @@ static bool should_spread(const ac_conv_stage *s, int64_t uses) {
   int64_t outputs = s->axis[1].outputs, rows = s->axis[0].outputs;
   if (s->rows < rows || s->axis[0].taps * s->axis[1].taps < 2) return false;
   int64_t run = (rows - 1) * s->stride + outputs;
-  int64_t idle = ac_ceil_div(run, AC_CONV_VECTOR) * AC_CONV_VECTOR - rows * outputs;
+  int64_t idle = ac_ceil_div(run, AC_CPU_VECTOR) * AC_CPU_VECTOR - rows * outputs;
   return idle * uses > COPY * rows * outputs;
 }
 

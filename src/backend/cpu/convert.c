@@ -147,20 +147,16 @@ void ac_cpu_narrow(ac_dtype dtype, bool mark, const float *x, void *y, int64_t c
 }
 
 void ac_cpu_accumulate(ac_dtype dtype, bool mark, const float *x, void *y, int64_t count) {
-  enum { BLOCK = 256 };
-  float sum[BLOCK];
+  float sum[AC_CPU_RUN];
   if (dtype == AC_F32) {
     float *to = y;
 #pragma omp simd
     for (int64_t i = 0; i < count; i++) to[i] += x[i];
     return;
   }
-  for (int64_t i = 0, n; i < count; i += n) {
-    n = ac_min(BLOCK, count - i);
-    ac_cpu_widen(dtype, ac_element(y, dtype, i), sum, n);
-    for (int64_t j = 0; j < n; j++) sum[j] += x[i + j];
-    ac_cpu_narrow(dtype, mark, sum, ac_element(y, dtype, i), n);
-  }
+  ac_cpu_widen(dtype, y, sum, count);
+  for (int64_t i = 0; i < count; i++) sum[i] += x[i];
+  ac_cpu_narrow(dtype, mark, sum, y, count);
 }
 
 void ac_cpu_widen_rows(ac_dtype dtype, const void *x, int64_t ldx, float *y, int64_t ldy,

@@ -14,7 +14,9 @@
 void ac_cpu_widen(ac_dtype dtype, const void *x, float *y, int64_t count);
 void ac_cpu_narrow(ac_dtype dtype, bool mark, const float *x, void *y, int64_t count);
 
-/* y += x, rounded once. */
+enum { AC_CPU_RUN = 256 };
+
+/* y += x, rounded once; in 16 bits at most AC_CPU_RUN elements. */
 void ac_cpu_accumulate(ac_dtype dtype, bool mark, const float *x, void *y, int64_t count);
 
 /* Conversion of `rows` rows of `columns`, whose distances in elements are ldx and ldy. */

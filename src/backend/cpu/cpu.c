@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/cpu/blas.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/product/blas.h"
 #include "core/error.h"
 #include "core/platform.h"
 
@@ -337,6 +337,7 @@ static uint64_t library_bytes(void *state) {
 const ac_backend ac_backend_cpu = {
     .version = AC_BACKEND_VERSION,
     .name = "cpu",
+    .is_host = true,
     .count = count_devices,
     .describe = describe,
     .open = open_device,

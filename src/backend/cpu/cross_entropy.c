@@ -3,8 +3,7 @@
 #include "backend/cpu/cross_entropy.h"
 
 static loss_rows rows_of(const ac_op_args *args) {
-  return (loss_rows){args->attributes, args->in[1].data,
-                     args->in[2].count ? args->in[2].data : NULL,
+  return (loss_rows){args->attributes, args->in[1].data, ac_cpu_data(&args->in[2]),
                      ac_cross_entropy_smoothing(args->attributes, args->run)};
 }
 
@@ -22,13 +21,13 @@ static void forward_range(const ac_op_args *args, int64_t first, int64_t last) {
 static void forward(const ac_cpu_context *context, const ac_op_args *args) {
   int64_t count = ac_rows(&args->in[0]);
   loss_rows rows = rows_of(args);
-  ac_cpu_for_floats(context, args, count, ac_columns(&args->in[0]), forward_range);
+  ac_cpu_for_rows(context, args, forward_range);
   if (args->out[0].count) sum_rows(&rows, count, args->workspace, args->out[0].data, args->add[0]);
 }
 
 static uint64_t forward_workspace(const ac_cpu_context *context, const ac_op_args *args) {
   uint64_t results = (uint64_t)ac_rows(&args->in[0]) * sizeof(row_result);
-  return (results + 63) / 64 * 64 + ac_cpu_staging(context, args, ac_columns(&args->in[0]));
+  return (results + 63) / 64 * 64 + ac_cpu_row_staging(context, args);
 }
 
 static void gradient_range(const ac_op_args *args, int64_t first, int64_t last) {
@@ -38,17 +37,13 @@ static void gradient_range(const ac_op_args *args, int64_t first, int64_t last) 
   for (int64_t i = first; i < last; i++) {
     const float *x = (const float *)args->in[0].data + i * columns;
     float *dx = (float *)args->out[0].data + i * columns;
-    row_gradient(&rows, i, x, columns, lse[i], args->run->loss_scale, dx);
+    row_gradient(&rows, i, x, columns, lse[i], ac_loss_scale(args), dx);
   }
 }
 
 static void gradient(const ac_cpu_context *context, const ac_op_args *args) {
-  ac_cpu_for_floats(context, args, ac_rows(&args->in[0]), ac_columns(&args->in[0]), gradient_range);
-}
-
-static uint64_t gradient_workspace(const ac_cpu_context *context, const ac_op_args *args) {
-  return ac_cpu_staging(context, args, ac_columns(&args->in[0]));
+  ac_cpu_for_rows(context, args, gradient_range);
 }
 
 const ac_cpu_kernel AC_CPU_KERNEL(cross_entropy) = {forward, forward_workspace};
-const ac_cpu_kernel AC_CPU_KERNEL(cross_entropy_gradient) = {gradient, gradient_workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(cross_entropy_gradient) = {gradient, ac_cpu_row_staging};

@@ -4,12 +4,9 @@
  * The gradient (formulas in ops/group_norm.c) first sums dy and dy h of each channel of the row
  * into the workspace, [B, C] pairs before what staging needs there; their sums weighted by gamma
  * are what dx needs, and their sums over the samples, in order, are dbeta and dgamma. */
-#include "backend/cpu/kernels.h"
-#include "backend/cpu/reduce.h"
+#include "backend/cpu/norm.h"
 #include "ops/channels.h"
 #include "ops/group_norm.h"
-
-#include <math.h>
 
 /* The rows: B G of them, with `channels` channels of `positions` elements each. */
 typedef struct rows {
@@ -24,28 +21,21 @@ static rows rows_of(const ac_op_args *args) {
                 shape.channels / attributes->groups, shape.positions, attributes->epsilon};
 }
 
-static const float *data_of(const ac_operand *x) {
-  return x->count ? x->data : NULL;
-}
-
 static void forward_range(const ac_op_args *args, int64_t first, int64_t last) {
   rows r = rows_of(args);
-  const float *gamma = data_of(&args->in[1]), *beta = data_of(&args->in[2]);
+  const float *gamma = ac_cpu_data(&args->in[1]), *beta = ac_cpu_data(&args->in[2]);
   float *statistics = args->out[1].data;
   int64_t size = r.channels * r.positions;
   for (int64_t i = first; i < last; i++) {
     int64_t channel = i % r.groups * r.channels;
     const float *x = (const float *)args->in[0].data + i * size;
     float *y = (float *)args->out[0].data + i * size;
-    float mean = row_sum(x, size) / (float)size;
-    float inverse = 1.0f / sqrtf(row_centred_squares(x, mean, size) / (float)size + r.epsilon);
-    statistics[2 * i] = mean;
-    statistics[2 * i + 1] = inverse;
+    row_scale s = row_statistics(x, size, r.epsilon, statistics + 2 * i);
     for (int64_t k = 0; k < r.channels; k++, channel++, x += r.positions, y += r.positions) {
-      float factor = gamma ? inverse * gamma[channel] : inverse;
+      float factor = gamma ? s.inverse * gamma[channel] : s.inverse;
       float offset = beta ? beta[channel] : 0.0f;
 #pragma omp simd
-      for (int64_t j = 0; j < r.positions; j++) y[j] = (x[j] - mean) * factor + offset;
+      for (int64_t j = 0; j < r.positions; j++) y[j] = (x[j] - s.mean) * factor + offset;
     }
   }
 }
@@ -78,7 +68,7 @@ static void input_gradient(const float *dy, const float *x, float *dx, int64_t c
 
 static void gradient_range(const ac_op_args *args, int64_t first, int64_t last) {
   rows r = rows_of(args);
-  const float *statistics = args->in[2].data, *gamma = data_of(&args->in[3]);
+  const float *statistics = args->in[2].data, *gamma = ac_cpu_data(&args->in[3]);
   channel_sums *sums = args->workspace;
   int64_t n = r.positions, size = r.channels * n;
   for (int64_t i = first; i < last; i++) {

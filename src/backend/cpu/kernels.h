@@ -1,6 +1,7 @@
-/* What the CPU kernels share. Every file but cpu.c and blas.c is compiled once for each instruction
- * set, with AC_CPU_ISA naming it; symbols seen by other files carry that name as a suffix, so the
- * copies live side by side and cpu.c chooses among their tables (table.c) when a device is opened.
+/* What the CPU kernels share. Every file but cpu.c and some in product/ (blas.c, openblas_*.c,
+ * split.c) is compiled once for each instruction set, with AC_CPU_ISA naming it; symbols seen by
+ * other files carry that name as a suffix, so the copies live side by side and cpu.c chooses among
+ * their tables (table.c) when a device is opened.
  *
  * Loops are plain C that the compiler vectorises. Parallel regions are opened here
  * (ac_cpu_parallel, ac_cpu_for), in stage.c and in planes.c, and nowhere else. They ask for all the
@@ -9,8 +10,8 @@
 #ifndef AC_BACKEND_CPU_KERNELS_H
 #define AC_BACKEND_CPU_KERNELS_H
 
-#include "backend/cpu/blas.h"
-#include "ops/op.h"
+#include "backend/cpu/element.h"
+#include "ops/arguments.h"
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -27,8 +28,8 @@ typedef struct ac_cpu_context {
   int threads;
   /* Up to this many elements of work a parallel region costs more than it saves. */
   int64_t serial;
-  uint64_t cache_bytes; /* no cache keeps operands that take more; 0: unknown */
-  const ac_blas *blas;
+  uint64_t cache_bytes;       /* no cache keeps operands that take more; 0: unknown */
+  const struct ac_blas *blas; /* product/blas.h */
 } ac_cpu_context;
 
 typedef struct ac_cpu_kernel {
@@ -39,6 +40,11 @@ typedef struct ac_cpu_kernel {
 
 /* A file defines `const ac_cpu_kernel AC_CPU_KERNEL(op)` for each of its ops. */
 #define AC_CPU_KERNEL(op) AC_CPU_NAME(ac_cpu_##op)
+
+/* An operand's elements; NULL if it is absent. */
+static inline void *ac_cpu_data(const ac_operand *x) {
+  return x->count ? x->data : NULL;
+}
 
 static inline int64_t ac_min(int64_t a, int64_t b) {
   return a < b ? a : b;
@@ -84,6 +90,13 @@ static inline void ac_cpu_parallel(const ac_cpu_context *context, const ac_op_ar
 #endif
 }
 
+/* The same where there is enough to do; otherwise `part` in the calling thread alone. */
+static inline void ac_cpu_parallel_for(const ac_cpu_context *context, const ac_op_args *args,
+                                       int64_t elements, ac_cpu_part part) {
+  if (elements <= context->serial) part(context, args, 0, 1);
+  else ac_cpu_parallel(context, args, part);
+}
+
 /* Waits for the team of a part. */
 static inline void ac_cpu_barrier(int team) {
   if (team > 1) {
@@ -120,9 +133,6 @@ static inline void ac_cpu_for(const ac_cpu_context *context, const ac_op_args *a
 #define ac_cpu_for_floats AC_CPU_NAME(ac_cpu_for_floats)
 #define ac_cpu_for_elements AC_CPU_NAME(ac_cpu_for_elements)
 #define ac_cpu_staging AC_CPU_NAME(ac_cpu_staging)
-#define ac_cpu_gemm AC_CPU_NAME(ac_cpu_gemm)
-#define ac_cpu_gemm_stored AC_CPU_NAME(ac_cpu_gemm_stored)
-#define ac_cpu_gemm_scratch AC_CPU_NAME(ac_cpu_gemm_scratch)
 #define ac_cpu_column_sums AC_CPU_NAME(ac_cpu_column_sums)
 
 /* ac_cpu_for with a range function that knows floats alone and fills its outputs in their order:
@@ -132,8 +142,8 @@ void ac_cpu_for_floats(const ac_cpu_context *context, const ac_op_args *args, in
                        int64_t weight, ac_cpu_range range);
 
 /* ac_cpu_for_floats with the elements of the first output for items. Where that is written past the
- * caches and all operands are f32, `streamed` does it; AC_CPU_STREAMED (stream.h) makes
- * one of a range function. */
+ * caches and all operands are f32, `streamed` does it. AC_CPU_ELEMENTWISE (stream.h) makes one of a
+ * range function, and a kernel of both. */
 void ac_cpu_for_elements(const ac_cpu_context *context, const ac_op_args *args, ac_cpu_range range,
                          ac_cpu_range streamed);
 
@@ -141,16 +151,16 @@ void ac_cpu_for_elements(const ac_cpu_context *context, const ac_op_args *args, 
  * unless items are long. */
 uint64_t ac_cpu_staging(const ac_cpu_context *context, const ac_op_args *args, int64_t weight);
 
-/* The product of f32 operands in the calling thread; where beta is 0, rows of C start from `bias`
- * if it is not NULL. */
-void ac_cpu_gemm(const ac_cpu_context *context, const ac_gemm *gemm, const float *bias);
-
-/* The same for operands of any float type, with `scratch` of the calling thread's own. It is best
- * given what ac_cpu_gemm_scratch says that each thread of a team takes to divide a product: a
- * multiple of 64 bytes, 0 where all operands are f32. */
-void ac_cpu_gemm_stored(const ac_cpu_context *context, const ac_gemm *gemm, const float *bias,
-                        void *scratch, uint64_t scratch_bytes);
-uint64_t ac_cpu_gemm_scratch(int team, const ac_gemm *gemm);
+/* ac_cpu_for_floats with the rows of the first operand for items, and what it takes of the
+ * workspace. */
+static inline void ac_cpu_for_rows(const ac_cpu_context *context, const ac_op_args *args,
+                                   ac_cpu_range range) {
+  const ac_operand *x = &args->in[0];
+  ac_cpu_for_floats(context, args, ac_rows(x), ac_columns(x), range);
+}
+static inline uint64_t ac_cpu_row_staging(const ac_cpu_context *context, const ac_op_args *args) {
+  return ac_cpu_staging(context, args, ac_columns(&args->in[0]));
+}
 
 /* One thread's part of the column sums of x[rows, columns] into y, added to it if `add`. */
 void ac_cpu_column_sums(int64_t rows, int64_t columns, const void *x, ac_dtype dtype, float *y,

@@ -5,32 +5,28 @@
  * whatever x and W are stored in. Behind the chunk in the workspace stand the row results, which
  * are added up in the order of rows (cross_entropy.h), and each thread's scratch of products. */
 #include "backend/cpu/cross_entropy.h"
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/product/layer.h"
 #include "ops/linear_cross_entropy.h"
 
 typedef struct problem {
   const ac_linear_cross_entropy_attributes *attributes;
   loss_rows loss;
   int64_t rows, columns, classes, chunk;
-  ac_dtype storage; /* of x, weight and dx */
-  const void *x, *weight;
-  void *dx; /* NULL if not wanted, as dweight */
+  ac_dtype storage;      /* of x, weight and dx */
+  void *x, *weight, *dx; /* dx and dweight are NULL if not wanted */
   float *dweight, *z;
   bool gradient, in_out, add_dx, add_dweight;
   row_result *results;
   const ac_run_state *run;
+  float loss_scale;
 } problem;
-
-static void *data_of(const ac_operand *x) {
-  return x->count ? x->data : NULL;
-}
 
 static problem problem_of(const ac_op_args *args) {
   const ac_linear_cross_entropy_attributes *attributes = args->attributes;
   const ac_operand *x = &args->in[0];
   bool gradient = args->op == AC_OP_linear_cross_entropy_gradient;
   problem p = {.attributes = attributes,
-               .loss = {&attributes->loss, args->in[2].data, data_of(&args->in[3]),
+               .loss = {&attributes->loss, args->in[2].data, ac_cpu_data(&args->in[3]),
                         ac_cross_entropy_smoothing(&attributes->loss, args->run)},
                .rows = ac_rows(x),
                .columns = ac_columns(x),
@@ -39,70 +35,48 @@ static problem problem_of(const ac_op_args *args) {
                .storage = x->dtype,
                .x = x->data,
                .weight = args->in[1].data,
-               .dx = gradient ? data_of(&args->out[0]) : NULL,
-               .dweight = gradient ? data_of(&args->out[1]) : NULL,
+               .dx = gradient ? ac_cpu_data(&args->out[0]) : NULL,
+               .dweight = gradient ? ac_cpu_data(&args->out[1]) : NULL,
                .z = args->workspace,
                .gradient = gradient,
                .in_out = attributes->layout == AC_IN_OUT,
                .add_dx = args->add[0],
                .add_dweight = args->add[1],
-               .run = args->run};
+               .run = args->run,
+               .loss_scale = ac_loss_scale(args)};
   p.results = ac_element(p.z, AC_F32, p.chunk * p.classes);
   return p;
 }
 
-static ac_gemm logits_product(const problem *p, int64_t first, int64_t count) {
-  return (ac_gemm){.transpose_b = !p->in_out,
-                   .m = count,
-                   .n = p->classes,
-                   .k = p->columns,
-                   .alpha = 1,
-                   .a = ac_element(p->x, p->storage, first * p->columns),
-                   .lda = p->columns,
-                   .a_dtype = p->storage,
-                   .b = p->weight,
-                   .ldb = p->in_out ? p->classes : p->columns,
-                   .b_dtype = p->storage,
-                   .c = p->z,
-                   .ldc = p->classes};
+/* Rows [first, first + count) of the layer that yields the logits. In gradients dz has taken z's
+ * place. */
+static ac_layer layer_of(const problem *p, int64_t first, int64_t count, void *x, ac_matrix w,
+                         bool add) {
+  return (ac_layer){.rows = count,
+                    .in = p->columns,
+                    .out = p->classes,
+                    .in_out = p->in_out,
+                    .x = {ac_element(x, p->storage, first * p->columns), p->storage},
+                    .w = w,
+                    .y = {p->z, AC_F32},
+                    .add = add,
+                    .mark = p->run->mark_flushed};
 }
 
-/* dW = dz^T x ([classes, in]) or x^T dz ([in, classes]) */
+static ac_gemm logits_product(const problem *p, int64_t first, int64_t count) {
+  ac_layer layer = layer_of(p, first, count, p->x, (ac_matrix){p->weight, p->storage}, false);
+  return ac_layer_output(&layer);
+}
+
 static ac_gemm weight_product(const problem *p, int64_t first, int64_t count) {
-  const void *x = ac_element(p->x, p->storage, first * p->columns);
-  int64_t m = p->in_out ? p->columns : p->classes, n = p->in_out ? p->classes : p->columns;
-  return (ac_gemm){.transpose_a = true,
-                   .m = m,
-                   .n = n,
-                   .k = count,
-                   .alpha = 1,
-                   .beta = p->add_dweight || first > 0 ? 1 : 0,
-                   .a = p->in_out ? x : p->z,
-                   .lda = m,
-                   .a_dtype = p->in_out ? p->storage : AC_F32,
-                   .b = p->in_out ? p->z : x,
-                   .ldb = n,
-                   .b_dtype = p->in_out ? AC_F32 : p->storage,
-                   .c = p->dweight,
-                   .ldc = n};
+  ac_layer layer =
+      layer_of(p, first, count, p->x, (ac_matrix){p->dweight, AC_F32}, p->add_dweight || first > 0);
+  return ac_layer_weight_gradient(&layer);
 }
 
 static ac_gemm input_product(const problem *p, int64_t first, int64_t count) {
-  return (ac_gemm){.transpose_b = p->in_out,
-                   .m = count,
-                   .n = p->columns,
-                   .k = p->classes,
-                   .alpha = 1,
-                   .beta = p->add_dx ? 1 : 0,
-                   .a = p->z,
-                   .lda = p->classes,
-                   .b = p->weight,
-                   .ldb = p->in_out ? p->classes : p->columns,
-                   .b_dtype = p->storage,
-                   .c = ac_element(p->dx, p->storage, first * p->columns),
-                   .ldc = p->columns,
-                   .c_dtype = p->storage,
-                   .mark = p->run->mark_flushed};
+  ac_layer layer = layer_of(p, first, count, p->dx, (ac_matrix){p->weight, p->storage}, p->add_dx);
+  return ac_layer_input_gradient(&layer);
 }
 
 /* Bytes of one thread's scratch. */
@@ -124,13 +98,10 @@ static uint64_t scratch_offset(const problem *p) {
   return (logits + results + 63) / 64 * 64;
 }
 
-static void run_tile(const ac_cpu_context *context, const problem *p, const ac_gemm *gemm,
-                     int thread, int team) {
-  ac_gemm_tile tile = ac_gemm_split(gemm->m, gemm->n, thread, team);
-  ac_gemm part = ac_gemm_part(gemm, &tile);
-  uint64_t bytes = scratch_bytes(context, p);
-  char *scratch = (char *)p->z + scratch_offset(p) + (uint64_t)thread * bytes;
-  ac_cpu_gemm_stored(context, &part, NULL, scratch, bytes);
+static void run_share(const ac_cpu_context *context, const problem *p, const ac_gemm *gemm,
+                      int thread, int team) {
+  ac_cpu_gemm_share(context, gemm, NULL, (char *)p->z + scratch_offset(p),
+                    scratch_bytes(context, p), thread, team);
 }
 
 static void run_rows(const problem *p, int64_t first, int64_t count, int thread, int team) {
@@ -140,7 +111,7 @@ static void run_rows(const problem *p, int64_t first, int64_t count, int thread,
     float *z = p->z + i * p->classes;
     int64_t row = first + i;
     float lse = row_loss(&p->loss, row, z, p->classes, &p->results[row]);
-    if (p->gradient) row_gradient(&p->loss, row, z, p->classes, lse, p->run->loss_scale, z);
+    if (p->gradient) row_gradient(&p->loss, row, z, p->classes, lse, p->loss_scale, z);
   }
 }
 
@@ -149,18 +120,18 @@ static void run_part(const ac_cpu_context *context, const ac_op_args *args, int 
   for (int64_t first = 0; first < p.rows; first += p.chunk) {
     int64_t count = ac_min(p.chunk, p.rows - first);
     ac_gemm logits = logits_product(&p, first, count);
-    run_tile(context, &p, &logits, thread, team);
+    run_share(context, &p, &logits, thread, team);
     ac_cpu_barrier(team);
     run_rows(&p, first, count, thread, team);
     ac_cpu_barrier(team);
     if (p.dweight) {
       ac_gemm product = weight_product(&p, first, count);
-      run_tile(context, &p, &product, thread, team);
+      run_share(context, &p, &product, thread, team);
       ac_cpu_barrier(team);
     }
     if (p.dx) {
       ac_gemm product = input_product(&p, first, count);
-      run_tile(context, &p, &product, thread, team);
+      run_share(context, &p, &product, thread, team);
       ac_cpu_barrier(team);
     }
   }

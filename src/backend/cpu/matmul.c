@@ -1,6 +1,6 @@
 /* op(a)[..., M, K] op(b)[..., K, N], one product for each index of the leading dimensions. Threads
  * share out the products if there are enough of them, else the tiles of each. */
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/product/gemm.h"
 #include "ops/matmul.h"
 
 static ac_gemm describe(const ac_op_args *args) {
@@ -50,17 +50,11 @@ static void part(const ac_cpu_context *context, const ac_op_args *args, int thre
   int64_t count = product_count(args, &first);
   uint64_t bytes = scratch_bytes(context, args);
   char *scratch = (char *)args->workspace + (uint64_t)thread * bytes;
-  if (count >= team) {
-    for (int64_t i = thread; i < count; i += team) {
-      ac_gemm gemm = product(&first, i);
-      ac_cpu_gemm_stored(context, &gemm, NULL, scratch, bytes);
-    }
-    return;
-  }
-  ac_gemm_tile tile = ac_gemm_split(first.m, first.n, thread, team);
-  for (int64_t i = 0; i < count; i++) {
-    ac_gemm gemm = product(&first, i), own = ac_gemm_part(&gemm, &tile);
-    ac_cpu_gemm_stored(context, &own, NULL, scratch, bytes);
+  bool whole = count >= team;
+  for (int64_t i = whole ? thread : 0; i < count; i += whole ? team : 1) {
+    ac_gemm gemm = product(&first, i);
+    if (whole) ac_cpu_gemm_stored(context, &gemm, NULL, scratch, bytes);
+    else ac_cpu_gemm_share(context, &gemm, NULL, args->workspace, bytes, thread, team);
   }
 }
 

@@ -5,15 +5,6 @@
 #include "backend/cpu/loss.h"
 #include "backend/cpu/reduce.h"
 
-static int64_t sample_count(const ac_op_args *args) {
-  return args->in[0].rank ? args->in[0].dim[0] : 1;
-}
-
-static double sample_weight(const ac_op_args *args, int64_t sample) {
-  const float *weights = args->in[2].data;
-  return args->in[2].count ? (double)weights[sample] : 1.0;
-}
-
 static double squared_distance(const float *p, const float *t, int64_t n) {
   double total = 0;
   for (int64_t j = 0; j < n;) {
@@ -75,19 +66,14 @@ static uint64_t forward_workspace(const ac_cpu_context *context, const ac_op_arg
   return (uint64_t)sample_count(args) * sizeof(double);
 }
 
-/* Elements, so that a sample of any size goes through in blocks. */
-static void gradient_range(const ac_op_args *args, int64_t first, int64_t last) {
-  int64_t size = args->in[0].count / sample_count(args);
-  const float *p = args->in[0].data, *t = args->in[1].data;
-  float *d = args->out[0].data;
-  for (int64_t begin = first; begin < last;) {
-    int64_t sample = begin / size, end = ac_min(last, (sample + 1) * size);
-    double weight = sample_weight(args, sample);
-    float factor = (float)(weight * (double)args->run->loss_scale * 2.0 / (double)size);
+static inline void distance_gradient(const float *p, const float *t, float *d, int64_t count,
+                                     float factor) {
 #pragma omp simd
-    for (int64_t j = begin; j < end; j++) d[j] = factor == 0.0f ? 0.0f : factor * (p[j] - t[j]);
-    begin = end;
-  }
+  for (int64_t j = 0; j < count; j++) d[j] = factor == 0.0f ? 0.0f : factor * (p[j] - t[j]);
+}
+
+static void gradient_range(const ac_op_args *args, int64_t first, int64_t last) {
+  sample_gradients(args, first, last, 2.0, distance_gradient);
 }
 
 static void gradient(const ac_cpu_context *context, const ac_op_args *args) {

@@ -19,16 +19,5 @@ static void gradient_range(const ac_op_args *args, int64_t first, int64_t last) 
   }
 }
 
-AC_CPU_STREAMED(forward_streamed, forward_range, 1)
-AC_CPU_STREAMED(gradient_streamed, gradient_range, 2)
-
-static void forward(const ac_cpu_context *context, const ac_op_args *args) {
-  ac_cpu_for_elements(context, args, forward_range, forward_streamed);
-}
-
-static void gradient(const ac_cpu_context *context, const ac_op_args *args) {
-  ac_cpu_for_elements(context, args, gradient_range, gradient_streamed);
-}
-
-const ac_cpu_kernel AC_CPU_KERNEL(relu) = {forward, NULL};
-const ac_cpu_kernel AC_CPU_KERNEL(relu_gradient) = {gradient, NULL};
+AC_CPU_ELEMENTWISE(relu, forward_range, 1)
+AC_CPU_ELEMENTWISE(relu_gradient, gradient_range, 2)

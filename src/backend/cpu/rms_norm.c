@@ -2,12 +2,8 @@
  * kept.
  *
  * With g = dy gamma:  dx = r (g - h mean(g h));  dgamma = sum dy h */
-#include "backend/cpu/convert.h"
-#include "backend/cpu/reduce.h"
+#include "backend/cpu/norm.h"
 #include "ops/rms_norm.h"
-
-#include <math.h>
-#include <string.h>
 
 static void forward_range(const ac_op_args *args, int64_t first, int64_t last) {
   float epsilon = ((const ac_rms_norm_attributes *)args->attributes)->epsilon;
@@ -25,7 +21,7 @@ static void forward_range(const ac_op_args *args, int64_t first, int64_t last) {
 }
 
 static void forward(const ac_cpu_context *context, const ac_op_args *args) {
-  ac_cpu_for_floats(context, args, ac_rows(&args->in[0]), ac_columns(&args->in[0]), forward_range);
+  ac_cpu_for_rows(context, args, forward_range);
 }
 
 static float row_dot_of_three(const float *a, const float *b, const float *c, int64_t n) {
@@ -67,15 +63,12 @@ static void input_gradient_range(const ac_op_args *args, int64_t first, int64_t 
 }
 
 static void input_gradient(const ac_cpu_context *context, const ac_op_args *args) {
-  ac_cpu_for_floats(context, args, ac_rows(&args->in[0]), ac_columns(&args->in[0]),
-                    input_gradient_range);
+  ac_cpu_for_rows(context, args, input_gradient_range);
 }
 
-/* Strips of columns as in add.c: each has one owner and is summed in the order of rows. */
-enum { STRIP = 128, GROUP = 4 };
-
 static void add_group(int64_t rows, int64_t stride, int64_t width, const float *dy, const float *x,
-                      const float *s, float *sum) {
+                      const float *s, float (*sums)[STRIP]) {
+  float *sum = sums[0];
   if (rows == GROUP) {
     const float *d0 = dy, *d1 = d0 + stride, *d2 = d1 + stride, *d3 = d2 + stride;
     const float *x0 = x, *x1 = x0 + stride, *x2 = x1 + stride, *x3 = x2 + stride;
@@ -93,45 +86,16 @@ static void add_group(int64_t rows, int64_t stride, int64_t width, const float *
   }
 }
 
-static void parameter_strip(const ac_op_args *args, int64_t begin, int64_t width) {
-  const float *statistics = args->in[2].data;
-  ac_dtype dtype = args->in[0].dtype;
-  int64_t rows = ac_rows(&args->in[0]), columns = ac_columns(&args->in[0]);
-  float sum[STRIP], group[2][GROUP * STRIP];
-  memset(sum, 0, sizeof sum);
-  for (int64_t i = 0; i < rows; i += GROUP) {
-    const void *dy = ac_element(args->in[0].data, dtype, i * columns + begin),
-               *x = ac_element(args->in[1].data, dtype, i * columns + begin);
-    int64_t count = ac_min(GROUP, rows - i);
-    if (dtype == AC_F32) {
-      add_group(count, columns, width, dy, x, statistics + i, sum);
-      continue;
-    }
-    ac_cpu_widen_rows(dtype, dy, columns, group[0], STRIP, count, width);
-    ac_cpu_widen_rows(dtype, x, columns, group[1], STRIP, count, width);
-    add_group(count, STRIP, width, group[0], group[1], statistics + i, sum);
-  }
-  float *out = (float *)args->out[0].data + begin;
-  for (int64_t j = 0; j < width; j++) out[j] = args->add[0] ? out[j] + sum[j] : sum[j];
-}
-
 static void parameter_gradient_part(const ac_cpu_context *context, const ac_op_args *args,
                                     int thread, int team) {
   (void)context;
-  int64_t columns = ac_columns(&args->in[0]), strip = ac_cpu_strip(columns, team, STRIP);
-  for (int64_t begin = thread * strip; begin < columns; begin += team * strip)
-    parameter_strip(args, begin, ac_min(strip, columns - begin));
+  sum_strips(args, 1, 1, add_group, thread, team);
 }
 
 static void parameter_gradient(const ac_cpu_context *context, const ac_op_args *args) {
-  if (args->in[0].count <= context->serial) parameter_gradient_part(context, args, 0, 1);
-  else ac_cpu_parallel(context, args, parameter_gradient_part);
+  ac_cpu_parallel_for(context, args, args->in[0].count, parameter_gradient_part);
 }
 
-static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args) {
-  return ac_cpu_staging(context, args, ac_columns(&args->in[0]));
-}
-
-const ac_cpu_kernel AC_CPU_KERNEL(rms_norm) = {forward, workspace};
-const ac_cpu_kernel AC_CPU_KERNEL(rms_norm_input_gradient) = {input_gradient, workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(rms_norm) = {forward, ac_cpu_row_staging};
+const ac_cpu_kernel AC_CPU_KERNEL(rms_norm_input_gradient) = {input_gradient, ac_cpu_row_staging};
 const ac_cpu_kernel AC_CPU_KERNEL(rms_norm_parameter_gradient) = {parameter_gradient, NULL};

@@ -16,10 +16,4 @@ static void range(const ac_op_args *args, int64_t first, int64_t last) {
   }
 }
 
-AC_CPU_STREAMED(streamed, range, 1)
-
-static void run(const ac_cpu_context *context, const ac_op_args *args) {
-  ac_cpu_for_elements(context, args, range, streamed);
-}
-
-const ac_cpu_kernel AC_CPU_KERNEL(scale) = {run, NULL};
+AC_CPU_ELEMENTWISE(scale, range, 1)

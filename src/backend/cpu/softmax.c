@@ -30,16 +30,12 @@ static void gradient_range(const ac_op_args *args, int64_t first, int64_t last) 
 }
 
 static void forward(const ac_cpu_context *context, const ac_op_args *args) {
-  ac_cpu_for_floats(context, args, ac_rows(&args->in[0]), ac_columns(&args->in[0]), forward_range);
+  ac_cpu_for_rows(context, args, forward_range);
 }
 
 static void gradient(const ac_cpu_context *context, const ac_op_args *args) {
-  ac_cpu_for_floats(context, args, ac_rows(&args->in[0]), ac_columns(&args->in[0]), gradient_range);
+  ac_cpu_for_rows(context, args, gradient_range);
 }
 
-static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args) {
-  return ac_cpu_staging(context, args, ac_columns(&args->in[0]));
-}
-
-const ac_cpu_kernel AC_CPU_KERNEL(softmax) = {forward, workspace};
-const ac_cpu_kernel AC_CPU_KERNEL(softmax_gradient) = {gradient, workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(softmax) = {forward, ac_cpu_row_staging};
+const ac_cpu_kernel AC_CPU_KERNEL(softmax_gradient) = {gradient, ac_cpu_row_staging};

@@ -61,10 +61,16 @@ ac_cpu_stream(const ac_op_args *args, int64_t first, int64_t last, ac_cpu_range 
   ac_cpu_stream_fence();
 }
 
-/* Defines `name`, the range function `range` that streams. */
-#define AC_CPU_STREAMED(name, range, inputs)                                                       \
-  static __attribute__((flatten)) void name(const ac_op_args *args, int64_t first, int64_t last) { \
-    ac_cpu_stream(args, first, last, range, inputs);                                               \
-  }
+/* Defines the kernel of an op on single elements: `range` computes them, and of its operands the
+ * first `inputs` go along with the output. */
+#define AC_CPU_ELEMENTWISE(op, range, inputs)                                               \
+  static __attribute__((flatten)) void op##_streamed(const ac_op_args *args, int64_t first, \
+                                                     int64_t last) {                        \
+    ac_cpu_stream(args, first, last, range, inputs);                                        \
+  }                                                                                         \
+  static void op##_run(const ac_cpu_context *context, const ac_op_args *args) {             \
+    ac_cpu_for_elements(context, args, range, op##_streamed);                               \
+  }                                                                                         \
+  const ac_cpu_kernel AC_CPU_KERNEL(op) = {op##_run, NULL};
 
 #endif

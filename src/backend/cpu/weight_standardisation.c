@@ -1,10 +1,7 @@
 /* Rows of w, one for each output, are standardised: y = (w - mean) r;
  * dw = r (dy - mean(dy) - y mean(dy y)). */
-#include "backend/cpu/kernels.h"
-#include "backend/cpu/reduce.h"
+#include "backend/cpu/norm.h"
 #include "ops/weight_standardisation.h"
-
-#include <math.h>
 
 static void forward_range(const ac_op_args *args, int64_t first, int64_t last) {
   float epsilon = ((const ac_weight_standardisation_attributes *)args->attributes)->epsilon;
@@ -13,12 +10,9 @@ static void forward_range(const ac_op_args *args, int64_t first, int64_t last) {
   for (int64_t i = first; i < last; i++) {
     const float *w = (const float *)args->in[0].data + i * size;
     float *y = (float *)args->out[0].data + i * size;
-    float mean = row_sum(w, size) / (float)size;
-    float inverse = 1.0f / sqrtf(row_centred_squares(w, mean, size) / (float)size + epsilon);
-    statistics[2 * i] = mean;
-    statistics[2 * i + 1] = inverse;
+    row_scale s = row_statistics(w, size, epsilon, statistics + 2 * i);
 #pragma omp simd
-    for (int64_t j = 0; j < size; j++) y[j] = (w[j] - mean) * inverse;
+    for (int64_t j = 0; j < size; j++) y[j] = (w[j] - s.mean) * s.inverse;
   }
 }
 

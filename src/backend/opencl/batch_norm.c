@@ -8,9 +8,9 @@ static float epsilon_of(const ac_op_args *args) {
   return ((const ac_batch_norm_attributes *)args->attributes)->epsilon;
 }
 
-static void options_of(const ac_opencl *cl, const ac_channels *shape,
-                       char options[AC_CL_ROW_OPTIONS]) {
-  ac_cl_row_group(cl, ac_cl_sample_chunks(shape).rows * shape->positions, options);
+static ac_cl_kernel kernel_of(const ac_opencl *cl, const char *name, const ac_channels *shape) {
+  return (ac_cl_kernel){"batch_norm", name,
+                        ac_cl_row_options(cl, ac_cl_sample_chunks(shape).rows * shape->positions)};
 }
 
 /* Two floats of each channel of a chunk. */
@@ -26,37 +26,32 @@ uint64_t ac_cl_batch_norm_workspace(ac_opencl *cl, const ac_op_args *args) {
 
 static ac_status batch_statistics(ac_opencl *cl, const ac_op_args *args, const ac_channels *shape) {
   const ac_cl_chunks chunks = ac_cl_sample_chunks(shape);
-  char options[AC_CL_ROW_OPTIONS];
-  const int group = ac_cl_row_group(cl, chunks.rows * shape->positions, options);
   AC_TRY(AC_CL_LAUNCH(
-      cl, ((ac_cl_kernel){"batch_norm", "batch_norm_moments", options}),
-      ac_cl_groups(chunks.count * shape->channels, group, 1), AC_CL_OPERAND(args->in[0]),
-      AC_CL_BUFFER(args->workspace), AC_CL_LONG(shape->samples), AC_CL_LONG(shape->channels),
-      AC_CL_LONG(shape->positions), AC_CL_LONG(chunks.rows), AC_CL_LONG(chunks.count)));
-  return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"batch_norm", "batch_norm_statistics", options}),
-                      ac_cl_elements(cl, shape->channels), AC_CL_BUFFER(args->workspace),
-                      AC_CL_OPERAND(args->out[1]), AC_CL_OPERAND(args->out[2]),
-                      AC_CL_LONG(shape->samples), AC_CL_LONG(shape->channels),
-                      AC_CL_LONG(shape->positions), AC_CL_LONG(chunks.rows),
-                      AC_CL_LONG(chunks.count), AC_CL_FLOAT(epsilon_of(args)));
+      cl, kernel_of(cl, "batch_norm_moments", shape),
+      ac_cl_rows(cl, chunks.count * shape->channels, chunks.rows * shape->positions),
+      AC_CL_OPERAND(args->in[0]), AC_CL_BUFFER(args->workspace), AC_CL_LONG(shape->samples),
+      AC_CL_LONG(shape->channels), AC_CL_LONG(shape->positions), AC_CL_LONG(chunks.rows),
+      AC_CL_LONG(chunks.count)));
+  return AC_CL_LAUNCH(
+      cl, kernel_of(cl, "batch_norm_statistics", shape), ac_cl_elements(cl, shape->channels),
+      AC_CL_BUFFER(args->workspace), AC_CL_OPERAND(args->out[1]), AC_CL_OPERAND(args->out[2]),
+      AC_CL_LONG(shape->samples), AC_CL_LONG(shape->channels), AC_CL_LONG(shape->positions),
+      AC_CL_LONG(chunks.rows), AC_CL_LONG(chunks.count), AC_CL_FLOAT(epsilon_of(args)));
 }
 
 ac_status ac_cl_batch_norm(ac_opencl *cl, const ac_op_args *args) {
   const ac_channels shape = ac_channels_of(&args->in[0]);
-  char options[AC_CL_ROW_OPTIONS];
-  options_of(cl, &shape, options);
   if (cl->preparing || args->run->training) AC_TRY(batch_statistics(cl, args, &shape));
   if (cl->preparing || !args->run->training)
-    AC_TRY(AC_CL_LAUNCH(cl, ((ac_cl_kernel){"batch_norm", "batch_norm_running", options}),
-                        ac_cl_elements(cl, shape.channels), AC_CL_OPERAND(args->in[3]),
-                        AC_CL_OPERAND(args->in[4]), AC_CL_OPERAND(args->out[1]),
-                        AC_CL_OPERAND(args->out[2]), AC_CL_LONG(shape.channels),
-                        AC_CL_FLOAT(epsilon_of(args))));
+    AC_TRY(AC_CL_LAUNCH(
+        cl, kernel_of(cl, "batch_norm_running", &shape), ac_cl_elements(cl, shape.channels),
+        AC_CL_OPERAND(args->in[3]), AC_CL_OPERAND(args->in[4]), AC_CL_OPERAND(args->out[1]),
+        AC_CL_OPERAND(args->out[2]), AC_CL_LONG(shape.channels), AC_CL_FLOAT(epsilon_of(args))));
   return AC_CL_LAUNCH(
-      cl, ((ac_cl_kernel){"batch_norm", "batch_norm", options}),
-      ac_cl_elements(cl, args->in[0].count), AC_CL_OPERAND(args->in[0]), AC_CL_OPERAND(args->in[1]),
-      AC_CL_OPERAND(args->in[2]), AC_CL_OPERAND(args->out[1]), AC_CL_OPERAND(args->out[0]),
-      AC_CL_LONG(args->in[0].count), AC_CL_LONG(shape.channels), AC_CL_LONG(shape.positions));
+      cl, kernel_of(cl, "batch_norm", &shape), ac_cl_elements(cl, args->in[0].count),
+      AC_CL_OPERAND(args->in[0]), AC_CL_OPERAND(args->in[1]), AC_CL_OPERAND(args->in[2]),
+      AC_CL_OPERAND(args->out[1]), AC_CL_OPERAND(args->out[0]), AC_CL_LONG(args->in[0].count),
+      AC_CL_LONG(shape.channels), AC_CL_LONG(shape.positions));
 }
 
 uint64_t ac_cl_batch_norm_gradient_workspace(ac_opencl *cl, const ac_op_args *args) {
@@ -67,10 +62,8 @@ uint64_t ac_cl_batch_norm_gradient_workspace(ac_opencl *cl, const ac_op_args *ar
 ac_status ac_cl_batch_norm_gradient(ac_opencl *cl, const ac_op_args *args) {
   const ac_channels shape = ac_channels_of(&args->in[0]);
   const ac_cl_chunks chunks = ac_cl_sample_chunks(&shape);
-  char options[AC_CL_ROW_OPTIONS];
-  options_of(cl, &shape, options);
   AC_TRY(ac_cl_channel_gradient_sums(cl, &shape, chunks, 0, args));
-  AC_TRY(AC_CL_LAUNCH(cl, ((ac_cl_kernel){"batch_norm", "batch_norm_totals", options}),
+  AC_TRY(AC_CL_LAUNCH(cl, kernel_of(cl, "batch_norm_totals", &shape),
                       ac_cl_elements(cl, shape.channels), AC_CL_BUFFER(args->workspace),
                       AC_CL_OPERAND(args->out[1]), AC_CL_OPERAND(args->out[2]),
                       AC_CL_LONG(shape.channels), AC_CL_LONG(chunks.count),
@@ -78,36 +71,31 @@ ac_status ac_cl_batch_norm_gradient(ac_opencl *cl, const ac_op_args *args) {
                       AC_CL_INT(args->add[2])));
   if (!args->out[0].count) return AC_OK;
   return AC_CL_LAUNCH(
-      cl, ((ac_cl_kernel){"batch_norm", "batch_norm_input_gradient", options}),
-      ac_cl_elements(cl, args->in[0].count), AC_CL_OPERAND(args->in[0]), AC_CL_OPERAND(args->in[1]),
-      AC_CL_OPERAND(args->in[2]), AC_CL_OPERAND(args->in[3]), AC_CL_BUFFER(args->workspace),
-      AC_CL_OPERAND(args->out[0]), AC_CL_LONG(args->in[0].count), AC_CL_LONG(shape.channels),
-      AC_CL_LONG(shape.positions), AC_CL_LONG(chunks.count), AC_CL_INT(args->add[0]));
+      cl, kernel_of(cl, "batch_norm_input_gradient", &shape), ac_cl_elements(cl, args->in[0].count),
+      AC_CL_OPERAND(args->in[0]), AC_CL_OPERAND(args->in[1]), AC_CL_OPERAND(args->in[2]),
+      AC_CL_OPERAND(args->in[3]), AC_CL_BUFFER(args->workspace), AC_CL_OPERAND(args->out[0]),
+      AC_CL_LONG(args->in[0].count), AC_CL_LONG(shape.channels), AC_CL_LONG(shape.positions),
+      AC_CL_LONG(chunks.count), AC_CL_INT(args->add[0]));
 }
 
 /* Kernels of one work-item a channel share the program of small channels. */
-static void small_options(const ac_opencl *cl, char options[AC_CL_ROW_OPTIONS]) {
-  ac_cl_row_group(cl, 1, options);
+static ac_cl_kernel small_kernel(const ac_opencl *cl, const char *name) {
+  return (ac_cl_kernel){"batch_norm", name, ac_cl_row_options(cl, 1)};
 }
 
 ac_status ac_cl_batch_norm_pool(ac_opencl *cl, const ac_op_args *args) {
   const ac_batch_norm_pool_attributes *a = args->attributes;
   const int64_t channels = args->in[0].dim[0];
-  char options[AC_CL_ROW_OPTIONS];
-  small_options(cl, options);
-  return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"batch_norm", "batch_norm_pool", options}),
-                      ac_cl_elements(cl, channels), AC_CL_OPERAND(args->in[0]),
-                      AC_CL_OPERAND(args->in[1]), AC_CL_OPERAND(args->out[0]), AC_CL_LONG(channels),
+  return AC_CL_LAUNCH(cl, small_kernel(cl, "batch_norm_pool"), ac_cl_elements(cl, channels),
+                      AC_CL_OPERAND(args->in[0]), AC_CL_OPERAND(args->in[1]),
+                      AC_CL_OPERAND(args->out[0]), AC_CL_LONG(channels),
                       AC_CL_FLOAT(args->run->batch * a->per_sample), AC_CL_INT(args->add[0]));
 }
 
 ac_status ac_cl_batch_norm_update(ac_opencl *cl, const ac_op_args *args) {
   const ac_batch_norm_update_attributes *a = args->attributes;
   const int64_t channels = args->in[0].dim[0];
-  char options[AC_CL_ROW_OPTIONS];
-  small_options(cl, options);
-  return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"batch_norm", "batch_norm_update", options}),
-                      ac_cl_elements(cl, channels), AC_CL_OPERAND(args->in[0]),
-                      AC_CL_OPERAND(args->out[0]), AC_CL_OPERAND(args->out[1]),
-                      AC_CL_LONG(channels), AC_CL_FLOAT(a->momentum));
+  return AC_CL_LAUNCH(cl, small_kernel(cl, "batch_norm_update"), ac_cl_elements(cl, channels),
+                      AC_CL_OPERAND(args->in[0]), AC_CL_OPERAND(args->out[0]),
+                      AC_CL_OPERAND(args->out[1]), AC_CL_LONG(channels), AC_CL_FLOAT(a->momentum));
 }

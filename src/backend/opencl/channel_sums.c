@@ -12,11 +12,10 @@ ac_cl_chunks ac_cl_sample_chunks(const ac_channels *shape) {
 
 ac_status ac_cl_channel_gradient_sums(ac_opencl *cl, const ac_channels *shape, ac_cl_chunks chunks,
                                       int64_t groups, const ac_op_args *args) {
-  char options[AC_CL_ROW_OPTIONS];
-  const int group = ac_cl_row_group(cl, chunks.rows * shape->positions, options);
+  const int64_t row = chunks.rows * shape->positions;
   return AC_CL_LAUNCH(
-      cl, ((ac_cl_kernel){"channel_sums", "channel_gradient_sums", options}),
-      ac_cl_groups(chunks.count * shape->channels, group, 1), AC_CL_OPERAND(args->in[0]),
+      cl, ((ac_cl_kernel){"channel_sums", "channel_gradient_sums", ac_cl_row_options(cl, row)}),
+      ac_cl_rows(cl, chunks.count * shape->channels, row), AC_CL_OPERAND(args->in[0]),
       AC_CL_OPERAND(args->in[1]), AC_CL_OPERAND(args->in[2]), AC_CL_BUFFER(args->workspace),
       AC_CL_LONG(shape->samples), AC_CL_LONG(shape->channels), AC_CL_LONG(shape->positions),
       AC_CL_LONG(chunks.rows), AC_CL_LONG(chunks.count), AC_CL_LONG(groups));

@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-#include "backend/opencl/opencl.h"
+#include "backend/opencl/product/gemm.h"
 #include "core/error.h"
 
 enum { LEAST_CHUNK = 1024, MOST_CHUNKS = 64, PARTIAL_BYTES = 16 << 20 };
@@ -50,78 +50,76 @@ typedef struct product {
   int64_t m, n, k, chunk, chunks;
 } product;
 
-typedef struct tile {
-  char options[128];
-  int tx, ty;
-  int64_t groups;
-} tile;
-
 /* Work-items on a CPU are loop iterations, and the registers are vectors. Few rows, which are
  * channels, are better all of a tile's than few of many. */
-static tile tile_of(const ac_opencl *cl, const shapes *s, const product *p) {
-  const int edge = cl->group == 256 ? 16 : 8, vector = cl->cpu ? 16 : 4;
-  const int columns = cl->cpu ? 2 : 1, most = cl->cpu ? 8 : 4;
-  tile t = {.tx = cl->cpu ? 2 : edge, .ty = cl->cpu ? 8 : edge};
-  int rows = 1;
-  while (rows < most && t.ty * rows < p->m) rows *= 2;
-  snprintf(t.options, sizeof t.options,
-           "-D%s -DTX=%d -DTY=%d -DROWS=%d -DCOLUMNS=%d -DVECTOR=%d -DDEPTH=16", p->kind, t.tx,
-           t.ty, rows, columns, vector);
-  const int64_t height = t.ty * rows, width = t.tx * columns * vector;
-  t.groups = (p->m + height - 1) / height * ((p->n + width - 1) / width) * s->attributes->groups *
-             p->chunks;
+static ac_cl_tile tile_of(const ac_opencl *cl, const product *p) {
+  const int edge = cl->group == 256 ? 16 : 8, most = cl->cpu ? 8 : 4;
+  ac_cl_tile t = {.tx = cl->cpu ? 2 : edge,
+                  .ty = cl->cpu ? 8 : edge,
+                  .rows = 1,
+                  .columns = cl->cpu ? 2 : 1,
+                  .vector = cl->cpu ? 16 : 4};
+  while (t.rows < most && t.ty * t.rows < p->m) t.rows *= 2;
   return t;
 }
 
-static ac_cl_kernel tile_kernel(const tile *t) {
-  return (ac_cl_kernel){"conv2d", "conv2d", t->options};
+/* The image that taps are taken from, of `in` channels a group, and the one whose positions are
+ * counted, of `out`. */
+typedef struct images {
+  const ac_operand *taps, *positions;
+  int64_t in, out;
+} images;
+
+static ac_status multiply(ac_opencl *cl, const shapes *s, const product *p, const images *of,
+                          ac_cl_argument a, ac_cl_argument bias, ac_cl_argument c, bool add) {
+  const ac_cl_tile t = tile_of(cl, p);
+  char tile[AC_CL_TILE_OPTIONS], options[AC_CL_TILE_OPTIONS + 32];
+  ac_cl_tile_options(tile, &t);
+  snprintf(options, sizeof options, "-D%s %s", p->kind, tile);
+  const int64_t groups = ac_cl_tile_count(&t, p->m, p->n) * s->attributes->groups * p->chunks;
+  return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"conv2d", "conv2d", options}),
+                      ac_cl_groups(groups, t.tx, t.ty), a, AC_CL_OPERAND(*of->taps), bias, c,
+                      AC_CL_INT(p->m), AC_CL_INT(p->n), AC_CL_INT(p->k), AC_CL_INT(p->chunk),
+                      AC_CL_INT(add), GEOMETRY(s, of->taps, of->in, of->positions, of->out));
 }
 
 static bool is_depthwise(const shapes *s) {
   return s->in == 1;
 }
 
-static ac_cl_kernel plain_kernel(const char *name, const char *options) {
-  return (ac_cl_kernel){"conv2d", name, options};
+/* All kernels for depthwise convolutions are compiled together, so all with a row group. */
+static ac_cl_kernel plain_kernel(const ac_opencl *cl, const char *name, int64_t row) {
+  return (ac_cl_kernel){"conv2d", name, ac_cl_row_options(cl, row)};
 }
 
 /* ---- forward, and the input's gradient ------------------------------------------------------- */
 
 ac_status ac_cl_conv2d(ac_opencl *cl, const ac_op_args *args) {
   const shapes s = shapes_of(args, &args->in[0], &args->in[1], &args->out[0]);
-  char options[AC_CL_ROW_OPTIONS];
-  ac_cl_row_group(cl, 1, options);
   if (is_depthwise(&s))
-    return AC_CL_LAUNCH(cl, plain_kernel("depthwise", options), ac_cl_elements(cl, s.y->count),
+    return AC_CL_LAUNCH(cl, plain_kernel(cl, "depthwise", 1), ac_cl_elements(cl, s.y->count),
                         AC_CL_OPERAND(*s.x), AC_CL_OPERAND(args->in[1]), AC_CL_OPERAND(args->in[2]),
                         AC_CL_OPERAND(*s.y), AC_CL_LONG(s.y->count),
                         GEOMETRY(&s, s.x, s.in, s.y, s.out));
   const int64_t k = s.in * s.kh * s.kw;
   const product p = {"FORWARD", s.out, s.images * s.y->dim[2] * s.y->dim[3], k, k, 1};
-  const tile t = tile_of(cl, &s, &p);
-  return AC_CL_LAUNCH(cl, tile_kernel(&t), ac_cl_groups(t.groups, t.tx, t.ty),
-                      AC_CL_OPERAND(args->in[1]), AC_CL_OPERAND(*s.x), AC_CL_OPERAND(args->in[2]),
-                      AC_CL_OPERAND(*s.y), AC_CL_INT(p.m), AC_CL_INT(p.n), AC_CL_INT(p.k),
-                      AC_CL_INT(p.chunk), AC_CL_INT(0), GEOMETRY(&s, s.x, s.in, s.y, s.out));
+  const images of = {s.x, s.y, s.in, s.out};
+  return multiply(cl, &s, &p, &of, AC_CL_OPERAND(args->in[1]), AC_CL_OPERAND(args->in[2]),
+                  AC_CL_OPERAND(*s.y), false);
 }
 
 ac_status ac_cl_conv2d_input_gradient(ac_opencl *cl, const ac_op_args *args) {
   const shapes s = shapes_of(args, &args->out[0], &args->in[1], &args->in[0]);
-  char options[AC_CL_ROW_OPTIONS];
-  ac_cl_row_group(cl, 1, options);
   if (is_depthwise(&s))
-    return AC_CL_LAUNCH(cl, plain_kernel("depthwise_input_gradient", options),
+    return AC_CL_LAUNCH(cl, plain_kernel(cl, "depthwise_input_gradient", 1),
                         ac_cl_elements(cl, s.x->count), AC_CL_OPERAND(*s.y),
                         AC_CL_OPERAND(args->in[1]), AC_CL_OPERAND(*s.x), AC_CL_LONG(s.x->count),
                         AC_CL_INT(args->add[0]), GEOMETRY(&s, s.x, s.in, s.y, s.out));
   const int64_t k = s.out * s.kh * s.kw;
   const product p = {"INPUT_GRADIENT", s.in, s.images * s.x->dim[2] * s.x->dim[3], k, k, 1};
-  const tile t = tile_of(cl, &s, &p);
-  return AC_CL_LAUNCH(cl, tile_kernel(&t), ac_cl_groups(t.groups, t.tx, t.ty),
-                      AC_CL_OPERAND(args->in[1]), AC_CL_OPERAND(*s.y), AC_CL_BUFFER(NULL),
-                      AC_CL_OPERAND(*s.x), AC_CL_INT(p.m), AC_CL_INT(p.n), AC_CL_INT(p.k),
-                      AC_CL_INT(p.chunk), AC_CL_INT(args->add[0]),
-                      GEOMETRY(&s, s.y, s.out, s.x, s.in));
+  const images of = {s.y, s.x, s.out, s.in};
+  return multiply(cl, &s, &p, &of, AC_CL_OPERAND(args->in[1]), AC_CL_BUFFER(NULL),
+                  AC_CL_OPERAND(*s.x), args->add[0]);
 }
 
 /* ---- the weight's gradient ------------------------------------------------------------------- */
@@ -152,20 +150,17 @@ uint64_t ac_cl_conv2d_weight_gradient_workspace(ac_opencl *cl, const ac_op_args 
 
 static ac_status bias_gradient(ac_opencl *cl, const shapes *s, const ac_operand *db, bool add) {
   const int64_t pixels = s->y->dim[2] * s->y->dim[3];
-  char options[AC_CL_ROW_OPTIONS];
-  const int group = ac_cl_row_group(cl, pixels, options);
-  return AC_CL_LAUNCH(cl, plain_kernel("channel_sums", options),
-                      ac_cl_groups(s->y->dim[1], group, 1), AC_CL_OPERAND(*s->y),
+  return AC_CL_LAUNCH(cl, plain_kernel(cl, "channel_sums", pixels),
+                      ac_cl_rows(cl, s->y->dim[1], pixels), AC_CL_OPERAND(*s->y),
                       AC_CL_OPERAND(*db), AC_CL_INT(s->images), AC_CL_INT(s->y->dim[1]),
                       AC_CL_INT(pixels), AC_CL_INT(add));
 }
 
 static ac_status depthwise_gradient(ac_opencl *cl, const shapes *s, const ac_operand *dw,
                                     bool add) {
-  char options[AC_CL_ROW_OPTIONS];
-  const int group = ac_cl_row_group(cl, s->y->dim[2] * s->y->dim[3], options);
-  return AC_CL_LAUNCH(cl, plain_kernel("depthwise_weight_gradient", options),
-                      ac_cl_groups(dw->count, group, 1), AC_CL_OPERAND(*s->x), AC_CL_OPERAND(*s->y),
+  const int64_t pixels = s->y->dim[2] * s->y->dim[3];
+  return AC_CL_LAUNCH(cl, plain_kernel(cl, "depthwise_weight_gradient", pixels),
+                      ac_cl_rows(cl, dw->count, pixels), AC_CL_OPERAND(*s->x), AC_CL_OPERAND(*s->y),
                       AC_CL_OPERAND(*dw), AC_CL_INT(s->images), AC_CL_INT(add),
                       GEOMETRY(s, s->x, s->in, s->y, s->out));
 }
@@ -177,10 +172,8 @@ ac_status ac_cl_conv2d_weight_gradient(ac_opencl *cl, const ac_op_args *args) {
   if (!dw->count) return AC_OK;
   if (is_depthwise(&s)) return depthwise_gradient(cl, &s, dw, args->add[0]);
   const product p = weight_product(&s, dw);
-  const tile t = tile_of(cl, &s, &p);
-  AC_TRY(AC_CL_LAUNCH(cl, tile_kernel(&t), ac_cl_groups(t.groups, t.tx, t.ty), AC_CL_OPERAND(*s.y),
-                      AC_CL_OPERAND(*s.x), AC_CL_BUFFER(NULL), AC_CL_BUFFER(args->workspace),
-                      AC_CL_INT(p.m), AC_CL_INT(p.n), AC_CL_INT(p.k), AC_CL_INT(p.chunk),
-                      AC_CL_INT(0), GEOMETRY(&s, s.x, s.in, s.y, s.out)));
+  const images of = {s.x, s.y, s.in, s.out};
+  AC_TRY(multiply(cl, &s, &p, &of, AC_CL_OPERAND(*s.y), AC_CL_BUFFER(NULL),
+                  AC_CL_BUFFER(args->workspace), false));
   return ac_cl_add_chunks(cl, args->workspace, 0, p.chunks, dw->count, dw->data, args->add[0]);
 }

@@ -6,20 +6,18 @@
 #include "backend/opencl/opencl.h"
 #include "core/error.h"
 
-enum { OPTIONS = AC_CL_ROW_OPTIONS + 16 };
-static int options_of(const ac_opencl *cl, const ac_cl_loss_rows *rows, char options[OPTIONS]) {
-  char row_group[AC_CL_ROW_OPTIONS];
-  const int group = ac_cl_row_group(cl, rows->width, row_group);
+enum { OPTIONS = 48 };
+static void options_of(const ac_opencl *cl, const ac_cl_loss_rows *rows, char options[OPTIONS]) {
   const bool differ = rows->float_logits && cl->storage != AC_F32;
-  snprintf(options, OPTIONS, "%s%s", row_group, differ ? " -DLOGITS_F32" : "");
-  return group;
+  snprintf(options, OPTIONS, "%s%s", ac_cl_row_options(cl, rows->width),
+           differ ? " -DLOGITS_F32" : "");
 }
 
 ac_status ac_cl_row_losses(ac_opencl *cl, const ac_cl_loss_rows *rows, void *results) {
   char options[OPTIONS];
-  const int group = options_of(cl, rows, options);
+  options_of(cl, rows, options);
   return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"cross_entropy", "cross_entropy", options}),
-                      ac_cl_groups(rows->count, group, 1), AC_CL_BUFFER(rows->logits),
+                      ac_cl_rows(cl, rows->count, rows->width), AC_CL_BUFFER(rows->logits),
                       AC_CL_BUFFER(rows->targets), AC_CL_BUFFER(rows->weights),
                       AC_CL_BUFFER(rows->lse), AC_CL_BUFFER(results), AC_CL_LONG(rows->width),
                       AC_CL_LONG(rows->first), AC_CL_LONG(rows->first_logit),
@@ -67,5 +65,5 @@ ac_status ac_cl_cross_entropy(ac_opencl *cl, const ac_op_args *args) {
 
 ac_status ac_cl_cross_entropy_gradient(ac_opencl *cl, const ac_op_args *args) {
   const ac_cl_loss_rows rows = rows_of(args, &args->in[3]);
-  return ac_cl_row_gradients(cl, &rows, args->out[0].data, args->run->loss_scale);
+  return ac_cl_row_gradients(cl, &rows, args->out[0].data, ac_loss_scale(args));
 }

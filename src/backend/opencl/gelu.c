@@ -9,15 +9,9 @@ static const char *options_of(const ac_op_args *args) {
 }
 
 ac_status ac_cl_gelu(ac_opencl *cl, const ac_op_args *args) {
-  const ac_operand *x = &args->in[0];
-  return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"gelu", "gelu", options_of(args)}),
-                      ac_cl_elements(cl, x->count), AC_CL_OPERAND(*x), AC_CL_OPERAND(args->out[0]),
-                      AC_CL_LONG(x->count));
+  return ac_cl_map(cl, (ac_cl_kernel){"gelu", "gelu", options_of(args)}, args);
 }
 
 ac_status ac_cl_gelu_gradient(ac_opencl *cl, const ac_op_args *args) {
-  const ac_operand *dy = &args->in[0], *x = &args->in[1];
-  return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"gelu", "gelu_gradient", options_of(args)}),
-                      ac_cl_elements(cl, dy->count), AC_CL_OPERAND(*dy), AC_CL_OPERAND(*x),
-                      AC_CL_OPERAND(args->out[0]), AC_CL_LONG(dy->count));
+  return ac_cl_map(cl, (ac_cl_kernel){"gelu", "gelu_gradient", options_of(args)}, args);
 }

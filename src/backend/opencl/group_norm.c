@@ -11,11 +11,9 @@ static int64_t groups_of(const ac_op_args *args) {
 ac_status ac_cl_group_norm(ac_opencl *cl, const ac_op_args *args) {
   const ac_group_norm_attributes *a = args->attributes;
   const ac_channels shape = ac_channels_of(&args->in[0]);
-  const int64_t channels = shape.channels / a->groups;
-  char options[AC_CL_ROW_OPTIONS];
-  const int group = ac_cl_row_group(cl, channels * shape.positions, options);
-  return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"group_norm", "group_norm", options}),
-                      ac_cl_groups(shape.samples * a->groups, group, 1), AC_CL_OPERAND(args->in[0]),
+  const int64_t channels = shape.channels / a->groups, row = channels * shape.positions;
+  return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"group_norm", "group_norm", ac_cl_row_options(cl, row)}),
+                      ac_cl_rows(cl, shape.samples * a->groups, row), AC_CL_OPERAND(args->in[0]),
                       AC_CL_OPERAND(args->in[1]), AC_CL_OPERAND(args->in[2]),
                       AC_CL_OPERAND(args->out[0]), AC_CL_OPERAND(args->out[1]),
                       AC_CL_LONG(a->groups), AC_CL_LONG(channels), AC_CL_LONG(shape.positions),
@@ -36,20 +34,20 @@ uint64_t ac_cl_group_norm_gradient_workspace(ac_opencl *cl, const ac_op_args *ar
 
 static ac_status input_gradient(ac_opencl *cl, const ac_op_args *args, const ac_channels *shape) {
   const int64_t groups = groups_of(args), channels = shape->channels / groups;
+  const int64_t row = channels * shape->positions;
   const int64_t rows = shape->samples * groups, first_mean = 2 * shape->samples * shape->channels;
-  char options[AC_CL_ROW_OPTIONS];
-  ac_cl_row_group(cl, channels * shape->positions, options);
-  AC_TRY(AC_CL_LAUNCH(cl, ((ac_cl_kernel){"group_norm", "group_norm_means", options}),
-                      ac_cl_elements(cl, rows), AC_CL_BUFFER(args->workspace),
-                      AC_CL_OPERAND(args->in[3]), AC_CL_LONG(rows), AC_CL_LONG(groups),
-                      AC_CL_LONG(channels), AC_CL_LONG(shape->positions), AC_CL_LONG(first_mean)));
-  return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"group_norm", "group_norm_input_gradient", options}),
-                      ac_cl_elements(cl, args->in[0].count), AC_CL_OPERAND(args->in[0]),
-                      AC_CL_OPERAND(args->in[1]), AC_CL_OPERAND(args->in[2]),
-                      AC_CL_OPERAND(args->in[3]), AC_CL_BUFFER(args->workspace),
-                      AC_CL_OPERAND(args->out[0]), AC_CL_LONG(args->in[0].count),
-                      AC_CL_LONG(groups), AC_CL_LONG(channels), AC_CL_LONG(shape->positions),
-                      AC_CL_LONG(first_mean), AC_CL_INT(args->add[0]));
+  AC_TRY(AC_CL_LAUNCH(
+      cl, ((ac_cl_kernel){"group_norm", "group_norm_means", ac_cl_row_options(cl, row)}),
+      ac_cl_elements(cl, rows), AC_CL_BUFFER(args->workspace), AC_CL_OPERAND(args->in[3]),
+      AC_CL_LONG(rows), AC_CL_LONG(groups), AC_CL_LONG(channels), AC_CL_LONG(shape->positions),
+      AC_CL_LONG(first_mean)));
+  return AC_CL_LAUNCH(
+      cl, ((ac_cl_kernel){"group_norm", "group_norm_input_gradient", ac_cl_row_options(cl, row)}),
+      ac_cl_elements(cl, args->in[0].count), AC_CL_OPERAND(args->in[0]), AC_CL_OPERAND(args->in[1]),
+      AC_CL_OPERAND(args->in[2]), AC_CL_OPERAND(args->in[3]), AC_CL_BUFFER(args->workspace),
+      AC_CL_OPERAND(args->out[0]), AC_CL_LONG(args->in[0].count), AC_CL_LONG(groups),
+      AC_CL_LONG(channels), AC_CL_LONG(shape->positions), AC_CL_LONG(first_mean),
+      AC_CL_INT(args->add[0]));
 }
 
 ac_status ac_cl_group_norm_gradient(ac_opencl *cl, const ac_op_args *args) {

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/hash.h"
 
 static ac_status launch_fail(const ac_opencl *cl, cl_int error, const char *kernel) {
   char what[128];
@@ -35,9 +36,9 @@ static ac_status add_kernel(ac_opencl *cl, uint64_t key, const ac_cl_kernel *wan
 }
 
 static ac_status find_kernel(ac_opencl *cl, const ac_cl_kernel *wanted, cl_kernel *kernel) {
-  uint64_t key = ac_cl_hash(0, wanted->file, strlen(wanted->file) + 1);
-  key = ac_cl_hash(key, wanted->options, strlen(wanted->options) + 1);
-  key = ac_cl_hash(key, wanted->name, strlen(wanted->name));
+  uint64_t key = ac_hash(0, wanted->file, strlen(wanted->file) + 1);
+  key = ac_hash(key, wanted->options, strlen(wanted->options) + 1);
+  key = ac_hash(key, wanted->name, strlen(wanted->name));
   for (int i = 0; i < cl->kernel_count; i++)
     if (cl->kernels[i].key == key) {
       *kernel = cl->kernels[i].kernel;
@@ -101,10 +102,42 @@ ac_cl_grid ac_cl_elements(const ac_opencl *cl, int64_t n) {
   return ac_cl_groups((n + cl->group - 1) / cl->group, cl->group, 1);
 }
 
-int ac_cl_row_group(const ac_opencl *cl, int64_t columns, char options[AC_CL_ROW_OPTIONS]) {
-  int size = columns <= 1024 || cl->group < 256 ? 64 : 256;
-  if (options) snprintf(options, AC_CL_ROW_OPTIONS, "-DROW_GROUP=%d", size);
-  return size;
+static bool is_short(const ac_opencl *cl, int64_t length) {
+  return length <= 1024 || cl->group < 256;
+}
+
+const char *ac_cl_row_options(const ac_opencl *cl, int64_t length) {
+  return is_short(cl, length) ? "-DROW_GROUP=64" : "-DROW_GROUP=256";
+}
+
+ac_cl_grid ac_cl_rows(const ac_opencl *cl, int64_t rows, int64_t length) {
+  return ac_cl_groups(rows, is_short(cl, length) ? 64 : 256, 1);
+}
+
+/* The inputs that there are and the output; returns how many. */
+static int operands_of(const ac_op_args *args, ac_cl_argument arguments[AC_MAX_INPUTS + 1]) {
+  int count = 0;
+  for (int i = 0; i < AC_MAX_INPUTS && args->in[i].count; i++)
+    arguments[count++] = AC_CL_OPERAND(args->in[i]);
+  arguments[count++] = AC_CL_OPERAND(args->out[0]);
+  return count;
+}
+
+ac_status ac_cl_map(ac_opencl *cl, ac_cl_kernel kernel, const ac_op_args *args) {
+  ac_cl_argument arguments[AC_MAX_INPUTS + 2];
+  int count = operands_of(args, arguments);
+  arguments[count++] = AC_CL_LONG(args->out[0].count);
+  return ac_cl_launch(cl, kernel, ac_cl_elements(cl, args->out[0].count), arguments, count);
+}
+
+ac_status ac_cl_map_rows(ac_opencl *cl, ac_cl_kernel kernel, const ac_op_args *args, int64_t rows,
+                         int64_t length) {
+  ac_cl_argument arguments[AC_MAX_INPUTS + 3];
+  int count = operands_of(args, arguments);
+  arguments[count++] = AC_CL_LONG(length);
+  arguments[count++] = AC_CL_INT(args->add[0]);
+  kernel.options = ac_cl_row_options(cl, length);
+  return ac_cl_launch(cl, kernel, ac_cl_rows(cl, rows, length), arguments, count);
 }
 
 int ac_cl_lanes(const ac_opencl *cl) {

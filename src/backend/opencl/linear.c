@@ -1,24 +1,29 @@
 /* linear: products with a weight stored [out,in] or [in,out], and column sums for the bias. */
 #include "ops/linear.h"
 
-#include "backend/opencl/gemm.h"
+#include "backend/opencl/product/layer.h"
 #include "core/error.h"
 
-static bool out_in(const ac_op_args *args) {
-  return ((const ac_linear_attributes *)args->attributes)->layout == AC_OUT_IN;
+static ac_cl_layer layer_of(const ac_op_args *args, const ac_operand *x, ac_cl_matrix w,
+                            const ac_operand *y, bool add) {
+  return (ac_cl_layer){.rows = ac_rows(x),
+                       .in = ac_columns(x),
+                       .out = ac_columns(y),
+                       .out_in =
+                           ((const ac_linear_attributes *)args->attributes)->layout == AC_OUT_IN,
+                       .x = {.data = x->data},
+                       .w = w,
+                       .y = {.data = y->data},
+                       .add = add};
 }
 
 static ac_cl_product forward_product(const ac_op_args *args) {
-  const ac_operand *x = &args->in[0], *w = &args->in[1], *bias = &args->in[2], *y = &args->out[0];
-  return (ac_cl_product){.a = x->data,
-                         .b = w->data,
-                         .bias = bias->count ? bias->data : NULL,
-                         .c = y->data,
-                         .transpose_b = out_in(args),
-                         .m = ac_rows(x),
-                         .n = ac_columns(y),
-                         .k = ac_columns(x),
-                         .batch = 1};
+  const ac_operand *bias = &args->in[2];
+  const ac_cl_matrix w = {.data = args->in[1].data};
+  const ac_cl_layer layer = layer_of(args, &args->in[0], w, &args->out[0], false);
+  ac_cl_product product = ac_cl_layer_output(&layer);
+  product.bias = bias->count ? bias->data : NULL;
+  return product;
 }
 
 uint64_t ac_cl_linear_workspace(ac_opencl *cl, const ac_op_args *args) {
@@ -32,16 +37,9 @@ ac_status ac_cl_linear(ac_opencl *cl, const ac_op_args *args) {
 }
 
 static ac_cl_product input_product(const ac_op_args *args) {
-  const ac_operand *dy = &args->in[0], *w = &args->in[1], *dx = &args->out[0];
-  return (ac_cl_product){.a = dy->data,
-                         .b = w->data,
-                         .c = dx->data,
-                         .transpose_b = !out_in(args),
-                         .add = args->add[0],
-                         .m = ac_rows(dy),
-                         .n = ac_columns(dx),
-                         .k = ac_columns(dy),
-                         .batch = 1};
+  const ac_cl_matrix w = {.data = args->in[1].data};
+  const ac_cl_layer layer = layer_of(args, &args->out[0], w, &args->in[0], args->add[0]);
+  return ac_cl_layer_input_gradient(&layer);
 }
 
 uint64_t ac_cl_linear_input_gradient_workspace(ac_opencl *cl, const ac_op_args *args) {
@@ -54,20 +52,10 @@ ac_status ac_cl_linear_input_gradient(ac_opencl *cl, const ac_op_args *args) {
   return ac_cl_gemm(cl, &product, args->workspace);
 }
 
-/* dW = dy' x for [out,in], x' dy for [in,out]. */
 static ac_cl_product weight_product(const ac_op_args *args) {
-  const ac_operand *x = &args->in[0], *dy = &args->in[1];
-  const ac_operand *a = out_in(args) ? dy : x, *b = out_in(args) ? x : dy;
-  return (ac_cl_product){.a = a->data,
-                         .b = b->data,
-                         .c = args->out[0].data,
-                         .transpose_a = true,
-                         .float_c = true,
-                         .add = args->add[0],
-                         .m = ac_columns(a),
-                         .n = ac_columns(b),
-                         .k = ac_rows(x),
-                         .batch = 1};
+  const ac_cl_matrix dw = {.data = args->out[0].data, .is_float = true};
+  const ac_cl_layer layer = layer_of(args, &args->in[0], dw, &args->in[1], args->add[0]);
+  return ac_cl_layer_weight_gradient(&layer);
 }
 
 uint64_t ac_cl_linear_weight_gradient_workspace(ac_opencl *cl, const ac_op_args *args) {

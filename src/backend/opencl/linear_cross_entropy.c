@@ -9,7 +9,7 @@
  * No product runs between the rows' losses and dz, which are float whatever the storage. */
 #include "ops/linear_cross_entropy.h"
 
-#include "backend/opencl/gemm.h"
+#include "backend/opencl/product/layer.h"
 #include "core/error.h"
 
 enum { RESULTS = 3, ALIGNMENT = 64 }; /* floats of a row's results; z begins at multiples of this */
@@ -34,53 +34,35 @@ static chunk chunk_of(const ac_op_args *args, int64_t first) {
   return c;
 }
 
-static ac_cl_product logits_product(const chunk *c) {
-  return (ac_cl_product){.a = c->args->in[0].data,
-                         .b = c->args->in[1].data,
-                         .c = c->args->workspace,
-                         .transpose_b = c->out_in,
-                         .float_c = true,
-                         .m = c->count,
-                         .n = c->classes,
-                         .k = c->width,
-                         .batch = 1,
-                         .first_a = c->first * c->width,
-                         .first_c = c->first_logit};
+/* The chunk's rows of the layer that yields the logits. In gradients dz has taken z's place. */
+static ac_cl_layer layer_of(const chunk *c, const ac_operand *x, ac_cl_matrix w, bool add) {
+  return (ac_cl_layer){.rows = c->count,
+                       .in = c->width,
+                       .out = c->classes,
+                       .out_in = c->out_in,
+                       .x = {.data = x->data, .first = c->first * c->width},
+                       .w = w,
+                       .y = {c->args->workspace, c->first_logit, true},
+                       .add = add};
 }
 
-/* dW = dz^T x ([classes, in]) or x^T dz ([in, classes]) */
+static ac_cl_product logits_product(const chunk *c) {
+  const ac_cl_matrix w = {.data = c->args->in[1].data};
+  const ac_cl_layer layer = layer_of(c, &c->args->in[0], w, false);
+  return ac_cl_layer_output(&layer);
+}
+
 static ac_cl_product weight_product(const chunk *c) {
-  const void *x = c->args->in[0].data, *dz = c->args->workspace;
-  const int64_t first_x = c->first * c->width;
-  return (ac_cl_product){.a = c->out_in ? dz : x,
-                         .b = c->out_in ? x : dz,
-                         .c = c->args->out[1].data,
-                         .transpose_a = true,
-                         .float_a = c->out_in,
-                         .float_b = !c->out_in,
-                         .float_c = true,
-                         .add = c->args->add[1] || c->first > 0,
-                         .m = c->out_in ? c->classes : c->width,
-                         .n = c->out_in ? c->width : c->classes,
-                         .k = c->count,
-                         .batch = 1,
-                         .first_a = c->out_in ? c->first_logit : first_x,
-                         .first_b = c->out_in ? first_x : c->first_logit};
+  const ac_cl_matrix dw = {.data = c->args->out[1].data, .is_float = true};
+  const bool add = c->args->add[1] || c->first > 0;
+  const ac_cl_layer layer = layer_of(c, &c->args->in[0], dw, add);
+  return ac_cl_layer_weight_gradient(&layer);
 }
 
 static ac_cl_product input_product(const chunk *c) {
-  return (ac_cl_product){.a = c->args->workspace,
-                         .b = c->args->in[1].data,
-                         .c = c->args->out[0].data,
-                         .transpose_b = !c->out_in,
-                         .float_a = true,
-                         .add = c->args->add[0],
-                         .m = c->count,
-                         .n = c->width,
-                         .k = c->classes,
-                         .batch = 1,
-                         .first_a = c->first_logit,
-                         .first_c = c->first * c->width};
+  const ac_cl_matrix w = {.data = c->args->in[1].data};
+  const ac_cl_layer layer = layer_of(c, &c->args->out[0], w, c->args->add[0]);
+  return ac_cl_layer_input_gradient(&layer);
 }
 
 static bool is_gradient(const ac_op_args *args) {
@@ -110,7 +92,7 @@ static ac_status run_chunk(ac_opencl *cl, const chunk *c) {
   AC_TRY(ac_cl_sum_losses(cl, args->workspace, c->count, &args->out[sums],
                           args->add[sums] || c->first > 0));
   if (!is_gradient(args)) return AC_OK;
-  AC_TRY(ac_cl_row_gradients(cl, &rows, args->workspace, args->run->loss_scale));
+  AC_TRY(ac_cl_row_gradients(cl, &rows, args->workspace, ac_loss_scale(args)));
   const ac_cl_product weight = weight_product(c), input = input_product(c);
   if (args->out[1].count) AC_TRY(ac_cl_gemm(cl, &weight, args->workspace));
   return args->out[0].count ? ac_cl_gemm(cl, &input, args->workspace) : AC_OK;

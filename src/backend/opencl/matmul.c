@@ -1,7 +1,7 @@
 /* matmul: one product, or a batch of them over the leading dimensions. */
 #include "ops/matmul.h"
 
-#include "backend/opencl/gemm.h"
+#include "backend/opencl/product/gemm.h"
 
 static ac_cl_product product_of(const ac_op_args *args) {
   const ac_matmul_attributes *t = args->attributes;

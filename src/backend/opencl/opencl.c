@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/hash.h"
 #include "ops/attention.h"
 
 /* ---- devices --------------------------------------------------------------------------------- */
@@ -37,12 +38,12 @@ static uint64_t identify(cl_platform_id platform, cl_device_id device) {
                                       CL_DRIVER_VERSION};
   char text[1024];
   size_t length = 0;
-  uint64_t hash = 0xcbf29ce484222325u;
+  uint64_t hash = AC_HASH_BEGIN;
   for (int i = 0; i < 4; i++)
     if (clGetDeviceInfo(device, of_device[i], sizeof text, text, &length) == CL_SUCCESS)
-      hash = ac_cl_hash(hash, text, length);
+      hash = ac_hash(hash, text, length);
   if (clGetPlatformInfo(platform, CL_PLATFORM_VERSION, sizeof text, text, &length) == CL_SUCCESS)
-    hash = ac_cl_hash(hash, text, length);
+    hash = ac_hash(hash, text, length);
   return hash;
 }
 
@@ -65,7 +66,7 @@ static bool tuning_wanted(const ac_opencl *cl) {
 static void opencl_close(void *state) {
   ac_opencl *cl = state;
   if (!cl) return;
-  if (cl->queue) clFinish(cl->queue);
+  if (cl->queue) ac_cl_note_error(cl, clFinish(cl->queue));
   for (int i = 0; i < cl->kernel_count; i++) clReleaseKernel(cl->kernels[i].kernel);
   free(cl->kernels);
   ac_cl_programs_release(cl);
@@ -114,6 +115,17 @@ static ac_status opencl_open(void **state, int index, const ac_device_desc *desc
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
+/* Drivers say CL_OUT_OF_RESOURCES of a device whose memory is full too, which leaves nothing
+ * unusable. */
+static ac_status allocation_failure(const ac_opencl *cl, cl_int error, uint64_t bytes) {
+  char text[32];
+  const char *name = ac_cl_error_name(error);
+  if (error != CL_OUT_OF_RESOURCES) ac_cl_note_error(cl, error);
+  return ac_fail(AC_ERROR_MEMORY, "opencl: no %s on %s: %s",
+                 ac_format_bytes(text, sizeof text, bytes), cl->info.name,
+                 name ? name : "unknown error");
+}
+
 static ac_status opencl_allocate(void *state, uint64_t bytes, void **chunk) {
   ac_opencl *cl = state;
   char text[32];
@@ -122,10 +134,7 @@ static ac_status opencl_allocate(void *state, uint64_t bytes, void **chunk) {
                    ac_format_bytes(text, sizeof text, bytes), cl->info.name);
   cl_int error;
   cl_mem buffer = clCreateBuffer(cl->context, CL_MEM_READ_WRITE, bytes ? bytes : 1, NULL, &error);
-  if (error != CL_SUCCESS)
-    return ac_fail(AC_ERROR_MEMORY, "opencl: no %s on %s: %s",
-                   ac_format_bytes(text, sizeof text, bytes), cl->info.name,
-                   ac_cl_error_name(error) ? ac_cl_error_name(error) : "unknown error");
+  if (error != CL_SUCCESS) return allocation_failure(cl, error, bytes);
   cl->objects++;
   *chunk = buffer;
   /* Many drivers take memory at a buffer's first use; it is to be had now or not at all. */
@@ -135,9 +144,7 @@ static ac_status opencl_allocate(void *state, uint64_t bytes, void **chunk) {
   if (error == CL_SUCCESS) return AC_OK;
   clReleaseMemObject(buffer);
   *chunk = NULL;
-  return ac_fail(AC_ERROR_MEMORY, "opencl: no %s on %s: %s",
-                 ac_format_bytes(text, sizeof text, bytes), cl->info.name,
-                 ac_cl_error_name(error) ? ac_cl_error_name(error) : "unknown error");
+  return allocation_failure(cl, error, bytes);
 }
 
 static void opencl_release(void *state, void *chunk, uint64_t bytes) {

@@ -78,7 +78,7 @@ void ac_cl_context_failed(cl_context context);
 
 /* ---- error.c --------------------------------------------------------------------------------- */
 
-/* "CL_OUT_OF_RESOURCES", or "error -4321". Static. */
+/* "CL_OUT_OF_RESOURCES"; NULL for a code that is not OpenCL's own. Static. */
 const char *ac_cl_error_name(cl_int error);
 
 /* Sets the sentence "opencl: WHAT failed with NAME" and returns the status that fits. Marks the
@@ -100,8 +100,6 @@ void ac_cl_programs_release(ac_opencl *cl);
 /* Logs what may take seconds: "opencl:0: compiling gemm...". */
 void ac_cl_announce(const ac_opencl *cl, const char *doing, const char *what);
 
-/* FNV-1a continued from `hash`. */
-uint64_t ac_cl_hash(uint64_t hash, const void *data, size_t bytes);
 enum { AC_CL_MAX_OPTIONS = 512 };
 
 /* ---- launch.c -------------------------------------------------------------------------------- */
@@ -151,10 +149,19 @@ ac_cl_grid ac_cl_elements(const ac_opencl *cl, int64_t n);
 /* `groups` work-groups of x * y items. */
 ac_cl_grid ac_cl_groups(int64_t groups, int x, int y);
 
-/* Rows of this length are reduced by work-groups of this size, for which `options` (NULL: not
- * wanted) receives the -DROW_GROUP. */
-enum { AC_CL_ROW_OPTIONS = 32 };
-int ac_cl_row_group(const ac_opencl *cl, int64_t columns, char options[AC_CL_ROW_OPTIONS]);
+/* Rows of this length are reduced by work-groups of ROW_GROUP items, of which a file with such
+ * kernels is told by these options; and the grid of a work-group for each row. */
+const char *ac_cl_row_options(const ac_opencl *cl, int64_t length);
+ac_cl_grid ac_cl_rows(const ac_opencl *cl, int64_t rows, int64_t length);
+
+/* A kernel of single elements, which takes the inputs that there are, the output and the number of
+ * elements. */
+ac_status ac_cl_map(ac_opencl *cl, ac_cl_kernel kernel, const ac_op_args *args);
+
+/* A kernel of so many rows of this length, which takes the inputs that there are, the output, the
+ * length and whether to add. */
+ac_status ac_cl_map_rows(ac_opencl *cl, ac_cl_kernel kernel, const ac_op_args *args, int64_t rows,
+                         int64_t length);
 
 /* Copies, unless both are the same view. */
 ac_status ac_cl_copy(ac_opencl *cl, void *destination, const void *source, uint64_t bytes);
@@ -235,6 +242,14 @@ ac_status ac_cl_row_gradients(ac_opencl *cl, const ac_cl_loss_rows *rows, void *
 /* Adds `n` rows of (loss, weight, weight if right) to the loss sums. */
 ac_status ac_cl_sum_losses(ac_opencl *cl, const void *rows, int64_t n, const ac_operand *sums,
                            bool add);
+
+/* Losses of samples, whose operands are predictions [B,...], targets and weights[B]?: their kernels
+ * leave such rows in the workspace, one for each sample. In the gradient what comes before the
+ * elements is multiplied with `factor` over the elements of a sample. */
+uint64_t ac_cl_sample_losses_workspace(const ac_op_args *args);
+ac_status ac_cl_sample_losses(ac_opencl *cl, ac_cl_kernel kernel, const ac_op_args *args);
+ac_status ac_cl_sample_gradients(ac_opencl *cl, ac_cl_kernel kernel, const ac_op_args *args,
+                                 float factor);
 
 /* Work-group of kernels that take 32 columns at a time: 32 x this. */
 int ac_cl_lanes(const ac_opencl *cl);

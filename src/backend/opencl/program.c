@@ -11,14 +11,14 @@
  * off anywhere. */
 #include "backend/opencl/opencl.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend/opencl/sources.h"
+#include "core/cache_file.h"
 #include "core/error.h"
-#include "core/platform.h"
+#include "core/hash.h"
 
 enum { CACHE_VERSION = 1 };
 static const uint64_t max_binary = (uint64_t)256 << 20;
@@ -28,12 +28,6 @@ typedef struct cache_header {
   uint64_t key, length, checksum;
 } cache_header;
 static const char cache_magic[8] = "ACCLBIN";
-
-uint64_t ac_cl_hash(uint64_t hash, const void *data, size_t bytes) {
-  const unsigned char *byte = data;
-  for (size_t i = 0; i < bytes; i++) hash = (hash ^ byte[i]) * 0x100000001b3u;
-  return hash;
-}
 
 static const ac_cl_source *find_source(const char *file) {
   for (int i = 0; i < ac_cl_source_count; i++)
@@ -49,46 +43,35 @@ bool ac_cl_cache_wanted(const char *platform) {
   return strcmp(platform, "Portable Computing Language") != 0;
 }
 
-static bool cache_path(char *path, size_t size, const char *file, uint64_t key) {
-  char folder[3072];
-  if (!ac_cache_folder(folder, sizeof folder, "programs")) return false;
-  int length = snprintf(path, size, "%s/%s-%016" PRIx64 ".bin", folder, file, key);
-  return length > 0 && (size_t)length < size;
-}
-
-static unsigned char *read_binary(const char *path, uint64_t key, size_t *length) {
-  FILE *stream = fopen(path, "rb");
-  if (!stream) return NULL;
+/* The binary, which is the file without its header: the caller frees. */
+static unsigned char *read_binary(const ac_cache_file *cache, uint64_t key, size_t *length) {
   cache_header header;
-  unsigned char *binary = NULL;
-  if (fread(&header, sizeof header, 1, stream) == 1 &&
-      !memcmp(header.magic, cache_magic, sizeof cache_magic) && header.key == key &&
-      header.length > 0 && header.length <= max_binary && (binary = malloc(header.length))) {
-    if (fread(binary, 1, header.length, stream) != header.length || fgetc(stream) != EOF ||
-        ac_cl_hash(key, binary, header.length) != header.checksum) {
-      free(binary);
-      binary = NULL;
+  const size_t bytes = ac_cache_file_bytes(cache);
+  if (bytes <= sizeof header || bytes - sizeof header > max_binary) return NULL;
+  unsigned char *contents = malloc(bytes);
+  if (!contents) return NULL;
+  *length = bytes - sizeof header;
+  const unsigned char *binary = contents + sizeof header;
+  if (ac_cache_file_read(cache, contents, bytes)) {
+    memcpy(&header, contents, sizeof header);
+    if (!memcmp(header.magic, cache_magic, sizeof cache_magic) && header.key == key &&
+        header.length == *length && header.checksum == ac_hash(key, binary, *length)) {
+      memmove(contents, binary, *length);
+      return contents;
     }
-    *length = header.length;
   }
-  fclose(stream);
-  return binary;
+  free(contents);
+  return NULL;
 }
 
-static void write_binary(const char *path, uint64_t key, const unsigned char *binary,
+static void write_binary(const ac_cache_file *cache, uint64_t key, const unsigned char *binary,
                          size_t length) {
-  cache_header header = {.key = key, .length = length};
+  cache_header header = {.key = key, .length = length, .checksum = ac_hash(key, binary, length)};
   memcpy(header.magic, cache_magic, sizeof cache_magic);
-  header.checksum = ac_cl_hash(key, binary, length);
-  ac_atomic_file file;
-  if (ac_atomic_open(&file, path) != AC_OK) return;
-  if (fwrite(&header, sizeof header, 1, file.stream) == 1 &&
-      fwrite(binary, 1, length, file.stream) == length)
-    ac_atomic_commit(&file);
-  else ac_atomic_abandon(&file);
+  ac_cache_file_write(cache, &header, sizeof header, binary, length);
 }
 
-static void save_program(cl_program program, const char *path, uint64_t key) {
+static void save_program(cl_program program, const ac_cache_file *cache, uint64_t key) {
   size_t length = 0;
   if (clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof length, &length, NULL) !=
           CL_SUCCESS ||
@@ -97,13 +80,14 @@ static void save_program(cl_program program, const char *path, uint64_t key) {
   unsigned char *binary = malloc(length);
   if (binary &&
       clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof binary, &binary, NULL) == CL_SUCCESS)
-    write_binary(path, key, binary, length);
+    write_binary(cache, key, binary, length);
   free(binary);
 }
 
-static cl_program load_program(ac_opencl *cl, const char *path, uint64_t key, const char *options) {
+static cl_program load_program(ac_opencl *cl, const ac_cache_file *cache, uint64_t key,
+                               const char *options) {
   size_t length = 0;
-  unsigned char *binary = read_binary(path, key, &length);
+  unsigned char *binary = read_binary(cache, key, &length);
   if (!binary) return NULL;
   cl_int error, accepted = CL_SUCCESS;
   const unsigned char *bytes = binary;
@@ -130,6 +114,7 @@ static ac_status build_failure(ac_opencl *cl, cl_program program, const char *fi
     for (line = complaint; line > log && line[-1] != '\n';) line--;
   line[strcspn(line, "\r\n")] = 0;
   const char *name = ac_cl_error_name(error);
+  ac_cl_note_error(cl, error);
   return ac_fail(AC_ERROR_DEVICE, "opencl: %s: cl/%s.cl does not compile on %s: %s", cl->op, file,
                  cl->info.name,
                  *line  ? line
@@ -160,9 +145,9 @@ void ac_cl_announce(const ac_opencl *cl, const char *doing, const char *what) {
 
 uint64_t ac_cl_program_key(const ac_opencl *cl, const char *file, const char *options) {
   const ac_cl_source *parts[2] = {find_source("common"), find_source(file)};
-  uint64_t key = ac_cl_hash(cl->identity + CACHE_VERSION, options, strlen(options));
+  uint64_t key = ac_hash(cl->identity + CACHE_VERSION, options, strlen(options));
   for (int i = 0; i < 2; i++)
-    if (parts[i]) key = ac_cl_hash(key, parts[i]->text, parts[i]->length);
+    if (parts[i]) key = ac_hash(key, parts[i]->text, parts[i]->length);
   return key;
 }
 
@@ -171,22 +156,24 @@ static ac_status make_program(ac_opencl *cl, const char *file, const char *optio
   const ac_cl_source *parts[2] = {find_source("common"), find_source(file)};
   if (!parts[0] || !parts[1])
     return ac_fail(AC_ERROR_DEVICE, "opencl: cl/%s.cl is not part of this build", file);
-  char all[AC_CL_MAX_OPTIONS + 64], path[4096];
+  char all[AC_CL_MAX_OPTIONS + 64], prefix[64];
   int length = snprintf(all, sizeof all, "-cl-std=CL1.2 -DGROUP=%d %s", cl->group, options);
   if (length < 0 || (size_t)length >= sizeof all)
     return ac_fail(AC_ERROR_ARGUMENT, "opencl: the options of cl/%s.cl are too long", file);
   const uint64_t key = ac_cl_program_key(cl, file, all);
-  bool cached = cl->cache_programs && cache_path(path, sizeof path, file, key);
-  if (cached && (*program = load_program(cl, path, key, all))) return AC_OK;
+  snprintf(prefix, sizeof prefix, "%s-", file);
+  ac_cache_file cache = {""};
+  if (cl->cache_programs) cache = ac_cache_file_of("programs", prefix, key, ".bin");
+  if ((*program = load_program(cl, &cache, key, all))) return AC_OK;
   ac_cl_announce(cl, "compiling", file);
   AC_TRY(compile(cl, file, parts, all, program));
-  if (cached) save_program(*program, path, key);
+  if (cache.path[0]) save_program(*program, &cache, key);
   return AC_OK;
 }
 
 ac_status ac_cl_program_get(ac_opencl *cl, const char *file, const char *options,
                             cl_program *program) {
-  uint64_t key = ac_cl_hash(ac_cl_hash(0, file, strlen(file) + 1), options, strlen(options));
+  uint64_t key = ac_hash(ac_hash(0, file, strlen(file) + 1), options, strlen(options));
   for (int i = 0; i < cl->program_count; i++)
     if (cl->programs[i].key == key) {
       *program = cl->programs[i].program;

@@ -7,23 +7,17 @@
 ac_status ac_cl_rms_norm(ac_opencl *cl, const ac_op_args *args) {
   const ac_rms_norm_attributes *a = args->attributes;
   const ac_operand *x = &args->in[0];
-  char options[AC_CL_ROW_OPTIONS];
-  const int group = ac_cl_row_group(cl, ac_columns(x), options);
   return AC_CL_LAUNCH(
-      cl, ((ac_cl_kernel){"rms_norm", "rms_norm", options}), ac_cl_groups(ac_rows(x), group, 1),
-      AC_CL_OPERAND(*x), AC_CL_OPERAND(args->in[1]), AC_CL_OPERAND(args->out[0]),
-      AC_CL_OPERAND(args->out[1]), AC_CL_LONG(ac_columns(x)), AC_CL_FLOAT(a->epsilon));
+      cl, ((ac_cl_kernel){"rms_norm", "rms_norm", ac_cl_row_options(cl, ac_columns(x))}),
+      ac_cl_rows(cl, ac_rows(x), ac_columns(x)), AC_CL_OPERAND(*x), AC_CL_OPERAND(args->in[1]),
+      AC_CL_OPERAND(args->out[0]), AC_CL_OPERAND(args->out[1]), AC_CL_LONG(ac_columns(x)),
+      AC_CL_FLOAT(a->epsilon));
 }
 
 ac_status ac_cl_rms_norm_input_gradient(ac_opencl *cl, const ac_op_args *args) {
   const ac_operand *dy = &args->in[0];
-  char options[AC_CL_ROW_OPTIONS];
-  const int group = ac_cl_row_group(cl, ac_columns(dy), options);
-  return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"rms_norm", "rms_norm_input_gradient", options}),
-                      ac_cl_groups(ac_rows(dy), group, 1), AC_CL_OPERAND(*dy),
-                      AC_CL_OPERAND(args->in[1]), AC_CL_OPERAND(args->in[2]),
-                      AC_CL_OPERAND(args->in[3]), AC_CL_OPERAND(args->out[0]),
-                      AC_CL_LONG(ac_columns(dy)), AC_CL_INT(args->add[0]));
+  return ac_cl_map_rows(cl, (ac_cl_kernel){"rms_norm", "rms_norm_input_gradient", NULL}, args,
+                        ac_rows(dy), ac_columns(dy));
 }
 
 /* Partial sums of each chunk of rows. */
@@ -37,12 +31,10 @@ ac_status ac_cl_rms_norm_parameter_gradient(ac_opencl *cl, const ac_op_args *arg
   const ac_operand *dy = &args->in[0];
   const int64_t m = ac_rows(dy), n = ac_columns(dy);
   const ac_cl_chunks chunks = ac_cl_row_chunks(m);
-  char options[AC_CL_ROW_OPTIONS];
-  ac_cl_row_group(cl, n, options);
-  AC_TRY(AC_CL_LAUNCH(cl, ((ac_cl_kernel){"rms_norm", "rms_norm_columns", options}),
-                      ac_cl_groups((n + 31) / 32 * chunks.count, 32, ac_cl_lanes(cl)),
-                      AC_CL_OPERAND(*dy), AC_CL_OPERAND(args->in[1]), AC_CL_OPERAND(args->in[2]),
-                      AC_CL_BUFFER(args->workspace), AC_CL_LONG(m), AC_CL_LONG(n),
-                      AC_CL_LONG(chunks.rows)));
+  AC_TRY(AC_CL_LAUNCH(
+      cl, ((ac_cl_kernel){"rms_norm", "rms_norm_columns", ac_cl_row_options(cl, n)}),
+      ac_cl_groups((n + 31) / 32 * chunks.count, 32, ac_cl_lanes(cl)), AC_CL_OPERAND(*dy),
+      AC_CL_OPERAND(args->in[1]), AC_CL_OPERAND(args->in[2]), AC_CL_BUFFER(args->workspace),
+      AC_CL_LONG(m), AC_CL_LONG(n), AC_CL_LONG(chunks.rows)));
   return ac_cl_add_chunks(cl, args->workspace, 0, chunks.count, n, args->out[0].data, args->add[0]);
 }

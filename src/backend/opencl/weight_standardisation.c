@@ -6,21 +6,17 @@
 ac_status ac_cl_weight_standardisation(ac_opencl *cl, const ac_op_args *args) {
   const ac_weight_standardisation_attributes *a = args->attributes;
   const ac_operand *w = &args->in[0];
-  char options[AC_CL_ROW_OPTIONS];
-  const int group = ac_cl_row_group(cl, ac_weight_row(w), options);
-  return AC_CL_LAUNCH(
-      cl, ((ac_cl_kernel){"weight_standardisation", "weight_standardisation", options}),
-      ac_cl_groups(w->dim[0], group, 1), AC_CL_OPERAND(*w), AC_CL_OPERAND(args->out[0]),
-      AC_CL_OPERAND(args->out[1]), AC_CL_LONG(ac_weight_row(w)), AC_CL_FLOAT(a->epsilon));
+  const int64_t row = ac_weight_row(w);
+  return AC_CL_LAUNCH(cl,
+                      ((ac_cl_kernel){"weight_standardisation", "weight_standardisation",
+                                      ac_cl_row_options(cl, row)}),
+                      ac_cl_rows(cl, w->dim[0], row), AC_CL_OPERAND(*w),
+                      AC_CL_OPERAND(args->out[0]), AC_CL_OPERAND(args->out[1]), AC_CL_LONG(row),
+                      AC_CL_FLOAT(a->epsilon));
 }
 
 ac_status ac_cl_weight_standardisation_gradient(ac_opencl *cl, const ac_op_args *args) {
   const ac_operand *w = &args->in[1];
-  char options[AC_CL_ROW_OPTIONS];
-  const int group = ac_cl_row_group(cl, ac_weight_row(w), options);
-  return AC_CL_LAUNCH(
-      cl, ((ac_cl_kernel){"weight_standardisation", "weight_standardisation_gradient", options}),
-      ac_cl_groups(w->dim[0], group, 1), AC_CL_OPERAND(args->in[0]), AC_CL_OPERAND(*w),
-      AC_CL_OPERAND(args->in[2]), AC_CL_OPERAND(args->out[0]), AC_CL_LONG(ac_weight_row(w)),
-      AC_CL_INT(args->add[0]));
+  const ac_cl_kernel kernel = {"weight_standardisation", "weight_standardisation_gradient", NULL};
+  return ac_cl_map_rows(cl, kernel, args, w->dim[0], ac_weight_row(w));
 }

@@ -69,6 +69,12 @@ case_interrupt_pipe() {
   [[ $(cat status) == 1 ]] || die "status $(cat status)"
   grep -q '^accrue: cannot write to the standard output' err || die "no reason: $(cat err)"
   run sample --model pipe --bytes 5 >/dev/null
+  # A help that nobody reads ends as any program does.
+  local verb
+  for verb in plan train; do
+    (sleep 0.3 && "$ACCRUE" $verb gpt --help 2>err || echo $? >status) | true
+    [[ $(cat status) == 141 && ! -s err ]] || die "$verb gpt --help | true: status $(cat status): $(cat err)"
+  done
 }
 
 # Signals that follow at once are one: `timeout` sends two. A second later they are impatience.
@@ -101,6 +107,19 @@ case_interrupt_twice() {
   [[ ! -e twice/model.safetensors ]] || die "saved after all"
 }
 
+# A signal that meets another, while that is being handled, is the same one too.
+case_interrupt_meeting() {
+  text
+  local pid
+  set -m
+  LD_PRELOAD=$MEETING "$ACCRUE" "${forever[@]}" --out meeting >out 2>err &
+  pid=$!
+  wait_for_step m
+  kill -TERM $pid
+  wait $pid || die "status $? after two signals that met: $(cat err)"
+  saved meeting
+}
+
 # A run that is stopped before its first update has learned nothing, and leaves the model that is there.
 case_interrupt_early() {
   text
@@ -124,6 +143,23 @@ case_interrupt_early() {
   grep -q '^stopped after 0 updates, .*; nothing is saved' out || die "another result: $(cat out)"
   grep -q 'saving' err && die "it says that it saves: $(cat err)"
   cmp before model/model.safetensors
+}
+
+# A window that is to run again is not done: what a run says that it stops after is the one before.
+case_interrupt_replay() {
+  text
+  # After the first update the scale is such that lowering it takes some hundred thousand windows.
+  "$ACCRUE" train gpt --data text "${tiny[@]}" --steps 9 --precision f16 --replay --loss-scale-init 1 --loss-scale-interval 1 \
+    --loss-scale-growth 1e30 --loss-scale-backoff 0.9999 --metrics m --out model >out 2>err &
+  local pid=$! i
+  for ((i = 0; i < 600; i++)); do
+    grep -qs '"replayed":true' m && break
+    sleep 0.05
+  done
+  kill -TERM $pid
+  wait $pid || die "status $?: $(cat err)"
+  tail -n 2 m | grep -q '"step":2,.*"replayed":true' || die "no window runs again: $(tail -n 3 m)"
+  grep -q 'stopping after update 1 and saving' err || die "another step: $(cat err)"
 }
 
 # A validation split that takes far longer to evaluate than a signal may take to be obeyed, and a micro-batch far less.
@@ -210,6 +246,7 @@ case_one_folder() {
   wait_for_step m
   sleep 1
   [[ ! $(ls model) ]] || die "it does not wait: $(ls model)"
+  grep -q 'waiting for another run that saves into model' run.err || die "it waits in silence: $(cat run.err)"
   flock -u 8
   wait $! || die "$(cat run.err)"
   (($(find model -type f | wc -l) == 2)) || die "left behind: $(ls model)"

@@ -1,0 +1,74 @@
+/* The products of a linear layer: y = x W, dx = dy W^T and dW = x^T dy, of matrices
+ *
+ *   x, dx [rows, in]    W, dW [in, out], or stored as [out, in]    y, dy [rows, out]
+ *
+ * which are dense. In a product that yields dx, dW or dy this is what stands for x, W or y. */
+#ifndef AC_BACKEND_CPU_PRODUCT_LAYER_H
+#define AC_BACKEND_CPU_PRODUCT_LAYER_H
+
+#include "backend/cpu/product/gemm.h"
+
+typedef struct ac_matrix {
+  void *data;
+  ac_dtype dtype;
+} ac_matrix;
+
+typedef struct ac_layer {
+  int64_t rows, in, out;
+  bool in_out; /* how W is stored */
+  ac_matrix x, w, y;
+  bool add, mark; /* to the result; the result (ac_gemm) */
+} ac_layer;
+
+/* to [rows, n] (+)= from [rows, k] op(W) */
+static inline ac_gemm ac_layer_rows(const ac_layer *l, ac_matrix from, int64_t k, ac_matrix to,
+                                    int64_t n, bool transpose) {
+  return (ac_gemm){.transpose_b = transpose,
+                   .mark = l->mark,
+                   .m = l->rows,
+                   .n = n,
+                   .k = k,
+                   .alpha = 1,
+                   .beta = l->add ? 1 : 0,
+                   .a = from.data,
+                   .lda = k,
+                   .a_dtype = from.dtype,
+                   .b = l->w.data,
+                   .ldb = l->in_out ? l->out : l->in,
+                   .b_dtype = l->w.dtype,
+                   .c = to.data,
+                   .ldc = n,
+                   .c_dtype = to.dtype};
+}
+
+static inline ac_gemm ac_layer_output(const ac_layer *l) {
+  return ac_layer_rows(l, l->x, l->in, l->y, l->out, !l->in_out);
+}
+
+static inline ac_gemm ac_layer_input_gradient(const ac_layer *l) {
+  return ac_layer_rows(l, l->y, l->out, l->x, l->in, l->in_out);
+}
+
+/* x^T dy or, for [out, in], dy^T x */
+static inline ac_gemm ac_layer_weight_gradient(const ac_layer *l) {
+  ac_matrix left = l->in_out ? l->x : l->y, right = l->in_out ? l->y : l->x;
+  int64_t m = l->in_out ? l->in : l->out, n = l->in_out ? l->out : l->in;
+  return (ac_gemm){.transpose_a = true,
+                   .mark = l->mark,
+                   .m = m,
+                   .n = n,
+                   .k = l->rows,
+                   .alpha = 1,
+                   .beta = l->add ? 1 : 0,
+                   .a = left.data,
+                   .lda = m,
+                   .a_dtype = left.dtype,
+                   .b = right.data,
+                   .ldb = n,
+                   .b_dtype = right.dtype,
+                   .c = l->w.data,
+                   .ldc = n,
+                   .c_dtype = l->w.dtype};
+}
+
+#endif

@@ -1,0 +1,55 @@
+/* Matrix products: CLBlast where it is wanted and possible, else our own kernel. */
+#ifndef AC_OPENCL_PRODUCT_GEMM_H
+#define AC_OPENCL_PRODUCT_GEMM_H
+
+#include "backend/opencl/opencl.h"
+
+/* C[m,n] = op(A)[m,k] op(B)[k,n] (+ C) (+ bias[n]), row-major and dense. With `batched`, `batch`
+ * such products of matrices one after another. A, B and C begin some elements into their buffers:
+ * multiples of their rows' length, or of 32. They are of the storage type of the op in hand, or
+ * float where float_a, float_b, float_c say so; the bias is float. */
+typedef struct ac_cl_product {
+  const void *a, *b, *bias; /* handles; bias may be NULL */
+  void *c;
+  bool transpose_a, transpose_b, add, batched;
+  bool float_a, float_b, float_c;
+  int64_t m, n, k, batch;
+  int64_t first_a, first_b, first_c;
+} ac_cl_product;
+
+/* Bytes that this product, and any of smaller dimensions, needs. Whether it begins within a buffer
+ * matters, where does not. */
+uint64_t ac_cl_gemm_workspace(const ac_opencl *cl, const ac_cl_product *product);
+ac_status ac_cl_gemm(ac_opencl *cl, const ac_cl_product *product, void *workspace);
+
+/* ---- tiles of our own kernels ---------------------------------------------------------------- */
+
+/* A work-group of tx * ty items, each with a register tile of rows x (columns vectors). */
+typedef struct ac_cl_tile {
+  int tx, ty, rows, columns, vector;
+} ac_cl_tile;
+
+/* The options that say so, and how many such tiles cover m x n. */
+enum { AC_CL_TILE_OPTIONS = 96 };
+void ac_cl_tile_options(char options[AC_CL_TILE_OPTIONS], const ac_cl_tile *tile);
+int64_t ac_cl_tile_count(const ac_cl_tile *tile, int64_t m, int64_t n);
+
+/* The tile changes no bit of the result, see cl/gemm.cl. */
+ac_status ac_cl_gemm_tile(ac_opencl *cl, const ac_cl_product *product, ac_cl_tile tile);
+
+/* ---- tiles.c --------------------------------------------------------------------------------- */
+
+typedef struct ac_cl_tiles {
+  const ac_cl_tile *tile;
+  int count;
+} ac_cl_tiles;
+
+/* Those that may be best for large or for small products; the first is the one without tuning. */
+ac_cl_tiles ac_cl_tiles_for(const ac_opencl *cl, bool large);
+bool ac_cl_product_is_large(const ac_opencl *cl, const ac_cl_product *product);
+
+/* Which of these it is for products of this class; while preparing, a tuning run may find out, or
+ * that none is right. */
+ac_status ac_cl_tile_index(ac_opencl *cl, const ac_cl_product *product, bool large, int *index);
+
+#endif

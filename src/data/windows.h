@@ -1,0 +1,41 @@
+/* Which samples form which window: windows are laid over the epochs one after another, and the
+ * order within an epoch is that of ac_shuffle. So what a window holds follows from where it begins.
+ */
+#ifndef AC_DATA_WINDOWS_H
+#define AC_DATA_WINDOWS_H
+
+#include <accrue/dataset.h>
+
+/* What follows the last whole window of an epoch. */
+typedef enum ac_epoch_end {
+  AC_EPOCH_END_SHORT = 0, /* a smaller window */
+  AC_EPOCH_END_CARRY,     /* one that goes on in the next epoch; the last of all may be smaller */
+  AC_EPOCH_END_DROP       /* the next epoch */
+} ac_epoch_end;
+
+typedef struct ac_windows {
+  int64_t count;  /* samples of the dataset */
+  int64_t batch;  /* samples of a whole window */
+  int64_t epochs; /* after which there are no more windows; 0: no end */
+  ac_epoch_end epoch_end;
+  bool no_shuffle;
+  uint64_t seed;
+} ac_windows;
+
+/* Both counted from 0. */
+typedef struct ac_place {
+  int64_t epoch, position;
+} ac_place;
+
+typedef struct ac_window {
+  ac_place begin, next; /* of its first sample, and where the next window begins */
+  int64_t count;        /* samples; 0: there are no more windows */
+} ac_window;
+
+/* The first window from there on. */
+ac_window ac_windows_lay(const ac_windows *windows, ac_place from);
+
+/* Sample number `sample` of a window that begins there. */
+ac_sample_key ac_windows_key(const ac_windows *windows, ac_place begin, int64_t sample);
+
+#endif

@@ -1,0 +1,66 @@
+#include "ops/arguments.h"
+
+#include <string.h>
+
+static const char *const kinds[AC_OP_COUNT][2] = {
+#define AC_OP_KINDS(name, in, out) [AC_OP_##name] = {in, out},
+    AC_OP_LIST(AC_OP_KINDS)
+#undef AC_OP_KINDS
+};
+
+const char *ac_op_name(ac_op op) {
+  static const char *const names[AC_OP_COUNT] = {
+#define AC_OP_NAME(name, in, out) [AC_OP_##name] = #name,
+    AC_OP_LIST(AC_OP_NAME)
+#undef AC_OP_NAME
+  };
+  return names[op];
+}
+
+static char kind_at(const char *letters, int index) {
+  return (size_t)index < strlen(letters) ? letters[index] : 0;
+}
+
+char ac_op_input_kind(ac_op op, int input) {
+  return kind_at(kinds[op][0], input);
+}
+
+char ac_op_output_kind(ac_op op, int output) {
+  return kind_at(kinds[op][1], output);
+}
+
+/* The operand numbered from 0 over all inputs and then all outputs. */
+static const ac_operand *operand_at(const ac_op_args *args, int index, char *kind) {
+  bool input = index < AC_MAX_INPUTS;
+  int at = input ? index : index - AC_MAX_INPUTS;
+  *kind = input ? ac_op_input_kind(args->op, at) : ac_op_output_kind(args->op, at);
+  return input ? &args->in[at] : &args->out[at];
+}
+
+ac_dtype ac_op_storage(const ac_op_args *args) {
+  for (int i = 0; i < AC_MAX_INPUTS + AC_MAX_OUTPUTS; i++) {
+    char kind;
+    const ac_operand *x = operand_at(args, i, &kind);
+    if (kind == 's' && x->count) return x->dtype;
+  }
+  return AC_F32;
+}
+
+static bool is_float(ac_dtype dtype) {
+  return dtype == AC_F32 || dtype == AC_F16 || dtype == AC_BF16;
+}
+
+bool ac_op_dtypes_valid(const ac_op_args *args) {
+  ac_dtype storage = ac_op_storage(args);
+  for (int i = 0; i < AC_MAX_INPUTS + AC_MAX_OUTPUTS; i++) {
+    char kind;
+    const ac_operand *x = operand_at(args, i, &kind);
+    if (!x->count) continue;
+    bool good = kind == 's'   ? is_float(x->dtype) && x->dtype == storage
+                : kind == 'a' ? is_float(x->dtype)
+                : kind == 'f' ? x->dtype == AC_F32
+                              : kind == 'i' && x->dtype == AC_I32;
+    if (!good) return false;
+  }
+  return true;
+}

@@ -1,0 +1,104 @@
+/* What graphs and plans know of an op: one description, in the op's file, in which every fact about
+ * the op stands. Nobody else asks which op it is to know what it is like. Backends never see this.
+ */
+#ifndef AC_OPS_DESCRIPTION_H
+#define AC_OPS_DESCRIPTION_H
+
+#include "ops/arguments.h"
+
+typedef struct ac_node ac_node;
+typedef struct ac_differentiation ac_differentiation;
+typedef struct ac_words ac_words;
+
+/* Work of one run: floating-point operations and the bytes that must move at least. */
+typedef struct ac_cost {
+  double flops, bytes;
+} ac_cost;
+
+/* When an op runs. A window is its micro-batches, then reduce, then the host's decision, then
+ * update. Evaluation runs what is forward of the first. */
+typedef enum ac_phase {
+  AC_PHASE_MICRO_BATCH, /* forward, loss, backward; repeated */
+  AC_PHASE_REDUCE,      /* what the decision needs: statistics of gradients */
+  AC_PHASE_UPDATE,      /* the optimizer's steps, working copies, running statistics */
+  AC_PHASE_COUNT
+} ac_phase;
+
+/* What the time of a run follows: bytes alone, or arithmetic too, as where matrices are multiplied.
+ */
+typedef enum ac_op_bound { AC_BOUND_BY_BYTES, AC_BOUND_BY_ARITHMETIC } ac_op_bound;
+
+/* What a loss op adds up over: a row for each id or, without these, for each sample. A row weighs
+ * what its weight says, 1 without weights, and nothing if its id is the one to ignore. */
+typedef struct ac_loss_rows {
+  int weights;        /* which operand; -1: none */
+  int64_t per_sample; /* rows */
+  bool ignore;
+  int32_t ignore_index;
+} ac_loss_rows;
+
+/* Operands to time the op with. A shape is a word, in which each letter is a dimension of three
+ * sizes and a digit is itself; sample.c says what the letters are. One that begins with # holds
+ * integers; NULL: absent. */
+typedef struct ac_op_sample {
+  const char *in[AC_MAX_INPUTS], *out[AC_MAX_OUTPUTS];
+  const void *attributes;
+} ac_op_sample;
+
+typedef struct ac_op_desc {
+  /* Bit i: input i may share memory with output 0, if it is not used afterwards. */
+  unsigned in_place;
+  /* Bit j: output j can be added to (`+` in the list), and so hold a parameter's gradient. */
+  unsigned can_add;
+  /* Bit j: output j gathers over the window, in whatever graph the op is, so that a run that comes
+   * again goes without it. */
+  unsigned sums;
+  /* The result for one sample depends on the other samples of the micro-batch (batch statistics),
+   * so that splitting a batch changes it. */
+  bool couples_samples;
+  /* Its results are values of its inputs as they are stored, moved or picked out. */
+  bool moves;
+  ac_phase phase;
+  bool backward; /* of AC_PHASE_MICRO_BATCH: only differentiation appends it */
+  ac_op_bound bound;
+  /* Appends the ops that compute the gradients of the node's inputs; NULL: no gradient. */
+  ac_status (*gradient)(ac_differentiation *d, const ac_node *node);
+  /* Appends to a graph that is differentiated what the node does to a window beside its outputs:
+   * nodes that gather sums, once for each micro-batch even if the node runs again or has no
+   * gradient, and nodes of other phases that go by these sums. They run if the node does. NULL:
+   * nothing. */
+  ac_status (*window)(ac_differentiation *d, const ac_node *node);
+  /* Its attributes are those of the window at hand, which whoever runs it supplies; a node's own
+   * are an example. */
+  bool by_window;
+  /* From concrete shapes (data handles unset). NULL: no flops. */
+  double (*flops)(const ac_op_args *args);
+  /* Bytes that must move at least. NULL: every operand moves once, twice where it is added to. */
+  double (*bytes)(const ac_op_args *args);
+  /* Input `ids` holds integers in [0, id_limit). NULL: none does. */
+  int ids;
+  int64_t (*id_limit)(const ac_op_args *args);
+  /* For one sample. NULL: the op is no loss. */
+  ac_loss_rows (*loss_rows)(const ac_op_args *args);
+  /* Says what of the attributes changes the work of a run beside its shapes (words.h). NULL:
+   * nothing does. */
+  void (*words)(ac_words *words, const ac_op_args *args);
+  ac_op_sample sample;
+} ac_op_desc;
+
+const ac_op_desc *ac_op_describe(ac_op op);
+
+/* Flops and bytes by the op's own counts. */
+ac_cost ac_op_cost(const ac_op_args *args);
+/* The same, without the flops of what is bound by bytes: what the seconds of a run are predicted
+ * by. */
+ac_cost ac_op_work(const ac_op_args *args);
+
+/* Bytes of all operands present, each moved once, twice where added to. */
+double ac_op_operand_bytes(const ac_op_args *args);
+
+/* The op with operands of one of the sizes of its sample, without handles and workspace. */
+enum { AC_SAMPLE_SIZES = 3 };
+void ac_op_sample_arguments(ac_op_args *args, ac_op op, ac_dtype storage, int size);
+
+#endif

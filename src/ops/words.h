@@ -1,0 +1,24 @@
+/* A run of an op in words, for the bench: what of its attributes, and of evaluation, changes the
+ * work beside its shapes, as ", WORDS" for each. What has no part in the work is left out: streams
+ * of random numbers, epsilons, factors and rates; so is what can be told from the shapes: groups,
+ * heads and scales of size. */
+#ifndef AC_OPS_WORDS_H
+#define AC_OPS_WORDS_H
+
+#include "ops/description.h"
+
+/* Text that is put together piece by piece; what exceeds the room is cut off. */
+struct ac_words {
+  char *text;
+  size_t size, used;
+};
+void ac_words_put(ac_words *words, const char *format, ...);
+
+/* ", NAME 2" or ", NAME 2x3", for height and width; nothing if both are the usual. */
+void ac_words_put_pair(ac_words *words, const char *name, const int32_t pair[2], int32_t usual);
+/* Of a weight that is square; where it is not, its shape says it. */
+void ac_words_put_layout(ac_words *words, ac_layout layout, const ac_operand *weight);
+/* Of what does other work in evaluation. */
+void ac_words_put_evaluation(ac_words *words, const ac_run_state *run);
+
+#endif

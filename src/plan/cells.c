@@ -1,0 +1,163 @@
+/* The table of what persists. A problem lists its cells once, in the order in which they lie on the
+ * device; placing them for a micro-batch gives sizes to those that grow with it, and addresses.
+ *
+ *   parameters, working copies | gradients, pooled statistics | optimizer state |
+ *   control: loss sums, gradients' statistics | counts | inputs       and inputs again, on the host
+ *
+ * The control block is one range, so that one read-back brings all of it to the host. */
+#include "plan/plan.h"
+
+#include "core/error.h"
+
+#include <stdlib.h>
+
+/* Forward only, a parameter that is read in 16 bits alone needs no f32 original. Sums are there
+ * only if something adds to them. */
+static bool is_wanted(const ac_problem *problem, const ac_tensor *tensor) {
+  bool training = problem->desc.purpose == AC_TRAIN, read = problem->reads[tensor->id];
+  switch (tensor->role) {
+  case AC_ROLE_INPUT:
+    return read;
+  case AC_ROLE_WORKING:
+    return training || read;
+  case AC_ROLE_PARAMETER:
+    return training || read || problem->parameters[tensor->parameter].working < 0;
+  case AC_ROLE_LOSS:
+    return ac_graph_loss_index(problem->graph, tensor->id) >= 0;
+  default:
+    return true;
+  }
+}
+
+static ac_cell cell_of(const ac_tensor *tensor, ac_space space) {
+  return (ac_cell){.role = tensor->role,
+                   .tensor = tensor->id,
+                   .owner = tensor->parameter,
+                   .space = space,
+                   .dtype = tensor->dtype,
+                   .shape = tensor->shape,
+                   .address = AC_NO_ADDRESS};
+}
+
+static void add_role(ac_problem *problem, ac_role role, ac_space space) {
+  const ac_graph *graph = problem->graph;
+  for (int i = 0; i < graph->tensor_count; i++) {
+    const ac_tensor *tensor = ac_tensor_at(graph, i);
+    if (tensor->role != role || tensor->storage != i || !is_wanted(problem, tensor)) continue;
+    ac_cell *cell = &problem->cells[problem->cell_count++];
+    *cell = cell_of(tensor, space);
+    if (role == AC_ROLE_LOSS) cell->owner = ac_graph_loss_index(graph, i);
+    for (int k = 0; role == AC_ROLE_INPUT && k < graph->input_count; k++)
+      if (graph->inputs[k] == i) cell->owner = k;
+  }
+}
+
+/* Counts of what is stored in 16 bits, where these are watched. */
+static void add_counters(ac_problem *problem) {
+  const ac_plan_desc *desc = &problem->desc;
+  if (!desc->debug_numerics || desc->precision == AC_PRECISION_F32) return;
+  problem->cells[problem->cell_count++] = (ac_cell){.role = AC_ROLE_COUNTER,
+                                                    .tensor = -1,
+                                                    .owner = -1,
+                                                    .dtype = AC_I32,
+                                                    .shape = {.rank = 1},
+                                                    .address = AC_NO_ADDRESS};
+}
+
+ac_status ac_cells_list(ac_problem *problem) {
+  static const ac_role before[] = {AC_ROLE_PARAMETER, AC_ROLE_WORKING, AC_ROLE_GRADIENT,
+                                   AC_ROLE_POOLED,    AC_ROLE_STATE,   AC_ROLE_LOSS,
+                                   AC_ROLE_STATISTICS};
+  const ac_graph *graph = problem->graph;
+  size_t most = (size_t)graph->tensor_count + (size_t)graph->input_count + 1;
+  problem->cells = calloc(most, sizeof *problem->cells);
+  if (!problem->cells) return ac_fail(AC_ERROR_MEMORY, "no memory for a table of cells");
+  for (size_t i = 0; i < sizeof before / sizeof *before; i++)
+    add_role(problem, before[i], AC_SPACE_DEVICE);
+  add_counters(problem);
+  add_role(problem, AC_ROLE_INPUT, AC_SPACE_DEVICE);
+  add_role(problem, AC_ROLE_INPUT, AC_SPACE_HOST);
+  return AC_OK;
+}
+
+/* ---- places ---------------------------------------------------------------------------------- */
+
+static uint64_t *class_of(ac_plan_bytes *bytes, ac_role role) {
+  switch (role) {
+  case AC_ROLE_PARAMETER:
+  case AC_ROLE_WORKING:
+    return &bytes->parameters;
+  case AC_ROLE_GRADIENT:
+  case AC_ROLE_POOLED:
+    return &bytes->gradients;
+  case AC_ROLE_STATE:
+    return &bytes->optimizer;
+  default:
+    return &bytes->io;
+  }
+}
+
+static bool is_control(const ac_cell *cell) {
+  return cell->role == AC_ROLE_LOSS || cell->role == AC_ROLE_STATISTICS;
+}
+
+/* The whole owner: shards would be ranges. */
+static void set_size(ac_cell *cell, int64_t micro_batch, uint64_t counters) {
+  if (cell->role == AC_ROLE_COUNTER) cell->shape.dim[0] = (int64_t)(counters / sizeof(int32_t));
+  cell->first = 0;
+  cell->count = ac_shape_count(&cell->shape) * (cell->shape.batched ? micro_batch : 1);
+  cell->bytes = (uint64_t)cell->count * ac_dtype_bytes(cell->dtype);
+}
+
+static uint64_t control_bytes(const ac_problem *problem, const ac_address_space *space) {
+  uint64_t bytes = 0;
+  for (int i = 0; i < problem->cell_count; i++) {
+    ac_cell cell = problem->cells[i];
+    if (!is_control(&cell)) continue;
+    set_size(&cell, 1, 0);
+    bytes += ac_align(space, cell.bytes);
+  }
+  return bytes;
+}
+
+/* Cells of the control block come one after another, so the first makes room for all. */
+static ac_status place(const ac_problem *problem, ac_address_space *space, ac_cell *cell,
+                       ac_control_block *control, uint64_t *used) {
+  if (!is_control(cell)) return ac_layout_append(space, cell->bytes, &cell->address);
+  if (!control->bytes) {
+    control->bytes = control_bytes(problem, space);
+    AC_TRY(ac_layout_append(space, control->bytes, &control->address));
+  }
+  cell->address = control->address + *used;
+  *used += ac_align(space, cell->bytes);
+  return AC_OK;
+}
+
+ac_status ac_cells_place(const ac_problem *problem, int64_t micro_batch, uint64_t counters,
+                         ac_address_space *space, ac_cell *cells, ac_control_block *control,
+                         ac_plan_bytes *bytes) {
+  bool whole = ac_problem_whole_window(problem, micro_batch);
+  uint64_t used = 0;
+  *control = (ac_control_block){0};
+  for (int i = 0; i < problem->cell_count; i++) {
+    ac_cell cell = problem->cells[i];
+    uint64_t begin = space->end;
+    set_size(&cell, micro_batch, counters);
+    if (cell.role == AC_ROLE_GRADIENT && whole) cell.space = AC_SPACE_ARENA;
+    if (cell.space == AC_SPACE_DEVICE) AC_TRY(place(problem, space, &cell, control, &used));
+    *class_of(bytes, cell.role) += space->end - begin;
+    if (cells) cells[i] = cell;
+  }
+  return AC_OK;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+
+const ac_cell *ac_plan_cell(const ac_plan *plan, ac_role role, int owner, int state) {
+  for (int i = 0; i < plan->cell_count; i++) {
+    const ac_cell *cell = &plan->cells[i];
+    if (cell->role != role || cell->owner != owner || cell->space == AC_SPACE_HOST) continue;
+    if (cell->tensor < 0 || ac_tensor_at(plan->graph, cell->tensor)->state == state) return cell;
+  }
+  return NULL;
+}

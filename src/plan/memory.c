@@ -1,0 +1,159 @@
+/* The memory model: what a choice takes in bytes, at least or exactly, and the laying down of one.
+ * Candidates of the search are bounded, which is linear in values; the chosen one is laid out. */
+#include "plan/plan.h"
+
+#include "core/error.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t larger(uint64_t a, uint64_t b) {
+  return a > b ? a : b;
+}
+
+static ac_address_space new_space(const ac_problem *problem) {
+  const ac_device_info *device = &problem->device->info;
+  uint64_t chunk = device->max_allocation / device->alignment * device->alignment;
+  return (ac_address_space){.alignment = device->alignment, .chunk_bytes = chunk};
+}
+
+/* Two counts for each step of the micro-batch, each where a device's view may begin. */
+static uint64_t counter_bytes(const ac_address_space *space, const ac_sequence *sequence) {
+  return (uint64_t)ac_sequence_end(sequence) * ac_align(space, 2 * sizeof(int32_t));
+}
+
+static ac_target target_of(const ac_problem *problem) {
+  return problem->desc.purpose == AC_TRAIN      ? AC_TARGET_GRADIENTS
+         : problem->desc.purpose == AC_EVALUATE ? AC_TARGET_LOSS
+                                                : AC_TARGET_OUTPUTS;
+}
+
+/* ---- bounds ---------------------------------------------------------------------------------- */
+
+static ac_status arena_bound(const ac_problem *problem, int64_t micro_batch, ac_sequence *sequence,
+                             uint64_t after, uint64_t *bytes) {
+  const ac_address_space space = new_space(problem);
+  ac_layout_sums sums;
+  AC_TRY(ac_sequence_size(sequence, problem->graph, problem->device, micro_batch, after));
+  AC_TRY(ac_layout_bound(sequence, problem->graph, &sums));
+  *bytes = sums.all;
+  return ac_layout_check(&space, sequence);
+}
+
+static ac_status unlimited(ac_status status, uint64_t *bytes) {
+  if (status != AC_ERROR_BUDGET) return status;
+  *bytes = UINT64_MAX;
+  return AC_OK;
+}
+
+ac_status ac_memory_evaluation(const ac_problem *problem, int64_t micro_batch, uint64_t *bytes) {
+  ac_sequence sequence = {0};
+  *bytes = 0;
+  if (problem->desc.purpose != AC_TRAIN) return AC_OK;
+  ac_status status = ac_sequence_build(&sequence, problem->graph, AC_TARGET_LOSS, false,
+                                       &problem->evaluation, NULL);
+  if (status == AC_OK) status = arena_bound(problem, micro_batch, &sequence, 0, bytes);
+  ac_sequence_free(&sequence);
+  return unlimited(status, bytes);
+}
+
+static ac_status total_bound(const ac_problem *problem, int64_t micro_batch, ac_sequence *sequence,
+                             uint64_t evaluation, uint64_t *bytes) {
+  ac_address_space space = new_space(problem);
+  ac_control_block control;
+  ac_plan_bytes classes = {0};
+  uint64_t arena;
+  AC_TRY(ac_cells_place(problem, micro_batch, counter_bytes(&space, sequence), &space, NULL,
+                        &control, &classes));
+  AC_TRY(arena_bound(problem, micro_batch, sequence, problem->after_workspace, &arena));
+  arena = larger(arena, evaluation);
+  *bytes = arena == UINT64_MAX ? arena : space.end + arena;
+  return AC_OK;
+}
+
+ac_status ac_memory_bound(const ac_problem *problem, int64_t micro_batch, ac_sequence *sequence,
+                          uint64_t evaluation, uint64_t *bytes) {
+  return unlimited(total_bound(problem, micro_batch, sequence, evaluation, bytes), bytes);
+}
+
+/* ---- laying down ----------------------------------------------------------------------------- */
+
+/* What a sequence's values take: where they end, and the bounds. */
+typedef struct arena {
+  uint64_t end;
+  ac_layout_sums sums;
+} arena;
+
+static ac_status lay_arena(const ac_problem *problem, int64_t micro_batch,
+                           const ac_address_space *space, ac_sequence *sequence, uint64_t after,
+                           arena *a) {
+  AC_TRY(ac_sequence_size(sequence, problem->graph, problem->device, micro_batch, after));
+  AC_TRY(ac_layout_bound(sequence, problem->graph, &a->sums));
+  return ac_layout_arena(space, sequence, space->end, &a->end);
+}
+
+/* Cells of the arena lie where their values do. */
+static void find_in_arena(ac_plan *plan) {
+  if (!plan->main.whole_window) return;
+  for (int v = 0; v < plan->main.value_count; v++)
+    for (int i = 0; i < plan->cell_count; i++)
+      if (plan->cells[i].space == AC_SPACE_ARENA &&
+          plan->cells[i].tensor == plan->main.values[v].tensor)
+        plan->cells[i].address = plan->main.values[v].address;
+}
+
+static ac_status lay_memory(ac_plan *plan) {
+  const ac_problem *problem = &plan->problem;
+  const int64_t micro_batch = plan->info.micro_batch;
+  ac_plan_bytes *bytes = &plan->info.bytes;
+  ac_address_space space = new_space(problem);
+  ac_control_block control;
+  arena main, evaluation = {0};
+  *bytes = (ac_plan_bytes){0};
+  AC_TRY(ac_cells_place(problem, micro_batch, counter_bytes(&space, &plan->main), &space,
+                        plan->cells, &control, bytes));
+  plan->control = control.address;
+  plan->control_bytes = control.bytes;
+  AC_TRY(lay_arena(problem, micro_batch, &space, &plan->main, problem->after_workspace, &main));
+  if (problem->desc.purpose == AC_TRAIN)
+    AC_TRY(lay_arena(problem, micro_batch, &space, &plan->evaluation, 0, &evaluation));
+  find_in_arena(plan);
+  uint64_t tensors = larger(main.sums.tensors, evaluation.sums.tensors);
+  plan->info.live_bytes = main.sums.all;
+  bytes->activations = larger(main.sums.activations, evaluation.sums.activations);
+  bytes->gradients += tensors - bytes->activations;
+  bytes->total = larger(main.end, evaluation.end);
+  bytes->workspace = bytes->total - space.end - tensors;
+  plan->chunk_bytes = space.chunk_bytes && bytes->total > space.chunk_bytes ? space.chunk_bytes : 0;
+  return AC_OK;
+}
+
+static ac_status lay_sequences(ac_plan *plan, const ac_choice *choice) {
+  const ac_problem *problem = &plan->problem;
+  bool whole = ac_problem_whole_window(problem, choice->micro_batch);
+  ac_sequence_free(&plan->main);
+  AC_TRY(ac_sequence_build(&plan->main, plan->graph, target_of(problem), whole, choice->order,
+                           &problem->after));
+  if (problem->desc.purpose != AC_TRAIN || plan->evaluation.steps) return AC_OK;
+  return ac_sequence_build(&plan->evaluation, plan->graph, AC_TARGET_LOSS, false,
+                           &problem->evaluation, NULL);
+}
+
+ac_status ac_plan_lay(ac_plan *plan, const ac_choice *choice) {
+  const ac_problem *problem = &plan->problem;
+  plan->info.micro_batch = choice->micro_batch;
+  if (!plan->cells) {
+    plan->cell_count = problem->cell_count;
+    plan->cells = calloc((size_t)plan->cell_count + 1, sizeof *plan->cells);
+    if (!plan->cells) return ac_fail(AC_ERROR_MEMORY, "no memory for a table of cells");
+  }
+  AC_TRY(lay_sequences(plan, choice));
+  return unlimited(lay_memory(plan), &plan->info.bytes.total);
+}
+
+void ac_plan_clear(ac_plan *plan) {
+  ac_sequence_free(&plan->main);
+  ac_sequence_free(&plan->evaluation);
+  free(plan->cells);
+  plan->cells = NULL;
+}

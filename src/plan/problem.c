@@ -1,0 +1,273 @@
+/* What is asked for: the graph with all nodes of a window, stored as the precision says, which of
+ * them run, what persists. All that follows from graph, device and description without a choice. */
+#include "plan/stages.h"
+
+#include "core/error.h"
+#include "graph/differentiate.h"
+#include "graph/precision.h"
+#include "ops/update.h"
+
+#include <stdlib.h>
+
+ac_dtype ac_plan_storage(const ac_plan_desc *desc) {
+  static const ac_dtype storage[] = {AC_F32, AC_F16, AC_BF16};
+  return storage[desc->precision];
+}
+
+/* ---- what the device runs -------------------------------------------------------------------- */
+
+/* The sentence about a node that cannot run, and what would help. */
+static ac_status unsupported(const ac_problem *problem, const ac_node *node, int64_t batch) {
+  char text[128], whole[128];
+  const char *id = problem->device->info.id;
+  ac_node_text(text, sizeof text, problem->graph, node);
+  if (batch == 1) return ac_fail(AC_ERROR_UNSUPPORTED, "plan: device %s cannot run %s", id, text);
+  if (problem->coupled < 0)
+    return ac_fail(AC_ERROR_UNSUPPORTED,
+                   "plan: device %s cannot run %s at a micro-batch of %lld; give a smaller one", id,
+                   text, (long long)batch);
+  return ac_fail(
+      AC_ERROR_UNSUPPORTED,
+      "plan: device %s cannot run %s on %lld samples, and %s keeps a batch whole; take a "
+      "smaller batch, group norm, or accept the statistics of micro-batches "
+      "(--batch-norm micro)",
+      id, text, (long long)batch,
+      ac_node_text(whole, sizeof whole, problem->graph,
+                   ac_node_at(problem->graph, problem->coupled)));
+}
+
+static ac_status check_nodes(const ac_problem *problem, const ac_nodes *nodes, bool training,
+                             int64_t batch) {
+  ac_run_state run = {.training = training, .batch = batch};
+  const ac_backend *backend = problem->device->backend;
+  for (int i = 0; i < nodes->count; i++) {
+    ac_op_args args;
+    ac_node_arguments(nodes->list[i], problem->graph, &run, &args);
+    if (!backend->supports(problem->device->state, &args))
+      return unsupported(problem, ac_node_at(problem->graph, nodes->list[i]), batch);
+  }
+  return AC_OK;
+}
+
+ac_status ac_problem_check_support(const ac_problem *problem, int64_t micro_batch) {
+  AC_TRY(check_nodes(problem, &problem->main, problem->desc.purpose == AC_TRAIN, micro_batch));
+  return check_nodes(problem, &problem->evaluation, false, micro_batch);
+}
+
+/* ---- nodes ----------------------------------------------------------------------------------- */
+
+/* Those that the target needs, each once, in creation order and phase by phase. `after` (NULL: none
+ * of these) receives those of later phases. */
+static ac_status list_nodes(const ac_problem *problem, ac_target target, bool *runs,
+                            ac_nodes *nodes, ac_nodes *after) {
+  const ac_graph *graph = problem->graph;
+  size_t room = (size_t)graph->node_count + 1;
+  AC_TRY(ac_select_nodes(graph, target, runs));
+  nodes->list = malloc(room * sizeof *nodes->list);
+  if (after) after->list = malloc(room * sizeof *after->list);
+  if (!nodes->list || (after && !after->list))
+    return ac_fail(AC_ERROR_MEMORY, "no memory for a list of nodes");
+  for (int phase = 0; phase < AC_PHASE_COUNT; phase++)
+    for (int i = 0; i < graph->node_count; i++) {
+      if (!runs[i] || (int)ac_node_at(graph, i)->phase != phase) continue;
+      ac_nodes *to = phase == AC_PHASE_MICRO_BATCH ? nodes : after;
+      to->list[to->count++] = i;
+    }
+  return AC_OK;
+}
+
+static void mark_reads(ac_problem *problem) {
+  for (int i = 0; i < problem->main.count; i++) {
+    const ac_node *node = ac_node_at(problem->graph, problem->main.list[i]);
+    for (int k = 0; k < AC_MAX_INPUTS; k++)
+      if (node->in[k] >= 0)
+        problem->reads[ac_tensor_at(problem->graph, node->in[k])->storage] = true;
+  }
+}
+
+static ac_status select_nodes(ac_problem *problem, bool *runs) {
+  ac_purpose purpose = problem->desc.purpose;
+  if (purpose != AC_TRAIN)
+    return list_nodes(problem, purpose == AC_EVALUATE ? AC_TARGET_LOSS : AC_TARGET_OUTPUTS, runs,
+                      &problem->main, NULL);
+  AC_TRY(list_nodes(problem, AC_TARGET_LOSS, runs, &problem->evaluation, NULL));
+  AC_TRY(list_nodes(problem, AC_TARGET_GRADIENTS, runs, &problem->main, &problem->after));
+  problem->stages = calloc(1, sizeof *problem->stages);
+  if (!problem->stages) return ac_fail(AC_ERROR_MEMORY, "no memory for a plan");
+  return ac_stages_cut(problem->stages, problem->graph, &problem->main);
+}
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+/* Byte counts of whole tensors, and sums of a few thousand of them, must fit 64 bits. */
+static ac_status check_sizes(const ac_problem *problem) {
+  for (int i = 0; i < problem->graph->tensor_count; i++) {
+    const ac_shape *shape = &ac_tensor_at(problem->graph, i)->shape;
+    int64_t batch = shape->batched ? problem->desc.batch : 1;
+    char text[AC_SHAPE_TEXT];
+    if (ac_shape_count(shape) > AC_MAX_ELEMENTS / batch)
+      return ac_fail(AC_ERROR_BUDGET,
+                     "plan: a tensor of %s at a batch of %lld is beyond any device",
+                     ac_shape_text(text, shape), (long long)problem->desc.batch);
+  }
+  return AC_OK;
+}
+
+/* A batch that must not be split is one micro-batch. */
+static ac_status settle_micro_batch(ac_problem *problem) {
+  ac_plan_desc *desc = &problem->desc;
+  problem->coupled = -1;
+  if (desc->purpose != AC_TRAIN || desc->micro_batch_norm) return AC_OK;
+  for (int i = problem->main.count - 1; i >= 0; i--) {
+    const ac_node *node = ac_node_at(problem->graph, problem->main.list[i]);
+    if (!node->backward && ac_op_describe(node->op)->couples_samples)
+      problem->coupled = problem->main.list[i];
+  }
+  if (problem->coupled < 0) return AC_OK;
+  if (!desc->micro_batch) desc->micro_batch = desc->batch;
+  if (desc->micro_batch == desc->batch) return AC_OK;
+  char text[128];
+  return ac_fail(
+      AC_ERROR_ARGUMENT,
+      "plan: %s looks at all samples of a batch of %lld and cannot be split into "
+      "micro-batches of %lld; take group norm, a micro-batch of %lld, or accept the "
+      "statistics of micro-batches (--batch-norm micro)",
+      ac_node_text(text, sizeof text, problem->graph, ac_node_at(problem->graph, problem->coupled)),
+      (long long)desc->batch, (long long)desc->micro_batch, (long long)desc->batch);
+}
+
+/* The bytes are what ac_loader_bytes says for the inputs that are read, their batches rounded up
+ * alike, but for one sample of other fields a thread. */
+static void count_read_ahead(ac_problem *problem) {
+  enum { ALIGNMENT = 64 };
+  const ac_graph *graph = problem->graph;
+  for (int i = 0; i < graph->input_count && problem->desc.purpose == AC_TRAIN; i++) {
+    if (!problem->reads[graph->inputs[i]]) continue;
+    ac_operand x = ac_operand_of(ac_tensor_at(graph, graph->inputs[i]), problem->desc.batch);
+    uint64_t bytes = (uint64_t)x.count * ac_dtype_bytes(x.dtype);
+    problem->read_ahead_bytes += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  }
+  if (problem->desc.purpose != AC_TRAIN) problem->desc.read_ahead = 0;
+}
+
+uint64_t ac_problem_needs(const ac_problem *problem, uint64_t total, int read_ahead) {
+  bool shared = problem->device->backend->is_host;
+  if (total == UINT64_MAX || !shared) return total;
+  return total + ac_problem_read_ahead(problem, read_ahead);
+}
+
+static void find_parameters(ac_problem *problem) {
+  const ac_graph *graph = problem->graph;
+  for (int i = 0; i < graph->parameter_count; i++)
+    problem->parameters[i] = (ac_parameter_tensors){graph->parameters[i], -1, -1};
+  for (int i = 0; i < graph->tensor_count; i++) {
+    const ac_tensor *tensor = ac_tensor_at(graph, i);
+    if (tensor->storage != i) continue;
+    if (tensor->role == AC_ROLE_WORKING) problem->parameters[tensor->parameter].working = i;
+    if (tensor->role == AC_ROLE_GRADIENT) problem->parameters[tensor->parameter].gradient = i;
+  }
+}
+
+static ac_status append_update(ac_problem *problem) {
+  bool adamw = problem->desc.optimizer == AC_ADAMW;
+  int states = adamw ? 2 : problem->desc.sgd_no_momentum ? 0 : 1;
+  return ac_optimizer_append(problem->graph, adamw ? AC_OP_adamw : AC_OP_sgd, states);
+}
+
+static bool is_input(const ac_graph *graph, int tensor) {
+  const ac_tensor *t = ac_tensor_at(graph, tensor);
+  return t && ac_tensor_at(graph, t->storage)->role == AC_ROLE_INPUT;
+}
+
+/* What several losses weigh must be known before a window. */
+static ac_status check_losses(const ac_problem *problem) {
+  const ac_graph *graph = problem->graph;
+  if (graph->loss_count < 2 || problem->desc.loss_means != AC_LOSS_MEANS_COUNTED) return AC_OK;
+  for (int k = 0; k < graph->loss_count; k++) {
+    const ac_node *node = ac_node_at(graph, ac_tensor_at(graph, graph->losses[k].tensor)->producer);
+    const ac_op_desc *desc = ac_op_describe(node->op);
+    ac_run_state run = {.batch = 1};
+    ac_op_args args;
+    ac_node_arguments(ac_tensor_at(graph, graph->losses[k].tensor)->producer, graph, &run, &args);
+    const ac_loss_rows rows = desc->loss_rows(&args);
+    bool known = (rows.weights < 0 || is_input(graph, node->in[rows.weights])) &&
+                 (!rows.ignore || is_input(graph, node->in[desc->ids]));
+    if (!known)
+      return ac_fail(AC_ERROR_UNSUPPORTED,
+                     "plan: what loss %s weighs does not follow from inputs alone, and with "
+                     "several losses it has to be known before a window: give it "
+                     "(AC_LOSS_MEANS_GIVEN), or divide by samples (AC_LOSS_MEANS_PER_SAMPLE)",
+                     graph->losses[k].name);
+  }
+  return AC_OK;
+}
+
+/* The graph with all nodes of a window. */
+static ac_status complete_graph(ac_problem *problem) {
+  ac_graph *graph = problem->graph;
+  bool training = problem->desc.purpose == AC_TRAIN;
+  if (training) AC_TRY(ac_graph_differentiate(graph));
+  AC_TRY(ac_graph_set_storage(graph, ac_plan_storage(&problem->desc)));
+  if (training) AC_TRY(append_update(problem));
+  AC_TRY(check_sizes(problem));
+  if (training) AC_TRY(check_losses(problem));
+  if (problem->desc.purpose == AC_EVALUATE && !graph->loss_count)
+    return ac_fail(AC_ERROR_ARGUMENT, "plan: the graph has no loss to evaluate");
+  if (problem->desc.purpose == AC_PREDICT && graph->output_count == 0)
+    return ac_fail(AC_ERROR_ARGUMENT, "plan: the graph has no output to predict");
+  return AC_OK;
+}
+
+static void find_after_workspace(ac_problem *problem) {
+  const ac_backend *backend = problem->device->backend;
+  ac_run_state run = {.training = true, .batch = 1};
+  for (int i = 0; i < problem->after.count; i++) {
+    ac_op_args args;
+    ac_node_arguments(problem->after.list[i], problem->graph, &run, &args);
+    uint64_t bytes = backend->workspace(problem->device->state, &args);
+    if (bytes > problem->after_workspace) problem->after_workspace = bytes;
+  }
+}
+
+static ac_status derive(ac_problem *problem) {
+  AC_TRY(complete_graph(problem));
+  const ac_graph *graph = problem->graph;
+  problem->reads = calloc((size_t)graph->tensor_count + 1, sizeof *problem->reads);
+  problem->parameters = calloc((size_t)graph->parameter_count + 1, sizeof *problem->parameters);
+  bool *runs = calloc((size_t)graph->node_count + 1, sizeof *runs);
+  ac_status status = AC_OK;
+  if (!problem->reads || !problem->parameters || !runs)
+    status = ac_fail(AC_ERROR_MEMORY, "no memory for a plan");
+  if (status == AC_OK) status = select_nodes(problem, runs);
+  free(runs);
+  AC_TRY(status);
+  find_parameters(problem);
+  mark_reads(problem);
+  AC_TRY(ac_problem_check_support(problem, 1));
+  find_after_workspace(problem);
+  count_read_ahead(problem);
+  AC_TRY(ac_cells_list(problem));
+  return settle_micro_batch(problem);
+}
+
+ac_status ac_problem_create(ac_problem *problem, const ac_graph *graph, ac_device *device,
+                            const ac_plan_desc *desc) {
+  *problem = (ac_problem){.device = device, .desc = *desc, .coupled = -1};
+  if (!desc->batch) problem->desc.batch = desc->micro_batch ? desc->micro_batch : 1;
+  AC_TRY(ac_graph_clone(&problem->source, graph));
+  AC_TRY(ac_graph_clone(&problem->graph, graph));
+  return derive(problem);
+}
+
+void ac_problem_free(ac_problem *problem) {
+  if (problem->stages) ac_stages_free(problem->stages);
+  free(problem->stages);
+  ac_graph_free(problem->source);
+  ac_graph_free(problem->graph);
+  free(problem->main.list);
+  free(problem->evaluation.list);
+  free(problem->after.list);
+  free(problem->reads);
+  free(problem->parameters);
+  free(problem->cells);
+}

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# tests/added_op/run.sh SOURCE WORK GENERATOR: an op is its files, one line in the list and its builder's prototype. A
+# copy of the tree is given one more op, built and tested, on every device; nothing else in it is changed. It stays in
+# WORK, so that the next run builds what has changed since, and is built without optimisation.
+set -euo pipefail
+source=$1 work=$2 generator=$3 here=$1/tests/added_op/tree
+copy=$work/source build=$work/build
+mkdir -p "$work"
+rm -rf "$copy"
+mkdir "$copy"
+cp -rp "$source"/{CMakeLists.txt,CMakePresets.json,cl,examples,include,src,tests,tools} "$copy"
+
+(cd "$here" && find . -type f) | while read -r file; do
+  [[ ! -e $copy/$file ]] || { echo "$file is there already" >&2; exit 1; }
+done
+cp -rp "$here/." "$copy"
+add_before() { # FILE PATTERN LINE; what is built already stays so
+  sed -i "0,/$2/s//$3\n&/" "$copy/$1"
+  (($(diff "$source/$1" "$copy/$1" | grep -c '^[<>]') == 1)) || { echo "$1: not one line more" >&2; exit 1; }
+  touch -r "$source/$1" "$copy/$1"
+}
+ops='X(square, "s", "s") X(square_gradient, "ss", "s") \/* x -> y;  dy x -> dx *\/'
+add_before src/ops/list.h '^  F(numerics)' "  F(square) $ops \\\\"
+prototype='AC_API ac_tensor *ac_square(ac_tensor *x, float factor);'
+add_before include/accrue/graph.h '^AC_API ac_tensor \*ac_sigmoid' "$prototype"
+
+cat >"$work/compile" <<'END'
+#!/bin/sh
+exec $(command -v ccache) "$@" -O0
+END
+chmod +x "$work/compile"
+cmake -S "$copy" -B "$build" -G "$generator" -DCMAKE_BUILD_TYPE=None "-DCMAKE_C_COMPILER_LAUNCHER=$work/compile" \
+  -DACCRUE_TESTS=ON >/dev/null
+cmake --build "$build" --parallel 2 --target test_ops test_random >"$work/log" 2>&1 ||
+  { tail -n 60 "$work/log"; exit 1; }
+
+ctest --test-dir "$build" -N | grep ' op_square$'
+ctest --test-dir "$build" -R '^op_square$' --output-on-failure
+"$build/bin/test_random" --graphs 20 --families square

@@ -1,0 +1,134 @@
+# What the help of `accrue plan` and `accrue verify` says of the flags of `accrue train`: those that it lists as without
+# effect have none, and those that it offers have one.
+
+# How a flag is given, for all models (*) or one, so that it changes something where it can. What follows the bar is given
+# with and without it.
+flag_table() {
+  cat <<'TABLE'
+* data nowhere
+* max-bytes 10
+* vocab 300 | --data tokens
+* layers 2
+* heads 4
+* width 32
+* context 8
+* depth 14
+* norm layer
+* classes 12
+* dropout 0.3
+* images pair/train-images-idx3-ubyte
+* labels pair/train-labels-idx1-ubyte
+* coarse
+* label-smoothing 0.2
+* shift 1
+* flip
+* rotation 30
+* scaling 0.3
+* erase 1
+* batch 4
+* steps 7
+* epochs 3
+* lr 0.1
+* schedule constant
+* min-lr 1e-5
+* warmup 3
+* optimizer sgd
+* beta1 0.5
+* beta2 0.5
+* momentum 0 | --optimizer sgd
+* weight-decay 0.5
+* clip 0.01
+* last-window carry | --micro-batch 6
+* eval-every 1
+* eval-samples 1
+* rank 99999/100000
+* fold 1/100000
+* seed 2
+* loss-scale 1000 | --precision f16
+* loss-scale-init 1000 | --precision f16
+* loss-scale-growth 3 | --precision f16 --loss-scale-interval 1
+* loss-scale-interval 1 | --precision f16 --loss-scale-growth 3
+* loss-scale-backoff 0.3 | --precision f16 --loss-scale-init 1e30
+* loss-scale-floor 1e29 | --precision f16 --loss-scale-init 1e30
+* replay | --precision f16 --loss-scale-init 1e30
+* device nothing
+* memory 1
+* micro-batch 3
+gpt read-ahead 32 | --memory 210KiB
+resnet read-ahead 32 | --memory 480KiB
+* loader-threads 3
+* batch-norm micro | --norm batch
+* precision bf16
+* debug-numerics | --precision f16
+* recompute all
+* init other/model.safetensors
+* out elsewhere
+* metrics m
+* updates 2
+* json
+* svg nowhere/picture.svg
+TABLE
+}
+
+# flag_given MODEL NAME: its line, as arrays `given` and `beside`.
+flag_given() {
+  local model name rest line found=''
+  while read -r model name rest; do
+    if [[ $model == '*' || $model == "$1" ]] && [[ $name == "$2" ]]; then found=1 line=$rest; fi
+  done < <(flag_table)
+  [[ $found ]] || die "this test does not know --$2"
+  read -r -a given <<<"${line%%|*}"
+  beside=()
+  [[ $line != *'|'* ]] || read -r -a beside <<<"${line#*|}"
+}
+
+# outcome FILE ARGUMENT...: what the program prints and its status.
+outcome() {
+  local file=$1 status=0
+  shift
+  "$ACCRUE" "$@" >"$file" 2>err </dev/null || status=$?
+  echo "status $status" >>"$file"
+}
+
+# changes VERB MODEL NAME: whether the flag makes a difference to what the verb prints or whether it does its work.
+changes() {
+  local given beside device=cpu
+  [[ $1 != plan ]] || device=dry
+  flag_given "$2" "$3"
+  local flags=("$1" "$2" "${base[@]}" --device $device "${beside[@]}")
+  outcome with "${flags[@]}" "--$3" "${given[@]}"
+  outcome without "${flags[@]}"
+  ! cmp -s with without
+}
+
+# The flags in a file `help`, one a line.
+offered() { sed -n '/without effect:$/,/^$/d; s/^  --\([a-z0-9-]*\).*/\1/p' help | sed /^help$/d; }
+without_effect() { sed -n '/without effect:$/,/^$/p' help | grep -o -- '--[a-z0-9-]*' | sed 's/^--//'; }
+
+case_without_effect() {
+  text
+  "$FIXTURE" tokens tokens 4000 300
+  mkdir pair
+  "$FIXTURE" images pair train 60
+  "$FIXTURE" images pair t10k 20
+  train --layers 3 --steps 1 --out other >/dev/null
+  local model verb name base
+  for model in gpt resnet; do
+    base=(--batch 6 --micro-batch 2 --recompute none --data pair --width 8)
+    [[ $model != gpt ]] || base+=(--data text --layers 1 --heads 2 --width 16 --context 16)
+    for verb in plan verify; do
+      run $verb $model --help >help
+      without_effect >names
+      (($(wc -l <names) > 10)) || die "$verb $model --help lists hardly any flag: $(cat names)"
+      while read -r name; do
+        ! changes $verb $model "$name" || die "$verb $model --$name has an effect: $(diff without with)"
+        grep -qx 'status 0' with || die "$verb $model fails beside --$name: $(cat err)"
+      done <names
+      offered >names
+      while read -r name; do
+        [[ $name == threads || $model$name == gptbatch-norm ]] && continue # it depends on the machine; not for this model
+        changes $verb $model "$name" || die "$verb $model --help offers --$name, which changes nothing: $(cat with)"
+      done <names
+    done
+  done
+}

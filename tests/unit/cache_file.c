@@ -1,0 +1,59 @@
+/* Files in the cache folder, and the hash that names them: both are what they were, so that what
+ * other versions of the library kept is found. */
+#include "files.h"
+
+#include "core/cache_file.h"
+#include "core/hash.h"
+
+/* From the list of results that FNV's authors give. */
+static void test_hash(void **state) {
+  (void)state;
+  assert_true(ac_hash_text("") == 0xcbf29ce484222325u);
+  assert_true(ac_hash_text("a") == 0xaf63dc4c8601ec8cu);
+  assert_true(ac_hash_text("foobar") == 0x85944171f73967e8u);
+  assert_true(ac_hash(ac_hash_text("foo"), "bar", 3) == ac_hash_text("foobar"));
+}
+
+static ac_cache_file file_in(const char *folder) {
+  setenv("ACCRUE_CACHE_DIR", folder, 1);
+  return ac_cache_file_of("things", "some-", 0x2a, ".bin");
+}
+
+static void test_contents(void **state) {
+  (void)state;
+  char data[8] = "";
+  const ac_cache_file file = file_in(test_folder);
+  assert_string_equal(file.path, in_folder("things/some-000000000000002a.bin").text);
+
+  assert_int_equal(ac_cache_file_bytes(&file), 0);
+  assert_false(ac_cache_file_read(&file, data, 0));
+  ac_cache_file_write(&file, "abc", 3, "defg", 4);
+  assert_int_equal(ac_cache_file_bytes(&file), 7);
+  assert_true(ac_cache_file_read(&file, data, 7));
+  assert_string_equal(data, "abcdefg");
+  assert_false(ac_cache_file_read(&file, data, 6));
+  assert_false(ac_cache_file_read(&file, data, 8));
+  ac_cache_file_write(&file, "xy", 2, NULL, 0);
+  assert_int_equal(ac_cache_file_bytes(&file), 2);
+}
+
+/* A folder that cannot be made is no failure. */
+static void test_no_folder(void **state) {
+  (void)state;
+  char data[1];
+  write_file(in_folder("plain").text, "x", 1);
+  const ac_cache_file file = file_in(in_folder("plain").text);
+  assert_string_equal(file.path, "");
+  ac_cache_file_write(&file, "abc", 3, NULL, 0);
+  assert_int_equal(ac_cache_file_bytes(&file), 0);
+  assert_false(ac_cache_file_read(&file, data, 1));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_hash),
+      cmocka_unit_test(test_contents),
+      cmocka_unit_test(test_no_folder),
+  };
+  return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
+}

@@ -1,0 +1,292 @@
+/* `accrue bench`: what a device can do, and how near to that products, single ops and whole
+ * training steps come. */
+#include "bench/bench.h"
+
+#include "bench/json.h"
+#include "bench/measure.h"
+#include "bench/memory.h"
+#include "bench/svg.h"
+#include "common/gnuplot.h"
+#include "common/message.h"
+#include "common/options.h"
+#include "common/waiting.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef enum what { GEMM, OPS, STEP, ALL, MEMORY, WHATS } what;
+static const struct {
+  const char *name, *command, *summary;
+} whats[WHATS] = {
+    {"gemm", "bench gemm",
+     "Measures what a device can do at best, and products of square matrices."},
+    {"ops", "bench ops", "Measures each op, forward and backward, at the shapes of a real model."},
+    {"step", "bench step", "Measures whole training steps."},
+    {"all", "bench all", "Measures products, ops and training steps."},
+    {"memory", "bench memory", "Compares a training process's resident memory with its plan."},
+};
+
+typedef struct bench {
+  what what;
+  option_list devices;
+  const char *device; /* of memory, which takes one */
+  int64_t threads, steps, samples, visits;
+  double seconds; /* 0: 2, and 20 of a step */
+  uint64_t footprint;
+  int model, precision, recompute;
+  char models[256]; /* --model's choices */
+  bench_wish wish;
+  options options;
+  const char *json, *baseline, *svg;
+  json_t *then; /* the baseline */
+  bench_report report;
+} bench;
+
+/* ---- flags ----------------------------------------------------------------------------------- */
+
+static void add_model_flags(bench *b) {
+  bench_setting *setting = &b->wish.setting;
+  const option rows[] = {
+      {"model", bench_model_names(b->models, sizeof b->models), OPTION_CHOICE, &b->model,
+       .help = "what to train",
+       .fallback = b->what == ALL   ? "all but convolutions and elementwise"
+                   : b->what == OPS ? "gpt2-124m and resnet18"
+                                    : NULL},
+      {"batch", "N", OPTION_INTEGER, &setting->batch, .help = "samples a window",
+       .fallback = "by model", .least = 1, .most = 1 << 20},
+      {"micro-batch", "N", OPTION_INTEGER, &setting->micro_batch, .help = "samples at a time",
+       .fallback = b->what == OPS ? "the batch" : "planned", .least = 1, .most = 1 << 20},
+      {"context", "N", OPTION_INTEGER, &setting->context, .help = "tokens a sample",
+       .fallback = "64", .least = 1, .most = 1 << 20},
+      {"recompute", "auto|none|all", OPTION_CHOICE, &b->recompute,
+       .help = "activations in the backward pass"},
+  };
+  const option memory[] = {
+      {"memory", "SIZE", OPTION_SIZE, &setting->memory, .help = "budget",
+       .fallback = "what it has"},
+  };
+  const option precision[] = {
+      {"precision", "f32|f16|bf16", OPTION_CHOICE, &b->precision, .help = "storage of activations",
+       .fallback = b->what == GEMM ? "all that the device has" : NULL},
+  };
+  const option size[] = {
+      {"size", "N", OPTION_INTEGER, &b->wish.size, .help = "rows and columns of products",
+       .fallback = "256, 512, 1024 and 2048", .least = 1, .most = 16384},
+  };
+  if (b->what == GEMM || b->what == ALL) OPTIONS_ADD(&b->options, "What", size);
+  if (b->what != GEMM) OPTIONS_ADD(&b->options, "What", rows);
+  if (b->what != GEMM && b->what != OPS) OPTIONS_ADD(&b->options, "What", memory);
+  OPTIONS_ADD(&b->options, "What", precision);
+}
+
+static void add_measuring_flags(bench *b) {
+  const option rows[] = {
+      {"filter", "TEXT", OPTION_TEXT, &b->wish.filter, .help = "only rows that contain it",
+       .fallback = "all"},
+      {"device", "NAME", OPTION_LIST, &b->devices,
+       .help = "as for accrue train; several are compared", .fallback = "auto"},
+      {"threads", "N", OPTION_INTEGER, &b->threads, .help = "of the CPU", .fallback = "all",
+       .least = 1, .most = 1024},
+      {"seconds", "X", OPTION_REAL, &b->seconds, .help = "after which a noisy row is left as it is",
+       .fallback = "2, of a step 20", .least = 1e-3, .most = 3600},
+      {"samples", "N", OPTION_INTEGER, &b->samples, .help = "in a round of measuring", .least = 5,
+       .most = 1000},
+      {"footprint", "SIZE", OPTION_SIZE, &b->footprint, .help = "of memory that runs go round in",
+       .fallback = "twice the cache"},
+  };
+  const option visits[] = {
+      {"visits", "N", OPTION_INTEGER, &b->visits,
+       .help = "of each row, spread over the run; the spread tells their difference", .least = 1,
+       .most = AC_BENCH_MOST_VISITS},
+  };
+  const option output[] = {
+      {"json", "FILE", OPTION_TEXT, &b->json, .help = "write everything as JSON", .fallback = ""},
+      {"baseline", "FILE", OPTION_TEXT, &b->baseline,
+       .help = "say what got slower than in this earlier --json", .fallback = ""},
+  };
+  const option picture[] = {
+      {"svg", "FILE", OPTION_TEXT, &b->svg, .help = "draw ops under the roofs, by gnuplot",
+       .fallback = ""},
+  };
+  OPTIONS_ADD(&b->options, "Run", rows);
+  if (b->what != STEP) OPTIONS_ADD(&b->options, "Run", visits); /* steps take long as it is */
+  OPTIONS_ADD(&b->options, "Output", output);
+  if (b->what != STEP) OPTIONS_ADD(&b->options, "Output", picture); /* steps have no place in it */
+}
+
+static void add_memory_flags(bench *b) {
+  const option rows[] = {
+      {"device", "NAME", OPTION_TEXT, &b->device, .help = "as for accrue train"},
+      {"threads", "N", OPTION_INTEGER, &b->threads, .help = "of the CPU", .fallback = "all",
+       .least = 1, .most = 1024},
+      {"repeat", "N", OPTION_INTEGER, &b->steps, .help = "steps to train", .least = 1,
+       .most = 1000},
+  };
+  OPTIONS_ADD(&b->options, "Run", rows);
+}
+
+/* Against the batch of every model that will be measured. */
+static int check_micro_batch(const bench *b) {
+  const bench_setting *setting = &b->wish.setting;
+  long long size = (long long)setting->micro_batch, batch = (long long)setting->batch;
+  if (batch && size > batch)
+    return fail_usage("--micro-batch %lld is larger than the batch of %lld", size, batch);
+  for (int m = 0; m < bench_model_count && !batch && b->what != OPS; m++) {
+    const bench_model *model = &bench_models[m];
+    if (bench_has_step(&b->wish, model) && size > model->batch)
+      return fail_usage("--micro-batch %lld is larger than the batch of %s, %lld; --batch sets it",
+                        size, model->name, (long long)model->batch);
+  }
+  return STATUS_CONTINUE;
+}
+
+static int parse(bench *b, int argc, char **argv) {
+  b->options = (options){.command = whats[b->what].command, .summary = whats[b->what].summary};
+  add_model_flags(b);
+  if (b->what == MEMORY) add_memory_flags(b);
+  else add_measuring_flags(b);
+  int status = options_parse(&b->options, argc, argv);
+  if (status != STATUS_CONTINUE) return status;
+  bench_wish *wish = &b->wish;
+  wish->setting.precision = (ac_precision)b->precision;
+  wish->setting.recompute = (ac_recompute)b->recompute;
+  wish->every_precision = !options_given(&b->options, "precision");
+  if (b->what == STEP || b->what == MEMORY || options_given(&b->options, "model"))
+    wish->model = &bench_models[b->model];
+  if (wish->model && !wish->model->context && wish->setting.context)
+    return fail_usage("--context has no meaning for %s", wish->model->name);
+  status = check_micro_batch(b);
+  if (status != STATUS_CONTINUE) return status;
+  wish->desc =
+      (ac_bench_desc){.seconds = b->seconds, .samples = (int)b->samples, .footprint = b->footprint};
+  wish->step_desc = wish->desc;
+  if (!b->seconds) wish->step_desc.seconds = 20;
+  wish->visits = (int)b->visits;
+  return STATUS_CONTINUE;
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+/* Opens no file that is there, which might be a pipe that nobody reads yet; leaves none where there
+ * was none. */
+static int check_writable(const char *path) {
+  struct stat old;
+  FILE *file;
+  if (stat(path, &old) == 0) {
+    bool folder = S_ISDIR(old.st_mode);
+    if (!folder && access(path, W_OK) == 0) return STATUS_CONTINUE;
+    return fail("cannot write %s: %s", path, strerror(folder ? EISDIR : errno));
+  }
+  if (!(file = fopen(path, "a"))) return fail("cannot write %s: %s", path, strerror(errno));
+  fclose(file);
+  remove(path);
+  return STATUS_CONTINUE;
+}
+
+/* Before anything is measured: what cannot be written afterwards would be measured in vain. */
+static int check_files(bench *b) {
+  if (b->baseline) {
+    int status = bench_json_read(&b->then, b->baseline);
+    if (status != STATUS_CONTINUE) return status;
+  }
+  int status = b->json ? check_writable(b->json) : STATUS_CONTINUE;
+  return status == STATUS_CONTINUE && b->svg ? gnuplot_check(b->svg) : status;
+}
+
+static int open_devices(bench *b) {
+  bench_report *report = &b->report;
+  if (!b->devices.count) b->devices = (option_list){{"auto"}, 1};
+  for (int i = 0; i < b->devices.count; i++) {
+    const ac_device_desc desc = {
+        .name = b->devices.items[i], .threads = (int)b->threads, .log = waiting_log};
+    if (ac_device_open(&report->devices[i], &desc) != AC_OK) return fail_library();
+    report->device_count++;
+    const char *id = ac_device_get_info(report->devices[i])->id;
+    for (int k = 0; k < i; k++)
+      if (!strcmp(id, ac_device_get_info(report->devices[k])->id))
+        return fail_usage("--device %s is %s, which is given twice", desc.name, id);
+  }
+  return STATUS_CONTINUE;
+}
+
+static bool has_part(const bench *b, what part) {
+  return b->what == part || b->what == ALL;
+}
+
+static int measure(bench *b) {
+  bench_report *report = &b->report;
+  report->footprint = b->footprint;
+  report->samples = (int)b->samples;
+  report->visits = b->what == STEP ? 0 : (int)b->visits;
+  int status = bench_measure_roofs(report, &b->wish);
+  if (status == STATUS_CONTINUE && has_part(b, GEMM)) status = bench_measure_gemm(report, &b->wish);
+  if (status == STATUS_CONTINUE && has_part(b, OPS)) status = bench_measure_ops(report, &b->wish);
+  if (status == STATUS_CONTINUE && has_part(b, STEP))
+    status = bench_measure_steps(report, &b->wish);
+  int results = bench_count_results(report);
+  if (status == STATUS_CONTINUE && results) status = bench_check_roofs(report, &b->wish);
+  if (results) bench_print_notes(report);
+  if (status != STATUS_CONTINUE || results) return status;
+  if (!b->wish.filter || report->count) return fail("nothing is left that a device runs");
+  return fail_usage("--filter %s: no row contains that", b->wish.filter);
+}
+
+static int put_results(const bench *b) {
+  if (!b->json && !b->then && !b->svg) return STATUS_DONE;
+  json_t *now = bench_json(&b->report);
+  if (!now) return fail("out of memory");
+  const bench_asked asked = {.kinds = {[BENCH_GEMM] = has_part(b, GEMM),
+                                       [BENCH_OP] = has_part(b, OPS),
+                                       [BENCH_STEP] = has_part(b, STEP)},
+                             .filter = b->wish.filter};
+  if (b->then) bench_json_compare(now, b->then, &asked, stdout);
+  errno = 0;
+  bool written = !b->json || json_dump_file(now, b->json, JSON_INDENT(2)) == 0;
+  json_decref(now);
+  if (!written) return fail("cannot write %s: %s", b->json, strerror(errno));
+  if (!b->svg) return STATUS_DONE;
+  int status = bench_svg(&b->report, b->svg);
+  return status == STATUS_CONTINUE ? STATUS_DONE : status;
+}
+
+/* What was measured before something failed is worth keeping; the failure is the status. */
+static int run(bench *b) {
+  int status = check_files(b);
+  if (status == STATUS_CONTINUE) status = open_devices(b);
+  if (status != STATUS_CONTINUE) return status;
+  status = measure(b);
+  if (!bench_count_results(&b->report)) return status;
+  int put = put_results(b);
+  return status == STATUS_CONTINUE ? put : status;
+}
+
+static int print_help(void) {
+  printf("accrue bench WHAT [flags]\n\nMeasures devices.\n\n");
+  for (int i = 0; i < WHATS; i++) printf("  %-10s %s\n", whats[i].name, whats[i].summary);
+  printf("\naccrue bench WHAT --help lists the flags.\n");
+  return STATUS_DONE;
+}
+
+int bench_main(int argc, char **argv) {
+  if (argc < 1) return fail_usage("what to measure is missing; accrue bench --help lists it");
+  if (!strcmp(argv[0], "--help") || !strcmp(argv[0], "-h")) return print_help();
+  bench b = {.device = "auto", .steps = 10, .samples = 15, .visits = 5};
+  while (b.what < WHATS && strcmp(argv[0], whats[b.what].name) != 0) b.what++;
+  if (b.what == WHATS)
+    return fail_usage("unknown measurement %s; accrue bench --help lists them", argv[0]);
+  int status = parse(&b, argc - 1, argv + 1);
+  if (status == STATUS_CONTINUE && b.what == MEMORY) {
+    const ac_device_desc desc = {.name = b.device, .threads = (int)b.threads};
+    status = bench_memory(&desc, b.wish.model, &b.wish.setting, b.steps);
+  } else if (status == STATUS_CONTINUE) {
+    status = run(&b);
+  }
+  for (int d = 0; d < b.report.device_count; d++) ac_device_close(b.report.devices[d]);
+  free(b.report.rows);
+  json_decref(b.then);
+  return status;
+}

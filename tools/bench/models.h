@@ -1,0 +1,68 @@
+/* The models whose ops and training steps `accrue bench` measures. A model is one line of the table
+ * in models.c. */
+#ifndef TOOLS_BENCH_MODELS_H
+#define TOOLS_BENCH_MODELS_H
+
+#include <accrue/accrue.h>
+
+typedef struct bench_model {
+  const char *name;
+  int64_t batch;   /* samples of a window */
+  int64_t context; /* tokens of a sample; 0: samples are no text */
+  int64_t limit;   /* what its integer inputs are below: tokens or classes */
+  bool ops, steps; /* `accrue bench` measures its ops, or its step, unless a model is asked for */
+  void (*build)(ac_graph *graph, int64_t context); /* with its loss */
+} bench_model;
+
+extern const bench_model bench_models[];
+extern const int bench_model_count;
+
+/* "gpt2-124m|gpt-small|...", in the table's order; returns text. */
+const char *bench_model_names(char *text, size_t size);
+
+/* What a step is made of; zero means the model's or the planner's choice. */
+typedef struct bench_setting {
+  int64_t batch, context, micro_batch;
+  uint64_t memory;
+  ac_precision precision;
+  ac_recompute recompute;
+  bool beyond_device; /* plan even what the device has no room for */
+} bench_setting;
+
+/* A model's graph planned on a device, with samples for one window. */
+typedef struct bench_planned {
+  ac_graph *graph;
+  ac_plan *plan;
+  int64_t batch, context;
+  ac_feed feeds[8];
+  int feed_count;
+} bench_planned;
+
+/* "batch 4, context 64", and what else the setting asks for. */
+void bench_model_detail(char *text, size_t size, const bench_model *model,
+                        const bench_setting *setting);
+
+/* What made a function below fail, in a sentence: the library's, unless it was none of its. To be
+ * asked for once. */
+const char *bench_error(void);
+
+/* Plans without a budget unless the setting has one. bench_planned_close is needed in any case. */
+ac_status bench_planned_open(bench_planned *p, const bench_model *model,
+                             const bench_setting *setting, ac_device *device);
+void bench_planned_close(bench_planned *p);
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+typedef struct bench_stepper {
+  ac_trainer *trainer;
+  const bench_planned *planned;
+} bench_stepper;
+
+ac_status bench_stepper_open(bench_stepper *s, const bench_planned *planned);
+void bench_stepper_close(bench_stepper *s);
+
+/* So many windows of one effective batch: forward, backward, update. An ac_bench_run. Fails if an
+ * update is skipped: it has not done what it was to be measured by. */
+ac_status bench_stepper_run(void *stepper, int64_t runs);
+
+#endif

@@ -1,0 +1,38 @@
+#include "common/message.h"
+
+#include <accrue/base.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+static void write_line(const char *prefix, const char *format, va_list arguments) {
+  fputs(prefix, stderr);
+  vfprintf(stderr, format, arguments);
+  fputc('\n', stderr);
+}
+
+int fail(const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  write_line("accrue: ", format, arguments);
+  va_end(arguments);
+  return STATUS_FAILED;
+}
+
+int fail_usage(const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  write_line("accrue: ", format, arguments);
+  va_end(arguments);
+  return STATUS_USAGE;
+}
+
+int fail_library(void) {
+  return fail("%s", ac_last_error());
+}
+
+void say(const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  write_line("", format, arguments);
+  va_end(arguments);
+}

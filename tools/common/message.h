@@ -1,0 +1,25 @@
+/* What the program says when something is wrong, and the exit statuses scripts rely on. */
+#ifndef TOOLS_COMMON_MESSAGE_H
+#define TOOLS_COMMON_MESSAGE_H
+
+enum {
+  STATUS_CONTINUE = -1, /* of a preparing function: nothing to exit for */
+  STATUS_DONE = 0,
+  STATUS_FAILED = 1, /* while running: data, devices, memory, files */
+  STATUS_USAGE = 2   /* the command line itself is wrong */
+};
+
+/* Each writes "accrue: SENTENCE" to stderr and returns the status to exit with. */
+#if defined(__GNUC__)
+#define MESSAGE_FORMAT __attribute__((format(printf, 1, 2)))
+#else
+#define MESSAGE_FORMAT
+#endif
+int fail(const char *format, ...) MESSAGE_FORMAT;
+int fail_usage(const char *format, ...) MESSAGE_FORMAT;
+int fail_library(void); /* the library's last error */
+
+/* Writes a line to stderr that is no error. */
+void say(const char *format, ...) MESSAGE_FORMAT;
+
+#endif

@@ -1,0 +1,286 @@
+#include "common/options.h"
+
+#include "common/message.h"
+#include "common/text.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void options_add(options *o, const char *group, const option *rows, int count) {
+  assert(o->count + count <= OPTION_ROWS);
+  for (int i = 0; i < count; i++) {
+    o->rows[o->count] = rows[i];
+    o->rows[o->count++].group = group;
+  }
+}
+
+static option *find(const options *o, const char *name, size_t length) {
+  for (int i = 0; i < o->count; i++)
+    if (strlen(o->rows[i].name) == length && !memcmp(o->rows[i].name, name, length))
+      return (option *)&o->rows[i];
+  return NULL;
+}
+
+void options_ignore(options *o, const char *names) {
+  while (*names) {
+    const size_t length = strcspn(names, " ");
+    option *row = find(o, names, length);
+    if (row) row->ignored = true;
+    names += length + (names[length] == ' ');
+  }
+}
+
+bool options_given(const options *o, const char *name) {
+  const option *row = find(o, name, strlen(name));
+  return row && row->given;
+}
+
+int options_exclude(const options *o, const char *a, const char *b) {
+  if (!options_given(o, a) || !options_given(o, b)) return STATUS_CONTINUE;
+  return fail_usage("--%s and --%s contradict each other", a, b);
+}
+
+const char *option_choice_name(const char *choices, int index, int *length) {
+  for (; index > 0 && choices; index--) {
+    choices = strchr(choices, '|');
+    if (choices) choices++;
+  }
+  *length = choices ? (int)strcspn(choices, "|") : 0;
+  return choices ? choices : "";
+}
+
+/* ---- help ------------------------------------------------------------------------------------ */
+
+static void print_default(const option *row) {
+  int length;
+  if (row->fallback) {
+    if (*row->fallback) printf(" (%s)", row->fallback);
+    return;
+  }
+  switch (row->kind) {
+  case OPTION_SWITCH:
+  case OPTION_LIST:
+    break;
+  case OPTION_TEXT:
+    if (*(const char **)row->value) printf(" (%s)", *(const char **)row->value);
+    break;
+  case OPTION_INTEGER:
+    printf(" (%" PRId64 ")", *(int64_t *)row->value);
+    break;
+  case OPTION_REAL:
+    printf(" (%g)", *(double *)row->value);
+    break;
+  case OPTION_SIZE:
+    printf(" (%s)", text_bytes(*(uint64_t *)row->value).text);
+    break;
+  case OPTION_CHOICE: {
+    const char *name = option_choice_name(row->argument, *(int *)row->value, &length);
+    printf(" (%.*s)", length, name);
+  }
+  }
+}
+
+enum { HELP_COLUMN = 35 }; /* where the sentences begin */
+
+static void print_ignored(const options *o) {
+  enum { COLUMNS = 90 };
+  int column = 0;
+  for (int i = 0; i < o->count; i++) {
+    if (!o->rows[i].ignored) continue;
+    if (!column) printf("\nAccepted, as accrue train has them, but without effect:\n ");
+    if (column > COLUMNS) column = printf("\n ");
+    column += printf(" --%s", o->rows[i].name);
+  }
+  if (column) putchar('\n');
+}
+
+static void print_help(const options *o) {
+  printf("accrue %s [flags]\n\n%s\n", o->command, o->summary);
+  const char *group = NULL;
+  for (int i = 0; i < o->count; i++) {
+    const option *row = &o->rows[i];
+    if (row->ignored) continue;
+    if (!group || strcmp(group, row->group)) printf("\n%s:\n", group = row->group);
+    int width = printf("  --%s%s%s", row->name, row->argument ? " " : "",
+                       row->argument ? row->argument : "");
+    if (width > HELP_COLUMN - 1) printf("\n%*s", HELP_COLUMN, "");
+    else printf("%*s", HELP_COLUMN - width, "");
+    fputs(row->help, stdout);
+    print_default(row);
+    putchar('\n');
+  }
+  print_ignored(o);
+  printf("\n  %-*s%s\n", HELP_COLUMN - 2, "--help", "this text");
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+static int out_of_range(const option *row, const char *value) {
+  const char *from = row->above_least ? "above" : "at least";
+  if (row->most <= row->least)
+    return fail_usage("--%s %s is out of range: it must be %s %g", row->name, value, from,
+                      row->least);
+  return fail_usage("--%s %s is out of range: it must be %s %.15g and %s %.15g", row->name, value,
+                    from, row->least, row->below_most ? "below" : "at most", row->most);
+}
+
+static bool in_range(const option *row, double value) {
+  if (value < row->least || (row->above_least && value == row->least)) return false;
+  if (row->most <= row->least) return true;
+  return row->below_most ? value < row->most : value <= row->most;
+}
+
+static int set_integer(const option *row, const char *value) {
+  char *end;
+  errno = 0;
+  long long number = strtoll(value, &end, 10);
+  if (end == value || *end || value[strspn(value, "+-0123456789")])
+    return fail_usage("--%s %s is not a whole number", row->name, value);
+  if (errno == ERANGE || !in_range(row, (double)number)) return out_of_range(row, value);
+  *(int64_t *)row->value = number;
+  return STATUS_CONTINUE;
+}
+
+static int set_real(const option *row, const char *value) {
+  char *end;
+  double number = strtod(value, &end);
+  /* The character set keeps out what strtod takes beyond decimal numbers: hexadecimal, infinity,
+   * nan. */
+  if (end == value || *end || value[strspn(value, "+-.0123456789eE")])
+    return fail_usage("--%s %s is not a number", row->name, value);
+  if (!isfinite(number) || !in_range(row, number)) return out_of_range(row, value);
+  *(double *)row->value = number;
+  return STATUS_CONTINUE;
+}
+
+static int set_size(const option *row, const char *value) {
+  static const struct {
+    const char *unit;
+    double bytes;
+  } units[] = {{"", 1}, {"B", 1}, {"KiB", 1024}, {"MiB", 1048576}, {"GiB", 1073741824}};
+  size_t digits = strspn(value, ".0123456789");
+  char *end;
+  double number = strtod(value, &end);
+  if (!digits || end != value + digits)
+    return fail_usage("--%s %s is not a size such as 64MiB or 1.5GiB", row->name, value);
+  for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+    if (strcmp(end, units[i].unit)) continue;
+    double bytes = number * units[i].bytes;
+    if (!(bytes >= 1)) return fail_usage("--%s %s is less than one byte", row->name, value);
+    if (bytes > 9e18) return fail_usage("--%s %s is more than any machine has", row->name, value);
+    *(uint64_t *)row->value = (uint64_t)bytes;
+    return STATUS_CONTINUE;
+  }
+  return fail_usage("--%s %s has the unknown unit %s; use KiB, MiB or GiB", row->name, value, end);
+}
+
+static int set_choice(const option *row, const char *value) {
+  int length;
+  for (int i = 0; *option_choice_name(row->argument, i, &length); i++) {
+    const char *name = option_choice_name(row->argument, i, &length);
+    if ((size_t)length == strlen(value) && !memcmp(name, value, (size_t)length)) {
+      *(int *)row->value = i;
+      return STATUS_CONTINUE;
+    }
+  }
+  return fail_usage("--%s %s is unknown: it must be one of %s", row->name, value, row->argument);
+}
+
+static int add_item(const option *row, const char *value) {
+  option_list *list = row->value;
+  if (list->count == OPTION_LIST_MOST)
+    return fail_usage("--%s is given more than %d times", row->name, (int)OPTION_LIST_MOST);
+  list->items[list->count++] = value;
+  return STATUS_CONTINUE;
+}
+
+static int set(option *row, const char *value) {
+  row->given = true;
+  switch (row->kind) {
+  case OPTION_SWITCH:
+    *(bool *)row->value = true;
+    return STATUS_CONTINUE;
+  case OPTION_TEXT:
+    *(const char **)row->value = value;
+    return STATUS_CONTINUE;
+  case OPTION_LIST:
+    return add_item(row, value);
+  case OPTION_INTEGER:
+    return set_integer(row, value);
+  case OPTION_REAL:
+    return set_real(row, value);
+  case OPTION_SIZE:
+    return set_size(row, value);
+  case OPTION_CHOICE:
+    return set_choice(row, value);
+  }
+  return STATUS_CONTINUE;
+}
+
+/* ---- parsing --------------------------------------------------------------------------------- */
+
+/* Levenshtein's distance, for names short enough to be flags. */
+static int distance(const char *a, size_t a_length, const char *b) {
+  int row[64];
+  size_t b_length = strlen(b);
+  if (b_length >= 64) return 64;
+  for (size_t j = 0; j <= b_length; j++) row[j] = (int)j;
+  for (size_t i = 1; i <= a_length; i++) {
+    int diagonal = row[0];
+    row[0] = (int)i;
+    for (size_t j = 1; j <= b_length; j++) {
+      int best = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      if (row[j] + 1 < best) best = row[j] + 1;
+      if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
+      row[j] = best;
+    }
+  }
+  return row[b_length];
+}
+
+static int unknown_flag(const options *o, const char *name, size_t length) {
+  const option *near = NULL;
+  int least = 3;
+  for (int i = 0; i < o->count; i++) {
+    int d = distance(name, length, o->rows[i].name);
+    if (d < least) least = d, near = &o->rows[i];
+  }
+  if (near)
+    return fail_usage("unknown flag --%.*s; did you mean --%s?", (int)length, name, near->name);
+  return fail_usage("unknown flag --%.*s; accrue %s --help lists the flags", (int)length, name,
+                    o->command);
+}
+
+int options_parse(options *o, int argc, char **argv) {
+  for (int i = 0; i < argc; i++) {
+    const char *word = argv[i];
+    if (!strcmp(word, "--help") || !strcmp(word, "-h")) {
+      print_help(o);
+      return STATUS_DONE;
+    }
+    if (strncmp(word, "--", 2))
+      return fail_usage("unexpected argument %s; accrue %s takes flags only", word, o->command);
+    const char *name = word + 2, *equals = strchr(name, '=');
+    size_t length = equals ? (size_t)(equals - name) : strlen(name);
+    option *row = find(o, name, length);
+    if (!row) return unknown_flag(o, name, length);
+
+    const char *value = equals ? equals + 1 : NULL;
+    if (row->kind == OPTION_SWITCH) {
+      if (value) return fail_usage("--%s takes no value", row->name);
+    } else if (!value) {
+      if (i + 1 >= argc || !strncmp(argv[i + 1], "--", 2))
+        return fail_usage("--%s needs a value", row->name);
+      value = argv[++i];
+    }
+    int status = set(row, value);
+    if (status != STATUS_CONTINUE) return status;
+  }
+  return STATUS_CONTINUE;
+}

@@ -1,0 +1,71 @@
+/* Command-line flags from a table: the rows parse the flags, check their values and print --help.
+ *
+ * Flags are long and take their value as `--name value` or `--name=value`; a repeated flag's last
+ * value counts, unless it is a list. A row points to the variable it sets, which holds the default
+ * beforehand, so the help cannot disagree with the program. */
+#ifndef TOOLS_COMMON_OPTIONS_H
+#define TOOLS_COMMON_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum option_kind {
+  OPTION_SWITCH,  /* bool; takes no value */
+  OPTION_TEXT,    /* const char * */
+  OPTION_LIST,    /* option_list: every value counts, in the order given */
+  OPTION_INTEGER, /* int64_t */
+  OPTION_REAL,    /* double */
+  OPTION_SIZE,    /* uint64_t bytes, given as 65536, 64KiB, 1.5GiB */
+  OPTION_CHOICE   /* int: position in `argument`, which lists the choices: "constant|cosine" */
+} option_kind;
+
+enum { OPTION_LIST_MOST = 8 };
+typedef struct option_list {
+  const char *items[OPTION_LIST_MOST];
+  int count;
+} option_list;
+
+typedef struct option {
+  const char *name; /* without the dashes */
+  const char *argument;
+  option_kind kind;
+  void *value;
+  const char *help;
+  const char *fallback; /* the default in words, where the value does not tell; "" shows none */
+  double least, most;   /* of integers and reals, inclusive; most <= least: no upper limit */
+  bool above_least;     /* `least` itself is out of range */
+  bool below_most;      /* so is `most` */
+  const char *group;    /* set by options_add */
+  bool given;           /* set by options_parse */
+  bool ignored;         /* set by options_ignore */
+} option;
+
+enum { OPTION_ROWS = 96 };
+
+typedef struct options {
+  const char *command; /* "train gpt" */
+  const char *summary; /* what it does, for --help */
+  option rows[OPTION_ROWS];
+  int count;
+} options;
+
+#define OPTIONS_ADD(o, group, rows) options_add(o, group, rows, (int)(sizeof rows / sizeof *rows))
+void options_add(options *o, const char *group, const option *rows, int count);
+
+/* These flags, separated by single spaces, are parsed and checked as before, but the help lists
+ * them among those without effect. Names that are not there are left out. */
+void options_ignore(options *o, const char *names);
+
+/* STATUS_CONTINUE; STATUS_DONE after printing the help; STATUS_USAGE after one sentence on stderr.
+ * argv[0] is the first argument after the command's own words. */
+int options_parse(options *o, int argc, char **argv);
+
+bool options_given(const options *o, const char *name);
+
+/* STATUS_CONTINUE, or STATUS_USAGE if both flags were given. */
+int options_exclude(const options *o, const char *a, const char *b);
+
+/* The word for a choice's value. The string is `argument`'s, `*length` bytes of it. */
+const char *option_choice_name(const char *choices, int index, int *length);
+
+#endif

@@ -1,0 +1,11 @@
+/* What the library says that it is doing, while that takes long: a bar on a terminal, a line now
+ * and then elsewhere. */
+#ifndef TOOLS_COMMON_WAITING_H
+#define TOOLS_COMMON_WAITING_H
+
+#include <accrue/base.h>
+
+/* The log callback of a device; `user` is not used. */
+void waiting_log(void *user, ac_log_level level, const char *line);
+
+#endif

@@ -1,0 +1,13 @@
+/* The subcommands but `bench`, which has a room of its own. argv[0] is the first argument after the
+ * command's name; the result is the exit status. */
+#ifndef TOOLS_PROGRAM_COMMANDS_H
+#define TOOLS_PROGRAM_COMMANDS_H
+
+int eval_main(int argc, char **argv);
+int devices_main(int argc, char **argv);
+int train_main(int argc, char **argv);
+int plan_main(int argc, char **argv);
+int verify_main(int argc, char **argv);
+int sample_main(int argc, char **argv);
+
+#endif

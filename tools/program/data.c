@@ -1,0 +1,241 @@
+#include "program/data.h"
+
+#include "common/message.h"
+#include "common/text.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- tokens ---------------------------------------------------------------------------------- */
+
+/* Text opened as uint16 would be read as plausible tokens, two characters each. Real token files
+ * hold many small numbers, whose high bytes are zero. */
+static bool looks_like_text(const char *path) {
+  unsigned char start[4096];
+  FILE *file = fopen(path, "rb");
+  if (!file) return false;
+  size_t count = fread(start, 1, sizeof start, file);
+  fclose(file);
+  for (size_t i = 0; i < count; i++)
+    if (start[i] < 9 || start[i] == 127 || (start[i] > 13 && start[i] < 32)) return false;
+  return count >= 64;
+}
+
+static int check_token_file(const char *path) {
+  struct stat info;
+  if (stat(path, &info) != 0) return STATUS_CONTINUE; /* opening it will say why */
+  if (S_ISDIR(info.st_mode))
+    return fail_usage("--vocab is for a file of uint16 tokens, but %s is a folder", path);
+  if (looks_like_text(path))
+    return fail_usage("--vocab is for a file of uint16 tokens, but %s is text", path);
+  return STATUS_CONTINUE;
+}
+
+int data_open_tokens(train_data *data, const char *path, uint64_t max_bytes, int64_t vocab,
+                     int64_t context) {
+  if (vocab) {
+    int status = check_token_file(path);
+    if (status != STATUS_CONTINUE) return status;
+    if (ac_tokens_from_uint16(&data->tokens, path, vocab) != AC_OK) return fail_library();
+  } else if (ac_tokens_from_text(&data->tokens, path, max_bytes) != AC_OK) {
+    return fail_library();
+  }
+  data->unit = vocab ? "token" : "byte";
+  data->tokens_per_sample = context;
+
+  int64_t count = ac_tokens_count(data->tokens), split = (int64_t)(0.9 * (double)count);
+  if (count - split < context + 1)
+    return fail("%s has %s %ss, too few for a context of %" PRId64
+                ": the last tenth validates and must hold %" PRId64,
+                path, text_count(count).text, data->unit, context, context + 1);
+  if (ac_dataset_from_tokens(&data->train, data->tokens, 0, split, context, true) != AC_OK ||
+      ac_dataset_from_tokens(&data->validation, data->tokens, split, count, context, false) !=
+          AC_OK)
+    return fail_library();
+  return STATUS_CONTINUE;
+}
+
+/* ---- images ---------------------------------------------------------------------------------- */
+
+/* Where what one source holds is opened to: the last tenth validates, if anything does. */
+static ac_dataset **whole_of(train_data *data) {
+  return data->undivided ? &data->train : &data->whole;
+}
+
+static int divide(train_data *data, const char *path) {
+  data->unit = "image";
+  if (data->undivided) return STATUS_CONTINUE;
+  int64_t count = ac_dataset_count(data->whole), split = count - (count < 20 ? 1 : count / 10);
+  if (split < 1) return fail("%s has 1 image, too few to train and validate on", path);
+  if (ac_dataset_slice(&data->train, data->whole, 0, split) != AC_OK ||
+      ac_dataset_slice(&data->validation, data->whole, split, count) != AC_OK)
+    return fail_library();
+  return STATUS_CONTINUE;
+}
+
+static int open_idx(train_data *data, const char *images, const char *labels) {
+  if (ac_dataset_from_idx(whole_of(data), images, labels, 0, -1) != AC_OK) return fail_library();
+  return divide(data, images);
+}
+
+/* Records of CIFAR-10 or, where it cannot be these, of CIFAR-100. */
+static int open_cifar_file(train_data *data, const char *path, bool coarse) {
+  ac_dataset **whole = whole_of(data);
+  ac_status status = coarse ? ac_dataset_from_cifar100(whole, path, true, 0, -1)
+                            : ac_dataset_from_cifar10(whole, path, 0, -1);
+  char reason[1024];
+  snprintf(reason, sizeof reason, "%s", ac_last_error());
+  if (status == AC_ERROR_FORMAT && !coarse)
+    status = ac_dataset_from_cifar100(whole, path, false, 0, -1);
+  return status == AC_OK ? divide(data, path) : fail("%s", reason);
+}
+
+/* Whether the folder holds one of the files, plain or gzip. */
+static bool holds_any(const char *folder, const char *const *names) {
+  for (; *names; names++)
+    for (int gzip = 0; gzip < 2; gzip++) {
+      char path[4096];
+      snprintf(path, sizeof path, "%s/%s%s", folder, *names, gzip ? ".gz" : "");
+      if (access(path, F_OK) == 0) return true;
+    }
+  return false;
+}
+
+static int open_folder(train_data *data, const char *folder, bool coarse) {
+  static const char *const ten[] = {"data_batch_1.bin",
+                                    "data_batch_2.bin",
+                                    "data_batch_3.bin",
+                                    "data_batch_4.bin",
+                                    "data_batch_5.bin",
+                                    "test_batch.bin",
+                                    NULL};
+  static const char *const hundred[] = {"train.bin", "test.bin", NULL};
+  data->unit = "image";
+  ac_dataset **train = &data->train, **validation = data->undivided ? NULL : &data->validation;
+  ac_status status;
+  bool is_hundred = !holds_any(folder, ten) && holds_any(folder, hundred);
+  if (coarse && !is_hundred)
+    return fail_usage("--coarse is for CIFAR-100, and %s holds none of its files", folder);
+  if (is_hundred) status = ac_dataset_cifar100_folder(train, validation, folder, coarse);
+  else if (holds_any(folder, ten)) status = ac_dataset_cifar10_folder(train, validation, folder);
+  else status = ac_dataset_mnist_folder(train, validation, folder);
+  return status == AC_OK ? STATUS_CONTINUE : fail_library();
+}
+
+void data_add_image_options(image_data_flags *flags, options *o) {
+  const option rows[] = {
+      {"data", "PATH", OPTION_TEXT, &flags->path,
+       .help =
+           "folder with the file names of MNIST or of CIFAR-10 or -100, or one of CIFAR's files",
+       .fallback = ""},
+      {"coarse", NULL, OPTION_SWITCH, &flags->coarse,
+       .help = "take CIFAR-100's 20 coarse classes, not its 100 fine ones"},
+      {"images", "FILE", OPTION_TEXT, &flags->images,
+       .help = "IDX images, plain or gzip; the last tenth validates", .fallback = ""},
+      {"labels", "FILE", OPTION_TEXT, &flags->labels, .help = "IDX labels of --images",
+       .fallback = ""},
+  };
+  OPTIONS_ADD(o, "Data", rows);
+}
+
+int data_open_image_flags(train_data *data, const image_data_flags *flags, const options *o) {
+  int status = options_exclude(o, "data", "images");
+  if (status == STATUS_CONTINUE) status = options_exclude(o, "data", "labels");
+  if (status != STATUS_CONTINUE) return status;
+  if (flags->images && !flags->labels) return fail_usage("--images needs --labels as well");
+  if (flags->labels && !flags->images) return fail_usage("--labels needs --images as well");
+  if (flags->images && flags->coarse) return fail_usage("--coarse is for CIFAR-100");
+  if (flags->images) return open_idx(data, flags->images, flags->labels);
+  struct stat info;
+  if (flags->path && stat(flags->path, &info) != 0)
+    return fail("cannot read %s: %s", flags->path, strerror(errno));
+  if (flags->path && !S_ISDIR(info.st_mode))
+    return open_cifar_file(data, flags->path, flags->coarse);
+  if (flags->path) return open_folder(data, flags->path, flags->coarse);
+  return fail_usage("--data is missing: a folder with the file names of MNIST or of CIFAR-10 or "
+                    "-100; or give --images and --labels");
+}
+
+int data_check_labels(const train_data *data, int64_t classes) {
+  if (ac_dataset_classes(data->train) <= classes) return STATUS_CONTINUE;
+  if (ac_dataset_check_labels(data->train, classes) != AC_OK) return fail_library();
+  if (data->validation && ac_dataset_check_labels(data->validation, classes) != AC_OK)
+    return fail_library();
+  return STATUS_CONTINUE;
+}
+
+static bool changes_anything(const ac_augmentation *a) {
+  return a->shift || a->flip || a->rotation > 0 || a->scaling > 0 || a->erase_probability > 0;
+}
+
+int data_augment(train_data *data) {
+  if (!changes_anything(&data->augmentation)) return STATUS_CONTINUE;
+  data->plain = data->train;
+  data->train = NULL;
+  if (ac_dataset_augmented(&data->train, data->plain, &data->augmentation) != AC_OK)
+    return fail_library();
+  return STATUS_CONTINUE;
+}
+
+/* ---- parts ----------------------------------------------------------------------------------- */
+
+/* "I/N" with I in [first, first + N). */
+static int parse_part(const char *flag, const char *text, int first, int64_t *index,
+                      int64_t *count) {
+  char *slash, *end;
+  errno = 0;
+  *index = strtoll(text, &slash, 10);
+  *count = *slash == '/' ? strtoll(slash + 1, &end, 10) : 0;
+  if (text[strspn(text, "0123456789/")] || slash == text || !*count || *end)
+    return fail_usage("--%s %s is not of the form I/N, such as %d/4", flag, text, first);
+  if (errno == ERANGE || *index < first || *index - first >= *count)
+    return fail_usage("--%s %s is out of range: of N parts, I is one of %s", flag, text,
+                      first ? "1 to N" : "0 to N - 1");
+  return STATUS_CONTINUE;
+}
+
+int data_fold(train_data *data, const char *part) {
+  int64_t fold, folds;
+  int status = parse_part("fold", part, 1, &fold, &folds);
+  if (status != STATUS_CONTINUE) return status;
+  if (!data->train) return fail_usage("--fold needs data to be given");
+  data->whole = data->train;
+  data->train = NULL;
+  if (ac_dataset_fold(&data->train, &data->validation, data->whole, fold, folds) != AC_OK)
+    return fail_library();
+  return STATUS_CONTINUE;
+}
+
+int data_shard(train_data *data, const char *part) {
+  int64_t rank, ranks;
+  int status = parse_part("rank", part, 0, &rank, &ranks);
+  if (status != STATUS_CONTINUE) return status;
+  if (!data->train) return fail_usage("--rank needs data to be given");
+  data->unsharded = data->train;
+  if (ac_dataset_shard(&data->train, data->unsharded, rank, ranks) != AC_OK) return fail_library();
+  return STATUS_CONTINUE;
+}
+
+/* ---- both ------------------------------------------------------------------------------------ */
+
+int64_t data_field_elements(const ac_dataset *dataset, const char *name) {
+  for (int i = 0; i < ac_dataset_field_count(dataset); i++)
+    if (!strcmp(ac_dataset_field(dataset, i)->name, name))
+      return ac_dataset_field(dataset, i)->elements;
+  return 0;
+}
+
+void data_close(train_data *data) {
+  ac_dataset_free(data->train);
+  ac_dataset_free(data->validation);
+  ac_dataset_free(data->unsharded);
+  ac_dataset_free(data->plain);
+  ac_dataset_free(data->whole);
+  ac_tokens_free(data->tokens);
+  *data = (train_data){0};
+}

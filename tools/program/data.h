@@ -1,0 +1,57 @@
+/* Opens what a run learns from and splits off what it is validated on. */
+#ifndef TOOLS_PROGRAM_DATA_H
+#define TOOLS_PROGRAM_DATA_H
+
+#include "common/options.h"
+
+#include <accrue/dataset.h>
+
+typedef struct train_data {
+  /* Set beforehand: */
+  bool optional;  /* a kind whose shape is known from flags may leave the data out */
+  bool undivided; /* nothing is to be split off from images to validate: folds will be */
+
+  ac_tokens *tokens;
+  ac_dataset *whole;              /* what train and validation are parts of, or NULL */
+  ac_dataset *plain;              /* what train's images are before they are changed, or NULL */
+  ac_dataset *unsharded;          /* what train is a shard of, or NULL */
+  ac_dataset *train, *validation; /* validation is NULL if undivided */
+  ac_augmentation augmentation;   /* of train's images, set by the kind of model; zeros: none */
+  const char *unit;               /* what a loss is per: "byte", "token", "image" */
+  int64_t tokens_per_sample;      /* 0: samples are not made of tokens */
+} train_data;
+
+/* Text as bytes (vocab 0), or a file of uint16 tokens below `vocab`; the last 10 % validates. */
+int data_open_tokens(train_data *data, const char *path, uint64_t max_bytes, int64_t vocab,
+                     int64_t context);
+
+/* The flags by which image data is given. --data PATH is a folder with MNIST's file names, where
+ * train-* trains and t10k-* validates, or with those of CIFAR-10 or CIFAR-100; or one file of
+ * CIFAR's records. Or --images FILE and --labels FILE are a pair of IDX files. Of a single source
+ * the last 10 % validates. */
+typedef struct image_data_flags {
+  const char *path, *images, *labels;
+  bool coarse;
+} image_data_flags;
+void data_add_image_options(image_data_flags *flags, options *o);
+int data_open_image_flags(train_data *data, const image_data_flags *flags, const options *o);
+
+/* Refuses labels that are not below `classes`, be it of images that train or that validate. */
+int data_check_labels(const train_data *data, int64_t classes);
+
+/* Changes training images as `augmentation` says, if it says anything. */
+int data_augment(train_data *data);
+
+/* "I/K", of undivided data: trains on all images but fold I and validates on that, I being 1 .. K.
+ */
+int data_fold(train_data *data, const char *part);
+
+/* "I/N": trains on the share of process I, which is 0 .. N - 1. */
+int data_shard(train_data *data, const char *part);
+
+void data_close(train_data *data);
+
+/* Elements per sample of a field, or 0. */
+int64_t data_field_elements(const ac_dataset *dataset, const char *name);
+
+#endif

@@ -1,0 +1,15 @@
+/* GPT-2's configuration in files: read from a model file's metadata, or from its tensors and the
+ * config.json that transformers keeps beside it; written as metadata and as config.json. */
+#ifndef TOOLS_PROGRAM_GPT_CONFIG_H
+#define TOOLS_PROGRAM_GPT_CONFIG_H
+
+#include "models/gpt.h"
+#include "program/model_kind.h"
+
+/* A status of message.h. `heads` 0: neither the metadata nor a config.json tells. */
+int gpt_config_read(gpt_config *config, const ac_model_file *file, const char *path);
+
+void gpt_config_describe(const gpt_config *config, model_metadata *metadata);
+char *gpt_config_json(const gpt_config *config); /* caller frees; NULL: no memory */
+
+#endif

@@ -1,0 +1,140 @@
+/* `accrue train gpt`: flags, data and files around the graph in models/gpt.c. The defaults are
+ * nanoGPT's published setting for small CPUs. */
+#include "program/gpt_config.h"
+#include "common/message.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+typedef struct gpt_model {
+  gpt_config config;
+  const char *data;
+  uint64_t max_bytes;
+} gpt_model;
+
+enum { BYTE_VOCAB = 256 };
+
+static void defaults(void *self, train_flags *flags) {
+  gpt_model *model = self;
+  model->config = (gpt_config){.layers = 4, .heads = 4, .width = 128, .context = 64};
+  flags->batch = 12;
+  flags->steps = 2000;
+  flags->lr = 1e-3;
+  flags->schedule = AC_SCHEDULE_COSINE;
+  flags->beta2 = 0.99;
+  flags->weight_decay = 0.1;
+  flags->clip = 1;
+  flags->eval_every = 250;
+  flags->eval_samples = 240;
+  flags->out = "accrue-gpt";
+}
+
+static void add_options(void *self, options *o) {
+  gpt_model *model = self;
+  gpt_config *c = &model->config;
+  const option data[] = {
+      {"data", "PATH", OPTION_TEXT, &model->data,
+       .help = "text file or folder, learned as bytes; its last tenth validates",
+       .fallback = "required"},
+      {"max-bytes", "SIZE", OPTION_SIZE, &model->max_bytes, .help = "of text, from the start",
+       .fallback = "all"},
+      {"vocab", "N", OPTION_INTEGER, &c->vocab,
+       .help = "PATH is a file of little-endian uint16 tokens below N", .fallback = "text",
+       .least = 1, .most = 65536},
+  };
+  const option shape[] = {
+      {"layers", "N", OPTION_INTEGER, &c->layers, .help = "transformer blocks", .least = 1,
+       .most = 1000},
+      {"heads", "N", OPTION_INTEGER, &c->heads, .help = "attention heads; must divide the width",
+       .least = 1, .most = 65536},
+      {"width", "N", OPTION_INTEGER, &c->width, .help = "of the residual stream", .least = 1,
+       .most = 1 << 20},
+      {"context", "N", OPTION_INTEGER, &c->context, .help = "tokens a sample", .least = 1,
+       .most = 1 << 24},
+      {"dropout", "P", OPTION_REAL, &c->dropout,
+       .help = "of embeddings, attention weights and both branches of a block", .least = 0,
+       .most = 1, .below_most = true},
+  };
+  OPTIONS_ADD(o, "Data", data);
+  OPTIONS_ADD(o, "Model", shape);
+}
+
+/* The file's shape holds, unless a flag says otherwise. */
+static int adopt(gpt_config *config, const options *o, const ac_model_file *init,
+                 const char *path) {
+  gpt_config file;
+  int status = gpt_config_read(&file, init, path);
+  if (status != STATUS_CONTINUE) return status;
+  if (!file.heads) {
+    if (!options_given(o, "heads"))
+      return fail_usage("%s does not tell its number of heads; give --heads", path);
+    file.heads = config->heads;
+  }
+  const struct {
+    const char *flag;
+    int64_t given, file;
+  } sizes[] = {{"layers", config->layers, file.layers},
+               {"heads", config->heads, file.heads},
+               {"width", config->width, file.width},
+               {"context", config->context, file.context},
+               {"vocab", config->vocab, file.vocab}};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+    if (options_given(o, sizes[i].flag) && sizes[i].given != sizes[i].file)
+      return fail_usage("--%s %" PRId64 " contradicts %s, where it is %" PRId64, sizes[i].flag,
+                        sizes[i].given, path, sizes[i].file);
+  if (!options_given(o, "vocab") && file.vocab != BYTE_VOCAB)
+    return fail_usage("%s has a vocabulary of %" PRId64 ", text as bytes one of %d; give a token "
+                      "file with --vocab %" PRId64,
+                      path, file.vocab, BYTE_VOCAB, file.vocab);
+  file.dropout = config->dropout;
+  *config = file;
+  return STATUS_CONTINUE;
+}
+
+static int prepare(void *self, const options *o, const ac_model_file *init, const char *init_path,
+                   train_data *data) {
+  gpt_model *model = self;
+  gpt_config *config = &model->config;
+  int status = options_exclude(o, "vocab", "max-bytes");
+  if (status != STATUS_CONTINUE) return status;
+  if (!model->data && !data->optional)
+    return fail_usage("--data is missing: a text file or a folder to learn from");
+  if (init && (status = adopt(config, o, init, init_path)) != STATUS_CONTINUE) return status;
+  if (config->width % config->heads)
+    return fail_usage("--heads %" PRId64 " does not divide --width %" PRId64, config->heads,
+                      config->width);
+
+  bool text = !options_given(o, "vocab");
+  if (text) config->vocab = BYTE_VOCAB;
+  if (!model->data) return STATUS_CONTINUE;
+  return data_open_tokens(data, model->data, model->max_bytes, text ? 0 : config->vocab,
+                          config->context);
+}
+
+static void build(const void *self, ac_graph *graph) {
+  gpt_build(graph, &((const gpt_model *)self)->config, true);
+}
+
+static void describe(const void *self, model_metadata *metadata) {
+  gpt_config_describe(&((const gpt_model *)self)->config, metadata);
+}
+
+static char *config_json(const void *self) {
+  return gpt_config_json(&((const gpt_model *)self)->config);
+}
+
+const model_kind gpt_kind = {
+    .name = "gpt",
+    .what = "GPT-2's architecture on text or tokens",
+    .note =
+        "The files it writes load in Hugging Face's transformers, and weights from there start\n"
+        "a run with --init.",
+    .size = sizeof(gpt_model),
+    .defaults = defaults,
+    .add_options = add_options,
+    .prepare = prepare,
+    .build = build,
+    .describe = describe,
+    .config_json = config_json,
+    .optional_prefix = GPT_PREFIX,
+};

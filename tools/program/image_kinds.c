@@ -1,0 +1,211 @@
+/* `accrue train resnet` and `accrue train mobilenet`: convolutional networks that classify images.
+ * They differ in their graph and their defaults. */
+#include "models/image_net.h"
+#include "common/message.h"
+#include "program/model_kind.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct image_model {
+  image_net net;
+  const char *name;
+  image_data_flags data;
+  ac_augmentation augmentation;
+} image_model;
+
+static const char *const norms[] = {"group", "layer", "instance", "batch"};
+
+/* ---- flags ----------------------------------------------------------------------------------- */
+
+static void shared_defaults(image_model *model, train_flags *flags) {
+  model->augmentation = (ac_augmentation){.shift = 3, .rotation = 10, .scaling = 0.1};
+  flags->batch = 32;
+  flags->read_ahead = 1;
+  flags->epochs = 16;
+  flags->lr = 4e-3;
+  flags->schedule = AC_SCHEDULE_COSINE;
+  flags->beta2 = 0.99;
+  flags->weight_decay = 0.05;
+}
+
+static void resnet_defaults(void *self, train_flags *flags) {
+  image_model *model = self;
+  shared_defaults(model, flags);
+  model->name = "resnet";
+  model->net = (image_net){.classes = 10, .depth = 8, .base = 16};
+  flags->out = "accrue-resnet";
+}
+
+static void mobilenet_defaults(void *self, train_flags *flags) {
+  image_model *model = self;
+  shared_defaults(model, flags);
+  model->name = "mobilenet";
+  model->net = (image_net){.classes = 10, .depth = 6, .base = 24};
+  flags->out = "accrue-mobilenet";
+}
+
+static void add_options(void *self, options *o, const char *depth_help) {
+  image_model *model = self;
+  image_net *net = &model->net;
+  const option shape[] = {
+      {"depth", "N", OPTION_INTEGER, &net->depth, .help = depth_help, .least = 1, .most = 1202},
+      {"width", "N", OPTION_INTEGER, &net->base, .help = "channels of the first stage", .least = 1,
+       .most = 4096},
+      {"norm", "group|layer|instance|batch", OPTION_CHOICE, &net->norm,
+       .help = "what the norms are taken over"},
+      {"classes", "N", OPTION_INTEGER, &net->classes, .help = "labels are below N",
+       .fallback = "as the data has", .least = 2, .most = 1 << 20},
+  };
+  data_add_image_options(&model->data, o);
+  OPTIONS_ADD(o, "Model", shape);
+}
+
+static void add_training_options(void *self, options *o) {
+  image_model *model = self;
+  ac_augmentation *a = &model->augmentation;
+  const option loss[] = {
+      {"label-smoothing", "X", OPTION_REAL, &model->net.smoothing,
+       .help = "share of the target spread over all classes; not in validation", .least = 0,
+       .most = 1, .below_most = true},
+  };
+  const option augmentation[] = {
+      {"shift", "N", OPTION_INTEGER, &a->shift, .help = "pixels, in any direction", .least = 0,
+       .most = 1 << 16},
+      {"flip", NULL, OPTION_SWITCH, &a->flip,
+       .help = "mirror images, each with probability one half"},
+      {"rotation", "X", OPTION_REAL, &a->rotation, .help = "degrees, either way", .least = 0,
+       .most = 180},
+      {"scaling", "X", OPTION_REAL, &a->scaling, .help = "from 1 - X to 1 + X", .least = 0,
+       .most = 1, .below_most = true},
+      {"erase", "P", OPTION_REAL, &a->erase_probability, .help = "that a rectangle is erased",
+       .least = 0, .most = 1},
+  };
+  OPTIONS_ADD(o, "Loss", loss);
+  OPTIONS_ADD(o, "Augmentation", augmentation);
+}
+
+static void resnet_options(void *self, options *o) {
+  add_options(self, o, "layers: 6 n + 2, 18 or 34");
+}
+
+static void mobilenet_options(void *self, options *o) {
+  add_options(self, o, "depthwise separable blocks");
+}
+
+/* ---- data and files -------------------------------------------------------------------------- */
+
+/* A flag given must not contradict what the file says; the file decides otherwise. */
+static int adopt_number(const options *o, const ac_model_file *init, const char *path,
+                        const char *key, const char *flag, int64_t *value) {
+  const char *text = ac_model_file_metadata(init, key);
+  int64_t number = text ? strtoll(text, NULL, 10) : 0;
+  if (number < 1) return fail("%s has a damaged description of its %s", path, flag);
+  if (options_given(o, flag) && *value != number)
+    return fail_usage("--%s %" PRId64 " contradicts %s, where it is %" PRId64, flag, *value, path,
+                      number);
+  *value = number;
+  return STATUS_CONTINUE;
+}
+
+static int adopt(image_model *model, const options *o, const ac_model_file *init,
+                 const char *path) {
+  const char *kind = ac_model_file_metadata(init, "accrue.model");
+  const char *norm = ac_model_file_metadata(init, "accrue.norm");
+  if (!kind || strcmp(kind, model->name) || !norm)
+    return fail("%s does not hold a model of kind %s", path, model->name);
+  int found = 0, count = sizeof norms / sizeof *norms;
+  while (found < count && strcmp(norms[found], norm)) found++;
+  if (found == count) return fail("%s has a damaged description of its norm", path);
+  if (options_given(o, "norm") && found != model->net.norm)
+    return fail_usage("--norm %s contradicts %s, where it is %s", norms[model->net.norm], path,
+                      norm);
+  model->net.norm = found;
+  int status = adopt_number(o, init, path, "accrue.depth", "depth", &model->net.depth);
+  if (status == STATUS_CONTINUE)
+    status = adopt_number(o, init, path, "accrue.width", "width", &model->net.base);
+  if (status == STATUS_CONTINUE)
+    status = adopt_number(o, init, path, "accrue.classes", "classes", &model->net.classes);
+  return status;
+}
+
+static int prepare(void *self, const options *o, const ac_model_file *init, const char *init_path,
+                   train_data *data) {
+  image_model *model = self;
+  image_net *net = &model->net;
+  int status = init ? adopt(model, o, init, init_path) : STATUS_CONTINUE;
+  if (status == STATUS_CONTINUE) status = data_open_image_flags(data, &model->data, o);
+  if (status != STATUS_CONTINUE) return status;
+  int64_t shape[3];
+  if (!ac_dataset_image_shape(data->train, shape)) return fail("the data holds no images");
+  net->channels = shape[0];
+  net->height = shape[1];
+  net->width = shape[2];
+  if (!options_given(o, "classes") && !init) net->classes = ac_dataset_classes(data->train);
+  status = data_check_labels(data, net->classes);
+  if (status != STATUS_CONTINUE) return status;
+  data->augmentation = model->augmentation;
+  if (options_given(o, "erase")) data->augmentation.erase_area = 0.25;
+  return STATUS_CONTINUE;
+}
+
+static int prepare_resnet(void *self, const options *o, const ac_model_file *init,
+                          const char *init_path, train_data *data) {
+  image_model *model = self;
+  int status = prepare(self, o, init, init_path, data);
+  if (status == STATUS_CONTINUE && !resnet_depth_is_valid(model->net.depth))
+    return fail_usage("--depth %" PRId64 " is none that a ResNet has: 6 n + 2, 18 or 34",
+                      model->net.depth);
+  return status;
+}
+
+static void build_resnet(const void *self, ac_graph *graph) {
+  resnet_build(graph, &((const image_model *)self)->net);
+}
+
+static void build_mobilenet(const void *self, ac_graph *graph) {
+  mobilenet_build(graph, &((const image_model *)self)->net);
+}
+
+static void describe(const void *self, model_metadata *metadata) {
+  const image_model *model = self;
+  const image_net *net = &model->net;
+  model_metadata_add(metadata, "accrue.model", "%s", model->name);
+  model_metadata_add(metadata, "accrue.channels", "%" PRId64, net->channels);
+  model_metadata_add(metadata, "accrue.image", "%" PRId64 "x%" PRId64, net->height, net->width);
+  model_metadata_add(metadata, "accrue.depth", "%" PRId64, net->depth);
+  model_metadata_add(metadata, "accrue.width", "%" PRId64, net->base);
+  model_metadata_add(metadata, "accrue.norm", "%s", norms[net->norm]);
+  model_metadata_add(metadata, "accrue.classes", "%" PRId64, net->classes);
+}
+
+static int64_t classes(const void *self) {
+  return ((const image_model *)self)->net.classes;
+}
+
+const model_kind resnet_kind = {
+    .name = "resnet",
+    .what = "a residual network that classifies images",
+    .size = sizeof(image_model),
+    .defaults = resnet_defaults,
+    .add_options = resnet_options,
+    .add_training_options = add_training_options,
+    .prepare = prepare_resnet,
+    .build = build_resnet,
+    .describe = describe,
+    .classes = classes,
+};
+
+const model_kind mobilenet_kind = {
+    .name = "mobilenet",
+    .what = "a network of depthwise separable convolutions that classifies images",
+    .size = sizeof(image_model),
+    .defaults = mobilenet_defaults,
+    .add_options = mobilenet_options,
+    .add_training_options = add_training_options,
+    .prepare = prepare,
+    .build = build_mobilenet,
+    .describe = describe,
+    .classes = classes,
+};

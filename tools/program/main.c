@@ -1,0 +1,77 @@
+/* accrue: trains neural networks inside a memory budget. This file knows the subcommands and
+ * nothing else. */
+#include "bench/bench.h"
+#include "program/commands.h"
+#include "common/message.h"
+
+#include <accrue/accrue.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct {
+  const char *name, *summary;
+  int (*run)(int argc, char **argv);
+} commands[] = {
+    {"devices", "list the devices a model can train on", devices_main},
+    {"train", "train a model: gpt, mlp, resnet or mobilenet", train_main},
+    {"eval", "say how well a saved model does", eval_main},
+    {"plan", "say what training would take, before it takes it", plan_main},
+    {"verify", "compare training as planned with training on whole batches", verify_main},
+    {"bench", "measure devices: gemm, ops, step, all or memory", bench_main},
+    {"sample", "write text with a trained gpt", sample_main},
+};
+
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+static int print_help(void) {
+  printf("accrue COMMAND [flags]\n\n"
+         "Trains neural networks inside a memory budget, on a CPU or any OpenCL device.\n\n");
+  for (int i = 0; i < COMMANDS; i++) printf("  %-10s %s\n", commands[i].name, commands[i].summary);
+  printf("\naccrue COMMAND --help lists a command's flags; --version tells the version.\n"
+         "Exit status: 0 done, 1 failed while running, 2 wrong usage.\n");
+  return STATUS_DONE;
+}
+
+static int dispatch(int argc, char **argv) {
+  if (argc < 2) return fail_usage("a command is missing; accrue --help lists them");
+  const char *name = argv[1];
+  if (!strcmp(name, "--help") || !strcmp(name, "-h")) return print_help();
+  if (!strcmp(name, "--version")) {
+    printf("accrue %s\n", ac_version());
+    return STATUS_DONE;
+  }
+  for (int i = 0; i < COMMANDS; i++)
+    if (!strcmp(name, commands[i].name)) return commands[i].run(argc - 2, argv + 2);
+  return fail_usage("unknown command %s; accrue --help lists them", name);
+}
+
+/* Between parallel loops GNU's OpenMP lets threads spin for milliseconds. Where another program
+ * wants one of the cores that makes every step tens of times slower; sleeping at once costs a few
+ * microseconds a loop. The runtime reads its settings before main, so the program starts itself
+ * again with a short spin, unless the user has chosen one. */
+static void wait_briefly(char **argv) {
+#ifdef __linux__
+  if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return;
+  setenv("GOMP_SPINCOUNT", "5000", 1);
+  execv("/proc/self/exe", argv); /* goes on as it is where that fails */
+#else
+  (void)argv;
+#endif
+}
+
+int main(int argc, char **argv) {
+  wait_briefly(argv);
+#ifdef SIGXFSZ
+  /* A file that reaches the size limit is an error of the write, to be reported like a full disk.
+   */
+  signal(SIGXFSZ, SIG_IGN);
+#endif
+  int status = dispatch(argc, argv);
+  if ((fflush(stdout) != 0 || ferror(stdout)) && status == STATUS_DONE)
+    return fail("cannot write to the standard output: %s", strerror(errno));
+  return status;
+}

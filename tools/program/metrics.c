@@ -1,0 +1,119 @@
+#include "program/metrics.h"
+
+#include "common/message.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+
+int metrics_open(metrics *m, const char *path) {
+  *m = (metrics){.path = path};
+  if (!path) return STATUS_CONTINUE;
+  m->stream = fopen(path, "w");
+  if (!m->stream) return fail("cannot write the metrics to %s: %s", path, strerror(errno));
+  return STATUS_CONTINUE;
+}
+
+/* Takes over `line`, which may be NULL for want of memory. */
+static void write_line(metrics *m, json_t *line) {
+  if (m->stream && !m->error) {
+    errno = 0;
+    if (!line || json_dumpf(line, m->stream, JSON_COMPACT) != 0 || fputc('\n', m->stream) == EOF ||
+        fflush(m->stream) != 0)
+      m->error = errno ? errno : ENOMEM;
+  }
+  json_decref(line);
+}
+
+/* JSON has no NaN and no infinity. */
+static json_t *number(double x) {
+  return isfinite(x) ? json_real(x) : json_null();
+}
+
+static double rate(double amount, double seconds) {
+  return seconds > 0 ? amount / seconds : NAN;
+}
+
+#define INTEGER(x) json_integer((json_int_t)(x))
+
+void metrics_plan(metrics *m, const ac_device_info *device, const ac_plan_info *plan) {
+  if (!m->stream) return;
+  const ac_plan_bytes *b = &plan->bytes;
+  json_t *bytes =
+      json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "parameters", INTEGER(b->parameters),
+                "gradients", INTEGER(b->gradients), "optimizer", INTEGER(b->optimizer),
+                "activations", INTEGER(b->activations), "workspace", INTEGER(b->workspace), "io",
+                INTEGER(b->io), "total", INTEGER(b->total));
+  write_line(m,
+             json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "event",
+                       "plan", "device", device->id, "precision",
+                       ac_precision_name(plan->precision), "effective_batch", INTEGER(plan->batch),
+                       "micro_batch", INTEGER(plan->micro_batch), "accumulation_steps",
+                       INTEGER(plan->accumulation_steps), "recomputed_ops",
+                       INTEGER(plan->recomputed_ops), "parameter_count",
+                       INTEGER(plan->parameter_count), "budget_bytes", INTEGER(plan->budget_bytes),
+                       "planned_bytes", bytes, "read_ahead_bytes", INTEGER(plan->read_ahead_bytes),
+                       "library_bytes", INTEGER(plan->library_bytes)));
+}
+
+/* Adds the means of several losses, each under its name, to a line. */
+static json_t *with_losses(json_t *line, const ac_loss_mean *losses, int count) {
+  if (count < 2) return line;
+  json_t *means = json_object();
+  for (int k = 0; k < count; k++)
+    json_object_set_new(means, losses[k].name, number(losses[k].loss));
+  if (json_object_set_new(line, "losses", means) == 0) return line;
+  json_decref(line);
+  return NULL;
+}
+
+static void write_evaluation(metrics *m, const ac_fit_event *event) {
+  const ac_evaluation *e = &event->evaluation;
+  json_t *line = json_pack("{s:s, s:o, s:o, s:o}", "event", "eval", "step", INTEGER(event->step),
+                           "loss", number(e->loss), "accuracy", number(e->accuracy));
+  write_line(m, with_losses(line, e->losses, e->loss_count));
+}
+
+void metrics_fit(metrics *m, const ac_fit_event *event) {
+  if (!m->stream || event->kind == AC_FIT_TRAINED) return;
+  if (event->kind == AC_FIT_EVALUATION) {
+    write_evaluation(m, event);
+    return;
+  }
+  const ac_update *u = &event->update;
+  json_t *line = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:o, s:o}", "event",
+                           "step", "step", INTEGER(event->step), "epoch", INTEGER(event->epoch),
+                           "loss", number(u->loss), "lr", number(u->lr), "grad_norm",
+                           number(u->grad_norm), "loss_scale", number(u->loss_scale), "skipped",
+                           u->skipped ? 1 : 0, "replayed", event->replayed ? 1 : 0, "seconds",
+                           number(event->seconds), "data_wait_s", number(event->data_wait_seconds),
+                           "samples_per_s", number(rate((double)event->samples, event->seconds)));
+  write_line(m, with_losses(line, u->losses, u->loss_count));
+}
+
+void metrics_finish(metrics *m, const metrics_end *end) {
+  if (!m->stream) return;
+  const ac_fit_result *fit = end->fit;
+  double samples = rate((double)fit->samples, fit->seconds);
+  double tokens = end->tokens_per_sample ? samples * (double)end->tokens_per_sample : NAN;
+  write_line(m, json_pack("{s:s, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+                          "event", "end", "steps", INTEGER(fit->steps), "skipped",
+                          INTEGER(fit->skipped), "epochs", INTEGER(fit->epochs), "samples",
+                          INTEGER(fit->samples), "stopped", fit->stopped ? 1 : 0, "val_loss",
+                          number(fit->evaluated ? fit->final.loss : NAN), "val_accuracy",
+                          number(fit->evaluated ? fit->final.accuracy : NAN), "samples_per_s",
+                          number(samples), "tokens_per_s", number(tokens), "planned_bytes",
+                          INTEGER(end->planned_bytes), "peak_bytes", INTEGER(end->peak_bytes),
+                          "data_wait_s", number(fit->data_wait_seconds), "seconds",
+                          number(end->seconds)));
+}
+
+int metrics_close(metrics *m) {
+  if (!m->stream) return STATUS_CONTINUE;
+  errno = 0;
+  if (fclose(m->stream) != 0 && !m->error) m->error = errno;
+  m->stream = NULL;
+  if (!m->error) return STATUS_CONTINUE;
+  return fail("the metrics in %s are incomplete: %s", m->path, strerror(m->error));
+}

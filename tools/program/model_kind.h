@@ -1,0 +1,73 @@
+/* The kinds of model that `accrue train` can build. A kind is one table of functions; its flags and
+ * its configuration live in a struct of its own, which the functions receive as `model`. */
+#ifndef TOOLS_PROGRAM_MODEL_KIND_H
+#define TOOLS_PROGRAM_MODEL_KIND_H
+
+#include "program/data.h"
+#include "program/loss_scale.h"
+#include "common/options.h"
+
+#include <accrue/accrue.h>
+
+/* Flags that every kind shares. */
+typedef struct train_flags {
+  int64_t batch, micro_batch;
+  int64_t steps, epochs; /* 0: not given */
+  int optimizer;         /* ac_optimizer_kind */
+  int schedule;          /* ac_schedule_kind */
+  double lr, min_lr;     /* min_lr < 0: lr / 10 */
+  int64_t warmup;        /* < 0: a small part of the run */
+  double beta1, beta2, weight_decay, momentum, clip;
+  int last_window; /* ac_last_window */
+  loss_scale_flags loss_scale;
+  int64_t eval_every, eval_samples;
+  int64_t seed, threads;
+  const char *fold, *rank; /* "I/N"; NULL: all samples */
+  const char *device;
+  uint64_t memory; /* 0: what the device has */
+  int64_t read_ahead, loader_threads;
+  int batch_norm; /* 0: whole batches, 1: micro-batches */
+  int precision;  /* ac_precision */
+  bool debug_numerics;
+  int recompute; /* ac_recompute */
+  const char *init, *out, *metrics;
+} train_flags;
+
+/* Configuration as it goes into a model file's metadata. */
+typedef struct model_metadata {
+  ac_metadata entries[16];
+  int count;
+  char text[512]; /* holds the values */
+  size_t used;
+} model_metadata;
+
+/* Adds key = formatted value; what does not fit is left out. */
+void model_metadata_add(model_metadata *metadata, const char *key, const char *format, ...);
+
+typedef struct model_kind {
+  const char *name;
+  const char *what; /* is trained: "a network that classifies images" */
+  const char *note; /* may be NULL */
+  size_t size;      /* of its struct */
+  /* Sets the struct's and the shared flags' defaults. */
+  void (*defaults)(void *model, train_flags *flags);
+  void (*add_options)(void *model, options *o);
+  /* Those that matter while training alone; NULL: there are none. */
+  void (*add_training_options)(void *model, options *o);
+  /* Checks the flags and opens the data, taking from `init` (may be NULL) what the model's shape is
+   * not given by flags. Returns a status of message.h. */
+  int (*prepare)(void *model, const options *o, const ac_model_file *init, const char *init_path,
+                 train_data *data);
+  /* The graph with its loss. Failures stick to the graph. */
+  void (*build)(const void *model, ac_graph *graph);
+  void (*describe)(const void *model, model_metadata *metadata);
+  int64_t (*classes)(const void *model); /* NULL: the model classifies no images */
+  /* JSON for the config.json beside the weights; NULL function: there is none. Caller frees. */
+  char *(*config_json)(const void *model);
+  const char *optional_prefix; /* of parameter names in files */
+} model_kind;
+
+/* In the order of the help; ends with NULL. */
+extern const model_kind *const model_kinds[];
+
+#endif

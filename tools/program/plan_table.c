@@ -1,0 +1,77 @@
+#include "program/plan_table.h"
+
+#include "common/text.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+typedef struct page {
+  char *text;
+  size_t size, used;
+} page;
+
+#if defined(__GNUC__)
+__attribute__((format(printf, 2, 3)))
+#endif
+static void
+put(page *p, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  int length = vsnprintf(p->text + p->used, p->size - p->used, format, arguments);
+  va_end(arguments);
+  if (length > 0) p->used += (size_t)length;
+  if (p->used >= p->size) p->used = p->size - 1;
+}
+
+/* In 16 bits each class says how it is stored: not all of them shrink. */
+static void put_memory(page *p, const ac_plan_info *plan) {
+  char parameters[80];
+  snprintf(parameters, sizeof parameters, ", f32; of these %s working copies in %s",
+           text_bytes(plan->working_bytes).text, ac_precision_name(plan->precision));
+  const ac_plan_bytes *bytes = &plan->bytes;
+  const struct {
+    const char *name;
+    uint64_t bytes;
+  } classes[] = {{"parameters", bytes->parameters},
+                 {"gradients", bytes->gradients},
+                 {"optimizer", bytes->optimizer},
+                 {"activations", bytes->activations},
+                 {"workspace", bytes->workspace},
+                 {"input and output", bytes->io},
+                 {"total", bytes->total}};
+  const char *storage[] = {parameters, ", f32", ", f32", ", 16 bits but for statistics",
+                           ", f32",    "",      ""};
+  for (int i = 0; i < 7; i++)
+    put(p, "%-12s %-18s %12s%s%s%s\n", i ? "" : "memory", classes[i].name,
+        text_bytes(classes[i].bytes).text, i == 6 && plan->budget_bytes ? " of " : "",
+        i == 6 && plan->budget_bytes ? text_bytes(plan->budget_bytes).text : "",
+        plan->precision == AC_PRECISION_F32 ? "" : storage[i]);
+  if (plan->read_ahead_bytes)
+    put(p, "%-12s %-18s %12s, on the host, for batches read ahead\n", "", "besides",
+        text_bytes(plan->read_ahead_bytes).text);
+  if (plan->library_bytes)
+    put(p, "%-12s %-18s %12s, held by libraries outside the plan\n", "", "besides",
+        text_bytes(plan->library_bytes).text);
+}
+
+const char *plan_table_text(char *text, size_t size, const ac_device_info *device,
+                            const ac_plan_info *plan) {
+  page p = {text, size, 0};
+  put(&p, "device       %s: %s (%s)\n", device->id, device->name, device->driver);
+  put(&p, "model        %s parameters\n", text_count(plan->parameter_count).text);
+  if (plan->accumulation_steps == 1)
+    put(&p, "batch        %" PRId64 " samples at once\n", plan->batch);
+  else
+    put(&p, "batch        %" PRId64 " samples in %" PRId64 " micro-batches of %s%" PRId64 "\n",
+        plan->batch, plan->accumulation_steps, plan->batch % plan->micro_batch ? "at most " : "",
+        plan->micro_batch);
+  put(&p, "precision    %s\n", ac_precision_name(plan->precision));
+  put_memory(&p, plan);
+  return text;
+}
+
+void plan_table(const ac_device_info *device, const ac_plan_info *plan) {
+  char text[PLAN_TABLE_BYTES];
+  fputs(plan_table_text(text, sizeof text, device, plan), stderr);
+}

@@ -1,0 +1,215 @@
+/* `accrue sample`: continues a prompt byte by byte with a model that learned bytes. Each byte runs
+ * the model over the last `context` bytes in a forward-only session. */
+#include "program/commands.h"
+#include "program/finite.h"
+#include "program/gpt_config.h"
+#include "common/message.h"
+#include "common/options.h"
+#include "common/waiting.h"
+
+#include <accrue/accrue.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef struct sampler {
+  const char *model, *prompt, *device;
+  char path[4096];
+  int64_t bytes, seed, threads, top_k;
+  double temperature;
+
+  gpt_config config;
+  ac_device *open_device;
+  ac_plan *plan;
+  ac_session *session;
+  int32_t *tokens; /* [context]: the window the model sees, filled from the left */
+  int64_t length;
+  float *logits; /* [vocab] */
+  float *sorted;
+  uint64_t random;
+} sampler;
+
+/* ---- choosing -------------------------------------------------------------------------------- */
+
+/* SplitMix64 (Steele, Lea and Flood 2014), in [0, 1). */
+static double uniform(sampler *s) {
+  uint64_t z = s->random += 0x9E3779B97F4A7C15u;
+  z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+  return (double)((z ^ z >> 31) >> 11) * 0x1p-53;
+}
+
+static int descending(const void *a, const void *b) {
+  float x = *(const float *)a, y = *(const float *)b;
+  return (x < y) - (x > y);
+}
+
+/* The k-th largest logit: what lies below is not drawn. */
+static float threshold(sampler *s) {
+  if (s->top_k == 0 || s->top_k >= s->config.vocab) return -INFINITY;
+  memcpy(s->sorted, s->logits, (size_t)s->config.vocab * sizeof(float));
+  qsort(s->sorted, (size_t)s->config.vocab, sizeof(float), descending);
+  return s->sorted[s->top_k - 1];
+}
+
+/* Draws from softmax(logits / temperature); temperature 0 takes the largest. */
+static int32_t choose(sampler *s) {
+  int64_t V = s->config.vocab;
+  int32_t best = 0;
+  for (int32_t i = 1; i < V; i++)
+    if (s->logits[i] > s->logits[best]) best = i;
+  if (s->temperature <= 0) return best;
+
+  float least = threshold(s), top = s->logits[best];
+  double sum = 0;
+  for (int64_t i = 0; i < V; i++) {
+    double p = s->logits[i] < least ? 0 : exp((s->logits[i] - top) / s->temperature);
+    s->logits[i] = (float)p;
+    sum += s->logits[i];
+  }
+  double at = uniform(s) * sum;
+  for (int32_t i = 0; i < V; i++)
+    if ((at -= s->logits[i]) < 0) return i;
+  return best;
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+static void push(sampler *s, int32_t token) {
+  int64_t T = s->config.context;
+  if (s->length == T) {
+    memmove(s->tokens, s->tokens + 1, (size_t)(T - 1) * sizeof *s->tokens);
+    s->length--;
+  }
+  s->tokens[s->length++] = token;
+}
+
+/* Positions after the last token hold zeros; attention is causal, so nothing before them sees them.
+ */
+static ac_status step(sampler *s) {
+  const ac_feed feed = {"tokens", s->tokens};
+  ac_status status = ac_session_run(s->session, 1, &feed, 1);
+  if (status != AC_OK) return status;
+  int64_t V = s->config.vocab;
+  return ac_session_output(s->session, "logits", (s->length - 1) * V, V, s->logits);
+}
+
+static int generate(sampler *s) {
+  bool terminal = isatty(STDOUT_FILENO);
+  for (int64_t i = 0; i < s->bytes; i++) {
+    if (step(s) != AC_OK) return fail_library();
+    for (int64_t k = 0; k < s->config.vocab; k++)
+      if (!isfinite(s->logits[k])) return fail_not_finite(s->path, "what it predicts is");
+    int32_t token = choose(s);
+    push(s, token);
+    if (putchar(token) == EOF || (terminal && fflush(stdout) != 0))
+      return fail("cannot write the sample: %s", strerror(errno));
+  }
+  if (terminal) putchar('\n');
+  return STATUS_DONE;
+}
+
+/* ---- preparing ------------------------------------------------------------------------------- */
+
+static int parse(sampler *s, int argc, char **argv) {
+  options o = {
+      .command = "sample",
+      .summary =
+          "Continues a prompt with a gpt that learned bytes, and writes the bytes to stdout."};
+  const option model[] = {
+      {"model", "FILE", OPTION_TEXT, &s->model,
+       .help = "model.safetensors, or the folder it lies in", .fallback = "required"},
+      {"prompt", "TEXT", OPTION_TEXT, &s->prompt,
+       .help = "what to continue; not repeated in the output", .fallback = "a newline"},
+      {"bytes", "N", OPTION_INTEGER, &s->bytes, .help = "to write"},
+      {"temperature", "X", OPTION_REAL, &s->temperature, .help = "0: always the likeliest byte"},
+      {"top-k", "N", OPTION_INTEGER, &s->top_k, .help = "draw among the N likeliest; 0: all"},
+      {"seed", "N", OPTION_INTEGER, &s->seed, .help = "of the draw"},
+  };
+  const option run[] = {
+      {"device", "NAME", OPTION_TEXT, &s->device,
+       .help = "auto, cpu, opencl, opencl:N or opencl:TEXT; see accrue devices"},
+      {"threads", "N", OPTION_INTEGER, &s->threads, .help = "of the CPU", .fallback = "all",
+       .least = 1, .most = 4096},
+  };
+  OPTIONS_ADD(&o, "Sampling", model);
+  OPTIONS_ADD(&o, "Run", run);
+  int status = options_parse(&o, argc, argv);
+  if (status != STATUS_CONTINUE) return status;
+  if (!s->model) return fail_usage("--model is missing: a file that accrue train gpt has written");
+
+  struct stat info;
+  bool folder = stat(s->model, &info) == 0 && S_ISDIR(info.st_mode);
+  int length = snprintf(s->path, sizeof s->path, folder ? "%s/model.safetensors" : "%s", s->model);
+  if (length < 0 || (size_t)length >= sizeof s->path) return fail("--model is too long a path");
+  return STATUS_CONTINUE;
+}
+
+static int read_config(sampler *s) {
+  ac_model_file *file = NULL;
+  if (ac_model_file_open(&file, s->path) != AC_OK) return fail_library();
+  int status = gpt_config_read(&s->config, file, s->path);
+  ac_model_file_close(file);
+  if (status != STATUS_CONTINUE) return status;
+  if (!s->config.heads)
+    return fail("%s tells its number of heads neither itself nor in a config.json beside it",
+                s->path);
+  if (s->config.vocab > 256)
+    return fail("%s has a vocabulary of %" PRId64 "; sampling writes bytes and needs at most 256",
+                s->path, s->config.vocab);
+  return STATUS_CONTINUE;
+}
+
+static int open_session(sampler *s) {
+  const ac_device_desc device = {.name = s->device, .threads = (int)s->threads, .log = waiting_log};
+  const ac_plan_desc desc = {.purpose = AC_PREDICT, .batch = 1, .micro_batch = 1};
+  ac_graph *graph = NULL;
+  ac_status status = ac_device_open(&s->open_device, &device);
+  if (status == AC_OK) status = ac_graph_create(&graph);
+  if (status == AC_OK) {
+    gpt_build(graph, &s->config, false);
+    status = ac_plan_create(&s->plan, graph, s->open_device, &desc);
+  }
+  ac_graph_free(graph);
+  if (status == AC_OK) status = ac_session_create(&s->session, s->plan, 0);
+  if (status == AC_OK) status = ac_session_load(s->session, s->path, GPT_PREFIX);
+  return status == AC_OK ? STATUS_CONTINUE : fail_library();
+}
+
+static int feed_prompt(sampler *s) {
+  s->tokens = calloc((size_t)s->config.context, sizeof *s->tokens);
+  s->logits = calloc((size_t)s->config.vocab, sizeof *s->logits);
+  s->sorted = calloc((size_t)s->config.vocab, sizeof *s->sorted);
+  if (!s->tokens || !s->logits || !s->sorted) return fail("out of memory");
+  const char *prompt = *s->prompt ? s->prompt : "\n";
+  for (; *prompt; prompt++) {
+    int32_t token = (unsigned char)*prompt;
+    if (token >= s->config.vocab)
+      return fail("the prompt's byte %d is outside the model's vocabulary of %" PRId64, (int)token,
+                  s->config.vocab);
+    push(s, token);
+  }
+  return STATUS_CONTINUE;
+}
+
+int sample_main(int argc, char **argv) {
+  sampler s = {.prompt = "", .device = "auto", .bytes = 300, .seed = 1, .temperature = 0.8};
+  int status = parse(&s, argc, argv);
+  s.random = (uint64_t)s.seed;
+  if (status == STATUS_CONTINUE) status = read_config(&s);
+  if (status == STATUS_CONTINUE) status = feed_prompt(&s);
+  if (status == STATUS_CONTINUE) status = open_session(&s);
+  if (status == STATUS_CONTINUE) status = generate(&s);
+  ac_session_free(s.session);
+  ac_plan_free(s.plan);
+  ac_device_close(s.open_device);
+  free(s.tokens);
+  free(s.logits);
+  free(s.sorted);
+  return status;
+}

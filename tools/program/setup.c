@@ -1,0 +1,333 @@
+#include "program/setup.h"
+
+#include "common/message.h"
+#include "common/waiting.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern const model_kind gpt_kind, mlp_kind, resnet_kind, mobilenet_kind;
+const model_kind *const model_kinds[] = {&gpt_kind, &mlp_kind, &resnet_kind, &mobilenet_kind, NULL};
+
+void model_metadata_add(model_metadata *metadata, const char *key, const char *format, ...) {
+  size_t room = sizeof metadata->text - metadata->used;
+  char *value = metadata->text + metadata->used;
+  va_list arguments;
+  va_start(arguments, format);
+  int length = vsnprintf(value, room, format, arguments);
+  va_end(arguments);
+  int capacity = (int)(sizeof metadata->entries / sizeof *metadata->entries);
+  if (length < 0 || (size_t)length >= room || metadata->count == capacity) return;
+  metadata->entries[metadata->count++] = (ac_metadata){key, value};
+  metadata->used += (size_t)length + 1;
+}
+
+/* ---- flags ----------------------------------------------------------------------------------- */
+
+static void set_defaults(setup *s) {
+  s->flags = (train_flags){.min_lr = -1,
+                           .warmup = -1,
+                           .beta1 = 0.9,
+                           .momentum = 0.9,
+                           .seed = 1,
+                           .device = "auto",
+                           .loader_threads = 1,
+                           .eval_every = 0};
+  loss_scale_defaults(&s->flags.loss_scale);
+  s->kind->defaults(s->model, &s->flags);
+}
+
+static void add_options(setup *s) {
+  train_flags *f = &s->flags;
+  const option training[] = {
+      {"batch", "N", OPTION_INTEGER, &f->batch, .help = "samples an update (the effective batch)",
+       .least = 1, .most = 1 << 30},
+      {"steps", "N", OPTION_INTEGER, &f->steps, .help = "updates to make",
+       .fallback = f->steps ? NULL : "by epochs", .least = 1},
+      {"epochs", "N", OPTION_INTEGER, &f->epochs, .help = "passes over the data instead",
+       .fallback = f->epochs ? NULL : "by steps", .least = 1},
+      {"lr", "X", OPTION_REAL, &f->lr, .help = "learning rate"},
+      {"schedule", "constant|cosine", OPTION_CHOICE, &f->schedule,
+       .help = "of the learning rate after the warm-up"},
+      {"min-lr", "X", OPTION_REAL, &f->min_lr, .help = "where the cosine ends",
+       .fallback = "lr / 10"},
+      {"warmup", "N", OPTION_INTEGER, &f->warmup, .help = "updates of linear warm-up",
+       .fallback = "a tenth of the run, at most 100"},
+      {"optimizer", "adamw|sgd", OPTION_CHOICE, &f->optimizer, .help = "update rule"},
+      {"beta1", "X", OPTION_REAL, &f->beta1, .help = "of adamw", .least = 0, .most = 1,
+       .below_most = true},
+      {"beta2", "X", OPTION_REAL, &f->beta2, .help = "of adamw", .least = 0, .most = 1,
+       .below_most = true},
+      {"momentum", "X", OPTION_REAL, &f->momentum, .help = "of sgd", .least = 0, .most = 1,
+       .below_most = true},
+      {"weight-decay", "X", OPTION_REAL, &f->weight_decay, .help = "of matrices"},
+      {"clip", "X", OPTION_REAL, &f->clip, .help = "largest norm of the gradient; 0: no clipping"},
+      {"last-window", "update|carry|drop", OPTION_CHOICE, &f->last_window,
+       .help = "what becomes of samples that do not fill a batch"},
+      {"eval-every", "N", OPTION_INTEGER, &f->eval_every,
+       .help = "updates between validations; 0: only at the end"},
+      {"eval-samples", "N", OPTION_INTEGER, &f->eval_samples,
+       .help = "in each validation but the last; 0: all"},
+      {"rank", "I/N", OPTION_TEXT, &f->rank,
+       .help = "train on the share of process I of N (0/N to (N-1)/N)", .fallback = ""},
+      {"seed", "N", OPTION_INTEGER, &f->seed, .help = "of initial weights, order and dropout"},
+  };
+  const option run[] = {
+      {"device", "NAME", OPTION_TEXT, &f->device,
+       .help = "auto, cpu, opencl, opencl:N or opencl:TEXT; see accrue devices"},
+      {"threads", "N", OPTION_INTEGER, &f->threads, .help = "of the CPU", .fallback = "all",
+       .least = 1, .most = 1024},
+      {"memory", "SIZE", OPTION_SIZE, &f->memory, .help = "budget for everything on the device",
+       .fallback = "what it has"},
+      {"micro-batch", "N", OPTION_INTEGER, &f->micro_batch, .help = "samples at a time",
+       .fallback = "planned", .least = 1, .most = 1 << 30},
+      {"read-ahead", "N", OPTION_INTEGER, &f->read_ahead,
+       .help = "batches read while the device works; 0: none",
+       .fallback = f->read_ahead ? "1, or none where --memory has no room" : NULL, .least = 0,
+       .most = 32},
+      {"loader-threads", "N", OPTION_INTEGER, &f->loader_threads, .help = "that read them",
+       .least = 1, .most = 64},
+      {"batch-norm", "whole|micro", OPTION_CHOICE, &f->batch_norm,
+       .help = "keep batches whole where batch norm sees them, or accept micro-batches"},
+      {"precision", "f32|f16|bf16", OPTION_CHOICE, &f->precision, .help = "storage of activations"},
+      {"debug-numerics", NULL, OPTION_SWITCH, &f->debug_numerics,
+       .help = "count what 16 bits lose, by layer; slow"},
+      {"recompute", "auto|none|all", OPTION_CHOICE, &f->recompute,
+       .help = "activations in the backward pass"},
+      {"init", "FILE", OPTION_TEXT, &f->init, .help = "start from these weights (safetensors)",
+       .fallback = ""},
+      {"out", "DIR", OPTION_TEXT, &f->out, .help = "folder for model.safetensors"},
+      {"metrics", "FILE", OPTION_TEXT, &f->metrics, .help = "one JSON object a line",
+       .fallback = ""},
+  };
+  s->kind->add_options(s->model, &s->options);
+  if (s->kind->add_training_options) s->kind->add_training_options(s->model, &s->options);
+  const option fold[] = {
+      {"fold", "I/K", OPTION_TEXT, &f->fold,
+       .help = "of K folds of the images, I validates (1/K to K/K), the others train",
+       .fallback = ""}};
+  OPTIONS_ADD(&s->options, "Training", training);
+  if (s->kind->classes) OPTIONS_ADD(&s->options, "Training", fold);
+  loss_scale_add_options(&f->loss_scale, &s->options);
+  OPTIONS_ADD(&s->options, "Run", run);
+}
+
+/* What does not matter to a verb stays accepted, so that the flags of `accrue train` can be handed
+ * on whole. A plan has to do with neither the values that are computed nor the order of samples;
+ * verifying makes a few updates at the full rate, and runs again what overflows. */
+static void ignore_options(options *o, const char *verb) {
+  if (!strcmp(verb, "plan"))
+    options_ignore(o, "label-smoothing shift flip rotation scaling erase steps epochs lr schedule "
+                      "min-lr warmup beta1 beta2 weight-decay clip eval-every eval-samples seed "
+                      "loss-scale loss-scale-init loss-scale-growth loss-scale-interval "
+                      "loss-scale-backoff loss-scale-floor replay loader-threads out metrics");
+  if (!strcmp(verb, "verify"))
+    options_ignore(o, "steps epochs schedule min-lr warmup eval-every eval-samples replay "
+                      "loader-threads out metrics");
+}
+
+/* A flag that the chosen optimizer or schedule would ignore is a misunderstanding. */
+static int check_relevance(const setup *s) {
+  static const struct {
+    const char *flag;
+    bool sgd; /* whose flag it is */
+  } rules[] = {{"beta1", false}, {"beta2", false}, {"momentum", true}};
+  bool sgd = s->flags.optimizer == AC_SGD;
+  for (int i = 0; i < 3; i++)
+    if (rules[i].sgd != sgd && options_given(&s->options, rules[i].flag))
+      return fail_usage("--%s has no meaning for the optimizer %s", rules[i].flag,
+                        sgd ? "sgd" : "adamw");
+  if (s->flags.schedule == AC_SCHEDULE_CONSTANT && options_given(&s->options, "min-lr"))
+    return fail_usage("--min-lr has no meaning for a constant schedule");
+  return STATUS_CONTINUE;
+}
+
+static int check_flags(setup *s) {
+  train_flags *f = &s->flags;
+  int status = options_exclude(&s->options, "steps", "epochs");
+  if (status == STATUS_CONTINUE) status = check_relevance(s);
+  if (status == STATUS_CONTINUE)
+    status = loss_scale_resolve(&f->loss_scale, &s->options, (ac_precision)f->precision,
+                                &s->trainer.loss_scaling);
+  if (status != STATUS_CONTINUE) return status;
+  if (options_given(&s->options, "steps")) f->epochs = 0;
+  if (options_given(&s->options, "epochs")) f->steps = 0;
+  if (f->micro_batch > f->batch)
+    return fail_usage("--micro-batch %lld is larger than the batch of %lld",
+                      (long long)f->micro_batch, (long long)f->batch);
+  if (f->steps && f->warmup > f->steps)
+    return fail_usage("--warmup %lld is longer than the run of %lld updates", (long long)f->warmup,
+                      (long long)f->steps);
+  if (f->min_lr < 0) f->min_lr = f->lr / 10;
+  if (f->min_lr > f->lr)
+    return fail_usage("--min-lr %g is larger than the learning rate %g", f->min_lr, f->lr);
+  return STATUS_CONTINUE;
+}
+
+static const char *sentence_of(const char *verb) {
+  if (!strcmp(verb, "plan")) return "Says what training would take, before it takes it.";
+  if (!strcmp(verb, "verify"))
+    return "Compares training as planned with training on whole batches.";
+  return "Trains a model and saves it.";
+}
+
+int setup_kinds(const char *verb) {
+  printf("accrue %s MODEL [flags]\n\n%s\n\n", verb, sentence_of(verb));
+  for (int i = 0; model_kinds[i]; i++)
+    printf("  %-10s %s\n", model_kinds[i]->name, model_kinds[i]->what);
+  printf("\naccrue %s MODEL --help lists a model's flags.\n", verb);
+  return STATUS_DONE;
+}
+
+bool setup_wants_help(int argc, char **argv) {
+  return argc > 0 && (!strcmp(argv[0], "--help") || !strcmp(argv[0], "-h"));
+}
+
+static const model_kind *find_kind(const char *name) {
+  for (int i = 0; model_kinds[i]; i++)
+    if (!strcmp(model_kinds[i]->name, name)) return model_kinds[i];
+  return NULL;
+}
+
+/* `dry` computes nothing: good for plans, but what it trained would be zeros. */
+static int refuse_dry(const setup *s) {
+  if (strcmp(s->flags.device, "dry") != 0) return STATUS_CONTINUE;
+  return fail_usage("--device dry computes nothing; it is for accrue plan");
+}
+
+static int parse(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o)) {
+  if (argc < 1) return fail_usage("a model is missing; accrue %s --help lists them", verb);
+  if (!(s->kind = find_kind(argv[0])))
+    return fail_usage("unknown model %s; accrue %s --help lists the models", argv[0], verb);
+  if (!(s->model = calloc(1, s->kind->size))) return fail("out of memory");
+  snprintf(s->command, sizeof s->command, "%s %s", verb, s->kind->name);
+  snprintf(s->summary, sizeof s->summary, "%s\n%s is %s.%s%s", sentence_of(verb), s->kind->name,
+           s->kind->what, s->kind->note ? "\n" : "", s->kind->note ? s->kind->note : "");
+  s->options = (options){.command = s->command, .summary = s->summary};
+  set_defaults(s);
+  add_options(s);
+  ignore_options(&s->options, verb);
+  if (more) more(&s->options);
+  int status = options_parse(&s->options, argc - 1, argv + 1);
+  if (status == STATUS_CONTINUE) status = check_flags(s);
+  if (status == STATUS_CONTINUE && strcmp(verb, "plan") != 0) status = refuse_dry(s);
+  return status;
+}
+
+/* ---- what the flags ask for ------------------------------------------------------------------ */
+
+static int open_data(setup *s) {
+  ac_model_file *init = NULL;
+  if (s->flags.init && ac_model_file_open(&init, s->flags.init) != AC_OK) return fail_library();
+  s->data.undivided = s->flags.fold != NULL;
+  int status = s->kind->prepare(s->model, &s->options, init, s->flags.init, &s->data);
+  ac_model_file_close(init);
+  if (status == STATUS_CONTINUE && s->flags.fold) status = data_fold(&s->data, s->flags.fold);
+  if (status == STATUS_CONTINUE) status = data_augment(&s->data);
+  if (status == STATUS_CONTINUE && s->flags.rank) status = data_shard(&s->data, s->flags.rank);
+  return status;
+}
+
+/* Zero would mean the library's default. */
+static double or_off(double x) {
+  return x > 0 ? x : -1;
+}
+
+/* Counts the run's windows and lays the schedule over them. */
+static int make_schedule(setup *s) {
+  const train_flags *f = &s->flags;
+  int64_t count = ac_dataset_count(s->data.train), whole = count / f->batch;
+  s->steps = f->steps;
+  if (f->epochs) {
+    if (f->epochs > INT64_MAX / (count + 1))
+      return fail_usage("--epochs %lld is more than can be counted", (long long)f->epochs);
+    if (f->last_window == AC_LAST_UPDATE) s->steps = f->epochs * (whole + (count % f->batch != 0));
+    else if (f->last_window == AC_LAST_DROP) s->steps = f->epochs * whole;
+    else s->steps = (f->epochs * count + f->batch - 1) / f->batch;
+  }
+  if (f->last_window == AC_LAST_DROP && !whole)
+    return fail("the %lld training samples do not fill one batch of %lld, and --last-window drop "
+                "leaves nothing",
+                (long long)count, (long long)f->batch);
+  int64_t warmup = f->warmup;
+  if (warmup < 0) warmup = s->steps / 10 < 100 ? s->steps / 10 : 100;
+  if (warmup > s->steps)
+    return fail_usage("--warmup %lld is longer than the run of %lld updates", (long long)warmup,
+                      (long long)s->steps);
+  s->trainer.schedule = (ac_schedule){.kind = (ac_schedule_kind)f->schedule,
+                                      .lr = or_off(f->lr),
+                                      .min_lr = f->min_lr,
+                                      .warmup = warmup,
+                                      .total = s->steps};
+  return STATUS_CONTINUE;
+}
+
+static int open_device(setup *s) {
+  const train_flags *f = &s->flags;
+  s->trainer.seed = (uint64_t)f->seed;
+  s->trainer.optimizer = (ac_optimizer_desc){.beta1 = or_off(f->beta1),
+                                             .beta2 = or_off(f->beta2),
+                                             .weight_decay = f->weight_decay,
+                                             .momentum = or_off(f->momentum),
+                                             .clip = f->clip};
+  ac_device_desc device = {.name = f->device, .threads = (int)f->threads, .log = waiting_log};
+  return ac_device_open(&s->device, &device) == AC_OK ? STATUS_CONTINUE : fail_library();
+}
+
+ac_plan_desc setup_plan_desc(const setup *s) {
+  const train_flags *f = &s->flags;
+  return (ac_plan_desc){.purpose = AC_TRAIN,
+                        .batch = f->batch,
+                        .micro_batch = f->micro_batch,
+                        .memory = f->memory,
+                        .micro_batch_norm = f->batch_norm != 0,
+                        .whole_windows = f->last_window != AC_LAST_CARRY,
+                        .read_ahead = (int)f->read_ahead,
+                        .read_ahead_if_room = !options_given(&s->options, "read-ahead"),
+                        .precision = (ac_precision)f->precision,
+                        .debug_numerics = f->debug_numerics,
+                        .recompute = (ac_recompute)f->recompute,
+                        .optimizer = (ac_optimizer_kind)f->optimizer,
+                        .sgd_no_momentum = f->momentum <= 0};
+}
+
+int setup_plan(const setup *s, const ac_plan_desc *desc, ac_plan **plan) {
+  ac_graph *graph = NULL;
+  ac_status status = ac_graph_create(&graph);
+  if (status == AC_OK) {
+    s->kind->build(s->model, graph);
+    status = ac_plan_create(plan, graph, s->device, desc);
+  }
+  ac_graph_free(graph);
+  if (status != AC_OK) return fail_library();
+  return STATUS_CONTINUE;
+}
+
+int setup_open_model(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o)) {
+  *s = (setup){.data = {.optional = true}};
+  int status = parse(s, verb, argc, argv, more);
+  if (status == STATUS_CONTINUE) status = open_data(s);
+  if (status == STATUS_CONTINUE) status = open_device(s);
+  return status;
+}
+
+int setup_open(setup *s, const char *verb, int argc, char **argv) {
+  *s = (setup){0};
+  int status = parse(s, verb, argc, argv, NULL);
+  if (status == STATUS_CONTINUE) status = open_data(s);
+  if (status == STATUS_CONTINUE) status = make_schedule(s);
+  if (status == STATUS_CONTINUE) status = open_device(s);
+  const ac_plan_desc desc = setup_plan_desc(s);
+  if (status == STATUS_CONTINUE) status = setup_plan(s, &desc, &s->plan);
+  return status;
+}
+
+void setup_close(setup *s) {
+  ac_plan_free(s->plan);
+  ac_device_close(s->device);
+  data_close(&s->data);
+  free(s->model);
+}

@@ -1,0 +1,39 @@
+/* Everything before a trainer exists: flags parsed and checked, data and device opened, the model's
+ * graph built and planned. */
+#ifndef TOOLS_PROGRAM_SETUP_H
+#define TOOLS_PROGRAM_SETUP_H
+
+#include "program/model_kind.h"
+
+typedef struct setup {
+  const model_kind *kind;
+  void *model; /* the kind's struct */
+  options options;
+  char command[32], summary[320];
+  train_flags flags;
+  train_data data;
+  ac_device *device;
+  ac_plan *plan;
+  int64_t steps; /* windows of the whole run */
+  ac_trainer_desc trainer;
+} setup;
+
+/* For `accrue VERB --help`: lists the kinds of model. */
+bool setup_wants_help(int argc, char **argv);
+int setup_kinds(const char *verb);
+
+/* argv[0] is the model's kind, flags follow; `verb` is the command ("train"). Returns a status of
+ * message.h; setup_close is needed in any case. */
+int setup_open(setup *s, const char *verb, int argc, char **argv);
+
+/* The same without plan, steps and, for kinds that can do without, data: for commands that make
+ * plans of their own. `more` (may be NULL) adds flags of the command's own. */
+int setup_open_model(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o));
+
+/* Makes a plan of the flags, with other settings of the fields that a caller may change in `desc`.
+ */
+ac_plan_desc setup_plan_desc(const setup *s);
+int setup_plan(const setup *s, const ac_plan_desc *desc, ac_plan **plan);
+void setup_close(setup *s);
+
+#endif

@@ -1,0 +1,285 @@
+/* `accrue train`: plans, trains, validates, saves.
+ *
+ * The model is written once, before the final evaluation, or when the run is interrupted; a run
+ * without an update writes none. A run that diverges does not touch the model that is there: its
+ * last finite parameters go to diverged.safetensors beside it. */
+#include "program/commands.h"
+#include "common/message.h"
+#include "program/metrics.h"
+#include "program/numerics_table.h"
+#include "program/plan_table.h"
+#include "common/progress.h"
+#include "common/replacement.h"
+#include "program/setup.h"
+#include "common/text.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { PATH_BYTES = 4096 };
+
+typedef struct run {
+  setup setup;
+  metrics metrics;
+  progress progress;
+  ac_trainer *trainer;
+  ac_fit_result result;
+  double began;
+  int64_t step;    /* the last that is done */
+  int64_t updates; /* of the steps that are done */
+  int save_status; /* of the model saved before the final evaluation; STATUS_DONE: none was */
+} run;
+
+/* ---- interruption ---------------------------------------------------------------------------- */
+
+/* When a signal came, in milliseconds of a clock that starts anywhere; 0: none did. */
+static atomic_ulong stop_requested;
+
+static unsigned long milliseconds(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (unsigned long)now.tv_sec * 1000 + (unsigned long)now.tv_nsec / 1000000;
+}
+
+/* The first signal asks for an end with the current micro-batch, a later one ends the program at
+ * once. Those within a second are the first one again: `timeout` sends it to the program and then
+ * to the program's group. */
+static void on_signal(int number) {
+  enum { SAME = 1000 };
+  unsigned long none = 0, now = milliseconds();
+  if (atomic_compare_exchange_strong(&stop_requested, &none, now ? now : 1)) return;
+  if (now < none + SAME) return; /* a signal met on the way here may have stored a later time */
+  signal(number, SIG_DFL);
+  raise(number);
+}
+
+/* A signal that whoever started the program had it ignore stays ignored. */
+static void watch_signals(void) {
+  static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+  struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before;
+  sigemptyset(&action.sa_mask);
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+    sigaddset(&action.sa_mask, numbers[i]);
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+    if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+      sigaction(numbers[i], &action, NULL);
+}
+
+/* Asked until it says so. */
+static bool on_micro_batch(void *user) {
+  run *r = user;
+  if (!stop_requested) return false;
+  progress_clear(&r->progress);
+  if (r->updates)
+    say("stopping after update %" PRId64 " and saving; once more ends at once", r->step);
+  else say("stopping before the first update");
+  return true;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static int make_folder(const char *path) {
+  char folder[PATH_BYTES];
+  int length = snprintf(folder, sizeof folder, "%s", path);
+  if (length < 1 || (size_t)length > sizeof folder - 32)
+    return fail_usage("--out is %s path", length < 1 ? "an empty" : "too long a");
+  for (char *slash = folder + 1; (slash = strchr(slash, '/')); slash++) {
+    *slash = 0;
+    mkdir(folder, 0777); /* the last one decides */
+    *slash = '/';
+  }
+  struct stat info;
+  if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+    return fail("cannot make the folder %s: %s", path, strerror(errno));
+  if (stat(folder, &info) != 0 || !S_ISDIR(info.st_mode))
+    return fail("--out %s is not a folder", path);
+  if (access(folder, W_OK | X_OK) != 0)
+    return fail("cannot write to the folder %s: %s", path, strerror(errno));
+  return STATUS_CONTINUE;
+}
+
+static void path_in(char *path, const char *folder, const char *name) {
+  snprintf(path, PATH_BYTES, "%s/%s", folder, name);
+}
+
+static ac_status save_weights(run *r, const char *path) {
+  const setup *s = &r->setup;
+  model_metadata metadata = {0};
+  model_metadata_add(&metadata, "format", "pt");
+  s->kind->describe(s->model, &metadata);
+  model_metadata_add(&metadata, "accrue.steps", "%" PRId64, r->step);
+  return ac_trainer_save(r->trainer, path, metadata.entries, metadata.count);
+}
+
+static int save_weights_to(run *r, const char *path) {
+  return save_weights(r, path) == AC_OK ? STATUS_CONTINUE : fail_library();
+}
+
+/* The config.json is complete beside its place before the weights are replaced, so that a disk
+ * which fills leaves the old pair. */
+static int save_pair(run *r, const char *weights, const char *json) {
+  char config[PATH_BYTES];
+  replacement file;
+  path_in(config, r->setup.flags.out, "config.json");
+  if (!replacement_open(&file, config)) return fail("cannot write %s: %s", config, strerror(errno));
+  int status = STATUS_CONTINUE;
+  if (!replacement_write(&file, json))
+    status = fail("cannot write %s: %s", config, strerror(errno));
+  if (status == STATUS_CONTINUE) status = save_weights_to(r, weights);
+  if (status != STATUS_CONTINUE) replacement_abandon(&file);
+  else if (!replacement_commit(&file))
+    status = fail("cannot write %s: %s", config, strerror(errno));
+  return status;
+}
+
+/* Other runs that save into the folder wait until both files are replaced, or the weights of one
+ * could end up beside the config.json of another. The lock goes with the process; where a file
+ * system has none, there is none. */
+static int lock_folder(const char *path) {
+  int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder >= 0 && flock(folder, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    say("waiting for another run that saves into %s", path);
+    flock(folder, LOCK_EX);
+  }
+  return folder;
+}
+
+/* Without an update there is nothing new, and a model of an earlier run is not to be lost. */
+static int save_model(run *r) {
+  if (!r->updates) return STATUS_CONTINUE;
+  const setup *s = &r->setup;
+  char weights[PATH_BYTES];
+  path_in(weights, s->flags.out, "model.safetensors");
+  char *json = s->kind->config_json ? s->kind->config_json(s->model) : NULL;
+  int folder = lock_folder(s->flags.out);
+  int status = json ? save_pair(r, weights, json) : save_weights_to(r, weights);
+  if (folder >= 0) close(folder);
+  free(json);
+  return status;
+}
+
+/* ---- the run --------------------------------------------------------------------------------- */
+
+/* The model is saved before the final evaluation, which may take long. */
+static bool on_event(void *user, const ac_fit_event *event) {
+  run *r = user;
+  metrics_fit(&r->metrics, event);
+  progress_fit(&r->progress, event);
+  if (!event->replayed) r->step = event->step;
+  if (event->kind == AC_FIT_STEP) r->updates += !event->update.skipped;
+  if (event->kind != AC_FIT_TRAINED) return true;
+  progress_clear(&r->progress);
+  r->save_status = save_model(r);
+  if (r->save_status == STATUS_CONTINUE) progress_show(&r->progress, r->step);
+  return r->save_status == STATUS_CONTINUE;
+}
+
+static int prepare(run *r) {
+  setup *s = &r->setup;
+  int status = make_folder(s->flags.out);
+  if (status == STATUS_CONTINUE) status = metrics_open(&r->metrics, s->flags.metrics);
+  if (status != STATUS_CONTINUE) return status;
+  if (ac_trainer_create(&r->trainer, s->plan, &s->trainer) != AC_OK) return fail_library();
+  if (s->flags.init &&
+      ac_trainer_load(r->trainer, s->flags.init, s->kind->optional_prefix) != AC_OK)
+    return fail_library();
+
+  const ac_device_info *device = ac_device_get_info(s->device);
+  const ac_plan_info *plan = ac_plan_get_info(s->plan);
+  plan_table(device, plan);
+  metrics_plan(&r->metrics, device, plan);
+  return STATUS_CONTINUE;
+}
+
+static int diverged(run *r) {
+  char reason[1024], path[PATH_BYTES];
+  snprintf(reason, sizeof reason, "%s", ac_last_error());
+  path_in(path, r->setup.flags.out, "diverged.safetensors");
+  if (save_weights(r, path) != AC_OK) return fail("%s", reason);
+  return fail("%s; the last finite parameters are in %s", reason, path);
+}
+
+static int fit(run *r) {
+  setup *s = &r->setup;
+  const train_flags *f = &s->flags;
+  int64_t tokens = s->data.tokens_per_sample;
+  progress_begin(&r->progress, s->steps, tokens ? s->data.unit : "image", tokens ? tokens : 1);
+  watch_signals();
+  const ac_fit_desc desc = {.train = s->data.train,
+                            .validation = s->data.validation,
+                            .steps = f->steps,
+                            .epochs = f->epochs,
+                            .eval_every = f->eval_every,
+                            .eval_samples = f->eval_samples,
+                            .seed = (uint64_t)f->seed,
+                            .loader_threads = (int)f->loader_threads,
+                            .last_window = (ac_last_window)f->last_window,
+                            .replay = f->loss_scale.replay,
+                            .callback = on_event,
+                            .stop = on_micro_batch,
+                            .user = r};
+  r->began = progress_clock();
+  ac_status status = ac_fit(r->trainer, &desc, &r->result);
+  /* Though the last update may have been evaluated, on a part of the data perhaps. */
+  if (r->result.stopped) r->result.evaluated = false;
+  progress_clear(&r->progress);
+  if (f->debug_numerics) numerics_table(r->trainer);
+  if (status == AC_ERROR_NOT_FINITE) return diverged(r);
+  return status == AC_OK ? STATUS_CONTINUE : fail_library();
+}
+
+/* The outcome in one line on stdout. */
+static void print_result(const run *r) {
+  const ac_fit_result *fit = &r->result;
+  printf("%s after %s update%s", fit->stopped ? "stopped" : "done", text_count(fit->updates).text,
+         fit->updates == 1 ? "" : "s");
+  if (fit->skipped)
+    printf(", %s window%s overflowed", text_count(fit->skipped).text, fit->skipped == 1 ? "" : "s");
+  if (fit->evaluated) {
+    printf(", validation loss %.4f nats per %s", fit->final.loss, r->setup.data.unit);
+    if (fit->final.accuracy > 0) printf(", accuracy %.2f %%", 100 * fit->final.accuracy);
+  }
+  printf(", %s; ", text_time(progress_clock() - r->began).text);
+  if (r->updates) printf("model in %s/model.safetensors\n", r->setup.flags.out);
+  else printf("nothing is saved\n");
+}
+
+static int finish(run *r) {
+  const setup *s = &r->setup;
+  const metrics_end end = {.fit = &r->result,
+                           .tokens_per_sample = s->data.tokens_per_sample,
+                           .planned_bytes = ac_plan_get_info(s->plan)->bytes.total,
+                           .peak_bytes = ac_device_peak_bytes(s->device),
+                           .seconds = progress_clock() - r->began};
+  int status = r->save_status == STATUS_DONE ? save_model(r) : r->save_status;
+  metrics_finish(&r->metrics, &end);
+  if (status == STATUS_CONTINUE) print_result(r);
+  return status;
+}
+
+int train_main(int argc, char **argv) {
+  if (setup_wants_help(argc, argv)) return setup_kinds("train");
+  run r = {.save_status = STATUS_DONE};
+  int status = setup_open(&r.setup, "train", argc, argv);
+  /* The reader of a pipe may end first, of the same Ctrl-C: that must not cost the model. */
+  if (status == STATUS_CONTINUE) signal(SIGPIPE, SIG_IGN);
+  if (status == STATUS_CONTINUE) status = prepare(&r);
+  if (status == STATUS_CONTINUE) status = fit(&r);
+  if (status == STATUS_CONTINUE) status = finish(&r);
+  int metrics_status = metrics_close(&r.metrics);
+  if (status == STATUS_CONTINUE)
+    status = metrics_status == STATUS_CONTINUE ? STATUS_DONE : metrics_status;
+  ac_trainer_free(r.trainer);
+  setup_close(&r.setup);
+  return status;
+}

@@ -1,0 +1,334 @@
+/* `accrue verify`: whether training as planned (accumulated, recomputed) is the same as training on
+ * whole batches. Both ways make a few updates on the same samples, each window from the same
+ * weights, so that a difference shows where it arises and is not what an earlier one has led to.
+ * Only one way is in the device's memory at a time; what whole batches gave stays on the host. */
+#include "program/commands.h"
+#include "common/message.h"
+#include "program/setup.h"
+#include "common/text.h"
+#include "program/verify_judge.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Runs of whole batches from weights that are changed by a few roundings. */
+enum { PIECE = 1 << 16, DRAWS = 4 };
+
+static struct { int64_t updates; } flags;
+
+static void more_flags(options *o) {
+  const option rows[] = {{"updates", "N", OPTION_INTEGER, &flags.updates,
+                          .help = "to make each way", .least = 1, .most = 100}};
+  OPTIONS_ADD(o, "Verification", rows);
+}
+
+typedef enum way { WHOLE, PLANNED, PERTURBED } way;
+
+typedef struct verification {
+  setup *setup;
+  void *blocks[AC_MAX_FIELDS]; /* the samples of a window, by field */
+  layout layout;
+  record record;
+  distances planned;
+  spread spread;
+  float *gradient, *weights;
+  ac_plan *whole_plan, *plan;
+} verification;
+
+/* ---- moving parameters ----------------------------------------------------------------------- */
+
+typedef ac_status (*mover)(ac_trainer *trainer, int index, int64_t first, int64_t count,
+                           float *data);
+
+static ac_status set(ac_trainer *trainer, int index, int64_t first, int64_t count, float *data) {
+  return ac_trainer_set_parameter(trainer, index, first, count, data);
+}
+
+static ac_status move_all(const layout *l, ac_trainer *trainer, bool gradients, mover move,
+                          float *all) {
+  for (int i = 0; i < l->parameters; i++) {
+    int64_t count = l->first[i + 1] - l->first[i];
+    for (int64_t first = 0; first < count && (l->trained[i] || !gradients); first += PIECE) {
+      int64_t piece = count - first < PIECE ? count - first : PIECE;
+      ac_status status = move(trainer, i, first, piece, all + l->first[i] + first);
+      if (status != AC_OK) return status;
+    }
+  }
+  return AC_OK;
+}
+
+/* A parameter that is frozen, or that the loss does not depend on, has no gradient to ask for. */
+static int make_layout(verification *v, ac_trainer *trainer) {
+  layout *l = &v->layout;
+  l->parameters = ac_trainer_parameter_count(trainer);
+  l->first = calloc((size_t)l->parameters + 1, sizeof *l->first);
+  l->trained = calloc((size_t)l->parameters + 1, sizeof *l->trained);
+  l->names = calloc((size_t)l->parameters + 1, sizeof *l->names);
+  if (!l->first || !l->trained || !l->names) return fail("out of memory");
+  for (int i = 0; i < l->parameters; i++) {
+    ac_tensor_info info;
+    if (ac_trainer_parameter_info(trainer, i, &info) != AC_OK) return fail_library();
+    int64_t count = 1;
+    for (int d = 0; d < info.rank; d++) count *= info.shape[d];
+    l->first[i + 1] = l->first[i] + count;
+    l->names[i] = info.name;
+    l->trained[i] = ac_trainer_get_gradient(trainer, i, 0, 0, NULL) != AC_ERROR_ARGUMENT;
+  }
+  return STATUS_CONTINUE;
+}
+
+static bool make_room(verification *v) {
+  size_t windows = (size_t)flags.updates, parameters = (size_t)v->layout.parameters;
+  size_t elements = (size_t)v->layout.first[v->layout.parameters];
+  record *r = &v->record;
+  distances *d = &v->planned;
+  r->windows = flags.updates;
+  r->gradients = calloc(windows, sizeof *r->gradients);
+  r->weights = calloc(windows + 1, sizeof *r->weights);
+  r->updates = calloc(windows, sizeof *r->updates);
+  d->gradient = calloc(windows * parameters, sizeof *d->gradient);
+  d->share = calloc(windows * parameters, sizeof *d->share);
+  d->moved = calloc(windows, sizeof *d->moved);
+  d->updates = calloc(windows, sizeof *d->updates);
+  v->spread.gradient = calloc(parameters, sizeof *v->spread.gradient);
+  v->spread.share = calloc(parameters, sizeof *v->spread.share);
+  v->gradient = calloc(elements, sizeof *v->gradient);
+  v->weights = calloc(elements, sizeof *v->weights);
+  bool good = r->gradients && r->weights && r->updates && d->gradient && d->share && d->moved &&
+              d->updates && v->spread.gradient && v->spread.share && v->gradient && v->weights;
+  for (size_t u = 0; good && u <= windows; u++) {
+    good = (r->weights[u] = calloc(elements, sizeof(float))) != NULL;
+    if (u < windows) good = good && (r->gradients[u] = calloc(elements, sizeof(float))) != NULL;
+  }
+  return good;
+}
+
+static void release(verification *v) {
+  for (int64_t u = 0; u <= v->record.windows; u++) {
+    if (v->record.weights) free(v->record.weights[u]);
+    if (v->record.gradients && u < v->record.windows) free(v->record.gradients[u]);
+  }
+  free(v->record.gradients);
+  free(v->record.weights);
+  free(v->record.updates);
+  free(v->planned.gradient);
+  free(v->planned.share);
+  free(v->planned.moved);
+  free(v->planned.updates);
+  free(v->spread.gradient);
+  free(v->spread.share);
+  free(v->gradient);
+  free(v->weights);
+  free(v->layout.first);
+  free(v->layout.trained);
+  free(v->layout.names);
+  for (int f = 0; f < AC_MAX_FIELDS; f++) free(v->blocks[f]);
+  ac_plan_free(v->whole_plan);
+  ac_plan_free(v->plan);
+}
+
+/* ---- windows --------------------------------------------------------------------------------- */
+
+/* Samples [first, first + batch) of the shuffled first epochs, all fields one after another in
+ * `block`. */
+static ac_status read_window(const setup *s, ac_dataset *dataset, int64_t first, void **blocks) {
+  int64_t count = ac_dataset_count(dataset);
+  void *fields[AC_MAX_FIELDS];
+  for (int64_t i = 0; i < s->flags.batch; i++) {
+    ac_sample_key key = {.epoch = (first + i) / count, .seed = (uint64_t)s->flags.seed};
+    key.index = ac_shuffle(key.seed, key.epoch, (first + i) % count, count);
+    for (int f = 0; f < ac_dataset_field_count(dataset); f++) {
+      const ac_field *field = ac_dataset_field(dataset, f);
+      size_t bytes = (size_t)field->elements * ac_dtype_bytes(field->dtype);
+      fields[f] = (char *)blocks[f] + (size_t)i * bytes;
+    }
+    ac_status status = ac_dataset_read(dataset, &key, fields);
+    if (status != AC_OK) return status;
+  }
+  return AC_OK;
+}
+
+/* Accumulates the window, fetches its gradient and updates, again while a lower loss scale may
+ * help.
+ */
+static ac_status run_window(verification *v, ac_trainer *trainer, float *gradient,
+                            ac_update *update) {
+  const setup *s = v->setup;
+  ac_dataset *dataset = s->data.train;
+  ac_feed feeds[AC_MAX_FIELDS];
+  int fields = ac_dataset_field_count(dataset);
+  for (int f = 0; f < fields; f++)
+    feeds[f] = (ac_feed){ac_dataset_field(dataset, f)->name, v->blocks[f]};
+  do {
+    ac_status status = ac_trainer_accumulate(trainer, s->flags.batch, feeds, fields);
+    if (status == AC_OK)
+      status = move_all(&v->layout, trainer, true, ac_trainer_get_gradient, gradient);
+    if (status == AC_OK) status = ac_trainer_update(trainer, update);
+    if (status != AC_OK) return status;
+  } while (update->skipped && !update->stuck && update->weight != 0);
+  if (update->skipped) return AC_ERROR_NOT_FINITE;
+  int64_t elements = v->layout.first[v->layout.parameters];
+  for (int64_t i = 0; i < elements; i++) gradient[i] = (float)(gradient[i] / update->weight);
+  return AC_OK;
+}
+
+/* Up or down by four roundings of floats, by a hash of place and draw. */
+static void perturb(const verification *v, int64_t window, int draw) {
+  const layout *l = &v->layout;
+  memcpy(v->weights, v->record.weights[window],
+         (size_t)l->first[l->parameters] * sizeof *v->weights);
+  for (int p = 0; p < l->parameters; p++)
+    for (int64_t i = l->first[p]; l->trained[p] && i < l->first[p + 1]; i++) {
+      uint64_t hash = ((uint64_t)i + 1) * 0x9E3779B97F4A7C15u + (uint64_t)draw;
+      hash = (hash ^ hash >> 30) * 0xBF58476D1CE4E5B9u;
+      v->weights[i] *= hash >> 63 ? 1 + 0x1p-22f : 1 - 0x1p-22f;
+    }
+}
+
+static ac_status whole_window(verification *v, ac_trainer *trainer, int64_t u) {
+  record *r = &v->record;
+  ac_status status = AC_OK;
+  if (u == 0)
+    status = move_all(&v->layout, trainer, false, ac_trainer_get_parameter, r->weights[0]);
+  if (status == AC_OK) status = run_window(v, trainer, r->gradients[u], &r->updates[u]);
+  if (status != AC_OK) return status;
+  return move_all(&v->layout, trainer, false, ac_trainer_get_parameter, r->weights[u + 1]);
+}
+
+static ac_status planned_window(verification *v, ac_trainer *trainer, int64_t u) {
+  ac_status status = move_all(&v->layout, trainer, false, set, v->record.weights[u]);
+  if (status == AC_OK) status = run_window(v, trainer, v->gradient, &v->planned.updates[u]);
+  if (status == AC_OK)
+    status = move_all(&v->layout, trainer, false, ac_trainer_get_parameter, v->weights);
+  if (status == AC_OK)
+    verify_measure(&v->layout, &v->record, u, v->gradient, v->weights, &v->planned);
+  return status;
+}
+
+static ac_status perturbed_window(verification *v, ac_trainer *trainer, int64_t u, int draw) {
+  ac_update update;
+  perturb(v, u, draw);
+  ac_status status = move_all(&v->layout, trainer, false, set, v->weights);
+  if (status == AC_OK) status = run_window(v, trainer, v->gradient, &update);
+  if (status == AC_OK) verify_spread(&v->layout, &v->record, u, v->gradient, &update, &v->spread);
+  return status;
+}
+
+static ac_status run_windows(verification *v, ac_trainer *trainer, way how, int draw) {
+  for (int64_t u = 0; u < flags.updates; u++) {
+    ac_status status =
+        read_window(v->setup, v->setup->data.train, u * v->setup->flags.batch, v->blocks);
+    if (status != AC_OK) return status;
+    if (how == WHOLE) status = whole_window(v, trainer, u);
+    else if (how == PLANNED) status = planned_window(v, trainer, u);
+    else status = perturbed_window(v, trainer, u, draw);
+    if (status != AC_OK) return status;
+  }
+  return AC_OK;
+}
+
+static int run_way(verification *v, const ac_plan *plan, way how, int draw) {
+  const setup *s = v->setup;
+  ac_trainer *trainer = NULL;
+  if (ac_trainer_create(&trainer, plan, &s->trainer) != AC_OK) return fail_library();
+  int status = STATUS_CONTINUE;
+  if (how == WHOLE) {
+    status = make_layout(v, trainer);
+    if (status == STATUS_CONTINUE && !make_room(v)) status = fail("out of memory");
+  }
+  ac_status result = AC_OK;
+  if (status == STATUS_CONTINUE && s->flags.init)
+    result = ac_trainer_load(trainer, s->flags.init, s->kind->optional_prefix);
+  if (status == STATUS_CONTINUE && result == AC_OK) result = run_windows(v, trainer, how, draw);
+  ac_trainer_free(trainer);
+  if (status != STATUS_CONTINUE || result == AC_OK) return status;
+  if (result != AC_ERROR_NOT_FINITE) return fail_library();
+  return fail("the loss or a gradient of the %s run is not finite, so there is nothing to compare",
+              how == PLANNED ? "planned" : "whole");
+}
+
+/* ---- the command ----------------------------------------------------------------------------- */
+
+/* Layers whose result for a sample depends on the rest of its micro-batch. */
+static void print_coupled(const ac_plan *plan) {
+  const ac_plan_info *info = ac_plan_get_info(plan);
+  int coupled = 0;
+  printf("layers       ");
+  for (int64_t i = 0; i < info->steps; i++) {
+    ac_plan_step step;
+    if (ac_plan_get_step(plan, i, &step) != AC_OK || !step.couples_samples || step.backward)
+      continue;
+    printf("%s%s (%s)", coupled++ ? ", " : "", step.scope, step.op);
+  }
+  printf(coupled ? ": not equivalent under accumulation\n"
+                 : "none sees more than one sample, so accumulation is equivalent\n");
+}
+
+static int make_plan(setup *s, const ac_plan_desc *desc, const char *name, ac_plan **plan) {
+  int status = setup_plan(s, desc, plan);
+  if (status != STATUS_CONTINUE) return status;
+  const ac_plan_info *info = ac_plan_get_info(*plan);
+  printf("%-8s %" PRId64 " x micro-batch %" PRId64 ", %" PRId64 " ops run again, %s\n", name,
+         info->accumulation_steps, info->micro_batch, info->recomputed_ops,
+         text_bytes(info->bytes.total).text);
+  return STATUS_CONTINUE;
+}
+
+static bool allocate_blocks(verification *v) {
+  const ac_dataset *dataset = v->setup->data.train;
+  for (int f = 0; f < ac_dataset_field_count(dataset); f++) {
+    const ac_field *field = ac_dataset_field(dataset, f);
+    size_t bytes = (size_t)field->elements * ac_dtype_bytes(field->dtype);
+    if (!(v->blocks[f] = malloc((size_t)v->setup->flags.batch * bytes))) return false;
+  }
+  return true;
+}
+
+/* Where the plain tolerances do not explain a difference, how far rounding reaches in this network
+ * may. */
+static int judge(verification *v) {
+  ac_precision precision = ac_plan_get_info(v->plan)->precision;
+  verdict verdict = verify_judge(&v->layout, &v->record, &v->planned, precision, NULL);
+  const spread *spread = verdict.gradients || verdict.loss ? &v->spread : NULL;
+  for (int draw = 0; spread && draw < DRAWS; draw++) {
+    int status = run_way(v, v->whole_plan, PERTURBED, draw);
+    if (status != STATUS_CONTINUE) return status;
+  }
+  if (spread) verdict = verify_judge(&v->layout, &v->record, &v->planned, precision, spread);
+  verify_print(&v->layout, &v->record, &v->planned, precision, spread);
+  print_coupled(v->plan);
+  verify_print_verdict(&v->layout, &verdict);
+  return verdict_same(&verdict) ? STATUS_DONE : STATUS_FAILED;
+}
+
+static int verify(setup *s) {
+  verification v = {.setup = s};
+  ac_plan_desc as_planned = setup_plan_desc(s), at_once = as_planned;
+  at_once.micro_batch = at_once.batch;
+  at_once.memory = 0;
+  at_once.recompute = AC_RECOMPUTE_NONE;
+  int status = allocate_blocks(&v) ? STATUS_CONTINUE : fail("out of memory");
+  if (status == STATUS_CONTINUE) status = make_plan(s, &at_once, "whole", &v.whole_plan);
+  if (status == STATUS_CONTINUE) status = make_plan(s, &as_planned, "planned", &v.plan);
+  if (status == STATUS_CONTINUE) status = run_way(&v, v.whole_plan, WHOLE, 0);
+  if (status == STATUS_CONTINUE) status = run_way(&v, v.plan, PLANNED, 0);
+  if (status == STATUS_CONTINUE) status = judge(&v);
+  release(&v);
+  return status;
+}
+
+int verify_main(int argc, char **argv) {
+  if (setup_wants_help(argc, argv)) return setup_kinds("verify");
+  flags.updates = 3;
+  setup s;
+  int status = setup_open_model(&s, "verify", argc, argv, more_flags);
+  if (status == STATUS_CONTINUE && !s.data.train) status = fail_usage("--data is missing");
+  if (status == STATUS_CONTINUE) {
+    s.trainer.schedule = (ac_schedule){.lr = s.flags.lr > 0 ? s.flags.lr : -1};
+    status = verify(&s);
+  }
+  setup_close(&s);
+  return status;
+}

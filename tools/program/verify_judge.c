@@ -1,0 +1,184 @@
+/* Rounding is what may differ, as both ways begin each window with the same weights.
+ *
+ * A float sum in another order is off by some 1e-7 of its terms' magnitude. Over the ops of a deep
+ * network that makes about 1e-6 of a gradient's own norm; ten times that is allowed, which is far
+ * below what a wrong division, a dropped sample or a statistic of the wrong batch does. In 16 bits
+ * most sums round to the same number all the same. More is granted only where whole batches spread
+ * as far when their weights are changed by a few roundings (verify_spread).
+ *
+ * A gradient that is itself zero but for rounding (the bias of attention's keys: softmax does not
+ * see a shift) is held against a tenth of that of the norm of all gradients instead.
+ *
+ * A value that rounding carries across a kink, of ReLU or of a maximum, changes a gradient by one
+ * whole term. That happens in one window and not in another, so what counts is the median over the
+ * windows. Large networks cross kinks in every window; there the spread is the yardstick. Three
+ * tenths of a gradient's norm, or of an update, are beyond any excuse, even in one window. A loss
+ * has no such jumps.
+ *
+ * Adam turns gradients that are nothing but rounding into whole steps. So weights are compared all
+ * together, as a share of the way that the update has moved them. */
+#include "program/verify_judge.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static const double gradient_tolerance = 1e-5, noise_tolerance = 1e-6, loss_tolerance = 1e-5;
+static const double weight_tolerance = 1e-6, moved_tolerance = 0.01;
+enum { SPREADS = 4 };
+#define MOST_SPREAD 0.3
+
+/* The most that a spread may excuse. In 16 bits it is no good measure by itself, as a few roundings
+ * of weights change those of all activations: of gradients it excuses one unit of the dtype. */
+static const struct {
+  double gradient, noise, loss;
+} excuse[] = {[AC_PRECISION_F32] = {MOST_SPREAD, 1e-6, 1e-5},
+              [AC_PRECISION_F16] = {0x1p-11, 0x1p-11 / 100, 0x1p-11},
+              [AC_PRECISION_BF16] = {0x1p-8, 0x1p-8 / 100, 0x1p-8}};
+
+/* ---- distances ------------------------------------------------------------------------------- */
+
+static double squared_norm(const float *a, int64_t count) {
+  double sum = 0;
+  for (int64_t i = 0; i < count; i++) sum += (double)a[i] * (double)a[i];
+  return sum;
+}
+
+static double squared_distance(const float *a, const float *b, int64_t count) {
+  double sum = 0;
+  for (int64_t i = 0; i < count; i++)
+    sum += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
+  return sum;
+}
+
+/* Of squares. Not a number counts as far away. */
+static double ratio(double difference, double norm) {
+  if (!isfinite(norm) || !isfinite(difference)) return INFINITY;
+  return difference == 0 ? 0 : norm > 0 ? sqrt(difference / norm) : INFINITY;
+}
+
+static double squared_norm_of_all(const layout *l, const float *gradient) {
+  double sum = 0;
+  for (int i = 0; i < l->parameters; i++)
+    if (l->trained[i]) sum += squared_norm(gradient + l->first[i], l->first[i + 1] - l->first[i]);
+  return sum;
+}
+
+void verify_measure(const layout *l, const record *r, int64_t window, const float *gradient,
+                    const float *weights, distances *d) {
+  const float *whole = r->gradients[window];
+  double all = squared_norm_of_all(l, whole);
+  for (int i = 0; i < l->parameters; i++) {
+    int64_t first = l->first[i], count = l->first[i + 1] - first, at = window * l->parameters + i;
+    d->gradient[at] = d->share[at] = 0;
+    if (!l->trained[i]) continue;
+    double difference = squared_distance(whole + first, gradient + first, count);
+    d->gradient[at] = ratio(difference, squared_norm(whole + first, count));
+    d->share[at] = ratio(difference, all);
+  }
+  const float *before = r->weights[window], *after = r->weights[window + 1];
+  int64_t elements = l->first[l->parameters];
+  d->moved[window] =
+      ratio(squared_distance(after, weights, elements), squared_distance(after, before, elements));
+}
+
+static double loss_distance(double whole, double other) {
+  return fabs(other - whole) / fmax(1, fabs(whole));
+}
+
+void verify_spread(const layout *l, const record *r, int64_t window, const float *gradient,
+                   const ac_update *update, spread *s) {
+  const float *whole = r->gradients[window];
+  double all = squared_norm_of_all(l, whole);
+  for (int i = 0; i < l->parameters; i++) {
+    if (!l->trained[i]) continue;
+    int64_t first = l->first[i], count = l->first[i + 1] - first;
+    double difference = squared_distance(whole + first, gradient + first, count);
+    s->gradient[i] = fmax(s->gradient[i], ratio(difference, squared_norm(whole + first, count)));
+    s->share[i] = fmax(s->share[i], ratio(difference, all));
+  }
+  s->loss = fmax(s->loss, loss_distance(r->updates[window].loss, update->loss));
+}
+
+/* ---- judging --------------------------------------------------------------------------------- */
+
+/* Of `count` values `stride` apart; of two the larger. */
+static double median(const double *values, int64_t count, int64_t stride) {
+  for (int64_t i = 0; i < count; i++) {
+    int64_t below = 0, same = 0;
+    for (int64_t k = 0; k < count; k++) {
+      below += values[k * stride] < values[i * stride];
+      same += values[k * stride] == values[i * stride];
+    }
+    if (below <= count / 2 && count / 2 < below + same) return values[i * stride];
+  }
+  return INFINITY;
+}
+
+/* What is allowed, or what `reach` of rounding excuses up to `most`. */
+static double granted(double allowed, double reach, double most) {
+  return fmax(allowed, fmin(most, SPREADS * reach));
+}
+
+/* Comparisons are such that what is not a number fails them. */
+static bool explained(const layout *l, const record *r, const distances *d, ac_precision precision,
+                      const spread *s, int i) {
+  double own = gradient_tolerance, share = noise_tolerance;
+  if (s) {
+    own = granted(own, s->gradient[i], excuse[precision].gradient);
+    share = granted(share, s->share[i], excuse[precision].noise);
+  }
+  for (int64_t u = 0; u < r->windows; u++) {
+    int64_t at = u * l->parameters + i;
+    if (!(d->gradient[at] <= MOST_SPREAD || d->share[at] <= share)) return false;
+  }
+  return median(d->gradient + i, r->windows, l->parameters) <= own ||
+         median(d->share + i, r->windows, l->parameters) <= share;
+}
+
+verdict verify_judge(const layout *l, const record *r, const distances *d, ac_precision precision,
+                     const spread *s) {
+  verdict v = {.weights = !(median(d->moved, r->windows, 1) <= moved_tolerance)};
+  double loss = s ? granted(loss_tolerance, s->loss, excuse[precision].loss) : loss_tolerance;
+  for (int i = 0; i < l->parameters; i++) v.gradients += !explained(l, r, d, precision, s, i);
+  for (int64_t u = 0; u < r->windows; u++) {
+    const ac_update *whole = &r->updates[u], *other = &d->updates[u];
+    v.weight |= !(fabs(other->weight - whole->weight) <= weight_tolerance * whole->weight);
+    v.loss |= !(loss_distance(whole->loss, other->loss) <= loss);
+    v.weights |= !(d->moved[u] <= MOST_SPREAD);
+  }
+  return v;
+}
+
+void verify_print(const layout *l, const record *r, const distances *d, ac_precision precision,
+                  const spread *s) {
+  printf("\n%-44s %12s%s\n", "relative difference of", "gradient", s ? "  by rounding" : "");
+  for (int i = 0; i < l->parameters; i++) {
+    if (!l->trained[i]) continue;
+    printf("%-44s %12.3g", l->names[i], median(d->gradient + i, r->windows, l->parameters));
+    if (s) printf(" %12.3g", s->gradient[i]);
+    printf("%s\n", explained(l, r, d, precision, s, i) ? "" : "  worse than rounding");
+  }
+  const ac_update *whole = &r->updates[r->windows - 1], *planned = &d->updates[r->windows - 1];
+  printf("\nweights      %.3g of an update apart after it\n", median(d->moved, r->windows, 1));
+  printf("weight       %.9g whole, %.9g planned\n", whole->weight, planned->weight);
+  printf("loss         %.9g whole, %.9g planned\n", whole->loss, planned->loss);
+}
+
+void verify_print_verdict(const layout *l, const verdict *v) {
+  if (verdict_same(v)) {
+    printf("verdict      the same up to rounding\n");
+    return;
+  }
+  int trained = 0;
+  for (int i = 0; i < l->parameters; i++) trained += l->trained[i];
+  const char *separator = "";
+  printf("verdict      different: ");
+  if (v->gradients) {
+    printf("%d of %d gradients are off by more than rounding explains", v->gradients, trained);
+    separator = ", ";
+  }
+  if (v->weight) printf("%sa window's weight is another", separator), separator = ", ";
+  if (v->loss) printf("%sthe loss is another", separator), separator = ", ";
+  if (v->weights) printf("%supdates are others", separator);
+  printf("\n");
+}

@@ -1,0 +1,62 @@
+/* What `accrue verify` makes of two ways to train: how far apart they are, and whether rounding
+ * explains it. */
+#ifndef TOOLS_PROGRAM_VERIFY_JUDGE_H
+#define TOOLS_PROGRAM_VERIFY_JUDGE_H
+
+#include <accrue/accrue.h>
+
+/* All parameters of a model, one after another in an array of floats. */
+typedef struct layout {
+  int parameters;
+  int64_t *first;     /* [parameters + 1] */
+  bool *trained;      /* has a gradient */
+  const char **names; /* the plan's */
+} layout;
+
+/* What training whole batches left behind. */
+typedef struct record {
+  int64_t windows;
+  float **gradients; /* [windows]: of the mean loss, which is what the optimizer sees */
+  float **weights;   /* [windows + 1]: before each window and after the last */
+  ac_update *updates;
+} record;
+
+/* How far another way is from it, having begun each window with the same weights. */
+typedef struct distances {
+  double *gradient; /* [windows, parameters]: of its own norm */
+  double *share;    /* [windows, parameters]: of the norm of all gradients */
+  double *moved;    /* [windows]: between the weights after it, of how far it moved them */
+  ac_update *updates;
+} distances;
+
+/* Fills in the distances of window `window` from its gradient and the weights after it. */
+void verify_measure(const layout *l, const record *r, int64_t window, const float *gradient,
+                    const float *weights, distances *d);
+
+/* How far rounding alone brings whole batches. */
+typedef struct spread {
+  double *gradient, *share; /* [parameters]: as in distances */
+  double loss;              /* of itself, or of 1 where it is smaller */
+} spread;
+
+/* Takes in a window that began with weights that were rounded otherwise: the largest counts. */
+void verify_spread(const layout *l, const record *r, int64_t window, const float *gradient,
+                   const ac_update *update, spread *s);
+
+typedef struct verdict {
+  int gradients; /* that are off by more than rounding explains */
+  bool weight, loss, weights;
+} verdict;
+
+static inline bool verdict_same(const verdict *v) {
+  return !v->gradients && !v->weight && !v->loss && !v->weights;
+}
+
+/* `s` NULL: not known. */
+verdict verify_judge(const layout *l, const record *r, const distances *d, ac_precision precision,
+                     const spread *s);
+void verify_print(const layout *l, const record *r, const distances *d, ac_precision precision,
+                  const spread *s);
+void verify_print_verdict(const layout *l, const verdict *v);
+
+#endif
