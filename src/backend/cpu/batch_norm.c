@@ -6,6 +6,7 @@
  * first element, in double, which spares a second pass for the variance: what cancels is at most
  * the square of how many deviations that element is off. */
 #include "backend/cpu/convert.h"
+#include "core/align.h"
 #include "backend/cpu/reduce.h"
 #include "ops/batch_norm.h"
 #include "ops/channels.h"
@@ -284,7 +285,7 @@ static void gradient(const ac_cpu_context *context, const ac_op_args *args) {
 
 static uint64_t gradient_workspace(const ac_cpu_context *context, const ac_op_args *args) {
   uint64_t bytes = 3 * (uint64_t)args->in[0].dim[1] * sizeof(float);
-  return (bytes + 63) / 64 * 64 + staging(context, args);
+  return ac_align(bytes, AC_LINE_BYTES) + staging(context, args);
 }
 
 /* ---- running statistics ---------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
  * into the workspace, [B, C] pairs before what staging needs there; their sums weighted by gamma
  * are what dx needs, and their sums over the samples, in order, are dbeta and dgamma. */
 #include "backend/cpu/norm.h"
+#include "core/align.h"
 #include "ops/channels.h"
 #include "ops/group_norm.h"
 
@@ -121,7 +122,7 @@ static void gradient(const ac_cpu_context *context, const ac_op_args *args) {
 static uint64_t gradient_workspace(const ac_cpu_context *context, const ac_op_args *args) {
   ac_channels shape = ac_channels_of(&args->in[0]);
   uint64_t sums = (uint64_t)(shape.samples * shape.channels) * sizeof(channel_sums);
-  return (sums + 63) / 64 * 64 + staging(context, args);
+  return ac_align(sums, AC_LINE_BYTES) + staging(context, args);
 }
 
 const ac_cpu_kernel AC_CPU_KERNEL(group_norm) = {forward, staging};
