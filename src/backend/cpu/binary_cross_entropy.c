@@ -71,7 +71,7 @@ static void forward(const ac_cpu_context *context, const ac_op_args *args) {
 static uint64_t forward_workspace(const ac_cpu_context *context, const ac_op_args *args) {
   uint64_t results = (uint64_t)sample_count(args) * sizeof(sample_result);
   return ac_align(results, AC_LINE_BYTES) +
-         ac_cpu_staging(context, args, args->in[0].count / sample_count(args));
+         ac_cpu_scratch(context, args, args->in[0].count / sample_count(args));
 }
 
 static inline void logit_gradient(const float *z, const float *t, float *dz, int64_t count,
