@@ -32,8 +32,8 @@ install_packages() {
 }
 
 # What the library and the program are built with and from.
-build_packages=(gcc libc6-dev make cmake pkg-config libopenblas-openmp-dev libjansson-dev zlib1g-dev
-  ocl-icd-opencl-dev opencl-c-headers libclblast-dev)
+build_packages=(gcc libc6-dev make cmake pkg-config libopenblas-openmp-dev libjansson-dev libxxhash-dev
+  zlib1g-dev ocl-icd-opencl-dev opencl-c-headers libclblast-dev)
 
 # What self-contained programs need besides: libstdc++.a, for CLBlast.
 static_packages=(g++)
@@ -50,8 +50,8 @@ cross_packages=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user)
 # no package manager: apt works on lists of its own, so that the machine's architectures stay as they are. Does nothing
 # where it has been done. Fails if ACCRUE_NO_INSTALL=1 forbids it.
 unpack_arm64_packages() {
-  local folder=$1 names=(libopenblas0-openmp libopenblas-openmp-dev libgfortran5 libjansson4 libjansson-dev zlib1g
-    zlib1g-dev libcmocka0 libcmocka-dev) package link
+  local folder=$1 names=(libopenblas0-openmp libopenblas-openmp-dev libgfortran5 libjansson4 libjansson-dev libxxhash-dev
+    zlib1g zlib1g-dev libcmocka0 libcmocka-dev) package link
   [[ -f $folder/complete && $(<"$folder/complete") == "${names[*]}" ]] && return
   [[ ${ACCRUE_NO_INSTALL:-} == 1 ]] && return 1
   command -v apt-get >/dev/null || return 1

@@ -213,6 +213,14 @@ AC_API ac_status ac_trainer_get_gradient(ac_trainer *trainer, int index, int64_t
  * before the first update. May still change. */
 AC_API double ac_trainer_gradient_norm(const ac_trainer *trainer, int index);
 
+/* What the optimizer keeps for each parameter that is trained, in f32: AdamW the first and the
+ * second moment of its gradients, SGD the momentum. May still change. */
+AC_API int ac_trainer_state_count(const ac_trainer *trainer);
+AC_API ac_status ac_trainer_get_state(ac_trainer *trainer, int index, int state, int64_t first,
+                                      int64_t count, float *data);
+AC_API ac_status ac_trainer_set_state(ac_trainer *trainer, int index, int state, int64_t first,
+                                      int64_t count, const float *data);
+
 /* All parameters under their names. `ac_trainer_load` needs every parameter in the file with its
  * exact shape, under its own name or one that lacks `optional_prefix` (NULL: none); others in the
  * file are ignored. */
@@ -220,6 +228,45 @@ AC_API ac_status ac_trainer_save(ac_trainer *trainer, const char *path, const ac
                                  int metadata_count);
 AC_API ac_status ac_trainer_load(ac_trainer *trainer, const char *path,
                                  const char *optional_prefix);
+
+/* The same for the parameters whose names match `pattern`, as a shell's do: `*` any characters, `?`
+ * one, `[...]` one of these. AC_ERROR_ARGUMENT if none does. May still change. */
+AC_API ac_status ac_trainer_save_part(ac_trainer *trainer, const char *path, const char *pattern,
+                                      const ac_metadata *metadata, int metadata_count);
+AC_API ac_status ac_trainer_load_part(ac_trainer *trainer, const char *path, const char *pattern,
+                                      const char *optional_prefix);
+
+/* ---- state files ----------------------------------------------------------------------------- */
+
+/* All that a run is, in one safetensors file: parameters under their own names, so that it is a
+ * model file as well; what the optimizer keeps as `accrue/state.K/NAME`; updates made, loss scale,
+ * seeds and the way of ac_fit through its data as metadata `accrue.*`. A window in progress is part
+ * of it, with its sums as `accrue/gradient/NAME` and so on. What is loaded goes on with the bits of
+ * a run that never stopped, on the same device and with the same plan; other micro-batches, budgets
+ * and devices give results that agree to rounding.
+ *
+ * A file is written in pieces of at most 1 MiB, beside its place, synced, renamed; it holds
+ * checksums of everything. `metadata` is the caller's, with other keys than `accrue.*` of a state.
+ * AC_ERROR_STATE during a decision, after a failure, and in a window whose gradients a plan for
+ * whole windows keeps in the arena. May be called in the callback of ac_fit. May still change. */
+AC_API ac_status ac_trainer_save_state(ac_trainer *trainer, const char *path,
+                                       const ac_metadata *metadata, int metadata_count);
+
+/* Checks the whole file before it changes the trainer: checksums, every tensor by name, dtype and
+ * shape, the optimizer; AC_ERROR_FORMAT says what does not fit. A window in progress is discarded.
+ * If reading fails afterwards the trainer is of no use until another state is loaded. The settings
+ * of the trainer's description stay as they are, but for its seed. May still change. */
+AC_API ac_status ac_trainer_load_state(ac_trainer *trainer, const char *path);
+
+/* How far ac_fit has come, in the trainer's life and in those that its state was saved from. May
+ * still change. */
+typedef struct ac_progress {
+  int64_t updates;                 /* of ac_trainer_update too */
+  int64_t steps, skipped, samples; /* as in ac_fit_result */
+  int64_t epoch, position; /* of the window that comes next, or is in progress: its first sample */
+  int64_t window_samples;  /* accumulated in a window in progress */
+} ac_progress;
+AC_API ac_status ac_trainer_get_progress(const ac_trainer *trainer, ac_progress *progress);
 
 typedef struct ac_evaluation {
   double loss;     /* nats per unit of weight */
@@ -277,6 +324,14 @@ typedef struct ac_fit_desc {
   int64_t eval_every;     /* windows; 0: only at the end */
   int64_t eval_samples;   /* per evaluation but the last; 0: all */
   bool no_final_evaluation;
+  /* Goes on where the trainer's last ac_fit ended, or that of the state that was loaded: `steps`
+   * and `epochs` count from the beginning of all, as do the results, and a window in progress is
+   * completed. The data and the order must be the same, which fails with AC_ERROR_ARGUMENT as far
+   * as it can be seen. May still change. */
+  bool resume;
+  /* Where `stop` says so within a window, the window stays in progress, so that a state can hold
+   * it; unless the plan keeps its gradients in the arena. May still change. */
+  bool keep_window;
   bool no_shuffle;
   uint64_t seed;      /* of the order of samples */
   int loader_threads; /* that read ahead, where the plan has `read_ahead`; 0: 1 */

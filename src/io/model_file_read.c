@@ -10,9 +10,11 @@
 #include "core/error.h"
 #include "core/half.h"
 #include "core/platform.h"
+#include "io/checksum.h"
 #include "io/safetensors.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,6 +56,7 @@ struct ac_model_file {
   tensor_entry *entries; /* the listed ones, in the order of their data */
   int count;
   int64_t data_begin; /* in the file */
+  uint64_t checksum;  /* of the header */
 };
 
 /* The next bytes of the file, all of them. */
@@ -236,6 +239,10 @@ static ac_status parse_header(ac_model_file *file, int64_t file_bytes) {
       !(file->root = json_loadb(text, (size_t)length, JSON_REJECT_DUPLICATES, &error)))
     status = ac_fail(AC_ERROR_FORMAT, "%s: its header is not valid JSON: %s", file->path,
                      ac_quote(error.text).text);
+  if (status == AC_OK) {
+    text[length] = 0;
+    file->checksum = ac_header_checksum(prefix, text, (size_t)length);
+  }
   free(text);
   return status;
 }
@@ -326,6 +333,21 @@ static float convert(const unsigned char *data, element_storage storage) {
   return value;
 }
 
+/* Checks a range of a tensor's elements of `size` bytes and finds its first. */
+static ac_status seek_elements(ac_model_file *file, const tensor_entry *entry, size_t size,
+                               int64_t first, int64_t count) {
+  int64_t elements = (entry->end - entry->begin) / (int64_t)size;
+  if (first < 0 || count < 0 || first > elements || count > elements - first)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "%s: tensor %s has %lld elements; [%lld, %lld + %lld) are not "
+                   "among them",
+                   file->path, ac_quote(entry->tensor.name).text, (long long)elements,
+                   (long long)first, (long long)first, (long long)count);
+  if (ac_seek(file->stream, file->data_begin + entry->begin + first * (int64_t)size, SEEK_SET) != 0)
+    return ac_fail(AC_ERROR_IO, "cannot read %s: %s", file->path, strerror(errno));
+  return AC_OK;
+}
+
 ac_status ac_model_file_read(ac_model_file *file, int index, int64_t first, int64_t count,
                              float *data) {
   AC_REQUIRE(file);
@@ -334,22 +356,12 @@ ac_status ac_model_file_read(ac_model_file *file, int index, int64_t first, int6
     return ac_fail(AC_ERROR_ARGUMENT, "%s: there is no tensor %d among %d", file->path, index,
                    file->count);
   const tensor_entry *entry = &file->entries[index];
-  ac_quoted name = ac_quote(entry->tensor.name);
   if (entry->storage == OTHER)
-    return ac_fail(AC_ERROR_ARGUMENT, "%s: tensor %s holds %s, not floats", file->path, name.text,
-                   ac_dtype_name(entry->tensor.dtype));
+    return ac_fail(AC_ERROR_ARGUMENT, "%s: tensor %s holds %s, not floats", file->path,
+                   ac_quote(entry->tensor.name).text, ac_dtype_name(entry->tensor.dtype));
   static const size_t sizes[] = {[F32] = 4, [F64] = 8, [F16] = 2, [BF16] = 2};
   size_t size = sizes[entry->storage];
-  int64_t elements = (entry->end - entry->begin) / (int64_t)size;
-  if (first < 0 || count < 0 || first > elements || count > elements - first)
-    return ac_fail(AC_ERROR_ARGUMENT,
-                   "%s: tensor %s has %lld elements; [%lld, %lld + %lld) are not "
-                   "among them",
-                   file->path, name.text, (long long)elements, (long long)first, (long long)first,
-                   (long long)count);
-  if (!count) return AC_OK;
-  if (ac_seek(file->stream, file->data_begin + entry->begin + first * (int64_t)size, SEEK_SET) != 0)
-    return ac_fail(AC_ERROR_IO, "cannot read %s: %s", file->path, strerror(errno));
+  AC_TRY(seek_elements(file, entry, size, first, count));
 
   unsigned char buffer[1 << 15];
   int64_t most = (int64_t)(sizeof buffer / size);
@@ -359,6 +371,68 @@ ac_status ac_model_file_read(ac_model_file *file, int index, int64_t first, int6
     for (int64_t i = 0; i < piece; i++)
       data[done + i] = convert(buffer + (size_t)i * size, entry->storage);
     done += piece;
+  }
+  return AC_OK;
+}
+
+/* ---- as it is stored ------------------------------------------------------------------------- */
+
+ac_status ac_model_file_read_stored(ac_model_file *file, int index, int64_t first, int64_t count,
+                                    void *data) {
+  const tensor_entry *entry = &file->entries[index];
+  const size_t size = ac_dtype_bytes(entry->tensor.dtype);
+  AC_TRY(seek_elements(file, entry, size, first, count));
+  AC_TRY(read_exactly(file, data, (size_t)count * size));
+  unsigned char *bytes = data;
+  for (int64_t i = 0; size > 1 && i < count; i++, bytes += size) {
+    const uint64_t value = little_endian(bytes, size);
+    const uint16_t two = (uint16_t)value;
+    const uint32_t four = (uint32_t)value;
+    memcpy(bytes, size == 2 ? (const void *)&two : &four, size);
+  }
+  return AC_OK;
+}
+
+static ac_status checksum_data(ac_model_file *file, const tensor_entry *entry, uint64_t *checksum) {
+  unsigned char buffer[1 << 15];
+  XXH3_state_t state;
+  XXH3_64bits_reset(&state);
+  if (ac_seek(file->stream, file->data_begin + entry->begin, SEEK_SET) != 0)
+    return ac_fail(AC_ERROR_IO, "cannot read %s: %s", file->path, strerror(errno));
+  for (int64_t left = entry->end - entry->begin; left > 0;) {
+    const size_t piece = left < (int64_t)sizeof buffer ? (size_t)left : sizeof buffer;
+    AC_TRY(read_exactly(file, buffer, piece));
+    XXH3_64bits_update(&state, buffer, piece);
+    left -= (int64_t)piece;
+  }
+  *checksum = XXH3_64bits_digest(&state);
+  return AC_OK;
+}
+
+/* Whether 16 digits, and nothing else, are this number. */
+static bool is_checksum(const char *digits, uint64_t checksum) {
+  char text[AC_CHECKSUM_DIGITS + 1];
+  snprintf(text, sizeof text, "%016" PRIx64, checksum);
+  return !strncmp(digits, text, AC_CHECKSUM_DIGITS);
+}
+
+ac_status ac_model_file_verify(ac_model_file *file) {
+  const char *header = ac_model_file_metadata(file, AC_HEADER_CHECKSUM);
+  const char *digits = ac_model_file_metadata(file, AC_TENSOR_CHECKSUMS);
+  if (!header || !digits || strlen(digits) != (size_t)file->count * AC_CHECKSUM_DIGITS)
+    return ac_fail(AC_ERROR_FORMAT, "%s has no checksums of all that it holds", file->path);
+  if (strlen(header) != AC_CHECKSUM_DIGITS || !is_checksum(header, file->checksum))
+    return ac_fail(AC_ERROR_FORMAT, "%s is damaged: its header does not come to its checksum",
+                   file->path);
+  for (int i = 0; i < file->count; i++) {
+    uint64_t checksum = 0;
+    if (file->entries[i].storage == F64)
+      return ac_fail(AC_ERROR_FORMAT, "%s holds tensor %s in f64, which no state does", file->path,
+                     ac_quote(file->entries[i].tensor.name).text);
+    AC_TRY(checksum_data(file, &file->entries[i], &checksum));
+    if (!is_checksum(digits + (size_t)i * AC_CHECKSUM_DIGITS, checksum))
+      return ac_fail(AC_ERROR_FORMAT, "%s is damaged: tensor %s does not come to its checksum",
+                     file->path, ac_quote(file->entries[i].tensor.name).text);
   }
   return AC_OK;
 }

@@ -5,9 +5,11 @@
 
 #include "core/error.h"
 #include "core/platform.h"
+#include "io/checksum.h"
 #include "io/safetensors.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,7 +83,22 @@ static ac_status add_metadata(json_t *root, const char *path, const ac_metadata 
   return AC_OK;
 }
 
-/* The JSON text; free it. */
+/* The JSON text, padded with spaces to 8 bytes so that readers may map the data. */
+static char *dump_padded(const json_t *root) {
+  char *text = json_dumps(root, JSON_COMPACT);
+  if (!text) return NULL;
+  size_t length = strlen(text), padded = (length + 7) / 8 * 8;
+  char *grown = realloc(text, padded + 1);
+  if (!grown) {
+    free(text);
+    return NULL;
+  }
+  memset(grown + length, ' ', padded - length);
+  grown[padded] = 0;
+  return grown;
+}
+
+/* The text of the header; free it. */
 static ac_status make_header(char **header, const char *path, const ac_model_tensor *tensors,
                              int tensor_count, const ac_metadata *metadata, int metadata_count) {
   *header = NULL;
@@ -91,10 +108,10 @@ static ac_status make_header(char **header, const char *path, const ac_model_ten
   int64_t offset = 0;
   for (int i = 0; i < tensor_count && status == AC_OK; i++)
     status = add_tensor(root, path, &tensors[i], i, &offset);
-  if (status == AC_OK && !(*header = json_dumps(root, JSON_COMPACT)))
+  if (status == AC_OK && !(*header = dump_padded(root)))
     status = ac_fail(AC_ERROR_MEMORY, "%s: no memory for its header", path);
   json_decref(root);
-  if (status == AC_OK && strlen(*header) > AC_SAFETENSORS_MAX_HEADER - 8) {
+  if (status == AC_OK && strlen(*header) > AC_SAFETENSORS_MAX_HEADER) {
     free(*header);
     *header = NULL;
     return ac_fail(AC_ERROR_ARGUMENT, "%s: names and metadata take more than %d bytes", path,
@@ -110,14 +127,15 @@ static ac_status put(const ac_atomic_file *file, const void *data, size_t bytes)
   return ac_fail(AC_ERROR_IO, "cannot write %s: %s", file->path, strerror(errno));
 }
 
-/* The header's end is padded to 8 bytes so that readers may map the data. */
+static void length_prefix(unsigned char prefix[8], const char *header) {
+  for (int i = 0; i < 8; i++) prefix[i] = (unsigned char)((uint64_t)strlen(header) >> 8 * i);
+}
+
 static ac_status put_header(const ac_atomic_file *file, const char *header) {
-  size_t length = strlen(header), padded = (length + 7) / 8 * 8;
   unsigned char prefix[8];
-  for (int i = 0; i < 8; i++) prefix[i] = (unsigned char)((uint64_t)padded >> 8 * i);
+  length_prefix(prefix, header);
   AC_TRY(put(file, prefix, sizeof prefix));
-  AC_TRY(put(file, header, length));
-  return put(file, "       ", padded - length);
+  return put(file, header, strlen(header));
 }
 
 /* Elements of `size` bytes to little-endian, in place; on a little-endian machine the stores write
@@ -154,7 +172,8 @@ static ac_status pull(const ac_atomic_file *file, const ac_model_tensor *tensor,
 }
 
 static ac_status put_tensor(const ac_atomic_file *file, const ac_model_tensor *tensor, int index,
-                            unsigned char *piece, ac_model_source source, void *user) {
+                            unsigned char *piece, ac_model_source source, void *user,
+                            XXH3_state_t *checksum) {
   int64_t elements = 1;
   for (int d = 0; d < tensor->rank; d++) elements *= tensor->shape[d];
   size_t size = ac_dtype_bytes(tensor->dtype);
@@ -163,20 +182,82 @@ static ac_status put_tensor(const ac_atomic_file *file, const ac_model_tensor *t
     int64_t count = elements - first < most ? elements - first : most;
     AC_TRY(pull(file, tensor, index, first, count, piece, source, user));
     to_little_endian(piece, (size_t)count, size);
+    XXH3_64bits_update(checksum, piece, (size_t)count * size);
     AC_TRY(put(file, piece, (size_t)count * size));
   }
   return AC_OK;
 }
 
-static ac_status put_all(const ac_atomic_file *file, const char *header,
-                         const ac_model_tensor *tensors, int tensor_count, ac_model_source source,
-                         void *user) {
+/* ---- checksums ------------------------------------------------------------------------------- */
+
+static void put_digits(char *digits, uint64_t checksum) {
+  char text[AC_CHECKSUM_DIGITS + 1];
+  snprintf(text, sizeof text, "%016" PRIx64, checksum);
+  memcpy(digits, text, AC_CHECKSUM_DIGITS);
+}
+
+/* The caller's metadata, and room for the checksums of so many tensors; free it and `room`. */
+static ac_metadata *with_checksums(const ac_metadata *metadata, int count, int tensor_count,
+                                   char **room) {
+  const size_t digits = (size_t)tensor_count * AC_CHECKSUM_DIGITS;
+  ac_metadata *all = malloc(((size_t)count + 2) * sizeof *all);
+  *room = malloc(digits + 1);
+  if (!all || !*room) {
+    free(all);
+    free(*room);
+    return NULL;
+  }
+  memset(*room, '0', digits);
+  (*room)[digits] = 0;
+  if (count) memcpy(all, metadata, (size_t)count * sizeof *all);
+  all[count] = (ac_metadata){AC_HEADER_CHECKSUM, "0000000000000000"};
+  all[count + 1] = (ac_metadata){AC_TENSOR_CHECKSUMS, *room};
+  return all;
+}
+
+/* Once the data are written: the header again, with its own checksum. */
+static ac_status seal(const ac_atomic_file *file, char *header) {
+  char *digits = ac_checksum_digits(header, AC_HEADER_CHECKSUM);
+  if (!digits) return AC_OK;
+  unsigned char prefix[8];
+  length_prefix(prefix, header);
+  put_digits(digits, ac_header_checksum(prefix, header, strlen(header)));
+  if (ac_seek(file->stream, 0, SEEK_SET) != 0)
+    return ac_fail(AC_ERROR_IO, "cannot write %s: %s", file->path, strerror(errno));
+  return put_header(file, header);
+}
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+static ac_status put_all(const ac_atomic_file *file, char *header, const ac_model_tensor *tensors,
+                         int tensor_count, ac_model_source source, void *user) {
   unsigned char *piece = malloc(PIECE_BYTES);
   if (!piece) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for a piece of it", file->path);
+  XXH3_state_t checksum;
+  char *digits = ac_checksum_digits(header, AC_TENSOR_CHECKSUMS);
   ac_status status = put_header(file, header);
-  for (int i = 0; i < tensor_count && status == AC_OK; i++)
-    status = put_tensor(file, &tensors[i], i, piece, source, user);
+  for (int i = 0; i < tensor_count && status == AC_OK; i++) {
+    XXH3_64bits_reset(&checksum);
+    status = put_tensor(file, &tensors[i], i, piece, source, user, &checksum);
+    if (digits) put_digits(digits + (size_t)i * AC_CHECKSUM_DIGITS, XXH3_64bits_digest(&checksum));
+  }
   free(piece);
+  return status == AC_OK ? seal(file, header) : status;
+}
+
+static ac_status write_file(const char *path, const ac_model_tensor *tensors, int tensor_count,
+                            const ac_metadata *metadata, int metadata_count, ac_model_source source,
+                            void *user) {
+  char *header;
+  AC_TRY(make_header(&header, path, tensors, tensor_count, metadata, metadata_count));
+  ac_atomic_file file;
+  ac_status status = ac_atomic_open(&file, path);
+  if (status == AC_OK) {
+    status = put_all(&file, header, tensors, tensor_count, source, user);
+    if (status == AC_OK) status = ac_atomic_commit(&file);
+    else ac_atomic_abandon(&file);
+  }
+  free(header);
   return status;
 }
 
@@ -190,15 +271,17 @@ ac_status ac_model_file_write(const char *path, const ac_model_tensor *tensors, 
     return ac_fail(AC_ERROR_ARGUMENT, "%s: a negative number of tensors or metadata", path);
   if (tensor_count && !source)
     return ac_fail(AC_ERROR_ARGUMENT, "ac_model_file_write: source is NULL");
-  char *header;
-  AC_TRY(make_header(&header, path, tensors, tensor_count, metadata, metadata_count));
-  ac_atomic_file file;
-  ac_status status = ac_atomic_open(&file, path);
-  if (status == AC_OK) {
-    status = put_all(&file, header, tensors, tensor_count, source, user);
-    if (status == AC_OK) status = ac_atomic_commit(&file);
-    else ac_atomic_abandon(&file);
-  }
-  free(header);
+  return write_file(path, tensors, tensor_count, metadata, metadata_count, source, user);
+}
+
+ac_status ac_model_file_write_checked(const char *path, const ac_model_tensor *tensors,
+                                      int tensor_count, const ac_metadata *metadata,
+                                      int metadata_count, ac_model_source source, void *user) {
+  char *room;
+  ac_metadata *all = with_checksums(metadata, metadata_count, tensor_count, &room);
+  if (!all) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for its checksums", path);
+  ac_status status = write_file(path, tensors, tensor_count, all, metadata_count + 2, source, user);
+  free(all);
+  free(room);
   return status;
 }

@@ -9,6 +9,8 @@
 #ifndef AC_IO_SAFETENSORS_H
 #define AC_IO_SAFETENSORS_H
 
+#include <accrue/model_file.h>
+
 #define AC_SAFETENSORS_METADATA "__metadata__"
 
 enum {
@@ -21,5 +23,18 @@ typedef struct ac_quoted {
   char text[104];
 } ac_quoted;
 ac_quoted ac_quote(const char *name);
+
+/* ac_model_file_write, with checksums of all that is written (checksum.h). */
+ac_status ac_model_file_write_checked(const char *path, const ac_model_tensor *tensors,
+                                      int tensor_count, const ac_metadata *metadata,
+                                      int metadata_count, ac_model_source source, void *user);
+
+/* Reads the whole file. Fails with AC_ERROR_FORMAT where it has no checksums, or does not come to
+ * them. */
+ac_status ac_model_file_verify(ac_model_file *file);
+
+/* Elements [first, first + count) of a tensor of any dtype, as they are stored. */
+ac_status ac_model_file_read_stored(ac_model_file *file, int index, int64_t first, int64_t count,
+                                    void *data);
 
 #endif

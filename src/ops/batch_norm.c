@@ -74,6 +74,7 @@ static ac_status window(ac_differentiation *d, const ac_node *node) {
       ac_graph_append(graph, AC_OP_batch_norm_pool, &attributes, sizeof attributes, 2, statistics);
   ac_tensor *pooled = ac_graph_new_tensor(graph, AC_ROLE_POOLED, AC_F32, &shape);
   if (index < 0 || !pooled) return graph->status;
+  pooled->parameter = ac_tensor_at(graph, node->in[3])->parameter; /* the running mean's */
   ac_node_at(graph, index)->out[0] = pooled->id;
   return append_update(graph, node, pooled);
 }

@@ -23,6 +23,7 @@ typedef struct fit {
   bool again;        /* that window runs once more */
   double waited;     /* for samples of this window */
   ac_place next;     /* where the window after it begins */
+  int64_t done;      /* samples of the window that are accumulated when it is taken up */
   ac_stop stop;      /* by the caller; also set where the callback says so */
   double resumed;    /* when the clock for the current window was started */
 } fit;
@@ -132,6 +133,21 @@ static void report(fit *f, ac_fit_event *event) {
   f->resumed = ac_clock();
 }
 
+/* What a state that is saved in a callback goes on from. */
+static void keep_position(fit *f, bool evaluation_due) {
+  const ac_fit_desc *desc = f->desc;
+  f->trainer->fit = (ac_fit_position){.begun = true,
+                                      .steps = f->result.steps,
+                                      .updates = f->result.updates,
+                                      .skipped = f->result.skipped,
+                                      .samples = f->result.samples,
+                                      .next = f->next,
+                                      .evaluation_due = evaluation_due,
+                                      .count = ac_dataset_count(desc->train),
+                                      .seed = desc->seed,
+                                      .no_shuffle = desc->no_shuffle};
+}
+
 static ac_status evaluate(fit *f, int64_t limit) {
   ac_fit_event event = {.kind = AC_FIT_EVALUATION, .step = f->result.steps};
   AC_TRY(ac_trainer_evaluate_until(f->trainer, f->desc->validation, limit, &f->stop,
@@ -139,6 +155,7 @@ static ac_status evaluate(fit *f, int64_t limit) {
   if (f->stop.stopped) return AC_OK;
   f->result.final = event.evaluation;
   f->result.evaluated = true;
+  keep_position(f, false);
   report(f, &event);
   return AC_OK;
 }
@@ -178,13 +195,13 @@ static ac_status end_window(fit *f) {
   f->result.data_wait_seconds += f->waited;
   f->waited = 0;
   count_window(f, &event);
+  const int64_t every = f->desc->eval_every;
+  const bool due = every && f->desc->validation && !event.replayed && !finished(f) &&
+                   f->result.steps % every == 0;
+  keep_position(f, due);
   report(f, &event);
   if (event.update.stuck) return explain(f, &event.update);
-  if (event.replayed) return AC_OK;
-  int64_t every = f->desc->eval_every;
-  if (every && f->desc->validation && !finished(f) && f->result.steps % every == 0)
-    AC_TRY(evaluate(f, f->desc->eval_samples));
-  return AC_OK;
+  return due && !f->stop.stopped ? evaluate(f, f->desc->eval_samples) : AC_OK;
 }
 
 /* ---- the loop -------------------------------------------------------------------------------- */
@@ -192,7 +209,9 @@ static ac_status end_window(fit *f) {
 static ac_status run_window(fit *f) {
   AC_TRY(take_window(f));
   piece p;
-  for (int64_t done = 0; done < f->window.count; done += p.count) {
+  const int64_t begin = f->done;
+  f->done = 0;
+  for (int64_t done = begin; done < f->window.count; done += p.count) {
     if (ac_stop_asked(&f->stop)) return AC_OK;
     AC_TRY(next_piece(f, done, &p));
     if (done == 0)
@@ -204,10 +223,18 @@ static ac_status run_window(fit *f) {
   return end_window(f);
 }
 
+/* A window that was stopped in its middle is thrown away, unless it can be gone on with. */
+static void leave_window(fit *f) {
+  const bool keeps = f->desc->keep_window && !f->trainer->instance.plan->main.whole_window;
+  if (!keeps || !f->stop.stopped) ac_trainer_discard(f->trainer);
+}
+
 static ac_status run(fit *f) {
   f->resumed = ac_clock();
+  if (f->trainer->fit.evaluation_due && f->desc->validation && !finished(f))
+    AC_TRY(evaluate(f, f->desc->eval_samples));
   while (!finished(f)) AC_TRY(run_window(f));
-  ac_trainer_discard(f->trainer); /* a window that was stopped in its middle */
+  leave_window(f);
   f->result.epochs = f->next.epoch;
   if (!f->desc->validation || f->desc->no_final_evaluation || f->stop.stopped) return AC_OK;
   ac_fit_event trained = {.kind = AC_FIT_TRAINED, .step = f->result.steps};
@@ -242,7 +269,7 @@ static ac_status check_desc(const ac_trainer *trainer, const ac_fit_desc *desc) 
                    "windows are dropped",
                    (long long)ac_dataset_count(desc->train), (long long)batch);
   AC_TRY(check_losses(trainer));
-  if (trainer->window_samples > 0)
+  if (trainer->window_samples > 0 && !(desc->resume && trainer->fit.begun))
     return ac_fail(AC_ERROR_STATE, "fit: a window is in progress; update or discard it first");
   if (trainer->instance.plan->problem.desc.whole_windows && desc->last_window == AC_LAST_CARRY)
     return ac_fail(AC_ERROR_ARGUMENT,
@@ -271,10 +298,57 @@ ac_loader_desc ac_fit_loader(const ac_trainer *trainer, const ac_fit_desc *desc,
 }
 
 static ac_status open_loader(fit *f) {
-  const ac_loader_desc loader = ac_fit_loader(f->trainer, f->desc, &f->gather);
+  ac_loader_desc loader = ac_fit_loader(f->trainer, f->desc, &f->gather);
   f->windows = ac_loader_windows(f->desc->train, &loader);
-  if (!f->trainer->instance.plan->info.read_ahead) return AC_OK;
-  return ac_loader_create(&f->loader, f->desc->train, &loader);
+  if (!f->trainer->instance.plan->info.read_ahead || finished(f)) return AC_OK;
+  if (f->desc->steps) loader.batches = f->desc->steps - f->result.steps;
+  AC_TRY(ac_loader_create(&f->loader, f->desc->train, &loader));
+  return f->next.epoch || f->next.position
+             ? ac_loader_seek(f->loader, f->next.epoch, f->next.position)
+             : AC_OK;
+}
+
+/* The same samples in the same order, as far as that can be seen. */
+static ac_status check_position(const ac_fit_position *at, const ac_fit_desc *desc) {
+  const int64_t count = ac_dataset_count(desc->train);
+  if (at->count != count)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "fit: the run to go on with had %lld samples to train on, and there are %lld",
+                   (long long)at->count, (long long)count);
+  if (at->no_shuffle != desc->no_shuffle || (!desc->no_shuffle && at->seed != desc->seed))
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "fit: the run to go on with took its samples in another order (seed %llu%s)",
+                   (unsigned long long)at->seed, at->no_shuffle ? ", not shuffled" : "");
+  return AC_OK;
+}
+
+/* Where the run begins or goes on. */
+static ac_status find_begin(fit *f) {
+  ac_trainer *trainer = f->trainer;
+  const ac_fit_position *at = &trainer->fit;
+  if (!f->desc->resume || !at->begun) {
+    keep_position(f, false);
+    return AC_OK;
+  }
+  AC_TRY(check_position(at, f->desc));
+  f->next = at->next;
+  f->done = trainer->window_samples;
+  f->result = (ac_fit_result){
+      .steps = at->steps, .updates = at->updates, .skipped = at->skipped, .samples = at->samples};
+  return AC_OK;
+}
+
+ac_status ac_trainer_get_progress(const ac_trainer *trainer, ac_progress *progress) {
+  AC_REQUIRE(trainer, progress);
+  const ac_fit_position *at = &trainer->fit;
+  *progress = (ac_progress){.updates = trainer->updates,
+                            .steps = at->steps,
+                            .skipped = at->skipped,
+                            .samples = at->samples,
+                            .epoch = at->next.epoch,
+                            .position = at->next.position,
+                            .window_samples = trainer->window_samples};
+  return AC_OK;
 }
 
 ac_status ac_fit(ac_trainer *trainer, const ac_fit_desc *desc, ac_fit_result *result) {
@@ -288,10 +362,12 @@ ac_status ac_fit(ac_trainer *trainer, const ac_fit_desc *desc, ac_fit_result *re
   ac_gather validation;
   if (status == AC_OK && desc->validation)
     status = ac_gather_open(&validation, &trainer->instance, desc->validation);
+  if (status == AC_OK) status = find_begin(&f);
   if (status == AC_OK) status = open_loader(&f);
-  if (status == AC_OK) status = run(&f);
+  const bool ready = status == AC_OK;
+  if (ready) status = run(&f);
   ac_loader_free(f.loader);
-  if (status != AC_OK) ac_trainer_discard(trainer);
+  if (ready && status != AC_OK) ac_trainer_discard(trainer);
   f.result.stopped = f.stop.stopped;
   if (result) *result = f.result;
   return status;

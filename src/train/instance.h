@@ -171,9 +171,11 @@ ac_status ac_numerics_collect(ac_instance *instance);
 /* ---- parameters: parameters.c ---------------------------------------------------------------- */
 
 ac_status ac_instance_initialise(ac_instance *instance, uint64_t seed);
-ac_status ac_instance_load(ac_instance *instance, const char *path, const char *optional_prefix);
-ac_status ac_instance_save(ac_instance *instance, const char *path, const ac_metadata *metadata,
-                           int metadata_count);
+/* Of the parameters whose names match `pattern` (NULL: all), of which there must be one. */
+ac_status ac_instance_load(ac_instance *instance, const char *path, const char *pattern,
+                           const char *optional_prefix);
+ac_status ac_instance_save(ac_instance *instance, const char *path, const char *pattern,
+                           const ac_metadata *metadata, int metadata_count);
 int ac_instance_find_parameter(const ac_instance *instance, const char *name);
 /* Elements [first, first + count) of a parameter, in f32. Writing also brings its working copy in
  * 16 bits up to date; reading takes that copy where the plan keeps no other. */

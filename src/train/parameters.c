@@ -6,6 +6,7 @@
 #include "core/random.h"
 #include "train/instance.h"
 
+#include <fnmatch.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -196,48 +197,85 @@ static ac_status check_in_file(const ac_model_file *file, int found, const ac_te
                  tensor->name, ac_shape_text(text, &tensor->shape));
 }
 
+/* The parameters that a file is to hold; free `index`. */
+typedef struct part {
+  ac_instance *instance;
+  int *index, count;
+} part;
+
+static ac_status take_part(part *p, ac_instance *instance, const char *pattern) {
+  const int parameters = instance->plan->graph->parameter_count;
+  *p = (part){.instance = instance, .index = malloc(((size_t)parameters + 1) * sizeof *p->index)};
+  if (!p->index) return ac_fail(AC_ERROR_MEMORY, "no memory for a list of parameters");
+  for (int i = 0; i < parameters; i++)
+    if (!pattern || fnmatch(pattern, parameter_tensor(instance, i)->name, 0) == 0)
+      p->index[p->count++] = i;
+  if (p->count || !pattern) return AC_OK;
+  free(p->index);
+  return ac_fail(AC_ERROR_ARGUMENT, "no parameter's name matches \"%s\"", pattern);
+}
+
+static ac_status load_parameter(const part *p, int index, ac_model_file *file, int found,
+                                float *buffer) {
+  const int64_t elements = ac_shape_count(&parameter_tensor(p->instance, index)->shape);
+  for (int64_t first = 0; first < elements; first += PIECE) {
+    const int64_t count = elements - first < PIECE ? elements - first : PIECE;
+    AC_TRY(ac_model_file_read(file, found, first, count, buffer));
+    AC_TRY(ac_instance_write_parameter(p->instance, index, first, count, buffer));
+  }
+  return AC_OK;
+}
+
 /* Everything is checked before the first parameter changes. */
-ac_status ac_instance_load(ac_instance *instance, const char *path, const char *prefix) {
-  ac_model_file *file;
-  AC_TRY(ac_model_file_open(&file, path));
-  int parameters = instance->plan->graph->parameter_count;
+static ac_status load_part(const part *p, ac_model_file *file, const char *path,
+                           const char *prefix) {
+  for (int i = 0; i < p->count; i++) {
+    const ac_tensor *tensor = parameter_tensor(p->instance, p->index[i]);
+    AC_TRY(check_in_file(file, find_in_file(file, tensor->name, prefix), tensor, path));
+  }
   float *buffer = malloc(PIECE * sizeof *buffer);
   ac_status status = buffer ? AC_OK : ac_fail(AC_ERROR_MEMORY, "no memory to load %s", path);
-  for (int i = 0; i < parameters && status == AC_OK; i++) {
-    const ac_tensor *tensor = parameter_tensor(instance, i);
-    status = check_in_file(file, find_in_file(file, tensor->name, prefix), tensor, path);
-  }
-  for (int i = 0; i < parameters && status == AC_OK; i++) {
-    const ac_tensor *tensor = parameter_tensor(instance, i);
-    int found = find_in_file(file, tensor->name, prefix);
-    int64_t elements = ac_shape_count(&tensor->shape);
-    for (int64_t first = 0; first < elements && status == AC_OK; first += PIECE) {
-      int64_t count = elements - first < PIECE ? elements - first : PIECE;
-      status = ac_model_file_read(file, found, first, count, buffer);
-      if (status == AC_OK) status = ac_instance_write_parameter(instance, i, first, count, buffer);
-    }
+  for (int i = 0; i < p->count && status == AC_OK; i++) {
+    const char *name = parameter_tensor(p->instance, p->index[i])->name;
+    status = load_parameter(p, p->index[i], file, find_in_file(file, name, prefix), buffer);
   }
   free(buffer);
-  ac_model_file_close(file);
+  return status;
+}
+
+ac_status ac_instance_load(ac_instance *instance, const char *path, const char *pattern,
+                           const char *prefix) {
+  part p;
+  AC_TRY(take_part(&p, instance, pattern));
+  ac_model_file *file;
+  ac_status status = ac_model_file_open(&file, path);
+  if (status == AC_OK) {
+    status = load_part(&p, file, path, prefix);
+    ac_model_file_close(file);
+  }
+  free(p.index);
   return status;
 }
 
 static ac_status read_parameter(void *user, int index, int64_t first, int64_t count, void *data) {
-  return ac_instance_read_parameter(user, index, first, count, data);
+  const part *p = user;
+  return ac_instance_read_parameter(p->instance, p->index[index], first, count, data);
 }
 
-ac_status ac_instance_save(ac_instance *instance, const char *path, const ac_metadata *metadata,
-                           int metadata_count) {
-  int parameters = instance->plan->graph->parameter_count;
-  ac_model_tensor *tensors = calloc((size_t)parameters + 1, sizeof *tensors);
-  if (!tensors) return ac_fail(AC_ERROR_MEMORY, "no memory to save %s", path);
-  for (int i = 0; i < parameters; i++) {
-    const ac_tensor *tensor = parameter_tensor(instance, i);
+ac_status ac_instance_save(ac_instance *instance, const char *path, const char *pattern,
+                           const ac_metadata *metadata, int metadata_count) {
+  part p;
+  AC_TRY(take_part(&p, instance, pattern));
+  ac_model_tensor *tensors = calloc((size_t)p.count + 1, sizeof *tensors);
+  for (int i = 0; tensors && i < p.count; i++) {
+    const ac_tensor *tensor = parameter_tensor(instance, p.index[i]);
     tensors[i] = (ac_model_tensor){tensor->name, AC_F32, tensor->shape.rank, {0}};
     for (int k = 0; k < tensor->shape.rank; k++) tensors[i].shape[k] = tensor->shape.dim[k];
   }
-  ac_status status = ac_model_file_write(path, tensors, parameters, metadata, metadata_count,
-                                         read_parameter, instance);
+  ac_status status = tensors ? ac_model_file_write(path, tensors, p.count, metadata, metadata_count,
+                                                   read_parameter, &p)
+                             : ac_fail(AC_ERROR_MEMORY, "no memory to save %s", path);
   free(tensors);
+  free(p.index);
   return status;
 }

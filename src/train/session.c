@@ -37,7 +37,7 @@ void ac_session_free(ac_session *session) {
 
 ac_status ac_session_load(ac_session *session, const char *path, const char *optional_prefix) {
   AC_REQUIRE(session, path);
-  return ac_instance_load(&session->instance, path, optional_prefix);
+  return ac_instance_load(&session->instance, path, NULL, optional_prefix);
 }
 
 ac_status ac_session_set_parameter(ac_session *session, const char *name, int64_t first,

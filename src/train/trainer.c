@@ -132,25 +132,26 @@ void ac_trainer_free(ac_trainer *trainer) {
 /* ---- accumulate ------------------------------------------------------------------------------ */
 
 /* What a callback that decides on an update may not do. */
-static ac_status check_deciding(const ac_trainer *trainer) {
+ac_status ac_trainer_check_deciding(const ac_trainer *trainer) {
   if (!trainer->deciding) return AC_OK;
   return ac_fail(AC_ERROR_STATE, "trainer: the update of this window is being decided");
 }
 
-static ac_status check_window(const ac_trainer *trainer) {
-  AC_TRY(check_deciding(trainer));
-  if (trainer->half_stepped)
-    return ac_fail(AC_ERROR_STATE,
-                   "trainer: an update failed when only some parameters were stepped; go on from "
-                   "saved ones with another trainer");
+ac_status ac_trainer_check_usable(const ac_trainer *trainer) {
+  AC_TRY(ac_trainer_check_deciding(trainer));
+  if (trainer->unusable) return ac_fail(AC_ERROR_STATE, "trainer: %s", trainer->unusable);
   if (!trainer->broken) return AC_OK;
   return ac_fail(AC_ERROR_STATE, "trainer: the window failed half way; discard it first");
 }
 
-static void begin_window(ac_trainer *trainer) {
-  memset(trainer->fed_weight, 0, sizeof trainer->fed_weight);
+void ac_trainer_set_window_scale(ac_trainer *trainer) {
   set_shares(trainer, trainer->whole_samples,
              trainer->division == AC_DIVIDE_WEIGHTS ? trainer->whole_weight : NULL);
+}
+
+static void begin_window(ac_trainer *trainer) {
+  memset(trainer->fed_weight, 0, sizeof trainer->fed_weight);
+  ac_trainer_set_window_scale(trainer);
 }
 
 /* Several losses of unequal weight come in a window that is known whole. */
@@ -185,7 +186,7 @@ ac_status ac_trainer_begin_window(ac_trainer *trainer, int64_t samples, const do
                                   int weight_count) {
   AC_REQUIRE(trainer, weights);
   const ac_plan *plan = trainer->instance.plan;
-  AC_TRY(check_window(trainer));
+  AC_TRY(ac_trainer_check_usable(trainer));
   if (trainer->window_samples > 0)
     return ac_fail(AC_ERROR_STATE, "trainer: a window is in progress");
   if (trainer->division != AC_DIVIDE_WEIGHTS ||
@@ -244,7 +245,7 @@ ac_status ac_trainer_accumulate(ac_trainer *trainer, int64_t count, const ac_fee
   AC_REQUIRE(trainer);
   if (feed_count > 0) AC_REQUIRE(feeds);
   const void *data[AC_MAX_GRAPH_INPUTS];
-  AC_TRY(check_window(trainer));
+  AC_TRY(ac_trainer_check_usable(trainer));
   AC_TRY(ac_instance_match_feeds(&trainer->instance, count, feeds, feed_count, data));
   AC_TRY(check_pieces(trainer, count));
   AC_TRY(ac_trainer_count_window(trainer, data, 0, count));
@@ -259,7 +260,7 @@ ac_status ac_trainer_accumulate(ac_trainer *trainer, int64_t count, const ac_fee
 
 ac_status ac_trainer_accumulate_data(ac_trainer *trainer, const void *const *data, int64_t first,
                                      int64_t count) {
-  AC_TRY(check_window(trainer));
+  AC_TRY(ac_trainer_check_usable(trainer));
   AC_TRY(ac_instance_check(&trainer->instance, data, first, count));
   AC_TRY(check_pieces(trainer, count));
   AC_TRY(check_known(trainer, count));
@@ -267,7 +268,7 @@ ac_status ac_trainer_accumulate_data(ac_trainer *trainer, const void *const *dat
 }
 
 ac_status ac_trainer_check_arena(const ac_trainer *trainer) {
-  AC_TRY(check_deciding(trainer));
+  AC_TRY(ac_trainer_check_deciding(trainer));
   if (!trainer->instance.plan->main.whole_window || trainer->window_samples == 0) return AC_OK;
   return ac_fail(AC_ERROR_STATE,
                  "trainer: the window's gradients are where this would compute, as the plan was "
@@ -462,7 +463,10 @@ static ac_status update_parameters(ac_trainer *trainer, ac_update *result) {
   update.skipped = hopeless || decision.skip;
   if (!update.skipped) {
     ac_status status = step_parameters(trainer, factor, update.lr);
-    trainer->half_stepped = status != AC_OK;
+    if (status != AC_OK)
+      trainer->unusable =
+          "an update failed when only some parameters were stepped; load a state, or go on from "
+          "saved parameters with another trainer";
     AC_TRY(status);
     trainer->updates++;
   }
@@ -484,7 +488,7 @@ double ac_trainer_gradient_norm(const ac_trainer *trainer, int index) {
 
 ac_status ac_trainer_update(ac_trainer *trainer, ac_update *result) {
   AC_REQUIRE(trainer);
-  AC_TRY(check_window(trainer));
+  AC_TRY(ac_trainer_check_usable(trainer));
   if (trainer->window_samples == 0)
     return ac_fail(AC_ERROR_STATE, "trainer: nothing was accumulated since the last update");
   if (trainer->has_stepped) return update_parameters(trainer, result);
@@ -520,7 +524,7 @@ ac_status ac_trainer_set_parameter(ac_trainer *trainer, int index, int64_t first
   AC_REQUIRE(trainer);
   if (count > 0) AC_REQUIRE(data);
   ac_instance *instance = &trainer->instance;
-  AC_TRY(check_deciding(trainer));
+  AC_TRY(ac_trainer_check_deciding(trainer));
   AC_TRY(ac_instance_check_range(instance, index, first, count));
   return ac_instance_write_parameter(instance, index, first, count, data);
 }
@@ -547,13 +551,31 @@ ac_status ac_trainer_save(ac_trainer *trainer, const char *path, const ac_metada
                           int metadata_count) {
   AC_REQUIRE(trainer, path);
   if (metadata_count > 0) AC_REQUIRE(metadata);
-  return ac_instance_save(&trainer->instance, path, metadata, metadata_count);
+  return ac_instance_save(&trainer->instance, path, NULL, metadata, metadata_count);
+}
+
+ac_status ac_trainer_save_part(ac_trainer *trainer, const char *path, const char *pattern,
+                               const ac_metadata *metadata, int metadata_count) {
+  AC_REQUIRE(trainer, path, pattern);
+  if (metadata_count > 0) AC_REQUIRE(metadata);
+  return ac_instance_save(&trainer->instance, path, pattern, metadata, metadata_count);
+}
+
+static ac_status load(ac_trainer *trainer, const char *path, const char *pattern,
+                      const char *optional_prefix) {
+  AC_TRY(ac_trainer_check_deciding(trainer));
+  return ac_instance_load(&trainer->instance, path, pattern, optional_prefix);
 }
 
 ac_status ac_trainer_load(ac_trainer *trainer, const char *path, const char *optional_prefix) {
   AC_REQUIRE(trainer, path);
-  AC_TRY(check_deciding(trainer));
-  return ac_instance_load(&trainer->instance, path, optional_prefix);
+  return load(trainer, path, NULL, optional_prefix);
+}
+
+ac_status ac_trainer_load_part(ac_trainer *trainer, const char *path, const char *pattern,
+                               const char *optional_prefix) {
+  AC_REQUIRE(trainer, path, pattern);
+  return load(trainer, path, pattern, optional_prefix);
 }
 
 /* The loss sums of a window in progress share their memory with the evaluation's. */

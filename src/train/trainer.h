@@ -6,6 +6,17 @@
 #include "train/instance.h"
 #include "train/scaler.h"
 
+/* How far ac_fit has come through its data. */
+typedef struct ac_fit_position {
+  int64_t begun;                            /* 0: not at all */
+  int64_t steps, updates, skipped, samples; /* as in ac_fit_result */
+  ac_place next;          /* where the window begins that comes next or is in progress */
+  int64_t evaluation_due; /* 1: an evaluation follows before it */
+  int64_t count;          /* of the dataset */
+  uint64_t seed;          /* of the order */
+  int64_t no_shuffle;     /* 1: as they come */
+} ac_fit_position;
+
 struct ac_trainer {
   ac_instance instance;
   ac_trainer_desc desc; /* defaults filled in; of loss scaling in the scaler */
@@ -24,8 +35,9 @@ struct ac_trainer {
   bool deciding;                      /* the caller looks at what was reduced */
   bool has_stepped;                   /* an update has run all that updates run */
   bool broken;                        /* a device failure left the window half done */
-  bool half_stepped; /* one left some parameters and moments stepped and others not */
-  int nonfinite;     /* parameter whose gradient was found not finite in the last update, or -1 */
+  const char *unusable; /* why nothing can be trained until a state is loaded; NULL: it can */
+  ac_fit_position fit;
+  int nonfinite; /* parameter whose gradient was found not finite in the last update, or -1 */
 };
 
 /* Adds samples [first, first + count) of the data, by input, to the window: at most a micro-batch.
@@ -36,6 +48,12 @@ ac_status ac_trainer_accumulate_data(ac_trainer *trainer, const void *const *dat
  * ac_trainer_accumulate does. */
 ac_status ac_trainer_count_window(ac_trainer *trainer, const void *const *data, int64_t first,
                                   int64_t count);
+/* Refuses to go on with a window after a failure, or while an update is being decided. */
+ac_status ac_trainer_check_usable(const ac_trainer *trainer);
+/* Refuses what a callback that decides on an update may not do. */
+ac_status ac_trainer_check_deciding(const ac_trainer *trainer);
+/* Sets the factor of each loss's gradient for the window that begins or goes on. */
+void ac_trainer_set_window_scale(ac_trainer *trainer);
 /* Refuses to compute anything else while a window's gradients are in the arena. */
 ac_status ac_trainer_check_arena(const ac_trainer *trainer);
 

@@ -1,0 +1,430 @@
+/* State files: the cells that persist from window to window under their names, and beside them, as
+ * text, what the host counts. A window in progress adds the cells that gather its sums.
+ *
+ * Loading reads the file twice: to check all of it, and to bring it to the device. Only a failure
+ * of the second reading can leave a trainer half loaded, which it then says whenever it is used. */
+#include "core/error.h"
+#include "io/safetensors.h"
+#include "train/trainer.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { VERSION = 1, PIECE_BYTES = 1 << 20 };
+
+/* ---- counters as text ------------------------------------------------------------------------ */
+
+typedef struct record {
+  int64_t version, updates;
+  uint64_t seed;
+  int64_t optimizer, precision, batch, micro_batch;
+  int64_t scaling, clean, overflows, stuck;
+  double scale;
+  ac_fit_position fit;
+  int64_t samples, whole_samples; /* of the window in progress */
+  double fed[AC_MAX_LOSSES], whole[AC_MAX_LOSSES];
+} record;
+
+typedef enum field_kind { INTEGER, UNSIGNED, REAL, REALS } field_kind;
+
+/* REALS are AC_MAX_LOSSES of them, with spaces between. */
+static const struct {
+  const char *key;
+  field_kind kind;
+  size_t offset;
+} fields[] = {
+#define FIELD(key, kind, member) \
+  { "accrue.state." key, kind, offsetof(record, member) }
+    FIELD("version", INTEGER, version),
+    FIELD("updates", INTEGER, updates),
+    FIELD("seed", UNSIGNED, seed),
+    FIELD("optimizer", INTEGER, optimizer),
+    FIELD("precision", INTEGER, precision),
+    FIELD("batch", INTEGER, batch),
+    FIELD("micro_batch", INTEGER, micro_batch),
+    FIELD("loss_scaling", INTEGER, scaling),
+    FIELD("loss_scale", REAL, scale),
+    FIELD("loss_scale.clean", INTEGER, clean),
+    FIELD("loss_scale.overflows", INTEGER, overflows),
+    FIELD("loss_scale.stuck", INTEGER, stuck),
+    FIELD("fit.begun", INTEGER, fit.begun),
+    FIELD("fit.steps", INTEGER, fit.steps),
+    FIELD("fit.updates", INTEGER, fit.updates),
+    FIELD("fit.skipped", INTEGER, fit.skipped),
+    FIELD("fit.samples", INTEGER, fit.samples),
+    FIELD("fit.epoch", INTEGER, fit.next.epoch),
+    FIELD("fit.position", INTEGER, fit.next.position),
+    FIELD("fit.evaluation_due", INTEGER, fit.evaluation_due),
+    FIELD("fit.count", INTEGER, fit.count),
+    FIELD("fit.seed", UNSIGNED, fit.seed),
+    FIELD("fit.no_shuffle", INTEGER, fit.no_shuffle),
+    FIELD("window.samples", INTEGER, samples),
+    FIELD("window.whole_samples", INTEGER, whole_samples),
+    FIELD("window.fed", REALS, fed),
+    FIELD("window.whole", REALS, whole),
+#undef FIELD
+};
+enum { FIELDS = sizeof fields / sizeof *fields, FIELD_TEXT = AC_MAX_LOSSES * 32 };
+
+/* Enough digits for the same double again. */
+static void put_field(const record *r, int index, char text[FIELD_TEXT]) {
+  const void *member = (const char *)r + fields[index].offset;
+  const double *reals = member;
+  int used = 0;
+  switch (fields[index].kind) {
+  case INTEGER:
+    snprintf(text, FIELD_TEXT, "%" PRId64, *(const int64_t *)member);
+    break;
+  case UNSIGNED:
+    snprintf(text, FIELD_TEXT, "%" PRIu64, *(const uint64_t *)member);
+    break;
+  case REAL:
+    snprintf(text, FIELD_TEXT, "%.17g", *reals);
+    break;
+  case REALS:
+    for (int k = 0; k < AC_MAX_LOSSES; k++)
+      used += snprintf(text + used, FIELD_TEXT - (size_t)used, k ? " %.17g" : "%.17g", reals[k]);
+    break;
+  }
+}
+
+/* Whether the text is just that. */
+static bool get_field(record *r, int index, const char *text) {
+  void *member = (char *)r + fields[index].offset;
+  const int count = fields[index].kind == REALS ? AC_MAX_LOSSES : 1;
+  char *end = (char *)text;
+  errno = 0;
+  for (int k = 0; k < count && end; k++) {
+    const char *begin = end;
+    if (fields[index].kind == INTEGER) *(int64_t *)member = strtoll(begin, &end, 10);
+    else if (fields[index].kind == UNSIGNED) *(uint64_t *)member = strtoull(begin, &end, 10);
+    else ((double *)member)[k] = strtod(begin, &end);
+    if (end == begin) return false;
+  }
+  return !*end && !errno;
+}
+
+static record record_of(const ac_trainer *trainer) {
+  const ac_plan *plan = trainer->instance.plan;
+  record r = {.version = VERSION,
+              .updates = trainer->updates,
+              .seed = trainer->instance.run.seed,
+              .optimizer = plan->problem.desc.optimizer,
+              .precision = plan->info.precision,
+              .batch = plan->info.batch,
+              .micro_batch = plan->info.micro_batch,
+              .scaling = trainer->scaler.desc.kind,
+              .scale = (double)trainer->scaler.scale,
+              .clean = trainer->scaler.clean,
+              .overflows = trainer->scaler.overflows,
+              .stuck = trainer->scaler.stuck,
+              .fit = trainer->fit,
+              .samples = trainer->window_samples,
+              .whole_samples = trainer->whole_samples};
+  memcpy(r.fed, trainer->fed_weight, sizeof r.fed);
+  memcpy(r.whole, trainer->whole_weight, sizeof r.whole);
+  return r;
+}
+
+/* A loss scale is of use only to its own kind of scaling. */
+static void take_record(ac_trainer *trainer, const record *r) {
+  trainer->updates = r->updates;
+  trainer->instance.run.seed = r->seed;
+  if (r->scaling == (int64_t)trainer->scaler.desc.kind) {
+    trainer->scaler.scale = (float)r->scale;
+    trainer->scaler.clean = r->clean;
+    trainer->scaler.overflows = r->overflows;
+    trainer->scaler.stuck = r->stuck;
+  }
+  trainer->fit = r->fit;
+  trainer->window_samples = r->samples;
+  trainer->whole_samples = r->whole_samples;
+  memcpy(trainer->fed_weight, r->fed, sizeof r->fed);
+  memcpy(trainer->whole_weight, r->whole, sizeof r->whole);
+}
+
+/* ---- cells as tensors ------------------------------------------------------------------------ */
+
+typedef struct state_tensor {
+  const ac_cell *cell;
+  char *name;
+} state_tensor;
+
+/* What a state holds of a trainer, in the order of the plan's cells. */
+typedef struct contents {
+  ac_trainer *trainer;
+  state_tensor *tensors;
+  int count;
+} contents;
+
+static bool is_kept(const ac_cell *cell, bool window) {
+  if (cell->role == AC_ROLE_PARAMETER || cell->role == AC_ROLE_STATE) return true;
+  return window && ac_role_is_sum(cell->role);
+}
+
+static bool name_tensor(const ac_graph *graph, state_tensor *tensor) {
+  const ac_cell *cell = tensor->cell;
+  const bool loss = cell->role == AC_ROLE_LOSS;
+  const char *owner = loss ? graph->losses[cell->owner].name
+                           : ac_tensor_at(graph, graph->parameters[cell->owner])->name;
+  const int state = ac_tensor_at(graph, cell->tensor)->state;
+  char role[24] = "";
+  if (cell->role == AC_ROLE_STATE) snprintf(role, sizeof role, "accrue/state.%d/", state);
+  else if (cell->role != AC_ROLE_PARAMETER)
+    snprintf(role, sizeof role, "accrue/%s/",
+             loss                             ? "loss"
+             : cell->role == AC_ROLE_GRADIENT ? "gradient"
+                                              : "pooled");
+  const size_t size = strlen(role) + strlen(owner) + 1;
+  tensor->name = malloc(size);
+  if (tensor->name) snprintf(tensor->name, size, "%s%s", role, owner);
+  return tensor->name;
+}
+
+static void free_contents(contents *c) {
+  for (int i = 0; i < c->count; i++) free(c->tensors[i].name);
+  free(c->tensors);
+}
+
+static ac_status list_contents(contents *c, ac_trainer *trainer, bool window) {
+  const ac_plan *plan = trainer->instance.plan;
+  *c = (contents){.trainer = trainer,
+                  .tensors = calloc((size_t)plan->cell_count + 1, sizeof *c->tensors)};
+  bool good = c->tensors;
+  for (int i = 0; i < plan->cell_count && good; i++) {
+    if (!is_kept(&plan->cells[i], window)) continue;
+    c->tensors[c->count].cell = &plan->cells[i];
+    good = name_tensor(plan->graph, &c->tensors[c->count++]);
+  }
+  if (good) return AC_OK;
+  free_contents(c);
+  return ac_fail(AC_ERROR_MEMORY, "no memory for a list of what a state holds");
+}
+
+/* ---- saving ---------------------------------------------------------------------------------- */
+
+static ac_status read_cell(void *user, int index, int64_t first, int64_t count, void *data) {
+  const contents *c = user;
+  const ac_cell *cell = c->tensors[index].cell;
+  const ac_instance *instance = &c->trainer->instance;
+  const uint64_t size = ac_dtype_bytes(cell->dtype);
+  return instance->device->backend->download(instance->device->state,
+                                             instance->persistent[cell->tensor],
+                                             (uint64_t)first * size, data, (uint64_t)count * size);
+}
+
+static ac_status write_contents(contents *c, const char *path, const ac_metadata *metadata,
+                                int metadata_count) {
+  char text[FIELDS][FIELD_TEXT];
+  const record r = record_of(c->trainer);
+  ac_model_tensor *tensors = calloc((size_t)c->count + 1, sizeof *tensors);
+  ac_metadata *all = calloc((size_t)metadata_count + FIELDS, sizeof *all);
+  for (int i = 0; tensors && i < c->count; i++) {
+    const ac_cell *cell = c->tensors[i].cell;
+    tensors[i] = (ac_model_tensor){c->tensors[i].name, cell->dtype, cell->shape.rank, {0}};
+    for (int d = 0; d < cell->shape.rank; d++) tensors[i].shape[d] = cell->shape.dim[d];
+  }
+  for (int i = 0; all && i < metadata_count; i++) all[i] = metadata[i];
+  for (int i = 0; all && i < FIELDS; i++) {
+    put_field(&r, i, text[i]);
+    all[metadata_count + i] = (ac_metadata){fields[i].key, text[i]};
+  }
+  ac_status status = tensors && all
+                         ? ac_model_file_write_checked(path, tensors, c->count, all,
+                                                       metadata_count + FIELDS, read_cell, c)
+                         : ac_fail(AC_ERROR_MEMORY, "no memory to save %s", path);
+  free(tensors);
+  free(all);
+  return status;
+}
+
+ac_status ac_trainer_save_state(ac_trainer *trainer, const char *path, const ac_metadata *metadata,
+                                int metadata_count) {
+  AC_REQUIRE(trainer, path);
+  if (metadata_count > 0) AC_REQUIRE(metadata);
+  if (metadata_count < 0)
+    return ac_fail(AC_ERROR_ARGUMENT, "%s: a negative number of metadata", path);
+  AC_TRY(ac_trainer_check_usable(trainer));
+  const bool window = trainer->window_samples > 0;
+  if (window) AC_TRY(ac_trainer_check_arena(trainer));
+  contents c;
+  AC_TRY(list_contents(&c, trainer, window));
+  ac_status status = write_contents(&c, path, metadata, metadata_count);
+  free_contents(&c);
+  return status;
+}
+
+/* ---- checking what is loaded ----------------------------------------------------------------- */
+
+static ac_status refuse_value(const char *path, const char *key) {
+  return ac_fail(AC_ERROR_FORMAT, "%s: %s is missing or makes no sense", path, key);
+}
+
+static ac_status read_record(const ac_model_file *file, const char *path, record *r) {
+  if (!ac_model_file_metadata(file, fields[0].key))
+    return ac_fail(AC_ERROR_FORMAT, "%s is no state of a trainer", path);
+  for (int i = 0; i < FIELDS; i++) {
+    const char *text = ac_model_file_metadata(file, fields[i].key);
+    if (!text || !get_field(r, i, text)) return refuse_value(path, fields[i].key);
+    if (fields[i].kind == INTEGER && *(const int64_t *)((const char *)r + fields[i].offset) < 0)
+      return refuse_value(path, fields[i].key);
+    if (i == 0 && r->version != VERSION)
+      return ac_fail(AC_ERROR_UNSUPPORTED, "%s is a state of version %" PRId64 "; %d is read", path,
+                     r->version, VERSION);
+  }
+  if (!(r->scale > 0) || isinf(r->scale)) return refuse_value(path, "accrue.state.loss_scale");
+  return AC_OK;
+}
+
+static ac_status check_record(const ac_trainer *trainer, const char *path, const record *r) {
+  static const char *const optimizers[] = {[AC_ADAMW] = "AdamW", [AC_SGD] = "SGD"};
+  const record own = record_of(trainer);
+  if (r->optimizer > AC_SGD) return refuse_value(path, "accrue.state.optimizer");
+  if (r->optimizer != own.optimizer)
+    return ac_fail(AC_ERROR_FORMAT, "%s is of a run with %s, and the plan is for %s", path,
+                   optimizers[r->optimizer], optimizers[own.optimizer]);
+  if (!r->samples) return AC_OK;
+  if (r->batch != own.batch || r->precision != own.precision || r->scaling != own.scaling)
+    return ac_fail(AC_ERROR_FORMAT,
+                   "%s holds a window in progress, which goes on only with its batch of %" PRId64
+                   ", its precision and its kind of loss scaling",
+                   path, r->batch);
+  if (!trainer->instance.plan->main.whole_window) return AC_OK;
+  return ac_fail(AC_ERROR_FORMAT,
+                 "%s holds a window in progress, and the plan was made for whole windows", path);
+}
+
+static ac_status check_tensor(const ac_model_file *file, const char *path,
+                              const state_tensor *tensor) {
+  const int found = ac_model_file_find(file, tensor->name);
+  if (found < 0) return ac_fail(AC_ERROR_FORMAT, "%s holds no tensor \"%s\"", path, tensor->name);
+  const ac_model_tensor *there = ac_model_file_tensor(file, found);
+  const ac_shape *shape = &tensor->cell->shape;
+  bool same = there->dtype == tensor->cell->dtype && there->rank == shape->rank;
+  for (int d = 0; same && d < shape->rank; d++) same = there->shape[d] == shape->dim[d];
+  if (same) return AC_OK;
+  char text[AC_SHAPE_TEXT];
+  return ac_fail(AC_ERROR_FORMAT, "%s: tensor \"%s\" is not %s %s", path, tensor->name,
+                 ac_dtype_name(tensor->cell->dtype), ac_shape_text(text, shape));
+}
+
+/* Each tensor of the trainer is in the file, and each of the file is one of the trainer's. */
+static ac_status check_tensors(const contents *c, const ac_model_file *file, const char *path) {
+  for (int i = 0; i < c->count; i++) AC_TRY(check_tensor(file, path, &c->tensors[i]));
+  for (int i = 0; i < ac_model_file_tensor_count(file); i++) {
+    const char *name = ac_model_file_tensor(file, i)->name;
+    bool known = false;
+    for (int k = 0; k < c->count && !known; k++) known = !strcmp(name, c->tensors[k].name);
+    if (!known)
+      return ac_fail(AC_ERROR_FORMAT, "%s holds tensor %s, which the model does not have", path,
+                     ac_quote(name).text);
+  }
+  return AC_OK;
+}
+
+/* ---- loading --------------------------------------------------------------------------------- */
+
+static ac_status write_cell(ac_instance *instance, const ac_cell *cell, int64_t first,
+                            int64_t count, const void *data) {
+  if (cell->role == AC_ROLE_PARAMETER)
+    return ac_instance_write_parameter(instance, cell->owner, first, count, data);
+  const uint64_t size = ac_dtype_bytes(cell->dtype);
+  return instance->device->backend->upload(instance->device->state,
+                                           instance->persistent[cell->tensor],
+                                           (uint64_t)first * size, data, (uint64_t)count * size);
+}
+
+static ac_status read_contents(const contents *c, ac_model_file *file, void *piece) {
+  for (int i = 0; i < c->count; i++) {
+    const ac_cell *cell = c->tensors[i].cell;
+    const int found = ac_model_file_find(file, c->tensors[i].name);
+    const int64_t most = PIECE_BYTES / (int64_t)ac_dtype_bytes(cell->dtype);
+    for (int64_t first = 0; first < cell->count; first += most) {
+      const int64_t count = cell->count - first < most ? cell->count - first : most;
+      AC_TRY(ac_model_file_read_stored(file, found, first, count, piece));
+      AC_TRY(write_cell(&c->trainer->instance, cell, first, count, piece));
+    }
+  }
+  return AC_OK;
+}
+
+static ac_status load_from(ac_trainer *trainer, ac_model_file *file, const char *path,
+                           void *piece) {
+  record r = {0};
+  contents c;
+  AC_TRY(ac_model_file_verify(file));
+  AC_TRY(read_record(file, path, &r));
+  AC_TRY(check_record(trainer, path, &r));
+  AC_TRY(list_contents(&c, trainer, r.samples > 0));
+  ac_status status = check_tensors(&c, file, path);
+  if (status == AC_OK) {
+    ac_trainer_discard(trainer);
+    status = read_contents(&c, file, piece);
+    trainer->unusable = status == AC_OK ? NULL : "a state was loaded in part only; load another";
+  }
+  free_contents(&c);
+  if (status != AC_OK) return status;
+  take_record(trainer, &r);
+  ac_trainer_set_window_scale(trainer);
+  return AC_OK;
+}
+
+ac_status ac_trainer_load_state(ac_trainer *trainer, const char *path) {
+  AC_REQUIRE(trainer, path);
+  AC_TRY(ac_trainer_check_deciding(trainer));
+  ac_model_file *file;
+  AC_TRY(ac_model_file_open(&file, path));
+  void *piece = malloc(PIECE_BYTES);
+  ac_status status = piece ? load_from(trainer, file, path, piece)
+                           : ac_fail(AC_ERROR_MEMORY, "no memory to load %s", path);
+  free(piece);
+  ac_model_file_close(file);
+  return status;
+}
+
+/* ---- what the optimizer keeps ---------------------------------------------------------------- */
+
+int ac_trainer_state_count(const ac_trainer *trainer) {
+  const ac_plan *plan = trainer ? trainer->instance.plan : NULL;
+  int count = 0;
+  for (int i = 0; plan && i < plan->cell_count; i++)
+    if (plan->cells[i].role == AC_ROLE_STATE) {
+      const int state = ac_tensor_at(plan->graph, plan->cells[i].tensor)->state;
+      if (state >= count) count = state + 1;
+    }
+  return count;
+}
+
+static ac_status find_state(const ac_trainer *trainer, int index, int state, int64_t first,
+                            int64_t count, const ac_cell **cell) {
+  AC_TRY(ac_instance_check_range(&trainer->instance, index, first, count));
+  *cell = ac_plan_cell(trainer->instance.plan, AC_ROLE_STATE, index, state);
+  if (*cell) return AC_OK;
+  return ac_fail(AC_ERROR_ARGUMENT, "the optimizer keeps no state %d for parameter %d", state,
+                 index);
+}
+
+ac_status ac_trainer_get_state(ac_trainer *trainer, int index, int state, int64_t first,
+                               int64_t count, float *data) {
+  AC_REQUIRE(trainer);
+  if (count > 0) AC_REQUIRE(data);
+  const ac_cell *cell;
+  AC_TRY(find_state(trainer, index, state, first, count, &cell));
+  return ac_instance_read_floats(&trainer->instance, trainer->instance.persistent[cell->tensor],
+                                 cell->dtype, first, count, data);
+}
+
+ac_status ac_trainer_set_state(ac_trainer *trainer, int index, int state, int64_t first,
+                               int64_t count, const float *data) {
+  AC_REQUIRE(trainer);
+  if (count > 0) AC_REQUIRE(data);
+  const ac_cell *cell;
+  AC_TRY(ac_trainer_check_deciding(trainer));
+  AC_TRY(find_state(trainer, index, state, first, count, &cell));
+  return write_cell(&trainer->instance, cell, first, count, data);
+}
