@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# tests/kill/kill.sh [--kills N] [--seed N] [--devices "cpu opencl"]: kills runs of accrue train with SIGKILL at random
+# tests/cli/kill_resume.sh [--kills N] [--seed N] [--devices "cpu opencl"]: kills runs of accrue train with SIGKILL at random
 # times, lets them go on with --resume, and holds what comes out against the same runs undisturbed: model, the
 # tensors of the last state, and metrics without their times, byte by byte. Runs differ in model, precision, optimizer,
 # accumulation with a short last window, dropout, augmentation and reading ahead.
@@ -13,7 +13,7 @@ while (($#)); do
     --kills) kills=$2 && shift 2 ;;
     --seed) seed=$2 && shift 2 ;;
     --devices) devices=$2 && shift 2 ;;
-    *) echo "usage: tests/kill/kill.sh [--kills N] [--seed N] [--devices NAMES]" >&2 && exit 2 ;;
+    *) echo "usage: tests/cli/kill_resume.sh [--kills N] [--seed N] [--devices NAMES]" >&2 && exit 2 ;;
   esac
 done
 programs=$(cd "${PROGRAMS:-build/ci/bin}" && pwd)
