@@ -250,7 +250,7 @@ static int choose_kind(setup *s, const char *verb, int *argc, char ***argv) {
 
 /* Flags of the record, but for those that are given anew. */
 static int restore_flags(setup *s, const char *verb, int argc, char **argv) {
-  if (strcmp(verb, "train") != 0) return STATUS_CONTINUE;
+  if (strcmp(verb, "train") != 0 && !options_named("config", argc, argv)) return STATUS_CONTINUE;
   int status = s->before ? STATUS_CONTINUE : read_record(s, argc, argv);
   if (status != STATUS_CONTINUE || !s->before) return status;
   const char *model = json_string_value(json_object_get(s->before, "model"));
