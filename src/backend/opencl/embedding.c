@@ -2,7 +2,7 @@
 #include "backend/opencl/opencl.h"
 #include "core/error.h"
 
-ac_status ac_cl_embedding(ac_opencl *cl, const ac_op_args *args) {
+static ac_status forward(ac_opencl *cl, const ac_op_args *args) {
   const ac_operand *table = &args->in[0], *ids = &args->in[1], *y = &args->out[0];
   return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"embedding", "embedding", NULL}),
                       ac_cl_elements(cl, y->count), AC_CL_OPERAND(*table), AC_CL_OPERAND(*ids),
@@ -14,12 +14,12 @@ static uint64_t marks_offset(int64_t n) {
   return ((uint64_t)n + 63) / 64 * 64;
 }
 
-uint64_t ac_cl_embedding_gradient_workspace(ac_opencl *cl, const ac_op_args *args) {
+static uint64_t gradient_workspace(ac_opencl *cl, const ac_op_args *args) {
   (void)cl;
   return 4 * 2 * marks_offset(args->in[0].count);
 }
 
-ac_status ac_cl_embedding_gradient(ac_opencl *cl, const ac_op_args *args) {
+static ac_status gradient(ac_opencl *cl, const ac_op_args *args) {
   const ac_operand *ids = &args->in[0], *dy = &args->in[1], *dtable = &args->out[0];
   const int64_t n = ids->count;
   const ac_cl_argument chain = AC_CL_BUFFER(args->workspace);
@@ -34,3 +34,6 @@ ac_status ac_cl_embedding_gradient(ac_opencl *cl, const ac_op_args *args) {
                       marks, AC_CL_OPERAND(*dtable), AC_CL_INT(n), AC_CL_LONG(ac_columns(dtable)),
                       AC_CL_INT(args->add[0]));
 }
+
+const ac_cl_op ac_cl_op_embedding = {.run = forward};
+const ac_cl_op ac_cl_op_embedding_gradient = {.run = gradient, .workspace = gradient_workspace};
