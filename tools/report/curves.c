@@ -193,6 +193,20 @@ static void put_smoothed(FILE *pipe, size_t run) {
   put_line(pipe, run);
 }
 
+/* Within few decades their powers of ten alone would be too few numbers to read values by. */
+static void put_log_axis(FILE *pipe, const drawing *d) {
+  double least = INFINITY, most = 0;
+  for (size_t run = 0; run < d->curves->count; run++) {
+    const range r = range_of(d, run);
+    least = fmin(least, r.least);
+    most = fmax(most, r.most);
+  }
+  fprintf(pipe, "set logscale y\n");
+  const double first = floor(log10(least)), last = ceil(log10(most));
+  for (double decade = first; last - first <= 3 && decade < last; decade++)
+    fprintf(pipe, "set ytics add (2e%.0f, 5e%.0f)\n", decade, decade);
+}
+
 static void put_axes(FILE *pipe, const drawing *d) {
   fprintf(pipe,
           "set termoption font 'sans-serif,14'\nset termoption noenhanced\nset key off\n"
@@ -201,7 +215,7 @@ static void put_axes(FILE *pipe, const drawing *d) {
           "set xlabel '%s' offset 0, 0.4\n",
           d->step_factor < 1 ? "step, in thousands" : "step");
   if (d->quantity->scale == POWERS_OF_TWO) fputs("set logscale y 2\nset format y '2^%L'\n", pipe);
-  else if (d->log) fputs("set logscale y\n", pipe);
+  else if (d->log) put_log_axis(pipe, d);
 }
 
 /* The smoothed curves lie above all others. */

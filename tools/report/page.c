@@ -27,7 +27,7 @@ static const char style[] =
     "vertical-align:top;max-width:22rem;overflow-wrap:break-word}"
     "td.n,th.n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}"
     ".bar{display:block;height:.4rem;margin-top:.15rem;background:#4c72b0;min-width:1px}"
-    "td.bars{min-width:7rem}"
+    "td.bars{min-width:7rem}table.memory th[scope=col]{text-align:right}"
     "table.confusion td,table.confusion th{padding:.1rem .35rem;text-align:right;border:0}"
     "table.confusion td.right{outline:1px solid #1b1b1b}";
 
