@@ -528,7 +528,9 @@ case_full_disk() {
   grep -q '^accrue: .*model.safetensors' err || die "the file is not named: $(cat err)"
   cmp before model/model.safetensors
   cmp before.json model/config.json
-  (($(find model -type f | wc -l) == 2)) || die "left behind: $(ls model)"
+  [[ $(echo $(ls model)) == 'config.json model.safetensors run.json state-0000000002.safetensors' ]] ||
+    die "left behind: $(ls model)"
+  (($(grep -c 'no state could be saved' err) == 1)) || die "no word of the state: $(cat err)"
 
   # On a terminal the sentence takes the place of the progress bar.
   command -v script >/dev/null || return 0

@@ -6,13 +6,32 @@
 #include <jansson.h>
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-int metrics_open(metrics *m, const char *path) {
+/* What was written after the state that the run goes on from will be written again. */
+static bool cut(metrics *m, int64_t keep) {
+  struct stat info;
+  m->stream = fopen(m->path, "r+");
+  if (!m->stream) return false;
+  m->continued = fstat(fileno(m->stream), &info) == 0 && info.st_size >= keep &&
+                 ftruncate(fileno(m->stream), keep) == 0 && fseeko(m->stream, 0, SEEK_END) == 0;
+  if (m->continued) return true;
+  fclose(m->stream);
+  return false;
+}
+
+int metrics_open(metrics *m, const char *path, int64_t keep) {
   *m = (metrics){.path = path};
-  if (!path) return STATUS_CONTINUE;
+  if (!path || (keep > 0 && cut(m, keep))) return STATUS_CONTINUE;
+  if (keep > 0) say("%s does not have the metrics of the run so far; it begins anew", path);
   m->stream = fopen(path, "w");
   if (!m->stream) return fail("cannot write the metrics to %s: %s", path, strerror(errno));
   return STATUS_CONTINUE;
+}
+
+int64_t metrics_bytes(const metrics *m) {
+  return m->stream && !m->error ? (int64_t)ftello(m->stream) : -1;
 }
 
 /* Takes over `line`, which may be NULL for want of memory. */
@@ -38,7 +57,7 @@ static double rate(double amount, double seconds) {
 #define INTEGER(x) json_integer((json_int_t)(x))
 
 void metrics_plan(metrics *m, const ac_device_info *device, const ac_plan_info *plan) {
-  if (!m->stream) return;
+  if (!m->stream || m->continued) return;
   const ac_plan_bytes *b = &plan->bytes;
   json_t *bytes =
       json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "parameters", INTEGER(b->parameters),

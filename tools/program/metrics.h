@@ -7,7 +7,8 @@
 #include <stdio.h>
 
 typedef struct metrics {
-  FILE *stream; /* NULL: nothing is written */
+  bool continued; /* there are lines of an earlier life of the run */
+  FILE *stream;   /* NULL: nothing is written */
   const char *path;
   int error; /* errno of the first line that could not be written; later ones are not tried */
 } metrics;
@@ -20,8 +21,11 @@ typedef struct metrics_end {
   double seconds; /* of the whole run, evaluations included */
 } metrics_end;
 
-/* `path` NULL: no metrics. Like metrics_close, a status of message.h. */
-int metrics_open(metrics *m, const char *path);
+/* `path` NULL: no metrics. Goes on behind the first `keep` bytes of the file, where it has these;
+ * -1: begins anew. Like metrics_close, a status of message.h. */
+int metrics_open(metrics *m, const char *path, int64_t keep);
+/* How long the file is by now; -1: there is none. */
+int64_t metrics_bytes(const metrics *m);
 void metrics_plan(metrics *m, const ac_device_info *device, const ac_plan_info *plan);
 void metrics_fit(metrics *m, const ac_fit_event *event); /* "step" and "eval" */
 void metrics_finish(metrics *m, const metrics_end *end);

@@ -31,13 +31,18 @@ typedef struct train_flags {
   bool debug_numerics;
   int recompute; /* ac_recompute */
   const char *init, *out, *metrics;
+  bool resume;
+  const char *config;         /* run.json of a run to repeat */
+  int64_t save_every, keep;   /* updates; states */
+  double save_minutes, grace; /* grace in seconds */
+  bool keep_best;
 } train_flags;
 
 /* Configuration as it goes into a model file's metadata. */
 typedef struct model_metadata {
-  ac_metadata entries[16];
+  ac_metadata entries[24];
   int count;
-  char text[512]; /* holds the values */
+  char text[1024]; /* holds the values */
   size_t used;
 } model_metadata;
 

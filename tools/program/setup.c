@@ -1,13 +1,18 @@
 #include "program/setup.h"
 
 #include "common/message.h"
+#include "common/option_record.h"
 #include "common/waiting.h"
+#include "program/checkpoint.h"
+#include "program/run_record.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 extern const model_kind gpt_kind, mlp_kind, resnet_kind, mobilenet_kind;
 const model_kind *const model_kinds[] = {&gpt_kind, &mlp_kind, &resnet_kind, &mobilenet_kind, NULL};
@@ -35,6 +40,9 @@ static void set_defaults(setup *s) {
                            .seed = 1,
                            .device = "auto",
                            .loader_threads = 1,
+                           .save_minutes = 10,
+                           .keep = 2,
+                           .grace = 5,
                            .eval_every = 0};
   loss_scale_defaults(&s->flags.loss_scale);
   s->kind->defaults(s->model, &s->flags);
@@ -101,6 +109,22 @@ static void add_options(setup *s) {
       {"metrics", "FILE", OPTION_TEXT, &f->metrics, .help = "one JSON object a line",
        .fallback = ""},
   };
+  const option state[] = {
+      {"resume", NULL, OPTION_SWITCH, &f->resume,
+       .help = "go on with the newest state in --out, with the flags of then"},
+      {"save-every", "N", OPTION_INTEGER, &f->save_every, .help = "updates between states in --out",
+       .fallback = "by minutes", .least = 1},
+      {"save-minutes", "X", OPTION_REAL, &f->save_minutes,
+       .help = "minutes between them; 0: only where --save-every says so, and at the end"},
+      {"keep", "N", OPTION_INTEGER, &f->keep, .help = "states that stay; 0: none is saved",
+       .least = 0, .most = 1000},
+      {"keep-best", NULL, OPTION_SWITCH, &f->keep_best,
+       .help = "the model of the least validation loss is the one that is left"},
+      {"grace", "X", OPTION_REAL, &f->grace,
+       .help = "seconds: where windows take longer, one that is stopped is saved half done"},
+      {"config", "FILE", OPTION_TEXT, &f->config, .help = "take flags from a run's run.json",
+       .fallback = ""},
+  };
   s->kind->add_options(s->model, &s->options);
   if (s->kind->add_training_options) s->kind->add_training_options(s->model, &s->options);
   const option fold[] = {
@@ -111,6 +135,7 @@ static void add_options(setup *s) {
   if (s->kind->classes) OPTIONS_ADD(&s->options, "Training", fold);
   loss_scale_add_options(&f->loss_scale, &s->options);
   OPTIONS_ADD(&s->options, "Run", run);
+  OPTIONS_ADD(&s->options, "State", state);
 }
 
 /* What does not matter to a verb stays accepted, so that the flags of `accrue train` can be handed
@@ -121,10 +146,12 @@ static void ignore_options(options *o, const char *verb) {
     options_ignore(o, "label-smoothing shift flip rotation scaling erase steps epochs lr schedule "
                       "min-lr warmup beta1 beta2 weight-decay clip eval-every eval-samples seed "
                       "loss-scale loss-scale-init loss-scale-growth loss-scale-interval "
-                      "loss-scale-backoff loss-scale-floor replay loader-threads out metrics");
+                      "loss-scale-backoff loss-scale-floor replay loader-threads out metrics "
+                      "resume save-every save-minutes keep keep-best grace");
   if (!strcmp(verb, "verify"))
     options_ignore(o, "steps epochs schedule min-lr warmup eval-every eval-samples replay "
-                      "loader-threads out metrics");
+                      "loader-threads out metrics resume save-every save-minutes keep keep-best "
+                      "grace");
 }
 
 /* A flag that the chosen optimizer or schedule would ignore is a misunderstanding. */
@@ -196,10 +223,46 @@ static int refuse_dry(const setup *s) {
   return fail_usage("--device dry computes nothing; it is for accrue plan");
 }
 
+/* The record that --config names, or that a run to go on with has left in its folder. */
+static int read_record(setup *s, int argc, char **argv) {
+  char path[RUN_PATH_BYTES];
+  const char *config = options_value("config", argc, argv), *out = options_value("out", argc, argv);
+  if (config && access(config, R_OK) != 0)
+    return fail("cannot read %s: %s", config, strerror(errno));
+  if (!config && !options_named("resume", argc, argv)) return STATUS_CONTINUE;
+  snprintf(path, sizeof path, "%s/run.json", out ? out : s->flags.out ? s->flags.out : "");
+  return run_record_read(&s->before, config ? config : path);
+}
+
+/* The model's name comes first, or is that of a record. */
+static int choose_kind(setup *s, const char *verb, int *argc, char ***argv) {
+  const bool named = *argc > 0 && strncmp((*argv)[0], "--", 2) != 0;
+  int status = named ? STATUS_CONTINUE : read_record(s, *argc, *argv);
+  if (status != STATUS_CONTINUE) return status;
+  const char *name = named ? (*argv)[0] : json_string_value(json_object_get(s->before, "model"));
+  if (!name) return fail_usage("a model is missing; accrue %s --help lists them", verb);
+  if (!(s->kind = find_kind(name)))
+    return fail_usage("unknown model %s; accrue %s --help lists the models", name, verb);
+  *argc -= named;
+  *argv += named;
+  return STATUS_CONTINUE;
+}
+
+/* Flags of the record, but for those that are given anew. */
+static int restore_flags(setup *s, const char *verb, int argc, char **argv) {
+  if (strcmp(verb, "train") != 0 && !options_named("config", argc, argv)) return STATUS_CONTINUE;
+  int status = s->before ? STATUS_CONTINUE : read_record(s, argc, argv);
+  if (status != STATUS_CONTINUE || !s->before) return status;
+  const char *model = json_string_value(json_object_get(s->before, "model"));
+  if (!model || strcmp(model, s->kind->name) != 0)
+    return fail_usage("the run that is recorded is of the model %s, not %s",
+                      model ? model : "of no name", s->kind->name);
+  return options_restore(&s->options, s->before, "the run's record", argc, argv);
+}
+
 static int parse(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o)) {
-  if (argc < 1) return fail_usage("a model is missing; accrue %s --help lists them", verb);
-  if (!(s->kind = find_kind(argv[0])))
-    return fail_usage("unknown model %s; accrue %s --help lists the models", argv[0], verb);
+  int status = choose_kind(s, verb, &argc, &argv);
+  if (status != STATUS_CONTINUE) return status;
   if (!(s->model = calloc(1, s->kind->size))) return fail("out of memory");
   snprintf(s->command, sizeof s->command, "%s %s", verb, s->kind->name);
   snprintf(s->summary, sizeof s->summary, "%s\n%s is %s.%s%s", sentence_of(verb), s->kind->name,
@@ -209,7 +272,8 @@ static int parse(setup *s, const char *verb, int argc, char **argv, void (*more)
   add_options(s);
   ignore_options(&s->options, verb);
   if (more) more(&s->options);
-  int status = options_parse(&s->options, argc - 1, argv + 1);
+  status = restore_flags(s, verb, argc, argv);
+  if (status == STATUS_CONTINUE) status = options_parse(&s->options, argc, argv);
   if (status == STATUS_CONTINUE) status = check_flags(s);
   if (status == STATUS_CONTINUE && strcmp(verb, "plan") != 0) status = refuse_dry(s);
   return status;
@@ -292,7 +356,7 @@ ac_plan_desc setup_plan_desc(const setup *s) {
                         .sgd_no_momentum = f->momentum <= 0};
 }
 
-int setup_plan(const setup *s, const ac_plan_desc *desc, ac_plan **plan) {
+static ac_status try_plan(const setup *s, const ac_plan_desc *desc, ac_plan **plan) {
   ac_graph *graph = NULL;
   ac_status status = ac_graph_create(&graph);
   if (status == AC_OK) {
@@ -300,8 +364,11 @@ int setup_plan(const setup *s, const ac_plan_desc *desc, ac_plan **plan) {
     status = ac_plan_create(plan, graph, s->device, desc);
   }
   ac_graph_free(graph);
-  if (status != AC_OK) return fail_library();
-  return STATUS_CONTINUE;
+  return status;
+}
+
+int setup_plan(const setup *s, const ac_plan_desc *desc, ac_plan **plan) {
+  return try_plan(s, desc, plan) == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 
 int setup_open_model(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o)) {
@@ -312,18 +379,39 @@ int setup_open_model(setup *s, const char *verb, int argc, char **argv, void (*m
   return status;
 }
 
+/* A run that goes on does so at the micro-batch it had, as others round otherwise; unless that does
+ * not fit any more. */
+static int plan_to_go_on(setup *s) {
+  const train_flags *f = &s->flags;
+  run_folder folder = {.lock = -1};
+  if (!f->resume || options_given(&s->options, "micro-batch")) return STATUS_CONTINUE;
+  if ((size_t)snprintf(folder.path, sizeof folder.path, "%s", f->out) >= sizeof folder.path)
+    return STATUS_CONTINUE;
+  ac_plan_desc desc = setup_plan_desc(s);
+  desc.micro_batch = checkpoint_micro_batch(&folder, f->batch);
+  if (!desc.micro_batch || try_plan(s, &desc, &s->plan) == AC_OK) return STATUS_CONTINUE;
+  say("the micro-batch of %lld that the run had does not do any more (%s): another is planned, and "
+      "results agree to rounding, not to the bit",
+      (long long)desc.micro_batch, ac_last_error());
+  return STATUS_CONTINUE;
+}
+
 int setup_open(setup *s, const char *verb, int argc, char **argv) {
   *s = (setup){0};
   int status = parse(s, verb, argc, argv, NULL);
   if (status == STATUS_CONTINUE) status = open_data(s);
   if (status == STATUS_CONTINUE) status = make_schedule(s);
   if (status == STATUS_CONTINUE) status = open_device(s);
-  const ac_plan_desc desc = setup_plan_desc(s);
-  if (status == STATUS_CONTINUE) status = setup_plan(s, &desc, &s->plan);
+  if (status == STATUS_CONTINUE) status = plan_to_go_on(s);
+  if (status == STATUS_CONTINUE && !s->plan) {
+    const ac_plan_desc desc = setup_plan_desc(s);
+    status = setup_plan(s, &desc, &s->plan);
+  }
   return status;
 }
 
 void setup_close(setup *s) {
+  json_decref(s->before);
   ac_plan_free(s->plan);
   ac_device_close(s->device);
   data_close(&s->data);

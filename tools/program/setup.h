@@ -5,6 +5,8 @@
 
 #include "program/model_kind.h"
 
+#include <jansson.h>
+
 typedef struct setup {
   const model_kind *kind;
   void *model; /* the kind's struct */
@@ -16,6 +18,7 @@ typedef struct setup {
   ac_plan *plan;
   int64_t steps; /* windows of the whole run */
   ac_trainer_desc trainer;
+  json_t *before; /* record of the run that is repeated or gone on with; NULL: none */
 } setup;
 
 /* For `accrue VERB --help`: lists the kinds of model. */

@@ -5,39 +5,42 @@
  * last finite parameters go to diverged.safetensors beside it. */
 #include "program/commands.h"
 #include "common/message.h"
+#include "program/checkpoint.h"
 #include "program/metrics.h"
 #include "program/numerics_table.h"
 #include "program/plan_table.h"
 #include "common/progress.h"
 #include "common/replacement.h"
+#include "program/run_record.h"
 #include "program/setup.h"
 #include "common/text.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <fcntl.h>
+#include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-enum { PATH_BYTES = 4096 };
 
 typedef struct run {
   setup setup;
   metrics metrics;
   progress progress;
+  run_folder folder;
+  run_record record;
+  checkpoint checkpoint;
   ac_trainer *trainer;
   ac_fit_result result;
   double began;
-  int64_t step;    /* the last that is done */
-  int64_t updates; /* of the steps that are done */
-  int save_status; /* of the model saved before the final evaluation; STATUS_DONE: none was */
+  int64_t step;          /* the last that is done */
+  int64_t updates;       /* of the steps that are done */
+  bool trained;          /* no window follows */
+  double window_seconds; /* the last window's */
+  int save_status;       /* of the model saved before the final evaluation; STATUS_DONE: none was */
 } run;
 
 /* ---- interruption ---------------------------------------------------------------------------- */
@@ -86,31 +89,7 @@ static bool on_micro_batch(void *user) {
   return true;
 }
 
-/* ---- files ----------------------------------------------------------------------------------- */
-
-static int make_folder(const char *path) {
-  char folder[PATH_BYTES];
-  int length = snprintf(folder, sizeof folder, "%s", path);
-  if (length < 1 || (size_t)length > sizeof folder - 32)
-    return fail_usage("--out is %s path", length < 1 ? "an empty" : "too long a");
-  for (char *slash = folder + 1; (slash = strchr(slash, '/')); slash++) {
-    *slash = 0;
-    mkdir(folder, 0777); /* the last one decides */
-    *slash = '/';
-  }
-  struct stat info;
-  if (mkdir(folder, 0777) != 0 && errno != EEXIST)
-    return fail("cannot make the folder %s: %s", path, strerror(errno));
-  if (stat(folder, &info) != 0 || !S_ISDIR(info.st_mode))
-    return fail("--out %s is not a folder", path);
-  if (access(folder, W_OK | X_OK) != 0)
-    return fail("cannot write to the folder %s: %s", path, strerror(errno));
-  return STATUS_CONTINUE;
-}
-
-static void path_in(char *path, const char *folder, const char *name) {
-  snprintf(path, PATH_BYTES, "%s/%s", folder, name);
-}
+/* ---- files ---------------------------------------------------------------------------------- */
 
 static ac_status save_weights(run *r, const char *path) {
   const setup *s = &r->setup;
@@ -128,9 +107,9 @@ static int save_weights_to(run *r, const char *path) {
 /* The config.json is complete beside its place before the weights are replaced, so that a disk
  * which fills leaves the old pair. */
 static int save_pair(run *r, const char *weights, const char *json) {
-  char config[PATH_BYTES];
+  char config[RUN_PATH_BYTES];
   replacement file;
-  path_in(config, r->setup.flags.out, "config.json");
+  run_folder_path(&r->folder, "config.json", config);
   if (!replacement_open(&file, config)) return fail("cannot write %s: %s", config, strerror(errno));
   int status = STATUS_CONTINUE;
   if (!replacement_write(&file, json))
@@ -142,33 +121,43 @@ static int save_pair(run *r, const char *weights, const char *json) {
   return status;
 }
 
-/* Other runs that save into the folder wait until both files are replaced, or the weights of one
- * could end up beside the config.json of another. The lock goes with the process; where a file
- * system has none, there is none. */
-static int lock_folder(const char *path) {
-  int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder >= 0 && flock(folder, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    say("waiting for another run that saves into %s", path);
-    flock(folder, LOCK_EX);
-  }
-  return folder;
-}
-
 /* Without an update there is nothing new, and a model of an earlier run is not to be lost. */
 static int save_model(run *r) {
   if (!r->updates) return STATUS_CONTINUE;
   const setup *s = &r->setup;
-  char weights[PATH_BYTES];
-  path_in(weights, s->flags.out, "model.safetensors");
+  char weights[RUN_PATH_BYTES];
+  run_folder_path(&r->folder, "model.safetensors", weights);
   char *json = s->kind->config_json ? s->kind->config_json(s->model) : NULL;
-  int folder = lock_folder(s->flags.out);
   int status = json ? save_pair(r, weights, json) : save_weights_to(r, weights);
-  if (folder >= 0) close(folder);
   free(json);
   return status;
 }
 
 /* ---- the run --------------------------------------------------------------------------------- */
+
+static void save_state(run *r) {
+  progress_clear(&r->progress);
+  checkpoint_save(&r->checkpoint, r->step, &r->metrics);
+}
+
+static bool on_step(run *r, const ac_fit_event *event) {
+  r->updates += !event->update.skipped;
+  r->window_seconds = event->seconds;
+  if (!event->replayed && checkpoint_is_due(&r->checkpoint, r->step)) save_state(r);
+  return true;
+}
+
+static bool on_evaluation(run *r, const ac_fit_event *event) {
+  char path[RUN_PATH_BYTES];
+  if (!r->setup.flags.keep_best || !(event->evaluation.loss < r->checkpoint.best)) return true;
+  run_folder_path(&r->folder, "best.safetensors", path);
+  progress_clear(&r->progress);
+  r->save_status = save_weights_to(r, path);
+  if (r->save_status != STATUS_CONTINUE) return false;
+  r->checkpoint.best = event->evaluation.loss;
+  r->save_status = r->trained ? STATUS_CONTINUE : STATUS_DONE;
+  return true;
+}
 
 /* The model is saved before the final evaluation, which may take long. */
 static bool on_event(void *user, const ac_fit_event *event) {
@@ -176,23 +165,44 @@ static bool on_event(void *user, const ac_fit_event *event) {
   metrics_fit(&r->metrics, event);
   progress_fit(&r->progress, event);
   if (!event->replayed) r->step = event->step;
-  if (event->kind == AC_FIT_STEP) r->updates += !event->update.skipped;
-  if (event->kind != AC_FIT_TRAINED) return true;
-  progress_clear(&r->progress);
+  if (event->kind == AC_FIT_STEP) return on_step(r, event);
+  if (event->kind == AC_FIT_EVALUATION) return on_evaluation(r, event);
+  save_state(r);
+  r->trained = true;
   r->save_status = save_model(r);
   if (r->save_status == STATUS_CONTINUE) progress_show(&r->progress, r->step);
   return r->save_status == STATUS_CONTINUE;
 }
 
+static int load_init(run *r) {
+  const setup *s = &r->setup;
+  if (!s->flags.init) return STATUS_CONTINUE;
+  ac_status status = ac_trainer_load(r->trainer, s->flags.init, s->kind->optional_prefix);
+  return status == AC_OK ? STATUS_CONTINUE : fail_library();
+}
+
+/* Of the run so far. */
+static void take_progress(run *r) {
+  ac_progress progress;
+  ac_trainer_get_progress(r->trainer, &progress);
+  r->step = progress.steps;
+  r->updates = progress.updates;
+  say("going on after step %" PRId64, r->step);
+}
+
 static int prepare(run *r) {
   setup *s = &r->setup;
-  int status = make_folder(s->flags.out);
-  if (status == STATUS_CONTINUE) status = metrics_open(&r->metrics, s->flags.metrics);
-  if (status != STATUS_CONTINUE) return status;
   if (ac_trainer_create(&r->trainer, s->plan, &s->trainer) != AC_OK) return fail_library();
-  if (s->flags.init &&
-      ac_trainer_load(r->trainer, s->flags.init, s->kind->optional_prefix) != AC_OK)
-    return fail_library();
+  int64_t step = -1, bytes = -1;
+  const json_t *before = s->flags.resume ? s->before : NULL;
+  int status = run_record_begin(&r->record, &r->folder, s, before);
+  if (status != STATUS_CONTINUE) return status;
+  checkpoint_begin(&r->checkpoint, s, &r->folder, run_record_id(&r->record), r->trainer);
+  if (s->flags.resume) status = checkpoint_resume(&r->checkpoint, &step, &bytes);
+  if (status == STATUS_CONTINUE && step < 0) status = load_init(r);
+  if (status == STATUS_CONTINUE) status = metrics_open(&r->metrics, s->flags.metrics, bytes);
+  if (status != STATUS_CONTINUE) return status;
+  if (step >= 0) take_progress(r);
 
   const ac_device_info *device = ac_device_get_info(s->device);
   const ac_plan_info *plan = ac_plan_get_info(s->plan);
@@ -202,11 +212,29 @@ static int prepare(run *r) {
 }
 
 static int diverged(run *r) {
-  char reason[1024], path[PATH_BYTES];
+  char reason[1024], path[RUN_PATH_BYTES];
   snprintf(reason, sizeof reason, "%s", ac_last_error());
-  path_in(path, r->setup.flags.out, "diverged.safetensors");
+  run_folder_path(&r->folder, "diverged.safetensors", path);
   if (save_weights(r, path) != AC_OK) return fail("%s", reason);
   return fail("%s; the last finite parameters are in %s", reason, path);
+}
+
+/* A window in progress is worth saving where it would take long to do again. */
+static void save_stopped(run *r) {
+  ac_progress progress;
+  if (r->window_seconds <= r->setup.flags.grace && r->step) ac_trainer_discard(r->trainer);
+  ac_trainer_get_progress(r->trainer, &progress);
+  if (progress.steps || progress.window_samples) save_state(r);
+}
+
+/* What --keep-best asks for. */
+static int leave_best(run *r) {
+  char best[RUN_PATH_BYTES], model[RUN_PATH_BYTES];
+  if (!r->setup.flags.keep_best || isinf(r->checkpoint.best)) return STATUS_CONTINUE;
+  run_folder_path(&r->folder, "best.safetensors", best);
+  run_folder_path(&r->folder, "model.safetensors", model);
+  if (rename(best, model) == 0 || errno == ENOENT) return STATUS_CONTINUE;
+  return fail("cannot write %s: %s", model, strerror(errno));
 }
 
 static int fit(run *r) {
@@ -225,6 +253,8 @@ static int fit(run *r) {
                             .loader_threads = (int)f->loader_threads,
                             .last_window = (ac_last_window)f->last_window,
                             .replay = f->loss_scale.replay,
+                            .resume = f->resume,
+                            .keep_window = f->keep > 0,
                             .callback = on_event,
                             .stop = on_micro_batch,
                             .user = r};
@@ -233,6 +263,7 @@ static int fit(run *r) {
   /* Though the last update may have been evaluated, on a part of the data perhaps. */
   if (r->result.stopped) r->result.evaluated = false;
   progress_clear(&r->progress);
+  if (r->result.stopped) save_stopped(r);
   if (f->debug_numerics) numerics_table(r->trainer);
   if (status == AC_ERROR_NOT_FINITE) return diverged(r);
   return status == AC_OK ? STATUS_CONTINUE : fail_library();
@@ -262,6 +293,7 @@ static int finish(run *r) {
                            .peak_bytes = ac_device_peak_bytes(s->device),
                            .seconds = progress_clock() - r->began};
   int status = r->save_status == STATUS_DONE ? save_model(r) : r->save_status;
+  if (status == STATUS_CONTINUE) status = leave_best(r);
   metrics_finish(&r->metrics, &end);
   if (status == STATUS_CONTINUE) print_result(r);
   return status;
@@ -269,16 +301,22 @@ static int finish(run *r) {
 
 int train_main(int argc, char **argv) {
   if (setup_wants_help(argc, argv)) return setup_kinds("train");
-  run r = {.save_status = STATUS_DONE};
+  run r = {.save_status = STATUS_DONE, .folder = {.lock = -1}};
   int status = setup_open(&r.setup, "train", argc, argv);
   /* The reader of a pipe may end first, of the same Ctrl-C: that must not cost the model. */
   if (status == STATUS_CONTINUE) signal(SIGPIPE, SIG_IGN);
+  if (status == STATUS_CONTINUE) status = run_folder_open(&r.folder, r.setup.flags.out);
   if (status == STATUS_CONTINUE) status = prepare(&r);
   if (status == STATUS_CONTINUE) status = fit(&r);
   if (status == STATUS_CONTINUE) status = finish(&r);
   int metrics_status = metrics_close(&r.metrics);
   if (status == STATUS_CONTINUE)
     status = metrics_status == STATUS_CONTINUE ? STATUS_DONE : metrics_status;
+  run_record_end(&r.record, status != STATUS_DONE ? "failed"
+                            : r.result.stopped    ? "stopped"
+                                                  : "done");
+  run_record_close(&r.record);
+  run_folder_close(&r.folder);
   ac_trainer_free(r.trainer);
   setup_close(&r.setup);
   return status;

@@ -64,6 +64,13 @@ resnet read-ahead 32 | --memory 480KiB
 * init other/model.safetensors
 * out elsewhere
 * metrics m
+* resume
+* save-every 3
+* save-minutes 1
+* keep 1
+* keep-best
+* grace 1
+* config recorded.json
 * updates 2
 * json
 * svg nowhere/picture.svg
@@ -115,6 +122,7 @@ case_without_effect() {
   local model verb name base
   for model in gpt resnet; do
     base=(--batch 6 --micro-batch 2 --recompute none --data pair --width 8)
+    echo '{"model": "'$model'", "flags": {"optimizer": "sgd", "recompute": "all"}}' >recorded.json
     [[ $model != gpt ]] || base+=(--data text --layers 1 --heads 2 --width 16 --context 16)
     for verb in plan verify; do
       run $verb $model --help >help

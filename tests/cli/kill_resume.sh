@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# tests/cli/kill_resume.sh [--kills N] [--seed N] [--devices "cpu opencl"]: kills runs of accrue train with SIGKILL at random
+# times, lets them go on with --resume, and holds what comes out against the same runs undisturbed: model, the
+# tensors of the last state, and metrics without their times, byte by byte. Runs differ in model, precision, optimizer,
+# accumulation with a short last window, dropout, augmentation and reading ahead.
+#
+# PROGRAMS (build/ci/bin) holds accrue and cli_fixture. The same seed makes the same choices, but when a kill strikes is
+# up to the machine. Prints a line for each run and what has failed.
+set -euo pipefail
+kills=20 seed=1 devices="cpu opencl"
+while (($#)); do
+  case $1 in
+    --kills) kills=$2 && shift 2 ;;
+    --seed) seed=$2 && shift 2 ;;
+    --devices) devices=$2 && shift 2 ;;
+    *) echo "usage: tests/cli/kill_resume.sh [--kills N] [--seed N] [--devices NAMES]" >&2 && exit 2 ;;
+  esac
+done
+programs=$(cd "${PROGRAMS:-build/ci/bin}" && pwd)
+accrue=$programs/accrue
+export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+mkdir images
+"$programs/cli_fixture" images images train 150
+"$programs/cli_fixture" images images t10k 20
+seq 1 3000 >text
+
+RANDOM=$seed
+pick() { # NAME WORD...: sets the variable to one of the words. Not by $(...), in which RANDOM repeats itself.
+  local words=("${@:2}")
+  printf -v "$1" %s "${words[RANDOM % ${#words[@]}]}"
+}
+
+# Runs are short, so that kills meet all that a run does.
+choose_flags() {
+  local device model precision micro last ahead every save keep optimizer dropout more
+  # shellcheck disable=SC2086
+  pick device $devices
+  pick model gpt mlp resnet
+  pick precision f32 f32 f16 bf16
+  pick micro 3 5 7
+  pick last update carry drop
+  pick ahead 0 2
+  pick every 3 4
+  pick save 1 2 3
+  pick keep 1 2 3
+  pick optimizer adamw sgd
+  pick dropout 0 0.2
+  pick more --replay --keep-best
+  flags=("$model" --device "$device" --precision "$precision" --seed $((RANDOM % 3 + 1)) --threads 1)
+  case $model in
+    gpt) flags+=(--data "$work/text" --layers 1 --heads 2 --width 16 --context 16 --dropout "$dropout" --batch 7
+      --steps $((RANDOM % 30 + 20))) ;;
+    mlp) flags+=(--data "$work/images" --hidden 16 --dropout "$dropout" --batch 32 --epochs $((RANDOM % 5 + 3))) ;;
+    resnet) flags+=(--data "$work/images" --width 8 --batch 40 --epochs 2 --flip) ;;
+  esac
+  flags+=(--micro-batch "$micro" --last-window "$last" --read-ahead "$ahead" --eval-every "$every" --eval-samples 10)
+  flags+=(--save-every "$save" --keep "$keep" --optimizer "$optimizer" --lr 0.01)
+  if [[ $precision == f16 ]]; then flags+=(--loss-scale-init 1e12 --loss-scale-interval 5 "$more"); fi
+}
+
+without_times() {
+  sed -E 's/"(seconds|data_wait_s|samples_per_s|tokens_per_s)":[^,}]*//g' "$1"
+}
+# The elements of a safetensors file: what follows its header.
+tensors() {
+  local header
+  header=$(od -An -N8 -tu8 "$1")
+  tail -c +$((header + 9)) "$1"
+}
+newest_state() {
+  printf '%s\n' "$1"/state-*.safetensors | tail -n 1
+}
+same() { # UNDISTURBED DISTURBED
+  cmp "$1/model.safetensors" "$2/model.safetensors" &&
+    cmp <(tensors "$(newest_state "$1")") <(tensors "$(newest_state "$2")") &&
+    cmp <(without_times "$1.jsonl") <(without_times "$2.jsonl")
+}
+milliseconds() {
+  echo $(($(date +%s%N) / 1000000))
+}
+
+done_kills=0 runs=0 failed=0
+while ((done_kills < kills)); do
+  choose_flags
+  runs=$((runs + 1))
+  rm -rf whole killed whole.jsonl killed.jsonl
+  begin=$(milliseconds)
+  "$accrue" train "${flags[@]}" --out whole --metrics whole.jsonl >whole.log 2>&1 ||
+    { echo "FAILED undisturbed: ${flags[*]}" && tail -n 3 whole.log && exit 1; }
+  took=$(($(milliseconds) - begin))
+
+  # Each life is a little longer than the one before, so that the run comes to its end.
+  life=1 struck=0
+  while :; do
+    "$accrue" train "${flags[@]}" --out killed --metrics killed.jsonl --resume >killed.log 2>&1 &
+    process=$!
+    limit=$((took * (10 + RANDOM % 50 + 4 * life) / 100))
+    sleep "$(printf '%d.%03d' $((limit / 1000)) $((limit % 1000)))"
+    if kill -KILL $process 2>/dev/null; then
+      struck=$((struck + 1))
+      wait $process 2>/dev/null || true
+    elif wait $process; then break
+    else
+      echo "FAILED to go on: ${flags[*]}" && tail -n 3 killed.log && exit 1
+    fi
+    life=$((life + 1))
+  done
+  done_kills=$((done_kills + struck))
+  if same whole killed >difference 2>&1; then verdict=equal
+  else
+    verdict="DIFFERENT: $(head -n 1 difference)" failed=$((failed + 1))
+  fi
+  echo "$struck kills, $verdict: ${flags[*]}"
+done
+echo "$runs runs, $done_kills kills, $failed different from the undisturbed run"
+((!failed))

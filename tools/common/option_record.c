@@ -1,0 +1,150 @@
+#include "common/option_record.h"
+
+#include "common/message.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the command line ------------------------------------------------------------------------ */
+
+static const char *word_of(const char *name, int argc, char **argv, int *index) {
+  const size_t length = strlen(name);
+  for (int i = 0; i < argc; i++)
+    if (!strncmp(argv[i], "--", 2) && !strncmp(argv[i] + 2, name, length) &&
+        (!argv[i][2 + length] || argv[i][2 + length] == '=')) {
+      *index = i;
+      return argv[i] + 2 + length;
+    }
+  return NULL;
+}
+
+bool options_named(const char *name, int argc, char **argv) {
+  int index;
+  return word_of(name, argc, argv, &index);
+}
+
+const char *options_value(const char *name, int argc, char **argv) {
+  int index;
+  const char *rest = word_of(name, argc, argv, &index);
+  if (!rest) return NULL;
+  if (*rest) return rest + 1;
+  return index + 1 < argc ? argv[index + 1] : NULL;
+}
+
+/* ---- recording ------------------------------------------------------------------------------- */
+
+static bool is_listed(const char *name, const char *names) {
+  const size_t length = strlen(name);
+  for (const char *at = names; (at = strstr(at, name)); at += length)
+    if ((at == names || at[-1] == ' ') && (!at[length] || at[length] == ' ')) return true;
+  return false;
+}
+
+static json_t *value_of(const option *row) {
+  int length;
+  const char *text;
+  switch (row->kind) {
+  case OPTION_SWITCH:
+    return json_boolean(*(const bool *)row->value);
+  case OPTION_INTEGER:
+    return json_integer(*(const int64_t *)row->value);
+  case OPTION_REAL:
+    return json_real(*(const double *)row->value);
+  case OPTION_SIZE:
+    return json_integer((json_int_t) * (const uint64_t *)row->value);
+  case OPTION_CHOICE:
+    text = option_choice_name(row->argument, *(const int *)row->value, &length);
+    return json_stringn(text, (size_t)length);
+  case OPTION_TEXT:
+    text = *(const char *const *)row->value;
+    return text ? json_string(text) : json_null();
+  case OPTION_LIST:
+    break;
+  }
+  return json_null();
+}
+
+bool options_record(const options *o, const char *except, json_t *record) {
+  json_t *flags = json_object(), *given = json_array();
+  bool good = json_object_set_new(record, "flags", flags) == 0 &&
+              json_object_set_new(record, "given", given) == 0;
+  for (int i = 0; i < o->count && good; i++) {
+    const option *row = &o->rows[i];
+    if (is_listed(row->name, except)) continue;
+    good = json_object_set_new(flags, row->name, value_of(row)) == 0;
+    if (row->given) good = good && json_array_append_new(given, json_string(row->name)) == 0;
+  }
+  return good;
+}
+
+/* ---- restoring ------------------------------------------------------------------------------- */
+
+static bool set_choice(const option *row, const char *name) {
+  int length;
+  for (int i = 0; name && *option_choice_name(row->argument, i, &length); i++) {
+    const char *choice = option_choice_name(row->argument, i, &length);
+    if ((size_t)length != strlen(name) || memcmp(choice, name, (size_t)length) != 0) continue;
+    *(int *)row->value = i;
+    return true;
+  }
+  return false;
+}
+
+/* False: the value is none of the flag's. */
+static bool take(const option *row, const json_t *value) {
+  switch (row->kind) {
+  case OPTION_SWITCH:
+    *(bool *)row->value = json_is_true(value);
+    return json_is_boolean(value);
+  case OPTION_INTEGER:
+    *(int64_t *)row->value = json_integer_value(value);
+    return json_is_integer(value);
+  case OPTION_REAL:
+    *(double *)row->value = json_number_value(value);
+    return json_is_number(value);
+  case OPTION_SIZE:
+    *(uint64_t *)row->value = (uint64_t)json_integer_value(value);
+    return json_is_integer(value) && json_integer_value(value) >= 0;
+  case OPTION_CHOICE:
+    return set_choice(row, json_string_value(value));
+  case OPTION_TEXT:
+    *(const char **)row->value = json_string_value(value);
+    return json_is_string(value) || json_is_null(value);
+  case OPTION_LIST:
+    break;
+  }
+  return false;
+}
+
+static option *find(options *o, const char *name) {
+  for (int i = 0; i < o->count; i++)
+    if (!strcmp(o->rows[i].name, name)) return &o->rows[i];
+  return NULL;
+}
+
+/* One of two that exclude each other. */
+static bool is_replaced(const char *name, int argc, char **argv) {
+  if (options_named(name, argc, argv)) return true;
+  if (!strcmp(name, "steps")) return options_named("epochs", argc, argv);
+  return !strcmp(name, "epochs") && options_named("steps", argc, argv);
+}
+
+int options_restore(options *o, const json_t *record, const char *from, int argc, char **argv) {
+  const json_t *flags = json_object_get(record, "flags");
+  if (!json_is_object(flags)) return fail_usage("%s holds no flags of a run", from);
+  const char *name;
+  json_t *value;
+  json_object_foreach((json_t *)flags, name, value) {
+    const option *row = find(o, name);
+    if (!row) return fail_usage("%s has the unknown flag --%.64s", from, name);
+    if (is_replaced(name, argc, argv)) continue;
+    if (!take(row, value)) return fail_usage("%s has no good value for --%s", from, row->name);
+  }
+  size_t index;
+  json_array_foreach(json_object_get(record, "given"), index, value) {
+    option *row = json_is_string(value) ? find(o, json_string_value(value)) : NULL;
+    if (row && !is_replaced(row->name, argc, argv)) row->given = true;
+  }
+  return STATUS_CONTINUE;
+}

@@ -1,0 +1,22 @@
+/* The values of flags as JSON, to repeat a run by: {"flags": {"batch": 12, ...}, "given": ["batch",
+ * ...]}. Values that were not given are kept too: defaults may change from version to version. */
+#ifndef TOOLS_COMMON_OPTION_RECORD_H
+#define TOOLS_COMMON_OPTION_RECORD_H
+
+#include "common/options.h"
+
+#include <jansson.h>
+
+/* Adds both to an object. `except` names flags that are left out, separated by single spaces. False
+ * for want of memory. */
+bool options_record(const options *o, const char *except, json_t *record);
+
+/* Before options_parse: sets the flags of such a record, which must outlive them, but for those
+ * that the command line names. `from` is for messages. Returns a status of message.h. */
+int options_restore(options *o, const json_t *record, const char *from, int argc, char **argv);
+
+/* Whether the command line names a flag, and its value; NULL: it does not, or has none. */
+bool options_named(const char *name, int argc, char **argv);
+const char *options_value(const char *name, int argc, char **argv);
+
+#endif

@@ -1,0 +1,29 @@
+/* The folder of a run: made and locked when it begins, and the states in it, of which the last few
+ * are kept. A state is named by its step, so that the newest comes last in order of names. */
+#ifndef TOOLS_PROGRAM_RUN_FOLDER_H
+#define TOOLS_PROGRAM_RUN_FOLDER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { RUN_PATH_BYTES = 4096 };
+
+typedef struct run_folder {
+  char path[RUN_PATH_BYTES - 64];
+  int lock; /* -1: none */
+} run_folder;
+
+/* Makes the folder and its parents where they are missing, and locks it: a second run in the same
+ * folder is refused. The lock goes with the process; where a file system has none, there is none.
+ * Like the others a status of message.h. */
+int run_folder_open(run_folder *folder, const char *path);
+void run_folder_close(run_folder *folder);
+
+/* DIR/NAME. */
+void run_folder_path(const run_folder *folder, const char *name, char path[RUN_PATH_BYTES]);
+
+/* The steps of the states in a folder, newest first; free it. NULL and 0: there are none. */
+int64_t *run_folder_states(const run_folder *folder, size_t *count);
+void run_folder_state(const run_folder *folder, int64_t step, char path[RUN_PATH_BYTES]);
+
+#endif

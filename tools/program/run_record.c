@@ -1,0 +1,136 @@
+#include "program/run_record.h"
+
+#include "common/message.h"
+#include "common/option_record.h"
+#include "common/replacement.h"
+#include "program/fingerprint.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+int run_record_read(json_t **record, const char *path) {
+  json_error_t error;
+  *record = NULL;
+  if (access(path, F_OK) != 0) return STATUS_CONTINUE;
+  *record = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+  if (json_is_object(*record)) return STATUS_CONTINUE;
+  json_decref(*record);
+  *record = NULL;
+  return fail("%s is no record of a run: %s", path, error.text);
+}
+
+/* UTC, as in ISO 8601. */
+static json_t *now(void) {
+  char text[32];
+  time_t seconds = time(NULL);
+  struct tm parts;
+  gmtime_r(&seconds, &parts);
+  strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return json_string(text);
+}
+
+static json_t *describe_device(const ac_device_info *device, int64_t threads) {
+  return json_pack("{s:s, s:s, s:s, s:I}", "id", device->id, "name", device->name, "driver",
+                   device->driver, "threads", (json_int_t)threads);
+}
+
+static json_t *describe_plan(const ac_plan_info *plan) {
+  return json_pack(
+      "{s:I, s:I, s:I, s:s, s:I, s:I}", "effective_batch", (json_int_t)plan->batch, "micro_batch",
+      (json_int_t)plan->micro_batch, "recomputed_ops", (json_int_t)plan->recomputed_ops,
+      "precision", ac_precision_name(plan->precision), "parameter_count",
+      (json_int_t)plan->parameter_count, "planned_bytes", (json_int_t)plan->bytes.total);
+}
+
+static json_t *describe_data(const train_data *data, const char *text) {
+  return json_pack("{s:I, s:I, s:s}", "train_samples", (json_int_t)ac_dataset_count(data->train),
+                   "validation_samples",
+                   (json_int_t)(data->validation ? ac_dataset_count(data->validation) : 0),
+                   "fingerprint", text);
+}
+
+static json_t *make_id(void) {
+  char text[48];
+  struct timespec time;
+  clock_gettime(CLOCK_REALTIME, &time);
+  snprintf(text, sizeof text, "%llx-%lx-%lx", (unsigned long long)time.tv_sec,
+           (unsigned long)time.tv_nsec, (unsigned long)getpid());
+  return json_string(text);
+}
+
+static json_t *host_name(void) {
+  char text[256] = "";
+  if (gethostname(text, sizeof text - 1) != 0) text[0] = 0;
+  return json_string(text);
+}
+
+static int write_record(run_record *record) {
+  replacement file;
+  char *text = json_dumps(record->root, JSON_INDENT(2));
+  bool good = text && replacement_open(&file, record->path);
+  if (good && !replacement_write(&file, text)) {
+    replacement_abandon(&file);
+    good = false;
+  } else if (good) good = replacement_commit(&file);
+  const int error = errno;
+  free(text);
+  return good ? STATUS_CONTINUE : fail("cannot write %s: %s", record->path, strerror(error));
+}
+
+/* Data that are not those of the run are no continuation of it. */
+static int check_data(const json_t *before, const char *text) {
+  const char *known =
+      json_string_value(json_object_get(json_object_get(before, "data"), "fingerprint"));
+  if (!known || !strcmp(known, text)) return STATUS_CONTINUE;
+  return fail("the data are not those that the run was trained on (%s, and now %s)", known, text);
+}
+
+int run_record_begin(run_record *record, const run_folder *folder, const setup *s,
+                     const json_t *before) {
+  char text[17];
+  run_folder_path(folder, "run.json", record->path);
+  int status = fingerprint(s->data.plain ? s->data.plain : s->data.train, text);
+  if (status == STATUS_CONTINUE && before) status = check_data(before, text);
+  if (status != STATUS_CONTINUE) return status;
+  json_t *root = record->root = json_object();
+  json_t *id = json_incref(json_object_get(before, "id"));
+  json_t *started = json_incref(json_object_get(before, "started"));
+  json_t *resumed = json_deep_copy(json_object_get(before, "resumed"));
+  if (before && !resumed) resumed = json_array();
+  if (before) json_array_append_new(resumed, now());
+  json_object_set_new(root, "accrue", json_string(ac_version()));
+  json_object_set_new(root, "commit", json_string(ACCRUE_COMMIT));
+  json_object_set_new(root, "id", id ? id : make_id());
+  json_object_set_new(root, "model", json_string(s->kind->name));
+  json_object_set_new(root, "started", started ? started : now());
+  if (resumed) json_object_set_new(root, "resumed", resumed);
+  json_object_set_new(root, "host", host_name());
+  json_object_set_new(root, "device",
+                      describe_device(ac_device_get_info(s->device), s->flags.threads));
+  json_object_set_new(root, "plan", describe_plan(ac_plan_get_info(s->plan)));
+  json_object_set_new(root, "data", describe_data(&s->data, text));
+  if (!options_record(&s->options, "config resume", root)) return fail("out of memory");
+  return write_record(record);
+}
+
+const char *run_record_id(const run_record *record) {
+  const char *id = json_string_value(json_object_get(record->root, "id"));
+  return id ? id : "";
+}
+
+void run_record_end(run_record *record, const char *outcome) {
+  if (!record->root) return;
+  json_object_set_new(record->root, "ended", now());
+  json_object_set_new(record->root, "outcome", json_string(outcome));
+  write_record(record);
+}
+
+void run_record_close(run_record *record) {
+  json_decref(record->root);
+  record->root = NULL;
+}

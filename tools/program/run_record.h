@@ -1,0 +1,27 @@
+/* run.json in a run's folder: what it takes to repeat the run, and how it ended. It is whole at any
+ * time. */
+#ifndef TOOLS_PROGRAM_RUN_RECORD_H
+#define TOOLS_PROGRAM_RUN_RECORD_H
+
+#include "program/run_folder.h"
+#include "program/setup.h"
+
+typedef struct run_record {
+  json_t *root; /* NULL: none */
+  char path[RUN_PATH_BYTES];
+} run_record;
+
+/* What the record of an earlier run says; NULL where there is none. Free with json_decref. Returns
+ * a status of message.h: a file that is no JSON object is refused. */
+int run_record_read(json_t **record, const char *path);
+
+/* Writes the record of a run that begins, or goes on with the one of `before` (NULL: begins). */
+int run_record_begin(run_record *record, const run_folder *folder, const setup *s,
+                     const json_t *before);
+/* Which run this is; states say it too. */
+const char *run_record_id(const run_record *record);
+/* "done", "stopped", "failed". A record that cannot be written says so, and that is all. */
+void run_record_end(run_record *record, const char *outcome);
+void run_record_close(run_record *record);
+
+#endif
