@@ -277,7 +277,7 @@ static ac_status read_record(const ac_model_file *file, const char *path, record
       return ac_fail(AC_ERROR_UNSUPPORTED, "%s is a state of version %" PRId64 "; %d is read", path,
                      r->version, VERSION);
   }
-  if (!(r->scale > 0) || !isnormal((float)r->scale))
+  if (!((float)r->scale > 0) || isinf((float)r->scale))
     return refuse_value(path, "accrue.state.loss_scale");
   if (r->fit.begun && r->fit.next.position >= r->fit.count)
     return refuse_value(path, "accrue.state.fit.position");

@@ -74,17 +74,21 @@ static inline ac_tensor *statistics(ac_graph *g, const char *name, float value) 
   return ac_parameter(g, name, SHAPE(TOKENS), &desc);
 }
 
+static inline ac_tensor *norm(ac_graph *g, ac_tensor *x) {
+  ac_tensor *weight = matrix(g, "norm.weight", TOKENS, 0);
+  ac_tensor *mean = statistics(g, "norm.running_mean", 0);
+  ac_tensor *variance = statistics(g, "norm.running_var", 1);
+  return ac_batch_norm(x, weight, NULL, mean, variance, &(ac_batch_norm_desc){.momentum = 0.25f});
+}
+
 static inline ac_graph *graph_of(const shape_of_model *m) {
   const int64_t hidden = m->hidden ? m->hidden : WIDTH;
   ac_graph *g;
   assert_ok(ac_graph_create(&g));
-  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, TOKENS, WIDTH)), *y = x;
-  if (m->norm)
-    y = ac_batch_norm(x, matrix(g, "norm.weight", TOKENS, 0), NULL,
-                      statistics(g, "norm.running_mean", 0), statistics(g, "norm.running_var", 1),
-                      &(ac_batch_norm_desc){.momentum = 0.25f});
-  ac_tensor *h = ac_linear(y, matrix(g, "encoder", hidden, WIDTH),
-                           matrix(g, "encoder.bias", hidden, 0), AC_OUT_IN);
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, TOKENS, WIDTH)), *h = x;
+  if (m->norm) h = norm(g, h);
+  ac_tensor *encoder = matrix(g, "encoder", hidden, WIDTH);
+  h = ac_linear(h, encoder, matrix(g, "encoder.bias", hidden, 0), AC_OUT_IN);
   ac_tensor *shared = matrix(g, "shared", WIDTH, hidden);
   h = ac_linear(ac_dropout(ac_tanh(h), 0.25f), shared, NULL, AC_OUT_IN);
   if (hidden == WIDTH) h = ac_linear(ac_tanh(h), shared, NULL, AC_OUT_IN);
