@@ -171,19 +171,30 @@ static bool is_kept(const ac_cell *cell, bool window) {
   return window && ac_role_is_sum(cell->role);
 }
 
-static bool name_tensor(const ac_graph *graph, state_tensor *tensor) {
+/* Norms that share their running statistics pool each its own: how many come before the last. */
+static int pooled_before(const contents *c) {
+  const int last = c->count - 1;
+  int before = 0;
+  for (int i = 0; i < last; i++)
+    before += c->tensors[i].cell->role == AC_ROLE_POOLED &&
+              c->tensors[i].cell->owner == c->tensors[last].cell->owner;
+  return before;
+}
+
+/* Names the last of the contents. */
+static bool name_tensor(const ac_graph *graph, contents *c) {
+  state_tensor *tensor = &c->tensors[c->count - 1];
   const ac_cell *cell = tensor->cell;
-  const bool loss = cell->role == AC_ROLE_LOSS;
-  const char *owner = loss ? graph->losses[cell->owner].name
-                           : ac_tensor_at(graph, graph->parameters[cell->owner])->name;
-  const int state = ac_tensor_at(graph, cell->tensor)->state;
-  char role[24] = "";
-  if (cell->role == AC_ROLE_STATE) snprintf(role, sizeof role, "accrue/state.%d/", state);
+  const char *owner = cell->role == AC_ROLE_LOSS
+                          ? graph->losses[cell->owner].name
+                          : ac_tensor_at(graph, graph->parameters[cell->owner])->name;
+  char role[32] = "";
+  if (cell->role == AC_ROLE_STATE)
+    snprintf(role, sizeof role, "accrue/state.%d/", ac_tensor_at(graph, cell->tensor)->state);
+  else if (cell->role == AC_ROLE_POOLED)
+    snprintf(role, sizeof role, "accrue/pooled.%d/", pooled_before(c));
   else if (cell->role != AC_ROLE_PARAMETER)
-    snprintf(role, sizeof role, "accrue/%s/",
-             loss                             ? "loss"
-             : cell->role == AC_ROLE_GRADIENT ? "gradient"
-                                              : "pooled");
+    snprintf(role, sizeof role, "accrue/%s/", cell->role == AC_ROLE_LOSS ? "loss" : "gradient");
   const size_t size = strlen(role) + strlen(owner) + 1;
   tensor->name = malloc(size);
   if (tensor->name) snprintf(tensor->name, size, "%s%s", role, owner);
@@ -202,8 +213,8 @@ static ac_status list_contents(contents *c, ac_trainer *trainer, bool window) {
   bool good = c->tensors;
   for (int i = 0; i < plan->cell_count && good; i++) {
     if (!is_kept(&plan->cells[i], window)) continue;
-    c->tensors[c->count].cell = &plan->cells[i];
-    good = name_tensor(plan->graph, &c->tensors[c->count++]);
+    c->tensors[c->count++].cell = &plan->cells[i];
+    good = name_tensor(plan->graph, c);
   }
   if (good) return AC_OK;
   free_contents(c);

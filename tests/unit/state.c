@@ -408,6 +408,42 @@ static void the_callers_metadata_are_kept(void **state) {
   stop(&r);
 }
 
+/* Two norms that share their running statistics pool each its own. */
+static ac_graph *siamese(void) {
+  ac_graph *g;
+  assert_ok(ac_graph_create(&g));
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, TOKENS, WIDTH));
+  ac_tensor *mean = statistics(g, "mean", 0), *variance = statistics(g, "variance", 1);
+  ac_tensor *h = ac_batch_norm(x, NULL, NULL, mean, variance, NULL);
+  h = ac_linear(h, matrix(g, "w", WIDTH, WIDTH), NULL, AC_OUT_IN);
+  h = ac_batch_norm(h, NULL, NULL, mean, variance, NULL);
+  ac_graph_set_loss(g, ac_mean_squared_error(h, x, NULL));
+  return g;
+}
+
+static void norms_may_share_statistics(void **state) {
+  (void)state;
+  const test_path path = in_folder("state");
+  ac_graph *graph = siamese();
+  snapshot ends[2];
+  for (int cut = 0; cut < 2; cut++) {
+    run r = start_graph("cpu", graph, &split, &trained);
+    assert_ok(feed_samples(&r, 0, 2));
+    if (cut) {
+      assert_ok(ac_trainer_save_state(r.trainer, path.text, NULL, 0));
+      stop(&r);
+      r = start_graph("cpu", graph, &split, &trained);
+      assert_ok(ac_trainer_load_state(r.trainer, path.text));
+    }
+    assert_ok(feed_samples(&r, 2, 2));
+    assert_ok(ac_trainer_update(r.trainer, NULL));
+    ends[cut] = look_at(&r);
+    stop(&r);
+  }
+  assert_same("shared statistics", &ends[0], &ends[1]);
+  ac_graph_free(graph);
+}
+
 /* ---- other plans ----------------------------------------------------------------------------- */
 
 static void assert_near(const snapshot *a, const snapshot *b) {
@@ -501,6 +537,7 @@ int main(void) {
       cmocka_unit_test(what_is_loaded_is_saved_again_everywhere),
       cmocka_unit_test(large_tensors_come_in_pieces),
       cmocka_unit_test(the_callers_metadata_are_kept),
+      cmocka_unit_test(norms_may_share_statistics),
       cmocka_unit_test(other_splits_and_devices_go_on_everywhere),
       cmocka_unit_test(whole_windows_go_on_from_others),
       cmocka_unit_test(other_precisions_go_on_between_windows),

@@ -108,13 +108,19 @@ static inline ac_graph *graph_of(const shape_of_model *m) {
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-static inline run start_model(const char *device, const shape_of_model *m, const ac_plan_desc *plan,
+static inline run start_graph(const char *device, const ac_graph *graph, const ac_plan_desc *plan,
                               const ac_trainer_desc *desc) {
   run r;
-  ac_graph *graph = graph_of(m);
   assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = device, .threads = 2}));
   assert_ok(ac_plan_create(&r.plan, graph, r.device, plan));
   assert_ok(ac_trainer_create(&r.trainer, r.plan, desc));
+  return r;
+}
+
+static inline run start_model(const char *device, const shape_of_model *m, const ac_plan_desc *plan,
+                              const ac_trainer_desc *desc) {
+  ac_graph *graph = graph_of(m);
+  const run r = start_graph(device, graph, plan, desc);
   ac_graph_free(graph);
   return r;
 }
