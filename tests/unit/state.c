@@ -173,9 +173,11 @@ static void move(story *s) {
     assert_ok(ac_trainer_save_state(s->r.trainer, s->saved.text, NULL, 0));
     seen.in_window += s->end.progress.window_samples > 0;
   }
-  seen.cuts++;
-  stop(&s->r);
+  end_run(&s->r);
+  ac_device *shared = shared_device;
+  if (seen.cuts++ % 8 == 0) shared_device = NULL; /* another device, too */
   begin(s, 99);
+  shared_device = shared;
   assert_ok(ac_trainer_load_state(s->r.trainer, s->saved.text));
 }
 
@@ -236,7 +238,7 @@ static void tell(const setting *s, const story *whole, uint64_t *random) {
     if (was_cut && (c.goes_on || draw(random, 4))) move(&t);
   }
   live(&t, (cut){0}, true);
-  stop(&t.r);
+  end_run(&t.r);
   assert_same_story(where, &t, whole);
 }
 
@@ -247,7 +249,7 @@ static void try_cases(const char *device, int cases, int cuts) {
     story whole = {.setting = &s, .saved = in_folder("whole")};
     begin(&whole, 0);
     assert_false(live(&whole, (cut){0}, false));
-    stop(&whole.r);
+    end_run(&whole.r);
     for (int k = 0; k < cuts; k++) tell(&s, &whole, &random);
   }
 }
@@ -262,7 +264,7 @@ static void a_run_that_was_cut_is_the_run(const char *device) {
   assert_true(seen.in_window > 30 && seen.replayed > 10 && seen.skipped > 10 &&
               seen.evaluation_due > 10);
 }
-ON_EVERY_DEVICE(a_run_that_was_cut_is_the_run)
+ON_SHARED_DEVICES(a_run_that_was_cut_is_the_run)
 
 /* ---- windows by hand ------------------------------------------------------------------------- */
 
@@ -284,7 +286,7 @@ static snapshot by_hand(const char *device, const shape_of_model *m, const ac_pl
     if (saved < BATCH) {
       assert_ok(ac_trainer_save_state(r.trainer, path.text, NULL, 0));
       const snapshot before = look_at(&r);
-      stop(&r);
+      end_run(&r);
       r = start_model(
           device, m, plan,
           &(ac_trainer_desc){.schedule = trained.schedule, .loss_scaling = trained.loss_scaling});
@@ -297,7 +299,7 @@ static snapshot by_hand(const char *device, const shape_of_model *m, const ac_pl
     assert_ok(ac_trainer_update(r.trainer, update));
   }
   const snapshot end = look_at(&r);
-  stop(&r);
+  end_run(&r);
   return end;
 }
 
@@ -321,7 +323,7 @@ static void windows_by_hand_go_on(const char *device) {
     }
   }
 }
-ON_EVERY_DEVICE(windows_by_hand_go_on)
+ON_SHARED_DEVICES(windows_by_hand_go_on)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
@@ -354,17 +356,17 @@ static void what_is_loaded_is_saved_again(const char *device) {
     assert_ok(ac_trainer_save_state(r.trainer, first.text, NULL, 0));
     assert_ok(ac_trainer_save_state(r.trainer, second.text, NULL, 0));
     assert_same_files(first.text, second.text);
-    stop(&r);
+    end_run(&r);
     r = start_model(device, &both, &split,
                     &(ac_trainer_desc){.loss_scaling = trained.loss_scaling});
     assert_ok(feed_samples(&r, 0, 1)); /* a window that is discarded */
     assert_ok(ac_trainer_load_state(r.trainer, first.text));
     assert_ok(ac_trainer_save_state(r.trainer, second.text, NULL, 0));
     assert_same_files(first.text, second.text);
-    stop(&r);
+    end_run(&r);
   }
 }
-ON_EVERY_DEVICE(what_is_loaded_is_saved_again)
+ON_SHARED_DEVICES(what_is_loaded_is_saved_again)
 
 /* A parameter of more than a piece, which takes 1 MiB. */
 static void large_tensors_come_in_pieces(void **state) {
@@ -382,7 +384,7 @@ static void large_tensors_come_in_pieces(void **state) {
       assert_ok(ac_trainer_update(r.trainer, NULL));
     }
     assert_ok(ac_trainer_save_state(r.trainer, loaded ? second.text : first.text, NULL, 0));
-    stop(&r);
+    end_run(&r);
   }
   assert_same_files(first.text, second.text);
 }
@@ -405,7 +407,7 @@ static void the_callers_metadata_are_kept(void **state) {
     assert_refused(ac_trainer_save_state(r.trainer, path.text, &(ac_metadata){own[i], "0"}, 1),
                    AC_ERROR_ARGUMENT, "comes twice");
   assert_ok(ac_trainer_load_state(r.trainer, path.text)); /* what was there is there */
-  stop(&r);
+  end_run(&r);
 }
 
 /* Two norms that share their running statistics pool each its own. */
@@ -431,14 +433,14 @@ static void norms_may_share_statistics(void **state) {
     assert_ok(feed_samples(&r, 0, 2));
     if (cut) {
       assert_ok(ac_trainer_save_state(r.trainer, path.text, NULL, 0));
-      stop(&r);
+      end_run(&r);
       r = start_graph("cpu", graph, &split, &trained);
       assert_ok(ac_trainer_load_state(r.trainer, path.text));
     }
     assert_ok(feed_samples(&r, 2, 2));
     assert_ok(ac_trainer_update(r.trainer, NULL));
     ends[cut] = look_at(&r);
-    stop(&r);
+    end_run(&r);
   }
   assert_same("shared statistics", &ends[0], &ends[1]);
   ac_graph_free(graph);
@@ -468,7 +470,7 @@ static void other_splits_and_devices_go_on(const char *device) {
     assert_ok(feed_samples(&r, 4, 2));
     if (moved) {
       assert_ok(ac_trainer_save_state(r.trainer, path.text, NULL, 0));
-      stop(&r);
+      end_run(&r);
       plan.micro_batch = 3;
       r = start_model(device, &m, &plan, &trained);
       assert_ok(ac_trainer_load_state(r.trainer, path.text));
@@ -476,11 +478,11 @@ static void other_splits_and_devices_go_on(const char *device) {
     assert_ok(feed_samples(&r, 6, 2));
     assert_ok(ac_trainer_update(r.trainer, NULL));
     ends[moved] = look_at(&r);
-    stop(&r);
+    end_run(&r);
   }
   assert_near(&ends[0], &ends[1]);
 }
-ON_EVERY_DEVICE(other_splits_and_devices_go_on)
+ON_SHARED_DEVICES(other_splits_and_devices_go_on)
 
 /* Between windows it does not matter where a plan keeps gradients. */
 static void whole_windows_go_on_from_others(void **state) {
@@ -493,7 +495,7 @@ static void whole_windows_go_on_from_others(void **state) {
     for (int u = 0; u < 2; u++) {
       if (u && i) {
         assert_ok(ac_trainer_save_state(r.trainer, path.text, NULL, 0));
-        stop(&r);
+        end_run(&r);
         plan.whole_windows = i == 2;
         r = start_model("cpu", &both, &plan, &trained);
         assert_ok(ac_trainer_load_state(r.trainer, path.text));
@@ -502,7 +504,7 @@ static void whole_windows_go_on_from_others(void **state) {
       assert_ok(ac_trainer_update(r.trainer, NULL));
     }
     ends[i] = look_at(&r);
-    stop(&r);
+    end_run(&r);
     assert_same("whole windows", &ends[0], &ends[i]);
   }
 }
@@ -517,7 +519,7 @@ static void other_precisions_go_on_between_windows(void **state) {
   assert_ok(ac_trainer_update(r.trainer, NULL));
   assert_ok(ac_trainer_save_state(r.trainer, path.text, NULL, 0));
   const snapshot before = look_at(&r);
-  stop(&r);
+  end_run(&r);
   plan.precision = AC_PRECISION_F16;
   r = start_model("cpu", &both, &plan, &(ac_trainer_desc){.loss_scaling = {.scale = 256}});
   assert_ok(ac_trainer_load_state(r.trainer, path.text));
@@ -527,7 +529,7 @@ static void other_precisions_go_on_between_windows(void **state) {
   assert_ok(feed_samples(&r, 0, BATCH));
   assert_ok(ac_trainer_update(r.trainer, &update));
   assert_true(update.loss_scale == 256 && update.update == 2 && !update.skipped);
-  stop(&r);
+  end_run(&r);
 }
 
 int main(void) {

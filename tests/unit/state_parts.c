@@ -18,7 +18,7 @@ static void a_state_is_a_model_file(void **state) {
   assert_memory_equal(now.weights, loaded.weights, sizeof now.weights);
   assert_memory_equal(now.moments, v.before.moments, sizeof now.moments);
   assert_memory_equal(&now.progress, &v.before.progress, sizeof now.progress);
-  stop(&v.r);
+  end_run(&v.r);
 
   ac_graph *graph = graph_of(&both);
   ac_plan *plan;
@@ -40,7 +40,7 @@ static void a_state_is_a_model_file(void **state) {
   ac_plan_free(plan);
   ac_graph_free(graph);
   ac_dataset_free(dataset);
-  stop(&whole);
+  end_run(&whole);
 }
 
 /* How many states the optimizer keeps for a parameter, by reading one element of each. */
@@ -89,10 +89,10 @@ static void moments_are_read_and_written(const char *device) {
                    "the optimizer keeps no state 0");
     assert_int_equal(ac_trainer_get_state(r.trainer, shared, -1, 0, 1, read), AC_ERROR_ARGUMENT);
     assert_int_equal(ac_trainer_get_state(r.trainer, 99, 0, 0, 1, read), AC_ERROR_ARGUMENT);
-    stop(&r);
+    end_run(&r);
   }
 }
-ON_EVERY_DEVICE(moments_are_read_and_written)
+ON_SHARED_DEVICES(moments_are_read_and_written)
 
 /* Weights and moments that are read out and written into another trainer go on as if they were
  * its own. */
@@ -113,8 +113,8 @@ static void moments_move_through_the_interface(void **state) {
   end_window(&b);
   const snapshot x = look_at(&a), y = look_at(&b);
   assert_same("moved by hand", &x, &y);
-  stop(&a);
-  stop(&b);
+  end_run(&a);
+  end_run(&b);
 }
 
 /* ---- parts ----------------------------------------------------------------------------------- */
@@ -149,7 +149,7 @@ static void take_part(const char *path, const char *pattern, const snapshot *who
   assert_memory_equal(now.moments, v.before.moments, sizeof now.moments);
   assert_memory_equal(now.gradients, v.before.gradients, sizeof now.gradients);
   assert_memory_equal(&now.progress, &v.before.progress, sizeof now.progress);
-  stop(&v.r);
+  end_run(&v.r);
 }
 
 static void parts_go_by_patterns(void **state) {
@@ -177,7 +177,7 @@ static void parts_go_by_patterns(void **state) {
   assert_ok(ac_trainer_save_part(r.trainer, path.text, "encoder*", &note, 1));
   take_part(path.text, "encoder*", &whole);
   take_part(save_run(&r, "state").text, "encoder*", &whole);
-  stop(&r);
+  end_run(&r);
 }
 
 static void parts_that_are_none_are_refused(void **state) {

@@ -156,7 +156,7 @@ static void every_value_is_needed(void **state) {
   write_holding(h, in_folder("same").text); /* what is written here is what the library writes */
   run r = start_model("cpu", &both, &split, &trained);
   assert_ok(ac_trainer_load_state(r.trainer, in_folder("same").text));
-  stop(&r);
+  end_run(&r);
   for (int i = 0; i < h->pair_count; i++) {
     text_pair kept = h->pairs[i];
     const bool real = strchr(kept.value, ' ') || !strcmp(kept.key, "accrue.state.loss_scale");
@@ -270,7 +270,7 @@ static void other_trainers_refuse(void **state) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     run r = begin_run(cases[i].from, cases[i].saved, &trained, 0, 0);
     const test_path path = save_run(&r, "other");
-    stop(&r);
+    end_run(&r);
     victim v = make_victim(cases[i].to, cases[i].plan, &trained, i % 2 ? 0 : BATCH);
     refuses(&v, path.text, AC_ERROR_FORMAT, cases[i].sentence);
     free_victim(&v);
@@ -369,7 +369,7 @@ static void whole_windows_are_not_saved(void **state) {
   assert_same("whole windows", &before, &now);
   assert_ok(ac_trainer_update(r.trainer, NULL));
   assert_ok(ac_trainer_save_state(r.trainer, path.text, NULL, 0));
-  stop(&r);
+  end_run(&r);
 }
 
 /* What was there before stays, and nothing is left beside it. */
@@ -420,7 +420,7 @@ static void what_is_loaded_in_part_is_not_used(void **state) {
   run whole = start_model("cpu", &both, &split, &trained);
   assert_ok(ac_trainer_load_state(whole.trainer, good.text));
   const snapshot expected = look_at(&whole);
-  stop(&whole);
+  end_run(&whole);
   ac_backend copy = *r.device->backend;
   copy.upload = fail_upload;
   failing.backend = r.device->backend;
@@ -445,7 +445,7 @@ static void what_is_loaded_in_part_is_not_used(void **state) {
   assert_same("loaded at last", &expected, &now);
   assert_ok(feed_samples(&r, 0, 2));
   assert_ok(ac_trainer_update(r.trainer, NULL));
-  stop(&r);
+  end_run(&r);
 }
 
 /* Nothing is written, and what was there stays. */
@@ -492,7 +492,7 @@ static void states_are_loaded_after_failures(void **state) {
   now = look_at(&r);
   assert_same("after an update that failed", &before, &now);
   end_window(&r);
-  stop(&r);
+  end_run(&r);
 }
 
 /* ---- ac_fit that goes on --------------------------------------------------------------------- */
@@ -565,7 +565,7 @@ static void other_data_and_orders_do_not_go_on(void **state) {
     assert_ok(ac_fit(v.r.trainer, &right, &result));
     assert_true(result.steps == 9 && result.samples == 33 && result.epochs == 3);
     ac_dataset_free(dataset);
-    stop(&v.r);
+    end_run(&v.r);
   }
 }
 
@@ -582,7 +582,7 @@ static void a_window_must_fit_its_epoch(void **state) {
                             COUNT,
                             {.epochs = 3, .no_shuffle = true}};
   refuses_to_go_on(&v, &shorter);
-  stop(&v.r);
+  end_run(&v.r);
 }
 
 /* A window that ac_fit did not begin is not gone on with; nor is one, unless asked. */
@@ -598,7 +598,7 @@ static void windows_are_not_taken_up_unasked(void **state) {
                AC_ERROR_STATE, "a window is in progress");
   ac_dataset_free(dataset);
   assert_untouched(&v, "a window in progress");
-  stop(&v.r);
+  end_run(&v.r);
 }
 
 /* Whole files with a place that is none: refused when they are loaded, or when they go on. */
@@ -628,7 +628,7 @@ static void places_that_are_none_do_no_harm(void **state) {
     }
   assert_true(refused > 20);
   free(h);
-  stop(&v.r);
+  end_run(&v.r);
 }
 
 int main(void) {

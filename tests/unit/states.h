@@ -108,10 +108,15 @@ static inline ac_graph *graph_of(const shape_of_model *m) {
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
+/* Runs on this device share it, where opening one takes long; NULL: each has its own. */
+static ac_device *shared_device;
+
 static inline run start_graph(const char *device, const ac_graph *graph, const ac_plan_desc *plan,
                               const ac_trainer_desc *desc) {
-  run r;
-  assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = device, .threads = 2}));
+  const ac_device_info *shared = ac_device_get_info(shared_device);
+  run r = {.device = shared_device};
+  if (!shared || strcmp(shared->id, device) != 0)
+    assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = device, .threads = 2}));
   assert_ok(ac_plan_create(&r.plan, graph, r.device, plan));
   assert_ok(ac_trainer_create(&r.trainer, r.plan, desc));
   return r;
@@ -124,6 +129,37 @@ static inline run start_model(const char *device, const shape_of_model *m, const
   ac_graph_free(graph);
   return r;
 }
+
+static inline void end_run(run *r) {
+  if (r->device != shared_device) {
+    stop(r);
+    return;
+  }
+  ac_trainer_free(r->trainer);
+  assert_int_equal(ac_device_allocated_bytes(r->device), 0);
+  ac_plan_free(r->plan);
+}
+
+/* OpenCL compiles programs for each device that is opened. */
+static inline void share_device(const char *name) {
+  if (strcmp(name, "cpu"))
+    assert_ok(ac_device_open(&shared_device, &(ac_device_desc){.name = name}));
+}
+static inline void unshare_device(void) {
+  ac_device_close(shared_device);
+  shared_device = NULL;
+}
+
+#define ON_SHARED_DEVICES(check)                        \
+  static void check##_when_shared(const char *device) { \
+    share_device(device);                               \
+    check(device);                                      \
+    unshare_device();                                   \
+  }                                                     \
+  static void check##_everywhere(void **state) {        \
+    (void)state;                                        \
+    on_every_device(check##_when_shared);               \
+  }
 
 /* Samples [first, first + count) of the first epoch. */
 static inline ac_status feed_samples(const run *r, int first, int count) {

@@ -33,7 +33,7 @@ static inline test_path good_state(void) {
   const ac_trainer_desc desc = {.seed = 8, .schedule = {.lr = 0.05}};
   run r = begin_run(&both, &split, &desc, 0, 2);
   const test_path path = save_run(&r, "good");
-  stop(&r);
+  end_run(&r);
   return path;
 }
 
@@ -57,7 +57,7 @@ static inline victim make_victim(const shape_of_model *m, const ac_plan_desc *pl
   victim v = {.r = begin_run(m, plan, desc, 3, done)};
   end_window(&v.r);
   v.after = look_at(&v.r);
-  stop(&v.r);
+  end_run(&v.r);
   v.r = begin_run(m, plan, desc, 3, done);
   v.before = look_at(&v.r);
   return v;
@@ -73,7 +73,7 @@ static inline void free_victim(victim *v) {
   end_window(&v->r);
   const snapshot now = look_at(&v->r);
   assert_same("what was refused has changed the window", &v->after, &now);
-  stop(&v->r);
+  end_run(&v->r);
 }
 
 #endif
