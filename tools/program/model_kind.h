@@ -31,6 +31,8 @@ typedef struct train_flags {
   bool debug_numerics;
   int recompute; /* ac_recompute */
   const char *init, *out, *metrics;
+  const char *tensorboard; /* NULL: no event file */
+  int64_t histograms;      /* 0: none */
 } train_flags;
 
 /* Configuration as it goes into a model file's metadata. */

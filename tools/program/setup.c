@@ -102,6 +102,11 @@ static void add_options(setup *s) {
       {"out", "DIR", OPTION_TEXT, &f->out, .help = "folder for model.safetensors"},
       {"metrics", "FILE", OPTION_TEXT, &f->metrics, .help = "one JSON object a line",
        .fallback = ""},
+      {"tensorboard", "DIR", OPTION_TEXT, &f->tensorboard,
+       .help = "folder for the same numbers as TensorBoard reads them", .fallback = ""},
+      {"histograms", "N", OPTION_INTEGER, &f->histograms,
+       .help = "updates between histograms of weights and gradients for --tensorboard",
+       .fallback = "none", .least = 1},
   };
   s->kind->add_options(s->model, &s->options);
   if (s->kind->add_training_options) s->kind->add_training_options(s->model, &s->options);
@@ -123,10 +128,11 @@ static void ignore_options(options *o, const char *verb) {
     options_ignore(o, "label-smoothing shift flip rotation scaling erase steps epochs lr schedule "
                       "min-lr warmup beta1 beta2 weight-decay clip eval-every eval-samples seed "
                       "loss-scale loss-scale-init loss-scale-growth loss-scale-interval "
-                      "loss-scale-backoff loss-scale-floor replay loader-threads out metrics");
+                      "loss-scale-backoff loss-scale-floor replay loader-threads out metrics "
+                      "tensorboard histograms");
   if (!strcmp(verb, "verify"))
     options_ignore(o, "steps epochs schedule min-lr warmup eval-every eval-samples replay "
-                      "loader-threads out metrics");
+                      "loader-threads out metrics tensorboard histograms");
 }
 
 /* A flag that the chosen optimizer or schedule would ignore is a misunderstanding. */
@@ -155,6 +161,8 @@ static int check_flags(setup *s) {
   if (status != STATUS_CONTINUE) return status;
   if (options_given(&s->options, "steps")) f->epochs = 0;
   if (options_given(&s->options, "epochs")) f->steps = 0;
+  if (f->histograms && !f->tensorboard)
+    return fail_usage("--histograms has no meaning without --tensorboard");
   if (f->micro_batch > f->batch)
     return fail_usage("--micro-batch %lld is larger than the batch of %lld",
                       (long long)f->micro_batch, (long long)f->batch);

@@ -4,6 +4,7 @@
  * without an update writes none. A run that diverges does not touch the model that is there: its
  * last finite parameters go to diverged.safetensors beside it. */
 #include "program/commands.h"
+#include "common/folder.h"
 #include "common/message.h"
 #include "program/metrics.h"
 #include "program/numerics_table.h"
@@ -22,11 +23,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { PATH_BYTES = 4096 };
+enum { PATH_BYTES = FOLDER_BYTES };
 
 typedef struct run {
   setup setup;
@@ -87,26 +87,6 @@ static bool on_micro_batch(void *user) {
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
-
-static int make_folder(const char *path) {
-  char folder[PATH_BYTES];
-  int length = snprintf(folder, sizeof folder, "%s", path);
-  if (length < 1 || (size_t)length > sizeof folder - 32)
-    return fail_usage("--out is %s path", length < 1 ? "an empty" : "too long a");
-  for (char *slash = folder + 1; (slash = strchr(slash, '/')); slash++) {
-    *slash = 0;
-    mkdir(folder, 0777); /* the last one decides */
-    *slash = '/';
-  }
-  struct stat info;
-  if (mkdir(folder, 0777) != 0 && errno != EEXIST)
-    return fail("cannot make the folder %s: %s", path, strerror(errno));
-  if (stat(folder, &info) != 0 || !S_ISDIR(info.st_mode))
-    return fail("--out %s is not a folder", path);
-  if (access(folder, W_OK | X_OK) != 0)
-    return fail("cannot write to the folder %s: %s", path, strerror(errno));
-  return STATUS_CONTINUE;
-}
 
 static void path_in(char *path, const char *folder, const char *name) {
   snprintf(path, PATH_BYTES, "%s/%s", folder, name);
@@ -184,10 +164,26 @@ static bool on_event(void *user, const ac_fit_event *event) {
   return r->save_status == STATUS_CONTINUE;
 }
 
+/* TensorBoard gets the settings once. */
+static int open_metrics(run *r) {
+  setup *s = &r->setup;
+  const tensorboard_desc events = {.folder = s->flags.tensorboard,
+                                   .histograms = s->flags.histograms};
+  int status = metrics_open(&r->metrics, s->flags.metrics, &events);
+  if (status != STATUS_CONTINUE || !events.folder) return status;
+  char *settings = options_settings(&s->options);
+  if (settings) tensorboard_text(r->metrics.tensorboard, "settings", settings);
+  free(settings);
+  if (!events.histograms) return status;
+  s->trainer.decide = tensorboard_decide;
+  s->trainer.user = r->metrics.tensorboard;
+  return status;
+}
+
 static int prepare(run *r) {
   setup *s = &r->setup;
-  int status = make_folder(s->flags.out);
-  if (status == STATUS_CONTINUE) status = metrics_open(&r->metrics, s->flags.metrics);
+  int status = folder_make(s->flags.out, "out");
+  if (status == STATUS_CONTINUE) status = open_metrics(r);
   if (status != STATUS_CONTINUE) return status;
   if (ac_trainer_create(&r->trainer, s->plan, &s->trainer) != AC_OK) return fail_library();
   if (s->flags.init &&
@@ -197,7 +193,7 @@ static int prepare(run *r) {
   const ac_device_info *device = ac_device_get_info(s->device);
   const ac_plan_info *plan = ac_plan_get_info(s->plan);
   plan_table(device, plan);
-  metrics_plan(&r->metrics, device, plan);
+  metrics_plan(&r->metrics, s->device, plan);
   return STATUS_CONTINUE;
 }
 
