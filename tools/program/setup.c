@@ -103,7 +103,7 @@ static void add_options(setup *s) {
       {"metrics", "FILE", OPTION_TEXT, &f->metrics, .help = "one JSON object a line",
        .fallback = ""},
       {"tensorboard", "DIR", OPTION_TEXT, &f->tensorboard,
-       .help = "folder for the same numbers as TensorBoard reads them", .fallback = ""},
+       .help = "the same for TensorBoard, as an event file in this folder", .fallback = ""},
       {"histograms", "N", OPTION_INTEGER, &f->histograms,
        .help = "updates between histograms of weights and gradients for --tensorboard",
        .fallback = "none", .least = 1},

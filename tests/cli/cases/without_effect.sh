@@ -64,6 +64,8 @@ resnet read-ahead 32 | --memory 480KiB
 * init other/model.safetensors
 * out elsewhere
 * metrics m
+* tensorboard events
+* histograms 1 | --tensorboard events
 * updates 2
 * json
 * svg nowhere/picture.svg
