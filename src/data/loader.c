@@ -11,6 +11,7 @@
  * readers work on the oldest batch, which is ready as early as it can be. */
 #include "data/loader.h"
 
+#include "core/align.h"
 #include "core/error.h"
 #include "core/platform.h"
 #include "data/dataset.h"
@@ -196,8 +197,8 @@ typedef struct sizes {
 } sizes;
 
 static bool round_up(uint64_t bytes, size_t *rounded) {
-  *rounded = (size_t)((bytes + AC_LOADER_ALIGNMENT - 1) & ~(uint64_t)(AC_LOADER_ALIGNMENT - 1));
-  return bytes <= PTRDIFF_MAX - AC_LOADER_ALIGNMENT;
+  *rounded = (size_t)ac_align(bytes, AC_LINE_BYTES);
+  return bytes <= PTRDIFF_MAX - AC_LINE_BYTES;
 }
 
 static size_t sample_bytes(const ac_dataset *dataset, int f) {
@@ -267,7 +268,7 @@ static ac_status allocate(ac_loader *loader) {
   loader->slots = calloc((size_t)desc->depth, sizeof *loader->slots);
   loader->readers = calloc((size_t)desc->threads + 1, sizeof *loader->readers);
   loader->monitor = ac_monitor_create();
-  loader->memory = aligned_alloc(AC_LOADER_ALIGNMENT, s.total);
+  loader->memory = aligned_alloc(AC_LINE_BYTES, s.total);
   if (!loader->slots || !loader->readers || !loader->monitor || !loader->memory)
     return ac_fail(AC_ERROR_MEMORY, "loader: no memory for %d batches of %zu bytes", desc->depth,
                    s.slot);

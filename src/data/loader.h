@@ -23,14 +23,14 @@ typedef struct ac_loader_desc {
   bool unused[AC_MAX_FIELDS]; /* fields that nobody needs, of which no batch is kept */
 } ac_loader_desc;
 
-enum { AC_LOADER_ALIGNMENT = 64, AC_LOADER_MAX_THREADS = 64, AC_LOADER_MAX_DEPTH = 64 };
+enum { AC_LOADER_MAX_THREADS = 64, AC_LOADER_MAX_DEPTH = 64 };
 
 /* Bytes that a loader allocates for samples, and all that grows with them:
  *
  *   depth x (sum over the fields in use of batch x bytes of a sample)
  *   + (threads + 1) x bytes of a sample of the largest unused field
  *
- * with each field's batch, and the sample, rounded up to AC_LOADER_ALIGNMENT. */
+ * with each field's batch, and the sample, rounded up to AC_LINE_BYTES (align.h). */
 ac_status ac_loader_bytes(const ac_dataset *dataset, const ac_loader_desc *desc, uint64_t *bytes);
 
 /* How a loader of the dataset lays its batches. */

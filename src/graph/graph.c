@@ -254,6 +254,13 @@ int ac_graph_loss_index(const ac_graph *graph, int tensor) {
   return -1;
 }
 
+int ac_node_input(const ac_graph *graph, const ac_node *node, int operand) {
+  const ac_tensor *tensor = operand < 0 ? NULL : ac_tensor_at(graph, node->in[operand]);
+  for (int i = 0; tensor && i < graph->input_count; i++)
+    if (tensor->storage == graph->inputs[i]) return i;
+  return -1;
+}
+
 static void *add_loss(ac_graph *graph, const char *name, int tensor, double factor) {
   char *copy = strdup(name);
   if (!copy) return out_of_memory(graph);

@@ -119,6 +119,8 @@ static inline ac_node *ac_node_at(const ac_graph *graph, int index) {
 
 /* Which of the graph's losses a tensor is; -1: none. */
 int ac_graph_loss_index(const ac_graph *graph, int tensor);
+/* The index of the input whose elements a node's operand holds; -1: none. */
+int ac_node_input(const ac_graph *graph, const ac_node *node, int operand);
 
 void ac_graph_free_chunks(void **chunks, int count);
 

@@ -12,19 +12,15 @@ static ac_status gradient(ac_differentiation *d, const ac_node *node) {
   return ac_broadcast_gradient(d, node->in[1], dc);
 }
 
-static double sum_flops(const ac_op_args *args) {
-  return (double)args->in[0].count;
-}
-
 const ac_op_desc ac_op_desc_add = {
     .in_place = 1,
     .gradient = gradient,
-    .flops = ac_flops_per_output,
+    .flops_per_element = 1,
     .sample = {{"n", "n"}, {"n"}, NULL},
 };
 const ac_op_desc ac_op_desc_sum_leading = {
     .can_add = 1,
     .backward = true,
-    .flops = sum_flops,
+    .flops_per_element = 1,
     .sample = {{"RC"}, {"C"}, NULL},
 };

@@ -30,25 +30,17 @@ static ac_status gradient(ac_differentiation *d, const ac_node *node) {
                           &node->in[0]);
 }
 
-/* A transcendental function counts as 8. */
-static double flops(const ac_op_args *args) {
-  return 22.0 * (double)args->in[0].count;
-}
-static double gradient_flops(const ac_op_args *args) {
-  return 12.0 * (double)args->in[0].count;
-}
-
 const ac_op_desc ac_op_desc_binary_cross_entropy = {
     .can_add = 1,
     .sums = 1,
     .gradient = gradient,
-    .flops = flops,
+    .flops_per_element = 22,
     .loss_rows = ac_sample_loss_rows,
     .sample = {{"RC", "RC"}, {"8"}, NULL},
 };
 const ac_op_desc ac_op_desc_binary_cross_entropy_gradient = {
     .in_place = 1,
     .backward = true,
-    .flops = gradient_flops,
+    .flops_per_element = 12,
     .sample = {{"RC", "RC"}, {"RC"}, NULL},
 };

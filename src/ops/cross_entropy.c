@@ -52,14 +52,6 @@ static ac_status gradient(ac_differentiation *d, const ac_node *node) {
                           sizeof(ac_cross_entropy_attributes), 4, operands, 1, &node->in[0]);
 }
 
-/* A transcendental function counts as 8. */
-static double flops(const ac_op_args *args) {
-  return 11.0 * (double)args->in[0].count;
-}
-static double gradient_flops(const ac_op_args *args) {
-  return 10.0 * (double)args->in[0].count;
-}
-
 static int64_t id_limit(const ac_op_args *args) {
   return ac_columns(&args->in[0]);
 }
@@ -78,7 +70,7 @@ const ac_op_desc ac_op_desc_cross_entropy = {
     .can_add = 1,
     .sums = 1,
     .gradient = gradient,
-    .flops = flops,
+    .flops_per_element = 11,
     .ids = 1,
     .id_limit = id_limit,
     .loss_rows = loss_rows,
@@ -88,7 +80,7 @@ const ac_op_desc ac_op_desc_cross_entropy = {
 const ac_op_desc ac_op_desc_cross_entropy_gradient = {
     .in_place = 1,
     .backward = true,
-    .flops = gradient_flops,
+    .flops_per_element = 10,
     .ids = 1,
     .id_limit = id_limit,
     .words = words,

@@ -26,13 +26,17 @@ static double bytes_of(const ac_op_desc *desc, const ac_op_args *args) {
   return desc->bytes ? desc->bytes(args) : ac_op_operand_bytes(args);
 }
 
+static double flops_of(const ac_op_desc *desc, const ac_op_args *args) {
+  return desc->flops ? desc->flops(args) : desc->flops_per_element * (double)args->in[0].count;
+}
+
 ac_cost ac_op_cost(const ac_op_args *args) {
   const ac_op_desc *desc = ac_op_describe(args->op);
-  return (ac_cost){desc->flops ? desc->flops(args) : 0, bytes_of(desc, args)};
+  return (ac_cost){flops_of(desc, args), bytes_of(desc, args)};
 }
 
 ac_cost ac_op_work(const ac_op_args *args) {
   const ac_op_desc *desc = ac_op_describe(args->op);
   const bool arithmetic = desc->bound == AC_BOUND_BY_ARITHMETIC;
-  return (ac_cost){arithmetic ? desc->flops(args) : 0, bytes_of(desc, args)};
+  return (ac_cost){arithmetic ? flops_of(desc, args) : 0, bytes_of(desc, args)};
 }

@@ -34,7 +34,7 @@ static const ac_dropout_attributes sampled = {0.1f, 1, 1 << 14};
 const ac_op_desc ac_op_desc_dropout = {
     .in_place = 1,
     .gradient = gradient,
-    .flops = ac_flops_per_output,
+    .flops_per_element = 1,
     .words = words,
     .sample = {{"n"}, {"n"}, &sampled},
 };

@@ -44,7 +44,3 @@ ac_status ac_broadcast_gradient(ac_differentiation *d, int target, ac_tensor *gr
     return ac_gradient_pass(d, target, gradient);
   return ac_gradient_emit(d, AC_OP_sum_leading, NULL, 0, 1, &gradient, 1, &target);
 }
-
-double ac_flops_per_output(const ac_op_args *args) {
-  return (double)args->out[0].count;
-}

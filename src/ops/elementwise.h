@@ -20,6 +20,4 @@ ac_tensor *ac_binary(ac_op op, ac_tensor *a, ac_tensor *b);
  * if that is the smaller one. */
 ac_status ac_broadcast_gradient(ac_differentiation *d, int target, ac_tensor *gradient);
 
-double ac_flops_per_output(const ac_op_args *args); /* one for each element of output 0 */
-
 #endif

@@ -21,14 +21,6 @@ static ac_status gradient(ac_differentiation *d, const ac_node *node) {
   return ac_unary_gradient(d, node, AC_OP_gelu_gradient, node->in[0], sizeof(ac_gelu_attributes));
 }
 
-/* A transcendental function counts as 8. */
-static double flops(const ac_op_args *args) {
-  return 16.0 * (double)args->out[0].count;
-}
-static double gradient_flops(const ac_op_args *args) {
-  return 24.0 * (double)args->out[0].count;
-}
-
 static void words(ac_words *words, const ac_op_args *args) {
   if (((const ac_gelu_attributes *)args->attributes)->kind == AC_GELU_ERF)
     ac_words_put(words, ", erf");
@@ -39,14 +31,14 @@ static const ac_gelu_attributes sampled = {AC_GELU_TANH};
 const ac_op_desc ac_op_desc_gelu = {
     .in_place = 1,
     .gradient = gradient,
-    .flops = flops,
+    .flops_per_element = 16,
     .words = words,
     .sample = {{"n"}, {"n"}, &sampled},
 };
 const ac_op_desc ac_op_desc_gelu_gradient = {
     .in_place = 1,
     .backward = true,
-    .flops = gradient_flops,
+    .flops_per_element = 24,
     .words = words,
     .sample = {{"n", "n"}, {"n"}, &sampled},
 };

@@ -53,9 +53,6 @@ static ac_status gradient(ac_differentiation *d, const ac_node *node) {
 }
 
 /* Counted by hand from the formulas above, per element of x. */
-static double flops(const ac_op_args *args) {
-  return 7.0 * (double)args->in[0].count;
-}
 static double gradient_flops(const ac_op_args *args) {
   return (args->out[0].count ? 11.0 : 5.0) * (double)args->in[0].count;
 }
@@ -64,7 +61,7 @@ static const ac_group_norm_attributes sampled = {8, 1e-5f};
 
 const ac_op_desc ac_op_desc_group_norm = {
     .gradient = gradient,
-    .flops = flops,
+    .flops_per_element = 7,
     .sample = {{"mcP", "c", "c"}, {"mcP", "m82"}, &sampled},
 };
 const ac_op_desc ac_op_desc_group_norm_gradient = {

@@ -39,33 +39,24 @@ static ac_status gradient(ac_differentiation *d, const ac_node *node) {
 }
 
 /* Counted by hand from the formulas above, per element of x. */
-static double flops(const ac_op_args *args) {
-  return 7.0 * (double)args->in[0].count;
-}
-static double input_flops(const ac_op_args *args) {
-  return 11.0 * (double)args->in[0].count;
-}
-static double parameter_flops(const ac_op_args *args) {
-  return 5.0 * (double)args->in[0].count;
-}
 
 static const ac_layer_norm_attributes sampled = {1e-5f};
 
 const ac_op_desc ac_op_desc_layer_norm = {
     .gradient = gradient,
-    .flops = flops,
+    .flops_per_element = 7,
     .sample = {{"RC", "C", "C"}, {"RC", "R2"}, &sampled},
 };
 const ac_op_desc ac_op_desc_layer_norm_input_gradient = {
     .in_place = 1,
     .can_add = 1,
     .backward = true,
-    .flops = input_flops,
+    .flops_per_element = 11,
     .sample = {{"RC", "RC", "R2", "C"}, {"RC"}, NULL},
 };
 const ac_op_desc ac_op_desc_layer_norm_parameter_gradient = {
     .can_add = 3,
     .backward = true,
-    .flops = parameter_flops,
+    .flops_per_element = 5,
     .sample = {{"RC", "RC", "R2"}, {"C", "C"}, NULL},
 };

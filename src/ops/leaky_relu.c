@@ -24,21 +24,18 @@ static ac_status gradient(ac_differentiation *d, const ac_node *node) {
 }
 
 /* A comparison and a product. */
-static double flops(const ac_op_args *args) {
-  return 2.0 * (double)args->out[0].count;
-}
 
 static const ac_leaky_relu_attributes sampled = {0.01f};
 
 const ac_op_desc ac_op_desc_leaky_relu = {
     .in_place = 1,
     .gradient = gradient,
-    .flops = flops,
+    .flops_per_element = 2,
     .sample = {{"n"}, {"n"}, &sampled},
 };
 const ac_op_desc ac_op_desc_leaky_relu_gradient = {
     .in_place = 1,
     .backward = true,
-    .flops = flops,
+    .flops_per_element = 2,
     .sample = {{"n", "n"}, {"n"}, &sampled},
 };

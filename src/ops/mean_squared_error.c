@@ -28,24 +28,17 @@ static ac_status gradient(ac_differentiation *d, const ac_node *node) {
                           &node->in[0]);
 }
 
-static double flops(const ac_op_args *args) {
-  return 3.0 * (double)args->in[0].count;
-}
-static double gradient_flops(const ac_op_args *args) {
-  return 2.0 * (double)args->in[0].count;
-}
-
 const ac_op_desc ac_op_desc_mean_squared_error = {
     .can_add = 1,
     .sums = 1,
     .gradient = gradient,
-    .flops = flops,
+    .flops_per_element = 3,
     .loss_rows = ac_sample_loss_rows,
     .sample = {{"RC", "RC"}, {"8"}, NULL},
 };
 const ac_op_desc ac_op_desc_mean_squared_error_gradient = {
     .in_place = 1,
     .backward = true,
-    .flops = gradient_flops,
+    .flops_per_element = 2,
     .sample = {{"RC", "RC"}, {"RC"}, NULL},
 };

@@ -21,6 +21,6 @@ const ac_op_desc ac_op_desc_multiply = {
     .in_place = 1,
     .can_add = 1,
     .gradient = gradient,
-    .flops = ac_flops_per_output,
+    .flops_per_element = 1,
     .sample = {{"n", "n"}, {"n"}, NULL},
 };

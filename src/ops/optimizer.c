@@ -87,16 +87,6 @@ ac_status ac_optimizer_append(ac_graph *graph, ac_op step, int states) {
 
 /* ---- work ------------------------------------------------------------------------------------ */
 
-static double statistics_flops(const ac_op_args *args) {
-  return 3.0 * (double)args->in[0].count;
-}
-static double adamw_flops(const ac_op_args *args) {
-  return 14.0 * (double)args->in[0].count;
-}
-static double sgd_flops(const ac_op_args *args) {
-  return 6.0 * (double)args->in[0].count;
-}
-
 /* Parameter and moments are read and written; the copy in 16 bits, which comes last, is written. */
 static double update_bytes(const ac_op_args *args) {
   double bytes = ac_op_operand_bytes(args);
@@ -108,20 +98,20 @@ static double update_bytes(const ac_op_args *args) {
 const ac_op_desc ac_op_desc_gradient_statistics = {
     .phase = AC_PHASE_REDUCE,
     .by_window = true,
-    .flops = statistics_flops,
+    .flops_per_element = 3,
     .sample = {{"p"}, {"2"}, &unscaled},
 };
 const ac_op_desc ac_op_desc_adamw = {
     .phase = AC_PHASE_UPDATE,
     .by_window = true,
-    .flops = adamw_flops,
+    .flops_per_element = 14,
     .bytes = update_bytes,
     .sample = {{"p"}, {"p", "p", "p"}, &adamw_example},
 };
 const ac_op_desc ac_op_desc_sgd = {
     .phase = AC_PHASE_UPDATE,
     .by_window = true,
-    .flops = sgd_flops,
+    .flops_per_element = 6,
     .bytes = update_bytes,
     .sample = {{"p"}, {"p", "p"}, &sgd_example},
 };

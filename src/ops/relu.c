@@ -12,12 +12,12 @@ static ac_status gradient(ac_differentiation *d, const ac_node *node) {
 const ac_op_desc ac_op_desc_relu = {
     .in_place = 1,
     .gradient = gradient,
-    .flops = ac_flops_per_output,
+    .flops_per_element = 1,
     .sample = {{"n"}, {"n"}, NULL},
 };
 const ac_op_desc ac_op_desc_relu_gradient = {
     .in_place = 1,
     .backward = true,
-    .flops = ac_flops_per_output,
+    .flops_per_element = 1,
     .sample = {{"n", "n"}, {"n"}, NULL},
 };

@@ -33,33 +33,24 @@ static ac_status gradient(ac_differentiation *d, const ac_node *node) {
 }
 
 /* Counted by hand from the formulas above, per element of x. */
-static double flops(const ac_op_args *args) {
-  return 4.0 * (double)args->in[0].count;
-}
-static double input_flops(const ac_op_args *args) {
-  return 8.0 * (double)args->in[0].count;
-}
-static double parameter_flops(const ac_op_args *args) {
-  return 3.0 * (double)args->in[0].count;
-}
 
 static const ac_rms_norm_attributes sampled = {1e-5f};
 
 const ac_op_desc ac_op_desc_rms_norm = {
     .gradient = gradient,
-    .flops = flops,
+    .flops_per_element = 4,
     .sample = {{"RC", "C"}, {"RC", "R"}, &sampled},
 };
 const ac_op_desc ac_op_desc_rms_norm_input_gradient = {
     .in_place = 1,
     .can_add = 1,
     .backward = true,
-    .flops = input_flops,
+    .flops_per_element = 8,
     .sample = {{"RC", "RC", "R", "C"}, {"RC"}, NULL},
 };
 const ac_op_desc ac_op_desc_rms_norm_parameter_gradient = {
     .can_add = 1,
     .backward = true,
-    .flops = parameter_flops,
+    .flops_per_element = 3,
     .sample = {{"RC", "RC", "R"}, {"C"}, NULL},
 };

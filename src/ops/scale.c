@@ -28,6 +28,6 @@ const ac_op_desc ac_op_desc_scale = {
     .in_place = 1,
     .can_add = 1,
     .gradient = gradient,
-    .flops = ac_flops_per_output,
+    .flops_per_element = 1,
     .sample = {{"n"}, {"n"}, &sampled},
 };

@@ -9,23 +9,15 @@ static ac_status gradient(ac_differentiation *d, const ac_node *node) {
   return ac_unary_gradient(d, node, AC_OP_silu_gradient, node->in[0], 0);
 }
 
-/* A transcendental function counts as 8. */
-static double flops(const ac_op_args *args) {
-  return 11.0 * (double)args->out[0].count;
-}
-static double gradient_flops(const ac_op_args *args) {
-  return 14.0 * (double)args->out[0].count;
-}
-
 const ac_op_desc ac_op_desc_silu = {
     .in_place = 1,
     .gradient = gradient,
-    .flops = flops,
+    .flops_per_element = 11,
     .sample = {{"n"}, {"n"}, NULL},
 };
 const ac_op_desc ac_op_desc_silu_gradient = {
     .in_place = 1,
     .backward = true,
-    .flops = gradient_flops,
+    .flops_per_element = 14,
     .sample = {{"n", "n"}, {"n"}, NULL},
 };

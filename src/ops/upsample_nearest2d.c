@@ -30,10 +30,6 @@ static ac_status gradient(ac_differentiation *d, const ac_node *node) {
                           sizeof(ac_upsample_nearest2d_attributes), 1, &dy, 1, &node->in[0]);
 }
 
-static double gradient_flops(const ac_op_args *args) {
-  return (double)args->in[0].count;
-}
-
 static const ac_upsample_nearest2d_attributes sampled = {2};
 
 const ac_op_desc ac_op_desc_upsample_nearest2d = {
@@ -44,6 +40,6 @@ const ac_op_desc ac_op_desc_upsample_nearest2d = {
 const ac_op_desc ac_op_desc_upsample_nearest2d_gradient = {
     .can_add = 1,
     .backward = true,
-    .flops = gradient_flops,
+    .flops_per_element = 1,
     .sample = {{"8kSS"}, {"8kss"}, &sampled},
 };

@@ -28,24 +28,18 @@ static ac_status gradient(ac_differentiation *d, const ac_node *node) {
 }
 
 /* Counted by hand from the formulas above, per element of w. */
-static double flops(const ac_op_args *args) {
-  return 6.0 * (double)args->in[0].count;
-}
-static double gradient_flops(const ac_op_args *args) {
-  return 9.0 * (double)args->in[0].count;
-}
 
 static const ac_weight_standardisation_attributes sampled = {1e-5f};
 
 const ac_op_desc ac_op_desc_weight_standardisation = {
     .gradient = gradient,
-    .flops = flops,
+    .flops_per_element = 6,
     .sample = {{"RC"}, {"RC", "R2"}, &sampled},
 };
 const ac_op_desc ac_op_desc_weight_standardisation_gradient = {
     .in_place = 1,
     .can_add = 1,
     .backward = true,
-    .flops = gradient_flops,
+    .flops_per_element = 9,
     .sample = {{"RC", "RC", "R2"}, {"RC"}, NULL},
 };

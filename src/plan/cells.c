@@ -7,6 +7,7 @@
  * The control block is one range, so that one read-back brings all of it to the host. */
 #include "plan/plan.h"
 
+#include "core/align.h"
 #include "core/error.h"
 
 #include <stdlib.h>
@@ -115,7 +116,7 @@ static uint64_t control_bytes(const ac_problem *problem, const ac_address_space 
     ac_cell cell = problem->cells[i];
     if (!is_control(&cell)) continue;
     set_size(&cell, 1, 0);
-    bytes += ac_align(space, cell.bytes);
+    bytes += ac_align(cell.bytes, space->alignment);
   }
   return bytes;
 }
@@ -129,7 +130,7 @@ static ac_status place(const ac_problem *problem, ac_address_space *space, ac_ce
     AC_TRY(ac_layout_append(space, control->bytes, &control->address));
   }
   cell->address = control->address + *used;
-  *used += ac_align(space, cell->bytes);
+  *used += ac_align(cell->bytes, space->alignment);
   return AC_OK;
 }
 

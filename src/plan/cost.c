@@ -25,6 +25,22 @@ double ac_cost_seconds(const ac_cost_model *model, const ac_op_args *args) {
          work.bytes * model->per_byte[args->op];
 }
 
+double ac_cost_node_seconds(const ac_cost_model *model, const ac_graph *graph, int node,
+                            int64_t batch) {
+  const ac_run_state run = {.training = true, .batch = batch};
+  ac_op_args args;
+  ac_node_arguments(node, graph, &run, &args);
+  return ac_cost_seconds(model, &args);
+}
+
+double ac_cost_step_seconds(const ac_cost_model *model, const ac_graph *graph, const ac_step *step,
+                            int64_t batch) {
+  const ac_run_state run = {.training = true, .batch = batch};
+  ac_op_args args;
+  ac_step_arguments(step, graph, &run, &args);
+  return ac_cost_seconds(model, &args);
+}
+
 void ac_cost_guess(ac_cost_model *model) {
   memset(model, 0, sizeof *model);
   for (int op = 0; op < AC_OP_COUNT; op++) {

@@ -10,6 +10,7 @@
 
 #include "backend/device.h"
 #include "ops/description.h"
+#include "plan/plan.h"
 
 typedef struct ac_cost_model { /* for one storage type */
   double launch[AC_OP_COUNT];  /* seconds */
@@ -48,6 +49,11 @@ ac_status ac_cost_model_get(const ac_cost_model **model, ac_device *device, ac_d
 
 /* Predicted seconds of one run (handles unset). */
 double ac_cost_seconds(const ac_cost_model *model, const ac_op_args *args);
+/* Of one run of a node of a training graph, and of a step, with `batch` samples. */
+double ac_cost_node_seconds(const ac_cost_model *model, const ac_graph *graph, int node,
+                            int64_t batch);
+double ac_cost_step_seconds(const ac_cost_model *model, const ac_graph *graph, const ac_step *step,
+                            int64_t batch);
 
 /* A middling CPU: 2 microseconds to begin an op, 200 GFLOP/s, 20 GB/s. What the dry device has. */
 void ac_cost_guess(ac_cost_model *model);

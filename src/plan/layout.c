@@ -8,14 +8,11 @@
  * sum of bytes alive at one step; no layout can be below it. */
 #include "plan/plan.h"
 
+#include "core/align.h"
 #include "core/error.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-uint64_t ac_align(const ac_address_space *space, uint64_t bytes) {
-  return (bytes + space->alignment - 1) / space->alignment * space->alignment;
-}
 
 /* The lowest address >= `address` at which `bytes` do not straddle two chunks. */
 static uint64_t within_chunk(const ac_address_space *space, uint64_t address, uint64_t bytes) {
@@ -32,7 +29,7 @@ static ac_status check_size(const ac_address_space *space, uint64_t bytes) {
 }
 
 ac_status ac_layout_append(ac_address_space *space, uint64_t bytes, uint64_t *address) {
-  bytes = ac_align(space, bytes);
+  bytes = ac_align(bytes, space->alignment);
   AC_TRY(check_size(space, bytes));
   *address = within_chunk(space, space->end, bytes);
   space->end = *address + bytes;

@@ -2,6 +2,7 @@
  * Candidates of the search are bounded, which is linear in values; the chosen one is laid out. */
 #include "plan/plan.h"
 
+#include "core/align.h"
 #include "core/error.h"
 
 #include <stdlib.h>
@@ -19,7 +20,7 @@ static ac_address_space new_space(const ac_problem *problem) {
 
 /* Two counts for each step of the micro-batch, each where a device's view may begin. */
 static uint64_t counter_bytes(const ac_address_space *space, const ac_sequence *sequence) {
-  return (uint64_t)ac_sequence_end(sequence) * ac_align(space, 2 * sizeof(int32_t));
+  return (uint64_t)ac_sequence_end(sequence) * ac_align(2 * sizeof(int32_t), space->alignment);
 }
 
 static ac_target target_of(const ac_problem *problem) {

@@ -1,5 +1,6 @@
 #include "plan/placed_op.h"
 
+#include "core/align.h"
 #include "core/error.h"
 #include "core/half.h"
 #include "ops/description.h"
@@ -66,14 +67,10 @@ static uint64_t slot_bytes(const ac_op_args *args, int slot) {
   return (uint64_t)ac_operand_bytes(slot_operand((ac_op_args *)args, slot));
 }
 
-static uint64_t aligned(const ac_device *device, uint64_t bytes) {
-  uint64_t alignment = device->info.alignment;
-  return (bytes + alignment - 1) / alignment * alignment;
-}
-
 uint64_t ac_placed_bytes(const ac_device *device, const ac_op_args *args) {
   uint64_t bytes = 0;
-  for (int k = 0; k < AC_TIMING_SLOTS; k++) bytes += aligned(device, slot_bytes(args, k));
+  for (int k = 0; k < AC_TIMING_SLOTS; k++)
+    bytes += ac_align(slot_bytes(args, k), device->info.alignment);
   return bytes;
 }
 
@@ -86,7 +83,7 @@ ac_status ac_op_place(ac_placed_op *placed, ac_device *device, const ac_op_args 
     if (!bytes) continue;
     void **view = &placed->view[k];
     AC_TRY(device->backend->view(device->state, chunk, offset, bytes, view));
-    offset += aligned(device, bytes);
+    offset += ac_align(bytes, device->info.alignment);
     if (k == WORKSPACE) {
       placed->args.workspace = *view;
       continue;

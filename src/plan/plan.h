@@ -212,8 +212,6 @@ typedef struct ac_address_space {
   uint64_t end;
 } ac_address_space;
 
-uint64_t ac_align(const ac_address_space *space, uint64_t bytes);
-
 /* Appends a tensor that is always alive. Fails if it exceeds a chunk. */
 ac_status ac_layout_append(ac_address_space *space, uint64_t bytes, uint64_t *address);
 

@@ -2,6 +2,7 @@
  * them run, what persists. All that follows from graph, device and description without a choice. */
 #include "plan/stages.h"
 
+#include "core/align.h"
 #include "core/error.h"
 #include "graph/differentiate.h"
 #include "graph/precision.h"
@@ -139,13 +140,12 @@ static ac_status settle_micro_batch(ac_problem *problem) {
 /* The bytes are what ac_loader_bytes says for the inputs that are read, their batches rounded up
  * alike, but for one sample of other fields a thread. */
 static void count_read_ahead(ac_problem *problem) {
-  enum { ALIGNMENT = 64 };
   const ac_graph *graph = problem->graph;
   for (int i = 0; i < graph->input_count && problem->desc.purpose == AC_TRAIN; i++) {
     if (!problem->reads[graph->inputs[i]]) continue;
     ac_operand x = ac_operand_of(ac_tensor_at(graph, graph->inputs[i]), problem->desc.batch);
     uint64_t bytes = (uint64_t)x.count * ac_dtype_bytes(x.dtype);
-    problem->read_ahead_bytes += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    problem->read_ahead_bytes += ac_align(bytes, AC_LINE_BYTES);
   }
   if (problem->desc.purpose != AC_TRAIN) problem->desc.read_ahead = 0;
 }
@@ -174,11 +174,6 @@ static ac_status append_update(ac_problem *problem) {
   return ac_optimizer_append(problem->graph, adamw ? AC_OP_adamw : AC_OP_sgd, states);
 }
 
-static bool is_input(const ac_graph *graph, int tensor) {
-  const ac_tensor *t = ac_tensor_at(graph, tensor);
-  return t && ac_tensor_at(graph, t->storage)->role == AC_ROLE_INPUT;
-}
-
 /* What several losses weigh must be known before a window. */
 static ac_status check_losses(const ac_problem *problem) {
   const ac_graph *graph = problem->graph;
@@ -190,8 +185,8 @@ static ac_status check_losses(const ac_problem *problem) {
     ac_op_args args;
     ac_node_arguments(ac_tensor_at(graph, graph->losses[k].tensor)->producer, graph, &run, &args);
     const ac_loss_rows rows = desc->loss_rows(&args);
-    bool known = (rows.weights < 0 || is_input(graph, node->in[rows.weights])) &&
-                 (!rows.ignore || is_input(graph, node->in[desc->ids]));
+    bool known = (rows.weights < 0 || ac_node_input(graph, node, rows.weights) >= 0) &&
+                 (!rows.ignore || ac_node_input(graph, node, desc->ids) >= 0);
     if (!known)
       return ac_fail(AC_ERROR_UNSUPPORTED,
                      "plan: what loss %s weighs does not follow from inputs alone, and with "

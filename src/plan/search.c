@@ -59,13 +59,9 @@ static int64_t divide_up(int64_t a, int64_t b) {
 /* ---- time ------------------------------------------------------------------------------------ */
 
 static double sequence_seconds(const search *s, const ac_sequence *sequence, int64_t batch) {
-  ac_run_state run = {.training = true, .batch = batch};
   double seconds = 0;
-  for (int i = 0; i < ac_sequence_end(sequence); i++) {
-    ac_op_args args;
-    ac_step_arguments(&sequence->steps[i], s->problem->graph, &run, &args);
-    seconds += ac_cost_seconds(s->costs, &args);
-  }
+  for (int i = 0; i < ac_sequence_end(sequence); i++)
+    seconds += ac_cost_step_seconds(s->costs, s->problem->graph, &sequence->steps[i], batch);
   return seconds;
 }
 
@@ -77,13 +73,9 @@ static double window_seconds(const search *s, const ac_sequence *sequence, int64
 
 static double after_seconds(const search *s) {
   const ac_nodes *nodes = &s->problem->after;
-  ac_run_state run = {.training = true, .batch = 1};
   double seconds = 0;
-  for (int i = 0; i < nodes->count; i++) {
-    ac_op_args args;
-    ac_node_arguments(nodes->list[i], s->problem->graph, &run, &args);
-    seconds += ac_cost_seconds(s->costs, &args);
-  }
+  for (int i = 0; i < nodes->count; i++)
+    seconds += ac_cost_node_seconds(s->costs, s->problem->graph, nodes->list[i], 1);
   return seconds;
 }
 

@@ -2,6 +2,7 @@
  * each lives, and which may be computed in place of another. Linear in the number of nodes. */
 #include "plan/plan.h"
 
+#include "core/align.h"
 #include "core/error.h"
 
 #include <stdlib.h>
@@ -318,18 +319,13 @@ void ac_node_arguments(int index, const ac_graph *graph, const ac_run_state *run
       args->out[j] = ac_operand_of(ac_tensor_at(graph, node->out[j]), run->batch);
 }
 
-static uint64_t aligned(const ac_device *device, uint64_t bytes) {
-  uint64_t alignment = device->info.alignment;
-  return (bytes + alignment - 1) / alignment * alignment;
-}
-
 static ac_status add_workspace(ac_sequence *sequence, const ac_device *device, uint64_t bytes,
                                int step, int *value) {
   *value = -1;
   if (!bytes) return AC_OK;
   *value = add_value(sequence, -1, step);
   if (*value < 0) return ac_fail(AC_ERROR_MEMORY, "no memory for a sequence");
-  sequence->values[*value].bytes = aligned(device, bytes);
+  sequence->values[*value].bytes = ac_align(bytes, device->info.alignment);
   return AC_OK;
 }
 
@@ -351,7 +347,7 @@ ac_status ac_sequence_size(ac_sequence *sequence, const ac_graph *graph, ac_devi
     ac_value *value = &sequence->values[i];
     ac_operand x = ac_operand_of(ac_tensor_at(graph, value->tensor), batch);
     uint64_t bytes = (uint64_t)x.count * ac_dtype_bytes(x.dtype);
-    value->bytes = value->shares == i ? aligned(device, bytes) : 0;
+    value->bytes = value->shares == i ? ac_align(bytes, device->info.alignment) : 0;
   }
   ac_run_state run = {.training = sequence->training, .batch = batch};
   for (int i = 0; i < ac_sequence_end(sequence); i++) {

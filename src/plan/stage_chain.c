@@ -2,6 +2,7 @@
  * found by laying down each stage alone. */
 #include "plan/stages.h"
 
+#include "core/align.h"
 #include "core/error.h"
 
 #include <stdlib.h>
@@ -28,20 +29,6 @@ typedef struct piece {
   double forward, recomputed, backward; /* seconds */
 } piece;
 
-static double node_seconds(const measuring *m, int node) {
-  ac_run_state run = {.training = true, .batch = m->batch};
-  ac_op_args args;
-  ac_node_arguments(node, m->stages->graph, &run, &args);
-  return ac_cost_seconds(m->costs, &args);
-}
-
-static double step_seconds(const measuring *m, const ac_step *step) {
-  ac_run_state run = {.training = true, .batch = m->batch};
-  ac_op_args args;
-  ac_step_arguments(step, m->stages->graph, &run, &args);
-  return ac_cost_seconds(m->costs, &args);
-}
-
 static ac_status lay_piece(const measuring *m, int s, const ac_stage_variants *variants,
                            int variant, piece *result) {
   const ac_graph *graph = m->stages->graph;
@@ -51,7 +38,7 @@ static ac_status lay_piece(const measuring *m, int s, const ac_stage_variants *v
   AC_TRY(ac_sequence_build(&result->sequence, graph, AC_TARGET_GRADIENTS, false, nodes, NULL));
   AC_TRY(ac_sequence_size(&result->sequence, graph, m->device, m->batch, 0));
   for (int i = 0; i < nodes->count; i++) {
-    double seconds = step_seconds(m, &result->sequence.steps[i]);
+    double seconds = ac_cost_step_seconds(m->costs, graph, &result->sequence.steps[i], m->batch);
     bool backward = ac_node_at(graph, nodes->list[i])->backward;
     if (i < result->split) result->forward += seconds;
     else if (backward) result->backward += seconds;
@@ -63,9 +50,7 @@ static ac_status lay_piece(const measuring *m, int s, const ac_stage_variants *v
 static uint64_t storage_bytes(const measuring *m, int storage) {
   if (storage < 0) return 0;
   ac_operand x = ac_operand_of(ac_tensor_at(m->stages->graph, storage), m->batch);
-  uint64_t alignment = m->device->info.alignment;
-  uint64_t bytes = (uint64_t)x.count * ac_dtype_bytes(x.dtype);
-  return (bytes + alignment - 1) / alignment * alignment;
+  return ac_align((uint64_t)ac_operand_bytes(&x), m->device->info.alignment);
 }
 
 /* Bytes alive at a step. */
@@ -153,7 +138,8 @@ static ac_status choose_variants(const measuring *m, const ac_stage *stage,
     bool hinted = ac_tensor_at(graph, storage)->hint == AC_RECOMPUTE;
     ac_operand x = ac_operand_of(ac_tensor_at(graph, storage), m->batch);
     double bytes = (double)x.count * (double)ac_dtype_bytes(x.dtype);
-    double seconds = node_seconds(m, m->stages->producer[storage]);
+    double seconds =
+        ac_cost_node_seconds(m->costs, m->stages->graph, m->stages->producer[storage], m->batch);
     list[i] = (candidate){storage, hinted ? 1e300 : bytes / (seconds + 1e-9)};
     asked += hinted;
   }

@@ -160,14 +160,6 @@ static void discard(ac_instance *instance, ac_prepared *prepared) {
 
 /* ---- inputs ---------------------------------------------------------------------------------- */
 
-/* The input whose elements a node's operand holds; -1: none. */
-static int input_of(const ac_graph *graph, const ac_node *node, int operand) {
-  const ac_tensor *tensor = operand < 0 ? NULL : ac_tensor_at(graph, node->in[operand]);
-  for (int i = 0; tensor && i < graph->input_count; i++)
-    if (tensor->storage == graph->inputs[i]) return i;
-  return -1;
-}
-
 /* For one sample, without handles. */
 static ac_op_args arguments_of(const ac_graph *graph, int index) {
   static const ac_run_state one = {.batch = 1};
@@ -195,8 +187,8 @@ static void check_loss(ac_instance *instance, int index) {
   if (!desc->loss_rows || loss < 0) return; /* others do not run */
   ac_op_args args = arguments_of(graph, index);
   ac_loss_rows rows = desc->loss_rows(&args);
-  int targets = desc->id_limit ? input_of(graph, node, desc->ids) : -1;
-  int weights = input_of(graph, node, rows.weights);
+  int targets = desc->id_limit ? ac_node_input(graph, node, desc->ids) : -1;
+  int weights = ac_node_input(graph, node, rows.weights);
   if (desc->id_limit) limit_ids(instance, targets, desc->id_limit(&args), &rows);
   if (weights >= 0) instance->checks[weights].weights = true;
   instance->losses[loss] = (ac_fed_loss){rows, targets, weights};
@@ -208,7 +200,7 @@ static void check_ids(ac_instance *instance, int index) {
   const ac_op_desc *desc = ac_op_describe(node->op);
   if (!desc->id_limit || desc->loss_rows || node->backward) return;
   ac_op_args args = arguments_of(graph, index);
-  limit_ids(instance, input_of(graph, node, desc->ids), desc->id_limit(&args), NULL);
+  limit_ids(instance, ac_node_input(graph, node, desc->ids), desc->id_limit(&args), NULL);
 }
 
 /* What a loss ignores another op may not be fed: losses come first. */

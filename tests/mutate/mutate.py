@@ -60,7 +60,7 @@ RUNS = {
 # Of families that reach a shared function, those that are run: PoCL compiles every kernel anew.
 MOST_FAMILIES = {"cpu": 8, "cl": 4}
 # Tests of their own that some shared kernels have besides.
-UNITS = {"src/backend/cpu/stage.c": ("cpu_stage", "cpu_stream"), "src/backend/cpu/stream.h": ("cpu_stream",)}
+UNITS = {"src/backend/cpu/blocks.c": ("cpu_blocks", "cpu_stream"), "src/backend/cpu/stream.h": ("cpu_stream",)}
 # Tests of whole graphs and of training, on the CPU.
 PROGRAMS = {
     "rules": ("gradients", "gpt2", "norms", "batch_norm", "training", "precision", "graph", "invariants"),

@@ -89,8 +89,7 @@ static void add_measuring_flags(bench *b) {
        .fallback = "all"},
       {"device", "NAME", OPTION_LIST, &b->devices,
        .help = "as for accrue train; several are compared", .fallback = "auto"},
-      {"threads", "N", OPTION_INTEGER, &b->threads, .help = "of the CPU", .fallback = "all",
-       .least = 1, .most = 1024},
+      OPTION_THREADS(&b->threads),
       {"seconds", "X", OPTION_REAL, &b->seconds, .help = "after which a noisy row is left as it is",
        .fallback = "2, of a step 20", .least = 1e-3, .most = 3600},
       {"samples", "N", OPTION_INTEGER, &b->samples, .help = "in a round of measuring", .least = 5,
@@ -121,8 +120,7 @@ static void add_measuring_flags(bench *b) {
 static void add_memory_flags(bench *b) {
   const option rows[] = {
       {"device", "NAME", OPTION_TEXT, &b->device, .help = "as for accrue train"},
-      {"threads", "N", OPTION_INTEGER, &b->threads, .help = "of the CPU", .fallback = "all",
-       .least = 1, .most = 1024},
+      OPTION_THREADS(&b->threads),
       {"repeat", "N", OPTION_INTEGER, &b->steps, .help = "steps to train", .least = 1,
        .most = 1000},
   };

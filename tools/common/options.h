@@ -49,6 +49,18 @@ typedef struct options {
   int count;
 } options;
 
+/* Rows that several commands have. */
+#define OPTION_DEVICE(to)                                                        \
+  {                                                                              \
+    "device", "NAME", OPTION_TEXT, to,                                           \
+        .help = "auto, cpu, opencl, opencl:N or opencl:TEXT; see accrue devices" \
+  }
+#define OPTION_THREADS(to)                                                                   \
+  {                                                                                          \
+    "threads", "N", OPTION_INTEGER, to, .help = "of the CPU", .fallback = "all", .least = 1, \
+                                        .most = 1024                                         \
+  }
+
 #define OPTIONS_ADD(o, group, rows) options_add(o, group, rows, (int)(sizeof rows / sizeof *rows))
 void options_add(options *o, const char *group, const option *rows, int count);
 

@@ -42,10 +42,8 @@ static void add_options(evaluation *e) {
       {"json", NULL, OPTION_SWITCH, &e->json, .help = "as a JSON object"},
   };
   const option run[] = {
-      {"device", "NAME", OPTION_TEXT, &f->device,
-       .help = "auto, cpu, opencl, opencl:N or opencl:TEXT; see accrue devices"},
-      {"threads", "N", OPTION_INTEGER, &f->threads, .help = "of the CPU", .fallback = "all",
-       .least = 1, .most = 1024},
+      OPTION_DEVICE(&f->device),
+      OPTION_THREADS(&f->threads),
       {"memory", "SIZE", OPTION_SIZE, &f->memory, .help = "budget for everything on the device",
        .fallback = "what it has"},
       {"batch", "N", OPTION_INTEGER, &e->batch, .help = "samples at a time, at most", .least = 1,

@@ -132,10 +132,8 @@ static int parse(sampler *s, int argc, char **argv) {
       {"seed", "N", OPTION_INTEGER, &s->seed, .help = "of the draw"},
   };
   const option run[] = {
-      {"device", "NAME", OPTION_TEXT, &s->device,
-       .help = "auto, cpu, opencl, opencl:N or opencl:TEXT; see accrue devices"},
-      {"threads", "N", OPTION_INTEGER, &s->threads, .help = "of the CPU", .fallback = "all",
-       .least = 1, .most = 4096},
+      OPTION_DEVICE(&s->device),
+      OPTION_THREADS(&s->threads),
   };
   OPTIONS_ADD(&o, "Sampling", model);
   OPTIONS_ADD(&o, "Run", run);

@@ -6,6 +6,7 @@
  * first element, in double, which spares a second pass for the variance: what cancels is at most
  * the square of how many deviations that element is off. */
 #include "backend/cpu/convert.h"
+#include "core/align.h"
 #include "backend/cpu/reduce.h"
 #include "ops/batch_norm.h"
 #include "ops/channels.h"
@@ -49,8 +50,8 @@ static void visit_strip(const ac_operand *x, const ac_operand *dy, int64_t first
     }
 }
 
-static uint64_t staging(const ac_cpu_context *context, const ac_op_args *args) {
-  return ac_cpu_staging(context, args, ac_channels_of(&args->in[0]).positions);
+static uint64_t scratch(const ac_cpu_context *context, const ac_op_args *args) {
+  return ac_cpu_scratch(context, args, ac_channels_of(&args->in[0]).positions);
 }
 
 /* ---- forward --------------------------------------------------------------------------------- */
@@ -198,7 +199,7 @@ static void visit_gradient(void *sums, const float *x, const float *dy, int64_t 
 }
 
 /* dx = factor (dy - constant - (x - mean) share): three floats of each channel, in the workspace,
- * before what staging needs there.
+ * before the scratch that blocks need there.
  */
 typedef struct coefficients {
   float *factor, *constant, *share;
@@ -284,7 +285,7 @@ static void gradient(const ac_cpu_context *context, const ac_op_args *args) {
 
 static uint64_t gradient_workspace(const ac_cpu_context *context, const ac_op_args *args) {
   uint64_t bytes = 3 * (uint64_t)args->in[0].dim[1] * sizeof(float);
-  return (bytes + 63) / 64 * 64 + staging(context, args);
+  return ac_align(bytes, AC_LINE_BYTES) + scratch(context, args);
 }
 
 /* ---- running statistics ---------------------------------------------------------------------- */
@@ -321,7 +322,7 @@ static void update(const ac_cpu_context *context, const ac_op_args *args) {
   }
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(batch_norm) = {forward, staging};
+const ac_cpu_kernel AC_CPU_KERNEL(batch_norm) = {forward, scratch};
 const ac_cpu_kernel AC_CPU_KERNEL(batch_norm_gradient) = {gradient, gradient_workspace};
 const ac_cpu_kernel AC_CPU_KERNEL(batch_norm_pool) = {pool, NULL};
 const ac_cpu_kernel AC_CPU_KERNEL(batch_norm_update) = {update, NULL};

@@ -3,6 +3,7 @@
  * right if each of its logits is: z >= 0 where t >= 1/2, z < 0 elsewhere. Samples' sums are added
  * up in double, in order. */
 #include "backend/cpu/kernels.h"
+#include "core/align.h"
 #include "backend/cpu/loss.h"
 #include "backend/cpu/reduce.h"
 #include "backend/cpu/vector_math.h"
@@ -69,8 +70,8 @@ static void forward(const ac_cpu_context *context, const ac_op_args *args) {
 
 static uint64_t forward_workspace(const ac_cpu_context *context, const ac_op_args *args) {
   uint64_t results = (uint64_t)sample_count(args) * sizeof(sample_result);
-  return (results + 63) / 64 * 64 +
-         ac_cpu_staging(context, args, args->in[0].count / sample_count(args));
+  return ac_align(results, AC_LINE_BYTES) +
+         ac_cpu_scratch(context, args, args->in[0].count / sample_count(args));
 }
 
 static inline void logit_gradient(const float *z, const float *t, float *dz, int64_t count,

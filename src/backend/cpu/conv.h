@@ -1,12 +1,13 @@
 /* What convolutions are made of on the CPU: images laid out so that every product runs over
- * contiguous floats (conv_stage.c), the products (product/indirect.h), and rows of images
+ * contiguous floats (conv_patch.c), the products (product/indirect.h), and rows of images
  * (conv_row.c). */
 #ifndef AC_BACKEND_CPU_CONV_H
 #define AC_BACKEND_CPU_CONV_H
 
 #include "backend/cpu/product/indirect.h"
 
-/* ---- stages ---------------------------------------------------------------------------------- */
+/* ---- patches ----------------------------------------------------------------------------------
+ */
 
 /* One axis: output i and tap t meet at position first + i * step + t * spacing of the source. */
 typedef struct ac_conv_axis {
@@ -30,8 +31,8 @@ static inline int64_t ac_conv_lines(int64_t count) {
   return ac_ceil_div(count, 16) * 16;
 }
 
-/* How the part of a source that some outputs need is laid out, see conv_stage.c. */
-typedef struct ac_conv_stage {
+/* How the part of a source that some outputs need is laid out, see conv_patch.c. */
+typedef struct ac_conv_patch {
   ac_conv_axis axis[2];
   int64_t channels;        /* of the source, in a group */
   int64_t samples, rows;   /* of outputs, at most, in one filling */
@@ -44,7 +45,7 @@ typedef struct ac_conv_stage {
   int64_t pitch;           /* of rows of outputs in a run */
   int64_t sample, plane;   /* distance of samples' parts of a plane, and of planes */
   int64_t floats, offsets; /* what a filling needs */
-} ac_conv_stage;
+} ac_conv_patch;
 
 /* The outputs, and the channels of the source, that a filling is for. */
 typedef struct ac_conv_region {
@@ -60,9 +61,9 @@ typedef struct ac_conv_source {
   int64_t sample, channel;
 } ac_conv_source;
 
-#define ac_conv_stage_plan AC_CPU_NAME(ac_conv_stage_plan)
-#define ac_conv_stage_offsets AC_CPU_NAME(ac_conv_stage_offsets)
-#define ac_conv_stage_fill AC_CPU_NAME(ac_conv_stage_fill)
+#define ac_conv_patch_plan AC_CPU_NAME(ac_conv_patch_plan)
+#define ac_conv_patch_offsets AC_CPU_NAME(ac_conv_patch_offsets)
+#define ac_conv_patch_fill AC_CPU_NAME(ac_conv_patch_fill)
 #define ac_conv_read_row AC_CPU_NAME(ac_conv_read_row)
 #define ac_conv_copy_rows AC_CPU_NAME(ac_conv_copy_rows)
 #define ac_conv_store_row AC_CPU_NAME(ac_conv_store_row)
@@ -74,24 +75,24 @@ typedef struct ac_conv_source {
 /* Fills in what follows from axis and channels, for regions of at most `samples` whole images and
  * at most `columns` output positions, of which a row has some at least; each value will be
  * multiplied with `uses` others for each tap. */
-void ac_conv_stage_plan(ac_conv_stage *stage, int64_t samples, int64_t columns, int64_t uses);
+void ac_conv_patch_plan(ac_conv_patch *patch, int64_t samples, int64_t columns, int64_t uses);
 
 /* Where in a filling the values lie that meet tap k of channel c at output position 0:
  * offset[c * taps + k] for the channels held. */
-void ac_conv_stage_offsets(const ac_conv_stage *stage, int32_t *offset);
+void ac_conv_patch_offsets(const ac_conv_patch *patch, int32_t *offset);
 
-void ac_conv_stage_fill(const ac_conv_stage *stage, const ac_conv_source *source,
+void ac_conv_patch_fill(const ac_conv_patch *patch, const ac_conv_source *source,
                         const ac_conv_region *region, float *filling);
 
 /* Positions of one run of outputs in a filling: those of one sample, or of all of them where they
- * follow each other without a gap. Runs lie stage->sample apart. */
-static inline int64_t ac_conv_runs(const ac_conv_stage *stage, const ac_conv_region *region) {
-  bool dense = stage->spread || stage->sample == region->rows * stage->stride;
+ * follow each other without a gap. Runs lie patch->sample apart. */
+static inline int64_t ac_conv_runs(const ac_conv_patch *patch, const ac_conv_region *region) {
+  bool dense = patch->spread || patch->sample == region->rows * patch->stride;
   return dense ? 1 : region->samples;
 }
-static inline int64_t ac_conv_run_length(const ac_conv_stage *stage, const ac_conv_region *region) {
-  int64_t samples = region->samples / ac_conv_runs(stage, region);
-  return samples * region->rows * stage->pitch - stage->pitch + stage->axis[1].outputs;
+static inline int64_t ac_conv_run_length(const ac_conv_patch *patch, const ac_conv_region *region) {
+  int64_t samples = region->samples / ac_conv_runs(patch, region);
+  return samples * region->rows * patch->pitch - patch->pitch + patch->axis[1].outputs;
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -108,7 +109,7 @@ void ac_conv_copy_rows(const float *from, int64_t stride, float *to, int64_t row
 void ac_conv_store_row(const ac_run_state *run, const float *c, float bias, bool add,
                        const ac_operand *y, int64_t at, int64_t step, int64_t count);
 
-/* Rows of outputs of one channel without a stage, which is possible where ac_conv_can_filter.
+/* Rows of outputs of one channel without a patch, which is possible where ac_conv_can_filter.
  * Output j of row i < count meets x[r,t], for rows r < rows of the kernel's and taps t, which is
  * what the axis says of the source's row that begins at element at + i * row_step + r * distance,
  * and zero outside of it. */

@@ -1,10 +1,10 @@
 /* Convolution and its input gradient, both as products of the weights with images as they lie in a
- * stage (conv_stage.c):
+ * patch (conv_patch.c):
  *
  *   for each thread's share of output rows, by regions of rows (or of several small images)
  *     for each block of rows of the weights
- *       for each block of channels of the source: fill the stage
- *         for each DEPTH of channels and taps, for each tile of sums: += weights x stage
+ *       for each block of channels of the source: fill the patch
+ *         for each DEPTH of channels and taps, for each tile of sums: += weights x patch
  *       sums, with the bias, into y
  *
  * so a product's left operand is [out, channels x taps], and its right one is not written down, but
@@ -18,7 +18,7 @@
  * should not wait for it: where masks allow it, rows of outputs are computed from the image as it
  * lies.
  *
- * Workspace: the copied weights, and for each thread a stage (conv_stage.c), of 512 KiB or what one
+ * Workspace: the copied weights, and for each thread a patch (conv_patch.c), of 512 KiB or what one
  * channel needs for one row of outputs, or of a small image for all of them, and sums, of 256 KiB
  * or AC_CPU_TILE_ROWS such rows. */
 #include "backend/cpu/conv.h"
@@ -45,7 +45,7 @@ typedef struct problem {
 /* One phase of the outputs, or all of them: along each axis outputs start + i * stride, and of the
  * kernel's elements tap + t * tap_step. */
 typedef struct phase {
-  ac_conv_stage stage;
+  ac_conv_patch patch;
   int64_t start[2], stride[2], tap[2], tap_step[2];
   int64_t depth;   /* of the product */
   int64_t block;   /* rows of the weights at a time */
@@ -79,7 +79,7 @@ static problem problem_of(const ac_op_args *args) {
 static void forward_axis(const problem *p, int i, phase *f) {
   const ac_conv2d_attributes *a = p->attributes;
   f->stride[i] = f->tap_step[i] = 1;
-  f->stage.axis[i] = (ac_conv_axis){.size = p->x->dim[2 + i],
+  f->patch.axis[i] = (ac_conv_axis){.size = p->x->dim[2 + i],
                                     .outputs = p->y->dim[2 + i],
                                     .taps = p->kernel[i],
                                     .first = -a->padding[i],
@@ -100,7 +100,7 @@ static void transposed_axis(const problem *p, int i, int64_t start, phase *f) {
   f->stride[i] = stride;
   f->tap[i] = last;
   f->tap_step[i] = -apart;
-  f->stage.axis[i] =
+  f->patch.axis[i] =
       (ac_conv_axis){.size = p->x->dim[2 + i],
                      .outputs = ac_ceil_div(p->y->dim[2 + i] - start, stride),
                      .taps = taps,
@@ -110,9 +110,9 @@ static void transposed_axis(const problem *p, int i, int64_t start, phase *f) {
 }
 
 static void plan_phase(const problem *p, phase *f) {
-  ac_conv_stage *s = &f->stage;
+  ac_conv_patch *s = &f->patch;
   s->channels = p->in;
-  ac_conv_stage_plan(s, p->samples, ac_min(MOST_COLUMNS, SUM_FLOATS / p->out), p->out);
+  ac_conv_patch_plan(s, p->samples, ac_min(MOST_COLUMNS, SUM_FLOATS / p->out), p->out);
   f->depth = p->in * s->axis[0].taps * s->axis[1].taps;
   f->height = f->depth <= INT32_MAX / AC_CPU_TILE_ROWS ? AC_CPU_TILE_ROWS : 1;
   for (int64_t i = 0; i < f->height; i++) f->row[i] = (int32_t)(i * f->depth);
@@ -143,7 +143,7 @@ static bool next_phase(const problem *p, phase *f) {
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* A thread's part of the workspace: the largest stage, sums and offsets of all phases. */
+/* A thread's part of the workspace: the largest patch, sums and offsets of all phases. */
 typedef struct memory {
   int64_t copied, filling, sums, offsets; /* floats, and as many int32_t */
 } memory;
@@ -152,9 +152,9 @@ static memory memory_of(const problem *p) {
   memory m = {0};
   phase f = {.depth = 0};
   while (next_phase(p, &f)) {
-    m.filling = ac_max(m.filling, ac_conv_lines(f.stage.floats));
+    m.filling = ac_max(m.filling, ac_conv_lines(f.patch.floats));
     m.sums = ac_max(m.sums, ac_conv_lines(f.sums));
-    m.offsets = ac_max(m.offsets, ac_conv_lines(f.stage.offsets));
+    m.offsets = ac_max(m.offsets, ac_conv_lines(f.patch.offsets));
   }
   m.copied = p->transposed || p->weight->dtype != AC_F32 ? ac_conv_lines(p->weight->count) : 0;
   return m;
@@ -180,7 +180,7 @@ static float half_at(const ac_operand *weight, int64_t i) {
 
 /* The elements of a kernel that a phase has, in its order, from the element at `at` on. */
 static void copy_taps(const phase *f, const ac_operand *weight, int64_t at, float *to) {
-  const ac_conv_axis *h = &f->stage.axis[0], *w = &f->stage.axis[1];
+  const ac_conv_axis *h = &f->patch.axis[0], *w = &f->patch.axis[1];
   int64_t row = f->tap_step[0] * weight->dim[3], column = f->tap_step[1];
   const float *floats = weight->dtype == AC_F32 ? weight->data : NULL;
   for (int64_t r = 0; r < h->taps; r++)
@@ -240,7 +240,7 @@ typedef struct work {
   const int32_t *offset;
 } work;
 
-/* Sums of one run (+)= rows of weights x the stage's values from depth k on. */
+/* Sums of one run (+)= rows of weights x the patch's values from depth k on. */
 static void multiply_run(const work *w, const float *a, int64_t k, int64_t depth, const float *b,
                          float *c, bool add) {
   int64_t lda = w->f->depth, ldc = w->runs * w->width;
@@ -270,9 +270,9 @@ static const float *weights_of(const work *w, int64_t channel) {
   return all + (w->group * p->out + channel) * w->f->depth;
 }
 
-/* What the channels in the stage, from `channel` of the group on, add to the sums. */
+/* What the channels in the patch, from `channel` of the group on, add to the sums. */
 static void multiply_channels(const work *w, int64_t channel) {
-  const ac_conv_stage *s = &w->f->stage;
+  const ac_conv_patch *s = &w->f->patch;
   int64_t taps = s->axis[0].taps * s->axis[1].taps, count = w->region.channels * taps;
   int64_t steps = ac_ceil_div(count, DEPTH), begin = channel * taps;
   const float *a = weights_of(w, w->first) + begin;
@@ -304,7 +304,7 @@ static void store_row(const work *w, const float *c, float bias, int64_t at, int
 
 /* A region's sums for one row of the weights. */
 static void store_sums(const work *w, int64_t row) {
-  int64_t stride = w->f->stage.pitch, count = w->f->stage.axis[1].outputs, rows = w->region.rows;
+  int64_t stride = w->f->patch.pitch, count = w->f->patch.axis[1].outputs, rows = w->region.rows;
   bool dense = count == stride && w->f->stride[0] == 1 && w->f->stride[1] == 1;
   for (int64_t n = 0; n < w->region.samples; n++) {
     const float *c = w->sums + row * w->runs * w->width;
@@ -324,7 +324,7 @@ static ac_conv_source source_of(const problem *p) {
 
 static void run_region(work *w, int64_t first, int64_t last) {
   const problem *p = w->p;
-  const ac_conv_stage *s = &w->f->stage;
+  const ac_conv_patch *s = &w->f->patch;
   ac_conv_source source = source_of(p);
   w->runs = ac_conv_runs(s, &w->region);
   w->length = ac_conv_run_length(s, &w->region);
@@ -337,7 +337,7 @@ static void run_region(work *w, int64_t first, int64_t last) {
       w->region.channels = ac_min(s->held, p->in - c);
       w->region.channel = w->group * p->in + c;
       if (w->first == first || s->held < p->in)
-        ac_conv_stage_fill(s, &source, &w->region, w->filling);
+        ac_conv_patch_fill(s, &source, &w->region, w->filling);
       multiply_channels(w, c);
     }
     for (int64_t row = 0; row < w->rows; row++) store_sums(w, row);
@@ -352,10 +352,10 @@ static int64_t filter_rows(const work *w, int64_t sample, int64_t channel, int64
   const phase *f = w->f;
   ac_conv_source source = source_of(p);
   int64_t image = sample * source.sample + w->group * source.channel;
-  ac_conv_rows rows = ac_conv_rows_from(f->stage.axis, &source, image, row, last);
+  ac_conv_rows rows = ac_conv_rows_from(f->patch.axis, &source, image, row, last);
   bool dense = f->stride[0] == 1 && f->stride[1] == 1;
   bool direct = dense && p->y->dtype == AC_F32 && !p->args->add[0];
-  const float *weights = weights_of(w, channel) + rows.first * f->stage.axis[1].taps;
+  const float *weights = weights_of(w, channel) + rows.first * f->patch.axis[1].taps;
   float *y = p->y->data, bias = bias_of(w, channel);
   int64_t at = row_of(w, sample, channel, row), all = rows.count * rows.columns;
   rows.next_x = ac_conv_next(p->x, p->groups, sample);
@@ -370,7 +370,7 @@ static int64_t filter_rows(const work *w, int64_t sample, int64_t channel, int64
   return rows.count;
 }
 
-/* Where a group has one channel of the source: without a stage. */
+/* Where a group has one channel of the source: without a patch. */
 static void filter_region(const work *w, int64_t first, int64_t last) {
   int64_t end = w->region.row + w->region.rows;
   for (int64_t n = w->region.sample; n < w->region.sample + w->region.samples; n++)
@@ -382,7 +382,7 @@ static void filter_region(const work *w, int64_t first, int64_t last) {
  * samples and rows. There are several parts where there are fewer images than threads. */
 static void run_phase(work *w, int thread, int team) {
   const problem *p = w->p;
-  const ac_conv_stage *s = &w->f->stage;
+  const ac_conv_patch *s = &w->f->patch;
   int64_t height = s->axis[0].outputs, images = p->groups * p->samples;
   int64_t parts = ac_min(ac_ceil_div(team, images), ac_ceil_div(p->out, AC_CPU_TILE_ROWS));
   int64_t at, last, share = ac_ceil_div(p->out, parts);
@@ -415,7 +415,7 @@ static void run_part(const ac_cpu_context *context, const ac_op_args *args, int 
   phase f = {.depth = 0};
   work w = {.p = &p, .f = &f, .filling = own, .sums = own + m.filling, .offset = offset};
   while (next_phase(&p, &f)) {
-    ac_conv_stage_offsets(&f.stage, offset);
+    ac_conv_patch_offsets(&f.patch, offset);
     run_phase(&w, thread, team);
   }
 }

@@ -1,9 +1,9 @@
 /* The gradients of a convolution's weights and bias. Transposed, [channels x taps, out], the former
- * is a product of the image, as it lies in a stage (conv_stage.c), with dy laid out with channels
+ * is a product of the image, as it lies in a patch (conv_patch.c), with dy laid out with channels
  * last: row (c, r, t) of the left operand is the image from that tap's offset on.
  *
  *   for each task: a part of the channels of a group, and of the samples
- *     for each region of outputs, fill the stage
+ *     for each region of outputs, fill the patch
  *       for each panel of dy, DEPTH outputs by some channels: sums of all rows += image x panel
  *   dW (+)= the sums of all parts of the samples, in their order, transposed
  *
@@ -11,10 +11,10 @@
  * the device's threads and on shapes, not on timing, so that the bits do not either. Groups with
  * few output channels (depthwise ones have one) take dot products along the image instead.
  *
- * The panel has zeros where positions of the stage are no outputs. They meet values all the same:
+ * The panel has zeros where positions of the patch are no outputs. They meet values all the same:
  * an infinity in the image makes NaNs also of elements of dW that it is no part of.
  *
- * Workspace: sums as large as dW, for each part of the samples, and for each thread a stage and a
+ * Workspace: sums as large as dW, for each part of the samples, and for each thread a patch and a
  * panel. */
 #include "backend/cpu/conv.h"
 #include "backend/cpu/convert.h"
@@ -40,7 +40,7 @@ typedef struct problem {
   int64_t depth;                    /* in x taps: rows of sums of a group */
   int64_t width;                    /* columns of sums */
   int64_t channel_parts, sample_parts;
-  ac_conv_stage stage;
+  ac_conv_patch patch;
 } problem;
 
 static problem problem_of(const ac_cpu_context *context, const ac_op_args *args) {
@@ -62,14 +62,14 @@ static problem problem_of(const ac_cpu_context *context, const ac_op_args *args)
   p.width = p.out < FEW ? p.out : ac_ceil_div(p.out, AC_CPU_VECTOR) * AC_CPU_VECTOR;
   p.depth = p.in * dw->dim[2] * dw->dim[3];
   for (int i = 0; i < 2; i++)
-    p.stage.axis[i] = (ac_conv_axis){.size = x->dim[2 + i],
+    p.patch.axis[i] = (ac_conv_axis){.size = x->dim[2 + i],
                                      .outputs = dy->dim[2 + i],
                                      .taps = dw->dim[2 + i],
                                      .first = -a->padding[i],
                                      .step = a->stride[i],
                                      .spacing = a->dilation[i]};
-  p.stage.channels = ac_ceil_div(p.in, p.channel_parts);
-  ac_conv_stage_plan(&p.stage, p.samples, COLUMNS, p.out);
+  p.patch.channels = ac_ceil_div(p.in, p.channel_parts);
+  ac_conv_patch_plan(&p.patch, p.samples, COLUMNS, p.out);
   return p;
 }
 
@@ -77,9 +77,9 @@ static int64_t sum_floats(const problem *p) {
   return ac_conv_lines(p->groups * p->depth * p->width);
 }
 
-/* A thread's stage, panel, and offsets: of the stage and of the panel's rows. */
+/* A thread's patch, panel, and offsets: of the patch and of the panel's rows. */
 static int64_t share_floats(const problem *p) {
-  return ac_conv_lines(p->stage.floats) + PANEL + ac_conv_lines(p->stage.offsets) + DEPTH;
+  return ac_conv_lines(p->patch.floats) + PANEL + ac_conv_lines(p->patch.offsets) + DEPTH;
 }
 
 static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args) {
@@ -130,7 +130,7 @@ static void pack(const task *t, int64_t sample, int64_t begin, int64_t count, in
                  int64_t channels, int64_t width) {
   const problem *p = t->p;
   const ac_operand *dy = p->dy;
-  int64_t stride = p->stage.pitch, columns = dy->dim[3], rows = t->region.rows;
+  int64_t stride = p->patch.pitch, columns = dy->dim[3], rows = t->region.rows;
   if (stride == columns) { /* an image without gaps is one long row */
     stride = columns = rows * dy->dim[3];
     rows = 1;
@@ -151,11 +151,11 @@ static void pack(const task *t, int64_t sample, int64_t begin, int64_t count, in
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
-/* All rows of the stage's channels x one panel of `width` columns. */
+/* All rows of the patch's channels x one panel of `width` columns. */
 static void multiply_panel(const task *t, const float *image, int64_t count, int64_t width,
                            float *sums) {
   const problem *p = t->p;
-  int64_t rows = t->region.channels * p->stage.axis[0].taps * p->stage.axis[1].taps;
+  int64_t rows = t->region.channels * p->patch.axis[0].taps * p->patch.axis[1].taps;
   ac_cpu_tiles tiles = ac_cpu_tiles_of(rows, AC_CPU_TILE_ROWS);
   for (int64_t tile = 0, row = 0; tile < tiles.count; tile++) {
     int height = ac_cpu_tile_height(&tiles, tile);
@@ -183,7 +183,7 @@ static void multiply_run(const task *t, int64_t sample, const float *image, int6
 static void dot_run(const task *t, int64_t sample, const float *image, int64_t length,
                     float *sums) {
   const problem *p = t->p;
-  int64_t rows = t->region.channels * p->stage.axis[0].taps * p->stage.axis[1].taps;
+  int64_t rows = t->region.channels * p->patch.axis[0].taps * p->patch.axis[1].taps;
   for (int64_t channel = 0; channel < p->out; channel++)
     for (int64_t begin = 0; begin < length; begin += PANEL) {
       int64_t count = ac_min(PANEL, length - begin);
@@ -192,10 +192,10 @@ static void dot_run(const task *t, int64_t sample, const float *image, int64_t l
     }
 }
 
-/* Without a stage, where a group has one channel. */
+/* Without a patch, where a group has one channel. */
 static void correlate_region(const task *t, const ac_conv_source *source) {
   const problem *p = t->p;
-  const ac_conv_axis *axis = p->stage.axis;
+  const ac_conv_axis *axis = p->patch.axis;
   int64_t end = t->region.row + t->region.rows, taps = axis[1].taps;
   for (int64_t n = t->region.sample; n < t->region.sample + t->region.samples; n++)
     for (int64_t o = 0; o < p->out; o++)
@@ -213,7 +213,7 @@ static void correlate_region(const task *t, const ac_conv_source *source) {
 
 static void run_region(task *t, int64_t first, int64_t last) {
   const problem *p = t->p;
-  const ac_conv_stage *s = &p->stage;
+  const ac_conv_patch *s = &p->patch;
   int64_t pixels = p->x->dim[2] * p->x->dim[3], taps = s->axis[0].taps * s->axis[1].taps;
   ac_conv_source source = {
       .data = p->x->data, .dtype = p->x->dtype, .sample = p->x->dim[1] * pixels, .channel = pixels};
@@ -225,7 +225,7 @@ static void run_region(task *t, int64_t first, int64_t last) {
   for (int64_t c = first; c < last; c += s->held) {
     t->region.channels = ac_min(s->held, last - c);
     t->region.channel = t->group * p->in + c;
-    ac_conv_stage_fill(s, &source, &t->region, t->filling);
+    ac_conv_patch_fill(s, &source, &t->region, t->filling);
     float *sums = t->sums + (t->group * p->in + c) * taps * p->width;
     for (int64_t run = 0; run < runs; run++) {
       const float *image = t->filling + run * s->sample;
@@ -238,7 +238,7 @@ static void run_region(task *t, int64_t first, int64_t last) {
 /* Task `index`, in the order of parts of samples, groups and parts of channels. */
 static void run_task(task *t, int64_t index) {
   const problem *p = t->p;
-  const ac_conv_stage *s = &p->stage;
+  const ac_conv_patch *s = &p->patch;
   int64_t part = index % p->channel_parts, share = s->channels;
   int64_t first = ac_min(p->in, part * share), last = ac_min(p->in, first + share);
   int64_t of_samples = index / p->channel_parts / p->groups;
@@ -326,10 +326,10 @@ static void run_part(const ac_cpu_context *context, const ac_op_args *args, int 
   float *sums = args->workspace;
   float *own = sums + p.sample_parts * sum_floats(&p) + thread * share_floats(&p);
   task t = {.p = &p, .sums = sums, .filling = own};
-  t.panel = own + ac_conv_lines(p.stage.floats);
+  t.panel = own + ac_conv_lines(p.patch.floats);
   t.panel_offset = (int32_t *)(t.panel + PANEL);
   t.offset = t.panel_offset + DEPTH;
-  ac_conv_stage_offsets(&p.stage, t.offset);
+  ac_conv_patch_offsets(&p.patch, t.offset);
   int64_t first, last;
   ac_cpu_share(p.sample_parts * p.groups * p.channel_parts, 1, thread, team, &first, &last);
   for (int64_t i = first; i < last; i++) run_task(&t, i);

@@ -1,4 +1,4 @@
-/* Rows of images into a stage and rows of sums into images. They are often shorter than a vector,
+/* Rows of images into a patch and rows of sums into images. They are often shorter than a vector,
  * so that a call or a loop for the rest would cost more than the row: where the instruction set has
  * masks, all of a row is whole vectors of which some lanes are left out. Every second element, for
  * strides of 2, is a matter of masks too. */

@@ -5,7 +5,7 @@
  * have are chosen; ACCRUE_ISA asks for a lower one, for tests: base, v3 or v4 (levels of x86-64),
  * or base, sve256 or sve512 (AArch64's NEON, and SVE of so many bits, for a CPU whose vectors are
  * that long). ACCRUE_CPU_STREAM=BYTES stands for the size of the last-level cache in deciding what
- * is written past the caches (stage.c); 0: nothing is. ACCRUE_CPU_SERIAL=ELEMENTS, for tests, is
+ * is written past the caches (blocks.c); 0: nothing is. ACCRUE_CPU_SERIAL=ELEMENTS, for tests, is
  * the work up to which a loop is not shared out among threads; 0: all are shared out. */
 #include "backend/backend.h"
 

@@ -1,6 +1,8 @@
-/* Softmax cross-entropy (cross_entropy.h). Row results go to the workspace, before what staging
- * needs there. */
+/* Softmax cross-entropy (cross_entropy.h). Row results go to the workspace, before the
+ * scratch that blocks need there. */
 #include "backend/cpu/cross_entropy.h"
+
+#include "core/align.h"
 
 static loss_rows rows_of(const ac_op_args *args) {
   return (loss_rows){args->attributes, args->in[1].data, ac_cpu_data(&args->in[2]),
@@ -27,7 +29,7 @@ static void forward(const ac_cpu_context *context, const ac_op_args *args) {
 
 static uint64_t forward_workspace(const ac_cpu_context *context, const ac_op_args *args) {
   uint64_t results = (uint64_t)ac_rows(&args->in[0]) * sizeof(row_result);
-  return (results + 63) / 64 * 64 + ac_cpu_row_staging(context, args);
+  return ac_align(results, AC_LINE_BYTES) + ac_cpu_row_scratch(context, args);
 }
 
 static void gradient_range(const ac_op_args *args, int64_t first, int64_t last) {
@@ -46,4 +48,4 @@ static void gradient(const ac_cpu_context *context, const ac_op_args *args) {
 }
 
 const ac_cpu_kernel AC_CPU_KERNEL(cross_entropy) = {forward, forward_workspace};
-const ac_cpu_kernel AC_CPU_KERNEL(cross_entropy_gradient) = {gradient, ac_cpu_row_staging};
+const ac_cpu_kernel AC_CPU_KERNEL(cross_entropy_gradient) = {gradient, ac_cpu_row_scratch};

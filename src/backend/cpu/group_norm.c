@@ -2,9 +2,10 @@
  * variance from the centred row, then a pass for each channel.
  *
  * The gradient (formulas in ops/group_norm.c) first sums dy and dy h of each channel of the row
- * into the workspace, [B, C] pairs before what staging needs there; their sums weighted by gamma
- * are what dx needs, and their sums over the samples, in order, are dbeta and dgamma. */
+ * into the workspace, [B, C] pairs before the scratch that blocks need there; their sums weighted
+ * by gamma are what dx needs, and their sums over the samples, in order, are dbeta and dgamma. */
 #include "backend/cpu/norm.h"
+#include "core/align.h"
 #include "ops/channels.h"
 #include "ops/group_norm.h"
 
@@ -45,9 +46,9 @@ static void forward(const ac_cpu_context *context, const ac_op_args *args) {
   ac_cpu_for_floats(context, args, r.count, r.channels * r.positions, forward_range);
 }
 
-static uint64_t staging(const ac_cpu_context *context, const ac_op_args *args) {
+static uint64_t scratch(const ac_cpu_context *context, const ac_op_args *args) {
   rows r = rows_of(args);
-  return ac_cpu_staging(context, args, r.channels * r.positions);
+  return ac_cpu_scratch(context, args, r.channels * r.positions);
 }
 
 /* Of dy, and of dy h, over a channel of one sample. */
@@ -121,8 +122,8 @@ static void gradient(const ac_cpu_context *context, const ac_op_args *args) {
 static uint64_t gradient_workspace(const ac_cpu_context *context, const ac_op_args *args) {
   ac_channels shape = ac_channels_of(&args->in[0]);
   uint64_t sums = (uint64_t)(shape.samples * shape.channels) * sizeof(channel_sums);
-  return (sums + 63) / 64 * 64 + staging(context, args);
+  return ac_align(sums, AC_LINE_BYTES) + scratch(context, args);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(group_norm) = {forward, staging};
+const ac_cpu_kernel AC_CPU_KERNEL(group_norm) = {forward, scratch};
 const ac_cpu_kernel AC_CPU_KERNEL(group_norm_gradient) = {gradient, gradient_workspace};

@@ -4,9 +4,10 @@
  * their tables (table.c) when a device is opened.
  *
  * Loops are plain C that the compiler vectorises. Parallel regions are opened here
- * (ac_cpu_parallel, ac_cpu_for), in stage.c and in planes.c, and nowhere else. They ask for all the
- * threads of the context or are not opened at all: OpenMP keeps one team, and one of another size,
- * or of one thread, would be allocated anew each time. Small work runs in the calling thread. */
+ * (ac_cpu_parallel, ac_cpu_for), in blocks.c and in planes.c, and nowhere else. They ask for all
+ * the threads of the context or are not opened at all: OpenMP keeps one team, and one of another
+ * size, or of one thread, would be allocated anew each time. Small work runs in the calling thread.
+ */
 #ifndef AC_BACKEND_CPU_KERNELS_H
 #define AC_BACKEND_CPU_KERNELS_H
 
@@ -132,12 +133,12 @@ static inline void ac_cpu_for(const ac_cpu_context *context, const ac_op_args *a
 
 #define ac_cpu_for_floats AC_CPU_NAME(ac_cpu_for_floats)
 #define ac_cpu_for_elements AC_CPU_NAME(ac_cpu_for_elements)
-#define ac_cpu_staging AC_CPU_NAME(ac_cpu_staging)
+#define ac_cpu_scratch AC_CPU_NAME(ac_cpu_scratch)
 #define ac_cpu_column_sums AC_CPU_NAME(ac_cpu_column_sums)
 
 /* ac_cpu_for with a range function that knows floats alone and fills its outputs in their order:
  * operands of kind s reach it as floats, whatever they are stored in, and outputs that no cache
- * would keep are written past them (stage.c). */
+ * would keep are written past them (blocks.c). */
 void ac_cpu_for_floats(const ac_cpu_context *context, const ac_op_args *args, int64_t count,
                        int64_t weight, ac_cpu_range range);
 
@@ -149,7 +150,7 @@ void ac_cpu_for_elements(const ac_cpu_context *context, const ac_op_args *args, 
 
 /* Bytes ac_cpu_for_floats takes at the end of the workspace, which is then a multiple of 64; 0
  * unless items are long. */
-uint64_t ac_cpu_staging(const ac_cpu_context *context, const ac_op_args *args, int64_t weight);
+uint64_t ac_cpu_scratch(const ac_cpu_context *context, const ac_op_args *args, int64_t weight);
 
 /* ac_cpu_for_floats with the rows of the first operand for items, and what it takes of the
  * workspace. */
@@ -158,8 +159,8 @@ static inline void ac_cpu_for_rows(const ac_cpu_context *context, const ac_op_ar
   const ac_operand *x = &args->in[0];
   ac_cpu_for_floats(context, args, ac_rows(x), ac_columns(x), range);
 }
-static inline uint64_t ac_cpu_row_staging(const ac_cpu_context *context, const ac_op_args *args) {
-  return ac_cpu_staging(context, args, ac_columns(&args->in[0]));
+static inline uint64_t ac_cpu_row_scratch(const ac_cpu_context *context, const ac_op_args *args) {
+  return ac_cpu_scratch(context, args, ac_columns(&args->in[0]));
 }
 
 /* One thread's part of the column sums of x[rows, columns] into y, added to it if `add`. */

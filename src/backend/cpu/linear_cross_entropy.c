@@ -5,6 +5,7 @@
  * whatever x and W are stored in. Behind the chunk in the workspace stand the row results, which
  * are added up in the order of rows (cross_entropy.h), and each thread's scratch of products. */
 #include "backend/cpu/cross_entropy.h"
+#include "core/align.h"
 #include "backend/cpu/product/layer.h"
 #include "ops/linear_cross_entropy.h"
 
@@ -95,7 +96,7 @@ static uint64_t scratch_bytes(const ac_cpu_context *context, const problem *p) {
 static uint64_t scratch_offset(const problem *p) {
   uint64_t logits = (uint64_t)(p->chunk * p->classes) * sizeof(float),
            results = (uint64_t)p->rows * sizeof(row_result);
-  return (logits + results + 63) / 64 * 64;
+  return ac_align(logits + results, AC_LINE_BYTES);
 }
 
 static void run_share(const ac_cpu_context *context, const problem *p, const ac_gemm *gemm,

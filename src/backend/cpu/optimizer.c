@@ -68,7 +68,7 @@ static uint64_t statistics_workspace(const ac_cpu_context *context, const ac_op_
   return (uint64_t)ac_ceil_div(args->in[0].count, BLOCK) * sizeof(block_result);
 }
 
-/* The working copy in 16 bits, if there is one: staging (kernels.h) lets it be a copy. */
+/* The working copy in 16 bits, if there is one: blocks (kernels.h) let it be a copy. */
 static void copy_parameters(const ac_operand *w, const float *p, int64_t first, int64_t last) {
   if (w->count) memcpy((float *)w->data + first, p + first, (size_t)(last - first) * sizeof *p);
 }

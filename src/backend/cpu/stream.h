@@ -1,4 +1,4 @@
-/* Stores past the caches, for arrays that no cache would keep (see stage.c). */
+/* Stores past the caches, for arrays that no cache would keep (see blocks.c). */
 #ifndef AC_BACKEND_CPU_STREAM_H
 #define AC_BACKEND_CPU_STREAM_H
 

@@ -50,7 +50,7 @@ static void gradient(const ac_cpu_context *context, const ac_op_args *args) {
 
 static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args) {
   bool backward = args->op == AC_OP_weight_standardisation_gradient;
-  return ac_cpu_staging(context, args, ac_weight_row(&args->in[backward]));
+  return ac_cpu_scratch(context, args, ac_weight_row(&args->in[backward]));
 }
 
 const ac_cpu_kernel AC_CPU_KERNEL(weight_standardisation) = {forward, workspace};

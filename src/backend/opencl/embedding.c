@@ -1,5 +1,6 @@
 /* embedding: rows of a table, and their gradient summed over occurrences. */
 #include "backend/opencl/opencl.h"
+#include "core/align.h"
 #include "core/error.h"
 
 ac_status ac_cl_embedding(ac_opencl *cl, const ac_op_args *args) {
@@ -11,7 +12,7 @@ ac_status ac_cl_embedding(ac_opencl *cl, const ac_op_args *args) {
 
 /* The chain of occurrences, then the marks of those that follow another. */
 static uint64_t marks_offset(int64_t n) {
-  return ((uint64_t)n + 63) / 64 * 64;
+  return ac_align((uint64_t)n, AC_LINE_BYTES);
 }
 
 uint64_t ac_cl_embedding_gradient_workspace(ac_opencl *cl, const ac_op_args *args) {

@@ -14,10 +14,6 @@ static ac_status gradient(ac_differentiation *d, const ac_node *node) {
                            sizeof(ac_square_attributes));
 }
 
-static double flops(const ac_op_args *args) {
-  return 2.0 * (double)args->out[0].count;
-}
-
 static void words(ac_words *words, const ac_op_args *args) {
   if (((const ac_square_attributes *)args->attributes)->factor == 1) ac_words_put(words, ", plain");
 }
@@ -27,14 +23,14 @@ static const ac_square_attributes sampled = {0.5f};
 const ac_op_desc ac_op_desc_square = {
     .in_place = 1,
     .gradient = gradient,
-    .flops = flops,
+    .flops_per_element = 2,
     .words = words,
     .sample = {{"n"}, {"n"}, &sampled},
 };
 const ac_op_desc ac_op_desc_square_gradient = {
     .in_place = 1,
     .backward = true,
-    .flops = flops,
+    .flops_per_element = 2,
     .words = words,
     .sample = {{"n", "n"}, {"n"}, &sampled},
 };

@@ -34,7 +34,7 @@ static void add_parts(int threads) {
   ac_op_args args = {.op = AC_OP_concat, .run = &state}; /* the op with the most operands */
   for (int k = 0; k < PARTS; k++) args.in[k] = make_operand(k % 2 ? 1 : -1);
   args.out[0] = make_operand(0);
-  args.workspace_bytes = ac_cpu_staging(&context, &args, columns);
+  args.workspace_bytes = ac_cpu_scratch(&context, &args, columns);
   args.workspace = aligned_alloc(64, args.workspace_bytes + 64);
   assert_non_null(args.workspace);
   ac_cpu_for_floats(&context, &args, ROWS, columns, sum_inputs);

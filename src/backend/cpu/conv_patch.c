@@ -1,6 +1,6 @@
 /* Images laid out so that convolutions run over contiguous floats.
  *
- * A filling of a stage is what some rows of outputs need of some channels of a source, in float and
+ * A filling of a patch is what some rows of outputs need of some channels of a source, in float and
  * with its padding in place. Output i and tap t of an axis meet at first + i step + t spacing. So
  * where the step is 1, an output's position in its rows, shifted by a distance that is the tap's
  * alone, is where its factor lies. Larger steps are reduced to that: the source is dealt out into
@@ -21,19 +21,19 @@
  *
  * Of small images, though, many positions are no outputs: with a padding of 1 an image of 4 x 4 has
  * 19 in its run, or two vectors. Where products with these would take longer than copying every
- * value for every tap, the stage is spread out: it does hold the matrix of columns, one row for
+ * value for every tap, the patch is spread out: it does hold the matrix of columns, one row for
  * each channel and tap, in which the outputs of all samples of a region follow each other without a
  * gap. It is made channel by channel from the planes above.
  *
- * Bounds: a filling has STAGE_FLOATS, or what one channel needs, and if spread out also one
+ * Bounds: a filling has PATCH_FLOATS, or what one channel needs, and if spread out also one
  * channel's planes. */
 #include "backend/cpu/conv.h"
 
 /* 512 KiB beside as much or less for sums and the weights' current block stay in the second-level
  * cache of current cores, 1 to 2 MiB. Tiles read up to SLACK floats behind the last value. */
-enum { STAGE_FLOATS = 128 << 10, SLACK = AC_CPU_TILE_WIDE };
+enum { PATCH_FLOATS = 128 << 10, SLACK = AC_CPU_TILE_WIDE };
 
-/* Of a region of small images: enough for whole tiles, few enough for many channels in a stage. */
+/* Of a region of small images: enough for whole tiles, few enough for many channels in a patch. */
 enum { SPREAD_COLUMNS = 256 };
 
 static int64_t residue_count(const ac_conv_axis *a) {
@@ -65,7 +65,7 @@ static int64_t row_stride(const ac_conv_axis *a, int64_t residues, int64_t reach
 }
 
 /* By measurement: a value that is copied takes as long as COPY products with another. */
-static bool should_spread(const ac_conv_stage *s, int64_t uses) {
+static bool should_spread(const ac_conv_patch *s, int64_t uses) {
   enum { COPY = 48 };
   int64_t outputs = s->axis[1].outputs, rows = s->axis[0].outputs;
   if (s->rows < rows || s->axis[0].taps * s->axis[1].taps < 2) return false;
@@ -74,7 +74,7 @@ static bool should_spread(const ac_conv_stage *s, int64_t uses) {
   return idle * uses > COPY * rows * outputs;
 }
 
-void ac_conv_stage_plan(ac_conv_stage *s, int64_t samples, int64_t columns, int64_t uses) {
+void ac_conv_patch_plan(ac_conv_patch *s, int64_t samples, int64_t columns, int64_t uses) {
   for (int i = 0; i < 2; i++) {
     const ac_conv_axis *a = &s->axis[i];
     s->residues[i] = residue_count(a);
@@ -95,23 +95,23 @@ void ac_conv_stage_plan(ac_conv_stage *s, int64_t samples, int64_t columns, int6
   int64_t taps = s->axis[0].taps * s->axis[1].taps;
   s->wide = ac_conv_lines(s->samples * s->rows * s->pitch);
   int64_t channel = s->spread ? taps * s->wide : planes;
-  int64_t fillings = ac_ceil_div(s->channels, ac_max(1, STAGE_FLOATS / channel));
+  int64_t fillings = ac_ceil_div(s->channels, ac_max(1, PATCH_FLOATS / channel));
   s->held = ac_ceil_div(s->channels, fillings);
   /* Room that does not shrink when there are more samples, though fewer channels may be held. */
-  s->floats = ac_max(channel, ac_min(STAGE_FLOATS, s->channels * channel)) + SLACK;
+  s->floats = ac_max(channel, ac_min(PATCH_FLOATS, s->channels * channel)) + SLACK;
   if (s->spread) s->floats += planes;
   s->offsets = s->channels * taps;
 }
 
 /* Where the values that meet a tap at output position 0 lie in the planes of a channel. */
-static int64_t offset_of(const ac_conv_stage *s, int64_t r, int64_t t) {
+static int64_t offset_of(const ac_conv_patch *s, int64_t r, int64_t t) {
   const ac_conv_axis *h = &s->axis[0], *w = &s->axis[1];
   int64_t plane = r % s->residues[0] * s->residues[1] + t % s->residues[1];
   int64_t row = r * h->spacing / h->step, column = t * w->spacing / w->step;
   return plane * s->plane + row * s->stride + column;
 }
 
-void ac_conv_stage_offsets(const ac_conv_stage *s, int32_t *offset) {
+void ac_conv_patch_offsets(const ac_conv_patch *s, int32_t *offset) {
   int64_t rows = s->axis[0].taps, columns = s->axis[1].taps, taps = rows * columns;
   int64_t planes = s->residues[0] * s->residues[1] * s->plane;
   for (int64_t c = 0; c < s->held; c++)
@@ -128,7 +128,7 @@ typedef struct columns {
   int64_t begin, end, first;
 } columns;
 
-static columns columns_of(const ac_conv_stage *s, int64_t b) {
+static columns columns_of(const ac_conv_patch *s, int64_t b) {
   const ac_conv_axis *w = &s->axis[1];
   columns c;
   inside(w, b, w->outputs + s->reach[1], &c.begin, &c.end);
@@ -137,7 +137,7 @@ static columns columns_of(const ac_conv_stage *s, int64_t b) {
 }
 
 /* The rows of one sample's part of a plane of residue a. `at` is where the channel begins. */
-static void fill_plane(const ac_conv_stage *s, const ac_conv_source *source, int64_t at,
+static void fill_plane(const ac_conv_patch *s, const ac_conv_source *source, int64_t at,
                        const ac_conv_region *region, int64_t a, const columns *c, float *y) {
   const ac_conv_axis *h = &s->axis[0], *w = &s->axis[1];
   int64_t rows = region->rows + s->reach[0], row = position(h, a, region->row);
@@ -153,7 +153,7 @@ static void fill_plane(const ac_conv_stage *s, const ac_conv_source *source, int
   for (int64_t j = 0; j < tail; j++) y[j] = 0;
 }
 
-static void fill_channel(const ac_conv_stage *s, const ac_conv_source *source,
+static void fill_channel(const ac_conv_patch *s, const ac_conv_source *source,
                          const ac_conv_region *region, int64_t channel, float *planes) {
   for (int64_t a = 0; a < s->residues[0]; a++)
     for (int64_t b = 0; b < s->residues[1]; b++, planes += s->plane) {
@@ -165,7 +165,7 @@ static void fill_channel(const ac_conv_stage *s, const ac_conv_source *source,
 }
 
 /* The rows of one channel's taps. */
-static void spread_channel(const ac_conv_stage *s, const ac_conv_region *region,
+static void spread_channel(const ac_conv_patch *s, const ac_conv_region *region,
                            const float *planes, float *to) {
   int64_t columns = s->axis[1].taps, taps = s->axis[0].taps * columns;
   int64_t sample = region->rows * s->pitch;
@@ -176,7 +176,7 @@ static void spread_channel(const ac_conv_stage *s, const ac_conv_region *region,
   }
 }
 
-void ac_conv_stage_fill(const ac_conv_stage *s, const ac_conv_source *source,
+void ac_conv_patch_fill(const ac_conv_patch *s, const ac_conv_source *source,
                         const ac_conv_region *region, float *filling) {
   int64_t channel = s->residues[0] * s->residues[1] * s->plane;
   if (s->spread) channel = s->axis[0].taps * s->axis[1].taps * s->wide;

@@ -23,10 +23,10 @@
 
 /* Floats: a block at most, and all blocks of a thread, which is 32 KiB of stack. Every operand that
  * an op can have has its place. */
-enum { BLOCK = 2048, SCRATCH = 4 * BLOCK, MOST_STAGED = AC_MAX_INPUTS + AC_MAX_OUTPUTS };
+enum { BLOCK = 2048, SCRATCH = 4 * BLOCK, MOST_OPERANDS = AC_MAX_INPUTS + AC_MAX_OUTPUTS };
 _Static_assert(AC_MAX_OUTPUTS *BLOCK <= SCRATCH, "streamed outputs have whole blocks");
 
-/* Where more than four operands are staged, blocks are shorter. */
+/* Where more than four operands are converted, blocks are shorter. */
 static int64_t block_of(int operands) {
   return ac_min(BLOCK, SCRATCH / ac_max(operands, 1) / 64 * 64);
 }
@@ -79,25 +79,25 @@ static bool is_streamed(const ac_cpu_context *context, const ac_op_args *args, i
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-typedef struct staged {
+typedef struct blocked {
   ac_operand *copy; /* in the kernel's arguments */
   const void *home; /* what it stands for */
   float *scratch;
   bool load, store; /* before and after the kernel */
   bool along;       /* goes along with the items */
   bool streamed;    /* its store */
-} staged;
+} blocked;
 
-typedef struct stage {
+typedef struct blocks {
   ac_op_args args;
   ac_dtype dtype;
   int count;
   int64_t block;
-  staged operand[MOST_STAGED];
+  blocked operand[MOST_OPERANDS];
   const ac_operand *input; /* the first, if it goes along with the items; otherwise NULL */
-} stage;
+} blocks;
 
-static void enter(stage *s, ac_operand *x, char kind, staged how, int64_t elements) {
+static void enter(blocks *s, ac_operand *x, char kind, blocked how, int64_t elements) {
   if (kind != 's' || !x->count || (s->dtype == AC_F32 && !how.streamed)) return;
   how.copy = x;
   how.home = x->data;
@@ -106,31 +106,31 @@ static void enter(stage *s, ac_operand *x, char kind, staged how, int64_t elemen
 }
 
 /* `elements` in all items. */
-static void begin(stage *s, const ac_op_args *args, int64_t elements, bool streamed) {
+static void begin(blocks *s, const ac_op_args *args, int64_t elements, bool streamed) {
   s->args = *args;
   s->dtype = ac_op_storage(args);
   s->count = 0;
   s->input = args->in[0].count == elements ? &args->in[0] : NULL;
   for (int i = 0; i < AC_MAX_INPUTS; i++)
-    enter(s, &s->args.in[i], ac_op_input_kind(args->op, i), (staged){.load = true}, elements);
+    enter(s, &s->args.in[i], ac_op_input_kind(args->op, i), (blocked){.load = true}, elements);
   for (int j = 0; j < AC_MAX_OUTPUTS; j++)
     enter(s, &s->args.out[j], ac_op_output_kind(args->op, j),
-          (staged){.load = args->add[j], .store = true, .streamed = streamed && is_cold(args, j)},
+          (blocked){.load = args->add[j], .store = true, .streamed = streamed && is_cold(args, j)},
           elements);
   s->block = block_of(s->count);
 }
 
 /* Lets element `first` of the operand be the scratch's first. */
-static void shift(staged *x, int64_t first) {
+static void shift(blocked *x, int64_t first) {
   x->copy->data = ac_element(x->scratch, AC_F32, -first);
 }
 
-static void load(const stage *s, staged *x, int64_t first, int64_t count) {
+static void load(const blocks *s, blocked *x, int64_t first, int64_t count) {
   ac_cpu_widen(s->dtype, ac_element(x->home, s->dtype, first), x->scratch, count);
 }
 
 /* Where a block that starts with this element must end on account of repeated operands. */
-static int64_t limit(const stage *s, int64_t first, int64_t last) {
+static int64_t limit(const blocks *s, int64_t first, int64_t last) {
   for (int k = 0; k < s->count; k++) {
     int64_t period = s->operand[k].copy->count;
     if (!s->operand[k].along && period > s->block)
@@ -139,7 +139,7 @@ static int64_t limit(const stage *s, int64_t first, int64_t last) {
   return last;
 }
 
-static void store(const stage *s, const staged *x, int64_t first, int64_t count) {
+static void store(const blocks *s, const blocked *x, int64_t first, int64_t count) {
   void *home = ac_element(x->home, s->dtype, first);
   bool mark = s->args.run->mark_flushed;
   if (!x->streamed) {
@@ -157,9 +157,9 @@ static void store(const stage *s, const staged *x, int64_t first, int64_t count)
 }
 
 /* Elements [first, last), which are whole items. */
-static void run_block(stage *s, int64_t first, int64_t last, int64_t weight, ac_cpu_range range) {
+static void run_block(blocks *s, int64_t first, int64_t last, int64_t weight, ac_cpu_range range) {
   for (int k = 0; k < s->count; k++) {
-    staged *x = &s->operand[k];
+    blocked *x = &s->operand[k];
     int64_t period = x->copy->count, start = x->along ? first : first % period;
     if (!x->along && period <= s->block) continue;
     shift(x, start);
@@ -186,10 +186,10 @@ fetch_ahead(const ac_op_args *args, int64_t elements, int64_t first, int64_t las
 /* One thread's items [first, last). */
 static void run_share(const ac_op_args *args, int64_t count, int64_t weight, ac_cpu_range range,
                       int64_t first, int64_t last, float *scratch, int64_t room, bool streamed) {
-  stage s;
+  blocks s;
   begin(&s, args, count * weight, streamed);
   for (int k = 0; k < s.count; k++) {
-    staged *x = &s.operand[k];
+    blocked *x = &s.operand[k];
     x->scratch = scratch + k * room;
     if (x->along || x->copy->count > s.block) continue;
     shift(x, 0);
@@ -204,15 +204,15 @@ static void run_share(const ac_op_args *args, int64_t count, int64_t weight, ac_
   if (streamed) ac_cpu_stream_fence();
 }
 
-static int staged_count(const ac_op_args *args) {
-  stage s;
+static int operand_count(const ac_op_args *args) {
+  blocks s;
   begin(&s, args, 0, false);
   return s.count;
 }
 
-uint64_t ac_cpu_staging(const ac_cpu_context *context, const ac_op_args *args, int64_t weight) {
+uint64_t ac_cpu_scratch(const ac_cpu_context *context, const ac_op_args *args, int64_t weight) {
   if (ac_op_storage(args) == AC_F32) return 0;
-  int operands = staged_count(args);
+  int operands = operand_count(args);
   if (weight <= block_of(operands)) return 0;
   int64_t room = ac_ceil_div(weight, AC_CPU_LINE) * AC_CPU_LINE;
   return (uint64_t)(context->threads * operands * room) * sizeof(float);
@@ -224,10 +224,10 @@ static void run_thread(const ac_cpu_context *context, const ac_op_args *args, in
   int64_t first, last;
   ac_cpu_share(count, weight == 1 ? 64 : 1, thread, team, &first, &last);
   if (first >= last) return;
-  uint64_t bytes = ac_cpu_staging(context, args, weight), own = bytes / (uint64_t)context->threads;
+  uint64_t bytes = ac_cpu_scratch(context, args, weight), own = bytes / (uint64_t)context->threads;
   char *end = (char *)args->workspace + args->workspace_bytes;
   float *scratch = bytes ? (float *)(end - bytes + (uint64_t)thread * own) : block;
-  int operands = staged_count(args);
+  int operands = operand_count(args);
   int64_t room = bytes ? (int64_t)(own / sizeof(float)) / operands : block_of(operands);
   run_share(args, count, weight, range, first, last, scratch, room, streamed);
 }
