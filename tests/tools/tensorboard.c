@@ -110,6 +110,26 @@ static void buckets_grow_by_a_tenth(void **state) {
   assert_true(limits[700] == 1e-12 && counts[700] == 0);
 }
 
+/* Where rounding could put a value beside its bucket. */
+static void values_next_to_a_limit_find_their_bucket(void **state) {
+  (void)state;
+  static histogram h;
+  histogram_init(&h);
+  for (int i = 1; i < HISTOGRAM_BUCKETS - 1; i++) {
+    const double near[] = {nextafter(h.limits[i], -INFINITY), h.limits[i],
+                           nextafter(h.limits[i], INFINITY)};
+    for (int k = 0; k < 3; k++) {
+      const float one = 1;
+      const int expected = k ? i + 1 : i;
+      histogram_clear(&h);
+      histogram_add(&h, &one, 1, 1 / near[k]);
+      const bool exact = h.min == near[k]; /* the divisor may have been rounded */
+      assert_true(!exact || h.counts[expected] == 1);
+      assert_int_equal(h.counts[i] + h.counts[i + 1], 1);
+    }
+  }
+}
+
 static void a_histogram_of_zeros_is_one_bucket(void **state) {
   (void)state;
   static histogram h;
@@ -318,6 +338,7 @@ int main(void) {
       cmocka_unit_test(checksums_have_their_known_values),
       cmocka_unit_test(histograms_count_every_value_once),
       cmocka_unit_test(buckets_grow_by_a_tenth),
+      cmocka_unit_test(values_next_to_a_limit_find_their_bucket),
       cmocka_unit_test(a_histogram_of_zeros_is_one_bucket),
       cmocka_unit_test(tensorboards_own_file_is_read),
       cmocka_unit_test(lines_become_scalars),

@@ -1,6 +1,7 @@
 #include "tensorboard/histogram.h"
 
 #include <float.h>
+#include <math.h>
 #include <string.h>
 
 void histogram_init(histogram *h) {
@@ -20,15 +21,15 @@ void histogram_clear(histogram *h) {
   h->min = h->max = h->sum = h->sum_squares = 0;
 }
 
-/* The first whose limit is above x. */
+/* The first whose limit is above x: by a logarithm, then by the limits themselves. */
 static int find_bucket(const histogram *h, double x) {
-  int low = 0, high = HISTOGRAM_BUCKETS - 1;
-  while (low < high) {
-    const int middle = (low + high) / 2;
-    if (x < h->limits[middle]) high = middle;
-    else low = middle + 1;
-  }
-  return low;
+  enum { ZERO = HISTOGRAM_SIDE, MOST = HISTOGRAM_SIDE - 2 };
+  const double powers = log(fabs(x) * 1e12) / log(1.1); /* below 0: x is smaller than all limits */
+  const int power = !(powers >= 0) ? -1 : powers < MOST ? (int)powers : MOST;
+  int bucket = x < 0 ? ZERO - 1 - power : ZERO + 2 + power;
+  while (x >= h->limits[bucket]) bucket++;
+  while (x < h->limits[bucket - 1]) bucket--;
+  return bucket;
 }
 
 void histogram_add(histogram *h, const float *values, int64_t count, double divisor) {
