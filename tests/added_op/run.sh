@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # tests/added_op/run.sh SOURCE WORK GENERATOR: an op is its files, one line in the list and its builder's prototype. A
-# copy of the tree is given one more op, built and tested, on every device; nothing else in it is changed. It stays in
-# WORK, so that the next run builds what has changed since, and is built without optimisation.
+# copy of the tree is given one more op, with a workspace and a limit on OpenCL, built and tested, on every device;
+# nothing else in it is changed. Until the files are there, the build names them. The copy stays in WORK, so that the next
+# run builds what has changed since, and is built without optimisation.
 set -euo pipefail
 source=$1 work=$2 generator=$3 here=$1/tests/added_op/tree
 copy=$work/source build=$work/build
@@ -10,10 +11,6 @@ rm -rf "$copy"
 mkdir "$copy"
 cp -rp "$source"/{CMakeLists.txt,CMakePresets.json,cl,examples,include,src,tests,tools} "$copy"
 
-(cd "$here" && find . -type f) | while read -r file; do
-  [[ ! -e $copy/$file ]] || { echo "$file is there already" >&2; exit 1; }
-done
-cp -rp "$here/." "$copy"
 add_before() { # FILE PATTERN LINE; what is built already stays so
   sed -i "0,/$2/s//$3\n&/" "$copy/$1"
   (($(diff "$source/$1" "$copy/$1" | grep -c '^[<>]') == 1)) || { echo "$1: not one line more" >&2; exit 1; }
@@ -29,8 +26,24 @@ cat >"$work/compile" <<'END'
 exec $(command -v ccache) "$@" -O0
 END
 chmod +x "$work/compile"
-cmake -S "$copy" -B "$build" -G "$generator" -DCMAKE_BUILD_TYPE=None "-DCMAKE_C_COMPILER_LAUNCHER=$work/compile" \
-  -DACCRUE_TESTS=ON >/dev/null
+configure() {
+  cmake -S "$copy" -B "$build" -G "$generator" -DCMAKE_BUILD_TYPE=None "-DCMAKE_C_COMPILER_LAUNCHER=$work/compile" \
+    -DACCRUE_TESTS=ON >"$work/log" 2>&1
+}
+
+if configure; then
+  echo "an op without files is built" >&2
+  exit 1
+fi
+for folder in src/ops src/backend/cpu src/backend/opencl tests/ops; do
+  grep -qx "  *$folder/square.c" "$work/log" || { cat "$work/log"; echo "$folder/square.c is not asked for" >&2; exit 1; }
+done
+
+(cd "$here" && find . -type f) | while read -r file; do
+  [[ ! -e $copy/$file ]] || { echo "$file is there already" >&2; exit 1; }
+done
+cp -rp "$here/." "$copy"
+configure || { cat "$work/log"; exit 1; }
 cmake --build "$build" --parallel 2 --target test_ops test_random >"$work/log" 2>&1 ||
   { tail -n 60 "$work/log"; exit 1; }
 

@@ -145,14 +145,15 @@ class Sources:
 
     def cl_kernels(self, ops):
         """{function: {file: [op]}} of OpenCL C, found from the names of kernels that the host's functions launch."""
-        host, kernels = {}, {}
+        host, kernels, entries = {}, {}, {}
         for path in self.functions:
             for f in self.functions[path]:
                 if path.startswith("src/backend/opencl/") and "static" not in f.head:
                     host.setdefault(f.name, f)
                 if path.startswith("cl/") and f.head.startswith("kernel"):
                     kernels.setdefault(f.name, []).append(f)
-        entries = {op: (host["ac_cl_" + op].path, "ac_cl_" + op) for op in ops if "ac_cl_" + op in host}
+            for op, run in re.findall(r"ac_cl_op_(\w+) = \{\s*\.run = (\w+)", self.text[path]):
+                entries[op] = (path, run)
 
         def find(user, name):
             if user.startswith("cl/"):

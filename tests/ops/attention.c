@@ -215,7 +215,31 @@ static void split(ac_device *device, const op_case *c) {
   op_instance_free(&part);
 }
 
+/* OpenCL's kernels take heads of up to 256 elements. */
+static void check_limits(ac_device *device) {
+  enum { HEADS = 3, MOST = 256 };
+  static const ac_attention_attributes attributes = {.heads = HEADS, .scale = 1};
+  if (device->backend->is_host) return;
+  for (int64_t head = MOST; head <= MOST + 1; head++) {
+    const int64_t C = HEADS * head;
+    const ac_operand qkv = {.rank = 3, .dim = {1, 1, 3 * C}, .count = 3 * C};
+    const ac_operand y = {.rank = 3, .dim = {1, 1, C}, .count = C};
+    const ac_operand lse = {.rank = 3, .dim = {1, HEADS, 1}, .count = HEADS};
+    ac_op_args all[] = {
+        {.op = AC_OP_attention, .in = {qkv}, .out = {y, lse}},
+        {.op = AC_OP_attention_gradient, .in = {y, qkv, y, lse}, .out = {qkv}},
+    };
+    for (int o = 0; o < 2; o++) {
+      all[o].attributes = &attributes;
+      OP_EXPECT("limits of attention",
+                device->backend->supports(device->state, &all[o]) == (head == MOST),
+                "%s with heads of %d", ac_op_name(all[o].op), (int)head);
+    }
+  }
+}
+
 static void special(ac_device *device) {
+  check_limits(device);
   extremes(device);
   if (!op_reduced) split(device, &cases[1]);
 }

@@ -118,7 +118,22 @@ static int64_t fill_floats(uint32_t *bits, ac_dtype to) {
   return n;
 }
 
+/* OpenCL's kernels know one type of 16 bits at a time. */
+static void check_limits(ac_device *device) {
+  if (device->backend->is_host) return;
+  for (ac_dtype from = AC_F32; from <= AC_BF16; from++)
+    for (ac_dtype to = AC_F32; to <= AC_BF16; to++) {
+      const ac_op_args args = {.op = AC_OP_cast,
+                               .in = {{.dtype = from, .rank = 1, .dim = {5}, .count = 5}},
+                               .out = {{.dtype = to, .rank = 1, .dim = {5}, .count = 5}}};
+      OP_EXPECT("limits of cast",
+                device->backend->supports(device->state, &args) == (from == AC_F32 || to == AC_F32),
+                "%s -> %s", op_storage_name(from), op_storage_name(to));
+    }
+}
+
 static void special(ac_device *device) {
+  check_limits(device);
   enum { MOST = 4 * 0x10000 + 512 * 64 };
   uint16_t *halves = malloc(0x10000 * sizeof *halves);
   uint32_t *floats = malloc(MOST * sizeof *floats);

@@ -280,21 +280,24 @@ static ac_operand shape_of(int64_t a, int64_t b, int64_t c, int64_t d) {
  */
 static void check_limits(ac_device *device) {
   static const struct {
-    int64_t images, side, in, out, kernel;
-    bool fits;
-  } limits[] = {{1, 1 << 14, 2, 3, 1, true},      {3, 1 << 14, 2, 3, 1, true},
-                {8, 1 << 14, 2, 3, 1, false},     {1, 1 << 16, 2, 3, 1, false},
-                {1, 1, 1 << 28, 1, 3, false},     {1, 1, 1, 1 << 28, 3, false},
-                {1, 1, 1 << 10, 1 << 10, 3, true}};
-  static const ac_conv2d_attributes same = {
-      .stride = {1, 1}, .padding = {1, 1}, .dilation = {1, 1}, .groups = 1};
-  static const ac_conv2d_attributes one = {.stride = {1, 1}, .dilation = {1, 1}, .groups = 1};
+    int64_t images, side, in, out;
+    int kernel, stride;
+    bool fits, input_gradient_fits;
+  } limits[] = {
+      {1, 1 << 14, 2, 3, 1, 1, true, true},   {3, 1 << 14, 2, 3, 1, 1, true, true},
+      {8, 1 << 14, 2, 3, 1, 1, false, false}, {8, 1 << 14, 2, 3, 1, 2, true, false},
+      {1, 1 << 16, 2, 3, 1, 1, false, false}, {1, 1, 1 << 28, 1, 3, 1, false, false},
+      {1, 1, 1, 1 << 28, 3, 1, false, false}, {1, 1, 1 << 10, 1 << 10, 3, 1, true, true},
+  };
   if (device->backend->is_host) return; /* it counts in 64 bits */
   for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
     int64_t n = limits[i].images, side = limits[i].side, k = limits[i].kernel;
     int64_t in = limits[i].in, out = limits[i].out;
+    const int stride = limits[i].stride, padding = limits[i].kernel / 2;
+    const ac_conv2d_attributes attributes = {
+        .stride = {stride, stride}, .padding = {padding, padding}, .dilation = {1, 1}, .groups = 1};
     const ac_operand x = shape_of(n, in, side, side);
-    const ac_operand y = shape_of(n, out, side, side);
+    const ac_operand y = shape_of(n, out, side / stride, side / stride);
     const ac_operand w = shape_of(out, in, k, k);
     const ac_op_args all[] = {
         {.op = AC_OP_conv2d, .in = {x, w}, .out = {y}},
@@ -303,10 +306,12 @@ static void check_limits(ac_device *device) {
     };
     for (int o = 0; o < 3; o++) {
       ac_op_args args = all[o];
-      args.attributes = k == 1 ? &one : &same;
+      const bool input = args.op == AC_OP_conv2d_input_gradient;
+      args.attributes = &attributes;
       OP_EXPECT("limits of conv2d",
-                device->backend->supports(device->state, &args) == limits[i].fits, "%s of row %d",
-                ac_op_name(args.op), (int)i);
+                device->backend->supports(device->state, &args) ==
+                    (input ? limits[i].input_gradient_fits : limits[i].fits),
+                "%s of row %d", ac_op_name(args.op), (int)i);
     }
   }
 }

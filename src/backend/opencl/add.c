@@ -1,8 +1,8 @@
 /* add and sum_leading, and the column sums that bias gradients share with the latter. */
-#include "backend/opencl/opencl.h"
+#include "backend/opencl/sums.h"
 #include "core/error.h"
 
-ac_status ac_cl_add(ac_opencl *cl, const ac_op_args *args) {
+static ac_status forward(ac_opencl *cl, const ac_op_args *args) {
   const ac_operand *a = &args->in[0], *b = &args->in[1];
   return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"add", "add", NULL}), ac_cl_elements(cl, a->count),
                       AC_CL_OPERAND(*a), AC_CL_OPERAND(*b), AC_CL_OPERAND(args->out[0]),
@@ -51,14 +51,17 @@ ac_status ac_cl_column_sums(ac_opencl *cl, const void *x, int64_t m, int64_t n, 
   return ac_cl_add_chunks(cl, workspace, 0, chunks.count, n, y, add);
 }
 
-uint64_t ac_cl_sum_leading_workspace(ac_opencl *cl, const ac_op_args *args) {
+static uint64_t sum_leading_workspace(ac_opencl *cl, const ac_op_args *args) {
   (void)cl;
   const int64_t n = args->out[0].count;
   return ac_cl_column_sums_workspace(args->in[0].count / n, n);
 }
 
-ac_status ac_cl_sum_leading(ac_opencl *cl, const ac_op_args *args) {
+static ac_status sum_leading(ac_opencl *cl, const ac_op_args *args) {
   const ac_operand *x = &args->in[0], *y = &args->out[0];
   return ac_cl_column_sums(cl, x->data, x->count / y->count, y->count, y->data, args->add[0],
                            args->workspace);
 }
+
+const ac_cl_op ac_cl_op_add = {.run = forward};
+const ac_cl_op ac_cl_op_sum_leading = {.run = sum_leading, .workspace = sum_leading_workspace};

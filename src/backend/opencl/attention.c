@@ -43,7 +43,7 @@ static ac_cl_grid tiles_of(const shape *s) {
       AC_CL_UINT((a)->stream), AC_CL_UINT(ac_dropout_threshold(p)),                  \
       AC_CL_FLOAT(ac_dropout_factor(p))
 
-ac_status ac_cl_attention(ac_opencl *cl, const ac_op_args *args) {
+static ac_status forward(ac_opencl *cl, const ac_op_args *args) {
   const ac_attention_attributes *a = args->attributes;
   const ac_run_state *run = args->run;
   const shape s = shape_of(cl, &args->in[0], a);
@@ -56,12 +56,12 @@ ac_status ac_cl_attention(ac_opencl *cl, const ac_op_args *args) {
 }
 
 /* dy y of each row of each head. */
-uint64_t ac_cl_attention_gradient_workspace(ac_opencl *cl, const ac_op_args *args) {
+static uint64_t gradient_workspace(ac_opencl *cl, const ac_op_args *args) {
   (void)cl;
   return sizeof(float) * (uint64_t)args->in[3].count;
 }
 
-ac_status ac_cl_attention_gradient(ac_opencl *cl, const ac_op_args *args) {
+static ac_status gradient(ac_opencl *cl, const ac_op_args *args) {
   const ac_attention_attributes *a = args->attributes;
   const ac_run_state *run = args->run;
   const ac_operand *dy = &args->in[0], *qkv = &args->in[1], *y = &args->in[2], *lse = &args->in[3],
@@ -84,3 +84,20 @@ ac_status ac_cl_attention_gradient(ac_opencl *cl, const ac_op_args *args) {
                       AC_CL_BUFFER(args->workspace), AC_CL_OPERAND(*dqkv),
                       MASKED_ARGUMENTS(s, a, run, p));
 }
+
+/* Registers hold the sums of a head of this size at most. */
+static bool head_fits(const ac_operand *qkv, const ac_attention_attributes *a) {
+  return ac_columns(qkv) / 3 / a->heads <= 256;
+}
+
+static bool forward_fits(const ac_op_args *args) {
+  return head_fits(&args->in[0], args->attributes);
+}
+
+static bool gradient_fits(const ac_op_args *args) {
+  return head_fits(&args->in[1], args->attributes);
+}
+
+const ac_cl_op ac_cl_op_attention = {.run = forward, .fits = forward_fits};
+const ac_cl_op ac_cl_op_attention_gradient = {
+    .run = gradient, .workspace = gradient_workspace, .fits = gradient_fits};

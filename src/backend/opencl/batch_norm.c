@@ -1,7 +1,7 @@
 /* batch_norm, its gradient, and its running statistics. */
 #include "ops/batch_norm.h"
 
-#include "backend/opencl/opencl.h"
+#include "backend/opencl/sums.h"
 #include "core/error.h"
 
 static float epsilon_of(const ac_op_args *args) {
@@ -14,14 +14,10 @@ static ac_cl_kernel kernel_of(const ac_opencl *cl, const char *name, const ac_ch
 }
 
 /* Two floats of each channel of a chunk. */
-static uint64_t chunk_bytes(const ac_op_args *args) {
+static uint64_t workspace(ac_opencl *cl, const ac_op_args *args) {
+  (void)cl;
   const ac_channels shape = ac_channels_of(&args->in[0]);
   return 2 * sizeof(float) * (uint64_t)(ac_cl_sample_chunks(&shape).count * shape.channels);
-}
-
-uint64_t ac_cl_batch_norm_workspace(ac_opencl *cl, const ac_op_args *args) {
-  (void)cl;
-  return chunk_bytes(args);
 }
 
 static ac_status batch_statistics(ac_opencl *cl, const ac_op_args *args, const ac_channels *shape) {
@@ -39,7 +35,7 @@ static ac_status batch_statistics(ac_opencl *cl, const ac_op_args *args, const a
       AC_CL_LONG(chunks.rows), AC_CL_LONG(chunks.count), AC_CL_FLOAT(epsilon_of(args)));
 }
 
-ac_status ac_cl_batch_norm(ac_opencl *cl, const ac_op_args *args) {
+static ac_status forward(ac_opencl *cl, const ac_op_args *args) {
   const ac_channels shape = ac_channels_of(&args->in[0]);
   if (cl->preparing || args->run->training) AC_TRY(batch_statistics(cl, args, &shape));
   if (cl->preparing || !args->run->training)
@@ -54,12 +50,7 @@ ac_status ac_cl_batch_norm(ac_opencl *cl, const ac_op_args *args) {
       AC_CL_LONG(shape.channels), AC_CL_LONG(shape.positions));
 }
 
-uint64_t ac_cl_batch_norm_gradient_workspace(ac_opencl *cl, const ac_op_args *args) {
-  (void)cl;
-  return chunk_bytes(args);
-}
-
-ac_status ac_cl_batch_norm_gradient(ac_opencl *cl, const ac_op_args *args) {
+static ac_status gradient(ac_opencl *cl, const ac_op_args *args) {
   const ac_channels shape = ac_channels_of(&args->in[0]);
   const ac_cl_chunks chunks = ac_cl_sample_chunks(&shape);
   AC_TRY(ac_cl_channel_gradient_sums(cl, &shape, chunks, 0, args));
@@ -83,7 +74,7 @@ static ac_cl_kernel small_kernel(const ac_opencl *cl, const char *name) {
   return (ac_cl_kernel){"batch_norm", name, ac_cl_row_options(cl, 1)};
 }
 
-ac_status ac_cl_batch_norm_pool(ac_opencl *cl, const ac_op_args *args) {
+static ac_status pool(ac_opencl *cl, const ac_op_args *args) {
   const ac_batch_norm_pool_attributes *a = args->attributes;
   const int64_t channels = args->in[0].dim[0];
   return AC_CL_LAUNCH(cl, small_kernel(cl, "batch_norm_pool"), ac_cl_elements(cl, channels),
@@ -92,10 +83,15 @@ ac_status ac_cl_batch_norm_pool(ac_opencl *cl, const ac_op_args *args) {
                       AC_CL_FLOAT(args->run->batch * a->per_sample), AC_CL_INT(args->add[0]));
 }
 
-ac_status ac_cl_batch_norm_update(ac_opencl *cl, const ac_op_args *args) {
+static ac_status update(ac_opencl *cl, const ac_op_args *args) {
   const ac_batch_norm_update_attributes *a = args->attributes;
   const int64_t channels = args->in[0].dim[0];
   return AC_CL_LAUNCH(cl, small_kernel(cl, "batch_norm_update"), ac_cl_elements(cl, channels),
                       AC_CL_OPERAND(args->in[0]), AC_CL_OPERAND(args->out[0]),
                       AC_CL_OPERAND(args->out[1]), AC_CL_LONG(channels), AC_CL_FLOAT(a->momentum));
 }
+
+const ac_cl_op ac_cl_op_batch_norm = {.run = forward, .workspace = workspace};
+const ac_cl_op ac_cl_op_batch_norm_gradient = {.run = gradient, .workspace = workspace};
+const ac_cl_op ac_cl_op_batch_norm_pool = {.run = pool};
+const ac_cl_op ac_cl_op_batch_norm_update = {.run = update};

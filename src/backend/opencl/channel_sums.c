@@ -1,5 +1,5 @@
 /* Sums over samples and positions of each channel, in chunks of samples. */
-#include "backend/opencl/opencl.h"
+#include "backend/opencl/sums.h"
 
 /* Elements of a channel that a work-group goes through, unless one sample has more. */
 enum { CHUNK_ELEMENTS = 4096 };

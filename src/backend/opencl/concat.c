@@ -14,7 +14,7 @@ static ac_status move_part(ac_opencl *cl, const ac_operand *x, int64_t row_x, in
                       AC_CL_LONG(first_y), AC_CL_INT(add));
 }
 
-ac_status ac_cl_concat(ac_opencl *cl, const ac_op_args *args) {
+static ac_status concat(ac_opencl *cl, const ac_op_args *args) {
   const ac_concat_attributes *a = args->attributes;
   const ac_operand *y = &args->out[0];
   const ac_concat_view whole = ac_concat_view_of(y, a->axis);
@@ -28,7 +28,7 @@ ac_status ac_cl_concat(ac_opencl *cl, const ac_op_args *args) {
   return AC_OK;
 }
 
-ac_status ac_cl_slice(ac_opencl *cl, const ac_op_args *args) {
+static ac_status slice(ac_opencl *cl, const ac_op_args *args) {
   const ac_concat_attributes *a = args->attributes;
   const ac_operand *x = &args->in[0], *y = &args->out[0];
   const ac_concat_view whole = ac_concat_view_of(x, a->axis);
@@ -37,7 +37,7 @@ ac_status ac_cl_slice(ac_opencl *cl, const ac_op_args *args) {
                    run, args->add[0]);
 }
 
-ac_status ac_cl_slice_gradient(ac_opencl *cl, const ac_op_args *args) {
+static ac_status slice_gradient(ac_opencl *cl, const ac_op_args *args) {
   const ac_concat_attributes *a = args->attributes;
   const ac_operand *dy = &args->in[0], *dx = &args->out[0];
   const ac_concat_view whole = ac_concat_view_of(dx, a->axis);
@@ -47,3 +47,7 @@ ac_status ac_cl_slice_gradient(ac_opencl *cl, const ac_op_args *args) {
                       AC_CL_LONG(whole.length * whole.inner), AC_CL_LONG(a->first * whole.inner),
                       AC_CL_INT(args->add[0]));
 }
+
+const ac_cl_op ac_cl_op_concat = {.run = concat};
+const ac_cl_op ac_cl_op_slice = {.run = slice};
+const ac_cl_op ac_cl_op_slice_gradient = {.run = slice_gradient};

@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "backend/opencl/product/gemm.h"
+#include "backend/opencl/sums.h"
 #include "core/error.h"
 
 enum { LEAST_CHUNK = 1024, MOST_CHUNKS = 64, PARTIAL_BYTES = 16 << 20 };
@@ -94,7 +95,7 @@ static ac_cl_kernel plain_kernel(const ac_opencl *cl, const char *name, int64_t 
 
 /* ---- forward, and the input's gradient ------------------------------------------------------- */
 
-ac_status ac_cl_conv2d(ac_opencl *cl, const ac_op_args *args) {
+static ac_status forward(ac_opencl *cl, const ac_op_args *args) {
   const shapes s = shapes_of(args, &args->in[0], &args->in[1], &args->out[0]);
   if (is_depthwise(&s))
     return AC_CL_LAUNCH(cl, plain_kernel(cl, "depthwise", 1), ac_cl_elements(cl, s.y->count),
@@ -108,7 +109,7 @@ ac_status ac_cl_conv2d(ac_opencl *cl, const ac_op_args *args) {
                   AC_CL_OPERAND(*s.y), false);
 }
 
-ac_status ac_cl_conv2d_input_gradient(ac_opencl *cl, const ac_op_args *args) {
+static ac_status input_gradient(ac_opencl *cl, const ac_op_args *args) {
   const shapes s = shapes_of(args, &args->out[0], &args->in[1], &args->in[0]);
   if (is_depthwise(&s))
     return AC_CL_LAUNCH(cl, plain_kernel(cl, "depthwise_input_gradient", 1),
@@ -140,7 +141,7 @@ static product weight_product(const shapes *s, const ac_operand *weight) {
                    (k + chunk - 1) / chunk};
 }
 
-uint64_t ac_cl_conv2d_weight_gradient_workspace(ac_opencl *cl, const ac_op_args *args) {
+static uint64_t weight_gradient_workspace(ac_opencl *cl, const ac_op_args *args) {
   (void)cl;
   const ac_operand *weight = &args->out[0];
   const shapes s = shapes_of(args, &args->in[0], weight, &args->in[1]);
@@ -165,7 +166,7 @@ static ac_status depthwise_gradient(ac_opencl *cl, const shapes *s, const ac_ope
                       GEOMETRY(s, s->x, s->in, s->y, s->out));
 }
 
-ac_status ac_cl_conv2d_weight_gradient(ac_opencl *cl, const ac_op_args *args) {
+static ac_status weight_gradient(ac_opencl *cl, const ac_op_args *args) {
   const ac_operand *dw = &args->out[0], *db = &args->out[1];
   const shapes s = shapes_of(args, &args->in[0], dw, &args->in[1]);
   if (db->count) AC_TRY(bias_gradient(cl, &s, db, args->add[1]));
@@ -177,3 +178,26 @@ ac_status ac_cl_conv2d_weight_gradient(ac_opencl *cl, const ac_op_args *args) {
                   AC_CL_BUFFER(args->workspace), false));
   return ac_cl_add_chunks(cl, args->workspace, 0, p.chunks, dw->count, dw->data, args->add[0]);
 }
+
+/* ---- what kernels can count ------------------------------------------------------------------ */
+
+/* In 32 bits: the positions of all images and the terms of their sums, which for some of forward
+ * pass and gradients are the weights of an output, for others those of an input. */
+static bool counts_fit(const ac_operand *image, const ac_operand *weight) {
+  for (int i = 0; i < 2 && weight->count; i++)
+    if (weight->count / weight->dim[i] > INT32_MAX / 2) return false;
+  return image->count / image->dim[1] <= INT32_MAX / 2;
+}
+
+static bool fits(const ac_op_args *args) {
+  return counts_fit(&args->out[0], &args->in[1]);
+}
+
+static bool weight_gradient_fits(const ac_op_args *args) {
+  return counts_fit(&args->in[1], &args->out[0]);
+}
+
+const ac_cl_op ac_cl_op_conv2d = {.run = forward, .fits = fits};
+const ac_cl_op ac_cl_op_conv2d_input_gradient = {.run = input_gradient, .fits = fits};
+const ac_cl_op ac_cl_op_conv2d_weight_gradient = {
+    .run = weight_gradient, .workspace = weight_gradient_workspace, .fits = weight_gradient_fits};

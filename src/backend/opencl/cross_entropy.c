@@ -1,9 +1,9 @@
 /* cross_entropy with softmax, and its gradient; also for the op that makes logits in chunks. */
-#include "ops/cross_entropy.h"
+#include "backend/opencl/cross_entropy.h"
 
 #include <stdio.h>
 
-#include "backend/opencl/opencl.h"
+#include "backend/opencl/losses.h"
 #include "core/error.h"
 
 enum { OPTIONS = 48 };
@@ -51,19 +51,22 @@ static ac_cl_loss_rows rows_of(const ac_op_args *args, const ac_operand *lse) {
 }
 
 /* Loss, weight and weight if right of each row. */
-uint64_t ac_cl_cross_entropy_workspace(ac_opencl *cl, const ac_op_args *args) {
+static uint64_t forward_workspace(ac_opencl *cl, const ac_op_args *args) {
   (void)cl;
   return 3 * sizeof(float) * (uint64_t)ac_rows(&args->in[0]);
 }
 
-ac_status ac_cl_cross_entropy(ac_opencl *cl, const ac_op_args *args) {
+static ac_status forward(ac_opencl *cl, const ac_op_args *args) {
   const ac_cl_loss_rows rows = rows_of(args, &args->out[1]);
   AC_TRY(ac_cl_row_losses(cl, &rows, args->workspace));
   if (!args->out[0].count) return AC_OK;
   return ac_cl_sum_losses(cl, args->workspace, rows.count, &args->out[0], args->add[0]);
 }
 
-ac_status ac_cl_cross_entropy_gradient(ac_opencl *cl, const ac_op_args *args) {
+static ac_status gradient(ac_opencl *cl, const ac_op_args *args) {
   const ac_cl_loss_rows rows = rows_of(args, &args->in[3]);
   return ac_cl_row_gradients(cl, &rows, args->out[0].data, ac_loss_scale(args));
 }
+
+const ac_cl_op ac_cl_op_cross_entropy = {.run = forward, .workspace = forward_workspace};
+const ac_cl_op ac_cl_op_cross_entropy_gradient = {.run = gradient};

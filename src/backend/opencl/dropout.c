@@ -4,7 +4,7 @@
 #include "backend/opencl/opencl.h"
 #include "core/random.h"
 
-ac_status ac_cl_dropout(ac_opencl *cl, const ac_op_args *args) {
+static ac_status dropout(ac_opencl *cl, const ac_op_args *args) {
   const ac_dropout_attributes *a = args->attributes;
   const ac_operand *x = &args->in[0];
   const ac_run_state *run = args->run;
@@ -20,3 +20,5 @@ ac_status ac_cl_dropout(ac_opencl *cl, const ac_op_args *args) {
                       AC_CL_UINT(run->sample), AC_CL_UINT(run->update), AC_CL_UINT(a->stream),
                       AC_CL_UINT(ac_dropout_threshold(a->p)), AC_CL_FLOAT(ac_dropout_factor(a->p)));
 }
+
+const ac_cl_op ac_cl_op_dropout = {.run = dropout};

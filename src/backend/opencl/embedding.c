@@ -3,7 +3,7 @@
 #include "core/align.h"
 #include "core/error.h"
 
-ac_status ac_cl_embedding(ac_opencl *cl, const ac_op_args *args) {
+static ac_status forward(ac_opencl *cl, const ac_op_args *args) {
   const ac_operand *table = &args->in[0], *ids = &args->in[1], *y = &args->out[0];
   return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"embedding", "embedding", NULL}),
                       ac_cl_elements(cl, y->count), AC_CL_OPERAND(*table), AC_CL_OPERAND(*ids),
@@ -15,12 +15,12 @@ static uint64_t marks_offset(int64_t n) {
   return ac_align((uint64_t)n, AC_LINE_BYTES);
 }
 
-uint64_t ac_cl_embedding_gradient_workspace(ac_opencl *cl, const ac_op_args *args) {
+static uint64_t gradient_workspace(ac_opencl *cl, const ac_op_args *args) {
   (void)cl;
   return 4 * 2 * marks_offset(args->in[0].count);
 }
 
-ac_status ac_cl_embedding_gradient(ac_opencl *cl, const ac_op_args *args) {
+static ac_status gradient(ac_opencl *cl, const ac_op_args *args) {
   const ac_operand *ids = &args->in[0], *dy = &args->in[1], *dtable = &args->out[0];
   const int64_t n = ids->count;
   const ac_cl_argument chain = AC_CL_BUFFER(args->workspace);
@@ -35,3 +35,6 @@ ac_status ac_cl_embedding_gradient(ac_opencl *cl, const ac_op_args *args) {
                       marks, AC_CL_OPERAND(*dtable), AC_CL_INT(n), AC_CL_LONG(ac_columns(dtable)),
                       AC_CL_INT(args->add[0]));
 }
+
+const ac_cl_op ac_cl_op_embedding = {.run = forward};
+const ac_cl_op ac_cl_op_embedding_gradient = {.run = gradient, .workspace = gradient_workspace};

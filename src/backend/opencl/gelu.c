@@ -8,10 +8,13 @@ static const char *options_of(const ac_op_args *args) {
   return a->kind == AC_GELU_ERF ? "-DGELU_ERF" : NULL;
 }
 
-ac_status ac_cl_gelu(ac_opencl *cl, const ac_op_args *args) {
+static ac_status forward(ac_opencl *cl, const ac_op_args *args) {
   return ac_cl_map(cl, (ac_cl_kernel){"gelu", "gelu", options_of(args)}, args);
 }
 
-ac_status ac_cl_gelu_gradient(ac_opencl *cl, const ac_op_args *args) {
+static ac_status gradient(ac_opencl *cl, const ac_op_args *args) {
   return ac_cl_map(cl, (ac_cl_kernel){"gelu", "gelu_gradient", options_of(args)}, args);
 }
+
+const ac_cl_op ac_cl_op_gelu = {.run = forward};
+const ac_cl_op ac_cl_op_gelu_gradient = {.run = gradient};

@@ -1,14 +1,14 @@
 /* group_norm and its gradient. */
 #include "ops/group_norm.h"
 
-#include "backend/opencl/opencl.h"
+#include "backend/opencl/sums.h"
 #include "core/error.h"
 
 static int64_t groups_of(const ac_op_args *args) {
   return ((const ac_group_norm_attributes *)args->attributes)->groups;
 }
 
-ac_status ac_cl_group_norm(ac_opencl *cl, const ac_op_args *args) {
+static ac_status forward(ac_opencl *cl, const ac_op_args *args) {
   const ac_group_norm_attributes *a = args->attributes;
   const ac_channels shape = ac_channels_of(&args->in[0]);
   const int64_t channels = shape.channels / a->groups, row = channels * shape.positions;
@@ -26,7 +26,7 @@ static ac_cl_chunks chunks_of(const ac_channels *shape) {
 }
 
 /* These sums, and the two means of each row behind them. */
-uint64_t ac_cl_group_norm_gradient_workspace(ac_opencl *cl, const ac_op_args *args) {
+static uint64_t gradient_workspace(ac_opencl *cl, const ac_op_args *args) {
   (void)cl;
   const ac_channels shape = ac_channels_of(&args->in[0]);
   return 2 * sizeof(float) * (uint64_t)(shape.samples * (shape.channels + groups_of(args)));
@@ -50,7 +50,7 @@ static ac_status input_gradient(ac_opencl *cl, const ac_op_args *args, const ac_
       AC_CL_INT(args->add[0]));
 }
 
-ac_status ac_cl_group_norm_gradient(ac_opencl *cl, const ac_op_args *args) {
+static ac_status gradient(ac_opencl *cl, const ac_op_args *args) {
   const ac_channels shape = ac_channels_of(&args->in[0]);
   const ac_cl_chunks chunks = chunks_of(&shape);
   AC_TRY(ac_cl_channel_gradient_sums(cl, &shape, chunks, groups_of(args), args));
@@ -60,3 +60,6 @@ ac_status ac_cl_group_norm_gradient(ac_opencl *cl, const ac_op_args *args) {
                               shape.channels, args->out[1 + i].data, args->add[1 + i]));
   return args->out[0].count ? input_gradient(cl, args, &shape) : AC_OK;
 }
+
+const ac_cl_op ac_cl_op_group_norm = {.run = forward};
+const ac_cl_op ac_cl_op_group_norm_gradient = {.run = gradient, .workspace = gradient_workspace};

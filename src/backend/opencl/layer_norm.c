@@ -1,10 +1,10 @@
 /* layer_norm and its gradients. */
 #include "ops/layer_norm.h"
 
-#include "backend/opencl/opencl.h"
+#include "backend/opencl/sums.h"
 #include "core/error.h"
 
-ac_status ac_cl_layer_norm(ac_opencl *cl, const ac_op_args *args) {
+static ac_status forward(ac_opencl *cl, const ac_op_args *args) {
   const ac_layer_norm_attributes *a = args->attributes;
   const ac_operand *x = &args->in[0];
   return AC_CL_LAUNCH(
@@ -14,20 +14,20 @@ ac_status ac_cl_layer_norm(ac_opencl *cl, const ac_op_args *args) {
       AC_CL_LONG(ac_columns(x)), AC_CL_FLOAT(a->epsilon));
 }
 
-ac_status ac_cl_layer_norm_input_gradient(ac_opencl *cl, const ac_op_args *args) {
+static ac_status input_gradient(ac_opencl *cl, const ac_op_args *args) {
   const ac_operand *dy = &args->in[0];
   return ac_cl_map_rows(cl, (ac_cl_kernel){"layer_norm", "layer_norm_input_gradient", NULL}, args,
                         ac_rows(dy), ac_columns(dy));
 }
 
 /* Partial sums of each chunk of rows, for gamma and then for beta. */
-uint64_t ac_cl_layer_norm_parameter_gradient_workspace(ac_opencl *cl, const ac_op_args *args) {
+static uint64_t parameter_gradient_workspace(ac_opencl *cl, const ac_op_args *args) {
   (void)cl;
   const ac_operand *dy = &args->in[0];
   return 2 * sizeof(float) * (uint64_t)ac_columns(dy) * (uint64_t)ac_cl_most_chunks(ac_rows(dy));
 }
 
-ac_status ac_cl_layer_norm_parameter_gradient(ac_opencl *cl, const ac_op_args *args) {
+static ac_status parameter_gradient(ac_opencl *cl, const ac_op_args *args) {
   const ac_operand *dy = &args->in[0];
   const int64_t m = ac_rows(dy), n = ac_columns(dy);
   const ac_cl_chunks chunks = ac_cl_row_chunks(m);
@@ -42,3 +42,8 @@ ac_status ac_cl_layer_norm_parameter_gradient(ac_opencl *cl, const ac_op_args *a
                               args->out[i].data, args->add[i]));
   return AC_OK;
 }
+
+const ac_cl_op ac_cl_op_layer_norm = {.run = forward};
+const ac_cl_op ac_cl_op_layer_norm_input_gradient = {.run = input_gradient};
+const ac_cl_op ac_cl_op_layer_norm_parameter_gradient = {.run = parameter_gradient,
+                                                         .workspace = parameter_gradient_workspace};

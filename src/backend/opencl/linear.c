@@ -2,6 +2,7 @@
 #include "ops/linear.h"
 
 #include "backend/opencl/product/layer.h"
+#include "backend/opencl/sums.h"
 #include "core/error.h"
 
 static ac_cl_layer layer_of(const ac_op_args *args, const ac_operand *x, ac_cl_matrix w,
@@ -26,12 +27,12 @@ static ac_cl_product forward_product(const ac_op_args *args) {
   return product;
 }
 
-uint64_t ac_cl_linear_workspace(ac_opencl *cl, const ac_op_args *args) {
+static uint64_t forward_workspace(ac_opencl *cl, const ac_op_args *args) {
   const ac_cl_product product = forward_product(args);
   return ac_cl_gemm_workspace(cl, &product);
 }
 
-ac_status ac_cl_linear(ac_opencl *cl, const ac_op_args *args) {
+static ac_status forward(ac_opencl *cl, const ac_op_args *args) {
   const ac_cl_product product = forward_product(args);
   return ac_cl_gemm(cl, &product, args->workspace);
 }
@@ -42,12 +43,12 @@ static ac_cl_product input_product(const ac_op_args *args) {
   return ac_cl_layer_input_gradient(&layer);
 }
 
-uint64_t ac_cl_linear_input_gradient_workspace(ac_opencl *cl, const ac_op_args *args) {
+static uint64_t input_gradient_workspace(ac_opencl *cl, const ac_op_args *args) {
   const ac_cl_product product = input_product(args);
   return ac_cl_gemm_workspace(cl, &product);
 }
 
-ac_status ac_cl_linear_input_gradient(ac_opencl *cl, const ac_op_args *args) {
+static ac_status input_gradient(ac_opencl *cl, const ac_op_args *args) {
   const ac_cl_product product = input_product(args);
   return ac_cl_gemm(cl, &product, args->workspace);
 }
@@ -58,7 +59,7 @@ static ac_cl_product weight_product(const ac_op_args *args) {
   return ac_cl_layer_weight_gradient(&layer);
 }
 
-uint64_t ac_cl_linear_weight_gradient_workspace(ac_opencl *cl, const ac_op_args *args) {
+static uint64_t weight_gradient_workspace(ac_opencl *cl, const ac_op_args *args) {
   const ac_operand *dy = &args->in[1];
   const ac_cl_product product = weight_product(args);
   uint64_t gemm = args->out[0].count ? ac_cl_gemm_workspace(cl, &product) : 0;
@@ -66,7 +67,7 @@ uint64_t ac_cl_linear_weight_gradient_workspace(ac_opencl *cl, const ac_op_args 
   return gemm > sums ? gemm : sums;
 }
 
-ac_status ac_cl_linear_weight_gradient(ac_opencl *cl, const ac_op_args *args) {
+static ac_status weight_gradient(ac_opencl *cl, const ac_op_args *args) {
   const ac_operand *dy = &args->in[1];
   const ac_cl_product product = weight_product(args);
   if (args->out[0].count) AC_TRY(ac_cl_gemm(cl, &product, args->workspace));
@@ -74,3 +75,9 @@ ac_status ac_cl_linear_weight_gradient(ac_opencl *cl, const ac_op_args *args) {
   return ac_cl_column_sums(cl, dy->data, ac_rows(dy), ac_columns(dy), args->out[1].data,
                            args->add[1], args->workspace);
 }
+
+const ac_cl_op ac_cl_op_linear = {.run = forward, .workspace = forward_workspace};
+const ac_cl_op ac_cl_op_linear_input_gradient = {.run = input_gradient,
+                                                 .workspace = input_gradient_workspace};
+const ac_cl_op ac_cl_op_linear_weight_gradient = {.run = weight_gradient,
+                                                  .workspace = weight_gradient_workspace};

@@ -9,6 +9,8 @@
  * No product runs between the rows' losses and dz, which are float whatever the storage. */
 #include "ops/linear_cross_entropy.h"
 
+#include "backend/opencl/cross_entropy.h"
+#include "backend/opencl/losses.h"
 #include "backend/opencl/product/layer.h"
 #include "core/error.h"
 
@@ -127,15 +129,5 @@ static uint64_t workspace(ac_opencl *cl, const ac_op_args *args) {
   return bytes + sizeof(float) * (uint64_t)(c.count * c.classes + ALIGNMENT);
 }
 
-uint64_t ac_cl_linear_cross_entropy_workspace(ac_opencl *cl, const ac_op_args *args) {
-  return workspace(cl, args);
-}
-ac_status ac_cl_linear_cross_entropy(ac_opencl *cl, const ac_op_args *args) {
-  return run(cl, args);
-}
-uint64_t ac_cl_linear_cross_entropy_gradient_workspace(ac_opencl *cl, const ac_op_args *args) {
-  return workspace(cl, args);
-}
-ac_status ac_cl_linear_cross_entropy_gradient(ac_opencl *cl, const ac_op_args *args) {
-  return run(cl, args);
-}
+const ac_cl_op ac_cl_op_linear_cross_entropy = {.run = run, .workspace = workspace};
+const ac_cl_op ac_cl_op_linear_cross_entropy_gradient = {.run = run, .workspace = workspace};

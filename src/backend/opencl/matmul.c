@@ -21,12 +21,14 @@ static ac_cl_product product_of(const ac_op_args *args) {
                          .batch = c->count / (m * n)};
 }
 
-uint64_t ac_cl_matmul_workspace(ac_opencl *cl, const ac_op_args *args) {
+static uint64_t workspace(ac_opencl *cl, const ac_op_args *args) {
   const ac_cl_product product = product_of(args);
   return ac_cl_gemm_workspace(cl, &product);
 }
 
-ac_status ac_cl_matmul(ac_opencl *cl, const ac_op_args *args) {
+static ac_status run(ac_opencl *cl, const ac_op_args *args) {
   const ac_cl_product product = product_of(args);
   return ac_cl_gemm(cl, &product, args->workspace);
 }
+
+const ac_cl_op ac_cl_op_matmul = {.run = run, .workspace = workspace};

@@ -11,7 +11,6 @@
 
 #include "core/error.h"
 #include "core/hash.h"
-#include "ops/attention.h"
 
 /* ---- devices --------------------------------------------------------------------------------- */
 
@@ -218,16 +217,14 @@ static uint64_t opencl_library_bytes(void *state) {
 
 /* ---- ops ------------------------------------------------------------------------------------- */
 
-static ac_status (*const ops[AC_OP_COUNT])(ac_opencl *cl, const ac_op_args *args) = {
-#define OP_ENTRY(name, in, out) [AC_OP_##name] = ac_cl_##name,
-    AC_OP_LIST(OP_ENTRY)
-#undef OP_ENTRY
-};
+#define AC_CL_DECLARE(name, in, out) extern const ac_cl_op ac_cl_op_##name;
+AC_OP_LIST(AC_CL_DECLARE)
+#undef AC_CL_DECLARE
 
-static uint64_t (*const workspaces[AC_OP_COUNT])(ac_opencl *cl, const ac_op_args *args) = {
-#define WORKSPACE_ENTRY(name) [AC_OP_##name] = ac_cl_##name##_workspace,
-    AC_CL_WORKSPACE_LIST(WORKSPACE_ENTRY)
-#undef WORKSPACE_ENTRY
+static const ac_cl_op *const ops[AC_OP_COUNT] = {
+#define AC_CL_ENTRY(name, in, out) [AC_OP_##name] = &ac_cl_op_##name,
+    AC_OP_LIST(AC_CL_ENTRY)
+#undef AC_CL_ENTRY
 };
 
 /* Kernels count rows, columns and positions in 32 bits, elements in 64. */
@@ -235,36 +232,15 @@ static bool dimensions_fit(const ac_operand *x) {
   return ac_rows(x) <= INT32_MAX && ac_columns(x) <= INT32_MAX;
 }
 
-static bool head_fits(const ac_op_args *args) {
-  if (args->op != AC_OP_attention && args->op != AC_OP_attention_gradient) return true;
-  const ac_attention_attributes *a = args->attributes;
-  const ac_operand *qkv = &args->in[args->op == AC_OP_attention ? 0 : 1];
-  return ac_columns(qkv) / 3 / a->heads <= 256;
-}
-
-/* Convolutions count in 32 bits the positions of all images and the terms of their sums, which for
- * some of forward pass and gradients are the weights of an output, for others those of an input. */
-static bool convolution_fits(const ac_op_args *args) {
-  const bool forward = args->op == AC_OP_conv2d, input = args->op == AC_OP_conv2d_input_gradient;
-  if (!forward && !input && args->op != AC_OP_conv2d_weight_gradient) return true;
-  const ac_operand *image = forward || input ? &args->out[0] : &args->in[1];
-  const ac_operand *weight = forward || input ? &args->in[1] : &args->out[0];
-  for (int i = 0; i < 2 && weight->count; i++)
-    if (weight->count / weight->dim[i] > INT32_MAX / 2) return false;
-  return image->count / image->dim[1] <= INT32_MAX / 2;
-}
-
 static bool opencl_supports(void *state, const ac_op_args *args) {
   (void)state;
   if (!ac_op_dtypes_valid(args)) return false;
-  /* Casts are compiled for one storage type, so the other side is float. */
-  if (args->op == AC_OP_cast && args->in[0].dtype != AC_F32 && args->out[0].dtype != AC_F32)
-    return false;
   for (int i = 0; i < AC_MAX_INPUTS; i++)
     if (args->in[i].count && !dimensions_fit(&args->in[i])) return false;
   for (int i = 0; i < AC_MAX_OUTPUTS; i++)
     if (args->out[i].count && !dimensions_fit(&args->out[i])) return false;
-  return head_fits(args) && convolution_fits(args);
+  const ac_cl_op *op = ops[args->op];
+  return !op->fits || op->fits(args);
 }
 
 /* What ops take from the state rather than from their arguments. */
@@ -277,14 +253,15 @@ static void take_up(ac_opencl *cl, const ac_op_args *args) {
 static uint64_t opencl_workspace(void *state, const ac_op_args *args) {
   ac_opencl *cl = state;
   take_up(cl, args);
-  return workspaces[args->op] ? workspaces[args->op](cl, args) : 0;
+  const ac_cl_op *op = ops[args->op];
+  return op->workspace ? op->workspace(cl, args) : 0;
 }
 
 static ac_status opencl_prepare(void *state, const ac_op_args *args) {
   ac_opencl *cl = state;
   take_up(cl, args);
   cl->preparing = true;
-  ac_status status = ops[args->op](cl, args);
+  ac_status status = ops[args->op]->run(cl, args);
   cl->preparing = false;
   return status;
 }
@@ -292,7 +269,7 @@ static ac_status opencl_prepare(void *state, const ac_op_args *args) {
 static ac_status opencl_run(void *state, const ac_op_args *args) {
   ac_opencl *cl = state;
   take_up(cl, args);
-  return ops[args->op](cl, args);
+  return ops[args->op]->run(cl, args);
 }
 
 const ac_backend ac_backend_opencl = {

@@ -1,17 +1,15 @@
 /* The OpenCL backend's inside: the state of an open device, and how an op's file launches kernels.
  *
- * Each op is one function, which lists its launches. The same function serves `prepare` and `run`:
- * while preparing, launches compile their kernel and stop there, so whatever a run needs has been
- * compiled by the same code that will ask for it. On the run path nothing is allocated: kernels are
- * found in a table, arguments live on the stack. */
+ * An op is an entry of its file (ac_cl_op). Its function `run` lists the launches, and serves
+ * `prepare` as well: while preparing, launches compile their kernel and stop there, so whatever a
+ * run needs has been compiled by the same code that will ask for it. On the run path nothing is
+ * allocated: kernels are found in a table, arguments live on the stack. */
 #ifndef AC_OPENCL_OPENCL_H
 #define AC_OPENCL_OPENCL_H
 
 #include <CL/cl.h>
 
 #include "backend/backend.h"
-#include "ops/channels.h"
-#include "ops/cross_entropy.h"
 
 typedef struct ac_cl_program {
   uint64_t key; /* hash of file and options */
@@ -163,95 +161,22 @@ ac_status ac_cl_map(ac_opencl *cl, ac_cl_kernel kernel, const ac_op_args *args);
 ac_status ac_cl_map_rows(ac_opencl *cl, ac_cl_kernel kernel, const ac_op_args *args, int64_t rows,
                          int64_t length);
 
+/* Work-group of kernels that take 32 columns at a time: 32 x this. */
+int ac_cl_lanes(const ac_opencl *cl);
+
 /* Copies, unless both are the same view. */
 ac_status ac_cl_copy(ac_opencl *cl, void *destination, const void *source, uint64_t bytes);
 ac_status ac_cl_zero(ac_opencl *cl, void *handle, uint64_t bytes);
 
 /* ---- ops ------------------------------------------------------------------------------------- */
 
-#define AC_CL_OP_DECLARE(name, in, out) \
-  ac_status ac_cl_##name(ac_opencl *cl, const ac_op_args *args);
-AC_OP_LIST(AC_CL_OP_DECLARE)
-#undef AC_CL_OP_DECLARE
-
-/* Ops that need scratch memory. */
-/* clang-format off */
-#define AC_CL_WORKSPACE_LIST(X)                                           \
-  X(linear) X(linear_input_gradient) X(linear_weight_gradient)            \
-  X(matmul)                                                               \
-  X(sum_leading)                                                          \
-  X(embedding_gradient)                                                   \
-  X(layer_norm_parameter_gradient) X(rms_norm_parameter_gradient)         \
-  X(group_norm_gradient) X(batch_norm) X(batch_norm_gradient)             \
-  X(attention_gradient)                                                   \
-  X(cross_entropy)                                                        \
-  X(linear_cross_entropy) X(linear_cross_entropy_gradient)                \
-  X(mean_squared_error) X(binary_cross_entropy)                           \
-  X(conv2d_weight_gradient)                                               \
-  X(gradient_statistics)
-/* clang-format on */
-#define AC_CL_WORKSPACE_DECLARE(name) \
-  uint64_t ac_cl_##name##_workspace(ac_opencl *cl, const ac_op_args *args);
-AC_CL_WORKSPACE_LIST(AC_CL_WORKSPACE_DECLARE)
-#undef AC_CL_WORKSPACE_DECLARE
-
-/* Sums over rows are made in chunks of rows, whose partial sums [chunks,n] are then added up. A
- * chunk has `rows` rows, the last one maybe fewer. m rows or fewer never make more than
- * ac_cl_most_chunks(m). */
-typedef struct ac_cl_chunks {
-  int64_t count, rows;
-} ac_cl_chunks;
-ac_cl_chunks ac_cl_row_chunks(int64_t m);
-int64_t ac_cl_most_chunks(int64_t m);
-
-/* y[n] (+)= sum of `count` rows of partial sums, from row `first` on. */
-ac_status ac_cl_add_chunks(ac_opencl *cl, const void *partial, int64_t first, int64_t count,
-                           int64_t n, void *y, bool add);
-
-/* y[n] (+)= sum over m rows of x, which is `storage`. */
-uint64_t ac_cl_column_sums_workspace(int64_t m, int64_t n);
-ac_status ac_cl_column_sums(ac_opencl *cl, const void *x, int64_t m, int64_t n, void *y, bool add,
-                            void *workspace);
-
-/* The samples of images in chunks, for sums over samples and positions; counted like rows. */
-ac_cl_chunks ac_cl_sample_chunks(const ac_channels *shape);
-
-/* Of a norm's gradient, whose args begin with dy, x and statistics: sums [2, chunks, channels] of
- * dy and of dy h into the workspace. `groups` 0: the statistics are those of channels; else those
- * of groups of channels, and a chunk is one sample. */
-ac_status ac_cl_channel_gradient_sums(ac_opencl *cl, const ac_channels *shape, ac_cl_chunks chunks,
-                                      int64_t groups, const ac_op_args *args);
-
-/* Some rows of logits: `count` from row `first` of the targets and weights (NULL: ones) on. The
- * logits, storage or with `float_logits` float, lie from element `first_logit` of their buffer on,
- * the rows' log-sum-exp from `first_lse` on of theirs. */
-typedef struct ac_cl_loss_rows {
-  const ac_cross_entropy_attributes *attributes;
-  const void *logits, *targets, *weights, *lse;
-  int64_t count, width, first, first_logit, first_lse;
-  float smoothing;
-  bool float_logits;
-} ac_cl_loss_rows;
-
-/* Fills in lse, and (loss, weight, weight if right) of each row in `results`. */
-ac_status ac_cl_row_losses(ac_opencl *cl, const ac_cl_loss_rows *rows, void *results);
-/* dlogits, which begin where the logits do and may be these. */
-ac_status ac_cl_row_gradients(ac_opencl *cl, const ac_cl_loss_rows *rows, void *dlogits,
-                              float loss_scale);
-
-/* Adds `n` rows of (loss, weight, weight if right) to the loss sums. */
-ac_status ac_cl_sum_losses(ac_opencl *cl, const void *rows, int64_t n, const ac_operand *sums,
-                           bool add);
-
-/* Losses of samples, whose operands are predictions [B,...], targets and weights[B]?: their kernels
- * leave such rows in the workspace, one for each sample. In the gradient what comes before the
- * elements is multiplied with `factor` over the elements of a sample. */
-uint64_t ac_cl_sample_losses_workspace(const ac_op_args *args);
-ac_status ac_cl_sample_losses(ac_opencl *cl, ac_cl_kernel kernel, const ac_op_args *args);
-ac_status ac_cl_sample_gradients(ac_opencl *cl, ac_cl_kernel kernel, const ac_op_args *args,
-                                 float factor);
-
-/* Work-group of kernels that take 32 columns at a time: 32 x this. */
-int ac_cl_lanes(const ac_opencl *cl);
+/* An op's file defines `const ac_cl_op ac_cl_op_NAME` for each of its ops. */
+typedef struct ac_cl_op {
+  ac_status (*run)(ac_opencl *cl, const ac_op_args *args);
+  /* Bytes; NULL: none. */
+  uint64_t (*workspace)(ac_opencl *cl, const ac_op_args *args);
+  /* Whether its kernels can compute this, beside what all ops ask for; NULL: they can. */
+  bool (*fits)(const ac_op_args *args);
+} ac_cl_op;
 
 #endif

@@ -12,11 +12,11 @@ static int64_t statistics_groups(const ac_opencl *cl, int64_t n) {
 }
 
 /* (sum, flag) of each group. */
-uint64_t ac_cl_gradient_statistics_workspace(ac_opencl *cl, const ac_op_args *args) {
+static uint64_t gradient_statistics_workspace(ac_opencl *cl, const ac_op_args *args) {
   return 2 * sizeof(float) * (uint64_t)statistics_groups(cl, args->in[0].count);
 }
 
-ac_status ac_cl_gradient_statistics(ac_opencl *cl, const ac_op_args *args) {
+static ac_status gradient_statistics(ac_opencl *cl, const ac_op_args *args) {
   const ac_gradient_statistics_attributes *a = args->attributes;
   const ac_operand *g = &args->in[0];
   const int64_t groups = statistics_groups(cl, g->count);
@@ -28,7 +28,7 @@ ac_status ac_cl_gradient_statistics(ac_opencl *cl, const ac_op_args *args) {
                       AC_CL_OPERAND(args->out[0]), AC_CL_INT(groups));
 }
 
-ac_status ac_cl_adamw(ac_opencl *cl, const ac_op_args *args) {
+static ac_status adamw(ac_opencl *cl, const ac_op_args *args) {
   const ac_adamw_attributes *a = args->attributes;
   const ac_operand *g = &args->in[0];
   return AC_CL_LAUNCH(
@@ -40,7 +40,7 @@ ac_status ac_cl_adamw(ac_opencl *cl, const ac_op_args *args) {
       AC_CL_FLOAT(a->sqrt_correction2), AC_CL_FLOAT(a->epsilon));
 }
 
-ac_status ac_cl_sgd(ac_opencl *cl, const ac_op_args *args) {
+static ac_status sgd(ac_opencl *cl, const ac_op_args *args) {
   const ac_sgd_attributes *a = args->attributes;
   const ac_operand *g = &args->in[0];
   return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"optimizer", "sgd", NULL}), ac_cl_elements(cl, g->count),
@@ -50,3 +50,8 @@ ac_status ac_cl_sgd(ac_opencl *cl, const ac_op_args *args) {
                       AC_CL_FLOAT(a->weight_decay), AC_CL_FLOAT(a->momentum),
                       AC_CL_INT(a->nesterov), AC_CL_INT(a->first));
 }
+
+const ac_cl_op ac_cl_op_gradient_statistics = {.run = gradient_statistics,
+                                               .workspace = gradient_statistics_workspace};
+const ac_cl_op ac_cl_op_adamw = {.run = adamw};
+const ac_cl_op ac_cl_op_sgd = {.run = sgd};

@@ -21,11 +21,11 @@ static ac_status forward(ac_opencl *cl, const ac_op_args *args, const char *name
                       AC_CL_OPERAND(*y), AC_CL_LONG(y->count), GEOMETRY(a, x, y));
 }
 
-ac_status ac_cl_max_pool2d(ac_opencl *cl, const ac_op_args *args) {
+static ac_status max(ac_opencl *cl, const ac_op_args *args) {
   return forward(cl, args, "max_pool2d");
 }
 
-ac_status ac_cl_average_pool2d(ac_opencl *cl, const ac_op_args *args) {
+static ac_status average(ac_opencl *cl, const ac_op_args *args) {
   const ac_operand *x = &args->in[0], *y = &args->out[0];
   const int64_t size = x->dim[2] * x->dim[3];
   if (!ac_pool2d_is_of_planes(args->attributes, x, y)) return forward(cl, args, "average_pool2d");
@@ -34,7 +34,7 @@ ac_status ac_cl_average_pool2d(ac_opencl *cl, const ac_op_args *args) {
                       AC_CL_LONG(size));
 }
 
-ac_status ac_cl_max_pool2d_gradient(ac_opencl *cl, const ac_op_args *args) {
+static ac_status max_gradient(ac_opencl *cl, const ac_op_args *args) {
   const ac_operand *dy = &args->in[0], *dx = &args->out[0];
   const ac_pool2d_attributes *a = args->attributes;
   return AC_CL_LAUNCH(cl, kernel_of(cl, "max_pool2d_gradient"), ac_cl_elements(cl, dx->count),
@@ -42,10 +42,15 @@ ac_status ac_cl_max_pool2d_gradient(ac_opencl *cl, const ac_op_args *args) {
                       AC_CL_LONG(dx->count), AC_CL_INT(args->add[0]), GEOMETRY(a, dx, dy));
 }
 
-ac_status ac_cl_average_pool2d_gradient(ac_opencl *cl, const ac_op_args *args) {
+static ac_status average_gradient(ac_opencl *cl, const ac_op_args *args) {
   const ac_operand *dy = &args->in[0], *dx = &args->out[0];
   const ac_pool2d_attributes *a = args->attributes;
   return AC_CL_LAUNCH(cl, kernel_of(cl, "average_pool2d_gradient"), ac_cl_elements(cl, dx->count),
                       AC_CL_OPERAND(*dy), AC_CL_OPERAND(*dx), AC_CL_LONG(dx->count),
                       AC_CL_INT(args->add[0]), GEOMETRY(a, dx, dy));
 }
+
+const ac_cl_op ac_cl_op_max_pool2d = {.run = max};
+const ac_cl_op ac_cl_op_max_pool2d_gradient = {.run = max_gradient};
+const ac_cl_op ac_cl_op_average_pool2d = {.run = average};
+const ac_cl_op ac_cl_op_average_pool2d_gradient = {.run = average_gradient};

@@ -1,10 +1,10 @@
 /* rms_norm and its gradients. */
 #include "ops/rms_norm.h"
 
-#include "backend/opencl/opencl.h"
+#include "backend/opencl/sums.h"
 #include "core/error.h"
 
-ac_status ac_cl_rms_norm(ac_opencl *cl, const ac_op_args *args) {
+static ac_status forward(ac_opencl *cl, const ac_op_args *args) {
   const ac_rms_norm_attributes *a = args->attributes;
   const ac_operand *x = &args->in[0];
   return AC_CL_LAUNCH(
@@ -14,20 +14,20 @@ ac_status ac_cl_rms_norm(ac_opencl *cl, const ac_op_args *args) {
       AC_CL_FLOAT(a->epsilon));
 }
 
-ac_status ac_cl_rms_norm_input_gradient(ac_opencl *cl, const ac_op_args *args) {
+static ac_status input_gradient(ac_opencl *cl, const ac_op_args *args) {
   const ac_operand *dy = &args->in[0];
   return ac_cl_map_rows(cl, (ac_cl_kernel){"rms_norm", "rms_norm_input_gradient", NULL}, args,
                         ac_rows(dy), ac_columns(dy));
 }
 
 /* Partial sums of each chunk of rows. */
-uint64_t ac_cl_rms_norm_parameter_gradient_workspace(ac_opencl *cl, const ac_op_args *args) {
+static uint64_t parameter_gradient_workspace(ac_opencl *cl, const ac_op_args *args) {
   (void)cl;
   const ac_operand *dy = &args->in[0];
   return sizeof(float) * (uint64_t)ac_columns(dy) * (uint64_t)ac_cl_most_chunks(ac_rows(dy));
 }
 
-ac_status ac_cl_rms_norm_parameter_gradient(ac_opencl *cl, const ac_op_args *args) {
+static ac_status parameter_gradient(ac_opencl *cl, const ac_op_args *args) {
   const ac_operand *dy = &args->in[0];
   const int64_t m = ac_rows(dy), n = ac_columns(dy);
   const ac_cl_chunks chunks = ac_cl_row_chunks(m);
@@ -38,3 +38,8 @@ ac_status ac_cl_rms_norm_parameter_gradient(ac_opencl *cl, const ac_op_args *arg
       AC_CL_LONG(m), AC_CL_LONG(n), AC_CL_LONG(chunks.rows)));
   return ac_cl_add_chunks(cl, args->workspace, 0, chunks.count, n, args->out[0].data, args->add[0]);
 }
+
+const ac_cl_op ac_cl_op_rms_norm = {.run = forward};
+const ac_cl_op ac_cl_op_rms_norm_input_gradient = {.run = input_gradient};
+const ac_cl_op ac_cl_op_rms_norm_parameter_gradient = {.run = parameter_gradient,
+                                                       .workspace = parameter_gradient_workspace};

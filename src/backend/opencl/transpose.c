@@ -9,7 +9,7 @@ static int64_t product(const ac_operand *x, int first, int end) {
   return n;
 }
 
-ac_status ac_cl_transpose(ac_opencl *cl, const ac_op_args *args) {
+static ac_status transpose(ac_opencl *cl, const ac_op_args *args) {
   const ac_transpose_attributes *t = args->attributes;
   const ac_operand *x = &args->in[0], *y = &args->out[0];
   const int64_t outer = product(x, 0, t->axis_a), a = x->dim[t->axis_a], b = x->dim[t->axis_b];
@@ -25,3 +25,5 @@ ac_status ac_cl_transpose(ac_opencl *cl, const ac_op_args *args) {
                       ac_cl_groups(tiles, 32, ac_cl_lanes(cl)), AC_CL_OPERAND(*x),
                       AC_CL_OPERAND(*y), AC_CL_LONG(a), AC_CL_LONG(middle), AC_CL_LONG(b));
 }
+
+const ac_cl_op ac_cl_op_transpose = {.run = transpose};

@@ -3,7 +3,7 @@
 
 #include "backend/opencl/opencl.h"
 
-ac_status ac_cl_weight_standardisation(ac_opencl *cl, const ac_op_args *args) {
+static ac_status forward(ac_opencl *cl, const ac_op_args *args) {
   const ac_weight_standardisation_attributes *a = args->attributes;
   const ac_operand *w = &args->in[0];
   const int64_t row = ac_weight_row(w);
@@ -15,8 +15,11 @@ ac_status ac_cl_weight_standardisation(ac_opencl *cl, const ac_op_args *args) {
                       AC_CL_FLOAT(a->epsilon));
 }
 
-ac_status ac_cl_weight_standardisation_gradient(ac_opencl *cl, const ac_op_args *args) {
+static ac_status gradient(ac_opencl *cl, const ac_op_args *args) {
   const ac_operand *w = &args->in[1];
   const ac_cl_kernel kernel = {"weight_standardisation", "weight_standardisation_gradient", NULL};
   return ac_cl_map_rows(cl, kernel, args, w->dim[0], ac_weight_row(w));
 }
+
+const ac_cl_op ac_cl_op_weight_standardisation = {.run = forward};
+const ac_cl_op ac_cl_op_weight_standardisation_gradient = {.run = gradient};

@@ -1,14 +1,21 @@
-/* square: y = factor x^2; gradient: dx = 2 factor x dy. In place allowed. One work-item an element,
- * groups of GROUP. Dtypes: storage. */
+/* square: y = factor x^2; gradient: dx = dy s of the slopes s = 2 factor x. In place allowed. One
+ * work-item an element, groups of GROUP. Dtypes: storage, float for s. */
 
 kernel WORK_GROUP(GROUP, 1) void square(const global storage *x, global storage *y, float factor,
-                                        long n) {
+                                        int n) {
   const size_t i = get_global_id(0);
   if (i < n) store(y, i, factor * load(x, i) * load(x, i));
 }
 
-kernel WORK_GROUP(GROUP, 1) void square_gradient(const global storage *dy, const global storage *x,
-                                                 global storage *dx, float factor, long n) {
+kernel WORK_GROUP(GROUP, 1) void square_slopes(const global storage *x, global float *slopes,
+                                               float factor, int n) {
   const size_t i = get_global_id(0);
-  if (i < n) store(dx, i, 2 * factor * load(x, i) * load(dy, i));
+  if (i < n) slopes[i] = 2 * factor * load(x, i);
+}
+
+kernel WORK_GROUP(GROUP, 1) void square_gradient(const global storage *dy,
+                                                 const global float *slopes, global storage *dx,
+                                                 int n) {
+  const size_t i = get_global_id(0);
+  if (i < n) store(dx, i, load(dy, i) * slopes[i]);
 }

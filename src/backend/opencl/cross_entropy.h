@@ -1,0 +1,26 @@
+/* Softmax cross-entropy of rows of logits, for the op and for the one that makes logits in chunks.
+ */
+#ifndef AC_OPENCL_CROSS_ENTROPY_H
+#define AC_OPENCL_CROSS_ENTROPY_H
+
+#include "backend/opencl/opencl.h"
+#include "ops/cross_entropy.h"
+
+/* Some rows of logits: `count` from row `first` of the targets and weights (NULL: ones) on. The
+ * logits, storage or with `float_logits` float, lie from element `first_logit` of their buffer on,
+ * the rows' log-sum-exp from `first_lse` on of theirs. */
+typedef struct ac_cl_loss_rows {
+  const ac_cross_entropy_attributes *attributes;
+  const void *logits, *targets, *weights, *lse;
+  int64_t count, width, first, first_logit, first_lse;
+  float smoothing;
+  bool float_logits;
+} ac_cl_loss_rows;
+
+/* Fills in lse, and (loss, weight, weight if right) of each row in `results`. */
+ac_status ac_cl_row_losses(ac_opencl *cl, const ac_cl_loss_rows *rows, void *results);
+/* dlogits, which begin where the logits do and may be these. */
+ac_status ac_cl_row_gradients(ac_opencl *cl, const ac_cl_loss_rows *rows, void *dlogits,
+                              float loss_scale);
+
+#endif
