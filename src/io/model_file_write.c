@@ -138,24 +138,6 @@ static ac_status put_header(const ac_atomic_file *file, const char *header) {
   return put(file, header, strlen(header));
 }
 
-/* Elements of `size` bytes to little-endian, in place; on a little-endian machine the stores write
- * what is there. */
-static void to_little_endian(unsigned char *data, size_t count, size_t size) {
-  if (size == 2)
-    for (size_t i = 0; i < count; i++, data += 2) {
-      uint16_t value;
-      memcpy(&value, data, 2);
-      data[0] = (unsigned char)value;
-      data[1] = (unsigned char)(value >> 8);
-    }
-  else if (size == 4)
-    for (size_t i = 0; i < count; i++, data += 4) {
-      uint32_t value;
-      memcpy(&value, data, 4);
-      for (int b = 0; b < 4; b++) data[b] = (unsigned char)(value >> 8 * b);
-    }
-}
-
 /* A source that is the library's own leaves a sentence about its failure; a caller's cannot. */
 static ac_status pull(const ac_atomic_file *file, const ac_model_tensor *tensor, int index,
                       int64_t first, int64_t count, void *piece, ac_model_source source,
@@ -171,7 +153,7 @@ static ac_status pull(const ac_atomic_file *file, const ac_model_tensor *tensor,
   return ac_fail_prefix(status, "%s: the source of tensor %s failed", file->path, name.text);
 }
 
-static ac_status put_tensor(const ac_atomic_file *file, const ac_model_tensor *tensor, int index,
+static ac_status put_tensor(ac_atomic_file *file, const ac_model_tensor *tensor, int index,
                             unsigned char *piece, ac_model_source source, void *user,
                             XXH3_state_t *checksum) {
   int64_t elements = 1;
@@ -181,9 +163,10 @@ static ac_status put_tensor(const ac_atomic_file *file, const ac_model_tensor *t
   for (int64_t first = 0; first < elements; first += most) {
     int64_t count = elements - first < most ? elements - first : most;
     AC_TRY(pull(file, tensor, index, first, count, piece, source, user));
-    to_little_endian(piece, (size_t)count, size);
+    ac_swap_to_little_endian(piece, (size_t)count, size);
     XXH3_64bits_update(checksum, piece, (size_t)count * size);
     AC_TRY(put(file, piece, (size_t)count * size));
+    ac_atomic_begin_sync(file);
   }
   return AC_OK;
 }
@@ -228,7 +211,7 @@ static ac_status seal(const ac_atomic_file *file, char *header) {
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-static ac_status put_all(const ac_atomic_file *file, char *header, const ac_model_tensor *tensors,
+static ac_status put_all(ac_atomic_file *file, char *header, const ac_model_tensor *tensors,
                          int tensor_count, ac_model_source source, void *user, bool checked) {
   unsigned char *piece = malloc(PIECE_BYTES);
   if (!piece) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for a piece of it", file->path);
