@@ -4,6 +4,8 @@
 
 #include "train/trainer.h"
 
+#include <float.h>
+
 /* Kinds have the factor 2. */
 static const losses padded = {
     .ignore = true, .weighted = true, .flags = true, .factor = {0.5, 2, 0.7}};
@@ -95,6 +97,35 @@ static void a_lower_scale_lets_a_light_loss_train(const char *device) {
 }
 ON_EVERY_DEVICE(a_lower_scale_lets_a_light_loss_train)
 
+/* The largest float is a factor, too: of a weight of 1e-30 the gradient is small, and the rate
+ * makes up for the rest. z = w x at w = 0, where the gradient is x (1/2 - t). */
+static void the_largest_factor_trains(const char *device) {
+  const float one = 1, target = 0, weight = 1e-30f;
+  const ac_feed feeds[] = {{"x", &one}, {"t", &target}, {"weights", &weight}};
+  const ac_plan_desc plan = {.batch = 1, .optimizer = AC_SGD, .sgd_no_momentum = true};
+  ac_graph *g;
+  run r;
+  ac_update update;
+  float w;
+  assert_ok(ac_graph_create(&g));
+  ac_tensor *z = ac_linear(ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 1)),
+                           ac_parameter(g, "w", SHAPE(1, 1), NULL), NULL, AC_OUT_IN);
+  ac_tensor *loss = ac_binary_cross_entropy(z, ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, 1)),
+                                            ac_input(g, "weights", AC_F32, SHAPE(AC_BATCH)));
+  ac_graph_add_loss(g, "largest", loss, (double)FLT_MAX);
+  assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = device}));
+  assert_ok(ac_plan_create(&r.plan, g, r.device, &plan));
+  assert_ok(ac_trainer_create(&r.trainer, r.plan, &(ac_trainer_desc){.schedule = {.lr = 2e-38}}));
+  assert_ok(ac_trainer_accumulate(r.trainer, 1, feeds, 3));
+  assert_ok(ac_trainer_update(r.trainer, &update));
+  assert_ok(ac_trainer_get_parameter(r.trainer, 0, 0, 1, &w));
+  assert_true(!update.skipped);
+  assert_near(device, "w", (double)w, -2e-38 * (double)FLT_MAX / 2, 1e-5);
+  ac_graph_free(g);
+  stop(&r);
+}
+ON_EVERY_DEVICE(the_largest_factor_trains)
+
 /* ---- what the fit loop says ------------------------------------------------------------------ */
 
 static void fit_names_the_loss_that_is_too_light(void **state) {
@@ -155,9 +186,9 @@ static run start_weightless(const char *device, const losses *l, ac_loss_scaling
   run r;
   ac_graph *g;
   assert_ok(ac_graph_create(&g));
-  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, TOKENS, WIDTH));
-  ac_tensor *h = ac_tanh(ac_linear(x, matrix(g, "encoder", HIDDEN, WIDTH), NULL, AC_OUT_IN));
-  ac_graph_add_loss(g, "kinds", kinds_loss(g, h, l), 2);
+  const inputs in = inputs_of(g, l);
+  ac_tensor *h = ac_tanh(ac_linear(in.x, matrix(g, "encoder", HIDDEN, WIDTH), NULL, AC_OUT_IN));
+  ac_graph_add_loss(g, "kinds", kinds_loss(g, h, &in, l), 2);
   ac_graph_add_loss(g, "flags", flags_loss(g, h), 0.7);
   const ac_plan_desc plan = {
       .batch = BATCH, .micro_batch = 3, .loss_means = l->means, .read_ahead = 1};
@@ -329,6 +360,7 @@ int main(void) {
       cmocka_unit_test(a_loss_that_is_too_light_skips_the_window_everywhere),
       cmocka_unit_test(a_light_loss_has_a_mean_per_sample_everywhere),
       cmocka_unit_test(a_lower_scale_lets_a_light_loss_train_everywhere),
+      cmocka_unit_test(the_largest_factor_trains_everywhere),
       cmocka_unit_test(fit_names_the_loss_that_is_too_light),
       cmocka_unit_test(fit_names_a_weight_that_is_too_small),
       cmocka_unit_test(a_window_of_no_weight_changes_nothing_everywhere),
