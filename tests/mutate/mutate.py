@@ -66,7 +66,7 @@ PROGRAMS = {
     "rules": ("gradients", "gpt2", "norms", "batch_norm", "training", "precision", "graph", "invariants"),
     "trainer": ("scaler", "update", "losses", "losses_refused", "losses_extreme", "loss_scaling", "batch_norm",
                 "whole_windows", "norms", "fit", "precision", "numerics", "gradients", "invariants", "training",
-                "waiting", "bench"),
+                "waiting", "out_of_memory", "bench"),
 }
 
 # ---- the tree that is built -----------------------------------------------------------------------------------------

@@ -18,11 +18,11 @@ static const struct {
 /* No update changes these: one is frozen, of the other the loss knows nothing. */
 static const char *const untrained[2] = {"frozen", "loose"};
 
-/* y = x (w + exempt + frozen)^T + b, mean squared error. */
+/* y = tanh(x) (w + exempt + frozen)^T + b, mean squared error. */
 static ac_graph *two_ways(void) {
   ac_graph *g;
   assert_ok(ac_graph_create(&g));
-  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, IN));
+  ac_tensor *x = ac_tanh(ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, IN)));
   ac_tensor *w = ac_parameter(g, "w", SHAPE(OUT, IN), NULL);
   ac_tensor *b = ac_parameter(g, "b", SHAPE(OUT), NULL);
   ac_tensor *exempt =
