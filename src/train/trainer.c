@@ -366,11 +366,10 @@ static ac_status step_parameters(ac_trainer *trainer, double factor, double rate
   return AC_OK;
 }
 
-/* Whether no loss weighs so little that its gradient's factor is beyond floats. */
-static bool scales_are_finite(const ac_trainer *trainer) {
+int ac_trainer_light_loss(const ac_trainer *trainer) {
   for (int k = 0; k < trainer->instance.plan->graph->loss_count; k++)
-    if (!isfinite(trainer->loss_scales[k])) return false;
-  return true;
+    if (!isfinite(trainer->loss_scales[k]) && !isfinite(to_float(trainer->shares[k]))) return k;
+  return -1;
 }
 
 static ac_status refuse_factor(double factor) {
@@ -454,9 +453,9 @@ static ac_status update_parameters(ac_trainer *trainer, ac_update *result) {
   AC_TRY(ask_caller(trainer, &decision));
   double factor = 1 / ((double)trainer->instance.run.loss_scale * total.weight);
   /* A weight near zero would blow a factor up beyond floats, at whatever loss scale. */
-  bool scaled = scales_are_finite(trainer);
-  bool overflow = scaled && (!update.finite_loss || !update.finite_gradient);
-  bool hopeless = overflow || !scaled || !total.weighs || !isfinite(to_float(factor));
+  bool light = ac_trainer_light_loss(trainer) >= 0;
+  bool overflow = !light && (!update.finite_loss || !update.finite_gradient);
+  bool hopeless = overflow || light || !total.weighs || !isfinite(to_float(factor));
   if (decision.factor != 1) factor *= decision.factor;
   if (!hopeless && !isfinite(to_float(factor))) return refuse_factor(factor);
   update.skipped = hopeless || decision.skip;

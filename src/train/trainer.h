@@ -36,6 +36,9 @@ ac_status ac_trainer_accumulate_data(ac_trainer *trainer, const void *const *dat
  * ac_trainer_accumulate does. */
 ac_status ac_trainer_count_window(ac_trainer *trainer, const void *const *data, int64_t first,
                                   int64_t count);
+/* The first of several losses that weighs so little in the last window that the factor of its
+ * gradient is beyond floats, and not for the loss scale alone; -1: none. */
+int ac_trainer_light_loss(const ac_trainer *trainer);
 /* Refuses to compute anything else while a window's gradients are in the arena. */
 ac_status ac_trainer_check_arena(const ac_trainer *trainer);
 
