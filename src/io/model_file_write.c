@@ -200,11 +200,10 @@ static ac_metadata *with_checksums(const ac_metadata *metadata, int count, int t
 
 /* Once the data are written: the header again, with its own checksum. */
 static ac_status seal(const ac_atomic_file *file, char *header) {
-  char *digits = ac_checksum_digits(header, AC_HEADER_CHECKSUM);
-  if (!digits) return AC_OK;
   unsigned char prefix[8];
   length_prefix(prefix, header);
-  put_digits(digits, ac_header_checksum(prefix, header, strlen(header)));
+  put_digits(ac_checksum_digits(header, AC_HEADER_CHECKSUM),
+             ac_header_checksum(prefix, header, strlen(header)));
   if (ac_seek(file->stream, 0, SEEK_SET) != 0)
     return ac_fail(AC_ERROR_IO, "cannot write %s: %s", file->path, strerror(errno));
   return put_header(file, header);
@@ -213,11 +212,11 @@ static ac_status seal(const ac_atomic_file *file, char *header) {
 /* ---- the file -------------------------------------------------------------------------------- */
 
 static ac_status put_all(ac_atomic_file *file, char *header, const ac_model_tensor *tensors,
-                         int tensor_count, ac_model_source source, void *user) {
+                         int tensor_count, ac_model_source source, void *user, bool checked) {
   unsigned char *piece = malloc(PIECE_BYTES);
   if (!piece) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for a piece of it", file->path);
   XXH3_state_t checksum;
-  char *digits = ac_checksum_digits(header, AC_TENSOR_CHECKSUMS);
+  char *digits = checked ? ac_checksum_digits(header, AC_TENSOR_CHECKSUMS) : NULL;
   ac_status status = put_header(file, header);
   for (int i = 0; i < tensor_count && status == AC_OK; i++) {
     XXH3_64bits_reset(&checksum);
@@ -225,18 +224,18 @@ static ac_status put_all(ac_atomic_file *file, char *header, const ac_model_tens
     if (digits) put_digits(digits + (size_t)i * AC_CHECKSUM_DIGITS, XXH3_64bits_digest(&checksum));
   }
   free(piece);
-  return status == AC_OK ? seal(file, header) : status;
+  return status == AC_OK && checked ? seal(file, header) : status;
 }
 
 static ac_status write_file(const char *path, const ac_model_tensor *tensors, int tensor_count,
                             const ac_metadata *metadata, int metadata_count, ac_model_source source,
-                            void *user) {
+                            void *user, bool checked) {
   char *header;
   AC_TRY(make_header(&header, path, tensors, tensor_count, metadata, metadata_count));
   ac_atomic_file file;
   ac_status status = ac_atomic_open(&file, path);
   if (status == AC_OK) {
-    status = put_all(&file, header, tensors, tensor_count, source, user);
+    status = put_all(&file, header, tensors, tensor_count, source, user, checked);
     if (status == AC_OK) status = ac_atomic_commit(&file);
     else ac_atomic_abandon(&file);
   }
@@ -254,7 +253,7 @@ ac_status ac_model_file_write(const char *path, const ac_model_tensor *tensors, 
     return ac_fail(AC_ERROR_ARGUMENT, "%s: a negative number of tensors or metadata", path);
   if (tensor_count && !source)
     return ac_fail(AC_ERROR_ARGUMENT, "ac_model_file_write: source is NULL");
-  return write_file(path, tensors, tensor_count, metadata, metadata_count, source, user);
+  return write_file(path, tensors, tensor_count, metadata, metadata_count, source, user, false);
 }
 
 ac_status ac_model_file_write_checked(const char *path, const ac_model_tensor *tensors,
@@ -263,7 +262,8 @@ ac_status ac_model_file_write_checked(const char *path, const ac_model_tensor *t
   char *room;
   ac_metadata *all = with_checksums(metadata, metadata_count, tensor_count, &room);
   if (!all) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for its checksums", path);
-  ac_status status = write_file(path, tensors, tensor_count, all, metadata_count + 2, source, user);
+  ac_status status =
+      write_file(path, tensors, tensor_count, all, metadata_count + 2, source, user, true);
   free(all);
   free(room);
   return status;
