@@ -248,7 +248,7 @@ static void put_legend(FILE *page, const drawing *d) {
     html_name(page, d->curves->runs[run].name);
     fputs("</span> ", page);
   }
-  if (smoothed) fputs("<span class=\"entry\">Thin: as measured. Thick: smoothed.</span>", page);
+  if (smoothed) fputs("<span class=\"entry\">Pale: as measured. Strong: smoothed.</span>", page);
   fputs("</figcaption></figure>\n", page);
 }
 

@@ -121,15 +121,17 @@ static int64_t most_of(const history *runs, size_t count, const class *c) {
   return most;
 }
 
+enum { BAR = 7 }; /* width of the longest bar: the same for all runs, whatever their names */
+
 static void put_class(FILE *page, const history *runs, size_t count, const class *c,
                       int64_t widest) {
   fprintf(page, "<tr><th scope=\"row\">%s</th>", c->name);
   for (size_t run = 0; run < count; run++) {
     const int64_t bytes = c->bytes(&runs[run], c->key);
-    fprintf(page, "<td class=\"n bars\">%s", bytes < 0 ? "-" : text_bytes((uint64_t)bytes).text);
+    fprintf(page, "<td class=\"n\">%s", bytes < 0 ? "-" : text_bytes((uint64_t)bytes).text);
     if (bytes > 0 && !c->optional)
-      fprintf(page, "<span class=\"bar\" style=\"width:%.1f%%\"></span>",
-              100 * fmin(1, (double)bytes / (double)widest));
+      fprintf(page, "<span class=\"bar\" style=\"width:%.2frem\"></span>",
+              BAR * fmin(1, (double)bytes / (double)widest));
     fputs("</td>", page);
   }
   fputs("</tr>\n", page);
