@@ -74,7 +74,7 @@ case_report() {
 # What others have named does not become part of the page.
 case_report_hostile() {
   need_gnuplot
-  local name=$'x<script>alert(1)</script>&amp;"\' onload=\'\377\033\342\200\256'
+  local name=$'x<script>alert(1)</script>&amp;"\' onload=\'\377\033\342\200\256\301\241\342\202z'
   folder "$name"
   sed -i 's/"mlp"/"<b>\&\\u0001\\"mlp"/; s/"lr": 0.1/"<i>": "<u>"/; s/"lr"/"<i>"/' "$name/run.json"
   folder other
@@ -83,7 +83,8 @@ case_report_hostile() {
   grep -qF '&lt;b&gt;&amp;' page.html && grep -qF '<bdi>&lt;i&gt;</bdi></th><td><bdi>&lt;u&gt;</bdi>' page.html || die "no settings"
   # Numbers that are none, lie beyond all pictures, or are not those of a step.
   { steps 1 10; cat <<'LINES'; } >other/metrics.jsonl
-{"event":"step","step":11,"loss":1e308,"lr":"0.1","grad_norm":[],"loss_scale":-1,"samples_per_s":{}}
+{"event":"step","step":11,"loss":"0.1","lr":1e308,"grad_norm":[],"loss_scale":-1,"samples_per_s":{}}
+{"event":"step","step":12,"loss":1e308,"lr":-1e308}
 {"event":"eval","step":9223372036854775807,"loss":-1e99,"accuracy":1e99}
 {"event":"plan","planned_bytes":{"total":-5,"io":"x"},"micro_batch":0,"budget_bytes":9223372036854775807}
 {"event":"end","seconds":"long","peak_bytes":1e300,"samples_per_s":null}
@@ -108,7 +109,7 @@ case_report_metrics() {
   { steps 1 20; echo '{"event":"end","steps":20,"seconds":99}'; steps 11 30; } >again/metrics.jsonl
   report again
   cmp whole page.html || die "a run that went on is another"
-  { echo '{"event":"step","step":1,"loss":9,"replayed":true}'; steps 1 30; } >again/metrics.jsonl
+  { steps 1 30; echo '{"event":"step","step":31,"loss":9,"replayed":true}'; } >again/metrics.jsonl
   report again
   cmp whole page.html || die "a window that ran again counts"
 
