@@ -139,7 +139,7 @@ ac_status ac_trainer_check_deciding(const ac_trainer *trainer) {
 
 ac_status ac_trainer_check_usable(const ac_trainer *trainer) {
   AC_TRY(ac_trainer_check_deciding(trainer));
-  if (trainer->unusable) return ac_fail(AC_ERROR_STATE, "trainer: %s", trainer->unusable);
+  AC_TRY(ac_instance_check_usable(&trainer->instance, "trainer"));
   if (!trainer->broken) return AC_OK;
   return ac_fail(AC_ERROR_STATE, "trainer: the window failed half way; discard it first");
 }
@@ -464,7 +464,7 @@ static ac_status update_parameters(ac_trainer *trainer, ac_update *result) {
   if (!update.skipped) {
     ac_status status = step_parameters(trainer, factor, update.lr);
     if (status != AC_OK)
-      trainer->unusable =
+      trainer->instance.unusable =
           "an update failed when only some parameters were stepped; load a state, or go on from "
           "saved parameters with another trainer";
     AC_TRY(status);
@@ -551,6 +551,7 @@ ac_status ac_trainer_save(ac_trainer *trainer, const char *path, const ac_metada
                           int metadata_count) {
   AC_REQUIRE(trainer, path);
   if (metadata_count > 0) AC_REQUIRE(metadata);
+  AC_TRY(ac_instance_check_usable(&trainer->instance, "trainer"));
   return ac_instance_save(&trainer->instance, path, NULL, metadata, metadata_count);
 }
 
@@ -558,6 +559,7 @@ ac_status ac_trainer_save_part(ac_trainer *trainer, const char *path, const char
                                const ac_metadata *metadata, int metadata_count) {
   AC_REQUIRE(trainer, path, pattern);
   if (metadata_count > 0) AC_REQUIRE(metadata);
+  AC_TRY(ac_instance_check_usable(&trainer->instance, "trainer"));
   return ac_instance_save(&trainer->instance, path, pattern, metadata, metadata_count);
 }
 
@@ -583,6 +585,7 @@ ac_status ac_trainer_evaluate_until(ac_trainer *trainer, ac_dataset *dataset, in
                                     ac_stop *stop, ac_evaluation *result) {
   ac_instance *instance = &trainer->instance;
   ac_kept_sums sums;
+  AC_TRY(ac_instance_check_usable(instance, "trainer"));
   AC_TRY(ac_trainer_check_arena(trainer));
   AC_TRY(ac_instance_keep_sums(instance, &sums));
   ac_status status =
