@@ -33,7 +33,7 @@ install_packages() {
 
 # What the library and the program are built with and from.
 build_packages=(gcc libc6-dev make cmake pkg-config libopenblas-openmp-dev libjansson-dev libxxhash-dev
-  zlib1g-dev ocl-icd-opencl-dev opencl-c-headers libclblast-dev)
+  zlib1g-dev ocl-icd-opencl-dev opencl-c-headers libclblast-dev libprotobuf-c-dev protobuf-c-compiler)
 
 # What self-contained programs need besides: libstdc++.a, for CLBlast.
 static_packages=(g++)

@@ -152,8 +152,8 @@ typedef struct ac_update {
                         was changed */
   bool finite_loss, finite_gradient;
   /* Skipped, and no lower loss scale is left to try: the scale is at its floor, a static one has
-   * failed in ten windows in a row, or there is no scaling. The model diverges, or its data are not
-   * finite. */
+   * failed in ten windows in a row, or there is no scaling. The model diverges, its data are not
+   * finite, or a loss weighs so little that no scale helps. */
   bool stuck;
   /* Each loss; `loss` above is the sum of factor x mean. */
   ac_loss_mean losses[AC_MAX_LOSSES];

@@ -227,6 +227,17 @@ ac_status ac_atomic_open(ac_atomic_file *file, const char *path) {
   return AC_OK;
 }
 
+void ac_atomic_begin_sync(ac_atomic_file *file) {
+  enum { WORTH_IT = 16 << 20 };
+  const int64_t end = ac_tell(file->stream), bytes = end - file->on_its_way;
+  if (bytes < WORTH_IT) return;
+#ifdef SYNC_FILE_RANGE_WRITE
+  if (fflush(file->stream) == 0)
+    sync_file_range(fileno(file->stream), file->on_its_way, bytes, SYNC_FILE_RANGE_WRITE);
+#endif
+  file->on_its_way = end;
+}
+
 static void sync_folder(const char *path) {
   char folder[4096];
   snprintf(folder, sizeof folder, "%s", path);

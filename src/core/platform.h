@@ -50,9 +50,13 @@ bool ac_cache_folder(char *path, size_t size, const char *name);
 /* A file that appears whole or not at all: written beside `path`, synced, renamed over it. */
 typedef struct ac_atomic_file {
   FILE *stream;
+  int64_t on_its_way; /* bytes that ac_atomic_begin_sync has seen */
   char path[4096], temporary[4096];
 } ac_atomic_file;
 ac_status ac_atomic_open(ac_atomic_file *file, const char *path);
+/* Lets what was written so far go to the disk while more is written, where the system can; to be
+ * called now and then. */
+void ac_atomic_begin_sync(ac_atomic_file *file);
 ac_status
 ac_atomic_commit(ac_atomic_file *file); /* on failure the temporary is gone, `path` untouched */
 void ac_atomic_abandon(ac_atomic_file *file);

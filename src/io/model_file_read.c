@@ -383,13 +383,7 @@ ac_status ac_model_file_read_stored(ac_model_file *file, int index, int64_t firs
   const size_t size = ac_dtype_bytes(entry->tensor.dtype);
   AC_TRY(seek_elements(file, entry, size, first, count));
   AC_TRY(read_exactly(file, data, (size_t)count * size));
-  unsigned char *bytes = data;
-  for (int64_t i = 0; size > 1 && i < count; i++, bytes += size) {
-    const uint64_t value = little_endian(bytes, size);
-    const uint16_t two = (uint16_t)value;
-    const uint32_t four = (uint32_t)value;
-    memcpy(bytes, size == 2 ? (const void *)&two : &four, size);
-  }
+  ac_swap_to_little_endian(data, (size_t)count, size);
   return AC_OK;
 }
 

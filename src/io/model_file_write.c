@@ -138,24 +138,6 @@ static ac_status put_header(const ac_atomic_file *file, const char *header) {
   return put(file, header, strlen(header));
 }
 
-/* Elements of `size` bytes to little-endian, in place; on a little-endian machine the stores write
- * what is there. */
-static void to_little_endian(unsigned char *data, size_t count, size_t size) {
-  if (size == 2)
-    for (size_t i = 0; i < count; i++, data += 2) {
-      uint16_t value;
-      memcpy(&value, data, 2);
-      data[0] = (unsigned char)value;
-      data[1] = (unsigned char)(value >> 8);
-    }
-  else if (size == 4)
-    for (size_t i = 0; i < count; i++, data += 4) {
-      uint32_t value;
-      memcpy(&value, data, 4);
-      for (int b = 0; b < 4; b++) data[b] = (unsigned char)(value >> 8 * b);
-    }
-}
-
 /* A source that is the library's own leaves a sentence about its failure; a caller's cannot. */
 static ac_status pull(const ac_atomic_file *file, const ac_model_tensor *tensor, int index,
                       int64_t first, int64_t count, void *piece, ac_model_source source,
@@ -171,7 +153,7 @@ static ac_status pull(const ac_atomic_file *file, const ac_model_tensor *tensor,
   return ac_fail_prefix(status, "%s: the source of tensor %s failed", file->path, name.text);
 }
 
-static ac_status put_tensor(const ac_atomic_file *file, const ac_model_tensor *tensor, int index,
+static ac_status put_tensor(ac_atomic_file *file, const ac_model_tensor *tensor, int index,
                             unsigned char *piece, ac_model_source source, void *user,
                             XXH3_state_t *checksum) {
   int64_t elements = 1;
@@ -181,9 +163,10 @@ static ac_status put_tensor(const ac_atomic_file *file, const ac_model_tensor *t
   for (int64_t first = 0; first < elements; first += most) {
     int64_t count = elements - first < most ? elements - first : most;
     AC_TRY(pull(file, tensor, index, first, count, piece, source, user));
-    to_little_endian(piece, (size_t)count, size);
+    ac_swap_to_little_endian(piece, (size_t)count, size);
     XXH3_64bits_update(checksum, piece, (size_t)count * size);
     AC_TRY(put(file, piece, (size_t)count * size));
+    ac_atomic_begin_sync(file);
   }
   return AC_OK;
 }
@@ -217,11 +200,10 @@ static ac_metadata *with_checksums(const ac_metadata *metadata, int count, int t
 
 /* Once the data are written: the header again, with its own checksum. */
 static ac_status seal(const ac_atomic_file *file, char *header) {
-  char *digits = ac_checksum_digits(header, AC_HEADER_CHECKSUM);
-  if (!digits) return AC_OK;
   unsigned char prefix[8];
   length_prefix(prefix, header);
-  put_digits(digits, ac_header_checksum(prefix, header, strlen(header)));
+  put_digits(ac_checksum_digits(header, AC_HEADER_CHECKSUM),
+             ac_header_checksum(prefix, header, strlen(header)));
   if (ac_seek(file->stream, 0, SEEK_SET) != 0)
     return ac_fail(AC_ERROR_IO, "cannot write %s: %s", file->path, strerror(errno));
   return put_header(file, header);
@@ -229,12 +211,12 @@ static ac_status seal(const ac_atomic_file *file, char *header) {
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-static ac_status put_all(const ac_atomic_file *file, char *header, const ac_model_tensor *tensors,
-                         int tensor_count, ac_model_source source, void *user) {
+static ac_status put_all(ac_atomic_file *file, char *header, const ac_model_tensor *tensors,
+                         int tensor_count, ac_model_source source, void *user, bool checked) {
   unsigned char *piece = malloc(PIECE_BYTES);
   if (!piece) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for a piece of it", file->path);
   XXH3_state_t checksum;
-  char *digits = ac_checksum_digits(header, AC_TENSOR_CHECKSUMS);
+  char *digits = checked ? ac_checksum_digits(header, AC_TENSOR_CHECKSUMS) : NULL;
   ac_status status = put_header(file, header);
   for (int i = 0; i < tensor_count && status == AC_OK; i++) {
     XXH3_64bits_reset(&checksum);
@@ -242,18 +224,18 @@ static ac_status put_all(const ac_atomic_file *file, char *header, const ac_mode
     if (digits) put_digits(digits + (size_t)i * AC_CHECKSUM_DIGITS, XXH3_64bits_digest(&checksum));
   }
   free(piece);
-  return status == AC_OK ? seal(file, header) : status;
+  return status == AC_OK && checked ? seal(file, header) : status;
 }
 
 static ac_status write_file(const char *path, const ac_model_tensor *tensors, int tensor_count,
                             const ac_metadata *metadata, int metadata_count, ac_model_source source,
-                            void *user) {
+                            void *user, bool checked) {
   char *header;
   AC_TRY(make_header(&header, path, tensors, tensor_count, metadata, metadata_count));
   ac_atomic_file file;
   ac_status status = ac_atomic_open(&file, path);
   if (status == AC_OK) {
-    status = put_all(&file, header, tensors, tensor_count, source, user);
+    status = put_all(&file, header, tensors, tensor_count, source, user, checked);
     if (status == AC_OK) status = ac_atomic_commit(&file);
     else ac_atomic_abandon(&file);
   }
@@ -271,7 +253,7 @@ ac_status ac_model_file_write(const char *path, const ac_model_tensor *tensors, 
     return ac_fail(AC_ERROR_ARGUMENT, "%s: a negative number of tensors or metadata", path);
   if (tensor_count && !source)
     return ac_fail(AC_ERROR_ARGUMENT, "ac_model_file_write: source is NULL");
-  return write_file(path, tensors, tensor_count, metadata, metadata_count, source, user);
+  return write_file(path, tensors, tensor_count, metadata, metadata_count, source, user, false);
 }
 
 ac_status ac_model_file_write_checked(const char *path, const ac_model_tensor *tensors,
@@ -280,7 +262,8 @@ ac_status ac_model_file_write_checked(const char *path, const ac_model_tensor *t
   char *room;
   ac_metadata *all = with_checksums(metadata, metadata_count, tensor_count, &room);
   if (!all) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for its checksums", path);
-  ac_status status = write_file(path, tensors, tensor_count, all, metadata_count + 2, source, user);
+  ac_status status =
+      write_file(path, tensors, tensor_count, all, metadata_count + 2, source, user, true);
   free(all);
   free(room);
   return status;

@@ -1,4 +1,5 @@
-/* Names in sentences. They come from files that may be hostile, and sentences end on terminals. */
+/* Names in sentences, which come from files that may be hostile, while sentences end on terminals;
+ * and the order of bytes. */
 #include "io/safetensors.h"
 
 #include <stdio.h>
@@ -9,4 +10,16 @@ ac_quoted ac_quote(const char *name) {
   for (char *c = quoted.text; *c; c++)
     if ((unsigned char)*c < 32 || *c == 127) *c = '?';
   return quoted;
+}
+
+void ac_swap_to_little_endian(void *data, size_t count, size_t size) {
+  static const uint16_t one = 1;
+  unsigned char *bytes = data;
+  if (*(const unsigned char *)&one) return;
+  for (size_t i = 0; i < count; i++, bytes += size)
+    for (size_t k = 0; k < size / 2; k++) {
+      const unsigned char low = bytes[k];
+      bytes[k] = bytes[size - 1 - k];
+      bytes[size - 1 - k] = low;
+    }
 }

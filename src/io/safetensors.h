@@ -24,6 +24,9 @@ typedef struct ac_quoted {
 } ac_quoted;
 ac_quoted ac_quote(const char *name);
 
+/* Elements of `size` bytes from the machine's order to the file's, or back, in place. */
+void ac_swap_to_little_endian(void *data, size_t count, size_t size);
+
 /* ac_model_file_write, with checksums of all that is written (checksum.h). */
 ac_status ac_model_file_write_checked(const char *path, const ac_model_tensor *tensors,
                                       int tensor_count, const ac_metadata *metadata,

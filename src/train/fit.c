@@ -106,7 +106,13 @@ static ac_status locate(fit *f, char *where, size_t size) {
 /* Why training cannot go on after a window that is stuck. */
 static ac_status explain(fit *f, const ac_update *update) {
   const ac_scaler *scaler = &f->trainer->scaler;
+  const int light = ac_trainer_light_loss(f->trainer);
   long long step = (long long)f->result.steps;
+  if (light >= 0)
+    return ac_fail(AC_ERROR_NOT_FINITE,
+                   "step %lld: the weight %g of loss %s is too small to divide its factor %g by",
+                   step, update->losses[light].weight, update->losses[light].name,
+                   f->trainer->instance.plan->graph->losses[light].factor);
   if (update->finite_loss && update->finite_gradient)
     return ac_fail(AC_ERROR_NOT_FINITE, "step %lld: the weight %g is too small to divide by", step,
                    update->weight);
@@ -297,9 +303,20 @@ ac_loader_desc ac_fit_loader(const ac_trainer *trainer, const ac_fit_desc *desc,
   return loader;
 }
 
+/* What a window in progress has of its samples. */
+static ac_status check_window(const fit *f) {
+  const int64_t count = ac_windows_lay(&f->windows, f->next).count;
+  if (f->done <= count) return AC_OK;
+  return ac_fail(AC_ERROR_ARGUMENT,
+                 "fit: the window in progress has %lld samples, and with this end of an epoch and "
+                 "of all it would have %lld",
+                 (long long)f->done, (long long)count);
+}
+
 static ac_status open_loader(fit *f) {
   ac_loader_desc loader = ac_fit_loader(f->trainer, f->desc, &f->gather);
   f->windows = ac_loader_windows(f->desc->train, &loader);
+  AC_TRY(check_window(f));
   if (!f->trainer->instance.plan->info.read_ahead || finished(f)) return AC_OK;
   if (f->desc->steps) loader.batches = f->desc->steps - f->result.steps;
   AC_TRY(ac_loader_create(&f->loader, f->desc->train, &loader));

@@ -7,7 +7,6 @@
 #include "io/safetensors.h"
 #include "train/trainer.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stddef.h>
@@ -32,42 +31,45 @@ typedef struct record {
 
 typedef enum field_kind { INTEGER, UNSIGNED, REAL, REALS } field_kind;
 
-/* REALS are AC_MAX_LOSSES of them, with spaces between. */
+/* REALS are AC_MAX_LOSSES of them, with spaces between. An INTEGER is in [0, most]. */
 static const struct {
   const char *key;
   field_kind kind;
   size_t offset;
+  int64_t most;
 } fields[] = {
-#define FIELD(key, kind, member) \
-  { "accrue.state." key, kind, offsetof(record, member) }
+#define LIMITED(key, kind, member, most) \
+  { "accrue.state." key, kind, offsetof(record, member), most }
+#define FIELD(key, kind, member) LIMITED(key, kind, member, INT64_MAX)
     FIELD("version", INTEGER, version),
     FIELD("updates", INTEGER, updates),
     FIELD("seed", UNSIGNED, seed),
-    FIELD("optimizer", INTEGER, optimizer),
-    FIELD("precision", INTEGER, precision),
+    LIMITED("optimizer", INTEGER, optimizer, AC_SGD),
+    LIMITED("precision", INTEGER, precision, AC_PRECISION_BF16),
     FIELD("batch", INTEGER, batch),
     FIELD("micro_batch", INTEGER, micro_batch),
-    FIELD("loss_scaling", INTEGER, scaling),
+    LIMITED("loss_scaling", INTEGER, scaling, AC_LOSS_SCALING_DYNAMIC),
     FIELD("loss_scale", REAL, scale),
     FIELD("loss_scale.clean", INTEGER, clean),
     FIELD("loss_scale.overflows", INTEGER, overflows),
-    FIELD("loss_scale.stuck", INTEGER, stuck),
-    FIELD("fit.begun", INTEGER, fit.begun),
+    LIMITED("loss_scale.stuck", INTEGER, stuck, 1),
+    LIMITED("fit.begun", INTEGER, fit.begun, 1),
     FIELD("fit.steps", INTEGER, fit.steps),
     FIELD("fit.updates", INTEGER, fit.updates),
     FIELD("fit.skipped", INTEGER, fit.skipped),
     FIELD("fit.samples", INTEGER, fit.samples),
     FIELD("fit.epoch", INTEGER, fit.next.epoch),
     FIELD("fit.position", INTEGER, fit.next.position),
-    FIELD("fit.evaluation_due", INTEGER, fit.evaluation_due),
+    LIMITED("fit.evaluation_due", INTEGER, fit.evaluation_due, 1),
     FIELD("fit.count", INTEGER, fit.count),
     FIELD("fit.seed", UNSIGNED, fit.seed),
-    FIELD("fit.no_shuffle", INTEGER, fit.no_shuffle),
+    LIMITED("fit.no_shuffle", INTEGER, fit.no_shuffle, 1),
     FIELD("window.samples", INTEGER, samples),
     FIELD("window.whole_samples", INTEGER, whole_samples),
     FIELD("window.fed", REALS, fed),
     FIELD("window.whole", REALS, whole),
 #undef FIELD
+#undef LIMITED
 };
 enum { FIELDS = sizeof fields / sizeof *fields, FIELD_TEXT = AC_MAX_LOSSES * 32 };
 
@@ -93,20 +95,22 @@ static void put_field(const record *r, int index, char text[FIELD_TEXT]) {
   }
 }
 
-/* Whether the text is just that. */
+/* Whether the text is just what put_field writes of a value that there can be. */
 static bool get_field(record *r, int index, const char *text) {
   void *member = (char *)r + fields[index].offset;
   const int count = fields[index].kind == REALS ? AC_MAX_LOSSES : 1;
-  char *end = (char *)text;
-  errno = 0;
-  for (int k = 0; k < count && end; k++) {
+  char *end = (char *)text, again[FIELD_TEXT];
+  for (int k = 0; k < count; k++) {
     const char *begin = end;
     if (fields[index].kind == INTEGER) *(int64_t *)member = strtoll(begin, &end, 10);
     else if (fields[index].kind == UNSIGNED) *(uint64_t *)member = strtoull(begin, &end, 10);
     else ((double *)member)[k] = strtod(begin, &end);
-    if (end == begin) return false;
   }
-  return !*end && !errno;
+  put_field(r, index, again);
+  if (strcmp(text, again) != 0) return false;
+  if (fields[index].kind != INTEGER) return true;
+  const int64_t value = *(const int64_t *)member;
+  return value >= 0 && value <= fields[index].most;
 }
 
 static record record_of(const ac_trainer *trainer) {
@@ -167,19 +171,30 @@ static bool is_kept(const ac_cell *cell, bool window) {
   return window && ac_role_is_sum(cell->role);
 }
 
-static bool name_tensor(const ac_graph *graph, state_tensor *tensor) {
+/* Norms that share their running statistics pool each its own: how many come before the last. */
+static int pooled_before(const contents *c) {
+  const int last = c->count - 1;
+  int before = 0;
+  for (int i = 0; i < last; i++)
+    before += c->tensors[i].cell->role == AC_ROLE_POOLED &&
+              c->tensors[i].cell->owner == c->tensors[last].cell->owner;
+  return before;
+}
+
+/* Names the last of the contents. */
+static bool name_tensor(const ac_graph *graph, contents *c) {
+  state_tensor *tensor = &c->tensors[c->count - 1];
   const ac_cell *cell = tensor->cell;
-  const bool loss = cell->role == AC_ROLE_LOSS;
-  const char *owner = loss ? graph->losses[cell->owner].name
-                           : ac_tensor_at(graph, graph->parameters[cell->owner])->name;
-  const int state = ac_tensor_at(graph, cell->tensor)->state;
-  char role[24] = "";
-  if (cell->role == AC_ROLE_STATE) snprintf(role, sizeof role, "accrue/state.%d/", state);
+  const char *owner = cell->role == AC_ROLE_LOSS
+                          ? graph->losses[cell->owner].name
+                          : ac_tensor_at(graph, graph->parameters[cell->owner])->name;
+  char role[32] = "";
+  if (cell->role == AC_ROLE_STATE)
+    snprintf(role, sizeof role, "accrue/state.%d/", ac_tensor_at(graph, cell->tensor)->state);
+  else if (cell->role == AC_ROLE_POOLED)
+    snprintf(role, sizeof role, "accrue/pooled.%d/", pooled_before(c));
   else if (cell->role != AC_ROLE_PARAMETER)
-    snprintf(role, sizeof role, "accrue/%s/",
-             loss                             ? "loss"
-             : cell->role == AC_ROLE_GRADIENT ? "gradient"
-                                              : "pooled");
+    snprintf(role, sizeof role, "accrue/%s/", cell->role == AC_ROLE_LOSS ? "loss" : "gradient");
   const size_t size = strlen(role) + strlen(owner) + 1;
   tensor->name = malloc(size);
   if (tensor->name) snprintf(tensor->name, size, "%s%s", role, owner);
@@ -198,8 +213,8 @@ static ac_status list_contents(contents *c, ac_trainer *trainer, bool window, co
   bool good = c->tensors;
   for (int i = 0; i < plan->cell_count && good; i++) {
     if (!is_kept(&plan->cells[i], window)) continue;
-    c->tensors[c->count].cell = &plan->cells[i];
-    good = name_tensor(plan->graph, &c->tensors[c->count++]);
+    c->tensors[c->count++].cell = &plan->cells[i];
+    good = name_tensor(plan->graph, c);
   }
   if (good) return AC_OK;
   free_contents(c);
@@ -266,25 +281,23 @@ static ac_status refuse_value(const char *path, const char *key) {
 }
 
 static ac_status read_record(const ac_model_file *file, const char *path, record *r) {
-  if (!ac_model_file_metadata(file, fields[0].key))
-    return ac_fail(AC_ERROR_FORMAT, "%s is no state of a trainer", path);
   for (int i = 0; i < FIELDS; i++) {
     const char *text = ac_model_file_metadata(file, fields[i].key);
     if (!text || !get_field(r, i, text)) return refuse_value(path, fields[i].key);
-    if (fields[i].kind == INTEGER && *(const int64_t *)((const char *)r + fields[i].offset) < 0)
-      return refuse_value(path, fields[i].key);
     if (i == 0 && r->version != VERSION)
       return ac_fail(AC_ERROR_UNSUPPORTED, "%s is a state of version %" PRId64 "; %d is read", path,
                      r->version, VERSION);
   }
-  if (!(r->scale > 0) || isinf(r->scale)) return refuse_value(path, "accrue.state.loss_scale");
+  if (!((float)r->scale > 0) || isinf((float)r->scale))
+    return refuse_value(path, "accrue.state.loss_scale");
+  if (r->fit.begun && r->fit.next.position >= r->fit.count)
+    return refuse_value(path, "accrue.state.fit.position");
   return AC_OK;
 }
 
 static ac_status check_record(const ac_trainer *trainer, const char *path, const record *r) {
   static const char *const optimizers[] = {[AC_ADAMW] = "AdamW", [AC_SGD] = "SGD"};
   const record own = record_of(trainer);
-  if (r->optimizer > AC_SGD) return refuse_value(path, "accrue.state.optimizer");
   if (r->optimizer != own.optimizer)
     return ac_fail(AC_ERROR_FORMAT, "%s is of a run with %s, and the plan is for %s", path,
                    optimizers[r->optimizer], optimizers[own.optimizer]);
@@ -357,6 +370,8 @@ static ac_status load_from(ac_trainer *trainer, ac_model_file *file, const char 
                            void *piece) {
   record r = {0};
   contents c;
+  if (!ac_model_file_metadata(file, fields[0].key))
+    return ac_fail(AC_ERROR_FORMAT, "%s is no state of a trainer", path);
   AC_TRY(ac_model_file_verify(file));
   AC_TRY(read_record(file, path, &r));
   AC_TRY(check_record(trainer, path, &r));

@@ -48,7 +48,7 @@ case_help() {
   local flag verb
   for flag in data layers heads width context vocab dropout lr min-lr warmup schedule optimizer beta1 beta2 \
     weight-decay momentum clip batch micro-batch memory steps epochs eval-every seed threads device \
-    precision recompute metrics out init last-window loss-scale loss-scale-init loss-scale-growth \
+    precision recompute metrics tensorboard histograms out init last-window loss-scale loss-scale-init loss-scale-growth \
     loss-scale-backoff loss-scale-interval loss-scale-floor replay; do
     grep -q -- "--$flag " help || die "the help lacks --$flag"
   done
@@ -58,7 +58,7 @@ case_help() {
     grep -q '^Says what training would take' help || die "plan $command --help: $(head -n 5 help)"
     run verify $command --help >help
     grep -q '^Compares training' help || die "verify $command --help: $(head -n 5 help)"
-    for flag in steps epochs eval-every eval-samples out metrics; do
+    for flag in steps epochs eval-every eval-samples out metrics tensorboard histograms; do
       for verb in plan verify; do
         run $verb $command --help >help
         offered >offered

@@ -20,8 +20,6 @@ cmake -S "$source" --preset release -B "$work/release" >"$work/out"
 grep -q 'tests OFF' "$work/out"
 cmake --build "$work/release" --target help >"$work/targets"
 grep -q accrue_program "$work/targets"
-cmake -S "$source" --preset release -B "$work/bare" -DCMAKE_DISABLE_FIND_PACKAGE_OpenCL=ON >"$work/out"
-grep -q 'OpenCL OFF, CLBlast OFF' "$work/out"
 for preset in ci ci-sanitize; do
   if cmake -S "$source" --preset $preset -B "$work/$preset" >"$work/out" 2>&1; then
     echo "preset $preset does without the tests" >&2
@@ -29,3 +27,12 @@ for preset in ci ci-sanitize; do
   fi
   grep -q 'ACCRUE_TESTS=ON, but cmocka was not found' "$work/out"
 done
+
+rm -f "$work/pc/libprotobuf-c.pc"
+cmake -S "$source" --preset release -B "$work/bare" -DCMAKE_DISABLE_FIND_PACKAGE_OpenCL=ON >"$work/out"
+grep -q 'OpenCL OFF, CLBlast OFF, TensorBoard OFF' "$work/out"
+if cmake -S "$source" --preset ci -B "$work/without" >"$work/out" 2>&1; then
+  echo "preset ci does without TensorBoard" >&2
+  exit 1
+fi
+grep -q 'ACCRUE_TENSORBOARD=ON, but protobuf-c' "$work/out"

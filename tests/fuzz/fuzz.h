@@ -16,7 +16,8 @@ typedef struct fuzz_format {
   void (*seeds)(fuzz_take take); /* hands over valid inputs */
 } fuzz_format;
 
-extern const fuzz_format fuzz_idx, fuzz_cifar, fuzz_model_file, fuzz_tokens, fuzz_options;
+extern const fuzz_format fuzz_idx, fuzz_cifar, fuzz_model_file, fuzz_state_file, fuzz_tokens,
+    fuzz_options;
 
 /* The path of file `which` (0 or 1), which now holds these bytes. */
 const char *fuzz_file(int which, const void *data, size_t bytes);

@@ -11,8 +11,8 @@
 #include <unistd.h>
 #include <zlib.h>
 
-static const fuzz_format *const formats[] = {&fuzz_idx, &fuzz_cifar, &fuzz_model_file, &fuzz_tokens,
-                                             &fuzz_options};
+static const fuzz_format *const formats[] = {&fuzz_idx,        &fuzz_cifar,  &fuzz_model_file,
+                                             &fuzz_state_file, &fuzz_tokens, &fuzz_options};
 static const fuzz_format *format;
 
 /* ---- files in memory ------------------------------------------------------------------------- */

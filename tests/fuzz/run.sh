@@ -31,7 +31,7 @@ read -ra libraries <<<"$(pkg-config --cflags --libs jansson zlib)"
 "$compiler" "${flags[@]}" -Iinclude -Isrc -Itools tests/fuzz/*.c src/core/*.c src/data/*.c src/io/*.c \
   tools/common/{options,text}.c "${libraries[@]}" -lpthread -lm -ldl -o "$folder/fuzz"
 
-for format in idx cifar model_file tokens options; do
+for format in idx cifar model_file state_file tokens options; do
   rm -rf "${folder:?}/$format"
   mkdir "$folder/$format"
   # Inputs are small, so that they are many; no seed of the fuzzer's own, so that each run looks elsewhere.

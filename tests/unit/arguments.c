@@ -346,6 +346,33 @@ static void model_files(void) {
   remove(path);
 }
 
+static void states(void) {
+  const char *none = "there/is/none";
+  ac_progress progress;
+  REFUSED(ac_trainer_get_progress, trainer, ac_trainer_get_progress(NULL, &progress));
+  REFUSED(ac_trainer_get_progress, progress, ac_trainer_get_progress(trainer, NULL));
+  HARMLESS(ac_trainer_state_count, trainer, ac_trainer_state_count(NULL) == 0);
+  REFUSED(ac_trainer_get_state, trainer, ac_trainer_get_state(NULL, 0, 0, 0, 1, numbers));
+  REFUSED(ac_trainer_get_state, data, ac_trainer_get_state(trainer, 0, 0, 0, 1, NULL));
+  HARMLESS(ac_trainer_get_state, data, ac_trainer_get_state(trainer, 0, 0, 0, 0, NULL) == AC_OK);
+  REFUSED(ac_trainer_set_state, trainer, ac_trainer_set_state(NULL, 0, 0, 0, 1, numbers));
+  REFUSED(ac_trainer_set_state, data, ac_trainer_set_state(trainer, 0, 0, 0, 1, NULL));
+  REFUSED(ac_trainer_save_part, trainer, ac_trainer_save_part(NULL, none, "*", NULL, 0));
+  REFUSED(ac_trainer_save_part, path, ac_trainer_save_part(trainer, NULL, "*", NULL, 0));
+  REFUSED(ac_trainer_save_part, pattern, ac_trainer_save_part(trainer, none, NULL, NULL, 0));
+  REFUSED(ac_trainer_save_part, metadata, ac_trainer_save_part(trainer, none, "*", NULL, 1));
+  REFUSED(ac_trainer_load_part, trainer, ac_trainer_load_part(NULL, none, "*", NULL));
+  REFUSED(ac_trainer_load_part, path, ac_trainer_load_part(trainer, NULL, "*", NULL));
+  REFUSED(ac_trainer_load_part, pattern, ac_trainer_load_part(trainer, none, NULL, NULL));
+  HARMLESS(ac_trainer_load_part, optional_prefix,
+           ac_trainer_load_part(trainer, none, "*", NULL) == AC_ERROR_IO);
+  REFUSED(ac_trainer_save_state, trainer, ac_trainer_save_state(NULL, none, NULL, 0));
+  REFUSED(ac_trainer_save_state, path, ac_trainer_save_state(trainer, NULL, NULL, 0));
+  REFUSED(ac_trainer_save_state, metadata, ac_trainer_save_state(trainer, none, NULL, 1));
+  REFUSED(ac_trainer_load_state, trainer, ac_trainer_load_state(NULL, none));
+  REFUSED(ac_trainer_load_state, path, ac_trainer_load_state(trainer, NULL));
+}
+
 static void trainers(void) {
   const double one = 1;
   ac_numerics numerics;
@@ -395,6 +422,7 @@ static void trainers(void) {
   REFUSED(ac_trainer_load, path, ac_trainer_load(trainer, NULL, NULL));
   HARMLESS(ac_trainer_load, optional_prefix,
            ac_trainer_load(trainer, "there/is/none", NULL) == AC_ERROR_IO);
+  states();
   REFUSED(ac_trainer_evaluate, trainer, ac_trainer_evaluate(NULL, dataset, 0, &evaluation));
   REFUSED(ac_trainer_evaluate, dataset, ac_trainer_evaluate(trainer, NULL, 0, &evaluation));
   REFUSED(ac_trainer_evaluate, result, ac_trainer_evaluate(trainer, dataset, 0, NULL));

@@ -4,13 +4,8 @@
 
 #define _XOPEN_SOURCE 700 /* nftw; so this header comes first */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "check.h"
 
-#include <accrue/base.h>
 #include <ftw.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -80,13 +75,6 @@ static inline void assert_fails(ac_status got, ac_status expected, const char *m
   assert_non_null(strstr(ac_last_error(), mention));
   assert_null(strchr(ac_last_error(), '\n'));
 }
-
-#define assert_ok(expression)                                            \
-  do {                                                                   \
-    ac_status assert_ok_status = (expression);                           \
-    if (assert_ok_status != AC_OK) print_error("%s\n", ac_last_error()); \
-    assert_int_equal(assert_ok_status, AC_OK);                           \
-  } while (0)
 
 /* A fixed sequence for tests that damage files. */
 static inline uint32_t next_random(uint64_t *state) {

@@ -56,6 +56,24 @@ static ac_status write_model(const char *path, const ac_model_tensor *tensors, i
 
 /* ---- round trips ----------------------------------------------------------------------------- */
 
+/* Checksums belong to states; in other files their keys are the caller's, whatever the values. */
+static void keys_of_checksums_are_ordinary(void **state) {
+  (void)state;
+  static const ac_metadata metadata[] = {{"accrue.xxh3", "x"}, {"accrue.header_xxh3", ""}};
+  static const ac_model_tensor tensor = {"w", AC_F32, 1, {3}};
+  const test_path path = in_folder("keys");
+  for (int tensors = 0; tensors < 2; tensors++) {
+    source from = {.tensors = &tensor, .fail_at = -1};
+    ac_model_file *file;
+    assert_ok(ac_model_file_write(path.text, &tensor, tensors, metadata, 2, produce, &from));
+    assert_ok(ac_model_file_open(&file, path.text));
+    assert_int_equal(ac_model_file_tensor_count(file), tensors);
+    for (int i = 0; i < 2; i++)
+      assert_string_equal(ac_model_file_metadata(file, metadata[i].key), metadata[i].value);
+    ac_model_file_close(file);
+  }
+}
+
 static void what_is_written_is_read(void **state) {
   (void)state;
   static const ac_model_tensor tensors[] = {{"h.0.attn.c_attn.weight", AC_F32, 2, {700, 900}},
@@ -341,6 +359,7 @@ static void what_makes_no_file_is_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_is_written_is_read),
+      cmocka_unit_test(keys_of_checksums_are_ordinary),
       cmocka_unit_test(reads_outside_a_tensor_are_refused),
       cmocka_unit_test(a_truncated_file_is_refused),
       cmocka_unit_test(a_file_that_shrinks_is_noticed),

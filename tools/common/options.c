@@ -56,33 +56,53 @@ const char *option_choice_name(const char *choices, int index, int *length) {
 
 /* ---- help ------------------------------------------------------------------------------------ */
 
-static void print_default(const option *row) {
+static void print_value(FILE *out, const option *row) {
   int length;
-  if (row->fallback) {
-    if (*row->fallback) printf(" (%s)", row->fallback);
-    return;
-  }
   switch (row->kind) {
   case OPTION_SWITCH:
+    fputs(*(bool *)row->value ? "on" : "off", out);
+    break;
   case OPTION_LIST:
+    for (int i = 0; i < ((option_list *)row->value)->count; i++)
+      fprintf(out, "%s%s", i ? " " : "", ((option_list *)row->value)->items[i]);
     break;
   case OPTION_TEXT:
-    if (*(const char **)row->value) printf(" (%s)", *(const char **)row->value);
+    fputs(*(const char **)row->value, out);
     break;
   case OPTION_INTEGER:
-    printf(" (%" PRId64 ")", *(int64_t *)row->value);
+    fprintf(out, "%" PRId64, *(int64_t *)row->value);
     break;
   case OPTION_REAL:
-    printf(" (%g)", *(double *)row->value);
+    fprintf(out, "%g", *(double *)row->value);
     break;
   case OPTION_SIZE:
-    printf(" (%s)", text_bytes(*(uint64_t *)row->value).text);
+    fputs(text_bytes(*(uint64_t *)row->value).text, out);
     break;
   case OPTION_CHOICE: {
     const char *name = option_choice_name(row->argument, *(int *)row->value, &length);
-    printf(" (%.*s)", length, name);
+    fprintf(out, "%.*s", length, name);
   }
   }
+}
+static bool has_value(const option *row) {
+  switch (row->kind) {
+  case OPTION_SWITCH:
+    return *(bool *)row->value;
+  case OPTION_LIST:
+    return ((option_list *)row->value)->count > 0;
+  case OPTION_TEXT:
+    return *(const char **)row->value != NULL;
+  default:
+    return true;
+  }
+}
+
+static void print_default(const option *row) {
+  if (row->fallback ? !*row->fallback : !has_value(row)) return;
+  fputs(" (", stdout);
+  if (row->fallback) fputs(row->fallback, stdout);
+  else print_value(stdout, row);
+  putchar(')');
 }
 
 enum { HELP_COLUMN = 35 }; /* where the sentences begin */
@@ -116,6 +136,25 @@ static void print_help(const options *o) {
   }
   print_ignored(o);
   printf("\n  %-*s%s\n", HELP_COLUMN - 2, "--help", "this text");
+}
+
+char *options_settings(const options *o) {
+  char *text = NULL;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  if (!out) return NULL;
+  for (int i = 0; i < o->count; i++) {
+    const option *row = &o->rows[i];
+    if (row->ignored) continue;
+    const bool in_words = row->fallback && !row->given;
+    fprintf(out, "    --%-*s", HELP_COLUMN - 4, row->name);
+    if (in_words) fputs(row->fallback, out);
+    else if (has_value(row)) print_value(out, row);
+    fputc('\n', out);
+  }
+  if (fclose(out) == 0) return text;
+  free(text);
+  return NULL;
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */

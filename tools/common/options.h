@@ -74,6 +74,10 @@ int options_parse(options *o, int argc, char **argv);
 
 bool options_given(const options *o, const char *name);
 
+/* All flags but the ignored ones, each with its value on a line that Markdown shows as it stands.
+ * The caller frees it; NULL for want of memory. */
+char *options_settings(const options *o);
+
 /* STATUS_CONTINUE, or STATUS_USAGE if both flags were given. */
 int options_exclude(const options *o, const char *a, const char *b);
 

@@ -21,13 +21,22 @@ static bool cut(metrics *m, int64_t keep) {
   return false;
 }
 
-int metrics_open(metrics *m, const char *path, int64_t keep) {
-  *m = (metrics){.path = path};
-  if (!path || (keep > 0 && cut(m, keep))) return STATUS_CONTINUE;
-  if (keep > 0) say("%s does not have the metrics of the run so far; it begins anew", path);
-  m->stream = fopen(path, "w");
-  if (!m->stream) return fail("cannot write the metrics to %s: %s", path, strerror(errno));
+static int open_file(metrics *m, int64_t keep) {
+  if (!m->path || (keep > 0 && cut(m, keep))) return STATUS_CONTINUE;
+  if (keep > 0) say("%s does not have the metrics of the run so far; it begins anew", m->path);
+  m->stream = fopen(m->path, "w");
+  if (!m->stream) return fail("cannot write the metrics to %s: %s", m->path, strerror(errno));
   return STATUS_CONTINUE;
+}
+
+int metrics_open(metrics *m, const metrics_desc *desc) {
+  *m = (metrics){.path = desc->path};
+  int status = open_file(m, desc->keep);
+  return status == STATUS_CONTINUE ? tensorboard_open(&m->tensorboard, &desc->events) : status;
+}
+
+static bool anyone_reads(const metrics *m) {
+  return m->stream || m->tensorboard;
 }
 
 int64_t metrics_bytes(const metrics *m) {
@@ -36,6 +45,7 @@ int64_t metrics_bytes(const metrics *m) {
 
 /* Takes over `line`, which may be NULL for want of memory. */
 static void write_line(metrics *m, json_t *line) {
+  if (line) tensorboard_line(m->tensorboard, line);
   if (m->stream && !m->error) {
     errno = 0;
     if (!line || json_dumpf(line, m->stream, JSON_COMPACT) != 0 || fputc('\n', m->stream) == EOF ||
@@ -56,8 +66,9 @@ static double rate(double amount, double seconds) {
 
 #define INTEGER(x) json_integer((json_int_t)(x))
 
-void metrics_plan(metrics *m, const ac_device_info *device, const ac_plan_info *plan) {
-  if (!m->stream || m->continued) return;
+void metrics_plan(metrics *m, const ac_device *device, const ac_plan_info *plan) {
+  m->device = device;
+  if (!anyone_reads(m) || m->continued) return;
   const ac_plan_bytes *b = &plan->bytes;
   json_t *bytes =
       json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "parameters", INTEGER(b->parameters),
@@ -66,7 +77,7 @@ void metrics_plan(metrics *m, const ac_device_info *device, const ac_plan_info *
                 INTEGER(b->io), "total", INTEGER(b->total));
   write_line(m,
              json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "event",
-                       "plan", "device", device->id, "precision",
+                       "plan", "device", ac_device_get_info(device)->id, "precision",
                        ac_precision_name(plan->precision), "effective_batch", INTEGER(plan->batch),
                        "micro_batch", INTEGER(plan->micro_batch), "accumulation_steps",
                        INTEGER(plan->accumulation_steps), "recomputed_ops",
@@ -95,24 +106,25 @@ static void write_evaluation(metrics *m, const ac_fit_event *event) {
 }
 
 void metrics_fit(metrics *m, const ac_fit_event *event) {
-  if (!m->stream || event->kind == AC_FIT_TRAINED) return;
+  if (!anyone_reads(m) || event->kind == AC_FIT_TRAINED) return;
   if (event->kind == AC_FIT_EVALUATION) {
     write_evaluation(m, event);
     return;
   }
   const ac_update *u = &event->update;
-  json_t *line = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:o, s:o}", "event",
-                           "step", "step", INTEGER(event->step), "epoch", INTEGER(event->epoch),
-                           "loss", number(u->loss), "lr", number(u->lr), "grad_norm",
-                           number(u->grad_norm), "loss_scale", number(u->loss_scale), "skipped",
-                           u->skipped ? 1 : 0, "replayed", event->replayed ? 1 : 0, "seconds",
-                           number(event->seconds), "data_wait_s", number(event->data_wait_seconds),
-                           "samples_per_s", number(rate((double)event->samples, event->seconds)));
+  json_t *line = json_pack(
+      "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:o, s:o, s:o}", "event", "step", "step",
+      INTEGER(event->step), "epoch", INTEGER(event->epoch), "loss", number(u->loss), "lr",
+      number(u->lr), "grad_norm", number(u->grad_norm), "loss_scale", number(u->loss_scale),
+      "skipped", u->skipped ? 1 : 0, "replayed", event->replayed ? 1 : 0, "seconds",
+      number(event->seconds), "data_wait_s", number(event->data_wait_seconds), "samples_per_s",
+      number(rate((double)event->samples, event->seconds)), "peak_bytes",
+      INTEGER(ac_device_peak_bytes(m->device)));
   write_line(m, with_losses(line, u->losses, u->loss_count));
 }
 
 void metrics_finish(metrics *m, const metrics_end *end) {
-  if (!m->stream) return;
+  if (!anyone_reads(m)) return;
   const ac_fit_result *fit = end->fit;
   double samples = rate((double)fit->samples, fit->seconds);
   double tokens = end->tokens_per_sample ? samples * (double)end->tokens_per_sample : NAN;
@@ -128,11 +140,18 @@ void metrics_finish(metrics *m, const metrics_end *end) {
                           number(end->seconds)));
 }
 
-int metrics_close(metrics *m) {
+static int close_file(metrics *m) {
   if (!m->stream) return STATUS_CONTINUE;
   errno = 0;
   if (fclose(m->stream) != 0 && !m->error) m->error = errno;
   m->stream = NULL;
   if (!m->error) return STATUS_CONTINUE;
   return fail("the metrics in %s are incomplete: %s", m->path, strerror(m->error));
+}
+
+int metrics_close(metrics *m) {
+  const int status = tensorboard_close(m->tensorboard);
+  m->tensorboard = NULL;
+  const int of_file = close_file(m);
+  return status == STATUS_CONTINUE ? of_file : status;
 }

@@ -1,7 +1,9 @@
 /* --metrics FILE: one JSON object a line, flushed as it happens. Field names are an interface: more
- * are added when needed, none is renamed. */
+ * are added when needed, none is renamed. --tensorboard gets the same lines. */
 #ifndef TOOLS_PROGRAM_METRICS_H
 #define TOOLS_PROGRAM_METRICS_H
+
+#include "tensorboard/tensorboard.h"
 
 #include <accrue/accrue.h>
 #include <stdio.h>
@@ -11,6 +13,8 @@ typedef struct metrics {
   FILE *stream;   /* NULL: nothing is written */
   const char *path;
   int error; /* errno of the first line that could not be written; later ones are not tried */
+  tensorboard *tensorboard; /* NULL: none */
+  const ac_device *device;  /* whose memory is told */
 } metrics;
 
 /* What the end of a run is known by. */
@@ -21,12 +25,17 @@ typedef struct metrics_end {
   double seconds; /* of the whole run, evaluations included */
 } metrics_end;
 
-/* `path` NULL: no metrics. Goes on behind the first `keep` bytes of the file, where it has these;
- * -1: begins anew. Like metrics_close, a status of message.h. */
-int metrics_open(metrics *m, const char *path, int64_t keep);
+typedef struct metrics_desc {
+  const char *path; /* NULL: no file */
+  int64_t keep;     /* bytes of the file behind which it goes on, if it has these; -1: anew */
+  tensorboard_desc events;
+} metrics_desc;
+
+/* Like metrics_close, a status of message.h. */
+int metrics_open(metrics *m, const metrics_desc *desc);
 /* How long the file is by now; -1: there is none. */
 int64_t metrics_bytes(const metrics *m);
-void metrics_plan(metrics *m, const ac_device_info *device, const ac_plan_info *plan);
+void metrics_plan(metrics *m, const ac_device *device, const ac_plan_info *plan);
 void metrics_fit(metrics *m, const ac_fit_event *event); /* "step" and "eval" */
 void metrics_finish(metrics *m, const metrics_end *end);
 int metrics_close(metrics *m);

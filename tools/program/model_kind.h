@@ -36,6 +36,8 @@ typedef struct train_flags {
   int64_t save_every, keep;   /* updates; states */
   double save_minutes, grace; /* grace in seconds */
   bool keep_best;
+  const char *tensorboard; /* NULL: no event file */
+  int64_t histograms;      /* 0: none */
 } train_flags;
 
 /* Configuration as it goes into a model file's metadata. */

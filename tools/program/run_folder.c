@@ -1,5 +1,6 @@
 #include "program/run_folder.h"
 
+#include "common/folder.h"
 #include "common/message.h"
 
 #include <dirent.h>
@@ -10,34 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- the folder ------------------------------------------------------------------------------ */
 
-static int make(run_folder *folder, const char *path) {
-  int length = snprintf(folder->path, sizeof folder->path, "%s", path);
-  if (length < 1 || (size_t)length >= sizeof folder->path)
-    return fail_usage("--out is %s path", length < 1 ? "an empty" : "too long a");
-  for (char *slash = folder->path + 1; (slash = strchr(slash, '/')); slash++) {
-    *slash = 0;
-    mkdir(folder->path, 0777); /* the last one decides */
-    *slash = '/';
-  }
-  struct stat info;
-  if (mkdir(folder->path, 0777) != 0 && errno != EEXIST)
-    return fail("cannot make the folder %s: %s", path, strerror(errno));
-  if (stat(folder->path, &info) != 0 || !S_ISDIR(info.st_mode))
-    return fail("--out %s is not a folder", path);
-  if (access(folder->path, W_OK | X_OK) != 0)
-    return fail("cannot write to the folder %s: %s", path, strerror(errno));
-  return STATUS_CONTINUE;
-}
-
 int run_folder_open(run_folder *folder, const char *path) {
   folder->lock = -1;
-  int status = make(folder, path);
+  int status = folder_make(path, "out");
   if (status != STATUS_CONTINUE) return status;
+  snprintf(folder->path, sizeof folder->path, "%s", path);
   folder->lock = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder->lock >= 0 && flock(folder->lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
     return fail("another run writes into %s; give this one a folder of its own with --out", path);

@@ -3,13 +3,15 @@
 #ifndef TOOLS_PROGRAM_RUN_FOLDER_H
 #define TOOLS_PROGRAM_RUN_FOLDER_H
 
+#include "common/folder.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
-enum { RUN_PATH_BYTES = 4096 };
+enum { RUN_PATH_BYTES = FOLDER_BYTES + 64 };
 
 typedef struct run_folder {
-  char path[RUN_PATH_BYTES - 64];
+  char path[FOLDER_BYTES];
   int lock; /* -1: none */
 } run_folder;
 

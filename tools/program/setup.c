@@ -108,6 +108,11 @@ static void add_options(setup *s) {
       {"out", "DIR", OPTION_TEXT, &f->out, .help = "folder for model.safetensors"},
       {"metrics", "FILE", OPTION_TEXT, &f->metrics, .help = "one JSON object a line",
        .fallback = ""},
+      {"tensorboard", "DIR", OPTION_TEXT, &f->tensorboard,
+       .help = "the same for TensorBoard, as an event file in this folder", .fallback = ""},
+      {"histograms", "N", OPTION_INTEGER, &f->histograms,
+       .help = "updates between histograms of weights and gradients for --tensorboard",
+       .fallback = "none", .least = 1},
   };
   const option state[] = {
       {"resume", NULL, OPTION_SWITCH, &f->resume,
@@ -147,11 +152,11 @@ static void ignore_options(options *o, const char *verb) {
                       "min-lr warmup beta1 beta2 weight-decay clip eval-every eval-samples seed "
                       "loss-scale loss-scale-init loss-scale-growth loss-scale-interval "
                       "loss-scale-backoff loss-scale-floor replay loader-threads out metrics "
-                      "resume save-every save-minutes keep keep-best grace");
+                      "tensorboard histograms resume save-every save-minutes keep keep-best grace");
   if (!strcmp(verb, "verify"))
     options_ignore(o, "steps epochs schedule min-lr warmup eval-every eval-samples replay "
-                      "loader-threads out metrics resume save-every save-minutes keep keep-best "
-                      "grace");
+                      "loader-threads out metrics tensorboard histograms resume save-every "
+                      "save-minutes keep keep-best grace");
 }
 
 /* A flag that the chosen optimizer or schedule would ignore is a misunderstanding. */
@@ -180,6 +185,8 @@ static int check_flags(setup *s) {
   if (status != STATUS_CONTINUE) return status;
   if (options_given(&s->options, "steps")) f->epochs = 0;
   if (options_given(&s->options, "epochs")) f->steps = 0;
+  if (f->histograms && !f->tensorboard)
+    return fail_usage("--histograms has no meaning without --tensorboard");
   if (f->micro_batch > f->batch)
     return fail_usage("--micro-batch %lld is larger than the batch of %lld",
                       (long long)f->micro_batch, (long long)f->batch);

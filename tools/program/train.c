@@ -89,7 +89,7 @@ static bool on_micro_batch(void *user) {
   return true;
 }
 
-/* ---- files ---------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 static ac_status save_weights(run *r, const char *path) {
   const setup *s = &r->setup;
@@ -190,8 +190,28 @@ static void take_progress(run *r) {
   say("going on after step %" PRId64, r->step);
 }
 
+static void on_decision(void *user, ac_trainer *trainer, ac_decision *decision) {
+  tensorboard_decide(((run *)user)->metrics.tensorboard, trainer, decision);
+}
+
+/* TensorBoard gets the settings once. */
+static int open_metrics(run *r, int64_t bytes) {
+  const train_flags *f = &r->setup.flags;
+  const metrics_desc desc = {
+      .path = f->metrics,
+      .keep = bytes,
+      .events = {.folder = f->tensorboard, .done = r->step, .histograms = f->histograms}};
+  int status = metrics_open(&r->metrics, &desc);
+  if (status != STATUS_CONTINUE || !f->tensorboard) return status;
+  char *settings = options_settings(&r->setup.options);
+  if (settings) tensorboard_text(r->metrics.tensorboard, "settings", settings);
+  free(settings);
+  return status;
+}
+
 static int prepare(run *r) {
   setup *s = &r->setup;
+  if (s->flags.histograms) s->trainer.decide = on_decision, s->trainer.user = r;
   if (ac_trainer_create(&r->trainer, s->plan, &s->trainer) != AC_OK) return fail_library();
   int64_t step = -1, bytes = -1;
   const json_t *before = s->flags.resume ? s->before : NULL;
@@ -200,14 +220,15 @@ static int prepare(run *r) {
   checkpoint_begin(&r->checkpoint, s, &r->folder, run_record_id(&r->record), r->trainer);
   if (s->flags.resume) status = checkpoint_resume(&r->checkpoint, &step, &bytes);
   if (status == STATUS_CONTINUE && step < 0) status = load_init(r);
-  if (status == STATUS_CONTINUE) status = metrics_open(&r->metrics, s->flags.metrics, bytes);
   if (status != STATUS_CONTINUE) return status;
   if (step >= 0) take_progress(r);
+  status = open_metrics(r, bytes);
+  if (status != STATUS_CONTINUE) return status;
 
   const ac_device_info *device = ac_device_get_info(s->device);
   const ac_plan_info *plan = ac_plan_get_info(s->plan);
   plan_table(device, plan);
-  metrics_plan(&r->metrics, device, plan);
+  metrics_plan(&r->metrics, s->device, plan);
   return STATUS_CONTINUE;
 }
 

@@ -71,6 +71,8 @@ resnet read-ahead 32 | --memory 480KiB
 * keep-best
 * grace 1
 * config recorded.json
+* tensorboard events
+* histograms 1 | --tensorboard events
 * updates 2
 * json
 * svg nowhere/picture.svg

@@ -1,0 +1,29 @@
+#include "common/folder.h"
+
+#include "common/message.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int folder_make(const char *path, const char *flag) {
+  char folder[FOLDER_BYTES];
+  int length = snprintf(folder, sizeof folder, "%s", path);
+  if (length < 1 || (size_t)length > sizeof folder - FOLDER_NAME_BYTES)
+    return fail_usage("--%s is %s path", flag, length < 1 ? "an empty" : "too long a");
+  for (char *slash = folder + 1; (slash = strchr(slash, '/')); slash++) {
+    *slash = 0;
+    mkdir(folder, 0777); /* the last one decides */
+    *slash = '/';
+  }
+  struct stat info;
+  if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+    return fail("cannot make the folder %s: %s", path, strerror(errno));
+  if (stat(folder, &info) != 0 || !S_ISDIR(info.st_mode))
+    return fail("--%s %s is not a folder", flag, path);
+  if (access(folder, W_OK | X_OK) != 0)
+    return fail("cannot write to the folder %s: %s", path, strerror(errno));
+  return STATUS_CONTINUE;
+}

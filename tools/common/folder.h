@@ -1,0 +1,11 @@
+/* A folder that the program writes to. */
+#ifndef TOOLS_COMMON_FOLDER_H
+#define TOOLS_COMMON_FOLDER_H
+
+enum { FOLDER_BYTES = 4096, FOLDER_NAME_BYTES = 32 }; /* of a path, and of a name within it */
+
+/* Makes the folder, and those that it lies in, where they are missing. `flag` is the one it was
+ * given by, without the dashes. A status of message.h. */
+int folder_make(const char *path, const char *flag);
+
+#endif

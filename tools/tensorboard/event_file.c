@@ -1,0 +1,70 @@
+#include "tensorboard/event_file.h"
+
+#include "common/crc32c.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Two runs that begin in the same second on hosts of the same name may have the same number. */
+static int open_new(const char *folder) {
+  enum { TRIES = 1000, HOST_BYTES = 256 };
+  char host[HOST_BYTES] = "localhost", path[8192];
+  gethostname(host, sizeof host - 1);
+  const long long now = (long long)time(NULL);
+  int descriptor = -1;
+  errno = EEXIST;
+  for (int number = 0; descriptor < 0 && errno == EEXIST && number < TRIES; number++) {
+    snprintf(path, sizeof path, "%s/events.out.tfevents.%010lld.%s.%lld.%d", folder, now, host,
+             (long long)getpid(), number);
+    descriptor = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  }
+  return descriptor;
+}
+
+bool event_file_open(event_file *file, const char *folder) {
+  *file = (event_file){0};
+  int descriptor = open_new(folder);
+  if (descriptor < 0) return false;
+  file->stream = fdopen(descriptor, "wb");
+  if (!file->stream) close(descriptor);
+  return file->stream != NULL;
+}
+
+static void put(unsigned char *out, uint64_t x, int bytes) {
+  for (int i = 0; i < bytes; i++) out[i] = (unsigned char)(x >> 8 * i);
+}
+
+/* Masked, so that the CRC of data which holds CRCs says something. */
+static uint32_t masked_crc(const void *data, size_t bytes) {
+  uint32_t crc = crc32c(data, bytes);
+  return (crc >> 15 | crc << 17) + 0xa282ead8u;
+}
+
+static bool write_record(FILE *stream, const void *data, size_t bytes) {
+  unsigned char head[12], tail[4];
+  put(head, bytes, 8);
+  put(head + 8, masked_crc(head, 8), 4);
+  put(tail, masked_crc(data, bytes), 4);
+  return fwrite(head, sizeof head, 1, stream) == 1 &&
+         (!bytes || fwrite(data, bytes, 1, stream) == 1) &&
+         fwrite(tail, sizeof tail, 1, stream) == 1;
+}
+
+void event_file_add(event_file *file, const void *data, size_t bytes) {
+  if (!file->error && !write_record(file->stream, data, bytes)) file->error = errno ? errno : EIO;
+}
+
+void event_file_flush(event_file *file) {
+  if (!file->error && fflush(file->stream) != 0) file->error = errno ? errno : EIO;
+}
+
+int event_file_close(event_file *file) {
+  event_file_flush(file);
+  if (fclose(file->stream) != 0 && !file->error) file->error = errno ? errno : EIO;
+  file->stream = NULL;
+  return file->error;
+}
