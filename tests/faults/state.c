@@ -3,7 +3,6 @@
  * stands at the path is always the old state or the new one, byte by byte. A state file holds all
  * that a trainer is, so whether a trainer has changed is seen from the state that it saves. */
 #include "unit/files.h"
-#undef assert_ok
 
 #include "faults.h"
 #include "train/trainer.h"
