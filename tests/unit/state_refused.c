@@ -601,6 +601,20 @@ static void windows_are_not_taken_up_unasked(void **state) {
   end_run(&v.r);
 }
 
+static void a_place_lies_within_its_data(void **state) {
+  (void)state;
+  victim v = stop_fit((ac_fit_desc){.epochs = 3, .seed = 5}, 3);
+  holding *h = holding_of(save_run(&v.r, "good").text);
+  text_pair *position = find_pair(h, "fit.position");
+  strcpy(position->value, "11");
+  refuses_value(&v, h, position->key);
+  strcpy(position->value, "10");
+  write_holding(h, in_folder("changed").text);
+  assert_ok(ac_trainer_load_state(v.r.trainer, in_folder("changed").text));
+  free(h);
+  end_run(&v.r);
+}
+
 /* Whole files with a place that is none: refused when they are loaded, or when they go on. */
 static void places_that_are_none_do_no_harm(void **state) {
   (void)state;
@@ -650,6 +664,7 @@ int main(void) {
       cmocka_unit_test(other_data_and_orders_do_not_go_on),
       cmocka_unit_test(a_window_must_fit_its_epoch),
       cmocka_unit_test(windows_are_not_taken_up_unasked),
+      cmocka_unit_test(a_place_lies_within_its_data),
       cmocka_unit_test(places_that_are_none_do_no_harm),
   };
   return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
