@@ -441,5 +441,5 @@ ac_status ac_trainer_set_state(ac_trainer *trainer, int index, int state, int64_
   const ac_cell *cell;
   AC_TRY(ac_trainer_check_deciding(trainer));
   AC_TRY(find_state(trainer, index, state, first, count, &cell));
-  return write_cell(&trainer->instance, cell, first, count, data);
+  return count ? write_cell(&trainer->instance, cell, first, count, data) : AC_OK;
 }

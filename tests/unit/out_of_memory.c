@@ -4,8 +4,6 @@
  * strdup, free before those of the C library wherever the library calls them; a CPU device's memory
  * comes from an allocator that fails in its turn. */
 #include "files.h"
-#undef assert_ok
-
 #include "headers.h"
 #include "models.h"
 
