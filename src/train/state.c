@@ -40,7 +40,7 @@ static const struct {
 } fields[] = {
 #define LIMITED(key, kind, member, most) \
   { "accrue.state." key, kind, offsetof(record, member), most }
-#define FIELD(key, kind, member) LIMITED(key, kind, member, INT64_MAX)
+#define FIELD(key, kind, member) LIMITED(key, kind, member, INT64_MAX / 2) /* it may grow */
     FIELD("version", INTEGER, version),
     FIELD("updates", INTEGER, updates),
     FIELD("seed", UNSIGNED, seed),
