@@ -312,11 +312,11 @@ AC_API ac_tensor *ac_binary_cross_entropy(ac_tensor *logits, ac_tensor *targets,
 AC_API void ac_graph_set_loss(ac_graph *graph, ac_tensor *loss);
 
 /* Several losses: training minimises the sum of factor x mean, where each mean is a loss's own sum
- * over its own weight, reported under its name. A factor is positive. The gradient of each loss is
- * divided by its weight before it joins that of the others, so where rows are weighted or ignored
- * the weights of a window have to be known before its first micro-batch: see
- * ac_plan_desc.loss_means. Build a loss right behind what it reads: what is built in between may
- * have to be kept for it. May still change. */
+ * over its own weight, reported under its name. A factor is a positive number that floats hold. The
+ * gradient of each loss is divided by its weight before it joins that of the others, so where rows
+ * are weighted or ignored the weights of a window have to be known before its first micro-batch:
+ * see ac_plan_desc.loss_means. Build a loss right behind what it reads: what is built in between
+ * may have to be kept for it. May still change. */
 enum { AC_MAX_LOSSES = 8 };
 AC_API void ac_graph_add_loss(ac_graph *graph, const char *name, ac_tensor *loss, double factor);
 

@@ -6,7 +6,7 @@
 #include "graph/builder.h"
 #include "graph/init.h"
 
-#include <math.h>
+#include <float.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -289,7 +289,8 @@ static const char *refuse_loss(const ac_graph *graph, const char *name, const ac
   if (ac_graph_loss_index(graph, loss->id) >= 0) return "the graph has this loss already";
   if (graph->loss_count == AC_MAX_LOSSES) return "the graph has as many losses as there can be";
   if (!name || !*name) return "it has no name";
-  if (!(factor > 0) || isinf(factor)) return "its factor is not positive and finite";
+  if (!(factor >= (double)FLT_MIN && factor <= (double)FLT_MAX))
+    return "its factor is not a number from 1.2e-38 to 3.4e38";
   for (int i = 0; i < graph->loss_count; i++) {
     if (!*graph->losses[i].name) return "the graph has a loss without a name (set_loss)";
     if (!strcmp(graph->losses[i].name, name)) return "the name exists already";

@@ -29,7 +29,7 @@ static ac_status append_statistics(ac_graph *graph, ac_tensor *gradient) {
   static const ac_shape pair = {.rank = 1, .dim = {2}};
   ac_tensor *out = ac_graph_new_tensor(graph, AC_ROLE_STATISTICS, AC_F32, &pair);
   ac_node *node = append(graph, AC_OP_gradient_statistics, &unscaled, sizeof unscaled, gradient);
-  if (!out || !node) return graph->status;
+  if (!node) return graph->status; /* nor is there one without a tensor: a failure sticks */
   out->parameter = gradient->parameter;
   node->out[0] = out->id;
   return AC_OK;

@@ -106,7 +106,13 @@ static ac_status locate(fit *f, char *where, size_t size) {
 /* Why training cannot go on after a window that is stuck. */
 static ac_status explain(fit *f, const ac_update *update) {
   const ac_scaler *scaler = &f->trainer->scaler;
+  const int light = ac_trainer_light_loss(f->trainer);
   long long step = (long long)f->result.steps;
+  if (light >= 0)
+    return ac_fail(AC_ERROR_NOT_FINITE,
+                   "step %lld: the weight %g of loss %s is too small to divide its factor %g by",
+                   step, update->losses[light].weight, update->losses[light].name,
+                   f->trainer->instance.plan->graph->losses[light].factor);
   if (update->finite_loss && update->finite_gradient)
     return ac_fail(AC_ERROR_NOT_FINITE, "step %lld: the weight %g is too small to divide by", step,
                    update->weight);

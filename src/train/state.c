@@ -206,7 +206,7 @@ static void free_contents(contents *c) {
   free(c->tensors);
 }
 
-static ac_status list_contents(contents *c, ac_trainer *trainer, bool window) {
+static ac_status list_contents(contents *c, ac_trainer *trainer, bool window, const char *path) {
   const ac_plan *plan = trainer->instance.plan;
   *c = (contents){.trainer = trainer,
                   .tensors = calloc((size_t)plan->cell_count + 1, sizeof *c->tensors)};
@@ -218,7 +218,7 @@ static ac_status list_contents(contents *c, ac_trainer *trainer, bool window) {
   }
   if (good) return AC_OK;
   free_contents(c);
-  return ac_fail(AC_ERROR_MEMORY, "no memory for a list of what a state holds");
+  return ac_fail(AC_ERROR_MEMORY, "%s: no memory for a list of what a state holds", path);
 }
 
 /* ---- saving ---------------------------------------------------------------------------------- */
@@ -268,7 +268,7 @@ ac_status ac_trainer_save_state(ac_trainer *trainer, const char *path, const ac_
   const bool window = trainer->window_samples > 0;
   if (window) AC_TRY(ac_trainer_check_arena(trainer));
   contents c;
-  AC_TRY(list_contents(&c, trainer, window));
+  AC_TRY(list_contents(&c, trainer, window, path));
   ac_status status = write_contents(&c, path, metadata, metadata_count);
   free_contents(&c);
   return status;
@@ -375,12 +375,13 @@ static ac_status load_from(ac_trainer *trainer, ac_model_file *file, const char 
   AC_TRY(ac_model_file_verify(file));
   AC_TRY(read_record(file, path, &r));
   AC_TRY(check_record(trainer, path, &r));
-  AC_TRY(list_contents(&c, trainer, r.samples > 0));
+  AC_TRY(list_contents(&c, trainer, r.samples > 0, path));
   ac_status status = check_tensors(&c, file, path);
   if (status == AC_OK) {
     ac_trainer_discard(trainer);
     status = read_contents(&c, file, piece);
-    trainer->unusable = status == AC_OK ? NULL : "a state was loaded in part only; load another";
+    trainer->instance.unusable =
+        status == AC_OK ? NULL : "a state was loaded in part only; load another";
   }
   free_contents(&c);
   if (status != AC_OK) return status;

@@ -6,6 +6,9 @@
 #include "train/instance.h"
 #include "train/scaler.h"
 
+#include <float.h>
+#include <math.h>
+
 /* How far ac_fit has come through its data. */
 typedef struct ac_fit_position {
   int64_t begun;                            /* 0: not at all */
@@ -16,6 +19,10 @@ typedef struct ac_fit_position {
   uint64_t seed;          /* of the order */
   int64_t no_shuffle;     /* 1: as they come */
 } ac_fit_position;
+
+static inline float ac_to_float(double x) {
+  return x > (double)FLT_MAX ? INFINITY : (float)x;
+}
 
 struct ac_trainer {
   ac_instance instance;
@@ -35,7 +42,6 @@ struct ac_trainer {
   bool deciding;                      /* the caller looks at what was reduced */
   bool has_stepped;                   /* an update has run all that updates run */
   bool broken;                        /* a device failure left the window half done */
-  const char *unusable; /* why nothing can be trained until a state is loaded; NULL: it can */
   ac_fit_position fit;
   int nonfinite; /* parameter whose gradient was found not finite in the last update, or -1 */
 };
@@ -52,8 +58,13 @@ ac_status ac_trainer_count_window(ac_trainer *trainer, const void *const *data, 
 ac_status ac_trainer_check_usable(const ac_trainer *trainer);
 /* Refuses what a callback that decides on an update may not do. */
 ac_status ac_trainer_check_deciding(const ac_trainer *trainer);
-/* Sets the factor of each loss's gradient for the window that begins or goes on. */
+/* Sets the factors of the gradients of the losses by the loss scale, before a window begins. */
+void ac_trainer_set_loss_scale(ac_trainer *trainer);
+/* And by what each loss weighs in the window that begins or goes on. */
 void ac_trainer_set_window_scale(ac_trainer *trainer);
+/* The first of several losses that weighs so little in the last window that the factor of its
+ * gradient is beyond floats, and not for the loss scale alone; -1: none. */
+int ac_trainer_light_loss(const ac_trainer *trainer);
 /* Refuses to compute anything else while a window's gradients are in the arena. */
 ac_status ac_trainer_check_arena(const ac_trainer *trainer);
 

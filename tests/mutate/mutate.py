@@ -9,10 +9,10 @@ that a test fails for each: what no test notices is printed as survived. Run by 
     tests/mutate/mutate.py --equivalent             # what equivalent.txt excuses, and nothing else
 
 Groups: cpu and cl are kernels, rules are the gradient rules of ops and differentiation, trainer is the update's
-arithmetic. Which functions and which changes is found by pattern (sites.py). The tree is copied into the work folder
-and built there once; a mutant is one compiled file that is linked before the library, and runs the families of the ops
-that reach it, then all that the list of runs below has. The tree itself is never written to. Results go to
-results.jsonl in the work folder, a line a mutant, and a mutant that stands there is not run again.
+arithmetic and the nodes it runs. Which functions and which changes is found by pattern (sites.py). The tree is copied
+into the work folder and built there once; a mutant is one compiled file that is linked before the library, and runs the
+families of the ops that reach it, then all that the list of runs below has. The tree itself is never written to. Results
+go to results.jsonl in the work folder, a line a mutant, and a mutant that stands there is not run again.
 
 A mutant is killed (a test failed, crashed or hung), survived, does not compile, or is the same (the compiler makes the
 same code of it for every instruction set). What equivalent.txt lists is left out: it says for each why no result can
@@ -64,8 +64,9 @@ UNITS = {"src/backend/cpu/blocks.c": ("cpu_blocks", "cpu_stream"), "src/backend/
 # Tests of whole graphs and of training, on the CPU.
 PROGRAMS = {
     "rules": ("gradients", "gpt2", "norms", "batch_norm", "training", "precision", "graph", "invariants"),
-    "trainer": ("scaler", "update", "losses", "losses_refused", "loss_scaling", "batch_norm", "whole_windows", "norms",
-                "fit", "precision", "numerics", "gradients", "invariants", "training"),
+    "trainer": ("scaler", "update", "losses", "losses_refused", "losses_extreme", "loss_scaling", "batch_norm",
+                "whole_windows", "norms", "fit", "precision", "numerics", "gradients", "invariants", "training",
+                "waiting", "out_of_memory", "bench"),
 }
 
 # ---- the tree that is built -----------------------------------------------------------------------------------------

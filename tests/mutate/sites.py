@@ -70,7 +70,9 @@ def functions_in(path, text):
 # ---- which ops reach a function -------------------------------------------------------------------------------------
 
 
-UPDATES = "update|step|statistics|scale|shares|window|known|whole|weight|accumulate|reduce|propose|report|norm|gradient"
+UPDATES = ("update|step|statistics|scale|shares|window|known|whole|weight|accumulate|reduce|propose|report|norm|gradient|"
+           "light|to_float|ask")
+WHOLLY = ("src/train/scaler.c", "src/train/schedule.c", "src/train/losses.c", "src/ops/optimizer.c")
 
 
 class Sources:
@@ -105,11 +107,10 @@ class Sources:
                     yield f
 
     def updates(self):
-        """What the trainer computes between gradients and parameters."""
+        """What the trainer computes between gradients and parameters, and the nodes that do."""
         for path, functions in self.functions.items():
             for f in functions:
-                if path in ("src/train/scaler.c", "src/train/schedule.c", "src/train/losses.c") or (
-                        path == "src/train/trainer.c" and re.search(UPDATES, f.name)):
+                if path in WHOLLY or (path in ("src/train/trainer.c", "src/train/update.c") and re.search(UPDATES, f.name)):
                     yield f
 
     def backward_ops(self):

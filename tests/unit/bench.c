@@ -210,6 +210,28 @@ static void test_bytes_of_a_window(void **state) {
   ac_device_close(device);
 }
 
+/* Of a parameter the gradient is read, itself and its momentum, if it has one, read and written. */
+static void test_counts_of_sgd(void **state) {
+  (void)state;
+  ac_device *device = open_device("dry");
+  ac_graph *graph = one_layer();
+  for (int plain = 0; plain < 2; plain++) {
+    ac_plan *plan;
+    ac_bench *bench;
+    const ac_plan_desc desc = {.batch = B, .optimizer = AC_SGD, .sgd_no_momentum = plain};
+    assert_ok(ac_plan_create(&plan, graph, device, &desc));
+    assert_ok(ac_bench_create(&bench, device, NULL));
+    assert_ok(ac_bench_add_plan(bench, plan));
+    const double w = V * C;
+    check_row(bench, "sgd", plain ? "408 -> 408" : "408 -> 408 408", 1, 6 * w,
+              4 * (plain ? 3 : 5) * w);
+    ac_bench_free(bench);
+    ac_plan_free(plan);
+  }
+  ac_graph_free(graph);
+  ac_device_close(device);
+}
+
 /* With the ops that the model lacks the list has every op of the table, and none twice. */
 static void test_every_op_is_there(void **state) {
   (void)state;
@@ -533,6 +555,7 @@ int main(void) {
       cmocka_unit_test(test_rows_add_up),
       cmocka_unit_test(test_window_is_its_samples),
       cmocka_unit_test(test_bytes_of_a_window),
+      cmocka_unit_test(test_counts_of_sgd),
       cmocka_unit_test(test_every_op_is_there),
       cmocka_unit_test(test_attributes_tell_rows_apart),
       cmocka_unit_test(test_evaluation_is_told_apart),

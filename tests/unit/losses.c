@@ -106,6 +106,44 @@ static void a_loss_of_no_weight_is_left_out(const char *device) {
 }
 ON_EVERY_DEVICE(a_loss_of_no_weight_is_left_out)
 
+/* Whichever of its inputs the graph has first. */
+static void inputs_come_in_any_order(const char *device) {
+  for (int i = KINDS_FIRST; i <= WEIGHTS_FIRST; i++) {
+    losses l = padded;
+    l.first_input = i;
+    train_three(device, &l, (ac_plan_desc){.micro_batch = 3}, (ac_loss_scaling_desc){0}, BATCH);
+  }
+}
+ON_EVERY_DEVICE(inputs_come_in_any_order)
+
+/* One loss that has to be counted is enough, also if it is the first. From w = 0 a step of plain
+ * SGD with rate 1 goes to 2 (mean of x t) of each loss. */
+static void the_first_of_them_is_weighted(const char *device) {
+  const float x[3] = {1, 2, -1}, t[3] = {1, 0.5f, 2}, weights[3] = {0.25f, 0, 0.5f};
+  const ac_feed feeds[] = {{"x", x}, {"t", t}, {"weights", weights}};
+  const ac_plan_desc plan = {.batch = 3, .optimizer = AC_SGD, .sgd_no_momentum = true};
+  ac_graph *g;
+  run r;
+  float w;
+  assert_ok(ac_graph_create(&g));
+  ac_tensor *targets = ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, 1));
+  ac_tensor *y = ac_linear(ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 1)),
+                           ac_parameter(g, "w", SHAPE(1, 1), NULL), NULL, AC_OUT_IN);
+  ac_tensor *of_samples = ac_input(g, "weights", AC_F32, SHAPE(AC_BATCH));
+  ac_graph_add_loss(g, "weighted", ac_mean_squared_error(y, targets, of_samples), 1);
+  ac_graph_add_loss(g, "even", ac_mean_squared_error(y, targets, NULL), 1);
+  assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = device}));
+  assert_ok(ac_plan_create(&r.plan, g, r.device, &plan));
+  assert_ok(ac_trainer_create(&r.trainer, r.plan, &(ac_trainer_desc){.schedule = {.lr = 1}}));
+  ac_graph_free(g);
+  assert_ok(ac_trainer_accumulate(r.trainer, 3, feeds, 3));
+  assert_ok(ac_trainer_update(r.trainer, NULL));
+  assert_ok(ac_trainer_get_parameter(r.trainer, 0, 0, 1, &w));
+  assert_near(device, "w", (double)w, 2 * (0.25 - 1) / 0.75 + 2 * (1 + 1 - 2) / 3.0, 1e-6);
+  stop(&r);
+}
+ON_EVERY_DEVICE(the_first_of_them_is_weighted)
+
 /* ---- in 16 bits ------------------------------------------------------------------------------ */
 
 static void sixteen_bits_are_near(const char *device) {
@@ -341,10 +379,10 @@ static run start_one(const char *device, double factor, double clip) {
   run r;
   ac_graph *g;
   assert_ok(ac_graph_create(&g));
-  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, TOKENS, WIDTH));
-  ac_tensor *h = ac_tanh(ac_linear(x, matrix(g, "encoder", HIDDEN, WIDTH),
+  const inputs in = inputs_of(g, &l);
+  ac_tensor *h = ac_tanh(ac_linear(in.x, matrix(g, "encoder", HIDDEN, WIDTH),
                                    matrix(g, "encoder.bias", HIDDEN, 0), AC_OUT_IN));
-  ac_tensor *loss = kinds_loss(g, h, &l);
+  ac_tensor *loss = kinds_loss(g, h, &in, &l);
   if (factor == 0) ac_graph_set_loss(g, loss);
   else ac_graph_add_loss(g, "main", loss, factor);
   const ac_plan_desc plan = {
@@ -410,6 +448,8 @@ int main(void) {
       cmocka_unit_test(plain_losses_are_their_sum_everywhere),
       cmocka_unit_test(padded_losses_have_means_of_their_own_everywhere),
       cmocka_unit_test(fused_losses_are_one_of_several_everywhere),
+      cmocka_unit_test(inputs_come_in_any_order_everywhere),
+      cmocka_unit_test(the_first_of_them_is_weighted_everywhere),
       cmocka_unit_test(a_loss_of_no_weight_is_left_out_everywhere),
       cmocka_unit_test(sixteen_bits_are_near_everywhere),
       cmocka_unit_test(an_overflow_halves_the_scale_everywhere),

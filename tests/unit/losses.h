@@ -49,7 +49,9 @@ typedef struct losses {
   bool flags;            /* the third loss, with f32 weights */
   double factor[LOSSES];
   ac_loss_means means;
+  int first_input; /* of the graph; the others follow in this order */
 } losses;
+enum { X_FIRST, KINDS_FIRST, WEIGHTS_FIRST };
 
 static inline int loss_count(const losses *l) {
   return l->flags ? 3 : 2;
@@ -109,14 +111,28 @@ static inline ac_tensor *matrix(ac_graph *g, const char *name, int rows, int col
   return ac_parameter(g, name, SHAPE(rows, columns), &desc);
 }
 
-static inline ac_tensor *kinds_loss(ac_graph *g, ac_tensor *h, const losses *l) {
+typedef struct inputs {
+  ac_tensor *x, *kinds, *weights;
+} inputs;
+
+static inline inputs inputs_of(ac_graph *g, const losses *l) {
+  inputs in = {NULL, NULL, NULL};
+  for (int i = 0; i < 3; i++) {
+    const int turn = (l->first_input + i) % 3;
+    if (turn == X_FIRST) in.x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, TOKENS, WIDTH));
+    if (turn == KINDS_FIRST) in.kinds = ac_input(g, "kinds", AC_I32, SHAPE(AC_BATCH, TOKENS));
+    if (turn == WEIGHTS_FIRST && l->weighted)
+      in.weights = ac_input(g, "weights", AC_F32, SHAPE(AC_BATCH, TOKENS));
+  }
+  return in;
+}
+
+static inline ac_tensor *kinds_loss(ac_graph *g, ac_tensor *h, const inputs *in, const losses *l) {
   const ac_cross_entropy_desc desc = {.ignore = l->ignore, .ignore_index = -1};
-  ac_tensor *kinds = ac_input(g, "kinds", AC_I32, SHAPE(AC_BATCH, TOKENS));
-  ac_tensor *weights = l->weighted ? ac_input(g, "weights", AC_F32, SHAPE(AC_BATCH, TOKENS)) : NULL;
   ac_tensor *w = matrix(g, "classifier", CLASSES, HIDDEN);
-  if (l->fused) return ac_linear_cross_entropy(h, w, AC_OUT_IN, kinds, weights, &desc);
+  if (l->fused) return ac_linear_cross_entropy(h, w, AC_OUT_IN, in->kinds, in->weights, &desc);
   ac_tensor *b = matrix(g, "classifier.bias", CLASSES, 0);
-  return ac_cross_entropy(ac_linear(h, w, b, AC_OUT_IN), kinds, weights, &desc);
+  return ac_cross_entropy(ac_linear(h, w, b, AC_OUT_IN), in->kinds, in->weights, &desc);
 }
 
 static inline ac_tensor *flags_loss(ac_graph *g, ac_tensor *h) {
@@ -129,13 +145,13 @@ static inline ac_tensor *flags_loss(ac_graph *g, ac_tensor *h) {
 static inline ac_graph *graph_of(const losses *l) {
   ac_graph *g;
   assert_ok(ac_graph_create(&g));
-  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, TOKENS, WIDTH));
-  ac_tensor *h = ac_tanh(ac_linear(x, matrix(g, "encoder", HIDDEN, WIDTH),
+  const inputs in = inputs_of(g, l);
+  ac_tensor *h = ac_tanh(ac_linear(in.x, matrix(g, "encoder", HIDDEN, WIDTH),
                                    matrix(g, "encoder.bias", HIDDEN, 0), AC_OUT_IN));
   ac_tensor *y = ac_linear(h, matrix(g, "decoder", WIDTH, HIDDEN),
                            matrix(g, "decoder.bias", WIDTH, 0), AC_OUT_IN);
-  ac_graph_add_loss(g, "pixels", ac_mean_squared_error(y, x, NULL), l->factor[PIXELS]);
-  ac_graph_add_loss(g, "kinds", kinds_loss(g, h, l), l->factor[KINDS]);
+  ac_graph_add_loss(g, "pixels", ac_mean_squared_error(y, in.x, NULL), l->factor[PIXELS]);
+  ac_graph_add_loss(g, "kinds", kinds_loss(g, h, &in, l), l->factor[KINDS]);
   if (l->flags) ac_graph_add_loss(g, "flags", flags_loss(g, h), l->factor[FLAGS]);
   assert_ok(ac_graph_status(g));
   return g;

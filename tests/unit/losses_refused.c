@@ -29,18 +29,22 @@ static void counted_windows_come_in_one_call(const char *device) {
   const samples d = make_samples(&l);
   const double weights[LOSSES] = {1, 1, 1};
   run r = start_losses(device, &l, (ac_plan_desc){.micro_batch = 3}, (ac_loss_scaling_desc){0});
-  const scalars before = read_scalars(&r, false);
   assert_refused(ac_trainer_begin_window(r.trainer, 1, weights, 3), AC_ERROR_STATE,
                  "the plan was not made for weights that are given");
-  assert_ok(feed_samples(&r, &d, 0, 5));
-  assert_refused(feed_samples(&r, &d, 5, 3), AC_ERROR_STATE,
-                 "was counted for a window of 5 samples; give windows in one call");
-  /* The window is as it was before that. */
-  ac_update update;
-  assert_ok(ac_trainer_update(r.trainer, &update));
-  const scalars after = read_scalars(&r, false);
-  const outcome o = reference(&l, &d, &before, 0, 5);
-  assert_update("a window of 5", &l, &o, &update, 5, &before, &after, 1e-5);
+  for (int count = 1; count <= 5; count += 4) {
+    const scalars before = read_scalars(&r, false);
+    char text[128];
+    snprintf(text, sizeof text, "was counted for a window of %d samples; give windows in one call",
+             count);
+    assert_ok(feed_samples(&r, &d, 0, count));
+    assert_refused(feed_samples(&r, &d, 5, 3), AC_ERROR_STATE, text);
+    /* The window is as it was before that. */
+    ac_update update;
+    assert_ok(ac_trainer_update(r.trainer, &update));
+    const scalars after = read_scalars(&r, false);
+    const outcome o = reference(&l, &d, &before, 0, count);
+    assert_update("a window", &l, &o, &update, count, &before, &after, 1e-5);
+  }
   assert_ok(feed_samples(&r, &d, 0, 5));
   ac_trainer_discard(r.trainer);
   train_window("after a discard", &r, &l, &d, 2, 4, 4, 1e-5);
@@ -125,6 +129,41 @@ static void weights_that_do_not_come_true_change_nothing(const char *device) {
   }
 }
 ON_EVERY_DEVICE(weights_that_do_not_come_true_change_nothing)
+
+/* ---- a device that is wrong ------------------------------------------------------------------ */
+
+static const ac_backend *right;
+
+/* The weight of each cross-entropy comes to half as much again. */
+static ac_status run_miscounting(void *state, const ac_op_args *args) {
+  const ac_status status = right->run(state, args);
+  float *sums = args->out[0].data;
+  if (args->op == AC_OP_cross_entropy) sums[2] *= 1.5f;
+  return status;
+}
+
+/* However little it is. */
+static void a_weight_that_was_not_fed_changes_nothing(void **state) {
+  (void)state;
+  const losses l = with_means(AC_LOSS_MEANS_COUNTED);
+  samples d = make_samples(&l);
+  for (int i = 0; i < COUNT * TOKENS; i++) d.weights[i] = 0;
+  d.weights[0] = 0x1p-27f;
+  d.kinds[0] = 0;
+  run r = start_losses("cpu", &l, (ac_plan_desc){.micro_batch = BATCH}, (ac_loss_scaling_desc){0});
+  const scalars before = read_scalars(&r, false);
+  ac_backend wrong = *r.device->backend;
+  wrong.run = run_miscounting;
+  right = r.device->backend;
+  r.device->backend = &wrong;
+  assert_ok(feed_samples(&r, &d, 0, BATCH));
+  assert_refused(ac_trainer_update(r.trainer, NULL), AC_ERROR_INTERNAL,
+                 "the device counted losses of kinds of weight 1.11758709e-08 where samples of "
+                 "weight 7.4505806e-09 were fed; nothing was changed");
+  r.device->backend = right;
+  assert_only_discarded(&r, &l, &d, &before);
+  stop(&r);
+}
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
@@ -330,6 +369,7 @@ int main(void) {
       cmocka_unit_test(weights_that_make_no_sense_are_refused),
       cmocka_unit_test(windows_have_the_samples_that_were_given_everywhere),
       cmocka_unit_test(weights_that_do_not_come_true_change_nothing_everywhere),
+      cmocka_unit_test(a_weight_that_was_not_fed_changes_nothing),
       cmocka_unit_test(computed_weights_have_to_be_given_everywhere),
       cmocka_unit_test(targets_are_checked_for_every_loss),
       cmocka_unit_test(fit_has_to_know_windows),

@@ -4,6 +4,7 @@
  * strdup, free before those of the C library wherever the library calls them; a CPU device's memory
  * comes from an allocator that fails in its turn. */
 #include "files.h"
+
 #include "headers.h"
 #include "models.h"
 

@@ -494,7 +494,7 @@ static void states_are_loaded_after_failures(void **state) {
   assert_ok(ac_trainer_load_state(r.trainer, path.text));
   snapshot now = look_at(&r);
   assert_same("after a window that failed", &before, &now);
-  r.trainer->unusable = "some parameters were stepped";
+  r.trainer->instance.unusable = "some parameters were stepped";
   assert_refused(ac_trainer_save_state(r.trainer, in_folder("none").text, NULL, 0), AC_ERROR_STATE,
                  "some parameters were stepped");
   assert_ok(ac_trainer_load_state(r.trainer, path.text));

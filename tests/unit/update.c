@@ -15,16 +15,24 @@ static const struct {
   bool decays;
 } parameters[PARAMETERS] = {{"w", OUT *IN, true}, {"b", OUT, false}, {"exempt", OUT *IN, false}};
 
-/* y = x (w + exempt)^T + b, mean squared error. */
+/* No update changes these: one is frozen, of the other the loss knows nothing. */
+static const char *const untrained[2] = {"frozen", "loose"};
+
+/* y = tanh(x) (w + exempt + frozen)^T + b, mean squared error. */
 static ac_graph *two_ways(void) {
   ac_graph *g;
   assert_ok(ac_graph_create(&g));
-  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, IN));
+  ac_tensor *x = ac_tanh(ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, IN)));
   ac_tensor *w = ac_parameter(g, "w", SHAPE(OUT, IN), NULL);
   ac_tensor *b = ac_parameter(g, "b", SHAPE(OUT), NULL);
   ac_tensor *exempt =
       ac_parameter(g, "exempt", SHAPE(OUT, IN), &(ac_parameter_desc){.no_weight_decay = true});
+  ac_parameter_desc desc = {.init = {AC_INIT_CONSTANT, .value = 0.125f}};
+  ac_parameter(g, "loose", SHAPE(OUT, IN), &desc);
+  desc.frozen = true;
+  ac_tensor *frozen = ac_parameter(g, "frozen", SHAPE(OUT, IN), &desc);
   ac_tensor *y = ac_add(ac_linear(x, w, b, AC_OUT_IN), ac_linear(x, exempt, NULL, AC_OUT_IN));
+  y = ac_add(y, ac_linear(x, frozen, NULL, AC_OUT_IN));
   ac_graph_set_loss(g,
                     ac_mean_squared_error(y, ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, OUT)), NULL));
   return g;
@@ -98,6 +106,18 @@ static void step(const kind *k, state *s, double g, double decay, int t) {
   else step_sgd(s, g, decay, 0.05, t, k->no_momentum ? 0 : 0.7, k->nesterov);
 }
 
+static void assert_untrained(run *r) {
+  for (int i = 0; i < 2; i++) {
+    const int index = ac_trainer_find_parameter(r->trainer, untrained[i]);
+    float values[OUT * IN];
+    assert_refused(ac_trainer_get_gradient(r->trainer, index, 0, OUT * IN, values),
+                   AC_ERROR_ARGUMENT, "is frozen or the loss does not depend on it");
+    assert_ok(ac_trainer_get_parameter(r->trainer, index, 0, OUT * IN, values));
+    for (int k = 0; k < OUT * IN; k++) assert_true(values[k] == 0.125f);
+    assert_true(ac_trainer_gradient_norm(r->trainer, index) == 0);
+  }
+}
+
 /* A few units in the last place of values near one, an update after the other. */
 static void check_steps(const char *device, const kind *k) {
   run r = start_two_ways(
@@ -140,6 +160,7 @@ static void check_steps(const char *device, const kind *k) {
                    (double)values[i][e], s->p);
       }
   }
+  assert_untrained(&r);
   stop(&r);
 }
 

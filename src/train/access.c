@@ -1,0 +1,109 @@
+/* What a caller may read and change between windows: parameters, gradients, model files; and
+ * evaluation in the trainer's memory. */
+#include "train/trainer.h"
+
+#include "core/error.h"
+
+int ac_trainer_parameter_count(const ac_trainer *trainer) {
+  return trainer ? trainer->instance.plan->graph->parameter_count : 0;
+}
+
+ac_status ac_trainer_parameter_info(const ac_trainer *trainer, int index, ac_tensor_info *info) {
+  AC_REQUIRE(trainer, info);
+  return ac_graph_parameter(trainer->instance.plan->graph, index, info);
+}
+
+int ac_trainer_find_parameter(const ac_trainer *trainer, const char *name) {
+  return trainer && name ? ac_instance_find_parameter(&trainer->instance, name) : -1;
+}
+
+ac_status ac_trainer_get_parameter(ac_trainer *trainer, int index, int64_t first, int64_t count,
+                                   float *data) {
+  AC_REQUIRE(trainer);
+  if (count > 0) AC_REQUIRE(data);
+  AC_TRY(ac_instance_check_range(&trainer->instance, index, first, count));
+  return ac_instance_read_parameter(&trainer->instance, index, first, count, data);
+}
+
+ac_status ac_trainer_set_parameter(ac_trainer *trainer, int index, int64_t first, int64_t count,
+                                   const float *data) {
+  AC_REQUIRE(trainer);
+  if (count > 0) AC_REQUIRE(data);
+  ac_instance *instance = &trainer->instance;
+  AC_TRY(ac_trainer_check_deciding(trainer));
+  AC_TRY(ac_instance_check_range(instance, index, first, count));
+  return ac_instance_write_parameter(instance, index, first, count, data);
+}
+
+ac_status ac_trainer_get_gradient(ac_trainer *trainer, int index, int64_t first, int64_t count,
+                                  float *data) {
+  AC_REQUIRE(trainer);
+  if (count > 0) AC_REQUIRE(data);
+  AC_TRY(ac_instance_check_range(&trainer->instance, index, first, count));
+  int gradient = trainer->instance.plan->problem.parameters[index].gradient;
+  if (gradient < 0)
+    return ac_fail(AC_ERROR_ARGUMENT, "parameter %d is frozen or the loss does not depend on it",
+                   index);
+  if (trainer->window_samples == 0)
+    return ac_fail(AC_ERROR_STATE, "trainer: nothing was accumulated since the last update");
+  AC_TRY(ac_instance_read_floats(&trainer->instance, trainer->instance.persistent[gradient], AC_F32,
+                                 first, count, data));
+  float scale = trainer->instance.run.loss_scale;
+  for (int64_t i = 0; scale != 1 && i < count; i++) data[i] /= scale;
+  return AC_OK;
+}
+
+ac_status ac_trainer_save(ac_trainer *trainer, const char *path, const ac_metadata *metadata,
+                          int metadata_count) {
+  AC_REQUIRE(trainer, path);
+  if (metadata_count > 0) AC_REQUIRE(metadata);
+  AC_TRY(ac_instance_check_usable(&trainer->instance, "trainer"));
+  return ac_instance_save(&trainer->instance, path, NULL, metadata, metadata_count);
+}
+
+ac_status ac_trainer_save_part(ac_trainer *trainer, const char *path, const char *pattern,
+                               const ac_metadata *metadata, int metadata_count) {
+  AC_REQUIRE(trainer, path, pattern);
+  if (metadata_count > 0) AC_REQUIRE(metadata);
+  AC_TRY(ac_instance_check_usable(&trainer->instance, "trainer"));
+  return ac_instance_save(&trainer->instance, path, pattern, metadata, metadata_count);
+}
+
+static ac_status load(ac_trainer *trainer, const char *path, const char *pattern,
+                      const char *optional_prefix) {
+  AC_TRY(ac_trainer_check_deciding(trainer));
+  return ac_instance_load(&trainer->instance, path, pattern, optional_prefix);
+}
+
+ac_status ac_trainer_load(ac_trainer *trainer, const char *path, const char *optional_prefix) {
+  AC_REQUIRE(trainer, path);
+  return load(trainer, path, NULL, optional_prefix);
+}
+
+ac_status ac_trainer_load_part(ac_trainer *trainer, const char *path, const char *pattern,
+                               const char *optional_prefix) {
+  AC_REQUIRE(trainer, path, pattern);
+  return load(trainer, path, pattern, optional_prefix);
+}
+
+/* The loss sums of a window in progress share their memory with the evaluation's. */
+ac_status ac_trainer_evaluate_until(ac_trainer *trainer, ac_dataset *dataset, int64_t limit,
+                                    ac_stop *stop, ac_evaluation *result) {
+  ac_instance *instance = &trainer->instance;
+  ac_kept_sums sums;
+  AC_TRY(ac_instance_check_usable(instance, "trainer"));
+  AC_TRY(ac_trainer_check_arena(trainer));
+  AC_TRY(ac_instance_keep_sums(instance, &sums));
+  ac_status status =
+      ac_instance_evaluate(instance, &instance->evaluation, dataset, limit, stop, result);
+  ac_status restored = ac_instance_restore_sums(instance, &sums);
+  if (restored != AC_OK) trainer->broken = true;
+  return status != AC_OK ? status : restored;
+}
+
+ac_status ac_trainer_evaluate(ac_trainer *trainer, ac_dataset *dataset, int64_t limit,
+                              ac_evaluation *result) {
+  AC_REQUIRE(trainer, dataset, result);
+  ac_stop never = {0};
+  return ac_trainer_evaluate_until(trainer, dataset, limit, &never, result);
+}

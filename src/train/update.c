@@ -1,0 +1,231 @@
+/* The end of a window. One pass over the gradients yields their norm and whether all is finite, one
+ * small read-back brings that and the loss sums to the host, and only then are parameters and
+ * moments touched. With S the factor of the loss gradient and W the window's weight, the device
+ * holds S * (sum of gradients); the factor clip / (S W) is folded into the optimizer's kernel. S is
+ * the loss scale by the weight that a whole window has at most, up to a power of two, and changes
+ * between windows only. With several losses W is the number of samples, S goes by these, and each
+ * loss has a share of S (losses.c). */
+#include "train/trainer.h"
+
+#include "core/error.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Before anything is changed: an update steps every trained parameter once, and no other. */
+static ac_status check_update(ac_trainer *trainer) {
+  ac_status status = ac_plan_check_update(trainer->instance.plan, trainer->stepped);
+  return status == AC_OK ? AC_OK : ac_fail_prefix(status, "trainer: nothing was changed");
+}
+
+/* What one pass over the gradients yields. */
+typedef struct gradient_report {
+  double norm; /* of the sum of gradients, unscaled */
+  bool finite;
+} gradient_report;
+
+static bool is_trained(const ac_trainer *trainer, int parameter) {
+  return trainer->instance.plan->problem.parameters[parameter].gradient >= 0;
+}
+
+/* The phase `reduce`, and what it brings to the host. */
+static ac_status reduce(ac_trainer *trainer) {
+  ac_instance *instance = &trainer->instance;
+  trainer->reduced_weight = 0;
+  for (int i = 0; i < instance->plan->graph->parameter_count; i++)
+    instance->updates[i].statistics.scale = 1 / instance->run.loss_scale;
+  AC_TRY(ac_instance_run_phase(instance, AC_PHASE_REDUCE));
+  AC_TRY(ac_numerics_collect(instance));
+  return ac_instance_fetch_control(instance);
+}
+
+/* The host's copy of (sum of squares, whether something is not finite). */
+static const float *statistics_of(const ac_trainer *trainer, const ac_cell *cell) {
+  const ac_instance *instance = &trainer->instance;
+  return instance->control_copy + (cell->address - instance->plan->control) / sizeof(float);
+}
+
+static gradient_report read_statistics(ac_trainer *trainer) {
+  const ac_plan *plan = trainer->instance.plan;
+  gradient_report report = {0, true};
+  trainer->nonfinite = -1;
+  for (int i = 0; i < plan->cell_count; i++) {
+    const ac_cell *cell = &plan->cells[i];
+    if (cell->role != AC_ROLE_STATISTICS) continue;
+    const float *statistics = statistics_of(trainer, cell);
+    report.norm += (double)statistics[0];
+    if (statistics[1] == 0 && isfinite(statistics[0])) continue;
+    report.finite = false;
+    if (trainer->nonfinite < 0) trainer->nonfinite = cell->owner;
+  }
+  report.norm = sqrt(report.norm);
+  return report;
+}
+
+/* Rank decides on weight decay. */
+static void set_step(const ac_trainer *trainer, const ac_tensor *parameter, double factor,
+                     double rate, ac_update_attributes *attributes) {
+  const ac_optimizer_desc *o = &trainer->desc.optimizer;
+  bool decays = parameter->shape.rank >= 2 && !parameter->desc.no_weight_decay;
+  float decay = decays ? (float)o->weight_decay : 0;
+  double t = (double)trainer->updates + 1;
+  if (trainer->instance.plan->problem.desc.optimizer == AC_SGD)
+    attributes->step.sgd = (ac_sgd_attributes){.gradient_factor = (float)factor,
+                                               .rate = (float)rate,
+                                               .weight_decay = decay,
+                                               .momentum = (float)o->momentum,
+                                               .nesterov = o->nesterov,
+                                               .first = trainer->updates == 0};
+  else
+    attributes->step.adamw =
+        (ac_adamw_attributes){.gradient_factor = (float)factor,
+                              .rate = (float)rate,
+                              .weight_decay = decay,
+                              .beta1 = (float)o->beta1,
+                              .beta2 = (float)o->beta2,
+                              .epsilon = (float)o->epsilon,
+                              .correction1 = (float)(1 - pow(o->beta1, t)),
+                              .sqrt_correction2 = (float)sqrt(1 - pow(o->beta2, t))};
+}
+
+/* The phase `update`. */
+static ac_status step_parameters(ac_trainer *trainer, double factor, double rate) {
+  ac_instance *instance = &trainer->instance;
+  const ac_graph *graph = instance->plan->graph;
+  for (int i = 0; i < graph->parameter_count; i++)
+    if (is_trained(trainer, i))
+      set_step(trainer, ac_tensor_at(graph, graph->parameters[i]), factor, rate,
+               &instance->updates[i]);
+  AC_TRY(ac_instance_run_phase(instance, AC_PHASE_UPDATE));
+  AC_TRY(instance->device->backend->finish(instance->device->state));
+  trainer->has_stepped = true;
+  return AC_OK;
+}
+
+int ac_trainer_light_loss(const ac_trainer *trainer) {
+  for (int k = 0; k < trainer->instance.plan->graph->loss_count; k++)
+    if (!isfinite(trainer->loss_scales[k]) && !isfinite(ac_to_float(trainer->shares[k]))) return k;
+  return -1;
+}
+
+static ac_status refuse_factor(double factor) {
+  return ac_fail(AC_ERROR_ARGUMENT,
+                 "trainer: nothing was changed, as gradients would be multiplied by %g", factor);
+}
+
+/* What the caller makes of it, who may look at everything but change nothing else. */
+static ac_status ask_caller(ac_trainer *trainer, ac_decision *decision) {
+  if (!trainer->desc.decide) return AC_OK;
+  trainer->deciding = true;
+  trainer->desc.decide(trainer->desc.user, trainer, decision);
+  trainer->deciding = false;
+  if (isfinite(decision->factor) && decision->factor >= 0) return AC_OK;
+  return refuse_factor(decision->factor);
+}
+
+/* What was known before must have come true. */
+static ac_status check_whole(const ac_trainer *trainer) {
+  const ac_instance *instance = &trainer->instance;
+  const ac_graph *graph = instance->plan->graph;
+  const double tolerance = 1e-6;
+  if (trainer->division != AC_DIVIDE_WEIGHTS || instance->device->backend->computes_nothing)
+    return AC_OK;
+  if (trainer->window_samples != trainer->whole_samples)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "trainer: the window has %lld samples, and what its losses weigh was given for "
+                   "%lld; nothing was changed",
+                   (long long)trainer->window_samples, (long long)trainer->whole_samples);
+  for (int k = 0; k < graph->loss_count; k++) {
+    double weight = ac_instance_loss_sums(instance, k).weight, given = trainer->whole_weight[k];
+    if (isfinite(weight) && fabs(weight - given) > tolerance * given)
+      return ac_fail(AC_ERROR_ARGUMENT,
+                     "trainer: loss %s weighs %.9g, and %.9g was given; nothing was changed",
+                     graph->losses[k].name, weight, given);
+  }
+  return AC_OK;
+}
+
+static ac_status reduce_and_check(ac_trainer *trainer) {
+  ac_status status = reduce(trainer);
+  if (status == AC_OK) status = check_update(trainer);
+  if (status == AC_OK) status = ac_instance_check_weights(&trainer->instance, trainer->fed_weight);
+  if (status == AC_OK) status = check_whole(trainer);
+  trainer->broken = status != AC_OK; /* of a step of the window, perhaps, that fails late */
+  return status;
+}
+
+static ac_decision propose(const ac_trainer *trainer, const ac_total_loss *total,
+                           const gradient_report *report) {
+  double norm = total->weighs ? report->norm / total->weight : 0;
+  double clip = trainer->desc.optimizer.clip;
+  return (ac_decision){.loss = total->loss,
+                       .weight = total->weight,
+                       .grad_norm = report->finite ? norm : (double)INFINITY,
+                       .finite = total->finite && report->finite,
+                       .factor = clip > 0 && norm > clip ? clip / norm : 1};
+}
+
+static ac_update begin_report(const ac_trainer *trainer, const ac_total_loss *total,
+                              const gradient_report *report, const ac_decision *decision) {
+  ac_update update = {.loss = total->loss,
+                      .weight = total->weight,
+                      .lr = ac_schedule_rate(&trainer->desc.schedule, trainer->updates),
+                      .grad_norm = decision->grad_norm,
+                      .loss_scale = (double)trainer->scaler.scale,
+                      .finite_loss = total->finite,
+                      .finite_gradient = report->finite,
+                      .loss_count = trainer->instance.plan->graph->loss_count};
+  memcpy(update.losses, total->losses, sizeof update.losses);
+  return update;
+}
+
+static ac_status update_parameters(ac_trainer *trainer, ac_update *result) {
+  AC_TRY(reduce_and_check(trainer));
+  const ac_total_loss total = ac_instance_total_loss(&trainer->instance, trainer->window_samples);
+  gradient_report report = read_statistics(trainer);
+  trainer->reduced_weight = total.weight;
+  ac_decision decision = propose(trainer, &total, &report);
+  ac_update update = begin_report(trainer, &total, &report, &decision);
+  AC_TRY(ask_caller(trainer, &decision));
+  double factor = 1 / ((double)trainer->instance.run.loss_scale * total.weight);
+  /* A weight near zero would blow a factor up beyond floats, at whatever loss scale. */
+  bool light = ac_trainer_light_loss(trainer) >= 0;
+  bool overflow = !light && (!update.finite_loss || !update.finite_gradient);
+  bool hopeless = overflow || light || !total.weighs || !isfinite(ac_to_float(factor));
+  if (decision.factor != 1) factor *= decision.factor;
+  if (!hopeless && !isfinite(ac_to_float(factor))) return refuse_factor(factor);
+  update.skipped = hopeless || decision.skip;
+  if (!update.skipped) {
+    ac_status status = step_parameters(trainer, factor, update.lr);
+    if (status != AC_OK)
+      trainer->instance.unusable =
+          "an update failed when only some parameters were stepped; load a state, or go on from "
+          "saved parameters with another trainer";
+    AC_TRY(status);
+    trainer->updates++;
+  }
+  if (overflow || !update.skipped) ac_scaler_update(&trainer->scaler, overflow);
+  ac_trainer_set_loss_scale(trainer);
+  trainer->window_samples = trainer->whole_samples = 0;
+  update.update = trainer->updates;
+  update.stuck = overflow ? trainer->scaler.stuck : hopeless && total.weighs;
+  if (result) *result = update;
+  return AC_OK;
+}
+
+double ac_trainer_gradient_norm(const ac_trainer *trainer, int index) {
+  const ac_plan *plan = trainer ? trainer->instance.plan : NULL;
+  const ac_cell *cell = plan ? ac_plan_cell(plan, AC_ROLE_STATISTICS, index, 0) : NULL;
+  if (!cell || !(trainer->reduced_weight > 0)) return 0;
+  return sqrt((double)statistics_of(trainer, cell)[0]) / trainer->reduced_weight;
+}
+
+ac_status ac_trainer_update(ac_trainer *trainer, ac_update *result) {
+  AC_REQUIRE(trainer);
+  AC_TRY(ac_trainer_check_usable(trainer));
+  if (trainer->window_samples == 0)
+    return ac_fail(AC_ERROR_STATE, "trainer: nothing was accumulated since the last update");
+  if (trainer->has_stepped) return update_parameters(trainer, result);
+  const ac_wait wait = ac_wait_begin(trainer->instance.device, "first update");
+  return ac_wait_end(&wait, update_parameters(trainer, result));
+}
