@@ -77,6 +77,7 @@ ac_status ac_instance_write_parameter(ac_instance *instance, int index, int64_t 
  * first on: none is overwritten before it is read. */
 ac_status ac_instance_read_floats(const ac_instance *instance, const void *handle, ac_dtype dtype,
                                   int64_t first, int64_t count, float *data) {
+  if (count == 0) return AC_OK; /* there may be no data to point to */
   size_t size = ac_dtype_bytes(dtype);
   char *from = (char *)data + (size_t)count * (sizeof *data - size);
   AC_TRY(instance->device->backend->download(instance->device->state, handle,

@@ -40,7 +40,7 @@ static const struct {
 } fields[] = {
 #define LIMITED(key, kind, member, most) \
   { "accrue.state." key, kind, offsetof(record, member), most }
-#define FIELD(key, kind, member) LIMITED(key, kind, member, INT64_MAX)
+#define FIELD(key, kind, member) LIMITED(key, kind, member, INT64_MAX / 2) /* it may grow */
     FIELD("version", INTEGER, version),
     FIELD("updates", INTEGER, updates),
     FIELD("seed", UNSIGNED, seed),
@@ -442,5 +442,5 @@ ac_status ac_trainer_set_state(ac_trainer *trainer, int index, int state, int64_
   const ac_cell *cell;
   AC_TRY(ac_trainer_check_deciding(trainer));
   AC_TRY(find_state(trainer, index, state, first, count, &cell));
-  return write_cell(&trainer->instance, cell, first, count, data);
+  return count ? write_cell(&trainer->instance, cell, first, count, data) : AC_OK;
 }
