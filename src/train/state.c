@@ -4,6 +4,7 @@
  * Loading reads the file twice: to check all of it, and to bring it to the device. Only a failure
  * of the second reading can leave a trainer half loaded, which it then says whenever it is used. */
 #include "core/error.h"
+#include "core/platform.h"
 #include "io/safetensors.h"
 #include "train/trainer.h"
 
@@ -245,10 +246,12 @@ static ac_status write_contents(contents *c, const char *path, const ac_metadata
     for (int d = 0; d < cell->shape.rank; d++) tensors[i].shape[d] = cell->shape.dim[d];
   }
   for (int i = 0; all && i < metadata_count; i++) all[i] = metadata[i];
+  const ac_plain_numbers numbers = ac_plain_numbers_begin();
   for (int i = 0; all && i < FIELDS; i++) {
     put_field(&r, i, text[i]);
     all[metadata_count + i] = (ac_metadata){fields[i].key, text[i]};
   }
+  ac_plain_numbers_end(&numbers);
   ac_status status = tensors && all
                          ? ac_model_file_write_checked(path, tensors, c->count, all,
                                                        metadata_count + FIELDS, read_cell, c)
@@ -373,7 +376,10 @@ static ac_status load_from(ac_trainer *trainer, ac_model_file *file, const char 
   if (!ac_model_file_metadata(file, fields[0].key))
     return ac_fail(AC_ERROR_FORMAT, "%s is no state of a trainer", path);
   AC_TRY(ac_model_file_verify(file));
-  AC_TRY(read_record(file, path, &r));
+  const ac_plain_numbers numbers = ac_plain_numbers_begin();
+  ac_status read = read_record(file, path, &r);
+  ac_plain_numbers_end(&numbers);
+  AC_TRY(read);
   AC_TRY(check_record(trainer, path, &r));
   AC_TRY(list_contents(&c, trainer, r.samples > 0, path));
   ac_status status = check_tensors(&c, file, path);
