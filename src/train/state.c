@@ -131,8 +131,8 @@ static record record_of(const ac_trainer *trainer) {
               .fit = trainer->fit,
               .samples = trainer->window_samples,
               .whole_samples = trainer->whole_samples};
-  memcpy(r.fed, trainer->fed_weight, sizeof r.fed);
-  memcpy(r.whole, trainer->whole_weight, sizeof r.whole);
+  if (r.samples) memcpy(r.fed, trainer->fed_weight, sizeof r.fed);
+  if (r.whole_samples) memcpy(r.whole, trainer->whole_weight, sizeof r.whole);
   return r;
 }
 

@@ -25,6 +25,7 @@ typedef enum fault_class { NOTHING, FILES, MEMORY } fault_class;
 typedef enum fault_kind { PASS, ERROR, SHORT, CRASH, POWER } fault_kind;
 
 static fault_class armed;
+static bool resting;
 static fault_kind kind;
 static int error;
 static long first, last;
@@ -58,6 +59,7 @@ static void read_calls(char **text) {
 
 bool faults_arm(const char *text, const char *path) {
   armed = NOTHING;
+  resting = false;
   wanted = path ? path : "";
   calls = failed = 0;
   const char *colon = strchr(text, ':');
@@ -71,8 +73,8 @@ bool faults_arm(const char *text, const char *path) {
   return true;
 }
 
-void faults_disarm(void) {
-  armed = NOTHING;
+void faults_pause(bool paused) {
+  resting = paused;
 }
 
 long faults_calls(void) {
@@ -130,7 +132,7 @@ __attribute__((constructor)) static void begin(void) {
 
 __attribute__((destructor)) static void end(void) {
   const char *report = getenv("ACCRUE_FAULT_REPORT");
-  faults_disarm();
+  faults_pause(true);
   FILE *file = report ? fopen(report, "w") : NULL;
   if (!file) return;
   fprintf(file, "%ld %ld\n", (long)calls, (long)failed);
@@ -182,7 +184,7 @@ static _Noreturn void die(void) {
 
 /* Whether this call of the class is one to fail, after it was counted. */
 static bool is_next(fault_class class, const void *caller) {
-  if (armed != class || !is_own(caller)) return false;
+  if (armed != class || resting || !is_own(caller)) return false;
   const long number = atomic_fetch_add(&calls, 1) + 1;
   return number >= first && number <= last;
 }

@@ -21,7 +21,7 @@
 
 /* From now on, counted anew. `path` may be NULL and stays the caller's. False: this is no fault. */
 bool faults_arm(const char *text, const char *path);
-void faults_disarm(void);
+void faults_pause(bool paused); /* neither fails nor counts, until it goes on */
 
 long faults_calls(void);  /* of the class while it was armed */
 long faults_failed(void); /* of these */

@@ -84,7 +84,7 @@ static ac_status save_with(const char *text) {
   write_file(path.text, old_state.data, old_state.size);
   assert_true(faults_arm(text, NULL));
   const ac_status status = save();
-  faults_disarm();
+  faults_pause(true);
   return status;
 }
 
@@ -201,7 +201,7 @@ static bool load_with(const char *text, int k, int *useless) {
   bring_back(&in_window);
   assert_true(faults_arm(text, NULL));
   const ac_status status = ac_trainer_load_state(r.trainer, path.text);
-  faults_disarm();
+  faults_pause(true);
   const bool met = faults_calls() >= k;
   if (status != AC_OK) {
     assert_true(faults_failed());
@@ -252,7 +252,7 @@ static void models_are_loaded_whole_or_say_so(void **state) {
     bring_back(&old_state);
     faults_arm(file_fault(k, "EIO").text, NULL);
     const ac_status status = ac_trainer_load(r.trainer, model_file.text, NULL);
-    faults_disarm();
+    faults_pause(true);
     if (!faults_failed()) break;
     if (status == AC_OK) continue;
     assert_contains(ac_last_error(), model_file.text);
