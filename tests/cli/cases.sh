@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Drives the real program: tests/cli/cases.sh CASE, with ACCRUE, FIXTURE and METRICS naming the programs. Each
+# Drives the real program: tests/cli/cases.sh CASE, with ACCRUE, FIXTURE, METRICS and PAGE naming the programs. Each
 # case runs in a folder of its own, which goes away afterwards. More cases stand in cases/.
 set -euo pipefail
 
@@ -39,7 +39,7 @@ case_help() {
   run --version | grep -qE '^accrue [0-9]+\.[0-9]+\.[0-9]+$' || die "--version"
   local command
   for command in "" devices train "train gpt" "train mlp" "train resnet" "train mobilenet" eval sample plan "plan gpt" \
-    verify "verify gpt" bench "bench gemm" "bench ops" "bench step" "bench all" "bench memory"; do
+    verify "verify gpt" bench "bench gemm" "bench ops" "bench step" "bench all" "bench memory" report; do
     # shellcheck disable=SC2086
     run $command --help >help
     [[ -s help && ! -s run.err ]] || die "no help on stdout for '$command'"

@@ -4,7 +4,9 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
 
 /* gnuplot reads a path between single quotes, where a quote is written twice. */
 static void put_path(FILE *pipe, const char *path) {
@@ -51,4 +53,24 @@ int gnuplot_close(gnuplot *g, bool good) {
   }
   replacement_abandon(&g->file);
   return good ? fail_to_draw(g->file.path) : STATUS_CONTINUE;
+}
+
+/* NULL, with the reason in errno, where it cannot be read. */
+static char *read_text(const char *path) {
+  FILE *file = fopen(path, "r");
+  if (!file) return NULL;
+  char *text = NULL;
+  size_t room = 0;
+  const ssize_t length = getdelim(&text, &room, 0, file);
+  fclose(file);
+  if (length >= 0) return text;
+  free(text);
+  return NULL;
+}
+
+int gnuplot_take(gnuplot *g, char **svg) {
+  const bool drawn = pclose(g->pipe) == 0;
+  *svg = drawn ? read_text(g->file.temporary) : NULL;
+  replacement_abandon(&g->file);
+  return *svg ? STATUS_CONTINUE : fail_to_draw(g->file.path);
 }

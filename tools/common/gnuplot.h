@@ -22,4 +22,7 @@ int gnuplot_check(const char *path);
 /* Draws; with `good` false it throws the picture away and says nothing. A status of message.h. */
 int gnuplot_close(gnuplot *g, bool good);
 
+/* Draws, and hands over the picture instead of leaving a file; free it. A status of message.h. */
+int gnuplot_take(gnuplot *g, char **svg);
+
 #endif

@@ -120,7 +120,8 @@ static void print_ignored(const options *o) {
 }
 
 static void print_help(const options *o) {
-  printf("accrue %s [flags]\n\n%s\n", o->command, o->summary);
+  printf("accrue %s%s%s [flags]\n\n%s\n", o->command, o->arguments ? " " : "",
+         o->arguments ? o->arguments : "", o->summary);
   const char *group = NULL;
   for (int i = 0; i < o->count; i++) {
     const option *row = &o->rows[i];
@@ -302,6 +303,10 @@ int options_parse(options *o, int argc, char **argv) {
     if (!strcmp(word, "--help") || !strcmp(word, "-h")) {
       print_help(o);
       return STATUS_DONE;
+    }
+    if (strncmp(word, "--", 2) && o->words) {
+      o->words[o->word_count++] = word;
+      continue;
     }
     if (strncmp(word, "--", 2))
       return fail_usage("unexpected argument %s; accrue %s takes flags only", word, o->command);

@@ -45,6 +45,10 @@ enum { OPTION_ROWS = 96 };
 typedef struct options {
   const char *command; /* "train gpt" */
   const char *summary; /* what it does, for --help */
+  /* Arguments that are no flags, as the help calls them, and room for as many as there may be;
+   * NULL: flags only. */
+  const char *arguments, **words;
+  int word_count; /* set by options_parse */
   option rows[OPTION_ROWS];
   int count;
 } options;

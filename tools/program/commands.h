@@ -1,5 +1,5 @@
-/* The subcommands but `bench`, which has a room of its own. argv[0] is the first argument after the
- * command's name; the result is the exit status. */
+/* The subcommands but `bench` and `report`, which have rooms of their own. argv[0] is the first
+ * argument after the command's name; the result is the exit status. */
 #ifndef TOOLS_PROGRAM_COMMANDS_H
 #define TOOLS_PROGRAM_COMMANDS_H
 

@@ -3,6 +3,7 @@
 #include "bench/bench.h"
 #include "program/commands.h"
 #include "common/message.h"
+#include "report/report.h"
 
 #include <accrue/accrue.h>
 #include <errno.h>
@@ -22,6 +23,7 @@ static const struct {
     {"plan", "say what training would take, before it takes it", plan_main},
     {"verify", "compare training as planned with training on whole batches", verify_main},
     {"bench", "measure devices: gemm, ops, step, all or memory", bench_main},
+    {"report", "write a page about runs: curves, results, memory, settings", report_main},
     {"sample", "write text with a trained gpt", sample_main},
 };
 

@@ -1,0 +1,60 @@
+/* Labels against answers: counts, the darker the larger their share of the label's samples. */
+#include "report/tables.h"
+
+#include "common/text.h"
+#include "report/html.h"
+
+#include <inttypes.h>
+
+enum { MOST_CLASSES = 100 };
+
+static int64_t count_at(const json_t *row, size_t k) {
+  return (int64_t)json_integer_value(json_array_get(row, k));
+}
+
+static double sum_of(const json_t *row) {
+  double sum = 0;
+  for (size_t k = 0; k < json_array_size(row); k++) sum += (double)count_at(row, k);
+  return sum;
+}
+
+static void put_row(FILE *page, const json_t *row, size_t label) {
+  const double sum = sum_of(row);
+  fprintf(page, "<tr><th scope=\"row\">%zu</th>", label);
+  for (size_t k = 0; k < json_array_size(row); k++) {
+    const int64_t count = count_at(row, k);
+    const double share = sum > 0 ? (double)count / sum : 0;
+    fprintf(page, "<td%s style=\"background:rgba(76,114,176,%.2f)\">%" PRId64 "</td>",
+            k == label ? " class=\"right\"" : "", 0.6 * share, count);
+  }
+  if (sum > 0) fprintf(page, "<td>%.1f %%</td></tr>\n", 100 * (double)count_at(row, label) / sum);
+  else fputs("<td>-</td></tr>\n", page);
+}
+
+static void put_matrix(FILE *page, const json_t *rows) {
+  fputs("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Confusion matrix\">"
+        "<table class=\"confusion\">\n<tr><td>label</td>",
+        page);
+  for (size_t k = 0; k < json_array_size(rows); k++) fprintf(page, "<th scope=\"col\">%zu</th>", k);
+  fputs("<th scope=\"col\">right</th></tr>\n", page);
+  for (size_t label = 0; label < json_array_size(rows); label++)
+    put_row(page, json_array_get(rows, label), label);
+  fputs("</table></div>\n", page);
+}
+
+void tables_confusion(FILE *page, const history *h) {
+  const json_t *rows = json_object_get(h->evaluation, "confusion");
+  const char *split = json_string_value(json_object_get(h->evaluation, "split"));
+  const size_t classes = json_array_size(rows);
+  if (!classes) return;
+  fputs("<h2>Confusion matrix of ", page);
+  html_name(page, h->name);
+  fputs("</h2>\n<p>Rows are labels, columns what the model answered", page);
+  if (split) {
+    fputs(", on the split ", page);
+    html_name(page, split);
+  }
+  fputs(".</p>\n", page);
+  if (classes <= MOST_CLASSES) put_matrix(page, rows);
+  else fprintf(page, "<p>With %zu classes it is too large for a page.</p>\n", classes);
+}
