@@ -5,8 +5,8 @@
  * at the end of the window divides by the window's total weight, once. An update is a transaction:
  * if the loss or any gradient is not finite, nothing changes but the report. A failure of the
  * device itself in a window is undone by discarding the window. In the middle of the steps of
- * parameters it cannot be undone: the trainer then refuses to go on, and training is taken up by
- * another one from parameters that were saved before.
+ * parameters it cannot be undone: the trainer then refuses to train, evaluate and save, until a
+ * state is loaded; or training is taken up by another one from parameters that were saved before.
  *
  * The same seed, device, thread count and plan give the same bits. A plan that was chosen under a
  * budget depends on the device's measured speed, so to repeat a run exactly give its micro-batch
@@ -223,7 +223,8 @@ AC_API ac_status ac_trainer_set_state(ac_trainer *trainer, int index, int state,
 
 /* All parameters under their names. `ac_trainer_load` needs every parameter in the file with its
  * exact shape, under its own name or one that lacks `optional_prefix` (NULL: none); others in the
- * file are ignored. */
+ * file are ignored. That is checked before the first parameter changes. If reading fails
+ * afterwards, the trainer is of no use until all parameters or a state are loaded. */
 AC_API ac_status ac_trainer_save(ac_trainer *trainer, const char *path, const ac_metadata *metadata,
                                  int metadata_count);
 AC_API ac_status ac_trainer_load(ac_trainer *trainer, const char *path,

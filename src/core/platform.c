@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <locale.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -341,4 +342,17 @@ int ac_seek(FILE *stream, int64_t offset, int whence) {
 
 int64_t ac_tell(FILE *stream) {
   return (int64_t)ftello(stream);
+}
+
+/* ---- numbers as text ------------------------------------------------------------------------- */
+
+ac_plain_numbers ac_plain_numbers_begin(void) {
+  locale_t plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
+  return (ac_plain_numbers){plain, plain ? uselocale(plain) : NULL};
+}
+
+void ac_plain_numbers_end(const ac_plain_numbers *numbers) {
+  if (!numbers->plain) return;
+  uselocale(numbers->before);
+  freelocale(numbers->plain);
 }

@@ -72,6 +72,14 @@ void ac_paths_free(ac_paths *paths);
 
 bool ac_is_folder(const char *path);
 
+/* Between the two calls numbers are written and read with a decimal point in this thread, whatever
+ * the process's locale is. */
+typedef struct ac_plain_numbers {
+  void *plain, *before;
+} ac_plain_numbers;
+ac_plain_numbers ac_plain_numbers_begin(void);
+void ac_plain_numbers_end(const ac_plain_numbers *numbers);
+
 /* 64-bit file positions. */
 int ac_seek(FILE *stream, int64_t offset, int whence);
 int64_t ac_tell(FILE *stream);

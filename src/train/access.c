@@ -57,6 +57,7 @@ ac_status ac_trainer_save(ac_trainer *trainer, const char *path, const ac_metada
                           int metadata_count) {
   AC_REQUIRE(trainer, path);
   if (metadata_count > 0) AC_REQUIRE(metadata);
+  AC_TRY(ac_instance_check_usable(&trainer->instance, "trainer"));
   return ac_instance_save(&trainer->instance, path, NULL, metadata, metadata_count);
 }
 
@@ -64,6 +65,7 @@ ac_status ac_trainer_save_part(ac_trainer *trainer, const char *path, const char
                                const ac_metadata *metadata, int metadata_count) {
   AC_REQUIRE(trainer, path, pattern);
   if (metadata_count > 0) AC_REQUIRE(metadata);
+  AC_TRY(ac_instance_check_usable(&trainer->instance, "trainer"));
   return ac_instance_save(&trainer->instance, path, pattern, metadata, metadata_count);
 }
 
@@ -89,6 +91,7 @@ ac_status ac_trainer_evaluate_until(ac_trainer *trainer, ac_dataset *dataset, in
                                     ac_stop *stop, ac_evaluation *result) {
   ac_instance *instance = &trainer->instance;
   ac_kept_sums sums;
+  AC_TRY(ac_instance_check_usable(instance, "trainer"));
   AC_TRY(ac_trainer_check_arena(trainer));
   AC_TRY(ac_instance_keep_sums(instance, &sums));
   ac_status status =

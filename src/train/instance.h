@@ -73,6 +73,7 @@ typedef struct ac_instance {
   /* The run state: all that changes from window to window, so that every step is static. */
   ac_run_state run;
   ac_update_attributes *updates; /* by parameter */
+  const char *unusable; /* why parameters are no model until others are loaded; NULL: they are */
 } ac_instance;
 
 /* A handle of bytes of the plan's address space. */
@@ -171,6 +172,8 @@ ac_status ac_numerics_collect(ac_instance *instance);
 /* ---- parameters: parameters.c ---------------------------------------------------------------- */
 
 ac_status ac_instance_initialise(ac_instance *instance, uint64_t seed);
+/* Refuses to use parameters that are no model, on behalf of `who`. */
+ac_status ac_instance_check_usable(const ac_instance *instance, const char *who);
 /* Of the parameters whose names match `pattern` (NULL: all), of which there must be one. */
 ac_status ac_instance_load(ac_instance *instance, const char *path, const char *pattern,
                            const char *optional_prefix);

@@ -77,6 +77,7 @@ ac_status ac_instance_write_parameter(ac_instance *instance, int index, int64_t 
  * first on: none is overwritten before it is read. */
 ac_status ac_instance_read_floats(const ac_instance *instance, const void *handle, ac_dtype dtype,
                                   int64_t first, int64_t count, float *data) {
+  if (count == 0) return AC_OK; /* there may be no data to point to */
   size_t size = ac_dtype_bytes(dtype);
   char *from = (char *)data + (size_t)count * (sizeof *data - size);
   AC_TRY(instance->device->backend->download(instance->device->state, handle,
@@ -226,6 +227,28 @@ static ac_status load_parameter(const part *p, int index, ac_model_file *file, i
   return AC_OK;
 }
 
+static const char loaded_in_part[] = "a model was loaded in part only; load one again, or a state";
+
+ac_status ac_instance_check_usable(const ac_instance *instance, const char *who) {
+  if (!instance->unusable) return AC_OK;
+  return ac_fail(AC_ERROR_STATE, "%s: %s", who, instance->unusable);
+}
+
+/* Once the first parameter may have changed. All of them make up for an earlier failure. */
+static ac_status load_parameters(const part *p, ac_model_file *file, const char *prefix,
+                                 float *buffer) {
+  ac_instance *instance = p->instance;
+  const bool all = p->count == instance->plan->graph->parameter_count;
+  ac_status status = AC_OK;
+  for (int i = 0; i < p->count && status == AC_OK; i++) {
+    const char *name = parameter_tensor(instance, p->index[i])->name;
+    status = load_parameter(p, p->index[i], file, find_in_file(file, name, prefix), buffer);
+  }
+  if (status != AC_OK && !instance->unusable) instance->unusable = loaded_in_part;
+  if (status == AC_OK && all && instance->unusable == loaded_in_part) instance->unusable = NULL;
+  return status;
+}
+
 /* Everything is checked before the first parameter changes. */
 static ac_status load_part(const part *p, ac_model_file *file, const char *path,
                            const char *prefix) {
@@ -234,11 +257,8 @@ static ac_status load_part(const part *p, ac_model_file *file, const char *path,
     AC_TRY(check_in_file(file, find_in_file(file, tensor->name, prefix), tensor, path));
   }
   float *buffer = malloc(PIECE * sizeof *buffer);
-  ac_status status = buffer ? AC_OK : ac_fail(AC_ERROR_MEMORY, "no memory to load %s", path);
-  for (int i = 0; i < p->count && status == AC_OK; i++) {
-    const char *name = parameter_tensor(p->instance, p->index[i])->name;
-    status = load_parameter(p, p->index[i], file, find_in_file(file, name, prefix), buffer);
-  }
+  ac_status status = buffer ? load_parameters(p, file, prefix, buffer)
+                            : ac_fail(AC_ERROR_MEMORY, "no memory to load %s", path);
   free(buffer);
   return status;
 }

@@ -62,7 +62,9 @@ ac_status ac_session_run(ac_session *session, int64_t count, const ac_feed *feed
   if (count > info->micro_batch)
     return ac_fail(AC_ERROR_ARGUMENT, "session: %lld samples exceed the micro-batch of %lld",
                    (long long)count, (long long)info->micro_batch);
+  AC_TRY(ac_instance_check_usable(instance, "session"));
   AC_TRY(ac_instance_match_feeds(instance, count, feeds, feed_count, data));
+  session->has_run = false;
   AC_TRY(ac_instance_upload(instance, data, 0, count));
   instance->run.batch = count;
   AC_TRY(ac_instance_run(instance, &instance->main, true));
@@ -105,6 +107,7 @@ ac_status ac_session_evaluate(ac_session *session, ac_dataset *dataset, int64_t 
   ac_instance *instance = &session->instance;
   if (instance->plan->info.purpose != AC_EVALUATE)
     return ac_fail(AC_ERROR_STATE, "session: the plan was not made to evaluate");
+  AC_TRY(ac_instance_check_usable(instance, "session"));
   ac_stop never = {0};
   return ac_instance_evaluate(instance, &instance->main, dataset, limit, &never, result);
 }

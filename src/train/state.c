@@ -4,6 +4,7 @@
  * Loading reads the file twice: to check all of it, and to bring it to the device. Only a failure
  * of the second reading can leave a trainer half loaded, which it then says whenever it is used. */
 #include "core/error.h"
+#include "core/platform.h"
 #include "io/safetensors.h"
 #include "train/trainer.h"
 
@@ -40,7 +41,7 @@ static const struct {
 } fields[] = {
 #define LIMITED(key, kind, member, most) \
   { "accrue.state." key, kind, offsetof(record, member), most }
-#define FIELD(key, kind, member) LIMITED(key, kind, member, INT64_MAX)
+#define FIELD(key, kind, member) LIMITED(key, kind, member, INT64_MAX / 2) /* it may grow */
     FIELD("version", INTEGER, version),
     FIELD("updates", INTEGER, updates),
     FIELD("seed", UNSIGNED, seed),
@@ -130,8 +131,8 @@ static record record_of(const ac_trainer *trainer) {
               .fit = trainer->fit,
               .samples = trainer->window_samples,
               .whole_samples = trainer->whole_samples};
-  memcpy(r.fed, trainer->fed_weight, sizeof r.fed);
-  memcpy(r.whole, trainer->whole_weight, sizeof r.whole);
+  if (r.samples) memcpy(r.fed, trainer->fed_weight, sizeof r.fed);
+  if (r.whole_samples) memcpy(r.whole, trainer->whole_weight, sizeof r.whole);
   return r;
 }
 
@@ -206,7 +207,7 @@ static void free_contents(contents *c) {
   free(c->tensors);
 }
 
-static ac_status list_contents(contents *c, ac_trainer *trainer, bool window) {
+static ac_status list_contents(contents *c, ac_trainer *trainer, bool window, const char *path) {
   const ac_plan *plan = trainer->instance.plan;
   *c = (contents){.trainer = trainer,
                   .tensors = calloc((size_t)plan->cell_count + 1, sizeof *c->tensors)};
@@ -218,7 +219,7 @@ static ac_status list_contents(contents *c, ac_trainer *trainer, bool window) {
   }
   if (good) return AC_OK;
   free_contents(c);
-  return ac_fail(AC_ERROR_MEMORY, "no memory for a list of what a state holds");
+  return ac_fail(AC_ERROR_MEMORY, "%s: no memory for a list of what a state holds", path);
 }
 
 /* ---- saving ---------------------------------------------------------------------------------- */
@@ -245,10 +246,12 @@ static ac_status write_contents(contents *c, const char *path, const ac_metadata
     for (int d = 0; d < cell->shape.rank; d++) tensors[i].shape[d] = cell->shape.dim[d];
   }
   for (int i = 0; all && i < metadata_count; i++) all[i] = metadata[i];
+  const ac_plain_numbers numbers = ac_plain_numbers_begin();
   for (int i = 0; all && i < FIELDS; i++) {
     put_field(&r, i, text[i]);
     all[metadata_count + i] = (ac_metadata){fields[i].key, text[i]};
   }
+  ac_plain_numbers_end(&numbers);
   ac_status status = tensors && all
                          ? ac_model_file_write_checked(path, tensors, c->count, all,
                                                        metadata_count + FIELDS, read_cell, c)
@@ -268,7 +271,7 @@ ac_status ac_trainer_save_state(ac_trainer *trainer, const char *path, const ac_
   const bool window = trainer->window_samples > 0;
   if (window) AC_TRY(ac_trainer_check_arena(trainer));
   contents c;
-  AC_TRY(list_contents(&c, trainer, window));
+  AC_TRY(list_contents(&c, trainer, window, path));
   ac_status status = write_contents(&c, path, metadata, metadata_count);
   free_contents(&c);
   return status;
@@ -373,14 +376,18 @@ static ac_status load_from(ac_trainer *trainer, ac_model_file *file, const char 
   if (!ac_model_file_metadata(file, fields[0].key))
     return ac_fail(AC_ERROR_FORMAT, "%s is no state of a trainer", path);
   AC_TRY(ac_model_file_verify(file));
-  AC_TRY(read_record(file, path, &r));
+  const ac_plain_numbers numbers = ac_plain_numbers_begin();
+  ac_status read = read_record(file, path, &r);
+  ac_plain_numbers_end(&numbers);
+  AC_TRY(read);
   AC_TRY(check_record(trainer, path, &r));
-  AC_TRY(list_contents(&c, trainer, r.samples > 0));
+  AC_TRY(list_contents(&c, trainer, r.samples > 0, path));
   ac_status status = check_tensors(&c, file, path);
   if (status == AC_OK) {
     ac_trainer_discard(trainer);
     status = read_contents(&c, file, piece);
-    trainer->unusable = status == AC_OK ? NULL : "a state was loaded in part only; load another";
+    trainer->instance.unusable =
+        status == AC_OK ? NULL : "a state was loaded in part only; load another";
   }
   free_contents(&c);
   if (status != AC_OK) return status;
@@ -441,5 +448,5 @@ ac_status ac_trainer_set_state(ac_trainer *trainer, int index, int state, int64_
   const ac_cell *cell;
   AC_TRY(ac_trainer_check_deciding(trainer));
   AC_TRY(find_state(trainer, index, state, first, count, &cell));
-  return write_cell(&trainer->instance, cell, first, count, data);
+  return count ? write_cell(&trainer->instance, cell, first, count, data) : AC_OK;
 }

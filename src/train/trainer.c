@@ -122,7 +122,7 @@ ac_status ac_trainer_check_deciding(const ac_trainer *trainer) {
 
 ac_status ac_trainer_check_usable(const ac_trainer *trainer) {
   AC_TRY(ac_trainer_check_deciding(trainer));
-  if (trainer->unusable) return ac_fail(AC_ERROR_STATE, "trainer: %s", trainer->unusable);
+  AC_TRY(ac_instance_check_usable(&trainer->instance, "trainer"));
   if (!trainer->broken) return AC_OK;
   return ac_fail(AC_ERROR_STATE, "trainer: the window failed half way; discard it first");
 }

@@ -42,7 +42,6 @@ struct ac_trainer {
   bool deciding;                      /* the caller looks at what was reduced */
   bool has_stepped;                   /* an update has run all that updates run */
   bool broken;                        /* a device failure left the window half done */
-  const char *unusable; /* why nothing can be trained until a state is loaded; NULL: it can */
   ac_fit_position fit;
   int nonfinite; /* parameter whose gradient was found not finite in the last update, or -1 */
 };

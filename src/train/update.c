@@ -198,7 +198,7 @@ static ac_status update_parameters(ac_trainer *trainer, ac_update *result) {
   if (!update.skipped) {
     ac_status status = step_parameters(trainer, factor, update.lr);
     if (status != AC_OK)
-      trainer->unusable =
+      trainer->instance.unusable =
           "an update failed when only some parameters were stepped; load a state, or go on from "
           "saved parameters with another trainer";
     AC_TRY(status);

@@ -357,6 +357,7 @@ static void states(void) {
   HARMLESS(ac_trainer_get_state, data, ac_trainer_get_state(trainer, 0, 0, 0, 0, NULL) == AC_OK);
   REFUSED(ac_trainer_set_state, trainer, ac_trainer_set_state(NULL, 0, 0, 0, 1, numbers));
   REFUSED(ac_trainer_set_state, data, ac_trainer_set_state(trainer, 0, 0, 0, 1, NULL));
+  HARMLESS(ac_trainer_set_state, data, ac_trainer_set_state(trainer, 0, 0, 0, 0, NULL) == AC_OK);
   REFUSED(ac_trainer_save_part, trainer, ac_trainer_save_part(NULL, none, "*", NULL, 0));
   REFUSED(ac_trainer_save_part, path, ac_trainer_save_part(trainer, NULL, "*", NULL, 0));
   REFUSED(ac_trainer_save_part, pattern, ac_trainer_save_part(trainer, none, NULL, NULL, 0));

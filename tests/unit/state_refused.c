@@ -13,6 +13,14 @@ static void refuses(const victim *v, const char *path, ac_status status, const c
 
 /* ---- damage ---------------------------------------------------------------------------------- */
 
+static void put_byte(const char *path, size_t at, unsigned char byte) {
+  FILE *stream = fopen(path, "r+b");
+  assert_non_null(stream);
+  assert_int_equal(fseek(stream, (long)at, SEEK_SET), 0);
+  assert_int_equal(fputc(byte, stream), byte);
+  assert_int_equal(fclose(stream), 0);
+}
+
 static void any_damage_is_found(void **state) {
   (void)state;
   static const unsigned char flips[] = {1, 0xff};
@@ -20,20 +28,21 @@ static void any_damage_is_found(void **state) {
   victim v = make_victim(&both, &split, &trained, 3);
   size_t bytes;
   unsigned char *data = read_file(good.text, &bytes);
-  for (size_t at = 0; at < bytes; at++)
-    for (int k = 0; k < 2; k++) {
-      data[at] ^= flips[k];
-      write_file(bad.text, data, bytes);
-      data[at] ^= flips[k];
-      refuses(&v, bad.text, AC_ERROR_FORMAT, "");
-    }
-  for (size_t length = 0; length < bytes; length++) {
-    write_file(bad.text, data, length);
-    refuses(&v, bad.text, AC_ERROR_FORMAT, "");
-  }
   data[bytes] = 0;
   write_file(bad.text, data, bytes + 1);
   refuses(&v, bad.text, AC_ERROR_FORMAT, "last 1 bytes");
+  assert_int_equal(truncate(bad.text, (off_t)bytes), 0);
+  for (size_t at = 0; at < bytes; at++) {
+    for (int k = 0; k < 2; k++) {
+      put_byte(bad.text, at, data[at] ^ flips[k]);
+      refuses(&v, bad.text, AC_ERROR_FORMAT, "");
+    }
+    put_byte(bad.text, at, data[at]);
+  }
+  for (size_t length = bytes; length-- > 0;) {
+    assert_int_equal(truncate(bad.text, (off_t)length), 0);
+    refuses(&v, bad.text, AC_ERROR_FORMAT, "");
+  }
   free(data);
   refuses(&v, in_folder("none").text, AC_ERROR_IO, "No such file");
   free_victim(&v);
@@ -485,7 +494,7 @@ static void states_are_loaded_after_failures(void **state) {
   assert_ok(ac_trainer_load_state(r.trainer, path.text));
   snapshot now = look_at(&r);
   assert_same("after a window that failed", &before, &now);
-  r.trainer->unusable = "some parameters were stepped";
+  r.trainer->instance.unusable = "some parameters were stepped";
   assert_refused(ac_trainer_save_state(r.trainer, in_folder("none").text, NULL, 0), AC_ERROR_STATE,
                  "some parameters were stepped");
   assert_ok(ac_trainer_load_state(r.trainer, path.text));
@@ -601,6 +610,20 @@ static void windows_are_not_taken_up_unasked(void **state) {
   end_run(&v.r);
 }
 
+static void a_place_lies_within_its_data(void **state) {
+  (void)state;
+  victim v = stop_fit((ac_fit_desc){.epochs = 3, .seed = 5}, 3);
+  holding *h = holding_of(save_run(&v.r, "good").text);
+  text_pair *position = find_pair(h, "fit.position");
+  strcpy(position->value, "11");
+  refuses_value(&v, h, position->key);
+  strcpy(position->value, "10");
+  write_holding(h, in_folder("changed").text);
+  assert_ok(ac_trainer_load_state(v.r.trainer, in_folder("changed").text));
+  free(h);
+  end_run(&v.r);
+}
+
 /* Whole files with a place that is none: refused when they are loaded, or when they go on. */
 static void places_that_are_none_do_no_harm(void **state) {
   (void)state;
@@ -608,7 +631,8 @@ static void places_that_are_none_do_no_harm(void **state) {
                                      "fit.samples", "fit.updates",    "fit.skipped",
                                      "fit.count",   "window.samples", "window.whole_samples",
                                      "updates",     "batch",          "micro_batch"};
-  static const char *const values[] = {"0", "10", "11", "12", "4294967296", "9223372036854775807"};
+  static const char *const values[] = {
+      "0", "10", "11", "12", "4294967296", "4611686018427387903", "9223372036854775807"};
   victim v = stop_fit((ac_fit_desc){.epochs = 3, .seed = 5}, 3);
   holding *h = holding_of(save_run(&v.r, "good").text);
   const test_path bad = in_folder("changed");
@@ -650,6 +674,7 @@ int main(void) {
       cmocka_unit_test(other_data_and_orders_do_not_go_on),
       cmocka_unit_test(a_window_must_fit_its_epoch),
       cmocka_unit_test(windows_are_not_taken_up_unasked),
+      cmocka_unit_test(a_place_lies_within_its_data),
       cmocka_unit_test(places_that_are_none_do_no_harm),
   };
   return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);

@@ -10,11 +10,11 @@
 #include <string.h>
 #include <unistd.h>
 
-void checkpoint_begin(checkpoint *c, const setup *s, const run_folder *folder, const char *run,
-                      ac_trainer *trainer) {
+void checkpoint_begin(checkpoint *c, const setup *s, const run_folder *folder,
+                      const run_record *record, ac_trainer *trainer) {
   *c = (checkpoint){.setup = s,
                     .folder = folder,
-                    .run = run,
+                    .record = record,
                     .trainer = trainer,
                     .saved_at = progress_clock(),
                     .best = INFINITY};
@@ -40,7 +40,8 @@ static ac_status save(checkpoint *c, int64_t step, const metrics *m) {
   model_metadata_add(&metadata, "format", "pt");
   s->kind->describe(s->model, &metadata);
   model_metadata_add(&metadata, "accrue.steps", "%" PRId64, step);
-  model_metadata_add(&metadata, "accrue.run", "%s", c->run);
+  model_metadata_add(&metadata, "accrue.run", "%s", run_record_id(c->record));
+  model_metadata_add(&metadata, "accrue.data", "%s", run_record_data(c->record));
   model_metadata_add(&metadata, "accrue.device", "%s", device_of(s));
   model_metadata_add(&metadata, "accrue.best_loss", "%.17g", c->best);
   model_metadata_add(&metadata, "accrue.metrics_bytes", "%" PRId64, metrics_bytes(m));
@@ -53,7 +54,7 @@ static bool is_own(const checkpoint *c, const char *path) {
   ac_model_file *file;
   if (ac_model_file_open(&file, path) != AC_OK) return false;
   const char *run = ac_model_file_metadata(file, "accrue.run");
-  const bool own = run && !strcmp(run, c->run);
+  const bool own = run && !strcmp(run, run_record_id(c->record));
   ac_model_file_close(file);
   return own;
 }
@@ -102,44 +103,43 @@ static void take_metadata(checkpoint *c, const char *path, int64_t *metrics_byte
   ac_model_file_close(file);
 }
 
-int checkpoint_resume(checkpoint *c, int64_t *step, int64_t *metrics_bytes) {
+/* False, with a warning: the state at a path cannot be gone on with. *other: it is one of other
+ * data, as older ones will be. */
+static bool load(checkpoint *c, bool known, const char *path, bool *other) {
+  ac_model_file *file;
+  if (ac_model_file_open(&file, path) != AC_OK) {
+    say("%s", ac_last_error());
+    return false;
+  }
+  const char *run = ac_model_file_metadata(file, "accrue.run");
+  const char *data = ac_model_file_metadata(file, "accrue.data");
+  const bool own = !known || (run && !strcmp(run, run_record_id(c->record)));
+  *other = own && data && strcmp(data, run_record_data(c->record)) != 0;
+  ac_model_file_close(file);
+  if (!own) say("%s is of another run", path);
+  else if (*other) say("%s is of a run on other data", path);
+  else if (ac_trainer_load_state(c->trainer, path) != AC_OK) say("%s", ac_last_error());
+  else return true;
+  return false;
+}
+
+int checkpoint_resume(checkpoint *c, bool known, int64_t *step, int64_t *metrics_bytes) {
   size_t count, whole = 0;
+  bool other = false;
   int64_t *steps = run_folder_states(c->folder, &count);
   *step = *metrics_bytes = -1;
-  for (; whole < count; whole++) {
+  for (; whole < count && !other; whole++) {
     char path[RUN_PATH_BYTES];
     run_folder_state(c->folder, steps[whole], path);
-    if (*c->run && !is_own(c, path)) {
-      say("%s is of another run, or damaged; an older state is tried", path);
-      continue;
-    }
-    if (ac_trainer_load_state(c->trainer, path) == AC_OK) {
-      take_metadata(c, path, metrics_bytes);
-      break;
-    }
-    say("%s; an older state is tried", ac_last_error());
+    if (!load(c, known, path, &other)) continue;
+    take_metadata(c, path, metrics_bytes);
+    break;
   }
-  if (whole < count) *step = c->saved_step = steps[whole];
+  if (whole < count && !other) *step = c->saved_step = steps[whole];
   const bool none = count && *step < 0;
   free(steps);
   if (none)
     return fail("no state in %s can be gone on with; without --resume the run begins anew",
                 c->folder->path);
   return STATUS_CONTINUE;
-}
-
-int64_t checkpoint_micro_batch(const run_folder *folder, int64_t batch) {
-  size_t count;
-  int64_t *steps = run_folder_states(folder, &count), found = 0;
-  for (size_t i = 0; i < count && !found; i++) {
-    char path[RUN_PATH_BYTES];
-    ac_model_file *file;
-    run_folder_state(folder, steps[i], path);
-    if (ac_model_file_open(&file, path) != AC_OK) continue;
-    if ((int64_t)number_of(file, "accrue.state.batch", 0) == batch)
-      found = (int64_t)number_of(file, "accrue.state.micro_batch", 0);
-    ac_model_file_close(file);
-  }
-  free(steps);
-  return found;
 }

@@ -74,3 +74,15 @@ int64_t *run_folder_states(const run_folder *folder, size_t *count) {
   if (*count) qsort(steps, *count, sizeof *steps, newest_first);
   return steps;
 }
+
+ac_model_file *run_folder_newest(const run_folder *folder, char path[RUN_PATH_BYTES]) {
+  size_t count;
+  int64_t *steps = run_folder_states(folder, &count);
+  ac_model_file *file = NULL;
+  for (size_t i = 0; i < count && !file; i++) {
+    run_folder_state(folder, steps[i], path);
+    if (ac_model_file_open(&file, path) != AC_OK) file = NULL;
+  }
+  free(steps);
+  return file;
+}

@@ -5,6 +5,7 @@
 
 #include "common/folder.h"
 
+#include <accrue/model_file.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,5 +28,8 @@ void run_folder_path(const run_folder *folder, const char *name, char path[RUN_P
 /* The steps of the states in a folder, newest first; free it. NULL and 0: there are none. */
 int64_t *run_folder_states(const run_folder *folder, size_t *count);
 void run_folder_state(const run_folder *folder, int64_t step, char path[RUN_PATH_BYTES]);
+
+/* The newest state, as a model file, and its path; NULL: none can be read. */
+ac_model_file *run_folder_newest(const run_folder *folder, char path[RUN_PATH_BYTES]);
 
 #endif

@@ -69,7 +69,7 @@ static json_t *host_name(void) {
   return json_string(text);
 }
 
-static int write_record(run_record *record) {
+int run_record_write(const run_record *record) {
   replacement file;
   char *text = json_dumps(record->root, JSON_INDENT(2));
   bool good = text && replacement_open(&file, record->path);
@@ -82,20 +82,11 @@ static int write_record(run_record *record) {
   return good ? STATUS_CONTINUE : fail("cannot write %s: %s", record->path, strerror(error));
 }
 
-/* Data that are not those of the run are no continuation of it. */
-static int check_data(const json_t *before, const char *text) {
-  const char *known =
-      json_string_value(json_object_get(json_object_get(before, "data"), "fingerprint"));
-  if (!known || !strcmp(known, text)) return STATUS_CONTINUE;
-  return fail("the data are not those that the run was trained on (%s, and now %s)", known, text);
-}
-
 int run_record_begin(run_record *record, const run_folder *folder, const setup *s,
                      const json_t *before) {
   char text[17];
   run_folder_path(folder, "run.json", record->path);
   int status = fingerprint(s->data.plain ? s->data.plain : s->data.train, text);
-  if (status == STATUS_CONTINUE && before) status = check_data(before, text);
   if (status != STATUS_CONTINUE) return status;
   json_t *root = record->root = json_object();
   json_t *id = json_incref(json_object_get(before, "id"));
@@ -115,7 +106,7 @@ int run_record_begin(run_record *record, const run_folder *folder, const setup *
   json_object_set_new(root, "plan", describe_plan(ac_plan_get_info(s->plan)));
   json_object_set_new(root, "data", describe_data(&s->data, text));
   if (!options_record(&s->options, "config resume", root)) return fail("out of memory");
-  return write_record(record);
+  return STATUS_CONTINUE;
 }
 
 const char *run_record_id(const run_record *record) {
@@ -123,11 +114,15 @@ const char *run_record_id(const run_record *record) {
   return id ? id : "";
 }
 
+const char *run_record_data(const run_record *record) {
+  const json_t *data = json_object_get(record->root, "data");
+  return json_string_value(json_object_get(data, "fingerprint"));
+}
+
 void run_record_end(run_record *record, const char *outcome) {
-  if (!record->root) return;
   json_object_set_new(record->root, "ended", now());
   json_object_set_new(record->root, "outcome", json_string(outcome));
-  write_record(record);
+  run_record_write(record);
 }
 
 void run_record_close(run_record *record) {

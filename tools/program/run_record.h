@@ -15,11 +15,14 @@ typedef struct run_record {
  * a status of message.h: a file that is no JSON object is refused. */
 int run_record_read(json_t **record, const char *path);
 
-/* Writes the record of a run that begins, or goes on with the one of `before` (NULL: begins). */
+/* The record of a run that begins, or goes on with the one of `before` (NULL: begins). It is not
+ * written yet: a run that is refused leaves no trace. */
 int run_record_begin(run_record *record, const run_folder *folder, const setup *s,
                      const json_t *before);
-/* Which run this is; states say it too. */
+/* Which run this is, and the fingerprint of its data; states say both too. */
 const char *run_record_id(const run_record *record);
+const char *run_record_data(const run_record *record);
+int run_record_write(const run_record *record);
 /* "done", "stopped", "failed". A record that cannot be written says so, and that is all. */
 void run_record_end(run_record *record, const char *outcome);
 void run_record_close(run_record *record);

@@ -3,7 +3,6 @@
 #include "common/message.h"
 #include "common/option_record.h"
 #include "common/waiting.h"
-#include "program/checkpoint.h"
 #include "program/run_record.h"
 
 #include <errno.h>
@@ -288,11 +287,28 @@ static int parse(setup *s, const char *verb, int argc, char **argv, void (*more)
 
 /* ---- what the flags ask for ------------------------------------------------------------------ */
 
+/* Of the run that is gone on with; NULL: there is none. */
+static ac_model_file *newest_state(const train_flags *f, char path[RUN_PATH_BYTES]) {
+  run_folder folder = {.lock = -1};
+  if (!f->resume || strlen(f->out) >= sizeof folder.path) return NULL;
+  strcpy(folder.path, f->out);
+  return run_folder_newest(&folder, path);
+}
+
+static int64_t number_of(const ac_model_file *file, const char *key) {
+  const char *text = ac_model_file_metadata(file, key);
+  return text ? strtoll(text, NULL, 10) : 0;
+}
+
+/* A run that began with --init has the model's shape in its states; the file may be gone by now. */
 static int open_data(setup *s) {
-  ac_model_file *init = NULL;
-  if (s->flags.init && ac_model_file_open(&init, s->flags.init) != AC_OK) return fail_library();
+  char path[RUN_PATH_BYTES];
+  const char *from = s->flags.init;
+  ac_model_file *init = from ? newest_state(&s->flags, path) : NULL;
+  if (init) from = path;
+  if (from && !init && ac_model_file_open(&init, from) != AC_OK) return fail_library();
   s->data.undivided = s->flags.fold != NULL;
-  int status = s->kind->prepare(s->model, &s->options, init, s->flags.init, &s->data);
+  int status = s->kind->prepare(s->model, &s->options, init, from, &s->data);
   ac_model_file_close(init);
   if (status == STATUS_CONTINUE && s->flags.fold) status = data_fold(&s->data, s->flags.fold);
   if (status == STATUS_CONTINUE) status = data_augment(&s->data);
@@ -390,12 +406,13 @@ int setup_open_model(setup *s, const char *verb, int argc, char **argv, void (*m
  * not fit any more. */
 static int plan_to_go_on(setup *s) {
   const train_flags *f = &s->flags;
-  run_folder folder = {.lock = -1};
+  char path[RUN_PATH_BYTES];
   if (!f->resume || options_given(&s->options, "micro-batch")) return STATUS_CONTINUE;
-  if ((size_t)snprintf(folder.path, sizeof folder.path, "%s", f->out) >= sizeof folder.path)
-    return STATUS_CONTINUE;
   ac_plan_desc desc = setup_plan_desc(s);
-  desc.micro_batch = checkpoint_micro_batch(&folder, f->batch);
+  ac_model_file *state = newest_state(f, path);
+  if (number_of(state, "accrue.state.batch") == f->batch)
+    desc.micro_batch = number_of(state, "accrue.state.micro_batch");
+  ac_model_file_close(state);
   if (!desc.micro_batch || try_plan(s, &desc, &s->plan) == AC_OK) return STATUS_CONTINUE;
   say("the micro-batch of %lld that the run had does not do any more (%s): another is planned, and "
       "results agree to rounding, not to the bit",

@@ -32,13 +32,13 @@ typedef struct run {
   progress progress;
   run_folder folder;
   run_record record;
+  bool begun; /* it is written */
   checkpoint checkpoint;
   ac_trainer *trainer;
   ac_fit_result result;
   double began;
   int64_t step;          /* the last that is done */
   int64_t updates;       /* of the steps that are done */
-  bool trained;          /* no window follows */
   double window_seconds; /* the last window's */
   int save_status;       /* of the model saved before the final evaluation; STATUS_DONE: none was */
 } run;
@@ -152,10 +152,8 @@ static bool on_evaluation(run *r, const ac_fit_event *event) {
   if (!r->setup.flags.keep_best || !(event->evaluation.loss < r->checkpoint.best)) return true;
   run_folder_path(&r->folder, "best.safetensors", path);
   progress_clear(&r->progress);
-  r->save_status = save_weights_to(r, path);
-  if (r->save_status != STATUS_CONTINUE) return false;
-  r->checkpoint.best = event->evaluation.loss;
-  r->save_status = r->trained ? STATUS_CONTINUE : STATUS_DONE;
+  if (save_weights(r, path) == AC_OK) r->checkpoint.best = event->evaluation.loss;
+  else say("the best model so far could not be saved, and training goes on: %s", ac_last_error());
   return true;
 }
 
@@ -168,7 +166,6 @@ static bool on_event(void *user, const ac_fit_event *event) {
   if (event->kind == AC_FIT_STEP) return on_step(r, event);
   if (event->kind == AC_FIT_EVALUATION) return on_evaluation(r, event);
   save_state(r);
-  r->trained = true;
   r->save_status = save_model(r);
   if (r->save_status == STATUS_CONTINUE) progress_show(&r->progress, r->step);
   return r->save_status == STATUS_CONTINUE;
@@ -209,21 +206,40 @@ static int open_metrics(run *r, int64_t bytes) {
   return status;
 }
 
+/* Someone may have forgotten to ask to go on. */
+static void warn_of_states(const run *r) {
+  size_t count;
+  char path[RUN_PATH_BYTES];
+  json_t *record = NULL;
+  free(run_folder_states(&r->folder, &count));
+  run_folder_path(&r->folder, "run.json", path);
+  if (!count || run_record_read(&record, path) != STATUS_CONTINUE) return;
+  const char *outcome = json_string_value(json_object_get(record, "outcome"));
+  if (!outcome || strcmp(outcome, "done") != 0)
+    say("%s holds states of a run that has not come to its end; they go when this run saves its "
+        "first, and --resume would go on with them",
+        r->folder.path);
+  json_decref(record);
+}
+
 static int prepare(run *r) {
   setup *s = &r->setup;
   if (s->flags.histograms) s->trainer.decide = on_decision, s->trainer.user = r;
   if (ac_trainer_create(&r->trainer, s->plan, &s->trainer) != AC_OK) return fail_library();
   int64_t step = -1, bytes = -1;
   const json_t *before = s->flags.resume ? s->before : NULL;
+  if (!s->flags.resume) warn_of_states(r);
   int status = run_record_begin(&r->record, &r->folder, s, before);
   if (status != STATUS_CONTINUE) return status;
-  checkpoint_begin(&r->checkpoint, s, &r->folder, run_record_id(&r->record), r->trainer);
-  if (s->flags.resume) status = checkpoint_resume(&r->checkpoint, &step, &bytes);
+  checkpoint_begin(&r->checkpoint, s, &r->folder, &r->record, r->trainer);
+  if (s->flags.resume) status = checkpoint_resume(&r->checkpoint, before, &step, &bytes);
   if (status == STATUS_CONTINUE && step < 0) status = load_init(r);
   if (status != STATUS_CONTINUE) return status;
   if (step >= 0) take_progress(r);
   status = open_metrics(r, bytes);
+  if (status == STATUS_CONTINUE) status = run_record_write(&r->record);
   if (status != STATUS_CONTINUE) return status;
+  r->begun = true;
 
   const ac_device_info *device = ac_device_get_info(s->device);
   const ac_plan_info *plan = ac_plan_get_info(s->plan);
@@ -248,14 +264,17 @@ static void save_stopped(run *r) {
   if (progress.steps || progress.window_samples) save_state(r);
 }
 
-/* What --keep-best asks for. */
+/* What --keep-best asks for. The file also stays under its own name: a run that goes on may find no
+ * better model. */
 static int leave_best(run *r) {
-  char best[RUN_PATH_BYTES], model[RUN_PATH_BYTES];
+  char best[RUN_PATH_BYTES], model[RUN_PATH_BYTES], beside[RUN_PATH_BYTES];
   if (!r->setup.flags.keep_best || isinf(r->checkpoint.best)) return STATUS_CONTINUE;
   run_folder_path(&r->folder, "best.safetensors", best);
   run_folder_path(&r->folder, "model.safetensors", model);
-  if (rename(best, model) == 0 || errno == ENOENT) return STATUS_CONTINUE;
-  return fail("cannot write %s: %s", model, strerror(errno));
+  run_folder_path(&r->folder, "model.safetensors.best", beside);
+  unlink(beside);
+  if (link(best, beside) == 0 && rename(beside, model) == 0) return STATUS_CONTINUE;
+  return fail("cannot put %s in the place of %s: %s", best, model, strerror(errno));
 }
 
 static int fit(run *r) {
@@ -333,9 +352,10 @@ int train_main(int argc, char **argv) {
   int metrics_status = metrics_close(&r.metrics);
   if (status == STATUS_CONTINUE)
     status = metrics_status == STATUS_CONTINUE ? STATUS_DONE : metrics_status;
-  run_record_end(&r.record, status != STATUS_DONE ? "failed"
-                            : r.result.stopped    ? "stopped"
-                                                  : "done");
+  if (r.begun)
+    run_record_end(&r.record, status != STATUS_DONE ? "failed"
+                              : r.result.stopped    ? "stopped"
+                                                    : "done");
   run_record_close(&r.record);
   run_folder_close(&r.folder);
   ac_trainer_free(r.trainer);
