@@ -118,7 +118,9 @@ static void check_attribute(const char *name, const char *value) {
 static void take_attribute(void) {
   char name[NAME], value[65536];
   take_name(name);
+  take_spaces();
   if (*at++ != '=') die("%s has no value", name);
+  take_spaces();
   const char quote = *at++;
   if (quote != '"' && quote != '\'') die("%s has a value without quotes", name);
   const char *begin = at;

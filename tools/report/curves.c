@@ -37,7 +37,7 @@ typedef struct drawing {
   const curves *curves;
   const quantity *quantity;
   bool log;
-  double step_factor; /* of the axis of steps */
+  double last_step; /* of all runs, evaluations included */
 } drawing;
 
 static const history_series *series_of(const drawing *d, size_t run) {
@@ -105,9 +105,9 @@ void curves_key(FILE *page, size_t run) {
 
 /* ---- data ------------------------------------------------------------------------------------ */
 
-/* What a picture can tell apart. Longer series are drawn as the least and the greatest value of as
- * many parts, and smoothed from the parts' means. */
-enum { PARTS = 500 };
+/* What a picture has room for. Of longer series it shows the least and the greatest value of each
+ * of so many parts, and the smoothed curve is that of the parts' means. */
+enum { PARTS = 300 };
 
 typedef struct part {
   size_t first, last;
@@ -128,26 +128,51 @@ static part part_of(const drawing *d, const history_series *s, size_t begin, siz
   return p;
 }
 
+/* A run that is shorter than others has its share of the width. */
+static size_t count_parts(const drawing *d, const history_series *s) {
+  const double share = s->count ? s->points[s->count - 1].step / d->last_step : 0;
+  const size_t most = (size_t)fmin(PARTS, fmax(20, PARTS * share));
+  return s->count < most ? s->count : most;
+}
+
+/* Short enough for a line through all its values; else there is a band from least to greatest. */
+static bool is_line(const drawing *d, const history_series *s) {
+  return s->count == count_parts(d, s) || !d->quantity->smooth;
+}
+
+/* Numbers on the axis stay short. */
+static double step_factor(const drawing *d) {
+  return d->last_step > 20000 ? 1e-3 : 1;
+}
+
 static void put_value(FILE *pipe, const drawing *d, const history_series *s, size_t index) {
-  fprintf(pipe, "%.9g %.9g\n", s->points[index].step * d->step_factor, value_at(d, s, index));
+  fprintf(pipe, "%.9g %.9g\n", s->points[index].step * step_factor(d), value_at(d, s, index));
+}
+
+static double middle(const drawing *d, const history_series *s, const part *p) {
+  return (s->points[p->first].step + s->points[p->last].step) / 2 * step_factor(d);
 }
 
 static void put_extremes(FILE *pipe, const drawing *d, const history_series *s, const part *p) {
   const size_t first = p->least < p->most ? p->least : p->most;
+  if (!is_line(d, s)) {
+    fprintf(pipe, "%.9g %.9g %.9g\n", middle(d, s, p), value_at(d, s, p->least),
+            value_at(d, s, p->most));
+    return;
+  }
   put_value(pipe, d, s, first);
   if (p->least != p->most) put_value(pipe, d, s, p->least + p->most - first);
 }
 
 static void put_mean(FILE *pipe, const drawing *d, const history_series *s, const part *p) {
-  const double step = (s->points[p->first].step + s->points[p->last].step) / 2;
-  fprintf(pipe, "%.9g %.9g\n", step * d->step_factor, p->count ? p->sum / (double)p->count : NAN);
+  fprintf(pipe, "%.9g %.9g\n", middle(d, s, p), p->count ? p->sum / (double)p->count : NAN);
 }
 
 /* The blocks $rawN and $meanN. What is missing stands there as NaN, where lines have gaps; the
  * means pass over gaps that are shorter than what smoothing sees at once. */
 static void put_blocks(FILE *pipe, const drawing *d, size_t run) {
   const history_series *s = series_of(d, run);
-  const size_t parts = s->count < PARTS ? s->count : PARTS;
+  const size_t parts = count_parts(d, s);
   part all[PARTS];
   fprintf(pipe, "$raw%zu << EOD\n", run);
   for (size_t i = 0; i < parts; i++) {
@@ -180,10 +205,16 @@ static void put_line(FILE *pipe, size_t run) {
 }
 
 static void put_raw(FILE *pipe, const drawing *d, size_t run) {
+  const history_series *s = series_of(d, run);
   const bool pale = is_smoothed(d, run);
+  if (!is_line(d, s)) {
+    fprintf(pipe,
+            "$raw%zu using 1:2:3 with filledcurves fs transparent solid 0.35 noborder lc rgb '#%s'",
+            run, colour(run));
+    return;
+  }
   fprintf(pipe, "$raw%zu using 1:2 with %s lc rgb '#%s%s'", run,
-          has_marks(series_of(d, run)) ? "linespoints pt 7 ps 0.3" : "lines", pale ? "a0" : "",
-          colour(run));
+          has_marks(s) ? "linespoints pt 7 ps 0.3" : "lines", pale ? "a0" : "", colour(run));
   if (pale) fprintf(pipe, " lw 1 dt 1");
   else put_line(pipe, run);
 }
@@ -213,7 +244,7 @@ static void put_axes(FILE *pipe, const drawing *d) {
           "set border 3 lc rgb '#555555'\nset tics nomirror scale 0.5\nset samples 250\n"
           "set grid lc rgb '#dddddd' dt 1\nset format '%%.6g'\nset tmargin 0.7\n"
           "set xlabel '%s' offset 0, 0.4\n",
-          d->step_factor < 1 ? "step, in thousands" : "step");
+          step_factor(d) < 1 ? "step, in thousands" : "step");
   if (d->quantity->scale == POWERS_OF_TWO) fputs("set logscale y 2\nset format y '2^%L'\n", pipe);
   else if (d->log) put_log_axis(pipe, d);
 }
@@ -276,23 +307,23 @@ static int draw(curves *c, const drawing *d, FILE *page) {
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-/* Numbers on the axis of steps stay short. */
-static double step_factor(const curves *c) {
+static double last_step(const curves *c) {
   double last = 0;
   for (size_t run = 0; run < c->count; run++) {
-    const history_series *s = &c->runs[run].steps;
-    if (s->count) last = fmax(last, s->points[s->count - 1].step);
+    const history_series *both[] = {&c->runs[run].steps, &c->runs[run].evaluations};
+    for (int i = 0; i < 2; i++)
+      if (both[i]->count) last = fmax(last, both[i]->points[both[i]->count - 1].step);
   }
-  return last > 20000 ? 1e-3 : 1;
+  return last;
 }
 
 int curves_write(curves *c, FILE *page) {
-  const double factor = step_factor(c);
+  const double last = last_step(c);
   int status = STATUS_CONTINUE;
   for (int i = 0; i < QUANTITIES && status == STATUS_CONTINUE; i++) {
     const quantity *q = &quantities[i];
     const bool log = q->scale == POWERS_OF_TWO || (q->scale == FALLING && c->log);
-    const drawing d = {c, q, log, factor};
+    const drawing d = {c, q, log, last};
     if (is_shown(&d)) status = draw(c, &d, page);
   }
   return status;

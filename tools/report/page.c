@@ -23,12 +23,13 @@ static const char style[] =
     "svg.key{width:44px;height:10px;margin-right:.4em;vertical-align:middle;fill:none}"
     ".entry{display:inline-block;margin-right:1em}"
     ".scroll{overflow-x:auto}table{border-collapse:collapse}"
-    "th{min-width:5rem}th,td{padding:.25rem .6rem;border-bottom:1px solid #ddd;text-align:left;"
+    "th bdi,td bdi{display:inline-block;width:max-content;max-width:10rem;text-align:left}td "
+    "bdi{max-width:20rem}th,td{padding:.25rem .6rem;border-bottom:1px solid #ddd;text-align:left;"
     "vertical-align:top;max-width:22rem;overflow-wrap:break-word}"
     "td.n,th.n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}"
     ".bar{display:block;height:.4rem;margin-top:.15rem;background:#4c72b0;min-width:1px}"
     "table.memory th[scope=col]{text-align:right}"
-    "table.confusion td,table.confusion th{min-width:0;padding:.1rem "
+    "table.confusion td,table.confusion th{padding:.1rem "
     ".35rem;text-align:right;border:0}"
     "table.confusion td.right{outline:1px solid #1b1b1b}";
 

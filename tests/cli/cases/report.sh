@@ -119,6 +119,13 @@ case_report_metrics() {
   grep -q 'metrics.jsonl</bdi> line 10 is damaged and left out, as are 2 later ones' page.html || die "the page does not say so"
   sed '/class="note"/d' page.html | cmp - whole || die "the other lines count differently"
 
+  # A long run is drawn as a band, and takes no more room than a picture has.
+  steps 1 30000 >again/metrics.jsonl
+  report again
+  picture 'Training loss' >figure
+  grep -q 'fill-opacity' figure && grep -q 'step, in thousands' figure || die "no band"
+  (($(wc -c <page.html) < 250000)) || die "the page of a long run has $(wc -c <page.html) bytes"
+
   # Where they are: as the flag says, else in the folder.
   sed -i 's/null/"away\/m.jsonl"/' again/run.json
   report again
