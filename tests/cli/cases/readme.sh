@@ -28,6 +28,7 @@ case_readme() {
       continue # configure.sh and install.sh
       ;;
     'accrue bench gemm|ops|step|all' | 'accrue train gpt' | 'accrue verify') continue ;; # named in a sentence, run below or above
+    'accrue report RUN...' | 'accrue eval --model RUN '* | 'accrue train --resume --out DIR') continue ;; # likewise
     'accrue train gpt --help' | 'accrue devices' | 'accrue eval '* | 'accrue plan '* | 'accrue sample '*) ;;
     'accrue train '*) more='--steps 2' ;;
     'accrue verify '*) more='--updates 1' ;;
