@@ -252,7 +252,9 @@ static void sync_folder(const char *path) {
 }
 
 ac_status ac_atomic_commit(ac_atomic_file *file) {
-  bool good = fflush(file->stream) == 0 && fsync(fileno(file->stream)) == 0;
+  /* What an earlier flush could not write is gone from the buffer. */
+  bool good =
+      !ferror(file->stream) && fflush(file->stream) == 0 && fsync(fileno(file->stream)) == 0;
   int error = errno;
   if (fclose(file->stream) != 0 && good) good = false, error = errno;
   file->stream = NULL;

@@ -81,7 +81,7 @@ void ac_scaler_update(ac_scaler *scaler, bool overflow) {
   scaler->stuck = false;
   if (!overflow) {
     scaler->clean++;
-    if (dynamic && scaler->clean == scaler->desc.interval) grow(scaler);
+    if (dynamic && scaler->clean >= scaler->desc.interval) grow(scaler);
   } else if (dynamic) {
     back_off(scaler);
   } else {

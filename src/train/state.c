@@ -22,7 +22,7 @@ enum { VERSION = 1, PIECE_BYTES = 1 << 20 };
 typedef struct record {
   int64_t version, updates;
   uint64_t seed;
-  int64_t optimizer, precision, batch, micro_batch;
+  int64_t optimizer, precision, loss_means, batch, micro_batch;
   int64_t scaling, clean, overflows, stuck;
   double scale;
   ac_fit_position fit;
@@ -47,6 +47,7 @@ static const struct {
     FIELD("seed", UNSIGNED, seed),
     LIMITED("optimizer", INTEGER, optimizer, AC_SGD),
     LIMITED("precision", INTEGER, precision, AC_PRECISION_BF16),
+    LIMITED("loss_means", INTEGER, loss_means, AC_LOSS_MEANS_PER_SAMPLE),
     FIELD("batch", INTEGER, batch),
     FIELD("micro_batch", INTEGER, micro_batch),
     LIMITED("loss_scaling", INTEGER, scaling, AC_LOSS_SCALING_DYNAMIC),
@@ -121,6 +122,7 @@ static record record_of(const ac_trainer *trainer) {
               .seed = trainer->instance.run.seed,
               .optimizer = plan->problem.desc.optimizer,
               .precision = plan->info.precision,
+              .loss_means = plan->problem.desc.loss_means,
               .batch = plan->info.batch,
               .micro_batch = plan->info.micro_batch,
               .scaling = trainer->scaler.desc.kind,
@@ -136,12 +138,14 @@ static record record_of(const ac_trainer *trainer) {
   return r;
 }
 
-/* A loss scale is of use only to its own kind of scaling. */
+/* A loss scale is of use only to its own kind of scaling, and a static one is what the description
+ * says. */
 static void take_record(ac_trainer *trainer, const record *r) {
   trainer->updates = r->updates;
   trainer->instance.run.seed = r->seed;
   if (r->scaling == (int64_t)trainer->scaler.desc.kind) {
-    trainer->scaler.scale = (float)r->scale;
+    if (r->scaling == AC_LOSS_SCALING_DYNAMIC)
+      trainer->scaler.scale = fmaxf((float)r->scale, (float)trainer->scaler.desc.floor);
     trainer->scaler.clean = r->clean;
     trainer->scaler.overflows = r->overflows;
     trainer->scaler.stuck = r->stuck;
@@ -305,10 +309,13 @@ static ac_status check_record(const ac_trainer *trainer, const char *path, const
     return ac_fail(AC_ERROR_FORMAT, "%s is of a run with %s, and the plan is for %s", path,
                    optimizers[r->optimizer], optimizers[own.optimizer]);
   if (!r->samples) return AC_OK;
-  if (r->batch != own.batch || r->precision != own.precision || r->scaling != own.scaling)
+  const bool scaled =
+      r->scaling != own.scaling || (r->scaling == AC_LOSS_SCALING_STATIC && r->scale != own.scale);
+  if (r->batch != own.batch || r->precision != own.precision || r->loss_means != own.loss_means ||
+      scaled)
     return ac_fail(AC_ERROR_FORMAT,
                    "%s holds a window in progress, which goes on only with its batch of %" PRId64
-                   ", its precision and its kind of loss scaling",
+                   ", its precision, its means of losses and its loss scaling",
                    path, r->batch);
   if (!trainer->instance.plan->main.whole_window) return AC_OK;
   return ac_fail(AC_ERROR_FORMAT,

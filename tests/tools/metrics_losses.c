@@ -17,7 +17,8 @@ static json_t *line_of(const ac_fit_event *event) {
   assert_true(made >= 0);
   close(made);
   metrics m;
-  metrics_open(&m, &(metrics_desc){.path = path, .keep = -1});
+  metrics_open(&m, &(metrics_desc){.path = path});
+  metrics_begin(&m, -1);
   metrics_fit(&m, event);
   metrics_close(&m);
   FILE *stream = fopen(path, "r");

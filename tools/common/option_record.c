@@ -44,6 +44,7 @@ static bool is_listed(const char *name, const char *names) {
 static json_t *value_of(const option *row) {
   int length;
   const char *text;
+  json_t *value;
   switch (row->kind) {
   case OPTION_SWITCH:
     return json_boolean(*(const bool *)row->value);
@@ -58,7 +59,10 @@ static json_t *value_of(const option *row) {
     return json_stringn(text, (size_t)length);
   case OPTION_TEXT:
     text = *(const char *const *)row->value;
-    return text ? json_string(text) : json_null();
+    value = text ? json_string(text) : json_null();
+    if (value) return value;
+    say("--%s is not UTF-8, so the run's record cannot repeat it", row->name);
+    return json_null();
   case OPTION_LIST:
     break;
   }
@@ -91,18 +95,27 @@ static bool set_choice(const option *row, const char *name) {
   return false;
 }
 
+/* The range of a flag, and its default, which may lie outside. */
+static bool is_allowed(const option *row, double value, double fallback) {
+  return value == fallback || options_in_range(row, value);
+}
+
 /* False: the value is none of the flag's. */
 static bool take(const option *row, const json_t *value) {
+  const double number = json_number_value(value);
   switch (row->kind) {
   case OPTION_SWITCH:
     *(bool *)row->value = json_is_true(value);
     return json_is_boolean(value);
   case OPTION_INTEGER:
+    if (!json_is_integer(value) || !is_allowed(row, number, (double)*(int64_t *)row->value))
+      return false;
     *(int64_t *)row->value = json_integer_value(value);
-    return json_is_integer(value);
+    return true;
   case OPTION_REAL:
-    *(double *)row->value = json_number_value(value);
-    return json_is_number(value);
+    if (!json_is_number(value) || !is_allowed(row, number, *(double *)row->value)) return false;
+    *(double *)row->value = number;
+    return true;
   case OPTION_SIZE:
     *(uint64_t *)row->value = (uint64_t)json_integer_value(value);
     return json_is_integer(value) && json_integer_value(value) >= 0;

@@ -169,7 +169,7 @@ static int out_of_range(const option *row, const char *value) {
                     from, row->least, row->below_most ? "below" : "at most", row->most);
 }
 
-static bool in_range(const option *row, double value) {
+bool options_in_range(const option *row, double value) {
   if (value < row->least || (row->above_least && value == row->least)) return false;
   if (row->most <= row->least) return true;
   return row->below_most ? value < row->most : value <= row->most;
@@ -181,7 +181,7 @@ static int set_integer(const option *row, const char *value) {
   long long number = strtoll(value, &end, 10);
   if (end == value || *end || value[strspn(value, "+-0123456789")])
     return fail_usage("--%s %s is not a whole number", row->name, value);
-  if (errno == ERANGE || !in_range(row, (double)number)) return out_of_range(row, value);
+  if (errno == ERANGE || !options_in_range(row, (double)number)) return out_of_range(row, value);
   *(int64_t *)row->value = number;
   return STATUS_CONTINUE;
 }
@@ -193,7 +193,7 @@ static int set_real(const option *row, const char *value) {
    * nan. */
   if (end == value || *end || value[strspn(value, "+-.0123456789eE")])
     return fail_usage("--%s %s is not a number", row->name, value);
-  if (!isfinite(number) || !in_range(row, number)) return out_of_range(row, value);
+  if (!isfinite(number) || !options_in_range(row, number)) return out_of_range(row, value);
   *(double *)row->value = number;
   return STATUS_CONTINUE;
 }

@@ -76,6 +76,9 @@ void options_ignore(options *o, const char *names);
  * argv[0] is the first argument after the command's own words. */
 int options_parse(options *o, int argc, char **argv);
 
+/* Of integers and reals. */
+bool options_in_range(const option *row, double value);
+
 bool options_given(const options *o, const char *name);
 
 /* All flags but the ignored ones, each with its value on a line that Markdown shows as it stands.

@@ -34,6 +34,24 @@ bool replacement_write(const replacement *r, const char *line) {
   return good && closed;
 }
 
+static bool copy(FILE *to, FILE *from) {
+  char piece[1 << 15];
+  size_t bytes;
+  while ((bytes = fread(piece, 1, sizeof piece, from)) > 0)
+    if (fwrite(piece, 1, bytes, to) != bytes) return false;
+  return !ferror(from) && fflush(to) == 0 && fsync(fileno(to)) == 0;
+}
+
+bool replacement_copy(const replacement *r, const char *from) {
+  FILE *source = fopen(from, "rb"), *file = source ? fopen(r->temporary, "wb") : NULL;
+  bool good = file && copy(file, source);
+  const int error = errno;
+  if (source) fclose(source);
+  if (file && fclose(file) != 0 && good) return false;
+  if (!good) errno = error;
+  return good;
+}
+
 bool replacement_commit(replacement *r) {
   if (rename(r->temporary, r->path) == 0) return true;
   replacement_abandon(r);

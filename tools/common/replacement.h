@@ -15,6 +15,9 @@ bool replacement_open(replacement *r, const char *path);
 /* Fills it with a line of text and syncs it. */
 bool replacement_write(const replacement *r, const char *line);
 
+/* Fills it with what another file holds. */
+bool replacement_copy(const replacement *r, const char *from);
+
 /* The temporary is gone afterwards, whether it took its place or not. */
 bool replacement_commit(replacement *r);
 void replacement_abandon(replacement *r);

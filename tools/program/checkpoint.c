@@ -23,33 +23,37 @@ void checkpoint_begin(checkpoint *c, const setup *s, const run_folder *folder,
 bool checkpoint_is_due(const checkpoint *c, int64_t step) {
   const train_flags *f = &c->setup->flags;
   if (!f->keep) return false;
-  if (f->save_every && step - c->saved_step >= f->save_every) return true;
+  if (f->save_every && step - c->tried_step >= f->save_every) return true;
   return f->save_minutes > 0 && progress_clock() - c->saved_at >= 60 * f->save_minutes;
 }
 
 /* ---- saving ---------------------------------------------------------------------------------- */
 
-static const char *device_of(const setup *s) {
-  return ac_device_get_info(s->device)->driver;
+/* All of the device that rounding may depend on. */
+static void describe_device(const setup *s, char *text, size_t size) {
+  const ac_device_info *device = ac_device_get_info(s->device);
+  snprintf(text, size, "%s, %s, %u units", device->name, device->driver,
+           (unsigned)device->compute_units);
 }
 
-static ac_status save(checkpoint *c, int64_t step, const metrics *m) {
+static ac_status save(checkpoint *c, int64_t step, metrics *m) {
   const setup *s = c->setup;
-  char path[RUN_PATH_BYTES];
+  char path[RUN_PATH_BYTES], device[320];
   model_metadata metadata = {0};
+  describe_device(s, device, sizeof device);
   model_metadata_add(&metadata, "format", "pt");
   s->kind->describe(s->model, &metadata);
   model_metadata_add(&metadata, "accrue.steps", "%" PRId64, step);
   model_metadata_add(&metadata, "accrue.run", "%s", run_record_id(c->record));
   model_metadata_add(&metadata, "accrue.data", "%s", run_record_data(c->record));
-  model_metadata_add(&metadata, "accrue.device", "%s", device_of(s));
+  model_metadata_add(&metadata, "accrue.device", "%s", device);
   model_metadata_add(&metadata, "accrue.best_loss", "%.17g", c->best);
-  model_metadata_add(&metadata, "accrue.metrics_bytes", "%" PRId64, metrics_bytes(m));
+  model_metadata_add(&metadata, "accrue.metrics_bytes", "%" PRId64, metrics_sync(m));
   run_folder_state(c->folder, step, path);
   return ac_trainer_save_state(c->trainer, path, metadata.entries, metadata.count);
 }
 
-/* Whether a state is of this run, or of one that left no name. */
+/* Whether a state is of this run. */
 static bool is_own(const checkpoint *c, const char *path) {
   ac_model_file *file;
   if (ac_model_file_open(&file, path) != AC_OK) return false;
@@ -59,29 +63,30 @@ static bool is_own(const checkpoint *c, const char *path) {
   return own;
 }
 
-/* All but the newest of this run: those of others would be taken for it. */
+/* All but the newest of this run: those of others would be taken for it, and those of later steps
+ * are of a life that was given up. */
 static void prune(const checkpoint *c) {
   size_t count;
   int64_t *steps = run_folder_states(c->folder, &count), left = c->setup->flags.keep;
   for (size_t i = 0; i < count; i++) {
     char path[RUN_PATH_BYTES];
     run_folder_state(c->folder, steps[i], path);
-    if (left > 0 && is_own(c, path)) left--;
+    if (left > 0 && steps[i] <= c->saved_step && is_own(c, path)) left--;
     else unlink(path);
   }
   free(steps);
 }
 
-void checkpoint_save(checkpoint *c, int64_t step, const metrics *m) {
-  if (!c->setup->flags.keep) return;
+bool checkpoint_save(checkpoint *c, int64_t step, metrics *m) {
+  if (!c->setup->flags.keep) return true;
   const bool good = save(c, step, m) == AC_OK;
   c->saved_at = progress_clock();
-  c->saved_step = step;
-  if (good) prune(c);
-  else if (!c->failing)
-    say("no state could be saved at step %" PRId64 ", and training goes on: %s", step,
-        ac_last_error());
+  c->tried_step = step;
   c->failing = !good;
+  if (!good) return false;
+  c->saved_step = step;
+  prune(c);
+  return true;
 }
 
 /* ---- going on -------------------------------------------------------------------------------- */
@@ -95,12 +100,32 @@ static void take_metadata(checkpoint *c, const char *path, int64_t *metrics_byte
   ac_model_file *file;
   if (ac_model_file_open(&file, path) != AC_OK) return;
   const char *device = ac_model_file_metadata(file, "accrue.device");
-  if (device && strcmp(device, device_of(c->setup)) != 0)
+  const int64_t micro_batch = (int64_t)number_of(file, "accrue.state.micro_batch", 0);
+  char own[320];
+  describe_device(c->setup, own, sizeof own);
+  if (device && strcmp(device, own) != 0)
     say("the state was saved on another device (%s): results agree to rounding, not to the bit",
         device);
+  if (micro_batch != ac_plan_get_info(c->setup->plan)->micro_batch)
+    say("the run had a micro-batch of %" PRId64 ": results agree to rounding, not to the bit",
+        micro_batch);
   c->best = number_of(file, "accrue.best_loss", (double)INFINITY);
   *metrics_bytes = (int64_t)number_of(file, "accrue.metrics_bytes", -1);
   ac_model_file_close(file);
+}
+
+/* The first of the model's settings that a state tells otherwise, dropout apart; NULL: none. */
+static const char *other_setting(const checkpoint *c, const ac_model_file *file) {
+  const setup *s = c->setup;
+  model_metadata metadata = {0};
+  s->kind->describe(s->model, &metadata);
+  for (int i = 0; i < metadata.count; i++) {
+    const char *key = metadata.entries[i].key;
+    const char *there = ac_model_file_metadata(file, key);
+    if (strcmp(key, "accrue.dropout") != 0 && there && strcmp(there, metadata.entries[i].value))
+      return key;
+  }
+  return NULL;
 }
 
 /* False, with a warning: the state at a path cannot be gone on with. *other: it is one of other
@@ -115,9 +140,11 @@ static bool load(checkpoint *c, bool known, const char *path, bool *other) {
   const char *data = ac_model_file_metadata(file, "accrue.data");
   const bool own = !known || (run && !strcmp(run, run_record_id(c->record)));
   *other = own && data && strcmp(data, run_record_data(c->record)) != 0;
+  const char *setting = other_setting(c, file);
   ac_model_file_close(file);
   if (!own) say("%s is of another run", path);
   else if (*other) say("%s is of a run on other data", path);
+  else if (setting) say("%s is of another model: its %s is not the same", path, setting);
   else if (ac_trainer_load_state(c->trainer, path) != AC_OK) say("%s", ac_last_error());
   else return true;
   return false;
@@ -135,7 +162,7 @@ int checkpoint_resume(checkpoint *c, bool known, int64_t *step, int64_t *metrics
     take_metadata(c, path, metrics_bytes);
     break;
   }
-  if (whole < count && !other) *step = c->saved_step = steps[whole];
+  if (whole < count && !other) *step = c->saved_step = c->tried_step = steps[whole];
   const bool none = count && *step < 0;
   free(steps);
   if (none)

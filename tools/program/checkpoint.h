@@ -12,8 +12,9 @@ typedef struct checkpoint {
   const run_record *record;
   ac_trainer *trainer;
   int64_t saved_step; /* of the last state */
+  int64_t tried_step; /* and of the last that was to be one */
   double saved_at;    /* progress_clock */
-  bool failing;       /* the last one could not be saved, which has been said */
+  bool failing;       /* the last one could not be saved */
   double best;        /* least validation loss so far; infinity: none */
 } checkpoint;
 
@@ -23,9 +24,9 @@ void checkpoint_begin(checkpoint *c, const setup *s, const run_folder *folder,
 /* Whether --save-every or --save-minutes says so. */
 bool checkpoint_is_due(const checkpoint *c, int64_t step);
 
-/* Saves a state and removes what is older than the last --keep. Training goes on where that fails:
- * it is said once, and tried again the next time. */
-void checkpoint_save(checkpoint *c, int64_t step, const metrics *m);
+/* Saves a state, removes what is older than the last --keep, and says whether that went well: the
+ * library's last error tells what did not, and it is tried again the next time. */
+bool checkpoint_save(checkpoint *c, int64_t step, metrics *m);
 
 /* Loads the newest whole state, of the run alone where its record was found (`known`), with a
  * warning for each that cannot be used. Other data are refused. *step: the one it was saved at, -1

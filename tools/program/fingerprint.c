@@ -27,13 +27,22 @@ static bool make_room(const ac_dataset *dataset, void *fields[AC_MAX_FIELDS]) {
   return room;
 }
 
+static uint64_t sample_bytes(const ac_dataset *dataset) {
+  uint64_t bytes = 0;
+  for (int k = 0; k < ac_dataset_field_count(dataset); k++)
+    bytes += field_bytes(ac_dataset_field(dataset, k));
+  return bytes;
+}
+
 static ac_status add_samples(ac_dataset *dataset, XXH3_state_t *state,
                              void *const fields[AC_MAX_FIELDS]) {
   const int64_t count = ac_dataset_count(dataset);
-  const int64_t most = count < FINGERPRINT_SAMPLES ? count : FINGERPRINT_SAMPLES;
-  for (int64_t i = 0; i < most; i++) {
-    const ac_sample_key key = {
-        .index = most > 1 ? (int64_t)((double)i * (double)(count - 1) / (double)(most - 1)) : 0};
+  const int64_t most = 2 + (int64_t)(FINGERPRINT_BYTES / (sample_bytes(dataset) + 1));
+  const int64_t taken = count < most ? count : most;
+  for (int64_t i = 0; i < taken; i++) {
+    const double part = taken > 1 ? (double)i / (double)(taken - 1) : 0;
+    const int64_t place = taken == count ? i : (int64_t)(part * (double)(count - 1));
+    const ac_sample_key key = {.index = place};
     ac_status status = ac_dataset_read(dataset, &key, fields);
     if (status != AC_OK) return status;
     for (int k = 0; k < ac_dataset_field_count(dataset); k++)
@@ -42,21 +51,29 @@ static ac_status add_samples(ac_dataset *dataset, XXH3_state_t *state,
   return AC_OK;
 }
 
-int fingerprint(ac_dataset *dataset, char text[17]) {
-  XXH3_state_t state;
-  XXH3_64bits_reset(&state);
-  const int64_t count = ac_dataset_count(dataset);
-  XXH3_64bits_update(&state, &count, sizeof count);
+static int add_dataset(ac_dataset *dataset, XXH3_state_t *state) {
+  const int64_t count = dataset ? ac_dataset_count(dataset) : 0;
+  XXH3_64bits_update(state, &count, sizeof count);
+  if (!dataset) return STATUS_CONTINUE;
   for (int k = 0; k < ac_dataset_field_count(dataset); k++) {
     const ac_field *field = ac_dataset_field(dataset, k);
-    XXH3_64bits_update(&state, field->name, strlen(field->name) + 1);
-    XXH3_64bits_update(&state, &field->elements, sizeof field->elements);
+    const int64_t numbers[] = {field->elements, field->dtype};
+    XXH3_64bits_update(state, field->name, strlen(field->name) + 1);
+    XXH3_64bits_update(state, numbers, sizeof numbers);
   }
   void *fields[AC_MAX_FIELDS] = {0};
   if (!make_room(dataset, fields)) return fail("out of memory");
-  ac_status status = add_samples(dataset, &state, fields);
+  ac_status status = add_samples(dataset, state, fields);
   free(fields[0]);
-  if (status != AC_OK) return fail_library();
+  return status == AC_OK ? STATUS_CONTINUE : fail_library();
+}
+
+int fingerprint(const train_data *data, const char *rank, char text[17]) {
+  XXH3_state_t state;
+  XXH3_64bits_reset(&state);
+  if (rank) XXH3_64bits_update(&state, rank, strlen(rank));
+  int status = add_dataset(data->plain ? data->plain : data->train, &state);
+  if (status == STATUS_CONTINUE) status = add_dataset(data->validation, &state);
   snprintf(text, 17, "%016" PRIx64, (uint64_t)XXH3_64bits_digest(&state));
-  return STATUS_CONTINUE;
+  return status;
 }

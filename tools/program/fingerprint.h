@@ -1,13 +1,15 @@
-/* What tells one dataset from another: XXH3 of its fields' descriptions, the number of its samples,
- * and the samples themselves, of a large dataset as many as FINGERPRINT_SAMPLES, evenly spaced. */
+/* What tells the data of one run from those of another: XXH3 of what it trains on before
+ * augmentation, of what validates it, and of its share (--rank). Of either the fields' descriptions
+ * count, the number of samples, and the samples, of which those of a large dataset are evenly
+ * spaced and come to FINGERPRINT_BYTES. */
 #ifndef TOOLS_PROGRAM_FINGERPRINT_H
 #define TOOLS_PROGRAM_FINGERPRINT_H
 
-#include <accrue/dataset.h>
+#include "program/data.h"
 
-enum { FINGERPRINT_SAMPLES = 16384 };
+enum { FINGERPRINT_BYTES = 256 << 20 };
 
 /* 16 hexadecimal digits. Returns a status of message.h. */
-int fingerprint(ac_dataset *dataset, char text[17]);
+int fingerprint(const train_data *data, const char *rank, char text[17]);
 
 #endif

@@ -14,33 +14,41 @@ static bool cut(metrics *m, int64_t keep) {
   struct stat info;
   m->stream = fopen(m->path, "r+");
   if (!m->stream) return false;
-  m->continued = fstat(fileno(m->stream), &info) == 0 && info.st_size >= keep &&
-                 ftruncate(fileno(m->stream), keep) == 0 && fseeko(m->stream, 0, SEEK_END) == 0;
-  if (m->continued) return true;
+  m->continued = fstat(fileno(m->stream), &info) == 0 && info.st_size > 0;
+  bool good = m->continued;
+  if (good && info.st_size < keep)
+    say("%s has lost some of the run's metrics; what is there stays", m->path);
+  else if (good) good = ftruncate(fileno(m->stream), keep) == 0;
+  if (good && fseeko(m->stream, 0, SEEK_END) == 0) return true;
   fclose(m->stream);
-  return false;
+  m->stream = NULL;
+  return m->continued = false;
 }
 
-static int open_file(metrics *m, int64_t keep) {
-  if (!m->path || (keep > 0 && cut(m, keep))) return STATUS_CONTINUE;
-  if (keep > 0) say("%s does not have the metrics of the run so far; it begins anew", m->path);
-  m->stream = fopen(m->path, "w");
+int metrics_begin(metrics *m, int64_t keep) {
+  if (!m->path) return STATUS_CONTINUE;
+  const bool continued = keep > 0 && cut(m, keep);
+  if (keep > 0 && !continued)
+    say("%s does not have the metrics of the run so far; it begins anew", m->path);
+  if (!m->stream) m->stream = fopen(m->path, "w");
   if (!m->stream) return fail("cannot write the metrics to %s: %s", m->path, strerror(errno));
+  m->good = (int64_t)ftello(m->stream);
   return STATUS_CONTINUE;
 }
 
 int metrics_open(metrics *m, const metrics_desc *desc) {
   *m = (metrics){.path = desc->path};
-  int status = open_file(m, desc->keep);
-  return status == STATUS_CONTINUE ? tensorboard_open(&m->tensorboard, &desc->events) : status;
+  return tensorboard_open(&m->tensorboard, &desc->events);
 }
 
 static bool anyone_reads(const metrics *m) {
   return m->stream || m->tensorboard;
 }
 
-int64_t metrics_bytes(const metrics *m) {
-  return m->stream && !m->error ? (int64_t)ftello(m->stream) : -1;
+int64_t metrics_sync(metrics *m) {
+  if (!m->stream) return -1;
+  if (!m->error && fsync(fileno(m->stream)) != 0 && errno != EINVAL) m->error = errno;
+  return m->good;
 }
 
 /* Takes over `line`, which may be NULL for want of memory. */
@@ -51,6 +59,7 @@ static void write_line(metrics *m, json_t *line) {
     if (!line || json_dumpf(line, m->stream, JSON_COMPACT) != 0 || fputc('\n', m->stream) == EOF ||
         fflush(m->stream) != 0)
       m->error = errno ? errno : ENOMEM;
+    else m->good = (int64_t)ftello(m->stream);
   }
   json_decref(line);
 }

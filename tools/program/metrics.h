@@ -12,7 +12,8 @@ typedef struct metrics {
   bool continued; /* there are lines of an earlier life of the run */
   FILE *stream;   /* NULL: nothing is written */
   const char *path;
-  int error; /* errno of the first line that could not be written; later ones are not tried */
+  int64_t good; /* bytes of whole lines */
+  int error;    /* errno of the first line that could not be written; later ones are not tried */
   tensorboard *tensorboard; /* NULL: none */
   const ac_device *device;  /* whose memory is told */
 } metrics;
@@ -27,14 +28,16 @@ typedef struct metrics_end {
 
 typedef struct metrics_desc {
   const char *path; /* NULL: no file */
-  int64_t keep;     /* bytes of the file behind which it goes on, if it has these; -1: anew */
   tensorboard_desc events;
 } metrics_desc;
 
 /* Like metrics_close, a status of message.h. */
 int metrics_open(metrics *m, const metrics_desc *desc);
-/* How long the file is by now; -1: there is none. */
-int64_t metrics_bytes(const metrics *m);
+/* Once the run is sure to begin: opens the file, behind `keep` bytes that an earlier life of the
+ * run has left there; -1: anew. */
+int metrics_begin(metrics *m, int64_t keep);
+/* Brings the lines so far to the disk and says how many bytes they take; -1: there is no file. */
+int64_t metrics_sync(metrics *m);
 void metrics_plan(metrics *m, const ac_device *device, const ac_plan_info *plan);
 void metrics_fit(metrics *m, const ac_fit_event *event); /* "step" and "eval" */
 void metrics_finish(metrics *m, const metrics_end *end);

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,32 @@
 #include <unistd.h>
 
 /* ---- the folder ------------------------------------------------------------------------------ */
+
+/* What a run that was killed was writing beside its place: NAME.SUFFIX for a file NAME of a run. */
+static bool is_leftover(const char *name) {
+  static const char *const files[] = {"model.safetensors", "best.safetensors", "config.json",
+                                      "run.json"};
+  int64_t step;
+  int end = 0;
+  if (sscanf(name, "state-%" SCNd64 ".safetensors.%n", &step, &end) == 1 && end) return name[end];
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+    const size_t length = strlen(files[i]);
+    if (!strncmp(name, files[i], length) && name[length] == '.') return name[length + 1];
+  }
+  return false;
+}
+
+static void remove_leftovers(const run_folder *folder) {
+  DIR *directory = opendir(folder->path);
+  struct dirent *entry;
+  char path[RUN_PATH_BYTES + NAME_MAX];
+  while (directory && (entry = readdir(directory))) {
+    if (!is_leftover(entry->d_name)) continue;
+    snprintf(path, sizeof path, "%s/%s", folder->path, entry->d_name);
+    unlink(path);
+  }
+  if (directory) closedir(directory);
+}
 
 int run_folder_open(run_folder *folder, const char *path) {
   folder->lock = -1;
@@ -23,6 +50,7 @@ int run_folder_open(run_folder *folder, const char *path) {
   folder->lock = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder->lock >= 0 && flock(folder->lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
     return fail("another run writes into %s; give this one a folder of its own with --out", path);
+  remove_leftovers(folder);
   return STATUS_CONTINUE;
 }
 

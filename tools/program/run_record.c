@@ -86,7 +86,7 @@ int run_record_begin(run_record *record, const run_folder *folder, const setup *
                      const json_t *before) {
   char text[17];
   run_folder_path(folder, "run.json", record->path);
-  int status = fingerprint(s->data.plain ? s->data.plain : s->data.train, text);
+  int status = fingerprint(&s->data, s->flags.rank, text);
   if (status != STATUS_CONTINUE) return status;
   json_t *root = record->root = json_object();
   json_t *id = json_incref(json_object_get(before, "id"));

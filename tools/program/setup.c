@@ -192,7 +192,6 @@ static int check_flags(setup *s) {
   if (f->steps && f->warmup > f->steps)
     return fail_usage("--warmup %lld is longer than the run of %lld updates", (long long)f->warmup,
                       (long long)f->steps);
-  if (f->min_lr < 0) f->min_lr = f->lr / 10;
   if (f->min_lr > f->lr)
     return fail_usage("--min-lr %g is larger than the learning rate %g", f->min_lr, f->lr);
   return STATUS_CONTINUE;
@@ -344,7 +343,7 @@ static int make_schedule(setup *s) {
                       (long long)s->steps);
   s->trainer.schedule = (ac_schedule){.kind = (ac_schedule_kind)f->schedule,
                                       .lr = or_off(f->lr),
-                                      .min_lr = f->min_lr,
+                                      .min_lr = f->min_lr < 0 ? f->lr / 10 : f->min_lr,
                                       .warmup = warmup,
                                       .total = s->steps};
   return STATUS_CONTINUE;
@@ -414,8 +413,7 @@ static int plan_to_go_on(setup *s) {
     desc.micro_batch = number_of(state, "accrue.state.micro_batch");
   ac_model_file_close(state);
   if (!desc.micro_batch || try_plan(s, &desc, &s->plan) == AC_OK) return STATUS_CONTINUE;
-  say("the micro-batch of %lld that the run had does not do any more (%s): another is planned, and "
-      "results agree to rounding, not to the bit",
+  say("the micro-batch of %lld that the run had does not do any more (%s); another is planned",
       (long long)desc.micro_batch, ac_last_error());
   return STATUS_CONTINUE;
 }

@@ -32,7 +32,9 @@ typedef struct run {
   progress progress;
   run_folder folder;
   run_record record;
-  bool begun; /* it is written */
+  bool begun;         /* it is written */
+  bool after_another; /* the folder holds states of an unfinished run */
+  bool trained;       /* no window follows */
   checkpoint checkpoint;
   ac_trainer *trainer;
   ac_fit_result result;
@@ -41,6 +43,7 @@ typedef struct run {
   int64_t updates;       /* of the steps that are done */
   double window_seconds; /* the last window's */
   int save_status;       /* of the model saved before the final evaluation; STATUS_DONE: none was */
+  int state_status;      /* of the last state */
 } run;
 
 /* ---- interruption ---------------------------------------------------------------------------- */
@@ -135,26 +138,43 @@ static int save_model(run *r) {
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-static void save_state(run *r) {
+/* Where an unfinished run has left its record, that stays until this run has a state of its own. */
+static bool save_state(run *r) {
   progress_clear(&r->progress);
-  checkpoint_save(&r->checkpoint, r->step, &r->metrics);
-}
-
-static bool on_step(run *r, const ac_fit_event *event) {
-  r->updates += !event->update.skipped;
-  r->window_seconds = event->seconds;
-  if (!event->replayed && checkpoint_is_due(&r->checkpoint, r->step)) save_state(r);
+  if (!checkpoint_save(&r->checkpoint, r->step, &r->metrics)) return false;
+  if (!r->begun) r->begun = run_record_write(&r->record) == STATUS_CONTINUE;
   return true;
 }
 
-static bool on_evaluation(run *r, const ac_fit_event *event) {
+/* Of a run that ends, unless it is saved already. */
+static void save_last_state(run *r) {
+  const checkpoint *c = &r->checkpoint;
+  const bool saved = c->saved_step == r->step && r->step && !c->failing && !r->result.stopped;
+  if (saved || save_state(r)) return;
+  r->state_status =
+      fail("no state could be saved at step %" PRId64 ": %s", r->step, ac_last_error());
+}
+
+static void on_step(run *r, const ac_fit_event *event) {
+  const bool failing = r->checkpoint.failing;
+  r->updates += !event->update.skipped;
+  r->window_seconds = event->seconds;
+  if (event->replayed || !checkpoint_is_due(&r->checkpoint, r->step)) return;
+  if (!save_state(r) && !failing)
+    say("no state could be saved at step %" PRId64 ", and training goes on: %s", r->step,
+        ac_last_error());
+}
+
+/* The last evaluation is of all samples: only its like can be compared with it. */
+static void on_evaluation(run *r, const ac_fit_event *event) {
   char path[RUN_PATH_BYTES];
-  if (!r->setup.flags.keep_best || !(event->evaluation.loss < r->checkpoint.best)) return true;
+  const train_flags *f = &r->setup.flags;
+  const bool other = r->trained && f->eval_samples && !isinf(r->checkpoint.best);
+  if (!f->keep_best || other || !(event->evaluation.loss < r->checkpoint.best)) return;
   run_folder_path(&r->folder, "best.safetensors", path);
   progress_clear(&r->progress);
   if (save_weights(r, path) == AC_OK) r->checkpoint.best = event->evaluation.loss;
   else say("the best model so far could not be saved, and training goes on: %s", ac_last_error());
-  return true;
 }
 
 /* The model is saved before the final evaluation, which may take long. */
@@ -163,9 +183,11 @@ static bool on_event(void *user, const ac_fit_event *event) {
   metrics_fit(&r->metrics, event);
   progress_fit(&r->progress, event);
   if (!event->replayed) r->step = event->step;
-  if (event->kind == AC_FIT_STEP) return on_step(r, event);
-  if (event->kind == AC_FIT_EVALUATION) return on_evaluation(r, event);
-  save_state(r);
+  if (event->kind == AC_FIT_STEP) on_step(r, event);
+  if (event->kind == AC_FIT_EVALUATION) on_evaluation(r, event);
+  if (event->kind != AC_FIT_TRAINED) return true;
+  r->trained = true;
+  save_last_state(r);
   r->save_status = save_model(r);
   if (r->save_status == STATUS_CONTINUE) progress_show(&r->progress, r->step);
   return r->save_status == STATUS_CONTINUE;
@@ -192,11 +214,10 @@ static void on_decision(void *user, ac_trainer *trainer, ac_decision *decision) 
 }
 
 /* TensorBoard gets the settings once. */
-static int open_metrics(run *r, int64_t bytes) {
+static int open_metrics(run *r) {
   const train_flags *f = &r->setup.flags;
   const metrics_desc desc = {
       .path = f->metrics,
-      .keep = bytes,
       .events = {.folder = f->tensorboard, .done = r->step, .histograms = f->histograms}};
   int status = metrics_open(&r->metrics, &desc);
   if (status != STATUS_CONTINUE || !f->tensorboard) return status;
@@ -207,19 +228,21 @@ static int open_metrics(run *r, int64_t bytes) {
 }
 
 /* Someone may have forgotten to ask to go on. */
-static void warn_of_states(const run *r) {
+static bool has_unfinished(const run *r) {
   size_t count;
   char path[RUN_PATH_BYTES];
   json_t *record = NULL;
   free(run_folder_states(&r->folder, &count));
   run_folder_path(&r->folder, "run.json", path);
-  if (!count || run_record_read(&record, path) != STATUS_CONTINUE) return;
+  if (!count || run_record_read(&record, path) != STATUS_CONTINUE) return false;
   const char *outcome = json_string_value(json_object_get(record, "outcome"));
-  if (!outcome || strcmp(outcome, "done") != 0)
+  const bool unfinished = record && (!outcome || strcmp(outcome, "done") != 0);
+  if (unfinished)
     say("%s holds states of a run that has not come to its end; they go when this run saves its "
         "first, and --resume would go on with them",
         r->folder.path);
   json_decref(record);
+  return unfinished;
 }
 
 static int prepare(run *r) {
@@ -228,7 +251,7 @@ static int prepare(run *r) {
   if (ac_trainer_create(&r->trainer, s->plan, &s->trainer) != AC_OK) return fail_library();
   int64_t step = -1, bytes = -1;
   const json_t *before = s->flags.resume ? s->before : NULL;
-  if (!s->flags.resume) warn_of_states(r);
+  r->after_another = !s->flags.resume && has_unfinished(r);
   int status = run_record_begin(&r->record, &r->folder, s, before);
   if (status != STATUS_CONTINUE) return status;
   checkpoint_begin(&r->checkpoint, s, &r->folder, &r->record, r->trainer);
@@ -236,10 +259,12 @@ static int prepare(run *r) {
   if (status == STATUS_CONTINUE && step < 0) status = load_init(r);
   if (status != STATUS_CONTINUE) return status;
   if (step >= 0) take_progress(r);
-  status = open_metrics(r, bytes);
-  if (status == STATUS_CONTINUE) status = run_record_write(&r->record);
+  /* From here on a run that is refused would leave traces, so what may refuse it comes first. */
+  status = open_metrics(r);
+  if (status == STATUS_CONTINUE && !r->after_another) status = run_record_write(&r->record);
+  r->begun = status == STATUS_CONTINUE && !r->after_another;
+  if (status == STATUS_CONTINUE) status = metrics_begin(&r->metrics, bytes);
   if (status != STATUS_CONTINUE) return status;
-  r->begun = true;
 
   const ac_device_info *device = ac_device_get_info(s->device);
   const ac_plan_info *plan = ac_plan_get_info(s->plan);
@@ -256,25 +281,30 @@ static int diverged(run *r) {
   return fail("%s; the last finite parameters are in %s", reason, path);
 }
 
-/* A window in progress is worth saving where it would take long to do again. */
+/* A window in progress is worth saving where it would take long to do again; but not at the cost of
+ * the states of an unfinished run. */
 static void save_stopped(run *r) {
   ac_progress progress;
-  if (r->window_seconds <= r->setup.flags.grace && r->step) ac_trainer_discard(r->trainer);
+  if (r->window_seconds <= r->setup.flags.grace) ac_trainer_discard(r->trainer);
   ac_trainer_get_progress(r->trainer, &progress);
-  if (progress.steps || progress.window_samples) save_state(r);
+  if (progress.steps || (progress.window_samples && !r->after_another)) save_last_state(r);
 }
 
 /* What --keep-best asks for. The file also stays under its own name: a run that goes on may find no
  * better model. */
 static int leave_best(run *r) {
-  char best[RUN_PATH_BYTES], model[RUN_PATH_BYTES], beside[RUN_PATH_BYTES];
+  char best[RUN_PATH_BYTES], model[RUN_PATH_BYTES];
+  replacement file;
   if (!r->setup.flags.keep_best || isinf(r->checkpoint.best)) return STATUS_CONTINUE;
   run_folder_path(&r->folder, "best.safetensors", best);
   run_folder_path(&r->folder, "model.safetensors", model);
-  run_folder_path(&r->folder, "model.safetensors.best", beside);
-  unlink(beside);
-  if (link(best, beside) == 0 && rename(beside, model) == 0) return STATUS_CONTINUE;
-  return fail("cannot put %s in the place of %s: %s", best, model, strerror(errno));
+  bool good = replacement_open(&file, model);
+  if (good && !replacement_copy(&file, best)) {
+    replacement_abandon(&file);
+    good = false;
+  } else if (good) good = replacement_commit(&file);
+  return good ? STATUS_CONTINUE
+              : fail("cannot put %s in the place of %s: %s", best, model, strerror(errno));
 }
 
 static int fit(run *r) {
@@ -303,7 +333,7 @@ static int fit(run *r) {
   /* Though the last update may have been evaluated, on a part of the data perhaps. */
   if (r->result.stopped) r->result.evaluated = false;
   progress_clear(&r->progress);
-  if (r->result.stopped) save_stopped(r);
+  if (r->result.stopped && !r->trained) save_stopped(r);
   if (f->debug_numerics) numerics_table(r->trainer);
   if (status == AC_ERROR_NOT_FINITE) return diverged(r);
   return status == AC_OK ? STATUS_CONTINUE : fail_library();
@@ -322,6 +352,7 @@ static void print_result(const run *r) {
   }
   printf(", %s; ", text_time(progress_clock() - r->began).text);
   if (r->updates) printf("model in %s/model.safetensors\n", r->setup.flags.out);
+  else if (r->checkpoint.saved_step) printf("a state is in %s\n", r->setup.flags.out);
   else printf("nothing is saved\n");
 }
 
@@ -336,12 +367,15 @@ static int finish(run *r) {
   if (status == STATUS_CONTINUE) status = leave_best(r);
   metrics_finish(&r->metrics, &end);
   if (status == STATUS_CONTINUE) print_result(r);
-  return status;
+  return status == STATUS_CONTINUE ? r->state_status : status;
 }
 
 int train_main(int argc, char **argv) {
   if (setup_wants_help(argc, argv)) return setup_kinds("train");
-  run r = {.save_status = STATUS_DONE, .folder = {.lock = -1}};
+  run r = {.save_status = STATUS_DONE,
+           .state_status = STATUS_CONTINUE,
+           .window_seconds = INFINITY,
+           .folder = {.lock = -1}};
   int status = setup_open(&r.setup, "train", argc, argv);
   /* The reader of a pipe may end first, of the same Ctrl-C: that must not cost the model. */
   if (status == STATUS_CONTINUE) signal(SIGPIPE, SIG_IGN);
@@ -352,7 +386,8 @@ int train_main(int argc, char **argv) {
   int metrics_status = metrics_close(&r.metrics);
   if (status == STATUS_CONTINUE)
     status = metrics_status == STATUS_CONTINUE ? STATUS_DONE : metrics_status;
-  if (r.begun)
+  const bool whole = status == STATUS_DONE && r.trainer && !r.result.stopped;
+  if (r.begun || whole)
     run_record_end(&r.record, status != STATUS_DONE ? "failed"
                               : r.result.stopped    ? "stopped"
                                                     : "done");

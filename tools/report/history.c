@@ -109,9 +109,11 @@ static bool is_inside(history *h, const char *name) {
 
 /* Where the run has written them, or in its folder, which may have been moved. */
 static bool find_metrics(history *h, const char *named) {
-  if (named && is_metrics(h, named)) return true;
   const char *slash = named ? strrchr(named, '/') : NULL;
+  const bool absolute = named && *named == '/';
+  if (absolute && is_metrics(h, named)) return true;
   if (named && is_inside(h, slash ? slash + 1 : named)) return true;
+  if (named && is_metrics(h, named)) return true;
   return is_inside(h, "metrics.jsonl");
 }
 
