@@ -33,8 +33,7 @@ void checkpoint_save(checkpoint *c, int64_t step, const metrics *m);
 int checkpoint_resume(checkpoint *c, int64_t *step, int64_t *metrics_bytes);
 
 /* The micro-batch of the newest state of such a batch, so that the bits can be the same; 0:
- * unknown.
- */
-int64_t checkpoint_micro_batch(const run_folder *folder, int64_t batch);
+ * unknown. Returns a status of message.h. */
+int checkpoint_micro_batch(const run_folder *folder, int64_t batch, int64_t *micro_batch);
 
 #endif

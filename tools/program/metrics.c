@@ -1,5 +1,6 @@
 #include "program/metrics.h"
 
+#include "common/json_text.h"
 #include "common/message.h"
 
 #include <errno.h>
@@ -11,21 +12,23 @@
 
 /* What was written after the state that the run goes on from will be written again. */
 static bool cut(metrics *m, int64_t keep) {
+  m->continued = ftruncate(fileno(m->stream), keep) == 0 && fseeko(m->stream, 0, SEEK_END) == 0;
+  return m->continued;
+}
+
+static bool is_shorter(const char *path, int64_t keep) {
   struct stat info;
-  m->stream = fopen(m->path, "r+");
-  if (!m->stream) return false;
-  m->continued = fstat(fileno(m->stream), &info) == 0 && info.st_size >= keep &&
-                 ftruncate(fileno(m->stream), keep) == 0 && fseeko(m->stream, 0, SEEK_END) == 0;
-  if (m->continued) return true;
-  fclose(m->stream);
-  return false;
+  return stat(path, &info) != 0 ? errno == ENOENT : info.st_size < keep;
 }
 
 static int open_file(metrics *m, int64_t keep) {
-  if (!m->path || (keep > 0 && cut(m, keep))) return STATUS_CONTINUE;
-  if (keep > 0) say("%s does not have the metrics of the run so far; it begins anew", m->path);
-  m->stream = fopen(m->path, "w");
-  if (!m->stream) return fail("cannot write the metrics to %s: %s", m->path, strerror(errno));
+  if (!m->path) return STATUS_CONTINUE;
+  const bool anew = keep <= 0 || is_shorter(m->path, keep);
+  if (keep > 0 && anew)
+    say("%s does not have the metrics of the run so far; it begins anew", m->path);
+  m->stream = fopen(m->path, anew ? "w" : "r+");
+  if (!m->stream || (!anew && !cut(m, keep)))
+    return fail("cannot write the metrics to %s: %s", m->path, strerror(errno));
   return STATUS_CONTINUE;
 }
 
@@ -47,9 +50,8 @@ int64_t metrics_bytes(const metrics *m) {
 static void write_line(metrics *m, json_t *line) {
   if (line) tensorboard_line(m->tensorboard, line);
   if (m->stream && !m->error) {
-    errno = 0;
-    if (!line || json_dumpf(line, m->stream, JSON_COMPACT) != 0 || fputc('\n', m->stream) == EOF ||
-        fflush(m->stream) != 0)
+    errno = ENOMEM;
+    if (!line || !json_text_put(line, JSON_COMPACT, m->stream) || fflush(m->stream) != 0)
       m->error = errno ? errno : ENOMEM;
   }
   json_decref(line);

@@ -395,7 +395,8 @@ static int plan_to_go_on(setup *s) {
   if ((size_t)snprintf(folder.path, sizeof folder.path, "%s", f->out) >= sizeof folder.path)
     return STATUS_CONTINUE;
   ac_plan_desc desc = setup_plan_desc(s);
-  desc.micro_batch = checkpoint_micro_batch(&folder, f->batch);
+  int status = checkpoint_micro_batch(&folder, f->batch, &desc.micro_batch);
+  if (status != STATUS_CONTINUE) return status;
   if (!desc.micro_batch || try_plan(s, &desc, &s->plan) == AC_OK) return STATUS_CONTINUE;
   say("the micro-batch of %lld that the run had does not do any more (%s): another is planned, and "
       "results agree to rounding, not to the bit",

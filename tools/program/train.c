@@ -104,6 +104,21 @@ static int save_weights_to(run *r, const char *path) {
   return save_weights(r, path) == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 
+static bool is_there(const run *r, const char *name) {
+  char path[RUN_PATH_BYTES];
+  run_folder_path(&r->folder, name, path);
+  return access(path, F_OK) == 0;
+}
+
+/* The weights as they are; with --keep-best those of the best evaluation have their place, or will
+ * take it. A run that goes on after its end finds them there. */
+static int save_last(run *r, const char *path) {
+  if (r->setup.flags.keep_best && !isinf(r->checkpoint.best) &&
+      (is_there(r, "best.safetensors") || is_there(r, "model.safetensors")))
+    return STATUS_CONTINUE;
+  return save_weights_to(r, path);
+}
+
 /* The config.json is complete beside its place before the weights are replaced, so that a disk
  * which fills leaves the old pair. */
 static int save_pair(run *r, const char *weights, const char *json) {
@@ -114,7 +129,7 @@ static int save_pair(run *r, const char *weights, const char *json) {
   int status = STATUS_CONTINUE;
   if (!replacement_write(&file, json))
     status = fail("cannot write %s: %s", config, strerror(errno));
-  if (status == STATUS_CONTINUE) status = save_weights_to(r, weights);
+  if (status == STATUS_CONTINUE) status = save_last(r, weights);
   if (status != STATUS_CONTINUE) replacement_abandon(&file);
   else if (!replacement_commit(&file))
     status = fail("cannot write %s: %s", config, strerror(errno));
@@ -127,8 +142,9 @@ static int save_model(run *r) {
   const setup *s = &r->setup;
   char weights[RUN_PATH_BYTES];
   run_folder_path(&r->folder, "model.safetensors", weights);
-  char *json = s->kind->config_json ? s->kind->config_json(s->model) : NULL;
-  int status = json ? save_pair(r, weights, json) : save_weights_to(r, weights);
+  if (!s->kind->config_json) return save_last(r, weights);
+  char *json = s->kind->config_json(s->model);
+  int status = json ? save_pair(r, weights, json) : fail("out of memory");
   free(json);
   return status;
 }
@@ -240,9 +256,11 @@ static int diverged(run *r) {
   return fail("%s; the last finite parameters are in %s", reason, path);
 }
 
-/* A window in progress is worth saving where it would take long to do again. */
+/* A window in progress is worth saving where it would take long to do again. A run that could not
+ * keep its best model goes on from before that evaluation. */
 static void save_stopped(run *r) {
   ac_progress progress;
+  if (r->save_status != STATUS_CONTINUE && r->save_status != STATUS_DONE) return;
   if (r->window_seconds <= r->setup.flags.grace && r->step) ac_trainer_discard(r->trainer);
   ac_trainer_get_progress(r->trainer, &progress);
   if (progress.steps || progress.window_samples) save_state(r);
