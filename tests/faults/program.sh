@@ -49,7 +49,7 @@ newest_state() {
 
 failed=0 runs=0
 wrong() { # WHAT
-  echo "FAILED $mode $fault: $1"
+  echo "FAILED ${mode:-} $fault: $1"
   tail -n 2 run.err run.first.err 2>/dev/null || true
   failed=$((failed + 1))
 }
@@ -100,6 +100,25 @@ disturb() { # sets calls
   fi
 }
 
+# The disk is full when states 2 to 4 are to be saved: each is refused when its file is made.
+full_disk() {
+  set_mode new
+  fault=none
+  local calls first
+  LD_PRELOAD=$faults ACCRUE_FAULT=file:0:EIO ACCRUE_FAULT_PATH=/state- ACCRUE_FAULT_REPORT=$work/report train one 1
+  read -r calls _ <report # two states, the second in the first one's place
+  first=$((calls / 2 + 1))
+  fault=file:$first-$((first + 2)):ENOSPC
+  LD_PRELOAD=$faults ACCRUE_FAULT=$fault ACCRUE_FAULT_PATH=/state- train run 5 || { wrong "status $?" && return; }
+  cp run.err run.first.err
+  (($(grep -c 'no state could be saved' run.err) == 1)) &&
+    grep -q 'saved at step 2, and training goes on: .*/state-0000000002.safetensors: No space left' run.err ||
+    wrong 'it is not said once'
+  [[ $(echo $(cd run && ls state-*)) == 'state-0000000001.safetensors state-0000000005.safetensors' ]] ||
+    wrong "the states are $(cd run && ls state-*)"
+  check_resumed
+}
+
 named() { # KIND K
   case $1 in
     memory) fault=memory:$2 ;;
@@ -123,6 +142,7 @@ set_mode best
 train best 5 "${more[@]}"
 ! cmp -s best/model.safetensors whole/model.safetensors
 
+full_disk
 for mode in $modes; do
   set_mode "$mode"
   for kind in $kinds; do
