@@ -211,6 +211,16 @@ static ac_status check_header(ac_model_file *file, int64_t data_bytes) {
   return AC_OK;
 }
 
+static ac_status parse_json(ac_model_file *file, const char *text, size_t length) {
+  json_error_t error;
+  errno = 0;
+  file->root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
+  if (file->root) return AC_OK;
+  if (errno == ENOMEM) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for its header", file->path);
+  return ac_fail(AC_ERROR_FORMAT, "%s: its header is not valid JSON: %s", file->path,
+                 ac_quote(error.text).text);
+}
+
 /* Reads the header's length and text and parses it. */
 static ac_status parse_header(ac_model_file *file, int64_t file_bytes) {
   unsigned char prefix[8];
@@ -233,12 +243,8 @@ static ac_status parse_header(ac_model_file *file, int64_t file_bytes) {
 
   char *text = malloc((size_t)length + 1);
   if (!text) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for its header", file->path);
-  json_error_t error;
   ac_status status = read_exactly(file, text, (size_t)length);
-  if (status == AC_OK &&
-      !(file->root = json_loadb(text, (size_t)length, JSON_REJECT_DUPLICATES, &error)))
-    status = ac_fail(AC_ERROR_FORMAT, "%s: its header is not valid JSON: %s", file->path,
-                     ac_quote(error.text).text);
+  if (status == AC_OK) status = parse_json(file, text, (size_t)length);
   if (status == AC_OK) {
     text[length] = 0;
     file->checksum = ac_header_checksum(prefix, text, (size_t)length);

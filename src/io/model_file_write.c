@@ -43,6 +43,10 @@ static ac_status check_tensor(const char *path, const ac_model_tensor *tensor, i
   return AC_OK;
 }
 
+static ac_status refuse_memory(const char *path) {
+  return ac_fail(AC_ERROR_MEMORY, "%s: no memory for its header", path);
+}
+
 static ac_status add_tensor(json_t *root, const char *path, const ac_model_tensor *tensor,
                             int index, int64_t *offset) {
   int64_t bytes = 0;
@@ -53,15 +57,22 @@ static ac_status add_tensor(json_t *root, const char *path, const ac_model_tenso
   if (json_object_get(root, tensor->name))
     return ac_fail(AC_ERROR_ARGUMENT, "%s: two tensors are named %s", path, name.text);
   json_t *shape = json_array();
+  bool whole = shape;
   for (int d = 0; d < tensor->rank; d++)
-    json_array_append_new(shape, json_integer(tensor->shape[d]));
+    whole &= json_array_append_new(shape, json_integer(tensor->shape[d])) == 0;
   json_t *entry =
       json_pack("{s:s, s:o, s:[I, I]}", "dtype", dtype_names[tensor->dtype], "shape", shape,
                 "data_offsets", (json_int_t)*offset, (json_int_t)(*offset + bytes));
-  if (!entry) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for its header", path);
+  if (!entry || !whole) {
+    json_decref(entry);
+    return refuse_memory(path);
+  }
+  errno = 0;
   if (json_object_set_new(root, tensor->name, entry) != 0)
-    return ac_fail(AC_ERROR_ARGUMENT, "%s: the name of tensor %d, %s, is not UTF-8", path, index,
-                   name.text);
+    return errno == ENOMEM
+               ? refuse_memory(path)
+               : ac_fail(AC_ERROR_ARGUMENT, "%s: the name of tensor %d, %s, is not UTF-8", path,
+                         index, name.text);
   *offset += bytes;
   return AC_OK;
 }
@@ -70,32 +81,36 @@ static ac_status add_metadata(json_t *root, const char *path, const ac_metadata 
                               int count) {
   if (!count) return AC_OK;
   json_t *object = json_object();
-  json_object_set_new(root, AC_SAFETENSORS_METADATA, object);
+  if (!object || json_object_set_new(root, AC_SAFETENSORS_METADATA, object) != 0)
+    return refuse_memory(path);
   for (int i = 0; i < count; i++) {
     if (!metadata[i].key || !metadata[i].value)
       return ac_fail(AC_ERROR_ARGUMENT, "%s: metadata %d has no key or no value", path, i);
     ac_quoted key = ac_quote(metadata[i].key);
     if (json_object_get(object, metadata[i].key))
       return ac_fail(AC_ERROR_ARGUMENT, "%s: metadata %s comes twice", path, key.text);
+    errno = 0;
     if (json_object_set_new(object, metadata[i].key, json_string(metadata[i].value)) != 0)
-      return ac_fail(AC_ERROR_ARGUMENT, "%s: metadata %s is not UTF-8", path, key.text);
+      return errno == ENOMEM
+                 ? refuse_memory(path)
+                 : ac_fail(AC_ERROR_ARGUMENT, "%s: metadata %s is not UTF-8", path, key.text);
   }
   return AC_OK;
 }
 
-/* The JSON text, padded with spaces to 8 bytes so that readers may map the data. */
+/* The JSON text, padded with spaces to 8 bytes so that readers may map the data. Not by json_dumps,
+ * which does not notice it where a name had no memory. */
 static char *dump_padded(const json_t *root) {
-  char *text = json_dumps(root, JSON_COMPACT);
+  size_t length = json_dumpb(root, NULL, 0, JSON_COMPACT), padded = (length + 7) / 8 * 8;
+  char *text = length ? malloc(padded + 1) : NULL;
   if (!text) return NULL;
-  size_t length = strlen(text), padded = (length + 7) / 8 * 8;
-  char *grown = realloc(text, padded + 1);
-  if (!grown) {
+  if (json_dumpb(root, text, length, JSON_COMPACT) != length) {
     free(text);
     return NULL;
   }
-  memset(grown + length, ' ', padded - length);
-  grown[padded] = 0;
-  return grown;
+  memset(text + length, ' ', padded - length);
+  text[padded] = 0;
+  return text;
 }
 
 /* The text of the header; free it. */
@@ -103,13 +118,12 @@ static ac_status make_header(char **header, const char *path, const ac_model_ten
                              int tensor_count, const ac_metadata *metadata, int metadata_count) {
   *header = NULL;
   json_t *root = json_object();
-  if (!root) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for its header", path);
+  if (!root) return refuse_memory(path);
   ac_status status = add_metadata(root, path, metadata, metadata_count);
   int64_t offset = 0;
   for (int i = 0; i < tensor_count && status == AC_OK; i++)
     status = add_tensor(root, path, &tensors[i], i, &offset);
-  if (status == AC_OK && !(*header = dump_padded(root)))
-    status = ac_fail(AC_ERROR_MEMORY, "%s: no memory for its header", path);
+  if (status == AC_OK && !(*header = dump_padded(root))) status = refuse_memory(path);
   json_decref(root);
   if (status == AC_OK && strlen(*header) > AC_SAFETENSORS_MAX_HEADER) {
     free(*header);

@@ -95,7 +95,7 @@ static bool is_own(const void *caller) {
   return true;
 }
 #else
-#define CALL(name) __attribute__((visibility("default"))) name
+#define CALL(name) name
 #define REAL(name) ((__typeof__(name) *)dlsym(RTLD_NEXT, #name))
 
 static struct { uintptr_t begin, end; } own[64];

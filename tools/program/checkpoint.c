@@ -53,26 +53,32 @@ static ac_status save(checkpoint *c, int64_t step, metrics *m) {
   return ac_trainer_save_state(c->trainer, path, metadata.entries, metadata.count);
 }
 
-/* Whether a state is of this run. */
-static bool is_own(const checkpoint *c, const char *path) {
+/* Whose a state is. */
+typedef enum owner { OWN, ANOTHER, DAMAGED, UNREADABLE } owner;
+
+static owner owner_of(const checkpoint *c, const char *path) {
   ac_model_file *file;
-  if (ac_model_file_open(&file, path) != AC_OK) return false;
+  const ac_status status = ac_model_file_open(&file, path);
+  if (status != AC_OK) return status == AC_ERROR_FORMAT ? DAMAGED : UNREADABLE;
   const char *run = ac_model_file_metadata(file, "accrue.run");
   const bool own = run && !strcmp(run, run_record_id(c->record));
   ac_model_file_close(file);
-  return own;
+  return own ? OWN : ANOTHER;
 }
 
 /* All but the newest of this run: those of others would be taken for it, and those of later steps
- * are of a life that was given up. */
+ * are of a life that was given up. What cannot be read now may be good. */
 static void prune(const checkpoint *c) {
   size_t count;
-  int64_t *steps = run_folder_states(c->folder, &count), left = c->setup->flags.keep;
+  int64_t *steps, left = c->setup->flags.keep;
+  if (run_folder_states(c->folder, &steps, &count) != STATUS_CONTINUE) return;
   for (size_t i = 0; i < count; i++) {
     char path[RUN_PATH_BYTES];
     run_folder_state(c->folder, steps[i], path);
-    if (left > 0 && steps[i] <= c->saved_step && is_own(c, path)) left--;
-    else unlink(path);
+    const bool kept = left > 0 && steps[i] <= c->saved_step;
+    const owner whose = kept ? owner_of(c, path) : ANOTHER;
+    if (whose == OWN) left--;
+    else if (whose != UNREADABLE) unlink(path);
   }
   free(steps);
 }
@@ -96,9 +102,9 @@ static double number_of(const ac_model_file *file, const char *key, double fallb
   return text ? strtod(text, NULL) : fallback;
 }
 
-static void take_metadata(checkpoint *c, const char *path, int64_t *metrics_bytes) {
+static int take_metadata(checkpoint *c, const char *path, int64_t *metrics_bytes) {
   ac_model_file *file;
-  if (ac_model_file_open(&file, path) != AC_OK) return;
+  if (ac_model_file_open(&file, path) != AC_OK) return fail_library();
   const char *device = ac_model_file_metadata(file, "accrue.device");
   const int64_t micro_batch = (int64_t)number_of(file, "accrue.state.micro_batch", 0);
   char own[320];
@@ -112,6 +118,7 @@ static void take_metadata(checkpoint *c, const char *path, int64_t *metrics_byte
   c->best = number_of(file, "accrue.best_loss", (double)INFINITY);
   *metrics_bytes = (int64_t)number_of(file, "accrue.metrics_bytes", -1);
   ac_model_file_close(file);
+  return STATUS_CONTINUE;
 }
 
 /* The first of the model's settings that a state tells otherwise, dropout apart; NULL: none. */
@@ -151,22 +158,22 @@ static bool load(checkpoint *c, bool known, const char *path, bool *other) {
 }
 
 int checkpoint_resume(checkpoint *c, bool known, int64_t *step, int64_t *metrics_bytes) {
+  char path[RUN_PATH_BYTES];
   size_t count, whole = 0;
+  int64_t *steps;
   bool other = false;
-  int64_t *steps = run_folder_states(c->folder, &count);
   *step = *metrics_bytes = -1;
+  int status = run_folder_states(c->folder, &steps, &count);
   for (; whole < count && !other; whole++) {
-    char path[RUN_PATH_BYTES];
     run_folder_state(c->folder, steps[whole], path);
-    if (!load(c, known, path, &other)) continue;
-    take_metadata(c, path, metrics_bytes);
-    break;
+    if (load(c, known, path, &other)) break;
   }
-  if (whole < count && !other) *step = c->saved_step = c->tried_step = steps[whole];
-  const bool none = count && *step < 0;
+  if (whole < count && !other) {
+    *step = c->saved_step = c->tried_step = steps[whole];
+    status = take_metadata(c, path, metrics_bytes);
+  } else if (count)
+    status = fail("no state in %s can be gone on with; without --resume the run begins anew",
+                  c->folder->path);
   free(steps);
-  if (none)
-    return fail("no state in %s can be gone on with; without --resume the run begins anew",
-                c->folder->path);
-  return STATUS_CONTINUE;
+  return status;
 }

@@ -1,5 +1,6 @@
 /* `accrue devices`: what there is to train on. */
 #include "program/commands.h"
+#include "common/json_text.h"
 #include "common/message.h"
 #include "common/options.h"
 #include "common/text.h"
@@ -21,8 +22,8 @@ static int print_json(const ac_device_info *list, int count) {
                          "compute_units", (json_int_t)d->compute_units, "gpu", d->gpu ? 1 : 0,
                          "half_arithmetic", d->half_arithmetic ? 1 : 0));
   }
-  bool whole = json_array_size(array) == (size_t)count &&
-               json_dumpf(array, stdout, JSON_INDENT(2)) == 0 && putchar('\n') != EOF;
+  bool whole =
+      json_array_size(array) == (size_t)count && json_text_put(array, JSON_INDENT(2), stdout);
   json_decref(array);
   return whole ? STATUS_DONE : fail("cannot write the list of devices");
 }

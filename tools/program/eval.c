@@ -2,6 +2,7 @@
  * confusion matrix. It needs the memory of forward passes alone. */
 #include "program/commands.h"
 #include "program/finite.h"
+#include "common/json_text.h"
 #include "common/message.h"
 #include "program/setup.h"
 #include "common/text.h"
@@ -257,7 +258,7 @@ static int print_json(const evaluation *e) {
                 (json_int_t)ac_dataset_count(e->dataset), "loss", e->result.loss, "accuracy",
                 e->result.accuracy, "planned_bytes", (json_int_t)e->bytes, "device",
                 ac_device_get_info(e->setup.device)->id, "confusion", rows);
-  bool good = object && json_dumpf(object, stdout, JSON_INDENT(2)) == 0 && putchar('\n') != EOF;
+  bool good = object && json_text_put(object, JSON_INDENT(2), stdout);
   json_decref(object);
   return good ? STATUS_DONE : fail("cannot write the result");
 }

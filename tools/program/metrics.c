@@ -1,5 +1,6 @@
 #include "program/metrics.h"
 
+#include "common/json_text.h"
 #include "common/message.h"
 
 #include <errno.h>
@@ -9,29 +10,30 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What was written after the state that the run goes on from will be written again. */
+/* What was written after the state that the run goes on from will be written again. Where lines of
+ * before are lost, the others stay. False with the reason in errno. */
 static bool cut(metrics *m, int64_t keep) {
   struct stat info;
-  m->stream = fopen(m->path, "r+");
-  if (!m->stream) return false;
-  m->continued = fstat(fileno(m->stream), &info) == 0 && info.st_size > 0;
-  bool good = m->continued;
-  if (good && info.st_size < keep)
-    say("%s has lost some of the run's metrics; what is there stays", m->path);
-  else if (good) good = ftruncate(fileno(m->stream), keep) == 0;
-  if (good && fseeko(m->stream, 0, SEEK_END) == 0) return true;
-  fclose(m->stream);
-  m->stream = NULL;
-  return m->continued = false;
+  if (fstat(fileno(m->stream), &info) != 0) return false;
+  if (info.st_size < keep) say("%s has lost some of the run's metrics; others stay", m->path);
+  else if (ftruncate(fileno(m->stream), keep) != 0) return false;
+  m->continued = info.st_size > 0;
+  return fseeko(m->stream, 0, SEEK_END) == 0;
+}
+
+static bool is_missing(const char *path) {
+  struct stat info;
+  return stat(path, &info) != 0 && errno == ENOENT;
 }
 
 int metrics_begin(metrics *m, int64_t keep) {
   if (!m->path) return STATUS_CONTINUE;
-  const bool continued = keep > 0 && cut(m, keep);
-  if (keep > 0 && !continued)
+  const bool missing = is_missing(m->path), anew = keep <= 0 || missing;
+  if (keep > 0 && missing)
     say("%s does not have the metrics of the run so far; it begins anew", m->path);
-  if (!m->stream) m->stream = fopen(m->path, "w");
-  if (!m->stream) return fail("cannot write the metrics to %s: %s", m->path, strerror(errno));
+  m->stream = fopen(m->path, anew ? "w" : "r+");
+  if (!m->stream || (!anew && !cut(m, keep)))
+    return fail("cannot write the metrics to %s: %s", m->path, strerror(errno));
   m->good = (int64_t)ftello(m->stream);
   return STATUS_CONTINUE;
 }
@@ -55,9 +57,8 @@ int64_t metrics_sync(metrics *m) {
 static void write_line(metrics *m, json_t *line) {
   if (line) tensorboard_line(m->tensorboard, line);
   if (m->stream && !m->error) {
-    errno = 0;
-    if (!line || json_dumpf(line, m->stream, JSON_COMPACT) != 0 || fputc('\n', m->stream) == EOF ||
-        fflush(m->stream) != 0)
+    errno = ENOMEM;
+    if (!line || !json_text_put(line, JSON_COMPACT, m->stream) || fflush(m->stream) != 0)
       m->error = errno ? errno : ENOMEM;
     else m->good = (int64_t)ftello(m->stream);
   }

@@ -1,6 +1,7 @@
 /* `accrue plan`: what a training run would take, before it takes it. Nothing is allocated on the
  * device, so the model may be far larger than the machine. */
 #include "program/commands.h"
+#include "common/json_text.h"
 #include "common/message.h"
 #include "program/plan_svg.h"
 #include "program/plan_table.h"
@@ -170,7 +171,7 @@ static int print_json(const report *r, const ac_device_info *device) {
       "predicted_seconds", i->predicted_seconds, "peak", "op", r->peak_step.op, "scope",
       r->peak_step.scope, "step", (json_int_t)(r->peak + 1), "backward",
       r->peak_step.backward ? 1 : 0, "alternatives", list, "storage", storage_array(r));
-  bool good = object && json_dumpf(object, stdout, JSON_INDENT(2)) == 0 && putchar('\n') != EOF;
+  bool good = object && json_text_put(object, JSON_INDENT(2), stdout);
   json_decref(object);
   return good ? STATUS_DONE : fail("cannot write the plan");
 }

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,32 +86,52 @@ static int newest_first(const void *a, const void *b) {
   return (x < y) - (x > y);
 }
 
-int64_t *run_folder_states(const run_folder *folder, size_t *count) {
-  int64_t *steps = NULL;
-  *count = 0;
-  DIR *directory = opendir(folder->path);
-  struct dirent *entry;
-  while (directory && (entry = readdir(directory))) {
-    const int64_t step = step_of(entry->d_name);
-    if (step < 0) continue;
-    int64_t *grown = realloc(steps, (*count + 1) * sizeof *steps);
-    if (!grown) break;
-    steps = grown;
-    steps[(*count)++] = step;
-  }
-  if (directory) closedir(directory);
-  if (*count) qsort(steps, *count, sizeof *steps, newest_first);
-  return steps;
+static bool add_step(int64_t **steps, size_t *count, int64_t step) {
+  int64_t *grown = realloc(*steps, (*count + 1) * sizeof *grown);
+  if (!grown) return false;
+  *steps = grown;
+  grown[(*count)++] = step;
+  return true;
 }
 
-ac_model_file *run_folder_newest(const run_folder *folder, char path[RUN_PATH_BYTES]) {
+/* False with the reason in errno. */
+static bool list_steps(DIR *directory, int64_t **steps, size_t *count) {
+  struct dirent *entry;
+  while (errno = 0, (entry = readdir(directory))) {
+    const int64_t step = step_of(entry->d_name);
+    if (step >= 0 && !add_step(steps, count, step)) return false;
+  }
+  return !errno;
+}
+
+int run_folder_states(const run_folder *folder, int64_t **steps, size_t *count) {
+  *steps = NULL;
+  *count = 0;
+  DIR *directory = opendir(folder->path);
+  if (!directory && errno == ENOENT) return STATUS_CONTINUE;
+  const bool good = directory && list_steps(directory, steps, count);
+  const int error = errno;
+  if (directory) closedir(directory);
+  if (!good) {
+    free(*steps);
+    *steps = NULL;
+    *count = 0;
+    return fail("cannot list the states in %s: %s", folder->path, strerror(error));
+  }
+  if (*count) qsort(*steps, *count, sizeof **steps, newest_first);
+  return STATUS_CONTINUE;
+}
+
+int run_folder_newest(const run_folder *folder, ac_model_file **file, char path[RUN_PATH_BYTES]) {
   size_t count;
-  int64_t *steps = run_folder_states(folder, &count);
-  ac_model_file *file = NULL;
-  for (size_t i = 0; i < count && !file; i++) {
+  int64_t *steps;
+  *file = NULL;
+  int status = run_folder_states(folder, &steps, &count);
+  for (size_t i = 0; i < count && !*file && status == STATUS_CONTINUE; i++) {
     run_folder_state(folder, steps[i], path);
-    if (ac_model_file_open(&file, path) != AC_OK) file = NULL;
+    const ac_status opened = ac_model_file_open(file, path);
+    if (opened != AC_OK && opened != AC_ERROR_FORMAT) status = fail_library();
   }
   free(steps);
-  return file;
+  return status;
 }

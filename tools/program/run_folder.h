@@ -25,11 +25,13 @@ void run_folder_close(run_folder *folder);
 /* DIR/NAME. */
 void run_folder_path(const run_folder *folder, const char *name, char path[RUN_PATH_BYTES]);
 
-/* The steps of the states in a folder, newest first; free it. NULL and 0: there are none. */
-int64_t *run_folder_states(const run_folder *folder, size_t *count);
+/* The steps of the states in a folder, newest first; free them. None: there are none, or there is
+ * no such folder. Returns a status of message.h. */
+int run_folder_states(const run_folder *folder, int64_t **steps, size_t *count);
 void run_folder_state(const run_folder *folder, int64_t step, char path[RUN_PATH_BYTES]);
 
-/* The newest state, as a model file, and its path; NULL: none can be read. */
-ac_model_file *run_folder_newest(const run_folder *folder, char path[RUN_PATH_BYTES]);
+/* The newest state that is whole as far as its header tells, as a model file, and its path; *file
+ * NULL: there is none. Returns a status of message.h. */
+int run_folder_newest(const run_folder *folder, ac_model_file **file, char path[RUN_PATH_BYTES]);
 
 #endif

@@ -1,5 +1,6 @@
 #include "program/run_record.h"
 
+#include "common/json_text.h"
 #include "common/message.h"
 #include "common/option_record.h"
 #include "common/replacement.h"
@@ -16,7 +17,7 @@
 int run_record_read(json_t **record, const char *path) {
   json_error_t error;
   *record = NULL;
-  if (access(path, F_OK) != 0) return STATUS_CONTINUE;
+  if (access(path, F_OK) != 0 && errno == ENOENT) return STATUS_CONTINUE;
   *record = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
   if (json_is_object(*record)) return STATUS_CONTINUE;
   json_decref(*record);
@@ -71,7 +72,8 @@ static json_t *host_name(void) {
 
 int run_record_write(const run_record *record) {
   replacement file;
-  char *text = json_dumps(record->root, JSON_INDENT(2));
+  errno = ENOMEM;
+  char *text = json_text(record->root, JSON_INDENT(2));
   bool good = text && replacement_open(&file, record->path);
   if (good && !replacement_write(&file, text)) {
     replacement_abandon(&file);
@@ -80,6 +82,16 @@ int run_record_write(const run_record *record) {
   const int error = errno;
   free(text);
   return good ? STATUS_CONTINUE : fail("cannot write %s: %s", record->path, strerror(error));
+}
+
+/* What could not be added for want of memory is missing. */
+static bool is_complete(const json_t *root, const json_t *before) {
+  static const char *const keys[] = {"accrue", "commit", "id",   "model", "started",
+                                     "host",   "device", "plan", "data",  "resumed"};
+  const size_t count = sizeof keys / sizeof *keys - !before;
+  bool complete = true;
+  for (size_t i = 0; i < count; i++) complete &= json_object_get(root, keys[i]) != NULL;
+  return complete;
 }
 
 int run_record_begin(run_record *record, const run_folder *folder, const setup *s,
@@ -105,7 +117,8 @@ int run_record_begin(run_record *record, const run_folder *folder, const setup *
                       describe_device(ac_device_get_info(s->device), s->flags.threads));
   json_object_set_new(root, "plan", describe_plan(ac_plan_get_info(s->plan)));
   json_object_set_new(root, "data", describe_data(&s->data, text));
-  if (!options_record(&s->options, "config resume", root)) return fail("out of memory");
+  if (!options_record(&s->options, "config resume", root) || !is_complete(root, before))
+    return fail("out of memory");
   return STATUS_CONTINUE;
 }
 

@@ -286,12 +286,13 @@ static int parse(setup *s, const char *verb, int argc, char **argv, void (*more)
 
 /* ---- what the flags ask for ------------------------------------------------------------------ */
 
-/* Of the run that is gone on with; NULL: there is none. */
-static ac_model_file *newest_state(const train_flags *f, char path[RUN_PATH_BYTES]) {
+/* Of the run that is gone on with; *file NULL: there is none. */
+static int newest_state(const train_flags *f, ac_model_file **file, char path[RUN_PATH_BYTES]) {
   run_folder folder = {.lock = -1};
-  if (!f->resume || strlen(f->out) >= sizeof folder.path) return NULL;
+  *file = NULL;
+  if (!f->resume || strlen(f->out) >= sizeof folder.path) return STATUS_CONTINUE;
   strcpy(folder.path, f->out);
-  return run_folder_newest(&folder, path);
+  return run_folder_newest(&folder, file, path);
 }
 
 static int64_t number_of(const ac_model_file *file, const char *key) {
@@ -303,11 +304,13 @@ static int64_t number_of(const ac_model_file *file, const char *key) {
 static int open_data(setup *s) {
   char path[RUN_PATH_BYTES];
   const char *from = s->flags.init;
-  ac_model_file *init = from ? newest_state(&s->flags, path) : NULL;
+  ac_model_file *init = NULL;
+  int status = from ? newest_state(&s->flags, &init, path) : STATUS_CONTINUE;
+  if (status != STATUS_CONTINUE) return status;
   if (init) from = path;
   if (from && !init && ac_model_file_open(&init, from) != AC_OK) return fail_library();
   s->data.undivided = s->flags.fold != NULL;
-  int status = s->kind->prepare(s->model, &s->options, init, from, &s->data);
+  status = s->kind->prepare(s->model, &s->options, init, from, &s->data);
   ac_model_file_close(init);
   if (status == STATUS_CONTINUE && s->flags.fold) status = data_fold(&s->data, s->flags.fold);
   if (status == STATUS_CONTINUE) status = data_augment(&s->data);
@@ -408,10 +411,12 @@ static int plan_to_go_on(setup *s) {
   char path[RUN_PATH_BYTES];
   if (!f->resume || options_given(&s->options, "micro-batch")) return STATUS_CONTINUE;
   ac_plan_desc desc = setup_plan_desc(s);
-  ac_model_file *state = newest_state(f, path);
+  ac_model_file *state;
+  int status = newest_state(f, &state, path);
   if (number_of(state, "accrue.state.batch") == f->batch)
     desc.micro_batch = number_of(state, "accrue.state.micro_batch");
   ac_model_file_close(state);
+  if (status != STATUS_CONTINUE) return status;
   if (!desc.micro_batch || try_plan(s, &desc, &s->plan) == AC_OK) return STATUS_CONTINUE;
   say("the micro-batch of %lld that the run had does not do any more (%s); another is planned",
       (long long)desc.micro_batch, ac_last_error());

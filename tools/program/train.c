@@ -130,8 +130,9 @@ static int save_model(run *r) {
   const setup *s = &r->setup;
   char weights[RUN_PATH_BYTES];
   run_folder_path(&r->folder, "model.safetensors", weights);
-  char *json = s->kind->config_json ? s->kind->config_json(s->model) : NULL;
-  int status = json ? save_pair(r, weights, json) : save_weights_to(r, weights);
+  if (!s->kind->config_json) return save_weights_to(r, weights);
+  char *json = s->kind->config_json(s->model);
+  int status = json ? save_pair(r, weights, json) : fail("out of memory");
   free(json);
   return status;
 }
@@ -166,15 +167,17 @@ static void on_step(run *r, const ac_fit_event *event) {
 }
 
 /* The last evaluation is of all samples: only its like can be compared with it. */
-static void on_evaluation(run *r, const ac_fit_event *event) {
+static bool on_evaluation(run *r, const ac_fit_event *event) {
   char path[RUN_PATH_BYTES];
   const train_flags *f = &r->setup.flags;
   const bool other = r->trained && f->eval_samples && !isinf(r->checkpoint.best);
-  if (!f->keep_best || other || !(event->evaluation.loss < r->checkpoint.best)) return;
+  if (!f->keep_best || other || !(event->evaluation.loss < r->checkpoint.best)) return true;
   run_folder_path(&r->folder, "best.safetensors", path);
   progress_clear(&r->progress);
-  if (save_weights(r, path) == AC_OK) r->checkpoint.best = event->evaluation.loss;
-  else say("the best model so far could not be saved, and training goes on: %s", ac_last_error());
+  const int status = save_weights_to(r, path);
+  if (status == STATUS_CONTINUE) r->checkpoint.best = event->evaluation.loss;
+  else r->save_status = status;
+  return status == STATUS_CONTINUE;
 }
 
 /* The model is saved before the final evaluation, which may take long. */
@@ -184,7 +187,7 @@ static bool on_event(void *user, const ac_fit_event *event) {
   progress_fit(&r->progress, event);
   if (!event->replayed) r->step = event->step;
   if (event->kind == AC_FIT_STEP) on_step(r, event);
-  if (event->kind == AC_FIT_EVALUATION) on_evaluation(r, event);
+  if (event->kind == AC_FIT_EVALUATION) return on_evaluation(r, event);
   if (event->kind != AC_FIT_TRAINED) return true;
   r->trained = true;
   save_last_state(r);
@@ -230,9 +233,11 @@ static int open_metrics(run *r) {
 /* Someone may have forgotten to ask to go on. */
 static bool has_unfinished(const run *r) {
   size_t count;
+  int64_t *steps;
   char path[RUN_PATH_BYTES];
   json_t *record = NULL;
-  free(run_folder_states(&r->folder, &count));
+  run_folder_states(&r->folder, &steps, &count);
+  free(steps);
   run_folder_path(&r->folder, "run.json", path);
   if (!count || run_record_read(&record, path) != STATUS_CONTINUE) return false;
   const char *outcome = json_string_value(json_object_get(record, "outcome"));
@@ -282,9 +287,11 @@ static int diverged(run *r) {
 }
 
 /* A window in progress is worth saving where it would take long to do again; but not at the cost of
- * the states of an unfinished run. */
+ * the states of an unfinished run. A run that could not keep its best model goes on from before
+ * that evaluation. */
 static void save_stopped(run *r) {
   ac_progress progress;
+  if (r->save_status != STATUS_CONTINUE && r->save_status != STATUS_DONE) return;
   if (r->window_seconds <= r->setup.flags.grace) ac_trainer_discard(r->trainer);
   ac_trainer_get_progress(r->trainer, &progress);
   if (progress.steps || (progress.window_samples && !r->after_another)) save_last_state(r);

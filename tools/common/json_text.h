@@ -1,0 +1,16 @@
+/* JSON as text, whole or not at all. Jansson's own functions do not notice it where a key could not
+ * be written or had no memory. */
+#ifndef TOOLS_COMMON_JSON_TEXT_H
+#define TOOLS_COMMON_JSON_TEXT_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+/* Free it; NULL for want of memory. `flags` are those of json_dumps. */
+char *json_text(const json_t *json, size_t flags);
+
+/* And a line break. False where that fails, with the reason in errno, or for want of memory. */
+bool json_text_put(const json_t *json, size_t flags, FILE *stream);
+
+#endif
