@@ -106,8 +106,8 @@ full_disk() {
   fault=none
   local calls first
   LD_PRELOAD=$faults ACCRUE_FAULT=file:0:EIO ACCRUE_FAULT_PATH=/state- ACCRUE_FAULT_REPORT=$work/report train one 1
-  read -r calls _ <report # two states, the second in the first one's place
-  first=$((calls / 2 + 1))
+  read -r calls _ <report
+  first=$((calls + 1))
   fault=file:$first-$((first + 2)):ENOSPC
   LD_PRELOAD=$faults ACCRUE_FAULT=$fault ACCRUE_FAULT_PATH=/state- train run 5 || { wrong "status $?" && return; }
   cp run.err run.first.err

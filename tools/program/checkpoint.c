@@ -140,7 +140,7 @@ static const char *other_setting(const checkpoint *c, const ac_model_file *file)
 static bool load(checkpoint *c, bool known, const char *path, bool *other) {
   ac_model_file *file;
   if (ac_model_file_open(&file, path) != AC_OK) {
-    say("%s", ac_last_error());
+    say("%s; an older state is tried", ac_last_error());
     return false;
   }
   const char *run = ac_model_file_metadata(file, "accrue.run");
@@ -149,10 +149,12 @@ static bool load(checkpoint *c, bool known, const char *path, bool *other) {
   *other = own && data && strcmp(data, run_record_data(c->record)) != 0;
   const char *setting = other_setting(c, file);
   ac_model_file_close(file);
-  if (!own) say("%s is of another run", path);
+  if (!own) say("%s is of another run; an older state is tried", path);
   else if (*other) say("%s is of a run on other data", path);
-  else if (setting) say("%s is of another model: its %s is not the same", path, setting);
-  else if (ac_trainer_load_state(c->trainer, path) != AC_OK) say("%s", ac_last_error());
+  else if (setting)
+    say("%s is of another model: its %s is not the same; an older state is tried", path, setting);
+  else if (ac_trainer_load_state(c->trainer, path) != AC_OK)
+    say("%s; an older state is tried", ac_last_error());
   else return true;
   return false;
 }
