@@ -363,6 +363,72 @@ static void a_nan_of_any_op_changes_nothing(void **state) {
   end_life(&l);
 }
 
+/* ---- sessions -------------------------------------------------------------------------------- */
+
+enum { OUTPUTS = 2 * TOKENS * WIDTH };
+
+static ac_status compute(ac_session *session) {
+  float x[2][TOKENS * WIDTH];
+  for (int i = 0; i < 2; i++) {
+    const sample s = make_sample(i, 0);
+    memcpy(x[i], s.x, sizeof s.x);
+  }
+  return ac_session_run(session, 2, &(ac_feed){"x", x}, 1);
+}
+
+static ac_status result_of(ac_session *session, float *h) {
+  return ac_session_output(session, "h", 0, OUTPUTS, h);
+}
+
+static void save_two_models(void) {
+  life l = begin_life(&both, &plain);
+  assert_ok(create(&l));
+  assert_ok(ac_trainer_save(l.r.trainer, l.state.text, NULL, 0));
+  assert_ok(whole_window(&l));
+  assert_ok(save_model(&l));
+  ac_trainer_free(l.r.trainer);
+  end_life(&l);
+}
+
+/* Loads another model and computes, with the k-th call failing. Returns whether there was one. */
+static bool fail_session(const life *l, ac_session *session, long k, const float *expected) {
+  float h[OUTPUTS];
+  assert_ok(ac_session_load(session, l->state.text, NULL));
+  assert_ok(compute(session));
+  faulty_backend_fail(k);
+  const bool loaded = ac_session_load(session, l->model.text, NULL) == AC_OK;
+  const bool computed = loaded && compute(session) == AC_OK;
+  faulty_backend_pause(true);
+  if (!computed) assert_contains(ac_last_error(), "the device failed in");
+  if (!loaded) {
+    assert_refused(compute(session), AC_ERROR_STATE, "session: a model was loaded in part");
+    assert_ok(ac_session_load(session, l->model.text, NULL));
+  } else if (!computed) assert_refused(result_of(session, h), AC_ERROR_STATE, "nothing was run");
+  assert_ok(compute(session));
+  assert_ok(result_of(session, h));
+  assert_memory_equal(h, expected, sizeof h);
+  return !computed;
+}
+
+/* A session computes with one model or another, and yields nothing of a run that failed. */
+static void sessions_fail_whole(void **state) {
+  (void)state;
+  const ac_plan_desc desc = {.purpose = AC_PREDICT, .batch = 2};
+  save_two_models();
+  life l = begin_life(&both, &desc);
+  ac_session *session;
+  float expected[OUTPUTS];
+  assert_ok(ac_session_create(&session, l.r.plan, 8));
+  assert_ok(ac_session_load(session, l.model.text, NULL));
+  assert_ok(compute(session));
+  assert_ok(result_of(session, expected));
+  long k = 1;
+  while (fail_session(&l, session, k, expected)) k++;
+  assert_in_range(k, 10, 1000);
+  ac_session_free(session);
+  end_life(&l);
+}
+
 /* ---- all ------------------------------------------------------------------------------------- */
 
 int main(int argc, char **argv) {
@@ -371,6 +437,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(calls_of_the_device_fail),
       cmocka_unit_test(allocations_fail),
       cmocka_unit_test(a_nan_of_any_op_changes_nothing),
+      cmocka_unit_test(sessions_fail_whole),
   };
   return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
 }

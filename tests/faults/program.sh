@@ -92,7 +92,8 @@ disturb() { # sets calls
   local status=0
   runs=$((runs + 1))
   copy "$begin" run
-  LD_PRELOAD=$faults ACCRUE_FAULT=$fault ACCRUE_FAULT_REPORT=$work/report train run 5 "${more[@]}" || status=$?
+  { LD_PRELOAD=$faults ACCRUE_FAULT=$fault ACCRUE_FAULT_REPORT=$work/report train run 5 "${more[@]}"; } 2>/dev/null ||
+    status=$?
   cp run.err run.first.err
   check_end $status || return 0
   if train run 5 "${more[@]}"; then check_resumed
