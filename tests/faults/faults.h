@@ -1,7 +1,8 @@
 /* Calls of the C library that fail when they are told to: files, and memory. As a module that is
- * loaded before a program (LD_PRELOAD) it is told by the environment, and the calls of the program,
- * libaccrue and what both read and write with are met; linked into a test with FAULTS_LINKED and
- * the linker's --wrap it is told by faults_arm, and all calls of what is linked are met.
+ * loaded before a program (LD_PRELOAD) it is told by the environment, and the calls of the program
+ * and libaccrue are met, as are those of the libraries that they use files with; linked into a test
+ * with FAULTS_LINKED and the linker's --wrap it is told by faults_arm, and all calls of what is
+ * linked are met.
  *
  *   ACCRUE_FAULT         CLASS:FIRST[-[LAST]][:KIND]: which calls of the class fail, counted from 1
  *   ACCRUE_FAULT_PATH    of files only those whose path contains this
