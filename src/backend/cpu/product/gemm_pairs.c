@@ -5,13 +5,15 @@
  *       pack the block of op(A)
  *       for each PANEL of the columns
  *         pack the panel of op(B)
- *         for each strip of its columns and of the rows: sums = or += their product
- *     C = sums, beside what it is added to, rounded once
+ *         for each strip of the rows
+ *           for each strip of the panel's columns: sums = or += their product
+ *           where k ends: C = sums, beside what it is added to, rounded once
  *
- * The packed block stays in the second-level cache, the strip of the panel in the first. Where all
- * of k is one DEPTH a block has all columns, so that op(A) is packed once, and sums are written as
- * they come; else the sums of a block wait in scratch. Packing costs more than the products if a
- * packed element is used a hundred times only, so blocks are as large as scratch allows.
+ * The packed block and the panel stay in the second-level cache, a strip of rows in the first.
+ * Where all of k is one DEPTH a block has all columns, so that op(A) is packed once, and sums are
+ * written as they come; else the sums of a block wait in scratch. Packing costs more than the
+ * products if a packed element is used a hundred times only, so blocks are as large as scratch
+ * allows.
  *
  * Operands lie along k (the elements of a row of op(A), or of a column of op(B), beside each other)
  * or down k. Sixteen lines by sixteen pairs are read either way into sixteen vectors, turned if
@@ -21,7 +23,7 @@
 #include "backend/cpu/product/pairs.h"
 #include "core/half.h"
 
-enum { DEPTH = 16 * STEP, ROWS = 512, PANEL = 4 * STRIP, AREA = 512 * 512 };
+enum { DEPTH = 16 * STEP, ROWS = 512, PANEL = 4 * STRIP, AREA = 512 * 512, SUMS = STRIP * STRIP };
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
@@ -59,12 +61,12 @@ static int64_t panel_columns(const blocks *b) {
 
 /* Strips of sums that wait. */
 static int64_t sums_strips(const ac_gemm *g, const blocks *b) {
-  return b->depth < g->k ? strips_of(b->rows) * strips_of(b->columns) : 1;
+  return b->depth < g->k ? strips_of(b->rows) * strips_of(b->columns) : strips_of(panel_columns(b));
 }
 
 static uint64_t bytes_of(const ac_gemm *g, const blocks *b) {
   int64_t strips = strips_of(b->rows) + strips_of(panel_columns(b));
-  return (uint64_t)(strips * packed_strip(b) + sums_strips(g, b) * STRIP * STRIP) * sizeof(float);
+  return (uint64_t)(strips * packed_strip(b) + sums_strips(g, b) * SUMS) * sizeof(float);
 }
 
 uint64_t ac_cpu_gemm_pairs_scratch(const ac_gemm *gemm) {
@@ -109,35 +111,62 @@ static void pack(const operand *x, bool by_line, uint32_t *to) {
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-/* A row of a strip of sums to where it belongs. `columns` is a constant where this is inlined. */
-static inline __attribute__((always_inline)) void
-finish_row(const ac_gemm *g, int64_t columns, const float *sums, const float *bias, void *c) {
-  float *floats = c;
-  uint16_t *halves = c;
-  float line[STRIP];
-  for (int64_t j = 0; j < columns; j++) line[j] = g->alpha * sums[j];
-  if (g->beta != 0.0f && g->c_dtype == AC_F32)
-    for (int64_t j = 0; j < columns; j++) line[j] += g->beta * floats[j];
-  else if (g->beta != 0.0f)
-    for (int64_t j = 0; j < columns; j++) line[j] += g->beta * ac_bf16_to_float(halves[j]);
-  else if (bias)
-    for (int64_t j = 0; j < columns; j++) line[j] += bias[j];
-  if (g->c_dtype == AC_F32)
-    for (int64_t j = 0; j < columns; j++) floats[j] = line[j];
-  else
-    for (int64_t j = 0; j < columns; j++) halves[j] = ac_bf16_from_float(line[j]);
+/* What C starts from. */
+typedef enum start { NOTHING, BIAS, OLD } start;
+
+/* `rows` rows of a strip of sums to where they belong. All but the rows and addresses are constants
+ * where this is inlined. */
+static inline __attribute__((always_inline)) void finish_strip(const ac_gemm *g, ac_dtype dtype,
+                                                               start from, int64_t rows,
+                                                               int64_t columns, const float *sums,
+                                                               const float *bias, void *c) {
+  const float alpha = g->alpha, beta = g->beta;
+  for (int64_t i = 0; i < rows; i++, sums += STRIP) {
+    float *floats = ac_element(c, dtype, i * g->ldc);
+    uint16_t *halves = (uint16_t *)floats;
+#pragma omp simd
+    for (int64_t j = 0; j < columns; j++) {
+      float value = alpha * sums[j];
+      if (from == BIAS) value += bias[j];
+      if (from == OLD) value += beta * (dtype == AC_F32 ? floats[j] : ac_bf16_to_float(halves[j]));
+      if (dtype == AC_F32) floats[j] = value;
+      else halves[j] = ac_bf16_from_float(value);
+    }
+  }
+}
+
+static inline __attribute__((always_inline)) void finish_columns(const ac_gemm *g, int64_t rows,
+                                                                 int64_t columns, const float *sums,
+                                                                 const float *bias, void *c) {
+  bool old = g->beta != 0.0f;
+  if (g->c_dtype == AC_F32) {
+    if (old) finish_strip(g, AC_F32, OLD, rows, columns, sums, NULL, c);
+    else if (bias) finish_strip(g, AC_F32, BIAS, rows, columns, sums, bias, c);
+    else finish_strip(g, AC_F32, NOTHING, rows, columns, sums, NULL, c);
+  } else {
+    if (old) finish_strip(g, AC_BF16, OLD, rows, columns, sums, NULL, c);
+    else if (bias) finish_strip(g, AC_BF16, BIAS, rows, columns, sums, bias, c);
+    else finish_strip(g, AC_BF16, NOTHING, rows, columns, sums, NULL, c);
+  }
 }
 
 /* The strip of C at (row, column) from its sums. */
 static void finish(const ac_gemm *g, int64_t row, int64_t column, const float *sums,
                    const float *bias) {
   int64_t rows = ac_min(STRIP, g->m - row), columns = ac_min(STRIP, g->n - column);
+  void *c = ac_element(g->c, g->c_dtype, row * g->ldc + column);
   if (bias) bias += column;
-  for (int64_t i = 0; i < rows; i++, sums += STRIP) {
-    void *c = ac_element(g->c, g->c_dtype, (row + i) * g->ldc + column);
-    if (columns == STRIP) finish_row(g, STRIP, sums, bias, c);
-    else finish_row(g, columns, sums, bias, c);
-  }
+  if (columns == STRIP) finish_columns(g, rows, STRIP, sums, bias, c);
+  else finish_columns(g, rows, columns, sums, bias, c);
+}
+
+/* Asks for the memory that `finish` will write, long before. */
+static void expect(const ac_gemm *g, int64_t row, int64_t column, int64_t columns) {
+  int64_t rows = ac_min(STRIP, g->m - row),
+          line = AC_CPU_LINE * 4 / (int64_t)ac_element_bytes(g->c_dtype);
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t j = 0; j < columns; j += line)
+      __builtin_prefetch(ac_element(g->c, g->c_dtype, (row + i) * g->ldc + column + j), 1);
 }
 
 /* ---- the product ----------------------------------------------------------------------------- */
@@ -157,16 +186,19 @@ typedef struct work {
 /* The columns [column, column + columns) of the block with all its rows, from packed operands. */
 static void multiply_panel(const work *w, int64_t column, int64_t columns) {
   int64_t steps = steps_of(w->depth), packed = steps * STRIP * PAIRS;
+  int64_t distance = w->wait ? strips_of(w->rows) * SUMS : SUMS;
   bool last = w->k + w->depth == w->gemm->k;
-  for (int64_t j = 0; j < columns; j += STRIP)
-    for (int64_t i = 0; i < w->rows; i += STRIP) {
-      int64_t strip = ((column - w->column + j) / STRIP) * strips_of(w->rows) + i / STRIP;
-      float *sums = w->sums + (w->wait ? strip * STRIP * STRIP : 0);
+  for (int64_t i = 0; i < w->rows; i += STRIP) {
+    float *sums = w->sums;
+    if (w->wait) sums += (column - w->column) / STRIP * distance + i / STRIP * SUMS;
+    if (last) expect(w->gemm, w->row + i, column, columns);
+    for (int64_t j = 0; j < columns; j += STRIP)
       w->class->multiply(steps, (int)ac_min(STRIP, w->rows - i), (int)ac_min(STRIP, columns - j),
-                         w->left + i / STRIP * packed, w->right + j / STRIP * packed, sums,
-                         w->k > 0);
-      if (last) finish(w->gemm, w->row + i, column + j, sums, w->bias);
-    }
+                         w->left + i / STRIP * packed, w->right + j / STRIP * packed,
+                         sums + j / STRIP * distance, w->k > 0);
+    for (int64_t j = 0; last && j < columns; j += STRIP)
+      finish(w->gemm, w->row + i, column + j, sums + j / STRIP * distance, w->bias);
+  }
 }
 
 static void multiply_depth(const work *w) {
