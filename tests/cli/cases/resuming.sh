@@ -75,8 +75,10 @@ stop_first() {
   "$ACCRUE" train mlp --data . "${long[@]}" "${@:2}" >out 2>run.err &
   local pid=$!
   for ((i = 0; i < 1500; i++)); do
-    caught=$(sed -n 's/^SigCgt:[^0-9a-f]*//p' /proc/$pid/status)
-    ((16#${caught:-0} >> 14 & 1)) && break
+    if grep -qs '"event":"plan"' m; then # from here on it is no shell any more
+      caught=$(sed -n 's/^SigCgt:[^0-9a-f]*//p' /proc/$pid/status)
+      ((16#${caught:-0} >> 14 & 1)) && break
+    fi
     sleep 0.02
   done
   sleep "$1"
