@@ -183,7 +183,7 @@ case_last_state() {
   mkdir -p model/state-0000000003.safetensors/in-the-way
   fails 1 'no state could be saved at step 3: .*state-0000000003' train gpt --data text "${tiny[@]}" "${steady[@]}" --steps 3 \
     --save-every 2 --out model
-  run sample --model model --bytes 5 >/dev/null
+  run sample --model model --device cpu --bytes 5 >/dev/null
   grep -q '"outcome": "failed"' model/run.json || die "$(tail -n 3 model/run.json)"
   rm -r model/state-0000000003.safetensors
   train "${steady[@]}" --steps 3 --resume --out model >/dev/null
@@ -308,7 +308,7 @@ case_not_utf8() {
   cmp "$out/model.safetensors" model/model.safetensors
   run train --resume --data "$data" --steps 3 --out "$out" >/dev/null
   said 'going on after step 2'
-  run sample --model "$out" --bytes 5 >/dev/null
+  run sample --model "$out" --device cpu --bytes 5 >/dev/null
 }
 
 # What is not the same model or data is refused by name, and nothing is touched.
