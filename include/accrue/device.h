@@ -31,6 +31,7 @@ typedef struct ac_device_info {
   uint32_t compute_units;  /* threads on a CPU */
   bool gpu;                /* hardware apart from the host: what "auto" prefers */
   bool half_arithmetic; /* native half arithmetic (cl_khr_fp16, AVX512-FP16); storage needs none */
+  bool bf16_arithmetic; /* products of bf16 by instructions made for them, faster than in f32 */
 } ac_device_info;
 
 /* Lists at most `capacity` devices in `list`, the CPU first; *count receives how many there are.

@@ -15,8 +15,8 @@ static const struct {
 #undef TEXTS
 
 static int levels(int dimension, bool opencl) {
-  bool of_cpu =
-      dimension == RANDOM_isa || dimension == RANDOM_threads || dimension == RANDOM_stream;
+  bool of_cpu = dimension == RANDOM_isa || dimension == RANDOM_threads ||
+                dimension == RANDOM_stream || dimension == RANDOM_products;
   return opencl && of_cpu ? 1 : level_counts[dimension];
 }
 

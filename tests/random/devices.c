@@ -5,8 +5,8 @@
 
 #include <stdlib.h>
 
-enum { ISAS = 3, THREADS = 3, STREAMS = 2 };
-static ac_device *cpus[ISAS][THREADS][STREAMS], *accelerator;
+enum { ISAS = 3, THREADS = 3, STREAMS = 2, CLASSES = 4 };
+static ac_device *cpus[ISAS][THREADS][STREAMS][CLASSES], *accelerator;
 
 /* From a tenth to ten times of a middling machine, op by op. */
 static void draw_costs(ac_device *device, uint64_t key) {
@@ -26,11 +26,13 @@ static void draw_costs(ac_device *device, uint64_t key) {
 
 static ac_device *open_cpu(const random_choice *choice) {
   static const char *const isas[] = {"base", "v3", "v4"};
+  static const char *const classes[] = {"widened", "tiles", "vdpbf16ps", "bfmmla"};
   int isa = choice->level[RANDOM_isa], threads = choice->level[RANDOM_threads];
-  int stream = choice->level[RANDOM_stream];
-  ac_device **device = &cpus[isa][threads][stream];
+  int stream = choice->level[RANDOM_stream], class = choice->level[RANDOM_products];
+  ac_device **device = &cpus[isa][threads][stream][class];
   ac_device_desc desc = {.name = "cpu", .threads = threads + 1};
   setenv("ACCRUE_ISA", isas[isa], 1);
+  setenv("ACCRUE_PRODUCTS", classes[class], 1);
   setenv("ACCRUE_CPU_STREAM", stream ? "1" : "0", 1);
   if (threads == THREADS_FOR_ALL) setenv("ACCRUE_CPU_SERIAL", "0", 1);
   else unsetenv("ACCRUE_CPU_SERIAL");
@@ -48,8 +50,8 @@ ac_device *random_device(const random_choice *choice, bool opencl, uint64_t key)
 }
 
 void random_close_devices(void) {
-  for (int i = 0; i < ISAS * THREADS * STREAMS; i++) {
-    ac_device **device = &cpus[0][0][0] + i;
+  for (int i = 0; i < ISAS * THREADS * STREAMS * CLASSES; i++) {
+    ac_device **device = &cpus[0][0][0][0] + i;
     ac_device_close(*device);
     *device = NULL;
   }

@@ -116,6 +116,7 @@ void random_reference_free(random_reference *r);
   X(isa, "base", "v3", "v4")                                                                       \
   X(threads, "1", "2", "3 for all")                                                                \
   X(stream, "no", "yes")                                                                           \
+  X(products, "widened", "tiles", "vdpbf16ps", "bfmmla")                                           \
   X(optimizer, "sgd", "momentum", "nesterov", "adamw", "adamw clipped")                            \
   X(schedule, "constant", "warm-up", "cosine")                                                     \
   X(scaling, "default", "none", "static")                                                          \

@@ -33,8 +33,8 @@ bool checkpoint_is_due(const checkpoint *c, int64_t step) {
 /* All of the device that rounding may depend on. */
 static void describe_device(const setup *s, char *text, size_t size) {
   const ac_device_info *device = ac_device_get_info(s->device);
-  snprintf(text, size, "%s, %s, %u units", device->name, device->driver,
-           (unsigned)device->compute_units);
+  snprintf(text, size, "%s, %s, bf16 %s, %u units", device->name, device->driver,
+           device->bf16_products, (unsigned)device->compute_units);
 }
 
 static ac_status save(checkpoint *c, int64_t step, metrics *m) {

@@ -48,8 +48,9 @@ static json_t *now(void) {
 }
 
 static json_t *describe_device(const ac_device_info *device, int64_t threads) {
-  return json_pack("{s:s, s:s, s:s, s:I}", "id", device->id, "name", device->name, "driver",
-                   device->driver, "threads", (json_int_t)threads);
+  return json_pack("{s:s, s:s, s:s, s:s, s:I}", "id", device->id, "name", device->name, "driver",
+                   device->driver, "bf16_products", device->bf16_products, "threads",
+                   (json_int_t)threads);
 }
 
 static json_t *describe_plan(const ac_plan_info *plan) {

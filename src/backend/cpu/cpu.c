@@ -177,6 +177,7 @@ static ac_status describe(int index, ac_device_info *info) {
              chosen->text);
   else snprintf(info->driver, sizeof info->driver, "OpenBLAS not found, %s", chosen->text);
   snprintf(info->bf16_products, sizeof info->bf16_products, "%s", dot ? dot->text : "as floats");
+  info->bf16_arithmetic = dot && !dot->emulated;
   info->memory_bytes = ac_physical_memory();
   info->alignment = ALIGNMENT;
   info->compute_units = (uint32_t)default_threads();

@@ -99,6 +99,7 @@ ac_status ac_cl_device_describe(int index, ac_device_info *info) {
   info->alignment = bits / 8 > 64 ? bits / 8 : 64;
   info->compute_units = units;
   info->gpu = is_gpu(device);
+  snprintf(info->bf16_products, sizeof info->bf16_products, "as floats");
   info->half_arithmetic = strstr(extensions, "cl_khr_fp16") != NULL;
   return AC_OK;
 }

@@ -6,6 +6,7 @@
 typedef struct entry {
   ac_dot_class emulation, hardware;
   bool (*available)(void); /* NULL: not in this build */
+  bool (*pays)(void);      /* NULL: wherever it is available */
 } entry;
 
 #define EMULATED(name) \
@@ -22,7 +23,8 @@ static const entry entries[] = {
     {.emulation = EMULATED(vdpbf16ps),
 #ifdef AC_CPU_HAVE_DOT_VDPBF16PS
      .hardware = {"vdpbf16ps", "AVX512-BF16", ac_dot_vdpbf16ps, NULL, NULL, false},
-     .available = ac_dot_vdpbf16ps_available
+     .available = ac_dot_vdpbf16ps_available,
+     .pays = ac_dot_vdpbf16ps_pays
 #endif
     },
     {.emulation = EMULATED(bfmmla),
@@ -42,8 +44,8 @@ const ac_dot_class *ac_dot_choose(const char *name) {
   for (int i = 0; i < COUNT; i++) {
     const entry *e = &entries[i];
     if (name && strcmp(name, e->emulation.name) != 0) continue;
-    if (is_here(e)) return &e->hardware;
-    if (name) return &e->emulation;
+    if (name) return is_here(e) ? &e->hardware : &e->emulation;
+    if ((!e->pays || e->pays()) && is_here(e)) return &e->hardware;
   }
   return NULL;
 }

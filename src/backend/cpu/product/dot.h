@@ -44,8 +44,9 @@ typedef struct ac_dot_class {
   bool emulated;
 } ac_dot_class;
 
-/* The best class that this CPU and its system allow, or NULL. A `name` asks for one: what cannot be
- * had is emulated; "widened", and what is no class, is NULL. */
+/* The best class that this CPU and its system allow and that is faster here than products of
+ * floats, or NULL. A `name` asks for one: what cannot be had is emulated; "widened", and what is no
+ * class, is NULL. */
 const ac_dot_class *ac_dot_choose(const char *name);
 
 /* Class `index` in hardware, if this machine has it, and emulated; false behind the last. */
@@ -64,6 +65,7 @@ ac_dot_multiply ac_dot_tiles;
 #endif
 #ifdef AC_CPU_HAVE_DOT_VDPBF16PS
 bool ac_dot_vdpbf16ps_available(void);
+bool ac_dot_vdpbf16ps_pays(void);
 ac_dot_multiply ac_dot_vdpbf16ps;
 #endif
 #ifdef AC_CPU_HAVE_DOT_BFMMLA
