@@ -3,10 +3,11 @@
  *
  * A window is one effective batch. Micro-batches add gradients of the *sum* of losses; the update
  * at the end of the window divides by the window's total weight, once. An update is a transaction:
- * if the loss or any gradient is not finite, nothing changes but the report. A failure of the
- * device itself in a window is undone by discarding the window. In the middle of the steps of
- * parameters it cannot be undone: the trainer then refuses to train, evaluate and save, until a
- * state is loaded; or training is taken up by another one from parameters that were saved before.
+ * if the loss, any gradient or what a batch norm pools is not finite, nothing changes but the
+ * report. A failure of the device itself in a window is undone by discarding the window. In the
+ * middle of the steps of parameters it cannot be undone: the trainer then refuses to train,
+ * evaluate and save, until a state is loaded; or training is taken up by another one from
+ * parameters that were saved before.
  *
  * The same seed, device, thread count and plan give the same bits. A plan that was chosen under a
  * budget depends on the device's measured speed, so to repeat a run exactly give its micro-batch
@@ -93,7 +94,8 @@ typedef struct ac_loss_mean {
 /* What a window has come to, before anything is changed. May still change. */
 typedef struct ac_decision {
   double loss, weight, grad_norm; /* as in ac_update */
-  bool finite;   /* loss and gradients; if not, the window is skipped in any case */
+  bool finite;   /* loss, gradients and the means and variances that batch norms pool; if not, the
+                    window is skipped in any case */
   double factor; /* what the update multiplies gradients of the mean loss by: that of clipping,
                     or 1. May be set to another that is finite and not negative */
   bool skip;     /* may be set: nothing is changed, as if the window were not finite, but a dynamic
@@ -150,6 +152,8 @@ typedef struct ac_update {
   double loss_scale; /* of this window; 1 without loss scaling */
   bool skipped;      /* something was not finite, the weight was zero, or `decide` said so: nothing
                         was changed */
+  /* finite_gradient: and the means and variances that batch norms pool. Where these are not,
+   * grad_norm is infinite. */
   bool finite_loss, finite_gradient;
   /* Skipped, and no lower loss scale is left to try: the scale is at its floor, a static one has
    * failed in ten windows in a row, or there is no scaling. The model diverges, its data are not

@@ -87,6 +87,12 @@ static ac_status next_piece(fit *f, int64_t done, piece *p) {
 
 /* ---- a window that failed -------------------------------------------------------------------- */
 
+/* Whether what a batch norm has pooled was found not finite, when no gradient was. */
+static bool pools_badly(const ac_trainer *trainer) {
+  const int parameter = trainer->nonfinite;
+  return parameter >= 0 && trainer->instance.plan->problem.parameters[parameter].gradient < 0;
+}
+
 /* Runs the window again and names the first op that yields something not finite. */
 static ac_status locate(fit *f, char *where, size_t size) {
   piece p;
@@ -97,7 +103,8 @@ static ac_status locate(fit *f, char *where, size_t size) {
   const ac_graph *graph = f->trainer->instance.plan->graph;
   int parameter = f->trainer->nonfinite;
   if (!where[0] && parameter >= 0)
-    snprintf(where, size, "the gradient of parameter %s",
+    snprintf(where, size, "the %s of parameter %s",
+             pools_badly(f->trainer) ? "pooled statistics" : "gradient",
              ac_tensor_at(graph, graph->parameters[parameter])->name);
   if (!where[0]) snprintf(where, size, "the sum over the window");
   return AC_OK;
@@ -122,13 +129,14 @@ static ac_status explain(fit *f, const ac_update *update) {
     snprintf(scale, sizeof scale, " even at the lowest loss scale, %g", update->loss_scale);
   else if (scaler->desc.kind == AC_LOSS_SCALING_STATIC)
     snprintf(scale, sizeof scale, " in %lld windows in a row", (long long)scaler->overflows);
-  const char *cause = "";
+  const char *cause = "", *bad = update->finite_loss ? "gradient" : "loss";
+  if (update->finite_loss && pools_badly(f->trainer)) bad = "pooled mean or variance";
   if (scale[0] && strncmp(where, "input ", strlen("input ")) != 0)
     cause = scaler->desc.kind == AC_LOSS_SCALING_STATIC && update->finite_loss
                 ? "the model diverges or the loss scale is too high: "
                 : "the model diverges: ";
   return ac_fail(AC_ERROR_NOT_FINITE, "step %lld: %sthe %s is not finite%s; it first appears in %s",
-                 step, cause, update->finite_loss ? "gradient" : "loss", scale, where);
+                 step, cause, bad, scale, where);
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */

@@ -43,7 +43,9 @@ struct ac_trainer {
   bool has_stepped;                   /* an update has run all that updates run */
   bool broken;                        /* a device failure left the window half done */
   ac_fit_position fit;
-  int nonfinite; /* parameter whose gradient was found not finite in the last update, or -1 */
+  /* Parameter whose gradient was found not finite in the last update, or running mean for which the
+   * pooled statistics were; -1: none. */
+  int nonfinite;
 };
 
 /* Adds samples [first, first + count) of the data, by input, to the window: at most a micro-batch.
