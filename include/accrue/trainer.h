@@ -258,10 +258,10 @@ AC_API ac_status ac_trainer_save_state(ac_trainer *trainer, const char *path,
                                        const ac_metadata *metadata, int metadata_count);
 
 /* Checks the whole file before it changes the trainer: checksums, every tensor by name, dtype and
- * shape, the optimizer; AC_ERROR_FORMAT, or AC_ERROR_UNSUPPORTED of another version, says what does
- * not fit. A window in progress is discarded.
- * If reading fails afterwards the trainer is of no use until another state is loaded. The settings
- * of the trainer's description stay as they are, but for its seed. May still change. */
+ * shape, no tensor too many, the optimizer; AC_ERROR_FORMAT, or AC_ERROR_UNSUPPORTED of another
+ * version, says what does not fit. A window in progress is discarded. If reading fails afterwards
+ * the trainer is of no use until another state is loaded. The settings of the trainer's description
+ * stay as they are, but for its seed. May still change. */
 AC_API ac_status ac_trainer_load_state(ac_trainer *trainer, const char *path);
 
 /* How far ac_fit has come, in the trainer's life and in those that its state was saved from. May

@@ -28,7 +28,7 @@ if [[ ! $compiler ]]; then
 fi
 
 read -ra libraries <<<"$(pkg-config --cflags --libs jansson zlib)"
-"$compiler" "${flags[@]}" -Iinclude -Isrc -Itools tests/fuzz/*.c src/core/*.c src/data/*.c src/io/*.c \
+"$compiler" "${flags[@]}" -Iinclude -Isrc -Itools -Itests tests/fuzz/*.c src/core/*.c src/data/*.c src/io/*.c \
   tools/common/{options,text}.c tools/report/{history,html,picture,curves,page,story,tables,confusion}.c "${libraries[@]}" -lpthread -lm -ldl -o "$folder/fuzz"
 
 for format in idx cifar model_file state_file tokens options report; do

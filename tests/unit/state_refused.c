@@ -2,6 +2,7 @@
  * and the trainer, with a window in progress, is what it was. */
 #include "victims.h"
 
+#include "checksums.h"
 #include "core/error.h"
 #include "io/safetensors.h"
 
@@ -250,6 +251,35 @@ static void every_tensor_is_needed(void **state) {
   h->tensors[h->tensor_count++] = (ac_model_tensor){"another", AC_U8, 1, {3}};
   write_holding(h, bad.text);
   refuses(&v, bad.text, AC_ERROR_FORMAT, "tensor \"another\", which the model does not have");
+  free(h);
+  free_victim(&v);
+}
+
+/* Tensors of dtypes that Accrue does not list are not passed over, as they are in model files,
+ * whether they have a checksum or not. */
+static void tensors_of_other_dtypes_are_refused(void **state) {
+  (void)state;
+  const test_path bad = in_folder("changed");
+  const char *sentence = "holds tensor \"another\" in a dtype that no state has";
+  victim v = make_victim(&both, &split, &trained, 3);
+  holding *h = holding_of(good_state().text);
+  h->tensors[h->tensor_count++] = (ac_model_tensor){"another", AC_U8, 1, {3}};
+  write_holding(h, bad.text);
+  size_t bytes;
+  char *file = (char *)read_file(bad.text, &bytes);
+  char *dtype = strstr(file + 8, "\"U8\"");
+  char *last = strchr(ac_checksum_digits(file + 8, AC_TENSOR_CHECKSUMS), '"') - AC_CHECKSUM_DIGITS;
+  assert_non_null(dtype);
+  dtype[1] = 'I';
+  put_checksums_right((unsigned char *)file, bytes);
+  write_file(bad.text, file, bytes);
+  refuses(&v, bad.text, AC_ERROR_FORMAT, sentence);
+  memmove(last, last + AC_CHECKSUM_DIGITS, 1); /* the text's end */
+  memset(last + 1, ' ', AC_CHECKSUM_DIGITS);
+  put_checksums_right((unsigned char *)file, bytes);
+  write_file(bad.text, file, bytes);
+  refuses(&v, bad.text, AC_ERROR_FORMAT, sentence);
+  free(file);
   free(h);
   free_victim(&v);
 }
@@ -662,6 +692,7 @@ int main(void) {
       cmocka_unit_test(every_value_is_needed),
       cmocka_unit_test(values_make_sense),
       cmocka_unit_test(every_tensor_is_needed),
+      cmocka_unit_test(tensors_of_other_dtypes_are_refused),
       cmocka_unit_test(other_trainers_refuse),
       cmocka_unit_test(windows_go_on_only_with_their_like),
       cmocka_unit_test(model_files_are_no_states),
