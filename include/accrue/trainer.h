@@ -322,6 +322,8 @@ typedef struct ac_fit_event {
  * with `stopped`. */
 typedef bool (*ac_fit_callback)(void *user, const ac_fit_event *event);
 
+#define AC_MAX_FINGERPRINT 96 /* bytes */
+
 typedef struct ac_fit_desc {
   ac_dataset *train;
   ac_dataset *validation; /* may be NULL */
@@ -335,6 +337,12 @@ typedef struct ac_fit_desc {
    * completed. The data and the order must be the same, which fails with AC_ERROR_ARGUMENT as far
    * as it can be seen. May still change. */
   bool resume;
+  /* Which data `train` is, in the caller's words: a hash or a version, say, as the library cannot
+   * know it of callbacks and memory. Printable ASCII, at most AC_MAX_FINGERPRINT; copied. It
+   * becomes part of states, as metadata `accrue.state.fit.fingerprint`, and a fit that goes on with
+   * another one fails with AC_ERROR_ARGUMENT. NULL or "": not known; then, or where the run to go
+   * on with had none, nothing is compared. May still change. */
+  const char *fingerprint;
   /* Where `stop` says so within a window, the window stays in progress, so that a state can hold
    * it; unless the plan keeps its gradients in the arena. May still change. */
   bool keep_window;

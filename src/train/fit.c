@@ -269,6 +269,12 @@ static ac_status check_losses(const ac_trainer *trainer) {
                  "batches read ahead (read_ahead), or for means per sample");
 }
 
+bool ac_fingerprint_may_be(const char *text) {
+  size_t length = 0;
+  while (text[length] >= ' ' && text[length] <= '~') length++;
+  return !text[length] && length <= AC_MAX_FINGERPRINT;
+}
+
 static ac_status check_desc(const ac_trainer *trainer, const ac_fit_desc *desc) {
   if (!desc->train || ac_dataset_count(desc->train) < 1)
     return ac_fail(AC_ERROR_ARGUMENT, "fit: there is nothing to train on");
@@ -282,6 +288,10 @@ static ac_status check_desc(const ac_trainer *trainer, const ac_fit_desc *desc) 
                    "fit: the dataset's %lld samples never fill a batch of %lld, and incomplete "
                    "windows are dropped",
                    (long long)ac_dataset_count(desc->train), (long long)batch);
+  if (desc->fingerprint && !ac_fingerprint_may_be(desc->fingerprint))
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "fit: the fingerprint is longer than %d bytes, or not printable ASCII",
+                   AC_MAX_FINGERPRINT);
   AC_TRY(check_losses(trainer));
   if (trainer->window_samples > 0 && !(desc->resume && trainer->fit.begun))
     return ac_fail(AC_ERROR_STATE, "fit: a window is in progress; update or discard it first");
@@ -334,7 +344,9 @@ static ac_status open_loader(fit *f) {
 }
 
 /* The same samples in the same order, as far as that can be seen. */
-static ac_status check_position(const ac_fit_position *at, const ac_fit_desc *desc) {
+static ac_status check_position(const ac_trainer *trainer, const ac_fit_desc *desc) {
+  const ac_fit_position *at = &trainer->fit;
+  const char *had = trainer->fingerprint, *has = desc->fingerprint ? desc->fingerprint : "";
   const int64_t count = ac_dataset_count(desc->train);
   if (at->count != count)
     return ac_fail(AC_ERROR_ARGUMENT,
@@ -344,7 +356,18 @@ static ac_status check_position(const ac_fit_position *at, const ac_fit_desc *de
     return ac_fail(AC_ERROR_ARGUMENT,
                    "fit: the run to go on with took its samples in another order (seed %llu%s)",
                    (unsigned long long)at->seed, at->no_shuffle ? ", not shuffled" : "");
+  if (*had && *has && strcmp(had, has) != 0)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "fit: the run to go on with trained on data of fingerprint \"%s\", and that of "
+                   "these is \"%s\"",
+                   had, has);
   return AC_OK;
+}
+
+/* That of a run that goes on stays, unless there is another to take its place. */
+static void keep_fingerprint(ac_trainer *trainer, const ac_fit_desc *desc, bool goes_on) {
+  if (!goes_on) trainer->fingerprint[0] = 0;
+  if (desc->fingerprint && *desc->fingerprint) strcpy(trainer->fingerprint, desc->fingerprint);
 }
 
 /* Where the run begins or goes on. */
@@ -352,10 +375,12 @@ static ac_status find_begin(fit *f) {
   ac_trainer *trainer = f->trainer;
   const ac_fit_position *at = &trainer->fit;
   if (!f->desc->resume || !at->begun) {
+    keep_fingerprint(trainer, f->desc, false);
     keep_position(f, false);
     return AC_OK;
   }
-  AC_TRY(check_position(at, f->desc));
+  AC_TRY(check_position(trainer, f->desc));
+  keep_fingerprint(trainer, f->desc, true);
   f->next = at->next;
   f->done = trainer->window_samples;
   f->result = (ac_fit_result){
