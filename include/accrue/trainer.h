@@ -334,8 +334,10 @@ typedef struct ac_fit_desc {
   bool no_final_evaluation;
   /* Goes on where the trainer's last ac_fit ended, or that of the state that was loaded: `steps`
    * and `epochs` count from the beginning of all, as do the results, and a window in progress is
-   * completed. The data and the order must be the same, which fails with AC_ERROR_ARGUMENT as far
-   * as it can be seen. May still change. */
+   * completed. With more steps than before, an evaluation that was due after the last window comes
+   * first, as in a run that had them from the beginning, unless the final one was of the same
+   * samples. The data and the order must be the same, which fails with AC_ERROR_ARGUMENT as far as
+   * it can be seen. May still change. */
   bool resume;
   /* Which data `train` is, in the caller's words: a hash or a version, say, as the library cannot
    * know it of callbacks and memory. Printable ASCII, at most AC_MAX_FINGERPRINT; copied. It

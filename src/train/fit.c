@@ -162,14 +162,15 @@ static void keep_position(fit *f, bool evaluation_due) {
                                       .no_shuffle = desc->no_shuffle};
 }
 
-static ac_status evaluate(fit *f, int64_t limit) {
+/* `due`: another one is, if windows follow. */
+static ac_status evaluate(fit *f, int64_t limit, bool due) {
   ac_fit_event event = {.kind = AC_FIT_EVALUATION, .step = f->result.steps};
   AC_TRY(ac_trainer_evaluate_until(f->trainer, f->desc->validation, limit, &f->stop,
                                    &event.evaluation));
   if (f->stop.stopped) return AC_OK;
   f->result.final = event.evaluation;
   f->result.evaluated = true;
-  keep_position(f, false);
+  keep_position(f, due);
   report(f, &event);
   return AC_OK;
 }
@@ -201,6 +202,15 @@ static bool finished(const fit *f) {
   return f->next.epoch >= f->desc->epochs;
 }
 
+/* It takes the place of one that was due after the last window, if that is of all samples, too. */
+static ac_status evaluate_finally(fit *f) {
+  const int64_t limit = f->desc->eval_samples;
+  const bool partial = limit > 0 && limit < ac_dataset_count(f->desc->validation);
+  return evaluate(f, 0, f->trainer->fit.evaluation_due && partial);
+}
+
+/* After the last window no evaluation follows but the final one. A fit that goes on from there with
+ * more windows begins with the one that was due. */
 static ac_status end_window(fit *f) {
   ac_fit_event event = {.kind = AC_FIT_STEP, .samples = f->window.count};
   AC_TRY(ac_trainer_update(f->trainer, &event.update));
@@ -210,12 +220,11 @@ static ac_status end_window(fit *f) {
   f->waited = 0;
   count_window(f, &event);
   const int64_t every = f->desc->eval_every;
-  const bool due = every && f->desc->validation && !event.replayed && !finished(f) &&
-                   f->result.steps % every == 0;
+  const bool due = every && f->desc->validation && !event.replayed && f->result.steps % every == 0;
   keep_position(f, due);
   report(f, &event);
   if (event.update.stuck) return explain(f, &event.update);
-  return due && !f->stop.stopped ? evaluate(f, f->desc->eval_samples) : AC_OK;
+  return due && !finished(f) ? evaluate(f, f->desc->eval_samples, false) : AC_OK;
 }
 
 /* ---- the loop -------------------------------------------------------------------------------- */
@@ -246,14 +255,14 @@ static void leave_window(fit *f) {
 static ac_status run(fit *f) {
   f->resumed = ac_clock();
   if (f->trainer->fit.evaluation_due && f->desc->validation && !finished(f))
-    AC_TRY(evaluate(f, f->desc->eval_samples));
+    AC_TRY(evaluate(f, f->desc->eval_samples, false));
   while (!finished(f)) AC_TRY(run_window(f));
   leave_window(f);
   f->result.epochs = f->next.epoch;
   if (!f->desc->validation || f->desc->no_final_evaluation || f->stop.stopped) return AC_OK;
   ac_fit_event trained = {.kind = AC_FIT_TRAINED, .step = f->result.steps};
   report(f, &trained);
-  return f->stop.stopped ? AC_OK : evaluate(f, 0);
+  return f->stop.stopped ? AC_OK : evaluate_finally(f);
 }
 
 /* What several losses weigh has to be known before a window begins. */
