@@ -18,11 +18,14 @@ extern "C" {
 typedef struct ac_device ac_device;
 
 typedef struct ac_device_info {
-  char id[32];           /* what --device takes: "cpu", "opencl:0", "dry" */
-  char backend[16];      /* "cpu", "opencl", "dry" */
-  char name[128];        /* the hardware's own name */
-  char driver[128];      /* OpenCL platform and driver version; BLAS and instruction set on a CPU */
-  uint64_t memory_bytes; /* physical or global memory; 0: unknown */
+  char id[32];      /* what --device takes: "cpu", "opencl:0", "dry" */
+  char backend[16]; /* "cpu", "opencl", "dry" */
+  char name[128];   /* the hardware's own name */
+  char driver[128]; /* OpenCL platform and driver version; BLAS and instruction set on a CPU */
+  char bf16_products[32];  /* how products of bf16 round, order and flush: their numeric class, "AMX
+                            * tiles", "AVX512-BF16", "BFMMLA", one of these emulated, or "as floats";
+                            * the README says what each means */
+  uint64_t memory_bytes;   /* physical or global memory; 0: unknown */
   uint64_t max_allocation; /* largest single allocation in bytes; 0: no limit */
   uint32_t alignment;      /* of every tensor, in bytes */
   uint32_t compute_units;  /* threads on a CPU */

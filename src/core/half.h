@@ -25,9 +25,9 @@ static inline float ac_bf16_to_float(uint16_t half) {
 }
 
 static inline uint16_t ac_bf16_from_float(float value) {
-  uint32_t bits = ac_float_bits(value);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(bits >> 16 | 0x40u);
-  return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+  uint32_t bits = ac_float_bits(value), rounded = bits + 0x7fffu + (bits >> 16 & 1u);
+  bool nan = (int32_t)(bits & 0x7fffffffu) > 0x7f800000; /* as vectors compare */
+  return (uint16_t)((nan ? bits | 0x400000u : rounded) >> 16);
 }
 
 static inline float ac_f16_to_float(uint16_t half) {

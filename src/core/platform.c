@@ -206,13 +206,13 @@ bool ac_cache_folder(char *path, size_t size, const char *name) {
 ac_status ac_atomic_open(ac_atomic_file *file, const char *path) {
   memset(file, 0, sizeof *file);
   int length = snprintf(file->path, sizeof file->path, "%s", path);
-  if (length < 0 || (size_t)length + 16 > sizeof file->path)
-    return ac_fail(AC_ERROR_ARGUMENT, "the path is longer than %zu bytes", sizeof file->path - 16);
+  if (length < 0 || (size_t)length + 24 > sizeof file->path)
+    return ac_fail(AC_ERROR_ARGUMENT, "the path is longer than %zu bytes", sizeof file->path - 24);
   /* Not mkstemp, whose files are private: a model is to have the permissions of any other file. */
   int descriptor = -1;
   for (int attempt = 0; descriptor < 0 && attempt < 100; attempt++) {
     unsigned long long unique = (unsigned long long)(ac_clock() * 1e9) + (unsigned)attempt;
-    snprintf(file->temporary, sizeof file->temporary, "%.*s.%x", length, path,
+    snprintf(file->temporary, sizeof file->temporary, "%.*s.partial-%x", length, path,
              (unsigned)(unique * 2654435761u ^ (unsigned)getpid()));
     descriptor = open(file->temporary, O_WRONLY | O_CREAT | O_EXCL, 0666);
     if (descriptor < 0 && errno != EEXIST) break;

@@ -62,7 +62,7 @@ check_end() { # STATUS: of the run with the fault
     *) wrong "status $1" && return 1 ;;
   esac
   local left most=0
-  left=$(find run -name '*.safetensors.*' -o -name '*.json.*' | wc -l)
+  left=$(find run -name '*.safetensors.*' -o -name '*.json.*' 2>/dev/null | wc -l)
   (($1 != 137)) || most=2 # the model, and its config.json
   ((left <= most)) || { wrong "left behind: $(ls run)" && return 1; }
   [[ $mode != going ]] || cmp -s run/model.safetensors half/model.safetensors ||
@@ -75,6 +75,7 @@ same_metrics() { # RUN
 }
 
 check_resumed() {
+  [[ -z $(find run -name '*.partial-*') ]] || { wrong "left behind: $(ls run)" && return; }
   if [[ $mode == going ]] && ! grep -qE 'going on after step [2345]' run.err; then
     wrong 'the state is lost' && return
   fi
@@ -120,6 +121,26 @@ full_disk() {
   check_resumed
 }
 
+# A new run in the folder of one that has not ended is killed while it puts its record in the place of that one's: there is
+# always a run to go on with.
+over_another() {
+  local k status
+  set_mode new
+  copy half stopped
+  sed -i 's/"outcome": "done"/"outcome": "stopped"/' stopped/run.json
+  for ((k = 1; ; k++)); do
+    copy stopped run
+    fault=file:$k:crash status=0 runs=$((runs + 1))
+    { LD_PRELOAD=$faults ACCRUE_FAULT=$fault ACCRUE_FAULT_PATH=run.json \
+      "$accrue" train "${flags[@]}" --out run --metrics run.jsonl --steps 5 >run.out 2>run.err; } 2>/dev/null || status=$?
+    cp run.err run.first.err
+    ((status == 137)) || break
+    train run 5 || wrong 'it does not go on'
+    grep -q 'going on after step' run.err || wrong 'the states are lost'
+  done
+  ((status == 0 && k > 5)) || wrong "status $status of call $k"
+}
+
 named() { # KIND K
   case $1 in
     memory) fault=memory:$2 ;;
@@ -144,6 +165,7 @@ train best 5 "${more[@]}"
 ! cmp -s best/model.safetensors whole/model.safetensors
 
 full_disk
+over_another
 for mode in $modes; do
   set_mode "$mode"
   for kind in $kinds; do

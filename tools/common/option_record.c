@@ -100,7 +100,7 @@ static bool is_allowed(const option *row, double value, double fallback) {
   return value == fallback || options_in_range(row, value);
 }
 
-/* False: the value is none of the flag's. */
+/* False: the value is none of the flag's. Null stands for no text, which some flags always have. */
 static bool take(const option *row, const json_t *value) {
   const double number = json_number_value(value);
   switch (row->kind) {
@@ -122,8 +122,9 @@ static bool take(const option *row, const json_t *value) {
   case OPTION_CHOICE:
     return set_choice(row, json_string_value(value));
   case OPTION_TEXT:
+    if (json_is_null(value)) return !*(const char **)row->value;
     *(const char **)row->value = json_string_value(value);
-    return json_is_string(value) || json_is_null(value);
+    return json_is_string(value);
   case OPTION_LIST:
     break;
   }

@@ -10,12 +10,13 @@
 #include <string.h>
 #include <unistd.h>
 
-void checkpoint_begin(checkpoint *c, const setup *s, const run_folder *folder,
-                      const run_record *record, ac_trainer *trainer) {
+void checkpoint_begin(checkpoint *c, const setup *s, const run_folder *folder, run_record *record,
+                      ac_trainer *trainer) {
   *c = (checkpoint){.setup = s,
                     .folder = folder,
                     .record = record,
                     .trainer = trainer,
+                    .saved_step = -1,
                     .saved_at = progress_clock(),
                     .best = INFINITY};
 }
@@ -91,7 +92,7 @@ bool checkpoint_save(checkpoint *c, int64_t step, metrics *m) {
   c->failing = !good;
   if (!good) return false;
   c->saved_step = step;
-  prune(c);
+  if (c->record->written || run_record_write(c->record) == STATUS_CONTINUE) prune(c);
   return true;
 }
 

@@ -9,23 +9,24 @@
 typedef struct checkpoint {
   const setup *setup;
   const run_folder *folder;
-  const run_record *record;
+  run_record *record;
   ac_trainer *trainer;
-  int64_t saved_step; /* of the last state */
+  int64_t saved_step; /* of the last state; -1: none */
   int64_t tried_step; /* and of the last that was to be one */
   double saved_at;    /* progress_clock */
   bool failing;       /* the last one could not be saved */
   double best;        /* least validation loss so far; infinity: none */
 } checkpoint;
 
-void checkpoint_begin(checkpoint *c, const setup *s, const run_folder *folder,
-                      const run_record *record, ac_trainer *trainer);
+void checkpoint_begin(checkpoint *c, const setup *s, const run_folder *folder, run_record *record,
+                      ac_trainer *trainer);
 
 /* Whether --save-every or --save-minutes says so. */
 bool checkpoint_is_due(const checkpoint *c, int64_t step);
 
-/* Saves a state, removes what is older than the last --keep, and says whether that went well: the
- * library's last error tells what did not, and it is tried again the next time. */
+/* Saves a state, and says whether that went well: the library's last error tells what did not, and
+ * it is tried again the next time. Then what is older than the last --keep goes, once the folder's
+ * record is this run's. */
 bool checkpoint_save(checkpoint *c, int64_t step, metrics *m);
 
 /* Loads the newest whole state, of the run alone where its record was found (`known`), with a

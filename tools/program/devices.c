@@ -40,6 +40,7 @@ static int print_table(const ac_device_info *list, int count) {
     printf("  largest allocation  %s\n",
            d->max_allocation ? text_bytes(d->max_allocation).text : "no limit");
     printf("  half precision      %s\n", d->half_arithmetic ? "storage and arithmetic" : "storage");
+    if (d->bf16_products[0]) printf("  products of bf16    %s\n", d->bf16_products);
   }
   return STATUS_DONE;
 }

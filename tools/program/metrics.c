@@ -10,14 +10,28 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Of the lines that are whole. False with the reason in errno. */
+static bool count_bytes(FILE *stream, int64_t *bytes) {
+  int64_t at = 0;
+  *bytes = 0;
+  for (int c; (c = fgetc(stream)) != EOF;) {
+    at++;
+    if (c == '\n') *bytes = at;
+  }
+  return !ferror(stream);
+}
+
 /* What was written after the state that the run goes on from will be written again. Where lines of
  * before are lost, the others stay. False with the reason in errno. */
 static bool cut(metrics *m, int64_t keep) {
   struct stat info;
   if (fstat(fileno(m->stream), &info) != 0) return false;
-  if (info.st_size < keep) say("%s has lost some of the run's metrics; others stay", m->path);
-  else if (ftruncate(fileno(m->stream), keep) != 0) return false;
-  m->continued = info.st_size > 0;
+  if (info.st_size < keep) {
+    say("%s has lost some of the run's metrics; others stay", m->path);
+    if (!count_bytes(m->stream, &keep)) return false;
+  }
+  if (ftruncate(fileno(m->stream), keep) != 0) return false;
+  m->continued = keep > 0;
   return fseeko(m->stream, 0, SEEK_END) == 0;
 }
 

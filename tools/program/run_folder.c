@@ -17,17 +17,20 @@
 
 /* ---- the folder ------------------------------------------------------------------------------ */
 
-/* What a run that was killed was writing beside its place: NAME.SUFFIX for a file NAME of a run. */
+/* What a run that was killed was writing beside its place, as ac_atomic_open and replacement_open
+ * name it. Copies that someone made of a file of the run are not. */
 static bool is_leftover(const char *name) {
-  static const char *const files[] = {"model.safetensors", "best.safetensors", "config.json",
-                                      "run.json"};
+  static const char *const files[] = {"model.safetensors", "best.safetensors",
+                                      "diverged.safetensors", "config.json", "run.json"};
+  const char *mark = strstr(name, ".partial-");
+  if (!mark) return false;
+  const size_t length = (size_t)(mark - name);
   int64_t step;
   int end = 0;
-  if (sscanf(name, "state-%" SCNd64 ".safetensors.%n", &step, &end) == 1 && end) return name[end];
-  for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-    const size_t length = strlen(files[i]);
-    if (!strncmp(name, files[i], length) && name[length] == '.') return name[length + 1];
-  }
+  if (sscanf(name, "state-%" SCNd64 ".safetensors%n", &step, &end) == 1 && (size_t)end == length)
+    return true;
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+    if (strlen(files[i]) == length && !memcmp(name, files[i], length)) return true;
   return false;
 }
 

@@ -20,9 +20,21 @@ int run_record_read(json_t **record, const char *path) {
   if (access(path, F_OK) != 0 && errno == ENOENT) return STATUS_CONTINUE;
   *record = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
   if (json_is_object(*record)) return STATUS_CONTINUE;
+  const bool parsed = *record;
   json_decref(*record);
   *record = NULL;
-  return fail("%s is no record of a run: %s", path, error.text);
+  if (!parsed && json_error_code(&error) == json_error_cannot_open_file)
+    return fail("%s", error.text);
+  return fail_usage("%s is no record of a run: %s", path,
+                    parsed ? "it is not an object of JSON" : error.text);
+}
+
+bool run_record_is_done(const char *path) {
+  json_t *record = json_load_file(path, 0, NULL);
+  const char *outcome = json_string_value(json_object_get(record, "outcome"));
+  const bool done = outcome && !strcmp(outcome, "done");
+  json_decref(record);
+  return done;
 }
 
 /* UTC, as in ISO 8601. */
@@ -70,7 +82,7 @@ static json_t *host_name(void) {
   return json_string(text);
 }
 
-int run_record_write(const run_record *record) {
+int run_record_write(run_record *record) {
   replacement file;
   errno = ENOMEM;
   char *text = json_text(record->root, JSON_INDENT(2));
@@ -81,6 +93,7 @@ int run_record_write(const run_record *record) {
   } else if (good) good = replacement_commit(&file);
   const int error = errno;
   free(text);
+  record->written |= good;
   return good ? STATUS_CONTINUE : fail("cannot write %s: %s", record->path, strerror(error));
 }
 

@@ -236,7 +236,7 @@ static int read_record(setup *s, int argc, char **argv) {
     return fail("cannot read %s: %s", config, strerror(errno));
   if (!config && !options_named("resume", argc, argv)) return STATUS_CONTINUE;
   snprintf(path, sizeof path, "%s/run.json", out ? out : s->flags.out ? s->flags.out : "");
-  return run_record_read(&s->before, config ? config : path);
+  return run_record_read(&s->recorded, config ? config : path);
 }
 
 /* The model's name comes first, or is that of a record. */
@@ -244,7 +244,7 @@ static int choose_kind(setup *s, const char *verb, int *argc, char ***argv) {
   const bool named = *argc > 0 && strncmp((*argv)[0], "--", 2) != 0;
   int status = named ? STATUS_CONTINUE : read_record(s, *argc, *argv);
   if (status != STATUS_CONTINUE) return status;
-  const char *name = named ? (*argv)[0] : json_string_value(json_object_get(s->before, "model"));
+  const char *name = named ? (*argv)[0] : json_string_value(json_object_get(s->recorded, "model"));
   if (!name) return fail_usage("a model is missing; accrue %s --help lists them", verb);
   if (!(s->kind = find_kind(name)))
     return fail_usage("unknown model %s; accrue %s --help lists the models", name, verb);
@@ -256,13 +256,13 @@ static int choose_kind(setup *s, const char *verb, int *argc, char ***argv) {
 /* Flags of the record, but for those that are given anew. */
 static int restore_flags(setup *s, const char *verb, int argc, char **argv) {
   if (strcmp(verb, "train") != 0 && !options_named("config", argc, argv)) return STATUS_CONTINUE;
-  int status = s->before ? STATUS_CONTINUE : read_record(s, argc, argv);
-  if (status != STATUS_CONTINUE || !s->before) return status;
-  const char *model = json_string_value(json_object_get(s->before, "model"));
+  int status = s->recorded ? STATUS_CONTINUE : read_record(s, argc, argv);
+  if (status != STATUS_CONTINUE || !s->recorded) return status;
+  const char *model = json_string_value(json_object_get(s->recorded, "model"));
   if (!model || strcmp(model, s->kind->name) != 0)
     return fail_usage("the run that is recorded is of the model %s, not %s",
                       model ? model : "of no name", s->kind->name);
-  return options_restore(&s->options, s->before, "the run's record", argc, argv);
+  return options_restore(&s->options, s->recorded, "the run's record", argc, argv);
 }
 
 static int parse(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o)) {
@@ -438,7 +438,7 @@ int setup_open(setup *s, const char *verb, int argc, char **argv) {
 }
 
 void setup_close(setup *s) {
-  json_decref(s->before);
+  json_decref(s->recorded);
   ac_plan_free(s->plan);
   ac_device_close(s->device);
   data_close(&s->data);

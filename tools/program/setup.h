@@ -18,7 +18,7 @@ typedef struct setup {
   ac_plan *plan;
   int64_t steps; /* windows of the whole run */
   ac_trainer_desc trainer;
-  json_t *before; /* record of the run that is repeated or gone on with; NULL: none */
+  json_t *recorded; /* where flags come from: --config, or the run to go on with; NULL: none */
 } setup;
 
 /* For `accrue VERB --help`: lists the kinds of model. */

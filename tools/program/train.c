@@ -31,8 +31,8 @@ typedef struct run {
   metrics metrics;
   progress progress;
   run_folder folder;
+  json_t *before; /* record of the run that is gone on with; NULL: none */
   run_record record;
-  bool begun;         /* it is written */
   bool after_another; /* the folder holds states of an unfinished run */
   bool trained;       /* no window follows */
   checkpoint checkpoint;
@@ -139,12 +139,9 @@ static int save_model(run *r) {
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-/* Where an unfinished run has left its record, that stays until this run has a state of its own. */
 static bool save_state(run *r) {
   progress_clear(&r->progress);
-  if (!checkpoint_save(&r->checkpoint, r->step, &r->metrics)) return false;
-  if (!r->begun) r->begun = run_record_write(&r->record) == STATUS_CONTINUE;
-  return true;
+  return checkpoint_save(&r->checkpoint, r->step, &r->metrics);
 }
 
 /* Of a run that ends, unless it is saved already. */
@@ -235,19 +232,22 @@ static bool has_unfinished(const run *r) {
   size_t count;
   int64_t *steps;
   char path[RUN_PATH_BYTES];
-  json_t *record = NULL;
   run_folder_states(&r->folder, &steps, &count);
   free(steps);
   run_folder_path(&r->folder, "run.json", path);
-  if (!count || run_record_read(&record, path) != STATUS_CONTINUE) return false;
-  const char *outcome = json_string_value(json_object_get(record, "outcome"));
-  const bool unfinished = record && (!outcome || strcmp(outcome, "done") != 0);
-  if (unfinished)
-    say("%s holds states of a run that has not come to its end; they go when this run saves its "
-        "first, and --resume would go on with them",
-        r->folder.path);
-  json_decref(record);
-  return unfinished;
+  if (!count || run_record_is_done(path)) return false;
+  say("%s holds states of a run that has not come to its end; they go when this run saves its "
+      "first, and --resume would go on with them",
+      r->folder.path);
+  return true;
+}
+
+/* Not that of --config, which only lends its flags. */
+static int read_before(run *r) {
+  char path[RUN_PATH_BYTES];
+  if (!r->setup.flags.resume) return STATUS_CONTINUE;
+  run_folder_path(&r->folder, "run.json", path);
+  return run_record_read(&r->before, path);
 }
 
 static int prepare(run *r) {
@@ -255,19 +255,20 @@ static int prepare(run *r) {
   if (s->flags.histograms) s->trainer.decide = on_decision, s->trainer.user = r;
   if (ac_trainer_create(&r->trainer, s->plan, &s->trainer) != AC_OK) return fail_library();
   int64_t step = -1, bytes = -1;
-  const json_t *before = s->flags.resume ? s->before : NULL;
+  int status = read_before(r);
+  if (status != STATUS_CONTINUE) return status;
   r->after_another = !s->flags.resume && has_unfinished(r);
-  int status = run_record_begin(&r->record, &r->folder, s, before);
+  status = run_record_begin(&r->record, &r->folder, s, r->before);
   if (status != STATUS_CONTINUE) return status;
   checkpoint_begin(&r->checkpoint, s, &r->folder, &r->record, r->trainer);
-  if (s->flags.resume) status = checkpoint_resume(&r->checkpoint, before, &step, &bytes);
+  if (s->flags.resume) status = checkpoint_resume(&r->checkpoint, r->before, &step, &bytes);
   if (status == STATUS_CONTINUE && step < 0) status = load_init(r);
   if (status != STATUS_CONTINUE) return status;
   if (step >= 0) take_progress(r);
-  /* From here on a run that is refused would leave traces, so what may refuse it comes first. */
+  /* From here on a run that is refused would leave traces, so what may refuse it comes first. The
+   * record of an unfinished run stays until this one has a state of its own. */
   status = open_metrics(r);
   if (status == STATUS_CONTINUE && !r->after_another) status = run_record_write(&r->record);
-  r->begun = status == STATUS_CONTINUE && !r->after_another;
   if (status == STATUS_CONTINUE) status = metrics_begin(&r->metrics, bytes);
   if (status != STATUS_CONTINUE) return status;
 
@@ -359,7 +360,7 @@ static void print_result(const run *r) {
   }
   printf(", %s; ", text_time(progress_clock() - r->began).text);
   if (r->updates) printf("model in %s/model.safetensors\n", r->setup.flags.out);
-  else if (r->checkpoint.saved_step) printf("a state is in %s\n", r->setup.flags.out);
+  else if (r->checkpoint.saved_step >= 0) printf("a state is in %s\n", r->setup.flags.out);
   else printf("nothing is saved\n");
 }
 
@@ -394,11 +395,12 @@ int train_main(int argc, char **argv) {
   if (status == STATUS_CONTINUE)
     status = metrics_status == STATUS_CONTINUE ? STATUS_DONE : metrics_status;
   const bool whole = status == STATUS_DONE && r.trainer && !r.result.stopped;
-  if (r.begun || whole)
+  if (r.record.written || whole)
     run_record_end(&r.record, status != STATUS_DONE ? "failed"
                               : r.result.stopped    ? "stopped"
                                                     : "done");
   run_record_close(&r.record);
+  json_decref(r.before);
   run_folder_close(&r.folder);
   ac_trainer_free(r.trainer);
   setup_close(&r.setup);

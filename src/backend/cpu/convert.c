@@ -124,11 +124,7 @@ static void widen_bf16(const uint16_t *x, float *y, int64_t count) {
 
 static void narrow_bf16(const float *x, uint16_t *y, int64_t count) {
 #pragma omp simd
-  for (int64_t i = 0; i < count; i++) {
-    uint32_t bits = ac_float_bits(x[i]), rounded = bits + 0x7fffu + (bits >> 16 & 1u);
-    bool nan = (int32_t)(bits & 0x7fffffffu) > 0x7f800000;
-    y[i] = (uint16_t)((nan ? bits | 0x400000u : rounded) >> 16);
-  }
+  for (int64_t i = 0; i < count; i++) y[i] = ac_bf16_from_float(x[i]);
 }
 
 /* ---- any ------------------------------------------------------------------------------------- */

@@ -6,7 +6,9 @@
  * or base, sve256 or sve512 (AArch64's NEON, and SVE of so many bits, for a CPU whose vectors are
  * that long). ACCRUE_CPU_STREAM=BYTES stands for the size of the last-level cache in deciding what
  * is written past the caches (blocks.c); 0: nothing is. ACCRUE_CPU_SERIAL=ELEMENTS, for tests, is
- * the work up to which a loop is not shared out among threads; 0: all are shared out. */
+ * the work up to which a loop is not shared out among threads; 0: all are shared out.
+ * ACCRUE_PRODUCTS=CLASS asks for one way to multiply bf16 (product/dot.h): widened, tiles,
+ * vdpbf16ps or bfmmla; what the CPU does not have is emulated, which is slow. */
 #include "backend/backend.h"
 
 #include <ctype.h>
@@ -16,6 +18,7 @@
 
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/product/blas.h"
+#include "backend/cpu/product/dot.h"
 #include "core/error.h"
 #include "core/platform.h"
 
@@ -98,6 +101,13 @@ static const isa *choose_isa(void) {
   return &isas[first];
 }
 
+/* By the class that is asked for, else the best, unless older instructions are asked for. */
+static const ac_dot_class *choose_dot(void) {
+  const char *name = getenv("ACCRUE_PRODUCTS"), *limit = getenv("ACCRUE_ISA");
+  if (name && *name) return ac_dot_choose(name);
+  return limit && *limit && strcmp(limit, isas[0].name) != 0 ? NULL : ac_dot_choose(NULL);
+}
+
 /* ---- the device ------------------------------------------------------------------------------ */
 
 typedef struct device {
@@ -156,6 +166,7 @@ static bool has_half_arithmetic(void) {
 static ac_status describe(int index, ac_device_info *info) {
   (void)index;
   const isa *chosen = choose_isa();
+  const ac_dot_class *dot = choose_dot();
   const ac_blas *blas = NULL;
   memset(info, 0, sizeof *info);
   snprintf(info->id, sizeof info->id, "cpu");
@@ -165,6 +176,7 @@ static ac_status describe(int index, ac_device_info *info) {
     snprintf(info->driver, sizeof info->driver, "OpenBLAS %s %s, %s", blas->version, blas->core,
              chosen->text);
   else snprintf(info->driver, sizeof info->driver, "OpenBLAS not found, %s", chosen->text);
+  snprintf(info->bf16_products, sizeof info->bf16_products, "%s", dot ? dot->text : "as floats");
   info->memory_bytes = ac_physical_memory();
   info->alignment = ALIGNMENT;
   info->compute_units = (uint32_t)default_threads();
@@ -208,8 +220,11 @@ static ac_status open_device(void **state, int index, const ac_device_desc *desc
   static ac_once prepared;
   ac_call_once(&prepared, prepare_for_forks);
   ac_blas_reserve(blas, threads);
-  d->context = (ac_cpu_context){
-      .threads = threads, .serial = serial_elements(), .cache_bytes = cache_bytes(), .blas = blas};
+  d->context = (ac_cpu_context){.threads = threads,
+                                .serial = serial_elements(),
+                                .cache_bytes = cache_bytes(),
+                                .blas = blas,
+                                .dot = choose_dot()};
   d->isa = choose_isa();
   if (desc && desc->allocator) {
     d->own_allocator = true;

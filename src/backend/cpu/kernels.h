@@ -29,8 +29,9 @@ typedef struct ac_cpu_context {
   int threads;
   /* Up to this many elements of work a parallel region costs more than it saves. */
   int64_t serial;
-  uint64_t cache_bytes;       /* no cache keeps operands that take more; 0: unknown */
-  const struct ac_blas *blas; /* product/blas.h */
+  uint64_t cache_bytes;           /* no cache keeps operands that take more; 0: unknown */
+  const struct ac_blas *blas;     /* product/blas.h */
+  const struct ac_dot_class *dot; /* product/dot.h; NULL: bf16 is multiplied as floats */
 } ac_cpu_context;
 
 typedef struct ac_cpu_kernel {

@@ -39,7 +39,7 @@ static ac_gemm weight_product(const ac_op_args *args) {
 /* The thread's share; `bias` (may be NULL) starts each row of C. */
 static void run_share(const ac_cpu_context *context, const ac_op_args *args, const ac_gemm *product,
                       const float *bias, int thread, int team) {
-  uint64_t bytes = ac_cpu_gemm_scratch(context->threads, product);
+  uint64_t bytes = ac_cpu_gemm_scratch(context, context->threads, product);
   ac_cpu_gemm_share(context, product, bias, args->workspace, bytes, thread, team);
 }
 
@@ -84,7 +84,7 @@ static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args)
   ac_gemm product = args->op == AC_OP_linear                  ? forward_product(args)
                     : args->op == AC_OP_linear_input_gradient ? input_product(args)
                                                               : weight_product(args);
-  return (uint64_t)context->threads * ac_cpu_gemm_scratch(context->threads, &product);
+  return (uint64_t)context->threads * ac_cpu_gemm_scratch(context, context->threads, &product);
 }
 
 const ac_cpu_kernel AC_CPU_KERNEL(linear) = {forward, workspace};

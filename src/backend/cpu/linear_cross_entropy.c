@@ -86,7 +86,7 @@ static uint64_t scratch_bytes(const ac_cpu_context *context, const problem *p) {
                         input_product(p, 0, p->chunk)};
   uint64_t most = 0;
   for (int i = 0; i < (p->gradient ? 3 : 1); i++) {
-    uint64_t bytes = ac_cpu_gemm_scratch(context->threads, &products[i]);
+    uint64_t bytes = ac_cpu_gemm_scratch(context, context->threads, &products[i]);
     if (bytes > most) most = bytes;
   }
   return most;

@@ -42,7 +42,7 @@ static int64_t product_count(const ac_op_args *args, const ac_gemm *gemm) {
 static uint64_t scratch_bytes(const ac_cpu_context *context, const ac_op_args *args) {
   ac_gemm gemm = describe(args);
   bool whole = product_count(args, &gemm) >= context->threads;
-  return ac_cpu_gemm_scratch(whole ? 1 : context->threads, &gemm);
+  return ac_cpu_gemm_scratch(context, whole ? 1 : context->threads, &gemm);
 }
 
 static void part(const ac_cpu_context *context, const ac_op_args *args, int thread, int team) {

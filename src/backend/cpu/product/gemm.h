@@ -46,7 +46,7 @@ void ac_cpu_gemm(const ac_cpu_context *context, const ac_gemm *gemm, const float
  * multiple of 64 bytes, 0 where all operands are f32. */
 void ac_cpu_gemm_stored(const ac_cpu_context *context, const ac_gemm *gemm, const float *bias,
                         void *scratch, uint64_t scratch_bytes);
-uint64_t ac_cpu_gemm_scratch(int team, const ac_gemm *gemm);
+uint64_t ac_cpu_gemm_scratch(const ac_cpu_context *context, int team, const ac_gemm *gemm);
 
 /* The calling thread's share of it; `scratch` has so many bytes for each thread, in their order. */
 void ac_cpu_gemm_share(const ac_cpu_context *context, const ac_gemm *gemm, const float *bias,

@@ -1,4 +1,5 @@
-/* Products of operands stored in 16 bits, in one thread, by products of floats on blocks:
+/* Products of operands stored in 16 bits, in one thread: of bf16 alone by the CPU's own
+ * instructions, where it has them (gemm_pairs.c), all others by products of floats on blocks:
  *
  *   for each ROWS x COLUMNS block of C, in floats in scratch
  *     for each DEPTH of k
@@ -14,7 +15,7 @@
  * the edge has too few rows or columns for gemm.c and goes to OpenBLAS, or where all go there: its
  * order of sums is its own. Operands in f32 are used where they lie. */
 #include "backend/cpu/convert.h"
-#include "backend/cpu/product/gemm.h"
+#include "backend/cpu/product/gemm_pairs.h"
 
 enum { ROWS = 240, COLUMNS = 256, FEW_COLUMNS = 128, DEPTH = 256, ROW_UNIT = 12, COLUMN_UNIT = 32 };
 
@@ -77,9 +78,15 @@ static bool all_floats(const ac_gemm *g) {
   return g->a_dtype == AC_F32 && g->b_dtype == AC_F32 && g->c_dtype == AC_F32;
 }
 
+static uint64_t best_scratch(const ac_cpu_context *context, const ac_gemm *g) {
+  if (ac_cpu_gemm_in_pairs(context, g)) return ac_cpu_gemm_pairs_scratch(g);
+  blocks s = best_blocks(g);
+  return bytes_of(&s);
+}
+
 /* Of all grids that the team could divide the product by (ac_gemm_split takes one of them): the
  * chosen one alone would make scratch shrink where a larger product is divided otherwise. */
-uint64_t ac_cpu_gemm_scratch(int team, const ac_gemm *gemm) {
+uint64_t ac_cpu_gemm_scratch(const ac_cpu_context *context, int team, const ac_gemm *gemm) {
   uint64_t most = 0;
   if (all_floats(gemm)) return 0;
   for (int parts = 1; parts <= team; parts++) {
@@ -87,8 +94,8 @@ uint64_t ac_cpu_gemm_scratch(int team, const ac_gemm *gemm) {
     ac_gemm tile = *gemm;
     tile.m = ac_min(gemm->m, part_of(gemm->m, parts, ROW_UNIT));
     tile.n = ac_min(gemm->n, part_of(gemm->n, team / parts, COLUMN_UNIT));
-    blocks s = best_blocks(&tile);
-    if (bytes_of(&s) > most) most = bytes_of(&s);
+    uint64_t bytes = best_scratch(context, &tile);
+    if (bytes > most) most = bytes;
   }
   return most;
 }
@@ -143,6 +150,10 @@ void ac_cpu_gemm_stored(const ac_cpu_context *context, const ac_gemm *gemm, cons
   if (gemm->m <= 0 || gemm->n <= 0) return;
   if (all_floats(gemm)) {
     ac_cpu_gemm(context, gemm, bias);
+    return;
+  }
+  if (ac_cpu_gemm_in_pairs(context, gemm)) {
+    ac_cpu_gemm_pairs(context, gemm, bias, scratch, scratch_bytes);
     return;
   }
   ac_gemm block = *gemm;

@@ -1,0 +1,74 @@
+/* Products of bf16 by the instructions that CPUs have for them. Each of these rounds, orders and
+ * flushes in a way of its own: a numeric class. Whatever the class, operands are packed alike, in
+ * pairs of neighbours along k, and a product's bits depend on its class and operands alone, neither
+ * on blocks nor on threads. */
+#ifndef AC_BACKEND_CPU_PRODUCT_DOT_H
+#define AC_BACKEND_CPU_PRODUCT_DOT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A strip of op(A) is so many rows, one of op(B) so many columns. A step is so much of k; k is
+ * filled up with zeros to whole steps. */
+enum { AC_DOT_STRIP = 32, AC_DOT_STEP = 32, AC_DOT_PAIRS = AC_DOT_STEP / 2 };
+
+/* Sums of products of two strips: for `rows` rows and `columns` columns, of which there may be more
+ * in memory and which may be computed as well,
+ *
+ *   sums[row][column] = or += sum over k < steps * AC_DOT_STEP of A[row][k] B[k][column]
+ *
+ * A pair holds the elements of k and k + 1 (k even), the first in its lower half.
+ *
+ *   a    [steps][AC_DOT_STRIP][AC_DOT_PAIRS]: pairs of a row beside each other
+ *   b    [steps][AC_DOT_PAIRS][AC_DOT_STRIP]: pairs of a column beneath each other
+ *   sums [AC_DOT_STRIP][AC_DOT_STRIP], aligned to 64 bytes as a and b are */
+typedef void ac_dot_multiply(int64_t steps, int rows, int columns, const uint32_t *a,
+                             const uint32_t *b, float *sums, bool add);
+
+/* A numeric class: what computes it here. The emulation gives the same bits everywhere, slowly.
+ *
+ * In all of them subnormal operands and results are zeros of the same sign. a and b are the
+ * elements of a pair of op(A) and one of op(B), s is the sum:
+ *
+ *   vdpbf16ps  s = fma(a0, b0, fma(a1, b1, s)), pair after pair
+ *   tiles      e = fma(a0, b0, e) and o = fma(a1, b1, o), both from zero, over the pairs of a step;
+ *              s = s + (e + o)
+ *   bfmmla     s = s + (a0 b0 + a1 b1), pair after pair, everything rounded to odd
+ *
+ * Sources: Intel's Software Developer's Manual, vol. 2, VDPBF16PS and TDPBF16PS; Arm's Architecture
+ * Reference Manual, BFDotAdd() where FPCR.EBF is 0. */
+typedef struct ac_dot_class {
+  const char *name, *text;
+  ac_dot_multiply *multiply;
+  void (*begin)(void), (*end)(void); /* around a thread's products; may be NULL */
+  bool emulated;
+} ac_dot_class;
+
+/* The best class that this CPU and its system allow, or NULL. A `name` asks for one: what cannot be
+ * had is emulated; "widened", and what is no class, is NULL. */
+const ac_dot_class *ac_dot_choose(const char *name);
+
+/* Class `index` in hardware, if this machine has it, and emulated; false behind the last. */
+bool ac_dot_class_at(int index, const ac_dot_class **hardware, const ac_dot_class **emulation);
+
+/* ---- the parts --------------------------------------------------------------------------------
+ */
+
+ac_dot_multiply ac_dot_tiles_emulated, ac_dot_vdpbf16ps_emulated, ac_dot_bfmmla_emulated;
+
+#ifdef AC_CPU_HAVE_DOT_TILES
+bool ac_dot_tiles_available(void); /* asks the system for them */
+void ac_dot_tiles_begin(void);
+void ac_dot_tiles_end(void);
+ac_dot_multiply ac_dot_tiles;
+#endif
+#ifdef AC_CPU_HAVE_DOT_VDPBF16PS
+bool ac_dot_vdpbf16ps_available(void);
+ac_dot_multiply ac_dot_vdpbf16ps;
+#endif
+#ifdef AC_CPU_HAVE_DOT_BFMMLA
+bool ac_dot_bfmmla_available(void);
+ac_dot_multiply ac_dot_bfmmla;
+#endif
+
+#endif

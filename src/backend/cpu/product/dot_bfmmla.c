@@ -1,0 +1,63 @@
+/* Products of bf16 by BFMMLA, which multiplies two rows by two columns over four of k: four rows by
+ * eight columns of sums in registers. FPCR.EBF stays 0, as it is in every new process. */
+#include <arm_neon.h>
+#include <sys/auxv.h>
+
+#include "backend/cpu/product/dot.h"
+
+enum { ROWS = 4, COLUMNS = 8, BLOCKS = COLUMNS / 2 };
+
+#ifndef HWCAP2_BF16
+#define HWCAP2_BF16 (1 << 14)
+#endif
+
+bool ac_dot_bfmmla_available(void) {
+  return getauxval(AT_HWCAP2) & HWCAP2_BF16;
+}
+
+/* Pairs p and p + 1 of rows `row` and `row` + 1. */
+static inline bfloat16x8_t rows_at(const uint32_t *a, int row, int p) {
+  const uint32_t *from = a + row * AC_DOT_PAIRS + p;
+  return vreinterpretq_bf16_u32(vcombine_u32(vld1_u32(from), vld1_u32(from + AC_DOT_PAIRS)));
+}
+
+/* Pairs p and p + 1 of columns 0 to 3 from `b` on, two columns in each. */
+static inline void columns_at(const uint32_t *b, bfloat16x8_t to[2]) {
+  uint32x4_t first = vld1q_u32(b), second = vld1q_u32(b + AC_DOT_STRIP);
+  to[0] = vreinterpretq_bf16_u32(vzip1q_u32(first, second));
+  to[1] = vreinterpretq_bf16_u32(vzip2q_u32(first, second));
+}
+
+/* Sums of two rows by two columns stand in one register. */
+static inline float32x4_t load_block(const float *sums) {
+  return vcombine_f32(vld1_f32(sums), vld1_f32(sums + AC_DOT_STRIP));
+}
+static inline void store_block(float *sums, float32x4_t block) {
+  vst1_f32(sums, vget_low_f32(block));
+  vst1_f32(sums + AC_DOT_STRIP, vget_high_f32(block));
+}
+
+static void multiply_block(int64_t steps, const uint32_t *a, const uint32_t *b, float *sums,
+                           bool add) {
+  float32x4_t sum[2][BLOCKS];
+  for (int i = 0; i < 2; i++)
+    for (int j = 0; j < BLOCKS; j++)
+      sum[i][j] = add ? load_block(sums + 2 * i * AC_DOT_STRIP + 2 * j) : vdupq_n_f32(0);
+  for (int64_t step = 0; step < steps; step++, a += AC_DOT_STRIP * AC_DOT_PAIRS)
+    for (int p = 0; p < AC_DOT_PAIRS; p += 2, b += 2 * AC_DOT_STRIP) {
+      bfloat16x8_t x[2] = {rows_at(a, 0, p), rows_at(a, 2, p)}, y[BLOCKS];
+      columns_at(b, y);
+      columns_at(b + 4, y + 2);
+      for (int i = 0; i < 2; i++)
+        for (int j = 0; j < BLOCKS; j++) sum[i][j] = vbfmmlaq_f32(sum[i][j], x[i], y[j]);
+    }
+  for (int i = 0; i < 2; i++)
+    for (int j = 0; j < BLOCKS; j++) store_block(sums + 2 * i * AC_DOT_STRIP + 2 * j, sum[i][j]);
+}
+
+void ac_dot_bfmmla(int64_t steps, int rows, int columns, const uint32_t *a, const uint32_t *b,
+                   float *sums, bool add) {
+  for (int i = 0; i < rows; i += ROWS)
+    for (int j = 0; j < columns; j += COLUMNS)
+      multiply_block(steps, a + i * AC_DOT_PAIRS, b + j, sums + i * AC_DOT_STRIP + j, add);
+}

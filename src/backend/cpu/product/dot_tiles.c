@@ -1,0 +1,95 @@
+/* Products of bf16 in AMX tiles: two by two tiles of 16 x 16 sums, two tiles of op(A) and two of
+ * op(B), which are all the eight that there are. */
+#define _GNU_SOURCE
+#include <cpuid.h>
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "backend/cpu/product/dot.h"
+
+enum { TILE = 16, TILE_BYTES = 64 };
+
+/* Of leaf 7's EDX, of the state components that XCR0 enables, and what Linux is asked for: the
+ * registers of tiles belong to a process only after it has asked (Documentation/arch/x86/xstate).
+ */
+enum { AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24, XCR0_TILES = 3 << 17 };
+enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
+
+static bool system_saves_tiles(void) {
+  unsigned a, b, c, d, low, high;
+  if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE)) return false;
+  __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (low & XCR0_TILES) == XCR0_TILES;
+}
+
+bool ac_dot_tiles_available(void) {
+  unsigned a, b, c, d;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d & AMX_BF16) || !(d & AMX_TILE)) return false;
+  return system_saves_tiles() &&
+         syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+}
+
+/* Every tile has 16 rows of 64 bytes. */
+void ac_dot_tiles_begin(void) {
+  struct {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+  } config = {.palette = 1};
+  _Static_assert(sizeof config == 64, "what LDTILECFG reads");
+  for (int i = 0; i < 8; i++) config.row_bytes[i] = TILE_BYTES, config.rows[i] = TILE;
+  _tile_loadconfig(&config);
+}
+
+void ac_dot_tiles_end(void) {
+  _tile_release();
+}
+
+/* Tiles 0 to 3 are sums, row by row; 4 and 5 are of op(A), 6 and 7 of op(B). `low` and `narrow` say
+ * that one of each is enough; they are constants where this is inlined. */
+static inline __attribute__((always_inline)) void multiply(bool low, bool narrow, int64_t steps,
+                                                           const uint32_t *a, const uint32_t *b,
+                                                           float *sums, bool add) {
+  enum { A_ROW = TILE_BYTES, WIDE_ROW = AC_DOT_STRIP * 4 }; /* bytes, of sums and op(B) too */
+  float *lower_sums = sums + TILE * AC_DOT_STRIP;
+  if (add) {
+    _tile_loadd(0, sums, WIDE_ROW);
+    if (!narrow) _tile_loadd(1, sums + TILE, WIDE_ROW);
+    if (!low) _tile_loadd(2, lower_sums, WIDE_ROW);
+    if (!low && !narrow) _tile_loadd(3, lower_sums + TILE, WIDE_ROW);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+  for (int64_t step = 0; step < steps; step++) {
+    _tile_loadd(4, a, A_ROW);
+    _tile_loadd(6, b, WIDE_ROW);
+    _tile_dpbf16ps(0, 4, 6);
+    if (!narrow) {
+      _tile_loadd(7, b + TILE, WIDE_ROW);
+      _tile_dpbf16ps(1, 4, 7);
+    }
+    if (!low) {
+      _tile_loadd(5, a + TILE * AC_DOT_PAIRS, A_ROW);
+      _tile_dpbf16ps(2, 5, 6);
+      if (!narrow) _tile_dpbf16ps(3, 5, 7);
+    }
+    a += AC_DOT_STRIP * AC_DOT_PAIRS;
+    b += AC_DOT_PAIRS * AC_DOT_STRIP;
+  }
+  _tile_stored(0, sums, WIDE_ROW);
+  if (!narrow) _tile_stored(1, sums + TILE, WIDE_ROW);
+  if (!low) _tile_stored(2, lower_sums, WIDE_ROW);
+  if (!low && !narrow) _tile_stored(3, lower_sums + TILE, WIDE_ROW);
+}
+
+void ac_dot_tiles(int64_t steps, int rows, int columns, const uint32_t *a, const uint32_t *b,
+                  float *sums, bool add) {
+  if (rows <= TILE && columns <= TILE) multiply(true, true, steps, a, b, sums, add);
+  else if (rows <= TILE) multiply(true, false, steps, a, b, sums, add);
+  else if (columns <= TILE) multiply(false, true, steps, a, b, sums, add);
+  else multiply(false, false, steps, a, b, sums, add);
+}

@@ -1,0 +1,50 @@
+/* Products of bf16 by VDPBF16PS: eight rows by two vectors of sums in registers. A pair of op(A) is
+ * handed to all lanes as it is read. */
+#include <immintrin.h>
+
+#include "backend/cpu/product/dot.h"
+
+enum { ROWS = 8, VECTOR = 16 };
+
+bool ac_dot_vdpbf16ps_available(void) {
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("avx512bf16");
+}
+
+static inline __m512bh pairs_at(const uint32_t *b) {
+  return (__m512bh)_mm512_load_si512(b);
+}
+
+static inline __attribute__((always_inline)) void multiply_rows(int rows, int64_t steps,
+                                                                const uint32_t *a,
+                                                                const uint32_t *b, float *sums,
+                                                                bool add) {
+  __m512 sum[ROWS][2];
+#pragma GCC unroll 8
+  for (int i = 0; i < rows; i++)
+    for (int v = 0; v < 2; v++)
+      sum[i][v] = add ? _mm512_load_ps(sums + i * AC_DOT_STRIP + v * VECTOR) : _mm512_setzero_ps();
+  for (int64_t step = 0; step < steps; step++, a += AC_DOT_STRIP * AC_DOT_PAIRS)
+    for (int p = 0; p < AC_DOT_PAIRS; p++, b += AC_DOT_STRIP) {
+      __m512bh b0 = pairs_at(b), b1 = pairs_at(b + VECTOR);
+#pragma GCC unroll 8
+      for (int i = 0; i < rows; i++) {
+        __m512bh pair = (__m512bh)_mm512_set1_epi32((int)a[i * AC_DOT_PAIRS + p]);
+        sum[i][0] = _mm512_dpbf16_ps(sum[i][0], b0, pair);
+        sum[i][1] = _mm512_dpbf16_ps(sum[i][1], b1, pair);
+      }
+    }
+#pragma GCC unroll 8
+  for (int i = 0; i < rows; i++)
+    for (int v = 0; v < 2; v++) _mm512_store_ps(sums + i * AC_DOT_STRIP + v * VECTOR, sum[i][v]);
+}
+
+void ac_dot_vdpbf16ps(int64_t steps, int rows, int columns, const uint32_t *a, const uint32_t *b,
+                      float *sums, bool add) {
+  (void)columns;
+  for (int i = 0; i < rows; i += ROWS, a += ROWS * AC_DOT_PAIRS, sums += ROWS * AC_DOT_STRIP) {
+    if (rows - i > ROWS / 2) multiply_rows(ROWS, steps, a, b, sums, add);
+    else if (rows - i > 1) multiply_rows(ROWS / 2, steps, a, b, sums, add);
+    else multiply_rows(1, steps, a, b, sums, add);
+  }
+}

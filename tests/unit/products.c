@@ -1,0 +1,288 @@
+/* Numeric classes of products of bf16 (backend/cpu/product/dot.h): the hardware's instructions give
+ * the bits of their emulation, and whole products give those of the sums that the class defines,
+ * whatever their shape, storage, scratch and instruction set. */
+#include "check.h"
+
+#define AC_CPU_ISA base
+#include "backend/cpu/product/gemm_pairs.h"
+#include "backend/device.h"
+#include "core/half.h"
+#include "ops/linear.h"
+#include "ops/matmul.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static uint32_t seed = 1;
+
+static uint32_t draw(void) {
+  seed = seed * 1664525u + 1013904223u;
+  return seed >> 8;
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+/* How large values are: near 1; such that products come near the least normal number and below, or
+ * near the largest; anything there is, infinities and NaNs too. */
+typedef enum range { NEAR_ONE, SMALL, LARGE, ANY, RANGES } range;
+
+static uint16_t draw_bf16(range range) {
+  uint32_t bits = draw() & 0xffff, exponent = draw();
+  uint32_t low = range == NEAR_ONE ? 124 + exponent % 6
+                 : range == SMALL  ? 58 + exponent % 12
+                                   : 186 + exponent % 8;
+  if (range == SMALL && exponent % 31 == 0) low = 0; /* subnormal */
+  return (uint16_t)(range == ANY ? bits : (bits & 0x807f) | low << 7);
+}
+
+static bool same(float x, float y) {
+  return ac_float_bits(x) == ac_float_bits(y) || (isnan(x) && isnan(y));
+}
+
+/* ---- hardware against emulation -------------------------------------------------------------- */
+
+enum {
+  STEPS = 3,
+  PACKED = STEPS * AC_DOT_STRIP * AC_DOT_PAIRS,
+  SUMS = AC_DOT_STRIP * AC_DOT_STRIP
+};
+
+typedef struct strips {
+  _Alignas(64) uint32_t a[PACKED], b[PACKED];
+  _Alignas(64) float sums[SUMS], expected[SUMS];
+} strips;
+
+static void fill(strips *s, range range) {
+  for (int i = 0; i < PACKED; i++) {
+    s->a[i] = draw_bf16(range) | (uint32_t)draw_bf16(range) << 16;
+    s->b[i] = draw_bf16(range) | (uint32_t)draw_bf16(range) << 16;
+  }
+  for (int i = 0; i < SUMS; i++) {
+    uint32_t bits = (uint32_t)draw_bf16(NEAR_ONE) << 16 | (draw() & 0xffff);
+    if (range == SMALL) bits = (bits & 0x80ffffffu); /* some subnormal, some just above */
+    if (range == ANY) bits = draw() << 8 ^ draw();
+    s->sums[i] = s->expected[i] = ac_float_from_bits(bits);
+  }
+}
+
+static void compare_strips(const ac_dot_class *hardware, const ac_dot_class *emulation, int rows,
+                           int columns, range range, bool add) {
+  static strips s;
+  fill(&s, range);
+  int64_t steps = 1 + draw() % STEPS;
+  if (hardware->begin) hardware->begin();
+  hardware->multiply(steps, rows, columns, s.a, s.b, s.sums, add);
+  if (hardware->end) hardware->end();
+  emulation->multiply(steps, rows, columns, s.a, s.b, s.expected, add);
+  for (int i = 0; i < rows; i++)
+    for (int j = 0; j < columns; j++)
+      if (!same(s.sums[i * AC_DOT_STRIP + j], s.expected[i * AC_DOT_STRIP + j]))
+        fail_msg("%s, %d x %d, %lld steps: [%d][%d] is %a, emulated %a", hardware->text, rows,
+                 columns, (long long)steps, i, j, (double)s.sums[i * AC_DOT_STRIP + j],
+                 (double)s.expected[i * AC_DOT_STRIP + j]);
+}
+
+static void hardware_gives_the_bits_of_its_emulation(void **state) {
+  (void)state;
+  const ac_dot_class *hardware, *emulation;
+  for (int class = 0; ac_dot_class_at(class, &hardware, &emulation); class ++) {
+    print_message("%s: %s\n", emulation->name, hardware ? "in hardware" : "not on this machine");
+    for (int i = 0; hardware && i < 400; i++)
+      compare_strips(hardware, emulation, 1 + (int)(draw() % AC_DOT_STRIP),
+                     1 + (int)(draw() % AC_DOT_STRIP), (range)(i % RANGES), i / RANGES % 2);
+  }
+}
+
+/* ---- whole products -------------------------------------------------------------------------- */
+
+static uint16_t *draw_matrix(int64_t count, range range) {
+  uint16_t *x = aligned_alloc(64, (size_t)(count * 2 + 63) / 64 * 64);
+  assert_non_null(x);
+  for (int64_t i = 0; i < count; i++) x[i] = draw_bf16(range);
+  return x;
+}
+
+static ac_operand matrix(void *data, ac_dtype dtype, int64_t rows, int64_t columns) {
+  ac_operand x = {.data = data, .dtype = dtype, .rank = 2, .count = rows * columns};
+  x.dim[0] = rows, x.dim[1] = columns;
+  return x;
+}
+
+typedef struct product {
+  int64_t m, n, k;
+  bool transpose_a, transpose_b, add;
+  ac_dtype c_dtype;
+} product;
+
+/* Element (i, j) as the class defines it, from a strip of which one row and one column are used. */
+static float expected_sum(const ac_dot_class *class, const product *p, const uint16_t *a,
+                          const uint16_t *b, int64_t i, int64_t j) {
+  int64_t steps = (p->k + AC_DOT_STEP - 1) / AC_DOT_STEP;
+  uint32_t *x = calloc((size_t)steps * AC_DOT_STRIP * AC_DOT_PAIRS, sizeof *x),
+           *y = calloc((size_t)steps * AC_DOT_STRIP * AC_DOT_PAIRS, sizeof *y);
+  assert_non_null(x);
+  assert_non_null(y);
+  for (int64_t k = 0; k < p->k; k++) {
+    int64_t step = k / AC_DOT_STEP, pair = k % AC_DOT_STEP / 2;
+    int shift = k % 2 ? 16 : 0;
+    x[step * AC_DOT_STRIP * AC_DOT_PAIRS + pair] |=
+        (uint32_t)a[p->transpose_a ? k * p->m + i : i * p->k + k] << shift;
+    y[(step * AC_DOT_PAIRS + pair) * AC_DOT_STRIP] |=
+        (uint32_t)b[p->transpose_b ? j * p->k + k : k * p->n + j] << shift;
+  }
+  float sum;
+  class->multiply(steps, 1, 1, x, y, &sum, false);
+  free(x);
+  free(y);
+  return sum;
+}
+
+static ac_device *open_with(const char *class, int threads) {
+  ac_device *device;
+  setenv("ACCRUE_PRODUCTS", class, 1);
+  assert_ok(ac_device_open(&device, &(ac_device_desc){.name = "cpu", .threads = threads}));
+  unsetenv("ACCRUE_PRODUCTS");
+  return device;
+}
+
+static void check_product(const ac_dot_class *class, const product *p, int threads) {
+  range range = draw() % 4 ? NEAR_ONE : SMALL;
+  uint16_t *a = draw_matrix(p->m * p->k, range), *b = draw_matrix(p->k * p->n, range);
+  size_t bytes = (size_t)(p->m * p->n) * ac_dtype_bytes(p->c_dtype);
+  char *c = aligned_alloc(64, (bytes + 63) / 64 * 64), *before = malloc(bytes);
+  assert_non_null(c);
+  assert_non_null(before);
+  for (int64_t i = 0; i < p->m * p->n; i++)
+    ac_float_write(p->c_dtype, c, i, ac_bf16_to_float(draw_bf16(range)));
+  memcpy(before, c, bytes);
+
+  const ac_run_state state = {.training = true, .loss_scale = 1};
+  const ac_matmul_attributes attributes = {.transpose_a = p->transpose_a,
+                                           .transpose_b = p->transpose_b};
+  ac_op_args args = {.op = AC_OP_matmul, .attributes = &attributes, .run = &state};
+  args.in[0] = p->transpose_a ? matrix(a, AC_BF16, p->k, p->m) : matrix(a, AC_BF16, p->m, p->k);
+  args.in[1] = p->transpose_b ? matrix(b, AC_BF16, p->n, p->k) : matrix(b, AC_BF16, p->k, p->n);
+  args.out[0] = matrix(c, p->c_dtype, p->m, p->n);
+  args.add[0] = p->add;
+  ac_device *device = open_with(class->name, threads);
+  args.workspace_bytes = device->backend->workspace(device->state, &args);
+  args.workspace = aligned_alloc(64, args.workspace_bytes / 64 * 64 + 64);
+  assert_non_null(args.workspace);
+  assert_ok(device->backend->run(device->state, &args));
+
+  for (int64_t i = 0; i < p->m; i++)
+    for (int64_t j = 0; j < p->n; j++) {
+      if (p->m * p->n > 400 && draw() % (uint32_t)(p->m * p->n / 200)) continue;
+      int64_t at = i * p->n + j;
+      float sum = expected_sum(class, p, a, b, i, j), result;
+      if (p->add) sum += ac_float_read(p->c_dtype, before, at);
+      ac_float_write(p->c_dtype, before, at, sum);
+      sum = ac_float_read(p->c_dtype, before, at);
+      result = ac_float_read(p->c_dtype, c, at);
+      if (!same(result, sum))
+        fail_msg("%s, %d threads, [%lld, %lld, %lld]%s%s%s into %s: [%lld][%lld] is %a, not %a",
+                 class->text, threads, (long long)p->m, (long long)p->n, (long long)p->k,
+                 p->transpose_a ? ", A transposed" : "", p->transpose_b ? ", B transposed" : "",
+                 p->add ? ", added" : "", ac_dtype_name(p->c_dtype), (long long)i, (long long)j,
+                 (double)result, (double)sum);
+    }
+  ac_device_close(device);
+  free(args.workspace);
+  free(a);
+  free(b);
+  free(c);
+  free(before);
+}
+
+/* Sizes around strips, panels, steps and depths; one that has several blocks of each. */
+static void products_are_the_sums_that_their_class_defines(void **state) {
+  (void)state;
+  static const int64_t sizes[][3] = {{1, 1, 1},   {1, 33, 31},  {17, 16, 32},  {33, 65, 33},
+                                     {31, 7, 63}, {64, 129, 2}, {40, 130, 530}};
+  static const char *const isas[] = {"base", "v3", "v4"};
+  const ac_dot_class *hardware, *emulation;
+  for (int class = 0; ac_dot_class_at(class, &hardware, &emulation); class ++)
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+      for (int kind = 0; kind < 16; kind++) {
+        setenv("ACCRUE_ISA", isas[(kind + (int)s) % 3], 1);
+        check_product(emulation,
+                      &(product){sizes[s][0], sizes[s][1], sizes[s][2], kind & 1, kind & 2,
+                                 kind & 4, kind & 8 ? AC_F32 : AC_BF16},
+                      1 + (int)(draw() % 3));
+      }
+  unsetenv("ACCRUE_ISA");
+}
+
+/* ---- scratch --------------------------------------------------------------------------------- */
+
+enum { GUARD = 64 };
+
+/* The product with `room` bytes of scratch, of which it touches no more. */
+static void multiply_within(const ac_cpu_context *context, const ac_gemm *gemm, const float *bias,
+                            uint64_t room) {
+  char *scratch = aligned_alloc(64, (size_t)(room + GUARD + 63) / 64 * 64);
+  assert_non_null(scratch);
+  memset(scratch, 0x5a, (size_t)room + GUARD);
+  ac_cpu_gemm_pairs(context, gemm, bias, scratch, room);
+  for (int i = 0; i < GUARD; i++) assert_int_equal(scratch[room + (uint64_t)i], 0x5a);
+  free(scratch);
+}
+
+/* Blocks are what scratch has room for: more of them, the same bits. */
+static void less_scratch_gives_the_same_bits(void **state) {
+  (void)state;
+  enum { M = 70, N = 290, K = 1100 };
+  const ac_cpu_context context = {.threads = 1, .dot = ac_dot_choose("vdpbf16ps")};
+  uint16_t *a = draw_matrix(M * K, NEAR_ONE), *b = draw_matrix(K * N, NEAR_ONE);
+  static uint16_t c[M * N], expected[M * N];
+  static float bias[N];
+  for (int i = 0; i < N; i++) bias[i] = ac_bf16_to_float(draw_bf16(NEAR_ONE));
+  ac_gemm gemm = {.m = M,
+                  .n = N,
+                  .k = K,
+                  .alpha = 0.5f,
+                  .a = a,
+                  .b = b,
+                  .c = c,
+                  .lda = K,
+                  .ldb = N,
+                  .ldc = N,
+                  .a_dtype = AC_BF16,
+                  .b_dtype = AC_BF16,
+                  .c_dtype = AC_BF16};
+  const uint64_t full = ac_cpu_gemm_pairs_scratch(&gemm);
+  multiply_within(&context, &gemm, bias, full);
+  memcpy(expected, c, sizeof c);
+  for (int part = 2; part <= 4; part++) {
+    memset(c, 0x5a, sizeof c);
+    multiply_within(&context, &gemm, bias, full * (uint64_t)(6 - part) / 5);
+    assert_memory_equal(c, expected, sizeof c);
+  }
+  free(a);
+  free(b);
+}
+
+/* Each class by name; what is no class is none. */
+static void a_class_is_found_by_its_name(void **state) {
+  (void)state;
+  const ac_dot_class *hardware, *emulation;
+  for (int class = 0; ac_dot_class_at(class, &hardware, &emulation); class ++) {
+    assert_ptr_equal(ac_dot_choose(emulation->name), hardware ? hardware : emulation);
+    ac_device *device = open_with(emulation->name, 1);
+    assert_string_equal(device->info.bf16_products, (hardware ? hardware : emulation)->text);
+    ac_device_close(device);
+  }
+  assert_null(ac_dot_choose("widened"));
+  ac_device *device = open_with("widened", 1);
+  assert_string_equal(device->info.bf16_products, "as floats");
+  ac_device_close(device);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_class_is_found_by_its_name),
+      cmocka_unit_test(hardware_gives_the_bits_of_its_emulation),
+      cmocka_unit_test(products_are_the_sums_that_their_class_defines),
+      cmocka_unit_test(less_scratch_gives_the_same_bits)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
