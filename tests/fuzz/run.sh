@@ -32,6 +32,12 @@ read -ra libraries <<<"$(pkg-config --cflags --libs jansson zlib)"
   src/backend/*.c src/backend/dry/*.c \
   tools/common/{options,text}.c tools/report/{history,html,picture,curves,page,story,tables,confusion}.c "${libraries[@]}" -lpthread -lm -ldl -o "$folder/fuzz"
 
+# In memory, as states that are saved are synced.
+if [[ -d /dev/shm ]]; then export TMPDIR=/dev/shm; fi
+TMPDIR=$(mktemp -d)
+export TMPDIR
+trap 'rm -rf "$TMPDIR"' EXIT
+
 for format in idx cifar model_file state_file trainer_state tokens options report; do
   rm -rf "${folder:?}/$format"
   mkdir "$folder/$format"
