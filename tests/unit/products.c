@@ -71,9 +71,9 @@ static void compare_strips(const ac_dot_class *hardware, const ac_dot_class *emu
   fill(&s, range);
   int64_t steps = 1 + draw() % STEPS;
   if (hardware->begin) hardware->begin();
-  hardware->multiply(steps, rows, columns, s.a, s.b, s.sums, add);
+  hardware->multiply(steps, rows, columns, s.a, s.b, s.sums, AC_DOT_STRIP, add);
   if (hardware->end) hardware->end();
-  emulation->multiply(steps, rows, columns, s.a, s.b, s.expected, add);
+  emulation->multiply(steps, rows, columns, s.a, s.b, s.expected, AC_DOT_STRIP, add);
   for (int i = 0; i < rows; i++)
     for (int j = 0; j < columns; j++)
       if (!same(s.sums[i * AC_DOT_STRIP + j], s.expected[i * AC_DOT_STRIP + j]))
@@ -131,7 +131,7 @@ static float expected_sum(const ac_dot_class *class, const product *p, const uin
         (uint32_t)b[p->transpose_b ? j * p->k + k : k * p->n + j] << shift;
   }
   float sum;
-  class->multiply(steps, 1, 1, x, y, &sum, false);
+  class->multiply(steps, 1, 1, x, y, &sum, AC_DOT_STRIP, false);
   free(x);
   free(y);
   return sum;

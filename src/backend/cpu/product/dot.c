@@ -74,9 +74,10 @@ static bool gives_its_bits(const entry *e, uint32_t least) {
   }
   for (int add = 0; add < 2; add++) {
     if (e->hardware.begin) e->hardware.begin();
-    e->hardware.multiply(STEPS, AC_DOT_STRIP, AC_DOT_STRIP, s.a, s.b, s.sums[0], add);
+    e->hardware.multiply(STEPS, AC_DOT_STRIP, AC_DOT_STRIP, s.a, s.b, s.sums[0], AC_DOT_STRIP, add);
     if (e->hardware.end) e->hardware.end();
-    e->emulation.multiply(STEPS, AC_DOT_STRIP, AC_DOT_STRIP, s.a, s.b, s.sums[1], add);
+    e->emulation.multiply(STEPS, AC_DOT_STRIP, AC_DOT_STRIP, s.a, s.b, s.sums[1], AC_DOT_STRIP,
+                          add);
     if (memcmp(s.sums[0], s.sums[1], sizeof s.sums[0]) != 0) return false;
   }
   return true;
