@@ -7,6 +7,9 @@
  *       for each panel of dy, DEPTH outputs by some channels: sums of all rows += image x panel
  *   dW (+)= the sums of all parts of the samples, in their order, transposed
  *
+ * Where image and dy are bf16 and the CPU multiplies that (product/dot.h), the panels of all
+ * channels of dy are packed for DEPTH outputs, and then rows of the image strip by strip.
+ *
  * Samples are parted only where the channels do not yield a task for each thread. Tasks depend on
  * the device's threads and on shapes, not on timing, so that the bits do not either. Groups with
  * few output channels (depthwise ones have one) take dot products along the image instead.
@@ -15,9 +18,10 @@
  * an infinity in the image makes NaNs also of elements of dW that it is no part of.
  *
  * Workspace: sums as large as dW, for each part of the samples, and for each thread a patch and a
- * panel. */
+ * panel, or packed ones. */
 #include "backend/cpu/conv.h"
 #include "backend/cpu/convert.h"
+#include "backend/cpu/product/pairs.h"
 #include "backend/cpu/product/transpose.h"
 #include "backend/cpu/reduce.h"
 #include "ops/conv2d.h"
@@ -28,6 +32,8 @@
 enum {
   DEPTH = 256,
   PANEL = DEPTH * AC_CPU_TILE_COLUMNS,
+  PACKED = DEPTH / STEP * STRIP * PAIRS, /* a packed strip */
+  TILE = STRIP * STRIP,
   COLUMNS = 4096,
   FEW = 4,
   LEAST_CHANNELS = 4
@@ -40,6 +46,7 @@ typedef struct problem {
   int64_t depth;                    /* in x taps: rows of sums of a group */
   int64_t width;                    /* columns of sums */
   int64_t channel_parts, sample_parts;
+  const ac_dot_class *dot; /* multiplies, if not NULL, what is packed */
   ac_conv_patch patch;
 } problem;
 
@@ -56,6 +63,7 @@ static problem problem_of(const ac_cpu_context *context, const ac_op_args *args)
                .in = x->dim[1] / a->groups,
                .out = dy->dim[1] / a->groups};
   if (!dw->count) return p;
+  if (x->dtype == AC_BF16 && dy->dtype == AC_BF16 && p.out >= FEW) p.dot = context->dot;
   int64_t threads = context->threads, enough = ac_ceil_div(threads, p.groups);
   p.channel_parts = ac_min(enough, ac_max(1, p.in / LEAST_CHANNELS));
   p.sample_parts = ac_min(p.samples, ac_ceil_div(threads, p.groups * p.channel_parts));
@@ -77,9 +85,20 @@ static int64_t sum_floats(const problem *p) {
   return ac_conv_lines(p->groups * p->depth * p->width);
 }
 
+/* What a thread packs: all strips of dy and one of the image, with the tile of sums that they
+ * yield. */
+static int64_t packed_floats(const problem *p) {
+  return p->dot ? (strips_of(p->out) + 1) * PACKED + TILE : 0;
+}
+
+static int64_t panel_floats(const problem *p) {
+  return p->dot ? DEPTH * STRIP : PANEL;
+}
+
 /* A thread's patch, panel, and offsets: of the patch and of the panel's rows. */
 static int64_t share_floats(const problem *p) {
-  return ac_conv_lines(p->patch.floats) + PANEL + ac_conv_lines(p->patch.offsets) + DEPTH;
+  return ac_conv_lines(p->patch.floats) + panel_floats(p) + ac_conv_lines(p->patch.offsets) +
+         DEPTH + packed_floats(p);
 }
 
 static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args) {
@@ -97,6 +116,7 @@ typedef struct task {
   int64_t group;
   float *sums, *filling, *panel;
   int32_t *offset, *panel_offset;
+  uint32_t *packed; /* strips of dy, one of the image, and a tile of sums */
 } task;
 
 /* to[j * width + l] = dy of channel l at element at + j, for `count` pixels, and 0 from the last
@@ -180,6 +200,45 @@ static void multiply_run(const task *t, int64_t sample, const float *image, int6
   }
 }
 
+/* Strips of `count` positions of dy, from `begin` of a run on, for all output channels. */
+static void pack_outputs(const task *t, int64_t sample, int64_t begin, int64_t count) {
+  const problem *p = t->p;
+  for (int64_t first = 0; first < p->out; first += STRIP) {
+    pack(t, sample, begin, count, first, ac_min(STRIP, p->out - first), STRIP);
+    pack_floats_columns(t->panel, t->panel_offset, count, t->packed + first / STRIP * PACKED);
+  }
+}
+
+/* A strip of `rows` rows of the patch's channels and taps x all strips of dy. */
+static void multiply_strip(const task *t, const float *image, const int32_t *offset, int64_t rows,
+                           int64_t count, float *sums) {
+  const problem *p = t->p;
+  uint32_t *strip = t->packed + strips_of(p->out) * PACKED;
+  float *tile = (float *)(strip + PACKED);
+  for (int64_t i = 0; i < rows; i++) pack_floats_row(image + offset[i], count, strip + i * PAIRS);
+  for (int64_t first = 0; first < p->out; first += STRIP) {
+    int64_t columns = ac_min(STRIP, p->out - first);
+    p->dot->multiply(steps_of(count), (int)rows, (int)columns, strip,
+                     t->packed + first / STRIP * PACKED, tile, STRIP, false);
+    for (int64_t i = 0; i < rows; i++)
+      for (int64_t j = 0; j < columns; j++) sums[i * p->width + first + j] += tile[i * STRIP + j];
+  }
+}
+
+static void multiply_packed(const task *t, int64_t sample, const float *image, int64_t length,
+                            float *sums) {
+  const problem *p = t->p;
+  int64_t rows = t->region.channels * p->patch.axis[0].taps * p->patch.axis[1].taps;
+  for (int e = 0; e < DEPTH; e++) t->panel_offset[e] = e * STRIP;
+  for (int64_t begin = 0; begin < length; begin += DEPTH) {
+    int64_t count = ac_min(DEPTH, length - begin);
+    pack_outputs(t, sample, begin, count);
+    for (int64_t row = 0; row < rows; row += STRIP)
+      multiply_strip(t, image + begin, t->offset + row, ac_min(STRIP, rows - row), count,
+                     sums + row * p->width);
+  }
+}
+
 static void dot_run(const task *t, int64_t sample, const float *image, int64_t length,
                     float *sums) {
   const problem *p = t->p;
@@ -230,6 +289,7 @@ static void run_region(task *t, int64_t first, int64_t last) {
     for (int64_t run = 0; run < runs; run++) {
       const float *image = t->filling + run * s->sample;
       if (p->out < FEW) dot_run(t, t->region.sample + run, image, length, sums);
+      else if (p->dot) multiply_packed(t, t->region.sample + run, image, length, sums);
       else multiply_run(t, t->region.sample + run, image, length, sums);
     }
   }
@@ -327,12 +387,15 @@ static void run_part(const ac_cpu_context *context, const ac_op_args *args, int 
   float *own = sums + p.sample_parts * sum_floats(&p) + thread * share_floats(&p);
   task t = {.p = &p, .sums = sums, .filling = own};
   t.panel = own + ac_conv_lines(p.patch.floats);
-  t.panel_offset = (int32_t *)(t.panel + PANEL);
+  t.panel_offset = (int32_t *)(t.panel + panel_floats(&p));
   t.offset = t.panel_offset + DEPTH;
+  t.packed = (uint32_t *)(t.offset + ac_conv_lines(p.patch.offsets));
   ac_conv_patch_offsets(&p.patch, t.offset);
   int64_t first, last;
   ac_cpu_share(p.sample_parts * p.groups * p.channel_parts, 1, thread, team, &first, &last);
+  if (p.dot && p.dot->begin) p.dot->begin();
   for (int64_t i = first; i < last; i++) run_task(&t, i);
+  if (p.dot && p.dot->end) p.dot->end();
   ac_cpu_barrier(team);
   write_share(&p, sums, thread, team);
 }
