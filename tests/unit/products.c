@@ -262,6 +262,36 @@ static void less_scratch_gives_the_same_bits(void **state) {
   free(b);
 }
 
+static ac_gemm sized(int64_t m, int64_t n, int64_t k) {
+  return (ac_gemm){.m = m, .n = n, .k = k, .a_dtype = AC_BF16, .b_dtype = AC_BF16};
+}
+
+/* A plan counts the scratch of its largest micro-batch, whose rows may be m or k of a product. */
+static void smaller_products_take_no_more_scratch(void **state) {
+  (void)state;
+  static const int64_t sizes[] = {1,   31,  32,  33,  64,  96,  127,  129,  160,  192,
+                                  255, 289, 511, 512, 513, 544, 1023, 1024, 1025, 5000};
+  enum { SIZES = sizeof sizes / sizeof *sizes };
+  for (int i = 0; i < SIZES; i++)
+    for (int j = 0; j < SIZES; j++) {
+      uint64_t below[3] = {0};
+      for (int l = 0; l < SIZES; l++) {
+        const ac_gemm products[] = {sized(sizes[l], sizes[i], sizes[j]),
+                                    sized(sizes[i], sizes[l], sizes[j]),
+                                    sized(sizes[i], sizes[j], sizes[l])};
+        for (int size = 0; size < 3; size++) {
+          uint64_t bytes = ac_cpu_gemm_pairs_scratch(&products[size]);
+          if (bytes < below[size])
+            fail_msg("[%lld, %lld, %lld] takes %llu bytes, with a smaller %c %llu",
+                     (long long)products[size].m, (long long)products[size].n,
+                     (long long)products[size].k, (unsigned long long)bytes, "mnk"[size],
+                     (unsigned long long)below[size]);
+          below[size] = bytes;
+        }
+      }
+    }
+}
+
 /* Each class by name; what is no class is none. */
 static void a_class_is_found_by_its_name(void **state) {
   (void)state;
@@ -283,6 +313,7 @@ int main(void) {
       cmocka_unit_test(a_class_is_found_by_its_name),
       cmocka_unit_test(hardware_gives_the_bits_of_its_emulation),
       cmocka_unit_test(products_are_the_sums_that_their_class_defines),
-      cmocka_unit_test(less_scratch_gives_the_same_bits)};
+      cmocka_unit_test(less_scratch_gives_the_same_bits),
+      cmocka_unit_test(smaller_products_take_no_more_scratch)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
