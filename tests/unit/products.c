@@ -70,9 +70,9 @@ static void compare_strips(const ac_dot_class *hardware, const ac_dot_class *emu
   static strips s;
   fill(&s, range);
   int64_t steps = 1 + draw() % STEPS;
-  if (hardware->begin) hardware->begin();
+  ac_dot_begin(hardware);
   hardware->multiply(steps, rows, columns, s.a, s.b, s.sums, add);
-  if (hardware->end) hardware->end();
+  ac_dot_end(hardware);
   emulation->multiply(steps, rows, columns, s.a, s.b, s.expected, add);
   for (int i = 0; i < rows; i++)
     for (int j = 0; j < columns; j++)

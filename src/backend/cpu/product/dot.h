@@ -40,9 +40,18 @@ typedef void ac_dot_multiply(int64_t steps, int rows, int columns, const uint32_
 typedef struct ac_dot_class {
   const char *name, *text;
   ac_dot_multiply *multiply;
-  void (*begin)(void), (*end)(void); /* around a thread's products; may be NULL */
+  void (*begin)(void), (*end)(void); /* ac_dot_begin, ac_dot_end; may be NULL */
   bool emulated;
 } ac_dot_class;
+
+/* Around products in a thread. They nest: around many of them they are called once more, so that
+ * each of these finds the CPU ready. `class` may be NULL. */
+static inline void ac_dot_begin(const ac_dot_class *class) {
+  if (class && class->begin) class->begin();
+}
+static inline void ac_dot_end(const ac_dot_class *class) {
+  if (class && class->end) class->end();
+}
 
 /* The best class that this CPU and its system allow and that is faster here than products of
  * floats, or NULL. A `name` asks for one: what cannot be had is emulated; "widened", and what is no

@@ -31,7 +31,7 @@ bool ac_dot_tiles_available(void) {
 }
 
 /* Every tile has 16 rows of 64 bytes. */
-void ac_dot_tiles_begin(void) {
+static void configure(void) {
   struct {
     uint8_t palette, start_row, reserved[14];
     uint16_t row_bytes[16];
@@ -42,8 +42,14 @@ void ac_dot_tiles_begin(void) {
   _tile_loadconfig(&config);
 }
 
+static _Thread_local int begun; /* how often, and not ended */
+
+void ac_dot_tiles_begin(void) {
+  if (begun++ == 0) configure();
+}
+
 void ac_dot_tiles_end(void) {
-  _tile_release();
+  if (--begun == 0) _tile_release();
 }
 
 /* Tiles 0 to 3 are sums, row by row; 4 and 5 are of op(A), 6 and 7 of op(B). `low` and `narrow` say

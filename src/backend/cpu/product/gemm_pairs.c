@@ -228,7 +228,7 @@ void ac_cpu_gemm_pairs(const ac_cpu_context *context, const ac_gemm *g, const fl
       .class = context->dot, .gemm = g, .bias = bias, .left = scratch, .wait = b.depth < g->k};
   w.right = w.left + strips_of(b.rows) * packed_strip(&b);
   w.sums = (float *)(w.right + strips_of(panel_columns(&b)) * packed_strip(&b));
-  if (w.class->begin) w.class->begin();
+  ac_dot_begin(w.class);
   for (w.row = 0; w.row < g->m; w.row += b.rows)
     for (w.column = 0; w.column < g->n; w.column += b.columns)
       for (w.k = 0; w.k < g->k; w.k += b.depth) {
@@ -237,5 +237,5 @@ void ac_cpu_gemm_pairs(const ac_cpu_context *context, const ac_gemm *g, const fl
         w.depth = ac_min(b.depth, g->k - w.k);
         multiply_depth(&w);
       }
-  if (w.class->end) w.class->end();
+  ac_dot_end(w.class);
 }
