@@ -70,7 +70,9 @@ static void compare_strips(const ac_dot_class *hardware, const ac_dot_class *emu
   static strips s;
   fill(&s, range);
   int64_t steps = 1 + draw() % STEPS;
+  ac_dot_begin(hardware); /* twice, as around products and around each */
   ac_dot_begin(hardware);
+  ac_dot_end(hardware);
   hardware->multiply(steps, rows, columns, s.a, s.b, s.sums, add);
   ac_dot_end(hardware);
   emulation->multiply(steps, rows, columns, s.a, s.b, s.expected, add);
