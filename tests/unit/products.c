@@ -7,7 +7,9 @@
 #include "backend/cpu/product/gemm_pairs.h"
 #include "backend/device.h"
 #include "core/half.h"
+#include "ops/attention.h"
 #include "ops/linear.h"
+#include "ops/linear_cross_entropy.h"
 #include "ops/matmul.h"
 
 #include <math.h>
@@ -294,6 +296,87 @@ static void smaller_products_take_no_more_scratch(void **state) {
     }
 }
 
+/* ---- ops that round what they compute -------------------------------------------------------- */
+
+static ac_operand draw_operand(ac_dtype dtype, int64_t rows, int64_t columns) {
+  ac_operand x = matrix(NULL, dtype, rows, columns);
+  size_t bytes = (size_t)x.count * ac_dtype_bytes(dtype);
+  x.data = aligned_alloc(64, (bytes + 63) / 64 * 64);
+  assert_non_null(x.data);
+  for (int64_t i = 0; i < x.count; i++)
+    if (dtype == AC_I32) ((int32_t *)x.data)[i] = (int32_t)(draw() % 8);
+    else ac_float_write(dtype, x.data, i, ac_bf16_to_float(draw_bf16(NEAR_ONE)));
+  return x;
+}
+
+/* Runs the op with 1 and with 3 threads; its outputs have the same bits. */
+static void compare_teams(ac_op_args *args) {
+  enum { MOST = 1 << 16 };
+  static char first[AC_MAX_OUTPUTS][MOST];
+  for (int threads = 1; threads <= 3; threads += 2) {
+    ac_device *device = open_with("tiles", threads);
+    args->workspace_bytes = device->backend->workspace(device->state, args);
+    args->workspace = aligned_alloc(64, args->workspace_bytes / 64 * 64 + 64);
+    assert_non_null(args->workspace);
+    assert_ok(device->backend->run(device->state, args));
+    for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
+      size_t bytes = (size_t)args->out[j].count * ac_dtype_bytes(args->out[j].dtype);
+      assert_true(bytes <= MOST);
+      if (threads > 1) assert_memory_equal(args->out[j].data, first[j], bytes);
+      else if (bytes) memcpy(first[j], args->out[j].data, bytes);
+    }
+    ac_device_close(device);
+    free(args->workspace);
+  }
+}
+
+static void free_operands(ac_op_args *args) {
+  for (int i = 0; i < AC_MAX_INPUTS; i++) free(args->in[i].data);
+  for (int j = 0; j < AC_MAX_OUTPUTS; j++) free(args->out[j].data);
+}
+
+static ac_operand sequence(ac_dtype dtype, int64_t length, int64_t columns) {
+  ac_operand x = draw_operand(dtype, length, columns);
+  x.rank = 3, x.dim[0] = 1, x.dim[1] = length, x.dim[2] = columns;
+  return x;
+}
+
+static void any_team_gives_the_same_bits(void **state) {
+  (void)state;
+  enum { T = 70, C = 36, HEADS = 3, CLASSES = 40 };
+  const ac_run_state run = {.training = true, .loss_scale = 1};
+  const ac_attention_attributes attention = {.heads = HEADS, .scale = 0.3f};
+  ac_op_args args = {.op = AC_OP_attention, .attributes = &attention, .run = &run};
+  args.in[0] = sequence(AC_BF16, T, 3 * C);
+  args.out[0] = sequence(AC_BF16, T, C);
+  args.out[1] = sequence(AC_F32, HEADS, T);
+  compare_teams(&args);
+  free_operands(&args);
+
+  args = (ac_op_args){.op = AC_OP_attention_gradient, .attributes = &attention, .run = &run};
+  args.in[0] = sequence(AC_BF16, T, C);
+  args.in[1] = sequence(AC_BF16, T, 3 * C);
+  args.in[2] = sequence(AC_BF16, T, C);
+  args.in[3] = sequence(AC_F32, HEADS, T);
+  args.out[0] = sequence(AC_BF16, T, 3 * C);
+  compare_teams(&args);
+  free_operands(&args);
+
+  const ac_linear_cross_entropy_attributes head = {.layout = AC_OUT_IN,
+                                                   .chunk_bytes = 33 * CLASSES * 4};
+  args = (ac_op_args){.op = AC_OP_linear_cross_entropy_gradient, .attributes = &head, .run = &run};
+  args.in[0] = draw_operand(AC_BF16, T, C);
+  args.in[1] = draw_operand(AC_BF16, CLASSES, C);
+  args.in[2] = draw_operand(AC_I32, T, 1);
+  args.out[0] = draw_operand(AC_BF16, T, C);
+  args.out[1] = draw_operand(AC_F32, CLASSES, C);
+  args.out[2] = draw_operand(AC_F32, AC_LOSS_SUMS, 1);
+  compare_teams(&args);
+  free_operands(&args);
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
 /* Each class by name; what is no class is none. */
 static void a_class_is_found_by_its_name(void **state) {
   (void)state;
@@ -316,6 +399,7 @@ int main(void) {
       cmocka_unit_test(hardware_gives_the_bits_of_its_emulation),
       cmocka_unit_test(products_are_the_sums_that_their_class_defines),
       cmocka_unit_test(less_scratch_gives_the_same_bits),
-      cmocka_unit_test(smaller_products_take_no_more_scratch)};
+      cmocka_unit_test(smaller_products_take_no_more_scratch),
+      cmocka_unit_test(any_team_gives_the_same_bits)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
