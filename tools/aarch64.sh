@@ -53,7 +53,7 @@ cmake -S . -B "$build" -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch6
   -DCMAKE_FIND_ROOT_PATH="$root" -DCMAKE_FIND_ROOT_PATH_MODE_PROGRAM=NEVER \
   -DCMAKE_FIND_ROOT_PATH_MODE_LIBRARY=ONLY -DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY \
   -DACCRUE_OPENCL=OFF -DACCRUE_WERROR=ON
-targets=(accrue_program cli_fixture cli_metrics test_ops test_half test_initialisers)
+targets=(accrue_program cli_fixture cli_metrics test_ops test_half test_products test_initialisers)
 if [[ $all ]]; then targets=(all); fi
 cmake --build "$build" --parallel "$(nproc)" --target "${targets[@]}"
 
@@ -145,6 +145,7 @@ test_cpu() { # NAME
   emulate "$cpu" accrue devices >"$work/devices-$1"
   grep -q "$(driver_of "$1")" "$work/devices-$1" || fail "$1 is not chosen: $(cat "$work/devices-$1")"
   test_program "$1" "$cpu" test_half
+  if [[ $1 == neon ]]; then test_program "$1" "$cpu" test_products; fi
   mapfile -t families < <(emulate "$cpu" test_ops --list | grep -vxFf <(printf '%s\n' "${slow[@]}"))
   test_program "$1" "$cpu" test_ops "${families[@]}"
   if [[ ! $all ]]; then

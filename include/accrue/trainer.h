@@ -3,10 +3,11 @@
  *
  * A window is one effective batch. Micro-batches add gradients of the *sum* of losses; the update
  * at the end of the window divides by the window's total weight, once. An update is a transaction:
- * if the loss or any gradient is not finite, nothing changes but the report. A failure of the
- * device itself in a window is undone by discarding the window. In the middle of the steps of
- * parameters it cannot be undone: the trainer then refuses to train, evaluate and save, until a
- * state is loaded; or training is taken up by another one from parameters that were saved before.
+ * if the loss, any gradient or what a batch norm pools is not finite, nothing changes but the
+ * report. A failure of the device itself in a window is undone by discarding the window. In the
+ * middle of the steps of parameters it cannot be undone: the trainer then refuses to train,
+ * evaluate and save, until a state is loaded; or training is taken up by another one from
+ * parameters that were saved before.
  *
  * The same seed, device, thread count and plan give the same bits. A plan that was chosen under a
  * budget depends on the device's measured speed, so to repeat a run exactly give its micro-batch
@@ -93,7 +94,8 @@ typedef struct ac_loss_mean {
 /* What a window has come to, before anything is changed. May still change. */
 typedef struct ac_decision {
   double loss, weight, grad_norm; /* as in ac_update */
-  bool finite;   /* loss and gradients; if not, the window is skipped in any case */
+  bool finite;   /* loss, gradients and the means and variances that batch norms pool; if not, the
+                    window is skipped in any case */
   double factor; /* what the update multiplies gradients of the mean loss by: that of clipping,
                     or 1. May be set to another that is finite and not negative */
   bool skip;     /* may be set: nothing is changed, as if the window were not finite, but a dynamic
@@ -150,6 +152,8 @@ typedef struct ac_update {
   double loss_scale; /* of this window; 1 without loss scaling */
   bool skipped;      /* something was not finite, the weight was zero, or `decide` said so: nothing
                         was changed */
+  /* finite_gradient: and the means and variances that batch norms pool. Where these are not,
+   * grad_norm is infinite. */
   bool finite_loss, finite_gradient;
   /* Skipped, and no lower loss scale is left to try: the scale is at its floor, a static one has
    * failed in ten windows in a row, or there is no scaling. The model diverges, its data are not
@@ -254,10 +258,10 @@ AC_API ac_status ac_trainer_save_state(ac_trainer *trainer, const char *path,
                                        const ac_metadata *metadata, int metadata_count);
 
 /* Checks the whole file before it changes the trainer: checksums, every tensor by name, dtype and
- * shape, the optimizer; AC_ERROR_FORMAT, or AC_ERROR_UNSUPPORTED of another version, says what does
- * not fit. A window in progress is discarded.
- * If reading fails afterwards the trainer is of no use until another state is loaded. The settings
- * of the trainer's description stay as they are, but for its seed. May still change. */
+ * shape, no tensor too many, the optimizer; AC_ERROR_FORMAT, or AC_ERROR_UNSUPPORTED of another
+ * version, says what does not fit. A window in progress is discarded. If reading fails afterwards
+ * the trainer is of no use until another state is loaded. The settings of the trainer's description
+ * stay as they are, but for its seed. May still change. */
 AC_API ac_status ac_trainer_load_state(ac_trainer *trainer, const char *path);
 
 /* How far ac_fit has come, in the trainer's life and in those that its state was saved from. May
@@ -318,6 +322,8 @@ typedef struct ac_fit_event {
  * with `stopped`. */
 typedef bool (*ac_fit_callback)(void *user, const ac_fit_event *event);
 
+#define AC_MAX_FINGERPRINT 96 /* bytes */
+
 typedef struct ac_fit_desc {
   ac_dataset *train;
   ac_dataset *validation; /* may be NULL */
@@ -328,9 +334,17 @@ typedef struct ac_fit_desc {
   bool no_final_evaluation;
   /* Goes on where the trainer's last ac_fit ended, or that of the state that was loaded: `steps`
    * and `epochs` count from the beginning of all, as do the results, and a window in progress is
-   * completed. The data and the order must be the same, which fails with AC_ERROR_ARGUMENT as far
-   * as it can be seen. May still change. */
+   * completed. With more steps than before, an evaluation that was due after the last window comes
+   * first, as in a run that had them from the beginning, unless the final one was of the same
+   * samples. The data and the order must be the same, which fails with AC_ERROR_ARGUMENT as far as
+   * it can be seen. May still change. */
   bool resume;
+  /* Which data `train` is, in the caller's words: a hash or a version, say, as the library cannot
+   * know it of callbacks and memory. Printable ASCII, at most AC_MAX_FINGERPRINT; copied. It
+   * becomes part of states, as metadata `accrue.state.fit.fingerprint`, and a fit that goes on with
+   * another one fails with AC_ERROR_ARGUMENT. NULL or "": not known; then, or where the run to go
+   * on with had none, nothing is compared. May still change. */
+  const char *fingerprint;
   /* Where `stop` says so within a window, the window stays in progress, so that a state can hold
    * it; unless the plan keeps its gradients in the arena. May still change. */
   bool keep_window;

@@ -27,7 +27,7 @@ typedef enum ac_role {
   AC_ROLE_GRADIENT,   /* of a parameter: added to by every micro-batch */
   AC_ROLE_POOLED,     /* batch norm's statistics: those of every micro-batch are joined to it */
   AC_ROLE_LOSS,       /* AC_LOSS_SUMS floats: added to by every micro-batch */
-  AC_ROLE_STATISTICS, /* of a parameter's gradient, once a window */
+  AC_ROLE_STATISTICS, /* of a parameter's gradient, or of what is pooled, once a window */
   AC_ROLE_STATE,      /* what an optimizer keeps for a parameter */
   AC_ROLE_COUNTER     /* what is counted in stored values: no tensor of a graph has it */
 } ac_role;

@@ -32,8 +32,9 @@ ac_status ac_model_file_write_checked(const char *path, const ac_model_tensor *t
                                       int tensor_count, const ac_metadata *metadata,
                                       int metadata_count, ac_model_source source, void *user);
 
-/* Reads the whole file. Fails with AC_ERROR_FORMAT where it has no checksums, or does not come to
- * them. */
+/* Reads the whole file. Fails with AC_ERROR_FORMAT where it has no checksums, does not come to
+ * them, or holds a tensor that ac_model_file_read_stored cannot read: in f64, or of a dtype that is
+ * not listed. */
 ac_status ac_model_file_verify(ac_model_file *file);
 
 /* Elements [first, first + count) of a tensor of any dtype, as they are stored. */

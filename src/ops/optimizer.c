@@ -1,4 +1,5 @@
-/* What ends a window: statistics of gradients, then the steps of parameters. */
+/* What ends a window: statistics of gradients and of what batch norms pool, then the steps of
+ * parameters. */
 #include "ops/optimizer.h"
 
 #include "core/error.h"
@@ -25,6 +26,7 @@ static ac_node *append(ac_graph *graph, ac_op op, const void *attributes, size_t
   return index < 0 ? NULL : ac_node_at(graph, index);
 }
 
+/* Of a gradient, or of pooled statistics, which must be finite as well. */
 static ac_status append_statistics(ac_graph *graph, ac_tensor *gradient) {
   static const ac_shape pair = {.rank = 1, .dim = {2}};
   ac_tensor *out = ac_graph_new_tensor(graph, AC_ROLE_STATISTICS, AC_F32, &pair);
@@ -65,6 +67,10 @@ static ac_status append_all(ac_graph *graph, ac_op op, int states, const tensors
   for (int i = 0; i < graph->parameter_count; i++)
     if (list[i].gradient >= 0)
       AC_TRY(append_statistics(graph, ac_tensor_at(graph, list[i].gradient)));
+  const int tensor_count = graph->tensor_count;
+  for (int i = 0; i < tensor_count; i++)
+    if (ac_tensor_at(graph, i)->role == AC_ROLE_POOLED)
+      AC_TRY(append_statistics(graph, ac_tensor_at(graph, i)));
   for (int i = 0; i < graph->parameter_count; i++)
     if (list[i].gradient >= 0) AC_TRY(append_step(graph, op, states, i, &list[i]));
   return AC_OK;

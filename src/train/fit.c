@@ -87,6 +87,12 @@ static ac_status next_piece(fit *f, int64_t done, piece *p) {
 
 /* ---- a window that failed -------------------------------------------------------------------- */
 
+/* Whether what a batch norm has pooled was found not finite, when no gradient was. */
+static bool pools_badly(const ac_trainer *trainer) {
+  const int parameter = trainer->nonfinite;
+  return parameter >= 0 && trainer->instance.plan->problem.parameters[parameter].gradient < 0;
+}
+
 /* Runs the window again and names the first op that yields something not finite. */
 static ac_status locate(fit *f, char *where, size_t size) {
   piece p;
@@ -97,7 +103,8 @@ static ac_status locate(fit *f, char *where, size_t size) {
   const ac_graph *graph = f->trainer->instance.plan->graph;
   int parameter = f->trainer->nonfinite;
   if (!where[0] && parameter >= 0)
-    snprintf(where, size, "the gradient of parameter %s",
+    snprintf(where, size, "the %s of parameter %s",
+             pools_badly(f->trainer) ? "pooled statistics" : "gradient",
              ac_tensor_at(graph, graph->parameters[parameter])->name);
   if (!where[0]) snprintf(where, size, "the sum over the window");
   return AC_OK;
@@ -122,13 +129,14 @@ static ac_status explain(fit *f, const ac_update *update) {
     snprintf(scale, sizeof scale, " even at the lowest loss scale, %g", update->loss_scale);
   else if (scaler->desc.kind == AC_LOSS_SCALING_STATIC)
     snprintf(scale, sizeof scale, " in %lld windows in a row", (long long)scaler->overflows);
-  const char *cause = "";
+  const char *cause = "", *bad = update->finite_loss ? "gradient" : "loss";
+  if (update->finite_loss && pools_badly(f->trainer)) bad = "pooled mean or variance";
   if (scale[0] && strncmp(where, "input ", strlen("input ")) != 0)
     cause = scaler->desc.kind == AC_LOSS_SCALING_STATIC && update->finite_loss
                 ? "the model diverges or the loss scale is too high: "
                 : "the model diverges: ";
   return ac_fail(AC_ERROR_NOT_FINITE, "step %lld: %sthe %s is not finite%s; it first appears in %s",
-                 step, cause, update->finite_loss ? "gradient" : "loss", scale, where);
+                 step, cause, bad, scale, where);
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
@@ -154,14 +162,15 @@ static void keep_position(fit *f, bool evaluation_due) {
                                       .no_shuffle = desc->no_shuffle};
 }
 
-static ac_status evaluate(fit *f, int64_t limit) {
+/* `due`: another one is, if windows follow. */
+static ac_status evaluate(fit *f, int64_t limit, bool due) {
   ac_fit_event event = {.kind = AC_FIT_EVALUATION, .step = f->result.steps};
   AC_TRY(ac_trainer_evaluate_until(f->trainer, f->desc->validation, limit, &f->stop,
                                    &event.evaluation));
   if (f->stop.stopped) return AC_OK;
   f->result.final = event.evaluation;
   f->result.evaluated = true;
-  keep_position(f, false);
+  keep_position(f, due);
   report(f, &event);
   return AC_OK;
 }
@@ -193,6 +202,15 @@ static bool finished(const fit *f) {
   return f->next.epoch >= f->desc->epochs;
 }
 
+/* It takes the place of one that was due after the last window, if that is of all samples, too. */
+static ac_status evaluate_finally(fit *f) {
+  const int64_t limit = f->desc->eval_samples;
+  const bool partial = limit > 0 && limit < ac_dataset_count(f->desc->validation);
+  return evaluate(f, 0, f->trainer->fit.evaluation_due && partial);
+}
+
+/* After the last window no evaluation follows but the final one. A fit that goes on from there with
+ * more windows begins with the one that was due. */
 static ac_status end_window(fit *f) {
   ac_fit_event event = {.kind = AC_FIT_STEP, .samples = f->window.count};
   AC_TRY(ac_trainer_update(f->trainer, &event.update));
@@ -202,12 +220,11 @@ static ac_status end_window(fit *f) {
   f->waited = 0;
   count_window(f, &event);
   const int64_t every = f->desc->eval_every;
-  const bool due = every && f->desc->validation && !event.replayed && !finished(f) &&
-                   f->result.steps % every == 0;
+  const bool due = every && f->desc->validation && !event.replayed && f->result.steps % every == 0;
   keep_position(f, due);
   report(f, &event);
   if (event.update.stuck) return explain(f, &event.update);
-  return due && !f->stop.stopped ? evaluate(f, f->desc->eval_samples) : AC_OK;
+  return due && !finished(f) ? evaluate(f, f->desc->eval_samples, false) : AC_OK;
 }
 
 /* ---- the loop -------------------------------------------------------------------------------- */
@@ -238,14 +255,14 @@ static void leave_window(fit *f) {
 static ac_status run(fit *f) {
   f->resumed = ac_clock();
   if (f->trainer->fit.evaluation_due && f->desc->validation && !finished(f))
-    AC_TRY(evaluate(f, f->desc->eval_samples));
+    AC_TRY(evaluate(f, f->desc->eval_samples, false));
   while (!finished(f)) AC_TRY(run_window(f));
   leave_window(f);
   f->result.epochs = f->next.epoch;
   if (!f->desc->validation || f->desc->no_final_evaluation || f->stop.stopped) return AC_OK;
   ac_fit_event trained = {.kind = AC_FIT_TRAINED, .step = f->result.steps};
   report(f, &trained);
-  return f->stop.stopped ? AC_OK : evaluate(f, 0);
+  return f->stop.stopped ? AC_OK : evaluate_finally(f);
 }
 
 /* What several losses weigh has to be known before a window begins. */
@@ -261,6 +278,12 @@ static ac_status check_losses(const ac_trainer *trainer) {
                  "batches read ahead (read_ahead), or for means per sample");
 }
 
+bool ac_fingerprint_may_be(const char *text) {
+  size_t length = 0;
+  while (text[length] >= ' ' && text[length] <= '~') length++;
+  return !text[length] && length <= AC_MAX_FINGERPRINT;
+}
+
 static ac_status check_desc(const ac_trainer *trainer, const ac_fit_desc *desc) {
   if (!desc->train || ac_dataset_count(desc->train) < 1)
     return ac_fail(AC_ERROR_ARGUMENT, "fit: there is nothing to train on");
@@ -274,6 +297,10 @@ static ac_status check_desc(const ac_trainer *trainer, const ac_fit_desc *desc) 
                    "fit: the dataset's %lld samples never fill a batch of %lld, and incomplete "
                    "windows are dropped",
                    (long long)ac_dataset_count(desc->train), (long long)batch);
+  if (desc->fingerprint && !ac_fingerprint_may_be(desc->fingerprint))
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "fit: the fingerprint is longer than %d bytes, or not printable ASCII",
+                   AC_MAX_FINGERPRINT);
   AC_TRY(check_losses(trainer));
   if (trainer->window_samples > 0 && !(desc->resume && trainer->fit.begun))
     return ac_fail(AC_ERROR_STATE, "fit: a window is in progress; update or discard it first");
@@ -326,7 +353,9 @@ static ac_status open_loader(fit *f) {
 }
 
 /* The same samples in the same order, as far as that can be seen. */
-static ac_status check_position(const ac_fit_position *at, const ac_fit_desc *desc) {
+static ac_status check_position(const ac_trainer *trainer, const ac_fit_desc *desc) {
+  const ac_fit_position *at = &trainer->fit;
+  const char *had = trainer->fingerprint, *has = desc->fingerprint ? desc->fingerprint : "";
   const int64_t count = ac_dataset_count(desc->train);
   if (at->count != count)
     return ac_fail(AC_ERROR_ARGUMENT,
@@ -336,7 +365,18 @@ static ac_status check_position(const ac_fit_position *at, const ac_fit_desc *de
     return ac_fail(AC_ERROR_ARGUMENT,
                    "fit: the run to go on with took its samples in another order (seed %llu%s)",
                    (unsigned long long)at->seed, at->no_shuffle ? ", not shuffled" : "");
+  if (*had && *has && strcmp(had, has) != 0)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "fit: the run to go on with trained on data of fingerprint \"%s\", and that of "
+                   "these is \"%s\"",
+                   had, has);
   return AC_OK;
+}
+
+/* That of a run that goes on stays, unless there is another to take its place. */
+static void keep_fingerprint(ac_trainer *trainer, const ac_fit_desc *desc, bool goes_on) {
+  if (!goes_on) trainer->fingerprint[0] = 0;
+  if (desc->fingerprint && *desc->fingerprint) strcpy(trainer->fingerprint, desc->fingerprint);
 }
 
 /* Where the run begins or goes on. */
@@ -344,10 +384,12 @@ static ac_status find_begin(fit *f) {
   ac_trainer *trainer = f->trainer;
   const ac_fit_position *at = &trainer->fit;
   if (!f->desc->resume || !at->begun) {
+    keep_fingerprint(trainer, f->desc, false);
     keep_position(f, false);
     return AC_OK;
   }
-  AC_TRY(check_position(at, f->desc));
+  AC_TRY(check_position(trainer, f->desc));
+  keep_fingerprint(trainer, f->desc, true);
   f->next = at->next;
   f->done = trainer->window_samples;
   f->result = (ac_fit_result){

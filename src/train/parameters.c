@@ -63,6 +63,7 @@ static ac_status write_working(ac_instance *instance, int working, int64_t first
 
 ac_status ac_instance_write_parameter(ac_instance *instance, int index, int64_t first,
                                       int64_t count, const float *data) {
+  if (count == 0) return AC_OK; /* there may be no data to point to */
   const ac_parameter_tensors *memory = &instance->plan->problem.parameters[index];
   void *original = instance->persistent[memory->tensor];
   if (original)

@@ -28,7 +28,11 @@ typedef struct record {
   ac_fit_position fit;
   int64_t samples, whole_samples; /* of the window in progress */
   double fed[AC_MAX_LOSSES], whole[AC_MAX_LOSSES];
+  char fingerprint[AC_MAX_FINGERPRINT + 1];
 } record;
+
+/* The one text, which is there only where the caller has given one. */
+#define FINGERPRINT "accrue.state.fit.fingerprint"
 
 typedef enum field_kind { INTEGER, UNSIGNED, REAL, REALS } field_kind;
 
@@ -135,6 +139,7 @@ static record record_of(const ac_trainer *trainer) {
               .whole_samples = trainer->whole_samples};
   if (r.samples) memcpy(r.fed, trainer->fed_weight, sizeof r.fed);
   if (r.whole_samples) memcpy(r.whole, trainer->whole_weight, sizeof r.whole);
+  strcpy(r.fingerprint, trainer->fingerprint);
   return r;
 }
 
@@ -151,6 +156,7 @@ static void take_record(ac_trainer *trainer, const record *r) {
     trainer->scaler.stuck = r->stuck;
   }
   trainer->fit = r->fit;
+  strcpy(trainer->fingerprint, r->fingerprint);
   trainer->window_samples = r->samples;
   trainer->whole_samples = r->whole_samples;
   memcpy(trainer->fed_weight, r->fed, sizeof r->fed);
@@ -243,7 +249,8 @@ static ac_status write_contents(contents *c, const char *path, const ac_metadata
   char text[FIELDS][FIELD_TEXT];
   const record r = record_of(c->trainer);
   ac_model_tensor *tensors = calloc((size_t)c->count + 1, sizeof *tensors);
-  ac_metadata *all = calloc((size_t)metadata_count + FIELDS, sizeof *all);
+  ac_metadata *all = calloc((size_t)metadata_count + FIELDS + 1, sizeof *all);
+  int count = metadata_count;
   for (int i = 0; tensors && i < c->count; i++) {
     const ac_cell *cell = c->tensors[i].cell;
     tensors[i] = (ac_model_tensor){c->tensors[i].name, cell->dtype, cell->shape.rank, {0}};
@@ -253,13 +260,13 @@ static ac_status write_contents(contents *c, const char *path, const ac_metadata
   const ac_plain_numbers numbers = ac_plain_numbers_begin();
   for (int i = 0; all && i < FIELDS; i++) {
     put_field(&r, i, text[i]);
-    all[metadata_count + i] = (ac_metadata){fields[i].key, text[i]};
+    all[count++] = (ac_metadata){fields[i].key, text[i]};
   }
   ac_plain_numbers_end(&numbers);
-  ac_status status = tensors && all
-                         ? ac_model_file_write_checked(path, tensors, c->count, all,
-                                                       metadata_count + FIELDS, read_cell, c)
-                         : ac_fail(AC_ERROR_MEMORY, "no memory to save %s", path);
+  if (all && *r.fingerprint) all[count++] = (ac_metadata){FINGERPRINT, r.fingerprint};
+  ac_status status = tensors && all ? ac_model_file_write_checked(path, tensors, c->count, all,
+                                                                  count, read_cell, c)
+                                    : ac_fail(AC_ERROR_MEMORY, "no memory to save %s", path);
   free(tensors);
   free(all);
   return status;
@@ -299,6 +306,10 @@ static ac_status read_record(const ac_model_file *file, const char *path, record
     return refuse_value(path, "accrue.state.loss_scale");
   if (r->fit.begun && r->fit.next.position >= r->fit.count)
     return refuse_value(path, "accrue.state.fit.position");
+  const char *fingerprint = ac_model_file_metadata(file, FINGERPRINT);
+  if (!fingerprint) return AC_OK;
+  if (!*fingerprint || !ac_fingerprint_may_be(fingerprint)) return refuse_value(path, FINGERPRINT);
+  strcpy(r->fingerprint, fingerprint);
   return AC_OK;
 }
 

@@ -43,7 +43,10 @@ struct ac_trainer {
   bool has_stepped;                   /* an update has run all that updates run */
   bool broken;                        /* a device failure left the window half done */
   ac_fit_position fit;
-  int nonfinite; /* parameter whose gradient was found not finite in the last update, or -1 */
+  char fingerprint[AC_MAX_FINGERPRINT + 1]; /* of its data, by the caller; "": not known */
+  /* Parameter whose gradient was found not finite in the last update, or running mean for which the
+   * pooled statistics were; -1: none. */
+  int nonfinite;
 };
 
 /* Adds samples [first, first + count) of the data, by input, to the window: at most a micro-batch.
@@ -76,6 +79,9 @@ ac_status ac_trainer_evaluate_until(ac_trainer *trainer, ac_dataset *dataset, in
  * `sample` on of the window. */
 ac_status ac_trainer_locate_data(ac_trainer *trainer, const void *const *data, int64_t first,
                                  int64_t sample, int64_t count, char *text, size_t size);
+
+/* Whether this may be a fingerprint: of its length, and printable. */
+bool ac_fingerprint_may_be(const char *text);
 
 /* What ac_fit's loader is to do. Its batches take what the plan counts as read ahead; beside them
  * each thread and the caller have room for one sample of a field that nothing reads. */

@@ -1,10 +1,11 @@
-/* The end of a window. One pass over the gradients yields their norm and whether all is finite, one
- * small read-back brings that and the loss sums to the host, and only then are parameters and
- * moments touched. With S the factor of the loss gradient and W the window's weight, the device
- * holds S * (sum of gradients); the factor clip / (S W) is folded into the optimizer's kernel. S is
- * the loss scale by the weight that a whole window has at most, up to a power of two, and changes
- * between windows only. With several losses W is the number of samples, S goes by these, and each
- * loss has a share of S (losses.c). */
+/* The end of a window. One pass over the gradients yields their norm and whether all is finite; so
+ * does one over what batch norms have pooled, as a variance may be beyond floats where gradients
+ * are not. One small read-back brings that and the loss sums to the host, and only then are
+ * parameters and moments touched. With S the factor of the loss gradient and W the window's weight,
+ * the device holds S * (sum of gradients); the factor clip / (S W) is folded into the optimizer's
+ * kernel. S is the loss scale by the weight that a whole window has at most, up to a power of two,
+ * and changes between windows only. With several losses W is the number of samples, S goes by
+ * these, and each loss has a share of S (losses.c). */
 #include "train/trainer.h"
 
 #include "core/error.h"
@@ -18,10 +19,10 @@ static ac_status check_update(ac_trainer *trainer) {
   return status == AC_OK ? AC_OK : ac_fail_prefix(status, "trainer: nothing was changed");
 }
 
-/* What one pass over the gradients yields. */
+/* What one pass over gradients and pooled statistics yields. */
 typedef struct gradient_report {
   double norm; /* of the sum of gradients, unscaled */
-  bool finite;
+  bool finite; /* pooled statistics, too */
 } gradient_report;
 
 static bool is_trained(const ac_trainer *trainer, int parameter) {
@@ -53,8 +54,10 @@ static gradient_report read_statistics(ac_trainer *trainer) {
     const ac_cell *cell = &plan->cells[i];
     if (cell->role != AC_ROLE_STATISTICS) continue;
     const float *statistics = statistics_of(trainer, cell);
-    report.norm += (double)statistics[0];
-    if (statistics[1] == 0 && isfinite(statistics[0])) continue;
+    const bool gradient = is_trained(trainer, cell->owner);
+    if (gradient) report.norm += (double)statistics[0];
+    /* The square of a variance may be beyond floats. */
+    if (statistics[1] == 0 && (!gradient || isfinite(statistics[0]))) continue;
     report.finite = false;
     if (trainer->nonfinite < 0) trainer->nonfinite = cell->owner;
   }
@@ -216,7 +219,7 @@ static ac_status update_parameters(ac_trainer *trainer, ac_update *result) {
 double ac_trainer_gradient_norm(const ac_trainer *trainer, int index) {
   const ac_plan *plan = trainer ? trainer->instance.plan : NULL;
   const ac_cell *cell = plan ? ac_plan_cell(plan, AC_ROLE_STATISTICS, index, 0) : NULL;
-  if (!cell || !(trainer->reduced_weight > 0)) return 0;
+  if (!cell || !is_trained(trainer, index) || !(trainer->reduced_weight > 0)) return 0;
   return sqrt((double)statistics_of(trainer, cell)[0]) / trainer->reduced_weight;
 }
 

@@ -219,6 +219,19 @@ case_metrics() {
   "$METRICS" check m
 }
 
+# A run that goes on to more steps, under a rate that does not go by them, writes what the longer run does, with the
+# evaluation that was due after its last step.
+case_longer() {
+  text
+  local same=(--eval-every 3 --eval-samples 4 --schedule constant --warmup 1 --seed 3 --threads 1 --micro-batch 3) times
+  times='s/"(seconds|data_wait_s|samples_per_s|tokens_per_s|peak_bytes)":[^,}]*//g'
+  train "${same[@]}" --steps 9 --metrics whole.jsonl --out whole >/dev/null
+  train "${same[@]}" --steps 6 --metrics m.jsonl --out model >/dev/null
+  train "${same[@]}" --steps 9 --metrics m.jsonl --out model --resume >/dev/null
+  cmp whole/model.safetensors model/model.safetensors || die "another model"
+  cmp <(sed -E "$times" whole.jsonl) <(sed -E "$times" m.jsonl) || die "other metrics"
+}
+
 # The same seed gives the same bits; another seed, another model.
 case_repeat() {
   text

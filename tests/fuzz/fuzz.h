@@ -17,10 +17,13 @@ typedef struct fuzz_format {
 } fuzz_format;
 
 extern const fuzz_format fuzz_idx, fuzz_cifar, fuzz_model_file, fuzz_state_file, fuzz_tokens,
-    fuzz_options, fuzz_report;
+    fuzz_trainer_state, fuzz_options, fuzz_report;
 
 /* The path of file `which` (0 or 1), which now holds these bytes. */
 const char *fuzz_file(int which, const void *data, size_t bytes);
+
+/* Of all that lies on the device `cpu`, which is plain memory here. */
+uint64_t fuzz_memory_hash(void);
 
 /* Hands over the data, compressed. `prefix` bytes at its beginning stay as they are. */
 void fuzz_take_gzip(fuzz_take take, const uint8_t *data, size_t bytes, size_t prefix);

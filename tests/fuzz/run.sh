@@ -28,10 +28,17 @@ if [[ ! $compiler ]]; then
 fi
 
 read -ra libraries <<<"$(pkg-config --cflags --libs jansson zlib)"
-"$compiler" "${flags[@]}" -Iinclude -Isrc -Itools tests/fuzz/*.c src/core/*.c src/data/*.c src/io/*.c \
+"$compiler" "${flags[@]}" -Iinclude -Isrc -Itools -Itests tests/fuzz/*.c src/{core,graph,ops,plan,train,data,io,bench}/*.c \
+  src/backend/*.c src/backend/dry/*.c \
   tools/common/{options,text}.c tools/report/{history,html,picture,curves,page,story,tables,confusion}.c "${libraries[@]}" -lpthread -lm -ldl -o "$folder/fuzz"
 
-for format in idx cifar model_file state_file tokens options report; do
+# In memory, as states that are saved are synced.
+if [[ -d /dev/shm ]]; then export TMPDIR=/dev/shm; fi
+TMPDIR=$(mktemp -d)
+export TMPDIR
+trap 'rm -rf "$TMPDIR"' EXIT
+
+for format in idx cifar model_file state_file trainer_state tokens options report; do
   rm -rf "${folder:?}/$format"
   mkdir "$folder/$format"
   # Inputs are small, so that they are many; no seed of the fuzzer's own, so that each run looks elsewhere.

@@ -1,9 +1,9 @@
-/* Safetensors with checksums: bit 0 of byte 0 says whether the header's checksum is put right, the
- * rest is the file. */
+/* Safetensors with checksums: bit 0 of byte 0 says whether the checksums are put right, the rest is
+ * the file. */
 #include "fuzz.h"
 
-#include "io/checksum.h"
 #include "io/safetensors.h"
+#include "unit/checksums.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,22 +11,6 @@
 #include <unistd.h>
 
 enum { LONGEST = 8192 };
-
-/* So that headers that are read are those of files that are whole, too. */
-static void put_right(uint8_t *file, size_t bytes) {
-  char header[LONGEST + 1];
-  uint64_t length = 0;
-  for (int i = 0; i < 8 && bytes >= 8; i++) length |= (uint64_t)file[i] << 8 * i;
-  if (bytes < 8 || length > bytes - 8) return;
-  memcpy(header, file + 8, length);
-  header[length] = 0;
-  char *digits = ac_checksum_digits(header, AC_HEADER_CHECKSUM);
-  if (!digits || strnlen(digits, AC_CHECKSUM_DIGITS) < AC_CHECKSUM_DIGITS) return;
-  uint64_t checksum = ac_header_checksum(file, header, length);
-  uint8_t *to = file + 8 + (digits - header);
-  for (int i = AC_CHECKSUM_DIGITS - 1; i >= 0; i--, checksum /= 16)
-    to[i] = (uint8_t) "0123456789abcdef"[checksum % 16];
-}
 
 static void read_tensor(ac_model_file *file, int index) {
   const ac_model_tensor *tensor = ac_model_file_tensor(file, index);
@@ -43,7 +27,7 @@ static void run(const uint8_t *data, size_t bytes) {
   ac_model_file *file;
   if (bytes < 1 || bytes - 1 > LONGEST) return;
   memcpy(contents, data + 1, bytes - 1);
-  if (data[0] & 1) put_right(contents, bytes - 1);
+  if (data[0] & 1) put_checksums_right(contents, bytes - 1);
   if (ac_model_file_open(&file, fuzz_file(0, contents, bytes - 1)) != AC_OK) return;
   if (ac_model_file_verify(file) != AC_OK) fuzz_check_sentence();
   else

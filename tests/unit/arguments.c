@@ -396,6 +396,7 @@ static void trainers(void) {
   assert_ok(ac_trainer_accumulate(trainer, 2, feeds, 2));
   REFUSED(ac_trainer_get_gradient, trainer, ac_trainer_get_gradient(NULL, 0, 0, 1, numbers));
   REFUSED(ac_trainer_get_gradient, data, ac_trainer_get_gradient(trainer, 0, 0, 1, NULL));
+  HARMLESS(ac_trainer_get_gradient, data, ac_trainer_get_gradient(trainer, 0, 0, 0, NULL) == AC_OK);
   HARMLESS(ac_trainer_gradient_norm, trainer, ac_trainer_gradient_norm(NULL, 0) == 0);
   HARMLESS(ac_trainer_update, result, ac_trainer_update(trainer, NULL) == AC_OK);
   REFUSED(ac_trainer_locate_nonfinite, trainer,
@@ -416,6 +417,10 @@ static void trainers(void) {
   REFUSED(ac_trainer_get_parameter, data, ac_trainer_get_parameter(trainer, 0, 0, 1, NULL));
   REFUSED(ac_trainer_set_parameter, trainer, ac_trainer_set_parameter(NULL, 0, 0, 1, numbers));
   REFUSED(ac_trainer_set_parameter, data, ac_trainer_set_parameter(trainer, 0, 0, 1, NULL));
+  HARMLESS(ac_trainer_get_parameter, data,
+           ac_trainer_get_parameter(trainer, 0, 0, 0, NULL) == AC_OK);
+  HARMLESS(ac_trainer_set_parameter, data,
+           ac_trainer_set_parameter(trainer, 0, 0, 0, NULL) == AC_OK);
   REFUSED(ac_trainer_save, trainer, ac_trainer_save(NULL, "there/is/none", NULL, 0));
   REFUSED(ac_trainer_save, path, ac_trainer_save(trainer, NULL, NULL, 0));
   REFUSED(ac_trainer_save, metadata, ac_trainer_save(trainer, "there/is/none", NULL, 1));
@@ -445,11 +450,14 @@ static void sessions(void) {
   REFUSED(ac_session_set_parameter, session, ac_session_set_parameter(NULL, "w", 0, 1, numbers));
   REFUSED(ac_session_set_parameter, name, ac_session_set_parameter(session, NULL, 0, 1, numbers));
   REFUSED(ac_session_set_parameter, data, ac_session_set_parameter(session, "w", 0, 1, NULL));
+  HARMLESS(ac_session_set_parameter, data,
+           ac_session_set_parameter(session, "w", 0, 0, NULL) == AC_OK);
   REFUSED(ac_session_run, session, ac_session_run(NULL, 2, feeds, 2));
   REFUSED(ac_session_run, feeds, ac_session_run(session, 2, NULL, 2));
   REFUSED(ac_session_output, session, ac_session_output(NULL, "hidden", 0, 1, numbers));
   REFUSED(ac_session_output, name, ac_session_output(session, NULL, 0, 1, numbers));
   REFUSED(ac_session_output, data, ac_session_output(session, "hidden", 0, 1, NULL));
+  HARMLESS(ac_session_output, data, ac_session_output(session, "hidden", 0, 0, NULL) == AC_OK);
   REFUSED(ac_session_evaluate, session, ac_session_evaluate(NULL, dataset, 0, &evaluation));
   REFUSED(ac_session_evaluate, dataset, ac_session_evaluate(evaluator, NULL, 0, &evaluation));
   REFUSED(ac_session_evaluate, result, ac_session_evaluate(evaluator, dataset, 0, NULL));

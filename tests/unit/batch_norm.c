@@ -249,6 +249,94 @@ static void a_skipped_update_changes_nothing(void **state) {
   everywhere(check_skipped);
 }
 
+/* What windows change in the norms. */
+static void read_all(run *r, float values[6][CHANNELS]) {
+  static const char *const names[] = {"first.running_mean",  "first.running_var",  "second.weight",
+                                      "second.running_mean", "second.running_var", "second.bias"};
+  for (int i = 0; i < 6; i++) read(r, names[i], values[i]);
+}
+
+/* Samples that floats hold with a variance that they do not: 1/std is 0, so that loss and gradients
+ * are finite, and yet the window is skipped. With squares that floats do not hold either, it is
+ * not.
+ */
+static void check_variance(const char *device) {
+  const samples good = make_samples();
+  samples large = good;
+  for (int i = 0; i < SAMPLES * ROW; i++) large.x[i] = i % 2 ? 1e20f : -1e20f;
+  for (int64_t micro_batch = SAMPLES; micro_batch > 0; micro_batch -= 8) {
+    run r = start(device, (ac_plan_desc){.micro_batch = micro_batch});
+    float before[6][CHANNELS], after[6][CHANNELS];
+    assert_false(train(&r, &good, SAMPLES).skipped);
+    read_all(&r, before);
+    const ac_update update = train(&r, &large, SAMPLES);
+    assert_true(update.finite_loss && isfinite(update.loss) && isinf(update.grad_norm));
+    assert_true(!update.finite_gradient && update.skipped && update.stuck && update.update == 1);
+    read_all(&r, after);
+    assert_memory_equal(before, after, sizeof before);
+    const ac_update next = train(&r, &good, SAMPLES);
+    read_all(&r, after);
+    stop(&r);
+
+    run twin = start(device, (ac_plan_desc){.micro_batch = micro_batch});
+    assert_false(train(&twin, &good, SAMPLES).skipped);
+    assert_true(train(&twin, &good, SAMPLES).grad_norm == next.grad_norm);
+    read_all(&twin, before);
+    assert_memory_equal(before, after, sizeof before);
+    stop(&twin);
+  }
+}
+
+static void a_variance_beyond_floats_is_skipped(void **state) {
+  (void)state;
+  everywhere(check_variance);
+}
+
+static void check_large(const char *device) {
+  samples s = make_samples();
+  for (int i = 0; i < SAMPLES * ROW; i++) s.x[i] *= 1e13f;
+  run r = start(device, (ac_plan_desc){.micro_batch = 6});
+  float variance[CHANNELS];
+  const ac_update update = train(&r, &s, SAMPLES);
+  assert_true(!update.skipped && update.finite_gradient && isfinite(update.grad_norm));
+  read(&r, "first.running_var", variance);
+  assert_true(variance[0] > 1e24f);
+  const int index = ac_trainer_find_parameter(r.trainer, "first.running_mean");
+  assert_true(ac_trainer_gradient_norm(r.trainer, index) == 0);
+  stop(&r);
+}
+
+static void large_statistics_are_no_part_of_the_norm(void **state) {
+  (void)state;
+  everywhere(check_large);
+}
+
+static void refuses_to_fit(const samples *s, const char *where) {
+  const ac_field fields[] = {{"x", AC_F32, ROW}, {"t", AC_F32, ROW}};
+  const void *data[] = {s->x, s->t};
+  char sentence[160];
+  ac_dataset *dataset;
+  assert_ok(ac_dataset_from_memory(&dataset, SAMPLES, 2, fields, data));
+  run r = start("cpu", (ac_plan_desc){.micro_batch = 6});
+  snprintf(sentence, sizeof sentence,
+           "the pooled mean or variance is not finite; it first appears in %s", where);
+  assert_refused(
+      ac_fit(r.trainer, &(ac_fit_desc){.train = dataset, .epochs = 1, .no_shuffle = true}, NULL),
+      AC_ERROR_NOT_FINITE, sentence);
+  ac_dataset_free(dataset);
+  stop(&r);
+}
+
+/* In a micro-batch, or only where they come together. */
+static void a_fit_names_statistics_that_are_not_finite(void **state) {
+  (void)state;
+  samples s = make_samples();
+  for (int i = 0; i < SAMPLES * ROW; i++) s.x[i] = i % 2 ? 1e20f : -1e20f;
+  refuses_to_fit(&s, "op batch_norm (first)");
+  for (int i = 0; i < SAMPLES * ROW; i++) s.x[i] = i / ROW / 6 % 2 ? 1e20f : -1e20f;
+  refuses_to_fit(&s, "the pooled statistics of parameter first.running_mean");
+}
+
 /* ---- evaluation ------------------------------------------------------------------------------ */
 
 /* Running statistics do not depend on the batch: a sample's loss is the same whatever it is
@@ -398,6 +486,9 @@ int main(void) {
       cmocka_unit_test(small_variances_keep_their_digits),
       cmocka_unit_test(recomputing_changes_no_bit),
       cmocka_unit_test(a_skipped_update_changes_nothing),
+      cmocka_unit_test(a_variance_beyond_floats_is_skipped),
+      cmocka_unit_test(large_statistics_are_no_part_of_the_norm),
+      cmocka_unit_test(a_fit_names_statistics_that_are_not_finite),
       cmocka_unit_test(evaluation_uses_the_running_statistics),
       cmocka_unit_test(a_batch_is_split_only_when_asked),
       cmocka_unit_test(a_window_comes_in_one_piece),

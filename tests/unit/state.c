@@ -266,6 +266,76 @@ static void a_run_that_was_cut_is_the_run(const char *device) {
 }
 ON_SHARED_DEVICES(a_run_that_was_cut_is_the_run)
 
+/* ---- runs that become longer ----------------------------------------------------------------- */
+
+/* The final evaluation is of all samples. Where those in between are too, it is the one that was
+ * due after the last step, which then does not follow. */
+static void take_final_evaluation(story *s) {
+  const int64_t limit = s->setting->fit.eval_samples, every = s->setting->fit.eval_every;
+  const int last = s->count - 1, steps = (int)s->setting->fit.steps;
+  const bool final = s->kinds[last] == AC_FIT_EVALUATION && s->kinds[last - 1] == AC_FIT_TRAINED;
+  const bool same = final && every && steps % every == 0 && (limit == 0 || limit >= COUNT - 2);
+  forget(s);
+  if (!same) return;
+  s->events[s->count] = s->events[last];
+  s->kinds[s->count++] = AC_FIT_EVALUATION;
+}
+
+/* A run of few steps, saved at its event of this number, that goes on to as many as the whole. */
+static void lengthen(setting s, int event, bool moves, const story *whole) {
+  char where[400];
+  setting few = s;
+  few.fit.steps = 6;
+  story t = {.setting = &few, .saved = in_folder("state")};
+  begin(&t, 0);
+  live(&t, (cut){.event = event, .goes_on = moves}, false);
+  snprintf(where, sizeof where, "evaluations of %d samples every %d%s, after event %d%s",
+           (int)s.fit.eval_samples, (int)s.fit.eval_every,
+           s.fit.no_final_evaluation ? ", none at the end" : "", event,
+           moves ? "" : " (not moved)");
+  if (moves) t.count = t.lived = event;
+  take_final_evaluation(&t);
+  if (moves) move(&t);
+  t.setting = &s;
+  live(&t, (cut){0}, true);
+  end_run(&t.r);
+  assert_same_story(where, &t, whole);
+}
+
+/* From the last step of the short run on, whatever it was. */
+static void try_lengths(const setting *s) {
+  setting few = *s;
+  few.fit.steps = 6;
+  story whole = {.setting = s, .saved = in_folder("whole")}, probe = {.setting = &few};
+  begin(&whole, 0);
+  live(&whole, (cut){0}, false);
+  end_run(&whole.r);
+  begin(&probe, 0);
+  live(&probe, (cut){0}, false);
+  end_run(&probe.r);
+  int event = probe.count;
+  lengthen(*s, event, false, &whole);
+  for (bool stepped = false; !stepped; event--) {
+    lengthen(*s, event, true, &whole);
+    stepped = probe.kinds[event - 1] == AC_FIT_STEP;
+  }
+}
+
+static void a_run_that_becomes_longer_is_the_longer_run(void **state) {
+  (void)state;
+  for (int every = 0; every < 7; every++)
+    for (int samples = 0; samples < 10; samples += 3)
+      for (int none = 0; none < 2; none++)
+        try_lengths(&(setting){.device = "cpu",
+                               .plan = {.batch = BATCH},
+                               .trainer = {.seed = 3, .schedule = {.lr = 0.02}},
+                               .fit = {.steps = 12,
+                                       .eval_every = every,
+                                       .eval_samples = samples,
+                                       .no_final_evaluation = none},
+                               .validates = true});
+}
+
 /* ---- windows by hand ------------------------------------------------------------------------- */
 
 static const ac_trainer_desc trained = {
@@ -535,6 +605,7 @@ static void other_precisions_go_on_between_windows(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_run_that_was_cut_is_the_run_everywhere),
+      cmocka_unit_test(a_run_that_becomes_longer_is_the_longer_run),
       cmocka_unit_test(windows_by_hand_go_on_everywhere),
       cmocka_unit_test(what_is_loaded_is_saved_again_everywhere),
       cmocka_unit_test(large_tensors_come_in_pieces),

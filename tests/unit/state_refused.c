@@ -2,6 +2,7 @@
  * and the trainer, with a window in progress, is what it was. */
 #include "victims.h"
 
+#include "checksums.h"
 #include "core/error.h"
 #include "io/safetensors.h"
 
@@ -144,7 +145,7 @@ static text_pair *find_pair(holding *h, const char *key) {
   for (int i = 0; i < h->pair_count; i++)
     if (!strcmp(h->pairs[i].key, whole)) return &h->pairs[i];
   fail_msg("there is no %s", whole);
-  return NULL;
+  abort();
 }
 
 static void refuses_value(const victim *v, const holding *h, const char *key) {
@@ -250,6 +251,35 @@ static void every_tensor_is_needed(void **state) {
   h->tensors[h->tensor_count++] = (ac_model_tensor){"another", AC_U8, 1, {3}};
   write_holding(h, bad.text);
   refuses(&v, bad.text, AC_ERROR_FORMAT, "tensor \"another\", which the model does not have");
+  free(h);
+  free_victim(&v);
+}
+
+/* Tensors of dtypes that Accrue does not list are not passed over, as they are in model files,
+ * whether they have a checksum or not. */
+static void tensors_of_other_dtypes_are_refused(void **state) {
+  (void)state;
+  const test_path bad = in_folder("changed");
+  const char *sentence = "holds tensor \"another\" in a dtype that no state has";
+  victim v = make_victim(&both, &split, &trained, 3);
+  holding *h = holding_of(good_state().text);
+  h->tensors[h->tensor_count++] = (ac_model_tensor){"another", AC_U8, 1, {3}};
+  write_holding(h, bad.text);
+  size_t bytes;
+  char *file = (char *)read_file(bad.text, &bytes);
+  char *dtype = strstr(file + 8, "\"U8\"");
+  char *last = strchr(ac_checksum_digits(file + 8, AC_TENSOR_CHECKSUMS), '"') - AC_CHECKSUM_DIGITS;
+  assert_non_null(dtype);
+  dtype[1] = 'I';
+  put_checksums_right((unsigned char *)file, bytes);
+  write_file(bad.text, file, bytes);
+  refuses(&v, bad.text, AC_ERROR_FORMAT, sentence);
+  memmove(last, last + AC_CHECKSUM_DIGITS, 1); /* the text's end */
+  memset(last + 1, ' ', AC_CHECKSUM_DIGITS);
+  put_checksums_right((unsigned char *)file, bytes);
+  write_file(bad.text, file, bytes);
+  refuses(&v, bad.text, AC_ERROR_FORMAT, sentence);
+  free(file);
   free(h);
   free_victim(&v);
 }
@@ -578,6 +608,107 @@ static void other_data_and_orders_do_not_go_on(void **state) {
   }
 }
 
+/* A trainer whose fit was stopped, from a state, as a victim. */
+static victim load_stopped(const char *path) {
+  const ac_trainer_desc plain = {.schedule = {.lr = 0.02}};
+  victim v = {.r = start_model("cpu", &both, &split, &plain)};
+  assert_ok(ac_trainer_load_state(v.r.trainer, path));
+  v.before = look_at(&v.r);
+  return v;
+}
+
+static bool end_at_once(void *user) {
+  (void)user;
+  return true;
+}
+
+/* Goes on from the state for no window at all, and saves another. */
+static void pass_on(const char *path, const char *fingerprint) {
+  victim v = load_stopped(path);
+  ac_dataset *dataset = dataset_of(COUNT);
+  const ac_fit_desc desc = {.train = dataset,
+                            .epochs = 3,
+                            .resume = true,
+                            .keep_window = true,
+                            .stop = end_at_once,
+                            .fingerprint = fingerprint};
+  assert_ok(ac_fit(v.r.trainer, &desc, NULL));
+  ac_dataset_free(dataset);
+  assert_ok(ac_trainer_save_state(v.r.trainer, path, NULL, 0));
+  end_run(&v.r);
+}
+
+/* Once a run has a fingerprint, it goes from state to state, whether or not it is given again,
+ * until a run begins anew. */
+static void other_fingerprints_do_not_go_on(void **state) {
+  (void)state;
+  char first[64], longest[AC_MAX_FINGERPRINT + 2] = "";
+  memset(longest, 'x', AC_MAX_FINGERPRINT);
+  const going_on other = {
+      "trained on data of fingerprint \"gulls 3, plain\", and that of these is \"gulls 4\"",
+      AC_ERROR_ARGUMENT,
+      COUNT,
+      {.epochs = 3, .fingerprint = "gulls 4"}};
+  const char *given[] = {NULL, "", strcpy(first, "gulls 3, plain"), NULL, "", "gulls 3, plain"};
+  victim v = stop_fit((ac_fit_desc){.epochs = 3}, 1);
+  const test_path path = save_run(&v.r, "fingerprint");
+  end_run(&v.r);
+  for (int i = 0; i < 6; i++) {
+    pass_on(path.text, given[i]);
+    if (i == 2) memset(first, '?', 14); /* it was copied */
+    v = load_stopped(path.text);
+    if (i >= 2) refuses_to_go_on(&v, &other);
+    end_run(&v.r);
+  }
+  pass_on(path.text, NULL);
+  v = stop_fit((ac_fit_desc){.epochs = 3, .fingerprint = longest}, 1);
+  ac_trainer_discard(v.r.trainer);
+  v.before = look_at(&v.r);
+  longest[0] = 'y';
+  refuses_to_go_on(
+      &v, &(going_on){"xxx", AC_ERROR_ARGUMENT, COUNT, {.epochs = 3, .fingerprint = longest}});
+  longest[AC_MAX_FINGERPRINT] = 'z';
+  static const char *const sentence = "longer than 96 bytes, or not printable ASCII";
+  refuses_to_go_on(
+      &v, &(going_on){sentence, AC_ERROR_ARGUMENT, COUNT, {.epochs = 3, .fingerprint = longest}});
+  refuses_to_go_on(
+      &v, &(going_on){sentence, AC_ERROR_ARGUMENT, COUNT, {.epochs = 3, .fingerprint = "a\nb"}});
+  refuses_to_go_on(
+      &v,
+      &(going_on){sentence, AC_ERROR_ARGUMENT, COUNT, {.epochs = 3, .fingerprint = "\xc3\xa4"}});
+  ac_dataset *dataset = dataset_of(COUNT); /* a new run of the same trainer has none */
+  assert_ok(ac_fit(v.r.trainer, &(ac_fit_desc){.train = dataset, .steps = 1}, NULL));
+  const ac_fit_desc more = {.train = dataset, .steps = 2, .resume = true, .fingerprint = "gulls 4"};
+  assert_ok(ac_fit(v.r.trainer, &more, NULL));
+  ac_dataset_free(dataset);
+  end_run(&v.r);
+}
+
+/* In a file it is what it may be, or not there. */
+static void fingerprints_in_files_make_sense(void **state) {
+  (void)state;
+  victim v = stop_fit((ac_fit_desc){.epochs = 3, .fingerprint = "gulls"}, 1);
+  holding *h = holding_of(save_run(&v.r, "good").text);
+  text_pair *pair = find_pair(h, "fit.fingerprint");
+  assert_string_equal(pair->value, "gulls");
+  strcpy(pair->value, "");
+  refuses_value(&v, h, pair->key);
+  memset(pair->value, 'x', AC_MAX_FINGERPRINT + 1);
+  pair->value[AC_MAX_FINGERPRINT + 1] = 0;
+  refuses_value(&v, h, pair->key);
+  strcpy(pair->value, "a\tb");
+  refuses_value(&v, h, pair->key);
+  strcpy(pair->value, "terns");
+  write_holding(h, in_folder("changed").text);
+  assert_ok(ac_trainer_load_state(v.r.trainer, in_folder("changed").text));
+  refuses_to_go_on(&v, &(going_on){"\"terns\", and that of these is \"gulls\"",
+                                   AC_ERROR_ARGUMENT,
+                                   COUNT,
+                                   {.epochs = 3, .fingerprint = "gulls"}});
+  free(h);
+  end_run(&v.r);
+}
+
 /* A window that another policy would have cut shorter is not that policy's. */
 static void a_window_must_fit_its_epoch(void **state) {
   (void)state;
@@ -662,6 +793,7 @@ int main(void) {
       cmocka_unit_test(every_value_is_needed),
       cmocka_unit_test(values_make_sense),
       cmocka_unit_test(every_tensor_is_needed),
+      cmocka_unit_test(tensors_of_other_dtypes_are_refused),
       cmocka_unit_test(other_trainers_refuse),
       cmocka_unit_test(windows_go_on_only_with_their_like),
       cmocka_unit_test(model_files_are_no_states),
@@ -672,6 +804,8 @@ int main(void) {
       cmocka_unit_test(a_device_that_fails_saves_nothing),
       cmocka_unit_test(states_are_loaded_after_failures),
       cmocka_unit_test(other_data_and_orders_do_not_go_on),
+      cmocka_unit_test(other_fingerprints_do_not_go_on),
+      cmocka_unit_test(fingerprints_in_files_make_sense),
       cmocka_unit_test(a_window_must_fit_its_epoch),
       cmocka_unit_test(windows_are_not_taken_up_unasked),
       cmocka_unit_test(a_place_lies_within_its_data),

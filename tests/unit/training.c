@@ -329,6 +329,39 @@ static void a_device_fails_half_way(const char *name) {
 }
 ON_EVERY_DEVICE(a_device_fails_half_way)
 
+static ac_status upload_something(void *state, void *handle, uint64_t offset, const void *data,
+                                  uint64_t bytes) {
+  if (!data || !bytes) return ac_fail(AC_ERROR_INTERNAL, "test: nothing to upload");
+  return failing.backend->upload(state, handle, offset, data, bytes);
+}
+
+/* An array of 0 elements may be NULL, and none of it reaches the device. */
+static void no_elements_are_nothing_to_do(const char *device) {
+  for (int f16 = 0; f16 < 2; f16++) {
+    run r =
+        start(device, &model,
+              (ac_plan_desc){.batch = 8, .precision = f16 ? AC_PRECISION_F16 : AC_PRECISION_F32},
+              (ac_trainer_desc){.seed = 3});
+    const int index = ac_trainer_find_parameter(r.trainer, "h1.fc.w");
+    corpus c = make_corpus();
+    assert_ok(feed(&r, &c, 0, 8));
+    ac_backend copy = *r.device->backend;
+    copy.upload = upload_something;
+    failing.backend = r.device->backend;
+    r.device->backend = &copy;
+    assert_ok(ac_trainer_set_parameter(r.trainer, index, 7, 0, NULL));
+    assert_ok(ac_trainer_get_parameter(r.trainer, index, 7, 0, NULL));
+    assert_ok(ac_trainer_get_gradient(r.trainer, index, 7, 0, NULL));
+    assert_ok(ac_trainer_set_state(r.trainer, index, 0, 7, 0, NULL));
+    assert_ok(ac_trainer_get_state(r.trainer, index, 0, 7, 0, NULL));
+    assert_refused(ac_trainer_set_parameter(r.trainer, index, -1, 0, NULL), AC_ERROR_ARGUMENT,
+                   "asked for 0 from -1");
+    r.device->backend = failing.backend;
+    stop(&r);
+  }
+}
+ON_EVERY_DEVICE(no_elements_are_nothing_to_do)
+
 static void clipping_bounds_the_step(const char *device) {
   corpus c = make_corpus();
   float *parameters[2];
@@ -475,6 +508,7 @@ int main(void) {
       cmocka_unit_test(an_overflow_is_located_everywhere),
       cmocka_unit_test(a_weight_beyond_f16_is_located_everywhere),
       cmocka_unit_test(a_device_fails_half_way_everywhere),
+      cmocka_unit_test(no_elements_are_nothing_to_do_everywhere),
       cmocka_unit_test(clipping_bounds_the_step_everywhere),
       cmocka_unit_test(wrong_calls_are_refused),
       cmocka_unit_test(absurd_weights_change_nothing),

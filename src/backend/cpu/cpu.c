@@ -22,7 +22,10 @@
 #include "core/error.h"
 #include "core/platform.h"
 
-enum { ALIGNMENT = 64, MAX_THREADS = 1024, THREADED_BYTES = 1 << 20, SERIAL = 8192 };
+enum { ALIGNMENT = 64, MAX_THREADS = 1024, SERIAL = 8192 };
+/* Blocks of so many bytes are copied by all threads. Less, such as the pieces of a state file,
+ * takes one of them less time than the others may take to come where the machine has other work. */
+enum { THREADED_BYTES = 4 << 20 };
 
 /* ---- instruction sets ------------------------------------------------------------------------ */
 

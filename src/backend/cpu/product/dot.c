@@ -1,7 +1,12 @@
-/* Which numeric class products of bf16 have on this machine. */
+/* Which numeric class products of bf16 have on this machine.
+ *
+ * Instructions are used only after they have given the emulation's bits here, on values near 1 and
+ * near the least normal number: a virtual machine may emulate them in a way of its own. */
 #include "backend/cpu/product/dot.h"
 
 #include <string.h>
+
+#include "core/platform.h"
 
 typedef struct entry {
   ac_dot_class emulation, hardware;
@@ -36,9 +41,66 @@ static const entry entries[] = {
 };
 enum { COUNT = sizeof entries / sizeof *entries };
 
-static bool is_here(const entry *e) {
-  return e->available && e->available();
+/* ---- acceptance ------------------------------------------------------------------------------ */
+
+enum {
+  STEPS = 2,
+  PACKED = STEPS * AC_DOT_STRIP * AC_DOT_PAIRS,
+  SUMS = AC_DOT_STRIP * AC_DOT_STRIP
+};
+
+typedef struct sample {
+  _Alignas(64) uint32_t a[PACKED], b[PACKED];
+  _Alignas(64) float sums[2][SUMS];
+} sample;
+
+/* Two bf16 of any sign and mantissa, whose exponents are `least` to `least` + 7. */
+static uint32_t draw_pair(uint32_t *seed, uint32_t least) {
+  uint32_t pair = 0;
+  for (int i = 0; i < 2; i++) {
+    *seed = *seed * 1664525u + 1013904223u;
+    uint32_t bits = *seed >> 8;
+    pair = pair << 16 | (bits & 0x807f) | (least + (bits >> 16 & 7)) << 7;
+  }
+  return pair;
 }
+
+static bool gives_its_bits(const entry *e, uint32_t least) {
+  static sample s; /* one thread at a time is here */
+  uint32_t seed = least;
+  for (int i = 0; i < PACKED; i++) {
+    s.a[i] = draw_pair(&seed, least);
+    s.b[i] = draw_pair(&seed, least);
+  }
+  for (int add = 0; add < 2; add++) {
+    if (e->hardware.begin) e->hardware.begin();
+    e->hardware.multiply(STEPS, AC_DOT_STRIP, AC_DOT_STRIP, s.a, s.b, s.sums[0], AC_DOT_STRIP, add);
+    if (e->hardware.end) e->hardware.end();
+    e->emulation.multiply(STEPS, AC_DOT_STRIP, AC_DOT_STRIP, s.a, s.b, s.sums[1], AC_DOT_STRIP,
+                          add);
+    if (memcmp(s.sums[0], s.sums[1], sizeof s.sums[0]) != 0) return false;
+  }
+  return true;
+}
+
+static bool accepted[COUNT];
+static ac_once asked;
+
+static void ask(void) {
+  enum { NEAR_ONE = 124, NEAR_LEAST = 60 }; /* exponents: of products, twice as far from 127 */
+  for (int i = 0; i < COUNT; i++) {
+    const entry *e = &entries[i];
+    accepted[i] = e->available && e->available() && gives_its_bits(e, NEAR_ONE) &&
+                  gives_its_bits(e, NEAR_LEAST);
+  }
+}
+
+static bool is_here(const entry *e) {
+  ac_call_once(&asked, ask);
+  return accepted[e - entries];
+}
+
+/* ---- choosing -------------------------------------------------------------------------------- */
 
 const ac_dot_class *ac_dot_choose(const char *name) {
   for (int i = 0; i < COUNT; i++) {
@@ -52,7 +114,8 @@ const ac_dot_class *ac_dot_choose(const char *name) {
 
 bool ac_dot_class_at(int index, const ac_dot_class **hardware, const ac_dot_class **emulation) {
   if (index >= COUNT) return false;
-  *hardware = is_here(&entries[index]) ? &entries[index].hardware : NULL;
-  *emulation = &entries[index].emulation;
+  const entry *e = &entries[index];
+  *hardware = is_here(e) ? &e->hardware : NULL;
+  *emulation = &e->emulation;
   return true;
 }

@@ -29,20 +29,20 @@ static inline void columns_at(const uint32_t *b, bfloat16x8_t to[2]) {
 }
 
 /* Sums of two rows by two columns stand in one register. */
-static inline float32x4_t load_block(const float *sums) {
-  return vcombine_f32(vld1_f32(sums), vld1_f32(sums + AC_DOT_STRIP));
+static inline float32x4_t load_block(const float *sums, int64_t distance) {
+  return vcombine_f32(vld1_f32(sums), vld1_f32(sums + distance));
 }
-static inline void store_block(float *sums, float32x4_t block) {
+static inline void store_block(float *sums, int64_t distance, float32x4_t block) {
   vst1_f32(sums, vget_low_f32(block));
-  vst1_f32(sums + AC_DOT_STRIP, vget_high_f32(block));
+  vst1_f32(sums + distance, vget_high_f32(block));
 }
 
 static void multiply_block(int64_t steps, const uint32_t *a, const uint32_t *b, float *sums,
-                           bool add) {
+                           int64_t distance, bool add) {
   float32x4_t sum[2][BLOCKS];
   for (int i = 0; i < 2; i++)
     for (int j = 0; j < BLOCKS; j++)
-      sum[i][j] = add ? load_block(sums + 2 * i * AC_DOT_STRIP + 2 * j) : vdupq_n_f32(0);
+      sum[i][j] = add ? load_block(sums + 2 * i * distance + 2 * j, distance) : vdupq_n_f32(0);
   for (int64_t step = 0; step < steps; step++, a += AC_DOT_STRIP * AC_DOT_PAIRS)
     for (int p = 0; p < AC_DOT_PAIRS; p += 2, b += 2 * AC_DOT_STRIP) {
       bfloat16x8_t x[2] = {rows_at(a, 0, p), rows_at(a, 2, p)}, y[BLOCKS];
@@ -52,12 +52,13 @@ static void multiply_block(int64_t steps, const uint32_t *a, const uint32_t *b, 
         for (int j = 0; j < BLOCKS; j++) sum[i][j] = vbfmmlaq_f32(sum[i][j], x[i], y[j]);
     }
   for (int i = 0; i < 2; i++)
-    for (int j = 0; j < BLOCKS; j++) store_block(sums + 2 * i * AC_DOT_STRIP + 2 * j, sum[i][j]);
+    for (int j = 0; j < BLOCKS; j++)
+      store_block(sums + 2 * i * distance + 2 * j, distance, sum[i][j]);
 }
 
 void ac_dot_bfmmla(int64_t steps, int rows, int columns, const uint32_t *a, const uint32_t *b,
-                   float *sums, bool add) {
+                   float *sums, int64_t distance, bool add) {
   for (int i = 0; i < rows; i += ROWS)
     for (int j = 0; j < columns; j += COLUMNS)
-      multiply_block(steps, a + i * AC_DOT_PAIRS, b + j, sums + i * AC_DOT_STRIP + j, add);
+      multiply_block(steps, a + i * AC_DOT_PAIRS, b + j, sums + i * distance + j, distance, add);
 }

@@ -108,25 +108,25 @@ typedef float sum_of(int64_t steps, const uint32_t *a, int row, const uint32_t *
                      float sum);
 
 static void multiply(sum_of *sum, int64_t steps, int rows, int columns, const uint32_t *a,
-                     const uint32_t *b, float *sums, bool add) {
+                     const uint32_t *b, float *sums, int64_t distance, bool add) {
   for (int i = 0; i < rows; i++)
     for (int j = 0; j < columns; j++) {
-      float *to = sums + i * AC_DOT_STRIP + j;
+      float *to = sums + i * distance + j;
       *to = sum(steps, a, i, b, j, add ? *to : 0.0f);
     }
 }
 
 void ac_dot_tiles_emulated(int64_t steps, int rows, int columns, const uint32_t *a,
-                           const uint32_t *b, float *sums, bool add) {
-  multiply(tiles_sum, steps, rows, columns, a, b, sums, add);
+                           const uint32_t *b, float *sums, int64_t distance, bool add) {
+  multiply(tiles_sum, steps, rows, columns, a, b, sums, distance, add);
 }
 
 void ac_dot_vdpbf16ps_emulated(int64_t steps, int rows, int columns, const uint32_t *a,
-                               const uint32_t *b, float *sums, bool add) {
-  multiply(vdpbf16ps_sum, steps, rows, columns, a, b, sums, add);
+                               const uint32_t *b, float *sums, int64_t distance, bool add) {
+  multiply(vdpbf16ps_sum, steps, rows, columns, a, b, sums, distance, add);
 }
 
 void ac_dot_bfmmla_emulated(int64_t steps, int rows, int columns, const uint32_t *a,
-                            const uint32_t *b, float *sums, bool add) {
-  multiply(bfmmla_sum, steps, rows, columns, a, b, sums, add);
+                            const uint32_t *b, float *sums, int64_t distance, bool add) {
+  multiply(bfmmla_sum, steps, rows, columns, a, b, sums, distance, add);
 }

@@ -30,22 +30,24 @@ bool ac_dot_tiles_available(void) {
          syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
 }
 
-/* Every tile has 16 rows of 64 bytes. */
-static void configure(void) {
-  struct {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-  } config = {.palette = 1};
-  _Static_assert(sizeof config == 64, "what LDTILECFG reads");
-  for (int i = 0; i < 8; i++) config.row_bytes[i] = TILE_BYTES, config.rows[i] = TILE;
-  _tile_loadconfig(&config);
-}
+/* What LDTILECFG reads: every tile has 16 rows of 64 bytes. It is a constant in memory, since
+ * compilers know of eight of its bytes that they are read. */
+static const struct {
+  uint8_t palette, start_row, reserved[14];
+  uint16_t row_bytes[16];
+  uint8_t rows[16];
+} config = {
+    .palette = 1,
+    .row_bytes = {TILE_BYTES, TILE_BYTES, TILE_BYTES, TILE_BYTES, TILE_BYTES, TILE_BYTES,
+                  TILE_BYTES, TILE_BYTES},
+    .rows = {TILE, TILE, TILE, TILE, TILE, TILE, TILE, TILE},
+};
+_Static_assert(sizeof config == 64, "what LDTILECFG reads");
 
 static _Thread_local int begun; /* how often, and not ended */
 
 void ac_dot_tiles_begin(void) {
-  if (begun++ == 0) configure();
+  if (begun++ == 0) _tile_loadconfig(&config);
 }
 
 void ac_dot_tiles_end(void) {
@@ -56,14 +58,16 @@ void ac_dot_tiles_end(void) {
  * that one of each is enough; they are constants where this is inlined. */
 static inline __attribute__((always_inline)) void multiply(bool low, bool narrow, int64_t steps,
                                                            const uint32_t *a, const uint32_t *b,
-                                                           float *sums, bool add) {
-  enum { A_ROW = TILE_BYTES, WIDE_ROW = AC_DOT_STRIP * 4 }; /* bytes, of sums and op(B) too */
-  float *lower_sums = sums + TILE * AC_DOT_STRIP;
+                                                           float *sums, int64_t distance,
+                                                           bool add) {
+  enum { A_ROW = TILE_BYTES, B_ROW = AC_DOT_STRIP * 4 }; /* bytes */
+  const int64_t sums_row = distance * 4;
+  float *lower_sums = sums + TILE * distance;
   if (add) {
-    _tile_loadd(0, sums, WIDE_ROW);
-    if (!narrow) _tile_loadd(1, sums + TILE, WIDE_ROW);
-    if (!low) _tile_loadd(2, lower_sums, WIDE_ROW);
-    if (!low && !narrow) _tile_loadd(3, lower_sums + TILE, WIDE_ROW);
+    _tile_loadd(0, sums, sums_row);
+    if (!narrow) _tile_loadd(1, sums + TILE, sums_row);
+    if (!low) _tile_loadd(2, lower_sums, sums_row);
+    if (!low && !narrow) _tile_loadd(3, lower_sums + TILE, sums_row);
   } else {
     _tile_zero(0);
     _tile_zero(1);
@@ -72,10 +76,10 @@ static inline __attribute__((always_inline)) void multiply(bool low, bool narrow
   }
   for (int64_t step = 0; step < steps; step++) {
     _tile_loadd(4, a, A_ROW);
-    _tile_loadd(6, b, WIDE_ROW);
+    _tile_loadd(6, b, B_ROW);
     _tile_dpbf16ps(0, 4, 6);
     if (!narrow) {
-      _tile_loadd(7, b + TILE, WIDE_ROW);
+      _tile_loadd(7, b + TILE, B_ROW);
       _tile_dpbf16ps(1, 4, 7);
     }
     if (!low) {
@@ -86,16 +90,17 @@ static inline __attribute__((always_inline)) void multiply(bool low, bool narrow
     a += AC_DOT_STRIP * AC_DOT_PAIRS;
     b += AC_DOT_PAIRS * AC_DOT_STRIP;
   }
-  _tile_stored(0, sums, WIDE_ROW);
-  if (!narrow) _tile_stored(1, sums + TILE, WIDE_ROW);
-  if (!low) _tile_stored(2, lower_sums, WIDE_ROW);
-  if (!low && !narrow) _tile_stored(3, lower_sums + TILE, WIDE_ROW);
+  _tile_stored(0, sums, sums_row);
+  if (!narrow) _tile_stored(1, sums + TILE, sums_row);
+  if (!low) _tile_stored(2, lower_sums, sums_row);
+  if (!low && !narrow) _tile_stored(3, lower_sums + TILE, sums_row);
 }
 
 void ac_dot_tiles(int64_t steps, int rows, int columns, const uint32_t *a, const uint32_t *b,
-                  float *sums, bool add) {
-  if (rows <= TILE && columns <= TILE) multiply(true, true, steps, a, b, sums, add);
-  else if (rows <= TILE) multiply(true, false, steps, a, b, sums, add);
-  else if (columns <= TILE) multiply(false, true, steps, a, b, sums, add);
-  else multiply(false, false, steps, a, b, sums, add);
+                  float *sums, int64_t distance, bool add) {
+  __asm__ volatile("" ::: "memory"); /* compilers do not know that tiles are read from memory */
+  if (rows <= TILE && columns <= TILE) multiply(true, true, steps, a, b, sums, distance, add);
+  else if (rows <= TILE) multiply(true, false, steps, a, b, sums, distance, add);
+  else if (columns <= TILE) multiply(false, true, steps, a, b, sums, distance, add);
+  else multiply(false, false, steps, a, b, sums, distance, add);
 }

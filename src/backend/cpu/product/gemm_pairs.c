@@ -198,7 +198,7 @@ static void multiply_panel(const work *w, int64_t column, int64_t columns) {
     for (int64_t j = 0; j < columns; j += STRIP)
       w->class->multiply(steps, (int)ac_min(STRIP, w->rows - i), (int)ac_min(STRIP, columns - j),
                          w->left + i / STRIP * packed, w->right + j / STRIP * packed,
-                         sums + j / STRIP * distance, w->k > 0);
+                         sums + j / STRIP * distance, STRIP, w->k > 0);
     for (int64_t j = 0; last && j < columns; j += STRIP)
       finish(w->gemm, w->row + i, column + j, sums + j / STRIP * distance, w->bias);
   }
