@@ -14,15 +14,19 @@
  * stride x stride phases, each of which meets taps of its own and is such a convolution of step 1;
  * nothing is multiplied by the zeros between. For it the weights are copied in the order of phases.
  *
+ * Where x and the weights are bf16 and the CPU multiplies that (product/dot.h), the weights are
+ * copied as packed strips and a strip of columns of the patch is packed before it meets them.
+ *
  * Where a group has one channel of the source (depthwise), there is little to multiply, and memory
  * should not wait for it: where masks allow it, rows of outputs are computed from the image as it
  * lies.
  *
  * Workspace: the copied weights, and for each thread a patch (conv_patch.c), of 512 KiB or what one
- * channel needs for one row of outputs, or of a small image for all of them, and sums, of 256 KiB
- * or AC_CPU_TILE_ROWS such rows. */
+ * channel needs for one row of outputs, or of a small image for all of them, sums, of 256 KiB
+ * or as many such rows as a tile has, and a packed strip. */
 #include "backend/cpu/conv.h"
 #include "backend/cpu/convert.h"
+#include "backend/cpu/product/pairs.h"
 #include "core/half.h"
 #include "ops/conv2d.h"
 
@@ -39,7 +43,10 @@ typedef struct problem {
   bool transposed;                  /* the input gradient */
   int64_t groups, samples, in, out; /* in, out: channels of a group */
   int64_t kernel[2];
-  float *copied; /* weights as floats in the order of phases; NULL: as they are */
+  const ac_dot_class *dot; /* multiplies, if not NULL, what is packed */
+  int64_t unit[2];         /* rows and columns of a tile of sums */
+  float *copied;    /* weights as floats in the order of phases; NULL: as they are, or packed */
+  uint32_t *packed; /* or in strips */
 } problem;
 
 /* One phase of the outputs, or all of them: along each axis outputs start + i * stride, and of the
@@ -48,6 +55,8 @@ typedef struct phase {
   ac_conv_patch patch;
   int64_t start[2], stride[2], tap[2], tap_step[2];
   int64_t depth;   /* of the product */
+  int64_t steps;   /* of what a filling of the patch holds of it, packed */
+  int64_t strip;   /* pairs of a strip of packed weights */
   int64_t block;   /* rows of the weights at a time */
   int64_t sums;    /* floats */
   int64_t weights; /* where the phase's weights begin */
@@ -55,7 +64,14 @@ typedef struct phase {
   int32_t row[AC_CPU_TILE_ROWS];
 } phase;
 
-static problem problem_of(const ac_op_args *args) {
+/* Groups of one channel go without products. */
+static const ac_dot_class *dot_for(const ac_cpu_context *context, const ac_op_args *args,
+                                   int64_t channels) {
+  bool fits = args->in[0].dtype == AC_BF16 && args->in[1].dtype == AC_BF16 && channels > 1;
+  return fits ? context->dot : NULL;
+}
+
+static problem problem_of(const ac_cpu_context *context, const ac_op_args *args) {
   bool transposed = args->op == AC_OP_conv2d_input_gradient;
   const ac_conv2d_attributes *a = args->attributes;
   const ac_operand *x = &args->in[0], *y = &args->out[0], *weight = &args->in[1];
@@ -70,7 +86,11 @@ static problem problem_of(const ac_op_args *args) {
                .in = x->dim[1] / a->groups,
                .out = y->dim[1] / a->groups,
                .kernel = {weight->dim[2], weight->dim[3]}};
-  if (transposed || weight->dtype != AC_F32) p.copied = args->workspace;
+  p.dot = dot_for(context, args, p.in);
+  p.unit[0] = p.dot ? STRIP : AC_CPU_TILE_ROWS;
+  p.unit[1] = p.dot ? STRIP : AC_CPU_VECTOR;
+  if (p.dot) p.packed = args->workspace;
+  else if (transposed || weight->dtype != AC_F32) p.copied = args->workspace;
   return p;
 }
 
@@ -116,16 +136,25 @@ static void plan_phase(const problem *p, phase *f) {
   f->depth = p->in * s->axis[0].taps * s->axis[1].taps;
   f->height = f->depth <= INT32_MAX / AC_CPU_TILE_ROWS ? AC_CPU_TILE_ROWS : 1;
   for (int64_t i = 0; i < f->height; i++) f->row[i] = (int32_t)(i * f->depth);
-  int64_t width = s->spread ? s->wide : s->samples * (s->rows * s->stride + AC_CPU_VECTOR);
-  int64_t most = ac_max(1, SUM_FLOATS / width / AC_CPU_TILE_ROWS) * AC_CPU_TILE_ROWS;
+  int64_t width = s->spread ? ac_ceil_div(s->wide, p->unit[1]) * p->unit[1]
+                            : s->samples * (s->rows * s->stride + p->unit[1]);
+  int64_t most = ac_max(1, SUM_FLOATS / width / p->unit[0]) * p->unit[0];
   f->block = ac_min(p->out, most);
-  f->sums = ac_min(p->out * width, ac_max(SUM_FLOATS, AC_CPU_TILE_ROWS * width));
+  int64_t rows = p->dot ? strips_of(f->block) * STRIP : p->out;
+  f->sums = ac_min(rows * width, ac_max(SUM_FLOATS, p->unit[0] * width));
+  f->steps = steps_of(s->held * s->axis[0].taps * s->axis[1].taps);
+  f->strip = s->held ? ac_ceil_div(p->in, s->held) * f->steps * STRIP * PAIRS : 0;
+}
+
+/* Elements of the copied weights of a phase. */
+static int64_t copied_of(const problem *p, const phase *f) {
+  return p->groups * (p->dot ? strips_of(p->out) * f->strip : p->out * f->depth);
 }
 
 /* Goes on to the next phase, from one of zeros to the first; false behind the last one. */
 static bool next_phase(const problem *p, phase *f) {
   int64_t start[2] = {f->start[0], f->start[1]};
-  int64_t weights = f->weights + p->groups * p->out * f->depth;
+  int64_t weights = f->weights + copied_of(p, f);
   bool begun = f->stride[0] > 0;
   if (!p->transposed) {
     if (begun) return false;
@@ -143,9 +172,10 @@ static bool next_phase(const problem *p, phase *f) {
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* A thread's part of the workspace: the largest patch, sums and offsets of all phases. */
+/* All threads' weights, and a thread's part of the workspace: the largest patch, sums, offsets and
+ * packed strip of all phases; where weights are packed, room for a strip of them as floats. */
 typedef struct memory {
-  int64_t copied, filling, sums, offsets; /* floats, and as many int32_t */
+  int64_t copied, filling, sums, offsets, strip; /* floats, and as many integers of 32 bits */
 } memory;
 
 static memory memory_of(const problem *p) {
@@ -155,17 +185,22 @@ static memory memory_of(const problem *p) {
     m.filling = ac_max(m.filling, ac_conv_lines(f.patch.floats));
     m.sums = ac_max(m.sums, ac_conv_lines(f.sums));
     m.offsets = ac_max(m.offsets, ac_conv_lines(f.patch.offsets));
+    if (!p->dot) continue;
+    m.strip = ac_max(m.strip, f.steps * STRIP * PAIRS);
+    m.filling = ac_max(m.filling, ac_conv_lines(STRIP * f.depth));
+    m.copied = f.weights + copied_of(p, &f);
   }
-  m.copied = p->transposed || p->weight->dtype != AC_F32 ? ac_conv_lines(p->weight->count) : 0;
+  if (!p->dot && (p->transposed || p->weight->dtype != AC_F32))
+    m.copied = ac_conv_lines(p->weight->count);
   return m;
 }
 
 static int64_t memory_share(const memory *m) {
-  return m->filling + m->sums + m->offsets;
+  return m->filling + m->sums + m->offsets + m->strip;
 }
 
 static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args) {
-  problem p = problem_of(args);
+  problem p = problem_of(context, args);
   memory m = memory_of(&p);
   return sizeof(float) * (uint64_t)(m.copied + context->threads * memory_share(&m));
 }
@@ -213,6 +248,24 @@ static void copy_rows(const problem *p, const phase *f, int64_t group, int64_t r
   }
 }
 
+/* Packs strips of weights: for each filling of the patch, the channels that it holds. */
+static void pack_weights(const problem *p, float *floats, int thread, int team) {
+  int64_t strips = strips_of(p->out), first, last;
+  phase f = {.depth = 0};
+  ac_cpu_share(p->groups * strips, 1, thread, team, &first, &last);
+  while (next_phase(p, &f))
+    for (int64_t i = first; i < last; i++) {
+      int64_t row = i % strips * STRIP, rows = ac_min(STRIP, p->out - row);
+      int64_t taps = f.depth / p->in, held = f.patch.held * taps;
+      uint32_t *to = p->packed + f.weights + i * f.strip;
+      memset(to, 0, (size_t)f.strip * sizeof *to);
+      copy_rows(p, &f, i / strips, row, rows, floats);
+      for (int64_t k = 0; k < f.depth; k += held, to += f.steps * STRIP * PAIRS)
+        for (int64_t r = 0; r < rows; r++)
+          pack_floats_row(floats + r * f.depth + k, ac_min(held, f.depth - k), to + r * PAIRS);
+    }
+}
+
 static void copy_weights(const problem *p, int thread, int team) {
   enum { TOGETHER = 32 };
   phase f = {.depth = 0};
@@ -238,6 +291,7 @@ typedef struct work {
   int64_t runs, length, width; /* of the region; width: `length` in whole vectors */
   float *filling, *sums;
   const int32_t *offset;
+  uint32_t *strip; /* of columns, packed */
 } work;
 
 /* Sums of one run (+)= rows of weights x the patch's values from depth k on. */
@@ -268,6 +322,25 @@ static const float *weights_of(const work *w, int64_t channel) {
   const problem *p = w->p;
   const float *all = p->copied ? p->copied + w->f->weights : p->weight->data;
   return all + (w->group * p->out + channel) * w->f->depth;
+}
+
+/* The same by products of pairs, a strip of columns at a time. */
+static void multiply_packed(const work *w, int64_t channel) {
+  const problem *p = w->p;
+  const ac_conv_patch *s = &w->f->patch;
+  int64_t count = w->region.channels * s->axis[0].taps * s->axis[1].taps, ldc = w->runs * w->width;
+  int64_t strip = w->group * strips_of(p->out) + w->first / STRIP;
+  const uint32_t *a = p->packed + w->f->weights + strip * w->f->strip +
+                      channel / s->held * w->f->steps * STRIP * PAIRS;
+  for (int64_t run = 0; run < w->runs; run++)
+    for (int64_t column = 0; column < w->length; column += STRIP) {
+      int columns = (int)ac_min(STRIP, w->length - column);
+      float *c = w->sums + run * w->width + column;
+      pack_floats_columns(w->filling + run * s->sample + column, w->offset, count, w->strip);
+      for (int64_t row = 0; row < w->rows; row += STRIP)
+        p->dot->multiply(steps_of(count), (int)ac_min(STRIP, w->rows - row), columns,
+                         a + row / STRIP * w->f->strip, w->strip, c + row * ldc, ldc, channel > 0);
+    }
 }
 
 /* What the channels in the patch, from `channel` of the group on, add to the sums. */
@@ -328,7 +401,7 @@ static void run_region(work *w, int64_t first, int64_t last) {
   ac_conv_source source = source_of(p);
   w->runs = ac_conv_runs(s, &w->region);
   w->length = ac_conv_run_length(s, &w->region);
-  w->width = ac_ceil_div(w->length, AC_CPU_VECTOR) * AC_CPU_VECTOR;
+  w->width = ac_ceil_div(w->length, p->unit[1]) * p->unit[1];
   for (w->first = first; w->first < last; w->first += w->rows) {
     w->rows = ac_min(w->f->block, last - w->first);
     if (w->f->depth == 0)
@@ -338,7 +411,8 @@ static void run_region(work *w, int64_t first, int64_t last) {
       w->region.channel = w->group * p->in + c;
       if (w->first == first || s->held < p->in)
         ac_conv_patch_fill(s, &source, &w->region, w->filling);
-      multiply_channels(w, c);
+      if (p->dot) multiply_packed(w, c);
+      else multiply_channels(w, c);
     }
     for (int64_t row = 0; row < w->rows; row++) store_sums(w, row);
   }
@@ -384,8 +458,9 @@ static void run_phase(work *w, int thread, int team) {
   const problem *p = w->p;
   const ac_conv_patch *s = &w->f->patch;
   int64_t height = s->axis[0].outputs, images = p->groups * p->samples;
-  int64_t parts = ac_min(ac_ceil_div(team, images), ac_ceil_div(p->out, AC_CPU_TILE_ROWS));
+  int64_t parts = ac_min(ac_ceil_div(team, images), ac_ceil_div(p->out, p->unit[0]));
   int64_t at, last, share = ac_ceil_div(p->out, parts);
+  if (p->dot) share = strips_of(share) * STRIP;
   bool filter = p->in == 1 && ac_conv_can_filter(&s->axis[1]);
   ac_cpu_share(parts * images * height, 1, thread, team, &at, &last);
   while (at < last) {
@@ -395,7 +470,7 @@ static void run_phase(work *w, int thread, int team) {
     w->region.rows = ac_min(ac_min(s->rows, height - w->region.row), last - at);
     if (w->region.rows == height)
       w->region.samples = ac_min(ac_min(s->samples, p->samples - sample), (last - at) / height);
-    int64_t first = image / images * share, end = ac_min(p->out, first + share);
+    int64_t first = ac_min(p->out, image / images * share), end = ac_min(p->out, first + share);
     if (filter) filter_region(w, first, end);
     else run_region(w, first, end);
     at += w->region.samples * w->region.rows;
@@ -403,21 +478,22 @@ static void run_phase(work *w, int thread, int team) {
 }
 
 static void run_part(const ac_cpu_context *context, const ac_op_args *args, int thread, int team) {
-  (void)context;
-  problem p = problem_of(args);
+  problem p = problem_of(context, args);
   memory m = memory_of(&p);
   float *own = (float *)args->workspace + m.copied + thread * memory_share(&m);
   int32_t *offset = (int32_t *)(own + m.filling + m.sums);
-  if (p.copied) {
-    copy_weights(&p, thread, team);
-    ac_cpu_barrier(team);
-  }
+  if (p.dot) pack_weights(&p, own, thread, team);
+  if (p.copied) copy_weights(&p, thread, team);
+  if (p.dot || p.copied) ac_cpu_barrier(team);
+  if (p.dot && p.dot->begin) p.dot->begin();
   phase f = {.depth = 0};
   work w = {.p = &p, .f = &f, .filling = own, .sums = own + m.filling, .offset = offset};
+  w.strip = (uint32_t *)(offset + m.offsets);
   while (next_phase(&p, &f)) {
     ac_conv_patch_offsets(&f.patch, offset);
     run_phase(&w, thread, team);
   }
+  if (p.dot && p.dot->end) p.dot->end();
 }
 
 static void run(const ac_cpu_context *context, const ac_op_args *args) {

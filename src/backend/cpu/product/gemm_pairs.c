@@ -32,14 +32,6 @@ typedef struct blocks {
   int64_t depth, rows, columns;
 } blocks;
 
-static int64_t strips_of(int64_t size) {
-  return ac_ceil_div(size, STRIP);
-}
-
-static int64_t steps_of(int64_t depth) {
-  return ac_ceil_div(depth, STEP);
-}
-
 /* The length of as few equal parts as can be of at most `most`, in multiples of `unit`. */
 static int64_t part_of(int64_t size, int64_t most, int64_t unit) {
   return ac_ceil_div(ac_ceil_div(size, ac_ceil_div(size, most)), unit) * unit;

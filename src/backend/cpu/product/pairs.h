@@ -5,10 +5,54 @@
 
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/product/dot.h"
+#include "core/half.h"
 
 #include <string.h>
 
 enum { STRIP = AC_DOT_STRIP, STEP = AC_DOT_STEP, PAIRS = AC_DOT_PAIRS };
+
+static inline int64_t strips_of(int64_t size) {
+  return ac_ceil_div(size, STRIP);
+}
+
+static inline int64_t steps_of(int64_t depth) {
+  return ac_ceil_div(depth, STEP);
+}
+
+/* ---- of floats that are bf16 widened: their upper halves ------------------------------------- */
+
+static inline uint32_t pair_of(float first, float second) {
+  return ac_float_bits(first) >> 16 | (ac_float_bits(second) & 0xffff0000u);
+}
+
+/* A row of a strip of op(A), from `depth` floats beside each other. */
+static inline void pack_floats_row(const float *from, int64_t depth, uint32_t *to) {
+  int64_t pairs = depth / 2, whole = pairs / PAIRS * PAIRS;
+  for (int64_t p = 0; p < whole; p += PAIRS, to += STRIP * PAIRS)
+#pragma omp simd
+    for (int64_t i = 0; i < PAIRS; i++) to[i] = pair_of(from[2 * (p + i)], from[2 * (p + i) + 1]);
+  for (int64_t p = whole; p < steps_of(depth) * PAIRS; p++) {
+    float first = 2 * p < depth ? from[2 * p] : 0, second = 2 * p + 1 < depth ? from[2 * p + 1] : 0;
+    to[p - whole] = pair_of(first, second);
+  }
+}
+
+/* A strip of op(B), from `depth` rows of STRIP floats at x + offset[k]. */
+static inline void pack_floats_columns(const float *x, const int32_t *offset, int64_t depth,
+                                       uint32_t *to) {
+  for (int64_t k = 0; k + 1 < depth; k += 2, to += STRIP) {
+    const float *first = x + offset[k], *second = x + offset[k + 1];
+#pragma omp simd
+    for (int64_t j = 0; j < STRIP; j++) to[j] = pair_of(first[j], second[j]);
+  }
+  int64_t rest = steps_of(depth) * PAIRS - depth / 2;
+  memset(to, 0, (size_t)(rest * STRIP) * sizeof *to);
+  if (depth % 2 == 0) return;
+  const float *last = x + offset[depth - 1];
+  for (int64_t j = 0; j < STRIP; j++) to[j] = pair_of(last[j], 0);
+}
+
+/* ---- of bf16 as stored ----------------------------------------------------------------------- */
 
 /* An operand as strips want it: `line` is a row of op(A) or a column of op(B). */
 typedef struct operand {
@@ -18,8 +62,8 @@ typedef struct operand {
   int64_t lines, depth;
 } operand;
 
-static operand part_of_operand(const operand *x, int64_t line, int64_t lines, int64_t k,
-                               int64_t depth) {
+static inline operand part_of_operand(const operand *x, int64_t line, int64_t lines, int64_t k,
+                                      int64_t depth) {
   int64_t offset = x->along ? line * x->distance + k : k * x->distance + line;
   return (operand){x->data + offset, x->distance, x->along, lines, depth};
 }
