@@ -21,8 +21,8 @@ enum { AC_DOT_STRIP = 32, AC_DOT_STEP = 32, AC_DOT_PAIRS = AC_DOT_STEP / 2 };
  *
  *   a    [steps][AC_DOT_STRIP][AC_DOT_PAIRS]: pairs of a row beside each other
  *   b    [steps][AC_DOT_PAIRS][AC_DOT_STRIP]: pairs of a column beneath each other
- *   sums [AC_DOT_STRIP][distance], aligned to 64 bytes as a and b are; the distance is a multiple of
- *        AC_DOT_STRIP */
+ *   sums [AC_DOT_STRIP][distance], aligned to 64 bytes as a and b are; the distance is a multiple
+ * of AC_DOT_STRIP */
 typedef void ac_dot_multiply(int64_t steps, int rows, int columns, const uint32_t *a,
                              const uint32_t *b, float *sums, int64_t distance, bool add);
 
