@@ -64,18 +64,20 @@ static void attention(const ac_op_args *args) {
       }
 }
 
-/* A score is a sum of d products; its absolute error becomes the relative one of p. */
+/* A score is a sum of d products; its absolute error becomes the relative one of p, which is
+ * rounded where it is a factor, not in the sum that lse is made of. */
 static double score_error(const shape *s, const ac_operand *qkv) {
   double largest = op_largest(qkv);
   return op_sum_error(s->d) * (double)s->a->scale * largest * largest;
 }
 
 static op_tolerance attention_error(const ac_op_args *args, int output) {
-  shape s = shape_of(args, &args->in[0]);
-  double p = OP_MATH_ERROR + 2 * score_error(&s, &args->in[0]) + op_sum_error(s.T);
+  const ac_operand *qkv = &args->in[0];
+  shape s = shape_of(args, qkv);
+  double p = OP_MATH_ERROR + 2 * score_error(&s, qkv) + op_sum_error(s.T);
   double keep = 1 / (1 - (double)s.a->dropout);
-  return output == 0 ? (op_tolerance){1, p * op_largest(&args->in[0]) * keep}
-                     : (op_tolerance){4, p};
+  if (output == 1) return (op_tolerance){4, p};
+  return (op_tolerance){1, (p + op_factor_error(qkv)) * op_largest(qkv) * keep};
 }
 
 const op_reference op_reference_attention = {attention, attention_error, true, false};
@@ -109,14 +111,15 @@ static void attention_gradient(const ac_op_args *args) {
 }
 
 /* dp and D are sums of d products, z dp - D at most about 2 sqrt(d) |dy| |v|; ds carries p's
- * relative error on top. Over j the p of a row sum to 1; over i (dk and dv) to the T rows' weight
- * on one column, about log T. */
+ * relative error on top, and either may be rounded once. Over j the p of a row sum to 1; over i (dk
+ * and dv) to the T rows' weight on one column, about log T. */
 static op_tolerance attention_gradient_error(const ac_op_args *args, int output) {
   (void)output;
-  shape s = shape_of(args, &args->in[1]);
-  double x = op_largest(&args->in[1]), dy = op_largest(&args->in[0]);
+  const ac_operand *qkv = &args->in[1];
+  shape s = shape_of(args, qkv);
+  double x = op_largest(qkv), dy = op_largest(&args->in[0]);
   double keep = 1 / (1 - (double)s.a->dropout);
-  double p = OP_MATH_ERROR + 2 * score_error(&s, &args->in[1]) + op_sum_error(s.T);
+  double p = OP_MATH_ERROR + 2 * score_error(&s, qkv) + op_sum_error(s.T) + op_factor_error(qkv);
   double ds = (p * 2 * sqrt((double)s.d) + 2 * op_sum_error(s.d)) * dy * x;
   return (op_tolerance){1, keep * (1 + log((double)s.T)) * (ds * (double)s.a->scale * x + p * dy)};
 }

@@ -261,7 +261,7 @@ static void special(ac_device *device) {
   int64_t first = 0;
   bool ran = true;
   for (int k = 0; k < SPLITS && ran; first += split[k++]) {
-    op_result statistics = {{NULL}}, joined = {{NULL}};
+    op_result statistics = {.out = {NULL}}, joined = {.out = {NULL}};
     const double *before[2] = {pooled, NULL}, *samples[2] = {x + first * CHANNELS * POSITIONS};
     ran = run_one(device, AC_OP_batch_norm, split[k], samples, none, false, &statistics);
     const double *kept[2] = {statistics.out[1], statistics.out[2]};
@@ -270,7 +270,7 @@ static void special(ac_device *device) {
     op_result_free(&statistics);
     op_result_free(&joined);
   }
-  op_result updated = {{NULL}};
+  op_result updated = {.out = {NULL}};
   const double *before[2] = {mean, variance}, *window[2] = {pooled};
   ran = ran && run_one(device, AC_OP_batch_norm_update, 1, window, before, false, &updated);
   for (int c = 0; c < CHANNELS && ran; c++) {

@@ -59,6 +59,7 @@ typedef struct op_variant {
 /* Results as the device left them, in double. */
 typedef struct op_result {
   double *out[AC_MAX_OUTPUTS];
+  bool rounds_factors; /* to bf16 (op_factor_error) */
 } op_result;
 
 /* Runs the instance with guards around every operand and the workspace, twice, and checks that only

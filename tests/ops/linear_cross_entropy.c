@@ -132,11 +132,13 @@ static void linear_cross_entropy_gradient(const ac_op_args *args) {
 }
 
 /* Of a row's dz the errors add up to that of the exponential's argument, since probabilities add up
- * to one; those of different rows are independent. */
+ * to one, and where dz is rounded to that of twice the row's weight, which its magnitudes add up
+ * to; those of different rows are independent. */
 static op_tolerance linear_cross_entropy_gradient_error(const ac_op_args *args, int output) {
   if (output == 2) return sums_error(args);
   shape s = shape_of(args);
-  double w = largest_weight(args) * (double)args->run->loss_scale, dz = 2 * logit_error(args);
+  double w = largest_weight(args) * (double)args->run->loss_scale;
+  double dz = 2 * logit_error(args) + 2 * op_factor_error(&args->in[0]);
   if (output == 0)
     return (op_tolerance){2, w * op_largest(&args->in[1]) * (dz + op_sum_error(s.V))};
   double rows = 2 + sqrt((double)s.rows);

@@ -235,7 +235,7 @@ static void replay(ac_device *device, const op_vector *v) {
                                              .momentum = (float)momentum,
                                              .nesterov = op_vector_attribute(v, "nesterov", 0) != 0,
                                              .first = t == 0};
-    op_result result = {{NULL}};
+    op_result result = {.out = {NULL}};
     op_instance_compute(&s);
     if (device && !op_run(device, &s, &variant, &result)) {
       op_result_free(&result);

@@ -210,6 +210,7 @@ bool op_run(ac_device *device, const op_instance *instance, const op_variant *va
                  .variant = variant,
                  .where = op_where(device, instance, variant)};
   memset(result, 0, sizeof *result);
+  result->rounds_factors = strcmp(device->info.bf16_products, "as floats") != 0;
   shapes_only(&s);
   if (!backend->supports(device->state, &s.args)) {
     op_fail(s.where, "not supported");

@@ -7,7 +7,9 @@
 #include "backend/cpu/product/gemm_pairs.h"
 #include "backend/device.h"
 #include "core/half.h"
+#include "ops/attention.h"
 #include "ops/linear.h"
+#include "ops/linear_cross_entropy.h"
 #include "ops/matmul.h"
 
 #include <math.h>
@@ -70,9 +72,11 @@ static void compare_strips(const ac_dot_class *hardware, const ac_dot_class *emu
   static strips s;
   fill(&s, range);
   int64_t steps = 1 + draw() % STEPS;
-  if (hardware->begin) hardware->begin();
+  ac_dot_begin(hardware); /* twice, as around products and around each */
+  ac_dot_begin(hardware);
+  ac_dot_end(hardware);
   hardware->multiply(steps, rows, columns, s.a, s.b, s.sums, AC_DOT_STRIP, add);
-  if (hardware->end) hardware->end();
+  ac_dot_end(hardware);
   emulation->multiply(steps, rows, columns, s.a, s.b, s.expected, AC_DOT_STRIP, add);
   for (int i = 0; i < rows; i++)
     for (int j = 0; j < columns; j++)
@@ -262,6 +266,114 @@ static void less_scratch_gives_the_same_bits(void **state) {
   free(b);
 }
 
+static ac_gemm sized(int64_t m, int64_t n, int64_t k) {
+  return (ac_gemm){.m = m, .n = n, .k = k, .a_dtype = AC_BF16, .b_dtype = AC_BF16};
+}
+
+/* A plan counts the scratch of its largest micro-batch, whose rows may be m or k of a product. */
+static void smaller_products_take_no_more_scratch(void **state) {
+  (void)state;
+  static const int64_t sizes[] = {1,   31,  32,  33,  64,  96,  127,  129,  160,  192,
+                                  255, 289, 511, 512, 513, 544, 1023, 1024, 1025, 5000};
+  enum { SIZES = sizeof sizes / sizeof *sizes };
+  for (int i = 0; i < SIZES; i++)
+    for (int j = 0; j < SIZES; j++) {
+      uint64_t below[3] = {0};
+      for (int l = 0; l < SIZES; l++) {
+        const ac_gemm products[] = {sized(sizes[l], sizes[i], sizes[j]),
+                                    sized(sizes[i], sizes[l], sizes[j]),
+                                    sized(sizes[i], sizes[j], sizes[l])};
+        for (int size = 0; size < 3; size++) {
+          uint64_t bytes = ac_cpu_gemm_pairs_scratch(&products[size]);
+          if (bytes < below[size])
+            fail_msg("[%lld, %lld, %lld] takes %llu bytes, with a smaller %c %llu",
+                     (long long)products[size].m, (long long)products[size].n,
+                     (long long)products[size].k, (unsigned long long)bytes, "mnk"[size],
+                     (unsigned long long)below[size]);
+          below[size] = bytes;
+        }
+      }
+    }
+}
+
+/* ---- ops that round what they compute -------------------------------------------------------- */
+
+static ac_operand draw_operand(ac_dtype dtype, int64_t rows, int64_t columns) {
+  ac_operand x = matrix(NULL, dtype, rows, columns);
+  size_t bytes = (size_t)x.count * ac_dtype_bytes(dtype);
+  x.data = aligned_alloc(64, (bytes + 63) / 64 * 64);
+  assert_non_null(x.data);
+  for (int64_t i = 0; i < x.count; i++)
+    if (dtype == AC_I32) ((int32_t *)x.data)[i] = (int32_t)(draw() % 8);
+    else ac_float_write(dtype, x.data, i, ac_bf16_to_float(draw_bf16(NEAR_ONE)));
+  return x;
+}
+
+/* Runs the op with 1 and with 3 threads; its outputs have the same bits. */
+static void compare_teams(ac_op_args *args) {
+  enum { MOST = 1 << 16 };
+  static char first[AC_MAX_OUTPUTS][MOST];
+  for (int threads = 1; threads <= 3; threads += 2) {
+    ac_device *device = open_with("tiles", threads);
+    args->workspace_bytes = device->backend->workspace(device->state, args);
+    args->workspace = aligned_alloc(64, args->workspace_bytes / 64 * 64 + 64);
+    assert_non_null(args->workspace);
+    assert_ok(device->backend->run(device->state, args));
+    for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
+      size_t bytes = (size_t)args->out[j].count * ac_dtype_bytes(args->out[j].dtype);
+      assert_true(bytes <= MOST);
+      if (threads > 1) assert_memory_equal(args->out[j].data, first[j], bytes);
+      else if (bytes) memcpy(first[j], args->out[j].data, bytes);
+    }
+    ac_device_close(device);
+    free(args->workspace);
+  }
+}
+
+static void free_operands(ac_op_args *args) {
+  for (int i = 0; i < AC_MAX_INPUTS; i++) free(args->in[i].data);
+  for (int j = 0; j < AC_MAX_OUTPUTS; j++) free(args->out[j].data);
+}
+
+static ac_operand sequence(ac_dtype dtype, int64_t length, int64_t columns) {
+  ac_operand x = draw_operand(dtype, length, columns);
+  x.rank = 3, x.dim[0] = 1, x.dim[1] = length, x.dim[2] = columns;
+  return x;
+}
+
+static void any_team_gives_the_same_bits(void **state) {
+  (void)state;
+  enum { T = 70, C = 36, HEADS = 3, CLASSES = 40 };
+  const ac_run_state run = {.training = true, .loss_scale = 1};
+  const ac_attention_attributes attention = {.heads = HEADS, .scale = 0.05f};
+  ac_op_args args = {.op = AC_OP_attention, .attributes = &attention, .run = &run};
+  args.in[0] = sequence(AC_BF16, T, 3 * C);
+  args.out[0] = sequence(AC_BF16, T, C);
+  args.out[1] = sequence(AC_F32, HEADS, T);
+  compare_teams(&args);
+
+  ac_op_args gradient = {.op = AC_OP_attention_gradient, .attributes = &attention, .run = &run};
+  gradient.in[0] = sequence(AC_BF16, T, C);
+  gradient.in[1] = args.in[0], gradient.in[2] = args.out[0], gradient.in[3] = args.out[1];
+  gradient.out[0] = sequence(AC_BF16, T, 3 * C);
+  compare_teams(&gradient);
+  free_operands(&gradient);
+
+  const ac_linear_cross_entropy_attributes head = {.layout = AC_OUT_IN,
+                                                   .chunk_bytes = 33 * CLASSES * 4};
+  args = (ac_op_args){.op = AC_OP_linear_cross_entropy_gradient, .attributes = &head, .run = &run};
+  args.in[0] = draw_operand(AC_BF16, T, C);
+  args.in[1] = draw_operand(AC_BF16, CLASSES, C);
+  args.in[2] = draw_operand(AC_I32, T, 1);
+  args.out[0] = draw_operand(AC_BF16, T, C);
+  args.out[1] = draw_operand(AC_F32, CLASSES, C);
+  args.out[2] = draw_operand(AC_F32, AC_LOSS_SUMS, 1);
+  compare_teams(&args);
+  free_operands(&args);
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
 /* Each class by name; what is no class is none. */
 static void a_class_is_found_by_its_name(void **state) {
   (void)state;
@@ -283,6 +395,8 @@ int main(void) {
       cmocka_unit_test(a_class_is_found_by_its_name),
       cmocka_unit_test(hardware_gives_the_bits_of_its_emulation),
       cmocka_unit_test(products_are_the_sums_that_their_class_defines),
-      cmocka_unit_test(less_scratch_gives_the_same_bits)};
+      cmocka_unit_test(less_scratch_gives_the_same_bits),
+      cmocka_unit_test(smaller_products_take_no_more_scratch),
+      cmocka_unit_test(any_team_gives_the_same_bits)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

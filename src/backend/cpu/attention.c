@@ -13,12 +13,16 @@
  * from the last block to the first, the first product writes all rows, the others add.
  *
  * Of what is stored in 16 bits, the thread's workspace holds floats: the rows that a block uses,
- * and backward a head's k and v and the sums dk and dv. */
+ * and backward a head's k and v and the sums dk and dv. Where bf16 is best multiplied as it is
+ * (product/gemm.h), q, k, v and dy are used where they lie, and P o mask and dS are rounded to bf16
+ * before they are multiplied, each row in the first half of its floats. */
 #include "backend/cpu/convert.h"
+#include "backend/cpu/product/dot.h"
 #include "backend/cpu/product/gemm.h"
 #include "backend/cpu/random_bits.h"
 #include "backend/cpu/reduce.h"
 #include "backend/cpu/vector_math.h"
+#include "core/align.h"
 #include "ops/attention.h"
 
 #include <math.h>
@@ -45,15 +49,18 @@ typedef struct shape {
   int64_t wide, narrow;               /* 3C and C */
   int64_t rows;                       /* of a block of queries */
   ac_dtype dtype;                     /* of both */
+  ac_dtype factors;                   /* of what is multiplied: dtype, or f32 */
 } shape;
 
-static shape describe(const ac_op_args *args, const ac_operand *qkv) {
+static shape describe(const ac_cpu_context *context, const ac_op_args *args,
+                      const ac_operand *qkv) {
   const ac_attention_attributes *attributes = args->attributes;
   shape s = {.length = qkv->dim[qkv->rank - 2],
              .heads = attributes->heads,
              .wide = ac_columns(qkv),
              .narrow = ac_columns(qkv) / 3,
-             .dtype = qkv->dtype};
+             .dtype = qkv->dtype,
+             .factors = ac_cpu_factor_dtype(context, qkv->dtype)};
   s.batch = qkv->count / (s.length * s.wide);
   s.size = s.narrow / s.heads;
   s.rows = block_rows(s.length);
@@ -129,36 +136,48 @@ static float exponentiate(float *x, float max, int64_t n) {
   return (float)total;
 }
 
-/* ---- rows as floats -------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
-/* Rows of d columns of one head. */
+/* Rows of one head, or of scores. */
 typedef struct rows {
-  float *at;
+  void *at;
   int64_t ld;
+  ac_dtype dtype;
 } rows;
 
-/* Floats of room for `count` rows; those in f32 are used where they lie. */
+static float *float_row(rows x, int64_t row) {
+  return (float *)x.at + row * x.ld;
+}
+
+/* Floats of room for `count` rows that are written, and for those that are multiplied. */
 static int64_t room_for(const shape *s, int64_t count) {
   return s->dtype == AC_F32 ? 0 : count * s->size;
 }
+static int64_t factor_room(const shape *s, int64_t count) {
+  return s->dtype == s->factors ? 0 : count * s->size;
+}
 
-/* Takes room for rows [first, first + count) of what is stored at x, where they are to be
- * written. */
+static rows stored_rows(const shape *s, const void *x, int64_t ld, int64_t first) {
+  return (rows){ac_element(x, s->dtype, first * ld), ld, s->dtype};
+}
+
+/* Room for rows [first, first + count) of what is stored at x, where they are to be written as
+ * floats. */
 static rows take_rows(const shape *s, const void *x, int64_t ld, int64_t first, int64_t count,
                       float **room) {
-  if (s->dtype == AC_F32) return (rows){ac_element(x, s->dtype, first * ld), ld};
-  rows r = {*room, s->size};
+  if (s->dtype == AC_F32) return stored_rows(s, x, ld, first);
+  rows r = {*room, s->size, AC_F32};
   *room += room_for(s, count);
   return r;
 }
 
-/* The same of rows that are to be read. */
+/* Those rows as factors of products. */
 static rows read_rows(const shape *s, const void *x, int64_t ld, int64_t first, int64_t count,
                       float **room) {
+  rows stored = stored_rows(s, x, ld, first);
+  if (s->dtype == s->factors) return stored;
   rows r = take_rows(s, x, ld, first, count, room);
-  if (s->dtype != AC_F32)
-    ac_cpu_widen_rows(s->dtype, ac_element(x, s->dtype, first * ld), ld, r.at, r.ld, count,
-                      s->size);
+  ac_cpu_widen_rows(s->dtype, stored.at, ld, r.at, r.ld, count, s->size);
   return r;
 }
 
@@ -170,7 +189,32 @@ static void store_rows(const shape *s, const ac_op_args *args, rows r, void *x, 
                        ac_element(x, s->dtype, first * ld), ld, count, s->size);
 }
 
+/* One row as floats, in `room` unless they lie there. */
+static const float *widen_row(const shape *s, rows x, int64_t row, float *room) {
+  const void *at = ac_element(x.at, x.dtype, row * x.ld);
+  if (x.dtype == AC_F32) return at;
+  ac_cpu_widen(x.dtype, at, room, s->size);
+  return room;
+}
+
+/* `count` rows of scores become factors of products. */
+static rows round_scores(const shape *s, rows scores, int64_t count) {
+  if (s->factors == AC_F32) return scores;
+  for (int64_t r = 0; r < count; r++)
+    ac_cpu_narrow_in_place(s->factors, false, float_row(scores, r), scores.ld);
+  return (rows){scores.at, 2 * scores.ld, s->factors};
+}
+
 /* ---- products -------------------------------------------------------------------------------- */
+
+/* A thread: its floats in the workspace, and its scratch of products behind them. */
+typedef struct worker {
+  const ac_cpu_context *context;
+  const ac_op_args *args;
+  float *floats;
+  void *scratch;
+  uint64_t scratch_bytes;
+} worker;
 
 /* What is multiplied of a block of `count` queries that reaches to row `reach`: its scores
  * [count, reach], whose rows are row_stride(reach) apart, and rows of d columns. */
@@ -179,39 +223,70 @@ typedef struct block {
 } block;
 
 /* scores = scale a b^T for rows a of the block and b of what it reaches to */
-static void multiply_rows(const ac_cpu_context *context, block of, float scale, rows a, rows b,
-                          float *scores) {
-  ac_gemm product = {.transpose_b = true,
-                     .m = of.count,
-                     .n = of.reach,
-                     .k = of.size,
-                     .alpha = scale,
-                     .a = a.at,
-                     .lda = a.ld,
-                     .b = b.at,
-                     .ldb = b.ld,
-                     .c = scores,
-                     .ldc = row_stride(of.reach)};
-  ac_cpu_gemm(context, &product, NULL);
+static ac_gemm rows_product(block of, float scale, rows a, rows b, rows scores) {
+  return (ac_gemm){.transpose_b = true,
+                   .m = of.count,
+                   .n = of.reach,
+                   .k = of.size,
+                   .alpha = scale,
+                   .a = a.at,
+                   .lda = a.ld,
+                   .a_dtype = a.dtype,
+                   .b = b.at,
+                   .ldb = b.ld,
+                   .b_dtype = b.dtype,
+                   .c = scores.at,
+                   .ldc = scores.ld};
 }
 
 /* to = scores b for the rows of the block or, `across`, scores^T b for those that it reaches to,
  * which may be added */
-static void multiply_scores(const ac_cpu_context *context, block of, bool across,
-                            const float *scores, rows b, rows to, bool add) {
-  ac_gemm product = {.transpose_a = across,
-                     .m = across ? of.reach : of.count,
-                     .n = of.size,
-                     .k = across ? of.count : of.reach,
-                     .alpha = 1,
-                     .beta = add ? 1.0f : 0.0f,
-                     .a = scores,
-                     .lda = row_stride(of.reach),
-                     .b = b.at,
-                     .ldb = b.ld,
-                     .c = to.at,
-                     .ldc = to.ld};
-  ac_cpu_gemm(context, &product, NULL);
+static ac_gemm scores_product(block of, bool across, rows scores, rows b, rows to, bool add) {
+  return (ac_gemm){.transpose_a = across,
+                   .m = across ? of.reach : of.count,
+                   .n = of.size,
+                   .k = across ? of.count : of.reach,
+                   .alpha = 1,
+                   .beta = add ? 1.0f : 0.0f,
+                   .a = scores.at,
+                   .lda = scores.ld,
+                   .a_dtype = scores.dtype,
+                   .b = b.at,
+                   .ldb = b.ld,
+                   .b_dtype = b.dtype,
+                   .c = to.at,
+                   .ldc = to.ld};
+}
+
+static void multiply(const worker *w, ac_gemm product) {
+  ac_cpu_gemm_stored(w->context, &product, NULL, w->scratch, w->scratch_bytes);
+}
+
+/* Bytes of a thread's scratch, which the block that reaches to the last row takes the most of. */
+static uint64_t scratch_bytes(const ac_cpu_context *context, const shape *s, bool backward) {
+  block last = {ac_min(s->rows, s->length), s->length, s->size};
+  rows factors = {.dtype = s->factors}, result = {.dtype = AC_F32};
+  const ac_gemm products[] = {rows_product(last, 1, factors, factors, result),
+                              scores_product(last, false, factors, factors, result, false),
+                              scores_product(last, true, factors, factors, result, true)};
+  uint64_t most = 0;
+  for (int i = 0; i < (backward ? 3 : 2); i++) {
+    uint64_t bytes = ac_cpu_gemm_scratch(context, 1, &products[i]);
+    if (bytes > most) most = bytes;
+  }
+  return most;
+}
+
+/* Bytes of a thread that has so many floats in the workspace. */
+static uint64_t worker_bytes(int64_t floats, uint64_t scratch) {
+  return ac_align((uint64_t)floats * sizeof(float), AC_LINE_BYTES) + scratch;
+}
+
+static worker worker_of(const ac_cpu_context *context, const ac_op_args *args, int64_t floats,
+                        uint64_t scratch, int thread) {
+  uint64_t bytes = worker_bytes(floats, scratch);
+  char *begin = (char *)args->workspace + (uint64_t)thread * bytes;
+  return (worker){context, args, (float *)begin, begin + bytes - scratch, scratch};
 }
 
 /* ---- forward --------------------------------------------------------------------------------- */
@@ -228,15 +303,17 @@ static void weigh_scores(const mask *m, const shape *s, int64_t first, int64_t c
     drop_row(m, m->origin + (first + r) * s->length, scores + r * stride, first + r + 1);
 }
 
-static void forward_block(const ac_cpu_context *context, const ac_op_args *args, const shape *s,
-                          int64_t sample, int64_t head, int64_t first, float *scores) {
+static void forward_block(const worker *w, const shape *s, int64_t sample, int64_t head,
+                          int64_t first) {
+  const ac_op_args *args = w->args;
   int64_t wide = sample * s->length * s->wide + head * s->size,
           narrow = sample * s->length * s->narrow + head * s->size;
   const void *qkv = ac_element(args->in[0].data, s->dtype, wide);
   void *out = ac_element(args->out[0].data, s->dtype, narrow);
   float *lse = (float *)args->out[1].data + (sample * s->heads + head) * s->length;
   int64_t count = ac_min(s->rows, s->length - first), reach = first + count;
-  float *room = scores + s->rows * row_stride(s->length), max[MOST_ROWS], sum[MOST_ROWS];
+  float *room = w->floats + s->rows * row_stride(s->length), max[MOST_ROWS], sum[MOST_ROWS];
+  rows scores = {w->floats, row_stride(reach), AC_F32};
   rows q = read_rows(s, qkv, s->wide, first, count, &room);
   rows k = read_rows(s, ac_element(qkv, s->dtype, s->narrow), s->wide, 0, reach, &room);
   rows v = read_rows(s, ac_element(qkv, s->dtype, 2 * s->narrow), s->wide, 0, reach, &room);
@@ -244,34 +321,38 @@ static void forward_block(const ac_cpu_context *context, const ac_op_args *args,
   mask m = describe_mask(args, s, sample, head);
 
   block of = {count, reach, s->size};
-  multiply_rows(context, of, ((const ac_attention_attributes *)args->attributes)->scale, q, k,
-                scores);
-  weigh_scores(&m, s, first, count, scores, max, sum);
-  multiply_scores(context, of, false, scores, v, y, false);
+  float scale = ((const ac_attention_attributes *)args->attributes)->scale;
+  multiply(w, rows_product(of, scale, q, k, scores));
+  weigh_scores(&m, s, first, count, scores.at, max, sum);
+  multiply(w, scores_product(of, false, round_scores(s, scores, count), v, y, false));
   for (int64_t r = 0; r < count; r++) {
-    float factor = (m.factor > 0 ? m.factor : 1.0f) / sum[r];
+    float factor = (m.factor > 0 ? m.factor : 1.0f) / sum[r], *row = float_row(y, r);
     lse[first + r] = max[r] + logf(sum[r]);
 #pragma omp simd
-    for (int64_t j = 0; j < s->size; j++) y.at[r * y.ld + j] *= factor;
+    for (int64_t j = 0; j < s->size; j++) row[j] *= factor;
   }
   store_rows(s, args, y, out, s->narrow, first, count);
 }
 
 /* Floats of workspace of a thread: a block's scores, q and y of the block, k and v. */
-static int64_t forward_room(const shape *s) {
-  return s->rows * row_stride(s->length) + 2 * room_for(s, s->rows) + 2 * room_for(s, s->length);
+static int64_t forward_floats(const shape *s) {
+  return s->rows * row_stride(s->length) + factor_room(s, s->rows + 2 * s->length) +
+         room_for(s, s->rows);
 }
 
 static void forward_part(const ac_cpu_context *context, const ac_op_args *args, int thread,
                          int team) {
-  shape s = describe(args, &args->in[0]);
+  shape s = describe(context, args, &args->in[0]);
   int64_t blocks = ac_ceil_div(s.length, s.rows), items = s.batch * s.heads * blocks;
-  float *scores = (float *)args->workspace + thread * forward_room(&s);
+  worker w =
+      worker_of(context, args, forward_floats(&s), scratch_bytes(context, &s, false), thread);
+  ac_dot_begin(context->dot);
   for (int64_t item = thread; item < items; item += team) {
     /* Every other head from its last block, for later blocks are longer. */
     int64_t head = item / blocks, turn = item % blocks, block = head % 2 ? blocks - 1 - turn : turn;
-    forward_block(context, args, &s, head / s.heads, head % s.heads, block * s.rows, scores);
+    forward_block(&w, &s, head / s.heads, head % s.heads, block * s.rows);
   }
+  ac_dot_end(context->dot);
 }
 
 static void forward(const ac_cpu_context *context, const ac_op_args *args) {
@@ -279,13 +360,14 @@ static void forward(const ac_cpu_context *context, const ac_op_args *args) {
 }
 
 static uint64_t forward_workspace(const ac_cpu_context *context, const ac_op_args *args) {
-  shape s = describe(args, &args->in[0]);
-  return (uint64_t)(context->threads * forward_room(&s)) * sizeof(float);
+  shape s = describe(context, args, &args->in[0]);
+  uint64_t scratch = scratch_bytes(context, &s, false);
+  return (uint64_t)context->threads * worker_bytes(forward_floats(&s), scratch);
 }
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* One head: what blocks share as floats, the rest as stored. */
+/* One head: what blocks share to multiply and to add to, the rest as stored. */
 typedef struct head_view {
   rows k, v, dk, dv;
   const void *q, *y, *dy;
@@ -295,8 +377,8 @@ typedef struct head_view {
   float *p, *ds, *room; /* room for the rows of a block */
 } head_view;
 
-static head_view begin_head(const ac_op_args *args, const shape *s, int64_t sample, int64_t head,
-                            float *workspace) {
+static head_view begin_head(const worker *w, const shape *s, int64_t sample, int64_t head) {
+  const ac_op_args *args = w->args;
   int64_t wide = sample * s->length * s->wide + head * s->size;
   int64_t narrow = sample * s->length * s->narrow + head * s->size;
   int64_t scores = s->rows * row_stride(s->length), T = s->length;
@@ -306,9 +388,9 @@ static head_view begin_head(const ac_op_args *args, const shape *s, int64_t samp
                  .dq = ac_element(args->out[0].data, s->dtype, wide),
                  .lse = (const float *)args->in[3].data + (sample * s->heads + head) * T,
                  .mask = describe_mask(args, s, sample, head),
-                 .p = workspace,
-                 .ds = workspace + scores,
-                 .room = workspace + 2 * scores};
+                 .p = w->floats,
+                 .ds = w->floats + scores,
+                 .room = w->floats + 2 * scores};
   h.k = read_rows(s, ac_element(h.q, s->dtype, s->narrow), s->wide, 0, T, &h.room);
   h.v = read_rows(s, ac_element(h.q, s->dtype, 2 * s->narrow), s->wide, 0, T, &h.room);
   h.dk = take_rows(s, ac_element(h.dq, s->dtype, s->narrow), s->wide, 0, T, &h.room);
@@ -351,48 +433,61 @@ static void gradient_row(const mask *m, int64_t start, float *p, float *ds, floa
   }
 }
 
-static void backward_block(const ac_cpu_context *context, const ac_op_args *args, const shape *s,
-                           const head_view *h, int64_t first) {
-  float scale = ((const ac_attention_attributes *)args->attributes)->scale, dot[MOST_ROWS];
-  int64_t count = ac_min(s->rows, s->length - first), reach = first + count,
-          stride = row_stride(reach), d = s->size;
+/* Scores p become weights and ds, which is dy v^T, their gradients, row by row. `room` is for two
+ * rows of d columns. */
+static void gradient_rows(const shape *s, const head_view *h, int64_t first, int64_t count,
+                          float scale, rows dy, rows p, rows ds, float *room) {
+  rows y = stored_rows(s, h->y, s->narrow, first);
+  for (int64_t r = 0; r < count; r++) {
+    const float *own = widen_row(s, dy, r, room), *other = widen_row(s, y, r, room + s->size);
+    gradient_row(&h->mask, h->mask.origin + (first + r) * s->length, float_row(p, r),
+                 float_row(ds, r), h->lse[first + r], row_dot(own, other, s->size), scale,
+                 first + r + 1, p.ld);
+  }
+}
+
+static void backward_block(const worker *w, const shape *s, const head_view *h, int64_t first) {
+  float scale = ((const ac_attention_attributes *)w->args->attributes)->scale;
+  int64_t count = ac_min(s->rows, s->length - first), reach = first + count;
   float *room = h->room;
   rows q = read_rows(s, h->q, s->wide, first, count, &room);
   rows dy = read_rows(s, h->dy, s->narrow, first, count, &room);
-  rows y = read_rows(s, h->y, s->narrow, first, count, &room);
   rows dq = take_rows(s, h->dq, s->wide, first, count, &room);
-  block of = {count, reach, d};
-  multiply_rows(context, of, scale, q, h->k, h->p);
-  multiply_rows(context, of, 1, dy, h->v, h->ds);
-  for (int64_t r = 0; r < count; r++) dot[r] = row_dot(dy.at + r * dy.ld, y.at + r * y.ld, d);
-  for (int64_t r = 0; r < count; r++)
-    gradient_row(&h->mask, h->mask.origin + (first + r) * s->length, h->p + r * stride,
-                 h->ds + r * stride, h->lse[first + r], dot[r], scale, first + r + 1, stride);
+  rows p = {h->p, row_stride(reach), AC_F32}, ds = {h->ds, row_stride(reach), AC_F32};
+  block of = {count, reach, s->size};
+  multiply(w, rows_product(of, scale, q, h->k, p));
+  multiply(w, rows_product(of, 1, dy, h->v, ds));
+  gradient_rows(s, h, first, count, scale, dy, p, ds, room);
+  p = round_scores(s, p, count);
+  ds = round_scores(s, ds, count);
   bool add = reach < s->length;
-  multiply_scores(context, of, false, h->ds, h->k, dq, false);
-  multiply_scores(context, of, true, h->ds, q, h->dk, add);
-  multiply_scores(context, of, true, h->p, dy, h->dv, add);
-  store_rows(s, args, dq, h->dq, s->wide, first, count);
+  multiply(w, scores_product(of, false, ds, h->k, dq, false));
+  multiply(w, scores_product(of, true, ds, q, h->dk, add));
+  multiply(w, scores_product(of, true, p, dy, h->dv, add));
+  store_rows(s, w->args, dq, h->dq, s->wide, first, count);
 }
 
 /* Floats of workspace of a thread: scores and their gradients of a block, k, v, dk, dv of a head,
- * and q, dy, y, dq of a block. */
-static int64_t backward_room(const shape *s) {
-  return 2 * s->rows * row_stride(s->length) + 4 * room_for(s, s->length) +
-         4 * room_for(s, s->rows);
+ * q, dy and dq of a block, and two rows. */
+static int64_t backward_floats(const shape *s) {
+  return 2 * s->rows * row_stride(s->length) + factor_room(s, 2 * (s->length + s->rows)) +
+         room_for(s, 2 * s->length + s->rows + 2);
 }
 
 static void backward_part(const ac_cpu_context *context, const ac_op_args *args, int thread,
                           int team) {
-  shape s = describe(args, &args->in[1]);
+  shape s = describe(context, args, &args->in[1]);
   int64_t items = s.batch * s.heads;
-  float *workspace = (float *)args->workspace + thread * backward_room(&s);
+  worker w =
+      worker_of(context, args, backward_floats(&s), scratch_bytes(context, &s, true), thread);
+  ac_dot_begin(context->dot);
   for (int64_t item = thread; item < items; item += team) {
-    head_view h = begin_head(args, &s, item / s.heads, item % s.heads, workspace);
+    head_view h = begin_head(&w, &s, item / s.heads, item % s.heads);
     for (int64_t block = ac_ceil_div(s.length, s.rows) - 1; block >= 0; block--)
-      backward_block(context, args, &s, &h, block * s.rows);
+      backward_block(&w, &s, &h, block * s.rows);
     end_head(args, &s, &h);
   }
+  ac_dot_end(context->dot);
 }
 
 static void backward(const ac_cpu_context *context, const ac_op_args *args) {
@@ -400,8 +495,9 @@ static void backward(const ac_cpu_context *context, const ac_op_args *args) {
 }
 
 static uint64_t backward_workspace(const ac_cpu_context *context, const ac_op_args *args) {
-  shape s = describe(args, &args->in[1]);
-  return (uint64_t)(context->threads * backward_room(&s)) * sizeof(float);
+  shape s = describe(context, args, &args->in[1]);
+  uint64_t scratch = scratch_bytes(context, &s, true);
+  return (uint64_t)context->threads * worker_bytes(backward_floats(&s), scratch);
 }
 
 const ac_cpu_kernel AC_CPU_KERNEL(attention) = {forward, forward_workspace};

@@ -485,7 +485,7 @@ static void run_part(const ac_cpu_context *context, const ac_op_args *args, int 
   if (p.dot) pack_weights(&p, own, thread, team);
   if (p.copied) copy_weights(&p, thread, team);
   if (p.dot || p.copied) ac_cpu_barrier(team);
-  if (p.dot && p.dot->begin) p.dot->begin();
+  ac_dot_begin(p.dot);
   phase f = {.depth = 0};
   work w = {.p = &p, .f = &f, .filling = own, .sums = own + m.filling, .offset = offset};
   w.strip = (uint32_t *)(offset + m.offsets);
@@ -493,7 +493,7 @@ static void run_part(const ac_cpu_context *context, const ac_op_args *args, int 
     ac_conv_patch_offsets(&f.patch, offset);
     run_phase(&w, thread, team);
   }
-  if (p.dot && p.dot->end) p.dot->end();
+  ac_dot_end(p.dot);
 }
 
 static void run(const ac_cpu_context *context, const ac_op_args *args) {

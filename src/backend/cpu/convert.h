@@ -10,6 +10,7 @@
 #define ac_cpu_accumulate AC_CPU_NAME(ac_cpu_accumulate)
 #define ac_cpu_widen_rows AC_CPU_NAME(ac_cpu_widen_rows)
 #define ac_cpu_narrow_rows AC_CPU_NAME(ac_cpu_narrow_rows)
+#define ac_cpu_narrow_in_place AC_CPU_NAME(ac_cpu_narrow_in_place)
 
 void ac_cpu_widen(ac_dtype dtype, const void *x, float *y, int64_t count);
 void ac_cpu_narrow(ac_dtype dtype, bool mark, const float *x, void *y, int64_t count);
@@ -24,5 +25,8 @@ void ac_cpu_widen_rows(ac_dtype dtype, const void *x, int64_t ldx, float *y, int
                        int64_t rows, int64_t columns);
 void ac_cpu_narrow_rows(ac_dtype dtype, bool mark, const float *x, int64_t ldx, void *y,
                         int64_t ldy, int64_t rows, int64_t columns);
+
+/* The floats of a row become elements in its first half. */
+void ac_cpu_narrow_in_place(ac_dtype dtype, bool mark, float *x, int64_t count);
 
 #endif

@@ -5,7 +5,7 @@
 #include "ops/linear.h"
 
 static ac_matrix matrix_of(const ac_operand *x) {
-  return (ac_matrix){x->data, x->dtype};
+  return (ac_matrix){.data = x->data, .dtype = x->dtype};
 }
 
 static ac_layer layer_of(const ac_op_args *args, const ac_operand *x, const ac_operand *w,

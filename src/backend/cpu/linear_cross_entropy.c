@@ -2,11 +2,14 @@
  *   z = x W^T into the workspace | per row loss, z becomes dz | dW += dz^T x | dx = dz W
  * Threads share out the tiles of products and the rows between, and meet where a bar stands. dx may
  * lie in x's place, since its rows are written after dW is done with those of x. Logits are floats
- * whatever x and W are stored in. Behind the chunk in the workspace stand the row results, which
- * are added up in the order of rows (cross_entropy.h), and each thread's scratch of products. */
+ * whatever x and W are stored in; dz is rounded to bf16 if that is what it is best multiplied in
+ * (product/gemm.h), each row in the first half of its logits. Behind the chunk in the workspace
+ * stand the row results, which are added up in the order of rows (cross_entropy.h), and each
+ * thread's scratch of products. */
 #include "backend/cpu/cross_entropy.h"
-#include "core/align.h"
+#include "backend/cpu/convert.h"
 #include "backend/cpu/product/layer.h"
+#include "core/align.h"
 #include "ops/linear_cross_entropy.h"
 
 typedef struct problem {
@@ -14,6 +17,7 @@ typedef struct problem {
   loss_rows loss;
   int64_t rows, columns, classes, chunk;
   ac_dtype storage;      /* of x, weight and dx */
+  ac_dtype factors;      /* of dz */
   void *x, *weight, *dx; /* dx and dweight are NULL if not wanted */
   float *dweight, *z;
   bool gradient, in_out, add_dx, add_dweight;
@@ -22,7 +26,7 @@ typedef struct problem {
   float loss_scale;
 } problem;
 
-static problem problem_of(const ac_op_args *args) {
+static problem problem_of(const ac_cpu_context *context, const ac_op_args *args) {
   const ac_linear_cross_entropy_attributes *attributes = args->attributes;
   const ac_operand *x = &args->in[0];
   bool gradient = args->op == AC_OP_linear_cross_entropy_gradient;
@@ -34,6 +38,7 @@ static problem problem_of(const ac_op_args *args) {
                .classes = ac_linear_cross_entropy_classes(args),
                .chunk = ac_linear_cross_entropy_chunk(args),
                .storage = x->dtype,
+               .factors = ac_cpu_factor_dtype(context, x->dtype),
                .x = x->data,
                .weight = args->in[1].data,
                .dx = gradient ? ac_cpu_data(&args->out[0]) : NULL,
@@ -49,34 +54,49 @@ static problem problem_of(const ac_op_args *args) {
   return p;
 }
 
-/* Rows [first, first + count) of the layer that yields the logits. In gradients dz has taken z's
- * place. */
+static ac_matrix logits_of(const problem *p) {
+  return (ac_matrix){.data = p->z, .dtype = AC_F32};
+}
+
+/* dz in z's place. */
+static ac_matrix gradients_of(const problem *p) {
+  int64_t each = (int64_t)(sizeof(float) / ac_dtype_bytes(p->factors));
+  return (ac_matrix){.data = p->z, .dtype = p->factors, .distance = each * p->classes};
+}
+
+static ac_matrix weights_of(const problem *p) {
+  return (ac_matrix){.data = p->weight, .dtype = p->storage};
+}
+
+/* Rows [first, first + count) of the layer that yields the logits. */
 static ac_layer layer_of(const problem *p, int64_t first, int64_t count, void *x, ac_matrix w,
-                         bool add) {
-  return (ac_layer){.rows = count,
-                    .in = p->columns,
-                    .out = p->classes,
-                    .in_out = p->in_out,
-                    .x = {ac_element(x, p->storage, first * p->columns), p->storage},
-                    .w = w,
-                    .y = {p->z, AC_F32},
-                    .add = add,
-                    .mark = p->run->mark_flushed};
+                         ac_matrix y, bool add) {
+  return (ac_layer){
+      .rows = count,
+      .in = p->columns,
+      .out = p->classes,
+      .in_out = p->in_out,
+      .x = {.data = ac_element(x, p->storage, first * p->columns), .dtype = p->storage},
+      .w = w,
+      .y = y,
+      .add = add,
+      .mark = p->run->mark_flushed};
 }
 
 static ac_gemm logits_product(const problem *p, int64_t first, int64_t count) {
-  ac_layer layer = layer_of(p, first, count, p->x, (ac_matrix){p->weight, p->storage}, false);
+  ac_layer layer = layer_of(p, first, count, p->x, weights_of(p), logits_of(p), false);
   return ac_layer_output(&layer);
 }
 
 static ac_gemm weight_product(const problem *p, int64_t first, int64_t count) {
-  ac_layer layer =
-      layer_of(p, first, count, p->x, (ac_matrix){p->dweight, AC_F32}, p->add_dweight || first > 0);
+  ac_matrix dweight = {.data = p->dweight, .dtype = AC_F32};
+  bool add = p->add_dweight || first > 0;
+  ac_layer layer = layer_of(p, first, count, p->x, dweight, gradients_of(p), add);
   return ac_layer_weight_gradient(&layer);
 }
 
 static ac_gemm input_product(const problem *p, int64_t first, int64_t count) {
-  ac_layer layer = layer_of(p, first, count, p->dx, (ac_matrix){p->weight, p->storage}, p->add_dx);
+  ac_layer layer = layer_of(p, first, count, p->dx, weights_of(p), gradients_of(p), p->add_dx);
   return ac_layer_input_gradient(&layer);
 }
 
@@ -112,12 +132,14 @@ static void run_rows(const problem *p, int64_t first, int64_t count, int thread,
     float *z = p->z + i * p->classes;
     int64_t row = first + i;
     float lse = row_loss(&p->loss, row, z, p->classes, &p->results[row]);
-    if (p->gradient) row_gradient(&p->loss, row, z, p->classes, lse, p->loss_scale, z);
+    if (!p->gradient) continue;
+    row_gradient(&p->loss, row, z, p->classes, lse, p->loss_scale, z);
+    if (p->factors != AC_F32) ac_cpu_narrow_in_place(p->factors, false, z, p->classes);
   }
 }
 
 static void run_part(const ac_cpu_context *context, const ac_op_args *args, int thread, int team) {
-  problem p = problem_of(args);
+  problem p = problem_of(context, args);
   for (int64_t first = 0; first < p.rows; first += p.chunk) {
     int64_t count = ac_min(p.chunk, p.rows - first);
     ac_gemm logits = logits_product(&p, first, count);
@@ -139,14 +161,14 @@ static void run_part(const ac_cpu_context *context, const ac_op_args *args, int 
 }
 
 static void run(const ac_cpu_context *context, const ac_op_args *args) {
-  problem p = problem_of(args);
+  problem p = problem_of(context, args);
   int sums = p.gradient ? 2 : 0;
   ac_cpu_parallel(context, args, run_part);
   sum_rows(&p.loss, p.rows, p.results, args->out[sums].data, args->add[sums]);
 }
 
 static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args) {
-  problem p = problem_of(args);
+  problem p = problem_of(context, args);
   return scratch_offset(&p) + (uint64_t)context->threads * scratch_bytes(context, &p);
 }
 

@@ -1,5 +1,6 @@
 /* op(a)[..., M, K] op(b)[..., K, N], one product for each index of the leading dimensions. Threads
  * share out the products if there are enough of them, else the tiles of each. */
+#include "backend/cpu/product/dot.h"
 #include "backend/cpu/product/gemm.h"
 #include "ops/matmul.h"
 
@@ -51,11 +52,13 @@ static void part(const ac_cpu_context *context, const ac_op_args *args, int thre
   uint64_t bytes = scratch_bytes(context, args);
   char *scratch = (char *)args->workspace + (uint64_t)thread * bytes;
   bool whole = count >= team;
+  ac_dot_begin(context->dot);
   for (int64_t i = whole ? thread : 0; i < count; i += whole ? team : 1) {
     ac_gemm gemm = product(&first, i);
     if (whole) ac_cpu_gemm_stored(context, &gemm, NULL, scratch, bytes);
     else ac_cpu_gemm_share(context, &gemm, NULL, args->workspace, bytes, thread, team);
   }
+  ac_dot_end(context->dot);
 }
 
 static void run(const ac_cpu_context *context, const ac_op_args *args) {

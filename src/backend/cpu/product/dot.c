@@ -73,9 +73,9 @@ static bool gives_its_bits(const entry *e, uint32_t least) {
     s.b[i] = draw_pair(&seed, least);
   }
   for (int add = 0; add < 2; add++) {
-    if (e->hardware.begin) e->hardware.begin();
+    ac_dot_begin(&e->hardware);
     e->hardware.multiply(STEPS, AC_DOT_STRIP, AC_DOT_STRIP, s.a, s.b, s.sums[0], AC_DOT_STRIP, add);
-    if (e->hardware.end) e->hardware.end();
+    ac_dot_end(&e->hardware);
     e->emulation.multiply(STEPS, AC_DOT_STRIP, AC_DOT_STRIP, s.a, s.b, s.sums[1], AC_DOT_STRIP,
                           add);
     if (memcmp(s.sums[0], s.sums[1], sizeof s.sums[0]) != 0) return false;

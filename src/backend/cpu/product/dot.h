@@ -21,8 +21,8 @@ enum { AC_DOT_STRIP = 32, AC_DOT_STEP = 32, AC_DOT_PAIRS = AC_DOT_STEP / 2 };
  *
  *   a    [steps][AC_DOT_STRIP][AC_DOT_PAIRS]: pairs of a row beside each other
  *   b    [steps][AC_DOT_PAIRS][AC_DOT_STRIP]: pairs of a column beneath each other
- *   sums [AC_DOT_STRIP][distance], aligned to 64 bytes as a and b are; the distance is a multiple of
- *        AC_DOT_STRIP */
+ *   sums [AC_DOT_STRIP][distance], aligned to 64 bytes as a and b are; the distance is a multiple
+ * of AC_DOT_STRIP */
 typedef void ac_dot_multiply(int64_t steps, int rows, int columns, const uint32_t *a,
                              const uint32_t *b, float *sums, int64_t distance, bool add);
 
@@ -41,9 +41,18 @@ typedef void ac_dot_multiply(int64_t steps, int rows, int columns, const uint32_
 typedef struct ac_dot_class {
   const char *name, *text;
   ac_dot_multiply *multiply;
-  void (*begin)(void), (*end)(void); /* around a thread's products; may be NULL */
+  void (*begin)(void), (*end)(void); /* ac_dot_begin, ac_dot_end; may be NULL */
   bool emulated;
 } ac_dot_class;
+
+/* Around products in a thread. They nest: around many of them they are called once more, so that
+ * each of these finds the CPU ready. `class` may be NULL. */
+static inline void ac_dot_begin(const ac_dot_class *class) {
+  if (class && class->begin) class->begin();
+}
+static inline void ac_dot_end(const ac_dot_class *class) {
+  if (class && class->end) class->end();
+}
 
 /* The best class that this CPU and its system allow and that is faster here than products of
  * floats, or NULL. A `name` asks for one: what cannot be had is emulated; "widened", and what is no

@@ -44,12 +44,14 @@ static const struct {
 };
 _Static_assert(sizeof config == 64, "what LDTILECFG reads");
 
+static _Thread_local int begun; /* how often, and not ended */
+
 void ac_dot_tiles_begin(void) {
-  _tile_loadconfig(&config);
+  if (begun++ == 0) _tile_loadconfig(&config);
 }
 
 void ac_dot_tiles_end(void) {
-  _tile_release();
+  if (--begun == 0) _tile_release();
 }
 
 /* Tiles 0 to 3 are sums, row by row; 4 and 5 are of op(A), 6 and 7 of op(B). `low` and `narrow` say

@@ -48,6 +48,12 @@ void ac_cpu_gemm_stored(const ac_cpu_context *context, const ac_gemm *gemm, cons
                         void *scratch, uint64_t scratch_bytes);
 uint64_t ac_cpu_gemm_scratch(const ac_cpu_context *context, int team, const ac_gemm *gemm);
 
+/* What a factor is best stored in that an op computes to multiply it by one stored in `dtype`: in
+ * bf16 where products of bf16 alone have instructions of their own, else in f32. */
+static inline ac_dtype ac_cpu_factor_dtype(const ac_cpu_context *context, ac_dtype dtype) {
+  return context->dot && dtype == AC_BF16 ? AC_BF16 : AC_F32;
+}
+
 /* The calling thread's share of it; `scratch` has so many bytes for each thread, in their order. */
 void ac_cpu_gemm_share(const ac_cpu_context *context, const ac_gemm *gemm, const float *bias,
                        void *scratch, uint64_t scratch_bytes, int thread, int team);

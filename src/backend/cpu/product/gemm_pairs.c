@@ -39,7 +39,7 @@ static int64_t part_of(int64_t size, int64_t most, int64_t unit) {
 
 static blocks blocks_of(const ac_gemm *g, int64_t rows, int64_t area) {
   blocks b = {part_of(ac_max(g->k, 1), DEPTH, STEP), part_of(g->m, rows, STRIP), g->n};
-  if (b.depth < g->k) b.columns = part_of(g->n, ac_max(area / b.rows, STRIP), STRIP);
+  if (b.depth < g->k) b.columns = part_of(g->n, ac_max(area / b.rows / STRIP, 1) * STRIP, STRIP);
   return b;
 }
 
@@ -51,19 +51,22 @@ static int64_t panel_columns(const blocks *b) {
   return ac_min(PANEL, strips_of(b->columns) * STRIP);
 }
 
-/* Strips of sums that wait. */
-static int64_t sums_strips(const ac_gemm *g, const blocks *b) {
-  return b->depth < g->k ? strips_of(b->rows) * strips_of(b->columns) : strips_of(panel_columns(b));
+/* With so many strips of sums that wait, if k has more than one depth. */
+static uint64_t bytes_with(const ac_gemm *g, const blocks *b, int64_t waiting) {
+  int64_t panel = strips_of(panel_columns(b)), strips = strips_of(b->rows) + panel;
+  int64_t sums = b->depth < g->k ? waiting : panel;
+  return (uint64_t)(strips * packed_strip(b) + sums * SUMS) * sizeof(float);
 }
 
 static uint64_t bytes_of(const ac_gemm *g, const blocks *b) {
-  int64_t strips = strips_of(b->rows) + strips_of(panel_columns(b));
-  return (uint64_t)(strips * packed_strip(b) + sums_strips(g, b) * SUMS) * sizeof(float);
+  return bytes_with(g, b, strips_of(b->rows) * strips_of(b->columns));
 }
 
-uint64_t ac_cpu_gemm_pairs_scratch(const ac_gemm *gemm) {
-  blocks b = blocks_of(gemm, ROWS, AREA);
-  return bytes_of(gemm, &b);
+/* Equal parts may be longer where the whole is shorter, so this counts the longest that there are:
+ * no product takes more than a larger one. */
+uint64_t ac_cpu_gemm_pairs_scratch(const ac_gemm *g) {
+  blocks most = {ac_min(g->k, DEPTH), ac_min(g->m, ROWS), g->n};
+  return bytes_with(g, &most, ac_min(strips_of(most.rows) * strips_of(g->n), AREA / SUMS));
 }
 
 /* A team smaller than the context's has larger products than its scratch was made for. */
@@ -217,7 +220,7 @@ void ac_cpu_gemm_pairs(const ac_cpu_context *context, const ac_gemm *g, const fl
       .class = context->dot, .gemm = g, .bias = bias, .left = scratch, .wait = b.depth < g->k};
   w.right = w.left + strips_of(b.rows) * packed_strip(&b);
   w.sums = (float *)(w.right + strips_of(panel_columns(&b)) * packed_strip(&b));
-  if (w.class->begin) w.class->begin();
+  ac_dot_begin(w.class);
   for (w.row = 0; w.row < g->m; w.row += b.rows)
     for (w.column = 0; w.column < g->n; w.column += b.columns)
       for (w.k = 0; w.k < g->k; w.k += b.depth) {
@@ -226,5 +229,5 @@ void ac_cpu_gemm_pairs(const ac_cpu_context *context, const ac_gemm *g, const fl
         w.depth = ac_min(b.depth, g->k - w.k);
         multiply_depth(&w);
       }
-  if (w.class->end) w.class->end();
+  ac_dot_end(w.class);
 }

@@ -2,7 +2,7 @@
  *
  *   x, dx [rows, in]    W, dW [in, out], or stored as [out, in]    y, dy [rows, out]
  *
- * which are dense. In a product that yields dx, dW or dy this is what stands for x, W or y. */
+ * In a product that yields dx, dW or dy this is what stands for x, W or y. */
 #ifndef AC_BACKEND_CPU_PRODUCT_LAYER_H
 #define AC_BACKEND_CPU_PRODUCT_LAYER_H
 
@@ -11,6 +11,7 @@
 typedef struct ac_matrix {
   void *data;
   ac_dtype dtype;
+  int64_t distance; /* of rows, in elements; 0: dense */
 } ac_matrix;
 
 typedef struct ac_layer {
@@ -19,6 +20,10 @@ typedef struct ac_layer {
   ac_matrix x, w, y;
   bool add, mark; /* to the result; the result (ac_gemm) */
 } ac_layer;
+
+static inline int64_t ac_row_distance(ac_matrix x, int64_t columns) {
+  return x.distance ? x.distance : columns;
+}
 
 /* to [rows, n] (+)= from [rows, k] op(W) */
 static inline ac_gemm ac_layer_rows(const ac_layer *l, ac_matrix from, int64_t k, ac_matrix to,
@@ -31,13 +36,13 @@ static inline ac_gemm ac_layer_rows(const ac_layer *l, ac_matrix from, int64_t k
                    .alpha = 1,
                    .beta = l->add ? 1 : 0,
                    .a = from.data,
-                   .lda = k,
+                   .lda = ac_row_distance(from, k),
                    .a_dtype = from.dtype,
                    .b = l->w.data,
-                   .ldb = l->in_out ? l->out : l->in,
+                   .ldb = ac_row_distance(l->w, l->in_out ? l->out : l->in),
                    .b_dtype = l->w.dtype,
                    .c = to.data,
-                   .ldc = n,
+                   .ldc = ac_row_distance(to, n),
                    .c_dtype = to.dtype};
 }
 
@@ -61,13 +66,13 @@ static inline ac_gemm ac_layer_weight_gradient(const ac_layer *l) {
                    .alpha = 1,
                    .beta = l->add ? 1 : 0,
                    .a = left.data,
-                   .lda = m,
+                   .lda = ac_row_distance(left, m),
                    .a_dtype = left.dtype,
                    .b = right.data,
-                   .ldb = n,
+                   .ldb = ac_row_distance(right, n),
                    .b_dtype = right.dtype,
                    .c = l->w.data,
-                   .ldc = n,
+                   .ldc = ac_row_distance(l->w, n),
                    .c_dtype = l->w.dtype};
 }
 
