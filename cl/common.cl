@@ -47,6 +47,14 @@ void store(global storage *p, size_t i, float v) {
 #define LOAD_FLOAT(p, i) ((p)[i])
 #define STORE_FLOAT(p, i, v) ((p)[i] = (v))
 
+/* Stands before loops over a work-item's array. Written out, its elements are registers; on a CPU
+ * they lie in memory anyway, for each item of the group that the compiler makes a loop of. */
+#ifdef CPU
+#define UNROLL
+#else
+#define UNROLL _Pragma("unroll")
+#endif
+
 #define LANES (GROUP / 32)
 #define WORK_GROUP(x, y) __attribute__((reqd_work_group_size(x, y, 1)))
 
@@ -162,7 +170,9 @@ typedef JOIN(float, VECTOR) vector;
 #define STRIDE_B (TILE_N + VECTOR)
 
 void clear_sums(vector sum[ROWS][COLUMNS]) {
+  UNROLL
   for (int i = 0; i < ROWS; i++)
+    UNROLL
     for (int j = 0; j < COLUMNS; j++) sum[i][j] = 0;
 }
 
@@ -172,9 +182,12 @@ void multiply_tiles(vector sum[ROWS][COLUMNS], local float (*tile_a)[TILE_M + 1]
   const int tx = get_local_id(0), ty = get_local_id(1);
   for (int p = 0; p < DEPTH; p++) {
     vector y[COLUMNS];
+    UNROLL
     for (int j = 0; j < COLUMNS; j++) y[j] = tile_b[p * (STRIDE_B / VECTOR) + tx + TX * j];
+    UNROLL
     for (int i = 0; i < ROWS; i++) {
       const float x = tile_a[p][ty + TY * i];
+      UNROLL
       for (int j = 0; j < COLUMNS; j++) sum[i][j] = fma((vector)x, y[j], sum[i][j]);
     }
   }

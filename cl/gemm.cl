@@ -94,6 +94,7 @@ typedef storage type_c;
   if ((left) >= VECTOR) v = load_run(p, at, aligned);                               \
   else {                                                                            \
     float lanes[VECTOR];                                                            \
+    UNROLL                                                                          \
     for (int l = 0; l < VECTOR; l++) lanes[l] = l < (left) ? load(p, (at) + l) : 0; \
     v = JOIN(vload, VECTOR)(0, lanes);                                              \
   }
@@ -136,6 +137,7 @@ kernel WORK_GROUP(TX, TY) void gemm(const global type_a *a, const global type_b 
 #endif
       FILL_RUN(v, load_a, load_run_a, a, at, left, aligned_a)
       JOIN(vstore, VECTOR)(v, 0, lanes);
+      UNROLL
       for (int l = 0; l < VECTOR; l++)
 #if TRANSPOSE_A
         tile_a[p][i + l] = lanes[l];
@@ -151,6 +153,7 @@ kernel WORK_GROUP(TX, TY) void gemm(const global type_a *a, const global type_b 
       FILL_RUN(v, load_b, load_run_b, b, at, left, aligned_b)
       float lanes[VECTOR];
       JOIN(vstore, VECTOR)(v, 0, lanes);
+      UNROLL
       for (int l = 0; l < VECTOR; l++) b_elements[(p + l) * STRIDE_B + j] = lanes[l];
 #else
       const int p = e / (TILE_N / VECTOR), j = e - p * (TILE_N / VECTOR);
@@ -165,26 +168,35 @@ kernel WORK_GROUP(TX, TY) void gemm(const global type_a *a, const global type_b 
     barrier(CLK_LOCAL_MEM_FENCE);
   }
 
+  if (bias) {
+    UNROLL
+    for (int j = 0; j < COLUMNS; j++) {
+      const int column = column0 + (tx + TX * j) * VECTOR;
+      FILL_RUN(v, LOAD_FLOAT, LOAD_FLOATS, bias, column, n - column, false)
+      UNROLL
+      for (int i = 0; i < ROWS; i++) sum[i][j] += v;
+    }
+  }
+  UNROLL
   for (int i = 0; i < ROWS; i++) {
     const int row = row0 + ty + TY * i;
+    UNROLL
     for (int j = 0; j < COLUMNS; j++) {
       const int column = column0 + (tx + TX * j) * VECTOR;
       const size_t at = (size_t)row * n + column;
       const int left = row < m ? n - column : 0;
+      if (add) {
+        FILL_RUN(v, load_c, load_run_c, c, at, left, aligned_c)
+        sum[i][j] += v;
+      }
       if (left >= VECTOR) {
-        vector v = sum[i][j];
-        if (bias) v += JOIN(vload, VECTOR)(0, bias + column);
-        if (add) v += load_run_c(c, at, aligned_c);
-        store_run_c(c, at, v, aligned_c);
+        store_run_c(c, at, sum[i][j], aligned_c);
       } else {
         float lanes[VECTOR];
         JOIN(vstore, VECTOR)(sum[i][j], 0, lanes);
-        for (int l = 0; l < left; l++) {
-          float v = lanes[l];
-          if (bias) v += bias[column + l];
-          if (add) v += load_c(c, at + l);
-          store_c(c, at + l, v);
-        }
+        UNROLL
+        for (int l = 0; l < VECTOR; l++)
+          if (l < left) store_c(c, at + l, lanes[l]);
       }
     }
   }
