@@ -1,8 +1,8 @@
 /* C[M,N] = op(A)[M,K] op(B)[K,N] (+ C) (+ bias[N]), row-major and dense, for `batch` matrices at
  * fixed strides, from the elements `first` on.
  *
- * Work-group TX x TY computes a tile of C (common.cl); local memory 4 * DEPTH * (TY * ROWS + 1 +
- * TX * COLUMNS * VECTOR + VECTOR) bytes, at most 16.4 KiB for the tiles that tiles.c chooses from.
+ * Work-group TX x TY computes a tile of C (common.cl); local memory 4 * DEPTH * (TY * ROWS + 4 +
+ * TX * COLUMNS * VECTOR + VECTOR) bytes, at most 16.5 KiB for the tiles that tiles.c chooses from.
  * Groups are numbered along dimension 0 alone, the one that devices do not limit.
  *
  * Every element of C is one chain of fma over k, in order, from 0 on and with zeros up to the next
@@ -103,8 +103,8 @@ kernel WORK_GROUP(TX, TY) void gemm(const global type_a *a, const global type_b 
                                     const global float *bias, global type_c *c, int m, int n, int k,
                                     long stride_a, long stride_b, long stride_c, long first_a,
                                     long first_b, long first_c, int add) {
-  local float tile_a[DEPTH][TILE_M + 1];
-  local vector tile_b[DEPTH * STRIDE_B / VECTOR];
+  TILE_A;
+  TILE_B;
   local float *b_elements = (local float *)tile_b;
   const int tx = get_local_id(0), ty = get_local_id(1), item = ty * TX + tx;
   const int tiles_m = (m + TILE_M - 1) / TILE_M, tiles_n = (n + TILE_N - 1) / TILE_N;
@@ -179,7 +179,7 @@ kernel WORK_GROUP(TX, TY) void gemm(const global type_a *a, const global type_b 
   }
   UNROLL
   for (int i = 0; i < ROWS; i++) {
-    const int row = row0 + ty + TY * i;
+    const int row = row0 + ty * ROWS + i;
     UNROLL
     for (int j = 0; j < COLUMNS; j++) {
       const int column = column0 + (tx + TX * j) * VECTOR;

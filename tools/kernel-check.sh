@@ -2,9 +2,10 @@
 # tools/kernel-check.sh [--quick] [--variants PROGRAM] [--report FILE] [--write-limits] [TARGET...]
 # Compiles the OpenCL kernels as the compilers of GPUs do, without a GPU, and holds the registers, spills, private and
 # local memory that they take against tests/kernels/limits.txt. PROGRAM (else built here) lists every program that the
-# backend would compile on a GPU; --quick takes products, convolution and attention in bf16, and one target a vendor.
-# TARGETs are those below. --report keeps a line for each kernel of each variant; --write-limits makes what is measured
-# the limits. Exits 1 where a limit is exceeded or a kernel does not compile, 77 where there is no compiler at all.
+# backend would compile on a GPU; --quick takes products, convolution and attention in bf16, without rare variants, and one
+# target a vendor. TARGETs are those below. --report keeps a line for each kernel of each variant; --write-limits makes what is measured
+# the limits. Exits 1 where a limit is exceeded or a kernel does not compile, 77 where there is no compiler at all, or 1 if
+# ACCRUE_TEST_KERNELS=1 says that Debian's must be there.
 #
 # NVIDIA's own OpenCL compiler is part of its driver; clang and ptxas stand in for it. Occupancy is in percent of the
 # threads that a processor can hold; AMD's compiler names it, for others it follows from registers and local memory.
@@ -81,7 +82,12 @@ missing() {
 chosen=() ptx_only=0
 for target in "${targets[@]}"; do
   why=$(missing "$target")
-  if [[ -n $why ]]; then echo "$target: skipped, $why"; else chosen+=("$target"); fi
+  if [[ -z $why ]]; then
+    chosen+=("$target")
+    continue
+  fi
+  echo "$target: skipped, $why"
+  if [[ ${ACCRUE_TEST_KERNELS:-} == 1 && $why == *installed ]]; then exit 1; fi
 done
 if ((!${#chosen[@]})); then exit 77; fi
 if [[ " ${chosen[*]}" == *" sm_"* ]] && ! have ptxas; then
@@ -162,7 +168,8 @@ compile_intel() { # SOURCE OBJECT OPTIONS TARGET
     /^ *(- )?usage:/ { use = $NF }
     /^ *(- )?type:/ { use = "" }
     /^ *size:/ && use == "private_space" { private += $2 }
-    /^ *size:/ && use == "spill_fill_space" { spilled += $2 }
+    # Of a thread, which runs as many items as it is wide.
+    /^ *size:/ && use ~ /^(single|spill_fill)_space$/ { spilled += $2 / simd }
     END { flush() }'
 }
 
@@ -200,7 +207,7 @@ complete() { # SIZES FAMILY OPTIONS
       return groups * threads / 128
     }
     FNR == NR { items[$1] = $2; next }
-    {
+    $2 in items { # and no table that a compiler adds
       if ($1 == "sm_75") share = nvidia(sm_75, items[$2], $3, $6)
       else if ($1 == "sm_80") share = nvidia(sm_80, items[$2], $3, $6)
       else if ($1 == "sm_90") share = nvidia(sm_90, items[$2], $3, $6)
@@ -244,13 +251,64 @@ if [[ -z $program ]]; then
 fi
 "$program" | sort -u >"$work/variants"
 if ((quick)); then
-  grep -E '^(gemm|conv2d|attention)\b.* -DSTORAGE_BF16$' "$work/variants" >"$work/fewer"
+  grep -E '^(gemm|conv2d|attention)\b.* -DSTORAGE_BF16$' "$work/variants" |
+    grep -vE ' -D[ABC]_F32| -DHEAD=(1|3|20|32|96)\b' >"$work/fewer"
   mv "$work/fewer" "$work/variants"
 fi
 
 export root work libclc ptx_only chosen_targets="${chosen[*]}"
 export -f compile_nvidia compile_amd compile_intel group_sizes complete measure refuse
 : >"$work/refused"
+# shellcheck disable=SC2016 # for the shells that xargs starts
 tr '\n' '\0' <"$work/variants" | xargs -0 -P "$(nproc)" -I '{}' bash -euo pipefail -c 'measure "$1"' - '{}' |
   sort >"$work/report"
 if [[ -n $report ]]; then cp "$work/report" "$report"; fi
+if [[ -s $work/refused ]]; then exit 1; fi
+
+# A kernel that no variant compiles is one that nothing is known of.
+if ((!quick && (!ptx_only || ${#chosen[@]} > 1))); then
+  sed -nE 's/^kernel .*void ([a-z0-9_]+)\(.*/\1/p' "$root"/cl/*.cl | sort -u >"$work/kernels"
+  cut -f 3 "$work/report" | sort -u | comm -23 "$work/kernels" - >"$work/unseen"
+  if [[ -s $work/unseen ]]; then
+    echo "kernel-check: no variant compiles $(tr '\n' ' ' <"$work/unseen")" >&2
+    exit 1
+  fi
+fi
+
+# VENDOR FAMILY REGISTERS SPILLED PRIVATE LOCAL: the most of any kernel and variant.
+awk -F '\t' '
+  { vendor = $1 ~ /^sm_/ ? "nvidia" : $1 ~ /^gfx/ ? "amd" : "intel"; key = vendor " " $2 }
+  { seen[key]; for (i = 4; i <= 7; i++) if (!(most[key, i] >= $i)) most[key, i] = $i }
+  END { for (key in seen) print key, most[key, 4] + 0, most[key, 5] + 0, most[key, 6] + 0, most[key, 7] + 0 }' \
+  "$work/report" | sort >"$work/measured"
+if ((write)); then
+  ((!quick && !ptx_only && ${#chosen[@]} == 8)) || usage "limits are of all targets and variants"
+  { sed -n '/^#/p' "$limits" && column -t "$work/measured"; } >"$work/limits"
+  mv "$work/limits" "$limits"
+fi
+
+# The table, then what exceeds its limit, by a variant that does.
+{
+  echo "target family variants registers spilled private local occupancy"
+  awk -F '\t' '
+    { key = $1 " " $2; if (!((key, $9) in variant)) { variant[key, $9]; variants[key]++ } }
+    { for (i = 4; i <= 7; i++) if (!(most[key, i] >= $i)) most[key, i] = $i }
+    !(key in least) || $8 < least[key] { least[key] = $8 }
+    END {
+      for (key in variants)
+        print key, variants[key], most[key, 4] + 0, most[key, 5] + 0, most[key, 6] + 0, most[key, 7] + 0, least[key] " %"
+    }' "$work/report" | sort
+} | column -t
+awk -F '\t' '
+  BEGIN { split("registers spilled private local", names, " ") }
+  FNR == NR { if (!/^#/) { n = split($0, limit, " "); for (i = 3; i <= n; i++) most[limit[1], limit[2], i + 1] = limit[i] }; next }
+  { vendor = $1 ~ /^sm_/ ? "nvidia" : $1 ~ /^gfx/ ? "amd" : "intel" }
+  !((vendor, $2, 4) in most) { if (!told[vendor, $2]++) print "kernel-check: there are no limits for " $2 " on " vendor; failed = 1; next }
+  {
+    for (i = 4; i <= 7; i++)
+      if ($i > most[vendor, $2, i]) {
+        printf "kernel-check: %s, %s: %s %d, the limit is %d: %s\n", $1, $3, names[i - 3], $i, most[vendor, $2, i], $9
+        failed = 1
+      }
+  }
+  END { exit failed }' "$limits" "$work/report"
