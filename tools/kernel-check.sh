@@ -296,7 +296,7 @@ fi
     !(key in least) || $8 < least[key] { least[key] = $8 }
     END {
       for (key in variants)
-        print key, variants[key], most[key, 4] + 0, most[key, 5] + 0, most[key, 6] + 0, most[key, 7] + 0, least[key] " %"
+        print key, variants[key], most[key, 4] + 0, most[key, 5] + 0, most[key, 6] + 0, most[key, 7] + 0, least[key] "%"
     }' "$work/report" | sort
 } | column -t
 awk -F '\t' '
