@@ -14,9 +14,9 @@
  * registers, ROWS x WIDTH an item. Every output element has one owner, so there are no atomics and
  * the order of sums is fixed. Barriers also stand between loops that differ among items and loops
  * that hold a barrier, where PoCL 3.1 would drop the former. Each of FORWARD, QUERY_GRADIENT and
- * KEY_GRADIENT compiles the kernels of one pass. Local memory: 4 (PART + 1) (OWN + OTHER) bytes and
- * 4 (OTHER + 1) OWN for each score matrix held (two in attention_key_gradient), at most 30 KiB.
- * Dtypes: storage for qkv, y, dy and dqkv, float for lse and D. */
+ * KEY_GRADIENT compiles the kernels of one pass. Local memory: 4 STRIDE_PART (OWN + OTHER) bytes
+ * and 4 STRIDE_SCORES OWN for each score matrix held (two in attention_key_gradient), at most 31.5
+ * KiB. Dtypes: storage for qkv, y, dy and dqkv, float for lse and D. */
 
 #define ITEMS (TX * TY)
 #define OWN (TY * ROWS)
@@ -25,6 +25,9 @@
 #define PARTS ((HEAD + PART - 1) / PART)
 #define PART_COLUMNS (PART / TX)
 #define WIDTH (PARTS * PART_COLUMNS)
+/* Of rows in local memory, in floats: a vector of four more than they hold, as in common.cl. */
+#define STRIDE_PART (PART + 4)
+#define STRIDE_SCORES (OTHER + 4)
 
 typedef struct {
   int b, h, first; /* sample, head, first own row */
@@ -45,64 +48,82 @@ void load_part(local float *tile, const global storage *x, size_t stride, int fi
                int t, int d0, int item) {
   for (int e = item; e < rows * PART; e += ITEMS) {
     const int i = e / PART, d = e - i * PART;
-    tile[i * (PART + 1) + d] =
+    tile[i * STRIDE_PART + d] =
         first + i < t && d0 + d < HEAD ? load(x, (size_t)(first + i) * stride + d0 + d) : 0;
   }
 }
 
 /* s[i][j] = own row (ty + TY i) of a times other row (tx + TX j) of b. */
-void multiply_rows(float s[ROWS][COLUMNS], const global storage *a, size_t stride_a, int first_a,
-                   const global storage *b, size_t stride_b, int first_b, int t,
-                   local float *tile_a, local float *tile_b) {
+INLINED void multiply_rows(float s[ROWS][COLUMNS], const global storage *a, size_t stride_a,
+                           int first_a, const global storage *b, size_t stride_b, int first_b,
+                           int t, local float *tile_a, local float *tile_b) {
   const int tx = get_local_id(0), ty = get_local_id(1), item = ty * TX + tx;
-  for (int i = 0; i < ROWS; i++)
+  UNROLL
+  for (int i = 0; i < ROWS; i++) {
+    UNROLL
     for (int j = 0; j < COLUMNS; j++) s[i][j] = 0;
+  }
   for (int d0 = 0; d0 < HEAD; d0 += PART) {
     barrier(CLK_LOCAL_MEM_FENCE);
     load_part(tile_a, a, stride_a, first_a, OWN, t, d0, item);
     load_part(tile_b, b, stride_b, first_b, OTHER, t, d0, item);
     barrier(CLK_LOCAL_MEM_FENCE);
+    UNROLL_4
     for (int d = 0; d < PART; d++) {
       float u[ROWS], v[COLUMNS];
-      for (int i = 0; i < ROWS; i++) u[i] = tile_a[(ty + TY * i) * (PART + 1) + d];
-      for (int j = 0; j < COLUMNS; j++) v[j] = tile_b[(tx + TX * j) * (PART + 1) + d];
-      for (int i = 0; i < ROWS; i++)
+      UNROLL
+      for (int i = 0; i < ROWS; i++) u[i] = tile_a[(ty + TY * i) * STRIDE_PART + d];
+      UNROLL
+      for (int j = 0; j < COLUMNS; j++) v[j] = tile_b[(tx + TX * j) * STRIDE_PART + d];
+      UNROLL
+      for (int i = 0; i < ROWS; i++) {
+        UNROLL
         for (int j = 0; j < COLUMNS; j++) s[i][j] = fma(u[i], v[j], s[i][j]);
+      }
     }
   }
 }
 
 /* sum[i][.] += sum over the other rows j of p[own row i][j] b[j][.]; column c of part P is element
  * P PART + tx + TX c. */
-void add_products(float sum[ROWS][WIDTH], local const float *p, const global storage *b,
-                  size_t stride, int first, int t, local float *tile) {
+INLINED void add_products(float sum[ROWS][WIDTH], local const float *p, const global storage *b,
+                          size_t stride, int first, int t, local float *tile) {
   const int tx = get_local_id(0), ty = get_local_id(1), item = ty * TX + tx;
 #pragma unroll
   for (int part = 0; part < PARTS; part++) {
     barrier(CLK_LOCAL_MEM_FENCE);
     load_part(tile, b, stride, first, OTHER, t, part * PART, item);
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (int j = 0; j < OTHER; j++)
+    UNROLL_4
+    for (int j = 0; j < OTHER; j++) {
+      UNROLL
       for (int i = 0; i < ROWS; i++) {
-        const float weight = p[(ty + TY * i) * (OTHER + 1) + j];
+        const float weight = p[(ty + TY * i) * STRIDE_SCORES + j];
+        UNROLL
         for (int c = 0; c < PART_COLUMNS; c++)
           sum[i][part * PART_COLUMNS + c] =
-              fma(weight, tile[j * (PART + 1) + tx + TX * c], sum[i][part * PART_COLUMNS + c]);
+              fma(weight, tile[j * STRIDE_PART + tx + TX * c], sum[i][part * PART_COLUMNS + c]);
       }
+    }
   }
 }
 
-void clear_sum(float sum[ROWS][WIDTH]) {
-  for (int i = 0; i < ROWS; i++)
+INLINED void clear_sum(float sum[ROWS][WIDTH]) {
+  UNROLL
+  for (int i = 0; i < ROWS; i++) {
+    UNROLL
     for (int c = 0; c < WIDTH; c++) sum[i][c] = 0;
+  }
 }
 
 /* Own rows of `sum`, row i times factor[i], into x. */
-void store_sum(float sum[ROWS][WIDTH], const float factor[ROWS], global storage *x, size_t stride,
-               int first, int t) {
+INLINED void store_sum(float sum[ROWS][WIDTH], const float factor[ROWS], global storage *x,
+                       size_t stride, int first, int t) {
   const int tx = get_local_id(0), ty = get_local_id(1);
+  UNROLL
   for (int i = 0; i < ROWS; i++) {
     const int row = first + ty + TY * i;
+    UNROLL
     for (int c = 0; c < WIDTH; c++) {
       const int d = c / PART_COLUMNS * PART + tx + TX * (c % PART_COLUMNS);
       if (row < t && d < HEAD) store(x, row * stride + d, sum[i][c] * factor[i]);
@@ -125,7 +146,8 @@ kernel WORK_GROUP(TX, TY) void attention(const global storage *qkv, global stora
                                          global float *lse, int t, int heads, float scale,
                                          uint2 seed, uint first_sample, uint update, uint stream,
                                          uint threshold, float factor) {
-  local float tile_own[OWN * (PART + 1)], tile_other[OTHER * (PART + 1)], p[OWN * (OTHER + 1)];
+  local float tile_own[OWN * STRIDE_PART] ALIGNED, tile_other[OTHER * STRIDE_PART] ALIGNED;
+  local float p[OWN * STRIDE_SCORES] ALIGNED;
   local float share[OWN * (TX + 1)], largest[OWN], total[OWN], shrink[OWN];
   const int tx = get_local_id(0), ty = get_local_id(1), item = ty * TX + tx;
   const place at = find_place(t, heads);
@@ -142,9 +164,11 @@ kernel WORK_GROUP(TX, TY) void attention(const global storage *qkv, global stora
   for (int first = 0; first < t && first < at.first + OWN; first += OTHER) {
     float s[ROWS][COLUMNS];
     multiply_rows(s, q, 3 * c, at.first, q + c, 3 * c, first, t, tile_own, tile_other);
+    UNROLL
     for (int i = 0; i < ROWS; i++) {
       const int own = ty + TY * i, row = at.first + own;
       float most = -INFINITY;
+      UNROLL
       for (int j = 0; j < COLUMNS; j++) {
         s[i][j] = first + tx + TX * j <= row ? s[i][j] * scale : -INFINITY;
         most = fmax(most, s[i][j]);
@@ -159,17 +183,20 @@ kernel WORK_GROUP(TX, TY) void attention(const global storage *qkv, global stora
       largest[i] = most;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
+    UNROLL
     for (int i = 0; i < ROWS; i++) {
       const int own = ty + TY * i, row = at.first + own;
       float part = 0;
+      UNROLL
       for (int j = 0; j < COLUMNS; j++) {
         const int other = tx + TX * j;
         const float w = s[i][j] == -INFINITY ? 0 : exp(s[i][j] - largest[own]);
         part += w;
-        p[own * (OTHER + 1) + other] = w * kept(seed, first_sample + at.b, update, stream,
-                                                threshold, factor, at.h, t, row, first + other);
+        p[own * STRIDE_SCORES + other] = w * kept(seed, first_sample + at.b, update, stream,
+                                                  threshold, factor, at.h, t, row, first + other);
       }
       share[own * (TX + 1) + tx] = part;
+      UNROLL
       for (int k = 0; k < WIDTH; k++) sum[i][k] *= shrink[own];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -184,6 +211,7 @@ kernel WORK_GROUP(TX, TY) void attention(const global storage *qkv, global stora
 
   float inverse[ROWS];
   barrier(CLK_LOCAL_MEM_FENCE);
+  UNROLL
   for (int i = 0; i < ROWS; i++) inverse[i] = 1 / total[ty + TY * i];
   store_sum(sum, inverse, y + (size_t)at.b * t * c + (size_t)at.h * HEAD, c, at.first, t);
   for (int i = item; i < OWN; i += ITEMS)
@@ -211,7 +239,8 @@ kernel WORK_GROUP(TX, TY) void attention_query_gradient(
     const global storage *dy, const global storage *qkv, const global float *lse,
     const global float *product, global storage *dqkv, int t, int heads, float scale, uint2 seed,
     uint first_sample, uint update, uint stream, uint threshold, float factor) {
-  local float tile_own[OWN * (PART + 1)], tile_other[OTHER * (PART + 1)], e[OWN * (OTHER + 1)];
+  local float tile_own[OWN * STRIDE_PART] ALIGNED, tile_other[OTHER * STRIDE_PART] ALIGNED;
+  local float e[OWN * STRIDE_SCORES] ALIGNED;
   const int tx = get_local_id(0), ty = get_local_id(1);
   const place at = find_place(t, heads);
   const size_t c = (size_t)heads * HEAD, rows = ((size_t)at.b * heads + at.h) * t;
@@ -219,6 +248,7 @@ kernel WORK_GROUP(TX, TY) void attention_query_gradient(
   const global storage *q = qkv + head;
   dy += (size_t)at.b * t * c + (size_t)at.h * HEAD;
   float one[ROWS], sum[ROWS][WIDTH];
+  UNROLL
   for (int i = 0; i < ROWS; i++) one[i] = 1;
   clear_sum(sum);
 
@@ -226,12 +256,14 @@ kernel WORK_GROUP(TX, TY) void attention_query_gradient(
     float s[ROWS][COLUMNS], d[ROWS][COLUMNS];
     multiply_rows(s, q, 3 * c, at.first, q + c, 3 * c, first, t, tile_own, tile_other);
     multiply_rows(d, dy, c, at.first, q + 2 * c, 3 * c, first, t, tile_own, tile_other);
+    UNROLL
     for (int i = 0; i < ROWS; i++) {
       const int own = ty + TY * i, row = at.first + own;
       /* Read here, not before the loop: Intel's CPU runtime 2026.2 loses private arrays that are
        * set before a loop with barriers and read in it. */
       const float row_lse = row < t ? lse[rows + row] : 0;
       const float row_product = row < t ? product[rows + row] : 0;
+      UNROLL
       for (int j = 0; j < COLUMNS; j++) {
         const int other = tx + TX * j;
         float v = 0;
@@ -240,7 +272,7 @@ kernel WORK_GROUP(TX, TY) void attention_query_gradient(
                                t, row, first + other);
           v = exp(s[i][j] * scale - row_lse) * (u * d[i][j] - row_product) * scale;
         }
-        e[own * (OTHER + 1) + other] = v;
+        e[own * STRIDE_SCORES + other] = v;
       }
     }
     add_products(sum, e, q + c, 3 * c, first, t, tile_other);
@@ -254,8 +286,8 @@ kernel WORK_GROUP(TX, TY) void attention_key_gradient(
     const global storage *dy, const global storage *qkv, const global float *lse,
     const global float *product, global storage *dqkv, int t, int heads, float scale, uint2 seed,
     uint first_sample, uint update, uint stream, uint threshold, float factor) {
-  local float tile_own[OWN * (PART + 1)], tile_other[OTHER * (PART + 1)];
-  local float p[OWN * (OTHER + 1)], e[OWN * (OTHER + 1)];
+  local float tile_own[OWN * STRIDE_PART] ALIGNED, tile_other[OTHER * STRIDE_PART] ALIGNED;
+  local float p[OWN * STRIDE_SCORES] ALIGNED, e[OWN * STRIDE_SCORES] ALIGNED;
   const int tx = get_local_id(0), ty = get_local_id(1);
   const place at = find_place(t, heads);
   const size_t c = (size_t)heads * HEAD, rows = ((size_t)at.b * heads + at.h) * t;
@@ -263,6 +295,7 @@ kernel WORK_GROUP(TX, TY) void attention_key_gradient(
   const global storage *q = qkv + head;
   dy += (size_t)at.b * t * c + (size_t)at.h * HEAD;
   float one[ROWS], sum_k[ROWS][WIDTH], sum_v[ROWS][WIDTH];
+  UNROLL
   for (int i = 0; i < ROWS; i++) one[i] = 1;
   clear_sum(sum_k);
   clear_sum(sum_v);
@@ -271,10 +304,12 @@ kernel WORK_GROUP(TX, TY) void attention_key_gradient(
     float s[ROWS][COLUMNS], d[ROWS][COLUMNS];
     multiply_rows(s, q + c, 3 * c, at.first, q, 3 * c, first, t, tile_own, tile_other);
     multiply_rows(d, q + 2 * c, 3 * c, at.first, dy, c, first, t, tile_own, tile_other);
+    UNROLL
     for (int j = 0; j < COLUMNS; j++) {
       const int other = tx + TX * j, query = first + other;
       const float row_lse = query < t ? lse[rows + query] : 0;
       const float row_product = query < t ? product[rows + query] : 0;
+      UNROLL
       for (int i = 0; i < ROWS; i++) {
         const int own = ty + TY * i, key = at.first + own;
         float weight = 0, v = 0;
@@ -285,8 +320,8 @@ kernel WORK_GROUP(TX, TY) void attention_key_gradient(
           weight = share * u;
           v = share * (u * d[i][j] - row_product) * scale;
         }
-        p[own * (OTHER + 1) + other] = weight;
-        e[own * (OTHER + 1) + other] = v;
+        p[own * STRIDE_SCORES + other] = weight;
+        e[own * STRIDE_SCORES + other] = v;
       }
     }
     add_products(sum_v, p, dy, c, first, t, tile_other);

@@ -47,6 +47,24 @@ void store(global storage *p, size_t i, float v) {
 #define LOAD_FLOAT(p, i) ((p)[i])
 #define STORE_FLOAT(p, i, v) ((p)[i] = (v))
 
+/* UNROLL stands before loops over a work-item's array. Written out, its elements are registers; on
+ * a CPU they lie in memory anyway, for each item of the group that the compiler makes a loop of.
+ * UNROLL_2 and UNROLL_4 stand before loops around them, which would take too many if written out in
+ * full.
+ * INLINED are functions that take such arrays, which a call would take from memory. */
+#ifdef CPU
+#define UNROLL
+#define UNROLL_2
+#define UNROLL_4
+#else
+#define UNROLL _Pragma("unroll")
+#define UNROLL_2 _Pragma("unroll 2")
+#define UNROLL_4 _Pragma("unroll 4")
+#endif
+#define INLINED __attribute__((always_inline))
+/* For local memory of which neighbouring elements are read as vectors. */
+#define ALIGNED __attribute__((aligned(16)))
+
 #define LANES (GROUP / 32)
 #define WORK_GROUP(x, y) __attribute__((reqd_work_group_size(x, y, 1)))
 
@@ -148,8 +166,9 @@ float lane_sum(float v, local float (*scratch)[32]) {
 
 /* Tiles of products C = A B. Work-group TX x TY has the sums of a tile of TILE_M x TILE_N elements,
  * ROWS x COLUMNS vectors a work-item in registers, and walks the inner dimension in steps of DEPTH
- * through local memory. Items own rows and vectors that lie TY and TX apart, so that neighbours
- * read neighbouring words of local memory and write neighbouring elements of C. */
+ * through local memory. An item's rows are neighbours, which it reads as vectors; its own vectors
+ * of columns lie TX apart, so that neighbours read neighbouring words of local memory and write
+ * neighbouring elements of C. */
 #ifdef VECTOR
 #define JOIN_NAMES(a, b) a##b
 #define JOIN(a, b) JOIN_NAMES(a, b)
@@ -157,24 +176,34 @@ typedef JOIN(float, VECTOR) vector;
 
 #define TILE_M (TY * ROWS)
 #define TILE_N (TX * COLUMNS * VECTOR)
-/* Of a row of the tile of B, in floats: a vector more than its length, so that rows begin in
- * different banks. */
+/* Of rows of the tiles of A and B, in floats: a vector more than their length, so that they begin
+ * in different banks. */
+#define STRIDE_A (TILE_M + 4)
 #define STRIDE_B (TILE_N + VECTOR)
+#define TILE_A local float tile_a[DEPTH][STRIDE_A] ALIGNED
+#define TILE_B local vector tile_b[DEPTH * STRIDE_B / VECTOR]
 
-void clear_sums(vector sum[ROWS][COLUMNS]) {
-  for (int i = 0; i < ROWS; i++)
+INLINED void clear_sums(vector sum[ROWS][COLUMNS]) {
+  UNROLL
+  for (int i = 0; i < ROWS; i++) {
+    UNROLL
     for (int j = 0; j < COLUMNS; j++) sum[i][j] = 0;
+  }
 }
 
 /* Adds what one step contributes. */
-void multiply_tiles(vector sum[ROWS][COLUMNS], local float (*tile_a)[TILE_M + 1],
-                    const local vector *tile_b) {
+INLINED void multiply_tiles(vector sum[ROWS][COLUMNS], local float (*tile_a)[STRIDE_A],
+                            const local vector *tile_b) {
   const int tx = get_local_id(0), ty = get_local_id(1);
+  UNROLL_2
   for (int p = 0; p < DEPTH; p++) {
     vector y[COLUMNS];
+    UNROLL
     for (int j = 0; j < COLUMNS; j++) y[j] = tile_b[p * (STRIDE_B / VECTOR) + tx + TX * j];
+    UNROLL
     for (int i = 0; i < ROWS; i++) {
-      const float x = tile_a[p][ty + TY * i];
+      const float x = tile_a[p][ty * ROWS + i];
+      UNROLL
       for (int j = 0; j < COLUMNS; j++) sum[i][j] = fma((vector)x, y[j], sum[i][j]);
     }
   }

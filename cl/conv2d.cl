@@ -58,8 +58,8 @@ kernel WORK_GROUP(TX, TY) void conv2d(const global storage *a, const global stor
                                       global storage *c,
 #endif
                                       int m, int n, int k, int chunk, int add, GEOMETRY) {
-  local float tile_a[DEPTH][TILE_M + 1];
-  local vector tile_b[DEPTH * STRIDE_B / VECTOR];
+  TILE_A;
+  TILE_B;
   local float *b_elements = (local float *)tile_b;
   local int image[POSITIONS], top[POSITIONS], left[POSITIONS];
   local int channel[TAPS], down[TAPS], right[TAPS];
@@ -144,11 +144,14 @@ kernel WORK_GROUP(TX, TY) void conv2d(const global storage *a, const global stor
     barrier(CLK_LOCAL_MEM_FENCE);
   }
 
+  UNROLL
   for (int i = 0; i < ROWS; i++) {
-    const int row = row0 + ty + TY * i;
+    const int row = row0 + ty * ROWS + i;
+    UNROLL
     for (int j = 0; j < COLUMNS; j++) {
       float lanes[VECTOR];
       JOIN(vstore, VECTOR)(sum[i][j], 0, lanes);
+      UNROLL
       for (int l = 0; l < VECTOR; l++) {
         const int column = column0 + (tx + TX * j) * VECTOR + l;
         if (row >= m || column >= n) continue;

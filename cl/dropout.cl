@@ -12,7 +12,9 @@ kernel WORK_GROUP(GROUP, 1) void dropout(const global storage *x, global storage
   const uint4 bits =
       philox(seed, (uint4)((uint)block, first_sample + (uint)sample, update, stream));
   const uint word[4] = {bits.x, bits.y, bits.z, bits.w};
-  for (int k = 0; k < 8 && block * 8 + k < n; k++) {
+  UNROLL
+  for (int k = 0; k < 8; k++) {
+    if (block * 8 + k >= n) continue;
     const size_t at = sample * n + block * 8 + k;
     store(y, at, (word[k / 2] >> 16 * (k % 2) & 0xffffu) < threshold ? 0 : load(x, at) * factor);
   }

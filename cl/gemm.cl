@@ -1,8 +1,8 @@
 /* C[M,N] = op(A)[M,K] op(B)[K,N] (+ C) (+ bias[N]), row-major and dense, for `batch` matrices at
  * fixed strides, from the elements `first` on.
  *
- * Work-group TX x TY computes a tile of C (common.cl); local memory 4 * DEPTH * (TY * ROWS + 1 +
- * TX * COLUMNS * VECTOR + VECTOR) bytes, at most 16.4 KiB for the tiles that tiles.c chooses from.
+ * Work-group TX x TY computes a tile of C (common.cl); local memory 4 * DEPTH * (TY * ROWS + 4 +
+ * TX * COLUMNS * VECTOR + VECTOR) bytes, at most 16.5 KiB for the tiles that tiles.c chooses from.
  * Groups are numbered along dimension 0 alone, the one that devices do not limit.
  *
  * Every element of C is one chain of fma over k, in order, from 0 on and with zeros up to the next
@@ -94,6 +94,7 @@ typedef storage type_c;
   if ((left) >= VECTOR) v = load_run(p, at, aligned);                               \
   else {                                                                            \
     float lanes[VECTOR];                                                            \
+    UNROLL                                                                          \
     for (int l = 0; l < VECTOR; l++) lanes[l] = l < (left) ? load(p, (at) + l) : 0; \
     v = JOIN(vload, VECTOR)(0, lanes);                                              \
   }
@@ -102,8 +103,8 @@ kernel WORK_GROUP(TX, TY) void gemm(const global type_a *a, const global type_b 
                                     const global float *bias, global type_c *c, int m, int n, int k,
                                     long stride_a, long stride_b, long stride_c, long first_a,
                                     long first_b, long first_c, int add) {
-  local float tile_a[DEPTH][TILE_M + 1];
-  local vector tile_b[DEPTH * STRIDE_B / VECTOR];
+  TILE_A;
+  TILE_B;
   local float *b_elements = (local float *)tile_b;
   const int tx = get_local_id(0), ty = get_local_id(1), item = ty * TX + tx;
   const int tiles_m = (m + TILE_M - 1) / TILE_M, tiles_n = (n + TILE_N - 1) / TILE_N;
@@ -136,6 +137,7 @@ kernel WORK_GROUP(TX, TY) void gemm(const global type_a *a, const global type_b 
 #endif
       FILL_RUN(v, load_a, load_run_a, a, at, left, aligned_a)
       JOIN(vstore, VECTOR)(v, 0, lanes);
+      UNROLL
       for (int l = 0; l < VECTOR; l++)
 #if TRANSPOSE_A
         tile_a[p][i + l] = lanes[l];
@@ -151,6 +153,7 @@ kernel WORK_GROUP(TX, TY) void gemm(const global type_a *a, const global type_b 
       FILL_RUN(v, load_b, load_run_b, b, at, left, aligned_b)
       float lanes[VECTOR];
       JOIN(vstore, VECTOR)(v, 0, lanes);
+      UNROLL
       for (int l = 0; l < VECTOR; l++) b_elements[(p + l) * STRIDE_B + j] = lanes[l];
 #else
       const int p = e / (TILE_N / VECTOR), j = e - p * (TILE_N / VECTOR);
@@ -165,26 +168,35 @@ kernel WORK_GROUP(TX, TY) void gemm(const global type_a *a, const global type_b 
     barrier(CLK_LOCAL_MEM_FENCE);
   }
 
+  if (bias) {
+    UNROLL
+    for (int j = 0; j < COLUMNS; j++) {
+      const int column = column0 + (tx + TX * j) * VECTOR;
+      FILL_RUN(v, LOAD_FLOAT, LOAD_FLOATS, bias, column, n - column, false)
+      UNROLL
+      for (int i = 0; i < ROWS; i++) sum[i][j] += v;
+    }
+  }
+  UNROLL
   for (int i = 0; i < ROWS; i++) {
-    const int row = row0 + ty + TY * i;
+    const int row = row0 + ty * ROWS + i;
+    UNROLL
     for (int j = 0; j < COLUMNS; j++) {
       const int column = column0 + (tx + TX * j) * VECTOR;
       const size_t at = (size_t)row * n + column;
       const int left = row < m ? n - column : 0;
+      if (add) {
+        FILL_RUN(v, load_c, load_run_c, c, at, left, aligned_c)
+        sum[i][j] += v;
+      }
       if (left >= VECTOR) {
-        vector v = sum[i][j];
-        if (bias) v += JOIN(vload, VECTOR)(0, bias + column);
-        if (add) v += load_run_c(c, at, aligned_c);
-        store_run_c(c, at, v, aligned_c);
+        store_run_c(c, at, sum[i][j], aligned_c);
       } else {
         float lanes[VECTOR];
         JOIN(vstore, VECTOR)(sum[i][j], 0, lanes);
-        for (int l = 0; l < left; l++) {
-          float v = lanes[l];
-          if (bias) v += bias[column + l];
-          if (add) v += load_c(c, at + l);
-          store_c(c, at + l, v);
-        }
+        UNROLL
+        for (int l = 0; l < VECTOR; l++)
+          if (l < left) store_c(c, at + l, lanes[l]);
       }
     }
   }

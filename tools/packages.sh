@@ -43,6 +43,10 @@ static_packages=(g++)
 test_packages=(libcmocka-dev pocl-opencl-icd oclgrind clang-format gnuplot-nox clang libclang-rt-14-dev
   "${static_packages[@]}")
 
+# What tools/kernel-check.sh compiles for GPUs with: some 220 MB. NVIDIA's ptxas, of the CUDA toolkit, is no package of Debian's
+# free archive; without it that part ends at PTX.
+gpu_packages=(clang-15 libclc-15 rocm-device-libs intel-opencl-icd)
+
 # What tools/aarch64.sh needs: a compiler for 64-bit ARM, and an emulator.
 cross_packages=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user)
 

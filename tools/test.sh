@@ -7,7 +7,7 @@ source tools/packages.sh
 
 install_packages "${build_packages[@]}" "${test_packages[@]}"
 if [[ $(uname -m) == x86_64 ]]; then
-  install_packages "${cross_packages[@]}"
+  install_packages "${cross_packages[@]}" "${gpu_packages[@]}"
   if [[ ${ACCRUE_NO_INSTALL:-} != 1 ]]; then unpack_arm64_packages build/ci/aarch64/root; fi
 fi
 
@@ -18,7 +18,7 @@ done
 # Threads that wait by spinning would take the cores from each other on a busy machine.
 export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
 # What was just installed must be found.
-if [[ ${ACCRUE_NO_INSTALL:-} != 1 ]]; then export ACCRUE_TEST_OPENCL=1 ACCRUE_TEST_FUZZ=1 ACCRUE_TEST_AARCH64=1; fi
+if [[ ${ACCRUE_NO_INSTALL:-} != 1 ]]; then export ACCRUE_TEST_OPENCL=1 ACCRUE_TEST_FUZZ=1 ACCRUE_TEST_AARCH64=1 ACCRUE_TEST_KERNELS=1; fi
 for preset in ci ci-sanitize; do
   ctest --preset "$preset" --parallel "$(nproc)"
 done

@@ -157,7 +157,8 @@ static ac_status make_program(ac_opencl *cl, const char *file, const char *optio
   if (!parts[0] || !parts[1])
     return ac_fail(AC_ERROR_DEVICE, "opencl: cl/%s.cl is not part of this build", file);
   char all[AC_CL_MAX_OPTIONS + 64], prefix[64];
-  int length = snprintf(all, sizeof all, "-cl-std=CL1.2 -DGROUP=%d %s", cl->group, options);
+  int length = snprintf(all, sizeof all, "-cl-std=CL1.2 -DGROUP=%d%s %s", cl->group,
+                        cl->cpu ? " -DCPU" : "", options);
   if (length < 0 || (size_t)length >= sizeof all)
     return ac_fail(AC_ERROR_ARGUMENT, "opencl: the options of cl/%s.cl are too long", file);
   const uint64_t key = ac_cl_program_key(cl, file, all);

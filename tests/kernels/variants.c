@@ -1,0 +1,102 @@
+/* kernel_variants: the programs that the OpenCL backend compiles on a GPU, each with its options,
+ * as described_device.c writes them down. They come of preparing, as the trainer would,
+ *   - every case of the ops' tests, with its gradients,
+ *   - every op at the sizes it is timed at,
+ *   - attention with heads of sizes that the tests, which run, leave out,
+ * in every storage type, f16 also with the trace of what is flushed. */
+#include "ops/driver.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "ops/description.h"
+
+static const ac_dtype storages[] = {AC_F32, AC_F16, AC_BF16};
+enum { STORAGES = sizeof storages / sizeof *storages };
+
+static bool failed;
+
+static void prepare(ac_device *device, const ac_op_args *given) {
+  ac_run_state run = *given->run;
+  ac_op_args args = *given;
+  args.run = &run;
+  if (!device->backend->supports(device->state, &args)) return;
+  for (int mark = 0; mark < 2; mark++) {
+    run.mark_flushed = mark;
+    if (device->backend->prepare(device->state, &args) == AC_OK) continue;
+    fprintf(stderr, "kernel_variants: %s\n", ac_last_error());
+    failed = true;
+  }
+}
+
+static void prepare_case(ac_device *device, const op_case *c, ac_dtype storage) {
+  op_instance forward, gradient;
+  op_instance_stored(&forward, c, c->batch, storage);
+  prepare(device, &forward.args);
+  double *dy = op_random_gradient(&forward);
+  for (int g = 0; g < c->gradient_count; g++) {
+    op_instance_gradient(&gradient, &forward, &c->gradients[g], dy);
+    prepare(device, &gradient.args);
+    op_instance_free(&gradient);
+  }
+  free(dy);
+  op_instance_free(&forward);
+}
+
+static void prepare_cases(ac_device *device, ac_dtype storage) {
+  static const op_family *const families[] = {
+#define FAMILY(name) &op_family_##name,
+      AC_OP_FAMILY_LIST(FAMILY)
+#undef FAMILY
+  };
+  for (size_t f = 0; f < sizeof families / sizeof *families; f++)
+    for (int i = 0; i < families[f]->case_count; i++)
+      prepare_case(device, &families[f]->cases[i], storage);
+}
+
+static void prepare_samples(ac_device *device, ac_dtype storage) {
+  for (int op = 0; op < AC_OP_COUNT; op++)
+    for (int size = 0; size < AC_SAMPLE_SIZES; size++) {
+      ac_op_args args;
+      ac_op_sample_arguments(&args, (ac_op)op, storage, size);
+      prepare(device, &args);
+    }
+}
+
+static void widen(ac_operand *x, int64_t times) {
+  x->dim[x->rank - 1] *= times;
+  x->count *= times;
+}
+
+static void prepare_heads(ac_device *device, ac_dtype storage) {
+  enum { SAMPLE = 32 };
+  static const int heads[] = {96, 128, 256};
+  for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
+    ac_op_args args;
+    ac_op_sample_arguments(&args, AC_OP_attention, storage, 0);
+    widen(&args.in[0], heads[i] / SAMPLE), widen(&args.out[0], heads[i] / SAMPLE);
+    prepare(device, &args);
+    ac_op_sample_arguments(&args, AC_OP_attention_gradient, storage, 0);
+    for (int k = 0; k < 3; k++) widen(&args.in[k], heads[i] / SAMPLE);
+    widen(&args.out[0], heads[i] / SAMPLE);
+    prepare(device, &args);
+  }
+}
+
+int main(void) {
+  /* Our own products, which CLBlast's would stand in for, and the choice of their tiles. */
+  setenv("ACCRUE_CLBLAST", "0", true);
+  setenv("ACCRUE_TUNE", "1", true);
+  ac_device *device;
+  if (ac_device_open(&device, &(ac_device_desc){.name = "opencl"}) != AC_OK) {
+    fprintf(stderr, "kernel_variants: %s\n", ac_last_error());
+    return 1;
+  }
+  for (int s = 0; s < STORAGES; s++) {
+    prepare_cases(device, storages[s]);
+    prepare_samples(device, storages[s]);
+    prepare_heads(device, storages[s]);
+  }
+  ac_device_close(device);
+  return failed;
+}
