@@ -63,10 +63,10 @@ typedef struct cost_file {
 static const char cost_magic[8] = "ACCOSTS";
 
 static uint64_t model_key(const ac_device_info *info, ac_dtype storage) {
-  char text[512];
-  snprintf(text, sizeof text, "%d|%s|%s|%s|%s|%" PRIu32 "|%d|%s", FORMAT, ac_version(),
+  char text[640];
+  snprintf(text, sizeof text, "%d|%s|%s|%s|%s|%" PRIu32 "|%d|%s|%s", FORMAT, ac_version(),
            info->backend, info->name, info->driver, info->compute_units, (int)AC_OP_COUNT,
-           ac_dtype_name(storage));
+           ac_dtype_name(storage), storage == AC_BF16 ? info->bf16_products : "");
   return ac_hash_text(text);
 }
 

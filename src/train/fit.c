@@ -280,8 +280,8 @@ static ac_status check_losses(const ac_trainer *trainer) {
 
 bool ac_fingerprint_may_be(const char *text) {
   size_t length = 0;
-  while (text[length] >= ' ' && text[length] <= '~') length++;
-  return !text[length] && length <= AC_MAX_FINGERPRINT;
+  while (length <= AC_MAX_FINGERPRINT && text[length] >= ' ' && text[length] <= '~') length++;
+  return length <= AC_MAX_FINGERPRINT && !text[length];
 }
 
 static ac_status check_desc(const ac_trainer *trainer, const ac_fit_desc *desc) {

@@ -124,21 +124,24 @@ full_disk() {
 # A new run in the folder of one that has not ended is killed while it puts its record in the place of that one's: there is
 # always a run to go on with.
 over_another() {
-  local k status
+  local k status every
   set_mode new
   copy half stopped
   sed -i 's/"outcome": "done"/"outcome": "stopped"/' stopped/run.json
-  for ((k = 1; ; k++)); do
-    copy stopped run
-    fault=file:$k:crash status=0 runs=$((runs + 1))
-    { LD_PRELOAD=$faults ACCRUE_FAULT=$fault ACCRUE_FAULT_PATH=run.json \
-      "$accrue" train "${flags[@]}" --out run --metrics run.jsonl --steps 5 >run.out 2>run.err; } 2>/dev/null || status=$?
-    cp run.err run.first.err
-    ((status == 137)) || break
-    train run 5 || wrong 'it does not go on'
-    grep -q 'going on after step' run.err || wrong 'the states are lost'
+  for every in 1 2; do # with 2 its first state would have the name of one that is there
+    for ((k = 1; ; k++)); do
+      copy stopped run
+      fault=file:$k:crash status=0 runs=$((runs + 1))
+      { LD_PRELOAD=$faults ACCRUE_FAULT=$fault ACCRUE_FAULT_PATH=run.json \
+        "$accrue" train "${flags[@]}" --out run --metrics run.jsonl --steps 5 --save-every $every --keep 1 \
+        >run.out 2>run.err; } 2>/dev/null || status=$?
+      cp run.err run.first.err
+      ((status == 137)) || break
+      train run 5 || wrong 'it does not go on'
+      grep -q 'going on after step' run.err || wrong 'the states are lost'
+    done
+    ((status == 0 && k > 5)) || wrong "status $status of call $k"
   done
-  ((status == 0 && k > 5)) || wrong "status $status of call $k"
 }
 
 named() { # KIND K

@@ -8,6 +8,7 @@
 #include "backend/device.h"
 #include "core/half.h"
 #include "ops/attention.h"
+#include "ops/conv2d.h"
 #include "ops/linear.h"
 #include "ops/linear_cross_entropy.h"
 #include "ops/matmul.h"
@@ -296,6 +297,58 @@ static void smaller_products_take_no_more_scratch(void **state) {
     }
 }
 
+static ac_operand image(int64_t samples, int64_t channels, int64_t size) {
+  ac_operand x = {.dtype = AC_BF16, .rank = 4, .count = samples * channels * size * size};
+  x.dim[0] = samples, x.dim[1] = channels, x.dim[2] = x.dim[3] = size;
+  return x;
+}
+
+static uint64_t convolution_bytes(ac_device *device, bool input_gradient, int64_t samples,
+                                  int64_t channels, int64_t out, int64_t size,
+                                  const ac_conv2d_attributes *a, int64_t kernel) {
+  int64_t size_out = (size + 2 * a->padding[0] - kernel) / a->stride[0] + 1;
+  ac_operand x = image(samples, channels, size), y = image(samples, out, size_out);
+  const ac_run_state state = {.training = true, .loss_scale = 1};
+  ac_op_args args = {.op = input_gradient ? AC_OP_conv2d_input_gradient : AC_OP_conv2d,
+                     .attributes = a,
+                     .run = &state};
+  args.in[0] = input_gradient ? y : x;
+  args.in[1] = image(out, channels, kernel);
+  args.out[0] = input_gradient ? x : y;
+  return device->backend->workspace(device->state, &args);
+}
+
+/* Nor do convolutions of fewer samples: a last micro-batch may have any number. */
+static void smaller_convolutions_take_no_more_workspace(void **state) {
+  (void)state;
+  ac_device *device = open_with("tiles", 2);
+  for (int i = 0; i < 3000; i++) {
+    static const int64_t widths[] = {2, 3, 4, 17, 48, 64, 96, 200, 512};
+    int64_t channels = widths[draw() % 9], out = widths[draw() % 9], kernel = 1 + 2 * (draw() % 3);
+    int64_t size = kernel + draw() % 50, stride = 1 + draw() % 2;
+    const ac_conv2d_attributes a = {.stride = {stride, stride},
+                                    .padding = {kernel / 2, kernel / 2},
+                                    .dilation = {1, 1},
+                                    .groups = 1};
+    uint64_t below[2] = {0};
+    for (int64_t samples = 1; samples <= 40; samples++)
+      for (int gradient = 0; gradient < 2; gradient++) {
+        uint64_t bytes =
+            convolution_bytes(device, gradient, samples, channels, out, size, &a, kernel);
+        if (bytes < below[gradient])
+          fail_msg(
+              "%lld samples of %lld to %lld channels, %lld x %lld, kernel %lld, stride %lld%s: "
+              "%llu bytes, %llu with fewer",
+              (long long)samples, (long long)channels, (long long)out, (long long)size,
+              (long long)size, (long long)kernel, (long long)stride,
+              gradient ? ", input gradient" : "", (unsigned long long)bytes,
+              (unsigned long long)below[gradient]);
+        below[gradient] = bytes;
+      }
+  }
+  ac_device_close(device);
+}
+
 /* ---- ops that round what they compute -------------------------------------------------------- */
 
 static ac_operand draw_operand(ac_dtype dtype, int64_t rows, int64_t columns) {
@@ -397,6 +450,7 @@ int main(void) {
       cmocka_unit_test(products_are_the_sums_that_their_class_defines),
       cmocka_unit_test(less_scratch_gives_the_same_bits),
       cmocka_unit_test(smaller_products_take_no_more_scratch),
+      cmocka_unit_test(smaller_convolutions_take_no_more_workspace),
       cmocka_unit_test(any_team_gives_the_same_bits)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 void checkpoint_begin(checkpoint *c, const setup *s, const run_folder *folder, run_record *record,
@@ -21,9 +22,19 @@ void checkpoint_begin(checkpoint *c, const setup *s, const run_folder *folder, r
                     .best = INFINITY};
 }
 
+/* Whether the state of a step would take the place of one of another run, whose record is still
+ * the folder's. */
+static bool is_taken(const checkpoint *c, int64_t step) {
+  char path[RUN_PATH_BYTES];
+  struct stat info;
+  run_folder_state(c->folder, step, path);
+  return stat(path, &info) == 0;
+}
+
 bool checkpoint_is_due(const checkpoint *c, int64_t step) {
   const train_flags *f = &c->setup->flags;
   if (!f->keep) return false;
+  if (!c->record->written && is_taken(c, step)) return false;
   if (f->save_every && step - c->tried_step >= f->save_every) return true;
   return f->save_minutes > 0 && progress_clock() - c->saved_at >= 60 * f->save_minutes;
 }
@@ -33,8 +44,10 @@ bool checkpoint_is_due(const checkpoint *c, int64_t step) {
 /* All of the device that rounding may depend on. */
 static void describe_device(const setup *s, char *text, size_t size) {
   const ac_device_info *device = ac_device_get_info(s->device);
-  snprintf(text, size, "%s, %s, bf16 %s, %u units", device->name, device->driver,
-           device->bf16_products, (unsigned)device->compute_units);
+  const bool bf16 =
+      s->flags.precision == AC_PRECISION_BF16 && strcmp(device->bf16_products, "as floats") != 0;
+  snprintf(text, size, "%s, %s, %s%s%u units", device->name, device->driver,
+           bf16 ? device->bf16_products : "", bf16 ? ", " : "", (unsigned)device->compute_units);
 }
 
 static ac_status save(checkpoint *c, int64_t step, metrics *m) {
@@ -116,6 +129,13 @@ static int take_metadata(checkpoint *c, const char *path, int64_t *metrics_bytes
   if (micro_batch != ac_plan_get_info(c->setup->plan)->micro_batch)
     say("the run had a micro-batch of %" PRId64 ": results agree to rounding, not to the bit",
         micro_batch);
+  const char *seed = ac_model_file_metadata(file, "accrue.state.fit.seed");
+  if (seed && strtoull(seed, NULL, 10) != (unsigned long long)c->setup->flags.seed) {
+    const int status =
+        fail("the run to go on with has the seed %s, not %" PRId64, seed, c->setup->flags.seed);
+    ac_model_file_close(file);
+    return status;
+  }
   c->best = number_of(file, "accrue.best_loss", (double)INFINITY);
   *metrics_bytes = (int64_t)number_of(file, "accrue.metrics_bytes", -1);
   ac_model_file_close(file);

@@ -10,12 +10,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Of the lines that are whole. False with the reason in errno. */
+/* Of the lines that are whole in the first *bytes. False with the reason in errno. */
 static bool count_bytes(FILE *stream, int64_t *bytes) {
-  int64_t at = 0;
+  const int64_t most = *bytes;
   *bytes = 0;
-  for (int c; (c = fgetc(stream)) != EOF;) {
-    at++;
+  for (int64_t at = 1; at <= most; at++) {
+    const int c = fgetc(stream);
+    if (c == EOF) break;
     if (c == '\n') *bytes = at;
   }
   return !ferror(stream);
@@ -24,27 +25,33 @@ static bool count_bytes(FILE *stream, int64_t *bytes) {
 /* What was written after the state that the run goes on from will be written again. Where lines of
  * before are lost, the others stay. False with the reason in errno. */
 static bool cut(metrics *m, int64_t keep) {
-  struct stat info;
-  if (fstat(fileno(m->stream), &info) != 0) return false;
-  if (info.st_size < keep) {
-    say("%s has lost some of the run's metrics; others stay", m->path);
-    if (!count_bytes(m->stream, &keep)) return false;
-  }
-  if (ftruncate(fileno(m->stream), keep) != 0) return false;
-  m->continued = keep > 0;
+  int64_t whole = keep;
+  if (!count_bytes(m->stream, &whole)) return false;
+  if (whole < keep) say("%s has lost some of the run's metrics; others stay", m->path);
+  if (ftruncate(fileno(m->stream), whole) != 0) return false;
+  m->continued = whole > 0;
   return fseeko(m->stream, 0, SEEK_END) == 0;
 }
 
-static bool is_missing(const char *path) {
-  struct stat info;
-  return stat(path, &info) != 0 && errno == ENOENT;
+/* Whether a file may be of metrics, which are objects. What cannot be read is told when it is
+ * written to. */
+static bool may_be_metrics(const char *path) {
+  FILE *file = fopen(path, "r");
+  const int first = file ? fgetc(file) : EOF;
+  if (file) fclose(file);
+  return first == '{' || first == EOF;
 }
 
 int metrics_begin(metrics *m, int64_t keep) {
   if (!m->path) return STATUS_CONTINUE;
-  const bool missing = is_missing(m->path), anew = keep <= 0 || missing;
+  struct stat info;
+  const bool there = stat(m->path, &info) == 0, missing = !there && errno == ENOENT;
+  const bool special = there && !S_ISREG(info.st_mode); /* a pipe, a device */
+  const bool anew = keep <= 0 || missing || special;
   if (keep > 0 && missing)
     say("%s does not have the metrics of the run so far; it begins anew", m->path);
+  if (!anew && !may_be_metrics(m->path))
+    return fail("%s does not hold the metrics of the run that goes on; name another file", m->path);
   m->stream = fopen(m->path, anew ? "w" : "r+");
   if (!m->stream || (!anew && !cut(m, keep)))
     return fail("cannot write the metrics to %s: %s", m->path, strerror(errno));

@@ -153,11 +153,20 @@ static void save_last_state(run *r) {
       fail("no state could be saved at step %" PRId64 ": %s", r->step, ac_last_error());
 }
 
+/* Whether the evaluation that follows may put this run's best model in the place of one of a run
+ * that has not ended: the folder has to be this run's before that. */
+static bool may_replace_best(const run *r) {
+  const train_flags *f = &r->setup.flags;
+  return r->after_another && !r->record.written && f->keep_best && f->eval_every > 0 &&
+         r->step % f->eval_every == 0;
+}
+
 static void on_step(run *r, const ac_fit_event *event) {
   const bool failing = r->checkpoint.failing;
   r->updates += !event->update.skipped;
   r->window_seconds = event->seconds;
-  if (event->replayed || !checkpoint_is_due(&r->checkpoint, r->step)) return;
+  if (event->replayed || !(checkpoint_is_due(&r->checkpoint, r->step) || may_replace_best(r)))
+    return;
   if (!save_state(r) && !failing)
     say("no state could be saved at step %" PRId64 ", and training goes on: %s", r->step,
         ac_last_error());
@@ -268,8 +277,8 @@ static int prepare(run *r) {
   /* From here on a run that is refused would leave traces, so what may refuse it comes first. The
    * record of an unfinished run stays until this one has a state of its own. */
   status = open_metrics(r);
-  if (status == STATUS_CONTINUE && !r->after_another) status = run_record_write(&r->record);
   if (status == STATUS_CONTINUE) status = metrics_begin(&r->metrics, bytes);
+  if (status == STATUS_CONTINUE && !r->after_another) status = run_record_write(&r->record);
   if (status != STATUS_CONTINUE) return status;
 
   const ac_device_info *device = ac_device_get_info(s->device);

@@ -129,10 +129,14 @@ static void transposed_axis(const problem *p, int i, int64_t start, phase *f) {
                      .spacing = apart * dilation / stride};
 }
 
+static int64_t most_columns(const problem *p) {
+  return ac_min(MOST_COLUMNS, SUM_FLOATS / p->out);
+}
+
 static void plan_phase(const problem *p, phase *f) {
   ac_conv_patch *s = &f->patch;
   s->channels = p->in;
-  ac_conv_patch_plan(s, p->samples, ac_min(MOST_COLUMNS, SUM_FLOATS / p->out), p->out);
+  ac_conv_patch_plan(s, p->samples, most_columns(p), p->out);
   f->depth = p->in * s->axis[0].taps * s->axis[1].taps;
   f->height = f->depth <= INT32_MAX / AC_CPU_TILE_ROWS ? AC_CPU_TILE_ROWS : 1;
   for (int64_t i = 0; i < f->height; i++) f->row[i] = (int32_t)(i * f->depth);
@@ -140,7 +144,7 @@ static void plan_phase(const problem *p, phase *f) {
                             : s->samples * (s->rows * s->stride + p->unit[1]);
   int64_t most = ac_max(1, SUM_FLOATS / width / p->unit[0]) * p->unit[0];
   f->block = ac_min(p->out, most);
-  int64_t rows = p->dot ? strips_of(f->block) * STRIP : p->out;
+  int64_t rows = p->dot ? strips_of(p->out) * STRIP : p->out;
   f->sums = ac_min(rows * width, ac_max(SUM_FLOATS, p->unit[0] * width));
   f->steps = steps_of(s->held * s->axis[0].taps * s->axis[1].taps);
   f->strip = s->held ? ac_ceil_div(p->in, s->held) * f->steps * STRIP * PAIRS : 0;
@@ -178,6 +182,21 @@ typedef struct memory {
   int64_t copied, filling, sums, offsets, strip; /* floats, and as many integers of 32 bits */
 } memory;
 
+/* Fillings of fewer samples hold more channels, so that there are fewer of them. What is packed is
+ * bounded by numbers that do not grow where there are fewer samples: steps of the largest filling
+ * that there can be, and of a strip of weights in any number of fillings up to that at hand. */
+static int64_t most_steps(const problem *p, const phase *f) {
+  ac_conv_patch one = f->patch;
+  ac_conv_patch_plan(&one, 1, most_columns(p), p->out);
+  return steps_of(one.held * one.axis[0].taps * one.axis[1].taps);
+}
+
+static int64_t most_weight_steps(const problem *p, const phase *f) {
+  int64_t taps = f->patch.axis[0].taps * f->patch.axis[1].taps;
+  int64_t fillings = f->patch.held ? ac_ceil_div(p->in, f->patch.held) : 0;
+  return steps_of(p->in * taps) + fillings * (steps_of(taps) + 1);
+}
+
 static memory memory_of(const problem *p) {
   memory m = {0};
   phase f = {.depth = 0};
@@ -186,9 +205,9 @@ static memory memory_of(const problem *p) {
     m.sums = ac_max(m.sums, ac_conv_lines(f.sums));
     m.offsets = ac_max(m.offsets, ac_conv_lines(f.patch.offsets));
     if (!p->dot) continue;
-    m.strip = ac_max(m.strip, f.steps * STRIP * PAIRS);
+    m.strip = ac_max(m.strip, most_steps(p, &f) * STRIP * PAIRS);
     m.filling = ac_max(m.filling, ac_conv_lines(STRIP * f.depth));
-    m.copied = f.weights + copied_of(p, &f);
+    m.copied += p->groups * strips_of(p->out) * most_weight_steps(p, &f) * STRIP * PAIRS;
   }
   if (!p->dot && (p->transposed || p->weight->dtype != AC_F32))
     m.copied = ac_conv_lines(p->weight->count);

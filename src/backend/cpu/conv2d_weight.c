@@ -393,9 +393,9 @@ static void run_part(const ac_cpu_context *context, const ac_op_args *args, int 
   ac_conv_patch_offsets(&p.patch, t.offset);
   int64_t first, last;
   ac_cpu_share(p.sample_parts * p.groups * p.channel_parts, 1, thread, team, &first, &last);
-  if (p.dot && p.dot->begin) p.dot->begin();
+  ac_dot_begin(p.dot);
   for (int64_t i = first; i < last; i++) run_task(&t, i);
-  if (p.dot && p.dot->end) p.dot->end();
+  ac_dot_end(p.dot);
   ac_cpu_barrier(team);
   write_share(&p, sums, thread, team);
 }

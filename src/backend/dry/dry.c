@@ -28,6 +28,7 @@ static ac_status dry_describe(int index, ac_device_info *info) {
   snprintf(info->backend, sizeof info->backend, "dry");
   snprintf(info->name, sizeof info->name, "dry run");
   snprintf(info->driver, sizeof info->driver, "computes nothing");
+  snprintf(info->bf16_products, sizeof info->bf16_products, "as floats");
   info->alignment = 64;
   info->compute_units = 1;
   return AC_OK;

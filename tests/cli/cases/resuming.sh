@@ -55,6 +55,13 @@ case_resume_unasked() {
   train "${steady[@]}" --steps 1 --out model >/dev/null
   ! grep -q 'has not come to its end' run.err || die "a run that was done: $(cat run.err)"
 
+  # A state of the same step, and the best model, stay until the folder is the new run's.
+  rm -r model && train "${steady[@]}" --steps 3 --save-every 1 --keep 1 --out model --keep-best --eval-every 1 >/dev/null
+  unfinished model
+  cp -r model before-best
+  train "${steady[@]}" --seed 9 --steps 4 --save-every 3 --keep 1 --out model --keep-best --eval-every 2 >/dev/null
+  [[ $(steps_in model) == '4 ' ]] || die "states $(steps_in model)"
+
   # A record that cannot be read does not say that its run was done; while it stays, states stay too.
   rm -r model && cp -r before model
   echo '{' >model/run.json
@@ -219,6 +226,12 @@ case_lost_metrics() {
   train "${flags[@]}" --steps 5 --resume >/dev/null
   said 'm does not have the metrics of the run so far; it begins anew'
   "$METRICS" field m end steps >/dev/null
+  # Another file of lines is not cut, and what is no file is written to.
+  seq 1 9999 >own && cp own before
+  fails 1 'own does not hold the metrics of the run that goes on' train gpt --steps 6 --resume --out model \
+    --metrics own
+  cmp own before
+  train "${flags[@]}" --steps 6 --resume --metrics /dev/null >/dev/null
 }
 
 # A run by another's record is the same, bit for bit; and goes on by it.
@@ -331,6 +344,9 @@ other.data --context 8
 other.data --data other
 AdamW.*SGD --optimizer sgd
 TABLE
+  fails 1 'the run to go on with has the seed [0-9]*, not 88' train gpt --steps 5 --resume --out model --seed 88
+  fails 1 'cannot write the metrics to none/m' train gpt --steps 5 --resume --out model --metrics none/m
+  diff -r before model || die "a run that was refused has changed the folder"
   refuse 2 'is of the model gpt, not mlp' train mlp --resume --out model
   train --steps 3 --resume --out model --dropout 0.1 --lr 0.5 >/dev/null # what may change
   said 'going on after step 2'

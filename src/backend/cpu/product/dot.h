@@ -1,7 +1,7 @@
 /* Products of bf16 by the instructions that CPUs have for them. Each of these rounds, orders and
  * flushes in a way of its own: a numeric class. Whatever the class, operands are packed alike, in
- * pairs of neighbours along k, and a product's bits depend on its class and operands alone, neither
- * on blocks nor on threads. */
+ * pairs of neighbours along k, and a matrix product's bits depend on its class and operands alone,
+ * neither on blocks nor on threads. Convolutions begin a step anew with each filling of a patch. */
 #ifndef AC_BACKEND_CPU_PRODUCT_DOT_H
 #define AC_BACKEND_CPU_PRODUCT_DOT_H
 

@@ -5,6 +5,7 @@
 
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/product/dot.h"
+#include "backend/cpu/product/transpose.h"
 #include "core/half.h"
 
 #include <string.h>
@@ -84,7 +85,7 @@ static inline void pack_edge(const operand *x, int64_t line, int64_t k, bool by_
           by_line ? pair_at(x, line + i, k + 2 * j) : pair_at(x, line + j, k + 2 * i);
 }
 
-#if defined(__GNUC__) && defined(__AVX512F__)
+#if defined(AC_CPU_HAVE_SHUFFLES) && defined(__AVX512F__)
 
 typedef uint32_t vector __attribute__((vector_size(64)));
 typedef uint64_t wide_vector __attribute__((vector_size(64)));
