@@ -21,8 +21,8 @@ enum { AC_DOT_STRIP = 32, AC_DOT_STEP = 32, AC_DOT_PAIRS = AC_DOT_STEP / 2 };
  *
  *   a    [steps][AC_DOT_STRIP][AC_DOT_PAIRS]: pairs of a row beside each other
  *   b    [steps][AC_DOT_PAIRS][AC_DOT_STRIP]: pairs of a column beneath each other
- *   sums [AC_DOT_STRIP][distance], aligned to 64 bytes as a and b are; the distance is a multiple
- * of AC_DOT_STRIP */
+ *   sums [AC_DOT_STRIP][distance], aligned to 64 bytes as a and b are; the distance is a
+ *        multiple of AC_DOT_STRIP */
 typedef void ac_dot_multiply(int64_t steps, int rows, int columns, const uint32_t *a,
                              const uint32_t *b, float *sums, int64_t distance, bool add);
 
@@ -62,8 +62,7 @@ const ac_dot_class *ac_dot_choose(const char *name);
 /* Class `index` in hardware, if this machine has it, and emulated; false behind the last. */
 bool ac_dot_class_at(int index, const ac_dot_class **hardware, const ac_dot_class **emulation);
 
-/* ---- the parts --------------------------------------------------------------------------------
- */
+/* ---- the parts ------------------------------------------------------------------------------- */
 
 ac_dot_multiply ac_dot_tiles_emulated, ac_dot_vdpbf16ps_emulated, ac_dot_bfmmla_emulated;
 

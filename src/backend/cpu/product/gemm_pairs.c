@@ -155,15 +155,6 @@ static void finish(const ac_gemm *g, int64_t row, int64_t column, const float *s
   else finish_columns(g, rows, columns, sums, bias, c);
 }
 
-/* Asks for the memory that `finish` will write, long before. */
-static void expect(const ac_gemm *g, int64_t row, int64_t column, int64_t columns) {
-  int64_t rows = ac_min(STRIP, g->m - row),
-          line = AC_CPU_LINE * 4 / (int64_t)ac_element_bytes(g->c_dtype);
-  for (int64_t i = 0; i < rows; i++)
-    for (int64_t j = 0; j < columns; j += line)
-      __builtin_prefetch(ac_element(g->c, g->c_dtype, (row + i) * g->ldc + column + j), 1);
-}
-
 /* ---- the product ----------------------------------------------------------------------------- */
 
 /* What a product is computed with: scratch, and the part that it is at. */
@@ -186,7 +177,6 @@ static void multiply_panel(const work *w, int64_t column, int64_t columns) {
   for (int64_t i = 0; i < w->rows; i += STRIP) {
     float *sums = w->sums;
     if (w->wait) sums += (column - w->column) / STRIP * distance + i / STRIP * SUMS;
-    if (last) expect(w->gemm, w->row + i, column, columns);
     for (int64_t j = 0; j < columns; j += STRIP)
       w->class->multiply(steps, (int)ac_min(STRIP, w->rows - i), (int)ac_min(STRIP, columns - j),
                          w->left + i / STRIP * packed, w->right + j / STRIP * packed,
