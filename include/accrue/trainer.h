@@ -250,8 +250,9 @@ AC_API ac_status ac_trainer_load_part(ac_trainer *trainer, const char *path, con
  * a run that never stopped, on the same device and with the same plan; other micro-batches, budgets
  * and devices give results that agree to rounding.
  *
- * A file is written in pieces of at most 1 MiB, beside its place, synced, renamed; it holds
- * checksums of everything. `metadata` is the caller's, with other keys than `accrue.*` of a state.
+ * A file is written in blocks of less than 1 MiB, past the system's cache, beside its place,
+ * synced, renamed; it holds checksums of everything. `metadata` is the caller's, with other keys
+ * than `accrue.*` of a state.
  * AC_ERROR_STATE during a decision, after a failure, and in a window whose gradients a plan for
  * whole windows keeps in the arena. May be called in the callback of ac_fit. May still change. */
 AC_API ac_status ac_trainer_save_state(ac_trainer *trainer, const char *path,

@@ -1,5 +1,6 @@
 #include "core/cache_file.h"
 
+#include "core/atomic_file.h"
 #include "core/platform.h"
 
 #include <inttypes.h>
@@ -40,8 +41,8 @@ void ac_cache_file_write(const ac_cache_file *file, const void *head, size_t hea
                          const void *body, size_t body_bytes) {
   ac_atomic_file whole;
   if (!file->path[0] || ac_atomic_open(&whole, file->path) != AC_OK) return;
-  if (fwrite(head, 1, head_bytes, whole.stream) == head_bytes &&
-      (!body_bytes || fwrite(body, 1, body_bytes, whole.stream) == body_bytes))
+  if (ac_atomic_write(&whole, head, head_bytes) == AC_OK &&
+      ac_atomic_write(&whole, body, body_bytes) == AC_OK)
     ac_atomic_commit(&whole);
   else ac_atomic_abandon(&whole);
 }

@@ -47,20 +47,6 @@ void ac_monitor_wake(ac_monitor *monitor); /* all that wait; called with the loc
  * $XDG_CACHE_HOME/accrue, else ~/.cache/accrue. False if there is none that can be written to. */
 bool ac_cache_folder(char *path, size_t size, const char *name);
 
-/* A file that appears whole or not at all: written beside `path`, synced, renamed over it. */
-typedef struct ac_atomic_file {
-  FILE *stream;
-  int64_t on_its_way; /* bytes that ac_atomic_begin_sync has seen */
-  char path[4096], temporary[4096];
-} ac_atomic_file;
-ac_status ac_atomic_open(ac_atomic_file *file, const char *path);
-/* Lets what was written so far go to the disk while more is written, where the system can; to be
- * called now and then. */
-void ac_atomic_begin_sync(ac_atomic_file *file);
-ac_status
-ac_atomic_commit(ac_atomic_file *file); /* on failure the temporary is gone, `path` untouched */
-void ac_atomic_abandon(ac_atomic_file *file);
-
 /* Every regular file below a folder, sorted by path (bytes), or the path itself if it is a file.
  * Free with ac_paths_free. */
 typedef struct ac_paths {

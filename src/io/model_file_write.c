@@ -1,10 +1,10 @@
-/* Writes safetensors files. Data are pulled from the source in pieces of at most 1 MiB, so writing
- * a model takes no second copy of it, and the file takes its place only when it is whole and on
- * disk. */
+/* Writes safetensors files. Data are pulled from the source in pieces of at most 256 KiB, so
+ * writing a model takes no second copy of it, and the file takes its place only when it is whole
+ * and on disk. */
 #include <accrue/model_file.h>
 
+#include "core/atomic_file.h"
 #include "core/error.h"
-#include "core/platform.h"
 #include "io/checksum.h"
 #include "io/safetensors.h"
 
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECE_BYTES = 1 << 20 };
+enum { PIECE_BYTES = 256 << 10 };
 
 static const char *const dtype_names[AC_DTYPE_COUNT] = {
     [AC_F32] = "F32", [AC_F16] = "F16", [AC_BF16] = "BF16", [AC_I32] = "I32", [AC_U8] = "U8"};
@@ -136,20 +136,15 @@ static ac_status make_header(char **header, const char *path, const ac_model_ten
 
 /* ---- the data -------------------------------------------------------------------------------- */
 
-static ac_status put(const ac_atomic_file *file, const void *data, size_t bytes) {
-  if (fwrite(data, 1, bytes, file->stream) == bytes) return AC_OK;
-  return ac_fail(AC_ERROR_IO, "cannot write %s: %s", file->path, strerror(errno));
-}
-
 static void length_prefix(unsigned char prefix[8], const char *header) {
   for (int i = 0; i < 8; i++) prefix[i] = (unsigned char)((uint64_t)strlen(header) >> 8 * i);
 }
 
-static ac_status put_header(const ac_atomic_file *file, const char *header) {
+static ac_status put_header(ac_atomic_file *file, const char *header) {
   unsigned char prefix[8];
   length_prefix(prefix, header);
-  AC_TRY(put(file, prefix, sizeof prefix));
-  return put(file, header, strlen(header));
+  AC_TRY(ac_atomic_write(file, prefix, sizeof prefix));
+  return ac_atomic_write(file, header, strlen(header));
 }
 
 /* A source that is the library's own leaves a sentence about its failure; a caller's cannot. */
@@ -179,8 +174,7 @@ static ac_status put_tensor(ac_atomic_file *file, const ac_model_tensor *tensor,
     AC_TRY(pull(file, tensor, index, first, count, piece, source, user));
     ac_swap_to_little_endian(piece, (size_t)count, size);
     XXH3_64bits_update(checksum, piece, (size_t)count * size);
-    AC_TRY(put(file, piece, (size_t)count * size));
-    ac_atomic_begin_sync(file);
+    AC_TRY(ac_atomic_write(file, piece, (size_t)count * size));
   }
   return AC_OK;
 }
@@ -213,14 +207,12 @@ static ac_metadata *with_checksums(const ac_metadata *metadata, int count, int t
 }
 
 /* Once the data are written: the header again, with its own checksum. */
-static ac_status seal(const ac_atomic_file *file, char *header) {
+static ac_status seal(ac_atomic_file *file, char *header) {
   unsigned char prefix[8];
   length_prefix(prefix, header);
   put_digits(ac_checksum_digits(header, AC_HEADER_CHECKSUM),
              ac_header_checksum(prefix, header, strlen(header)));
-  if (ac_seek(file->stream, 0, SEEK_SET) != 0)
-    return ac_fail(AC_ERROR_IO, "cannot write %s: %s", file->path, strerror(errno));
-  return put_header(file, header);
+  return ac_atomic_write_again(file, sizeof prefix, header, strlen(header));
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */

@@ -37,8 +37,9 @@ static const struct {
   fault_kind kind;
   int error;
 } kinds[] = {{"EIO", ERROR, EIO},       {"ENOSPC", ERROR, ENOSPC}, {"EINTR", ERROR, EINTR},
-             {"EACCES", ERROR, EACCES}, {"EMFILE", ERROR, EMFILE}, {"ENOMEM", ERROR, ENOMEM},
-             {"short", SHORT, ENOSPC},  {"crash", CRASH, 0},       {"power", POWER, 0}};
+             {"EINVAL", ERROR, EINVAL}, {"EACCES", ERROR, EACCES}, {"EMFILE", ERROR, EMFILE},
+             {"ENOMEM", ERROR, ENOMEM}, {"short", SHORT, ENOSPC},  {"crash", CRASH, 0},
+             {"power", POWER, 0}};
 
 static bool read_kind(const char *name) {
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
@@ -158,6 +159,11 @@ static struct {
 } unsynced[UNSYNCED];
 static int unsynced_count;
 
+#ifdef FAULTS_LINKED
+extern __typeof__(ftruncate64) __real_ftruncate64;
+extern __typeof__(close) __real_close;
+#endif
+
 static int find_unsynced(ino_t file) {
   int i = 0;
   while (i < unsynced_count && unsynced[i].file != file) i++;
@@ -170,7 +176,7 @@ static void note_write(int descriptor, bool synced) {
   if (kind != POWER || fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode)) return;
   const int i = find_unsynced(info.st_ino);
   if (synced && i < unsynced_count) {
-    close(unsynced[i].descriptor);
+    REAL(close)(unsynced[i].descriptor);
     unsynced[i] = unsynced[--unsynced_count];
   } else if (!synced && i == unsynced_count && i < UNSYNCED) {
     unsynced[unsynced_count].file = info.st_ino;
@@ -179,10 +185,6 @@ static void note_write(int descriptor, bool synced) {
 }
 
 /* ---- one call -------------------------------------------------------------------------------- */
-
-#ifdef FAULTS_LINKED
-extern __typeof__(ftruncate64) __real_ftruncate64;
-#endif
 
 static _Noreturn void die(void) {
   for (int i = 0; kind == POWER && i < unsynced_count; i++)
@@ -247,6 +249,8 @@ WRAP(fputc)
 WRAP(fflush)
 WRAP(fclose)
 WRAP(fseeko64)
+WRAP(pwrite64)
+WRAP(close)
 extern __typeof__(fsync) __wrap_fsync;
 WRAP(ftruncate64)
 WRAP(malloc)
@@ -326,6 +330,28 @@ size_t CALL(fwrite)(const void *data, size_t size, size_t count, FILE *stream) {
   fail();
   mark_error(stream);
   return part;
+}
+
+ssize_t CALL(pwrite64)(int descriptor, const void *data, size_t bytes, off64_t offset) {
+  const bool next = watches_open(descriptor) && is_next(FILES, CALLER);
+  if (next && kind == ERROR) {
+    fail();
+    return -1;
+  }
+  const ssize_t written = REAL(pwrite64)(descriptor, data, next ? bytes / 2 : bytes, offset);
+  if (watches_open(descriptor)) note_write(descriptor, false);
+  if (!next) return written;
+  if (kind == CRASH || kind == POWER) die();
+  fail();
+  return written;
+}
+
+int CALL(close)(int descriptor) {
+  const fault_kind result = plain(watches_open(descriptor), CALLER);
+  const int closed = REAL(close)(descriptor);
+  if (result != ERROR) return closed;
+  errno = error;
+  return -1;
 }
 
 int CALL(fputs)(const char *text, FILE *stream) {

@@ -11,7 +11,7 @@
  * Classes are `file` (all that makes, opens, reads, writes, syncs, renames and closes files, but
  * for stdout and stderr) and `memory` (allocations, mappings, threads). Kinds of `file`:
  *
- *   EIO, ENOSPC, EINTR, EACCES, EMFILE   the call fails so; a file is closed all the same
+ *   EIO, ENOSPC, EINTR, EINVAL, EACCES, EMFILE   the call fails so; a file is closed all the same
  *   short    what reads or writes does half of it; other calls pass
  *   crash    the process is killed; what writes has done half of it
  *   power    the same, and files lose what was not synced */

@@ -26,8 +26,8 @@ static bytes old_state, new_state, in_window; /* the last with a window in progr
 
 static const struct {
   const char *name;
-  int error;
-} kinds[] = {{"EIO", EIO}, {"ENOSPC", ENOSPC}, {"EINTR", EINTR}, {"short", ENOSPC}};
+  int error, least; /* calls whose failure is one to save */
+} kinds[] = {{"EIO", EIO, 6}, {"ENOSPC", ENOSPC, 6}, {"EINTR", EINTR, 4}, {"short", ENOSPC, 0}};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 static bytes contents(const char *from) {
@@ -111,7 +111,8 @@ static void saving_keeps_the_old_state_or_the_new(void **state) {
       check_saved(f.text, status, strerror(kinds[kind].error));
       refused += status != AC_OK;
     }
-    assert_in_range(refused, 4, faults_calls());
+    /* What writes a part of it goes on, and what was interrupted tries again. */
+    assert_in_range(refused, kinds[kind].least, faults_calls());
     check_saved("no fault", save(), NULL);
   }
 }
@@ -160,7 +161,7 @@ static void check_killed(const char *kind) {
     check_saved("the next one", save(), NULL);
   }
   assert_in_range(news, 1, 5); /* once it is in its place, only the folder is synced */
-  assert_true(k > 10);
+  assert_true(k > 8);
 }
 
 static void a_killed_process_leaves_the_old_state_or_the_new(void **state) {

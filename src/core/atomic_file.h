@@ -1,0 +1,29 @@
+/* Files that appear whole or not at all: written beside their path, synced, renamed over it. */
+#ifndef AC_CORE_ATOMIC_FILE_H
+#define AC_CORE_ATOMIC_FILE_H
+
+#include <accrue/base.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct ac_atomic_file {
+  int descriptor; /* below 0: there is no file, not yet or not any more */
+  bool direct;    /* blocks go to the disk past the system's cache */
+  unsigned char *block;
+  size_t used;     /* of the block's bytes */
+  int64_t written; /* before the block */
+  char path[4096], temporary[4096];
+} ac_atomic_file;
+
+/* All of these leave one sentence when they fail. Whatever was opened has to be ended by
+ * ac_atomic_commit or ac_atomic_abandon, after a failure too. */
+ac_status ac_atomic_open(ac_atomic_file *file, const char *path);
+ac_status ac_atomic_write(ac_atomic_file *file, const void *data, size_t bytes);
+/* Over what was written at this offset; only this and commit may follow. */
+ac_status ac_atomic_write_again(ac_atomic_file *file, int64_t at, const void *data, size_t bytes);
+/* After a failure the temporary file is gone and `path` untouched. */
+ac_status ac_atomic_commit(ac_atomic_file *file);
+void ac_atomic_abandon(ac_atomic_file *file);
+
+#endif

@@ -1,0 +1,126 @@
+/* A file of several blocks that appears whole or not at all, written in pieces that do not fit its
+ * blocks, with the first, the second, ... call failing until all pass. */
+#include "unit/files.h"
+
+#include "core/atomic_file.h"
+#include "faults.h"
+
+#include <dirent.h>
+
+enum { BYTES = 2500001, PIECE = 300007, AGAIN_AT = 13, AGAIN = 5000 };
+
+static unsigned char *before, *expected;
+static test_path path;
+
+static int begin(void **state) {
+  if (make_test_folder(state) != 0) return -1;
+  path = in_folder("file");
+  before = malloc(BYTES);
+  expected = malloc(BYTES);
+  uint64_t random = 1;
+  for (int i = 0; i < BYTES; i++) before[i] = (unsigned char)next_random(&random);
+  memcpy(expected, before, BYTES);
+  for (int i = 0; i < AGAIN; i++) expected[AGAIN_AT + i] ^= 0x55;
+  return 0;
+}
+
+static int end(void **state) {
+  free(before);
+  free(expected);
+  return remove_test_folder(state);
+}
+
+/* Closes the file in any case. */
+static ac_status write_whole(void) {
+  ac_atomic_file file;
+  ac_status status = ac_atomic_open(&file, path.text);
+  if (status != AC_OK) return status;
+  for (int at = 0; at < BYTES && status == AC_OK; at += PIECE)
+    status = ac_atomic_write(&file, before + at, (size_t)(BYTES - at < PIECE ? BYTES - at : PIECE));
+  if (status == AC_OK) status = ac_atomic_write_again(&file, AGAIN_AT, expected + AGAIN_AT, AGAIN);
+  if (status == AC_OK) return ac_atomic_commit(&file);
+  ac_atomic_abandon(&file);
+  return status;
+}
+
+static void check(const char *fault, ac_status status) {
+  size_t size;
+  unsigned char *found = read_file(path.text, &size);
+  const bool is_new = size == BYTES && !memcmp(found, expected, BYTES);
+  const bool is_old = size == 3 && !memcmp(found, "old", 3);
+  free(found);
+  if (status == AC_OK ? !is_new : !is_old)
+    fail_msg("%s: %s, and the file is not the %s one", fault, ac_status_name(status),
+             status == AC_OK ? "new" : "old");
+}
+
+/* The number of calls that were refused, of `*calls`. */
+static int refused_with(const char *kind, long *calls) {
+  for (int k = 1, refused = 0;; k++) {
+    char fault[40];
+    snprintf(fault, sizeof fault, "file:%d:%s", k, kind);
+    write_file(path.text, "old", 3);
+    assert_true(faults_arm(fault, NULL));
+    const ac_status status = write_whole();
+    *calls = faults_calls();
+    faults_pause(true);
+    check(fault, status);
+    if (*calls < k) return refused;
+    refused += status != AC_OK;
+  }
+}
+
+static void stays_old_or_becomes_new(void **state) {
+  (void)state;
+  long calls;
+  /* Open, 4 blocks and a part of them again, sync, close, rename; not the folder's three. */
+  assert_int_equal(refused_with("EIO", &calls), 9);
+  assert_int_equal(calls, 12);
+}
+
+static void goes_on_after_a_part(void **state) {
+  (void)state;
+  long calls;
+  assert_int_equal(refused_with("short", &calls), 0);
+  assert_int_equal(refused_with("EINTR", &calls), 4);
+}
+
+static bool has_a_way_past_the_cache(void) {
+  ac_atomic_file file;
+  assert_ok(ac_atomic_open(&file, path.text));
+  const bool direct = file.direct;
+  ac_atomic_abandon(&file);
+  return direct;
+}
+
+/* Where the file system takes the wish for blocks past its cache and then refuses them, they go
+ * through it. What is refused there as well is an error. */
+static void goes_through_the_cache_where_it_must(void **state) {
+  (void)state;
+  long calls;
+  const bool direct = has_a_way_past_the_cache();
+  assert_int_equal(refused_with("EINVAL", &calls), direct ? 6 : 9);
+}
+
+static int count_files(void) {
+  int count = 0;
+  DIR *folder = opendir(test_folder);
+  for (struct dirent *entry; (entry = readdir(folder));) count += entry->d_name[0] != '.';
+  closedir(folder);
+  return count;
+}
+
+static void leaves_nothing_behind(void **state) {
+  (void)state;
+  assert_int_equal(count_files(), 1);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(stays_old_or_becomes_new),
+      cmocka_unit_test(goes_on_after_a_part),
+      cmocka_unit_test(goes_through_the_cache_where_it_must),
+      cmocka_unit_test(leaves_nothing_behind),
+  };
+  return cmocka_run_group_tests(tests, begin, end);
+}
