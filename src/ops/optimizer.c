@@ -20,9 +20,17 @@ static const ac_adamw_attributes adamw_example = {1,      1e-3f, 0.01f, 0.9f,
                                                   0.999f, 1e-8f, 0.1f,  0.03f};
 static const ac_sgd_attributes sgd_example = {1, 1e-3f, 0.01f, 0.9f, false, false};
 
-static ac_node *append(ac_graph *graph, ac_op op, const void *attributes, size_t size,
-                       ac_tensor *gradient) {
-  int index = ac_graph_append(graph, op, attributes, size, 1, &gradient);
+/* By op. */
+static const size_t attribute_bytes[AC_OP_COUNT] = {
+    [AC_OP_gradient_statistics] = sizeof unscaled,
+    [AC_OP_adamw] = sizeof adamw_example,
+    [AC_OP_sgd] = sizeof sgd_example,
+};
+
+/* The node's own attributes are an example. */
+static ac_node *append(ac_graph *graph, ac_op op, ac_tensor *gradient) {
+  const int index = ac_graph_append(graph, op, ac_op_describe(op)->sample.attributes,
+                                    attribute_bytes[op], 1, &gradient);
   return index < 0 ? NULL : ac_node_at(graph, index);
 }
 
@@ -30,7 +38,7 @@ static ac_node *append(ac_graph *graph, ac_op op, const void *attributes, size_t
 static ac_status append_statistics(ac_graph *graph, ac_tensor *gradient) {
   static const ac_shape pair = {.rank = 1, .dim = {2}};
   ac_tensor *out = ac_graph_new_tensor(graph, AC_ROLE_STATISTICS, AC_F32, &pair);
-  ac_node *node = append(graph, AC_OP_gradient_statistics, &unscaled, sizeof unscaled, gradient);
+  ac_node *node = append(graph, AC_OP_gradient_statistics, gradient);
   if (!node) return graph->status; /* nor is there one without a tensor: a failure sticks */
   out->parameter = gradient->parameter;
   node->out[0] = out->id;
@@ -44,26 +52,37 @@ static int working_output(ac_op op) {
   return last;
 }
 
-static ac_status append_step(ac_graph *graph, ac_op op, int states, int index, const tensors *t) {
-  bool adamw = op == AC_OP_adamw;
-  ac_node *node =
-      append(graph, op, adamw ? (const void *)&adamw_example : &sgd_example,
-             adamw ? sizeof adamw_example : sizeof sgd_example, ac_tensor_at(graph, t->gradient));
+ac_stepping ac_optimizer_stepping(const ac_plan_desc *desc, const ac_tensor *parameter) {
+  const bool adamw = desc->optimizer == AC_ADAMW;
+  ac_stepping stepping = {.op = adamw ? AC_OP_adamw : AC_OP_sgd,
+                          .states = adamw ? 2 : !desc->sgd_no_momentum};
+  for (int k = 0; k < stepping.states; k++) {
+    stepping.state[k].dtype = AC_F32;
+    stepping.state[k].shape = parameter->shape;
+  }
+  return stepping;
+}
+
+static ac_status append_step(ac_graph *graph, const ac_plan_desc *desc, int index,
+                             const tensors *t) {
+  const ac_tensor *parameter = ac_tensor_at(graph, graph->parameters[index]);
+  const ac_stepping stepping = ac_optimizer_stepping(desc, parameter);
+  ac_node *node = append(graph, stepping.op, ac_tensor_at(graph, t->gradient));
   if (!node) return graph->status;
-  node->out[0] = graph->parameters[index];
-  const ac_shape *shape = &ac_tensor_at(graph, graph->parameters[index])->shape;
-  for (int k = 0; k < states; k++) {
-    ac_tensor *state = ac_graph_new_tensor(graph, AC_ROLE_STATE, AC_F32, shape);
+  node->out[0] = parameter->id;
+  for (int k = 0; k < stepping.states; k++) {
+    ac_tensor *state = ac_graph_new_tensor(graph, AC_ROLE_STATE, stepping.state[k].dtype,
+                                           &stepping.state[k].shape);
     if (!state) return graph->status;
     state->parameter = index;
     state->state = k;
     node->out[1 + k] = state->id;
   }
-  if (t->working >= 0) node->out[working_output(op)] = t->working;
+  if (t->working >= 0) node->out[working_output(stepping.op)] = t->working;
   return AC_OK;
 }
 
-static ac_status append_all(ac_graph *graph, ac_op op, int states, const tensors *list) {
+static ac_status append_all(ac_graph *graph, const ac_plan_desc *desc, const tensors *list) {
   for (int i = 0; i < graph->parameter_count; i++)
     if (list[i].gradient >= 0)
       AC_TRY(append_statistics(graph, ac_tensor_at(graph, list[i].gradient)));
@@ -72,11 +91,11 @@ static ac_status append_all(ac_graph *graph, ac_op op, int states, const tensors
     if (ac_tensor_at(graph, i)->role == AC_ROLE_POOLED)
       AC_TRY(append_statistics(graph, ac_tensor_at(graph, i)));
   for (int i = 0; i < graph->parameter_count; i++)
-    if (list[i].gradient >= 0) AC_TRY(append_step(graph, op, states, i, &list[i]));
+    if (list[i].gradient >= 0) AC_TRY(append_step(graph, desc, i, &list[i]));
   return AC_OK;
 }
 
-ac_status ac_optimizer_append(ac_graph *graph, ac_op step, int states) {
+ac_status ac_optimizer_append(ac_graph *graph, const ac_plan_desc *desc) {
   tensors *list = malloc(((size_t)graph->parameter_count + 1) * sizeof *list);
   if (!list) return ac_fail(AC_ERROR_MEMORY, "no memory for the nodes of an update");
   for (int i = 0; i < graph->parameter_count; i++) list[i] = (tensors){-1, -1};
@@ -86,7 +105,7 @@ ac_status ac_optimizer_append(ac_graph *graph, ac_op step, int states) {
     if (tensor->role == AC_ROLE_GRADIENT) list[tensor->parameter].gradient = i;
     if (tensor->role == AC_ROLE_WORKING) list[tensor->parameter].working = i;
   }
-  ac_status status = append_all(graph, step, states, list);
+  ac_status status = append_all(graph, desc, list);
   free(list);
   return status;
 }

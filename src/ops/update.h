@@ -2,10 +2,23 @@
 #ifndef AC_OPS_UPDATE_H
 #define AC_OPS_UPDATE_H
 
+#include <accrue/plan.h>
+
 #include "graph/graph.h"
 
+/* How one parameter is stepped: by which op, and what is kept for it from window to window. */
+typedef struct ac_stepping {
+  ac_op op;
+  int states;
+  struct {
+    ac_dtype dtype;
+    ac_shape shape;
+  } state[AC_MAX_OUTPUTS - 2]; /* the other outputs are the parameter and its working copy */
+} ac_stepping;
+ac_stepping ac_optimizer_stepping(const ac_plan_desc *desc, const ac_tensor *parameter);
+
 /* Appends to a differentiated and stored graph what ends a window, parameter by parameter: the
- * statistics of each gradient, and its step by `step` with `states` tensors of state. */
-ac_status ac_optimizer_append(ac_graph *graph, ac_op step, int states);
+ * statistics of each gradient, and its step. */
+ac_status ac_optimizer_append(ac_graph *graph, const ac_plan_desc *desc);
 
 #endif

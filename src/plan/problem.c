@@ -168,12 +168,6 @@ static void find_parameters(ac_problem *problem) {
   }
 }
 
-static ac_status append_update(ac_problem *problem) {
-  bool adamw = problem->desc.optimizer == AC_ADAMW;
-  int states = adamw ? 2 : problem->desc.sgd_no_momentum ? 0 : 1;
-  return ac_optimizer_append(problem->graph, adamw ? AC_OP_adamw : AC_OP_sgd, states);
-}
-
 /* What several losses weigh must be known before a window. */
 static ac_status check_losses(const ac_problem *problem) {
   const ac_graph *graph = problem->graph;
@@ -203,7 +197,7 @@ static ac_status complete_graph(ac_problem *problem) {
   bool training = problem->desc.purpose == AC_TRAIN;
   if (training) AC_TRY(ac_graph_differentiate(graph));
   AC_TRY(ac_graph_set_storage(graph, ac_plan_storage(&problem->desc)));
-  if (training) AC_TRY(append_update(problem));
+  if (training) AC_TRY(ac_optimizer_append(graph, &problem->desc));
   AC_TRY(check_sizes(problem));
   if (training) AC_TRY(check_losses(problem));
   if (problem->desc.purpose == AC_EVALUATE && !graph->loss_count)

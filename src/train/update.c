@@ -9,6 +9,7 @@
 #include "train/trainer.h"
 
 #include "core/error.h"
+#include "ops/update.h"
 
 #include <math.h>
 #include <string.h>
@@ -68,18 +69,21 @@ static gradient_report read_statistics(ac_trainer *trainer) {
 /* Rank decides on weight decay. */
 static void set_step(const ac_trainer *trainer, const ac_tensor *parameter, double factor,
                      double rate, ac_update_attributes *attributes) {
+  const ac_plan_desc *plan = &trainer->instance.plan->problem.desc;
   const ac_optimizer_desc *o = &trainer->desc.optimizer;
   bool decays = parameter->shape.rank >= 2 && !parameter->desc.no_weight_decay;
   float decay = decays ? (float)o->weight_decay : 0;
   double t = (double)trainer->updates + 1;
-  if (trainer->instance.plan->problem.desc.optimizer == AC_SGD)
+  switch (ac_optimizer_stepping(plan, parameter).op) {
+  case AC_OP_sgd:
     attributes->step.sgd = (ac_sgd_attributes){.gradient_factor = (float)factor,
                                                .rate = (float)rate,
                                                .weight_decay = decay,
                                                .momentum = (float)o->momentum,
                                                .nesterov = o->nesterov,
                                                .first = trainer->updates == 0};
-  else
+    break;
+  default:
     attributes->step.adamw =
         (ac_adamw_attributes){.gradient_factor = (float)factor,
                               .rate = (float)rate,
@@ -89,6 +93,7 @@ static void set_step(const ac_trainer *trainer, const ac_tensor *parameter, doub
                               .epsilon = (float)o->epsilon,
                               .correction1 = (float)(1 - pow(o->beta1, t)),
                               .sqrt_correction2 = (float)sqrt(1 - pow(o->beta2, t))};
+  }
 }
 
 /* The phase `update`. */
