@@ -132,13 +132,17 @@ static inline void ac_eight_bit_load(const uint8_t *block, bool is_signed,
 
 /* Scales are such that they and their reciprocals are normal: what is larger becomes 2^126, and a
  * block of less than 2^-126 zero. */
+static inline float ac_eight_bit_scale(float largest) {
+  return largest > 0x1p126f ? 0x1p126f : largest < 0x1p-126f ? 0 : largest;
+}
+
 static inline void ac_eight_bit_store(uint8_t *block, bool is_signed,
                                       const float values[AC_EIGHT_BIT_BLOCK]) {
   float largest = 0;
 #pragma omp simd reduction(max : largest)
   for (int i = 0; i < AC_EIGHT_BIT_BLOCK; i++)
     largest = fabsf(values[i]) > largest ? fabsf(values[i]) : largest;
-  largest = largest > 0x1p126f ? 0x1p126f : largest < 0x1p-126f ? 0 : largest;
+  largest = ac_eight_bit_scale(largest);
   const float inverse = largest > 0 ? 1 / largest : 0;
 #pragma omp simd
   for (int i = 0; i < AC_EIGHT_BIT_BLOCK; i++) {

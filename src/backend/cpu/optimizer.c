@@ -2,8 +2,8 @@
  * ops/optimizer.h). Each update is one fused pass, bound by memory; it writes the working copy of
  * the parameters too, and what is kept in 8 bits (core/eight_bit.h), a block at a time. */
 #include "backend/cpu/convert.h"
+#include "backend/cpu/eight_bit.h"
 #include "backend/cpu/vector_math.h"
-#include "core/eight_bit.h"
 #include "ops/optimizer.h"
 
 #include <math.h>
@@ -104,19 +104,21 @@ static inline void step_blocks(const ac_op_args *args, int states, formula *step
                                int64_t last) {
   _Alignas(64) float kept[STATES][AC_EIGHT_BIT_BLOCK];
   const ac_operand *w = &args->out[1 + states];
+  const eight_bit_tables with_sign = eight_bit_tables_of(true),
+                         without = eight_bit_tables_of(false);
   for (int64_t block = first; block < last; block++) {
     const int64_t at = block * AC_EIGHT_BIT_BLOCK,
                   count = ac_min(AC_EIGHT_BIT_BLOCK, args->in[0].count - at);
     uint8_t *codes[STATES];
     for (int k = 0; k < states; k++)
       codes[k] = (uint8_t *)args->out[1 + k].data + block * AC_EIGHT_BIT_BYTES;
-    ac_eight_bit_load(codes[0], true, kept[0]);
-    if (states > 1) ac_eight_bit_load(codes[1], false, kept[1]);
+    eight_bit_load(&with_sign, codes[0], true, kept[0]);
+    if (states > 1) eight_bit_load(&without, codes[1], false, kept[1]);
     for (int k = 0; k < states; k++)
       for (int64_t i = count; i < AC_EIGHT_BIT_BLOCK; i++) kept[k][i] = 0;
     step(args, at, count, kept[0], kept[1]);
-    ac_eight_bit_store(codes[0], true, kept[0]);
-    if (states > 1) ac_eight_bit_store(codes[1], false, kept[1]);
+    eight_bit_store(&with_sign, codes[0], true, kept[0]);
+    if (states > 1) eight_bit_store(&without, codes[1], false, kept[1]);
     if (w->count)
       ac_cpu_narrow(w->dtype, args->run->mark_flushed, (const float *)args->out[0].data + at,
                     ac_element(w->data, w->dtype, at), count);
