@@ -101,11 +101,11 @@ leave_out() {
   left_out+=("$1")
   say "" "Left out for want of time: $1."
 }
-# A block of the report from the standard input, blank or not.
+# A block of the report from the standard input, unless that is empty.
 quote() {
-  say "" '```'
-  tee -a "$report"
-  say '```'
+  local text
+  text=$(cat)
+  if [[ $text ]]; then say "" '```' "$text" '```'; fi
 }
 # try SECONDS NAME COMMAND...: runs it for so long at most, as far as there is time, with its output in $work/out and its messages
 # in $work/err, and says that it failed or had no time.
@@ -246,6 +246,7 @@ check_kernels() { # FLAG...
     say "" "### Kernels in $precision, held against the products, the copy and the launch above"
     bench ops --precision "$precision" --visits 1 "$@"
     mapfile -t rows < <(summarise_kernels "$work/out")
+    ((${#rows[@]})) || continue
     say "" "Time is that of a micro-batch and an update of each model, or of one run. More than 100 % are of a cache, or of memory" \
       "that is changed in place, which a CPU does faster than it copies." "" \
       "| kernel | bound by | of its roof | GFLOP/s at best | GB/s at best | time |" "|---|---|---|---|---|---|" "${rows[@]}"
@@ -384,7 +385,7 @@ check_training() {
   done
   say "" "| model | precision | loss on the CPU | loss here | largest difference | step here |" \
     "|---|---|---|---|---|---|" "${rows[@]}"
-  short+=("$id: $within of 9 training runs have the CPU's losses.")
+  short+=("$id: $within of ${#rows[@]} training runs have the CPU's losses.")
 }
 
 # ---- all of it --------------------------------------------------------------------------------------
@@ -414,8 +415,8 @@ done
 # The result stands first in the report, below the line that says whose it is.
 sum_up() {
   printf '%s\n' "" "## Result" ""
-  if ((${#failures[@]})); then printf '%s\n' "${#failures[@]} failed:" "" "${failures[@]/#/- }"; else echo "Nothing failed."; fi
-  if ((${#left_out[@]})); then printf '%s\n' "" "Left out for want of time, $minutes minutes:" "" "${left_out[@]/#/- }"; fi
+  if ((${#failures[@]})); then printf '%s\n' "${#failures[@]} failed:" "" "${failures[@]/#/- }"; else echo "Nothing failed of what was done."; fi
+  if ((${#left_out[@]})); then printf '%s\n' "" "${#left_out[@]} left out for want of time, which was $minutes min:" "" "${left_out[@]/#/- }"; fi
   if ((${#short[@]})); then printf '%s\n' "" "In short:" "" "${short[@]/#/- }"; fi
   printf '%s\n' "" "It took $((SECONDS / 60)) min $((SECONDS % 60)) s."
 }
