@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# tools/gpu-check.sh [--any] [--no-bench] [--report FILE] [--accrue PROGRAM --tests TEST_OPS [--vectors DIR]]
-# Builds Accrue, lists the devices and, on every OpenCL GPU (--any: on every OpenCL device), runs the tests of all
-# ops, the benchmarks, and short training runs in each precision whose losses are compared with the CPU's. All that
-# it finds goes into one report; it goes on after a failure and exits 1 in the end.
+# tools/gpu-check.sh [--any] [--no-bench] [--minutes N] [--report FILE] [--accrue PROGRAM --tests TEST_OPS [--vectors DIR]]
+# Builds Accrue, lists the devices and, on every OpenCL GPU (--any: on every OpenCL device), runs the tests of all ops, short
+# training runs in each precision whose losses are compared with the CPU's, and benchmarks: what the device does at best, the
+# kernels held against that, training steps, planned and real memory. All that it finds goes into one report, the result
+# first; it goes on after a failure and exits 1 in the end. After N minutes (20) it ends with what it has, and the report names
+# what was left out.
 #
 # tools/gpu-check.sh --kit DIR
 # For a machine where nothing can be built: fills DIR with self-contained programs, the tests' vectors, an OpenCL
@@ -11,10 +13,10 @@ set -uo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/.." && pwd)
-accrue='' tests='' vectors='' any=0 bench=1 report=gpu-check.md kit=''
+accrue='' tests='' vectors='' any=0 bench=1 minutes=20 report=gpu-check.md kit=''
 
 usage() {
-  echo "gpu-check: $1; usage: gpu-check.sh [--any] [--no-bench] [--report FILE]" \
+  echo "gpu-check: $1; usage: gpu-check.sh [--any] [--no-bench] [--minutes N] [--report FILE]" \
     "[--accrue PROGRAM --tests TEST_OPS [--vectors DIR]] | --kit DIR" >&2
   exit 2
 }
@@ -22,7 +24,7 @@ while (($#)); do
   case $1 in
     --any) any=1 ;;
     --no-bench) bench=0 ;;
-    --report | --accrue | --tests | --vectors | --kit)
+    --minutes | --report | --accrue | --tests | --vectors | --kit)
       (($# >= 2)) || usage "$1 needs a value"
       declare "${1#--}=$2"
       shift
@@ -31,6 +33,7 @@ while (($#)); do
   esac
   shift
 done
+[[ $minutes =~ ^[1-9][0-9]{0,3}$ ]] || usage "--minutes takes a whole number from 1 on"
 [[ ${accrue:+given} == "${tests:+given}" ]] || usage "--accrue and --tests go together"
 
 # ---- building ---------------------------------------------------------------------------------------
@@ -86,24 +89,36 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 : >"$report" || exit 1
 report=$(realpath "$report")
-failures=()
+failures=() left_out=() short=()
+turn=1 turns=1 # the device whose turn it is, each of which has the same share of the time
 
 say() { printf '%s\n' "$@" | tee -a "$report"; }
 fail() {
   failures+=("$1")
   say "" "**FAILED: $1**"
 }
-# A block of the report from the standard input, blank or not.
-quote() {
-  say "" '```'
-  tee -a "$report"
-  say '```'
+leave_out() {
+  left_out+=("$1")
+  say "" "Left out for want of time: $1."
 }
-# try SECONDS NAME COMMAND...: runs it with its output in $work/out, and says that it failed.
+# A block of the report from the standard input, unless that is empty.
+quote() {
+  local text
+  text=$(cat)
+  if [[ $text ]]; then say "" '```' "$text" '```'; fi
+}
+# try SECONDS NAME COMMAND...: runs it for so long at most, as far as there is time, with its output in $work/out and its messages
+# in $work/err, and says that it failed or had no time.
 try() {
-  local limit=$1 name=$2 status=0
+  local limit=$1 name=$2 status=0 rest=$((60 * minutes * turn / turns - SECONDS))
   shift 2
-  timeout "$limit" "$@" >"$work/out" 2>&1 </dev/null || status=$?
+  : >"$work/out"
+  : >"$work/err"
+  if ((rest > 0)); then timeout "$((limit < rest ? limit : rest))" "$@" >"$work/out" 2>"$work/err" </dev/null || status=$?; fi
+  if ((rest <= 0 || (status == 124 && limit > rest))); then
+    leave_out "$name"
+    return 1
+  fi
   ((status)) || return 0
   if ((status == 124)); then fail "$name: not done after $limit s"; else fail "$name: exit status $status"; fi
   return 1
@@ -111,7 +126,7 @@ try() {
 # attempt SECONDS NAME COMMAND...: the same, and quotes the end of what it said.
 attempt() {
   try "$@" && return
-  tail -n 30 "$work/out" | quote
+  cat "$work/out" "$work/err" | tail -n 30 | quote
   return 1
 }
 
@@ -180,10 +195,11 @@ check_ops() {
   fi
   for family in "${names[@]}"; do
     if ACCRUE_TEST_DEVICES=cpu,$id attempt 600 "$id: tests of $family" "$tests" "$family"; then
-      if grep -q "on $id" "$work/out"; then passed=$((passed + 1)); else fail "$id: $family was not tested"; fi
+      if grep -qs "on $id" "$work/out" "$work/err"; then passed=$((passed + 1)); else fail "$id: $family was not tested"; fi
     fi
   done
   say "" "$passed of ${#names[@]} families of ops pass."
+  short+=("$id: $passed of ${#names[@]} families of ops pass their tests.")
 }
 
 is_gpu() {
@@ -193,21 +209,113 @@ is_gpu() {
     END { exit !found }'
 }
 
-check_bench() {
-  local id=$1 flags=() line
-  say "" "### Benchmarks"
-  # Of what is no GPU only that they run is of interest, and at full size they would take an hour.
-  is_gpu "$id" || flags=(--size 256 --batch 1 --context 16 --seconds 0.05 --samples 5 --visits 1)
-  # Rows come with the last of several visits: after a failure the first ones, as far as they go.
-  try 1800 "$id: bench all" "$accrue" bench all --device "$id" "${flags[@]}" || ((${#flags[@]})) ||
-    try 1800 "$id: bench all, once more" "$accrue" bench all --device "$id" --visits 1
-  quote <"$work/out" # rows are worth having whatever became of those after them
-  grep '^left out on ' "$work/out" >"$work/left" || return 0
-  say "" "Left out:" ""
+# bench WHAT FLAG...: what it says is in $work/out then, also rows that came before it ended badly.
+bench() {
+  local what=$1 line
+  shift
+  try 900 "$id: bench $what $*" "$accrue" bench "$what" --device "$id" "$@" || tail -n 5 "$work/err" | quote
+  # Not every device has memory for every op, but whole steps choose what they take.
   while IFS= read -r line; do
     say "- $line"
     [[ $line != "left out on $id: a step of "* ]] || fail "$id: bench: ${line#"left out on $id: "}"
-  done <"$work/left"
+  done < <(cat "$work/out" "$work/err" | grep '^left out on ')
+}
+
+# The rows of `accrue bench ops`, one line a kernel, the longest first: how near it comes to the roof that it meets.
+summarise_kernels() {
+  awk '
+    BEGIN { unit["us"] = 1e-3; unit["ms"] = 1; unit["s"] = 1e3 }
+    $2 in unit && $4 == "%" && $6 == "%" {
+      time = $1 * unit[$2] * ($12 ? $12 : 1)
+      op = $13
+      if (time > longest[op]) { longest[op] = time; bound[op] = $7 }
+      all[op] += time
+      ideal[op] += time * $5 / 100
+      if ($8 > flops[op]) flops[op] = $8
+      if ($9 > bytes[op]) bytes[op] = $9
+    }
+    END {
+      for (op in all)
+        printf "%.3f | %s | %s | %.0f %% | %s | %s | %.2f ms |\n", all[op], op, bound[op], 100 * ideal[op] / all[op], flops[op] ? flops[op] : "-", bytes[op] ? bytes[op] : "-", all[op]
+    }' "$1" | sort -rn | sed 's/^[^|]*//'
+}
+
+check_kernels() { # FLAG...
+  local precision rows
+  for precision in f32 bf16; do
+    say "" "### Kernels in $precision, held against the products, the copy and the launch above"
+    bench ops --precision "$precision" --visits 1 "$@"
+    mapfile -t rows < <(summarise_kernels "$work/out")
+    ((${#rows[@]})) || continue
+    say "" "Time is that of a micro-batch and an update of each model, or of one run. More than 100 % are of a cache, or of memory" \
+      "that is changed in place, which a CPU does faster than it copies." "" \
+      "| kernel | bound by | of its roof | GFLOP/s at best | GB/s at best | time |" "|---|---|---|---|---|---|" "${rows[@]}"
+    quote <"$work/out"
+  done
+}
+
+# Bytes that all GPUs have in use, as far as the system tells; nothing otherwise.
+gpu_bytes() {
+  if command -v nvidia-smi >/dev/null; then
+    nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits | awk '{ sum += $1 } END { print sum * 1048576 }'
+  elif compgen -G '/sys/class/drm/card*/device/mem_info_vram_used' >/dev/null; then
+    cat /sys/class/drm/card*/device/mem_info_vram_used | awk '{ sum += $1 } END { print sum }'
+  fi
+}
+
+# What a GPU has in use is read from without, while the program runs.
+check_memory() {
+  local model watcher before most used planned flags rows=()
+  say "" "### Memory: planned and real"
+  for model in gpt2-124m resnet18; do
+    flags=()
+    if ! is_gpu "$id"; then flags=(--batch 1); fi
+    before=$(gpu_bytes)
+    : >"$work/used"
+    while :; do gpu_bytes >>"$work/used"; sleep 0.2; done &
+    watcher=$!
+    try 300 "$id: bench memory --model $model" "$accrue" bench memory --device "$id" --model "$model" --repeat 3 "${flags[@]}" ||
+      { cat "$work/out" "$work/err" | tail -n 5 | quote; }
+    kill "$watcher"
+    wait "$watcher" 2>/dev/null
+    [[ -s $work/out ]] || continue
+    most=$(sort -n "$work/used" | tail -n 1) used=-
+    if [[ $most ]]; then used="$(((most - before) >> 20)) MiB"; fi
+    planned=$(awk '/^planned/ { sub(/^planned */, ""); print }' "$work/out")
+    rows+=("| $model | $planned | $(awk '/^training/ { print $(NF - 2), $(NF - 1) }' "$work/out") | $used |")
+  done
+  say "" "A GPU's memory lies on the device, and its driver takes some for itself; a CPU's lies in the process." "" \
+    "| model | planned | more in the process | more on the GPUs |" "|---|---|---|---|" "${rows[@]}"
+}
+
+check_steps() { # FLAG...
+  local model precision shape rate
+  say "" "### Training steps"
+  for model in gpt2-124m resnet18; do
+    shape=()
+    if ! is_gpu "$id"; then shape=(--batch 1); fi
+    if ! is_gpu "$id" && [[ $model == gpt* ]]; then shape+=(--context 16); fi
+    for precision in f32 bf16; do
+      bench step --model "$model" --precision "$precision" "${shape[@]}" "$@"
+      quote < <(sed -n '/^Training steps/,/^$/p' "$work/out")
+      rate=$(grep -oE '[0-9.]+ samples/s' "$work/out") && short+=("$id: $model in $precision: $rate")
+    done
+  done
+}
+
+check_bench() {
+  local id=$1 line sizes=() flags=(--seconds 1) steps=()
+  # Of what is no GPU only that they run is of interest, and at full size they would take an hour.
+  if ! is_gpu "$id"; then
+    sizes=(--size 256) flags=(--seconds 0.05 --samples 5) steps=(--batch 1 --context 16)
+  fi
+  say "" "### What the device does at best"
+  bench gemm --visits 1 "${sizes[@]}" "${flags[@]}"
+  quote <"$work/out"
+  while IFS= read -r line; do short+=("$id: $line"); done < <(grep -E '^(product|copy|launch)' "$work/out" | tr -s ' ')
+  check_steps "${flags[@]}"
+  check_memory
+  check_kernels "${steps[@]}" "${flags[@]}"
 }
 
 write_data() {
@@ -255,7 +363,7 @@ compare_losses() {
 }
 
 check_training() {
-  local id=$1 kind precision result largest cpu device step rows=()
+  local id=$1 kind precision result largest cpu device step within=0 rows=()
   # What is stored in bf16 is rounded eight times as coarsely as in f16.
   local -A most=([f32]=2e-3 [f16]=2e-3 [bf16]=1e-2)
   say "" "### Training, beside the CPU" "" \
@@ -270,12 +378,14 @@ check_training() {
       fi
       read -r largest cpu device step <<<"$result"
       rows+=("| $kind | $precision | $cpu | $device | $largest | $step ms |")
-      awk -v x="$largest" -v most="${most[$precision]}" 'BEGIN { exit !(x <= most) }' ||
+      if awk -v x="$largest" -v most="${most[$precision]}" 'BEGIN { exit !(x <= most) }'; then within=$((within + 1)); else
         fail "$id: training of $kind in $precision: losses differ by $largest"
+      fi
     done
   done
   say "" "| model | precision | loss on the CPU | loss here | largest difference | step here |" \
     "|---|---|---|---|---|---|" "${rows[@]}"
+  short+=("$id: $within of ${#rows[@]} training runs have the CPU's losses.")
 }
 
 # ---- all of it --------------------------------------------------------------------------------------
@@ -293,18 +403,24 @@ if ((!${#devices[@]})); then
 fi
 
 write_data
+turns=${#devices[@]} turn=0
 for id in "${devices[@]}"; do
+  turn=$((turn + 1))
   say "" "## $id"
   check_ops "$id"
   check_training "$id"
   if ((bench)); then check_bench "$id"; fi
 done
 
-say "" "## Result" ""
-if ((${#failures[@]})); then
-  say "${#failures[@]} failed:" "" "${failures[@]/#/- }"
-else
-  say "Nothing failed."
-fi
+# The result stands first in the report, below the line that says whose it is.
+sum_up() {
+  printf '%s\n' "" "## Result" ""
+  if ((${#failures[@]})); then printf '%s\n' "${#failures[@]} failed:" "" "${failures[@]/#/- }"; else echo "Nothing failed of what was done."; fi
+  if ((${#left_out[@]})); then printf '%s\n' "" "${#left_out[@]} left out for want of time, which was $minutes min:" "" "${left_out[@]/#/- }"; fi
+  if ((${#short[@]})); then printf '%s\n' "" "In short:" "" "${short[@]/#/- }"; fi
+  printf '%s\n' "" "It took $((SECONDS / 60)) min $((SECONDS % 60)) s."
+}
+sum_up | tee "$work/result"
+{ head -n 1 "$report" && cat "$work/result" && tail -n +2 "$report"; } >"$work/report" && cp "$work/report" "$report"
 echo "The report is in $report." >&2
 ((!${#failures[@]}))

@@ -50,29 +50,36 @@ gpu_packages=(clang-15 libclc-15 rocm-device-libs intel-opencl-icd)
 # What tools/aarch64.sh needs: a compiler for 64-bit ARM, and an emulator.
 cross_packages=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user)
 
-# unpack_arm64_packages FOLDER: what the build and the tests need of Debian's arm64, unpacked there and known to
-# no package manager: apt works on lists of its own, so that the machine's architectures stay as they are. Does nothing
-# where it has been done. Fails if ACCRUE_NO_INSTALL=1 forbids it.
-unpack_arm64_packages() {
-  local folder=$1 names=(libopenblas0-openmp libopenblas-openmp-dev libgfortran5 libjansson4 libjansson-dev libxxhash-dev
-    zlib1g zlib1g-dev libcmocka0 libcmocka-dev) package link
-  [[ -f $folder/complete && $(<"$folder/complete") == "${names[*]}" ]] && return
+# unpack_packages FOLDER NAME...: packages of Debian, unpacked there and known to no package manager: apt works on lists of its
+# own, so that the machine's stay as they are. `apt_options` says what it is told besides. Does nothing where it has been
+# done. Fails if ACCRUE_NO_INSTALL=1 forbids it.
+unpack_packages() {
+  local folder=$1 package
+  shift
+  [[ -f $folder/complete && $(<"$folder/complete") == "$*" ]] && return
   [[ ${ACCRUE_NO_INSTALL:-} == 1 ]] && return 1
   command -v apt-get >/dev/null || return 1
 
-  echo "Unpacking ${names[*]} for arm64 in $folder"
+  echo "Unpacking $* in $folder"
   rm -rf "$folder"
   mkdir -p "$folder"/apt/{lists,cache/archives}/partial "$folder/packages"
-  local apt=(apt-get -qq -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o Dir::State::status=/dev/null
-    -o Dir::State::Lists="$folder/apt/lists" -o Dir::Cache="$folder/apt/cache" -o APT::Sandbox::User=root)
+  local apt=(apt-get -qq "${apt_options[@]}" -o Dir::State::status=/dev/null -o Dir::State::Lists="$folder/apt/lists"
+    -o Dir::Cache="$folder/apt/cache" -o APT::Sandbox::User=root)
   "${apt[@]}" update || return
-  (cd "$folder/packages" && "${apt[@]}" download "${names[@]}") || return
+  (cd "$folder/packages" && "${apt[@]}" download "$@") || return
   for package in "$folder"/packages/*.deb; do dpkg -x "$package" "$folder" || return; done
   if [[ -d $folder/lib ]]; then cp -a "$folder/lib/." "$folder/usr/lib/"; fi # one folder in Debian
   rm -rf "${folder:?}"/{apt,packages,lib}
+  echo "$*" >"$folder/complete"
+}
+
+# unpack_arm64_packages FOLDER: what the build and the tests need of Debian's arm64.
+unpack_arm64_packages() {
+  local folder=$1 link apt_options=(-o APT::Architecture=arm64 -o APT::Architectures=arm64)
+  unpack_packages "$folder" libopenblas0-openmp libopenblas-openmp-dev libgfortran5 libjansson4 libjansson-dev libxxhash-dev \
+    zlib1g zlib1g-dev libcmocka0 libcmocka-dev || return
   # Links that are absolute lead out of the folder.
   while read -r link; do
     ln -sf "$(basename "$(readlink "$link")")" "$link"
   done < <(find "$folder/usr/lib/aarch64-linux-gnu" -maxdepth 1 -lname '/lib/*')
-  echo "${names[*]}" >"$folder/complete"
 }
