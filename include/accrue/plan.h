@@ -50,8 +50,14 @@ typedef enum ac_loss_means {
   AC_LOSS_MEANS_PER_SAMPLE   /* no need: each sum is divided by the window's samples instead */
 } ac_loss_means;
 
-/* Which optimizer's state the plan reserves. */
-typedef enum ac_optimizer_kind { AC_ADAMW = 0, AC_SGD } ac_optimizer_kind;
+/* Which optimizer's state the plan reserves: for each element of a parameter two floats for AdamW,
+ * one for SGD and Lion, none for SGD without momentum. ac_optimizer_desc says what they compute. */
+typedef enum ac_optimizer_kind {
+  AC_ADAMW = 0,
+  AC_SGD,
+  AC_LION,
+  AC_OPTIMIZER_COUNT
+} ac_optimizer_kind;
 
 typedef struct ac_plan_desc {
   ac_purpose purpose;

@@ -88,7 +88,8 @@
   F(numerics) X(numerics, "s", "i")                   /* x -> counts[2]+: overflowed, flushed */                       \
   F(optimizer) X(gradient_statistics, "f", "f")       /* g -> [2] */                                                   \
     X(adamw, "f", "fffs")                             /* g -> p m v w?, in place; w is p in 16 bits */                 \
-    X(sgd, "f", "ffs")                                /* g -> p momentum? w?, in place */
+    X(sgd, "f", "ffs")                                /* g -> p momentum? w?, in place */                            \
+  F(lion) X(lion, "f", "ffs")                         /* g -> p momentum w?, in place */
 /* clang-format on */
 
 #define AC_OP_SKIP_FAMILY(name)

@@ -3,6 +3,7 @@
 #include "ops/optimizer.h"
 
 #include "core/error.h"
+#include "ops/lion.h"
 #include "ops/update.h"
 
 #include <stdlib.h>
@@ -25,6 +26,7 @@ static const size_t attribute_bytes[AC_OP_COUNT] = {
     [AC_OP_gradient_statistics] = sizeof unscaled,
     [AC_OP_adamw] = sizeof adamw_example,
     [AC_OP_sgd] = sizeof sgd_example,
+    [AC_OP_lion] = sizeof(ac_lion_attributes),
 };
 
 /* The node's own attributes are an example. */
@@ -53,9 +55,13 @@ static int working_output(ac_op op) {
 }
 
 ac_stepping ac_optimizer_stepping(const ac_plan_desc *desc, const ac_tensor *parameter) {
-  const bool adamw = desc->optimizer == AC_ADAMW;
-  ac_stepping stepping = {.op = adamw ? AC_OP_adamw : AC_OP_sgd,
-                          .states = adamw ? 2 : !desc->sgd_no_momentum};
+  static const ac_stepping kinds[AC_OPTIMIZER_COUNT] = {
+      [AC_ADAMW] = {.op = AC_OP_adamw, .states = 2},
+      [AC_SGD] = {.op = AC_OP_sgd, .states = 1},
+      [AC_LION] = {.op = AC_OP_lion, .states = 1},
+  };
+  ac_stepping stepping = kinds[desc->optimizer];
+  if (desc->optimizer == AC_SGD && desc->sgd_no_momentum) stepping.states = 0;
   for (int k = 0; k < stepping.states; k++) {
     stepping.state[k].dtype = AC_F32;
     stepping.state[k].shape = parameter->shape;
@@ -112,8 +118,7 @@ ac_status ac_optimizer_append(ac_graph *graph, const ac_plan_desc *desc) {
 
 /* ---- work ------------------------------------------------------------------------------------ */
 
-/* Parameter and moments are read and written; the copy in 16 bits, which comes last, is written. */
-static double update_bytes(const ac_op_args *args) {
+double ac_update_bytes(const ac_op_args *args) {
   double bytes = ac_op_operand_bytes(args);
   for (int i = 0; i < AC_MAX_OUTPUTS; i++)
     if (args->out[i].dtype == AC_F32) bytes += ac_operand_bytes(&args->out[i]);
@@ -130,13 +135,13 @@ const ac_op_desc ac_op_desc_adamw = {
     .phase = AC_PHASE_UPDATE,
     .by_window = true,
     .flops_per_element = 14,
-    .bytes = update_bytes,
+    .bytes = ac_update_bytes,
     .sample = {{"p"}, {"p", "p", "p"}, &adamw_example},
 };
 const ac_op_desc ac_op_desc_sgd = {
     .phase = AC_PHASE_UPDATE,
     .by_window = true,
     .flops_per_element = 6,
-    .bytes = update_bytes,
+    .bytes = ac_update_bytes,
     .sample = {{"p"}, {"p", "p"}, &sgd_example},
 };

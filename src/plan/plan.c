@@ -31,7 +31,7 @@ static ac_status check_desc(const ac_plan_desc *desc) {
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown purpose %d", (int)desc->purpose);
   if ((unsigned)desc->loss_means > AC_LOSS_MEANS_PER_SAMPLE)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown means of losses %d", (int)desc->loss_means);
-  if ((unsigned)desc->optimizer > AC_SGD)
+  if ((unsigned)desc->optimizer >= AC_OPTIMIZER_COUNT)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown optimizer %d", (int)desc->optimizer);
   return AC_OK;
 }

@@ -9,6 +9,7 @@
 #include <accrue/trainer.h>
 
 #include "ops/description.h"
+#include "ops/lion.h"
 #include "ops/optimizer.h"
 #include "plan/plan.h"
 
@@ -28,6 +29,7 @@ typedef struct ac_update_attributes {
   union {
     ac_adamw_attributes adamw;
     ac_sgd_attributes sgd;
+    ac_lion_attributes lion;
   } step;
 } ac_update_attributes;
 

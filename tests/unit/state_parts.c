@@ -56,10 +56,11 @@ static int kept_for(const run *r, const char *name) {
 static void moments_are_read_and_written(const char *device) {
   const ac_plan_desc plans[] = {{.batch = BATCH},
                                 {.batch = BATCH, .optimizer = AC_SGD},
-                                {.batch = BATCH, .optimizer = AC_SGD, .sgd_no_momentum = true}};
-  for (int i = 0; i < 3; i++) {
+                                {.batch = BATCH, .optimizer = AC_SGD, .sgd_no_momentum = true},
+                                {.batch = BATCH, .optimizer = AC_LION}};
+  for (int i = 0; i < 4; i++) {
     run r = start_model(device, &both, &plans[i], &trained);
-    const int states = 2 - i, shared = ac_trainer_find_parameter(r.trainer, "shared");
+    const int states = i == 3 ? 1 : 2 - i, shared = ac_trainer_find_parameter(r.trainer, "shared");
     assert_int_equal(ac_trainer_state_count(r.trainer), states);
     assert_int_equal(kept_for(&r, "shared"), states);
     assert_int_equal(kept_for(&r, "norm.running_mean"), 0);
@@ -71,7 +72,7 @@ static void moments_are_read_and_written(const char *device) {
       assert_ok(ac_trainer_get_state(r.trainer, shared, k, 0, 16, read));
       for (int e = 0; e < 16; e++) { /* of the mean gradient, after one update */
         const float g = gradient[e] / BATCH;
-        const float moment = i ? g : k ? 0.001f * g * g : 0.1f * g;
+        const float moment = i == 3 ? 0.01f * g : i ? g : k ? 0.001f * g * g : 0.1f * g;
         assert_true(fabsf(read[e] - moment) <= 2e-5f * fabsf(moment)); /* 0.999 is off by 1.3e-8 */
         values[e] = (float)(e + k);
       }

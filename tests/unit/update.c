@@ -95,6 +95,13 @@ static void step_sgd(state *s, double g, double decay, double rate, int t, doubl
   s->p -= rate * (nesterov ? g + momentum * s->m : s->m);
 }
 
+static void step_lion(state *s, double g, double decay, double rate) {
+  const double beta1 = 0.8, beta2 = 0.95, direction = beta1 * s->m + (1 - beta1) * g;
+  s->p -= rate * decay * s->p;
+  s->p -= direction > 0 ? rate : direction < 0 ? -rate : 0;
+  s->m = beta2 * s->m + (1 - beta2) * g;
+}
+
 typedef struct kind {
   ac_optimizer_kind optimizer;
   bool no_momentum, nesterov;
@@ -103,6 +110,7 @@ typedef struct kind {
 
 static void step(const kind *k, state *s, double g, double decay, int t) {
   if (k->optimizer == AC_ADAMW) step_adamw(s, g, decay, 0.05, t);
+  else if (k->optimizer == AC_LION) step_lion(s, g, decay, 0.05);
   else step_sgd(s, g, decay, 0.05, t, k->no_momentum ? 0 : 0.7, k->nesterov);
 }
 
@@ -168,7 +176,8 @@ static void steps_are_those_of_the_formulas(const char *device) {
   static const kind kinds[] = {
       {AC_ADAMW, false, false, 0.3, -1}, {AC_ADAMW, false, false, 0, 0.05},
       {AC_SGD, true, false, 0.3, -1},    {AC_SGD, false, false, 0.3, 0.05},
-      {AC_SGD, false, true, 0.3, -1},
+      {AC_SGD, false, true, 0.3, -1},    {AC_LION, false, false, 0.3, 0.05},
+      {AC_LION, false, false, 0, -1},
   };
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) check_steps(device, &kinds[i]);
 }

@@ -392,6 +392,26 @@ def optimizer(f):
                                         nesterov=bool(a["nesterov"])))
 
 
+def lion(f):
+    """As in google/automl, lion/lion_pytorch.py."""
+    for name, a in (("lion", dict(lr=1e-3, beta1=0.9, beta2=0.99, weight_decay=0.1)),
+                    ("lion_no_decay", dict(lr=1e-2, beta1=0.8, beta2=0.95, weight_decay=0))):
+        f.case(name, **a)
+        n, count = 25, 8
+        p, m = f.draw(n).detach(), torch.zeros(n)
+        f.tensor("p0", p)
+        gradients, results = [], []
+        for _ in range(count):
+            g = f.draw(n).detach()
+            p = p * (1 - a["lr"] * a["weight_decay"])
+            p = p - a["lr"] * torch.sign(m * a["beta1"] + g * (1 - a["beta1"]))
+            m = m * a["beta2"] + g * (1 - a["beta2"])
+            gradients.append(g)
+            results.append(p)
+        f.tensor("g", torch.stack(gradients))
+        f.tensor("p", torch.stack(results))
+
+
 def loss_scaler(f):
     """PyTorch's own GradScaler, driven by gradients that are infinite where a pattern says so."""
     def trace(name, pattern, **a):
@@ -476,7 +496,7 @@ def main():
                    leaky_relu=leaky_relu, sigmoid=elementwise(torch.sigmoid), tanh=elementwise(torch.tanh),
                    softmax=softmax, attention=attention, transpose=transpose, cross_entropy=cross_entropy,
                    linear_cross_entropy=linear_cross_entropy, mean_squared_error=mean_squared_error, conv2d=conv2d,
-                   pool2d=pool2d, concat=concat, upsample_nearest2d=upsample_nearest2d, optimizer=optimizer,
+                   pool2d=pool2d, concat=concat, upsample_nearest2d=upsample_nearest2d, optimizer=optimizer, lion=lion,
                    loss_scaler=loss_scaler)
     for name, write in writers.items():
         f = File(folder, name)

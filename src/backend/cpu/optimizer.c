@@ -1,12 +1,11 @@
 /* The pass over the gradients at the end of a window, and the updates (formulas in
  * ops/optimizer.h). Each update is one fused pass, bound by memory; it
  * writes the working copy of the parameters too, a block at a time. */
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/update.h"
 #include "backend/cpu/vector_math.h"
 #include "ops/optimizer.h"
 
 #include <math.h>
-#include <string.h>
 
 /* Sums are taken in blocks of fixed size, so that they do not depend on the threads. */
 enum { BLOCK = 16384 };
@@ -68,11 +67,6 @@ static uint64_t statistics_workspace(const ac_cpu_context *context, const ac_op_
   return (uint64_t)ac_ceil_div(args->in[0].count, BLOCK) * sizeof(block_result);
 }
 
-/* The working copy in 16 bits, if there is one: blocks (kernels.h) let it be a copy. */
-static void copy_parameters(const ac_operand *w, const float *p, int64_t first, int64_t last) {
-  if (w->count) memcpy((float *)w->data + first, p + first, (size_t)(last - first) * sizeof *p);
-}
-
 static void adamw_range(const ac_op_args *args, int64_t first, int64_t last) {
   const ac_adamw_attributes *a = args->attributes;
   const float *g = args->in[0].data;
@@ -89,7 +83,7 @@ static void adamw_range(const ac_op_args *args, int64_t first, int64_t last) {
     v[i] = v1;
     p[i] = p[i] * keep - step * m1 / (sqrtf(v1) * inverse + epsilon);
   }
-  copy_parameters(&args->out[3], p, first, last);
+  ac_cpu_copy_parameters(&args->out[3], p, first, last);
 }
 
 static void adamw(const ac_cpu_context *context, const ac_op_args *args) {
@@ -104,7 +98,7 @@ static void sgd_range(const ac_op_args *args, int64_t first, int64_t last) {
   if (!args->out[1].count) {
 #pragma omp simd
     for (int64_t i = first; i < last; i++) p[i] -= rate * (factor * g[i] + decay * p[i]);
-    copy_parameters(&args->out[2], p, first, last);
+    ac_cpu_copy_parameters(&args->out[2], p, first, last);
     return;
   }
   float momentum = a->momentum;
@@ -116,7 +110,7 @@ static void sgd_range(const ac_op_args *args, int64_t first, int64_t last) {
     b[i] = buffer;
     p[i] -= rate * (nesterov ? gradient + momentum * buffer : buffer);
   }
-  copy_parameters(&args->out[2], p, first, last);
+  ac_cpu_copy_parameters(&args->out[2], p, first, last);
 }
 
 static void sgd(const ac_cpu_context *context, const ac_op_args *args) {
