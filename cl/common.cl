@@ -115,6 +115,77 @@ float group_max(float v, local float *scratch, int item, int size) {
   return largest;
 }
 
+/* Floats in 8 bits, in blocks with a scale: src/core/eight_bit.h, function by function. */
+#ifdef EIGHT_BIT
+#define EIGHT_BIT_BLOCK 256
+#define EIGHT_BIT_BYTES (EIGHT_BIT_BLOCK + 4)
+/* Elements of a block that one of GROUP items has: item, item + GROUP, ... */
+#define EIGHT_BIT_SHARE (EIGHT_BIT_BLOCK / GROUP)
+
+float eight_bit_value(float position, float one) {
+  const float parts = as_float(as_uint(position) & 0x7f800000u);
+  const float decade = position * (128 / one);
+  float unit = 1e-6f;
+  unit = decade >= 2 ? 1e-5f : unit;
+  unit = decade >= 4 ? 1e-4f : unit;
+  unit = decade >= 8 ? 1e-3f : unit;
+  unit = decade >= 16 ? 1e-2f : unit;
+  unit = decade >= 32 ? 1e-1f : unit;
+  unit = decade >= 64 ? 1.0f : unit;
+  return position >= one ? 1 : unit * (0.1f + 0.9f * ((position - parts + 0.5f) / parts));
+}
+
+float eight_bit_decode(uchar code, int is_signed) {
+  if (is_signed) {
+    const float position = (float)code - 127;
+    return position == 0 ? 0 : copysign(eight_bit_value(fabs(position), 128), position);
+  }
+  return code == 0 ? 0 : eight_bit_value((float)code + 1, 256);
+}
+
+float eight_bit_position(float x, float half_parts) {
+  float parts = half_parts, slope = half_parts * (1e6f / 0.9f), unit = 1e-5f;
+  UNROLL
+  for (int n = 2; n <= 64; n *= 2, unit *= 10) {
+    const float finer = n * half_parts;
+    const bool above = x >= unit * (0.1f + 0.18f / finer);
+    parts = above ? finer : parts;
+    slope = above ? finer / (0.9f * unit) : slope;
+  }
+  const float whole = floor(clamp(x * slope - parts / 9, 0.0f, parts - 1));
+  return x >= 1 - 0.225f / (64 * half_parts) ? 128 * half_parts : parts + whole;
+}
+
+uchar eight_bit_encode(float x, int is_signed) {
+  if (is_signed) {
+    const float magnitude = fabs(x);
+    const float position = magnitude < 1e-6f * 0.275f ? 0 : eight_bit_position(magnitude, 1);
+    return (uchar)(int)(127 + (x < 0 ? -fmin(position, 127.0f) : position));
+  }
+  return x > 0 ? (uchar)(int)(eight_bit_position(x, 2) - 1) : 0;
+}
+
+float eight_bit_scale(const global uchar *block) {
+  return *(const global float *)(block + EIGHT_BIT_BLOCK);
+}
+
+/* The block becomes the group's values; every item must call it. */
+INLINED void eight_bit_store(global uchar *block, const float values[EIGHT_BIT_SHARE],
+                             int is_signed, local float *scratch) {
+  const int item = get_local_id(0);
+  float largest = 0;
+  UNROLL
+  for (int k = 0; k < EIGHT_BIT_SHARE; k++) largest = fmax(largest, fabs(values[k]));
+  largest = fmin(group_max(largest, scratch, item, GROUP), 0x1p126f);
+  if (largest < 0x1p-126f) largest = 0;
+  const float inverse = largest > 0 ? 1 / largest : 0;
+  UNROLL
+  for (int k = 0; k < EIGHT_BIT_SHARE; k++)
+    block[item + k * GROUP] = eight_bit_encode(clamp(values[k] * inverse, -1.0f, 1.0f), is_signed);
+  if (item == 0) *(global float *)(block + EIGHT_BIT_BLOCK) = largest;
+}
+#endif
+
 /* Defines the function NAME of rows of TYPE: (mean, 1 / std) of the `width` elements from x[row]
  * on, for a work-group of ROW_GROUP items; each gets the result, and the first keeps it in
  * statistics[n]. */

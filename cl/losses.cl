@@ -1,7 +1,7 @@
 /* sum_losses adds up what the losses leave for each row, (loss, weight, weight if right), and adds
- * the result to the sums that are kept on the device (AC_LOSS_SUMS in src/ops/arguments.h). A single
- * work-group of GROUP items; local memory 24 * GROUP bytes. Sums are pairs of floats, in an order
- * that depends on the number of rows alone. Dtypes: float. */
+ * the result to the sums that are kept on the device (AC_LOSS_SUMS in src/ops/arguments.h). A
+ * single work-group of GROUP items; local memory 24 * GROUP bytes. Sums are pairs of floats, in an
+ * order that depends on the number of rows alone. Dtypes: float. */
 
 /* (hi, lo) += v, exactly (Knuth's TwoSum). */
 float2 two_sum(float2 s, float v) {

@@ -4,7 +4,8 @@
  * bits, which no compiler option changes.
  *
  * adamw and sgd: the formulas of src/ops/optimizer.h, one work-item an element, groups of GROUP;
- * w, if it is there, becomes a copy of p. Dtypes: storage for w, float for the rest. */
+ * w, if it is there, becomes a copy of p. Dtypes: storage for w, float for the rest; with EIGHT_BIT
+ * what is kept is in blocks of 8 bits, a work-group a block. */
 
 void write_statistics(float sum, int bad, local float *scratch, local int *flags,
                       global float *to) {
@@ -48,18 +49,104 @@ kernel WORK_GROUP(GROUP, 1) void gradient_statistics_total(const global float *p
   write_statistics(sum, bad, scratch, flags, out);
 }
 
+/* What an update goes by beside its operands. */
+typedef struct {
+  float gradient_factor, decay, take1, take2, step, sqrt_correction2, epsilon;
+} adamw_factors;
+
+/* The parameter's next value, with what is kept for it. */
+float adamw_update(adamw_factors a, float p, float g, float *mean, float *square) {
+  const float d = a.gradient_factor * g;
+  *mean += a.take1 * (d - *mean);
+  *square += a.take2 * (d * d - *square);
+  return p - a.decay * p - a.step * *mean / (sqrt(*square) / a.sqrt_correction2 + a.epsilon);
+}
+
+typedef struct {
+  float gradient_factor, rate, weight_decay, keep;
+  int nesterov, first;
+} sgd_factors;
+
+/* The same; `kept` may be NULL. */
+float sgd_update(sgd_factors a, float p, float g, float *kept) {
+  float d = a.gradient_factor * g + a.weight_decay * p;
+  if (kept) {
+    const float b = a.first ? d : a.keep * *kept + d;
+    *kept = b;
+    d = a.nesterov ? d + a.keep * b : b;
+  }
+  return p - a.rate * d;
+}
+
+#define ADAMW_FACTORS \
+  const adamw_factors a = {gradient_factor, decay, take1, take2, step, sqrt_correction2, epsilon}
+#define SGD_FACTORS \
+  const sgd_factors a = {gradient_factor, rate, weight_decay, keep, nesterov, first}
+
+#ifdef EIGHT_BIT
+
+/* A work-group a block. */
+kernel WORK_GROUP(GROUP, 1) void adamw(const global float *g, global float *p, global uchar *m,
+                                       global uchar *v, global storage *w, long n,
+                                       float gradient_factor, float decay, float take1, float take2,
+                                       float step, float sqrt_correction2, float epsilon) {
+  ADAMW_FACTORS;
+  local float scratch[GROUP];
+  float mean[EIGHT_BIT_SHARE], square[EIGHT_BIT_SHARE];
+  const size_t first = get_group_id(0) * EIGHT_BIT_BLOCK;
+  m += get_group_id(0) * EIGHT_BIT_BYTES;
+  v += get_group_id(0) * EIGHT_BIT_BYTES;
+  const float scale1 = eight_bit_scale(m), scale2 = eight_bit_scale(v);
+  UNROLL
+  for (int k = 0; k < EIGHT_BIT_SHARE; k++) {
+    const size_t e = get_local_id(0) + k * GROUP, i = first + e;
+    mean[k] = square[k] = 0;
+    if (i < n) {
+      mean[k] = eight_bit_decode(m[e], 1) * scale1;
+      square[k] = eight_bit_decode(v[e], 0) * scale2;
+      p[i] = adamw_update(a, p[i], g[i], &mean[k], &square[k]);
+      if (w) store(w, i, p[i]);
+    }
+  }
+  eight_bit_store(m, mean, 1, scratch);
+  eight_bit_store(v, square, 0, scratch);
+}
+
+kernel WORK_GROUP(GROUP, 1) void sgd(const global float *g, global float *p, global uchar *momentum,
+                                     global storage *w, long n, float gradient_factor, float rate,
+                                     float weight_decay, float keep, int nesterov, int first) {
+  SGD_FACTORS;
+  local float scratch[GROUP];
+  float kept[EIGHT_BIT_SHARE];
+  const size_t begin = get_group_id(0) * EIGHT_BIT_BLOCK;
+  momentum += get_group_id(0) * EIGHT_BIT_BYTES;
+  const float scale = eight_bit_scale(momentum);
+  UNROLL
+  for (int k = 0; k < EIGHT_BIT_SHARE; k++) {
+    const size_t e = get_local_id(0) + k * GROUP, i = begin + e;
+    kept[k] = 0;
+    if (i < n) {
+      kept[k] = eight_bit_decode(momentum[e], 1) * scale;
+      p[i] = sgd_update(a, p[i], g[i], &kept[k]);
+      if (w) store(w, i, p[i]);
+    }
+  }
+  eight_bit_store(momentum, kept, 1, scratch);
+}
+
+#else
+
 kernel WORK_GROUP(GROUP, 1) void adamw(const global float *g, global float *p, global float *m,
                                        global float *v, global storage *w, long n,
                                        float gradient_factor, float decay, float take1, float take2,
                                        float step, float sqrt_correction2, float epsilon) {
+  ADAMW_FACTORS;
   const size_t i = get_global_id(0);
   if (i >= n) return;
-  const float d = gradient_factor * g[i];
-  const float mean = m[i] + take1 * (d - m[i]), square = v[i] + take2 * (d * d - v[i]);
+  float mean = m[i], square = v[i];
+  const float result = adamw_update(a, p[i], g[i], &mean, &square);
   m[i] = mean;
   v[i] = square;
-  const float result =
-      p[i] - decay * p[i] - step * mean / (sqrt(square) / sqrt_correction2 + epsilon);
   p[i] = result;
   if (w) store(w, i, result);
 }
@@ -67,15 +154,14 @@ kernel WORK_GROUP(GROUP, 1) void adamw(const global float *g, global float *p, g
 kernel WORK_GROUP(GROUP, 1) void sgd(const global float *g, global float *p, global float *momentum,
                                      global storage *w, long n, float gradient_factor, float rate,
                                      float weight_decay, float keep, int nesterov, int first) {
+  SGD_FACTORS;
   const size_t i = get_global_id(0);
   if (i >= n) return;
-  float d = gradient_factor * g[i] + weight_decay * p[i];
-  if (momentum) {
-    const float b = first ? d : keep * momentum[i] + d;
-    momentum[i] = b;
-    d = nesterov ? d + keep * b : b;
-  }
-  const float result = p[i] - rate * d;
+  float kept = momentum ? momentum[i] : 0;
+  const float result = sgd_update(a, p[i], g[i], momentum ? &kept : 0);
+  if (momentum) momentum[i] = kept;
   p[i] = result;
   if (w) store(w, i, result);
 }
+
+#endif

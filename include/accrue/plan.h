@@ -59,6 +59,12 @@ typedef enum ac_optimizer_kind {
   AC_OPTIMIZER_COUNT
 } ac_optimizer_kind;
 
+/* How what the optimizer keeps is stored. 8 bits: in blocks of 256 elements with a scale each, by
+ * dynamic quantisation (arXiv 2110.02861), read, stepped and written in one pass. The step itself
+ * is f32 and rounding is to nearest, so same seed = same bits holds; results are others than with
+ * f32. May still change. */
+typedef enum ac_optimizer_state { AC_STATE_F32 = 0, AC_STATE_8BIT } ac_optimizer_state;
+
 typedef struct ac_plan_desc {
   ac_purpose purpose;
   int64_t batch;       /* effective batch in samples; 0: 1 */
@@ -77,7 +83,12 @@ typedef struct ac_plan_desc {
   ac_precision precision;
   ac_recompute recompute;
   ac_optimizer_kind optimizer;
-  bool sgd_no_momentum; /* AC_SGD without a momentum buffer */
+  bool sgd_no_momentum;               /* AC_SGD without a momentum buffer */
+  ac_optimizer_state optimizer_state; /* 8 bits: AC_ADAMW and AC_SGD alone */
+  /* With AC_STATE_8BIT, parameters whose names match this shell pattern keep their state in f32.
+   * NULL: embeddings, whose rows are met rarely; "": none. Those of fewer than 4096 elements keep
+   * it in any case. */
+  const char *state_f32;
   ac_loss_means
       loss_means; /* of graphs with several losses (ac_graph_add_loss). May still change. */
   int read_ahead; /* whole batches that ac_fit's threads read before they are needed; 0: each

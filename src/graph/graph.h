@@ -46,6 +46,7 @@ struct ac_tensor {
   ac_dtype dtype;
   ac_shape shape;
   bool requires_gradient;
+  bool is_table;          /* ids pick rows of it (of the storage) */
   ac_hint hint;           /* of the storage */
   int producer;           /* node, or -1 */
   int parameter;          /* of roles that belong to one: index among the parameters; else -1 */

@@ -13,6 +13,7 @@ ac_tensor *ac_embedding(ac_tensor *table, ac_tensor *ids) {
     return ac_builder_fail(graph, &builder, operands, NULL);
   ac_shape shape = ids->shape;
   shape.dim[shape.rank++] = table->shape.dim[1];
+  ac_tensor_at(graph, table->storage)->is_table = true;
   return ac_graph_emit(graph, AC_OP_embedding, NULL, 0, 2, operands, &shape);
 }
 

@@ -2,10 +2,12 @@
  * parameters. */
 #include "ops/optimizer.h"
 
+#include "core/eight_bit.h"
 #include "core/error.h"
 #include "ops/lion.h"
 #include "ops/update.h"
 
+#include <fnmatch.h>
 #include <stdlib.h>
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
@@ -54,6 +56,20 @@ static int working_output(ac_op op) {
   return last;
 }
 
+/* Few elements save little, and rows of a table are met rarely and at very different scales. */
+static bool is_eight_bit(const ac_plan_desc *desc, const ac_tensor *parameter) {
+  enum { LEAST = 4096 };
+  const char *kept = desc->state_f32;
+  if (desc->optimizer_state != AC_STATE_8BIT || ac_shape_count(&parameter->shape) < LEAST)
+    return false;
+  return kept ? fnmatch(kept, parameter->name, 0) != 0 : !parameter->is_table;
+}
+
+static ac_shape blocks_of(const ac_tensor *parameter) {
+  const int64_t blocks = ac_eight_bit_blocks(ac_shape_count(&parameter->shape));
+  return (ac_shape){.rank = 2, .dim = {blocks, AC_EIGHT_BIT_BYTES}};
+}
+
 ac_stepping ac_optimizer_stepping(const ac_plan_desc *desc, const ac_tensor *parameter) {
   static const ac_stepping kinds[AC_OPTIMIZER_COUNT] = {
       [AC_ADAMW] = {.op = AC_OP_adamw, .states = 2},
@@ -62,9 +78,10 @@ ac_stepping ac_optimizer_stepping(const ac_plan_desc *desc, const ac_tensor *par
   };
   ac_stepping stepping = kinds[desc->optimizer];
   if (desc->optimizer == AC_SGD && desc->sgd_no_momentum) stepping.states = 0;
+  const bool eight = is_eight_bit(desc, parameter);
   for (int k = 0; k < stepping.states; k++) {
-    stepping.state[k].dtype = AC_F32;
-    stepping.state[k].shape = parameter->shape;
+    stepping.state[k].dtype = eight ? AC_U8 : AC_F32;
+    stepping.state[k].shape = eight ? blocks_of(parameter) : parameter->shape;
   }
   return stepping;
 }
@@ -121,7 +138,7 @@ ac_status ac_optimizer_append(ac_graph *graph, const ac_plan_desc *desc) {
 double ac_update_bytes(const ac_op_args *args) {
   double bytes = ac_op_operand_bytes(args);
   for (int i = 0; i < AC_MAX_OUTPUTS; i++)
-    if (args->out[i].dtype == AC_F32) bytes += ac_operand_bytes(&args->out[i]);
+    if (ac_op_output_kind(args->op, i) != 's') bytes += ac_operand_bytes(&args->out[i]);
   return bytes;
 }
 

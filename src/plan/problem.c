@@ -9,6 +9,7 @@
 #include "ops/update.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 ac_dtype ac_plan_storage(const ac_plan_desc *desc) {
   static const ac_dtype storage[] = {AC_F32, AC_F16, AC_BF16};
@@ -243,6 +244,8 @@ ac_status ac_problem_create(ac_problem *problem, const ac_graph *graph, ac_devic
                             const ac_plan_desc *desc) {
   *problem = (ac_problem){.device = device, .desc = *desc, .coupled = -1};
   if (!desc->batch) problem->desc.batch = desc->micro_batch ? desc->micro_batch : 1;
+  if (desc->state_f32 && !(problem->desc.state_f32 = problem->state_f32 = strdup(desc->state_f32)))
+    return ac_fail(AC_ERROR_MEMORY, "no memory for a plan");
   AC_TRY(ac_graph_clone(&problem->source, graph));
   AC_TRY(ac_graph_clone(&problem->graph, graph));
   return derive(problem);
@@ -253,6 +256,7 @@ void ac_problem_free(ac_problem *problem) {
   free(problem->stages);
   ac_graph_free(problem->source);
   ac_graph_free(problem->graph);
+  free(problem->state_f32);
   free(problem->main.list);
   free(problem->evaluation.list);
   free(problem->after.list);

@@ -343,6 +343,10 @@ static ac_status check_tensor(const ac_model_file *file, const char *path,
   bool same = there->dtype == tensor->cell->dtype && there->rank == shape->rank;
   for (int d = 0; same && d < shape->rank; d++) same = there->shape[d] == shape->dim[d];
   if (same) return AC_OK;
+  const bool eight = tensor->cell->dtype == AC_U8;
+  if (tensor->cell->role == AC_ROLE_STATE && eight != (there->dtype == AC_U8))
+    return ac_fail(AC_ERROR_FORMAT, "%s: tensor \"%s\" is kept in %s, and the plan keeps it in %s",
+                   path, tensor->name, eight ? "f32" : "8 bits", eight ? "8 bits" : "f32");
   char text[AC_SHAPE_TEXT];
   return ac_fail(AC_ERROR_FORMAT, "%s: tensor \"%s\" is not %s %s", path, tensor->name,
                  ac_dtype_name(tensor->cell->dtype), ac_shape_text(text, shape));
@@ -426,46 +430,4 @@ ac_status ac_trainer_load_state(ac_trainer *trainer, const char *path) {
   free(piece);
   ac_model_file_close(file);
   return status;
-}
-
-/* ---- what the optimizer keeps ---------------------------------------------------------------- */
-
-int ac_trainer_state_count(const ac_trainer *trainer) {
-  const ac_plan *plan = trainer ? trainer->instance.plan : NULL;
-  int count = 0;
-  for (int i = 0; plan && i < plan->cell_count; i++)
-    if (plan->cells[i].role == AC_ROLE_STATE) {
-      const int state = ac_tensor_at(plan->graph, plan->cells[i].tensor)->state;
-      if (state >= count) count = state + 1;
-    }
-  return count;
-}
-
-static ac_status find_state(const ac_trainer *trainer, int index, int state, int64_t first,
-                            int64_t count, const ac_cell **cell) {
-  AC_TRY(ac_instance_check_range(&trainer->instance, index, first, count));
-  *cell = ac_plan_cell(trainer->instance.plan, AC_ROLE_STATE, index, state);
-  if (*cell) return AC_OK;
-  return ac_fail(AC_ERROR_ARGUMENT, "the optimizer keeps no state %d for parameter %d", state,
-                 index);
-}
-
-ac_status ac_trainer_get_state(ac_trainer *trainer, int index, int state, int64_t first,
-                               int64_t count, float *data) {
-  AC_REQUIRE(trainer);
-  if (count > 0) AC_REQUIRE(data);
-  const ac_cell *cell;
-  AC_TRY(find_state(trainer, index, state, first, count, &cell));
-  return ac_instance_read_floats(&trainer->instance, trainer->instance.persistent[cell->tensor],
-                                 cell->dtype, first, count, data);
-}
-
-ac_status ac_trainer_set_state(ac_trainer *trainer, int index, int state, int64_t first,
-                               int64_t count, const float *data) {
-  AC_REQUIRE(trainer);
-  if (count > 0) AC_REQUIRE(data);
-  const ac_cell *cell;
-  AC_TRY(ac_trainer_check_deciding(trainer));
-  AC_TRY(find_state(trainer, index, state, first, count, &cell));
-  return count ? write_cell(&trainer->instance, cell, first, count, data) : AC_OK;
 }

@@ -64,6 +64,10 @@ static void add_options(setup *s) {
       {"warmup", "N", OPTION_INTEGER, &f->warmup, .help = "updates of linear warm-up",
        .fallback = "a tenth of the run, at most 100"},
       {"optimizer", "adamw|sgd|lion", OPTION_CHOICE, &f->optimizer, .help = "update rule"},
+      {"optimizer-state", "f32|8bit", OPTION_CHOICE, &f->optimizer_state,
+       .help = "storage of what it keeps; 8bit: a quarter of the bytes, other results"},
+      {"state-f32", "PATTERN", OPTION_TEXT, &f->state_f32,
+       .help = "of 8bit, names of parameters that stay in f32; '': none", .fallback = "embeddings"},
       {"beta1", "X", OPTION_REAL, &f->beta1, .help = "of adamw and lion", .least = 0, .most = 1,
        .below_most = true},
       {"beta2", "X", OPTION_REAL, &f->beta2, .help = "of adamw and lion", .least = 0, .most = 1,
@@ -173,6 +177,8 @@ static int check_relevance(const setup *s) {
         !strstr(optimizers[s->flags.optimizer].flags, flags[i]))
       return fail_usage("--%s has no meaning for the optimizer %s", flags[i],
                         optimizers[s->flags.optimizer].name);
+  if (s->flags.optimizer_state != AC_STATE_8BIT && options_given(&s->options, "state-f32"))
+    return fail_usage("--state-f32 has no meaning without --optimizer-state 8bit");
   if (s->flags.schedule == AC_SCHEDULE_CONSTANT && options_given(&s->options, "min-lr"))
     return fail_usage("--min-lr has no meaning for a constant schedule");
   return STATUS_CONTINUE;
@@ -382,7 +388,9 @@ ac_plan_desc setup_plan_desc(const setup *s) {
                         .debug_numerics = f->debug_numerics,
                         .recompute = (ac_recompute)f->recompute,
                         .optimizer = (ac_optimizer_kind)f->optimizer,
-                        .sgd_no_momentum = f->momentum <= 0};
+                        .sgd_no_momentum = f->momentum <= 0,
+                        .optimizer_state = (ac_optimizer_state)f->optimizer_state,
+                        .state_f32 = f->state_f32};
 }
 
 static ac_status try_plan(const setup *s, const ac_plan_desc *desc, ac_plan **plan) {

@@ -1,8 +1,10 @@
 /* The pass over the gradients at the end of a window, and the updates (formulas in
- * ops/optimizer.h). Each update is one fused pass, bound by memory; it
- * writes the working copy of the parameters too, a block at a time. */
+ * ops/optimizer.h). Each update is one fused pass, bound by memory; it writes the working copy of
+ * the parameters too, and what is kept in 8 bits (core/eight_bit.h), a block at a time. */
+#include "backend/cpu/convert.h"
 #include "backend/cpu/update.h"
 #include "backend/cpu/vector_math.h"
+#include "core/eight_bit.h"
 #include "ops/optimizer.h"
 
 #include <math.h>
@@ -67,15 +69,82 @@ static uint64_t statistics_workspace(const ac_cpu_context *context, const ac_op_
   return (uint64_t)ac_ceil_div(args->in[0].count, BLOCK) * sizeof(block_result);
 }
 
-static void adamw_range(const ac_op_args *args, int64_t first, int64_t last) {
+/* ---- storage --------------------------------------------------------------------------------- */
+
+/* An optimizer's formula for `count` elements from `first` on, with what is kept of these as
+ * floats; NULL: nothing is. */
+typedef void formula(const ac_op_args *args, int64_t first, int64_t count, float *kept0,
+                     float *kept1);
+
+/* The first state has a sign, the second is a mean of squares. */
+enum { STATES = 2 };
+
+static bool is_eight_bit(const ac_op_args *args) {
+  return args->out[1].count && args->out[1].dtype == AC_U8;
+}
+
+static inline void step_floats(const ac_op_args *args, int states, formula *step, int64_t first,
+                               int64_t last) {
+  float *kept[STATES] = {NULL, NULL};
+  for (int k = 0; k < states; k++)
+    if (args->out[1 + k].count) kept[k] = (float *)args->out[1 + k].data + first;
+  step(args, first, last - first, kept[0], kept[1]);
+  ac_cpu_copy_parameters(&args->out[1 + states], args->out[0].data, first, last);
+}
+
+/* Blocks of 8 bits, each in one go from memory and back. */
+static inline void step_blocks(const ac_op_args *args, int states, formula *step, int64_t first,
+                               int64_t last) {
+  _Alignas(64) float kept[STATES][AC_EIGHT_BIT_BLOCK];
+  const ac_operand *w = &args->out[1 + states];
+  for (int64_t block = first; block < last; block++) {
+    const int64_t at = block * AC_EIGHT_BIT_BLOCK,
+                  count = ac_min(AC_EIGHT_BIT_BLOCK, args->in[0].count - at);
+    uint8_t *codes[STATES];
+    for (int k = 0; k < states; k++) {
+      codes[k] = (uint8_t *)args->out[1 + k].data + block * AC_EIGHT_BIT_BYTES;
+      ac_eight_bit_load(codes[k], k == 0, kept[k]);
+      for (int64_t i = count; i < AC_EIGHT_BIT_BLOCK; i++) kept[k][i] = 0;
+    }
+    step(args, at, count, kept[0], kept[1]);
+    for (int k = 0; k < states; k++) ac_eight_bit_store(codes[k], k == 0, kept[k]);
+    if (w->count)
+      ac_cpu_narrow(w->dtype, args->run->mark_flushed, (const float *)args->out[0].data + at,
+                    ac_element(w->data, w->dtype, at), count);
+  }
+}
+
+static void run_formula(const ac_cpu_context *context, const ac_op_args *args, ac_cpu_range floats,
+                        ac_cpu_range blocks) {
+  const int64_t count = args->in[0].count;
+  if (is_eight_bit(args))
+    ac_cpu_for(context, args, ac_eight_bit_blocks(count), AC_EIGHT_BIT_BLOCK, blocks);
+  else ac_cpu_for_floats(context, args, count, 1, floats);
+}
+
+#define OPTIMIZER(name, states)                                                    \
+  static void name##_floats(const ac_op_args *args, int64_t first, int64_t last) { \
+    step_floats(args, states, name##_step, first, last);                           \
+  }                                                                                \
+  static void name##_blocks(const ac_op_args *args, int64_t first, int64_t last) { \
+    step_blocks(args, states, name##_step, first, last);                           \
+  }                                                                                \
+  static void name(const ac_cpu_context *context, const ac_op_args *args) {        \
+    run_formula(context, args, name##_floats, name##_blocks);                      \
+  }                                                                                \
+  const ac_cpu_kernel AC_CPU_KERNEL(name) = {name, NULL};
+
+/* ---- formulas -------------------------------------------------------------------------------- */
+
+static void adamw_step(const ac_op_args *args, int64_t first, int64_t count, float *m, float *v) {
   const ac_adamw_attributes *a = args->attributes;
-  const float *g = args->in[0].data;
-  float *p = args->out[0].data, *m = args->out[1].data, *v = args->out[2].data;
+  const float *g = (const float *)args->in[0].data + first;
+  float *p = (float *)args->out[0].data + first;
   float factor = a->gradient_factor, keep = 1.0f - a->rate * a->weight_decay;
   float blend1 = 1.0f - a->beta1, blend2 = 1.0f - a->beta2, epsilon = a->epsilon;
   float step = a->rate / a->correction1, inverse = 1.0f / a->sqrt_correction2;
 #pragma omp simd
-  for (int64_t i = first; i < last; i++) {
+  for (int64_t i = 0; i < count; i++) {
     float gradient = factor * g[i];
     float m1 = m[i] + blend1 * (gradient - m[i]);
     float v1 = v[i] + blend2 * (gradient * gradient - v[i]);
@@ -83,41 +152,31 @@ static void adamw_range(const ac_op_args *args, int64_t first, int64_t last) {
     v[i] = v1;
     p[i] = p[i] * keep - step * m1 / (sqrtf(v1) * inverse + epsilon);
   }
-  ac_cpu_copy_parameters(&args->out[3], p, first, last);
 }
+OPTIMIZER(adamw, 2)
 
-static void adamw(const ac_cpu_context *context, const ac_op_args *args) {
-  ac_cpu_for_floats(context, args, args->in[0].count, 1, adamw_range);
-}
-
-static void sgd_range(const ac_op_args *args, int64_t first, int64_t last) {
+static void sgd_step(const ac_op_args *args, int64_t first, int64_t count, float *b, float *none) {
   const ac_sgd_attributes *a = args->attributes;
-  const float *g = args->in[0].data;
-  float *p = args->out[0].data, *b = args->out[1].data;
+  const float *g = (const float *)args->in[0].data + first;
+  float *p = (float *)args->out[0].data + first;
   float factor = a->gradient_factor, rate = a->rate, decay = a->weight_decay;
-  if (!args->out[1].count) {
+  (void)none;
+  if (!b) {
 #pragma omp simd
-    for (int64_t i = first; i < last; i++) p[i] -= rate * (factor * g[i] + decay * p[i]);
-    ac_cpu_copy_parameters(&args->out[2], p, first, last);
+    for (int64_t i = 0; i < count; i++) p[i] -= rate * (factor * g[i] + decay * p[i]);
     return;
   }
   float momentum = a->momentum;
   bool fresh = a->first, nesterov = a->nesterov;
 #pragma omp simd
-  for (int64_t i = first; i < last; i++) {
+  for (int64_t i = 0; i < count; i++) {
     float gradient = factor * g[i] + decay * p[i];
     float buffer = fresh ? gradient : momentum * b[i] + gradient;
     b[i] = buffer;
     p[i] -= rate * (nesterov ? gradient + momentum * buffer : buffer);
   }
-  ac_cpu_copy_parameters(&args->out[2], p, first, last);
 }
-
-static void sgd(const ac_cpu_context *context, const ac_op_args *args) {
-  ac_cpu_for_floats(context, args, args->in[0].count, 1, sgd_range);
-}
+OPTIMIZER(sgd, 1)
 
 const ac_cpu_kernel AC_CPU_KERNEL(gradient_statistics) = {gradient_statistics,
                                                           statistics_workspace};
-const ac_cpu_kernel AC_CPU_KERNEL(adamw) = {adamw, NULL};
-const ac_cpu_kernel AC_CPU_KERNEL(sgd) = {sgd, NULL};
