@@ -51,11 +51,14 @@ typedef enum ac_loss_means {
 } ac_loss_means;
 
 /* Which optimizer's state the plan reserves: for each element of a parameter two floats for AdamW,
- * one for SGD and Lion, none for SGD without momentum. ac_optimizer_desc says what they compute. */
+ * one for SGD and Lion, none for SGD without momentum; for Adafactor one for each row and each
+ * column of a matrix, its first dimension by the rest, and for each element of a vector.
+ * ac_optimizer_desc says what they compute. */
 typedef enum ac_optimizer_kind {
   AC_ADAMW = 0,
   AC_SGD,
   AC_LION,
+  AC_ADAFACTOR,
   AC_OPTIMIZER_COUNT
 } ac_optimizer_kind;
 

@@ -4,6 +4,7 @@
 
 #include "core/eight_bit.h"
 #include "core/error.h"
+#include "ops/adafactor.h"
 #include "ops/lion.h"
 #include "ops/update.h"
 
@@ -29,6 +30,7 @@ static const size_t attribute_bytes[AC_OP_COUNT] = {
     [AC_OP_adamw] = sizeof adamw_example,
     [AC_OP_sgd] = sizeof sgd_example,
     [AC_OP_lion] = sizeof(ac_lion_attributes),
+    [AC_OP_adafactor] = sizeof(ac_adafactor_attributes),
 };
 
 /* The node's own attributes are an example. */
@@ -70,11 +72,20 @@ static ac_shape blocks_of(const ac_tensor *parameter) {
   return (ac_shape){.rank = 2, .dim = {blocks, AC_EIGHT_BIT_BYTES}};
 }
 
+static void keep_rows_and_columns(ac_stepping *stepping, const ac_shape *shape) {
+  const int64_t rows = shape->dim[0], columns = ac_shape_count(shape) / rows;
+  stepping->states = 2;
+  stepping->state[0].shape = (ac_shape){.rank = 1, .dim = {rows}};
+  stepping->state[1].dtype = AC_F32;
+  stepping->state[1].shape = (ac_shape){.rank = 1, .dim = {columns}};
+}
+
 ac_stepping ac_optimizer_stepping(const ac_plan_desc *desc, const ac_tensor *parameter) {
   static const ac_stepping kinds[AC_OPTIMIZER_COUNT] = {
       [AC_ADAMW] = {.op = AC_OP_adamw, .states = 2},
       [AC_SGD] = {.op = AC_OP_sgd, .states = 1},
       [AC_LION] = {.op = AC_OP_lion, .states = 1},
+      [AC_ADAFACTOR] = {.op = AC_OP_adafactor, .states = 1},
   };
   ac_stepping stepping = kinds[desc->optimizer];
   if (desc->optimizer == AC_SGD && desc->sgd_no_momentum) stepping.states = 0;
@@ -83,6 +94,8 @@ ac_stepping ac_optimizer_stepping(const ac_plan_desc *desc, const ac_tensor *par
     stepping.state[k].dtype = eight ? AC_U8 : AC_F32;
     stepping.state[k].shape = eight ? blocks_of(parameter) : parameter->shape;
   }
+  if (desc->optimizer == AC_ADAFACTOR && parameter->shape.rank >= 2)
+    keep_rows_and_columns(&stepping, &parameter->shape);
   return stepping;
 }
 

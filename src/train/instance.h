@@ -8,6 +8,7 @@
 
 #include <accrue/trainer.h>
 
+#include "ops/adafactor.h"
 #include "ops/description.h"
 #include "ops/lion.h"
 #include "ops/optimizer.h"
@@ -30,6 +31,7 @@ typedef struct ac_update_attributes {
     ac_adamw_attributes adamw;
     ac_sgd_attributes sgd;
     ac_lion_attributes lion;
+    ac_adafactor_attributes adafactor;
   } step;
 } ac_update_attributes;
 

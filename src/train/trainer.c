@@ -34,8 +34,10 @@ static ac_status check_schedule(const ac_schedule *s, double lr) {
 /* By optimizer. */
 static const struct {
   double lr, beta2;
-} defaults[AC_OPTIMIZER_COUNT] = {
-    [AC_ADAMW] = {1e-3, 0.999}, [AC_SGD] = {0.1, 0.999}, [AC_LION] = {1e-4, 0.99}};
+} defaults[AC_OPTIMIZER_COUNT] = {[AC_ADAMW] = {1e-3, 0.999},
+                                  [AC_SGD] = {0.1, 0.999},
+                                  [AC_LION] = {1e-4, 0.99},
+                                  [AC_ADAFACTOR] = {1e-2, 0.999}};
 
 static ac_status check_desc(ac_trainer_desc *desc, ac_optimizer_kind kind) {
   ac_optimizer_desc *o = &desc->optimizer;

@@ -129,6 +129,14 @@ static void classes_add_up(void **state) {
   assert_int_equal(ac_plan_get_info(plan)->bytes.optimizer,
                    ac_plan_get_info(plan)->bytes.parameters);
   ac_plan_free(plan);
+  plan = make(graph, device, (ac_plan_desc){.batch = 4, .optimizer = AC_LION});
+  assert_int_equal(ac_plan_get_info(plan)->bytes.optimizer,
+                   ac_plan_get_info(plan)->bytes.parameters);
+  ac_plan_free(plan);
+  plan = make(graph, device, (ac_plan_desc){.batch = 4, .optimizer = AC_ADAFACTOR});
+  assert_true(ac_plan_get_info(plan)->bytes.optimizer <
+              ac_plan_get_info(plan)->bytes.parameters / 2); /* of matrices this small */
+  ac_plan_free(plan);
   plan =
       make(graph, device, (ac_plan_desc){.batch = 4, .optimizer = AC_SGD, .sgd_no_momentum = true});
   assert_int_equal(ac_plan_get_info(plan)->bytes.optimizer, 0);

@@ -95,6 +95,40 @@ static void moments_are_read_and_written(const char *device) {
 }
 ON_SHARED_DEVICES(moments_are_read_and_written)
 
+/* Adafactor's are of rows and columns, and so fewer than the parameter's elements. */
+static void moments_of_rows_and_columns_are_read(const char *device) {
+  const ac_plan_desc plan = {.batch = BATCH, .optimizer = AC_ADAFACTOR};
+  run r = start_model(device, &both, &plan, &trained);
+  const int shared = ac_trainer_find_parameter(r.trainer, "shared");
+  ac_tensor_info info;
+  assert_ok(ac_trainer_parameter_info(r.trainer, shared, &info));
+  const int rows = (int)info.shape[0], columns = (int)info.shape[1];
+  assert_int_equal(rows * columns, 16);
+  assert_ok(feed_samples(&r, 0, BATCH));
+  float gradient[16], read[16];
+  assert_ok(ac_trainer_get_gradient(r.trainer, shared, 0, 16, gradient));
+  assert_ok(ac_trainer_update(r.trainer, NULL));
+  for (int k = 0; k < 2; k++) {
+    const int count = k ? columns : rows, terms = k ? rows : columns;
+    assert_ok(ac_trainer_get_state(r.trainer, shared, k, 0, count, read));
+    for (int i = 0; i < count; i++) {
+      float mean = 0;
+      for (int j = 0; j < terms; j++) {
+        const float g = gradient[k ? j * columns + i : i * columns + j] / BATCH;
+        mean += g * g / (float)terms;
+      }
+      assert_true(fabsf(read[i] - mean) <= 1e-5f * mean);
+    }
+    assert_ok(ac_trainer_set_state(r.trainer, shared, k, 1, count - 1, read));
+    assert_refused(ac_trainer_get_state(r.trainer, shared, k, 0, count + 1, read),
+                   AC_ERROR_ARGUMENT, "which has");
+    assert_refused(ac_trainer_set_state(r.trainer, shared, k, count, 1, read), AC_ERROR_ARGUMENT,
+                   "which has");
+  }
+  end_run(&r);
+}
+ON_SHARED_DEVICES(moments_of_rows_and_columns_are_read)
+
 /* Weights and moments that are read out and written into another trainer go on as if they were
  * its own. */
 static void moments_move_through_the_interface(void **state) {
@@ -204,6 +238,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_state_is_a_model_file),
       cmocka_unit_test(moments_are_read_and_written_everywhere),
+      cmocka_unit_test(moments_of_rows_and_columns_are_read_everywhere),
       cmocka_unit_test(moments_move_through_the_interface),
       cmocka_unit_test(parts_go_by_patterns),
       cmocka_unit_test(parts_that_are_none_are_refused),

@@ -193,7 +193,7 @@ static void values_make_sense(void **state) {
   static const struct {
     const char *key, *value;
   } cases[] = {
-      {"optimizer", "3"},
+      {"optimizer", "4"},
       {"precision", "3"},
       {"loss_scaling", "4"},
       {"loss_scale", "0"},

@@ -63,7 +63,8 @@ static void add_options(setup *s) {
        .fallback = "lr / 10"},
       {"warmup", "N", OPTION_INTEGER, &f->warmup, .help = "updates of linear warm-up",
        .fallback = "a tenth of the run, at most 100"},
-      {"optimizer", "adamw|sgd|lion", OPTION_CHOICE, &f->optimizer, .help = "update rule"},
+      {"optimizer", "adamw|sgd|lion|adafactor", OPTION_CHOICE, &f->optimizer,
+       .help = "update rule"},
       {"optimizer-state", "f32|8bit", OPTION_CHOICE, &f->optimizer_state,
        .help = "storage of what it keeps; 8bit: a quarter of the bytes, other results"},
       {"state-f32", "PATTERN", OPTION_TEXT, &f->state_f32,
@@ -170,6 +171,7 @@ static int check_relevance(const setup *s) {
       [AC_ADAMW] = {"adamw", "beta1 beta2"},
       [AC_SGD] = {"sgd", "momentum"},
       [AC_LION] = {"lion", "beta1 beta2"},
+      [AC_ADAFACTOR] = {"adafactor", ""},
   };
   static const char *const flags[] = {"beta1", "beta2", "momentum"};
   for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
