@@ -30,6 +30,18 @@ static inline int64_t ac_eight_bit_blocks(int64_t count) {
   return (count + AC_EIGHT_BIT_BLOCK - 1) / AC_EIGHT_BIT_BLOCK;
 }
 
+static inline uint32_t ac_eight_bit_bits(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+
+static inline float ac_eight_bit_float(uint32_t bits) {
+  float x;
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
 /* The unit of a position of a signed code, or of half that position of an unsigned one. */
 static inline float ac_eight_bit_unit(float position) {
   float unit = 1e-6f;
@@ -43,13 +55,11 @@ static inline float ac_eight_bit_unit(float position) {
 
 /* Of a position in (0, `one`), where the value is one. */
 static inline float ac_eight_bit_value(float position, float one) {
-  uint32_t bits;
-  float parts; /* N */
-  memcpy(&bits, &position, sizeof bits);
-  bits &= 0x7f800000u;
-  memcpy(&parts, &bits, sizeof parts);
+  const uint32_t parts = ac_eight_bit_bits(position) & 0x7f800000u; /* N, a power of two */
+  const float reciprocal = ac_eight_bit_float(0x7f000000u - parts);
   const float unit = ac_eight_bit_unit(position * (128 / one));
-  const float value = unit * (0.1f + 0.9f * ((position - parts + 0.5f) / parts));
+  const float value =
+      unit * (0.1f + 0.9f * ((position - ac_eight_bit_float(parts) + 0.5f) * reciprocal));
   return position >= one ? 1 : value;
 }
 
@@ -63,38 +73,50 @@ static inline float ac_eight_bit_decode(uint8_t code, bool is_signed) {
   return position == 1 ? 0 : ac_eight_bit_value(position, 256);
 }
 
-/* The position of a magnitude in [0, 1]. Decades meet half-way between their outermost values:
- * unit (0.1 + 0.18 / N) from the one above. `half` is 1 for signed codes, 2 for unsigned. */
-static inline float ac_eight_bit_position(float x, float half) {
-  float parts = half, slope = half * (1e6f / 0.9f);
-#define AC_EIGHT_BIT_DECADE(n, unit)                            \
-  {                                                             \
-    const bool above = x >= unit * (0.1f + 0.18f / (n * half)); \
-    parts = above ? n * half : parts;                           \
-    slope = above ? n * half / (0.9f * unit) : slope;           \
-  }
-  AC_EIGHT_BIT_DECADE(2, 1e-5f)
-  AC_EIGHT_BIT_DECADE(4, 1e-4f)
-  AC_EIGHT_BIT_DECADE(8, 1e-3f)
-  AC_EIGHT_BIT_DECADE(16, 1e-2f)
-  AC_EIGHT_BIT_DECADE(32, 1e-1f)
-  AC_EIGHT_BIT_DECADE(64, 1.0f)
-#undef AC_EIGHT_BIT_DECADE
-  const float part = x * slope - parts / 9;
-  const float whole = (float)(int32_t)(part < 0 ? 0 : part > parts - 1 ? parts - 1 : part);
-  return x >= 1 - 0.225f / (64 * half) ? 128 * half : parts + whole;
+static inline float ac_eight_bit_min(float a, float b) {
+  return a < b ? a : b;
 }
 
-static inline uint8_t ac_eight_bit_encode(float x, bool is_signed) {
-  if (is_signed) {
-    const float magnitude = fabsf(x);
-    float position = ac_eight_bit_position(magnitude, 1);
-    position = magnitude < 1e-6f * 0.275f ? 0 : position;
-    position = x < 0 ? -fminf(position, 127) : position;
-    return (uint8_t)(int32_t)(position + 127);
+static inline float ac_eight_bit_max(float a, float b) {
+  return a > b ? a : b;
+}
+
+/* The position of a magnitude. Decades meet half-way between their outermost values:
+ * unit (0.1 + 0.18 / N) from the one above. `half` is 1 for signed codes, 2 for unsigned. Selects
+ * are of bits and the last step, to one, is a sum: compilers make branches of these otherwise. */
+static inline float ac_eight_bit_position(float x, float half) {
+  uint32_t parts = ac_eight_bit_bits(half), slope;
+#define AC_EIGHT_BIT_SLOPE(n, unit) ac_eight_bit_bits((n)*half / (0.9f * (unit)))
+  slope = AC_EIGHT_BIT_SLOPE(1.0f, 1e-6f);
+#define AC_EIGHT_BIT_DECADE(n, unit, unit_before)                                              \
+  {                                                                                            \
+    const uint32_t above = 0u - (uint32_t)(x >= (unit) * (0.1f + 0.18f / ((n)*half)));         \
+    parts += above & 1u << 23;                                                                 \
+    slope ^= above & (AC_EIGHT_BIT_SLOPE(n, unit) ^ AC_EIGHT_BIT_SLOPE((n) / 2, unit_before)); \
   }
-  const float position = x > 0 ? ac_eight_bit_position(x, 2) : 1;
-  return (uint8_t)(int32_t)(position - 1);
+  AC_EIGHT_BIT_DECADE(2.0f, 1e-5f, 1e-6f)
+  AC_EIGHT_BIT_DECADE(4.0f, 1e-4f, 1e-5f)
+  AC_EIGHT_BIT_DECADE(8.0f, 1e-3f, 1e-4f)
+  AC_EIGHT_BIT_DECADE(16.0f, 1e-2f, 1e-3f)
+  AC_EIGHT_BIT_DECADE(32.0f, 1e-1f, 1e-2f)
+  AC_EIGHT_BIT_DECADE(64.0f, 1.0f, 1e-1f)
+#undef AC_EIGHT_BIT_DECADE
+#undef AC_EIGHT_BIT_SLOPE
+  const float whole = ac_eight_bit_float(parts);
+  const float part = x * ac_eight_bit_float(slope) - whole * (1 / 9.0f);
+  const float least = ac_eight_bit_max(part, 0), most = ac_eight_bit_min(least, whole - 1);
+  return whole + (float)((int32_t)most + (x >= 1 - 0.225f / (64 * half)));
+}
+
+/* Of a value in [-1, 1], or [0, 1] if it has no sign; what is beyond counts as its end. */
+static inline uint8_t ac_eight_bit_encode(float x, bool is_signed) {
+  const float magnitude = fabsf(x), half = is_signed ? 1 : 2;
+  const float nothing = is_signed ? 1e-6f * 0.275f : 1e-45f; /* below it */
+  const float position =
+      ac_eight_bit_position(magnitude, half) * (float)(int32_t)(magnitude >= nothing);
+  if (!is_signed) return (uint8_t)((int32_t)ac_eight_bit_max(position, 1) - 1);
+  const float most = 127.5f + copysignf(0.5f, x);
+  return (uint8_t)((int32_t)copysignf(ac_eight_bit_min(position, most), x) + 127);
 }
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
@@ -120,8 +142,7 @@ static inline void ac_eight_bit_store(uint8_t *block, bool is_signed,
   const float inverse = largest > 0 ? 1 / largest : 0;
 #pragma omp simd
   for (int i = 0; i < AC_EIGHT_BIT_BLOCK; i++) {
-    const float x = values[i] * inverse;
-    block[i] = ac_eight_bit_encode(x > 1 ? 1 : x < -1 ? -1 : x, is_signed);
+    block[i] = ac_eight_bit_encode(values[i] * inverse, is_signed);
   }
   memcpy(block + AC_EIGHT_BIT_BLOCK, &largest, sizeof largest);
 }

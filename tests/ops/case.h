@@ -22,6 +22,7 @@ typedef enum op_fill {
   OP_UNIFORM = 0, /* in [low, high); integers too */
   OP_NOT_ZERO,    /* the same, but at least 1/16 away from 0 */
   OP_SOMETIMES,   /* the same, but `special` in about one of three places */
+  OP_BLOCKS,      /* bytes of blocks of 8 bits: any codes, with scales in [low, high) */
   OP_LOSS_SUMS    /* an output of pairs (hi, lo); only their sums mean something */
 } op_fill;
 
@@ -39,6 +40,12 @@ typedef struct op_operand_spec {
   {                                                                                   \
     .dtype = AC_F32, .rank = OP_RANK(__VA_ARGS__), .dim = {__VA_ARGS__}, .low = low_, \
     .high = high_                                                                     \
+  }
+/* What an optimizer keeps of n elements in 8 bits. */
+#define OP_EIGHT_BIT(low_, high_, n)                                                            \
+  {                                                                                             \
+    .dtype = AC_U8, .rank = 2, .dim = {((n) + 255) / 256, 260}, .fill = OP_BLOCKS, .low = low_, \
+    .high = high_                                                                               \
   }
 #define OP_F32(...) OP_RANGE(-1, 1, __VA_ARGS__)
 #define OP_IDS(limit, ...) \

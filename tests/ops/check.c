@@ -19,6 +19,32 @@ static void compare_value(const char *where, int output, int64_t e, double got, 
             output, (long long)e, got, want, fabs(got - want), bound);
 }
 
+/* Blocks of 8 bits: scales as floats, and codes that are the same or, where a value lies between
+ * two, sometimes neighbours. */
+static void compare_blocks(const char *where, int output, const ac_operand *x, const double *got,
+                           op_tolerance tolerance) {
+  const double *want = op_reals(x);
+  int64_t neighbours = 0;
+  for (int64_t at = 0; at < x->count; at += 260) {
+    float scale[2];
+    unsigned char bytes[2][sizeof(float)];
+    for (int i = 0; i < 4; i++) {
+      bytes[0][i] = (unsigned char)got[at + 256 + i];
+      bytes[1][i] = (unsigned char)want[at + 256 + i];
+    }
+    memcpy(scale, bytes, sizeof scale);
+    compare_value(where, output, at + 256, (double)scale[0], (double)scale[1],
+                  (tolerance.relative * fabs((double)scale[1]) + tolerance.absolute) *
+                      (double)FLT_EPSILON);
+    for (int64_t e = at; e < at + 256; e++) {
+      compare_value(where, output, e, got[e], want[e], 1);
+      neighbours += got[e] != want[e];
+    }
+  }
+  OP_EXPECT(where, neighbours <= 2 + x->count / 500, "output %d: %lld of %lld codes are neighbours",
+            output, (long long)neighbours, (long long)x->count);
+}
+
 static bool rounds_factors;
 
 double op_factor_error(const ac_operand *beside) {
@@ -33,6 +59,10 @@ void op_compare(const char *where, const op_instance *instance, const op_variant
     if (!result->out[j]) continue;
     const ac_operand *x = &instance->args.out[j];
     op_tolerance t = reference->tolerance(&instance->args, j);
+    if (x->dtype == AC_U8) {
+      compare_blocks(where, j, x, result->out[j], t);
+      continue;
+    }
     bool add = variant && (variant->add >> j & 1), pairs = instance->out_fill[j] == OP_LOSS_SUMS;
     for (int64_t e = 0; e < (pairs ? 6 : x->count); e += pairs ? 2 : 1) {
       double want = op_reals(x)[e], got = result->out[j][e];

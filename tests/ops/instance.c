@@ -43,6 +43,22 @@ static double draw(uint64_t *state, const op_operand_spec *spec) {
   return value;
 }
 
+/* Byte e of blocks of 256 codes and the float that is their scale. */
+static double draw_block(uint64_t *state, const op_operand_spec *spec, int64_t e) {
+  unsigned char bytes[sizeof(float)];
+  if (e % 260 < 256) return floor(op_random(state, 0, 256));
+  const float scale =
+      (float)(spec->low + (spec->high - spec->low) * fmod((double)(e / 260 + 1) * 0.618, 1));
+  memcpy(bytes, &scale, sizeof scale);
+  return bytes[e % 260 - 256];
+}
+
+static double draw_output(uint64_t *state, const op_operand_spec *spec, ac_dtype dtype, int64_t e) {
+  if (spec->fill == OP_BLOCKS) return draw_block(state, spec, e);
+  if (spec->fill == OP_LOSS_SUMS) return e % 2 ? 0 : 1000.5;
+  return op_round(dtype, draw(state, spec));
+}
+
 static void *reals(int64_t count) {
   return calloc((size_t)(count ? count : 1), sizeof(double));
 }
@@ -111,10 +127,7 @@ void op_instance_stored(op_instance *instance, const op_case *c, int64_t batch, 
   }
   for (int j = 0; j < AC_MAX_OUTPUTS; j++)
     for (int64_t e = 0; e < instance->args.out[j].count; e++)
-      instance->initial[j][e] =
-          c->out[j].fill == OP_LOSS_SUMS
-              ? (e % 2 ? 0 : 1000.5)
-              : op_round(instance->args.out[j].dtype, draw(&state, &c->out[j]));
+      instance->initial[j][e] = draw_output(&state, &c->out[j], instance->args.out[j].dtype, e);
   op_instance_compute(instance);
 }
 

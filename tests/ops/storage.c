@@ -9,13 +9,15 @@
 
 void op_encode(ac_dtype dtype, double value, void *to) {
   float single = (float)value;
-  int32_t integer = dtype == AC_I32 ? (int32_t)value : 0;
+  int32_t integer = dtype == AC_I32 || dtype == AC_U8 ? (int32_t)value : 0;
   if (dtype == AC_I32) memcpy(to, &integer, sizeof integer);
+  else if (dtype == AC_U8) *(uint8_t *)to = (uint8_t)integer;
   else ac_float_write(dtype, to, 0, single);
 }
 
 double op_decode(ac_dtype dtype, const void *from) {
   int32_t integer;
+  if (dtype == AC_U8) return (double)*(const uint8_t *)from;
   if (dtype == AC_I32) return memcpy(&integer, from, sizeof integer), (double)integer;
   return (double)ac_float_read(dtype, from, 0);
 }

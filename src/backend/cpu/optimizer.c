@@ -101,13 +101,15 @@ static inline void step_blocks(const ac_op_args *args, int states, formula *step
     const int64_t at = block * AC_EIGHT_BIT_BLOCK,
                   count = ac_min(AC_EIGHT_BIT_BLOCK, args->in[0].count - at);
     uint8_t *codes[STATES];
-    for (int k = 0; k < states; k++) {
+    for (int k = 0; k < states; k++)
       codes[k] = (uint8_t *)args->out[1 + k].data + block * AC_EIGHT_BIT_BYTES;
-      ac_eight_bit_load(codes[k], k == 0, kept[k]);
+    ac_eight_bit_load(codes[0], true, kept[0]);
+    if (states > 1) ac_eight_bit_load(codes[1], false, kept[1]);
+    for (int k = 0; k < states; k++)
       for (int64_t i = count; i < AC_EIGHT_BIT_BLOCK; i++) kept[k][i] = 0;
-    }
     step(args, at, count, kept[0], kept[1]);
-    for (int k = 0; k < states; k++) ac_eight_bit_store(codes[k], k == 0, kept[k]);
+    ac_eight_bit_store(codes[0], true, kept[0]);
+    if (states > 1) ac_eight_bit_store(codes[1], false, kept[1]);
     if (w->count)
       ac_cpu_narrow(w->dtype, args->run->mark_flushed, (const float *)args->out[0].data + at,
                     ac_element(w->data, w->dtype, at), count);
