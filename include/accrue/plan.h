@@ -50,8 +50,17 @@ typedef enum ac_loss_means {
   AC_LOSS_MEANS_PER_SAMPLE   /* no need: each sum is divided by the window's samples instead */
 } ac_loss_means;
 
-/* Which optimizer's state the plan reserves. */
-typedef enum ac_optimizer_kind { AC_ADAMW = 0, AC_SGD } ac_optimizer_kind;
+/* Which optimizer's state the plan reserves: for each element of a parameter two floats for AdamW,
+ * one for SGD and Lion, none for SGD without momentum; for Adafactor one for each row and each
+ * column of a matrix, its first dimension by the rest, and for each element of a vector.
+ * ac_optimizer_desc says what they compute. */
+typedef enum ac_optimizer_kind {
+  AC_ADAMW = 0,
+  AC_SGD,
+  AC_LION,
+  AC_ADAFACTOR,
+  AC_OPTIMIZER_COUNT
+} ac_optimizer_kind;
 
 /* How what the optimizer keeps is stored. 8 bits: in blocks of 256 elements with a scale each, by
  * dynamic quantisation (arXiv 2110.02861), read, stepped and written in one pass. The step itself
@@ -77,8 +86,8 @@ typedef struct ac_plan_desc {
   ac_precision precision;
   ac_recompute recompute;
   ac_optimizer_kind optimizer;
-  bool sgd_no_momentum; /* AC_SGD without a momentum buffer */
-  ac_optimizer_state optimizer_state;
+  bool sgd_no_momentum;               /* AC_SGD without a momentum buffer */
+  ac_optimizer_state optimizer_state; /* 8 bits: AC_ADAMW and AC_SGD alone */
   /* With AC_STATE_8BIT, parameters whose names match this shell pattern keep their state in f32.
    * NULL: embeddings, whose rows are met rarely; "": none. Those of fewer than 4096 elements keep
    * it in any case. */

@@ -33,7 +33,7 @@ typedef enum ac_schedule_kind {
 /* Refused: another kind, numbers that are not finite, and for a cosine a min_lr above lr. */
 typedef struct ac_schedule {
   ac_schedule_kind kind;
-  double lr;      /* 0: 1e-3, for SGD 0.1; negative: 0 */
+  double lr;      /* 0: 1e-3, for SGD 0.1, for Lion 1e-4, for Adafactor 1e-2; negative: 0 */
   double min_lr;  /* for AC_SCHEDULE_COSINE; not negative */
   int64_t warmup; /* updates of linear warm-up: update u (from 0) gets lr (u + 1) / (warmup + 1) */
   int64_t total;  /* updates, for AC_SCHEDULE_COSINE */
@@ -45,11 +45,15 @@ AC_API double ac_schedule_rate(const ac_schedule *schedule, int64_t update);
 
 /* ---- optimizers ------------------------------------------------------------------------------ */
 
-/* Zero means default, so to switch something off give a negative value. */
+/* Zero means default, so to switch something off give a negative value. Adafactor (arXiv
+ * 1804.04235) is PyTorch's, with its constants, and without momentum: t^-0.8 for the decay of its
+ * second moments, updates clipped at a root mean square of 1, a step relative to that of the
+ * parameter, at least 1e-3, and a rate of at most 1 / sqrt(t) at update t. */
 typedef struct ac_optimizer_desc {
-  double beta1, beta2; /* AdamW, arXiv 1711.05101; default 0.9, 0.999 */
+  /* AdamW, arXiv 1711.05101: default 0.9, 0.999. Lion, arXiv 2302.06675: 0.9, 0.99. */
+  double beta1, beta2;
   double epsilon;      /* default 1e-8 */
-  double weight_decay; /* decoupled in AdamW, added to the gradient in SGD; default 0 */
+  double weight_decay; /* added to the gradient in SGD, decoupled in the others; default 0 */
   double momentum;     /* SGD as PyTorch's, no dampening; default 0.9 */
   bool nesterov;
   double clip; /* largest global gradient norm; 0 or negative: no clipping */
@@ -218,7 +222,8 @@ AC_API ac_status ac_trainer_get_gradient(ac_trainer *trainer, int index, int64_t
 AC_API double ac_trainer_gradient_norm(const ac_trainer *trainer, int index);
 
 /* What the optimizer keeps for each parameter that is trained, in f32: AdamW the first and the
- * second moment of its gradients, SGD the momentum. May still change. */
+ * second moment of its gradients, SGD and Lion the momentum, Adafactor second moments of a matrix's
+ * rows and of its columns, or of a vector's elements. May still change. */
 AC_API int ac_trainer_state_count(const ac_trainer *trainer);
 AC_API ac_status ac_trainer_get_state(ac_trainer *trainer, int index, int state, int64_t first,
                                       int64_t count, float *data);

@@ -4,6 +4,8 @@
 
 #include "core/eight_bit.h"
 #include "core/error.h"
+#include "ops/adafactor.h"
+#include "ops/lion.h"
 #include "ops/update.h"
 
 #include <fnmatch.h>
@@ -27,6 +29,8 @@ static const size_t attribute_bytes[AC_OP_COUNT] = {
     [AC_OP_gradient_statistics] = sizeof unscaled,
     [AC_OP_adamw] = sizeof adamw_example,
     [AC_OP_sgd] = sizeof sgd_example,
+    [AC_OP_lion] = sizeof(ac_lion_attributes),
+    [AC_OP_adafactor] = sizeof(ac_adafactor_attributes),
 };
 
 /* The node's own attributes are an example. */
@@ -68,15 +72,30 @@ static ac_shape blocks_of(const ac_tensor *parameter) {
   return (ac_shape){.rank = 2, .dim = {blocks, AC_EIGHT_BIT_BYTES}};
 }
 
+static void keep_rows_and_columns(ac_stepping *stepping, const ac_shape *shape) {
+  const int64_t rows = shape->dim[0], columns = ac_shape_count(shape) / rows;
+  stepping->states = 2;
+  stepping->state[0].shape = (ac_shape){.rank = 1, .dim = {rows}};
+  stepping->state[1].dtype = AC_F32;
+  stepping->state[1].shape = (ac_shape){.rank = 1, .dim = {columns}};
+}
+
 ac_stepping ac_optimizer_stepping(const ac_plan_desc *desc, const ac_tensor *parameter) {
-  const bool adamw = desc->optimizer == AC_ADAMW;
-  ac_stepping stepping = {.op = adamw ? AC_OP_adamw : AC_OP_sgd,
-                          .states = adamw ? 2 : !desc->sgd_no_momentum};
+  static const ac_stepping kinds[AC_OPTIMIZER_COUNT] = {
+      [AC_ADAMW] = {.op = AC_OP_adamw, .states = 2},
+      [AC_SGD] = {.op = AC_OP_sgd, .states = 1},
+      [AC_LION] = {.op = AC_OP_lion, .states = 1},
+      [AC_ADAFACTOR] = {.op = AC_OP_adafactor, .states = 1},
+  };
+  ac_stepping stepping = kinds[desc->optimizer];
+  if (desc->optimizer == AC_SGD && desc->sgd_no_momentum) stepping.states = 0;
   const bool eight = is_eight_bit(desc, parameter);
   for (int k = 0; k < stepping.states; k++) {
     stepping.state[k].dtype = eight ? AC_U8 : AC_F32;
     stepping.state[k].shape = eight ? blocks_of(parameter) : parameter->shape;
   }
+  if (desc->optimizer == AC_ADAFACTOR && parameter->shape.rank >= 2)
+    keep_rows_and_columns(&stepping, &parameter->shape);
   return stepping;
 }
 
@@ -129,8 +148,7 @@ ac_status ac_optimizer_append(ac_graph *graph, const ac_plan_desc *desc) {
 
 /* ---- work ------------------------------------------------------------------------------------ */
 
-/* Parameter and moments are read and written; the copy in 16 bits, which comes last, is written. */
-static double update_bytes(const ac_op_args *args) {
+double ac_update_bytes(const ac_op_args *args) {
   double bytes = ac_op_operand_bytes(args);
   for (int i = 0; i < AC_MAX_OUTPUTS; i++)
     if (ac_op_output_kind(args->op, i) != 's') bytes += ac_operand_bytes(&args->out[i]);
@@ -147,13 +165,13 @@ const ac_op_desc ac_op_desc_adamw = {
     .phase = AC_PHASE_UPDATE,
     .by_window = true,
     .flops_per_element = 14,
-    .bytes = update_bytes,
+    .bytes = ac_update_bytes,
     .sample = {{"p"}, {"p", "p", "p"}, &adamw_example},
 };
 const ac_op_desc ac_op_desc_sgd = {
     .phase = AC_PHASE_UPDATE,
     .by_window = true,
     .flops_per_element = 6,
-    .bytes = update_bytes,
+    .bytes = ac_update_bytes,
     .sample = {{"p"}, {"p", "p"}, &sgd_example},
 };

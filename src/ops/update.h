@@ -5,6 +5,7 @@
 #include <accrue/plan.h>
 
 #include "graph/graph.h"
+#include "ops/description.h"
 
 /* How one parameter is stepped: by which op, and what is kept for it from window to window. */
 typedef struct ac_stepping {
@@ -20,5 +21,8 @@ ac_stepping ac_optimizer_stepping(const ac_plan_desc *desc, const ac_tensor *par
 /* Appends to a differentiated and stored graph what ends a window, parameter by parameter: the
  * statistics of each gradient, and its step. */
 ac_status ac_optimizer_append(ac_graph *graph, const ac_plan_desc *desc);
+
+/* Of a step: parameter and states are read and written; the copy in 16 bits is written. */
+double ac_update_bytes(const ac_op_args *args);
 
 #endif

@@ -31,11 +31,13 @@ static ac_status check_desc(const ac_plan_desc *desc) {
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown purpose %d", (int)desc->purpose);
   if ((unsigned)desc->loss_means > AC_LOSS_MEANS_PER_SAMPLE)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown means of losses %d", (int)desc->loss_means);
-  if ((unsigned)desc->optimizer > AC_SGD)
+  if ((unsigned)desc->optimizer >= AC_OPTIMIZER_COUNT)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown optimizer %d", (int)desc->optimizer);
   if ((unsigned)desc->optimizer_state > AC_STATE_8BIT)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown storage of optimizer state %d",
                    (int)desc->optimizer_state);
+  if (desc->optimizer_state == AC_STATE_8BIT && desc->optimizer > AC_SGD)
+    return ac_fail(AC_ERROR_ARGUMENT, "plan: only AdamW and SGD keep their state in 8 bits");
   return AC_OK;
 }
 

@@ -8,7 +8,9 @@
 
 #include <accrue/trainer.h>
 
+#include "ops/adafactor.h"
 #include "ops/description.h"
+#include "ops/lion.h"
 #include "ops/optimizer.h"
 #include "plan/plan.h"
 
@@ -28,6 +30,8 @@ typedef struct ac_update_attributes {
   union {
     ac_adamw_attributes adamw;
     ac_sgd_attributes sgd;
+    ac_lion_attributes lion;
+    ac_adafactor_attributes adafactor;
   } step;
 } ac_update_attributes;
 

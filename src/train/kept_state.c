@@ -20,9 +20,13 @@ static ac_status find_state(const ac_trainer *trainer, int index, int state, int
                             int64_t count, const ac_cell **cell) {
   AC_TRY(ac_instance_check_range(&trainer->instance, index, first, count));
   *cell = ac_plan_cell(trainer->instance.plan, AC_ROLE_STATE, index, state);
-  if (*cell) return AC_OK;
-  return ac_fail(AC_ERROR_ARGUMENT, "the optimizer keeps no state %d for parameter %d", state,
-                 index);
+  if (!*cell)
+    return ac_fail(AC_ERROR_ARGUMENT, "the optimizer keeps no state %d for parameter %d", state,
+                   index);
+  if ((*cell)->dtype == AC_U8 || first + count <= (*cell)->count) return AC_OK;
+  return ac_fail(
+      AC_ERROR_ARGUMENT, "elements [%lld, %lld) of state %d of parameter %d, which has %lld",
+      (long long)first, (long long)(first + count), state, index, (long long)(*cell)->count);
 }
 
 /* ---- blocks of 8 bits ------------------------------------------------------------------------ */

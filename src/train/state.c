@@ -49,7 +49,7 @@ static const struct {
     FIELD("version", INTEGER, version),
     FIELD("updates", INTEGER, updates),
     FIELD("seed", UNSIGNED, seed),
-    LIMITED("optimizer", INTEGER, optimizer, AC_SGD),
+    LIMITED("optimizer", INTEGER, optimizer, AC_OPTIMIZER_COUNT - 1),
     LIMITED("precision", INTEGER, precision, AC_PRECISION_BF16),
     LIMITED("loss_means", INTEGER, loss_means, AC_LOSS_MEANS_PER_SAMPLE),
     FIELD("batch", INTEGER, batch),
@@ -314,7 +314,8 @@ static ac_status read_record(const ac_model_file *file, const char *path, record
 }
 
 static ac_status check_record(const ac_trainer *trainer, const char *path, const record *r) {
-  static const char *const optimizers[] = {[AC_ADAMW] = "AdamW", [AC_SGD] = "SGD"};
+  static const char *const optimizers[AC_OPTIMIZER_COUNT] = {
+      [AC_ADAMW] = "AdamW", [AC_SGD] = "SGD", [AC_LION] = "Lion", [AC_ADAFACTOR] = "Adafactor"};
   const record own = record_of(trainer);
   if (r->optimizer != own.optimizer)
     return ac_fail(AC_ERROR_FORMAT, "%s is of a run with %s, and the plan is for %s", path,

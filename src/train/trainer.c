@@ -31,24 +31,32 @@ static ac_status check_schedule(const ac_schedule *s, double lr) {
   return AC_OK;
 }
 
+/* By optimizer. */
+static const struct {
+  double lr, beta2;
+} defaults[AC_OPTIMIZER_COUNT] = {[AC_ADAMW] = {1e-3, 0.999},
+                                  [AC_SGD] = {0.1, 0.999},
+                                  [AC_LION] = {1e-4, 0.99},
+                                  [AC_ADAFACTOR] = {1e-2, 0.999}};
+
 static ac_status check_desc(ac_trainer_desc *desc, ac_optimizer_kind kind) {
   ac_optimizer_desc *o = &desc->optimizer;
   if (o->epsilon < 0)
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: epsilon %g must be positive", o->epsilon);
   o->beta1 = or_default(o->beta1, 0.9);
-  o->beta2 = or_default(o->beta2, 0.999);
+  o->beta2 = or_default(o->beta2, defaults[kind].beta2);
   o->epsilon = or_default(o->epsilon, 1e-8);
   o->momentum = or_default(o->momentum, 0.9);
   o->weight_decay = or_default(o->weight_decay, 0);
   o->clip = or_default(o->clip, 0);
-  if (kind == AC_ADAMW && (!(o->beta1 < 1) || !(o->beta2 < 1)))
+  if (kind != AC_SGD && (!(o->beta1 < 1) || !(o->beta2 < 1)))
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: beta1 %g and beta2 %g must be below 1", o->beta1,
                    o->beta2);
   if (!isfinite(o->epsilon) || !isfinite(o->momentum) || !isfinite(o->weight_decay) ||
       isnan(o->clip))
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: an optimizer setting is not finite");
-  if (desc->schedule.lr == 0 && kind == AC_SGD) desc->schedule.lr = 0.1;
-  return check_schedule(&desc->schedule, or_default(desc->schedule.lr, 1e-3));
+  if (desc->schedule.lr == 0) desc->schedule.lr = defaults[kind].lr;
+  return check_schedule(&desc->schedule, fmax(desc->schedule.lr, 0));
 }
 
 void ac_trainer_set_loss_scale(ac_trainer *trainer) {

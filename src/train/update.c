@@ -83,6 +83,24 @@ static void set_step(const ac_trainer *trainer, const ac_tensor *parameter, doub
                                                .nesterov = o->nesterov,
                                                .first = trainer->updates == 0};
     break;
+  case AC_OP_lion:
+    attributes->step.lion = (ac_lion_attributes){.gradient_factor = (float)factor,
+                                                 .rate = (float)rate,
+                                                 .weight_decay = decay,
+                                                 .beta1 = (float)o->beta1,
+                                                 .beta2 = (float)o->beta2};
+    break;
+  case AC_OP_adafactor:
+    attributes->step.adafactor =
+        (ac_adafactor_attributes){.gradient_factor = (float)factor,
+                                  .rate = (float)rate,
+                                  .weight_decay = decay,
+                                  .relative = (float)fmin(rate, 1 / sqrt(t)),
+                                  .blend = (float)pow(t, -0.8),
+                                  .epsilon1 = 0x1p-23f,
+                                  .epsilon2 = 1e-3f,
+                                  .threshold = 1};
+    break;
   default:
     attributes->step.adamw =
         (ac_adamw_attributes){.gradient_factor = (float)factor,

@@ -1,7 +1,6 @@
 /* Cases and references of the optimizers and of the pass over the gradients before them. */
-#include "driver.h"
 #include "generator.h"
-#include "vector.h"
+#include "replay.h"
 
 #include <float.h>
 #include <math.h>
@@ -330,79 +329,42 @@ static void special_gradients(ac_device *device) {
   op_instance_free(&s);
 }
 
-/* Several updates as PyTorch made them: the state goes from run to run, and each step's parameters
- * are compared. Tensors of a case: p0, g[steps, n], and after each step p[steps, n]; attributes as
- * in torch.optim. The error of a step adds to those before it. */
-static void replay(ac_device *device, const op_vector *v) {
-  const op_vector_tensor *p0 = op_vector_find(v, "p0"), *g = op_vector_find(v, "g");
-  const op_vector_tensor *p = op_vector_find(v, "p");
-  bool adam = op_vector_attribute(v, "adamw", 0) != 0;
-  double rate = op_vector_attribute(v, "lr", 0), decay = op_vector_attribute(v, "weight_decay", 0);
-  double beta1 = op_vector_attribute(v, "beta1", 0), beta2 = op_vector_attribute(v, "beta2", 0);
-  double momentum = op_vector_attribute(v, "momentum", 0);
-  int64_t n = p0->count, steps = g->dim[0];
-  op_case c = {.name = v->name, .op = adam ? AC_OP_adamw : AC_OP_sgd, .batch = 1};
-  c.in[0] = (op_operand_spec){.dtype = AC_F32, .rank = 1, .dim = {n}};
-  for (int j = 0; j < (adam ? 3 : momentum != 0 ? 2 : 1); j++) c.out[j] = c.in[0];
-  op_instance s;
-  op_instance_blank(&s, &c, AC_F32);
-  memcpy(s.initial[0], p0->data, (size_t)n * sizeof(double));
-  op_variant variant = {.name = "against PyTorch"};
-  const char *where = op_where(device, &s, &variant);
-  for (int64_t t = 0; t < steps; t++) {
-    memcpy(s.args.in[0].data, g->data + t * n, (size_t)n * sizeof(double));
-    if (adam)
-      s.attributes.adamw =
-          (ac_adamw_attributes){.gradient_factor = 1,
-                                .rate = (float)rate,
-                                .weight_decay = (float)decay,
-                                .beta1 = (float)beta1,
-                                .beta2 = (float)beta2,
-                                .epsilon = (float)op_vector_attribute(v, "eps", 1e-8),
-                                .correction1 = (float)(1 - pow(beta1, (double)t + 1)),
-                                .sqrt_correction2 = (float)sqrt(1 - pow(beta2, (double)t + 1))};
-    else
-      s.attributes.sgd = (ac_sgd_attributes){.gradient_factor = 1,
-                                             .rate = (float)rate,
-                                             .weight_decay = (float)decay,
-                                             .momentum = (float)momentum,
-                                             .nesterov = op_vector_attribute(v, "nesterov", 0) != 0,
-                                             .first = t == 0};
-    op_result result = {.out = {NULL}};
-    op_instance_compute(&s);
-    if (device && !op_run(device, &s, &variant, &result)) {
-      op_result_free(&result);
-      break;
-    }
-    for (int j = 0; j < AC_MAX_OUTPUTS && s.args.out[j].count; j++)
-      memcpy(s.initial[j], device ? result.out[j] : op_reals(&s.args.out[j]),
-             (size_t)n * sizeof(double));
-    op_result_free(&result);
-    for (int64_t i = 0; i < n; i++)
-      OP_EXPECT(where,
-                fabs(s.initial[0][i] - p->data[t * n + i]) <
-                    16 * (double)(t + 1) * (double)FLT_EPSILON,
-                "step %d, element %d: %.9g, not %.9g", (int)t + 1, (int)i, s.initial[0][i],
-                p->data[t * n + i]);
-  }
-  op_instance_free(&s);
-}
-
-static void replay_all(ac_device *device) {
-  int count = 0;
-  op_vector *vectors = op_vectors_read("optimizer", &count);
-  OP_EXPECT("optimizer", vectors, "tests/vectors/optimizer.txt cannot be read");
-  for (int i = 0; i < count; i++) replay(device, &vectors[i]);
-  op_vectors_free(vectors, count);
+/* As in torch.optim. */
+static void update(op_case *c, const op_vector *v, int64_t t) {
+  const bool adam = op_vector_attribute(v, "adamw", 0) != 0;
+  const double rate = op_vector_attribute(v, "lr", 0),
+               decay = op_vector_attribute(v, "weight_decay", 0),
+               beta1 = op_vector_attribute(v, "beta1", 0),
+               beta2 = op_vector_attribute(v, "beta2", 0),
+               momentum = op_vector_attribute(v, "momentum", 0);
+  c->op = adam ? AC_OP_adamw : AC_OP_sgd;
+  for (int j = 1; j < (adam ? 3 : momentum != 0 ? 2 : 1); j++) c->out[j] = c->out[0];
+  if (adam)
+    c->attributes.adamw =
+        (ac_adamw_attributes){.gradient_factor = 1,
+                              .rate = (float)rate,
+                              .weight_decay = (float)decay,
+                              .beta1 = (float)beta1,
+                              .beta2 = (float)beta2,
+                              .epsilon = (float)op_vector_attribute(v, "eps", 1e-8),
+                              .correction1 = (float)(1 - pow(beta1, (double)t)),
+                              .sqrt_correction2 = (float)sqrt(1 - pow(beta2, (double)t))};
+  else
+    c->attributes.sgd = (ac_sgd_attributes){.gradient_factor = 1,
+                                            .rate = (float)rate,
+                                            .weight_decay = (float)decay,
+                                            .momentum = (float)momentum,
+                                            .nesterov = op_vector_attribute(v, "nesterov", 0) != 0,
+                                            .first = t == 1};
 }
 
 static void special(ac_device *device) {
   special_gradients(device);
-  replay_all(device);
+  op_replay(device, "optimizer", update);
 }
 
 static void special_host(void) {
-  replay_all(NULL);
+  op_replay(NULL, "optimizer", update);
 }
 
 const op_family op_family_optimizer = {"optimizer", cases,   sizeof cases / sizeof *cases,

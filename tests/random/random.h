@@ -117,7 +117,7 @@ void random_reference_free(random_reference *r);
   X(threads, "1", "2", "3 for all")                                                                \
   X(stream, "no", "yes")                                                                           \
   X(products, "widened", "tiles", "vdpbf16ps", "bfmmla")                                           \
-  X(optimizer, "sgd", "momentum", "nesterov", "adamw", "adamw clipped")                            \
+  X(optimizer, "sgd", "momentum", "nesterov", "adamw", "adamw clipped", "lion")                    \
   X(schedule, "constant", "warm-up", "cosine")                                                     \
   X(scaling, "default", "none", "static")                                                          \
   X(habit, "plain", "discards", "splits calls", "evaluates between", "watches numbers", "session")
@@ -152,7 +152,14 @@ enum { AHEAD_NO, AHEAD_YES, AHEAD_IF_ROOM };
 enum { THREADS_ONE, THREADS_TWO, THREADS_FOR_ALL /* three, and small loops are shared out too */ };
 enum { SCHEDULE_CONSTANT, SCHEDULE_WARM_UP, SCHEDULE_COSINE };
 enum { SCALING_DEFAULT, SCALING_NONE, SCALING_STATIC };
-enum { OPTIMIZER_SGD, OPTIMIZER_MOMENTUM, OPTIMIZER_NESTEROV, OPTIMIZER_ADAMW, OPTIMIZER_CLIPPED };
+enum {
+  OPTIMIZER_SGD,
+  OPTIMIZER_MOMENTUM,
+  OPTIMIZER_NESTEROV,
+  OPTIMIZER_ADAMW,
+  OPTIMIZER_CLIPPED,
+  OPTIMIZER_LION
+};
 
 typedef struct random_choice {
   int level[RANDOM_DIMENSION_COUNT];

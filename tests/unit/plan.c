@@ -129,6 +129,14 @@ static void classes_add_up(void **state) {
   assert_int_equal(ac_plan_get_info(plan)->bytes.optimizer,
                    ac_plan_get_info(plan)->bytes.parameters);
   ac_plan_free(plan);
+  plan = make(graph, device, (ac_plan_desc){.batch = 4, .optimizer = AC_LION});
+  assert_int_equal(ac_plan_get_info(plan)->bytes.optimizer,
+                   ac_plan_get_info(plan)->bytes.parameters);
+  ac_plan_free(plan);
+  plan = make(graph, device, (ac_plan_desc){.batch = 4, .optimizer = AC_ADAFACTOR});
+  assert_true(ac_plan_get_info(plan)->bytes.optimizer <
+              ac_plan_get_info(plan)->bytes.parameters / 2); /* of matrices this small */
+  ac_plan_free(plan);
   plan =
       make(graph, device, (ac_plan_desc){.batch = 4, .optimizer = AC_SGD, .sgd_no_momentum = true});
   assert_int_equal(ac_plan_get_info(plan)->bytes.optimizer, 0);
@@ -391,7 +399,9 @@ static void wrong_policies_are_refused(void **state) {
   REFUSED(graph, AC_ERROR_ARGUMENT, "must be positive", .batch = -1);
   REFUSED(graph, AC_ERROR_ARGUMENT, "exceeds 2^32", .batch = 1LL << 40);
   REFUSED(graph, AC_ERROR_ARGUMENT, "unknown purpose", .purpose = (ac_purpose)7);
-  REFUSED(graph, AC_ERROR_ARGUMENT, "unknown optimizer 2", .optimizer = (ac_optimizer_kind)2);
+  REFUSED(graph, AC_ERROR_ARGUMENT, "unknown optimizer", .optimizer = AC_OPTIMIZER_COUNT);
+  REFUSED(graph, AC_ERROR_ARGUMENT, "only AdamW and SGD keep", .optimizer = AC_LION,
+          .optimizer_state = AC_STATE_8BIT);
   REFUSED(graph, AC_ERROR_ARGUMENT, "unknown recomputation", .recompute = (ac_recompute)9);
   REFUSED(graph, AC_ERROR_ARGUMENT, "unknown precision", .precision = (ac_precision)3);
   REFUSED(graph, AC_ERROR_BUDGET, "the budget is 1 byte", .memory = 1);

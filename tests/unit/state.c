@@ -28,9 +28,8 @@ static ac_plan_desc draw_plan(uint64_t *random, const shape_of_model *m, int num
                        .precision = (ac_precision)(number % 3),
                        .recompute = draw(random, 2) ? AC_RECOMPUTE_ALL : AC_RECOMPUTE_NONE,
                        .read_ahead = draw(random, 2) * 2};
-  const int optimizer = draw(random, 3);
-  plan.optimizer = optimizer ? AC_SGD : AC_ADAMW;
-  plan.sgd_no_momentum = optimizer == 2;
+  plan.optimizer = (ac_optimizer_kind)draw(random, AC_OPTIMIZER_COUNT);
+  plan.sgd_no_momentum = draw(random, 2);
   plan.micro_batch_norm = m->norm && plan.micro_batch < BATCH;
   plan.whole_windows = plan.micro_batch == BATCH && draw(random, 2);
   if (draw(random, 3) == 0 || (m->two && !plan.read_ahead && plan.micro_batch < BATCH))

@@ -56,10 +56,11 @@ static int kept_for(const run *r, const char *name) {
 static void moments_are_read_and_written(const char *device) {
   const ac_plan_desc plans[] = {{.batch = BATCH},
                                 {.batch = BATCH, .optimizer = AC_SGD},
-                                {.batch = BATCH, .optimizer = AC_SGD, .sgd_no_momentum = true}};
-  for (int i = 0; i < 3; i++) {
+                                {.batch = BATCH, .optimizer = AC_SGD, .sgd_no_momentum = true},
+                                {.batch = BATCH, .optimizer = AC_LION}};
+  for (int i = 0; i < 4; i++) {
     run r = start_model(device, &both, &plans[i], &trained);
-    const int states = 2 - i, shared = ac_trainer_find_parameter(r.trainer, "shared");
+    const int states = i == 3 ? 1 : 2 - i, shared = ac_trainer_find_parameter(r.trainer, "shared");
     assert_int_equal(ac_trainer_state_count(r.trainer), states);
     assert_int_equal(kept_for(&r, "shared"), states);
     assert_int_equal(kept_for(&r, "norm.running_mean"), 0);
@@ -71,7 +72,7 @@ static void moments_are_read_and_written(const char *device) {
       assert_ok(ac_trainer_get_state(r.trainer, shared, k, 0, 16, read));
       for (int e = 0; e < 16; e++) { /* of the mean gradient, after one update */
         const float g = gradient[e] / BATCH;
-        const float moment = i ? g : k ? 0.001f * g * g : 0.1f * g;
+        const float moment = i == 3 ? 0.01f * g : i ? g : k ? 0.001f * g * g : 0.1f * g;
         assert_true(fabsf(read[e] - moment) <= 2e-5f * fabsf(moment)); /* 0.999 is off by 1.3e-8 */
         values[e] = (float)(e + k);
       }
@@ -93,6 +94,40 @@ static void moments_are_read_and_written(const char *device) {
   }
 }
 ON_SHARED_DEVICES(moments_are_read_and_written)
+
+/* Adafactor's are of rows and columns, and so fewer than the parameter's elements. */
+static void moments_of_rows_and_columns_are_read(const char *device) {
+  const ac_plan_desc plan = {.batch = BATCH, .optimizer = AC_ADAFACTOR};
+  run r = start_model(device, &both, &plan, &trained);
+  const int shared = ac_trainer_find_parameter(r.trainer, "shared");
+  ac_tensor_info info;
+  assert_ok(ac_trainer_parameter_info(r.trainer, shared, &info));
+  const int rows = (int)info.shape[0], columns = (int)info.shape[1];
+  assert_int_equal(rows * columns, 16);
+  assert_ok(feed_samples(&r, 0, BATCH));
+  float gradient[16], read[16];
+  assert_ok(ac_trainer_get_gradient(r.trainer, shared, 0, 16, gradient));
+  assert_ok(ac_trainer_update(r.trainer, NULL));
+  for (int k = 0; k < 2; k++) {
+    const int count = k ? columns : rows, terms = k ? rows : columns;
+    assert_ok(ac_trainer_get_state(r.trainer, shared, k, 0, count, read));
+    for (int i = 0; i < count; i++) {
+      float mean = 0;
+      for (int j = 0; j < terms; j++) {
+        const float g = gradient[k ? j * columns + i : i * columns + j] / BATCH;
+        mean += g * g / (float)terms;
+      }
+      assert_true(fabsf(read[i] - mean) <= 1e-5f * mean);
+    }
+    assert_ok(ac_trainer_set_state(r.trainer, shared, k, 1, count - 1, read));
+    assert_refused(ac_trainer_get_state(r.trainer, shared, k, 0, count + 1, read),
+                   AC_ERROR_ARGUMENT, "which has");
+    assert_refused(ac_trainer_set_state(r.trainer, shared, k, count, 1, read), AC_ERROR_ARGUMENT,
+                   "which has");
+  }
+  end_run(&r);
+}
+ON_SHARED_DEVICES(moments_of_rows_and_columns_are_read)
 
 /* Weights and moments that are read out and written into another trainer go on as if they were
  * its own. */
@@ -203,6 +238,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_state_is_a_model_file),
       cmocka_unit_test(moments_are_read_and_written_everywhere),
+      cmocka_unit_test(moments_of_rows_and_columns_are_read_everywhere),
       cmocka_unit_test(moments_move_through_the_interface),
       cmocka_unit_test(parts_go_by_patterns),
       cmocka_unit_test(parts_that_are_none_are_refused),

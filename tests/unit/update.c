@@ -95,15 +95,54 @@ static void step_sgd(state *s, double g, double decay, double rate, int t, doubl
   s->p -= rate * (nesterov ? g + momentum * s->m : s->m);
 }
 
+static void step_lion(state *s, double g, double decay, double rate) {
+  const double beta1 = 0.8, beta2 = 0.95, direction = beta1 * s->m + (1 - beta1) * g;
+  s->p -= rate * decay * s->p;
+  s->p -= direction > 0 ? rate : direction < 0 ? -rate : 0;
+  s->m = beta2 * s->m + (1 - beta2) * g;
+}
+
+/* Of a matrix [count / columns, columns], whose moments are the `m` of each row's first element and
+ * the `v` of the first row's; or of a vector of one row. */
+static void step_adafactor(state *s, const double *g, int count, int columns, double decay,
+                           double rate, int t) {
+  const double take = pow(t, -0.8), rows = (double)count / columns;
+  double old[LARGEST], u[LARGEST], size = 0, mean = 0, update = 0;
+  for (int e = 0; e < count; e++) old[e] = s[e].m, u[e] = s[e].v, size += s[e].p * s[e].p / count;
+  for (int e = 0; e < count; e++) {
+    const int row = e - e % columns, column = e % columns;
+    s[row].m += take * (g[e] * g[e] - old[row]) / columns;
+    s[column].v += take * (g[e] * g[e] - u[column]) / rows;
+  }
+  for (int e = 0; e < count; e += columns) mean += s[e].m / rows;
+  for (int e = 0; e < count; e++) {
+    const double row = count > columns ? s[e - e % columns].m / fmax(mean, 0x1p-23) : 1;
+    u[e] = g[e] / sqrt(fmax(row * s[e % columns].v, 0x1p-46));
+    update += u[e] * u[e] / count;
+  }
+  const double step = fmax(1e-3, sqrt(size)) * fmin(rate, 1 / sqrt(t)) / fmax(1, sqrt(update));
+  for (int e = 0; e < count; e++) s[e].p -= rate * decay * s[e].p + step * u[e];
+}
+
 typedef struct kind {
   ac_optimizer_kind optimizer;
   bool no_momentum, nesterov;
   double decay, clip;
 } kind;
 
-static void step(const kind *k, state *s, double g, double decay, int t) {
+static void step_element(const kind *k, state *s, double g, double decay, int t) {
   if (k->optimizer == AC_ADAMW) step_adamw(s, g, decay, 0.05, t);
+  else if (k->optimizer == AC_LION) step_lion(s, g, decay, 0.05);
   else step_sgd(s, g, decay, 0.05, t, k->no_momentum ? 0 : 0.7, k->nesterov);
+}
+
+static void step(const kind *k, state *s, int parameter, const double *g, int t) {
+  const int count = (int)parameters[parameter].count;
+  const double decay = parameters[parameter].decays ? k->decay : 0;
+  if (k->optimizer == AC_ADAFACTOR)
+    step_adafactor(s, g, count, count == OUT * IN ? IN : count, decay, 0.05, t);
+  else
+    for (int e = 0; e < count; e++) step_element(k, &s[e], g[e], decay, t);
 }
 
 static void assert_untrained(run *r) {
@@ -151,14 +190,17 @@ static void check_steps(const char *device, const kind *k) {
       factor *= k->clip / norm;
     }
     read_all(&r, false, values);
-    for (int i = 0; i < PARAMETERS; i++)
+    for (int i = 0; i < PARAMETERS; i++) {
+      double scaled[LARGEST];
+      for (int e = 0; e < parameters[i].count; e++) scaled[e] = factor * (double)gradients[i][e];
+      step(k, states[i], i, scaled, t);
       for (int e = 0; e < parameters[i].count; e++) {
-        state *s = &states[i][e];
-        step(k, s, factor * (double)gradients[i][e], parameters[i].decays ? k->decay : 0, t);
+        const state *s = &states[i][e];
         if (!(fabs(s->p - (double)values[i][e]) <= 2e-6))
           fail_msg("%s, update %d, %s[%d]: %.9g, expected %.9g", device, t, parameters[i].name, e,
                    (double)values[i][e], s->p);
       }
+    }
   }
   assert_untrained(&r);
   stop(&r);
@@ -166,9 +208,11 @@ static void check_steps(const char *device, const kind *k) {
 
 static void steps_are_those_of_the_formulas(const char *device) {
   static const kind kinds[] = {
-      {AC_ADAMW, false, false, 0.3, -1}, {AC_ADAMW, false, false, 0, 0.05},
-      {AC_SGD, true, false, 0.3, -1},    {AC_SGD, false, false, 0.3, 0.05},
-      {AC_SGD, false, true, 0.3, -1},
+      {AC_ADAMW, false, false, 0.3, -1},   {AC_ADAMW, false, false, 0, 0.05},
+      {AC_SGD, true, false, 0.3, -1},      {AC_SGD, false, false, 0.3, 0.05},
+      {AC_SGD, false, true, 0.3, -1},      {AC_LION, false, false, 0.3, 0.05},
+      {AC_LION, false, false, 0, -1},      {AC_ADAFACTOR, false, false, 0.3, 0.05},
+      {AC_ADAFACTOR, false, false, 0, -1},
   };
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) check_steps(device, &kinds[i]);
 }

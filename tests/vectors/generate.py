@@ -392,6 +392,48 @@ def optimizer(f):
                                         nesterov=bool(a["nesterov"])))
 
 
+def lion(f):
+    """As in google/automl, lion/lion_pytorch.py."""
+    for name, a in (("lion", dict(lr=1e-3, beta1=0.9, beta2=0.99, weight_decay=0.1)),
+                    ("lion_no_decay", dict(lr=1e-2, beta1=0.8, beta2=0.95, weight_decay=0))):
+        f.case(name, **a)
+        n, count = 25, 8
+        p, m = f.draw(n).detach(), torch.zeros(n)
+        f.tensor("p0", p)
+        gradients, results = [], []
+        for _ in range(count):
+            g = f.draw(n).detach()
+            p = p * (1 - a["lr"] * a["weight_decay"])
+            p = p - a["lr"] * torch.sign(m * a["beta1"] + g * (1 - a["beta1"]))
+            m = m * a["beta2"] + g * (1 - a["beta2"])
+            gradients.append(g)
+            results.append(p)
+        f.tensor("g", torch.stack(gradients))
+        f.tensor("p", torch.stack(results))
+
+
+def adafactor(f):
+    """torch.optim.Adafactor; in doubles its eps1 is not that of floats, so it is given."""
+    for name, shape, scale, a in (("matrix", (7, 5), 1, dict(lr=1e-2, weight_decay=0)),
+                                  ("matrix_decay", (3, 11), 1, dict(lr=0.3, weight_decay=0.1)),
+                                  ("matrix_of_small_gradients", (4, 6), 1e-5, dict(lr=0.1, weight_decay=0)),
+                                  ("row", (1, 9), 1, dict(lr=0.1, weight_decay=0)),
+                                  ("vector", (25,), 1, dict(lr=0.5, weight_decay=0.01))):
+        f.case(name, **a)
+        p = torch.nn.Parameter(f.draw(*shape).detach().clone())
+        f.tensor("p0", p.clone())
+        optimizer = torch.optim.Adafactor([p], lr=a["lr"], eps=(2.0**-23, 1e-3), weight_decay=a["weight_decay"])
+        gradients, results = [], []
+        for _ in range(6):
+            g = (scale * f.draw(*shape).detach()).float().double()
+            p.grad = g.clone()
+            optimizer.step()
+            gradients.append(g)
+            results.append(p.detach().clone())
+        f.tensor("g", torch.stack(gradients))
+        f.tensor("p", torch.stack(results))
+
+
 def loss_scaler(f):
     """PyTorch's own GradScaler, driven by gradients that are infinite where a pattern says so."""
     def trace(name, pattern, **a):
@@ -476,7 +518,7 @@ def main():
                    leaky_relu=leaky_relu, sigmoid=elementwise(torch.sigmoid), tanh=elementwise(torch.tanh),
                    softmax=softmax, attention=attention, transpose=transpose, cross_entropy=cross_entropy,
                    linear_cross_entropy=linear_cross_entropy, mean_squared_error=mean_squared_error, conv2d=conv2d,
-                   pool2d=pool2d, concat=concat, upsample_nearest2d=upsample_nearest2d, optimizer=optimizer,
+                   pool2d=pool2d, concat=concat, upsample_nearest2d=upsample_nearest2d, optimizer=optimizer, lion=lion, adafactor=adafactor,
                    loss_scaler=loss_scaler)
     for name, write in writers.items():
         f = File(folder, name)

@@ -63,14 +63,15 @@ static void add_options(setup *s) {
        .fallback = "lr / 10"},
       {"warmup", "N", OPTION_INTEGER, &f->warmup, .help = "updates of linear warm-up",
        .fallback = "a tenth of the run, at most 100"},
-      {"optimizer", "adamw|sgd", OPTION_CHOICE, &f->optimizer, .help = "update rule"},
+      {"optimizer", "adamw|sgd|lion|adafactor", OPTION_CHOICE, &f->optimizer,
+       .help = "update rule"},
       {"optimizer-state", "f32|8bit", OPTION_CHOICE, &f->optimizer_state,
        .help = "storage of what it keeps; 8bit: a quarter of the bytes, other results"},
       {"state-f32", "PATTERN", OPTION_TEXT, &f->state_f32,
        .help = "of 8bit, names of parameters that stay in f32; '': none", .fallback = "embeddings"},
-      {"beta1", "X", OPTION_REAL, &f->beta1, .help = "of adamw", .least = 0, .most = 1,
+      {"beta1", "X", OPTION_REAL, &f->beta1, .help = "of adamw and lion", .least = 0, .most = 1,
        .below_most = true},
-      {"beta2", "X", OPTION_REAL, &f->beta2, .help = "of adamw", .least = 0, .most = 1,
+      {"beta2", "X", OPTION_REAL, &f->beta2, .help = "of adamw and lion", .least = 0, .most = 1,
        .below_most = true},
       {"momentum", "X", OPTION_REAL, &f->momentum, .help = "of sgd", .least = 0, .most = 1,
        .below_most = true},
@@ -165,14 +166,19 @@ static void ignore_options(options *o, const char *verb) {
 /* A flag that the chosen optimizer or schedule would ignore is a misunderstanding. */
 static int check_relevance(const setup *s) {
   static const struct {
-    const char *flag;
-    bool sgd; /* whose flag it is */
-  } rules[] = {{"beta1", false}, {"beta2", false}, {"momentum", true}};
-  bool sgd = s->flags.optimizer == AC_SGD;
-  for (int i = 0; i < 3; i++)
-    if (rules[i].sgd != sgd && options_given(&s->options, rules[i].flag))
-      return fail_usage("--%s has no meaning for the optimizer %s", rules[i].flag,
-                        sgd ? "sgd" : "adamw");
+    const char *name, *flags; /* of those that some optimizers ignore, the ones that it does not */
+  } optimizers[AC_OPTIMIZER_COUNT] = {
+      [AC_ADAMW] = {"adamw", "beta1 beta2"},
+      [AC_SGD] = {"sgd", "momentum"},
+      [AC_LION] = {"lion", "beta1 beta2"},
+      [AC_ADAFACTOR] = {"adafactor", ""},
+  };
+  static const char *const flags[] = {"beta1", "beta2", "momentum"};
+  for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+    if (options_given(&s->options, flags[i]) &&
+        !strstr(optimizers[s->flags.optimizer].flags, flags[i]))
+      return fail_usage("--%s has no meaning for the optimizer %s", flags[i],
+                        optimizers[s->flags.optimizer].name);
   if (s->flags.optimizer_state != AC_STATE_8BIT && options_given(&s->options, "state-f32"))
     return fail_usage("--state-f32 has no meaning without --optimizer-state 8bit");
   if (s->flags.schedule == AC_SCHEDULE_CONSTANT && options_given(&s->options, "min-lr"))

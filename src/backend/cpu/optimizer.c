@@ -3,11 +3,11 @@
  * the parameters too, and what is kept in 8 bits (core/eight_bit.h), a block at a time. */
 #include "backend/cpu/convert.h"
 #include "backend/cpu/eight_bit.h"
+#include "backend/cpu/update.h"
 #include "backend/cpu/vector_math.h"
 #include "ops/optimizer.h"
 
 #include <math.h>
-#include <string.h>
 
 /* Sums are taken in blocks of fixed size, so that they do not depend on the threads. */
 enum { BLOCK = 16384 };
@@ -83,20 +83,13 @@ static bool is_eight_bit(const ac_op_args *args) {
   return args->out[1].count && args->out[1].dtype == AC_U8;
 }
 
-/* The working copy in 16 bits, if there is one: blocks (kernels.h) let it be a copy. */
-static void copy_parameters(const ac_op_args *args, int states, int64_t first, int64_t last) {
-  const ac_operand *w = &args->out[1 + states];
-  const float *p = args->out[0].data;
-  if (w->count) memcpy((float *)w->data + first, p + first, (size_t)(last - first) * sizeof *p);
-}
-
 static inline void step_floats(const ac_op_args *args, int states, formula *step, int64_t first,
                                int64_t last) {
   float *kept[STATES] = {NULL, NULL};
   for (int k = 0; k < states; k++)
     if (args->out[1 + k].count) kept[k] = (float *)args->out[1 + k].data + first;
   step(args, first, last - first, kept[0], kept[1]);
-  copy_parameters(args, states, first, last);
+  ac_cpu_copy_parameters(&args->out[1 + states], args->out[0].data, first, last);
 }
 
 /* Blocks of 8 bits, each in one go from memory and back. */
