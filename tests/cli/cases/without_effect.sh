@@ -33,6 +33,10 @@ flag_table() {
 * min-lr 1e-5
 * warmup 3
 * optimizer sgd
+gpt optimizer-state 8bit | --width 64
+gpt state-f32 none | --optimizer-state 8bit --width 64
+resnet optimizer-state 8bit
+resnet state-f32 * | --optimizer-state 8bit
 * beta1 0.5
 * beta2 0.5
 * momentum 0 | --optimizer sgd
