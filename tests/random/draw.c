@@ -151,7 +151,9 @@ static void take_step(op_draw *d, const random_step *step, bool hints) {
   op_drawn_result *from = operand_for(d, generator, &seen);
   if (!from) return;
   from->used = true;
-  ac_tensor *y = generator->build(d, op_draw_view(from->tensor, &seen));
+  ac_tensor *x = op_draw_view(from->tensor, &seen);
+  if (!x) return; /* a step before has failed, which random_build says */
+  ac_tensor *y = generator->build(d, x);
   if (!y || ac_shape_count(&y->shape) > 2 * OP_DRAW_ELEMENTS) return;
   if (hints) give_hint(d, y);
   add_result(d, y, step->key);
