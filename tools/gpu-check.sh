@@ -257,9 +257,9 @@ check_kernels() { # FLAG...
 # Bytes that all GPUs have in use, as far as the system tells; nothing otherwise.
 gpu_bytes() {
   if command -v nvidia-smi >/dev/null; then
-    nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits | awk '{ sum += $1 } END { print sum * 1048576 }'
+    nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits | awk '{ sum += $1 } END { printf "%.0f\n", sum * 1048576 }'
   elif compgen -G '/sys/class/drm/card*/device/mem_info_vram_used' >/dev/null; then
-    cat /sys/class/drm/card*/device/mem_info_vram_used | awk '{ sum += $1 } END { print sum }'
+    cat /sys/class/drm/card*/device/mem_info_vram_used | awk '{ sum += $1 } END { printf "%.0f\n", sum }'
   fi
 }
 
@@ -415,7 +415,7 @@ done
 # The result stands first in the report, below the line that says whose it is.
 sum_up() {
   printf '%s\n' "" "## Result" ""
-  if ((${#failures[@]})); then printf '%s\n' "${#failures[@]} failed:" "" "${failures[@]/#/- }"; else echo "Nothing failed of what was done."; fi
+  if ((${#failures[@]})); then printf '%s\n' "${#failures[@]} failed:" "" "${failures[@]/#/- }"; else echo "Nothing failed of what was done${left_out:+, which was not all}."; fi
   if ((${#left_out[@]})); then printf '%s\n' "" "${#left_out[@]} left out for want of time, which was $minutes min:" "" "${left_out[@]/#/- }"; fi
   if ((${#short[@]})); then printf '%s\n' "" "In short:" "" "${short[@]/#/- }"; fi
   printf '%s\n' "" "It took $((SECONDS / 60)) min $((SECONDS % 60)) s."

@@ -145,7 +145,7 @@ for name in "${names[@]}"; do
   fi
   echo "== $name"
   if command -v clinfo >/dev/null; then within "$name" clinfo -l || true; fi
-  device=$(within "$name" "$accrue" devices | sed -n '/^opencl:0/,$p')
+  device=$(within "$name" "$accrue" devices | sed -n '/^opencl:0/,$p' || true)
   echo "${device:-Accrue finds no OpenCL device.}"
   if [[ ! $device ]]; then
     failed=1

@@ -46,7 +46,8 @@ AC_API double ac_schedule_rate(const ac_schedule *schedule, int64_t update);
 /* ---- optimizers ------------------------------------------------------------------------------ */
 
 /* Zero means default, so to switch something off give a negative value. Adafactor (arXiv
- * 1804.04235) is PyTorch's, with its constants, and without momentum: t^-0.8 for the decay of its
+ * 1804.04235) is PyTorch's for matrices and vectors, with its constants and without momentum (of
+ * higher ranks the first dimension is rows and the rest columns): t^-0.8 for the decay of its
  * second moments, updates clipped at a root mean square of 1, a step relative to that of the
  * parameter, at least 1e-3, and a rate of at most 1 / sqrt(t) at update t. */
 typedef struct ac_optimizer_desc {
@@ -223,7 +224,8 @@ AC_API double ac_trainer_gradient_norm(const ac_trainer *trainer, int index);
 
 /* What the optimizer keeps for each parameter that is trained, in f32: AdamW the first and the
  * second moment of its gradients, SGD and Lion the momentum, Adafactor second moments of a matrix's
- * rows and of its columns, or of a vector's elements. May still change. */
+ * rows and of its columns, or of a vector's elements. What is kept in 8 bits is rounded when it is
+ * set, with the others of its block of 256. May still change. */
 AC_API int ac_trainer_state_count(const ac_trainer *trainer);
 AC_API ac_status ac_trainer_get_state(ac_trainer *trainer, int index, int state, int64_t first,
                                       int64_t count, float *data);

@@ -78,7 +78,10 @@ static ac_status write_at(ac_atomic_file *file, const unsigned char *data, size_
       set_direct(file, false);
       continue;
     }
-    if (done <= 0) return refuse(file, done ? errno : ENOSPC);
+    if (done <= 0) {
+      file->failed = true;
+      return refuse(file, done ? errno : ENOSPC);
+    }
     data += done;
     at += done;
     bytes -= (size_t)done;
@@ -125,20 +128,20 @@ static void sync_folder(const char *path) {
   }
 }
 
-static ac_status close_file(ac_atomic_file *file) {
-  const bool good = close(file->descriptor) == 0;
-  const int error = errno;
+/* Returns 0 or what went wrong. */
+static int close_file(ac_atomic_file *file) {
+  const int error = close(file->descriptor) == 0 ? 0 : errno;
   file->descriptor = -1;
   ac_pages_release(file->block, BLOCK_BYTES);
   file->block = NULL;
-  return good ? AC_OK : refuse(file, error);
+  return error;
 }
 
 ac_status ac_atomic_commit(ac_atomic_file *file) {
-  ac_status status = write_block(file);
+  ac_status status = file->failed ? AC_ERROR_IO : write_block(file);
   if (status == AC_OK && fsync(file->descriptor) != 0) status = refuse(file, errno);
-  const ac_status closed = close_file(file);
-  if (status == AC_OK) status = closed;
+  const int error = close_file(file);
+  if (status == AC_OK && error) status = refuse(file, error);
   if (status == AC_OK && rename(file->temporary, file->path) != 0) status = refuse(file, errno);
   if (status == AC_OK) sync_folder(file->path);
   else unlink(file->temporary);

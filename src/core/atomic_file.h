@@ -9,6 +9,7 @@
 
 typedef struct ac_atomic_file {
   int descriptor; /* below 0: there is no file, not yet or not any more */
+  bool failed;    /* a write has */
   bool direct;    /* blocks go to the disk past the system's cache */
   unsigned char *block;
   size_t used;     /* of the block's bytes */
@@ -17,7 +18,8 @@ typedef struct ac_atomic_file {
 } ac_atomic_file;
 
 /* All of these leave one sentence when they fail. Whatever was opened has to be ended by
- * ac_atomic_commit or ac_atomic_abandon, after a failure too. */
+ * ac_atomic_commit, or by ac_atomic_abandon, which leaves the last sentence as it is. Commit fails
+ * where a write has failed. */
 ac_status ac_atomic_open(ac_atomic_file *file, const char *path);
 ac_status ac_atomic_write(ac_atomic_file *file, const void *data, size_t bytes);
 /* Over what was written at this offset; only this and commit may follow. */

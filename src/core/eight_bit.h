@@ -1,7 +1,8 @@
 /* Floats kept in 8 bits, in blocks of 256 with a scale of their own: block-wise dynamic
  * quantisation (Dettmers et al., arXiv 2110.02861). A block is 256 codes and behind them its
- * largest magnitude as a float, which the values of its codes are multiplied with; the last block
- * of a tensor is whole. cl/eight_bit.h holds the same functions for OpenCL.
+ * largest magnitude as a float in the host's byte order, which the values of its codes are
+ * multiplied with; the last block of a tensor is whole. cl/common.cl holds the same functions for
+ * OpenCL.
  *
  * Codes are denser near zero. With e = floor(log2 y) and N = 2^e, a position y has the value
  *
@@ -12,8 +13,8 @@
  *   unsigned  position 1 to 256; 1 is zero and 256 is one. Code position - 1
  *
  * so values are the middles of N equal parts of each decade, as there. A value is rounded to the
- * nearest one, but unsigned ones, which are denominators, to no zero unless they are zero: from a
- * second moment that was lost the next step would be too large.
+ * nearest one, but unsigned ones, which are denominators, to no zero unless they are zero when
+ * divided by the scale: from a second moment that was lost the next step would be too large.
  *
  * Loops over these functions vectorise: nothing in them branches. */
 #ifndef AC_CORE_EIGHT_BIT_H
@@ -111,9 +112,8 @@ static inline float ac_eight_bit_position(float x, float half) {
 /* Of a value in [-1, 1], or [0, 1] if it has no sign; what is beyond counts as its end. */
 static inline uint8_t ac_eight_bit_encode(float x, bool is_signed) {
   const float magnitude = fabsf(x), half = is_signed ? 1 : 2;
-  const float nothing = is_signed ? 1e-6f * 0.275f : 1e-45f; /* below it */
-  const float position =
-      ac_eight_bit_position(magnitude, half) * (float)(int32_t)(magnitude >= nothing);
+  const bool some = is_signed ? magnitude >= 1e-6f * 0.275f : ac_eight_bit_bits(magnitude) != 0;
+  const float position = ac_eight_bit_position(magnitude, half) * (float)(int32_t)some;
   if (!is_signed) return (uint8_t)((int32_t)ac_eight_bit_max(position, 1) - 1);
   const float most = 127.5f + copysignf(0.5f, x);
   return (uint8_t)((int32_t)copysignf(ac_eight_bit_min(position, most), x) + 127);

@@ -5,6 +5,9 @@
 #include "core/eight_bit.h"
 #include "core/error.h"
 
+#include <math.h>
+#include <string.h>
+
 int ac_trainer_state_count(const ac_trainer *trainer) {
   const ac_plan *plan = trainer ? trainer->instance.plan : NULL;
   int count = 0;
@@ -67,6 +70,15 @@ static ac_status read_blocks(const ac_instance *instance, const ac_cell *cell, i
   return AC_OK;
 }
 
+/* Beyond 2^126 there is no scale, and the second state has no sign. */
+static ac_status check_values(int state, int64_t count, const float *data) {
+  for (int64_t i = 0; i < count; i++)
+    if (!(fabsf(data[i]) <= 0x1p126f) || (state > 0 && data[i] < 0))
+      return ac_fail(AC_ERROR_ARGUMENT, "state %d cannot hold %g in 8 bits", state,
+                     (double)data[i]);
+  return AC_OK;
+}
+
 /* Of the last block, what lies behind the parameter's elements is zero. */
 static ac_status write_blocks(const ac_instance *instance, const ac_cell *cell, int64_t first,
                               int64_t count, const float *data) {
@@ -107,6 +119,7 @@ ac_status ac_trainer_set_state(ac_trainer *trainer, int index, int state, int64_
   const ac_instance *instance = &trainer->instance;
   AC_TRY(ac_trainer_check_deciding(trainer));
   AC_TRY(find_state(trainer, index, state, first, count, &cell));
+  if (cell->dtype == AC_U8) AC_TRY(check_values(state, count, data));
   if (cell->dtype == AC_U8) return write_blocks(instance, cell, first, count, data);
   if (!count) return AC_OK;
   return instance->device->backend->upload(

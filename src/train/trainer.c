@@ -49,7 +49,8 @@ static ac_status check_desc(ac_trainer_desc *desc, ac_optimizer_kind kind) {
   o->momentum = or_default(o->momentum, 0.9);
   o->weight_decay = or_default(o->weight_decay, 0);
   o->clip = or_default(o->clip, 0);
-  if (kind != AC_SGD && (!(o->beta1 < 1) || !(o->beta2 < 1)))
+  const bool betas = kind == AC_ADAMW || kind == AC_LION;
+  if (betas && (!(o->beta1 < 1) || !(o->beta2 < 1)))
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: beta1 %g and beta2 %g must be below 1", o->beta1,
                    o->beta2);
   if (!isfinite(o->epsilon) || !isfinite(o->momentum) || !isfinite(o->weight_decay) ||

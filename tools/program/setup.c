@@ -194,6 +194,7 @@ static int check_flags(setup *s) {
     status = loss_scale_resolve(&f->loss_scale, &s->options, (ac_precision)f->precision,
                                 &s->trainer.loss_scaling);
   if (status != STATUS_CONTINUE) return status;
+  if (f->optimizer == AC_LION && !options_given(&s->options, "beta2")) f->beta2 = 0.99;
   if (options_given(&s->options, "steps")) f->epochs = 0;
   if (options_given(&s->options, "epochs")) f->steps = 0;
   if (f->histograms && !f->tensorboard)

@@ -6,7 +6,7 @@
 
 #include "core/eight_bit.h"
 
-#if defined(__GNUC__) && defined(__AVX512F__)
+#if defined(__GNUC__) && defined(__AVX512F__) && defined(__AVX512DQ__)
 
 #include <immintrin.h>
 
@@ -94,11 +94,13 @@ static inline __m128i eight_bit_codes(const eight_bit_tables *t, __m512 x, bool 
                                 _mm512_permutexvar_ps(decade, t->offset));
   part = _mm512_max_ps(part, _mm512_setzero_ps());
   part = _mm512_min_ps(part, _mm512_permutexvar_ps(decade, t->most));
-  const __m512 least = _mm512_set1_ps(is_signed ? 1e-6f * 0.275f : 1e-45f);
   const __m512 last = _mm512_set1_ps(1 - 0.225f / (is_signed ? 64 : 128));
   const __m512i parts = _mm512_cvttps_epi32(_mm512_permutexvar_ps(decade, t->parts));
-  __m512i position = _mm512_maskz_add_epi32(_mm512_cmp_ps_mask(size, least, _CMP_GE_OQ), parts,
-                                            _mm512_cvttps_epi32(part));
+  const __m512i bits = _mm512_castps_si512(size);
+  const __mmask16 some = is_signed
+                             ? _mm512_cmp_ps_mask(size, _mm512_set1_ps(1e-6f * 0.275f), _CMP_GE_OQ)
+                             : _mm512_test_epi32_mask(bits, bits);
+  __m512i position = _mm512_maskz_add_epi32(some, parts, _mm512_cvttps_epi32(part));
   const __mmask16 ones = _mm512_cmp_ps_mask(size, last, _CMP_GE_OQ);
   position = _mm512_mask_add_epi32(position, ones, position, _mm512_set1_epi32(1));
   if (!is_signed) {
@@ -116,7 +118,7 @@ static inline void eight_bit_store(const eight_bit_tables *t, uint8_t *block, bo
                                    const float values[AC_EIGHT_BIT_BLOCK]) {
   __m512 most = _mm512_setzero_ps();
   for (int i = 0; i < AC_EIGHT_BIT_BLOCK; i += 16)
-    most = _mm512_max_ps(most, _mm512_abs_ps(_mm512_loadu_ps(values + i)));
+    most = _mm512_max_ps(_mm512_abs_ps(_mm512_loadu_ps(values + i)), most);
   const float scale = ac_eight_bit_scale(_mm512_reduce_max_ps(most));
   const __m512 inverse = _mm512_set1_ps(scale > 0 ? 1 / scale : 0);
   for (int i = 0; i < AC_EIGHT_BIT_BLOCK; i += 16) {
