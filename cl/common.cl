@@ -182,6 +182,7 @@ INLINED void eight_bit_store(global uchar *block, const float values[EIGHT_BIT_S
   UNROLL
   for (int k = 0; k < EIGHT_BIT_SHARE; k++)
     block[item + k * GROUP] = eight_bit_encode(clamp(values[k] * inverse, -1.0f, 1.0f), is_signed);
+  barrier(CLK_GLOBAL_MEM_FENCE); /* all have read the scale before */
   if (item == 0) *(global float *)(block + EIGHT_BIT_BLOCK) = largest;
 }
 #endif

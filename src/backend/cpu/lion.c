@@ -13,7 +13,7 @@ static void lion_range(const ac_op_args *args, int64_t first, int64_t last) {
   for (int64_t i = first; i < last; i++) {
     float gradient = factor * g[i], momentum = m[i];
     float direction = beta1 * momentum + blend1 * gradient;
-    float sign = (direction > 0 ? 1.0f : 0.0f) - (direction < 0 ? 1.0f : 0.0f);
+    float sign = (float)((direction > 0) - (direction < 0));
     m[i] = momentum + blend2 * (gradient - momentum);
     p[i] = p[i] * keep - rate * sign;
   }
