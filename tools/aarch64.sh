@@ -72,6 +72,7 @@ function finish(  i, depth) {
 }
 /^[0-9a-f]+ <.*>:$/ { finish() }
 /^ *[0-9a-f]+:\t/ {
+  sub(/[ \t]*\/\/.*/, "") # another name of the instruction
   sub(/:$/, "", $1)
   at[$1] = ++count
   is_neon[count] = $2 ~ /^(f|[su]cvtf)/ && $2 != "fmov" && /[ \t]v[0-9]+\.[248][hsd]/
