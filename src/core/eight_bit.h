@@ -20,6 +20,8 @@
 #ifndef AC_CORE_EIGHT_BIT_H
 #define AC_CORE_EIGHT_BIT_H
 
+#include "core/half.h"
+
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,18 +31,6 @@ enum { AC_EIGHT_BIT_BLOCK = 256, AC_EIGHT_BIT_BYTES = AC_EIGHT_BIT_BLOCK + sizeo
 
 static inline int64_t ac_eight_bit_blocks(int64_t count) {
   return (count + AC_EIGHT_BIT_BLOCK - 1) / AC_EIGHT_BIT_BLOCK;
-}
-
-static inline uint32_t ac_eight_bit_bits(float x) {
-  uint32_t bits;
-  memcpy(&bits, &x, sizeof bits);
-  return bits;
-}
-
-static inline float ac_eight_bit_float(uint32_t bits) {
-  float x;
-  memcpy(&x, &bits, sizeof x);
-  return x;
 }
 
 /* The unit of a position of a signed code, or of half that position of an unsigned one. */
@@ -56,11 +46,11 @@ static inline float ac_eight_bit_unit(float position) {
 
 /* Of a position in (0, `one`), where the value is one. */
 static inline float ac_eight_bit_value(float position, float one) {
-  const uint32_t parts = ac_eight_bit_bits(position) & 0x7f800000u; /* N, a power of two */
-  const float reciprocal = ac_eight_bit_float(0x7f000000u - parts);
+  const uint32_t parts = ac_float_bits(position) & 0x7f800000u; /* N, a power of two */
+  const float reciprocal = ac_float_from_bits(0x7f000000u - parts);
   const float unit = ac_eight_bit_unit(position * (128 / one));
   const float value =
-      unit * (0.1f + 0.9f * ((position - ac_eight_bit_float(parts) + 0.5f) * reciprocal));
+      unit * (0.1f + 0.9f * ((position - ac_float_from_bits(parts) + 0.5f) * reciprocal));
   return position >= one ? 1 : value;
 }
 
@@ -86,8 +76,8 @@ static inline float ac_eight_bit_max(float a, float b) {
  * unit (0.1 + 0.18 / N) from the one above. `half` is 1 for signed codes, 2 for unsigned. Selects
  * are of bits and the last step, to one, is a sum: compilers make branches of these otherwise. */
 static inline float ac_eight_bit_position(float x, float half) {
-  uint32_t parts = ac_eight_bit_bits(half), slope;
-#define AC_EIGHT_BIT_SLOPE(n, unit) ac_eight_bit_bits((n)*half / (0.9f * (unit)))
+  uint32_t parts = ac_float_bits(half), slope;
+#define AC_EIGHT_BIT_SLOPE(n, unit) ac_float_bits((n)*half / (0.9f * (unit)))
   slope = AC_EIGHT_BIT_SLOPE(1.0f, 1e-6f);
 #define AC_EIGHT_BIT_DECADE(n, unit, unit_before)                                              \
   {                                                                                            \
@@ -103,8 +93,8 @@ static inline float ac_eight_bit_position(float x, float half) {
   AC_EIGHT_BIT_DECADE(64.0f, 1.0f, 1e-1f)
 #undef AC_EIGHT_BIT_DECADE
 #undef AC_EIGHT_BIT_SLOPE
-  const float whole = ac_eight_bit_float(parts);
-  const float part = x * ac_eight_bit_float(slope) - whole * (1 / 9.0f);
+  const float whole = ac_float_from_bits(parts);
+  const float part = x * ac_float_from_bits(slope) - whole * (1 / 9.0f);
   const float least = ac_eight_bit_max(part, 0), most = ac_eight_bit_min(least, whole - 1);
   return whole + (float)((int32_t)most + (x >= 1 - 0.225f / (64 * half)));
 }
@@ -112,7 +102,7 @@ static inline float ac_eight_bit_position(float x, float half) {
 /* Of a value in [-1, 1], or [0, 1] if it has no sign; what is beyond counts as its end. */
 static inline uint8_t ac_eight_bit_encode(float x, bool is_signed) {
   const float magnitude = fabsf(x), half = is_signed ? 1 : 2;
-  const bool some = is_signed ? magnitude >= 1e-6f * 0.275f : ac_eight_bit_bits(magnitude) != 0;
+  const bool some = is_signed ? magnitude >= 1e-6f * 0.275f : ac_float_bits(magnitude) != 0;
   const float position = ac_eight_bit_position(magnitude, half) * (float)(int32_t)some;
   if (!is_signed) return (uint8_t)((int32_t)ac_eight_bit_max(position, 1) - 1);
   const float most = 127.5f + copysignf(0.5f, x);

@@ -119,8 +119,10 @@ ac_status ac_trainer_set_state(ac_trainer *trainer, int index, int state, int64_
   const ac_instance *instance = &trainer->instance;
   AC_TRY(ac_trainer_check_deciding(trainer));
   AC_TRY(find_state(trainer, index, state, first, count, &cell));
-  if (cell->dtype == AC_U8) AC_TRY(check_values(state, count, data));
-  if (cell->dtype == AC_U8) return write_blocks(instance, cell, first, count, data);
+  if (cell->dtype == AC_U8) {
+    AC_TRY(check_values(state, count, data));
+    return write_blocks(instance, cell, first, count, data);
+  }
   if (!count) return AC_OK;
   return instance->device->backend->upload(
       instance->device->state, instance->persistent[cell->tensor], (uint64_t)first * sizeof *data,

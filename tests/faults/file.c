@@ -106,6 +106,22 @@ static void goes_through_the_cache_where_it_must(void **state) {
   else assert_in_range(refused, 6, 10);
 }
 
+/* Who goes on after a write that failed does not get a file with a hole. */
+static void a_failure_stays(void **state) {
+  (void)state;
+  ac_atomic_file file;
+  write_file(path.text, "old", 3);
+  assert_ok(ac_atomic_open(&file, path.text));
+  assert_true(faults_arm("file:1:EIO", NULL));
+  ac_status status = AC_OK;
+  for (int at = 0; at + PIECE < BYTES && status == AC_OK; at += PIECE)
+    status = ac_atomic_write(&file, before + at, PIECE);
+  faults_pause(true);
+  assert_int_equal(status, AC_ERROR_IO);
+  assert_int_equal(ac_atomic_commit(&file), AC_ERROR_IO);
+  check("a failed write", AC_ERROR_IO);
+}
+
 static int count_files(void) {
   int count = 0;
   DIR *folder = opendir(test_folder);
@@ -124,6 +140,7 @@ int main(void) {
       cmocka_unit_test(stays_old_or_becomes_new),
       cmocka_unit_test(goes_on_after_a_part),
       cmocka_unit_test(goes_through_the_cache_where_it_must),
+      cmocka_unit_test(a_failure_stays),
       cmocka_unit_test(leaves_nothing_behind),
   };
   return cmocka_run_group_tests(tests, begin, end);

@@ -195,6 +195,11 @@ static void kept_values_are_read_and_written_as_floats(void **state) {
           fail_msg("%s: state %d, element %d is %g, not %g", devices[d], k, i,
                    (double)read[i - 100], (double)values[i]);
     }
+    const float refused[] = {INFINITY, NAN, 1e38f, -1};
+    for (int i = 0; i < 4; i++)
+      for (int k = i < 3 ? 0 : 1; k < 2; k++)
+        assert_fails(ac_trainer_set_state(t.trainer, index, k, 5, 1, &refused[i]),
+                     AC_ERROR_ARGUMENT, "in 8 bits");
     /* What training makes of it is of the size of its gradients. */
     train(&t, 0, 5);
     assert_ok(ac_trainer_get_state(t.trainer, index, 1, 0, COUNT, read));
