@@ -115,6 +115,35 @@ float group_max(float v, local float *scratch, int item, int size) {
   return largest;
 }
 
+/* A parameter that is stepped: a float, or with ROUNDED bf16, rounded up as often as it is near the
+ * upper neighbour (src/core/half.h), by numbers of src/core/random.h. */
+#ifdef ROUNDED
+#define parameter ushort
+
+float parameter_load(const global ushort *p, size_t i) {
+  return as_float((uint)p[i] << 16);
+}
+
+void parameter_store(global ushort *p, size_t i, float value, uint2 key, uint update) {
+  const ulong block = i / 8;
+  const uint4 words = philox(key, (uint4)((uint)block, (uint)(block >> 32), update, 1));
+  const uint pair = i & 4 ? (i & 2 ? words.w : words.z) : (i & 2 ? words.y : words.x);
+  const uint bits = as_uint(value), chance = i & 1 ? pair >> 16 : pair & 0xffffu;
+  const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
+  p[i] = (ushort)((nan ? bits | 0x400000u : bits + chance) >> 16);
+}
+#else
+#define parameter float
+
+float parameter_load(const global float *p, size_t i) {
+  return p[i];
+}
+
+void parameter_store(global float *p, size_t i, float value, uint2 key, uint update) {
+  p[i] = value;
+}
+#endif
+
 /* Floats in 8 bits, in blocks with a scale: src/core/eight_bit.h, function by function. */
 #ifdef EIGHT_BIT
 #define EIGHT_BIT_BLOCK 256

@@ -27,6 +27,31 @@ static void store_outputs(ac_graph *graph, ac_dtype storage) {
     ac_tensor_at(graph, i)->dtype = ac_tensor_at(graph, ac_tensor_at(graph, i)->storage)->dtype;
 }
 
+/* Whether a parameter, by its tensor, is read, and by nothing that wants floats. */
+static void find_weights(ac_graph *graph, bool *weight) {
+  for (int pass = 0; pass < 2; pass++)
+    for (int n = 0; n < graph->node_count; n++)
+      for (int i = 0; i < AC_MAX_INPUTS; i++) {
+        const ac_node *node = ac_node_at(graph, n);
+        const bool stored = ac_op_input_kind(node->op, i) == 's';
+        if (node->in[i] < 0 || stored != (pass == 0)) continue;
+        weight[ac_tensor_at(graph, node->in[i])->storage] = stored;
+      }
+}
+
+/* What is stored like that needs no working copy. */
+static ac_status store_weights(ac_graph *graph, ac_dtype storage) {
+  bool *weight = calloc((size_t)graph->tensor_count + 1, sizeof *weight);
+  if (!weight) return ac_fail(AC_ERROR_MEMORY, "no memory to choose the graph's precision");
+  find_weights(graph, weight);
+  for (int i = 0; i < graph->tensor_count; i++) {
+    ac_tensor *tensor = ac_tensor_at(graph, i);
+    if (tensor->role == AC_ROLE_PARAMETER && weight[tensor->storage]) tensor->dtype = storage;
+  }
+  free(weight);
+  return AC_OK;
+}
+
 /* ---- operands -------------------------------------------------------------------------------- */
 
 static ac_tensor *in_shape_of(ac_graph *graph, ac_tensor *tensor, const ac_tensor *like) {
@@ -147,7 +172,7 @@ static ac_status rewrite_nodes(rewrite *r) {
   return status;
 }
 
-ac_status ac_graph_set_storage(ac_graph *graph, ac_dtype storage) {
+ac_status ac_graph_set_storage(ac_graph *graph, ac_dtype storage, bool weights) {
   if (storage == AC_F32 || graph->status != AC_OK) return graph->status;
   size_t nodes = (size_t)graph->node_count + 1, tensors = (size_t)graph->tensor_count + 1;
   size_t parameters = (size_t)graph->parameter_count + 1;
@@ -160,7 +185,8 @@ ac_status ac_graph_set_storage(ac_graph *graph, ac_dtype storage) {
     for (size_t i = 0; i < tensors; i++) r.cast[i] = -1;
     for (size_t i = 0; i < parameters; i++) r.working[i] = -1;
     store_outputs(graph, storage);
-    status = rewrite_nodes(&r);
+    if (weights) status = store_weights(graph, storage);
+    if (status == AC_OK) status = rewrite_nodes(&r);
   }
   free(r.index);
   free(r.cast);

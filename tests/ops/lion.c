@@ -45,6 +45,13 @@ static const op_case cases[] = {
      .batch = 1,
      .in = {{.dtype = AC_F32, .rank = 1, .dim = {65}, .fill = OP_SOMETIMES, .low = -1, .high = 1}},
      .out = {OP_F32(65), OP_RANGE(0, 0, 65)}},
+    /* In bf16 alone. */
+    {.name = "lion 129x129, rounded",
+     .op = AC_OP_lion,
+     .attributes.lion = {0.25f, 1e-3f, 0.1f, 0.9f, 0.99f},
+     .batch = 1,
+     .in = {OP_F32(129 * 129)},
+     .out = {OP_ROUNDED(129 * 129), OP_RANGE(-0.1, 0.1, 129 * 129)}},
     /* With a working copy in 16 bits. */
     {.name = "lion 5x2500 and a copy",
      .op = AC_OP_lion,

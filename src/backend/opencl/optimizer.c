@@ -1,7 +1,7 @@
 /* gradient_statistics and the optimizers. */
 #include "ops/optimizer.h"
 
-#include "backend/opencl/opencl.h"
+#include "backend/opencl/stepped.h"
 #include "core/eight_bit.h"
 #include "core/error.h"
 
@@ -35,7 +35,7 @@ static bool is_eight_bit(const ac_op_args *args) {
 }
 
 static ac_cl_kernel kernel(const ac_op_args *args, const char *name) {
-  return (ac_cl_kernel){"optimizer", name, is_eight_bit(args) ? "-DEIGHT_BIT" : NULL};
+  return (ac_cl_kernel){"optimizer", name, ac_cl_step_options(args)};
 }
 
 static ac_cl_grid grid(const ac_opencl *cl, const ac_op_args *args) {
@@ -47,22 +47,24 @@ static ac_cl_grid grid(const ac_opencl *cl, const ac_op_args *args) {
 static ac_status adamw(ac_opencl *cl, const ac_op_args *args) {
   const ac_adamw_attributes *a = args->attributes;
   const ac_operand *g = &args->in[0];
-  return AC_CL_LAUNCH(
-      cl, kernel(args, "adamw"), grid(cl, args), AC_CL_OPERAND(*g), AC_CL_OPERAND(args->out[0]),
-      AC_CL_OPERAND(args->out[1]), AC_CL_OPERAND(args->out[2]), AC_CL_OPERAND(args->out[3]),
-      AC_CL_LONG(g->count), AC_CL_FLOAT(a->gradient_factor), AC_CL_FLOAT(a->rate * a->weight_decay),
-      AC_CL_FLOAT(1 - a->beta1), AC_CL_FLOAT(1 - a->beta2), AC_CL_FLOAT(a->rate / a->correction1),
-      AC_CL_FLOAT(a->sqrt_correction2), AC_CL_FLOAT(a->epsilon));
+  return AC_CL_LAUNCH(cl, kernel(args, "adamw"), grid(cl, args), AC_CL_OPERAND(*g),
+                      AC_CL_OPERAND(args->out[0]), AC_CL_OPERAND(args->out[1]),
+                      AC_CL_OPERAND(args->out[2]), AC_CL_OPERAND(args->out[3]),
+                      AC_CL_LONG(g->count), AC_CL_ROUNDING(args), AC_CL_FLOAT(a->gradient_factor),
+                      AC_CL_FLOAT(a->rate * a->weight_decay), AC_CL_FLOAT(1 - a->beta1),
+                      AC_CL_FLOAT(1 - a->beta2), AC_CL_FLOAT(a->rate / a->correction1),
+                      AC_CL_FLOAT(a->sqrt_correction2), AC_CL_FLOAT(a->epsilon));
 }
 
 static ac_status sgd(ac_opencl *cl, const ac_op_args *args) {
   const ac_sgd_attributes *a = args->attributes;
   const ac_operand *g = &args->in[0];
-  return AC_CL_LAUNCH(
-      cl, kernel(args, "sgd"), grid(cl, args), AC_CL_OPERAND(*g), AC_CL_OPERAND(args->out[0]),
-      AC_CL_OPERAND(args->out[1]), AC_CL_OPERAND(args->out[2]), AC_CL_LONG(g->count),
-      AC_CL_FLOAT(a->gradient_factor), AC_CL_FLOAT(a->rate), AC_CL_FLOAT(a->weight_decay),
-      AC_CL_FLOAT(a->momentum), AC_CL_INT(a->nesterov), AC_CL_INT(a->first));
+  return AC_CL_LAUNCH(cl, kernel(args, "sgd"), grid(cl, args), AC_CL_OPERAND(*g),
+                      AC_CL_OPERAND(args->out[0]), AC_CL_OPERAND(args->out[1]),
+                      AC_CL_OPERAND(args->out[2]), AC_CL_LONG(g->count), AC_CL_ROUNDING(args),
+                      AC_CL_FLOAT(a->gradient_factor), AC_CL_FLOAT(a->rate),
+                      AC_CL_FLOAT(a->weight_decay), AC_CL_FLOAT(a->momentum),
+                      AC_CL_INT(a->nesterov), AC_CL_INT(a->first));
 }
 
 const ac_cl_op ac_cl_op_gradient_statistics = {.run = gradient_statistics,
