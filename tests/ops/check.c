@@ -2,7 +2,6 @@
 #include "driver.h"
 #include "vector.h"
 
-#include "core/random.h"
 #include "ops/description.h"
 
 #include <float.h>
@@ -46,26 +45,16 @@ static void compare_blocks(const char *where, int output, const ac_operand *x, c
             output, (long long)neighbours, (long long)x->count);
 }
 
-/* A parameter in bf16, rounded up if the part cut off and a random number below one make a whole:
- * the neighbour to which any value within the bound would go. */
-static double round_by_chance(double value, double chance) {
-  int exponent;
-  frexp(value, &exponent);
-  const double unit = ldexp(1, exponent - 8);
-  return copysign(floor(fabs(value) / unit + chance) * unit, value);
-}
-
+/* What any value within the bound is rounded to. */
 static void compare_rounded(const char *where, const ac_op_args *args, int output,
                             const double *got, op_tolerance t) {
   const ac_operand *x = &args->out[output];
   for (int64_t e = 0; e < x->count; e++) {
-    const ac_philox_block words =
-        ac_philox(args->run->seed ^ args->name_hash, (uint32_t)(e / 8), 0, args->run->update, 1);
-    const double chance = (double)(words.v[e % 8 / 2] >> 16 * (e % 2) & 0xffffu) / 65536;
+    const double chance = op_chance(args->run->seed ^ args->name_hash, args->run->update, e);
     const double want = op_reals(x)[e],
                  bound = (t.relative * fabs(want) + t.absolute) * (double)FLT_EPSILON;
-    const double low = round_by_chance(want - bound, chance),
-                 high = round_by_chance(want + bound, chance);
+    const double low = op_round_by_chance(want - bound, chance),
+                 high = op_round_by_chance(want + bound, chance);
     OP_EXPECT(where, got[e] >= low && got[e] <= high,
               "output %d, element %lld: %.9g, not %.9g to %.9g", output, (long long)e, got[e], low,
               high);

@@ -7,6 +7,7 @@
  * often as what they store: that is in the factor too. */
 #include "random.h"
 
+#include "core/hash.h"
 #include "train/scaler.h"
 
 #include <float.h>
@@ -239,10 +240,20 @@ static void compare_running(comparison *c, const random_graph *g, const random_w
 
 /* ---- updates --------------------------------------------------------------------------------- */
 
+/* To the values that those within the tolerance are rounded to. */
+static void widen_by_chance(double *want, double *tolerance, const char *name, uint32_t update,
+                            int64_t e) {
+  const double chance = op_chance(RANDOM_SEED ^ ac_hash_text(name), update, e);
+  const double low = op_round_by_chance(*want - *tolerance, chance),
+               high = op_round_by_chance(*want + *tolerance, chance);
+  *want = (low + high) / 2;
+  *tolerance = high - low; /* less than to the next */
+}
+
 /* Steps from the library's own gradients; `state` goes on from window to window. */
 static void compare_weights(comparison *c, const random_graph *g, const random_choice *choice,
-                            const random_window *w, float *const *before, double (*state)[2],
-                            const spread *s) {
+                            const random_trial *t, const random_window *w, float *const *before,
+                            double (*state)[2], const spread *s) {
   ac_plan_desc plan = {0};
   ac_trainer_desc trainer = {0};
   random_stepping step = {.optimizer = choice->level[RANDOM_optimizer],
@@ -262,6 +273,8 @@ static void compare_weights(comparison *c, const random_graph *g, const random_c
         want =
             random_step_weight(&step, want, (double)w->gradient[p][e], state[at + e], &tolerance);
       else if (s->exact.running[p]) continue;
+      if (t->rounded[p] && w->gradient[p])
+        widen_by_chance(&want, &tolerance, tensor->name, (uint32_t)c->window, e);
       judge(c, "weight", tensor->name, e, (double)w->weights[p][e], want, tolerance + 1e-30);
     }
   }
@@ -321,7 +334,7 @@ static void look(random_verdict *v, random_counts *counts, const random_graph *g
       compare_gradients(&c, g, &t->windows[w], &s);
       compare_running(&c, g, &t->windows[w], &s);
     }
-    compare_weights(&c, g, choice, &t->windows[w], before, state, &s);
+    compare_weights(&c, g, choice, t, &t->windows[w], before, state, &s);
     spread_free(&s);
   }
   if (!v->text[0]) compare_evaluation(&c, g, t);
