@@ -6,7 +6,7 @@
  * adamw and sgd: the formulas of src/ops/optimizer.h, one work-item an element, groups of GROUP;
  * w, if it is there, becomes a copy of p. Dtypes: storage for w, float for the rest; with EIGHT_BIT
  * what is kept is in blocks of 8 bits, a work-group a block; with ROUNDED p is bf16, rounded by
- * chance with key and update. */
+ * chance with key and update, and with GRADIENT_BF16 g is bf16. */
 
 void write_statistics(float sum, int bad, local float *scratch, local int *flags,
                       global float *to) {
@@ -23,15 +23,15 @@ void write_statistics(float sum, int bad, local float *scratch, local int *flags
   }
 }
 
-kernel WORK_GROUP(GROUP, 1) void gradient_statistics(const global float *g, global float *partial,
-                                                     long n, float scale) {
+kernel WORK_GROUP(GROUP, 1) void gradient_statistics(const global gradient *g,
+                                                     global float *partial, long n, float scale) {
   local float scratch[GROUP];
   local int flags[GROUP];
   float sum = 0;
   int bad = 0;
   for (size_t i = get_global_id(0); i < n; i += get_global_size(0)) {
-    const float v = g[i] * scale;
-    bad |= (as_uint(g[i]) & 0x7f800000u) == 0x7f800000u;
+    const float v = gradient_load(g, i) * scale;
+    bad |= (as_uint(gradient_load(g, i)) & 0x7f800000u) == 0x7f800000u;
     sum += v * v;
   }
   write_statistics(sum, bad, scratch, flags, partial + 2 * get_group_id(0));
@@ -87,7 +87,7 @@ float sgd_update(sgd_factors a, float p, float g, float *kept) {
 #ifdef EIGHT_BIT
 
 /* A work-group a block. */
-kernel WORK_GROUP(GROUP, 1) void adamw(const global float *g, global parameter *p, global uchar *m,
+kernel WORK_GROUP(GROUP, 1) void adamw(const global gradient *g, global rounded *p, global uchar *m,
                                        global uchar *v, global storage *w, long n, uint2 key,
                                        uint update, float gradient_factor, float decay, float take1,
                                        float take2, float step, float sqrt_correction2,
@@ -106,8 +106,9 @@ kernel WORK_GROUP(GROUP, 1) void adamw(const global float *g, global parameter *
     if (i < n) {
       mean[k] = eight_bit_decode(m[e], 1) * scale1;
       square[k] = eight_bit_decode(v[e], 0) * scale2;
-      const float next = adamw_update(a, parameter_load(p, i), g[i], &mean[k], &square[k]);
-      parameter_store(p, i, next, key, update);
+      const float next =
+          adamw_update(a, rounded_load(p, i), gradient_load(g, i), &mean[k], &square[k]);
+      rounded_store(p, i, next, key, WEIGHT_STREAM(update));
       if (w) store(w, i, next);
     }
   }
@@ -115,7 +116,7 @@ kernel WORK_GROUP(GROUP, 1) void adamw(const global float *g, global parameter *
   eight_bit_store(v, square, 0, scratch);
 }
 
-kernel WORK_GROUP(GROUP, 1) void sgd(const global float *g, global parameter *p,
+kernel WORK_GROUP(GROUP, 1) void sgd(const global gradient *g, global rounded *p,
                                      global uchar *momentum, global storage *w, long n, uint2 key,
                                      uint update, float gradient_factor, float rate,
                                      float weight_decay, float keep, int nesterov, int first) {
@@ -131,8 +132,8 @@ kernel WORK_GROUP(GROUP, 1) void sgd(const global float *g, global parameter *p,
     kept[k] = 0;
     if (i < n) {
       kept[k] = eight_bit_decode(momentum[e], 1) * scale;
-      const float next = sgd_update(a, parameter_load(p, i), g[i], &kept[k]);
-      parameter_store(p, i, next, key, update);
+      const float next = sgd_update(a, rounded_load(p, i), gradient_load(g, i), &kept[k]);
+      rounded_store(p, i, next, key, WEIGHT_STREAM(update));
       if (w) store(w, i, next);
     }
   }
@@ -141,7 +142,7 @@ kernel WORK_GROUP(GROUP, 1) void sgd(const global float *g, global parameter *p,
 
 #else
 
-kernel WORK_GROUP(GROUP, 1) void adamw(const global float *g, global parameter *p, global float *m,
+kernel WORK_GROUP(GROUP, 1) void adamw(const global gradient *g, global rounded *p, global float *m,
                                        global float *v, global storage *w, long n, uint2 key,
                                        uint update, float gradient_factor, float decay, float take1,
                                        float take2, float step, float sqrt_correction2,
@@ -150,14 +151,14 @@ kernel WORK_GROUP(GROUP, 1) void adamw(const global float *g, global parameter *
   const size_t i = get_global_id(0);
   if (i >= n) return;
   float mean = m[i], square = v[i];
-  const float result = adamw_update(a, parameter_load(p, i), g[i], &mean, &square);
+  const float result = adamw_update(a, rounded_load(p, i), gradient_load(g, i), &mean, &square);
   m[i] = mean;
   v[i] = square;
-  parameter_store(p, i, result, key, update);
+  rounded_store(p, i, result, key, WEIGHT_STREAM(update));
   if (w) store(w, i, result);
 }
 
-kernel WORK_GROUP(GROUP, 1) void sgd(const global float *g, global parameter *p,
+kernel WORK_GROUP(GROUP, 1) void sgd(const global gradient *g, global rounded *p,
                                      global float *momentum, global storage *w, long n, uint2 key,
                                      uint update, float gradient_factor, float rate,
                                      float weight_decay, float keep, int nesterov, int first) {
@@ -165,9 +166,9 @@ kernel WORK_GROUP(GROUP, 1) void sgd(const global float *g, global parameter *p,
   const size_t i = get_global_id(0);
   if (i >= n) return;
   float kept = momentum ? momentum[i] : 0;
-  const float result = sgd_update(a, parameter_load(p, i), g[i], momentum ? &kept : 0);
+  const float result = sgd_update(a, rounded_load(p, i), gradient_load(g, i), momentum ? &kept : 0);
   if (momentum) momentum[i] = kept;
-  parameter_store(p, i, result, key, update);
+  rounded_store(p, i, result, key, WEIGHT_STREAM(update));
   if (w) store(w, i, result);
 }
 

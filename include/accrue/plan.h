@@ -77,6 +77,12 @@ typedef enum ac_optimizer_state { AC_STATE_F32 = 0, AC_STATE_8BIT } ac_optimizer
  * Lion. May still change. */
 typedef enum ac_weights { AC_WEIGHTS_F32 = 0, AC_WEIGHTS_BF16 } ac_weights;
 
+/* How gradients are stored while they add up. AC_GRADIENT_BF16: those of at least 4096 elements in
+ * bf16. What each micro-batch adds is computed in f32 and rounded once, by chance like weights
+ * (ac_weights), so that small contributions are not lost in a large sum; the update sees the
+ * rounded sum. AdamW, SGD and Lion. May still change. */
+typedef enum ac_gradient_storage { AC_GRADIENT_F32 = 0, AC_GRADIENT_BF16 } ac_gradient_storage;
+
 typedef struct ac_plan_desc {
   ac_purpose purpose;
   int64_t batch;       /* effective batch in samples; 0: 1 */
@@ -94,6 +100,7 @@ typedef struct ac_plan_desc {
   bool whole_windows;
   ac_precision precision;
   ac_weights weights;
+  ac_gradient_storage gradient_storage;
   ac_recompute recompute;
   ac_optimizer_kind optimizer;
   bool sgd_no_momentum;               /* AC_SGD without a momentum buffer */
@@ -134,6 +141,7 @@ typedef struct ac_plan_info {
   ac_purpose purpose;
   ac_precision precision;
   ac_weights weights;
+  ac_gradient_storage gradient_storage;
   ac_optimizer_state optimizer_state;
   int64_t batch, micro_batch, accumulation_steps;
   int64_t recomputed_ops;  /* steps that run an op again */

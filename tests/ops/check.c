@@ -46,12 +46,17 @@ static void compare_blocks(const char *where, int output, const ac_operand *x, c
 }
 
 /* What any value within the bound is rounded to. */
-static void compare_rounded(const char *where, const ac_op_args *args, int output,
-                            const double *got, op_tolerance t) {
+static void compare_rounded(const char *where, const op_instance *instance, int output,
+                            const double *got, op_tolerance t, bool add) {
+  const ac_op_args *args = &instance->args;
   const ac_operand *x = &args->out[output];
+  const bool sum = args->op == AC_OP_rounded_sum;
+  const uint32_t sample = sum ? args->run->sample : 0,
+                 stream = sum ? instance->attributes.rounded_sum.stream : 1;
   for (int64_t e = 0; e < x->count; e++) {
-    const double chance = op_chance(args->run->seed ^ args->name_hash, args->run->update, e);
-    const double want = op_reals(x)[e],
+    const double chance =
+        op_chance(args->run->seed ^ args->name_hash, sample, args->run->update, stream, e);
+    const double want = op_reals(x)[e] + (add ? instance->initial[output][e] : 0),
                  bound = (t.relative * fabs(want) + t.absolute) * (double)FLT_EPSILON;
     const double low = op_round_by_chance(want - bound, chance),
                  high = op_round_by_chance(want + bound, chance);
@@ -79,12 +84,12 @@ void op_compare(const char *where, const op_instance *instance, const op_variant
       compare_blocks(where, j, x, result->out[j], t);
       continue;
     }
+    bool add = variant && (variant->add >> j & 1), pairs = instance->out_fill[j] == OP_LOSS_SUMS;
     /* Two devices may be on two sides of where a value begins to be rounded up. */
     if (ac_op_output_kind(instance->args.op, j) == 'p' && x->dtype == AC_BF16 && factor == 1) {
-      compare_rounded(where, &instance->args, j, result->out[j], t);
+      compare_rounded(where, instance, j, result->out[j], t, add);
       continue;
     }
-    bool add = variant && (variant->add >> j & 1), pairs = instance->out_fill[j] == OP_LOSS_SUMS;
     for (int64_t e = 0; e < (pairs ? 6 : x->count); e += pairs ? 2 : 1) {
       double want = op_reals(x)[e], got = result->out[j][e];
       double bound = t.relative * fabs(want) + t.absolute;

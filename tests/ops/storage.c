@@ -29,8 +29,8 @@ double op_round(ac_dtype dtype, double value) {
   return op_decode(dtype, bytes);
 }
 
-double op_chance(uint64_t key, uint32_t update, int64_t e) {
-  const ac_philox_block words = ac_philox(key, (uint32_t)(e / 8), 0, update, 1);
+double op_chance(uint64_t key, uint32_t sample, uint32_t update, uint32_t stream, int64_t e) {
+  const ac_philox_block words = ac_philox(key, (uint32_t)(e / 8), sample, update, stream);
   return (double)(words.v[e % 8 / 2] >> 16 * (e % 2) & 0xffffu) / 65536;
 }
 

@@ -118,6 +118,7 @@ void random_reference_free(random_reference *r);
   X(stream, "no", "yes")                                                                           \
   X(products, "widened", "tiles", "vdpbf16ps", "bfmmla")                                           \
   X(weights, "f32", "bf16 where bf16")                                                             \
+  X(gradients, "f32", "bf16")                                                                      \
   X(optimizer, "sgd", "momentum", "nesterov", "adamw", "adamw clipped", "lion")                    \
   X(schedule, "constant", "warm-up", "cosine")                                                     \
   X(scaling, "default", "none", "static")                                                          \
@@ -203,6 +204,7 @@ typedef struct random_trial {
   int64_t micro_batch;
   bool whole_window;
   bool rounded[OP_DRAW_LEAVES]; /* by parameter: stored in bf16 alone */
+  bool summed[OP_DRAW_LEAVES];  /* its gradient is */
   int64_t recomputed;
   float **start; /* weights before the first update */
   random_window windows[RANDOM_WINDOWS];

@@ -44,8 +44,10 @@ static void put_memory(page *p, const ac_plan_info *plan) {
                  {"input and output", bytes->io},
                  {"total", bytes->total}};
   const char *kept = plan->optimizer_state == AC_STATE_8BIT ? ", in 8 bits or f32" : ", f32";
-  const char *storage[] = {parameters, ", f32", kept, ", 16 bits but for statistics",
-                           ", f32",    "",      ""};
+  const char *gradients =
+      plan->gradient_storage == AC_GRADIENT_BF16 ? ", large ones in bf16" : ", f32";
+  const char *storage[] = {parameters, gradients, kept, ", 16 bits but for statistics",
+                           ", f32",    "",        ""};
   for (int i = 0; i < 7; i++)
     put(p, "%-12s %-18s %12s%s%s%s\n", i ? "" : "memory", classes[i].name,
         text_bytes(classes[i].bytes).text, i == 6 && plan->budget_bytes ? " of " : "",

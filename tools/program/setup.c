@@ -67,6 +67,8 @@ static void add_options(setup *s) {
        .help = "update rule"},
       {"weights", "f32|bf16", OPTION_CHOICE, &f->weights,
        .help = "storage of weights; bf16: no originals in f32, rounded by chance"},
+      {"gradients", "auto|bf16", OPTION_CHOICE, &f->gradients,
+       .help = "storage of gradients; bf16: half of the bytes, rounded by chance"},
       {"optimizer-state", "f32|8bit", OPTION_CHOICE, &f->optimizer_state,
        .help = "storage of what it keeps; 8bit: a quarter of the bytes, other results"},
       {"state-f32", "PATTERN", OPTION_TEXT, &f->state_f32,
@@ -397,6 +399,7 @@ ac_plan_desc setup_plan_desc(const setup *s) {
                         .optimizer = (ac_optimizer_kind)f->optimizer,
                         .sgd_no_momentum = f->momentum <= 0,
                         .weights = (ac_weights)f->weights,
+                        .gradient_storage = (ac_gradient_storage)f->gradients,
                         .optimizer_state = (ac_optimizer_state)f->optimizer_state,
                         .state_f32 = f->state_f32};
 }

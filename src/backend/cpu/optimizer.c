@@ -40,9 +40,15 @@ static bool any_not_finite(const float *g, int64_t count) {
 static void statistics_range(const ac_op_args *args, int64_t first, int64_t last) {
   float scale = ((const ac_gradient_statistics_attributes *)args->attributes)->scale;
   block_result *results = args->workspace;
+  const ac_operand *gradient = &args->in[0];
+  float widened[BLOCK];
   for (int64_t block = first; block < last; block++) {
-    const float *g = (const float *)args->in[0].data + block * BLOCK;
-    int64_t count = ac_min(BLOCK, args->in[0].count - block * BLOCK);
+    const float *g = ac_element(gradient->data, gradient->dtype, block * BLOCK);
+    int64_t count = ac_min(BLOCK, gradient->count - block * BLOCK);
+    if (gradient->dtype != AC_F32) {
+      ac_cpu_widen(gradient->dtype, g, widened, count);
+      g = widened;
+    }
     double sum = sum_squares(g, scale, count);
     /* What is not finite shows in the sum, but there products with the scale may be the cause. */
     results[block] = (block_result){sum, !isfinite(sum) && any_not_finite(g, count)};

@@ -21,7 +21,9 @@ static ac_status gradient_statistics(ac_opencl *cl, const ac_op_args *args) {
   const ac_gradient_statistics_attributes *a = args->attributes;
   const ac_operand *g = &args->in[0];
   const int64_t groups = statistics_groups(cl, g->count);
-  AC_TRY(AC_CL_LAUNCH(cl, ((ac_cl_kernel){"optimizer", "gradient_statistics", NULL}),
+  AC_TRY(AC_CL_LAUNCH(cl,
+                      ((ac_cl_kernel){"optimizer", "gradient_statistics",
+                                      g->dtype == AC_BF16 ? "-DGRADIENT_BF16" : NULL}),
                       ac_cl_groups(groups, cl->group, 1), AC_CL_OPERAND(*g),
                       AC_CL_BUFFER(args->workspace), AC_CL_LONG(g->count), AC_CL_FLOAT(a->scale)));
   return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"optimizer", "gradient_statistics_total", NULL}),

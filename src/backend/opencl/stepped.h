@@ -4,11 +4,14 @@
 
 #include "backend/opencl/opencl.h"
 
-/* What is kept may be in blocks of 8 bits, the parameter in bf16. */
+/* What is kept may be in blocks of 8 bits, parameter and gradient in bf16. */
 static inline const char *ac_cl_step_options(const ac_op_args *args) {
+  static const char *const options[2][2][2] = {
+      {{NULL, "-DGRADIENT_BF16"}, {"-DROUNDED", "-DROUNDED -DGRADIENT_BF16"}},
+      {{"-DEIGHT_BIT", "-DEIGHT_BIT -DGRADIENT_BF16"},
+       {"-DEIGHT_BIT -DROUNDED", "-DEIGHT_BIT -DROUNDED -DGRADIENT_BF16"}}};
   const bool eight_bit = args->out[1].count && args->out[1].dtype == AC_U8;
-  if (args->out[0].dtype == AC_BF16) return eight_bit ? "-DEIGHT_BIT -DROUNDED" : "-DROUNDED";
-  return eight_bit ? "-DEIGHT_BIT" : NULL;
+  return options[eight_bit][args->out[0].dtype == AC_BF16][args->in[0].dtype == AC_BF16];
 }
 
 /* Two arguments of a kernel: what the rounding of a parameter is keyed by. */
