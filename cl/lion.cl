@@ -2,10 +2,10 @@
  * there, becomes a copy of p. Dtypes: storage for w, float for the rest; with
  * ROUNDED p is bf16, rounded by chance with key and update, and with GRADIENT_BF16 g is bf16. */
 
-kernel WORK_GROUP(GROUP, 1) void lion(const global gradient *g, global rounded *p, global float *m,
-                                      global storage *w, long n, uint2 key, uint update,
-                                      float gradient_factor, float rate, float decay, float keep1,
-                                      float take1, float take2) {
+kernel WORK_GROUP(GROUP, 1) void lion(const global gradient_t *g, global rounded_t *p,
+                                      global float *m, global storage *w, long n, uint2 key,
+                                      uint update, float gradient_factor, float rate, float decay,
+                                      float keep1, float take1, float take2) {
   const size_t i = get_global_id(0);
   if (i >= n) return;
   const float d = gradient_factor * gradient_load(g, i), momentum = m[i], old = rounded_load(p, i);
