@@ -18,30 +18,11 @@
 #include <accrue/dataset.h>
 #include <accrue/model_file.h>
 #include <accrue/plan.h>
+#include <accrue/schedule.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* ---- learning-rate schedules ----------------------------------------------------------------- */
-
-typedef enum ac_schedule_kind {
-  AC_SCHEDULE_CONSTANT = 0, /* lr, after warm-up */
-  AC_SCHEDULE_COSINE /* then half a cosine from lr to min_lr at update `total`, constant after it */
-} ac_schedule_kind;
-
-/* Refused: another kind, numbers that are not finite, and for a cosine a min_lr above lr. */
-typedef struct ac_schedule {
-  ac_schedule_kind kind;
-  double lr;      /* 0: 1e-3, for SGD 0.1, for Lion 1e-4, for Adafactor 1e-2; negative: 0 */
-  double min_lr;  /* for AC_SCHEDULE_COSINE; not negative */
-  int64_t warmup; /* updates of linear warm-up: update u (from 0) gets lr (u + 1) / (warmup + 1) */
-  int64_t total;  /* updates, for AC_SCHEDULE_COSINE */
-} ac_schedule;
-
-/* The learning rate of update `update`, counted from 0. It knows no optimizer, so lr 0 is AdamW's
- * default. 0 for a kind that there is not. */
-AC_API double ac_schedule_rate(const ac_schedule *schedule, int64_t update);
 
 /* ---- optimizers ------------------------------------------------------------------------------ */
 
@@ -153,6 +134,7 @@ typedef struct ac_update {
   double loss;    /* nats per unit of weight, over the window */
   double weight;  /* samples, or tokens that count; with several losses samples */
   double lr;
+  double momentum;   /* or beta1; 0 of an optimizer that has none */
   double grad_norm;  /* of the mean loss's gradient, unscaled, before clipping */
   double loss_scale; /* of this window; 1 without loss scaling */
   bool skipped;      /* something was not finite, the weight was zero, or `decide` said so: nothing
@@ -174,6 +156,14 @@ typedef struct ac_update {
  * updates made, schedule and random numbers are what they were, and only a dynamic loss scale is
  * lower. The same samples may then be accumulated again, or others. */
 AC_API ac_status ac_trainer_update(ac_trainer *trainer, ac_update *result);
+
+/* With AC_SCHEDULE_PLATEAU: the loss of a validation, as ac_fit tells it, too, of those that it
+ * makes every eval_every windows. AC_ERROR_STATE with another schedule. May still change. */
+AC_API ac_status ac_trainer_observe_validation(ac_trainer *trainer, double loss);
+
+/* The learning rate of the update that comes next, with scaling and reductions. May still change.
+ */
+AC_API double ac_trainer_rate(const ac_trainer *trainer);
 
 /* Throws away what the window has accumulated, and its failure; not that of an update that had
  * begun to step parameters. */
@@ -337,7 +327,7 @@ typedef struct ac_fit_desc {
   ac_dataset *validation; /* may be NULL */
   int64_t steps;          /* windows, skipped ones included; 0: by epochs */
   int64_t epochs;         /* 0: by steps; one of the two is needed */
-  int64_t eval_every;     /* windows; 0: only at the end */
+  int64_t eval_every;     /* windows; 0: only at the end; AC_SCHEDULE_PLATEAU goes by these */
   int64_t eval_samples;   /* per evaluation but the last; 0: all */
   bool no_final_evaluation;
   /* Goes on where the trainer's last ac_fit ended, or that of the state that was loaded: `steps`

@@ -28,6 +28,7 @@ typedef struct record {
   ac_fit_position fit;
   int64_t samples, whole_samples; /* of the window in progress */
   double fed[AC_MAX_LOSSES], whole[AC_MAX_LOSSES];
+  ac_plateau plateau;
   char fingerprint[AC_MAX_FINGERPRINT + 1];
 } record;
 
@@ -36,7 +37,8 @@ typedef struct record {
 
 typedef enum field_kind { INTEGER, UNSIGNED, REAL, REALS } field_kind;
 
-/* REALS are AC_MAX_LOSSES of them, with spaces between. An INTEGER is in [0, most]. */
+/* REALS are AC_MAX_LOSSES of them, with spaces between. An INTEGER is in [0, most]. The last ones
+ * are there where the schedule goes by validation. */
 static const struct {
   const char *key;
   field_kind kind;
@@ -74,10 +76,18 @@ static const struct {
     FIELD("window.whole_samples", INTEGER, whole_samples),
     FIELD("window.fed", REALS, fed),
     FIELD("window.whole", REALS, whole),
+    FIELD("plateau.best", REAL, plateau.best),
+    FIELD("plateau.bad", INTEGER, plateau.bad),
+    FIELD("plateau.cooling", INTEGER, plateau.cooling),
+    FIELD("plateau.reductions", INTEGER, plateau.reductions),
 #undef FIELD
 #undef LIMITED
 };
-enum { FIELDS = sizeof fields / sizeof *fields, FIELD_TEXT = AC_MAX_LOSSES * 32 };
+enum {
+  FIELDS = sizeof fields / sizeof *fields,
+  ALWAYS = FIELDS - 4, /* but for those of the plateau */
+  FIELD_TEXT = AC_MAX_LOSSES * 32
+};
 
 /* Enough digits for the same double again. */
 static void put_field(const record *r, int index, char text[FIELD_TEXT]) {
@@ -136,7 +146,8 @@ static record record_of(const ac_trainer *trainer) {
               .stuck = trainer->scaler.stuck,
               .fit = trainer->fit,
               .samples = trainer->window_samples,
-              .whole_samples = trainer->whole_samples};
+              .whole_samples = trainer->whole_samples,
+              .plateau = trainer->plateau};
   if (r.samples) memcpy(r.fed, trainer->fed_weight, sizeof r.fed);
   if (r.whole_samples) memcpy(r.whole, trainer->whole_weight, sizeof r.whole);
   strcpy(r.fingerprint, trainer->fingerprint);
@@ -161,6 +172,7 @@ static void take_record(ac_trainer *trainer, const record *r) {
   trainer->whole_samples = r->whole_samples;
   memcpy(trainer->fed_weight, r->fed, sizeof r->fed);
   memcpy(trainer->whole_weight, r->whole, sizeof r->whole);
+  trainer->plateau = r->plateau;
 }
 
 /* ---- cells as tensors ------------------------------------------------------------------------ */
@@ -257,8 +269,9 @@ static ac_status write_contents(contents *c, const char *path, const ac_metadata
     for (int d = 0; d < cell->shape.rank; d++) tensors[i].shape[d] = cell->shape.dim[d];
   }
   for (int i = 0; all && i < metadata_count; i++) all[i] = metadata[i];
+  const bool plateau = c->trainer->desc.schedule.kind == AC_SCHEDULE_PLATEAU;
   const ac_plain_numbers numbers = ac_plain_numbers_begin();
-  for (int i = 0; all && i < FIELDS; i++) {
+  for (int i = 0; all && i < (plateau ? FIELDS : ALWAYS); i++) {
     put_field(&r, i, text[i]);
     all[count++] = (ac_metadata){fields[i].key, text[i]};
   }
@@ -295,7 +308,9 @@ static ac_status refuse_value(const char *path, const char *key) {
 }
 
 static ac_status read_record(const ac_model_file *file, const char *path, record *r) {
-  for (int i = 0; i < FIELDS; i++) {
+  const bool plateau = ac_model_file_metadata(file, fields[ALWAYS].key);
+  r->plateau = ac_plateau_begin();
+  for (int i = 0; i < (plateau ? FIELDS : ALWAYS); i++) {
     const char *text = ac_model_file_metadata(file, fields[i].key);
     if (!text || !get_field(r, i, text)) return refuse_value(path, fields[i].key);
     if (i == 0 && r->version != VERSION)
@@ -306,6 +321,7 @@ static ac_status read_record(const ac_model_file *file, const char *path, record
     return refuse_value(path, "accrue.state.loss_scale");
   if (r->fit.begun && r->fit.next.position >= r->fit.count)
     return refuse_value(path, "accrue.state.fit.position");
+  if (isnan(r->plateau.best)) return refuse_value(path, fields[ALWAYS].key);
   const char *fingerprint = ac_model_file_metadata(file, FINGERPRINT);
   if (!fingerprint) return AC_OK;
   if (!*fingerprint || !ac_fingerprint_may_be(fingerprint)) return refuse_value(path, FINGERPRINT);

@@ -465,7 +465,8 @@ static void datasets_must_match_the_inputs(void **state) {
 
 static void schedules_have_their_shape(void **state) {
   (void)state;
-  ac_schedule c = {AC_SCHEDULE_COSINE, 1e-3, 1e-4, 100, 2000};
+  ac_schedule c = {
+      .kind = AC_SCHEDULE_COSINE, .lr = 1e-3, .min_lr = 1e-4, .warmup = 100, .total = 2000};
   assert_true(fabs(ac_schedule_rate(&c, 0) - 1e-3 / 101) < 1e-12);
   assert_true(fabs(ac_schedule_rate(&c, 99) - 1e-3 * 100 / 101) < 1e-12);
   assert_true(ac_schedule_rate(&c, 100) == 1e-3);
@@ -474,7 +475,7 @@ static void schedules_have_their_shape(void **state) {
   assert_true(ac_schedule_rate(&c, 5000) == 1e-4);
   c.warmup = c.total; /* nothing is left for the cosine */
   assert_true(ac_schedule_rate(&c, 2000) == 1e-4);
-  ac_schedule k = {AC_SCHEDULE_CONSTANT, 2, 0, 1, 0};
+  ac_schedule k = {.lr = 2, .warmup = 1};
   assert_true(ac_schedule_rate(&k, 0) == 1);
   assert_true(ac_schedule_rate(&k, 1) == 2);
 }
