@@ -307,10 +307,17 @@ static ac_status refuse_value(const char *path, const char *key) {
   return ac_fail(AC_ERROR_FORMAT, "%s: %s is missing or makes no sense", path, key);
 }
 
+/* Those of a plateau are there together. */
+static int count_fields(const ac_model_file *file) {
+  for (int i = ALWAYS; i < FIELDS; i++)
+    if (ac_model_file_metadata(file, fields[i].key)) return FIELDS;
+  return ALWAYS;
+}
+
 static ac_status read_record(const ac_model_file *file, const char *path, record *r) {
-  const bool plateau = ac_model_file_metadata(file, fields[ALWAYS].key);
+  const int needed = count_fields(file);
   r->plateau = ac_plateau_begin();
-  for (int i = 0; i < (plateau ? FIELDS : ALWAYS); i++) {
+  for (int i = 0; i < needed; i++) {
     const char *text = ac_model_file_metadata(file, fields[i].key);
     if (!text || !get_field(r, i, text)) return refuse_value(path, fields[i].key);
     if (i == 0 && r->version != VERSION)
