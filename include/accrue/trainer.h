@@ -383,6 +383,45 @@ typedef struct ac_fit_result {
  * of the last good update. `result` may be NULL. */
 AC_API ac_status ac_fit(ac_trainer *trainer, const ac_fit_desc *desc, ac_fit_result *result);
 
+/* ---- a range test of the learning rate ------------------------------------------------------- */
+
+/* Trains for a short while at rates that rise from update to update by the same factor, and looks
+ * at the loss, arXiv 1506.01186. It takes the plan's memory, and on the host that of parameters
+ * and optimizer state, as afterwards the trainer is in all what it was. May still change. */
+typedef struct ac_rate_test_desc {
+  ac_dataset *train;
+  double least, most; /* rates; default 1e-7 and 10 */
+  int64_t updates;    /* at least 10; default 100 */
+  /* Ends where the mean of the latest losses is above so many times its least; default 4. */
+  double divergence;
+  uint64_t seed;            /* of the order of samples */
+  int loader_threads;       /* as in ac_fit_desc */
+  ac_fit_callback callback; /* after each window, or NULL */
+  bool (*stop)(void *user); /* as in ac_fit_desc, or NULL */
+  void *user;               /* for both */
+} ac_rate_test_desc;
+
+typedef struct ac_rate_point {
+  double rate, loss; /* of a window, before the update at this rate */
+  double smoothed;   /* the mean of a tenth of the test's updates around it, as far as there are */
+} ac_rate_point;
+
+typedef struct ac_rate_test {
+  int64_t count;          /* points: one for each update that was made */
+  bool diverged, stopped; /* why it ended early */
+  int64_t lowest;         /* the point of the least smoothed loss; -1: there is no point */
+  /* The point before that at which the loss falls fastest by the logarithm of the rate, by a line
+   * through the points that smoothed losses are means of; -1: it falls by no more than twice the
+   * deviation of losses from the smoothed ones, and the test suggests nothing. */
+  int64_t steepest;
+} ac_rate_test;
+
+/* `points` has room for desc->updates. A loss that is no number ends the test as one that diverges;
+ * AC_ERROR_NOT_FINITE if it is the first, AC_ERROR_STATE with a window in progress. May still
+ * change. */
+AC_API ac_status ac_trainer_test_rates(ac_trainer *trainer, const ac_rate_test_desc *desc,
+                                       ac_rate_point *points, ac_rate_test *result);
+
 #ifdef __cplusplus
 }
 #endif

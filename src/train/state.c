@@ -189,7 +189,7 @@ typedef struct contents {
   int count;
 } contents;
 
-static bool is_kept(const ac_cell *cell, bool window) {
+bool ac_state_holds(const ac_cell *cell, bool window) {
   if (cell->role == AC_ROLE_PARAMETER || cell->role == AC_ROLE_STATE) return true;
   return window && ac_role_is_sum(cell->role);
 }
@@ -235,7 +235,7 @@ static ac_status list_contents(contents *c, ac_trainer *trainer, bool window, co
                   .tensors = calloc((size_t)plan->cell_count + 1, sizeof *c->tensors)};
   bool good = c->tensors;
   for (int i = 0; i < plan->cell_count && good; i++) {
-    if (!is_kept(&plan->cells[i], window)) continue;
+    if (!ac_state_holds(&plan->cells[i], window)) continue;
     c->tensors[c->count++].cell = &plan->cells[i];
     good = name_tensor(plan->graph, c);
   }
@@ -246,14 +246,17 @@ static ac_status list_contents(contents *c, ac_trainer *trainer, bool window, co
 
 /* ---- saving ---------------------------------------------------------------------------------- */
 
-static ac_status read_cell(void *user, int index, int64_t first, int64_t count, void *data) {
-  const contents *c = user;
-  const ac_cell *cell = c->tensors[index].cell;
-  const ac_instance *instance = &c->trainer->instance;
+ac_status ac_state_read_cell(const ac_instance *instance, const ac_cell *cell, int64_t first,
+                             int64_t count, void *data) {
   const uint64_t size = ac_dtype_bytes(cell->dtype);
   return instance->device->backend->download(instance->device->state,
                                              instance->persistent[cell->tensor],
                                              (uint64_t)first * size, data, (uint64_t)count * size);
+}
+
+static ac_status read_cell(void *user, int index, int64_t first, int64_t count, void *data) {
+  const contents *c = user;
+  return ac_state_read_cell(&c->trainer->instance, c->tensors[index].cell, first, count, data);
 }
 
 static ac_status write_contents(contents *c, const char *path, const ac_metadata *metadata,
@@ -391,8 +394,8 @@ static ac_status check_tensors(const contents *c, const ac_model_file *file, con
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-static ac_status write_cell(ac_instance *instance, const ac_cell *cell, int64_t first,
-                            int64_t count, const void *data) {
+ac_status ac_state_write_cell(ac_instance *instance, const ac_cell *cell, int64_t first,
+                              int64_t count, const void *data) {
   if (cell->role == AC_ROLE_PARAMETER)
     return ac_instance_write_parameter(instance, cell->owner, first, count, data);
   const uint64_t size = ac_dtype_bytes(cell->dtype);
@@ -409,7 +412,7 @@ static ac_status read_contents(const contents *c, ac_model_file *file, void *pie
     for (int64_t first = 0; first < cell->count; first += most) {
       const int64_t count = cell->count - first < most ? cell->count - first : most;
       AC_TRY(ac_model_file_read_stored(file, found, first, count, piece));
-      AC_TRY(write_cell(&c->trainer->instance, cell, first, count, piece));
+      AC_TRY(ac_state_write_cell(&c->trainer->instance, cell, first, count, piece));
     }
   }
   return AC_OK;

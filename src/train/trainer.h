@@ -83,6 +83,15 @@ ac_status ac_trainer_check_arena(const ac_trainer *trainer);
 ac_status ac_trainer_evaluate_until(ac_trainer *trainer, ac_dataset *dataset, int64_t limit,
                                     ac_stop *stop, ac_evaluation *result);
 
+/* Whether a state holds this cell: with a window in progress, its sums too. */
+bool ac_state_holds(const ac_cell *cell, bool window);
+/* Elements of such a cell, as they are stored. Writing a parameter brings its copy in 16 bits up to
+ * date. */
+ac_status ac_state_read_cell(const ac_instance *instance, const ac_cell *cell, int64_t first,
+                             int64_t count, void *data);
+ac_status ac_state_write_cell(ac_instance *instance, const ac_cell *cell, int64_t first,
+                              int64_t count, const void *data);
+
 /* ac_trainer_locate_nonfinite on samples [first, first + count) of the data, which are those from
  * `sample` on of the window. */
 ac_status ac_trainer_locate_data(ac_trainer *trainer, const void *const *data, int64_t first,
