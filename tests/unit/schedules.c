@@ -120,7 +120,9 @@ static void zeros_are_defaults(void **state) {
                            .min_momentum = 0.85,
                            .max_momentum = 0.95};
   const ac_schedule cycle = {.kind = AC_SCHEDULE_CYCLIC, .lr = 1, .period = 7};
-  ac_schedule cycles = cycle, kept = cycle;
+  ac_schedule cycles = cycle, kept = cycle, range = cycle, ranges = cycle;
+  range.cycle = ranges.cycle = AC_CYCLE_EXP_RANGE;
+  ranges.gamma = 1;
   cycles.fall = 7;
   cycles.min_momentum = 0.8;
   cycles.max_momentum = 0.9;
@@ -131,7 +133,10 @@ static void zeros_are_defaults(void **state) {
     assert_true(ac_schedule_rate(&cycle, u) == ac_schedule_rate(&cycles, u));
     assert_true(ac_schedule_momentum(&cycle, u) == ac_schedule_momentum(&cycles, u));
     assert_true(ac_schedule_momentum(&kept, u) == -1);
+    assert_true(ac_schedule_rate(&range, u) == ac_schedule_rate(&ranges, u));
   }
+  kept = (ac_schedule){.kind = AC_SCHEDULE_PLATEAU, .lr = 0.5};
+  assert_true(ac_schedule_rate(&kept, 9) == 0.5); /* knows no reductions */
 }
 
 /* ---- formulas -------------------------------------------------------------------------------- */
@@ -234,6 +239,43 @@ static void a_warmup_leads_to_the_first_rate(void **state) {
   assert_true(fabs(ac_schedule_reduced_rate(&s, 1, 0) - 0.1 / 5) <= 1e-15);
 }
 
+/* A loss that is lower by just the threshold is not better; a rate that would hardly change stays.
+ */
+static void a_plateau_has_limits(void **state) {
+  (void)state;
+  ac_schedule s = {.kind = AC_SCHEDULE_PLATEAU,
+                   .lr = 1,
+                   .gamma = 0.5,
+                   .patience = -1,
+                   .threshold = 0.5,
+                   .threshold_absolute = true};
+  static const struct {
+    double loss;
+    int64_t reductions;
+  } cases[] = {{0.5, 1}, {0.49, 0}};
+  for (int i = 0; i < 2; i++) {
+    ac_plateau p = ac_plateau_begin();
+    ac_plateau_observe(&p, &s, 1);
+    ac_plateau_observe(&p, &s, cases[i].loss);
+    assert_int_equal(p.reductions, cases[i].reductions);
+  }
+  static const double rates[] = {1.5e-8, 2.5e-8};
+  for (int i = 0; i < 2; i++) {
+    ac_plateau p = ac_plateau_begin();
+    s.lr = rates[i];
+    ac_plateau_observe(&p, &s, 1);
+    ac_plateau_observe(&p, &s, 1);
+    assert_int_equal(p.reductions, i);
+  }
+}
+
+/* Where PyTorch divides by zero: the way up has no length. */
+static void a_cycle_may_begin_at_its_top(void **state) {
+  (void)state;
+  const ac_schedule s = {.kind = AC_SCHEDULE_ONE_CYCLE, .lr = 1, .total = 8, .rise = 0.125};
+  assert_true(ac_schedule_rate(&s, 0) == 1 && ac_schedule_rate(&s, 1) < 1);
+}
+
 /* Lengths that grow beyond all integers. */
 static void far_updates_have_a_rate(void **state) {
   (void)state;
@@ -334,20 +376,32 @@ static void rates_follow_the_batch(void **state) {
   }
 }
 
-/* Momenta of optimizers whose schedule leaves them alone, or that have none. */
+static double momentum_told(ac_plan_desc plan, const ac_trainer_desc *desc) {
+  const corpus c = make_corpus();
+  plan.batch = 8;
+  run r = start("cpu", &model, plan, *desc);
+  ac_update update;
+  assert_ok(feed(&r, &c, 0, 8));
+  assert_ok(ac_trainer_update(r.trainer, &update));
+  stop(&r);
+  return update.momentum;
+}
+
+/* Of optimizers whose schedule leaves it alone, or that have none; and one that is moved to zero.
+ */
 static void an_update_tells_its_momentum(void **state) {
   (void)state;
   static const double should[AC_OPTIMIZER_COUNT] = {
-      [AC_ADAMW] = 0.9, [AC_SGD] = 0.9, [AC_LION] = 0.9, [AC_ADAFACTOR] = 0};
-  const corpus c = make_corpus();
-  for (int k = 0; k < AC_OPTIMIZER_COUNT; k++) {
-    run r = start_scheduled(&(ac_schedule){0}, (ac_optimizer_kind)k);
-    ac_update update;
-    assert_ok(feed(&r, &c, 0, 8));
-    assert_ok(ac_trainer_update(r.trainer, &update));
-    assert_true(update.momentum == should[k]);
-    stop(&r);
-  }
+      [AC_ADAMW] = 0.8, [AC_SGD] = 0.7, [AC_LION] = 0.8, [AC_ADAFACTOR] = 0};
+  ac_trainer_desc desc = {.optimizer = {.beta1 = 0.8, .momentum = 0.7}};
+  for (int k = 0; k < AC_OPTIMIZER_COUNT; k++)
+    assert_true(momentum_told((ac_plan_desc){.optimizer = (ac_optimizer_kind)k}, &desc) ==
+                should[k]);
+  const ac_plan_desc plain = {.optimizer = AC_SGD, .sgd_no_momentum = true};
+  assert_true(momentum_told(plain, &desc) == 0);
+  desc.schedule =
+      (ac_schedule){.kind = AC_SCHEDULE_ONE_CYCLE, .total = 8, .rise = 0.125, .min_momentum = -1};
+  assert_true(momentum_told((ac_plan_desc){0}, &desc) == 0);
 }
 
 static void validations_reduce_the_rate(void **state) {
@@ -439,6 +493,8 @@ int main(void) {
       cmocka_unit_test(inverse_sqrt_is_its_formula),
       cmocka_unit_test(an_end_is_an_end),
       cmocka_unit_test(a_warmup_leads_to_the_first_rate),
+      cmocka_unit_test(a_plateau_has_limits),
+      cmocka_unit_test(a_cycle_may_begin_at_its_top),
       cmocka_unit_test(far_updates_have_a_rate),
       cmocka_unit_test(updates_are_those_of_pytorch),
       cmocka_unit_test(rates_follow_the_batch),

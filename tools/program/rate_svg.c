@@ -14,6 +14,14 @@ static void put_points(FILE *pipe, const ac_rate_point *points, const ac_rate_te
   fprintf(pipe, "EOD\n");
 }
 
+/* The fall in the middle: where a loss diverges it would leave nothing of that to be seen. */
+static void put_range(FILE *pipe, const ac_rate_point *points, const ac_rate_test *test) {
+  const double first = points[0].smoothed, lowest = points[test->lowest].smoothed;
+  if (test->steepest >= 0)
+    fprintf(pipe, "set yrange [%.9g:%.9g]\n", lowest - 0.3 * (first - lowest),
+            first + 0.6 * (first - lowest));
+}
+
 static void put_plot(FILE *pipe, const ac_rate_point *points, const ac_rate_test *test) {
   fprintf(pipe, "set title 'Loss while the learning rate rises'\nset xlabel 'learning rate'\n"
                 "set ylabel 'loss, nats'\nset logscale x\nset format x '%%.0e'\n"
@@ -34,6 +42,7 @@ int rate_svg(const ac_rate_point *points, const ac_rate_test *test, const char *
   int status = gnuplot_open(&g, path, 900, 520);
   if (status != STATUS_CONTINUE) return status;
   put_points(g.pipe, points, test);
+  put_range(g.pipe, points, test);
   put_plot(g.pipe, points, test);
   return gnuplot_close(&g, true);
 }

@@ -29,6 +29,26 @@ case_rates() {
   rates '0.02 0.02 0.02 0.02 0.02 0.02 0.02 0.02' --schedule constant --lr-scaling sqrt --lr-base-batch 24 --lr 0.04
 }
 
+# momenta LIST FLAG...: the same of momentum or beta1.
+momenta() {
+  local want=$1 got
+  shift
+  train --steps 8 --metrics m --out model "$@" >/dev/null
+  got=$(grep '"event":"step"' m | grep -o '"momentum":[^,]*' | cut -d: -f2 | awk '{ printf "%s%.6g", (NR > 1 ? " " : ""), $1 }')
+  [[ $got == "$want" ]] || die "$*: the momenta are $got, not $want"
+}
+
+case_momenta() {
+  text
+  momenta '0.9 0.9 0.9 0.9 0.9 0.9 0.9 0.9' --optimizer sgd
+  momenta '0 0 0 0 0 0 0 0' --optimizer adafactor
+  momenta '0.9 0.85 0.8 0.85 0.9 0.85 0.8 0.85' --schedule cyclic --lr-period 2
+  momenta '0.9 0.7 0.5 0.7 0.9 0.7 0.5 0.7' --schedule cyclic --lr-period 2 --min-momentum 0.5 --optimizer sgd
+  momenta '0.8 0.8 0.8 0.8 0.8 0.8 0.8 0.8' --schedule cyclic --cycle-momentum off --beta1 0.8
+  momenta '0.95 0.916667 0.883333 0.85 0.875 0.9 0.925 0.95' --schedule one-cycle --lr-rise 0.5 --lr-anneal linear \
+    --optimizer lion
+}
+
 # A rate that falls with nearly every validation: a run that goes on to more steps is the longer run.
 case_rates_resumed() {
   text
