@@ -17,7 +17,6 @@ typedef struct kept {
   void **cells; /* by cell; NULL of those that nothing holds */
   ac_schedule schedule;
   ac_scaler scaler;
-  ac_plateau plateau;
   int64_t updates;
   ac_fit_position fit;
   char fingerprint[AC_MAX_FINGERPRINT + 1];
@@ -46,7 +45,6 @@ static ac_status keep_cells(const ac_trainer *trainer, kept *k) {
 static ac_status keep(const ac_trainer *trainer, kept *k) {
   *k = (kept){.schedule = trainer->desc.schedule,
               .scaler = trainer->scaler,
-              .plateau = trainer->plateau,
               .updates = trainer->updates,
               .fit = trainer->fit};
   strcpy(k->fingerprint, trainer->fingerprint);
@@ -59,7 +57,6 @@ static ac_status put_back(ac_trainer *trainer, const kept *k) {
   trainer->desc.schedule = k->schedule;
   trainer->schedule_begin = 0;
   trainer->scaler = k->scaler;
-  trainer->plateau = k->plateau;
   trainer->updates = k->updates;
   trainer->fit = k->fit;
   strcpy(trainer->fingerprint, k->fingerprint);

@@ -2,6 +2,8 @@
  * and the trainer, with a window in progress, is what it was. */
 #include "victims.h"
 
+#include <math.h>
+
 #include "checksums.h"
 #include "core/error.h"
 #include "io/safetensors.h"
@@ -263,6 +265,7 @@ static void a_plateau_begins_where_there_was_none(void **state) {
   assert_true(ac_trainer_rate(r.trainer) < trained.schedule.lr);
   assert_ok(ac_trainer_load_state(r.trainer, good_state().text));
   assert_true(ac_trainer_rate(r.trainer) == trained.schedule.lr);
+  assert_true(isinf(r.trainer->plateau.best));
   end_run(&r);
 }
 
