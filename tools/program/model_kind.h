@@ -15,6 +15,8 @@ typedef struct train_flags {
   int64_t batch, micro_batch;
   int64_t steps, epochs; /* 0: not given */
   int optimizer;         /* ac_optimizer_kind */
+  int weights;           /* ac_weights */
+  int gradients;         /* ac_gradient_storage */
   int optimizer_state;   /* ac_optimizer_state */
   const char *state_f32; /* NULL: as the library has it */
   rate_flags rate;
