@@ -1,15 +1,56 @@
 /* lion: the formula of src/ops/lion.h, one work-item an element, groups of GROUP; w, if it is
- * there, becomes a copy of p. Dtypes: storage for w, float for the rest. */
+ * there, becomes a copy of p. Dtypes: storage for w, float for the rest; with EIGHT_BIT m is in
+ * blocks of 8 bits, a work-group a block, local memory a float an item. */
+
+typedef struct {
+  float gradient_factor, rate, decay, keep1, take1, take2;
+} lion_factors;
+
+/* The parameter's next value, with its momentum. */
+float lion_update(lion_factors a, float p, float g, float *kept) {
+  const float d = a.gradient_factor * g, momentum = *kept;
+  const float direction = a.keep1 * momentum + a.take1 * d;
+  *kept = momentum + a.take2 * (d - momentum);
+  return p - a.decay * p - a.rate * ((direction > 0) - (direction < 0));
+}
+
+#ifdef EIGHT_BIT
+
+kernel WORK_GROUP(GROUP, 1) void lion(const global float *g, global float *p, global uchar *m,
+                                      global storage *w, long n, float gradient_factor, float rate,
+                                      float decay, float keep1, float take1, float take2) {
+  const lion_factors a = {gradient_factor, rate, decay, keep1, take1, take2};
+  local float scratch[GROUP];
+  float kept[EIGHT_BIT_SHARE];
+  const size_t first = get_group_id(0) * EIGHT_BIT_BLOCK;
+  m += get_group_id(0) * EIGHT_BIT_BYTES;
+  const float scale = eight_bit_scale(m);
+  UNROLL
+  for (int k = 0; k < EIGHT_BIT_SHARE; k++) {
+    const size_t e = get_local_id(0) + k * GROUP, i = first + e;
+    kept[k] = 0;
+    if (i < n) {
+      kept[k] = eight_bit_decode(m[e], 1) * scale;
+      p[i] = lion_update(a, p[i], g[i], &kept[k]);
+      if (w) store(w, i, p[i]);
+    }
+  }
+  eight_bit_store(m, kept, 1, scratch);
+}
+
+#else
 
 kernel WORK_GROUP(GROUP, 1) void lion(const global float *g, global float *p, global float *m,
                                       global storage *w, long n, float gradient_factor, float rate,
                                       float decay, float keep1, float take1, float take2) {
+  const lion_factors a = {gradient_factor, rate, decay, keep1, take1, take2};
   const size_t i = get_global_id(0);
   if (i >= n) return;
-  const float d = gradient_factor * g[i], momentum = m[i];
-  const float direction = keep1 * momentum + take1 * d;
-  m[i] = momentum + take2 * (d - momentum);
-  const float result = p[i] - decay * p[i] - rate * ((direction > 0) - (direction < 0));
+  float kept = m[i];
+  const float result = lion_update(a, p[i], g[i], &kept);
+  m[i] = kept;
   p[i] = result;
   if (w) store(w, i, result);
 }
+
+#endif

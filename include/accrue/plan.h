@@ -87,7 +87,7 @@ typedef struct ac_plan_desc {
   ac_recompute recompute;
   ac_optimizer_kind optimizer;
   bool sgd_no_momentum;               /* AC_SGD without a momentum buffer */
-  ac_optimizer_state optimizer_state; /* 8 bits: AC_ADAMW and AC_SGD alone */
+  ac_optimizer_state optimizer_state; /* 8 bits: AC_ADAMW, AC_SGD, AC_LION */
   /* With AC_STATE_8BIT, parameters whose names match this shell pattern keep their state in f32.
    * NULL: embeddings, whose rows are met rarely; "": none. Those of fewer than 4096 elements keep
    * it in any case. */

@@ -90,7 +90,7 @@
   F(optimizer) X(gradient_statistics, "f", "f")       /* g -> [2] */                                                   \
     X(adamw, "f", "fbbs")                             /* g -> p m v w?, in place; w is p in 16 bits */                 \
     X(sgd, "f", "fbs")                                /* g -> p momentum? w?, in place */                              \
-  F(lion) X(lion, "f", "ffs")                         /* g -> p momentum w?, in place */                               \
+  F(lion) X(lion, "f", "fbs")                         /* g -> p momentum w?, in place */                               \
   F(adafactor) X(adafactor, "f", "fffs")              /* g -> p, r[R] and c[C] or v and none, w?, in place */
 /* clang-format on */
 
