@@ -52,13 +52,16 @@ typedef enum ac_loss_means {
 
 /* Which optimizer's state the plan reserves: for each element of a parameter two floats for AdamW,
  * one for SGD and Lion, none for SGD without momentum; for Adafactor one for each row and each
- * column of a matrix, its first dimension by the rest, and for each element of a vector.
+ * column of a matrix, its first dimension by the rest, and for each element of a vector; for Muon
+ * one for the weights of linear layers and convolutions, two for what AdamW steps: vectors, tables
+ * of embeddings, and the last layer before a loss.
  * ac_optimizer_desc says what they compute. */
 typedef enum ac_optimizer_kind {
   AC_ADAMW = 0,
   AC_SGD,
   AC_LION,
   AC_ADAFACTOR,
+  AC_MUON,
   AC_OPTIMIZER_COUNT
 } ac_optimizer_kind;
 

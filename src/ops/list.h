@@ -91,7 +91,8 @@
     X(adamw, "f", "fbbs")                             /* g -> p m v w?, in place; w is p in 16 bits */                 \
     X(sgd, "f", "fbs")                                /* g -> p momentum? w?, in place */                              \
   F(lion) X(lion, "f", "fbs")                         /* g -> p momentum w?, in place */                               \
-  F(adafactor) X(adafactor, "f", "fffs")              /* g -> p, r[R] and c[C] or v and none, w?, in place */
+  F(adafactor) X(adafactor, "f", "fffs")              /* g -> p, r[R] and c[C] or v and none, w?, in place */             \
+  F(muon) X(muon, "f", "ffs")                         /* g -> p momentum w?, in place */
 /* clang-format on */
 
 #define AC_OP_SKIP_FAMILY(name)

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "ops/adafactor.h"
 #include "ops/lion.h"
+#include "ops/muon.h"
 #include "ops/update.h"
 
 #include <fnmatch.h>
@@ -31,6 +32,7 @@ static const size_t attribute_bytes[AC_OP_COUNT] = {
     [AC_OP_sgd] = sizeof sgd_example,
     [AC_OP_lion] = sizeof(ac_lion_attributes),
     [AC_OP_adafactor] = sizeof(ac_adafactor_attributes),
+    [AC_OP_muon] = sizeof(ac_muon_attributes),
 };
 
 /* The node's own attributes are an example. */
@@ -80,14 +82,23 @@ static void keep_rows_and_columns(ac_stepping *stepping, const ac_shape *shape) 
   stepping->state[1].shape = (ac_shape){.rank = 1, .dim = {columns}};
 }
 
+/* Whether Muon steps it. Tables, whose rows are met one by one, and the last layer before a loss
+ * are left to AdamW, as its author advises. */
+static bool is_hidden_matrix(const ac_tensor *parameter) {
+  return parameter->matrix != AC_NO_MATRIX && parameter->shape.rank >= 2 && !parameter->is_table &&
+         !parameter->is_head;
+}
+
 ac_stepping ac_optimizer_stepping(const ac_plan_desc *desc, const ac_tensor *parameter) {
   static const ac_stepping kinds[AC_OPTIMIZER_COUNT] = {
       [AC_ADAMW] = {.op = AC_OP_adamw, .states = 2},
       [AC_SGD] = {.op = AC_OP_sgd, .states = 1},
       [AC_LION] = {.op = AC_OP_lion, .states = 1},
       [AC_ADAFACTOR] = {.op = AC_OP_adafactor, .states = 1},
+      [AC_MUON] = {.op = AC_OP_muon, .states = 1},
   };
-  ac_stepping stepping = kinds[desc->optimizer];
+  const bool left = desc->optimizer == AC_MUON && !is_hidden_matrix(parameter);
+  ac_stepping stepping = kinds[left ? AC_ADAMW : desc->optimizer];
   if (desc->optimizer == AC_SGD && desc->sgd_no_momentum) stepping.states = 0;
   const bool eight = is_eight_bit(desc, parameter);
   for (int k = 0; k < stepping.states; k++) {

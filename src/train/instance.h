@@ -11,6 +11,7 @@
 #include "ops/adafactor.h"
 #include "ops/description.h"
 #include "ops/lion.h"
+#include "ops/muon.h"
 #include "ops/optimizer.h"
 #include "plan/plan.h"
 
@@ -32,6 +33,7 @@ typedef struct ac_update_attributes {
     ac_sgd_attributes sgd;
     ac_lion_attributes lion;
     ac_adafactor_attributes adafactor;
+    ac_muon_attributes muon;
   } step;
 } ac_update_attributes;
 

@@ -119,6 +119,9 @@ case_usage() {
   refuse 2 '--state-f32 has no meaning' train gpt --data text --state-f32 x
   refuse 2 '--momentum has no meaning for the optimizer lion' train gpt --data text --optimizer lion --momentum 0.9
   refuse 2 '--beta2 has no meaning for the optimizer adafactor' train gpt --data text --optimizer adafactor --beta2 0.9
+  refuse 2 '--muon-scale has no meaning for the optimizer adamw' train gpt --data text --muon-scale original
+  refuse 2 '--no-nesterov has no meaning for the optimizer sgd' train gpt --data text --optimizer sgd --no-nesterov
+  refuse 2 '--adamw-rate has no meaning for the optimizer lion' train gpt --data text --optimizer lion --adamw-rate 0.5
   refuse 2 '--min-lr has no meaning' train gpt --data text --schedule constant --min-lr 0.1
   refuse 2 'larger than the learning rate' train gpt --data text --lr 0.1 --min-lr 0.2
   refuse 2 'longer than the run' train gpt --data text --steps 5 --warmup 6

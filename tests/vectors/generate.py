@@ -10,6 +10,7 @@ same versions gives the same files.
 import sys
 import zlib
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import torch
@@ -434,6 +435,31 @@ def adafactor(f):
         f.tensor("p", torch.stack(results))
 
 
+def muon(f):
+    """torch.optim.Muon, whose products of bfloat16 are asked for in double."""
+    for name, shape, a in (("wide", (4, 9), dict(lr=0.02, momentum=0.95, nesterov=1, weight_decay=0.1, original=1)),
+                           ("tall", (9, 4), dict(lr=0.02, momentum=0.95, nesterov=1, weight_decay=0, original=1)),
+                           ("square_plain", (6, 6), dict(lr=0.1, momentum=0.8, nesterov=0, weight_decay=0.01, original=1)),
+                           ("wide_as_adamw", (3, 11), dict(lr=1e-2, momentum=0.95, nesterov=1, weight_decay=0.1, original=0)),
+                           ("row", (1, 7), dict(lr=0.1, momentum=0.9, nesterov=1, weight_decay=0, original=0))):
+        kind = "original" if a.pop("original") else "match_rms_adamw"
+        f.case(name, scale=torch.optim._muon._adjust_lr(1.0, kind, torch.Size(shape)), **a)
+        p = torch.nn.Parameter(f.draw(*shape).detach().clone())
+        f.tensor("p0", p.clone())
+        optimizer = torch.optim.Muon([p], lr=a["lr"], weight_decay=a["weight_decay"], momentum=a["momentum"],
+                                     nesterov=bool(a["nesterov"]), adjust_lr_fn=kind)
+        gradients, results = [], []
+        for _ in range(6):
+            g = f.draw(*shape).detach()
+            p.grad = g.clone()
+            with mock.patch.object(torch, "bfloat16", torch.float64):
+                optimizer.step()
+            gradients.append(g)
+            results.append(p.detach().clone())
+        f.tensor("g", torch.stack(gradients))
+        f.tensor("p", torch.stack(results))
+
+
 def loss_scaler(f):
     """PyTorch's own GradScaler, driven by gradients that are infinite where a pattern says so."""
     def trace(name, pattern, **a):
@@ -518,7 +544,8 @@ def main():
                    leaky_relu=leaky_relu, sigmoid=elementwise(torch.sigmoid), tanh=elementwise(torch.tanh),
                    softmax=softmax, attention=attention, transpose=transpose, cross_entropy=cross_entropy,
                    linear_cross_entropy=linear_cross_entropy, mean_squared_error=mean_squared_error, conv2d=conv2d,
-                   pool2d=pool2d, concat=concat, upsample_nearest2d=upsample_nearest2d, optimizer=optimizer, lion=lion, adafactor=adafactor,
+                   pool2d=pool2d, concat=concat, upsample_nearest2d=upsample_nearest2d, optimizer=optimizer, lion=lion,
+                   adafactor=adafactor, muon=muon,
                    loss_scaler=loss_scaler)
     for name, write in writers.items():
         f = File(folder, name)

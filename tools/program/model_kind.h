@@ -15,6 +15,9 @@ typedef struct train_flags {
   int64_t steps, epochs; /* 0: not given */
   int optimizer;         /* ac_optimizer_kind */
   int optimizer_state;   /* ac_optimizer_state */
+  bool no_nesterov;      /* of muon */
+  int muon_scale;        /* ac_muon_scale */
+  double adamw_rate;     /* of muon; < 0: as the library has it */
   const char *state_f32; /* NULL: as the library has it */
   int schedule;          /* ac_schedule_kind */
   double lr, min_lr;     /* min_lr < 0: lr / 10 */

@@ -36,6 +36,7 @@ static void set_defaults(setup *s) {
                            .warmup = -1,
                            .beta1 = 0.9,
                            .momentum = 0.9,
+                           .adamw_rate = -1,
                            .seed = 1,
                            .device = "auto",
                            .loader_threads = 1,
@@ -63,18 +64,25 @@ static void add_options(setup *s) {
        .fallback = "lr / 10"},
       {"warmup", "N", OPTION_INTEGER, &f->warmup, .help = "updates of linear warm-up",
        .fallback = "a tenth of the run, at most 100"},
-      {"optimizer", "adamw|sgd|lion|adafactor", OPTION_CHOICE, &f->optimizer,
+      {"optimizer", "adamw|sgd|lion|adafactor|muon", OPTION_CHOICE, &f->optimizer,
        .help = "update rule"},
       {"optimizer-state", "f32|8bit", OPTION_CHOICE, &f->optimizer_state,
        .help = "storage of what it keeps; 8bit: a quarter of the bytes, other results"},
       {"state-f32", "PATTERN", OPTION_TEXT, &f->state_f32,
        .help = "of 8bit, names of parameters that stay in f32; '': none", .fallback = "embeddings"},
-      {"beta1", "X", OPTION_REAL, &f->beta1, .help = "of adamw and lion", .least = 0, .most = 1,
-       .below_most = true},
-      {"beta2", "X", OPTION_REAL, &f->beta2, .help = "of adamw and lion", .least = 0, .most = 1,
-       .below_most = true},
-      {"momentum", "X", OPTION_REAL, &f->momentum, .help = "of sgd", .least = 0, .most = 1,
-       .below_most = true},
+      {"beta1", "X", OPTION_REAL, &f->beta1, .help = "of adamw, lion and muon", .least = 0,
+       .most = 1, .below_most = true},
+      {"beta2", "X", OPTION_REAL, &f->beta2, .help = "of adamw, lion and muon", .least = 0,
+       .most = 1, .below_most = true},
+      {"momentum", "X", OPTION_REAL, &f->momentum, .help = "of sgd; of muon, unless given, 0.95",
+       .least = 0, .most = 1, .below_most = true},
+      {"no-nesterov", NULL, OPTION_SWITCH, &f->no_nesterov,
+       .help = "muon's momentum does not look ahead"},
+      {"muon-scale", "adamw|original", OPTION_CHOICE, &f->muon_scale,
+       .help = "steps as large as adamw's, with its --lr, or its author's, with some 0.02"},
+      {"adamw-rate", "X", OPTION_REAL, &f->adamw_rate,
+       .help = "part of --lr with which muon leaves parameters to adamw",
+       .fallback = "1, with the original scale 0.015", .least = 0},
       {"weight-decay", "X", OPTION_REAL, &f->weight_decay, .help = "of matrices"},
       {"clip", "X", OPTION_REAL, &f->clip, .help = "largest norm of the gradient; 0: no clipping"},
       {"last-window", "update|carry|drop", OPTION_CHOICE, &f->last_window,
@@ -153,7 +161,8 @@ static void add_options(setup *s) {
 static void ignore_options(options *o, const char *verb) {
   if (!strcmp(verb, "plan"))
     options_ignore(o, "label-smoothing shift flip rotation scaling erase steps epochs lr schedule "
-                      "min-lr warmup beta1 beta2 weight-decay clip eval-every eval-samples seed "
+                      "min-lr warmup beta1 beta2 no-nesterov muon-scale adamw-rate weight-decay "
+                      "clip eval-every eval-samples seed "
                       "loss-scale loss-scale-init loss-scale-growth loss-scale-interval "
                       "loss-scale-backoff loss-scale-floor replay loader-threads out metrics "
                       "tensorboard histograms resume save-every save-minutes keep keep-best grace");
@@ -172,8 +181,10 @@ static int check_relevance(const setup *s) {
       [AC_SGD] = {"sgd", "momentum"},
       [AC_LION] = {"lion", "beta1 beta2"},
       [AC_ADAFACTOR] = {"adafactor", ""},
+      [AC_MUON] = {"muon", "beta1 beta2 momentum no-nesterov muon-scale adamw-rate"},
   };
-  static const char *const flags[] = {"beta1", "beta2", "momentum"};
+  static const char *const flags[] = {"beta1",       "beta2",      "momentum",
+                                      "no-nesterov", "muon-scale", "adamw-rate"};
   for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
     if (options_given(&s->options, flags[i]) &&
         !strstr(optimizers[s->flags.optimizer].flags, flags[i]))
@@ -195,6 +206,7 @@ static int check_flags(setup *s) {
                                 &s->trainer.loss_scaling);
   if (status != STATUS_CONTINUE) return status;
   if (f->optimizer == AC_LION && !options_given(&s->options, "beta2")) f->beta2 = 0.99;
+  if (f->optimizer == AC_MUON && !options_given(&s->options, "momentum")) f->momentum = 0.95;
   if (options_given(&s->options, "steps")) f->epochs = 0;
   if (options_given(&s->options, "epochs")) f->steps = 0;
   if (f->histograms && !f->tensorboard)
@@ -368,11 +380,15 @@ static int make_schedule(setup *s) {
 static int open_device(setup *s) {
   const train_flags *f = &s->flags;
   s->trainer.seed = (uint64_t)f->seed;
-  s->trainer.optimizer = (ac_optimizer_desc){.beta1 = or_off(f->beta1),
-                                             .beta2 = or_off(f->beta2),
-                                             .weight_decay = f->weight_decay,
-                                             .momentum = or_off(f->momentum),
-                                             .clip = f->clip};
+  s->trainer.optimizer =
+      (ac_optimizer_desc){.beta1 = or_off(f->beta1),
+                          .beta2 = or_off(f->beta2),
+                          .weight_decay = f->weight_decay,
+                          .momentum = or_off(f->momentum),
+                          .muon_no_nesterov = f->no_nesterov,
+                          .muon_scale = (ac_muon_scale)f->muon_scale,
+                          .adamw_rate = f->adamw_rate < 0 ? 0 : or_off(f->adamw_rate),
+                          .clip = f->clip};
   ac_device_desc device = {.name = f->device, .threads = (int)f->threads, .log = waiting_log};
   return ac_device_open(&s->device, &device) == AC_OK ? STATUS_CONTINUE : fail_library();
 }
