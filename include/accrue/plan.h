@@ -54,7 +54,8 @@ typedef enum ac_loss_means {
  * one for SGD and Lion, none for SGD without momentum; for Adafactor one for each row and each
  * column of a matrix, its first dimension by the rest, and for each element of a vector; for Muon
  * one for the weights of linear layers and convolutions, two for what AdamW steps: vectors, tables
- * of embeddings, and the last layer before a loss.
+ * of embeddings, and the last layer before a loss; for Adam-mini one, and one for each output of a
+ * layer, row of a table, or vector.
  * ac_optimizer_desc says what they compute. */
 typedef enum ac_optimizer_kind {
   AC_ADAMW = 0,
@@ -62,6 +63,7 @@ typedef enum ac_optimizer_kind {
   AC_LION,
   AC_ADAFACTOR,
   AC_MUON,
+  AC_ADAM_MINI,
   AC_OPTIMIZER_COUNT
 } ac_optimizer_kind;
 

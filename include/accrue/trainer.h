@@ -62,7 +62,8 @@ typedef enum ac_muon_scale {
  * second moments, updates clipped at a root mean square of 1, a step relative to that of the
  * parameter, at least 1e-3, and a rate of at most 1 / sqrt(t) at update t. */
 typedef struct ac_optimizer_desc {
-  /* AdamW, arXiv 1711.05101: default 0.9, 0.999. Lion, arXiv 2302.06675: 0.9, 0.99. */
+  /* AdamW, arXiv 1711.05101, and Adam-mini, arXiv 2406.16793: default 0.9, 0.999. Lion, arXiv
+   * 2302.06675: 0.9, 0.99. */
   double beta1, beta2;
   double epsilon;      /* default 1e-8 */
   double weight_decay; /* added to the gradient in SGD, decoupled in the others; default 0 */
@@ -241,7 +242,8 @@ AC_API double ac_trainer_gradient_norm(const ac_trainer *trainer, int index);
 /* What the optimizer keeps for each parameter that is trained, in f32: AdamW the first and the
  * second moment of its gradients, SGD and Lion the momentum, Adafactor second moments of a matrix's
  * rows and of its columns, or of a vector's elements, Muon the momentum of a matrix and for other
- * parameters what AdamW does. What is kept in 8 bits is rounded when it is
+ * parameters what AdamW does, Adam-mini the first moment and for each
+ * block the second one. What is kept in 8 bits is rounded when it is
  * set, with the others of its block of 256. May still change. */
 AC_API int ac_trainer_state_count(const ac_trainer *trainer);
 AC_API ac_status ac_trainer_get_state(ac_trainer *trainer, int index, int state, int64_t first,

@@ -92,7 +92,8 @@
     X(sgd, "f", "fbs")                                /* g -> p momentum? w?, in place */                              \
   F(lion) X(lion, "f", "fbs")                         /* g -> p momentum w?, in place */                               \
   F(adafactor) X(adafactor, "f", "fffs")              /* g -> p, r[R] and c[C] or v and none, w?, in place */             \
-  F(muon) X(muon, "f", "ffs")                         /* g -> p momentum w?, in place */
+  F(muon) X(muon, "f", "ffs")                         /* g -> p momentum w?, in place */                               \
+  F(adam_mini) X(adam_mini, "f", "fffs")              /* g -> p m v[blocks] w?, in place */
 /* clang-format on */
 
 #define AC_OP_SKIP_FAMILY(name)

@@ -34,11 +34,9 @@ static ac_status check_schedule(const ac_schedule *s, double lr) {
 /* By optimizer. */
 static const struct {
   double lr, beta2;
-} defaults[AC_OPTIMIZER_COUNT] = {[AC_ADAMW] = {1e-3, 0.999},
-                                  [AC_SGD] = {0.1, 0.999},
-                                  [AC_LION] = {1e-4, 0.99},
-                                  [AC_ADAFACTOR] = {1e-2, 0.999},
-                                  [AC_MUON] = {1e-3, 0.999}};
+} defaults[AC_OPTIMIZER_COUNT] = {
+    [AC_ADAMW] = {1e-3, 0.999},     [AC_SGD] = {0.1, 0.999},   [AC_LION] = {1e-4, 0.99},
+    [AC_ADAFACTOR] = {1e-2, 0.999}, [AC_MUON] = {1e-3, 0.999}, [AC_ADAM_MINI] = {1e-3, 0.999}};
 /* Those of its author's examples. */
 static const double original_muon_lr = 0.02, original_adamw_rate = 0.015;
 
@@ -67,7 +65,7 @@ static ac_status check_desc(ac_trainer_desc *desc, ac_optimizer_kind kind) {
   o->momentum = or_default(o->momentum, kind == AC_MUON ? 0.95 : 0.9);
   o->weight_decay = or_default(o->weight_decay, 0);
   o->clip = or_default(o->clip, 0);
-  const bool betas = kind == AC_ADAMW || kind == AC_LION || kind == AC_MUON;
+  const bool betas = kind != AC_SGD && kind != AC_ADAFACTOR;
   if (betas && (!(o->beta1 < 1) || !(o->beta2 < 1)))
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: beta1 %g and beta2 %g must be below 1", o->beta1,
                    o->beta2);

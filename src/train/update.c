@@ -117,6 +117,17 @@ static void set_step(const ac_trainer *trainer, const ac_tensor *parameter, doub
                                                  .scale = (float)muon_scale(o, parameter),
                                                  .nesterov = !o->muon_no_nesterov};
     break;
+  case AC_OP_adam_mini:
+    attributes->step.adam_mini =
+        (ac_adam_mini_attributes){.gradient_factor = (float)factor,
+                                  .rate = (float)rate,
+                                  .weight_decay = decay,
+                                  .beta1 = (float)o->beta1,
+                                  .beta2 = (float)o->beta2,
+                                  .epsilon = (float)o->epsilon,
+                                  .correction1 = (float)(1 - pow(o->beta1, t)),
+                                  .sqrt_correction2 = (float)sqrt(1 - pow(o->beta2, t))};
+    break;
   default:
     if (plan->optimizer == AC_MUON) rate *= o->adamw_rate;
     attributes->step.adamw =

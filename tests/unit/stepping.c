@@ -105,6 +105,12 @@ static void check(ac_graph *graph, ac_optimizer_kind optimizer, const expected *
       count, 0               \
     }                        \
   }
+#define BY_MINI(name, count, blocks) \
+  {                                  \
+    name, AC_OP_adam_mini, {         \
+      count, blocks                  \
+    }                                \
+  }
 #define CHECK(graph, optimizer, list) \
   check(graph, optimizer, list, (int)(sizeof(list) / sizeof *(list)))
 
@@ -125,8 +131,31 @@ static void muon_takes_the_matrices_of_hidden_layers(void **state) {
   CHECK(image_model(), AC_MUON, image);
 }
 
+static void adam_mini_has_a_moment_for_each_output(void **state) {
+  (void)state;
+  static const expected language[] = {
+      BY_MINI("table", ENTRIES * WIDTH, ENTRIES),
+      BY_MINI("positions", POSITIONS * WIDTH, POSITIONS),
+      BY_MINI("gamma", WIDTH, 1),
+      BY_MINI("in_out", 2 * WIDTH * WIDTH, 2 * WIDTH),
+      BY_MINI("bias", 2 * WIDTH, 1),
+      BY_MINI("out_in", 2 * WIDTH * WIDTH, WIDTH),
+  };
+  static const expected image[] = {
+      BY_MINI("filters", CHANNELS * 27, CHANNELS),
+      BY_MINI("standard", CHANNELS * CHANNELS * 9, CHANNELS),
+      BY_MINI("map", 2 * CHANNELS, 2),
+      BY_MINI("head", CLASSES * CHANNELS * 64, CLASSES),
+      BY_MINI("head.bias", CLASSES, 1),
+  };
+  CHECK(language_model(false), AC_ADAM_MINI, language);
+  CHECK(language_model(true), AC_ADAM_MINI, language);
+  CHECK(image_model(), AC_ADAM_MINI, image);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(adam_mini_has_a_moment_for_each_output),
       cmocka_unit_test(muon_takes_the_matrices_of_hidden_layers),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -159,6 +159,24 @@ static void step_muon(state *s, const double *g, int count, int columns, double 
   for (int e = 0; e < count; e++) s[e].p -= rate * decay * s[e].p + rate * scale * x[e];
 }
 
+/* The `v` of a block's first element is the block's: of a row, a column, or all of a vector. */
+static void step_adam_mini(state *s, const double *g, int count, int columns, bool by_column,
+                           double decay, double rate, int t) {
+  const double beta1 = 0.8, beta2 = 0.95, epsilon = 1e-3;
+  const int terms = by_column ? count / columns : columns;
+  double squares[LARGEST] = {0};
+  for (int e = 0; e < count; e++)
+    squares[by_column ? e % columns : e - e % columns] += g[e] * g[e] / terms;
+  for (int e = 0; e < count; e++) {
+    const int block = by_column ? e % columns : e - e % columns;
+    if (block == e) s[e].v = beta2 * s[e].v + (1 - beta2) * squares[e];
+    s[e].p -= rate * decay * s[e].p;
+    s[e].m = beta1 * s[e].m + (1 - beta1) * g[e];
+    s[e].p -=
+        rate * s[e].m / (1 - pow(beta1, t)) / (sqrt(s[block].v / (1 - pow(beta2, t))) + epsilon);
+  }
+}
+
 typedef struct kind {
   ac_optimizer_kind optimizer;
   bool no_momentum, nesterov;
@@ -176,6 +194,8 @@ static void step(const kind *k, state *s, int parameter, const double *g, int t)
   const int count = (int)parameters[parameter].count, columns = (int)parameters[parameter].columns;
   const double decay = parameters[parameter].decays ? k->decay : 0;
   if (k->optimizer == AC_ADAFACTOR) step_adafactor(s, g, count, columns, decay, 0.05, t);
+  else if (k->optimizer == AC_ADAM_MINI)
+    step_adam_mini(s, g, count, columns, parameters[parameter].in_out, decay, 0.05, t);
   else if (k->optimizer == AC_MUON && columns < count)
     step_muon(s, g, count, columns, decay, 0.05, 0.7, k->nesterov, k->original);
   else if (k->optimizer == AC_MUON)
@@ -250,12 +270,13 @@ static void check_steps(const char *device, const kind *k) {
 
 static void steps_are_those_of_the_formulas(const char *device) {
   static const kind kinds[] = {
-      {AC_ADAMW, false, false, 0.3, -1, false},   {AC_ADAMW, false, false, 0, 0.05, false},
-      {AC_SGD, true, false, 0.3, -1, false},      {AC_SGD, false, false, 0.3, 0.05, false},
-      {AC_SGD, false, true, 0.3, -1, false},      {AC_LION, false, false, 0.3, 0.05, false},
-      {AC_LION, false, false, 0, -1, false},      {AC_ADAFACTOR, false, false, 0.3, 0.05, false},
-      {AC_ADAFACTOR, false, false, 0, -1, false}, {AC_MUON, false, true, 0.3, 0.05, false},
-      {AC_MUON, false, false, 0.3, -1, false},    {AC_MUON, false, true, 0, -1, true},
+      {AC_ADAMW, false, false, 0.3, -1, false},     {AC_ADAMW, false, false, 0, 0.05, false},
+      {AC_SGD, true, false, 0.3, -1, false},        {AC_SGD, false, false, 0.3, 0.05, false},
+      {AC_SGD, false, true, 0.3, -1, false},        {AC_LION, false, false, 0.3, 0.05, false},
+      {AC_LION, false, false, 0, -1, false},        {AC_ADAFACTOR, false, false, 0.3, 0.05, false},
+      {AC_ADAFACTOR, false, false, 0, -1, false},   {AC_MUON, false, true, 0.3, 0.05, false},
+      {AC_MUON, false, false, 0.3, -1, false},      {AC_MUON, false, true, 0, -1, true},
+      {AC_ADAM_MINI, false, false, 0.3, -1, false}, {AC_ADAM_MINI, false, false, 0, 0.05, false},
   };
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) check_steps(device, &kinds[i]);
 }
