@@ -123,7 +123,7 @@ case_usage() {
   refuse 2 '--no-nesterov has no meaning for the optimizer sgd' train gpt --data text --optimizer sgd --no-nesterov
   refuse 2 '--adamw-rate has no meaning for the optimizer lion' train gpt --data text --optimizer lion --adamw-rate 0.5
   refuse 2 '--momentum has no meaning for the optimizer adam-mini' train gpt --data text --optimizer adam-mini --momentum 0.9
-  refuse 2 'only AdamW, SGD and Lion' plan gpt --data text --optimizer adam-mini --optimizer-state 8bit
+  refuse 2 '8bit is for adamw, sgd and lion, not for adam-mini' plan gpt --data text --optimizer adam-mini --optimizer-state 8bit
   refuse 2 '--min-lr has no meaning' train gpt --data text --schedule constant --min-lr 0.1
   refuse 2 'larger than the learning rate' train gpt --data text --lr 0.1 --min-lr 0.2
   refuse 2 'longer than the run' train gpt --data text --steps 5 --warmup 6

@@ -191,6 +191,9 @@ static int check_relevance(const setup *s) {
         !strstr(optimizers[s->flags.optimizer].flags, flags[i]))
       return fail_usage("--%s has no meaning for the optimizer %s", flags[i],
                         optimizers[s->flags.optimizer].name);
+  if (s->flags.optimizer_state == AC_STATE_8BIT && s->flags.optimizer > AC_LION)
+    return fail_usage("--optimizer-state 8bit is for adamw, sgd and lion, not for %s",
+                      optimizers[s->flags.optimizer].name);
   if (s->flags.optimizer_state != AC_STATE_8BIT && options_given(&s->options, "state-f32"))
     return fail_usage("--state-f32 has no meaning without --optimizer-state 8bit");
   if (s->flags.schedule == AC_SCHEDULE_CONSTANT && options_given(&s->options, "min-lr"))
