@@ -31,8 +31,9 @@ kernel WORK_GROUP(ROW_GROUP, 1) void adam_mini_rows(const global float *g, globa
     const float d = gradient_factor * g[row + j];
     sum += d * d;
   }
-  sum = group_sum(sum, scratch, item, ROW_GROUP); /* all have read the moment before */
+  sum = group_sum(sum, scratch, item, ROW_GROUP);
   square += take2 * (sum / columns - square);
+  barrier(CLK_GLOBAL_MEM_FENCE); /* all have read the moment before */
   if (item == 0) v[i] = square;
   for (size_t j = row + item; j < row + columns; j += ROW_GROUP) {
     const float result = adam_mini_update(a, p[j], g[j], m + j, square);
