@@ -282,6 +282,27 @@ static void steps_are_those_of_the_formulas(const char *device) {
 }
 ON_EVERY_DEVICE(steps_are_those_of_the_formulas)
 
+static void settings_of_muon_are_checked(void **state_) {
+  (void)state_;
+  static const struct {
+    ac_optimizer_desc optimizer;
+    const char *sentence;
+  } refused[] = {
+      {{.muon_scale = (ac_muon_scale)2}, "unknown scale of Muon's steps 2"},
+      {{.momentum = 1}, "rate of AdamW 1 must be finite and the momentum 1 below 1"},
+      {{.adamw_rate = (double)INFINITY}, "rate of AdamW inf must be finite"},
+      {{.beta2 = 1}, "beta1 0.9 and beta2 1 must be below 1"},
+  };
+  run r = start_two_ways("cpu", (ac_plan_desc){.optimizer = AC_MUON}, (ac_optimizer_desc){0},
+                         (ac_loss_scaling_desc){0});
+  ac_trainer *other;
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+    assert_refused(
+        ac_trainer_create(&other, r.plan, &(ac_trainer_desc){.optimizer = refused[i].optimizer}),
+        AC_ERROR_ARGUMENT, refused[i].sentence);
+  stop(&r);
+}
+
 /* ---- norms and scales ------------------------------------------------------------------------ */
 
 /* Gradients that floats hold, with squares that they do not: a window like one that overflowed. */
@@ -421,6 +442,7 @@ int main(void) {
       cmocka_unit_test(the_caller_decides_everywhere),
       cmocka_unit_test(a_factor_that_is_no_number_changes_nothing),
       cmocka_unit_test(steps_are_those_of_the_formulas_everywhere),
+      cmocka_unit_test(settings_of_muon_are_checked),
       cmocka_unit_test(a_norm_beyond_floats_is_skipped_everywhere),
       cmocka_unit_test(the_factor_is_the_scale_by_the_windows_rows),
   };
