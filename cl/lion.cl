@@ -1,6 +1,7 @@
 /* lion: the formula of src/ops/lion.h, one work-item an element, groups of GROUP; w, if it is
- * there, becomes a copy of p. Dtypes: storage for w, float for the rest; with EIGHT_BIT m is in
- * blocks of 8 bits, a work-group a block, local memory a float an item. */
+ * there, becomes a copy of p. Dtypes: storage for w, float for the rest; with ROUNDED p is
+ * bf16, rounded by chance with key and update, and with GRADIENT_BF16 g is bf16. With EIGHT_BIT m is
+ * in blocks of 8 bits, a work-group a block, local memory a float an item. */
 
 typedef struct {
   float gradient_factor, rate, decay, keep1, take1, take2;
@@ -16,9 +17,10 @@ float lion_update(lion_factors a, float p, float g, float *kept) {
 
 #ifdef EIGHT_BIT
 
-kernel WORK_GROUP(GROUP, 1) void lion(const global float *g, global float *p, global uchar *m,
-                                      global storage *w, long n, float gradient_factor, float rate,
-                                      float decay, float keep1, float take1, float take2) {
+kernel WORK_GROUP(GROUP, 1) void lion(const global gradient *g, global rounded *p, global uchar *m,
+                                      global storage *w, long n, uint2 key, uint update,
+                                      float gradient_factor, float rate, float decay, float keep1,
+                                      float take1, float take2) {
   const lion_factors a = {gradient_factor, rate, decay, keep1, take1, take2};
   local float scratch[GROUP];
   float kept[EIGHT_BIT_SHARE];
@@ -31,8 +33,9 @@ kernel WORK_GROUP(GROUP, 1) void lion(const global float *g, global float *p, gl
     kept[k] = 0;
     if (i < n) {
       kept[k] = eight_bit_decode(m[e], 1) * scale;
-      p[i] = lion_update(a, p[i], g[i], &kept[k]);
-      if (w) store(w, i, p[i]);
+      const float next = lion_update(a, rounded_load(p, i), gradient_load(g, i), &kept[k]);
+      rounded_store(p, i, next, key, WEIGHT_STREAM(update));
+      if (w) store(w, i, next);
     }
   }
   eight_bit_store(m, kept, 1, scratch);
@@ -40,16 +43,17 @@ kernel WORK_GROUP(GROUP, 1) void lion(const global float *g, global float *p, gl
 
 #else
 
-kernel WORK_GROUP(GROUP, 1) void lion(const global float *g, global float *p, global float *m,
-                                      global storage *w, long n, float gradient_factor, float rate,
-                                      float decay, float keep1, float take1, float take2) {
+kernel WORK_GROUP(GROUP, 1) void lion(const global gradient *g, global rounded *p, global float *m,
+                                      global storage *w, long n, uint2 key, uint update,
+                                      float gradient_factor, float rate, float decay, float keep1,
+                                      float take1, float take2) {
   const lion_factors a = {gradient_factor, rate, decay, keep1, take1, take2};
   const size_t i = get_global_id(0);
   if (i >= n) return;
   float kept = m[i];
-  const float result = lion_update(a, p[i], g[i], &kept);
+  const float result = lion_update(a, rounded_load(p, i), gradient_load(g, i), &kept);
   m[i] = kept;
-  p[i] = result;
+  rounded_store(p, i, result, key, WEIGHT_STREAM(update));
   if (w) store(w, i, result);
 }
 

@@ -14,6 +14,8 @@ typedef struct train_flags {
   int64_t batch, micro_batch;
   int64_t steps, epochs; /* 0: not given */
   int optimizer;         /* ac_optimizer_kind */
+  int weights;           /* ac_weights */
+  int gradients;         /* ac_gradient_storage */
   int optimizer_state;   /* ac_optimizer_state */
   bool no_nesterov;      /* of muon */
   int muon_scale;        /* ac_muon_scale */

@@ -66,6 +66,10 @@ static void add_options(setup *s) {
        .fallback = "a tenth of the run, at most 100"},
       {"optimizer", "adamw|sgd|lion|adafactor|muon|adam-mini", OPTION_CHOICE, &f->optimizer,
        .help = "update rule"},
+      {"weights", "f32|bf16", OPTION_CHOICE, &f->weights,
+       .help = "storage of weights; bf16: no originals in f32, rounded by chance"},
+      {"gradients", "auto|bf16", OPTION_CHOICE, &f->gradients,
+       .help = "storage of gradients; bf16: half of the bytes, rounded by chance"},
       {"optimizer-state", "f32|8bit", OPTION_CHOICE, &f->optimizer_state,
        .help = "storage of what it keeps; 8bit: a quarter of the bytes, other results"},
       {"state-f32", "PATTERN", OPTION_TEXT, &f->state_f32,
@@ -194,6 +198,8 @@ static int check_relevance(const setup *s) {
   if (s->flags.optimizer_state == AC_STATE_8BIT && s->flags.optimizer > AC_LION)
     return fail_usage("--optimizer-state 8bit is for adamw, sgd and lion, not for %s",
                       optimizers[s->flags.optimizer].name);
+  if (s->flags.weights == AC_WEIGHTS_BF16 && s->flags.precision != AC_PRECISION_BF16)
+    return fail_usage("--weights bf16 needs --precision bf16");
   if (s->flags.optimizer_state != AC_STATE_8BIT && options_given(&s->options, "state-f32"))
     return fail_usage("--state-f32 has no meaning without --optimizer-state 8bit");
   if (s->flags.schedule == AC_SCHEDULE_CONSTANT && options_given(&s->options, "min-lr"))
@@ -412,6 +418,8 @@ ac_plan_desc setup_plan_desc(const setup *s) {
                         .recompute = (ac_recompute)f->recompute,
                         .optimizer = (ac_optimizer_kind)f->optimizer,
                         .sgd_no_momentum = f->momentum <= 0,
+                        .weights = (ac_weights)f->weights,
+                        .gradient_storage = (ac_gradient_storage)f->gradients,
                         .optimizer_state = (ac_optimizer_state)f->optimizer_state,
                         .state_f32 = f->state_f32};
 }

@@ -20,7 +20,9 @@ static ac_status gradient_statistics(ac_opencl *cl, const ac_op_args *args) {
   const ac_gradient_statistics_attributes *a = args->attributes;
   const ac_operand *g = &args->in[0];
   const int64_t groups = statistics_groups(cl, g->count);
-  AC_TRY(AC_CL_LAUNCH(cl, ((ac_cl_kernel){"optimizer", "gradient_statistics", NULL}),
+  AC_TRY(AC_CL_LAUNCH(cl,
+                      ((ac_cl_kernel){"optimizer", "gradient_statistics",
+                                      g->dtype == AC_BF16 ? "-DGRADIENT_BF16" : NULL}),
                       ac_cl_groups(groups, cl->group, 1), AC_CL_OPERAND(*g),
                       AC_CL_BUFFER(args->workspace), AC_CL_LONG(g->count), AC_CL_FLOAT(a->scale)));
   return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"optimizer", "gradient_statistics_total", NULL}),
@@ -35,7 +37,7 @@ static ac_status adamw(ac_opencl *cl, const ac_op_args *args) {
       cl, ac_cl_update_kernel(args, "optimizer", "adamw"), ac_cl_update_grid(cl, args),
       AC_CL_OPERAND(*g), AC_CL_OPERAND(args->out[0]), AC_CL_OPERAND(args->out[1]),
       AC_CL_OPERAND(args->out[2]), AC_CL_OPERAND(args->out[3]), AC_CL_LONG(g->count),
-      AC_CL_FLOAT(a->gradient_factor), AC_CL_FLOAT(a->rate * a->weight_decay),
+      AC_CL_ROUNDING(args), AC_CL_FLOAT(a->gradient_factor), AC_CL_FLOAT(a->rate * a->weight_decay),
       AC_CL_FLOAT(1 - a->beta1), AC_CL_FLOAT(1 - a->beta2), AC_CL_FLOAT(a->rate / a->correction1),
       AC_CL_FLOAT(a->sqrt_correction2), AC_CL_FLOAT(a->epsilon));
 }
@@ -46,8 +48,8 @@ static ac_status sgd(ac_opencl *cl, const ac_op_args *args) {
   return AC_CL_LAUNCH(cl, ac_cl_update_kernel(args, "optimizer", "sgd"),
                       ac_cl_update_grid(cl, args), AC_CL_OPERAND(*g), AC_CL_OPERAND(args->out[0]),
                       AC_CL_OPERAND(args->out[1]), AC_CL_OPERAND(args->out[2]),
-                      AC_CL_LONG(g->count), AC_CL_FLOAT(a->gradient_factor), AC_CL_FLOAT(a->rate),
-                      AC_CL_FLOAT(a->weight_decay), AC_CL_FLOAT(a->momentum),
+                      AC_CL_LONG(g->count), AC_CL_ROUNDING(args), AC_CL_FLOAT(a->gradient_factor),
+                      AC_CL_FLOAT(a->rate), AC_CL_FLOAT(a->weight_decay), AC_CL_FLOAT(a->momentum),
                       AC_CL_INT(a->nesterov), AC_CL_INT(a->first));
 }
 

@@ -3,7 +3,7 @@
 #ifndef AC_BACKEND_OPENCL_UPDATE_H
 #define AC_BACKEND_OPENCL_UPDATE_H
 
-#include "backend/opencl/opencl.h"
+#include "backend/opencl/stepped.h"
 #include "core/eight_bit.h"
 
 static inline bool ac_cl_is_eight_bit(const ac_op_args *args) {
@@ -12,7 +12,7 @@ static inline bool ac_cl_is_eight_bit(const ac_op_args *args) {
 
 static inline ac_cl_kernel ac_cl_update_kernel(const ac_op_args *args, const char *file,
                                                const char *name) {
-  return (ac_cl_kernel){file, name, ac_cl_is_eight_bit(args) ? "-DEIGHT_BIT" : NULL};
+  return (ac_cl_kernel){file, name, ac_cl_step_options(args)};
 }
 
 static inline ac_cl_grid ac_cl_update_grid(const ac_opencl *cl, const ac_op_args *args) {
