@@ -122,7 +122,7 @@ float bf16_load(const global ushort *x, size_t i) {
 }
 
 #ifdef ROUNDED
-#define rounded ushort
+#define rounded_t ushort
 #define rounded_load bf16_load
 
 void rounded_store(global ushort *x, size_t i, float value, uint2 key, uint3 counter) {
@@ -133,7 +133,7 @@ void rounded_store(global ushort *x, size_t i, float value, uint2 key, uint3 cou
   x[i] = (ushort)((nan ? bits | 0x400000u : bits + chance) >> 16);
 }
 #else
-#define rounded float
+#define rounded_t float
 
 float rounded_load(const global float *x, size_t i) {
   return x[i];
@@ -147,10 +147,10 @@ void rounded_store(global float *x, size_t i, float value, uint2 key, uint3 coun
 /* Of a parameter that is stepped; and its gradient. */
 #define WEIGHT_STREAM(update) ((uint3)(0, update, 1))
 #ifdef GRADIENT_BF16
-#define gradient ushort
+#define gradient_t ushort
 #define gradient_load bf16_load
 #else
-#define gradient float
+#define gradient_t float
 
 float gradient_load(const global float *g, size_t i) {
   return g[i];

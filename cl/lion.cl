@@ -17,7 +17,7 @@ float lion_update(lion_factors a, float p, float g, float *kept) {
 
 #ifdef EIGHT_BIT
 
-kernel WORK_GROUP(GROUP, 1) void lion(const global gradient *g, global rounded *p, global uchar *m,
+kernel WORK_GROUP(GROUP, 1) void lion(const global gradient_t *g, global rounded_t *p, global uchar *m,
                                       global storage *w, long n, uint2 key, uint update,
                                       float gradient_factor, float rate, float decay, float keep1,
                                       float take1, float take2) {
@@ -43,7 +43,7 @@ kernel WORK_GROUP(GROUP, 1) void lion(const global gradient *g, global rounded *
 
 #else
 
-kernel WORK_GROUP(GROUP, 1) void lion(const global gradient *g, global rounded *p, global float *m,
+kernel WORK_GROUP(GROUP, 1) void lion(const global gradient_t *g, global rounded_t *p, global float *m,
                                       global storage *w, long n, uint2 key, uint update,
                                       float gradient_factor, float rate, float decay, float keep1,
                                       float take1, float take2) {

@@ -23,7 +23,7 @@ void write_statistics(float sum, int bad, local float *scratch, local int *flags
   }
 }
 
-kernel WORK_GROUP(GROUP, 1) void gradient_statistics(const global gradient *g,
+kernel WORK_GROUP(GROUP, 1) void gradient_statistics(const global gradient_t *g,
                                                      global float *partial, long n, float scale) {
   local float scratch[GROUP];
   local int flags[GROUP];
@@ -87,10 +87,10 @@ float sgd_update(sgd_factors a, float p, float g, float *kept) {
 #ifdef EIGHT_BIT
 
 /* A work-group a block. */
-kernel WORK_GROUP(GROUP, 1) void adamw(const global gradient *g, global rounded *p, global uchar *m,
-                                       global uchar *v, global storage *w, long n, uint2 key,
-                                       uint update, float gradient_factor, float decay, float take1,
-                                       float take2, float step, float sqrt_correction2,
+kernel WORK_GROUP(GROUP, 1) void adamw(const global gradient_t *g, global rounded_t *p,
+                                       global uchar *m, global uchar *v, global storage *w, long n,
+                                       uint2 key, uint update, float gradient_factor, float decay,
+                                       float take1, float take2, float step, float sqrt_correction2,
                                        float epsilon) {
   ADAMW_FACTORS;
   local float scratch[GROUP];
@@ -116,7 +116,7 @@ kernel WORK_GROUP(GROUP, 1) void adamw(const global gradient *g, global rounded 
   eight_bit_store(v, square, 0, scratch);
 }
 
-kernel WORK_GROUP(GROUP, 1) void sgd(const global gradient *g, global rounded *p,
+kernel WORK_GROUP(GROUP, 1) void sgd(const global gradient_t *g, global rounded_t *p,
                                      global uchar *momentum, global storage *w, long n, uint2 key,
                                      uint update, float gradient_factor, float rate,
                                      float weight_decay, float keep, int nesterov, int first) {
@@ -142,10 +142,10 @@ kernel WORK_GROUP(GROUP, 1) void sgd(const global gradient *g, global rounded *p
 
 #else
 
-kernel WORK_GROUP(GROUP, 1) void adamw(const global gradient *g, global rounded *p, global float *m,
-                                       global float *v, global storage *w, long n, uint2 key,
-                                       uint update, float gradient_factor, float decay, float take1,
-                                       float take2, float step, float sqrt_correction2,
+kernel WORK_GROUP(GROUP, 1) void adamw(const global gradient_t *g, global rounded_t *p,
+                                       global float *m, global float *v, global storage *w, long n,
+                                       uint2 key, uint update, float gradient_factor, float decay,
+                                       float take1, float take2, float step, float sqrt_correction2,
                                        float epsilon) {
   ADAMW_FACTORS;
   const size_t i = get_global_id(0);
@@ -158,7 +158,7 @@ kernel WORK_GROUP(GROUP, 1) void adamw(const global gradient *g, global rounded 
   if (w) store(w, i, result);
 }
 
-kernel WORK_GROUP(GROUP, 1) void sgd(const global gradient *g, global rounded *p,
+kernel WORK_GROUP(GROUP, 1) void sgd(const global gradient_t *g, global rounded_t *p,
                                      global float *momentum, global storage *w, long n, uint2 key,
                                      uint update, float gradient_factor, float rate,
                                      float weight_decay, float keep, int nesterov, int first) {
