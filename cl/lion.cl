@@ -1,17 +1,60 @@
 /* lion: the formula of src/ops/lion.h, one work-item an element, groups of GROUP; w, if it is
- * there, becomes a copy of p. Dtypes: storage for w, float for the rest; with
- * ROUNDED p is bf16, rounded by chance with key and update, and with GRADIENT_BF16 g is bf16. */
+ * there, becomes a copy of p. Dtypes: storage for w, float for the rest; with ROUNDED p is
+ * bf16, rounded by chance with key and update, and with GRADIENT_BF16 g is bf16. With EIGHT_BIT m is
+ * in blocks of 8 bits, a work-group a block, local memory a float an item. */
 
-kernel WORK_GROUP(GROUP, 1) void lion(const global gradient_t *g, global rounded_t *p,
-                                      global float *m, global storage *w, long n, uint2 key,
-                                      uint update, float gradient_factor, float rate, float decay,
-                                      float keep1, float take1, float take2) {
+typedef struct {
+  float gradient_factor, rate, decay, keep1, take1, take2;
+} lion_factors;
+
+/* The parameter's next value, with its momentum. */
+float lion_update(lion_factors a, float p, float g, float *kept) {
+  const float d = a.gradient_factor * g, momentum = *kept;
+  const float direction = a.keep1 * momentum + a.take1 * d;
+  *kept = momentum + a.take2 * (d - momentum);
+  return p - a.decay * p - a.rate * ((direction > 0) - (direction < 0));
+}
+
+#ifdef EIGHT_BIT
+
+kernel WORK_GROUP(GROUP, 1) void lion(const global gradient_t *g, global rounded_t *p, global uchar *m,
+                                      global storage *w, long n, uint2 key, uint update,
+                                      float gradient_factor, float rate, float decay, float keep1,
+                                      float take1, float take2) {
+  const lion_factors a = {gradient_factor, rate, decay, keep1, take1, take2};
+  local float scratch[GROUP];
+  float kept[EIGHT_BIT_SHARE];
+  const size_t first = get_group_id(0) * EIGHT_BIT_BLOCK;
+  m += get_group_id(0) * EIGHT_BIT_BYTES;
+  const float scale = eight_bit_scale(m);
+  UNROLL
+  for (int k = 0; k < EIGHT_BIT_SHARE; k++) {
+    const size_t e = get_local_id(0) + k * GROUP, i = first + e;
+    kept[k] = 0;
+    if (i < n) {
+      kept[k] = eight_bit_decode(m[e], 1) * scale;
+      const float next = lion_update(a, rounded_load(p, i), gradient_load(g, i), &kept[k]);
+      rounded_store(p, i, next, key, WEIGHT_STREAM(update));
+      if (w) store(w, i, next);
+    }
+  }
+  eight_bit_store(m, kept, 1, scratch);
+}
+
+#else
+
+kernel WORK_GROUP(GROUP, 1) void lion(const global gradient_t *g, global rounded_t *p, global float *m,
+                                      global storage *w, long n, uint2 key, uint update,
+                                      float gradient_factor, float rate, float decay, float keep1,
+                                      float take1, float take2) {
+  const lion_factors a = {gradient_factor, rate, decay, keep1, take1, take2};
   const size_t i = get_global_id(0);
   if (i >= n) return;
-  const float d = gradient_factor * gradient_load(g, i), momentum = m[i], old = rounded_load(p, i);
-  const float direction = keep1 * momentum + take1 * d;
-  m[i] = momentum + take2 * (d - momentum);
-  const float result = old - decay * old - rate * ((direction > 0) - (direction < 0));
+  float kept = m[i];
+  const float result = lion_update(a, rounded_load(p, i), gradient_load(g, i), &kept);
+  m[i] = kept;
   rounded_store(p, i, result, key, WEIGHT_STREAM(update));
   if (w) store(w, i, result);
 }
+
+#endif

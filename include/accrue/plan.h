@@ -52,13 +52,18 @@ typedef enum ac_loss_means {
 
 /* Which optimizer's state the plan reserves: for each element of a parameter two floats for AdamW,
  * one for SGD and Lion, none for SGD without momentum; for Adafactor one for each row and each
- * column of a matrix, its first dimension by the rest, and for each element of a vector.
+ * column of a matrix, its first dimension by the rest, and for each element of a vector; for Muon
+ * one for the weights of linear layers and convolutions, two for what AdamW steps: vectors, tables
+ * of embeddings, and the last layer before a loss; for Adam-mini one, and one for each output of a
+ * layer, row of a table, or vector.
  * ac_optimizer_desc says what they compute. */
 typedef enum ac_optimizer_kind {
   AC_ADAMW = 0,
   AC_SGD,
   AC_LION,
   AC_ADAFACTOR,
+  AC_MUON,
+  AC_ADAM_MINI,
   AC_OPTIMIZER_COUNT
 } ac_optimizer_kind;
 
@@ -104,7 +109,7 @@ typedef struct ac_plan_desc {
   ac_recompute recompute;
   ac_optimizer_kind optimizer;
   bool sgd_no_momentum;               /* AC_SGD without a momentum buffer */
-  ac_optimizer_state optimizer_state; /* 8 bits: AC_ADAMW and AC_SGD alone */
+  ac_optimizer_state optimizer_state; /* 8 bits: AC_ADAMW, AC_SGD, AC_LION */
   /* With AC_STATE_8BIT, parameters whose names match this shell pattern keep their state in f32.
    * NULL: embeddings, whose rows are met rarely; "": none. Those of fewer than 4096 elements keep
    * it in any case. */

@@ -74,7 +74,8 @@ typedef enum ac_rate_scaling {
  * has no default and is not given. */
 typedef struct ac_schedule {
   ac_schedule_kind kind;
-  double lr;             /* the highest; 0: 1e-3, for SGD 0.1, for Lion 1e-4, for Adafactor 1e-2 */
+  double lr;             /* the highest; 0: 1e-3, for SGD 0.1, for Lion 1e-4, for Adafactor
+                            1e-2, for Muon 1e-3 or 0.02 (ac_muon_scale) */
   double min_lr;         /* the lowest of all kinds but constant and one-cycle */
   int64_t warmup;        /* updates of linear warm-up to the schedule's first rate r: update u gets
                             r (u + 1) / (warmup + 1) */

@@ -26,18 +26,34 @@ extern "C" {
 
 /* ---- optimizers ------------------------------------------------------------------------------ */
 
-/* Zero means default, so to switch something off give a negative value. Adafactor (arXiv
+/* How far Muon's steps go, whose update X of a matrix [out, in] has singular values of about one.
+ */
+typedef enum ac_muon_scale {
+  AC_MUON_MATCH_ADAMW = 0, /* 0.2 sqrt(max(out, in)) X, as large as AdamW's steps (arXiv
+                              2502.16982): AdamW's rates and weight decay serve both */
+  AC_MUON_ORIGINAL         /* sqrt(max(1, out / in)) X, its author's: the rate is some 0.02 */
+} ac_muon_scale;
+
+/* Zero means default, so to switch something off give a negative value. Muon is PyTorch's, with
+ * Newton-Schulz iterations in f32; filters are matrices of their first dimension by the rest.
+ * Adafactor (arXiv
  * 1804.04235) is PyTorch's for matrices and vectors, with its constants and without momentum (of
  * higher ranks the first dimension is rows and the rest columns): t^-0.8 for the decay of its
  * second moments, updates clipped at a root mean square of 1, a step relative to that of the
  * parameter, at least 1e-3, and a rate of at most 1 / sqrt(t) at update t. */
 typedef struct ac_optimizer_desc {
-  /* AdamW, arXiv 1711.05101: default 0.9, 0.999. Lion, arXiv 2302.06675: 0.9, 0.99. */
+  /* AdamW, arXiv 1711.05101, and Adam-mini, arXiv 2406.16793: default 0.9, 0.999. Lion, arXiv
+   * 2302.06675: 0.9, 0.99. */
   double beta1, beta2;
   double epsilon;      /* default 1e-8 */
   double weight_decay; /* added to the gradient in SGD, decoupled in the others; default 0 */
-  double momentum;     /* SGD as PyTorch's, no dampening; default 0.9 */
-  bool nesterov;
+  double momentum;     /* SGD as PyTorch's, no dampening; default 0.9, for Muon 0.95 */
+  bool nesterov;       /* of SGD */
+  bool muon_no_nesterov;
+  ac_muon_scale muon_scale;
+  /* AdamW's learning rate for what Muon leaves to it, as a part of the schedule's; default 1, with
+   * AC_MUON_ORIGINAL 0.015. */
+  double adamw_rate;
   double clip; /* largest global gradient norm; 0 or negative: no clipping */
 } ac_optimizer_desc;
 
@@ -214,7 +230,9 @@ AC_API double ac_trainer_gradient_norm(const ac_trainer *trainer, int index);
 
 /* What the optimizer keeps for each parameter that is trained, in f32: AdamW the first and the
  * second moment of its gradients, SGD and Lion the momentum, Adafactor second moments of a matrix's
- * rows and of its columns, or of a vector's elements. What is kept in 8 bits is rounded when it is
+ * rows and of its columns, or of a vector's elements, Muon the momentum of a matrix and for other
+ * parameters what AdamW does, Adam-mini the first moment and for each
+ * block the second one. What is kept in 8 bits is rounded when it is
  * set, with the others of its block of 256. May still change. */
 AC_API int ac_trainer_state_count(const ac_trainer *trainer);
 AC_API ac_status ac_trainer_get_state(ac_trainer *trainer, int index, int state, int64_t first,

@@ -38,6 +38,10 @@ static inline bool ac_role_is_sum(ac_role role) {
   return role == AC_ROLE_GRADIENT || role == AC_ROLE_POOLED || role == AC_ROLE_LOSS;
 }
 
+/* How the matrix of a layer is stored; of a convolution, whose outputs come first, the rest is in.
+ */
+typedef enum ac_matrix_kind { AC_NO_MATRIX = 0, AC_MATRIX_OUT_IN, AC_MATRIX_IN_OUT } ac_matrix_kind;
+
 struct ac_tensor {
   ac_graph *graph;
   int id;
@@ -47,6 +51,8 @@ struct ac_tensor {
   ac_shape shape;
   bool requires_gradient;
   bool is_table;          /* ids pick rows of it (of the storage) */
+  bool is_head;           /* what a loss takes is made with it (of the storage) */
+  ac_matrix_kind matrix;  /* a layer multiplies by it (of the storage) */
   ac_hint hint;           /* of the storage */
   int producer;           /* node, or -1 */
   int parameter;          /* of roles that belong to one: index among the parameters; else -1 */

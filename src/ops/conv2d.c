@@ -86,6 +86,7 @@ ac_tensor *ac_conv2d(ac_tensor *x, ac_tensor *weight, ac_tensor *bias, const ac_
       !image_size(&c, &attributes, &shape))
     return NULL;
   shape.dim[1] = w->dim[0];
+  ac_tensor_at(c.graph, weight->storage)->matrix = AC_MATRIX_OUT_IN;
   return ac_graph_emit(c.graph, AC_OP_conv2d, &attributes, sizeof attributes, 3, c.operands,
                        &shape);
 }

@@ -27,6 +27,8 @@ ac_tensor *ac_linear(ac_tensor *x, ac_tensor *weight, ac_tensor *bias, ac_layout
   ac_shape shape = x->shape;
   shape.dim[shape.rank - 1] = w->dim[out];
   ac_linear_attributes attributes = {layout};
+  ac_tensor_at(graph, weight->storage)->matrix =
+      layout == AC_OUT_IN ? AC_MATRIX_OUT_IN : AC_MATRIX_IN_OUT;
   return ac_graph_emit(graph, AC_OP_linear, &attributes, sizeof attributes, 3, operands, &shape);
 }
 

@@ -39,6 +39,8 @@ ac_tensor *ac_linear_cross_entropy(ac_tensor *x, ac_tensor *weight, ac_layout la
     return ac_builder_fail(graph, &builder, operands, NULL);
   ac_linear_cross_entropy_attributes attributes = {.layout = layout,
                                                    .chunk_bytes = AC_LINEAR_CROSS_ENTROPY_CHUNK};
+  ac_tensor_at(graph, weight->storage)->matrix =
+      layout == AC_OUT_IN ? AC_MATRIX_OUT_IN : AC_MATRIX_IN_OUT;
   if (!ac_cross_entropy_describe(graph, &builder, operands, desc, &attributes.loss)) return NULL;
   return ac_loss_emit(graph, op, &attributes, sizeof attributes, 4, operands);
 }

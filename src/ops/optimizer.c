@@ -5,7 +5,9 @@
 #include "core/eight_bit.h"
 #include "core/error.h"
 #include "ops/adafactor.h"
+#include "ops/adam_mini.h"
 #include "ops/lion.h"
+#include "ops/muon.h"
 #include "ops/update.h"
 
 #include <fnmatch.h>
@@ -31,6 +33,8 @@ static const size_t attribute_bytes[AC_OP_COUNT] = {
     [AC_OP_sgd] = sizeof sgd_example,
     [AC_OP_lion] = sizeof(ac_lion_attributes),
     [AC_OP_adafactor] = sizeof(ac_adafactor_attributes),
+    [AC_OP_muon] = sizeof(ac_muon_attributes),
+    [AC_OP_adam_mini] = sizeof(ac_adam_mini_attributes),
 };
 
 /* The node's own attributes are an example. */
@@ -80,14 +84,36 @@ static void keep_rows_and_columns(ac_stepping *stepping, const ac_shape *shape) 
   stepping->state[1].shape = (ac_shape){.rank = 1, .dim = {columns}};
 }
 
+/* Rows are what makes one output, or one token's; of layers stored the other way it is columns. A
+ * vector is one block (ops/adam_mini.h). */
+static ac_shape adam_mini_blocks(const ac_tensor *parameter) {
+  const ac_shape *shape = &parameter->shape;
+  ac_shape blocks = {.rank = 2, .dim = {1, 1}};
+  if (shape->rank < 2) return blocks;
+  const bool by_column = parameter->matrix == AC_MATRIX_IN_OUT && !parameter->is_table;
+  if (by_column) blocks.dim[1] = shape->dim[1];
+  else blocks.dim[0] = shape->dim[0];
+  return blocks;
+}
+
+/* Whether Muon steps it. Tables, whose rows are met one by one, and the last layer before a loss
+ * are left to AdamW, as its author advises. */
+static bool is_hidden_matrix(const ac_tensor *parameter) {
+  return parameter->matrix != AC_NO_MATRIX && parameter->shape.rank >= 2 && !parameter->is_table &&
+         !parameter->is_head;
+}
+
 ac_stepping ac_optimizer_stepping(const ac_plan_desc *desc, const ac_tensor *parameter) {
   static const ac_stepping kinds[AC_OPTIMIZER_COUNT] = {
       [AC_ADAMW] = {.op = AC_OP_adamw, .states = 2},
       [AC_SGD] = {.op = AC_OP_sgd, .states = 1},
       [AC_LION] = {.op = AC_OP_lion, .states = 1},
       [AC_ADAFACTOR] = {.op = AC_OP_adafactor, .states = 1},
+      [AC_MUON] = {.op = AC_OP_muon, .states = 1},
+      [AC_ADAM_MINI] = {.op = AC_OP_adam_mini, .states = 2},
   };
-  ac_stepping stepping = kinds[desc->optimizer];
+  const bool left = desc->optimizer == AC_MUON && !is_hidden_matrix(parameter);
+  ac_stepping stepping = kinds[left ? AC_ADAMW : desc->optimizer];
   if (desc->optimizer == AC_SGD && desc->sgd_no_momentum) stepping.states = 0;
   const bool eight = is_eight_bit(desc, parameter);
   for (int k = 0; k < stepping.states; k++) {
@@ -96,6 +122,7 @@ ac_stepping ac_optimizer_stepping(const ac_plan_desc *desc, const ac_tensor *par
   }
   if (desc->optimizer == AC_ADAFACTOR && parameter->shape.rank >= 2)
     keep_rows_and_columns(&stepping, &parameter->shape);
+  if (desc->optimizer == AC_ADAM_MINI) stepping.state[1].shape = adam_mini_blocks(parameter);
   return stepping;
 }
 

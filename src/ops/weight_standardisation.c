@@ -15,6 +15,7 @@ ac_tensor *ac_weight_standardisation(ac_tensor *weight, float epsilon) {
     return ac_builder_fail(graph, &builder, &weight, NULL);
   ac_weight_standardisation_attributes attributes = {epsilon};
   if (!ac_norm_epsilon(graph, &builder, &weight, &attributes.epsilon)) return NULL;
+  ac_tensor_at(graph, weight->storage)->matrix = AC_MATRIX_OUT_IN;
   ac_shape statistics = {.rank = 2, .dim = {weight->shape.dim[0], 2}};
   return ac_norm_emit(graph, op, &attributes, sizeof attributes, 1, &weight, &statistics);
 }

@@ -36,8 +36,8 @@ ac_status ac_plan_check_desc(const ac_plan_desc *desc) {
   if ((unsigned)desc->optimizer_state > AC_STATE_8BIT)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown storage of optimizer state %d",
                    (int)desc->optimizer_state);
-  if (desc->optimizer_state == AC_STATE_8BIT && desc->optimizer > AC_SGD)
-    return ac_fail(AC_ERROR_ARGUMENT, "plan: only AdamW and SGD keep their state in 8 bits");
+  if (desc->optimizer_state == AC_STATE_8BIT && desc->optimizer > AC_LION)
+    return ac_fail(AC_ERROR_ARGUMENT, "plan: only AdamW, SGD and Lion keep their state in 8 bits");
   if ((unsigned)desc->weights > AC_WEIGHTS_BF16)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown storage of weights %d", (int)desc->weights);
   if ((unsigned)desc->gradient_storage > AC_GRADIENT_BF16)

@@ -9,8 +9,10 @@
 #include <accrue/trainer.h>
 
 #include "ops/adafactor.h"
+#include "ops/adam_mini.h"
 #include "ops/description.h"
 #include "ops/lion.h"
+#include "ops/muon.h"
 #include "ops/optimizer.h"
 #include "plan/plan.h"
 
@@ -32,6 +34,8 @@ typedef struct ac_update_attributes {
     ac_sgd_attributes sgd;
     ac_lion_attributes lion;
     ac_adafactor_attributes adafactor;
+    ac_muon_attributes muon;
+    ac_adam_mini_attributes adam_mini;
   } step;
 } ac_update_attributes;
 

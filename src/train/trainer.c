@@ -13,10 +13,26 @@
 /* By optimizer. */
 static const struct {
   double lr, beta2;
-} defaults[AC_OPTIMIZER_COUNT] = {[AC_ADAMW] = {1e-3, 0.999},
-                                  [AC_SGD] = {0.1, 0.999},
-                                  [AC_LION] = {1e-4, 0.99},
-                                  [AC_ADAFACTOR] = {1e-2, 0.999}};
+} defaults[AC_OPTIMIZER_COUNT] = {
+    [AC_ADAMW] = {1e-3, 0.999},     [AC_SGD] = {0.1, 0.999},   [AC_LION] = {1e-4, 0.99},
+    [AC_ADAFACTOR] = {1e-2, 0.999}, [AC_MUON] = {1e-3, 0.999}, [AC_ADAM_MINI] = {1e-3, 0.999}};
+/* Those of its author's examples. */
+static const double original_muon_lr = 0.02, original_adamw_rate = 0.015;
+
+static ac_status check_muon(ac_optimizer_desc *o, double *lr) {
+  const bool original = o->muon_scale == AC_MUON_ORIGINAL;
+  if (!original && o->muon_scale != AC_MUON_MATCH_ADAMW)
+    return ac_fail(AC_ERROR_ARGUMENT, "trainer: unknown scale of Muon's steps %d",
+                   (int)o->muon_scale);
+  o->adamw_rate = ac_or_default(o->adamw_rate, original ? original_adamw_rate : 1);
+  if (!isfinite(o->adamw_rate) || !(o->momentum < 1))
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "trainer: for Muon the rate of AdamW %g must be finite and the momentum %g "
+                   "below 1",
+                   o->adamw_rate, o->momentum);
+  if (*lr == 0 && original) *lr = original_muon_lr;
+  return AC_OK;
+}
 
 static ac_status check_desc(ac_trainer_desc *desc, ac_optimizer_kind kind) {
   ac_optimizer_desc *o = &desc->optimizer;
@@ -25,16 +41,17 @@ static ac_status check_desc(ac_trainer_desc *desc, ac_optimizer_kind kind) {
   o->beta1 = ac_or_default(o->beta1, 0.9);
   o->beta2 = ac_or_default(o->beta2, defaults[kind].beta2);
   o->epsilon = ac_or_default(o->epsilon, 1e-8);
-  o->momentum = ac_or_default(o->momentum, 0.9);
+  o->momentum = ac_or_default(o->momentum, kind == AC_MUON ? 0.95 : 0.9);
   o->weight_decay = ac_or_default(o->weight_decay, 0);
   o->clip = ac_or_default(o->clip, 0);
-  const bool betas = kind == AC_ADAMW || kind == AC_LION;
+  const bool betas = kind != AC_SGD && kind != AC_ADAFACTOR;
   if (betas && (!(o->beta1 < 1) || !(o->beta2 < 1)))
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: beta1 %g and beta2 %g must be below 1", o->beta1,
                    o->beta2);
   if (!isfinite(o->epsilon) || !isfinite(o->momentum) || !isfinite(o->weight_decay) ||
       isnan(o->clip))
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: an optimizer setting is not finite");
+  if (kind == AC_MUON) AC_TRY(check_muon(o, &desc->schedule.lr));
   if (desc->schedule.lr == 0) desc->schedule.lr = defaults[kind].lr;
   return ac_schedule_check(&desc->schedule);
 }

@@ -66,6 +66,14 @@ static gradient_report read_statistics(ac_trainer *trainer) {
   return report;
 }
 
+/* What Muon's steps are multiplied with beside the rate. */
+static double muon_scale(const ac_optimizer_desc *o, const ac_tensor *parameter) {
+  const double first = (double)parameter->shape.dim[0],
+               rest = (double)ac_shape_count(&parameter->shape) / first;
+  if (o->muon_scale == AC_MUON_MATCH_ADAMW) return 0.2 * sqrt(fmax(first, rest));
+  return sqrt(fmax(1, parameter->matrix == AC_MATRIX_IN_OUT ? rest / first : first / rest));
+}
+
 /* Rank decides on weight decay. */
 static void set_step(const ac_trainer *trainer, const ac_tensor *parameter, double factor,
                      double rate, ac_update_attributes *attributes) {
@@ -101,7 +109,27 @@ static void set_step(const ac_trainer *trainer, const ac_tensor *parameter, doub
                                   .epsilon2 = 1e-3f,
                                   .threshold = 1};
     break;
+  case AC_OP_muon:
+    attributes->step.muon = (ac_muon_attributes){.gradient_factor = (float)factor,
+                                                 .rate = (float)rate,
+                                                 .weight_decay = decay,
+                                                 .momentum = (float)o->momentum,
+                                                 .scale = (float)muon_scale(o, parameter),
+                                                 .nesterov = !o->muon_no_nesterov};
+    break;
+  case AC_OP_adam_mini:
+    attributes->step.adam_mini =
+        (ac_adam_mini_attributes){.gradient_factor = (float)factor,
+                                  .rate = (float)rate,
+                                  .weight_decay = decay,
+                                  .beta1 = (float)o->beta1,
+                                  .beta2 = (float)o->beta2,
+                                  .epsilon = (float)o->epsilon,
+                                  .correction1 = (float)(1 - pow(o->beta1, t)),
+                                  .sqrt_correction2 = (float)sqrt(1 - pow(o->beta2, t))};
+    break;
   default:
+    if (plan->optimizer == AC_MUON) rate *= o->adamw_rate;
     attributes->step.adamw =
         (ac_adamw_attributes){.gradient_factor = (float)factor,
                               .rate = (float)rate,

@@ -46,7 +46,7 @@ choose_flags() {
   pick every 3 4
   pick save 1 2 3
   pick keep 1 2 3
-  pick optimizer adamw sgd lion adafactor
+  pick optimizer adamw sgd lion adafactor muon adam-mini
   pick dropout 0 0.2
   pick more --replay --keep-best
   flags=("$model" --device "$device" --precision "$precision" --seed $((RANDOM % 3 + 1)) --threads 1)

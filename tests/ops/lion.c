@@ -1,12 +1,15 @@
 /* Cases and reference of Lion. */
 #include "generator.h"
+#include "kept.h"
 #include "replay.h"
 
 static void lion(const ac_op_args *args) {
   const ac_lion_attributes *a = args->attributes;
-  double *p = op_reals(&args->out[0]), *m = op_reals(&args->out[1]);
+  const int64_t count = args->in[0].count;
+  ac_operand kept = args->out[1];
+  double *p = op_reals(&args->out[0]), *m = op_take_kept(&kept, count, true);
   double beta1 = a->beta1, beta2 = a->beta2, rate = a->rate;
-  for (int64_t i = 0; i < args->in[0].count; i++) {
+  for (int64_t i = 0; i < count; i++) {
     double g = (double)a->gradient_factor * op_reals(&args->in[0])[i];
     double direction = beta1 * m[i] + (1 - beta1) * g;
     p[i] -= rate * (double)a->weight_decay * p[i];
@@ -14,6 +17,7 @@ static void lion(const ac_op_args *args) {
     m[i] = beta2 * m[i] + (1 - beta2) * g;
     if (args->out[2].count) op_reals(&args->out[2])[i] = p[i];
   }
+  op_put_kept(&kept, m, count, true);
 }
 
 /* Sums of two or three products of rounded factors. A direction within rounding of 0 could be
@@ -32,6 +36,15 @@ const op_reference op_reference_lion = {lion, lion_error, true, true};
       OP_F32(n),                                                                   \
       OP_RANGE(-0.1, 0.1, n)                                                       \
     }                                                                              \
+  }
+
+#define LION_8BIT(name_, n)                                                                \
+  {                                                                                        \
+    .name = name_, .op = AC_OP_lion, .attributes.lion = {0.25f, 1e-3f, 0.1f, 0.9f, 0.99f}, \
+    .batch = 1, .in = {OP_F32(n)}, .out = {                                                \
+      OP_F32(n),                                                                           \
+      OP_EIGHT_BIT(0.1, 1, n)                                                              \
+    }                                                                                      \
   }
 
 static const op_case cases[] = {
@@ -72,6 +85,17 @@ static const op_case cases[] = {
      .batch = 1,
      .in = {OP_F32(65)},
      .out = {OP_F32(65), OP_RANGE(-0.1, 0.1, 65), OP_F32(65)},
+     .halves = true},
+    /* In 8 bits: one block, a part of one, and more than the threads share evenly. */
+    LION_8BIT("lion in 8 bits, 256", 256),
+    LION_8BIT("lion in 8 bits, 1", 1),
+    LION_8BIT("lion in 8 bits, 129x129", 129 * 129),
+    {.name = "lion in 8 bits, 5x2500 and a copy",
+     .op = AC_OP_lion,
+     .attributes.lion = {0.25f, 1e-3f, 0.1f, 0.9f, 0.99f},
+     .batch = 1,
+     .in = {OP_F32(5, 2500)},
+     .out = {OP_F32(5, 2500), OP_EIGHT_BIT(0.1, 1, 12500), OP_F32(5, 2500)},
      .halves = true},
 };
 

@@ -1,5 +1,6 @@
 /* Cases and references of the optimizers and of the pass over the gradients before them. */
 #include "generator.h"
+#include "kept.h"
 #include "replay.h"
 
 #include <float.h>
@@ -29,82 +30,6 @@ static op_tolerance gradient_statistics_error(const ac_op_args *args, int output
 const op_reference op_reference_gradient_statistics = {gradient_statistics,
                                                        gradient_statistics_error, true, false};
 
-/* ---- what is kept in 8 bits ------------------------------------------------------------------ */
-
-/* The values of codes from the least on, as arXiv 2110.02861 makes them: of each decade the middles
- * of 2^i equal parts for each sign, or twice as many without. */
-typedef struct code_values {
-  double of[256];
-} code_values;
-
-static int compare_reals(const void *a, const void *b) {
-  const double x = *(const double *)a, y = *(const double *)b;
-  return x < y ? -1 : x > y;
-}
-
-static const code_values *values_of(bool is_signed) {
-  static code_values made[2];
-  code_values *values = &made[is_signed];
-  if (values->of[255] == 1) return values;
-  int count = 0;
-  for (int i = 0; i < 7; i++) {
-    const int parts = (is_signed ? 1 : 2) << i;
-    for (int j = 0; j < parts; j++) {
-      const double value = pow(10, i - 6) * (0.1 + 0.9 * (j + 0.5) / parts);
-      values->of[count++] = value;
-      if (is_signed) values->of[count++] = -value;
-    }
-  }
-  values->of[count++] = 0;
-  values->of[count++] = 1;
-  qsort(values->of, 256, sizeof *values->of, compare_reals);
-  return values;
-}
-
-static float scale_of(const double *block) {
-  unsigned char bytes[sizeof(float)];
-  float scale;
-  for (int i = 0; i < 4; i++) bytes[i] = (unsigned char)block[256 + i];
-  memcpy(&scale, bytes, sizeof scale);
-  return scale;
-}
-
-/* The nearest code, but none of zero for what is not. */
-static int code_of(const code_values *values, double x, bool is_signed) {
-  int code = 0;
-  while (code < 255 && (values->of[code] + values->of[code + 1]) / 2 <= x) code++;
-  return code == 0 && x > 0 && !is_signed ? 1 : code;
-}
-
-/* What an operand holds of `count` elements; to be put back by put_kept. */
-static double *take_kept(const ac_operand *x, int64_t count, bool is_signed) {
-  const double *from = op_reals(x);
-  if (x->dtype != AC_U8) return op_reals(x);
-  double *kept = malloc((size_t)count * sizeof *kept);
-  for (int64_t i = 0; i < count; i++) {
-    const double *block = from + i / 256 * 260;
-    kept[i] = values_of(is_signed)->of[(int)block[i % 256]] * (double)scale_of(block);
-  }
-  return kept;
-}
-
-static void put_kept(ac_operand *x, double *kept, int64_t count, bool is_signed) {
-  if (x->dtype != AC_U8) return;
-  for (int64_t at = 0; at * 256 < count; at++) {
-    double *block = op_reals(x) + at * 260, largest = 0;
-    unsigned char bytes[sizeof(float)];
-    const int64_t most = count - at * 256 < 256 ? count - at * 256 : 256;
-    for (int i = 0; i < most; i++) largest = fmax(largest, fabs(kept[at * 256 + i]));
-    for (int i = 0; i < 256; i++)
-      block[i] = code_of(values_of(is_signed),
-                         i < most && largest > 0 ? kept[at * 256 + i] / largest : 0, is_signed);
-    const float scale = (float)largest;
-    memcpy(bytes, &scale, sizeof scale);
-    for (int i = 0; i < 4; i++) block[256 + i] = bytes[i];
-  }
-  free(kept);
-}
-
 /* ---- optimizers ------------------------------------------------------------------------------ */
 
 /* The formulas are in ops/optimizer.h. */
@@ -112,8 +37,8 @@ static void adamw(const ac_op_args *args) {
   const ac_adamw_attributes *a = args->attributes;
   const int64_t count = args->in[0].count;
   ac_operand mean = args->out[1], square = args->out[2];
-  double *p = op_reals(&args->out[0]), *m = take_kept(&mean, count, true),
-         *v = take_kept(&square, count, false);
+  double *p = op_reals(&args->out[0]), *m = op_take_kept(&mean, count, true),
+         *v = op_take_kept(&square, count, false);
   double beta1 = a->beta1, beta2 = a->beta2;
   for (int64_t i = 0; i < count; i++) {
     double g = (double)a->gradient_factor * op_reals(&args->in[0])[i];
@@ -124,8 +49,8 @@ static void adamw(const ac_op_args *args) {
             (sqrt(v[i]) / (double)a->sqrt_correction2 + (double)a->epsilon);
     if (args->out[3].count) op_reals(&args->out[3])[i] = p[i];
   }
-  put_kept(&mean, m, count, true);
-  put_kept(&square, v, count, false);
+  op_put_kept(&mean, m, count, true);
+  op_put_kept(&square, v, count, false);
 }
 
 /* Each output is a sum of two or three products of rounded factors, all of the size of the largest
@@ -143,7 +68,7 @@ static void sgd(const ac_op_args *args) {
   const int64_t count = args->in[0].count;
   ac_operand kept = args->out[1];
   double *p = op_reals(&args->out[0]), momentum = a->momentum;
-  double *b = kept.count ? take_kept(&kept, count, true) : NULL;
+  double *b = kept.count ? op_take_kept(&kept, count, true) : NULL;
   for (int64_t i = 0; i < count; i++) {
     double g =
         (double)a->gradient_factor * op_reals(&args->in[0])[i] + (double)a->weight_decay * p[i];
@@ -154,7 +79,7 @@ static void sgd(const ac_op_args *args) {
     p[i] -= (double)a->rate * g;
     if (args->out[2].count) op_reals(&args->out[2])[i] = p[i];
   }
-  if (b) put_kept(&kept, b, count, true);
+  if (b) op_put_kept(&kept, b, count, true);
 }
 
 static op_tolerance sgd_error(const ac_op_args *args, int output) {

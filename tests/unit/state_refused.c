@@ -195,7 +195,7 @@ static void values_make_sense(void **state) {
   static const struct {
     const char *key, *value;
   } cases[] = {
-      {"optimizer", "4"},
+      {"optimizer", "9"},
       {"precision", "3"},
       {"loss_scaling", "4"},
       {"loss_scale", "0"},
@@ -334,7 +334,8 @@ static void other_trainers_refuse(void **state) {
   (void)state;
   const ac_plan_desc momentum = {.batch = BATCH, .optimizer = AC_SGD},
                      plain = {.batch = BATCH, .optimizer = AC_SGD, .sgd_no_momentum = true},
-                     adamw = {.batch = BATCH}, lion = {.batch = BATCH, .optimizer = AC_LION};
+                     adamw = {.batch = BATCH}, lion = {.batch = BATCH, .optimizer = AC_LION},
+                     muon = {.batch = BATCH, .optimizer = AC_MUON};
   const shape_of_model one = {0}, norm = {.norm = true}, wider = {.hidden = 5};
   const struct {
     const shape_of_model *from, *to;
@@ -344,6 +345,7 @@ static void other_trainers_refuse(void **state) {
       {&one, &one, &adamw, &momentum, "is of a run with AdamW, and the plan is for SGD"},
       {&one, &one, &plain, &adamw, "is of a run with SGD, and the plan is for AdamW"},
       {&one, &one, &lion, &momentum, "is of a run with Lion, and the plan is for SGD"},
+      {&one, &one, &adamw, &muon, "is of a run with AdamW, and the plan is for Muon"},
       {&one, &one, &plain, &momentum, "holds no tensor \"accrue/state.0/encoder\""},
       {&one, &one, &momentum, &plain,
        "tensor \"accrue/state.0/encoder\", which the model does not"},

@@ -11,14 +11,16 @@ enum { BATCH = 4, IN = 3, OUT = 2, PARAMETERS = 3, LARGEST = OUT * IN, STEPS = 3
 
 static const struct {
   const char *name;
-  int64_t count;
-  bool decays;
-} parameters[PARAMETERS] = {{"w", OUT *IN, true}, {"b", OUT, false}, {"exempt", OUT *IN, false}};
+  int64_t count, columns;
+  bool decays, in_out;
+} parameters[PARAMETERS] = {{"w", OUT *IN, IN, true, false},
+                            {"b", OUT, OUT, false, false},
+                            {"exempt", OUT *IN, OUT, false, true}};
 
 /* No update changes these: one is frozen, of the other the loss knows nothing. */
 static const char *const untrained[2] = {"frozen", "loose"};
 
-/* y = tanh(x) (w + exempt + frozen)^T + b, mean squared error. */
+/* y = tanh(x) (w + exempt^T + frozen)^T + b, mean squared error. */
 static ac_graph *two_ways(void) {
   ac_graph *g;
   assert_ok(ac_graph_create(&g));
@@ -26,12 +28,12 @@ static ac_graph *two_ways(void) {
   ac_tensor *w = ac_parameter(g, "w", SHAPE(OUT, IN), NULL);
   ac_tensor *b = ac_parameter(g, "b", SHAPE(OUT), NULL);
   ac_tensor *exempt =
-      ac_parameter(g, "exempt", SHAPE(OUT, IN), &(ac_parameter_desc){.no_weight_decay = true});
+      ac_parameter(g, "exempt", SHAPE(IN, OUT), &(ac_parameter_desc){.no_weight_decay = true});
   ac_parameter_desc desc = {.init = {AC_INIT_CONSTANT, .value = 0.125f}};
   ac_parameter(g, "loose", SHAPE(OUT, IN), &desc);
   desc.frozen = true;
   ac_tensor *frozen = ac_parameter(g, "frozen", SHAPE(OUT, IN), &desc);
-  ac_tensor *y = ac_add(ac_linear(x, w, b, AC_OUT_IN), ac_linear(x, exempt, NULL, AC_OUT_IN));
+  ac_tensor *y = ac_add(ac_linear(x, w, b, AC_OUT_IN), ac_linear(x, exempt, NULL, AC_IN_OUT));
   y = ac_add(y, ac_linear(x, frozen, NULL, AC_OUT_IN));
   ac_graph_set_loss(g,
                     ac_mean_squared_error(y, ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, OUT)), NULL));
@@ -124,10 +126,62 @@ static void step_adafactor(state *s, const double *g, int count, int columns, do
   for (int e = 0; e < count; e++) s[e].p -= rate * decay * s[e].p + step * u[e];
 }
 
+/* X = u / |u|, and five times X = 3.4445 X - 4.775 A X + 2.0315 A A X with A = X X^T. */
+static void orthogonalise(double *x, int rows, int columns) {
+  double size = 0;
+  for (int e = 0; e < rows * columns; e++) size += x[e] * x[e];
+  for (int e = 0; e < rows * columns; e++) x[e] /= sqrt(size);
+  for (int k = 0; k < 5; k++) {
+    double a[IN][IN] = {{0}}, once[LARGEST] = {0}, twice[LARGEST] = {0};
+    for (int i = 0; i < rows; i++)
+      for (int j = 0; j < rows; j++)
+        for (int c = 0; c < columns; c++) a[i][j] += x[i * columns + c] * x[j * columns + c];
+    for (int e = 0; e < rows * columns; e++)
+      for (int j = 0; j < rows; j++) once[e] += a[e / columns][j] * x[j * columns + e % columns];
+    for (int e = 0; e < rows * columns; e++)
+      for (int j = 0; j < rows; j++)
+        twice[e] += a[e / columns][j] * once[j * columns + e % columns];
+    for (int e = 0; e < rows * columns; e++)
+      x[e] = 3.4445 * x[e] - 4.775 * once[e] + 2.0315 * twice[e];
+  }
+}
+
+/* Of a matrix whose outputs are two and inputs three. */
+static void step_muon(state *s, const double *g, int count, int columns, double decay, double rate,
+                      double momentum, bool nesterov, bool original) {
+  double x[LARGEST];
+  for (int e = 0; e < count; e++) {
+    s[e].m = momentum * s[e].m + (1 - momentum) * g[e];
+    x[e] = nesterov ? momentum * s[e].m + (1 - momentum) * g[e] : s[e].m;
+  }
+  orthogonalise(x, count / columns, columns);
+  const double scale = original ? 1 : 0.2 * sqrt(3);
+  for (int e = 0; e < count; e++) s[e].p -= rate * decay * s[e].p + rate * scale * x[e];
+}
+
+/* The `v` of a block's first element is the block's: of a row, a column, or all of a vector. */
+static void step_adam_mini(state *s, const double *g, int count, int columns, bool by_column,
+                           double decay, double rate, int t) {
+  const double beta1 = 0.8, beta2 = 0.95, epsilon = 1e-3;
+  const int terms = by_column ? count / columns : columns;
+  double squares[LARGEST] = {0};
+  for (int e = 0; e < count; e++)
+    squares[by_column ? e % columns : e - e % columns] += g[e] * g[e] / terms;
+  for (int e = 0; e < count; e++) {
+    const int block = by_column ? e % columns : e - e % columns;
+    if (block == e) s[e].v = beta2 * s[e].v + (1 - beta2) * squares[e];
+    s[e].p -= rate * decay * s[e].p;
+    s[e].m = beta1 * s[e].m + (1 - beta1) * g[e];
+    s[e].p -=
+        rate * s[e].m / (1 - pow(beta1, t)) / (sqrt(s[block].v / (1 - pow(beta2, t))) + epsilon);
+  }
+}
+
 typedef struct kind {
   ac_optimizer_kind optimizer;
   bool no_momentum, nesterov;
   double decay, clip;
+  bool original;
 } kind;
 
 static void step_element(const kind *k, state *s, double g, double decay, int t) {
@@ -137,10 +191,16 @@ static void step_element(const kind *k, state *s, double g, double decay, int t)
 }
 
 static void step(const kind *k, state *s, int parameter, const double *g, int t) {
-  const int count = (int)parameters[parameter].count;
+  const int count = (int)parameters[parameter].count, columns = (int)parameters[parameter].columns;
   const double decay = parameters[parameter].decays ? k->decay : 0;
-  if (k->optimizer == AC_ADAFACTOR)
-    step_adafactor(s, g, count, count == OUT * IN ? IN : count, decay, 0.05, t);
+  if (k->optimizer == AC_ADAFACTOR) step_adafactor(s, g, count, columns, decay, 0.05, t);
+  else if (k->optimizer == AC_ADAM_MINI)
+    step_adam_mini(s, g, count, columns, parameters[parameter].in_out, decay, 0.05, t);
+  else if (k->optimizer == AC_MUON && columns < count)
+    step_muon(s, g, count, columns, decay, 0.05, 0.7, k->nesterov, k->original);
+  else if (k->optimizer == AC_MUON)
+    for (int e = 0; e < count; e++)
+      step_adamw(&s[e], g[e], decay, 0.05 * (k->original ? 0.015 : 1), t);
   else
     for (int e = 0; e < count; e++) step_element(k, &s[e], g[e], decay, t);
 }
@@ -166,6 +226,8 @@ static void check_steps(const char *device, const kind *k) {
                           .epsilon = 1e-3,
                           .momentum = 0.7,
                           .nesterov = k->nesterov,
+                          .muon_no_nesterov = !k->nesterov,
+                          .muon_scale = k->original ? AC_MUON_ORIGINAL : AC_MUON_MATCH_ADAMW,
                           .weight_decay = k->decay,
                           .clip = k->clip},
       (ac_loss_scaling_desc){0});
@@ -208,15 +270,38 @@ static void check_steps(const char *device, const kind *k) {
 
 static void steps_are_those_of_the_formulas(const char *device) {
   static const kind kinds[] = {
-      {AC_ADAMW, false, false, 0.3, -1},   {AC_ADAMW, false, false, 0, 0.05},
-      {AC_SGD, true, false, 0.3, -1},      {AC_SGD, false, false, 0.3, 0.05},
-      {AC_SGD, false, true, 0.3, -1},      {AC_LION, false, false, 0.3, 0.05},
-      {AC_LION, false, false, 0, -1},      {AC_ADAFACTOR, false, false, 0.3, 0.05},
-      {AC_ADAFACTOR, false, false, 0, -1},
+      {AC_ADAMW, false, false, 0.3, -1, false},     {AC_ADAMW, false, false, 0, 0.05, false},
+      {AC_SGD, true, false, 0.3, -1, false},        {AC_SGD, false, false, 0.3, 0.05, false},
+      {AC_SGD, false, true, 0.3, -1, false},        {AC_LION, false, false, 0.3, 0.05, false},
+      {AC_LION, false, false, 0, -1, false},        {AC_ADAFACTOR, false, false, 0.3, 0.05, false},
+      {AC_ADAFACTOR, false, false, 0, -1, false},   {AC_MUON, false, true, 0.3, 0.05, false},
+      {AC_MUON, false, false, 0.3, -1, false},      {AC_MUON, false, true, 0, -1, true},
+      {AC_ADAM_MINI, false, false, 0.3, -1, false}, {AC_ADAM_MINI, false, false, 0, 0.05, false},
   };
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) check_steps(device, &kinds[i]);
 }
 ON_EVERY_DEVICE(steps_are_those_of_the_formulas)
+
+static void settings_of_muon_are_checked(void **state_) {
+  (void)state_;
+  static const struct {
+    ac_optimizer_desc optimizer;
+    const char *sentence;
+  } refused[] = {
+      {{.muon_scale = (ac_muon_scale)2}, "unknown scale of Muon's steps 2"},
+      {{.momentum = 1}, "rate of AdamW 1 must be finite and the momentum 1 below 1"},
+      {{.adamw_rate = (double)INFINITY}, "rate of AdamW inf must be finite"},
+      {{.beta2 = 1}, "beta1 0.9 and beta2 1 must be below 1"},
+  };
+  run r = start_two_ways("cpu", (ac_plan_desc){.optimizer = AC_MUON}, (ac_optimizer_desc){0},
+                         (ac_loss_scaling_desc){0});
+  ac_trainer *other;
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+    assert_refused(
+        ac_trainer_create(&other, r.plan, &(ac_trainer_desc){.optimizer = refused[i].optimizer}),
+        AC_ERROR_ARGUMENT, refused[i].sentence);
+  stop(&r);
+}
 
 /* ---- norms and scales ------------------------------------------------------------------------ */
 
@@ -357,6 +442,7 @@ int main(void) {
       cmocka_unit_test(the_caller_decides_everywhere),
       cmocka_unit_test(a_factor_that_is_no_number_changes_nothing),
       cmocka_unit_test(steps_are_those_of_the_formulas_everywhere),
+      cmocka_unit_test(settings_of_muon_are_checked),
       cmocka_unit_test(a_norm_beyond_floats_is_skipped_everywhere),
       cmocka_unit_test(the_factor_is_the_scale_by_the_windows_rows),
   };

@@ -3,17 +3,19 @@
 
     python generate.py [FOLDER [NAME...]]
 
-Needs PyTorch and numpy, and transformers and safetensors for gpt2_tiny. Inputs are float32 drawn from a seed of their
+Needs PyTorch, numpy and adam-mini, and transformers and safetensors for gpt2_tiny. Inputs are float32 drawn from a seed of their
 own per case; results are computed in double by PyTorch and rounded to float32 at the end. Running it again with the
 same versions gives the same files.
 """
 import sys
 import zlib
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from adam_mini import Adam_mini
 
 torch.set_default_dtype(torch.float64)
 torch.set_num_threads(1)
@@ -440,6 +442,55 @@ def adafactor(f):
         f.tensor("p", torch.stack(results))
 
 
+def muon(f):
+    """torch.optim.Muon, whose products of bfloat16 are asked for in double."""
+    for name, shape, a in (("wide", (4, 9), dict(lr=0.02, momentum=0.95, nesterov=1, weight_decay=0.1, original=1)),
+                           ("tall", (9, 4), dict(lr=0.02, momentum=0.95, nesterov=1, weight_decay=0, original=1)),
+                           ("square_plain", (6, 6), dict(lr=0.1, momentum=0.8, nesterov=0, weight_decay=0.01, original=1)),
+                           ("wide_as_adamw", (3, 11), dict(lr=1e-2, momentum=0.95, nesterov=1, weight_decay=0.1, original=0)),
+                           ("row", (1, 7), dict(lr=0.1, momentum=0.9, nesterov=1, weight_decay=0, original=0))):
+        kind = "original" if a.pop("original") else "match_rms_adamw"
+        f.case(name, scale=torch.optim._muon._adjust_lr(1.0, kind, torch.Size(shape)), **a)
+        p = torch.nn.Parameter(f.draw(*shape).detach().clone())
+        f.tensor("p0", p.clone())
+        optimizer = torch.optim.Muon([p], lr=a["lr"], weight_decay=a["weight_decay"], momentum=a["momentum"],
+                                     nesterov=bool(a["nesterov"]), adjust_lr_fn=kind)
+        gradients, results = [], []
+        for _ in range(6):
+            g = f.draw(*shape).detach()
+            p.grad = g.clone()
+            with mock.patch.object(torch, "bfloat16", torch.float64):
+                optimizer.step()
+            gradients.append(g)
+            results.append(p.detach().clone())
+        f.tensor("g", torch.stack(gradients))
+        f.tensor("p", torch.stack(results))
+
+
+def adam_mini(f):
+    """The authors' own code, by the names of the blocks that it knows; columns are rows of the transpose."""
+    for name, shape, block, a in (("rows", (5, 7), "mlp.weight", dict(lr=1e-2, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.1)),
+                                  ("columns", (6, 4), "mlp.weight", dict(lr=1e-2, beta1=0.8, beta2=0.95, eps=1e-3, weight_decay=0, by_column=1)),
+                                  ("tokens", (9, 3), "wte.weight", dict(lr=1e-3, beta1=0.9, beta2=0.95, eps=1e-8, weight_decay=0.01)),
+                                  ("vector", (25,), "norm.weight", dict(lr=1e-2, beta1=0.9, beta2=0.99, eps=1e-8, weight_decay=0))):
+        f.case(name, **a)
+        start = f.draw(*shape).detach().clone()
+        f.tensor("p0", start)
+        turn = (lambda x: x.T.contiguous()) if a.get("by_column") else (lambda x: x.clone())
+        p = torch.nn.Parameter(turn(start))
+        optimizer = Adam_mini([(block, p)], lr=a["lr"], betas=(a["beta1"], a["beta2"]), eps=a["eps"],
+                              weight_decay=a["weight_decay"], verbose=False)
+        gradients, results = [], []
+        for _ in range(6):
+            g = f.draw(*shape).detach()
+            p.grad = turn(g)
+            optimizer.step()
+            gradients.append(g)
+            results.append(turn(p.detach()))
+        f.tensor("g", torch.stack(gradients))
+        f.tensor("p", torch.stack(results))
+
+
 def loss_scaler(f):
     """PyTorch's own GradScaler, driven by gradients that are infinite where a pattern says so."""
     def trace(name, pattern, **a):
@@ -670,7 +721,8 @@ def main():
                    leaky_relu=leaky_relu, sigmoid=elementwise(torch.sigmoid), tanh=elementwise(torch.tanh),
                    softmax=softmax, attention=attention, transpose=transpose, cross_entropy=cross_entropy,
                    linear_cross_entropy=linear_cross_entropy, mean_squared_error=mean_squared_error, conv2d=conv2d,
-                   pool2d=pool2d, concat=concat, upsample_nearest2d=upsample_nearest2d, optimizer=optimizer, lion=lion, adafactor=adafactor,
+                   pool2d=pool2d, concat=concat, upsample_nearest2d=upsample_nearest2d, optimizer=optimizer, lion=lion,
+                   adafactor=adafactor, muon=muon, adam_mini=adam_mini,
                    loss_scaler=loss_scaler, schedules=schedules, scheduled_updates=scheduled_updates)
     only = sys.argv[2:]
     for name, write in writers.items():

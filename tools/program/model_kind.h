@@ -18,6 +18,9 @@ typedef struct train_flags {
   int weights;           /* ac_weights */
   int gradients;         /* ac_gradient_storage */
   int optimizer_state;   /* ac_optimizer_state */
+  bool no_nesterov;      /* of muon */
+  int muon_scale;        /* ac_muon_scale */
+  double adamw_rate;     /* of muon; < 0: as the library has it */
   const char *state_f32; /* NULL: as the library has it */
   rate_flags rate;
   double beta1, beta2, weight_decay, momentum, clip;

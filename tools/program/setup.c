@@ -34,6 +34,7 @@ void model_metadata_add(model_metadata *metadata, const char *key, const char *f
 static void set_defaults(setup *s) {
   s->flags = (train_flags){.beta1 = 0.9,
                            .momentum = 0.9,
+                           .adamw_rate = -1,
                            .seed = 1,
                            .device = "auto",
                            .loader_threads = 1,
@@ -55,7 +56,7 @@ static void add_options(setup *s) {
        .fallback = f->steps ? NULL : "by epochs", .least = 1},
       {"epochs", "N", OPTION_INTEGER, &f->epochs, .help = "passes over the data instead",
        .fallback = f->epochs ? NULL : "by steps", .least = 1},
-      {"optimizer", "adamw|sgd|lion|adafactor", OPTION_CHOICE, &f->optimizer,
+      {"optimizer", "adamw|sgd|lion|adafactor|muon|adam-mini", OPTION_CHOICE, &f->optimizer,
        .help = "update rule"},
       {"weights", "f32|bf16", OPTION_CHOICE, &f->weights,
        .help = "storage of weights; bf16: no originals in f32, rounded by chance"},
@@ -65,12 +66,19 @@ static void add_options(setup *s) {
        .help = "storage of what it keeps; 8bit: a quarter of the bytes, other results"},
       {"state-f32", "PATTERN", OPTION_TEXT, &f->state_f32,
        .help = "of 8bit, names of parameters that stay in f32; '': none", .fallback = "embeddings"},
-      {"beta1", "X", OPTION_REAL, &f->beta1, .help = "of adamw and lion", .least = 0, .most = 1,
-       .below_most = true},
-      {"beta2", "X", OPTION_REAL, &f->beta2, .help = "of adamw and lion", .least = 0, .most = 1,
-       .below_most = true},
-      {"momentum", "X", OPTION_REAL, &f->momentum, .help = "of sgd", .least = 0, .most = 1,
-       .below_most = true},
+      {"beta1", "X", OPTION_REAL, &f->beta1, .help = "of adamw, lion, muon and adam-mini",
+       .least = 0, .most = 1, .below_most = true},
+      {"beta2", "X", OPTION_REAL, &f->beta2, .help = "of adamw, lion, muon and adam-mini",
+       .least = 0, .most = 1, .below_most = true},
+      {"momentum", "X", OPTION_REAL, &f->momentum, .help = "of sgd; of muon, unless given, 0.95",
+       .least = 0, .most = 1, .below_most = true},
+      {"no-nesterov", NULL, OPTION_SWITCH, &f->no_nesterov,
+       .help = "muon's momentum does not look ahead"},
+      {"muon-scale", "adamw|original", OPTION_CHOICE, &f->muon_scale,
+       .help = "steps as large as adamw's, with its --lr, or its author's, with some 0.02"},
+      {"adamw-rate", "X", OPTION_REAL, &f->adamw_rate,
+       .help = "part of --lr with which muon leaves parameters to adamw",
+       .fallback = "1, with the original scale 0.015", .least = 0},
       {"weight-decay", "X", OPTION_REAL, &f->weight_decay, .help = "of matrices"},
       {"clip", "X", OPTION_REAL, &f->clip, .help = "largest norm of the gradient; 0: no clipping"},
       {"last-window", "update|carry|drop", OPTION_CHOICE, &f->last_window,
@@ -153,7 +161,8 @@ static void ignore_options(options *o, const char *verb) {
   options_ignore(o, RATE_SCHEDULE_FLAGS);
   if (!strcmp(verb, "plan"))
     options_ignore(o, "label-smoothing shift flip rotation scaling erase steps epochs lr "
-                      "beta1 beta2 weight-decay clip eval-every eval-samples seed "
+                      "beta1 beta2 no-nesterov muon-scale adamw-rate weight-decay clip eval-every "
+                      "eval-samples seed "
                       "loss-scale loss-scale-init loss-scale-growth loss-scale-interval "
                       "loss-scale-backoff loss-scale-floor replay loader-threads out metrics "
                       "tensorboard histograms resume save-every save-minutes keep keep-best grace");
@@ -175,13 +184,19 @@ static int check_relevance(const setup *s) {
       [AC_SGD] = {"sgd", "momentum"},
       [AC_LION] = {"lion", "beta1 beta2"},
       [AC_ADAFACTOR] = {"adafactor", ""},
+      [AC_MUON] = {"muon", "beta1 beta2 momentum no-nesterov muon-scale adamw-rate"},
+      [AC_ADAM_MINI] = {"adam-mini", "beta1 beta2"},
   };
-  static const char *const flags[] = {"beta1", "beta2", "momentum"};
+  static const char *const flags[] = {"beta1",       "beta2",      "momentum",
+                                      "no-nesterov", "muon-scale", "adamw-rate"};
   for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
     if (options_given(&s->options, flags[i]) &&
         !strstr(optimizers[s->flags.optimizer].flags, flags[i]))
       return fail_usage("--%s has no meaning for the optimizer %s", flags[i],
                         optimizers[s->flags.optimizer].name);
+  if (s->flags.optimizer_state == AC_STATE_8BIT && s->flags.optimizer > AC_LION)
+    return fail_usage("--optimizer-state 8bit is for adamw, sgd and lion, not for %s",
+                      optimizers[s->flags.optimizer].name);
   if (s->flags.weights == AC_WEIGHTS_BF16 && s->flags.precision != AC_PRECISION_BF16)
     return fail_usage("--weights bf16 needs --precision bf16");
   if (s->flags.optimizer_state != AC_STATE_8BIT && options_given(&s->options, "state-f32"))
@@ -198,6 +213,7 @@ static int check_flags(setup *s) {
                                 &s->trainer.loss_scaling);
   if (status != STATUS_CONTINUE) return status;
   if (f->optimizer == AC_LION && !options_given(&s->options, "beta2")) f->beta2 = 0.99;
+  if (f->optimizer == AC_MUON && !options_given(&s->options, "momentum")) f->momentum = 0.95;
   if (options_given(&s->options, "steps")) f->epochs = 0;
   if (options_given(&s->options, "epochs")) f->steps = 0;
   if (f->histograms && !f->tensorboard)
@@ -356,11 +372,15 @@ static int make_schedule(setup *s) {
 static int open_device(setup *s) {
   const train_flags *f = &s->flags;
   s->trainer.seed = (uint64_t)f->seed;
-  s->trainer.optimizer = (ac_optimizer_desc){.beta1 = rate_or_off(f->beta1),
-                                             .beta2 = rate_or_off(f->beta2),
-                                             .weight_decay = f->weight_decay,
-                                             .momentum = rate_or_off(f->momentum),
-                                             .clip = f->clip};
+  s->trainer.optimizer =
+      (ac_optimizer_desc){.beta1 = rate_or_off(f->beta1),
+                          .beta2 = rate_or_off(f->beta2),
+                          .weight_decay = f->weight_decay,
+                          .momentum = rate_or_off(f->momentum),
+                          .muon_no_nesterov = f->no_nesterov,
+                          .muon_scale = (ac_muon_scale)f->muon_scale,
+                          .adamw_rate = f->adamw_rate < 0 ? 0 : rate_or_off(f->adamw_rate),
+                          .clip = f->clip};
   ac_device_desc device = {.name = f->device, .threads = (int)f->threads, .log = waiting_log};
   return ac_device_open(&s->device, &device) == AC_OK ? STATUS_CONTINUE : fail_library();
 }

@@ -77,11 +77,6 @@ static uint64_t statistics_workspace(const ac_cpu_context *context, const ac_op_
 
 /* ---- storage --------------------------------------------------------------------------------- */
 
-/* An optimizer's formula for `count` elements from `first` on, with what is kept of these as
- * floats; NULL: nothing is. */
-typedef void formula(const ac_op_args *args, int64_t first, int64_t count, float *kept0,
-                     float *kept1);
-
 /* The first state has a sign, the second is a mean of squares. */
 enum { STATES = 2 };
 
@@ -89,8 +84,8 @@ static bool is_eight_bit(const ac_op_args *args) {
   return args->out[1].count && args->out[1].dtype == AC_U8;
 }
 
-static inline void step_floats(const ac_op_args *args, int states, formula *step, int64_t first,
-                               int64_t last) {
+void ac_cpu_step_floats(const ac_op_args *args, int states, ac_cpu_formula *step, int64_t first,
+                        int64_t last) {
   float *kept[STATES] = {NULL, NULL};
   for (int k = 0; k < states; k++)
     if (args->out[1 + k].count) kept[k] = (float *)args->out[1 + k].data + first;
@@ -99,8 +94,8 @@ static inline void step_floats(const ac_op_args *args, int states, formula *step
 }
 
 /* Blocks of 8 bits, each in one go from memory and back. */
-static inline void step_blocks(const ac_op_args *args, int states, formula *step, int64_t first,
-                               int64_t last) {
+void ac_cpu_step_blocks(const ac_op_args *args, int states, ac_cpu_formula *step, int64_t first,
+                        int64_t last) {
   _Alignas(64) float kept[STATES][AC_EIGHT_BIT_BLOCK];
   const ac_operand *w = &args->out[1 + states];
   const eight_bit_tables with_sign = eight_bit_tables_of(true),
@@ -127,28 +122,13 @@ static inline void step_blocks(const ac_op_args *args, int states, formula *step
   }
 }
 
-static void run_formula(const ac_cpu_context *context, const ac_op_args *args, ac_cpu_range floats,
+void ac_cpu_run_formula(const ac_cpu_context *context, const ac_op_args *args, ac_cpu_range floats,
                         ac_cpu_range blocks) {
   const int64_t count = args->in[0].count;
   if (is_eight_bit(args))
     ac_cpu_for(context, args, ac_eight_bit_blocks(count), AC_EIGHT_BIT_BLOCK, blocks);
   else ac_cpu_for_floats(context, args, count, 1, floats);
 }
-
-#define OPTIMIZER(name, states)                                                    \
-  static void name##_f32(const ac_op_args *args, int64_t first, int64_t last) {    \
-    step_floats(args, states, name##_step, first, last);                           \
-  }                                                                                \
-  static void name##_floats(const ac_op_args *args, int64_t first, int64_t last) { \
-    stepped_range(args, first, last, name##_f32);                                  \
-  }                                                                                \
-  static void name##_blocks(const ac_op_args *args, int64_t first, int64_t last) { \
-    step_blocks(args, states, name##_step, first, last);                           \
-  }                                                                                \
-  static void name(const ac_cpu_context *context, const ac_op_args *args) {        \
-    run_formula(context, args, name##_floats, name##_blocks);                      \
-  }                                                                                \
-  const ac_cpu_kernel AC_CPU_KERNEL(name) = {name, NULL};
 
 /* ---- formulas -------------------------------------------------------------------------------- */
 
@@ -169,7 +149,7 @@ static void adamw_step(const ac_op_args *args, int64_t first, int64_t count, flo
     p[i] = p[i] * keep - step * m1 / (sqrtf(v1) * inverse + epsilon);
   }
 }
-OPTIMIZER(adamw, 2)
+AC_CPU_OPTIMIZER(adamw, 2)
 
 static void sgd_step(const ac_op_args *args, int64_t first, int64_t count, float *b, float *none) {
   const ac_sgd_attributes *a = args->attributes;
@@ -192,7 +172,7 @@ static void sgd_step(const ac_op_args *args, int64_t first, int64_t count, float
     p[i] -= rate * (nesterov ? gradient + momentum * buffer : buffer);
   }
 }
-OPTIMIZER(sgd, 1)
+AC_CPU_OPTIMIZER(sgd, 1)
 
 const ac_cpu_kernel AC_CPU_KERNEL(gradient_statistics) = {gradient_statistics,
                                                           statistics_workspace};

@@ -1,8 +1,7 @@
 /* gradient_statistics and the optimizers. */
 #include "ops/optimizer.h"
 
-#include "backend/opencl/stepped.h"
-#include "core/eight_bit.h"
+#include "backend/opencl/update.h"
 #include "core/error.h"
 
 enum { MAX_GROUPS = 256 };
@@ -31,41 +30,26 @@ static ac_status gradient_statistics(ac_opencl *cl, const ac_op_args *args) {
                       AC_CL_OPERAND(args->out[0]), AC_CL_INT(groups));
 }
 
-/* With what is kept in 8 bits a work-group takes a block. */
-static bool is_eight_bit(const ac_op_args *args) {
-  return args->out[1].count && args->out[1].dtype == AC_U8;
-}
-
-static ac_cl_kernel kernel(const ac_op_args *args, const char *name) {
-  return (ac_cl_kernel){"optimizer", name, ac_cl_step_options(args)};
-}
-
-static ac_cl_grid grid(const ac_opencl *cl, const ac_op_args *args) {
-  const int64_t count = args->in[0].count;
-  return is_eight_bit(args) ? ac_cl_groups(ac_eight_bit_blocks(count), cl->group, 1)
-                            : ac_cl_elements(cl, count);
-}
-
 static ac_status adamw(ac_opencl *cl, const ac_op_args *args) {
   const ac_adamw_attributes *a = args->attributes;
   const ac_operand *g = &args->in[0];
-  return AC_CL_LAUNCH(cl, kernel(args, "adamw"), grid(cl, args), AC_CL_OPERAND(*g),
-                      AC_CL_OPERAND(args->out[0]), AC_CL_OPERAND(args->out[1]),
-                      AC_CL_OPERAND(args->out[2]), AC_CL_OPERAND(args->out[3]),
-                      AC_CL_LONG(g->count), AC_CL_ROUNDING(args), AC_CL_FLOAT(a->gradient_factor),
-                      AC_CL_FLOAT(a->rate * a->weight_decay), AC_CL_FLOAT(1 - a->beta1),
-                      AC_CL_FLOAT(1 - a->beta2), AC_CL_FLOAT(a->rate / a->correction1),
-                      AC_CL_FLOAT(a->sqrt_correction2), AC_CL_FLOAT(a->epsilon));
+  return AC_CL_LAUNCH(
+      cl, ac_cl_update_kernel(args, "optimizer", "adamw"), ac_cl_update_grid(cl, args),
+      AC_CL_OPERAND(*g), AC_CL_OPERAND(args->out[0]), AC_CL_OPERAND(args->out[1]),
+      AC_CL_OPERAND(args->out[2]), AC_CL_OPERAND(args->out[3]), AC_CL_LONG(g->count),
+      AC_CL_ROUNDING(args), AC_CL_FLOAT(a->gradient_factor), AC_CL_FLOAT(a->rate * a->weight_decay),
+      AC_CL_FLOAT(1 - a->beta1), AC_CL_FLOAT(1 - a->beta2), AC_CL_FLOAT(a->rate / a->correction1),
+      AC_CL_FLOAT(a->sqrt_correction2), AC_CL_FLOAT(a->epsilon));
 }
 
 static ac_status sgd(ac_opencl *cl, const ac_op_args *args) {
   const ac_sgd_attributes *a = args->attributes;
   const ac_operand *g = &args->in[0];
-  return AC_CL_LAUNCH(cl, kernel(args, "sgd"), grid(cl, args), AC_CL_OPERAND(*g),
-                      AC_CL_OPERAND(args->out[0]), AC_CL_OPERAND(args->out[1]),
-                      AC_CL_OPERAND(args->out[2]), AC_CL_LONG(g->count), AC_CL_ROUNDING(args),
-                      AC_CL_FLOAT(a->gradient_factor), AC_CL_FLOAT(a->rate),
-                      AC_CL_FLOAT(a->weight_decay), AC_CL_FLOAT(a->momentum),
+  return AC_CL_LAUNCH(cl, ac_cl_update_kernel(args, "optimizer", "sgd"),
+                      ac_cl_update_grid(cl, args), AC_CL_OPERAND(*g), AC_CL_OPERAND(args->out[0]),
+                      AC_CL_OPERAND(args->out[1]), AC_CL_OPERAND(args->out[2]),
+                      AC_CL_LONG(g->count), AC_CL_ROUNDING(args), AC_CL_FLOAT(a->gradient_factor),
+                      AC_CL_FLOAT(a->rate), AC_CL_FLOAT(a->weight_decay), AC_CL_FLOAT(a->momentum),
                       AC_CL_INT(a->nesterov), AC_CL_INT(a->first));
 }
 

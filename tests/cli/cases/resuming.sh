@@ -345,6 +345,8 @@ other.data --data other
 AdamW.*SGD --optimizer sgd
 AdamW.*Lion --optimizer lion
 AdamW.*Adafactor --optimizer adafactor
+AdamW.*Muon --optimizer muon
+AdamW.*Adam-mini --optimizer adam-mini
 TABLE
   fails 1 'the run to go on with has the seed [0-9]*, not 88' train gpt --steps 5 --resume --out model --seed 88
   fails 1 'cannot write the metrics to none/m' train gpt --steps 5 --resume --out model --metrics none/m

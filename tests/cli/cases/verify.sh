@@ -33,6 +33,8 @@ case_verify() {
   done
   same mlp --data pair --batch 20 --micro-batch 7 --optimizer sgd --lr 0.1 --clip 0.01
   same mlp --data pair --batch 20 --micro-batch 7 --optimizer lion --lr 0.001
+  same mlp --data pair --batch 20 --micro-batch 7 --optimizer muon --lr 0.001
+  same mlp --data pair --batch 20 --micro-batch 7 --optimizer adam-mini --lr 0.001
   grep -q 'accumulation is equivalent' out || die "no word of the layers"
   grep -q 'layers.0.weight' out || die "parameters are not listed"
 

@@ -65,6 +65,9 @@ resnet gradients bf16
 * beta1 0.5
 * beta2 0.5
 * momentum 0 | --optimizer sgd
+* no-nesterov | --optimizer muon
+* muon-scale original | --optimizer muon
+* adamw-rate 0.5 | --optimizer muon
 * weight-decay 0.5
 * clip 0.01
 * last-window carry | --micro-batch 6

@@ -1,0 +1,59 @@
+/* muon: the formulas of src/ops/muon.h but for the products, which are those of gemm.cl. `space` is
+ * the workspace, in which `first` elements and so on lie what the names say.
+ *
+ * _momentum: a fixed number of work-groups of GROUP items, each of which leaves a sum of squares;
+ * _norm: one group; both with local memory of a float an item. The rest: one work-item an element,
+ * groups of GROUP. Dtypes: storage for w, float for the rest. */
+
+kernel WORK_GROUP(GROUP, 1) void muon_momentum(const global float *g, global float *m,
+                                               global float *space, long sums, long x, long n,
+                                               float gradient_factor, float take, float blend) {
+  local float scratch[GROUP];
+  float sum = 0;
+  for (size_t i = get_global_id(0); i < n; i += get_global_size(0)) {
+    const float d = gradient_factor * g[i], moved = m[i] + take * (d - m[i]);
+    const float update = d + blend * (moved - d);
+    m[i] = moved;
+    space[x + i] = update;
+    sum += update * update;
+  }
+  sum = group_sum(sum, scratch, get_local_id(0), GROUP);
+  if (get_local_id(0) == 0) space[sums + get_group_id(0)] = sum;
+}
+
+/* The first sum becomes what the update is multiplied with. */
+kernel WORK_GROUP(GROUP, 1) void muon_norm(global float *space, long sums, int groups,
+                                           float epsilon) {
+  local float scratch[GROUP];
+  float sum = 0;
+  for (int i = get_local_id(0); i < groups; i += GROUP) sum += space[sums + i];
+  sum = group_sum(sum, scratch, get_local_id(0), GROUP);
+  if (get_local_id(0) == 0) space[sums] = 1 / fmax(sqrt(sum), epsilon);
+}
+
+kernel WORK_GROUP(GROUP, 1) void muon_normalise(global float *space, long sums, long x, long n) {
+  const size_t i = get_global_id(0);
+  if (i < n) space[x + i] *= space[sums];
+}
+
+/* Of A [side, side]: what A is multiplied with, c A + b, and what is added to that product, a. */
+kernel WORK_GROUP(GROUP, 1) void muon_polynomial(global float *space, long gram, long factor,
+                                                 long polynomial, long side, float a, float b,
+                                                 float c) {
+  const size_t i = get_global_id(0);
+  if (i >= side * side) return;
+  const size_t row = quotient(i, side);
+  const bool diagonal = i - row * side == row;
+  space[factor + i] = c * space[gram + i] + (diagonal ? b : 0);
+  space[polynomial + i] = diagonal ? a : 0;
+}
+
+kernel WORK_GROUP(GROUP, 1) void muon(global float *p, global storage *w,
+                                      const global float *space, long x, long n, float decay,
+                                      float step) {
+  const size_t i = get_global_id(0);
+  if (i >= n) return;
+  const float result = p[i] - decay * p[i] - step * space[x + i];
+  p[i] = result;
+  if (w) store(w, i, result);
+}

@@ -1,0 +1,40 @@
+#ifndef AC_OPS_ADAM_MINI_H
+#define AC_OPS_ADAM_MINI_H
+
+#include "ops/arguments.h"
+
+/* Adam-mini (Zhang and others, arXiv 2406.16793): AdamW with one second moment for each block of a
+ * parameter, with g' = gradient_factor * g:
+ *   p -= rate * weight_decay * p;  m += (1 - beta1) (g' - m)
+ *   v_b += (1 - beta2) (mean over block b of g'^2 - v_b)
+ *   p -= rate / correction1 * m / (sqrt(v_b) / sqrt_correction2 + epsilon)
+ * where correction1 = 1 - beta1^t and sqrt_correction2 = sqrt(1 - beta2^t) for the t-th update.
+ *
+ * A parameter is seen as a matrix p[R, C] of its first dimension by the rest, a vector as one row.
+ * The second moments say what the blocks are: v[R, 1] rows, v[1, C] columns, v[1, 1] all of it.
+ * As in the authors' partition a block is what makes one output of a layer, so a row of weights
+ * [out, in] or a column of [in, out]; a row of a table of embeddings, which is one token's; or a
+ * whole vector. Two blocks are finer than theirs or coarser. Queries and keys, where they take a
+ * head at a time, are packed with values into one layer here, and go by output like these; and
+ * vectors that are added, whose elements their latest code steps one by one, are whole, as in the
+ * paper. */
+typedef struct ac_adam_mini_attributes {
+  float gradient_factor; /* unscale, clip and divide in one */
+  float rate, weight_decay;
+  float beta1, beta2, epsilon;
+  float correction1, sqrt_correction2;
+} ac_adam_mini_attributes;
+
+typedef struct ac_adam_mini_matrix {
+  int64_t rows, columns;
+  bool by_column;
+} ac_adam_mini_matrix;
+
+static inline ac_adam_mini_matrix ac_adam_mini_matrix_of(const ac_op_args *args) {
+  const ac_operand *p = &args->out[0], *v = &args->out[2];
+  ac_adam_mini_matrix m = {.rows = p->rank > 1 ? p->dim[0] : 1, .by_column = v->dim[1] > 1};
+  m.columns = p->count / m.rows;
+  return m;
+}
+
+#endif
