@@ -214,7 +214,8 @@ AC_API ac_status ac_trainer_set_parameter(ac_trainer *trainer, int index, int64_
                                           int64_t count, const float *data);
 /* The window's gradient sum so far (unscaled, not divided by the window's weight), times the loss's
  * factor. With several losses it is the sum over losses of factor x samples / weight x gradient of
- * the loss's sum. May still change. */
+ * the loss's sum. AC_ERROR_STATE where the plan keeps no gradients (AC_GRADIENTS_FUSED). May still
+ * change. */
 AC_API ac_status ac_trainer_get_gradient(ac_trainer *trainer, int index, int64_t first,
                                          int64_t count, float *data);
 /* The norm of the gradient of the mean loss by one parameter, unscaled, before clipping: of the

@@ -14,6 +14,7 @@ typedef struct train_flags {
   int64_t batch, micro_batch;
   int64_t steps, epochs; /* 0: not given */
   int optimizer;         /* ac_optimizer_kind */
+  int gradients;         /* ac_gradients */
   int optimizer_state;   /* ac_optimizer_state */
   const char *state_f32; /* NULL: as the library has it */
   int schedule;          /* ac_schedule_kind */

@@ -107,6 +107,8 @@ static void add_options(setup *s) {
        .help = "count what 16 bits lose, by layer; slow"},
       {"recompute", "auto|none|all", OPTION_CHOICE, &f->recompute,
        .help = "activations in the backward pass"},
+      {"gradients", "auto|buffer|fused", OPTION_CHOICE, &f->gradients,
+       .help = "fused: none are kept, and the backward pass of a batch at once runs twice"},
       {"init", "FILE", OPTION_TEXT, &f->init, .help = "start from these weights (safetensors)",
        .fallback = ""},
       {"out", "DIR", OPTION_TEXT, &f->out, .help = "folder for model.safetensors"},
@@ -149,7 +151,8 @@ static void add_options(setup *s) {
 
 /* What does not matter to a verb stays accepted, so that the flags of `accrue train` can be handed
  * on whole. A plan has to do with neither the values that are computed nor the order of samples;
- * verifying makes a few updates at the full rate, and runs again what overflows. */
+ * verifying makes a few updates at the full rate, runs again what overflows, and reads gradients.
+ */
 static void ignore_options(options *o, const char *verb) {
   if (!strcmp(verb, "plan"))
     options_ignore(o, "label-smoothing shift flip rotation scaling erase steps epochs lr schedule "
@@ -158,9 +161,10 @@ static void ignore_options(options *o, const char *verb) {
                       "loss-scale-backoff loss-scale-floor replay loader-threads out metrics "
                       "tensorboard histograms resume save-every save-minutes keep keep-best grace");
   if (!strcmp(verb, "verify"))
-    options_ignore(o, "steps epochs schedule min-lr warmup eval-every eval-samples replay "
-                      "loader-threads out metrics tensorboard histograms resume save-every "
-                      "save-minutes keep keep-best grace");
+    options_ignore(o,
+                   "steps epochs schedule min-lr warmup eval-every eval-samples replay "
+                   "gradients loader-threads out metrics tensorboard histograms resume save-every "
+                   "save-minutes keep keep-best grace");
 }
 
 /* A flag that the chosen optimizer or schedule would ignore is a misunderstanding. */
@@ -181,6 +185,11 @@ static int check_relevance(const setup *s) {
                         optimizers[s->flags.optimizer].name);
   if (s->flags.optimizer_state != AC_STATE_8BIT && options_given(&s->options, "state-f32"))
     return fail_usage("--state-f32 has no meaning without --optimizer-state 8bit");
+  if (s->flags.gradients == AC_GRADIENTS_FUSED && s->flags.last_window == AC_LAST_CARRY)
+    return fail_usage("--gradients fused needs each window at once, and --last-window carry cuts "
+                      "one in two");
+  if (s->flags.gradients == AC_GRADIENTS_FUSED && s->flags.histograms)
+    return fail_usage("--histograms shows gradients, and --gradients fused keeps none");
   if (s->flags.schedule == AC_SCHEDULE_CONSTANT && options_given(&s->options, "min-lr"))
     return fail_usage("--min-lr has no meaning for a constant schedule");
   return STATUS_CONTINUE;
@@ -377,6 +386,11 @@ static int open_device(setup *s) {
   return ac_device_open(&s->device, &device) == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 
+/* Histograms are of gradients too. */
+static ac_gradients gradients_of(const train_flags *f) {
+  return f->histograms ? AC_GRADIENTS_BUFFER : (ac_gradients)f->gradients;
+}
+
 ac_plan_desc setup_plan_desc(const setup *s) {
   const train_flags *f = &s->flags;
   return (ac_plan_desc){.purpose = AC_TRAIN,
@@ -385,6 +399,7 @@ ac_plan_desc setup_plan_desc(const setup *s) {
                         .memory = f->memory,
                         .micro_batch_norm = f->batch_norm != 0,
                         .whole_windows = f->last_window != AC_LAST_CARRY,
+                        .gradients = gradients_of(f),
                         .read_ahead = (int)f->read_ahead,
                         .read_ahead_if_room = !options_given(&s->options, "read-ahead"),
                         .precision = (ac_precision)f->precision,
