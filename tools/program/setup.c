@@ -185,13 +185,23 @@ static int check_relevance(const setup *s) {
                         optimizers[s->flags.optimizer].name);
   if (s->flags.optimizer_state != AC_STATE_8BIT && options_given(&s->options, "state-f32"))
     return fail_usage("--state-f32 has no meaning without --optimizer-state 8bit");
-  if (s->flags.gradients == AC_GRADIENTS_FUSED && s->flags.last_window == AC_LAST_CARRY)
-    return fail_usage("--gradients fused needs each window at once, and --last-window carry cuts "
-                      "one in two");
-  if (s->flags.gradients == AC_GRADIENTS_FUSED && s->flags.histograms)
-    return fail_usage("--histograms shows gradients, and --gradients fused keeps none");
   if (s->flags.schedule == AC_SCHEDULE_CONSTANT && options_given(&s->options, "min-lr"))
     return fail_usage("--min-lr has no meaning for a constant schedule");
+  return STATUS_CONTINUE;
+}
+
+/* Without gradients a window is a batch at once, and nobody can look at them. */
+static int check_gradients(const setup *s) {
+  const train_flags *f = &s->flags;
+  if (f->gradients != AC_GRADIENTS_FUSED) return STATUS_CONTINUE;
+  if (f->last_window == AC_LAST_CARRY)
+    return fail_usage("--gradients fused takes a window at once, and --last-window carry cuts one");
+  if (f->micro_batch && f->micro_batch < f->batch)
+    return fail_usage("--gradients fused takes a batch of %lld at once, and --micro-batch %lld "
+                      "splits it",
+                      (long long)f->batch, (long long)f->micro_batch);
+  if (f->histograms)
+    return fail_usage("--histograms shows gradients, and --gradients fused keeps none");
   return STATUS_CONTINUE;
 }
 
@@ -303,6 +313,7 @@ static int parse(setup *s, const char *verb, int argc, char **argv, void (*more)
   if (status == STATUS_CONTINUE) status = options_parse(&s->options, argc, argv);
   if (status == STATUS_CONTINUE) status = check_flags(s);
   if (status == STATUS_CONTINUE && strcmp(verb, "plan") != 0) status = refuse_dry(s);
+  if (status == STATUS_CONTINUE && strcmp(verb, "verify") != 0) status = check_gradients(s);
   return status;
 }
 

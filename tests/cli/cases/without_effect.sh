@@ -65,6 +65,7 @@ resnet read-ahead 32 | --memory 480KiB
 * precision bf16
 * debug-numerics | --precision f16
 * recompute all
+* gradients fused
 * init other/model.safetensors
 * out elsewhere
 * metrics m
