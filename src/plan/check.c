@@ -79,10 +79,24 @@ static ac_status check_pass(const ac_plan *plan, const ac_sequence *sequence, bo
   return AC_OK;
 }
 
+/* How often steps add to gradients. */
+static int count_additions(const ac_plan *plan, const ac_sequence *sequence) {
+  int count = 0;
+  for (int i = 0; i < sequence->step_count; i++)
+    for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
+      const int tensor = sequence->steps[i].out[j].tensor;
+      count += tensor >= 0 && role_of(plan, tensor) == AC_ROLE_GRADIENT;
+    }
+  return count;
+}
+
 static ac_status check_steps(const ac_plan *plan, bool *ran, bool *summed) {
   AC_TRY(check_sequence(plan, &plan->evaluation, ran, summed));
   AC_TRY(check_pass(plan, &plan->main, ran, summed));
-  return ac_plan_is_fused(plan) ? check_pass(plan, &plan->stepping, ran, summed) : AC_OK;
+  if (!ac_plan_is_fused(plan)) return AC_OK;
+  AC_TRY(check_pass(plan, &plan->stepping, ran, summed));
+  if (count_additions(plan, &plan->main) == count_additions(plan, &plan->stepping)) return AC_OK;
+  return ac_fail(AC_ERROR_INTERNAL, "plan: the two passes would add up other gradients");
 }
 
 /* `taken`: the phase whose nodes stand among those of the micro-batch. */
