@@ -115,6 +115,48 @@ float group_max(float v, local float *scratch, int item, int size) {
   return largest;
 }
 
+/* A parameter that is stepped, or a sum: a float, or with ROUNDED bf16, rounded up as often as it
+ * is near the upper neighbour (src/core/half.h), by numbers of src/core/random.h. */
+float bf16_load(const global ushort *x, size_t i) {
+  return as_float((uint)x[i] << 16);
+}
+
+#ifdef ROUNDED
+#define rounded_t ushort
+#define rounded_load bf16_load
+
+void rounded_store(global ushort *x, size_t i, float value, uint2 key, uint3 counter) {
+  const uint4 words = philox(key, (uint4)((uint)(i / 8), counter));
+  const uint pair = i & 4 ? (i & 2 ? words.w : words.z) : (i & 2 ? words.y : words.x);
+  const uint bits = as_uint(value), chance = i & 1 ? pair >> 16 : pair & 0xffffu;
+  const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
+  x[i] = (ushort)((nan ? bits | 0x400000u : bits + chance) >> 16);
+}
+#else
+#define rounded_t float
+
+float rounded_load(const global float *x, size_t i) {
+  return x[i];
+}
+
+void rounded_store(global float *x, size_t i, float value, uint2 key, uint3 counter) {
+  x[i] = value;
+}
+#endif
+
+/* Of a parameter that is stepped; and its gradient. */
+#define WEIGHT_STREAM(update) ((uint3)(0, update, 1))
+#ifdef GRADIENT_BF16
+#define gradient_t ushort
+#define gradient_load bf16_load
+#else
+#define gradient_t float
+
+float gradient_load(const global float *g, size_t i) {
+  return g[i];
+}
+#endif
+
 /* Floats in 8 bits, in blocks with a scale: src/core/eight_bit.h, function by function. */
 #ifdef EIGHT_BIT
 #define EIGHT_BIT_BLOCK 256

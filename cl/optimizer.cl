@@ -5,7 +5,8 @@
  *
  * adamw and sgd: the formulas of src/ops/optimizer.h, one work-item an element, groups of GROUP;
  * w, if it is there, becomes a copy of p. Dtypes: storage for w, float for the rest; with EIGHT_BIT
- * what is kept is in blocks of 8 bits, a work-group a block. */
+ * what is kept is in blocks of 8 bits, a work-group a block; with ROUNDED p is bf16, rounded by
+ * chance with key and update, and with GRADIENT_BF16 g is bf16. */
 
 void write_statistics(float sum, int bad, local float *scratch, local int *flags,
                       global float *to) {
@@ -22,15 +23,15 @@ void write_statistics(float sum, int bad, local float *scratch, local int *flags
   }
 }
 
-kernel WORK_GROUP(GROUP, 1) void gradient_statistics(const global float *g, global float *partial,
-                                                     long n, float scale) {
+kernel WORK_GROUP(GROUP, 1) void gradient_statistics(const global gradient_t *g,
+                                                     global float *partial, long n, float scale) {
   local float scratch[GROUP];
   local int flags[GROUP];
   float sum = 0;
   int bad = 0;
   for (size_t i = get_global_id(0); i < n; i += get_global_size(0)) {
-    const float v = g[i] * scale;
-    bad |= (as_uint(g[i]) & 0x7f800000u) == 0x7f800000u;
+    const float v = gradient_load(g, i) * scale;
+    bad |= (as_uint(gradient_load(g, i)) & 0x7f800000u) == 0x7f800000u;
     sum += v * v;
   }
   write_statistics(sum, bad, scratch, flags, partial + 2 * get_group_id(0));
@@ -86,10 +87,11 @@ float sgd_update(sgd_factors a, float p, float g, float *kept) {
 #ifdef EIGHT_BIT
 
 /* A work-group a block. */
-kernel WORK_GROUP(GROUP, 1) void adamw(const global float *g, global float *p, global uchar *m,
-                                       global uchar *v, global storage *w, long n,
-                                       float gradient_factor, float decay, float take1, float take2,
-                                       float step, float sqrt_correction2, float epsilon) {
+kernel WORK_GROUP(GROUP, 1) void adamw(const global gradient_t *g, global rounded_t *p,
+                                       global uchar *m, global uchar *v, global storage *w, long n,
+                                       uint2 key, uint update, float gradient_factor, float decay,
+                                       float take1, float take2, float step, float sqrt_correction2,
+                                       float epsilon) {
   ADAMW_FACTORS;
   local float scratch[GROUP];
   float mean[EIGHT_BIT_SHARE], square[EIGHT_BIT_SHARE];
@@ -104,16 +106,19 @@ kernel WORK_GROUP(GROUP, 1) void adamw(const global float *g, global float *p, g
     if (i < n) {
       mean[k] = eight_bit_decode(m[e], 1) * scale1;
       square[k] = eight_bit_decode(v[e], 0) * scale2;
-      p[i] = adamw_update(a, p[i], g[i], &mean[k], &square[k]);
-      if (w) store(w, i, p[i]);
+      const float next =
+          adamw_update(a, rounded_load(p, i), gradient_load(g, i), &mean[k], &square[k]);
+      rounded_store(p, i, next, key, WEIGHT_STREAM(update));
+      if (w) store(w, i, next);
     }
   }
   eight_bit_store(m, mean, 1, scratch);
   eight_bit_store(v, square, 0, scratch);
 }
 
-kernel WORK_GROUP(GROUP, 1) void sgd(const global float *g, global float *p, global uchar *momentum,
-                                     global storage *w, long n, float gradient_factor, float rate,
+kernel WORK_GROUP(GROUP, 1) void sgd(const global gradient_t *g, global rounded_t *p,
+                                     global uchar *momentum, global storage *w, long n, uint2 key,
+                                     uint update, float gradient_factor, float rate,
                                      float weight_decay, float keep, int nesterov, int first) {
   SGD_FACTORS;
   local float scratch[GROUP];
@@ -127,8 +132,9 @@ kernel WORK_GROUP(GROUP, 1) void sgd(const global float *g, global float *p, glo
     kept[k] = 0;
     if (i < n) {
       kept[k] = eight_bit_decode(momentum[e], 1) * scale;
-      p[i] = sgd_update(a, p[i], g[i], &kept[k]);
-      if (w) store(w, i, p[i]);
+      const float next = sgd_update(a, rounded_load(p, i), gradient_load(g, i), &kept[k]);
+      rounded_store(p, i, next, key, WEIGHT_STREAM(update));
+      if (w) store(w, i, next);
     }
   }
   eight_bit_store(momentum, kept, 1, scratch);
@@ -136,31 +142,33 @@ kernel WORK_GROUP(GROUP, 1) void sgd(const global float *g, global float *p, glo
 
 #else
 
-kernel WORK_GROUP(GROUP, 1) void adamw(const global float *g, global float *p, global float *m,
-                                       global float *v, global storage *w, long n,
-                                       float gradient_factor, float decay, float take1, float take2,
-                                       float step, float sqrt_correction2, float epsilon) {
+kernel WORK_GROUP(GROUP, 1) void adamw(const global gradient_t *g, global rounded_t *p,
+                                       global float *m, global float *v, global storage *w, long n,
+                                       uint2 key, uint update, float gradient_factor, float decay,
+                                       float take1, float take2, float step, float sqrt_correction2,
+                                       float epsilon) {
   ADAMW_FACTORS;
   const size_t i = get_global_id(0);
   if (i >= n) return;
   float mean = m[i], square = v[i];
-  const float result = adamw_update(a, p[i], g[i], &mean, &square);
+  const float result = adamw_update(a, rounded_load(p, i), gradient_load(g, i), &mean, &square);
   m[i] = mean;
   v[i] = square;
-  p[i] = result;
+  rounded_store(p, i, result, key, WEIGHT_STREAM(update));
   if (w) store(w, i, result);
 }
 
-kernel WORK_GROUP(GROUP, 1) void sgd(const global float *g, global float *p, global float *momentum,
-                                     global storage *w, long n, float gradient_factor, float rate,
+kernel WORK_GROUP(GROUP, 1) void sgd(const global gradient_t *g, global rounded_t *p,
+                                     global float *momentum, global storage *w, long n, uint2 key,
+                                     uint update, float gradient_factor, float rate,
                                      float weight_decay, float keep, int nesterov, int first) {
   SGD_FACTORS;
   const size_t i = get_global_id(0);
   if (i >= n) return;
   float kept = momentum ? momentum[i] : 0;
-  const float result = sgd_update(a, p[i], g[i], momentum ? &kept : 0);
+  const float result = sgd_update(a, rounded_load(p, i), gradient_load(g, i), momentum ? &kept : 0);
   if (momentum) momentum[i] = kept;
-  p[i] = result;
+  rounded_store(p, i, result, key, WEIGHT_STREAM(update));
   if (w) store(w, i, result);
 }
 

@@ -84,6 +84,21 @@ typedef enum ac_gradients {
   AC_GRADIENTS_FUSED /* with micro_batch = batch and whole_windows, which follow from it */
 } ac_gradients;
 
+/* How weights are stored: those parameters that products, convolutions and embeddings read, and
+ * nothing that wants f32. AC_WEIGHTS_BF16 keeps them in bf16 alone, with AC_PRECISION_BF16: no
+ * original in f32 stands behind. An update is computed in f32, weight decay included, and rounded
+ * up as often as the result is near the upper of its two neighbours (stochastic rounding), so that
+ * steps far below a weight's last bit are not lost but taken now and then. The random numbers are
+ * Philox's, keyed by seed, name, update and element: same seed = same bits holds. AdamW, SGD and
+ * Lion. May still change. */
+typedef enum ac_weights { AC_WEIGHTS_F32 = 0, AC_WEIGHTS_BF16 } ac_weights;
+
+/* How gradients are stored while they add up. AC_GRADIENT_BF16: those of at least 4096 elements in
+ * bf16. What each micro-batch adds is computed in f32 and rounded once, by chance like weights
+ * (ac_weights), so that small contributions are not lost in a large sum; the update sees the
+ * rounded sum. AdamW, SGD and Lion. May still change. */
+typedef enum ac_gradient_storage { AC_GRADIENT_F32 = 0, AC_GRADIENT_BF16 } ac_gradient_storage;
+
 typedef struct ac_plan_desc {
   ac_purpose purpose;
   int64_t batch;       /* effective batch in samples; 0: 1 */
@@ -101,6 +116,8 @@ typedef struct ac_plan_desc {
   bool whole_windows;
   ac_gradients gradients;
   ac_precision precision;
+  ac_weights weights;
+  ac_gradient_storage gradient_storage;
   ac_recompute recompute;
   ac_optimizer_kind optimizer;
   bool sgd_no_momentum;               /* AC_SGD without a momentum buffer */
@@ -141,6 +158,9 @@ typedef struct ac_plan_bytes {
 typedef struct ac_plan_info {
   ac_purpose purpose;
   ac_precision precision;
+  ac_weights weights;
+  ac_gradient_storage gradient_storage;
+  ac_optimizer_state optimizer_state;
   int64_t batch, micro_batch, accumulation_steps;
   int64_t recomputed_ops;  /* steps that run an op again */
   int64_t parameter_count; /* trainable scalars, shared ones once */

@@ -30,6 +30,14 @@ static inline uint16_t ac_bf16_from_float(float value) {
   return (uint16_t)((nan ? bits | 0x400000u : rounded) >> 16);
 }
 
+/* Rounded up as often as it is near the upper neighbour: `bits`, 16 of them, are random. Infinities
+ * and NaNs are kept. */
+static inline uint16_t ac_bf16_by_chance(float value, uint32_t bits) {
+  const uint32_t own = ac_float_bits(value);
+  const bool nan = (int32_t)(own & 0x7fffffffu) > 0x7f800000;
+  return (uint16_t)((nan ? own | 0x400000u : own + bits) >> 16);
+}
+
 static inline float ac_f16_to_float(uint16_t half) {
   uint32_t sign = (uint32_t)(half & 0x8000u) << 16, rest = half & 0x7fffu;
   if (rest >= 0x7c00u) { /* infinity, or a NaN, which is quieted as hardware does */

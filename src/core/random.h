@@ -7,6 +7,8 @@
  *   dropout masks   seed                           (element / 8 within the sample, sample in the effective
  *                                                   batch, update, stream of the op)
  *   initial values  seed ^ hash(parameter name)    (element / 4 as 64 bits, 0, 0)
+ *   rounded weights seed ^ hash(parameter name)    (element / 8, 0, update, 1)
+ *   rounded sums    seed ^ hash(parameter name)    (element / 8, sample, update, 2 + number of the addition)
  *   shuffling       see src/data/shuffle.c */
 /* clang-format on */
 #ifndef AC_CORE_RANDOM_H
@@ -51,6 +53,10 @@ static inline uint32_t ac_dropout_threshold(float p) {
 static inline float ac_dropout_factor(float p) {
   return 65536.0f / (float)(65536u - ac_dropout_threshold(p));
 }
+
+/* Weights that are rounded by chance draw as many, from the first of these streams; what is added
+ * to a gradient from one of those that follow. */
+enum { AC_WEIGHT_STREAM = 1, AC_GRADIENT_STREAM };
 
 /* The bits of element e. */
 static inline uint32_t ac_dropout_bits(const ac_philox_block *block, uint64_t e) {

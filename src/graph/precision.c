@@ -1,5 +1,8 @@
 #include "graph/precision.h"
 
+#include "core/random.h"
+#include "ops/rounded_sum.h"
+
 #include <stdlib.h>
 
 /* The nodes are listed anew, with casts among them. Tables are by the tensors that were there
@@ -7,9 +10,10 @@
 typedef struct rewrite {
   ac_graph *graph;
   ac_dtype storage;
-  int *index;   /* by old node: its new index */
-  int *cast;    /* by tensor: the same values in the other dtype */
-  int *working; /* by parameter: its working copy */
+  int *index;         /* by old node: its new index */
+  int *cast;          /* by tensor: the same values in the other dtype */
+  int *working;       /* by parameter: its working copy */
+  uint32_t additions; /* to gradients that are rounded by chance */
 } rewrite;
 
 /* ---- dtypes ---------------------------------------------------------------------------------- */
@@ -25,6 +29,41 @@ static void store_outputs(ac_graph *graph, ac_dtype storage) {
   }
   for (int i = 0; i < graph->tensor_count; i++)
     ac_tensor_at(graph, i)->dtype = ac_tensor_at(graph, ac_tensor_at(graph, i)->storage)->dtype;
+}
+
+/* Whether a parameter, by its tensor, is read, and by nothing that wants floats. */
+static void find_weights(ac_graph *graph, bool *weight) {
+  for (int pass = 0; pass < 2; pass++)
+    for (int n = 0; n < graph->node_count; n++)
+      for (int i = 0; i < AC_MAX_INPUTS; i++) {
+        const ac_node *node = ac_node_at(graph, n);
+        const bool stored = ac_op_input_kind(node->op, i) == 's';
+        if (node->in[i] < 0 || stored != (pass == 0)) continue;
+        weight[ac_tensor_at(graph, node->in[i])->storage] = stored;
+      }
+}
+
+/* What is stored like that needs no working copy. */
+static ac_status store_weights(ac_graph *graph, ac_dtype storage) {
+  bool *weight = calloc((size_t)graph->tensor_count + 1, sizeof *weight);
+  if (!weight) return ac_fail(AC_ERROR_MEMORY, "no memory to choose the graph's precision");
+  find_weights(graph, weight);
+  for (int i = 0; i < graph->tensor_count; i++) {
+    ac_tensor *tensor = ac_tensor_at(graph, i);
+    if (tensor->role == AC_ROLE_PARAMETER && weight[tensor->storage]) tensor->dtype = storage;
+  }
+  free(weight);
+  return AC_OK;
+}
+
+/* Small ones save little. */
+static void store_gradients(ac_graph *graph) {
+  enum { LEAST = 4096 };
+  for (int i = 0; i < graph->tensor_count; i++) {
+    ac_tensor *tensor = ac_tensor_at(graph, i);
+    const bool large = ac_shape_count(&ac_tensor_at(graph, tensor->storage)->shape) >= LEAST;
+    if (tensor->role == AC_ROLE_GRADIENT && large) tensor->dtype = AC_BF16;
+  }
 }
 
 /* ---- operands -------------------------------------------------------------------------------- */
@@ -79,15 +118,16 @@ static ac_dtype wanted_dtype(const rewrite *r, char kind, const ac_tensor *tenso
   return kind == 's' ? r->storage : kind == 'f' ? AC_F32 : tensor->dtype;
 }
 
-/* An output in 16 bits that belongs into a parameter's gradient takes a way round: it becomes an
- * activation, which a cast adds to the gradient. Returns the gradient tensor, or -1. */
+/* An output that belongs into a parameter's gradient and is not stored like it takes a way round:
+ * it becomes an activation, which another op adds to the gradient. Returns the gradient tensor, or
+ * -1. */
 static int divert_output(rewrite *r, ac_node *node, int j) {
   int id = node->out[j];
-  if (id < 0 || ac_op_output_kind(node->op, j) != 's') return -1;
+  if (id < 0) return -1;
   ac_tensor *gradient = ac_tensor_at(r->graph, id);
-  if (gradient->role != AC_ROLE_GRADIENT) return -1;
-  ac_tensor *detour =
-      ac_graph_new_tensor(r->graph, AC_ROLE_ACTIVATION, r->storage, &gradient->shape);
+  const ac_dtype dtype = ac_op_output_kind(node->op, j) == 's' ? r->storage : AC_F32;
+  if (gradient->role != AC_ROLE_GRADIENT || gradient->dtype == dtype) return -1;
+  ac_tensor *detour = ac_graph_new_tensor(r->graph, AC_ROLE_ACTIVATION, dtype, &gradient->shape);
   node->out[j] = detour ? detour->id : -1;
   return id;
 }
@@ -97,12 +137,15 @@ static ac_status append_return(rewrite *r, int index, int j, int gradient) {
   ac_node node = *ac_node_at(graph, index);
   if (gradient < 0 || node.out[j] < 0) return graph->status;
   ac_tensor *detour = ac_tensor_at(graph, node.out[j]);
-  int cast = ac_graph_append(graph, AC_OP_cast, NULL, 0, 1, &detour);
-  if (cast < 0) return graph->status;
-  ac_node_at(graph, cast)->out[0] = gradient;
-  ac_node_at(graph, cast)->scope = node.scope;
-  ac_node_at(graph, cast)->backward = node.backward;
-  ac_node_at(graph, cast)->forward = node.forward;
+  const bool rounded = ac_tensor_at(graph, gradient)->dtype != AC_F32;
+  const ac_rounded_sum_attributes stream = {AC_GRADIENT_STREAM + r->additions++};
+  int adds = rounded ? ac_graph_append(graph, AC_OP_rounded_sum, &stream, sizeof stream, 1, &detour)
+                     : ac_graph_append(graph, AC_OP_cast, NULL, 0, 1, &detour);
+  if (adds < 0) return graph->status;
+  ac_node_at(graph, adds)->out[0] = gradient;
+  ac_node_at(graph, adds)->scope = node.scope;
+  ac_node_at(graph, adds)->backward = node.backward;
+  ac_node_at(graph, adds)->forward = node.forward;
   return AC_OK;
 }
 
@@ -147,12 +190,16 @@ static ac_status rewrite_nodes(rewrite *r) {
   return status;
 }
 
-ac_status ac_graph_set_storage(ac_graph *graph, ac_dtype storage) {
-  if (storage == AC_F32 || graph->status != AC_OK) return graph->status;
+ac_status ac_graph_set_storage(ac_graph *graph, ac_dtype storage, bool weights, bool gradients) {
+  if ((storage == AC_F32 && !gradients) || graph->status != AC_OK) return graph->status;
   size_t nodes = (size_t)graph->node_count + 1, tensors = (size_t)graph->tensor_count + 1;
   size_t parameters = (size_t)graph->parameter_count + 1;
-  rewrite r = {graph, storage, malloc(nodes * sizeof *r.index), malloc(tensors * sizeof *r.cast),
-               malloc(parameters * sizeof *r.working)};
+  rewrite r = {graph,
+               storage,
+               malloc(nodes * sizeof *r.index),
+               malloc(tensors * sizeof *r.cast),
+               malloc(parameters * sizeof *r.working),
+               0};
   ac_status status = AC_OK;
   if (!r.index || !r.cast || !r.working) {
     status = ac_fail(AC_ERROR_MEMORY, "no memory to choose the graph's precision");
@@ -160,7 +207,9 @@ ac_status ac_graph_set_storage(ac_graph *graph, ac_dtype storage) {
     for (size_t i = 0; i < tensors; i++) r.cast[i] = -1;
     for (size_t i = 0; i < parameters; i++) r.working[i] = -1;
     store_outputs(graph, storage);
-    status = rewrite_nodes(&r);
+    if (gradients) store_gradients(graph);
+    if (weights) status = store_weights(graph, storage);
+    if (status == AC_OK) status = rewrite_nodes(&r);
   }
   free(r.index);
   free(r.cast);

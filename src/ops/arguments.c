@@ -59,6 +59,7 @@ bool ac_op_dtypes_valid(const ac_op_args *args) {
     bool good = kind == 's'   ? is_float(x->dtype) && x->dtype == storage
                 : kind == 'a' ? is_float(x->dtype)
                 : kind == 'b' ? x->dtype == AC_F32 || x->dtype == AC_U8
+                : kind == 'p' ? x->dtype == AC_F32 || x->dtype == AC_BF16
                 : kind == 'f' ? x->dtype == AC_F32
                               : kind == 'i' && x->dtype == AC_I32;
     if (!good) return false;

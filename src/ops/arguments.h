@@ -55,6 +55,9 @@ typedef struct ac_op_args {
   size_t workspace_bytes;
   const ac_run_state *run;
   int loss; /* of a loss's gradient: which of the graph's */
+  /* Of a parameter's step, and of what adds to its gradient: the hash of its name, which keys the
+   * numbers that round by chance. */
+  uint64_t name_hash;
 } ac_op_args;
 
 /* The factor of the gradient of this op's loss. */

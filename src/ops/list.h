@@ -10,6 +10,7 @@
  *   - i: i32: ids and counts
  *   - a: any float type
  *   - b: f32, or 8 bits in blocks (core/eight_bit.h) of bytes [blocks, 260]: what optimizers keep
+ *   - p: f32, or bf16 rounded by chance (core/random.h): parameters that are stepped, gradients
  * All operands of kind s have one dtype, which is the op's storage type.
  *
  * The comment behind an op names its operands. `?` may be absent (count 0), `+` is added to when
@@ -86,11 +87,12 @@
   F(upsample_nearest2d) X(upsample_nearest2d, "s", "s") /* x[B,C,H,W] -> y[B,C,f*H,f*W] */                             \
     X(upsample_nearest2d_gradient, "s", "s")          /* dy -> dx+ */                                                  \
   F(cast) X(cast, "a", "a")                           /* x -> y+, to the dtype of y */                                 \
+  F(rounded_sum) X(rounded_sum, "a", "p")             /* x -> y+, rounded by chance if y is bf16 */                      \
   F(numerics) X(numerics, "s", "i")                   /* x -> counts[2]+: overflowed, flushed */                       \
-  F(optimizer) X(gradient_statistics, "f", "f")       /* g -> [2] */                                                   \
-    X(adamw, "f", "fbbs")                             /* g -> p m v w?, in place; w is p in 16 bits */                 \
-    X(sgd, "f", "fbs")                                /* g -> p momentum? w?, in place */                              \
-  F(lion) X(lion, "f", "ffs")                         /* g -> p momentum w?, in place */                               \
+  F(optimizer) X(gradient_statistics, "p", "f")       /* g -> [2] */                                                   \
+    X(adamw, "p", "pbbs")                             /* g -> p m v w?, in place; w is p in 16 bits */                 \
+    X(sgd, "p", "pbs")                                /* g -> p momentum? w?, in place */                              \
+  F(lion) X(lion, "p", "pfs")                         /* g -> p momentum w?, in place */                               \
   F(adafactor) X(adafactor, "f", "fffs")              /* g -> p, r[R] and c[C] or v and none, w?, in place */
 /* clang-format on */
 

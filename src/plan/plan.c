@@ -40,6 +40,19 @@ static ac_status check_desc(const ac_plan_desc *desc) {
                    (int)desc->optimizer_state);
   if (desc->optimizer_state == AC_STATE_8BIT && desc->optimizer > AC_SGD)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: only AdamW and SGD keep their state in 8 bits");
+  if ((unsigned)desc->weights > AC_WEIGHTS_BF16)
+    return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown storage of weights %d", (int)desc->weights);
+  if ((unsigned)desc->gradient_storage > AC_GRADIENT_BF16)
+    return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown storage of gradients %d",
+                   (int)desc->gradient_storage);
+  const bool known = desc->purpose != AC_TRAIN || desc->optimizer <= AC_LION;
+  if (desc->gradient_storage == AC_GRADIENT_BF16 && !known)
+    return ac_fail(AC_ERROR_ARGUMENT, "plan: only AdamW, SGD and Lion take gradients in bf16");
+  if (desc->weights == AC_WEIGHTS_F32) return AC_OK;
+  if (desc->precision != AC_PRECISION_BF16)
+    return ac_fail(AC_ERROR_ARGUMENT, "plan: weights in bf16 need the precision bf16");
+  if (!known)
+    return ac_fail(AC_ERROR_ARGUMENT, "plan: only AdamW, SGD and Lion step weights in bf16");
   return AC_OK;
 }
 
@@ -61,6 +74,9 @@ static void fill_info(ac_plan *plan) {
   ac_plan_info *info = &plan->info;
   info->purpose = plan->problem.desc.purpose;
   info->precision = plan->problem.desc.precision;
+  info->weights = plan->problem.desc.weights;
+  info->gradient_storage = plan->problem.desc.gradient_storage;
+  info->optimizer_state = plan->problem.desc.optimizer_state;
   info->batch = plan->problem.desc.batch;
   info->accumulation_steps = (info->batch + info->micro_batch - 1) / info->micro_batch;
   info->steps = ac_sequence_end(&plan->main);

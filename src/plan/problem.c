@@ -212,7 +212,9 @@ static ac_status complete_graph(ac_problem *problem) {
   ac_graph *graph = problem->graph;
   bool training = problem->desc.purpose == AC_TRAIN;
   if (training) AC_TRY(ac_graph_differentiate(graph));
-  AC_TRY(ac_graph_set_storage(graph, ac_plan_storage(&problem->desc)));
+  AC_TRY(ac_graph_set_storage(graph, ac_plan_storage(&problem->desc),
+                              problem->desc.weights == AC_WEIGHTS_BF16,
+                              problem->desc.gradient_storage == AC_GRADIENT_BF16));
   if (training) AC_TRY(ac_optimizer_append(graph, &problem->desc));
   AC_TRY(check_sizes(problem));
   if (training) AC_TRY(check_losses(problem));

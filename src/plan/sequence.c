@@ -4,6 +4,7 @@
 
 #include "core/align.h"
 #include "core/error.h"
+#include "core/hash.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -289,6 +290,13 @@ void ac_sequence_free(ac_sequence *sequence) {
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
+/* Of a node that steps a parameter or adds to its gradient: the hash of its name. */
+static uint64_t name_hash(const ac_node *node, const ac_graph *graph) {
+  const ac_tensor *out = node->out[0] < 0 ? NULL : ac_tensor_at(graph, node->out[0]);
+  if (!out || (out->role != AC_ROLE_PARAMETER && out->role != AC_ROLE_GRADIENT)) return 0;
+  return ac_hash_text(ac_tensor_at(graph, graph->parameters[out->parameter])->name);
+}
+
 void ac_step_arguments(const ac_step *step, const ac_graph *graph, const ac_run_state *run,
                        ac_op_args *args) {
   const ac_node *node = ac_node_at(graph, step->node);
@@ -305,6 +313,7 @@ void ac_step_arguments(const ac_step *step, const ac_graph *graph, const ac_run_
     args->out[j] = ac_operand_of(ac_tensor_at(graph, step->out[j].tensor), run->batch);
     args->add[j] = step->write[j] != AC_OVERWRITE;
   }
+  args->name_hash = name_hash(node, graph);
 }
 
 void ac_node_arguments(int index, const ac_graph *graph, const ac_run_state *run,
@@ -317,6 +326,7 @@ void ac_node_arguments(int index, const ac_graph *graph, const ac_run_state *run
   for (int j = 0; j < AC_MAX_OUTPUTS; j++)
     if (node->out[j] >= 0)
       args->out[j] = ac_operand_of(ac_tensor_at(graph, node->out[j]), run->batch);
+  args->name_hash = name_hash(node, graph);
 }
 
 static ac_status add_workspace(ac_sequence *sequence, const ac_device *device, uint64_t bytes,

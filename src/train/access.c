@@ -50,7 +50,8 @@ ac_status ac_trainer_get_gradient(ac_trainer *trainer, int index, int64_t first,
                    "AC_GRADIENTS_BUFFER to read them");
   if (trainer->window_samples == 0)
     return ac_fail(AC_ERROR_STATE, "trainer: nothing was accumulated since the last update");
-  AC_TRY(ac_instance_read_floats(&trainer->instance, trainer->instance.persistent[gradient], AC_F32,
+  AC_TRY(ac_instance_read_floats(&trainer->instance, trainer->instance.persistent[gradient],
+                                 ac_tensor_at(trainer->instance.plan->graph, gradient)->dtype,
                                  first, count, data));
   float scale = trainer->instance.run.loss_scale;
   for (int64_t i = 0; scale != 1 && i < count; i++) data[i] /= scale;

@@ -44,17 +44,17 @@ static void mark_zeros(uint16_t *half, const float *data, int64_t count) {
     if (!(half[i] & 0x7fffu)) half[i] = data[i] == 0 ? 0 : 0x8000;
 }
 
-/* Working copies pass through a small buffer on their way. */
-static ac_status write_working(ac_instance *instance, int working, int64_t first, int64_t count,
-                               const float *data) {
+/* What is stored in 16 bits passes through a small buffer on its way. */
+static ac_status write_halves(ac_instance *instance, int tensor, int64_t first, int64_t count,
+                              const float *data) {
   uint16_t half[4096];
   const int64_t most = sizeof half / sizeof *half;
-  ac_dtype dtype = ac_tensor_at(instance->plan->graph, working)->dtype;
+  ac_dtype dtype = ac_tensor_at(instance->plan->graph, tensor)->dtype;
   for (int64_t done = 0; done < count; done += most) {
     int64_t piece = count - done < most ? count - done : most;
     ac_floats_write(half, dtype, data + done, piece);
     if (dtype == AC_F16 && instance->run.mark_flushed) mark_zeros(half, data + done, piece);
-    AC_TRY(instance->device->backend->upload(instance->device->state, instance->persistent[working],
+    AC_TRY(instance->device->backend->upload(instance->device->state, instance->persistent[tensor],
                                              (uint64_t)(first + done) * sizeof *half, half,
                                              (uint64_t)piece * sizeof *half));
   }
@@ -66,12 +66,14 @@ ac_status ac_instance_write_parameter(ac_instance *instance, int index, int64_t 
   if (count == 0) return AC_OK; /* there may be no data to point to */
   const ac_parameter_tensors *memory = &instance->plan->problem.parameters[index];
   void *original = instance->persistent[memory->tensor];
+  if (original && ac_tensor_at(instance->plan->graph, memory->tensor)->dtype != AC_F32)
+    return write_halves(instance, memory->tensor, first, count, data);
   if (original)
     AC_TRY(instance->device->backend->upload(instance->device->state, original,
                                              (uint64_t)first * sizeof *data, data,
                                              (uint64_t)count * sizeof *data));
   if (memory->working < 0 || !instance->persistent[memory->working]) return AC_OK;
-  return write_working(instance, memory->working, first, count, data);
+  return write_halves(instance, memory->working, first, count, data);
 }
 
 /* 16-bit elements come into the second half of the room for floats, and are converted from the

@@ -334,6 +334,15 @@ static ac_status check_record(const ac_trainer *trainer, const char *path, const
                  "%s holds a window in progress, and the plan was made for whole windows", path);
 }
 
+/* What a plan may choose for weights and what optimizers keep. */
+static bool is_stored(ac_dtype dtype) {
+  return dtype == AC_F32 || dtype == AC_BF16 || dtype == AC_U8;
+}
+
+static const char *storage_name(ac_dtype dtype) {
+  return dtype == AC_U8 ? "8 bits" : ac_dtype_name(dtype);
+}
+
 static ac_status check_tensor(const ac_model_file *file, const char *path,
                               const state_tensor *tensor) {
   const int found = ac_model_file_find(file, tensor->name);
@@ -343,10 +352,10 @@ static ac_status check_tensor(const ac_model_file *file, const char *path,
   bool same = there->dtype == tensor->cell->dtype && there->rank == shape->rank;
   for (int d = 0; same && d < shape->rank; d++) same = there->shape[d] == shape->dim[d];
   if (same) return AC_OK;
-  const bool eight = tensor->cell->dtype == AC_U8;
-  if (tensor->cell->role == AC_ROLE_STATE && eight != (there->dtype == AC_U8))
+  const ac_dtype own = tensor->cell->dtype;
+  if (is_stored(there->dtype) && is_stored(own) && there->dtype != own)
     return ac_fail(AC_ERROR_FORMAT, "%s: tensor \"%s\" is kept in %s, and the plan keeps it in %s",
-                   path, tensor->name, eight ? "f32" : "8 bits", eight ? "8 bits" : "f32");
+                   path, tensor->name, storage_name(there->dtype), storage_name(own));
   char text[AC_SHAPE_TEXT];
   return ac_fail(AC_ERROR_FORMAT, "%s: tensor \"%s\" is not %s %s", path, tensor->name,
                  ac_dtype_name(tensor->cell->dtype), ac_shape_text(text, shape));
@@ -370,7 +379,7 @@ static ac_status check_tensors(const contents *c, const ac_model_file *file, con
 
 static ac_status write_cell(ac_instance *instance, const ac_cell *cell, int64_t first,
                             int64_t count, const void *data) {
-  if (cell->role == AC_ROLE_PARAMETER)
+  if (cell->role == AC_ROLE_PARAMETER && cell->dtype == AC_F32)
     return ac_instance_write_parameter(instance, cell->owner, first, count, data);
   const uint64_t size = ac_dtype_bytes(cell->dtype);
   return instance->device->backend->upload(instance->device->state,

@@ -117,6 +117,7 @@ case_usage() {
   refuse 2 '--beta1 has no meaning' train gpt --data text --optimizer sgd --beta1 0.9
   refuse 2 '--momentum has no meaning' train gpt --data text --momentum 0.9
   refuse 2 '--state-f32 has no meaning' train gpt --data text --state-f32 x
+  refuse 2 '--weights bf16 needs --precision bf16' train gpt --data text --weights bf16
   refuse 2 '--momentum has no meaning for the optimizer lion' train gpt --data text --optimizer lion --momentum 0.9
   refuse 2 '--beta2 has no meaning for the optimizer adafactor' train gpt --data text --optimizer adafactor --beta2 0.9
   refuse 2 '--min-lr has no meaning' train gpt --data text --schedule constant --min-lr 0.1

@@ -48,6 +48,9 @@ typedef struct op_operand_spec {
     .high = high_                                                                               \
   }
 #define OP_F32(...) OP_RANGE(-1, 1, __VA_ARGS__)
+/* A parameter that is rounded by chance. */
+#define OP_ROUNDED(...) \
+  { .dtype = AC_BF16, .rank = OP_RANK(__VA_ARGS__), .dim = {__VA_ARGS__}, .low = -1, .high = 1 }
 #define OP_IDS(limit, ...) \
   { .dtype = AC_I32, .rank = OP_RANK(__VA_ARGS__), .dim = {__VA_ARGS__}, .high = limit }
 #define OP_BATCH(k) AC_BATCH_TIMES(k)

@@ -38,6 +38,11 @@ double *op_random_gradient(const op_instance *forward);
 void op_encode(ac_dtype dtype, double value, void *to);
 double op_decode(ac_dtype dtype, const void *from);
 double op_round(ac_dtype dtype, double value);
+/* The number in [0, 1) that is drawn for element e of what is rounded by chance to bf16, and what
+ * it makes of a value: rounded up in magnitude if it and the part cut off are a whole. `key`: the
+ * seed with the hash of the parameter's name. */
+double op_chance(uint64_t key, uint32_t sample, uint32_t update, uint32_t stream, int64_t e);
+double op_round_by_chance(double value, double chance);
 /* What storing a value may add to its error. */
 double op_storage_error(ac_dtype dtype, double value);
 const char *op_storage_name(ac_dtype dtype);

@@ -2,6 +2,7 @@
 #include "driver.h"
 
 #include "core/half.h"
+#include "core/random.h"
 
 #include <float.h>
 #include <math.h>
@@ -26,6 +27,18 @@ double op_round(ac_dtype dtype, double value) {
   unsigned char bytes[4];
   op_encode(dtype, value, bytes);
   return op_decode(dtype, bytes);
+}
+
+double op_chance(uint64_t key, uint32_t sample, uint32_t update, uint32_t stream, int64_t e) {
+  const ac_philox_block words = ac_philox(key, (uint32_t)(e / 8), sample, update, stream);
+  return (double)(words.v[e % 8 / 2] >> 16 * (e % 2) & 0xffffu) / 65536;
+}
+
+double op_round_by_chance(double value, double chance) {
+  int exponent;
+  frexp(value, &exponent);
+  const double unit = ldexp(1, exponent - 8);
+  return copysign(floor(fabs(value) / unit + chance) * unit, value);
 }
 
 /* Half a unit in the last place of 11 or 8 bits, or of a subnormal. A float's own rounding is part

@@ -7,6 +7,7 @@
  * often as what they store: that is in the factor too. */
 #include "random.h"
 
+#include "core/hash.h"
 #include "train/scaler.h"
 
 #include <float.h>
@@ -152,7 +153,7 @@ static void judge_scalar(comparison *c, const char *what, double got, double wan
 /* How long an array is along the right one, in units of that: errors of elements that cancel leave
  * little of themselves there, but one of a factor stays. */
 static void judge_length(comparison *c, const char *name, int64_t count, const float *got,
-                         const double *want, double *const *noisy, double floor) {
+                         const double *want, double *const *noisy, double floor, double more) {
   double square = 0, sum = 0, along = 0, noisy_along[MANY_RUNS] = {0};
   for (int64_t e = 0; e < count; e++) {
     square += want[e] * want[e];
@@ -164,7 +165,7 @@ static void judge_length(comparison *c, const char *name, int64_t count, const f
   double widest = 0;
   for (int k = 0; k < c->runs; k++) widest = fmax(widest, fabs(noisy_along[k] / square - 1));
   judge(c, "the length of gradient", name, 0, along / square, 1,
-        length_factor * widest + 1e-6 + floor * sum / square);
+        length_factor * widest + 1e-6 + floor * sum / square + more);
 }
 
 /* ---- a window -------------------------------------------------------------------------------- */
@@ -184,8 +185,21 @@ static double loss_floor(const spread *s) {
   return loss_unit * fmax(1, s->exact.largest);
 }
 
-static void compare_gradients(comparison *c, const random_graph *g, const random_window *w,
-                              const spread *s) {
+/* Of a gradient that is added up in bf16: each of `additions` roundings is off by less than a unit
+ * in the last place of a sum, which may be larger than what it ends with. */
+static double sum_floor(const double *want, int64_t count, double additions) {
+  double largest = 0;
+  for (int64_t e = 0; e < count; e++) largest = fmax(largest, fabs(want[e]));
+  return 0x1p-6 * largest * additions;
+}
+
+static void compare_gradients(comparison *c, const random_graph *g, const random_trial *t,
+                              const random_window *w, const spread *s) {
+  /* A parameter that several ops read has as many additions. */
+  const double additions = 4 * ceil((double)g->recipe.batch / (double)t->micro_batch),
+               /* Their errors are as often up as down, in thousands of elements. */
+      together = 4e-3 * sqrt(additions);
+  bool any_summed = false;
   double squares = 0, noisy_norm[MANY_RUNS] = {0}, exact = 0, elements = 0;
   for (int p = 0; p < s->exact.parameters; p++) {
     const double *want = s->exact.gradient[p];
@@ -198,9 +212,12 @@ static void compare_gradients(comparison *c, const random_graph *g, const random
     }
     for (int k = 0; k < s->runs; k++) noisy[k] = s->noisy[k].gradient[p];
     double floor = 1e-9 * s->exact.norm + loss_floor(s) * s->exact.weight;
+    const bool summed = t->summed[p];
+    any_summed |= summed;
     judge_array(c, "gradient", parameter_name(g, p), s->exact.count[p], w->gradient[p], want, noisy,
-                floor);
-    judge_length(c, parameter_name(g, p), s->exact.count[p], w->gradient[p], want, noisy, floor);
+                floor + (summed ? sum_floor(want, s->exact.count[p], additions) : 0));
+    judge_length(c, parameter_name(g, p), s->exact.count[p], w->gradient[p], want, noisy, floor,
+                 summed ? together : 0);
     elements += (double)s->exact.count[p];
     for (int64_t e = 0; e < s->exact.count[p]; e++) {
       squares += (double)w->gradient[p][e] * (double)w->gradient[p][e];
@@ -211,7 +228,7 @@ static void compare_gradients(comparison *c, const random_graph *g, const random
   double weight = s->exact.weight;
   for (int k = 0; k < s->runs; k++) noisy_norm[k] = sqrt(noisy_norm[k]) / weight;
   judge_scalar(c, "grad_norm", w->update.grad_norm, sqrt(exact) / weight, noisy_norm,
-               loss_floor(s) * sqrt(elements));
+               loss_floor(s) * sqrt(elements) + (any_summed ? together * sqrt(exact) / weight : 0));
   judge(c, "grad_norm of the gradients", "", 0, w->update.grad_norm, sqrt(squares) / weight,
         1e-5 * sqrt(squares) / weight + 1e-12);
 }
@@ -239,10 +256,20 @@ static void compare_running(comparison *c, const random_graph *g, const random_w
 
 /* ---- updates --------------------------------------------------------------------------------- */
 
+/* To the values that those within the tolerance are rounded to. */
+static void widen_by_chance(double *want, double *tolerance, const char *name, uint32_t update,
+                            int64_t e) {
+  const double chance = op_chance(RANDOM_SEED ^ ac_hash_text(name), 0, update, 1, e);
+  const double low = op_round_by_chance(*want - *tolerance, chance),
+               high = op_round_by_chance(*want + *tolerance, chance);
+  *want = (low + high) / 2;
+  *tolerance = high - low; /* less than to the next */
+}
+
 /* Steps from the library's own gradients; `state` goes on from window to window. */
 static void compare_weights(comparison *c, const random_graph *g, const random_choice *choice,
-                            const random_window *w, float *const *before, double (*state)[2],
-                            const spread *s) {
+                            const random_trial *t, const random_window *w, float *const *before,
+                            double (*state)[2], const spread *s) {
   ac_plan_desc plan = {0};
   ac_trainer_desc trainer = {0};
   random_stepping step = {.optimizer = choice->level[RANDOM_optimizer],
@@ -262,6 +289,8 @@ static void compare_weights(comparison *c, const random_graph *g, const random_c
         want =
             random_step_weight(&step, want, (double)w->gradient[p][e], state[at + e], &tolerance);
       else if (s->exact.running[p]) continue;
+      if (t->rounded[p] && w->gradient[p])
+        widen_by_chance(&want, &tolerance, tensor->name, (uint32_t)c->window, e);
       judge(c, "weight", tensor->name, e, (double)w->weights[p][e], want, tolerance + 1e-30);
     }
   }
@@ -318,10 +347,10 @@ static void look(random_verdict *v, random_counts *counts, const random_graph *g
     else {
       compare_sums(&c, &t->windows[w].update, &s);
       compare_presence(&c, g, &t->windows[w], &s);
-      compare_gradients(&c, g, &t->windows[w], &s);
+      compare_gradients(&c, g, t, &t->windows[w], &s);
       compare_running(&c, g, &t->windows[w], &s);
     }
-    compare_weights(&c, g, choice, &t->windows[w], before, state, &s);
+    compare_weights(&c, g, choice, t, &t->windows[w], before, state, &s);
     spread_free(&s);
   }
   if (!v->text[0]) compare_evaluation(&c, g, t);

@@ -82,7 +82,7 @@ typedef struct random_run {
   double step;
 } random_run;
 
-enum { RANDOM_SEED = 77 }; /* of dropout */
+enum { RANDOM_SEED = 77 }; /* of dropout, and of rounding by chance */
 
 typedef struct random_reference {
   double loss, weight, correct; /* sums */
@@ -117,6 +117,8 @@ void random_reference_free(random_reference *r);
   X(threads, "1", "2", "3 for all")                                                                \
   X(stream, "no", "yes")                                                                           \
   X(products, "widened", "tiles", "vdpbf16ps", "bfmmla")                                           \
+  X(weights, "f32", "bf16 where bf16")                                                             \
+  X(gradients, "f32", "bf16")                                                                      \
   X(optimizer, "sgd", "momentum", "nesterov", "adamw", "adamw clipped", "lion")                    \
   X(schedule, "constant", "warm-up", "cosine")                                                     \
   X(scaling, "default", "none", "static")                                                          \
@@ -202,6 +204,8 @@ typedef struct random_trial {
   int64_t *count;
   int64_t micro_batch;
   bool whole_window, fused;
+  bool rounded[OP_DRAW_LEAVES]; /* by parameter: stored in bf16 alone */
+  bool summed[OP_DRAW_LEAVES];  /* its gradient is */
   int64_t recomputed;
   float **start; /* weights before the first update */
   random_window windows[RANDOM_WINDOWS];

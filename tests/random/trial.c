@@ -86,6 +86,9 @@ static ac_status make_plan(training *t, const random_graph *hinted, const random
   t->policy.read_ahead = c->level[RANDOM_read_ahead] == AHEAD_YES;
   t->policy.debug_numerics = t->habit == HABIT_WATCHES;
   t->policy.precision = precisions[c->level[RANDOM_precision]];
+  t->policy.gradient_storage = (ac_gradient_storage)c->level[RANDOM_gradients];
+  if (c->level[RANDOM_weights] && t->policy.precision == AC_PRECISION_BF16)
+    t->policy.weights = AC_WEIGHTS_BF16;
   random_optimizer(c, t->g->rate, &t->policy, &t->desc);
   if (recompute >= RECOMPUTE_LOW && recompute <= RECOMPUTE_HIGH) AC_TRY(set_budget(t, recompute));
   /* The budget has no room for it unless the plan makes some. */
@@ -101,6 +104,12 @@ static ac_status make_plan(training *t, const random_graph *hinted, const random
   t->trial->recomputed = info->recomputed_ops;
   t->trial->whole_window = t->plan->main.whole_window;
   t->trial->fused = ac_plan_is_fused(t->plan);
+  const ac_graph *graph = t->plan->graph;
+  for (int p = 0; p < graph->parameter_count; p++) {
+    const int gradient = t->plan->problem.parameters[p].gradient;
+    t->trial->rounded[p] = ac_tensor_at(graph, graph->parameters[p])->dtype == AC_BF16;
+    t->trial->summed[p] = gradient >= 0 && ac_tensor_at(graph, gradient)->dtype == AC_BF16;
+  }
   return AC_OK;
 }
 

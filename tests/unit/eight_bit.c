@@ -3,6 +3,7 @@
  * and losses near those of a run in f32. The kernels are held against references in
  * tests/ops/optimizer.c. */
 #include "files.h"
+#include "table_model.h"
 
 #include "core/eight_bit.h"
 #include "plan/plan.h"
@@ -75,61 +76,6 @@ static void scales_stay_normal(void **state) {
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-enum { ROWS = 90, WIDTH = 70, BATCH = 6, COUNT = ROWS * WIDTH };
-
-static ac_graph *make_graph(void) {
-  ac_graph *graph;
-  const ac_parameter_desc normal = {.init = {.kind = AC_INIT_NORMAL, .deviation = 0.1f}};
-  assert_ok(ac_graph_create(&graph));
-  ac_tensor *ids = ac_input(graph, "ids", AC_I32, AC_SHAPE(AC_BATCH)),
-            *targets = ac_input(graph, "targets", AC_I32, AC_SHAPE(AC_BATCH));
-  ac_tensor *table = ac_parameter(graph, "table", AC_SHAPE(ROWS, WIDTH), &normal);
-  ac_tensor *bias = ac_parameter(graph, "bias", AC_SHAPE(ROWS), NULL);
-  ac_tensor *x = ac_embedding(table, ids);
-  x = ac_linear(x, ac_parameter(graph, "matrix", AC_SHAPE(ROWS, WIDTH), &normal), bias, AC_OUT_IN);
-  ac_graph_set_loss(graph, ac_cross_entropy(x, targets, NULL, NULL));
-  return graph;
-}
-
-typedef struct trained {
-  ac_device *device;
-  ac_plan *plan;
-  ac_trainer *trainer;
-} trained;
-
-static trained begin(const char *device, ac_plan_desc desc) {
-  trained t;
-  ac_graph *graph = make_graph();
-  desc.batch = BATCH;
-  assert_ok(ac_device_open(&t.device, &(ac_device_desc){.name = device}));
-  assert_ok(ac_plan_create(&t.plan, graph, t.device, &desc));
-  ac_graph_free(graph);
-  assert_ok(ac_trainer_create(&t.trainer, t.plan, &(ac_trainer_desc){.seed = 3}));
-  return t;
-}
-
-static void end(trained *t) {
-  ac_trainer_free(t->trainer);
-  ac_plan_free(t->plan);
-  ac_device_close(t->device);
-}
-
-/* Returns the last loss. */
-static double train(trained *t, int first, int last) {
-  ac_update update = {0};
-  for (int step = first; step < last; step++) {
-    int32_t ids[BATCH], targets[BATCH];
-    for (int i = 0; i < BATCH; i++) {
-      ids[i] = (step * 7 + i * 13) % 30;
-      targets[i] = (ids[i] * 3 + 1) % ROWS;
-    }
-    const ac_feed feeds[] = {{"ids", ids}, {"targets", targets}};
-    assert_ok(ac_trainer_accumulate(t->trainer, BATCH, feeds, 2));
-    assert_ok(ac_trainer_update(t->trainer, &update));
-  }
-  return update.loss;
-}
-
 static bool is_eight_bit(const trained *t, const char *name) {
   const int index = ac_trainer_find_parameter(t->trainer, name);
   return ac_plan_cell(t->plan, AC_ROLE_STATE, index, 0)->dtype == AC_U8;
@@ -165,14 +111,7 @@ static void names_and_sizes_decide(void **state) {
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-static const char *const devices[] = {"cpu", "opencl"};
 static const ac_plan_desc all_eight = {.optimizer_state = AC_STATE_8BIT, .state_f32 = ""};
-
-static bool is_missing(const char *name) {
-  int count = 0;
-  assert_ok(ac_device_list(NULL, 0, &count));
-  return !strcmp(name, "opencl") && count < 2;
-}
 
 static void kept_values_are_read_and_written_as_floats(void **state) {
   (void)state;
@@ -206,19 +145,6 @@ static void kept_values_are_read_and_written_as_floats(void **state) {
     for (int i = 0; i < COUNT; i++) assert_true(read[i] > 0 && read[i] < 1.01f);
     end(&t);
   }
-}
-
-static float *all_parameters(trained *t) {
-  float *all = malloc((2 * COUNT + ROWS) * sizeof *all), *at = all;
-  assert_int_equal(ac_trainer_parameter_count(t->trainer), 3);
-  for (int i = 0; i < 3; i++) {
-    ac_tensor_info info;
-    assert_ok(ac_trainer_parameter_info(t->trainer, i, &info));
-    const int64_t count = info.rank == 2 ? COUNT : ROWS;
-    assert_ok(ac_trainer_get_parameter(t->trainer, i, 0, count, at));
-    at += count;
-  }
-  return all;
 }
 
 static void runs_repeat_and_go_on(void **state) {

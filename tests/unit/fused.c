@@ -92,7 +92,9 @@ static void optimizers_leave_the_same_bits(const char *device) {
                                 {.optimizer = AC_SGD, .sgd_no_momentum = true},
                                 {.optimizer = AC_LION},
                                 {.optimizer = AC_ADAFACTOR},
-                                {.optimizer_state = AC_STATE_8BIT, .state_f32 = ""}};
+                                {.optimizer_state = AC_STATE_8BIT, .state_f32 = ""},
+                                {.gradient_storage = AC_GRADIENT_BF16},
+                                {.precision = AC_PRECISION_BF16, .weights = AC_WEIGHTS_BF16}};
   for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
     test_gpt m = model;
     m.fused = i % 2;

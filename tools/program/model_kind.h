@@ -10,11 +10,15 @@
 #include <accrue/accrue.h>
 
 /* Flags that every kind shares. */
+/* Of --gradients, behind those of ac_gradients: their storage. */
+enum { GRADIENTS_BF16 = AC_GRADIENTS_FUSED + 1 };
+
 typedef struct train_flags {
   int64_t batch, micro_batch;
   int64_t steps, epochs; /* 0: not given */
   int optimizer;         /* ac_optimizer_kind */
-  int gradients;         /* ac_gradients */
+  int weights;           /* ac_weights */
+  int gradients;         /* ac_gradients, or GRADIENTS_BF16 */
   int optimizer_state;   /* ac_optimizer_state */
   const char *state_f32; /* NULL: as the library has it */
   int schedule;          /* ac_schedule_kind */

@@ -27,8 +27,11 @@ put(page *p, const char *format, ...) {
 /* In 16 bits each class says how it is stored: not all of them shrink. */
 static void put_memory(page *p, const ac_plan_info *plan) {
   char parameters[80];
-  snprintf(parameters, sizeof parameters, ", f32; of these %s working copies in %s",
-           text_bytes(plan->working_bytes).text, ac_precision_name(plan->precision));
+  if (plan->weights == AC_WEIGHTS_BF16)
+    snprintf(parameters, sizeof parameters, ", weights in bf16, the rest in f32");
+  else
+    snprintf(parameters, sizeof parameters, ", f32; of these %s working copies in %s",
+             text_bytes(plan->working_bytes).text, ac_precision_name(plan->precision));
   const ac_plan_bytes *bytes = &plan->bytes;
   const struct {
     const char *name;
@@ -40,8 +43,11 @@ static void put_memory(page *p, const ac_plan_info *plan) {
                  {"workspace", bytes->workspace},
                  {"input and output", bytes->io},
                  {"total", bytes->total}};
-  const char *storage[] = {parameters, ", f32", ", f32", ", 16 bits but for statistics",
-                           ", f32",    "",      ""};
+  const char *kept = plan->optimizer_state == AC_STATE_8BIT ? ", in 8 bits or f32" : ", f32";
+  const char *gradients =
+      plan->gradient_storage == AC_GRADIENT_BF16 ? ", large ones in bf16" : ", f32";
+  const char *storage[] = {parameters, gradients, kept, ", 16 bits but for statistics",
+                           ", f32",    "",        ""};
   for (int i = 0; i < 7; i++)
     put(p, "%-12s %-18s %12s%s%s%s\n", i ? "" : "memory", classes[i].name,
         text_bytes(classes[i].bytes).text, i == 6 && plan->budget_bytes ? " of " : "",

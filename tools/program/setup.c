@@ -65,6 +65,8 @@ static void add_options(setup *s) {
        .fallback = "a tenth of the run, at most 100"},
       {"optimizer", "adamw|sgd|lion|adafactor", OPTION_CHOICE, &f->optimizer,
        .help = "update rule"},
+      {"weights", "f32|bf16", OPTION_CHOICE, &f->weights,
+       .help = "storage of weights; bf16: no originals in f32, rounded by chance"},
       {"optimizer-state", "f32|8bit", OPTION_CHOICE, &f->optimizer_state,
        .help = "storage of what it keeps; 8bit: a quarter of the bytes, other results"},
       {"state-f32", "PATTERN", OPTION_TEXT, &f->state_f32,
@@ -107,8 +109,10 @@ static void add_options(setup *s) {
        .help = "count what 16 bits lose, by layer; slow"},
       {"recompute", "auto|none|all", OPTION_CHOICE, &f->recompute,
        .help = "activations in the backward pass"},
-      {"gradients", "auto|buffer|fused", OPTION_CHOICE, &f->gradients,
-       .help = "fused: none are kept, and the backward pass of a batch at once runs twice"},
+      {"gradients", "auto|buffer|fused|bf16", OPTION_CHOICE, &f->gradients,
+       .help =
+           "fused: none are kept, and the backward pass of a batch at once runs twice; bf16: half "
+           "of the bytes, rounded by chance"},
       {"init", "FILE", OPTION_TEXT, &f->init, .help = "start from these weights (safetensors)",
        .fallback = ""},
       {"out", "DIR", OPTION_TEXT, &f->out, .help = "folder for model.safetensors"},
@@ -161,10 +165,9 @@ static void ignore_options(options *o, const char *verb) {
                       "loss-scale-backoff loss-scale-floor replay loader-threads out metrics "
                       "tensorboard histograms resume save-every save-minutes keep keep-best grace");
   if (!strcmp(verb, "verify"))
-    options_ignore(o,
-                   "steps epochs schedule min-lr warmup eval-every eval-samples replay "
-                   "gradients loader-threads out metrics tensorboard histograms resume save-every "
-                   "save-minutes keep keep-best grace");
+    options_ignore(o, "steps epochs schedule min-lr warmup eval-every eval-samples replay "
+                      "loader-threads out metrics tensorboard histograms resume save-every "
+                      "save-minutes keep keep-best grace");
 }
 
 /* A flag that the chosen optimizer or schedule would ignore is a misunderstanding. */
@@ -183,6 +186,8 @@ static int check_relevance(const setup *s) {
         !strstr(optimizers[s->flags.optimizer].flags, flags[i]))
       return fail_usage("--%s has no meaning for the optimizer %s", flags[i],
                         optimizers[s->flags.optimizer].name);
+  if (s->flags.weights == AC_WEIGHTS_BF16 && s->flags.precision != AC_PRECISION_BF16)
+    return fail_usage("--weights bf16 needs --precision bf16");
   if (s->flags.optimizer_state != AC_STATE_8BIT && options_given(&s->options, "state-f32"))
     return fail_usage("--state-f32 has no meaning without --optimizer-state 8bit");
   if (s->flags.schedule == AC_SCHEDULE_CONSTANT && options_given(&s->options, "min-lr"))
@@ -399,7 +404,8 @@ static int open_device(setup *s) {
 
 /* Histograms are of gradients too. */
 static ac_gradients gradients_of(const train_flags *f) {
-  return f->histograms ? AC_GRADIENTS_BUFFER : (ac_gradients)f->gradients;
+  if (f->histograms) return AC_GRADIENTS_BUFFER;
+  return f->gradients == GRADIENTS_BF16 ? AC_GRADIENTS_AUTO : (ac_gradients)f->gradients;
 }
 
 ac_plan_desc setup_plan_desc(const setup *s) {
@@ -418,6 +424,9 @@ ac_plan_desc setup_plan_desc(const setup *s) {
                         .recompute = (ac_recompute)f->recompute,
                         .optimizer = (ac_optimizer_kind)f->optimizer,
                         .sgd_no_momentum = f->momentum <= 0,
+                        .weights = (ac_weights)f->weights,
+                        .gradient_storage =
+                            f->gradients == GRADIENTS_BF16 ? AC_GRADIENT_BF16 : AC_GRADIENT_F32,
                         .optimizer_state = (ac_optimizer_state)f->optimizer_state,
                         .state_f32 = f->state_f32};
 }

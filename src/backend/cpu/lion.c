@@ -20,8 +20,12 @@ static void lion_range(const ac_op_args *args, int64_t first, int64_t last) {
   ac_cpu_copy_parameters(&args->out[2], p, first, last);
 }
 
+static void lion_floats(const ac_op_args *args, int64_t first, int64_t last) {
+  stepped_range(args, first, last, lion_range);
+}
+
 static void lion(const ac_cpu_context *context, const ac_op_args *args) {
-  ac_cpu_for_floats(context, args, args->in[0].count, 1, lion_range);
+  ac_cpu_for_floats(context, args, args->in[0].count, 1, lion_floats);
 }
 
 const ac_cpu_kernel AC_CPU_KERNEL(lion) = {lion, NULL};

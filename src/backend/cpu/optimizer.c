@@ -40,9 +40,15 @@ static bool any_not_finite(const float *g, int64_t count) {
 static void statistics_range(const ac_op_args *args, int64_t first, int64_t last) {
   float scale = ((const ac_gradient_statistics_attributes *)args->attributes)->scale;
   block_result *results = args->workspace;
+  const ac_operand *gradient = &args->in[0];
+  float widened[BLOCK];
   for (int64_t block = first; block < last; block++) {
-    const float *g = (const float *)args->in[0].data + block * BLOCK;
-    int64_t count = ac_min(BLOCK, args->in[0].count - block * BLOCK);
+    const float *g = ac_element(gradient->data, gradient->dtype, block * BLOCK);
+    int64_t count = ac_min(BLOCK, gradient->count - block * BLOCK);
+    if (gradient->dtype != AC_F32) {
+      ac_cpu_widen(gradient->dtype, g, widened, count);
+      g = widened;
+    }
     double sum = sum_squares(g, scale, count);
     /* What is not finite shows in the sum, but there products with the scale may be the cause. */
     results[block] = (block_result){sum, !isfinite(sum) && any_not_finite(g, count)};
@@ -99,6 +105,8 @@ static inline void step_blocks(const ac_op_args *args, int states, formula *step
   const ac_operand *w = &args->out[1 + states];
   const eight_bit_tables with_sign = eight_bit_tables_of(true),
                          without = eight_bit_tables_of(false);
+  stepped_block b;
+  stepped_begin(&b, args);
   for (int64_t block = first; block < last; block++) {
     const int64_t at = block * AC_EIGHT_BIT_BLOCK,
                   count = ac_min(AC_EIGHT_BIT_BLOCK, args->in[0].count - at);
@@ -109,7 +117,8 @@ static inline void step_blocks(const ac_op_args *args, int states, formula *step
     if (states > 1) eight_bit_load(&without, codes[1], false, kept[1]);
     for (int k = 0; k < states; k++)
       for (int64_t i = count; i < AC_EIGHT_BIT_BLOCK; i++) kept[k][i] = 0;
-    step(args, at, count, kept[0], kept[1]);
+    step(stepped_load(&b, at, count), at, count, kept[0], kept[1]);
+    stepped_store(&b, at, count);
     eight_bit_store(&with_sign, codes[0], true, kept[0]);
     if (states > 1) eight_bit_store(&without, codes[1], false, kept[1]);
     if (w->count)
@@ -127,8 +136,11 @@ static void run_formula(const ac_cpu_context *context, const ac_op_args *args, a
 }
 
 #define OPTIMIZER(name, states)                                                    \
-  static void name##_floats(const ac_op_args *args, int64_t first, int64_t last) { \
+  static void name##_f32(const ac_op_args *args, int64_t first, int64_t last) {    \
     step_floats(args, states, name##_step, first, last);                           \
+  }                                                                                \
+  static void name##_floats(const ac_op_args *args, int64_t first, int64_t last) { \
+    stepped_range(args, first, last, name##_f32);                                  \
   }                                                                                \
   static void name##_blocks(const ac_op_args *args, int64_t first, int64_t last) { \
     step_blocks(args, states, name##_step, first, last);                           \

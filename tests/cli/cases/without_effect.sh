@@ -37,6 +37,10 @@ gpt optimizer-state 8bit | --width 64
 gpt state-f32 none | --optimizer-state 8bit --width 64
 resnet optimizer-state 8bit
 resnet state-f32 * | --optimizer-state 8bit
+gpt weights bf16 | --precision bf16
+resnet weights bf16 | --precision bf16
+gpt gradients bf16 | --width 64
+resnet gradients bf16
 * beta1 0.5
 * beta2 0.5
 * momentum 0 | --optimizer sgd
@@ -65,7 +69,6 @@ resnet read-ahead 32 | --memory 480KiB
 * precision bf16
 * debug-numerics | --precision f16
 * recompute all
-* gradients fused
 * init other/model.safetensors
 * out elsewhere
 * metrics m
