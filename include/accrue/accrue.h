@@ -13,6 +13,7 @@
 #include <accrue/plan.h>
 #include <accrue/dataset.h>
 #include <accrue/model_file.h>
+#include <accrue/schedule.h>
 #include <accrue/trainer.h>
 #include <accrue/session.h>
 #include <accrue/bench.h>

@@ -18,30 +18,11 @@
 #include <accrue/dataset.h>
 #include <accrue/model_file.h>
 #include <accrue/plan.h>
+#include <accrue/schedule.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* ---- learning-rate schedules ----------------------------------------------------------------- */
-
-typedef enum ac_schedule_kind {
-  AC_SCHEDULE_CONSTANT = 0, /* lr, after warm-up */
-  AC_SCHEDULE_COSINE /* then half a cosine from lr to min_lr at update `total`, constant after it */
-} ac_schedule_kind;
-
-/* Refused: another kind, numbers that are not finite, and for a cosine a min_lr above lr. */
-typedef struct ac_schedule {
-  ac_schedule_kind kind;
-  double lr;      /* 0: 1e-3, for SGD 0.1, for Lion 1e-4, for Adafactor 1e-2; negative: 0 */
-  double min_lr;  /* for AC_SCHEDULE_COSINE; not negative */
-  int64_t warmup; /* updates of linear warm-up: update u (from 0) gets lr (u + 1) / (warmup + 1) */
-  int64_t total;  /* updates, for AC_SCHEDULE_COSINE */
-} ac_schedule;
-
-/* The learning rate of update `update`, counted from 0. It knows no optimizer, so lr 0 is AdamW's
- * default. 0 for a kind that there is not. */
-AC_API double ac_schedule_rate(const ac_schedule *schedule, int64_t update);
 
 /* ---- optimizers ------------------------------------------------------------------------------ */
 
@@ -153,6 +134,7 @@ typedef struct ac_update {
   double loss;    /* nats per unit of weight, over the window */
   double weight;  /* samples, or tokens that count; with several losses samples */
   double lr;
+  double momentum;   /* or beta1; 0 of an optimizer that has none */
   double grad_norm;  /* of the mean loss's gradient, unscaled, before clipping */
   double loss_scale; /* of this window; 1 without loss scaling */
   bool skipped;      /* something was not finite, the weight was zero, or `decide` said so: nothing
@@ -174,6 +156,14 @@ typedef struct ac_update {
  * updates made, schedule and random numbers are what they were, and only a dynamic loss scale is
  * lower. The same samples may then be accumulated again, or others. */
 AC_API ac_status ac_trainer_update(ac_trainer *trainer, ac_update *result);
+
+/* With AC_SCHEDULE_PLATEAU: the loss of a validation, as ac_fit tells it, too, of those that it
+ * makes every eval_every windows. AC_ERROR_STATE with another schedule. May still change. */
+AC_API ac_status ac_trainer_observe_validation(ac_trainer *trainer, double loss);
+
+/* The learning rate of the update that comes next, with scaling and reductions. May still change.
+ */
+AC_API double ac_trainer_rate(const ac_trainer *trainer);
 
 /* Throws away what the window has accumulated, and its failure; not that of an update that had
  * begun to step parameters. */
@@ -341,7 +331,7 @@ typedef struct ac_fit_desc {
   ac_dataset *validation; /* may be NULL */
   int64_t steps;          /* windows, skipped ones included; 0: by epochs */
   int64_t epochs;         /* 0: by steps; one of the two is needed */
-  int64_t eval_every;     /* windows; 0: only at the end */
+  int64_t eval_every;     /* windows; 0: only at the end; AC_SCHEDULE_PLATEAU goes by these */
   int64_t eval_samples;   /* per evaluation but the last; 0: all */
   bool no_final_evaluation;
   /* Goes on where the trainer's last ac_fit ended, or that of the state that was loaded: `steps`
@@ -396,6 +386,45 @@ typedef struct ac_fit_result {
  * with AC_ERROR_NOT_FINITE; the error names the step and the first op, and the parameters are those
  * of the last good update. `result` may be NULL. */
 AC_API ac_status ac_fit(ac_trainer *trainer, const ac_fit_desc *desc, ac_fit_result *result);
+
+/* ---- a range test of the learning rate ------------------------------------------------------- */
+
+/* Trains for a short while at rates that rise from update to update by the same factor, and looks
+ * at the loss, arXiv 1506.01186. It takes the plan's memory, and on the host that of parameters
+ * and optimizer state, as afterwards the trainer is in all what it was. May still change. */
+typedef struct ac_rate_test_desc {
+  ac_dataset *train;
+  double least, most; /* rates; default 1e-7 and 10 */
+  int64_t updates;    /* at least 10; default 100 */
+  /* Ends where the mean of the latest losses is above so many times its least; default 4. */
+  double divergence;
+  uint64_t seed;            /* of the order of samples */
+  int loader_threads;       /* as in ac_fit_desc */
+  ac_fit_callback callback; /* after each window, or NULL */
+  bool (*stop)(void *user); /* as in ac_fit_desc, or NULL */
+  void *user;               /* for both */
+} ac_rate_test_desc;
+
+typedef struct ac_rate_point {
+  double rate, loss; /* of a window, before the update at this rate */
+  double smoothed;   /* the mean of a tenth of the test's updates around it, as far as there are */
+} ac_rate_point;
+
+typedef struct ac_rate_test {
+  int64_t count;          /* points: one for each update that was made */
+  bool diverged, stopped; /* why it ended early */
+  int64_t lowest;         /* the point of the least smoothed loss; -1: there is no point */
+  /* The point before that at which the loss falls fastest by the logarithm of the rate, by a line
+   * through the points that smoothed losses are means of; -1: it falls by no more than twice the
+   * deviation of losses from the smoothed ones, and the test suggests nothing. */
+  int64_t steepest;
+} ac_rate_test;
+
+/* `points` has room for desc->updates. A loss that is no number ends the test as one that diverges;
+ * AC_ERROR_NOT_FINITE if it is the first, AC_ERROR_STATE with a window in progress. May still
+ * change. */
+AC_API ac_status ac_trainer_test_rates(ac_trainer *trainer, const ac_rate_test_desc *desc,
+                                       ac_rate_point *points, ac_rate_test *result);
 
 #ifdef __cplusplus
 }

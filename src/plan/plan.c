@@ -10,7 +10,7 @@
 
 enum { MOST_READ_AHEAD = 32 };
 
-static ac_status check_desc(const ac_plan_desc *desc) {
+ac_status ac_plan_check_desc(const ac_plan_desc *desc) {
   if (desc->batch < 0 || desc->micro_batch < 0)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: batch %lld and micro-batch %lld must be positive",
                    (long long)desc->batch, (long long)desc->micro_batch);
@@ -120,7 +120,7 @@ ac_status ac_plan_create(ac_plan **plan, const ac_graph *graph, ac_device *devic
   AC_CREATES(plan);
   AC_REQUIRE(graph, device);
   const ac_plan_desc described = AC_DESCRIBED(ac_plan_desc, desc);
-  AC_TRY(check_desc(&described));
+  AC_TRY(ac_plan_check_desc(&described));
   AC_TRY(check_budget(&described, device));
   ac_plan *made = calloc(1, sizeof *made);
   if (!made) return ac_fail(AC_ERROR_MEMORY, "no memory for a plan");

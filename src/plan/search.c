@@ -384,12 +384,66 @@ static void try_precision(const ac_problem *problem, const ac_cost_model *costs,
   ac_problem_free(&other);
 }
 
+/* What changes results to save memory, from what changes them least. */
+typedef enum approximation {
+  STATE_8BIT,
+  WEIGHTS_BF16,
+  GRADIENTS_BF16,
+  APPROXIMATIONS
+} approximation;
+
+static void take(ac_plan_desc *desc, approximation which) {
+  switch (which) {
+  case STATE_8BIT:
+    desc->optimizer_state = AC_STATE_8BIT;
+    desc->state_f32 = "";
+    break;
+  case WEIGHTS_BF16:
+    desc->precision = AC_PRECISION_BF16;
+    desc->weights = AC_WEIGHTS_BF16;
+    break;
+  default:
+    desc->gradient_storage = AC_GRADIENT_BF16;
+  }
+}
+
+/* What the same plan would need with each of them on top of those before, so far as they go with
+ * the optimizer. */
+static void try_approximations(const search *s, uint64_t least, char *text, size_t size) {
+  static const char *const what[] = {
+      "with optimizer state in 8 bits (--optimizer-state 8bit --state-f32 '')",
+      "with weights in bf16 (--precision bf16 --weights bf16)",
+      "with gradients in bf16 (--gradients bf16)"};
+  const ac_problem *problem = s->problem;
+  ac_plan_desc taken = problem->desc;
+  bool first = true;
+  for (int k = 0; k < APPROXIMATIONS && problem->desc.purpose == AC_TRAIN; k++) {
+    ac_plan_desc desc = taken;
+    ac_problem other;
+    uint64_t bytes = UINT64_MAX;
+    char amount[32];
+    take(&desc, (approximation)k);
+    if (ac_plan_check_desc(&desc) != AC_OK) continue;
+    ac_status status = ac_problem_create(&other, problem->source, problem->device, &desc);
+    if (status == AC_OK) status = least_of(&other, s->costs, s->read_ahead, &bytes);
+    ac_problem_free(&other);
+    if (status != AC_OK || bytes >= least) continue;
+    const size_t used = strlen(text);
+    snprintf(text + used, size - used, "%s %s %s%s",
+             first ? "; with other results it would need" : ",",
+             ac_format_bytes(amount, sizeof amount, bytes), first ? "" : "also ", what[k]);
+    taken = desc;
+    least = bytes;
+    first = false;
+  }
+}
+
 /* Nothing fits: says what would, and what the knobs that were set would buy if they were not. */
 static ac_status refuse(search *s, ac_plan *board, uint64_t limit) {
   const ac_problem *problem = s->problem;
   uint64_t least;
   int64_t micro_batch = 1;
-  char knobs[256] = "";
+  char knobs[768] = "";
   AC_TRY(find_least(s, board, &least, &micro_batch));
   if (least == UINT64_MAX)
     return AC_ERROR_BUDGET; /* with the sentence about the largest allocation */
@@ -412,6 +466,7 @@ static ac_status refuse(search *s, ac_plan *board, uint64_t limit) {
   }
   try_precision(problem, s->costs, s->read_ahead, least, knobs, sizeof knobs);
   AC_TRY(try_without_hints(s, least, knobs, sizeof knobs));
+  try_approximations(s, least, knobs, sizeof knobs);
   return refusal(problem, least, micro_batch, limit, knobs);
 }
 

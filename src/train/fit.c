@@ -162,12 +162,19 @@ static void keep_position(fit *f, bool evaluation_due) {
                                       .no_shuffle = desc->no_shuffle};
 }
 
-/* `due`: another one is, if windows follow. */
-static ac_status evaluate(fit *f, int64_t limit, bool due) {
+static bool goes_by_validation(const ac_trainer *trainer) {
+  return trainer->desc.schedule.kind == AC_SCHEDULE_PLATEAU;
+}
+
+/* `due`: another one is, if windows follow. `regular`: it is one of those every so many windows, by
+ * which a schedule goes. */
+static ac_status evaluate(fit *f, int64_t limit, bool due, bool regular) {
   ac_fit_event event = {.kind = AC_FIT_EVALUATION, .step = f->result.steps};
   AC_TRY(ac_trainer_evaluate_until(f->trainer, f->desc->validation, limit, &f->stop,
                                    &event.evaluation));
   if (f->stop.stopped) return AC_OK;
+  if (regular && goes_by_validation(f->trainer))
+    AC_TRY(ac_trainer_observe_validation(f->trainer, event.evaluation.loss));
   f->result.final = event.evaluation;
   f->result.evaluated = true;
   keep_position(f, due);
@@ -206,7 +213,8 @@ static bool finished(const fit *f) {
 static ac_status evaluate_finally(fit *f) {
   const int64_t limit = f->desc->eval_samples;
   const bool partial = limit > 0 && limit < ac_dataset_count(f->desc->validation);
-  return evaluate(f, 0, f->trainer->fit.evaluation_due && partial);
+  const bool due = f->trainer->fit.evaluation_due;
+  return evaluate(f, 0, due && partial, due && !partial);
 }
 
 /* After the last window no evaluation follows but the final one. A fit that goes on from there with
@@ -224,7 +232,7 @@ static ac_status end_window(fit *f) {
   keep_position(f, due);
   report(f, &event);
   if (event.update.stuck) return explain(f, &event.update);
-  return due && !finished(f) ? evaluate(f, f->desc->eval_samples, false) : AC_OK;
+  return due && !finished(f) ? evaluate(f, f->desc->eval_samples, false, true) : AC_OK;
 }
 
 /* ---- the loop -------------------------------------------------------------------------------- */
@@ -255,7 +263,7 @@ static void leave_window(fit *f) {
 static ac_status run(fit *f) {
   f->resumed = ac_clock();
   if (f->trainer->fit.evaluation_due && f->desc->validation && !finished(f))
-    AC_TRY(evaluate(f, f->desc->eval_samples, false));
+    AC_TRY(evaluate(f, f->desc->eval_samples, false, true));
   while (!finished(f)) AC_TRY(run_window(f));
   leave_window(f);
   f->result.epochs = f->next.epoch;
@@ -297,6 +305,9 @@ static ac_status check_desc(const ac_trainer *trainer, const ac_fit_desc *desc) 
                    "fit: the dataset's %lld samples never fill a batch of %lld, and incomplete "
                    "windows are dropped",
                    (long long)ac_dataset_count(desc->train), (long long)batch);
+  if (goes_by_validation(trainer) && !(desc->validation && desc->eval_every > 0))
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "fit: the learning rate goes by validation: give data for it, and eval_every");
   if (desc->fingerprint && !ac_fingerprint_may_be(desc->fingerprint))
     return ac_fail(AC_ERROR_ARGUMENT,
                    "fit: the fingerprint is longer than %d bytes, or not printable ASCII",

@@ -28,6 +28,7 @@ typedef struct record {
   ac_fit_position fit;
   int64_t samples, whole_samples; /* of the window in progress */
   double fed[AC_MAX_LOSSES], whole[AC_MAX_LOSSES];
+  ac_plateau plateau;
   char fingerprint[AC_MAX_FINGERPRINT + 1];
 } record;
 
@@ -36,7 +37,8 @@ typedef struct record {
 
 typedef enum field_kind { INTEGER, UNSIGNED, REAL, REALS } field_kind;
 
-/* REALS are AC_MAX_LOSSES of them, with spaces between. An INTEGER is in [0, most]. */
+/* REALS are AC_MAX_LOSSES of them, with spaces between. An INTEGER is in [0, most]. The last ones
+ * are there where the schedule goes by validation. */
 static const struct {
   const char *key;
   field_kind kind;
@@ -74,10 +76,18 @@ static const struct {
     FIELD("window.whole_samples", INTEGER, whole_samples),
     FIELD("window.fed", REALS, fed),
     FIELD("window.whole", REALS, whole),
+    FIELD("plateau.best", REAL, plateau.best),
+    FIELD("plateau.bad", INTEGER, plateau.bad),
+    FIELD("plateau.cooling", INTEGER, plateau.cooling),
+    FIELD("plateau.reductions", INTEGER, plateau.reductions),
 #undef FIELD
 #undef LIMITED
 };
-enum { FIELDS = sizeof fields / sizeof *fields, FIELD_TEXT = AC_MAX_LOSSES * 32 };
+enum {
+  FIELDS = sizeof fields / sizeof *fields,
+  ALWAYS = FIELDS - 4, /* but for those of the plateau */
+  FIELD_TEXT = AC_MAX_LOSSES * 32
+};
 
 /* Enough digits for the same double again. */
 static void put_field(const record *r, int index, char text[FIELD_TEXT]) {
@@ -136,7 +146,8 @@ static record record_of(const ac_trainer *trainer) {
               .stuck = trainer->scaler.stuck,
               .fit = trainer->fit,
               .samples = trainer->window_samples,
-              .whole_samples = trainer->whole_samples};
+              .whole_samples = trainer->whole_samples,
+              .plateau = trainer->plateau};
   if (r.samples) memcpy(r.fed, trainer->fed_weight, sizeof r.fed);
   if (r.whole_samples) memcpy(r.whole, trainer->whole_weight, sizeof r.whole);
   strcpy(r.fingerprint, trainer->fingerprint);
@@ -161,6 +172,7 @@ static void take_record(ac_trainer *trainer, const record *r) {
   trainer->whole_samples = r->whole_samples;
   memcpy(trainer->fed_weight, r->fed, sizeof r->fed);
   memcpy(trainer->whole_weight, r->whole, sizeof r->whole);
+  trainer->plateau = r->plateau;
 }
 
 /* ---- cells as tensors ------------------------------------------------------------------------ */
@@ -177,7 +189,7 @@ typedef struct contents {
   int count;
 } contents;
 
-static bool is_kept(const ac_cell *cell, bool window) {
+bool ac_state_holds(const ac_cell *cell, bool window) {
   if (cell->role == AC_ROLE_PARAMETER || cell->role == AC_ROLE_STATE) return true;
   return window && ac_role_is_sum(cell->role);
 }
@@ -223,7 +235,7 @@ static ac_status list_contents(contents *c, ac_trainer *trainer, bool window, co
                   .tensors = calloc((size_t)plan->cell_count + 1, sizeof *c->tensors)};
   bool good = c->tensors;
   for (int i = 0; i < plan->cell_count && good; i++) {
-    if (!is_kept(&plan->cells[i], window)) continue;
+    if (!ac_state_holds(&plan->cells[i], window)) continue;
     c->tensors[c->count++].cell = &plan->cells[i];
     good = name_tensor(plan->graph, c);
   }
@@ -234,14 +246,17 @@ static ac_status list_contents(contents *c, ac_trainer *trainer, bool window, co
 
 /* ---- saving ---------------------------------------------------------------------------------- */
 
-static ac_status read_cell(void *user, int index, int64_t first, int64_t count, void *data) {
-  const contents *c = user;
-  const ac_cell *cell = c->tensors[index].cell;
-  const ac_instance *instance = &c->trainer->instance;
+ac_status ac_state_read_cell(const ac_instance *instance, const ac_cell *cell, int64_t first,
+                             int64_t count, void *data) {
   const uint64_t size = ac_dtype_bytes(cell->dtype);
   return instance->device->backend->download(instance->device->state,
                                              instance->persistent[cell->tensor],
                                              (uint64_t)first * size, data, (uint64_t)count * size);
+}
+
+static ac_status read_cell(void *user, int index, int64_t first, int64_t count, void *data) {
+  const contents *c = user;
+  return ac_state_read_cell(&c->trainer->instance, c->tensors[index].cell, first, count, data);
 }
 
 static ac_status write_contents(contents *c, const char *path, const ac_metadata *metadata,
@@ -257,8 +272,9 @@ static ac_status write_contents(contents *c, const char *path, const ac_metadata
     for (int d = 0; d < cell->shape.rank; d++) tensors[i].shape[d] = cell->shape.dim[d];
   }
   for (int i = 0; all && i < metadata_count; i++) all[i] = metadata[i];
+  const bool plateau = c->trainer->desc.schedule.kind == AC_SCHEDULE_PLATEAU;
   const ac_plain_numbers numbers = ac_plain_numbers_begin();
-  for (int i = 0; all && i < FIELDS; i++) {
+  for (int i = 0; all && i < (plateau ? FIELDS : ALWAYS); i++) {
     put_field(&r, i, text[i]);
     all[count++] = (ac_metadata){fields[i].key, text[i]};
   }
@@ -294,8 +310,17 @@ static ac_status refuse_value(const char *path, const char *key) {
   return ac_fail(AC_ERROR_FORMAT, "%s: %s is missing or makes no sense", path, key);
 }
 
+/* Those of a plateau are there together. */
+static int count_fields(const ac_model_file *file) {
+  for (int i = ALWAYS; i < FIELDS; i++)
+    if (ac_model_file_metadata(file, fields[i].key)) return FIELDS;
+  return ALWAYS;
+}
+
 static ac_status read_record(const ac_model_file *file, const char *path, record *r) {
-  for (int i = 0; i < FIELDS; i++) {
+  const int needed = count_fields(file);
+  r->plateau = ac_plateau_begin();
+  for (int i = 0; i < needed; i++) {
     const char *text = ac_model_file_metadata(file, fields[i].key);
     if (!text || !get_field(r, i, text)) return refuse_value(path, fields[i].key);
     if (i == 0 && r->version != VERSION)
@@ -306,6 +331,7 @@ static ac_status read_record(const ac_model_file *file, const char *path, record
     return refuse_value(path, "accrue.state.loss_scale");
   if (r->fit.begun && r->fit.next.position >= r->fit.count)
     return refuse_value(path, "accrue.state.fit.position");
+  if (isnan(r->plateau.best)) return refuse_value(path, fields[ALWAYS].key);
   const char *fingerprint = ac_model_file_metadata(file, FINGERPRINT);
   if (!fingerprint) return AC_OK;
   if (!*fingerprint || !ac_fingerprint_may_be(fingerprint)) return refuse_value(path, FINGERPRINT);
@@ -377,8 +403,8 @@ static ac_status check_tensors(const contents *c, const ac_model_file *file, con
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-static ac_status write_cell(ac_instance *instance, const ac_cell *cell, int64_t first,
-                            int64_t count, const void *data) {
+ac_status ac_state_write_cell(ac_instance *instance, const ac_cell *cell, int64_t first,
+                              int64_t count, const void *data) {
   if (cell->role == AC_ROLE_PARAMETER && cell->dtype == AC_F32)
     return ac_instance_write_parameter(instance, cell->owner, first, count, data);
   const uint64_t size = ac_dtype_bytes(cell->dtype);
@@ -395,7 +421,7 @@ static ac_status read_contents(const contents *c, ac_model_file *file, void *pie
     for (int64_t first = 0; first < cell->count; first += most) {
       const int64_t count = cell->count - first < most ? cell->count - first : most;
       AC_TRY(ac_model_file_read_stored(file, found, first, count, piece));
-      AC_TRY(write_cell(&c->trainer->instance, cell, first, count, piece));
+      AC_TRY(ac_state_write_cell(&c->trainer->instance, cell, first, count, piece));
     }
   }
   return AC_OK;

@@ -10,27 +10,6 @@
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static double or_default(double value, double fallback) {
-  return value == 0 ? fallback : value < 0 ? 0 : value;
-}
-
-static ac_status check_schedule(const ac_schedule *s, double lr) {
-  if (s->kind != AC_SCHEDULE_CONSTANT && s->kind != AC_SCHEDULE_COSINE)
-    return ac_fail(AC_ERROR_ARGUMENT, "trainer: unknown kind of schedule %d", (int)s->kind);
-  if (!isfinite(s->lr) || !isfinite(s->min_lr) || s->min_lr < 0 || s->warmup < 0)
-    return ac_fail(AC_ERROR_ARGUMENT,
-                   "trainer: learning rates %g and %g and warm-up %lld must be "
-                   "finite, and all but the first not negative",
-                   s->lr, s->min_lr, (long long)s->warmup);
-  if (s->kind == AC_SCHEDULE_CONSTANT) return AC_OK;
-  if (s->total <= 0)
-    return ac_fail(AC_ERROR_ARGUMENT, "trainer: a cosine schedule needs its number of updates");
-  if (s->min_lr > lr)
-    return ac_fail(AC_ERROR_ARGUMENT, "trainer: min_lr %g is above the learning rate %g", s->min_lr,
-                   lr);
-  return AC_OK;
-}
-
 /* By optimizer. */
 static const struct {
   double lr, beta2;
@@ -43,12 +22,12 @@ static ac_status check_desc(ac_trainer_desc *desc, ac_optimizer_kind kind) {
   ac_optimizer_desc *o = &desc->optimizer;
   if (o->epsilon < 0)
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: epsilon %g must be positive", o->epsilon);
-  o->beta1 = or_default(o->beta1, 0.9);
-  o->beta2 = or_default(o->beta2, defaults[kind].beta2);
-  o->epsilon = or_default(o->epsilon, 1e-8);
-  o->momentum = or_default(o->momentum, 0.9);
-  o->weight_decay = or_default(o->weight_decay, 0);
-  o->clip = or_default(o->clip, 0);
+  o->beta1 = ac_or_default(o->beta1, 0.9);
+  o->beta2 = ac_or_default(o->beta2, defaults[kind].beta2);
+  o->epsilon = ac_or_default(o->epsilon, 1e-8);
+  o->momentum = ac_or_default(o->momentum, 0.9);
+  o->weight_decay = ac_or_default(o->weight_decay, 0);
+  o->clip = ac_or_default(o->clip, 0);
   const bool betas = kind == AC_ADAMW || kind == AC_LION;
   if (betas && (!(o->beta1 < 1) || !(o->beta2 < 1)))
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: beta1 %g and beta2 %g must be below 1", o->beta1,
@@ -57,7 +36,7 @@ static ac_status check_desc(ac_trainer_desc *desc, ac_optimizer_kind kind) {
       isnan(o->clip))
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: an optimizer setting is not finite");
   if (desc->schedule.lr == 0) desc->schedule.lr = defaults[kind].lr;
-  return check_schedule(&desc->schedule, fmax(desc->schedule.lr, 0));
+  return ac_schedule_check(&desc->schedule);
 }
 
 void ac_trainer_set_loss_scale(ac_trainer *trainer) {
@@ -101,6 +80,7 @@ ac_status ac_trainer_create(ac_trainer **trainer, const ac_plan *plan,
   if (!made) return ac_fail(AC_ERROR_MEMORY, "no memory for a trainer");
   made->desc = AC_DESCRIBED(ac_trainer_desc, desc);
   made->nonfinite = -1;
+  made->plateau = ac_plateau_begin();
   ac_status status = check_desc(&made->desc, plan->problem.desc.optimizer);
   if (status == AC_OK)
     status = ac_scaler_init(&made->scaler, &made->desc.loss_scaling, plan->problem.desc.precision);

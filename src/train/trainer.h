@@ -5,6 +5,7 @@
 #include "data/loader.h"
 #include "train/instance.h"
 #include "train/scaler.h"
+#include "train/schedule.h"
 
 #include <float.h>
 #include <math.h>
@@ -26,8 +27,11 @@ static inline float ac_to_float(double x) {
 
 struct ac_trainer {
   ac_instance instance;
-  ac_trainer_desc desc; /* defaults filled in; of loss scaling in the scaler */
+  ac_trainer_desc desc;        /* defaults filled in; of loss scaling in the scaler */
+  ac_optimizer_desc optimizer; /* of the update at hand: with the momentum of the schedule */
   ac_scaler scaler;
+  ac_plateau plateau;
+  int64_t schedule_begin; /* the update from which the schedule counts */
   int64_t updates; /* made so far: what schedules, bias correction and random numbers go by */
   int64_t window_samples;           /* accumulated so far */
   double fed_weight[AC_MAX_LOSSES]; /* of these, counted on the host; NaN: not known */
@@ -57,6 +61,10 @@ ac_status ac_trainer_accumulate_data(ac_trainer *trainer, const void *const *dat
  * ac_trainer_accumulate does. */
 ac_status ac_trainer_count_window(ac_trainer *trainer, const void *const *data, int64_t first,
                                   int64_t count);
+/* The optimizer's settings for the update that comes next: with the schedule's momentum. */
+ac_optimizer_desc ac_trainer_optimizer(const ac_trainer *trainer);
+/* The momentum, or beta1, of the update at hand; 0 of an optimizer that has none. */
+double ac_trainer_momentum(const ac_trainer *trainer);
 /* Refuses to go on with a window after a failure, or while an update is being decided. */
 ac_status ac_trainer_check_usable(const ac_trainer *trainer);
 /* Refuses what a callback that decides on an update may not do. */
@@ -76,6 +84,15 @@ ac_status ac_trainer_check_arena(const ac_trainer *trainer);
 /* ac_trainer_evaluate, unless it is stopped: then there is no result. */
 ac_status ac_trainer_evaluate_until(ac_trainer *trainer, ac_dataset *dataset, int64_t limit,
                                     ac_stop *stop, ac_evaluation *result);
+
+/* Whether a state holds this cell: with a window in progress, its sums too. */
+bool ac_state_holds(const ac_cell *cell, bool window);
+/* Elements of such a cell, as they are stored. Writing a parameter brings its copy in 16 bits up to
+ * date. */
+ac_status ac_state_read_cell(const ac_instance *instance, const ac_cell *cell, int64_t first,
+                             int64_t count, void *data);
+ac_status ac_state_write_cell(ac_instance *instance, const ac_cell *cell, int64_t first,
+                              int64_t count, const void *data);
 
 /* ac_trainer_locate_nonfinite on samples [first, first + count) of the data, which are those from
  * `sample` on of the window. */

@@ -71,7 +71,7 @@ static gradient_report read_statistics(ac_trainer *trainer) {
 static void set_step(const ac_trainer *trainer, const ac_tensor *parameter, double factor,
                      double rate, ac_update_attributes *attributes) {
   const ac_plan_desc *plan = &trainer->instance.plan->problem.desc;
-  const ac_optimizer_desc *o = &trainer->desc.optimizer;
+  const ac_optimizer_desc *o = &trainer->optimizer;
   bool decays = parameter->shape.rank >= 2 && !parameter->desc.no_weight_decay;
   float decay = decays ? (float)o->weight_decay : 0;
   double t = (double)trainer->updates + 1;
@@ -201,7 +201,8 @@ static ac_update begin_report(const ac_trainer *trainer, const ac_total_loss *to
                               const gradient_report *report, const ac_decision *decision) {
   ac_update update = {.loss = total->loss,
                       .weight = total->weight,
-                      .lr = ac_schedule_rate(&trainer->desc.schedule, trainer->updates),
+                      .lr = ac_trainer_rate(trainer),
+                      .momentum = ac_trainer_momentum(trainer),
                       .grad_norm = decision->grad_norm,
                       .loss_scale = (double)trainer->scaler.scale,
                       .finite_loss = total->finite,
@@ -213,6 +214,7 @@ static ac_update begin_report(const ac_trainer *trainer, const ac_total_loss *to
 
 static ac_status update_parameters(ac_trainer *trainer, ac_update *result) {
   AC_TRY(reduce_and_check(trainer));
+  trainer->optimizer = ac_trainer_optimizer(trainer);
   const ac_total_loss total = ac_instance_total_loss(&trainer->instance, trainer->window_samples);
   gradient_report report = read_statistics(trainer);
   trainer->reduced_weight = total.weight;

@@ -39,7 +39,7 @@ case_help() {
   run --version | grep -qE '^accrue [0-9]+\.[0-9]+\.[0-9]+$' || die "--version"
   local command
   for command in "" devices train "train gpt" "train mlp" "train resnet" "train mobilenet" eval sample plan "plan gpt" \
-    verify "verify gpt" bench "bench gemm" "bench ops" "bench step" "bench all" "bench memory" report; do
+    verify "verify gpt" lr-find "lr-find mlp" bench "bench gemm" "bench ops" "bench step" "bench all" "bench memory" report; do
     # shellcheck disable=SC2086
     run $command --help >help
     [[ -s help && ! -s run.err ]] || die "no help on stdout for '$command'"
@@ -49,7 +49,9 @@ case_help() {
   for flag in data layers heads width context vocab dropout lr min-lr warmup schedule optimizer beta1 beta2 \
     weight-decay momentum clip batch micro-batch memory steps epochs eval-every seed threads device \
     precision recompute gradients metrics tensorboard histograms out init last-window loss-scale loss-scale-init loss-scale-growth \
-    loss-scale-backoff loss-scale-interval loss-scale-floor replay; do
+    loss-scale-backoff loss-scale-interval loss-scale-floor replay lr-period lr-period-factor lr-fall lr-cycle lr-factor \
+    lr-milestones lr-decay lr-anneal lr-rise lr-start-divisor lr-end-divisor lr-phases cycle-momentum min-momentum \
+    max-momentum lr-patience lr-cooldown lr-threshold lr-threshold-kind lr-scaling lr-base-batch; do
     grep -q -- "--$flag " help || die "the help lacks --$flag"
   done
   # Every choice stands there whole, each command says what it does itself, and no flag that is refused is offered.
@@ -104,7 +106,7 @@ case_usage() {
   refuse 2 'not a number' train gpt --data text --lr 0x10
   refuse 2 'out of range' train gpt --data text --lr 1e999
   refuse 2 'out of range' train gpt --data text --lr=-1
-  refuse 2 'must be one of constant|cosine' train gpt --data text --schedule linear
+  refuse 2 'must be one of constant|cosine' train gpt --data text --schedule square
   refuse 2 'unknown unit MB' train gpt --data text --memory 64MB
   refuse 2 'not a size' train gpt --data text --memory much
   refuse 2 'less than one byte' train gpt --data text --memory 0
@@ -121,6 +123,46 @@ case_usage() {
   refuse 2 '--momentum has no meaning for the optimizer lion' train gpt --data text --optimizer lion --momentum 0.9
   refuse 2 '--beta2 has no meaning for the optimizer adafactor' train gpt --data text --optimizer adafactor --beta2 0.9
   refuse 2 '--min-lr has no meaning' train gpt --data text --schedule constant --min-lr 0.1
+  local rate=(train gpt --data text)
+  refuse 2 '--min-lr has no meaning for the schedule one-cycle' "${rate[@]}" --schedule one-cycle --min-lr 1e-5
+  refuse 2 '--lr-period has no meaning for the schedule cosine' "${rate[@]}" --lr-period 5
+  refuse 2 '--lr-period-factor has no meaning for the schedule step' "${rate[@]}" --schedule step --lr-period-factor 2
+  refuse 2 '--lr-fall has no meaning for the schedule restarts' "${rate[@]}" --schedule restarts --lr-fall 5
+  refuse 2 '--lr-cycle has no meaning for the schedule step' "${rate[@]}" --schedule step --lr-cycle triangular2
+  refuse 2 '--lr-factor has no meaning for the schedule linear' "${rate[@]}" --schedule linear --lr-factor 0.5
+  refuse 2 '--lr-factor has no meaning without' "${rate[@]}" --schedule cyclic --lr-factor 0.5
+  refuse 2 '--lr-milestones has no meaning' "${rate[@]}" --schedule step --lr-milestones 5
+  refuse 2 '--lr-decay has no meaning' "${rate[@]}" --schedule inverse-sqrt --lr-decay 5
+  refuse 2 '--lr-anneal has no meaning' "${rate[@]}" --schedule cosine --lr-anneal linear
+  refuse 2 '--lr-anneal sqrt has no meaning' "${rate[@]}" --schedule one-cycle --lr-anneal sqrt
+  refuse 2 '--lr-rise has no meaning' "${rate[@]}" --schedule wsd --lr-rise 0.5
+  refuse 2 'out of range' "${rate[@]}" --schedule one-cycle --lr-rise 1.5
+  refuse 2 'in three phases' "${rate[@]}" --schedule one-cycle --lr-rise 0.6 --lr-phases three
+  refuse 2 '--lr-start-divisor has no meaning' "${rate[@]}" --lr-start-divisor 5
+  refuse 2 'at least 1' "${rate[@]}" --schedule one-cycle --lr-end-divisor 0.5
+  refuse 2 '--cycle-momentum has no meaning' "${rate[@]}" --cycle-momentum off
+  refuse 2 'meaning for the optimizer adafactor' "${rate[@]}" --schedule cyclic --optimizer adafactor --max-momentum 0.9
+  refuse 2 'beside --cycle-momentum off' "${rate[@]}" --schedule cyclic --cycle-momentum off --min-momentum 0.5
+  refuse 2 '--beta1 has no meaning where the schedule moves it' "${rate[@]}" --schedule one-cycle --beta1 0.8
+  refuse 2 '--momentum has no meaning where' "${rate[@]}" --schedule cyclic --optimizer sgd --momentum 0.8
+  refuse 2 '--min-momentum 0.92 is above --max-momentum 0.9' "${rate[@]}" --schedule cyclic --min-momentum 0.92
+  refuse 2 'below 1' "${rate[@]}" --schedule cyclic --max-momentum 1
+  refuse 2 '--schedule plateau goes by validations' "${rate[@]}" --schedule plateau --eval-every 0
+  refuse 2 'reduces no rate' "${rate[@]}" --schedule plateau --lr-factor 1
+  refuse 2 'no part of a loss' "${rate[@]}" --schedule plateau --lr-threshold 1
+  refuse 2 '--lr-patience has no meaning' "${rate[@]}" --lr-patience 5
+  local list
+  for list in 5,5 0 -1 5, ,5 5x 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17 ''; do
+    refuse 2 "--lr-milestones $list is no rising list" "${rate[@]}" --schedule multistep "--lr-milestones=$list" --steps 9
+  done
+  refuse 2 'a decay of 6 updates does not fit' "${rate[@]}" --schedule wsd --steps 9 --warmup 4 --lr-decay 6
+  refuse 2 '--lr-base-batch has no meaning' "${rate[@]}" --lr-base-batch 32
+  refuse 2 '--lr-scaling needs --lr-base-batch' "${rate[@]}" --lr-scaling sqrt
+  refuse 2 '--data is missing' lr-find gpt
+  refuse 2 'is not below --most-lr' lr-find gpt --data text --least-lr 1 --most-lr 1
+  refuse 2 'at least 10' lr-find gpt --data text --updates 9
+  refuse 2 'above 1' lr-find gpt --data text --divergence 1
+  refuse 2 'computes nothing' lr-find gpt --data text --device dry
   refuse 2 'larger than the learning rate' train gpt --data text --lr 0.1 --min-lr 0.2
   refuse 2 'longer than the run' train gpt --data text --steps 5 --warmup 6
   local scale

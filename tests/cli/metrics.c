@@ -15,7 +15,8 @@ static const struct {
     {"plan",
      "device precision effective_batch micro_batch accumulation_steps recomputed_ops budget_bytes "
      "planned_bytes read_ahead_bytes library_bytes"},
-    {"step", "step loss lr grad_norm loss_scale skipped replayed seconds samples_per_s peak_bytes"},
+    {"step", "step loss lr momentum grad_norm loss_scale skipped replayed seconds samples_per_s "
+             "peak_bytes"},
     {"eval", "step loss accuracy"},
     {"end", "steps skipped val_loss val_accuracy samples_per_s tokens_per_s planned_bytes "
             "peak_bytes seconds"},

@@ -64,7 +64,7 @@ UNITS = {"src/backend/cpu/blocks.c": ("cpu_blocks", "cpu_stream"), "src/backend/
 # Tests of whole graphs and of training, on the CPU.
 PROGRAMS = {
     "rules": ("gradients", "gpt2", "norms", "batch_norm", "training", "precision", "graph", "invariants"),
-    "trainer": ("scaler", "update", "losses", "losses_refused", "losses_extreme", "loss_scaling", "batch_norm",
+    "trainer": ("scaler", "schedules", "range_test", "update", "losses", "losses_refused", "losses_extreme", "loss_scaling", "batch_norm",
                 "whole_windows", "norms", "fit", "precision", "numerics", "gradients", "invariants", "training",
                 "waiting", "out_of_memory", "bench"),
 }

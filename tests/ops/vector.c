@@ -22,7 +22,7 @@ static bool read_tensor(FILE *file, op_vector *vector) {
   t->data = calloc((size_t)t->count, sizeof(double));
   for (int64_t i = 0; t->data && i < t->count; i++) {
     if (fscanf(file, "%lf", &t->data[i]) != 1) return false;
-    if (t->dtype == AC_F32) t->data[i] = (double)(float)t->data[i];
+    if (strcmp(dtype, "f32") == 0) t->data[i] = (double)(float)t->data[i];
   }
   return t->data != NULL;
 }

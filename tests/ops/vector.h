@@ -19,7 +19,7 @@ typedef struct op_vector {
   struct {
     char name[32];
     double value;
-  } attribute[12];
+  } attribute[16];
   op_vector_tensor tensor[48];
 } op_vector;
 

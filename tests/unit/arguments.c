@@ -381,6 +381,17 @@ static void trainers(void) {
   ac_evaluation evaluation;
   HARMLESS(ac_schedule_rate, schedule,
            ac_schedule_rate(NULL, 0) == ac_schedule_rate(&(ac_schedule){0}, 0));
+  HARMLESS(ac_schedule_momentum, schedule, ac_schedule_momentum(NULL, 0) == -1);
+  HARMLESS(ac_trainer_rate, trainer, ac_trainer_rate(NULL) == 0);
+  ac_rate_point points[10];
+  ac_rate_test tested;
+  const ac_rate_test_desc tests = {0};
+  REFUSED(ac_trainer_test_rates, trainer, ac_trainer_test_rates(NULL, &tests, points, &tested));
+  ZEROED(ac_trainer_test_rates, desc, ac_trainer_test_rates(trainer, NULL, points, &tested),
+         ac_trainer_test_rates(trainer, &tests, points, &tested));
+  REFUSED(ac_trainer_test_rates, points, ac_trainer_test_rates(trainer, &tests, NULL, &tested));
+  REFUSED(ac_trainer_test_rates, result, ac_trainer_test_rates(trainer, &tests, points, NULL));
+  REFUSED(ac_trainer_observe_validation, trainer, ac_trainer_observe_validation(NULL, 1));
   REFUSED(ac_trainer_create, trainer, ac_trainer_create(NULL, plan, NULL));
   NOT_MADE(ac_trainer_create, plan, ac_trainer, e, ac_trainer_create(&e, NULL, NULL));
   ac_trainer *t;

@@ -463,9 +463,40 @@ static void datasets_must_match_the_inputs(void **state) {
   stop(&s);
 }
 
+static int64_t reductions(setting *s, const ac_fit_desc *desc) {
+  const ac_schedule schedule = {
+      .kind = AC_SCHEDULE_PLATEAU, .lr = 0.5, .gamma = 0.5, .patience = -1, .threshold = 0.999};
+  ac_trainer_free(s->trainer);
+  assert_ok(ac_trainer_create(&s->trainer, s->plan, &(ac_trainer_desc){.schedule = schedule}));
+  if (!desc->eval_every || !desc->validation)
+    assert_refused(ac_fit(s->trainer, desc, NULL), AC_ERROR_ARGUMENT, "goes by validation");
+  else assert_ok(ac_fit(s->trainer, desc, NULL));
+  return s->trainer->plateau.reductions;
+}
+
+/* All but the first are bad. The final evaluation counts where it is the one that was due. */
+static void a_plateau_goes_by_regular_validations(void **state) {
+  (void)state;
+  setting s;
+  start(&s, 4, (ac_plan_desc){.batch = 2});
+  for (int every = 1; every < 6; every++) {
+    ac_fit_desc desc = {
+        .train = s.dataset, .validation = s.dataset, .steps = 4, .eval_every = every};
+    assert_int_equal(reductions(&s, &desc), every > 4 ? 0 : 4 / every - 1);
+    desc.eval_samples = 1;
+    assert_int_equal(reductions(&s, &desc), every > 2 ? 0 : 4 / every - 2);
+  }
+  assert_int_equal(reductions(&s, &(ac_fit_desc){.train = s.dataset, .steps = 4, .eval_every = 1}),
+                   0);
+  assert_int_equal(
+      reductions(&s, &(ac_fit_desc){.train = s.dataset, .validation = s.dataset, .steps = 4}), 0);
+  stop(&s);
+}
+
 static void schedules_have_their_shape(void **state) {
   (void)state;
-  ac_schedule c = {AC_SCHEDULE_COSINE, 1e-3, 1e-4, 100, 2000};
+  ac_schedule c = {
+      .kind = AC_SCHEDULE_COSINE, .lr = 1e-3, .min_lr = 1e-4, .warmup = 100, .total = 2000};
   assert_true(fabs(ac_schedule_rate(&c, 0) - 1e-3 / 101) < 1e-12);
   assert_true(fabs(ac_schedule_rate(&c, 99) - 1e-3 * 100 / 101) < 1e-12);
   assert_true(ac_schedule_rate(&c, 100) == 1e-3);
@@ -474,7 +505,7 @@ static void schedules_have_their_shape(void **state) {
   assert_true(ac_schedule_rate(&c, 5000) == 1e-4);
   c.warmup = c.total; /* nothing is left for the cosine */
   assert_true(ac_schedule_rate(&c, 2000) == 1e-4);
-  ac_schedule k = {AC_SCHEDULE_CONSTANT, 2, 0, 1, 0};
+  ac_schedule k = {.lr = 2, .warmup = 1};
   assert_true(ac_schedule_rate(&k, 0) == 1);
   assert_true(ac_schedule_rate(&k, 1) == 2);
 }
@@ -498,6 +529,7 @@ int main(void) {
       cmocka_unit_test(a_loss_that_is_not_finite_is_explained),
       cmocka_unit_test(an_overflow_names_its_op),
       cmocka_unit_test(datasets_must_match_the_inputs),
+      cmocka_unit_test(a_plateau_goes_by_regular_validations),
       cmocka_unit_test(schedules_have_their_shape),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

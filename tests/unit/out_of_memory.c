@@ -276,6 +276,60 @@ static void graphs_that_cannot_grow_fail(void **state) {
   assert_in_range(failures, 10, 100);
 }
 
+static void read_all(ac_trainer *trainer, float all[2048], int64_t *total) {
+  *total = 0;
+  for (int i = 0; i < ac_trainer_parameter_count(trainer); i++) {
+    ac_tensor_info info;
+    assert_ok(ac_trainer_parameter_info(trainer, i, &info));
+    int64_t count = 1;
+    for (int d = 0; d < info.rank; d++) count *= info.shape[d];
+    assert_true(*total + count <= 2048);
+    assert_ok(ac_trainer_get_parameter(trainer, i, 0, count, all + *total));
+    *total += count;
+  }
+}
+
+/* A range test that finds no memory, for what it keeps or within its run, leaves the model. */
+static void a_range_test_gives_back_what_it_took(void **state) {
+  (void)state;
+  static const ac_field three[] = {
+      {"tokens", AC_I32, TOKENS}, {"targets", AC_I32, TOKENS}, {"weights", AC_F32, TOKENS}};
+  static float ones[SAMPLES * TOKENS], before[2048], after[2048];
+  const void *const same[] = {numbers, numbers, ones};
+  for (int i = 0; i < SAMPLES * TOKENS; i++) ones[i] = 1;
+  const ac_plan_desc trains = {.batch = 4, .micro_batch = 2, .recompute = AC_RECOMPUTE_ALL};
+  ac_trainer *trainer;
+  ac_dataset *samples;
+  ac_rate_point points[10];
+  ac_rate_test test;
+  int64_t total;
+  assert_ok(ac_device_open(&device, &(ac_device_desc){.name = "cpu", .allocator = &allocator}));
+  assert_ok(ac_plan_create(&training, graph, device, &trains));
+  assert_ok(ac_trainer_create(&trainer, training, NULL));
+  assert_ok(ac_dataset_from_memory(&samples, SAMPLES, 3, three, same));
+  const ac_rate_test_desc desc = {.train = samples, .updates = 10};
+  assert_ok(ac_trainer_test_rates(trainer, &desc, points, &test));
+  read_all(trainer, before, &total);
+  int failures = 0, k = 1;
+  for (bool reached = true; reached; k++) {
+    const long blocks = live;
+    countdown = k;
+    const ac_status status = ac_trainer_test_rates(trainer, &desc, points, &test);
+    reached = countdown == 0;
+    countdown = 0;
+    assert_true(status == AC_OK || status == AC_ERROR_MEMORY);
+    assert_int_equal(live, blocks);
+    failures += status != AC_OK;
+    read_all(trainer, after, &total);
+    assert_memory_equal(before, after, (size_t)total * sizeof *before);
+  }
+  assert_true(failures > 10);
+  ac_dataset_free(samples);
+  ac_trainer_free(trainer);
+  ac_plan_free(training);
+  ac_device_close(device);
+}
+
 /* ---- files ----------------------------------------------------------------------------------- */
 
 enum { IMAGES = 4, SIDE = 2, RECORD = 1 + 3 * 32 * 32 };
@@ -331,6 +385,7 @@ int main(void) {
       cmocka_unit_test(failed_creations_leave_nothing),
       cmocka_unit_test(every_creation_is_tried),
       cmocka_unit_test(graphs_that_cannot_grow_fail),
+      cmocka_unit_test(a_range_test_gives_back_what_it_took),
   };
   return cmocka_run_group_tests(tests, open_all, close_all);
 }

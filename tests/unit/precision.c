@@ -166,6 +166,49 @@ static void a_refusal_names_half_precision(void **state) {
   ac_device_close(device);
 }
 
+/* As the refusal says it: what is named first takes more memory than what comes on top of it, and
+ * each amount is enough. */
+static void a_refusal_names_approximations(void **state) {
+  (void)state;
+  static const char *const names[] = {"with optimizer state in 8 bits", "also with weights in bf16",
+                                      "also with gradients in bf16"};
+  ac_device *device = open_device("dry");
+  ac_graph *graph = test_gpt_graph(
+      &(test_gpt){.layers = 3, .width = 96, .context = 8, .vocab = 1000, .heads = 4});
+  ac_plan *plan;
+  ac_plan_desc desc = {.batch = 4, .memory = 1};
+  assert_refused(ac_plan_create(&plan, graph, device, &desc), AC_ERROR_BUDGET,
+                 "with other results it would need");
+  char text[1024];
+  snprintf(text, sizeof text, "%s", ac_last_error());
+  double before = INFINITY;
+  for (int k = 0; k < 3; k++) {
+    const char *name = strstr(text, names[k]), *amount = name;
+    assert_non_null(name);
+    for (int words = 0; words < 3; words += *--amount == ' ') continue;
+    const double mebibytes = strtod(amount, NULL);
+    assert_non_null(strstr(amount, "MiB"));
+    assert_true(mebibytes < before);
+    before = mebibytes;
+    desc.optimizer_state = AC_STATE_8BIT;
+    desc.state_f32 = "";
+    if (k > 0) desc.precision = AC_PRECISION_BF16, desc.weights = AC_WEIGHTS_BF16;
+    if (k > 1) desc.gradient_storage = AC_GRADIENT_BF16;
+    desc.memory = (uint64_t)((mebibytes - 0.1) * 1048576);
+    assert_refused(ac_plan_create(&plan, graph, device, &desc), AC_ERROR_BUDGET, "needs at least");
+    desc.memory = (uint64_t)((mebibytes + 0.1) * 1048576);
+    assert_ok(ac_plan_create(&plan, graph, device, &desc));
+    ac_plan_free(plan);
+  }
+  /* What the optimizer cannot take is not named. */
+  desc = (ac_plan_desc){.batch = 4, .memory = 1, .optimizer = AC_ADAFACTOR};
+  assert_refused(ac_plan_create(&plan, graph, device, &desc), AC_ERROR_BUDGET, "needs at least");
+  assert_null(strstr(ac_last_error(), "8 bits"));
+  assert_null(strstr(ac_last_error(), "weights in bf16"));
+  ac_graph_free(graph);
+  ac_device_close(device);
+}
+
 /* Without a backward pass too; and what is only remarked upon is not measured. */
 static void refusals_measure_nothing(const char *name, ac_precision precision) {
   ac_device *device = open_device(name);
@@ -365,6 +408,7 @@ int main(void) {
       cmocka_unit_test(scratch_grows_with_the_product),
       cmocka_unit_test(weights_shrink_without_training),
       cmocka_unit_test(a_refusal_names_half_precision),
+      cmocka_unit_test(a_refusal_names_approximations),
       cmocka_unit_test(refusals_measure_nothing_anywhere),
       cmocka_unit_test(every_step_tells_its_dtypes),
       cmocka_unit_test(odd_graphs_train_everywhere),

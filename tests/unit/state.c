@@ -69,12 +69,21 @@ static ac_fit_desc draw_fit(uint64_t *random, const ac_plan_desc *plan) {
   return fit;
 }
 
+/* A rate that falls with nearly every validation. */
+static const ac_schedule impatient = {.kind = AC_SCHEDULE_PLATEAU,
+                                      .lr = 0.02,
+                                      .warmup = 1,
+                                      .gamma = 0.5,
+                                      .patience = -1,
+                                      .threshold = 0.3};
+
 static setting draw_setting(uint64_t *random, const char *device, int number) {
   setting s = {.device = device, .model = {.norm = draw(random, 2), .two = draw(random, 2)}};
   s.plan = draw_plan(random, &s.model, number);
   s.trainer = draw_trainer(random, &s.plan);
   s.fit = draw_fit(random, &s.plan);
   s.validates = draw(random, 4) > 0;
+  if (s.validates && s.fit.eval_every && number % 2) s.trainer.schedule = impatient;
   snprintf(s.text, sizeof s.text,
            "case %d, %s %s, micro-batch %d%s, read ahead %d, optimizer %d%s, last window %d%s%s%s",
            number, device, ac_precision_name(s.plan.precision), (int)s.plan.micro_batch,
@@ -112,7 +121,7 @@ typedef struct story {
 } story;
 
 /* How often what is worth testing came to pass. */
-static struct { int cuts, replayed, skipped, in_window, evaluation_due; } seen;
+static struct { int cuts, replayed, skipped, in_window, evaluation_due, reduced; } seen;
 
 static bool on_event(void *user, const ac_fit_event *event) {
   story *s = user;
@@ -130,6 +139,7 @@ static bool on_event(void *user, const ac_fit_event *event) {
   seen.replayed += event->kind == AC_FIT_STEP && event->replayed;
   seen.skipped += event->kind == AC_FIT_STEP && event->update.skipped && !event->replayed;
   seen.evaluation_due += s->r.trainer->fit.evaluation_due == 1;
+  seen.reduced += s->r.trainer->plateau.reductions > 0;
   return s->cut.goes_on;
 }
 
@@ -258,10 +268,11 @@ static void a_run_that_was_cut_is_the_run(const char *device) {
   try_cases(device, cpu ? 90 : 12, cpu ? 5 : 3);
   if (!cpu) return;
   print_message("%d cuts: %d in windows, %d before one that runs again, %d after one that was "
-                "skipped, %d before an evaluation\n",
-                seen.cuts, seen.in_window, seen.replayed, seen.skipped, seen.evaluation_due);
+                "skipped, %d before an evaluation, %d at a reduced rate\n",
+                seen.cuts, seen.in_window, seen.replayed, seen.skipped, seen.evaluation_due,
+                seen.reduced);
   assert_true(seen.in_window > 30 && seen.replayed > 10 && seen.skipped > 10 &&
-              seen.evaluation_due > 10);
+              seen.evaluation_due > 10 && seen.reduced > 10);
 }
 ON_SHARED_DEVICES(a_run_that_was_cut_is_the_run)
 
@@ -320,6 +331,10 @@ static void try_lengths(const setting *s) {
   }
 }
 
+static ac_schedule lengthened(int eval_every) {
+  return eval_every ? impatient : (ac_schedule){.lr = 0.02};
+}
+
 static void a_run_that_becomes_longer_is_the_longer_run(void **state) {
   (void)state;
   for (int every = 0; every < 7; every++)
@@ -327,7 +342,7 @@ static void a_run_that_becomes_longer_is_the_longer_run(void **state) {
       for (int none = 0; none < 2; none++)
         try_lengths(&(setting){.device = "cpu",
                                .plan = {.batch = BATCH},
-                               .trainer = {.seed = 3, .schedule = {.lr = 0.02}},
+                               .trainer = {.seed = 3, .schedule = lengthened(every)},
                                .fit = {.steps = 12,
                                        .eval_every = every,
                                        .eval_samples = samples,

@@ -2,6 +2,8 @@
  * and the trainer, with a window in progress, is what it was. */
 #include "victims.h"
 
+#include <math.h>
+
 #include "checksums.h"
 #include "core/error.h"
 #include "io/safetensors.h"
@@ -223,6 +225,48 @@ static void values_make_sense(void **state) {
   refuses(&v, bad.text, AC_ERROR_UNSUPPORTED, "is a state of version 2; 1 is read");
   free(h);
   free_victim(&v);
+}
+
+/* A schedule that goes by validation has four values more, which are there together. */
+static void a_plateau_is_whole(void **state) {
+  (void)state;
+  static const char *const keys[] = {"plateau.best", "plateau.bad", "plateau.cooling",
+                                     "plateau.reductions"};
+  static const char *const nonsense[] = {"nan", "-1", "1.5", "99999999999999999999"};
+  ac_trainer_desc desc = trained;
+  desc.schedule.kind = AC_SCHEDULE_PLATEAU;
+  const test_path good = in_folder("plateau");
+  run r = begin_run(&both, &split, &desc, 3, 3);
+  assert_ok(ac_trainer_observe_validation(r.trainer, 2));
+  assert_ok(ac_trainer_save_state(r.trainer, good.text, NULL, 0));
+  end_run(&r);
+  victim v = make_victim(&both, &split, &desc, 3);
+  holding *h = holding_of(good.text);
+  for (int i = 0; i < 4; i++) {
+    text_pair *pair = find_pair(h, keys[i]), kept = *pair;
+    strcpy(pair->value, nonsense[i]);
+    refuses_value(&v, h, kept.key);
+    *pair = h->pairs[--h->pair_count];
+    refuses_value(&v, h, kept.key);
+    h->pairs[h->pair_count++] = *pair;
+    *pair = kept;
+  }
+  free(h);
+  free_victim(&v);
+}
+
+/* Of a run whose rate did not go by validation: it begins to. */
+static void a_plateau_begins_where_there_was_none(void **state) {
+  (void)state;
+  ac_trainer_desc desc = trained;
+  desc.schedule.kind = AC_SCHEDULE_PLATEAU;
+  run r = begin_run(&both, &split, &desc, 3, 3);
+  for (int i = 0; i < 20; i++) assert_ok(ac_trainer_observe_validation(r.trainer, 2));
+  assert_true(ac_trainer_rate(r.trainer) < trained.schedule.lr);
+  assert_ok(ac_trainer_load_state(r.trainer, good_state().text));
+  assert_true(ac_trainer_rate(r.trainer) == trained.schedule.lr);
+  assert_true(isinf(r.trainer->plateau.best));
+  end_run(&r);
 }
 
 static void every_tensor_is_needed(void **state) {
@@ -793,6 +837,8 @@ int main(void) {
       cmocka_unit_test(damage_is_named),
       cmocka_unit_test(every_value_is_needed),
       cmocka_unit_test(values_make_sense),
+      cmocka_unit_test(a_plateau_is_whole),
+      cmocka_unit_test(a_plateau_begins_where_there_was_none),
       cmocka_unit_test(every_tensor_is_needed),
       cmocka_unit_test(tensors_of_other_dtypes_are_refused),
       cmocka_unit_test(other_trainers_refuse),

@@ -429,9 +429,9 @@ static void wrong_calls_are_refused(void **state) {
                  AC_ERROR_ARGUMENT, "learning rates");
   assert_refused(
       ac_trainer_create(&other, r.plan,
-                        &(ac_trainer_desc){.schedule = {AC_SCHEDULE_COSINE, 1, 0, 0, 0}}),
+                        &(ac_trainer_desc){.schedule = {.kind = AC_SCHEDULE_COSINE, .lr = 1}}),
       AC_ERROR_ARGUMENT, "a cosine schedule needs");
-  static const int unknown[] = {-1, 2, 7};
+  static const int unknown[] = {-1, AC_SCHEDULE_COUNT, 99};
   for (int i = 0; i < 3; i++) {
     const ac_schedule schedule = {.kind = (ac_schedule_kind)unknown[i], .lr = 1, .total = 9};
     assert_refused(ac_trainer_create(&other, r.plan, &(ac_trainer_desc){.schedule = schedule}),
@@ -441,7 +441,8 @@ static void wrong_calls_are_refused(void **state) {
   /* The rate of a negative lr is 0, and that of lr 0 AdamW's default. */
   static const double above[][2] = {{-1, 1e-4}, {0, 2e-3}, {0.1, 0.2}};
   for (int i = 0; i < 3; i++) {
-    ac_schedule schedule = {AC_SCHEDULE_COSINE, above[i][0], above[i][1], 0, 9};
+    ac_schedule schedule = {
+        .kind = AC_SCHEDULE_COSINE, .lr = above[i][0], .min_lr = above[i][1], .total = 9};
     assert_refused(ac_trainer_create(&other, r.plan, &(ac_trainer_desc){.schedule = schedule}),
                    AC_ERROR_ARGUMENT, "above the learning rate");
     schedule.min_lr = i == 0 ? 0 : 1e-3; /* at most it */

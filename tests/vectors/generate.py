@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the frozen results in this folder; see README.md for the formats.
 
-    python generate.py [FOLDER]
+    python generate.py [FOLDER [NAME...]]
 
 Needs PyTorch and numpy, and transformers and safetensors for gpt2_tiny. Inputs are float32 drawn from a seed of their
 own per case; results are computed in double by PyTorch and rounded to float32 at the end. Running it again with the
@@ -42,6 +42,12 @@ class File:
         texts = [str(v) if integer else f"{np.float32(v):.9g}" for v in values]
         for i in range(0, len(texts), 12):
             self.lines.append(" ".join(texts[i : i + 12]))
+
+    def doubles(self, name, values):
+        self.lines.append(f"tensor {name} f64 1 {len(values)}")
+        texts = [f"{v:.17g}" for v in values]
+        for i in range(0, len(texts), 6):
+            self.lines.append(" ".join(texts[i : i + 6]))
 
     def draw(self, *shape, low=-1.0, high=1.0):
         """A leaf in double whose values are floats."""
@@ -468,6 +474,152 @@ def loss_scaler(f):
     trace("past_the_end_of_floats", [0] * 12 + [1] + [0] * 9, scale=3e37, growth=3, backoff=0.25, interval=2)
 
 
+KINDS = ("constant cosine linear restarts one_cycle cyclic step multistep exponential stable_decay inverse_sqrt "
+         "plateau").split()
+CYCLES = dict(triangular=0, triangular2=1, exp_range=2)
+ANNEALS = dict(cos=1, linear=2)
+
+
+def moved(optimizer):
+    group = optimizer.param_groups[0]
+    return group["betas"][0] if "betas" in group else group["momentum"]
+
+
+def optimizer_of(rule, lr, parameters):
+    if rule == "sgd":
+        return torch.optim.SGD(parameters, lr=lr, momentum=0.9, weight_decay=0.1)
+    return torch.optim.AdamW(parameters, lr=lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.1)
+
+
+def schedules(f):
+    """The names of attributes are those of ac_schedule's fields."""
+    S = torch.optim.lr_scheduler
+
+    def trace(name, make, count, moves=False, rule="adamw", **a):
+        f.case(name, **(a | dict(kind=KINDS.index(a["kind"]))))
+        optimizer = optimizer_of(rule, a["lr"], [torch.nn.Parameter(torch.zeros(1))])
+        scheduler = make(optimizer)
+        warmup = a.get("warmup", 0)
+        if warmup:
+            first = S.LinearLR(optimizer, start_factor=1 / (warmup + 1), end_factor=1, total_iters=warmup)
+            scheduler = S.SequentialLR(optimizer, [first, scheduler], [warmup])
+        rates, momenta = [], []
+        for update in range(count):
+            rates.append(optimizer.param_groups[0]["lr"])
+            momenta.append(moved(optimizer))
+            optimizer.step()
+            if update + 1 < count:
+                scheduler.step()
+        f.doubles("rate", rates)
+        if moves:
+            f.doubles("momentum", momenta)
+
+    trace("constant", lambda o: S.ConstantLR(o, factor=1), 40, kind="constant", lr=3e-4)
+    trace("constant_warmup", lambda o: S.ConstantLR(o, factor=1), 40, kind="constant", lr=3e-4, warmup=7)
+    trace("linear", lambda o: S.LinearLR(o, 1, 0.1, 60), 90, kind="linear", lr=0.02, min_lr=0.002, total=60)
+    trace("linear_to_zero", lambda o: S.LinearLR(o, 1, 0, 50), 50, kind="linear", lr=0.02, total=50)
+    trace("linear_warmup", lambda o: S.LinearLR(o, 1, 0.25, 50), 90, kind="linear", lr=0.02, min_lr=0.005,
+          warmup=10, total=60)
+    trace("cosine", lambda o: S.CosineAnnealingLR(o, 80, 1e-5), 81, kind="cosine", lr=1e-3, min_lr=1e-5, total=80)
+    trace("cosine_warmup", lambda o: S.CosineAnnealingLR(o, 80, 1e-5), 86, kind="cosine", lr=1e-3, min_lr=1e-5,
+          warmup=5, total=85)
+    trace("restarts", lambda o: S.CosineAnnealingWarmRestarts(o, 13, 1, 1e-4), 90, kind="restarts", lr=0.1,
+          min_lr=1e-4, period=13)
+    trace("restarts_longer", lambda o: S.CosineAnnealingWarmRestarts(o, 5, 3), 220, kind="restarts", lr=0.1,
+          period=5, period_factor=3)
+    trace("restarts_of_one", lambda o: S.CosineAnnealingWarmRestarts(o, 1, 2, 1e-3), 70, kind="restarts", lr=0.1,
+          min_lr=1e-3, period=1, period_factor=2)
+
+    def one_cycle(name, count, rule="adamw", three=False, anneal="cos", rise=0.3, start=25, end=1e4, low=0.85, high=0.95):
+        trace(name, lambda o: S.OneCycleLR(o, 0.05, total_steps=count, pct_start=rise, anneal_strategy=anneal,
+                                           base_momentum=low, max_momentum=high, div_factor=start,
+                                           final_div_factor=end, three_phase=three), count, True, rule,
+              kind="one_cycle", lr=0.05, total=count, rise=rise, anneal=ANNEALS[anneal], three_phases=three,
+              start_divisor=start, end_divisor=end, min_momentum=low, max_momentum=high)
+
+    one_cycle("one_cycle", 100)
+    one_cycle("one_cycle_of_sgd", 77, rule="sgd")
+    one_cycle("one_cycle_linear", 83, anneal="linear", rise=0.45, start=10, end=100, low=0.7, high=0.99)
+    one_cycle("one_cycle_three", 101, three=True, rise=0.4)
+    one_cycle("one_cycle_three_linear", 64, three=True, anneal="linear")
+    one_cycle("one_cycle_short", 3)
+
+    def cyclic(name, count, up, down=None, mode="triangular", gamma=1.0, rule="adamw", low=0.8, high=0.9):
+        trace(name, lambda o: S.CyclicLR(o, 1e-3, 6e-2, up, down, mode, gamma, base_momentum=low, max_momentum=high),
+              count, True, rule, kind="cyclic", lr=6e-2, min_lr=1e-3, period=up, fall=down or 0, cycle=CYCLES[mode],
+              gamma=gamma, min_momentum=low, max_momentum=high)
+
+    cyclic("triangular", 100, 8)
+    cyclic("triangular_of_sgd", 60, 7, rule="sgd", low=0.5, high=0.95)
+    cyclic("triangular_steep", 100, 3, 14)
+    cyclic("triangular2", 150, 11, mode="triangular2")
+    cyclic("triangular2_steep", 150, 11, 4, mode="triangular2")
+    cyclic("exp_range", 150, 10, mode="exp_range", gamma=0.994)
+    trace("step", lambda o: S.StepLR(o, 7, 0.5), 90, kind="step", lr=0.1, period=7, gamma=0.5)
+    trace("step_default", lambda o: S.StepLR(o, 10), 40, kind="step", lr=0.1, period=10)
+    trace("multistep", lambda o: S.MultiStepLR(o, [6, 7, 40], 0.3), 60, kind="multistep", lr=0.1, gamma=0.3,
+          milestone0=6, milestone1=7, milestone2=40)
+    trace("exponential", lambda o: S.ExponentialLR(o, 0.97), 200, kind="exponential", lr=0.1, gamma=0.97)
+    trace("exponential_warmup", lambda o: S.ExponentialLR(o, 0.97), 60, kind="exponential", lr=0.1, gamma=0.97,
+          warmup=9)
+    trace("exponential_up", lambda o: S.ExponentialLR(o, 1.2), 100, kind="exponential", lr=1e-7, gamma=1.2)
+
+    def plateau(name, losses, absolute=False, factor=0.1, low=0, **a):
+        f.case(name, kind=KINDS.index("plateau"), lr=0.1, gamma=factor, min_lr=low, threshold_absolute=absolute, **a)
+        optimizer = optimizer_of("adamw", 0.1, [torch.nn.Parameter(torch.zeros(1))])
+        scheduler = S.ReduceLROnPlateau(optimizer, factor=factor, patience=max(a["patience"], 0),
+                                        cooldown=a.get("cooldown", 0), threshold=max(a["threshold"], 0),
+                                        threshold_mode="abs" if absolute else "rel", min_lr=low)
+        rates = []
+        for loss in losses:
+            scheduler.step(loss)
+            rates.append(optimizer.param_groups[0]["lr"])
+        f.doubles("loss", losses)
+        f.doubles("rate", rates)
+
+    def noisy(count, seed):
+        noise = np.random.default_rng(seed).uniform(-0.05, 0.05, count)
+        return [1 / (1 + 0.1 * i) + float(n) for i, n in enumerate(noise)]
+
+    # A negative setting is ac_schedule's zero.
+    plateau("plateau", noisy(200, 1), patience=5, threshold=1e-4, factor=0.5)
+    plateau("plateau_cooldown", noisy(200, 2), patience=2, cooldown=4, threshold=0.01, factor=0.5)
+    plateau("plateau_impatient", noisy(60, 3), patience=-1, threshold=-1, factor=0.9)
+    plateau("plateau_absolute", noisy(200, 4), absolute=True, patience=3, cooldown=1, threshold=0.02, factor=0.3)
+    plateau("plateau_floor", [1.0] * 80, patience=3, threshold=1e-4, factor=0.4, low=1e-3)
+    plateau("plateau_to_the_end", [1.0] * 60, patience=1, threshold=1e-4)
+    plateau("plateau_below_zero", [-1.0, -1.5, -1.5001, -1.6, -1.6, -1.6, -1.6, -2.0], patience=1, threshold=0.01)
+
+
+def scheduled_updates(f):
+    """A linear layer of two outputs, trained while a schedule moves rate and momentum."""
+    S = torch.optim.lr_scheduler
+
+    def train(name, rule, make, **a):
+        f.case(name, adamw=rule == "adamw", **a)
+        x, y = f.draw(4, 3).detach(), f.draw(4, 2).detach()
+        w = torch.nn.Parameter(f.draw(2, 3).detach().clone())
+        f.tensor("x", x)
+        f.tensor("y", y)
+        f.tensor("p0", w.clone())
+        optimizer = optimizer_of(rule, a["lr"], [w])
+        scheduler, results = make(optimizer), []
+        for _ in range(a["updates"]):
+            optimizer.zero_grad()
+            F.mse_loss(x @ w.T, y).backward()
+            optimizer.step()
+            scheduler.step()
+            results.append(w.detach().clone())
+        f.tensor("p", torch.stack(results))
+
+    train("one_cycle", "adamw", lambda o: S.OneCycleLR(o, 0.05, total_steps=30), kind=KINDS.index("one_cycle"), lr=0.05,
+          total=30, updates=29)
+    train("cyclic", "adamw", lambda o: S.CyclicLR(o, 1e-3, 0.05, 4, 7), kind=KINDS.index("cyclic"), lr=0.05,
+          min_lr=1e-3, period=4, fall=7, updates=30)
+    train("one_cycle_of_sgd", "sgd", lambda o: S.OneCycleLR(o, 0.1, total_steps=30), kind=KINDS.index("one_cycle"),
+          lr=0.1, total=30, updates=29)
+
+
 def gpt2_tiny(folder):
     """A whole GPT-2, as transformers makes, stores and differentiates it."""
     from safetensors.torch import save_file
@@ -519,12 +671,16 @@ def main():
                    softmax=softmax, attention=attention, transpose=transpose, cross_entropy=cross_entropy,
                    linear_cross_entropy=linear_cross_entropy, mean_squared_error=mean_squared_error, conv2d=conv2d,
                    pool2d=pool2d, concat=concat, upsample_nearest2d=upsample_nearest2d, optimizer=optimizer, lion=lion, adafactor=adafactor,
-                   loss_scaler=loss_scaler)
+                   loss_scaler=loss_scaler, schedules=schedules, scheduled_updates=scheduled_updates)
+    only = sys.argv[2:]
     for name, write in writers.items():
+        if only and name not in only:
+            continue
         f = File(folder, name)
         write(f)
         f.close()
-    gpt2_tiny(folder)
+    if not only or "gpt2_tiny" in only:
+        gpt2_tiny(folder)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ typedef struct option {
   bool ignored;         /* set by options_ignore */
 } option;
 
-enum { OPTION_ROWS = 96 };
+enum { OPTION_ROWS = 128 };
 
 typedef struct options {
   const char *command; /* "train gpt" */

@@ -19,8 +19,8 @@ static void defaults(void *self, train_flags *flags) {
   model->config = (gpt_config){.layers = 4, .heads = 4, .width = 128, .context = 64};
   flags->batch = 12;
   flags->steps = 2000;
-  flags->lr = 1e-3;
-  flags->schedule = AC_SCHEDULE_COSINE;
+  flags->rate.lr = 1e-3;
+  flags->rate.schedule = AC_SCHEDULE_COSINE;
   flags->beta2 = 0.99;
   flags->weight_decay = 0.1;
   flags->clip = 1;

@@ -24,8 +24,8 @@ static void shared_defaults(image_model *model, train_flags *flags) {
   flags->batch = 32;
   flags->read_ahead = 1;
   flags->epochs = 16;
-  flags->lr = 4e-3;
-  flags->schedule = AC_SCHEDULE_COSINE;
+  flags->rate.lr = 4e-3;
+  flags->rate.schedule = AC_SCHEDULE_COSINE;
   flags->beta2 = 0.99;
   flags->weight_decay = 0.05;
 }

@@ -21,6 +21,7 @@ static const struct {
     {"train", "train a model: gpt, mlp, resnet or mobilenet", train_main},
     {"eval", "say how well a saved model does", eval_main},
     {"plan", "say what training would take, before it takes it", plan_main},
+    {"lr-find", "try learning rates, and say which one suits", lr_find_main},
     {"verify", "compare training as planned with training on whole batches", verify_main},
     {"bench", "measure devices: gemm, ops, step, all or memory", bench_main},
     {"report", "write a page about runs: curves, results, memory, settings", report_main},

@@ -22,8 +22,8 @@ static void defaults(void *self, train_flags *flags) {
   flags->batch = 128;
   flags->read_ahead = 1;
   flags->epochs = 30;
-  flags->lr = 3e-3;
-  flags->schedule = AC_SCHEDULE_COSINE;
+  flags->rate.lr = 3e-3;
+  flags->rate.schedule = AC_SCHEDULE_COSINE;
   flags->beta2 = 0.999;
   flags->weight_decay = 0.2;
   flags->out = "accrue-mlp";

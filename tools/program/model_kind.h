@@ -5,6 +5,7 @@
 
 #include "program/data.h"
 #include "program/loss_scale.h"
+#include "program/rate.h"
 #include "common/options.h"
 
 #include <accrue/accrue.h>
@@ -21,9 +22,7 @@ typedef struct train_flags {
   int gradients;         /* ac_gradients, or GRADIENTS_BF16 */
   int optimizer_state;   /* ac_optimizer_state */
   const char *state_f32; /* NULL: as the library has it */
-  int schedule;          /* ac_schedule_kind */
-  double lr, min_lr;     /* min_lr < 0: lr / 10 */
-  int64_t warmup;        /* < 0: a small part of the run */
+  rate_flags rate;
   double beta1, beta2, weight_decay, momentum, clip;
   int last_window; /* ac_last_window */
   loss_scale_flags loss_scale;

@@ -32,9 +32,7 @@ void model_metadata_add(model_metadata *metadata, const char *key, const char *f
 /* ---- flags ----------------------------------------------------------------------------------- */
 
 static void set_defaults(setup *s) {
-  s->flags = (train_flags){.min_lr = -1,
-                           .warmup = -1,
-                           .beta1 = 0.9,
+  s->flags = (train_flags){.beta1 = 0.9,
                            .momentum = 0.9,
                            .seed = 1,
                            .device = "auto",
@@ -44,6 +42,7 @@ static void set_defaults(setup *s) {
                            .grace = 5,
                            .eval_every = 0};
   loss_scale_defaults(&s->flags.loss_scale);
+  rate_defaults(&s->flags.rate);
   s->kind->defaults(s->model, &s->flags);
 }
 
@@ -56,13 +55,6 @@ static void add_options(setup *s) {
        .fallback = f->steps ? NULL : "by epochs", .least = 1},
       {"epochs", "N", OPTION_INTEGER, &f->epochs, .help = "passes over the data instead",
        .fallback = f->epochs ? NULL : "by steps", .least = 1},
-      {"lr", "X", OPTION_REAL, &f->lr, .help = "learning rate"},
-      {"schedule", "constant|cosine", OPTION_CHOICE, &f->schedule,
-       .help = "of the learning rate after the warm-up"},
-      {"min-lr", "X", OPTION_REAL, &f->min_lr, .help = "where the cosine ends",
-       .fallback = "lr / 10"},
-      {"warmup", "N", OPTION_INTEGER, &f->warmup, .help = "updates of linear warm-up",
-       .fallback = "a tenth of the run, at most 100"},
       {"optimizer", "adamw|sgd|lion|adafactor", OPTION_CHOICE, &f->optimizer,
        .help = "update rule"},
       {"weights", "f32|bf16", OPTION_CHOICE, &f->weights,
@@ -148,6 +140,7 @@ static void add_options(setup *s) {
        .fallback = ""}};
   OPTIONS_ADD(&s->options, "Training", training);
   if (s->kind->classes) OPTIONS_ADD(&s->options, "Training", fold);
+  rate_add_options(&f->rate, &s->options);
   loss_scale_add_options(&f->loss_scale, &s->options);
   OPTIONS_ADD(&s->options, "Run", run);
   OPTIONS_ADD(&s->options, "State", state);
@@ -155,17 +148,22 @@ static void add_options(setup *s) {
 
 /* What does not matter to a verb stays accepted, so that the flags of `accrue train` can be handed
  * on whole. A plan has to do with neither the values that are computed nor the order of samples;
- * verifying makes a few updates at the full rate, runs again what overflows, and reads gradients.
- */
+ * verifying makes a few updates at the full rate, and runs again what overflows; a range test has
+ * rates of its own. */
 static void ignore_options(options *o, const char *verb) {
+  if (!strcmp(verb, "train")) return;
+  options_ignore(o, RATE_SCHEDULE_FLAGS);
   if (!strcmp(verb, "plan"))
-    options_ignore(o, "label-smoothing shift flip rotation scaling erase steps epochs lr schedule "
-                      "min-lr warmup beta1 beta2 weight-decay clip eval-every eval-samples seed "
+    options_ignore(o, "label-smoothing shift flip rotation scaling erase steps epochs lr "
+                      "beta1 beta2 weight-decay clip eval-every eval-samples seed "
                       "loss-scale loss-scale-init loss-scale-growth loss-scale-interval "
                       "loss-scale-backoff loss-scale-floor replay loader-threads out metrics "
                       "tensorboard histograms resume save-every save-minutes keep keep-best grace");
+  if (!strcmp(verb, "lr-find"))
+    options_ignore(o, "steps epochs lr eval-every eval-samples replay out metrics tensorboard "
+                      "histograms resume save-every save-minutes keep keep-best grace");
   if (!strcmp(verb, "verify"))
-    options_ignore(o, "steps epochs schedule min-lr warmup eval-every eval-samples replay "
+    options_ignore(o, "steps epochs eval-every eval-samples replay "
                       "loader-threads out metrics tensorboard histograms resume save-every "
                       "save-minutes keep keep-best grace");
 }
@@ -190,9 +188,7 @@ static int check_relevance(const setup *s) {
     return fail_usage("--weights bf16 needs --precision bf16");
   if (s->flags.optimizer_state != AC_STATE_8BIT && options_given(&s->options, "state-f32"))
     return fail_usage("--state-f32 has no meaning without --optimizer-state 8bit");
-  if (s->flags.schedule == AC_SCHEDULE_CONSTANT && options_given(&s->options, "min-lr"))
-    return fail_usage("--min-lr has no meaning for a constant schedule");
-  return STATUS_CONTINUE;
+  return rate_check(&s->flags.rate, &s->options, (ac_optimizer_kind)s->flags.optimizer);
 }
 
 /* Without gradients a window is a batch at once, and nobody can look at them. */
@@ -226,18 +222,18 @@ static int check_flags(setup *s) {
   if (f->micro_batch > f->batch)
     return fail_usage("--micro-batch %lld is larger than the batch of %lld",
                       (long long)f->micro_batch, (long long)f->batch);
-  if (f->steps && f->warmup > f->steps)
-    return fail_usage("--warmup %lld is longer than the run of %lld updates", (long long)f->warmup,
-                      (long long)f->steps);
-  if (f->min_lr > f->lr)
-    return fail_usage("--min-lr %g is larger than the learning rate %g", f->min_lr, f->lr);
-  return STATUS_CONTINUE;
+  if (f->rate.schedule == AC_SCHEDULE_PLATEAU && !f->eval_every)
+    return fail_usage("--schedule plateau goes by validations: give --eval-every");
+  /* What is wrong with it is said before data are read, unless their number says how long it is. */
+  return f->steps ? rate_schedule(&f->rate, f->steps, &s->trainer.schedule) : STATUS_CONTINUE;
 }
 
 static const char *sentence_of(const char *verb) {
   if (!strcmp(verb, "plan")) return "Says what training would take, before it takes it.";
   if (!strcmp(verb, "verify"))
     return "Compares training as planned with training on whole batches.";
+  if (!strcmp(verb, "lr-find"))
+    return "Tries learning rates from low to high, and says which one suits.";
   return "Trains a model and saves it.";
 }
 
@@ -356,11 +352,6 @@ static int open_data(setup *s) {
   return status;
 }
 
-/* Zero would mean the library's default. */
-static double or_off(double x) {
-  return x > 0 ? x : -1;
-}
-
 /* Counts the run's windows and lays the schedule over them. */
 static int make_schedule(setup *s) {
   const train_flags *f = &s->flags;
@@ -377,26 +368,16 @@ static int make_schedule(setup *s) {
     return fail("the %lld training samples do not fill one batch of %lld, and --last-window drop "
                 "leaves nothing",
                 (long long)count, (long long)f->batch);
-  int64_t warmup = f->warmup;
-  if (warmup < 0) warmup = s->steps / 10 < 100 ? s->steps / 10 : 100;
-  if (warmup > s->steps)
-    return fail_usage("--warmup %lld is longer than the run of %lld updates", (long long)warmup,
-                      (long long)s->steps);
-  s->trainer.schedule = (ac_schedule){.kind = (ac_schedule_kind)f->schedule,
-                                      .lr = or_off(f->lr),
-                                      .min_lr = f->min_lr < 0 ? f->lr / 10 : f->min_lr,
-                                      .warmup = warmup,
-                                      .total = s->steps};
-  return STATUS_CONTINUE;
+  return rate_schedule(&f->rate, s->steps, &s->trainer.schedule);
 }
 
 static int open_device(setup *s) {
   const train_flags *f = &s->flags;
   s->trainer.seed = (uint64_t)f->seed;
-  s->trainer.optimizer = (ac_optimizer_desc){.beta1 = or_off(f->beta1),
-                                             .beta2 = or_off(f->beta2),
+  s->trainer.optimizer = (ac_optimizer_desc){.beta1 = rate_or_off(f->beta1),
+                                             .beta2 = rate_or_off(f->beta2),
                                              .weight_decay = f->weight_decay,
-                                             .momentum = or_off(f->momentum),
+                                             .momentum = rate_or_off(f->momentum),
                                              .clip = f->clip};
   ac_device_desc device = {.name = f->device, .threads = (int)f->threads, .log = waiting_log};
   return ac_device_open(&s->device, &device) == AC_OK ? STATUS_CONTINUE : fail_library();

@@ -328,7 +328,7 @@ int verify_main(int argc, char **argv) {
   int status = setup_open_model(&s, "verify", argc, argv, more_flags);
   if (status == STATUS_CONTINUE && !s.data.train) status = fail_usage("--data is missing");
   if (status == STATUS_CONTINUE) {
-    s.trainer.schedule = (ac_schedule){.lr = s.flags.lr > 0 ? s.flags.lr : -1};
+    s.trainer.schedule = (ac_schedule){.lr = rate_or_off(s.flags.rate.lr)};
     status = verify(&s);
   }
   setup_close(&s);

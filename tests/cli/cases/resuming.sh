@@ -270,7 +270,7 @@ case_hostile_record() {
     refuse 2 "$1" train gpt --config edited.json --data text --metrics m
   }
   for edit in 'batch 0' 'batch 1.5' 'batch "6"' 'batch null' 'batch [6]' 'lr -1' 'lr "0.1"' 'min-lr -0.5' 'dropout 1' \
-    'warmup -2' 'seed -1' 'keep 1001' 'threads -1' 'memory -1' 'memory 0.5' 'schedule "linear"' 'schedule 1' 'schedule null' \
+    'warmup -2' 'seed -1' 'keep 1001' 'threads -1' 'memory -1' 'memory 0.5' 'schedule "square"' 'schedule 1' 'schedule null' \
     'keep-best 1' 'keep-best null' 'out 5' 'out null' 'device null' 'init true'; do
     bad "the run's record has no good value for --${edit%% *}" "${edit%% *}" "${edit#* }"
   done

@@ -32,6 +32,27 @@ flag_table() {
 * schedule constant
 * min-lr 1e-5
 * warmup 3
+* lr-period 2 | --schedule step
+* lr-period-factor 2 | --schedule restarts
+* lr-fall 3 | --schedule cyclic
+* lr-cycle triangular2 | --schedule cyclic
+* lr-factor 0.5 | --schedule step
+* lr-milestones 2,3 | --schedule multistep
+* lr-decay 3 | --schedule wsd
+* lr-anneal sqrt | --schedule wsd
+* lr-rise 0.4 | --schedule one-cycle
+* lr-start-divisor 5 | --schedule one-cycle
+* lr-end-divisor 5 | --schedule one-cycle
+* lr-phases three | --schedule one-cycle
+* cycle-momentum off | --schedule one-cycle
+* min-momentum 0.5 | --schedule one-cycle
+* max-momentum 0.99 | --schedule one-cycle
+* lr-patience 1 | --schedule plateau --eval-every 1
+* lr-cooldown 1 | --schedule plateau --eval-every 1
+* lr-threshold 0.1 | --schedule plateau --eval-every 1
+* lr-threshold-kind absolute | --schedule plateau --eval-every 1
+* lr-scaling sqrt | --lr-scaling linear --lr-base-batch 2
+* lr-base-batch 3 | --lr-scaling linear --lr-base-batch 2
 * optimizer sgd
 gpt optimizer-state 8bit | --width 64
 gpt state-f32 none | --optimizer-state 8bit --width 64
