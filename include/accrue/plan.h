@@ -73,6 +73,22 @@ typedef enum ac_optimizer_kind {
  * f32. May still change. */
 typedef enum ac_optimizer_state { AC_STATE_F32 = 0, AC_STATE_8BIT } ac_optimizer_state;
 
+/* Where the gradients of a window are kept. Both ways leave the same bits.
+ *
+ * Buffer: until the update, added up over micro-batches, or in the arena (whole_windows).
+ * Fused: a window is one micro-batch, and its backward pass runs twice. The first time each
+ * gradient is measured once it is final, and dropped. The loss, the norm and whether all is finite
+ * are then known, and the update is decided on as ever. The second time each parameter is stepped
+ * once its gradient is final and nothing of the pass reads the parameter any more. So the bytes of
+ * gradients are those of the few that are alive at once, for some twice the time of the
+ * micro-batch. Nobody can read them (ac_trainer_get_gradient), and parameters cannot be written in
+ * the middle of a window. May still change. */
+typedef enum ac_gradients {
+  AC_GRADIENTS_AUTO = 0, /* fused where a budget leaves nothing faster, and windows are whole */
+  AC_GRADIENTS_BUFFER,
+  AC_GRADIENTS_FUSED /* with micro_batch = batch and whole_windows, which follow from it */
+} ac_gradients;
+
 /* How weights are stored: those parameters that products, convolutions and embeddings read, and
  * nothing that wants f32. AC_WEIGHTS_BF16 keeps them in bf16 alone, with AC_PRECISION_BF16: no
  * original in f32 stands behind. An update is computed in f32, weight decay included, and rounded
@@ -103,6 +119,7 @@ typedef struct ac_plan_desc {
    * first writes them to the update: most take the place of activations that are not needed any
    * more. */
   bool whole_windows;
+  ac_gradients gradients;
   ac_precision precision;
   ac_weights weights;
   ac_gradient_storage gradient_storage;
@@ -134,7 +151,8 @@ AC_API void ac_plan_free(ac_plan *plan);
  * to the byte; alignment gaps are counted in the class they follow. */
 typedef struct ac_plan_bytes {
   uint64_t parameters;
-  uint64_t gradients; /* in the arena (whole_windows): what they add to the most that is alive */
+  uint64_t gradients; /* in the arena (whole_windows, fused): what they add to the most that is
+                         alive */
   uint64_t optimizer;
   uint64_t activations; /* arena: the most that activations and their gradients take at once */
   uint64_t workspace;   /* arena: all beyond that, which is scratch space and gaps between values */
@@ -151,8 +169,11 @@ typedef struct ac_plan_info {
   int64_t batch, micro_batch, accumulation_steps;
   int64_t recomputed_ops;  /* steps that run an op again */
   int64_t parameter_count; /* trainable scalars, shared ones once */
-  int64_t steps;           /* kernels of one micro-batch, forward and backward */
-  int64_t update_steps;    /* and of what ends a window: reduce and update. May still change. */
+  int64_t steps;           /* kernels of one micro-batch, forward and backward; fused: of the first
+                              pass, which measures gradients too */
+  int64_t update_steps;    /* and of what ends a window: reduce and update, which is the second pass
+                              if fused. May still change. */
+  ac_gradients gradients;  /* the way taken, buffer or fused. May still change. */
   uint64_t budget_bytes;   /* 0: none was given */
   ac_plan_bytes bytes;
   uint64_t live_bytes;    /* lower bound of the arena: the largest sum of bytes alive at once. May
@@ -188,7 +209,7 @@ typedef struct ac_plan_step {
                            is split */
   uint64_t live_bytes;  /* of the arena, while it runs */
   uint64_t workspace_bytes;     /* of these, scratch space */
-  uint64_t gradient_bytes;      /* of these, gradients of parameters (whole_windows) */
+  uint64_t gradient_bytes;      /* of these, gradients of parameters (whole_windows, fused) */
   double flops, bytes;          /* work and traffic for one micro-batch */
   int inputs, outputs;          /* operands, absent ones in between included */
   ac_dtype input[8], output[4]; /* how they are stored; AC_DTYPE_COUNT: absent */
@@ -201,6 +222,7 @@ AC_API ac_status ac_plan_get_step(const ac_plan *plan, int64_t index, ac_plan_st
 typedef struct ac_plan_alternative {
   int64_t micro_batch, accumulation_steps, recomputed_ops;
   ac_recompute recompute;
+  ac_gradients gradients; /* buffer or fused */
   uint64_t total_bytes;
   double seconds; /* predicted, of a window and its update */
 } ac_plan_alternative;

@@ -216,11 +216,14 @@ AC_API ac_status ac_trainer_parameter_info(const ac_trainer *trainer, int index,
 AC_API int ac_trainer_find_parameter(const ac_trainer *trainer, const char *name); /* -1: none */
 AC_API ac_status ac_trainer_get_parameter(ac_trainer *trainer, int index, int64_t first,
                                           int64_t count, float *data);
+/* AC_ERROR_STATE during a decision, and in a window whose update computes its gradients again
+ * (AC_GRADIENTS_FUSED), as for ac_trainer_load. */
 AC_API ac_status ac_trainer_set_parameter(ac_trainer *trainer, int index, int64_t first,
                                           int64_t count, const float *data);
 /* The window's gradient sum so far (unscaled, not divided by the window's weight), times the loss's
  * factor. With several losses it is the sum over losses of factor x samples / weight x gradient of
- * the loss's sum. May still change. */
+ * the loss's sum. AC_ERROR_STATE where the plan keeps no gradients (AC_GRADIENTS_FUSED). May still
+ * change. */
 AC_API ac_status ac_trainer_get_gradient(ac_trainer *trainer, int index, int64_t first,
                                          int64_t count, float *data);
 /* The norm of the gradient of the mean loss by one parameter, unscaled, before clipping: of the
@@ -269,7 +272,8 @@ AC_API ac_status ac_trainer_load_part(ac_trainer *trainer, const char *path, con
  * synced, renamed; it holds checksums of everything. `metadata` is the caller's, with other keys
  * than `accrue.*` of a state.
  * AC_ERROR_STATE during a decision, after a failure, and in a window whose gradients a plan for
- * whole windows keeps in the arena. May be called in the callback of ac_fit. May still change. */
+ * whole windows keeps in the arena or computes again. May be called in the callback of ac_fit. May
+ * still change. */
 AC_API ac_status ac_trainer_save_state(ac_trainer *trainer, const char *path,
                                        const ac_metadata *metadata, int metadata_count);
 

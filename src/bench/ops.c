@@ -97,25 +97,6 @@ static ac_run_state run_of(int64_t batch) {
   return (ac_run_state){.training = true, .seed = 1, .batch = batch, .loss_scale = 1};
 }
 
-/* What `times` micro-batches of so many samples run. `fresh`: they begin their windows, so what
- * others add to they overwrite. */
-static ac_status add_steps(ac_bench *bench, const ac_plan *plan, int64_t samples, int64_t times,
-                           bool fresh) {
-  for (int i = 0; i < ac_sequence_end(&plan->main) && times; i++) {
-    const ac_step *step = &plan->main.steps[i];
-    ac_bench_entry entry = {.run = run_of(samples),
-                            .backward = ac_node_at(plan->graph, step->node)->backward,
-                            .count = times};
-    entry.run.training = plan->main.training;
-    ac_step_arguments(step, plan->graph, &entry.run, &entry.args);
-    for (int j = 0; j < AC_MAX_OUTPUTS && fresh; j++)
-      if (step->write[j] == AC_ADD_UNLESS_FIRST) entry.args.add[j] = false;
-    own_attributes(&entry);
-    AC_TRY(add(bench, &entry));
-  }
-  return AC_OK;
-}
-
 /* Steps of parameters go element by element, so shapes do not matter. */
 static ac_operand flat(ac_operand x) {
   return (ac_operand){.dtype = x.dtype, .rank = x.count > 0, .dim = {x.count}, .count = x.count};
@@ -126,16 +107,45 @@ static void flatten(ac_op_args *args) {
   for (int j = 0; j < AC_MAX_OUTPUTS; j++) args->out[j] = flat(args->out[j]);
 }
 
-/* The phases that end a window. */
-static ac_status add_updates(ac_bench *bench, const ac_plan *plan) {
+/* A step of a phase that ends a window, wherever it stands. */
+static ac_status add_update(ac_bench *bench, const ac_plan *plan, const ac_step *step) {
+  ac_bench_entry entry = {.run = run_of(1), .update = true, .count = 1};
+  ac_step_arguments(step, plan->graph, &entry.run, &entry.args);
+  if (ac_op_describe(entry.args.op)->by_window) flatten(&entry.args);
+  own_attributes(&entry);
+  return add(bench, &entry);
+}
+
+static ac_status add_step(ac_bench *bench, const ac_plan *plan, const ac_step *step,
+                          int64_t samples, int64_t times, bool fresh) {
+  const ac_node *node = ac_node_at(plan->graph, step->node);
+  if (node->phase != AC_PHASE_MICRO_BATCH) return add_update(bench, plan, step);
+  ac_bench_entry entry = {.run = run_of(samples), .backward = node->backward, .count = times};
+  entry.run.training = plan->main.training;
+  ac_step_arguments(step, plan->graph, &entry.run, &entry.args);
+  for (int j = 0; j < AC_MAX_OUTPUTS && fresh; j++)
+    if (step->write[j] == AC_ADD_UNLESS_FIRST) entry.args.add[j] = false;
+  own_attributes(&entry);
+  return add(bench, &entry);
+}
+
+/* What `times` micro-batches of so many samples run. `fresh`: they begin their windows, so what
+ * others add to they overwrite. */
+static ac_status add_steps(ac_bench *bench, const ac_plan *plan, int64_t samples, int64_t times,
+                           bool fresh) {
   const ac_sequence *main = &plan->main;
-  for (int i = ac_sequence_end(main); i < main->step_count; i++) {
-    ac_bench_entry entry = {.run = run_of(1), .update = true, .count = 1};
-    ac_step_arguments(&main->steps[i], plan->graph, &entry.run, &entry.args);
-    if (ac_op_describe(entry.args.op)->by_window) flatten(&entry.args);
-    own_attributes(&entry);
-    AC_TRY(add(bench, &entry));
-  }
+  for (int i = 0; i < ac_sequence_end(main) && times; i++)
+    AC_TRY(add_step(bench, plan, &main->steps[i], samples, times, fresh));
+  return AC_OK;
+}
+
+/* What ends a window: other phases, or a second pass over its micro-batch. */
+static ac_status add_updates(ac_bench *bench, const ac_plan *plan) {
+  const ac_sequence *main = &plan->main, *stepping = &plan->stepping;
+  for (int i = ac_sequence_end(main); i < main->step_count; i++)
+    AC_TRY(add_update(bench, plan, &main->steps[i]));
+  for (int i = 0; i < stepping->step_count; i++)
+    AC_TRY(add_step(bench, plan, &stepping->steps[i], plan->info.micro_batch, 1, true));
   return AC_OK;
 }
 

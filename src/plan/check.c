@@ -4,7 +4,9 @@
  *     first in which it runs, and what yields nothing but sums runs once; they are those outputs
  *     that the op's description says;
  *   - every trained parameter's gradient is a sum that some step adds to, and an update steps each
- *     of these parameters once, and no other; each step stands in the phase of its node;
+ *     of these parameters once, and no other; each step stands in the phase of its node; fused, a
+ *     gradient is final when it is measured and when its parameter is stepped, and nothing reads
+ * the parameter or its working copy afterwards;
  *   - what persists does not overlap, and values lie behind it, within the plan's bytes; those that
  *     are alive at the same step do not overlap; none straddles two chunks; one that lives in
  *     another's memory has that other alive as long.
@@ -56,13 +58,20 @@ static ac_status check_step(const ac_plan *plan, const ac_step *step, bool *ran,
   return AC_OK;
 }
 
-static ac_status check_steps(const ac_plan *plan, bool *ran, bool *summed) {
+static ac_status check_sequence(const ac_plan *plan, const ac_sequence *sequence, bool *ran,
+                                bool *summed) {
+  memset(ran, 0, (size_t)plan->graph->node_count * sizeof *ran);
+  memset(summed, 0, (size_t)plan->graph->parameter_count * sizeof *summed);
+  for (int i = 0; i < sequence->step_count; i++)
+    AC_TRY(check_step(plan, &sequence->steps[i], ran, summed));
+  return AC_OK;
+}
+
+/* Of a pass with a backward part. */
+static ac_status check_pass(const ac_plan *plan, const ac_sequence *sequence, bool *ran,
+                            bool *summed) {
   const ac_graph *graph = plan->graph;
-  for (int i = 0; i < plan->evaluation.step_count; i++)
-    AC_TRY(check_step(plan, &plan->evaluation.steps[i], ran, summed));
-  memset(ran, 0, (size_t)graph->node_count * sizeof *ran);
-  for (int i = 0; i < plan->main.step_count; i++)
-    AC_TRY(check_step(plan, &plan->main.steps[i], ran, summed));
+  AC_TRY(check_sequence(plan, sequence, ran, summed));
   for (int i = 0; i < graph->parameter_count; i++)
     if (plan->problem.parameters[i].gradient >= 0 && !summed[i])
       return ac_fail(AC_ERROR_INTERNAL, "plan: no step would yield the gradient of \"%s\"",
@@ -70,14 +79,91 @@ static ac_status check_steps(const ac_plan *plan, bool *ran, bool *summed) {
   return AC_OK;
 }
 
-static ac_status check_phases(const ac_plan *plan) {
-  const ac_sequence *main = &plan->main;
+/* How often steps add to gradients. */
+static int count_additions(const ac_plan *plan, const ac_sequence *sequence) {
+  int count = 0;
+  for (int i = 0; i < sequence->step_count; i++)
+    for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
+      const int tensor = sequence->steps[i].out[j].tensor;
+      count += tensor >= 0 && role_of(plan, tensor) == AC_ROLE_GRADIENT;
+    }
+  return count;
+}
+
+static ac_status check_steps(const ac_plan *plan, bool *ran, bool *summed) {
+  AC_TRY(check_sequence(plan, &plan->evaluation, ran, summed));
+  AC_TRY(check_pass(plan, &plan->main, ran, summed));
+  if (!ac_plan_is_fused(plan)) return AC_OK;
+  AC_TRY(check_pass(plan, &plan->stepping, ran, summed));
+  if (count_additions(plan, &plan->main) == count_additions(plan, &plan->stepping)) return AC_OK;
+  return ac_fail(AC_ERROR_INTERNAL, "plan: the two passes would add up other gradients");
+}
+
+/* `taken`: the phase whose nodes stand among those of the micro-batch. */
+static ac_status check_phases(const ac_plan *plan, const ac_sequence *sequence, ac_phase taken) {
   for (int phase = 0; phase < AC_PHASE_COUNT; phase++)
-    for (int i = main->begin[phase]; i < main->begin[phase + 1]; i++)
-      if ((int)ac_node_at(plan->graph, main->steps[i].node)->phase != phase)
-        return broken(plan, &main->steps[i], "would run in another phase than its own");
+    for (int i = sequence->begin[phase]; i < sequence->begin[phase + 1]; i++) {
+      const ac_phase own = ac_node_at(plan->graph, sequence->steps[i].node)->phase;
+      if ((int)own != phase && (phase != AC_PHASE_MICRO_BATCH || own != taken))
+        return broken(plan, &sequence->steps[i], "would run in another phase than its own");
+    }
   return AC_OK;
 }
+
+static ac_status check_all_phases(const ac_plan *plan) {
+  if (!ac_plan_is_fused(plan)) return check_phases(plan, &plan->main, AC_PHASE_MICRO_BATCH);
+  AC_TRY(check_phases(plan, &plan->main, AC_PHASE_REDUCE));
+  return check_phases(plan, &plan->stepping, AC_PHASE_UPDATE);
+}
+
+/* ---- fused ----------------------------------------------------------------------------------- */
+
+/* What a step of a phase that ends a window has read is written no more, and what it has written
+ * nothing touches. settled, by storage: 1: read, 2: written. */
+static ac_status check_touch(const ac_plan *plan, const ac_step *step, const char *settled) {
+  for (int i = 0; i < AC_MAX_INPUTS; i++) {
+    const int tensor = step->in[i].tensor;
+    if (tensor >= 0 && settled[ac_tensor_at(plan->graph, tensor)->storage] == 2)
+      return broken(plan, step, "would read what was stepped before");
+  }
+  for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
+    const int tensor = step->out[j].tensor;
+    if (tensor >= 0 && settled[ac_tensor_at(plan->graph, tensor)->storage])
+      return broken(plan, step, "would add to a sum that was final");
+  }
+  return AC_OK;
+}
+
+static void settle(const ac_plan *plan, const ac_step *step, char *settled) {
+  for (int i = 0; i < AC_MAX_INPUTS; i++)
+    if (step->in[i].tensor >= 0)
+      settled[ac_tensor_at(plan->graph, step->in[i].tensor)->storage] = 1;
+  for (int j = 0; j < AC_MAX_OUTPUTS; j++)
+    if (step->out[j].tensor >= 0)
+      settled[ac_tensor_at(plan->graph, step->out[j].tensor)->storage] = 2;
+}
+
+static ac_status check_places(const ac_plan *plan, const ac_sequence *sequence) {
+  char *settled = calloc((size_t)plan->graph->tensor_count + 1, sizeof *settled);
+  ac_status status = AC_OK;
+  if (!settled) return ac_fail(AC_ERROR_MEMORY, "no memory to check a plan");
+  for (int i = 0; i < sequence->step_count && status == AC_OK; i++) {
+    const ac_step *step = &sequence->steps[i];
+    status = check_touch(plan, step, settled);
+    if (ac_node_at(plan->graph, step->node)->phase != AC_PHASE_MICRO_BATCH)
+      settle(plan, step, settled);
+  }
+  free(settled);
+  return status;
+}
+
+static ac_status check_fused(const ac_plan *plan) {
+  if (!ac_plan_is_fused(plan)) return AC_OK;
+  AC_TRY(check_places(plan, &plan->main));
+  return check_places(plan, &plan->stepping);
+}
+
+/* ---- updates --------------------------------------------------------------------------------- */
 
 /* The parameter that an update's step goes by the gradient of; -1: none. */
 static int stepped_parameter(const ac_plan *plan, const ac_step *step) {
@@ -89,10 +175,11 @@ static int stepped_parameter(const ac_plan *plan, const ac_step *step) {
 
 ac_status ac_plan_check_update(const ac_plan *plan, int *stepped) {
   const ac_graph *graph = plan->graph;
-  const ac_sequence *main = &plan->main;
+  const bool fused = ac_plan_is_fused(plan);
+  const ac_sequence *sequence = fused ? &plan->stepping : &plan->main;
   memset(stepped, 0, (size_t)graph->parameter_count * sizeof *stepped);
-  for (int i = main->begin[AC_PHASE_UPDATE]; i < main->begin[AC_PHASE_COUNT]; i++) {
-    int parameter = stepped_parameter(plan, &main->steps[i]);
+  for (int i = fused ? 0 : sequence->begin[AC_PHASE_UPDATE]; i < sequence->step_count; i++) {
+    int parameter = stepped_parameter(plan, &sequence->steps[i]);
     if (parameter >= 0) stepped[parameter]++;
   }
   for (int i = 0; i < graph->parameter_count && plan->problem.desc.purpose == AC_TRAIN; i++)
@@ -185,12 +272,14 @@ static int larger(int a, int b) {
 
 static ac_status check_memory(const ac_plan *plan) {
   int values = larger(plan->main.value_count, plan->evaluation.value_count);
+  values = larger(values, plan->stepping.value_count);
   int room = larger(plan->cell_count, values);
   span *list = malloc(((size_t)room + 1) * sizeof *list);
   if (!list) return ac_fail(AC_ERROR_MEMORY, "no memory to check a plan");
   uint64_t end;
   ac_status status = check_cells(plan, list, &end);
   if (status == AC_OK) status = check_values(plan, &plan->main, end, list);
+  if (status == AC_OK) status = check_values(plan, &plan->stepping, end, list);
   if (status == AC_OK) status = check_values(plan, &plan->evaluation, end, list);
   free(list);
   return status;
@@ -205,7 +294,8 @@ ac_status ac_plan_check(const ac_plan *plan) {
   ac_status status = AC_OK;
   if (!ran || !summed || !stepped) status = ac_fail(AC_ERROR_MEMORY, "no memory to check a plan");
   if (status == AC_OK) status = check_steps(plan, ran, summed);
-  if (status == AC_OK) status = check_phases(plan);
+  if (status == AC_OK) status = check_all_phases(plan);
+  if (status == AC_OK) status = check_fused(plan);
   if (status == AC_OK) status = ac_plan_check_update(plan, stepped);
   if (status == AC_OK) status = check_memory(plan);
   free(ran);

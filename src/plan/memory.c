@@ -23,10 +23,9 @@ static uint64_t counter_bytes(const ac_address_space *space, const ac_sequence *
   return (uint64_t)ac_sequence_end(sequence) * ac_align(2 * sizeof(int32_t), space->alignment);
 }
 
-static ac_target target_of(const ac_problem *problem) {
-  return problem->desc.purpose == AC_TRAIN      ? AC_TARGET_GRADIENTS
-         : problem->desc.purpose == AC_EVALUATE ? AC_TARGET_LOSS
-                                                : AC_TARGET_OUTPUTS;
+/* Of the steps behind the micro-batch, if there are any. */
+static uint64_t after_workspace(const ac_problem *problem, const ac_sequence *sequence) {
+  return sequence->step_count > ac_sequence_end(sequence) ? problem->after_workspace : 0;
 }
 
 /* ---- bounds ---------------------------------------------------------------------------------- */
@@ -58,23 +57,24 @@ ac_status ac_memory_evaluation(const ac_problem *problem, int64_t micro_batch, u
   return unlimited(status, bytes);
 }
 
-static ac_status total_bound(const ac_problem *problem, int64_t micro_batch, ac_sequence *sequence,
-                             uint64_t evaluation, uint64_t *bytes) {
+static ac_status total_bound(const ac_problem *problem, int64_t micro_batch, ac_sequence *main,
+                             ac_sequence *stepping, uint64_t evaluation, uint64_t *bytes) {
   ac_address_space space = new_space(problem);
   ac_control_block control;
   ac_plan_bytes classes = {0};
-  uint64_t arena;
-  AC_TRY(ac_cells_place(problem, micro_batch, counter_bytes(&space, sequence), &space, NULL,
-                        &control, &classes));
-  AC_TRY(arena_bound(problem, micro_batch, sequence, problem->after_workspace, &arena));
-  arena = larger(arena, evaluation);
+  uint64_t arena, second;
+  AC_TRY(ac_cells_place(problem, micro_batch, counter_bytes(&space, main), &space, NULL, &control,
+                        &classes));
+  AC_TRY(arena_bound(problem, micro_batch, main, after_workspace(problem, main), &arena));
+  AC_TRY(arena_bound(problem, micro_batch, stepping, 0, &second));
+  arena = larger(larger(arena, second), evaluation);
   *bytes = arena == UINT64_MAX ? arena : space.end + arena;
   return AC_OK;
 }
 
-ac_status ac_memory_bound(const ac_problem *problem, int64_t micro_batch, ac_sequence *sequence,
-                          uint64_t evaluation, uint64_t *bytes) {
-  return unlimited(total_bound(problem, micro_batch, sequence, evaluation, bytes), bytes);
+ac_status ac_memory_bound(const ac_problem *problem, int64_t micro_batch, ac_sequence *main,
+                          ac_sequence *stepping, uint64_t evaluation, uint64_t *bytes) {
+  return unlimited(total_bound(problem, micro_batch, main, stepping, evaluation, bytes), bytes);
 }
 
 /* ---- laying down ----------------------------------------------------------------------------- */
@@ -93,9 +93,9 @@ static ac_status lay_arena(const ac_problem *problem, int64_t micro_batch,
   return ac_layout_arena(space, sequence, space->end, &a->end);
 }
 
-/* Cells of the arena lie where their values do. */
+/* Cells of the arena lie where their values do, if these are kept. */
 static void find_in_arena(ac_plan *plan) {
-  if (!plan->main.whole_window) return;
+  if (!plan->main.whole_window || ac_plan_is_fused(plan)) return;
   for (int v = 0; v < plan->main.value_count; v++)
     for (int i = 0; i < plan->cell_count; i++)
       if (plan->cells[i].space == AC_SPACE_ARENA &&
@@ -109,21 +109,26 @@ static ac_status lay_memory(ac_plan *plan) {
   ac_plan_bytes *bytes = &plan->info.bytes;
   ac_address_space space = new_space(problem);
   ac_control_block control;
-  arena main, evaluation = {0};
+  arena main, stepping, evaluation = {0};
   *bytes = (ac_plan_bytes){0};
   AC_TRY(ac_cells_place(problem, micro_batch, counter_bytes(&space, &plan->main), &space,
                         plan->cells, &control, bytes));
   plan->control = control.address;
   plan->control_bytes = control.bytes;
-  AC_TRY(lay_arena(problem, micro_batch, &space, &plan->main, problem->after_workspace, &main));
+  AC_TRY(lay_arena(problem, micro_batch, &space, &plan->main, after_workspace(problem, &plan->main),
+                   &main));
+  AC_TRY(lay_arena(problem, micro_batch, &space, &plan->stepping, 0, &stepping));
   if (problem->desc.purpose == AC_TRAIN)
     AC_TRY(lay_arena(problem, micro_batch, &space, &plan->evaluation, 0, &evaluation));
   find_in_arena(plan);
-  uint64_t tensors = larger(main.sums.tensors, evaluation.sums.tensors);
-  plan->info.live_bytes = main.sums.all;
-  bytes->activations = larger(main.sums.activations, evaluation.sums.activations);
+  const ac_layout_sums window = {larger(main.sums.all, stepping.sums.all),
+                                 larger(main.sums.tensors, stepping.sums.tensors),
+                                 larger(main.sums.activations, stepping.sums.activations)};
+  uint64_t tensors = larger(window.tensors, evaluation.sums.tensors);
+  plan->info.live_bytes = window.all;
+  bytes->activations = larger(window.activations, evaluation.sums.activations);
   bytes->gradients += tensors - bytes->activations;
-  bytes->total = larger(main.end, evaluation.end);
+  bytes->total = larger(larger(main.end, stepping.end), evaluation.end);
   bytes->workspace = bytes->total - space.end - tensors;
   plan->chunk_bytes = space.chunk_bytes && bytes->total > space.chunk_bytes ? space.chunk_bytes : 0;
   return AC_OK;
@@ -131,10 +136,9 @@ static ac_status lay_memory(ac_plan *plan) {
 
 static ac_status lay_sequences(ac_plan *plan, const ac_choice *choice) {
   const ac_problem *problem = &plan->problem;
-  bool whole = ac_problem_whole_window(problem, choice->micro_batch);
   ac_sequence_free(&plan->main);
-  AC_TRY(ac_sequence_build(&plan->main, plan->graph, target_of(problem), whole, choice->order,
-                           &problem->after));
+  ac_sequence_free(&plan->stepping);
+  AC_TRY(ac_passes_build(problem, choice, &plan->main, &plan->stepping));
   if (problem->desc.purpose != AC_TRAIN || plan->evaluation.steps) return AC_OK;
   return ac_sequence_build(&plan->evaluation, plan->graph, AC_TARGET_LOSS, false,
                            &problem->evaluation, NULL);
@@ -154,6 +158,7 @@ ac_status ac_plan_lay(ac_plan *plan, const ac_choice *choice) {
 
 void ac_plan_clear(ac_plan *plan) {
   ac_sequence_free(&plan->main);
+  ac_sequence_free(&plan->stepping);
   ac_sequence_free(&plan->evaluation);
   free(plan->cells);
   plan->cells = NULL;

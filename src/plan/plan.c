@@ -31,6 +31,8 @@ ac_status ac_plan_check_desc(const ac_plan_desc *desc) {
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown purpose %d", (int)desc->purpose);
   if ((unsigned)desc->loss_means > AC_LOSS_MEANS_PER_SAMPLE)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown means of losses %d", (int)desc->loss_means);
+  if ((unsigned)desc->gradients > AC_GRADIENTS_FUSED)
+    return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown way of gradients %d", (int)desc->gradients);
   if ((unsigned)desc->optimizer >= AC_OPTIMIZER_COUNT)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown optimizer %d", (int)desc->optimizer);
   if ((unsigned)desc->optimizer_state > AC_STATE_8BIT)
@@ -78,7 +80,8 @@ static void fill_info(ac_plan *plan) {
   info->batch = plan->problem.desc.batch;
   info->accumulation_steps = (info->batch + info->micro_batch - 1) / info->micro_batch;
   info->steps = ac_sequence_end(&plan->main);
-  info->update_steps = plan->main.step_count - info->steps;
+  info->update_steps = plan->main.step_count - info->steps + plan->stepping.step_count;
+  info->gradients = ac_plan_is_fused(plan) ? AC_GRADIENTS_FUSED : AC_GRADIENTS_BUFFER;
   info->budget_bytes = plan->problem.desc.memory;
   for (int i = 0; i < plan->cell_count; i++)
     if (plan->cells[i].role == AC_ROLE_WORKING) info->working_bytes += plan->cells[i].bytes;
@@ -156,18 +159,39 @@ static void list_dtypes(const ac_graph *graph, const int *tensor, int most, ac_d
   }
 }
 
+/* What is alive at a point of a sequence. */
+static void add_live(const ac_plan *plan, const ac_sequence *sequence, int point,
+                     ac_plan_step *result) {
+  for (int i = 0; i < sequence->value_count; i++) {
+    const ac_value *value = &sequence->values[i];
+    if (value->first > point || value->last < point) continue;
+    result->live_bytes += value->bytes;
+    if (value->tensor < 0) result->workspace_bytes += value->bytes;
+    else if (ac_tensor_at(plan->graph, value->tensor)->role == AC_ROLE_GRADIENT)
+      result->gradient_bytes += value->bytes;
+  }
+}
+
+/* In the first pass of two what is measured belongs to the micro-batch; the second is the update.
+ */
+static ac_plan_phase phase_of(const ac_plan *plan, int64_t index, const ac_node *node) {
+  if (!ac_plan_is_fused(plan)) return (ac_plan_phase)node->phase;
+  return index < plan->main.step_count ? AC_PLAN_MICRO_BATCH : AC_PLAN_UPDATE;
+}
+
 ac_status ac_plan_get_step(const ac_plan *plan, int64_t index, ac_plan_step *result) {
   AC_REQUIRE(plan, result);
-  if (index < 0 || index >= plan->main.step_count)
-    return ac_fail(AC_ERROR_ARGUMENT, "plan: step %lld of %d", (long long)index,
-                   plan->main.step_count);
-  const ac_step *step = &plan->main.steps[index];
-  const int end = ac_sequence_end(&plan->main), point = index < end ? (int)index : end;
+  const int first = plan->main.step_count, all = first + plan->stepping.step_count;
+  if (index < 0 || index >= all)
+    return ac_fail(AC_ERROR_ARGUMENT, "plan: step %lld of %d", (long long)index, all);
+  const ac_sequence *sequence = index < first ? &plan->main : &plan->stepping;
+  const int at = (int)(index < first ? index : index - first), end = ac_sequence_end(sequence);
+  const ac_step *step = &sequence->steps[at];
   const ac_node *node = ac_node_at(plan->graph, step->node);
   ac_cost cost = step_cost(plan, step);
   *result = (ac_plan_step){.op = ac_op_name(node->op),
                            .scope = plan->graph->scopes[node->scope],
-                           .phase = (ac_plan_phase)node->phase,
+                           .phase = phase_of(plan, index, node),
                            .backward = node->backward,
                            .recomputed = step->recomputed,
                            .couples_samples = ac_op_describe(node->op)->couples_samples,
@@ -175,14 +199,7 @@ ac_status ac_plan_get_step(const ac_plan *plan, int64_t index, ac_plan_step *res
                            .bytes = cost.bytes};
   list_dtypes(plan->graph, node->in, AC_MAX_INPUTS, result->input, &result->inputs);
   list_dtypes(plan->graph, node->out, AC_MAX_OUTPUTS, result->output, &result->outputs);
-  for (int i = 0; i < plan->main.value_count; i++) {
-    const ac_value *value = &plan->main.values[i];
-    if (value->first > point || value->last < point) continue;
-    result->live_bytes += value->bytes;
-    if (value->tensor < 0) result->workspace_bytes += value->bytes;
-    else if (ac_tensor_at(plan->graph, value->tensor)->role == AC_ROLE_GRADIENT)
-      result->gradient_bytes += value->bytes;
-  }
+  add_live(plan, sequence, at < end ? at : end, result);
   return AC_OK;
 }
 
@@ -203,6 +220,7 @@ static ac_status add_alternative(const ac_plan *plan, const ac_plan_desc *desc,
                                          .accumulation_steps = info->accumulation_steps,
                                          .recomputed_ops = info->recomputed_ops,
                                          .recompute = desc->recompute,
+                                         .gradients = info->gradients,
                                          .total_bytes = info->bytes.total,
                                          .seconds = info->predicted_seconds};
   ++*count;
@@ -222,7 +240,8 @@ ac_status ac_plan_alternatives(const ac_plan *plan, ac_plan_alternative *list, i
   for (int i = 0; i < size_count; i++) {
     ac_plan_desc desc = plan->problem.desc;
     uint64_t most, least, ignored;
-    if (plan->problem.coupled >= 0 && sizes[i] < desc.batch) continue;
+    const bool splits = plan->problem.coupled < 0 && desc.gradients != AC_GRADIENTS_FUSED;
+    if (!splits && sizes[i] < desc.batch) continue;
     desc.micro_batch = sizes[i];
     desc.memory = 0;
     desc.beyond_device = true;

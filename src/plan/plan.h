@@ -14,7 +14,8 @@
  * share bytes if their lifetimes do not meet, or if one is computed in place of the other.
  *
  * Where a window is one micro-batch, and known to be (ac_plan_desc.whole_windows), gradients are values of
- * the sequence too, alive from their first step to the end of the window.
+ * the sequence too, alive from their first step to the end of the window; or, where that is fused
+ * (passes.c), only until they are measured, and again until their parameters are stepped.
  *
  * A problem is what is asked for. The search turns it into a choice, and laying down the choice makes the
  * plan; neither changes the problem. */
@@ -33,7 +34,8 @@
 
 typedef enum ac_space {
   AC_SPACE_DEVICE, /* has bytes of its own there */
-  AC_SPACE_ARENA,  /* a value of the main sequence, which keeps it to the end of a window */
+  AC_SPACE_ARENA,  /* a value of the main sequence, which keeps it to the end of a window; fused: of
+                      both passes, and nobody else's */
   AC_SPACE_HOST    /* where samples are gathered before they are uploaded */
 } ac_space;
 
@@ -85,7 +87,7 @@ typedef struct ac_step {
 
 typedef struct ac_sequence {
   bool training;
-  bool whole_window; /* gradients are values, alive to the end */
+  bool whole_window; /* gradients are values, alive as long as steps read them */
   ac_step *steps;
   int step_count;
   int begin[AC_PHASE_COUNT + 1]; /* phase p is the steps [begin[p], begin[p + 1]) */
@@ -133,6 +135,7 @@ typedef struct ac_problem {
 typedef struct ac_choice {
   int64_t micro_batch;
   const ac_nodes *order; /* of the micro-batch's nodes, some of them twice */
+  bool fused;            /* twice, for want of a buffer for gradients */
 } ac_choice;
 
 struct ac_plan {
@@ -141,11 +144,17 @@ struct ac_plan {
   ac_device *device;     /* the problem's */
   ac_plan_info info;
   ac_sequence main, evaluation;
+  ac_sequence stepping; /* fused: the second pass; without steps otherwise */
   ac_cell *cells;
   int cell_count;
   uint64_t control, control_bytes; /* loss sums and all statistics, read back at once */
   uint64_t chunk_bytes;            /* of every chunk but the last; 0: one chunk */
 };
+
+/* Whether parameters are stepped in a pass of their own, as their gradients are not kept. */
+static inline bool ac_plan_is_fused(const ac_plan *plan) {
+  return plan->stepping.step_count > 0;
+}
 
 /* The cell of this role and owner, the state-th of them, from the table; NULL: there is none. */
 const ac_cell *ac_plan_cell(const ac_plan *plan, ac_role role, int owner, int state);
@@ -206,6 +215,13 @@ void ac_step_arguments(const ac_step *step, const ac_graph *graph, const ac_run_
                        ac_op_args *args);
 void ac_node_arguments(int node, const ac_graph *graph, const ac_run_state *run, ac_op_args *args);
 
+/* ---- passes.c -------------------------------------------------------------------------------- */
+
+/* Lays down the sequences of a choice: the main one and, if it is fused, the one of the second
+ * pass, which is empty otherwise. Free both, after a failure too. */
+ac_status ac_passes_build(const ac_problem *problem, const ac_choice *choice, ac_sequence *main,
+                          ac_sequence *stepping);
+
 /* ---- layout.c -------------------------------------------------------------------------------- */
 
 typedef struct ac_address_space {
@@ -247,11 +263,11 @@ ac_status ac_cells_place(const ac_problem *problem, int64_t micro_batch, uint64_
 
 /* ---- memory.c -------------------------------------------------------------------------------- */
 
-/* The least bytes on the device that a sequence of the main target can need at this micro-batch,
- * with `evaluation`, the arena's bound of the other sequence. UINT64_MAX: a tensor exceeds the
- * device's largest allocation, so nothing fits. */
-ac_status ac_memory_bound(const ac_problem *problem, int64_t micro_batch, ac_sequence *sequence,
-                          uint64_t evaluation, uint64_t *bytes);
+/* The least bytes on the device that the sequences of a window can need at this micro-batch, with
+ * `evaluation`, the arena's bound of the other sequence. UINT64_MAX: a tensor exceeds the device's
+ * largest allocation, so nothing fits. */
+ac_status ac_memory_bound(const ac_problem *problem, int64_t micro_batch, ac_sequence *main,
+                          ac_sequence *stepping, uint64_t evaluation, uint64_t *bytes);
 /* That of the evaluation's arena. */
 ac_status ac_memory_evaluation(const ac_problem *problem, int64_t micro_batch, uint64_t *bytes);
 

@@ -115,10 +115,25 @@ static ac_status check_sizes(const ac_problem *problem) {
   return AC_OK;
 }
 
+/* Without a buffer for gradients a window is one micro-batch. */
+static ac_status settle_fused(ac_plan_desc *desc) {
+  if (desc->gradients != AC_GRADIENTS_FUSED || desc->purpose != AC_TRAIN) return AC_OK;
+  if (desc->micro_batch && desc->micro_batch != desc->batch)
+    return ac_fail(
+        AC_ERROR_ARGUMENT,
+        "plan: fused gradients (--gradients fused) are of one micro-batch, and a batch of "
+        "%lld in micro-batches of %lld has several",
+        (long long)desc->batch, (long long)desc->micro_batch);
+  desc->micro_batch = desc->batch;
+  desc->whole_windows = true;
+  return AC_OK;
+}
+
 /* A batch that must not be split is one micro-batch. */
 static ac_status settle_micro_batch(ac_problem *problem) {
   ac_plan_desc *desc = &problem->desc;
   problem->coupled = -1;
+  AC_TRY(settle_fused(desc));
   if (desc->purpose != AC_TRAIN || desc->micro_batch_norm) return AC_OK;
   for (int i = problem->main.count - 1; i >= 0; i--) {
     const ac_node *node = ac_node_at(problem->graph, problem->main.list[i]);

@@ -1,12 +1,13 @@
-/* The search for a plan: which micro-batch, and what to recompute.
+/* The search for a plan: which micro-batch, what to recompute, and whether gradients are kept.
  *
  * For each micro-batch size B (the distinct ceil(batch / n), thinned out to at most AC_SEARCH_SIZES
  * of them) there is a family of orders: keep everything, recompute every stage, and the choices of
  * the chain solver from least memory to fastest, thinned out to CHOICES; policies other than `auto`
- * leave the one order they name. The families depend on graph, device and batch alone, never on the
- * budget. So the rule "the least predicted time among all candidates whose total fits" gives plans
- * that never get slower with more budget, and the smallest budget that can be met is the smallest
- * total among the candidates, exactly.
+ * leave the one order they name. Where a window is one micro-batch each order stands for two
+ * candidates: gradients are kept, or it is run twice (passes.c). The families depend on graph,
+ * device and batch alone, never on the budget. So the rule "the least predicted time among all
+ * candidates whose total fits" gives plans that never get slower with more budget, and the smallest
+ * budget that can be met is the smallest total among the candidates, exactly.
  *
  * Totals need a layout, which is quadratic in values; the sum of bytes alive is linear and a lower
  * bound. Candidates are tried from the fastest on, and only those whose bound fits are laid out. */
@@ -28,6 +29,7 @@ typedef struct candidate {
   int size;        /* index */
   uint64_t memory; /* the chain solver's limit that yields the order */
   int choice;
+  bool fused;
   double seconds; /* of a whole window and its update */
   uint64_t bound; /* bytes on the device in total, at least */
 } candidate;
@@ -48,7 +50,6 @@ typedef struct search {
   int size_count;
   candidate *list;
   int count;
-  double after; /* seconds of the phases after a micro-batch */
   ac_order order;
 } search;
 
@@ -65,18 +66,20 @@ static double sequence_seconds(const search *s, const ac_sequence *sequence, int
   return seconds;
 }
 
-static double window_seconds(const search *s, const ac_sequence *sequence, int64_t micro_batch) {
-  int64_t batch = s->problem->desc.batch, whole = batch / micro_batch, rest = batch % micro_batch;
-  double seconds = (double)whole * sequence_seconds(s, sequence, micro_batch);
-  return seconds + (rest ? sequence_seconds(s, sequence, rest) : 0) + s->after;
+static double after_seconds(const search *s, const ac_sequence *sequence) {
+  double seconds = 0;
+  for (int i = ac_sequence_end(sequence); i < sequence->step_count; i++)
+    seconds += ac_cost_step_seconds(s->costs, s->problem->graph, &sequence->steps[i], 1);
+  return seconds;
 }
 
-static double after_seconds(const search *s) {
-  const ac_nodes *nodes = &s->problem->after;
-  double seconds = 0;
-  for (int i = 0; i < nodes->count; i++)
-    seconds += ac_cost_node_seconds(s->costs, s->problem->graph, nodes->list[i], 1);
-  return seconds;
+/* A second pass is of the one micro-batch. */
+static double window_seconds(const search *s, const ac_sequence *main, const ac_sequence *stepping,
+                             int64_t micro_batch) {
+  int64_t batch = s->problem->desc.batch, whole = batch / micro_batch, rest = batch % micro_batch;
+  double seconds = (double)whole * sequence_seconds(s, main, micro_batch);
+  if (rest) seconds += sequence_seconds(s, main, rest);
+  return seconds + after_seconds(s, main) + sequence_seconds(s, stepping, micro_batch);
 }
 
 static void list_ops(const ac_graph *graph, const ac_nodes *nodes, bool ops[AC_OP_COUNT]) {
@@ -119,21 +122,34 @@ static ac_status lay_order(search *s, const candidate *c) {
 
 /* ---- candidates ------------------------------------------------------------------------------ */
 
-static ac_status add_candidate(search *s, int size_index, int choice, uint64_t memory) {
-  const size *size = &s->sizes[size_index];
-  const ac_problem *problem = s->problem;
-  candidate c = {.size = size_index, .choice = choice, .memory = memory};
-  ac_sequence sequence = {0};
-  AC_TRY(lay_order(s, &c));
-  ac_status status =
-      ac_sequence_build(&sequence, problem->graph, AC_TARGET_GRADIENTS,
-                        ac_problem_whole_window(problem, size->micro_batch), &s->order.nodes, NULL);
+static ac_choice choice_of(const search *s, const candidate *c) {
+  return (ac_choice){s->sizes[c->size].micro_batch, &s->order.nodes, c->fused};
+}
+
+/* Of the order at hand. */
+static ac_status add_way(search *s, candidate c, bool fused) {
+  const size *size = &s->sizes[c.size];
+  ac_sequence main = {0}, stepping = {0};
+  c.fused = fused;
+  const ac_choice choice = choice_of(s, &c);
+  ac_status status = ac_passes_build(s->problem, &choice, &main, &stepping);
   if (status == AC_OK)
-    status = ac_memory_bound(problem, size->micro_batch, &sequence, size->evaluation, &c.bound);
-  if (status == AC_OK) c.seconds = window_seconds(s, &sequence, size->micro_batch);
-  ac_sequence_free(&sequence);
+    status = ac_memory_bound(s->problem, size->micro_batch, &main, &stepping, size->evaluation,
+                             &c.bound);
+  if (status == AC_OK) c.seconds = window_seconds(s, &main, &stepping, size->micro_batch);
+  ac_sequence_free(&main);
+  ac_sequence_free(&stepping);
   if (status == AC_OK) s->list[s->count++] = c;
   return status;
+}
+
+static ac_status add_candidate(search *s, int size, int choice, uint64_t memory) {
+  const candidate c = {.size = size, .choice = choice, .memory = memory};
+  const ac_gradients gradients = s->problem->desc.gradients;
+  const bool whole = ac_problem_whole_window(s->problem, s->sizes[size].micro_batch);
+  AC_TRY(lay_order(s, &c));
+  if (gradients != AC_GRADIENTS_FUSED) AC_TRY(add_way(s, c, false));
+  return whole && gradients != AC_GRADIENTS_BUFFER ? add_way(s, c, true) : AC_OK;
 }
 
 static ac_status solve(search *s, size *size) {
@@ -187,7 +203,7 @@ static ac_status list_candidates(search *s) {
   const ac_plan_desc *desc = &s->problem->desc;
   int64_t sizes[AC_SEARCH_SIZES] = {desc->micro_batch};
   int count = desc->micro_batch ? 1 : ac_plan_search_sizes(desc->batch, sizes);
-  s->list = malloc((size_t)count * (CHOICES + 2) * sizeof *s->list);
+  s->list = malloc((size_t)count * 2 * (CHOICES + 2) * sizeof *s->list);
   if (!s->list) return ac_fail(AC_ERROR_MEMORY, "no memory for the search");
   for (int i = 0; i < count; i++) {
     ac_status status = ac_problem_check_support(s->problem, sizes[i]);
@@ -203,7 +219,6 @@ static ac_status begin_search(search *s, const ac_problem *problem, const ac_cos
                               int read_ahead) {
   *s = (search){.problem = problem, .costs = costs, .read_ahead = read_ahead};
   AC_TRY(ac_order_create(&s->order, problem->stages));
-  s->after = after_seconds(s);
   return list_candidates(s);
 }
 
@@ -235,7 +250,7 @@ static uint64_t needs(const search *s, uint64_t total) {
 
 static ac_status lay_down(search *s, ac_plan *plan, const candidate *c) {
   AC_TRY(lay_order(s, c));
-  const ac_choice choice = {s->sizes[c->size].micro_batch, &s->order.nodes};
+  const ac_choice choice = choice_of(s, c);
   plan->info.predicted_seconds = c->seconds;
   return ac_plan_lay(plan, &choice);
 }
@@ -302,6 +317,20 @@ static ac_status try_knob(const search *s, const ac_plan_desc *desc, uint64_t le
   return AC_OK;
 }
 
+/* The way of gradients that the description leaves out. Fused, every micro-batch is a whole window.
+ */
+static ac_status try_gradients(const search *s, uint64_t least, char *text, size_t size) {
+  ac_plan_desc desc = s->problem->desc;
+  const bool fused = desc.gradients == AC_GRADIENTS_FUSED;
+  if (desc.gradients == AC_GRADIENTS_AUTO || (fused && s->problem->coupled >= 0)) return AC_OK;
+  desc.gradients = AC_GRADIENTS_AUTO;
+  if (fused) desc.micro_batch = 0;
+  return try_knob(s, &desc, least,
+                  fused ? "in micro-batches (--gradients auto)"
+                        : "without a buffer for gradients (--gradients auto)",
+                  text, size);
+}
+
 static bool clear_hints(ac_graph *graph) {
   bool any = false;
   for (int i = 0; i < graph->tensor_count; i++) {
@@ -331,7 +360,7 @@ static ac_status try_without_hints(const search *s, uint64_t least, char *text, 
 static ac_status least_forward(const ac_problem *problem, uint64_t *bytes) {
   ac_plan board = {.problem = *problem, .graph = problem->graph, .device = problem->device};
   int64_t given = problem->desc.micro_batch;
-  const ac_choice choice = {given ? given : 1, &problem->main};
+  const ac_choice choice = {given ? given : 1, &problem->main, false};
   ac_status status = ac_plan_lay(&board, &choice);
   *bytes = board.info.bytes.total;
   ac_plan_clear(&board);
@@ -421,7 +450,8 @@ static ac_status refuse(search *s, ac_plan *board, uint64_t limit) {
   ac_plan_desc desc = problem->desc;
   add_knob(least - needs(s, 0), least, "with nothing read ahead (--read-ahead 0)", knobs,
            sizeof knobs);
-  if (desc.micro_batch > 1) {
+  AC_TRY(try_gradients(s, least, knobs, sizeof knobs));
+  if (desc.micro_batch > 1 && desc.gradients != AC_GRADIENTS_FUSED) {
     desc.micro_batch = 1;
     const char *what = problem->coupled < 0
                            ? "at a micro-batch of 1"
@@ -484,7 +514,7 @@ static ac_status search_training(ac_plan *plan, uint64_t limit) {
 /* ---- forward only ---------------------------------------------------------------------------- */
 
 static ac_status lay_forward(ac_plan *plan, int64_t micro_batch) {
-  const ac_choice choice = {micro_batch, &plan->problem.main};
+  const ac_choice choice = {micro_batch, &plan->problem.main, false};
   return ac_plan_lay(plan, &choice);
 }
 

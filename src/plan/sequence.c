@@ -161,7 +161,7 @@ static bool write_slot(builder *b, ac_step *step, int point, int j, int tensor) 
   if (!is_value(b, role)) return true;
   int value = sum && again ? b->current[storage] : add_value(b->sequence, storage, point);
   b->current[storage] = step->out[j].value = value;
-  if (sum && value >= 0) b->sequence->values[value].last = ac_sequence_end(b->sequence);
+  if (value >= 0) b->sequence->values[value].last = point;
   return value >= 0;
 }
 
@@ -198,7 +198,7 @@ static bool try_share(ac_sequence *sequence, const ac_graph *graph, int index, i
   if (value < 0 || step->out[0].value < 0) return false;
   int root = ac_sequence_root(sequence, value);
   ac_value *output = &sequence->values[step->out[0].value];
-  /* An earlier step may have filled a gradient, and it stays to the end anyway. */
+  /* An earlier step may have filled a gradient. */
   if (ac_tensor_at(graph, output->tensor)->role == AC_ROLE_GRADIENT) return false;
   const ac_tensor *a = ac_tensor_at(graph, sequence->values[root].tensor),
                   *b = ac_tensor_at(graph, output->tensor);

@@ -30,7 +30,7 @@ ac_status ac_trainer_set_parameter(ac_trainer *trainer, int index, int64_t first
   AC_REQUIRE(trainer);
   if (count > 0) AC_REQUIRE(data);
   ac_instance *instance = &trainer->instance;
-  AC_TRY(ac_trainer_check_deciding(trainer));
+  AC_TRY(ac_trainer_check_writable(trainer));
   AC_TRY(ac_instance_check_range(instance, index, first, count));
   return ac_instance_write_parameter(instance, index, first, count, data);
 }
@@ -44,6 +44,10 @@ ac_status ac_trainer_get_gradient(ac_trainer *trainer, int index, int64_t first,
   if (gradient < 0)
     return ac_fail(AC_ERROR_ARGUMENT, "parameter %d is frozen or the loss does not depend on it",
                    index);
+  if (ac_plan_is_fused(trainer->instance.plan))
+    return ac_fail(AC_ERROR_STATE,
+                   "trainer: the plan keeps no gradients (AC_GRADIENTS_FUSED); plan with "
+                   "AC_GRADIENTS_BUFFER to read them");
   if (trainer->window_samples == 0)
     return ac_fail(AC_ERROR_STATE, "trainer: nothing was accumulated since the last update");
   AC_TRY(ac_instance_read_floats(&trainer->instance, trainer->instance.persistent[gradient],
@@ -72,7 +76,7 @@ ac_status ac_trainer_save_part(ac_trainer *trainer, const char *path, const char
 
 static ac_status load(ac_trainer *trainer, const char *path, const char *pattern,
                       const char *optional_prefix) {
-  AC_TRY(ac_trainer_check_deciding(trainer));
+  AC_TRY(ac_trainer_check_writable(trainer));
   return ac_instance_load(&trainer->instance, path, pattern, optional_prefix);
 }
 

@@ -55,7 +55,9 @@ static bool gathers(const ac_instance *instance, const ac_step *step, int j) {
   return role == AC_ROLE_GRADIENT || role == AC_ROLE_POOLED;
 }
 
+/* Or measures what gathers. */
 static bool only_gathers(const ac_instance *instance, const ac_step *step) {
+  if (ac_node_at(instance->plan->graph, step->node)->phase != AC_PHASE_MICRO_BATCH) return true;
   for (int j = 0; j < AC_MAX_OUTPUTS; j++)
     if (step->out[j].tensor >= 0 && !gathers(instance, step, j)) return false;
   return true;

@@ -128,9 +128,12 @@ static ac_status prepare(ac_instance *instance, ac_prepared *prepared,
   return AC_OK;
 }
 
-/* Cells of the arena have the handles of their values, which the main sequence owns. */
+/* Cells of the arena have the handles of their values, which the main sequence owns; fused, of
+ * none.
+ */
 static void view_arena_cells(ac_instance *instance) {
   const ac_sequence *sequence = &instance->plan->main;
+  if (ac_plan_is_fused(instance->plan)) return;
   for (int i = 0; i < sequence->value_count; i++) {
     int tensor = sequence->values[i].tensor;
     if (tensor < 0 || ac_tensor_at(instance->plan->graph, tensor)->role == AC_ROLE_ACTIVATION)
@@ -434,12 +437,14 @@ static ac_status bring_to_life(ac_instance *instance) {
   AC_TRY(allocate_host(instance));
   find_checks(instance);
   AC_TRY(prepare_early(instance, &plan->main));
+  AC_TRY(prepare_early(instance, &plan->stepping));
   AC_TRY(prepare_early(instance, &plan->evaluation));
   AC_TRY(allocate_chunks(instance));
   AC_TRY(view_cells(instance));
   AC_TRY(clear_cells(instance));
   AC_TRY(prepare(instance, &instance->main, &plan->main));
   view_arena_cells(instance);
+  if (ac_plan_is_fused(plan)) AC_TRY(prepare(instance, &instance->stepping, &plan->stepping));
   if (plan->evaluation.steps) AC_TRY(prepare(instance, &instance->evaluation, &plan->evaluation));
   AC_TRY(ac_numerics_create(instance));
   return AC_OK;
@@ -447,7 +452,8 @@ static ac_status bring_to_life(ac_instance *instance) {
 
 ac_wait ac_instance_announce(const ac_plan *plan) {
   return ac_wait_begin(plan->device, "preparing %d ops",
-                       plan->main.step_count + plan->evaluation.step_count);
+                       plan->main.step_count + plan->stepping.step_count +
+                           plan->evaluation.step_count);
 }
 
 ac_status ac_instance_create(ac_instance *instance, const ac_plan *plan) {
@@ -467,6 +473,7 @@ void ac_instance_free(ac_instance *instance) {
   const ac_graph *graph = instance->plan->graph;
   ac_numerics_free(instance);
   discard(instance, &instance->main);
+  discard(instance, &instance->stepping);
   discard(instance, &instance->evaluation);
   for (int i = 0; instance->views && i < instance->plan->cell_count; i++)
     ac_instance_drop_view(instance, instance->views[i]);

@@ -76,7 +76,7 @@ typedef struct ac_instance {
   void **staging; /* host, by input: a micro-batch of samples gathered from a dataset */
   void *unused;   /* host: where a dataset's fields that feed no input are written */
   uint64_t unused_bytes;
-  ac_prepared main, evaluation;
+  ac_prepared main, stepping, evaluation;
   ac_numerics_totals numerics; /* empty unless the plan watches numbers */
   /* The run state: all that changes from window to window, so that every step is static. */
   ac_run_state run;
@@ -161,7 +161,7 @@ ac_status ac_instance_upload(ac_instance *instance, const void *const *data, int
 ac_status ac_instance_run(ac_instance *instance, ac_prepared *prepared, bool fresh);
 /* Runs another phase of the main sequence. */
 ac_status ac_instance_run_phase(ac_instance *instance, ac_phase phase);
-/* One step of it. */
+/* One step of a sequence. */
 ac_status ac_instance_run_step(ac_instance *instance, ac_prepared *prepared, int step, bool fresh);
 /* Sets the arguments to run.batch samples. */
 void ac_instance_resize(ac_instance *instance, ac_prepared *prepared);

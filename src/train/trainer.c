@@ -64,6 +64,8 @@ void ac_trainer_set_loss_scale(ac_trainer *trainer) {
   float scale = ac_scaler_factor(&trainer->scaler, rows);
   for (int k = 0; k < instance->plan->graph->loss_count; k++)
     trainer->loss_scales[k] = ac_to_float((double)scale * trainer->shares[k]);
+  for (int i = 0; i < instance->plan->graph->parameter_count; i++)
+    instance->updates[i].statistics.scale = 1 / scale;
   instance->run.loss_scale = scale;
   instance->run.loss_scales = trainer->loss_scales;
 }
@@ -260,8 +262,17 @@ ac_status ac_trainer_check_arena(const ac_trainer *trainer) {
   AC_TRY(ac_trainer_check_deciding(trainer));
   if (!trainer->instance.plan->main.whole_window || trainer->window_samples == 0) return AC_OK;
   return ac_fail(AC_ERROR_STATE,
-                 "trainer: the window's gradients are where this would compute, as the plan was "
-                 "made for whole windows; update or discard it first");
+                 "trainer: the window's %s are where this would compute, as the plan was made for "
+                 "whole windows; update or discard it first",
+                 ac_plan_is_fused(trainer->instance.plan) ? "samples" : "gradients");
+}
+
+ac_status ac_trainer_check_writable(const ac_trainer *trainer) {
+  AC_TRY(ac_trainer_check_deciding(trainer));
+  if (!ac_plan_is_fused(trainer->instance.plan) || trainer->window_samples == 0) return AC_OK;
+  return ac_fail(AC_ERROR_STATE,
+                 "trainer: the update computes the window's gradients again, by the parameters as "
+                 "they are; update or discard it first");
 }
 
 void ac_trainer_discard(ac_trainer *trainer) {

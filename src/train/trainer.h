@@ -76,7 +76,9 @@ void ac_trainer_set_window_scale(ac_trainer *trainer);
 /* The first of several losses that weighs so little in the last window that the factor of its
  * gradient is beyond floats, and not for the loss scale alone; -1: none. */
 int ac_trainer_light_loss(const ac_trainer *trainer);
-/* Refuses to compute anything else while a window's gradients are in the arena. */
+/* Refuses to change parameters when the update goes by them, or is being decided. */
+ac_status ac_trainer_check_writable(const ac_trainer *trainer);
+/* Refuses to compute anything else while a window's gradients or samples are still needed. */
 ac_status ac_trainer_check_arena(const ac_trainer *trainer);
 
 /* ac_trainer_evaluate, unless it is stopped: then there is no result. */

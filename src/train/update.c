@@ -5,7 +5,10 @@
  * the device holds S * (sum of gradients); the factor clip / (S W) is folded into the optimizer's
  * kernel. S is the loss scale by the weight that a whole window has at most, up to a power of two,
  * and changes between windows only. With several losses W is the number of samples, S goes by
- * these, and each loss has a share of S (losses.c). */
+ * these, and each loss has a share of S (losses.c).
+ *
+ * Fused, gradients were measured in the window's only micro-batch, and parameters are stepped in a
+ * second pass over it (plan/passes.c); what is decided, and when, is the same. */
 #include "train/trainer.h"
 
 #include "core/error.h"
@@ -34,8 +37,6 @@ static bool is_trained(const ac_trainer *trainer, int parameter) {
 static ac_status reduce(ac_trainer *trainer) {
   ac_instance *instance = &trainer->instance;
   trainer->reduced_weight = 0;
-  for (int i = 0; i < instance->plan->graph->parameter_count; i++)
-    instance->updates[i].statistics.scale = 1 / instance->run.loss_scale;
   AC_TRY(ac_instance_run_phase(instance, AC_PHASE_REDUCE));
   AC_TRY(ac_numerics_collect(instance));
   return ac_instance_fetch_control(instance);
@@ -142,7 +143,12 @@ static void set_step(const ac_trainer *trainer, const ac_tensor *parameter, doub
   }
 }
 
-/* The phase `update`. */
+/* The phase `update`, or the pass that it is a part of, which sums up the same as the first. */
+static ac_status run_update(ac_instance *instance) {
+  if (ac_plan_is_fused(instance->plan)) return ac_instance_run(instance, &instance->stepping, true);
+  return ac_instance_run_phase(instance, AC_PHASE_UPDATE);
+}
+
 static ac_status step_parameters(ac_trainer *trainer, double factor, double rate) {
   ac_instance *instance = &trainer->instance;
   const ac_graph *graph = instance->plan->graph;
@@ -150,7 +156,7 @@ static ac_status step_parameters(ac_trainer *trainer, double factor, double rate
     if (is_trained(trainer, i))
       set_step(trainer, ac_tensor_at(graph, graph->parameters[i]), factor, rate,
                &instance->updates[i]);
-  AC_TRY(ac_instance_run_phase(instance, AC_PHASE_UPDATE));
+  AC_TRY(run_update(instance));
   AC_TRY(instance->device->backend->finish(instance->device->state));
   trainer->has_stepped = true;
   return AC_OK;

@@ -48,7 +48,7 @@ case_help() {
   local flag verb
   for flag in data layers heads width context vocab dropout lr min-lr warmup schedule optimizer beta1 beta2 \
     weight-decay momentum clip batch micro-batch memory steps epochs eval-every seed threads device \
-    precision recompute metrics tensorboard histograms out init last-window loss-scale loss-scale-init loss-scale-growth \
+    precision recompute gradients metrics tensorboard histograms out init last-window loss-scale loss-scale-init loss-scale-growth \
     loss-scale-backoff loss-scale-interval loss-scale-floor replay lr-period lr-period-factor lr-fall lr-cycle lr-factor \
     lr-milestones lr-decay lr-anneal lr-rise lr-start-divisor lr-end-divisor lr-phases cycle-momentum min-momentum \
     max-momentum lr-patience lr-cooldown lr-threshold lr-threshold-kind lr-scaling lr-base-batch; do
@@ -413,6 +413,15 @@ case_plan() {
   refuse 2 'unknown unit' plan gpt "${model[@]}" --memory 5MB
   refuse 2 'larger than the batch' plan gpt "${model[@]}" --micro-batch 9
   refuse 2 'must be one of' plan gpt "${model[@]}" --recompute some
+  run plan gpt "${model[@]}" --device dry --gradients fused >out
+  grep -q '^gradients  *none are kept' out || die "no word of gradients in: $(cat out)"
+  ! grep -qE '^ *[0-9]+ .* buffer ' out || die "alternatives with a buffer: $(cat out)"
+  run plan gpt "${model[@]}" --device dry --gradients fused --json >json
+  grep -q '"gradients": "fused"' json || die "no way of gradients in the JSON: $(cat json)"
+  run plan gpt "${model[@]}" --device dry --json >json
+  grep -q '"gradients": "buffer"' json || die "no way of gradients in the JSON: $(cat json)"
+  refuse 2 'takes a batch of 8 at once, and --micro-batch 4 splits it' plan gpt "${model[@]}" --gradients fused --micro-batch 4
+  refuse 2 'carry cuts one' plan gpt "${model[@]}" --gradients fused --last-window carry
   text
   refuse 1 'is larger than the memory of cpu' train gpt --data text "${tiny[@]}" --memory 1000000GiB
   refuse 2 'precision' train gpt --data text "${tiny[@]}" --precision f8
@@ -577,6 +586,19 @@ case_budgets() {
   "$FIXTURE" images pair train 400
   "$FIXTURE" images pair t10k 50
   check_budgets mlp --data pair --device cpu --hidden 32,16 --batch 32 --steps 1
+
+  # Without gradients training leaves the same bytes, in less memory, and a budget may call for it.
+  local way net=(--data pair --device cpu --hidden 512,512 --batch 8 --steps 5 --read-ahead 0) total
+  for way in buffer fused; do
+    run train mlp "${net[@]}" --gradients $way --metrics $way.jsonl --out $way >/dev/null
+  done
+  cmp buffer/model.safetensors fused/model.safetensors
+  "$METRICS" check fused.jsonl
+  total=$("$METRICS" field fused.jsonl end planned_bytes)
+  ((total < $("$METRICS" field buffer.jsonl end planned_bytes))) || die "as many bytes: $total"
+  run train mlp "${net[@]}" --memory $total --out auto >/dev/null
+  grep -q '^gradients  *none are kept' run.err || die "no word of gradients in: $(cat run.err)"
+  cmp buffer/model.safetensors auto/model.safetensors
 }
 
 # The limit on a file's size stands for a disk that fills: writing fails half way.

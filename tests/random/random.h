@@ -109,7 +109,7 @@ void random_reference_free(random_reference *r);
 #define RANDOM_DIMENSIONS(X)                                                                       \
   X(recompute, "none", "all", "low budget", "middle budget", "high budget", "hints")               \
   X(micro_batch, "1", "odd", "whole", "planned")                                                   \
-  X(windows, "any", "whole")                                                                       \
+  X(windows, "any", "whole", "fused")                                                              \
   X(read_ahead, "no", "yes", "if room")                                                            \
   X(fit, "no", "yes")                                                                              \
   X(precision, "f32", "f16", "bf16")                                                               \
@@ -150,6 +150,7 @@ enum {
   RECOMPUTE_HINTS
 };
 enum { MICRO_ONE, MICRO_ODD, MICRO_WHOLE, MICRO_PLANNED };
+enum { WINDOWS_ANY, WINDOWS_WHOLE, WINDOWS_FUSED /* if they are micro-batches */ };
 enum { AHEAD_NO, AHEAD_YES, AHEAD_IF_ROOM };
 enum { THREADS_ONE, THREADS_TWO, THREADS_FOR_ALL /* three, and small loops are shared out too */ };
 enum { SCHEDULE_CONSTANT, SCHEDULE_WARM_UP, SCHEDULE_COSINE };
@@ -202,7 +203,7 @@ typedef struct random_trial {
   int parameters;
   int64_t *count;
   int64_t micro_batch;
-  bool whole_window;
+  bool whole_window, fused;
   bool rounded[OP_DRAW_LEAVES]; /* by parameter: stored in bf16 alone */
   bool summed[OP_DRAW_LEAVES];  /* its gradient is */
   int64_t recomputed;

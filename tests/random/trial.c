@@ -1,6 +1,7 @@
 /* Trains a graph as a choice says: two windows through accumulate and update, then an evaluation.
  * Where the choice fits, the same windows once more through ac_fit, which has to leave the same
- * bits, whether it reads ahead or not. */
+ * bits, whether it reads ahead or not. Where the plan keeps no gradients, once more with a plan
+ * that does: it leaves the same bits, and the gradients to compare. */
 #include "random.h"
 
 #include "core/error.h"
@@ -53,6 +54,7 @@ static ac_status needs_of(const training *t, ac_recompute recompute, int64_t mic
   ac_plan_desc desc = t->policy;
   ac_plan *plan = NULL;
   desc.recompute = recompute;
+  if (desc.gradients == AC_GRADIENTS_FUSED) micro_batch = desc.batch;
   desc.micro_batch = desc.micro_batch ? desc.micro_batch : micro_batch;
   AC_TRY(ac_plan_create(&plan, t->g->graph, t->device, &desc));
   *bytes = ac_problem_needs(&plan->problem, plan->info.bytes.total, plan->info.read_ahead);
@@ -77,7 +79,10 @@ static ac_status make_plan(training *t, const random_graph *hinted, const random
   t->policy.batch = t->g->recipe.batch;
   t->policy.micro_batch = micro_batch_of(c, t->policy.batch);
   t->policy.micro_batch_norm = c->level[RANDOM_micro_batch] != MICRO_WHOLE;
-  t->policy.whole_windows = c->level[RANDOM_windows];
+  t->policy.whole_windows = c->level[RANDOM_windows] != WINDOWS_ANY;
+  if (c->level[RANDOM_windows] == WINDOWS_FUSED &&
+      (!t->policy.micro_batch || t->policy.micro_batch == t->policy.batch))
+    t->policy.gradients = AC_GRADIENTS_FUSED;
   t->policy.read_ahead = c->level[RANDOM_read_ahead] == AHEAD_YES;
   t->policy.debug_numerics = t->habit == HABIT_WATCHES;
   t->policy.precision = precisions[c->level[RANDOM_precision]];
@@ -98,6 +103,7 @@ static ac_status make_plan(training *t, const random_graph *hinted, const random
   t->trial->micro_batch = info->micro_batch;
   t->trial->recomputed = info->recomputed_ops;
   t->trial->whole_window = t->plan->main.whole_window;
+  t->trial->fused = ac_plan_is_fused(t->plan);
   const ac_graph *graph = t->plan->graph;
   for (int p = 0; p < graph->parameter_count; p++) {
     const int gradient = t->plan->problem.parameters[p].gradient;
@@ -202,7 +208,7 @@ static ac_status train_window(training *t, int w) {
     }
     AC_TRY(accumulate(t, w * batch));
     free_arrays(window->gradient, t->trial->parameters);
-    window->gradient = read_gradients(t);
+    window->gradient = ac_plan_is_fused(t->plan) ? NULL : read_gradients(t);
     AC_TRY(t->trial->status);
     AC_TRY(ac_trainer_update(t->trainer, &window->update));
     if (!window->update.skipped || window->update.stuck) break;
@@ -274,6 +280,49 @@ static ac_status fit_again(training *t) {
   return ac_fail(AC_ERROR_STATE, "ac_fit leaves other bits than accumulate and update");
 }
 
+/* ---- without gradients ----------------------------------------------------------------------- */
+
+static ac_status train_windows(training *t) {
+  for (int w = 0; w < RANDOM_WINDOWS; w++) AC_TRY(train_window(t, w));
+  return AC_OK;
+}
+
+static bool same_window(const training *t, const random_window *a, const random_window *b) {
+  bool same = same_update(&a->update, &b->update);
+  for (int p = 0; same && p < t->trial->parameters; p++)
+    same = !memcmp(a->weights[p], b->weights[p], (size_t)t->trial->count[p] * sizeof(float));
+  return same;
+}
+
+/* `kept` is another training with a plan and a trainer of its own. */
+static ac_status train_kept(training *kept) {
+  kept->policy.gradients = AC_GRADIENTS_BUFFER;
+  kept->policy.memory = 0;
+  kept->policy.micro_batch = kept->policy.batch;
+  AC_TRY(ac_plan_create(&kept->plan, kept->g->graph, kept->device, &kept->policy));
+  AC_TRY(make_trainer(kept));
+  return train_windows(kept);
+}
+
+/* Puts windows with gradients in the place of those without, which have to be the same. */
+static ac_status find_gradients(const training *t) {
+  random_window fused[RANDOM_WINDOWS];
+  training kept = *t;
+  kept.plan = NULL;
+  kept.trainer = NULL;
+  memcpy(fused, t->trial->windows, sizeof fused);
+  memset(t->trial->windows, 0, sizeof fused);
+  ac_status status = train_kept(&kept);
+  bool same = true;
+  for (int w = 0; w < RANDOM_WINDOWS && status == AC_OK; w++)
+    same = same && same_window(t, &fused[w], &t->trial->windows[w]);
+  for (int w = 0; w < RANDOM_WINDOWS; w++) free_arrays(fused[w].weights, t->trial->parameters);
+  ac_trainer_free(kept.trainer);
+  ac_plan_free(kept.plan);
+  if (status != AC_OK || same) return status;
+  return ac_fail(AC_ERROR_STATE, "without a buffer for gradients it leaves other bits");
+}
+
 /* Leaves out of the choice what it came to nothing of. */
 static void note_effects(training *t, random_choice *took) {
   if (!t->trial->recomputed) took->level[RANDOM_recompute] = RECOMPUTE_NONE;
@@ -290,9 +339,10 @@ static ac_status train(training *t, const random_graph *hinted, const random_cho
   AC_TRY(make_dataset(t));
   AC_TRY(make_trainer(t));
   t->trial->start = read_weights(t);
-  for (int w = 0; w < RANDOM_WINDOWS; w++) AC_TRY(train_window(t, w));
+  AC_TRY(train_windows(t));
   AC_TRY(ac_trainer_evaluate(t->trainer, t->dataset, 0, &t->trial->evaluation));
   if (t->habit == HABIT_SESSION) AC_TRY(evaluate_in_session(t));
+  if (t->trial->fused) AC_TRY(find_gradients(t));
   return t->trial->took.level[RANDOM_fit] ? fit_again(t) : AC_OK;
 }
 

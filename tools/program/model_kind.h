@@ -11,12 +11,15 @@
 #include <accrue/accrue.h>
 
 /* Flags that every kind shares. */
+/* Of --gradients, behind those of ac_gradients: their storage. */
+enum { GRADIENTS_BF16 = AC_GRADIENTS_FUSED + 1 };
+
 typedef struct train_flags {
   int64_t batch, micro_batch;
   int64_t steps, epochs; /* 0: not given */
   int optimizer;         /* ac_optimizer_kind */
   int weights;           /* ac_weights */
-  int gradients;         /* ac_gradient_storage */
+  int gradients;         /* ac_gradients, or GRADIENTS_BF16 */
   int optimizer_state;   /* ac_optimizer_state */
   bool no_nesterov;      /* of muon */
   int muon_scale;        /* ac_muon_scale */

@@ -61,14 +61,18 @@ static ac_status find_peak(report *r) {
   return AC_OK;
 }
 
+static const char *way_of(ac_gradients gradients) {
+  return gradients == AC_GRADIENTS_FUSED ? "fused" : "buffer";
+}
+
 static void print_alternatives(const report *r) {
-  printf("\n%12s %6s %10s %12s %12s %12s\n", "micro-batch", "steps", "recompute", "ops again",
-         "total", "window");
+  printf("\n%12s %6s %10s %12s %10s %12s %12s\n", "micro-batch", "steps", "recompute", "ops again",
+         "gradients", "total", "window");
   for (int i = 0; i < r->count; i++) {
     const ac_plan_alternative *a = &r->list[i];
     bool fits = !r->info->budget_bytes || a->total_bytes <= r->info->budget_bytes;
-    printf("%12" PRId64 " %6" PRId64 " %10s %12" PRId64 " %12s %9.1f ms%s\n", a->micro_batch,
-           a->accumulation_steps, policies[a->recompute], a->recomputed_ops,
+    printf("%12" PRId64 " %6" PRId64 " %10s %12" PRId64 " %10s %12s %9.1f ms%s\n", a->micro_batch,
+           a->accumulation_steps, policies[a->recompute], a->recomputed_ops, way_of(a->gradients),
            text_bytes(a->total_bytes).text, a->seconds * 1e3, fits ? "" : "  beyond the budget");
   }
 }
@@ -117,9 +121,10 @@ static void print_text(const report *r, const ac_device_info *device) {
   char lines[PLAN_TABLE_BYTES];
   printf("%s", plan_table_text(lines, sizeof lines, device, r->info));
   const char *scope = r->peak_step.scope;
-  printf("%-12s step %" PRId64 " of %" PRId64 ": %s%s%s%s%s\n", "peak", r->peak + 1, r->info->steps,
-         r->peak_step.op, *scope ? " (" : "", scope, *scope ? ")" : "",
-         r->peak_step.backward ? ", backward" : ", forward");
+  const bool twice = r->info->gradients == AC_GRADIENTS_FUSED;
+  printf("%-12s step %" PRId64 " of %" PRId64 ": %s%s%s%s%s\n", "peak", r->peak + 1,
+         r->info->steps + (twice ? r->info->update_steps : 0), r->peak_step.op, *scope ? " (" : "",
+         scope, *scope ? ")" : "", r->peak_step.backward ? ", backward" : ", forward");
   printf("%-12s %" PRId64 " ops run again\n", "recompute", r->info->recomputed_ops);
   printf("%-12s %.1f ms a window, predicted\n", "time", r->info->predicted_seconds * 1e3);
   if (device->memory_bytes && r->info->bytes.total > device->memory_bytes)
@@ -153,23 +158,24 @@ static int print_json(const report *r, const ac_device_info *device) {
     const ac_plan_alternative *a = &r->list[k];
     json_array_append_new(
         list,
-        json_pack("{s:I, s:I, s:s, s:I, s:I, s:f}", "micro_batch", (json_int_t)a->micro_batch,
+        json_pack("{s:I, s:I, s:s, s:I, s:s, s:I, s:f}", "micro_batch", (json_int_t)a->micro_batch,
                   "accumulation_steps", (json_int_t)a->accumulation_steps, "recompute",
                   policies[a->recompute], "recomputed_ops", (json_int_t)a->recomputed_ops,
-                  "total_bytes", (json_int_t)a->total_bytes, "predicted_seconds", a->seconds));
+                  "gradients", way_of(a->gradients), "total_bytes", (json_int_t)a->total_bytes,
+                  "predicted_seconds", a->seconds));
   }
   json_t *object = json_pack(
-      "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:f, "
+      "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:o, s:I, s:I, s:I, s:I, s:f, "
       "s:{s:s, s:s, s:I, s:b}, s:o, s:o}",
       "device", device->id, "precision", ac_precision_name(i->precision), "parameter_count",
       (json_int_t)i->parameter_count, "effective_batch", (json_int_t)i->batch, "micro_batch",
       (json_int_t)i->micro_batch, "accumulation_steps", (json_int_t)i->accumulation_steps,
-      "recomputed_ops", (json_int_t)i->recomputed_ops, "budget_bytes", (json_int_t)i->budget_bytes,
-      "planned_bytes", bytes_object(&i->bytes), "live_bytes", (json_int_t)i->live_bytes,
-      "working_bytes", (json_int_t)i->working_bytes, "read_ahead_bytes",
-      (json_int_t)i->read_ahead_bytes, "library_bytes", (json_int_t)i->library_bytes,
-      "predicted_seconds", i->predicted_seconds, "peak", "op", r->peak_step.op, "scope",
-      r->peak_step.scope, "step", (json_int_t)(r->peak + 1), "backward",
+      "recomputed_ops", (json_int_t)i->recomputed_ops, "gradients", way_of(i->gradients),
+      "budget_bytes", (json_int_t)i->budget_bytes, "planned_bytes", bytes_object(&i->bytes),
+      "live_bytes", (json_int_t)i->live_bytes, "working_bytes", (json_int_t)i->working_bytes,
+      "read_ahead_bytes", (json_int_t)i->read_ahead_bytes, "library_bytes",
+      (json_int_t)i->library_bytes, "predicted_seconds", i->predicted_seconds, "peak", "op",
+      r->peak_step.op, "scope", r->peak_step.scope, "step", (json_int_t)(r->peak + 1), "backward",
       r->peak_step.backward ? 1 : 0, "alternatives", list, "storage", storage_array(r));
   bool good = object && json_text_put(object, JSON_INDENT(2), stdout);
   json_decref(object);

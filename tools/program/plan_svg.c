@@ -9,10 +9,11 @@
 /* Columns: step, then the running sums of the classes in MiB. */
 static ac_status put_data(FILE *pipe, const ac_plan *plan) {
   const ac_plan_info *info = ac_plan_get_info(plan);
+  const bool passing = info->gradients == AC_GRADIENTS_FUSED;
   const double mebibyte = 1 << 20;
   ac_plan_step step; /* once the last has run, all gradients are alive, if they are in the arena */
   ac_status status = ac_plan_get_step(plan, info->steps - 1, &step);
-  uint64_t persistent = step.gradient_bytes ? 0 : info->bytes.gradients;
+  uint64_t persistent = step.gradient_bytes || passing ? 0 : info->bytes.gradients;
   fprintf(pipe, "$memory << EOD\n");
   for (int64_t i = 0; i < info->steps; i++) {
     if (status == AC_OK) status = ac_plan_get_step(plan, i, &step);

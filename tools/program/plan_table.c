@@ -72,6 +72,9 @@ const char *plan_table_text(char *text, size_t size, const ac_device_info *devic
     put(&p, "batch        %" PRId64 " samples in %" PRId64 " micro-batches of %s%" PRId64 "\n",
         plan->batch, plan->accumulation_steps, plan->batch % plan->micro_batch ? "at most " : "",
         plan->micro_batch);
+  if (plan->gradients == AC_GRADIENTS_FUSED)
+    put(&p, "gradients    none are kept: the backward pass runs twice, the second time with the "
+            "update\n");
   put(&p, "precision    %s\n", ac_precision_name(plan->precision));
   put_memory(&p, plan);
   return text;

@@ -60,8 +60,6 @@ static void add_options(setup *s) {
        .help = "update rule"},
       {"weights", "f32|bf16", OPTION_CHOICE, &f->weights,
        .help = "storage of weights; bf16: no originals in f32, rounded by chance"},
-      {"gradients", "auto|bf16", OPTION_CHOICE, &f->gradients,
-       .help = "storage of gradients; bf16: half of the bytes, rounded by chance"},
       {"optimizer-state", "f32|8bit", OPTION_CHOICE, &f->optimizer_state,
        .help = "storage of what it keeps; 8bit: a quarter of the bytes, other results"},
       {"state-f32", "PATTERN", OPTION_TEXT, &f->state_f32,
@@ -111,6 +109,10 @@ static void add_options(setup *s) {
        .help = "count what 16 bits lose, by layer; slow"},
       {"recompute", "auto|none|all", OPTION_CHOICE, &f->recompute,
        .help = "activations in the backward pass"},
+      {"gradients", "auto|buffer|fused|bf16", OPTION_CHOICE, &f->gradients,
+       .help =
+           "fused: none are kept, and the backward pass of a batch at once runs twice; bf16: half "
+           "of the bytes, rounded by chance"},
       {"init", "FILE", OPTION_TEXT, &f->init, .help = "start from these weights (safetensors)",
        .fallback = ""},
       {"out", "DIR", OPTION_TEXT, &f->out, .help = "folder for model.safetensors"},
@@ -202,6 +204,21 @@ static int check_relevance(const setup *s) {
   if (s->flags.optimizer_state != AC_STATE_8BIT && options_given(&s->options, "state-f32"))
     return fail_usage("--state-f32 has no meaning without --optimizer-state 8bit");
   return rate_check(&s->flags.rate, &s->options, (ac_optimizer_kind)s->flags.optimizer);
+}
+
+/* Without gradients a window is a batch at once, and nobody can look at them. */
+static int check_gradients(const setup *s) {
+  const train_flags *f = &s->flags;
+  if (f->gradients != AC_GRADIENTS_FUSED) return STATUS_CONTINUE;
+  if (f->last_window == AC_LAST_CARRY)
+    return fail_usage("--gradients fused takes a window at once, and --last-window carry cuts one");
+  if (f->micro_batch && f->micro_batch < f->batch)
+    return fail_usage("--gradients fused takes a batch of %lld at once, and --micro-batch %lld "
+                      "splits it",
+                      (long long)f->batch, (long long)f->micro_batch);
+  if (f->histograms)
+    return fail_usage("--histograms shows gradients, and --gradients fused keeps none");
+  return STATUS_CONTINUE;
 }
 
 static int check_flags(setup *s) {
@@ -313,6 +330,7 @@ static int parse(setup *s, const char *verb, int argc, char **argv, void (*more)
   if (status == STATUS_CONTINUE) status = options_parse(&s->options, argc, argv);
   if (status == STATUS_CONTINUE) status = check_flags(s);
   if (status == STATUS_CONTINUE && strcmp(verb, "plan") != 0) status = refuse_dry(s);
+  if (status == STATUS_CONTINUE && strcmp(verb, "verify") != 0) status = check_gradients(s);
   return status;
 }
 
@@ -385,6 +403,12 @@ static int open_device(setup *s) {
   return ac_device_open(&s->device, &device) == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 
+/* Histograms are of gradients too. */
+static ac_gradients gradients_of(const train_flags *f) {
+  if (f->histograms) return AC_GRADIENTS_BUFFER;
+  return f->gradients == GRADIENTS_BF16 ? AC_GRADIENTS_AUTO : (ac_gradients)f->gradients;
+}
+
 ac_plan_desc setup_plan_desc(const setup *s) {
   const train_flags *f = &s->flags;
   return (ac_plan_desc){.purpose = AC_TRAIN,
@@ -393,6 +417,7 @@ ac_plan_desc setup_plan_desc(const setup *s) {
                         .memory = f->memory,
                         .micro_batch_norm = f->batch_norm != 0,
                         .whole_windows = f->last_window != AC_LAST_CARRY,
+                        .gradients = gradients_of(f),
                         .read_ahead = (int)f->read_ahead,
                         .read_ahead_if_room = !options_given(&s->options, "read-ahead"),
                         .precision = (ac_precision)f->precision,
@@ -401,7 +426,8 @@ ac_plan_desc setup_plan_desc(const setup *s) {
                         .optimizer = (ac_optimizer_kind)f->optimizer,
                         .sgd_no_momentum = f->momentum <= 0,
                         .weights = (ac_weights)f->weights,
-                        .gradient_storage = (ac_gradient_storage)f->gradients,
+                        .gradient_storage =
+                            f->gradients == GRADIENTS_BF16 ? AC_GRADIENT_BF16 : AC_GRADIENT_F32,
                         .optimizer_state = (ac_optimizer_state)f->optimizer_state,
                         .state_f32 = f->state_f32};
 }

@@ -305,7 +305,9 @@ static int judge(verification *v) {
 
 static int verify(setup *s) {
   verification v = {.setup = s};
-  ac_plan_desc as_planned = setup_plan_desc(s), at_once = as_planned;
+  ac_plan_desc as_planned = setup_plan_desc(s);
+  as_planned.gradients = AC_GRADIENTS_BUFFER;
+  ac_plan_desc at_once = as_planned;
   at_once.micro_batch = at_once.batch;
   at_once.memory = 0;
   at_once.recompute = AC_RECOMPUTE_NONE;

@@ -30,6 +30,7 @@ case_tensorboard() {
   (($(find weights -type f | wc -l) == 2)) || die "not one file a run: $(ls weights)"
 
   refuse 2 '--histograms has no meaning without --tensorboard' train gpt --data text --histograms 5
+  refuse 2 '--gradients fused keeps none' train gpt --data text --tensorboard t --histograms 5 --gradients fused
   refuse 2 'out of range' train gpt --data text --tensorboard t --histograms 0
   refuse 2 'not a whole number' train gpt --data text --tensorboard t --histograms 5x
   : >file

@@ -1,0 +1,155 @@
+/* The sequences of a window. As a rule there is one: the nodes of a micro-batch, and behind them
+ * those of the phases that end a window, for which gradients are kept.
+ *
+ * Fused, there are two passes over the window's one micro-batch, and no gradient outlives its pass:
+ *
+ *   main       the micro-batch's nodes; those of the phase `reduce` as soon as what they read is
+ * final (decision) stepping   the micro-batch's nodes once more; those of the phase `update` as
+ * soon as what they read is final and no later node, one that is recomputed included, reads what
+ * they write
+ *
+ * So a node that ends a window stands behind the last node that touches one of its operands: a
+ * parameter's gradient, the parameter, its working copy, what a batch norm pools. In the second
+ * pass sums that are no gradients are as they were: what yields nothing else does not run again,
+ * and what does yields the same sums anew. Random numbers go by update and sample, so both passes
+ * compute the same bits. Linear in nodes, but for the sorting of those that end a window. */
+#include "core/error.h"
+#include "plan/plan.h"
+
+#include <stdlib.h>
+
+static ac_target target_of(const ac_problem *problem) {
+  return problem->desc.purpose == AC_TRAIN      ? AC_TARGET_GRADIENTS
+         : problem->desc.purpose == AC_EVALUATE ? AC_TARGET_LOSS
+                                                : AC_TARGET_OUTPUTS;
+}
+
+/* ---- where nodes stand ----------------------------------------------------------------------- */
+
+/* A node of another phase, and behind how many of the micro-batch's it stands. */
+typedef struct guest {
+  int node, place;
+} guest;
+
+typedef struct pass {
+  const ac_graph *graph;
+  int *touched; /* by storage: behind how many nodes of `own` nothing touches it any more */
+  guest *guests;
+  int guest_count;
+  ac_nodes own, all; /* nodes without and with guests */
+} pass;
+
+static void release(pass *p) {
+  free(p->touched);
+  free(p->guests);
+  free(p->own.list);
+  free(p->all.list);
+}
+
+static ac_status make_room(pass *p, const ac_problem *problem, const ac_nodes *order) {
+  const size_t nodes = (size_t)order->count + (size_t)problem->after.count + 1;
+  *p = (pass){.graph = problem->graph};
+  p->touched = calloc((size_t)p->graph->tensor_count + 1, sizeof *p->touched);
+  p->guests = malloc(nodes * sizeof *p->guests);
+  p->own.list = malloc(nodes * sizeof *p->own.list);
+  p->all.list = malloc(nodes * sizeof *p->all.list);
+  if (p->touched && p->guests && p->own.list && p->all.list) return AC_OK;
+  return ac_fail(AC_ERROR_MEMORY, "no memory for a pass");
+}
+
+/* The i-th operand of a node, inputs and outputs alike; -1: absent. */
+enum { OPERANDS = AC_MAX_INPUTS + AC_MAX_OUTPUTS + 1 };
+static int operand_of(const ac_node *node, int i) {
+  if (i < AC_MAX_INPUTS) return node->in[i];
+  return i < OPERANDS - 1 ? node->out[i - AC_MAX_INPUTS] : node->accumulate;
+}
+
+/* Behind how many nodes all operands of this one are left alone. */
+static int last_touch(const pass *p, const ac_node *node) {
+  int last = 0;
+  for (int i = 0; i < OPERANDS; i++) {
+    const int tensor = operand_of(node, i);
+    if (tensor < 0) continue;
+    const int touched = p->touched[ac_tensor_at(p->graph, tensor)->storage];
+    if (touched > last) last = touched;
+  }
+  return last;
+}
+
+static void touch(pass *p, const ac_node *node, int place) {
+  for (int i = 0; i < OPERANDS; i++) {
+    const int tensor = operand_of(node, i);
+    if (tensor >= 0) p->touched[ac_tensor_at(p->graph, tensor)->storage] = place;
+  }
+}
+
+/* ---- passes ---------------------------------------------------------------------------------- */
+
+/* Whether a node does nothing but add to sums that are no gradients. */
+static bool only_sums(const ac_graph *graph, const ac_node *node) {
+  for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
+    if (node->out[j] < 0) continue;
+    const ac_role role = ac_tensor_at(graph, ac_tensor_at(graph, node->out[j])->storage)->role;
+    if (!ac_role_is_sum(role) || role == AC_ROLE_GRADIENT) return false;
+  }
+  return true;
+}
+
+static void take_own(pass *p, const ac_nodes *order, ac_phase phase) {
+  for (int i = 0; i < order->count; i++) {
+    const ac_node *node = ac_node_at(p->graph, order->list[i]);
+    if (phase == AC_PHASE_UPDATE && only_sums(p->graph, node)) continue;
+    p->own.list[p->own.count++] = order->list[i];
+    touch(p, node, p->own.count);
+  }
+}
+
+static int by_place(const void *a, const void *b) {
+  const guest *x = a, *y = b;
+  return x->place != y->place ? x->place - y->place : x->node - y->node;
+}
+
+/* Those that touch the same keep their order. */
+static void take_guests(pass *p, const ac_nodes *after, ac_phase phase) {
+  for (int i = 0; i < after->count; i++) {
+    const ac_node *node = ac_node_at(p->graph, after->list[i]);
+    if (node->phase != phase) continue;
+    const guest g = {after->list[i], last_touch(p, node)};
+    p->guests[p->guest_count++] = g;
+    touch(p, node, g.place);
+  }
+  qsort(p->guests, (size_t)p->guest_count, sizeof *p->guests, by_place);
+}
+
+static void merge(pass *p) {
+  for (int i = 0, g = 0; i <= p->own.count; i++) {
+    while (g < p->guest_count && p->guests[g].place == i)
+      p->all.list[p->all.count++] = p->guests[g++].node;
+    if (i < p->own.count) p->all.list[p->all.count++] = p->own.list[i];
+  }
+}
+
+/* The nodes of `order` with those of the phase between them. */
+static ac_status build_pass(const ac_problem *problem, const ac_nodes *order, ac_phase phase,
+                            ac_sequence *sequence) {
+  pass p;
+  ac_status status = make_room(&p, problem, order);
+  if (status == AC_OK) {
+    take_own(&p, order, phase);
+    take_guests(&p, &problem->after, phase);
+    merge(&p);
+    status = ac_sequence_build(sequence, problem->graph, AC_TARGET_GRADIENTS, true, &p.all, NULL);
+  }
+  release(&p);
+  return status;
+}
+
+ac_status ac_passes_build(const ac_problem *problem, const ac_choice *choice, ac_sequence *main,
+                          ac_sequence *stepping) {
+  if (!choice->fused)
+    return ac_sequence_build(main, problem->graph, target_of(problem),
+                             ac_problem_whole_window(problem, choice->micro_batch), choice->order,
+                             &problem->after);
+  AC_TRY(build_pass(problem, choice->order, AC_PHASE_REDUCE, main));
+  return build_pass(problem, choice->order, AC_PHASE_UPDATE, stepping);
+}
