@@ -71,6 +71,12 @@ static const op_case cases[] = {
      .batch = 1,
      .in = {OP_ROUNDED(1100)},
      .out = {OP_F32(1100), OP_RANGE(-0.1, 0.1, 1100)}},
+    {.name = "lion in 8 bits, 5x2500, rounded, gradient in bf16",
+     .op = AC_OP_lion,
+     .attributes.lion = {0.25f, 1e-3f, 0.1f, 0.9f, 0.99f},
+     .batch = 1,
+     .in = {OP_ROUNDED(5, 2500)},
+     .out = {OP_ROUNDED(5, 2500), OP_EIGHT_BIT(0.1, 1, 12500)}},
     /* With a working copy in 16 bits. */
     {.name = "lion 5x2500 and a copy",
      .op = AC_OP_lion,

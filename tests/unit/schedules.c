@@ -392,7 +392,8 @@ static double momentum_told(ac_plan_desc plan, const ac_trainer_desc *desc) {
 static void an_update_tells_its_momentum(void **state) {
   (void)state;
   static const double should[AC_OPTIMIZER_COUNT] = {
-      [AC_ADAMW] = 0.8, [AC_SGD] = 0.7, [AC_LION] = 0.8, [AC_ADAFACTOR] = 0};
+      [AC_ADAMW] = 0.8,   [AC_SGD] = 0.7,  [AC_LION] = 0.8,
+      [AC_ADAFACTOR] = 0, [AC_MUON] = 0.7, [AC_ADAM_MINI] = 0.8};
   ac_trainer_desc desc = {.optimizer = {.beta1 = 0.8, .momentum = 0.7}};
   for (int k = 0; k < AC_OPTIMIZER_COUNT; k++)
     assert_true(momentum_told((ac_plan_desc){.optimizer = (ac_optimizer_kind)k}, &desc) ==
