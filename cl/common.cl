@@ -2,9 +2,10 @@
  *
  * Activations and weights are `storage`, read and written through load and store; arithmetic is in
  * float. Statistics, losses, parameter gradients and optimizer state are float whatever the storage
- * is. Compile with STORAGE_F16 or STORAGE_BF16 for 16-bit storage, with neither for float;
- * vload_half and vstore_half are core OpenCL and need no extension. MARK_FLUSHED makes stores to
- * f16 leave a trace of what they flush to zero, for numerics.cl to count.
+ * is, unless a kernel's options say otherwise (ROUNDED, GRADIENT_BF16, EIGHT_BIT). Compile with
+ * STORAGE_F16 or STORAGE_BF16 for 16-bit storage, with neither for float; vload_half and
+ * vstore_half are core OpenCL and need no extension. MARK_FLUSHED makes stores to f16 leave a trace
+ * of what they flush to zero, for numerics.cl to count.
  *
  * GROUP, 256 or 64, is the work-group size of kernels over independent elements; kernels over
  * columns take 32 x LANES, with as many items. Files are compiled without -cl-finite-math-only and

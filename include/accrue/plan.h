@@ -89,19 +89,20 @@ typedef enum ac_gradients {
   AC_GRADIENTS_FUSED /* with micro_batch = batch and whole_windows, which follow from it */
 } ac_gradients;
 
-/* How weights are stored: those parameters that products, convolutions and embeddings read, and
- * nothing that wants f32. AC_WEIGHTS_BF16 keeps them in bf16 alone, with AC_PRECISION_BF16: no
- * original in f32 stands behind. An update is computed in f32, weight decay included, and rounded
- * up as often as the result is near the upper of its two neighbours (stochastic rounding), so that
- * steps far below a weight's last bit are not lost but taken now and then. The random numbers are
- * Philox's, keyed by seed, name, update and element: same seed = same bits holds. AdamW, SGD and
- * Lion. May still change. */
+/* How weights are stored: those parameters that are read, and only by what takes its operands in
+ * 16 bits: weights of products and convolutions, tables, what is added or multiplied.
+ * AC_WEIGHTS_BF16 keeps them in bf16 alone, with AC_PRECISION_BF16: no original in f32 stands
+ * behind. An update is computed in f32, weight decay included, and rounded up as often as the
+ * result is near the upper of its two neighbours (stochastic rounding), so that steps far below a
+ * weight's last bit are not lost but taken now and then. The random numbers are Philox's, keyed by
+ * seed, name, update and element: same seed = same bits holds. AdamW, SGD and Lion. May still
+ * change. */
 typedef enum ac_weights { AC_WEIGHTS_F32 = 0, AC_WEIGHTS_BF16 } ac_weights;
 
 /* How gradients are stored while they add up. AC_GRADIENT_BF16: those of at least 4096 elements in
- * bf16. What each micro-batch adds is computed in f32 and rounded once, by chance like weights
- * (ac_weights), so that small contributions are not lost in a large sum; the update sees the
- * rounded sum. AdamW, SGD and Lion. May still change. */
+ * bf16. Whenever something is added the sum is rounded by chance like weights (ac_weights), so that
+ * small contributions are not lost in a large sum; the update sees the rounded sum. AdamW, SGD and
+ * Lion. May still change. */
 typedef enum ac_gradient_storage { AC_GRADIENT_F32 = 0, AC_GRADIENT_BF16 } ac_gradient_storage;
 
 typedef struct ac_plan_desc {

@@ -69,9 +69,10 @@ typedef enum ac_rate_scaling {
 
 #define AC_MAX_MILESTONES 16
 
-/* Zero means default, so to have a zero give a negative value; what a kind does not go by is not
- * looked at. Refused when a trainer is made: numbers that are not finite, a min_lr above lr, what
- * has no default and is not given. */
+/* Zero means default; where a zero makes sense beside that, a negative value asks for it (lr, rise,
+ * momenta, patience, cooldown, threshold). Refused when a trainer is made, whatever the kind:
+ * numbers that are not finite, other negative ones; and of a kind a min_lr above lr, what has no
+ * default and is not given, and lengths that do not fit into total. */
 typedef struct ac_schedule {
   ac_schedule_kind kind;
   double lr;             /* the highest; 0: 1e-3, for SGD 0.1, for Lion 1e-4, for Adafactor
@@ -93,8 +94,8 @@ typedef struct ac_schedule {
   double end_divisor;   /* the last rate is the first by it; default 1e4 */
   bool three_phases;    /* down as long as up, to the first rate, before the rest of the way */
   ac_cycle cycle;
-  /* One-cycle and cyclic schedules move SGD's momentum, and beta1 of AdamW and Lion, between these,
-   * highest where the rate is lowest. Default 0.85 and 0.95, of cyclic ones 0.8 and 0.9. */
+  /* One-cycle and cyclic schedules move SGD's and Muon's momentum and all others' beta1 between
+   * these, highest where the rate is lowest. Default 0.85 and 0.95, of cyclic ones 0.8 and 0.9. */
   double min_momentum, max_momentum;
   bool keep_momentum; /* they do not */
   /* Validations that may be no better than the best one, the rate being reduced by the next; and

@@ -126,7 +126,9 @@ static int divert_output(rewrite *r, ac_node *node, int j) {
   if (id < 0) return -1;
   ac_tensor *gradient = ac_tensor_at(r->graph, id);
   const ac_dtype dtype = ac_op_output_kind(node->op, j) == 's' ? r->storage : AC_F32;
-  if (gradient->role != AC_ROLE_GRADIENT || gradient->dtype == dtype) return -1;
+  /* What is added in 16 bits is rounded by chance, so by an op of its own. */
+  const bool direct = gradient->dtype == AC_F32 && dtype == AC_F32;
+  if (gradient->role != AC_ROLE_GRADIENT || direct) return -1;
   ac_tensor *detour = ac_graph_new_tensor(r->graph, AC_ROLE_ACTIVATION, dtype, &gradient->shape);
   node->out[j] = detour ? detour->id : -1;
   return id;

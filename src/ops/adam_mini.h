@@ -32,7 +32,8 @@ typedef struct ac_adam_mini_matrix {
 
 static inline ac_adam_mini_matrix ac_adam_mini_matrix_of(const ac_op_args *args) {
   const ac_operand *p = &args->out[0], *v = &args->out[2];
-  ac_adam_mini_matrix m = {.rows = p->rank > 1 ? p->dim[0] : 1, .by_column = v->dim[1] > 1};
+  ac_adam_mini_matrix m = {.rows = 1, .by_column = v->dim[1] > 1};
+  if (p->rank > 1 && v->count > 1) m.rows = p->dim[0];
   m.columns = p->count / m.rows;
   return m;
 }

@@ -90,7 +90,8 @@ static ac_shape adam_mini_blocks(const ac_tensor *parameter) {
   const ac_shape *shape = &parameter->shape;
   ac_shape blocks = {.rank = 2, .dim = {1, 1}};
   if (shape->rank < 2) return blocks;
-  const bool by_column = parameter->matrix == AC_MATRIX_IN_OUT && !parameter->is_table;
+  const bool by_column =
+      parameter->matrix == AC_MATRIX_IN_OUT && !parameter->is_table && shape->rank == 2;
   if (by_column) blocks.dim[1] = shape->dim[1];
   else blocks.dim[0] = shape->dim[0];
   return blocks;

@@ -32,6 +32,10 @@ static ac_role role_of(const ac_plan *plan, int tensor) {
 }
 
 /* A sum of the window is what the op says to be one, and a gradient what it can add to. */
+static bool is_bf16(const ac_plan *plan, int tensor) {
+  return ac_tensor_at(plan->graph, tensor)->dtype == AC_BF16;
+}
+
 static bool may_be(ac_op op, int output, ac_role role) {
   const ac_op_desc *desc = ac_op_describe(op);
   if (role == AC_ROLE_GRADIENT) return desc->can_add >> output & 1;
@@ -47,6 +51,8 @@ static ac_status check_step(const ac_plan *plan, const ac_step *step, bool *ran,
     if (node->out[j] < 0) continue;
     const ac_role role = role_of(plan, node->out[j]);
     const bool sum = ac_role_is_sum(role), writes = step->out[j].tensor >= 0;
+    if (role == AC_ROLE_GRADIENT && node->op != AC_OP_rounded_sum && is_bf16(plan, node->out[j]))
+      return broken(plan, step, "adds to a gradient in bf16 and does not round by chance");
     if (!may_be(node->op, j, role)) return broken(plan, step, "does not say what it sums up");
     yields |= !sum;
     if (sum && writes && again) return broken(plan, step, "would add to its sums twice");

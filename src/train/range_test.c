@@ -58,6 +58,8 @@ static ac_status put_back(ac_trainer *trainer, const kept *k) {
   trainer->schedule_begin = 0;
   trainer->scaler = k->scaler;
   trainer->updates = k->updates;
+  trainer->reduced_weight = 0; /* gradients' norms were those of the test */
+  trainer->nonfinite = -1;
   trainer->fit = k->fit;
   strcpy(trainer->fingerprint, k->fingerprint);
   ac_trainer_set_window_scale(trainer);
@@ -93,11 +95,11 @@ static bool has_diverged(range_test *t, double loss) {
 static bool on_event(void *user, const ac_fit_event *event) {
   range_test *t = user;
   const bool goes_on = !t->desc->callback || t->desc->callback(t->desc->user, event);
+  if (!goes_on) t->result->stopped = true;
   if (event->kind != AC_FIT_STEP || event->update.skipped) return goes_on;
   t->points[t->result->count++] =
       (ac_rate_point){.rate = event->update.lr, .loss = event->update.loss};
   t->result->diverged = has_diverged(t, event->update.loss);
-  t->result->stopped = !goes_on;
   return goes_on && !t->result->diverged;
 }
 

@@ -97,6 +97,10 @@ static ac_status check_one_cycle(const ac_schedule *s) {
     return ac_fail(AC_ERROR_ARGUMENT,
                    "trainer: the divisors %g and %g of a one-cycle schedule must be positive",
                    s->start_divisor, s->end_divisor);
+  if (s->warmup >= s->total)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "trainer: a warm-up of %lld updates leaves nothing of %lld for a cycle",
+                   (long long)s->warmup, (long long)s->total);
   if (s->anneal == AC_ANNEAL_SQRT)
     return ac_fail(
         AC_ERROR_ARGUMENT,

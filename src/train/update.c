@@ -152,6 +152,7 @@ static ac_status run_update(ac_instance *instance) {
 static ac_status step_parameters(ac_trainer *trainer, double factor, double rate) {
   ac_instance *instance = &trainer->instance;
   const ac_graph *graph = instance->plan->graph;
+  instance->run.update = (uint32_t)trainer->updates; /* a state may have been loaded since */
   for (int i = 0; i < graph->parameter_count; i++)
     if (is_trained(trainer, i))
       set_step(trainer, ac_tensor_at(graph, graph->parameters[i]), factor, rate,

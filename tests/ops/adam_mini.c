@@ -81,6 +81,8 @@ static const op_case cases[] = {
     MINI("adam_mini by column 1x7", QUICK, 1, 7, 1, 7),
     MINI("adam_mini whole 300", USUAL, 1, 1, 300),
     MINI("adam_mini whole 9000", QUICK, 1, 1, 9000),
+    MINI("adam_mini whole 300x1", USUAL, 1, 1, 300, 1), /* a layer [in, 1] */
+    MINI("adam_mini whole 20x30", QUICK, 1, 1, 20, 30),
     MINI("adam_mini 1", QUICK, 1, 1, 1),
     /* With a working copy in 16 bits. */
     MINI_COPY("adam_mini by row 70x90 and a copy", 70, 1, 70, 90),

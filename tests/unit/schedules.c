@@ -436,6 +436,7 @@ static void senseless_schedules_are_refused(void **state) {
       {{.warmup = -1}, "warm-up -1"},
       {{.kind = AC_SCHEDULE_LINEAR}, "a linear schedule needs its number of updates"},
       {{.kind = AC_SCHEDULE_ONE_CYCLE}, "a one-cycle schedule needs its number of updates"},
+      {{ONE, .warmup = 9}, "a warm-up of 9 updates leaves nothing of 9"},
       {{.kind = AC_SCHEDULE_STABLE_DECAY}, "a stable-decay schedule needs its number of updates"},
       {{.kind = AC_SCHEDULE_COSINE_RESTARTS}, "a restarting schedule needs a period"},
       {{.kind = AC_SCHEDULE_CYCLIC, .period = -3}, "a cyclic schedule needs a period"},

@@ -172,6 +172,57 @@ static void windows_go_on(void **state) {
   end(&half);
 }
 
+/* A whole window, and the update in another trainer: the numbers that round are those of the
+ * update. */
+static void an_update_after_a_state_rounds_alike(void **state) {
+  (void)state;
+  ac_plan_desc desc = weights;
+  desc.micro_batch = 2;
+  const test_path path = in_folder("whole");
+  trained whole = begin("cpu", desc), late = begin("cpu", desc);
+  train(&whole, 0, 3);
+  accumulate(&whole, 3);
+  assert_ok(ac_trainer_save_state(whole.trainer, path.text, NULL, 0));
+  assert_ok(ac_trainer_update(whole.trainer, NULL));
+  assert_ok(ac_trainer_load_state(late.trainer, path.text));
+  assert_ok(ac_trainer_update(late.trainer, NULL));
+  float *a = all_parameters(&whole), *b = all_parameters(&late);
+  assert_memory_equal(a, b, (2 * COUNT + ROWS) * sizeof *a);
+  free(a);
+  free(b);
+  end(&whole);
+  end(&late);
+}
+
+/* Gradients that ops give in 16 bits are rounded by chance too when they are added up. */
+static void every_sum_is_rounded_by_chance(void **state) {
+  (void)state;
+  ac_graph *graph;
+  ac_device *device;
+  ac_plan *plan;
+  const ac_parameter_desc normal = {.init = {.kind = AC_INIT_NORMAL, .deviation = 0.1f}};
+  assert_ok(ac_graph_create(&graph));
+  ac_tensor *x = ac_input(graph, "x", AC_F32, AC_SHAPE(AC_BATCH, WIDTH)),
+            *y = ac_input(graph, "y", AC_F32, AC_SHAPE(AC_BATCH, ROWS)),
+            *w = ac_parameter(graph, "w", AC_SHAPE(ROWS, WIDTH), &normal);
+  ac_tensor *twice =
+      ac_add(ac_linear(x, ac_scale(w, 2), NULL, AC_OUT_IN), ac_linear(x, w, NULL, AC_OUT_IN));
+  ac_graph_set_loss(graph, ac_mean_squared_error(twice, y, NULL));
+  const ac_plan_desc desc = {.batch = 4,
+                             .micro_batch = 2,
+                             .precision = AC_PRECISION_BF16,
+                             .gradient_storage = AC_GRADIENT_BF16};
+  assert_ok(ac_device_open(&device, &(ac_device_desc){.name = "cpu"}));
+  assert_ok(ac_plan_create(&plan, graph, device, &desc));
+  int sums = 0;
+  for (int i = 0; i < plan->graph->node_count; i++)
+    sums += ac_node_at(plan->graph, i)->op == AC_OP_rounded_sum;
+  assert_int_equal(sums, 2);
+  ac_plan_free(plan);
+  ac_graph_free(graph);
+  ac_device_close(device);
+}
+
 static void seeds_round_differently(void **state) {
   (void)state;
   trained one = begin_with("cpu", weights, (ac_trainer_desc){.seed = 3}),
@@ -198,6 +249,8 @@ int main(void) {
       cmocka_unit_test(small_steps_are_not_lost),
       cmocka_unit_test(runs_repeat_and_go_on),
       cmocka_unit_test(windows_go_on),
+      cmocka_unit_test(an_update_after_a_state_rounds_alike),
+      cmocka_unit_test(every_sum_is_rounded_by_chance),
       cmocka_unit_test(seeds_round_differently),
   };
   return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);

@@ -1,5 +1,6 @@
 /* `accrue lr-find`: a range test of the learning rate. It trains for a short while in the planned
- * memory at rates that rise, says which one the losses speak for, and writes no model. */
+ * memory, with a copy of weights and state on the host, at rates that rise, says which one the
+ * losses speak for, and writes no model. */
 #include "program/commands.h"
 #include "common/gnuplot.h"
 #include "common/json_text.h"

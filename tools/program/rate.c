@@ -240,6 +240,8 @@ static int check_lengths(const ac_schedule *s) {
   if (s->warmup > s->total)
     return fail_usage("--warmup %lld is longer than the run of %lld updates", (long long)s->warmup,
                       (long long)s->total);
+  if (s->kind == AC_SCHEDULE_ONE_CYCLE && s->warmup == s->total)
+    return fail_usage("--warmup %lld leaves nothing of the run for a cycle", (long long)s->warmup);
   const int64_t decay = s->decay ? s->decay : s->total / 10;
   if (s->kind == AC_SCHEDULE_STABLE_DECAY && decay > s->total - s->warmup)
     return fail_usage("a decay of %lld updates does not fit into the run's %lld after the warm-up",
