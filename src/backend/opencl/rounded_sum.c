@@ -1,7 +1,7 @@
 /* rounded_sum: a sum in bf16, rounded by chance. */
 #include "ops/rounded_sum.h"
 
-#include "backend/opencl/stepped.h"
+#include "backend/opencl/update.h"
 
 static ac_status run(ac_opencl *cl, const ac_op_args *args) {
   const ac_rounded_sum_attributes *a = args->attributes;

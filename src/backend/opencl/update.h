@@ -1,14 +1,28 @@
-/* What the steps of parameters share whose states may be in blocks of 8 bits: a work-item an
- * element, or a work-group a block. */
+/* What the steps of parameters share: states may be in blocks of 8 bits, a work-group a block
+ * instead of a work-item an element, and what is rounded by chance draws its numbers. */
 #ifndef AC_BACKEND_OPENCL_UPDATE_H
 #define AC_BACKEND_OPENCL_UPDATE_H
 
-#include "backend/opencl/stepped.h"
+#include "backend/opencl/opencl.h"
 #include "core/eight_bit.h"
 
 static inline bool ac_cl_is_eight_bit(const ac_op_args *args) {
   return args->out[1].count && args->out[1].dtype == AC_U8;
 }
+
+/* What is kept may be in blocks of 8 bits, parameter and gradient in bf16. */
+static inline const char *ac_cl_step_options(const ac_op_args *args) {
+  static const char *const options[2][2][2] = {
+      {{NULL, "-DGRADIENT_BF16"}, {"-DROUNDED", "-DROUNDED -DGRADIENT_BF16"}},
+      {{"-DEIGHT_BIT", "-DEIGHT_BIT -DGRADIENT_BF16"},
+       {"-DEIGHT_BIT -DROUNDED", "-DEIGHT_BIT -DROUNDED -DGRADIENT_BF16"}}};
+  return options[ac_cl_is_eight_bit(args)][args->out[0].dtype == AC_BF16]
+                [args->in[0].dtype == AC_BF16];
+}
+
+/* Two arguments of a kernel: what the rounding of a parameter is keyed by. */
+#define AC_CL_ROUNDING(args) \
+  AC_CL_SEED((args)->run->seed ^ (args)->name_hash), AC_CL_UINT((args)->run->update)
 
 static inline ac_cl_kernel ac_cl_update_kernel(const ac_op_args *args, const char *file,
                                                const char *name) {
