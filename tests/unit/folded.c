@@ -53,6 +53,8 @@ static double distance(const float *a, const float *b, size_t count) {
   return sqrt(moved / all);
 }
 
+/* AdamW, to which Muon leaves vectors, makes whole steps of what rounding leaves of gradients that
+ * are zero, as of the biases of keys; so it makes small ones here. */
 static void momentum_is_what_it_was(const char *device) {
   static const struct {
     ac_plan_desc plan;
@@ -62,7 +64,8 @@ static void momentum_is_what_it_was(const char *device) {
       {{.optimizer = AC_SGD, .precision = AC_PRECISION_BF16, .recompute = AC_RECOMPUTE_ALL},
        {.schedule = {.lr = 1e-4}, .loss_scaling = {.kind = AC_LOSS_SCALING_STATIC, .scale = 512}}},
       {{.optimizer = AC_MUON},
-       {.schedule = {.lr = 1e-3}, .optimizer = {.weight_decay = 0.1, .muon_no_nesterov = true}}},
+       {.schedule = {.lr = 1e-3},
+        .optimizer = {.weight_decay = 0.1, .muon_no_nesterov = true, .adamw_rate = 1e-6}}},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     ac_plan_desc plan = cases[i].plan;
@@ -229,7 +232,8 @@ static bool skips;
 static double factor;
 static void decide(void *user, ac_trainer *trainer, ac_decision *decision) {
   (void)user;
-  assert_true(isnan(decision->grad_norm) && isnan(ac_trainer_gradient_norm(trainer, 0)));
+  assert_false(isfinite(decision->grad_norm));
+  assert_true(isnan(ac_trainer_gradient_norm(trainer, 0)));
   decision->skip = skips;
   decision->factor *= factor;
 }
