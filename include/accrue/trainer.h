@@ -4,11 +4,10 @@
  * A window is one effective batch. Micro-batches add gradients of the *sum* of losses; the update
  * at the end of the window divides by the window's total weight, once. An update is a transaction:
  * if the loss, any gradient or what a batch norm pools is not finite, nothing changes but the
- * report (AC_GRADIENTS_FOLDED is different). A failure of the device itself in a window is undone by
- * discarding the window. In the
- * middle of the steps of parameters it cannot be undone: the trainer then refuses to train,
- * evaluate and save, until a state is loaded; or training is taken up by another one from
- * parameters that were saved before.
+ * report (AC_GRADIENTS_FOLDED is different). A failure of the device itself in a window is undone
+ * by discarding the window. In the middle of the steps of parameters it cannot be undone: the
+ * trainer then refuses to train, evaluate and save, until a state is loaded; or training is taken
+ * up by another one from parameters that were saved before.
  *
  * The same seed, device, thread count and plan give the same bits. A plan that was chosen under a
  * budget depends on the device's measured speed, so to repeat a run exactly give its micro-batch
