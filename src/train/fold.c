@@ -115,7 +115,7 @@ static void spoil(ac_trainer *trainer, const char *why) {
 }
 
 void ac_fold_leave(ac_trainer *trainer) {
-  const bool begun = false;
+  const bool begun = trainer->window_samples > 0 || trainer->broken;
   if (ac_plan_folds(trainer->instance.plan) && begun)
     spoil(trainer, "a window was left half way, and some of its gradients were folded into the "
                    "optimizer's state; load a state");
