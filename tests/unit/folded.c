@@ -23,9 +23,29 @@ static ac_plan_desc with(ac_plan_desc plan, ac_optimizer_kind optimizer, ac_grad
 
 /* ---- as with a buffer ------------------------------------------------------------------------ */
 
+static int64_t elements(const run *r, int index) {
+  ac_tensor_info info;
+  int64_t count = 1;
+  assert_ok(ac_trainer_parameter_info(r->trainer, index, &info));
+  for (int k = 0; k < info.rank; k++) count *= info.shape[k];
+  return count;
+}
+
+/* All that is kept first for a parameter, as all_parameters. */
+static float *all_momenta(run *r, size_t total) {
+  float *all = malloc(total * sizeof *all), *next = all;
+  assert_non_null(all);
+  for (int i = 0; i < ac_trainer_parameter_count(r->trainer); i++) {
+    const int64_t count = elements(r, i);
+    assert_ok(ac_trainer_get_state(r->trainer, i, 0, 0, count, next));
+    next += count;
+  }
+  return all;
+}
+
 /* Windows of all kinds of micro-batches: of 3, 3 and 2, of 3, 3 and 1, of 3 and 3. */
 static float *train(const char *device, ac_plan_desc plan, const ac_trainer_desc *desc,
-                    size_t *count) {
+                    float **momenta, size_t *count) {
   const corpus c = make_corpus();
   run r = start(device, &model, plan, *desc);
   const ac_plan_info *info = ac_plan_get_info(r.plan);
@@ -39,6 +59,7 @@ static float *train(const char *device, ac_plan_desc plan, const ac_trainer_desc
   }
   assert_int_equal(ac_device_peak_bytes(r.device), info->bytes.total);
   float *parameters = all_parameters(&r, count);
+  *momenta = all_momenta(&r, *count);
   stop(&r);
   return parameters;
 }
@@ -70,19 +91,22 @@ static void momentum_is_what_it_was(const char *device) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     ac_plan_desc plan = cases[i].plan;
     ac_trainer_desc desc = cases[i].trainer;
-    float *parameters[2];
+    float *parameters[2], *momenta[2];
     size_t count;
     plan.batch = BATCH;
     plan.micro_batch = MICRO_BATCH;
     desc.seed = 3;
     for (int k = 0; k < 2; k++) {
       plan.gradients = k ? AC_GRADIENTS_FOLDED : AC_GRADIENTS_BUFFER;
-      parameters[k] = train(device, plan, &desc, &count);
+      parameters[k] = train(device, plan, &desc, &momenta[k], &count);
     }
     const double off = distance(parameters[0], parameters[1], count);
     if (!(off <= 1e-6)) fail_msg("%s, case %zu: weights are off by %g", device, i, off);
-    free(parameters[0]);
-    free(parameters[1]);
+    assert_true(distance(momenta[0], momenta[1], count) <= 1e-5);
+    for (int k = 0; k < 2; k++) {
+      free(parameters[k]);
+      free(momenta[k]);
+    }
   }
 }
 ON_EVERY_DEVICE(momentum_is_what_it_was)
@@ -94,14 +118,6 @@ static double weight_of(const corpus *c, int first, int count) {
   for (int i = first * CONTEXT; i < (first + count) * CONTEXT; i++)
     if (c->targets[i] != -1) sum += (double)c->weights[i];
   return sum;
-}
-
-static int64_t elements(const run *r, int index) {
-  ac_tensor_info info;
-  int64_t count = 1;
-  assert_ok(ac_trainer_parameter_info(r->trainer, index, &info));
-  for (int k = 0; k < info.rank; k++) count *= info.shape[k];
-  return count;
 }
 
 static void assert_near(const char *what, const double *expected, const float *is, int64_t count) {
@@ -291,6 +307,9 @@ static void windows_are_not_taken_back(const char *device) {
   corpus nothing = c;
   for (int i = 0; i < SAMPLES * CONTEXT; i++) nothing.targets[i] = -1;
   assert_refused(feed(&r, &nothing, 0, BATCH), AC_ERROR_ARGUMENT, "weigh nothing");
+  nothing = c;
+  for (int i = 0; i < SAMPLES * CONTEXT; i++) nothing.weights[i] *= 1e-42f;
+  assert_refused(feed(&r, &nothing, 0, BATCH), AC_ERROR_ARGUMENT, "too little to divide by");
   assert_ok(feed(&r, &c, 2, BATCH));
   assert_ok(ac_trainer_update(r.trainer, NULL));
   free(before);
