@@ -425,27 +425,35 @@ static ac_gradients gradients_of(const train_flags *f) {
   return f->gradients == GRADIENTS_BF16 ? AC_GRADIENTS_AUTO : (ac_gradients)f->gradients;
 }
 
+/* Where nothing is read ahead unless it is asked for, folded windows are: what losses weigh is
+ * counted before the first micro-batch, and a batch of tokens is small. */
+static bool reads_to_count(const setup *s) {
+  const train_flags *f = &s->flags;
+  return f->gradients == AC_GRADIENTS_FOLDED && !f->read_ahead &&
+         !options_given(&s->options, "read-ahead");
+}
+
 ac_plan_desc setup_plan_desc(const setup *s) {
   const train_flags *f = &s->flags;
-  return (ac_plan_desc){.purpose = AC_TRAIN,
-                        .batch = f->batch,
-                        .micro_batch = f->micro_batch,
-                        .memory = f->memory,
-                        .micro_batch_norm = f->batch_norm != 0,
-                        .whole_windows = f->last_window != AC_LAST_CARRY,
-                        .gradients = gradients_of(f),
-                        .read_ahead = (int)f->read_ahead,
-                        .read_ahead_if_room = !options_given(&s->options, "read-ahead"),
-                        .precision = (ac_precision)f->precision,
-                        .debug_numerics = f->debug_numerics,
-                        .recompute = (ac_recompute)f->recompute,
-                        .optimizer = (ac_optimizer_kind)f->optimizer,
-                        .sgd_no_momentum = f->momentum <= 0,
-                        .weights = (ac_weights)f->weights,
-                        .gradient_storage =
-                            f->gradients == GRADIENTS_BF16 ? AC_GRADIENT_BF16 : AC_GRADIENT_F32,
-                        .optimizer_state = (ac_optimizer_state)f->optimizer_state,
-                        .state_f32 = f->state_f32};
+  return (ac_plan_desc){
+      .purpose = AC_TRAIN,
+      .batch = f->batch,
+      .micro_batch = f->micro_batch,
+      .memory = f->memory,
+      .micro_batch_norm = f->batch_norm != 0,
+      .whole_windows = f->last_window != AC_LAST_CARRY,
+      .gradients = gradients_of(f),
+      .read_ahead = reads_to_count(s) ? 1 : (int)f->read_ahead,
+      .read_ahead_if_room = !reads_to_count(s) && !options_given(&s->options, "read-ahead"),
+      .precision = (ac_precision)f->precision,
+      .debug_numerics = f->debug_numerics,
+      .recompute = (ac_recompute)f->recompute,
+      .optimizer = (ac_optimizer_kind)f->optimizer,
+      .sgd_no_momentum = f->momentum <= 0,
+      .weights = (ac_weights)f->weights,
+      .gradient_storage = f->gradients == GRADIENTS_BF16 ? AC_GRADIENT_BF16 : AC_GRADIENT_F32,
+      .optimizer_state = (ac_optimizer_state)f->optimizer_state,
+      .state_f32 = f->state_f32};
 }
 
 static ac_status try_plan(const setup *s, const ac_plan_desc *desc, ac_plan **plan) {
