@@ -86,8 +86,9 @@ static ac_status make_plan(training *t, const random_graph *hinted, const random
   t->policy.read_ahead = c->level[RANDOM_read_ahead] == AHEAD_YES;
   t->policy.debug_numerics = t->habit == HABIT_WATCHES;
   t->policy.precision = precisions[c->level[RANDOM_precision]];
-  t->policy.gradient_storage = (ac_gradient_storage)c->level[RANDOM_gradients];
-  if (c->level[RANDOM_weights] && t->policy.precision == AC_PRECISION_BF16)
+  const bool rounds = c->level[RANDOM_optimizer] <= OPTIMIZER_LION;
+  if (rounds) t->policy.gradient_storage = (ac_gradient_storage)c->level[RANDOM_gradients];
+  if (rounds && c->level[RANDOM_weights] && t->policy.precision == AC_PRECISION_BF16)
     t->policy.weights = AC_WEIGHTS_BF16;
   random_optimizer(c, t->g->rate, &t->policy, &t->desc);
   if (recompute >= RECOMPUTE_LOW && recompute <= RECOMPUTE_HIGH) AC_TRY(set_budget(t, recompute));
@@ -107,7 +108,9 @@ static ac_status make_plan(training *t, const random_graph *hinted, const random
   const ac_graph *graph = t->plan->graph;
   for (int p = 0; p < graph->parameter_count; p++) {
     const int gradient = t->plan->problem.parameters[p].gradient;
-    t->trial->rounded[p] = ac_tensor_at(graph, graph->parameters[p])->dtype == AC_BF16;
+    const ac_tensor *parameter = ac_tensor_at(graph, graph->parameters[p]);
+    t->trial->rounded[p] = parameter->dtype == AC_BF16;
+    t->trial->stepping[p] = ac_optimizer_stepping(&t->policy, parameter);
     t->trial->summed[p] = gradient >= 0 && ac_tensor_at(graph, gradient)->dtype == AC_BF16;
   }
   return AC_OK;

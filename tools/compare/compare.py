@@ -417,7 +417,7 @@ def parse():
         if not path.exists():
             parser.error(f"there is no {path}")
     if missing := missing_packages(arguments.variants):
-        parser.error(f"this Python has no {' and no '.join(missing)}, which a variant of --variants needs")
+        parser.error(f"the variants need what this Python does not have: {', '.join(missing)}")
     return arguments
 
 
