@@ -73,7 +73,7 @@ typedef enum ac_optimizer_kind {
  * f32. May still change. */
 typedef enum ac_optimizer_state { AC_STATE_F32 = 0, AC_STATE_8BIT } ac_optimizer_state;
 
-/* Where the gradients of a window are kept. Both ways leave the same bits.
+/* Where the gradients of a window are kept. Buffer and fused leave the same bits.
  *
  * Buffer: until the update, added up over micro-batches, or in the arena (whole_windows).
  * Fused: a window is one micro-batch, and its backward pass runs twice. The first time each
@@ -82,11 +82,22 @@ typedef enum ac_optimizer_state { AC_STATE_F32 = 0, AC_STATE_8BIT } ac_optimizer
  * once its gradient is final and nothing of the pass reads the parameter any more. So the bytes of
  * gradients are those of the few that are alive at once, for some twice the time of the
  * micro-batch. Nobody can read them (ac_trainer_get_gradient), and parameters cannot be written in
- * the middle of a window. May still change. */
+ * the middle of a window.
+ * Folded: the gradient of each micro-batch becomes part of what the optimizer keeps once it is
+ * final, and is dropped; the first of a window does what the optimizer's decays do. SGD with
+ * momentum and Muon without Nesterov's look-ahead compute what they do with a buffer, but for
+ * rounding; what Muon leaves to AdamW has a buffer. With AdamW it is AdamA (arXiv 2305.19982), an
+ * approximation: the second moment takes the sum of squares of the micro-batches' gradients for the
+ * square of their sum. What the losses of a window weigh has to be known before it, as with several
+ * losses (ac_loss_means). Given up are what needs a window's gradients before anything is changed:
+ * clipping, skipping and scaling an update, dynamic loss scaling, norms, and reading gradients. A
+ * window that is not finite, discarded or failed leaves a trainer of no use until a state is
+ * loaded. f32 weights, gradients and state alone. May still change. */
 typedef enum ac_gradients {
   AC_GRADIENTS_AUTO = 0, /* fused where a budget leaves nothing faster, and windows are whole */
   AC_GRADIENTS_BUFFER,
-  AC_GRADIENTS_FUSED /* with micro_batch = batch and whole_windows, which follow from it */
+  AC_GRADIENTS_FUSED, /* with micro_batch = batch and whole_windows, which follow from it */
+  AC_GRADIENTS_FOLDED
 } ac_gradients;
 
 /* How weights are stored: those parameters that are read, and only by what takes its operands in
@@ -152,8 +163,8 @@ AC_API void ac_plan_free(ac_plan *plan);
  * to the byte; alignment gaps are counted in the class they follow. */
 typedef struct ac_plan_bytes {
   uint64_t parameters;
-  uint64_t gradients; /* in the arena (whole_windows, fused): what they add to the most that is
-                         alive */
+  uint64_t gradients; /* in the arena (whole_windows, fused, folded): what they add to the most that
+                         is alive */
   uint64_t optimizer;
   uint64_t activations; /* arena: the most that activations and their gradients take at once */
   uint64_t workspace;   /* arena: all beyond that, which is scratch space and gaps between values */
@@ -171,10 +182,10 @@ typedef struct ac_plan_info {
   int64_t recomputed_ops;  /* steps that run an op again */
   int64_t parameter_count; /* trainable scalars, shared ones once */
   int64_t steps;           /* kernels of one micro-batch, forward and backward; fused: of the first
-                              pass, which measures gradients too */
+                              pass, which measures gradients too; folded: with what folds them */
   int64_t update_steps;    /* and of what ends a window: reduce and update, which is the second pass
                               if fused. May still change. */
-  ac_gradients gradients;  /* the way taken, buffer or fused. May still change. */
+  ac_gradients gradients;  /* the way taken, never auto. May still change. */
   uint64_t budget_bytes;   /* 0: none was given */
   ac_plan_bytes bytes;
   uint64_t live_bytes;    /* lower bound of the arena: the largest sum of bytes alive at once. May
@@ -209,10 +220,10 @@ typedef struct ac_plan_step {
   bool couples_samples; /* its result for a sample depends on the others: not the same when a batch
                            is split */
   uint64_t live_bytes;  /* of the arena, while it runs */
-  uint64_t workspace_bytes;     /* of these, scratch space */
-  uint64_t gradient_bytes;      /* of these, gradients of parameters (whole_windows, fused) */
-  double flops, bytes;          /* work and traffic for one micro-batch */
-  int inputs, outputs;          /* operands, absent ones in between included */
+  uint64_t workspace_bytes; /* of these, scratch space */
+  uint64_t gradient_bytes;  /* of these, gradients of parameters (whole_windows, fused, folded) */
+  double flops, bytes;      /* work and traffic for one micro-batch */
+  int inputs, outputs;      /* operands, absent ones in between included */
   ac_dtype input[8], output[4]; /* how they are stored; AC_DTYPE_COUNT: absent */
 } ac_plan_step;
 AC_API ac_status ac_plan_get_step(const ac_plan *plan, int64_t index, ac_plan_step *result);
@@ -223,7 +234,7 @@ AC_API ac_status ac_plan_get_step(const ac_plan *plan, int64_t index, ac_plan_st
 typedef struct ac_plan_alternative {
   int64_t micro_batch, accumulation_steps, recomputed_ops;
   ac_recompute recompute;
-  ac_gradients gradients; /* buffer or fused */
+  ac_gradients gradients; /* never auto */
   uint64_t total_bytes;
   double seconds; /* predicted, of a window and its update */
 } ac_plan_alternative;

@@ -4,10 +4,10 @@
  * A window is one effective batch. Micro-batches add gradients of the *sum* of losses; the update
  * at the end of the window divides by the window's total weight, once. An update is a transaction:
  * if the loss, any gradient or what a batch norm pools is not finite, nothing changes but the
- * report. A failure of the device itself in a window is undone by discarding the window. In the
- * middle of the steps of parameters it cannot be undone: the trainer then refuses to train,
- * evaluate and save, until a state is loaded; or training is taken up by another one from
- * parameters that were saved before.
+ * report (AC_GRADIENTS_FOLDED is different). A failure of the device itself in a window is undone
+ * by discarding the window. In the middle of the steps of parameters it cannot be undone: the
+ * trainer then refuses to train, evaluate and save, until a state is loaded; or training is taken
+ * up by another one from parameters that were saved before.
  *
  * The same seed, device, thread count and plan give the same bits. A plan that was chosen under a
  * budget depends on the device's measured speed, so to repeat a run exactly give its micro-batch
@@ -139,7 +139,8 @@ typedef struct ac_feed {
 AC_API ac_status ac_trainer_accumulate(ac_trainer *trainer, int64_t count, const ac_feed *feeds,
                                        int feed_count);
 
-/* Before the first samples of a window whose plan says AC_LOSS_MEANS_GIVEN: how many samples it
+/* Before the first samples of a window whose plan says AC_LOSS_MEANS_GIVEN, and has several losses
+ * or folds gradients: how many samples it
  * will have, and what each loss will weigh over all of them, in the order of ac_graph_add_loss. The
  * update fails with AC_ERROR_ARGUMENT, and changes nothing, if that was not so. */
 AC_API ac_status ac_trainer_begin_window(ac_trainer *trainer, int64_t samples,
@@ -151,7 +152,7 @@ typedef struct ac_update {
   double weight;  /* samples, or tokens that count; with several losses samples */
   double lr;
   double momentum;   /* or beta1; 0 of an optimizer that has none */
-  double grad_norm;  /* of the mean loss's gradient, unscaled, before clipping */
+  double grad_norm;  /* of the mean loss's gradient, unscaled, before clipping; NaN: folded */
   double loss_scale; /* of this window; 1 without loss scaling */
   bool skipped;      /* something was not finite, the weight was zero, or `decide` said so: nothing
                         was changed */
@@ -170,7 +171,9 @@ typedef struct ac_update {
 /* Ends the window: checks, unscales, clips, divides, steps. `result` may be NULL. An empty window
  * is AC_ERROR_STATE; a window that is not finite is AC_OK with `skipped`: parameters, moments,
  * updates made, schedule and random numbers are what they were, and only a dynamic loss scale is
- * lower. The same samples may then be accumulated again, or others. */
+ * lower. The same samples may then be accumulated again, or others. With AC_GRADIENTS_FOLDED such a
+ * window is AC_ERROR_NOT_FINITE and spoils optimizer state, so that the trainer is of no use until
+ * a state is loaded; and a decision that skips or scales is AC_ERROR_STATE. */
 AC_API ac_status ac_trainer_update(ac_trainer *trainer, ac_update *result);
 
 /* With AC_SCHEDULE_PLATEAU: the loss of a validation, as ac_fit tells it, too, of those that it
@@ -182,7 +185,8 @@ AC_API ac_status ac_trainer_observe_validation(ac_trainer *trainer, double loss)
 AC_API double ac_trainer_rate(const ac_trainer *trainer);
 
 /* Throws away what the window has accumulated, and its failure; not that of an update that had
- * begun to step parameters. */
+ * begun to step parameters. What was folded (AC_GRADIENTS_FOLDED) cannot be thrown away: the
+ * trainer is then of no use until a state is loaded. */
 AC_API void ac_trainer_discard(ac_trainer *trainer);
 
 /* Runs one micro-batch (count <= micro_batch) op by op and finds the first op whose result is not
@@ -216,19 +220,19 @@ AC_API ac_status ac_trainer_parameter_info(const ac_trainer *trainer, int index,
 AC_API int ac_trainer_find_parameter(const ac_trainer *trainer, const char *name); /* -1: none */
 AC_API ac_status ac_trainer_get_parameter(ac_trainer *trainer, int index, int64_t first,
                                           int64_t count, float *data);
-/* AC_ERROR_STATE during a decision, and in a window whose update computes its gradients again
- * (AC_GRADIENTS_FUSED), as for ac_trainer_load. */
+/* AC_ERROR_STATE during a decision, and in a window whose update computes its gradients again or
+ * that folds them (AC_GRADIENTS_FUSED, AC_GRADIENTS_FOLDED), as for ac_trainer_load. */
 AC_API ac_status ac_trainer_set_parameter(ac_trainer *trainer, int index, int64_t first,
                                           int64_t count, const float *data);
 /* The window's gradient sum so far (unscaled, not divided by the window's weight), times the loss's
  * factor. With several losses it is the sum over losses of factor x samples / weight x gradient of
- * the loss's sum. AC_ERROR_STATE where the plan keeps no gradients (AC_GRADIENTS_FUSED). May still
- * change. */
+ * the loss's sum. AC_ERROR_STATE where the plan keeps no gradients (AC_GRADIENTS_FUSED,
+ * AC_GRADIENTS_FOLDED). May still change. */
 AC_API ac_status ac_trainer_get_gradient(ac_trainer *trainer, int index, int64_t first,
                                          int64_t count, float *data);
 /* The norm of the gradient of the mean loss by one parameter, unscaled, before clipping: of the
  * window whose update is being decided (ac_decide), or the last one. 0 if it is not trained, or
- * before the first update. May still change. */
+ * before the first update; NaN of a plan that folds gradients. May still change. */
 AC_API double ac_trainer_gradient_norm(const ac_trainer *trainer, int index);
 
 /* What the optimizer keeps for each parameter that is trained, in f32: AdamW the first and the
@@ -366,7 +370,8 @@ typedef struct ac_fit_desc {
    * on with had none, nothing is compared. May still change. */
   const char *fingerprint;
   /* Where `stop` says so within a window, the window stays in progress, so that a state can hold
-   * it; unless the plan keeps its gradients in the arena. May still change. */
+   * it; unless the plan keeps its gradients in the arena. One that folds gradients does so in any
+   * case. May still change. */
   bool keep_window;
   bool no_shuffle;
   uint64_t seed;      /* of the order of samples */

@@ -107,9 +107,10 @@ static void flatten(ac_op_args *args) {
   for (int j = 0; j < AC_MAX_OUTPUTS; j++) args->out[j] = flat(args->out[j]);
 }
 
-/* A step of a phase that ends a window, wherever it stands. */
-static ac_status add_update(ac_bench *bench, const ac_plan *plan, const ac_step *step) {
-  ac_bench_entry entry = {.run = run_of(1), .update = true, .count = 1};
+/* A step of another phase than the micro-batch's, wherever it stands. */
+static ac_status add_update(ac_bench *bench, const ac_plan *plan, const ac_step *step,
+                            int64_t times) {
+  ac_bench_entry entry = {.run = run_of(1), .update = true, .count = times};
   ac_step_arguments(step, plan->graph, &entry.run, &entry.args);
   if (ac_op_describe(entry.args.op)->by_window) flatten(&entry.args);
   own_attributes(&entry);
@@ -119,7 +120,7 @@ static ac_status add_update(ac_bench *bench, const ac_plan *plan, const ac_step 
 static ac_status add_step(ac_bench *bench, const ac_plan *plan, const ac_step *step,
                           int64_t samples, int64_t times, bool fresh) {
   const ac_node *node = ac_node_at(plan->graph, step->node);
-  if (node->phase != AC_PHASE_MICRO_BATCH) return add_update(bench, plan, step);
+  if (node->phase != AC_PHASE_MICRO_BATCH) return add_update(bench, plan, step, times);
   ac_bench_entry entry = {.run = run_of(samples), .backward = node->backward, .count = times};
   entry.run.training = plan->main.training;
   ac_step_arguments(step, plan->graph, &entry.run, &entry.args);
@@ -143,7 +144,7 @@ static ac_status add_steps(ac_bench *bench, const ac_plan *plan, int64_t samples
 static ac_status add_updates(ac_bench *bench, const ac_plan *plan) {
   const ac_sequence *main = &plan->main, *stepping = &plan->stepping;
   for (int i = ac_sequence_end(main); i < main->step_count; i++)
-    AC_TRY(add_update(bench, plan, &main->steps[i]));
+    AC_TRY(add_update(bench, plan, &main->steps[i], 1));
   for (int i = 0; i < stepping->step_count; i++)
     AC_TRY(add_step(bench, plan, &stepping->steps[i], plan->info.micro_batch, 1, true));
   return AC_OK;

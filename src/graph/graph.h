@@ -57,6 +57,7 @@ struct ac_tensor {
   int producer;           /* node, or -1 */
   int parameter;          /* of roles that belong to one: index among the parameters; else -1 */
   int state;              /* AC_ROLE_STATE: which of its parameter's; else 0 */
+  bool folded;            /* AC_ROLE_GRADIENT: not kept, but folded into its parameter's state */
   ac_parameter_desc desc; /* AC_ROLE_PARAMETER */
   char *name;             /* leaves; NULL otherwise */
 };

@@ -15,12 +15,13 @@ typedef struct ac_cost {
   double flops, bytes;
 } ac_cost;
 
-/* When an op runs. A window is its micro-batches, then reduce, then the host's decision, then
- * update. Evaluation runs what is forward of the first. */
+/* When an op runs. A window is its micro-batches, each with what it folds, then reduce, then the
+ * host's decision, then update. Evaluation runs what is forward of the first. */
 typedef enum ac_phase {
   AC_PHASE_MICRO_BATCH, /* forward, loss, backward; repeated */
   AC_PHASE_REDUCE,      /* what the decision needs: statistics of gradients */
   AC_PHASE_UPDATE,      /* the optimizer's steps, working copies, running statistics */
+  AC_PHASE_FOLD,        /* gradients that are not kept: within a micro-batch, once each is final */
   AC_PHASE_COUNT
 } ac_phase;
 

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "ops/adafactor.h"
 #include "ops/adam_mini.h"
+#include "ops/fold.h"
 #include "ops/lion.h"
 #include "ops/muon.h"
 #include "ops/update.h"
@@ -18,6 +19,7 @@
 /* By parameter: tensors, or -1. */
 typedef struct tensors {
   int gradient, working;
+  int state[AC_MAX_OUTPUTS - 2];
 } tensors;
 
 /* Attributes of a middling update, for whoever only measures. */
@@ -35,6 +37,7 @@ static const size_t attribute_bytes[AC_OP_COUNT] = {
     [AC_OP_adafactor] = sizeof(ac_adafactor_attributes),
     [AC_OP_muon] = sizeof(ac_muon_attributes),
     [AC_OP_adam_mini] = sizeof(ac_adam_mini_attributes),
+    [AC_OP_fold] = sizeof(ac_fold_attributes),
 };
 
 /* The node's own attributes are an example. */
@@ -115,6 +118,7 @@ ac_stepping ac_optimizer_stepping(const ac_plan_desc *desc, const ac_tensor *par
   };
   const bool left = desc->optimizer == AC_MUON && !is_hidden_matrix(parameter);
   ac_stepping stepping = kinds[left ? AC_ADAMW : desc->optimizer];
+  stepping.folds = desc->gradients == AC_GRADIENTS_FOLDED && !left;
   if (desc->optimizer == AC_SGD && desc->sgd_no_momentum) stepping.states = 0;
   const bool eight = is_eight_bit(desc, parameter);
   for (int k = 0; k < stepping.states; k++) {
@@ -127,6 +131,37 @@ ac_stepping ac_optimizer_stepping(const ac_plan_desc *desc, const ac_tensor *par
   return stepping;
 }
 
+static ac_status make_states(ac_graph *graph, const ac_stepping *stepping, int index, tensors *t) {
+  for (int k = 0; k < stepping->states; k++) {
+    ac_tensor *state = ac_graph_new_tensor(graph, AC_ROLE_STATE, stepping->state[k].dtype,
+                                           &stepping->state[k].shape);
+    if (!state) return graph->status;
+    state->parameter = index;
+    state->state = k;
+    t->state[k] = state->id;
+  }
+  return AC_OK;
+}
+
+/* From here on the state stands for the gradient. */
+static ac_status append_fold(ac_graph *graph, const ac_stepping *stepping, tensors *t) {
+  ac_tensor *gradient = ac_tensor_at(graph, t->gradient);
+  ac_node *node = append(graph, AC_OP_fold, gradient);
+  if (!node) return graph->status;
+  gradient->folded = true;
+  for (int k = 0; k < stepping->states; k++) node->out[k] = t->state[k];
+  t->gradient = t->state[0];
+  return AC_OK;
+}
+
+/* What is kept for a parameter, and what is folded into it. */
+static ac_status prepare_state(ac_graph *graph, const ac_plan_desc *desc, int index, tensors *t) {
+  const ac_stepping stepping =
+      ac_optimizer_stepping(desc, ac_tensor_at(graph, graph->parameters[index]));
+  AC_TRY(make_states(graph, &stepping, index, t));
+  return stepping.folds ? append_fold(graph, &stepping, t) : AC_OK;
+}
+
 static ac_status append_step(ac_graph *graph, const ac_plan_desc *desc, int index,
                              const tensors *t) {
   const ac_tensor *parameter = ac_tensor_at(graph, graph->parameters[index]);
@@ -134,19 +169,14 @@ static ac_status append_step(ac_graph *graph, const ac_plan_desc *desc, int inde
   ac_node *node = append(graph, stepping.op, ac_tensor_at(graph, t->gradient));
   if (!node) return graph->status;
   node->out[0] = parameter->id;
-  for (int k = 0; k < stepping.states; k++) {
-    ac_tensor *state = ac_graph_new_tensor(graph, AC_ROLE_STATE, stepping.state[k].dtype,
-                                           &stepping.state[k].shape);
-    if (!state) return graph->status;
-    state->parameter = index;
-    state->state = k;
-    node->out[1 + k] = state->id;
-  }
+  for (int k = 0; k < stepping.states; k++) node->out[1 + k] = t->state[k];
   if (t->working >= 0) node->out[working_output(stepping.op)] = t->working;
   return AC_OK;
 }
 
-static ac_status append_all(ac_graph *graph, const ac_plan_desc *desc, const tensors *list) {
+static ac_status append_all(ac_graph *graph, const ac_plan_desc *desc, tensors *list) {
+  for (int i = 0; i < graph->parameter_count; i++)
+    if (list[i].gradient >= 0) AC_TRY(prepare_state(graph, desc, i, &list[i]));
   for (int i = 0; i < graph->parameter_count; i++)
     if (list[i].gradient >= 0)
       AC_TRY(append_statistics(graph, ac_tensor_at(graph, list[i].gradient)));
@@ -162,7 +192,8 @@ static ac_status append_all(ac_graph *graph, const ac_plan_desc *desc, const ten
 ac_status ac_optimizer_append(ac_graph *graph, const ac_plan_desc *desc) {
   tensors *list = malloc(((size_t)graph->parameter_count + 1) * sizeof *list);
   if (!list) return ac_fail(AC_ERROR_MEMORY, "no memory for the nodes of an update");
-  for (int i = 0; i < graph->parameter_count; i++) list[i] = (tensors){-1, -1};
+  for (int i = 0; i < graph->parameter_count; i++)
+    list[i] = (tensors){.gradient = -1, .working = -1};
   for (int i = 0; i < graph->tensor_count; i++) {
     const ac_tensor *tensor = ac_tensor_at(graph, i);
     if (tensor->storage != i) continue;

@@ -10,6 +10,7 @@
 /* How one parameter is stepped: by which op, and what is kept for it from window to window. */
 typedef struct ac_stepping {
   ac_op op;
+  bool folds; /* gradients into the first state, by which it is then stepped */
   int states;
   struct {
     ac_dtype dtype;
@@ -19,7 +20,8 @@ typedef struct ac_stepping {
 ac_stepping ac_optimizer_stepping(const ac_plan_desc *desc, const ac_tensor *parameter);
 
 /* Appends to a differentiated and stored graph what ends a window, parameter by parameter: the
- * statistics of each gradient, and its step. */
+ * statistics of each gradient, and its step; or what folds the gradient into the parameter's state,
+ * whose statistics and step follow. */
 ac_status ac_optimizer_append(ac_graph *graph, const ac_plan_desc *desc);
 
 /* Of a step: parameter and states are read and written; the copy in 16 bits is written. */

@@ -23,6 +23,8 @@ static bool is_wanted(const ac_problem *problem, const ac_tensor *tensor) {
     return training || read;
   case AC_ROLE_PARAMETER:
     return training || read || problem->parameters[tensor->parameter].working < 0;
+  case AC_ROLE_GRADIENT:
+    return !tensor->folded;
   case AC_ROLE_LOSS:
     return ac_graph_loss_index(problem->graph, tensor->id) >= 0;
   default:

@@ -6,7 +6,8 @@
  *   - every trained parameter's gradient is a sum that some step adds to, and an update steps each
  *     of these parameters once, and no other; each step stands in the phase of its node; fused, a
  *     gradient is final when it is measured and when its parameter is stepped, and nothing reads
- * the parameter or its working copy afterwards;
+ *     the parameter or its working copy afterwards; folded, it is final when it becomes part of its
+ *     own parameter's state, once a micro-batch, which nothing else in there touches;
  *   - what persists does not overlap, and values lie behind it, within the plan's bytes; those that
  *     are alive at the same step do not overlap; none straddles two chunks; one that lives in
  *     another's memory has that other alive as long.
@@ -117,15 +118,15 @@ static ac_status check_phases(const ac_plan *plan, const ac_sequence *sequence, 
 }
 
 static ac_status check_all_phases(const ac_plan *plan) {
-  if (!ac_plan_is_fused(plan)) return check_phases(plan, &plan->main, AC_PHASE_MICRO_BATCH);
+  if (!ac_plan_is_fused(plan)) return check_phases(plan, &plan->main, AC_PHASE_FOLD);
   AC_TRY(check_phases(plan, &plan->main, AC_PHASE_REDUCE));
   return check_phases(plan, &plan->stepping, AC_PHASE_UPDATE);
 }
 
-/* ---- fused ----------------------------------------------------------------------------------- */
+/* ---- fused and folded ------------------------------------------------------------------------ */
 
-/* What a step of a phase that ends a window has read is written no more, and what it has written
- * nothing touches. settled, by storage: 1: read, 2: written. */
+/* What a step of another phase than the micro-batch's has read is written no more, and what it has
+ * written nothing touches. settled, by storage: 1: read, 2: written. */
 static ac_status check_touch(const ac_plan *plan, const ac_step *step, const char *settled) {
   for (int i = 0; i < AC_MAX_INPUTS; i++) {
     const int tensor = step->in[i].tensor;
@@ -153,7 +154,7 @@ static ac_status check_places(const ac_plan *plan, const ac_sequence *sequence) 
   char *settled = calloc((size_t)plan->graph->tensor_count + 1, sizeof *settled);
   ac_status status = AC_OK;
   if (!settled) return ac_fail(AC_ERROR_MEMORY, "no memory to check a plan");
-  for (int i = 0; i < sequence->step_count && status == AC_OK; i++) {
+  for (int i = 0; i < ac_sequence_end(sequence) && status == AC_OK; i++) {
     const ac_step *step = &sequence->steps[i];
     status = check_touch(plan, step, settled);
     if (ac_node_at(plan->graph, step->node)->phase != AC_PHASE_MICRO_BATCH)
@@ -163,20 +164,57 @@ static ac_status check_places(const ac_plan *plan, const ac_sequence *sequence) 
   return status;
 }
 
-static ac_status check_fused(const ac_plan *plan) {
-  if (!ac_plan_is_fused(plan)) return AC_OK;
-  AC_TRY(check_places(plan, &plan->main));
-  return check_places(plan, &plan->stepping);
+/* The parameter whose gradient the step folds into its state; -1: none. */
+static int folded_parameter(const ac_plan *plan, const ac_step *step) {
+  if (ac_node_at(plan->graph, step->node)->phase != AC_PHASE_FOLD) return -1;
+  const ac_tensor *from = ac_tensor_at(plan->graph, step->in[0].tensor);
+  const ac_tensor *to = ac_tensor_at(plan->graph, step->out[0].tensor);
+  const bool own = from && to && from->folded && to->role == AC_ROLE_STATE && to->state == 0;
+  return own && from->parameter == to->parameter ? from->parameter : -1;
+}
+
+/* `folded`: by parameter. */
+static ac_status check_folds(const ac_plan *plan, bool *folded) {
+  const ac_graph *graph = plan->graph;
+  const ac_sequence *sequence = &plan->main;
+  memset(folded, 0, (size_t)graph->parameter_count * sizeof *folded);
+  for (int i = 0; i < ac_sequence_end(sequence); i++) {
+    const int parameter = folded_parameter(plan, &sequence->steps[i]);
+    if (parameter < 0) continue;
+    if (folded[parameter]) return broken(plan, &sequence->steps[i], "would fold a gradient twice");
+    folded[parameter] = true;
+  }
+  for (int i = 0; i < graph->parameter_count; i++) {
+    const int gradient = plan->problem.parameters[i].gradient;
+    if (gradient >= 0 && folded[i] != ac_tensor_at(graph, gradient)->folded)
+      return ac_fail(AC_ERROR_INTERNAL, "plan: the gradient of \"%s\" would be lost",
+                     ac_tensor_at(graph, graph->parameters[i])->name);
+  }
+  return AC_OK;
+}
+
+static ac_status check_guests(const ac_plan *plan, bool *folded) {
+  AC_TRY(check_folds(plan, folded));
+  if (ac_plan_is_fused(plan)) AC_TRY(check_places(plan, &plan->stepping));
+  return ac_plan_is_fused(plan) || ac_plan_folds(plan) ? check_places(plan, &plan->main) : AC_OK;
 }
 
 /* ---- updates --------------------------------------------------------------------------------- */
+
+/* Whether a tensor is the parameter's gradient, or the state that this is folded into. */
+static bool stands_for_gradient(const ac_plan *plan, const ac_tensor *tensor, int parameter) {
+  const int gradient = plan->problem.parameters[parameter].gradient;
+  const bool folded = gradient >= 0 && ac_tensor_at(plan->graph, gradient)->folded;
+  return tensor->role == (folded ? AC_ROLE_STATE : AC_ROLE_GRADIENT) && tensor->state == 0;
+}
 
 /* The parameter that an update's step goes by the gradient of; -1: none. */
 static int stepped_parameter(const ac_plan *plan, const ac_step *step) {
   if (step->in[0].tensor < 0 || step->out[0].tensor < 0) return -1;
   const ac_tensor *from = ac_tensor_at(plan->graph, step->in[0].tensor);
   const ac_tensor *to = ac_tensor_at(plan->graph, step->out[0].tensor);
-  return from->role == AC_ROLE_GRADIENT && to->role == AC_ROLE_PARAMETER ? to->parameter : -1;
+  if (to->role != AC_ROLE_PARAMETER) return -1;
+  return stands_for_gradient(plan, from, to->parameter) ? to->parameter : -1;
 }
 
 ac_status ac_plan_check_update(const ac_plan *plan, int *stepped) {
@@ -301,7 +339,7 @@ ac_status ac_plan_check(const ac_plan *plan) {
   if (!ran || !summed || !stepped) status = ac_fail(AC_ERROR_MEMORY, "no memory to check a plan");
   if (status == AC_OK) status = check_steps(plan, ran, summed);
   if (status == AC_OK) status = check_all_phases(plan);
-  if (status == AC_OK) status = check_fused(plan);
+  if (status == AC_OK) status = check_guests(plan, summed);
   if (status == AC_OK) status = ac_plan_check_update(plan, stepped);
   if (status == AC_OK) status = check_memory(plan);
   free(ran);

@@ -8,7 +8,10 @@
  * soon as what they read is final and no later node, one that is recomputed included, reads what
  * they write
  *
- * So a node that ends a window stands behind the last node that touches one of its operands: a
+ * Folded, there is one pass, and behind it the phases that end a window: the nodes of the phase
+ * `fold` stand in it as soon as the gradient that they read is final.
+ *
+ * So a node of another phase stands behind the last node that touches one of its operands: a
  * parameter's gradient, the parameter, its working copy, what a batch norm pools. In the second
  * pass sums that are no gradients are as they were: what yields nothing else does not run again,
  * and what does yields the same sums anew. Random numbers go by update and sample, so both passes
@@ -47,7 +50,8 @@ static void release(pass *p) {
 }
 
 static ac_status make_room(pass *p, const ac_problem *problem, const ac_nodes *order) {
-  const size_t nodes = (size_t)order->count + (size_t)problem->after.count + 1;
+  const size_t nodes =
+      (size_t)order->count + (size_t)problem->after.count + (size_t)problem->folds.count + 1;
   *p = (pass){.graph = problem->graph};
   p->touched = calloc((size_t)p->graph->tensor_count + 1, sizeof *p->touched);
   p->guests = malloc(nodes * sizeof *p->guests);
@@ -110,11 +114,11 @@ static int by_place(const void *a, const void *b) {
 }
 
 /* Those that touch the same keep their order. */
-static void take_guests(pass *p, const ac_nodes *after, ac_phase phase) {
-  for (int i = 0; i < after->count; i++) {
-    const ac_node *node = ac_node_at(p->graph, after->list[i]);
+static void take_guests(pass *p, const ac_nodes *guests, ac_phase phase) {
+  for (int i = 0; i < guests->count; i++) {
+    const ac_node *node = ac_node_at(p->graph, guests->list[i]);
     if (node->phase != phase) continue;
-    const guest g = {after->list[i], last_touch(p, node)};
+    const guest g = {guests->list[i], last_touch(p, node)};
     p->guests[p->guest_count++] = g;
     touch(p, node, g.place);
   }
@@ -129,16 +133,18 @@ static void merge(pass *p) {
   }
 }
 
-/* The nodes of `order` with those of the phase between them. */
-static ac_status build_pass(const ac_problem *problem, const ac_nodes *order, ac_phase phase,
-                            ac_sequence *sequence) {
+/* The nodes of `order` with those guests that are of the phase between them, and behind them those
+ * of `after` (NULL: none). `whole`: it is the whole window. */
+static ac_status build_pass(const ac_problem *problem, const ac_nodes *order,
+                            const ac_nodes *guests, ac_phase phase, bool whole,
+                            const ac_nodes *after, ac_sequence *sequence) {
   pass p;
   ac_status status = make_room(&p, problem, order);
   if (status == AC_OK) {
     take_own(&p, order, phase);
-    take_guests(&p, &problem->after, phase);
+    take_guests(&p, guests, phase);
     merge(&p);
-    status = ac_sequence_build(sequence, problem->graph, AC_TARGET_GRADIENTS, true, &p.all, NULL);
+    status = ac_sequence_build(sequence, problem->graph, AC_TARGET_GRADIENTS, whole, &p.all, after);
   }
   release(&p);
   return status;
@@ -146,10 +152,13 @@ static ac_status build_pass(const ac_problem *problem, const ac_nodes *order, ac
 
 ac_status ac_passes_build(const ac_problem *problem, const ac_choice *choice, ac_sequence *main,
                           ac_sequence *stepping) {
+  const ac_nodes *after = &problem->after, *folds = &problem->folds;
+  if (folds->count)
+    return build_pass(problem, choice->order, folds, AC_PHASE_FOLD, false, after, main);
   if (!choice->fused)
     return ac_sequence_build(main, problem->graph, target_of(problem),
                              ac_problem_whole_window(problem, choice->micro_batch), choice->order,
                              &problem->after);
-  AC_TRY(build_pass(problem, choice->order, AC_PHASE_REDUCE, main));
-  return build_pass(problem, choice->order, AC_PHASE_UPDATE, stepping);
+  AC_TRY(build_pass(problem, choice->order, after, AC_PHASE_REDUCE, true, NULL, main));
+  return build_pass(problem, choice->order, after, AC_PHASE_UPDATE, true, NULL, stepping);
 }

@@ -10,6 +10,25 @@
 
 enum { MOST_READ_AHEAD = 32 };
 
+/* What gradients can be folded into, and from where. */
+static ac_status check_folded(const ac_plan_desc *desc) {
+  if (desc->gradients != AC_GRADIENTS_FOLDED || desc->purpose != AC_TRAIN) return AC_OK;
+  const ac_optimizer_kind kind = desc->optimizer;
+  if (kind != AC_ADAMW && kind != AC_SGD && kind != AC_MUON)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "plan: only AdamW, SGD and Muon take folded gradients (--gradients folded)");
+  if (kind == AC_SGD && desc->sgd_no_momentum)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "plan: SGD without momentum keeps nothing that gradients could be folded into "
+                   "(--gradients folded)");
+  if (desc->optimizer_state != AC_STATE_F32 || desc->weights != AC_WEIGHTS_F32 ||
+      desc->gradient_storage != AC_GRADIENT_F32)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "plan: folded gradients (--gradients folded) need weights, gradients and "
+                   "optimizer state in f32");
+  return AC_OK;
+}
+
 ac_status ac_plan_check_desc(const ac_plan_desc *desc) {
   if (desc->batch < 0 || desc->micro_batch < 0)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: batch %lld and micro-batch %lld must be positive",
@@ -31,7 +50,7 @@ ac_status ac_plan_check_desc(const ac_plan_desc *desc) {
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown purpose %d", (int)desc->purpose);
   if ((unsigned)desc->loss_means > AC_LOSS_MEANS_PER_SAMPLE)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown means of losses %d", (int)desc->loss_means);
-  if ((unsigned)desc->gradients > AC_GRADIENTS_FUSED)
+  if ((unsigned)desc->gradients > AC_GRADIENTS_FOLDED)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown way of gradients %d", (int)desc->gradients);
   if ((unsigned)desc->optimizer >= AC_OPTIMIZER_COUNT)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown optimizer %d", (int)desc->optimizer);
@@ -48,6 +67,7 @@ ac_status ac_plan_check_desc(const ac_plan_desc *desc) {
   const bool known = desc->purpose != AC_TRAIN || desc->optimizer <= AC_LION;
   if (desc->gradient_storage == AC_GRADIENT_BF16 && !known)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: only AdamW, SGD and Lion take gradients in bf16");
+  AC_TRY(check_folded(desc));
   if (desc->weights == AC_WEIGHTS_F32) return AC_OK;
   if (desc->precision != AC_PRECISION_BF16)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: weights in bf16 need the precision bf16");
@@ -70,6 +90,11 @@ static ac_cost step_cost(const ac_plan *plan, const ac_step *step) {
   return ac_op_cost(&args);
 }
 
+static ac_gradients way_of(const ac_plan *plan) {
+  if (ac_plan_is_fused(plan)) return AC_GRADIENTS_FUSED;
+  return ac_plan_folds(plan) ? AC_GRADIENTS_FOLDED : AC_GRADIENTS_BUFFER;
+}
+
 static void fill_info(ac_plan *plan) {
   ac_plan_info *info = &plan->info;
   info->purpose = plan->problem.desc.purpose;
@@ -81,7 +106,7 @@ static void fill_info(ac_plan *plan) {
   info->accumulation_steps = (info->batch + info->micro_batch - 1) / info->micro_batch;
   info->steps = ac_sequence_end(&plan->main);
   info->update_steps = plan->main.step_count - info->steps + plan->stepping.step_count;
-  info->gradients = ac_plan_is_fused(plan) ? AC_GRADIENTS_FUSED : AC_GRADIENTS_BUFFER;
+  info->gradients = way_of(plan);
   info->budget_bytes = plan->problem.desc.memory;
   for (int i = 0; i < plan->cell_count; i++)
     if (plan->cells[i].role == AC_ROLE_WORKING) info->working_bytes += plan->cells[i].bytes;
@@ -175,6 +200,7 @@ static void add_live(const ac_plan *plan, const ac_sequence *sequence, int point
 /* In the first pass of two what is measured belongs to the micro-batch; the second is the update.
  */
 static ac_plan_phase phase_of(const ac_plan *plan, int64_t index, const ac_node *node) {
+  if (node->phase == AC_PHASE_FOLD) return AC_PLAN_MICRO_BATCH;
   if (!ac_plan_is_fused(plan)) return (ac_plan_phase)node->phase;
   return index < plan->main.step_count ? AC_PLAN_MICRO_BATCH : AC_PLAN_UPDATE;
 }

@@ -15,7 +15,8 @@
  *
  * Where a window is one micro-batch, and known to be (ac_plan_desc.whole_windows), gradients are values of
  * the sequence too, alive from their first step to the end of the window; or, where that is fused
- * (passes.c), only until they are measured, and again until their parameters are stepped.
+ * (passes.c), only until they are measured, and again until their parameters are stepped. Gradients that
+ * are folded into what optimizers keep are values of a micro-batch, until that is done.
  *
  * A problem is what is asked for. The search turns it into a choice, and laying down the choice makes the
  * plan; neither changes the problem. */
@@ -120,7 +121,8 @@ typedef struct ac_problem {
   char *state_f32;           /* that of desc */
   struct ac_stages *stages;  /* of the training graph; NULL otherwise */
   ac_nodes main, evaluation; /* each node that runs once; evaluation: only when training */
-  ac_nodes after;            /* of `main`, those of the phases after a micro-batch */
+  ac_nodes after;            /* those of the phases after a micro-batch */
+  ac_nodes folds;            /* those that stand within one: see passes.c */
   uint64_t after_workspace;  /* the most scratch space that one of these asks for */
   uint64_t read_ahead_bytes; /* on the host, of one batch */
   bool *reads;               /* by storage: what some node reads; other inputs need no feed */
@@ -156,6 +158,11 @@ static inline bool ac_plan_is_fused(const ac_plan *plan) {
   return plan->stepping.step_count > 0;
 }
 
+/* Whether gradients become part of optimizer states as they come. */
+static inline bool ac_plan_folds(const ac_plan *plan) {
+  return plan->problem.folds.count > 0;
+}
+
 /* The cell of this role and owner, the state-th of them, from the table; NULL: there is none. */
 const ac_cell *ac_plan_cell(const ac_plan *plan, ac_role role, int owner, int state);
 
@@ -172,7 +179,8 @@ ac_status ac_problem_check_support(const ac_problem *problem, int64_t micro_batc
 
 /* Whether a window of this micro-batch has its gradients among the values of its sequence. */
 static inline bool ac_problem_whole_window(const ac_problem *problem, int64_t micro_batch) {
-  return problem->desc.whole_windows && micro_batch == problem->desc.batch;
+  return problem->desc.whole_windows && micro_batch == problem->desc.batch &&
+         problem->desc.gradients != AC_GRADIENTS_FOLDED;
 }
 
 /* Host memory for so many batches that are read ahead and the one in hand. */

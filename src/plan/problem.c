@@ -58,21 +58,22 @@ ac_status ac_problem_check_support(const ac_problem *problem, int64_t micro_batc
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
-/* Those that the target needs, each once, in creation order and phase by phase. `after` (NULL: none
- * of these) receives those of later phases. */
+/* Those that the target needs, each once, in creation order and phase by phase. `after` and `folds`
+ * (NULL: none of these) receive those of other phases. */
 static ac_status list_nodes(const ac_problem *problem, ac_target target, bool *runs,
-                            ac_nodes *nodes, ac_nodes *after) {
+                            ac_nodes *nodes, ac_nodes *after, ac_nodes *folds) {
   const ac_graph *graph = problem->graph;
   size_t room = (size_t)graph->node_count + 1;
   AC_TRY(ac_select_nodes(graph, target, runs));
   nodes->list = malloc(room * sizeof *nodes->list);
   if (after) after->list = malloc(room * sizeof *after->list);
-  if (!nodes->list || (after && !after->list))
+  if (folds) folds->list = malloc(room * sizeof *folds->list);
+  if (!nodes->list || (after && !after->list) || (folds && !folds->list))
     return ac_fail(AC_ERROR_MEMORY, "no memory for a list of nodes");
   for (int phase = 0; phase < AC_PHASE_COUNT; phase++)
     for (int i = 0; i < graph->node_count; i++) {
       if (!runs[i] || (int)ac_node_at(graph, i)->phase != phase) continue;
-      ac_nodes *to = phase == AC_PHASE_MICRO_BATCH ? nodes : after;
+      ac_nodes *to = phase == AC_PHASE_MICRO_BATCH ? nodes : phase == AC_PHASE_FOLD ? folds : after;
       to->list[to->count++] = i;
     }
   return AC_OK;
@@ -91,9 +92,10 @@ static ac_status select_nodes(ac_problem *problem, bool *runs) {
   ac_purpose purpose = problem->desc.purpose;
   if (purpose != AC_TRAIN)
     return list_nodes(problem, purpose == AC_EVALUATE ? AC_TARGET_LOSS : AC_TARGET_OUTPUTS, runs,
-                      &problem->main, NULL);
-  AC_TRY(list_nodes(problem, AC_TARGET_LOSS, runs, &problem->evaluation, NULL));
-  AC_TRY(list_nodes(problem, AC_TARGET_GRADIENTS, runs, &problem->main, &problem->after));
+                      &problem->main, NULL, NULL);
+  AC_TRY(list_nodes(problem, AC_TARGET_LOSS, runs, &problem->evaluation, NULL, NULL));
+  AC_TRY(list_nodes(problem, AC_TARGET_GRADIENTS, runs, &problem->main, &problem->after,
+                    &problem->folds));
   problem->stages = calloc(1, sizeof *problem->stages);
   if (!problem->stages) return ac_fail(AC_ERROR_MEMORY, "no memory for a plan");
   return ac_stages_cut(problem->stages, problem->graph, &problem->main);
@@ -184,10 +186,14 @@ static void find_parameters(ac_problem *problem) {
   }
 }
 
-/* What several losses weigh must be known before a window. */
+/* What several losses weigh must be known before a window, or that of the only one where gradients
+ * are folded. */
 static ac_status check_losses(const ac_problem *problem) {
   const ac_graph *graph = problem->graph;
-  if (graph->loss_count < 2 || problem->desc.loss_means != AC_LOSS_MEANS_COUNTED) return AC_OK;
+  const bool folds = problem->desc.gradients == AC_GRADIENTS_FOLDED,
+             several = graph->loss_count > 1;
+  if (problem->desc.loss_means == AC_LOSS_MEANS_GIVEN || (!several && !folds)) return AC_OK;
+  if (several && problem->desc.loss_means == AC_LOSS_MEANS_PER_SAMPLE) return AC_OK;
   for (int k = 0; k < graph->loss_count; k++) {
     const ac_node *node = ac_node_at(graph, ac_tensor_at(graph, graph->losses[k].tensor)->producer);
     const ac_op_desc *desc = ac_op_describe(node->op);
@@ -199,10 +205,10 @@ static ac_status check_losses(const ac_problem *problem) {
                  (!rows.ignore || ac_node_input(graph, node, desc->ids) >= 0);
     if (!known)
       return ac_fail(AC_ERROR_UNSUPPORTED,
-                     "plan: what loss %s weighs does not follow from inputs alone, and with "
-                     "several losses it has to be known before a window: give it "
-                     "(AC_LOSS_MEANS_GIVEN), or divide by samples (AC_LOSS_MEANS_PER_SAMPLE)",
-                     graph->losses[k].name);
+                     "plan: what loss %s weighs does not follow from inputs alone, and with %s it "
+                     "has to be known before a window: give it (AC_LOSS_MEANS_GIVEN)%s",
+                     graph->losses[k].name, several ? "several losses" : "folded gradients",
+                     several ? ", or divide by samples (AC_LOSS_MEANS_PER_SAMPLE)" : "");
   }
   return AC_OK;
 }
@@ -277,6 +283,7 @@ void ac_problem_free(ac_problem *problem) {
   free(problem->main.list);
   free(problem->evaluation.list);
   free(problem->after.list);
+  free(problem->folds.list);
   free(problem->reads);
   free(problem->parameters);
   free(problem->cells);

@@ -322,7 +322,8 @@ static ac_status try_knob(const search *s, const ac_plan_desc *desc, uint64_t le
 static ac_status try_gradients(const search *s, uint64_t least, char *text, size_t size) {
   ac_plan_desc desc = s->problem->desc;
   const bool fused = desc.gradients == AC_GRADIENTS_FUSED;
-  if (desc.gradients == AC_GRADIENTS_AUTO || (fused && s->problem->coupled >= 0)) return AC_OK;
+  const bool none = desc.gradients == AC_GRADIENTS_AUTO || desc.gradients == AC_GRADIENTS_FOLDED;
+  if (none || (fused && s->problem->coupled >= 0)) return AC_OK;
   desc.gradients = AC_GRADIENTS_AUTO;
   if (fused) desc.micro_batch = 0;
   return try_knob(s, &desc, least,
@@ -407,6 +408,26 @@ static void take(ac_plan_desc *desc, approximation which) {
   }
 }
 
+/* What folded gradients would need, in the place of what is set about gradients. */
+static void try_folded(const search *s, uint64_t least, char *text, size_t size) {
+  const ac_problem *problem = s->problem;
+  ac_plan_desc desc = problem->desc;
+  ac_problem other;
+  uint64_t bytes;
+  desc.gradients = AC_GRADIENTS_FOLDED;
+  if (problem->desc.gradients != AC_GRADIENTS_AUTO || ac_plan_check_desc(&desc) != AC_OK) return;
+  ac_status status = ac_problem_create(&other, problem->source, problem->device, &desc);
+  if (status == AC_OK) status = least_of(&other, s->costs, s->read_ahead, &bytes);
+  ac_problem_free(&other);
+  if (status == AC_OK)
+    add_knob(bytes, least,
+             desc.optimizer == AC_ADAMW
+                 ? "with other results, by folding gradients into the moments as AdamA does "
+                   "(--gradients folded)"
+                 : "by folding gradients into the momentum (--gradients folded)",
+             text, size);
+}
+
 /* What the same plan would need with each of them on top of those before, so far as they go with
  * the optimizer. */
 static void try_approximations(const search *s, uint64_t least, char *text, size_t size) {
@@ -443,7 +464,7 @@ static ac_status refuse(search *s, ac_plan *board, uint64_t limit) {
   const ac_problem *problem = s->problem;
   uint64_t least;
   int64_t micro_batch = 1;
-  char knobs[768] = "";
+  char knobs[1024] = "";
   AC_TRY(find_least(s, board, &least, &micro_batch));
   if (least == UINT64_MAX)
     return AC_ERROR_BUDGET; /* with the sentence about the largest allocation */
@@ -466,6 +487,7 @@ static ac_status refuse(search *s, ac_plan *board, uint64_t limit) {
   }
   try_precision(problem, s->costs, s->read_ahead, least, knobs, sizeof knobs);
   AC_TRY(try_without_hints(s, least, knobs, sizeof knobs));
+  try_folded(s, least, knobs, sizeof knobs);
   try_approximations(s, least, knobs, sizeof knobs);
   return refusal(problem, least, micro_batch, limit, knobs);
 }
@@ -500,6 +522,7 @@ static ac_status search_training(ac_plan *plan, uint64_t limit) {
   search s;
   list_ops(problem->graph, &problem->main, ops);
   list_ops(problem->graph, &problem->after, ops);
+  list_ops(problem->graph, &problem->folds, ops);
   AC_TRY(ac_cost_model_get(&costs, problem->device, ac_plan_storage(&problem->desc), ops));
   int read_ahead = problem->desc.read_ahead_if_room ? 0 : problem->desc.read_ahead;
   ac_status status = begin_search(&s, problem, costs, read_ahead);

@@ -51,18 +51,21 @@ static void select_pools(const ac_graph *graph, bool *runs) {
   }
 }
 
-/* Of the phases that end a window, the nodes whose sums some node yields. */
+static void mark_outputs(const ac_graph *graph, const ac_node *node, bool *yielded) {
+  for (int j = 0; j < AC_MAX_OUTPUTS; j++) mark_operand(graph, yielded, node->out[j]);
+}
+
+/* Of the other phases, the nodes whose sums some node yields; or what these are folded into. */
 static void select_after(const ac_graph *graph, bool *runs, bool *yielded) {
-  for (int i = 0; i < graph->node_count; i++) {
-    const ac_node *node = ac_node_at(graph, i);
-    for (int j = 0; j < AC_MAX_OUTPUTS && runs[i]; j++) mark_operand(graph, yielded, node->out[j]);
-  }
+  for (int i = 0; i < graph->node_count; i++)
+    if (runs[i]) mark_outputs(graph, ac_node_at(graph, i), yielded);
   for (int i = 0; i < graph->node_count; i++) {
     const ac_node *node = ac_node_at(graph, i);
     if (node->phase == AC_PHASE_MICRO_BATCH) continue;
     runs[i] = true;
     for (int k = 0; k < AC_MAX_INPUTS; k++)
       if (node->in[k] >= 0) runs[i] &= yielded[ac_tensor_at(graph, node->in[k])->storage];
+    if (runs[i]) mark_outputs(graph, node, yielded);
   }
 }
 
@@ -126,14 +129,16 @@ static int add_value(ac_sequence *sequence, int tensor, int step) {
   return index;
 }
 
-static bool is_value(const builder *b, ac_role role) {
-  return role == AC_ROLE_ACTIVATION || (role == AC_ROLE_GRADIENT && b->sequence->whole_window);
+static bool is_value(const builder *b, int storage) {
+  const ac_tensor *tensor = ac_tensor_at(b->graph, storage);
+  if (tensor->role != AC_ROLE_GRADIENT) return tensor->role == AC_ROLE_ACTIVATION;
+  return b->sequence->whole_window || tensor->folded;
 }
 
 static ac_slot read_slot(builder *b, int tensor, int step) {
   if (tensor < 0) return (ac_slot){-1, -1};
   int storage = ac_tensor_at(b->graph, tensor)->storage;
-  if (!is_value(b, ac_tensor_at(b->graph, storage)->role)) return (ac_slot){tensor, -1};
+  if (!is_value(b, storage)) return (ac_slot){tensor, -1};
   int value = b->current[storage];
   if (value < 0) {
     value = b->current[storage] = add_value(b->sequence, storage, 0);
@@ -148,17 +153,16 @@ static bool write_slot(builder *b, ac_step *step, int point, int j, int tensor) 
   step->out[j] = (ac_slot){tensor, -1};
   if (tensor < 0) return true;
   int storage = ac_tensor_at(b->graph, tensor)->storage;
-  ac_role role = ac_tensor_at(b->graph, storage)->role;
-  bool sum = ac_role_is_sum(role), again = b->written[storage];
+  bool sum = ac_role_is_sum(ac_tensor_at(b->graph, storage)->role), again = b->written[storage];
   if (step->recomputed && sum) {
     step->out[j].tensor = -1;
     return true;
   }
   if (sum) {
-    step->write[j] = again ? AC_ADD : is_value(b, role) ? AC_OVERWRITE : AC_ADD_UNLESS_FIRST;
+    step->write[j] = again ? AC_ADD : is_value(b, storage) ? AC_OVERWRITE : AC_ADD_UNLESS_FIRST;
     b->written[storage] = true;
   }
-  if (!is_value(b, role)) return true;
+  if (!is_value(b, storage)) return true;
   int value = sum && again ? b->current[storage] : add_value(b->sequence, storage, point);
   b->current[storage] = step->out[j].value = value;
   if (value >= 0) b->sequence->values[value].last = point;

@@ -48,6 +48,10 @@ ac_status ac_trainer_get_gradient(ac_trainer *trainer, int index, int64_t first,
     return ac_fail(AC_ERROR_STATE,
                    "trainer: the plan keeps no gradients (AC_GRADIENTS_FUSED); plan with "
                    "AC_GRADIENTS_BUFFER to read them");
+  if (ac_plan_folds(trainer->instance.plan))
+    return ac_fail(AC_ERROR_STATE,
+                   "trainer: the plan keeps no gradients (AC_GRADIENTS_FOLDED); plan with "
+                   "AC_GRADIENTS_BUFFER to read them");
   if (trainer->window_samples == 0)
     return ac_fail(AC_ERROR_STATE, "trainer: nothing was accumulated since the last update");
   AC_TRY(ac_instance_read_floats(&trainer->instance, trainer->instance.persistent[gradient],

@@ -247,16 +247,20 @@ static ac_status run_window(fit *f) {
     AC_TRY(next_piece(f, done, &p));
     if (done == 0)
       AC_TRY(ac_trainer_count_window(f->trainer, p.data, p.first,
-                                     f->loader ? f->window.count : p.count));
+                                     f->loader || !ac_instance_weighs_inputs(&f->trainer->instance)
+                                         ? f->window.count
+                                         : p.count));
     AC_TRY(ac_trainer_accumulate_data(f->trainer, p.data, p.first, p.count));
   }
   f->next = (ac_place){f->window.next_epoch, f->window.next_position};
   return end_window(f);
 }
 
-/* A window that was stopped in its middle is thrown away, unless it can be gone on with. */
+/* A window that was stopped in its middle is thrown away, unless it can be gone on with; what was
+ * folded can only be gone on with. */
 static void leave_window(fit *f) {
-  const bool keeps = f->desc->keep_window && !f->trainer->instance.plan->main.whole_window;
+  const ac_plan *plan = f->trainer->instance.plan;
+  const bool keeps = (f->desc->keep_window || ac_plan_folds(plan)) && !plan->main.whole_window;
   if (!keeps || !f->stop.stopped) ac_trainer_discard(f->trainer);
 }
 
@@ -273,17 +277,20 @@ static ac_status run(fit *f) {
   return f->stop.stopped ? AC_OK : evaluate_finally(f);
 }
 
-/* What several losses weigh has to be known before a window begins. */
+/* What losses weigh has to be known before a window begins, where it matters then. */
 static ac_status check_losses(const ac_trainer *trainer) {
   const ac_plan *plan = trainer->instance.plan;
-  if (trainer->division != AC_DIVIDE_WEIGHTS) return AC_OK;
+  if (!ac_trainer_knows_weights(trainer)) return AC_OK;
   if (plan->problem.desc.loss_means == AC_LOSS_MEANS_GIVEN)
     return ac_fail(AC_ERROR_ARGUMENT,
                    "fit: the plan was made for weights of losses that are given window by window");
-  if (plan->info.read_ahead || plan->info.micro_batch == plan->info.batch) return AC_OK;
+  if (plan->info.read_ahead || plan->info.micro_batch == plan->info.batch ||
+      !ac_instance_weighs_inputs(&trainer->instance))
+    return AC_OK;
   return ac_fail(AC_ERROR_ARGUMENT,
                  "fit: what the losses weigh has to be counted before a window begins: plan with "
-                 "batches read ahead (read_ahead), or for means per sample");
+                 "batches read ahead (read_ahead)%s",
+                 trainer->division == AC_DIVIDE_WEIGHTS ? ", or for means per sample" : "");
 }
 
 bool ac_fingerprint_may_be(const char *text) {

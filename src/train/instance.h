@@ -11,6 +11,7 @@
 #include "ops/adafactor.h"
 #include "ops/adam_mini.h"
 #include "ops/description.h"
+#include "ops/fold.h"
 #include "ops/lion.h"
 #include "ops/muon.h"
 #include "ops/optimizer.h"
@@ -26,9 +27,10 @@ typedef struct ac_prepared {
   bool has_run; /* its micro-batch */
 } ac_prepared;
 
-/* What the ops that end a window go by (ac_op_desc.by_window), for one parameter. */
+/* What the ops that go by the window (ac_op_desc.by_window) are handed, for one parameter. */
 typedef struct ac_update_attributes {
   ac_gradient_statistics_attributes statistics;
+  ac_fold_attributes fold;
   union {
     ac_adamw_attributes adamw;
     ac_sgd_attributes sgd;
@@ -137,6 +139,9 @@ typedef struct ac_total_loss {
   ac_loss_mean losses[AC_MAX_LOSSES];
 } ac_total_loss;
 ac_total_loss ac_instance_total_loss(const ac_instance *instance, int64_t samples);
+
+/* Whether some loss weighs its rows by inputs, or ignores some of them. */
+bool ac_instance_weighs_inputs(const ac_instance *instance);
 
 /* How several losses come together. */
 typedef enum ac_loss_division {

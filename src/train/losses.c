@@ -57,14 +57,18 @@ ac_status ac_instance_check_weights(const ac_instance *instance, const double fe
 
 /* ---- several --------------------------------------------------------------------------------- */
 
+bool ac_instance_weighs_inputs(const ac_instance *instance) {
+  for (int k = 0; k < instance->plan->graph->loss_count; k++)
+    if (!is_plain(&instance->losses[k].rows)) return true;
+  return false;
+}
+
 ac_loss_division ac_instance_division(const ac_instance *instance) {
   const ac_plan *plan = instance->plan;
   if (plan->graph->loss_count < 2) return AC_DIVIDE_ONE;
   if (plan->problem.desc.loss_means == AC_LOSS_MEANS_PER_SAMPLE) return AC_DIVIDE_SAMPLES;
   if (plan->problem.desc.loss_means == AC_LOSS_MEANS_GIVEN) return AC_DIVIDE_WEIGHTS;
-  for (int k = 0; k < plan->graph->loss_count; k++)
-    if (!is_plain(&instance->losses[k].rows)) return AC_DIVIDE_WEIGHTS;
-  return AC_DIVIDE_SAMPLES;
+  return ac_instance_weighs_inputs(instance) ? AC_DIVIDE_WEIGHTS : AC_DIVIDE_SAMPLES;
 }
 
 void ac_instance_loss_shares(const ac_instance *instance, int64_t samples, const double *weights,

@@ -101,6 +101,7 @@ ac_status ac_trainer_create(ac_trainer **trainer, const ac_plan *plan,
   ac_status status = check_desc(&made->desc, plan->problem.desc.optimizer);
   if (status == AC_OK)
     status = ac_scaler_init(&made->scaler, &made->desc.loss_scaling, plan->problem.desc.precision);
+  if (status == AC_OK) status = ac_fold_check_desc(made, plan);
   if (status == AC_OK) {
     const ac_wait wait = ac_instance_announce(plan);
     status = ac_wait_end(&wait, set_up(made, plan));
@@ -145,11 +146,15 @@ static void begin_window(ac_trainer *trainer) {
   ac_trainer_set_window_scale(trainer);
 }
 
-/* Several losses of unequal weight come in a window that is known whole. */
+bool ac_trainer_knows_weights(const ac_trainer *trainer) {
+  return trainer->division == AC_DIVIDE_WEIGHTS || ac_plan_folds(trainer->instance.plan);
+}
+
+/* Several losses of unequal weight come in a window that is known whole, and so does what folds. */
 static ac_status check_known(const ac_trainer *trainer, int64_t count) {
-  if (trainer->division != AC_DIVIDE_WEIGHTS) return AC_OK;
+  if (!ac_trainer_knows_weights(trainer)) return AC_OK;
   if (trainer->whole_samples && trainer->window_samples + count <= trainer->whole_samples)
-    return AC_OK;
+    return ac_fold_check_window(trainer);
   if (trainer->instance.plan->problem.desc.loss_means == AC_LOSS_MEANS_GIVEN)
     return ac_fail(AC_ERROR_STATE,
                    "trainer: what the losses weigh in this window was not given for %lld samples "
@@ -157,14 +162,14 @@ static ac_status check_known(const ac_trainer *trainer, int64_t count) {
                    (long long)(trainer->window_samples + count));
   return ac_fail(AC_ERROR_STATE,
                  "trainer: what the losses weigh was counted for a window of %lld samples; give "
-                 "windows in one call, or their weights (ac_trainer_begin_window), or plan for "
-                 "means per sample",
-                 (long long)trainer->whole_samples);
+                 "windows in one call, or their weights (ac_trainer_begin_window)%s",
+                 (long long)trainer->whole_samples,
+                 trainer->division == AC_DIVIDE_WEIGHTS ? ", or plan for means per sample" : "");
 }
 
 ac_status ac_trainer_count_window(ac_trainer *trainer, const void *const *data, int64_t first,
                                   int64_t count) {
-  if (trainer->division != AC_DIVIDE_WEIGHTS || trainer->window_samples > 0) return AC_OK;
+  if (!ac_trainer_knows_weights(trainer) || trainer->window_samples > 0) return AC_OK;
   if (trainer->instance.plan->problem.desc.loss_means == AC_LOSS_MEANS_GIVEN) return AC_OK;
   double weights[AC_MAX_LOSSES] = {0};
   ac_instance_add_fed_weights(&trainer->instance, data, first, count, weights);
@@ -180,8 +185,7 @@ ac_status ac_trainer_begin_window(ac_trainer *trainer, int64_t samples, const do
   AC_TRY(ac_trainer_check_usable(trainer));
   if (trainer->window_samples > 0)
     return ac_fail(AC_ERROR_STATE, "trainer: a window is in progress");
-  if (trainer->division != AC_DIVIDE_WEIGHTS ||
-      plan->problem.desc.loss_means != AC_LOSS_MEANS_GIVEN)
+  if (!ac_trainer_knows_weights(trainer) || plan->problem.desc.loss_means != AC_LOSS_MEANS_GIVEN)
     return ac_fail(AC_ERROR_STATE, "trainer: the plan was not made for weights that are given");
   if (samples < 1 || weight_count != plan->graph->loss_count)
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: %d weights of %lld samples, but %d losses",
@@ -202,6 +206,7 @@ static ac_status accumulate_piece(ac_trainer *trainer, const void *const *data, 
   instance->run.sample = (uint32_t)trainer->window_samples;
   instance->run.update = (uint32_t)trainer->updates;
   if (trainer->window_samples == 0) begin_window(trainer);
+  if (ac_plan_folds(instance->plan)) ac_fold_set(trainer);
   ac_instance_add_fed_weights(instance, data, first, count, trainer->fed_weight);
   ac_status status = ac_instance_upload(instance, data, first, count);
   if (status == AC_OK)
@@ -268,8 +273,14 @@ ac_status ac_trainer_check_arena(const ac_trainer *trainer) {
 }
 
 ac_status ac_trainer_check_writable(const ac_trainer *trainer) {
+  const ac_plan *plan = trainer->instance.plan;
   AC_TRY(ac_trainer_check_deciding(trainer));
-  if (!ac_plan_is_fused(trainer->instance.plan) || trainer->window_samples == 0) return AC_OK;
+  if (trainer->window_samples == 0) return AC_OK;
+  if (ac_plan_folds(plan))
+    return ac_fail(AC_ERROR_STATE,
+                   "trainer: the window's gradients are folded into the optimizer's state; update "
+                   "first");
+  if (!ac_plan_is_fused(plan)) return AC_OK;
   return ac_fail(AC_ERROR_STATE,
                  "trainer: the update computes the window's gradients again, by the parameters as "
                  "they are; update or discard it first");
@@ -277,6 +288,7 @@ ac_status ac_trainer_check_writable(const ac_trainer *trainer) {
 
 void ac_trainer_discard(ac_trainer *trainer) {
   if (!trainer || trainer->deciding) return;
+  ac_fold_leave(trainer);
   trainer->window_samples = trainer->whole_samples = 0;
   trainer->broken = false;
 }

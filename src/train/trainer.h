@@ -81,6 +81,27 @@ ac_status ac_trainer_check_writable(const ac_trainer *trainer);
 /* Refuses to compute anything else while a window's gradients or samples are still needed. */
 ac_status ac_trainer_check_arena(const ac_trainer *trainer);
 
+/* Whether what a window's losses weigh has to be known before it: of several, or where gradients
+ * are folded. */
+bool ac_trainer_knows_weights(const ac_trainer *trainer);
+
+/* ---- folded gradients: fold.c ---------------------------------------------------------------- */
+
+/* Each refuses what needs a window's gradients before they change anything. Without folded
+ * gradients it does nothing, as the others here. */
+ac_status ac_fold_check_desc(const ac_trainer *trainer, const ac_plan *plan);
+ac_status ac_fold_check_decision(const ac_trainer *trainer, const ac_decision *decision);
+/* Refuses a window whose losses weigh nothing, before it begins. */
+ac_status ac_fold_check_window(const ac_trainer *trainer);
+/* What the micro-batch that comes next folds by. */
+void ac_fold_set(ac_trainer *trainer);
+/* Makes of a step by a gradient that by the state into which gradients were folded. */
+void ac_fold_set_step(ac_op op, ac_update_attributes *attributes);
+/* After either the trainer is of no use until a state is loaded: when a window in progress, or one
+ * that failed, is left; and when it is not finite, which fails. */
+void ac_fold_leave(ac_trainer *trainer);
+ac_status ac_fold_fail(ac_trainer *trainer);
+
 /* ac_trainer_evaluate, unless it is stopped: then there is no result. */
 ac_status ac_trainer_evaluate_until(ac_trainer *trainer, ac_dataset *dataset, int64_t limit,
                                     ac_stop *stop, ac_evaluation *result);

@@ -7,6 +7,9 @@
  * and changes between windows only. With several losses W is the number of samples, S goes by
  * these, and each loss has a share of S (losses.c).
  *
+ * Folded (fold.c), what is measured is the state that gradients have become part of, which is known
+ * to be finite or not; a window that is not cannot be skipped.
+ *
  * Fused, gradients were measured in the window's only micro-batch, and parameters are stepped in a
  * second pass over it (plan/passes.c); what is decided, and when, is the same. */
 #include "train/trainer.h"
@@ -143,6 +146,15 @@ static void set_step(const ac_trainer *trainer, const ac_tensor *parameter, doub
   }
 }
 
+static void set_one(ac_trainer *trainer, int index, double factor, double rate) {
+  const ac_problem *problem = &trainer->instance.plan->problem;
+  const ac_tensor *parameter = ac_tensor_at(problem->graph, problem->parameters[index].tensor);
+  ac_update_attributes *attributes = &trainer->instance.updates[index];
+  set_step(trainer, parameter, factor, rate, attributes);
+  if (ac_tensor_at(problem->graph, problem->parameters[index].gradient)->folded)
+    ac_fold_set_step(ac_optimizer_stepping(&problem->desc, parameter).op, attributes);
+}
+
 /* The phase `update`, or the pass that it is a part of, which sums up the same as the first. */
 static ac_status run_update(ac_instance *instance) {
   if (ac_plan_is_fused(instance->plan)) return ac_instance_run(instance, &instance->stepping, true);
@@ -154,9 +166,7 @@ static ac_status step_parameters(ac_trainer *trainer, double factor, double rate
   const ac_graph *graph = instance->plan->graph;
   instance->run.update = (uint32_t)trainer->updates; /* a state may have been loaded since */
   for (int i = 0; i < graph->parameter_count; i++)
-    if (is_trained(trainer, i))
-      set_step(trainer, ac_tensor_at(graph, graph->parameters[i]), factor, rate,
-               &instance->updates[i]);
+    if (is_trained(trainer, i)) set_one(trainer, i, factor, rate);
   AC_TRY(run_update(instance));
   AC_TRY(instance->device->backend->finish(instance->device->state));
   trainer->has_stepped = true;
@@ -189,7 +199,7 @@ static ac_status check_whole(const ac_trainer *trainer) {
   const ac_instance *instance = &trainer->instance;
   const ac_graph *graph = instance->plan->graph;
   const double tolerance = 1e-6;
-  if (trainer->division != AC_DIVIDE_WEIGHTS || instance->device->backend->computes_nothing)
+  if (!ac_trainer_knows_weights(trainer) || instance->device->backend->computes_nothing)
     return AC_OK;
   if (trainer->window_samples != trainer->whole_samples)
     return ac_fail(AC_ERROR_ARGUMENT,
@@ -215,9 +225,11 @@ static ac_status reduce_and_check(ac_trainer *trainer) {
   return status;
 }
 
+/* What is folded is no gradient any more, so there is no norm of one. */
 static ac_decision propose(const ac_trainer *trainer, const ac_total_loss *total,
                            const gradient_report *report) {
   double norm = total->weighs ? report->norm / total->weight : 0;
+  if (ac_plan_folds(trainer->instance.plan)) norm = (double)NAN;
   double clip = trainer->desc.optimizer.clip;
   return (ac_decision){.loss = total->loss,
                        .weight = total->weight,
@@ -250,11 +262,13 @@ static ac_status update_parameters(ac_trainer *trainer, ac_update *result) {
   ac_decision decision = propose(trainer, &total, &report);
   ac_update update = begin_report(trainer, &total, &report, &decision);
   AC_TRY(ask_caller(trainer, &decision));
+  AC_TRY(ac_fold_check_decision(trainer, &decision));
   double factor = 1 / ((double)trainer->instance.run.loss_scale * total.weight);
   /* A weight near zero would blow a factor up beyond floats, at whatever loss scale. */
   bool light = ac_trainer_light_loss(trainer) >= 0;
   bool overflow = !light && (!update.finite_loss || !update.finite_gradient);
   bool hopeless = overflow || light || !total.weighs || !isfinite(ac_to_float(factor));
+  if (hopeless && ac_plan_folds(trainer->instance.plan)) return ac_fold_fail(trainer);
   if (decision.factor != 1) factor *= decision.factor;
   if (!hopeless && !isfinite(ac_to_float(factor))) return refuse_factor(factor);
   update.skipped = hopeless || decision.skip;
@@ -279,6 +293,7 @@ static ac_status update_parameters(ac_trainer *trainer, ac_update *result) {
 double ac_trainer_gradient_norm(const ac_trainer *trainer, int index) {
   const ac_plan *plan = trainer ? trainer->instance.plan : NULL;
   const ac_cell *cell = plan ? ac_plan_cell(plan, AC_ROLE_STATISTICS, index, 0) : NULL;
+  if (plan && ac_plan_folds(plan)) return (double)NAN;
   if (!cell || !is_trained(trainer, index) || !(trainer->reduced_weight > 0)) return 0;
   return sqrt((double)statistics_of(trainer, cell)[0]) / trainer->reduced_weight;
 }

@@ -422,6 +422,12 @@ case_plan() {
   grep -q '"gradients": "buffer"' json || die "no way of gradients in the JSON: $(cat json)"
   refuse 2 'takes a batch of 8 at once, and --micro-batch 4 splits it' plan gpt "${model[@]}" --gradients fused --micro-batch 4
   refuse 2 'carry cuts one' plan gpt "${model[@]}" --gradients fused --last-window carry
+  run plan gpt "${model[@]}" --device dry --clip 0 --gradients folded >out
+  grep -q '^gradients  *each is folded' out || die "no word of gradients in: $(cat out)"
+  run plan gpt "${model[@]}" --device dry --clip 0 --gradients folded --json >json
+  grep -q '"gradients": "folded"' json || die "no way of gradients in the JSON: $(cat json)"
+  refuse 2 'no norm of all gradients for --clip 1; give --clip 0' train gpt "${model[@]}" --gradients folded
+  refuse 2 'give --no-nesterov' train gpt "${model[@]}" --clip 0 --gradients folded --optimizer muon
   text
   refuse 1 'is larger than the memory of cpu' train gpt --data text "${tiny[@]}" --memory 1000000GiB
   refuse 2 'precision' train gpt --data text "${tiny[@]}" --precision f8
@@ -599,6 +605,16 @@ case_budgets() {
   run train mlp "${net[@]}" --memory $total --out auto >/dev/null
   grep -q '^gradients  *none are kept' run.err || die "no word of gradients in: $(cat run.err)"
   cmp buffer/model.safetensors auto/model.safetensors
+
+  # So does folding them, in any number of micro-batches, but for norms, which nobody knows.
+  net+=(--optimizer sgd --lr 0.01 --clip 0 --micro-batch 3)
+  for way in buffer folded; do
+    run train mlp "${net[@]}" --gradients $way --metrics $way.jsonl --out $way >/dev/null
+  done
+  "$METRICS" check folded.jsonl
+  grep -q '"grad_norm": *null' folded.jsonl || die "a norm of what is folded: $(head -2 folded.jsonl)"
+  total=$("$METRICS" field folded.jsonl end planned_bytes)
+  ((total < $("$METRICS" field buffer.jsonl end planned_bytes))) || die "as many bytes with folded gradients: $total"
 }
 
 # The limit on a file's size stands for a disk that fills: writing fails half way.

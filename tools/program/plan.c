@@ -62,6 +62,7 @@ static ac_status find_peak(report *r) {
 }
 
 static const char *way_of(ac_gradients gradients) {
+  if (gradients == AC_GRADIENTS_FOLDED) return "folded";
   return gradients == AC_GRADIENTS_FUSED ? "fused" : "buffer";
 }
 

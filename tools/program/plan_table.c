@@ -75,6 +75,9 @@ const char *plan_table_text(char *text, size_t size, const ac_device_info *devic
   if (plan->gradients == AC_GRADIENTS_FUSED)
     put(&p, "gradients    none are kept: the backward pass runs twice, the second time with the "
             "update\n");
+  if (plan->gradients == AC_GRADIENTS_FOLDED)
+    put(&p, "gradients    each is folded into the optimizer's state once it is final: no clipping, "
+            "and nothing can be skipped\n");
   put(&p, "precision    %s\n", ac_precision_name(plan->precision));
   put_memory(&p, plan);
   return text;

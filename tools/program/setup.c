@@ -109,10 +109,10 @@ static void add_options(setup *s) {
        .help = "count what 16 bits lose, by layer; slow"},
       {"recompute", "auto|none|all", OPTION_CHOICE, &f->recompute,
        .help = "activations in the backward pass"},
-      {"gradients", "auto|buffer|fused|bf16", OPTION_CHOICE, &f->gradients,
-       .help =
-           "fused: none are kept, and the backward pass of a batch at once runs twice; bf16: half "
-           "of the bytes, rounded by chance"},
+      {"gradients", "auto|buffer|fused|folded|bf16", OPTION_CHOICE, &f->gradients,
+       .help = "fused: none are kept, and the backward pass of a batch at once runs twice; folded: "
+               "into the momentum of sgd or muon, or the moments of adamw, other results (AdamA); "
+               "bf16: half of the bytes, rounded by chance"},
       {"init", "FILE", OPTION_TEXT, &f->init, .help = "start from these weights (safetensors)",
        .fallback = ""},
       {"out", "DIR", OPTION_TEXT, &f->out, .help = "folder for model.safetensors"},
@@ -206,9 +206,25 @@ static int check_relevance(const setup *s) {
   return rate_check(&s->flags.rate, &s->options, (ac_optimizer_kind)s->flags.optimizer);
 }
 
+/* What is folded cannot be clipped, looked ahead of or looked at. */
+static int check_folded(const setup *s) {
+  const train_flags *f = &s->flags;
+  if (f->clip > 0)
+    return fail_usage("--gradients folded has no norm of all gradients for --clip %g; give "
+                      "--clip 0",
+                      f->clip);
+  if (f->optimizer == AC_MUON && !f->no_nesterov)
+    return fail_usage("--gradients folded leaves muon nothing to look ahead with; give "
+                      "--no-nesterov");
+  if (f->histograms)
+    return fail_usage("--histograms shows gradients, and --gradients folded keeps none");
+  return STATUS_CONTINUE;
+}
+
 /* Without gradients a window is a batch at once, and nobody can look at them. */
 static int check_gradients(const setup *s) {
   const train_flags *f = &s->flags;
+  if (f->gradients == AC_GRADIENTS_FOLDED) return check_folded(s);
   if (f->gradients != AC_GRADIENTS_FUSED) return STATUS_CONTINUE;
   if (f->last_window == AC_LAST_CARRY)
     return fail_usage("--gradients fused takes a window at once, and --last-window carry cuts one");

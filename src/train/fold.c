@@ -1,0 +1,135 @@
+/* Windows whose gradients are folded into what the optimizer keeps, micro-batch by micro-batch
+ * (ops/fold.h). With S the loss scale, W the window's weight, known before it, and g a
+ * micro-batch's gradient of S times the sum of losses,
+ *
+ *   SGD     m = momentum m + sum of g / (S W)           but at its first update m = that sum
+ *   Muon    m = momentum m + (1 - momentum) sum of g / (S W)
+ *   AdamW   m = beta1 m + (1 - beta1) sum of g / (S W);  v = beta2 v + (1 - beta2) sum of (g / (S
+ * W))^2
+ *
+ * where the first micro-batch multiplies what is kept and all of them add. The update then steps by
+ * m as it is: SGD adds its weight decay. Of a window nothing can be taken back. */
+#include "core/error.h"
+#include "ops/update.h"
+#include "train/trainer.h"
+
+/* ---- refusing -------------------------------------------------------------------------------- */
+
+ac_status ac_fold_check_desc(const ac_trainer *trainer, const ac_plan *plan) {
+  const ac_optimizer_desc *o = &trainer->desc.optimizer;
+  const ac_optimizer_kind kind = plan->problem.desc.optimizer;
+  if (!ac_plan_folds(plan)) return AC_OK;
+  if (o->clip > 0)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "trainer: the plan folds gradients as they come, before there is a norm of all "
+                   "to clip");
+  if ((kind == AC_SGD && o->nesterov) || (kind == AC_MUON && !o->muon_no_nesterov))
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "trainer: the plan folds gradients into the momentum, and Nesterov's look-ahead "
+                   "needs them beside it");
+  if (trainer->scaler.desc.kind == AC_LOSS_SCALING_DYNAMIC)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "trainer: the plan folds gradients as they come, and a dynamic loss scale needs "
+                   "windows that can be skipped");
+  return AC_OK;
+}
+
+ac_status ac_fold_check_decision(const ac_trainer *trainer, const ac_decision *decision) {
+  if (!ac_plan_folds(trainer->instance.plan) || (!decision->skip && decision->factor == 1))
+    return AC_OK;
+  return ac_fail(AC_ERROR_STATE,
+                 "trainer: the window's gradients are folded into the optimizer's state, so that "
+                 "a decision can neither skip nor scale the update");
+}
+
+/* ---- what is folded -------------------------------------------------------------------------- */
+
+static double factor_of(const ac_trainer *trainer) {
+  const bool several = trainer->instance.plan->graph->loss_count > 1;
+  const double weight = several ? (double)trainer->whole_samples : trainer->whole_weight[0];
+  return 1 / ((double)trainer->instance.run.loss_scale * weight);
+}
+
+/* Not known of losses that are divided by samples: then they may. */
+static bool may_weigh(const ac_trainer *trainer) {
+  double sum = 0;
+  for (int k = 0; k < trainer->instance.plan->graph->loss_count; k++)
+    sum += trainer->whole_weight[k];
+  return !(sum <= 0);
+}
+
+ac_status ac_fold_check_window(const ac_trainer *trainer) {
+  if (!ac_plan_folds(trainer->instance.plan) || trainer->window_samples > 0) return AC_OK;
+  if (may_weigh(trainer) && isfinite(ac_to_float(factor_of(trainer)))) return AC_OK;
+  return ac_fail(AC_ERROR_ARGUMENT,
+                 "trainer: the losses of the window weigh nothing, or too little to divide by, and "
+                 "what is folded cannot be skipped; nothing was changed");
+}
+
+static ac_fold_attributes attributes_of(const ac_trainer *trainer, const ac_optimizer_desc *o,
+                                        ac_op op) {
+  ac_fold_attributes fold = {
+      .gradient_factor = (float)factor_of(trainer), .keep1 = 1, .take1 = 1, .keep2 = 1};
+  const bool first = trainer->window_samples == 0;
+  if (op == AC_OP_adamw) {
+    fold.take1 = (float)(1 - o->beta1);
+    fold.take2 = (float)(1 - o->beta2);
+    if (first) fold.keep1 = (float)o->beta1, fold.keep2 = (float)o->beta2;
+    return fold;
+  }
+  if (op == AC_OP_muon) fold.take1 = (float)(1 - o->momentum);
+  const bool begins = op == AC_OP_sgd && trainer->updates == 0;
+  if (first) fold.keep1 = begins ? 0 : (float)o->momentum;
+  return fold;
+}
+
+void ac_fold_set(ac_trainer *trainer) {
+  ac_instance *instance = &trainer->instance;
+  const ac_plan *plan = instance->plan;
+  const ac_optimizer_desc optimizer = ac_trainer_optimizer(trainer);
+  for (int i = 0; i < plan->graph->parameter_count; i++) {
+    const ac_tensor *parameter = ac_tensor_at(plan->graph, plan->graph->parameters[i]);
+    const ac_op op = ac_optimizer_stepping(&plan->problem.desc, parameter).op;
+    instance->updates[i].fold = attributes_of(trainer, &optimizer, op);
+  }
+}
+
+/* The state is the gradient, and what an optimizer would keep for the next is that state. */
+void ac_fold_set_step(ac_op op, ac_update_attributes *attributes) {
+  if (op == AC_OP_sgd) {
+    attributes->step.sgd.gradient_factor = 1;
+    attributes->step.sgd.first = true;
+  } else if (op == AC_OP_muon) {
+    attributes->step.muon.gradient_factor = 1;
+    attributes->step.muon.momentum = 0;
+  } else {
+    attributes->step.adamw.gradient_factor = 0;
+    attributes->step.adamw.beta1 = attributes->step.adamw.beta2 = 1;
+  }
+}
+
+/* ---- what cannot be taken back --------------------------------------------------------------- */
+
+static void spoil(ac_trainer *trainer, const char *why) {
+  if (!trainer->instance.unusable) trainer->instance.unusable = why;
+}
+
+void ac_fold_leave(ac_trainer *trainer) {
+  const bool begun = trainer->window_samples > 0 || trainer->broken;
+  if (ac_plan_folds(trainer->instance.plan) && begun)
+    spoil(trainer, "a window was left half way, and some of its gradients were folded into the "
+                   "optimizer's state; load a state");
+}
+
+ac_status ac_fold_fail(ac_trainer *trainer) {
+  const ac_graph *graph = trainer->instance.plan->graph;
+  const int parameter = trainer->nonfinite;
+  spoil(trainer, "a window that is not finite was folded into the optimizer's state; load a state");
+  return ac_fail(AC_ERROR_NOT_FINITE,
+                 "trainer: %s%s%s not finite, and the window was folded into the optimizer's "
+                 "state; parameters are those of the last update, and training can go on once a "
+                 "state is loaded",
+                 parameter < 0 ? "the loss is" : "the gradient of parameter ",
+                 parameter < 0 ? "" : ac_tensor_at(graph, graph->parameters[parameter])->name,
+                 parameter < 0 ? "" : " is");
+}
