@@ -31,7 +31,7 @@ ac_status ac_plan_check_desc(const ac_plan_desc *desc) {
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown purpose %d", (int)desc->purpose);
   if ((unsigned)desc->loss_means > AC_LOSS_MEANS_PER_SAMPLE)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown means of losses %d", (int)desc->loss_means);
-  if ((unsigned)desc->gradients > AC_GRADIENTS_FUSED)
+  if ((unsigned)desc->gradients > AC_GRADIENTS_FUSED_LOCAL)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown way of gradients %d", (int)desc->gradients);
   if ((unsigned)desc->optimizer >= AC_OPTIMIZER_COUNT)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown optimizer %d", (int)desc->optimizer);
@@ -81,7 +81,6 @@ static void fill_info(ac_plan *plan) {
   info->accumulation_steps = (info->batch + info->micro_batch - 1) / info->micro_batch;
   info->steps = ac_sequence_end(&plan->main);
   info->update_steps = plan->main.step_count - info->steps + plan->stepping.step_count;
-  info->gradients = ac_plan_is_fused(plan) ? AC_GRADIENTS_FUSED : AC_GRADIENTS_BUFFER;
   info->budget_bytes = plan->problem.desc.memory;
   for (int i = 0; i < plan->cell_count; i++)
     if (plan->cells[i].role == AC_ROLE_WORKING) info->working_bytes += plan->cells[i].bytes;
@@ -173,7 +172,7 @@ static void add_live(const ac_plan *plan, const ac_sequence *sequence, int point
 }
 
 /* In the first pass of two what is measured belongs to the micro-batch; the second is the update.
- */
+ * Locally all phases stand in the only pass. */
 static ac_plan_phase phase_of(const ac_plan *plan, int64_t index, const ac_node *node) {
   if (!ac_plan_is_fused(plan)) return (ac_plan_phase)node->phase;
   return index < plan->main.step_count ? AC_PLAN_MICRO_BATCH : AC_PLAN_UPDATE;
@@ -240,7 +239,7 @@ ac_status ac_plan_alternatives(const ac_plan *plan, ac_plan_alternative *list, i
   for (int i = 0; i < size_count; i++) {
     ac_plan_desc desc = plan->problem.desc;
     uint64_t most, least, ignored;
-    const bool splits = plan->problem.coupled < 0 && desc.gradients != AC_GRADIENTS_FUSED;
+    const bool splits = plan->problem.coupled < 0 && !ac_gradients_need_whole(desc.gradients);
     if (!splits && sizes[i] < desc.batch) continue;
     desc.micro_batch = sizes[i];
     desc.memory = 0;

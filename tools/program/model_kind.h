@@ -12,7 +12,7 @@
 
 /* Flags that every kind shares. */
 /* Of --gradients, behind those of ac_gradients: their storage. */
-enum { GRADIENTS_BF16 = AC_GRADIENTS_FUSED + 1 };
+enum { GRADIENTS_BF16 = AC_GRADIENTS_FUSED_LOCAL + 1 };
 
 typedef struct train_flags {
   int64_t batch, micro_batch;

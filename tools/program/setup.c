@@ -109,10 +109,11 @@ static void add_options(setup *s) {
        .help = "count what 16 bits lose, by layer; slow"},
       {"recompute", "auto|none|all", OPTION_CHOICE, &f->recompute,
        .help = "activations in the backward pass"},
-      {"gradients", "auto|buffer|fused|bf16", OPTION_CHOICE, &f->gradients,
-       .help =
-           "fused: none are kept, and the backward pass of a batch at once runs twice; bf16: half "
-           "of the bytes, rounded by chance"},
+      {"gradients", "auto|buffer|fused|fused-local|bf16", OPTION_CHOICE, &f->gradients,
+       .help = "fused: none are kept, and the backward pass of a batch at once runs twice; "
+               "fused-local: "
+               "once, and each weight is clipped and stepped by itself; bf16: half of the bytes, "
+               "rounded by chance"},
       {"init", "FILE", OPTION_TEXT, &f->init, .help = "start from these weights (safetensors)",
        .fallback = ""},
       {"out", "DIR", OPTION_TEXT, &f->out, .help = "folder for model.safetensors"},
@@ -209,15 +210,18 @@ static int check_relevance(const setup *s) {
 /* Without gradients a window is a batch at once, and nobody can look at them. */
 static int check_gradients(const setup *s) {
   const train_flags *f = &s->flags;
-  if (f->gradients != AC_GRADIENTS_FUSED) return STATUS_CONTINUE;
+  const bool local = f->gradients == AC_GRADIENTS_FUSED_LOCAL;
+  const char *way = local ? "fused-local" : "fused";
+  if (f->gradients != AC_GRADIENTS_FUSED && !local) return STATUS_CONTINUE;
   if (f->last_window == AC_LAST_CARRY)
-    return fail_usage("--gradients fused takes a window at once, and --last-window carry cuts one");
+    return fail_usage("--gradients %s takes a window at once, and --last-window carry cuts one",
+                      way);
   if (f->micro_batch && f->micro_batch < f->batch)
-    return fail_usage("--gradients fused takes a batch of %lld at once, and --micro-batch %lld "
+    return fail_usage("--gradients %s takes a batch of %lld at once, and --micro-batch %lld "
                       "splits it",
-                      (long long)f->batch, (long long)f->micro_batch);
+                      way, (long long)f->batch, (long long)f->micro_batch);
   if (f->histograms)
-    return fail_usage("--histograms shows gradients, and --gradients fused keeps none");
+    return fail_usage("--histograms shows gradients, and --gradients %s keeps none", way);
   return STATUS_CONTINUE;
 }
 
