@@ -103,7 +103,7 @@ static run start_sum(ac_device *device, ac_gradients gradients, const ac_trainer
   return r;
 }
 
-static ac_update step_sum(run *r, float first, float poison) {
+static ac_update step_sum(run *r, float target, float poison) {
   float x[BATCH * WIDTH], z[BATCH * WIDTH], t[BATCH * WIDTH];
   const ac_feed feeds[] = {{"x", x}, {"z", z}, {"t", t}};
   ac_update update;
@@ -112,7 +112,7 @@ static ac_update step_sum(run *r, float first, float poison) {
     z[i] = poison;
     t[i] = (float)(i * 5 % 13) / 8 + 3;
   }
-  x[0] = first;
+  t[0] = target;
   assert_ok(ac_trainer_accumulate(r->trainer, BATCH, feeds, 3));
   assert_ok(ac_trainer_update(r->trainer, &update));
   return update;
@@ -154,10 +154,14 @@ static void only_what_is_not_finite_stays(const char *name) {
   assert_int_equal(poisoned.left_out, 1);
   assert_int_equal(poisoned.update, 2);
   for (int p = 0; p < 2; p++) assert_same_parameter(&kept, &local, p);
-  const ac_update lost = step_sum(&local, NAN, 0);
-  assert_true(lost.skipped && !lost.finite_loss && lost.stuck);
-  assert_int_equal(lost.update, 2);
-  for (int p = 0; p < 2; p++) assert_same_parameter(&kept, &local, p);
+  const float targets[] = {NAN, 1e20f}; /* whose square is none, and its root is */
+  for (int i = 0; i < 2; i++) {
+    const ac_update lost = step_sum(&local, targets[i], 0);
+    assert_true(lost.skipped && !lost.finite_loss && lost.stuck);
+    assert_int_equal(lost.finite_gradient, i);
+    assert_int_equal(lost.update, 2);
+    for (int p = 0; p < 2; p++) assert_same_parameter(&kept, &local, p);
+  }
   step_sum(&kept, 1, 0.5f);
   const ac_update after = step_sum(&local, 1, 0.5f);
   assert_true(!after.skipped && after.finite_gradient && !after.stuck && !after.left_out);
