@@ -110,7 +110,7 @@ void random_reference_free(random_reference *r);
 #define RANDOM_DIMENSIONS(X)                                                                       \
   X(recompute, "none", "all", "low budget", "middle budget", "high budget", "hints")               \
   X(micro_batch, "1", "odd", "whole", "planned")                                                   \
-  X(windows, "any", "whole", "fused")                                                              \
+  X(windows, "any", "whole", "fused", "fused locally")                                             \
   X(read_ahead, "no", "yes", "if room")                                                            \
   X(fit, "no", "yes")                                                                              \
   X(precision, "f32", "f16", "bf16")                                                               \
@@ -152,7 +152,9 @@ enum {
   RECOMPUTE_HINTS
 };
 enum { MICRO_ONE, MICRO_ODD, MICRO_WHOLE, MICRO_PLANNED };
-enum { WINDOWS_ANY, WINDOWS_WHOLE, WINDOWS_FUSED /* if they are micro-batches */ };
+/* Fused if they are micro-batches; locally where nothing is clipped and little overflows, else so.
+ */
+enum { WINDOWS_ANY, WINDOWS_WHOLE, WINDOWS_FUSED, WINDOWS_LOCAL };
 enum { AHEAD_NO, AHEAD_YES, AHEAD_IF_ROOM };
 enum { THREADS_ONE, THREADS_TWO, THREADS_FOR_ALL /* three, and small loops are shared out too */ };
 enum { SCHEDULE_CONSTANT, SCHEDULE_WARM_UP, SCHEDULE_COSINE };
