@@ -75,7 +75,8 @@ static ac_status set_budget(training *t, int recompute) {
 
 static ac_gradients gradients_of(const random_choice *c) {
   const int windows = c->level[RANDOM_windows], optimizer = c->level[RANDOM_optimizer];
-  const bool local = optimizer != OPTIMIZER_CLIPPED && c->level[RANDOM_precision] != AC_PRECISION_F16;
+  const bool local =
+      optimizer != OPTIMIZER_CLIPPED && c->level[RANDOM_precision] != AC_PRECISION_F16;
   if (windows < WINDOWS_FUSED) return AC_GRADIENTS_AUTO;
   return windows == WINDOWS_LOCAL && local ? AC_GRADIENTS_FUSED_LOCAL : AC_GRADIENTS_FUSED;
 }
