@@ -49,7 +49,7 @@ ac_measure ac_trainer_measure(const ac_trainer *trainer, const ac_cell *cell) {
   const float *copy =
       instance->control_copy + (cell->address - instance->plan->control) / sizeof(float);
   const bool gradient = ac_trainer_trains(trainer, cell->owner);
-  return (ac_measure){(double)copy[0], copy[1] == 0 && (gradient || isfinite(copy[0]))};
+  return (ac_measure){(double)copy[0], copy[1] == 0 && (!gradient || isfinite(copy[0]))};
 }
 
 static gradient_report read_statistics(ac_trainer *trainer) {
