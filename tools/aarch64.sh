@@ -130,7 +130,7 @@ driver_of() {
 }
 
 # Their whole tests take minutes.
-slow=(conv2d linear linear_cross_entropy)
+slow=(attention conv2d linear linear_cross_entropy)
 test_program() { # NAME CPU PROGRAM [ARGUMENT...]
   local log=$work/$1-$3-${4:-} start=$SECONDS
   if ! emulate "${@:2}" >"$log" 2>&1; then

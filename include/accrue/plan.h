@@ -83,6 +83,16 @@ typedef enum ac_optimizer_state { AC_STATE_F32 = 0, AC_STATE_8BIT } ac_optimizer
  * gradients are those of the few that are alive at once, for some twice the time of the
  * micro-batch. Nobody can read them (ac_trainer_get_gradient), and parameters cannot be written in
  * the middle of a window.
+ *
+ * Fused, locally: a window is one micro-batch, and its backward pass runs once, in
+ * ac_trainer_update. Each parameter is measured and stepped there once its gradient is final and
+ * nothing of the pass reads the parameter any more: the bytes of fused at the time of buffer. But
+ * nothing is known of a gradient that comes later. So ac_optimizer_desc.clip bounds the norm of
+ * each parameter's gradient by itself; a gradient that is not finite keeps its own parameter from
+ * being stepped, and no other (ac_update.left_out); and nobody decides on an update
+ * (ac_trainer_desc.decide). A loss that is not finite skips the window whole. Where nothing is
+ * clipped and all is finite the bits are those of the other ways.
+ *
  * Folded: the gradient of each micro-batch becomes part of what the optimizer keeps once it is
  * final, and is dropped; the first of a window does what the optimizer's decays do. SGD with
  * momentum and Muon without Nesterov's look-ahead compute what they do with a buffer, but for
@@ -96,8 +106,9 @@ typedef enum ac_optimizer_state { AC_STATE_F32 = 0, AC_STATE_8BIT } ac_optimizer
 typedef enum ac_gradients {
   AC_GRADIENTS_AUTO = 0, /* fused where a budget leaves nothing faster, and windows are whole */
   AC_GRADIENTS_BUFFER,
-  AC_GRADIENTS_FUSED, /* with micro_batch = batch and whole_windows, which follow from it */
-  AC_GRADIENTS_FOLDED
+  AC_GRADIENTS_FUSED,       /* with micro_batch = batch and whole_windows, which follow from it */
+  AC_GRADIENTS_FUSED_LOCAL, /* so, too; never taken by AUTO, as results may be others */
+  AC_GRADIENTS_FOLDED       /* nor is this */
 } ac_gradients;
 
 /* How weights are stored: those parameters that are read, and only by what takes its operands in
@@ -182,10 +193,11 @@ typedef struct ac_plan_info {
   int64_t recomputed_ops;  /* steps that run an op again */
   int64_t parameter_count; /* trainable scalars, shared ones once */
   int64_t steps;           /* kernels of one micro-batch, forward and backward; fused: of the first
-                              pass, which measures gradients too; folded: with what folds them */
+                              pass, which measures gradients too; locally: of all that a window is;
+                              folded: with what folds them */
   int64_t update_steps;    /* and of what ends a window: reduce and update, which is the second pass
                               if fused. May still change. */
-  ac_gradients gradients;  /* the way taken, never auto. May still change. */
+  ac_gradients gradients;  /* the way taken, never AUTO. May still change. */
   uint64_t budget_bytes;   /* 0: none was given */
   ac_plan_bytes bytes;
   uint64_t live_bytes;    /* lower bound of the arena: the largest sum of bytes alive at once. May
@@ -234,7 +246,7 @@ AC_API ac_status ac_plan_get_step(const ac_plan *plan, int64_t index, ac_plan_st
 typedef struct ac_plan_alternative {
   int64_t micro_batch, accumulation_steps, recomputed_ops;
   ac_recompute recompute;
-  ac_gradients gradients; /* never auto */
+  ac_gradients gradients; /* never AUTO */
   uint64_t total_bytes;
   double seconds; /* predicted, of a window and its update */
 } ac_plan_alternative;

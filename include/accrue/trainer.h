@@ -4,10 +4,12 @@
  * A window is one effective batch. Micro-batches add gradients of the *sum* of losses; the update
  * at the end of the window divides by the window's total weight, once. An update is a transaction:
  * if the loss, any gradient or what a batch norm pools is not finite, nothing changes but the
- * report (AC_GRADIENTS_FOLDED is different). A failure of the device itself in a window is undone
- * by discarding the window. In the middle of the steps of parameters it cannot be undone: the
- * trainer then refuses to train, evaluate and save, until a state is loaded; or training is taken
- * up by another one from parameters that were saved before.
+ * report; but where each parameter is stepped by itself (AC_GRADIENTS_FUSED_LOCAL) a gradient that
+ * is not finite holds back its own parameter alone, and what was folded (AC_GRADIENTS_FOLDED)
+ * cannot be undone. A failure of the device itself in a window is undone by discarding the window.
+ * In the middle of the steps of parameters it cannot be undone: the trainer then refuses to train,
+ * evaluate and save, until a state is loaded; or training is taken up by another one from
+ * parameters that were saved before.
  *
  * The same seed, device, thread count and plan give the same bits. A plan that was chosen under a
  * budget depends on the device's measured speed, so to repeat a run exactly give its micro-batch
@@ -54,7 +56,9 @@ typedef struct ac_optimizer_desc {
   /* AdamW's learning rate for what Muon leaves to it, as a part of the schedule's; default 1, with
    * AC_MUON_ORIGINAL 0.015. */
   double adamw_rate;
-  double clip; /* largest global gradient norm; 0 or negative: no clipping */
+  /* Largest global gradient norm; 0 or negative: no clipping. With AC_GRADIENTS_FUSED_LOCAL the
+   * largest norm of each parameter's gradient. */
+  double clip;
 } ac_optimizer_desc;
 
 /* ---- loss scaling ---------------------------------------------------------------------------- */
@@ -107,7 +111,8 @@ typedef struct ac_decision {
 /* Called in ac_trainer_update once gradients are reduced. It may read gradients and parameters
  * (ac_trainer_get_gradient, ac_trainer_gradient_norm, ac_trainer_get_parameter), for histograms or
  * a clipping of its own, but not change anything: what would is refused with AC_ERROR_STATE, and
- * ac_trainer_discard does nothing. May still change. */
+ * ac_trainer_discard does nothing. With AC_GRADIENTS_FUSED_LOCAL there is no such moment, and a
+ * trainer that asks for one is refused. May still change. */
 typedef void (*ac_decide)(void *user, ac_trainer *trainer, ac_decision *decision);
 
 typedef struct ac_trainer_desc {
@@ -159,6 +164,9 @@ typedef struct ac_update {
   /* finite_gradient: and the means and variances that batch norms pool. Where these are not,
    * grad_norm is infinite. */
   bool finite_loss, finite_gradient;
+  /* AC_GRADIENTS_FUSED_LOCAL: parameters whose gradients were not finite, and which were not
+   * stepped; others were unless `skipped`. May still change. */
+  int left_out;
   /* Skipped, and no lower loss scale is left to try: the scale is at its floor, a static one has
    * failed in ten windows in a row, or there is no scaling. The model diverges, its data are not
    * finite, or a loss weighs so little that no scale helps. */

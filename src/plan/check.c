@@ -6,8 +6,10 @@
  *   - every trained parameter's gradient is a sum that some step adds to, and an update steps each
  *     of these parameters once, and no other; each step stands in the phase of its node; fused, a
  *     gradient is final when it is measured and when its parameter is stepped, and nothing reads
- *     the parameter or its working copy afterwards; folded, it is final when it becomes part of its
- *     own parameter's state, once a micro-batch, which nothing else in there touches;
+ *     the parameter or its working copy afterwards; locally it is measured before, too, all losses
+ *     are known, and what follows no gradient moves behind all that does; folded,
+ *     it is final when it becomes part of its own parameter's state, once a micro-batch, which
+ *     nothing else in there touches;
  *   - what persists does not overlap, and values lie behind it, within the plan's bytes; those that
  *     are alive at the same step do not overlap; none straddles two chunks; one that lives in
  *     another's memory has that other alive as long.
@@ -106,21 +108,24 @@ static ac_status check_steps(const ac_plan *plan, bool *ran, bool *summed) {
   return ac_fail(AC_ERROR_INTERNAL, "plan: the two passes would add up other gradients");
 }
 
-/* `taken`: the phase whose nodes stand among those of the micro-batch. */
-static ac_status check_phases(const ac_plan *plan, const ac_sequence *sequence, ac_phase taken) {
+/* `taken`: the phases whose nodes stand among those of the micro-batch, as bits. */
+static ac_status check_phases(const ac_plan *plan, const ac_sequence *sequence, int taken) {
   for (int phase = 0; phase < AC_PHASE_COUNT; phase++)
     for (int i = sequence->begin[phase]; i < sequence->begin[phase + 1]; i++) {
       const ac_phase own = ac_node_at(plan->graph, sequence->steps[i].node)->phase;
-      if ((int)own != phase && (phase != AC_PHASE_MICRO_BATCH || own != taken))
+      if ((int)own != phase && (phase != AC_PHASE_MICRO_BATCH || !(taken >> own & 1)))
         return broken(plan, &sequence->steps[i], "would run in another phase than its own");
     }
   return AC_OK;
 }
 
 static ac_status check_all_phases(const ac_plan *plan) {
-  if (!ac_plan_is_fused(plan)) return check_phases(plan, &plan->main, AC_PHASE_FOLD);
-  AC_TRY(check_phases(plan, &plan->main, AC_PHASE_REDUCE));
-  return check_phases(plan, &plan->stepping, AC_PHASE_UPDATE);
+  const int measures = 1 << AC_PHASE_REDUCE, steps = 1 << AC_PHASE_UPDATE;
+  if (ac_plan_folds(plan)) return check_phases(plan, &plan->main, 1 << AC_PHASE_FOLD);
+  if (ac_plan_keeps_gradients(plan)) return check_phases(plan, &plan->main, 0);
+  if (ac_plan_is_local(plan)) return check_phases(plan, &plan->main, measures | steps);
+  AC_TRY(check_phases(plan, &plan->main, measures));
+  return check_phases(plan, &plan->stepping, steps);
 }
 
 /* ---- fused and folded ------------------------------------------------------------------------ */
@@ -193,10 +198,53 @@ static ac_status check_folds(const ac_plan *plan, bool *folded) {
   return AC_OK;
 }
 
+/* Of a step that a local plan decides on alone: whether all is known that the decision goes by.
+ * settled, by storage: whether it was measured. `losses`: known so far; `moved`: whether something
+ * that follows no gradient was before. */
+typedef struct knowledge {
+  char *settled;
+  int losses;
+  bool moved;
+} knowledge;
+
+static ac_status check_decision(const ac_plan *plan, const ac_step *step, knowledge *k) {
+  const ac_tensor *sum = ac_tensor_at(plan->graph, step->in[0].tensor);
+  if (!k->settled[sum->storage]) return broken(plan, step, "would step what was not measured");
+  if (k->losses < plan->graph->loss_count)
+    return broken(plan, step, "would step before all losses are known");
+  if (sum->role == AC_ROLE_GRADIENT && k->moved)
+    return broken(plan, step, "would step behind what waits for it");
+  k->moved |= sum->role != AC_ROLE_GRADIENT;
+  return AC_OK;
+}
+
+static ac_status learn(const ac_plan *plan, const ac_step *step, knowledge *k) {
+  const ac_phase phase = ac_node_at(plan->graph, step->node)->phase;
+  if (phase == AC_PHASE_UPDATE) return check_decision(plan, step, k);
+  if (phase == AC_PHASE_REDUCE)
+    k->settled[ac_tensor_at(plan->graph, step->in[0].tensor)->storage] = 1;
+  for (int j = 0; j < AC_MAX_OUTPUTS; j++)
+    k->losses +=
+        step->out[j].tensor >= 0 && ac_graph_loss_index(plan->graph, step->out[j].tensor) >= 0;
+  return AC_OK;
+}
+
+static ac_status check_decisions(const ac_plan *plan) {
+  knowledge k = {.settled = calloc((size_t)plan->graph->tensor_count + 1, 1)};
+  ac_status status = AC_OK;
+  if (!k.settled) return ac_fail(AC_ERROR_MEMORY, "no memory to check a plan");
+  for (int i = 0; i < plan->main.step_count && status == AC_OK; i++)
+    status = learn(plan, &plan->main.steps[i], &k);
+  free(k.settled);
+  return status;
+}
+
 static ac_status check_guests(const ac_plan *plan, bool *folded) {
   AC_TRY(check_folds(plan, folded));
-  if (ac_plan_is_fused(plan)) AC_TRY(check_places(plan, &plan->stepping));
-  return ac_plan_is_fused(plan) || ac_plan_folds(plan) ? check_places(plan, &plan->main) : AC_OK;
+  if (ac_plan_keeps_gradients(plan)) return AC_OK;
+  AC_TRY(check_places(plan, &plan->main));
+  if (ac_plan_is_local(plan)) return check_decisions(plan);
+  return ac_plan_is_fused(plan) ? check_places(plan, &plan->stepping) : AC_OK;
 }
 
 /* ---- updates --------------------------------------------------------------------------------- */
@@ -219,10 +267,10 @@ static int stepped_parameter(const ac_plan *plan, const ac_step *step) {
 
 ac_status ac_plan_check_update(const ac_plan *plan, int *stepped) {
   const ac_graph *graph = plan->graph;
-  const bool fused = ac_plan_is_fused(plan);
-  const ac_sequence *sequence = fused ? &plan->stepping : &plan->main;
+  const ac_sequence *sequence = ac_plan_is_fused(plan) ? &plan->stepping : &plan->main;
+  const int first = ac_plan_keeps_gradients(plan) ? sequence->begin[AC_PHASE_UPDATE] : 0;
   memset(stepped, 0, (size_t)graph->parameter_count * sizeof *stepped);
-  for (int i = fused ? 0 : sequence->begin[AC_PHASE_UPDATE]; i < sequence->step_count; i++) {
+  for (int i = first; i < sequence->step_count; i++) {
     int parameter = stepped_parameter(plan, &sequence->steps[i]);
     if (parameter >= 0) stepped[parameter]++;
   }

@@ -95,7 +95,7 @@ static ac_status lay_arena(const ac_problem *problem, int64_t micro_batch,
 
 /* Cells of the arena lie where their values do, if these are kept. */
 static void find_in_arena(ac_plan *plan) {
-  if (!plan->main.whole_window || ac_plan_is_fused(plan)) return;
+  if (!plan->main.whole_window || !ac_plan_keeps_gradients(plan)) return;
   for (int v = 0; v < plan->main.value_count; v++)
     for (int i = 0; i < plan->cell_count; i++)
       if (plan->cells[i].space == AC_SPACE_ARENA &&
@@ -147,6 +147,7 @@ static ac_status lay_sequences(ac_plan *plan, const ac_choice *choice) {
 ac_status ac_plan_lay(ac_plan *plan, const ac_choice *choice) {
   const ac_problem *problem = &plan->problem;
   plan->info.micro_batch = choice->micro_batch;
+  plan->info.gradients = choice->gradients;
   if (!plan->cells) {
     plan->cell_count = problem->cell_count;
     plan->cells = calloc((size_t)plan->cell_count + 1, sizeof *plan->cells);

@@ -1,21 +1,28 @@
+/* clang-format off */
 /* The sequences of a window. As a rule there is one: the nodes of a micro-batch, and behind them
  * those of the phases that end a window, for which gradients are kept.
  *
  * Fused, there are two passes over the window's one micro-batch, and no gradient outlives its pass:
  *
- *   main       the micro-batch's nodes; those of the phase `reduce` as soon as what they read is
- * final (decision) stepping   the micro-batch's nodes once more; those of the phase `update` as
- * soon as what they read is final and no later node, one that is recomputed included, reads what
- * they write
+ *   main       the micro-batch's nodes; those of the phase `reduce` as soon as what they read is final
+ *   (decision)
+ *   stepping   the micro-batch's nodes once more; those of the phase `update` as soon as what they read is
+ *              final and no later node, one that is recomputed included, reads what they write
+ *
+ * Locally there is one pass with the nodes of both phases, and each parameter is decided on alone:
+ *
+ *   main       the micro-batch's nodes; those of `reduce` and `update` as above, the latter behind all
+ *              losses; what follows no gradient (running statistics) behind all others
  *
  * Folded, there is one pass, and behind it the phases that end a window: the nodes of the phase
  * `fold` stand in it as soon as the gradient that they read is final.
  *
  * So a node of another phase stands behind the last node that touches one of its operands: a
- * parameter's gradient, the parameter, its working copy, what a batch norm pools. In the second
+ * parameter's gradient, the parameter, its working copy, what a batch norm pools. In a second
  * pass sums that are no gradients are as they were: what yields nothing else does not run again,
  * and what does yields the same sums anew. Random numbers go by update and sample, so both passes
  * compute the same bits. Linear in nodes, but for the sorting of those that end a window. */
+/* clang-format on */
 #include "core/error.h"
 #include "plan/plan.h"
 
@@ -34,9 +41,14 @@ typedef struct guest {
   int node, place;
 } guest;
 
+/* The phases whose nodes stand among the micro-batch's. */
+enum { FOLDS = 1 << AC_PHASE_FOLD, MEASURES = 1 << AC_PHASE_REDUCE, STEPS = 1 << AC_PHASE_UPDATE };
+
 typedef struct pass {
   const ac_graph *graph;
+  int phases;   /* FOLDS, MEASURES, STEPS, or both of these */
   int *touched; /* by storage: behind how many nodes of `own` nothing touches it any more */
+  int known;    /* behind how many all losses are */
   guest *guests;
   int guest_count;
   ac_nodes own, all; /* nodes without and with guests */
@@ -49,10 +61,10 @@ static void release(pass *p) {
   free(p->all.list);
 }
 
-static ac_status make_room(pass *p, const ac_problem *problem, const ac_nodes *order) {
+static ac_status make_room(pass *p, const ac_problem *problem, const ac_nodes *order, int phases) {
   const size_t nodes =
       (size_t)order->count + (size_t)problem->after.count + (size_t)problem->folds.count + 1;
-  *p = (pass){.graph = problem->graph};
+  *p = (pass){.graph = problem->graph, .phases = phases};
   p->touched = calloc((size_t)p->graph->tensor_count + 1, sizeof *p->touched);
   p->guests = malloc(nodes * sizeof *p->guests);
   p->own.list = malloc(nodes * sizeof *p->own.list);
@@ -68,16 +80,26 @@ static int operand_of(const ac_node *node, int i) {
   return i < OPERANDS - 1 ? node->out[i - AC_MAX_INPUTS] : node->accumulate;
 }
 
+static int touched(const pass *p, int tensor) {
+  return tensor < 0 ? 0 : p->touched[ac_tensor_at(p->graph, tensor)->storage];
+}
+
 /* Behind how many nodes all operands of this one are left alone. */
 static int last_touch(const pass *p, const ac_node *node) {
   int last = 0;
   for (int i = 0; i < OPERANDS; i++) {
-    const int tensor = operand_of(node, i);
-    if (tensor < 0) continue;
-    const int touched = p->touched[ac_tensor_at(p->graph, tensor)->storage];
-    if (touched > last) last = touched;
+    const int place = touched(p, operand_of(node, i));
+    if (place > last) last = place;
   }
   return last;
+}
+
+/* Whether a node yields a loss, which it adds up when it runs first. */
+static bool yields_loss(const pass *p, const ac_node *node) {
+  for (int k = 0; k < p->graph->loss_count; k++)
+    for (int j = 0; j < AC_MAX_OUTPUTS; j++)
+      if (node->out[j] == p->graph->losses[k].tensor && !touched(p, node->out[j])) return true;
+  return false;
 }
 
 static void touch(pass *p, const ac_node *node, int place) {
@@ -99,11 +121,13 @@ static bool only_sums(const ac_graph *graph, const ac_node *node) {
   return true;
 }
 
-static void take_own(pass *p, const ac_nodes *order, ac_phase phase) {
+/* A pass that does not measure is the second one. */
+static void take_own(pass *p, const ac_nodes *order) {
   for (int i = 0; i < order->count; i++) {
     const ac_node *node = ac_node_at(p->graph, order->list[i]);
-    if (phase == AC_PHASE_UPDATE && only_sums(p->graph, node)) continue;
+    if (p->phases == STEPS && only_sums(p->graph, node)) continue;
     p->own.list[p->own.count++] = order->list[i];
+    if (yields_loss(p, node)) p->known = p->own.count;
     touch(p, node, p->own.count);
   }
 }
@@ -113,12 +137,21 @@ static int by_place(const void *a, const void *b) {
   return x->place != y->place ? x->place - y->place : x->node - y->node;
 }
 
+/* A step that is decided on alone waits for the losses, or for all others if it follows no
+ * gradient. */
+static int place_of(const pass *p, const ac_node *node) {
+  const int last = last_touch(p, node);
+  if (p->phases != (MEASURES | STEPS) || node->phase != AC_PHASE_UPDATE) return last;
+  if (ac_tensor_at(p->graph, node->in[0])->role != AC_ROLE_GRADIENT) return p->own.count + 1;
+  return last > p->known ? last : p->known;
+}
+
 /* Those that touch the same keep their order. */
-static void take_guests(pass *p, const ac_nodes *guests, ac_phase phase) {
+static void take_guests(pass *p, const ac_nodes *guests) {
   for (int i = 0; i < guests->count; i++) {
     const ac_node *node = ac_node_at(p->graph, guests->list[i]);
-    if (node->phase != phase) continue;
-    const guest g = {guests->list[i], last_touch(p, node)};
+    if (!(p->phases >> node->phase & 1)) continue;
+    const guest g = {guests->list[i], place_of(p, node)};
     p->guests[p->guest_count++] = g;
     touch(p, node, g.place);
   }
@@ -126,25 +159,26 @@ static void take_guests(pass *p, const ac_nodes *guests, ac_phase phase) {
 }
 
 static void merge(pass *p) {
-  for (int i = 0, g = 0; i <= p->own.count; i++) {
+  for (int i = 0, g = 0; i <= p->own.count + 1; i++) {
     while (g < p->guest_count && p->guests[g].place == i)
       p->all.list[p->all.count++] = p->guests[g++].node;
     if (i < p->own.count) p->all.list[p->all.count++] = p->own.list[i];
   }
 }
 
-/* The nodes of `order` with those guests that are of the phase between them, and behind them those
- * of `after` (NULL: none). `whole`: it is the whole window. */
-static ac_status build_pass(const ac_problem *problem, const ac_nodes *order,
-                            const ac_nodes *guests, ac_phase phase, bool whole,
-                            const ac_nodes *after, ac_sequence *sequence) {
+/* The nodes of `order` with those of the phases between them. Folded, what ends a window stands
+ * behind them all; otherwise the pass is the whole window. */
+static ac_status build_pass(const ac_problem *problem, const ac_nodes *order, int phases,
+                            ac_sequence *sequence) {
+  const bool folds = phases == FOLDS;
   pass p;
-  ac_status status = make_room(&p, problem, order);
+  ac_status status = make_room(&p, problem, order, phases);
   if (status == AC_OK) {
-    take_own(&p, order, phase);
-    take_guests(&p, guests, phase);
+    take_own(&p, order);
+    take_guests(&p, folds ? &problem->folds : &problem->after);
     merge(&p);
-    status = ac_sequence_build(sequence, problem->graph, AC_TARGET_GRADIENTS, whole, &p.all, after);
+    status = ac_sequence_build(sequence, problem->graph, AC_TARGET_GRADIENTS, !folds, &p.all,
+                               folds ? &problem->after : NULL);
   }
   release(&p);
   return status;
@@ -152,13 +186,18 @@ static ac_status build_pass(const ac_problem *problem, const ac_nodes *order,
 
 ac_status ac_passes_build(const ac_problem *problem, const ac_choice *choice, ac_sequence *main,
                           ac_sequence *stepping) {
-  const ac_nodes *after = &problem->after, *folds = &problem->folds;
-  if (folds->count)
-    return build_pass(problem, choice->order, folds, AC_PHASE_FOLD, false, after, main);
-  if (!choice->fused)
+  const ac_nodes *order = choice->order;
+  switch (choice->gradients) {
+  case AC_GRADIENTS_FOLDED:
+    return build_pass(problem, order, FOLDS, main);
+  case AC_GRADIENTS_FUSED_LOCAL:
+    return build_pass(problem, order, MEASURES | STEPS, main);
+  case AC_GRADIENTS_FUSED:
+    AC_TRY(build_pass(problem, order, MEASURES, main));
+    return build_pass(problem, order, STEPS, stepping);
+  default:
     return ac_sequence_build(main, problem->graph, target_of(problem),
-                             ac_problem_whole_window(problem, choice->micro_batch), choice->order,
+                             ac_problem_whole_window(problem, choice->micro_batch), order,
                              &problem->after);
-  AC_TRY(build_pass(problem, choice->order, after, AC_PHASE_REDUCE, true, NULL, main));
-  return build_pass(problem, choice->order, after, AC_PHASE_UPDATE, true, NULL, stepping);
+  }
 }

@@ -90,11 +90,6 @@ static ac_cost step_cost(const ac_plan *plan, const ac_step *step) {
   return ac_op_cost(&args);
 }
 
-static ac_gradients way_of(const ac_plan *plan) {
-  if (ac_plan_is_fused(plan)) return AC_GRADIENTS_FUSED;
-  return ac_plan_folds(plan) ? AC_GRADIENTS_FOLDED : AC_GRADIENTS_BUFFER;
-}
-
 static void fill_info(ac_plan *plan) {
   ac_plan_info *info = &plan->info;
   info->purpose = plan->problem.desc.purpose;
@@ -106,7 +101,6 @@ static void fill_info(ac_plan *plan) {
   info->accumulation_steps = (info->batch + info->micro_batch - 1) / info->micro_batch;
   info->steps = ac_sequence_end(&plan->main);
   info->update_steps = plan->main.step_count - info->steps + plan->stepping.step_count;
-  info->gradients = way_of(plan);
   info->budget_bytes = plan->problem.desc.memory;
   for (int i = 0; i < plan->cell_count; i++)
     if (plan->cells[i].role == AC_ROLE_WORKING) info->working_bytes += plan->cells[i].bytes;
@@ -198,7 +192,7 @@ static void add_live(const ac_plan *plan, const ac_sequence *sequence, int point
 }
 
 /* In the first pass of two what is measured belongs to the micro-batch; the second is the update.
- */
+ * Locally all phases stand in the only pass. */
 static ac_plan_phase phase_of(const ac_plan *plan, int64_t index, const ac_node *node) {
   if (node->phase == AC_PHASE_FOLD) return AC_PLAN_MICRO_BATCH;
   if (!ac_plan_is_fused(plan)) return (ac_plan_phase)node->phase;
@@ -266,7 +260,7 @@ ac_status ac_plan_alternatives(const ac_plan *plan, ac_plan_alternative *list, i
   for (int i = 0; i < size_count; i++) {
     ac_plan_desc desc = plan->problem.desc;
     uint64_t most, least, ignored;
-    const bool splits = plan->problem.coupled < 0 && desc.gradients != AC_GRADIENTS_FUSED;
+    const bool splits = plan->problem.coupled < 0 && !ac_gradients_need_whole(desc.gradients);
     if (!splits && sizes[i] < desc.batch) continue;
     desc.micro_batch = sizes[i];
     desc.memory = 0;

@@ -15,8 +15,9 @@
  *
  * Where a window is one micro-batch, and known to be (ac_plan_desc.whole_windows), gradients are values of
  * the sequence too, alive from their first step to the end of the window; or, where that is fused
- * (passes.c), only until they are measured, and again until their parameters are stepped. Gradients that
- * are folded into what optimizers keep are values of a micro-batch, until that is done.
+ * (passes.c), only until they are measured, and again until their parameters are stepped; or, locally,
+ * until both is done. Gradients that are folded into what optimizers keep are values of a micro-batch,
+ * until that is done.
  *
  * A problem is what is asked for. The search turns it into a choice, and laying down the choice makes the
  * plan; neither changes the problem. */
@@ -36,7 +37,7 @@
 typedef enum ac_space {
   AC_SPACE_DEVICE, /* has bytes of its own there */
   AC_SPACE_ARENA,  /* a value of the main sequence, which keeps it to the end of a window; fused: of
-                      both passes, and nobody else's */
+                      each pass, and nobody else's */
   AC_SPACE_HOST    /* where samples are gathered before they are uploaded */
 } ac_space;
 
@@ -136,8 +137,8 @@ typedef struct ac_problem {
 /* What the search decides. */
 typedef struct ac_choice {
   int64_t micro_batch;
-  const ac_nodes *order; /* of the micro-batch's nodes, some of them twice */
-  bool fused;            /* twice, for want of a buffer for gradients */
+  const ac_nodes *order;  /* of the micro-batch's nodes, some of them twice */
+  ac_gradients gradients; /* where they are kept; not AUTO */
 } ac_choice;
 
 struct ac_plan {
@@ -153,14 +154,29 @@ struct ac_plan {
   uint64_t chunk_bytes;            /* of every chunk but the last; 0: one chunk */
 };
 
+/* Whether the window's gradients are all there when it ends. */
+static inline bool ac_plan_keeps_gradients(const ac_plan *plan) {
+  return plan->info.gradients == AC_GRADIENTS_BUFFER;
+}
+
 /* Whether parameters are stepped in a pass of their own, as their gradients are not kept. */
 static inline bool ac_plan_is_fused(const ac_plan *plan) {
-  return plan->stepping.step_count > 0;
+  return plan->info.gradients == AC_GRADIENTS_FUSED;
+}
+
+/* Whether they are stepped in the only pass. */
+static inline bool ac_plan_is_local(const ac_plan *plan) {
+  return plan->info.gradients == AC_GRADIENTS_FUSED_LOCAL;
+}
+
+/* Whether a way asks for windows of one micro-batch. */
+static inline bool ac_gradients_need_whole(ac_gradients gradients) {
+  return gradients == AC_GRADIENTS_FUSED || gradients == AC_GRADIENTS_FUSED_LOCAL;
 }
 
 /* Whether gradients become part of optimizer states as they come. */
 static inline bool ac_plan_folds(const ac_plan *plan) {
-  return plan->problem.folds.count > 0;
+  return plan->info.gradients == AC_GRADIENTS_FOLDED;
 }
 
 /* The cell of this role and owner, the state-th of them, from the table; NULL: there is none. */

@@ -119,13 +119,13 @@ static ac_status check_sizes(const ac_problem *problem) {
 
 /* Without a buffer for gradients a window is one micro-batch. */
 static ac_status settle_fused(ac_plan_desc *desc) {
-  if (desc->gradients != AC_GRADIENTS_FUSED || desc->purpose != AC_TRAIN) return AC_OK;
+  if (!ac_gradients_need_whole(desc->gradients) || desc->purpose != AC_TRAIN) return AC_OK;
   if (desc->micro_batch && desc->micro_batch != desc->batch)
-    return ac_fail(
-        AC_ERROR_ARGUMENT,
-        "plan: fused gradients (--gradients fused) are of one micro-batch, and a batch of "
-        "%lld in micro-batches of %lld has several",
-        (long long)desc->batch, (long long)desc->micro_batch);
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "plan: fused gradients (--gradients %s) are of one micro-batch, and a batch of "
+                   "%lld in micro-batches of %lld has several",
+                   desc->gradients == AC_GRADIENTS_FUSED ? "fused" : "fused-local",
+                   (long long)desc->batch, (long long)desc->micro_batch);
   desc->micro_batch = desc->batch;
   desc->whole_windows = true;
   return AC_OK;

@@ -4,7 +4,8 @@
  * of them) there is a family of orders: keep everything, recompute every stage, and the choices of
  * the chain solver from least memory to fastest, thinned out to CHOICES; policies other than `auto`
  * leave the one order they name. Where a window is one micro-batch each order stands for two
- * candidates: gradients are kept, or it is run twice (passes.c). The families depend on graph,
+ * candidates: gradients are kept, or it is run twice (passes.c); or for another one alone, that is
+ * asked for by name. The families depend on graph,
  * device and batch alone, never on the budget. So the rule "the least predicted time among all
  * candidates whose total fits" gives plans that never get slower with more budget, and the smallest
  * budget that can be met is the smallest total among the candidates, exactly.
@@ -29,7 +30,7 @@ typedef struct candidate {
   int size;        /* index */
   uint64_t memory; /* the chain solver's limit that yields the order */
   int choice;
-  bool fused;
+  ac_gradients gradients;
   double seconds; /* of a whole window and its update */
   uint64_t bound; /* bytes on the device in total, at least */
 } candidate;
@@ -123,14 +124,14 @@ static ac_status lay_order(search *s, const candidate *c) {
 /* ---- candidates ------------------------------------------------------------------------------ */
 
 static ac_choice choice_of(const search *s, const candidate *c) {
-  return (ac_choice){s->sizes[c->size].micro_batch, &s->order.nodes, c->fused};
+  return (ac_choice){s->sizes[c->size].micro_batch, &s->order.nodes, c->gradients};
 }
 
 /* Of the order at hand. */
-static ac_status add_way(search *s, candidate c, bool fused) {
+static ac_status add_way(search *s, candidate c, ac_gradients gradients) {
   const size *size = &s->sizes[c.size];
   ac_sequence main = {0}, stepping = {0};
-  c.fused = fused;
+  c.gradients = gradients;
   const ac_choice choice = choice_of(s, &c);
   ac_status status = ac_passes_build(s->problem, &choice, &main, &stepping);
   if (status == AC_OK)
@@ -145,11 +146,12 @@ static ac_status add_way(search *s, candidate c, bool fused) {
 
 static ac_status add_candidate(search *s, int size, int choice, uint64_t memory) {
   const candidate c = {.size = size, .choice = choice, .memory = memory};
-  const ac_gradients gradients = s->problem->desc.gradients;
+  const ac_gradients asked = s->problem->desc.gradients;
   const bool whole = ac_problem_whole_window(s->problem, s->sizes[size].micro_batch);
   AC_TRY(lay_order(s, &c));
-  if (gradients != AC_GRADIENTS_FUSED) AC_TRY(add_way(s, c, false));
-  return whole && gradients != AC_GRADIENTS_BUFFER ? add_way(s, c, true) : AC_OK;
+  if (asked != AC_GRADIENTS_AUTO) return add_way(s, c, asked);
+  AC_TRY(add_way(s, c, AC_GRADIENTS_BUFFER));
+  return whole ? add_way(s, c, AC_GRADIENTS_FUSED) : AC_OK;
 }
 
 static ac_status solve(search *s, size *size) {
@@ -321,7 +323,7 @@ static ac_status try_knob(const search *s, const ac_plan_desc *desc, uint64_t le
  */
 static ac_status try_gradients(const search *s, uint64_t least, char *text, size_t size) {
   ac_plan_desc desc = s->problem->desc;
-  const bool fused = desc.gradients == AC_GRADIENTS_FUSED;
+  const bool fused = ac_gradients_need_whole(desc.gradients);
   const bool none = desc.gradients == AC_GRADIENTS_AUTO || desc.gradients == AC_GRADIENTS_FOLDED;
   if (none || (fused && s->problem->coupled >= 0)) return AC_OK;
   desc.gradients = AC_GRADIENTS_AUTO;
@@ -361,7 +363,7 @@ static ac_status try_without_hints(const search *s, uint64_t least, char *text, 
 static ac_status least_forward(const ac_problem *problem, uint64_t *bytes) {
   ac_plan board = {.problem = *problem, .graph = problem->graph, .device = problem->device};
   int64_t given = problem->desc.micro_batch;
-  const ac_choice choice = {given ? given : 1, &problem->main, false};
+  const ac_choice choice = {given ? given : 1, &problem->main, AC_GRADIENTS_BUFFER};
   ac_status status = ac_plan_lay(&board, &choice);
   *bytes = board.info.bytes.total;
   ac_plan_clear(&board);
@@ -389,9 +391,16 @@ static void try_precision(const ac_problem *problem, const ac_cost_model *costs,
 typedef enum approximation {
   STATE_8BIT,
   WEIGHTS_BF16,
+  GRADIENTS_LOCAL,
   GRADIENTS_BF16,
   APPROXIMATIONS
 } approximation;
+
+/* Windows in pieces cannot be stepped in one pass; where they are, gradients add up to nothing. */
+static bool may_take(const ac_plan_desc *desc, approximation which) {
+  if (which == GRADIENTS_LOCAL) return desc->whole_windows;
+  return which != GRADIENTS_BF16 || desc->gradients != AC_GRADIENTS_FUSED_LOCAL;
+}
 
 static void take(ac_plan_desc *desc, approximation which) {
   switch (which) {
@@ -402,6 +411,9 @@ static void take(ac_plan_desc *desc, approximation which) {
   case WEIGHTS_BF16:
     desc->precision = AC_PRECISION_BF16;
     desc->weights = AC_WEIGHTS_BF16;
+    break;
+  case GRADIENTS_LOCAL:
+    desc->gradients = AC_GRADIENTS_FUSED_LOCAL;
     break;
   default:
     desc->gradient_storage = AC_GRADIENT_BF16;
@@ -434,6 +446,7 @@ static void try_approximations(const search *s, uint64_t least, char *text, size
   static const char *const what[] = {
       "with optimizer state in 8 bits (--optimizer-state 8bit --state-f32 '')",
       "with weights in bf16 (--precision bf16 --weights bf16)",
+      "with each weight clipped and stepped by itself (--gradients fused-local)",
       "with gradients in bf16 (--gradients bf16)"};
   const ac_problem *problem = s->problem;
   ac_plan_desc taken = problem->desc;
@@ -443,6 +456,7 @@ static void try_approximations(const search *s, uint64_t least, char *text, size
     ac_problem other;
     uint64_t bytes = UINT64_MAX;
     char amount[32];
+    if (!may_take(&desc, (approximation)k)) continue;
     take(&desc, (approximation)k);
     if (ac_plan_check_desc(&desc) != AC_OK) continue;
     ac_status status = ac_problem_create(&other, problem->source, problem->device, &desc);
@@ -472,7 +486,7 @@ static ac_status refuse(search *s, ac_plan *board, uint64_t limit) {
   add_knob(least - needs(s, 0), least, "with nothing read ahead (--read-ahead 0)", knobs,
            sizeof knobs);
   AC_TRY(try_gradients(s, least, knobs, sizeof knobs));
-  if (desc.micro_batch > 1 && desc.gradients != AC_GRADIENTS_FUSED) {
+  if (desc.micro_batch > 1 && !ac_gradients_need_whole(desc.gradients)) {
     desc.micro_batch = 1;
     const char *what = problem->coupled < 0
                            ? "at a micro-batch of 1"
@@ -537,7 +551,7 @@ static ac_status search_training(ac_plan *plan, uint64_t limit) {
 /* ---- forward only ---------------------------------------------------------------------------- */
 
 static ac_status lay_forward(ac_plan *plan, int64_t micro_batch) {
-  const ac_choice choice = {micro_batch, &plan->problem.main, false};
+  const ac_choice choice = {micro_batch, &plan->problem.main, AC_GRADIENTS_BUFFER};
   return ac_plan_lay(plan, &choice);
 }
 

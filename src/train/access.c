@@ -44,14 +44,13 @@ ac_status ac_trainer_get_gradient(ac_trainer *trainer, int index, int64_t first,
   if (gradient < 0)
     return ac_fail(AC_ERROR_ARGUMENT, "parameter %d is frozen or the loss does not depend on it",
                    index);
-  if (ac_plan_is_fused(trainer->instance.plan))
+  if (!ac_plan_keeps_gradients(trainer->instance.plan))
     return ac_fail(AC_ERROR_STATE,
-                   "trainer: the plan keeps no gradients (AC_GRADIENTS_FUSED); plan with "
-                   "AC_GRADIENTS_BUFFER to read them");
-  if (ac_plan_folds(trainer->instance.plan))
-    return ac_fail(AC_ERROR_STATE,
-                   "trainer: the plan keeps no gradients (AC_GRADIENTS_FOLDED); plan with "
-                   "AC_GRADIENTS_BUFFER to read them");
+                   "trainer: the plan keeps no gradients (%s); plan with AC_GRADIENTS_BUFFER to "
+                   "read them",
+                   ac_plan_folds(trainer->instance.plan)      ? "AC_GRADIENTS_FOLDED"
+                   : ac_plan_is_local(trainer->instance.plan) ? "AC_GRADIENTS_FUSED_LOCAL"
+                                                              : "AC_GRADIENTS_FUSED");
   if (trainer->window_samples == 0)
     return ac_fail(AC_ERROR_STATE, "trainer: nothing was accumulated since the last update");
   AC_TRY(ac_instance_read_floats(&trainer->instance, trainer->instance.persistent[gradient],

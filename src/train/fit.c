@@ -187,9 +187,9 @@ static void count_window(fit *f, ac_fit_event *event) {
   const ac_update *update = &event->update;
   bool overflow = !update->finite_loss || !update->finite_gradient;
   bool lower = f->trainer->scaler.desc.kind == AC_LOSS_SCALING_DYNAMIC && !update->stuck;
-  event->replayed = f->desc->replay && overflow && lower;
+  event->replayed = f->desc->replay && overflow && update->skipped && lower;
   event->step = f->result.steps + 1;
-  f->result.skipped += overflow;
+  f->result.skipped += overflow && update->skipped;
   f->result.updates += !update->skipped;
   f->result.evaluated = false;
   f->result.seconds += event->seconds;

@@ -134,7 +134,7 @@ static ac_status prepare(ac_instance *instance, ac_prepared *prepared,
  */
 static void view_arena_cells(ac_instance *instance) {
   const ac_sequence *sequence = &instance->plan->main;
-  if (ac_plan_is_fused(instance->plan)) return;
+  if (!ac_plan_keeps_gradients(instance->plan)) return;
   for (int i = 0; i < sequence->value_count; i++) {
     int tensor = sequence->values[i].tensor;
     if (tensor < 0 || ac_tensor_at(instance->plan->graph, tensor)->role == AC_ROLE_ACTIVATION)
@@ -340,13 +340,24 @@ static ac_status announce_step(const ac_instance *instance, const ac_prepared *p
   return AC_OK;
 }
 
+/* Whether a step runs: all do, but for those of an update that the gate is asked about. */
+static ac_status ask_gate(const ac_instance *instance, const ac_step *step, bool *runs) {
+  const ac_graph *graph = instance->plan->graph;
+  const ac_node *node = ac_node_at(graph, step->node);
+  *runs = true;
+  if (!instance->gate.ask || node->phase != AC_PHASE_UPDATE) return AC_OK;
+  return instance->gate.ask(instance->gate.user, ac_tensor_at(graph, node->in[0])->parameter, runs);
+}
+
 static ac_status run_steps(ac_instance *instance, ac_prepared *prepared, bool fresh) {
   instance->run.training = prepared->sequence->training;
   ac_instance_resize(instance, prepared);
   AC_TRY(poison_after(instance, prepared, -1));
   for (int i = 0; i < ac_sequence_end(prepared->sequence); i++) {
+    bool runs;
     AC_TRY(announce_step(instance, prepared, i));
-    AC_TRY(ac_instance_run_step(instance, prepared, i, fresh));
+    AC_TRY(ask_gate(instance, &prepared->sequence->steps[i], &runs));
+    if (runs) AC_TRY(ac_instance_run_step(instance, prepared, i, fresh));
     if (prepared == &instance->main && instance->numerics.counts)
       AC_TRY(ac_numerics_watch(instance, i));
     AC_TRY(poison_after(instance, prepared, i));
@@ -375,6 +386,13 @@ ac_status ac_instance_run_phase(ac_instance *instance, ac_phase phase) {
 ac_status ac_instance_fetch_control(ac_instance *instance) {
   return instance->device->backend->download(instance->device->state, instance->control, 0,
                                              instance->control_copy, instance->plan->control_bytes);
+}
+
+ac_status ac_instance_fetch_cell(ac_instance *instance, const ac_cell *cell) {
+  const uint64_t offset = cell->address - instance->plan->control;
+  return instance->device->backend->download(instance->device->state, instance->control, offset,
+                                             instance->control_copy + offset / sizeof(float),
+                                             cell->bytes);
 }
 
 ac_loss_sums ac_instance_loss_sums(const ac_instance *instance, int loss) {

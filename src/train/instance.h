@@ -64,6 +64,13 @@ typedef struct ac_fed_loss {
   int targets, weights; /* inputs; -1: none */
 } ac_fed_loss;
 
+/* Asked before each step of an update that stands among a micro-batch's: whether it runs. It goes
+ * by a parameter's gradient, or by what was pooled for the parameter. */
+typedef struct ac_gate {
+  ac_status (*ask)(void *user, int parameter, bool *runs); /* NULL: all run */
+  void *user;
+} ac_gate;
+
 typedef struct ac_instance {
   const ac_plan *plan;
   ac_device *device;
@@ -79,6 +86,7 @@ typedef struct ac_instance {
   void *unused;   /* host: where a dataset's fields that feed no input are written */
   uint64_t unused_bytes;
   ac_prepared main, stepping, evaluation;
+  ac_gate gate;
   ac_numerics_totals numerics; /* empty unless the plan watches numbers */
   /* The run state: all that changes from window to window, so that every step is static. */
   ac_run_state run;
@@ -106,7 +114,9 @@ typedef struct ac_kept_sums {
 } ac_kept_sums;
 ac_status ac_instance_keep_sums(const ac_instance *instance, ac_kept_sums *kept);
 ac_status ac_instance_restore_sums(const ac_instance *instance, const ac_kept_sums *kept);
+/* Brings all that a window's end goes by to the host, or one cell of it. */
 ac_status ac_instance_fetch_control(ac_instance *instance);
+ac_status ac_instance_fetch_cell(ac_instance *instance, const ac_cell *cell);
 
 /* ---- feeding and running --------------------------------------------------------------------- */
 

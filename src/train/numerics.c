@@ -57,13 +57,18 @@ void ac_numerics_free(ac_instance *instance) {
   free(totals->copy);
 }
 
+/* A step of a parameter may stand among the others. */
+static bool in_micro_batch(const ac_instance *instance, const ac_step *step) {
+  return ac_node_at(instance->plan->graph, step->node)->phase == AC_PHASE_MICRO_BATCH;
+}
+
 /* Of the outputs that a step stores in 16 bits, the n-th. What is computed again or only moved is
  * not counted again; what is moved and added to something is a new value. */
 bool ac_numerics_arguments(const ac_instance *instance, int step, int n, ac_op_args *args) {
   const ac_op_args *done = &instance->main.args[step];
   const ac_step *planned = &instance->main.sequence->steps[step];
   const bool moves = ac_op_describe(done->op)->moves;
-  if (planned->recomputed) return false;
+  if (planned->recomputed || !in_micro_batch(instance, planned)) return false;
   for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
     const bool computed = !moves || planned->write[j] != AC_OVERWRITE;
     if (!is_half(&done->out[j]) || !computed || n-- > 0) continue;

@@ -1,5 +1,6 @@
 /* A trainer's life, and the windows that it gathers: every micro-batch adds its gradient sums
- * (update.c ends a window). */
+ * (update.c ends a window). Where parameters are stepped in the window's only pass it is for the
+ * update to run it (local.c), and samples alone are gathered here. */
 #include "train/trainer.h"
 
 #include "core/error.h"
@@ -93,6 +94,10 @@ ac_status ac_trainer_create(ac_trainer **trainer, const ac_plan *plan,
   AC_REQUIRE(plan);
   if (plan->problem.desc.purpose != AC_TRAIN)
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: the plan was not made for training");
+  if (ac_plan_is_local(plan) && desc && desc->decide)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "trainer: nobody can decide on an update that steps each parameter as soon as "
+                   "its gradient is known (AC_GRADIENTS_FUSED_LOCAL)");
   ac_trainer *made = calloc(1, sizeof *made);
   if (!made) return ac_fail(AC_ERROR_MEMORY, "no memory for a trainer");
   made->desc = AC_DESCRIBED(ac_trainer_desc, desc);
@@ -209,7 +214,7 @@ static ac_status accumulate_piece(ac_trainer *trainer, const void *const *data, 
   if (ac_plan_folds(instance->plan)) ac_fold_set(trainer);
   ac_instance_add_fed_weights(instance, data, first, count, trainer->fed_weight);
   ac_status status = ac_instance_upload(instance, data, first, count);
-  if (status == AC_OK)
+  if (status == AC_OK && !ac_plan_is_local(instance->plan))
     status = ac_instance_run(instance, &instance->main, trainer->window_samples == 0);
   if (status == AC_OK) trainer->window_samples += count;
   else trainer->broken = true;
@@ -269,7 +274,7 @@ ac_status ac_trainer_check_arena(const ac_trainer *trainer) {
   return ac_fail(AC_ERROR_STATE,
                  "trainer: the window's %s are where this would compute, as the plan was made for "
                  "whole windows; update or discard it first",
-                 ac_plan_is_fused(trainer->instance.plan) ? "samples" : "gradients");
+                 ac_plan_keeps_gradients(trainer->instance.plan) ? "gradients" : "samples");
 }
 
 ac_status ac_trainer_check_writable(const ac_trainer *trainer) {

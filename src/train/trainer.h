@@ -76,6 +76,48 @@ void ac_trainer_set_window_scale(ac_trainer *trainer);
 /* The first of several losses that weighs so little in the last window that the factor of its
  * gradient is beyond floats, and not for the loss scale alone; -1: none. */
 int ac_trainer_light_loss(const ac_trainer *trainer);
+
+/* ---- ending a window: update.c, local.c ------------------------------------------------------ */
+
+static inline bool ac_trainer_trains(const ac_trainer *trainer, int parameter) {
+  return trainer->instance.plan->problem.parameters[parameter].gradient >= 0;
+}
+
+/* What one pass over a parameter's gradient yields, or over what was pooled for a parameter that is
+ * not trained. */
+typedef struct ac_measure {
+  double squares; /* their sum, unscaled */
+  bool finite;
+} ac_measure;
+/* As it stands in the host's copy. */
+ac_measure ac_trainer_measure(const ac_trainer *trainer, const ac_cell *cell);
+
+/* What a window's losses have come to, and what follows for its sum of gradients. */
+typedef struct ac_window_sum {
+  ac_total_loss total;
+  double factor; /* 1 / (loss scale x weight) */
+  bool light;    /* ac_trainer_light_loss */
+  bool divides;  /* what the sum is multiplied with is a number */
+} ac_window_sum;
+ac_window_sum ac_trainer_window_sum(const ac_trainer *trainer);
+/* Fails if losses do not weigh what they should. */
+ac_status ac_trainer_check_losses(const ac_trainer *trainer);
+
+/* What clipping leaves of a gradient of this norm. */
+double ac_trainer_clip(const ac_trainer *trainer, double norm);
+/* Sets what the step of a parameter that is trained goes by in the update at hand. */
+void ac_trainer_set_step(ac_trainer *trainer, int index, double factor, double rate);
+
+/* Runs the only pass of a window whose parameters are stepped in it. `steps` says how far it came,
+ * after a failure too. */
+typedef struct ac_local_steps {
+  int taken;    /* parameters that are trained */
+  int left_out; /* those whose gradients are not finite */
+} ac_local_steps;
+ac_status ac_trainer_step_locally(ac_trainer *trainer, ac_local_steps *steps);
+
+/* ---------------------------------------------------------------------------------------------- */
+
 /* Refuses to change parameters when the update goes by them, or is being decided. */
 ac_status ac_trainer_check_writable(const ac_trainer *trainer);
 /* Refuses to compute anything else while a window's gradients or samples are still needed. */

@@ -11,7 +11,8 @@
  * to be finite or not; a window that is not cannot be skipped.
  *
  * Fused, gradients were measured in the window's only micro-batch, and parameters are stepped in a
- * second pass over it (plan/passes.c); what is decided, and when, is the same. */
+ * second pass over it (plan/passes.c); what is decided, and when, is the same. Locally there is one
+ * pass, which runs here and steps each parameter by itself (local.c). */
 #include "train/trainer.h"
 
 #include "core/error.h"
@@ -32,10 +33,6 @@ typedef struct gradient_report {
   bool finite; /* pooled statistics, too */
 } gradient_report;
 
-static bool is_trained(const ac_trainer *trainer, int parameter) {
-  return trainer->instance.plan->problem.parameters[parameter].gradient >= 0;
-}
-
 /* The phase `reduce`, and what it brings to the host. */
 static ac_status reduce(ac_trainer *trainer) {
   ac_instance *instance = &trainer->instance;
@@ -45,10 +42,14 @@ static ac_status reduce(ac_trainer *trainer) {
   return ac_instance_fetch_control(instance);
 }
 
-/* The host's copy of (sum of squares, whether something is not finite). */
-static const float *statistics_of(const ac_trainer *trainer, const ac_cell *cell) {
+/* The host's copy is (sum of squares, whether something is not finite). The square of a variance
+ * may be beyond floats. */
+ac_measure ac_trainer_measure(const ac_trainer *trainer, const ac_cell *cell) {
   const ac_instance *instance = &trainer->instance;
-  return instance->control_copy + (cell->address - instance->plan->control) / sizeof(float);
+  const float *copy =
+      instance->control_copy + (cell->address - instance->plan->control) / sizeof(float);
+  const bool gradient = ac_trainer_trains(trainer, cell->owner);
+  return (ac_measure){(double)copy[0], copy[1] == 0 && (!gradient || isfinite(copy[0]))};
 }
 
 static gradient_report read_statistics(ac_trainer *trainer) {
@@ -58,11 +59,9 @@ static gradient_report read_statistics(ac_trainer *trainer) {
   for (int i = 0; i < plan->cell_count; i++) {
     const ac_cell *cell = &plan->cells[i];
     if (cell->role != AC_ROLE_STATISTICS) continue;
-    const float *statistics = statistics_of(trainer, cell);
-    const bool gradient = is_trained(trainer, cell->owner);
-    if (gradient) report.norm += (double)statistics[0];
-    /* The square of a variance may be beyond floats. */
-    if (statistics[1] == 0 && (!gradient || isfinite(statistics[0]))) continue;
+    const ac_measure measure = ac_trainer_measure(trainer, cell);
+    if (ac_trainer_trains(trainer, cell->owner)) report.norm += measure.squares;
+    if (measure.finite) continue;
     report.finite = false;
     if (trainer->nonfinite < 0) trainer->nonfinite = cell->owner;
   }
@@ -146,7 +145,7 @@ static void set_step(const ac_trainer *trainer, const ac_tensor *parameter, doub
   }
 }
 
-static void set_one(ac_trainer *trainer, int index, double factor, double rate) {
+void ac_trainer_set_step(ac_trainer *trainer, int index, double factor, double rate) {
   const ac_problem *problem = &trainer->instance.plan->problem;
   const ac_tensor *parameter = ac_tensor_at(problem->graph, problem->parameters[index].tensor);
   ac_update_attributes *attributes = &trainer->instance.updates[index];
@@ -163,10 +162,9 @@ static ac_status run_update(ac_instance *instance) {
 
 static ac_status step_parameters(ac_trainer *trainer, double factor, double rate) {
   ac_instance *instance = &trainer->instance;
-  const ac_graph *graph = instance->plan->graph;
   instance->run.update = (uint32_t)trainer->updates; /* a state may have been loaded since */
-  for (int i = 0; i < graph->parameter_count; i++)
-    if (is_trained(trainer, i)) set_one(trainer, i, factor, rate);
+  for (int i = 0; i < instance->plan->graph->parameter_count; i++)
+    if (ac_trainer_trains(trainer, i)) ac_trainer_set_step(trainer, i, factor, rate);
   AC_TRY(run_update(instance));
   AC_TRY(instance->device->backend->finish(instance->device->state));
   trainer->has_stepped = true;
@@ -216,13 +214,32 @@ static ac_status check_whole(const ac_trainer *trainer) {
   return AC_OK;
 }
 
+ac_status ac_trainer_check_losses(const ac_trainer *trainer) {
+  AC_TRY(ac_instance_check_weights(&trainer->instance, trainer->fed_weight));
+  return check_whole(trainer);
+}
+
 static ac_status reduce_and_check(ac_trainer *trainer) {
   ac_status status = reduce(trainer);
   if (status == AC_OK) status = check_update(trainer);
-  if (status == AC_OK) status = ac_instance_check_weights(&trainer->instance, trainer->fed_weight);
-  if (status == AC_OK) status = check_whole(trainer);
+  if (status == AC_OK) status = ac_trainer_check_losses(trainer);
   trainer->broken = status != AC_OK; /* of a step of the window, perhaps, that fails late */
   return status;
+}
+
+/* A weight near zero would blow a factor up beyond floats, at whatever loss scale. */
+ac_window_sum ac_trainer_window_sum(const ac_trainer *trainer) {
+  const ac_instance *instance = &trainer->instance;
+  ac_window_sum sum = {.total = ac_instance_total_loss(instance, trainer->window_samples),
+                       .light = ac_trainer_light_loss(trainer) >= 0};
+  sum.factor = 1 / ((double)instance->run.loss_scale * sum.total.weight);
+  sum.divides = !sum.light && sum.total.weighs && isfinite(ac_to_float(sum.factor));
+  return sum;
+}
+
+double ac_trainer_clip(const ac_trainer *trainer, double norm) {
+  const double clip = trainer->desc.optimizer.clip;
+  return clip > 0 && norm > clip ? clip / norm : 1;
 }
 
 /* What is folded is no gradient any more, so there is no norm of one. */
@@ -230,62 +247,94 @@ static ac_decision propose(const ac_trainer *trainer, const ac_total_loss *total
                            const gradient_report *report) {
   double norm = total->weighs ? report->norm / total->weight : 0;
   if (ac_plan_folds(trainer->instance.plan)) norm = (double)NAN;
-  double clip = trainer->desc.optimizer.clip;
   return (ac_decision){.loss = total->loss,
                        .weight = total->weight,
                        .grad_norm = report->finite ? norm : (double)INFINITY,
                        .finite = total->finite && report->finite,
-                       .factor = clip > 0 && norm > clip ? clip / norm : 1};
+                       .factor = ac_trainer_clip(trainer, norm)};
 }
 
-static ac_update begin_report(const ac_trainer *trainer, const ac_total_loss *total,
-                              const gradient_report *report, const ac_decision *decision) {
-  ac_update update = {.loss = total->loss,
-                      .weight = total->weight,
-                      .lr = ac_trainer_rate(trainer),
-                      .momentum = ac_trainer_momentum(trainer),
-                      .grad_norm = decision->grad_norm,
-                      .loss_scale = (double)trainer->scaler.scale,
-                      .finite_loss = total->finite,
-                      .finite_gradient = report->finite,
-                      .loss_count = trainer->instance.plan->graph->loss_count};
-  memcpy(update.losses, total->losses, sizeof update.losses);
-  return update;
+/* What the window has come to, with all that was measured on the host. */
+static ac_decision begin_report(ac_trainer *trainer, const ac_window_sum *sum, ac_update *update) {
+  const ac_total_loss *total = &sum->total;
+  const gradient_report report = read_statistics(trainer);
+  const ac_decision decision = propose(trainer, total, &report);
+  trainer->reduced_weight = total->weight;
+  *update = (ac_update){.loss = total->loss,
+                        .weight = total->weight,
+                        .lr = ac_trainer_rate(trainer),
+                        .momentum = ac_trainer_momentum(trainer),
+                        .grad_norm = decision.grad_norm,
+                        .loss_scale = (double)trainer->scaler.scale,
+                        .finite_loss = total->finite,
+                        .finite_gradient = report.finite,
+                        .loss_count = trainer->instance.plan->graph->loss_count};
+  memcpy(update->losses, total->losses, sizeof update->losses);
+  return decision;
+}
+
+/* What the next window begins with. */
+static void end_window(ac_trainer *trainer, const ac_window_sum *sum, ac_update *update) {
+  const bool finite = update->finite_loss && update->finite_gradient;
+  const bool overflow = !sum->light && !finite;
+  if (!update->skipped) trainer->updates++;
+  if (overflow || !update->skipped) ac_scaler_update(&trainer->scaler, overflow);
+  ac_trainer_set_loss_scale(trainer);
+  trainer->window_samples = trainer->whole_samples = 0;
+  update->update = trainer->updates;
+  update->stuck = overflow ? trainer->scaler.stuck : !(finite && sum->divides) && sum->total.weighs;
+}
+
+static void give_up(ac_trainer *trainer) {
+  trainer->instance.unusable =
+      "an update failed when only some parameters were stepped; load a state, or go on from "
+      "saved parameters with another trainer";
+}
+
+/* All parameters are stepped, or none. */
+static ac_status update_whole(ac_trainer *trainer, ac_update *update) {
+  AC_TRY(reduce_and_check(trainer));
+  trainer->optimizer = ac_trainer_optimizer(trainer);
+  const ac_window_sum sum = ac_trainer_window_sum(trainer);
+  ac_decision decision = begin_report(trainer, &sum, update);
+  AC_TRY(ask_caller(trainer, &decision));
+  AC_TRY(ac_fold_check_decision(trainer, &decision));
+  const bool possible = update->finite_loss && update->finite_gradient && sum.divides;
+  if (!possible && ac_plan_folds(trainer->instance.plan)) return ac_fold_fail(trainer);
+  double factor = sum.factor;
+  if (decision.factor != 1) factor *= decision.factor;
+  if (possible && !isfinite(ac_to_float(factor))) return refuse_factor(factor);
+  update->skipped = !possible || decision.skip;
+  if (!update->skipped) {
+    ac_status status = step_parameters(trainer, factor, update->lr);
+    if (status != AC_OK) give_up(trainer);
+    AC_TRY(status);
+  }
+  end_window(trainer, &sum, update);
+  return AC_OK;
+}
+
+/* Each parameter is stepped, or is not, by its own gradient. */
+static ac_status update_locally(ac_trainer *trainer, ac_update *update) {
+  AC_TRY(check_update(trainer));
+  trainer->optimizer = ac_trainer_optimizer(trainer);
+  ac_local_steps steps;
+  ac_status status = ac_trainer_step_locally(trainer, &steps);
+  if (status != AC_OK && steps.taken) give_up(trainer);
+  trainer->broken = status != AC_OK;
+  AC_TRY(status);
+  const ac_window_sum sum = ac_trainer_window_sum(trainer);
+  begin_report(trainer, &sum, update);
+  update->skipped = !steps.taken;
+  update->left_out = steps.left_out;
+  end_window(trainer, &sum, update);
+  return AC_OK;
 }
 
 static ac_status update_parameters(ac_trainer *trainer, ac_update *result) {
-  AC_TRY(reduce_and_check(trainer));
-  trainer->optimizer = ac_trainer_optimizer(trainer);
-  const ac_total_loss total = ac_instance_total_loss(&trainer->instance, trainer->window_samples);
-  gradient_report report = read_statistics(trainer);
-  trainer->reduced_weight = total.weight;
-  ac_decision decision = propose(trainer, &total, &report);
-  ac_update update = begin_report(trainer, &total, &report, &decision);
-  AC_TRY(ask_caller(trainer, &decision));
-  AC_TRY(ac_fold_check_decision(trainer, &decision));
-  double factor = 1 / ((double)trainer->instance.run.loss_scale * total.weight);
-  /* A weight near zero would blow a factor up beyond floats, at whatever loss scale. */
-  bool light = ac_trainer_light_loss(trainer) >= 0;
-  bool overflow = !light && (!update.finite_loss || !update.finite_gradient);
-  bool hopeless = overflow || light || !total.weighs || !isfinite(ac_to_float(factor));
-  if (hopeless && ac_plan_folds(trainer->instance.plan)) return ac_fold_fail(trainer);
-  if (decision.factor != 1) factor *= decision.factor;
-  if (!hopeless && !isfinite(ac_to_float(factor))) return refuse_factor(factor);
-  update.skipped = hopeless || decision.skip;
-  if (!update.skipped) {
-    ac_status status = step_parameters(trainer, factor, update.lr);
-    if (status != AC_OK)
-      trainer->instance.unusable =
-          "an update failed when only some parameters were stepped; load a state, or go on from "
-          "saved parameters with another trainer";
-    AC_TRY(status);
-    trainer->updates++;
-  }
-  if (overflow || !update.skipped) ac_scaler_update(&trainer->scaler, overflow);
-  ac_trainer_set_loss_scale(trainer);
-  trainer->window_samples = trainer->whole_samples = 0;
-  update.update = trainer->updates;
-  update.stuck = overflow ? trainer->scaler.stuck : hopeless && total.weighs;
+  ac_update update;
+  if (ac_plan_is_local(trainer->instance.plan)) AC_TRY(update_locally(trainer, &update));
+  else AC_TRY(update_whole(trainer, &update));
   if (result) *result = update;
   return AC_OK;
 }
@@ -294,8 +343,8 @@ double ac_trainer_gradient_norm(const ac_trainer *trainer, int index) {
   const ac_plan *plan = trainer ? trainer->instance.plan : NULL;
   const ac_cell *cell = plan ? ac_plan_cell(plan, AC_ROLE_STATISTICS, index, 0) : NULL;
   if (plan && ac_plan_folds(plan)) return (double)NAN;
-  if (!cell || !is_trained(trainer, index) || !(trainer->reduced_weight > 0)) return 0;
-  return sqrt((double)statistics_of(trainer, cell)[0]) / trainer->reduced_weight;
+  if (!cell || !ac_trainer_trains(trainer, index) || !(trainer->reduced_weight > 0)) return 0;
+  return sqrt(ac_trainer_measure(trainer, cell).squares) / trainer->reduced_weight;
 }
 
 ac_status ac_trainer_update(ac_trainer *trainer, ac_update *result) {

@@ -428,6 +428,11 @@ case_plan() {
   grep -q '"gradients": "folded"' json || die "no way of gradients in the JSON: $(cat json)"
   refuse 2 'no norm of all gradients for --clip 1; give --clip 0' train gpt "${model[@]}" --gradients folded
   refuse 2 'give --no-nesterov' train gpt "${model[@]}" --clip 0 --gradients folded --optimizer muon
+  run plan gpt "${model[@]}" --device dry --gradients fused-local --json >json
+  grep -q '"gradients": "fused-local"' json || die "no way of gradients in the JSON: $(cat json)"
+  run plan gpt "${model[@]}" --device dry --gradients fused-local >out
+  grep -q 'clipped and stepped by itself' out || die "no word of clipping in: $(cat out)"
+  refuse 2 'fused-local takes a batch of 8 at once' plan gpt "${model[@]}" --gradients fused-local --micro-batch 4
   text
   refuse 1 'is larger than the memory of cpu' train gpt --data text "${tiny[@]}" --memory 1000000GiB
   refuse 2 'precision' train gpt --data text "${tiny[@]}" --precision f8
@@ -595,14 +600,14 @@ case_budgets() {
 
   # Without gradients training leaves the same bytes, in less memory, and a budget may call for it.
   local way net=(--data pair --device cpu --hidden 512,512 --batch 8 --steps 5 --read-ahead 0) total
-  for way in buffer fused; do
-    run train mlp "${net[@]}" --gradients $way --metrics $way.jsonl --out $way >/dev/null
+  for way in buffer fused fused-local; do
+    run train mlp "${net[@]}" --clip 0 --gradients $way --metrics $way.jsonl --out $way >/dev/null
+    cmp buffer/model.safetensors $way/model.safetensors
   done
-  cmp buffer/model.safetensors fused/model.safetensors
   "$METRICS" check fused.jsonl
   total=$("$METRICS" field fused.jsonl end planned_bytes)
   ((total < $("$METRICS" field buffer.jsonl end planned_bytes))) || die "as many bytes: $total"
-  run train mlp "${net[@]}" --memory $total --out auto >/dev/null
+  run train mlp "${net[@]}" --clip 0 --memory $total --out auto >/dev/null
   grep -q '^gradients  *none are kept' run.err || die "no word of gradients in: $(cat run.err)"
   cmp buffer/model.safetensors auto/model.safetensors
 

@@ -2,7 +2,8 @@
 # tests/cli/kill_resume.sh [--kills N] [--seed N] [--devices "cpu opencl"]: kills runs of accrue train with SIGKILL at random
 # times, lets them go on with --resume, and holds what comes out against the same runs undisturbed: model, the
 # tensors of the last state, and metrics without their times, byte by byte. Runs differ in model, precision, optimizer,
-# accumulation with a short last window, dropout, augmentation and reading ahead.
+# storage of weights, gradients and optimizer states, accumulation with a short last window, dropout, augmentation and
+# reading ahead.
 #
 # PROGRAMS (build/ci/bin) holds accrue and cli_fixture. The same seed makes the same choices, but when a kill strikes is
 # up to the machine. Prints a line for each run and what has failed.
@@ -33,9 +34,24 @@ pick() { # NAME WORD...: sets the variable to one of the words. Not by $(...), i
   printf -v "$1" %s "${words[RANDOM % ${#words[@]}]}"
 }
 
-# Runs are short, so that kills meet all that a run does.
+# Muon, Adam-mini and Adafactor keep their states in f32, and so their weights and gradients.
+choose_storage() { # PRECISION OPTIMIZER
+  local weights=f32 state=f32 tables=f32 gradients=(buffer fused)
+  if [[ $2 =~ ^(adamw|sgd|lion)$ ]]; then
+    gradients+=(bf16)
+    pick state f32 8bit
+    pick tables f32 8bit
+    if [[ $1 == bf16 ]]; then pick weights f32 bf16; fi
+  fi
+  pick gradient "${gradients[@]}"
+  storage=(--gradients "$gradient" --weights "$weights" --optimizer-state "$state")
+  if [[ $state$tables == 8bit8bit ]]; then storage+=(--state-f32=); fi
+}
+
+# Runs are short, so that kills meet all that a run does. Each model has tensors of 4,096 weights: states and gradients of
+# smaller ones stay in f32.
 choose_flags() {
-  local device model precision micro last ahead every save keep optimizer dropout more
+  local device model precision micro last ahead every save keep optimizer dropout more gradient storage
   # shellcheck disable=SC2086
   pick device $devices
   pick model gpt mlp resnet
@@ -49,14 +65,16 @@ choose_flags() {
   pick optimizer adamw sgd lion adafactor muon adam-mini
   pick dropout 0 0.2
   pick more --replay --keep-best
-  flags=("$model" --device "$device" --precision "$precision" --seed $((RANDOM % 3 + 1)) --threads 1)
+  choose_storage "$precision" "$optimizer"
+  flags=("$model" --device "$device" --precision "$precision" --seed $((RANDOM % 3 + 1)) --threads 1 "${storage[@]}")
   case $model in
-    gpt) flags+=(--data "$work/text" --layers 1 --heads 2 --width 16 --context 16 --dropout "$dropout" --batch 7
+    gpt) flags+=(--data "$work/text" --layers 1 --heads 2 --width 32 --context 16 --dropout "$dropout" --batch 7
       --steps $((RANDOM % 30 + 20))) ;;
     mlp) flags+=(--data "$work/images" --hidden 16 --dropout "$dropout" --batch 32 --epochs $((RANDOM % 5 + 3))) ;;
     resnet) flags+=(--data "$work/images" --width 8 --batch 40 --epochs 2 --flip) ;;
   esac
-  flags+=(--micro-batch "$micro" --last-window "$last" --read-ahead "$ahead" --eval-every "$every" --eval-samples 10)
+  if [[ $gradient != fused ]]; then flags+=(--micro-batch "$micro" --last-window "$last"); fi
+  flags+=(--read-ahead "$ahead" --eval-every "$every" --eval-samples 10)
   flags+=(--save-every "$save" --keep "$keep" --optimizer "$optimizer" --lr 0.01)
   if [[ $precision == f16 ]]; then flags+=(--loss-scale-init 1e12 --loss-scale-interval 5 "$more"); fi
 }

@@ -266,10 +266,19 @@ static void widen_by_chance(double *want, double *tolerance, const char *name, u
   *tolerance = high - low; /* less than to the next */
 }
 
+/* `want` becomes the weights after the step and `tolerance` how far off these may be. */
+static void step_reference(const random_stepping *step, const ac_tensor *tensor,
+                           const random_trial *t, int p, const float *gradient, double *want,
+                           double *const state[2], double *tolerance) {
+  random_step_parameter(step, tensor, gradient, want, state, tolerance);
+  for (int64_t e = 0; t->rounded[p] && e < t->count[p]; e++)
+    widen_by_chance(&want[e], &tolerance[e], tensor->name, (uint32_t)step->update, e);
+}
+
 /* Steps from the library's own gradients; `state` goes on from window to window. */
 static void compare_weights(comparison *c, const random_graph *g, const random_choice *choice,
                             const random_trial *t, const random_window *w, float *const *before,
-                            double (*state)[2], const spread *s) {
+                            double *const state[2], const spread *s) {
   ac_plan_desc plan = {0};
   ac_trainer_desc trainer = {0};
   random_stepping step = {.optimizer = choice->level[RANDOM_optimizer],
@@ -283,16 +292,16 @@ static void compare_weights(comparison *c, const random_graph *g, const random_c
     const ac_tensor *tensor = ac_tensor_at(g->graph, g->graph->parameters[p]);
     step.decays = trainer.optimizer.weight_decay > 0 && tensor->shape.rank >= 2 &&
                   !tensor->desc.no_weight_decay;
-    for (int64_t e = 0; e < s->exact.count[p]; e++) {
-      double tolerance = 0, want = (double)before[p][e];
-      if (w->gradient[p])
-        want =
-            random_step_weight(&step, want, (double)w->gradient[p][e], state[at + e], &tolerance);
-      else if (s->exact.running[p]) continue;
-      if (t->rounded[p] && w->gradient[p])
-        widen_by_chance(&want, &tolerance, tensor->name, (uint32_t)c->window, e);
-      judge(c, "weight", tensor->name, e, (double)w->weights[p][e], want, tolerance + 1e-30);
-    }
+    step.kind = t->stepping[p];
+    if (!w->gradient[p] && s->exact.running[p]) continue;
+    const int64_t count = s->exact.count[p];
+    double *want = calloc((size_t)count, sizeof *want), *own[2] = {state[0] + at, state[1] + at},
+           *tolerance = calloc((size_t)count, sizeof *tolerance);
+    for (int64_t e = 0; e < count; e++) want[e] = (double)before[p][e];
+    if (w->gradient[p]) step_reference(&step, tensor, t, p, w->gradient[p], want, own, tolerance);
+    for (int64_t e = 0; e < count; e++)
+      judge(c, "weight", tensor->name, e, (double)w->weights[p][e], want[e], tolerance[e] + 1e-30);
+    free(want), free(tolerance);
   }
 }
 
@@ -328,7 +337,8 @@ static void look(random_verdict *v, random_counts *counts, const random_graph *g
   comparison c = {v, counts, choice->level[RANDOM_precision], 0, runs};
   int64_t all = 0;
   for (int p = 0; p < t->parameters; p++) all += t->count[p];
-  double(*state)[2] = calloc((size_t)all + 1, sizeof *state);
+  double *state[2];
+  for (int k = 0; k < 2; k++) state[k] = calloc((size_t)all + 1, sizeof *state[k]);
   ac_plan_desc plan = {0};
   ac_trainer_desc trainer = {0};
   random_optimizer(choice, g->rate, &plan, &trainer);
@@ -354,7 +364,7 @@ static void look(random_verdict *v, random_counts *counts, const random_graph *g
     spread_free(&s);
   }
   if (!v->text[0]) compare_evaluation(&c, g, t);
-  free(state);
+  free(state[0]), free(state[1]);
 }
 
 void random_compare(random_verdict *v, random_counts *counts, const random_graph *g,

@@ -14,6 +14,7 @@
 
 #include "ops/driver.h"
 #include "ops/generator.h"
+#include "ops/update.h"
 #include "train/trainer.h"
 
 #include <stdio.h>
@@ -109,7 +110,7 @@ void random_reference_free(random_reference *r);
 #define RANDOM_DIMENSIONS(X)                                                                       \
   X(recompute, "none", "all", "low budget", "middle budget", "high budget", "hints")               \
   X(micro_batch, "1", "odd", "whole", "planned")                                                   \
-  X(windows, "any", "whole", "fused")                                                              \
+  X(windows, "any", "whole", "fused", "fused locally")                                             \
   X(read_ahead, "no", "yes", "if room")                                                            \
   X(fit, "no", "yes")                                                                              \
   X(precision, "f32", "f16", "bf16")                                                               \
@@ -117,9 +118,10 @@ void random_reference_free(random_reference *r);
   X(threads, "1", "2", "3 for all")                                                                \
   X(stream, "no", "yes")                                                                           \
   X(products, "widened", "tiles", "vdpbf16ps", "bfmmla")                                           \
-  X(weights, "f32", "bf16 where bf16")                                                             \
-  X(gradients, "f32", "bf16")                                                                      \
-  X(optimizer, "sgd", "momentum", "nesterov", "adamw", "adamw clipped", "lion")                    \
+  X(weights, "f32", "bf16 where they can be")                                                      \
+  X(gradients, "f32", "bf16 where they can be")                                                    \
+  X(optimizer, "sgd", "momentum", "nesterov", "adamw", "adamw clipped", "lion", "adafactor",       \
+    "muon", "adam-mini")                                                                           \
   X(schedule, "constant", "warm-up", "cosine")                                                     \
   X(scaling, "default", "none", "static")                                                          \
   X(habit, "plain", "discards", "splits calls", "evaluates between", "watches numbers", "session")
@@ -131,7 +133,7 @@ enum random_dimension {
 #undef RANDOM_DIMENSION
       RANDOM_DIMENSION_COUNT
 };
-enum { RANDOM_MOST_LEVELS = 6, RANDOM_CHOICES = 8, RANDOM_BLOCK = 200 };
+enum { RANDOM_MOST_LEVELS = 9, RANDOM_CHOICES = 8, RANDOM_BLOCK = 200 };
 
 enum {
   HABIT_PLAIN,
@@ -150,7 +152,9 @@ enum {
   RECOMPUTE_HINTS
 };
 enum { MICRO_ONE, MICRO_ODD, MICRO_WHOLE, MICRO_PLANNED };
-enum { WINDOWS_ANY, WINDOWS_WHOLE, WINDOWS_FUSED /* if they are micro-batches */ };
+/* Fused if they are micro-batches; locally where nothing is clipped and little overflows, else so.
+ */
+enum { WINDOWS_ANY, WINDOWS_WHOLE, WINDOWS_FUSED, WINDOWS_LOCAL };
 enum { AHEAD_NO, AHEAD_YES, AHEAD_IF_ROOM };
 enum { THREADS_ONE, THREADS_TWO, THREADS_FOR_ALL /* three, and small loops are shared out too */ };
 enum { SCHEDULE_CONSTANT, SCHEDULE_WARM_UP, SCHEDULE_COSINE };
@@ -161,7 +165,10 @@ enum {
   OPTIMIZER_NESTEROV,
   OPTIMIZER_ADAMW,
   OPTIMIZER_CLIPPED,
-  OPTIMIZER_LION
+  OPTIMIZER_LION, /* those before it take weights and gradients in bf16 too */
+  OPTIMIZER_ADAFACTOR,
+  OPTIMIZER_MUON,
+  OPTIMIZER_ADAM_MINI
 };
 
 typedef struct random_choice {
@@ -206,6 +213,7 @@ typedef struct random_trial {
   bool whole_window, fused;
   bool rounded[OP_DRAW_LEAVES]; /* by parameter: stored in bf16 alone */
   bool summed[OP_DRAW_LEAVES];  /* its gradient is */
+  ac_stepping stepping[OP_DRAW_LEAVES];
   int64_t recomputed;
   float **start; /* weights before the first update */
   random_window windows[RANDOM_WINDOWS];
@@ -240,9 +248,10 @@ void random_compare_bits(random_verdict *v, const char *what, const random_graph
  * sets the rate of updates. */
 bool random_is_far_from_ties(random_graph *g, ac_dtype storage);
 
-/* One step of one parameter in double; state[2] moments. */
+/* One step of one parameter in double. */
 typedef struct random_stepping {
   int optimizer;
+  ac_stepping kind;
   double rate;
   double factor; /* of the gradient: clip / weight */
   bool decays;
@@ -253,9 +262,11 @@ void random_optimizer(const random_choice *choice, double rate, ac_plan_desc *pl
                       ac_trainer_desc *trainer);
 /* The schedule's at an update, from 0. */
 double random_rate(const random_choice *choice, double rate, int update);
-/* The weight after the step, and by how much a float one may differ. */
-double random_step_weight(const random_stepping *s, double weight, double gradient, double state[2],
-                          double *tolerance);
+/* Weights become those after the step; state[2] has room for as many moments each. `tolerance`: by
+ * how much floats may differ. */
+void random_step_parameter(const random_stepping *s, const ac_tensor *parameter,
+                           const float *gradient, double *weights, double *const state[2],
+                           double *tolerance);
 
 /* ---- all of it: check.c, shrink.c ------------------------------------------------------------ */
 

@@ -1,8 +1,11 @@
 /* The optimizers in double, from their papers: SGD as PyTorch's, AdamW as arXiv 1711.05101, Lion
- * as arXiv 2302.06675; and the learning rates of two updates. */
+ * as arXiv 2302.06675, an element at a time; Adafactor, Muon and Adam-mini, which look at a whole
+ * parameter, by the references of their ops (tests/ops). And the learning rates of two updates. */
 #include "random.h"
 
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 static const double momentum = 0.8, beta1 = 0.85, beta2 = 0.98, epsilon = 1e-6, decay = 0.07,
                     clip = 0.2;
@@ -14,9 +17,15 @@ void random_optimizer(const random_choice *choice, double rate, ac_plan_desc *pl
                       ac_trainer_desc *trainer) {
   int optimizer = choice->level[RANDOM_optimizer], schedule = choice->level[RANDOM_schedule];
   int scaling = choice->level[RANDOM_scaling];
-  static const ac_optimizer_kind kinds[] = {
-      [OPTIMIZER_SGD] = AC_SGD,     [OPTIMIZER_MOMENTUM] = AC_SGD,  [OPTIMIZER_NESTEROV] = AC_SGD,
-      [OPTIMIZER_ADAMW] = AC_ADAMW, [OPTIMIZER_CLIPPED] = AC_ADAMW, [OPTIMIZER_LION] = AC_LION};
+  static const ac_optimizer_kind kinds[] = {[OPTIMIZER_SGD] = AC_SGD,
+                                            [OPTIMIZER_MOMENTUM] = AC_SGD,
+                                            [OPTIMIZER_NESTEROV] = AC_SGD,
+                                            [OPTIMIZER_ADAMW] = AC_ADAMW,
+                                            [OPTIMIZER_CLIPPED] = AC_ADAMW,
+                                            [OPTIMIZER_LION] = AC_LION,
+                                            [OPTIMIZER_ADAFACTOR] = AC_ADAFACTOR,
+                                            [OPTIMIZER_MUON] = AC_MUON,
+                                            [OPTIMIZER_ADAM_MINI] = AC_ADAM_MINI};
   plan->optimizer = kinds[optimizer];
   plan->sgd_no_momentum = optimizer == OPTIMIZER_SGD;
   trainer->schedule = (ac_schedule){.lr = rate, .warmup = schedule == SCHEDULE_WARM_UP};
@@ -34,8 +43,7 @@ void random_optimizer(const random_choice *choice, double rate, ac_plan_desc *pl
                                            .epsilon = epsilon,
                                            .momentum = momentum,
                                            .nesterov = optimizer == OPTIMIZER_NESTEROV};
-  if (optimizer == OPTIMIZER_NESTEROV || optimizer == OPTIMIZER_CLIPPED ||
-      optimizer == OPTIMIZER_LION)
+  if (optimizer == OPTIMIZER_NESTEROV || optimizer >= OPTIMIZER_CLIPPED)
     trainer->optimizer.weight_decay = decay;
   if (optimizer == OPTIMIZER_CLIPPED) trainer->optimizer.clip = clip;
 }
@@ -84,16 +92,120 @@ static double lion(const random_stepping *s, double rate, double w, double g, do
 
 /* A float step: a few roundings of the weight and of what the step is summed of, and of the step
  * what its factors lose; 1 - beta2 in floats is off by 3e-6. */
-double random_step_weight(const random_stepping *s, double weight, double gradient, double state[2],
+static double float_error(double before, double after, double terms) {
+  return 3 * 0x1p-24 * (fabs(before) + fabs(after)) + 2e-5 * fabs(after - before) +
+         0x1p-21 * terms + 1e-12;
+}
+
+/* The weight after the step. */
+static double step_weight(const random_stepping *s, double weight, double gradient, double state[2],
                           double *tolerance) {
-  bool is_adamw = s->optimizer == OPTIMIZER_ADAMW || s->optimizer == OPTIMIZER_CLIPPED;
+  const bool is_adamw = s->kind.op == AC_OP_adamw;
   double rate = s->rate, g = gradient * s->factor, terms = 0, doubt = 0;
-  double after = s->optimizer == OPTIMIZER_LION ? lion(s, rate, weight, g, state, &doubt)
-                 : is_adamw                     ? adamw(s, rate, weight, g, state, &terms)
-                                                : sgd(s, rate, weight, g, state, &terms);
-  *tolerance = doubt + 3 * 0x1p-24 * (fabs(weight) + fabs(after)) + 2e-5 * fabs(after - weight) +
-               0x1p-21 * terms + 1e-12;
+  double after = s->kind.op == AC_OP_lion ? lion(s, rate, weight, g, state, &doubt)
+                 : is_adamw               ? adamw(s, rate, weight, g, state, &terms)
+                                          : sgd(s, rate, weight, g, state, &terms);
+  *tolerance = doubt + float_error(weight, after, terms);
   /* Below about 1e-18 the square of a gradient is no normal float. */
   if (is_adamw && fabs(g) < 1e-12 && state[1] < 1e-24) *tolerance += rate * fabs(g) / epsilon;
   return after;
+}
+
+/* ---- whole parameters ------------------------------------------------------------------------ */
+
+static double muon_scale(const ac_shape *shape) {
+  const double first = (double)shape->dim[0];
+  return 0.2 * sqrt(fmax(first, (double)ac_shape_count(shape) / first));
+}
+
+static op_attributes attributes_of(const random_stepping *s, const ac_shape *shape) {
+  const float factor = (float)s->factor, rate = (float)s->rate, t = (float)(s->update + 1),
+              decays = s->decays ? (float)decay : 0;
+  op_attributes a = {0};
+  if (s->kind.op == AC_OP_muon)
+    a.muon =
+        (ac_muon_attributes){factor, rate, decays, (float)momentum, (float)muon_scale(shape), true};
+  else if (s->kind.op == AC_OP_adam_mini)
+    a.adam_mini = (ac_adam_mini_attributes){factor,
+                                            rate,
+                                            decays,
+                                            (float)beta1,
+                                            (float)beta2,
+                                            (float)epsilon,
+                                            (float)(1 - pow(beta1, (double)t)),
+                                            (float)sqrt(1 - pow(beta2, (double)t))};
+  else
+    a.adafactor = (ac_adafactor_attributes){.gradient_factor = factor,
+                                            .rate = rate,
+                                            .weight_decay = decays,
+                                            .relative = fminf(rate, 1 / sqrtf(t)),
+                                            .blend = powf(t, -0.8f),
+                                            .epsilon1 = 0x1p-23f,
+                                            .epsilon2 = 1e-3f,
+                                            .threshold = 1};
+  return a;
+}
+
+static ac_operand operand_of(const ac_shape *shape, double *data) {
+  ac_operand x = {
+      .data = data, .dtype = AC_F32, .rank = shape->rank, .count = ac_shape_count(shape)};
+  memcpy(x.dim, shape->dim, sizeof x.dim);
+  return x;
+}
+
+static void compute(const random_stepping *s, const ac_shape *shape, double *gradient,
+                    double *weights, double *const state[2]) {
+  const op_attributes attributes = attributes_of(s, shape);
+  ac_op_args args = {.op = s->kind.op, .attributes = &attributes};
+  args.in[0] = operand_of(shape, gradient);
+  args.out[0] = operand_of(shape, weights);
+  for (int k = 0; k < s->kind.states; k++)
+    args.out[1 + k] = operand_of(&s->kind.state[k].shape, state[k]);
+  op_reference_of(s->kind.op)->compute(&args);
+}
+
+/* What a moment is summed of may cancel: the size of a step without that, from no weight. */
+static void sum_of_sizes(const random_stepping *s, const ac_shape *shape, const double *gradient,
+                         double *const state[2], double *terms) {
+  const int64_t count = ac_shape_count(shape);
+  double *sizes[3];
+  for (int k = 0; k < 3; k++) {
+    const double *from = k == 2 ? gradient : state[k];
+    sizes[k] = calloc((size_t)count, sizeof **sizes);
+    for (int64_t e = 0; e < count; e++) sizes[k][e] = fabs(from[e]);
+  }
+  compute(s, shape, sizes[2], terms, sizes);
+  for (int k = 0; k < 3; k++) free(sizes[k]);
+}
+
+static void step_whole(const random_stepping *s, const ac_shape *shape, const float *gradient,
+                       double *weights, double *const state[2], double *tolerance) {
+  const int64_t count = ac_shape_count(shape);
+  const size_t bytes = (size_t)count * sizeof *weights;
+  double *before = malloc(bytes), *g = malloc(bytes), *terms = calloc((size_t)count, sizeof *terms);
+  for (int64_t e = 0; e < count; e++) before[e] = weights[e], g[e] = (double)gradient[e];
+  if (s->kind.op == AC_OP_adam_mini) sum_of_sizes(s, shape, g, state, terms);
+  compute(s, shape, g, weights, state);
+  /* Muon's iterations multiply what its sums lose by up to 485 (tests/ops/muon.c). */
+  const double lost =
+      s->kind.op == AC_OP_muon ? 16 * 485 * 0x1p-24 * s->rate * muon_scale(shape) : 0;
+  for (int64_t e = 0; e < count; e++)
+    tolerance[e] = lost + float_error(before[e], weights[e], fabs(terms[e])) +
+                   2e-5 * s->rate * decay * fabs(before[e]); /* which a step may cancel */
+  free(before), free(g), free(terms);
+}
+
+void random_step_parameter(const random_stepping *s, const ac_tensor *parameter,
+                           const float *gradient, double *weights, double *const state[2],
+                           double *tolerance) {
+  const ac_op op = s->kind.op;
+  if (op != AC_OP_adamw && op != AC_OP_sgd && op != AC_OP_lion) {
+    step_whole(s, &parameter->shape, gradient, weights, state, tolerance);
+    return;
+  }
+  for (int64_t e = 0; e < ac_shape_count(&parameter->shape); e++) {
+    double moments[2] = {state[0][e], state[1][e]};
+    weights[e] = step_weight(s, weights[e], (double)gradient[e], moments, &tolerance[e]);
+    state[0][e] = moments[0], state[1][e] = moments[1];
+  }
 }

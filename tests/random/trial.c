@@ -54,7 +54,7 @@ static ac_status needs_of(const training *t, ac_recompute recompute, int64_t mic
   ac_plan_desc desc = t->policy;
   ac_plan *plan = NULL;
   desc.recompute = recompute;
-  if (desc.gradients == AC_GRADIENTS_FUSED) micro_batch = desc.batch;
+  if (ac_gradients_need_whole(desc.gradients)) micro_batch = desc.batch;
   desc.micro_batch = desc.micro_batch ? desc.micro_batch : micro_batch;
   AC_TRY(ac_plan_create(&plan, t->g->graph, t->device, &desc));
   *bytes = ac_problem_needs(&plan->problem, plan->info.bytes.total, plan->info.read_ahead);
@@ -73,6 +73,14 @@ static ac_status set_budget(training *t, int recompute) {
   return AC_OK;
 }
 
+static ac_gradients gradients_of(const random_choice *c) {
+  const int windows = c->level[RANDOM_windows], optimizer = c->level[RANDOM_optimizer];
+  const bool local =
+      optimizer != OPTIMIZER_CLIPPED && c->level[RANDOM_precision] != AC_PRECISION_F16;
+  if (windows < WINDOWS_FUSED) return AC_GRADIENTS_AUTO;
+  return windows == WINDOWS_LOCAL && local ? AC_GRADIENTS_FUSED_LOCAL : AC_GRADIENTS_FUSED;
+}
+
 static ac_status make_plan(training *t, const random_graph *hinted, const random_choice *c) {
   static const ac_precision precisions[] = {AC_PRECISION_F32, AC_PRECISION_F16, AC_PRECISION_BF16};
   int recompute = c->level[RANDOM_recompute];
@@ -80,14 +88,14 @@ static ac_status make_plan(training *t, const random_graph *hinted, const random
   t->policy.micro_batch = micro_batch_of(c, t->policy.batch);
   t->policy.micro_batch_norm = c->level[RANDOM_micro_batch] != MICRO_WHOLE;
   t->policy.whole_windows = c->level[RANDOM_windows] != WINDOWS_ANY;
-  if (c->level[RANDOM_windows] == WINDOWS_FUSED &&
-      (!t->policy.micro_batch || t->policy.micro_batch == t->policy.batch))
-    t->policy.gradients = AC_GRADIENTS_FUSED;
+  if (!t->policy.micro_batch || t->policy.micro_batch == t->policy.batch)
+    t->policy.gradients = gradients_of(c);
   t->policy.read_ahead = c->level[RANDOM_read_ahead] == AHEAD_YES;
   t->policy.debug_numerics = t->habit == HABIT_WATCHES;
   t->policy.precision = precisions[c->level[RANDOM_precision]];
-  t->policy.gradient_storage = (ac_gradient_storage)c->level[RANDOM_gradients];
-  if (c->level[RANDOM_weights] && t->policy.precision == AC_PRECISION_BF16)
+  const bool rounds = c->level[RANDOM_optimizer] <= OPTIMIZER_LION;
+  if (rounds) t->policy.gradient_storage = (ac_gradient_storage)c->level[RANDOM_gradients];
+  if (rounds && c->level[RANDOM_weights] && t->policy.precision == AC_PRECISION_BF16)
     t->policy.weights = AC_WEIGHTS_BF16;
   random_optimizer(c, t->g->rate, &t->policy, &t->desc);
   if (recompute >= RECOMPUTE_LOW && recompute <= RECOMPUTE_HIGH) AC_TRY(set_budget(t, recompute));
@@ -103,11 +111,13 @@ static ac_status make_plan(training *t, const random_graph *hinted, const random
   t->trial->micro_batch = info->micro_batch;
   t->trial->recomputed = info->recomputed_ops;
   t->trial->whole_window = t->plan->main.whole_window;
-  t->trial->fused = ac_plan_is_fused(t->plan);
+  t->trial->fused = !ac_plan_keeps_gradients(t->plan);
   const ac_graph *graph = t->plan->graph;
   for (int p = 0; p < graph->parameter_count; p++) {
     const int gradient = t->plan->problem.parameters[p].gradient;
-    t->trial->rounded[p] = ac_tensor_at(graph, graph->parameters[p])->dtype == AC_BF16;
+    const ac_tensor *parameter = ac_tensor_at(graph, graph->parameters[p]);
+    t->trial->rounded[p] = parameter->dtype == AC_BF16;
+    t->trial->stepping[p] = ac_optimizer_stepping(&t->policy, parameter);
     t->trial->summed[p] = gradient >= 0 && ac_tensor_at(graph, gradient)->dtype == AC_BF16;
   }
   return AC_OK;
@@ -208,7 +218,7 @@ static ac_status train_window(training *t, int w) {
     }
     AC_TRY(accumulate(t, w * batch));
     free_arrays(window->gradient, t->trial->parameters);
-    window->gradient = ac_plan_is_fused(t->plan) ? NULL : read_gradients(t);
+    window->gradient = ac_plan_keeps_gradients(t->plan) ? read_gradients(t) : NULL;
     AC_TRY(t->trial->status);
     AC_TRY(ac_trainer_update(t->trainer, &window->update));
     if (!window->update.skipped || window->update.stuck) break;

@@ -1,55 +1,11 @@
-/* Plans that keep no gradients run the backward pass twice, and step each parameter in the second.
- * That changes what a window takes, not one bit of what it computes. On the CPU and on every OpenCL
- * device. */
+/* Plans that keep no gradients run the backward pass twice, and step each parameter in the second,
+ * or once, and step each one by itself. The first changes what a window takes, not one bit of what
+ * it computes, nor does the second where nothing is clipped and all is finite. On the CPU and on
+ * every OpenCL device. */
 #include "files.h"
-#include "runs.h"
-
-#include "plan/plan.h"
-#include "train/trainer.h"
-
-enum { BATCH = 8, UPDATES = 50 };
+#include "passes.h"
 
 /* ---- a transformer --------------------------------------------------------------------------- */
-
-typedef struct trained {
-  ac_update updates[UPDATES];
-  float *parameters;
-  size_t count;
-  ac_plan_bytes bytes;
-  int skipped;
-} trained;
-
-/* Windows of all sizes up to the batch. */
-static trained train(const char *device, const test_gpt *m, ac_plan_desc plan,
-                     const ac_trainer_desc *desc) {
-  trained t = {.skipped = 0};
-  const corpus c = make_corpus();
-  run r = start(device, m, plan, *desc);
-  t.bytes = ac_plan_get_info(r.plan)->bytes;
-  assert_int_equal(ac_plan_get_info(r.plan)->gradients, plan.gradients);
-  assert_int_equal(ac_device_peak_bytes(r.device), t.bytes.total);
-  for (int u = 0; u < UPDATES; u++) {
-    assert_ok(feed(&r, &c, u % 7, BATCH - u % 3));
-    assert_ok(ac_trainer_update(r.trainer, &t.updates[u]));
-    t.skipped += t.updates[u].skipped;
-  }
-  assert_int_equal(ac_device_peak_bytes(r.device), t.bytes.total);
-  t.parameters = all_parameters(&r, &t.count);
-  stop(&r);
-  return t;
-}
-
-static void assert_same(const trained *a, const trained *b) {
-  for (int u = 0; u < UPDATES; u++) {
-    const ac_update *x = &a->updates[u], *y = &b->updates[u];
-    assert_true(x->loss == y->loss && x->weight == y->weight && x->lr == y->lr);
-    assert_true(x->grad_norm == y->grad_norm && x->loss_scale == y->loss_scale);
-    assert_int_equal(x->skipped, y->skipped);
-    assert_int_equal(x->update, y->update);
-  }
-  assert_int_equal(a->count, b->count);
-  assert_memory_equal(a->parameters, b->parameters, a->count * sizeof *a->parameters);
-}
 
 static uint64_t sum(const ac_plan_bytes *b) {
   return b->parameters + b->gradients + b->optimizer + b->activations + b->workspace + b->io;
@@ -60,76 +16,109 @@ static uint64_t beside_counts(const ac_plan_bytes *b) {
   return b->total - b->io;
 }
 
-/* Against gradients in a buffer, and on the CPU in an arena too, where all of them may be in the
- * place of what was alive before there was any. */
-static trained assert_fused(const char *device, const test_gpt *m, ac_plan_desc plan,
-                            const ac_trainer_desc *desc) {
-  plan.batch = plan.micro_batch = BATCH;
-  plan.gradients = AC_GRADIENTS_FUSED;
-  trained fused = train(device, m, plan, desc);
-  assert_int_equal(sum(&fused.bytes), fused.bytes.total);
-  plan.gradients = AC_GRADIENTS_BUFFER;
-  for (int arena = 0; arena < (strncmp(device, "cpu", 3) ? 1 : 2); arena++) {
-    plan.whole_windows = arena;
-    trained kept = train(device, m, plan, desc);
-    assert_same(&kept, &fused);
-    assert_true(beside_counts(&fused.bytes) + !arena <= beside_counts(&kept.bytes));
-    assert_true(fused.bytes.gradients + !arena <= kept.bytes.gradients);
-    assert_int_equal(fused.bytes.parameters, kept.bytes.parameters);
-    assert_int_equal(fused.bytes.optimizer, kept.bytes.optimizer);
-    free(kept.parameters);
-  }
-  free(fused.parameters);
-  return fused;
+static void assert_less(const trained *passing, const trained *kept, bool arena, bool muon) {
+  assert_same(kept, passing);
+  assert_int_equal(sum(&passing->bytes), passing->bytes.total);
+  /* Muon's products need scratch space amid activations. */
+  if (!arena || !muon)
+    assert_true(beside_counts(&passing->bytes) + !arena <= beside_counts(&kept->bytes));
+  assert_true(passing->bytes.gradients + !arena <= kept->bytes.gradients);
+  assert_int_equal(passing->bytes.parameters, kept->bytes.parameters);
+  assert_int_equal(passing->bytes.optimizer, kept->bytes.optimizer);
 }
 
-/* Tied embeddings, dropout and clipping, with each optimizer. */
-static void optimizers_leave_the_same_bits(const char *device) {
-  const ac_trainer_desc clipped = {
-      .seed = 3, .schedule = {.lr = 1e-2}, .optimizer = {.clip = 0.5, .weight_decay = 0.1}};
+static bool is_cpu(const ac_device *device) {
+  return !strncmp(ac_device_get_info(device)->id, "cpu", 3);
+}
+
+/* Against gradients in a buffer, and on the CPU in an arena too, where all of them may be in the
+ * place of what was alive before there was any. */
+static trained assert_passing(ac_device *device, const test_gpt *m, ac_plan_desc plan,
+                              const ac_trainer_desc *desc, int updates, bool locally) {
+  trained passing[2] = {{.made = 0}};
+  plan.batch = plan.micro_batch = BATCH;
+  for (int way = 0; way < 1 + locally; way++) {
+    plan.gradients = way ? AC_GRADIENTS_FUSED_LOCAL : AC_GRADIENTS_FUSED;
+    passing[way] = train(device, m, plan, desc, updates);
+  }
+  plan.gradients = AC_GRADIENTS_BUFFER;
+  for (int arena = 0; arena < (is_cpu(device) ? 2 : 1); arena++) {
+    plan.whole_windows = arena;
+    trained kept = train(device, m, plan, desc, updates);
+    for (int way = 0; way < 1 + locally; way++)
+      assert_less(&passing[way], &kept, arena, plan.optimizer == AC_MUON);
+    free(kept.parameters);
+  }
+  for (int way = 0; way < 1 + locally; way++) free(passing[way].parameters);
+  return passing[0];
+}
+
+/* Tied embeddings, dropout and weight decay, with each optimizer. */
+static void optimizers_leave_the_same_bits(const char *name) {
+  ac_device *device = open_device(name);
+  const ac_trainer_desc desc = {
+      .seed = 3, .schedule = {.lr = 1e-2}, .optimizer = {.weight_decay = 0.1}};
   const ac_plan_desc plans[] = {{.optimizer = AC_ADAMW},
                                 {.optimizer = AC_SGD},
                                 {.optimizer = AC_SGD, .sgd_no_momentum = true},
                                 {.optimizer = AC_LION},
                                 {.optimizer = AC_ADAFACTOR},
+                                {.optimizer = AC_MUON},
+                                {.optimizer = AC_ADAM_MINI},
                                 {.optimizer_state = AC_STATE_8BIT, .state_f32 = ""},
                                 {.gradient_storage = AC_GRADIENT_BF16},
                                 {.precision = AC_PRECISION_BF16, .weights = AC_WEIGHTS_BF16}};
   for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
     test_gpt m = model;
     m.fused = i % 2;
-    const trained t = assert_fused(device, &m, plans[i], &clipped);
+    const int updates = i ? FEW : UPDATES;
+    const trained t = assert_passing(device, &m, plans[i], &desc, updates, true);
     assert_int_equal(t.skipped, 0);
-    assert_true(t.updates[UPDATES - 1].loss < t.updates[0].loss);
+    if (!i) assert_true(t.updates[updates - 1].loss < t.updates[0].loss);
   }
+  ac_device_close(device);
 }
 ON_EVERY_DEVICE(optimizers_leave_the_same_bits)
 
+static void clipping_leaves_the_same_bits(const char *name) {
+  ac_device *device = open_device(name);
+  const ac_trainer_desc clipped = {
+      .seed = 3, .schedule = {.lr = 1e-2}, .optimizer = {.clip = 0.5, .weight_decay = 0.1}};
+  const trained t =
+      assert_passing(device, &model, (ac_plan_desc){.batch = 0}, &clipped, FEW, false);
+  assert_true(t.updates[0].grad_norm > 0.5);
+  ac_device_close(device);
+}
+ON_EVERY_DEVICE(clipping_leaves_the_same_bits)
+
 /* Working copies are read by what is recomputed, too. */
-static void precisions_and_recomputation_leave_the_same_bits(const char *device) {
+static void precisions_and_recomputation_leave_the_same_bits(const char *name) {
+  ac_device *device = open_device(name);
   static const ac_precision precisions[] = {AC_PRECISION_F32, AC_PRECISION_F16, AC_PRECISION_BF16};
   static const ac_recompute policies[] = {AC_RECOMPUTE_NONE, AC_RECOMPUTE_ALL};
-  const ac_trainer_desc desc = {.seed = 3, .schedule = {.lr = 1e-2}};
-  for (int i = 0; i < 6; i++) {
+  const ac_trainer_desc desc = {
+      .seed = 3, .schedule = {.lr = 1e-2}, .loss_scaling = {.scale = 256}};
+  for (int i = 1; i < 6; i += is_cpu(device) ? 1 : 2) {
     test_gpt m = model;
     m.fused = i % 2;
-    assert_fused(device, &m,
-                 (ac_plan_desc){.precision = precisions[i / 2],
-                                .recompute = policies[i % 2],
-                                .debug_numerics = i >= 4},
-                 &desc);
+    const ac_plan_desc plan = {
+        .precision = precisions[i / 2], .recompute = policies[i % 2], .debug_numerics = i >= 4};
+    assert_int_equal(assert_passing(device, &m, plan, &desc, FEW, true).skipped, 0);
   }
+  ac_device_close(device);
 }
 ON_EVERY_DEVICE(precisions_and_recomputation_leave_the_same_bits)
 
 /* A window that overflows is skipped with nothing stepped, again and again. */
-static void windows_that_overflow_leave_no_trace(const char *device) {
+static void windows_that_overflow_leave_no_trace(const char *name) {
+  ac_device *device = open_device(name);
   const ac_trainer_desc desc = {
       .seed = 3, .schedule = {.lr = 1e-2}, .loss_scaling = {.scale = 0x1p40, .interval = 5}};
-  const trained t =
-      assert_fused(device, &model, (ac_plan_desc){.precision = AC_PRECISION_F16}, &desc);
+  const trained t = assert_passing(device, &model, (ac_plan_desc){.precision = AC_PRECISION_F16},
+                                   &desc, 2 * FEW, false);
   assert_true(t.skipped >= 3 && t.updates[0].skipped && t.updates[1].skipped);
-  assert_false(t.updates[UPDATES - 1].stuck);
+  assert_false(t.updates[t.made - 1].stuck);
+  ac_device_close(device);
 }
 ON_EVERY_DEVICE(windows_that_overflow_leave_no_trace)
 
@@ -153,18 +142,20 @@ static void decide(void *user, ac_trainer *trainer, ac_decision *decision) {
   decision->factor *= 0.5;
 }
 
-static void callers_decide_as_ever(const char *device) {
+static void callers_decide_as_ever(const char *name) {
+  ac_device *device = open_device(name);
   const ac_gradients ways[] = {AC_GRADIENTS_BUFFER, AC_GRADIENTS_FUSED};
   trained t[2];
   decider d[2] = {{.asked = 0}};
   for (int i = 0; i < 2; i++) {
     const ac_trainer_desc desc = {.seed = 3, .decide = decide, .user = &d[i]};
-    t[i] = train(device, &model, (ac_plan_desc){.batch = BATCH, .gradients = ways[i]}, &desc);
-    assert_int_equal(t[i].skipped, UPDATES / 3);
+    t[i] = train(device, &model, (ac_plan_desc){.batch = BATCH, .gradients = ways[i]}, &desc, FEW);
+    assert_int_equal(t[i].skipped, FEW / 3);
   }
   assert_same(&t[0], &t[1]);
   assert_true(d[0].norm == d[1].norm && d[0].norm > 0);
   for (int i = 0; i < 2; i++) free(t[i].parameters);
+  ac_device_close(device);
 }
 ON_EVERY_DEVICE(callers_decide_as_ever)
 
@@ -223,37 +214,42 @@ static void windows_are_protected(const char *device) {
 }
 ON_EVERY_DEVICE(windows_are_protected)
 
-/* A run goes on from the state of one of the other way. */
-static void states_are_of_either_way(const char *device) {
+/* A run goes on from the state of one of any other way, and of its own. */
+static void states_are_of_any_way(const char *name) {
+  ac_device *device = open_device(name);
   const test_path path = in_folder("state");
-  const ac_gradients ways[] = {AC_GRADIENTS_BUFFER, AC_GRADIENTS_FUSED};
+  const ac_gradients ways[] = {AC_GRADIENTS_BUFFER, AC_GRADIENTS_FUSED, AC_GRADIENTS_FUSED_LOCAL,
+                               AC_GRADIENTS_FUSED_LOCAL, AC_GRADIENTS_BUFFER};
   const ac_trainer_desc desc = {.seed = 3, .schedule = {.lr = 1e-2}};
   const corpus c = make_corpus();
-  float *parameters[3];
-  size_t count;
-  for (int i = 0; i < 3; i++) {
-    run r = start(device, &model, (ac_plan_desc){.batch = BATCH, .gradients = ways[i % 2]}, desc);
-    for (int u = 0; u < 6; u++) {
-      if (i && u == 3) {
+  float *first = NULL;
+  for (int i = 0; i < 5; i++) {
+    run r = start_on(device, &model, (ac_plan_desc){.batch = BATCH, .gradients = ways[i]}, desc);
+    for (int u = 0; u < 4; u++) {
+      if (i && u == 2) {
         assert_ok(ac_trainer_save_state(r.trainer, path.text, NULL, 0));
-        stop(&r);
-        r = start(device, &model, (ac_plan_desc){.batch = BATCH, .gradients = ways[(i + 1) % 2]},
-                  desc);
+        stop_on(&r);
+        r = start_on(device, &model, (ac_plan_desc){.batch = BATCH, .gradients = ways[(i + 1) % 5]},
+                     desc);
         assert_ok(ac_trainer_load_state(r.trainer, path.text));
       }
       assert_ok(feed(&r, &c, u, BATCH));
-      if (i && u == 4)
+      if (i && u == 3)
         assert_int_equal(ac_trainer_save_state(r.trainer, path.text, NULL, 0),
-                         ac_plan_is_fused(r.plan) ? AC_ERROR_STATE : AC_OK);
+                         ac_plan_keeps_gradients(r.plan) ? AC_OK : AC_ERROR_STATE);
       assert_ok(ac_trainer_update(r.trainer, NULL));
     }
-    parameters[i] = all_parameters(&r, &count);
-    assert_memory_equal(parameters[0], parameters[i], count * sizeof *parameters[i]);
-    stop(&r);
+    size_t count;
+    float *parameters = all_parameters(&r, &count);
+    if (i) assert_memory_equal(first, parameters, count * sizeof *parameters);
+    stop_on(&r);
+    if (i) free(parameters);
+    else first = parameters;
   }
-  for (int i = 0; i < 3; i++) free(parameters[i]);
+  free(first);
+  ac_device_close(device);
 }
-ON_EVERY_DEVICE(states_are_of_either_way)
+ON_EVERY_DEVICE(states_are_of_any_way)
 
 /* ---- batch norm and parameters that are read often ------------------------------------------- */
 
@@ -288,7 +284,7 @@ static ac_graph *shared(void) {
   return graph;
 }
 
-static float *train_shared(const char *device, ac_plan_desc plan, size_t *total) {
+static float *train_shared(ac_device *device, ac_plan_desc plan, size_t *total) {
   enum { FED = BATCH * CHANNELS * WIDTH };
   float x[FED], t[FED];
   const ac_feed feeds[] = {{"x", x}, {"t", t}};
@@ -296,23 +292,24 @@ static float *train_shared(const char *device, ac_plan_desc plan, size_t *total)
   ac_graph *graph = shared();
   run r;
   plan.batch = BATCH;
-  assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = device, .threads = 2}));
+  r.device = device;
   assert_ok(ac_plan_create(&r.plan, graph, r.device, &plan));
   assert_ok(ac_trainer_create(&r.trainer, r.plan,
                               &(ac_trainer_desc){.seed = 3, .schedule = {.lr = 1e-2}}));
   ac_graph_free(graph);
-  for (int u = 0; u < UPDATES; u++) {
+  for (int u = 0; u < FEW; u++) {
     ac_update update;
     assert_ok(ac_trainer_accumulate(r.trainer, BATCH, feeds, 2));
     assert_ok(ac_trainer_update(r.trainer, &update));
     assert_false(update.skipped);
   }
   float *parameters = all_parameters(&r, total);
-  stop(&r);
+  stop_on(&r);
   return parameters;
 }
 
-static void parameters_are_stepped_behind_their_readers(const char *device) {
+static void parameters_are_stepped_behind_their_readers(const char *name) {
+  ac_device *device = open_device(name);
   static const ac_precision precisions[] = {AC_PRECISION_F32, AC_PRECISION_BF16};
   static const ac_recompute policies[] = {AC_RECOMPUTE_NONE, AC_RECOMPUTE_ALL};
   for (int i = 0; i < 4; i++) {
@@ -321,24 +318,19 @@ static void parameters_are_stepped_behind_their_readers(const char *device) {
                          .gradients = AC_GRADIENTS_BUFFER};
     size_t total;
     float *a = train_shared(device, plan, &total);
-    plan.gradients = AC_GRADIENTS_FUSED;
-    float *b = train_shared(device, plan, &total);
-    assert_memory_equal(a, b, total * sizeof *a);
+    for (int way = AC_GRADIENTS_FUSED; way <= AC_GRADIENTS_FUSED_LOCAL; way++) {
+      plan.gradients = (ac_gradients)way;
+      float *b = train_shared(device, plan, &total);
+      assert_memory_equal(a, b, total * sizeof *a);
+      free(b);
+    }
     free(a);
-    free(b);
   }
+  ac_device_close(device);
 }
 ON_EVERY_DEVICE(parameters_are_stepped_behind_their_readers)
 
 /* ---- plans ----------------------------------------------------------------------------------- */
-
-static ac_plan *plan_of(ac_device *device, const test_gpt *m, ac_plan_desc desc) {
-  ac_graph *graph = test_gpt_graph(m);
-  ac_plan *plan;
-  assert_ok(ac_plan_create(&plan, graph, device, &desc));
-  ac_graph_free(graph);
-  return plan;
-}
 
 /* The second pass is used where the budget leaves nothing faster, and where windows are whole. */
 static void budgets_decide(void **state) {
@@ -424,20 +416,6 @@ static void reports_show_both_passes(void **state) {
 
 /* ---- what holds of both passes --------------------------------------------------------------- */
 
-static int find_step(const ac_plan *plan, const ac_sequence *sequence, ac_op op) {
-  for (int i = 0; i < sequence->step_count; i++)
-    if (ac_node_at(plan->graph, sequence->steps[i].node)->op == op) return i;
-  fail_msg("there is no such step");
-  return -1;
-}
-
-static void move(ac_sequence *sequence, int from, int to) {
-  const ac_step step = sequence->steps[from];
-  for (int i = from; i != to; i += to < from ? -1 : 1)
-    sequence->steps[i] = sequence->steps[i + (to < from ? -1 : 1)];
-  sequence->steps[to] = step;
-}
-
 /* A plan that steps or measures too early is none. */
 static void steps_out_of_place_are_found(void **state) {
   (void)state;
@@ -492,11 +470,12 @@ static void steps_out_of_place_are_found(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(optimizers_leave_the_same_bits_everywhere),
+      cmocka_unit_test(clipping_leaves_the_same_bits_everywhere),
       cmocka_unit_test(precisions_and_recomputation_leave_the_same_bits_everywhere),
       cmocka_unit_test(windows_that_overflow_leave_no_trace_everywhere),
       cmocka_unit_test(callers_decide_as_ever_everywhere),
       cmocka_unit_test(windows_are_protected_everywhere),
-      cmocka_unit_test(states_are_of_either_way_everywhere),
+      cmocka_unit_test(states_are_of_any_way_everywhere),
       cmocka_unit_test(parameters_are_stepped_behind_their_readers_everywhere),
       cmocka_unit_test(budgets_decide),
       cmocka_unit_test(reports_show_both_passes),

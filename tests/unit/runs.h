@@ -37,15 +37,31 @@ typedef struct run {
   ac_trainer *trainer;
 } run;
 
-static inline run start(const char *device, const test_gpt *m, ac_plan_desc plan,
-                        ac_trainer_desc desc) {
-  run r;
+static inline ac_device *open_device(const char *name) {
+  ac_device *device;
+  assert_ok(ac_device_open(&device, &(ac_device_desc){.name = name, .threads = 2}));
+  return device;
+}
+
+/* On a device that stays open: OpenCL then compiles once for several runs. */
+static inline run start_on(ac_device *device, const test_gpt *m, ac_plan_desc plan,
+                           ac_trainer_desc desc) {
+  run r = {.device = device};
   ac_graph *graph = test_gpt_graph(m);
-  assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = device, .threads = 2}));
   assert_ok(ac_plan_create(&r.plan, graph, r.device, &plan));
   assert_ok(ac_trainer_create(&r.trainer, r.plan, &desc));
   ac_graph_free(graph);
   return r;
+}
+
+static inline run start(const char *device, const test_gpt *m, ac_plan_desc plan,
+                        ac_trainer_desc desc) {
+  return start_on(open_device(device), m, plan, desc);
+}
+
+static inline void stop_on(run *r) {
+  ac_trainer_free(r->trainer);
+  ac_plan_free(r->plan);
 }
 
 static inline void stop(run *r) {

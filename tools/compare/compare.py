@@ -9,6 +9,7 @@ library), optimizer, precision and number of threads; so their losses must agree
 import argparse
 import ctypes
 import dataclasses
+import importlib.util
 import json
 import os
 import pathlib
@@ -17,7 +18,10 @@ import subprocess
 import sys
 import tempfile
 
-import numpy
+try:
+    import numpy
+except ModuleNotFoundError:
+    sys.exit("compare: this Python has no numpy; tools/compare/README.md says how to get what is needed")
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -25,6 +29,7 @@ WARM_UP = 2  # steps of each run that do not count
 OPTIMIZER = {"loss_scale": 4096, "betas": [0.9, 0.99], "weight_decay": 0.1, "clip": 1.0}
 # Relative differences of losses. Sums are taken in another order; in 16 bits PyTorch and Accrue round at other places.
 TOLERANCE = {"f32": 1e-4, "f16": 1e-2, "bf16": 2e-2}
+EIGHT_BIT_TOLERANCE = 1e-2  # states in 8 bits beside ones in f32, of which the first row's are
 
 # ---- models -------------------------------------------------------------------------------------------
 
@@ -153,6 +158,7 @@ class Variant:
     recompute: bool
     compile: bool = False
     budget: bool = False
+    eight_bit: bool = False  # AdamW's moments, of tensors of 4,096 weights and more
 
 
 VARIANTS = {
@@ -162,6 +168,8 @@ VARIANTS = {
     "accrue": Variant("Accrue", False, False),
     "recompute": Variant("Accrue, recomputing", False, True),
     "budget": Variant("Accrue, within a budget", False, False, budget=True),
+    "bitsandbytes": Variant("PyTorch, bitsandbytes' AdamW8bit", True, False, eight_bit=True),
+    "8bit": Variant("Accrue, 8-bit states", False, False, eight_bit=True),
 }
 
 
@@ -171,6 +179,7 @@ class Run:
     seconds: list  # after the warm-up
     resident: int  # the process's peak, bytes
     growth: int  # of that, what came with the model
+    state: int  # bytes of the optimizer's
 
 
 class Failed(Exception):
@@ -235,21 +244,22 @@ class Comparison:
         metrics = self.folder / "metrics.jsonl"
         policy = "auto" if variant.budget else "all" if variant.recompute else "none"
         budget = ["--memory", self.arguments.memory] if variant.budget else []
+        state = ["--optimizer-state", "8bit", "--state-f32="] if variant.eight_bit else []
         resident = self.accrue(
             self.model.flags(self.folder), self.steps, "--lr", self.model.lr, "--init",
             self.folder / "first" / "model.safetensors", "--recompute", policy, *budget,
-            "--out", self.folder / "trained", "--metrics", metrics)
+            *state, "--out", self.folder / "trained", "--metrics", metrics)
         events = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
         steps = [event for event in events if event["event"] == "step"]
         for number, step in enumerate(steps, 1):
             if step["skipped"]:
                 raise Failed(f"step {number} was skipped, as its loss or a gradient is not finite")
         return Run([step["loss"] for step in steps], [step["seconds"] for step in steps][WARM_UP:], resident,
-                   resident - self.idle)
+                   resident - self.idle, events[0]["planned_bytes"]["optimizer"])
 
     def run_pytorch(self, variant):
         spec = {"family": self.model.family, "model": self.model.shape(), "recompute": variant.recompute,
-                "compile": variant.compile, "precision": self.arguments.precision, "threads": self.arguments.threads,
+                "compile": variant.compile, "eight_bit": variant.eight_bit, "precision": self.arguments.precision, "threads": self.arguments.threads,
                 "init": str(self.folder / "first" / "model.safetensors"), "batches": str(self.folder / "batches.npz"),
                 "channels_last": self.arguments.layout == "nhwc", "lr": self.model.lr, **OPTIMIZER}
         (self.folder / "spec.json").write_text(json.dumps(spec), encoding="utf-8")
@@ -258,7 +268,8 @@ class Comparison:
             self.arguments.threads)
         result = json.loads((self.folder / "result.json").read_text(encoding="utf-8"))
         self.torch_version = result["version"]
-        return Run(result["losses"], result["seconds"][WARM_UP:], resident, resident - result["before"])
+        return Run(result["losses"], result["seconds"][WARM_UP:], resident, resident - result["before"],
+                   result["state"])
 
     def run_all(self):
         for number in range(self.arguments.rounds):
@@ -276,6 +287,9 @@ class Comparison:
 # ---- the result ---------------------------------------------------------------------------------------
 
 
+KINDS_OF_BYTES = "resident", "growth", "state"
+
+
 def summarise(runs):
     """The median step, the medians of the slowest and of the fastest round, the greatest peaks."""
     medians = [statistics.median(run.seconds) for run in runs]
@@ -285,6 +299,7 @@ def summarise(runs):
         "slowest_round": max(medians),
         "resident_bytes": max(run.resident for run in runs),
         "growth_bytes": max(run.growth for run in runs),
+        "state_bytes": runs[0].state,
         "last_loss": runs[0].losses[-1],
     }
 
@@ -298,20 +313,25 @@ def collect(comparison):
     reference = next(iter(rows))  # the first variant: PyTorch, unless it was not asked for
     for name, row in rows.items():
         row["speed"] = rows[reference]["seconds"] / row["seconds"]
-        for key in "resident", "growth":
+        for key in KINDS_OF_BYTES:
             row[f"{key}_ratio"] = row[f"{key}_bytes"] / rows[reference][f"{key}_bytes"]
         row["loss_difference"] = max(
             difference(run.losses, comparison.runs[reference][0].losses) for run in comparison.runs[name])
     return reference, rows
 
 
-def recomputation(rows):
-    """How the two that recompute compare, beside the table; None unless both ran."""
-    if not {"checkpoint", "recompute"} <= rows.keys():
+# What is put beside each other under the table: ours, theirs, and the name in --json.
+PAIRS = [("recompute", "checkpoint", "recompute_against_checkpoint"),
+         ("8bit", "bitsandbytes", "8bit_against_bitsandbytes")]
+
+
+def beside(rows, ours, theirs):
+    """How two rows compare; None unless both ran."""
+    if not {ours, theirs} <= rows.keys():
         return None
-    ours, theirs = rows["recompute"], rows["checkpoint"]
+    ours, theirs = rows[ours], rows[theirs]
     return {"speed": theirs["seconds"] / ours["seconds"],
-            **{f"{key}_ratio": ours[f"{key}_bytes"] / theirs[f"{key}_bytes"] for key in ("resident", "growth")}}
+            **{f"{key}_ratio": ours[f"{key}_bytes"] / theirs[f"{key}_bytes"] for key in KINDS_OF_BYTES}}
 
 
 def document(comparison, reference, rows):
@@ -321,7 +341,7 @@ def document(comparison, reference, rows):
             "layout": arguments.layout, "precision": arguments.precision, "threads": arguments.threads,
             "memory": arguments.memory, "rounds": arguments.rounds, "steps": arguments.steps, "warm_up_steps": WARM_UP,
             "versions": {"accrue": comparison.accrue_version, "pytorch": comparison.torch_version},
-            "reference": reference, "rows": rows, "recompute_against_checkpoint": recomputation(rows),
+            "reference": reference, "rows": rows, **{name: beside(rows, *pair) for *pair, name in PAIRS},
             "failures": comparison.failures}
 
 
@@ -332,22 +352,34 @@ def show(comparison, reference, rows):
     print(f"{arguments.model}, batch {model.batch}{detail}, {arguments.precision}, {arguments.threads} threads{budget}; "
           f"PyTorch {comparison.torch_version}, Accrue {comparison.accrue_version}; "
           f"{arguments.rounds} rounds of {arguments.steps} steps after {WARM_UP}\n")
-    print(f"| | step, ms | rounds, ms | speed | peak resident, MiB | ratio | of the model, MiB | ratio | last loss "
-          f"| largest difference |\n|---|---|---|---|---|---|---|---|---|---|")
+    print(f"| | step, ms | rounds, ms | speed | peak resident, MiB | ratio | of the model, MiB | ratio "
+          f"| of the optimizer, MiB | ratio | last loss | largest difference |\n|" + "---|" * 12)
     for name, row in rows.items():
         print(f"| {VARIANTS[name].label} | {1e3 * row['seconds']:.1f} "
               f"| {1e3 * row['fastest_round']:.1f} to {1e3 * row['slowest_round']:.1f} | {row['speed']:.2f} "
               f"| {row['resident_bytes'] / 2**20:.0f} | {row['resident_ratio']:.2f} "
               f"| {row['growth_bytes'] / 2**20:.0f} | {row['growth_ratio']:.2f} "
+              f"| {row['state_bytes'] / 2**20:.1f} | {row['state_ratio']:.2f} "
               f"| {row['last_loss']:.5f} | {row['loss_difference']:.1e} |")
     print(f"\nSpeed and ratios are relative to {VARIANTS[reference].label}.")
-    if both := recomputation(rows):
-        print(f"{VARIANTS['recompute'].label} beside {VARIANTS['checkpoint'].label}: speed {both['speed']:.2f}, "
-              f"peak resident {both['resident_ratio']:.2f}, of the model {both['growth_ratio']:.2f}.")
+    for ours, theirs, _ in PAIRS:
+        if both := beside(rows, ours, theirs):
+            print(f"{VARIANTS[ours].label} beside {VARIANTS[theirs].label}: speed {both['speed']:.2f}, "
+                  f"peak resident {both['resident_ratio']:.2f}, of the model {both['growth_ratio']:.2f}, "
+                  f"of the optimizer {both['state_ratio']:.2f}.")
     for name, failure in comparison.failures.items():
         done = len(comparison.runs[name])
         what = f"failed in round {done + 1}, its row is of those before" if done else "did not run"
         print(f"{VARIANTS[name].label} {what}: {failure}")
+
+
+def missing_packages(variants):
+    needed = []
+    if any(VARIANTS[name].pytorch for name in variants):
+        needed += ["torch", "safetensors"]
+    if "bitsandbytes" in variants:
+        needed.append("bitsandbytes")
+    return [name for name in needed if not importlib.util.find_spec(name)]
 
 
 def positive(text):
@@ -368,7 +400,7 @@ def parse():
     parser.add_argument("--steps", type=positive, default=8, help="measured in each run")
     parser.add_argument("--rounds", type=positive, default=3, help="runs of each variant")
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, metavar="NAME",
-                        help=" ".join(VARIANTS) + " (all; budget only with --memory)")
+                        help=" ".join(VARIANTS) + " (all but those of 8 bits; budget only with --memory)")
     parser.add_argument("--memory", metavar="SIZE", help="the budget of the variant of that name, such as 1.5GiB")
     parser.add_argument("--accrue", type=pathlib.Path, default=ROOT / "build/release/bin/accrue", help="the program")
     parser.add_argument("--library", type=pathlib.Path, help="libaccrue.so (in the folder above the program's)")
@@ -376,13 +408,16 @@ def parse():
     arguments = parser.parse_args()
     if arguments.context and MODELS[arguments.model].family != "gpt":
         parser.error(f"--context is for models of text, which {arguments.model} is not")
-    arguments.variants = arguments.variants or [name for name in VARIANTS if name != "budget" or arguments.memory]
+    arguments.variants = arguments.variants or [
+        name for name, variant in VARIANTS.items() if (not variant.budget or arguments.memory) and not variant.eight_bit]
     if bool(arguments.memory) != ("budget" in arguments.variants):
         parser.error("--memory and the variant budget go together")
     arguments.library = arguments.library or arguments.accrue.resolve().parent.parent / "libaccrue.so"
     for path in arguments.accrue, arguments.library:
         if not path.exists():
             parser.error(f"there is no {path}")
+    if missing := missing_packages(arguments.variants):
+        parser.error(f"the variants need what this Python does not have: {', '.join(missing)}")
     return arguments
 
 
@@ -401,10 +436,11 @@ def main():
     show(comparison, reference, rows)
     if arguments.json:
         arguments.json.write_text(json.dumps(document(comparison, reference, rows), indent=2) + "\n", encoding="utf-8")
-    tolerance = TOLERANCE[arguments.precision]
-    wrong = [name for name, row in rows.items() if not row["loss_difference"] <= tolerance]
+    tolerance = {name: max(TOLERANCE[arguments.precision], EIGHT_BIT_TOLERANCE * VARIANTS[name].eight_bit)
+                 for name in rows}
+    wrong = [name for name, row in rows.items() if not row["loss_difference"] <= tolerance[name]]
     for name in wrong:
-        print(f"The losses of {VARIANTS[name].label} differ by more than {tolerance:g}.")
+        print(f"The losses of {VARIANTS[name].label} differ by more than {tolerance[name]:g}.")
     # To compile needs a C++ compiler, which not every machine has.
     failed = [name for name in comparison.failures if name != "compile" or comparison.runs[name]]
     sys.exit(1 if wrong or failed else 0)

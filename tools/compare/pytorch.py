@@ -184,13 +184,19 @@ def make_optimizer(model, spec):
     """Decay is for matrices and other tensors of rank 2 and more, as in Accrue."""
     matrices = [p for p in model.parameters() if p.dim() >= 2]
     others = [p for p in model.parameters() if p.dim() < 2]
-    return torch.optim.AdamW(
-        [{"params": matrices, "weight_decay": spec["weight_decay"]}, {"params": others, "weight_decay": 0.0}],
-        lr=spec["lr"],
-        betas=spec["betas"],
-        eps=1e-8,
-        fused=True,
-    )
+    groups = [{"params": matrices, "weight_decay": spec["weight_decay"]}, {"params": others, "weight_decay": 0.0}]
+    settings = {"lr": spec["lr"], "betas": tuple(spec["betas"]), "eps": 1e-8}
+    if not spec["eight_bit"]:
+        return torch.optim.AdamW(groups, fused=True, **settings)
+    from bitsandbytes.optim import AdamW8bit  # here, as it makes every process slower and larger
+
+    return AdamW8bit(groups, **settings)
+
+
+def state_bytes(optimizer):
+    """Of what is kept for all parameters; tables that they share count once."""
+    tensors = (value for state in optimizer.state.values() for value in state.values() if torch.is_tensor(value))
+    return sum({tensor.data_ptr(): tensor.numel() * tensor.element_size() for tensor in tensors}.values())
 
 
 def lay_out(spec, thing):
@@ -247,7 +253,8 @@ def train(spec):
         seconds.append(time.perf_counter() - begin)
         if not math.isfinite(losses[-1]):
             raise SystemExit(f"the loss of step {len(losses)} is {losses[-1]}")
-    return {"losses": losses, "seconds": seconds, "before": before, "version": torch.__version__}
+    return {"losses": losses, "seconds": seconds, "before": before, "state": state_bytes(training.optimizer),
+            "version": torch.__version__}
 
 
 def main():

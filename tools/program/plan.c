@@ -62,17 +62,21 @@ static ac_status find_peak(report *r) {
 }
 
 static const char *way_of(ac_gradients gradients) {
-  if (gradients == AC_GRADIENTS_FOLDED) return "folded";
-  return gradients == AC_GRADIENTS_FUSED ? "fused" : "buffer";
+  static const char *const names[] = {
+      [AC_GRADIENTS_AUTO] = "auto",     [AC_GRADIENTS_BUFFER] = "buffer",
+      [AC_GRADIENTS_FUSED] = "fused",   [AC_GRADIENTS_FUSED_LOCAL] = "fused-local",
+      [AC_GRADIENTS_FOLDED] = "folded",
+  };
+  return names[gradients];
 }
 
 static void print_alternatives(const report *r) {
-  printf("\n%12s %6s %10s %12s %10s %12s %12s\n", "micro-batch", "steps", "recompute", "ops again",
+  printf("\n%12s %6s %10s %12s %11s %12s %12s\n", "micro-batch", "steps", "recompute", "ops again",
          "gradients", "total", "window");
   for (int i = 0; i < r->count; i++) {
     const ac_plan_alternative *a = &r->list[i];
     bool fits = !r->info->budget_bytes || a->total_bytes <= r->info->budget_bytes;
-    printf("%12" PRId64 " %6" PRId64 " %10s %12" PRId64 " %10s %12s %9.1f ms%s\n", a->micro_batch,
+    printf("%12" PRId64 " %6" PRId64 " %10s %12" PRId64 " %11s %12s %9.1f ms%s\n", a->micro_batch,
            a->accumulation_steps, policies[a->recompute], a->recomputed_ops, way_of(a->gradients),
            text_bytes(a->total_bytes).text, a->seconds * 1e3, fits ? "" : "  beyond the budget");
   }

@@ -74,7 +74,10 @@ const char *plan_table_text(char *text, size_t size, const ac_device_info *devic
         plan->micro_batch);
   if (plan->gradients == AC_GRADIENTS_FUSED)
     put(&p, "gradients    none are kept: the backward pass runs twice, the second time with the "
-            "update\n");
+            "update (fused-local runs it once)\n");
+  if (plan->gradients == AC_GRADIENTS_FUSED_LOCAL)
+    put(&p, "gradients    none are kept: each weight is clipped and stepped by itself in the "
+            "backward pass\n");
   if (plan->gradients == AC_GRADIENTS_FOLDED)
     put(&p, "gradients    each is folded into the optimizer's state once it is final: no clipping, "
             "and nothing can be skipped\n");

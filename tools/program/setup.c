@@ -78,7 +78,8 @@ static void add_options(setup *s) {
        .help = "part of --lr with which muon leaves parameters to adamw",
        .fallback = "1, with the original scale 0.015", .least = 0},
       {"weight-decay", "X", OPTION_REAL, &f->weight_decay, .help = "of matrices"},
-      {"clip", "X", OPTION_REAL, &f->clip, .help = "largest norm of the gradient; 0: no clipping"},
+      {"clip", "X", OPTION_REAL, &f->clip,
+       .help = "largest norm of the gradient, with fused-local of each weight's; 0: none"},
       {"last-window", "update|carry|drop", OPTION_CHOICE, &f->last_window,
        .help = "what becomes of samples that do not fill a batch"},
       {"eval-every", "N", OPTION_INTEGER, &f->eval_every,
@@ -109,10 +110,11 @@ static void add_options(setup *s) {
        .help = "count what 16 bits lose, by layer; slow"},
       {"recompute", "auto|none|all", OPTION_CHOICE, &f->recompute,
        .help = "activations in the backward pass"},
-      {"gradients", "auto|buffer|fused|folded|bf16", OPTION_CHOICE, &f->gradients,
-       .help = "fused: none are kept, and the backward pass of a batch at once runs twice; folded: "
-               "into the momentum of sgd or muon, or the moments of adamw, other results (AdamA); "
-               "bf16: half of the bytes, rounded by chance"},
+      {"gradients", "auto|buffer|fused|fused-local|folded|bf16", OPTION_CHOICE, &f->gradients,
+       .help = "fused: none are kept, and the backward pass of a batch at once runs twice; "
+               "fused-local: once, and each weight is clipped and stepped by itself; folded: into "
+               "the momentum of sgd or muon, or the moments of adamw, other results (AdamA); bf16: "
+               "half of the bytes, rounded by chance"},
       {"init", "FILE", OPTION_TEXT, &f->init, .help = "start from these weights (safetensors)",
        .fallback = ""},
       {"out", "DIR", OPTION_TEXT, &f->out, .help = "folder for model.safetensors"},
@@ -225,15 +227,18 @@ static int check_folded(const setup *s) {
 static int check_gradients(const setup *s) {
   const train_flags *f = &s->flags;
   if (f->gradients == AC_GRADIENTS_FOLDED) return check_folded(s);
-  if (f->gradients != AC_GRADIENTS_FUSED) return STATUS_CONTINUE;
+  const bool local = f->gradients == AC_GRADIENTS_FUSED_LOCAL;
+  const char *way = local ? "fused-local" : "fused";
+  if (f->gradients != AC_GRADIENTS_FUSED && !local) return STATUS_CONTINUE;
   if (f->last_window == AC_LAST_CARRY)
-    return fail_usage("--gradients fused takes a window at once, and --last-window carry cuts one");
+    return fail_usage("--gradients %s takes a window at once, and --last-window carry cuts one",
+                      way);
   if (f->micro_batch && f->micro_batch < f->batch)
-    return fail_usage("--gradients fused takes a batch of %lld at once, and --micro-batch %lld "
+    return fail_usage("--gradients %s takes a batch of %lld at once, and --micro-batch %lld "
                       "splits it",
-                      (long long)f->batch, (long long)f->micro_batch);
+                      way, (long long)f->batch, (long long)f->micro_batch);
   if (f->histograms)
-    return fail_usage("--histograms shows gradients, and --gradients fused keeps none");
+    return fail_usage("--histograms shows gradients, and --gradients %s keeps none", way);
   return STATUS_CONTINUE;
 }
 

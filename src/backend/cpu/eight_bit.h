@@ -11,28 +11,25 @@
 #include <immintrin.h>
 
 /* Of a position y in the decade e = floor(log2 y), counted from that of the first non-zero code,
- * the value is base[e] + slope[e] y; of a value x in it the position is parts[e] + the whole part
- * of rise[e] x - offset[e], within [0, most[e]]. An octave [2^(k - 23), 2^(k - 22)) has at most one
- * border of decades. */
+ * the value is base[e] + slope[e] y; of a value x in it the position is the whole part of
+ * rise[e] x + shift[e], but below that of the next decade. An octave [2^(k - 23), 2^(k - 22)) has
+ * at most one border of decades. */
 typedef struct eight_bit_tables {
-  __m512 base, slope, rise, offset, most, parts;
+  __m512 base, slope, rise, shift;
   __m512 border[2];  /* by octave; NaN: none */
   __m512i before[2]; /* the decade below it */
 } eight_bit_tables;
 
 static inline eight_bit_tables eight_bit_tables_of(bool is_signed) {
   const float half = is_signed ? 1 : 2;
-  float base[16] = {0}, slope[16] = {0}, rise[16] = {0}, offset[16] = {0}, most[16] = {0},
-        parts[16] = {0}, border[32], unit = 1e-6f;
+  float base[16] = {0}, slope[16] = {0}, rise[16] = {0}, shift[16] = {0}, border[32], unit = 1e-6f;
   int32_t before[32];
   for (int e = 0; e < 8; e++, unit *= 10) {
     const float n = (float)(1 << e) * half;
     base[e] = e == 7 ? 1 : unit * (-0.8f + 0.45f / n);
     slope[e] = e == 7 ? 0 : 0.9f * unit / n;
     rise[e] = n / (0.9f * unit);
-    offset[e] = n / 9;
-    most[e] = n - 1;
-    parts[e] = n;
+    shift[e] = n - n / 9;
   }
   int decade = 0;
   float below = 1e-5f;
@@ -46,9 +43,7 @@ static inline eight_bit_tables eight_bit_tables_of(bool is_signed) {
   return (eight_bit_tables){_mm512_loadu_ps(base),
                             _mm512_loadu_ps(slope),
                             _mm512_loadu_ps(rise),
-                            _mm512_loadu_ps(offset),
-                            _mm512_loadu_ps(most),
-                            _mm512_loadu_ps(parts),
+                            _mm512_loadu_ps(shift),
                             {_mm512_loadu_ps(border), _mm512_loadu_ps(border + 16)},
                             {_mm512_loadu_si512(before), _mm512_loadu_si512(before + 16)}};
 }
@@ -81,37 +76,36 @@ static inline void eight_bit_load(const eight_bit_tables *t, const uint8_t *bloc
 }
 
 static inline __m128i eight_bit_codes(const eight_bit_tables *t, __m512 x, bool is_signed) {
-  const __m512 size = _mm512_abs_ps(x);
-  /* Beyond the octaves nothing is met but the first decade and the last. */
-  const __m512i exponent = _mm512_add_epi32(eight_bit_exponent(size), _mm512_set1_epi32(23));
-  const __m512i octave =
-      _mm512_min_epi32(_mm512_max_epi32(exponent, _mm512_setzero_si512()), _mm512_set1_epi32(31));
+  const __m512i one = _mm512_set1_epi32(1);
+  const __m512 size = _mm512_min_ps(_mm512_abs_ps(x), _mm512_set1_ps(1)); /* NaN becomes one */
+  /* Below the octaves nothing is met but the first decade. */
+  const __m512i exponent = _mm512_srli_epi32(_mm512_castps_si512(size), 23),
+                octave = _mm512_subs_epu16(exponent, _mm512_set1_epi32(127 - 23));
   const __m512 border = _mm512_permutex2var_ps(t->border[0], octave, t->border[1]);
   const __mmask16 above = _mm512_cmp_ps_mask(size, border, _CMP_GE_OQ);
   __m512i decade = _mm512_permutex2var_epi32(t->before[0], octave, t->before[1]);
-  decade = _mm512_mask_add_epi32(decade, above, decade, _mm512_set1_epi32(1));
-  __m512 part = _mm512_fmsub_ps(size, _mm512_permutexvar_ps(decade, t->rise),
-                                _mm512_permutexvar_ps(decade, t->offset));
-  part = _mm512_max_ps(part, _mm512_setzero_ps());
-  part = _mm512_min_ps(part, _mm512_permutexvar_ps(decade, t->most));
+  decade = _mm512_mask_add_epi32(decade, above, decade, one);
+  const __m512 part = _mm512_fmadd_ps(size, _mm512_permutexvar_ps(decade, t->rise),
+                                      _mm512_permutexvar_ps(decade, t->shift));
+  const __m512i ends = _mm512_sllv_epi32(_mm512_set1_epi32(is_signed ? 2 : 4), decade);
+  const __m512i top = _mm512_sub_epi32(ends, one);
+  __m512i position = _mm512_min_epi32(_mm512_cvttps_epi32(part), top);
   const __m512 last = _mm512_set1_ps(1 - 0.225f / (is_signed ? 64 : 128));
-  const __m512i parts = _mm512_cvttps_epi32(_mm512_permutexvar_ps(decade, t->parts));
-  const __m512i bits = _mm512_castps_si512(size);
-  const __mmask16 some = is_signed
-                             ? _mm512_cmp_ps_mask(size, _mm512_set1_ps(1e-6f * 0.275f), _CMP_GE_OQ)
-                             : _mm512_test_epi32_mask(bits, bits);
-  __m512i position = _mm512_maskz_add_epi32(some, parts, _mm512_cvttps_epi32(part));
   const __mmask16 ones = _mm512_cmp_ps_mask(size, last, _CMP_GE_OQ);
-  position = _mm512_mask_add_epi32(position, ones, position, _mm512_set1_epi32(1));
+  position = _mm512_mask_add_epi32(position, ones, position, one);
+  const __m512i bits = _mm512_castps_si512(size);
   if (!is_signed) {
-    position = _mm512_max_epi32(position, _mm512_set1_epi32(1));
-    return _mm512_cvtepi32_epi8(_mm512_sub_epi32(position, _mm512_set1_epi32(1)));
+    const __mmask16 some = _mm512_test_epi32_mask(bits, bits);
+    position = _mm512_max_epi32(position, _mm512_set1_epi32(2));
+    return _mm512_cvtepi32_epi8(_mm512_maskz_sub_epi32(some, position, one));
   }
+  const __mmask16 some = _mm512_cmp_ps_mask(size, _mm512_set1_ps(1e-6f * 0.275f), _CMP_GE_OQ);
+  position = _mm512_maskz_mov_epi32(some, position);
   const __m512i middle = _mm512_set1_epi32(127);
   const __mmask16 negative = _mm512_movepi32_mask(_mm512_castps_si512(x));
   const __m512i up = _mm512_add_epi32(middle, position);
-  const __m512i down = _mm512_sub_epi32(middle, _mm512_min_epi32(position, middle));
-  return _mm512_cvtepi32_epi8(_mm512_mask_mov_epi32(up, negative, down));
+  return _mm512_cvtepi32_epi8(
+      _mm512_mask_sub_epi32(up, negative, middle, _mm512_min_epi32(position, middle)));
 }
 
 static inline void eight_bit_store(const eight_bit_tables *t, uint8_t *block, bool is_signed,

@@ -1,0 +1,67 @@
+/* Windows whose parameters are stepped in their only pass, one by one (AC_GRADIENTS_FUSED_LOCAL).
+ * Behind the losses and its own gradient, which nothing adds to any more, stands each parameter's
+ * step (plan/passes.c). When its turn comes the host reads the losses, once, and the two numbers
+ * that were measured of the gradient, sets the factor clip / (loss scale x weight), or leaves the
+ * step out. With a loss that is not finite, or weights that no factor can divide by, none is taken.
+ * Running statistics come last, and move where they are finite and some parameter was stepped.
+ *
+ * The reads wait for the device, once for each parameter: that is the price of one pass. */
+#include "train/trainer.h"
+
+#include "core/error.h"
+
+#include <math.h>
+
+typedef struct pass {
+  ac_trainer *trainer;
+  ac_local_steps *steps;
+  bool known; /* the losses are, and so is */
+  ac_window_sum sum;
+  double rate;
+} pass;
+
+static ac_status learn_losses(pass *p) {
+  ac_instance *instance = &p->trainer->instance;
+  for (int k = 0; k < instance->plan->graph->loss_count; k++)
+    AC_TRY(ac_instance_fetch_cell(instance, ac_plan_cell(instance->plan, AC_ROLE_LOSS, k, 0)));
+  AC_TRY(ac_trainer_check_losses(p->trainer));
+  p->sum = ac_trainer_window_sum(p->trainer);
+  p->known = true;
+  return AC_OK;
+}
+
+/* Whether the step of a parameter is taken, or the running statistics of one that is not trained
+ * move. */
+static ac_status decide(void *user, int parameter, bool *runs) {
+  pass *p = user;
+  ac_trainer *trainer = p->trainer;
+  ac_instance *instance = &trainer->instance;
+  const ac_cell *cell = ac_plan_cell(instance->plan, AC_ROLE_STATISTICS, parameter, 0);
+  if (!p->known) AC_TRY(learn_losses(p));
+  AC_TRY(ac_instance_fetch_cell(instance, cell));
+  const ac_measure measure = ac_trainer_measure(trainer, cell);
+  const bool trained = ac_trainer_trains(trainer, parameter);
+  *runs = measure.finite && p->sum.total.finite && p->sum.divides;
+  if (!trained) *runs &= p->steps->taken > 0;
+  p->steps->left_out += trained && !measure.finite;
+  if (!trained || !*runs) return AC_OK;
+  const double norm = sqrt(measure.squares) / p->sum.total.weight;
+  ac_trainer_set_step(trainer, parameter, p->sum.factor * ac_trainer_clip(trainer, norm), p->rate);
+  p->steps->taken++;
+  return AC_OK;
+}
+
+ac_status ac_trainer_step_locally(ac_trainer *trainer, ac_local_steps *steps) {
+  ac_instance *instance = &trainer->instance;
+  pass p = {.trainer = trainer, .steps = steps, .rate = ac_trainer_rate(trainer)};
+  *steps = (ac_local_steps){0};
+  trainer->reduced_weight = 0;
+  instance->gate = (ac_gate){decide, &p};
+  ac_status status = ac_instance_run(instance, &instance->main, true);
+  instance->gate = (ac_gate){0};
+  AC_TRY(status);
+  AC_TRY(ac_numerics_collect(instance));
+  AC_TRY(ac_instance_fetch_control(instance));
+  trainer->has_stepped = true;
+  return AC_OK;
+}
