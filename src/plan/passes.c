@@ -131,14 +131,15 @@ static void merge(pass *p) {
 
 /* The nodes of `order` with those of the phase between them. */
 static ac_status build_pass(const ac_problem *problem, const ac_nodes *order, ac_phase phase,
-                            ac_sequence *sequence) {
+                            ac_storage storage, ac_sequence *sequence) {
   pass p;
   ac_status status = make_room(&p, problem, order);
   if (status == AC_OK) {
     take_own(&p, order, phase);
     take_guests(&p, &problem->after, phase);
     merge(&p);
-    status = ac_sequence_build(sequence, problem->graph, AC_TARGET_GRADIENTS, true, &p.all, NULL);
+    status =
+        ac_sequence_build(sequence, problem->graph, AC_TARGET_GRADIENTS, storage, &p.all, NULL);
   }
   release(&p);
   return status;
@@ -146,10 +147,11 @@ static ac_status build_pass(const ac_problem *problem, const ac_nodes *order, ac
 
 ac_status ac_passes_build(const ac_problem *problem, const ac_choice *choice, ac_sequence *main,
                           ac_sequence *stepping) {
+  const ac_storage storage = {ac_problem_whole_window(problem, choice->micro_batch),
+                              choice->host_state};
   if (!choice->fused)
-    return ac_sequence_build(main, problem->graph, target_of(problem),
-                             ac_problem_whole_window(problem, choice->micro_batch), choice->order,
+    return ac_sequence_build(main, problem->graph, target_of(problem), storage, choice->order,
                              &problem->after);
-  AC_TRY(build_pass(problem, choice->order, AC_PHASE_REDUCE, main));
-  return build_pass(problem, choice->order, AC_PHASE_UPDATE, stepping);
+  AC_TRY(build_pass(problem, choice->order, AC_PHASE_REDUCE, storage, main));
+  return build_pass(problem, choice->order, AC_PHASE_UPDATE, storage, stepping);
 }
