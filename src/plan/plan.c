@@ -256,6 +256,8 @@ ac_status ac_plan_alternatives(const ac_plan *plan, ac_plan_alternative *list, i
     desc.memory = 0;
     desc.beyond_device = true;
     desc.read_ahead = 0;
+    desc.state_space = plan->info.state_space;
+    desc.host_memory = 0;
     desc.recompute = AC_RECOMPUTE_NONE;
     AC_TRY(add_alternative(plan, &desc, list, capacity, count, &most));
     desc.recompute = AC_RECOMPUTE_ALL;
