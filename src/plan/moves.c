@@ -30,11 +30,6 @@ bool ac_moves_tensor(const ac_graph *graph, const ac_tensor *tensor) {
          elements_of(graph, tensor->parameter) >= LEAST;
 }
 
-/* Rounding by chance goes by the place in the whole parameter. */
-static bool may_cut(const ac_graph *graph, const ac_node *node) {
-  return ac_op_describe(node->op)->by_element && ac_tensor_at(graph, node->out[0])->dtype == AC_F32;
-}
-
 /* ---- parts ----------------------------------------------------------------------------------- */
 
 static bool moves(const ac_graph *graph, const ac_node *node) {
@@ -48,7 +43,7 @@ static int64_t stepped_elements(const ac_graph *graph, const ac_node *node) {
 }
 
 int ac_moves_parts(const ac_graph *graph, const ac_node *node) {
-  if (!moves(graph, node) || !may_cut(graph, node)) return 1;
+  if (!moves(graph, node) || !ac_op_describe(node->op)->by_element) return 1;
   return (int)((stepped_elements(graph, node) + PART - 1) / PART);
 }
 

@@ -344,6 +344,7 @@ void ac_step_arguments(const ac_step *step, const ac_graph *graph, const ac_run_
     args->out[j] = ac_operand_of(ac_tensor_at(graph, step->out[j].tensor), run->batch);
     args->add[j] = step->write[j] != AC_OVERWRITE;
   }
+  args->first = step->part.first;
   for (int i = 0; i < AC_MAX_INPUTS && step->part.count; i++) cut_operand(&args->in[i], step->part);
   for (int j = 0; j < AC_MAX_OUTPUTS && step->part.count; j++)
     cut_operand(&args->out[j], step->part);

@@ -420,7 +420,7 @@ case_plan() {
   grep -q '"gradients": "fused"' json || die "no way of gradients in the JSON: $(cat json)"
   run plan gpt "${model[@]}" --device dry --json >json
   grep -q '"gradients": "buffer"' json || die "no way of gradients in the JSON: $(cat json)"
-  run plan gpt "${model[@]}" --width 64 --device dry --optimizer-state-in host >out
+  run plan gpt "${model[@]}" --width 64 --device dry --micro-batch 1 --recompute all --optimizer-state-in host >out
   grep -q 'KiB, on the host, of optimizer state' out || die "no word of host memory in: $(cat out)"
   grep -q '^peak .*, update$' out || die "the most is not alive in the update: $(cat out)"
   run plan gpt "${model[@]}" --width 64 --device dry --optimizer-state-in host --json >json

@@ -4,6 +4,7 @@
 #include "runs.h"
 
 #include "core/align.h"
+#include "core/error.h"
 #include "plan/plan.h"
 #include "train/trainer.h"
 
@@ -195,6 +196,82 @@ static void all_runs_go_on(void **state) {
   on_devices_of_their_own(runs_go_on);
 }
 
+/* ---- devices that fail ------------------------------------------------------------------------
+ */
+
+static const ac_backend *real;
+static ac_backend failing;
+static int left = -1; /* calls before one fails; -1: none does */
+
+static ac_status fail_in_time(void) {
+  if (left < 0 || left-- > 0) return AC_OK;
+  return ac_fail(AC_ERROR_DEVICE, "the link is broken");
+}
+static ac_status allocate_host(void *state, uint64_t bytes, ac_host_memory *memory) {
+  AC_TRY(fail_in_time());
+  return real->allocate_host(state, bytes, memory);
+}
+static ac_status move_in(void *state, void *handle, const void *data, uint64_t bytes) {
+  AC_TRY(fail_in_time());
+  return real->move_in(state, handle, data, bytes);
+}
+static ac_status move_out(void *state, const void *handle, void *data, uint64_t bytes) {
+  AC_TRY(fail_in_time());
+  return real->move_out(state, handle, data, bytes);
+}
+static ac_status order(void *state, ac_queue first, ac_queue then) {
+  AC_TRY(fail_in_time());
+  return real->order(state, first, then);
+}
+
+static void break_link(run *r) {
+  real = r->device->backend;
+  failing = *real;
+  failing.allocate_host = allocate_host;
+  failing.move_in = move_in;
+  failing.move_out = move_out;
+  failing.order = order;
+  r->device->backend = &failing;
+}
+
+/* Nothing is left of a trainer that cannot be made; one that fails within an update goes on from a
+ * state. */
+static void failures_are_survived(const char *device) {
+  const test_path path = in_folder("state");
+  const ac_plan_desc desc = {.micro_batch = BATCH, .state_space = AC_STATE_ON_HOST};
+  run straight = begin(device, desc), r = begin(device, desc);
+  for (int u = 0; u < 2; u++) step(&straight, u);
+  step(&r, 0);
+  assert_ok(ac_trainer_save_state(r.trainer, path.text, NULL, 0));
+  break_link(&r);
+  for (int calls = 0; calls < 24; calls += 5) {
+    float x[BATCH * IN] = {1}, t[BATCH * OUT] = {1};
+    assert_ok(ac_trainer_accumulate(r.trainer, BATCH, (ac_feed[]){{"x", x}, {"t", t}}, 2));
+    left = calls;
+    assert_refused(ac_trainer_update(r.trainer, NULL), AC_ERROR_DEVICE, "the link is broken");
+    assert_refused(ac_trainer_update(r.trainer, NULL), AC_ERROR_STATE, "load a state");
+    assert_ok(ac_trainer_load_state(r.trainer, path.text));
+  }
+  step(&r, 1);
+  assert_same(&straight, &r);
+  ac_trainer *none;
+  for (left = 0; left < 4; left++) {
+    const uint64_t before = ac_device_host_allocated_bytes(r.device);
+    const int calls = left;
+    assert_refused(ac_trainer_create(&none, r.plan, &described), AC_ERROR_DEVICE, "the link");
+    assert_int_equal(ac_device_host_allocated_bytes(r.device), before);
+    left = calls;
+  }
+  left = -1;
+  end(&straight);
+  end(&r);
+}
+
+static void all_failures_are_survived(void **state) {
+  (void)state;
+  on_devices_of_their_own(failures_are_survived);
+}
+
 /* ---- plans ----------------------------------------------------------------------------------- */
 
 static ac_status plan_of(ac_plan **plan, ac_device *device, ac_plan_desc desc) {
@@ -299,9 +376,9 @@ static void broken_plans_are_found(void **state) {
 int main(void) {
   setenv("ACCRUE_OWN_MEMORY", "1", 1);
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(all_leave_the_same_bits), cmocka_unit_test(all_runs_go_on),
-      cmocka_unit_test(budgets_decide),          cmocka_unit_test(what_cannot_be_is_refused),
-      cmocka_unit_test(broken_plans_are_found),
+      cmocka_unit_test(all_leave_the_same_bits),   cmocka_unit_test(all_runs_go_on),
+      cmocka_unit_test(all_failures_are_survived), cmocka_unit_test(budgets_decide),
+      cmocka_unit_test(what_cannot_be_is_refused), cmocka_unit_test(broken_plans_are_found),
   };
   return cmocka_run_group_tests_name("offload", tests, make_test_folder, remove_test_folder);
 }
