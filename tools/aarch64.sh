@@ -148,12 +148,12 @@ test_cpu() { # NAME
   test_program "$1" "$cpu" test_half
   if [[ $1 == neon ]]; then test_program "$1" "$cpu" test_products; fi
   mapfile -t families < <(emulate "$cpu" test_ops --list | grep -vxFf <(printf '%s\n' "${slow[@]}"))
-  test_program "$1" "$cpu" test_ops "${families[@]}"
+  test_program "$1" "$cpu" test_ops --devices-only "${families[@]}"
   if [[ ! $all ]]; then
     test_program "$1" "$cpu" test_ops --reduced "${slow[@]}"
     return
   fi
-  test_program "$1" "$cpu" test_ops "${slow[@]}"
+  test_program "$1" "$cpu" test_ops --devices-only "${slow[@]}"
   for program in initialisers training whole_windows batch_norm precision loss_scaling cpu_stream; do
     test_program "$1" "$cpu" "test_$program"
   done

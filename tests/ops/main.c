@@ -1,5 +1,6 @@
-/* test_ops [--list] [--reduced] [FAMILY...]: the references against each other and against
- * PyTorch's results, then every device against the references, then the devices side by side.
+/* test_ops [--list] [--reduced] [--devices-only] [FAMILY...]: the references against each other and
+ * against PyTorch's results, then every device against the references, then the devices side by
+ * side. --devices-only leaves out the first, which is the same wherever devices run.
  * ACCRUE_TEST_DEVICES restricts the devices ("cpu,opencl:0"). */
 #include "driver.h"
 
@@ -17,6 +18,8 @@ typedef struct test_state {
   const op_family *family;
   ac_device *device, *first;
 } test_state;
+
+static bool devices_only;
 
 /* A run that fails somewhere goes on, so that one report names all that is wrong. */
 static void end(void) {
@@ -104,7 +107,8 @@ static int run_family(const op_family *family, ac_device **devices, int device_c
     count++;                                                                        \
   } while (0)
   states[MOST_DEVICES] = (test_state){.family = family};
-  if (!op_reduced) ADD_TEST(test_reference, &states[MOST_DEVICES], "%s: reference", family->name);
+  if (!op_reduced && !devices_only)
+    ADD_TEST(test_reference, &states[MOST_DEVICES], "%s: reference", family->name);
   for (int d = 0; d < device_count; d++) {
     const char *id = devices[d]->info.id;
     states[d] = (test_state){family, devices[d], devices[0]};
@@ -132,6 +136,7 @@ int main(int argc, char **argv) {
   }
   for (int i = 1; i < argc; i++)
     if (strcmp(argv[i], "--reduced") == 0) op_reduced = true;
+    else if (strcmp(argv[i], "--devices-only") == 0) devices_only = true;
     else named++;
   int device_count = open_devices(devices);
   if (device_count < 0) return 1;
