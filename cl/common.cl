@@ -145,8 +145,8 @@ void rounded_store(global float *x, size_t i, float value, uint2 key, uint4 coun
 }
 #endif
 
-/* Of a parameter that is stepped, from its begin-th eight elements on; and its gradient. */
-#define WEIGHT_STREAM(begin, update) ((uint4)(begin, 0, update, 1))
+/* Of a parameter that is stepped, from its 8 x from-th element on; and its gradient. */
+#define WEIGHT_STREAM(from, update) ((uint4)(from, 0, update, 1))
 #ifdef GRADIENT_BF16
 #define gradient_t ushort
 #define gradient_load bf16_load

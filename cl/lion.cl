@@ -1,6 +1,6 @@
 /* lion: the formula of src/ops/lion.h, one work-item an element, groups of GROUP; w, if it is
  * there, becomes a copy of p. Dtypes: storage for w, float for the rest; with ROUNDED p is
- * bf16, rounded by chance with key, begin and update, and with GRADIENT_BF16 g is bf16. With
+ * bf16, rounded by chance with key, from and update, and with GRADIENT_BF16 g is bf16. With
  * EIGHT_BIT m is in blocks of 8 bits, a work-group a block, local memory a float an item. */
 
 typedef struct {
@@ -19,7 +19,7 @@ float lion_update(lion_factors a, float p, float g, float *kept) {
 
 kernel WORK_GROUP(GROUP, 1) void lion(const global gradient_t *g, global rounded_t *p,
                                       global uchar *m, global storage *w, long n, uint2 key,
-                                      uint begin, uint update, float gradient_factor, float rate,
+                                      uint from, uint update, float gradient_factor, float rate,
                                       float decay, float keep1, float take1, float take2) {
   const lion_factors a = {gradient_factor, rate, decay, keep1, take1, take2};
   local float scratch[GROUP];
@@ -34,7 +34,7 @@ kernel WORK_GROUP(GROUP, 1) void lion(const global gradient_t *g, global rounded
     if (i < n) {
       kept[k] = eight_bit_decode(m[e], 1) * scale;
       const float next = lion_update(a, rounded_load(p, i), gradient_load(g, i), &kept[k]);
-      rounded_store(p, i, next, key, WEIGHT_STREAM(begin, update));
+      rounded_store(p, i, next, key, WEIGHT_STREAM(from, update));
       if (w) store(w, i, next);
     }
   }
@@ -45,7 +45,7 @@ kernel WORK_GROUP(GROUP, 1) void lion(const global gradient_t *g, global rounded
 
 kernel WORK_GROUP(GROUP, 1) void lion(const global gradient_t *g, global rounded_t *p,
                                       global float *m, global storage *w, long n, uint2 key,
-                                      uint begin, uint update, float gradient_factor, float rate,
+                                      uint from, uint update, float gradient_factor, float rate,
                                       float decay, float keep1, float take1, float take2) {
   const lion_factors a = {gradient_factor, rate, decay, keep1, take1, take2};
   const size_t i = get_global_id(0);
@@ -53,7 +53,7 @@ kernel WORK_GROUP(GROUP, 1) void lion(const global gradient_t *g, global rounded
   float kept = m[i];
   const float result = lion_update(a, rounded_load(p, i), gradient_load(g, i), &kept);
   m[i] = kept;
-  rounded_store(p, i, result, key, WEIGHT_STREAM(begin, update));
+  rounded_store(p, i, result, key, WEIGHT_STREAM(from, update));
   if (w) store(w, i, result);
 }
 
