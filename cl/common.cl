@@ -126,8 +126,8 @@ float bf16_load(const global ushort *x, size_t i) {
 #define rounded_t ushort
 #define rounded_load bf16_load
 
-void rounded_store(global ushort *x, size_t i, float value, uint2 key, uint3 counter) {
-  const uint4 words = philox(key, (uint4)((uint)(i / 8), counter));
+void rounded_store(global ushort *x, size_t i, float value, uint2 key, uint4 counter) {
+  const uint4 words = philox(key, counter + (uint4)((uint)(i / 8), 0, 0, 0));
   const uint pair = i & 4 ? (i & 2 ? words.w : words.z) : (i & 2 ? words.y : words.x);
   const uint bits = as_uint(value), chance = i & 1 ? pair >> 16 : pair & 0xffffu;
   const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
@@ -140,13 +140,13 @@ float rounded_load(const global float *x, size_t i) {
   return x[i];
 }
 
-void rounded_store(global float *x, size_t i, float value, uint2 key, uint3 counter) {
+void rounded_store(global float *x, size_t i, float value, uint2 key, uint4 counter) {
   x[i] = value;
 }
 #endif
 
-/* Of a parameter that is stepped; and its gradient. */
-#define WEIGHT_STREAM(update) ((uint3)(0, update, 1))
+/* Of a parameter that is stepped, from its 8 x from-th element on; and its gradient. */
+#define WEIGHT_STREAM(from, update) ((uint4)(from, 0, update, 1))
 #ifdef GRADIENT_BF16
 #define gradient_t ushort
 #define gradient_load bf16_load

@@ -1,7 +1,7 @@
 /* lion: the formula of src/ops/lion.h, one work-item an element, groups of GROUP; w, if it is
  * there, becomes a copy of p. Dtypes: storage for w, float for the rest; with ROUNDED p is
- * bf16, rounded by chance with key and update, and with GRADIENT_BF16 g is bf16. With EIGHT_BIT m is
- * in blocks of 8 bits, a work-group a block, local memory a float an item. */
+ * bf16, rounded by chance with key, from and update, and with GRADIENT_BF16 g is bf16. With
+ * EIGHT_BIT m is in blocks of 8 bits, a work-group a block, local memory a float an item. */
 
 typedef struct {
   float gradient_factor, rate, decay, keep1, take1, take2;
@@ -17,10 +17,10 @@ float lion_update(lion_factors a, float p, float g, float *kept) {
 
 #ifdef EIGHT_BIT
 
-kernel WORK_GROUP(GROUP, 1) void lion(const global gradient_t *g, global rounded_t *p, global uchar *m,
-                                      global storage *w, long n, uint2 key, uint update,
-                                      float gradient_factor, float rate, float decay, float keep1,
-                                      float take1, float take2) {
+kernel WORK_GROUP(GROUP, 1) void lion(const global gradient_t *g, global rounded_t *p,
+                                      global uchar *m, global storage *w, long n, uint2 key,
+                                      uint from, uint update, float gradient_factor, float rate,
+                                      float decay, float keep1, float take1, float take2) {
   const lion_factors a = {gradient_factor, rate, decay, keep1, take1, take2};
   local float scratch[GROUP];
   float kept[EIGHT_BIT_SHARE];
@@ -34,7 +34,7 @@ kernel WORK_GROUP(GROUP, 1) void lion(const global gradient_t *g, global rounded
     if (i < n) {
       kept[k] = eight_bit_decode(m[e], 1) * scale;
       const float next = lion_update(a, rounded_load(p, i), gradient_load(g, i), &kept[k]);
-      rounded_store(p, i, next, key, WEIGHT_STREAM(update));
+      rounded_store(p, i, next, key, WEIGHT_STREAM(from, update));
       if (w) store(w, i, next);
     }
   }
@@ -43,17 +43,17 @@ kernel WORK_GROUP(GROUP, 1) void lion(const global gradient_t *g, global rounded
 
 #else
 
-kernel WORK_GROUP(GROUP, 1) void lion(const global gradient_t *g, global rounded_t *p, global float *m,
-                                      global storage *w, long n, uint2 key, uint update,
-                                      float gradient_factor, float rate, float decay, float keep1,
-                                      float take1, float take2) {
+kernel WORK_GROUP(GROUP, 1) void lion(const global gradient_t *g, global rounded_t *p,
+                                      global float *m, global storage *w, long n, uint2 key,
+                                      uint from, uint update, float gradient_factor, float rate,
+                                      float decay, float keep1, float take1, float take2) {
   const lion_factors a = {gradient_factor, rate, decay, keep1, take1, take2};
   const size_t i = get_global_id(0);
   if (i >= n) return;
   float kept = m[i];
   const float result = lion_update(a, rounded_load(p, i), gradient_load(g, i), &kept);
   m[i] = kept;
-  rounded_store(p, i, result, key, WEIGHT_STREAM(update));
+  rounded_store(p, i, result, key, WEIGHT_STREAM(from, update));
   if (w) store(w, i, result);
 }
 

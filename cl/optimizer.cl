@@ -6,7 +6,7 @@
  * adamw and sgd: the formulas of src/ops/optimizer.h, one work-item an element, groups of GROUP;
  * w, if it is there, becomes a copy of p. Dtypes: storage for w, float for the rest; with EIGHT_BIT
  * what is kept is in blocks of 8 bits, a work-group a block; with ROUNDED p is bf16, rounded by
- * chance with key and update, and with GRADIENT_BF16 g is bf16. */
+ * chance with key, from and update, and with GRADIENT_BF16 g is bf16. */
 
 void write_statistics(float sum, int bad, local float *scratch, local int *flags,
                       global float *to) {
@@ -89,9 +89,9 @@ float sgd_update(sgd_factors a, float p, float g, float *kept) {
 /* A work-group a block. */
 kernel WORK_GROUP(GROUP, 1) void adamw(const global gradient_t *g, global rounded_t *p,
                                        global uchar *m, global uchar *v, global storage *w, long n,
-                                       uint2 key, uint update, float gradient_factor, float decay,
-                                       float take1, float take2, float step, float sqrt_correction2,
-                                       float epsilon) {
+                                       uint2 key, uint from, uint update, float gradient_factor,
+                                       float decay, float take1, float take2, float step,
+                                       float sqrt_correction2, float epsilon) {
   ADAMW_FACTORS;
   local float scratch[GROUP];
   float mean[EIGHT_BIT_SHARE], square[EIGHT_BIT_SHARE];
@@ -108,7 +108,7 @@ kernel WORK_GROUP(GROUP, 1) void adamw(const global gradient_t *g, global rounde
       square[k] = eight_bit_decode(v[e], 0) * scale2;
       const float next =
           adamw_update(a, rounded_load(p, i), gradient_load(g, i), &mean[k], &square[k]);
-      rounded_store(p, i, next, key, WEIGHT_STREAM(update));
+      rounded_store(p, i, next, key, WEIGHT_STREAM(from, update));
       if (w) store(w, i, next);
     }
   }
@@ -118,7 +118,7 @@ kernel WORK_GROUP(GROUP, 1) void adamw(const global gradient_t *g, global rounde
 
 kernel WORK_GROUP(GROUP, 1) void sgd(const global gradient_t *g, global rounded_t *p,
                                      global uchar *momentum, global storage *w, long n, uint2 key,
-                                     uint update, float gradient_factor, float rate,
+                                     uint from, uint update, float gradient_factor, float rate,
                                      float weight_decay, float keep, int nesterov, int first) {
   SGD_FACTORS;
   local float scratch[GROUP];
@@ -133,7 +133,7 @@ kernel WORK_GROUP(GROUP, 1) void sgd(const global gradient_t *g, global rounded_
     if (i < n) {
       kept[k] = eight_bit_decode(momentum[e], 1) * scale;
       const float next = sgd_update(a, rounded_load(p, i), gradient_load(g, i), &kept[k]);
-      rounded_store(p, i, next, key, WEIGHT_STREAM(update));
+      rounded_store(p, i, next, key, WEIGHT_STREAM(from, update));
       if (w) store(w, i, next);
     }
   }
@@ -144,9 +144,9 @@ kernel WORK_GROUP(GROUP, 1) void sgd(const global gradient_t *g, global rounded_
 
 kernel WORK_GROUP(GROUP, 1) void adamw(const global gradient_t *g, global rounded_t *p,
                                        global float *m, global float *v, global storage *w, long n,
-                                       uint2 key, uint update, float gradient_factor, float decay,
-                                       float take1, float take2, float step, float sqrt_correction2,
-                                       float epsilon) {
+                                       uint2 key, uint from, uint update, float gradient_factor,
+                                       float decay, float take1, float take2, float step,
+                                       float sqrt_correction2, float epsilon) {
   ADAMW_FACTORS;
   const size_t i = get_global_id(0);
   if (i >= n) return;
@@ -154,13 +154,13 @@ kernel WORK_GROUP(GROUP, 1) void adamw(const global gradient_t *g, global rounde
   const float result = adamw_update(a, rounded_load(p, i), gradient_load(g, i), &mean, &square);
   m[i] = mean;
   v[i] = square;
-  rounded_store(p, i, result, key, WEIGHT_STREAM(update));
+  rounded_store(p, i, result, key, WEIGHT_STREAM(from, update));
   if (w) store(w, i, result);
 }
 
 kernel WORK_GROUP(GROUP, 1) void sgd(const global gradient_t *g, global rounded_t *p,
                                      global float *momentum, global storage *w, long n, uint2 key,
-                                     uint update, float gradient_factor, float rate,
+                                     uint from, uint update, float gradient_factor, float rate,
                                      float weight_decay, float keep, int nesterov, int first) {
   SGD_FACTORS;
   const size_t i = get_global_id(0);
@@ -168,7 +168,7 @@ kernel WORK_GROUP(GROUP, 1) void sgd(const global gradient_t *g, global rounded_
   float kept = momentum ? momentum[i] : 0;
   const float result = sgd_update(a, rounded_load(p, i), gradient_load(g, i), momentum ? &kept : 0);
   if (momentum) momentum[i] = kept;
-  rounded_store(p, i, result, key, WEIGHT_STREAM(update));
+  rounded_store(p, i, result, key, WEIGHT_STREAM(from, update));
   if (w) store(w, i, result);
 }
 

@@ -2,10 +2,10 @@
  * and stream. One work-item an element, groups of GROUP. Dtypes: storage for x. */
 
 kernel WORK_GROUP(GROUP, 1) void rounded_sum(const global storage *x, global rounded_t *y, long n,
-                                             int add, uint2 key, uint update, uint sample,
-                                             uint stream) {
+                                             int add, uint2 key, uint from, uint update,
+                                             uint sample, uint stream) {
   const size_t i = get_global_id(0);
   if (i >= n) return;
   const float value = add ? rounded_load(y, i) + load(x, i) : load(x, i);
-  rounded_store(y, i, value, key, (uint3)(sample, update, stream));
+  rounded_store(y, i, value, key, (uint4)(from, sample, update, stream));
 }

@@ -30,6 +30,7 @@ typedef struct ac_device_info {
   uint32_t alignment;      /* of every tensor, in bytes */
   uint32_t compute_units;  /* threads on a CPU */
   bool gpu;                /* hardware apart from the host: what "auto" prefers */
+  bool own_memory;         /* its memory is not the host's */
   bool half_arithmetic; /* native half arithmetic (cl_khr_fp16, AVX512-FP16); storage needs none */
   bool bf16_arithmetic; /* products of bf16 by instructions made for them, faster than in f32 */
 } ac_device_info;
@@ -60,6 +61,9 @@ AC_API const ac_device_info *ac_device_get_info(const ac_device *device);
 AC_API uint64_t ac_device_allocated_bytes(const ac_device *device);
 AC_API uint64_t ac_device_peak_bytes(const ac_device *device);
 AC_API void ac_device_reset_peak(ac_device *device);
+/* The same of host memory from which the device takes what plans keep there. May still change. */
+AC_API uint64_t ac_device_host_allocated_bytes(const ac_device *device);
+AC_API uint64_t ac_device_host_peak_bytes(const ac_device *device);
 
 /* Device memory objects (buffers and sub-buffers) made since the device was opened: constant while
  * a trainer runs. May still change. */

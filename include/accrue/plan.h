@@ -67,6 +67,18 @@ typedef enum ac_optimizer_kind {
   AC_OPTIMIZER_COUNT
 } ac_optimizer_kind;
 
+/* Where what the optimizer keeps is, on a device with memory of its own
+ * (ac_device_info.own_memory). In host memory: what it keeps for parameters of at least 4096
+ * elements. While an update steps one parameter, or a part of a large one, the next one's state is
+ * on its way to the device and the last one's on its way back, beside what the device computes.
+ * Both ways leave the same bits. May still change. */
+typedef enum ac_state_space {
+  AC_STATE_SPACE_AUTO = 0, /* in host memory where `memory` leaves nothing faster and host_memory
+                              has room for it */
+  AC_STATE_ON_DEVICE,
+  AC_STATE_ON_HOST
+} ac_state_space;
+
 /* How what the optimizer keeps is stored. 8 bits: in blocks of 256 elements with a scale each, by
  * dynamic quantisation (arXiv 2110.02861), read, stepped and written in one pass. The step itself
  * is f32 and rounding is to nearest, so same seed = same bits holds; results are others than with
@@ -154,6 +166,9 @@ typedef struct ac_plan_desc {
    * NULL: embeddings, whose rows are met rarely; "": none. Those of fewer than 4096 elements keep
    * it in any case. */
   const char *state_f32;
+  ac_state_space state_space;
+  uint64_t host_memory; /* bytes of host memory that optimizer state may take, apart from `memory`;
+                           0: none, with AC_STATE_ON_HOST what it needs */
   ac_loss_means
       loss_means; /* of graphs with several losses (ac_graph_add_loss). May still change. */
   int read_ahead; /* whole batches that ac_fit's threads read before they are needed; 0: each
@@ -198,7 +213,10 @@ typedef struct ac_plan_info {
   int64_t update_steps;    /* and of what ends a window: reduce and update, which is the second pass
                               if fused. May still change. */
   ac_gradients gradients;  /* the way taken, never AUTO. May still change. */
-  uint64_t budget_bytes;   /* 0: none was given */
+  ac_state_space state_space; /* the way taken, on the device or on the host. May still change. */
+  uint64_t host_bytes;   /* of host memory, for optimizer state: what a trainer allocates there,
+                            to the byte, beside what is read ahead. May still change. */
+  uint64_t budget_bytes; /* 0: none was given */
   ac_plan_bytes bytes;
   uint64_t live_bytes;    /* lower bound of the arena: the largest sum of bytes alive at once. May
                              still change. */

@@ -3,8 +3,8 @@
  *
  * Calls on one state come from one thread. Work is queued in order: `run`, `upload`, `zero` and
  * `copy` may return before the work is done, but what they were handed on the host may be reused at
- * once; `download` and `finish` wait. No call but open, allocate, view and prepare may allocate
- * memory, on the host or on the device. */
+ * once; `download` and `finish` wait, `finish` for all queues. No call but open, allocate, view and
+ * prepare may allocate memory, on the host or on the device. */
 #ifndef AC_BACKEND_BACKEND_H
 #define AC_BACKEND_BACKEND_H
 
@@ -13,6 +13,21 @@
 #include "ops/arguments.h"
 
 enum { AC_BACKEND_VERSION = 1 };
+
+/* What runs beside each other, each in the order of the calls. */
+typedef enum ac_queue {
+  AC_QUEUE_RUN, /* everything but: */
+  AC_QUEUE_IN,  /* move_in */
+  AC_QUEUE_OUT, /* move_out */
+  AC_QUEUE_COUNT
+} ac_queue;
+
+/* Host memory that moves to and from a device while it computes. */
+typedef struct ac_host_memory {
+  void *data;
+  uint64_t bytes;
+  void *owner; /* the backend's */
+} ac_host_memory;
 
 typedef struct ac_backend {
   uint32_t version;
@@ -44,6 +59,15 @@ typedef struct ac_backend {
                         uint64_t bytes);
   ac_status (*zero)(void *state, void *handle, uint64_t bytes);
   ac_status (*copy)(void *state, void *destination, const void *source, uint64_t bytes);
+
+  /* Of a device with memory of its own (info.own_memory): host memory of this size, and moving it
+   * to a view and back. Nothing waits for anything in another queue but where `order` says so: what
+   * is queued in `then` from now on waits for all that is queued in `first`. */
+  ac_status (*allocate_host)(void *state, uint64_t bytes, ac_host_memory *memory);
+  void (*release_host)(void *state, ac_host_memory *memory);
+  ac_status (*move_in)(void *state, void *handle, const void *data, uint64_t bytes);
+  ac_status (*move_out)(void *state, const void *handle, void *data, uint64_t bytes);
+  ac_status (*order)(void *state, ac_queue first, ac_queue then);
 
   /* Whether the op runs here with operands of these dtypes (handles unset). */
   bool (*supports)(void *state, const ac_op_args *args);

@@ -166,6 +166,20 @@ void ac_device_release(ac_device *device, void *chunk, uint64_t bytes) {
   device->allocated -= bytes;
 }
 
+ac_status ac_device_allocate_host(ac_device *device, uint64_t bytes, ac_host_memory *memory) {
+  AC_TRY(device->backend->allocate_host(device->state, bytes, memory));
+  device->host_allocated += bytes;
+  if (device->host_allocated > device->host_peak) device->host_peak = device->host_allocated;
+  return AC_OK;
+}
+
+void ac_device_release_host(ac_device *device, ac_host_memory *memory) {
+  if (!memory->data) return;
+  device->host_allocated -= memory->bytes;
+  device->backend->release_host(device->state, memory);
+  *memory = (ac_host_memory){0};
+}
+
 uint64_t ac_device_allocated_bytes(const ac_device *device) {
   return device ? device->allocated : 0;
 }
@@ -173,7 +187,15 @@ uint64_t ac_device_peak_bytes(const ac_device *device) {
   return device ? device->peak : 0;
 }
 void ac_device_reset_peak(ac_device *device) {
-  if (device) device->peak = device->allocated;
+  if (!device) return;
+  device->peak = device->allocated;
+  device->host_peak = device->host_allocated;
+}
+uint64_t ac_device_host_allocated_bytes(const ac_device *device) {
+  return device ? device->host_allocated : 0;
+}
+uint64_t ac_device_host_peak_bytes(const ac_device *device) {
+  return device ? device->host_peak : 0;
 }
 uint64_t ac_device_object_count(const ac_device *device) {
   return !device ? 0 : device->backend->objects(device->state);

@@ -9,6 +9,7 @@ struct ac_device {
   void *state;
   ac_device_info info;
   uint64_t allocated, peak; /* bytes in chunks */
+  uint64_t host_allocated, host_peak;
   ac_log_callback log;
   void *log_user;
   /* A slot for whoever plans for the device: freed with it. NULL: empty. */
@@ -19,6 +20,9 @@ struct ac_device {
 /* Through these so that the account is right. */
 ac_status ac_device_allocate(ac_device *device, uint64_t bytes, void **chunk);
 void ac_device_release(ac_device *device, void *chunk, uint64_t bytes);
+/* Of host memory, where the device has memory of its own. */
+ac_status ac_device_allocate_host(ac_device *device, uint64_t bytes, ac_host_memory *memory);
+void ac_device_release_host(ac_device *device, ac_host_memory *memory);
 
 void ac_device_log(const ac_device *device, ac_log_level level, const char *format, ...);
 

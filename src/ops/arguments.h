@@ -58,6 +58,7 @@ typedef struct ac_op_args {
   /* Of a parameter's step, and of what adds to its gradient: the hash of its name, which keys the
    * numbers that round by chance. */
   uint64_t name_hash;
+  int64_t first; /* of a part of a parameter: its first element, a multiple of 8 */
 } ac_op_args;
 
 /* The factor of the gradient of this op's loss. */

@@ -59,6 +59,8 @@ typedef struct ac_op_desc {
   bool couples_samples;
   /* Its results are values of its inputs as they are stored, moved or picked out. */
   bool moves;
+  /* What it does to one element of its operands has to do with no other: it may run in parts. */
+  bool by_element;
   ac_phase phase;
   bool backward; /* of AC_PHASE_MICRO_BATCH: only differentiation appends it */
   ac_op_bound bound;

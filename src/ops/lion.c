@@ -6,6 +6,7 @@
 static const ac_lion_attributes example = {1, 1e-4f, 0.1f, 0.9f, 0.99f};
 
 const ac_op_desc ac_op_desc_lion = {
+    .by_element = true,
     .phase = AC_PHASE_UPDATE,
     .by_window = true,
     .flops_per_element = 10,

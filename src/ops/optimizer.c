@@ -221,6 +221,7 @@ const ac_op_desc ac_op_desc_gradient_statistics = {
     .sample = {{"p"}, {"2"}, &unscaled},
 };
 const ac_op_desc ac_op_desc_adamw = {
+    .by_element = true,
     .phase = AC_PHASE_UPDATE,
     .by_window = true,
     .flops_per_element = 14,
@@ -228,6 +229,7 @@ const ac_op_desc ac_op_desc_adamw = {
     .sample = {{"p"}, {"p", "p", "p"}, &adamw_example},
 };
 const ac_op_desc ac_op_desc_sgd = {
+    .by_element = true,
     .phase = AC_PHASE_UPDATE,
     .by_window = true,
     .flops_per_element = 6,

@@ -4,6 +4,8 @@
  *   parameters, working copies | gradients, pooled statistics | optimizer state |
  *   control: loss sums, gradients' statistics | counts | inputs       and inputs again, on the host
  *
+ * Optimizer state that moves is on the host instead.
+ *
  * The control block is one range, so that one read-back brings all of it to the host. */
 #include "plan/plan.h"
 
@@ -136,17 +138,33 @@ static ac_status place(const ac_problem *problem, ac_address_space *space, ac_ce
   return AC_OK;
 }
 
-ac_status ac_cells_place(const ac_problem *problem, int64_t micro_batch, uint64_t counters,
-                         ac_address_space *space, ac_cell *cells, ac_control_block *control,
-                         ac_plan_bytes *bytes) {
-  bool whole = ac_problem_whole_window(problem, micro_batch);
+static bool may_move(const ac_problem *problem, const ac_cell *cell) {
+  return cell->tensor >= 0 &&
+         ac_moves_tensor(problem->graph, ac_tensor_at(problem->graph, cell->tensor));
+}
+
+uint64_t ac_cells_host_bytes(const ac_problem *problem) {
+  uint64_t bytes = 0;
+  for (int i = 0; i < problem->cell_count; i++) {
+    ac_cell cell = problem->cells[i];
+    if (!may_move(problem, &cell)) continue;
+    set_size(&cell, 1, 0);
+    bytes += cell.bytes;
+  }
+  return bytes;
+}
+
+ac_status ac_cells_place(const ac_problem *problem, const ac_placing *how, ac_address_space *space,
+                         ac_cell *cells, ac_control_block *control, ac_plan_bytes *bytes) {
+  bool whole = ac_problem_whole_window(problem, how->micro_batch);
   uint64_t used = 0;
   *control = (ac_control_block){0};
   for (int i = 0; i < problem->cell_count; i++) {
     ac_cell cell = problem->cells[i];
     uint64_t begin = space->end;
-    set_size(&cell, micro_batch, counters);
+    set_size(&cell, how->micro_batch, how->counters);
     if (cell.role == AC_ROLE_GRADIENT && whole) cell.space = AC_SPACE_ARENA;
+    if (how->host_state && may_move(problem, &cell)) cell.space = AC_SPACE_HOST;
     if (cell.space == AC_SPACE_DEVICE) AC_TRY(place(problem, space, &cell, control, &used));
     *class_of(bytes, cell.role) += space->end - begin;
     if (cells) cells[i] = cell;
@@ -159,7 +177,8 @@ ac_status ac_cells_place(const ac_problem *problem, int64_t micro_batch, uint64_
 const ac_cell *ac_plan_cell(const ac_plan *plan, ac_role role, int owner, int state) {
   for (int i = 0; i < plan->cell_count; i++) {
     const ac_cell *cell = &plan->cells[i];
-    if (cell->role != role || cell->owner != owner || cell->space == AC_SPACE_HOST) continue;
+    if (cell->role != role || cell->owner != owner) continue;
+    if (role == AC_ROLE_INPUT && cell->space == AC_SPACE_HOST) continue;
     if (cell->tensor < 0 || ac_tensor_at(plan->graph, cell->tensor)->state == state) return cell;
   }
   return NULL;

@@ -7,9 +7,11 @@
  *     of these parameters once, and no other; each step stands in the phase of its node; fused, a
  *     gradient is final when it is measured and when its parameter is stepped, and nothing reads
  *     the parameter or its working copy afterwards; locally it is measured before, too, all losses
- *     are known, and what follows no gradient moves behind all that does; folded,
- *     it is final when it becomes part of its own parameter's state, once a micro-batch, which
- *     nothing else in there touches;
+ *     are known, and what follows no gradient moves behind all that does; folded, it is final when
+ *     it becomes part of its own parameter's state, once a micro-batch, which nothing else in there
+ *     touches;
+ *   - state that moves is in host memory, and steps find it in values as large as their parts,
+ *     alive from the step before to the one behind; parts follow one another to the last element;
  *   - what persists does not overlap, and values lie behind it, within the plan's bytes; those that
  *     are alive at the same step do not overlap; none straddles two chunks; one that lives in
  *     another's memory has that other alive as long.
@@ -161,7 +163,7 @@ static ac_status check_places(const ac_plan *plan, const ac_sequence *sequence) 
   if (!settled) return ac_fail(AC_ERROR_MEMORY, "no memory to check a plan");
   for (int i = 0; i < ac_sequence_end(sequence) && status == AC_OK; i++) {
     const ac_step *step = &sequence->steps[i];
-    status = check_touch(plan, step, settled);
+    if (!step->part.first) status = check_touch(plan, step, settled);
     if (ac_node_at(plan->graph, step->node)->phase != AC_PHASE_MICRO_BATCH)
       settle(plan, step, settled);
   }
@@ -265,19 +267,68 @@ static int stepped_parameter(const ac_plan *plan, const ac_step *step) {
   return stands_for_gradient(plan, from, to->parameter) ? to->parameter : -1;
 }
 
+/* Whether a step goes on where the one before has ended, *next, which it moves on; 0: at the
+ * parameter's end. */
+static bool goes_on(const ac_plan *plan, const ac_step *step, int parameter, int64_t *next) {
+  const ac_graph *graph = plan->graph;
+  const ac_part *part = &step->part;
+  const int64_t all = ac_shape_count(&ac_tensor_at(graph, graph->parameters[parameter])->shape);
+  if (part->first != *next || part->count < 0 || part->first + part->count > all) return false;
+  *next = part->count ? (part->first + part->count) % all : 0;
+  return part->count || !part->first;
+}
+
 ac_status ac_plan_check_update(const ac_plan *plan, int *stepped) {
   const ac_graph *graph = plan->graph;
   const ac_sequence *sequence = ac_plan_is_fused(plan) ? &plan->stepping : &plan->main;
   const int first = ac_plan_keeps_gradients(plan) ? sequence->begin[AC_PHASE_UPDATE] : 0;
+  int64_t next = 0;
   memset(stepped, 0, (size_t)graph->parameter_count * sizeof *stepped);
   for (int i = first; i < sequence->step_count; i++) {
     int parameter = stepped_parameter(plan, &sequence->steps[i]);
-    if (parameter >= 0) stepped[parameter]++;
+    if (parameter < 0) continue;
+    if (!goes_on(plan, &sequence->steps[i], parameter, &next))
+      return broken(plan, &sequence->steps[i], "would leave out a part of its parameter");
+    stepped[parameter] += next == 0;
   }
   for (int i = 0; i < graph->parameter_count && plan->problem.desc.purpose == AC_TRAIN; i++)
     if (stepped[i] != (plan->problem.parameters[i].gradient >= 0))
       return ac_fail(AC_ERROR_INTERNAL, "an update would step \"%s\" %d times",
                      ac_tensor_at(graph, graph->parameters[i])->name, stepped[i]);
+  return AC_OK;
+}
+
+/* ---- what moves ---------------------------------------------------------------------------- */
+
+/* Of one operand of a step between two that move too. */
+static ac_status check_moved(const ac_plan *plan, const ac_sequence *sequence, const ac_step *step,
+                             ac_slot slot, int first, int last) {
+  const ac_tensor *tensor = ac_tensor_at(plan->graph, slot.tensor);
+  const int64_t part = ac_moves_range(tensor->dtype, step->part).count;
+  const ac_cell *cell = ac_plan_cell(plan, AC_ROLE_STATE, tensor->parameter, tensor->state);
+  if (!cell || (cell->space == AC_SPACE_HOST) != (slot.value >= 0))
+    return broken(plan, step, "would not find what is kept for its parameter");
+  if (slot.value < 0) return AC_OK;
+  const ac_value *value = &sequence->values[slot.value];
+  const uint64_t bytes = (uint64_t)(part ? part : cell->count) * ac_dtype_bytes(cell->dtype);
+  if (value->shares != slot.value || value->bytes < bytes)
+    return broken(plan, step, "would move more than there is room for");
+  if (value->first <= first && value->last >= last) return AC_OK;
+  return broken(plan, step, "would find that other values are where its state moves");
+}
+
+static ac_status check_moves(const ac_plan *plan, const ac_sequence *sequence) {
+  int before = -1;
+  for (int i = 0; i < sequence->step_count; i++) {
+    const ac_step *step = &sequence->steps[i];
+    const int next = ac_moves_next(sequence, i);
+    const int first = ac_sequence_point(sequence, before < 0 ? i : before);
+    const int last = ac_sequence_point(sequence, next < 0 ? i : next);
+    for (int j = 0; j < AC_MAX_OUTPUTS; j++)
+      if (step->out[j].tensor >= 0 && role_of(plan, step->out[j].tensor) == AC_ROLE_STATE)
+        AC_TRY(check_moved(plan, sequence, step, step->out[j], first, last));
+    if (step->moves) before = i;
+  }
   return AC_OK;
 }
 
@@ -389,6 +440,8 @@ ac_status ac_plan_check(const ac_plan *plan) {
   if (status == AC_OK) status = check_all_phases(plan);
   if (status == AC_OK) status = check_guests(plan, summed);
   if (status == AC_OK) status = ac_plan_check_update(plan, stepped);
+  if (status == AC_OK) status = check_moves(plan, &plan->main);
+  if (status == AC_OK) status = check_moves(plan, &plan->stepping);
   if (status == AC_OK) status = check_memory(plan);
   free(ran);
   free(summed);

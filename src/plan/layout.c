@@ -141,13 +141,13 @@ static uint64_t largest_sum(const int64_t *change, int steps) {
 /* Values' beginnings and ends as changes of running sums: linear in steps and values. */
 ac_status ac_layout_bound(const ac_sequence *sequence, const ac_graph *graph,
                           ac_layout_sums *sums) {
-  int last_point = ac_sequence_end(sequence);
+  int last_point = ac_sequence_last_point(sequence);
   size_t points = (size_t)last_point + 2;
   int64_t *change = calloc(3 * points, sizeof *change);
   if (!change) return ac_fail(AC_ERROR_MEMORY, "no memory to add up what is alive");
   for (int i = 0; i < sequence->value_count; i++) {
     const ac_value *value = &sequence->values[i];
-    bool tensor = value->tensor >= 0;
+    bool tensor = value->tensor >= 0 && ac_tensor_at(graph, value->tensor)->role != AC_ROLE_STATE;
     bool gradient = tensor && ac_tensor_at(graph, value->tensor)->role == AC_ROLE_GRADIENT;
     int kinds = gradient ? 2 : tensor ? 3 : 1;
     for (int k = 0; k < kinds; k++) {

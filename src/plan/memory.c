@@ -50,7 +50,7 @@ ac_status ac_memory_evaluation(const ac_problem *problem, int64_t micro_batch, u
   ac_sequence sequence = {0};
   *bytes = 0;
   if (problem->desc.purpose != AC_TRAIN) return AC_OK;
-  ac_status status = ac_sequence_build(&sequence, problem->graph, AC_TARGET_LOSS, false,
+  ac_status status = ac_sequence_build(&sequence, problem->graph, AC_TARGET_LOSS, (ac_storage){0},
                                        &problem->evaluation, NULL);
   if (status == AC_OK) status = arena_bound(problem, micro_batch, &sequence, 0, bytes);
   ac_sequence_free(&sequence);
@@ -63,8 +63,8 @@ static ac_status total_bound(const ac_problem *problem, int64_t micro_batch, ac_
   ac_control_block control;
   ac_plan_bytes classes = {0};
   uint64_t arena, second;
-  AC_TRY(ac_cells_place(problem, micro_batch, counter_bytes(&space, main), &space, NULL, &control,
-                        &classes));
+  const ac_placing how = {micro_batch, counter_bytes(&space, main), main->host_state};
+  AC_TRY(ac_cells_place(problem, &how, &space, NULL, &control, &classes));
   AC_TRY(arena_bound(problem, micro_batch, main, after_workspace(problem, main), &arena));
   AC_TRY(arena_bound(problem, micro_batch, stepping, 0, &second));
   arena = larger(larger(arena, second), evaluation);
@@ -111,8 +111,8 @@ static ac_status lay_memory(ac_plan *plan) {
   ac_control_block control;
   arena main, stepping, evaluation = {0};
   *bytes = (ac_plan_bytes){0};
-  AC_TRY(ac_cells_place(problem, micro_batch, counter_bytes(&space, &plan->main), &space,
-                        plan->cells, &control, bytes));
+  const ac_placing how = {micro_batch, counter_bytes(&space, &plan->main), plan->main.host_state};
+  AC_TRY(ac_cells_place(problem, &how, &space, plan->cells, &control, bytes));
   plan->control = control.address;
   plan->control_bytes = control.bytes;
   AC_TRY(lay_arena(problem, micro_batch, &space, &plan->main, after_workspace(problem, &plan->main),
@@ -140,7 +140,7 @@ static ac_status lay_sequences(ac_plan *plan, const ac_choice *choice) {
   ac_sequence_free(&plan->stepping);
   AC_TRY(ac_passes_build(problem, choice, &plan->main, &plan->stepping));
   if (problem->desc.purpose != AC_TRAIN || plan->evaluation.steps) return AC_OK;
-  return ac_sequence_build(&plan->evaluation, plan->graph, AC_TARGET_LOSS, false,
+  return ac_sequence_build(&plan->evaluation, plan->graph, AC_TARGET_LOSS, (ac_storage){0},
                            &problem->evaluation, NULL);
 }
 

@@ -169,7 +169,7 @@ static void merge(pass *p) {
 /* The nodes of `order` with those of the phases between them. Folded, what ends a window stands
  * behind them all; otherwise the pass is the whole window. */
 static ac_status build_pass(const ac_problem *problem, const ac_nodes *order, int phases,
-                            ac_sequence *sequence) {
+                            ac_storage storage, ac_sequence *sequence) {
   const bool folds = phases == FOLDS;
   pass p;
   ac_status status = make_room(&p, problem, order, phases);
@@ -177,7 +177,7 @@ static ac_status build_pass(const ac_problem *problem, const ac_nodes *order, in
     take_own(&p, order);
     take_guests(&p, folds ? &problem->folds : &problem->after);
     merge(&p);
-    status = ac_sequence_build(sequence, problem->graph, AC_TARGET_GRADIENTS, !folds, &p.all,
+    status = ac_sequence_build(sequence, problem->graph, AC_TARGET_GRADIENTS, storage, &p.all,
                                folds ? &problem->after : NULL);
   }
   release(&p);
@@ -187,17 +187,18 @@ static ac_status build_pass(const ac_problem *problem, const ac_nodes *order, in
 ac_status ac_passes_build(const ac_problem *problem, const ac_choice *choice, ac_sequence *main,
                           ac_sequence *stepping) {
   const ac_nodes *order = choice->order;
+  const ac_storage storage = {ac_problem_whole_window(problem, choice->micro_batch),
+                              choice->host_state};
   switch (choice->gradients) {
   case AC_GRADIENTS_FOLDED:
-    return build_pass(problem, order, FOLDS, main);
+    return build_pass(problem, order, FOLDS, storage, main);
   case AC_GRADIENTS_FUSED_LOCAL:
-    return build_pass(problem, order, MEASURES | STEPS, main);
+    return build_pass(problem, order, MEASURES | STEPS, storage, main);
   case AC_GRADIENTS_FUSED:
-    AC_TRY(build_pass(problem, order, MEASURES, main));
-    return build_pass(problem, order, STEPS, stepping);
+    AC_TRY(build_pass(problem, order, MEASURES, storage, main));
+    return build_pass(problem, order, STEPS, storage, stepping);
   default:
-    return ac_sequence_build(main, problem->graph, target_of(problem),
-                             ac_problem_whole_window(problem, choice->micro_batch), order,
+    return ac_sequence_build(main, problem->graph, target_of(problem), storage, order,
                              &problem->after);
   }
 }

@@ -59,6 +59,13 @@ ac_status ac_plan_check_desc(const ac_plan_desc *desc) {
                    (int)desc->optimizer_state);
   if (desc->optimizer_state == AC_STATE_8BIT && desc->optimizer > AC_LION)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: only AdamW, SGD and Lion keep their state in 8 bits");
+  if ((unsigned)desc->state_space > AC_STATE_ON_HOST)
+    return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown place of optimizer state %d",
+                   (int)desc->state_space);
+  if (desc->state_space == AC_STATE_ON_DEVICE && desc->host_memory)
+    return ac_fail(
+        AC_ERROR_ARGUMENT,
+        "plan: a budget of host memory has no meaning with optimizer state on the device");
   if ((unsigned)desc->weights > AC_WEIGHTS_BF16)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown storage of weights %d", (int)desc->weights);
   if ((unsigned)desc->gradient_storage > AC_GRADIENT_BF16)
@@ -101,6 +108,8 @@ static void fill_info(ac_plan *plan) {
   info->accumulation_steps = (info->batch + info->micro_batch - 1) / info->micro_batch;
   info->steps = ac_sequence_end(&plan->main);
   info->update_steps = plan->main.step_count - info->steps + plan->stepping.step_count;
+  info->state_space = plan->main.host_state ? AC_STATE_ON_HOST : AC_STATE_ON_DEVICE;
+  info->host_bytes = plan->main.host_state ? plan->problem.host_bytes : 0;
   info->budget_bytes = plan->problem.desc.memory;
   for (int i = 0; i < plan->cell_count; i++)
     if (plan->cells[i].role == AC_ROLE_WORKING) info->working_bytes += plan->cells[i].bytes;
@@ -185,7 +194,8 @@ static void add_live(const ac_plan *plan, const ac_sequence *sequence, int point
     const ac_value *value = &sequence->values[i];
     if (value->first > point || value->last < point) continue;
     result->live_bytes += value->bytes;
-    if (value->tensor < 0) result->workspace_bytes += value->bytes;
+    if (value->tensor < 0 || ac_tensor_at(plan->graph, value->tensor)->role == AC_ROLE_STATE)
+      result->workspace_bytes += value->bytes;
     else if (ac_tensor_at(plan->graph, value->tensor)->role == AC_ROLE_GRADIENT)
       result->gradient_bytes += value->bytes;
   }
@@ -205,7 +215,7 @@ ac_status ac_plan_get_step(const ac_plan *plan, int64_t index, ac_plan_step *res
   if (index < 0 || index >= all)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: step %lld of %d", (long long)index, all);
   const ac_sequence *sequence = index < first ? &plan->main : &plan->stepping;
-  const int at = (int)(index < first ? index : index - first), end = ac_sequence_end(sequence);
+  const int at = (int)(index < first ? index : index - first);
   const ac_step *step = &sequence->steps[at];
   const ac_node *node = ac_node_at(plan->graph, step->node);
   ac_cost cost = step_cost(plan, step);
@@ -219,7 +229,7 @@ ac_status ac_plan_get_step(const ac_plan *plan, int64_t index, ac_plan_step *res
                            .bytes = cost.bytes};
   list_dtypes(plan->graph, node->in, AC_MAX_INPUTS, result->input, &result->inputs);
   list_dtypes(plan->graph, node->out, AC_MAX_OUTPUTS, result->output, &result->outputs);
-  add_live(plan, sequence, at < end ? at : end, result);
+  add_live(plan, sequence, ac_sequence_point(sequence, at), result);
   return AC_OK;
 }
 
@@ -266,6 +276,8 @@ ac_status ac_plan_alternatives(const ac_plan *plan, ac_plan_alternative *list, i
     desc.memory = 0;
     desc.beyond_device = true;
     desc.read_ahead = 0;
+    desc.state_space = plan->info.state_space;
+    desc.host_memory = 0;
     desc.recompute = AC_RECOMPUTE_NONE;
     AC_TRY(add_alternative(plan, &desc, list, capacity, count, &most));
     desc.recompute = AC_RECOMPUTE_ALL;

@@ -19,6 +19,9 @@
  * until both is done. Gradients that are folded into what optimizers keep are values of a micro-batch,
  * until that is done.
  *
+ * What an optimizer keeps may be in host memory, as cells of that space. It is then in values of the
+ * sequence while its parameter is stepped (moves.c).
+ *
  * A problem is what is asked for. The search turns it into a choice, and laying down the choice makes the
  * plan; neither changes the problem. */
 /* clang-format on */
@@ -38,7 +41,8 @@ typedef enum ac_space {
   AC_SPACE_DEVICE, /* has bytes of its own there */
   AC_SPACE_ARENA,  /* a value of the main sequence, which keeps it to the end of a window; fused: of
                       each pass, and nobody else's */
-  AC_SPACE_HOST    /* where samples are gathered before they are uploaded */
+  AC_SPACE_HOST    /* an allocation of its own on the host: where samples are gathered before they
+                      are uploaded; optimizer state that moves */
 } ac_space;
 
 typedef struct ac_cell {
@@ -56,9 +60,11 @@ typedef struct ac_cell {
 /* ---- sequences ------------------------------------------------------------------------------- */
 
 /* Lifetimes are counted in points: each step of the micro-batch is one, and all that follows it is
- * one more, since the host may look at what is alive between the phases. */
+ * one more, since the host may look at what is alive between the phases; but where optimizer state
+ * moves, each step of the update is one. */
 typedef struct ac_value {
   int tensor;      /* storage it fills; -1: workspace */
+  int64_t count;   /* elements of it that it holds; 0: all */
   int first, last; /* points between which it is alive, both included */
   bool outside;    /* filled before the sequence begins: only where a piece is laid down alone */
   int shares; /* the value in whose memory it lives; its own index if it has memory of its own */
@@ -78,9 +84,16 @@ typedef enum ac_write {
   AC_ADD_UNLESS_FIRST /* the first step to write a sum: adds unless the window begins */
 } ac_write;
 
+/* Of a parameter's elements. */
+typedef struct ac_part {
+  int64_t first, count; /* count 0: all of them */
+} ac_part;
+
 typedef struct ac_step {
   int node;
   bool recomputed;
+  bool moves;   /* state that it steps is in host memory, and in values while it does */
+  ac_part part; /* that it steps; other steps with the node follow for the rest */
   ac_slot in[AC_MAX_INPUTS], out[AC_MAX_OUTPUTS];
   ac_write write[AC_MAX_OUTPUTS];
   ac_slot copy;  /* copied to output 0 before the op adds to it; tensor -1: nothing to copy */
@@ -90,6 +103,7 @@ typedef struct ac_step {
 typedef struct ac_sequence {
   bool training;
   bool whole_window; /* gradients are values, alive as long as steps read them */
+  bool host_state;   /* optimizer state that may move does */
   ac_step *steps;
   int step_count;
   int begin[AC_PHASE_COUNT + 1]; /* phase p is the steps [begin[p], begin[p + 1]) */
@@ -100,6 +114,18 @@ typedef struct ac_sequence {
 /* Steps of a micro-batch, which is also the point at which what follows it runs. */
 static inline int ac_sequence_end(const ac_sequence *sequence) {
   return sequence->begin[AC_PHASE_REDUCE];
+}
+
+/* The point at which a step runs. */
+static inline int ac_sequence_point(const ac_sequence *sequence, int step) {
+  const int end = ac_sequence_end(sequence), update = sequence->begin[AC_PHASE_UPDATE];
+  if (step < end || !sequence->host_state || step < update) return step < end ? step : end;
+  return end + 1 + step - update;
+}
+
+static inline int ac_sequence_last_point(const ac_sequence *sequence) {
+  const int end = ac_sequence_end(sequence);
+  return sequence->step_count > end ? ac_sequence_point(sequence, sequence->step_count - 1) : end;
 }
 
 /* ---- problem, choice, plan ------------------------------------------------------------------- */
@@ -130,6 +156,7 @@ typedef struct ac_problem {
   ac_parameter_tensors *parameters;
   ac_cell *cells; /* in the order of their addresses, which no choice has given yet */
   int cell_count;
+  uint64_t host_bytes; /* of the cells that may be in host memory */
   int coupled; /* the first node that looks at more than one sample of its batch, though it may not
                   see a part of it only; -1: none */
 } ac_problem;
@@ -139,6 +166,7 @@ typedef struct ac_choice {
   int64_t micro_batch;
   const ac_nodes *order;  /* of the micro-batch's nodes, some of them twice */
   ac_gradients gradients; /* where they are kept; not AUTO */
+  bool host_state;        /* optimizer state that may move does */
 } ac_choice;
 
 struct ac_plan {
@@ -204,6 +232,9 @@ static inline uint64_t ac_problem_read_ahead(const ac_problem *problem, int batc
   return batches ? problem->read_ahead_bytes * (1 + (uint64_t)batches) : 0;
 }
 
+/* Whether a choice may have optimizer state in host memory. */
+bool ac_problem_may_move(const ac_problem *problem);
+
 /* What the budget has to cover with so many bytes on the device and batches read ahead. */
 uint64_t ac_problem_needs(const ac_problem *problem, uint64_t total, int read_ahead);
 
@@ -221,8 +252,11 @@ ac_status ac_select_nodes(const ac_graph *graph, ac_target target, bool *runs);
  * then those of `after` (NULL: none), and finds values, lifetimes and what can be done in place;
  * sizes come later, since none of this depends on the micro-batch but whether it is a whole window.
  */
+typedef struct ac_storage {
+  bool whole_window, host_state; /* as of a sequence */
+} ac_storage;
 ac_status ac_sequence_build(ac_sequence *sequence, const ac_graph *graph, ac_target target,
-                            bool whole_window, const ac_nodes *order, const ac_nodes *after);
+                            ac_storage storage, const ac_nodes *order, const ac_nodes *after);
 void ac_sequence_free(ac_sequence *sequence);
 
 /* The value in whose memory this one lives. */
@@ -238,6 +272,23 @@ ac_status ac_sequence_size(ac_sequence *sequence, const ac_graph *graph, ac_devi
 void ac_step_arguments(const ac_step *step, const ac_graph *graph, const ac_run_state *run,
                        ac_op_args *args);
 void ac_node_arguments(int node, const ac_graph *graph, const ac_run_state *run, ac_op_args *args);
+
+/* ---- moves.c --------------------------------------------------------------------------------- */
+
+/* Whether what an optimizer keeps here may be in host memory. */
+bool ac_moves_tensor(const ac_graph *graph, const ac_tensor *tensor);
+/* Into how many parts a node's step is cut where its state moves, and each of them. */
+int ac_moves_parts(const ac_graph *graph, const ac_node *node);
+ac_part ac_moves_part(const ac_graph *graph, const ac_node *node, int index, int parts);
+/* Elements of an operand of a step that belong to a part of the parameter, and which is the first.
+ */
+ac_part ac_moves_range(ac_dtype dtype, ac_part part);
+/* Sets the lifetimes of values that hold what moves. */
+void ac_moves_set_lifetimes(ac_sequence *sequence, const ac_graph *graph);
+/* The next step behind this one (-1: the first of all) that moves state; -1: there is none. */
+int ac_moves_next(const ac_sequence *sequence, int step);
+/* Bytes that a step moves each way. */
+uint64_t ac_moves_bytes(const ac_sequence *sequence, const ac_graph *graph, const ac_step *step);
 
 /* ---- passes.c -------------------------------------------------------------------------------- */
 
@@ -264,7 +315,8 @@ ac_status ac_layout_arena(const ac_address_space *space, ac_sequence *sequence, 
 ac_status ac_layout_check(const ac_address_space *space, const ac_sequence *sequence);
 
 /* The largest sums of bytes alive at one step or after the last: of all values, which no layout can
- * go below, of those that are no workspace, and of those that are no gradients either. */
+ * go below, of those that are neither workspace nor state that moves, and of those that are no
+ * gradients either. */
 typedef struct ac_layout_sums {
   uint64_t all, tensors, activations;
 } ac_layout_sums;
@@ -279,11 +331,20 @@ typedef struct ac_control_block {
   uint64_t address, bytes;
 } ac_control_block;
 
-/* Appends the problem's cells to the space, `counters` bytes of counts among them; bytes of all
- * classes but the arena's receive what they take, cells (NULL: nobody asks) their addresses. */
-ac_status ac_cells_place(const ac_problem *problem, int64_t micro_batch, uint64_t counters,
-                         ac_address_space *space, ac_cell *cells, ac_control_block *control,
-                         ac_plan_bytes *bytes);
+/* Bytes of those that may be in host memory. */
+uint64_t ac_cells_host_bytes(const ac_problem *problem);
+
+/* How cells are placed. */
+typedef struct ac_placing {
+  int64_t micro_batch;
+  uint64_t counters; /* bytes of counts among them */
+  bool host_state;   /* those that may be in host memory are */
+} ac_placing;
+
+/* Appends the problem's cells to the space; bytes of all classes but the arena's receive what they
+ * take, cells (NULL: nobody asks) their addresses. */
+ac_status ac_cells_place(const ac_problem *problem, const ac_placing *how, ac_address_space *space,
+                         ac_cell *cells, ac_control_block *control, ac_plan_bytes *bytes);
 
 /* ---- memory.c -------------------------------------------------------------------------------- */
 

@@ -168,6 +168,54 @@ static void count_read_ahead(ac_problem *problem) {
   if (problem->desc.purpose != AC_TRAIN) problem->desc.read_ahead = 0;
 }
 
+/* Folded, state is needed in each micro-batch; locally, a step that is left out would leave what it
+ * has moved behind. */
+static bool state_must_stay(ac_gradients gradients) {
+  return gradients == AC_GRADIENTS_FOLDED || gradients == AC_GRADIENTS_FUSED_LOCAL;
+}
+
+bool ac_problem_may_move(const ac_problem *problem) {
+  const ac_plan_desc *desc = &problem->desc;
+  if (state_must_stay(desc->gradients)) return false;
+  if (desc->purpose != AC_TRAIN || desc->state_space == AC_STATE_ON_DEVICE) return false;
+  if (desc->state_space == AC_STATE_ON_HOST && !desc->host_memory) return true;
+  return problem->host_bytes && problem->host_bytes <= desc->host_memory;
+}
+
+/* Optimizer state can be moved to host memory where that is another, and where there is some. */
+static ac_status settle_state_space(ac_problem *problem) {
+  const ac_plan_desc *desc = &problem->desc;
+  const bool asked = desc->state_space == AC_STATE_ON_HOST;
+  if (desc->purpose != AC_TRAIN || desc->state_space == AC_STATE_ON_DEVICE) return AC_OK;
+  if (!asked && !desc->host_memory) return AC_OK;
+  if (!problem->device->info.own_memory)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "plan: optimizer state cannot be moved to host memory, as the memory of %s is "
+                   "the host's",
+                   problem->device->info.id);
+  problem->host_bytes = ac_cells_host_bytes(problem);
+  if (!asked) return AC_OK;
+  if (state_must_stay(desc->gradients))
+    return ac_fail(
+        AC_ERROR_ARGUMENT,
+        "plan: optimizer state in host memory and gradients that are %s (--gradients %s) "
+        "exclude each other",
+        desc->gradients == AC_GRADIENTS_FOLDED ? "folded" : "fused locally",
+        desc->gradients == AC_GRADIENTS_FOLDED ? "folded" : "fused-local");
+  if (!problem->host_bytes)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "plan: there is no optimizer state to be moved to host memory: none is kept for "
+                   "a parameter of 4096 elements or more");
+  if (ac_problem_may_move(problem)) return AC_OK;
+  char need[32], have[32];
+  return ac_fail(AC_ERROR_BUDGET,
+                 "plan: optimizer state in host memory takes %s (%llu bytes) there, and the budget "
+                 "of host memory is %s",
+                 ac_format_bytes(need, sizeof need, problem->host_bytes),
+                 (unsigned long long)problem->host_bytes,
+                 ac_format_bytes(have, sizeof have, desc->host_memory));
+}
+
 uint64_t ac_problem_needs(const ac_problem *problem, uint64_t total, int read_ahead) {
   bool shared = problem->device->backend->is_host;
   if (total == UINT64_MAX || !shared) return total;
@@ -260,6 +308,7 @@ static ac_status derive(ac_problem *problem) {
   find_after_workspace(problem);
   count_read_ahead(problem);
   AC_TRY(ac_cells_list(problem));
+  AC_TRY(settle_state_space(problem));
   return settle_micro_batch(problem);
 }
 

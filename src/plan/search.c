@@ -1,11 +1,13 @@
-/* The search for a plan: which micro-batch, what to recompute, and whether gradients are kept.
+/* The search for a plan: which micro-batch, what to recompute, whether gradients are kept, and
+ * where what the optimizer keeps is.
  *
  * For each micro-batch size B (the distinct ceil(batch / n), thinned out to at most AC_SEARCH_SIZES
  * of them) there is a family of orders: keep everything, recompute every stage, and the choices of
  * the chain solver from least memory to fastest, thinned out to CHOICES; policies other than `auto`
  * leave the one order they name. Where a window is one micro-batch each order stands for two
  * candidates: gradients are kept, or it is run twice (passes.c); or for another one alone, that is
- * asked for by name. The families depend on graph,
+ * asked for by name; and each of these for two more where optimizer state may be in host memory
+ * (moves.c). The families depend on graph,
  * device and batch alone, never on the budget. So the rule "the least predicted time among all
  * candidates whose total fits" gives plans that never get slower with more budget, and the smallest
  * budget that can be met is the smallest total among the candidates, exactly.
@@ -31,6 +33,7 @@ typedef struct candidate {
   uint64_t memory; /* the chain solver's limit that yields the order */
   int choice;
   ac_gradients gradients;
+  bool host_state;
   double seconds; /* of a whole window and its update */
   uint64_t bound; /* bytes on the device in total, at least */
 } candidate;
@@ -46,6 +49,7 @@ typedef struct size {
 typedef struct search {
   const ac_problem *problem;
   const ac_cost_model *costs;
+  double per_moved_byte; /* seconds of the way in, while as much goes out */
   int read_ahead;
   size sizes[AC_SEARCH_SIZES];
   int size_count;
@@ -74,13 +78,26 @@ static double after_seconds(const search *s, const ac_sequence *sequence) {
   return seconds;
 }
 
+/* Of steps of so many seconds in all that move state beside them: the longer of both, with the
+ * first way in and the last way out, which nothing runs beside. */
+static double moving_seconds(const search *s, const ac_sequence *sequence, double seconds) {
+  uint64_t all = 0, most = 0;
+  for (int i = ac_moves_next(sequence, -1); i >= 0; i = ac_moves_next(sequence, i)) {
+    const uint64_t bytes = ac_moves_bytes(sequence, s->problem->graph, &sequence->steps[i]);
+    all += bytes;
+    if (bytes > most) most = bytes;
+  }
+  return fmax(seconds, (double)all * s->per_moved_byte) + 2 * (double)most * s->per_moved_byte;
+}
+
 /* A second pass is of the one micro-batch. */
 static double window_seconds(const search *s, const ac_sequence *main, const ac_sequence *stepping,
                              int64_t micro_batch) {
   int64_t batch = s->problem->desc.batch, whole = batch / micro_batch, rest = batch % micro_batch;
   double seconds = (double)whole * sequence_seconds(s, main, micro_batch);
   if (rest) seconds += sequence_seconds(s, main, rest);
-  return seconds + after_seconds(s, main) + sequence_seconds(s, stepping, micro_batch);
+  return seconds + moving_seconds(s, main, after_seconds(s, main)) +
+         moving_seconds(s, stepping, sequence_seconds(s, stepping, micro_batch));
 }
 
 static void list_ops(const ac_graph *graph, const ac_nodes *nodes, bool ops[AC_OP_COUNT]) {
@@ -124,14 +141,13 @@ static ac_status lay_order(search *s, const candidate *c) {
 /* ---- candidates ------------------------------------------------------------------------------ */
 
 static ac_choice choice_of(const search *s, const candidate *c) {
-  return (ac_choice){s->sizes[c->size].micro_batch, &s->order.nodes, c->gradients};
+  return (ac_choice){s->sizes[c->size].micro_batch, &s->order.nodes, c->gradients, c->host_state};
 }
 
 /* Of the order at hand. */
-static ac_status add_way(search *s, candidate c, ac_gradients gradients) {
+static ac_status add_way(search *s, candidate c) {
   const size *size = &s->sizes[c.size];
   ac_sequence main = {0}, stepping = {0};
-  c.gradients = gradients;
   const ac_choice choice = choice_of(s, &c);
   ac_status status = ac_passes_build(s->problem, &choice, &main, &stepping);
   if (status == AC_OK)
@@ -144,14 +160,23 @@ static ac_status add_way(search *s, candidate c, ac_gradients gradients) {
   return status;
 }
 
+/* With optimizer state on the device and, where it may be there, on the host. */
+static ac_status add_spaces(search *s, candidate c, ac_gradients gradients) {
+  const ac_problem *problem = s->problem;
+  c.gradients = gradients;
+  if (problem->desc.state_space != AC_STATE_ON_HOST) AC_TRY(add_way(s, c));
+  c.host_state = true;
+  return ac_problem_may_move(problem) ? add_way(s, c) : AC_OK;
+}
+
 static ac_status add_candidate(search *s, int size, int choice, uint64_t memory) {
   const candidate c = {.size = size, .choice = choice, .memory = memory};
   const ac_gradients asked = s->problem->desc.gradients;
   const bool whole = ac_problem_whole_window(s->problem, s->sizes[size].micro_batch);
   AC_TRY(lay_order(s, &c));
-  if (asked != AC_GRADIENTS_AUTO) return add_way(s, c, asked);
-  AC_TRY(add_way(s, c, AC_GRADIENTS_BUFFER));
-  return whole ? add_way(s, c, AC_GRADIENTS_FUSED) : AC_OK;
+  if (asked != AC_GRADIENTS_AUTO) return add_spaces(s, c, asked);
+  AC_TRY(add_spaces(s, c, AC_GRADIENTS_BUFFER));
+  return whole ? add_spaces(s, c, AC_GRADIENTS_FUSED) : AC_OK;
 }
 
 static ac_status solve(search *s, size *size) {
@@ -205,7 +230,7 @@ static ac_status list_candidates(search *s) {
   const ac_plan_desc *desc = &s->problem->desc;
   int64_t sizes[AC_SEARCH_SIZES] = {desc->micro_batch};
   int count = desc->micro_batch ? 1 : ac_plan_search_sizes(desc->batch, sizes);
-  s->list = malloc((size_t)count * 2 * (CHOICES + 2) * sizeof *s->list);
+  s->list = malloc((size_t)count * 4 * (CHOICES + 2) * sizeof *s->list);
   if (!s->list) return ac_fail(AC_ERROR_MEMORY, "no memory for the search");
   for (int i = 0; i < count; i++) {
     ac_status status = ac_problem_check_support(s->problem, sizes[i]);
@@ -220,6 +245,7 @@ static ac_status list_candidates(search *s) {
 static ac_status begin_search(search *s, const ac_problem *problem, const ac_cost_model *costs,
                               int read_ahead) {
   *s = (search){.problem = problem, .costs = costs, .read_ahead = read_ahead};
+  if (ac_problem_may_move(problem)) AC_TRY(ac_cost_of_moving(&s->per_moved_byte, problem->device));
   AC_TRY(ac_order_create(&s->order, problem->stages));
   return list_candidates(s);
 }
@@ -334,6 +360,21 @@ static ac_status try_gradients(const search *s, uint64_t least, char *text, size
                   text, size);
 }
 
+/* Optimizer state in host memory, where the device has its own. */
+static ac_status try_host(const search *s, uint64_t least, char *text, size_t size) {
+  const ac_problem *problem = s->problem;
+  ac_problem other = *problem;
+  uint64_t bytes;
+  if (!problem->device->info.own_memory || ac_problem_may_move(problem)) return AC_OK;
+  other.desc.state_space = AC_STATE_ON_HOST;
+  other.desc.host_memory = 0;
+  if (!ac_cells_host_bytes(problem)) return AC_OK;
+  AC_TRY(least_of(&other, s->costs, s->read_ahead, &bytes));
+  add_knob(bytes, least, "with optimizer state in host memory (--optimizer-state-in host)", text,
+           size);
+  return AC_OK;
+}
+
 static bool clear_hints(ac_graph *graph) {
   bool any = false;
   for (int i = 0; i < graph->tensor_count; i++) {
@@ -363,7 +404,7 @@ static ac_status try_without_hints(const search *s, uint64_t least, char *text, 
 static ac_status least_forward(const ac_problem *problem, uint64_t *bytes) {
   ac_plan board = {.problem = *problem, .graph = problem->graph, .device = problem->device};
   int64_t given = problem->desc.micro_batch;
-  const ac_choice choice = {given ? given : 1, &problem->main, AC_GRADIENTS_BUFFER};
+  const ac_choice choice = {given ? given : 1, &problem->main, AC_GRADIENTS_BUFFER, false};
   ac_status status = ac_plan_lay(&board, &choice);
   *bytes = board.info.bytes.total;
   ac_plan_clear(&board);
@@ -486,6 +527,7 @@ static ac_status refuse(search *s, ac_plan *board, uint64_t limit) {
   add_knob(least - needs(s, 0), least, "with nothing read ahead (--read-ahead 0)", knobs,
            sizeof knobs);
   AC_TRY(try_gradients(s, least, knobs, sizeof knobs));
+  AC_TRY(try_host(s, least, knobs, sizeof knobs));
   if (desc.micro_batch > 1 && !ac_gradients_need_whole(desc.gradients)) {
     desc.micro_batch = 1;
     const char *what = problem->coupled < 0
@@ -551,7 +593,7 @@ static ac_status search_training(ac_plan *plan, uint64_t limit) {
 /* ---- forward only ---------------------------------------------------------------------------- */
 
 static ac_status lay_forward(ac_plan *plan, int64_t micro_batch) {
-  const ac_choice choice = {micro_batch, &plan->problem.main, AC_GRADIENTS_BUFFER};
+  const ac_choice choice = {micro_batch, &plan->problem.main, AC_GRADIENTS_BUFFER, false};
   return ac_plan_lay(plan, &choice);
 }
 

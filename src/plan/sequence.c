@@ -135,6 +135,17 @@ static bool is_value(const builder *b, int storage) {
   return b->sequence->whole_window || tensor->folded;
 }
 
+/* Optimizer state that moves is in a value of its own for each step. */
+static bool write_state(builder *b, ac_step *step, int point, int j, int storage) {
+  if (!b->sequence->host_state || !ac_moves_tensor(b->graph, ac_tensor_at(b->graph, storage)))
+    return true;
+  const int value = step->out[j].value = add_value(b->sequence, storage, point);
+  if (value < 0) return false;
+  b->sequence->values[value].count =
+      ac_moves_range(ac_tensor_at(b->graph, storage)->dtype, step->part).count;
+  return step->moves = true;
+}
+
 static ac_slot read_slot(builder *b, int tensor, int step) {
   if (tensor < 0) return (ac_slot){-1, -1};
   int storage = ac_tensor_at(b->graph, tensor)->storage;
@@ -153,7 +164,8 @@ static bool write_slot(builder *b, ac_step *step, int point, int j, int tensor) 
   step->out[j] = (ac_slot){tensor, -1};
   if (tensor < 0) return true;
   int storage = ac_tensor_at(b->graph, tensor)->storage;
-  bool sum = ac_role_is_sum(ac_tensor_at(b->graph, storage)->role), again = b->written[storage];
+  const ac_role role = ac_tensor_at(b->graph, storage)->role;
+  bool sum = ac_role_is_sum(role), again = b->written[storage];
   if (step->recomputed && sum) {
     step->out[j].tensor = -1;
     return true;
@@ -162,6 +174,7 @@ static bool write_slot(builder *b, ac_step *step, int point, int j, int tensor) 
     step->write[j] = again ? AC_ADD : is_value(b, storage) ? AC_OVERWRITE : AC_ADD_UNLESS_FIRST;
     b->written[storage] = true;
   }
+  if (role == AC_ROLE_STATE) return write_state(b, step, point, j, storage);
   if (!is_value(b, storage)) return true;
   int value = sum && again ? b->current[storage] : add_value(b->sequence, storage, point);
   b->current[storage] = step->out[j].value = value;
@@ -169,11 +182,11 @@ static bool write_slot(builder *b, ac_step *step, int point, int j, int tensor) 
   return value >= 0;
 }
 
-static bool lay_step(builder *b, int index, int node_index, bool recomputed) {
+static bool lay_step(builder *b, int index, int node_index, bool recomputed, ac_part part) {
   const ac_node *node = ac_node_at(b->graph, node_index);
-  int end = ac_sequence_end(b->sequence), point = index < end ? index : end;
+  int point = ac_sequence_point(b->sequence, index);
   ac_step *step = &b->sequence->steps[index];
-  *step = (ac_step){.node = node_index, .recomputed = recomputed, .workspace = -1};
+  *step = (ac_step){.node = node_index, .recomputed = recomputed, .part = part, .workspace = -1};
   for (int i = 0; i < AC_MAX_INPUTS; i++) step->in[i] = read_slot(b, node->in[i], point);
   step->copy = read_slot(b, node->accumulate, point);
   for (int j = 0; j < AC_MAX_OUTPUTS; j++)
@@ -240,32 +253,44 @@ static void keep_outputs(builder *b) {
   }
 }
 
+/* How many steps a node becomes. */
+static int parts_of(const ac_sequence *sequence, const ac_graph *graph, int node) {
+  return sequence->host_state ? ac_moves_parts(graph, ac_node_at(graph, node)) : 1;
+}
+
 /* `seen` marks nodes that have run. */
 static bool lay_steps(builder *b, const ac_nodes *nodes, int first, bool *seen) {
+  int index = first;
   for (int i = 0; nodes && i < nodes->count; i++) {
-    int node = nodes->list[i];
-    if (!lay_step(b, first + i, node, seen[node])) return false;
+    const int node = nodes->list[i], parts = parts_of(b->sequence, b->graph, node);
+    for (int k = 0; k < parts; k++) {
+      const ac_part part = ac_moves_part(b->graph, ac_node_at(b->graph, node), k, parts);
+      if (!lay_step(b, index++, node, seen[node], part)) return false;
+    }
     seen[node] = true;
   }
   return true;
 }
 
 /* `after` has its phases one behind the other. */
-static void set_phases(ac_sequence *sequence, const ac_graph *graph, int count,
+static void set_phases(ac_sequence *sequence, const ac_graph *graph, const ac_nodes *order,
                        const ac_nodes *after) {
+  int count = 0;
+  for (int i = 0; i < order->count; i++) count += parts_of(sequence, graph, order->list[i]);
   for (int p = AC_PHASE_REDUCE; p <= AC_PHASE_COUNT; p++) sequence->begin[p] = count;
   for (int i = 0; after && i < after->count; i++)
     for (int p = (int)ac_node_at(graph, after->list[i])->phase + 1; p <= AC_PHASE_COUNT; p++)
-      sequence->begin[p]++;
+      sequence->begin[p] += parts_of(sequence, graph, after->list[i]);
   sequence->step_count = sequence->begin[AC_PHASE_COUNT];
 }
 
 ac_status ac_sequence_build(ac_sequence *sequence, const ac_graph *graph, ac_target target,
-                            bool whole_window, const ac_nodes *order, const ac_nodes *after) {
+                            ac_storage storage, const ac_nodes *order, const ac_nodes *after) {
   memset(sequence, 0, sizeof *sequence);
   sequence->training = target == AC_TARGET_GRADIENTS;
-  sequence->whole_window = whole_window;
-  set_phases(sequence, graph, order->count, after);
+  sequence->whole_window = storage.whole_window;
+  sequence->host_state = storage.host_state;
+  set_phases(sequence, graph, order, after);
   size_t tensors = (size_t)graph->tensor_count + 1;
   builder b = {.sequence = sequence, .graph = graph};
   bool *seen = calloc((size_t)graph->node_count + 1, sizeof *seen);
@@ -279,6 +304,7 @@ ac_status ac_sequence_build(ac_sequence *sequence, const ac_graph *graph, ac_tar
   if (good) {
     if (target == AC_TARGET_OUTPUTS) keep_outputs(&b);
     share_memory(sequence, graph);
+    if (storage.host_state) ac_moves_set_lifetimes(sequence, graph);
   }
   free(seen);
   free(b.current);
@@ -301,6 +327,12 @@ static uint64_t name_hash(const ac_node *node, const ac_graph *graph) {
   return ac_hash_text(ac_tensor_at(graph, graph->parameters[out->parameter])->name);
 }
 
+static void cut_operand(ac_operand *x, ac_part part) {
+  if (!x->count) return;
+  x->rank = 1;
+  x->dim[0] = x->count = ac_moves_range(x->dtype, part).count;
+}
+
 void ac_step_arguments(const ac_step *step, const ac_graph *graph, const ac_run_state *run,
                        ac_op_args *args) {
   const ac_node *node = ac_node_at(graph, step->node);
@@ -317,6 +349,10 @@ void ac_step_arguments(const ac_step *step, const ac_graph *graph, const ac_run_
     args->out[j] = ac_operand_of(ac_tensor_at(graph, step->out[j].tensor), run->batch);
     args->add[j] = step->write[j] != AC_OVERWRITE;
   }
+  args->first = step->part.first;
+  for (int i = 0; i < AC_MAX_INPUTS && step->part.count; i++) cut_operand(&args->in[i], step->part);
+  for (int j = 0; j < AC_MAX_OUTPUTS && step->part.count; j++)
+    cut_operand(&args->out[j], step->part);
   args->name_hash = name_hash(node, graph);
 }
 
@@ -343,11 +379,12 @@ static ac_status add_workspace(ac_sequence *sequence, const ac_device *device, u
   return AC_OK;
 }
 
-/* The steps behind the micro-batch follow one another at one point, so they share it. */
+/* The steps behind the micro-batch follow one another, so they share it. */
 static ac_status add_after_workspace(ac_sequence *sequence, const ac_device *device,
                                      uint64_t bytes) {
   int value, end = ac_sequence_end(sequence);
   AC_TRY(add_workspace(sequence, device, bytes, end, &value));
+  if (value >= 0) sequence->values[value].last = ac_sequence_last_point(sequence);
   for (int i = end; i < sequence->step_count; i++) sequence->steps[i].workspace = value;
   return AC_OK;
 }
@@ -360,7 +397,7 @@ ac_status ac_sequence_size(ac_sequence *sequence, const ac_graph *graph, ac_devi
   for (int i = 0; i < own; i++) {
     ac_value *value = &sequence->values[i];
     ac_operand x = ac_operand_of(ac_tensor_at(graph, value->tensor), batch);
-    uint64_t bytes = (uint64_t)x.count * ac_dtype_bytes(x.dtype);
+    uint64_t bytes = (uint64_t)(value->count ? value->count : x.count) * ac_dtype_bytes(x.dtype);
     value->bytes = value->shares == i ? ac_align(bytes, device->info.alignment) : 0;
   }
   ac_run_state run = {.training = sequence->training, .batch = batch};

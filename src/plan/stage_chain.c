@@ -35,7 +35,8 @@ static ac_status lay_piece(const measuring *m, int s, const ac_stage_variants *v
   const ac_nodes *nodes = &m->order->nodes;
   *result = (piece){.split = 0};
   AC_TRY(ac_order_lay_stage(m->order, m->stages, s, variants, variant, &result->split));
-  AC_TRY(ac_sequence_build(&result->sequence, graph, AC_TARGET_GRADIENTS, false, nodes, NULL));
+  AC_TRY(ac_sequence_build(&result->sequence, graph, AC_TARGET_GRADIENTS, (ac_storage){0}, nodes,
+                           NULL));
   AC_TRY(ac_sequence_size(&result->sequence, graph, m->device, m->batch, 0));
   for (int i = 0; i < nodes->count; i++) {
     double seconds = ac_cost_step_seconds(m->costs, graph, &result->sequence.steps[i], m->batch);

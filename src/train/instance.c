@@ -95,6 +95,7 @@ static void fill_arguments(ac_instance *instance, ac_prepared *prepared, int ind
     args->in[i].data = handle_of(instance, prepared, step->in[i]);
   for (int j = 0; j < AC_MAX_OUTPUTS; j++)
     args->out[j].data = handle_of(instance, prepared, step->out[j]);
+  ac_moves_cut(prepared, index, args);
   if (step->workspace >= 0) {
     args->workspace = prepared->handles[step->workspace];
     args->workspace_bytes = prepared->sequence->values[step->workspace].bytes;
@@ -120,6 +121,7 @@ static ac_status prepare(ac_instance *instance, ac_prepared *prepared,
     if (value->shares == i)
       AC_TRY(ac_instance_view(instance, value->address, value->bytes, &prepared->handles[i]));
   }
+  AC_TRY(ac_moves_prepare(instance, prepared));
   instance->run.batch = instance->plan->info.micro_batch;
   ac_instance_resize(instance, prepared);
   for (int i = ac_sequence_end(sequence); i < sequence->step_count; i++)
@@ -137,7 +139,7 @@ static void view_arena_cells(ac_instance *instance) {
   if (!ac_plan_keeps_gradients(instance->plan)) return;
   for (int i = 0; i < sequence->value_count; i++) {
     int tensor = sequence->values[i].tensor;
-    if (tensor < 0 || ac_tensor_at(instance->plan->graph, tensor)->role == AC_ROLE_ACTIVATION)
+    if (tensor < 0 || ac_tensor_at(instance->plan->graph, tensor)->role != AC_ROLE_GRADIENT)
       continue;
     instance->persistent[tensor] = instance->main.handles[ac_sequence_root(sequence, i)];
   }
@@ -158,6 +160,7 @@ static ac_status prepare_early(ac_instance *instance, const ac_sequence *sequenc
 static void discard(ac_instance *instance, ac_prepared *prepared) {
   for (int i = 0; prepared->handles && i < prepared->sequence->value_count; i++)
     ac_instance_drop_view(instance, prepared->handles[i]);
+  ac_moves_discard(instance, prepared);
   free(prepared->handles);
   free(prepared->args);
 }
@@ -289,7 +292,9 @@ ac_status ac_instance_run_step(ac_instance *instance, ac_prepared *prepared, int
     AC_TRY(backend->copy(instance->device->state, args->out[0].data,
                          handle_of(instance, prepared, step->copy),
                          (uint64_t)args->out[0].count * ac_dtype_bytes(args->out[0].dtype)));
+  if (step->moves) AC_TRY(ac_moves_begin(instance, prepared, index));
   ac_status status = backend->run(instance->device->state, args);
+  if (status == AC_OK && step->moves) status = ac_moves_end(instance, prepared, index);
   if (status == AC_OK) return AC_OK;
   char text[128];
   const ac_graph *graph = instance->plan->graph;
@@ -441,7 +446,7 @@ static ac_status allocate_host(ac_instance *instance) {
     return ac_fail(AC_ERROR_MEMORY, "no memory on the host for the plan");
   for (int i = 0; i < plan->cell_count; i++) {
     const ac_cell *cell = &plan->cells[i];
-    if (cell->space != AC_SPACE_HOST) continue;
+    if (cell->space != AC_SPACE_HOST || cell->role != AC_ROLE_INPUT) continue;
     if (!(instance->staging[cell->owner] = malloc(cell->bytes)))
       return ac_fail(AC_ERROR_MEMORY, "no memory to stage the inputs");
   }
@@ -459,6 +464,7 @@ static ac_status bring_to_life(ac_instance *instance) {
   AC_TRY(prepare_early(instance, &plan->stepping));
   AC_TRY(prepare_early(instance, &plan->evaluation));
   AC_TRY(allocate_chunks(instance));
+  AC_TRY(ac_moves_allocate(instance));
   AC_TRY(view_cells(instance));
   AC_TRY(clear_cells(instance));
   AC_TRY(prepare(instance, &instance->main, &plan->main));
@@ -497,6 +503,7 @@ void ac_instance_free(ac_instance *instance) {
   for (int i = 0; instance->views && i < instance->plan->cell_count; i++)
     ac_instance_drop_view(instance, instance->views[i]);
   ac_instance_drop_view(instance, instance->control);
+  ac_moves_release(instance);
   if (instance->chunks) release_chunks(instance);
   for (int i = 0; instance->staging && i < graph->input_count; i++) free(instance->staging[i]);
   free(instance->unused);

@@ -53,9 +53,7 @@ static ac_status load_part(part *b, const ac_instance *instance, const ac_cell *
   b->address = (uint64_t)(first / AC_EIGHT_BIT_BLOCK * AC_EIGHT_BIT_BYTES);
   b->begin = first % AC_EIGHT_BIT_BLOCK;
   b->count = count < rest ? count : rest;
-  AC_TRY(instance->device->backend->download(instance->device->state,
-                                             instance->persistent[cell->tensor], b->address,
-                                             b->codes, sizeof b->codes));
+  AC_TRY(ac_instance_read_cell(instance, cell, b->address, b->codes, sizeof b->codes));
   ac_eight_bit_load(b->codes, is_signed(instance->plan, cell), b->values);
   return AC_OK;
 }
@@ -91,9 +89,7 @@ static ac_status write_blocks(const ac_instance *instance, const ac_cell *cell, 
     memcpy(b.values + b.begin, data, (size_t)b.count * sizeof *data);
     for (int64_t i = elements - (first - b.begin); i < AC_EIGHT_BIT_BLOCK; i++) b.values[i] = 0;
     ac_eight_bit_store(b.codes, is_signed(instance->plan, cell), b.values);
-    AC_TRY(instance->device->backend->upload(instance->device->state,
-                                             instance->persistent[cell->tensor], b.address, b.codes,
-                                             sizeof b.codes));
+    AC_TRY(ac_instance_write_cell(instance, cell, b.address, b.codes, sizeof b.codes));
   }
   return AC_OK;
 }
@@ -107,8 +103,8 @@ ac_status ac_trainer_get_state(ac_trainer *trainer, int index, int state, int64_
   const ac_cell *cell;
   AC_TRY(find_state(trainer, index, state, first, count, &cell));
   if (cell->dtype == AC_U8) return read_blocks(&trainer->instance, cell, first, count, data);
-  return ac_instance_read_floats(&trainer->instance, trainer->instance.persistent[cell->tensor],
-                                 cell->dtype, first, count, data);
+  return ac_instance_read_cell(&trainer->instance, cell, (uint64_t)first * sizeof *data, data,
+                               (uint64_t)count * sizeof *data);
 }
 
 ac_status ac_trainer_set_state(ac_trainer *trainer, int index, int state, int64_t first,
@@ -125,7 +121,6 @@ ac_status ac_trainer_set_state(ac_trainer *trainer, int index, int state, int64_
     return write_blocks(instance, cell, first, count, data);
   }
   if (!count) return AC_OK;
-  return instance->device->backend->upload(
-      instance->device->state, instance->persistent[cell->tensor], (uint64_t)first * sizeof *data,
-      data, (uint64_t)count * sizeof *data);
+  return ac_instance_write_cell(instance, cell, (uint64_t)first * sizeof *data, data,
+                                (uint64_t)count * sizeof *data);
 }

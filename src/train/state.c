@@ -249,9 +249,8 @@ static ac_status list_contents(contents *c, ac_trainer *trainer, bool window, co
 ac_status ac_state_read_cell(const ac_instance *instance, const ac_cell *cell, int64_t first,
                              int64_t count, void *data) {
   const uint64_t size = ac_dtype_bytes(cell->dtype);
-  return instance->device->backend->download(instance->device->state,
-                                             instance->persistent[cell->tensor],
-                                             (uint64_t)first * size, data, (uint64_t)count * size);
+  return ac_instance_read_cell(instance, cell, (uint64_t)first * size, data,
+                               (uint64_t)count * size);
 }
 
 static ac_status read_cell(void *user, int index, int64_t first, int64_t count, void *data) {
@@ -409,9 +408,8 @@ ac_status ac_state_write_cell(ac_instance *instance, const ac_cell *cell, int64_
   if (cell->role == AC_ROLE_PARAMETER && cell->dtype == AC_F32)
     return ac_instance_write_parameter(instance, cell->owner, first, count, data);
   const uint64_t size = ac_dtype_bytes(cell->dtype);
-  return instance->device->backend->upload(instance->device->state,
-                                           instance->persistent[cell->tensor],
-                                           (uint64_t)first * size, data, (uint64_t)count * size);
+  return ac_instance_write_cell(instance, cell, (uint64_t)first * size, data,
+                                (uint64_t)count * size);
 }
 
 static ac_status read_contents(const contents *c, ac_model_file *file, void *piece) {

@@ -420,6 +420,14 @@ case_plan() {
   grep -q '"gradients": "fused"' json || die "no way of gradients in the JSON: $(cat json)"
   run plan gpt "${model[@]}" --device dry --json >json
   grep -q '"gradients": "buffer"' json || die "no way of gradients in the JSON: $(cat json)"
+  run plan gpt "${model[@]}" --width 64 --device dry --micro-batch 1 --recompute all --optimizer-state-in host >out
+  grep -q 'KiB, on the host, of optimizer state' out || die "no word of host memory in: $(cat out)"
+  grep -q '^peak .*, update$' out || die "the most is not alive in the update: $(cat out)"
+  run plan gpt "${model[@]}" --width 64 --device dry --optimizer-state-in host --json >json
+  grep -qE '"host_bytes": [1-9]' json || die "no bytes on the host in the JSON: $(cat json)"
+  refuse 1 'the budget of host memory is 1.0 KiB' plan gpt "${model[@]}" --width 64 --device dry --optimizer-state-in host --host-memory 1KiB
+  refuse 1 "as the memory of cpu is the host's" plan gpt "${model[@]}" --width 64 --device cpu --host-memory 1GiB
+  refuse 2 'no meaning with --optimizer-state-in device' plan gpt "${model[@]}" --optimizer-state-in device --host-memory 1GiB
   refuse 2 'takes a batch of 8 at once, and --micro-batch 4 splits it' plan gpt "${model[@]}" --gradients fused --micro-batch 4
   refuse 2 'carry cuts one' plan gpt "${model[@]}" --gradients fused --last-window carry
   run plan gpt "${model[@]}" --device dry --clip 0 --gradients folded >out

@@ -170,6 +170,8 @@ static void devices(void) {
   HARMLESS(ac_device_get_info, device, !ac_device_get_info(NULL));
   HARMLESS(ac_device_allocated_bytes, device, ac_device_allocated_bytes(NULL) == 0);
   HARMLESS(ac_device_peak_bytes, device, ac_device_peak_bytes(NULL) == 0);
+  HARMLESS(ac_device_host_allocated_bytes, device, ac_device_host_allocated_bytes(NULL) == 0);
+  HARMLESS(ac_device_host_peak_bytes, device, ac_device_host_peak_bytes(NULL) == 0);
   NOTHING(ac_device_reset_peak, device, ac_device_reset_peak(NULL));
   HARMLESS(ac_device_object_count, device, ac_device_object_count(NULL) == 0);
 }

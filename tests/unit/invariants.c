@@ -82,7 +82,8 @@ static void what_runs_again_has_no_sums(void **state) {
   for (int i = 0; i < count; i++) list[i] = list[count + i] = t.plan->main.steps[i].node;
   const ac_nodes order = {list, 2 * count};
   ac_sequence sequence;
-  assert_ok(ac_sequence_build(&sequence, t.plan->graph, AC_TARGET_GRADIENTS, false, &order, NULL));
+  assert_ok(ac_sequence_build(&sequence, t.plan->graph, AC_TARGET_GRADIENTS, (ac_storage){0},
+                              &order, NULL));
   int sums = 0;
   for (int i = 0; i < count; i++)
     for (int j = 0; j < AC_MAX_OUTPUTS; j++) {

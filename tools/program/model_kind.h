@@ -21,6 +21,7 @@ typedef struct train_flags {
   int weights;           /* ac_weights */
   int gradients;         /* ac_gradients, or GRADIENTS_BF16 */
   int optimizer_state;   /* ac_optimizer_state */
+  int state_space;       /* ac_state_space */
   bool no_nesterov;      /* of muon */
   int muon_scale;        /* ac_muon_scale */
   double adamw_rate;     /* of muon; < 0: as the library has it */
@@ -33,7 +34,8 @@ typedef struct train_flags {
   int64_t seed, threads;
   const char *fold, *rank; /* "I/N"; NULL: all samples */
   const char *device;
-  uint64_t memory; /* 0: what the device has */
+  uint64_t memory;      /* 0: what the device has */
+  uint64_t host_memory; /* 0: none */
   int64_t read_ahead, loader_threads;
   int batch_norm; /* 0: whole batches, 1: micro-batches */
   int precision;  /* ac_precision */

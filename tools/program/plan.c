@@ -126,10 +126,11 @@ static void print_text(const report *r, const ac_device_info *device) {
   char lines[PLAN_TABLE_BYTES];
   printf("%s", plan_table_text(lines, sizeof lines, device, r->info));
   const char *scope = r->peak_step.scope;
-  const bool twice = r->info->gradients == AC_GRADIENTS_FUSED;
-  printf("%-12s step %" PRId64 " of %" PRId64 ": %s%s%s%s%s\n", "peak", r->peak + 1,
-         r->info->steps + (twice ? r->info->update_steps : 0), r->peak_step.op, *scope ? " (" : "",
-         scope, *scope ? ")" : "", r->peak_step.backward ? ", backward" : ", forward");
+  const bool twice = r->info->gradients == AC_GRADIENTS_FUSED, later = r->peak >= r->info->steps;
+  const char *when = r->peak_step.backward ? "backward" : later && !twice ? "update" : "forward";
+  printf("%-12s step %" PRId64 " of %" PRId64 ": %s%s%s%s, %s\n", "peak", r->peak + 1,
+         r->info->steps + (twice || later ? r->info->update_steps : 0), r->peak_step.op,
+         *scope ? " (" : "", scope, *scope ? ")" : "", when);
   printf("%-12s %" PRId64 " ops run again\n", "recompute", r->info->recomputed_ops);
   printf("%-12s %.1f ms a window, predicted\n", "time", r->info->predicted_seconds * 1e3);
   if (device->memory_bytes && r->info->bytes.total > device->memory_bytes)
@@ -170,7 +171,7 @@ static int print_json(const report *r, const ac_device_info *device) {
                   "predicted_seconds", a->seconds));
   }
   json_t *object = json_pack(
-      "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:o, s:I, s:I, s:I, s:I, s:f, "
+      "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:f, "
       "s:{s:s, s:s, s:I, s:b}, s:o, s:o}",
       "device", device->id, "precision", ac_precision_name(i->precision), "parameter_count",
       (json_int_t)i->parameter_count, "effective_batch", (json_int_t)i->batch, "micro_batch",
@@ -178,10 +179,10 @@ static int print_json(const report *r, const ac_device_info *device) {
       "recomputed_ops", (json_int_t)i->recomputed_ops, "gradients", way_of(i->gradients),
       "budget_bytes", (json_int_t)i->budget_bytes, "planned_bytes", bytes_object(&i->bytes),
       "live_bytes", (json_int_t)i->live_bytes, "working_bytes", (json_int_t)i->working_bytes,
-      "read_ahead_bytes", (json_int_t)i->read_ahead_bytes, "library_bytes",
-      (json_int_t)i->library_bytes, "predicted_seconds", i->predicted_seconds, "peak", "op",
-      r->peak_step.op, "scope", r->peak_step.scope, "step", (json_int_t)(r->peak + 1), "backward",
-      r->peak_step.backward ? 1 : 0, "alternatives", list, "storage", storage_array(r));
+      "host_bytes", (json_int_t)i->host_bytes, "read_ahead_bytes", (json_int_t)i->read_ahead_bytes,
+      "library_bytes", (json_int_t)i->library_bytes, "predicted_seconds", i->predicted_seconds,
+      "peak", "op", r->peak_step.op, "scope", r->peak_step.scope, "step", (json_int_t)(r->peak + 1),
+      "backward", r->peak_step.backward ? 1 : 0, "alternatives", list, "storage", storage_array(r));
   bool good = object && json_text_put(object, JSON_INDENT(2), stdout);
   json_decref(object);
   return good ? STATUS_DONE : fail("cannot write the plan");

@@ -53,6 +53,9 @@ static void put_memory(page *p, const ac_plan_info *plan) {
         text_bytes(classes[i].bytes).text, i == 6 && plan->budget_bytes ? " of " : "",
         i == 6 && plan->budget_bytes ? text_bytes(plan->budget_bytes).text : "",
         plan->precision == AC_PRECISION_F32 ? "" : storage[i]);
+  if (plan->host_bytes)
+    put(p, "%-12s %-18s %12s, on the host, of optimizer state\n", "", "besides",
+        text_bytes(plan->host_bytes).text);
   if (plan->read_ahead_bytes)
     put(p, "%-12s %-18s %12s, on the host, for batches read ahead\n", "", "besides",
         text_bytes(plan->read_ahead_bytes).text);

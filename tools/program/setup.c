@@ -64,6 +64,8 @@ static void add_options(setup *s) {
        .help = "storage of what it keeps; 8bit: a quarter of the bytes, other results"},
       {"state-f32", "PATTERN", OPTION_TEXT, &f->state_f32,
        .help = "of 8bit, names of parameters that stay in f32; '': none", .fallback = "embeddings"},
+      {"optimizer-state-in", "auto|device|host", OPTION_CHOICE, &f->state_space,
+       .help = "where it is; host: moved to the device while weights are updated"},
       {"beta1", "X", OPTION_REAL, &f->beta1, .help = "of adamw, lion, muon and adam-mini",
        .least = 0, .most = 1, .below_most = true},
       {"beta2", "X", OPTION_REAL, &f->beta2, .help = "of adamw, lion, muon and adam-mini",
@@ -95,6 +97,9 @@ static void add_options(setup *s) {
       OPTION_THREADS(&f->threads),
       {"memory", "SIZE", OPTION_SIZE, &f->memory, .help = "budget for everything on the device",
        .fallback = "what it has"},
+      {"host-memory", "SIZE", OPTION_SIZE, &f->host_memory,
+       .help = "of the host, for optimizer state that --memory has no room for",
+       .fallback = "none"},
       {"micro-batch", "N", OPTION_INTEGER, &f->micro_batch, .help = "samples at a time",
        .fallback = "planned", .least = 1, .most = 1 << 30},
       {"read-ahead", "N", OPTION_INTEGER, &f->read_ahead,
@@ -205,6 +210,8 @@ static int check_relevance(const setup *s) {
     return fail_usage("--weights bf16 needs --precision bf16");
   if (s->flags.optimizer_state != AC_STATE_8BIT && options_given(&s->options, "state-f32"))
     return fail_usage("--state-f32 has no meaning without --optimizer-state 8bit");
+  if (s->flags.state_space == AC_STATE_ON_DEVICE && s->flags.host_memory)
+    return fail_usage("--host-memory has no meaning with --optimizer-state-in device");
   return rate_check(&s->flags.rate, &s->options, (ac_optimizer_kind)s->flags.optimizer);
 }
 
@@ -458,6 +465,8 @@ ac_plan_desc setup_plan_desc(const setup *s) {
       .weights = (ac_weights)f->weights,
       .gradient_storage = f->gradients == GRADIENTS_BF16 ? AC_GRADIENT_BF16 : AC_GRADIENT_F32,
       .optimizer_state = (ac_optimizer_state)f->optimizer_state,
+      .state_space = (ac_state_space)f->state_space,
+      .host_memory = f->host_memory,
       .state_f32 = f->state_f32};
 }
 

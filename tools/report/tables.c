@@ -148,6 +148,7 @@ void tables_memory(FILE *page, const history *runs, size_t count) {
       {"Planned in all", "total", story_bytes, false},
       {"Reached", "peak_bytes", peak_of, true},
       {"Budget", "budget_bytes", story_plan, true},
+      {"On the host, of optimizer state", "host_bytes", story_plan, true},
       {"On the host, for batches read ahead", "read_ahead_bytes", story_plan, true},
       {"Held by libraries", "library_bytes", story_plan, true},
   };

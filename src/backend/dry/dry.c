@@ -31,6 +31,7 @@ static ac_status dry_describe(int index, ac_device_info *info) {
   snprintf(info->bf16_products, sizeof info->bf16_products, "as floats");
   info->alignment = 64;
   info->compute_units = 1;
+  info->own_memory = true;
   return AC_OK;
 }
 
@@ -114,6 +115,33 @@ static ac_status dry_copy(void *state, void *destination, const void *source, ui
   return check_range(destination, 0, bytes);
 }
 
+/* A byte, for an address: nothing of it is touched. */
+static ac_status dry_allocate_host(void *state, uint64_t bytes, ac_host_memory *memory) {
+  (void)state;
+  *memory = (ac_host_memory){.data = malloc(1), .bytes = bytes};
+  return memory->data ? AC_OK : ac_fail(AC_ERROR_MEMORY, "dry: no memory on the host");
+}
+
+static void dry_release_host(void *state, ac_host_memory *memory) {
+  (void)state;
+  free(memory->data);
+}
+
+static ac_status dry_move_in(void *state, void *handle, const void *data, uint64_t bytes) {
+  (void)state, (void)data;
+  return check_range(handle, 0, bytes);
+}
+
+static ac_status dry_move_out(void *state, const void *handle, void *data, uint64_t bytes) {
+  (void)state, (void)data;
+  return check_range(handle, 0, bytes);
+}
+
+static ac_status dry_order(void *state, ac_queue first, ac_queue then) {
+  (void)state, (void)first, (void)then;
+  return AC_OK;
+}
+
 static bool dry_supports(void *state, const ac_op_args *args) {
   (void)state, (void)args;
   return true;
@@ -170,6 +198,11 @@ const ac_backend ac_backend_dry = {
     .download = dry_download,
     .zero = dry_zero,
     .copy = dry_copy,
+    .allocate_host = dry_allocate_host,
+    .release_host = dry_release_host,
+    .move_in = dry_move_in,
+    .move_out = dry_move_out,
+    .order = dry_order,
     .supports = dry_supports,
     .workspace = dry_workspace,
     .prepare = dry_prepare,

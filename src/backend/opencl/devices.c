@@ -4,6 +4,7 @@
 #include "backend/opencl/opencl.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
@@ -65,6 +66,15 @@ ac_status ac_cl_device_at(int index, cl_platform_id *platform, cl_device_id *dev
   return AC_OK;
 }
 
+/* Integrated GPUs and CPUs use the host's. ACCRUE_OWN_MEMORY says otherwise, for tests. */
+static bool has_own_memory(cl_device_id device) {
+  const char *choice = getenv("ACCRUE_OWN_MEMORY");
+  cl_bool shared = CL_TRUE;
+  if (choice && *choice) return strcmp(choice, "0") != 0;
+  clGetDeviceInfo(device, CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof shared, &shared, NULL);
+  return !shared;
+}
+
 /* A device's text without the blanks that some drivers pad it with. */
 static void device_text(cl_device_id device, cl_device_info what, char *text, size_t size) {
   char raw[512] = "";
@@ -99,6 +109,7 @@ ac_status ac_cl_device_describe(int index, ac_device_info *info) {
   info->alignment = bits / 8 > 64 ? bits / 8 : 64;
   info->compute_units = units;
   info->gpu = is_gpu(device);
+  info->own_memory = has_own_memory(device);
   snprintf(info->bf16_products, sizeof info->bf16_products, "as floats");
   info->half_arithmetic = strstr(extensions, "cl_khr_fp16") != NULL;
   return AC_OK;

@@ -32,6 +32,18 @@ enum { PLATFORM_NOT_FOUND = -1001 }; /* of the extension cl_khr_icd */
     (cl_command_queue a, cl_command_queue_info b, size_t c, void *d, size_t *e), (a, b, c, d, e))  \
   X(cl_int, clReleaseCommandQueue, (cl_command_queue a), (a))                                      \
   X(cl_int, clFinish, (cl_command_queue a), (a))                                                   \
+  X(cl_int, clFlush, (cl_command_queue a), (a))                                                    \
+  X(cl_int, clEnqueueMarkerWithWaitList,                                                           \
+    (cl_command_queue a, cl_uint b, const cl_event *c, cl_event *d), (a, b, c, d))                 \
+  X(cl_int, clEnqueueBarrierWithWaitList,                                                          \
+    (cl_command_queue a, cl_uint b, const cl_event *c, cl_event *d), (a, b, c, d))                 \
+  X(void *, clEnqueueMapBuffer,                                                                    \
+    (cl_command_queue a, cl_mem b, cl_bool c, cl_map_flags d, size_t e, size_t f, cl_uint g,       \
+     const cl_event *h, cl_event *i, cl_int *j),                                                   \
+    (a, b, c, d, e, f, g, h, i, j))                                                                \
+  X(cl_int, clEnqueueUnmapMemObject,                                                               \
+    (cl_command_queue a, cl_mem b, void *c, cl_uint d, const cl_event *e, cl_event *f),            \
+    (a, b, c, d, e, f))                                                                            \
   X(cl_mem, clCreateBuffer,                                                                        \
     (cl_context a, cl_mem_flags b, size_t c, void *d, cl_int *e), (a, b, c, d, e))                 \
   X(cl_mem, clCreateSubBuffer,                                                                     \

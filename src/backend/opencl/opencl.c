@@ -1,8 +1,8 @@
 /* The OpenCL backend: its table, opening a device, memory and transfers.
  *
- * One in-order queue a device. Chunks are buffers, views are sub-buffers of them,
- * so that GEMM libraries see offset 0. Whatever is queued on different views of one chunk runs in
- * the order of the calls. */
+ * One in-order queue a device, and two more where something moves beside it (moves.c). Chunks are
+ * buffers, views are sub-buffers of them, so that GEMM libraries see offset 0. Whatever is queued
+ * on different views of one chunk runs in the order of the calls. */
 #include "backend/opencl/opencl.h"
 
 #include <stdio.h>
@@ -66,6 +66,7 @@ static void opencl_close(void *state) {
   ac_opencl *cl = state;
   if (!cl) return;
   if (cl->queue) ac_cl_note_error(cl, clFinish(cl->queue));
+  ac_cl_release_moves(cl);
   for (int i = 0; i < cl->kernel_count; i++) clReleaseKernel(cl->kernels[i].kernel);
   free(cl->kernels);
   ac_cl_programs_release(cl);
@@ -203,6 +204,7 @@ static ac_status opencl_copy(void *state, void *destination, const void *source,
 static ac_status opencl_finish(void *state) {
   ac_opencl *cl = state;
   cl_int error = clFinish(cl->queue);
+  if (error == CL_SUCCESS) error = ac_cl_finish_moves(cl);
   return error == CL_SUCCESS ? AC_OK : ac_cl_fail(cl, error, "the queued work");
 }
 
@@ -288,6 +290,11 @@ const ac_backend ac_backend_opencl = {
     .download = opencl_download,
     .zero = opencl_zero,
     .copy = opencl_copy,
+    .allocate_host = ac_cl_allocate_host,
+    .release_host = ac_cl_release_host,
+    .move_in = ac_cl_move_in,
+    .move_out = ac_cl_move_out,
+    .order = ac_cl_order,
     .supports = opencl_supports,
     .workspace = opencl_workspace,
     .prepare = opencl_prepare,

@@ -27,6 +27,7 @@ typedef struct ac_opencl {
   cl_device_id device;
   cl_context context;     /* shared by what is open on this hardware, see context.c */
   cl_command_queue queue; /* in order */
+  cl_command_queue moving[AC_QUEUE_COUNT]; /* to and from the host; NULL: nothing moves */
   ac_device_info info;
   uint64_t identity; /* hash of what a compiled program depends on beside its source */
   int group;         /* work-group size of elementwise kernels: 256, or 64 if those are too large */
@@ -84,6 +85,17 @@ const char *ac_cl_error_name(cl_int error);
 ac_status ac_cl_fail(const ac_opencl *cl, cl_int error, const char *what);
 /* The mark alone. */
 void ac_cl_note_error(const ac_opencl *cl, cl_int error);
+
+/* ---- moves.c: the backend's functions of these names ----------------------------------------- */
+
+ac_status ac_cl_allocate_host(void *state, uint64_t bytes, ac_host_memory *memory);
+void ac_cl_release_host(void *state, ac_host_memory *memory);
+ac_status ac_cl_move_in(void *state, void *handle, const void *data, uint64_t bytes);
+ac_status ac_cl_move_out(void *state, const void *handle, void *data, uint64_t bytes);
+ac_status ac_cl_order(void *state, ac_queue first, ac_queue then);
+/* Waits for all that moves. */
+cl_int ac_cl_finish_moves(const ac_opencl *cl);
+void ac_cl_release_moves(ac_opencl *cl);
 
 /* ---- program.c ------------------------------------------------------------------------------- */
 

@@ -20,9 +20,10 @@ static inline const char *ac_cl_step_options(const ac_op_args *args) {
                 [args->in[0].dtype == AC_BF16];
 }
 
-/* Two arguments of a kernel: what the rounding of a parameter is keyed by. */
-#define AC_CL_ROUNDING(args) \
-  AC_CL_SEED((args)->run->seed ^ (args)->name_hash), AC_CL_UINT((args)->run->update)
+/* Three arguments of a kernel: what the rounding of a parameter is keyed by. */
+#define AC_CL_ROUNDING(args)                                                        \
+  AC_CL_SEED((args)->run->seed ^ (args)->name_hash), AC_CL_UINT((args)->first / 8), \
+      AC_CL_UINT((args)->run->update)
 
 static inline ac_cl_kernel ac_cl_update_kernel(const ac_op_args *args, const char *file,
                                                const char *name) {
