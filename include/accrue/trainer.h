@@ -140,14 +140,16 @@ typedef struct ac_feed {
 /* Adds `count` samples to the window: any number, split into micro-batches of the plan's size, the
  * last one smaller; all at once where the plan was made for whole windows. Every input needs a
  * feed; feeds that name no input are ignored. Integer ids are checked against the tables and
- * classes they index. */
+ * classes they index. A window whose losses' weights are counted beforehand (ac_loss_means; with
+ * AC_GRADIENTS_FOLDED, too) comes all at once, unless ac_trainer_begin_window gave them; folded,
+ * one that weighs nothing is AC_ERROR_ARGUMENT. */
 AC_API ac_status ac_trainer_accumulate(ac_trainer *trainer, int64_t count, const ac_feed *feeds,
                                        int feed_count);
 
 /* Before the first samples of a window whose plan says AC_LOSS_MEANS_GIVEN, and has several losses
- * or folds gradients: how many samples it
- * will have, and what each loss will weigh over all of them, in the order of ac_graph_add_loss. The
- * update fails with AC_ERROR_ARGUMENT, and changes nothing, if that was not so. */
+ * or folds gradients: how many samples it will have, and what each loss will weigh over all of
+ * them, in the order of ac_graph_add_loss. The update fails with AC_ERROR_ARGUMENT, and changes
+ * nothing but what was folded, if that was not so. */
 AC_API ac_status ac_trainer_begin_window(ac_trainer *trainer, int64_t samples,
                                          const double *weights, int weight_count);
 
@@ -168,8 +170,9 @@ typedef struct ac_update {
    * stepped; others were unless `skipped`. May still change. */
   int left_out;
   /* Skipped, and no lower loss scale is left to try: the scale is at its floor, a static one has
-   * failed in ten windows in a row, or there is no scaling. The model diverges, its data are not
-   * finite, or a loss weighs so little that no scale helps. */
+   * failed in ten windows in a row, or there is no scaling. Or parameters were left out in ten
+   * windows in a row. The model diverges, its data are not finite, or a loss weighs so little that
+   * no scale helps. */
   bool stuck;
   /* Each loss; `loss` above is the sum of factor x mean. */
   ac_loss_mean losses[AC_MAX_LOSSES];
@@ -234,8 +237,8 @@ AC_API ac_status ac_trainer_set_parameter(ac_trainer *trainer, int index, int64_
                                           int64_t count, const float *data);
 /* The window's gradient sum so far (unscaled, not divided by the window's weight), times the loss's
  * factor. With several losses it is the sum over losses of factor x samples / weight x gradient of
- * the loss's sum. AC_ERROR_STATE where the plan keeps no gradients (AC_GRADIENTS_FUSED,
- * AC_GRADIENTS_FOLDED). May still change. */
+ * the loss's sum. AC_ERROR_STATE where the plan keeps no gradients (any other way than
+ * AC_GRADIENTS_BUFFER). May still change. */
 AC_API ac_status ac_trainer_get_gradient(ac_trainer *trainer, int index, int64_t first,
                                          int64_t count, float *data);
 /* The norm of the gradient of the mean loss by one parameter, unscaled, before clipping: of the

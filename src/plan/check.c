@@ -132,8 +132,16 @@ static ac_status check_all_phases(const ac_plan *plan) {
 
 /* ---- fused and folded ------------------------------------------------------------------------ */
 
+/* Running statistics that norms share follow one pool after the other. */
+static bool moves_again(const ac_plan *plan, const ac_step *step, int tensor) {
+  const ac_tensor *moved = ac_tensor_at(plan->graph, ac_tensor_at(plan->graph, tensor)->storage);
+  return ac_node_at(plan->graph, step->node)->phase == AC_PHASE_UPDATE &&
+         moved->role == AC_ROLE_PARAMETER &&
+         plan->problem.parameters[moved->parameter].gradient < 0;
+}
+
 /* What a step of another phase than the micro-batch's has read is written no more, and what it has
- * written nothing touches. settled, by storage: 1: read, 2: written. */
+ * written nothing else touches. settled, by storage: 1: read, 2: written. */
 static ac_status check_touch(const ac_plan *plan, const ac_step *step, const char *settled) {
   for (int i = 0; i < AC_MAX_INPUTS; i++) {
     const int tensor = step->in[i].tensor;
@@ -142,7 +150,8 @@ static ac_status check_touch(const ac_plan *plan, const ac_step *step, const cha
   }
   for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
     const int tensor = step->out[j].tensor;
-    if (tensor >= 0 && settled[ac_tensor_at(plan->graph, tensor)->storage])
+    if (tensor >= 0 && settled[ac_tensor_at(plan->graph, tensor)->storage] &&
+        !moves_again(plan, step, tensor))
       return broken(plan, step, "would add to a sum that was final");
   }
   return AC_OK;

@@ -476,8 +476,8 @@ static void try_folded(const search *s, uint64_t least, char *text, size_t size)
     add_knob(bytes, least,
              desc.optimizer == AC_ADAMW
                  ? "approximately, by folding gradients into the moments as AdamA does "
-                   "(--gradients folded)"
-                 : "by folding gradients into the momentum (--gradients folded)",
+                   "(--gradients folded --clip 0)"
+                 : "by folding gradients into the momentum (--gradients folded --clip 0)",
              text, size);
 }
 

@@ -117,8 +117,8 @@ static void spoil(ac_trainer *trainer, const char *why) {
 void ac_fold_leave(ac_trainer *trainer) {
   const bool begun = trainer->window_samples > 0 || trainer->broken;
   if (ac_plan_folds(trainer->instance.plan) && begun)
-    spoil(trainer, "a window was left half way, and some of its gradients were folded into the "
-                   "optimizer's state; load a state");
+    spoil(trainer, "a window was left half way, and what of its gradients was folded into the "
+                   "optimizer's state is still there; load a state");
 }
 
 ac_status ac_fold_fail(ac_trainer *trainer) {

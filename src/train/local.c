@@ -30,22 +30,36 @@ static ac_status learn_losses(pass *p) {
   return AC_OK;
 }
 
+/* What was measured of a parameter: of its gradient, or of all pools that its running statistics
+ * follow. */
+static ac_status measure(ac_trainer *trainer, int parameter, ac_measure *all) {
+  const ac_plan *plan = trainer->instance.plan;
+  *all = (ac_measure){0, true};
+  for (int i = 0; i < plan->cell_count; i++) {
+    const ac_cell *cell = &plan->cells[i];
+    if (cell->role != AC_ROLE_STATISTICS || cell->owner != parameter) continue;
+    AC_TRY(ac_instance_fetch_cell(&trainer->instance, cell));
+    const ac_measure one = ac_trainer_measure(trainer, cell);
+    all->squares += one.squares;
+    all->finite &= one.finite;
+  }
+  return AC_OK;
+}
+
 /* Whether the step of a parameter is taken, or the running statistics of one that is not trained
  * move. */
 static ac_status decide(void *user, int parameter, bool *runs) {
   pass *p = user;
   ac_trainer *trainer = p->trainer;
-  ac_instance *instance = &trainer->instance;
-  const ac_cell *cell = ac_plan_cell(instance->plan, AC_ROLE_STATISTICS, parameter, 0);
+  ac_measure measured;
   if (!p->known) AC_TRY(learn_losses(p));
-  AC_TRY(ac_instance_fetch_cell(instance, cell));
-  const ac_measure measure = ac_trainer_measure(trainer, cell);
+  AC_TRY(measure(trainer, parameter, &measured));
   const bool trained = ac_trainer_trains(trainer, parameter);
-  *runs = measure.finite && p->sum.total.finite && p->sum.divides;
+  *runs = measured.finite && p->sum.total.finite && p->sum.divides;
   if (!trained) *runs &= p->steps->taken > 0;
-  p->steps->left_out += trained && !measure.finite;
+  p->steps->left_out += trained && !measured.finite;
   if (!trained || !*runs) return AC_OK;
-  const double norm = sqrt(measure.squares) / p->sum.total.weight;
+  const double norm = sqrt(measured.squares) / p->sum.total.weight;
   ac_trainer_set_step(trainer, parameter, p->sum.factor * ac_trainer_clip(trainer, norm), p->rate);
   p->steps->taken++;
   return AC_OK;

@@ -66,7 +66,7 @@ void ac_trainer_set_loss_scale(ac_trainer *trainer) {
   for (int k = 0; k < instance->plan->graph->loss_count; k++)
     trainer->loss_scales[k] = ac_to_float((double)scale * trainer->shares[k]);
   for (int i = 0; i < instance->plan->graph->parameter_count; i++)
-    instance->updates[i].statistics.scale = 1 / scale;
+    instance->updates[i].statistics.scale = ac_plan_folds(instance->plan) ? 1 : 1 / scale;
   instance->run.loss_scale = scale;
   instance->run.loss_scales = trainer->loss_scales;
 }

@@ -36,8 +36,7 @@ struct ac_trainer {
   int64_t window_samples;           /* accumulated so far */
   double fed_weight[AC_MAX_LOSSES]; /* of these, counted on the host; NaN: not known */
   ac_loss_division division;
-  int64_t
-      whole_samples; /* of the window, with several losses whose weights are known before; 0: no */
+  int64_t whole_samples; /* of the window, if what its losses weigh is known before; 0: no */
   double whole_weight[AC_MAX_LOSSES]; /* and what each will weigh */
   double shares[AC_MAX_LOSSES];       /* of each gradient in the sum, beside the loss scale */
   float loss_scales[AC_MAX_LOSSES];   /* run.loss_scales */

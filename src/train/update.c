@@ -18,6 +18,7 @@
 #include "core/error.h"
 #include "ops/update.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -43,13 +44,17 @@ static ac_status reduce(ac_trainer *trainer) {
 }
 
 /* The host's copy is (sum of squares, whether something is not finite). The square of a variance
- * may be beyond floats. */
+ * may be beyond floats. Of what was folded the first moment is measured alone, and the second one
+ * has taken the square of a gradient 1 / (1 - beta1) times as large. */
 ac_measure ac_trainer_measure(const ac_trainer *trainer, const ac_cell *cell) {
   const ac_instance *instance = &trainer->instance;
   const float *copy =
       instance->control_copy + (cell->address - instance->plan->control) / sizeof(float);
   const bool gradient = ac_trainer_trains(trainer, cell->owner);
-  return (ac_measure){(double)copy[0], copy[1] == 0 && (!gradient || isfinite(copy[0]))};
+  const double squares = (double)copy[0], part = 1 - trainer->desc.optimizer.beta1,
+               most = ac_plan_folds(instance->plan) ? (double)FLT_MAX * part * part : INFINITY;
+  return (ac_measure){squares,
+                      copy[1] == 0 && (!gradient || (isfinite(copy[0]) && squares <= most))};
 }
 
 static gradient_report read_statistics(ac_trainer *trainer) {
@@ -273,6 +278,12 @@ static ac_decision begin_report(ac_trainer *trainer, const ac_window_sum *sum, a
   return decision;
 }
 
+/* Behind a window that is not finite. One that was stepped in part may be a single bad batch,
+ * whatever the loss scale. */
+static bool is_stuck(const ac_scaler *scaler, bool skipped) {
+  return skipped ? scaler->stuck : scaler->overflows >= AC_MAX_OVERFLOWS;
+}
+
 /* What the next window begins with. */
 static void end_window(ac_trainer *trainer, const ac_window_sum *sum, ac_update *update) {
   const bool finite = update->finite_loss && update->finite_gradient;
@@ -282,7 +293,8 @@ static void end_window(ac_trainer *trainer, const ac_window_sum *sum, ac_update 
   ac_trainer_set_loss_scale(trainer);
   trainer->window_samples = trainer->whole_samples = 0;
   update->update = trainer->updates;
-  update->stuck = overflow ? trainer->scaler.stuck : !(finite && sum->divides) && sum->total.weighs;
+  update->stuck = overflow ? is_stuck(&trainer->scaler, update->skipped)
+                           : !(finite && sum->divides) && sum->total.weighs;
 }
 
 static void give_up(ac_trainer *trainer) {
@@ -298,9 +310,9 @@ static ac_status update_whole(ac_trainer *trainer, ac_update *update) {
   const ac_window_sum sum = ac_trainer_window_sum(trainer);
   ac_decision decision = begin_report(trainer, &sum, update);
   AC_TRY(ask_caller(trainer, &decision));
-  AC_TRY(ac_fold_check_decision(trainer, &decision));
   const bool possible = update->finite_loss && update->finite_gradient && sum.divides;
   if (!possible && ac_plan_folds(trainer->instance.plan)) return ac_fold_fail(trainer);
+  AC_TRY(ac_fold_check_decision(trainer, &decision));
   double factor = sum.factor;
   if (decision.factor != 1) factor *= decision.factor;
   if (possible && !isfinite(ac_to_float(factor))) return refuse_factor(factor);

@@ -431,10 +431,11 @@ case_plan() {
   refuse 2 'takes a batch of 8 at once, and --micro-batch 4 splits it' plan gpt "${model[@]}" --gradients fused --micro-batch 4
   refuse 2 'carry cuts one' plan gpt "${model[@]}" --gradients fused --last-window carry
   run plan gpt "${model[@]}" --device dry --clip 0 --gradients folded >out
-  grep -q '^gradients  *each is folded' out || die "no word of gradients in: $(cat out)"
+  grep -q '^gradients  *folded into' out || die "no word of gradients in: $(cat out)"
   run plan gpt "${model[@]}" --device dry --clip 0 --gradients folded --json >json
   grep -q '"gradients": "folded"' json || die "no way of gradients in the JSON: $(cat json)"
   refuse 2 'no norm of all gradients for --clip 1; give --clip 0' train gpt "${model[@]}" --gradients folded
+  refuse 2 'dynamic loss scale' train gpt "${model[@]}" --clip 0 --gradients folded --precision f16
   refuse 2 'give --no-nesterov' train gpt "${model[@]}" --clip 0 --gradients folded --optimizer muon
   run plan gpt "${model[@]}" --device dry --gradients fused-local --json >json
   grep -q '"gradients": "fused-local"' json || die "no way of gradients in the JSON: $(cat json)"

@@ -34,9 +34,11 @@ pick() { # NAME WORD...: sets the variable to one of the words. Not by $(...), i
   printf -v "$1" %s "${words[RANDOM % ${#words[@]}]}"
 }
 
-# Muon, Adam-mini and Adafactor keep their states in f32, and so their weights and gradients.
+# Muon, Adam-mini and Adafactor keep their states in f32, and so their weights and gradients. What is folded is f32 too, and
+# nothing of it can be skipped.
 choose_storage() { # PRECISION OPTIMIZER
-  local weights=f32 state=f32 tables=f32 gradients=(buffer fused)
+  local weights=f32 state=f32 tables=f32 gradients=(buffer fused fused-local)
+  if [[ $1 != f16 && $2 =~ ^(adamw|sgd|muon)$ ]]; then gradients+=(folded); fi
   if [[ $2 =~ ^(adamw|sgd|lion)$ ]]; then
     gradients+=(bf16)
     pick state f32 8bit
@@ -44,8 +46,11 @@ choose_storage() { # PRECISION OPTIMIZER
     if [[ $1 == bf16 ]]; then pick weights f32 bf16; fi
   fi
   pick gradient "${gradients[@]}"
+  if [[ $gradient == folded ]]; then weights=f32 state=f32; fi
   storage=(--gradients "$gradient" --weights "$weights" --optimizer-state "$state")
   if [[ $state$tables == 8bit8bit ]]; then storage+=(--state-f32=); fi
+  if [[ $gradient == folded ]]; then storage+=(--clip 0); fi
+  if [[ $gradient$2 == foldedmuon ]]; then storage+=(--no-nesterov); fi
 }
 
 # Runs are short, so that kills meet all that a run does. Each model has tensors of 4,096 weights: states and gradients of
@@ -73,7 +78,7 @@ choose_flags() {
     mlp) flags+=(--data "$work/images" --hidden 16 --dropout "$dropout" --batch 32 --epochs $((RANDOM % 5 + 3))) ;;
     resnet) flags+=(--data "$work/images" --width 8 --batch 40 --epochs 2 --flip) ;;
   esac
-  if [[ $gradient != fused ]]; then flags+=(--micro-batch "$micro" --last-window "$last"); fi
+  if [[ $gradient != fused* ]]; then flags+=(--micro-batch "$micro" --last-window "$last"); fi
   flags+=(--read-ahead "$ahead" --eval-every "$every" --eval-samples 10)
   flags+=(--save-every "$save" --keep "$keep" --optimizer "$optimizer" --lr 0.01)
   if [[ $precision == f16 ]]; then flags+=(--loss-scale-init 1e12 --loss-scale-interval 5 "$more"); fi

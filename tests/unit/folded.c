@@ -2,15 +2,13 @@
  * and Muon that changes rounding alone, with AdamW it is AdamA. On the CPU and on every OpenCL
  * device. */
 #include "files.h"
-#include "runs.h"
+#include "passes.h"
 
 #include "core/error.h"
-#include "plan/plan.h"
-#include "train/trainer.h"
 
 #include <math.h>
 
-enum { BATCH = 8, MICRO_BATCH = 3, UPDATES = 50 };
+enum { MICRO_BATCH = 3 };
 
 static const ac_plan_desc folded = {
     .batch = BATCH, .micro_batch = MICRO_BATCH, .gradients = AC_GRADIENTS_FOLDED};
@@ -44,8 +42,8 @@ static float *all_momenta(run *r, size_t total) {
 }
 
 /* Windows of all kinds of micro-batches: of 3, 3 and 2, of 3, 3 and 1, of 3 and 3. */
-static float *train(const char *device, ac_plan_desc plan, const ac_trainer_desc *desc,
-                    float **momenta, size_t *count) {
+static float *train_in_pieces(const char *device, ac_plan_desc plan, const ac_trainer_desc *desc,
+                              float **momenta, size_t *count) {
   const corpus c = make_corpus();
   run r = start(device, &model, plan, *desc);
   const ac_plan_info *info = ac_plan_get_info(r.plan);
@@ -98,7 +96,7 @@ static void momentum_is_what_it_was(const char *device) {
     desc.seed = 3;
     for (int k = 0; k < 2; k++) {
       plan.gradients = k ? AC_GRADIENTS_FOLDED : AC_GRADIENTS_BUFFER;
-      parameters[k] = train(device, plan, &desc, &momenta[k], &count);
+      parameters[k] = train_in_pieces(device, plan, &desc, &momenta[k], &count);
     }
     const double off = distance(parameters[0], parameters[1], count);
     if (!(off <= 1e-6)) fail_msg("%s, case %zu: weights are off by %g", device, i, off);
@@ -287,6 +285,7 @@ static void windows_are_not_taken_back(const char *device) {
   for (int way = 0; way < 2; way++) {
     if (way) assert_ok(ac_trainer_set_parameter(r.trainer, 0, 0, 1, &value));
     assert_ok(feed(&r, &c, 2, BATCH));
+    skips = way; /* whatever a decision says of a window that is not finite */
     if (way) assert_refused(ac_trainer_update(r.trainer, NULL), AC_ERROR_NOT_FINITE, "not finite");
     else ac_trainer_discard(r.trainer);
     assert_refused(feed(&r, &c, 2, BATCH), AC_ERROR_STATE, "load a state");
@@ -296,6 +295,7 @@ static void windows_are_not_taken_back(const char *device) {
     float *again = all_parameters(&r, &count);
     assert_memory_equal(again, before, count * sizeof *again);
     free(again);
+    skips = false;
     assert_ok(feed(&r, &c, 1, BATCH));
     assert_ok(ac_trainer_update(r.trainer, NULL));
     again = all_parameters(&r, &count);
@@ -369,14 +369,6 @@ ON_EVERY_DEVICE(fits_go_on)
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-static ac_plan *plan_of(ac_device *device, const test_gpt *m, ac_plan_desc desc) {
-  ac_graph *graph = test_gpt_graph(m);
-  ac_plan *plan;
-  assert_ok(ac_plan_create(&plan, graph, device, &desc));
-  ac_graph_free(graph);
-  return plan;
-}
-
 static uint64_t cells_of(const ac_plan *plan, ac_role role) {
   uint64_t bytes = 0;
   for (int i = 0; i < plan->cell_count; i++)
@@ -424,10 +416,10 @@ static void refusals_offer_it(void **state) {
   ac_plan *none;
   ac_plan_desc desc = {.batch = 4, .memory = 1};
   assert_refused(ac_plan_create(&none, graph, device, &desc), AC_ERROR_BUDGET,
-                 "folding gradients into the moments as AdamA does (--gradients folded)");
+                 "folding gradients into the moments as AdamA does (--gradients folded --clip 0)");
   desc.optimizer = AC_SGD;
   assert_refused(ac_plan_create(&none, graph, device, &desc), AC_ERROR_BUDGET,
-                 "by folding gradients into the momentum (--gradients folded)");
+                 "by folding gradients into the momentum (--gradients folded --clip 0)");
   desc.optimizer = AC_LION;
   assert_int_equal(ac_plan_create(&none, graph, device, &desc), AC_ERROR_BUDGET);
   assert_null(strstr(ac_last_error(), "folded"));
@@ -486,13 +478,6 @@ static void what_contradicts_is_refused(void **state) {
 static int find_fold(const ac_plan *plan, int from) {
   while (ac_node_at(plan->graph, plan->main.steps[from].node)->op != AC_OP_fold) from++;
   return from;
-}
-
-static void move(ac_sequence *sequence, int from, int to) {
-  const ac_step step = sequence->steps[from];
-  for (int i = from; i != to; i += to < from ? -1 : 1)
-    sequence->steps[i] = sequence->steps[i + (to < from ? -1 : 1)];
-  sequence->steps[to] = step;
 }
 
 static void steps_out_of_place_are_found(void **state) {

@@ -82,7 +82,8 @@ const char *plan_table_text(char *text, size_t size, const ac_device_info *devic
     put(&p, "gradients    none are kept: each weight is clipped and stepped by itself in the "
             "backward pass\n");
   if (plan->gradients == AC_GRADIENTS_FOLDED)
-    put(&p, "gradients    each is folded into the optimizer's state once it is final: no clipping, "
+    put(&p, "gradients    folded into the optimizer's state, or of muon's its momenta, as they "
+            "come: no clipping, "
             "and nothing can be skipped\n");
   put(&p, "precision    %s\n", ac_precision_name(plan->precision));
   put_memory(&p, plan);

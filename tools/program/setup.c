@@ -225,6 +225,9 @@ static int check_folded(const setup *s) {
   if (f->optimizer == AC_MUON && !f->no_nesterov)
     return fail_usage("--gradients folded leaves muon nothing to look ahead with; give "
                       "--no-nesterov");
+  if (s->trainer.loss_scaling.kind == AC_LOSS_SCALING_DYNAMIC)
+    return fail_usage("--gradients folded cannot skip a window that a dynamic loss scale lets "
+                      "overflow; give --loss-scale X or another --precision");
   if (f->histograms)
     return fail_usage("--histograms shows gradients, and --gradients folded keeps none");
   return STATUS_CONTINUE;

@@ -99,7 +99,7 @@ void ac_cpu_step_floats(const ac_op_args *args, int states, ac_cpu_formula *step
 __attribute__((always_inline)) static inline void prefetch_lines(const void *data, int64_t first,
                                                                  int64_t bytes) {
   for (int64_t i = 0; i < bytes; i += AC_CPU_LINE * (int64_t)sizeof(float))
-    __builtin_prefetch((const void *)((uintptr_t)data + (uintptr_t)(first + i)), 1);
+    __builtin_prefetch((const void *)((uintptr_t)data + (uintptr_t)(first + i)));
 }
 
 __attribute__((always_inline)) static inline void prefetch_block(const ac_op_args *args, int states,
