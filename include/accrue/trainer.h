@@ -170,9 +170,9 @@ typedef struct ac_update {
    * stepped; others were unless `skipped`. May still change. */
   int left_out;
   /* Skipped, and no lower loss scale is left to try: the scale is at its floor, a static one has
-   * failed in ten windows in a row, or there is no scaling. Or parameters were left out in ten
-   * windows in a row. The model diverges, its data are not finite, or a loss weighs so little that
-   * no scale helps. */
+   * failed in ten windows in a row, or there is no scaling. Or parameters were left out with the
+   * scale at its floor, or in ten windows in a row. The model diverges, its data are not finite, or
+   * a loss weighs so little that no scale helps. */
   bool stuck;
   /* Each loss; `loss` above is the sum of factor x mean. */
   ac_loss_mean losses[AC_MAX_LOSSES];

@@ -278,10 +278,11 @@ static ac_decision begin_report(ac_trainer *trainer, const ac_window_sum *sum, a
   return decision;
 }
 
-/* Behind a window that is not finite. One that was stepped in part may be a single bad batch,
- * whatever the loss scale. */
+/* Behind a window that is not finite. Without loss scaling the first one that is skipped is stuck,
+ * but one that was stepped in part may be a single bad batch. */
 static bool is_stuck(const ac_scaler *scaler, bool skipped) {
-  return skipped ? scaler->stuck : scaler->overflows >= AC_MAX_OVERFLOWS;
+  if (skipped || scaler->desc.kind != AC_LOSS_SCALING_NONE) return scaler->stuck;
+  return scaler->overflows >= AC_MAX_OVERFLOWS;
 }
 
 /* What the next window begins with. */
