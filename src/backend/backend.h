@@ -3,8 +3,8 @@
  *
  * Calls on one state come from one thread. Work is queued in order: `run`, `upload`, `zero` and
  * `copy` may return before the work is done, but what they were handed on the host may be reused at
- * once; `download` and `finish` wait, `finish` for all queues. No call but open, allocate, view and
- * prepare may allocate memory, on the host or on the device. */
+ * once; `download` and `finish` wait, `finish` for all queues. No call but open, allocate,
+ * allocate_host, view and prepare may allocate memory, on the host or on the device. */
 #ifndef AC_BACKEND_BACKEND_H
 #define AC_BACKEND_BACKEND_H
 

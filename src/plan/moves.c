@@ -23,8 +23,8 @@ static int64_t elements_of(const ac_graph *graph, int parameter) {
   return ac_shape_count(&ac_tensor_at(graph, graph->parameters[parameter])->shape);
 }
 
-/* Small ones would save little, and each takes two transfers. What is kept for rows and columns
- * stays too. */
+/* Small ones would save little, and each takes two transfers: so do most that are kept for rows and
+ * columns alone. */
 bool ac_moves_tensor(const ac_graph *graph, const ac_tensor *tensor) {
   return tensor->role == AC_ROLE_STATE && ac_shape_count(&tensor->shape) >= LEAST &&
          elements_of(graph, tensor->parameter) >= LEAST;

@@ -234,6 +234,7 @@ static inline uint64_t ac_problem_read_ahead(const ac_problem *problem, int batc
 
 /* Whether a choice may have optimizer state in host memory. */
 bool ac_problem_may_move(const ac_problem *problem);
+bool ac_state_must_stay(ac_gradients gradients);
 
 /* What the budget has to cover with so many bytes on the device and batches read ahead. */
 uint64_t ac_problem_needs(const ac_problem *problem, uint64_t total, int read_ahead);

@@ -170,13 +170,13 @@ static void count_read_ahead(ac_problem *problem) {
 
 /* Folded, state is needed in each micro-batch; locally, a step that is left out would leave what it
  * has moved behind. */
-static bool state_must_stay(ac_gradients gradients) {
+bool ac_state_must_stay(ac_gradients gradients) {
   return gradients == AC_GRADIENTS_FOLDED || gradients == AC_GRADIENTS_FUSED_LOCAL;
 }
 
 bool ac_problem_may_move(const ac_problem *problem) {
   const ac_plan_desc *desc = &problem->desc;
-  if (state_must_stay(desc->gradients)) return false;
+  if (ac_state_must_stay(desc->gradients)) return false;
   if (desc->purpose != AC_TRAIN || desc->state_space == AC_STATE_ON_DEVICE) return false;
   if (desc->state_space == AC_STATE_ON_HOST && !desc->host_memory) return true;
   return problem->host_bytes && problem->host_bytes <= desc->host_memory;
@@ -193,15 +193,15 @@ static ac_status settle_state_space(ac_problem *problem) {
                    "plan: optimizer state cannot be moved to host memory, as the memory of %s is "
                    "the host's",
                    problem->device->info.id);
-  problem->host_bytes = ac_cells_host_bytes(problem);
-  if (!asked) return AC_OK;
-  if (state_must_stay(desc->gradients))
+  if (ac_state_must_stay(desc->gradients))
     return ac_fail(
         AC_ERROR_ARGUMENT,
         "plan: optimizer state in host memory and gradients that are %s (--gradients %s) "
         "exclude each other",
         desc->gradients == AC_GRADIENTS_FOLDED ? "folded" : "fused locally",
         desc->gradients == AC_GRADIENTS_FOLDED ? "folded" : "fused-local");
+  problem->host_bytes = ac_cells_host_bytes(problem);
+  if (!asked) return AC_OK;
   if (!problem->host_bytes)
     return ac_fail(AC_ERROR_ARGUMENT,
                    "plan: there is no optimizer state to be moved to host memory: none is kept for "

@@ -243,9 +243,11 @@ static ac_status list_candidates(search *s) {
 
 /* End it with end_search, after a failure too. */
 static ac_status begin_search(search *s, const ac_problem *problem, const ac_cost_model *costs,
-                              int read_ahead) {
-  *s = (search){.problem = problem, .costs = costs, .read_ahead = read_ahead};
-  if (ac_problem_may_move(problem)) AC_TRY(ac_cost_of_moving(&s->per_moved_byte, problem->device));
+                              int read_ahead, double per_moved_byte) {
+  *s = (search){.problem = problem,
+                .costs = costs,
+                .read_ahead = read_ahead,
+                .per_moved_byte = per_moved_byte};
   AC_TRY(ac_order_create(&s->order, problem->stages));
   return list_candidates(s);
 }
@@ -327,7 +329,7 @@ static ac_status least_of(const ac_problem *problem, const ac_cost_model *costs,
   search s;
   ac_plan board = {.problem = *problem, .graph = problem->graph, .device = problem->device};
   int64_t micro_batch;
-  ac_status status = begin_search(&s, problem, costs, read_ahead);
+  ac_status status = begin_search(&s, problem, costs, read_ahead, 0); /* bytes know no seconds */
   if (status == AC_OK) status = find_least(&s, &board, least, &micro_batch);
   end_search(&s);
   ac_plan_clear(&board);
@@ -365,13 +367,18 @@ static ac_status try_host(const search *s, uint64_t least, char *text, size_t si
   const ac_problem *problem = s->problem;
   ac_problem other = *problem;
   uint64_t bytes;
-  if (!problem->device->info.own_memory || ac_problem_may_move(problem)) return AC_OK;
+  char text_of[128];
+  if (!problem->device->info.own_memory || ac_problem_may_move(problem) ||
+      ac_state_must_stay(problem->desc.gradients))
+    return AC_OK;
   other.desc.state_space = AC_STATE_ON_HOST;
   other.desc.host_memory = 0;
-  if (!ac_cells_host_bytes(problem)) return AC_OK;
+  const uint64_t host = ac_cells_host_bytes(problem);
+  if (!host) return AC_OK;
   AC_TRY(least_of(&other, s->costs, s->read_ahead, &bytes));
-  add_knob(bytes, least, "with optimizer state in host memory (--optimizer-state-in host)", text,
-           size);
+  snprintf(text_of, sizeof text_of, "with optimizer state in host memory (--host-memory %llu)",
+           (unsigned long long)host);
+  add_knob(bytes, least, text_of, text, size);
   return AC_OK;
 }
 
@@ -468,6 +475,7 @@ static void try_folded(const search *s, uint64_t least, char *text, size_t size)
   ac_problem other;
   uint64_t bytes;
   desc.gradients = AC_GRADIENTS_FOLDED;
+  if (desc.precision == AC_PRECISION_F16) return; /* whose loss scale would have to be given */
   if (problem->desc.gradients != AC_GRADIENTS_AUTO || ac_plan_check_desc(&desc) != AC_OK) return;
   ac_status status = ac_problem_create(&other, problem->source, problem->device, &desc);
   if (status == AC_OK) status = least_of(&other, s->costs, s->read_ahead, &bytes);
@@ -477,6 +485,9 @@ static void try_folded(const search *s, uint64_t least, char *text, size_t size)
              desc.optimizer == AC_ADAMW
                  ? "approximately, by folding gradients into the moments as AdamA does "
                    "(--gradients folded --clip 0)"
+             : desc.optimizer == AC_MUON
+                 ? "by folding gradients into the momentum (--gradients folded --clip 0 "
+                   "--no-nesterov)"
                  : "by folding gradients into the momentum (--gradients folded --clip 0)",
              text, size);
 }
@@ -581,7 +592,9 @@ static ac_status search_training(ac_plan *plan, uint64_t limit) {
   list_ops(problem->graph, &problem->folds, ops);
   AC_TRY(ac_cost_model_get(&costs, problem->device, ac_plan_storage(&problem->desc), ops));
   int read_ahead = problem->desc.read_ahead_if_room ? 0 : problem->desc.read_ahead;
-  ac_status status = begin_search(&s, problem, costs, read_ahead);
+  double per_moved_byte = 0;
+  if (ac_problem_may_move(problem)) AC_TRY(ac_cost_of_moving(&per_moved_byte, problem->device));
+  ac_status status = begin_search(&s, problem, costs, read_ahead, per_moved_byte);
   if (status == AC_OK) status = choose(&s, plan, limit, &fits);
   if (status == AC_OK && !fits) status = refuse(&s, plan, limit);
   if (status == AC_OK) plan->info.read_ahead = read_ahead_of(&s, plan, limit);

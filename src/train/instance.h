@@ -23,7 +23,7 @@ typedef struct ac_prepared {
   const ac_sequence *sequence;
   ac_op_args *args; /* by step */
   void **handles;   /* by value; NULL for those that share */
-  void **parts;     /* by step and operand (ac_moves_operand): handles of parts of tensors; NULL: no
+  void **parts;     /* by step and operand (moves.c): handles of parts of tensors; NULL: no
                        step is cut */
   int arriving;     /* the step whose state is on its way to the device; -1: none */
   int64_t batch;

@@ -29,6 +29,7 @@ mkdir images
 seq 1 3000 >text
 
 RANDOM=$seed
+export ACCRUE_OWN_MEMORY=1 # so that state can be in host memory
 pick() { # NAME WORD...: sets the variable to one of the words. Not by $(...), in which RANDOM repeats itself.
   local words=("${@:2}")
   printf -v "$1" %s "${words[RANDOM % ${#words[@]}]}"
@@ -36,8 +37,8 @@ pick() { # NAME WORD...: sets the variable to one of the words. Not by $(...), i
 
 # Muon, Adam-mini and Adafactor keep their states in f32, and so their weights and gradients. What is folded is f32 too, and
 # nothing of it can be skipped.
-choose_storage() { # PRECISION OPTIMIZER
-  local weights=f32 state=f32 tables=f32 gradients=(buffer fused fused-local)
+choose_storage() { # PRECISION OPTIMIZER DEVICE
+  local place weights=f32 state=f32 tables=f32 gradients=(buffer fused fused-local)
   if [[ $1 != f16 && $2 =~ ^(adamw|sgd|muon)$ ]]; then gradients+=(folded); fi
   if [[ $2 =~ ^(adamw|sgd|lion)$ ]]; then
     gradients+=(bf16)
@@ -51,6 +52,10 @@ choose_storage() { # PRECISION OPTIMIZER
   if [[ $state$tables == 8bit8bit ]]; then storage+=(--state-f32=); fi
   if [[ $gradient == folded ]]; then storage+=(--clip 0); fi
   if [[ $gradient$2 == foldedmuon ]]; then storage+=(--no-nesterov); fi
+  if [[ $3 == opencl && ! $gradient =~ ^(folded|fused-local)$ && $2 != adafactor ]]; then
+    pick place device host
+    storage+=(--optimizer-state-in "$place")
+  fi
 }
 
 # Runs are short, so that kills meet all that a run does. Each model has tensors of 4,096 weights: states and gradients of
@@ -70,12 +75,12 @@ choose_flags() {
   pick optimizer adamw sgd lion adafactor muon adam-mini
   pick dropout 0 0.2
   pick more --replay --keep-best
-  choose_storage "$precision" "$optimizer"
+  choose_storage "$precision" "$optimizer" "$device"
   flags=("$model" --device "$device" --precision "$precision" --seed $((RANDOM % 3 + 1)) --threads 1 "${storage[@]}")
   case $model in
     gpt) flags+=(--data "$work/text" --layers 1 --heads 2 --width 32 --context 16 --dropout "$dropout" --batch 7
       --steps $((RANDOM % 30 + 20))) ;;
-    mlp) flags+=(--data "$work/images" --hidden 16 --dropout "$dropout" --batch 32 --epochs $((RANDOM % 5 + 3))) ;;
+    mlp) flags+=(--data "$work/images" --hidden 128 --dropout "$dropout" --batch 32 --epochs $((RANDOM % 5 + 3))) ;;
     resnet) flags+=(--data "$work/images" --width 8 --batch 40 --epochs 2 --flip) ;;
   esac
   if [[ $gradient != fused* ]]; then flags+=(--micro-batch "$micro" --last-window "$last"); fi

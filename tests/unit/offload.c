@@ -283,6 +283,19 @@ static ac_status plan_of(ac_plan **plan, ac_device *device, ac_plan_desc desc) {
 }
 
 /* State is moved where the budget leaves nothing faster, and where there is room for it. */
+/* A device that computes nothing has the memory all the same. */
+static void states_of_nothing_are_zeros(void **state) {
+  (void)state;
+  const test_path path = in_folder("state");
+  run r = {0};
+  assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = "dry"}));
+  assert_ok(plan_of(&r.plan, r.device, (ac_plan_desc){.state_space = AC_STATE_ON_HOST}));
+  assert_ok(ac_trainer_create(&r.trainer, r.plan, NULL));
+  assert_ok(ac_trainer_save_state(r.trainer, path.text, NULL, 0));
+  assert_ok(ac_trainer_load_state(r.trainer, path.text));
+  stop(&r);
+}
+
 static void budgets_decide(void **state) {
   (void)state;
   ac_device *device;
@@ -305,8 +318,10 @@ static void budgets_decide(void **state) {
   ac_plan_free(plan);
   for (int i = 0; i < 2; i++) {
     desc.host_memory = i ? m->host_bytes - 1 : 0;
-    assert_refused(plan_of(&plan, device, desc), AC_ERROR_BUDGET,
-                   "with optimizer state in host memory (--optimizer-state-in host)");
+    char offer[96];
+    snprintf(offer, sizeof offer, "with optimizer state in host memory (--host-memory %llu)",
+             (unsigned long long)m->host_bytes);
+    assert_refused(plan_of(&plan, device, desc), AC_ERROR_BUDGET, offer);
   }
   desc.host_memory = 0;
   desc.state_space = AC_STATE_ON_HOST;
@@ -376,9 +391,10 @@ static void broken_plans_are_found(void **state) {
 int main(void) {
   setenv("ACCRUE_OWN_MEMORY", "1", 1);
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(all_leave_the_same_bits),   cmocka_unit_test(all_runs_go_on),
-      cmocka_unit_test(all_failures_are_survived), cmocka_unit_test(budgets_decide),
-      cmocka_unit_test(what_cannot_be_is_refused), cmocka_unit_test(broken_plans_are_found),
+      cmocka_unit_test(all_leave_the_same_bits),     cmocka_unit_test(all_runs_go_on),
+      cmocka_unit_test(all_failures_are_survived),   cmocka_unit_test(budgets_decide),
+      cmocka_unit_test(states_of_nothing_are_zeros), cmocka_unit_test(what_cannot_be_is_refused),
+      cmocka_unit_test(broken_plans_are_found),
   };
   return cmocka_run_group_tests_name("offload", tests, make_test_folder, remove_test_folder);
 }

@@ -100,7 +100,7 @@ static ac_status dry_download(void *state, const void *handle, uint64_t offset, 
                               uint64_t bytes) {
   (void)state;
   AC_TRY(check_range(handle, offset, bytes));
-  memset(data, 0, bytes);
+  if (bytes) memset(data, 0, bytes);
   return AC_OK;
 }
 
@@ -115,10 +115,10 @@ static ac_status dry_copy(void *state, void *destination, const void *source, ui
   return check_range(destination, 0, bytes);
 }
 
-/* A byte, for an address: nothing of it is touched. */
+/* Zeros, as all that is here: pages that nothing touches cost nothing. */
 static ac_status dry_allocate_host(void *state, uint64_t bytes, ac_host_memory *memory) {
   (void)state;
-  *memory = (ac_host_memory){.data = malloc(1), .bytes = bytes};
+  *memory = (ac_host_memory){.data = calloc(bytes, 1), .bytes = bytes};
   return memory->data ? AC_OK : ac_fail(AC_ERROR_MEMORY, "dry: no memory on the host");
 }
 

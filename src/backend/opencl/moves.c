@@ -54,6 +54,7 @@ ac_status ac_cl_allocate_host(void *state, uint64_t bytes, ac_host_memory *memor
 
 void ac_cl_release_host(void *state, ac_host_memory *memory) {
   ac_opencl *cl = state;
+  ac_cl_note_error(cl, ac_cl_finish_moves(cl)); /* of steps that have failed, perhaps */
   ac_cl_note_error(cl,
                    clEnqueueUnmapMemObject(cl->queue, memory->owner, memory->data, 0, NULL, NULL));
   ac_cl_note_error(cl, clFinish(cl->queue));
