@@ -41,22 +41,24 @@ void ac_moves_release(ac_instance *instance) {
 ac_status ac_instance_read_cell(const ac_instance *instance, const ac_cell *cell, uint64_t offset,
                                 void *data, uint64_t bytes) {
   const ac_device *device = instance->device;
+  if (!bytes) return AC_OK;
   if (!is_moving(cell))
     return device->backend->download(device->state, instance->persistent[cell->tensor], offset,
                                      data, bytes);
   AC_TRY(device->backend->finish(device->state));
-  if (bytes) memcpy(data, (char *)instance->moving[cell->tensor].data + offset, bytes);
+  memcpy(data, (char *)instance->moving[cell->tensor].data + offset, bytes);
   return AC_OK;
 }
 
 ac_status ac_instance_write_cell(const ac_instance *instance, const ac_cell *cell, uint64_t offset,
                                  const void *data, uint64_t bytes) {
   const ac_device *device = instance->device;
+  if (!bytes) return AC_OK;
   if (!is_moving(cell))
     return device->backend->upload(device->state, instance->persistent[cell->tensor], offset, data,
                                    bytes);
   AC_TRY(device->backend->finish(device->state));
-  if (bytes) memcpy((char *)instance->moving[cell->tensor].data + offset, data, bytes);
+  memcpy((char *)instance->moving[cell->tensor].data + offset, data, bytes);
   return AC_OK;
 }
 

@@ -100,7 +100,7 @@ static ac_status dry_download(void *state, const void *handle, uint64_t offset, 
                               uint64_t bytes) {
   (void)state;
   AC_TRY(check_range(handle, offset, bytes));
-  if (bytes) memset(data, 0, bytes);
+  memset(data, 0, bytes);
   return AC_OK;
 }
 
