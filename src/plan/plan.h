@@ -134,6 +134,7 @@ static inline int ac_sequence_last_point(const ac_sequence *sequence) {
 typedef struct ac_parameter_tensors {
   int tensor, gradient; /* no gradient: not trained */
   int working;          /* the copy in 16 bits that ops read */
+  ac_op step;           /* of one that is trained */
 } ac_parameter_tensors;
 
 typedef struct ac_nodes {

@@ -225,7 +225,9 @@ uint64_t ac_problem_needs(const ac_problem *problem, uint64_t total, int read_ah
 static void find_parameters(ac_problem *problem) {
   const ac_graph *graph = problem->graph;
   for (int i = 0; i < graph->parameter_count; i++)
-    problem->parameters[i] = (ac_parameter_tensors){graph->parameters[i], -1, -1};
+    problem->parameters[i] = (ac_parameter_tensors){
+        graph->parameters[i], -1, -1,
+        ac_optimizer_stepping(&problem->desc, ac_tensor_at(graph, graph->parameters[i])).op};
   for (int i = 0; i < graph->tensor_count; i++) {
     const ac_tensor *tensor = ac_tensor_at(graph, i);
     if (tensor->storage != i) continue;

@@ -5,12 +5,12 @@
  * of them) there is a family of orders: keep everything, recompute every stage, and the choices of
  * the chain solver from least memory to fastest, thinned out to CHOICES; policies other than `auto`
  * leave the one order they name. Where a window is one micro-batch each order stands for two
- * candidates: gradients are kept, or it is run twice (passes.c); or for another one alone, that is
- * asked for by name; and each of these for two more where optimizer state may be in host memory
- * (moves.c). The families depend on graph,
- * device and batch alone, never on the budget. So the rule "the least predicted time among all
- * candidates whose total fits" gives plans that never get slower with more budget, and the smallest
- * budget that can be met is the smallest total among the candidates, exactly.
+ * candidates: gradients are kept, or it is run twice (passes.c); a way that is asked for by name
+ * stands alone. Where optimizer state may be in host memory (moves.c) there are twice as many. The
+ * families depend on graph, device and batch alone, never on the budget. So the rule "the least
+ * predicted time among all candidates whose total fits" gives plans that never get slower with more
+ * budget, and the smallest budget that can be met is the smallest total among the candidates,
+ * exactly.
  *
  * Totals need a layout, which is quadratic in values; the sum of bytes alive is linear and a lower
  * bound. Candidates are tried from the fastest on, and only those whose bound fits are laid out. */
@@ -367,7 +367,7 @@ static ac_status try_host(const search *s, uint64_t least, char *text, size_t si
   const ac_problem *problem = s->problem;
   ac_problem other = *problem;
   uint64_t bytes;
-  char text_of[128];
+  char what[128];
   if (!problem->device->info.own_memory || ac_problem_may_move(problem) ||
       ac_state_must_stay(problem->desc.gradients))
     return AC_OK;
@@ -376,9 +376,9 @@ static ac_status try_host(const search *s, uint64_t least, char *text, size_t si
   const uint64_t host = ac_cells_host_bytes(problem);
   if (!host) return AC_OK;
   AC_TRY(least_of(&other, s->costs, s->read_ahead, &bytes));
-  snprintf(text_of, sizeof text_of, "with optimizer state in host memory (--host-memory %llu)",
+  snprintf(what, sizeof what, "with optimizer state in host memory (--host-memory %llu)",
            (unsigned long long)host);
-  add_knob(bytes, least, text_of, text, size);
+  add_knob(bytes, least, what, text, size);
   return AC_OK;
 }
 

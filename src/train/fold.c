@@ -10,7 +10,6 @@
  * where the first micro-batch multiplies what is kept and all of them add. The update then steps by
  * m as it is: SGD adds its weight decay. Of a window nothing can be taken back. */
 #include "core/error.h"
-#include "ops/update.h"
 #include "train/trainer.h"
 
 /* ---- refusing -------------------------------------------------------------------------------- */
@@ -87,11 +86,10 @@ void ac_fold_set(ac_trainer *trainer) {
   ac_instance *instance = &trainer->instance;
   const ac_plan *plan = instance->plan;
   const ac_optimizer_desc optimizer = ac_trainer_optimizer(trainer);
-  for (int i = 0; i < plan->graph->parameter_count; i++) {
-    const ac_tensor *parameter = ac_tensor_at(plan->graph, plan->graph->parameters[i]);
-    const ac_op op = ac_optimizer_stepping(&plan->problem.desc, parameter).op;
-    instance->updates[i].fold = attributes_of(trainer, &optimizer, op);
-  }
+  for (int i = 0; i < plan->graph->parameter_count; i++)
+    if (ac_trainer_trains(trainer, i))
+      instance->updates[i].fold =
+          attributes_of(trainer, &optimizer, plan->problem.parameters[i].step);
 }
 
 /* The state is the gradient, and what an optimizer would keep for the next is that state. */

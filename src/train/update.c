@@ -16,7 +16,6 @@
 #include "train/trainer.h"
 
 #include "core/error.h"
-#include "ops/update.h"
 
 #include <float.h>
 #include <math.h>
@@ -83,14 +82,15 @@ static double muon_scale(const ac_optimizer_desc *o, const ac_tensor *parameter)
 }
 
 /* Rank decides on weight decay. */
-static void set_step(const ac_trainer *trainer, const ac_tensor *parameter, double factor,
+static void set_step(const ac_trainer *trainer, const ac_parameter_tensors *tensors, double factor,
                      double rate, ac_update_attributes *attributes) {
   const ac_plan_desc *plan = &trainer->instance.plan->problem.desc;
+  const ac_tensor *parameter = ac_tensor_at(trainer->instance.plan->graph, tensors->tensor);
   const ac_optimizer_desc *o = &trainer->optimizer;
   bool decays = parameter->shape.rank >= 2 && !parameter->desc.no_weight_decay;
   float decay = decays ? (float)o->weight_decay : 0;
   double t = (double)trainer->updates + 1;
-  switch (ac_optimizer_stepping(plan, parameter).op) {
+  switch (tensors->step) {
   case AC_OP_sgd:
     attributes->step.sgd = (ac_sgd_attributes){.gradient_factor = (float)factor,
                                                .rate = (float)rate,
@@ -151,12 +151,12 @@ static void set_step(const ac_trainer *trainer, const ac_tensor *parameter, doub
 }
 
 void ac_trainer_set_step(ac_trainer *trainer, int index, double factor, double rate) {
-  const ac_problem *problem = &trainer->instance.plan->problem;
-  const ac_tensor *parameter = ac_tensor_at(problem->graph, problem->parameters[index].tensor);
+  const ac_plan *plan = trainer->instance.plan;
+  const ac_parameter_tensors *tensors = &plan->problem.parameters[index];
   ac_update_attributes *attributes = &trainer->instance.updates[index];
-  set_step(trainer, parameter, factor, rate, attributes);
-  if (ac_tensor_at(problem->graph, problem->parameters[index].gradient)->folded)
-    ac_fold_set_step(ac_optimizer_stepping(&problem->desc, parameter).op, attributes);
+  set_step(trainer, tensors, factor, rate, attributes);
+  if (ac_tensor_at(plan->graph, tensors->gradient)->folded)
+    ac_fold_set_step(tensors->step, attributes);
 }
 
 /* The phase `update`, or the pass that it is a part of, which sums up the same as the first. */

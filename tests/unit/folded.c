@@ -79,7 +79,11 @@ static void momentum_is_what_it_was(const char *device) {
     ac_plan_desc plan;
     ac_trainer_desc trainer;
   } cases[] = {
-      {{.optimizer = AC_SGD}, {.schedule = {.lr = 1e-2}, .optimizer = {.weight_decay = 0.1}}},
+      /* A loss scale by which nothing could be divided that is not multiplied with it. */
+      {{.optimizer = AC_SGD},
+       {.schedule = {.lr = 1e-2},
+        .optimizer = {.weight_decay = 0.1},
+        .loss_scaling = {.kind = AC_LOSS_SCALING_STATIC, .scale = 1e-18}}},
       {{.optimizer = AC_SGD, .precision = AC_PRECISION_BF16, .recompute = AC_RECOMPUTE_ALL},
        {.schedule = {.lr = 1e-4}, .loss_scaling = {.kind = AC_LOSS_SCALING_STATIC, .scale = 512}}},
       {{.optimizer = AC_MUON},
