@@ -17,6 +17,7 @@
 #ifndef ACCRUE_TRAINER_H
 #define ACCRUE_TRAINER_H
 
+#include <accrue/batches.h>
 #include <accrue/dataset.h>
 #include <accrue/model_file.h>
 #include <accrue/plan.h>
@@ -194,6 +195,12 @@ AC_API ac_status ac_trainer_observe_validation(ac_trainer *trainer, double loss)
 /* The learning rate of the update that comes next, with scaling and reductions. May still change.
  */
 AC_API double ac_trainer_rate(const ac_trainer *trainer);
+
+/* The effective batch of the windows that follow, from 1 to the plan's: samples of a whole window,
+ * which scaled learning rates and the loss scale go by. Without this it is the plan's. ac_fit sets
+ * it, by its schedule of batches or to the plan's. AC_ERROR_STATE within a window. May still
+ * change. */
+AC_API ac_status ac_trainer_set_batch(ac_trainer *trainer, int64_t batch);
 
 /* Throws away what the window has accumulated, and its failure; not that of an update that had
  * begun to step parameters. What was folded (AC_GRADIENTS_FOLDED) cannot be thrown away: the
@@ -388,6 +395,13 @@ typedef struct ac_fit_desc {
   uint64_t seed;      /* of the order of samples */
   int loader_threads; /* that read ahead, where the plan has `read_ahead`; 0: 1 */
   ac_last_window last_window;
+  /* A schedule of the effective batch, in at most AC_MAX_BATCH_STAGES rows; none: all windows are
+   * of the plan's batch. The plan is for the largest, and its memory and micro-batch stay: a
+   * smaller window is fewer micro-batches. A run that goes on may bring other rows: windows are
+   * laid from where it stands, and one in progress must be of the batch that it began with.
+   * AC_ERROR_ARGUMENT of rows that make no sense. May still change. */
+  const ac_batch_stage *batches;
+  int batch_count;
   /* A window that overflows under a dynamic loss scale runs again at the lower scale, with the same
    * samples and random numbers, instead of being thrown away. */
   bool replay;
@@ -420,6 +434,11 @@ typedef struct ac_fit_result {
  * with AC_ERROR_NOT_FINITE; the error names the step and the first op, and the parameters are those
  * of the last good update. `result` may be NULL. */
 AC_API ac_status ac_fit(ac_trainer *trainer, const ac_fit_desc *desc, ac_fit_result *result);
+
+/* How many windows such a fit has, with a plan of that batch: `steps`, or of so many epochs of
+ * `train`. Of the description it reads what windows are laid by: train, steps, epochs, last_window,
+ * batches. AC_ERROR_ARGUMENT as of ac_fit, or where they cannot be counted. May still change. */
+AC_API ac_status ac_fit_windows(const ac_fit_desc *desc, int64_t batch, int64_t *windows);
 
 /* ---- a range test of the learning rate ------------------------------------------------------- */
 

@@ -32,6 +32,7 @@ struct ac_trainer {
   ac_scaler scaler;
   ac_plateau plateau;
   int64_t schedule_begin; /* the update from which the schedule counts */
+  int64_t batch;          /* samples of a whole window, which rates and the loss scale go by */
   int64_t updates; /* made so far: what schedules, bias correction and random numbers go by */
   int64_t window_samples;           /* accumulated so far */
   double fed_weight[AC_MAX_LOSSES]; /* of these, counted on the host; NaN: not known */

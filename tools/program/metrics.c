@@ -143,15 +143,15 @@ void metrics_fit(metrics *m, const ac_fit_event *event) {
     return;
   }
   const ac_update *u = &event->update;
-  json_t *line =
-      json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:o, s:o, s:o}", "event",
-                "step", "step", INTEGER(event->step), "epoch", INTEGER(event->epoch), "loss",
-                number(u->loss), "lr", number(u->lr), "momentum", number(u->momentum), "grad_norm",
-                number(u->grad_norm), "loss_scale", number(u->loss_scale), "skipped",
-                u->skipped ? 1 : 0, "replayed", event->replayed ? 1 : 0, "seconds",
-                number(event->seconds), "data_wait_s", number(event->data_wait_seconds),
-                "samples_per_s", number(rate((double)event->samples, event->seconds)), "peak_bytes",
-                INTEGER(ac_device_peak_bytes(m->device)));
+  json_t *line = json_pack(
+      "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:o, s:o, s:o}", "event",
+      "step", "step", INTEGER(event->step), "epoch", INTEGER(event->epoch), "loss", number(u->loss),
+      "batch", INTEGER(event->samples), "lr", number(u->lr), "momentum", number(u->momentum),
+      "grad_norm", number(u->grad_norm), "loss_scale", number(u->loss_scale), "skipped",
+      u->skipped ? 1 : 0, "replayed", event->replayed ? 1 : 0, "seconds", number(event->seconds),
+      "data_wait_s", number(event->data_wait_seconds), "samples_per_s",
+      number(rate((double)event->samples, event->seconds)), "peak_bytes",
+      INTEGER(ac_device_peak_bytes(m->device)));
   write_line(m, with_losses(line, u->losses, u->loss_count));
 }
 

@@ -3,6 +3,7 @@
 #ifndef TOOLS_PROGRAM_MODEL_KIND_H
 #define TOOLS_PROGRAM_MODEL_KIND_H
 
+#include "program/batch_flag.h"
 #include "program/data.h"
 #include "program/loss_scale.h"
 #include "program/rate.h"
@@ -15,7 +16,9 @@
 enum { GRADIENTS_BF16 = AC_GRADIENTS_FOLDED + 1 };
 
 typedef struct train_flags {
-  int64_t batch, micro_batch;
+  int64_t batch; /* the largest of the schedule, if there is one */
+  batch_flag batches;
+  int64_t micro_batch;
   int64_t steps, epochs; /* 0: not given */
   int optimizer;         /* ac_optimizer_kind */
   int weights;           /* ac_weights */

@@ -45,12 +45,15 @@ static void set_defaults(setup *s) {
   loss_scale_defaults(&s->flags.loss_scale);
   rate_defaults(&s->flags.rate);
   s->kind->defaults(s->model, &s->flags);
+  s->flags.batches.given.number = s->flags.batch;
 }
 
 static void add_options(setup *s) {
   train_flags *f = &s->flags;
   const option training[] = {
-      {"batch", "N", OPTION_INTEGER, &f->batch, .help = "samples an update (the effective batch)",
+      {"batch", "N[@FROM],N@FROM,...", OPTION_STAGES, &f->batches.given,
+       .help = "samples an update (the effective batch), or by stages, from an update (500), an "
+               "epoch (2ep), a number of tokens (10Mtok) or samples (50000samples) on",
        .least = 1, .most = 1 << 30},
       {"steps", "N", OPTION_INTEGER, &f->steps, .help = "updates to make",
        .fallback = f->steps ? NULL : "by epochs", .least = 1},
@@ -255,6 +258,7 @@ static int check_gradients(const setup *s) {
 static int check_flags(setup *s) {
   train_flags *f = &s->flags;
   int status = options_exclude(&s->options, "steps", "epochs");
+  if (status == STATUS_CONTINUE) status = batch_flag_parse(&f->batches, &f->batch);
   if (status == STATUS_CONTINUE) status = check_relevance(s);
   if (status == STATUS_CONTINUE)
     status = loss_scale_resolve(&f->loss_scale, &s->options, (ac_precision)f->precision,
@@ -401,20 +405,23 @@ static int open_data(setup *s) {
 
 /* Counts the run's windows and lays the schedule over them. */
 static int make_schedule(setup *s) {
-  const train_flags *f = &s->flags;
-  int64_t count = ac_dataset_count(s->data.train), whole = count / f->batch;
-  s->steps = f->steps;
-  if (f->epochs) {
-    if (f->epochs > INT64_MAX / (count + 1))
-      return fail_usage("--epochs %lld is more than can be counted", (long long)f->epochs);
-    if (f->last_window == AC_LAST_UPDATE) s->steps = f->epochs * (whole + (count % f->batch != 0));
-    else if (f->last_window == AC_LAST_DROP) s->steps = f->epochs * whole;
-    else s->steps = (f->epochs * count + f->batch - 1) / f->batch;
-  }
-  if (f->last_window == AC_LAST_DROP && !whole)
+  train_flags *f = &s->flags;
+  const int64_t count = ac_dataset_count(s->data.train);
+  int status = batch_flag_count_tokens(&f->batches, &s->data);
+  if (status != STATUS_CONTINUE) return status;
+  if (f->epochs > INT64_MAX / 2 / (count + 1))
+    return fail_usage("--epochs %lld is more than can be counted", (long long)f->epochs);
+  if (f->last_window == AC_LAST_DROP && count < f->batch)
     return fail("the %lld training samples do not fill one batch of %lld, and --last-window drop "
                 "leaves nothing",
                 (long long)count, (long long)f->batch);
+  const ac_fit_desc fit = {.train = s->data.train,
+                           .steps = f->steps,
+                           .epochs = f->epochs,
+                           .last_window = (ac_last_window)f->last_window,
+                           .batches = f->batches.stages,
+                           .batch_count = f->batches.count};
+  if (ac_fit_windows(&fit, f->batch, &s->steps) != AC_OK) return fail_library();
   return rate_schedule(&f->rate, s->steps, &s->trainer.schedule);
 }
 

@@ -339,6 +339,8 @@ static int fit(run *r) {
                             .seed = (uint64_t)f->seed,
                             .loader_threads = (int)f->loader_threads,
                             .last_window = (ac_last_window)f->last_window,
+                            .batches = f->batches.stages,
+                            .batch_count = f->batches.count,
                             .replay = f->loss_scale.replay,
                             .resume = f->resume,
                             .keep_window = f->keep > 0,
