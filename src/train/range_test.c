@@ -18,6 +18,7 @@ typedef struct kept {
   ac_schedule schedule;
   ac_scaler scaler;
   int64_t updates, batch;
+  ac_noise noise;
   ac_fit_position fit;
   char fingerprint[AC_MAX_FINGERPRINT + 1];
 } kept;
@@ -47,6 +48,7 @@ static ac_status keep(const ac_trainer *trainer, kept *k) {
               .scaler = trainer->scaler,
               .updates = trainer->updates,
               .batch = trainer->batch,
+              .noise = trainer->noise,
               .fit = trainer->fit};
   strcpy(k->fingerprint, trainer->fingerprint);
   return keep_cells(trainer, k);
@@ -60,6 +62,7 @@ static ac_status put_back(ac_trainer *trainer, const kept *k) {
   trainer->scaler = k->scaler;
   trainer->updates = k->updates;
   trainer->batch = k->batch;
+  trainer->noise = k->noise;
   trainer->reduced_weight = 0; /* gradients' norms were those of the test */
   trainer->nonfinite = -1;
   trainer->fit = k->fit;

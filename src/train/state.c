@@ -30,6 +30,7 @@ typedef struct record {
   int64_t samples, whole_samples; /* of the window in progress */
   double fed[AC_MAX_LOSSES], whole[AC_MAX_LOSSES];
   ac_plateau plateau;
+  ac_noise noise;
   char fingerprint[AC_MAX_FINGERPRINT + 1];
 } record;
 
@@ -41,8 +42,9 @@ typedef enum field_kind { INTEGER, UNSIGNED, REAL, REALS } field_kind;
 /* The fields of a group are there together, or not at all. */
 typedef enum field_group {
   ALWAYS,
-  OF_BATCH,  /* where a window's batch is not the plan's */
-  OF_PLATEAU /* where the schedule goes by validation */
+  OF_BATCH,   /* where a window's batch is not the plan's */
+  OF_PLATEAU, /* where the schedule goes by validation */
+  OF_NOISE    /* where the gradient noise scale is measured */
 } field_group;
 
 /* REALS are AC_MAX_LOSSES of them, with spaces between. An INTEGER is in [0, most]. */
@@ -91,6 +93,15 @@ static const struct {
     GROUPED("plateau.bad", INTEGER, plateau.bad, MOST, OF_PLATEAU),
     GROUPED("plateau.cooling", INTEGER, plateau.cooling, MOST, OF_PLATEAU),
     GROUPED("plateau.reductions", INTEGER, plateau.reductions, MOST, OF_PLATEAU),
+    GROUPED("noise.first_samples", INTEGER, noise.first_samples, MOST, OF_NOISE),
+    GROUPED("noise.first_weight", REAL, noise.first_weight, MOST, OF_NOISE),
+    GROUPED("noise.first_squares", REAL, noise.first_squares, MOST, OF_NOISE),
+    GROUPED("noise.count", INTEGER, noise.count, MOST, OF_NOISE),
+    GROUPED("noise.g", REAL, noise.averages.g, MOST, OF_NOISE),
+    GROUPED("noise.s", REAL, noise.averages.s, MOST, OF_NOISE),
+    GROUPED("noise.gg", REAL, noise.averages.gg, MOST, OF_NOISE),
+    GROUPED("noise.gs", REAL, noise.averages.gs, MOST, OF_NOISE),
+    GROUPED("noise.ss", REAL, noise.averages.ss, MOST, OF_NOISE),
 #undef FIELD
 #undef LIMITED
 #undef MOST
@@ -101,6 +112,7 @@ enum { FIELDS = sizeof fields / sizeof *fields, FIELD_TEXT = AC_MAX_LOSSES * 32 
 /* Whether a trainer's state has them. */
 static bool has_group(const ac_trainer *trainer, field_group group) {
   if (group == OF_BATCH) return trainer->batch != trainer->instance.plan->info.batch;
+  if (group == OF_NOISE) return trainer->noise.possible || trainer->noise.count > 0;
   return group == ALWAYS || trainer->desc.schedule.kind == AC_SCHEDULE_PLATEAU;
 }
 
@@ -163,7 +175,8 @@ static record record_of(const ac_trainer *trainer) {
               .fit = trainer->fit,
               .samples = trainer->window_samples,
               .whole_samples = trainer->whole_samples,
-              .plateau = trainer->plateau};
+              .plateau = trainer->plateau,
+              .noise = trainer->noise};
   if (r.samples) memcpy(r.fed, trainer->fed_weight, sizeof r.fed);
   if (r.whole_samples) memcpy(r.whole, trainer->whole_weight, sizeof r.whole);
   strcpy(r.fingerprint, trainer->fingerprint);
@@ -189,6 +202,11 @@ static void take_record(ac_trainer *trainer, const record *r) {
   memcpy(trainer->fed_weight, r->fed, sizeof r->fed);
   memcpy(trainer->whole_weight, r->whole, sizeof r->whole);
   trainer->plateau = r->plateau;
+  trainer->noise.first_samples = r->noise.first_samples;
+  trainer->noise.first_weight = r->noise.first_weight;
+  trainer->noise.first_squares = r->noise.first_squares;
+  trainer->noise.count = r->noise.count;
+  trainer->noise.averages = r->noise.averages;
   const int64_t most = trainer->instance.plan->info.batch;
   trainer->batch = r->window_batch < most ? r->window_batch : most;
 }
@@ -335,6 +353,22 @@ static bool needs_group(const ac_model_file *file, field_group group) {
   return false;
 }
 
+/* The key of what makes no sense, with so many samples in the window in progress; NULL: none. */
+static const char *find_bad_noise(const record *r) {
+  const ac_noise *noise = &r->noise;
+  for (int i = 0; i < FIELDS; i++) {
+    if (fields[i].group != OF_NOISE || fields[i].kind != REAL) continue;
+    const double x = *(const double *)((const char *)r + fields[i].offset);
+    const bool may_be_negative = fields[i].offset == offsetof(record, noise.averages.g) ||
+                                 fields[i].offset == offsetof(record, noise.averages.s) ||
+                                 fields[i].offset == offsetof(record, noise.averages.gs);
+    if (!isfinite(x) || (x < 0 && !may_be_negative)) return fields[i].key;
+  }
+  if (noise->first_samples > r->samples) return "accrue.state.noise.first_samples";
+  return noise->first_samples && !(noise->first_weight > 0) ? "accrue.state.noise.first_weight"
+                                                            : NULL;
+}
+
 static ac_status read_record(const ac_model_file *file, const char *path, record *r) {
   r->plateau = ac_plateau_begin();
   for (int i = 0; i < FIELDS; i++) {
@@ -350,6 +384,8 @@ static ac_status read_record(const ac_model_file *file, const char *path, record
   if (r->fit.begun && r->fit.next.position >= r->fit.count)
     return refuse_value(path, "accrue.state.fit.position");
   if (isnan(r->plateau.best)) return refuse_value(path, "accrue.state.plateau.best");
+  const char *bad = find_bad_noise(r);
+  if (bad) return refuse_value(path, bad);
   if (!needs_group(file, OF_BATCH)) r->window_batch = r->batch;
   if (r->window_batch < 1 || r->window_batch > r->batch)
     return refuse_value(path, "accrue.state.window.batch");

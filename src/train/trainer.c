@@ -82,6 +82,7 @@ static ac_status set_up(ac_trainer *trainer, const ac_plan *plan) {
   trainer->instance.run.seed = trainer->desc.seed;
   trainer->division = ac_instance_division(&trainer->instance);
   trainer->batch = plan->info.batch;
+  ac_noise_begin(trainer);
   set_shares(trainer, 1, NULL);
   size_t parameters = (size_t)plan->graph->parameter_count + 1;
   trainer->stepped = calloc(parameters, sizeof *trainer->stepped);
@@ -218,7 +219,8 @@ static ac_status accumulate_piece(ac_trainer *trainer, const void *const *data, 
   if (status == AC_OK && !ac_plan_is_local(instance->plan))
     status = ac_instance_run(instance, &instance->main, trainer->window_samples == 0);
   if (status == AC_OK) trainer->window_samples += count;
-  else trainer->broken = true;
+  if (status == AC_OK && trainer->window_samples == count) status = ac_noise_measure(trainer);
+  trainer->broken = status != AC_OK;
   return status;
 }
 
@@ -308,6 +310,6 @@ ac_status ac_trainer_set_batch(ac_trainer *trainer, int64_t batch) {
 void ac_trainer_discard(ac_trainer *trainer) {
   if (!trainer || trainer->deciding) return;
   ac_fold_leave(trainer);
-  trainer->window_samples = trainer->whole_samples = 0;
+  trainer->window_samples = trainer->whole_samples = trainer->noise.first_samples = 0;
   trainer->broken = false;
 }

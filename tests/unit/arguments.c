@@ -393,6 +393,9 @@ static void trainers(void) {
          ac_trainer_test_rates(trainer, &tests, points, &tested));
   REFUSED(ac_trainer_test_rates, points, ac_trainer_test_rates(trainer, &tests, NULL, &tested));
   REFUSED(ac_trainer_test_rates, result, ac_trainer_test_rates(trainer, &tests, points, NULL));
+  ac_noise_scale noise;
+  REFUSED(ac_trainer_noise_scale, trainer, ac_trainer_noise_scale(NULL, &noise));
+  REFUSED(ac_trainer_noise_scale, result, ac_trainer_noise_scale(trainer, NULL));
   REFUSED(ac_trainer_set_batch, trainer, ac_trainer_set_batch(NULL, 1));
   REFUSED(ac_trainer_observe_validation, trainer, ac_trainer_observe_validation(NULL, 1));
   REFUSED(ac_trainer_create, trainer, ac_trainer_create(NULL, plan, NULL));

@@ -30,6 +30,7 @@ static bool on_event(void *user, const ac_fit_event *event) {
 static ac_trainer_desc scaled(const ac_plan_desc *plan) {
   return (ac_trainer_desc){
       .seed = 11,
+      .noise_every = 1,
       .optimizer = {.clip = plan->gradients == AC_GRADIENTS_FOLDED ? 0 : 0.5},
       .schedule = {.lr = 0.02, .warmup = 2, .scaling = AC_RATE_SCALING_SQRT, .base_batch = 4}};
 }

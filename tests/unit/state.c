@@ -44,7 +44,8 @@ static ac_trainer_desc draw_trainer(uint64_t *random, const ac_plan_desc *plan) 
       .optimizer = {.weight_decay = 0.01,
                     .clip = draw(random, 2) ? 0.5 : 0,
                     .nesterov = draw(random, 2)},
-      .schedule = {.kind = AC_SCHEDULE_COSINE, .lr = 0.02, .warmup = 2, .total = 6}};
+      .schedule = {.kind = AC_SCHEDULE_COSINE, .lr = 0.02, .warmup = 2, .total = 6},
+      .noise_every = draw(random, 4) - 1};
   if (plan->precision == AC_PRECISION_F16)
     desc.loss_scaling = (ac_loss_scaling_desc){
         .kind = AC_LOSS_SCALING_DYNAMIC, .scale = 1 << 20, .interval = 2, .growth = 8};
@@ -129,7 +130,9 @@ typedef struct story {
 } story;
 
 /* How often what is worth testing came to pass. */
-static struct { int cuts, replayed, skipped, in_window, staged, evaluation_due, reduced; } seen;
+static struct {
+  int cuts, replayed, skipped, in_window, staged, measured, evaluation_due, reduced;
+} seen;
 
 static bool on_event(void *user, const ac_fit_event *event) {
   story *s = user;
@@ -189,6 +192,7 @@ static void move(story *s) {
     assert_true(s->result.stopped);
     assert_ok(ac_trainer_save_state(s->r.trainer, s->saved.text, NULL, 0));
     seen.in_window += s->end.progress.window_samples > 0;
+    seen.measured += s->r.trainer->noise.first_samples > 0;
     seen.staged += s->end.progress.window_samples > 0 && s->setting->fit.batch_count > 0;
   }
   end_run(&s->r);
@@ -276,13 +280,14 @@ static void a_run_that_was_cut_is_the_run(const char *device) {
   const bool cpu = !strcmp(device, "cpu");
   try_cases(device, cpu ? 110 : 12, cpu ? 5 : 3);
   if (!cpu) return;
-  print_message("%d cuts: %d in windows, %d of these by a schedule, %d before one that runs again, "
+  print_message("%d cuts: %d in windows, %d of these by a schedule, %d whose noise is measured, %d "
+                "before one that runs again, "
                 "%d after one that was "
                 "skipped, %d before an evaluation, %d at a reduced rate\n",
-                seen.cuts, seen.in_window, seen.staged, seen.replayed, seen.skipped,
+                seen.cuts, seen.in_window, seen.staged, seen.measured, seen.replayed, seen.skipped,
                 seen.evaluation_due, seen.reduced);
-  assert_true(seen.in_window > 30 && seen.staged > 5 && seen.replayed > 10 && seen.skipped > 10 &&
-              seen.evaluation_due > 10 && seen.reduced > 10);
+  assert_true(seen.in_window > 30 && seen.staged > 2 && seen.measured > 5 && seen.replayed > 10 &&
+              seen.skipped > 10 && seen.evaluation_due > 10 && seen.reduced > 10);
 }
 ON_SHARED_DEVICES(a_run_that_was_cut_is_the_run)
 

@@ -52,6 +52,7 @@ typedef struct train_flags {
   bool keep_best;
   const char *tensorboard; /* NULL: no event file */
   int64_t histograms;      /* 0: none */
+  int noise_scale;         /* as in noise_words.h */
 } train_flags;
 
 /* Configuration as it goes into a model file's metadata. */
