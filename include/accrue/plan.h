@@ -166,6 +166,13 @@ typedef struct ac_plan_desc {
    * NULL: embeddings, whose rows are met rarely; "": none. Those of fewer than 4096 elements keep
    * it in any case. */
   const char *state_f32;
+  /* Parameters whose names match one of these shell patterns, with commas between, are frozen, as
+   * by ac_parameter_desc.frozen: "h.[0-5].*,wte*". NULL: none. Frozen parameters have no gradient
+   * and no optimizer state, and the backward pass ends where nothing trainable lies below. In a
+   * precision of 16 bits those that are read by what takes 16 bits alone, as products do, are kept
+   * like that alone, and saved as they are then. A pattern that matches none is
+   * AC_ERROR_ARGUMENT, and so is a loss that depends on no other parameter. May still change. */
+  const char *frozen;
   ac_state_space state_space;
   uint64_t host_memory; /* bytes of host memory that optimizer state may take, apart from `memory`;
                            0: none, with AC_STATE_ON_HOST what it needs */
@@ -207,6 +214,8 @@ typedef struct ac_plan_info {
   int64_t batch, micro_batch, accumulation_steps;
   int64_t recomputed_ops;  /* steps that run an op again */
   int64_t parameter_count; /* trainable scalars, shared ones once */
+  int64_t frozen_count;    /* scalars of the parameters that ac_plan_desc.frozen names. May still
+                              change. */
   int64_t steps;           /* kernels of one micro-batch, forward and backward; fused: of the first
                               pass, which measures gradients too; locally: of all that a window is;
                               folded: with what folds them */

@@ -3,6 +3,7 @@
 #include "plan/plan.h"
 
 #include "core/error.h"
+#include "core/patterns.h"
 
 #include <stdlib.h>
 
@@ -113,10 +114,12 @@ static void fill_info(ac_plan *plan) {
   info->budget_bytes = plan->problem.desc.memory;
   for (int i = 0; i < plan->cell_count; i++)
     if (plan->cells[i].role == AC_ROLE_WORKING) info->working_bytes += plan->cells[i].bytes;
-  for (int i = 0; i < plan->graph->parameter_count; i++)
-    if (plan->problem.parameters[i].gradient >= 0)
-      info->parameter_count +=
-          ac_shape_count(&ac_tensor_at(plan->graph, plan->graph->parameters[i])->shape);
+  for (int i = 0; i < plan->graph->parameter_count; i++) {
+    const ac_tensor *parameter = ac_tensor_at(plan->graph, plan->graph->parameters[i]);
+    const int64_t count = ac_shape_count(&parameter->shape);
+    if (plan->problem.parameters[i].gradient >= 0) info->parameter_count += count;
+    if (ac_patterns_match(plan->problem.desc.frozen, parameter->name)) info->frozen_count += count;
+  }
   info->library_bytes = plan->device->backend->library_bytes(plan->device->state);
   for (int i = 0; i < info->steps; i++) {
     info->flops += step_cost(plan, &plan->main.steps[i]).flops;

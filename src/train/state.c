@@ -189,8 +189,10 @@ typedef struct contents {
   int count;
 } contents;
 
-bool ac_state_holds(const ac_cell *cell, bool window) {
+/* A copy in 16 bits stands for a parameter that has no original. */
+bool ac_state_holds(const ac_plan *plan, const ac_cell *cell, bool window) {
   if (cell->role == AC_ROLE_PARAMETER || cell->role == AC_ROLE_STATE) return true;
+  if (cell->role == AC_ROLE_WORKING) return !ac_plan_cell(plan, AC_ROLE_PARAMETER, cell->owner, 0);
   return window && ac_role_is_sum(cell->role);
 }
 
@@ -216,7 +218,7 @@ static bool name_tensor(const ac_graph *graph, contents *c) {
     snprintf(role, sizeof role, "accrue/state.%d/", ac_tensor_at(graph, cell->tensor)->state);
   else if (cell->role == AC_ROLE_POOLED)
     snprintf(role, sizeof role, "accrue/pooled.%d/", pooled_before(c));
-  else if (cell->role != AC_ROLE_PARAMETER)
+  else if (cell->role != AC_ROLE_PARAMETER && cell->role != AC_ROLE_WORKING)
     snprintf(role, sizeof role, "accrue/%s/", cell->role == AC_ROLE_LOSS ? "loss" : "gradient");
   const size_t size = strlen(role) + strlen(owner) + 1;
   tensor->name = malloc(size);
@@ -235,7 +237,7 @@ static ac_status list_contents(contents *c, ac_trainer *trainer, bool window, co
                   .tensors = calloc((size_t)plan->cell_count + 1, sizeof *c->tensors)};
   bool good = c->tensors;
   for (int i = 0; i < plan->cell_count && good; i++) {
-    if (!ac_state_holds(&plan->cells[i], window)) continue;
+    if (!ac_state_holds(plan, &plan->cells[i], window)) continue;
     c->tensors[c->count++].cell = &plan->cells[i];
     good = name_tensor(plan->graph, c);
   }
@@ -362,7 +364,7 @@ static ac_status check_record(const ac_trainer *trainer, const char *path, const
 
 /* What a plan may choose for weights and what optimizers keep. */
 static bool is_stored(ac_dtype dtype) {
-  return dtype == AC_F32 || dtype == AC_BF16 || dtype == AC_U8;
+  return dtype == AC_F32 || dtype == AC_F16 || dtype == AC_BF16 || dtype == AC_U8;
 }
 
 static const char *storage_name(ac_dtype dtype) {
@@ -439,7 +441,8 @@ static ac_status load_from(ac_trainer *trainer, ac_model_file *file, const char 
   AC_TRY(read);
   AC_TRY(check_record(trainer, path, &r));
   AC_TRY(list_contents(&c, trainer, r.samples > 0, path));
-  ac_status status = check_tensors(&c, file, path);
+  ac_status status = ac_state_check_frozen(trainer, file, path);
+  if (status == AC_OK) status = check_tensors(&c, file, path);
   if (status == AC_OK) {
     ac_trainer_discard(trainer);
     status = read_contents(&c, file, piece);

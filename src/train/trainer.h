@@ -148,7 +148,10 @@ ac_status ac_trainer_evaluate_until(ac_trainer *trainer, ac_dataset *dataset, in
                                     ac_stop *stop, ac_evaluation *result);
 
 /* Whether a state holds this cell: with a window in progress, its sums too. */
-bool ac_state_holds(const ac_cell *cell, bool window);
+bool ac_state_holds(const ac_plan *plan, const ac_cell *cell, bool window);
+/* Refuses a state of a run that had other parameters frozen. */
+ac_status ac_state_check_frozen(const ac_trainer *trainer, const ac_model_file *file,
+                                const char *path);
 /* Elements of such a cell, as they are stored. Writing a parameter brings its copy in 16 bits up to
  * date. */
 ac_status ac_state_read_cell(const ac_instance *instance, const ac_cell *cell, int64_t first,

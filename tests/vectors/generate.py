@@ -712,6 +712,43 @@ n: p.detach().contiguous() for n, p in model.named_parameters()},
     f.close()
 
 
+def gpt2_frozen(folder):
+    """gpt2_tiny, whose embeddings, which the head shares, and first block stay as they are: 20 updates of AdamW."""
+    from safetensors.torch import load_file
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(vocab_size=61, n_positions=16, n_embd=24, n_layer=2, n_head=3, resid_pdrop=0.0,
+                        embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=0, eos_token_id=0)
+    model = GPT2LMHeadModel(config).double().train()
+    model.load_state_dict(load_file(folder / "gpt2_tiny.safetensors"), strict=False)
+    trained = {}
+    for n, p in model.named_parameters():
+        n = n.removeprefix("transformer.")
+        p.requires_grad_(not n.startswith(("wte", "wpe", "h.0.")))
+        if p.requires_grad:
+            trained[n] = p
+    lr, eps, decay, updates = 1e-3, 1e-4, 0.1, 20  # of key biases the gradient is noise
+    f = File(folder, "gpt2_frozen")
+    f.case("gpt2_frozen", lr=lr, epsilon=eps, weight_decay=decay, updates=updates)
+    ids = f.ids(61, updates, 3, 17)
+    f.tensor("ids", ids)
+    optimizer = torch.optim.AdamW([dict(params=[p for p in trained.values() if p.dim() > 1], weight_decay=decay),
+                                   dict(params=[p for p in trained.values() if p.dim() == 1], weight_decay=0)],
+                                  lr=lr, eps=eps)
+    losses = []
+    for batch in ids:
+        optimizer.zero_grad()
+        logits = model(batch[:, :-1]).logits
+        loss = F.cross_entropy(logits.reshape(-1, 61), batch[:, 1:].reshape(-1))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    f.doubles("losses", losses)
+    for n, p in trained.items():
+        f.tensor(n, p)
+    f.close()
+
+
 def main():
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
     writers = dict(linear=linear, matmul=matmul, add=add, multiply=multiply, scale=scale, embedding=embedding,
@@ -733,6 +770,8 @@ def main():
         f.close()
     if not only or "gpt2_tiny" in only:
         gpt2_tiny(folder)
+    if not only or "gpt2_frozen" in only:
+        gpt2_frozen(folder)
 
 
 if __name__ == "__main__":

@@ -106,16 +106,17 @@ void metrics_plan(metrics *m, const ac_device *device, const ac_plan_info *plan)
                 "gradients", INTEGER(b->gradients), "optimizer", INTEGER(b->optimizer),
                 "activations", INTEGER(b->activations), "workspace", INTEGER(b->workspace), "io",
                 INTEGER(b->io), "total", INTEGER(b->total));
-  write_line(
-      m, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "event",
-                   "plan", "device", ac_device_get_info(device)->id, "precision",
-                   ac_precision_name(plan->precision), "effective_batch", INTEGER(plan->batch),
-                   "micro_batch", INTEGER(plan->micro_batch), "accumulation_steps",
-                   INTEGER(plan->accumulation_steps), "recomputed_ops",
-                   INTEGER(plan->recomputed_ops), "parameter_count", INTEGER(plan->parameter_count),
-                   "budget_bytes", INTEGER(plan->budget_bytes), "planned_bytes", bytes,
-                   "host_bytes", INTEGER(plan->host_bytes), "read_ahead_bytes",
-                   INTEGER(plan->read_ahead_bytes), "library_bytes", INTEGER(plan->library_bytes)));
+  write_line(m, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+                          "event", "plan", "device", ac_device_get_info(device)->id, "precision",
+                          ac_precision_name(plan->precision), "effective_batch",
+                          INTEGER(plan->batch), "micro_batch", INTEGER(plan->micro_batch),
+                          "accumulation_steps", INTEGER(plan->accumulation_steps), "recomputed_ops",
+                          INTEGER(plan->recomputed_ops), "parameter_count",
+                          INTEGER(plan->parameter_count), "frozen_count",
+                          INTEGER(plan->frozen_count), "budget_bytes", INTEGER(plan->budget_bytes),
+                          "planned_bytes", bytes, "host_bytes", INTEGER(plan->host_bytes),
+                          "read_ahead_bytes", INTEGER(plan->read_ahead_bytes), "library_bytes",
+                          INTEGER(plan->library_bytes)));
 }
 
 /* Adds the means of several losses, each under its name, to a line. */

@@ -26,6 +26,7 @@ typedef struct train_flags {
   int muon_scale;        /* ac_muon_scale */
   double adamw_rate;     /* of muon; < 0: as the library has it */
   const char *state_f32; /* NULL: as the library has it */
+  const char *freeze;    /* patterns; NULL: nothing */
   rate_flags rate;
   double beta1, beta2, weight_decay, momentum, clip;
   int last_window; /* ac_last_window */

@@ -64,6 +64,10 @@ static void add_options(setup *s) {
        .help = "storage of what it keeps; 8bit: a quarter of the bytes, other results"},
       {"state-f32", "PATTERN", OPTION_TEXT, &f->state_f32,
        .help = "of 8bit, names of parameters that stay in f32; '': none", .fallback = "embeddings"},
+      {"freeze", "PATTERNS", OPTION_TEXT, &f->freeze,
+       .help = "names of parameters that stay as they are: 'wte*,h.[0-5].*'; without gradients and "
+               "state",
+       .fallback = "none"},
       {"optimizer-state-in", "auto|device|host", OPTION_CHOICE, &f->state_space,
        .help = "where it is; host: moved to the device while weights are updated"},
       {"beta1", "X", OPTION_REAL, &f->beta1, .help = "of adamw, lion, muon and adam-mini",
@@ -470,7 +474,8 @@ ac_plan_desc setup_plan_desc(const setup *s) {
       .optimizer_state = (ac_optimizer_state)f->optimizer_state,
       .state_space = (ac_state_space)f->state_space,
       .host_memory = f->host_memory,
-      .state_f32 = f->state_f32};
+      .state_f32 = f->state_f32,
+      .frozen = f->freeze};
 }
 
 static ac_status try_plan(const setup *s, const ac_plan_desc *desc, ac_plan **plan) {

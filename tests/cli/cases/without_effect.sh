@@ -58,6 +58,8 @@ gpt optimizer-state 8bit | --width 64
 gpt state-f32 none | --optimizer-state 8bit --width 64
 resnet optimizer-state 8bit
 resnet state-f32 * | --optimizer-state 8bit
+gpt freeze *.ln_*
+resnet freeze *weight
 gpt optimizer-state-in host | --width 64
 resnet optimizer-state-in host
 gpt host-memory 1MiB | --width 64 --memory 1000KiB
