@@ -61,6 +61,30 @@ typedef struct ac_optimizer_desc {
   double clip;
 } ac_optimizer_desc;
 
+/* ---- groups of parameters -------------------------------------------------------------------- */
+
+#define AC_MAX_GROUPS 8
+
+/* What a group has of its own. Zero means default, so to switch something off give a negative
+ * value. */
+typedef struct ac_group_settings {
+  double rate; /* part of the schedule's rate; default 1, negative: parameters stay as they are */
+  /* Of all parameters of the group, vectors too, and those that ac_parameter_desc exempts; default:
+   * the optimizer's, of matrices. */
+  double weight_decay;
+  /* Largest norm of the gradients of the group's parameters together, which then do not count in
+   * the norm that others are clipped by; negative: they are not clipped. Default: with the others,
+   * by the optimizer's. With AC_GRADIENTS_FUSED_LOCAL the largest norm of each one's gradient. */
+  double clip;
+} ac_group_settings;
+
+/* Parameters whose names match one of these shell patterns, with commas between. Of several groups
+ * that match a parameter is of the first. May still change. */
+typedef struct ac_parameter_group {
+  const char *patterns;
+  ac_group_settings settings;
+} ac_parameter_group;
+
 /* ---- loss scaling ---------------------------------------------------------------------------- */
 
 /* Gradients too small for 16 bits are saved by a factor on the loss, which the update divides out
@@ -103,7 +127,8 @@ typedef struct ac_decision {
   bool finite;   /* loss, gradients and the means and variances that batch norms pool; if not, the
                     window is skipped in any case */
   double factor; /* what the update multiplies gradients of the mean loss by: that of clipping,
-                    or 1. May be set to another that is finite and not negative */
+                    or 1. May be set to another that is finite and not negative. Of groups with a
+                    clip of their own theirs stays */
   bool skip;     /* may be set: nothing is changed, as if the window were not finite, but a dynamic
                     loss scale stays */
 } ac_decision;
@@ -120,6 +145,8 @@ typedef struct ac_trainer_desc {
   ac_optimizer_desc optimizer; /* its kind is the plan's */
   ac_schedule schedule;
   ac_loss_scaling_desc loss_scaling;
+  ac_parameter_group groups[AC_MAX_GROUPS]; /* nothing of them is kept but their settings */
+  int group_count;
   ac_decide decide; /* may be NULL */
   void *user;       /* for `decide` */
 } ac_trainer_desc;
@@ -174,6 +201,9 @@ typedef struct ac_update {
    * scale at its floor, or in ten windows in a row. The model diverges, its data are not finite, or
    * a loss weighs so little that no scale helps. */
   bool stuck;
+  /* Of each group, the part of grad_norm; norms add up by their squares. May still change. */
+  double group_norms[AC_MAX_GROUPS];
+  int group_count;
   /* Each loss; `loss` above is the sum of factor x mean. */
   ac_loss_mean losses[AC_MAX_LOSSES];
   int loss_count;
@@ -186,6 +216,15 @@ typedef struct ac_update {
  * window is AC_ERROR_NOT_FINITE and spoils optimizer state, so that the trainer is of no use until
  * a state is loaded; and a decision that skips or scales is AC_ERROR_STATE. */
 AC_API ac_status ac_trainer_update(ac_trainer *trainer, ac_update *result);
+
+/* Other settings of a group, by its place in the description, from the next update on. Those that
+ * were changed become part of states. AC_ERROR_ARGUMENT as for ac_trainer_create. May still change.
+ */
+AC_API ac_status ac_trainer_set_group(ac_trainer *trainer, int group,
+                                      const ac_group_settings *settings);
+/* With defaults filled in, but for a weight decay or clip that is the optimizer's. */
+AC_API ac_status ac_trainer_get_group(const ac_trainer *trainer, int group,
+                                      ac_group_settings *settings);
 
 /* With AC_SCHEDULE_PLATEAU: the loss of a validation, as ac_fit tells it, too, of those that it
  * makes every eval_every windows. AC_ERROR_STATE with another schedule. May still change. */

@@ -60,7 +60,9 @@ static ac_status decide(void *user, int parameter, bool *runs) {
   p->steps->left_out += trained && !measured.finite;
   if (!trained || !*runs) return AC_OK;
   const double norm = sqrt(measured.squares) / p->sum.total.weight;
-  ac_trainer_set_step(trainer, parameter, p->sum.factor * ac_trainer_clip(trainer, norm), p->rate);
+  const ac_group_settings *own = ac_groups_of(&trainer->groups, parameter);
+  const double clip = own && own->clip != 0 ? own->clip : trainer->desc.optimizer.clip;
+  ac_trainer_set_step(trainer, parameter, p->sum.factor * ac_trainer_clip(clip, norm), p->rate);
   p->steps->taken++;
   return AC_OK;
 }

@@ -30,10 +30,13 @@ typedef struct record {
   double fed[AC_MAX_LOSSES], whole[AC_MAX_LOSSES];
   ac_plateau plateau;
   char fingerprint[AC_MAX_FINGERPRINT + 1];
+  ac_groups groups;
 } record;
 
-/* The one text, which is there only where the caller has given one. */
+/* Texts that are there only where the caller has given one, and where groups were changed. */
 #define FINGERPRINT "accrue.state.fit.fingerprint"
+#define GROUPS "accrue.state.groups"
+enum { TEXTS = 2 };
 
 typedef enum field_kind { INTEGER, UNSIGNED, REAL, REALS } field_kind;
 
@@ -151,6 +154,7 @@ static record record_of(const ac_trainer *trainer) {
   if (r.samples) memcpy(r.fed, trainer->fed_weight, sizeof r.fed);
   if (r.whole_samples) memcpy(r.whole, trainer->whole_weight, sizeof r.whole);
   strcpy(r.fingerprint, trainer->fingerprint);
+  r.groups = trainer->groups;
   return r;
 }
 
@@ -173,6 +177,8 @@ static void take_record(ac_trainer *trainer, const record *r) {
   memcpy(trainer->fed_weight, r->fed, sizeof r->fed);
   memcpy(trainer->whole_weight, r->whole, sizeof r->whole);
   trainer->plateau = r->plateau;
+  if (r->groups.changed) trainer->groups = r->groups;
+  else ac_groups_reset(&trainer->groups, &trainer->desc);
 }
 
 /* ---- cells as tensors ------------------------------------------------------------------------ */
@@ -262,10 +268,10 @@ static ac_status read_cell(void *user, int index, int64_t first, int64_t count, 
 
 static ac_status write_contents(contents *c, const char *path, const ac_metadata *metadata,
                                 int metadata_count) {
-  char text[FIELDS][FIELD_TEXT];
+  char text[FIELDS][FIELD_TEXT], groups[AC_GROUPS_TEXT];
   const record r = record_of(c->trainer);
   ac_model_tensor *tensors = calloc((size_t)c->count + 1, sizeof *tensors);
-  ac_metadata *all = calloc((size_t)metadata_count + FIELDS + 1, sizeof *all);
+  ac_metadata *all = calloc((size_t)metadata_count + FIELDS + TEXTS, sizeof *all);
   int count = metadata_count;
   for (int i = 0; tensors && i < c->count; i++) {
     const ac_cell *cell = c->tensors[i].cell;
@@ -279,8 +285,10 @@ static ac_status write_contents(contents *c, const char *path, const ac_metadata
     put_field(&r, i, text[i]);
     all[count++] = (ac_metadata){fields[i].key, text[i]};
   }
+  ac_groups_put(&r.groups, groups);
   ac_plain_numbers_end(&numbers);
   if (all && *r.fingerprint) all[count++] = (ac_metadata){FINGERPRINT, r.fingerprint};
+  if (all && r.groups.changed) all[count++] = (ac_metadata){GROUPS, groups};
   ac_status status = tensors && all ? ac_model_file_write_checked(path, tensors, c->count, all,
                                                                   count, read_cell, c)
                                     : ac_fail(AC_ERROR_MEMORY, "no memory to save %s", path);
@@ -318,6 +326,16 @@ static int count_fields(const ac_model_file *file) {
   return ALWAYS;
 }
 
+/* Changed settings are those of as many groups. */
+static ac_status read_groups(const ac_model_file *file, const char *path, record *r) {
+  const char *text = ac_model_file_metadata(file, GROUPS);
+  r->groups.changed = false;
+  if (!text || ac_groups_get(&r->groups, text)) return AC_OK;
+  return ac_fail(AC_ERROR_FORMAT,
+                 "%s has settings of groups of parameters that are not these %d (" GROUPS ")", path,
+                 r->groups.count);
+}
+
 static ac_status read_record(const ac_model_file *file, const char *path, record *r) {
   const int needed = count_fields(file);
   r->plateau = ac_plateau_begin();
@@ -333,6 +351,7 @@ static ac_status read_record(const ac_model_file *file, const char *path, record
   if (r->fit.begun && r->fit.next.position >= r->fit.count)
     return refuse_value(path, "accrue.state.fit.position");
   if (isnan(r->plateau.best)) return refuse_value(path, fields[ALWAYS].key);
+  AC_TRY(read_groups(file, path, r));
   const char *fingerprint = ac_model_file_metadata(file, FINGERPRINT);
   if (!fingerprint) return AC_OK;
   if (!*fingerprint || !ac_fingerprint_may_be(fingerprint)) return refuse_value(path, FINGERPRINT);
@@ -430,7 +449,7 @@ static ac_status read_contents(const contents *c, ac_model_file *file, void *pie
 
 static ac_status load_from(ac_trainer *trainer, ac_model_file *file, const char *path,
                            void *piece) {
-  record r = {0};
+  record r = {.groups = trainer->groups};
   contents c;
   if (!ac_model_file_metadata(file, fields[0].key))
     return ac_fail(AC_ERROR_FORMAT, "%s is no state of a trainer", path);

@@ -19,7 +19,7 @@ static ac_status find_trained(const ac_trainer *trainer, const ac_model_file *fi
   for (int i = 0; i < ac_model_file_tensor_count(file); i++) {
     const char *name = ac_model_file_tensor(file, i)->name;
     const char *owner =
-        strncmp(name, kept, sizeof kept - 1) ? NULL : strchr(name + sizeof kept, '/');
+        strncmp(name, kept, sizeof kept - 1) ? NULL : strchr(name + sizeof kept - 1, '/');
     const int index = owner ? ac_instance_find_parameter(&trainer->instance, owner + 1) : -1;
     if (index < 0) continue; /* nothing that is kept, or another model's */
     *any = trained[index] = true;

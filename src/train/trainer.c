@@ -106,6 +106,7 @@ ac_status ac_trainer_create(ac_trainer **trainer, const ac_plan *plan,
   ac_status status = check_desc(&made->desc, plan->problem.desc.optimizer);
   if (status == AC_OK)
     status = ac_scaler_init(&made->scaler, &made->desc.loss_scaling, plan->problem.desc.precision);
+  if (status == AC_OK) status = ac_groups_begin(&made->groups, plan->graph, &made->desc);
   if (status == AC_OK) status = ac_fold_check_desc(made, plan);
   if (status == AC_OK) {
     const ac_wait wait = ac_instance_announce(plan);
@@ -122,6 +123,7 @@ ac_status ac_trainer_create(ac_trainer **trainer, const ac_plan *plan,
 void ac_trainer_free(ac_trainer *trainer) {
   if (!trainer) return;
   ac_instance_free(&trainer->instance);
+  ac_groups_release(&trainer->groups);
   free(trainer->stepped);
   free(trainer);
 }

@@ -3,6 +3,7 @@
 #define AC_TRAIN_TRAINER_H
 
 #include "data/loader.h"
+#include "train/groups.h"
 #include "train/instance.h"
 #include "train/scaler.h"
 #include "train/schedule.h"
@@ -30,6 +31,7 @@ struct ac_trainer {
   ac_trainer_desc desc;        /* defaults filled in; of loss scaling in the scaler */
   ac_optimizer_desc optimizer; /* of the update at hand: with the momentum of the schedule */
   ac_scaler scaler;
+  ac_groups groups;
   ac_plateau plateau;
   int64_t schedule_begin; /* the update from which the schedule counts */
   int64_t updates; /* made so far: what schedules, bias correction and random numbers go by */
@@ -103,7 +105,7 @@ ac_window_sum ac_trainer_window_sum(const ac_trainer *trainer);
 ac_status ac_trainer_check_losses(const ac_trainer *trainer);
 
 /* What clipping leaves of a gradient of this norm. */
-double ac_trainer_clip(const ac_trainer *trainer, double norm);
+double ac_trainer_clip(double clip, double norm);
 /* Sets what the step of a parameter that is trained goes by in the update at hand. */
 void ac_trainer_set_step(ac_trainer *trainer, int index, double factor, double rate);
 

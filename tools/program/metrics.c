@@ -137,6 +137,17 @@ static void write_evaluation(metrics *m, const ac_fit_event *event) {
   write_line(m, with_losses(line, e->losses, e->loss_count));
 }
 
+/* Adds the norms of groups' gradients to a line. */
+static json_t *with_groups(json_t *line, const ac_update *update) {
+  if (!line || !update->group_count) return line;
+  json_t *norms = json_array();
+  for (int g = 0; g < update->group_count; g++)
+    json_array_append_new(norms, number(update->group_norms[g]));
+  if (json_object_set_new(line, "group_norms", norms) == 0) return line;
+  json_decref(line);
+  return NULL;
+}
+
 void metrics_fit(metrics *m, const ac_fit_event *event) {
   if (!anyone_reads(m) || event->kind == AC_FIT_TRAINED) return;
   if (event->kind == AC_FIT_EVALUATION) {
@@ -153,7 +164,7 @@ void metrics_fit(metrics *m, const ac_fit_event *event) {
                 number(event->seconds), "data_wait_s", number(event->data_wait_seconds),
                 "samples_per_s", number(rate((double)event->samples, event->seconds)), "peak_bytes",
                 INTEGER(ac_device_peak_bytes(m->device)));
-  write_line(m, with_losses(line, u->losses, u->loss_count));
+  write_line(m, with_groups(with_losses(line, u->losses, u->loss_count), u));
 }
 
 void metrics_finish(metrics *m, const metrics_end *end) {

@@ -4,6 +4,7 @@
 #define TOOLS_PROGRAM_MODEL_KIND_H
 
 #include "program/data.h"
+#include "program/groups.h"
 #include "program/loss_scale.h"
 #include "program/rate.h"
 #include "common/options.h"
@@ -27,6 +28,7 @@ typedef struct train_flags {
   double adamw_rate;     /* of muon; < 0: as the library has it */
   const char *state_f32; /* NULL: as the library has it */
   const char *freeze;    /* patterns; NULL: nothing */
+  group_flags groups;
   rate_flags rate;
   double beta1, beta2, weight_decay, momentum, clip;
   int last_window; /* ac_last_window */

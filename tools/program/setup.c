@@ -86,6 +86,11 @@ static void add_options(setup *s) {
       {"weight-decay", "X", OPTION_REAL, &f->weight_decay, .help = "of matrices"},
       {"clip", "X", OPTION_REAL, &f->clip,
        .help = "largest norm of the gradient, with fused-local of each weight's; 0: none"},
+      {"group", "PATTERNS:SETTINGS", OPTION_LIST, &f->groups.list,
+       .help =
+           "parameters with settings of their own: '*.bias:decay=0', 'h.0.*:lr=0.1,clip=1' (lr: "
+           "part of --lr); several times for several groups, of which the first counts",
+       .fallback = "none"},
       {"last-window", "update|carry|drop", OPTION_CHOICE, &f->last_window,
        .help = "what becomes of samples that do not fill a batch"},
       {"eval-every", "N", OPTION_INTEGER, &f->eval_every,
@@ -173,12 +178,13 @@ static void ignore_options(options *o, const char *verb) {
   if (!strcmp(verb, "train")) return;
   options_ignore(o, RATE_SCHEDULE_FLAGS);
   if (!strcmp(verb, "plan"))
-    options_ignore(o, "label-smoothing shift flip rotation scaling erase steps epochs lr "
-                      "beta1 beta2 no-nesterov muon-scale adamw-rate weight-decay clip eval-every "
-                      "eval-samples seed "
-                      "loss-scale loss-scale-init loss-scale-growth loss-scale-interval "
-                      "loss-scale-backoff loss-scale-floor replay loader-threads out metrics "
-                      "tensorboard histograms resume save-every save-minutes keep keep-best grace");
+    options_ignore(
+        o, "label-smoothing shift flip rotation scaling erase steps epochs lr "
+           "beta1 beta2 no-nesterov muon-scale adamw-rate weight-decay clip group eval-every "
+           "eval-samples seed "
+           "loss-scale loss-scale-init loss-scale-growth loss-scale-interval "
+           "loss-scale-backoff loss-scale-floor replay loader-threads out metrics "
+           "tensorboard histograms resume save-every save-minutes keep keep-best grace");
   if (!strcmp(verb, "lr-find"))
     options_ignore(o, "steps epochs lr eval-every eval-samples replay out metrics tensorboard "
                       "histograms resume save-every save-minutes keep keep-best grace");
@@ -260,6 +266,7 @@ static int check_flags(setup *s) {
   train_flags *f = &s->flags;
   int status = options_exclude(&s->options, "steps", "epochs");
   if (status == STATUS_CONTINUE) status = check_relevance(s);
+  if (status == STATUS_CONTINUE) status = groups_resolve(&f->groups, &s->trainer);
   if (status == STATUS_CONTINUE)
     status = loss_scale_resolve(&f->loss_scale, &s->options, (ac_precision)f->precision,
                                 &s->trainer.loss_scaling);

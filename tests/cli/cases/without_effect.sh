@@ -76,6 +76,8 @@ resnet gradients bf16
 * adamw-rate 0.5 | --optimizer muon
 * weight-decay 0.5
 * clip 0.01
+gpt group *.ln_*:lr=0.5
+resnet group *weight:lr=0.5
 * last-window carry | --micro-batch 6
 * eval-every 1
 * eval-samples 1
