@@ -139,6 +139,20 @@ typedef enum ac_weights { AC_WEIGHTS_F32 = 0, AC_WEIGHTS_BF16 } ac_weights;
  * Lion. May still change. */
 typedef enum ac_gradient_storage { AC_GRADIENT_F32 = 0, AC_GRADIENT_BF16 } ac_gradient_storage;
 
+/* What ac_optimizer_desc.clip limits. The last two are formulas of their own on each parameter's
+ * gradient before its step, one more pass over it; they need gradients and weights in f32, and are
+ * not for folded ones. May still change. */
+typedef enum ac_clipping {
+  AC_CLIP_NORM = 0, /* the norm of all gradients; with AC_GRADIENTS_FUSED_LOCAL that of each
+                       parameter's */
+  AC_CLIP_EACH,     /* the norm of each parameter's gradient by itself */
+  AC_CLIP_VALUE,    /* each element, to [-clip, clip] */
+  /* arXiv 2102.06171: the norm of what makes one output of a layer (a filter, a row of weights
+   * [out, in], a column of [in, out], a row of a table, or a whole vector), by clip x the norm of
+   * its weights, which counts as at least 1e-3. */
+  AC_CLIP_ADAPTIVE
+} ac_clipping;
+
 typedef struct ac_plan_desc {
   ac_purpose purpose;
   int64_t batch;       /* effective batch in samples; 0: 1 */
@@ -160,6 +174,7 @@ typedef struct ac_plan_desc {
   ac_gradient_storage gradient_storage;
   ac_recompute recompute;
   ac_optimizer_kind optimizer;
+  ac_clipping clipping;
   bool sgd_no_momentum;               /* AC_SGD without a momentum buffer */
   ac_optimizer_state optimizer_state; /* 8 bits: AC_ADAMW, AC_SGD, AC_LION */
   /* With AC_STATE_8BIT, parameters whose names match this shell pattern keep their state in f32.

@@ -56,8 +56,8 @@ typedef struct ac_optimizer_desc {
   /* AdamW's learning rate for what Muon leaves to it, as a part of the schedule's; default 1, with
    * AC_MUON_ORIGINAL 0.015. */
   double adamw_rate;
-  /* Largest global gradient norm; 0 or negative: no clipping. With AC_GRADIENTS_FUSED_LOCAL the
-   * largest norm of each parameter's gradient. */
+  /* Largest global gradient norm, or what else ac_plan_desc.clipping says; 0 or negative: no
+   * clipping. With AC_GRADIENTS_FUSED_LOCAL the largest norm of each parameter's gradient. */
   double clip;
 } ac_optimizer_desc;
 
@@ -74,7 +74,8 @@ typedef struct ac_group_settings {
   double weight_decay;
   /* Largest norm of the gradients of the group's parameters together, which then do not count in
    * the norm that others are clipped by; negative: they are not clipped. Default: with the others,
-   * by the optimizer's. With AC_GRADIENTS_FUSED_LOCAL the largest norm of each one's gradient. */
+   * by the optimizer's. With AC_GRADIENTS_FUSED_LOCAL the largest norm of each one's gradient, and
+   * with another ac_plan_desc.clipping what that says. */
   double clip;
 } ac_group_settings;
 

@@ -11,6 +11,19 @@
 
 enum { MOST_READ_AHEAD = 32 };
 
+/* What changes gradients one by one takes them as floats. */
+static ac_status check_clipping(const ac_plan_desc *desc) {
+  if ((unsigned)desc->clipping > AC_CLIP_ADAPTIVE)
+    return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown clipping %d", (int)desc->clipping);
+  if (desc->clipping < AC_CLIP_VALUE || desc->purpose != AC_TRAIN) return AC_OK;
+  if (desc->gradients != AC_GRADIENTS_FOLDED && desc->weights == AC_WEIGHTS_F32 &&
+      desc->gradient_storage == AC_GRADIENT_F32)
+    return AC_OK;
+  return ac_fail(AC_ERROR_ARGUMENT,
+                 "plan: clipping by value or adaptively (--clip-by) needs weights and gradients in "
+                 "f32, and none that are folded");
+}
+
 /* What gradients can be folded into, and from where. */
 static ac_status check_folded(const ac_plan_desc *desc) {
   if (desc->gradients != AC_GRADIENTS_FOLDED || desc->purpose != AC_TRAIN) return AC_OK;
@@ -75,6 +88,7 @@ ac_status ac_plan_check_desc(const ac_plan_desc *desc) {
   const bool known = desc->purpose != AC_TRAIN || desc->optimizer <= AC_LION;
   if (desc->gradient_storage == AC_GRADIENT_BF16 && !known)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: only AdamW, SGD and Lion take gradients in bf16");
+  AC_TRY(check_clipping(desc));
   AC_TRY(check_folded(desc));
   if (desc->weights == AC_WEIGHTS_F32) return AC_OK;
   if (desc->precision != AC_PRECISION_BF16)

@@ -84,7 +84,9 @@ static ac_status set_up(ac_trainer *trainer, const ac_plan *plan) {
   set_shares(trainer, 1, NULL);
   size_t parameters = (size_t)plan->graph->parameter_count + 1;
   trainer->stepped = calloc(parameters, sizeof *trainer->stepped);
-  if (!trainer->stepped) return ac_fail(AC_ERROR_MEMORY, "no memory for a list of parameters");
+  trainer->decided = calloc(parameters, sizeof *trainer->decided);
+  if (!trainer->stepped || !trainer->decided)
+    return ac_fail(AC_ERROR_MEMORY, "no memory for a list of parameters");
   return ac_instance_initialise(&trainer->instance, trainer->desc.seed);
 }
 
@@ -125,6 +127,7 @@ void ac_trainer_free(ac_trainer *trainer) {
   ac_instance_free(&trainer->instance);
   ac_groups_release(&trainer->groups);
   free(trainer->stepped);
+  free(trainer->decided);
   free(trainer);
 }
 

@@ -26,6 +26,13 @@ static inline float ac_to_float(double x) {
   return x > (double)FLT_MAX ? INFINITY : (float)x;
 }
 
+/* Whether a parameter is stepped in its window's only pass. */
+typedef enum ac_local_decision {
+  AC_LOCAL_UNDECIDED = 0,
+  AC_LOCAL_RUNS,
+  AC_LOCAL_LEFT_OUT
+} ac_local_decision;
+
 struct ac_trainer {
   ac_instance instance;
   ac_trainer_desc desc;        /* defaults filled in; of loss scaling in the scaler */
@@ -42,6 +49,7 @@ struct ac_trainer {
   double whole_weight[AC_MAX_LOSSES]; /* and what each will weigh */
   double shares[AC_MAX_LOSSES];       /* of each gradient in the sum, beside the loss scale */
   float loss_scales[AC_MAX_LOSSES];   /* run.loss_scales */
+  ac_local_decision *decided;         /* by parameter, of the update at hand */
   int *stepped;                       /* by parameter: how often the update at hand steps it */
   double reduced_weight;              /* of the window that was reduced last; 0: none */
   bool deciding;                      /* the caller looks at what was reduced */
@@ -106,6 +114,8 @@ ac_status ac_trainer_check_losses(const ac_trainer *trainer);
 
 /* What clipping leaves of a gradient of this norm. */
 double ac_trainer_clip(double clip, double norm);
+/* What a parameter's gradient is clipped by: its group's, or the optimizer's. */
+double ac_trainer_clip_of(const ac_trainer *trainer, int index);
 /* Sets what the step of a parameter that is trained goes by in the update at hand. */
 void ac_trainer_set_step(ac_trainer *trainer, int index, double factor, double rate);
 

@@ -16,6 +16,7 @@
 #include "train/trainer.h"
 
 #include "core/error.h"
+#include "ops/update.h"
 
 #include <float.h>
 #include <math.h>
@@ -166,11 +167,32 @@ static void set_step(const ac_trainer *trainer, const ac_parameter_tensors *tens
   }
 }
 
+double ac_trainer_clip_of(const ac_trainer *trainer, int index) {
+  const ac_group_settings *own = ac_groups_of(&trainer->groups, index);
+  return own && own->clip != 0 ? own->clip : trainer->desc.optimizer.clip;
+}
+
+/* The op that clips takes the factor, and leaves the step 1. */
+static double set_clip(const ac_trainer *trainer, int index, double factor,
+                       ac_clip_attributes *attributes) {
+  const ac_plan *plan = trainer->instance.plan;
+  const ac_clipping kind = plan->problem.desc.clipping;
+  const ac_tensor *parameter = ac_tensor_at(plan->graph, plan->graph->parameters[index]);
+  const double limit = ac_trainer_clip_of(trainer, index);
+  if (kind < AC_CLIP_VALUE) return factor;
+  *attributes = (ac_clip_attributes){.gradient_factor = (float)factor,
+                                     .limit = limit > 0 ? (float)limit : INFINITY,
+                                     .adaptive = kind == AC_CLIP_ADAPTIVE,
+                                     .by_column = ac_optimizer_by_column(parameter)};
+  return 1;
+}
+
 void ac_trainer_set_step(ac_trainer *trainer, int index, double factor, double rate) {
   const ac_plan *plan = trainer->instance.plan;
   const ac_parameter_tensors *tensors = &plan->problem.parameters[index];
   ac_update_attributes *attributes = &trainer->instance.updates[index];
   const ac_group_settings *own = ac_groups_of(&trainer->groups, index);
+  factor = set_clip(trainer, index, factor, &attributes->clip);
   set_step(trainer, tensors, factor, own ? rate * own->rate : rate, attributes);
   if (ac_tensor_at(plan->graph, tensors->gradient)->folded)
     ac_fold_set_step(tensors->step, attributes);
@@ -182,6 +204,13 @@ static ac_status run_update(ac_instance *instance) {
   return ac_instance_run_phase(instance, AC_PHASE_UPDATE);
 }
 
+/* What is left of a gradient that is clipped by its own norm. */
+static double clip_each(const ac_trainer *trainer, int index) {
+  if (trainer->instance.plan->problem.desc.clipping != AC_CLIP_EACH) return 1;
+  return ac_trainer_clip(ac_trainer_clip_of(trainer, index),
+                         ac_trainer_gradient_norm(trainer, index));
+}
+
 /* `factors`: of those that are clipped by one norm. */
 static ac_status step_parameters(ac_trainer *trainer, const double factors[AC_MAX_GROUPS + 1],
                                  double rate) {
@@ -189,7 +218,9 @@ static ac_status step_parameters(ac_trainer *trainer, const double factors[AC_MA
   instance->run.update = (uint32_t)trainer->updates; /* a state may have been loaded since */
   for (int i = 0; i < instance->plan->graph->parameter_count; i++)
     if (ac_trainer_trains(trainer, i))
-      ac_trainer_set_step(trainer, i, factors[ac_groups_clipping(&trainer->groups, i)], rate);
+      ac_trainer_set_step(trainer, i,
+                          factors[ac_groups_clipping(&trainer->groups, i)] * clip_each(trainer, i),
+                          rate);
   AC_TRY(run_update(instance));
   AC_TRY(instance->device->backend->finish(instance->device->state));
   trainer->has_stepped = true;
@@ -266,6 +297,10 @@ double ac_trainer_clip(double clip, double norm) {
   return clip > 0 && norm > clip ? clip / norm : 1;
 }
 
+static bool clips_together(const ac_trainer *trainer) {
+  return trainer->instance.plan->problem.desc.clipping == AC_CLIP_NORM;
+}
+
 /* What is folded is no gradient any more, so there is no norm of one. */
 static ac_decision propose(const ac_trainer *trainer, const ac_total_loss *total,
                            const gradient_report *report) {
@@ -276,18 +311,20 @@ static ac_decision propose(const ac_trainer *trainer, const ac_total_loss *total
                        .weight = total->weight,
                        .grad_norm = report->finite ? norm : (double)INFINITY,
                        .finite = total->finite && report->finite,
-                       .factor = ac_trainer_clip(trainer->desc.optimizer.clip, others)};
+                       .factor = clips_together(trainer)
+                                     ? ac_trainer_clip(trainer->desc.optimizer.clip, others)
+                                     : 1};
 }
 
 /* What gradients are multiplied by, for those that are clipped by one norm. */
 static void set_factors(const ac_trainer *trainer, const ac_window_sum *sum,
                         const gradient_report *report, const ac_decision *decision,
                         double factors[AC_MAX_GROUPS + 1]) {
-  for (int g = 0; g < AC_MAX_GROUPS; g++)
+  const double others = decision->factor != 1 ? sum->factor * decision->factor : sum->factor;
+  for (int g = 0; g <= AC_MAX_GROUPS; g++) factors[g] = others;
+  for (int g = 0; g < AC_MAX_GROUPS && clips_together(trainer); g++)
     factors[g] = sum->factor * ac_trainer_clip(trainer->groups.settings[g].clip,
                                                report->clipped[g] / sum->total.weight);
-  factors[AC_MAX_GROUPS] = sum->factor;
-  if (decision->factor != 1) factors[AC_MAX_GROUPS] *= decision->factor;
 }
 
 /* What the window has come to, with all that was measured on the host. */

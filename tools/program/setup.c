@@ -86,6 +86,9 @@ static void add_options(setup *s) {
       {"weight-decay", "X", OPTION_REAL, &f->weight_decay, .help = "of matrices"},
       {"clip", "X", OPTION_REAL, &f->clip,
        .help = "largest norm of the gradient, with fused-local of each weight's; 0: none"},
+      {"clip-by", "norm|each|value|adaptive", OPTION_CHOICE, &f->clip_by,
+       .help = "what --clip limits: the norm of all gradients, of each weight's, each number, or "
+               "the norm of each output's by that of its weights (AGC, say 0.01)"},
       {"group", "PATTERNS:SETTINGS", OPTION_LIST, &f->groups.list,
        .help =
            "parameters with settings of their own: '*.bias:decay=0', 'h.0.*:lr=0.1,clip=1' (lr: "
@@ -220,6 +223,9 @@ static int check_relevance(const setup *s) {
     return fail_usage("--weights bf16 needs --precision bf16");
   if (s->flags.optimizer_state != AC_STATE_8BIT && options_given(&s->options, "state-f32"))
     return fail_usage("--state-f32 has no meaning without --optimizer-state 8bit");
+  if (options_given(&s->options, "clip-by") && s->flags.clip_by && !(s->flags.clip > 0) &&
+      !s->flags.groups.list.count)
+    return fail_usage("--clip-by has no meaning without --clip");
   if (s->flags.state_space == AC_STATE_ON_DEVICE && s->flags.host_memory)
     return fail_usage("--host-memory has no meaning with --optimizer-state-in device");
   return rate_check(&s->flags.rate, &s->options, (ac_optimizer_kind)s->flags.optimizer);
@@ -475,6 +481,7 @@ ac_plan_desc setup_plan_desc(const setup *s) {
       .debug_numerics = f->debug_numerics,
       .recompute = (ac_recompute)f->recompute,
       .optimizer = (ac_optimizer_kind)f->optimizer,
+      .clipping = (ac_clipping)f->clip_by,
       .sgd_no_momentum = f->momentum <= 0,
       .weights = (ac_weights)f->weights,
       .gradient_storage = f->gradients == GRADIENTS_BF16 ? AC_GRADIENT_BF16 : AC_GRADIENT_F32,

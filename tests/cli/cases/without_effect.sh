@@ -78,6 +78,7 @@ resnet gradients bf16
 * clip 0.01
 gpt group *.ln_*:lr=0.5
 resnet group *weight:lr=0.5
+* clip-by value
 * last-window carry | --micro-batch 6
 * eval-every 1
 * eval-samples 1
