@@ -360,6 +360,11 @@ static void states(void) {
   REFUSED(ac_trainer_set_state, trainer, ac_trainer_set_state(NULL, 0, 0, 0, 1, numbers));
   REFUSED(ac_trainer_set_state, data, ac_trainer_set_state(trainer, 0, 0, 0, 1, NULL));
   HARMLESS(ac_trainer_set_state, data, ac_trainer_set_state(trainer, 0, 0, 0, 0, NULL) == AC_OK);
+  ac_group_settings group = {0};
+  REFUSED(ac_trainer_set_group, trainer, ac_trainer_set_group(NULL, 0, &group));
+  REFUSED(ac_trainer_set_group, settings, ac_trainer_set_group(trainer, 0, NULL));
+  REFUSED(ac_trainer_get_group, trainer, ac_trainer_get_group(NULL, 0, &group));
+  REFUSED(ac_trainer_get_group, settings, ac_trainer_get_group(trainer, 0, NULL));
   REFUSED(ac_trainer_save_part, trainer, ac_trainer_save_part(NULL, none, "*", NULL, 0));
   REFUSED(ac_trainer_save_part, path, ac_trainer_save_part(trainer, NULL, "*", NULL, 0));
   REFUSED(ac_trainer_save_part, pattern, ac_trainer_save_part(trainer, none, NULL, NULL, 0));

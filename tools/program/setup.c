@@ -60,6 +60,10 @@ static void add_options(setup *s) {
        .fallback = f->steps ? NULL : "by epochs", .least = 1},
       {"epochs", "N", OPTION_INTEGER, &f->epochs, .help = "passes over the data instead",
        .fallback = f->epochs ? NULL : "by steps", .least = 1},
+      {"freeze", "PATTERNS", OPTION_TEXT, &f->freeze,
+       .help = "names of parameters that stay as they are: 'wte*,h.[0-5].*'; without gradients and "
+               "state",
+       .fallback = "none"},
       {"beta1", "X", OPTION_REAL, &f->beta1, .help = "of adamw, lion, muon and adam-mini",
        .least = 0, .most = 1, .below_most = true},
       {"beta2", "X", OPTION_REAL, &f->beta2, .help = "of adamw, lion, muon and adam-mini",
@@ -76,6 +80,14 @@ static void add_options(setup *s) {
       {"weight-decay", "X", OPTION_REAL, &f->weight_decay, .help = "of matrices"},
       {"clip", "X", OPTION_REAL, &f->clip,
        .help = "largest norm of the gradient, with fused-local of each weight's; 0: none"},
+      {"clip-by", "norm|each|value|adaptive", OPTION_CHOICE, &f->clip_by,
+       .help = "what --clip limits: the norm of all gradients, of each weight's, each number, or "
+               "the norm of each output's by that of its weights (AGC, say 0.01)"},
+      {"group", "PATTERNS:SETTINGS", OPTION_LIST, &f->groups.list,
+       .help =
+           "parameters with settings of their own: '*.bias:decay=0', 'h.0.*:lr=0.1,clip=1' (lr: "
+           "part of --lr); several times for several groups, of which the first counts",
+       .fallback = "none"},
       {"last-window", "update|carry|drop", OPTION_CHOICE, &f->last_window,
        .help = "what becomes of samples that do not fill a batch"},
       {"eval-every", "N", OPTION_INTEGER, &f->eval_every,
@@ -161,7 +173,7 @@ static void ignore_options(options *o, const char *verb) {
   if (!strcmp(verb, "plan"))
     options_ignore(
         o, "label-smoothing shift flip rotation scaling erase steps epochs lr "
-           "beta1 beta2 no-nesterov muon-scale adamw-rate weight-decay clip eval-every "
+           "beta1 beta2 no-nesterov muon-scale adamw-rate weight-decay clip group eval-every "
            "eval-samples seed "
            "loss-scale loss-scale-init loss-scale-growth loss-scale-interval "
            "loss-scale-backoff loss-scale-floor replay loader-threads out metrics "
@@ -197,6 +209,9 @@ static int check_relevance(const setup *s) {
                         storage_optimizer_name(storage->optimizer));
   int status = storage_check(storage, &s->options, (ac_precision)s->flags.precision);
   if (status != STATUS_CONTINUE) return status;
+  if (options_given(&s->options, "clip-by") && s->flags.clip_by && !(s->flags.clip > 0) &&
+      !s->flags.groups.list.count)
+    return fail_usage("--clip-by has no meaning without --clip");
   return rate_check(&s->flags.rate, &s->options, (ac_optimizer_kind)storage->optimizer);
 }
 
@@ -242,6 +257,7 @@ static int check_flags(setup *s) {
   int status = options_exclude(&s->options, "steps", "epochs");
   if (status == STATUS_CONTINUE) status = batch_flag_parse(&f->batches, &f->batch);
   if (status == STATUS_CONTINUE) status = check_relevance(s);
+  if (status == STATUS_CONTINUE) status = groups_resolve(&f->groups, &s->trainer);
   if (status == STATUS_CONTINUE)
     status = loss_scale_resolve(&f->loss_scale, &s->options, (ac_precision)f->precision,
                                 &s->trainer.loss_scaling);
@@ -447,7 +463,9 @@ ac_plan_desc setup_plan_desc(const setup *s) {
                        .precision = (ac_precision)f->precision,
                        .debug_numerics = f->debug_numerics,
                        .recompute = (ac_recompute)f->recompute,
-                       .sgd_no_momentum = f->momentum <= 0};
+                       .clipping = (ac_clipping)f->clip_by,
+                       .sgd_no_momentum = f->momentum <= 0,
+                       .frozen = f->freeze};
   storage_describe(&f->storage, &desc);
   if (f->histograms) desc.gradients = AC_GRADIENTS_BUFFER; /* they are of gradients, too */
   return desc;
