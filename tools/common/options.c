@@ -1,5 +1,6 @@
 #include "common/options.h"
 
+#include "common/help.h"
 #include "common/message.h"
 #include "common/text.h"
 
@@ -97,47 +98,59 @@ static bool has_value(const option *row) {
   }
 }
 
-static void print_default(const option *row) {
-  if (row->fallback ? !*row->fallback : !has_value(row)) return;
-  fputs(" (", stdout);
-  if (row->fallback) fputs(row->fallback, stdout);
-  else print_value(stdout, row);
-  putchar(')');
+/* The default in brackets behind what is said of a flag; NULL: none is shown, or there is no
+ * memory for it. Free it. */
+static char *default_of(const option *row) {
+  if (row->fallback ? !*row->fallback : !has_value(row)) return NULL;
+  char *text = NULL;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  if (!out) return NULL;
+  if (row->fallback) fputs(row->fallback, out);
+  else print_value(out, row);
+  if (fclose(out) == 0) return text;
+  free(text);
+  return NULL;
 }
 
-enum { HELP_COLUMN = 35 }; /* where the sentences begin */
-
-static void print_ignored(const options *o) {
-  enum { COLUMNS = 90 };
-  int column = 0;
+static void put_ignored(help *h, const options *o) {
+  enum { COLUMNS = 90, ROOM = OPTION_ROWS * 32 };
+  char names[ROOM] = " ";
+  int used = 1, begin = 1;
   for (int i = 0; i < o->count; i++) {
     if (!o->rows[i].ignored) continue;
-    if (!column) printf("\nAccepted, as accrue train has them, but without effect:\n ");
-    if (column > COLUMNS) column = printf("\n ");
-    column += printf(" --%s", o->rows[i].name);
+    if (used - begin > COLUMNS) {
+      begin = used + 1;
+      used += snprintf(names + used, ROOM - (size_t)used, "\n ");
+    }
+    used += snprintf(names + used, ROOM - (size_t)used, " --%s", o->rows[i].name);
   }
-  if (column) putchar('\n');
+  if (used == 1) return;
+  help_group(h, "Accepted, as accrue train has them, but without effect");
+  help_put_names(h, names);
 }
 
-static void print_help(const options *o) {
-  printf("accrue %s%s%s [flags]\n\n%s\n", o->command, o->arguments ? " " : "",
-         o->arguments ? o->arguments : "", o->summary);
+static void put_help(const options *o, help_form form) {
+  char arguments[64];
+  snprintf(arguments, sizeof arguments, "%s%s[flags]", o->arguments ? o->arguments : "",
+           o->arguments ? " " : "");
+  help h = help_begin(form, o->command, arguments, o->summary);
   const char *group = NULL;
   for (int i = 0; i < o->count; i++) {
     const option *row = &o->rows[i];
     if (row->ignored) continue;
-    if (!group || strcmp(group, row->group)) printf("\n%s:\n", group = row->group);
-    int width = printf("  --%s%s%s", row->name, row->argument ? " " : "",
-                       row->argument ? row->argument : "");
-    if (width > HELP_COLUMN - 1) printf("\n%*s", HELP_COLUMN, "");
-    else printf("%*s", HELP_COLUMN - width, "");
-    fputs(row->help, stdout);
-    print_default(row);
-    putchar('\n');
+    if (!group || strcmp(group, row->group)) help_group(&h, group = row->group);
+    char name[64], *fallback = default_of(row);
+    snprintf(name, sizeof name, "--%s", row->name);
+    help_put_flag(&h, &(help_flag){name, row->argument, row->help, fallback});
+    free(fallback);
   }
-  print_ignored(o);
-  printf("\n  %-*s%s\n", HELP_COLUMN - 2, "--help", "this text");
+  put_ignored(&h, o);
+  h.of_flags = true;
+  help_end(&h);
 }
+
+enum { SETTINGS_COLUMN = 35 }; /* where values begin */
 
 char *options_settings(const options *o) {
   char *text = NULL;
@@ -148,7 +161,7 @@ char *options_settings(const options *o) {
     const option *row = &o->rows[i];
     if (row->ignored) continue;
     const bool in_words = row->fallback && !row->given;
-    fprintf(out, "    --%-*s", HELP_COLUMN - 4, row->name);
+    fprintf(out, "    --%-*s", SETTINGS_COLUMN - 4, row->name);
     if (in_words) fputs(row->fallback, out);
     else if (has_value(row)) print_value(out, row);
     fputc('\n', out);
@@ -300,8 +313,9 @@ static int unknown_flag(const options *o, const char *name, size_t length) {
 int options_parse(options *o, int argc, char **argv) {
   for (int i = 0; i < argc; i++) {
     const char *word = argv[i];
-    if (!strcmp(word, "--help") || !strcmp(word, "-h")) {
-      print_help(o);
+    const help_form form = help_asked(word);
+    if (form) {
+      put_help(o, form);
       return STATUS_DONE;
     }
     if (strncmp(word, "--", 2) && o->words) {

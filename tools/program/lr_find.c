@@ -143,7 +143,8 @@ static int find(setup *s) {
 }
 
 int lr_find_main(int argc, char **argv) {
-  if (setup_wants_help(argc, argv)) return setup_kinds("lr-find");
+  const help_form help = setup_wants_help(argc, argv);
+  if (help) return setup_help("lr-find", help);
   flags.least = 1e-7;
   flags.most = 10;
   flags.divergence = 4;

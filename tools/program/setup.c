@@ -260,16 +260,20 @@ static const char *sentence_of(const char *verb) {
   return "Trains a model and saves it.";
 }
 
-int setup_kinds(const char *verb) {
-  printf("accrue %s MODEL [flags]\n\n%s\n\n", verb, sentence_of(verb));
+int setup_help(const char *verb, help_form form) {
+  char more[80];
+  help h = help_begin(form, verb, "MODEL [flags]", sentence_of(verb));
+  help_commands(&h, "MODELS");
   for (int i = 0; model_kinds[i]; i++)
-    printf("  %-10s %s\n", model_kinds[i]->name, model_kinds[i]->what);
-  printf("\naccrue %s MODEL --help lists a model's flags.\n", verb);
+    help_put_command(&h, model_kinds[i]->name, model_kinds[i]->what);
+  snprintf(more, sizeof more, "accrue %s MODEL --help lists a model's flags.", verb);
+  help_paragraph(&h, more);
+  help_end(&h);
   return STATUS_DONE;
 }
 
-bool setup_wants_help(int argc, char **argv) {
-  return argc > 0 && (!strcmp(argv[0], "--help") || !strcmp(argv[0], "-h"));
+help_form setup_wants_help(int argc, char **argv) {
+  return argc > 0 ? help_asked(argv[0]) : HELP_NONE;
 }
 
 static const model_kind *find_kind(const char *name) {

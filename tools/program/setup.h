@@ -3,6 +3,7 @@
 #ifndef TOOLS_PROGRAM_SETUP_H
 #define TOOLS_PROGRAM_SETUP_H
 
+#include "common/help.h"
 #include "program/model_kind.h"
 
 #include <jansson.h>
@@ -22,8 +23,8 @@ typedef struct setup {
 } setup;
 
 /* For `accrue VERB --help`: lists the kinds of model. */
-bool setup_wants_help(int argc, char **argv);
-int setup_kinds(const char *verb);
+help_form setup_wants_help(int argc, char **argv);
+int setup_help(const char *verb, help_form form);
 
 /* argv[0] is the model's kind, flags follow; `verb` is the command ("train"). Returns a status of
  * message.h; setup_close is needed in any case. */

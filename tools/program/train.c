@@ -388,7 +388,8 @@ static int finish(run *r) {
 }
 
 int train_main(int argc, char **argv) {
-  if (setup_wants_help(argc, argv)) return setup_kinds("train");
+  const help_form help = setup_wants_help(argc, argv);
+  if (help) return setup_help("train", help);
   run r = {.save_status = STATUS_DONE,
            .state_status = STATUS_CONTINUE,
            .window_seconds = INFINITY,
