@@ -211,25 +211,56 @@ static int set_real(const option *row, const char *value) {
   return STATUS_CONTINUE;
 }
 
-static int set_size(const option *row, const char *value) {
+typedef enum size_fault {
+  SIZE_GOOD,
+  SIZE_OF_NOTHING,
+  SIZE_UNIT,
+  SIZE_SMALL,
+  SIZE_LARGE
+} size_fault;
+
+/* *unit: where it stands in the text. */
+static size_fault read_size(const char *text, uint64_t *bytes, const char **unit) {
   static const struct {
     const char *unit;
     double bytes;
   } units[] = {{"", 1}, {"B", 1}, {"KiB", 1024}, {"MiB", 1048576}, {"GiB", 1073741824}};
-  size_t digits = strspn(value, ".0123456789");
+  size_t digits = strspn(text, ".0123456789");
   char *end;
-  double number = strtod(value, &end);
-  if (!digits || end != value + digits)
-    return fail_usage("--%s %s is not a size such as 64MiB or 1.5GiB", row->name, value);
+  double number = strtod(text, &end);
+  *unit = end;
+  if (!digits || end != text + digits) return SIZE_OF_NOTHING;
   for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
     if (strcmp(end, units[i].unit)) continue;
-    double bytes = number * units[i].bytes;
-    if (!(bytes >= 1)) return fail_usage("--%s %s is less than one byte", row->name, value);
-    if (bytes > 9e18) return fail_usage("--%s %s is more than any machine has", row->name, value);
-    *(uint64_t *)row->value = (uint64_t)bytes;
-    return STATUS_CONTINUE;
+    double product = number * units[i].bytes;
+    if (!(product >= 1)) return SIZE_SMALL;
+    if (product > 9e18) return SIZE_LARGE;
+    *bytes = (uint64_t)product;
+    return SIZE_GOOD;
   }
-  return fail_usage("--%s %s has the unknown unit %s; use KiB, MiB or GiB", row->name, value, end);
+  return SIZE_UNIT;
+}
+
+bool options_read_size(const char *text, uint64_t *bytes) {
+  const char *unit;
+  return read_size(text, bytes, &unit) == SIZE_GOOD;
+}
+
+static int set_size(const option *row, const char *value) {
+  const char *unit;
+  switch (read_size(value, row->value, &unit)) {
+  case SIZE_GOOD:
+    return STATUS_CONTINUE;
+  case SIZE_OF_NOTHING:
+    return fail_usage("--%s %s is not a size such as 64MiB or 1.5GiB", row->name, value);
+  case SIZE_SMALL:
+    return fail_usage("--%s %s is less than one byte", row->name, value);
+  case SIZE_LARGE:
+    return fail_usage("--%s %s is more than any machine has", row->name, value);
+  case SIZE_UNIT:
+    break;
+  }
+  return fail_usage("--%s %s has the unknown unit %s; use KiB, MiB or GiB", row->name, value, unit);
 }
 
 static int set_choice(const option *row, const char *value) {

@@ -163,7 +163,7 @@ void metrics_finish(metrics *m, const metrics_end *end) {
   write_line(m, json_pack("{s:s, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
                           "event", "end", "steps", INTEGER(fit->steps), "skipped",
                           INTEGER(fit->skipped), "epochs", INTEGER(fit->epochs), "samples",
-                          INTEGER(fit->samples), "stopped", fit->stopped ? 1 : 0, "val_loss",
+                          INTEGER(fit->samples), "stopped", fit->stopped || fit->paused, "val_loss",
                           number(fit->evaluated ? fit->final.loss : NAN), "val_accuracy",
                           number(fit->evaluated ? fit->final.accuracy : NAN), "samples_per_s",
                           number(samples), "tokens_per_s", number(tokens), "planned_bytes",

@@ -113,6 +113,13 @@ static void add_options(setup *s) {
        .help = "updates between histograms of weights and gradients for --tensorboard",
        .fallback = "none", .least = 1},
   };
+  const option limits[] = {
+      {"max-minutes", "X", OPTION_REAL, &f->max_minutes,
+       .help = "the run pauses after the window in which they are over; --resume goes on",
+       .fallback = "none", .above_least = true},
+      {"policy", "FILE", OPTION_TEXT, &f->policy, .help = "rules that a run must keep to, as JSON",
+       .fallback = ""},
+  };
   const option state[] = {
       {"resume", NULL, OPTION_SWITCH, &f->resume,
        .help = "go on with the newest state in --out, with the flags of then"},
@@ -142,6 +149,7 @@ static void add_options(setup *s) {
   loss_scale_add_options(&f->loss_scale, &s->options);
   OPTIONS_ADD(&s->options, "Run", run);
   OPTIONS_ADD(&s->options, "State", state);
+  OPTIONS_ADD(&s->options, "Limits", limits);
 }
 
 /* What does not matter to a verb stays accepted, so that the flags of `accrue train` can be handed
@@ -157,14 +165,16 @@ static void ignore_options(options *o, const char *verb) {
                       "eval-samples seed "
                       "loss-scale loss-scale-init loss-scale-growth loss-scale-interval "
                       "loss-scale-backoff loss-scale-floor replay loader-threads out metrics "
-                      "tensorboard histograms resume save-every save-minutes keep keep-best grace");
+                      "tensorboard histograms resume save-every save-minutes keep keep-best grace "
+                      "max-minutes policy");
   if (!strcmp(verb, "lr-find"))
     options_ignore(o, "steps epochs lr eval-every eval-samples replay out metrics tensorboard "
-                      "histograms resume save-every save-minutes keep keep-best grace");
+                      "histograms resume save-every save-minutes keep keep-best grace "
+                      "max-minutes");
   if (!strcmp(verb, "verify"))
     options_ignore(o, "steps epochs eval-every eval-samples replay "
                       "loader-threads out metrics tensorboard histograms resume save-every "
-                      "save-minutes keep keep-best grace");
+                      "save-minutes keep keep-best grace max-minutes policy");
 }
 
 /* A flag that the chosen optimizer or schedule would ignore is a misunderstanding. */
@@ -340,6 +350,7 @@ static int parse(setup *s, const char *verb, int argc, char **argv, void (*more)
   status = restore_flags(s, verb, argc, argv);
   if (status == STATUS_CONTINUE) status = options_parse(&s->options, argc, argv);
   if (status == STATUS_CONTINUE) status = check_flags(s);
+  if (status == STATUS_CONTINUE) status = policy_read(&s->policy, s->flags.policy);
   if (status == STATUS_CONTINUE && strcmp(verb, "plan") != 0) status = refuse_dry(s);
   if (status == STATUS_CONTINUE && strcmp(verb, "verify") != 0) status = check_gradients(s);
   return status;
@@ -489,12 +500,15 @@ int setup_open(setup *s, const char *verb, int argc, char **argv) {
   int status = parse(s, verb, argc, argv, NULL);
   if (status == STATUS_CONTINUE) status = open_data(s);
   if (status == STATUS_CONTINUE) status = make_schedule(s);
+  if (status == STATUS_CONTINUE) status = policy_check_run(&s->policy, &s->flags, s->steps);
   if (status == STATUS_CONTINUE) status = open_device(s);
   if (status == STATUS_CONTINUE) status = plan_to_go_on(s);
   if (status == STATUS_CONTINUE && !s->plan) {
     const ac_plan_desc desc = setup_plan_desc(s);
     status = setup_plan(s, &desc, &s->plan);
   }
+  if (status == STATUS_CONTINUE)
+    status = policy_check_memory(&s->policy, ac_plan_get_info(s->plan));
   return status;
 }
 

@@ -5,6 +5,7 @@
 
 #include "common/help.h"
 #include "program/model_kind.h"
+#include "program/policy.h"
 
 #include <jansson.h>
 
@@ -17,6 +18,7 @@ typedef struct setup {
   train_data data;
   ac_device *device;
   ac_plan *plan;
+  policy policy;
   int64_t steps; /* windows of the whole run */
   ac_trainer_desc trainer;
   json_t *recorded; /* where flags come from: --config, or the run to go on with; NULL: none */

@@ -44,6 +44,7 @@ typedef struct run {
   double window_seconds; /* the last window's */
   int save_status;       /* of the model saved before the final evaluation; STATUS_DONE: none was */
   int state_status;      /* of the last state */
+  int policy_status;     /* of the last window */
 } run;
 
 /* ---- interruption ---------------------------------------------------------------------------- */
@@ -161,6 +162,15 @@ static bool may_replace_best(const run *r) {
          r->step % f->eval_every == 0;
 }
 
+/* False ends the run, as its policy does not allow the window. */
+static bool keeps_policy(run *r, const ac_fit_event *event) {
+  const policy *p = &r->setup.policy;
+  if (!p->path) return true;
+  progress_clear(&r->progress);
+  r->policy_status = policy_check_step(p, event, checkpoint_seconds(&r->checkpoint));
+  return r->policy_status == STATUS_CONTINUE;
+}
+
 static void on_step(run *r, const ac_fit_event *event) {
   const bool failing = r->checkpoint.failing;
   r->updates += !event->update.skipped;
@@ -192,7 +202,10 @@ static bool on_event(void *user, const ac_fit_event *event) {
   metrics_fit(&r->metrics, event);
   progress_fit(&r->progress, event);
   if (!event->replayed) r->step = event->step;
-  if (event->kind == AC_FIT_STEP) on_step(r, event);
+  if (event->kind == AC_FIT_STEP) {
+    on_step(r, event);
+    return keeps_policy(r, event);
+  }
   if (event->kind == AC_FIT_EVALUATION) return on_evaluation(r, event);
   if (event->kind != AC_FIT_TRAINED) return true;
   r->trained = true;
@@ -342,6 +355,7 @@ static int fit(run *r) {
                             .replay = f->loss_scale.replay,
                             .resume = f->resume,
                             .keep_window = f->keep > 0,
+                            .pause_seconds = 60 * f->max_minutes,
                             .callback = on_event,
                             .stop = on_micro_batch,
                             .user = r};
@@ -359,8 +373,8 @@ static int fit(run *r) {
 /* The outcome in one line on stdout. */
 static void print_result(const run *r) {
   const ac_fit_result *fit = &r->result;
-  printf("%s after %s update%s", fit->stopped ? "stopped" : "done", text_count(fit->updates).text,
-         fit->updates == 1 ? "" : "s");
+  const char *end = fit->stopped ? "stopped" : fit->paused ? "paused" : "done";
+  printf("%s after %s update%s", end, text_count(fit->updates).text, fit->updates == 1 ? "" : "s");
   if (fit->skipped)
     printf(", %s window%s overflowed", text_count(fit->skipped).text, fit->skipped == 1 ? "" : "s");
   if (fit->evaluated) {
@@ -384,7 +398,8 @@ static int finish(run *r) {
   if (status == STATUS_CONTINUE) status = leave_best(r);
   metrics_finish(&r->metrics, &end);
   if (status == STATUS_CONTINUE) print_result(r);
-  return status == STATUS_CONTINUE ? r->state_status : status;
+  if (status == STATUS_CONTINUE) status = r->state_status;
+  return status == STATUS_CONTINUE ? r->policy_status : status;
 }
 
 int train_main(int argc, char **argv) {
@@ -392,6 +407,7 @@ int train_main(int argc, char **argv) {
   if (help) return setup_help("train", help);
   run r = {.save_status = STATUS_DONE,
            .state_status = STATUS_CONTINUE,
+           .policy_status = STATUS_CONTINUE,
            .window_seconds = INFINITY,
            .folder = {.lock = -1}};
   int status = setup_open(&r.setup, "train", argc, argv);
@@ -404,11 +420,10 @@ int train_main(int argc, char **argv) {
   int metrics_status = metrics_close(&r.metrics);
   if (status == STATUS_CONTINUE)
     status = metrics_status == STATUS_CONTINUE ? STATUS_DONE : metrics_status;
-  const bool whole = status == STATUS_DONE && r.trainer && !r.result.stopped;
+  const bool stopped = r.result.stopped || r.result.paused;
+  const bool whole = status == STATUS_DONE && r.trainer && !stopped;
   if (r.record.written || whole)
-    run_record_end(&r.record, status != STATUS_DONE ? "failed"
-                              : r.result.stopped    ? "stopped"
-                                                    : "done");
+    run_record_end(&r.record, status != STATUS_DONE ? "failed" : stopped ? "stopped" : "done");
   run_record_close(&r.record);
   json_decref(r.before);
   run_folder_close(&r.folder);
