@@ -82,7 +82,7 @@ static void add_model_flags(bench *b) {
   if (b->what != GEMM) OPTIONS_ADD(&b->options, "What", rows);
   if (b->what != GEMM && b->what != OPS) OPTIONS_ADD(&b->options, "What", memory);
   OPTIONS_ADD(&b->options, "What", precision);
-  if (b->what == STEP || b->what == MEMORY) storage_add_options(&setting->storage, &b->options);
+  if (b->what != GEMM && b->what != ALL) storage_add_options(&setting->storage, &b->options);
 }
 
 static void add_measuring_flags(bench *b) {
