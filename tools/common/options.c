@@ -36,8 +36,12 @@ void options_ignore(options *o, const char *names) {
   }
 }
 
+option *options_find(const options *o, const char *name) {
+  return find(o, name, strlen(name));
+}
+
 bool options_given(const options *o, const char *name) {
-  const option *row = find(o, name, strlen(name));
+  const option *row = options_find(o, name);
   return row && row->given;
 }
 

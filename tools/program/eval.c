@@ -57,7 +57,7 @@ static void add_options(evaluation *e) {
        .help = "the parts are those of training with this --fold", .fallback = ""},
   };
   OPTIONS_ADD(&e->setup.options, "Evaluation", rows);
-  if (e->setup.kind->classes) OPTIONS_ADD(&e->setup.options, "Evaluation", fold);
+  OPTIONS_ADD(&e->setup.options, "Evaluation", fold);
   OPTIONS_ADD(&e->setup.options, "Run", run);
 }
 

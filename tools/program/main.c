@@ -23,6 +23,7 @@ static const struct {
     {"eval", "say how well a saved model does", eval_main},
     {"plan", "say what training would take, before it takes it", plan_main},
     {"lr-find", "try learning rates, and say which one suits", lr_find_main},
+    {"pilot", "compare settings by short runs: grids, seeds, folds, ablations", pilot_main},
     {"verify", "compare training as planned with training on whole batches", verify_main},
     {"bench", "measure devices: gemm, ops, step, all or memory", bench_main},
     {"report", "write a page about runs: curves, results, memory, settings", report_main},

@@ -152,6 +152,7 @@ void metrics_fit(metrics *m, const ac_fit_event *event) {
                 number(event->seconds), "data_wait_s", number(event->data_wait_seconds),
                 "samples_per_s", number(rate((double)event->samples, event->seconds)), "peak_bytes",
                 INTEGER(ac_device_peak_bytes(m->device)));
+  json_object_set_new(line, "samples", INTEGER(event->samples));
   write_line(m, with_losses(line, u->losses, u->loss_count));
 }
 

@@ -140,10 +140,10 @@ static void add_options(setup *s) {
   if (s->kind->add_training_options) s->kind->add_training_options(s->model, &s->options);
   const option fold[] = {
       {"fold", "I/K", OPTION_TEXT, &f->fold,
-       .help = "of K folds of the images, I validates (1/K to K/K), the others train",
+       .help = "of K folds of the training data, I validates (1/K to K/K), the others train",
        .fallback = ""}};
   OPTIONS_ADD(&s->options, "Training", training);
-  if (s->kind->classes) OPTIONS_ADD(&s->options, "Training", fold);
+  OPTIONS_ADD(&s->options, "Training", fold);
   storage_add_options(&f->storage, &s->options);
   rate_add_options(&f->rate, &s->options);
   loss_scale_add_options(&f->loss_scale, &s->options);
@@ -158,6 +158,10 @@ static void add_options(setup *s) {
  * rates of its own. */
 static void ignore_options(options *o, const char *verb) {
   if (!strcmp(verb, "train")) return;
+  if (!strcmp(verb, "pilot")) {
+    options_ignore(o, "metrics tensorboard histograms resume keep keep-best");
+    return;
+  }
   options_ignore(o, RATE_SCHEDULE_FLAGS);
   if (!strcmp(verb, "plan"))
     options_ignore(o, "label-smoothing shift flip rotation scaling erase steps epochs lr "
@@ -267,6 +271,8 @@ static const char *sentence_of(const char *verb) {
     return "Compares training as planned with training on whole batches.";
   if (!strcmp(verb, "lr-find"))
     return "Tries learning rates from low to high, and says which one suits.";
+  if (!strcmp(verb, "pilot"))
+    return "Makes short runs over a grid of settings, seeds and folds, and compares them.";
   return "Trains a model and saves it.";
 }
 
@@ -335,7 +341,8 @@ static int restore_flags(setup *s, const char *verb, int argc, char **argv) {
   return options_restore(&s->options, s->recorded, "the run's record", argc, argv);
 }
 
-static int parse(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o)) {
+int setup_parse(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o)) {
+  *s = (setup){0};
   int status = choose_kind(s, verb, &argc, &argv);
   if (status != STATUS_CONTINUE) return status;
   if (!(s->model = calloc(1, s->kind->size))) return fail("out of memory");
@@ -350,7 +357,9 @@ static int parse(setup *s, const char *verb, int argc, char **argv, void (*more)
   status = restore_flags(s, verb, argc, argv);
   if (status == STATUS_CONTINUE) status = options_parse(&s->options, argc, argv);
   if (status == STATUS_CONTINUE) status = check_flags(s);
-  if (status == STATUS_CONTINUE) status = policy_read(&s->policy, s->flags.policy);
+  const option *row = options_find(&s->options, "policy");
+  if (status == STATUS_CONTINUE)
+    status = policy_read(&s->policy, row->ignored ? NULL : s->flags.policy);
   if (status == STATUS_CONTINUE && strcmp(verb, "plan") != 0) status = refuse_dry(s);
   if (status == STATUS_CONTINUE && strcmp(verb, "verify") != 0) status = check_gradients(s);
   return status;
@@ -421,8 +430,12 @@ static int open_device(setup *s) {
                           .muon_scale = (ac_muon_scale)f->muon_scale,
                           .adamw_rate = f->adamw_rate < 0 ? 0 : rate_or_off(f->adamw_rate),
                           .clip = f->clip};
+  if (s->cache && (s->device = plan_cache_device(s->cache, f->device, f->threads)))
+    return STATUS_CONTINUE;
   ac_device_desc device = {.name = f->device, .threads = (int)f->threads, .log = waiting_log};
-  return ac_device_open(&s->device, &device) == AC_OK ? STATUS_CONTINUE : fail_library();
+  if (ac_device_open(&s->device, &device) != AC_OK) return fail_library();
+  if (s->cache) plan_cache_add_device(s->cache, s->device, f->device, f->threads);
+  return STATUS_CONTINUE;
 }
 
 /* Where nothing is read ahead unless it is asked for, folded windows are: what losses weigh is
@@ -469,8 +482,8 @@ int setup_plan(const setup *s, const ac_plan_desc *desc, ac_plan **plan) {
 }
 
 int setup_open_model(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o)) {
-  *s = (setup){.data = {.optional = true}};
-  int status = parse(s, verb, argc, argv, more);
+  int status = setup_parse(s, verb, argc, argv, more);
+  s->data.optional = true;
   if (status == STATUS_CONTINUE) status = open_data(s);
   if (status == STATUS_CONTINUE) status = open_device(s);
   return status;
@@ -495,18 +508,28 @@ static int plan_to_go_on(setup *s) {
   return STATUS_CONTINUE;
 }
 
-int setup_open(setup *s, const char *verb, int argc, char **argv) {
-  *s = (setup){0};
-  int status = parse(s, verb, argc, argv, NULL);
+/* One of the cache's, or one that it gets. */
+static int make_plan(setup *s) {
+  const bool shares = s->cache && s->cache->device == s->device;
+  if (shares) s->plan = plan_cache_find(s->cache, &s->options);
+  s->plan_is_shared = s->plan != NULL;
+  if (s->plan) return STATUS_CONTINUE;
+  const ac_plan_desc desc = setup_plan_desc(s);
+  const int status = setup_plan(s, &desc, &s->plan);
+  s->plan_is_shared =
+      shares && status == STATUS_CONTINUE && plan_cache_add(s->cache, &s->options, s->plan);
+  return status;
+}
+
+int setup_open(setup *s, const char *verb, int argc, char **argv, plan_cache *cache) {
+  int status = setup_parse(s, verb, argc, argv, NULL);
+  s->cache = cache;
   if (status == STATUS_CONTINUE) status = open_data(s);
   if (status == STATUS_CONTINUE) status = make_schedule(s);
   if (status == STATUS_CONTINUE) status = policy_check_run(&s->policy, &s->flags, s->steps);
   if (status == STATUS_CONTINUE) status = open_device(s);
   if (status == STATUS_CONTINUE) status = plan_to_go_on(s);
-  if (status == STATUS_CONTINUE && !s->plan) {
-    const ac_plan_desc desc = setup_plan_desc(s);
-    status = setup_plan(s, &desc, &s->plan);
-  }
+  if (status == STATUS_CONTINUE && !s->plan) status = make_plan(s);
   if (status == STATUS_CONTINUE)
     status = policy_check_memory(&s->policy, ac_plan_get_info(s->plan));
   return status;
@@ -514,8 +537,8 @@ int setup_open(setup *s, const char *verb, int argc, char **argv) {
 
 void setup_close(setup *s) {
   json_decref(s->recorded);
-  ac_plan_free(s->plan);
-  ac_device_close(s->device);
+  if (!s->plan_is_shared) ac_plan_free(s->plan);
+  if (!s->cache || s->cache->device != s->device) ac_device_close(s->device);
   data_close(&s->data);
   free(s->model);
 }

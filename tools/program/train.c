@@ -13,6 +13,7 @@
 #include "common/replacement.h"
 #include "program/run_record.h"
 #include "program/setup.h"
+#include "program/train_run.h"
 #include "common/text.h"
 
 #include <errno.h>
@@ -27,6 +28,7 @@
 #include <unistd.h>
 
 typedef struct run {
+  const train_wish *wish;
   setup setup;
   metrics metrics;
   progress progress;
@@ -35,6 +37,7 @@ typedef struct run {
   run_record record;
   bool after_another; /* the folder holds states of an unfinished run */
   bool trained;       /* no window follows */
+  bool diverged;
   checkpoint checkpoint;
   ac_trainer *trainer;
   ac_fit_result result;
@@ -200,7 +203,7 @@ static bool on_evaluation(run *r, const ac_fit_event *event) {
 static bool on_event(void *user, const ac_fit_event *event) {
   run *r = user;
   metrics_fit(&r->metrics, event);
-  progress_fit(&r->progress, event);
+  if (!r->wish->quiet || r->progress.terminal) progress_fit(&r->progress, event);
   if (!event->replayed) r->step = event->step;
   if (event->kind == AC_FIT_STEP) {
     on_step(r, event);
@@ -228,7 +231,7 @@ static void take_progress(run *r) {
   ac_trainer_get_progress(r->trainer, &progress);
   r->step = progress.steps;
   r->updates = progress.updates;
-  say("going on after step %" PRId64, r->step);
+  if (!r->wish->quiet) say("going on after step %" PRId64, r->step);
 }
 
 static void on_decision(void *user, ac_trainer *trainer, ac_decision *decision) {
@@ -296,7 +299,7 @@ static int prepare(run *r) {
 
   const ac_device_info *device = ac_device_get_info(s->device);
   const ac_plan_info *plan = ac_plan_get_info(s->plan);
-  plan_table(device, plan);
+  if (!r->wish->quiet) plan_table(device, plan);
   metrics_plan(&r->metrics, s->device, plan);
   return STATUS_CONTINUE;
 }
@@ -304,6 +307,11 @@ static int prepare(run *r) {
 static int diverged(run *r) {
   char reason[1024], path[RUN_PATH_BYTES];
   snprintf(reason, sizeof reason, "%s", ac_last_error());
+  r->diverged = true;
+  if (r->wish->quiet) {
+    say("%s", reason);
+    return STATUS_FAILED;
+  }
   run_folder_path(&r->folder, "diverged.safetensors", path);
   if (save_weights(r, path) != AC_OK) return fail("%s", reason);
   return fail("%s; the last finite parameters are in %s", reason, path);
@@ -355,6 +363,7 @@ static int fit(run *r) {
                             .replay = f->loss_scale.replay,
                             .resume = f->resume,
                             .keep_window = f->keep > 0,
+                            .pause_step = r->wish->pause_step,
                             .pause_seconds = 60 * f->max_minutes,
                             .callback = on_event,
                             .stop = on_micro_batch,
@@ -397,20 +406,19 @@ static int finish(run *r) {
   int status = r->save_status == STATUS_DONE ? save_model(r) : r->save_status;
   if (status == STATUS_CONTINUE) status = leave_best(r);
   metrics_finish(&r->metrics, &end);
-  if (status == STATUS_CONTINUE) print_result(r);
+  if (status == STATUS_CONTINUE && !r->wish->quiet) print_result(r);
   if (status == STATUS_CONTINUE) status = r->state_status;
   return status == STATUS_CONTINUE ? r->policy_status : status;
 }
 
-int train_main(int argc, char **argv) {
-  const help_form help = setup_wants_help(argc, argv);
-  if (help) return setup_help("train", help);
-  run r = {.save_status = STATUS_DONE,
+int train_run(int argc, char **argv, const train_wish *wish, train_summary *summary) {
+  run r = {.wish = wish,
+           .save_status = STATUS_DONE,
            .state_status = STATUS_CONTINUE,
            .policy_status = STATUS_CONTINUE,
            .window_seconds = INFINITY,
            .folder = {.lock = -1}};
-  int status = setup_open(&r.setup, "train", argc, argv);
+  int status = setup_open(&r.setup, "train", argc, argv, wish->cache);
   /* The reader of a pipe may end first, of the same Ctrl-C: that must not cost the model. */
   if (status == STATUS_CONTINUE) signal(SIGPIPE, SIG_IGN);
   if (status == STATUS_CONTINUE) status = run_folder_open(&r.folder, r.setup.flags.out);
@@ -428,6 +436,19 @@ int train_main(int argc, char **argv) {
   json_decref(r.before);
   run_folder_close(&r.folder);
   ac_trainer_free(r.trainer);
+  *summary = (train_summary){.interrupted = r.result.stopped,
+                             .paused = r.result.paused,
+                             .diverged = r.diverged,
+                             .steps = r.result.steps,
+                             .tokens_per_sample = r.setup.data.tokens_per_sample};
   setup_close(&r.setup);
   return status;
+}
+
+int train_main(int argc, char **argv) {
+  static const train_wish nothing;
+  train_summary summary;
+  const help_form help = setup_wants_help(argc, argv);
+  if (help) return setup_help("train", help);
+  return train_run(argc, argv, &nothing, &summary);
 }
