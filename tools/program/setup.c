@@ -430,8 +430,9 @@ static int open_device(setup *s) {
                           .muon_scale = (ac_muon_scale)f->muon_scale,
                           .adamw_rate = f->adamw_rate < 0 ? 0 : rate_or_off(f->adamw_rate),
                           .clip = f->clip};
-  if (s->cache && (s->device = plan_cache_device(s->cache, f->device, f->threads)))
-    return STATUS_CONTINUE;
+  if (s->cache) s->device = plan_cache_device(s->cache, f->device, f->threads);
+  ac_device_reset_peak(s->device); /* each run's is its own */
+  if (s->device) return STATUS_CONTINUE;
   ac_device_desc device = {.name = f->device, .threads = (int)f->threads, .log = waiting_log};
   if (ac_device_open(&s->device, &device) != AC_OK) return fail_library();
   if (s->cache) plan_cache_add_device(s->cache, s->device, f->device, f->threads);

@@ -58,6 +58,11 @@ case_pilot() {
   (($(grep -cE '^1e-[23] +[48] +3 +6 +[0-9.]+ \+- [0-9.]+ +' out) == 4)) || die "not four cells"
   grep -q '^least loss: lr 1e-2, batch' out || die "what is best is not told"
   if command -v gnuplot >/dev/null; then grep -q 'batch 8' pilot.svg || die "the picture lacks a line"; fi
+  pilot --steps 1 --grid micro-batch=4,1 --out micro >/dev/null
+  local metrics
+  for metrics in {pilot,micro}/run-*/metrics.jsonl; do
+    "$METRICS" check "$metrics" || die "$metrics: the memory of another run"
+  done
   # A cell's mean is that of the runs that accrue train makes.
   local seed
   for seed in 1 2 3; do
