@@ -73,25 +73,34 @@ static void command_line_free(command_line *c) {
 
 /* ---- checking -------------------------------------------------------------------------------- */
 
-/* Of the runs of a cell one is like the other, but for the fold. Data are opened and a plan is made
- * only where there is none yet. */
+/* Flags, and what the policy says of the seed. */
+static int check_run(const pilot *p, int cell, int run) {
+  setup s;
+  command_line c = command_line_of(p, cell, run);
+  if (!c.words) return fail("out of memory");
+  int status = setup_parse(&s, "train", c.count, c.words, NULL);
+  if (status == STATUS_CONTINUE) status = policy_check_batch(&s.policy, &s.flags);
+  setup_close(&s);
+  command_line_free(&c);
+  return status;
+}
+
+/* Data, plan and all of the policy, which are the same for all runs of a cell. */
 static int check_cell(pilot *p, int cell) {
   setup s;
   command_line c = command_line_of(p, cell, 0);
   if (!c.words) return fail("out of memory");
-  int status = setup_parse(&s, "train", c.count, c.words, NULL);
-  const bool known = status == STATUS_CONTINUE && plan_cache_find(&p->cache, &s.options);
+  const int status = setup_open(&s, "train", c.count, c.words, &p->cache);
   setup_close(&s);
-  if (status == STATUS_CONTINUE && !known) {
-    status = setup_open(&s, "train", c.count, c.words, &p->cache);
-    setup_close(&s);
-  }
   command_line_free(&c);
   return status;
 }
 
 int pilot_check_runs(pilot *p) {
   int status = STATUS_CONTINUE;
+  for (int cell = 0; cell < p->grid.cells && status == STATUS_CONTINUE; cell++)
+    for (int run = 0; run < p->runs_per_cell && status == STATUS_CONTINUE; run++)
+      status = check_run(p, cell, run);
   for (int cell = 0; cell < p->grid.cells && status == STATUS_CONTINUE; cell++)
     status = check_cell(p, cell);
   return status;

@@ -98,6 +98,10 @@ case_pilot() {
   refuse_pilot 1 'budget' --steps 3 --grid width=16,2048 --memory 4MiB --out never
   echo '{"version": 1, "max_batch": 5}' >policy.json
   refuse_pilot 2 'its max_batch is 5' --steps 3 --grid batch=4,8 --policy policy.json --out never
+  echo '{"version": 1, "max_lr": 0.1}' >policy.json
+  refuse_pilot 2 'its max_lr is 0.1' --steps 3 --grid lr=0.01,1 --policy policy.json --out never
+  echo '{"version": 1, "seeds": [1, 2]}' >policy.json
+  refuse_pilot 2 'refuses --seed 3' --steps 3 --seeds 3 --policy policy.json --out never
   [[ ! -e never ]] || die "a pilot that is refused left a folder"
 }
 refuse_pilot() { refuse "$1" "$2" pilot "${tiny_pilot[@]}" "${@:3}"; }
