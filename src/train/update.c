@@ -27,12 +27,6 @@ static ac_status check_update(ac_trainer *trainer) {
   return status == AC_OK ? AC_OK : ac_fail_prefix(status, "trainer: nothing was changed");
 }
 
-/* What one pass over gradients and pooled statistics yields. */
-typedef struct gradient_report {
-  double norm; /* of the sum of gradients, unscaled */
-  bool finite; /* pooled statistics, too */
-} gradient_report;
-
 /* The phase `reduce`, and what it brings to the host. */
 static ac_status reduce(ac_trainer *trainer) {
   ac_instance *instance = &trainer->instance;
@@ -56,9 +50,9 @@ ac_measure ac_trainer_measure(const ac_trainer *trainer, const ac_cell *cell) {
                       copy[1] == 0 && (!gradient || (isfinite(copy[0]) && squares <= most))};
 }
 
-static gradient_report read_statistics(ac_trainer *trainer) {
+ac_gradient_report ac_trainer_read_statistics(ac_trainer *trainer) {
   const ac_plan *plan = trainer->instance.plan;
-  gradient_report report = {0, true};
+  ac_gradient_report report = {0, true};
   trainer->nonfinite = -1;
   for (int i = 0; i < plan->cell_count; i++) {
     const ac_cell *cell = &plan->cells[i];
@@ -249,7 +243,7 @@ double ac_trainer_clip(const ac_trainer *trainer, double norm) {
 
 /* What is folded is no gradient any more, so there is no norm of one. */
 static ac_decision propose(const ac_trainer *trainer, const ac_total_loss *total,
-                           const gradient_report *report) {
+                           const ac_gradient_report *report) {
   double norm = total->weighs ? report->norm / total->weight : 0;
   if (ac_plan_folds(trainer->instance.plan)) norm = (double)NAN;
   return (ac_decision){.loss = total->loss,
@@ -262,7 +256,7 @@ static ac_decision propose(const ac_trainer *trainer, const ac_total_loss *total
 /* What the window has come to, with all that was measured on the host. */
 static ac_decision begin_report(ac_trainer *trainer, const ac_window_sum *sum, ac_update *update) {
   const ac_total_loss *total = &sum->total;
-  const gradient_report report = read_statistics(trainer);
+  const ac_gradient_report report = ac_trainer_read_statistics(trainer);
   const ac_decision decision = propose(trainer, total, &report);
   trainer->reduced_weight = total->weight;
   *update = (ac_update){.loss = total->loss,
@@ -285,6 +279,12 @@ static bool is_stuck(const ac_scaler *scaler, bool skipped) {
   return scaler->overflows >= AC_MAX_OVERFLOWS;
 }
 
+static double noise_scale(const ac_trainer *trainer) {
+  ac_noise_scale noise;
+  ac_trainer_noise_scale(trainer, &noise);
+  return noise.batch;
+}
+
 /* What the next window begins with. */
 static void end_window(ac_trainer *trainer, const ac_window_sum *sum, ac_update *update) {
   const bool finite = update->finite_loss && update->finite_gradient;
@@ -292,7 +292,8 @@ static void end_window(ac_trainer *trainer, const ac_window_sum *sum, ac_update 
   if (!update->skipped) trainer->updates++;
   if (overflow || !update->skipped) ac_scaler_update(&trainer->scaler, overflow);
   ac_trainer_set_loss_scale(trainer);
-  trainer->window_samples = trainer->whole_samples = 0;
+  trainer->window_samples = trainer->whole_samples = trainer->noise.first_samples = 0;
+  update->noise_scale = noise_scale(trainer);
   update->update = trainer->updates;
   update->stuck = overflow ? is_stuck(&trainer->scaler, update->skipped)
                            : !(finite && sum->divides) && sum->total.weighs;
@@ -322,6 +323,7 @@ static ac_status update_whole(ac_trainer *trainer, ac_update *update) {
     ac_status status = step_parameters(trainer, factor, update->lr);
     if (status != AC_OK) give_up(trainer);
     AC_TRY(status);
+    ac_noise_take(trainer, update);
   }
   end_window(trainer, &sum, update);
   return AC_OK;

@@ -3,6 +3,7 @@
 #ifndef TOOLS_PROGRAM_MODEL_KIND_H
 #define TOOLS_PROGRAM_MODEL_KIND_H
 
+#include "program/batch_flag.h"
 #include "program/data.h"
 #include "program/loss_scale.h"
 #include "program/rate.h"
@@ -13,7 +14,9 @@
 
 /* Flags that every kind shares. */
 typedef struct train_flags {
-  int64_t batch, micro_batch;
+  int64_t batch; /* the largest of the schedule, if there is one */
+  batch_flag batches;
+  int64_t micro_batch;
   int64_t steps, epochs; /* 0: not given */
   storage_flags storage;
   bool no_nesterov;  /* of muon */
@@ -43,6 +46,7 @@ typedef struct train_flags {
   bool keep_best;
   const char *tensorboard; /* NULL: no event file */
   int64_t histograms;      /* 0: none */
+  int noise_scale;         /* as in noise_words.h */
 } train_flags;
 
 /* Configuration as it goes into a model file's metadata. */

@@ -85,6 +85,7 @@ static const char *value_of_off(const option *row) {
   case OPTION_TEXT:
   case OPTION_LIST:
   case OPTION_SIZE:
+  case OPTION_STAGES:
     break;
   }
   return NULL;

@@ -21,7 +21,7 @@ static void take_line(pilot_result *r, const json_t *line, double target, int64_
     r->steps = (int64_t)number_of(line, "step");
     r->seconds += seconds > 0 ? seconds : 0;
     if (!json_is_true(json_object_get(line, "replayed")))
-      r->units += number_of(line, "samples") * (double)units;
+      r->units += number_of(line, "batch") * (double)units;
   } else if (!strcmp(event, "eval")) {
     r->loss = number_of(line, "loss");
     r->accuracy = number_of(line, "accuracy");

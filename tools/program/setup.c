@@ -3,6 +3,7 @@
 #include "common/message.h"
 #include "common/option_record.h"
 #include "common/waiting.h"
+#include "program/noise_words.h"
 #include "program/run_record.h"
 
 #include <errno.h>
@@ -45,12 +46,15 @@ static void set_defaults(setup *s) {
   loss_scale_defaults(&s->flags.loss_scale);
   rate_defaults(&s->flags.rate);
   s->kind->defaults(s->model, &s->flags);
+  s->flags.batches.given.number = s->flags.batch;
 }
 
 static void add_options(setup *s) {
   train_flags *f = &s->flags;
   const option training[] = {
-      {"batch", "N", OPTION_INTEGER, &f->batch, .help = "samples an update (the effective batch)",
+      {"batch", "N[@FROM],N@FROM,...", OPTION_STAGES, &f->batches.given,
+       .help = "samples an update (the effective batch), or by stages, from an update (500), an "
+               "epoch (2ep), a number of tokens (10Mtok) or samples (50000samples) on",
        .least = 1, .most = 1 << 30},
       {"steps", "N", OPTION_INTEGER, &f->steps, .help = "updates to make",
        .fallback = f->steps ? NULL : "by epochs", .least = 1},
@@ -109,6 +113,9 @@ static void add_options(setup *s) {
        .fallback = ""},
       {"tensorboard", "DIR", OPTION_TEXT, &f->tensorboard,
        .help = "the same for TensorBoard, as an event file in this folder", .fallback = ""},
+      {"noise-scale", "auto|on|off", OPTION_CHOICE, &f->noise_scale,
+       .help = "measure from which batch on gradients agree, in at most 1 % of the time, where "
+               "batches are several micro-batches; on: say why, where that cannot be"},
       {"histograms", "N", OPTION_INTEGER, &f->histograms,
        .help = "updates between histograms of weights and gradients for --tensorboard",
        .fallback = "none", .least = 1},
@@ -164,21 +171,23 @@ static void ignore_options(options *o, const char *verb) {
   }
   options_ignore(o, RATE_SCHEDULE_FLAGS);
   if (!strcmp(verb, "plan"))
-    options_ignore(o, "label-smoothing shift flip rotation scaling erase steps epochs lr "
-                      "beta1 beta2 no-nesterov muon-scale adamw-rate weight-decay clip eval-every "
-                      "eval-samples seed "
-                      "loss-scale loss-scale-init loss-scale-growth loss-scale-interval "
-                      "loss-scale-backoff loss-scale-floor replay loader-threads out metrics "
-                      "tensorboard histograms resume save-every save-minutes keep keep-best grace "
-                      "max-minutes policy");
+    options_ignore(
+        o, "label-smoothing shift flip rotation scaling erase steps epochs lr "
+           "beta1 beta2 no-nesterov muon-scale adamw-rate weight-decay clip eval-every "
+           "eval-samples seed "
+           "loss-scale loss-scale-init loss-scale-growth loss-scale-interval "
+           "loss-scale-backoff loss-scale-floor replay loader-threads out metrics "
+           "tensorboard histograms noise-scale resume save-every save-minutes keep keep-best "
+           "grace max-minutes policy");
   if (!strcmp(verb, "lr-find"))
     options_ignore(o, "steps epochs lr eval-every eval-samples replay out metrics tensorboard "
-                      "histograms resume save-every save-minutes keep keep-best grace "
+                      "histograms noise-scale resume save-every save-minutes keep keep-best grace "
                       "max-minutes");
   if (!strcmp(verb, "verify"))
-    options_ignore(o, "steps epochs eval-every eval-samples replay "
-                      "loader-threads out metrics tensorboard histograms resume save-every "
-                      "save-minutes keep keep-best grace max-minutes policy");
+    options_ignore(
+        o, "steps epochs eval-every eval-samples replay "
+           "loader-threads out metrics tensorboard histograms noise-scale resume save-every "
+           "save-minutes keep keep-best grace max-minutes policy");
 }
 
 /* A flag that the chosen optimizer or schedule would ignore is a misunderstanding. */
@@ -244,6 +253,7 @@ static int check_gradients(const setup *s) {
 static int check_flags(setup *s) {
   train_flags *f = &s->flags;
   int status = options_exclude(&s->options, "steps", "epochs");
+  if (status == STATUS_CONTINUE) status = batch_flag_parse(&f->batches, &f->batch);
   if (status == STATUS_CONTINUE) status = check_relevance(s);
   if (status == STATUS_CONTINUE)
     status = loss_scale_resolve(&f->loss_scale, &s->options, (ac_precision)f->precision,
@@ -401,26 +411,30 @@ static int open_data(setup *s) {
 
 /* Counts the run's windows and lays the schedule over them. */
 static int make_schedule(setup *s) {
-  const train_flags *f = &s->flags;
-  int64_t count = ac_dataset_count(s->data.train), whole = count / f->batch;
-  s->steps = f->steps;
-  if (f->epochs) {
-    if (f->epochs > INT64_MAX / (count + 1))
-      return fail_usage("--epochs %lld is more than can be counted", (long long)f->epochs);
-    if (f->last_window == AC_LAST_UPDATE) s->steps = f->epochs * (whole + (count % f->batch != 0));
-    else if (f->last_window == AC_LAST_DROP) s->steps = f->epochs * whole;
-    else s->steps = (f->epochs * count + f->batch - 1) / f->batch;
-  }
-  if (f->last_window == AC_LAST_DROP && !whole)
+  train_flags *f = &s->flags;
+  const int64_t count = ac_dataset_count(s->data.train);
+  int status = batch_flag_count_tokens(&f->batches, &s->data);
+  if (status != STATUS_CONTINUE) return status;
+  if (f->epochs > INT64_MAX / 2 / (count + 1))
+    return fail_usage("--epochs %lld is more than can be counted", (long long)f->epochs);
+  if (f->last_window == AC_LAST_DROP && count < f->batch)
     return fail("the %lld training samples do not fill one batch of %lld, and --last-window drop "
                 "leaves nothing",
                 (long long)count, (long long)f->batch);
+  const ac_fit_desc fit = {.train = s->data.train,
+                           .steps = f->steps,
+                           .epochs = f->epochs,
+                           .last_window = (ac_last_window)f->last_window,
+                           .batches = f->batches.stages,
+                           .batch_count = f->batches.count};
+  if (ac_fit_windows(&fit, f->batch, &s->steps) != AC_OK) return fail_library();
   return rate_schedule(&f->rate, s->steps, &s->trainer.schedule);
 }
 
 static int open_device(setup *s) {
   const train_flags *f = &s->flags;
   s->trainer.seed = (uint64_t)f->seed;
+  s->trainer.noise_every = f->noise_scale == NOISE_OFF ? 0 : -1;
   s->trainer.optimizer =
       (ac_optimizer_desc){.beta1 = rate_or_off(f->beta1),
                           .beta2 = rate_or_off(f->beta2),

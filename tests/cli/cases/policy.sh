@@ -14,6 +14,8 @@ case_policy() {
   text
   refuse_policy "refuses --batch 6: its max_batch is 5" '"max_batch": 5'
   refuse_policy "refuses --batch 6: its min_batch is 7" '"min_batch": 7'
+  refuse_policy "refuses --batch 8: its max_batch is 6" '"max_batch": 6' --batch 4@0,8@2
+  refuse_policy "refuses --batch 4: its min_batch is 5" '"min_batch": 5' --batch 4@0,8@2
   refuse_policy "refuses --lr 0.01: its max_lr is 0.001" '"max_lr": 1e-3' --lr 0.01
   refuse_policy "refuses --clip 1: its max_clip is 0.5" '"max_clip": 0.5'
   refuse_policy "refuses --clip 0: its max_clip is 0.5" '"max_clip": 0.5' --clip 0

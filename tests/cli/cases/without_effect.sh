@@ -110,6 +110,7 @@ resnet read-ahead 32 | --memory 480KiB
 * policy none.json
 * config recorded.json
 * tensorboard events
+* noise-scale on
 * histograms 1 | --tensorboard events
 * updates 2
 * json
