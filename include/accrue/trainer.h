@@ -452,6 +452,14 @@ typedef struct ac_fit_desc {
    * it; unless the plan keeps its gradients in the arena. One that folds gradients does so in any
    * case. May still change. */
   bool keep_window;
+  /* Where this call pauses: after that many steps, counted as `steps` are, or after the window in
+   * which so many seconds of the call are over; 0: nowhere. It then ends as at the end of all, with
+   * AC_FIT_TRAINED and the final evaluation, and `paused`. Order and rates go by the whole run,
+   * which a fit with `resume` goes on with: its bits are those of one without a pause. May still
+   * change.
+   */
+  int64_t pause_step;
+  double pause_seconds;
   bool no_shuffle;
   uint64_t seed;      /* of the order of samples */
   int loader_threads; /* that read ahead, where the plan has `read_ahead`; 0: 1 */
@@ -480,6 +488,7 @@ typedef struct ac_fit_result {
   int64_t updates; /* steps but those that were skipped */
   int64_t skipped; /* windows that were not finite, counted anew each time one is replayed */
   bool stopped;    /* by `callback` or `stop` */
+  bool paused;     /* more windows are to come */
   bool evaluated;  /* `final` is of the parameters as they are now */
   ac_evaluation final;
   double seconds;           /* in steps, without evaluation */

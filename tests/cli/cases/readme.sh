@@ -32,6 +32,7 @@ case_readme() {
     'accrue train gpt --help' | 'accrue devices' | 'accrue eval '* | 'accrue plan '* | 'accrue sample '*) ;;
     'accrue train '*) more='--steps 2' ;;
     'accrue verify '*) more='--updates 1' ;;
+    'accrue pilot '*) more='--epochs 1 --hidden 8' ;;
     'accrue lr-find '*) more='--updates 10 --hidden 8' ;;
     'accrue bench all') more='--device cpu --model gpt-small --batch 2 --context 16 --size 48 --visits 1 --samples 5
       --seconds 0.01 --footprint 1MiB' ;;
