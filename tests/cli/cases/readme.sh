@@ -27,7 +27,7 @@ case_readme() {
     'cmake --preset release && cmake --build --preset release' | 'cmake --install build/release --prefix DIR')
       continue # configure.sh and install.sh
       ;;
-    'accrue bench gemm|ops|step|all' | 'accrue train' | 'accrue train gpt' | 'accrue pilot MODEL' | 'accrue verify') continue ;; # named in a sentence, run below or above
+    'accrue bench gemm|ops|step|all' | 'accrue train' | 'accrue train gpt' | 'accrue pilot MODEL' | 'accrue verify' | 'accrue lr-find') continue ;; # named in a sentence, run below or above
     'accrue report RUN...' | 'accrue eval --model RUN '* | 'accrue train --resume --out DIR') continue ;; # likewise
     'accrue train gpt --help' | 'accrue devices' | 'accrue eval '* | 'accrue plan '* | 'accrue sample '*) ;;
     'accrue train '*) more='--steps 2' ;;
