@@ -94,6 +94,10 @@ static void add_options(setup *s) {
            "parameters with settings of their own: '*.bias:decay=0', 'h.0.*:lr=0.1,clip=1' (lr: "
            "part of --lr); several times for several groups, of which the first counts",
        .fallback = "none"},
+      {"ema", "X", OPTION_REAL, &f->ema,
+       .help = "moving average of weights, of which an update leaves X, such as 0.999: validated "
+               "too, and saved as average.safetensors",
+       .fallback = "none", .least = 0, .most = 1, .below_most = true},
       {"last-window", "update|carry|drop", OPTION_CHOICE, &f->last_window,
        .help = "what becomes of samples that do not fill a batch"},
       {"eval-every", "N", OPTION_INTEGER, &f->eval_every,
@@ -438,6 +442,7 @@ static int make_schedule(setup *s) {
 static int open_device(setup *s) {
   const train_flags *f = &s->flags;
   s->trainer.seed = (uint64_t)f->seed;
+  s->trainer.average_decay = f->ema;
   s->trainer.optimizer =
       (ac_optimizer_desc){.beta1 = rate_or_off(f->beta1),
                           .beta2 = rate_or_off(f->beta2),
@@ -482,6 +487,7 @@ ac_plan_desc setup_plan_desc(const setup *s) {
       .recompute = (ac_recompute)f->recompute,
       .optimizer = (ac_optimizer_kind)f->optimizer,
       .clipping = (ac_clipping)f->clip_by,
+      .average = f->ema > 0,
       .sgd_no_momentum = f->momentum <= 0,
       .weights = (ac_weights)f->weights,
       .gradient_storage = f->gradients == GRADIENTS_BF16 ? AC_GRADIENT_BF16 : AC_GRADIENT_F32,
