@@ -8,6 +8,7 @@
 #define ACCRUE_ACCRUE_H
 
 #include <accrue/base.h>
+#include <accrue/batches.h>
 #include <accrue/device.h>
 #include <accrue/graph.h>
 #include <accrue/plan.h>

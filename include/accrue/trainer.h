@@ -17,6 +17,7 @@
 #ifndef ACCRUE_TRAINER_H
 #define ACCRUE_TRAINER_H
 
+#include <accrue/batches.h>
 #include <accrue/dataset.h>
 #include <accrue/model_file.h>
 #include <accrue/plan.h>
@@ -152,6 +153,10 @@ typedef struct ac_trainer_desc {
    * decay a + (1 - decay) p of the parameter p; the first one sets it to p. In [0, 1); default
    * 0.999, negative: 0. */
   double average_decay;
+  /* Updates between measurements of the gradient noise scale (ac_trainer_noise_scale); 0: it is not
+   * measured; -1: as many that it costs at most 1 % of the time, by a fixed model of a middling
+   * device, so that a run repeats. May still change. */
+  int64_t noise_every;
   ac_decide decide; /* may be NULL */
   void *user;       /* for `decide` */
 } ac_trainer_desc;
@@ -190,11 +195,12 @@ typedef struct ac_update {
   double loss;    /* nats per unit of weight, over the window */
   double weight;  /* samples, or tokens that count; with several losses samples */
   double lr;
-  double momentum;   /* or beta1; 0 of an optimizer that has none */
-  double grad_norm;  /* of the mean loss's gradient, unscaled, before clipping; NaN: folded */
-  double loss_scale; /* of this window; 1 without loss scaling */
-  bool skipped;      /* something was not finite, the weight was zero, or `decide` said so: nothing
-                        was changed */
+  double momentum;    /* or beta1; 0 of an optimizer that has none */
+  double grad_norm;   /* of the mean loss's gradient, unscaled, before clipping; NaN: folded */
+  double loss_scale;  /* of this window; 1 without loss scaling */
+  double noise_scale; /* ac_noise_scale.batch as it is now; NaN: not known. May still change. */
+  bool skipped;       /* something was not finite, the weight was zero, or `decide` said so: nothing
+                         was changed */
   /* finite_gradient: and the means and variances that batch norms pool. Where these are not,
    * grad_norm is infinite. */
   bool finite_loss, finite_gradient;
@@ -246,6 +252,28 @@ AC_API ac_status ac_trainer_observe_validation(ac_trainer *trainer, double loss)
 /* The learning rate of the update that comes next, with scaling and reductions. May still change.
  */
 AC_API double ac_trainer_rate(const ac_trainer *trainer);
+
+/* The effective batch of the windows that follow, from 1 to the plan's: samples of a whole window,
+ * which scaled learning rates and the loss scale go by. Without this it is the plan's. ac_fit sets
+ * it, by its schedule of batches or to the plan's. AC_ERROR_STATE within a window. May still
+ * change. */
+AC_API ac_status ac_trainer_set_batch(ac_trainer *trainer, int64_t batch);
+
+/* The gradient noise scale tr Sigma / |G|^2, arXiv 1812.06162, appendix A: the batch from which on
+ * a larger one saves hardly any updates, as gradients agree. G is the true gradient, Sigma the
+ * covariance of a single sample's. Each is estimated without a bias from the norms of the gradient
+ * after the first micro-batch of a window and after all of it, averaged over windows with weights
+ * that fall by 0.5 % from one to the one before, and then divided. Losses' means are by weight, so
+ * a sample is one of the mean weight of its window. Windows of one micro-batch are not measured,
+ * nor is anything where gradients are not added up in a buffer. May still change. */
+typedef struct ac_noise_scale {
+  int64_t windows;         /* measured so far */
+  double gradient_squares; /* |G|^2; NaN before the first */
+  double variance;         /* tr Sigma, of one sample; NaN before the first */
+  double batch;     /* samples; NaN: not known, as before the first, or as |G|^2 is not above 0 */
+  double deviation; /* of `batch`, from the spread over windows; NaN: not known */
+} ac_noise_scale;
+AC_API ac_status ac_trainer_noise_scale(const ac_trainer *trainer, ac_noise_scale *result);
 
 /* Throws away what the window has accumulated, and its failure; not that of an update that had
  * begun to step parameters. What was folded (AC_GRADIENTS_FOLDED) cannot be thrown away: the
@@ -441,6 +469,13 @@ typedef struct ac_fit_desc {
   uint64_t seed;      /* of the order of samples */
   int loader_threads; /* that read ahead, where the plan has `read_ahead`; 0: 1 */
   ac_last_window last_window;
+  /* A schedule of the effective batch, in at most AC_MAX_BATCH_STAGES rows; none: all windows are
+   * of the plan's batch. The plan is for the largest, and its memory and micro-batch stay: a
+   * smaller window is fewer micro-batches. A run that goes on may bring other rows: windows are
+   * laid from where it stands, and one in progress must be of the batch that it began with.
+   * AC_ERROR_ARGUMENT of rows that make no sense. May still change. */
+  const ac_batch_stage *batches;
+  int batch_count;
   /* A window that overflows under a dynamic loss scale runs again at the lower scale, with the same
    * samples and random numbers, instead of being thrown away. */
   bool replay;
@@ -473,6 +508,11 @@ typedef struct ac_fit_result {
  * with AC_ERROR_NOT_FINITE; the error names the step and the first op, and the parameters are those
  * of the last good update. `result` may be NULL. */
 AC_API ac_status ac_fit(ac_trainer *trainer, const ac_fit_desc *desc, ac_fit_result *result);
+
+/* How many windows such a fit has, with a plan of that batch: `steps`, or of so many epochs of
+ * `train`. Of the description it reads what windows are laid by: train, steps, epochs, last_window,
+ * batches. AC_ERROR_ARGUMENT as of ac_fit, or where they cannot be counted. May still change. */
+AC_API ac_status ac_fit_windows(const ac_fit_desc *desc, int64_t batch, int64_t *windows);
 
 /* ---- a range test of the learning rate ------------------------------------------------------- */
 

@@ -64,7 +64,9 @@ ac_windows ac_loader_windows(const ac_dataset *dataset, const ac_loader_desc *de
                       .epochs = desc->epochs,
                       .epoch_end = desc->epoch_end,
                       .no_shuffle = desc->no_shuffle,
-                      .seed = desc->seed};
+                      .seed = desc->seed,
+                      .stages = desc->stages,
+                      .stage_count = desc->stage_count};
 }
 
 /* Says which samples batch `filling` has; none after the end. */
@@ -163,27 +165,22 @@ ac_status ac_loader_next(ac_loader *loader, ac_batch *batch) {
   loader->holding = s->window.count > 0 && s->failed < 0;
   ac_monitor_unlock(loader->monitor);
 
-  *batch = (ac_batch){.count = s->window.count,
-                      .epoch = s->window.begin.epoch,
-                      .position = s->window.begin.position,
-                      .next_epoch = s->window.next.epoch,
-                      .next_position = s->window.next.position,
-                      .wait_seconds = ac_clock() - began};
+  *batch = (ac_batch){.window = s->window, .wait_seconds = ac_clock() - began};
   memcpy(batch->fields, s->fields, sizeof s->fields);
   return s->failed < 0 ? AC_OK : ac_fail(s->status, "%s", s->sentence);
 }
 
-ac_status ac_loader_seek(ac_loader *loader, int64_t epoch, int64_t position) {
-  if (epoch < 0 || position < 0 || position >= ac_dataset_count(loader->dataset))
+ac_status ac_loader_seek(ac_loader *loader, ac_place place) {
+  if (place.epoch < 0 || place.position < 0 || place.position >= ac_dataset_count(loader->dataset))
     return ac_fail(AC_ERROR_ARGUMENT, "loader: epoch %lld has no position %lld among %lld samples",
-                   (long long)epoch, (long long)position,
+                   (long long)place.epoch, (long long)place.position,
                    (long long)ac_dataset_count(loader->dataset));
   ac_monitor_lock(loader->monitor);
   loader->pause = true;
   while (loader->reading) ac_monitor_wait(loader->monitor);
   loader->taken = loader->filling = 0;
   loader->laid = loader->holding = loader->pause = false;
-  loader->next = (ac_place){epoch, position};
+  loader->next = place;
   ac_monitor_wake(loader->monitor);
   ac_monitor_unlock(loader->monitor);
   return AC_OK;

@@ -12,7 +12,7 @@
 typedef struct ac_loader ac_loader;
 
 typedef struct ac_loader_desc {
-  int64_t batch;   /* samples */
+  int64_t batch;   /* samples; the largest of the stages, if there are any */
   int64_t epochs;  /* after which there are no more batches; 0: no end */
   int64_t batches; /* likewise, counted from where the loader begins; 0: no end */
   int threads;     /* that read ahead; 0: batches are read when they are asked for */
@@ -20,6 +20,8 @@ typedef struct ac_loader_desc {
   bool no_shuffle;
   uint64_t seed;
   ac_epoch_end epoch_end;
+  const ac_batch_stage *stages; /* as in ac_windows */
+  int stage_count;
   bool unused[AC_MAX_FIELDS]; /* fields that nobody needs, of which no batch is kept */
 } ac_loader_desc;
 
@@ -44,11 +46,9 @@ ac_status ac_loader_create(ac_loader **loader, ac_dataset *dataset, const ac_loa
 void ac_loader_free(ac_loader *loader);
 
 typedef struct ac_batch {
-  int64_t count;                     /* samples; 0: there are no more batches */
-  int64_t epoch, position;           /* of its first sample */
-  int64_t next_epoch, next_position; /* where the next batch begins */
-  void *fields[AC_MAX_FIELDS];       /* `count` samples one after another; NULL: unused */
-  double wait_seconds;               /* until it was complete: what reading has cost the caller */
+  ac_window window;
+  void *fields[AC_MAX_FIELDS]; /* its samples one after another; NULL: unused */
+  double wait_seconds;         /* until it was complete: what reading has cost the caller */
 } ac_batch;
 
 /* The next batch, which is the caller's until the next call. A caller who has to wait for it helps
@@ -56,7 +56,7 @@ typedef struct ac_batch {
  * first such sample, and goes on failing until the loader is told to seek. */
 ac_status ac_loader_next(ac_loader *loader, ac_batch *batch);
 
-/* Goes on from a position of an epoch, both counted from 0; `batches` counts from here again. */
-ac_status ac_loader_seek(ac_loader *loader, int64_t epoch, int64_t position);
+/* Goes on from there; `batches` counts from here again. */
+ac_status ac_loader_seek(ac_loader *loader, ac_place place);
 
 #endif

@@ -19,7 +19,7 @@ typedef struct fit {
   ac_gather gather;
   ac_windows windows;
   ac_loader *loader; /* NULL: nothing is read ahead */
-  ac_batch window;   /* in hand; without a loader it has no fields */
+  ac_batch batch;    /* in hand; without a loader it has no fields */
   bool again;        /* that window runs once more */
   double waited;     /* for samples of this window */
   ac_place next;     /* where the window after it begins */
@@ -30,26 +30,17 @@ typedef struct fit {
 
 /* ---- samples --------------------------------------------------------------------------------- */
 
-static ac_place window_begin(const fit *f) {
-  return (ac_place){f->window.epoch, f->window.position};
-}
-
 /* The window that comes next, unless the one in hand runs again. */
 static ac_status take_window(fit *f) {
   const bool again = f->again;
   f->again = false;
   if (again) return AC_OK;
   if (f->loader) {
-    AC_TRY(ac_loader_next(f->loader, &f->window));
-    f->waited += f->window.wait_seconds;
+    AC_TRY(ac_loader_next(f->loader, &f->batch));
+    f->waited += f->batch.wait_seconds;
     return AC_OK;
   }
-  const ac_window window = ac_windows_lay(&f->windows, f->next);
-  f->window = (ac_batch){.count = window.count,
-                         .epoch = window.begin.epoch,
-                         .position = window.begin.position,
-                         .next_epoch = window.next.epoch,
-                         .next_position = window.next.position};
+  f->batch = (ac_batch){.window = ac_windows_lay(&f->windows, f->next)};
   return AC_OK;
 }
 
@@ -57,7 +48,7 @@ static ac_status take_window(fit *f) {
 static ac_status read_samples(fit *f, int64_t first, int64_t count) {
   const double start = ac_clock();
   for (int64_t i = 0; i < count; i++) {
-    const ac_sample_key key = ac_windows_key(&f->windows, window_begin(f), first + i);
+    const ac_sample_key key = ac_windows_key(&f->windows, f->batch.window.begin, first + i);
     AC_TRY(ac_gather_read(&f->gather, &f->trainer->instance, &key, i));
   }
   f->waited += ac_clock() - start;
@@ -73,7 +64,7 @@ typedef struct piece {
 /* The window's samples from number `done` on, as many as a micro-batch takes. */
 static ac_status next_piece(fit *f, int64_t done, piece *p) {
   const ac_instance *instance = &f->trainer->instance;
-  const int64_t micro_batch = instance->plan->info.micro_batch, left = f->window.count - done;
+  const int64_t micro_batch = instance->plan->info.micro_batch, left = f->batch.window.count - done;
   p->count = left < micro_batch ? left : micro_batch;
   p->first = f->loader ? done : 0;
   if (!f->loader) {
@@ -81,7 +72,7 @@ static ac_status next_piece(fit *f, int64_t done, piece *p) {
     return read_samples(f, done, p->count);
   }
   for (int k = 0; k < ac_dataset_field_count(f->desc->train); k++)
-    if (f->gather.input[k] >= 0) p->data[f->gather.input[k]] = f->window.fields[k];
+    if (f->gather.input[k] >= 0) p->data[f->gather.input[k]] = f->batch.fields[k];
   return AC_OK;
 }
 
@@ -96,7 +87,7 @@ static bool pools_badly(const ac_trainer *trainer) {
 /* Runs the window again and names the first op that yields something not finite. */
 static ac_status locate(fit *f, char *where, size_t size) {
   piece p;
-  for (int64_t done = 0; done < f->window.count && !where[0]; done += p.count) {
+  for (int64_t done = 0; done < f->batch.window.count && !where[0]; done += p.count) {
     AC_TRY(next_piece(f, done, &p));
     AC_TRY(ac_trainer_locate_data(f->trainer, p.data, p.first, done, p.count, where, size));
   }
@@ -195,7 +186,7 @@ static void count_window(fit *f, ac_fit_event *event) {
   f->result.seconds += event->seconds;
   f->again = event->replayed;
   if (event->replayed) {
-    f->next = window_begin(f);
+    f->next = f->batch.window.begin;
     return;
   }
   f->result.steps++;
@@ -209,6 +200,11 @@ static bool finished(const fit *f) {
   return f->next.epoch >= f->desc->epochs;
 }
 
+/* What the window that comes next goes by. */
+static void set_batch(fit *f) {
+  f->trainer->batch = ac_windows_batch(&f->windows, f->next);
+}
+
 /* It takes the place of one that was due after the last window, if that is of all samples, too. */
 static ac_status evaluate_finally(fit *f) {
   const int64_t limit = f->desc->eval_samples;
@@ -220,13 +216,14 @@ static ac_status evaluate_finally(fit *f) {
 /* After the last window no evaluation follows but the final one. A fit that goes on from there with
  * more windows begins with the one that was due. */
 static ac_status end_window(fit *f) {
-  ac_fit_event event = {.kind = AC_FIT_STEP, .samples = f->window.count};
+  ac_fit_event event = {.kind = AC_FIT_STEP, .samples = f->batch.window.count};
   AC_TRY(ac_trainer_update(f->trainer, &event.update));
   event.seconds = ac_clock() - f->resumed;
   event.data_wait_seconds = f->waited;
   f->result.data_wait_seconds += f->waited;
   f->waited = 0;
   count_window(f, &event);
+  set_batch(f);
   const int64_t every = f->desc->eval_every;
   const bool due = every && f->desc->validation && !event.replayed && f->result.steps % every == 0;
   keep_position(f, due);
@@ -242,17 +239,17 @@ static ac_status run_window(fit *f) {
   piece p;
   const int64_t begin = f->done;
   f->done = 0;
-  for (int64_t done = begin; done < f->window.count; done += p.count) {
+  for (int64_t done = begin; done < f->batch.window.count; done += p.count) {
     if (ac_stop_asked(&f->stop)) return AC_OK;
     AC_TRY(next_piece(f, done, &p));
     if (done == 0)
       AC_TRY(ac_trainer_count_window(f->trainer, p.data, p.first,
                                      f->loader || !ac_instance_weighs_inputs(&f->trainer->instance)
-                                         ? f->window.count
+                                         ? f->batch.window.count
                                          : p.count));
     AC_TRY(ac_trainer_accumulate_data(f->trainer, p.data, p.first, p.count));
   }
-  f->next = (ac_place){f->window.next_epoch, f->window.next_position};
+  f->next = f->batch.window.next;
   return end_window(f);
 }
 
@@ -299,19 +296,36 @@ bool ac_fingerprint_may_be(const char *text) {
   return length <= AC_MAX_FINGERPRINT && !text[length];
 }
 
+static ac_status refuse_dropping(int64_t count, int64_t batch) {
+  return ac_fail(AC_ERROR_ARGUMENT,
+                 "fit: the dataset's %lld samples never fill a batch of %lld, and incomplete "
+                 "windows are dropped",
+                 (long long)count, (long long)batch);
+}
+
+static const ac_epoch_end epoch_ends[] = {[AC_LAST_UPDATE] = AC_EPOCH_END_SHORT,
+                                          [AC_LAST_CARRY] = AC_EPOCH_END_CARRY,
+                                          [AC_LAST_DROP] = AC_EPOCH_END_DROP};
+
+static int64_t largest_batch(const ac_trainer *trainer, const ac_fit_desc *desc) {
+  const ac_windows windows = {.batch = trainer->instance.plan->info.batch,
+                              .stages = desc->batches,
+                              .stage_count = desc->batch_count};
+  return ac_windows_largest(&windows);
+}
+
 static ac_status check_desc(const ac_trainer *trainer, const ac_fit_desc *desc) {
   if (!desc->train || ac_dataset_count(desc->train) < 1)
     return ac_fail(AC_ERROR_ARGUMENT, "fit: there is nothing to train on");
+  AC_TRY(
+      ac_batch_stages_check(desc->batches, desc->batch_count, trainer->instance.plan->info.batch));
   if (desc->steps < 0 || desc->epochs < 0 || (desc->steps == 0) == (desc->epochs == 0))
     return ac_fail(AC_ERROR_ARGUMENT, "fit: give either a number of steps or of epochs");
-  int64_t batch = trainer->instance.plan->info.batch;
+  const int64_t batch = largest_batch(trainer, desc);
   if ((unsigned)desc->last_window > AC_LAST_DROP)
     return ac_fail(AC_ERROR_ARGUMENT, "fit: unknown policy for the last window");
   if (desc->last_window == AC_LAST_DROP && ac_dataset_count(desc->train) < batch)
-    return ac_fail(AC_ERROR_ARGUMENT,
-                   "fit: the dataset's %lld samples never fill a batch of %lld, and incomplete "
-                   "windows are dropped",
-                   (long long)ac_dataset_count(desc->train), (long long)batch);
+    return refuse_dropping(ac_dataset_count(desc->train), batch);
   if (goes_by_validation(trainer) && !(desc->validation && desc->eval_every > 0))
     return ac_fail(AC_ERROR_ARGUMENT,
                    "fit: the learning rate goes by validation: give data for it, and eval_every");
@@ -331,9 +345,6 @@ static ac_status check_desc(const ac_trainer *trainer, const ac_fit_desc *desc) 
 
 ac_loader_desc ac_fit_loader(const ac_trainer *trainer, const ac_fit_desc *desc,
                              const ac_gather *gather) {
-  static const ac_epoch_end ends[] = {[AC_LAST_UPDATE] = AC_EPOCH_END_SHORT,
-                                      [AC_LAST_CARRY] = AC_EPOCH_END_CARRY,
-                                      [AC_LAST_DROP] = AC_EPOCH_END_DROP};
   const ac_plan *plan = trainer->instance.plan;
   ac_loader_desc loader = {.batch = plan->info.batch,
                            .epochs = desc->epochs,
@@ -342,7 +353,9 @@ ac_loader_desc ac_fit_loader(const ac_trainer *trainer, const ac_fit_desc *desc,
                            .depth = 1 + plan->info.read_ahead,
                            .no_shuffle = desc->no_shuffle,
                            .seed = desc->seed,
-                           .epoch_end = ends[desc->last_window]};
+                           .epoch_end = epoch_ends[desc->last_window],
+                           .stages = desc->batches,
+                           .stage_count = desc->batch_count};
   for (int k = 0; k < ac_dataset_field_count(desc->train); k++)
     loader.unused[k] = gather->input[k] < 0;
   return loader;
@@ -350,7 +363,12 @@ ac_loader_desc ac_fit_loader(const ac_trainer *trainer, const ac_fit_desc *desc,
 
 /* What a window in progress has of its samples. */
 static ac_status check_window(const fit *f) {
-  const int64_t count = ac_windows_lay(&f->windows, f->next).count;
+  const int64_t count = ac_windows_lay(&f->windows, f->next).count,
+                batch = ac_windows_batch(&f->windows, f->next);
+  if (f->done && f->trainer->batch != batch)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "fit: the window in progress is of a batch of %lld, and here one of %lld begins",
+                   (long long)f->trainer->batch, (long long)batch);
   if (f->done <= count) return AC_OK;
   return ac_fail(AC_ERROR_ARGUMENT,
                  "fit: the window in progress has %lld samples, and with this end of an epoch and "
@@ -362,12 +380,11 @@ static ac_status open_loader(fit *f) {
   ac_loader_desc loader = ac_fit_loader(f->trainer, f->desc, &f->gather);
   f->windows = ac_loader_windows(f->desc->train, &loader);
   AC_TRY(check_window(f));
+  set_batch(f);
   if (!f->trainer->instance.plan->info.read_ahead || finished(f)) return AC_OK;
   if (f->desc->steps) loader.batches = f->desc->steps - f->result.steps;
   AC_TRY(ac_loader_create(&f->loader, f->desc->train, &loader));
-  return f->next.epoch || f->next.position
-             ? ac_loader_seek(f->loader, f->next.epoch, f->next.position)
-             : AC_OK;
+  return f->next.epoch || f->next.position ? ac_loader_seek(f->loader, f->next) : AC_OK;
 }
 
 /* The same samples in the same order, as far as that can be seen. */
@@ -409,9 +426,34 @@ static ac_status find_begin(fit *f) {
   AC_TRY(check_position(trainer, f->desc));
   keep_fingerprint(trainer, f->desc, true);
   f->next = at->next;
+  f->next.windows = at->steps;
+  f->next.samples = at->samples;
   f->done = trainer->window_samples;
   f->result = (ac_fit_result){
       .steps = at->steps, .updates = at->updates, .skipped = at->skipped, .samples = at->samples};
+  return AC_OK;
+}
+
+/* By how windows are laid alone. */
+ac_status ac_fit_windows(const ac_fit_desc *desc, int64_t batch, int64_t *windows) {
+  AC_REQUIRE(desc, windows);
+  const int64_t count = desc->train ? ac_dataset_count(desc->train) : 0;
+  *windows = 0;
+  AC_TRY(ac_batch_stages_check(desc->batches, desc->batch_count, batch));
+  if (count < 1 || batch < 1 || (unsigned)desc->last_window > AC_LAST_DROP || desc->epochs < 0 ||
+      desc->epochs > INT64_MAX / 2 / count)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "fit: nobody can count windows of %lld in %lld epochs of %lld", (long long)batch,
+                   (long long)desc->epochs, (long long)count);
+  const ac_windows laid = {.count = count,
+                           .batch = batch,
+                           .epochs = desc->epochs,
+                           .epoch_end = epoch_ends[desc->last_window],
+                           .stages = desc->batches,
+                           .stage_count = desc->batch_count};
+  if (desc->last_window == AC_LAST_DROP && count < ac_windows_largest(&laid))
+    return refuse_dropping(count, ac_windows_largest(&laid));
+  *windows = desc->epochs ? ac_windows_total(&laid) : desc->steps;
   return AC_OK;
 }
 

@@ -17,7 +17,8 @@ typedef struct kept {
   void **cells; /* by cell; NULL of those that nothing holds */
   ac_schedule schedule;
   ac_scaler scaler;
-  int64_t updates;
+  int64_t updates, batch;
+  ac_noise noise;
   ac_fit_position fit;
   char fingerprint[AC_MAX_FINGERPRINT + 1];
 } kept;
@@ -46,6 +47,8 @@ static ac_status keep(const ac_trainer *trainer, kept *k) {
   *k = (kept){.schedule = trainer->desc.schedule,
               .scaler = trainer->scaler,
               .updates = trainer->updates,
+              .batch = trainer->batch,
+              .noise = trainer->noise,
               .fit = trainer->fit};
   strcpy(k->fingerprint, trainer->fingerprint);
   return keep_cells(trainer, k);
@@ -58,6 +61,8 @@ static ac_status put_back(ac_trainer *trainer, const kept *k) {
   trainer->schedule_begin = 0;
   trainer->scaler = k->scaler;
   trainer->updates = k->updates;
+  trainer->batch = k->batch;
+  trainer->noise = k->noise;
   trainer->reduced_weight = 0; /* gradients' norms were those of the test */
   trainer->nonfinite = -1;
   trainer->fit = k->fit;

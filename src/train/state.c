@@ -23,12 +23,14 @@ typedef struct record {
   int64_t version, updates;
   uint64_t seed;
   int64_t optimizer, precision, loss_means, batch, micro_batch;
+  int64_t window_batch; /* that of the window in progress, or of the next */
   int64_t scaling, clean, overflows, stuck;
   double scale;
   ac_fit_position fit;
   int64_t samples, whole_samples; /* of the window in progress */
   double fed[AC_MAX_LOSSES], whole[AC_MAX_LOSSES];
   ac_plateau plateau;
+  ac_noise noise;
   char fingerprint[AC_MAX_FINGERPRINT + 1];
   ac_groups groups;
 } record;
@@ -40,17 +42,27 @@ enum { TEXTS = 2 };
 
 typedef enum field_kind { INTEGER, UNSIGNED, REAL, REALS } field_kind;
 
-/* REALS are AC_MAX_LOSSES of them, with spaces between. An INTEGER is in [0, most]. The last ones
- * are there where the schedule goes by validation. */
+/* The fields of a group are there together, or not at all. */
+typedef enum field_group {
+  ALWAYS,
+  OF_BATCH,   /* where a window's batch is not the plan's */
+  OF_PLATEAU, /* where the schedule goes by validation */
+  OF_NOISE    /* where the gradient noise scale is measured */
+} field_group;
+
+/* REALS are AC_MAX_LOSSES of them, with spaces between. An INTEGER is in [0, most]. */
 static const struct {
   const char *key;
   field_kind kind;
   size_t offset;
   int64_t most;
+  field_group group;
 } fields[] = {
-#define LIMITED(key, kind, member, most) \
-  { "accrue.state." key, kind, offsetof(record, member), most }
-#define FIELD(key, kind, member) LIMITED(key, kind, member, INT64_MAX / 2) /* it may grow */
+#define GROUPED(key, kind, member, most, group) \
+  { "accrue.state." key, kind, offsetof(record, member), most, group }
+#define MOST (INT64_MAX / 2) /* it may grow */
+#define LIMITED(key, kind, member, most) GROUPED(key, kind, member, most, ALWAYS)
+#define FIELD(key, kind, member) LIMITED(key, kind, member, MOST)
     FIELD("version", INTEGER, version),
     FIELD("updates", INTEGER, updates),
     FIELD("seed", UNSIGNED, seed),
@@ -79,18 +91,33 @@ static const struct {
     FIELD("window.whole_samples", INTEGER, whole_samples),
     FIELD("window.fed", REALS, fed),
     FIELD("window.whole", REALS, whole),
-    FIELD("plateau.best", REAL, plateau.best),
-    FIELD("plateau.bad", INTEGER, plateau.bad),
-    FIELD("plateau.cooling", INTEGER, plateau.cooling),
-    FIELD("plateau.reductions", INTEGER, plateau.reductions),
+    GROUPED("window.batch", INTEGER, window_batch, MOST, OF_BATCH),
+    GROUPED("plateau.best", REAL, plateau.best, MOST, OF_PLATEAU),
+    GROUPED("plateau.bad", INTEGER, plateau.bad, MOST, OF_PLATEAU),
+    GROUPED("plateau.cooling", INTEGER, plateau.cooling, MOST, OF_PLATEAU),
+    GROUPED("plateau.reductions", INTEGER, plateau.reductions, MOST, OF_PLATEAU),
+    GROUPED("noise.first_samples", INTEGER, noise.first_samples, MOST, OF_NOISE),
+    GROUPED("noise.first_weight", REAL, noise.first_weight, MOST, OF_NOISE),
+    GROUPED("noise.first_squares", REAL, noise.first_squares, MOST, OF_NOISE),
+    GROUPED("noise.count", INTEGER, noise.count, MOST, OF_NOISE),
+    GROUPED("noise.g", REAL, noise.averages.g, MOST, OF_NOISE),
+    GROUPED("noise.s", REAL, noise.averages.s, MOST, OF_NOISE),
+    GROUPED("noise.gg", REAL, noise.averages.gg, MOST, OF_NOISE),
+    GROUPED("noise.gs", REAL, noise.averages.gs, MOST, OF_NOISE),
+    GROUPED("noise.ss", REAL, noise.averages.ss, MOST, OF_NOISE),
 #undef FIELD
 #undef LIMITED
+#undef MOST
+#undef GROUPED
 };
-enum {
-  FIELDS = sizeof fields / sizeof *fields,
-  ALWAYS = FIELDS - 4, /* but for those of the plateau */
-  FIELD_TEXT = AC_MAX_LOSSES * 32
-};
+enum { FIELDS = sizeof fields / sizeof *fields, FIELD_TEXT = AC_MAX_LOSSES * 32 };
+
+/* Whether a trainer's state has them. */
+static bool has_group(const ac_trainer *trainer, field_group group) {
+  if (group == OF_BATCH) return trainer->batch != trainer->instance.plan->info.batch;
+  if (group == OF_NOISE) return trainer->noise.possible || trainer->noise.count > 0;
+  return group == ALWAYS || trainer->desc.schedule.kind == AC_SCHEDULE_PLATEAU;
+}
 
 /* Enough digits for the same double again. */
 static void put_field(const record *r, int index, char text[FIELD_TEXT]) {
@@ -142,6 +169,7 @@ static record record_of(const ac_trainer *trainer) {
               .loss_means = plan->problem.desc.loss_means,
               .batch = plan->info.batch,
               .micro_batch = plan->info.micro_batch,
+              .window_batch = trainer->batch,
               .scaling = trainer->scaler.desc.kind,
               .scale = (double)trainer->scaler.scale,
               .clean = trainer->scaler.clean,
@@ -150,7 +178,8 @@ static record record_of(const ac_trainer *trainer) {
               .fit = trainer->fit,
               .samples = trainer->window_samples,
               .whole_samples = trainer->whole_samples,
-              .plateau = trainer->plateau};
+              .plateau = trainer->plateau,
+              .noise = trainer->noise};
   if (r.samples) memcpy(r.fed, trainer->fed_weight, sizeof r.fed);
   if (r.whole_samples) memcpy(r.whole, trainer->whole_weight, sizeof r.whole);
   strcpy(r.fingerprint, trainer->fingerprint);
@@ -179,6 +208,13 @@ static void take_record(ac_trainer *trainer, const record *r) {
   trainer->plateau = r->plateau;
   if (r->groups.changed) trainer->groups = r->groups;
   else ac_groups_reset(&trainer->groups, &trainer->desc);
+  trainer->noise.first_samples = r->noise.first_samples;
+  trainer->noise.first_weight = r->noise.first_weight;
+  trainer->noise.first_squares = r->noise.first_squares;
+  trainer->noise.count = r->noise.count;
+  trainer->noise.averages = r->noise.averages;
+  const int64_t most = trainer->instance.plan->info.batch;
+  trainer->batch = r->window_batch < most ? r->window_batch : most;
 }
 
 /* ---- cells as tensors ------------------------------------------------------------------------ */
@@ -284,9 +320,9 @@ static ac_status write_contents(contents *c, const char *path, const ac_metadata
     for (int d = 0; d < cell->shape.rank; d++) tensors[i].shape[d] = cell->shape.dim[d];
   }
   for (int i = 0; all && i < metadata_count; i++) all[i] = metadata[i];
-  const bool plateau = c->trainer->desc.schedule.kind == AC_SCHEDULE_PLATEAU;
   const ac_plain_numbers numbers = ac_plain_numbers_begin();
-  for (int i = 0; all && i < (plateau ? FIELDS : ALWAYS); i++) {
+  for (int i = 0; all && i < FIELDS; i++) {
+    if (!has_group(c->trainer, fields[i].group)) continue;
     put_field(&r, i, text[i]);
     all[count++] = (ac_metadata){fields[i].key, text[i]};
   }
@@ -324,11 +360,28 @@ static ac_status refuse_value(const char *path, const char *key) {
   return ac_fail(AC_ERROR_FORMAT, "%s: %s is missing or makes no sense", path, key);
 }
 
-/* Those of a plateau are there together. */
-static int count_fields(const ac_model_file *file) {
-  for (int i = ALWAYS; i < FIELDS; i++)
-    if (ac_model_file_metadata(file, fields[i].key)) return FIELDS;
-  return ALWAYS;
+/* All of a group are needed where one of them is there. */
+static bool needs_group(const ac_model_file *file, field_group group) {
+  if (group == ALWAYS) return true;
+  for (int i = 0; i < FIELDS; i++)
+    if (fields[i].group == group && ac_model_file_metadata(file, fields[i].key)) return true;
+  return false;
+}
+
+/* The key of what makes no sense, with so many samples in the window in progress; NULL: none. */
+static const char *find_bad_noise(const record *r) {
+  const ac_noise *noise = &r->noise;
+  for (int i = 0; i < FIELDS; i++) {
+    if (fields[i].group != OF_NOISE || fields[i].kind != REAL) continue;
+    const double x = *(const double *)((const char *)r + fields[i].offset);
+    const bool may_be_negative = fields[i].offset == offsetof(record, noise.averages.g) ||
+                                 fields[i].offset == offsetof(record, noise.averages.s) ||
+                                 fields[i].offset == offsetof(record, noise.averages.gs);
+    if (!isfinite(x) || (x < 0 && !may_be_negative)) return fields[i].key;
+  }
+  if (noise->first_samples > r->samples) return "accrue.state.noise.first_samples";
+  return noise->first_samples && !(noise->first_weight > 0) ? "accrue.state.noise.first_weight"
+                                                            : NULL;
 }
 
 /* Changed settings are those of as many groups. */
@@ -342,9 +395,9 @@ static ac_status read_groups(const ac_model_file *file, const char *path, record
 }
 
 static ac_status read_record(const ac_model_file *file, const char *path, record *r) {
-  const int needed = count_fields(file);
   r->plateau = ac_plateau_begin();
-  for (int i = 0; i < needed; i++) {
+  for (int i = 0; i < FIELDS; i++) {
+    if (!needs_group(file, fields[i].group)) continue;
     const char *text = ac_model_file_metadata(file, fields[i].key);
     if (!text || !get_field(r, i, text)) return refuse_value(path, fields[i].key);
     if (i == 0 && r->version != VERSION)
@@ -355,8 +408,13 @@ static ac_status read_record(const ac_model_file *file, const char *path, record
     return refuse_value(path, "accrue.state.loss_scale");
   if (r->fit.begun && r->fit.next.position >= r->fit.count)
     return refuse_value(path, "accrue.state.fit.position");
-  if (isnan(r->plateau.best)) return refuse_value(path, fields[ALWAYS].key);
   AC_TRY(read_groups(file, path, r));
+  if (isnan(r->plateau.best)) return refuse_value(path, "accrue.state.plateau.best");
+  const char *bad = find_bad_noise(r);
+  if (bad) return refuse_value(path, bad);
+  if (!needs_group(file, OF_BATCH)) r->window_batch = r->batch;
+  if (r->window_batch < 1 || r->window_batch > r->batch)
+    return refuse_value(path, "accrue.state.window.batch");
   const char *fingerprint = ac_model_file_metadata(file, FINGERPRINT);
   if (!fingerprint) return AC_OK;
   if (!*fingerprint || !ac_fingerprint_may_be(fingerprint)) return refuse_value(path, FINGERPRINT);

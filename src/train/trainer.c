@@ -65,7 +65,7 @@ void ac_trainer_set_loss_scale(ac_trainer *trainer) {
   ac_instance *instance = &trainer->instance;
   bool one = trainer->division == AC_DIVIDE_ONE;
   int64_t per_sample = one ? instance->losses[0].rows.per_sample : 1;
-  double rows = (double)(instance->plan->info.batch * per_sample);
+  double rows = (double)(trainer->batch * per_sample);
   float scale = ac_scaler_factor(&trainer->scaler, rows);
   for (int k = 0; k < instance->plan->graph->loss_count; k++)
     trainer->loss_scales[k] = ac_to_float((double)scale * trainer->shares[k]);
@@ -85,6 +85,8 @@ static ac_status set_up(ac_trainer *trainer, const ac_plan *plan) {
   AC_TRY(ac_instance_create(&trainer->instance, plan));
   trainer->instance.run.seed = trainer->desc.seed;
   trainer->division = ac_instance_division(&trainer->instance);
+  trainer->batch = plan->info.batch;
+  ac_noise_begin(trainer);
   set_shares(trainer, 1, NULL);
   size_t parameters = (size_t)plan->graph->parameter_count + 1;
   trainer->stepped = calloc(parameters, sizeof *trainer->stepped);
@@ -227,7 +229,8 @@ static ac_status accumulate_piece(ac_trainer *trainer, const void *const *data, 
   if (status == AC_OK && !ac_plan_is_local(instance->plan))
     status = ac_instance_run(instance, &instance->main, trainer->window_samples == 0);
   if (status == AC_OK) trainer->window_samples += count;
-  else trainer->broken = true;
+  if (status == AC_OK && trainer->window_samples == count) status = ac_noise_measure(trainer);
+  trainer->broken = status != AC_OK;
   return status;
 }
 
@@ -302,9 +305,22 @@ ac_status ac_trainer_check_writable(const ac_trainer *trainer) {
                  "they are; update or discard it first");
 }
 
+ac_status ac_trainer_set_batch(ac_trainer *trainer, int64_t batch) {
+  AC_REQUIRE(trainer);
+  const int64_t most = trainer->instance.plan->info.batch;
+  AC_TRY(ac_trainer_check_deciding(trainer));
+  if (trainer->window_samples > 0)
+    return ac_fail(AC_ERROR_STATE, "trainer: a window is in progress; its batch stays");
+  if (batch < 1 || batch > most)
+    return ac_fail(AC_ERROR_ARGUMENT, "trainer: a batch of %lld, and the plan is for 1 to %lld",
+                   (long long)batch, (long long)most);
+  trainer->batch = batch;
+  return AC_OK;
+}
+
 void ac_trainer_discard(ac_trainer *trainer) {
   if (!trainer || trainer->deciding) return;
   ac_fold_leave(trainer);
-  trainer->window_samples = trainer->whole_samples = 0;
+  trainer->window_samples = trainer->whole_samples = trainer->noise.first_samples = 0;
   trainer->broken = false;
 }

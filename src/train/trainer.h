@@ -5,6 +5,7 @@
 #include "data/loader.h"
 #include "train/groups.h"
 #include "train/instance.h"
+#include "train/noise.h"
 #include "train/scaler.h"
 #include "train/schedule.h"
 
@@ -40,7 +41,9 @@ struct ac_trainer {
   ac_scaler scaler;
   ac_groups groups;
   ac_plateau plateau;
+  ac_noise noise;
   int64_t schedule_begin; /* the update from which the schedule counts */
+  int64_t batch;          /* samples of a whole window, which rates and the loss scale go by */
   int64_t updates; /* made so far: what schedules, bias correction and random numbers go by */
   int64_t window_samples;           /* accumulated so far */
   double fed_weight[AC_MAX_LOSSES]; /* of these, counted on the host; NaN: not known */
@@ -101,6 +104,17 @@ typedef struct ac_measure {
 } ac_measure;
 /* As it stands in the host's copy. */
 ac_measure ac_trainer_measure(const ac_trainer *trainer, const ac_cell *cell);
+
+/* What one pass over all gradients and pooled statistics yields. */
+typedef struct ac_gradient_report {
+  double norm;                       /* of the sum of gradients, unscaled */
+  double groups[AC_MAX_GROUPS];      /* of each group's part */
+  double clipped[AC_MAX_GROUPS + 1]; /* of those that are clipped by one norm; last: all without a
+                                        clip of their group's */
+  bool finite;                       /* pooled statistics, too */
+} ac_gradient_report;
+/* As it stands in the host's copy; trainer->nonfinite says whose is not finite. */
+ac_gradient_report ac_trainer_read_statistics(ac_trainer *trainer);
 
 /* What a window's losses have come to, and what follows for its sum of gradients. */
 typedef struct ac_window_sum {

@@ -28,15 +28,6 @@ static ac_status check_update(ac_trainer *trainer) {
   return status == AC_OK ? AC_OK : ac_fail_prefix(status, "trainer: nothing was changed");
 }
 
-/* What one pass over gradients and pooled statistics yields. */
-typedef struct gradient_report {
-  double norm;                       /* of the sum of gradients, unscaled */
-  double groups[AC_MAX_GROUPS];      /* of each group's part */
-  double clipped[AC_MAX_GROUPS + 1]; /* of those that are clipped by one norm; last: all without a
-                                        clip of their group's */
-  bool finite;                       /* pooled statistics, too */
-} gradient_report;
-
 /* The phase `reduce`, and what it brings to the host. */
 static ac_status reduce(ac_trainer *trainer) {
   ac_instance *instance = &trainer->instance;
@@ -60,10 +51,10 @@ ac_measure ac_trainer_measure(const ac_trainer *trainer, const ac_cell *cell) {
                       copy[1] == 0 && (!gradient || (isfinite(copy[0]) && squares <= most))};
 }
 
-static gradient_report read_statistics(ac_trainer *trainer) {
+ac_gradient_report ac_trainer_read_statistics(ac_trainer *trainer) {
   const ac_plan *plan = trainer->instance.plan;
   const ac_groups *groups = &trainer->groups;
-  gradient_report report = {.finite = true};
+  ac_gradient_report report = {.finite = true};
   trainer->nonfinite = -1;
   for (int i = 0; i < plan->cell_count; i++) {
     const ac_cell *cell = &plan->cells[i];
@@ -311,7 +302,7 @@ static bool clips_together(const ac_trainer *trainer) {
 
 /* What is folded is no gradient any more, so there is no norm of one. */
 static ac_decision propose(const ac_trainer *trainer, const ac_total_loss *total,
-                           const gradient_report *report) {
+                           const ac_gradient_report *report) {
   double norm = total->weighs ? report->norm / total->weight : 0,
          others = total->weighs ? report->clipped[AC_MAX_GROUPS] / total->weight : 0;
   if (ac_plan_folds(trainer->instance.plan)) norm = others = (double)NAN;
@@ -326,7 +317,7 @@ static ac_decision propose(const ac_trainer *trainer, const ac_total_loss *total
 
 /* What gradients are multiplied by, for those that are clipped by one norm. */
 static void set_factors(const ac_trainer *trainer, const ac_window_sum *sum,
-                        const gradient_report *report, const ac_decision *decision,
+                        const ac_gradient_report *report, const ac_decision *decision,
                         double factors[AC_MAX_GROUPS + 1]) {
   const double others = decision->factor != 1 ? sum->factor * decision->factor : sum->factor;
   for (int g = 0; g <= AC_MAX_GROUPS; g++) factors[g] = others;
@@ -337,9 +328,9 @@ static void set_factors(const ac_trainer *trainer, const ac_window_sum *sum,
 
 /* What the window has come to, with all that was measured on the host. */
 static ac_decision begin_report(ac_trainer *trainer, const ac_window_sum *sum,
-                                gradient_report *report, ac_update *update) {
+                                ac_gradient_report *report, ac_update *update) {
   const ac_total_loss *total = &sum->total;
-  *report = read_statistics(trainer);
+  *report = ac_trainer_read_statistics(trainer);
   const ac_decision decision = propose(trainer, total, report);
   trainer->reduced_weight = total->weight;
   *update = (ac_update){.loss = total->loss,
@@ -367,6 +358,12 @@ static bool is_stuck(const ac_scaler *scaler, bool skipped) {
   return scaler->overflows >= AC_MAX_OVERFLOWS;
 }
 
+static double noise_scale(const ac_trainer *trainer) {
+  ac_noise_scale noise;
+  ac_trainer_noise_scale(trainer, &noise);
+  return noise.batch;
+}
+
 /* What the next window begins with. */
 static void end_window(ac_trainer *trainer, const ac_window_sum *sum, ac_update *update) {
   const bool finite = update->finite_loss && update->finite_gradient;
@@ -374,7 +371,8 @@ static void end_window(ac_trainer *trainer, const ac_window_sum *sum, ac_update 
   if (!update->skipped) trainer->updates++;
   if (overflow || !update->skipped) ac_scaler_update(&trainer->scaler, overflow);
   ac_trainer_set_loss_scale(trainer);
-  trainer->window_samples = trainer->whole_samples = 0;
+  trainer->window_samples = trainer->whole_samples = trainer->noise.first_samples = 0;
+  update->noise_scale = noise_scale(trainer);
   update->update = trainer->updates;
   update->stuck = overflow ? is_stuck(&trainer->scaler, update->skipped)
                            : !(finite && sum->divides) && sum->total.weighs;
@@ -391,7 +389,7 @@ static ac_status update_whole(ac_trainer *trainer, ac_update *update) {
   AC_TRY(reduce_and_check(trainer));
   trainer->optimizer = ac_trainer_optimizer(trainer);
   const ac_window_sum sum = ac_trainer_window_sum(trainer);
-  gradient_report report;
+  ac_gradient_report report;
   ac_decision decision = begin_report(trainer, &sum, &report, update);
   AC_TRY(ask_caller(trainer, &decision));
   const bool possible = update->finite_loss && update->finite_gradient && sum.divides;
@@ -406,6 +404,7 @@ static ac_status update_whole(ac_trainer *trainer, ac_update *update) {
     ac_status status = step_parameters(trainer, factors, update->lr);
     if (status != AC_OK) give_up(trainer);
     AC_TRY(status);
+    ac_noise_take(trainer, update);
   }
   end_window(trainer, &sum, update);
   return AC_OK;
@@ -421,7 +420,7 @@ static ac_status update_locally(ac_trainer *trainer, ac_update *update) {
   trainer->broken = status != AC_OK;
   AC_TRY(status);
   const ac_window_sum sum = ac_trainer_window_sum(trainer);
-  gradient_report report;
+  ac_gradient_report report;
   begin_report(trainer, &sum, &report, update);
   update->skipped = !steps.taken;
   update->left_out = steps.left_out;

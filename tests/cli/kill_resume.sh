@@ -2,8 +2,8 @@
 # tests/cli/kill_resume.sh [--kills N] [--seed N] [--devices "cpu opencl"]: kills runs of accrue train with SIGKILL at random
 # times, lets them go on with --resume, and holds what comes out against the same runs undisturbed: model, the
 # tensors of the last state, and metrics without their times, byte by byte. Runs differ in model, precision, optimizer,
-# storage of weights, gradients and optimizer states, accumulation with a short last window, dropout, augmentation and
-# reading ahead.
+# storage of weights, gradients and optimizer states, schedules of batches, accumulation with a short last window, dropout,
+# augmentation and reading ahead.
 #
 # PROGRAMS (build/ci/bin) holds accrue and cli_fixture. The same seed makes the same choices, but when a kill strikes is
 # up to the machine. Prints a line for each run and what has failed.
@@ -61,7 +61,7 @@ choose_storage() { # PRECISION OPTIMIZER DEVICE
 # Runs are short, so that kills meet all that a run does. Each model has tensors of 4,096 weights: states and gradients of
 # smaller ones stay in f32.
 choose_flags() {
-  local device model precision micro last ahead every save keep optimizer dropout more gradient storage
+  local device model precision micro last ahead every save keep optimizer dropout more gradient storage batch
   # shellcheck disable=SC2086
   pick device $devices
   pick model gpt mlp resnet
@@ -78,10 +78,19 @@ choose_flags() {
   choose_storage "$precision" "$optimizer" "$device"
   flags=("$model" --device "$device" --precision "$precision" --seed $((RANDOM % 3 + 1)) --threads 1 "${storage[@]}")
   case $model in
-    gpt) flags+=(--data "$work/text" --layers 1 --heads 2 --width 32 --context 16 --dropout "$dropout" --batch 7
-      --steps $((RANDOM % 30 + 20))) ;;
-    mlp) flags+=(--data "$work/images" --hidden 128 --dropout "$dropout" --batch 32 --epochs $((RANDOM % 5 + 3))) ;;
-    resnet) flags+=(--data "$work/images" --width 8 --batch 40 --epochs 2 --flip) ;;
+    gpt)
+      pick batch 7 3@0,7@4,5@900tok
+      flags+=(--data "$work/text" --layers 1 --heads 2 --width 32 --context 16 --dropout "$dropout"
+        --batch "$batch" --steps $((RANDOM % 30 + 20)))
+      ;;
+    mlp)
+      pick batch 32 12@0,32@1ep,20@17
+      flags+=(--data "$work/images" --hidden 128 --dropout "$dropout" --batch "$batch" --epochs $((RANDOM % 5 + 3)))
+      ;;
+    resnet)
+      pick batch 40 16,40@1ep
+      flags+=(--data "$work/images" --width 8 --batch "$batch" --epochs 2 --flip)
+      ;;
   esac
   if [[ $gradient != fused* ]]; then flags+=(--micro-batch "$micro" --last-window "$last"); fi
   flags+=(--read-ahead "$ahead" --eval-every "$every" --eval-samples 10)

@@ -399,6 +399,10 @@ static void trainers(void) {
          ac_trainer_test_rates(trainer, &tests, points, &tested));
   REFUSED(ac_trainer_test_rates, points, ac_trainer_test_rates(trainer, &tests, NULL, &tested));
   REFUSED(ac_trainer_test_rates, result, ac_trainer_test_rates(trainer, &tests, points, NULL));
+  ac_noise_scale noise;
+  REFUSED(ac_trainer_noise_scale, trainer, ac_trainer_noise_scale(NULL, &noise));
+  REFUSED(ac_trainer_noise_scale, result, ac_trainer_noise_scale(trainer, NULL));
+  REFUSED(ac_trainer_set_batch, trainer, ac_trainer_set_batch(NULL, 1));
   REFUSED(ac_trainer_observe_validation, trainer, ac_trainer_observe_validation(NULL, 1));
   REFUSED(ac_trainer_create, trainer, ac_trainer_create(NULL, plan, NULL));
   NOT_MADE(ac_trainer_create, plan, ac_trainer, e, ac_trainer_create(&e, NULL, NULL));
@@ -452,6 +456,10 @@ static void trainers(void) {
   REFUSED(ac_trainer_evaluate, dataset, ac_trainer_evaluate(trainer, NULL, 0, &evaluation));
   REFUSED(ac_trainer_evaluate, result, ac_trainer_evaluate(trainer, dataset, 0, NULL));
   REFUSED(ac_fit, trainer, ac_fit(NULL, &(ac_fit_desc){.train = dataset, .steps = 1}, NULL));
+  int64_t windows;
+  REFUSED(ac_fit_windows, desc, ac_fit_windows(NULL, 1, &windows));
+  REFUSED(ac_fit_windows, windows,
+          ac_fit_windows(&(ac_fit_desc){.train = dataset, .steps = 1}, 1, NULL));
   ZEROED(ac_fit, desc, ac_fit(trainer, NULL, NULL), ac_fit(trainer, &(ac_fit_desc){0}, NULL));
   HARMLESS(ac_fit, result,
            ac_fit(trainer, &(ac_fit_desc){.train = dataset, .steps = 1}, NULL) == AC_OK);

@@ -323,7 +323,7 @@ static void threads_change_nothing(void **state) {
                                                  .epoch_end = AC_EPOCH_END_CARRY}));
     for (int b = 0; b < BATCHES; b++) {
       assert_ok(ac_loader_next(loader, &batch));
-      assert_int_equal(batch.count, BATCH);
+      assert_int_equal(batch.window.count, BATCH);
       if (threads == 0) memcpy(expected[b], batch.fields[1], sizeof expected[b]);
       else assert_memory_equal(expected[b], batch.fields[1], sizeof expected[b]);
     }

@@ -53,10 +53,10 @@ typedef struct tape {
 } tape;
 
 static void record(tape *t, const ac_batch *batch) {
-  assert_true(t->samples + batch->count <= MOST);
-  t->size[t->batches++] = batch->count;
+  assert_true(t->samples + batch->window.count <= MOST);
+  t->size[t->batches++] = batch->window.count;
   const int32_t *number = batch->fields[0];
-  for (int64_t i = 0; i < batch->count; i++, t->samples++) {
+  for (int64_t i = 0; i < batch->window.count; i++, t->samples++) {
     assert_true(number[3 * i] == number[3 * i + 2]);
     t->number[t->samples] = number[3 * i];
     if (batch->fields[1]) memcpy(t->noise[t->samples], (uint8_t *)batch->fields[1] + 64 * i, 64);
@@ -72,13 +72,13 @@ static tape *play(ac_dataset *dataset, const ac_loader_desc *desc) {
   int64_t epoch = 0, position = 0;
   for (;;) {
     assert_ok(ac_loader_next(loader, &batch));
-    if (!batch.count) break;
-    assert_true(batch.epoch == epoch && batch.position == position);
-    epoch = batch.next_epoch, position = batch.next_position;
+    if (!batch.window.count) break;
+    assert_true(batch.window.begin.epoch == epoch && batch.window.begin.position == position);
+    epoch = batch.window.next.epoch, position = batch.window.next.position;
     record(t, &batch);
   }
   assert_ok(ac_loader_next(loader, &batch)); /* the end stays the end */
-  assert_int_equal(batch.count, 0);
+  assert_int_equal(batch.window.count, 0);
   ac_loader_free(loader);
   return t;
 }
@@ -200,14 +200,14 @@ static void failures_arrive_with_their_sentence(void **state) {
         .batch = 100, .epochs = 1, .threads = threads, .depth = 4, .no_shuffle = true};
     assert_ok(ac_loader_create(&loader, dataset, &desc));
     assert_ok(ac_loader_next(loader, &batch));
-    assert_int_equal(batch.count, 100);
+    assert_int_equal(batch.window.count, 100);
     for (int again = 0; again < 2; again++)
       assert_fails(ac_loader_next(loader, &batch), AC_ERROR_IO, "reading sample 130 failed");
-    assert_ok(ac_loader_seek(loader, 0, 171)); /* 129 are left */
+    assert_ok(ac_loader_seek(loader, (ac_place){.position = 171})); /* 129 are left */
     assert_ok(ac_loader_next(loader, &batch));
     assert_int_equal(((int32_t *)batch.fields[0])[0], 171);
     assert_ok(ac_loader_next(loader, &batch));
-    assert_int_equal(batch.count, 29);
+    assert_int_equal(batch.window.count, 29);
     ac_loader_free(loader);
   }
   ac_dataset_free(dataset);
@@ -226,26 +226,27 @@ static void seeking_goes_anywhere(void **state) {
     uint64_t random = 5;
     for (int round = 0; round < 60; round++) {
       int64_t epoch = next_random(&random) % 9, position = next_random(&random) % 90;
-      assert_ok(ac_loader_seek(loader, epoch, position));
+      assert_ok(ac_loader_seek(loader, (ac_place){.epoch = epoch, .position = position}));
       for (uint32_t batches = next_random(&random) % 4; batches; batches--) {
         assert_ok(ac_loader_next(loader, &batch));
-        assert_true(batch.epoch == epoch && batch.position == position);
-        assert_int_equal(batch.count, 90 - position < 40 ? 90 - position : 40);
+        assert_true(batch.window.begin.epoch == epoch && batch.window.begin.position == position);
+        assert_int_equal(batch.window.count, 90 - position < 40 ? 90 - position : 40);
         const int32_t *number = batch.fields[0];
-        for (int64_t i = 0; i < batch.count; i++)
+        for (int64_t i = 0; i < batch.window.count; i++)
           assert_int_equal(number[3 * i], 1000 * epoch + ac_shuffle(6, epoch, position + i, 90));
-        epoch = batch.next_epoch, position = batch.next_position;
+        epoch = batch.window.next.epoch, position = batch.window.next.position;
       }
     }
-    assert_ok(ac_loader_seek(loader, 2, 89));
+    assert_ok(ac_loader_seek(loader, (ac_place){.epoch = 2, .position = 89}));
     for (int i = 0; i < 5; i++) {
       assert_ok(ac_loader_next(loader, &batch));
-      assert_true(batch.count > 0);
+      assert_true(batch.window.count > 0);
     }
     assert_ok(ac_loader_next(loader, &batch));
-    assert_int_equal(batch.count, 0);
-    assert_fails(ac_loader_seek(loader, 0, 90), AC_ERROR_ARGUMENT, "no position 90 among 90");
-    assert_fails(ac_loader_seek(loader, -1, 0), AC_ERROR_ARGUMENT, "epoch -1");
+    assert_int_equal(batch.window.count, 0);
+    assert_fails(ac_loader_seek(loader, (ac_place){.position = 90}), AC_ERROR_ARGUMENT,
+                 "no position 90 among 90");
+    assert_fails(ac_loader_seek(loader, (ac_place){.epoch = -1}), AC_ERROR_ARGUMENT, "epoch -1");
     ac_loader_free(loader);
   }
   ac_dataset_free(dataset);

@@ -44,7 +44,8 @@ static ac_trainer_desc draw_trainer(uint64_t *random, const ac_plan_desc *plan) 
       .optimizer = {.weight_decay = 0.01,
                     .clip = draw(random, 2) ? 0.5 : 0,
                     .nesterov = draw(random, 2)},
-      .schedule = {.kind = AC_SCHEDULE_COSINE, .lr = 0.02, .warmup = 2, .total = 6}};
+      .schedule = {.kind = AC_SCHEDULE_COSINE, .lr = 0.02, .warmup = 2, .total = 6},
+      .noise_every = draw(random, 4) - 1};
   if (plan->precision == AC_PRECISION_F16)
     desc.loss_scaling = (ac_loss_scaling_desc){
         .kind = AC_LOSS_SCALING_DYNAMIC, .scale = 1 << 20, .interval = 2, .growth = 8};
@@ -53,6 +54,12 @@ static ac_trainer_desc draw_trainer(uint64_t *random, const ac_plan_desc *plan) 
         (ac_loss_scaling_desc){.kind = AC_LOSS_SCALING_DYNAMIC, .scale = 1024, .interval = 2};
   return desc;
 }
+
+/* By all that a schedule of batches counts. */
+static const ac_batch_stage stages[] = {{2, AC_BATCH_FROM_STEP, 0},
+                                        {3, AC_BATCH_FROM_SAMPLE, 4},
+                                        {BATCH, AC_BATCH_FROM_STEP, 3},
+                                        {1, AC_BATCH_FROM_EPOCH, 1}};
 
 static ac_fit_desc draw_fit(uint64_t *random, const ac_plan_desc *plan) {
   ac_fit_desc fit = {.eval_every = draw(random, 4),
@@ -66,6 +73,7 @@ static ac_fit_desc draw_fit(uint64_t *random, const ac_plan_desc *plan) {
   if (plan->whole_windows && fit.last_window == AC_LAST_CARRY) fit.last_window = AC_LAST_UPDATE;
   if (draw(random, 2)) fit.epochs = 2;
   else fit.steps = 5 + draw(random, 4);
+  if (draw(random, 3) == 0) fit.batches = stages, fit.batch_count = 1 + draw(random, 4);
   return fit;
 }
 
@@ -85,12 +93,13 @@ static setting draw_setting(uint64_t *random, const char *device, int number) {
   s.validates = draw(random, 4) > 0;
   if (s.validates && s.fit.eval_every && number % 2) s.trainer.schedule = impatient;
   snprintf(s.text, sizeof s.text,
-           "case %d, %s %s, micro-batch %d%s, read ahead %d, optimizer %d%s, last window %d%s%s%s",
+           "case %d, %s %s, micro-batch %d%s, read ahead %d, optimizer %d%s, last window %d%s%s%s, "
+           "%d batches",
            number, device, ac_precision_name(s.plan.precision), (int)s.plan.micro_batch,
            s.plan.whole_windows ? " (whole windows)" : "", s.plan.read_ahead, s.plan.optimizer,
            s.plan.sgd_no_momentum ? " plain" : "", s.fit.last_window,
            s.fit.replay ? ", replays" : "", s.model.norm ? ", norm" : "",
-           s.model.two ? ", two losses" : "");
+           s.model.two ? ", two losses" : "", s.fit.batch_count);
   return s;
 }
 
@@ -121,7 +130,9 @@ typedef struct story {
 } story;
 
 /* How often what is worth testing came to pass. */
-static struct { int cuts, replayed, skipped, in_window, evaluation_due, reduced; } seen;
+static struct {
+  int cuts, replayed, skipped, in_window, staged, measured, evaluation_due, reduced;
+} seen;
 
 static bool on_event(void *user, const ac_fit_event *event) {
   story *s = user;
@@ -181,6 +192,8 @@ static void move(story *s) {
     assert_true(s->result.stopped);
     assert_ok(ac_trainer_save_state(s->r.trainer, s->saved.text, NULL, 0));
     seen.in_window += s->end.progress.window_samples > 0;
+    seen.measured += s->r.trainer->noise.first_samples > 0;
+    seen.staged += s->end.progress.window_samples > 0 && s->setting->fit.batch_count > 0;
   }
   end_run(&s->r);
   ac_device *shared = shared_device;
@@ -265,14 +278,16 @@ static void try_cases(const char *device, int cases, int cuts) {
 
 static void a_run_that_was_cut_is_the_run(const char *device) {
   const bool cpu = !strcmp(device, "cpu");
-  try_cases(device, cpu ? 90 : 12, cpu ? 5 : 3);
+  try_cases(device, cpu ? 110 : 12, cpu ? 5 : 3);
   if (!cpu) return;
-  print_message("%d cuts: %d in windows, %d before one that runs again, %d after one that was "
+  print_message("%d cuts: %d in windows, %d of these by a schedule, %d whose noise is measured, %d "
+                "before one that runs again, "
+                "%d after one that was "
                 "skipped, %d before an evaluation, %d at a reduced rate\n",
-                seen.cuts, seen.in_window, seen.replayed, seen.skipped, seen.evaluation_due,
-                seen.reduced);
-  assert_true(seen.in_window > 30 && seen.replayed > 10 && seen.skipped > 10 &&
-              seen.evaluation_due > 10 && seen.reduced > 10);
+                seen.cuts, seen.in_window, seen.staged, seen.measured, seen.replayed, seen.skipped,
+                seen.evaluation_due, seen.reduced);
+  assert_true(seen.in_window > 30 && seen.staged > 2 && seen.measured > 5 && seen.replayed > 10 &&
+              seen.skipped > 10 && seen.evaluation_due > 10 && seen.reduced > 10);
 }
 ON_SHARED_DEVICES(a_run_that_was_cut_is_the_run)
 

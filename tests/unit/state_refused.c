@@ -189,6 +189,46 @@ static void every_value_is_needed(void **state) {
   free_victim(&v);
 }
 
+/* A state within a window of which a noise scale and a batch of its own are part. */
+static void noise_and_batch_make_sense(void **state) {
+  (void)state;
+  static const struct {
+    const char *key, *value; /* NULL: it is missing */
+  } cases[] = {{"noise.count", NULL},
+               {"noise.gs", NULL},
+               {"noise.first_samples", "3"},
+               {"noise.first_samples", "x"},
+               {"noise.first_weight", "0"},
+               {"noise.first_weight", "-1"},
+               {"noise.first_squares", "inf"},
+               {"noise.count", "-1"},
+               {"noise.g", "nan"},
+               {"noise.s", "inf"},
+               {"noise.gg", "-1"},
+               {"noise.ss", "nan"},
+               {"window.batch", "0"},
+               {"window.batch", "5"},
+               {"window.batch", "x"}};
+  ac_trainer_desc desc = trained;
+  desc.noise_every = 1;
+  victim v = make_victim(&both, &split, &desc, 3);
+  run r = start_model("cpu", &both, &split, &desc);
+  assert_ok(ac_trainer_set_batch(r.trainer, 3));
+  assert_ok(feed_samples(&r, 0, 2));
+  holding *h = holding_of(save_run(&r, "good").text);
+  end_run(&r);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    text_pair *pair = find_pair(h, cases[i].key), kept = *pair;
+    if (cases[i].value) strcpy(pair->value, cases[i].value);
+    else *pair = h->pairs[--h->pair_count];
+    refuses_value(&v, h, kept.key);
+    if (!cases[i].value) h->pairs[h->pair_count++] = *pair;
+    *pair = kept;
+  }
+  free(h);
+  free_victim(&v);
+}
+
 /* Numbers that no run can have. */
 static void values_make_sense(void **state) {
   (void)state;
@@ -838,6 +878,7 @@ int main(void) {
       cmocka_unit_test(any_damage_is_found),
       cmocka_unit_test(damage_is_named),
       cmocka_unit_test(every_value_is_needed),
+      cmocka_unit_test(noise_and_batch_make_sense),
       cmocka_unit_test(values_make_sense),
       cmocka_unit_test(a_plateau_is_whole),
       cmocka_unit_test(a_plateau_begins_where_there_was_none),

@@ -247,9 +247,9 @@ static inline void add_means(facts *f, const ac_loss_mean *losses, int count) {
 }
 
 static inline void add_update(facts *f, const ac_update *u) {
-  const double all[] = {(double)u->update,  u->loss,       u->weight,  u->lr,
-                        u->grad_norm,       u->loss_scale, u->skipped, u->finite_loss,
-                        u->finite_gradient, u->stuck};
+  const double all[] = {(double)u->update,  u->loss,       u->weight,     u->lr,
+                        u->grad_norm,       u->loss_scale, u->skipped,    u->finite_loss,
+                        u->finite_gradient, u->stuck,      u->noise_scale};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) add_fact(f, all[i]);
   add_means(f, u->losses, u->loss_count);
 }

@@ -50,6 +50,9 @@ static json_t *value_of(const option *row) {
     return json_boolean(*(const bool *)row->value);
   case OPTION_INTEGER:
     return json_integer(*(const int64_t *)row->value);
+  case OPTION_STAGES:
+    text = ((const option_stages *)row->value)->text;
+    return text ? json_string(text) : json_integer(((const option_stages *)row->value)->number);
   case OPTION_REAL:
     return json_real(*(const double *)row->value);
   case OPTION_SIZE:
@@ -100,6 +103,17 @@ static bool is_allowed(const option *row, double value, double fallback) {
   return value == fallback || options_in_range(row, value);
 }
 
+/* A number, or a text that cannot be one. */
+static bool take_stages(const option *row, const json_t *value) {
+  option_stages *stages = row->value;
+  const char *text = json_string_value(value);
+  stages->text = text && strpbrk(text, "@,") ? text : NULL;
+  if (stages->text) return true;
+  if (!json_is_integer(value) || !options_in_range(row, json_number_value(value))) return false;
+  stages->number = json_integer_value(value);
+  return true;
+}
+
 /* False: the value is none of the flag's. Null stands for no text, which some flags always have. */
 static bool take(const option *row, const json_t *value) {
   const double number = json_number_value(value);
@@ -112,6 +126,8 @@ static bool take(const option *row, const json_t *value) {
       return false;
     *(int64_t *)row->value = json_integer_value(value);
     return true;
+  case OPTION_STAGES:
+    return take_stages(row, value);
   case OPTION_REAL:
     if (!json_is_number(value) || !is_allowed(row, number, *(double *)row->value)) return false;
     *(double *)row->value = number;

@@ -75,6 +75,12 @@ static void print_value(FILE *out, const option *row) {
   case OPTION_REAL:
     fprintf(out, "%g", *(double *)row->value);
     break;
+  case OPTION_STAGES: {
+    const option_stages *stages = row->value;
+    if (stages->text) fputs(stages->text, out);
+    else fprintf(out, "%" PRId64, stages->number);
+    break;
+  }
   case OPTION_SIZE:
     fputs(text_bytes(*(uint64_t *)row->value).text, out);
     break;
@@ -175,15 +181,21 @@ bool options_in_range(const option *row, double value) {
   return row->below_most ? value < row->most : value <= row->most;
 }
 
-static int set_integer(const option *row, const char *value) {
+static int set_integer(const option *row, const char *value, int64_t *to) {
   char *end;
   errno = 0;
   long long number = strtoll(value, &end, 10);
   if (end == value || *end || value[strspn(value, "+-0123456789")])
     return fail_usage("--%s %s is not a whole number", row->name, value);
   if (errno == ERANGE || !options_in_range(row, (double)number)) return out_of_range(row, value);
-  *(int64_t *)row->value = number;
+  *to = number;
   return STATUS_CONTINUE;
+}
+
+static int set_stages(const option *row, const char *value) {
+  option_stages *stages = row->value;
+  stages->text = strpbrk(value, "@,") ? value : NULL;
+  return stages->text ? STATUS_CONTINUE : set_integer(row, value, &stages->number);
 }
 
 static int set_real(const option *row, const char *value) {
@@ -251,7 +263,9 @@ static int set(option *row, const char *value) {
   case OPTION_LIST:
     return add_item(row, value);
   case OPTION_INTEGER:
-    return set_integer(row, value);
+    return set_integer(row, value, row->value);
+  case OPTION_STAGES:
+    return set_stages(row, value);
   case OPTION_REAL:
     return set_real(row, value);
   case OPTION_SIZE:

@@ -16,8 +16,14 @@ typedef enum option_kind {
   OPTION_INTEGER, /* int64_t */
   OPTION_REAL,    /* double */
   OPTION_SIZE,    /* uint64_t bytes, given as 65536, 64KiB, 1.5GiB */
+  OPTION_STAGES,  /* option_stages: a whole number, or a schedule of them with an @ or a comma */
   OPTION_CHOICE   /* int: position in `argument`, which lists the choices: "constant|cosine" */
 } option_kind;
+
+typedef struct option_stages {
+  int64_t number;
+  const char *text; /* of the schedule, which nobody has looked at yet; NULL: the number counts */
+} option_stages;
 
 enum { OPTION_LIST_MOST = 8 };
 typedef struct option_list {

@@ -158,15 +158,15 @@ void metrics_fit(metrics *m, const ac_fit_event *event) {
     return;
   }
   const ac_update *u = &event->update;
-  json_t *line =
-      json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:o, s:o, s:o}", "event",
-                "step", "step", INTEGER(event->step), "epoch", INTEGER(event->epoch), "loss",
-                number(u->loss), "lr", number(u->lr), "momentum", number(u->momentum), "grad_norm",
-                number(u->grad_norm), "loss_scale", number(u->loss_scale), "skipped",
-                u->skipped ? 1 : 0, "replayed", event->replayed ? 1 : 0, "seconds",
-                number(event->seconds), "data_wait_s", number(event->data_wait_seconds),
-                "samples_per_s", number(rate((double)event->samples, event->seconds)), "peak_bytes",
-                INTEGER(ac_device_peak_bytes(m->device)));
+  json_t *line = json_pack(
+      "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:o, s:o, s:o}", "event",
+      "step", "step", INTEGER(event->step), "epoch", INTEGER(event->epoch), "loss", number(u->loss),
+      "batch", INTEGER(event->samples), "lr", number(u->lr), "momentum", number(u->momentum),
+      "grad_norm", number(u->grad_norm), "loss_scale", number(u->loss_scale), "noise_scale",
+      number(u->noise_scale), "skipped", u->skipped ? 1 : 0, "replayed", event->replayed ? 1 : 0,
+      "seconds", number(event->seconds), "data_wait_s", number(event->data_wait_seconds),
+      "samples_per_s", number(rate((double)event->samples, event->seconds)), "peak_bytes",
+      INTEGER(ac_device_peak_bytes(m->device)));
   write_line(m, with_groups(with_losses(line, u->losses, u->loss_count), u));
 }
 
@@ -175,16 +175,19 @@ void metrics_finish(metrics *m, const metrics_end *end) {
   const ac_fit_result *fit = end->fit;
   double samples = rate((double)fit->samples, fit->seconds);
   double tokens = end->tokens_per_sample ? samples * (double)end->tokens_per_sample : NAN;
-  write_line(m, json_pack("{s:s, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-                          "event", "end", "steps", INTEGER(fit->steps), "skipped",
-                          INTEGER(fit->skipped), "epochs", INTEGER(fit->epochs), "samples",
-                          INTEGER(fit->samples), "stopped", fit->stopped ? 1 : 0, "val_loss",
-                          number(fit->evaluated ? fit->final.loss : NAN), "val_accuracy",
-                          number(fit->evaluated ? fit->final.accuracy : NAN), "samples_per_s",
-                          number(samples), "tokens_per_s", number(tokens), "planned_bytes",
-                          INTEGER(end->planned_bytes), "peak_bytes", INTEGER(end->peak_bytes),
-                          "data_wait_s", number(fit->data_wait_seconds), "seconds",
-                          number(end->seconds)));
+  ac_noise_scale noise;
+  if (ac_trainer_noise_scale(end->trainer, &noise) != AC_OK) return;
+  write_line(
+      m,
+      json_pack("{s:s, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+                "event", "end", "steps", INTEGER(fit->steps), "skipped", INTEGER(fit->skipped),
+                "epochs", INTEGER(fit->epochs), "samples", INTEGER(fit->samples), "stopped",
+                fit->stopped ? 1 : 0, "val_loss", number(fit->evaluated ? fit->final.loss : NAN),
+                "val_accuracy", number(fit->evaluated ? fit->final.accuracy : NAN), "noise_scale",
+                number(noise.batch), "noise_scale_deviation", number(noise.deviation),
+                "samples_per_s", number(samples), "tokens_per_s", number(tokens), "planned_bytes",
+                INTEGER(end->planned_bytes), "peak_bytes", INTEGER(end->peak_bytes), "data_wait_s",
+                number(fit->data_wait_seconds), "seconds", number(end->seconds)));
 }
 
 static int close_file(metrics *m) {

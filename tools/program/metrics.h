@@ -21,6 +21,7 @@ typedef struct metrics {
 /* What the end of a run is known by. */
 typedef struct metrics_end {
   const ac_fit_result *fit;
+  const ac_trainer *trainer;
   int64_t tokens_per_sample; /* 0: samples are not made of tokens */
   uint64_t planned_bytes, peak_bytes;
   double seconds; /* of the whole run, evaluations included */

@@ -3,31 +3,27 @@
 #ifndef TOOLS_PROGRAM_MODEL_KIND_H
 #define TOOLS_PROGRAM_MODEL_KIND_H
 
+#include "program/batch_flag.h"
 #include "program/data.h"
 #include "program/groups.h"
 #include "program/loss_scale.h"
 #include "program/rate.h"
 #include "common/options.h"
+#include "common/storage.h"
 
 #include <accrue/accrue.h>
 
 /* Flags that every kind shares. */
-/* Of --gradients, behind those of ac_gradients: their storage. */
-enum { GRADIENTS_BF16 = AC_GRADIENTS_FOLDED + 1 };
-
 typedef struct train_flags {
-  int64_t batch, micro_batch;
+  int64_t batch; /* the largest of the schedule, if there is one */
+  batch_flag batches;
+  int64_t micro_batch;
   int64_t steps, epochs; /* 0: not given */
-  int optimizer;         /* ac_optimizer_kind */
-  int weights;           /* ac_weights */
-  int gradients;         /* ac_gradients, or GRADIENTS_BF16 */
-  int optimizer_state;   /* ac_optimizer_state */
-  int state_space;       /* ac_state_space */
-  bool no_nesterov;      /* of muon */
-  int muon_scale;        /* ac_muon_scale */
-  double adamw_rate;     /* of muon; < 0: as the library has it */
-  const char *state_f32; /* NULL: as the library has it */
-  const char *freeze;    /* patterns; NULL: nothing */
+  storage_flags storage;
+  bool no_nesterov;   /* of muon */
+  int muon_scale;     /* ac_muon_scale */
+  double adamw_rate;  /* of muon; < 0: as the library has it */
+  const char *freeze; /* patterns; NULL: nothing */
   group_flags groups;
   rate_flags rate;
   double beta1, beta2, weight_decay, momentum, clip;
@@ -39,8 +35,7 @@ typedef struct train_flags {
   int64_t seed, threads;
   const char *fold, *rank; /* "I/N"; NULL: all samples */
   const char *device;
-  uint64_t memory;      /* 0: what the device has */
-  uint64_t host_memory; /* 0: none */
+  uint64_t memory; /* 0: what the device has */
   int64_t read_ahead, loader_threads;
   int batch_norm; /* 0: whole batches, 1: micro-batches */
   int precision;  /* ac_precision */
@@ -54,6 +49,7 @@ typedef struct train_flags {
   bool keep_best;
   const char *tensorboard; /* NULL: no event file */
   int64_t histograms;      /* 0: none */
+  int noise_scale;         /* as in noise_words.h */
 } train_flags;
 
 /* Configuration as it goes into a model file's metadata. */

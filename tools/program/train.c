@@ -7,6 +7,7 @@
 #include "common/message.h"
 #include "program/checkpoint.h"
 #include "program/metrics.h"
+#include "program/noise_words.h"
 #include "program/numerics_table.h"
 #include "program/plan_table.h"
 #include "common/progress.h"
@@ -384,6 +385,8 @@ static int fit(run *r) {
                             .seed = (uint64_t)f->seed,
                             .loader_threads = (int)f->loader_threads,
                             .last_window = (ac_last_window)f->last_window,
+                            .batches = f->batches.stages,
+                            .batch_count = f->batches.count,
                             .replay = f->loss_scale.replay,
                             .resume = f->resume,
                             .keep_window = f->keep > 0,
@@ -398,7 +401,9 @@ static int fit(run *r) {
   if (r->result.stopped && !r->trained) save_stopped(r);
   if (f->debug_numerics) numerics_table(r->trainer);
   if (status == AC_ERROR_NOT_FINITE) return diverged(r);
-  return status == AC_OK ? STATUS_CONTINUE : fail_library();
+  if (status != AC_OK) return fail_library();
+  noise_words(r->trainer, ac_plan_get_info(s->plan), f->batch, tokens, f->noise_scale);
+  return STATUS_CONTINUE;
 }
 
 /* The outcome in one line on stdout. */
@@ -421,6 +426,7 @@ static void print_result(const run *r) {
 static int finish(run *r) {
   const setup *s = &r->setup;
   const metrics_end end = {.fit = &r->result,
+                           .trainer = r->trainer,
                            .tokens_per_sample = s->data.tokens_per_sample,
                            .planned_bytes = ac_plan_get_info(s->plan)->bytes.total,
                            .peak_bytes = ac_device_peak_bytes(s->device),

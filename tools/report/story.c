@@ -5,6 +5,7 @@
 #include "report/html.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 static const char *word(const json_t *object, const char *key) {
@@ -127,6 +128,17 @@ static void put_outcome(FILE *page, const history *h) {
   fputs(".", page);
 }
 
+/* What the gradients' noise says of the batch. */
+static void put_noise(FILE *page, const history *h) {
+  const json_t *scale = json_object_get(h->end, "noise_scale"),
+               *deviation = json_object_get(h->end, "noise_scale_deviation");
+  const double batch = json_number_value(scale), about = json_number_value(deviation);
+  if (!json_is_number(deviation) || !(batch > 0 && batch < 1e15 && about >= 0 && about < batch))
+    return;
+  fprintf(page, " Critical batch, by the gradients' noise: about %s &plusmn; %s samples.",
+          text_count((int64_t)ceil(batch)).text, text_count((int64_t)ceil(about)).text);
+}
+
 static void put_notes(FILE *page, const history *h) {
   if (h->lacking[0]) {
     fputs("<p class=\"note\">There are no curves of this run: ", page);
@@ -151,6 +163,7 @@ void story_write(FILE *page, const history *runs, size_t count, size_t run) {
   fputs("<p>", page);
   put_start(page, h);
   put_outcome(page, h);
+  put_noise(page, h);
   fputs("</p>\n", page);
   put_notes(page, h);
   fputs("</section>\n", page);

@@ -114,6 +114,7 @@ resnet read-ahead 32 | --memory 480KiB
 * grace 1
 * config recorded.json
 * tensorboard events
+* noise-scale on
 * histograms 1 | --tensorboard events
 * updates 2
 * json

@@ -1,0 +1,138 @@
+/* The gradient of a mean over B samples has the expected squared norm |G|^2 + tr(Sigma) / B, with G
+ * the true gradient and Sigma the covariance of a single sample's. A window has two means of its
+ * own: over its first micro-batch, b samples, and over all of it, B. Two equations give estimates
+ * without a bias,
+ *
+ *   |G|^2     = (B |G_B|^2 - b |G_b|^2) / (B - b)
+ *   tr(Sigma) = (|G_b|^2 - |G_B|^2) / (1/b - 1/B),
+ *
+ * which are averaged apart over windows, as the ratio of two noisy numbers has one, and divided
+ * then. Means are by weight, so b and B are weights too, in samples of the window's mean weight.
+ *
+ * It costs one more pass over the gradients, as at the end of a window. What that and the window
+ * take says a fixed model of a middling device, not a clock, so that a run repeats; a window is
+ * measured every so many updates that this is at most 1 % of all. */
+#include "train/noise.h"
+
+#include "core/error.h"
+#include "plan/cost.h"
+#include "train/trainer.h"
+
+#include <math.h>
+
+/* Of an average each window leaves so much for the next. The latest 200 windows weigh most. */
+static const double stays = 0.995;
+static const double most_share = 0.01;
+/* Bringing a few numbers to the host lets the device run dry: some ten launches' time. */
+static const double read_back = 20e-6;
+
+/* ---- when ------------------------------------------------------------------------------------ */
+
+static double phase_seconds(const ac_plan *plan, const ac_cost_model *model, ac_phase phase) {
+  const ac_sequence *main = &plan->main;
+  double seconds = 0;
+  for (int i = main->begin[phase]; i < main->begin[phase + 1]; i++)
+    seconds += ac_cost_step_seconds(model, plan->graph, &main->steps[i], plan->info.micro_batch);
+  return seconds;
+}
+
+void ac_noise_begin(ac_trainer *trainer) {
+  const ac_plan *plan = trainer->instance.plan;
+  ac_noise *noise = &trainer->noise;
+  ac_cost_model model;
+  const int64_t every = trainer->desc.noise_every;
+  noise->possible = every != 0 && ac_plan_keeps_gradients(plan) && !plan->main.whole_window;
+  if (!noise->possible) return;
+  noise->every = every > 0 ? every : 0;
+  ac_cost_guess(&model);
+  noise->pass_seconds = phase_seconds(plan, &model, AC_PHASE_MICRO_BATCH);
+  noise->measure_seconds = phase_seconds(plan, &model, AC_PHASE_REDUCE) + read_back;
+  noise->end_seconds = noise->measure_seconds + phase_seconds(plan, &model, AC_PHASE_UPDATE);
+}
+
+/* Of windows of the batch at hand. */
+static int64_t updates_between(const ac_trainer *trainer) {
+  const ac_noise *noise = &trainer->noise;
+  if (noise->every) return noise->every;
+  const double passes = (double)trainer->batch / (double)trainer->instance.plan->info.micro_batch;
+  const double window = ceil(passes) * noise->pass_seconds + noise->end_seconds;
+  return (int64_t)ceil(noise->measure_seconds / (most_share * window));
+}
+
+static bool is_due(const ac_trainer *trainer) {
+  return trainer->noise.possible && trainer->window_samples < trainer->batch &&
+         trainer->updates % updates_between(trainer) == 0;
+}
+
+/* ---- a window -------------------------------------------------------------------------------- */
+
+ac_status ac_noise_measure(ac_trainer *trainer) {
+  ac_noise *noise = &trainer->noise;
+  ac_instance *instance = &trainer->instance;
+  noise->first_samples = 0;
+  if (!is_due(trainer)) return AC_OK;
+  AC_TRY(ac_instance_run_phase(instance, AC_PHASE_REDUCE));
+  AC_TRY(ac_instance_fetch_control(instance));
+  const double weight = ac_instance_total_loss(instance, trainer->window_samples).weight;
+  const ac_gradient_report report = ac_trainer_read_statistics(trainer);
+  if (!report.finite || !(weight > 0)) return AC_OK;
+  noise->first_samples = trainer->window_samples;
+  noise->first_weight = weight;
+  noise->first_squares = report.norm / weight * (report.norm / weight);
+  return AC_OK;
+}
+
+static double average(double before, double now) {
+  return stays * before + (1 - stays) * now;
+}
+
+void ac_noise_take(ac_trainer *trainer, const ac_update *update) {
+  ac_noise *noise = &trainer->noise;
+  const double all = (double)trainer->window_samples,
+               squares = update->grad_norm * update->grad_norm;
+  const double first = noise->first_weight * all / update->weight;
+  /* What has no weight of its own behind the first micro-batch says nothing. */
+  if (!noise->first_samples || !(all - first > 1e-6 * all) || !isfinite(squares)) return;
+  const double g = (all * squares - first * noise->first_squares) / (all - first),
+               s = (noise->first_squares - squares) / (1 / first - 1 / all);
+  ac_noise_averages *a = &noise->averages;
+  *a = (ac_noise_averages){.g = average(a->g, g),
+                           .s = average(a->s, s),
+                           .gg = average(a->gg, g * g),
+                           .gs = average(a->gs, g * s),
+                           .ss = average(a->ss, s * s)};
+  noise->count++;
+}
+
+/* ---- what has come of it --------------------------------------------------------------------- */
+
+/* The variance of a ratio of means to first order, from the spread of what went into them. An
+ * average is worth as many windows as 1 / (sum of squared weights). */
+static double deviation_of(const ac_noise_averages *a, double ratio, double corrected,
+                           double last) {
+  const double weights = (1 - stays) / (1 + stays) * (1 - last * last) / (corrected * corrected);
+  const double gg = a->gg / corrected - a->g / corrected * (a->g / corrected),
+               gs = a->gs / corrected - a->g / corrected * (a->s / corrected),
+               ss = a->ss / corrected - a->s / corrected * (a->s / corrected);
+  const double spread = (ss - 2 * ratio * gs + ratio * ratio * gg) / (1 - weights);
+  return sqrt(fmax(spread, 0) * weights) / (a->g / corrected);
+}
+
+ac_status ac_trainer_noise_scale(const ac_trainer *trainer, ac_noise_scale *result) {
+  AC_REQUIRE(trainer, result);
+  const ac_noise *noise = &trainer->noise;
+  const ac_noise_averages *a = &noise->averages;
+  *result = (ac_noise_scale){.windows = noise->count,
+                             .gradient_squares = (double)NAN,
+                             .variance = (double)NAN,
+                             .batch = (double)NAN,
+                             .deviation = (double)NAN};
+  if (!noise->count) return AC_OK;
+  const double last = pow(stays, (double)noise->count), corrected = 1 - last;
+  result->gradient_squares = a->g / corrected;
+  result->variance = a->s / corrected;
+  if (!(a->g > 0)) return AC_OK;
+  result->batch = fmax(a->s, 0) / a->g;
+  if (noise->count > 1) result->deviation = deviation_of(a, result->batch, corrected, last);
+  return AC_OK;
+}

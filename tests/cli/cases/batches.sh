@@ -1,0 +1,58 @@
+# Schedules of the effective batch: what windows have, what a run is made of, and what is refused.
+
+# batches LIST FLAG...: the samples of the run's windows.
+batches() {
+  local want=$1 got
+  shift
+  train --lr 0.01 --schedule constant --warmup 0 --metrics m --out model "$@" >/dev/null
+  got=$(grep '"event":"step"' m | grep -o '"batch":[0-9]*' | cut -d: -f2 | tr '\n' ' ')
+  [[ $got == "$want " ]] || die "$*: windows of $got, not $want"
+}
+
+case_batches() {
+  text # 6393 bytes, of which nine tenths are 358 windows of 16
+  batches '6 6 6' --steps 3
+  batches '2 2 5 5 5' --batch 2@0,5@2 --steps 5
+  batches '2 2 5 5 5' --batch 2,5@2 --steps 5
+  batches '200 158 70 70 70' --batch 200@0,70@1ep --steps 5
+  batches '200 200 70 70 70' --batch 200@0,70@1ep --steps 5 --last-window carry
+  batches '200 70 70 70 70' --batch 200@0,70@1ep --steps 5 --last-window drop
+  batches '4 4 7 7' --batch 4@0,7@6samples --steps 4
+  batches '4 4 7 7' --batch 4@0,7@100tok --steps 4
+  batches '100 100 150 8 150 150 58' --batch 100@0,150@3ktok --epochs 2
+  batches '3 3 8 8 4 4' --batch 3@0,8@2,4@20samples --steps 6 --read-ahead 2
+  local rates
+  batches '2 2 8 8' --batch 2@0,8@2 --steps 4 --lr-scaling sqrt --lr-base-batch 2
+  rates=$(grep '"event":"step"' m | grep -o '"lr":[^,]*' | cut -d: -f2 | awk '{ printf "%g ", $1 }')
+  [[ $rates == '0.01 0.01 0.02 0.02 ' ]] || die "rates $rates"
+
+  # A run by a schedule is the runs that it is made of, and goes on anywhere.
+  local times='s/"(seconds|data_wait_s|samples_per_s|tokens_per_s|peak_bytes)":[^,}]*//g'
+  local same=(--schedule constant --warmup 0 --threads 1 --micro-batch 2 --recompute none --dropout 0.1)
+  train "${same[@]}" --batch 2@0,5@3,8@100samples --steps 25 --metrics whole.jsonl --out whole >/dev/null
+  train "${same[@]}" --batch 2 --steps 3 --metrics m --out model >/dev/null
+  train "${same[@]}" --batch 5 --steps 22 --resume --metrics m --out model >/dev/null
+  train "${same[@]}" --batch 8 --steps 25 --resume --metrics m --out model >/dev/null
+  cmp whole/model.safetensors model/model.safetensors || die "not the runs that it is made of"
+  [[ $("$METRICS" field whole.jsonl end samples) == 125 ]] || die "not 3 x 2 + 19 x 5 + 3 x 8 samples"
+  train "${same[@]}" --batch 2@0,5@3,8@100samples --steps 11 --metrics m.jsonl --out again >/dev/null
+  run train --resume --steps 25 --out again >/dev/null
+  cmp whole/model.safetensors again/model.safetensors || die "another model after it went on"
+  cmp <(sed -E "$times" whole.jsonl) <(sed -E "$times" m.jsonl) || die "other metrics after it went on"
+
+  # A plan is for the largest.
+  run plan gpt "${tiny[@]}" --data text --batch 2@0,50@3,40@6 >plan
+  grep -q 'batch *50 samples' plan || die "not planned for the largest: $(cat plan)"
+
+  local bad
+  for bad in 2@0,@3 2@0,5 2@0,5@ 2@0,5@x 2@0,5@3eq 2@0,5@3, ,5@3 0@0,5@3 2@0,-5@3 2@0,5@-3 2.5@0,3@4 5@3ep2; do
+    refuse 2 'is no schedule such as' train gpt --data text "${tiny[@]}" --batch "$bad"
+  done
+  refuse 2 'says no batch for the beginning' train gpt --data text "${tiny[@]}" --batch 5@3
+  refuse 2 'does not rise: 7 begins no later than 5' train gpt --data text "${tiny[@]}" --batch 2,5@3,7@3
+  refuse 2 'does not rise: 7 begins no later than 2' train gpt --data text "${tiny[@]}" --batch 2,7@0ep
+  refuse 2 'is larger than the batch of 5' train gpt --data text "${tiny[@]}" --batch 2,5@3 --micro-batch 6
+  refuse 2 'more than 32 stages' train gpt --data text "${tiny[@]}" --batch "1$(printf ',2@%d' {1..40})"
+  "$FIXTURE" images . train 50
+  refuse 2 'counts tokens, and the data are none' train mlp --data . --batch 2,5@3tok
+}

@@ -1,0 +1,254 @@
+/* The gradient noise scale: a window's estimates against what its gradients say, the average on a
+ * quadratic whose covariance is known, and where nothing is measured. */
+#include "states.h"
+
+#include "core/random.h"
+
+#include <math.h>
+
+enum { SIZE = 48, EFFECTIVE = 64, TOKEN_WINDOW = 8 };
+
+/* ---- a quadratic ----------------------------------------------------------------------------- */
+
+/* Sample i's loss is the mean of (w - x_i)^2, so its gradient is w - x_i but for a factor, which
+ * the noise scale does not see. Elements of x are normal, of deviations that grow from one to the
+ * next, around 0; w stands still at 0.5. */
+static double deviation_at(int d) {
+  return 0.5 + (double)d / SIZE;
+}
+
+static double exact_scale(void) {
+  double variance = 0;
+  for (int d = 0; d < SIZE; d++) variance += deviation_at(d) * deviation_at(d);
+  return variance / (0.25 * SIZE);
+}
+
+static ac_status read_point(void *user, const ac_sample_key *key, void *const *fields) {
+  float *one = fields[0], *x = fields[1];
+  (void)user;
+  *one = 1;
+  for (int d = 0; d < SIZE; d++) {
+    const ac_philox_block block =
+        ac_philox(5, (uint32_t)key->index, (uint32_t)key->epoch, (uint32_t)d, 0);
+    const double u = 1 - (double)ac_uniform24(block.v[0]), v = (double)ac_uniform24(block.v[1]);
+    x[d] = (float)(deviation_at(d) * sqrt(-2 * log(u)) * cos(6.283185307179586 * v));
+  }
+  return AC_OK;
+}
+
+static ac_dataset *points(void) {
+  ac_dataset *dataset;
+  const ac_callback_dataset_desc desc = {.count = 100000,
+                                         .field_count = 2,
+                                         .fields = {{"one", AC_F32, 1}, {"x", AC_F32, SIZE}},
+                                         .read = read_point,
+                                         .concurrent = true};
+  assert_ok(ac_dataset_from_callback(&dataset, &desc));
+  return dataset;
+}
+
+static ac_graph *quadratic(void) {
+  ac_graph *g;
+  assert_ok(ac_graph_create(&g));
+  const ac_parameter_desc desc = {.init = {AC_INIT_CONSTANT, .value = 0.5f}};
+  ac_tensor *one = ac_input(g, "one", AC_F32, SHAPE(AC_BATCH, 1)),
+            *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, SIZE)),
+            *w = ac_parameter(g, "w", SHAPE(SIZE, 1), &desc);
+  ac_graph_set_loss(g, ac_mean_squared_error(ac_linear(one, w, NULL, AC_OUT_IN), x, NULL));
+  assert_ok(ac_graph_status(g));
+  return g;
+}
+
+/* Weights stand still. */
+static const ac_trainer_desc still = {
+    .noise_every = 1, .schedule = {.lr = -1}, .optimizer = {.weight_decay = -1}};
+
+static ac_noise_scale measure(const char *device, const ac_plan_desc *plan, int64_t windows) {
+  ac_dataset *data = points();
+  ac_graph *graph = quadratic();
+  run r = start_graph(device, graph, plan, &still);
+  ac_noise_scale noise;
+  const ac_fit_desc fit = {.train = data, .steps = windows};
+  assert_ok(ac_fit(r.trainer, &fit, NULL));
+  assert_ok(ac_trainer_noise_scale(r.trainer, &noise));
+  end_run(&r);
+  ac_graph_free(graph);
+  ac_dataset_free(data);
+  return noise;
+}
+
+/* 600 windows, of which the average is worth some 200: within 10 %, and within three of the
+ * deviations that are told. */
+static void a_quadratics_scale_is_found(const char *device) {
+  static const int64_t micro_batches[] = {4, 8, 20, 32};
+  const double exact = exact_scale();
+  for (size_t i = 0; i < sizeof micro_batches / sizeof *micro_batches; i++) {
+    const ac_plan_desc plan = {
+        .batch = EFFECTIVE, .micro_batch = micro_batches[i], .optimizer = AC_SGD};
+    const ac_noise_scale noise = measure(device, &plan, 600);
+    print_message("%s, micro-batch %2d: %.3f +- %.3f, exactly %.3f\n", device,
+                  (int)micro_batches[i], noise.batch, noise.deviation, exact);
+    assert_int_equal(noise.windows, 600);
+    assert_true(fabs(noise.batch / exact - 1) < 0.1);
+    assert_true(fabs(noise.batch - exact) < 3 * noise.deviation && noise.deviation < 0.1 * exact);
+  }
+}
+ON_SHARED_DEVICES(a_quadratics_scale_is_found)
+
+/* ---- one window ------------------------------------------------------------------------------ */
+
+static double squares_of(const run *r, double weight) {
+  double squares = 0;
+  float g[WIDTH * WIDTH];
+  for (int i = 0; i < ac_trainer_parameter_count(r->trainer); i++) {
+    const int count = elements_of(r, i);
+    assert_ok(ac_trainer_get_gradient(r->trainer, i, 0, count, g));
+    for (int k = 0; k < count; k++) squares += (double)g[k] * (double)g[k] / weight / weight;
+  }
+  return squares;
+}
+
+/* Rows of the loss that count, in samples [0, count). */
+static double tokens_in(int count) {
+  double tokens = 0;
+  for (int i = 0; i < count; i++) {
+    const sample s = make_sample(i, 0);
+    for (int k = 0; k < TOKENS; k++) tokens += s.kinds[k] >= 0;
+  }
+  return tokens;
+}
+
+/* A model whose only loss ignores tokens. */
+static ac_graph *tokens_graph(void) {
+  ac_graph *g;
+  assert_ok(ac_graph_create(&g));
+  const ac_cross_entropy_desc desc = {.ignore = true, .ignore_index = -1};
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, TOKENS, WIDTH)),
+            *kinds = ac_input(g, "kinds", AC_I32, SHAPE(AC_BATCH, TOKENS)),
+            *h = ac_linear(x, matrix(g, "w", WIDTH, WIDTH), NULL, AC_OUT_IN);
+  ac_graph_set_loss(g, ac_cross_entropy(h, kinds, NULL, &desc));
+  assert_ok(ac_graph_status(g));
+  return g;
+}
+
+static void a_window_says_what_its_gradients_say(void **state) {
+  (void)state;
+  static const ac_precision precisions[] = {AC_PRECISION_F32, AC_PRECISION_F16};
+  for (int p = 0; p < 2; p++) {
+    ac_graph *graph = tokens_graph();
+    const ac_plan_desc plan = {.batch = TOKEN_WINDOW, .micro_batch = 3, .precision = precisions[p]};
+    ac_trainer_desc desc = still;
+    desc.noise_every = 2;
+    run r = start_graph("cpu", graph, &plan, &desc);
+    ac_update update;
+    ac_noise_scale noise;
+    assert_ok(feed_samples(&r, 0, 3));
+    const double small = tokens_in(3), big = tokens_in(TOKEN_WINDOW);
+    const double first = squares_of(&r, small);
+    float x[TOKEN_WINDOW][TOKENS * WIDTH];
+    int32_t kinds[TOKEN_WINDOW][TOKENS];
+    for (int i = 3; i < TOKEN_WINDOW; i++) {
+      const sample s = make_sample(i, 0);
+      memcpy(x[i], s.x, sizeof s.x);
+      memcpy(kinds[i], s.kinds, sizeof s.kinds);
+    }
+    assert_ok(ac_trainer_accumulate(r.trainer, TOKEN_WINDOW - 3,
+                                    (ac_feed[]){{"x", x[3]}, {"kinds", kinds[3]}}, 2));
+    const double all = squares_of(&r, big), b = small * TOKEN_WINDOW / big;
+    assert_ok(ac_trainer_noise_scale(r.trainer, &noise));
+    assert_true(noise.windows == 0 && isnan(noise.batch) && isnan(noise.variance));
+    assert_ok(ac_trainer_update(r.trainer, &update));
+    assert_ok(ac_trainer_noise_scale(r.trainer, &noise));
+    const double g = (TOKEN_WINDOW * all - b * first) / (TOKEN_WINDOW - b),
+                 s = (first - all) / (1 / b - 1.0 / TOKEN_WINDOW);
+    assert_true(fabs(noise.gradient_squares - g) < 1e-5 * all);
+    assert_true(fabs(noise.variance - s) < 1e-5 * s);
+    if (g > 0) assert_true(fabs(update.noise_scale - s / g) < 1e-3 * s / g);
+    else assert_true(isnan(update.noise_scale));
+
+    /* Not every window is measured, and one that is discarded is none. */
+    assert_ok(feed_samples(&r, 0, TOKEN_WINDOW));
+    assert_ok(ac_trainer_update(r.trainer, &update));
+    assert_ok(feed_samples(&r, 0, TOKEN_WINDOW - 1));
+    ac_trainer_discard(r.trainer);
+    assert_ok(ac_trainer_noise_scale(r.trainer, &noise));
+    assert_int_equal(noise.windows, 1);
+    assert_ok(feed_samples(&r, 0, TOKEN_WINDOW));
+    assert_ok(ac_trainer_update(r.trainer, &update));
+    assert_ok(ac_trainer_noise_scale(r.trainer, &noise));
+    assert_int_equal(noise.windows, 2);
+    end_run(&r);
+    ac_graph_free(graph);
+  }
+}
+
+/* ---- where nothing is measured --------------------------------------------------------------- */
+
+static void some_plans_measure_nothing(void **state) {
+  (void)state;
+  const ac_plan_desc whole = {.batch = EFFECTIVE, .micro_batch = EFFECTIVE},
+                     arena = {.batch = EFFECTIVE, .micro_batch = EFFECTIVE, .whole_windows = true},
+                     fused = {.batch = EFFECTIVE, .gradients = AC_GRADIENTS_FUSED},
+                     folded = {.batch = EFFECTIVE,
+                               .micro_batch = 8,
+                               .optimizer = AC_SGD,
+                               .gradients = AC_GRADIENTS_FOLDED};
+  const ac_plan_desc plans[] = {whole, arena, fused, folded};
+  for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+    const ac_noise_scale noise = measure("cpu", &plans[i], 3);
+    assert_true(noise.windows == 0 && isnan(noise.batch) && isnan(noise.gradient_squares));
+  }
+}
+
+/* Measuring changes nothing else. */
+static void results_stay(const char *device) {
+  snapshot s[2];
+  for (int k = 0; k < 2; k++) {
+    ac_dataset *data = dataset_of(COUNT);
+    run r = start_model(device, &(shape_of_model){.norm = true, .two = true},
+                        &(ac_plan_desc){.batch = BATCH,
+                                        .micro_batch = 1,
+                                        .micro_batch_norm = true,
+                                        .loss_means = AC_LOSS_MEANS_PER_SAMPLE},
+                        &(ac_trainer_desc){.noise_every = k});
+    ac_noise_scale noise;
+    assert_ok(ac_fit(r.trainer, &(ac_fit_desc){.train = data, .steps = 9}, NULL));
+    assert_ok(ac_trainer_noise_scale(r.trainer, &noise));
+    assert_int_equal(noise.windows, k ? 9 : 0);
+    s[k] = look_at(&r);
+    end_run(&r);
+    ac_dataset_free(data);
+  }
+  assert_same("with the noise scale", &s[1], &s[0]);
+}
+ON_SHARED_DEVICES(results_stay)
+
+/* Where windows take long beside the pass over gradients, each is measured; elsewhere few are,
+ * which follows from the plan alone. */
+static void it_costs_little(void **state) {
+  (void)state;
+  ac_dataset *data = points();
+  ac_graph *graph = quadratic();
+  ac_trainer_desc desc = still;
+  desc.noise_every = -1;
+  const ac_plan_desc plan = {.batch = 8, .micro_batch = 4};
+  run r = start_graph("cpu", graph, &plan, &desc);
+  ac_noise_scale noise;
+  assert_ok(ac_fit(r.trainer, &(ac_fit_desc){.train = data, .steps = 400}, NULL));
+  assert_ok(ac_trainer_noise_scale(r.trainer, &noise));
+  assert_true(noise.windows >= 4 && noise.windows < 40);
+  end_run(&r);
+  ac_graph_free(graph);
+  ac_dataset_free(data);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_quadratics_scale_is_found_everywhere),
+      cmocka_unit_test(a_window_says_what_its_gradients_say),
+      cmocka_unit_test(some_plans_measure_nothing),
+      cmocka_unit_test(results_stay_everywhere),
+      cmocka_unit_test(it_costs_little),
+  };
+  return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
+}

@@ -1,0 +1,102 @@
+#include "program/batch_flag.h"
+
+#include "common/message.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+  const char *name;
+  ac_batch_unit unit;
+  int64_t factor;
+  bool tokens;
+} units[] = {{"", AC_BATCH_FROM_STEP, 1, false},
+             {"ep", AC_BATCH_FROM_EPOCH, 1, false},
+             {"samples", AC_BATCH_FROM_SAMPLE, 1, false},
+             {"tok", AC_BATCH_FROM_SAMPLE, 1, true},
+             {"ktok", AC_BATCH_FROM_SAMPLE, 1000, true},
+             {"Mtok", AC_BATCH_FROM_SAMPLE, 1000000, true},
+             {"Gtok", AC_BATCH_FROM_SAMPLE, 1000000000, true}};
+
+/* A whole number of at most `most`; -1: there is none. Moves `text` behind it. */
+static int64_t take_number(const char **text, int64_t most) {
+  char *end;
+  if (**text < '0' || **text > '9') return -1;
+  const long long number = strtoll(*text, &end, 10);
+  *text = end;
+  return number <= most ? number : -1;
+}
+
+static bool take_unit(const char **text, ac_batch_stage *stage, bool *tokens) {
+  const size_t length = strcspn(*text, ",");
+  for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+    if (strlen(units[i].name) != length || memcmp(units[i].name, *text, length) != 0) continue;
+    stage->unit = units[i].unit;
+    stage->from *= units[i].factor;
+    *tokens = units[i].tokens;
+    *text += length;
+    return true;
+  }
+  return false;
+}
+
+/* BATCH@FROM[UNIT]; of the first one @0 may be left out. */
+static bool take_stage(const char **text, batch_flag *f) {
+  ac_batch_stage *stage = &f->stages[f->count];
+  const int64_t most = 1 << 30, furthest = INT64_MAX / 2000000000;
+  *stage = (ac_batch_stage){.batch = take_number(text, most)};
+  f->counts_tokens[f->count] = false;
+  if (stage->batch < 1) return false;
+  if (**text != '@') return f->count++ == 0;
+  ++*text;
+  stage->from = take_number(text, furthest);
+  return stage->from >= 0 && take_unit(text, stage, &f->counts_tokens[f->count++]);
+}
+
+/* Beginnings rise, as far as they are counted in one unit; tokens and samples are two. */
+static int check_rise(const batch_flag *f) {
+  if (f->stages[0].from != 0)
+    return fail_usage("--batch %s says no batch for the beginning; start it with %lld@0",
+                      f->given.text, (long long)f->stages[0].batch);
+  for (int i = 1; i < f->count; i++)
+    for (int k = 0; k < i; k++) {
+      const bool same =
+          f->stages[i].unit == f->stages[k].unit && f->counts_tokens[i] == f->counts_tokens[k];
+      if (f->stages[i].from == 0 || (same && f->stages[i].from <= f->stages[k].from))
+        return fail_usage("--batch %s does not rise: %lld begins no later than %lld", f->given.text,
+                          (long long)f->stages[i].batch, (long long)f->stages[k].batch);
+    }
+  return STATUS_CONTINUE;
+}
+
+int batch_flag_parse(batch_flag *f, int64_t *largest) {
+  const char *text = f->given.text;
+  f->count = 0;
+  *largest = f->given.number;
+  if (!text) return STATUS_CONTINUE;
+  for (bool more = true; more; more = *text++ == ',') {
+    if (f->count == AC_MAX_BATCH_STAGES)
+      return fail_usage("--batch has more than %d stages", AC_MAX_BATCH_STAGES);
+    if (!take_stage(&text, f) || (*text && *text != ','))
+      return fail_usage("--batch %s is no schedule such as 32@0,128@500,512@2ep,1024@10Mtok",
+                        f->given.text);
+  }
+  *largest = 0;
+  for (int i = 0; i < f->count; i++)
+    if (f->stages[i].batch > *largest) *largest = f->stages[i].batch;
+  return check_rise(f);
+}
+
+int batch_flag_count_tokens(batch_flag *f, const train_data *data) {
+  const int64_t per_sample = data->tokens_per_sample;
+  for (int i = 0; i < f->count; i++) {
+    if (!f->counts_tokens[i]) continue;
+    if (!per_sample)
+      return fail_usage("--batch %s counts tokens, and the data are none; count updates, epochs "
+                        "(2ep) or samples (60000samples)",
+                        f->given.text);
+    f->stages[i].from = (f->stages[i].from + per_sample - 1) / per_sample;
+    f->counts_tokens[i] = false;
+  }
+  return STATUS_CONTINUE;
+}

@@ -1,0 +1,21 @@
+/* --batch: samples an update, or a schedule of them: 32@0,128@500,512@2ep,1024@10Mtok. */
+#ifndef TOOLS_PROGRAM_BATCH_FLAG_H
+#define TOOLS_PROGRAM_BATCH_FLAG_H
+
+#include "program/data.h"
+
+#include <accrue/accrue.h>
+
+typedef struct batch_flag {
+  option_stages given;
+  ac_batch_stage stages[AC_MAX_BATCH_STAGES]; /* of a schedule; set by batch_flag_parse */
+  bool counts_tokens[AC_MAX_BATCH_STAGES];    /* that stage's beginning, as yet */
+  int count;                                  /* 0: one batch for all */
+} batch_flag;
+
+/* Both return a status of message.h. `largest` is what a plan is made for. */
+int batch_flag_parse(batch_flag *f, int64_t *largest);
+/* Once the data are known: stages that begin at a number of tokens begin at one of samples. */
+int batch_flag_count_tokens(batch_flag *f, const train_data *data);
+
+#endif

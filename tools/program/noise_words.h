@@ -1,0 +1,15 @@
+/* What the gradient noise scale says of a run's batch, in words. */
+#ifndef TOOLS_PROGRAM_NOISE_WORDS_H
+#define TOOLS_PROGRAM_NOISE_WORDS_H
+
+#include <accrue/accrue.h>
+
+/* Of --noise-scale. ON says why where nothing is known. */
+enum { NOISE_AUTO, NOISE_ON, NOISE_OFF };
+
+/* Writes a line to stderr, of a run in batches of `batch` samples; with AUTO only where the scale
+ * is known better than by its own size. `tokens`: of a sample; 0: samples are not made of any. */
+void noise_words(const ac_trainer *trainer, const ac_plan_info *plan, int64_t batch, int64_t tokens,
+                 int wanted);
+
+#endif
