@@ -188,6 +188,10 @@ typedef struct ac_plan_desc {
    * like that alone, and saved as they are then. A pattern that matches none is
    * AC_ERROR_ARGUMENT, and so is a loss that depends on no other parameter. May still change. */
   const char *frozen;
+  /* Keeps an exponential moving average of each trained parameter, in f32, which each update moves
+   * (ac_trainer_desc.average_decay, ac_trainer_use_average). It counts with the optimizer's bytes.
+   * For weights that have an f32 original. May still change. */
+  bool average;
   ac_state_space state_space;
   uint64_t host_memory; /* bytes of host memory that optimizer state may take, apart from `memory`;
                            0: none, with AC_STATE_ON_HOST what it needs */
@@ -242,6 +246,7 @@ typedef struct ac_plan_info {
                             to the byte, beside what is read ahead. May still change. */
   uint64_t budget_bytes; /* 0: none was given */
   ac_plan_bytes bytes;
+  uint64_t average_bytes; /* of the optimizer's bytes, those of averages. May still change. */
   uint64_t live_bytes;    /* lower bound of the arena: the largest sum of bytes alive at once. May
                              still change. */
   uint64_t working_bytes; /* of the parameters' bytes, those of working copies in 16 bits */

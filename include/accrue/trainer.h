@@ -153,6 +153,10 @@ typedef struct ac_trainer_desc {
   int64_t noise_every;
   ac_parameter_group groups[AC_MAX_GROUPS]; /* nothing of them is kept but their settings */
   int group_count;
+  /* With ac_plan_desc.average: what an update leaves of the average a, which becomes
+   * decay a + (1 - decay) p of the parameter p; the first one sets it to p. In [0, 1); default
+   * 0.999, negative: 0. */
+  double average_decay;
   ac_decide decide; /* may be NULL */
   void *user;       /* for `decide` */
 } ac_trainer_desc;
@@ -232,6 +236,14 @@ AC_API ac_status ac_trainer_set_group(ac_trainer *trainer, int group,
 /* With defaults filled in, but for a weight decay or clip that is the optimizer's. */
 AC_API ac_status ac_trainer_get_group(const ac_trainer *trainer, int group,
                                       ac_group_settings *settings);
+
+/* With ac_plan_desc.average: exchanges averages and trained parameters, in their own memory. While
+ * averages are in use evaluation, saving a model and reading parameters find them; training,
+ * changing parameters and states are AC_ERROR_STATE. Running statistics and frozen parameters have
+ * no average and stay as they are. Before the first update averages are zero, and refused. To the
+ * bit, all is what it was once they are no longer in use; if that fails the trainer is of no use
+ * until a state is loaded. AC_ERROR_STATE with a window in progress. May still change. */
+AC_API ac_status ac_trainer_use_average(ac_trainer *trainer, bool average);
 
 /* With AC_SCHEDULE_PLATEAU: the loss of a validation, as ac_fit tells it, too, of those that it
  * makes every eval_every windows. AC_ERROR_STATE with another schedule. May still change. */
@@ -345,7 +357,8 @@ AC_API ac_status ac_trainer_load_part(ac_trainer *trainer, const char *path, con
 /* ---- state files ----------------------------------------------------------------------------- */
 
 /* All that a run is, in one safetensors file: parameters under their own names, so that it is a
- * model file as well; what the optimizer keeps as `accrue/state.K/NAME`; updates made, loss scale,
+ * model file as well; what the optimizer keeps as `accrue/state.K/NAME`, averages as
+ * `accrue/average/NAME`; updates made, loss scale,
  * seeds and the way of ac_fit through its data as metadata `accrue.*`. A window in progress is part
  * of it, with its sums as `accrue/gradient/NAME` and so on. What is loaded goes on with the bits of
  * a run that never stopped, on the same device and with the same plan; other micro-batches, budgets

@@ -29,6 +29,7 @@ typedef enum ac_role {
   AC_ROLE_LOSS,       /* AC_LOSS_SUMS floats: added to by every micro-batch */
   AC_ROLE_STATISTICS, /* of a parameter's gradient, or of what is pooled, once a window */
   AC_ROLE_STATE,      /* what an optimizer keeps for a parameter */
+  AC_ROLE_AVERAGE,    /* of a parameter over updates */
   AC_ROLE_COUNTER     /* what is counted in stored values: no tensor of a graph has it */
 } ac_role;
 
@@ -64,7 +65,7 @@ struct ac_tensor {
 
 struct ac_node {
   ac_op op;
-  ac_phase phase; /* the op's */
+  ac_phase phase; /* the op's, but where a fold gathers an average */
   bool backward;  /* of AC_PHASE_MICRO_BATCH: appended by differentiation */
   int forward; /* the forward node whose rules appended this one; its own index if there is none */
   int in[AC_MAX_INPUTS], out[AC_MAX_OUTPUTS]; /* -1: absent */

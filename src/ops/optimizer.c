@@ -193,6 +193,18 @@ static ac_status append_step(ac_graph *graph, const ac_plan_desc *desc, int inde
   return AC_OK;
 }
 
+/* Behind the step; what is folded there is the parameter. */
+static ac_status append_average(ac_graph *graph, int index) {
+  ac_tensor *parameter = ac_tensor_at(graph, graph->parameters[index]);
+  ac_tensor *average = ac_graph_new_tensor(graph, AC_ROLE_AVERAGE, AC_F32, &parameter->shape);
+  ac_node *node = append(graph, AC_OP_fold, parameter);
+  if (!node) return graph->status;
+  average->parameter = index;
+  node->phase = AC_PHASE_UPDATE;
+  node->out[0] = average->id;
+  return AC_OK;
+}
+
 static ac_status append_all(ac_graph *graph, const ac_plan_desc *desc, tensors *list) {
   for (int i = 0; i < graph->parameter_count; i++)
     if (list[i].gradient >= 0) AC_TRY(prepare_state(graph, desc, i, &list[i]));
@@ -208,6 +220,8 @@ static ac_status append_all(ac_graph *graph, const ac_plan_desc *desc, tensors *
     AC_TRY(append_clip(graph, desc, i, &list[i]));
     AC_TRY(append_step(graph, desc, i, &list[i]));
   }
+  for (int i = 0; i < graph->parameter_count; i++)
+    if (list[i].gradient >= 0 && desc->average) AC_TRY(append_average(graph, i));
   return AC_OK;
 }
 

@@ -1,7 +1,7 @@
 /* The table of what persists. A problem lists its cells once, in the order in which they lie on the
  * device; placing them for a micro-batch gives sizes to those that grow with it, and addresses.
  *
- *   parameters, working copies | gradients, pooled statistics | optimizer state |
+ *   parameters, working copies | gradients, pooled statistics | optimizer state, averages |
  *   control: loss sums, gradients' statistics | counts | inputs       and inputs again, on the host
  *
  * Optimizer state that moves is on the host instead.
@@ -72,9 +72,9 @@ static void add_counters(ac_problem *problem) {
 }
 
 ac_status ac_cells_list(ac_problem *problem) {
-  static const ac_role before[] = {AC_ROLE_PARAMETER, AC_ROLE_WORKING, AC_ROLE_GRADIENT,
-                                   AC_ROLE_POOLED,    AC_ROLE_STATE,   AC_ROLE_LOSS,
-                                   AC_ROLE_STATISTICS};
+  static const ac_role before[] = {AC_ROLE_PARAMETER, AC_ROLE_WORKING,   AC_ROLE_GRADIENT,
+                                   AC_ROLE_POOLED,    AC_ROLE_STATE,     AC_ROLE_AVERAGE,
+                                   AC_ROLE_LOSS,      AC_ROLE_STATISTICS};
   const ac_graph *graph = problem->graph;
   size_t most = (size_t)graph->tensor_count + (size_t)graph->input_count + 1;
   problem->cells = calloc(most, sizeof *problem->cells);
@@ -98,6 +98,7 @@ static uint64_t *class_of(ac_plan_bytes *bytes, ac_role role) {
   case AC_ROLE_POOLED:
     return &bytes->gradients;
   case AC_ROLE_STATE:
+  case AC_ROLE_AVERAGE:
     return &bytes->optimizer;
   default:
     return &bytes->io;

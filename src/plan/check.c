@@ -141,13 +141,20 @@ static bool moves_again(const ac_plan *plan, const ac_step *step, int tensor) {
          plan->problem.parameters[moved->parameter].gradient < 0;
 }
 
+/* Whether a step moves the average of a parameter, which it finds stepped. */
+static bool averages(const ac_plan *plan, const ac_step *step) {
+  const int out = ac_node_at(plan->graph, step->node)->out[0];
+  return out >= 0 && ac_tensor_at(plan->graph, out)->role == AC_ROLE_AVERAGE;
+}
+
 /* What a step of another phase than the micro-batch's has read is written no more, and what it has
  * written nothing else touches. settled, by storage: 1: read, 2: written. */
 static ac_status check_touch(const ac_plan *plan, const ac_step *step, const char *settled) {
   const bool rewrites = ac_op_describe(ac_node_at(plan->graph, step->node)->op)->rewrites;
   for (int i = 0; i < AC_MAX_INPUTS; i++) {
     const int tensor = step->in[i].tensor;
-    if (tensor >= 0 && settled[ac_tensor_at(plan->graph, tensor)->storage] == 2)
+    if (tensor >= 0 && settled[ac_tensor_at(plan->graph, tensor)->storage] == 2 &&
+        !averages(plan, step))
       return broken(plan, step, "would read what was stepped before");
   }
   for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
@@ -224,6 +231,10 @@ typedef struct knowledge {
 
 static ac_status check_decision(const ac_plan *plan, const ac_step *step, knowledge *k) {
   const ac_tensor *sum = ac_tensor_at(plan->graph, step->in[0].tensor);
+  if (averages(plan, step)) {
+    k->moved = true;
+    return AC_OK;
+  }
   if (!k->settled[sum->storage]) return broken(plan, step, "would step what was not measured");
   if (k->losses < plan->graph->loss_count)
     return broken(plan, step, "would step before all losses are known");

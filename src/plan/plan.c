@@ -24,6 +24,12 @@ static ac_status check_clipping(const ac_plan_desc *desc) {
                  "f32, and none that are folded");
 }
 
+static ac_status check_average(const ac_plan_desc *desc) {
+  if (!desc->average || desc->weights == AC_WEIGHTS_F32) return AC_OK;
+  return ac_fail(AC_ERROR_ARGUMENT,
+                 "plan: averages (--ema) are of weights that have an original in f32");
+}
+
 /* What gradients can be folded into, and from where. */
 static ac_status check_folded(const ac_plan_desc *desc) {
   if (desc->gradients != AC_GRADIENTS_FOLDED || desc->purpose != AC_TRAIN) return AC_OK;
@@ -89,6 +95,7 @@ ac_status ac_plan_check_desc(const ac_plan_desc *desc) {
   if (desc->gradient_storage == AC_GRADIENT_BF16 && !known)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: only AdamW, SGD and Lion take gradients in bf16");
   AC_TRY(check_clipping(desc));
+  AC_TRY(check_average(desc));
   AC_TRY(check_folded(desc));
   if (desc->weights == AC_WEIGHTS_F32) return AC_OK;
   if (desc->precision != AC_PRECISION_BF16)
@@ -126,8 +133,10 @@ static void fill_info(ac_plan *plan) {
   info->state_space = plan->main.host_state ? AC_STATE_ON_HOST : AC_STATE_ON_DEVICE;
   info->host_bytes = plan->main.host_state ? plan->problem.host_bytes : 0;
   info->budget_bytes = plan->problem.desc.memory;
-  for (int i = 0; i < plan->cell_count; i++)
+  for (int i = 0; i < plan->cell_count; i++) {
     if (plan->cells[i].role == AC_ROLE_WORKING) info->working_bytes += plan->cells[i].bytes;
+    if (plan->cells[i].role == AC_ROLE_AVERAGE) info->average_bytes += plan->cells[i].bytes;
+  }
   for (int i = 0; i < plan->graph->parameter_count; i++) {
     const ac_tensor *parameter = ac_tensor_at(plan->graph, plan->graph->parameters[i]);
     const int64_t count = ac_shape_count(&parameter->shape);

@@ -61,7 +61,7 @@ static ac_status clear_cells(ac_instance *instance) {
   const ac_backend *backend = instance->device->backend;
   for (int i = 0; i < plan->cell_count; i++) {
     ac_role role = plan->cells[i].role;
-    bool cleared = role == AC_ROLE_STATE || role == AC_ROLE_COUNTER;
+    bool cleared = role == AC_ROLE_STATE || role == AC_ROLE_AVERAGE || role == AC_ROLE_COUNTER;
     if (cleared && instance->views[i])
       AC_TRY(backend->zero(instance->device->state, instance->views[i], plan->cells[i].bytes));
   }
@@ -83,6 +83,7 @@ static const void *window_attributes(const ac_instance *instance, const ac_step 
   const ac_tensor *gradient = ac_tensor_at(instance->plan->graph, node->in[0]);
   const ac_update_attributes *own = &instance->updates[gradient->parameter];
   if (node->phase == AC_PHASE_FOLD) return &own->fold;
+  if (gradient->role == AC_ROLE_PARAMETER) return &own->average;
   if (ac_op_describe(node->op)->rewrites) return &own->clip;
   return node->phase == AC_PHASE_REDUCE ? (const void *)&own->statistics : &own->step;
 }
@@ -352,7 +353,9 @@ static ac_status ask_gate(const ac_instance *instance, const ac_step *step, bool
   const ac_node *node = ac_node_at(graph, step->node);
   *runs = true;
   if (!instance->gate.ask || node->phase != AC_PHASE_UPDATE) return AC_OK;
-  return instance->gate.ask(instance->gate.user, ac_tensor_at(graph, node->in[0])->parameter, runs);
+  const ac_tensor *by = ac_tensor_at(graph, node->in[0]);
+  const int parameter = by->role == AC_ROLE_PARAMETER ? -1 : by->parameter;
+  return instance->gate.ask(instance->gate.user, parameter, runs);
 }
 
 static ac_status run_steps(ac_instance *instance, ac_prepared *prepared, bool fresh) {

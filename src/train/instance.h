@@ -36,6 +36,7 @@ typedef struct ac_update_attributes {
   ac_gradient_statistics_attributes statistics;
   ac_fold_attributes fold;
   ac_clip_attributes clip;
+  ac_fold_attributes average;
   union {
     ac_adamw_attributes adamw;
     ac_sgd_attributes sgd;
@@ -70,7 +71,8 @@ typedef struct ac_fed_loss {
 } ac_fed_loss;
 
 /* Asked before each step of an update that stands among a micro-batch's: whether it runs. It goes
- * by a parameter's gradient, or by what was pooled for the parameter. */
+ * by a parameter's gradient, or by what was pooled for the parameter; -1: by nothing but whether
+ * there is an update, as averages do. */
 typedef struct ac_gate {
   ac_status (*ask)(void *user, int parameter, bool *runs); /* NULL: all run */
   void *user;

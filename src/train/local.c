@@ -70,6 +70,10 @@ static ac_status decide_anew(pass *p, int parameter, bool *runs) {
 /* What clips a gradient comes before the step by it, and is asked about, too. */
 static ac_status decide(void *user, int parameter, bool *runs) {
   pass *p = user;
+  if (parameter < 0) {
+    *runs = p->steps->taken > 0;
+    return AC_OK;
+  }
   ac_local_decision *known = &p->trainer->decided[parameter];
   if (!ac_trainer_trains(p->trainer, parameter)) return decide_anew(p, parameter, runs);
   if (*known == AC_LOCAL_UNDECIDED) {
@@ -85,6 +89,7 @@ ac_status ac_trainer_step_locally(ac_trainer *trainer, ac_local_steps *steps) {
   pass p = {.trainer = trainer, .steps = steps, .rate = ac_trainer_rate(trainer)};
   *steps = (ac_local_steps){0};
   trainer->reduced_weight = 0;
+  ac_trainer_set_averages(trainer);
   memset(trainer->decided, 0,
          (size_t)instance->plan->graph->parameter_count * sizeof *trainer->decided);
   instance->gate = (ac_gate){decide, &p};

@@ -233,7 +233,9 @@ typedef struct contents {
 
 /* A copy in 16 bits stands for a parameter that has no original. */
 bool ac_state_holds(const ac_plan *plan, const ac_cell *cell, bool window) {
-  if (cell->role == AC_ROLE_PARAMETER || cell->role == AC_ROLE_STATE) return true;
+  if (cell->role == AC_ROLE_PARAMETER || cell->role == AC_ROLE_STATE ||
+      cell->role == AC_ROLE_AVERAGE)
+    return true;
   if (cell->role == AC_ROLE_WORKING) return !ac_plan_cell(plan, AC_ROLE_PARAMETER, cell->owner, 0);
   return window && ac_role_is_sum(cell->role);
 }
@@ -261,7 +263,10 @@ static bool name_tensor(const ac_graph *graph, contents *c) {
   else if (cell->role == AC_ROLE_POOLED)
     snprintf(role, sizeof role, "accrue/pooled.%d/", pooled_before(c));
   else if (cell->role != AC_ROLE_PARAMETER && cell->role != AC_ROLE_WORKING)
-    snprintf(role, sizeof role, "accrue/%s/", cell->role == AC_ROLE_LOSS ? "loss" : "gradient");
+    snprintf(role, sizeof role, "accrue/%s/",
+             cell->role == AC_ROLE_LOSS      ? "loss"
+             : cell->role == AC_ROLE_AVERAGE ? "average"
+                                             : "gradient");
   const size_t size = strlen(role) + strlen(owner) + 1;
   tensor->name = malloc(size);
   if (tensor->name) snprintf(tensor->name, size, "%s%s", role, owner);
@@ -536,6 +541,7 @@ static ac_status load_from(ac_trainer *trainer, ac_model_file *file, const char 
 ac_status ac_trainer_load_state(ac_trainer *trainer, const char *path) {
   AC_REQUIRE(trainer, path);
   AC_TRY(ac_trainer_check_deciding(trainer));
+  AC_TRY(ac_trainer_check_averaged(trainer));
   ac_model_file *file;
   AC_TRY(ac_model_file_open(&file, path));
   void *piece = malloc(PIECE_BYTES);

@@ -52,6 +52,10 @@ static ac_status check_desc(ac_trainer_desc *desc, ac_optimizer_kind kind) {
   if (!isfinite(o->epsilon) || !isfinite(o->momentum) || !isfinite(o->weight_decay) ||
       isnan(o->clip))
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: an optimizer setting is not finite");
+  desc->average_decay = ac_or_default(desc->average_decay, 0.999);
+  if (!(desc->average_decay < 1))
+    return ac_fail(AC_ERROR_ARGUMENT, "trainer: the decay %g of averages must be below 1",
+                   desc->average_decay);
   if (kind == AC_MUON) AC_TRY(check_muon(o, &desc->schedule.lr));
   if (desc->schedule.lr == 0) desc->schedule.lr = defaults[kind].lr;
   return ac_schedule_check(&desc->schedule);
@@ -144,6 +148,7 @@ ac_status ac_trainer_check_deciding(const ac_trainer *trainer) {
 ac_status ac_trainer_check_usable(const ac_trainer *trainer) {
   AC_TRY(ac_trainer_check_deciding(trainer));
   AC_TRY(ac_instance_check_usable(&trainer->instance, "trainer"));
+  AC_TRY(ac_trainer_check_averaged(trainer));
   if (!trainer->broken) return AC_OK;
   return ac_fail(AC_ERROR_STATE, "trainer: the window failed half way; discard it first");
 }
@@ -288,6 +293,7 @@ ac_status ac_trainer_check_arena(const ac_trainer *trainer) {
 ac_status ac_trainer_check_writable(const ac_trainer *trainer) {
   const ac_plan *plan = trainer->instance.plan;
   AC_TRY(ac_trainer_check_deciding(trainer));
+  AC_TRY(ac_trainer_check_averaged(trainer));
   if (trainer->window_samples == 0) return AC_OK;
   if (ac_plan_folds(plan))
     return ac_fail(AC_ERROR_STATE,

@@ -55,6 +55,7 @@ struct ac_trainer {
   ac_local_decision *decided;         /* by parameter, of the update at hand */
   int *stepped;                       /* by parameter: how often the update at hand steps it */
   double reduced_weight;              /* of the window that was reduced last; 0: none */
+  bool averaged;                      /* averages are in the place of parameters */
   bool deciding;                      /* the caller looks at what was reduced */
   bool has_stepped;                   /* an update has run all that updates run */
   bool broken;                        /* a device failure left the window half done */
@@ -133,6 +134,9 @@ double ac_trainer_clip_of(const ac_trainer *trainer, int index);
 /* Sets what the step of a parameter that is trained goes by in the update at hand. */
 void ac_trainer_set_step(ac_trainer *trainer, int index, double factor, double rate);
 
+/* Sets what averages go by in the update at hand. */
+void ac_trainer_set_averages(ac_trainer *trainer);
+
 /* Runs the only pass of a window whose parameters are stepped in it. `steps` says how far it came,
  * after a failure too. */
 typedef struct ac_local_steps {
@@ -143,6 +147,8 @@ ac_status ac_trainer_step_locally(ac_trainer *trainer, ac_local_steps *steps);
 
 /* ---------------------------------------------------------------------------------------------- */
 
+/* Refuses what has to do with parameters as they are trained while averages are in use. */
+ac_status ac_trainer_check_averaged(const ac_trainer *trainer);
 /* Refuses to change parameters when the update goes by them, or is being decided. */
 ac_status ac_trainer_check_writable(const ac_trainer *trainer);
 /* Refuses to compute anything else while a window's gradients or samples are still needed. */

@@ -178,6 +178,13 @@ static double set_clip(const ac_trainer *trainer, int index, double factor,
   return 1;
 }
 
+void ac_trainer_set_averages(ac_trainer *trainer) {
+  const double decay = trainer->updates ? trainer->desc.average_decay : 0;
+  for (int i = 0; i < trainer->instance.plan->graph->parameter_count; i++)
+    trainer->instance.updates[i].average = (ac_fold_attributes){
+        .gradient_factor = 1, .keep1 = (float)decay, .take1 = (float)(1 - decay)};
+}
+
 void ac_trainer_set_step(ac_trainer *trainer, int index, double factor, double rate) {
   const ac_plan *plan = trainer->instance.plan;
   const ac_parameter_tensors *tensors = &plan->problem.parameters[index];
@@ -207,6 +214,7 @@ static ac_status step_parameters(ac_trainer *trainer, const double factors[AC_MA
                                  double rate) {
   ac_instance *instance = &trainer->instance;
   instance->run.update = (uint32_t)trainer->updates; /* a state may have been loaded since */
+  ac_trainer_set_averages(trainer);
   for (int i = 0; i < instance->plan->graph->parameter_count; i++)
     if (ac_trainer_trains(trainer, i))
       ac_trainer_set_step(trainer, i,

@@ -18,6 +18,7 @@ static const struct {
     {"step", "step loss lr momentum grad_norm loss_scale skipped replayed seconds samples_per_s "
              "peak_bytes"},
     {"eval", "step loss accuracy"},
+    {"average", "step loss accuracy"},
     {"end", "steps skipped val_loss val_accuracy samples_per_s tokens_per_s planned_bytes "
             "peak_bytes seconds"},
 };

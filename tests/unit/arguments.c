@@ -365,6 +365,7 @@ static void states(void) {
   REFUSED(ac_trainer_set_state, trainer, ac_trainer_set_state(NULL, 0, 0, 0, 1, numbers));
   REFUSED(ac_trainer_set_state, data, ac_trainer_set_state(trainer, 0, 0, 0, 1, NULL));
   HARMLESS(ac_trainer_set_state, data, ac_trainer_set_state(trainer, 0, 0, 0, 0, NULL) == AC_OK);
+  REFUSED(ac_trainer_use_average, trainer, ac_trainer_use_average(NULL, true));
   ac_group_settings group = {0};
   REFUSED(ac_trainer_set_group, trainer, ac_trainer_set_group(NULL, 0, &group));
   REFUSED(ac_trainer_set_group, settings, ac_trainer_set_group(trainer, 0, NULL));

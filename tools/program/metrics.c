@@ -130,11 +130,14 @@ static json_t *with_losses(json_t *line, const ac_loss_mean *losses, int count) 
   return NULL;
 }
 
-static void write_evaluation(metrics *m, const ac_fit_event *event) {
-  const ac_evaluation *e = &event->evaluation;
-  json_t *line = json_pack("{s:s, s:o, s:o, s:o}", "event", "eval", "step", INTEGER(event->step),
-                           "loss", number(e->loss), "accuracy", number(e->accuracy));
+static void write_evaluation(metrics *m, const char *event, int64_t step, const ac_evaluation *e) {
+  json_t *line = json_pack("{s:s, s:o, s:o, s:o}", "event", event, "step", INTEGER(step), "loss",
+                           number(e->loss), "accuracy", number(e->accuracy));
   write_line(m, with_losses(line, e->losses, e->loss_count));
+}
+
+void metrics_average(metrics *m, int64_t step, const ac_evaluation *evaluation) {
+  if (anyone_reads(m)) write_evaluation(m, "average", step, evaluation);
 }
 
 /* Adds the norms of groups' gradients to a line. */
@@ -151,7 +154,7 @@ static json_t *with_groups(json_t *line, const ac_update *update) {
 void metrics_fit(metrics *m, const ac_fit_event *event) {
   if (!anyone_reads(m) || event->kind == AC_FIT_TRAINED) return;
   if (event->kind == AC_FIT_EVALUATION) {
-    write_evaluation(m, event);
+    write_evaluation(m, "eval", event->step, &event->evaluation);
     return;
   }
   const ac_update *u = &event->update;

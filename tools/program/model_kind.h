@@ -28,6 +28,7 @@ typedef struct train_flags {
   rate_flags rate;
   double beta1, beta2, weight_decay, momentum, clip;
   int clip_by;     /* ac_clipping */
+  double ema;      /* 0: no average */
   int last_window; /* ac_last_window */
   loss_scale_flags loss_scale;
   int64_t eval_every, eval_samples;

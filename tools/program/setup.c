@@ -88,6 +88,10 @@ static void add_options(setup *s) {
            "parameters with settings of their own: '*.bias:decay=0', 'h.0.*:lr=0.1,clip=1' (lr: "
            "part of --lr); several times for several groups, of which the first counts",
        .fallback = "none"},
+      {"ema", "X", OPTION_REAL, &f->ema,
+       .help = "moving average of weights, of which an update leaves X, such as 0.999: validated "
+               "too, and saved as average.safetensors",
+       .fallback = "none", .least = 0, .most = 1, .below_most = true},
       {"last-window", "update|carry|drop", OPTION_CHOICE, &f->last_window,
        .help = "what becomes of samples that do not fill a batch"},
       {"eval-every", "N", OPTION_INTEGER, &f->eval_every,
@@ -450,6 +454,7 @@ static int make_schedule(setup *s) {
 static int open_device(setup *s) {
   const train_flags *f = &s->flags;
   s->trainer.seed = (uint64_t)f->seed;
+  s->trainer.average_decay = f->ema;
   s->trainer.noise_every = f->noise_scale == NOISE_OFF ? 0 : -1;
   s->trainer.optimizer =
       (ac_optimizer_desc){.beta1 = rate_or_off(f->beta1),
@@ -493,7 +498,8 @@ ac_plan_desc setup_plan_desc(const setup *s) {
                        .recompute = (ac_recompute)f->recompute,
                        .clipping = (ac_clipping)f->clip_by,
                        .sgd_no_momentum = f->momentum <= 0,
-                       .frozen = f->freeze};
+                       .frozen = f->freeze,
+                       .average = f->ema > 0};
   storage_describe(&f->storage, &desc);
   if (f->histograms) desc.gradients = AC_GRADIENTS_BUFFER; /* they are of gradients, too */
   return desc;

@@ -129,9 +129,7 @@ static int save_pair(run *r, const char *weights, const char *json) {
   return status;
 }
 
-/* Without an update there is nothing new, and a model of an earlier run is not to be lost. */
-static int save_model(run *r) {
-  if (!r->updates) return STATUS_CONTINUE;
+static int save_weights_and_config(run *r) {
   const setup *s = &r->setup;
   char weights[RUN_PATH_BYTES];
   run_folder_path(&r->folder, "model.safetensors", weights);
@@ -140,6 +138,47 @@ static int save_model(run *r) {
   int status = json ? save_pair(r, weights, json) : fail("out of memory");
   free(json);
   return status;
+}
+
+/* ---- averages of weights --------------------------------------------------------------------- */
+
+/* Does something with averages in the place of weights. Where there is none yet it does nothing. */
+static int with_average(run *r, int (*what)(run *r)) {
+  if (!(r->setup.flags.ema > 0) || !r->updates) return STATUS_CONTINUE;
+  if (ac_trainer_use_average(r->trainer, true) != AC_OK) return fail_library();
+  const int status = what(r);
+  if (ac_trainer_use_average(r->trainer, false) != AC_OK) return fail_library();
+  return status;
+}
+
+/* On the samples that the weights were validated on. */
+static int validate_average(run *r) {
+  const setup *s = &r->setup;
+  const int64_t samples = r->trained ? 0 : s->flags.eval_samples;
+  ac_evaluation evaluation;
+  if (ac_trainer_evaluate(r->trainer, s->data.validation, samples, &evaluation) != AC_OK)
+    return fail_library();
+  metrics_average(&r->metrics, r->step, &evaluation);
+  progress_clear(&r->progress);
+  say("step %" PRId64 "  validation loss of averaged weights %.4f", r->step, evaluation.loss);
+  return STATUS_CONTINUE;
+}
+
+static int save_average(run *r) {
+  char path[RUN_PATH_BYTES];
+  run_folder_path(&r->folder, "average.safetensors", path);
+  return save_weights_to(r, path);
+}
+
+/* Without an update there is nothing new, and a model of an earlier run is not to be lost. A window
+ * in progress keeps the average from being saved, which the state holds. */
+static int save_model(run *r) {
+  ac_progress progress;
+  if (!r->updates) return STATUS_CONTINUE;
+  const int status = save_weights_and_config(r);
+  ac_trainer_get_progress(r->trainer, &progress);
+  if (status != STATUS_CONTINUE || progress.window_samples) return status;
+  return with_average(r, save_average);
 }
 
 /* ---- the run --------------------------------------------------------------------------------- */
@@ -187,7 +226,7 @@ static void on_step(run *r, const ac_fit_event *event) {
 }
 
 /* The last evaluation is of all samples: only its like can be compared with it. */
-static bool on_evaluation(run *r, const ac_fit_event *event) {
+static bool keep_best(run *r, const ac_fit_event *event) {
   char path[RUN_PATH_BYTES];
   const train_flags *f = &r->setup.flags;
   const bool other = r->trained && f->eval_samples && !isinf(r->checkpoint.best);
@@ -198,6 +237,12 @@ static bool on_evaluation(run *r, const ac_fit_event *event) {
   if (status == STATUS_CONTINUE) r->checkpoint.best = event->evaluation.loss;
   else r->save_status = status;
   return status == STATUS_CONTINUE;
+}
+
+static bool on_evaluation(run *r, const ac_fit_event *event) {
+  const int status = with_average(r, validate_average);
+  if (status != STATUS_CONTINUE) r->save_status = status;
+  return keep_best(r, event) && status == STATUS_CONTINUE;
 }
 
 /* The model is saved before the final evaluation, which may take long. */

@@ -79,6 +79,7 @@ resnet gradients bf16
 gpt group *.ln_*:lr=0.5
 resnet group *weight:lr=0.5
 * clip-by value
+* ema 0.5
 * last-window carry | --micro-batch 6
 * eval-every 1
 * eval-samples 1
