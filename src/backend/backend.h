@@ -62,7 +62,8 @@ typedef struct ac_backend {
 
   /* Of a device with memory of its own (info.own_memory): host memory of this size, and moving it
    * to a view and back. Nothing waits for anything in another queue but where `order` says so: what
-   * is queued in `then` from now on waits for all that is queued in `first`. */
+   * is queued in `then` from now on waits for all that is queued in `first`, and for what that
+   * queue was told to wait for. */
   ac_status (*allocate_host)(void *state, uint64_t bytes, ac_host_memory *memory);
   void (*release_host)(void *state, ac_host_memory *memory);
   ac_status (*move_in)(void *state, void *handle, const void *data, uint64_t bytes);

@@ -381,7 +381,8 @@ ac_status ac_plan_search(ac_plan *plan, uint64_t limit);
 /* Whether a description says what there is, and nothing that contradicts itself. */
 ac_status ac_plan_check_desc(const ac_plan_desc *desc);
 
-/* The micro-batch sizes that the search considers for a batch, from the largest on. */
+/* candidates.c: the micro-batch sizes that the search considers for a batch, from the largest on.
+ */
 enum { AC_SEARCH_SIZES = 12 };
 int ac_plan_search_sizes(int64_t batch, int64_t sizes[AC_SEARCH_SIZES]);
 

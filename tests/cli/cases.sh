@@ -516,6 +516,12 @@ case_bench() {
   grep -q ' mobilenet f16 batch 2' out || die "no step of images in: $(cat out)"
   run bench memory --model gpt-small --batch 2 --repeat 2 --device cpu >out
   grep -q '^resident / planned' out || die "no memory in: $(cat out)"
+  run bench memory --model gpt-small --batch 2 --micro-batch 1 --repeat 2 --optimizer muon --gradients folded --device cpu >out
+  grep -q ', gradients folded$' out || die "no folded gradients in: $(cat out)"
+  bench_quickly step --model gpt-small --batch 2 --context 16 --precision bf16 --weights bf16 --optimizer lion \
+    --optimizer-state 8bit --state-f32= --gradients fused --device cpu >out
+  grep -q 'batch 2, context 16, lion, weights bf16, gradients fused, optimizer-state 8bit, state-f32 ' out ||
+    die "a step's storage is not named in: $(cat out)"
   if "$ACCRUE" devices --json | grep -q '"id": "opencl:0"'; then
     bench_quickly "${norm[@]}" --device cpu --device opencl:0 --json two.json >out
     grep -qE '^ +median +spread +of roof +median +spread +of roof +ratio' out || die "no columns in: $(cat out)"
@@ -536,6 +542,8 @@ case_bench() {
   refuse 2 'larger than the batch' bench ops --batch 2 --micro-batch 3
   refuse 2 'larger than the batch of gpt2-124m, 4' bench all --device cpu --micro-batch 5
   refuse 2 'no meaning for resnet18' bench step --model resnet18 --context 5
+  refuse 2 '--weights bf16 needs --precision bf16' bench step --weights bf16
+  refuse 2 '8bit is for adamw, sgd and lion, not for muon' bench memory --optimizer muon --optimizer-state 8bit
   refuse 2 'given twice' bench ops --device cpu --device cpu
   refuse 1 'no device "abacus"' bench ops --device abacus
   refuse 1 'computes nothing' bench ops --device dry

@@ -283,6 +283,7 @@ static void compare_weights(comparison *c, const random_graph *g, const random_c
   ac_trainer_desc trainer = {0};
   random_stepping step = {.optimizer = choice->level[RANDOM_optimizer],
                           .rate = random_rate(choice, g->rate, c->window),
+                          .folded = t->gradients == AC_GRADIENTS_FOLDED,
                           .update = c->window};
   random_optimizer(choice, g->rate, &plan, &trainer);
   double clip = trainer.optimizer.clip, norm = w->update.grad_norm;

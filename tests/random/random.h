@@ -110,7 +110,7 @@ void random_reference_free(random_reference *r);
 #define RANDOM_DIMENSIONS(X)                                                                       \
   X(recompute, "none", "all", "low budget", "middle budget", "high budget", "hints")               \
   X(micro_batch, "1", "odd", "whole", "planned")                                                   \
-  X(windows, "any", "whole", "fused", "fused locally")                                             \
+  X(windows, "any", "whole", "fused", "fused locally", "folded")                                   \
   X(read_ahead, "no", "yes", "if room")                                                            \
   X(fit, "no", "yes")                                                                              \
   X(precision, "f32", "f16", "bf16")                                                               \
@@ -153,8 +153,8 @@ enum {
 };
 enum { MICRO_ONE, MICRO_ODD, MICRO_WHOLE, MICRO_PLANNED };
 /* Fused if they are micro-batches; locally where nothing is clipped and little overflows, else so.
- */
-enum { WINDOWS_ANY, WINDOWS_WHOLE, WINDOWS_FUSED, WINDOWS_LOCAL };
+ * Folded where that is exact and little overflows, else any. */
+enum { WINDOWS_ANY, WINDOWS_WHOLE, WINDOWS_FUSED, WINDOWS_LOCAL, WINDOWS_FOLDED };
 enum { AHEAD_NO, AHEAD_YES, AHEAD_IF_ROOM };
 enum { THREADS_ONE, THREADS_TWO, THREADS_FOR_ALL /* three, and small loops are shared out too */ };
 enum { SCHEDULE_CONSTANT, SCHEDULE_WARM_UP, SCHEDULE_COSINE };
@@ -210,7 +210,8 @@ typedef struct random_trial {
   int parameters;
   int64_t *count;
   int64_t micro_batch;
-  bool whole_window, fused;
+  bool whole_window;
+  ac_gradients gradients;
   bool rounded[OP_DRAW_LEAVES]; /* by parameter: stored in bf16 alone */
   bool summed[OP_DRAW_LEAVES];  /* its gradient is */
   ac_stepping stepping[OP_DRAW_LEAVES];
@@ -255,6 +256,7 @@ typedef struct random_stepping {
   double rate;
   double factor; /* of the gradient: clip / weight */
   bool decays;
+  bool folded;
   int update; /* from 0 */
 } random_stepping;
 /* Optimizer, schedule and loss scaling; `rate` is the schedule's. */

@@ -123,8 +123,8 @@ static op_attributes attributes_of(const random_stepping *s, const ac_shape *sha
               decays = s->decays ? (float)decay : 0;
   op_attributes a = {0};
   if (s->kind.op == AC_OP_muon)
-    a.muon =
-        (ac_muon_attributes){factor, rate, decays, (float)momentum, (float)muon_scale(shape), true};
+    a.muon = (ac_muon_attributes){
+        factor, rate, decays, (float)momentum, (float)muon_scale(shape), !s->folded};
   else if (s->kind.op == AC_OP_adam_mini)
     a.adam_mini = (ac_adam_mini_attributes){factor,
                                             rate,

@@ -1,13 +1,15 @@
 /* Trains a graph as a choice says: two windows through accumulate and update, then an evaluation.
  * Where the choice fits, the same windows once more through ac_fit, which has to leave the same
  * bits, whether it reads ahead or not. Where the plan keeps no gradients, once more with a plan
- * that does: it leaves the same bits, and the gradients to compare. */
+ * that does: it leaves the same bits, and the gradients to compare. Where gradients are folded, it
+ * begins each window with the weights that folding has left, and yields the gradients alone. */
 #include "random.h"
 
 #include "core/error.h"
 
 #include <accrue/session.h>
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,11 +75,19 @@ static ac_status set_budget(training *t, int recompute) {
   return AC_OK;
 }
 
+/* Where it computes what a buffer does. */
+static bool folds(const random_choice *c) {
+  const int optimizer = c->level[RANDOM_optimizer];
+  return c->level[RANDOM_windows] == WINDOWS_FOLDED &&
+         (optimizer == OPTIMIZER_MOMENTUM || optimizer == OPTIMIZER_MUON) &&
+         c->level[RANDOM_precision] != AC_PRECISION_F16;
+}
+
 static ac_gradients gradients_of(const random_choice *c) {
   const int windows = c->level[RANDOM_windows], optimizer = c->level[RANDOM_optimizer];
   const bool local =
       optimizer != OPTIMIZER_CLIPPED && c->level[RANDOM_precision] != AC_PRECISION_F16;
-  if (windows < WINDOWS_FUSED) return AC_GRADIENTS_AUTO;
+  if (windows < WINDOWS_FUSED || windows == WINDOWS_FOLDED) return AC_GRADIENTS_AUTO;
   return windows == WINDOWS_LOCAL && local ? AC_GRADIENTS_FUSED_LOCAL : AC_GRADIENTS_FUSED;
 }
 
@@ -87,17 +97,20 @@ static ac_status make_plan(training *t, const random_graph *hinted, const random
   t->policy.batch = t->g->recipe.batch;
   t->policy.micro_batch = micro_batch_of(c, t->policy.batch);
   t->policy.micro_batch_norm = c->level[RANDOM_micro_batch] != MICRO_WHOLE;
-  t->policy.whole_windows = c->level[RANDOM_windows] != WINDOWS_ANY;
+  const int windows = c->level[RANDOM_windows];
+  t->policy.whole_windows = windows != WINDOWS_ANY && windows != WINDOWS_FOLDED;
   if (!t->policy.micro_batch || t->policy.micro_batch == t->policy.batch)
     t->policy.gradients = gradients_of(c);
+  if (folds(c)) t->policy.gradients = AC_GRADIENTS_FOLDED;
   t->policy.read_ahead = c->level[RANDOM_read_ahead] == AHEAD_YES;
   t->policy.debug_numerics = t->habit == HABIT_WATCHES;
   t->policy.precision = precisions[c->level[RANDOM_precision]];
-  const bool rounds = c->level[RANDOM_optimizer] <= OPTIMIZER_LION;
+  const bool rounds = c->level[RANDOM_optimizer] <= OPTIMIZER_LION && !folds(c);
   if (rounds) t->policy.gradient_storage = (ac_gradient_storage)c->level[RANDOM_gradients];
   if (rounds && c->level[RANDOM_weights] && t->policy.precision == AC_PRECISION_BF16)
     t->policy.weights = AC_WEIGHTS_BF16;
   random_optimizer(c, t->g->rate, &t->policy, &t->desc);
+  t->desc.optimizer.muon_no_nesterov = folds(c);
   if (recompute >= RECOMPUTE_LOW && recompute <= RECOMPUTE_HIGH) AC_TRY(set_budget(t, recompute));
   /* The budget has no room for it unless the plan makes some. */
   if (c->level[RANDOM_read_ahead] == AHEAD_IF_ROOM)
@@ -111,7 +124,7 @@ static ac_status make_plan(training *t, const random_graph *hinted, const random
   t->trial->micro_batch = info->micro_batch;
   t->trial->recomputed = info->recomputed_ops;
   t->trial->whole_window = t->plan->main.whole_window;
-  t->trial->fused = !ac_plan_keeps_gradients(t->plan);
+  t->trial->gradients = info->gradients;
   const ac_graph *graph = t->plan->graph;
   for (int p = 0; p < graph->parameter_count; p++) {
     const int gradient = t->plan->problem.parameters[p].gradient;
@@ -192,7 +205,8 @@ static ac_status make_trainer(training *t) {
 
 /* Of a window, the samples of the first of two calls; 0: there is one call. */
 static int64_t split_of(const training *t) {
-  bool splits = t->habit == HABIT_SPLITS && !t->trial->whole_window && !t->g->couples;
+  bool splits = t->habit == HABIT_SPLITS && !t->trial->whole_window && !t->g->couples &&
+                t->trial->gradients != AC_GRADIENTS_FOLDED; /* which come at once */
   return splits ? t->g->recipe.batch / 2 : 0;
 }
 
@@ -212,7 +226,7 @@ static ac_status train_window(training *t, int w) {
   random_window *window = &t->trial->windows[w];
   int64_t batch = t->g->recipe.batch;
   for (int attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
-    if (t->habit == HABIT_DISCARDS) {
+    if (t->habit == HABIT_DISCARDS && !ac_plan_folds(t->plan)) {
       AC_TRY(accumulate(t, (RANDOM_WINDOWS - 1 - w) * batch));
       ac_trainer_discard(t->trainer);
     }
@@ -260,7 +274,8 @@ static bool note_step(void *user, const ac_fit_event *event) {
 }
 
 static bool same_update(const ac_update *a, const ac_update *b) {
-  return a->loss == b->loss && a->weight == b->weight && a->grad_norm == b->grad_norm &&
+  return a->loss == b->loss && a->weight == b->weight &&
+         (a->grad_norm == b->grad_norm || isnan(a->grad_norm)) && /* folded, it has none */
          a->loss_scale == b->loss_scale && a->skipped == b->skipped;
 }
 
@@ -304,33 +319,60 @@ static bool same_window(const training *t, const random_window *a, const random_
   return same;
 }
 
-/* `kept` is another training with a plan and a trainer of its own. */
-static ac_status train_kept(training *kept) {
+/* `kept` becomes another training with a plan and a trainer of its own. */
+static ac_status make_kept(training *kept) {
   kept->policy.gradients = AC_GRADIENTS_BUFFER;
   kept->policy.memory = 0;
-  kept->policy.micro_batch = kept->policy.batch;
+  kept->policy.micro_batch = kept->trial->micro_batch;
   AC_TRY(ac_plan_create(&kept->plan, kept->g->graph, kept->device, &kept->policy));
-  AC_TRY(make_trainer(kept));
-  return train_windows(kept);
+  return make_trainer(kept);
 }
 
-/* Puts windows with gradients in the place of those without, which have to be the same. */
+/* Trains the windows anew, where nothing was folded, for they have to be the same. */
+static ac_status train_same(training *kept, const random_window old[RANDOM_WINDOWS]) {
+  bool same = true;
+  AC_TRY(train_windows(kept));
+  for (int w = 0; w < RANDOM_WINDOWS; w++)
+    same = same && same_window(kept, &old[w], &kept->trial->windows[w]);
+  return same ? AC_OK
+              : ac_fail(AC_ERROR_STATE, "without a buffer for gradients it leaves other bits");
+}
+
+/* Each window from the weights that folding has left; puts these back in the place of what a buffer
+ * has made of them. */
+static ac_status train_anew(training *kept, const random_window folded[RANDOM_WINDOWS]) {
+  random_trial *trial = kept->trial;
+  for (int w = 0; w < RANDOM_WINDOWS; w++) {
+    for (int p = 0; p < trial->parameters && w > 0; p++)
+      AC_TRY(
+          ac_trainer_set_parameter(kept->trainer, p, 0, trial->count[p], folded[w - 1].weights[p]));
+    AC_TRY(train_window(kept, w));
+    if (!same_update(&folded[w].update, &trial->windows[w].update))
+      return ac_fail(AC_ERROR_STATE, "folding gradients changes what the window came to");
+    for (int p = 0; p < trial->parameters; p++)
+      memcpy(trial->windows[w].weights[p], folded[w].weights[p],
+             (size_t)trial->count[p] * sizeof(float));
+  }
+  return AC_OK;
+}
+
+/* Puts windows with gradients in the place of those without. */
 static ac_status find_gradients(const training *t) {
-  random_window fused[RANDOM_WINDOWS];
+  random_window old[RANDOM_WINDOWS];
   training kept = *t;
+  const ac_evaluation evaluation = t->trial->evaluation;
   kept.plan = NULL;
   kept.trainer = NULL;
-  memcpy(fused, t->trial->windows, sizeof fused);
-  memset(t->trial->windows, 0, sizeof fused);
-  ac_status status = train_kept(&kept);
-  bool same = true;
-  for (int w = 0; w < RANDOM_WINDOWS && status == AC_OK; w++)
-    same = same && same_window(t, &fused[w], &t->trial->windows[w]);
-  for (int w = 0; w < RANDOM_WINDOWS; w++) free_arrays(fused[w].weights, t->trial->parameters);
+  memcpy(old, t->trial->windows, sizeof old);
+  memset(t->trial->windows, 0, sizeof old);
+  ac_status status = make_kept(&kept);
+  if (status == AC_OK)
+    status = ac_plan_folds(t->plan) ? train_anew(&kept, old) : train_same(&kept, old);
+  for (int w = 0; w < RANDOM_WINDOWS; w++) free_arrays(old[w].weights, t->trial->parameters);
+  t->trial->evaluation = evaluation;
   ac_trainer_free(kept.trainer);
   ac_plan_free(kept.plan);
-  if (status != AC_OK || same) return status;
-  return ac_fail(AC_ERROR_STATE, "without a buffer for gradients it leaves other bits");
+  return status;
 }
 
 /* Leaves out of the choice what it came to nothing of. */
@@ -339,6 +381,9 @@ static void note_effects(training *t, random_choice *took) {
   bool splits = split_of(t) > 0, evaluates = !t->trial->whole_window;
   if ((t->habit == HABIT_SPLITS && !splits) || (t->habit == HABIT_EVALUATES && !evaluates))
     took->level[RANDOM_habit] = HABIT_PLAIN;
+  if (t->habit == HABIT_DISCARDS && ac_plan_folds(t->plan)) took->level[RANDOM_habit] = HABIT_PLAIN;
+  /* What losses weigh is counted before a window that is folded. */
+  if (ac_plan_folds(t->plan) && !ac_plan_get_info(t->plan)->read_ahead) took->level[RANDOM_fit] = 0;
   /* Where a split makes other micro-batches, fitting leaves other bits. */
   if (split_of(t) % t->trial->micro_batch) took->level[RANDOM_fit] = 0;
 }
@@ -352,7 +397,7 @@ static ac_status train(training *t, const random_graph *hinted, const random_cho
   AC_TRY(train_windows(t));
   AC_TRY(ac_trainer_evaluate(t->trainer, t->dataset, 0, &t->trial->evaluation));
   if (t->habit == HABIT_SESSION) AC_TRY(evaluate_in_session(t));
-  if (t->trial->fused) AC_TRY(find_gradients(t));
+  if (!ac_plan_keeps_gradients(t->plan)) AC_TRY(find_gradients(t));
   return t->trial->took.level[RANDOM_fit] ? fit_again(t) : AC_OK;
 }
 

@@ -5,6 +5,7 @@
 
 #include "core/align.h"
 #include "core/error.h"
+#include "faults/adverse_queues.h"
 #include "plan/plan.h"
 #include "train/trainer.h"
 
@@ -27,18 +28,40 @@ static ac_graph *perceptron(void) {
   return graph;
 }
 
+/* Several matrices that are moved at once each, so that memory is another's after a while, and
+ * before them a layer of few weights whose results take as much as all that moves. */
+static ac_graph *deep_perceptron(void) {
+  static const char *const names[] = {"1", "2", "3", "4", "5", "6", "7"};
+  enum { LAYERS = sizeof names / sizeof *names, WIDTH = 64 };
+  ac_graph *graph;
+  assert_ok(ac_graph_create(&graph));
+  ac_tensor *x = ac_input(graph, "x", AC_F32, SHAPE(AC_BATCH, IN));
+  for (int i = 0; i < LAYERS; i++) {
+    const int in = i ? WIDTH : IN, out = i < LAYERS - 1 ? WIDTH : OUT;
+    x = ac_linear(x, test_matrix(graph, names[i], "w", out, in), NULL, AC_OUT_IN);
+    if (i < LAYERS - 1) x = ac_silu(x);
+  }
+  ac_graph_set_loss(
+      graph, ac_mean_squared_error(x, ac_input(graph, "t", AC_F32, SHAPE(AC_BATCH, OUT)), NULL));
+  assert_ok(ac_graph_status(graph));
+  return graph;
+}
+
 static const ac_trainer_desc described = {
     .seed = 3, .schedule = {.lr = 1e-3}, .optimizer = {.clip = 0.5, .weight_decay = 0.1}};
 
-static run begin(const char *device, ac_plan_desc desc) {
+static run begin_with(ac_graph *graph, const char *device, ac_plan_desc desc) {
   run r;
-  ac_graph *graph = perceptron();
   desc.batch = BATCH;
   assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = device}));
   assert_ok(ac_plan_create(&r.plan, graph, r.device, &desc));
   assert_ok(ac_trainer_create(&r.trainer, r.plan, &described));
   ac_graph_free(graph);
   return r;
+}
+
+static run begin(const char *device, ac_plan_desc desc) {
+  return begin_with(perceptron(), device, desc);
 }
 
 static void end(run *r) {
@@ -154,6 +177,30 @@ static void states_leave_the_same_bits(const char *device) {
 static void all_leave_the_same_bits(void **state) {
   (void)state;
   on_devices_of_their_own(states_leave_the_same_bits);
+}
+
+/* Whichever queue lags behind, and whether state moves in a phase of its own or within a pass. */
+static void order_is_enough(const char *device) {
+  const ac_plan_desc descs[] = {{.micro_batch = 4}, {.gradients = AC_GRADIENTS_FUSED}};
+  for (size_t i = 0; i < sizeof descs / sizeof *descs; i++)
+    for (int late = 0; late < AC_QUEUE_COUNT; late++) {
+      ac_plan_desc desc = descs[i];
+      run plain = begin_with(deep_perceptron(), device, desc);
+      desc.state_space = AC_STATE_ON_HOST;
+      run moved = begin_with(deep_perceptron(), device, desc);
+      const ac_backend *usual = moved.device->backend;
+      adverse_queues_wrap(moved.device, (ac_queue)late);
+      for (int u = 0; u < 3; u++) assert_true(step(&moved, u) == step(&plain, u));
+      assert_same(&plain, &moved);
+      moved.device->backend = usual;
+      end(&plain);
+      end(&moved);
+    }
+}
+
+static void order_is_enough_everywhere(void **state) {
+  (void)state;
+  on_devices_of_their_own(order_is_enough);
 }
 
 /* ---- states ---------------------------------------------------------------------------------- */
@@ -391,9 +438,13 @@ static void broken_plans_are_found(void **state) {
 int main(void) {
   setenv("ACCRUE_OWN_MEMORY", "1", 1);
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(all_leave_the_same_bits),     cmocka_unit_test(all_runs_go_on),
-      cmocka_unit_test(all_failures_are_survived),   cmocka_unit_test(budgets_decide),
-      cmocka_unit_test(states_of_nothing_are_zeros), cmocka_unit_test(what_cannot_be_is_refused),
+      cmocka_unit_test(all_leave_the_same_bits),
+      cmocka_unit_test(order_is_enough_everywhere),
+      cmocka_unit_test(all_runs_go_on),
+      cmocka_unit_test(all_failures_are_survived),
+      cmocka_unit_test(budgets_decide),
+      cmocka_unit_test(states_of_nothing_are_zeros),
+      cmocka_unit_test(what_cannot_be_is_refused),
       cmocka_unit_test(broken_plans_are_found),
   };
   return cmocka_run_group_tests_name("offload", tests, make_test_folder, remove_test_folder);

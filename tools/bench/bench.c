@@ -81,6 +81,7 @@ static void add_model_flags(bench *b) {
   if (b->what != GEMM) OPTIONS_ADD(&b->options, "What", rows);
   if (b->what != GEMM && b->what != OPS) OPTIONS_ADD(&b->options, "What", memory);
   OPTIONS_ADD(&b->options, "What", precision);
+  if (b->what != GEMM && b->what != ALL) storage_add_options(&setting->storage, &b->options);
 }
 
 static void add_measuring_flags(bench *b) {
@@ -152,6 +153,8 @@ static int parse(bench *b, int argc, char **argv) {
   bench_wish *wish = &b->wish;
   wish->setting.precision = (ac_precision)b->precision;
   wish->setting.recompute = (ac_recompute)b->recompute;
+  status = storage_check(&wish->setting.storage, &b->options, wish->setting.precision);
+  if (status != STATUS_CONTINUE) return status;
   wish->every_precision = !options_given(&b->options, "precision");
   if (b->what == STEP || b->what == MEMORY || options_given(&b->options, "model"))
     wish->model = &bench_models[b->model];

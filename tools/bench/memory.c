@@ -27,15 +27,18 @@ static void reset_high_water(void) {
 }
 
 static void print_memory(const bench_model *model, const ac_plan_info *info, uint64_t idle) {
-  uint64_t peak = process_bytes("VmHWM"), planned = info->bytes.total;
+  const uint64_t peak = process_bytes("VmHWM"), planned = info->bytes.total + info->host_bytes;
+  int length;
+  const char *gradients = storage_gradients_name(info->gradients, &length);
   printf("model         %s, batch %" PRId64 " as %" PRId64 " x %" PRId64 ", %" PRId64
-         " ops run again\n",
+         " ops run again, gradients %.*s\n",
          model->name, info->batch, info->accumulation_steps, info->micro_batch,
-         info->recomputed_ops);
+         info->recomputed_ops, length, gradients);
   printf("idle          %s resident after listing the devices\n", text_bytes(idle).text);
   printf("training      %s resident at most, %s more\n", text_bytes(peak).text,
          text_bytes(peak - idle).text);
   printf("planned       %s", text_bytes(planned).text);
+  if (info->host_bytes) printf(", %s of it of the host", text_bytes(info->host_bytes).text);
   printf(" and %s for libraries", text_bytes(info->library_bytes).text);
   if (info->budget_bytes) printf(", budget %s", text_bytes(info->budget_bytes).text);
   printf("\nresident / planned  %.4f\n",

@@ -108,15 +108,17 @@ const char *bench_error(void) {
 void bench_model_detail(char *text, size_t size, const bench_model *model,
                         const bench_setting *setting) {
   static const char *const policies[] = {"", ", recompute none", ", recompute all"};
-  char context[48] = "", micro[48] = "", memory[48] = "";
+  char context[48] = "", micro[48] = "", memory[48] = "", storage[128];
   if (model->context)
     snprintf(context, sizeof context, ", context %" PRId64,
              setting->context ? setting->context : model->context);
   if (setting->micro_batch)
     snprintf(micro, sizeof micro, ", micro-batch %" PRId64, setting->micro_batch);
   if (setting->memory) snprintf(memory, sizeof memory, ", memory %" PRIu64, setting->memory);
-  snprintf(text, size, "batch %" PRId64 "%s%s%s%s", setting->batch ? setting->batch : model->batch,
-           context, micro, policies[setting->recompute], memory);
+  storage_words(&setting->storage, storage, sizeof storage);
+  snprintf(text, size, "batch %" PRId64 "%s%s%s%s%s",
+           setting->batch ? setting->batch : model->batch, context, micro,
+           policies[setting->recompute], memory, storage);
 }
 
 /* Integers spread over all tokens or classes, reals over [-0.5, 0.5). */
@@ -152,13 +154,14 @@ ac_status bench_planned_open(bench_planned *p, const bench_model *model,
   ac_status status = ac_graph_create(&p->graph);
   if (status != AC_OK) return status;
   model->build(p->graph, p->context);
-  const ac_plan_desc desc = {.batch = p->batch,
-                             .micro_batch = setting->micro_batch,
-                             .memory = setting->memory,
-                             .whole_windows = true,
-                             .precision = setting->precision,
-                             .recompute = setting->recompute,
-                             .beyond_device = setting->beyond_device};
+  ac_plan_desc desc = {.batch = p->batch,
+                       .micro_batch = setting->micro_batch,
+                       .memory = setting->memory,
+                       .whole_windows = true,
+                       .precision = setting->precision,
+                       .recompute = setting->recompute,
+                       .beyond_device = setting->beyond_device};
+  storage_describe(&setting->storage, &desc);
   status = ac_plan_create(&p->plan, p->graph, device, &desc);
   if (status == AC_OK) status = make_feeds(p, model);
   return status;
@@ -174,9 +177,11 @@ void bench_planned_close(bench_planned *p) {
 
 ac_status bench_stepper_open(bench_stepper *s, const bench_planned *planned) {
   *s = (bench_stepper){.planned = planned};
-  /* A window that a loss scale makes overflow would be skipped, and so be faster than it should. */
+  const bool folds = ac_plan_get_info(planned->plan)->gradients == AC_GRADIENTS_FOLDED;
+  /* A window that a loss scale makes overflow would be skipped, and so be faster than it should.
+   * What is folded can be neither clipped nor looked ahead of. */
   const ac_trainer_desc desc = {.schedule = {.lr = 1e-4},
-                                .optimizer = {.clip = 1},
+                                .optimizer = {.clip = folds ? 0 : 1, .muon_no_nesterov = folds},
                                 .loss_scaling = {.kind = AC_LOSS_SCALING_NONE}};
   return ac_trainer_create(&s->trainer, planned->plan, &desc);
 }

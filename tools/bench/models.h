@@ -3,6 +3,8 @@
 #ifndef TOOLS_BENCH_MODELS_H
 #define TOOLS_BENCH_MODELS_H
 
+#include "common/storage.h"
+
 #include <accrue/accrue.h>
 
 typedef struct bench_model {
@@ -26,6 +28,7 @@ typedef struct bench_setting {
   uint64_t memory;
   ac_precision precision;
   ac_recompute recompute;
+  storage_flags storage;
   bool beyond_device; /* plan even what the device has no room for */
 } bench_setting;
 

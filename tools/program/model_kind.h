@@ -8,27 +8,20 @@
 #include "program/loss_scale.h"
 #include "program/rate.h"
 #include "common/options.h"
+#include "common/storage.h"
 
 #include <accrue/accrue.h>
 
 /* Flags that every kind shares. */
-/* Of --gradients, behind those of ac_gradients: their storage. */
-enum { GRADIENTS_BF16 = AC_GRADIENTS_FOLDED + 1 };
-
 typedef struct train_flags {
   int64_t batch; /* the largest of the schedule, if there is one */
   batch_flag batches;
   int64_t micro_batch;
   int64_t steps, epochs; /* 0: not given */
-  int optimizer;         /* ac_optimizer_kind */
-  int weights;           /* ac_weights */
-  int gradients;         /* ac_gradients, or GRADIENTS_BF16 */
-  int optimizer_state;   /* ac_optimizer_state */
-  int state_space;       /* ac_state_space */
-  bool no_nesterov;      /* of muon */
-  int muon_scale;        /* ac_muon_scale */
-  double adamw_rate;     /* of muon; < 0: as the library has it */
-  const char *state_f32; /* NULL: as the library has it */
+  storage_flags storage;
+  bool no_nesterov;  /* of muon */
+  int muon_scale;    /* ac_muon_scale */
+  double adamw_rate; /* of muon; < 0: as the library has it */
   rate_flags rate;
   double beta1, beta2, weight_decay, momentum, clip;
   int last_window; /* ac_last_window */
@@ -37,8 +30,7 @@ typedef struct train_flags {
   int64_t seed, threads;
   const char *fold, *rank; /* "I/N"; NULL: all samples */
   const char *device;
-  uint64_t memory;      /* 0: what the device has */
-  uint64_t host_memory; /* 0: none */
+  uint64_t memory; /* 0: what the device has */
   int64_t read_ahead, loader_threads;
   int batch_norm; /* 0: whole batches, 1: micro-batches */
   int precision;  /* ac_precision */

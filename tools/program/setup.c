@@ -60,16 +60,6 @@ static void add_options(setup *s) {
        .fallback = f->steps ? NULL : "by epochs", .least = 1},
       {"epochs", "N", OPTION_INTEGER, &f->epochs, .help = "passes over the data instead",
        .fallback = f->epochs ? NULL : "by steps", .least = 1},
-      {"optimizer", "adamw|sgd|lion|adafactor|muon|adam-mini", OPTION_CHOICE, &f->optimizer,
-       .help = "update rule"},
-      {"weights", "f32|bf16", OPTION_CHOICE, &f->weights,
-       .help = "storage of weights; bf16: no originals in f32, rounded by chance"},
-      {"optimizer-state", "f32|8bit", OPTION_CHOICE, &f->optimizer_state,
-       .help = "storage of what it keeps; 8bit: a quarter of the bytes, other results"},
-      {"state-f32", "PATTERN", OPTION_TEXT, &f->state_f32,
-       .help = "of 8bit, names of parameters that stay in f32; '': none", .fallback = "embeddings"},
-      {"optimizer-state-in", "auto|device|host", OPTION_CHOICE, &f->state_space,
-       .help = "where it is; host: moved to the device while weights are updated"},
       {"beta1", "X", OPTION_REAL, &f->beta1, .help = "of adamw, lion, muon and adam-mini",
        .least = 0, .most = 1, .below_most = true},
       {"beta2", "X", OPTION_REAL, &f->beta2, .help = "of adamw, lion, muon and adam-mini",
@@ -101,9 +91,6 @@ static void add_options(setup *s) {
       OPTION_THREADS(&f->threads),
       {"memory", "SIZE", OPTION_SIZE, &f->memory, .help = "budget for everything on the device",
        .fallback = "what it has"},
-      {"host-memory", "SIZE", OPTION_SIZE, &f->host_memory,
-       .help = "of the host, for optimizer state that --memory has no room for",
-       .fallback = "none"},
       {"micro-batch", "N", OPTION_INTEGER, &f->micro_batch, .help = "samples at a time",
        .fallback = "planned", .least = 1, .most = 1 << 30},
       {"read-ahead", "N", OPTION_INTEGER, &f->read_ahead,
@@ -119,11 +106,6 @@ static void add_options(setup *s) {
        .help = "count what 16 bits lose, by layer; slow"},
       {"recompute", "auto|none|all", OPTION_CHOICE, &f->recompute,
        .help = "activations in the backward pass"},
-      {"gradients", "auto|buffer|fused|fused-local|folded|bf16", OPTION_CHOICE, &f->gradients,
-       .help = "fused: none are kept, and the backward pass of a batch at once runs twice; "
-               "fused-local: once, and each weight is clipped and stepped by itself; folded: into "
-               "the momentum of sgd or muon, or the moments of adamw, other results (AdamA); bf16: "
-               "half of the bytes, rounded by chance"},
       {"init", "FILE", OPTION_TEXT, &f->init, .help = "start from these weights (safetensors)",
        .fallback = ""},
       {"out", "DIR", OPTION_TEXT, &f->out, .help = "folder for model.safetensors"},
@@ -162,6 +144,7 @@ static void add_options(setup *s) {
        .fallback = ""}};
   OPTIONS_ADD(&s->options, "Training", training);
   if (s->kind->classes) OPTIONS_ADD(&s->options, "Training", fold);
+  storage_add_options(&f->storage, &s->options);
   rate_add_options(&f->rate, &s->options);
   loss_scale_add_options(&f->loss_scale, &s->options);
   OPTIONS_ADD(&s->options, "Run", run);
@@ -196,33 +179,25 @@ static void ignore_options(options *o, const char *verb) {
 
 /* A flag that the chosen optimizer or schedule would ignore is a misunderstanding. */
 static int check_relevance(const setup *s) {
-  static const struct {
-    const char *name, *flags; /* of those that some optimizers ignore, the ones that it does not */
-  } optimizers[AC_OPTIMIZER_COUNT] = {
-      [AC_ADAMW] = {"adamw", "beta1 beta2"},
-      [AC_SGD] = {"sgd", "momentum"},
-      [AC_LION] = {"lion", "beta1 beta2"},
-      [AC_ADAFACTOR] = {"adafactor", ""},
-      [AC_MUON] = {"muon", "beta1 beta2 momentum no-nesterov muon-scale adamw-rate"},
-      [AC_ADAM_MINI] = {"adam-mini", "beta1 beta2"},
+  const storage_flags *storage = &s->flags.storage;
+  /* Of the flags that some optimizers ignore, those that each does not. */
+  static const char *const of_optimizer[AC_OPTIMIZER_COUNT] = {
+      [AC_ADAMW] = "beta1 beta2",
+      [AC_SGD] = "momentum",
+      [AC_LION] = "beta1 beta2",
+      [AC_ADAFACTOR] = "",
+      [AC_MUON] = "beta1 beta2 momentum no-nesterov muon-scale adamw-rate",
+      [AC_ADAM_MINI] = "beta1 beta2",
   };
   static const char *const flags[] = {"beta1",       "beta2",      "momentum",
                                       "no-nesterov", "muon-scale", "adamw-rate"};
   for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
-    if (options_given(&s->options, flags[i]) &&
-        !strstr(optimizers[s->flags.optimizer].flags, flags[i]))
+    if (options_given(&s->options, flags[i]) && !strstr(of_optimizer[storage->optimizer], flags[i]))
       return fail_usage("--%s has no meaning for the optimizer %s", flags[i],
-                        optimizers[s->flags.optimizer].name);
-  if (s->flags.optimizer_state == AC_STATE_8BIT && s->flags.optimizer > AC_LION)
-    return fail_usage("--optimizer-state 8bit is for adamw, sgd and lion, not for %s",
-                      optimizers[s->flags.optimizer].name);
-  if (s->flags.weights == AC_WEIGHTS_BF16 && s->flags.precision != AC_PRECISION_BF16)
-    return fail_usage("--weights bf16 needs --precision bf16");
-  if (s->flags.optimizer_state != AC_STATE_8BIT && options_given(&s->options, "state-f32"))
-    return fail_usage("--state-f32 has no meaning without --optimizer-state 8bit");
-  if (s->flags.state_space == AC_STATE_ON_DEVICE && s->flags.host_memory)
-    return fail_usage("--host-memory has no meaning with --optimizer-state-in device");
-  return rate_check(&s->flags.rate, &s->options, (ac_optimizer_kind)s->flags.optimizer);
+                        storage_optimizer_name(storage->optimizer));
+  int status = storage_check(storage, &s->options, (ac_precision)s->flags.precision);
+  if (status != STATUS_CONTINUE) return status;
+  return rate_check(&s->flags.rate, &s->options, (ac_optimizer_kind)storage->optimizer);
 }
 
 /* What is folded cannot be clipped, looked ahead of or looked at. */
@@ -232,7 +207,7 @@ static int check_folded(const setup *s) {
     return fail_usage("--gradients folded has no norm of all gradients for --clip %g; give "
                       "--clip 0",
                       f->clip);
-  if (f->optimizer == AC_MUON && !f->no_nesterov)
+  if (f->storage.optimizer == AC_MUON && !f->no_nesterov)
     return fail_usage("--gradients folded leaves muon nothing to look ahead with; give "
                       "--no-nesterov");
   if (s->trainer.loss_scaling.kind == AC_LOSS_SCALING_DYNAMIC)
@@ -246,10 +221,10 @@ static int check_folded(const setup *s) {
 /* Without gradients a window is a batch at once, and nobody can look at them. */
 static int check_gradients(const setup *s) {
   const train_flags *f = &s->flags;
-  if (f->gradients == AC_GRADIENTS_FOLDED) return check_folded(s);
-  const bool local = f->gradients == AC_GRADIENTS_FUSED_LOCAL;
+  if (f->storage.gradients == AC_GRADIENTS_FOLDED) return check_folded(s);
+  const bool local = f->storage.gradients == AC_GRADIENTS_FUSED_LOCAL;
   const char *way = local ? "fused-local" : "fused";
-  if (f->gradients != AC_GRADIENTS_FUSED && !local) return STATUS_CONTINUE;
+  if (f->storage.gradients != AC_GRADIENTS_FUSED && !local) return STATUS_CONTINUE;
   if (f->last_window == AC_LAST_CARRY)
     return fail_usage("--gradients %s takes a window at once, and --last-window carry cuts one",
                       way);
@@ -271,8 +246,9 @@ static int check_flags(setup *s) {
     status = loss_scale_resolve(&f->loss_scale, &s->options, (ac_precision)f->precision,
                                 &s->trainer.loss_scaling);
   if (status != STATUS_CONTINUE) return status;
-  if (f->optimizer == AC_LION && !options_given(&s->options, "beta2")) f->beta2 = 0.99;
-  if (f->optimizer == AC_MUON && !options_given(&s->options, "momentum")) f->momentum = 0.95;
+  if (f->storage.optimizer == AC_LION && !options_given(&s->options, "beta2")) f->beta2 = 0.99;
+  if (f->storage.optimizer == AC_MUON && !options_given(&s->options, "momentum"))
+    f->momentum = 0.95;
   if (options_given(&s->options, "steps")) f->epochs = 0;
   if (options_given(&s->options, "epochs")) f->steps = 0;
   if (f->histograms && !f->tensorboard)
@@ -449,43 +425,32 @@ static int open_device(setup *s) {
   return ac_device_open(&s->device, &device) == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 
-/* Histograms are of gradients too. */
-static ac_gradients gradients_of(const train_flags *f) {
-  if (f->histograms) return AC_GRADIENTS_BUFFER;
-  return f->gradients == GRADIENTS_BF16 ? AC_GRADIENTS_AUTO : (ac_gradients)f->gradients;
-}
-
 /* Where nothing is read ahead unless it is asked for, folded windows are: what losses weigh is
  * counted before the first micro-batch, and a batch of tokens is small. */
 static bool reads_to_count(const setup *s) {
   const train_flags *f = &s->flags;
-  return f->gradients == AC_GRADIENTS_FOLDED && !f->read_ahead &&
+  return f->storage.gradients == AC_GRADIENTS_FOLDED && !f->read_ahead &&
          !options_given(&s->options, "read-ahead");
 }
 
 ac_plan_desc setup_plan_desc(const setup *s) {
   const train_flags *f = &s->flags;
-  return (ac_plan_desc){
-      .purpose = AC_TRAIN,
-      .batch = f->batch,
-      .micro_batch = f->micro_batch,
-      .memory = f->memory,
-      .micro_batch_norm = f->batch_norm != 0,
-      .whole_windows = f->last_window != AC_LAST_CARRY,
-      .gradients = gradients_of(f),
-      .read_ahead = reads_to_count(s) ? 1 : (int)f->read_ahead,
-      .read_ahead_if_room = !reads_to_count(s) && !options_given(&s->options, "read-ahead"),
-      .precision = (ac_precision)f->precision,
-      .debug_numerics = f->debug_numerics,
-      .recompute = (ac_recompute)f->recompute,
-      .optimizer = (ac_optimizer_kind)f->optimizer,
-      .sgd_no_momentum = f->momentum <= 0,
-      .weights = (ac_weights)f->weights,
-      .gradient_storage = f->gradients == GRADIENTS_BF16 ? AC_GRADIENT_BF16 : AC_GRADIENT_F32,
-      .optimizer_state = (ac_optimizer_state)f->optimizer_state,
-      .state_space = (ac_state_space)f->state_space,
-      .host_memory = f->host_memory,
-      .state_f32 = f->state_f32};
+  ac_plan_desc desc = {.purpose = AC_TRAIN,
+                       .batch = f->batch,
+                       .micro_batch = f->micro_batch,
+                       .memory = f->memory,
+                       .micro_batch_norm = f->batch_norm != 0,
+                       .whole_windows = f->last_window != AC_LAST_CARRY,
+                       .read_ahead = reads_to_count(s) ? 1 : (int)f->read_ahead,
+                       .read_ahead_if_room =
+                           !reads_to_count(s) && !options_given(&s->options, "read-ahead"),
+                       .precision = (ac_precision)f->precision,
+                       .debug_numerics = f->debug_numerics,
+                       .recompute = (ac_recompute)f->recompute,
+                       .sgd_no_momentum = f->momentum <= 0};
+  storage_describe(&f->storage, &desc);
+  if (f->histograms) desc.gradients = AC_GRADIENTS_BUFFER; /* they are of gradients, too */
+  return desc;
 }
 
 static ac_status try_plan(const setup *s, const ac_plan_desc *desc, ac_plan **plan) {

@@ -6,106 +6,136 @@
 
 #include "core/eight_bit.h"
 
-#if defined(__GNUC__) && defined(__AVX512F__) && defined(__AVX512DQ__)
+#if defined(__GNUC__) && defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512BW__)
 
 #include <immintrin.h>
 
-/* Of a position y in the decade e = floor(log2 y), counted from that of the first non-zero code,
- * the value is base[e] + slope[e] y; of a value x in it the position is the whole part of
- * rise[e] x + shift[e], but below that of the next decade. An octave [2^(k - 23), 2^(k - 22)) has
- * at most one border of decades. */
+/* Tables of 16 are indexed by the last bits of the exponent of a position, as a float: of
+ * a position y in a decade the value is base + slope y.
+ *
+ * Tables of 32 are indexed by those of a magnitude x, so by octaves from 2^-23 on; what is not
+ * finite comes out as [1, 2) does. An octave has at most one border, below which is the range
+ * `before`, and from which on the next one. Ranges are what becomes zero, seven decades, and what
+ * becomes one. In a range the code, counted from zero's, is the whole part of rise x + shift, which
+ * is at most `most`. */
 typedef struct eight_bit_tables {
-  __m512 base, slope, rise, shift;
-  __m512 border[2];  /* by octave; NaN: none */
-  __m512i before[2]; /* the decade below it */
+  float base[16], slope[16];
+  __m512 border[2];
+  __m512i before[2];
+  __m512 rise, shift, most;
+  __m512 least; /* what x is raised to: something of zero's, or the first value */
 } eight_bit_tables;
 
-static inline eight_bit_tables eight_bit_tables_of(bool is_signed) {
+enum { EIGHT_BIT_RANGES = 9, EIGHT_BIT_ONE = EIGHT_BIT_RANGES - 1 };
+
+/* Where a range ends. */
+static inline float eight_bit_border(int range, bool is_signed) {
   const float half = is_signed ? 1 : 2;
-  float base[16] = {0}, slope[16] = {0}, rise[16] = {0}, shift[16] = {0}, border[32], unit = 1e-6f;
+  if (range == 0) return 1e-6f * 0.275f; /* half of the first value */
+  if (range == EIGHT_BIT_ONE - 1) return 1 - 0.225f / (64 * half);
+  return powf(10, (float)(range - 6)) * (0.1f + 0.18f / ((float)(1 << range) * half));
+}
+
+static inline eight_bit_tables eight_bit_tables_of(bool is_signed) {
+  eight_bit_tables t;
+  const float half = is_signed ? 1 : 2;
+  const int codes_below = is_signed ? 0 : 1; /* of positions, which begin at 1 without a sign */
+  float rise[16] = {0}, shift[16] = {0}, most[16] = {0}, border[32];
   int32_t before[32];
-  for (int e = 0; e < 8; e++, unit *= 10) {
-    const float n = (float)(1 << e) * half;
-    base[e] = e == 7 ? 1 : unit * (-0.8f + 0.45f / n);
-    slope[e] = e == 7 ? 0 : 0.9f * unit / n;
-    rise[e] = n / (0.9f * unit);
-    shift[e] = n - n / 9;
+  memset(t.base, 0, sizeof t.base);
+  memset(t.slope, 0, sizeof t.slope);
+  for (int range = 1; range < EIGHT_BIT_RANGES; range++) {
+    const float n = (float)(1 << (range - 1)) * half, unit = powf(10, (float)(range - 7));
+    const bool one = range == EIGHT_BIT_ONE;
+    const int index = (127 + range - is_signed) & 15;
+    t.base[index] = one ? 1 : unit * (-0.8f + 0.45f / n);
+    t.slope[index] = one ? 0 : 0.9f * unit / n;
+    rise[range] = one ? 0 : n / (0.9f * unit);
+    shift[range] = (one ? n : n - n / 9) - (float)codes_below;
+    most[range] = (one ? n : 2 * n - 0.5f) - (float)codes_below;
   }
-  int decade = 0;
-  float below = 1e-5f;
+  int range = is_signed ? 0 : 1;
   for (int k = 0; k < 32; k++) {
-    const float end = ldexpf(1, k - 22),
-                at = below * (0.1f + 0.18f / ((float)(2 << decade) * half));
-    before[k] = decade;
-    border[k] = decade < 6 && at < end ? at : NAN;
-    if (border[k] < end) decade++, below *= 10;
+    const int exponent = 127 - 23 + k;
+    const float end = ldexpf(1, exponent - 126), at = eight_bit_border(range, is_signed);
+    const bool inside = range < EIGHT_BIT_ONE && at < end;
+    before[exponent & 31] = range;
+    border[exponent & 31] = inside ? at : NAN;
+    range += inside;
   }
-  return (eight_bit_tables){_mm512_loadu_ps(base),
-                            _mm512_loadu_ps(slope),
-                            _mm512_loadu_ps(rise),
-                            _mm512_loadu_ps(shift),
-                            {_mm512_loadu_ps(border), _mm512_loadu_ps(border + 16)},
-                            {_mm512_loadu_si512(before), _mm512_loadu_si512(before + 16)}};
+  t.border[0] = _mm512_loadu_ps(border);
+  t.border[1] = _mm512_loadu_ps(border + 16);
+  t.before[0] = _mm512_loadu_si512(before);
+  t.before[1] = _mm512_loadu_si512(before + 16);
+  t.rise = _mm512_loadu_ps(rise);
+  t.shift = _mm512_loadu_ps(shift);
+  t.most = _mm512_loadu_ps(most);
+  t.least = _mm512_set1_ps(is_signed ? 0x1p-23f : ac_eight_bit_value(2, 256));
+  return t;
 }
 
-/* Exponents of positive floats, as integers without their bias. */
-static inline __m512i eight_bit_exponent(__m512 x) {
-  return _mm512_sub_epi32(_mm512_srli_epi32(_mm512_castps_si512(x), 23), _mm512_set1_epi32(127));
-}
-
+/* A position's sign is that of its distance from zero's code; zero itself is zero at any scale. */
 static inline void eight_bit_load(const eight_bit_tables *t, const uint8_t *block, bool is_signed,
                                   float values[AC_EIGHT_BIT_BLOCK]) {
   float scale;
   memcpy(&scale, block + AC_EIGHT_BIT_BLOCK, sizeof scale);
-  const __m512 scales = _mm512_set1_ps(scale);
-  const __m512i zero = _mm512_set1_epi32(is_signed ? 127 : 0), one = _mm512_set1_epi32(1);
+  const __m512 scales = _mm512_set1_ps(scale),
+               base = _mm512_mul_ps(_mm512_loadu_ps(t->base), scales),
+               slope = _mm512_mul_ps(_mm512_loadu_ps(t->slope), scales);
+  const __m512i middle = _mm512_set1_epi32(127), one = _mm512_set1_epi32(1),
+                sign = _mm512_set1_epi32(INT32_MIN);
   for (int i = 0; i < AC_EIGHT_BIT_BLOCK; i += 16) {
     const __m512i code = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(block + i)));
-    const __m512i distance = _mm512_sub_epi32(code, zero);
-    const __m512i whole = is_signed ? _mm512_abs_epi32(distance) : _mm512_add_epi32(distance, one);
-    const __m512 position = _mm512_cvtepi32_ps(whole);
-    __m512i decade = eight_bit_exponent(position);
-    if (!is_signed) decade = _mm512_sub_epi32(decade, one);
-    const __mmask16 some = _mm512_test_epi32_mask(distance, distance);
-    const __m512 value = _mm512_maskz_fmadd_ps(some, _mm512_permutexvar_ps(decade, t->slope),
-                                               position, _mm512_permutexvar_ps(decade, t->base));
-    const __m512i sign = _mm512_and_si512(distance, _mm512_set1_epi32(INT32_MIN));
-    const __m512i with_sign = _mm512_or_si512(_mm512_castps_si512(value), sign);
-    _mm512_storeu_ps(values + i, _mm512_mul_ps(_mm512_castsi512_ps(with_sign), scales));
+    const __m512i distance = is_signed ? _mm512_sub_epi32(code, middle) : code;
+    const __m512i position =
+        is_signed ? _mm512_abs_epi32(distance) : _mm512_add_epi32(distance, one);
+    const __m512 y = _mm512_cvtepi32_ps(position);
+    const __m512i exponent = _mm512_srli_epi32(_mm512_castps_si512(y), 23);
+    const __m512 value = _mm512_maskz_fmadd_ps(_mm512_test_epi32_mask(distance, distance),
+                                               _mm512_permutexvar_ps(exponent, slope), y,
+                                               _mm512_permutexvar_ps(exponent, base));
+    if (!is_signed) _mm512_storeu_ps(values + i, value);
+    else /* value | (distance & sign) */
+      _mm512_storeu_si512(
+          values + i, _mm512_ternarylogic_epi32(_mm512_castps_si512(value), distance, sign, 0xf8));
   }
 }
 
-static inline __m128i eight_bit_codes(const eight_bit_tables *t, __m512 x, bool is_signed) {
-  const __m512i one = _mm512_set1_epi32(1);
-  const __m512 size = _mm512_min_ps(_mm512_abs_ps(x), _mm512_set1_ps(1)); /* NaN becomes one */
-  /* Below the octaves nothing is met but the first decade. */
-  const __m512i exponent = _mm512_srli_epi32(_mm512_castps_si512(size), 23),
-                octave = _mm512_subs_epu16(exponent, _mm512_set1_epi32(127 - 23));
-  const __m512 border = _mm512_permutex2var_ps(t->border[0], octave, t->border[1]);
-  const __mmask16 above = _mm512_cmp_ps_mask(size, border, _CMP_GE_OQ);
-  __m512i decade = _mm512_permutex2var_epi32(t->before[0], octave, t->before[1]);
-  decade = _mm512_mask_add_epi32(decade, above, decade, one);
-  const __m512 part = _mm512_fmadd_ps(size, _mm512_permutexvar_ps(decade, t->rise),
-                                      _mm512_permutexvar_ps(decade, t->shift));
-  const __m512i ends = _mm512_sllv_epi32(_mm512_set1_epi32(is_signed ? 2 : 4), decade);
-  const __m512i top = _mm512_sub_epi32(ends, one);
-  __m512i position = _mm512_min_epi32(_mm512_cvttps_epi32(part), top);
-  const __m512 last = _mm512_set1_ps(1 - 0.225f / (is_signed ? 64 : 128));
-  const __mmask16 ones = _mm512_cmp_ps_mask(size, last, _CMP_GE_OQ);
-  position = _mm512_mask_add_epi32(position, ones, position, one);
-  const __m512i bits = _mm512_castps_si512(size);
+/* Of 16 values in [-1, 1], or [0, 1], how far their codes are from zero's, the other way round if
+ * there are signs. */
+static inline __m512i eight_bit_distances(const eight_bit_tables *t, __m512 x, bool is_signed) {
+  enum { LARGER_MAGNITUDE = 0xb };
+  const __m512 size = _mm512_range_ps(x, t->least, LARGER_MAGNITUDE);
+  const __m512i exponent = _mm512_srli_epi32(_mm512_castps_si512(size), 23);
+  const __m512 border = _mm512_permutex2var_ps(t->border[0], exponent, t->border[1]);
+  const __m512i below = _mm512_permutex2var_epi32(t->before[0], exponent, t->before[1]);
+  const __m512i range = _mm512_mask_add_epi32(below, _mm512_cmp_ps_mask(size, border, _CMP_GE_OQ),
+                                              below, _mm512_set1_epi32(1));
+  const __m512 part = _mm512_min_ps(_mm512_fmadd_ps(size, _mm512_permutexvar_ps(range, t->rise),
+                                                    _mm512_permutexvar_ps(range, t->shift)),
+                                    _mm512_permutexvar_ps(range, t->most));
   if (!is_signed) {
-    const __mmask16 some = _mm512_test_epi32_mask(bits, bits);
-    position = _mm512_max_epi32(position, _mm512_set1_epi32(2));
-    return _mm512_cvtepi32_epi8(_mm512_maskz_sub_epi32(some, position, one));
+    const __m512i bits = _mm512_castps_si512(x);
+    return _mm512_maskz_cvttps_epi32(_mm512_test_epi32_mask(bits, bits), part);
   }
-  const __mmask16 some = _mm512_cmp_ps_mask(size, _mm512_set1_ps(1e-6f * 0.275f), _CMP_GE_OQ);
-  position = _mm512_maskz_mov_epi32(some, position);
-  const __m512i middle = _mm512_set1_epi32(127);
-  const __mmask16 negative = _mm512_movepi32_mask(_mm512_castps_si512(x));
-  const __m512i up = _mm512_add_epi32(middle, position);
-  return _mm512_cvtepi32_epi8(
-      _mm512_mask_sub_epi32(up, negative, middle, _mm512_min_epi32(position, middle)));
+  const __m512i turned = /* part | (~x & sign) */
+      _mm512_ternarylogic_epi32(_mm512_castps_si512(part), _mm512_castps_si512(x),
+                                _mm512_set1_epi32(INT32_MIN), 0xf2);
+  return _mm512_cvttps_epi32(_mm512_castsi512_ps(turned));
+}
+
+/* 64 codes. With signs distances go from -128 to 127: that of minus one is cut to it. */
+static inline __m512i eight_bit_codes(const eight_bit_tables *t, const float *values,
+                                      __m512 inverse, bool is_signed) {
+  __m512i d[4];
+  for (int k = 0; k < 4; k++)
+    d[k] =
+        eight_bit_distances(t, _mm512_mul_ps(_mm512_loadu_ps(values + 16 * k), inverse), is_signed);
+  const __m512i low = _mm512_packs_epi32(d[0], d[1]), high = _mm512_packs_epi32(d[2], d[3]);
+  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  const __m512i bytes = is_signed ? _mm512_packs_epi16(low, high) : _mm512_packus_epi16(low, high);
+  const __m512i ordered = _mm512_permutexvar_epi32(order, bytes);
+  return is_signed ? _mm512_sub_epi8(_mm512_set1_epi8(127), ordered) : ordered;
 }
 
 static inline void eight_bit_store(const eight_bit_tables *t, uint8_t *block, bool is_signed,
@@ -115,10 +145,8 @@ static inline void eight_bit_store(const eight_bit_tables *t, uint8_t *block, bo
     most = _mm512_max_ps(_mm512_abs_ps(_mm512_loadu_ps(values + i)), most);
   const float scale = ac_eight_bit_scale(_mm512_reduce_max_ps(most));
   const __m512 inverse = _mm512_set1_ps(scale > 0 ? 1 / scale : 0);
-  for (int i = 0; i < AC_EIGHT_BIT_BLOCK; i += 16) {
-    const __m512 x = _mm512_mul_ps(_mm512_loadu_ps(values + i), inverse);
-    _mm_storeu_si128((__m128i *)(block + i), eight_bit_codes(t, x, is_signed));
-  }
+  for (int i = 0; i < AC_EIGHT_BIT_BLOCK; i += 64)
+    _mm512_storeu_si512(block + i, eight_bit_codes(t, values + i, inverse, is_signed));
   memcpy(block + AC_EIGHT_BIT_BLOCK, &scale, sizeof scale);
 }
 

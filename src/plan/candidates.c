@@ -1,0 +1,229 @@
+#include "plan/candidates.h"
+
+#include "core/error.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { CHOICES = 14 };
+
+/* Choices that are no index into the solver's. */
+enum { KEEP_EVERYTHING = -1, RECOMPUTE_EVERYTHING = -2 };
+
+/* ---- time ------------------------------------------------------------------------------------ */
+
+static double sequence_seconds(const ac_candidates *s, const ac_sequence *sequence, int64_t batch) {
+  double seconds = 0;
+  for (int i = 0; i < ac_sequence_end(sequence); i++)
+    seconds += ac_cost_step_seconds(s->costs, s->problem->graph, &sequence->steps[i], batch);
+  return seconds;
+}
+
+static double after_seconds(const ac_candidates *s, const ac_sequence *sequence) {
+  double seconds = 0;
+  for (int i = ac_sequence_end(sequence); i < sequence->step_count; i++)
+    seconds += ac_cost_step_seconds(s->costs, s->problem->graph, &sequence->steps[i], 1);
+  return seconds;
+}
+
+/* Of steps of so many seconds in all that move state beside them: the longer of both, with the
+ * first way in and the last way out, which nothing runs beside. */
+static double moving_seconds(const ac_candidates *s, const ac_sequence *sequence, double seconds) {
+  uint64_t all = 0, most = 0;
+  for (int i = ac_moves_next(sequence, -1); i >= 0; i = ac_moves_next(sequence, i)) {
+    const uint64_t bytes = ac_moves_bytes(sequence, s->problem->graph, &sequence->steps[i]);
+    all += bytes;
+    if (bytes > most) most = bytes;
+  }
+  return fmax(seconds, (double)all * s->per_moved_byte) + 2 * (double)most * s->per_moved_byte;
+}
+
+/* A second pass is of the one micro-batch. */
+static double window_seconds(const ac_candidates *s, const ac_sequence *main,
+                             const ac_sequence *stepping, int64_t micro_batch) {
+  int64_t batch = s->problem->desc.batch, whole = batch / micro_batch, rest = batch % micro_batch;
+  double seconds = (double)whole * sequence_seconds(s, main, micro_batch);
+  if (rest) seconds += sequence_seconds(s, main, rest);
+  return seconds + moving_seconds(s, main, after_seconds(s, main)) +
+         moving_seconds(s, stepping, sequence_seconds(s, stepping, micro_batch));
+}
+
+/* ---- orders ---------------------------------------------------------------------------------- */
+
+/* Every stage is run once and keeps what its backward pass reads, or, with `all`, drops what it can
+ * and computes it anew; only the last does not, as its backward pass comes right behind. */
+static ac_status lay_saving(ac_candidates *s, const ac_stage_chain *chain, bool all) {
+  const ac_stages *stages = s->problem->stages;
+  int count = 0;
+  ac_chain_operation *operations = malloc((size_t)stages->count * 2 * sizeof *operations);
+  if (!operations) return ac_fail(AC_ERROR_MEMORY, "no memory for an order");
+  for (int i = 0; i < stages->count; i++) {
+    bool last = i == stages->count - 1 && stages->count > 1;
+    int variant = last || !all ? 0 : chain->variants[i].count - 1;
+    operations[count++] = (ac_chain_operation){AC_CHAIN_SAVE, i + 1, variant};
+  }
+  for (int i = stages->count - 1; i >= 0; i--)
+    operations[count++] = (ac_chain_operation){AC_CHAIN_BACKWARD, i + 1, operations[i].variant};
+  ac_status status = ac_order_lay(&s->order, stages, chain, operations, count);
+  free(operations);
+  return status;
+}
+
+/* Lays down the order of a candidate in s->order. */
+static ac_status lay_order(ac_candidates *s, const ac_candidate *c) {
+  const ac_stages *stages = s->problem->stages;
+  const ac_candidate_size *size = &s->sizes[c->size];
+  bool hinted = stages->hinted && s->problem->desc.recompute != AC_RECOMPUTE_NONE;
+  if (c->choice == KEEP_EVERYTHING && !hinted) return ac_order_lay_plain(&s->order, stages);
+  if (c->choice < 0) return lay_saving(s, &size->chain, c->choice == RECOMPUTE_EVERYTHING);
+  const ac_chain_operation *operations;
+  int count;
+  AC_TRY(ac_chain_schedule(size->solution, c->memory, &operations, &count));
+  return ac_order_lay(&s->order, stages, &size->chain, operations, count);
+}
+
+/* ---- candidates ------------------------------------------------------------------------------ */
+
+static ac_choice choice_of(const ac_candidates *s, const ac_candidate *c) {
+  return (ac_choice){s->sizes[c->size].micro_batch, &s->order.nodes, c->gradients, c->host_state};
+}
+
+/* Of the order at hand. */
+static ac_status add_way(ac_candidates *s, ac_candidate c) {
+  const ac_candidate_size *size = &s->sizes[c.size];
+  ac_sequence main = {0}, stepping = {0};
+  const ac_choice choice = choice_of(s, &c);
+  ac_status status = ac_passes_build(s->problem, &choice, &main, &stepping);
+  if (status == AC_OK)
+    status = ac_memory_bound(s->problem, size->micro_batch, &main, &stepping, size->evaluation,
+                             &c.bound);
+  if (status == AC_OK) c.seconds = window_seconds(s, &main, &stepping, size->micro_batch);
+  ac_sequence_free(&main);
+  ac_sequence_free(&stepping);
+  if (status == AC_OK) s->list[s->count++] = c;
+  return status;
+}
+
+/* With optimizer state on the device and, where it may be there, on the host. */
+static ac_status add_spaces(ac_candidates *s, ac_candidate c, ac_gradients gradients) {
+  const ac_problem *problem = s->problem;
+  c.gradients = gradients;
+  if (problem->desc.state_space != AC_STATE_ON_HOST) AC_TRY(add_way(s, c));
+  c.host_state = true;
+  return ac_problem_may_move(problem) ? add_way(s, c) : AC_OK;
+}
+
+static ac_status add_candidate(ac_candidates *s, int size, int choice, uint64_t memory) {
+  const ac_candidate c = {.size = size, .choice = choice, .memory = memory};
+  const ac_gradients asked = s->problem->desc.gradients;
+  const bool whole = ac_problem_whole_window(s->problem, s->sizes[size].micro_batch);
+  AC_TRY(lay_order(s, &c));
+  if (asked != AC_GRADIENTS_AUTO) return add_spaces(s, c, asked);
+  AC_TRY(add_spaces(s, c, AC_GRADIENTS_BUFFER));
+  return whole ? add_spaces(s, c, AC_GRADIENTS_FUSED) : AC_OK;
+}
+
+static ac_status solve(ac_candidates *s, ac_candidate_size *size) {
+  const ac_problem *problem = s->problem;
+  AC_TRY(ac_stage_chain_create(&size->chain, problem->stages, problem->device, s->costs,
+                               size->micro_batch));
+  if (problem->desc.recompute != AC_RECOMPUTE_AUTO) return AC_OK;
+  const ac_chain *chain = &size->chain.chain;
+  return ac_chain_solve(&size->solution, chain, UINT64_MAX, chain->stages > 64 ? 512 : 2048);
+}
+
+static ac_status add_size(ac_candidates *s, int64_t micro_batch) {
+  ac_recompute policy = s->problem->desc.recompute;
+  int index = s->size_count++;
+  ac_candidate_size *size = &s->sizes[index];
+  size->micro_batch = micro_batch;
+  AC_TRY(ac_memory_evaluation(s->problem, micro_batch, &size->evaluation));
+  if (policy == AC_RECOMPUTE_NONE) return add_candidate(s, index, KEEP_EVERYTHING, 0);
+  AC_TRY(solve(s, size));
+  if (policy == AC_RECOMPUTE_ALL) return add_candidate(s, index, RECOMPUTE_EVERYTHING, 0);
+  const ac_chain_choice *choices;
+  int count = ac_chain_choices(size->solution, &choices);
+  int taken = count < CHOICES ? count : CHOICES;
+  AC_TRY(add_candidate(s, index, KEEP_EVERYTHING, 0));
+  AC_TRY(add_candidate(s, index, RECOMPUTE_EVERYTHING, 0));
+  for (int i = 0; i < taken; i++) {
+    int choice = taken > 1 ? (int)((int64_t)i * (count - 1) / (taken - 1)) : 0;
+    AC_TRY(add_candidate(s, index, choice, choices[choice].memory));
+  }
+  return AC_OK;
+}
+
+/* Micro-batches that split the batch evenly. The first and the last are always among them. */
+int ac_plan_search_sizes(int64_t batch, int64_t sizes[AC_SEARCH_SIZES]) {
+  int count = 0;
+  double ratio = pow((double)batch, 1.0 / (AC_SEARCH_SIZES - 1));
+  double wanted = (double)batch;
+  int64_t last = 0;
+  for (int i = 0; i < AC_SEARCH_SIZES; i++, wanted /= ratio) {
+    int64_t steps = wanted < 1 ? batch : ac_divide_up(batch, (int64_t)(wanted + 0.5));
+    if (i == AC_SEARCH_SIZES - 1) steps = batch;
+    int64_t size = ac_divide_up(batch, steps);
+    if (size != last) sizes[count++] = last = size;
+  }
+  return count;
+}
+
+/* Of every size at which the device runs all ops. If it does not at the last, the smallest, the
+ * plan is refused. */
+static ac_status list_candidates(ac_candidates *s) {
+  const ac_plan_desc *desc = &s->problem->desc;
+  int64_t sizes[AC_SEARCH_SIZES] = {desc->micro_batch};
+  int count = desc->micro_batch ? 1 : ac_plan_search_sizes(desc->batch, sizes);
+  s->list = malloc((size_t)count * 4 * (CHOICES + 2) * sizeof *s->list);
+  if (!s->list) return ac_fail(AC_ERROR_MEMORY, "no memory for the search");
+  for (int i = 0; i < count; i++) {
+    ac_status status = ac_problem_check_support(s->problem, sizes[i]);
+    if (status == AC_ERROR_UNSUPPORTED && i < count - 1) continue;
+    AC_TRY(status);
+    AC_TRY(add_size(s, sizes[i]));
+  }
+  return AC_OK;
+}
+
+ac_status ac_candidates_list(ac_candidates *s, const ac_problem *problem,
+                             const ac_cost_model *costs, double per_moved_byte) {
+  *s = (ac_candidates){.problem = problem, .costs = costs, .per_moved_byte = per_moved_byte};
+  AC_TRY(ac_order_create(&s->order, problem->stages));
+  return list_candidates(s);
+}
+
+void ac_candidates_free(ac_candidates *s) {
+  for (int i = 0; i < s->size_count; i++) {
+    ac_stage_chain_free(&s->sizes[i].chain);
+    ac_chain_free(s->sizes[i].solution);
+  }
+  ac_order_free(&s->order);
+  free(s->list);
+}
+
+/* ---- laying down ----------------------------------------------------------------------------- */
+
+ac_status ac_candidates_lay_down(ac_candidates *s, ac_plan *plan, const ac_candidate *c) {
+  AC_TRY(lay_order(s, c));
+  const ac_choice choice = choice_of(s, c);
+  plan->info.predicted_seconds = c->seconds;
+  return ac_plan_lay(plan, &choice);
+}
+
+static int by_bound(const void *a, const void *b) {
+  const ac_candidate *x = a, *y = b;
+  return (x->bound > y->bound) - (x->bound < y->bound);
+}
+
+ac_status ac_candidates_least(ac_candidates *s, ac_plan *board, uint64_t *total,
+                              int64_t *micro_batch) {
+  *total = UINT64_MAX;
+  qsort(s->list, (size_t)s->count, sizeof *s->list, by_bound);
+  for (int i = 0; i < s->count && s->list[i].bound < *total; i++) {
+    AC_TRY(ac_candidates_lay_down(s, board, &s->list[i]));
+    if (board->info.bytes.total >= *total) continue;
+    *total = board->info.bytes.total;
+    *micro_batch = board->info.micro_batch;
+  }
+  return AC_OK;
+}

@@ -1,0 +1,60 @@
+/* The candidates for a training plan, each with its predicted time and a bound of its bytes.
+ *
+ * For each micro-batch size B (the distinct ceil(batch / n), thinned out to at most AC_SEARCH_SIZES
+ * of them) there is a family of orders: keep everything, recompute every stage, and the choices of
+ * the chain solver from least memory to fastest, thinned out; policies other than `auto` leave the
+ * one order they name. Where a window is one micro-batch each order stands for two candidates:
+ * gradients are kept, or it is run twice (passes.c); a way that is asked for by name stands alone.
+ * Where optimizer state may be in host memory (moves.c) there are twice as many. The families
+ * depend on graph, device and batch alone, never on the budget. */
+#ifndef AC_PLAN_CANDIDATES_H
+#define AC_PLAN_CANDIDATES_H
+
+#include "plan/stages.h"
+
+typedef struct ac_candidate {
+  int size;        /* index */
+  uint64_t memory; /* the chain solver's limit that yields the order */
+  int choice;
+  ac_gradients gradients;
+  bool host_state;
+  double seconds; /* of a whole window and its update */
+  uint64_t bound; /* bytes on the device in total, at least */
+} ac_candidate;
+
+/* What candidates of one micro-batch share. */
+typedef struct ac_candidate_size {
+  int64_t micro_batch;
+  ac_stage_chain chain;        /* unless everything is kept by policy */
+  ac_chain_solution *solution; /* AC_RECOMPUTE_AUTO */
+  uint64_t evaluation;         /* bytes of its arena */
+} ac_candidate_size;
+
+typedef struct ac_candidates {
+  const ac_problem *problem;
+  const ac_cost_model *costs;
+  double per_moved_byte; /* seconds of the way in, while as much goes out */
+  ac_candidate_size sizes[AC_SEARCH_SIZES];
+  int size_count;
+  ac_candidate *list;
+  int count;
+  ac_order order; /* of the one at hand */
+} ac_candidates;
+
+static inline int64_t ac_divide_up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+/* ac_candidates_free is needed after a failure too. */
+ac_status ac_candidates_list(ac_candidates *s, const ac_problem *problem,
+                             const ac_cost_model *costs, double per_moved_byte);
+void ac_candidates_free(ac_candidates *s);
+
+ac_status ac_candidates_lay_down(ac_candidates *s, ac_plan *plan, const ac_candidate *c);
+
+/* The least total that one of them has, to the byte, and its micro-batch. They are laid down on
+ * `board`. UINT64_MAX: none that the device can allocate. */
+ac_status ac_candidates_least(ac_candidates *s, ac_plan *board, uint64_t *total,
+                              int64_t *micro_batch);
+
+#endif

@@ -1,0 +1,14 @@
+/* What is said where no plan fits: what would, and what the knobs that were set would buy. */
+#ifndef AC_PLAN_REFUSE_H
+#define AC_PLAN_REFUSE_H
+
+#include "plan/candidates.h"
+
+/* None of the candidates fits `limit` bytes with so many batches read ahead. They are laid down on
+ * `board`, and are sorted anew. Returns AC_ERROR_BUDGET. */
+ac_status ac_plan_refuse(ac_candidates *candidates, ac_plan *board, int read_ahead, uint64_t limit);
+
+/* Not even the smallest micro-batch of a plan without a backward pass fits, which is laid down. */
+ac_status ac_plan_refuse_forward(const ac_plan *plan, uint64_t limit);
+
+#endif

@@ -1,0 +1,83 @@
+#include "common/storage.h"
+
+#include "common/message.h"
+
+#include <stdio.h>
+
+static const char *const optimizers[AC_OPTIMIZER_COUNT] = {
+    [AC_ADAMW] = "adamw",         [AC_SGD] = "sgd",   [AC_LION] = "lion",
+    [AC_ADAFACTOR] = "adafactor", [AC_MUON] = "muon", [AC_ADAM_MINI] = "adam-mini"};
+
+static const char all_gradients[] = "auto|buffer|fused|fused-local|folded|bf16";
+
+const char *storage_optimizer_name(int optimizer) {
+  return optimizers[optimizer];
+}
+
+const char *storage_gradients_name(int gradients, int *length) {
+  return option_choice_name(all_gradients, gradients, length);
+}
+
+void storage_add_options(storage_flags *f, options *o) {
+  const option rows[] = {
+      {"optimizer", "adamw|sgd|lion|adafactor|muon|adam-mini", OPTION_CHOICE, &f->optimizer,
+       .help = "update rule"},
+      {"weights", "f32|bf16", OPTION_CHOICE, &f->weights,
+       .help = "storage of weights; bf16: no originals in f32, rounded by chance"},
+      {"gradients", all_gradients, OPTION_CHOICE, &f->gradients,
+       .help = "fused: none are kept, and the backward pass of a batch at once runs twice; "
+               "fused-local: once, and each weight is clipped and stepped by itself; folded: into "
+               "the momentum of sgd or muon, or the moments of adamw, other results (AdamA); bf16: "
+               "half of the bytes, rounded by chance"},
+      {"optimizer-state", "f32|8bit", OPTION_CHOICE, &f->optimizer_state,
+       .help = "storage of what it keeps; 8bit: a quarter of the bytes, other results"},
+      {"state-f32", "PATTERN", OPTION_TEXT, &f->state_f32,
+       .help = "of 8bit, names of parameters that stay in f32; '': none", .fallback = "embeddings"},
+      {"optimizer-state-in", "auto|device|host", OPTION_CHOICE, &f->state_space,
+       .help = "where it is; host: moved to the device while weights are updated"},
+      {"host-memory", "SIZE", OPTION_SIZE, &f->host_memory,
+       .help = "of the host, for optimizer state that --memory has no room for",
+       .fallback = "none"},
+  };
+  OPTIONS_ADD(o, "Storage", rows);
+}
+
+int storage_check(const storage_flags *f, const options *o, ac_precision precision) {
+  if (f->optimizer_state == AC_STATE_8BIT && f->optimizer > AC_LION)
+    return fail_usage("--optimizer-state 8bit is for adamw, sgd and lion, not for %s",
+                      optimizers[f->optimizer]);
+  if (f->weights == AC_WEIGHTS_BF16 && precision != AC_PRECISION_BF16)
+    return fail_usage("--weights bf16 needs --precision bf16");
+  if (f->optimizer_state != AC_STATE_8BIT && options_given(o, "state-f32"))
+    return fail_usage("--state-f32 has no meaning without --optimizer-state 8bit");
+  if (f->state_space == AC_STATE_ON_DEVICE && f->host_memory)
+    return fail_usage("--host-memory has no meaning with --optimizer-state-in device");
+  return STATUS_CONTINUE;
+}
+
+void storage_describe(const storage_flags *f, ac_plan_desc *plan) {
+  const bool bf16 = f->gradients == GRADIENTS_BF16;
+  plan->optimizer = (ac_optimizer_kind)f->optimizer;
+  plan->weights = (ac_weights)f->weights;
+  plan->gradients = bf16 ? AC_GRADIENTS_AUTO : (ac_gradients)f->gradients;
+  plan->gradient_storage = bf16 ? AC_GRADIENT_BF16 : AC_GRADIENT_F32;
+  plan->optimizer_state = (ac_optimizer_state)f->optimizer_state;
+  plan->state_f32 = f->state_f32;
+  plan->state_space = (ac_state_space)f->state_space;
+  plan->host_memory = f->host_memory;
+}
+
+void storage_words(const storage_flags *f, char *text, size_t size) {
+  static const char *const spaces[] = {"", ", optimizer-state-in device",
+                                       ", optimizer-state-in host"};
+  int length = 0;
+  const char *gradients = storage_gradients_name(f->gradients, &length);
+  const bool named = f->gradients != AC_GRADIENTS_AUTO;
+  snprintf(text, size, "%s%s%s%s%.*s%s%s%s%s", f->optimizer == AC_ADAMW ? "" : ", ",
+           f->optimizer == AC_ADAMW ? "" : optimizers[f->optimizer],
+           f->weights == AC_WEIGHTS_BF16 ? ", weights bf16" : "", named ? ", gradients " : "",
+           named ? length : 0, gradients,
+           f->optimizer_state == AC_STATE_8BIT ? ", optimizer-state 8bit" : "",
+           f->state_f32 ? ", state-f32 " : "", f->state_f32 ? f->state_f32 : "",
+           spaces[f->state_space]);
+}

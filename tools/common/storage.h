@@ -1,0 +1,38 @@
+/* Flags that say by which rule weights are stepped, and how and where they, their gradients and
+ * what the optimizer keeps are stored. */
+#ifndef TOOLS_COMMON_STORAGE_H
+#define TOOLS_COMMON_STORAGE_H
+
+#include "common/options.h"
+
+#include <accrue/plan.h>
+
+/* Of --gradients, behind those of ac_gradients: their storage. */
+enum { GRADIENTS_BF16 = AC_GRADIENTS_FOLDED + 1 };
+
+typedef struct storage_flags {
+  int optimizer;         /* ac_optimizer_kind */
+  int weights;           /* ac_weights */
+  int gradients;         /* ac_gradients, or GRADIENTS_BF16 */
+  int optimizer_state;   /* ac_optimizer_state */
+  const char *state_f32; /* NULL: as the library has it */
+  int state_space;       /* ac_state_space */
+  uint64_t host_memory;  /* 0: none */
+} storage_flags;
+
+void storage_add_options(storage_flags *f, options *o);
+
+/* STATUS_CONTINUE, or STATUS_USAGE if flags contradict each other. */
+int storage_check(const storage_flags *f, const options *o, ac_precision precision);
+
+/* Sets the fields of `plan` that the flags are about. */
+void storage_describe(const storage_flags *f, ac_plan_desc *plan);
+
+const char *storage_optimizer_name(int optimizer);
+/* `*length` bytes of the string. */
+const char *storage_gradients_name(int gradients, int *length);
+
+/* What differs from the defaults, each with a comma before it: ", lion, optimizer-state 8bit". */
+void storage_words(const storage_flags *f, char *text, size_t size);
+
+#endif
