@@ -139,6 +139,20 @@ typedef enum ac_weights { AC_WEIGHTS_F32 = 0, AC_WEIGHTS_BF16 } ac_weights;
  * Lion. May still change. */
 typedef enum ac_gradient_storage { AC_GRADIENT_F32 = 0, AC_GRADIENT_BF16 } ac_gradient_storage;
 
+/* What ac_optimizer_desc.clip limits. The last two are formulas of their own on each parameter's
+ * gradient before its step, one more pass over it; they need gradients and weights in f32, and are
+ * not for folded ones. May still change. */
+typedef enum ac_clipping {
+  AC_CLIP_NORM = 0, /* the norm of all gradients; with AC_GRADIENTS_FUSED_LOCAL that of each
+                       parameter's */
+  AC_CLIP_EACH,     /* the norm of each parameter's gradient by itself */
+  AC_CLIP_VALUE,    /* each element, to [-clip, clip] */
+  /* arXiv 2102.06171: the norm of what makes one output of a layer (a filter, a row of weights
+   * [out, in], a column of [in, out], a row of a table, or a whole vector), by clip x the norm of
+   * its weights, which counts as at least 1e-3. */
+  AC_CLIP_ADAPTIVE
+} ac_clipping;
+
 typedef struct ac_plan_desc {
   ac_purpose purpose;
   int64_t batch;       /* effective batch in samples; 0: 1 */
@@ -160,12 +174,20 @@ typedef struct ac_plan_desc {
   ac_gradient_storage gradient_storage;
   ac_recompute recompute;
   ac_optimizer_kind optimizer;
+  ac_clipping clipping;
   bool sgd_no_momentum;               /* AC_SGD without a momentum buffer */
   ac_optimizer_state optimizer_state; /* 8 bits: AC_ADAMW, AC_SGD, AC_LION */
   /* With AC_STATE_8BIT, parameters whose names match this shell pattern keep their state in f32.
    * NULL: embeddings, whose rows are met rarely; "": none. Those of fewer than 4096 elements keep
    * it in any case. */
   const char *state_f32;
+  /* Parameters whose names match one of these shell patterns, with commas between, are frozen, as
+   * by ac_parameter_desc.frozen: "h.[0-5].*,wte*". NULL: none. Frozen parameters have no gradient
+   * and no optimizer state, and the backward pass ends where nothing trainable lies below. In a
+   * precision of 16 bits those that are read by what takes 16 bits alone, as products do, are kept
+   * like that alone, and saved as they are then. A pattern that matches none is
+   * AC_ERROR_ARGUMENT, and so is a loss that depends on no other parameter. May still change. */
+  const char *frozen;
   ac_state_space state_space;
   uint64_t host_memory; /* bytes of host memory that optimizer state may take, apart from `memory`;
                            0: none, with AC_STATE_ON_HOST what it needs */
@@ -207,6 +229,8 @@ typedef struct ac_plan_info {
   int64_t batch, micro_batch, accumulation_steps;
   int64_t recomputed_ops;  /* steps that run an op again */
   int64_t parameter_count; /* trainable scalars, shared ones once */
+  int64_t frozen_count;    /* scalars of the parameters that ac_plan_desc.frozen names. May still
+                              change. */
   int64_t steps;           /* kernels of one micro-batch, forward and backward; fused: of the first
                               pass, which measures gradients too; locally: of all that a window is;
                               folded: with what folds them */

@@ -57,10 +57,35 @@ typedef struct ac_optimizer_desc {
   /* AdamW's learning rate for what Muon leaves to it, as a part of the schedule's; default 1, with
    * AC_MUON_ORIGINAL 0.015. */
   double adamw_rate;
-  /* Largest global gradient norm; 0 or negative: no clipping. With AC_GRADIENTS_FUSED_LOCAL the
-   * largest norm of each parameter's gradient. */
+  /* Largest global gradient norm, or what else ac_plan_desc.clipping says; 0 or negative: no
+   * clipping. With AC_GRADIENTS_FUSED_LOCAL the largest norm of each parameter's gradient. */
   double clip;
 } ac_optimizer_desc;
+
+/* ---- groups of parameters -------------------------------------------------------------------- */
+
+#define AC_MAX_GROUPS 8
+
+/* What a group has of its own. Zero means default, so to switch something off give a negative
+ * value. */
+typedef struct ac_group_settings {
+  double rate; /* part of the schedule's rate; default 1, negative: parameters stay as they are */
+  /* Of all parameters of the group, vectors too, and those that ac_parameter_desc exempts; default:
+   * the optimizer's, of matrices. */
+  double weight_decay;
+  /* Largest norm of the gradients of the group's parameters together, which then do not count in
+   * the norm that others are clipped by; negative: they are not clipped. Default: with the others,
+   * by the optimizer's. With AC_GRADIENTS_FUSED_LOCAL the largest norm of each one's gradient, and
+   * with another ac_plan_desc.clipping what that says. */
+  double clip;
+} ac_group_settings;
+
+/* Parameters whose names match one of these shell patterns, with commas between. Of several groups
+ * that match a parameter is of the first. May still change. */
+typedef struct ac_parameter_group {
+  const char *patterns;
+  ac_group_settings settings;
+} ac_parameter_group;
 
 /* ---- loss scaling ---------------------------------------------------------------------------- */
 
@@ -104,7 +129,8 @@ typedef struct ac_decision {
   bool finite;   /* loss, gradients and the means and variances that batch norms pool; if not, the
                     window is skipped in any case */
   double factor; /* what the update multiplies gradients of the mean loss by: that of clipping,
-                    or 1. May be set to another that is finite and not negative */
+                    or 1. May be set to another that is finite and not negative. Of groups with a
+                    clip of their own theirs stays */
   bool skip;     /* may be set: nothing is changed, as if the window were not finite, but a dynamic
                     loss scale stays */
 } ac_decision;
@@ -125,6 +151,8 @@ typedef struct ac_trainer_desc {
    * measured; -1: as many that it costs at most 1 % of the time, by a fixed model of a middling
    * device, so that a run repeats. May still change. */
   int64_t noise_every;
+  ac_parameter_group groups[AC_MAX_GROUPS]; /* nothing of them is kept but their settings */
+  int group_count;
   ac_decide decide; /* may be NULL */
   void *user;       /* for `decide` */
 } ac_trainer_desc;
@@ -180,6 +208,9 @@ typedef struct ac_update {
    * scale at its floor, or in ten windows in a row. The model diverges, its data are not finite, or
    * a loss weighs so little that no scale helps. */
   bool stuck;
+  /* Of each group, the part of grad_norm; norms add up by their squares. May still change. */
+  double group_norms[AC_MAX_GROUPS];
+  int group_count;
   /* Each loss; `loss` above is the sum of factor x mean. */
   ac_loss_mean losses[AC_MAX_LOSSES];
   int loss_count;
@@ -192,6 +223,15 @@ typedef struct ac_update {
  * window is AC_ERROR_NOT_FINITE and spoils optimizer state, so that the trainer is of no use until
  * a state is loaded; and a decision that skips or scales is AC_ERROR_STATE. */
 AC_API ac_status ac_trainer_update(ac_trainer *trainer, ac_update *result);
+
+/* Other settings of a group, by its place in the description, from the next update on. Those that
+ * were changed become part of states. AC_ERROR_ARGUMENT as for ac_trainer_create. May still change.
+ */
+AC_API ac_status ac_trainer_set_group(ac_trainer *trainer, int group,
+                                      const ac_group_settings *settings);
+/* With defaults filled in, but for a weight decay or clip that is the optimizer's. */
+AC_API ac_status ac_trainer_get_group(const ac_trainer *trainer, int group,
+                                      ac_group_settings *settings);
 
 /* With AC_SCHEDULE_PLATEAU: the loss of a validation, as ac_fit tells it, too, of those that it
  * makes every eval_every windows. AC_ERROR_STATE with another schedule. May still change. */
@@ -412,6 +452,14 @@ typedef struct ac_fit_desc {
    * it; unless the plan keeps its gradients in the arena. One that folds gradients does so in any
    * case. May still change. */
   bool keep_window;
+  /* Where this call pauses: after that many steps, counted as `steps` are, or after the window in
+   * which so many seconds of the call are over; 0: nowhere. It then ends as at the end of all, with
+   * AC_FIT_TRAINED and the final evaluation, and `paused`. Order and rates go by the whole run,
+   * which a fit with `resume` goes on with: its bits are those of one without a pause. May still
+   * change.
+   */
+  int64_t pause_step;
+  double pause_seconds;
   bool no_shuffle;
   uint64_t seed;      /* of the order of samples */
   int loader_threads; /* that read ahead, where the plan has `read_ahead`; 0: 1 */
@@ -440,6 +488,7 @@ typedef struct ac_fit_result {
   int64_t updates; /* steps but those that were skipped */
   int64_t skipped; /* windows that were not finite, counted anew each time one is replayed */
   bool stopped;    /* by `callback` or `stop` */
+  bool paused;     /* more windows are to come */
   bool evaluated;  /* `final` is of the parameters as they are now */
   ac_evaluation final;
   double seconds;           /* in steps, without evaluation */

@@ -59,6 +59,8 @@ typedef struct ac_op_desc {
   bool couples_samples;
   /* Its results are values of its inputs as they are stored, moved or picked out. */
   bool moves;
+  /* Output 0 is input 0, changed: a gradient on its way to its step. */
+  bool rewrites;
   /* What it does to one element of its operands has to do with no other: it may run in parts. */
   bool by_element;
   ac_phase phase;

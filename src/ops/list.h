@@ -90,6 +90,7 @@
   F(rounded_sum) X(rounded_sum, "a", "p")             /* x -> y+, rounded by chance if y is bf16 */                      \
   F(numerics) X(numerics, "s", "i")                   /* x -> counts[2]+: overflowed, flushed */                       \
   F(fold) X(fold, "f", "ff")                          /* g -> m v?, in place: part of what is kept */                  \
+  F(clip) X(clip, "ff", "f")                          /* g p -> y, which may be g */                                   \
   F(optimizer) X(gradient_statistics, "p", "f")       /* g -> [2] */                                                   \
     X(adamw, "p", "pbbs")                             /* g -> p m v w?, in place; w is p in 16 bits */                 \
     X(sgd, "p", "pbs")                                /* g -> p momentum? w?, in place */                              \

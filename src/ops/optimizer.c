@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "ops/adafactor.h"
 #include "ops/adam_mini.h"
+#include "ops/clip.h"
 #include "ops/fold.h"
 #include "ops/lion.h"
 #include "ops/muon.h"
@@ -87,15 +88,18 @@ static void keep_rows_and_columns(ac_stepping *stepping, const ac_shape *shape) 
   stepping->state[1].shape = (ac_shape){.rank = 1, .dim = {columns}};
 }
 
+bool ac_optimizer_by_column(const ac_tensor *parameter) {
+  return parameter->matrix == AC_MATRIX_IN_OUT && !parameter->is_table &&
+         parameter->shape.rank == 2;
+}
+
 /* Rows are what makes one output, or one token's; of layers stored the other way it is columns. A
  * vector is one block (ops/adam_mini.h). */
 static ac_shape adam_mini_blocks(const ac_tensor *parameter) {
   const ac_shape *shape = &parameter->shape;
   ac_shape blocks = {.rank = 2, .dim = {1, 1}};
   if (shape->rank < 2) return blocks;
-  const bool by_column =
-      parameter->matrix == AC_MATRIX_IN_OUT && !parameter->is_table && shape->rank == 2;
-  if (by_column) blocks.dim[1] = shape->dim[1];
+  if (ac_optimizer_by_column(parameter)) blocks.dim[1] = shape->dim[1];
   else blocks.dim[0] = shape->dim[0];
   return blocks;
 }
@@ -162,6 +166,21 @@ static ac_status prepare_state(ac_graph *graph, const ac_plan_desc *desc, int in
   return stepping.folds ? append_fold(graph, &stepping, t) : AC_OK;
 }
 
+/* Before the step, which takes what it leaves. */
+static ac_status append_clip(ac_graph *graph, const ac_plan_desc *desc, int index,
+                             const tensors *t) {
+  if (desc->clipping < AC_CLIP_VALUE) return AC_OK;
+  ac_tensor *parameter = ac_tensor_at(graph, graph->parameters[index]),
+            *operands[] = {ac_tensor_at(graph, t->gradient), parameter};
+  const ac_clip_attributes clip = {.gradient_factor = 1,
+                                   .limit = 1,
+                                   .adaptive = desc->clipping == AC_CLIP_ADAPTIVE,
+                                   .by_column = ac_optimizer_by_column(parameter)};
+  const int node = ac_graph_append(graph, AC_OP_clip, &clip, sizeof clip, 2, operands);
+  if (node >= 0) ac_node_at(graph, node)->out[0] = t->gradient;
+  return graph->status;
+}
+
 static ac_status append_step(ac_graph *graph, const ac_plan_desc *desc, int index,
                              const tensors *t) {
   const ac_tensor *parameter = ac_tensor_at(graph, graph->parameters[index]);
@@ -184,8 +203,11 @@ static ac_status append_all(ac_graph *graph, const ac_plan_desc *desc, tensors *
   for (int i = 0; i < tensor_count; i++)
     if (ac_tensor_at(graph, i)->role == AC_ROLE_POOLED)
       AC_TRY(append_statistics(graph, ac_tensor_at(graph, i)));
-  for (int i = 0; i < graph->parameter_count; i++)
-    if (list[i].gradient >= 0) AC_TRY(append_step(graph, desc, i, &list[i]));
+  for (int i = 0; i < graph->parameter_count; i++) {
+    if (list[i].gradient < 0) continue;
+    AC_TRY(append_clip(graph, desc, i, &list[i]));
+    AC_TRY(append_step(graph, desc, i, &list[i]));
+  }
   return AC_OK;
 }
 

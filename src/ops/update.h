@@ -19,9 +19,12 @@ typedef struct ac_stepping {
 } ac_stepping;
 ac_stepping ac_optimizer_stepping(const ac_plan_desc *desc, const ac_tensor *parameter);
 
+/* Whether what makes one output of a layer is a column, as of what is stored [in, out]. */
+bool ac_optimizer_by_column(const ac_tensor *parameter);
+
 /* Appends to a differentiated and stored graph what ends a window, parameter by parameter: the
- * statistics of each gradient, and its step; or what folds the gradient into the parameter's state,
- * whose statistics and step follow. */
+ * statistics of each gradient, what clips it if that is an op, and its step; or what folds the
+ * gradient into the parameter's state, whose statistics and step follow. */
 ac_status ac_optimizer_append(ac_graph *graph, const ac_plan_desc *desc);
 
 /* Of a step: parameter and states are read and written; the copy in 16 bits is written. */

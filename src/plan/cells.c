@@ -14,17 +14,19 @@
 
 #include <stdlib.h>
 
-/* Forward only, a parameter that is read in 16 bits alone needs no f32 original. Sums are there
- * only if something adds to them. */
+/* A parameter that no update steps and that is read in 16 bits alone needs no f32 original. Sums
+ * are there only if something adds to them. */
 static bool is_wanted(const ac_problem *problem, const ac_tensor *tensor) {
-  bool training = problem->desc.purpose == AC_TRAIN, read = problem->reads[tensor->id];
+  const bool read = problem->reads[tensor->id];
+  const ac_parameter_tensors *own =
+      tensor->parameter < 0 ? NULL : &problem->parameters[tensor->parameter];
   switch (tensor->role) {
   case AC_ROLE_INPUT:
     return read;
   case AC_ROLE_WORKING:
-    return training || read;
+    return own->gradient >= 0 || read;
   case AC_ROLE_PARAMETER:
-    return training || read || problem->parameters[tensor->parameter].working < 0;
+    return own->gradient >= 0 || read || own->working < 0;
   case AC_ROLE_GRADIENT:
     return !tensor->folded;
   case AC_ROLE_LOSS:

@@ -43,7 +43,7 @@ static bool is_bf16(const ac_plan *plan, int tensor) {
 
 static bool may_be(ac_op op, int output, ac_role role) {
   const ac_op_desc *desc = ac_op_describe(op);
-  if (role == AC_ROLE_GRADIENT) return desc->can_add >> output & 1;
+  if (role == AC_ROLE_GRADIENT) return (desc->can_add >> output & 1) || desc->rewrites;
   return ac_role_is_sum(role) == (desc->sums >> output & 1);
 }
 
@@ -94,10 +94,11 @@ static ac_status check_pass(const ac_plan *plan, const ac_sequence *sequence, bo
 static int count_additions(const ac_plan *plan, const ac_sequence *sequence) {
   int count = 0;
   for (int i = 0; i < sequence->step_count; i++)
-    for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
-      const int tensor = sequence->steps[i].out[j].tensor;
-      count += tensor >= 0 && role_of(plan, tensor) == AC_ROLE_GRADIENT;
-    }
+    if (ac_node_at(plan->graph, sequence->steps[i].node)->phase == AC_PHASE_MICRO_BATCH)
+      for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
+        const int tensor = sequence->steps[i].out[j].tensor;
+        count += tensor >= 0 && role_of(plan, tensor) == AC_ROLE_GRADIENT;
+      }
   return count;
 }
 
@@ -143,6 +144,7 @@ static bool moves_again(const ac_plan *plan, const ac_step *step, int tensor) {
 /* What a step of another phase than the micro-batch's has read is written no more, and what it has
  * written nothing else touches. settled, by storage: 1: read, 2: written. */
 static ac_status check_touch(const ac_plan *plan, const ac_step *step, const char *settled) {
+  const bool rewrites = ac_op_describe(ac_node_at(plan->graph, step->node)->op)->rewrites;
   for (int i = 0; i < AC_MAX_INPUTS; i++) {
     const int tensor = step->in[i].tensor;
     if (tensor >= 0 && settled[ac_tensor_at(plan->graph, tensor)->storage] == 2)
@@ -150,7 +152,7 @@ static ac_status check_touch(const ac_plan *plan, const ac_step *step, const cha
   }
   for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
     const int tensor = step->out[j].tensor;
-    if (tensor >= 0 && settled[ac_tensor_at(plan->graph, tensor)->storage] &&
+    if (tensor >= 0 && settled[ac_tensor_at(plan->graph, tensor)->storage] && !rewrites &&
         !moves_again(plan, step, tensor))
       return broken(plan, step, "would add to a sum that was final");
   }
@@ -158,6 +160,8 @@ static ac_status check_touch(const ac_plan *plan, const ac_step *step, const cha
 }
 
 static void settle(const ac_plan *plan, const ac_step *step, char *settled) {
+  /* The step that takes what is left settles both. */
+  if (ac_op_describe(ac_node_at(plan->graph, step->node)->op)->rewrites) return;
   for (int i = 0; i < AC_MAX_INPUTS; i++)
     if (step->in[i].tensor >= 0)
       settled[ac_tensor_at(plan->graph, step->in[i].tensor)->storage] = 1;

@@ -3,12 +3,26 @@
 #include "plan/plan.h"
 
 #include "core/error.h"
+#include "core/patterns.h"
 
 #include <stdlib.h>
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
 enum { MOST_READ_AHEAD = 32 };
+
+/* What changes gradients one by one takes them as floats. */
+static ac_status check_clipping(const ac_plan_desc *desc) {
+  if ((unsigned)desc->clipping > AC_CLIP_ADAPTIVE)
+    return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown clipping %d", (int)desc->clipping);
+  if (desc->clipping < AC_CLIP_VALUE || desc->purpose != AC_TRAIN) return AC_OK;
+  if (desc->gradients != AC_GRADIENTS_FOLDED && desc->weights == AC_WEIGHTS_F32 &&
+      desc->gradient_storage == AC_GRADIENT_F32)
+    return AC_OK;
+  return ac_fail(AC_ERROR_ARGUMENT,
+                 "plan: clipping by value or adaptively (--clip-by) needs weights and gradients in "
+                 "f32, and none that are folded");
+}
 
 /* What gradients can be folded into, and from where. */
 static ac_status check_folded(const ac_plan_desc *desc) {
@@ -74,6 +88,7 @@ ac_status ac_plan_check_desc(const ac_plan_desc *desc) {
   const bool known = desc->purpose != AC_TRAIN || desc->optimizer <= AC_LION;
   if (desc->gradient_storage == AC_GRADIENT_BF16 && !known)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: only AdamW, SGD and Lion take gradients in bf16");
+  AC_TRY(check_clipping(desc));
   AC_TRY(check_folded(desc));
   if (desc->weights == AC_WEIGHTS_F32) return AC_OK;
   if (desc->precision != AC_PRECISION_BF16)
@@ -113,10 +128,12 @@ static void fill_info(ac_plan *plan) {
   info->budget_bytes = plan->problem.desc.memory;
   for (int i = 0; i < plan->cell_count; i++)
     if (plan->cells[i].role == AC_ROLE_WORKING) info->working_bytes += plan->cells[i].bytes;
-  for (int i = 0; i < plan->graph->parameter_count; i++)
-    if (plan->problem.parameters[i].gradient >= 0)
-      info->parameter_count +=
-          ac_shape_count(&ac_tensor_at(plan->graph, plan->graph->parameters[i])->shape);
+  for (int i = 0; i < plan->graph->parameter_count; i++) {
+    const ac_tensor *parameter = ac_tensor_at(plan->graph, plan->graph->parameters[i]);
+    const int64_t count = ac_shape_count(&parameter->shape);
+    if (plan->problem.parameters[i].gradient >= 0) info->parameter_count += count;
+    if (ac_patterns_match(plan->problem.desc.frozen, parameter->name)) info->frozen_count += count;
+  }
   info->library_bytes = plan->device->backend->library_bytes(plan->device->state);
   for (int i = 0; i < info->steps; i++) {
     info->flops += step_cost(plan, &plan->main.steps[i]).flops;

@@ -146,7 +146,7 @@ typedef struct ac_problem {
   ac_graph *graph;  /* the plan's own, with all nodes of a window if training */
   ac_device *device;
   ac_plan_desc desc;         /* with what follows from the graph filled in */
-  char *state_f32;           /* that of desc */
+  char *state_f32, *frozen;  /* those of desc */
   struct ac_stages *stages;  /* of the training graph; NULL otherwise */
   ac_nodes main, evaluation; /* each node that runs once; evaluation: only when training */
   ac_nodes after;            /* those of the phases after a micro-batch */

@@ -5,6 +5,7 @@
 #include "core/align.h"
 #include "core/error.h"
 #include "graph/differentiate.h"
+#include "graph/freeze.h"
 #include "graph/precision.h"
 #include "ops/update.h"
 
@@ -79,9 +80,9 @@ static ac_status list_nodes(const ac_problem *problem, ac_target target, bool *r
   return AC_OK;
 }
 
-static void mark_reads(ac_problem *problem) {
-  for (int i = 0; i < problem->main.count; i++) {
-    const ac_node *node = ac_node_at(problem->graph, problem->main.list[i]);
+static void mark_reads(ac_problem *problem, const ac_nodes *nodes) {
+  for (int i = 0; i < nodes->count; i++) {
+    const ac_node *node = ac_node_at(problem->graph, nodes->list[i]);
     for (int k = 0; k < AC_MAX_INPUTS; k++)
       if (node->in[k] >= 0)
         problem->reads[ac_tensor_at(problem->graph, node->in[k])->storage] = true;
@@ -267,6 +268,7 @@ static ac_status check_losses(const ac_problem *problem) {
 static ac_status complete_graph(ac_problem *problem) {
   ac_graph *graph = problem->graph;
   bool training = problem->desc.purpose == AC_TRAIN;
+  if (training) AC_TRY(ac_graph_freeze(graph, problem->desc.frozen));
   if (training) AC_TRY(ac_graph_differentiate(graph));
   AC_TRY(ac_graph_set_storage(graph, ac_plan_storage(&problem->desc),
                               problem->desc.weights == AC_WEIGHTS_BF16,
@@ -305,7 +307,8 @@ static ac_status derive(ac_problem *problem) {
   free(runs);
   AC_TRY(status);
   find_parameters(problem);
-  mark_reads(problem);
+  mark_reads(problem, &problem->main);
+  mark_reads(problem, &problem->evaluation);
   AC_TRY(ac_problem_check_support(problem, 1));
   find_after_workspace(problem);
   count_read_ahead(problem);
@@ -314,12 +317,19 @@ static ac_status derive(ac_problem *problem) {
   return settle_micro_batch(problem);
 }
 
+/* A text of the description, which is kept in *own. */
+static ac_status keep_text(const char **text, char **own) {
+  if (*text && !(*text = *own = strdup(*text)))
+    return ac_fail(AC_ERROR_MEMORY, "no memory for a plan");
+  return AC_OK;
+}
+
 ac_status ac_problem_create(ac_problem *problem, const ac_graph *graph, ac_device *device,
                             const ac_plan_desc *desc) {
   *problem = (ac_problem){.device = device, .desc = *desc, .coupled = -1};
   if (!desc->batch) problem->desc.batch = desc->micro_batch ? desc->micro_batch : 1;
-  if (desc->state_f32 && !(problem->desc.state_f32 = problem->state_f32 = strdup(desc->state_f32)))
-    return ac_fail(AC_ERROR_MEMORY, "no memory for a plan");
+  AC_TRY(keep_text(&problem->desc.state_f32, &problem->state_f32));
+  AC_TRY(keep_text(&problem->desc.frozen, &problem->frozen));
   AC_TRY(ac_graph_clone(&problem->source, graph));
   AC_TRY(ac_graph_clone(&problem->graph, graph));
   return derive(problem);
@@ -331,6 +341,7 @@ void ac_problem_free(ac_problem *problem) {
   ac_graph_free(problem->source);
   ac_graph_free(problem->graph);
   free(problem->state_f32);
+  free(problem->frozen);
   free(problem->main.list);
   free(problem->evaluation.list);
   free(problem->after.list);

@@ -63,8 +63,10 @@ static void select_after(const ac_graph *graph, bool *runs, bool *yielded) {
     const ac_node *node = ac_node_at(graph, i);
     if (node->phase == AC_PHASE_MICRO_BATCH) continue;
     runs[i] = true;
-    for (int k = 0; k < AC_MAX_INPUTS; k++)
-      if (node->in[k] >= 0) runs[i] &= yielded[ac_tensor_at(graph, node->in[k])->storage];
+    for (int k = 0; k < AC_MAX_INPUTS; k++) {
+      const ac_tensor *in = node->in[k] < 0 ? NULL : ac_tensor_at(graph, node->in[k]);
+      if (in && in->role != AC_ROLE_PARAMETER) runs[i] &= yielded[in->storage];
+    }
     if (runs[i]) mark_outputs(graph, node, yielded);
   }
 }
@@ -192,6 +194,7 @@ static bool lay_step(builder *b, int index, int node_index, bool recomputed, ac_
   for (int j = 0; j < AC_MAX_OUTPUTS; j++)
     if (!write_slot(b, step, point, j, node->out[j])) return false;
   if (node->accumulate >= 0) step->write[0] = AC_ADD;
+  if (ac_op_describe(node->op)->rewrites) step->write[0] = AC_OVERWRITE;
   return true;
 }
 

@@ -80,7 +80,7 @@ static void measure(const measuring *m, int s, const piece *p, ac_chain_variant 
   const ac_stages *stages = m->stages;
   const ac_sequence *sequence = &p->sequence;
   const ac_stage *stage = &stages->stage[s];
-  uint64_t input = s ? storage_bytes(m, stages->stage[s - 1].boundary) : 0;
+  uint64_t input = storage_bytes(m, s ? stages->stage[s - 1].boundary : stages->input);
   uint64_t output = storage_bytes(m, stage->boundary);
   uint64_t outer = 0, saved = 0, forward = 0, backward = 0;
   bool reads_output = false;
@@ -189,6 +189,7 @@ ac_status ac_stage_chain_create(ac_stage_chain *result, const ac_stages *stages,
   ac_status status = stage && measured && result->variants ? AC_OK : no_memory();
   if (status == AC_OK) status = ac_order_create(&order, stages);
   const measuring m = {stages, device, costs, batch, &order};
+  result->chain.input = storage_bytes(&m, stages->input);
   if (status == AC_OK) stage[0].variant = measured; /* owns all of them */
   else free(measured);
   for (int s = 0; s < stages->count && status == AC_OK; s++)

@@ -111,6 +111,49 @@ static void cut_backward(ac_stages *stages, int forward) {
   }
 }
 
+/* Whether a stage's backward nodes do nothing but pool statistics. */
+static bool only_pools(const ac_stages *stages, const ac_stage *stage) {
+  for (int p = stage->backward; p < stage->backward_end; p++) {
+    const int out = ac_node_at(stages->graph, stages->nodes[p])->out[0];
+    if (out < 0 || ac_tensor_at(stages->graph, out)->role != AC_ROLE_POOLED) return false;
+  }
+  return true;
+}
+
+/* Moves backward nodes from the list's end to behind the first forward nodes. */
+static ac_status move_pools(ac_stages *stages, int forward, int pools) {
+  const size_t size = sizeof *stages->nodes;
+  int *kept = malloc((size_t)(pools + 1) * size);
+  if (!kept) return no_memory();
+  memcpy(kept, stages->nodes + stages->node_count - pools, (size_t)pools * size);
+  memmove(stages->nodes + forward + pools, stages->nodes + forward,
+          (size_t)(stages->node_count - forward - pools) * size);
+  memcpy(stages->nodes + forward, kept, (size_t)pools * size);
+  free(kept);
+  return AC_OK;
+}
+
+/* The first stages that nothing is trained in become what runs before all stages. */
+static ac_status set_before(ac_stages *stages) {
+  int untrained = 0;
+  while (untrained < stages->count - 1 && only_pools(stages, &stages->stage[untrained]))
+    untrained++;
+  if (!untrained) return AC_OK;
+  const int forward = stages->stage[untrained].forward,
+            pools = stages->node_count - stages->stage[untrained - 1].backward;
+  AC_TRY(move_pools(stages, forward, pools));
+  stages->before = forward + pools;
+  stages->input = stages->stage[untrained - 1].boundary;
+  stages->count -= untrained;
+  memmove(stages->stage, stages->stage + untrained, (size_t)stages->count * sizeof *stages->stage);
+  for (int s = 0; s < stages->count; s++) {
+    ac_stage *stage = &stages->stage[s];
+    stage->forward += pools, stage->forward_end += pools;
+    stage->backward += pools, stage->backward_end += pools;
+  }
+  return AC_OK;
+}
+
 /* Activations of the stage that its backward nodes read, but for the boundary that leaves it, which
  * the next stage keeps. Hints decide where there are any. */
 static ac_status find_droppable(ac_stages *stages, int s, bool *listed) {
@@ -147,8 +190,9 @@ static ac_status cut(ac_stages *stages, const ac_nodes *nodes) {
     for (int i = 0; i < nodes->count; i++) runs[nodes->list[i]] = true;
     count_crossing(stages, runs, forward, last, alive, crossing);
     cut_forward(stages, forward, alive, crossing);
-    find_producers(stages);
     cut_backward(stages, forward);
+    status = set_before(stages);
+    find_producers(stages);
     for (int s = 0; s < stages->count && status == AC_OK; s++)
       status = find_droppable(stages, s, listed);
   }
@@ -161,7 +205,7 @@ static ac_status cut(ac_stages *stages, const ac_nodes *nodes) {
 }
 
 ac_status ac_stages_cut(ac_stages *stages, const ac_graph *graph, const ac_nodes *nodes) {
-  *stages = (ac_stages){.graph = graph};
+  *stages = (ac_stages){.graph = graph, .input = -1};
   size_t tensors = (size_t)graph->tensor_count + 1, count = (size_t)nodes->count + 1;
   stages->nodes = malloc(count * sizeof *stages->nodes);
   stages->stage_of = malloc(tensors * sizeof *stages->stage_of);
@@ -296,6 +340,7 @@ void ac_order_free(ac_order *order) {
 ac_status ac_order_lay(ac_order *order, const ac_stages *stages, const ac_stage_chain *chain,
                        const ac_chain_operation *operations, int count) {
   const layer l = begin_order(order, stages);
+  for (int p = 0; p < stages->before; p++) AC_TRY(append(&l, stages->nodes[p]));
   for (int i = 0; i < count; i++) {
     int s = operations[i].stage - 1;
     int variant = operations[i].kind == AC_CHAIN_SAVE ? operations[i].variant : -1;

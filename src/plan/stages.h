@@ -10,7 +10,10 @@
  * anew, right before, by the same forward nodes. Variants are found greedily: tensors are dropped in the
  * order of bytes saved per second of recomputing, and each length of that order is a variant (at most
  * AC_STAGE_VARIANTS of them, evenly chosen). A graph without any cut is one stage, where dropping is all
- * there is. */
+ * there is.
+ *
+ * What comes before all that is trained has no backward nodes but those that pool statistics. It is no
+ * stage: it runs once, pools right behind, and leaves the activation that the first stage takes. */
 /* clang-format on */
 #ifndef AC_PLAN_STAGES_H
 #define AC_PLAN_STAGES_H
@@ -31,8 +34,10 @@ typedef struct ac_stage {
 
 typedef struct ac_stages {
   const ac_graph *graph;
-  int *nodes; /* forward nodes of all stages, then backward nodes */
+  int *nodes; /* those before all stages, forward nodes of all stages, then backward nodes */
   int node_count;
+  int before; /* nodes before all stages */
+  int input;  /* the storage that these leave to the first, -1: none */
   ac_stage *stage;
   int count;
   bool hinted;   /* some activation is hinted to be recomputed */

@@ -35,6 +35,25 @@ ac_status ac_trainer_set_parameter(ac_trainer *trainer, int index, int64_t first
   return ac_instance_write_parameter(instance, index, first, count, data);
 }
 
+ac_status ac_trainer_set_group(ac_trainer *trainer, int group, const ac_group_settings *settings) {
+  AC_REQUIRE(trainer, settings);
+  AC_TRY(ac_trainer_check_deciding(trainer));
+  const ac_groups before = trainer->groups;
+  AC_TRY(ac_groups_set(&trainer->groups, group, settings));
+  trainer->groups.changed = true;
+  ac_status status = ac_fold_check_desc(trainer, trainer->instance.plan);
+  if (status != AC_OK) trainer->groups = before;
+  return status;
+}
+
+ac_status ac_trainer_get_group(const ac_trainer *trainer, int group, ac_group_settings *settings) {
+  AC_REQUIRE(trainer, settings);
+  if (group < 0 || group >= trainer->groups.count)
+    return ac_fail(AC_ERROR_ARGUMENT, "trainer: group %d of %d", group, trainer->groups.count);
+  *settings = trainer->groups.settings[group];
+  return AC_OK;
+}
+
 ac_status ac_trainer_get_gradient(ac_trainer *trainer, int index, int64_t first, int64_t count,
                                   float *data) {
   AC_REQUIRE(trainer);

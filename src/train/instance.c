@@ -83,6 +83,7 @@ static const void *window_attributes(const ac_instance *instance, const ac_step 
   const ac_tensor *gradient = ac_tensor_at(instance->plan->graph, node->in[0]);
   const ac_update_attributes *own = &instance->updates[gradient->parameter];
   if (node->phase == AC_PHASE_FOLD) return &own->fold;
+  if (ac_op_describe(node->op)->rewrites) return &own->clip;
   return node->phase == AC_PHASE_REDUCE ? (const void *)&own->statistics : &own->step;
 }
 

@@ -10,6 +10,7 @@
 
 #include "ops/adafactor.h"
 #include "ops/adam_mini.h"
+#include "ops/clip.h"
 #include "ops/description.h"
 #include "ops/fold.h"
 #include "ops/lion.h"
@@ -34,6 +35,7 @@ typedef struct ac_prepared {
 typedef struct ac_update_attributes {
   ac_gradient_statistics_attributes statistics;
   ac_fold_attributes fold;
+  ac_clip_attributes clip;
   union {
     ac_adamw_attributes adamw;
     ac_sgd_attributes sgd;

@@ -11,6 +11,7 @@
 #include "core/error.h"
 
 #include <math.h>
+#include <string.h>
 
 typedef struct pass {
   ac_trainer *trainer;
@@ -48,9 +49,9 @@ static ac_status measure(ac_trainer *trainer, int parameter, ac_measure *all) {
 
 /* Whether the step of a parameter is taken, or the running statistics of one that is not trained
  * move. */
-static ac_status decide(void *user, int parameter, bool *runs) {
-  pass *p = user;
+static ac_status decide_anew(pass *p, int parameter, bool *runs) {
   ac_trainer *trainer = p->trainer;
+  const bool by_norm = trainer->instance.plan->problem.desc.clipping < AC_CLIP_VALUE;
   ac_measure measured;
   if (!p->known) AC_TRY(learn_losses(p));
   AC_TRY(measure(trainer, parameter, &measured));
@@ -60,8 +61,22 @@ static ac_status decide(void *user, int parameter, bool *runs) {
   p->steps->left_out += trained && !measured.finite;
   if (!trained || !*runs) return AC_OK;
   const double norm = sqrt(measured.squares) / p->sum.total.weight;
-  ac_trainer_set_step(trainer, parameter, p->sum.factor * ac_trainer_clip(trainer, norm), p->rate);
+  const double clip = by_norm ? ac_trainer_clip_of(trainer, parameter) : 0;
+  ac_trainer_set_step(trainer, parameter, p->sum.factor * ac_trainer_clip(clip, norm), p->rate);
   p->steps->taken++;
+  return AC_OK;
+}
+
+/* What clips a gradient comes before the step by it, and is asked about, too. */
+static ac_status decide(void *user, int parameter, bool *runs) {
+  pass *p = user;
+  ac_local_decision *known = &p->trainer->decided[parameter];
+  if (!ac_trainer_trains(p->trainer, parameter)) return decide_anew(p, parameter, runs);
+  if (*known == AC_LOCAL_UNDECIDED) {
+    AC_TRY(decide_anew(p, parameter, runs));
+    *known = *runs ? AC_LOCAL_RUNS : AC_LOCAL_LEFT_OUT;
+  }
+  *runs = *known == AC_LOCAL_RUNS;
   return AC_OK;
 }
 
@@ -70,6 +85,8 @@ ac_status ac_trainer_step_locally(ac_trainer *trainer, ac_local_steps *steps) {
   pass p = {.trainer = trainer, .steps = steps, .rate = ac_trainer_rate(trainer)};
   *steps = (ac_local_steps){0};
   trainer->reduced_weight = 0;
+  memset(trainer->decided, 0,
+         (size_t)instance->plan->graph->parameter_count * sizeof *trainer->decided);
   instance->gate = (ac_gate){decide, &p};
   ac_status status = ac_instance_run(instance, &instance->main, true);
   instance->gate = (ac_gate){0};

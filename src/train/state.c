@@ -32,10 +32,13 @@ typedef struct record {
   ac_plateau plateau;
   ac_noise noise;
   char fingerprint[AC_MAX_FINGERPRINT + 1];
+  ac_groups groups;
 } record;
 
-/* The one text, which is there only where the caller has given one. */
+/* Texts that are there only where the caller has given one, and where groups were changed. */
 #define FINGERPRINT "accrue.state.fit.fingerprint"
+#define GROUPS "accrue.state.groups"
+enum { TEXTS = 2 };
 
 typedef enum field_kind { INTEGER, UNSIGNED, REAL, REALS } field_kind;
 
@@ -180,6 +183,7 @@ static record record_of(const ac_trainer *trainer) {
   if (r.samples) memcpy(r.fed, trainer->fed_weight, sizeof r.fed);
   if (r.whole_samples) memcpy(r.whole, trainer->whole_weight, sizeof r.whole);
   strcpy(r.fingerprint, trainer->fingerprint);
+  r.groups = trainer->groups;
   return r;
 }
 
@@ -209,6 +213,8 @@ static void take_record(ac_trainer *trainer, const record *r) {
   trainer->noise.averages = r->noise.averages;
   const int64_t most = trainer->instance.plan->info.batch;
   trainer->batch = r->window_batch < most ? r->window_batch : most;
+  if (r->groups.changed) trainer->groups = r->groups;
+  else ac_groups_reset(&trainer->groups, &trainer->desc);
 }
 
 /* ---- cells as tensors ------------------------------------------------------------------------ */
@@ -225,8 +231,10 @@ typedef struct contents {
   int count;
 } contents;
 
-bool ac_state_holds(const ac_cell *cell, bool window) {
+/* A copy in 16 bits stands for a parameter that has no original. */
+bool ac_state_holds(const ac_plan *plan, const ac_cell *cell, bool window) {
   if (cell->role == AC_ROLE_PARAMETER || cell->role == AC_ROLE_STATE) return true;
+  if (cell->role == AC_ROLE_WORKING) return !ac_plan_cell(plan, AC_ROLE_PARAMETER, cell->owner, 0);
   return window && ac_role_is_sum(cell->role);
 }
 
@@ -252,7 +260,7 @@ static bool name_tensor(const ac_graph *graph, contents *c) {
     snprintf(role, sizeof role, "accrue/state.%d/", ac_tensor_at(graph, cell->tensor)->state);
   else if (cell->role == AC_ROLE_POOLED)
     snprintf(role, sizeof role, "accrue/pooled.%d/", pooled_before(c));
-  else if (cell->role != AC_ROLE_PARAMETER)
+  else if (cell->role != AC_ROLE_PARAMETER && cell->role != AC_ROLE_WORKING)
     snprintf(role, sizeof role, "accrue/%s/", cell->role == AC_ROLE_LOSS ? "loss" : "gradient");
   const size_t size = strlen(role) + strlen(owner) + 1;
   tensor->name = malloc(size);
@@ -271,7 +279,7 @@ static ac_status list_contents(contents *c, ac_trainer *trainer, bool window, co
                   .tensors = calloc((size_t)plan->cell_count + 1, sizeof *c->tensors)};
   bool good = c->tensors;
   for (int i = 0; i < plan->cell_count && good; i++) {
-    if (!ac_state_holds(&plan->cells[i], window)) continue;
+    if (!ac_state_holds(plan, &plan->cells[i], window)) continue;
     c->tensors[c->count++].cell = &plan->cells[i];
     good = name_tensor(plan->graph, c);
   }
@@ -296,10 +304,10 @@ static ac_status read_cell(void *user, int index, int64_t first, int64_t count, 
 
 static ac_status write_contents(contents *c, const char *path, const ac_metadata *metadata,
                                 int metadata_count) {
-  char text[FIELDS][FIELD_TEXT];
+  char text[FIELDS][FIELD_TEXT], groups[AC_GROUPS_TEXT];
   const record r = record_of(c->trainer);
   ac_model_tensor *tensors = calloc((size_t)c->count + 1, sizeof *tensors);
-  ac_metadata *all = calloc((size_t)metadata_count + FIELDS + 1, sizeof *all);
+  ac_metadata *all = calloc((size_t)metadata_count + FIELDS + TEXTS, sizeof *all);
   int count = metadata_count;
   for (int i = 0; tensors && i < c->count; i++) {
     const ac_cell *cell = c->tensors[i].cell;
@@ -313,8 +321,10 @@ static ac_status write_contents(contents *c, const char *path, const ac_metadata
     put_field(&r, i, text[i]);
     all[count++] = (ac_metadata){fields[i].key, text[i]};
   }
+  ac_groups_put(&r.groups, groups);
   ac_plain_numbers_end(&numbers);
   if (all && *r.fingerprint) all[count++] = (ac_metadata){FINGERPRINT, r.fingerprint};
+  if (all && r.groups.changed) all[count++] = (ac_metadata){GROUPS, groups};
   ac_status status = tensors && all ? ac_model_file_write_checked(path, tensors, c->count, all,
                                                                   count, read_cell, c)
                                     : ac_fail(AC_ERROR_MEMORY, "no memory to save %s", path);
@@ -369,6 +379,16 @@ static const char *find_bad_noise(const record *r) {
                                                             : NULL;
 }
 
+/* Changed settings are those of as many groups. */
+static ac_status read_groups(const ac_model_file *file, const char *path, record *r) {
+  const char *text = ac_model_file_metadata(file, GROUPS);
+  r->groups.changed = false;
+  if (!text || ac_groups_get(&r->groups, text)) return AC_OK;
+  return ac_fail(AC_ERROR_FORMAT,
+                 "%s has settings of groups of parameters that are not these %d (" GROUPS ")", path,
+                 r->groups.count);
+}
+
 static ac_status read_record(const ac_model_file *file, const char *path, record *r) {
   r->plateau = ac_plateau_begin();
   for (int i = 0; i < FIELDS; i++) {
@@ -389,6 +409,7 @@ static ac_status read_record(const ac_model_file *file, const char *path, record
   if (!needs_group(file, OF_BATCH)) r->window_batch = r->batch;
   if (r->window_batch < 1 || r->window_batch > r->batch)
     return refuse_value(path, "accrue.state.window.batch");
+  AC_TRY(read_groups(file, path, r));
   const char *fingerprint = ac_model_file_metadata(file, FINGERPRINT);
   if (!fingerprint) return AC_OK;
   if (!*fingerprint || !ac_fingerprint_may_be(fingerprint)) return refuse_value(path, FINGERPRINT);
@@ -420,7 +441,7 @@ static ac_status check_record(const ac_trainer *trainer, const char *path, const
 
 /* What a plan may choose for weights and what optimizers keep. */
 static bool is_stored(ac_dtype dtype) {
-  return dtype == AC_F32 || dtype == AC_BF16 || dtype == AC_U8;
+  return dtype == AC_F32 || dtype == AC_F16 || dtype == AC_BF16 || dtype == AC_U8;
 }
 
 static const char *storage_name(ac_dtype dtype) {
@@ -486,7 +507,7 @@ static ac_status read_contents(const contents *c, ac_model_file *file, void *pie
 
 static ac_status load_from(ac_trainer *trainer, ac_model_file *file, const char *path,
                            void *piece) {
-  record r = {0};
+  record r = {.groups = trainer->groups};
   contents c;
   if (!ac_model_file_metadata(file, fields[0].key))
     return ac_fail(AC_ERROR_FORMAT, "%s is no state of a trainer", path);
@@ -497,7 +518,8 @@ static ac_status load_from(ac_trainer *trainer, ac_model_file *file, const char 
   AC_TRY(read);
   AC_TRY(check_record(trainer, path, &r));
   AC_TRY(list_contents(&c, trainer, r.samples > 0, path));
-  ac_status status = check_tensors(&c, file, path);
+  ac_status status = ac_state_check_frozen(trainer, file, path);
+  if (status == AC_OK) status = check_tensors(&c, file, path);
   if (status == AC_OK) {
     ac_trainer_discard(trainer);
     status = read_contents(&c, file, piece);

@@ -86,7 +86,9 @@ static ac_status set_up(ac_trainer *trainer, const ac_plan *plan) {
   set_shares(trainer, 1, NULL);
   size_t parameters = (size_t)plan->graph->parameter_count + 1;
   trainer->stepped = calloc(parameters, sizeof *trainer->stepped);
-  if (!trainer->stepped) return ac_fail(AC_ERROR_MEMORY, "no memory for a list of parameters");
+  trainer->decided = calloc(parameters, sizeof *trainer->decided);
+  if (!trainer->stepped || !trainer->decided)
+    return ac_fail(AC_ERROR_MEMORY, "no memory for a list of parameters");
   return ac_instance_initialise(&trainer->instance, trainer->desc.seed);
 }
 
@@ -108,6 +110,7 @@ ac_status ac_trainer_create(ac_trainer **trainer, const ac_plan *plan,
   ac_status status = check_desc(&made->desc, plan->problem.desc.optimizer);
   if (status == AC_OK)
     status = ac_scaler_init(&made->scaler, &made->desc.loss_scaling, plan->problem.desc.precision);
+  if (status == AC_OK) status = ac_groups_begin(&made->groups, plan->graph, &made->desc);
   if (status == AC_OK) status = ac_fold_check_desc(made, plan);
   if (status == AC_OK) {
     const ac_wait wait = ac_instance_announce(plan);
@@ -124,7 +127,9 @@ ac_status ac_trainer_create(ac_trainer **trainer, const ac_plan *plan,
 void ac_trainer_free(ac_trainer *trainer) {
   if (!trainer) return;
   ac_instance_free(&trainer->instance);
+  ac_groups_release(&trainer->groups);
   free(trainer->stepped);
+  free(trainer->decided);
   free(trainer);
 }
 

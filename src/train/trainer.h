@@ -3,6 +3,7 @@
 #define AC_TRAIN_TRAINER_H
 
 #include "data/loader.h"
+#include "train/groups.h"
 #include "train/instance.h"
 #include "train/noise.h"
 #include "train/scaler.h"
@@ -26,11 +27,19 @@ static inline float ac_to_float(double x) {
   return x > (double)FLT_MAX ? INFINITY : (float)x;
 }
 
+/* Whether a parameter is stepped in its window's only pass. */
+typedef enum ac_local_decision {
+  AC_LOCAL_UNDECIDED = 0,
+  AC_LOCAL_RUNS,
+  AC_LOCAL_LEFT_OUT
+} ac_local_decision;
+
 struct ac_trainer {
   ac_instance instance;
   ac_trainer_desc desc;        /* defaults filled in; of loss scaling in the scaler */
   ac_optimizer_desc optimizer; /* of the update at hand: with the momentum of the schedule */
   ac_scaler scaler;
+  ac_groups groups;
   ac_plateau plateau;
   ac_noise noise;
   int64_t schedule_begin; /* the update from which the schedule counts */
@@ -43,6 +52,7 @@ struct ac_trainer {
   double whole_weight[AC_MAX_LOSSES]; /* and what each will weigh */
   double shares[AC_MAX_LOSSES];       /* of each gradient in the sum, beside the loss scale */
   float loss_scales[AC_MAX_LOSSES];   /* run.loss_scales */
+  ac_local_decision *decided;         /* by parameter, of the update at hand */
   int *stepped;                       /* by parameter: how often the update at hand steps it */
   double reduced_weight;              /* of the window that was reduced last; 0: none */
   bool deciding;                      /* the caller looks at what was reduced */
@@ -96,8 +106,11 @@ ac_measure ac_trainer_measure(const ac_trainer *trainer, const ac_cell *cell);
 
 /* What one pass over all gradients and pooled statistics yields. */
 typedef struct ac_gradient_report {
-  double norm; /* of the sum of gradients, unscaled */
-  bool finite; /* pooled statistics, too */
+  double norm;                       /* of the sum of gradients, unscaled */
+  double groups[AC_MAX_GROUPS];      /* of each group's part */
+  double clipped[AC_MAX_GROUPS + 1]; /* of those that are clipped by one norm; last: all without a
+                                        clip of their group's */
+  bool finite;                       /* pooled statistics, too */
 } ac_gradient_report;
 /* As it stands in the host's copy; trainer->nonfinite says whose is not finite. */
 ac_gradient_report ac_trainer_read_statistics(ac_trainer *trainer);
@@ -114,7 +127,9 @@ ac_window_sum ac_trainer_window_sum(const ac_trainer *trainer);
 ac_status ac_trainer_check_losses(const ac_trainer *trainer);
 
 /* What clipping leaves of a gradient of this norm. */
-double ac_trainer_clip(const ac_trainer *trainer, double norm);
+double ac_trainer_clip(double clip, double norm);
+/* What a parameter's gradient is clipped by: its group's, or the optimizer's. */
+double ac_trainer_clip_of(const ac_trainer *trainer, int index);
 /* Sets what the step of a parameter that is trained goes by in the update at hand. */
 void ac_trainer_set_step(ac_trainer *trainer, int index, double factor, double rate);
 
@@ -159,7 +174,10 @@ ac_status ac_trainer_evaluate_until(ac_trainer *trainer, ac_dataset *dataset, in
                                     ac_stop *stop, ac_evaluation *result);
 
 /* Whether a state holds this cell: with a window in progress, its sums too. */
-bool ac_state_holds(const ac_cell *cell, bool window);
+bool ac_state_holds(const ac_plan *plan, const ac_cell *cell, bool window);
+/* Refuses a state of a run that had other parameters frozen. */
+ac_status ac_state_check_frozen(const ac_trainer *trainer, const ac_model_file *file,
+                                const char *path);
 /* Elements of such a cell, as they are stored. Writing a parameter brings its copy in 16 bits up to
  * date. */
 ac_status ac_state_read_cell(const ac_instance *instance, const ac_cell *cell, int64_t first,

@@ -16,6 +16,7 @@
 #include "train/trainer.h"
 
 #include "core/error.h"
+#include "ops/update.h"
 
 #include <float.h>
 #include <math.h>
@@ -52,18 +53,25 @@ ac_measure ac_trainer_measure(const ac_trainer *trainer, const ac_cell *cell) {
 
 ac_gradient_report ac_trainer_read_statistics(ac_trainer *trainer) {
   const ac_plan *plan = trainer->instance.plan;
-  ac_gradient_report report = {0, true};
+  const ac_groups *groups = &trainer->groups;
+  ac_gradient_report report = {.finite = true};
   trainer->nonfinite = -1;
   for (int i = 0; i < plan->cell_count; i++) {
     const ac_cell *cell = &plan->cells[i];
     if (cell->role != AC_ROLE_STATISTICS) continue;
     const ac_measure measure = ac_trainer_measure(trainer, cell);
-    if (ac_trainer_trains(trainer, cell->owner)) report.norm += measure.squares;
+    if (ac_trainer_trains(trainer, cell->owner)) {
+      report.norm += measure.squares;
+      report.clipped[ac_groups_clipping(groups, cell->owner)] += measure.squares;
+      if (groups->of[cell->owner] >= 0) report.groups[groups->of[cell->owner]] += measure.squares;
+    }
     if (measure.finite) continue;
     report.finite = false;
     if (trainer->nonfinite < 0) trainer->nonfinite = cell->owner;
   }
   report.norm = sqrt(report.norm);
+  for (int g = 0; g < AC_MAX_GROUPS; g++) report.groups[g] = sqrt(report.groups[g]);
+  for (int g = 0; g <= AC_MAX_GROUPS; g++) report.clipped[g] = sqrt(report.clipped[g]);
   return report;
 }
 
@@ -75,14 +83,20 @@ static double muon_scale(const ac_optimizer_desc *o, const ac_tensor *parameter)
   return sqrt(fmax(1, parameter->matrix == AC_MATRIX_IN_OUT ? rest / first : first / rest));
 }
 
-/* Rank decides on weight decay. */
+/* That of its group, or by its rank. */
+static double weight_decay(const ac_trainer *trainer, const ac_tensor *parameter) {
+  const ac_group_settings *own = ac_groups_of(&trainer->groups, parameter->parameter);
+  if (own && own->weight_decay != 0) return fmax(0, own->weight_decay);
+  const bool decays = parameter->shape.rank >= 2 && !parameter->desc.no_weight_decay;
+  return decays ? trainer->optimizer.weight_decay : 0;
+}
+
 static void set_step(const ac_trainer *trainer, const ac_parameter_tensors *tensors, double factor,
                      double rate, ac_update_attributes *attributes) {
   const ac_plan_desc *plan = &trainer->instance.plan->problem.desc;
   const ac_tensor *parameter = ac_tensor_at(trainer->instance.plan->graph, tensors->tensor);
   const ac_optimizer_desc *o = &trainer->optimizer;
-  bool decays = parameter->shape.rank >= 2 && !parameter->desc.no_weight_decay;
-  float decay = decays ? (float)o->weight_decay : 0;
+  const float decay = (float)weight_decay(trainer, parameter);
   double t = (double)trainer->updates + 1;
   switch (tensors->step) {
   case AC_OP_sgd:
@@ -144,11 +158,33 @@ static void set_step(const ac_trainer *trainer, const ac_parameter_tensors *tens
   }
 }
 
+double ac_trainer_clip_of(const ac_trainer *trainer, int index) {
+  const ac_group_settings *own = ac_groups_of(&trainer->groups, index);
+  return own && own->clip != 0 ? own->clip : trainer->desc.optimizer.clip;
+}
+
+/* The op that clips takes the factor, and leaves the step 1. */
+static double set_clip(const ac_trainer *trainer, int index, double factor,
+                       ac_clip_attributes *attributes) {
+  const ac_plan *plan = trainer->instance.plan;
+  const ac_clipping kind = plan->problem.desc.clipping;
+  const ac_tensor *parameter = ac_tensor_at(plan->graph, plan->graph->parameters[index]);
+  const double limit = ac_trainer_clip_of(trainer, index);
+  if (kind < AC_CLIP_VALUE) return factor;
+  *attributes = (ac_clip_attributes){.gradient_factor = (float)factor,
+                                     .limit = limit > 0 ? (float)limit : INFINITY,
+                                     .adaptive = kind == AC_CLIP_ADAPTIVE,
+                                     .by_column = ac_optimizer_by_column(parameter)};
+  return 1;
+}
+
 void ac_trainer_set_step(ac_trainer *trainer, int index, double factor, double rate) {
   const ac_plan *plan = trainer->instance.plan;
   const ac_parameter_tensors *tensors = &plan->problem.parameters[index];
   ac_update_attributes *attributes = &trainer->instance.updates[index];
-  set_step(trainer, tensors, factor, rate, attributes);
+  const ac_group_settings *own = ac_groups_of(&trainer->groups, index);
+  factor = set_clip(trainer, index, factor, &attributes->clip);
+  set_step(trainer, tensors, factor, own ? rate * own->rate : rate, attributes);
   if (ac_tensor_at(plan->graph, tensors->gradient)->folded)
     ac_fold_set_step(tensors->step, attributes);
 }
@@ -159,11 +195,23 @@ static ac_status run_update(ac_instance *instance) {
   return ac_instance_run_phase(instance, AC_PHASE_UPDATE);
 }
 
-static ac_status step_parameters(ac_trainer *trainer, double factor, double rate) {
+/* What is left of a gradient that is clipped by its own norm. */
+static double clip_each(const ac_trainer *trainer, int index) {
+  if (trainer->instance.plan->problem.desc.clipping != AC_CLIP_EACH) return 1;
+  return ac_trainer_clip(ac_trainer_clip_of(trainer, index),
+                         ac_trainer_gradient_norm(trainer, index));
+}
+
+/* `factors`: of those that are clipped by one norm. */
+static ac_status step_parameters(ac_trainer *trainer, const double factors[AC_MAX_GROUPS + 1],
+                                 double rate) {
   ac_instance *instance = &trainer->instance;
   instance->run.update = (uint32_t)trainer->updates; /* a state may have been loaded since */
   for (int i = 0; i < instance->plan->graph->parameter_count; i++)
-    if (ac_trainer_trains(trainer, i)) ac_trainer_set_step(trainer, i, factor, rate);
+    if (ac_trainer_trains(trainer, i))
+      ac_trainer_set_step(trainer, i,
+                          factors[ac_groups_clipping(&trainer->groups, i)] * clip_each(trainer, i),
+                          rate);
   AC_TRY(run_update(instance));
   AC_TRY(instance->device->backend->finish(instance->device->state));
   trainer->has_stepped = true;
@@ -236,28 +284,46 @@ ac_window_sum ac_trainer_window_sum(const ac_trainer *trainer) {
   return sum;
 }
 
-double ac_trainer_clip(const ac_trainer *trainer, double norm) {
-  const double clip = trainer->desc.optimizer.clip;
+double ac_trainer_clip(double clip, double norm) {
   return clip > 0 && norm > clip ? clip / norm : 1;
+}
+
+static bool clips_together(const ac_trainer *trainer) {
+  return trainer->instance.plan->problem.desc.clipping == AC_CLIP_NORM;
 }
 
 /* What is folded is no gradient any more, so there is no norm of one. */
 static ac_decision propose(const ac_trainer *trainer, const ac_total_loss *total,
                            const ac_gradient_report *report) {
-  double norm = total->weighs ? report->norm / total->weight : 0;
-  if (ac_plan_folds(trainer->instance.plan)) norm = (double)NAN;
+  double norm = total->weighs ? report->norm / total->weight : 0,
+         others = total->weighs ? report->clipped[AC_MAX_GROUPS] / total->weight : 0;
+  if (ac_plan_folds(trainer->instance.plan)) norm = others = (double)NAN;
   return (ac_decision){.loss = total->loss,
                        .weight = total->weight,
                        .grad_norm = report->finite ? norm : (double)INFINITY,
                        .finite = total->finite && report->finite,
-                       .factor = ac_trainer_clip(trainer, norm)};
+                       .factor = clips_together(trainer)
+                                     ? ac_trainer_clip(trainer->desc.optimizer.clip, others)
+                                     : 1};
+}
+
+/* What gradients are multiplied by, for those that are clipped by one norm. */
+static void set_factors(const ac_trainer *trainer, const ac_window_sum *sum,
+                        const ac_gradient_report *report, const ac_decision *decision,
+                        double factors[AC_MAX_GROUPS + 1]) {
+  const double others = decision->factor != 1 ? sum->factor * decision->factor : sum->factor;
+  for (int g = 0; g <= AC_MAX_GROUPS; g++) factors[g] = others;
+  for (int g = 0; g < AC_MAX_GROUPS && clips_together(trainer); g++)
+    factors[g] = sum->factor * ac_trainer_clip(trainer->groups.settings[g].clip,
+                                               report->clipped[g] / sum->total.weight);
 }
 
 /* What the window has come to, with all that was measured on the host. */
-static ac_decision begin_report(ac_trainer *trainer, const ac_window_sum *sum, ac_update *update) {
+static ac_decision begin_report(ac_trainer *trainer, const ac_window_sum *sum,
+                                ac_gradient_report *report, ac_update *update) {
   const ac_total_loss *total = &sum->total;
-  const ac_gradient_report report = ac_trainer_read_statistics(trainer);
-  const ac_decision decision = propose(trainer, total, &report);
+  *report = ac_trainer_read_statistics(trainer);
+  const ac_decision decision = propose(trainer, total, report);
   trainer->reduced_weight = total->weight;
   *update = (ac_update){.loss = total->loss,
                         .weight = total->weight,
@@ -266,9 +332,14 @@ static ac_decision begin_report(ac_trainer *trainer, const ac_window_sum *sum, a
                         .grad_norm = decision.grad_norm,
                         .loss_scale = (double)trainer->scaler.scale,
                         .finite_loss = total->finite,
-                        .finite_gradient = report.finite,
+                        .finite_gradient = report->finite,
+                        .group_count = trainer->groups.count,
                         .loss_count = trainer->instance.plan->graph->loss_count};
   memcpy(update->losses, total->losses, sizeof update->losses);
+  for (int g = 0; g < update->group_count; g++) {
+    update->group_norms[g] = total->weighs ? report->groups[g] / total->weight : 0;
+    if (!isfinite(decision.grad_norm)) update->group_norms[g] = decision.grad_norm;
+  }
   return decision;
 }
 
@@ -310,17 +381,19 @@ static ac_status update_whole(ac_trainer *trainer, ac_update *update) {
   AC_TRY(reduce_and_check(trainer));
   trainer->optimizer = ac_trainer_optimizer(trainer);
   const ac_window_sum sum = ac_trainer_window_sum(trainer);
-  ac_decision decision = begin_report(trainer, &sum, update);
+  ac_gradient_report report;
+  ac_decision decision = begin_report(trainer, &sum, &report, update);
   AC_TRY(ask_caller(trainer, &decision));
   const bool possible = update->finite_loss && update->finite_gradient && sum.divides;
   if (!possible && ac_plan_folds(trainer->instance.plan)) return ac_fold_fail(trainer);
   AC_TRY(ac_fold_check_decision(trainer, &decision));
-  double factor = sum.factor;
-  if (decision.factor != 1) factor *= decision.factor;
+  double factors[AC_MAX_GROUPS + 1];
+  set_factors(trainer, &sum, &report, &decision, factors);
+  const double factor = factors[AC_MAX_GROUPS];
   if (possible && !isfinite(ac_to_float(factor))) return refuse_factor(factor);
   update->skipped = !possible || decision.skip;
   if (!update->skipped) {
-    ac_status status = step_parameters(trainer, factor, update->lr);
+    ac_status status = step_parameters(trainer, factors, update->lr);
     if (status != AC_OK) give_up(trainer);
     AC_TRY(status);
     ac_noise_take(trainer, update);
@@ -339,7 +412,8 @@ static ac_status update_locally(ac_trainer *trainer, ac_update *update) {
   trainer->broken = status != AC_OK;
   AC_TRY(status);
   const ac_window_sum sum = ac_trainer_window_sum(trainer);
-  begin_report(trainer, &sum, update);
+  ac_gradient_report report;
+  begin_report(trainer, &sum, &report, update);
   update->skipped = !steps.taken;
   update->left_out = steps.left_out;
   end_window(trainer, &sum, update);

@@ -13,8 +13,8 @@ static const struct {
   const char *event, *fields;
 } promises[] = {
     {"plan",
-     "device precision effective_batch micro_batch accumulation_steps recomputed_ops budget_bytes "
-     "planned_bytes host_bytes read_ahead_bytes library_bytes"},
+     "device precision effective_batch micro_batch accumulation_steps recomputed_ops frozen_count "
+     "budget_bytes planned_bytes host_bytes read_ahead_bytes library_bytes"},
     {"step", "step loss lr momentum grad_norm loss_scale skipped replayed seconds samples_per_s "
              "peak_bytes"},
     {"eval", "step loss accuracy"},

@@ -234,12 +234,14 @@ static void compare_gradients(comparison *c, const random_graph *g, const random
 }
 
 /* Every parameter that the loss depends on has a gradient unless it is frozen. */
-static void compare_presence(comparison *c, const random_graph *g, const random_window *w,
-                             const spread *s) {
+static void compare_presence(comparison *c, const random_graph *g, const random_trial *t,
+                             const random_window *w, const spread *s) {
   for (int p = 0; p < s->exact.parameters; p++) {
-    bool frozen = ac_tensor_at(g->graph, g->graph->parameters[p])->desc.frozen;
+    bool frozen = t->frozen[p] || ac_tensor_at(g->graph, g->graph->parameters[p])->desc.frozen;
     if (s->exact.gradient[p] && !frozen && !w->gradient[p])
       fail(c->verdict, "%s has no gradient, but the loss depends on it", parameter_name(g, p));
+    if (frozen && w->gradient[p])
+      fail(c->verdict, "%s has a gradient, but is frozen", parameter_name(g, p));
   }
 }
 
@@ -357,7 +359,7 @@ static void look(random_verdict *v, random_counts *counts, const random_graph *g
     if (is_tied(&s) || !(s.exact.largest < too_large)) counts->near_ties++;
     else {
       compare_sums(&c, &t->windows[w].update, &s);
-      compare_presence(&c, g, &t->windows[w], &s);
+      compare_presence(&c, g, t, &t->windows[w], &s);
       compare_gradients(&c, g, t, &t->windows[w], &s);
       compare_running(&c, g, &t->windows[w], &s);
     }

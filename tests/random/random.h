@@ -124,6 +124,7 @@ void random_reference_free(random_reference *r);
     "muon", "adam-mini")                                                                           \
   X(schedule, "constant", "warm-up", "cosine")                                                     \
   X(scaling, "default", "none", "static")                                                          \
+  X(frozen, "none", "some", "most")                                                                \
   X(habit, "plain", "discards", "splits calls", "evaluates between", "watches numbers", "session")
 /* clang-format on */
 
@@ -159,6 +160,7 @@ enum { AHEAD_NO, AHEAD_YES, AHEAD_IF_ROOM };
 enum { THREADS_ONE, THREADS_TWO, THREADS_FOR_ALL /* three, and small loops are shared out too */ };
 enum { SCHEDULE_CONSTANT, SCHEDULE_WARM_UP, SCHEDULE_COSINE };
 enum { SCALING_DEFAULT, SCALING_NONE, SCALING_STATIC };
+enum { FROZEN_NONE, FROZEN_SOME /* each other parameter */, FROZEN_MOST /* three of four */ };
 enum {
   OPTIMIZER_SGD,
   OPTIMIZER_MOMENTUM,
@@ -214,6 +216,7 @@ typedef struct random_trial {
   ac_gradients gradients;
   bool rounded[OP_DRAW_LEAVES]; /* by parameter: stored in bf16 alone */
   bool summed[OP_DRAW_LEAVES];  /* its gradient is */
+  bool frozen[OP_DRAW_LEAVES];  /* by the choice */
   ac_stepping stepping[OP_DRAW_LEAVES];
   int64_t recomputed;
   float **start; /* weights before the first update */

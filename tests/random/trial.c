@@ -6,6 +6,7 @@
 #include "random.h"
 
 #include "core/error.h"
+#include "graph/freeze.h"
 
 #include <accrue/session.h>
 
@@ -25,6 +26,7 @@ typedef struct training {
   ac_plan *plan;
   ac_trainer *trainer;
   ac_dataset *dataset;
+  char frozen[4096];
 } training;
 
 /* ---- the plan -------------------------------------------------------------------------------- */
@@ -91,9 +93,36 @@ static ac_gradients gradients_of(const random_choice *c) {
   return windows == WINDOWS_LOCAL && local ? AC_GRADIENTS_FUSED_LOCAL : AC_GRADIENTS_FUSED;
 }
 
+/* Whether some parameter is left to train without those that are frozen. */
+static bool trains_without(const random_graph *g, const char *frozen) {
+  ac_graph *graph = NULL;
+  bool trains =
+      ac_graph_clone(&graph, g->graph) == AC_OK && ac_graph_freeze(graph, frozen) == AC_OK;
+  trains = trains && ac_tensor_at(graph, graph->losses[0].tensor)->requires_gradient;
+  ac_graph_free(graph);
+  return trains;
+}
+
+/* Draws them by name, so that other graphs of the recipe have the same. */
+static void choose_frozen(training *t, const random_choice *c) {
+  const int level = c->level[RANDOM_frozen];
+  const ac_graph *graph = t->g->graph;
+  size_t used = 0;
+  for (int p = 0; level && p < graph->parameter_count; p++) {
+    const char *name = ac_tensor_at(graph, graph->parameters[p])->name;
+    const uint64_t drawn = op_draw_hash(t->g->recipe.key, op_seed(name)) % 4;
+    if (drawn > (uint64_t)level || used + strlen(name) + 2 > sizeof t->frozen) continue;
+    t->trial->frozen[p] = true;
+    used += (size_t)snprintf(t->frozen + used, sizeof t->frozen - used, used ? ",%s" : "%s", name);
+  }
+  if (used && trains_without(t->g, t->frozen)) t->policy.frozen = t->frozen;
+  else memset(t->trial->frozen, 0, sizeof t->trial->frozen);
+}
+
 static ac_status make_plan(training *t, const random_graph *hinted, const random_choice *c) {
   static const ac_precision precisions[] = {AC_PRECISION_F32, AC_PRECISION_F16, AC_PRECISION_BF16};
   int recompute = c->level[RANDOM_recompute];
+  choose_frozen(t, c);
   t->policy.batch = t->g->recipe.batch;
   t->policy.micro_batch = micro_batch_of(c, t->policy.batch);
   t->policy.micro_batch_norm = c->level[RANDOM_micro_batch] != MICRO_WHOLE;
@@ -378,6 +407,7 @@ static ac_status find_gradients(const training *t) {
 /* Leaves out of the choice what it came to nothing of. */
 static void note_effects(training *t, random_choice *took) {
   if (!t->trial->recomputed) took->level[RANDOM_recompute] = RECOMPUTE_NONE;
+  if (!t->policy.frozen) took->level[RANDOM_frozen] = FROZEN_NONE;
   bool splits = split_of(t) > 0, evaluates = !t->trial->whole_window;
   if ((t->habit == HABIT_SPLITS && !splits) || (t->habit == HABIT_EVALUATES && !evaluates))
     took->level[RANDOM_habit] = HABIT_PLAIN;

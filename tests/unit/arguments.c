@@ -279,6 +279,11 @@ static void files(void) {
   REFUSED(ac_dataset_from_tokens, dataset, ac_dataset_from_tokens(NULL, t, 0, 9, 2, false));
   NOT_MADE(ac_dataset_from_tokens, tokens, ac_dataset, e,
            ac_dataset_from_tokens(&e, NULL, 0, 9, 2, false));
+  REFUSED(ac_dataset_fold_tokens, train, ac_dataset_fold_tokens(NULL, &d, t, 1, 2, 2));
+  NOT_MADE(ac_dataset_fold_tokens, validation, ac_dataset, e,
+           ac_dataset_fold_tokens(&e, NULL, t, 1, 2, 2));
+  NOT_MADE(ac_dataset_fold_tokens, tokens, ac_dataset, e,
+           ac_dataset_fold_tokens(&e, &d, NULL, 1, 2, 2));
   ac_tokens_free(t);
   REFUSED(ac_dataset_from_idx, dataset, ac_dataset_from_idx(NULL, none, none, 0, -1));
   NOT_MADE(ac_dataset_from_idx, images_path, ac_dataset, e,
@@ -360,6 +365,11 @@ static void states(void) {
   REFUSED(ac_trainer_set_state, trainer, ac_trainer_set_state(NULL, 0, 0, 0, 1, numbers));
   REFUSED(ac_trainer_set_state, data, ac_trainer_set_state(trainer, 0, 0, 0, 1, NULL));
   HARMLESS(ac_trainer_set_state, data, ac_trainer_set_state(trainer, 0, 0, 0, 0, NULL) == AC_OK);
+  ac_group_settings group = {0};
+  REFUSED(ac_trainer_set_group, trainer, ac_trainer_set_group(NULL, 0, &group));
+  REFUSED(ac_trainer_set_group, settings, ac_trainer_set_group(trainer, 0, NULL));
+  REFUSED(ac_trainer_get_group, trainer, ac_trainer_get_group(NULL, 0, &group));
+  REFUSED(ac_trainer_get_group, settings, ac_trainer_get_group(trainer, 0, NULL));
   REFUSED(ac_trainer_save_part, trainer, ac_trainer_save_part(NULL, none, "*", NULL, 0));
   REFUSED(ac_trainer_save_part, path, ac_trainer_save_part(trainer, NULL, "*", NULL, 0));
   REFUSED(ac_trainer_save_part, pattern, ac_trainer_save_part(trainer, none, NULL, NULL, 0));

@@ -671,6 +671,96 @@ def scheduled_updates(f):
           lr=0.1, total=30, updates=29)
 
 
+def practice(f):
+    """What is done to gradients, rates and weights beside the step: a convolution and two linear layers, of which the
+    last is stored [in, out], five updates on data of their own."""
+    from timm.utils.agc import adaptive_clip_grad
+    from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+    updates, samples = 5, 4
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.mid, self.head = torch.nn.Conv2d(2, 3, 3, padding=1), torch.nn.Linear(27, 5), torch.nn.Linear(5, 4)
+
+        def forward(self, x):
+            return self.head(torch.tanh(self.mid(torch.tanh(self.conv(x)).flatten(1))))
+
+    def flat(net):
+        return torch.cat([(p.T if n == "head.weight" else p).detach().reshape(-1) for n, p in net.named_parameters()])
+
+    def train(name, optimizer, between=lambda net, update: None, change=None, ema=None, **attributes):
+        f.case(name, updates=updates, **attributes)
+        net = Net()
+        with torch.no_grad():
+            for p in net.parameters():
+                p.copy_(f.draw(*p.shape, low=-0.5, high=0.5))
+        x, y = f.draw(updates, samples, 2, 3, 3).detach(), f.draw(updates, samples, 4, low=-2, high=2).detach()
+        f.tensor("x", x.reshape(updates, -1))
+        f.tensor("y", y.reshape(updates, -1))
+        f.tensor("p0", flat(net))
+        o, after, averages = optimizer(net), [], []
+        average = AveragedModel(net, multi_avg_fn=get_ema_multi_avg_fn(ema)) if ema else None
+        for u in range(updates):
+            if change:
+                change(o, u)
+            o.zero_grad()
+            F.mse_loss(net(x[u]), y[u]).backward()
+            between(net, u)
+            o.step()
+            after.append(flat(net))
+            if ema:
+                average.update_parameters(net)
+                averages.append(flat(average.module))
+        f.tensor("p", torch.stack(after))
+        if ema:
+            f.tensor("ema", torch.stack(averages))
+
+    lr, eps, decay, clip = 0.02, 1e-2, 0.1, 0.3  # what floats lose of a gradient a small epsilon would make large
+    own = dict(rate0=0.25, decay0=0.3, rate1=2, decay1=0.2, clip2=0.05, rate_then=0.75, decay_then=0)
+    norm = torch.nn.utils.clip_grad_norm_
+
+    def groups(rule):
+        def make(net):
+            p = dict(net.named_parameters())
+            lists = [([p["conv.weight"]], own["rate0"], own["decay0"]),
+                     ([v for n, v in p.items() if n.endswith("bias")], own["rate1"], own["decay1"]),
+                     ([p["head.weight"]], 1, decay), ([p["mid.weight"]], 1, decay)]
+            dicts = [dict(params=ps, lr=lr * rate, weight_decay=wd) for ps, rate, wd in lists]
+            return (torch.optim.AdamW(dicts, lr=lr, eps=eps) if rule == "adamw" else
+                    torch.optim.SGD(dicts, lr=lr, momentum=0.9))
+
+        return make
+
+    def clip_groups(net, update):
+        norm([net.head.weight], own["clip2"])
+        norm([p for n, p in net.named_parameters() if n != "head.weight"], clip)
+
+    def change(o, update):  # of the first group, before the fourth update
+        if update == 3:
+            o.param_groups[0]["lr"] = lr * own["rate_then"]
+            o.param_groups[0]["weight_decay"] = own["decay_then"]
+
+    for rule in ("adamw", "sgd"):
+        train(f"groups_{rule}", groups(rule), clip_groups, change, adamw=rule == "adamw", lr=lr, epsilon=eps,
+              weight_decay=decay, clip=clip, **own)
+
+    def adamw(net):
+        return torch.optim.AdamW(net.parameters(), lr=lr, eps=eps, weight_decay=0)
+
+    def sgd(net):
+        return torch.optim.SGD(net.parameters(), lr=lr, momentum=0.9)
+
+    for rule, make in (("adamw", adamw), ("sgd", sgd)):
+        common = dict(adamw=rule == "adamw", lr=lr, epsilon=eps)
+        train(f"value_{rule}", make, lambda net, u: torch.nn.utils.clip_grad_value_(net.parameters(), 0.02), value=0.02,
+              **common)
+        train(f"each_{rule}", make, lambda net, u: [norm([p], 0.1) for p in net.parameters()], each=0.1, **common)
+        train(f"agc_{rule}", make, lambda net, u: adaptive_clip_grad(net.parameters(), 0.05, 1e-3), agc=0.05, **common)
+        train(f"ema_{rule}", make, ema=0.9, average=0.9, **common)
+
+
 def gpt2_tiny(folder):
     """A whole GPT-2, as transformers makes, stores and differentiates it."""
     from safetensors.torch import save_file
@@ -712,6 +802,43 @@ n: p.detach().contiguous() for n, p in model.named_parameters()},
     f.close()
 
 
+def gpt2_frozen(folder):
+    """gpt2_tiny, whose embeddings, which the head shares, and first block stay as they are: 20 updates of AdamW."""
+    from safetensors.torch import load_file
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(vocab_size=61, n_positions=16, n_embd=24, n_layer=2, n_head=3, resid_pdrop=0.0,
+                        embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=0, eos_token_id=0)
+    model = GPT2LMHeadModel(config).double().train()
+    model.load_state_dict(load_file(folder / "gpt2_tiny.safetensors"), strict=False)
+    trained = {}
+    for n, p in model.named_parameters():
+        n = n.removeprefix("transformer.")
+        p.requires_grad_(not n.startswith(("wte", "wpe", "h.0.")))
+        if p.requires_grad:
+            trained[n] = p
+    lr, eps, decay, updates = 1e-3, 1e-4, 0.1, 20  # of key biases the gradient is noise
+    f = File(folder, "gpt2_frozen")
+    f.case("gpt2_frozen", lr=lr, epsilon=eps, weight_decay=decay, updates=updates)
+    ids = f.ids(61, updates, 3, 17)
+    f.tensor("ids", ids)
+    optimizer = torch.optim.AdamW([dict(params=[p for p in trained.values() if p.dim() > 1], weight_decay=decay),
+                                   dict(params=[p for p in trained.values() if p.dim() == 1], weight_decay=0)],
+                                  lr=lr, eps=eps)
+    losses = []
+    for batch in ids:
+        optimizer.zero_grad()
+        logits = model(batch[:, :-1]).logits
+        loss = F.cross_entropy(logits.reshape(-1, 61), batch[:, 1:].reshape(-1))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    f.doubles("losses", losses)
+    for n, p in trained.items():
+        f.tensor(n, p)
+    f.close()
+
+
 def main():
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
     writers = dict(linear=linear, matmul=matmul, add=add, multiply=multiply, scale=scale, embedding=embedding,
@@ -723,7 +850,8 @@ def main():
                    linear_cross_entropy=linear_cross_entropy, mean_squared_error=mean_squared_error, conv2d=conv2d,
                    pool2d=pool2d, concat=concat, upsample_nearest2d=upsample_nearest2d, optimizer=optimizer, lion=lion,
                    adafactor=adafactor, muon=muon, adam_mini=adam_mini,
-                   loss_scaler=loss_scaler, schedules=schedules, scheduled_updates=scheduled_updates)
+                   loss_scaler=loss_scaler, schedules=schedules, scheduled_updates=scheduled_updates,
+                   practice=practice)
     only = sys.argv[2:]
     for name, write in writers.items():
         if only and name not in only:
@@ -733,6 +861,8 @@ def main():
         f.close()
     if not only or "gpt2_tiny" in only:
         gpt2_tiny(folder)
+    if not only or "gpt2_frozen" in only:
+        gpt2_frozen(folder)
 
 
 if __name__ == "__main__":

@@ -106,16 +106,17 @@ void metrics_plan(metrics *m, const ac_device *device, const ac_plan_info *plan)
                 "gradients", INTEGER(b->gradients), "optimizer", INTEGER(b->optimizer),
                 "activations", INTEGER(b->activations), "workspace", INTEGER(b->workspace), "io",
                 INTEGER(b->io), "total", INTEGER(b->total));
-  write_line(
-      m, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "event",
-                   "plan", "device", ac_device_get_info(device)->id, "precision",
-                   ac_precision_name(plan->precision), "effective_batch", INTEGER(plan->batch),
-                   "micro_batch", INTEGER(plan->micro_batch), "accumulation_steps",
-                   INTEGER(plan->accumulation_steps), "recomputed_ops",
-                   INTEGER(plan->recomputed_ops), "parameter_count", INTEGER(plan->parameter_count),
-                   "budget_bytes", INTEGER(plan->budget_bytes), "planned_bytes", bytes,
-                   "host_bytes", INTEGER(plan->host_bytes), "read_ahead_bytes",
-                   INTEGER(plan->read_ahead_bytes), "library_bytes", INTEGER(plan->library_bytes)));
+  write_line(m, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+                          "event", "plan", "device", ac_device_get_info(device)->id, "precision",
+                          ac_precision_name(plan->precision), "effective_batch",
+                          INTEGER(plan->batch), "micro_batch", INTEGER(plan->micro_batch),
+                          "accumulation_steps", INTEGER(plan->accumulation_steps), "recomputed_ops",
+                          INTEGER(plan->recomputed_ops), "parameter_count",
+                          INTEGER(plan->parameter_count), "frozen_count",
+                          INTEGER(plan->frozen_count), "budget_bytes", INTEGER(plan->budget_bytes),
+                          "planned_bytes", bytes, "host_bytes", INTEGER(plan->host_bytes),
+                          "read_ahead_bytes", INTEGER(plan->read_ahead_bytes), "library_bytes",
+                          INTEGER(plan->library_bytes)));
 }
 
 /* Adds the means of several losses, each under its name, to a line. */
@@ -136,6 +137,17 @@ static void write_evaluation(metrics *m, const ac_fit_event *event) {
   write_line(m, with_losses(line, e->losses, e->loss_count));
 }
 
+/* Adds the norms of groups' gradients to a line. */
+static json_t *with_groups(json_t *line, const ac_update *update) {
+  if (!line || !update->group_count) return line;
+  json_t *norms = json_array();
+  for (int g = 0; g < update->group_count; g++)
+    json_array_append_new(norms, number(update->group_norms[g]));
+  if (json_object_set_new(line, "group_norms", norms) == 0) return line;
+  json_decref(line);
+  return NULL;
+}
+
 void metrics_fit(metrics *m, const ac_fit_event *event) {
   if (!anyone_reads(m) || event->kind == AC_FIT_TRAINED) return;
   if (event->kind == AC_FIT_EVALUATION) {
@@ -152,7 +164,7 @@ void metrics_fit(metrics *m, const ac_fit_event *event) {
       "seconds", number(event->seconds), "data_wait_s", number(event->data_wait_seconds),
       "samples_per_s", number(rate((double)event->samples, event->seconds)), "peak_bytes",
       INTEGER(ac_device_peak_bytes(m->device)));
-  write_line(m, with_losses(line, u->losses, u->loss_count));
+  write_line(m, with_groups(with_losses(line, u->losses, u->loss_count), u));
 }
 
 void metrics_finish(metrics *m, const metrics_end *end) {
@@ -167,8 +179,9 @@ void metrics_finish(metrics *m, const metrics_end *end) {
       json_pack("{s:s, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
                 "event", "end", "steps", INTEGER(fit->steps), "skipped", INTEGER(fit->skipped),
                 "epochs", INTEGER(fit->epochs), "samples", INTEGER(fit->samples), "stopped",
-                fit->stopped ? 1 : 0, "val_loss", number(fit->evaluated ? fit->final.loss : NAN),
-                "val_accuracy", number(fit->evaluated ? fit->final.accuracy : NAN), "noise_scale",
+                fit->stopped || fit->paused, "val_loss",
+                number(fit->evaluated ? fit->final.loss : NAN), "val_accuracy",
+                number(fit->evaluated ? fit->final.accuracy : NAN), "noise_scale",
                 number(noise.batch), "noise_scale_deviation", number(noise.deviation),
                 "samples_per_s", number(samples), "tokens_per_s", number(tokens), "planned_bytes",
                 INTEGER(end->planned_bytes), "peak_bytes", INTEGER(end->peak_bytes), "data_wait_s",

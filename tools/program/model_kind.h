@@ -5,6 +5,7 @@
 
 #include "program/batch_flag.h"
 #include "program/data.h"
+#include "program/groups.h"
 #include "program/loss_scale.h"
 #include "program/rate.h"
 #include "common/options.h"
@@ -19,11 +20,14 @@ typedef struct train_flags {
   int64_t micro_batch;
   int64_t steps, epochs; /* 0: not given */
   storage_flags storage;
-  bool no_nesterov;  /* of muon */
-  int muon_scale;    /* ac_muon_scale */
-  double adamw_rate; /* of muon; < 0: as the library has it */
+  bool no_nesterov;   /* of muon */
+  int muon_scale;     /* ac_muon_scale */
+  double adamw_rate;  /* of muon; < 0: as the library has it */
+  const char *freeze; /* patterns; NULL: nothing */
+  group_flags groups;
   rate_flags rate;
   double beta1, beta2, weight_decay, momentum, clip;
+  int clip_by;     /* ac_clipping */
   int last_window; /* ac_last_window */
   loss_scale_flags loss_scale;
   int64_t eval_every, eval_samples;
@@ -41,6 +45,8 @@ typedef struct train_flags {
   const char *config;         /* run.json of a run to repeat */
   int64_t save_every, keep;   /* updates; states */
   double save_minutes, grace; /* grace in seconds */
+  double max_minutes;         /* of this start of the program; 0: no limit */
+  const char *policy;         /* file; NULL: none */
   bool keep_best;
   const char *tensorboard; /* NULL: no event file */
   int64_t histograms;      /* 0: none */

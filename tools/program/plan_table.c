@@ -68,7 +68,9 @@ const char *plan_table_text(char *text, size_t size, const ac_device_info *devic
                             const ac_plan_info *plan) {
   page p = {text, size, 0};
   put(&p, "device       %s: %s (%s)\n", device->id, device->name, device->driver);
-  put(&p, "model        %s parameters\n", text_count(plan->parameter_count).text);
+  put(&p, "model        %s parameters", text_count(plan->parameter_count).text);
+  if (plan->frozen_count) put(&p, ", and %s that are frozen", text_count(plan->frozen_count).text);
+  put(&p, "\n");
   if (plan->accumulation_steps == 1)
     put(&p, "batch        %" PRId64 " samples at once\n", plan->batch);
   else

@@ -58,6 +58,8 @@ gpt optimizer-state 8bit | --width 64
 gpt state-f32 none | --optimizer-state 8bit --width 64
 resnet optimizer-state 8bit
 resnet state-f32 * | --optimizer-state 8bit
+gpt freeze *.ln_*
+resnet freeze *weight
 gpt optimizer-state-in host | --width 64
 resnet optimizer-state-in host
 gpt host-memory 1MiB | --width 64 --memory 1000KiB
@@ -74,6 +76,9 @@ resnet gradients bf16
 * adamw-rate 0.5 | --optimizer muon
 * weight-decay 0.5
 * clip 0.01
+gpt group *.ln_*:lr=0.5
+resnet group *weight:lr=0.5
+* clip-by value
 * last-window carry | --micro-batch 6
 * eval-every 1
 * eval-samples 1
@@ -106,6 +111,8 @@ resnet read-ahead 32 | --memory 480KiB
 * keep 1
 * keep-best
 * grace 1
+* max-minutes 1
+* policy none.json
 * config recorded.json
 * tensorboard events
 * noise-scale on

@@ -1,0 +1,20 @@
+#include "core/patterns.h"
+
+#include <fnmatch.h>
+#include <string.h>
+
+bool ac_pattern_next(const char **text, char pattern[AC_PATTERN_BYTES]) {
+  if (!*text) return false;
+  const size_t length = strcspn(*text, ","), kept = length < AC_PATTERN_BYTES ? length : 0;
+  memcpy(pattern, *text, kept);
+  pattern[kept] = 0;
+  *text = (*text)[length] ? *text + length + 1 : NULL;
+  return true;
+}
+
+bool ac_patterns_match(const char *patterns, const char *name) {
+  char pattern[AC_PATTERN_BYTES];
+  bool matches = false;
+  while (!matches && ac_pattern_next(&patterns, pattern)) matches = !fnmatch(pattern, name, 0);
+  return matches;
+}

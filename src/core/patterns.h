@@ -1,0 +1,19 @@
+/* Names by patterns, as a shell's: `*` any characters, `?` one, `[...]` one of these. A text may
+ * hold several, with commas between. */
+#ifndef AC_CORE_PATTERNS_H
+#define AC_CORE_PATTERNS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The longest single pattern. */
+enum { AC_PATTERN_BYTES = 256 };
+
+/* Takes the next pattern of *text and moves this behind it; false at the end. One that is empty, or
+ * longer than there is room for, comes out as "". */
+bool ac_pattern_next(const char **text, char pattern[AC_PATTERN_BYTES]);
+
+/* Whether one of the patterns matches. */
+bool ac_patterns_match(const char *patterns, const char *name);
+
+#endif

@@ -1,0 +1,39 @@
+#include "graph/freeze.h"
+
+#include "core/patterns.h"
+
+#include <fnmatch.h>
+
+static ac_status freeze(ac_graph *graph, const char *pattern) {
+  int matches = 0;
+  for (int i = 0; i < graph->parameter_count; i++) {
+    ac_tensor *parameter = ac_tensor_at(graph, graph->parameters[i]);
+    if (fnmatch(pattern, parameter->name, 0) != 0) continue;
+    parameter->desc.frozen = true;
+    matches++;
+  }
+  if (matches) return AC_OK;
+  return ac_fail(AC_ERROR_ARGUMENT,
+                 "plan: no parameter's name matches \"%s\", which is to be frozen", pattern);
+}
+
+static bool needs_gradient(const ac_graph *graph, const ac_tensor *tensor) {
+  if (tensor->storage != tensor->id) return ac_tensor_at(graph, tensor->storage)->requires_gradient;
+  if (tensor->role == AC_ROLE_PARAMETER) return !tensor->desc.frozen;
+  const ac_node *node = ac_node_at(graph, tensor->producer);
+  for (int i = 0; node && i < AC_MAX_INPUTS; i++)
+    if (node->in[i] >= 0 && ac_tensor_at(graph, node->in[i])->requires_gradient) return true;
+  return false;
+}
+
+/* Each tensor comes behind those that it follows from. */
+ac_status ac_graph_freeze(ac_graph *graph, const char *patterns) {
+  char pattern[AC_PATTERN_BYTES];
+  if (!patterns) return AC_OK;
+  while (ac_pattern_next(&patterns, pattern)) AC_TRY(freeze(graph, pattern));
+  for (int i = 0; i < graph->tensor_count; i++) {
+    ac_tensor *tensor = ac_tensor_at(graph, i);
+    tensor->requires_gradient = needs_gradient(graph, tensor);
+  }
+  return AC_OK;
+}

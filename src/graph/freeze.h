@@ -1,0 +1,14 @@
+/* Parameters that are frozen by name, in a graph that is not differentiated yet. They need no
+ * gradient, nor does anything that follows from no other parameter: differentiation then ends where
+ * nothing trainable lies below. */
+#ifndef AC_GRAPH_FREEZE_H
+#define AC_GRAPH_FREEZE_H
+
+#include "core/error.h"
+#include "graph/graph.h"
+
+/* By shell patterns with commas between (core/patterns.h); NULL: none. AC_ERROR_ARGUMENT of a
+ * pattern that matches no parameter. */
+ac_status ac_graph_freeze(ac_graph *graph, const char *patterns);
+
+#endif

@@ -1,0 +1,104 @@
+#include "train/groups.h"
+
+#include "core/error.h"
+#include "core/patterns.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+ac_status ac_groups_set(ac_groups *groups, int group, const ac_group_settings *settings) {
+  if (group < 0 || group >= groups->count)
+    return ac_fail(AC_ERROR_ARGUMENT, "trainer: group %d of %d", group, groups->count);
+  if (!isfinite(settings->rate) || !isfinite(settings->weight_decay) || isnan(settings->clip))
+    return ac_fail(AC_ERROR_ARGUMENT, "trainer: a setting of group %d is not finite", group);
+  ac_group_settings *own = &groups->settings[group];
+  *own = *settings;
+  own->rate = own->rate < 0 ? 0 : own->rate > 0 ? own->rate : 1;
+  return AC_OK;
+}
+
+static ac_status find_members(ac_groups *groups, const ac_graph *graph, const char *patterns,
+                              int group) {
+  char pattern[AC_PATTERN_BYTES];
+  while (ac_pattern_next(&patterns, pattern)) {
+    bool any = false;
+    for (int i = 0; i < graph->parameter_count; i++) {
+      if (!ac_patterns_match(pattern, ac_tensor_at(graph, graph->parameters[i])->name)) continue;
+      any = true;
+      if (groups->of[i] < 0) groups->of[i] = group;
+    }
+    if (!any)
+      return ac_fail(AC_ERROR_ARGUMENT, "trainer: no parameter's name matches \"%s\" of group %d",
+                     pattern, group);
+  }
+  return AC_OK;
+}
+
+ac_status ac_groups_begin(ac_groups *groups, const ac_graph *graph, const ac_trainer_desc *desc) {
+  if (desc->group_count < 0 || desc->group_count > AC_MAX_GROUPS)
+    return ac_fail(AC_ERROR_ARGUMENT, "trainer: %d groups of parameters; there are at most %d",
+                   desc->group_count, AC_MAX_GROUPS);
+  groups->count = desc->group_count;
+  groups->of = malloc(((size_t)graph->parameter_count + 1) * sizeof *groups->of);
+  if (!groups->of) return ac_fail(AC_ERROR_MEMORY, "no memory for groups of parameters");
+  for (int i = 0; i < graph->parameter_count; i++) groups->of[i] = -1;
+  for (int g = 0; g < groups->count; g++) {
+    if (!desc->groups[g].patterns)
+      return ac_fail(AC_ERROR_ARGUMENT, "trainer: group %d has no patterns", g);
+    AC_TRY(find_members(groups, graph, desc->groups[g].patterns, g));
+    AC_TRY(ac_groups_set(groups, g, &desc->groups[g].settings));
+  }
+  return AC_OK;
+}
+
+void ac_groups_reset(ac_groups *groups, const ac_trainer_desc *desc) {
+  for (int g = 0; g < groups->count; g++) ac_groups_set(groups, g, &desc->groups[g].settings);
+  groups->changed = false;
+}
+
+void ac_groups_release(ac_groups *groups) {
+  free(groups->of);
+}
+
+const ac_group_settings *ac_groups_of(const ac_groups *groups, int parameter) {
+  const int group = groups->of[parameter];
+  return group < 0 ? NULL : &groups->settings[group];
+}
+
+int ac_groups_clipping(const ac_groups *groups, int parameter) {
+  const ac_group_settings *own = ac_groups_of(groups, parameter);
+  return own && own->clip != 0 ? groups->of[parameter] : AC_MAX_GROUPS;
+}
+
+bool ac_groups_clip(const ac_groups *groups) {
+  for (int g = 0; g < groups->count; g++)
+    if (groups->settings[g].clip > 0) return true;
+  return false;
+}
+
+/* Enough digits for the same doubles again. */
+void ac_groups_put(const ac_groups *groups, char text[AC_GROUPS_TEXT]) {
+  size_t used = 0;
+  text[0] = 0;
+  for (int g = 0; g < groups->count; g++) {
+    const ac_group_settings *s = &groups->settings[g];
+    used += (size_t)snprintf(text + used, AC_GROUPS_TEXT - used, "%s%.17g %.17g %.17g",
+                             g ? " " : "", s->rate, s->weight_decay, s->clip);
+  }
+}
+
+bool ac_groups_get(ac_groups *groups, const char *text) {
+  char again[AC_GROUPS_TEXT], *end = (char *)text;
+  for (int g = 0; g < groups->count; g++) {
+    ac_group_settings *s = &groups->settings[g];
+    double *const numbers[] = {&s->rate, &s->weight_decay, &s->clip};
+    for (int k = 0; k < 3; k++) *numbers[k] = strtod(end, &end);
+    if (!(s->rate >= 0) || isinf(s->rate) || !isfinite(s->weight_decay) || isnan(s->clip))
+      return false;
+  }
+  groups->changed = true;
+  ac_groups_put(groups, again);
+  return !strcmp(text, again);
+}

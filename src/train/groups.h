@@ -1,0 +1,36 @@
+/* Parameters in groups by their names, each with a rate, a weight decay and a clip of its own. What
+ * of these was changed since the trainer was made is part of its states, as one line of text. */
+#ifndef AC_TRAIN_GROUPS_H
+#define AC_TRAIN_GROUPS_H
+
+#include <accrue/trainer.h>
+
+#include "graph/graph.h"
+
+typedef struct ac_groups {
+  ac_group_settings settings[AC_MAX_GROUPS]; /* clip 0: with the others */
+  int count;
+  bool changed;
+  int *of; /* by parameter: its group, or -1 */
+} ac_groups;
+
+/* Those of a description; release them after a failure too. */
+ac_status ac_groups_begin(ac_groups *groups, const ac_graph *graph, const ac_trainer_desc *desc);
+/* Back to the description's settings. */
+void ac_groups_reset(ac_groups *groups, const ac_trainer_desc *desc);
+void ac_groups_release(ac_groups *groups);
+ac_status ac_groups_set(ac_groups *groups, int group, const ac_group_settings *settings);
+
+/* The settings of a parameter; NULL: it is in no group. */
+const ac_group_settings *ac_groups_of(const ac_groups *groups, int parameter);
+/* The group by whose norm a parameter is clipped; AC_MAX_GROUPS: that of all others. */
+int ac_groups_clipping(const ac_groups *groups, int parameter);
+/* Whether one of them has a clip. */
+bool ac_groups_clip(const ac_groups *groups);
+
+/* As text, and back: false if it is none of as many groups. */
+enum { AC_GROUPS_TEXT = AC_MAX_GROUPS * 3 * 32 };
+void ac_groups_put(const ac_groups *groups, char text[AC_GROUPS_TEXT]);
+bool ac_groups_get(ac_groups *groups, const char *text);
+
+#endif
