@@ -41,10 +41,23 @@ static bool is_listed(const char *name, const char *names) {
   return false;
 }
 
+static json_t *text_of(const option *row, const char *text) {
+  json_t *value = text ? json_string(text) : json_null();
+  if (value) return value;
+  say("--%s is not UTF-8, so the run's record cannot repeat it", row->name);
+  return json_null();
+}
+
+static json_t *list_of(const option *row) {
+  const option_list *list = row->value;
+  json_t *values = json_array();
+  for (int i = 0; i < list->count; i++) json_array_append_new(values, text_of(row, list->items[i]));
+  return values;
+}
+
 static json_t *value_of(const option *row) {
   int length;
   const char *text;
-  json_t *value;
   switch (row->kind) {
   case OPTION_SWITCH:
     return json_boolean(*(const bool *)row->value);
@@ -61,13 +74,9 @@ static json_t *value_of(const option *row) {
     text = option_choice_name(row->argument, *(const int *)row->value, &length);
     return json_stringn(text, (size_t)length);
   case OPTION_TEXT:
-    text = *(const char *const *)row->value;
-    value = text ? json_string(text) : json_null();
-    if (value) return value;
-    say("--%s is not UTF-8, so the run's record cannot repeat it", row->name);
-    return json_null();
+    return text_of(row, *(const char *const *)row->value);
   case OPTION_LIST:
-    break;
+    return list_of(row);
   }
   return json_null();
 }
@@ -114,6 +123,19 @@ static bool take_stages(const option *row, const json_t *value) {
   return true;
 }
 
+static bool take_list(const option *row, const json_t *values) {
+  option_list *list = row->value;
+  size_t index;
+  json_t *value;
+  list->count = 0;
+  if (!json_is_array(values) || json_array_size(values) > OPTION_LIST_MOST) return false;
+  json_array_foreach((json_t *)values, index, value) {
+    if (!json_is_string(value)) return false;
+    list->items[list->count++] = json_string_value(value);
+  }
+  return true;
+}
+
 /* False: the value is none of the flag's. Null stands for no text, which some flags always have. */
 static bool take(const option *row, const json_t *value) {
   const double number = json_number_value(value);
@@ -142,7 +164,7 @@ static bool take(const option *row, const json_t *value) {
     *(const char **)row->value = json_string_value(value);
     return json_is_string(value);
   case OPTION_LIST:
-    break;
+    return take_list(row, value);
   }
   return false;
 }

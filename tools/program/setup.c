@@ -468,6 +468,9 @@ ac_plan_desc setup_plan_desc(const setup *s) {
                        .precision = (ac_precision)f->precision,
                        .debug_numerics = f->debug_numerics,
                        .recompute = (ac_recompute)f->recompute,
+                       .clipping = (ac_clipping)f->clip_by,
+                       .average = f->ema > 0,
+                       .frozen = f->freeze,
                        .sgd_no_momentum = f->momentum <= 0};
   storage_describe(&f->storage, &desc);
   if (f->histograms) desc.gradients = AC_GRADIENTS_BUFFER; /* they are of gradients, too */
