@@ -103,6 +103,15 @@ AC_API int64_t ac_tokens_count(const ac_tokens *tokens);
 AC_API ac_status ac_dataset_from_tokens(ac_dataset **dataset, const ac_tokens *tokens,
                                         int64_t begin, int64_t end, int64_t context, bool jitter);
 
+/* Cross-validation on a sequence, whose neighbours resemble each other: fold `fold` of 1 .. `folds`
+ * is a range of it and validates, without jitter; the ranges on both sides train, with jitter. No
+ * window reaches from one range into another, so what validates is in nothing that trains. The
+ * lengths of the folds differ by at most one token. Fails with AC_ERROR_ARGUMENT as ac_dataset_fold
+ * does, and where a fold, or what is beside it on either side, is shorter than context + 1. */
+AC_API ac_status ac_dataset_fold_tokens(ac_dataset **train, ac_dataset **validation,
+                                        const ac_tokens *tokens, int64_t fold, int64_t folds,
+                                        int64_t context);
+
 /* ---- images ---------------------------------------------------------------------------------- */
 
 /* IDX images (magic 0x0803) and labels (0x0801), plain or gzip. Fields "images" (f32 [height *

@@ -147,8 +147,6 @@ typedef struct ac_trainer_desc {
   ac_optimizer_desc optimizer; /* its kind is the plan's */
   ac_schedule schedule;
   ac_loss_scaling_desc loss_scaling;
-  ac_parameter_group groups[AC_MAX_GROUPS]; /* nothing of them is kept but their settings */
-  int group_count;
   /* With ac_plan_desc.average: what an update leaves of the average a, which becomes
    * decay a + (1 - decay) p of the parameter p; the first one sets it to p. In [0, 1); default
    * 0.999, negative: 0. */
@@ -157,6 +155,8 @@ typedef struct ac_trainer_desc {
    * measured; -1: as many that it costs at most 1 % of the time, by a fixed model of a middling
    * device, so that a run repeats. May still change. */
   int64_t noise_every;
+  ac_parameter_group groups[AC_MAX_GROUPS]; /* nothing of them is kept but their settings */
+  int group_count;
   ac_decide decide; /* may be NULL */
   void *user;       /* for `decide` */
 } ac_trainer_desc;
@@ -465,6 +465,14 @@ typedef struct ac_fit_desc {
    * it; unless the plan keeps its gradients in the arena. One that folds gradients does so in any
    * case. May still change. */
   bool keep_window;
+  /* Where this call pauses: after that many steps, counted as `steps` are, or after the window in
+   * which so many seconds of the call are over; 0: nowhere. It then ends as at the end of all, with
+   * AC_FIT_TRAINED and the final evaluation, and `paused`. Order and rates go by the whole run,
+   * which a fit with `resume` goes on with: its bits are those of one without a pause. May still
+   * change.
+   */
+  int64_t pause_step;
+  double pause_seconds;
   bool no_shuffle;
   uint64_t seed;      /* of the order of samples */
   int loader_threads; /* that read ahead, where the plan has `read_ahead`; 0: 1 */
@@ -493,6 +501,7 @@ typedef struct ac_fit_result {
   int64_t updates; /* steps but those that were skipped */
   int64_t skipped; /* windows that were not finite, counted anew each time one is replayed */
   bool stopped;    /* by `callback` or `stop` */
+  bool paused;     /* more windows are to come */
   bool evaluated;  /* `final` is of the parameters as they are now */
   ac_evaluation final;
   double seconds;           /* in steps, without evaluation */

@@ -44,17 +44,12 @@ ac_status ac_dataset_slice(ac_dataset **dataset, ac_dataset *whole, int64_t begi
   return make_part(dataset, &(part){.whole = whole, .begin = begin, .stride = 1}, end - begin);
 }
 
-/* Where piece i of `pieces` begins, whose sizes differ by at most one. */
-static int64_t boundary(int64_t count, int64_t pieces, int64_t i) {
+int64_t ac_fold_begin(int64_t count, int64_t pieces, int64_t i) {
   int64_t larger = count % pieces;
   return count / pieces * i + (i < larger ? i : larger);
 }
 
-ac_status ac_dataset_fold(ac_dataset **train, ac_dataset **validation, ac_dataset *whole,
-                          int64_t fold, int64_t folds) {
-  AC_CREATES(train);
-  AC_CREATES(validation);
-  AC_REQUIRE(whole);
+ac_status ac_fold_check(int64_t fold, int64_t folds, int64_t count, const char *of_what) {
   if (folds < 2)
     return ac_fail(AC_ERROR_ARGUMENT,
                    "dataset: %lld folds; at least two are needed to train and validate",
@@ -62,11 +57,20 @@ ac_status ac_dataset_fold(ac_dataset **train, ac_dataset **validation, ac_datase
   if (fold < 1 || fold > folds)
     return ac_fail(AC_ERROR_ARGUMENT, "dataset: there is no fold %lld; %lld folds are 1 to %lld",
                    (long long)fold, (long long)folds, (long long)folds);
-  if (folds > whole->count)
-    return ac_fail(AC_ERROR_ARGUMENT, "dataset: %lld samples leave some of %lld folds empty",
-                   (long long)whole->count, (long long)folds);
-  int64_t begin = boundary(whole->count, folds, fold - 1);
-  int64_t held = boundary(whole->count, folds, fold) - begin;
+  if (folds > count)
+    return ac_fail(AC_ERROR_ARGUMENT, "dataset: %lld %s leave some of %lld folds empty",
+                   (long long)count, of_what, (long long)folds);
+  return AC_OK;
+}
+
+ac_status ac_dataset_fold(ac_dataset **train, ac_dataset **validation, ac_dataset *whole,
+                          int64_t fold, int64_t folds) {
+  AC_CREATES(train);
+  AC_CREATES(validation);
+  AC_REQUIRE(whole);
+  AC_TRY(ac_fold_check(fold, folds, whole->count, "samples"));
+  int64_t begin = ac_fold_begin(whole->count, folds, fold - 1);
+  int64_t held = ac_fold_begin(whole->count, folds, fold) - begin;
   const part rest = {
       .whole = whole, .stride = 1, .gap = begin, .gap_length = held, .shuffled = true};
   const part own = {.whole = whole, .begin = begin, .stride = 1, .shuffled = true};

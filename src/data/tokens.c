@@ -124,28 +124,44 @@ int64_t ac_tokens_count(const ac_tokens *tokens) {
 
 /* ---- windows --------------------------------------------------------------------------------- */
 
+/* Of one range of the tokens. */
+typedef struct window_range {
+  int64_t begin, count; /* count: windows */
+  int64_t offsets;      /* the first window may begin at begin + [0, offsets) */
+} window_range;
+
+enum { MOST_RANGES = 2 };
+
 typedef struct window_rule {
   const ac_tokens *tokens;
-  int64_t begin, context;
-  int64_t offsets; /* the first window may begin at begin + [0, offsets) */
+  int64_t context;
+  window_range ranges[MOST_RANGES]; /* one after another */
+  int range_count;
 } window_rule;
 
 /* Counter word 3; apart from the streams of dropout and of shuffling, which share the key. */
 #define OFFSET_STREAM 0x4F460000u
 
-static int64_t first_window(const window_rule *windows, const ac_sample_key *key) {
-  if (windows->offsets == 1) return windows->begin;
+static int64_t first_window(const window_range *range, const ac_sample_key *key) {
+  if (range->offsets == 1) return range->begin;
   uint64_t epoch = (uint64_t)key->epoch;
   ac_philox_block random =
       ac_philox(key->seed, 0, (uint32_t)epoch, (uint32_t)(epoch >> 32), OFFSET_STREAM);
   uint64_t bits = (uint64_t)random.v[1] << 32 | random.v[0];
-  return windows->begin + (int64_t)(bits % (uint64_t)windows->offsets);
+  return range->begin + (int64_t)(bits % (uint64_t)range->offsets);
+}
+
+static int64_t window_begin(const window_rule *windows, const ac_sample_key *key) {
+  const window_range *range = windows->ranges;
+  int64_t index = key->index;
+  for (; index >= range->count; range++) index -= range->count;
+  return first_window(range, key) + index * windows->context;
 }
 
 static ac_status read_window(void *user, const ac_sample_key *key, void *const *fields) {
   const window_rule *windows = user;
   const ac_tokens *tokens = windows->tokens;
-  int64_t start = first_window(windows, key) + key->index * windows->context;
+  const int64_t start = window_begin(windows, key);
   for (int64_t f = 0; f < 2; f++) {
     int32_t *out = fields[f];
     if (tokens->bytes)
@@ -156,6 +172,59 @@ static ac_status read_window(void *user, const ac_sample_key *key, void *const *
   return AC_OK;
 }
 
+/* The last target of the last window is token offset + count * context of the range, which must be
+ * below length for the largest offset, context - 1. In a range where not even one window fits at
+ * that offset, one fits at all offsets below length - context. A range for which there is no window
+ * has a count of 0. */
+static window_range lay_windows(int64_t begin, int64_t end, int64_t context, bool jitter) {
+  const int64_t length = end - begin;
+  window_range range = {.begin = begin, .offsets = 1};
+  if (length - 1 < context) return range;
+  range.count = (length - 1) / context;
+  if (jitter && length / context >= 2) {
+    range.count = length / context - 1;
+    range.offsets = context;
+  } else if (jitter) {
+    range.offsets = length - context;
+  }
+  return range;
+}
+
+/* Ranges without a window are left out. */
+static ac_status make_windows(ac_dataset **dataset, const ac_tokens *tokens, int64_t context,
+                              const window_range *ranges, int range_count) {
+  window_rule *made = malloc(sizeof *made);
+  if (!made) return ac_fail(AC_ERROR_MEMORY, "tokens: no memory for a description");
+  *made = (window_rule){.tokens = tokens, .context = context};
+  ac_callback_dataset_desc desc = {
+      .field_count = 2,
+      .fields = {{"tokens", AC_I32, context}, {"targets", AC_I32, context}},
+      .read = read_window,
+      .close = free,
+      .user = made};
+  for (int i = 0; i < range_count; i++) {
+    if (!ranges[i].count) continue;
+    made->ranges[made->range_count++] = ranges[i];
+    desc.count += ranges[i].count;
+  }
+  ac_status status = ac_dataset_create(dataset, &desc, tokens->vocab);
+  if (status != AC_OK) free(made);
+  return status;
+}
+
+static ac_status check_context(int64_t context) {
+  if (context >= 1) return AC_OK;
+  return ac_fail(AC_ERROR_ARGUMENT, "tokens: a context of %lld; it must be at least 1",
+                 (long long)context);
+}
+
+static ac_status too_few(int64_t length, int64_t context) {
+  return ac_fail(AC_ERROR_ARGUMENT,
+                 "tokens: %lld tokens are too few for a context of %lld, which needs one more "
+                 "than that",
+                 (long long)length, (long long)context);
+}
+
 ac_status ac_dataset_from_tokens(ac_dataset **dataset, const ac_tokens *tokens, int64_t begin,
                                  int64_t end, int64_t context, bool jitter) {
   AC_CREATES(dataset);
@@ -163,38 +232,32 @@ ac_status ac_dataset_from_tokens(ac_dataset **dataset, const ac_tokens *tokens, 
   if (begin < 0 || begin > end || end > tokens->count)
     return ac_fail(AC_ERROR_ARGUMENT, "tokens: [%lld, %lld) is no part of %lld tokens",
                    (long long)begin, (long long)end, (long long)tokens->count);
-  if (context < 1)
-    return ac_fail(AC_ERROR_ARGUMENT, "tokens: a context of %lld; it must be at least 1",
-                   (long long)context);
-  int64_t length = end - begin;
-  if (length - 1 < context)
-    return ac_fail(AC_ERROR_ARGUMENT,
-                   "tokens: %lld tokens are too few for a context of %lld, which needs one more "
-                   "than that",
-                   (long long)length, (long long)context);
+  AC_TRY(check_context(context));
+  const window_range range = lay_windows(begin, end, context, jitter);
+  if (!range.count) return too_few(end - begin, context);
+  return make_windows(dataset, tokens, context, &range, 1);
+}
 
-  /* The last target of the last window is token offset + count * context of the range, which must
-   * be below length for the largest offset, context - 1. In a range where not even one window fits
-   * at that offset, one fits at all offsets below length - context. */
-  int64_t count = (length - 1) / context, offsets = 1;
-  if (jitter && length / context >= 2) {
-    count = length / context - 1;
-    offsets = context;
-  } else if (jitter) {
-    offsets = length - context;
-  }
-
-  window_rule *made = malloc(sizeof *made);
-  if (!made) return ac_fail(AC_ERROR_MEMORY, "tokens: no memory for a description");
-  *made = (window_rule){.tokens = tokens, .begin = begin, .context = context, .offsets = offsets};
-  ac_callback_dataset_desc desc = {
-      .count = count,
-      .field_count = 2,
-      .fields = {{"tokens", AC_I32, context}, {"targets", AC_I32, context}},
-      .read = read_window,
-      .close = free,
-      .user = made};
-  ac_status status = ac_dataset_create(dataset, &desc, tokens->vocab);
-  if (status != AC_OK) free(made);
+ac_status ac_dataset_fold_tokens(ac_dataset **train, ac_dataset **validation,
+                                 const ac_tokens *tokens, int64_t fold, int64_t folds,
+                                 int64_t context) {
+  AC_CREATES(train);
+  AC_CREATES(validation);
+  AC_REQUIRE(tokens);
+  AC_TRY(ac_fold_check(fold, folds, tokens->count, "tokens"));
+  AC_TRY(check_context(context));
+  const int64_t begin = ac_fold_begin(tokens->count, folds, fold - 1);
+  const int64_t end = ac_fold_begin(tokens->count, folds, fold);
+  const window_range own = lay_windows(begin, end, context, false);
+  const window_range rest[] = {lay_windows(0, begin, context, true),
+                               lay_windows(end, tokens->count, context, true)};
+  if (!own.count) return too_few(end - begin, context);
+  if (!rest[0].count && !rest[1].count)
+    return too_few(begin > tokens->count - end ? begin : tokens->count - end, context);
+  ac_dataset *training;
+  AC_TRY(make_windows(&training, tokens, context, rest, 2));
+  ac_status status = make_windows(validation, tokens, context, &own, 1);
+  if (status == AC_OK) *train = training;
+  else ac_dataset_free(training);
   return status;
 }

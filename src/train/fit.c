@@ -26,6 +26,7 @@ typedef struct fit {
   int64_t done;      /* samples of the window that are accumulated when it is taken up */
   ac_stop stop;      /* by the caller; also set where the callback says so */
   double resumed;    /* when the clock for the current window was started */
+  double began;      /* and that of the whole call */
 } fit;
 
 /* ---- samples --------------------------------------------------------------------------------- */
@@ -193,11 +194,23 @@ static void count_window(fit *f, ac_fit_event *event) {
   f->result.samples += event->samples;
 }
 
+static bool is_whole(const fit *f) {
+  if (f->desc->steps) return f->result.steps >= f->desc->steps;
+  return f->next.epoch >= f->desc->epochs;
+}
+
+/* Between windows, where one that is to run again is not over. */
+static void pause_if_due(fit *f, double seconds) {
+  const ac_fit_desc *desc = f->desc;
+  if (f->again || is_whole(f)) return;
+  f->result.paused = (desc->pause_step && f->result.steps >= desc->pause_step) ||
+                     (desc->pause_seconds > 0 && seconds >= desc->pause_seconds);
+}
+
 static bool finished(const fit *f) {
   if (f->stop.stopped) return true;
   if (f->again) return false;
-  if (f->desc->steps) return f->result.steps >= f->desc->steps;
-  return f->next.epoch >= f->desc->epochs;
+  return f->result.paused || is_whole(f);
 }
 
 /* What the window that comes next goes by. */
@@ -229,6 +242,7 @@ static ac_status end_window(fit *f) {
   keep_position(f, due);
   report(f, &event);
   if (event.update.stuck) return explain(f, &event.update);
+  pause_if_due(f, ac_clock() - f->began);
   return due && !finished(f) ? evaluate(f, f->desc->eval_samples, false, true) : AC_OK;
 }
 
@@ -262,7 +276,8 @@ static void leave_window(fit *f) {
 }
 
 static ac_status run(fit *f) {
-  f->resumed = ac_clock();
+  f->began = f->resumed = ac_clock();
+  pause_if_due(f, 0);
   if (f->trainer->fit.evaluation_due && f->desc->validation && !finished(f))
     AC_TRY(evaluate(f, f->desc->eval_samples, false, true));
   while (!finished(f)) AC_TRY(run_window(f));
@@ -321,6 +336,8 @@ static ac_status check_desc(const ac_trainer *trainer, const ac_fit_desc *desc) 
       ac_batch_stages_check(desc->batches, desc->batch_count, trainer->instance.plan->info.batch));
   if (desc->steps < 0 || desc->epochs < 0 || (desc->steps == 0) == (desc->epochs == 0))
     return ac_fail(AC_ERROR_ARGUMENT, "fit: give either a number of steps or of epochs");
+  if (desc->pause_step < 0 || !(desc->pause_seconds >= 0))
+    return ac_fail(AC_ERROR_ARGUMENT, "fit: a pause before its first step or second");
   const int64_t batch = largest_batch(trainer, desc);
   if ((unsigned)desc->last_window > AC_LAST_DROP)
     return ac_fail(AC_ERROR_ARGUMENT, "fit: unknown policy for the last window");

@@ -206,8 +206,6 @@ static void take_record(ac_trainer *trainer, const record *r) {
   memcpy(trainer->fed_weight, r->fed, sizeof r->fed);
   memcpy(trainer->whole_weight, r->whole, sizeof r->whole);
   trainer->plateau = r->plateau;
-  if (r->groups.changed) trainer->groups = r->groups;
-  else ac_groups_reset(&trainer->groups, &trainer->desc);
   trainer->noise.first_samples = r->noise.first_samples;
   trainer->noise.first_weight = r->noise.first_weight;
   trainer->noise.first_squares = r->noise.first_squares;
@@ -215,6 +213,8 @@ static void take_record(ac_trainer *trainer, const record *r) {
   trainer->noise.averages = r->noise.averages;
   const int64_t most = trainer->instance.plan->info.batch;
   trainer->batch = r->window_batch < most ? r->window_batch : most;
+  if (r->groups.changed) trainer->groups = r->groups;
+  else ac_groups_reset(&trainer->groups, &trainer->desc);
 }
 
 /* ---- cells as tensors ------------------------------------------------------------------------ */
@@ -408,13 +408,13 @@ static ac_status read_record(const ac_model_file *file, const char *path, record
     return refuse_value(path, "accrue.state.loss_scale");
   if (r->fit.begun && r->fit.next.position >= r->fit.count)
     return refuse_value(path, "accrue.state.fit.position");
-  AC_TRY(read_groups(file, path, r));
   if (isnan(r->plateau.best)) return refuse_value(path, "accrue.state.plateau.best");
   const char *bad = find_bad_noise(r);
   if (bad) return refuse_value(path, bad);
   if (!needs_group(file, OF_BATCH)) r->window_batch = r->batch;
   if (r->window_batch < 1 || r->window_batch > r->batch)
     return refuse_value(path, "accrue.state.window.batch");
+  AC_TRY(read_groups(file, path, r));
   const char *fingerprint = ac_model_file_metadata(file, FINGERPRINT);
   if (!fingerprint) return AC_OK;
   if (!*fingerprint || !ac_fingerprint_may_be(fingerprint)) return refuse_value(path, FINGERPRINT);

@@ -39,7 +39,7 @@ case_help() {
   run --version | grep -qE '^accrue [0-9]+\.[0-9]+\.[0-9]+$' || die "--version"
   local command
   for command in "" devices train "train gpt" "train mlp" "train resnet" "train mobilenet" eval sample plan "plan gpt" \
-    verify "verify gpt" lr-find "lr-find mlp" bench "bench gemm" "bench ops" "bench step" "bench all" "bench memory" report; do
+    verify "verify gpt" lr-find "lr-find mlp" pilot "pilot gpt" bench "bench gemm" "bench ops" "bench step" "bench all" "bench memory" report; do
     # shellcheck disable=SC2086
     run $command --help >help
     [[ -s help && ! -s run.err ]] || die "no help on stdout for '$command'"
@@ -72,8 +72,7 @@ case_help() {
     run train $command --help >help
     ! grep -q 'without effect' help || die "train $command --help has flags without effect"
     grep -q '^Trains' help || die "train $command --help: $(head -n 5 help)"
-    if [[ $command == gpt ]]; then ! grep -q -- '--fold ' help; else grep -q -- '--fold ' help; fi ||
-      die "--fold in the help of $command"
+    grep -q -- '--fold ' help || die "--fold in the help of $command"
   done
   run bench ops --help >help
   local choices
@@ -834,7 +833,18 @@ case_parts() {
   refuse 1 'leave nothing for rank 200 of 300' train mlp --data pair --rank 200/300
   refuse 1 'at least two are needed' train mlp --data pair --fold 1/1
   text
-  refuse 2 'unknown flag --fold' train gpt --data text --fold 1/5
+  # Of text a fold is a range, and every fold another.
+  text
+  local fold loss
+  for fold in 1/3 3/3; do
+    train --steps 2 --fold $fold --out folds --metrics folds.jsonl
+    loss=$("$METRICS" field folds.jsonl end val_loss)
+    run eval --model folds --data text --fold $fold --json >eval.json
+    grep -q "\"loss\": ${loss:0:6}" eval.json || die "fold $fold: $loss, and $(cat eval.json)"
+    echo "$loss" >>losses
+  done
+  (($(sort -u losses | wc -l) == 2)) || die "folds of text are all the same: $(cat losses)"
+  refuse 1 'are too few for a context of 16' train gpt --data text "${tiny[@]}" --fold 1/400
   run train gpt --data text "${tiny[@]}" --epochs 1 --rank 1/2 --metrics m --out text-model >/dev/null
 }
 

@@ -8,6 +8,9 @@ trap 'rm -rf "$work"' EXIT
 
 cmake --install "$build" --prefix "$work/prefix" >/dev/null
 "$work/prefix/bin/accrue" --version
+for page in accrue accrue-train accrue-train-gpt accrue-bench-all; do
+  grep -q '^\.TH ACCRUE' "$work/prefix/share/man/man1/$page.1" || { echo "no page $page.1" >&2; exit 1; }
+done
 
 cp -r "$source/examples/consumer" "$work/consumer"
 cd "$work/consumer"

@@ -279,6 +279,11 @@ static void files(void) {
   REFUSED(ac_dataset_from_tokens, dataset, ac_dataset_from_tokens(NULL, t, 0, 9, 2, false));
   NOT_MADE(ac_dataset_from_tokens, tokens, ac_dataset, e,
            ac_dataset_from_tokens(&e, NULL, 0, 9, 2, false));
+  REFUSED(ac_dataset_fold_tokens, train, ac_dataset_fold_tokens(NULL, &d, t, 1, 2, 2));
+  NOT_MADE(ac_dataset_fold_tokens, validation, ac_dataset, e,
+           ac_dataset_fold_tokens(&e, NULL, t, 1, 2, 2));
+  NOT_MADE(ac_dataset_fold_tokens, tokens, ac_dataset, e,
+           ac_dataset_fold_tokens(&e, &d, NULL, 1, 2, 2));
   ac_tokens_free(t);
   REFUSED(ac_dataset_from_idx, dataset, ac_dataset_from_idx(NULL, none, none, 0, -1));
   NOT_MADE(ac_dataset_from_idx, images_path, ac_dataset, e,

@@ -267,6 +267,79 @@ static void ranges_that_hold_no_window_are_refused(void **state) {
   ac_tokens_free(tokens);
 }
 
+/* Marks the tokens that are the inputs or targets of a dataset's windows; each token is its place.
+ * Windows begin anywhere in their range, so several epochs are read. */
+static void mark(ac_dataset *dataset, int64_t context, bool *seen) {
+  int32_t in[16], out[16];
+  for (int64_t epoch = 0; epoch < 20; epoch++)
+    for (int64_t i = 0; i < ac_dataset_count(dataset); i++) {
+      const ac_sample_key key = {.index = i, .epoch = epoch, .seed = 5};
+      assert_ok(ac_dataset_read(dataset, &key, (void *const[]){in, out}));
+      for (int64_t k = 0; k < context; k++) {
+        assert_int_equal(out[k], in[k] + 1);
+        seen[in[k]] = seen[out[k]] = true;
+      }
+    }
+}
+
+/* A fold is a range; nothing of it is seen in training, and all else is but what does not fill a
+ * window at the ends. */
+static void folds_of_text_do_not_leak(void **state) {
+  (void)state;
+  enum { COUNT = 203, CONTEXT = 5 };
+  unsigned char bytes[2 * COUNT];
+  for (int i = 0; i < COUNT; i++) bytes[2 * i] = (unsigned char)i, bytes[2 * i + 1] = 0;
+  test_path path = in_folder("places");
+  write_file(path.text, bytes, sizeof bytes);
+  ac_tokens *tokens;
+  assert_ok(ac_tokens_from_uint16(&tokens, path.text, COUNT));
+  bool validated[COUNT] = {false};
+  for (int fold = 1; fold <= 4; fold++) {
+    ac_dataset *train, *validation;
+    bool trains[COUNT] = {false}, validates[COUNT] = {false};
+    assert_ok(ac_dataset_fold_tokens(&train, &validation, tokens, fold, 4, CONTEXT));
+    assert_int_equal(ac_dataset_classes(train), COUNT);
+    mark(train, CONTEXT, trains);
+    mark(validation, CONTEXT, validates);
+    int begin = fold == 1 ? 0 : 51 * (fold - 1), end = fold == 4 ? COUNT : 51 * fold;
+    int left_out = 0;
+    for (int i = 0; i < COUNT; i++) {
+      const bool inside = i >= begin && i < end;
+      assert_true(!validates[i] || inside);
+      assert_true(!trains[i] || !inside);
+      left_out += !trains[i] && !inside; /* at every offset */
+      validated[i] |= validates[i];
+    }
+    assert_true(left_out < 2 * CONTEXT);
+    ac_dataset_free(train);
+    ac_dataset_free(validation);
+  }
+  int missing = 0;
+  for (int i = 0; i < COUNT; i++) missing += !validated[i];
+  assert_true(missing < 4 * CONTEXT);
+
+  const struct {
+    int64_t fold, folds, context;
+    const char *text;
+  } refused[] = {
+      {1, 1, 5, "1 folds; at least two"},
+      {5, 4, 5, "no fold 5"},
+      {1, 204, 5, "203 tokens leave some of 204 folds empty"},
+      {1, 4, 0, "a context of 0"},
+      {2, 4, 51, "51 tokens are too few for a context of 51"},
+      {2, 3, 68, "68 tokens are too few"},
+      {1, 2, 101, "101 tokens are too few"}, /* beside the fold */
+  };
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+    ac_dataset *train, *validation;
+    assert_int_equal(ac_dataset_fold_tokens(&train, &validation, tokens, refused[i].fold,
+                                            refused[i].folds, refused[i].context),
+                     AC_ERROR_ARGUMENT);
+    assert_true(!train && !validation && strstr(ac_last_error(), refused[i].text));
+  }
+  ac_tokens_free(tokens);
+}
+
 static void the_real_text_is_read(void **state) {
   (void)state;
   const char *path = AC_TEST_DATA "/tinyshakespeare.txt";
@@ -291,6 +364,7 @@ int main(void) {
       cmocka_unit_test(jitter_moves_the_windows),
       cmocka_unit_test(jitter_depends_on_seed_and_epoch_alone),
       cmocka_unit_test(ranges_that_hold_no_window_are_refused),
+      cmocka_unit_test(folds_of_text_do_not_leak),
       cmocka_unit_test(the_real_text_is_read),
   };
   return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);

@@ -307,6 +307,48 @@ static void the_end_of_training_is_told_before_the_last_evaluation(void **state)
   stop(&s);
 }
 
+/* It ends like the whole, but for what is to come, and leaves no trace in what follows. */
+static void a_pause_changes_nothing(void **state) {
+  (void)state;
+  setting whole, parts;
+  const ac_plan_desc plan = {.batch = 4, .micro_batch = 3};
+  start(&whole, 10, plan);
+  start(&parts, 10, plan);
+  ac_fit_desc desc = {
+      .steps = 7, .seed = 3, .validation = whole.dataset, .eval_every = 2, .eval_samples = 3};
+  const ac_fit_result w = fit(&whole, desc);
+  assert_true(!w.paused && w.steps == 7);
+
+  desc.validation = parts.dataset;
+  desc.pause_step = 4;
+  ac_fit_result r = fit(&parts, desc);
+  assert_true(r.paused && !r.stopped && r.evaluated && r.steps == 4);
+  assert_true(r.final.weight == 10 && parts.trained == 1);
+  assert_int_equal(parts.evaluations, 2); /* after two steps, and of all */
+  desc.resume = true;
+  r = fit(&parts, desc); /* already there, which is evaluated once more */
+  assert_true(r.paused && r.steps == 4 && r.evaluated && parts.windows == 4);
+  desc.pause_step = 0;
+  desc.pause_seconds = 1e-9;
+  r = fit(&parts, desc);
+  assert_true(r.paused && r.steps == 5);
+  desc.pause_seconds = 3600;
+  desc.pause_step = 7; /* the end is no pause */
+  r = fit(&parts, desc);
+  assert_true(!r.paused && r.steps == 7 && r.evaluated);
+  assert_true(r.final.loss == w.final.loss && weight(&parts) == weight(&whole));
+  for (int i = 0; i < 7; i++) assert_true(parts.loss[i] == whole.loss[i]);
+
+  desc.pause_step = -1;
+  desc.train = parts.dataset;
+  assert_int_equal(ac_fit(parts.trainer, &desc, NULL), AC_ERROR_ARGUMENT);
+  desc.pause_step = 0;
+  desc.pause_seconds = NAN;
+  assert_int_equal(ac_fit(parts.trainer, &desc, NULL), AC_ERROR_ARGUMENT);
+  stop(&whole);
+  stop(&parts);
+}
+
 static int polls;
 static bool fourteenth_poll(void *user) {
   (void)user;
@@ -521,6 +563,7 @@ int main(void) {
       cmocka_unit_test(a_callback_stops_after_the_update),
       cmocka_unit_test(a_callback_that_stops_hears_no_more),
       cmocka_unit_test(the_end_of_training_is_told_before_the_last_evaluation),
+      cmocka_unit_test(a_pause_changes_nothing),
       cmocka_unit_test(a_stop_discards_the_window_in_hand),
       cmocka_unit_test(a_stop_ends_an_evaluation),
       cmocka_unit_test(the_end_is_evaluated_once),

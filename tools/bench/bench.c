@@ -7,6 +7,7 @@
 #include "bench/memory.h"
 #include "bench/svg.h"
 #include "common/gnuplot.h"
+#include "common/help.h"
 #include "common/message.h"
 #include "common/options.h"
 #include "common/waiting.h"
@@ -265,16 +266,18 @@ static int run(bench *b) {
   return status == STATUS_CONTINUE ? put : status;
 }
 
-static int print_help(void) {
-  printf("accrue bench WHAT [flags]\n\nMeasures devices.\n\n");
-  for (int i = 0; i < WHATS; i++) printf("  %-10s %s\n", whats[i].name, whats[i].summary);
-  printf("\naccrue bench WHAT --help lists the flags.\n");
+static int put_help(help_form form) {
+  help h = help_begin(form, "bench", "WHAT [flags]", "Measures devices.");
+  help_commands(&h, "MEASUREMENTS");
+  for (int i = 0; i < WHATS; i++) help_put_command(&h, whats[i].name, whats[i].summary);
+  help_paragraph(&h, "accrue bench WHAT --help lists the flags.");
+  help_end(&h);
   return STATUS_DONE;
 }
 
 int bench_main(int argc, char **argv) {
   if (argc < 1) return fail_usage("what to measure is missing; accrue bench --help lists it");
-  if (!strcmp(argv[0], "--help") || !strcmp(argv[0], "-h")) return print_help();
+  if (help_asked(argv[0])) return put_help(help_asked(argv[0]));
   bench b = {.device = "auto", .steps = 10, .samples = 15, .visits = 5};
   while (b.what < WHATS && strcmp(argv[0], whats[b.what].name) != 0) b.what++;
   if (b.what == WHATS)

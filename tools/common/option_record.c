@@ -50,9 +50,9 @@ static json_t *text_of(const option *row, const char *text) {
 
 static json_t *list_of(const option *row) {
   const option_list *list = row->value;
-  json_t *values = json_array();
-  for (int i = 0; i < list->count; i++) json_array_append_new(values, text_of(row, list->items[i]));
-  return values;
+  json_t *items = json_array();
+  for (int i = 0; i < list->count; i++) json_array_append_new(items, text_of(row, list->items[i]));
+  return items;
 }
 
 static json_t *value_of(const option *row) {
@@ -123,15 +123,14 @@ static bool take_stages(const option *row, const json_t *value) {
   return true;
 }
 
-static bool take_list(const option *row, const json_t *values) {
+static bool take_list(const option *row, const json_t *value) {
   option_list *list = row->value;
-  size_t index;
-  json_t *value;
   list->count = 0;
-  if (!json_is_array(values) || json_array_size(values) > OPTION_LIST_MOST) return false;
-  json_array_foreach((json_t *)values, index, value) {
-    if (!json_is_string(value)) return false;
-    list->items[list->count++] = json_string_value(value);
+  if (!json_is_array(value) || json_array_size(value) > OPTION_LIST_MOST) return false;
+  for (size_t i = 0; i < json_array_size(value); i++) {
+    const char *item = json_string_value(json_array_get(value, i));
+    if (!item) return false;
+    list->items[list->count++] = item;
   }
   return true;
 }

@@ -1,5 +1,6 @@
 #include "common/options.h"
 
+#include "common/help.h"
 #include "common/message.h"
 #include "common/text.h"
 
@@ -35,8 +36,12 @@ void options_ignore(options *o, const char *names) {
   }
 }
 
+option *options_find(const options *o, const char *name) {
+  return find(o, name, strlen(name));
+}
+
 bool options_given(const options *o, const char *name) {
-  const option *row = find(o, name, strlen(name));
+  const option *row = options_find(o, name);
   return row && row->given;
 }
 
@@ -103,47 +108,59 @@ static bool has_value(const option *row) {
   }
 }
 
-static void print_default(const option *row) {
-  if (row->fallback ? !*row->fallback : !has_value(row)) return;
-  fputs(" (", stdout);
-  if (row->fallback) fputs(row->fallback, stdout);
-  else print_value(stdout, row);
-  putchar(')');
+/* The default in brackets behind what is said of a flag; NULL: none is shown, or there is no
+ * memory for it. Free it. */
+static char *default_of(const option *row) {
+  if (row->fallback ? !*row->fallback : !has_value(row)) return NULL;
+  char *text = NULL;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  if (!out) return NULL;
+  if (row->fallback) fputs(row->fallback, out);
+  else print_value(out, row);
+  if (fclose(out) == 0) return text;
+  free(text);
+  return NULL;
 }
 
-enum { HELP_COLUMN = 35 }; /* where the sentences begin */
-
-static void print_ignored(const options *o) {
-  enum { COLUMNS = 90 };
-  int column = 0;
+static void put_ignored(help *h, const options *o) {
+  enum { COLUMNS = 90, ROOM = OPTION_ROWS * 32 };
+  char names[ROOM] = " ";
+  int used = 1, begin = 1;
   for (int i = 0; i < o->count; i++) {
     if (!o->rows[i].ignored) continue;
-    if (!column) printf("\nAccepted, as accrue train has them, but without effect:\n ");
-    if (column > COLUMNS) column = printf("\n ");
-    column += printf(" --%s", o->rows[i].name);
+    if (used - begin > COLUMNS) {
+      begin = used + 1;
+      used += snprintf(names + used, ROOM - (size_t)used, "\n ");
+    }
+    used += snprintf(names + used, ROOM - (size_t)used, " --%s", o->rows[i].name);
   }
-  if (column) putchar('\n');
+  if (used == 1) return;
+  help_group(h, "Accepted, as accrue train has them, but without effect");
+  help_put_names(h, names);
 }
 
-static void print_help(const options *o) {
-  printf("accrue %s%s%s [flags]\n\n%s\n", o->command, o->arguments ? " " : "",
-         o->arguments ? o->arguments : "", o->summary);
+static void put_help(const options *o, help_form form) {
+  char arguments[64];
+  snprintf(arguments, sizeof arguments, "%s%s[flags]", o->arguments ? o->arguments : "",
+           o->arguments ? " " : "");
+  help h = help_begin(form, o->command, arguments, o->summary);
   const char *group = NULL;
   for (int i = 0; i < o->count; i++) {
     const option *row = &o->rows[i];
     if (row->ignored) continue;
-    if (!group || strcmp(group, row->group)) printf("\n%s:\n", group = row->group);
-    int width = printf("  --%s%s%s", row->name, row->argument ? " " : "",
-                       row->argument ? row->argument : "");
-    if (width > HELP_COLUMN - 1) printf("\n%*s", HELP_COLUMN, "");
-    else printf("%*s", HELP_COLUMN - width, "");
-    fputs(row->help, stdout);
-    print_default(row);
-    putchar('\n');
+    if (!group || strcmp(group, row->group)) help_group(&h, group = row->group);
+    char name[64], *fallback = default_of(row);
+    snprintf(name, sizeof name, "--%s", row->name);
+    help_put_flag(&h, &(help_flag){name, row->argument, row->help, fallback});
+    free(fallback);
   }
-  print_ignored(o);
-  printf("\n  %-*s%s\n", HELP_COLUMN - 2, "--help", "this text");
+  put_ignored(&h, o);
+  h.of_flags = true;
+  help_end(&h);
 }
+
+enum { SETTINGS_COLUMN = 35 }; /* where values begin */
 
 char *options_settings(const options *o) {
   char *text = NULL;
@@ -154,7 +171,7 @@ char *options_settings(const options *o) {
     const option *row = &o->rows[i];
     if (row->ignored) continue;
     const bool in_words = row->fallback && !row->given;
-    fprintf(out, "    --%-*s", HELP_COLUMN - 4, row->name);
+    fprintf(out, "    --%-*s", SETTINGS_COLUMN - 4, row->name);
     if (in_words) fputs(row->fallback, out);
     else if (has_value(row)) print_value(out, row);
     fputc('\n', out);
@@ -210,25 +227,56 @@ static int set_real(const option *row, const char *value) {
   return STATUS_CONTINUE;
 }
 
-static int set_size(const option *row, const char *value) {
+typedef enum size_fault {
+  SIZE_GOOD,
+  SIZE_OF_NOTHING,
+  SIZE_UNIT,
+  SIZE_SMALL,
+  SIZE_LARGE
+} size_fault;
+
+/* *unit: where it stands in the text. */
+static size_fault read_size(const char *text, uint64_t *bytes, const char **unit) {
   static const struct {
     const char *unit;
     double bytes;
   } units[] = {{"", 1}, {"B", 1}, {"KiB", 1024}, {"MiB", 1048576}, {"GiB", 1073741824}};
-  size_t digits = strspn(value, ".0123456789");
+  size_t digits = strspn(text, ".0123456789");
   char *end;
-  double number = strtod(value, &end);
-  if (!digits || end != value + digits)
-    return fail_usage("--%s %s is not a size such as 64MiB or 1.5GiB", row->name, value);
+  double number = strtod(text, &end);
+  *unit = end;
+  if (!digits || end != text + digits) return SIZE_OF_NOTHING;
   for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
     if (strcmp(end, units[i].unit)) continue;
-    double bytes = number * units[i].bytes;
-    if (!(bytes >= 1)) return fail_usage("--%s %s is less than one byte", row->name, value);
-    if (bytes > 9e18) return fail_usage("--%s %s is more than any machine has", row->name, value);
-    *(uint64_t *)row->value = (uint64_t)bytes;
-    return STATUS_CONTINUE;
+    double product = number * units[i].bytes;
+    if (!(product >= 1)) return SIZE_SMALL;
+    if (product > 9e18) return SIZE_LARGE;
+    *bytes = (uint64_t)product;
+    return SIZE_GOOD;
   }
-  return fail_usage("--%s %s has the unknown unit %s; use KiB, MiB or GiB", row->name, value, end);
+  return SIZE_UNIT;
+}
+
+bool options_read_size(const char *text, uint64_t *bytes) {
+  const char *unit;
+  return read_size(text, bytes, &unit) == SIZE_GOOD;
+}
+
+static int set_size(const option *row, const char *value) {
+  const char *unit;
+  switch (read_size(value, row->value, &unit)) {
+  case SIZE_GOOD:
+    return STATUS_CONTINUE;
+  case SIZE_OF_NOTHING:
+    return fail_usage("--%s %s is not a size such as 64MiB or 1.5GiB", row->name, value);
+  case SIZE_SMALL:
+    return fail_usage("--%s %s is less than one byte", row->name, value);
+  case SIZE_LARGE:
+    return fail_usage("--%s %s is more than any machine has", row->name, value);
+  case SIZE_UNIT:
+    break;
+  }
+  return fail_usage("--%s %s has the unknown unit %s; use KiB, MiB or GiB", row->name, value, unit);
 }
 
 static int set_choice(const option *row, const char *value) {
@@ -314,8 +362,9 @@ static int unknown_flag(const options *o, const char *name, size_t length) {
 int options_parse(options *o, int argc, char **argv) {
   for (int i = 0; i < argc; i++) {
     const char *word = argv[i];
-    if (!strcmp(word, "--help") || !strcmp(word, "-h")) {
-      print_help(o);
+    const help_form form = help_asked(word);
+    if (form) {
+      put_help(o, form);
       return STATUS_DONE;
     }
     if (strncmp(word, "--", 2) && o->words) {

@@ -86,6 +86,11 @@ int options_parse(options *o, int argc, char **argv);
 bool options_in_range(const option *row, double value);
 
 bool options_given(const options *o, const char *name);
+/* NULL: there is no such flag. */
+option *options_find(const options *o, const char *name);
+
+/* 65536, 64KiB, 1.5GiB; false: it is no such size. */
+bool options_read_size(const char *text, uint64_t *bytes);
 
 /* All flags but the ignored ones, each with its value on a line that Markdown shows as it stands.
  * The caller frees it; NULL for want of memory. */

@@ -19,7 +19,12 @@ void checkpoint_begin(checkpoint *c, const setup *s, const run_folder *folder, r
                     .trainer = trainer,
                     .saved_step = -1,
                     .saved_at = progress_clock(),
+                    .began = progress_clock(),
                     .best = INFINITY};
+}
+
+double checkpoint_seconds(const checkpoint *c) {
+  return c->before + progress_clock() - c->began;
 }
 
 /* Whether the state of a step would take the place of one of another run, whose record is still
@@ -62,6 +67,7 @@ static ac_status save(checkpoint *c, int64_t step, metrics *m) {
   model_metadata_add(&metadata, "accrue.data", "%s", run_record_data(c->record));
   model_metadata_add(&metadata, "accrue.device", "%s", device);
   model_metadata_add(&metadata, "accrue.best_loss", "%.17g", c->best);
+  model_metadata_add(&metadata, "accrue.seconds", "%.3f", checkpoint_seconds(c));
   model_metadata_add(&metadata, "accrue.metrics_bytes", "%" PRId64, metrics_sync(m));
   run_folder_state(c->folder, step, path);
   return ac_trainer_save_state(c->trainer, path, metadata.entries, metadata.count);
@@ -137,6 +143,7 @@ static int take_metadata(checkpoint *c, const char *path, int64_t *metrics_bytes
     return status;
   }
   c->best = number_of(file, "accrue.best_loss", (double)INFINITY);
+  c->before = number_of(file, "accrue.seconds", 0);
   *metrics_bytes = (int64_t)number_of(file, "accrue.metrics_bytes", -1);
   ac_model_file_close(file);
   return STATUS_CONTINUE;

@@ -16,10 +16,15 @@ typedef struct checkpoint {
   double saved_at;    /* progress_clock */
   bool failing;       /* the last one could not be saved */
   double best;        /* least validation loss so far; infinity: none */
+  double began;       /* progress_clock */
+  double before;      /* seconds of the run until the state that it goes on from */
 } checkpoint;
 
 void checkpoint_begin(checkpoint *c, const setup *s, const run_folder *folder, run_record *record,
                       ac_trainer *trainer);
+
+/* Of the run, earlier lives included as far as they count. */
+double checkpoint_seconds(const checkpoint *c);
 
 /* Whether --save-every or --save-minutes says so. */
 bool checkpoint_is_due(const checkpoint *c, int64_t step);

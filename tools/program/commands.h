@@ -7,6 +7,7 @@ int eval_main(int argc, char **argv);
 int devices_main(int argc, char **argv);
 int train_main(int argc, char **argv);
 int plan_main(int argc, char **argv);
+int pilot_main(int argc, char **argv);
 int lr_find_main(int argc, char **argv);
 int verify_main(int argc, char **argv);
 int sample_main(int argc, char **argv);

@@ -47,6 +47,7 @@ int data_open_tokens(train_data *data, const char *path, uint64_t max_bytes, int
   }
   data->unit = vocab ? "token" : "byte";
   data->tokens_per_sample = context;
+  if (data->undivided) return STATUS_CONTINUE;
 
   int64_t count = ac_tokens_count(data->tokens), split = (int64_t)(0.9 * (double)count);
   if (count - split < context + 1)
@@ -203,6 +204,11 @@ int data_fold(train_data *data, const char *part) {
   int64_t fold, folds;
   int status = parse_part("fold", part, 1, &fold, &folds);
   if (status != STATUS_CONTINUE) return status;
+  if (data->tokens) {
+    const ac_status made = ac_dataset_fold_tokens(&data->train, &data->validation, data->tokens,
+                                                  fold, folds, data->tokens_per_sample);
+    return made == AC_OK ? STATUS_CONTINUE : fail_library();
+  }
   if (!data->train) return fail_usage("--fold needs data to be given");
   data->whole = data->train;
   data->train = NULL;

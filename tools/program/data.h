@@ -9,7 +9,8 @@
 typedef struct train_data {
   /* Set beforehand: */
   bool optional;  /* a kind whose shape is known from flags may leave the data out */
-  bool undivided; /* nothing is to be split off from images to validate: folds will be */
+  bool undivided; /* nothing is to be split off to validate: folds will be. Of text only the tokens
+                     are opened */
 
   ac_tokens *tokens;
   ac_dataset *whole;              /* what train and validation are parts of, or NULL */
@@ -42,8 +43,8 @@ int data_check_labels(const train_data *data, int64_t classes);
 /* Changes training images as `augmentation` says, if it says anything. */
 int data_augment(train_data *data);
 
-/* "I/K", of undivided data: trains on all images but fold I and validates on that, I being 1 .. K.
- */
+/* "I/K", of undivided data: trains on all but fold I and validates on that, I being 1 .. K. The
+ * folds of text are ranges of it. */
 int data_fold(train_data *data, const char *part);
 
 /* "I/N": trains on the share of process I, which is 0 .. N - 1. */

@@ -57,7 +57,7 @@ static void add_options(evaluation *e) {
        .help = "the parts are those of training with this --fold", .fallback = ""},
   };
   OPTIONS_ADD(&e->setup.options, "Evaluation", rows);
-  if (e->setup.kind->classes) OPTIONS_ADD(&e->setup.options, "Evaluation", fold);
+  OPTIONS_ADD(&e->setup.options, "Evaluation", fold);
   OPTIONS_ADD(&e->setup.options, "Run", run);
 }
 
@@ -79,6 +79,12 @@ static int set_path(evaluation *e, const char *model) {
                                                        : fail("--model is no path");
 }
 
+static const model_kind *kind_of(const char *name) {
+  for (int i = 0; model_kinds[i]; i++)
+    if (!strcmp(model_kinds[i]->name, name)) return model_kinds[i];
+  return NULL;
+}
+
 /* What the file says it is, unless the first argument says so. */
 static int choose_kind(evaluation *e, int argc, char **argv, ac_model_file *file, int *words) {
   const char *name = ac_model_file_metadata(file, "accrue.model");
@@ -87,8 +93,7 @@ static int choose_kind(evaluation *e, int argc, char **argv, ac_model_file *file
   if (!name)
     return fail("%s does not say what kind of model it holds; name it first: accrue eval gpt ...",
                 e->path);
-  for (int i = 0; model_kinds[i]; i++)
-    if (!strcmp(model_kinds[i]->name, name)) e->setup.kind = model_kinds[i];
+  e->setup.kind = kind_of(name);
   if (!e->setup.kind) return fail_usage("unknown model %s; accrue eval --help lists them", name);
   return STATUS_CONTINUE;
 }
@@ -96,7 +101,8 @@ static int choose_kind(evaluation *e, int argc, char **argv, ac_model_file *file
 static int parse(evaluation *e, int argc, char **argv, int words) {
   setup *s = &e->setup;
   if (!(s->model = calloc(1, s->kind->size))) return fail("out of memory");
-  s->options = (options){.command = "eval",
+  snprintf(s->command, sizeof s->command, "eval %s", s->kind->name);
+  s->options = (options){.command = s->command,
                          .summary = "Says how well a saved model does, without training memory."};
   s->flags.device = "auto";
   s->kind->defaults(s->model, &s->flags);
@@ -287,22 +293,33 @@ static int open_all(evaluation *e, int argc, char **argv) {
   return ac_device_open(&s->device, &device) == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 
-static bool wants_help(int argc, char **argv) {
-  for (int i = 0; i < argc; i++)
-    if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return !find_model(argc, argv);
-  return false;
+static int put_general_help(help_form form) {
+  help h = help_begin(form, "eval", "[MODEL] --model FILE --data PATH [flags]",
+                      "Says how well a saved model does: its loss and accuracy, and for images the "
+                      "confusion matrix.\nWhat MODEL is stands in files that accrue train has "
+                      "written.");
+  help_commands(&h, "MODELS");
+  for (int i = 0; model_kinds[i]; i++)
+    help_put_command(&h, model_kinds[i]->name, model_kinds[i]->what);
+  help_paragraph(&h, "accrue eval MODEL --help lists a model's flags.");
+  help_end(&h);
+  return STATUS_DONE;
+}
+
+/* Help without a file is that of the model that the first argument names. STATUS_CONTINUE: none is
+ * asked for, or the file says of what. */
+static int give_help(evaluation *e, int argc, char **argv) {
+  help_form form = HELP_NONE;
+  for (int i = 0; i < argc && !form; i++) form = help_asked(argv[i]);
+  if (!form || find_model(argc, argv)) return STATUS_CONTINUE;
+  e->setup.kind = kind_of(argv[0]);
+  return e->setup.kind ? parse(e, argc, argv, 1) : put_general_help(form);
 }
 
 int eval_main(int argc, char **argv) {
-  if (wants_help(argc, argv)) {
-    printf("accrue eval [MODEL] --model FILE --data PATH [--split validation|train] [--json]\n\n"
-           "Loss and accuracy of a saved model; for images the confusion matrix. What MODEL is\n"
-           "(gpt, mlp, resnet, mobilenet) stands in files that accrue train has written.\n\n"
-           "accrue eval --model FILE --help lists the flags for that model.\n");
-    return STATUS_DONE;
-  }
   evaluation e = {.batch = 256};
-  int status = open_all(&e, argc, argv);
+  int status = give_help(&e, argc, argv);
+  if (status == STATUS_CONTINUE) status = open_all(&e, argc, argv);
   if (status == STATUS_CONTINUE) status = measure_loss(&e);
   bool images = status == STATUS_CONTINUE && e.setup.kind->classes;
   if (images) e.classes = e.setup.kind->classes(e.setup.model);

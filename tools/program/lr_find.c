@@ -99,7 +99,10 @@ static int print_json(const finder *f) {
 static int make_trainer(finder *f) {
   setup *s = f->setup;
   const ac_plan_desc desc = setup_plan_desc(s);
-  int status = setup_plan(s, &desc, &s->plan);
+  int status = policy_check_batch(&s->policy, &s->flags);
+  if (status == STATUS_CONTINUE) status = setup_plan(s, &desc, &s->plan);
+  if (status == STATUS_CONTINUE)
+    status = policy_check_memory(&s->policy, ac_plan_get_info(s->plan));
   if (status != STATUS_CONTINUE) return status;
   plan_table(ac_device_get_info(s->device), ac_plan_get_info(s->plan));
   s->trainer.schedule = (ac_schedule){0};
@@ -143,7 +146,8 @@ static int find(setup *s) {
 }
 
 int lr_find_main(int argc, char **argv) {
-  if (setup_wants_help(argc, argv)) return setup_kinds("lr-find");
+  const help_form help = setup_wants_help(argc, argv);
+  if (help) return setup_help("lr-find", help);
   flags.least = 1e-7;
   flags.most = 10;
   flags.divergence = 4;

@@ -2,6 +2,7 @@
  * nothing else. */
 #include "bench/bench.h"
 #include "program/commands.h"
+#include "common/help.h"
 #include "common/message.h"
 #include "report/report.h"
 
@@ -22,6 +23,7 @@ static const struct {
     {"eval", "say how well a saved model does", eval_main},
     {"plan", "say what training would take, before it takes it", plan_main},
     {"lr-find", "try learning rates, and say which one suits", lr_find_main},
+    {"pilot", "compare settings by short runs: grids, seeds, folds, ablations", pilot_main},
     {"verify", "compare training as planned with training on whole batches", verify_main},
     {"bench", "measure devices: gemm, ops, step, all or memory", bench_main},
     {"report", "write a page about runs: curves, results, memory, settings", report_main},
@@ -30,19 +32,23 @@ static const struct {
 
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
-static int print_help(void) {
-  printf("accrue COMMAND [flags]\n\n"
-         "Trains neural networks inside a memory budget, on a CPU or any OpenCL device.\n\n");
-  for (int i = 0; i < COMMANDS; i++) printf("  %-10s %s\n", commands[i].name, commands[i].summary);
-  printf("\naccrue COMMAND --help lists a command's flags; --version tells the version.\n"
-         "Exit status: 0 done, 1 failed while running, 2 wrong usage.\n");
+static int put_help(help_form form) {
+  help h = help_begin(form, "", "COMMAND [flags]",
+                      "Trains neural networks inside a memory budget, on a CPU or any OpenCL "
+                      "device.");
+  help_commands(&h, "COMMANDS");
+  for (int i = 0; i < COMMANDS; i++) help_put_command(&h, commands[i].name, commands[i].summary);
+  help_paragraph(&h, "accrue COMMAND --help lists a command's flags; --version tells the version.\n"
+                     "With --help=man any help is a page of the manual.");
+  help_exit_status(&h);
+  help_end(&h);
   return STATUS_DONE;
 }
 
 static int dispatch(int argc, char **argv) {
   if (argc < 2) return fail_usage("a command is missing; accrue --help lists them");
   const char *name = argv[1];
-  if (!strcmp(name, "--help") || !strcmp(name, "-h")) return print_help();
+  if (help_asked(name)) return put_help(help_asked(name));
   if (!strcmp(name, "--version")) {
     printf("accrue %s\n", ac_version());
     return STATUS_DONE;

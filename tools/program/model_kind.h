@@ -46,6 +46,8 @@ typedef struct train_flags {
   const char *config;         /* run.json of a run to repeat */
   int64_t save_every, keep;   /* updates; states */
   double save_minutes, grace; /* grace in seconds */
+  double max_minutes;         /* of this start of the program; 0: no limit */
+  const char *policy;         /* file; NULL: none */
   bool keep_best;
   const char *tensorboard; /* NULL: no event file */
   int64_t histograms;      /* 0: none */

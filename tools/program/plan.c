@@ -202,7 +202,8 @@ static int make_report(report *r, const setup *s) {
 }
 
 int plan_main(int argc, char **argv) {
-  if (setup_wants_help(argc, argv)) return setup_kinds("plan");
+  const help_form help = setup_wants_help(argc, argv);
+  if (help) return setup_help("plan", help);
   setup s;
   report r = {0};
   int status = setup_open_model(&s, "plan", argc, argv, more_flags);

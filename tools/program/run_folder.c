@@ -20,9 +20,10 @@
 /* What a run that was killed was writing beside its place, as ac_atomic_open and replacement_open
  * name it. Copies that someone made of a file of the run are not. */
 static bool is_leftover(const char *name) {
-  static const char *const files[] = {"model.safetensors",    "best.safetensors",
-                                      "diverged.safetensors", "average.safetensors",
-                                      "config.json",          "run.json"};
+  static const char *const files[] = {
+      "model.safetensors",   "best.safetensors", "diverged.safetensors",
+      "average.safetensors", "config.json",      "run.json",
+      "pilot.json"};
   const char *mark = strstr(name, ".partial-");
   if (!mark) return false;
   const size_t length = (size_t)(mark - name);

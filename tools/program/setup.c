@@ -136,6 +136,13 @@ static void add_options(setup *s) {
        .help = "updates between histograms of weights and gradients for --tensorboard",
        .fallback = "none", .least = 1},
   };
+  const option limits[] = {
+      {"max-minutes", "X", OPTION_REAL, &f->max_minutes,
+       .help = "the run pauses after the window in which they are over; --resume goes on",
+       .fallback = "none", .above_least = true},
+      {"policy", "FILE", OPTION_TEXT, &f->policy, .help = "rules that a run must keep to, as JSON",
+       .fallback = ""},
+  };
   const option state[] = {
       {"resume", NULL, OPTION_SWITCH, &f->resume,
        .help = "go on with the newest state in --out, with the flags of then"},
@@ -156,15 +163,16 @@ static void add_options(setup *s) {
   if (s->kind->add_training_options) s->kind->add_training_options(s->model, &s->options);
   const option fold[] = {
       {"fold", "I/K", OPTION_TEXT, &f->fold,
-       .help = "of K folds of the images, I validates (1/K to K/K), the others train",
+       .help = "of K folds of the training data, I validates (1/K to K/K), the others train",
        .fallback = ""}};
   OPTIONS_ADD(&s->options, "Training", training);
-  if (s->kind->classes) OPTIONS_ADD(&s->options, "Training", fold);
+  OPTIONS_ADD(&s->options, "Training", fold);
   storage_add_options(&f->storage, &s->options);
   rate_add_options(&f->rate, &s->options);
   loss_scale_add_options(&f->loss_scale, &s->options);
   OPTIONS_ADD(&s->options, "Run", run);
   OPTIONS_ADD(&s->options, "State", state);
+  OPTIONS_ADD(&s->options, "Limits", limits);
 }
 
 /* What does not matter to a verb stays accepted, so that the flags of `accrue train` can be handed
@@ -173,6 +181,10 @@ static void add_options(setup *s) {
  * rates of its own. */
 static void ignore_options(options *o, const char *verb) {
   if (!strcmp(verb, "train")) return;
+  if (!strcmp(verb, "pilot")) {
+    options_ignore(o, "metrics tensorboard histograms resume keep keep-best");
+    return;
+  }
   options_ignore(o, RATE_SCHEDULE_FLAGS);
   if (!strcmp(verb, "plan"))
     options_ignore(
@@ -182,15 +194,16 @@ static void ignore_options(options *o, const char *verb) {
            "loss-scale loss-scale-init loss-scale-growth loss-scale-interval "
            "loss-scale-backoff loss-scale-floor replay loader-threads out metrics "
            "tensorboard histograms noise-scale resume save-every save-minutes keep keep-best "
-           "grace");
+           "grace max-minutes policy");
   if (!strcmp(verb, "lr-find"))
     options_ignore(o, "steps epochs lr eval-every eval-samples replay out metrics tensorboard "
-                      "histograms noise-scale resume save-every save-minutes keep keep-best grace");
+                      "histograms noise-scale resume save-every save-minutes keep keep-best grace "
+                      "max-minutes");
   if (!strcmp(verb, "verify"))
     options_ignore(
         o, "steps epochs eval-every eval-samples replay "
            "loader-threads out metrics tensorboard histograms noise-scale resume save-every "
-           "save-minutes keep keep-best grace");
+           "save-minutes keep keep-best grace max-minutes policy");
 }
 
 /* A flag that the chosen optimizer or schedule would ignore is a misunderstanding. */
@@ -288,19 +301,25 @@ static const char *sentence_of(const char *verb) {
     return "Compares training as planned with training on whole batches.";
   if (!strcmp(verb, "lr-find"))
     return "Tries learning rates from low to high, and says which one suits.";
+  if (!strcmp(verb, "pilot"))
+    return "Makes short runs over a grid of settings, seeds and folds, and compares them.";
   return "Trains a model and saves it.";
 }
 
-int setup_kinds(const char *verb) {
-  printf("accrue %s MODEL [flags]\n\n%s\n\n", verb, sentence_of(verb));
+int setup_help(const char *verb, help_form form) {
+  char more[80];
+  help h = help_begin(form, verb, "MODEL [flags]", sentence_of(verb));
+  help_commands(&h, "MODELS");
   for (int i = 0; model_kinds[i]; i++)
-    printf("  %-10s %s\n", model_kinds[i]->name, model_kinds[i]->what);
-  printf("\naccrue %s MODEL --help lists a model's flags.\n", verb);
+    help_put_command(&h, model_kinds[i]->name, model_kinds[i]->what);
+  snprintf(more, sizeof more, "accrue %s MODEL --help lists a model's flags.", verb);
+  help_paragraph(&h, more);
+  help_end(&h);
   return STATUS_DONE;
 }
 
-bool setup_wants_help(int argc, char **argv) {
-  return argc > 0 && (!strcmp(argv[0], "--help") || !strcmp(argv[0], "-h"));
+help_form setup_wants_help(int argc, char **argv) {
+  return argc > 0 ? help_asked(argv[0]) : HELP_NONE;
 }
 
 static const model_kind *find_kind(const char *name) {
@@ -352,7 +371,8 @@ static int restore_flags(setup *s, const char *verb, int argc, char **argv) {
   return options_restore(&s->options, s->recorded, "the run's record", argc, argv);
 }
 
-static int parse(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o)) {
+int setup_parse(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o)) {
+  *s = (setup){0};
   int status = choose_kind(s, verb, &argc, &argv);
   if (status != STATUS_CONTINUE) return status;
   if (!(s->model = calloc(1, s->kind->size))) return fail("out of memory");
@@ -367,6 +387,9 @@ static int parse(setup *s, const char *verb, int argc, char **argv, void (*more)
   status = restore_flags(s, verb, argc, argv);
   if (status == STATUS_CONTINUE) status = options_parse(&s->options, argc, argv);
   if (status == STATUS_CONTINUE) status = check_flags(s);
+  const option *row = options_find(&s->options, "policy");
+  if (status == STATUS_CONTINUE)
+    status = policy_read(&s->policy, row->ignored ? NULL : s->flags.policy);
   if (status == STATUS_CONTINUE && strcmp(verb, "plan") != 0) status = refuse_dry(s);
   if (status == STATUS_CONTINUE && strcmp(verb, "verify") != 0) status = check_gradients(s);
   return status;
@@ -442,8 +465,13 @@ static int open_device(setup *s) {
                           .muon_scale = (ac_muon_scale)f->muon_scale,
                           .adamw_rate = f->adamw_rate < 0 ? 0 : rate_or_off(f->adamw_rate),
                           .clip = f->clip};
+  if (s->cache) s->device = plan_cache_device(s->cache, f->device, f->threads);
+  ac_device_reset_peak(s->device); /* each run's is its own */
+  if (s->device) return STATUS_CONTINUE;
   ac_device_desc device = {.name = f->device, .threads = (int)f->threads, .log = waiting_log};
-  return ac_device_open(&s->device, &device) == AC_OK ? STATUS_CONTINUE : fail_library();
+  if (ac_device_open(&s->device, &device) != AC_OK) return fail_library();
+  if (s->cache) plan_cache_add_device(s->cache, s->device, f->device, f->threads);
+  return STATUS_CONTINUE;
 }
 
 /* Where nothing is read ahead unless it is asked for, folded windows are: what losses weigh is
@@ -493,8 +521,8 @@ int setup_plan(const setup *s, const ac_plan_desc *desc, ac_plan **plan) {
 }
 
 int setup_open_model(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o)) {
-  *s = (setup){.data = {.optional = true}};
-  int status = parse(s, verb, argc, argv, more);
+  int status = setup_parse(s, verb, argc, argv, more);
+  s->data.optional = true;
   if (status == STATUS_CONTINUE) status = open_data(s);
   if (status == STATUS_CONTINUE) status = open_device(s);
   return status;
@@ -519,24 +547,37 @@ static int plan_to_go_on(setup *s) {
   return STATUS_CONTINUE;
 }
 
-int setup_open(setup *s, const char *verb, int argc, char **argv) {
-  *s = (setup){0};
-  int status = parse(s, verb, argc, argv, NULL);
+/* One of the cache's, or one that it gets. */
+static int make_plan(setup *s) {
+  const bool shares = s->cache && s->cache->device == s->device;
+  if (shares) s->plan = plan_cache_find(s->cache, &s->options);
+  s->plan_is_shared = s->plan != NULL;
+  if (s->plan) return STATUS_CONTINUE;
+  const ac_plan_desc desc = setup_plan_desc(s);
+  const int status = setup_plan(s, &desc, &s->plan);
+  s->plan_is_shared =
+      shares && status == STATUS_CONTINUE && plan_cache_add(s->cache, &s->options, s->plan);
+  return status;
+}
+
+int setup_open(setup *s, const char *verb, int argc, char **argv, plan_cache *cache) {
+  int status = setup_parse(s, verb, argc, argv, NULL);
+  s->cache = cache;
   if (status == STATUS_CONTINUE) status = open_data(s);
   if (status == STATUS_CONTINUE) status = make_schedule(s);
+  if (status == STATUS_CONTINUE) status = policy_check_run(&s->policy, &s->flags, s->steps);
   if (status == STATUS_CONTINUE) status = open_device(s);
   if (status == STATUS_CONTINUE) status = plan_to_go_on(s);
-  if (status == STATUS_CONTINUE && !s->plan) {
-    const ac_plan_desc desc = setup_plan_desc(s);
-    status = setup_plan(s, &desc, &s->plan);
-  }
+  if (status == STATUS_CONTINUE && !s->plan) status = make_plan(s);
+  if (status == STATUS_CONTINUE)
+    status = policy_check_memory(&s->policy, ac_plan_get_info(s->plan));
   return status;
 }
 
 void setup_close(setup *s) {
   json_decref(s->recorded);
-  ac_plan_free(s->plan);
-  ac_device_close(s->device);
+  if (!s->plan_is_shared) ac_plan_free(s->plan);
+  if (!s->cache || s->cache->device != s->device) ac_device_close(s->device);
   data_close(&s->data);
   free(s->model);
 }

@@ -3,7 +3,10 @@
 #ifndef TOOLS_PROGRAM_SETUP_H
 #define TOOLS_PROGRAM_SETUP_H
 
+#include "common/help.h"
 #include "program/model_kind.h"
+#include "program/plan_cache.h"
+#include "program/policy.h"
 
 #include <jansson.h>
 
@@ -14,23 +17,30 @@ typedef struct setup {
   char command[32], summary[320];
   train_flags flags;
   train_data data;
-  ac_device *device;
+  plan_cache *cache; /* NULL: none */
+  ac_device *device; /* these two may be the cache's */
   ac_plan *plan;
+  bool plan_is_shared;
+  policy policy;
   int64_t steps; /* windows of the whole run */
   ac_trainer_desc trainer;
   json_t *recorded; /* where flags come from: --config, or the run to go on with; NULL: none */
 } setup;
 
 /* For `accrue VERB --help`: lists the kinds of model. */
-bool setup_wants_help(int argc, char **argv);
-int setup_kinds(const char *verb);
+help_form setup_wants_help(int argc, char **argv);
+int setup_help(const char *verb, help_form form);
 
 /* argv[0] is the model's kind, flags follow; `verb` is the command ("train"). Returns a status of
- * message.h; setup_close is needed in any case. */
-int setup_open(setup *s, const char *verb, int argc, char **argv);
+ * message.h; setup_close is needed in any case. `cache` (may be NULL) lends device and plan, and
+ * gets those that it lacks. */
+int setup_open(setup *s, const char *verb, int argc, char **argv, plan_cache *cache);
+
+/* The flags alone: nothing is opened. `more` (may be NULL) adds flags of the command's own. */
+int setup_parse(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o));
 
 /* The same without plan, steps and, for kinds that can do without, data: for commands that make
- * plans of their own. `more` (may be NULL) adds flags of the command's own. */
+ * plans of their own. */
 int setup_open_model(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o));
 
 /* Makes a plan of the flags, with other settings of the fields that a caller may change in `desc`.

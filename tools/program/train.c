@@ -14,6 +14,7 @@
 #include "common/replacement.h"
 #include "program/run_record.h"
 #include "program/setup.h"
+#include "program/train_run.h"
 #include "common/text.h"
 
 #include <errno.h>
@@ -28,6 +29,7 @@
 #include <unistd.h>
 
 typedef struct run {
+  const train_wish *wish;
   setup setup;
   metrics metrics;
   progress progress;
@@ -36,6 +38,7 @@ typedef struct run {
   run_record record;
   bool after_another; /* the folder holds states of an unfinished run */
   bool trained;       /* no window follows */
+  bool diverged;
   checkpoint checkpoint;
   ac_trainer *trainer;
   ac_fit_result result;
@@ -45,6 +48,7 @@ typedef struct run {
   double window_seconds; /* the last window's */
   int save_status;       /* of the model saved before the final evaluation; STATUS_DONE: none was */
   int state_status;      /* of the last state */
+  int policy_status;     /* of the last window */
 } run;
 
 /* ---- interruption ---------------------------------------------------------------------------- */
@@ -201,6 +205,15 @@ static bool may_replace_best(const run *r) {
          r->step % f->eval_every == 0;
 }
 
+/* False ends the run, as its policy does not allow the window. */
+static bool keeps_policy(run *r, const ac_fit_event *event) {
+  const policy *p = &r->setup.policy;
+  if (!p->path) return true;
+  progress_clear(&r->progress);
+  r->policy_status = policy_check_step(p, event, checkpoint_seconds(&r->checkpoint));
+  return r->policy_status == STATUS_CONTINUE;
+}
+
 static void on_step(run *r, const ac_fit_event *event) {
   const bool failing = r->checkpoint.failing;
   r->updates += !event->update.skipped;
@@ -236,9 +249,12 @@ static bool on_evaluation(run *r, const ac_fit_event *event) {
 static bool on_event(void *user, const ac_fit_event *event) {
   run *r = user;
   metrics_fit(&r->metrics, event);
-  progress_fit(&r->progress, event);
+  if (!r->wish->quiet || r->progress.terminal) progress_fit(&r->progress, event);
   if (!event->replayed) r->step = event->step;
-  if (event->kind == AC_FIT_STEP) on_step(r, event);
+  if (event->kind == AC_FIT_STEP) {
+    on_step(r, event);
+    return keeps_policy(r, event);
+  }
   if (event->kind == AC_FIT_EVALUATION) return on_evaluation(r, event);
   if (event->kind != AC_FIT_TRAINED) return true;
   r->trained = true;
@@ -261,7 +277,7 @@ static void take_progress(run *r) {
   ac_trainer_get_progress(r->trainer, &progress);
   r->step = progress.steps;
   r->updates = progress.updates;
-  say("going on after step %" PRId64, r->step);
+  if (!r->wish->quiet) say("going on after step %" PRId64, r->step);
 }
 
 static void on_decision(void *user, ac_trainer *trainer, ac_decision *decision) {
@@ -329,7 +345,7 @@ static int prepare(run *r) {
 
   const ac_device_info *device = ac_device_get_info(s->device);
   const ac_plan_info *plan = ac_plan_get_info(s->plan);
-  plan_table(device, plan);
+  if (!r->wish->quiet) plan_table(device, plan);
   metrics_plan(&r->metrics, s->device, plan);
   return STATUS_CONTINUE;
 }
@@ -337,6 +353,11 @@ static int prepare(run *r) {
 static int diverged(run *r) {
   char reason[1024], path[RUN_PATH_BYTES];
   snprintf(reason, sizeof reason, "%s", ac_last_error());
+  r->diverged = true;
+  if (r->wish->quiet) {
+    say("%s", reason);
+    return STATUS_FAILED;
+  }
   run_folder_path(&r->folder, "diverged.safetensors", path);
   if (save_weights(r, path) != AC_OK) return fail("%s", reason);
   return fail("%s; the last finite parameters are in %s", reason, path);
@@ -390,6 +411,8 @@ static int fit(run *r) {
                             .replay = f->loss_scale.replay,
                             .resume = f->resume,
                             .keep_window = f->keep > 0,
+                            .pause_step = r->wish->pause_step,
+                            .pause_seconds = 60 * f->max_minutes,
                             .callback = on_event,
                             .stop = on_micro_batch,
                             .user = r};
@@ -402,15 +425,16 @@ static int fit(run *r) {
   if (f->debug_numerics) numerics_table(r->trainer);
   if (status == AC_ERROR_NOT_FINITE) return diverged(r);
   if (status != AC_OK) return fail_library();
-  noise_words(r->trainer, ac_plan_get_info(s->plan), f->batch, tokens, f->noise_scale);
+  if (!r->wish->quiet)
+    noise_words(r->trainer, ac_plan_get_info(s->plan), f->batch, tokens, f->noise_scale);
   return STATUS_CONTINUE;
 }
 
 /* The outcome in one line on stdout. */
 static void print_result(const run *r) {
   const ac_fit_result *fit = &r->result;
-  printf("%s after %s update%s", fit->stopped ? "stopped" : "done", text_count(fit->updates).text,
-         fit->updates == 1 ? "" : "s");
+  const char *end = fit->stopped ? "stopped" : fit->paused ? "paused" : "done";
+  printf("%s after %s update%s", end, text_count(fit->updates).text, fit->updates == 1 ? "" : "s");
   if (fit->skipped)
     printf(", %s window%s overflowed", text_count(fit->skipped).text, fit->skipped == 1 ? "" : "s");
   if (fit->evaluated) {
@@ -434,17 +458,19 @@ static int finish(run *r) {
   int status = r->save_status == STATUS_DONE ? save_model(r) : r->save_status;
   if (status == STATUS_CONTINUE) status = leave_best(r);
   metrics_finish(&r->metrics, &end);
-  if (status == STATUS_CONTINUE) print_result(r);
-  return status == STATUS_CONTINUE ? r->state_status : status;
+  if (status == STATUS_CONTINUE && !r->wish->quiet) print_result(r);
+  if (status == STATUS_CONTINUE) status = r->state_status;
+  return status == STATUS_CONTINUE ? r->policy_status : status;
 }
 
-int train_main(int argc, char **argv) {
-  if (setup_wants_help(argc, argv)) return setup_kinds("train");
-  run r = {.save_status = STATUS_DONE,
+int train_run(int argc, char **argv, const train_wish *wish, train_summary *summary) {
+  run r = {.wish = wish,
+           .save_status = STATUS_DONE,
            .state_status = STATUS_CONTINUE,
+           .policy_status = STATUS_CONTINUE,
            .window_seconds = INFINITY,
            .folder = {.lock = -1}};
-  int status = setup_open(&r.setup, "train", argc, argv);
+  int status = setup_open(&r.setup, "train", argc, argv, wish->cache);
   /* The reader of a pipe may end first, of the same Ctrl-C: that must not cost the model. */
   if (status == STATUS_CONTINUE) signal(SIGPIPE, SIG_IGN);
   if (status == STATUS_CONTINUE) status = run_folder_open(&r.folder, r.setup.flags.out);
@@ -454,15 +480,27 @@ int train_main(int argc, char **argv) {
   int metrics_status = metrics_close(&r.metrics);
   if (status == STATUS_CONTINUE)
     status = metrics_status == STATUS_CONTINUE ? STATUS_DONE : metrics_status;
-  const bool whole = status == STATUS_DONE && r.trainer && !r.result.stopped;
+  const bool stopped = r.result.stopped || r.result.paused;
+  const bool whole = status == STATUS_DONE && r.trainer && !stopped;
   if (r.record.written || whole)
-    run_record_end(&r.record, status != STATUS_DONE ? "failed"
-                              : r.result.stopped    ? "stopped"
-                                                    : "done");
+    run_record_end(&r.record, status != STATUS_DONE ? "failed" : stopped ? "stopped" : "done");
   run_record_close(&r.record);
   json_decref(r.before);
   run_folder_close(&r.folder);
   ac_trainer_free(r.trainer);
+  *summary = (train_summary){.interrupted = r.result.stopped,
+                             .paused = r.result.paused,
+                             .diverged = r.diverged,
+                             .steps = r.result.steps,
+                             .tokens_per_sample = r.setup.data.tokens_per_sample};
   setup_close(&r.setup);
   return status;
+}
+
+int train_main(int argc, char **argv) {
+  static const train_wish nothing;
+  train_summary summary;
+  const help_form help = setup_wants_help(argc, argv);
+  if (help) return setup_help("train", help);
+  return train_run(argc, argv, &nothing, &summary);
 }

@@ -322,7 +322,8 @@ static int verify(setup *s) {
 }
 
 int verify_main(int argc, char **argv) {
-  if (setup_wants_help(argc, argv)) return setup_kinds("verify");
+  const help_form help = setup_wants_help(argc, argv);
+  if (help) return setup_help("verify", help);
   flags.updates = 3;
   setup s;
   int status = setup_open_model(&s, "verify", argc, argv, more_flags);

@@ -27,11 +27,13 @@ case_readme() {
     'cmake --preset release && cmake --build --preset release' | 'cmake --install build/release --prefix DIR')
       continue # configure.sh and install.sh
       ;;
-    'accrue bench gemm|ops|step|all' | 'accrue train gpt' | 'accrue verify') continue ;; # named in a sentence, run below or above
+    'accrue bench gemm|ops|step|all' | 'accrue train' | 'accrue train gpt' | 'accrue pilot MODEL' | 'accrue verify' | 'accrue lr-find') continue ;; # named in a sentence, run below or above
     'accrue report RUN...' | 'accrue eval --model RUN '* | 'accrue train --resume --out DIR') continue ;; # likewise
     'accrue train gpt --help' | 'accrue devices' | 'accrue eval '* | 'accrue plan '* | 'accrue sample '*) ;;
     'accrue train '*) more='--steps 2' ;;
     'accrue verify '*) more='--updates 1' ;;
+    'accrue pilot gpt '*) more='--steps 2 --layers 1 --heads 2 --width 16 --context 16' ;;
+    'accrue pilot mlp '*) more='--epochs 1 --hidden 8' ;;
     'accrue lr-find '*) more='--updates 10 --hidden 8' ;;
     'accrue bench all') more='--device cpu --model gpt-small --batch 2 --context 16 --size 48 --visits 1 --samples 5
       --seconds 0.01 --footprint 1MiB' ;;

@@ -240,7 +240,7 @@ case_config() {
   local schedules=("--lr 0.02 --min-lr 0.003 --warmup 2" "--lr 0.02" "--lr 0.01 --min-lr 0 --warmup 0"
     "--lr 0.01 --schedule constant") schedule
   local flags=(--steps 6 --seed 7 --dropout 0.1 --weight-decay 0.3 --beta2 0.9 --clip 0.7 --last-window carry --save-every 2
-    --keep 2)
+    --keep 2 --group '*.bias:lr=0.5' --group '*.weight:decay=0.1,clip=0.2')
   for schedule in "${schedules[@]}"; do
     rm -rf a b
     # shellcheck disable=SC2086
@@ -271,7 +271,7 @@ case_hostile_record() {
   }
   for edit in 'batch 0' 'batch 1.5' 'batch "6"' 'batch null' 'batch [6]' 'lr -1' 'lr "0.1"' 'min-lr -0.5' 'dropout 1' \
     'warmup -2' 'seed -1' 'keep 1001' 'threads -1' 'memory -1' 'memory 0.5' 'schedule "square"' 'schedule 1' 'schedule null' \
-    'keep-best 1' 'keep-best null' 'out 5' 'out null' 'device null' 'init true'; do
+    'keep-best 1' 'keep-best null' 'out 5' 'out null' 'device null' 'init true' 'group 5' 'group null'; do
     bad "the run's record has no good value for --${edit%% *}" "${edit%% *}" "${edit#* }"
   done
   bad 'is no record of a run: too big integer' batch 99999999999999999999

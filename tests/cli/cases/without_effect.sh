@@ -112,6 +112,8 @@ resnet read-ahead 32 | --memory 480KiB
 * keep 1
 * keep-best
 * grace 1
+* max-minutes 1
+* policy none.json
 * config recorded.json
 * tensorboard events
 * noise-scale on

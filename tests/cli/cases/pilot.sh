@@ -1,0 +1,183 @@
+# Pilots: short runs over grids, seeds and folds. Sourced by cases.sh.
+
+# Plans are pinned: another one would round otherwise.
+pinned=(--device cpu --threads 1 --micro-batch 2 --recompute none)
+tiny_pilot=(gpt --data text --layers 1 --heads 2 --width 16 --context 16 --batch 4 --eval-samples 8 "${pinned[@]}")
+pilot() { run pilot "${tiny_pilot[@]}" "$@"; }
+
+# What is the same each time: all but times.
+timeless_table() { sed 's/ *|.*//' "$1"; }
+timeless_json() { sed -E '/"seconds(_to_target)?": [0-9.e-]/d; /"seconds(_to_target)?": \{/,/\}/d' "$1"; }
+
+milliseconds() { echo $(($(date +%s%N) / 1000000)); }
+
+# killed TOOK ARGUMENT...: a pilot that takes so many milliseconds is killed in the middle of something, and started again
+# until it is done. False: it was faster than that, and killed less than twice.
+killed() {
+  local strikes=0 life=1 limit took=$1
+  shift
+  while :; do
+    "$ACCRUE" pilot "$@" >killed.out 2>killed.err &
+    limit=$((took * (10 + 15 * life + RANDOM % 10) / 100))
+    sleep "$(printf '%d.%03d' $((limit / 1000)) $((limit % 1000)))"
+    if kill -KILL $! 2>/dev/null; then
+      strikes=$((strikes + 1))
+      wait $! 2>/dev/null || true
+    else
+      wait $! || die "a pilot that was killed does not go on: $(cat killed.err)"
+      break
+    fi
+    life=$((life + 1))
+  done
+  echo "killed $strikes times: accrue pilot $*"
+  ((strikes >= 2))
+}
+
+# same_when_killed ARGUMENT...: without --out
+same_when_killed() {
+  local begin took
+  begin=$(milliseconds)
+  run pilot "$@" --out whole >whole.out
+  took=$(($(milliseconds) - begin))
+  until killed $took "$@" --out parts; do
+    took=$((took / 2))
+    rm -r parts
+  done
+  diff <(timeless_table whole.out) <(timeless_table killed.out) || die "a pilot that is killed has another table: $*"
+  run pilot "$@" --out whole --json >whole.json
+  run pilot "$@" --out parts --json >parts.json
+  diff <(timeless_json whole.json) <(timeless_json parts.json) || die "a pilot that is killed has other results: $*"
+  rm -r whole parts
+}
+
+case_pilot() {
+  text
+  pilot --steps 6 --eval-every 2 --grid lr=1e-3,1e-2 --grid batch=4,8 --seeds 3 --target-loss 5.3 --out pilot --svg pilot.svg >out
+  cat out
+  grep -q '^12 runs, 2 plans$' run.err || die "plans are not shared: $(cat run.err)"
+  (($(grep -cE '^1e-[23] +[48] +3 +6 +[0-9.]+ \+- [0-9.]+ +' out) == 4)) || die "not four cells"
+  grep -q '^least loss: lr 1e-2, batch' out || die "what is best is not told"
+  if command -v gnuplot >/dev/null; then grep -q 'batch 8' pilot.svg || die "the picture lacks a line"; fi
+  pilot --steps 1 --grid micro-batch=4,1 --out micro >/dev/null
+  local metrics
+  for metrics in {pilot,micro}/run-*/metrics.jsonl; do
+    "$METRICS" check "$metrics" || die "$metrics: the memory of another run"
+  done
+  # A cell's mean is that of the runs that accrue train makes.
+  local seed
+  for seed in 1 2 3; do
+    run train "${tiny_pilot[@]}" --steps 6 --eval-every 2 --lr 1e-2 --batch 8 --seed $seed --out run --metrics m >/dev/null
+    "$METRICS" field m end val_loss >>losses
+  done
+  awk '{ n++; s += $1; q += $1 * $1 } END { m = s / n; printf "%.4f +- %.4f\n", m, sqrt((q - n * m * m) / (n - 1)) }' losses >mean
+  grep -F "$(cat mean)" out | grep -q '^1e-2 *8 ' || die "the mean is not $(cat mean)"
+  # The loss that is looked for is reached at a validation: after 2, 4 or 6 updates.
+  grep -E '^1e-2 +4 ' out | grep -qE ' (128|256|384|[0-9]+ \+- [0-9]+)( \([12] of 3\))? +\| ' || die "no tokens to the loss"
+  # The same command tells the same without a run; another is refused, as is another's folder.
+  pilot --steps 6 --eval-every 2 --grid lr=1e-3,1e-2 --grid batch=4,8 --seeds 3 --target-loss 5.3 --out pilot >again
+  cmp out again || die "the same command tells something else"
+  ! grep -q '^run ' run.err || die "runs that are done are made again"
+  refuse_pilot 2 'its --steps is not the same' --steps 7 --eval-every 2 --grid lr=1e-3,1e-2 --grid batch=4,8 --seeds 3 \
+    --target-loss 5.3 --out pilot
+  echo '{' >pilot/pilot.json
+  refuse_pilot 2 'is no record of a pilot' --steps 6 --out pilot
+  compgen -G 'pilot/run-0001/*.safetensors' >/dev/null && die "models of a pilot stay"
+  [[ -s pilot/run-0012/metrics.jsonl && -s pilot/run-0012/run.json ]] || die "the metrics of a pilot's runs are gone"
+
+  # A run that diverges is a result.
+  pilot --steps 4 --grid lr=1e-3,1e30 --clip 0 --optimizer sgd --momentum 0 --weight-decay 0 --warmup 0 --out diverged >out
+  grep -qE '^1e30 +1, 1 diverged +0 +- ' out || die "divergence is no result: $(cat out)"
+  grep -q '^least loss: lr 1e-3' out || die "$(cat out)"
+  # Someone stops it, or the time is over; it goes on.
+  pilot --steps 3 --grid lr=1e-3,1e-2 --max-minutes 1e-7 --out timed >out
+  [[ ! -s out ]] || die "a pilot whose time is over has a result"
+  grep -q '^stopped; the same command goes on' run.err || die "$(cat run.err)"
+  pilot --steps 3 --grid lr=1e-3,1e-2 --out timed >out
+  grep -q '^1e-2 ' out || die "$(cat out)"
+  # A cell that does not fit the budget is told before anything runs; so is one outside the policy.
+  refuse_pilot 1 'budget' --steps 3 --grid width=16,2048 --memory 4MiB --out never
+  echo '{"version": 1, "max_batch": 5}' >policy.json
+  refuse_pilot 2 'its max_batch is 5' --steps 3 --grid batch=4,8 --policy policy.json --out never
+  echo '{"version": 1, "max_lr": 0.1}' >policy.json
+  refuse_pilot 2 'its max_lr is 0.1' --steps 3 --grid lr=0.01,1 --policy policy.json --out never
+  echo '{"version": 1, "seeds": [1, 2]}' >policy.json
+  refuse_pilot 2 'refuses --seed 3' --steps 3 --seeds 3 --policy policy.json --out never
+  [[ ! -e never ]] || die "a pilot that is refused left a folder"
+}
+refuse_pilot() { refuse "$1" "$2" pilot "${tiny_pilot[@]}" "${@:3}"; }
+
+case_pilot_refused() {
+  text
+  refuse 2 'model is missing' pilot --data text
+  refuse_pilot 2 'is not of the form FLAG=VALUE' --grid lr
+  refuse_pilot 2 'is not of the form FLAG=VALUE' --grid lr=
+  refuse_pilot 2 'has an empty value' --grid lr=1,,2
+  refuse_pilot 2 'accrue train has no such flag' --grid rate=1,2
+  refuse_pilot 2 'accrue train has no such flag' --grid seeds=1,2
+  refuse_pilot 2 'that is the same in all runs' --grid seed=1,2
+  refuse_pilot 2 'two axes of --lr' --grid lr=1,2 --grid lr=3
+  refuse_pilot 2 'not a number' --grid lr=1,fast --out never
+  refuse_pilot 2 'a switch is on or off' --grid replay=yes,no
+  refuse_pilot 2 'does not tell what switched off means' --ablate data
+  refuse_pilot 2 'it is not switched on' --ablate replay
+  refuse_pilot 2 '--halving needs --steps' --halving 2 --grid lr=1,2
+  refuse_pilot 2 '--halving stops cells by their steps' --halving 2 --steps 4 --grid steps=1,2
+  refuse_pilot 2 '--folds and --fold contradict' --folds 2 --fold 1/2
+  refuse_pilot 2 '--svg draws a grid' --svg x.svg
+  refuse_pilot 2 'out of range' --folds 1
+  [[ ! -e never && ! -e accrue-gpt-pilot ]] || die "a pilot that is refused left a folder"
+}
+
+case_pilot_killed() {
+  text
+  mkdir images
+  "$FIXTURE" images images train 150
+  same_when_killed "${tiny_pilot[@]}" --steps 40 --eval-every 10 --save-every 7 --grid lr=1e-3,3e-3,1e-2 --grid clip=0,1 \
+    --seeds 3 --target-loss 4
+  same_when_killed mlp --data images --hidden 64 "${pinned[@]}" --batch 16 --epochs 12 --save-every 9 --grid lr=1e-3,1e-2 \
+    --grid dropout=0,0.2 --seeds 2
+  # Rungs, folds, settings switched off.
+  same_when_killed "${tiny_pilot[@]}" --steps 64 --save-every 5 --grid lr=1e-3,3e-3,1e-2,3e-2 --grid clip=0,1 --seeds 2 --halving 2
+  same_when_killed mlp --data images --hidden 64 "${pinned[@]}" --batch 16 --epochs 12 --folds 5 --seeds 2
+  same_when_killed "${tiny_pilot[@]}" --steps 60 --folds 4 --dropout 0.1 --ablate dropout --ablate clip --seeds 2
+}
+
+case_pilot_parts() {
+  text
+  mkdir images
+  "$FIXTURE" images images train 60
+  # Of 8 cells 4 come to half of the steps, 2 to the end: what is dropped has the steps of its last rung.
+  pilot --steps 8 --grid lr=1e-4,1e-3,3e-3,1e-2 --grid clip=0,1 --halving 2 --out halved >out
+  cat out
+  (($(awk '$4 == 1' out | wc -l) == 4 && $(awk '$4 == 2' out | wc -l) == 2 && $(awk '$4 == 4' out | wc -l) == 1 &&
+    $(awk '$4 == 8' out | wc -l) == 1)) || die "the rungs are others"
+  # The one that came to the end has the bits of a run without a rung, as its rates go by the whole.
+  local lr clip
+  read -r lr clip _ < <(awk '$4 == 8' out)
+  run train "${tiny_pilot[@]}" --steps 8 --lr "$lr" --clip "$clip" --out run --metrics m >/dev/null
+  [[ $(awk '$4 == 8 { print $5 }' out) == $(printf %.4f "$("$METRICS" field m end val_loss)") ]] || die "a rung changes a run"
+
+  # Each fold validates once: the mean is that of the folds one by one.
+  run pilot mlp --data images --hidden 16 "${pinned[@]}" --batch 16 --epochs 2 --folds 3 --out folds --json >folds.json
+  local fold
+  for fold in 1 2 3; do
+    run train mlp --data images --hidden 16 "${pinned[@]}" --batch 16 --epochs 2 --fold $fold/3 --out run --metrics m >/dev/null
+    grep -qF "\"loss\": $("$METRICS" field m end val_loss | cut -c 1-10)" folds.json || die "fold $fold is not in $(cat folds.json)"
+  done
+
+  # Everything, and everything but one.
+  pilot --steps 3 --dropout 0.2 --ablate dropout --ablate weight-decay=0.5 --out ablated >out
+  cat out
+  grep -qE '^nothing +1 ' out && grep -qE '^dropout +1 ' out && grep -qE '^weight-decay +1 ' out || die "ablations are missing"
+  run train "${tiny_pilot[@]}" --steps 3 --dropout 0 --out run --metrics m >/dev/null
+  [[ $(awk '$1 == "dropout" { print $4 }' out) == $(printf %.4f "$("$METRICS" field m end val_loss)") ]] ||
+    die "what is without dropout has some"
+  # A switch, as an axis and switched off.
+  run pilot resnet --data images --depth 8 --width 4 "${pinned[@]}" --batch 4 --steps 2 --grid flip=on,off --out switch >/dev/null
+  grep -q '"flip": true' switch/run-0001/run.json && grep -q '"flip": false' switch/run-0002/run.json || die "a switch is no axis"
+  run pilot resnet --data images --depth 8 --width 4 "${pinned[@]}" --batch 4 --steps 2 --flip --ablate flip --out off >/dev/null
+  grep -q '"flip": true' off/run-0001/run.json && grep -q '"flip": false' off/run-0002/run.json || die "a switch is not switched off"
+  # Values with commas.
+  run pilot mlp --data images "${pinned[@]}" --batch 4 --steps 1 --grid 'hidden=8,4;16' --out commas >out
+  grep -q '^8,4 ' out && grep -q '^16 ' out || die "$(cat out)"
+}

@@ -1,0 +1,51 @@
+/* The help of a command, from the same calls as text for a terminal and as a page of the manual.
+ *
+ * A page has its entries (flags, commands, models) under titles, and closes with the exit status
+ * and the pages around it. All that is said is plain text: what roff would take for its own is
+ * escaped here. */
+#ifndef TOOLS_COMMON_HELP_H
+#define TOOLS_COMMON_HELP_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+typedef enum help_form { HELP_NONE, HELP_TEXT, HELP_MAN } help_form;
+
+/* What an argument asks for: --help, -h or --help=man. */
+help_form help_asked(const char *word);
+
+enum { HELP_MOST_PAGES = 16 };
+
+typedef struct help {
+  FILE *out;
+  help_form form;
+  const char *command;                /* "train gpt"; "": the program itself */
+  const char *pages[HELP_MOST_PAGES]; /* of the command's own commands */
+  int page_count;
+  bool of_flags; /* the page ends with the flag --help; set by the caller */
+  bool flags_begun, exit_told;
+} help;
+
+/* `arguments` follow the command's words ("RUN... [flags]"). `text` says what it does; its first
+ * sentence names the page. */
+help help_begin(help_form form, const char *command, const char *arguments, const char *text);
+
+/* A group of flags. `name` is what is typed, `argument` (may be NULL) stands for something; `note`
+ * (may be NULL) follows in brackets. */
+typedef struct help_flag {
+  const char *name, *argument, *text, *note;
+} help_flag;
+void help_group(help *h, const char *title);
+void help_put_flag(help *h, const help_flag *flag);
+/* Lines of names, of which nothing else is said. */
+void help_put_names(help *h, const char *lines);
+
+/* The command's own commands, each with a page of its own; `title` is the page's for them. */
+void help_commands(help *h, const char *title);
+void help_put_command(help *h, const char *name, const char *text);
+
+void help_paragraph(help *h, const char *text);
+void help_exit_status(help *h);
+void help_end(help *h);
+
+#endif

@@ -1,0 +1,30 @@
+# Pages of the manual: the program writes them itself, so they say what its --help says. Where it cannot run, which is
+# a cross build without an emulator, there are none.
+if(CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR)
+  message(STATUS "Accrue: no pages of the manual, as the program they are written by cannot run here")
+  return()
+endif()
+
+set(man_commands devices report sample bench)
+foreach(what gemm ops step all memory)
+  list(APPEND man_commands "bench ${what}")
+endforeach()
+foreach(verb train eval plan lr-find pilot verify)
+  list(APPEND man_commands ${verb})
+  foreach(model gpt mlp resnet mobilenet)
+    list(APPEND man_commands "${verb} ${model}")
+  endforeach()
+endforeach()
+set(man_folder ${CMAKE_CURRENT_BINARY_DIR}/man1)
+set(man_pages ${man_folder}/accrue.1)
+foreach(command ${man_commands})
+  string(REPLACE " " "-" page ${command})
+  list(APPEND man_pages ${man_folder}/accrue-${page}.1)
+endforeach()
+
+add_custom_command(OUTPUT ${man_pages}
+  COMMAND ${CMAKE_COMMAND} "-DPROGRAM=${CMAKE_CROSSCOMPILING_EMULATOR};$<TARGET_FILE:accrue_program>"
+          "-DCOMMANDS=${man_commands}" -DFOLDER=${man_folder} -P ${CMAKE_CURRENT_LIST_DIR}/write_man.cmake
+  DEPENDS accrue_program ${CMAKE_CURRENT_LIST_DIR}/write_man.cmake VERBATIM)
+add_custom_target(accrue_man ALL DEPENDS ${man_pages})
+install(FILES ${man_pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)

@@ -1,0 +1,26 @@
+/* What came of one run of a pilot, taken from its metrics, which survive that the run is killed. */
+#ifndef TOOLS_PROGRAM_PILOT_RESULT_H
+#define TOOLS_PROGRAM_PILOT_RESULT_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct pilot_result {
+  bool diverged; /* its loss stopped being finite; all below but steps is unknown */
+  int64_t steps;
+  double loss, accuracy; /* of the validation at its end */
+  double units;          /* tokens, or samples where there are none */
+  double seconds;        /* in steps */
+  bool reached;          /* the loss that is looked for, at a validation */
+  double units_to_target, seconds_to_target;
+} pilot_result;
+
+/* `target` < 0: none. `units`: tokens a sample, or 1. A status of message.h. */
+int pilot_result_read(pilot_result *r, const char *metrics, double target, int64_t units);
+
+json_t *pilot_result_json(const pilot_result *r);
+/* False: that is none. */
+bool pilot_result_take(pilot_result *r, const json_t *json);
+
+#endif

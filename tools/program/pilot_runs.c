@@ -1,0 +1,257 @@
+/* The runs of a pilot, each as `accrue train` would make it, on one device and with one plan for
+ * all that differ in nothing that a plan depends on. */
+#include "program/pilot.h"
+
+#include "common/message.h"
+#include "common/progress.h"
+#include "program/train_run.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- command lines --------------------------------------------------------------------------- */
+
+enum { OWN_WORDS = 8 + GRID_MOST_AXES, WORD_BYTES = RUN_PATH_BYTES + 32 };
+
+typedef struct command_line {
+  char **words; /* the model's kind first */
+  int count;
+  char *own[OWN_WORDS]; /* of these, what is to be freed */
+  int own_count;
+} command_line;
+
+static void add_word(command_line *c, const char *format, ...) {
+  char *word = malloc(WORD_BYTES);
+  if (!word) return;
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(word, WORD_BYTES, format, arguments);
+  va_end(arguments);
+  c->words[c->count++] = c->own[c->own_count++] = word;
+}
+
+/* A switch that an axis is about goes from the words that all runs have. */
+static bool is_replaced(const pilot *p, int cell, const char *word) {
+  for (int axis = 0; axis < p->grid.axis_count; axis++) {
+    const grid_setting *s = grid_setting_of(&p->grid, cell, axis);
+    if (s->flag && s->is_switch && !strncmp(word, "--", 2) && !strcmp(word + 2, s->flag))
+      return true;
+  }
+  return false;
+}
+
+static void add_settings(command_line *c, const pilot *p, int cell) {
+  for (int axis = 0; axis < p->grid.axis_count; axis++) {
+    const grid_setting *s = grid_setting_of(&p->grid, cell, axis);
+    if (!s->flag || !s->value) continue;
+    if (s->is_switch) add_word(c, "--%s", s->flag);
+    else add_word(c, "--%s=%s", s->flag, s->value);
+  }
+}
+
+/* NULL words: there is no memory. */
+static command_line command_line_of(const pilot *p, int cell, int run) {
+  command_line c = {.words = calloc((size_t)p->base_count + OWN_WORDS, sizeof *c.words)};
+  if (!c.words) return c;
+  for (int i = 0; i < p->base_count; i++)
+    if (!is_replaced(p, cell, p->base[i])) c.words[c.count++] = p->base[i];
+  add_settings(&c, p, cell);
+  add_word(&c, "--seed=%" PRId64, pilot_seed(p, run));
+  if (p->flags.folds) add_word(&c, "--fold=%d/%d", pilot_fold(p, run), (int)p->flags.folds);
+  return c;
+}
+
+static void command_line_free(command_line *c) {
+  for (int i = 0; i < c->own_count; i++) free(c->own[i]);
+  free(c->words);
+}
+
+/* ---- checking -------------------------------------------------------------------------------- */
+
+/* Flags, and what the policy says of the seed. */
+static int check_run(const pilot *p, int cell, int run) {
+  setup s;
+  command_line c = command_line_of(p, cell, run);
+  if (!c.words) return fail("out of memory");
+  int status = setup_parse(&s, "train", c.count, c.words, NULL);
+  if (status == STATUS_CONTINUE) status = policy_check_batch(&s.policy, &s.flags);
+  setup_close(&s);
+  command_line_free(&c);
+  return status;
+}
+
+/* Data, plan and all of the policy, which are the same for all runs of a cell. */
+static int check_cell(pilot *p, int cell) {
+  setup s;
+  command_line c = command_line_of(p, cell, 0);
+  if (!c.words) return fail("out of memory");
+  const int status = setup_open(&s, "train", c.count, c.words, &p->cache);
+  setup_close(&s);
+  command_line_free(&c);
+  return status;
+}
+
+int pilot_check_runs(pilot *p) {
+  int status = STATUS_CONTINUE;
+  for (int cell = 0; cell < p->grid.cells && status == STATUS_CONTINUE; cell++)
+    for (int run = 0; run < p->runs_per_cell && status == STATUS_CONTINUE; run++)
+      status = check_run(p, cell, run);
+  for (int cell = 0; cell < p->grid.cells && status == STATUS_CONTINUE; cell++)
+    status = check_cell(p, cell);
+  return status;
+}
+
+/* ---- one run --------------------------------------------------------------------------------- */
+
+static void folder_of(const pilot *p, int cell, int run, char path[RUN_PATH_BYTES]) {
+  char name[32];
+  snprintf(name, sizeof name, "run-%04d", cell * p->runs_per_cell + run + 1);
+  run_folder_path(&p->folder, name, path);
+}
+
+static void add_places(command_line *c, const pilot *p, const char *folder) {
+  const double minutes = p->setup.flags.max_minutes;
+  add_word(c, "--out=%s", folder);
+  add_word(c, "--metrics=%s/metrics.jsonl", folder);
+  add_word(c, "--keep=1");
+  add_word(c, "--resume");
+  if (minutes > 0) add_word(c, "--max-minutes=%.9g", minutes - (progress_clock() - p->began) / 60);
+}
+
+/* What a run needs to go on, and its model: a pilot is about numbers. */
+static void clean(const char *path) {
+  static const char *const names[] = {"model.safetensors", "config.json"};
+  run_folder folder = {.lock = -1};
+  char file[RUN_PATH_BYTES];
+  int64_t *steps;
+  size_t count;
+  snprintf(folder.path, sizeof folder.path, "%s", path);
+  if (run_folder_states(&folder, &steps, &count) != STATUS_CONTINUE) return;
+  for (size_t i = 0; i < count; i++) {
+    run_folder_state(&folder, steps[i], file);
+    unlink(file);
+  }
+  free(steps);
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    run_folder_path(&folder, names[i], file);
+    unlink(file);
+  }
+}
+
+static int keep_result(pilot *p, int cell, int run, const char *folder, const train_summary *s) {
+  pilot_run *r = pilot_run_of(p, cell, run);
+  pilot_result *result = &r->results[r->done];
+  char metrics[RUN_PATH_BYTES + 16];
+  snprintf(metrics, sizeof metrics, "%s/metrics.jsonl", folder);
+  int status = STATUS_CONTINUE;
+  if (s->diverged)
+    *result = (pilot_result){
+        .diverged = true, .loss = (double)NAN, .accuracy = (double)NAN, .seconds = (double)NAN};
+  else
+    status = pilot_result_read(result, metrics, p->flags.target > 0 ? p->flags.target : -1,
+                               s->tokens_per_sample ? s->tokens_per_sample : 1);
+  if (status != STATUS_CONTINUE) return status;
+  r->done++;
+  return pilot_record_write(p);
+}
+
+static void tell(const pilot *p, int cell, int run) {
+  char name[256], fold[32] = "";
+  pilot_cell_name(p, cell, name, sizeof name);
+  if (p->flags.folds)
+    snprintf(fold, sizeof fold, ", fold %d of %d", pilot_fold(p, run), (int)p->flags.folds);
+  say("run %d of %d: %s%sseed %" PRId64 "%s", cell * p->runs_per_cell + run + 1,
+      p->grid.cells * p->runs_per_cell, name, *name ? ", " : "", pilot_seed(p, run), fold);
+}
+
+static bool is_over(const pilot *p) {
+  const double minutes = p->setup.flags.max_minutes;
+  return minutes > 0 && progress_clock() - p->began >= 60 * minutes;
+}
+
+static int train(pilot *p, int cell, int run, int rung, bool *stopped) {
+  char folder[RUN_PATH_BYTES];
+  train_summary summary;
+  const train_wish wish = {.cache = &p->cache, .pause_step = p->rung_steps[rung], .quiet = true};
+  if ((*stopped = is_over(p))) return STATUS_CONTINUE;
+  command_line c = command_line_of(p, cell, run);
+  if (!c.words) return fail("out of memory");
+  folder_of(p, cell, run, folder);
+  add_places(&c, p, folder);
+  tell(p, cell, run);
+  int status = train_run(c.count, c.words, &wish, &summary);
+  command_line_free(&c);
+  if (status != STATUS_DONE && !summary.diverged) return status;
+  const bool at_rung = wish.pause_step && summary.steps >= wish.pause_step;
+  *stopped = summary.interrupted || (summary.paused && !at_rung);
+  if (*stopped) return STATUS_CONTINUE;
+  status = keep_result(p, cell, run, folder, &summary);
+  if (status == STATUS_CONTINUE && (rung == p->rungs - 1 || summary.diverged)) clean(folder);
+  return status;
+}
+
+/* ---- rungs ----------------------------------------------------------------------------------- */
+
+/* A run that has diverged is over; it counts as done in all rungs. */
+static int train_cell(pilot *p, int cell, int rung, bool *stopped) {
+  int status = STATUS_CONTINUE;
+  for (int run = 0; run < p->runs_per_cell && status == STATUS_CONTINUE && !*stopped; run++) {
+    const pilot_run *r = pilot_run_of(p, cell, run);
+    if (r->done > rung || (r->done && r->results[r->done - 1].diverged)) continue;
+    status = train(p, cell, run, rung, stopped);
+  }
+  return status;
+}
+
+typedef struct rank {
+  int cell;
+  double loss;
+} rank;
+
+static int by_loss(const void *a, const void *b) {
+  const rank *x = a, *y = b;
+  if (x->loss != y->loss) return x->loss < y->loss ? -1 : 1;
+  return x->cell - y->cell;
+}
+
+/* Of the cells of a rung, the part that goes on: those of the least mean loss. A cell with a run
+ * that diverged comes after all others. */
+static int halve(pilot *p, int rung) {
+  rank *ranks = malloc((size_t)p->grid.cells * sizeof *ranks);
+  int count = 0;
+  if (!ranks) return fail("out of memory");
+  for (int cell = 0; cell < p->grid.cells; cell++) {
+    if (p->last_rung[cell] < rung) continue;
+    const pilot_summary s = pilot_summary_of(p, cell, rung);
+    ranks[count++] = (rank){cell, s.diverged ? (double)INFINITY : s.loss.mean};
+  }
+  qsort(ranks, (size_t)count, sizeof *ranks, by_loss);
+  const int stay = (int)((count + p->flags.halving - 1) / p->flags.halving);
+  for (int i = 0; i < count; i++) {
+    if (i < stay) p->last_rung[ranks[i].cell] = rung + 1;
+    for (int run = 0; run < p->runs_per_cell && i >= stay; run++) {
+      char folder[RUN_PATH_BYTES];
+      folder_of(p, ranks[i].cell, run, folder);
+      clean(folder);
+    }
+  }
+  free(ranks);
+  return STATUS_CONTINUE;
+}
+
+int pilot_make_runs(pilot *p, bool *stopped) {
+  int status = STATUS_CONTINUE;
+  *stopped = false;
+  for (int rung = 0; rung < p->rungs && status == STATUS_CONTINUE; rung++) {
+    for (int cell = 0; cell < p->grid.cells && status == STATUS_CONTINUE && !*stopped; cell++)
+      if (p->last_rung[cell] >= rung) status = train_cell(p, cell, rung, stopped);
+    if (status != STATUS_CONTINUE || *stopped) break;
+    if (rung + 1 < p->rungs) status = halve(p, rung);
+  }
+  return status;
+}

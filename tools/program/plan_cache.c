@@ -1,0 +1,72 @@
+#include "program/plan_cache.h"
+
+#include "common/json_text.h"
+#include "common/option_record.h"
+#include "program/rate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Of which a plan knows nothing, nor does the graph that it is made for. A flag that is not here
+ * belongs to the key. */
+#define FREE_FLAGS                                                                        \
+  "steps epochs lr " RATE_SCHEDULE_FLAGS                                                  \
+  " beta1 beta2 weight-decay clip eval-every eval-samples seed fold rank loss-scale "     \
+  "loss-scale-init loss-scale-growth loss-scale-interval loss-scale-backoff "             \
+  "loss-scale-floor replay loader-threads shift flip rotation scaling erase out metrics " \
+  "tensorboard resume save-every save-minutes keep keep-best grace config max-minutes policy"
+
+ac_device *plan_cache_device(const plan_cache *c, const char *name, int64_t threads) {
+  const bool same = c->device && c->threads == threads && !strcmp(c->device_name, name);
+  return same ? c->device : NULL;
+}
+
+bool plan_cache_add_device(plan_cache *c, ac_device *device, const char *name, int64_t threads) {
+  if (c->device || !(c->device_name = strdup(name))) return false;
+  c->device = device;
+  c->threads = threads;
+  return true;
+}
+
+/* Values, and which of them were given. */
+static char *key_of(const options *o) {
+  json_t *record = json_object();
+  char *key = options_record(o, FREE_FLAGS, record)
+                  ? json_text(record, JSON_COMPACT | JSON_SORT_KEYS)
+                  : NULL;
+  json_decref(record);
+  return key;
+}
+
+ac_plan *plan_cache_find(const plan_cache *c, const options *o) {
+  ac_plan *found = NULL;
+  char *key = key_of(o);
+  for (int i = 0; key && i < c->count && !found; i++)
+    if (!strcmp(c->entries[i].key, key)) found = c->entries[i].plan;
+  free(key);
+  return found;
+}
+
+bool plan_cache_add(plan_cache *c, const options *o, ac_plan *plan) {
+  char *key = key_of(o);
+  plan_cache_entry *grown =
+      key ? realloc(c->entries, (size_t)(c->count + 1) * sizeof *grown) : NULL;
+  if (!grown) {
+    free(key);
+    return false;
+  }
+  c->entries = grown;
+  grown[c->count++] = (plan_cache_entry){key, plan};
+  return true;
+}
+
+void plan_cache_free(plan_cache *c) {
+  for (int i = 0; i < c->count; i++) {
+    ac_plan_free(c->entries[i].plan);
+    free(c->entries[i].key);
+  }
+  free(c->entries);
+  free(c->device_name);
+  ac_device_close(c->device);
+  *c = (plan_cache){0};
+}

@@ -1,0 +1,231 @@
+#include "program/policy.h"
+
+#include "common/message.h"
+#include "common/text.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+
+enum { VERSION = 1 };
+
+typedef enum rule_type { NUMBER, WHOLE, BYTES, REQUIRED, WHOLE_LIST } rule_type;
+
+static const struct {
+  const char *name;
+  rule_type type;
+} rules[POLICY_RULES] = {
+    [POLICY_MAX_MEMORY] = {"max_memory", BYTES},
+    [POLICY_MAX_HOST_MEMORY] = {"max_host_memory", BYTES},
+    [POLICY_MAX_LR] = {"max_lr", NUMBER},
+    [POLICY_MIN_BATCH] = {"min_batch", WHOLE},
+    [POLICY_MAX_BATCH] = {"max_batch", WHOLE},
+    [POLICY_MAX_CLIP] = {"max_clip", NUMBER},
+    [POLICY_MAX_GRADIENT_NORM] = {"max_gradient_norm", NUMBER},
+    [POLICY_MAX_STEPS] = {"max_steps", WHOLE},
+    [POLICY_MAX_MINUTES] = {"max_minutes", NUMBER},
+    [POLICY_REQUIRE_VALIDATION] = {"require_validation", REQUIRED},
+    [POLICY_MAX_EVAL_EVERY] = {"max_eval_every", WHOLE},
+    [POLICY_SEEDS] = {"seeds", WHOLE_LIST},
+};
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static const char *type_in_words(rule_type type) {
+  static const char *const words[] = {
+      [NUMBER] = "a number above 0",
+      [WHOLE] = "a whole number of at least 1",
+      [BYTES] = "a size such as \"512MiB\", or a number of bytes",
+      [REQUIRED] = "true or false",
+      [WHOLE_LIST] = "a list of 1 to 64 whole numbers",
+  };
+  return words[type];
+}
+
+static bool take_number(const json_t *value, bool whole, double *limit) {
+  if (whole ? !json_is_integer(value) : !json_is_number(value)) return false;
+  *limit = json_number_value(value);
+  return *limit > 0;
+}
+
+static bool take_bytes(const json_t *value, double *limit) {
+  uint64_t bytes;
+  if (!json_is_string(value)) return take_number(value, true, limit);
+  if (!options_read_size(json_string_value(value), &bytes)) return false;
+  *limit = (double)bytes;
+  return true;
+}
+
+/* What need not be is not set. */
+static bool take_required(const json_t *value, double *limit) {
+  if (json_is_true(value)) *limit = 1;
+  return json_is_boolean(value);
+}
+
+static bool take_seeds(policy *p, const json_t *value) {
+  const size_t count = json_array_size(value);
+  for (size_t i = 0; i < count && i < POLICY_MOST_SEEDS; i++) {
+    const json_t *seed = json_array_get(value, i);
+    if (!json_is_integer(seed)) return false;
+    p->seed[p->seed_count++] = json_number_value(seed);
+  }
+  p->limit[POLICY_SEEDS] = 1;
+  return count >= 1 && count <= POLICY_MOST_SEEDS;
+}
+
+static bool take(policy *p, policy_rule rule, const json_t *value) {
+  double *limit = &p->limit[rule];
+  switch (rules[rule].type) {
+  case NUMBER:
+    return take_number(value, false, limit);
+  case WHOLE:
+    return take_number(value, true, limit);
+  case BYTES:
+    return take_bytes(value, limit);
+  case REQUIRED:
+    return take_required(value, limit);
+  case WHOLE_LIST:
+    return take_seeds(p, value);
+  }
+  return false;
+}
+
+static int take_rule(policy *p, const char *name, const json_t *value) {
+  int rule = 0;
+  while (rule < POLICY_RULES && strcmp(rules[rule].name, name) != 0) rule++;
+  if (rule == POLICY_RULES)
+    return fail_usage("the policy %s has the unknown rule \"%.64s\"", p->path, name);
+  if (take(p, (policy_rule)rule, value)) return STATUS_CONTINUE;
+  return fail_usage("the policy %s has no good value for %s: it must be %s", p->path, name,
+                    type_in_words(rules[rule].type));
+}
+
+static int take_rules(policy *p, const json_t *root) {
+  const char *name;
+  json_t *value;
+  const json_t *version = json_object_get(root, "version");
+  if (!json_is_integer(version) || json_integer_value(version) != VERSION)
+    return fail_usage("the policy %s has no \"version\": %d, which says how it is to be read",
+                      p->path, (int)VERSION);
+  json_object_foreach((json_t *)root, name, value) {
+    if (!strcmp(name, "version")) continue;
+    int status = take_rule(p, name, value);
+    if (status != STATUS_CONTINUE) return status;
+  }
+  return STATUS_CONTINUE;
+}
+
+int policy_read(policy *p, const char *path) {
+  *p = (policy){.path = path};
+  for (int i = 0; i < POLICY_RULES; i++) p->limit[i] = (double)NAN;
+  if (!path) return STATUS_CONTINUE;
+  json_error_t error;
+  json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+  if (!root && json_error_code(&error) == json_error_cannot_open_file)
+    return fail("%s", error.text);
+  int status = STATUS_CONTINUE;
+  if (!json_is_object(root))
+    status = fail_usage("%s is no policy: %s, line %d", path,
+                        root ? "it is not an object of JSON" : error.text, root ? 1 : error.line);
+  else status = take_rules(p, root);
+  json_decref(root);
+  return status;
+}
+
+/* ---- checking -------------------------------------------------------------------------------- */
+
+/* Nothing is above a limit that is not set. */
+static bool above(const policy *p, policy_rule rule, double value) {
+  return p->path && value > p->limit[rule];
+}
+
+static bool requires(const policy *p, policy_rule rule) {
+  return p->path && !isnan(p->limit[rule]);
+}
+
+static int refuse(const policy *p, policy_rule rule, const char *flag, double value) {
+  return fail_usage("the policy %s refuses --%s %.10g: its %s is %.10g", p->path, flag, value,
+                    rules[rule].name, p->limit[rule]);
+}
+
+/* Of a schedule of batches, of which f->batch is the largest. */
+static int64_t smallest_batch(const train_flags *f) {
+  int64_t least = f->batch;
+  for (int i = 0; i < f->batches.count; i++)
+    if (f->batches.stages[i].batch < least) least = f->batches.stages[i].batch;
+  return least;
+}
+
+int policy_check_batch(const policy *p, const train_flags *f) {
+  if (above(p, POLICY_MAX_BATCH, (double)f->batch))
+    return refuse(p, POLICY_MAX_BATCH, "batch", (double)f->batch);
+  const int64_t least = smallest_batch(f);
+  if (requires(p, POLICY_MIN_BATCH) && (double)least < p->limit[POLICY_MIN_BATCH])
+    return refuse(p, POLICY_MIN_BATCH, "batch", (double)least);
+  if (!requires(p, POLICY_SEEDS)) return STATUS_CONTINUE;
+  for (int i = 0; i < p->seed_count; i++)
+    if (p->seed[i] == (double)f->seed) return STATUS_CONTINUE;
+  return fail_usage("the policy %s refuses --seed %" PRId64 ": it is none of its seeds", p->path,
+                    f->seed);
+}
+
+static int check_validation(const policy *p, const train_flags *f) {
+  const bool required =
+      requires(p, POLICY_REQUIRE_VALIDATION) || requires(p, POLICY_MAX_EVAL_EVERY);
+  if (required && !f->eval_every)
+    return fail_usage("the policy %s refuses a run without --eval-every: its %s asks for "
+                      "validations on the way",
+                      p->path,
+                      rules[requires(p, POLICY_REQUIRE_VALIDATION) ? POLICY_REQUIRE_VALIDATION
+                                                                   : POLICY_MAX_EVAL_EVERY]
+                          .name);
+  if (above(p, POLICY_MAX_EVAL_EVERY, (double)f->eval_every))
+    return refuse(p, POLICY_MAX_EVAL_EVERY, "eval-every", (double)f->eval_every);
+  return STATUS_CONTINUE;
+}
+
+int policy_check_run(const policy *p, const train_flags *f, int64_t steps) {
+  int status = policy_check_batch(p, f);
+  if (status == STATUS_CONTINUE) status = check_validation(p, f);
+  if (status != STATUS_CONTINUE) return status;
+  if (above(p, POLICY_MAX_LR, f->rate.lr)) return refuse(p, POLICY_MAX_LR, "lr", f->rate.lr);
+  if (above(p, POLICY_MAX_CLIP, f->clip > 0 ? f->clip : INFINITY))
+    return refuse(p, POLICY_MAX_CLIP, "clip", f->clip);
+  if (above(p, POLICY_MAX_STEPS, (double)steps))
+    return fail_usage("the policy %s refuses a run of %" PRId64 " steps: its %s is %.10g", p->path,
+                      steps, rules[POLICY_MAX_STEPS].name, p->limit[POLICY_MAX_STEPS]);
+  return STATUS_CONTINUE;
+}
+
+static int check_bytes(const policy *p, policy_rule rule, const char *flag, uint64_t bytes) {
+  if (!above(p, rule, (double)bytes)) return STATUS_CONTINUE;
+  const text limit = text_bytes((uint64_t)p->limit[rule]);
+  return fail_usage("the policy %s refuses a plan of %s: its %s is %s; give --%s", p->path,
+                    text_bytes(bytes).text, rules[rule].name, limit.text, flag);
+}
+
+int policy_check_memory(const policy *p, const ac_plan_info *plan) {
+  int status = check_bytes(p, POLICY_MAX_MEMORY, "memory", plan->bytes.total);
+  if (status != STATUS_CONTINUE) return status;
+  return check_bytes(p, POLICY_MAX_HOST_MEMORY, "host-memory", plan->host_bytes);
+}
+
+static int end_run(const policy *p, policy_rule rule, int64_t step, const char *what,
+                   double value) {
+  return fail("step %" PRId64 ": the policy %s ends the run: %s %.6g is above its %s, %.10g", step,
+              p->path, what, value, rules[rule].name, p->limit[rule]);
+}
+
+/* Rates may be scaled and scheduled by more than --lr says, to which rounding adds a little. */
+int policy_check_step(const policy *p, const ac_fit_event *event, double seconds) {
+  enum { ROUNDING = 1000000 };
+  const ac_update *u = &event->update;
+  if (above(p, POLICY_MAX_LR, u->lr - u->lr / ROUNDING))
+    return end_run(p, POLICY_MAX_LR, event->step, "a rate of", u->lr);
+  if (above(p, POLICY_MAX_GRADIENT_NORM, u->grad_norm))
+    return end_run(p, POLICY_MAX_GRADIENT_NORM, event->step, "a gradient norm of", u->grad_norm);
+  if (above(p, POLICY_MAX_MINUTES, seconds / 60))
+    return end_run(p, POLICY_MAX_MINUTES, event->step, "a time in minutes of", seconds / 60);
+  return STATUS_CONTINUE;
+}

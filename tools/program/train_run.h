@@ -1,0 +1,24 @@
+/* One run of training as `accrue train` makes it, for commands that make several. */
+#ifndef TOOLS_PROGRAM_TRAIN_RUN_H
+#define TOOLS_PROGRAM_TRAIN_RUN_H
+
+#include "program/plan_cache.h"
+
+typedef struct train_wish {
+  plan_cache *cache;  /* lends device and plans; NULL: none */
+  int64_t pause_step; /* as in ac_fit_desc */
+  bool quiet;         /* the command tells itself what comes of it */
+} train_wish;
+
+typedef struct train_summary {
+  bool interrupted; /* by a signal, or by its policy */
+  bool paused;      /* at the step that was wished, or as its time is over */
+  bool diverged;
+  int64_t steps;
+  int64_t tokens_per_sample; /* 0: samples are not made of tokens */
+} train_summary;
+
+/* argv as of `accrue train`: the model's kind, flags follow. Returns the exit status. */
+int train_run(int argc, char **argv, const train_wish *wish, train_summary *summary);
+
+#endif
