@@ -26,9 +26,14 @@ static bool on_event(void *user, const ac_fit_event *event) {
   return true;
 }
 
-/* What is folded cannot be clipped. */
+/* What is folded cannot be clipped. In f16 the scale begins so high that windows overflow, which
+ * goes by their batch. */
 static ac_trainer_desc scaled(const ac_plan_desc *plan) {
+  const ac_loss_scaling_desc high = {
+      .kind = AC_LOSS_SCALING_DYNAMIC, .scale = 1 << 20, .interval = 2, .growth = 8};
   return (ac_trainer_desc){
+      .loss_scaling =
+          plan->precision == AC_PRECISION_F16 ? high : (ac_loss_scaling_desc){.kind = 0},
       .seed = 11,
       .noise_every = 1,
       .optimizer = {.clip = plan->gradients == AC_GRADIENTS_FOLDED ? 0 : 0.5},
