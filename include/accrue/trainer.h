@@ -147,16 +147,16 @@ typedef struct ac_trainer_desc {
   ac_optimizer_desc optimizer; /* its kind is the plan's */
   ac_schedule schedule;
   ac_loss_scaling_desc loss_scaling;
+  /* With ac_plan_desc.average: what an update leaves of the average a, which becomes
+   * decay a + (1 - decay) p of the parameter p; the first one sets it to p. In [0, 1); default
+   * 0.999, negative: 0. */
+  double average_decay;
   /* Updates between measurements of the gradient noise scale (ac_trainer_noise_scale); 0: it is not
    * measured; -1: as many that it costs at most 1 % of the time, by a fixed model of a middling
    * device, so that a run repeats. May still change. */
   int64_t noise_every;
   ac_parameter_group groups[AC_MAX_GROUPS]; /* nothing of them is kept but their settings */
   int group_count;
-  /* With ac_plan_desc.average: what an update leaves of the average a, which becomes
-   * decay a + (1 - decay) p of the parameter p; the first one sets it to p. In [0, 1); default
-   * 0.999, negative: 0. */
-  double average_decay;
   ac_decide decide; /* may be NULL */
   void *user;       /* for `decide` */
 } ac_trainer_desc;

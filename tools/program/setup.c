@@ -507,9 +507,9 @@ ac_plan_desc setup_plan_desc(const setup *s) {
                        .debug_numerics = f->debug_numerics,
                        .recompute = (ac_recompute)f->recompute,
                        .clipping = (ac_clipping)f->clip_by,
-                       .sgd_no_momentum = f->momentum <= 0,
+                       .average = f->ema > 0,
                        .frozen = f->freeze,
-                       .average = f->ema > 0};
+                       .sgd_no_momentum = f->momentum <= 0};
   storage_describe(&f->storage, &desc);
   if (f->histograms) desc.gradients = AC_GRADIENTS_BUFFER; /* they are of gradients, too */
   return desc;
