@@ -61,8 +61,9 @@ static void add_options(setup *s) {
       {"epochs", "N", OPTION_INTEGER, &f->epochs, .help = "passes over the data instead",
        .fallback = f->epochs ? NULL : "by steps", .least = 1},
       {"freeze", "PATTERNS", OPTION_TEXT, &f->freeze,
-       .help = "names of parameters that stay as they are: 'wte*,h.[0-5].*'; without gradients and "
-               "state",
+       .help =
+           "names of parameters that stay as they are: '*.wte.*,*.h.[0-5].*'; without gradients "
+           "and state",
        .fallback = "none"},
       {"beta1", "X", OPTION_REAL, &f->beta1, .help = "of adamw, lion, muon and adam-mini",
        .least = 0, .most = 1, .below_most = true},
@@ -85,7 +86,7 @@ static void add_options(setup *s) {
                "the norm of each output's by that of its weights (AGC, say 0.01)"},
       {"group", "PATTERNS:SETTINGS", OPTION_LIST, &f->groups.list,
        .help =
-           "parameters with settings of their own: '*.bias:decay=0', 'h.0.*:lr=0.1,clip=1' (lr: "
+           "parameters with settings of their own: '*.bias:decay=0', '*.h.0.*:lr=0.1,clip=1' (lr: "
            "part of --lr); several times for several groups, of which the first counts",
        .fallback = "none"},
       {"ema", "X", OPTION_REAL, &f->ema,
