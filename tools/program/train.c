@@ -210,7 +210,8 @@ static bool keeps_policy(run *r, const ac_fit_event *event) {
   const policy *p = &r->setup.policy;
   if (!p->path) return true;
   progress_clear(&r->progress);
-  r->policy_status = policy_check_step(p, event, checkpoint_seconds(&r->checkpoint));
+  r->policy_status =
+      policy_check_step(p, event, &r->setup.trainer, checkpoint_seconds(&r->checkpoint));
   return r->policy_status == STATUS_CONTINUE;
 }
 
