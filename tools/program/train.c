@@ -159,6 +159,7 @@ static int validate_average(run *r) {
   if (ac_trainer_evaluate(r->trainer, s->data.validation, samples, &evaluation) != AC_OK)
     return fail_library();
   metrics_average(&r->metrics, r->step, &evaluation);
+  if (r->wish->quiet) return STATUS_CONTINUE;
   progress_clear(&r->progress);
   say("step %" PRId64 "  validation loss of averaged weights %.4f", r->step, evaluation.loss);
   return STATUS_CONTINUE;
