@@ -218,6 +218,15 @@ static void a_batch_can_be_set(void **state) {
   assert_true(fabs(ac_trainer_rate(s.trainer) - 0.015) < 1e-15);
   end_run(&r);
   end_run(&s);
+  /* One of a batch that was its plan's leaves it the plan's. */
+  r = start_model("cpu", &(shape_of_model){0}, &(ac_plan_desc){.batch = 4, .micro_batch = 2},
+                  &desc);
+  assert_ok(ac_trainer_save_state(r.trainer, path.text, NULL, 0));
+  s = start_model("cpu", &(shape_of_model){0}, &plan, &desc);
+  assert_ok(ac_trainer_load_state(s.trainer, path.text));
+  assert_true(fabs(ac_trainer_rate(s.trainer) - 0.04) < 1e-15);
+  end_run(&r);
+  end_run(&s);
 }
 
 /* ---- what is refused ------------------------------------------------------------------------- */
