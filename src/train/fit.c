@@ -233,9 +233,10 @@ static bool finished(const fit *f) {
   return f->result.paused || is_whole(f);
 }
 
-/* What the window that comes next goes by. */
+/* What the window that comes next goes by, which may begin in the next epoch. */
 static void set_batch(fit *f) {
-  f->trainer->batch = ac_windows_batch(&f->windows, f->next);
+  const ac_place begin = ac_windows_lay(&f->windows, f->next).begin;
+  f->trainer->batch = ac_windows_batch(&f->windows, begin);
 }
 
 /* It takes the place of one that was due after the last window, if that is of all samples, too. One

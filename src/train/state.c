@@ -23,7 +23,7 @@ typedef struct record {
   int64_t version, updates;
   uint64_t seed;
   int64_t optimizer, precision, loss_means, batch, micro_batch;
-  int64_t window_batch; /* that of the window in progress, or of the next */
+  int64_t window_batch; /* that of the window in progress, or of the next; 0: the plan's */
   int64_t scaling, clean, overflows, stuck;
   double scale;
   ac_fit_position fit;
@@ -217,7 +217,7 @@ static void take_record(ac_trainer *trainer, const record *r) {
   trainer->noise.count = r->noise.count;
   trainer->noise.averages = r->noise.averages;
   const int64_t most = trainer->instance.plan->info.batch;
-  trainer->batch = r->window_batch < most ? r->window_batch : most;
+  trainer->batch = r->window_batch && r->window_batch < most ? r->window_batch : most;
   if (r->groups.changed) trainer->groups = r->groups;
   else ac_groups_reset(&trainer->groups, &trainer->desc);
 }
@@ -416,8 +416,7 @@ static ac_status read_record(const ac_model_file *file, const char *path, record
   if (isnan(r->plateau.best)) return refuse_value(path, "accrue.state.plateau.best");
   const char *bad = find_bad_noise(r);
   if (bad) return refuse_value(path, bad);
-  if (!needs_group(file, OF_BATCH)) r->window_batch = r->batch;
-  if (r->window_batch < 1 || r->window_batch > r->batch)
+  if (needs_group(file, OF_BATCH) && (r->window_batch < 1 || r->window_batch > r->batch))
     return refuse_value(path, "accrue.state.window.batch");
   AC_TRY(read_groups(file, path, r));
   const char *fingerprint = ac_model_file_metadata(file, FINGERPRINT);

@@ -2,8 +2,8 @@
 # tests/cli/kill_resume.sh [--kills N] [--seed N] [--devices "cpu opencl"]: kills runs of accrue train with SIGKILL at random
 # times, lets them go on with --resume, and holds what comes out against the same runs undisturbed: model, the
 # tensors of the last state, and metrics without their times, byte by byte. Runs differ in model, precision, optimizer,
-# storage of weights, gradients and optimizer states, schedules of batches, accumulation with a short last window, dropout,
-# augmentation and reading ahead.
+# storage of weights, gradients and optimizer states, schedules of batches, accumulation with a short last window, moving
+# averages, groups and frozen parameters, rates by validation, dropout, augmentation and reading ahead.
 #
 # PROGRAMS (build/ci/bin) holds accrue and cli_fixture. The same seed makes the same choices, but when a kill strikes is
 # up to the machine. Prints a line for each run and what has failed.
@@ -58,6 +58,20 @@ choose_storage() { # PRECISION OPTIMIZER DEVICE
   fi
 }
 
+# What has memory of its own, or leaves parameters without it.
+choose_practice() {
+  local average group freeze schedule
+  pick average 0 0.9
+  pick group '' '*weight:lr=0.5,decay=0.1'
+  pick freeze '' '*.bias'
+  pick schedule cosine plateau
+  practice=(--schedule "$schedule")
+  if [[ $schedule == plateau ]]; then practice+=(--lr-patience 0 --lr-threshold 0.1); fi
+  if [[ ${storage[*]} != *'--weights bf16'* ]]; then practice+=(--ema "$average"); fi
+  if [[ $group ]]; then practice+=(--group "$group"); fi
+  if [[ $freeze ]]; then practice+=(--freeze "$freeze"); fi
+}
+
 # Runs are short, so that kills meet all that a run does. Each model has tensors of 4,096 weights: states and gradients of
 # smaller ones stay in f32.
 choose_flags() {
@@ -76,7 +90,9 @@ choose_flags() {
   pick dropout 0 0.2
   pick more --replay --keep-best
   choose_storage "$precision" "$optimizer" "$device"
-  flags=("$model" --device "$device" --precision "$precision" --seed $((RANDOM % 3 + 1)) --threads 1 "${storage[@]}")
+  choose_practice
+  flags=("$model" --device "$device" --precision "$precision" --seed $((RANDOM % 3 + 1)) --threads 1 "${storage[@]}"
+    "${practice[@]}")
   case $model in
     gpt)
       pick batch 7 3@0,7@4,5@900tok
@@ -112,6 +128,7 @@ newest_state() {
 }
 same() { # UNDISTURBED DISTURBED
   cmp "$1/model.safetensors" "$2/model.safetensors" &&
+    if [[ -e $1/average.safetensors ]]; then cmp "$1/average.safetensors" "$2/average.safetensors"; fi &&
     cmp <(tensors "$(newest_state "$1")") <(tensors "$(newest_state "$2")") &&
     cmp <(without_times "$1.jsonl") <(without_times "$2.jsonl")
 }

@@ -196,6 +196,33 @@ static void rates_follow_the_batch(void **state) {
   }
 }
 
+/* Also where a run goes on by other rows, of whose first one the epoch's rest leaves none. */
+static void rates_follow_other_rows(void **state) {
+  (void)state;
+  static const ac_batch_stage before[] = {{5, AC_BATCH_FROM_STEP, 0}},
+                              after[] = {{MOST, AC_BATCH_FROM_STEP, 0},
+                                         {2, AC_BATCH_FROM_EPOCH, 1}};
+  ac_dataset *data = dataset_of(COUNT);
+  diary d = {.count = 0};
+  run r = start_model(
+      "cpu", &(shape_of_model){0}, &(ac_plan_desc){.batch = MOST},
+      &(ac_trainer_desc){
+          .schedule = {.lr = 0.02, .scaling = AC_RATE_SCALING_LINEAR, .base_batch = 4}});
+  ac_fit_desc fit = fit_of(data, &d, AC_LAST_DROP);
+  fit.steps = 1;
+  fit.batches = before;
+  fit.batch_count = 1;
+  assert_ok(ac_fit(r.trainer, &fit, NULL));
+  fit.steps = 2;
+  fit.batches = after;
+  fit.batch_count = 2;
+  assert_ok(ac_fit(r.trainer, &fit, NULL));
+  assert_int_equal(d.samples[1], 2);
+  assert_true(fabs(d.updates[1].of[3] - 0.01) < 1e-15);
+  end_run(&r);
+  ac_dataset_free(data);
+}
+
 /* In the two-call form the caller says so. */
 static void a_batch_can_be_set(void **state) {
   (void)state;
@@ -216,6 +243,15 @@ static void a_batch_can_be_set(void **state) {
   run s = start_model("cpu", &(shape_of_model){0}, &plan, &desc);
   assert_ok(ac_trainer_load_state(s.trainer, path.text));
   assert_true(fabs(ac_trainer_rate(s.trainer) - 0.015) < 1e-15);
+  end_run(&r);
+  end_run(&s);
+  /* One of a batch that was its plan's leaves it the plan's. */
+  r = start_model("cpu", &(shape_of_model){0}, &(ac_plan_desc){.batch = 4, .micro_batch = 2},
+                  &desc);
+  assert_ok(ac_trainer_save_state(r.trainer, path.text, NULL, 0));
+  s = start_model("cpu", &(shape_of_model){0}, &plan, &desc);
+  assert_ok(ac_trainer_load_state(s.trainer, path.text));
+  assert_true(fabs(ac_trainer_rate(s.trainer) - 0.04) < 1e-15);
   end_run(&r);
   end_run(&s);
 }
@@ -269,11 +305,9 @@ static void windows_are_counted(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_schedule_is_its_runs_everywhere),
-      cmocka_unit_test(rates_follow_the_batch),
-      cmocka_unit_test(a_batch_can_be_set),
-      cmocka_unit_test(what_makes_no_sense_is_refused),
-      cmocka_unit_test(windows_are_counted),
+      cmocka_unit_test(a_schedule_is_its_runs_everywhere), cmocka_unit_test(rates_follow_the_batch),
+      cmocka_unit_test(rates_follow_other_rows),           cmocka_unit_test(a_batch_can_be_set),
+      cmocka_unit_test(what_makes_no_sense_is_refused),    cmocka_unit_test(windows_are_counted),
   };
   return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
 }

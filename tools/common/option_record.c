@@ -174,11 +174,26 @@ static option *find(options *o, const char *name) {
   return NULL;
 }
 
-/* One of two that exclude each other. */
+/* The other of two that exclude each other; NULL: there is none. */
+static const char *opposite(const char *name) {
+  if (!strcmp(name, "steps")) return "epochs";
+  return strcmp(name, "epochs") ? NULL : "steps";
+}
+
 static bool is_replaced(const char *name, int argc, char **argv) {
-  if (options_named(name, argc, argv)) return true;
-  if (!strcmp(name, "steps")) return options_named("epochs", argc, argv);
-  return !strcmp(name, "epochs") && options_named("steps", argc, argv);
+  const char *other = opposite(name);
+  return options_named(name, argc, argv) || (other && options_named(other, argc, argv));
+}
+
+/* Whether a flag has no value in a record, as its opposite was given. */
+static bool is_without_value(const json_t *record, const char *name) {
+  const char *other = opposite(name);
+  size_t index;
+  json_t *given;
+  json_array_foreach(json_object_get(record, "given"), index, given) {
+    if (other && json_is_string(given) && !strcmp(json_string_value(given), other)) return true;
+  }
+  return false;
 }
 
 int options_restore(options *o, const json_t *record, const char *from, int argc, char **argv) {
@@ -189,7 +204,7 @@ int options_restore(options *o, const json_t *record, const char *from, int argc
   json_object_foreach((json_t *)flags, name, value) {
     const option *row = find(o, name);
     if (!row) return fail_usage("%s has the unknown flag --%.64s", from, name);
-    if (is_replaced(name, argc, argv)) continue;
+    if (is_replaced(name, argc, argv) || is_without_value(record, name)) continue;
     if (!take(row, value)) return fail_usage("%s has no good value for --%s", from, row->name);
   }
   size_t index;

@@ -125,7 +125,7 @@ static void add_places(command_line *c, const pilot *p, const char *folder) {
 
 /* What a run needs to go on, and its model: a pilot is about numbers. */
 static void clean(const char *path) {
-  static const char *const names[] = {"model.safetensors", "config.json"};
+  static const char *const names[] = {"model.safetensors", "average.safetensors", "config.json"};
   run_folder folder = {.lock = -1};
   char file[RUN_PATH_BYTES];
   int64_t *steps;

@@ -185,13 +185,36 @@ static int check_validation(const policy *p, const train_flags *f) {
   return STATUS_CONTINUE;
 }
 
-int policy_check_run(const policy *p, const train_flags *f, int64_t steps) {
-  int status = policy_check_batch(p, f);
-  if (status == STATUS_CONTINUE) status = check_validation(p, f);
-  if (status != STATUS_CONTINUE) return status;
+static int refuse_group(const policy *p, policy_rule rule, const char *group) {
+  return fail_usage("the policy %s refuses --group %s: its %s is %.10g", p->path, group,
+                    rules[rule].name, p->limit[rule]);
+}
+
+/* Rates and clips of --lr and --clip, and of groups that have their own. */
+static int check_settings(const policy *p, const train_flags *f, const ac_trainer_desc *trainer) {
   if (above(p, POLICY_MAX_LR, f->rate.lr)) return refuse(p, POLICY_MAX_LR, "lr", f->rate.lr);
   if (above(p, POLICY_MAX_CLIP, f->clip > 0 ? f->clip : INFINITY))
     return refuse(p, POLICY_MAX_CLIP, "clip", f->clip);
+  for (int g = 0; g < trainer->group_count; g++) {
+    const ac_group_settings *own = &trainer->groups[g].settings;
+    if (above(p, POLICY_MAX_LR, f->rate.lr * own->rate))
+      return refuse_group(p, POLICY_MAX_LR, f->groups.list.items[g]);
+    if (own->clip != 0 && above(p, POLICY_MAX_CLIP, own->clip > 0 ? own->clip : INFINITY))
+      return refuse_group(p, POLICY_MAX_CLIP, f->groups.list.items[g]);
+  }
+  return STATUS_CONTINUE;
+}
+
+int policy_check_run(const policy *p, const train_flags *f, const ac_trainer_desc *trainer,
+                     int64_t steps) {
+  int status = policy_check_batch(p, f);
+  if (status == STATUS_CONTINUE) status = check_validation(p, f);
+  if (status == STATUS_CONTINUE) status = check_settings(p, f, trainer);
+  if (status != STATUS_CONTINUE) return status;
+  if (requires(p, POLICY_MAX_GRADIENT_NORM) && f->storage.gradients == AC_GRADIENTS_FOLDED)
+    return fail_usage("the policy %s refuses --gradients folded: it leaves no norm to hold against "
+                      "its %s",
+                      p->path, rules[POLICY_MAX_GRADIENT_NORM].name);
   if (above(p, POLICY_MAX_STEPS, (double)steps))
     return fail_usage("the policy %s refuses a run of %" PRId64 " steps: its %s is %.10g", p->path,
                       steps, rules[POLICY_MAX_STEPS].name, p->limit[POLICY_MAX_STEPS]);
@@ -217,13 +240,23 @@ static int end_run(const policy *p, policy_rule rule, int64_t step, const char *
               p->path, what, value, rules[rule].name, p->limit[rule]);
 }
 
-/* Rates may be scaled and scheduled by more than --lr says, to which rounding adds a little. */
-int policy_check_step(const policy *p, const ac_fit_event *event, double seconds) {
+static double largest_part(const ac_trainer_desc *trainer) {
+  double part = 1;
+  for (int g = 0; g < trainer->group_count; g++)
+    part = fmax(part, trainer->groups[g].settings.rate);
+  return part;
+}
+
+/* Rates may be scaled and scheduled by more than --lr says, to which rounding adds a little. A
+ * window that is skipped as a loss scale was too high has no norm. */
+int policy_check_step(const policy *p, const ac_fit_event *event, const ac_trainer_desc *trainer,
+                      double seconds) {
   enum { ROUNDING = 1000000 };
   const ac_update *u = &event->update;
-  if (above(p, POLICY_MAX_LR, u->lr - u->lr / ROUNDING))
-    return end_run(p, POLICY_MAX_LR, event->step, "a rate of", u->lr);
-  if (above(p, POLICY_MAX_GRADIENT_NORM, u->grad_norm))
+  const double lr = u->lr * largest_part(trainer);
+  if (above(p, POLICY_MAX_LR, lr - lr / ROUNDING))
+    return end_run(p, POLICY_MAX_LR, event->step, "a rate of", lr);
+  if (!u->skipped && above(p, POLICY_MAX_GRADIENT_NORM, u->grad_norm))
     return end_run(p, POLICY_MAX_GRADIENT_NORM, event->step, "a gradient norm of", u->grad_norm);
   if (above(p, POLICY_MAX_MINUTES, seconds / 60))
     return end_run(p, POLICY_MAX_MINUTES, event->step, "a time in minutes of", seconds / 60);

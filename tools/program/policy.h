@@ -36,10 +36,12 @@ int policy_read(policy *p, const char *path);
 
 /* What holds of any training, long or short. */
 int policy_check_batch(const policy *p, const train_flags *flags);
-/* And of a whole run of so many steps. */
-int policy_check_run(const policy *p, const train_flags *flags, int64_t steps);
+/* And of a whole run of so many steps. `trainer` has its groups. */
+int policy_check_run(const policy *p, const train_flags *flags, const ac_trainer_desc *trainer,
+                     int64_t steps);
 int policy_check_memory(const policy *p, const ac_plan_info *plan);
 /* After a window, `seconds` after the run began, whatever lay between. */
-int policy_check_step(const policy *p, const ac_fit_event *event, double seconds);
+int policy_check_step(const policy *p, const ac_fit_event *event, const ac_trainer_desc *trainer,
+                      double seconds);
 
 #endif

@@ -576,7 +576,8 @@ int setup_open(setup *s, const char *verb, int argc, char **argv, plan_cache *ca
   s->cache = cache;
   if (status == STATUS_CONTINUE) status = open_data(s);
   if (status == STATUS_CONTINUE) status = make_schedule(s);
-  if (status == STATUS_CONTINUE) status = policy_check_run(&s->policy, &s->flags, s->steps);
+  if (status == STATUS_CONTINUE)
+    status = policy_check_run(&s->policy, &s->flags, &s->trainer, s->steps);
   if (status == STATUS_CONTINUE) status = open_device(s);
   if (status == STATUS_CONTINUE) status = plan_to_go_on(s);
   if (status == STATUS_CONTINUE && !s->plan) status = make_plan(s);

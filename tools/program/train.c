@@ -159,6 +159,7 @@ static int validate_average(run *r) {
   if (ac_trainer_evaluate(r->trainer, s->data.validation, samples, &evaluation) != AC_OK)
     return fail_library();
   metrics_average(&r->metrics, r->step, &evaluation);
+  if (r->wish->quiet) return STATUS_CONTINUE;
   progress_clear(&r->progress);
   say("step %" PRId64 "  validation loss of averaged weights %.4f", r->step, evaluation.loss);
   return STATUS_CONTINUE;
@@ -210,7 +211,8 @@ static bool keeps_policy(run *r, const ac_fit_event *event) {
   const policy *p = &r->setup.policy;
   if (!p->path) return true;
   progress_clear(&r->progress);
-  r->policy_status = policy_check_step(p, event, checkpoint_seconds(&r->checkpoint));
+  r->policy_status =
+      policy_check_step(p, event, &r->setup.trainer, checkpoint_seconds(&r->checkpoint));
   return r->policy_status == STATUS_CONTINUE;
 }
 

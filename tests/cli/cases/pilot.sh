@@ -58,7 +58,8 @@ case_pilot() {
   (($(grep -cE '^1e-[23] +[48] +3 +6 +[0-9.]+ \+- [0-9.]+ +' out) == 4)) || die "not four cells"
   grep -q '^least loss: lr 1e-2, batch' out || die "what is best is not told"
   if command -v gnuplot >/dev/null; then grep -q 'batch 8' pilot.svg || die "the picture lacks a line"; fi
-  pilot --steps 1 --grid micro-batch=4,1 --out micro >/dev/null
+  pilot --steps 1 --grid micro-batch=4,1 --ema 0.9 --out micro >/dev/null
+  ! grep -q averaged run.err || die "a run tells of its averages: $(cat run.err)"
   local metrics
   for metrics in {pilot,micro}/run-*/metrics.jsonl; do
     "$METRICS" check "$metrics" || die "$metrics: the memory of another run"
@@ -82,6 +83,7 @@ case_pilot() {
   echo '{' >pilot/pilot.json
   refuse_pilot 2 'is no record of a pilot' --steps 6 --out pilot
   compgen -G 'pilot/run-0001/*.safetensors' >/dev/null && die "models of a pilot stay"
+  compgen -G 'micro/run-0001/*.safetensors' >/dev/null && die "averages of a pilot stay"
   [[ -s pilot/run-0012/metrics.jsonl && -s pilot/run-0012/run.json ]] || die "the metrics of a pilot's runs are gone"
 
   # A run that diverges is a result.

@@ -19,6 +19,10 @@ case_policy() {
   refuse_policy "refuses --lr 0.01: its max_lr is 0.001" '"max_lr": 1e-3' --lr 0.01
   refuse_policy "refuses --clip 1: its max_clip is 0.5" '"max_clip": 0.5'
   refuse_policy "refuses --clip 0: its max_clip is 0.5" '"max_clip": 0.5' --clip 0
+  refuse_policy "refuses --group *.bias:lr=20: its max_lr is 0.01" '"max_lr": 1e-2' --lr 1e-3 --group '*.bias:lr=20'
+  refuse_policy "refuses --group *.bias:clip=2: its max_clip is 1" '"max_clip": 1' --group '*.bias:lr=1' --group '*.bias:clip=2'
+  refuse_policy "refuses --group *:clip=0: its max_clip is 1" '"max_clip": 1' --group '*:clip=0'
+  refuse_policy "refuses --gradients folded" '"max_gradient_norm": 1' --gradients folded --clip 0
   refuse_policy "refuses a run of 3 steps: its max_steps is 2" '"max_steps": 2'
   refuse_policy "its require_validation asks" '"require_validation": true'
   refuse_policy "its max_eval_every asks" '"max_eval_every": 2'
@@ -56,6 +60,13 @@ case_policy() {
   "$ACCRUE" train gpt --data text "${tiny[@]}" --steps 3 --lr 0.01 --warmup 0 --lr-scaling linear --lr-base-batch 3 \
     --out scaled --policy policy.json >/dev/null 2>err || status=$?
   ((status == 1)) && grep -q 'a rate of 0.02 is above its max_lr, 0.01' err || die "scaled rates: $status, $(cat err)"
+  "$ACCRUE" train gpt --data text "${tiny[@]}" --steps 3 --lr 0.01 --warmup 0 --lr-scaling linear --lr-base-batch 6 \
+    --group '*.bias:lr=0.5' --out scaled --policy policy.json >/dev/null 2>err || die "a group below the limit: $(cat err)"
+
+  # What overflows at a loss scale that was too high says nothing of gradients.
+  policy '"max_gradient_norm": 1000'
+  train --steps 5 --precision f16 --loss-scale-init 16777216 --out overflows --policy policy.json >out
+  grep -q '^done after [0-9]* updates\{0,1\}, [1-9][0-9]* windows\{0,1\} overflowed' out || die "$(cat out)"
   policy '"max_batch": 5'
   refuse 2 'its max_batch is 5' lr-find gpt --data text "${tiny[@]}" --policy policy.json
 }

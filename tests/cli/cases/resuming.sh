@@ -256,6 +256,9 @@ case_config() {
   done
   run train --config a/run.json --epochs 1 --out b >out
   grep -q 'done after 60 updates' out || die "$(cat out)"
+  run train --resume --epochs 2 --out b >out
+  run train --resume --out b >out # by flags of then, of which steps were none
+  grep -q 'done after 120 updates' out || die "$(cat out)"
 }
 
 # A record that someone has edited is refused in one sentence.
