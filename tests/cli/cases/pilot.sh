@@ -96,6 +96,11 @@ case_pilot() {
   grep -q '^stopped; the same command goes on' run.err || die "$(cat run.err)"
   pilot --steps 3 --grid lr=1e-3,1e-2 --out timed >out
   grep -q '^1e-2 ' out || die "$(cat out)"
+  # The limit is that of one start, of a run in hand, too.
+  pilot --steps 3000 --max-minutes 1e-3 --out later >out
+  [[ ! -s out ]] || die "a pilot of 60 ms: $(cat out)"
+  pilot --steps 3000 --out later >out
+  grep -q '^1 ' out || die "a run in hand has the limit of the start before: $(cat run.err)"
   # A cell that does not fit the budget is told before anything runs; so is one outside the policy.
   refuse_pilot 1 'budget' --steps 3 --grid width=16,2048 --memory 4MiB --out never
   echo '{"version": 1, "max_batch": 5}' >policy.json
