@@ -147,16 +147,16 @@ typedef struct ac_trainer_desc {
   ac_optimizer_desc optimizer; /* its kind is the plan's */
   ac_schedule schedule;
   ac_loss_scaling_desc loss_scaling;
+  /* With ac_plan_desc.average: what an update leaves of the average a, which becomes
+   * decay a + (1 - decay) p of the parameter p; the first one sets it to p. In [0, 1); default
+   * 0.999, negative: 0. */
+  double average_decay;
   /* Updates between measurements of the gradient noise scale (ac_trainer_noise_scale); 0: it is not
    * measured; -1: as many that it costs at most 1 % of the time, by a fixed model of a middling
    * device, so that a run repeats. May still change. */
   int64_t noise_every;
   ac_parameter_group groups[AC_MAX_GROUPS]; /* nothing of them is kept but their settings */
   int group_count;
-  /* With ac_plan_desc.average: what an update leaves of the average a, which becomes
-   * decay a + (1 - decay) p of the parameter p; the first one sets it to p. In [0, 1); default
-   * 0.999, negative: 0. */
-  double average_decay;
   ac_decide decide; /* may be NULL */
   void *user;       /* for `decide` */
 } ac_trainer_desc;
@@ -448,6 +448,13 @@ typedef struct ac_fit_desc {
   int64_t epochs;         /* 0: by steps; one of the two is needed */
   int64_t eval_every;     /* windows; 0: only at the end; AC_SCHEDULE_PLATEAU goes by these */
   int64_t eval_samples;   /* per evaluation but the last; 0: all */
+  /* Early stopping: so many evaluations in a row, of those made every eval_every windows, may have
+   * a loss that is not below the least one so far by more than patience_gain. With the last of them
+   * training is over, as at the end of all, with `ended_early`; 0: they do not matter. The count is
+   * part of states. What the parameters were at the least loss is up to the callback. May still
+   * change. */
+  int64_t patience;
+  double patience_gain;
   bool no_final_evaluation;
   /* Goes on where the trainer's last ac_fit ended, or that of the state that was loaded: `steps`
    * and `epochs` count from the beginning of all, as do the results, and a window in progress is
@@ -499,11 +506,12 @@ typedef struct ac_fit_desc {
 
 typedef struct ac_fit_result {
   int64_t steps, epochs, samples;
-  int64_t updates; /* steps but those that were skipped */
-  int64_t skipped; /* windows that were not finite, counted anew each time one is replayed */
-  bool stopped;    /* by `callback` or `stop` */
-  bool paused;     /* more windows are to come */
-  bool evaluated;  /* `final` is of the parameters as they are now */
+  int64_t updates;  /* steps but those that were skipped */
+  int64_t skipped;  /* windows that were not finite, counted anew each time one is replayed */
+  bool stopped;     /* by `callback` or `stop` */
+  bool paused;      /* more windows are to come */
+  bool ended_early; /* for want of patience. May still change. */
+  bool evaluated;   /* `final` is of the parameters as they are now */
   ac_evaluation final;
   double seconds;           /* in steps, without evaluation */
   double data_wait_seconds; /* of these, spent waiting for samples */

@@ -18,15 +18,17 @@ typedef struct fit {
   ac_fit_result result;
   ac_gather gather;
   ac_windows windows;
-  ac_loader *loader; /* NULL: nothing is read ahead */
-  ac_batch batch;    /* in hand; without a loader it has no fields */
-  bool again;        /* that window runs once more */
-  double waited;     /* for samples of this window */
-  ac_place next;     /* where the window after it begins */
-  int64_t done;      /* samples of the window that are accumulated when it is taken up */
-  ac_stop stop;      /* by the caller; also set where the callback says so */
-  double resumed;    /* when the clock for the current window was started */
-  double began;      /* and that of the whole call */
+  ac_loader *loader;          /* NULL: nothing is read ahead */
+  ac_batch batch;             /* in hand; without a loader it has no fields */
+  bool again;                 /* that window runs once more */
+  double waited;              /* for samples of this window */
+  ac_place next;              /* where the window after it begins */
+  int64_t done;               /* samples of the window that are accumulated when it is taken up */
+  ac_stop stop;               /* by the caller; also set where the callback says so */
+  double resumed;             /* when the clock for the current window was started */
+  double began;               /* and that of the whole call */
+  int64_t watched, no_better; /* of early stopping, as in ac_fit_position */
+  double least_loss;
 } fit;
 
 /* ---- samples --------------------------------------------------------------------------------- */
@@ -151,15 +153,31 @@ static void keep_position(fit *f, bool evaluation_due) {
                                       .evaluation_due = evaluation_due,
                                       .count = ac_dataset_count(desc->train),
                                       .seed = desc->seed,
-                                      .no_shuffle = desc->no_shuffle};
+                                      .no_shuffle = desc->no_shuffle,
+                                      .watched = f->watched,
+                                      .no_better = f->no_better,
+                                      .least_loss = f->least_loss};
 }
 
 static bool goes_by_validation(const ac_trainer *trainer) {
   return trainer->desc.schedule.kind == AC_SCHEDULE_PLATEAU;
 }
 
+/* Of early stopping. */
+static void watch(fit *f, double loss) {
+  if (!f->desc->patience) return;
+  const bool better = f->watched == 0 || loss < f->least_loss - f->desc->patience_gain;
+  f->watched++;
+  f->no_better = better ? 0 : f->no_better + 1;
+  if (better) f->least_loss = loss;
+}
+
+static bool is_out_of_patience(const fit *f) {
+  return f->desc->patience && f->no_better >= f->desc->patience;
+}
+
 /* `due`: another one is, if windows follow. `regular`: it is one of those every so many windows, by
- * which a schedule goes. */
+ * which a schedule and patience go. */
 static ac_status evaluate(fit *f, int64_t limit, bool due, bool regular) {
   ac_fit_event event = {.kind = AC_FIT_EVALUATION, .step = f->result.steps};
   AC_TRY(ac_trainer_evaluate_until(f->trainer, f->desc->validation, limit, &f->stop,
@@ -167,6 +185,7 @@ static ac_status evaluate(fit *f, int64_t limit, bool due, bool regular) {
   if (f->stop.stopped) return AC_OK;
   if (regular && goes_by_validation(f->trainer))
     AC_TRY(ac_trainer_observe_validation(f->trainer, event.evaluation.loss));
+  if (regular) watch(f, event.evaluation.loss);
   f->result.final = event.evaluation;
   f->result.evaluated = true;
   keep_position(f, due);
@@ -195,6 +214,7 @@ static void count_window(fit *f, ac_fit_event *event) {
 }
 
 static bool is_whole(const fit *f) {
+  if (is_out_of_patience(f)) return true;
   if (f->desc->steps) return f->result.steps >= f->desc->steps;
   return f->next.epoch >= f->desc->epochs;
 }
@@ -219,11 +239,13 @@ static void set_batch(fit *f) {
   f->trainer->batch = ac_windows_batch(&f->windows, begin);
 }
 
-/* It takes the place of one that was due after the last window, if that is of all samples, too. */
+/* It takes the place of one that was due after the last window, if that is of all samples, too. One
+ * that has just ended training need not be made again. */
 static ac_status evaluate_finally(fit *f) {
   const int64_t limit = f->desc->eval_samples;
   const bool partial = limit > 0 && limit < ac_dataset_count(f->desc->validation);
   const bool due = f->trainer->fit.evaluation_due;
+  if (f->result.evaluated && !partial) return AC_OK;
   return evaluate(f, 0, due && partial, due && !partial);
 }
 
@@ -284,6 +306,7 @@ static ac_status run(fit *f) {
   while (!finished(f)) AC_TRY(run_window(f));
   leave_window(f);
   f->result.epochs = f->next.epoch;
+  f->result.ended_early = is_out_of_patience(f) && !f->stop.stopped;
   if (!f->desc->validation || f->desc->no_final_evaluation || f->stop.stopped) return AC_OK;
   ac_fit_event trained = {.kind = AC_FIT_TRAINED, .step = f->result.steps};
   report(f, &trained);
@@ -344,6 +367,12 @@ static ac_status check_desc(const ac_trainer *trainer, const ac_fit_desc *desc) 
     return ac_fail(AC_ERROR_ARGUMENT, "fit: unknown policy for the last window");
   if (desc->last_window == AC_LAST_DROP && ac_dataset_count(desc->train) < batch)
     return refuse_dropping(ac_dataset_count(desc->train), batch);
+  if (desc->patience < 0 || !(desc->patience_gain >= 0))
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "fit: patience, and what a better loss gains, are not below 0");
+  if (desc->patience && !(desc->validation && desc->eval_every > 0))
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "fit: patience is with validations: give data for them, and eval_every");
   if (goes_by_validation(trainer) && !(desc->validation && desc->eval_every > 0))
     return ac_fail(AC_ERROR_ARGUMENT,
                    "fit: the learning rate goes by validation: give data for it, and eval_every");
@@ -447,6 +476,9 @@ static ac_status find_begin(fit *f) {
   f->next.windows = at->steps;
   f->next.samples = at->samples;
   f->done = trainer->window_samples;
+  f->watched = at->watched;
+  f->no_better = at->no_better;
+  f->least_loss = at->least_loss;
   f->result = (ac_fit_result){
       .steps = at->steps, .updates = at->updates, .skipped = at->skipped, .samples = at->samples};
   return AC_OK;

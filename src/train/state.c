@@ -45,9 +45,10 @@ typedef enum field_kind { INTEGER, UNSIGNED, REAL, REALS } field_kind;
 /* The fields of a group are there together, or not at all. */
 typedef enum field_group {
   ALWAYS,
-  OF_BATCH,   /* where a window's batch is not the plan's */
-  OF_PLATEAU, /* where the schedule goes by validation */
-  OF_NOISE    /* where the gradient noise scale is measured */
+  OF_BATCH,    /* where a window's batch is not the plan's */
+  OF_PLATEAU,  /* where the schedule goes by validation */
+  OF_PATIENCE, /* where validations count for early stopping */
+  OF_NOISE     /* where the gradient noise scale is measured */
 } field_group;
 
 /* REALS are AC_MAX_LOSSES of them, with spaces between. An INTEGER is in [0, most]. */
@@ -96,6 +97,9 @@ static const struct {
     GROUPED("plateau.bad", INTEGER, plateau.bad, MOST, OF_PLATEAU),
     GROUPED("plateau.cooling", INTEGER, plateau.cooling, MOST, OF_PLATEAU),
     GROUPED("plateau.reductions", INTEGER, plateau.reductions, MOST, OF_PLATEAU),
+    GROUPED("patience.watched", INTEGER, fit.watched, MOST, OF_PATIENCE),
+    GROUPED("patience.no_better", INTEGER, fit.no_better, MOST, OF_PATIENCE),
+    GROUPED("patience.least_loss", REAL, fit.least_loss, MOST, OF_PATIENCE),
     GROUPED("noise.first_samples", INTEGER, noise.first_samples, MOST, OF_NOISE),
     GROUPED("noise.first_weight", REAL, noise.first_weight, MOST, OF_NOISE),
     GROUPED("noise.first_squares", REAL, noise.first_squares, MOST, OF_NOISE),
@@ -115,6 +119,7 @@ enum { FIELDS = sizeof fields / sizeof *fields, FIELD_TEXT = AC_MAX_LOSSES * 32 
 /* Whether a trainer's state has them. */
 static bool has_group(const ac_trainer *trainer, field_group group) {
   if (group == OF_BATCH) return trainer->batch != trainer->instance.plan->info.batch;
+  if (group == OF_PATIENCE) return trainer->fit.watched > 0;
   if (group == OF_NOISE) return trainer->noise.possible || trainer->noise.count > 0;
   return group == ALWAYS || trainer->desc.schedule.kind == AC_SCHEDULE_PLATEAU;
 }

@@ -21,6 +21,10 @@ typedef struct ac_fit_position {
   int64_t count;          /* of the dataset */
   uint64_t seed;          /* of the order */
   int64_t no_shuffle;     /* 1: as they come */
+  /* Of early stopping: evaluations that counted, how many of the last ones were no better, and the
+   * least loss. */
+  int64_t watched, no_better;
+  double least_loss;
 } ac_fit_position;
 
 static inline float ac_to_float(double x) {

@@ -289,7 +289,8 @@ static void compare_weights(comparison *c, const random_graph *g, const random_c
                           .update = c->window};
   random_optimizer(choice, g->rate, &plan, &trainer);
   double clip = trainer.optimizer.clip, norm = w->update.grad_norm;
-  step.factor = (clip > 0 && norm > clip ? clip / norm : 1) / s->exact.weight;
+  const bool together = plan.clipping == AC_CLIP_NORM && clip > 0 && norm > clip;
+  const double factor = (together ? clip / norm : 1) / s->exact.weight;
   int64_t at = 0;
   for (int p = 0; p < s->exact.parameters; at += s->exact.count[p++]) {
     const ac_tensor *tensor = ac_tensor_at(g->graph, g->graph->parameters[p]);
@@ -301,7 +302,14 @@ static void compare_weights(comparison *c, const random_graph *g, const random_c
     double *want = calloc((size_t)count, sizeof *want), *own[2] = {state[0] + at, state[1] + at},
            *tolerance = calloc((size_t)count, sizeof *tolerance);
     for (int64_t e = 0; e < count; e++) want[e] = (double)before[p][e];
-    if (w->gradient[p]) step_reference(&step, tensor, t, p, w->gradient[p], want, own, tolerance);
+    if (w->gradient[p]) {
+      float *gradient = malloc((size_t)count * sizeof *gradient);
+      memcpy(gradient, w->gradient[p], (size_t)count * sizeof *gradient);
+      step.factor = factor;
+      random_clip(&plan, clip, tensor, before[p], gradient, &step.factor);
+      step_reference(&step, tensor, t, p, gradient, want, own, tolerance);
+      free(gradient);
+    }
     for (int64_t e = 0; e < count; e++)
       judge(c, "weight", tensor->name, e, (double)w->weights[p][e], want[e], tolerance[e] + 1e-30);
     free(want), free(tolerance);

@@ -124,6 +124,7 @@ void random_reference_free(random_reference *r);
     "muon", "adam-mini")                                                                           \
   X(schedule, "constant", "warm-up", "cosine")                                                     \
   X(scaling, "default", "none", "static")                                                          \
+  X(clipping, "norm", "each", "value", "adaptive")                                                 \
   X(frozen, "none", "some", "most")                                                                \
   X(habit, "plain", "discards", "splits calls", "evaluates between", "watches numbers", "session")
 /* clang-format on */
@@ -265,6 +266,10 @@ typedef struct random_stepping {
 /* Optimizer, schedule and loss scaling; `rate` is the schedule's. */
 void random_optimizer(const random_choice *choice, double rate, ac_plan_desc *plan,
                       ac_trainer_desc *trainer);
+/* What clipping leaves of a parameter's gradient but for a norm of all, and the factor that is then
+ * left: 1 where each element was changed. */
+void random_clip(const ac_plan_desc *plan, double clip, const ac_tensor *parameter,
+                 const float *weights, float *gradient, double *factor);
 /* The schedule's at an update, from 0. */
 double random_rate(const random_choice *choice, double rate, int update);
 /* Weights become those after the step; state[2] has room for as many moments each. `tolerance`: by

@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double momentum = 0.8, beta1 = 0.85, beta2 = 0.98, epsilon = 1e-6, decay = 0.07,
-                    clip = 0.2;
+static const double momentum = 0.8, beta1 = 0.85, beta2 = 0.98, epsilon = 1e-6, decay = 0.07;
+static const double clips[] = {
+    [AC_CLIP_NORM] = 0.2, [AC_CLIP_EACH] = 0.1, [AC_CLIP_VALUE] = 0.01, [AC_CLIP_ADAPTIVE] = 0.05};
 /* Of the cosine; a third of it is over at the second update. */
 enum { TOTAL = 3 };
 static const double lowest = 0.1;
@@ -45,7 +46,53 @@ void random_optimizer(const random_choice *choice, double rate, ac_plan_desc *pl
                                            .nesterov = optimizer == OPTIMIZER_NESTEROV};
   if (optimizer == OPTIMIZER_NESTEROV || optimizer >= OPTIMIZER_CLIPPED)
     trainer->optimizer.weight_decay = decay;
-  if (optimizer == OPTIMIZER_CLIPPED) trainer->optimizer.clip = clip;
+  if (optimizer != OPTIMIZER_CLIPPED) return;
+  plan->clipping = (ac_clipping)choice->level[RANDOM_clipping];
+  trainer->optimizer.clip = clips[plan->clipping];
+}
+
+/* By arXiv 2102.06171, a unit of elements `stride` apart. */
+static void clip_unit(const float *weights, float *gradient, int64_t stride, int64_t count,
+                      double most, double factor) {
+  double of_g = 0, of_p = 0;
+  for (int64_t i = 0; i < count; i++) {
+    of_g += pow((double)gradient[i * stride], 2);
+    of_p += pow((double)weights[i * stride], 2);
+  }
+  const double norm = factor * sqrt(of_g), limit = most * fmax(sqrt(of_p), 1e-3),
+               left = norm < limit ? factor : factor * limit / fmax(norm, 1e-6);
+  for (int64_t i = 0; i < count; i++)
+    gradient[i * stride] = (float)(left * (double)gradient[i * stride]);
+}
+
+static void clip_units(const ac_tensor *parameter, const float *weights, float *gradient,
+                       double most, double factor) {
+  const ac_shape *shape = &parameter->shape;
+  const int64_t count = ac_shape_count(shape), first = shape->rank > 1 ? shape->dim[0] : 1,
+                rest = count / first;
+  const bool columns = ac_optimizer_by_column(parameter);
+  for (int64_t u = 0; u < (columns ? rest : first); u++) {
+    const int64_t at = columns ? u : u * rest;
+    clip_unit(weights + at, gradient + at, columns ? rest : 1, columns ? first : rest, most,
+              factor);
+  }
+}
+
+void random_clip(const ac_plan_desc *plan, double limit, const ac_tensor *parameter,
+                 const float *weights, float *gradient, double *factor) {
+  const int64_t count = ac_shape_count(&parameter->shape);
+  double squares = 0;
+  if (plan->clipping == AC_CLIP_NORM || !(limit > 0)) return;
+  for (int64_t e = 0; e < count; e++) squares += pow((double)gradient[e], 2);
+  const double norm = *factor * sqrt(squares);
+  if (plan->clipping == AC_CLIP_EACH) {
+    if (norm > limit) *factor *= limit / norm;
+    return;
+  }
+  for (int64_t e = 0; plan->clipping == AC_CLIP_VALUE && e < count; e++)
+    gradient[e] = (float)fmin(fmax(*factor * (double)gradient[e], -limit), limit);
+  if (plan->clipping == AC_CLIP_ADAPTIVE) clip_units(parameter, weights, gradient, limit, *factor);
+  *factor = 1;
 }
 
 double random_rate(const random_choice *choice, double rate, int update) {

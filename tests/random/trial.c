@@ -77,6 +77,12 @@ static ac_status set_budget(training *t, int recompute) {
   return AC_OK;
 }
 
+/* Whether gradients are clipped by an op, which takes floats. */
+static bool rewrites(const random_choice *c) {
+  return c->level[RANDOM_optimizer] == OPTIMIZER_CLIPPED &&
+         c->level[RANDOM_clipping] >= (int)AC_CLIP_VALUE;
+}
+
 /* Where it computes what a buffer does. */
 static bool folds(const random_choice *c) {
   const int optimizer = c->level[RANDOM_optimizer];
@@ -88,7 +94,8 @@ static bool folds(const random_choice *c) {
 static ac_gradients gradients_of(const random_choice *c) {
   const int windows = c->level[RANDOM_windows], optimizer = c->level[RANDOM_optimizer];
   const bool local =
-      optimizer != OPTIMIZER_CLIPPED && c->level[RANDOM_precision] != AC_PRECISION_F16;
+      (optimizer != OPTIMIZER_CLIPPED || c->level[RANDOM_clipping] != (int)AC_CLIP_NORM) &&
+      c->level[RANDOM_precision] != AC_PRECISION_F16;
   if (windows < WINDOWS_FUSED || windows == WINDOWS_FOLDED) return AC_GRADIENTS_AUTO;
   return windows == WINDOWS_LOCAL && local ? AC_GRADIENTS_FUSED_LOCAL : AC_GRADIENTS_FUSED;
 }
@@ -134,7 +141,7 @@ static ac_status make_plan(training *t, const random_graph *hinted, const random
   t->policy.read_ahead = c->level[RANDOM_read_ahead] == AHEAD_YES;
   t->policy.debug_numerics = t->habit == HABIT_WATCHES;
   t->policy.precision = precisions[c->level[RANDOM_precision]];
-  const bool rounds = c->level[RANDOM_optimizer] <= OPTIMIZER_LION && !folds(c);
+  const bool rounds = c->level[RANDOM_optimizer] <= OPTIMIZER_LION && !folds(c) && !rewrites(c);
   if (rounds) t->policy.gradient_storage = (ac_gradient_storage)c->level[RANDOM_gradients];
   if (rounds && c->level[RANDOM_weights] && t->policy.precision == AC_PRECISION_BF16)
     t->policy.weights = AC_WEIGHTS_BF16;
@@ -407,6 +414,7 @@ static ac_status find_gradients(const training *t) {
 /* Leaves out of the choice what it came to nothing of. */
 static void note_effects(training *t, random_choice *took) {
   if (!t->trial->recomputed) took->level[RANDOM_recompute] = RECOMPUTE_NONE;
+  if (took->level[RANDOM_optimizer] != OPTIMIZER_CLIPPED) took->level[RANDOM_clipping] = 0;
   if (!t->policy.frozen) took->level[RANDOM_frozen] = FROZEN_NONE;
   bool splits = split_of(t) > 0, evaluates = !t->trial->whole_window;
   if ((t->habit == HABIT_SPLITS && !splits) || (t->habit == HABIT_EVALUATES && !evaluates))

@@ -535,6 +535,56 @@ static void a_plateau_goes_by_regular_validations(void **state) {
   stop(&s);
 }
 
+/* With a sample a window the weight is 1, 2, 3, ..., and the loss least at 5 and 6, of which the
+ * second one is no better. */
+static void training_ends_for_want_of_patience(void **state) {
+  (void)state;
+  static const struct {
+    int64_t patience, pause;
+    double gain;
+    int steps;
+  } cases[] = {{2, 0, 0, 7}, {1, 0, 0, 6}, {2, 6, 0, 7}, {2, 0, 100, 3}, {9, 0, 0, 10}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    setting s;
+    start(&s, 10, (ac_plan_desc){.batch = 1});
+    ac_fit_desc desc = {.epochs = 1,
+                        .no_shuffle = true,
+                        .validation = s.dataset,
+                        .eval_every = 1,
+                        .patience = cases[i].patience,
+                        .patience_gain = cases[i].gain,
+                        .pause_step = cases[i].pause};
+    ac_fit_result r = fit(&s, desc);
+    if (cases[i].pause) {
+      assert_int_equal(r.steps, cases[i].pause);
+      assert_true(r.paused && !r.ended_early);
+      desc.pause_step = 0;
+      desc.resume = true;
+      r = fit(&s, desc);
+    }
+    assert_int_equal(r.steps, cases[i].steps);
+    assert_int_equal(r.ended_early, cases[i].steps < 10);
+    assert_int_equal(s.evaluations, cases[i].steps);
+    assert_true(r.evaluated && !r.paused);
+    stop(&s);
+  }
+}
+
+static void patience_needs_validations(void **state) {
+  (void)state;
+  setting s;
+  start(&s, 10, (ac_plan_desc){.batch = 1});
+  ac_fit_desc desc = {.train = s.dataset, .validation = s.dataset, .epochs = 1, .patience = 1};
+  assert_refused(ac_fit(s.trainer, &desc, NULL), AC_ERROR_ARGUMENT, "patience is with validations");
+  desc.eval_every = 1;
+  desc.patience = -1;
+  assert_refused(ac_fit(s.trainer, &desc, NULL), AC_ERROR_ARGUMENT, "not below 0");
+  desc.patience = 1;
+  desc.patience_gain = (double)NAN;
+  assert_refused(ac_fit(s.trainer, &desc, NULL), AC_ERROR_ARGUMENT, "not below 0");
+  stop(&s);
+}
+
 static void schedules_have_their_shape(void **state) {
   (void)state;
   ac_schedule c = {
@@ -573,6 +623,8 @@ int main(void) {
       cmocka_unit_test(an_overflow_names_its_op),
       cmocka_unit_test(datasets_must_match_the_inputs),
       cmocka_unit_test(a_plateau_goes_by_regular_validations),
+      cmocka_unit_test(training_ends_for_want_of_patience),
+      cmocka_unit_test(patience_needs_validations),
       cmocka_unit_test(schedules_have_their_shape),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

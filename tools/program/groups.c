@@ -40,7 +40,7 @@ static int resolve(const char *item, char patterns[256], ac_parameter_group *gro
   while (good && *text) good = take_setting(&text, &group->settings);
   if (!good)
     return fail_usage("--group %s is not PATTERNS:SETTINGS, such as '*.bias:decay=0' or "
-                      "'wte*,wpe*:lr=0.1,clip=1'",
+                      "'*.wte.*,*.wpe.*:lr=0.1,clip=1'",
                       item);
   memcpy(patterns, item, length);
   patterns[length] = 0;

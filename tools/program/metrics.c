@@ -179,16 +179,17 @@ void metrics_finish(metrics *m, const metrics_end *end) {
   if (ac_trainer_noise_scale(end->trainer, &noise) != AC_OK) return;
   write_line(
       m,
-      json_pack("{s:s, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-                "event", "end", "steps", INTEGER(fit->steps), "skipped", INTEGER(fit->skipped),
-                "epochs", INTEGER(fit->epochs), "samples", INTEGER(fit->samples), "stopped",
-                fit->stopped || fit->paused, "val_loss",
-                number(fit->evaluated ? fit->final.loss : NAN), "val_accuracy",
-                number(fit->evaluated ? fit->final.accuracy : NAN), "noise_scale",
-                number(noise.batch), "noise_scale_deviation", number(noise.deviation),
-                "samples_per_s", number(samples), "tokens_per_s", number(tokens), "planned_bytes",
-                INTEGER(end->planned_bytes), "peak_bytes", INTEGER(end->peak_bytes), "data_wait_s",
-                number(fit->data_wait_seconds), "seconds", number(end->seconds)));
+      json_pack(
+          "{s:s, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+          "event", "end", "steps", INTEGER(fit->steps), "skipped", INTEGER(fit->skipped), "epochs",
+          INTEGER(fit->epochs), "samples", INTEGER(fit->samples), "stopped",
+          fit->stopped || fit->paused, "ended_early", fit->ended_early, "val_loss",
+          number(fit->evaluated ? fit->final.loss : NAN), "val_accuracy",
+          number(fit->evaluated ? fit->final.accuracy : NAN), "noise_scale", number(noise.batch),
+          "noise_scale_deviation", number(noise.deviation), "samples_per_s", number(samples),
+          "tokens_per_s", number(tokens), "planned_bytes", INTEGER(end->planned_bytes),
+          "peak_bytes", INTEGER(end->peak_bytes), "data_wait_s", number(fit->data_wait_seconds),
+          "seconds", number(end->seconds)));
 }
 
 static int close_file(metrics *m) {

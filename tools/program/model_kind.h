@@ -31,7 +31,8 @@ typedef struct train_flags {
   double ema;      /* 0: no average */
   int last_window; /* ac_last_window */
   loss_scale_flags loss_scale;
-  int64_t eval_every, eval_samples;
+  int64_t eval_every, eval_samples, patience;
+  double patience_gain;
   int64_t seed, threads;
   const char *fold, *rank; /* "I/N"; NULL: all samples */
   const char *device;

@@ -61,8 +61,9 @@ static void add_options(setup *s) {
       {"epochs", "N", OPTION_INTEGER, &f->epochs, .help = "passes over the data instead",
        .fallback = f->epochs ? NULL : "by steps", .least = 1},
       {"freeze", "PATTERNS", OPTION_TEXT, &f->freeze,
-       .help = "names of parameters that stay as they are: 'wte*,h.[0-5].*'; without gradients and "
-               "state",
+       .help =
+           "names of parameters that stay as they are: '*.wte.*,*.h.[0-5].*'; without gradients "
+           "and state",
        .fallback = "none"},
       {"beta1", "X", OPTION_REAL, &f->beta1, .help = "of adamw, lion, muon and adam-mini",
        .least = 0, .most = 1, .below_most = true},
@@ -85,7 +86,7 @@ static void add_options(setup *s) {
                "the norm of each output's by that of its weights (AGC, say 0.01)"},
       {"group", "PATTERNS:SETTINGS", OPTION_LIST, &f->groups.list,
        .help =
-           "parameters with settings of their own: '*.bias:decay=0', 'h.0.*:lr=0.1,clip=1' (lr: "
+           "parameters with settings of their own: '*.bias:decay=0', '*.h.0.*:lr=0.1,clip=1' (lr: "
            "part of --lr); several times for several groups, of which the first counts",
        .fallback = "none"},
       {"ema", "X", OPTION_REAL, &f->ema,
@@ -98,6 +99,11 @@ static void add_options(setup *s) {
        .help = "updates between validations; 0: only at the end"},
       {"eval-samples", "N", OPTION_INTEGER, &f->eval_samples,
        .help = "in each validation but the last; 0: all"},
+      {"patience", "N", OPTION_INTEGER, &f->patience,
+       .help = "validations in a row that may be no better before training ends early",
+       .fallback = "any number", .least = 1},
+      {"patience-gain", "X", OPTION_REAL, &f->patience_gain,
+       .help = "nats by which the loss of a better one is lower", .least = 0},
       {"rank", "I/N", OPTION_TEXT, &f->rank,
        .help = "train on the share of process I of N (0/N to (N-1)/N)", .fallback = ""},
       {"seed", "N", OPTION_INTEGER, &f->seed, .help = "of initial weights, order and dropout"},
@@ -190,18 +196,19 @@ static void ignore_options(options *o, const char *verb) {
     options_ignore(
         o, "label-smoothing shift flip rotation scaling erase steps epochs lr "
            "beta1 beta2 no-nesterov muon-scale adamw-rate weight-decay clip group eval-every "
-           "eval-samples seed "
+           "eval-samples patience patience-gain seed "
            "loss-scale loss-scale-init loss-scale-growth loss-scale-interval "
            "loss-scale-backoff loss-scale-floor replay loader-threads out metrics "
            "tensorboard histograms noise-scale resume save-every save-minutes keep keep-best "
            "grace max-minutes policy");
   if (!strcmp(verb, "lr-find"))
-    options_ignore(o, "steps epochs lr eval-every eval-samples replay out metrics tensorboard "
+    options_ignore(o, "steps epochs lr eval-every eval-samples patience patience-gain replay out "
+                      "metrics tensorboard "
                       "histograms noise-scale resume save-every save-minutes keep keep-best grace "
                       "max-minutes");
   if (!strcmp(verb, "verify"))
     options_ignore(
-        o, "steps epochs eval-every eval-samples replay "
+        o, "steps epochs eval-every eval-samples patience patience-gain replay "
            "loader-threads out metrics tensorboard histograms noise-scale resume save-every "
            "save-minutes keep keep-best grace max-minutes policy");
 }
@@ -289,6 +296,10 @@ static int check_flags(setup *s) {
   if (f->micro_batch > f->batch)
     return fail_usage("--micro-batch %lld is larger than the batch of %lld",
                       (long long)f->micro_batch, (long long)f->batch);
+  if (f->patience && !f->eval_every)
+    return fail_usage("--patience counts validations: give --eval-every");
+  if (options_given(&s->options, "patience-gain") && !f->patience)
+    return fail_usage("--patience-gain has no meaning without --patience");
   if (f->rate.schedule == AC_SCHEDULE_PLATEAU && !f->eval_every)
     return fail_usage("--schedule plateau goes by validations: give --eval-every");
   /* What is wrong with it is said before data are read, unless their number says how long it is. */
@@ -497,9 +508,9 @@ ac_plan_desc setup_plan_desc(const setup *s) {
                        .debug_numerics = f->debug_numerics,
                        .recompute = (ac_recompute)f->recompute,
                        .clipping = (ac_clipping)f->clip_by,
-                       .sgd_no_momentum = f->momentum <= 0,
+                       .average = f->ema > 0,
                        .frozen = f->freeze,
-                       .average = f->ema > 0};
+                       .sgd_no_momentum = f->momentum <= 0};
   storage_describe(&f->storage, &desc);
   if (f->histograms) desc.gradients = AC_GRADIENTS_BUFFER; /* they are of gradients, too */
   return desc;

@@ -406,6 +406,8 @@ static int fit(run *r) {
                             .epochs = f->epochs,
                             .eval_every = f->eval_every,
                             .eval_samples = f->eval_samples,
+                            .patience = f->patience,
+                            .patience_gain = f->patience_gain,
                             .seed = (uint64_t)f->seed,
                             .loader_threads = (int)f->loader_threads,
                             .last_window = (ac_last_window)f->last_window,
@@ -436,7 +438,10 @@ static int fit(run *r) {
 /* The outcome in one line on stdout. */
 static void print_result(const run *r) {
   const ac_fit_result *fit = &r->result;
-  const char *end = fit->stopped ? "stopped" : fit->paused ? "paused" : "done";
+  const char *end = fit->stopped       ? "stopped"
+                    : fit->paused      ? "paused"
+                    : fit->ended_early ? "out of patience"
+                                       : "done";
   printf("%s after %s update%s", end, text_count(fit->updates).text, fit->updates == 1 ? "" : "s");
   if (fit->skipped)
     printf(", %s window%s overflowed", text_count(fit->skipped).text, fit->skipped == 1 ? "" : "s");

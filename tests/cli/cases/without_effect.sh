@@ -83,6 +83,8 @@ resnet group *weight:lr=0.5
 * last-window carry | --micro-batch 6
 * eval-every 1
 * eval-samples 1
+* patience 2 | --eval-every 1
+* patience-gain 0.5 | --eval-every 1 --patience 2
 * rank 99999/100000
 * fold 1/100000
 * seed 2
