@@ -92,6 +92,8 @@ case_pilot() {
   pilot --steps 4 --grid lr=1e-3,1e30 --clip 0 --optimizer sgd --momentum 0 --weight-decay 0 --warmup 0 --out diverged >out
   grep -qE '^1e30 +1, 1 diverged +0 +- ' out || die "divergence is no result: $(cat out)"
   grep -q '^least loss: lr 1e-3' out || die "$(cat out)"
+  pilot --steps 4 --grid lr=1e29,1e30 --clip 0 --optimizer sgd --momentum 0 --weight-decay 0 --warmup 0 --out all --svg all.svg >out
+  grep -q '^all cells have runs that diverged' out || die "$(cat out)"
   # Someone stops it, or the time is over; it goes on.
   pilot --steps 3 --grid lr=1e-3,1e-2 --max-minutes 1e-7 --out timed >out
   [[ ! -s out ]] || die "a pilot whose time is over has a result"
