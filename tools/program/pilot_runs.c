@@ -85,12 +85,22 @@ static int check_run(const pilot *p, int cell, int run) {
   return status;
 }
 
-/* Data, plan and all of the policy, which are the same for all runs of a cell. */
+/* Whether there are parameters of the names in them, which a trainer alone says. */
+static int check_groups(const setup *s) {
+  ac_trainer *trainer = NULL;
+  if (!s->trainer.group_count) return STATUS_CONTINUE;
+  const ac_status status = ac_trainer_create(&trainer, s->plan, &s->trainer);
+  ac_trainer_free(trainer);
+  return status == AC_OK ? STATUS_CONTINUE : fail_library();
+}
+
+/* Data, plan, groups and all of the policy, which are the same for all runs of a cell. */
 static int check_cell(pilot *p, int cell) {
   setup s;
   command_line c = command_line_of(p, cell, 0);
   if (!c.words) return fail("out of memory");
-  const int status = setup_open(&s, "train", c.count, c.words, &p->cache);
+  int status = setup_open(&s, "train", c.count, c.words, &p->cache);
+  if (status == STATUS_CONTINUE) status = check_groups(&s);
   setup_close(&s);
   command_line_free(&c);
   return status;

@@ -112,6 +112,7 @@ case_pilot() {
   echo '{"version": 1, "max_lr": 0.1}' >policy.json
   refuse_pilot 2 'its max_lr is 0.1' --steps 3 --grid lr=0.01,1 --policy policy.json --out never
   echo '{"version": 1, "seeds": [1, 2]}' >policy.json
+  refuse_pilot 1 'name matches "nothing" of group 0' --steps 3 --grid 'group=*.bias:lr=1;nothing:lr=1' --out never
   refuse_pilot 2 'refuses --seed 3' --steps 3 --seeds 3 --policy policy.json --out never
   [[ ! -e never ]] || die "a pilot that is refused left a folder"
 }
