@@ -105,6 +105,12 @@ case_pilot() {
   [[ ! -s out ]] || die "a pilot of 60 ms: $(cat out)"
   pilot --steps 3000 --out later >out
   grep -q '^1 ' out || die "a run in hand has the limit of the start before: $(cat run.err)"
+  # So is a policy.
+  echo '{"version": 1, "max_gradient_norm": 1e-6}' >policy.json
+  ! "$ACCRUE" pilot "${tiny_pilot[@]}" --steps 2 --policy policy.json --out free >out 2>err || die "a policy is not kept"
+  grep -q 'ends the run: a gradient norm of' err || die "$(cat err)"
+  pilot --steps 2 --out free >out
+  grep -q '^1 ' out || die "a run in hand has the policy of the start before: $(cat run.err)"
   # A cell that does not fit the budget is told before anything runs; so is one outside the policy.
   refuse_pilot 1 'budget' --steps 3 --grid width=16,2048 --memory 4MiB --out never
   echo '{"version": 1, "max_batch": 5}' >policy.json
