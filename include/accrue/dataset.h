@@ -107,7 +107,8 @@ AC_API ac_status ac_dataset_from_tokens(ac_dataset **dataset, const ac_tokens *t
  * is a range of it and validates, without jitter; the ranges on both sides train, with jitter. No
  * window reaches from one range into another, so what validates is in nothing that trains. The
  * lengths of the folds differ by at most one token. Fails with AC_ERROR_ARGUMENT as ac_dataset_fold
- * does, and where a fold, or what is beside it on either side, is shorter than context + 1. */
+ * does, and where a fold, or the longer one of the ranges beside it, is shorter than context + 1.
+ */
 AC_API ac_status ac_dataset_fold_tokens(ac_dataset **train, ac_dataset **validation,
                                         const ac_tokens *tokens, int64_t fold, int64_t folds,
                                         int64_t context);

@@ -322,8 +322,9 @@ AC_API ac_status ac_trainer_set_parameter(ac_trainer *trainer, int index, int64_
 AC_API ac_status ac_trainer_get_gradient(ac_trainer *trainer, int index, int64_t first,
                                          int64_t count, float *data);
 /* The norm of the gradient of the mean loss by one parameter, unscaled, before clipping: of the
- * window whose update is being decided (ac_decide), or the last one. 0 if it is not trained, or
- * before the first update; NaN of a plan that folds gradients. May still change. */
+ * window whose update is being decided (ac_decide), or the last one. 0 if it is not trained, before
+ * the first update, and within a window whose noise is measured; NaN of a plan that folds
+ * gradients. May still change. */
 AC_API double ac_trainer_gradient_norm(const ac_trainer *trainer, int index);
 
 /* What the optimizer keeps for each parameter that is trained, in f32: AdamW the first and the

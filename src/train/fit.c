@@ -9,6 +9,7 @@
 #include "core/platform.h"
 #include "train/trainer.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -166,7 +167,8 @@ static bool goes_by_validation(const ac_trainer *trainer) {
 /* Of early stopping. */
 static void watch(fit *f, double loss) {
   if (!f->desc->patience) return;
-  const bool better = f->watched == 0 || loss < f->least_loss - f->desc->patience_gain;
+  const bool none = f->watched == 0 || isnan(f->least_loss);
+  const bool better = none || loss < f->least_loss - f->desc->patience_gain;
   f->watched++;
   f->no_better = better ? 0 : f->no_better + 1;
   if (better) f->least_loss = loss;

@@ -71,6 +71,7 @@ ac_status ac_noise_measure(ac_trainer *trainer) {
   ac_instance *instance = &trainer->instance;
   noise->first_samples = 0;
   if (!is_due(trainer)) return AC_OK;
+  trainer->reduced_weight = 0; /* what the last window left goes */
   AC_TRY(ac_instance_run_phase(instance, AC_PHASE_REDUCE));
   AC_TRY(ac_instance_fetch_control(instance));
   const double weight = ac_instance_total_loss(instance, trainer->window_samples).weight;

@@ -570,6 +570,35 @@ static void training_ends_for_want_of_patience(void **state) {
   }
 }
 
+static source *ill;
+static bool heal(void *user, const ac_fit_event *event) {
+  if (event->kind == AC_FIT_EVALUATION) ill->bad = -1;
+  return on_event(user, event);
+}
+
+/* A first loss that is no number is none to hold others against. */
+static void any_loss_is_better_than_none(void **state) {
+  (void)state;
+  setting s, validation;
+  ac_fit_result r;
+  start(&s, 10, (ac_plan_desc){.batch = 1});
+  start(&validation, 10, (ac_plan_desc){.batch = 1});
+  ill = &validation.source;
+  ill->bad = 3;
+  const ac_fit_desc desc = {.train = s.dataset,
+                            .epochs = 1,
+                            .no_shuffle = true,
+                            .validation = validation.dataset,
+                            .eval_every = 1,
+                            .patience = 2,
+                            .callback = heal,
+                            .user = &s};
+  assert_ok(ac_fit(s.trainer, &desc, &r));
+  assert_true(r.ended_early && r.steps == 7);
+  stop(&validation);
+  stop(&s);
+}
+
 static void patience_needs_validations(void **state) {
   (void)state;
   setting s;
@@ -624,6 +653,7 @@ int main(void) {
       cmocka_unit_test(datasets_must_match_the_inputs),
       cmocka_unit_test(a_plateau_goes_by_regular_validations),
       cmocka_unit_test(training_ends_for_want_of_patience),
+      cmocka_unit_test(any_loss_is_better_than_none),
       cmocka_unit_test(patience_needs_validations),
       cmocka_unit_test(schedules_have_their_shape),
   };

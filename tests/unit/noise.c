@@ -169,7 +169,9 @@ static void a_window_says_what_its_gradients_say(void **state) {
     /* Not every window is measured, and one that is discarded is none. */
     assert_ok(feed_samples(&r, 0, TOKEN_WINDOW));
     assert_ok(ac_trainer_update(r.trainer, &update));
+    assert_true(ac_trainer_gradient_norm(r.trainer, 0) > 0);
     assert_ok(feed_samples(&r, 0, TOKEN_WINDOW - 1));
+    assert_true(ac_trainer_gradient_norm(r.trainer, 0) == 0); /* neither window's */
     ac_trainer_discard(r.trainer);
     assert_ok(ac_trainer_noise_scale(r.trainer, &noise));
     assert_int_equal(noise.windows, 1);

@@ -168,10 +168,12 @@ static int prepare(pilot *p, int argc, char **argv) {
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
+/* Those in numbers first, which no picture that fails is to cost. */
 static int put_results(const pilot *p) {
-  int status = p->flags.svg ? pilot_svg(p, p->flags.svg) : STATUS_CONTINUE;
-  if (status == STATUS_CONTINUE && p->flags.json) status = pilot_json_put(p);
-  else if (status == STATUS_CONTINUE) pilot_table_put(p);
+  int status = STATUS_CONTINUE;
+  if (p->flags.json) status = pilot_json_put(p);
+  else pilot_table_put(p);
+  if (status == STATUS_CONTINUE && p->flags.svg) status = pilot_svg(p, p->flags.svg);
   return status == STATUS_CONTINUE ? STATUS_DONE : status;
 }
 

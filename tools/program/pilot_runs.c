@@ -85,12 +85,22 @@ static int check_run(const pilot *p, int cell, int run) {
   return status;
 }
 
-/* Data, plan and all of the policy, which are the same for all runs of a cell. */
+/* Whether there are parameters of the names in them, which a trainer alone says. */
+static int check_groups(const setup *s) {
+  ac_trainer *trainer = NULL;
+  if (!s->trainer.group_count) return STATUS_CONTINUE;
+  const ac_status status = ac_trainer_create(&trainer, s->plan, &s->trainer);
+  ac_trainer_free(trainer);
+  return status == AC_OK ? STATUS_CONTINUE : fail_library();
+}
+
+/* Data, plan, groups and all of the policy, which are the same for all runs of a cell. */
 static int check_cell(pilot *p, int cell) {
   setup s;
   command_line c = command_line_of(p, cell, 0);
   if (!c.words) return fail("out of memory");
-  const int status = setup_open(&s, "train", c.count, c.words, &p->cache);
+  int status = setup_open(&s, "train", c.count, c.words, &p->cache);
+  if (status == STATUS_CONTINUE) status = check_groups(&s);
   setup_close(&s);
   command_line_free(&c);
   return status;
@@ -114,13 +124,11 @@ static void folder_of(const pilot *p, int cell, int run, char path[RUN_PATH_BYTE
   run_folder_path(&p->folder, name, path);
 }
 
-static void add_places(command_line *c, const pilot *p, const char *folder) {
-  const double minutes = p->setup.flags.max_minutes;
+static void add_places(command_line *c, const char *folder) {
   add_word(c, "--out=%s", folder);
   add_word(c, "--metrics=%s/metrics.jsonl", folder);
   add_word(c, "--keep=1");
   add_word(c, "--resume");
-  if (minutes > 0) add_word(c, "--max-minutes=%.9g", minutes - (progress_clock() - p->began) / 60);
 }
 
 /* What a run needs to go on, and its model: a pilot is about numbers. */
@@ -169,20 +177,25 @@ static void tell(const pilot *p, int cell, int run) {
       p->grid.cells * p->runs_per_cell, name, *name ? ", " : "", pilot_seed(p, run), fold);
 }
 
-static bool is_over(const pilot *p) {
+/* Of this start, whose limit is no run's own: one that goes on later has another, or none. */
+static double seconds_left(const pilot *p) {
   const double minutes = p->setup.flags.max_minutes;
-  return minutes > 0 && progress_clock() - p->began >= 60 * minutes;
+  return minutes > 0 ? 60 * minutes - (progress_clock() - p->began) : (double)INFINITY;
 }
 
 static int train(pilot *p, int cell, int run, int rung, bool *stopped) {
   char folder[RUN_PATH_BYTES];
   train_summary summary;
-  const train_wish wish = {.cache = &p->cache, .pause_step = p->rung_steps[rung], .quiet = true};
-  if ((*stopped = is_over(p))) return STATUS_CONTINUE;
+  const double seconds = seconds_left(p);
+  const train_wish wish = {.cache = &p->cache,
+                           .pause_step = p->rung_steps[rung],
+                           .pause_seconds = isinf(seconds) ? 0 : seconds,
+                           .quiet = true};
+  if ((*stopped = seconds <= 0)) return STATUS_CONTINUE;
   command_line c = command_line_of(p, cell, run);
   if (!c.words) return fail("out of memory");
   folder_of(p, cell, run, folder);
-  add_places(&c, p, folder);
+  add_places(&c, folder);
   tell(p, cell, run);
   int status = train_run(c.count, c.words, &wish, &summary);
   command_line_free(&c);

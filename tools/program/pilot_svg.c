@@ -19,6 +19,20 @@ static int lines_of(const pilot *p) {
   return p->grid.cells / p->grid.axes[0].count;
 }
 
+/* Whether the last rung of a cell has a mean of all runs. */
+static bool has_point(const pilot_summary *s) {
+  return !s->diverged && s->loss.count;
+}
+
+static bool has_points(const pilot *p) {
+  bool any = false;
+  for (int cell = 0; cell < p->grid.cells && !any; cell++) {
+    const pilot_summary s = pilot_summary_of(p, cell, p->last_rung[cell]);
+    any = has_point(&s);
+  }
+  return any;
+}
+
 /* Cells of one line are so many apart. The columns are the place of the value, the mean and the
  * deviation; a cell with a run that diverged has no point. */
 static void put_points(FILE *pipe, const pilot *p, int line) {
@@ -26,7 +40,7 @@ static void put_points(FILE *pipe, const pilot *p, int line) {
   for (int i = 0; i < p->grid.axes[0].count; i++) {
     const int cell = i * lines_of(p) + line;
     const pilot_summary s = pilot_summary_of(p, cell, p->last_rung[cell]);
-    if (s.diverged || !s.loss.count) continue;
+    if (!has_point(&s)) continue;
     fprintf(pipe, "%d %.9g %.9g\n", i, s.loss.mean, isnan(s.loss.deviation) ? 0 : s.loss.deviation);
   }
   fputs("EOD\n", pipe);
@@ -60,6 +74,10 @@ static void put_axes(FILE *pipe, const pilot *p) {
 
 int pilot_svg(const pilot *p, const char *path) {
   gnuplot g;
+  if (!has_points(p)) {
+    say("%s is not drawn: all cells have runs that diverged", path);
+    return STATUS_CONTINUE;
+  }
   int status = gnuplot_open(&g, path, 900, 520);
   if (status != STATUS_CONTINUE) return status;
   for (int line = 0; line < lines_of(p); line++) put_points(g.pipe, p, line);

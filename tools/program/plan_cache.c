@@ -11,10 +11,11 @@
  * belongs to the key. */
 #define FREE_FLAGS                                                                        \
   "steps epochs lr " RATE_SCHEDULE_FLAGS                                                  \
-  " beta1 beta2 weight-decay clip eval-every eval-samples seed fold rank loss-scale "     \
-  "loss-scale-init loss-scale-growth loss-scale-interval loss-scale-backoff "             \
-  "loss-scale-floor replay loader-threads shift flip rotation scaling erase out metrics " \
-  "tensorboard resume save-every save-minutes keep keep-best grace config max-minutes policy"
+  " beta1 beta2 no-nesterov muon-scale adamw-rate weight-decay clip group eval-every "    \
+  "eval-samples patience patience-gain seed fold rank loss-scale loss-scale-init "        \
+  "loss-scale-growth loss-scale-interval loss-scale-backoff loss-scale-floor replay "     \
+  "loader-threads shift flip rotation scaling erase out metrics tensorboard noise-scale " \
+  "resume save-every save-minutes keep keep-best grace config max-minutes policy"
 
 ac_device *plan_cache_device(const plan_cache *c, const char *name, int64_t threads) {
   const bool same = c->device && c->threads == threads && !strcmp(c->device_name, name);

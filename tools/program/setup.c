@@ -371,8 +371,8 @@ static int choose_kind(setup *s, const char *verb, int *argc, char ***argv) {
 }
 
 /* Flags of the record, but for those that are given anew. */
-static int restore_flags(setup *s, const char *verb, int argc, char **argv) {
-  if (strcmp(verb, "train") != 0 && !options_named("config", argc, argv)) return STATUS_CONTINUE;
+static int restore_flags(setup *s, bool resumes, int argc, char **argv) {
+  if (!resumes && !options_named("config", argc, argv)) return STATUS_CONTINUE;
   int status = s->recorded ? STATUS_CONTINUE : read_record(s, argc, argv);
   if (status != STATUS_CONTINUE || !s->recorded) return status;
   const char *model = json_string_value(json_object_get(s->recorded, "model"));
@@ -382,7 +382,9 @@ static int restore_flags(setup *s, const char *verb, int argc, char **argv) {
   return options_restore(&s->options, s->recorded, "the run's record", argc, argv);
 }
 
-int setup_parse(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o)) {
+/* `resumes`: a run that goes on has flags of then. */
+static int parse(setup *s, const char *verb, bool resumes, int argc, char **argv,
+                 void (*more)(options *o)) {
   *s = (setup){0};
   int status = choose_kind(s, verb, &argc, &argv);
   if (status != STATUS_CONTINUE) return status;
@@ -395,7 +397,7 @@ int setup_parse(setup *s, const char *verb, int argc, char **argv, void (*more)(
   add_options(s);
   ignore_options(&s->options, verb);
   if (more) more(&s->options);
-  status = restore_flags(s, verb, argc, argv);
+  status = restore_flags(s, resumes, argc, argv);
   if (status == STATUS_CONTINUE) status = options_parse(&s->options, argc, argv);
   if (status == STATUS_CONTINUE) status = check_flags(s);
   const option *row = options_find(&s->options, "policy");
@@ -404,6 +406,10 @@ int setup_parse(setup *s, const char *verb, int argc, char **argv, void (*more)(
   if (status == STATUS_CONTINUE && strcmp(verb, "plan") != 0) status = refuse_dry(s);
   if (status == STATUS_CONTINUE && strcmp(verb, "verify") != 0) status = check_gradients(s);
   return status;
+}
+
+int setup_parse(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o)) {
+  return parse(s, verb, !strcmp(verb, "train"), argc, argv, more);
 }
 
 /* ---- what the flags ask for ------------------------------------------------------------------ */
@@ -572,7 +578,7 @@ static int make_plan(setup *s) {
 }
 
 int setup_open(setup *s, const char *verb, int argc, char **argv, plan_cache *cache) {
-  int status = setup_parse(s, verb, argc, argv, NULL);
+  int status = parse(s, verb, !cache, argc, argv, NULL);
   s->cache = cache;
   if (status == STATUS_CONTINUE) status = open_data(s);
   if (status == STATUS_CONTINUE) status = make_schedule(s);

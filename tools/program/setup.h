@@ -33,7 +33,8 @@ int setup_help(const char *verb, help_form form);
 
 /* argv[0] is the model's kind, flags follow; `verb` is the command ("train"). Returns a status of
  * message.h; setup_close is needed in any case. `cache` (may be NULL) lends device and plan, and
- * gets those that it lacks. */
+ * gets those that it lacks; with one, a run that goes on does so by argv alone, not by flags of its
+ * record. */
 int setup_open(setup *s, const char *verb, int argc, char **argv, plan_cache *cache);
 
 /* The flags alone: nothing is opened. `more` (may be NULL) adds flags of the command's own. */

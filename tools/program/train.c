@@ -397,6 +397,7 @@ static int fit(run *r) {
   setup *s = &r->setup;
   const train_flags *f = &s->flags;
   int64_t tokens = s->data.tokens_per_sample;
+  const double seconds = r->wish->pause_seconds;
   progress_begin(&r->progress, s->steps, tokens ? s->data.unit : "image", tokens ? tokens : 1);
   watch_signals();
   const ac_fit_desc desc = {.train = s->data.train,
@@ -416,7 +417,7 @@ static int fit(run *r) {
                             .resume = f->resume,
                             .keep_window = f->keep > 0,
                             .pause_step = r->wish->pause_step,
-                            .pause_seconds = 60 * f->max_minutes,
+                            .pause_seconds = seconds > 0 ? seconds : 60 * f->max_minutes,
                             .callback = on_event,
                             .stop = on_micro_batch,
                             .user = r};

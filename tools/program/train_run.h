@@ -5,9 +5,10 @@
 #include "program/plan_cache.h"
 
 typedef struct train_wish {
-  plan_cache *cache;  /* lends device and plans; NULL: none */
-  int64_t pause_step; /* as in ac_fit_desc */
-  bool quiet;         /* the command tells itself what comes of it */
+  plan_cache *cache;    /* lends device and plans; NULL: none */
+  int64_t pause_step;   /* as in ac_fit_desc */
+  double pause_seconds; /* likewise; 0: by --max-minutes */
+  bool quiet;           /* the command tells itself what comes of it */
 } train_wish;
 
 typedef struct train_summary {

@@ -112,10 +112,12 @@ static void put_start(FILE *page, const history *h) {
 
 static void put_outcome(FILE *page, const history *h) {
   const char *outcome = word(h->record, "outcome");
+  const bool early = json_is_true(json_object_get(h->end, "ended_early"));
+  const char *done = early ? "Ended early, out of patience" : "Ended as planned";
   if (!*outcome) {
     fputs("It has no end yet: it runs, or was killed", page);
   } else {
-    fputs(!strcmp(outcome, "done")      ? "Ended as planned"
+    fputs(!strcmp(outcome, "done")      ? done
           : !strcmp(outcome, "stopped") ? "Was stopped"
           : !strcmp(outcome, "failed")  ? "Failed"
                                         : "Ended otherwise",

@@ -199,9 +199,20 @@ static bool is_listed(const history *runs, size_t count, const char *name) {
   return false;
 }
 
+/* Of a flag that may be given several times, each with a space before the next. */
+static void put_list(FILE *page, const json_t *list) {
+  size_t i;
+  const json_t *item;
+  json_array_foreach((json_t *)list, i, item) {
+    if (i) fputc(' ', page);
+    html_name(page, json_is_string(item) ? json_string_value(item) : "-");
+  }
+}
+
 static void put_value(FILE *page, const json_t *value) {
   fputs("<td>", page);
-  if (json_is_string(value)) html_name(page, json_string_value(value));
+  if (json_array_size(value)) put_list(page, value);
+  else if (json_is_string(value)) html_name(page, json_string_value(value));
   else if (json_is_integer(value))
     fprintf(page, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
   else if (json_is_real(value)) fprintf(page, "%.6g", json_real_value(value));

@@ -8,6 +8,9 @@ case_patience() {
   [[ $("$METRICS" field whole.jsonl end steps) == 8 ]] || die "other steps in $(tail -n 1 whole.jsonl)"
   tail -n 1 whole.jsonl | grep -q '"ended_early":true' || die "no early end in $(tail -n 1 whole.jsonl)"
   (($(grep -c '"event":"eval"' whole.jsonl) == 4)) || die "other evaluations: $(cat whole.jsonl)"
+  cp whole.jsonl whole/metrics.jsonl
+  run report whole --out page.html
+  grep -q 'Ended early, out of patience at .*, after step 8\.' page.html || die "the report knows of no early end"
   train "${same[@]}" --steps 6 --metrics m.jsonl --out model >out
   grep -q '^done after 6 updates' out || die "another end: $(cat out)"
   train "${same[@]}" --steps 40 --metrics m.jsonl --out model --resume >out

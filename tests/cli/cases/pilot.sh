@@ -58,6 +58,8 @@ case_pilot() {
   (($(grep -cE '^1e-[23] +[48] +3 +6 +[0-9.]+ \+- [0-9.]+ +' out) == 4)) || die "not four cells"
   grep -q '^least loss: lr 1e-2, batch' out || die "what is best is not told"
   if command -v gnuplot >/dev/null; then grep -q 'batch 8' pilot.svg || die "the picture lacks a line"; fi
+  pilot --steps 1 --grid patience=1,2 --grid 'group=*.bias:lr=1;*.bias:lr=0.5' --eval-every 1 --out shared >/dev/null
+  grep -q '^4 runs, 1 plan$' run.err || die "plans are made of what they know nothing of: $(cat run.err)"
   pilot --steps 1 --grid micro-batch=4,1 --ema 0.9 --out micro >/dev/null
   ! grep -q averaged run.err || die "a run tells of its averages: $(cat run.err)"
   local metrics
@@ -90,12 +92,25 @@ case_pilot() {
   pilot --steps 4 --grid lr=1e-3,1e30 --clip 0 --optimizer sgd --momentum 0 --weight-decay 0 --warmup 0 --out diverged >out
   grep -qE '^1e30 +1, 1 diverged +0 +- ' out || die "divergence is no result: $(cat out)"
   grep -q '^least loss: lr 1e-3' out || die "$(cat out)"
+  pilot --steps 4 --grid lr=1e29,1e30 --clip 0 --optimizer sgd --momentum 0 --weight-decay 0 --warmup 0 --out all --svg all.svg >out
+  grep -q '^all cells have runs that diverged' out || die "$(cat out)"
   # Someone stops it, or the time is over; it goes on.
   pilot --steps 3 --grid lr=1e-3,1e-2 --max-minutes 1e-7 --out timed >out
   [[ ! -s out ]] || die "a pilot whose time is over has a result"
   grep -q '^stopped; the same command goes on' run.err || die "$(cat run.err)"
   pilot --steps 3 --grid lr=1e-3,1e-2 --out timed >out
   grep -q '^1e-2 ' out || die "$(cat out)"
+  # The limit is that of one start, of a run in hand, too.
+  pilot --steps 3000 --max-minutes 1e-3 --out later >out
+  [[ ! -s out ]] || die "a pilot of 60 ms: $(cat out)"
+  pilot --steps 3000 --out later >out
+  grep -q '^1 ' out || die "a run in hand has the limit of the start before: $(cat run.err)"
+  # So is a policy.
+  echo '{"version": 1, "max_gradient_norm": 1e-6}' >policy.json
+  ! "$ACCRUE" pilot "${tiny_pilot[@]}" --steps 2 --policy policy.json --out free >out 2>err || die "a policy is not kept"
+  grep -q 'ends the run: a gradient norm of' err || die "$(cat err)"
+  pilot --steps 2 --out free >out
+  grep -q '^1 ' out || die "a run in hand has the policy of the start before: $(cat run.err)"
   # A cell that does not fit the budget is told before anything runs; so is one outside the policy.
   refuse_pilot 1 'budget' --steps 3 --grid width=16,2048 --memory 4MiB --out never
   echo '{"version": 1, "max_batch": 5}' >policy.json
@@ -103,6 +118,7 @@ case_pilot() {
   echo '{"version": 1, "max_lr": 0.1}' >policy.json
   refuse_pilot 2 'its max_lr is 0.1' --steps 3 --grid lr=0.01,1 --policy policy.json --out never
   echo '{"version": 1, "seeds": [1, 2]}' >policy.json
+  refuse_pilot 1 'name matches "nothing" of group 0' --steps 3 --grid 'group=*.bias:lr=1;nothing:lr=1' --out never
   refuse_pilot 2 'refuses --seed 3' --steps 3 --seeds 3 --policy policy.json --out never
   [[ ! -e never ]] || die "a pilot that is refused left a folder"
 }

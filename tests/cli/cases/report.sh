@@ -28,7 +28,8 @@ case_report() {
   need_gnuplot
   text
   train --steps 60 --eval-every 20 --metrics first.jsonl --out first >/dev/null
-  train --steps 40 --eval-every 10 --lr 0.02 --precision f16 --loss-scale-interval 5 --metrics second.jsonl --out second >/dev/null
+  train --steps 40 --eval-every 10 --lr 0.02 --precision f16 --loss-scale-interval 5 --group '*.bias:lr=1' --group '*wte*:lr=1' \
+    --metrics second.jsonl --out second >/dev/null
   report first second/
   grep -qx 'page.html: 2 runs, 7 pictures' result || die "another result: $(cat result)"
   local title
@@ -43,6 +44,7 @@ case_report() {
   # Settings that differ, and no others.
   grep -qF '<tr><th scope="row"><bdi>lr</bdi></th><td>0.001</td><td>0.02</td></tr>' page.html || die "no learning rates"
   grep -qF '<td><bdi>f32</bdi></td><td><bdi>f16</bdi></td>' page.html || die "no precisions"
+  grep -qF '<bdi>group</bdi></th><td>-</td><td><bdi>*.bias:lr=1</bdi> <bdi>*wte*:lr=1</bdi></td></tr>' page.html || die "no groups"
   ! grep -qE '<bdi>(width|metrics|out)</bdi></th>' page.html || die "settings that do not differ, or places"
   grep -q 'gpt</bdi> on <bdi>cpu</bdi>.*batches of 6 at once.*KiB planned' page.html || die "no plan in words"
   grep -q 'Ended as planned at <bdi>20.*, after step 60\.' page.html || die "no end"
