@@ -46,7 +46,7 @@ void random_optimizer(const random_choice *choice, double rate, ac_plan_desc *pl
                                            .nesterov = optimizer == OPTIMIZER_NESTEROV};
   if (optimizer == OPTIMIZER_NESTEROV || optimizer >= OPTIMIZER_CLIPPED)
     trainer->optimizer.weight_decay = decay;
-  if (optimizer != OPTIMIZER_CLIPPED) return;
+  if (optimizer != OPTIMIZER_CLIPPED && choice->level[RANDOM_clipping] == (int)AC_CLIP_NORM) return;
   plan->clipping = (ac_clipping)choice->level[RANDOM_clipping];
   trainer->optimizer.clip = clips[plan->clipping];
 }

@@ -79,8 +79,7 @@ static ac_status set_budget(training *t, int recompute) {
 
 /* Whether gradients are clipped by an op, which takes floats. */
 static bool rewrites(const random_choice *c) {
-  return c->level[RANDOM_optimizer] == OPTIMIZER_CLIPPED &&
-         c->level[RANDOM_clipping] >= (int)AC_CLIP_VALUE;
+  return c->level[RANDOM_clipping] >= (int)AC_CLIP_VALUE;
 }
 
 /* Where it computes what a buffer does. */
@@ -88,6 +87,7 @@ static bool folds(const random_choice *c) {
   const int optimizer = c->level[RANDOM_optimizer];
   return c->level[RANDOM_windows] == WINDOWS_FOLDED &&
          (optimizer == OPTIMIZER_MOMENTUM || optimizer == OPTIMIZER_MUON) &&
+         c->level[RANDOM_clipping] == (int)AC_CLIP_NORM && /* which these are not clipped by */
          c->level[RANDOM_precision] != AC_PRECISION_F16;
 }
 
@@ -414,7 +414,6 @@ static ac_status find_gradients(const training *t) {
 /* Leaves out of the choice what it came to nothing of. */
 static void note_effects(training *t, random_choice *took) {
   if (!t->trial->recomputed) took->level[RANDOM_recompute] = RECOMPUTE_NONE;
-  if (took->level[RANDOM_optimizer] != OPTIMIZER_CLIPPED) took->level[RANDOM_clipping] = 0;
   if (!t->policy.frozen) took->level[RANDOM_frozen] = FROZEN_NONE;
   bool splits = split_of(t) > 0, evaluates = !t->trial->whole_window;
   if ((t->habit == HABIT_SPLITS && !splits) || (t->habit == HABIT_EVALUATES && !evaluates))
