@@ -2,6 +2,7 @@
 #include "fuzz.h"
 
 #include "common/message.h"
+#include "common/help.h"
 #include "common/options.h"
 
 #include <math.h>
@@ -45,7 +46,7 @@ static void run(const uint8_t *data, size_t bytes) {
   memcpy(words, data, bytes);
   words[bytes] = 0;
   for (char *word = strtok(words, "\n"); word && argc < 128; word = strtok(NULL, "\n"))
-    if (strcmp(word, "--help") && strcmp(word, "-h")) argv[argc++] = word;
+    if (help_asked(word) == HELP_NONE) argv[argc++] = word;
   int status = options_parse(&all, argc, argv);
   FUZZ_CHECK(status == STATUS_CONTINUE || status == STATUS_USAGE);
   FUZZ_CHECK(integer >= 1 && integer <= 1 << 30 && exact >= 1);
