@@ -130,7 +130,8 @@ typedef struct ac_decision {
                     window is skipped in any case */
   double factor; /* what the update multiplies gradients of the mean loss by: that of clipping,
                     or 1. May be set to another that is finite and not negative. Of groups with a
-                    clip of their own theirs stays */
+                    clip of their own theirs stays. AC_CLIP_EACH multiplies by its own behind it;
+                    by value and adaptively what it leaves is clipped */
   bool skip;     /* may be set: nothing is changed, as if the window were not finite, but a dynamic
                     loss scale stays */
 } ac_decision;

@@ -1,7 +1,11 @@
 #include "common/json_text.h"
 
+#include "common/message.h"
+#include "common/replacement.h"
+
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 char *json_text(const json_t *json, size_t flags) {
   const size_t length = json_dumpb(json, NULL, 0, flags);
@@ -21,4 +25,18 @@ bool json_text_put(const json_t *json, size_t flags, FILE *stream) {
   free(text);
   errno = error;
   return good;
+}
+
+int json_text_replace(const json_t *json, size_t flags, const char *path) {
+  replacement file;
+  errno = ENOMEM;
+  char *text = json ? json_text(json, flags) : NULL;
+  bool good = text && replacement_open(&file, path);
+  if (good && !replacement_write(&file, text)) {
+    replacement_abandon(&file);
+    good = false;
+  } else if (good) good = replacement_commit(&file);
+  const int error = errno;
+  free(text);
+  return good ? STATUS_CONTINUE : fail("cannot write %s: %s", path, strerror(error));
 }

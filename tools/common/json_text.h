@@ -13,4 +13,8 @@ char *json_text(const json_t *json, size_t flags);
 /* And a line break. False where that fails, with the reason in errno, or for want of memory. */
 bool json_text_put(const json_t *json, size_t flags, FILE *stream);
 
+/* As the file `path`, in the place of an old one once it is whole. NULL is no JSON for want of
+ * memory. Returns a status of message.h. */
+int json_text_replace(const json_t *json, size_t flags, const char *path);
+
 #endif

@@ -4,7 +4,6 @@
 #include "common/json_text.h"
 #include "common/message.h"
 #include "common/option_record.h"
-#include "common/replacement.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -51,18 +50,9 @@ int pilot_record_write(const pilot *p) {
       json_array_append_new(runs, run_of(p, cell, run));
   json_t *root =
       json_pack("{s:s, s:O, s:o}", "accrue", ac_version(), "settings", p->settings, "runs", runs);
-  replacement file;
-  errno = ENOMEM;
-  char *text = root ? json_text(root, JSON_INDENT(1)) : NULL;
-  bool good = text && replacement_open(&file, p->path);
-  if (good && !replacement_write(&file, text)) {
-    replacement_abandon(&file);
-    good = false;
-  } else if (good) good = replacement_commit(&file);
-  const int error = errno;
-  free(text);
+  const int status = json_text_replace(root, JSON_INDENT(1), p->path);
   json_decref(root);
-  return good ? STATUS_CONTINUE : fail("cannot write %s: %s", p->path, strerror(error));
+  return status;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */

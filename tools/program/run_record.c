@@ -3,7 +3,6 @@
 #include "common/json_text.h"
 #include "common/message.h"
 #include "common/option_record.h"
-#include "common/replacement.h"
 #include "program/fingerprint.h"
 
 #include <errno.h>
@@ -84,18 +83,9 @@ static json_t *host_name(void) {
 }
 
 int run_record_write(run_record *record) {
-  replacement file;
-  errno = ENOMEM;
-  char *text = json_text(record->root, JSON_INDENT(2));
-  bool good = text && replacement_open(&file, record->path);
-  if (good && !replacement_write(&file, text)) {
-    replacement_abandon(&file);
-    good = false;
-  } else if (good) good = replacement_commit(&file);
-  const int error = errno;
-  free(text);
-  record->written |= good;
-  return good ? STATUS_CONTINUE : fail("cannot write %s: %s", record->path, strerror(error));
+  const int status = json_text_replace(record->root, JSON_INDENT(2), record->path);
+  record->written |= status == STATUS_CONTINUE;
+  return status;
 }
 
 /* What could not be added for want of memory is missing. */
