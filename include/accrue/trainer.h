@@ -73,9 +73,9 @@ typedef struct ac_parameter_step {
   int rank;
   int64_t shape[AC_MAX_RANK];
   int64_t first, count;
-  int64_t update;              /* from 1 on */
-  double rate;                 /* of the schedule, times the group's */
-  double weight_decay;         /* its group's; else the optimizer's, of matrices that decay */
+  int64_t update;      /* from 1 on */
+  double rate;         /* of the schedule, times the group's: 0 of one that stays as it is */
+  double weight_decay; /* its group's; else the optimizer's, of matrices that decay */
   ac_optimizer_desc optimizer; /* the trainer's, defaults filled in, as far as it is of use; with
                                   the momentum, and beta1, of the schedule */
   const float *gradient;       /* of the mean loss, unscaled, clipped */
