@@ -19,6 +19,7 @@ typedef struct kept {
   ac_scaler scaler;
   int64_t updates, batch;
   ac_noise noise;
+  ac_growth growth;
   ac_fit_position fit;
   char fingerprint[AC_MAX_FINGERPRINT + 1];
 } kept;
@@ -49,6 +50,7 @@ static ac_status keep(const ac_trainer *trainer, kept *k) {
               .updates = trainer->updates,
               .batch = trainer->batch,
               .noise = trainer->noise,
+              .growth = trainer->growth,
               .fit = trainer->fit};
   strcpy(k->fingerprint, trainer->fingerprint);
   return keep_cells(trainer, k);
@@ -63,6 +65,7 @@ static ac_status put_back(ac_trainer *trainer, const kept *k) {
   trainer->updates = k->updates;
   trainer->batch = k->batch;
   trainer->noise = k->noise;
+  trainer->growth = k->growth;
   trainer->reduced_weight = 0; /* gradients' norms were those of the test */
   trainer->nonfinite = -1;
   trainer->fit = k->fit;

@@ -33,12 +33,15 @@ typedef struct record {
   ac_noise noise;
   char fingerprint[AC_MAX_FINGERPRINT + 1];
   ac_groups groups;
+  ac_growth growth;
 } record;
 
-/* Texts that are there only where the caller has given one, and where groups were changed. */
+/* Texts that are there only where the caller has given one, where groups were changed, and where
+ * batches grow. */
 #define FINGERPRINT "accrue.state.fit.fingerprint"
 #define GROUPS "accrue.state.groups"
-enum { TEXTS = 2 };
+#define GROWTH "accrue.state.growth"
+enum { TEXTS = 3 };
 
 typedef enum field_kind { INTEGER, UNSIGNED, REAL, REALS } field_kind;
 
@@ -189,6 +192,7 @@ static record record_of(const ac_trainer *trainer) {
   if (r.whole_samples) memcpy(r.whole, trainer->whole_weight, sizeof r.whole);
   strcpy(r.fingerprint, trainer->fingerprint);
   r.groups = trainer->groups;
+  r.growth = trainer->growth;
   return r;
 }
 
@@ -220,6 +224,7 @@ static void take_record(ac_trainer *trainer, const record *r) {
   trainer->batch = r->window_batch && r->window_batch < most ? r->window_batch : most;
   if (r->groups.changed) trainer->groups = r->groups;
   else ac_groups_reset(&trainer->groups, &trainer->desc);
+  trainer->growth = r->growth;
 }
 
 /* ---- cells as tensors ------------------------------------------------------------------------ */
@@ -314,7 +319,7 @@ static ac_status read_cell(void *user, int index, int64_t first, int64_t count, 
 
 static ac_status write_contents(contents *c, const char *path, const ac_metadata *metadata,
                                 int metadata_count) {
-  char text[FIELDS][FIELD_TEXT], groups[AC_GROUPS_TEXT];
+  char text[FIELDS][FIELD_TEXT], groups[AC_GROUPS_TEXT], growth[AC_GROWTH_TEXT];
   const record r = record_of(c->trainer);
   ac_model_tensor *tensors = calloc((size_t)c->count + 1, sizeof *tensors);
   ac_metadata *all = calloc((size_t)metadata_count + FIELDS + TEXTS, sizeof *all);
@@ -332,9 +337,11 @@ static ac_status write_contents(contents *c, const char *path, const ac_metadata
     all[count++] = (ac_metadata){fields[i].key, text[i]};
   }
   ac_groups_put(&r.groups, groups);
+  ac_growth_put(&r.growth, growth);
   ac_plain_numbers_end(&numbers);
   if (all && *r.fingerprint) all[count++] = (ac_metadata){FINGERPRINT, r.fingerprint};
   if (all && r.groups.changed) all[count++] = (ac_metadata){GROUPS, groups};
+  if (all && r.growth.count) all[count++] = (ac_metadata){GROWTH, growth};
   ac_status status = tensors && all ? ac_model_file_write_checked(path, tensors, c->count, all,
                                                                   count, read_cell, c)
                                     : ac_fail(AC_ERROR_MEMORY, "no memory to save %s", path);
@@ -419,6 +426,9 @@ static ac_status read_record(const ac_model_file *file, const char *path, record
   if (needs_group(file, OF_BATCH) && (r->window_batch < 1 || r->window_batch > r->batch))
     return refuse_value(path, "accrue.state.window.batch");
   AC_TRY(read_groups(file, path, r));
+  const char *growth = ac_model_file_metadata(file, GROWTH);
+  if (growth && !ac_growth_get(&r->growth, growth, r->batch, r->noise.count))
+    return refuse_value(path, GROWTH);
   const char *fingerprint = ac_model_file_metadata(file, FINGERPRINT);
   if (!fingerprint) return AC_OK;
   if (!*fingerprint || !ac_fingerprint_may_be(fingerprint)) return refuse_value(path, FINGERPRINT);
