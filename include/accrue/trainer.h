@@ -396,6 +396,11 @@ typedef struct ac_progress {
 } ac_progress;
 AC_API ac_status ac_trainer_get_progress(const ac_trainer *trainer, ac_progress *progress);
 
+/* The schedule of batches so far of a run whose batches grow (ac_batch_growth), in rows by steps;
+ * *count is 0 of others. May still change. */
+AC_API ac_status ac_trainer_get_growth(const ac_trainer *trainer,
+                                       ac_batch_stage stages[AC_MAX_BATCH_STAGES], int *count);
+
 typedef struct ac_evaluation {
   double loss;     /* nats per unit of weight */
   double accuracy; /* weighted share of rows classified right, as the loss says what that is; 0 for
@@ -434,7 +439,9 @@ typedef struct ac_fit_event {
   int64_t epoch;
   bool replayed;   /* the window was skipped and begins again: an event of the same step follows */
   int64_t samples; /* in this window */
-  double seconds;  /* since the previous window ended, evaluation and callbacks excluded */
+  int64_t grown;  /* AC_FIT_STEP: the batch that follows, if it has grown; else 0. May still change.
+                   */
+  double seconds; /* since the previous window ended, evaluation and callbacks excluded */
   double data_wait_seconds; /* of these, spent waiting for samples */
   ac_update update;         /* AC_FIT_STEP */
   /* With AC_SPIKE_BACK, where this window was a spike: after it the trainer is what it was behind
@@ -501,6 +508,12 @@ typedef struct ac_fit_desc {
    * AC_ERROR_ARGUMENT of rows that make no sense. May still change. */
   const ac_batch_stage *batches;
   int batch_count;
+  /* Instead of these: batches that grow by the noise scale up to the plan's. What has grown is part
+   * of states, and a run that goes on does so with it; a run that is given it as `batches`
+   * (ac_trainer_get_growth) has the same bits. AC_ERROR_ARGUMENT where the noise scale cannot be
+   * known: if the trainer has no noise_every, of plans that keep no gradients, and where `from` is
+   * no more than a micro-batch. May still change. */
+  ac_batch_growth growth;
   /* A window that overflows under a dynamic loss scale runs again at the lower scale, with the same
    * samples and random numbers, instead of being thrown away. */
   bool replay;
@@ -550,7 +563,8 @@ AC_API ac_status ac_fit(ac_trainer *trainer, const ac_fit_desc *desc, ac_fit_res
 
 /* How many windows such a fit has, with a plan of that batch: `steps`, or of so many epochs of
  * `train`. Of the description it reads what windows are laid by: train, steps, epochs, last_window,
- * batches. AC_ERROR_ARGUMENT as of ac_fit, or where they cannot be counted. May still change. */
+ * batches, growth: of batches that grow, as if they never did, which is the most that there can be.
+ * AC_ERROR_ARGUMENT as of ac_fit, or where they cannot be counted. May still change. */
 AC_API ac_status ac_fit_windows(const ac_fit_desc *desc, int64_t batch, int64_t *windows);
 
 /* ---- a range test of the learning rate ------------------------------------------------------- */

@@ -21,6 +21,7 @@ typedef struct kept {
   ac_noise noise;
   ac_spikes spikes;
   ac_spike_policy policy;
+  ac_growth growth;
   ac_fit_position fit;
   char fingerprint[AC_MAX_FINGERPRINT + 1];
 } kept;
@@ -53,6 +54,7 @@ static ac_status keep(const ac_trainer *trainer, kept *k) {
               .noise = trainer->noise,
               .spikes = trainer->spikes,
               .policy = trainer->desc.spikes.policy,
+              .growth = trainer->growth,
               .fit = trainer->fit};
   strcpy(k->fingerprint, trainer->fingerprint);
   return keep_cells(trainer, k);
@@ -69,6 +71,7 @@ static ac_status put_back(ac_trainer *trainer, const kept *k) {
   trainer->noise = k->noise;
   trainer->spikes = k->spikes;
   trainer->desc.spikes.policy = k->policy;
+  trainer->growth = k->growth;
   trainer->reduced_weight = 0; /* gradients' norms were those of the test */
   trainer->nonfinite = -1;
   trainer->fit = k->fit;

@@ -34,13 +34,16 @@ typedef struct record {
   ac_spikes spikes;
   char fingerprint[AC_MAX_FINGERPRINT + 1];
   ac_groups groups;
+  ac_growth growth;
 } record;
 
-/* Texts that are there only where the caller has given one, and where groups were changed. */
+/* Texts that are there only where the caller has given one, where groups were changed, and where
+ * batches grow. */
 #define FINGERPRINT "accrue.state.fit.fingerprint"
 #define GROUPS "accrue.state.groups"
 #define SPIKES "accrue.state.spikes.history" /* there with OF_SPIKES */
-enum { TEXTS = 3 };
+#define GROWTH "accrue.state.growth"
+enum { TEXTS = 4 };
 
 typedef enum field_kind { INTEGER, UNSIGNED, REAL, REALS } field_kind;
 
@@ -206,6 +209,7 @@ static record record_of(const ac_trainer *trainer) {
   if (r.whole_samples) memcpy(r.whole, trainer->whole_weight, sizeof r.whole);
   strcpy(r.fingerprint, trainer->fingerprint);
   r.groups = trainer->groups;
+  r.growth = trainer->growth;
   return r;
 }
 
@@ -238,6 +242,7 @@ static void take_record(ac_trainer *trainer, const record *r) {
   trainer->batch = r->window_batch && r->window_batch < most ? r->window_batch : most;
   if (r->groups.changed) trainer->groups = r->groups;
   else ac_groups_reset(&trainer->groups, &trainer->desc);
+  trainer->growth = r->growth;
 }
 
 /* ---- cells as tensors ------------------------------------------------------------------------ */
@@ -332,7 +337,8 @@ static ac_status read_cell(void *user, int index, int64_t first, int64_t count, 
 
 static ac_status write_contents(contents *c, const char *path, const ac_metadata *metadata,
                                 int metadata_count) {
-  char text[FIELDS][FIELD_TEXT], groups[AC_GROUPS_TEXT], spikes[AC_SPIKES_TEXT];
+  char text[FIELDS][FIELD_TEXT], groups[AC_GROUPS_TEXT], spikes[AC_SPIKES_TEXT],
+      growth[AC_GROWTH_TEXT];
   const record r = record_of(c->trainer);
   ac_model_tensor *tensors = calloc((size_t)c->count + 1, sizeof *tensors);
   ac_metadata *all = calloc((size_t)metadata_count + FIELDS + TEXTS, sizeof *all);
@@ -351,10 +357,12 @@ static ac_status write_contents(contents *c, const char *path, const ac_metadata
   }
   ac_groups_put(&r.groups, groups);
   ac_spikes_put(&r.spikes, spikes);
+  ac_growth_put(&r.growth, growth);
   ac_plain_numbers_end(&numbers);
   if (all && *r.fingerprint) all[count++] = (ac_metadata){FINGERPRINT, r.fingerprint};
   if (all && r.groups.changed) all[count++] = (ac_metadata){GROUPS, groups};
   if (all && has_group(c->trainer, OF_SPIKES)) all[count++] = (ac_metadata){SPIKES, spikes};
+  if (all && r.growth.count) all[count++] = (ac_metadata){GROWTH, growth};
   ac_status status = tensors && all ? ac_model_file_write_checked(path, tensors, c->count, all,
                                                                   count, read_cell, c)
                                     : ac_fail(AC_ERROR_MEMORY, "no memory to save %s", path);
@@ -450,6 +458,9 @@ static ac_status read_record(const ac_model_file *file, const char *path, record
     return refuse_value(path, "accrue.state.window.batch");
   AC_TRY(read_groups(file, path, r));
   AC_TRY(read_spikes(file, path, r));
+  const char *growth = ac_model_file_metadata(file, GROWTH);
+  if (growth && !ac_growth_get(&r->growth, growth, r->batch, r->noise.count))
+    return refuse_value(path, GROWTH);
   const char *fingerprint = ac_model_file_metadata(file, FINGERPRINT);
   if (!fingerprint) return AC_OK;
   if (!*fingerprint || !ac_fingerprint_may_be(fingerprint)) return refuse_value(path, FINGERPRINT);

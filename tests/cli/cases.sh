@@ -385,11 +385,7 @@ case_plan() {
   run plan gpt "${model[@]}" --device cpu >out
   grep -q '^peak  *step [0-9]* of [0-9]*: ' out || die "no peak in: $(cat out)"
   grep -q 'ops run again' out || die "no word of recomputation"
-  run devices --json >devices
-  local fast=f32 recompute
-  sed -n '/"cpu"/,/}/p' devices | grep -q '"bf16_arithmetic": true' && fast=bf16
-  run plan gpt "${model[@]}" --device cpu --json >json
-  grep -q "\"fast_precision\": \"$fast\"" json || die "the CPU's fast precision is not $fast: $(cat json)"
+  local recompute
   for recompute in none all auto; do
     grep -qE "^ *[0-9]+ +[0-9]+ +$recompute " out || die "no alternative with --recompute $recompute"
   done

@@ -64,21 +64,6 @@ static void put_memory(page *p, const ac_plan_info *plan) {
         text_bytes(plan->library_bytes).text);
 }
 
-const char *plan_fast_precision(const ac_device_info *device) {
-  return device->bf16_arithmetic ? ac_precision_name(AC_PRECISION_BF16)
-                                 : ac_precision_name(AC_PRECISION_F32);
-}
-
-/* What the precision means for arithmetic, where another one would be faster or 16 bits save none.
- */
-static const char *words_on_speed(const ac_device_info *device, ac_precision precision) {
-  if (device->bf16_arithmetic && precision != AC_PRECISION_BF16)
-    return "; this device is fast in bf16, whose products have instructions of their own";
-  if (!device->bf16_arithmetic && precision != AC_PRECISION_F32)
-    return "; this device multiplies in f32, so that 16 bits save memory but no arithmetic";
-  return "";
-}
-
 const char *plan_table_text(char *text, size_t size, const ac_device_info *device,
                             const ac_plan_info *plan) {
   page p = {text, size, 0};
@@ -102,8 +87,7 @@ const char *plan_table_text(char *text, size_t size, const ac_device_info *devic
     put(&p, "gradients    folded into the optimizer's state, or of muon's its momenta, as they "
             "come: no clipping, "
             "and nothing can be skipped\n");
-  put(&p, "precision    %s%s\n", ac_precision_name(plan->precision),
-      words_on_speed(device, plan->precision));
+  put(&p, "precision    %s\n", ac_precision_name(plan->precision));
   put_memory(&p, plan);
   return text;
 }

@@ -12,7 +12,4 @@ enum { PLAN_TABLE_BYTES = 2048 };
 const char *plan_table_text(char *text, size_t size, const ac_device_info *device,
                             const ac_plan_info *plan);
 
-/* The precision whose products the device computes fastest. */
-const char *plan_fast_precision(const ac_device_info *device);
-
 #endif
