@@ -128,7 +128,7 @@ typedef struct ac_loss_mean {
 typedef struct ac_decision {
   double loss, weight, grad_norm; /* as in ac_update */
   bool finite;   /* loss, gradients and the means and variances that batch norms pool; if not, the
-                    window is skipped in any case */
+                    window is skipped in any case, unless gradients are written that are */
   double factor; /* what the update multiplies gradients of the mean loss by: that of clipping,
                     or 1. May be set to another that is finite and not negative. Of groups with a
                     clip of their own theirs stays. AC_CLIP_EACH multiplies by its own behind it;
@@ -139,9 +139,12 @@ typedef struct ac_decision {
 } ac_decision;
 
 /* Called in ac_trainer_update once gradients are reduced. It may read gradients and parameters
- * (ac_trainer_get_gradient, ac_trainer_gradient_norm, ac_trainer_get_parameter), for histograms or
- * a clipping of its own, but not change anything: what would is refused with AC_ERROR_STATE, and
- * ac_trainer_discard does nothing. With AC_GRADIENTS_FUSED_LOCAL there is no such moment, and a
+ * (ac_trainer_get_mean_gradient, ac_trainer_gradient_norm, ac_trainer_get_parameter), for
+ * histograms or a clipping of its own, and write gradients (ac_trainer_set_gradient), but not
+ * change anything else: what would is refused with AC_ERROR_STATE, and ac_trainer_discard does
+ * nothing. Where it has written gradients all are measured once more behind it: what the update
+ * says of norms, and whether all is finite, is of what was written, and a factor that was left as
+ * it was proposed is proposed anew. With AC_GRADIENTS_FUSED_LOCAL there is no such moment, and a
  * trainer that asks for one is refused. May still change. */
 typedef void (*ac_decide)(void *user, ac_trainer *trainer, ac_decision *decision);
 
@@ -320,12 +323,26 @@ AC_API ac_status ac_trainer_get_parameter(ac_trainer *trainer, int index, int64_
  * that folds them (AC_GRADIENTS_FUSED, AC_GRADIENTS_FOLDED), as for ac_trainer_load. */
 AC_API ac_status ac_trainer_set_parameter(ac_trainer *trainer, int index, int64_t first,
                                           int64_t count, const float *data);
-/* The window's gradient sum so far (unscaled, not divided by the window's weight), times the loss's
- * factor. With several losses it is the sum over losses of factor x samples / weight x gradient of
- * the loss's sum. AC_ERROR_STATE where the plan keeps no gradients (any other way than
- * AC_GRADIENTS_BUFFER). May still change. */
+/* The gradient of the *sum* of losses over what the window has accumulated so far, times the loss's
+ * factor: the update divides it by ac_update.weight. The loss scale is not in it. With several
+ * losses it is the sum over losses of factor x samples / weight x gradient of the loss's sum, and
+ * the update divides by samples. AC_ERROR_STATE in an empty window and where the plan keeps no
+ * gradients (any other way than AC_GRADIENTS_BUFFER); AC_ERROR_ARGUMENT of a parameter that is
+ * frozen. May still change. */
 AC_API ac_status ac_trainer_get_gradient(ac_trainer *trainer, int index, int64_t first,
                                          int64_t count, float *data);
+/* Writes elements of it, in the same units and with the same errors: within a window, whose further
+ * samples add to it, or while its update is decided (ac_decide). Values are multiplied by the loss
+ * scale and, with AC_GRADIENT_BF16, rounded to nearest; one that does not fit then is infinite, and
+ * the window is skipped as any that is not finite. Such a window does not count for the gradient
+ * noise scale. May still change. */
+AC_API ac_status ac_trainer_set_gradient(ac_trainer *trainer, int index, int64_t first,
+                                         int64_t count, const float *data);
+/* While an update is decided: the gradient of the mean loss, divided and unscaled, before clipping,
+ * so that its norm is ac_trainer_gradient_norm. AC_ERROR_STATE at any other time, in a window that
+ * weighs nothing, and where the plan keeps no gradients. May still change. */
+AC_API ac_status ac_trainer_get_mean_gradient(ac_trainer *trainer, int index, int64_t first,
+                                              int64_t count, float *data);
 /* The norm of the gradient of the mean loss by one parameter, unscaled, before clipping: of the
  * window whose update is being decided (ac_decide), or the last one. 0 if it is not trained, before
  * the first update, and within a window whose noise is measured; NaN of a plan that folds
@@ -429,8 +446,10 @@ typedef enum ac_last_window {
 typedef enum ac_fit_event_kind {
   AC_FIT_STEP = 0,
   AC_FIT_EVALUATION,
-  AC_FIT_TRAINED /* no window follows, and what remains is the final evaluation: time to save. May
-                    still change. */
+  AC_FIT_TRAINED, /* no window follows, and what remains is the final evaluation: time to save. May
+                     still change. */
+  AC_FIT_DECISION /* before a window's update, as for ac_decide and behind it; ac_fit_desc.decisions
+                     asks for it. May still change. */
 } ac_fit_event_kind;
 
 typedef struct ac_fit_event {
@@ -449,10 +468,12 @@ typedef struct ac_fit_event {
   bool went_back;
   int64_t back_to;
   ac_evaluation evaluation; /* AC_FIT_EVALUATION */
+  ac_decision *decision;    /* AC_FIT_DECISION, to look at and to change; otherwise NULL. May still
+                               change. */
 } ac_fit_event;
 
 /* Return false to stop after this event; the fit loop then evaluates nothing more and returns AC_OK
- * with `stopped`. */
+ * with `stopped`. Behind AC_FIT_DECISION the window's update and its AC_FIT_STEP come before. */
 typedef bool (*ac_fit_callback)(void *user, const ac_fit_event *event);
 
 #define AC_MAX_FINGERPRINT 96 /* bytes */
@@ -526,6 +547,10 @@ typedef struct ac_fit_desc {
    * state's. NULL with other policies. May still change. */
   const char *good_state;
   int64_t good_every;
+  /* Events AC_FIT_DECISION: before each update, of windows that are skipped and run again, too.
+   * What ac_decide may do the callback may then, such as reading each layer's gradient; with
+   * AC_GRADIENTS_FUSED_LOCAL it is AC_ERROR_ARGUMENT. May still change. */
+  bool decisions;
   ac_fit_callback callback;
   /* Asked before each micro-batch, of training and of evaluations, in the thread that called
    * ac_fit. Where it returns true the loop returns AC_OK with `stopped`, and the parameters are

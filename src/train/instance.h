@@ -241,6 +241,9 @@ ac_status ac_instance_read_parameter(ac_instance *instance, int index, int64_t f
 /* Elements of a tensor of any float type, converted to f32. */
 ac_status ac_instance_read_floats(const ac_instance *instance, const void *handle, ac_dtype dtype,
                                   int64_t first, int64_t count, float *data);
+/* And back, from f32, into what persists. `data` may be NULL if there are none. */
+ac_status ac_instance_write_floats(const ac_instance *instance, int tensor, int64_t first,
+                                   int64_t count, const float *data);
 /* Checks that [first, first + count) lies within the parameter. */
 ac_status ac_instance_check_range(const ac_instance *instance, int index, int64_t first,
                                   int64_t count);

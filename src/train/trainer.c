@@ -106,16 +106,21 @@ static ac_status check_skipping(const ac_trainer_desc *desc, const ac_plan *plan
                  ac_plan_folds(plan) ? "folded" : "fused and each parameter is stepped by itself");
 }
 
+ac_status ac_trainer_check_decidable(const ac_plan *plan, const char *who) {
+  if (!ac_plan_is_local(plan)) return AC_OK;
+  return ac_fail(AC_ERROR_ARGUMENT,
+                 "%s: nobody can decide on an update that steps each parameter as soon as its "
+                 "gradient is known (AC_GRADIENTS_FUSED_LOCAL)",
+                 who);
+}
+
 ac_status ac_trainer_create(ac_trainer **trainer, const ac_plan *plan,
                             const ac_trainer_desc *desc) {
   AC_CREATES(trainer);
   AC_REQUIRE(plan);
   if (plan->problem.desc.purpose != AC_TRAIN)
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: the plan was not made for training");
-  if (ac_plan_is_local(plan) && desc && desc->decide)
-    return ac_fail(AC_ERROR_ARGUMENT,
-                   "trainer: nobody can decide on an update that steps each parameter as soon as "
-                   "its gradient is known (AC_GRADIENTS_FUSED_LOCAL)");
+  if (desc && desc->decide) AC_TRY(ac_trainer_check_decidable(plan, "trainer"));
   ac_trainer *made = calloc(1, sizeof *made);
   if (!made) return ac_fail(AC_ERROR_MEMORY, "no memory for a trainer");
   made->desc = AC_DESCRIBED(ac_trainer_desc, desc);

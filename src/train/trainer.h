@@ -65,8 +65,11 @@ struct ac_trainer {
   double reduced_weight;              /* of the window that was reduced last; 0: none */
   bool averaged;                      /* averages are in the place of parameters */
   bool deciding;                      /* the caller looks at what was reduced */
-  bool has_stepped;                   /* an update has run all that updates run */
-  bool broken;                        /* a device failure left the window half done */
+  bool rewritten;                     /* and has written gradients since */
+  ac_decide fit_decide;               /* the ac_fit in progress, which asks the caller, too */
+  void *fit_user;
+  bool has_stepped; /* an update has run all that updates run */
+  bool broken;      /* a device failure left the window half done */
   ac_fit_position fit;
   char fingerprint[AC_MAX_FINGERPRINT + 1]; /* of its data, by the caller; "": not known */
   /* Parameter whose gradient was found not finite in the last update, or running mean for which the
@@ -90,6 +93,8 @@ double ac_trainer_momentum(const ac_trainer *trainer);
 ac_status ac_trainer_check_usable(const ac_trainer *trainer);
 /* Refuses what a callback that decides on an update may not do. */
 ac_status ac_trainer_check_deciding(const ac_trainer *trainer);
+/* Refuses, on behalf of `who`, to have an update decided on that has no such moment. */
+ac_status ac_trainer_check_decidable(const ac_plan *plan, const char *who);
 /* Sets the factors of the gradients of the losses by the loss scale, before a window begins. */
 void ac_trainer_set_loss_scale(ac_trainer *trainer);
 /* And by what each loss weighs in the window that begins or goes on. */
