@@ -216,10 +216,20 @@ static bool keeps_policy(run *r, const ac_fit_event *event) {
   return r->policy_status == STATUS_CONTINUE;
 }
 
+static void on_growth(run *r, const ac_fit_event *event) {
+  if (!event->grown) return;
+  metrics_growth(&r->metrics, event);
+  if (r->wish->quiet) return;
+  progress_clear(&r->progress);
+  say("step %" PRId64 "  batches of %" PRId64 " from here on, by a gradient noise scale of %.4g",
+      event->step, event->grown, event->update.noise_scale);
+}
+
 static void on_step(run *r, const ac_fit_event *event) {
   const bool failing = r->checkpoint.failing;
   r->updates += !event->update.skipped;
   r->window_seconds = event->seconds;
+  on_growth(r, event);
   if (event->replayed || !(checkpoint_is_due(&r->checkpoint, r->step) || may_replace_best(r)))
     return;
   if (!save_state(r) && !failing)
@@ -413,6 +423,7 @@ static int fit(run *r) {
                             .last_window = (ac_last_window)f->last_window,
                             .batches = f->batches.stages,
                             .batch_count = f->batches.count,
+                            .growth = {.from = f->batches.grow_from},
                             .replay = f->loss_scale.replay,
                             .resume = f->resume,
                             .keep_window = f->keep > 0,
@@ -430,8 +441,10 @@ static int fit(run *r) {
   if (f->debug_numerics) numerics_table(r->trainer);
   if (status == AC_ERROR_NOT_FINITE) return diverged(r);
   if (status != AC_OK) return fail_library();
-  if (!r->wish->quiet)
-    noise_words(r->trainer, ac_plan_get_info(s->plan), f->batch, tokens, f->noise_scale);
+  if (r->wish->quiet) return STATUS_CONTINUE;
+  char batches[BATCH_FLAG_TEXT];
+  if (batch_flag_grown(r->trainer, batches)) say("batches have grown as by --batch %s", batches);
+  noise_words(r->trainer, ac_plan_get_info(s->plan), f->batch, tokens, f->noise_scale);
   return STATUS_CONTINUE;
 }
 
@@ -457,8 +470,10 @@ static void print_result(const run *r) {
 
 static int finish(run *r) {
   const setup *s = &r->setup;
+  char batches[BATCH_FLAG_TEXT];
   const metrics_end end = {.fit = &r->result,
                            .trainer = r->trainer,
+                           .batches = batch_flag_grown(r->trainer, batches),
                            .tokens_per_sample = s->data.tokens_per_sample,
                            .planned_bytes = ac_plan_get_info(s->plan)->bytes.total,
                            .peak_bytes = ac_device_peak_bytes(s->device),
