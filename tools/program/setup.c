@@ -5,6 +5,7 @@
 #include "common/waiting.h"
 #include "program/noise_words.h"
 #include "program/run_record.h"
+#include "program/token_budget.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -177,6 +178,8 @@ static int make_schedule(setup *s) {
   train_flags *f = &s->flags;
   const int64_t count = ac_dataset_count(s->data.train);
   int status = batch_flag_count_tokens(&f->batches, &s->data);
+  if (status == STATUS_CONTINUE)
+    status = token_budget_samples(f->max_tokens, &s->data, &f->max_samples);
   if (status != STATUS_CONTINUE) return status;
   if (f->epochs > INT64_MAX / 2 / (count + 1))
     return fail_usage("--epochs %lld is more than can be counted", (long long)f->epochs);

@@ -428,6 +428,7 @@ static int fit(run *r) {
                             .resume = f->resume,
                             .keep_window = f->keep > 0,
                             .pause_step = r->wish->pause_step,
+                            .pause_samples = f->max_samples,
                             .pause_seconds = seconds > 0 ? seconds : 60 * f->max_minutes,
                             .callback = on_event,
                             .stop = on_micro_batch,
@@ -448,13 +449,20 @@ static int fit(run *r) {
   return STATUS_CONTINUE;
 }
 
+/* It paused as --max-tokens says, whatever else there is. */
+static bool is_out_of_tokens(const run *r) {
+  const int64_t most = r->setup.flags.max_samples;
+  return r->result.paused && most && r->result.samples >= most;
+}
+
 /* The outcome in one line on stdout. */
 static void print_result(const run *r) {
   const ac_fit_result *fit = &r->result;
-  const char *end = fit->stopped       ? "stopped"
-                    : fit->paused      ? "paused"
-                    : fit->ended_early ? "out of patience"
-                                       : "done";
+  const char *end = fit->stopped          ? "stopped"
+                    : is_out_of_tokens(r) ? "out of tokens"
+                    : fit->paused         ? "paused"
+                    : fit->ended_early    ? "out of patience"
+                                          : "done";
   printf("%s after %s update%s", end, text_count(fit->updates).text, fit->updates == 1 ? "" : "s");
   if (fit->skipped)
     printf(", %s window%s overflowed", text_count(fit->skipped).text, fit->skipped == 1 ? "" : "s");
@@ -513,6 +521,7 @@ int train_run(int argc, char **argv, const train_wish *wish, train_summary *summ
   ac_trainer_free(r.trainer);
   *summary = (train_summary){.interrupted = r.result.stopped,
                              .paused = r.result.paused,
+                             .out_of_tokens = is_out_of_tokens(&r),
                              .diverged = r.diverged,
                              .steps = r.result.steps,
                              .tokens_per_sample = r.setup.data.tokens_per_sample};

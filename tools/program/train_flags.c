@@ -2,6 +2,7 @@
 
 #include "common/message.h"
 #include "program/noise_words.h"
+#include "program/token_budget.h"
 
 #include <string.h>
 
@@ -150,6 +151,9 @@ static void add_limits(train_flags *f, options *o) {
       {"max-minutes", "X", OPTION_REAL, &f->max_minutes,
        .help = "the run pauses after the window in which they are over; --resume goes on",
        .fallback = "none", .above_least = true},
+      {"max-tokens", "N", OPTION_TEXT, &f->max_tokens,
+       .help = "likewise, after as many tokens from its beginning on: 50000, 500k, 1.5M, 2G",
+       .fallback = "none"},
       {"policy", "FILE", OPTION_TEXT, &f->policy, .help = "rules that a run must keep to, as JSON",
        .fallback = ""},
   };
@@ -189,17 +193,17 @@ void train_flags_ignore(options *o, const char *verb) {
            "loss-scale loss-scale-init loss-scale-growth loss-scale-interval "
            "loss-scale-backoff loss-scale-floor replay loader-threads out metrics "
            "tensorboard histograms noise-scale resume save-every save-minutes keep keep-best "
-           "grace max-minutes policy");
+           "grace max-minutes max-tokens policy");
   if (!strcmp(verb, "lr-find"))
     options_ignore(o, "steps epochs lr eval-every eval-samples patience patience-gain replay out "
                       "metrics tensorboard "
                       "histograms noise-scale resume save-every save-minutes keep keep-best grace "
-                      "max-minutes");
+                      "max-minutes max-tokens");
   if (!strcmp(verb, "verify"))
     options_ignore(
         o, "steps epochs eval-every eval-samples patience patience-gain replay "
            "loader-threads out metrics tensorboard histograms noise-scale resume save-every "
-           "save-minutes keep keep-best grace max-minutes policy");
+           "save-minutes keep keep-best grace max-minutes max-tokens policy");
 }
 
 /* A flag that the chosen optimizer or schedule would ignore is a misunderstanding. */
@@ -296,6 +300,7 @@ int train_flags_check(setup *s) {
   train_flags *f = &s->flags;
   int status = options_exclude(&s->options, "steps", "epochs");
   if (status == STATUS_CONTINUE) status = batch_flag_parse(&f->batches, &f->batch);
+  if (status == STATUS_CONTINUE) status = token_budget_check(f->max_tokens);
   if (status == STATUS_CONTINUE) status = check_relevance(s);
   if (status == STATUS_CONTINUE) status = groups_resolve(&f->groups, &s->trainer);
   if (status == STATUS_CONTINUE)
