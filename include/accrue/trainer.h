@@ -22,6 +22,7 @@
 #include <accrue/model_file.h>
 #include <accrue/plan.h>
 #include <accrue/schedule.h>
+#include <accrue/watch.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -133,7 +134,8 @@ typedef struct ac_decision {
                     clip of their own theirs stays. AC_CLIP_EACH multiplies by its own behind it;
                     by value and adaptively what it leaves is clipped */
   bool skip;     /* may be set: nothing is changed, as if the window were not finite, but a dynamic
-                    loss scale stays */
+                    loss scale stays. AC_SPIKE_SKIP and AC_SPIKE_BACK set it, which may be undone */
+  bool spike;    /* ac_spike.alarm */
 } ac_decision;
 
 /* Called in ac_trainer_update once gradients are reduced. It may read gradients and parameters
@@ -156,6 +158,7 @@ typedef struct ac_trainer_desc {
    * measured; -1: as many that it costs at most 1 % of the time, by a fixed model of a middling
    * device, so that a run repeats. May still change. */
   int64_t noise_every;
+  ac_spike_desc spikes;                     /* may still change */
   ac_parameter_group groups[AC_MAX_GROUPS]; /* nothing of them is kept but their settings */
   int group_count;
   ac_decide decide; /* may be NULL */
@@ -219,6 +222,7 @@ typedef struct ac_update {
   /* Each loss; `loss` above is the sum of factor x mean. */
   ac_loss_mean losses[AC_MAX_LOSSES];
   int loss_count;
+  ac_spike spike; /* by ac_trainer_desc.spikes. May still change. */
 } ac_update;
 
 /* Ends the window: checks, unscales, clips, divides, steps. `result` may be NULL. An empty window
@@ -440,6 +444,10 @@ typedef struct ac_fit_event {
   double seconds; /* since the previous window ended, evaluation and callbacks excluded */
   double data_wait_seconds; /* of these, spent waiting for samples */
   ac_update update;         /* AC_FIT_STEP */
+  /* With AC_SPIKE_BACK, where this window was a spike: after it the trainer is what it was behind
+   * step `back_to`, but for its rate. May still change. */
+  bool went_back;
+  int64_t back_to;
   ac_evaluation evaluation; /* AC_FIT_EVALUATION */
 } ac_fit_event;
 
@@ -510,6 +518,15 @@ typedef struct ac_fit_desc {
   /* A window that overflows under a dynamic loss scale runs again at the lower scale, with the same
    * samples and random numbers, instead of being thrown away. */
   bool replay;
+  /* With AC_SPIKE_BACK: where the good state is that training goes back to, a file that appears
+   * whole or not at all. It is saved as a fit begins, and from then on good_every windows (default
+   * 100) after the last one or after going back, as soon as 8 in a row had no alarm. A fit with
+   * `resume` needs the one that was there when the state it goes on from was saved: keep a copy
+   * beside it; AC_ERROR_ARGUMENT if there is none or another. Going back, progress stays what it
+   * is, as windows are not repeated; updates made, schedule, moments and all else are the good
+   * state's. NULL with other policies. May still change. */
+  const char *good_state;
+  int64_t good_every;
   ac_fit_callback callback;
   /* Asked before each micro-batch, of training and of evaluations, in the thread that called
    * ac_fit. Where it returns true the loop returns AC_OK with `stopped`, and the parameters are
@@ -526,7 +543,10 @@ typedef struct ac_fit_result {
   bool stopped;     /* by `callback` or `stop` */
   bool paused;      /* more windows are to come */
   bool ended_early; /* for want of patience. May still change. */
-  bool evaluated;   /* `final` is of the parameters as they are now */
+  /* Alarms for spikes, and how often training went back; with `resume` those of the whole run. May
+   * still change. */
+  int64_t spikes, went_back;
+  bool evaluated; /* `final` is of the parameters as they are now */
   ac_evaluation final;
   double seconds;           /* in steps, without evaluation */
   double data_wait_seconds; /* of these, spent waiting for samples */

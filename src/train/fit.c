@@ -7,6 +7,7 @@
  * and their order are the same. */
 #include "core/error.h"
 #include "core/platform.h"
+#include "train/good_state.h"
 #include "train/trainer.h"
 
 #include <math.h>
@@ -204,6 +205,7 @@ static void count_window(fit *f, ac_fit_event *event) {
   event->step = f->result.steps + 1;
   f->result.skipped += overflow && update->skipped;
   f->result.updates += !update->skipped;
+  f->result.spikes += update->spike.alarm;
   f->result.evaluated = false;
   f->result.seconds += event->seconds;
   f->again = event->replayed;
@@ -213,6 +215,27 @@ static void count_window(fit *f, ac_fit_event *event) {
   }
   f->result.steps++;
   f->result.samples += event->samples;
+}
+
+/* Where a run stands beside its way through the data, as its last state says. */
+static void take_standing(fit *f) {
+  const ac_fit_position *at = &f->trainer->fit;
+  f->result.updates = at->updates;
+  f->watched = at->watched;
+  f->no_better = at->no_better;
+  f->least_loss = at->least_loss;
+}
+
+/* After a spike. The windows that come next are those behind it. */
+static ac_status go_back_if_due(fit *f, ac_fit_event *event) {
+  ac_trainer *trainer = f->trainer;
+  if (!ac_good_state_is_wanted(trainer, &event->update)) return AC_OK;
+  event->went_back = true;
+  event->back_to = trainer->spikes.good_step;
+  AC_TRY(ac_good_state_load(trainer, f->desc, f->result.steps, &event->update));
+  f->result.went_back++;
+  take_standing(f);
+  return AC_OK;
 }
 
 static bool is_whole(const fit *f) {
@@ -276,11 +299,14 @@ static ac_status end_window(fit *f) {
   f->result.data_wait_seconds += f->waited;
   f->waited = 0;
   count_window(f, &event);
+  AC_TRY(go_back_if_due(f, &event));
   AC_TRY(grow(f, &event));
   set_batch(f);
   const int64_t every = f->desc->eval_every;
   const bool due = every && f->desc->validation && !event.replayed && f->result.steps % every == 0;
   keep_position(f, due);
+  if (!event.replayed && !event.update.spike.alarm)
+    AC_TRY(ac_good_state_keep(f->trainer, f->desc, f->result.steps));
   report(f, &event);
   if (event.update.stuck) return explain(f, &event.update);
   pause_if_due(f, ac_clock() - f->began);
@@ -318,6 +344,7 @@ static void leave_window(fit *f) {
 
 static ac_status run(fit *f) {
   f->began = f->resumed = ac_clock();
+  AC_TRY(ac_good_state_keep(f->trainer, f->desc, f->result.steps));
   pause_if_due(f, 0);
   if (f->trainer->fit.evaluation_due && f->desc->validation && !finished(f))
     AC_TRY(evaluate(f, f->desc->eval_samples, false, true));
@@ -400,6 +427,7 @@ static ac_status check_desc(const ac_trainer *trainer, const ac_fit_desc *desc) 
     return ac_fail(AC_ERROR_ARGUMENT,
                    "fit: the fingerprint is longer than %d bytes, or not printable ASCII",
                    AC_MAX_FINGERPRINT);
+  AC_TRY(ac_good_state_check(trainer, desc));
   AC_TRY(check_losses(trainer));
   if (trainer->window_samples > 0 && !(desc->resume && trainer->fit.begun))
     return ac_fail(AC_ERROR_STATE, "fit: a window is in progress; update or discard it first");
@@ -491,6 +519,7 @@ static ac_status find_begin(fit *f) {
   const ac_fit_position *at = &trainer->fit;
   if (!f->desc->resume || !at->begun) {
     keep_fingerprint(trainer, f->desc, false);
+    ac_spikes_begin_fit(&trainer->spikes);
     keep_position(f, false);
     return AC_OK;
   }
@@ -500,12 +529,13 @@ static ac_status find_begin(fit *f) {
   f->next.windows = at->steps;
   f->next.samples = at->samples;
   f->done = trainer->window_samples;
-  f->watched = at->watched;
-  f->no_better = at->no_better;
-  f->least_loss = at->least_loss;
-  f->result = (ac_fit_result){
-      .steps = at->steps, .updates = at->updates, .skipped = at->skipped, .samples = at->samples};
-  return AC_OK;
+  f->result = (ac_fit_result){.steps = at->steps,
+                              .skipped = at->skipped,
+                              .samples = at->samples,
+                              .spikes = trainer->spikes.alarms,
+                              .went_back = trainer->spikes.went_back};
+  take_standing(f);
+  return ac_good_state_find(trainer, f->desc);
 }
 
 /* By how windows are laid alone. */

@@ -90,6 +90,12 @@ int64_t ac_growth_take(ac_trainer *trainer, const ac_batch_growth *wish, int64_t
   return next;
 }
 
+void ac_growth_keep(ac_trainer *trainer, const ac_growth *growth) {
+  trainer->growth = *growth;
+  if (trainer->growth.measured > trainer->noise.count)
+    trainer->growth.measured = trainer->noise.count;
+}
+
 ac_status ac_trainer_get_growth(const ac_trainer *trainer,
                                 ac_batch_stage stages[AC_MAX_BATCH_STAGES], int *count) {
   AC_REQUIRE(trainer, stages, count);

@@ -18,6 +18,8 @@ ac_status ac_growth_check(const ac_trainer *trainer, const ac_fit_desc *desc);
 ac_status ac_growth_begin(ac_trainer *trainer, const ac_fit_desc *desc);
 /* After an update, with so many windows over. The batch that follows if it grows now, or 0. */
 int64_t ac_growth_take(ac_trainer *trainer, const ac_batch_growth *wish, int64_t windows);
+/* Where a state was loaded but the way through the data stays, this schedule, too. */
+void ac_growth_keep(ac_trainer *trainer, const ac_growth *growth);
 
 /* "32@0,64@120 45": batches at windows, then what was measured before the last. False if a text is
  * none of batches of at most `most` after so many measurements. */

@@ -9,6 +9,7 @@
 #include "train/noise.h"
 #include "train/scaler.h"
 #include "train/schedule.h"
+#include "train/spikes.h"
 
 #include <float.h>
 #include <math.h>
@@ -47,6 +48,7 @@ struct ac_trainer {
   ac_groups groups;
   ac_plateau plateau;
   ac_noise noise;
+  ac_spikes spikes;
   ac_growth growth;
   int64_t schedule_begin; /* the update from which the schedule counts */
   int64_t batch;          /* samples of a whole window, which rates and the loss scale go by */
