@@ -510,13 +510,14 @@ typedef struct ac_fit_desc {
    * it; unless the plan keeps its gradients in the arena. One that folds gradients does so in any
    * case. May still change. */
   bool keep_window;
-  /* Where this call pauses: after that many steps, counted as `steps` are, or after the window in
+  /* Where this call pauses: after that many steps, counted as `steps` are, after the window with
+   * which there are so many samples, counted from the beginning of all, too, or after the one in
    * which so many seconds of the call are over; 0: nowhere. It then ends as at the end of all, with
    * AC_FIT_TRAINED and the final evaluation, and `paused`. Order and rates go by the whole run,
    * which a fit with `resume` goes on with: its bits are those of one without a pause. May still
    * change.
    */
-  int64_t pause_step;
+  int64_t pause_step, pause_samples;
   double pause_seconds;
   bool no_shuffle;
   uint64_t seed;      /* of the order of samples */

@@ -262,6 +262,7 @@ static void pause_if_due(fit *f, double seconds) {
   const ac_fit_desc *desc = f->desc;
   if (f->again || is_whole(f)) return;
   f->result.paused = (desc->pause_step && f->result.steps >= desc->pause_step) ||
+                     (desc->pause_samples && f->result.samples >= desc->pause_samples) ||
                      (desc->pause_seconds > 0 && seconds >= desc->pause_seconds);
 }
 
@@ -419,8 +420,8 @@ static ac_status check_desc(const ac_trainer *trainer, const ac_fit_desc *desc) 
   AC_TRY(ac_growth_check(trainer, desc));
   if (desc->steps < 0 || desc->epochs < 0 || (desc->steps == 0) == (desc->epochs == 0))
     return ac_fail(AC_ERROR_ARGUMENT, "fit: give either a number of steps or of epochs");
-  if (desc->pause_step < 0 || !(desc->pause_seconds >= 0))
-    return ac_fail(AC_ERROR_ARGUMENT, "fit: a pause before its first step or second");
+  if (desc->pause_step < 0 || desc->pause_samples < 0 || !(desc->pause_seconds >= 0))
+    return ac_fail(AC_ERROR_ARGUMENT, "fit: a pause before its first step, sample or second");
   const int64_t batch = largest_batch(trainer, desc);
   if ((unsigned)desc->last_window > AC_LAST_DROP)
     return ac_fail(AC_ERROR_ARGUMENT, "fit: unknown policy for the last window");

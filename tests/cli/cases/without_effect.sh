@@ -115,6 +115,7 @@ resnet read-ahead 32 | --memory 480KiB
 * keep-best
 * grace 1
 * max-minutes 1
+* max-tokens 1G
 * policy none.json
 * config recorded.json
 * tensorboard events
