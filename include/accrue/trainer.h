@@ -63,6 +63,34 @@ typedef struct ac_optimizer_desc {
   double clip;
 } ac_optimizer_desc;
 
+/* An optimizer of the caller's own (AC_OPTIMIZER_CALLBACK) is handed each parameter that is
+ * trained, once in an update, whole or part by part (ac_plan_desc.callback_part), in an order that
+ * hangs on the plan: elements [first, first + count) on the host. It changes weights and states in
+ * place. Where the device is the host they are the memory itself. Copies of weights in 16 bits and
+ * averages follow behind it. May still change. */
+typedef struct ac_parameter_step {
+  int parameter; /* as in ac_trainer_parameter_info */
+  const char *name;
+  int rank;
+  int64_t shape[AC_MAX_RANK];
+  int64_t first, count;
+  int64_t update;      /* from 1 on */
+  double rate;         /* of the schedule, times the group's: 0 of one that stays as it is */
+  double weight_decay; /* its group's; else the optimizer's, of matrices that decay */
+  ac_optimizer_desc optimizer; /* the trainer's, defaults filled in, as far as it is of use; with
+                                  the momentum, and beta1, of the schedule */
+  const float *gradient;       /* of the mean loss, unscaled, clipped */
+  float *weights;
+  float *state[AC_MAX_CALLBACK_STATES]; /* zero before the first update */
+  int state_count;
+} ac_parameter_step;
+
+/* Returns NULL, or a sentence that says why it cannot go on: ac_trainer_update then fails with that
+ * and AC_ERROR_STOPPED, in the middle of the steps of parameters, as if the device had failed
+ * there. A trainer that it calls refuses with AC_ERROR_STATE what would change anything. What it
+ * keeps elsewhere is no part of states. May still change. */
+typedef const char *(*ac_step_callback)(void *user, const ac_parameter_step *step);
+
 /* ---- groups of parameters -------------------------------------------------------------------- */
 
 #define AC_MAX_GROUPS 8
@@ -164,8 +192,9 @@ typedef struct ac_trainer_desc {
   ac_spike_desc spikes;                     /* may still change */
   ac_parameter_group groups[AC_MAX_GROUPS]; /* nothing of them is kept but their settings */
   int group_count;
-  ac_decide decide; /* may be NULL */
-  void *user;       /* for `decide` */
+  ac_step_callback step; /* of AC_OPTIMIZER_CALLBACK, and NULL with any other optimizer */
+  ac_decide decide;      /* may be NULL */
+  void *user;            /* for both */
 } ac_trainer_desc;
 
 /* ---- the two-call form ----------------------------------------------------------------------- */
@@ -353,8 +382,8 @@ AC_API double ac_trainer_gradient_norm(const ac_trainer *trainer, int index);
  * second moment of its gradients, SGD and Lion the momentum, Adafactor second moments of a matrix's
  * rows and of its columns, or of a vector's elements, Muon the momentum of a matrix and for other
  * parameters what AdamW does, Adam-mini the first moment and for each
- * block the second one. What is kept in 8 bits is rounded when it is
- * set, with the others of its block of 256. May still change. */
+ * block the second one, AC_OPTIMIZER_CALLBACK its states. What is kept in 8 bits is rounded when it
+ * is set, with the others of its block of 256. May still change. */
 AC_API int ac_trainer_state_count(const ac_trainer *trainer);
 AC_API ac_status ac_trainer_get_state(ac_trainer *trainer, int index, int state, int64_t first,
                                       int64_t count, float *data);

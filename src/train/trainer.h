@@ -62,6 +62,8 @@ struct ac_trainer {
   float loss_scales[AC_MAX_LOSSES];   /* run.loss_scales */
   ac_local_decision *decided;         /* by parameter, of the update at hand */
   int *stepped;                       /* by parameter: how often the update at hand steps it */
+  float *views;                       /* what a caller's own optimizer is handed copies in */
+  bool handing_over;                  /* and it is at work */
   double reduced_weight;              /* of the window that was reduced last; 0: none */
   bool averaged;                      /* averages are in the place of parameters */
   bool deciding;                      /* the caller looks at what was reduced */
@@ -187,6 +189,13 @@ void ac_fold_set_step(ac_op op, ac_update_attributes *attributes);
  * that failed, is left; and when it is not finite, which fails. */
 void ac_fold_leave(ac_trainer *trainer);
 ac_status ac_fold_fail(ac_trainer *trainer);
+
+/* ---- a caller's own optimizer: callback.c ---------------------------------------------------- */
+
+/* Whether the description has one where the plan is for it, and nowhere else. */
+ac_status ac_callback_check_desc(const ac_plan *plan, const ac_trainer_desc *desc);
+/* Has updates call it, in memory of the plan's callback_bytes. */
+ac_status ac_callback_begin(ac_trainer *trainer);
 
 /* ac_trainer_evaluate, unless it is stopped: then there is no result. */
 ac_status ac_trainer_evaluate_until(ac_trainer *trainer, ac_dataset *dataset, int64_t limit,

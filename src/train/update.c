@@ -147,6 +147,9 @@ static void set_step(const ac_trainer *trainer, const ac_parameter_tensors *tens
                                   .correction1 = (float)(1 - pow(o->beta1, t)),
                                   .sqrt_correction2 = (float)sqrt(1 - pow(o->beta2, t))};
     break;
+  case AC_OP_clip:
+    attributes->step.callback = (ac_callback_attributes){rate, weight_decay(trainer, parameter)};
+    break;
   default:
     if (plan->optimizer == AC_MUON) rate *= o->adamw_rate;
     attributes->step.adamw =
@@ -172,8 +175,8 @@ static double set_clip(const ac_trainer *trainer, int index, double factor,
   const ac_plan *plan = trainer->instance.plan;
   const ac_clipping kind = plan->problem.desc.clipping;
   const ac_tensor *parameter = ac_tensor_at(plan->graph, plan->graph->parameters[index]);
-  const double limit = ac_trainer_clip_of(trainer, index);
-  if (kind < AC_CLIP_VALUE) return factor;
+  const double limit = kind < AC_CLIP_VALUE ? 0 : ac_trainer_clip_of(trainer, index);
+  if (kind < AC_CLIP_VALUE && plan->problem.desc.optimizer != AC_OPTIMIZER_CALLBACK) return factor;
   *attributes = (ac_clip_attributes){.gradient_factor = (float)factor,
                                      .limit = limit > 0 ? (float)limit : INFINITY,
                                      .adaptive = kind == AC_CLIP_ADAPTIVE,

@@ -230,6 +230,29 @@ static void a_window_goes_on(void **state) {
   stop(&r);
 }
 
+/* Larger than what is written at once. */
+static void all_elements_are_written(const char *name) {
+  enum { COUNT = 9001 };
+  static float values[COUNT], read[COUNT], x[COUNT];
+  ac_graph *graph;
+  assert_ok(ac_graph_create(&graph));
+  ac_tensor *in = ac_input(graph, "x", AC_F32, SHAPE(AC_BATCH, COUNT)),
+            *y = ac_input(graph, "y", AC_F32, SHAPE(AC_BATCH, 1));
+  in = ac_linear(in, test_matrix(graph, "w", "w", 1, COUNT), NULL, AC_OUT_IN);
+  ac_graph_set_loss(graph, ac_mean_squared_error(in, y, NULL));
+  run r = {.device = open_device(name)};
+  assert_ok(ac_plan_create(&r.plan, graph, r.device, &(ac_plan_desc){.optimizer = AC_SGD}));
+  assert_ok(ac_trainer_create(&r.trainer, r.plan, NULL));
+  assert_ok(ac_trainer_accumulate(r.trainer, 1, (ac_feed[]){{"x", x}, {"y", x}}, 2));
+  for (int i = 0; i < COUNT; i++) values[i] = (float)i;
+  assert_ok(ac_trainer_set_gradient(r.trainer, 0, 0, COUNT, values));
+  assert_ok(ac_trainer_get_gradient(r.trainer, 0, 0, COUNT, read));
+  assert_memory_equal(values, read, sizeof read);
+  stop(&r);
+  ac_graph_free(graph);
+}
+ON_EVERY_DEVICE(all_elements_are_written)
+
 /* ---- refused --------------------------------------------------------------------------------- */
 
 static void refuse(ac_plan_desc plan, bool fed, ac_status status, const char *why) {
@@ -269,6 +292,7 @@ int main(void) {
                                      cmocka_unit_test(clips_go_by_what_was_written),
                                      cmocka_unit_test(a_factor_of_the_callers_stays),
                                      cmocka_unit_test(finiteness_is_of_what_was_written_everywhere),
+                                     cmocka_unit_test(all_elements_are_written_everywhere),
                                      cmocka_unit_test(a_window_goes_on),
                                      cmocka_unit_test(refusals)};
   return cmocka_run_group_tests(tests, NULL, NULL);
