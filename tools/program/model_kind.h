@@ -8,6 +8,7 @@
 #include "program/groups.h"
 #include "program/loss_scale.h"
 #include "program/rate.h"
+#include "program/watch_flags.h"
 #include "common/options.h"
 #include "common/storage.h"
 
@@ -55,6 +56,7 @@ typedef struct train_flags {
   const char *tensorboard; /* NULL: no event file */
   int64_t histograms;      /* 0: none */
   int noise_scale;         /* as in noise_words.h */
+  watch_flags watch;
 } train_flags;
 
 /* Configuration as it goes into a model file's metadata. */

@@ -19,6 +19,7 @@ void train_flags_set_defaults(setup *s) {
                            .eval_every = 0};
   loss_scale_defaults(&s->flags.loss_scale);
   rate_defaults(&s->flags.rate);
+  watch_defaults(&s->flags.watch);
   s->kind->defaults(s->model, &s->flags);
   s->flags.batches.given.number = s->flags.batch;
 }
@@ -171,6 +172,7 @@ void train_flags_add(setup *s) {
   loss_scale_add_options(&f->loss_scale, o);
   add_run(f, o);
   add_state(f, o);
+  watch_add_options(&f->watch, o);
   add_limits(f, o);
 }
 
@@ -185,6 +187,7 @@ void train_flags_ignore(options *o, const char *verb) {
     return;
   }
   options_ignore(o, RATE_SCHEDULE_FLAGS);
+  options_ignore(o, WATCH_FLAGS);
   if (!strcmp(verb, "plan"))
     options_ignore(
         o, "label-smoothing shift flip rotation scaling erase steps epochs lr "
@@ -324,6 +327,8 @@ int train_flags_check(setup *s) {
   if (f->rate.schedule == AC_SCHEDULE_PLATEAU && !f->eval_every)
     return fail_usage("--schedule plateau goes by validations: give --eval-every");
   if ((status = check_growth(s)) != STATUS_CONTINUE) return status;
+  status = watch_check(&f->watch, &s->options, (ac_gradients)f->storage.gradients);
+  if (status != STATUS_CONTINUE) return status;
   /* What is wrong with it is said before data are read, unless their number says how long it is. */
   return f->steps ? rate_schedule(&f->rate, f->steps, &s->trainer.schedule) : STATUS_CONTINUE;
 }

@@ -176,6 +176,7 @@ void story_write(FILE *page, const history *runs, size_t count, size_t run) {
   put_outcome(page, h);
   put_noise(page, h);
   put_growth(page, h);
+  spikes_put(page, &h->spikes);
   fputs("</p>\n", page);
   put_notes(page, h);
   fputs("</section>\n", page);
