@@ -192,6 +192,23 @@ static void it_is_as_the_one_built_in(const char *name) {
 }
 ON_EVERY_DEVICE(it_is_as_the_one_built_in)
 
+static void unclipped(void *user, ac_trainer *trainer, ac_decision *decision) {
+  (void)user, (void)trainer;
+  decision->factor = 1;
+}
+
+/* A decision's factor is what gradients come with. */
+static void decisions_are_its_too(void **state) {
+  (void)state;
+  static const ac_plan_desc plans[] = {{.micro_batch = 4}, {.gradients = AC_GRADIENTS_FUSED}};
+  ac_device *device = open_device("cpu");
+  for (size_t k = 0; k < sizeof plans / sizeof *plans; k++)
+    check(device, &model, plans[k],
+          (ac_trainer_desc){
+              .schedule = {.lr = 1e-2}, .optimizer = {.clip = 1e-4}, .decide = unclipped});
+  ac_device_close(device);
+}
+
 /* What is there already is not copied. */
 static void states_may_be_on_the_host(const char *name) {
   static const ac_plan_desc plans[] = {
@@ -427,6 +444,7 @@ static void refusals(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(it_is_as_the_one_built_in_everywhere),
+                                     cmocka_unit_test(decisions_are_its_too),
                                      cmocka_unit_test(states_may_be_on_the_host_everywhere),
                                      cmocka_unit_test(states_go_on_everywhere),
                                      cmocka_unit_test(runs_go_on_everywhere),

@@ -229,10 +229,15 @@ static int check_relevance(const setup *s) {
                         storage_optimizer_name(storage->optimizer));
   int status = storage_check(storage, &s->options, (ac_precision)s->flags.precision);
   if (status != STATUS_CONTINUE) return status;
-  if (options_given(&s->options, "clip-by") && s->flags.clip_by && !(s->flags.clip > 0) &&
-      !s->flags.groups.list.count)
-    return fail_usage("--clip-by has no meaning without --clip");
   return rate_check(&s->flags.rate, &s->options, (ac_optimizer_kind)storage->optimizer);
+}
+
+/* A group may have a clip of its own. */
+static int check_clip_by(const setup *s) {
+  bool clips = s->flags.clip > 0;
+  for (int g = 0; g < s->trainer.group_count; g++) clips |= s->trainer.groups[g].settings.clip > 0;
+  if (clips || !options_given(&s->options, "clip-by") || !s->flags.clip_by) return STATUS_CONTINUE;
+  return fail_usage("--clip-by has no meaning without --clip, or that of a --group");
 }
 
 /* What is folded cannot be clipped, looked ahead of or looked at. */
@@ -306,6 +311,7 @@ int train_flags_check(setup *s) {
   if (status == STATUS_CONTINUE) status = token_budget_check(f->max_tokens);
   if (status == STATUS_CONTINUE) status = check_relevance(s);
   if (status == STATUS_CONTINUE) status = groups_resolve(&f->groups, &s->trainer);
+  if (status == STATUS_CONTINUE) status = check_clip_by(s);
   if (status == STATUS_CONTINUE)
     status = loss_scale_resolve(&f->loss_scale, &s->options, (ac_precision)f->precision,
                                 &s->trainer.loss_scaling);
