@@ -15,6 +15,7 @@
 #include <accrue/dataset.h>
 #include <accrue/model_file.h>
 #include <accrue/schedule.h>
+#include <accrue/watch.h>
 #include <accrue/trainer.h>
 #include <accrue/session.h>
 #include <accrue/bench.h>

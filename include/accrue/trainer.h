@@ -22,6 +22,7 @@
 #include <accrue/model_file.h>
 #include <accrue/plan.h>
 #include <accrue/schedule.h>
+#include <accrue/watch.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -161,7 +162,8 @@ typedef struct ac_decision {
                     clip of their own theirs stays. AC_CLIP_EACH multiplies by its own behind it;
                     by value and adaptively what it leaves is clipped */
   bool skip;     /* may be set: nothing is changed, as if the window were not finite, but a dynamic
-                    loss scale stays */
+                    loss scale stays. AC_SPIKE_SKIP and AC_SPIKE_BACK set it, which may be undone */
+  bool spike;    /* ac_spike.alarm */
 } ac_decision;
 
 /* Called in ac_trainer_update once gradients are reduced. It may read gradients and parameters
@@ -187,6 +189,7 @@ typedef struct ac_trainer_desc {
    * measured; -1: as many that it costs at most 1 % of the time, by a fixed model of a middling
    * device, so that a run repeats. May still change. */
   int64_t noise_every;
+  ac_spike_desc spikes;                     /* may still change */
   ac_parameter_group groups[AC_MAX_GROUPS]; /* nothing of them is kept but their settings */
   int group_count;
   ac_step_callback step; /* of AC_OPTIMIZER_CALLBACK, and NULL with any other optimizer */
@@ -251,6 +254,7 @@ typedef struct ac_update {
   /* Each loss; `loss` above is the sum of factor x mean. */
   ac_loss_mean losses[AC_MAX_LOSSES];
   int loss_count;
+  ac_spike spike; /* by ac_trainer_desc.spikes. May still change. */
 } ac_update;
 
 /* Ends the window: checks, unscales, clips, divides, steps. `result` may be NULL. An empty window
@@ -438,6 +442,11 @@ typedef struct ac_progress {
 } ac_progress;
 AC_API ac_status ac_trainer_get_progress(const ac_trainer *trainer, ac_progress *progress);
 
+/* The schedule of batches so far of a run whose batches grow (ac_batch_growth), in rows by steps;
+ * *count is 0 of others. May still change. */
+AC_API ac_status ac_trainer_get_growth(const ac_trainer *trainer,
+                                       ac_batch_stage stages[AC_MAX_BATCH_STAGES], int *count);
+
 typedef struct ac_evaluation {
   double loss;     /* nats per unit of weight */
   double accuracy; /* weighted share of rows classified right, as the loss says what that is; 0 for
@@ -478,9 +487,15 @@ typedef struct ac_fit_event {
   int64_t epoch;
   bool replayed;   /* the window was skipped and begins again: an event of the same step follows */
   int64_t samples; /* in this window */
-  double seconds;  /* since the previous window ended, evaluation and callbacks excluded */
+  int64_t grown;  /* AC_FIT_STEP: the batch that follows, if it has grown; else 0. May still change.
+                   */
+  double seconds; /* since the previous window ended, evaluation and callbacks excluded */
   double data_wait_seconds; /* of these, spent waiting for samples */
   ac_update update;         /* AC_FIT_STEP */
+  /* With AC_SPIKE_BACK, where this window was a spike: after it the trainer is what it was behind
+   * step `back_to`, but for its rate. May still change. */
+  bool went_back;
+  int64_t back_to;
   ac_evaluation evaluation; /* AC_FIT_EVALUATION */
   ac_decision *decision;    /* AC_FIT_DECISION, to look at and to change; otherwise NULL. May still
                                change. */
@@ -524,13 +539,14 @@ typedef struct ac_fit_desc {
    * it; unless the plan keeps its gradients in the arena. One that folds gradients does so in any
    * case. May still change. */
   bool keep_window;
-  /* Where this call pauses: after that many steps, counted as `steps` are, or after the window in
+  /* Where this call pauses: after that many steps, counted as `steps` are, after the window with
+   * which there are so many samples, counted from the beginning of all, too, or after the one in
    * which so many seconds of the call are over; 0: nowhere. It then ends as at the end of all, with
    * AC_FIT_TRAINED and the final evaluation, and `paused`. Order and rates go by the whole run,
    * which a fit with `resume` goes on with: its bits are those of one without a pause. May still
    * change.
    */
-  int64_t pause_step;
+  int64_t pause_step, pause_samples;
   double pause_seconds;
   bool no_shuffle;
   uint64_t seed;      /* of the order of samples */
@@ -543,9 +559,24 @@ typedef struct ac_fit_desc {
    * AC_ERROR_ARGUMENT of rows that make no sense. May still change. */
   const ac_batch_stage *batches;
   int batch_count;
+  /* Instead of these: batches that grow by the noise scale up to the plan's. What has grown is part
+   * of states, and a run that goes on does so with it; a run that is given it as `batches`
+   * (ac_trainer_get_growth) has the same bits. AC_ERROR_ARGUMENT where the noise scale cannot be
+   * known: if the trainer has no noise_every, of plans that keep no gradients, and where `from` is
+   * no more than a micro-batch. May still change. */
+  ac_batch_growth growth;
   /* A window that overflows under a dynamic loss scale runs again at the lower scale, with the same
    * samples and random numbers, instead of being thrown away. */
   bool replay;
+  /* With AC_SPIKE_BACK: where the good state is that training goes back to, a file that appears
+   * whole or not at all. It is saved as a fit begins, and from then on good_every windows (default
+   * 100) after the last one or after going back, as soon as 8 in a row had no alarm. A fit with
+   * `resume` needs the one that was there when the state it goes on from was saved: keep a copy
+   * beside it; AC_ERROR_ARGUMENT if there is none or another. Going back, progress stays what it
+   * is, as windows are not repeated; updates made, schedule, moments and all else are the good
+   * state's. NULL with other policies. May still change. */
+  const char *good_state;
+  int64_t good_every;
   /* Events AC_FIT_DECISION: before each update, of windows that are skipped and run again, too.
    * What ac_decide may do the callback may then, such as reading each layer's gradient; with
    * AC_GRADIENTS_FUSED_LOCAL it is AC_ERROR_ARGUMENT. May still change. */
@@ -566,7 +597,10 @@ typedef struct ac_fit_result {
   bool stopped;     /* by `callback` or `stop` */
   bool paused;      /* more windows are to come */
   bool ended_early; /* for want of patience. May still change. */
-  bool evaluated;   /* `final` is of the parameters as they are now */
+  /* Alarms for spikes, and how often training went back; with `resume` those of the whole run. May
+   * still change. */
+  int64_t spikes, went_back;
+  bool evaluated; /* `final` is of the parameters as they are now */
   ac_evaluation final;
   double seconds;           /* in steps, without evaluation */
   double data_wait_seconds; /* of these, spent waiting for samples */
@@ -584,7 +618,8 @@ AC_API ac_status ac_fit(ac_trainer *trainer, const ac_fit_desc *desc, ac_fit_res
 
 /* How many windows such a fit has, with a plan of that batch: `steps`, or of so many epochs of
  * `train`. Of the description it reads what windows are laid by: train, steps, epochs, last_window,
- * batches. AC_ERROR_ARGUMENT as of ac_fit, or where they cannot be counted. May still change. */
+ * batches, growth: of batches that grow, as if they never did, which is the most that there can be.
+ * AC_ERROR_ARGUMENT as of ac_fit, or where they cannot be counted. May still change. */
 AC_API ac_status ac_fit_windows(const ac_fit_desc *desc, int64_t batch, int64_t *windows);
 
 /* ---- a range test of the learning rate ------------------------------------------------------- */

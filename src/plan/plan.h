@@ -222,6 +222,11 @@ static inline bool ac_plan_folds(const ac_plan *plan) {
   return plan->info.gradients == AC_GRADIENTS_FOLDED;
 }
 
+/* Whether what a window has come to is known before it changes anything. */
+static inline bool ac_plan_can_skip(const ac_plan *plan) {
+  return !ac_plan_folds(plan) && !ac_plan_is_local(plan);
+}
+
 /* The cell of this role and owner, the state-th of them, from the table; NULL: there is none. */
 const ac_cell *ac_plan_cell(const ac_plan *plan, ac_role role, int owner, int state);
 

@@ -7,6 +7,7 @@
  * and their order are the same. */
 #include "core/error.h"
 #include "core/platform.h"
+#include "train/good_state.h"
 #include "train/trainer.h"
 
 #include <math.h>
@@ -217,6 +218,7 @@ static void count_window(fit *f, ac_fit_event *event) {
   event->step = f->result.steps + 1;
   f->result.skipped += overflow && update->skipped;
   f->result.updates += !update->skipped;
+  f->result.spikes += update->spike.alarm;
   f->result.evaluated = false;
   f->result.seconds += event->seconds;
   f->again = event->replayed;
@@ -226,6 +228,27 @@ static void count_window(fit *f, ac_fit_event *event) {
   }
   f->result.steps++;
   f->result.samples += event->samples;
+}
+
+/* Where a run stands beside its way through the data, as its last state says. */
+static void take_standing(fit *f) {
+  const ac_fit_position *at = &f->trainer->fit;
+  f->result.updates = at->updates;
+  f->watched = at->watched;
+  f->no_better = at->no_better;
+  f->least_loss = at->least_loss;
+}
+
+/* After a spike. The windows that come next are those behind it. */
+static ac_status go_back_if_due(fit *f, ac_fit_event *event) {
+  ac_trainer *trainer = f->trainer;
+  if (!ac_good_state_is_wanted(trainer, &event->update)) return AC_OK;
+  event->went_back = true;
+  event->back_to = trainer->spikes.good_step;
+  AC_TRY(ac_good_state_load(trainer, f->desc, f->result.steps, &event->update));
+  f->result.went_back++;
+  take_standing(f);
+  return AC_OK;
 }
 
 static bool is_whole(const fit *f) {
@@ -239,6 +262,7 @@ static void pause_if_due(fit *f, double seconds) {
   const ac_fit_desc *desc = f->desc;
   if (f->again || is_whole(f)) return;
   f->result.paused = (desc->pause_step && f->result.steps >= desc->pause_step) ||
+                     (desc->pause_samples && f->result.samples >= desc->pause_samples) ||
                      (desc->pause_seconds > 0 && seconds >= desc->pause_seconds);
 }
 
@@ -264,6 +288,20 @@ static ac_status evaluate_finally(fit *f) {
   return evaluate(f, 0, due && partial, due && !partial);
 }
 
+/* Where batches grow, windows are laid anew from the next one on: those that were read ahead are
+ * read again. */
+static ac_status grow(fit *f, ac_fit_event *event) {
+  const ac_fit_desc *desc = f->desc;
+  if (!desc->growth.from || event->update.skipped) return AC_OK;
+  event->grown = ac_growth_take(f->trainer, &desc->growth, f->result.steps);
+  if (!event->grown) return AC_OK;
+  f->windows.stage_count = f->trainer->growth.count;
+  f->next = ac_windows_lay(&f->windows, f->next).begin;
+  if (!f->loader || is_whole(f)) return AC_OK;
+  return ac_loader_lay(f->loader, f->next, f->trainer->growth.count,
+                       desc->steps ? desc->steps - f->result.steps : 0);
+}
+
 /* After the last window no evaluation follows but the final one. A fit that goes on from there with
  * more windows begins with the one that was due. */
 static ac_status end_window(fit *f) {
@@ -274,10 +312,14 @@ static ac_status end_window(fit *f) {
   f->result.data_wait_seconds += f->waited;
   f->waited = 0;
   count_window(f, &event);
+  AC_TRY(go_back_if_due(f, &event));
+  AC_TRY(grow(f, &event));
   set_batch(f);
   const int64_t every = f->desc->eval_every;
   const bool due = every && f->desc->validation && !event.replayed && f->result.steps % every == 0;
   keep_position(f, due);
+  if (!event.replayed && !event.update.spike.alarm)
+    AC_TRY(ac_good_state_keep(f->trainer, f->desc, f->result.steps));
   report(f, &event);
   if (event.update.stuck) return explain(f, &event.update);
   pause_if_due(f, ac_clock() - f->began);
@@ -315,6 +357,7 @@ static void leave_window(fit *f) {
 
 static ac_status run(fit *f) {
   f->began = f->resumed = ac_clock();
+  AC_TRY(ac_good_state_keep(f->trainer, f->desc, f->result.steps));
   pause_if_due(f, 0);
   if (f->trainer->fit.evaluation_due && f->desc->validation && !finished(f))
     AC_TRY(evaluate(f, f->desc->eval_samples, false, true));
@@ -361,6 +404,7 @@ static const ac_epoch_end epoch_ends[] = {[AC_LAST_UPDATE] = AC_EPOCH_END_SHORT,
                                           [AC_LAST_CARRY] = AC_EPOCH_END_CARRY,
                                           [AC_LAST_DROP] = AC_EPOCH_END_DROP};
 
+/* Of those that grow, the plan's. */
 static int64_t largest_batch(const ac_trainer *trainer, const ac_fit_desc *desc) {
   const ac_windows windows = {.batch = trainer->instance.plan->info.batch,
                               .stages = desc->batches,
@@ -373,10 +417,11 @@ static ac_status check_desc(const ac_trainer *trainer, const ac_fit_desc *desc) 
     return ac_fail(AC_ERROR_ARGUMENT, "fit: there is nothing to train on");
   AC_TRY(
       ac_batch_stages_check(desc->batches, desc->batch_count, trainer->instance.plan->info.batch));
+  AC_TRY(ac_growth_check(trainer, desc));
   if (desc->steps < 0 || desc->epochs < 0 || (desc->steps == 0) == (desc->epochs == 0))
     return ac_fail(AC_ERROR_ARGUMENT, "fit: give either a number of steps or of epochs");
-  if (desc->pause_step < 0 || !(desc->pause_seconds >= 0))
-    return ac_fail(AC_ERROR_ARGUMENT, "fit: a pause before its first step or second");
+  if (desc->pause_step < 0 || desc->pause_samples < 0 || !(desc->pause_seconds >= 0))
+    return ac_fail(AC_ERROR_ARGUMENT, "fit: a pause before its first step, sample or second");
   const int64_t batch = largest_batch(trainer, desc);
   if ((unsigned)desc->last_window > AC_LAST_DROP)
     return ac_fail(AC_ERROR_ARGUMENT, "fit: unknown policy for the last window");
@@ -395,6 +440,7 @@ static ac_status check_desc(const ac_trainer *trainer, const ac_fit_desc *desc) 
     return ac_fail(AC_ERROR_ARGUMENT,
                    "fit: the fingerprint is longer than %d bytes, or not printable ASCII",
                    AC_MAX_FINGERPRINT);
+  AC_TRY(ac_good_state_check(trainer, desc));
   if (desc->decisions) AC_TRY(ac_trainer_check_decidable(trainer->instance.plan, "fit"));
   AC_TRY(check_losses(trainer));
   if (trainer->window_samples > 0 && !(desc->resume && trainer->fit.begun))
@@ -419,6 +465,10 @@ ac_loader_desc ac_fit_loader(const ac_trainer *trainer, const ac_fit_desc *desc,
                            .epoch_end = epoch_ends[desc->last_window],
                            .stages = desc->batches,
                            .stage_count = desc->batch_count};
+  if (trainer->growth.count) {
+    loader.stages = trainer->growth.stages;
+    loader.stage_count = trainer->growth.count;
+  }
   for (int k = 0; k < ac_dataset_field_count(desc->train); k++)
     loader.unused[k] = gather->input[k] < 0;
   return loader;
@@ -483,6 +533,7 @@ static ac_status find_begin(fit *f) {
   const ac_fit_position *at = &trainer->fit;
   if (!f->desc->resume || !at->begun) {
     keep_fingerprint(trainer, f->desc, false);
+    ac_spikes_begin_fit(&trainer->spikes);
     keep_position(f, false);
     return AC_OK;
   }
@@ -492,12 +543,13 @@ static ac_status find_begin(fit *f) {
   f->next.windows = at->steps;
   f->next.samples = at->samples;
   f->done = trainer->window_samples;
-  f->watched = at->watched;
-  f->no_better = at->no_better;
-  f->least_loss = at->least_loss;
-  f->result = (ac_fit_result){
-      .steps = at->steps, .updates = at->updates, .skipped = at->skipped, .samples = at->samples};
-  return AC_OK;
+  f->result = (ac_fit_result){.steps = at->steps,
+                              .skipped = at->skipped,
+                              .samples = at->samples,
+                              .spikes = trainer->spikes.alarms,
+                              .went_back = trainer->spikes.went_back};
+  take_standing(f);
+  return ac_good_state_find(trainer, f->desc);
 }
 
 /* By how windows are laid alone. */
@@ -512,13 +564,13 @@ ac_status ac_fit_windows(const ac_fit_desc *desc, int64_t batch, int64_t *window
                    "fit: nobody can count windows of %lld in %lld epochs of %lld", (long long)batch,
                    (long long)desc->epochs, (long long)count);
   const ac_windows laid = {.count = count,
-                           .batch = batch,
+                           .batch = desc->growth.from > 0 ? desc->growth.from : batch,
                            .epochs = desc->epochs,
                            .epoch_end = epoch_ends[desc->last_window],
                            .stages = desc->batches,
                            .stage_count = desc->batch_count};
-  if (desc->last_window == AC_LAST_DROP && count < ac_windows_largest(&laid))
-    return refuse_dropping(count, ac_windows_largest(&laid));
+  const int64_t largest = desc->growth.from > 0 ? batch : ac_windows_largest(&laid);
+  if (desc->last_window == AC_LAST_DROP && count < largest) return refuse_dropping(count, largest);
   *windows = desc->epochs ? ac_windows_total(&laid) : desc->steps;
   return AC_OK;
 }
@@ -548,6 +600,7 @@ ac_status ac_fit(ac_trainer *trainer, const ac_fit_desc *desc, ac_fit_result *re
   if (status == AC_OK && desc->validation)
     status = ac_gather_open(&validation, &trainer->instance, desc->validation);
   if (status == AC_OK) status = find_begin(&f);
+  if (status == AC_OK) status = ac_growth_begin(trainer, desc);
   if (status == AC_OK) status = open_loader(&f);
   const bool ready = status == AC_OK;
   if (desc->decisions) trainer->fit_decide = report_decision, trainer->fit_user = &f;

@@ -19,6 +19,9 @@ typedef struct kept {
   ac_scaler scaler;
   int64_t updates, batch;
   ac_noise noise;
+  ac_spikes spikes;
+  ac_spike_policy policy;
+  ac_growth growth;
   ac_fit_position fit;
   char fingerprint[AC_MAX_FINGERPRINT + 1];
 } kept;
@@ -49,6 +52,9 @@ static ac_status keep(const ac_trainer *trainer, kept *k) {
               .updates = trainer->updates,
               .batch = trainer->batch,
               .noise = trainer->noise,
+              .spikes = trainer->spikes,
+              .policy = trainer->desc.spikes.policy,
+              .growth = trainer->growth,
               .fit = trainer->fit};
   strcpy(k->fingerprint, trainer->fingerprint);
   return keep_cells(trainer, k);
@@ -63,6 +69,9 @@ static ac_status put_back(ac_trainer *trainer, const kept *k) {
   trainer->updates = k->updates;
   trainer->batch = k->batch;
   trainer->noise = k->noise;
+  trainer->spikes = k->spikes;
+  trainer->desc.spikes.policy = k->policy;
+  trainer->growth = k->growth;
   trainer->reduced_weight = 0; /* gradients' norms were those of the test */
   trainer->nonfinite = -1;
   trainer->fit = k->fit;
@@ -121,6 +130,8 @@ static ac_status run(ac_trainer *trainer, range_test *t, double least, double mo
                                          .lr = least,
                                          .gamma = pow(most / least, 1 / (double)(updates - 1))};
   trainer->schedule_begin = trainer->updates;
+  trainer->desc.spikes.policy = AC_SPIKE_IGNORE;
+  trainer->spikes.rate = 1;
   const ac_fit_desc fit = {.train = t->desc->train,
                            .steps = updates,
                            .seed = t->desc->seed,

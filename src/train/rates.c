@@ -12,7 +12,7 @@ double ac_trainer_rate(const ac_trainer *trainer) {
   const ac_schedule *schedule = &trainer->desc.schedule;
   const int64_t reductions = trainer->plateau.reductions;
   return ac_schedule_reduced_rate(schedule, reductions, scheduled_update(trainer)) *
-         ac_schedule_scale(schedule, trainer->batch);
+         ac_schedule_scale(schedule, trainer->batch) * trainer->spikes.rate;
 }
 
 ac_optimizer_desc ac_trainer_optimizer(const ac_trainer *trainer) {

@@ -31,14 +31,19 @@ typedef struct record {
   double fed[AC_MAX_LOSSES], whole[AC_MAX_LOSSES];
   ac_plateau plateau;
   ac_noise noise;
+  ac_spikes spikes;
   char fingerprint[AC_MAX_FINGERPRINT + 1];
   ac_groups groups;
+  ac_growth growth;
 } record;
 
-/* Texts that are there only where the caller has given one, and where groups were changed. */
+/* Texts that are there only where the caller has given one, where groups were changed, and where
+ * batches grow. */
 #define FINGERPRINT "accrue.state.fit.fingerprint"
 #define GROUPS "accrue.state.groups"
-enum { TEXTS = 2 };
+#define SPIKES "accrue.state.spikes.history" /* there with OF_SPIKES */
+#define GROWTH "accrue.state.growth"
+enum { TEXTS = 4 };
 
 typedef enum field_kind { INTEGER, UNSIGNED, REAL, REALS } field_kind;
 
@@ -48,7 +53,8 @@ typedef enum field_group {
   OF_BATCH,    /* where a window's batch is not the plan's */
   OF_PLATEAU,  /* where the schedule goes by validation */
   OF_PATIENCE, /* where validations count for early stopping */
-  OF_NOISE     /* where the gradient noise scale is measured */
+  OF_NOISE,    /* where the gradient noise scale is measured */
+  OF_SPIKES    /* where spikes are watched for, or have lowered rates */
 } field_group;
 
 /* REALS are AC_MAX_LOSSES of them, with spaces between. An INTEGER is in [0, most]. */
@@ -109,6 +115,17 @@ static const struct {
     GROUPED("noise.gg", REAL, noise.averages.gg, MOST, OF_NOISE),
     GROUPED("noise.gs", REAL, noise.averages.gs, MOST, OF_NOISE),
     GROUPED("noise.ss", REAL, noise.averages.ss, MOST, OF_NOISE),
+    GROUPED("spikes.count", INTEGER, spikes.count, AC_SPIKE_WINDOWS, OF_SPIKES),
+    GROUPED("spikes.batch", INTEGER, spikes.batch, MOST, OF_SPIKES),
+    GROUPED("spikes.alarms", INTEGER, spikes.alarms, MOST, OF_SPIKES),
+    GROUPED("spikes.run", INTEGER, spikes.run, MOST, OF_SPIKES),
+    GROUPED("spikes.calm", INTEGER, spikes.calm, MOST, OF_SPIKES),
+    GROUPED("spikes.went_back", INTEGER, spikes.went_back, MOST, OF_SPIKES),
+    GROUPED("spikes.again", INTEGER, spikes.again, MOST, OF_SPIKES),
+    GROUPED("spikes.back_step", INTEGER, spikes.back_step, MOST, OF_SPIKES),
+    GROUPED("spikes.rate", REAL, spikes.rate, MOST, OF_SPIKES),
+    GROUPED("spikes.has_good", INTEGER, spikes.has_good, 1, OF_SPIKES),
+    GROUPED("spikes.good_step", INTEGER, spikes.good_step, MOST, OF_SPIKES),
 #undef FIELD
 #undef LIMITED
 #undef MOST
@@ -120,6 +137,8 @@ enum { FIELDS = sizeof fields / sizeof *fields, FIELD_TEXT = AC_MAX_LOSSES * 32 
 static bool has_group(const ac_trainer *trainer, field_group group) {
   if (group == OF_BATCH) return trainer->batch != trainer->instance.plan->info.batch;
   if (group == OF_PATIENCE) return trainer->fit.watched > 0;
+  if (group == OF_SPIKES)
+    return trainer->desc.spikes.policy != AC_SPIKE_IGNORE || trainer->spikes.rate != 1;
   if (group == OF_NOISE) return trainer->noise.possible || trainer->noise.count > 0;
   return group == ALWAYS || trainer->desc.schedule.kind == AC_SCHEDULE_PLATEAU;
 }
@@ -184,11 +203,13 @@ static record record_of(const ac_trainer *trainer) {
               .samples = trainer->window_samples,
               .whole_samples = trainer->whole_samples,
               .plateau = trainer->plateau,
-              .noise = trainer->noise};
+              .noise = trainer->noise,
+              .spikes = trainer->spikes};
   if (r.samples) memcpy(r.fed, trainer->fed_weight, sizeof r.fed);
   if (r.whole_samples) memcpy(r.whole, trainer->whole_weight, sizeof r.whole);
   strcpy(r.fingerprint, trainer->fingerprint);
   r.groups = trainer->groups;
+  r.growth = trainer->growth;
   return r;
 }
 
@@ -211,6 +232,7 @@ static void take_record(ac_trainer *trainer, const record *r) {
   memcpy(trainer->fed_weight, r->fed, sizeof r->fed);
   memcpy(trainer->whole_weight, r->whole, sizeof r->whole);
   trainer->plateau = r->plateau;
+  trainer->spikes = r->spikes;
   trainer->noise.first_samples = r->noise.first_samples;
   trainer->noise.first_weight = r->noise.first_weight;
   trainer->noise.first_squares = r->noise.first_squares;
@@ -220,6 +242,7 @@ static void take_record(ac_trainer *trainer, const record *r) {
   trainer->batch = r->window_batch && r->window_batch < most ? r->window_batch : most;
   if (r->groups.changed) trainer->groups = r->groups;
   else ac_groups_reset(&trainer->groups, &trainer->desc);
+  trainer->growth = r->growth;
 }
 
 /* ---- cells as tensors ------------------------------------------------------------------------ */
@@ -314,7 +337,8 @@ static ac_status read_cell(void *user, int index, int64_t first, int64_t count, 
 
 static ac_status write_contents(contents *c, const char *path, const ac_metadata *metadata,
                                 int metadata_count) {
-  char text[FIELDS][FIELD_TEXT], groups[AC_GROUPS_TEXT];
+  char text[FIELDS][FIELD_TEXT], groups[AC_GROUPS_TEXT], spikes[AC_SPIKES_TEXT],
+      growth[AC_GROWTH_TEXT];
   const record r = record_of(c->trainer);
   ac_model_tensor *tensors = calloc((size_t)c->count + 1, sizeof *tensors);
   ac_metadata *all = calloc((size_t)metadata_count + FIELDS + TEXTS, sizeof *all);
@@ -332,9 +356,13 @@ static ac_status write_contents(contents *c, const char *path, const ac_metadata
     all[count++] = (ac_metadata){fields[i].key, text[i]};
   }
   ac_groups_put(&r.groups, groups);
+  ac_spikes_put(&r.spikes, spikes);
+  ac_growth_put(&r.growth, growth);
   ac_plain_numbers_end(&numbers);
   if (all && *r.fingerprint) all[count++] = (ac_metadata){FINGERPRINT, r.fingerprint};
   if (all && r.groups.changed) all[count++] = (ac_metadata){GROUPS, groups};
+  if (all && has_group(c->trainer, OF_SPIKES)) all[count++] = (ac_metadata){SPIKES, spikes};
+  if (all && r.growth.count) all[count++] = (ac_metadata){GROWTH, growth};
   ac_status status = tensors && all ? ac_model_file_write_checked(path, tensors, c->count, all,
                                                                   count, read_cell, c)
                                     : ac_fail(AC_ERROR_MEMORY, "no memory to save %s", path);
@@ -399,8 +427,18 @@ static ac_status read_groups(const ac_model_file *file, const char *path, record
                  r->groups.count);
 }
 
+/* What is remembered of windows belongs to what is counted of them. */
+static ac_status read_spikes(const ac_model_file *file, const char *path, record *r) {
+  if (!needs_group(file, OF_SPIKES)) return AC_OK;
+  const char *text = ac_model_file_metadata(file, SPIKES);
+  if (!text || !ac_spikes_get(&r->spikes, text)) return refuse_value(path, SPIKES);
+  if (r->spikes.rate > 0 && r->spikes.rate <= 1) return AC_OK;
+  return refuse_value(path, "accrue.state.spikes.rate");
+}
+
 static ac_status read_record(const ac_model_file *file, const char *path, record *r) {
   r->plateau = ac_plateau_begin();
+  r->spikes = ac_spikes_begin();
   for (int i = 0; i < FIELDS; i++) {
     if (!needs_group(file, fields[i].group)) continue;
     const char *text = ac_model_file_metadata(file, fields[i].key);
@@ -419,6 +457,10 @@ static ac_status read_record(const ac_model_file *file, const char *path, record
   if (needs_group(file, OF_BATCH) && (r->window_batch < 1 || r->window_batch > r->batch))
     return refuse_value(path, "accrue.state.window.batch");
   AC_TRY(read_groups(file, path, r));
+  AC_TRY(read_spikes(file, path, r));
+  const char *growth = ac_model_file_metadata(file, GROWTH);
+  if (growth && !ac_growth_get(&r->growth, growth, r->batch, r->noise.count))
+    return refuse_value(path, GROWTH);
   const char *fingerprint = ac_model_file_metadata(file, FINGERPRINT);
   if (!fingerprint) return AC_OK;
   if (!*fingerprint || !ac_fingerprint_may_be(fingerprint)) return refuse_value(path, FINGERPRINT);

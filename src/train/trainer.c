@@ -60,6 +60,7 @@ static ac_status check_desc(ac_trainer_desc *desc, ac_optimizer_kind kind) {
   if (!(desc->average_decay < 1))
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: the decay %g of averages must be below 1",
                    desc->average_decay);
+  AC_TRY(ac_spikes_check(&desc->spikes));
   if (kind == AC_MUON) AC_TRY(check_muon(o, &desc->schedule.lr));
   if (desc->schedule.lr == 0) desc->schedule.lr = defaults[kind].lr;
   return ac_schedule_check(&desc->schedule);
@@ -101,6 +102,15 @@ static ac_status set_up(ac_trainer *trainer, const ac_plan *plan) {
   return ac_instance_initialise(&trainer->instance, trainer->desc.seed);
 }
 
+/* What has changed parameters or moments by the time it is known cannot be skipped. */
+static ac_status check_skipping(const ac_trainer_desc *desc, const ac_plan *plan) {
+  if (desc->spikes.policy != AC_SPIKE_SKIP || ac_plan_can_skip(plan)) return AC_OK;
+  return ac_fail(AC_ERROR_ARGUMENT,
+                 "trainer: a spike cannot be skipped where gradients are %s; going back to a good "
+                 "state can be asked for",
+                 ac_plan_folds(plan) ? "folded" : "fused and each parameter is stepped by itself");
+}
+
 ac_status ac_trainer_check_decidable(const ac_plan *plan, const char *who) {
   if (!ac_plan_is_local(plan)) return AC_OK;
   return ac_fail(AC_ERROR_ARGUMENT,
@@ -121,12 +131,14 @@ ac_status ac_trainer_create(ac_trainer **trainer, const ac_plan *plan,
   made->desc = AC_DESCRIBED(ac_trainer_desc, desc);
   made->nonfinite = -1;
   made->plateau = ac_plateau_begin();
+  made->spikes = ac_spikes_begin();
   ac_status status = check_desc(&made->desc, plan->problem.desc.optimizer);
   if (status == AC_OK) status = ac_callback_check_desc(plan, &made->desc);
   if (status == AC_OK)
     status = ac_scaler_init(&made->scaler, &made->desc.loss_scaling, plan->problem.desc.precision);
   if (status == AC_OK) status = ac_groups_begin(&made->groups, plan->graph, &made->desc);
   if (status == AC_OK) status = ac_fold_check_desc(made, plan);
+  if (status == AC_OK) status = check_skipping(&made->desc, plan);
   if (status == AC_OK) {
     const ac_wait wait = ac_instance_announce(plan);
     status = ac_wait_end(&wait, set_up(made, plan));

@@ -4,10 +4,12 @@
 
 #include "data/loader.h"
 #include "train/groups.h"
+#include "train/growth.h"
 #include "train/instance.h"
 #include "train/noise.h"
 #include "train/scaler.h"
 #include "train/schedule.h"
+#include "train/spikes.h"
 
 #include <float.h>
 #include <math.h>
@@ -46,6 +48,8 @@ struct ac_trainer {
   ac_groups groups;
   ac_plateau plateau;
   ac_noise noise;
+  ac_spikes spikes;
+  ac_growth growth;
   int64_t schedule_begin; /* the update from which the schedule counts */
   int64_t batch;          /* samples of a whole window, which rates and the loss scale go by */
   int64_t updates; /* made so far: what schedules, bias correction and random numbers go by */

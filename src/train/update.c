@@ -337,12 +337,21 @@ static void set_factors(const ac_trainer *trainer, const ac_window_sum *sum,
                                                report->clipped[g] / sum->total.weight);
 }
 
+/* Against the windows before it. */
+static ac_spike judge(const ac_trainer *trainer, const ac_decision *decision) {
+  const ac_spike_desc *desc = &trainer->desc.spikes;
+  if (desc->policy == AC_SPIKE_IGNORE || !decision->finite)
+    return (ac_spike){.loss_limit = (double)NAN, .norm_limit = (double)NAN};
+  return ac_spikes_judge(&trainer->spikes, desc, trainer->batch, trainer->window_samples,
+                         decision->loss, decision->grad_norm);
+}
+
 /* What the window has come to, with all that was measured on the host. */
 static ac_decision begin_report(ac_trainer *trainer, const ac_window_sum *sum,
                                 ac_gradient_report *report, ac_update *update) {
   const ac_total_loss *total = &sum->total;
   *report = ac_trainer_read_statistics(trainer);
-  const ac_decision decision = propose(trainer, total, report);
+  ac_decision decision = propose(trainer, total, report);
   trainer->reduced_weight = total->weight;
   *update = (ac_update){.loss = total->loss,
                         .weight = total->weight,
@@ -355,10 +364,14 @@ static ac_decision begin_report(ac_trainer *trainer, const ac_window_sum *sum,
                         .group_count = trainer->groups.count,
                         .loss_count = trainer->instance.plan->graph->loss_count};
   memcpy(update->losses, total->losses, sizeof update->losses);
+  update->spike = judge(trainer, &decision);
   for (int g = 0; g < update->group_count; g++) {
     update->group_norms[g] = total->weighs ? report->groups[g] / total->weight : 0;
     if (!isfinite(decision.grad_norm)) update->group_norms[g] = decision.grad_norm;
   }
+  decision.spike = update->spike.alarm;
+  decision.skip = decision.spike && trainer->desc.spikes.policy >= AC_SPIKE_SKIP &&
+                  ac_plan_can_skip(trainer->instance.plan);
   return decision;
 }
 
@@ -397,6 +410,9 @@ static double noise_scale(const ac_trainer *trainer) {
 static void end_window(ac_trainer *trainer, const ac_window_sum *sum, ac_update *update) {
   const bool finite = update->finite_loss && update->finite_gradient;
   const bool overflow = !sum->light && !finite;
+  if (finite && trainer->desc.spikes.policy != AC_SPIKE_IGNORE)
+    ac_spikes_take(&trainer->spikes, &update->spike, trainer->batch, update->loss,
+                   update->grad_norm, update->skipped);
   if (!update->skipped) trainer->updates++;
   if (overflow || !update->skipped) ac_scaler_update(&trainer->scaler, overflow);
   ac_trainer_set_loss_scale(trainer);

@@ -358,6 +358,11 @@ static void states(void) {
   ac_progress progress;
   REFUSED(ac_trainer_get_progress, trainer, ac_trainer_get_progress(NULL, &progress));
   REFUSED(ac_trainer_get_progress, progress, ac_trainer_get_progress(trainer, NULL));
+  ac_batch_stage stages[AC_MAX_BATCH_STAGES];
+  int count;
+  REFUSED(ac_trainer_get_growth, trainer, ac_trainer_get_growth(NULL, stages, &count));
+  REFUSED(ac_trainer_get_growth, stages, ac_trainer_get_growth(trainer, NULL, &count));
+  REFUSED(ac_trainer_get_growth, count, ac_trainer_get_growth(trainer, stages, NULL));
   HARMLESS(ac_trainer_state_count, trainer, ac_trainer_state_count(NULL) == 0);
   REFUSED(ac_trainer_get_state, trainer, ac_trainer_get_state(NULL, 0, 0, 0, 1, numbers));
   REFUSED(ac_trainer_get_state, data, ac_trainer_get_state(trainer, 0, 0, 0, 1, NULL));

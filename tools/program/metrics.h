@@ -22,6 +22,7 @@ typedef struct metrics {
 typedef struct metrics_end {
   const ac_fit_result *fit;
   const ac_trainer *trainer;
+  const char *batches;       /* the schedule that has grown; NULL: none has */
   int64_t tokens_per_sample; /* 0: samples are not made of tokens */
   uint64_t planned_bytes, peak_bytes;
   double seconds; /* of the whole run, evaluations included */
@@ -40,9 +41,11 @@ int metrics_begin(metrics *m, int64_t keep);
 /* Brings the lines so far to the disk and says how many bytes they take; -1: there is no file. */
 int64_t metrics_sync(metrics *m);
 void metrics_plan(metrics *m, const ac_device *device, const ac_plan_info *plan);
-void metrics_fit(metrics *m, const ac_fit_event *event); /* "step" and "eval" */
+void metrics_fit(metrics *m, const ac_fit_event *event); /* "step", "spike", "eval" */
 /* "average": the same as "eval" of averages of weights. */
 void metrics_average(metrics *m, int64_t step, const ac_evaluation *evaluation);
+/* "growth": of a window after which batches are larger. */
+void metrics_growth(metrics *m, const ac_fit_event *event);
 void metrics_finish(metrics *m, const metrics_end *end);
 int metrics_close(metrics *m);
 

@@ -8,6 +8,7 @@
 #include "program/groups.h"
 #include "program/loss_scale.h"
 #include "program/rate.h"
+#include "program/watch_flags.h"
 #include "common/options.h"
 #include "common/storage.h"
 
@@ -48,11 +49,14 @@ typedef struct train_flags {
   int64_t save_every, keep;   /* updates; states */
   double save_minutes, grace; /* grace in seconds */
   double max_minutes;         /* of this start of the program; 0: no limit */
+  const char *max_tokens;     /* of the whole run; NULL: no limit */
+  int64_t max_samples;        /* which that is, once data are known; 0: no limit */
   const char *policy;         /* file; NULL: none */
   bool keep_best;
   const char *tensorboard; /* NULL: no event file */
   int64_t histograms;      /* 0: none */
   int noise_scale;         /* as in noise_words.h */
+  watch_flags watch;
 } train_flags;
 
 /* Configuration as it goes into a model file's metadata. */

@@ -1,0 +1,19 @@
+/* The good state of a fit, to which it goes back where a window is a spike. */
+#ifndef AC_TRAIN_GOOD_STATE_H
+#define AC_TRAIN_GOOD_STATE_H
+
+#include <accrue/trainer.h>
+
+/* Refuses a description that leaves no place for it. */
+ac_status ac_good_state_check(const ac_trainer *trainer, const ac_fit_desc *desc);
+/* Refuses a run that goes on, where its good state is not there. */
+ac_status ac_good_state_find(const ac_trainer *trainer, const ac_fit_desc *desc);
+/* Saves one if it is due behind a step, or before the first one. */
+ac_status ac_good_state_keep(ac_trainer *trainer, const ac_fit_desc *desc, int64_t step);
+/* Whether training goes back after this update. */
+bool ac_good_state_is_wanted(const ac_trainer *trainer, const ac_update *update);
+/* Makes the trainer what it was, but for its rate, behind a step at which a window was a spike. */
+ac_status ac_good_state_load(ac_trainer *trainer, const ac_fit_desc *desc, int64_t step,
+                             const ac_update *update);
+
+#endif

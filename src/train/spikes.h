@@ -1,0 +1,51 @@
+/* The alarm for spikes: windows whose loss or gradient is far beyond those before them. */
+#ifndef AC_TRAIN_SPIKES_H
+#define AC_TRAIN_SPIKES_H
+
+#include <accrue/watch.h>
+
+enum { AC_SPIKE_WINDOWS = 64, AC_SPIKES_TEXT = AC_SPIKE_WINDOWS * 2 * 32 };
+
+/* What is known of earlier windows. */
+typedef struct ac_spikes {
+  int64_t count, batch; /* of windows that are remembered, and of their samples; 0: none */
+  double losses[AC_SPIKE_WINDOWS], norms[AC_SPIKE_WINDOWS]; /* oldest first; norm 0: not known */
+  int64_t alarms, run;                                      /* in all, and in a row */
+  int64_t calm;                                             /* windows without one since the last */
+  /* Of going back: how often in all and to the good state at hand, what is left of learning rates,
+   * and the last step at which it was so. */
+  int64_t went_back, again, back_step;
+  double rate;
+  int64_t has_good, good_step; /* whether there is a good state, and of which step of ac_fit */
+} ac_spikes;
+
+ac_spikes ac_spikes_begin(void);
+/* Fills in defaults. */
+ac_status ac_spikes_check(ac_spike_desc *desc);
+
+/* A finite window of so many samples; `norm` NaN: not known. */
+ac_spike ac_spikes_judge(const ac_spikes *spikes, const ac_spike_desc *desc, int64_t batch,
+                         int64_t samples, double loss, double norm);
+/* What is known after such a window, which may have been skipped. */
+void ac_spikes_take(ac_spikes *spikes, const ac_spike *spike, int64_t batch, double loss,
+                    double norm, bool skipped);
+
+/* ---- good states ----------------------------------------------------------------------------- */
+
+/* Of a fit that begins anew. */
+void ac_spikes_begin_fit(ac_spikes *spikes);
+/* Whether behind this step a good state is due, one every so many steps. */
+bool ac_spikes_good_is_due(const ac_spikes *spikes, int64_t step, int64_t every);
+void ac_spikes_good_is_here(ac_spikes *spikes, int64_t step);
+/* Where a good state was loaded at a step: what stays of `before`. */
+void ac_spikes_go_back(ac_spikes *spikes, const ac_spikes *before, const ac_spike_desc *desc,
+                       int64_t step);
+
+/* ---- states ---------------------------------------------------------------------------------- */
+
+/* Losses and norms as text, with enough digits for the same again. */
+void ac_spikes_put(const ac_spikes *spikes, char text[AC_SPIKES_TEXT]);
+/* False: the text is none that there can be of `count` windows. */
+bool ac_spikes_get(ac_spikes *spikes, const char *text);
+
+#endif
