@@ -232,6 +232,7 @@ static ac_status go_back_if_due(fit *f, ac_fit_event *event) {
   if (!ac_good_state_is_wanted(trainer, &event->update)) return AC_OK;
   event->went_back = true;
   event->back_to = trainer->spikes.good_step;
+  event->update.layers = false;
   AC_TRY(ac_good_state_load(trainer, f->desc, f->result.steps, &event->update));
   f->result.went_back++;
   take_standing(f);

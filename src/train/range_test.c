@@ -21,6 +21,7 @@ typedef struct kept {
   ac_noise noise;
   ac_spikes spikes;
   ac_spike_policy policy;
+  int64_t layers_every;
   ac_fit_position fit;
   char fingerprint[AC_MAX_FINGERPRINT + 1];
 } kept;
@@ -53,6 +54,7 @@ static ac_status keep(const ac_trainer *trainer, kept *k) {
               .noise = trainer->noise,
               .spikes = trainer->spikes,
               .policy = trainer->desc.spikes.policy,
+              .layers_every = trainer->layers.every,
               .fit = trainer->fit};
   strcpy(k->fingerprint, trainer->fingerprint);
   return keep_cells(trainer, k);
@@ -69,6 +71,7 @@ static ac_status put_back(ac_trainer *trainer, const kept *k) {
   trainer->noise = k->noise;
   trainer->spikes = k->spikes;
   trainer->desc.spikes.policy = k->policy;
+  trainer->layers.every = k->layers_every;
   trainer->reduced_weight = 0; /* gradients' norms were those of the test */
   trainer->nonfinite = -1;
   trainer->fit = k->fit;
@@ -129,6 +132,7 @@ static ac_status run(ac_trainer *trainer, range_test *t, double least, double mo
   trainer->schedule_begin = trainer->updates;
   trainer->desc.spikes.policy = AC_SPIKE_IGNORE;
   trainer->spikes.rate = 1;
+  trainer->layers.every = 0;
   const ac_fit_desc fit = {.train = t->desc->train,
                            .steps = updates,
                            .seed = t->desc->seed,

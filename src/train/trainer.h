@@ -5,6 +5,7 @@
 #include "data/loader.h"
 #include "train/groups.h"
 #include "train/instance.h"
+#include "train/layers.h"
 #include "train/noise.h"
 #include "train/scaler.h"
 #include "train/schedule.h"
@@ -48,6 +49,7 @@ struct ac_trainer {
   ac_plateau plateau;
   ac_noise noise;
   ac_spikes spikes;
+  ac_layers layers;
   int64_t schedule_begin; /* the update from which the schedule counts */
   int64_t batch;          /* samples of a whole window, which rates and the loss scale go by */
   int64_t updates; /* made so far: what schedules, bias correction and random numbers go by */

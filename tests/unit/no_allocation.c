@@ -91,8 +91,11 @@ static void train(const char *name, long *allocations, uint64_t *objects) {
   assert_ok(ac_dataset_from_memory(&dataset, 40, 3, fields, data));
   assert_ok(ac_device_open(&device, &(ac_device_desc){.name = name}));
   assert_ok(ac_plan_create(&plan, graph, device, &(ac_plan_desc){.batch = 7, .micro_batch = 3}));
-  assert_ok(ac_trainer_create(&trainer, plan, &(ac_trainer_desc){.schedule = {.lr = 1e-3}}));
-  counter c = {.steps = 12, .device = device};
+  assert_ok(ac_trainer_create(&trainer, plan,
+                              &(ac_trainer_desc){.schedule = {.lr = 1e-3},
+                                                 .layers_every = 2,
+                                                 .spikes = {.policy = AC_SPIKE_SKIP}}));
+  counter c = {.steps = 30, .device = device};
   /* Evaluation in between belongs to the step path as well; epochs end, so windows of all sizes
    * come up. */
   ac_fit_desc desc = {.train = dataset,
