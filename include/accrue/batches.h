@@ -1,6 +1,7 @@
 /* Schedules of the effective batch: how many samples a window has, by how far a run has come. They
  * follow from the way through the data alone, never from losses, so that samples can be read ahead
- * and a run can go on anywhere. */
+ * and a run can go on anywhere. One that grows by itself is written down row by row, for the same
+ * reason. */
 #ifndef ACCRUE_BATCHES_H
 #define ACCRUE_BATCHES_H
 
@@ -25,6 +26,16 @@ typedef struct ac_batch_stage {
 } ac_batch_stage;
 
 #define AC_MAX_BATCH_STAGES 32
+
+/* Batches that grow by the gradient noise scale (ac_noise_scale): after an update they double, at
+ * most to the plan's batch, if the scale, less its deviation, is at least `factor` times the batch
+ * that follows then, and was measured in so many windows since they last grew. Up to the scale
+ * larger batches save updates, arXiv 1812.06162, section 2.2. May still change. */
+typedef struct ac_batch_growth {
+  int64_t from;    /* samples of the first windows, more than a micro-batch; 0: none of this */
+  int64_t windows; /* default 20 */
+  double factor;   /* default 1 */
+} ac_batch_growth;
 
 #ifdef __cplusplus
 }

@@ -170,7 +170,7 @@ ac_status ac_loader_next(ac_loader *loader, ac_batch *batch) {
   return s->failed < 0 ? AC_OK : ac_fail(s->status, "%s", s->sentence);
 }
 
-ac_status ac_loader_seek(ac_loader *loader, ac_place place) {
+ac_status ac_loader_lay(ac_loader *loader, ac_place place, int stage_count, int64_t batches) {
   if (place.epoch < 0 || place.position < 0 || place.position >= ac_dataset_count(loader->dataset))
     return ac_fail(AC_ERROR_ARGUMENT, "loader: epoch %lld has no position %lld among %lld samples",
                    (long long)place.epoch, (long long)place.position,
@@ -181,9 +181,15 @@ ac_status ac_loader_seek(ac_loader *loader, ac_place place) {
   loader->taken = loader->filling = 0;
   loader->laid = loader->holding = loader->pause = false;
   loader->next = place;
+  loader->windows.stage_count = stage_count;
+  loader->desc.batches = batches;
   ac_monitor_wake(loader->monitor);
   ac_monitor_unlock(loader->monitor);
   return AC_OK;
+}
+
+ac_status ac_loader_seek(ac_loader *loader, ac_place place) {
+  return ac_loader_lay(loader, place, loader->windows.stage_count, loader->desc.batches);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */

@@ -143,6 +143,19 @@ static void report(fit *f, ac_fit_event *event) {
   f->resumed = ac_clock();
 }
 
+/* Before an update. A callback that stops does so behind it. */
+static void report_decision(void *user, ac_trainer *trainer, ac_decision *decision) {
+  fit *f = user;
+  ac_fit_event event = {.kind = AC_FIT_DECISION,
+                        .step = f->result.steps + 1,
+                        .samples = f->batch.window.count,
+                        .decision = decision};
+  const double resumed = f->resumed, began = ac_clock();
+  (void)trainer;
+  report(f, &event);
+  f->resumed += resumed - began;
+}
+
 /* What a state that is saved in a callback goes on from. */
 static void keep_position(fit *f, bool evaluation_due) {
   const ac_fit_desc *desc = f->desc;
@@ -250,6 +263,7 @@ static void pause_if_due(fit *f, double seconds) {
   const ac_fit_desc *desc = f->desc;
   if (f->again || is_whole(f)) return;
   f->result.paused = (desc->pause_step && f->result.steps >= desc->pause_step) ||
+                     (desc->pause_samples && f->result.samples >= desc->pause_samples) ||
                      (desc->pause_seconds > 0 && seconds >= desc->pause_seconds);
 }
 
@@ -275,6 +289,20 @@ static ac_status evaluate_finally(fit *f) {
   return evaluate(f, 0, due && partial, due && !partial);
 }
 
+/* Where batches grow, windows are laid anew from the next one on: those that were read ahead are
+ * read again. */
+static ac_status grow(fit *f, ac_fit_event *event) {
+  const ac_fit_desc *desc = f->desc;
+  if (!desc->growth.from || event->update.skipped) return AC_OK;
+  event->grown = ac_growth_take(f->trainer, &desc->growth, f->result.steps);
+  if (!event->grown) return AC_OK;
+  f->windows.stage_count = f->trainer->growth.count;
+  f->next = ac_windows_lay(&f->windows, f->next).begin;
+  if (!f->loader || is_whole(f)) return AC_OK;
+  return ac_loader_lay(f->loader, f->next, f->trainer->growth.count,
+                       desc->steps ? desc->steps - f->result.steps : 0);
+}
+
 /* After the last window no evaluation follows but the final one. A fit that goes on from there with
  * more windows begins with the one that was due. */
 static ac_status end_window(fit *f) {
@@ -286,6 +314,7 @@ static ac_status end_window(fit *f) {
   f->waited = 0;
   count_window(f, &event);
   AC_TRY(go_back_if_due(f, &event));
+  AC_TRY(grow(f, &event));
   set_batch(f);
   const int64_t every = f->desc->eval_every;
   const bool due = every && f->desc->validation && !event.replayed && f->result.steps % every == 0;
@@ -376,6 +405,7 @@ static const ac_epoch_end epoch_ends[] = {[AC_LAST_UPDATE] = AC_EPOCH_END_SHORT,
                                           [AC_LAST_CARRY] = AC_EPOCH_END_CARRY,
                                           [AC_LAST_DROP] = AC_EPOCH_END_DROP};
 
+/* Of those that grow, the plan's. */
 static int64_t largest_batch(const ac_trainer *trainer, const ac_fit_desc *desc) {
   const ac_windows windows = {.batch = trainer->instance.plan->info.batch,
                               .stages = desc->batches,
@@ -388,10 +418,11 @@ static ac_status check_desc(const ac_trainer *trainer, const ac_fit_desc *desc) 
     return ac_fail(AC_ERROR_ARGUMENT, "fit: there is nothing to train on");
   AC_TRY(
       ac_batch_stages_check(desc->batches, desc->batch_count, trainer->instance.plan->info.batch));
+  AC_TRY(ac_growth_check(trainer, desc));
   if (desc->steps < 0 || desc->epochs < 0 || (desc->steps == 0) == (desc->epochs == 0))
     return ac_fail(AC_ERROR_ARGUMENT, "fit: give either a number of steps or of epochs");
-  if (desc->pause_step < 0 || !(desc->pause_seconds >= 0))
-    return ac_fail(AC_ERROR_ARGUMENT, "fit: a pause before its first step or second");
+  if (desc->pause_step < 0 || desc->pause_samples < 0 || !(desc->pause_seconds >= 0))
+    return ac_fail(AC_ERROR_ARGUMENT, "fit: a pause before its first step, sample or second");
   const int64_t batch = largest_batch(trainer, desc);
   if ((unsigned)desc->last_window > AC_LAST_DROP)
     return ac_fail(AC_ERROR_ARGUMENT, "fit: unknown policy for the last window");
@@ -411,6 +442,7 @@ static ac_status check_desc(const ac_trainer *trainer, const ac_fit_desc *desc) 
                    "fit: the fingerprint is longer than %d bytes, or not printable ASCII",
                    AC_MAX_FINGERPRINT);
   AC_TRY(ac_good_state_check(trainer, desc));
+  if (desc->decisions) AC_TRY(ac_trainer_check_decidable(trainer->instance.plan, "fit"));
   AC_TRY(check_losses(trainer));
   if (trainer->window_samples > 0 && !(desc->resume && trainer->fit.begun))
     return ac_fail(AC_ERROR_STATE, "fit: a window is in progress; update or discard it first");
@@ -434,6 +466,10 @@ ac_loader_desc ac_fit_loader(const ac_trainer *trainer, const ac_fit_desc *desc,
                            .epoch_end = epoch_ends[desc->last_window],
                            .stages = desc->batches,
                            .stage_count = desc->batch_count};
+  if (trainer->growth.count) {
+    loader.stages = trainer->growth.stages;
+    loader.stage_count = trainer->growth.count;
+  }
   for (int k = 0; k < ac_dataset_field_count(desc->train); k++)
     loader.unused[k] = gather->input[k] < 0;
   return loader;
@@ -529,13 +565,13 @@ ac_status ac_fit_windows(const ac_fit_desc *desc, int64_t batch, int64_t *window
                    "fit: nobody can count windows of %lld in %lld epochs of %lld", (long long)batch,
                    (long long)desc->epochs, (long long)count);
   const ac_windows laid = {.count = count,
-                           .batch = batch,
+                           .batch = desc->growth.from > 0 ? desc->growth.from : batch,
                            .epochs = desc->epochs,
                            .epoch_end = epoch_ends[desc->last_window],
                            .stages = desc->batches,
                            .stage_count = desc->batch_count};
-  if (desc->last_window == AC_LAST_DROP && count < ac_windows_largest(&laid))
-    return refuse_dropping(count, ac_windows_largest(&laid));
+  const int64_t largest = desc->growth.from > 0 ? batch : ac_windows_largest(&laid);
+  if (desc->last_window == AC_LAST_DROP && count < largest) return refuse_dropping(count, largest);
   *windows = desc->epochs ? ac_windows_total(&laid) : desc->steps;
   return AC_OK;
 }
@@ -565,9 +601,12 @@ ac_status ac_fit(ac_trainer *trainer, const ac_fit_desc *desc, ac_fit_result *re
   if (status == AC_OK && desc->validation)
     status = ac_gather_open(&validation, &trainer->instance, desc->validation);
   if (status == AC_OK) status = find_begin(&f);
+  if (status == AC_OK) status = ac_growth_begin(trainer, desc);
   if (status == AC_OK) status = open_loader(&f);
   const bool ready = status == AC_OK;
+  if (desc->decisions) trainer->fit_decide = report_decision, trainer->fit_user = &f;
   if (ready) status = run(&f);
+  trainer->fit_decide = NULL;
   ac_loader_free(f.loader);
   if (ready && status != AC_OK) ac_trainer_discard(trainer);
   f.result.stopped = f.stop.stopped;

@@ -75,7 +75,9 @@ ac_status ac_good_state_load(ac_trainer *trainer, const ac_fit_desc *desc, int64
   const ac_spikes before = trainer->spikes;
   if (before.again >= trainer->desc.spikes.most_back) return give_up(&before, step, update);
   AC_TRY(check_file(desc->good_state, before.good_step));
+  const ac_growth growth = trainer->growth;
   AC_TRY(ac_trainer_load_state(trainer, desc->good_state));
+  ac_growth_keep(trainer, &growth);
   ac_spikes_go_back(&trainer->spikes, &before, &trainer->desc.spikes, step);
   return AC_OK;
 }

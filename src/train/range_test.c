@@ -22,6 +22,7 @@ typedef struct kept {
   ac_spikes spikes;
   ac_spike_policy policy;
   int64_t layers_every;
+  ac_growth growth;
   ac_fit_position fit;
   char fingerprint[AC_MAX_FINGERPRINT + 1];
 } kept;
@@ -55,6 +56,7 @@ static ac_status keep(const ac_trainer *trainer, kept *k) {
               .spikes = trainer->spikes,
               .policy = trainer->desc.spikes.policy,
               .layers_every = trainer->layers.every,
+              .growth = trainer->growth,
               .fit = trainer->fit};
   strcpy(k->fingerprint, trainer->fingerprint);
   return keep_cells(trainer, k);
@@ -72,6 +74,7 @@ static ac_status put_back(ac_trainer *trainer, const kept *k) {
   trainer->spikes = k->spikes;
   trainer->desc.spikes.policy = k->policy;
   trainer->layers.every = k->layers_every;
+  trainer->growth = k->growth;
   trainer->reduced_weight = 0; /* gradients' norms were those of the test */
   trainer->nonfinite = -1;
   trainer->fit = k->fit;

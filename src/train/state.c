@@ -35,14 +35,17 @@ typedef struct record {
   char fingerprint[AC_MAX_FINGERPRINT + 1];
   ac_groups groups;
   const char *layers; /* as they stand in a file; NULL: not */
+  ac_growth growth;
 } record;
 
-/* Texts that are there only where the caller has given one, and where groups were changed. */
+/* Texts that are there only where the caller has given one, where groups were changed, and where
+ * batches grow. */
 #define FINGERPRINT "accrue.state.fit.fingerprint"
 #define GROUPS "accrue.state.groups"
 #define SPIKES "accrue.state.spikes.history" /* there with OF_SPIKES */
 #define LAYERS "accrue.state.layers"         /* there where layers are measured */
-enum { TEXTS = 4 };
+#define GROWTH "accrue.state.growth"
+enum { TEXTS = 5 };
 
 typedef enum field_kind { INTEGER, UNSIGNED, REAL, REALS } field_kind;
 
@@ -208,6 +211,7 @@ static record record_of(const ac_trainer *trainer) {
   if (r.whole_samples) memcpy(r.whole, trainer->whole_weight, sizeof r.whole);
   strcpy(r.fingerprint, trainer->fingerprint);
   r.groups = trainer->groups;
+  r.growth = trainer->growth;
   return r;
 }
 
@@ -241,6 +245,7 @@ static void take_record(ac_trainer *trainer, const record *r) {
   if (r->groups.changed) trainer->groups = r->groups;
   else ac_groups_reset(&trainer->groups, &trainer->desc);
   if (trainer->layers.every) ac_layers_take(&trainer->layers, r->layers);
+  trainer->growth = r->growth;
 }
 
 /* ---- cells as tensors ------------------------------------------------------------------------ */
@@ -335,7 +340,8 @@ static ac_status read_cell(void *user, int index, int64_t first, int64_t count, 
 
 static ac_status write_contents(contents *c, const char *path, const ac_metadata *metadata,
                                 int metadata_count) {
-  char text[FIELDS][FIELD_TEXT], groups[AC_GROUPS_TEXT], spikes[AC_SPIKES_TEXT];
+  char text[FIELDS][FIELD_TEXT], groups[AC_GROUPS_TEXT], spikes[AC_SPIKES_TEXT],
+      growth[AC_GROWTH_TEXT];
   const record r = record_of(c->trainer);
   ac_model_tensor *tensors = calloc((size_t)c->count + 1, sizeof *tensors);
   ac_metadata *all = calloc((size_t)metadata_count + FIELDS + TEXTS, sizeof *all);
@@ -356,10 +362,12 @@ static ac_status write_contents(contents *c, const char *path, const ac_metadata
   ac_spikes_put(&r.spikes, spikes);
   char *layers = c->trainer->layers.every ? ac_layers_put(&c->trainer->layers) : NULL;
   const bool complete = layers || !c->trainer->layers.every;
+  ac_growth_put(&r.growth, growth);
   ac_plain_numbers_end(&numbers);
   if (all && *r.fingerprint) all[count++] = (ac_metadata){FINGERPRINT, r.fingerprint};
   if (all && r.groups.changed) all[count++] = (ac_metadata){GROUPS, groups};
   if (all && has_group(c->trainer, OF_SPIKES)) all[count++] = (ac_metadata){SPIKES, spikes};
+  if (all && r.growth.count) all[count++] = (ac_metadata){GROWTH, growth};
   if (all && layers) all[count++] = (ac_metadata){LAYERS, layers};
   ac_status status =
       tensors && all && complete
@@ -458,6 +466,9 @@ static ac_status read_record(const ac_model_file *file, const char *path, record
     return refuse_value(path, "accrue.state.window.batch");
   AC_TRY(read_groups(file, path, r));
   AC_TRY(read_spikes(file, path, r));
+  const char *growth = ac_model_file_metadata(file, GROWTH);
+  if (growth && !ac_growth_get(&r->growth, growth, r->batch, r->noise.count))
+    return refuse_value(path, GROWTH);
   const char *fingerprint = ac_model_file_metadata(file, FINGERPRINT);
   if (!fingerprint) return AC_OK;
   if (!*fingerprint || !ac_fingerprint_may_be(fingerprint)) return refuse_value(path, FINGERPRINT);
@@ -466,9 +477,14 @@ static ac_status read_record(const ac_model_file *file, const char *path, record
 }
 
 static ac_status check_record(const ac_trainer *trainer, const char *path, const record *r) {
-  static const char *const optimizers[AC_OPTIMIZER_COUNT] = {
-      [AC_ADAMW] = "AdamW",         [AC_SGD] = "SGD",   [AC_LION] = "Lion",
-      [AC_ADAFACTOR] = "Adafactor", [AC_MUON] = "Muon", [AC_ADAM_MINI] = "Adam-mini"};
+  static const char *const optimizers[AC_OPTIMIZER_COUNT] = {[AC_ADAMW] = "AdamW",
+                                                             [AC_SGD] = "SGD",
+                                                             [AC_LION] = "Lion",
+                                                             [AC_ADAFACTOR] = "Adafactor",
+                                                             [AC_MUON] = "Muon",
+                                                             [AC_ADAM_MINI] = "Adam-mini",
+                                                             [AC_OPTIMIZER_CALLBACK] =
+                                                                 "a callback"};
   const record own = record_of(trainer);
   if (r->optimizer != own.optimizer)
     return ac_fail(AC_ERROR_FORMAT, "%s is of a run with %s, and the plan is for %s", path,

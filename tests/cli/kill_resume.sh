@@ -2,7 +2,7 @@
 # tests/cli/kill_resume.sh [--kills N] [--seed N] [--devices "cpu opencl"]: kills runs of accrue train with SIGKILL at random
 # times, lets them go on with --resume, and holds what comes out against the same runs undisturbed: model, the
 # tensors of the last state, and metrics without their times, byte by byte. Runs differ in model, precision, optimizer,
-# storage of weights, gradients and optimizer states, schedules of batches, accumulation with a short last window, moving
+# storage of weights, gradients and optimizer states, schedules of batches, batches that grow, accumulation with a short last window, moving
 # averages, groups and frozen parameters, rates by validation, alarms for spikes, norms by layer, dropout, augmentation and reading ahead.
 #
 # PROGRAMS (build/ci/bin) holds accrue and cli_fixture. The same seed makes the same choices, but when a kill strikes is
@@ -81,7 +81,7 @@ choose_practice() {
 # Runs are short, so that kills meet all that a run does. Each model has tensors of 4,096 weights: states and gradients of
 # smaller ones stay in f32.
 choose_flags() {
-  local device model precision micro last ahead every save keep optimizer dropout more gradient storage batch
+  local device model precision micro last ahead every save keep optimizer dropout more gradient storage batch steps
   # shellcheck disable=SC2086
   pick device $devices
   pick model gpt mlp resnet
@@ -101,9 +101,13 @@ choose_flags() {
     "${practice[@]}")
   case $model in
     gpt)
-      pick batch 7 3@0,7@4,5@900tok
+      pick batch 7 3@0,7@4,5@900tok 8..20@noise
+      steps=$((RANDOM % 30 + 20))
+      # It takes long until the noise is known; runs that keep no gradients never know it.
+      if [[ $batch$gradient =~ noise(buffer|bf16) ]]; then steps=1300 every=200 save=90 micro=2
+      elif [[ $batch == *noise ]]; then batch=7; fi
       flags+=(--data "$work/text" --layers 1 --heads 2 --width 32 --context 16 --dropout "$dropout"
-        --batch "$batch" --steps $((RANDOM % 30 + 20)))
+        --batch "$batch" --steps "$steps")
       ;;
     mlp)
       pick batch 32 12@0,32@1ep,20@17

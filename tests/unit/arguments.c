@@ -358,6 +358,11 @@ static void states(void) {
   ac_progress progress;
   REFUSED(ac_trainer_get_progress, trainer, ac_trainer_get_progress(NULL, &progress));
   REFUSED(ac_trainer_get_progress, progress, ac_trainer_get_progress(trainer, NULL));
+  ac_batch_stage stages[AC_MAX_BATCH_STAGES];
+  int count;
+  REFUSED(ac_trainer_get_growth, trainer, ac_trainer_get_growth(NULL, stages, &count));
+  REFUSED(ac_trainer_get_growth, stages, ac_trainer_get_growth(trainer, NULL, &count));
+  REFUSED(ac_trainer_get_growth, count, ac_trainer_get_growth(trainer, stages, NULL));
   HARMLESS(ac_trainer_state_count, trainer, ac_trainer_state_count(NULL) == 0);
   REFUSED(ac_trainer_get_state, trainer, ac_trainer_get_state(NULL, 0, 0, 0, 1, numbers));
   REFUSED(ac_trainer_get_state, data, ac_trainer_get_state(trainer, 0, 0, 0, 1, NULL));
@@ -428,6 +433,14 @@ static void trainers(void) {
   REFUSED(ac_trainer_get_gradient, trainer, ac_trainer_get_gradient(NULL, 0, 0, 1, numbers));
   REFUSED(ac_trainer_get_gradient, data, ac_trainer_get_gradient(trainer, 0, 0, 1, NULL));
   HARMLESS(ac_trainer_get_gradient, data, ac_trainer_get_gradient(trainer, 0, 0, 0, NULL) == AC_OK);
+  REFUSED(ac_trainer_set_gradient, trainer, ac_trainer_set_gradient(NULL, 0, 0, 1, numbers));
+  REFUSED(ac_trainer_set_gradient, data, ac_trainer_set_gradient(trainer, 0, 0, 1, NULL));
+  HARMLESS(ac_trainer_set_gradient, data, ac_trainer_set_gradient(trainer, 0, 0, 0, NULL) == AC_OK);
+  REFUSED(ac_trainer_get_mean_gradient, trainer,
+          ac_trainer_get_mean_gradient(NULL, 0, 0, 1, numbers));
+  REFUSED(ac_trainer_get_mean_gradient, data, ac_trainer_get_mean_gradient(trainer, 0, 0, 1, NULL));
+  HARMLESS(ac_trainer_get_mean_gradient, data,
+           ac_trainer_get_mean_gradient(trainer, 0, 0, 0, NULL) == AC_ERROR_STATE);
   HARMLESS(ac_trainer_gradient_norm, trainer, ac_trainer_gradient_norm(NULL, 0) == 0);
   HARMLESS(ac_trainer_update, result, ac_trainer_update(trainer, NULL) == AC_OK);
   REFUSED(ac_trainer_locate_nonfinite, trainer,

@@ -329,9 +329,16 @@ static void a_pause_changes_nothing(void **state) {
   r = fit(&parts, desc); /* already there, which is evaluated once more */
   assert_true(r.paused && r.steps == 4 && r.evaluated && parts.windows == 4);
   desc.pause_step = 0;
+  desc.pause_samples = 12; /* four windows of epochs of 10 have 4, 8, 10 and 14 */
+  r = fit(&parts, desc);
+  assert_true(r.paused && r.steps == 4 && r.samples == 14);
+  desc.pause_samples = 15;
+  r = fit(&parts, desc);
+  assert_true(r.paused && r.steps == 5 && r.samples == 18);
+  desc.pause_samples = 0;
   desc.pause_seconds = 1e-9;
   r = fit(&parts, desc);
-  assert_true(r.paused && r.steps == 5);
+  assert_true(r.paused && r.steps == 6);
   desc.pause_seconds = 3600;
   desc.pause_step = 7; /* the end is no pause */
   r = fit(&parts, desc);
@@ -343,6 +350,9 @@ static void a_pause_changes_nothing(void **state) {
   desc.train = parts.dataset;
   assert_int_equal(ac_fit(parts.trainer, &desc, NULL), AC_ERROR_ARGUMENT);
   desc.pause_step = 0;
+  desc.pause_samples = -1;
+  assert_int_equal(ac_fit(parts.trainer, &desc, NULL), AC_ERROR_ARGUMENT);
+  desc.pause_samples = 0;
   desc.pause_seconds = NAN;
   assert_int_equal(ac_fit(parts.trainer, &desc, NULL), AC_ERROR_ARGUMENT);
   stop(&whole);

@@ -2,71 +2,16 @@
  * quadratic whose covariance is known, and where nothing is measured. */
 #include "states.h"
 
-#include "core/random.h"
+#include "noisy_points.h"
 
-#include <math.h>
-
-enum { SIZE = 48, EFFECTIVE = 64, TOKEN_WINDOW = 8 };
+enum { EFFECTIVE = 64, TOKEN_WINDOW = 8 };
 
 /* ---- a quadratic ----------------------------------------------------------------------------- */
 
-/* Sample i's loss is the mean of (w - x_i)^2, so its gradient is w - x_i but for a factor, which
- * the noise scale does not see. Elements of x are normal, of deviations that grow from one to the
- * next, around 0; w stands still at 0.5. */
-static double deviation_at(int d) {
-  return 0.5 + (double)d / SIZE;
-}
-
-static double exact_scale(void) {
-  double variance = 0;
-  for (int d = 0; d < SIZE; d++) variance += deviation_at(d) * deviation_at(d);
-  return variance / (0.25 * SIZE);
-}
-
-static ac_status read_point(void *user, const ac_sample_key *key, void *const *fields) {
-  float *one = fields[0], *x = fields[1];
-  (void)user;
-  *one = 1;
-  for (int d = 0; d < SIZE; d++) {
-    const ac_philox_block block =
-        ac_philox(5, (uint32_t)key->index, (uint32_t)key->epoch, (uint32_t)d, 0);
-    const double u = 1 - (double)ac_uniform24(block.v[0]), v = (double)ac_uniform24(block.v[1]);
-    x[d] = (float)(deviation_at(d) * sqrt(-2 * log(u)) * cos(6.283185307179586 * v));
-  }
-  return AC_OK;
-}
-
-static ac_dataset *points(void) {
-  ac_dataset *dataset;
-  const ac_callback_dataset_desc desc = {.count = 100000,
-                                         .field_count = 2,
-                                         .fields = {{"one", AC_F32, 1}, {"x", AC_F32, SIZE}},
-                                         .read = read_point,
-                                         .concurrent = true};
-  assert_ok(ac_dataset_from_callback(&dataset, &desc));
-  return dataset;
-}
-
-static ac_graph *quadratic(void) {
-  ac_graph *g;
-  assert_ok(ac_graph_create(&g));
-  const ac_parameter_desc desc = {.init = {AC_INIT_CONSTANT, .value = 0.5f}};
-  ac_tensor *one = ac_input(g, "one", AC_F32, SHAPE(AC_BATCH, 1)),
-            *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, SIZE)),
-            *w = ac_parameter(g, "w", SHAPE(SIZE, 1), &desc);
-  ac_graph_set_loss(g, ac_mean_squared_error(ac_linear(one, w, NULL, AC_OUT_IN), x, NULL));
-  assert_ok(ac_graph_status(g));
-  return g;
-}
-
-/* Weights stand still. */
-static const ac_trainer_desc still = {
-    .noise_every = 1, .schedule = {.lr = -1}, .optimizer = {.weight_decay = -1}};
-
 static ac_noise_scale measure(const char *device, const ac_plan_desc *plan, int64_t windows) {
-  ac_dataset *data = points();
-  ac_graph *graph = quadratic();
-  run r = start_graph(device, graph, plan, &still);
+  ac_dataset *data = noisy_points();
+  ac_graph *graph = noisy_points_graph();
+  run r = start_graph(device, graph, plan, &noisy_points_still);
   ac_noise_scale noise;
   const ac_fit_desc fit = {.train = data, .steps = windows};
   assert_ok(ac_fit(r.trainer, &fit, NULL));
@@ -81,7 +26,7 @@ static ac_noise_scale measure(const char *device, const ac_plan_desc *plan, int6
  * deviations that are told. */
 static void a_quadratics_scale_is_found(const char *device) {
   static const int64_t micro_batches[] = {4, 8, 20, 32};
-  const double exact = exact_scale();
+  const double exact = noisy_points_scale();
   for (size_t i = 0; i < sizeof micro_batches / sizeof *micro_batches; i++) {
     const ac_plan_desc plan = {
         .batch = EFFECTIVE, .micro_batch = micro_batches[i], .optimizer = AC_SGD};
@@ -137,7 +82,7 @@ static void a_window_says_what_its_gradients_say(void **state) {
   for (int p = 0; p < 2; p++) {
     ac_graph *graph = tokens_graph();
     const ac_plan_desc plan = {.batch = TOKEN_WINDOW, .micro_batch = 3, .precision = precisions[p]};
-    ac_trainer_desc desc = still;
+    ac_trainer_desc desc = noisy_points_still;
     desc.noise_every = 2;
     run r = start_graph("cpu", graph, &plan, &desc);
     ac_update update;
@@ -229,9 +174,9 @@ ON_SHARED_DEVICES(results_stay)
  * which follows from the plan alone. */
 static void it_costs_little(void **state) {
   (void)state;
-  ac_dataset *data = points();
-  ac_graph *graph = quadratic();
-  ac_trainer_desc desc = still;
+  ac_dataset *data = noisy_points();
+  ac_graph *graph = noisy_points_graph();
+  ac_trainer_desc desc = noisy_points_still;
   desc.noise_every = -1;
   const ac_plan_desc plan = {.batch = 8, .micro_batch = 4};
   run r = start_graph("cpu", graph, &plan, &desc);

@@ -2,6 +2,8 @@
 
 #include "common/message.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,6 +55,23 @@ static bool take_stage(const char **text, batch_flag *f) {
   return stage->from >= 0 && take_unit(text, stage, &f->counts_tokens[f->count++]);
 }
 
+/* FROM..MOST@noise. */
+static int parse_growth(batch_flag *f, int64_t *largest) {
+  const char *text = f->given.text;
+  const int64_t most = 1 << 30, from = take_number(&text, most);
+  const bool dots = !strncmp(text, "..", 2);
+  if (dots) text += 2;
+  const int64_t to = dots ? take_number(&text, most) : -1;
+  if (from < 1 || to < 1 || strcmp(text, "@noise") != 0)
+    return fail_usage("--batch %s is no growth such as 32..1024@noise", f->given.text);
+  if (from >= to)
+    return fail_usage("--batch %s does not grow: %lld is not above %lld", f->given.text,
+                      (long long)to, (long long)from);
+  f->grow_from = from;
+  *largest = to;
+  return STATUS_CONTINUE;
+}
+
 /* Beginnings rise, as far as they are counted in one unit; tokens and samples are two. */
 static int check_rise(const batch_flag *f) {
   if (f->stages[0].from != 0)
@@ -72,8 +91,10 @@ static int check_rise(const batch_flag *f) {
 int batch_flag_parse(batch_flag *f, int64_t *largest) {
   const char *text = f->given.text;
   f->count = 0;
+  f->grow_from = 0;
   *largest = f->given.number;
   if (!text) return STATUS_CONTINUE;
+  if (strstr(text, "..")) return parse_growth(f, largest);
   for (bool more = true; more; more = *text++ == ',') {
     if (f->count == AC_MAX_BATCH_STAGES)
       return fail_usage("--batch has more than %d stages", AC_MAX_BATCH_STAGES);
@@ -99,4 +120,26 @@ int batch_flag_count_tokens(batch_flag *f, const train_data *data) {
     f->counts_tokens[i] = false;
   }
   return STATUS_CONTINUE;
+}
+
+const char *batch_flag_grown(const ac_trainer *trainer, char text[BATCH_FLAG_TEXT]) {
+  ac_batch_stage stages[AC_MAX_BATCH_STAGES];
+  int count;
+  size_t used = 0;
+  if (ac_trainer_get_growth(trainer, stages, &count) != AC_OK || !count) return NULL;
+  for (int i = 0; i < count; i++)
+    used += (size_t)snprintf(text + used, BATCH_FLAG_TEXT - used, "%s%" PRId64 "@%" PRId64,
+                             i ? "," : "", stages[i].batch, stages[i].from);
+  return text;
+}
+
+int64_t batch_flag_first(const batch_flag *f) {
+  return f->grow_from ? f->grow_from : f->count ? f->stages[0].batch : f->given.number;
+}
+
+int64_t batch_flag_least(const batch_flag *f) {
+  int64_t least = batch_flag_first(f);
+  for (int i = 0; i < f->count; i++)
+    if (f->stages[i].batch < least) least = f->stages[i].batch;
+  return least;
 }

@@ -205,6 +205,21 @@ void metrics_layers(metrics *m, int64_t step, const ac_trainer *trainer) {
                        "gradient_norm", gradients, "weight_norm", weights, "update_ratio", ratios));
 }
 
+void metrics_growth(metrics *m, const ac_fit_event *event) {
+  if (!anyone_reads(m)) return;
+  write_line(m, json_pack("{s:s, s:o, s:o, s:o}", "event", "growth", "step", INTEGER(event->step),
+                          "batch", INTEGER(event->grown), "noise_scale",
+                          number(event->update.noise_scale)));
+}
+
+/* Adds the schedule of batches that has grown to a line. */
+static json_t *with_batches(json_t *line, const char *batches) {
+  if (!line || !batches || json_object_set_new(line, "batches", json_string(batches)) == 0)
+    return line;
+  json_decref(line);
+  return NULL;
+}
+
 void metrics_finish(metrics *m, const metrics_end *end) {
   if (!anyone_reads(m)) return;
   const ac_fit_result *fit = end->fit;
@@ -212,21 +227,21 @@ void metrics_finish(metrics *m, const metrics_end *end) {
   double tokens = end->tokens_per_sample ? samples * (double)end->tokens_per_sample : NAN;
   ac_noise_scale noise;
   if (ac_trainer_noise_scale(end->trainer, &noise) != AC_OK) return;
-  write_line(m, json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:o, s:o, s:o, "
-                          "s:o, s:o, s:o, s:o, "
-                          "s:o, s:o}",
-                          "event", "end", "steps", INTEGER(fit->steps), "skipped",
-                          INTEGER(fit->skipped), "epochs", INTEGER(fit->epochs), "samples",
-                          INTEGER(fit->samples), "spikes", INTEGER(fit->spikes), "went_back",
-                          INTEGER(fit->went_back), "layer_hints", layer_hints(end->trainer),
-                          "stopped", fit->stopped || fit->paused, "ended_early", fit->ended_early,
-                          "val_loss", number(fit->evaluated ? fit->final.loss : NAN),
-                          "val_accuracy", number(fit->evaluated ? fit->final.accuracy : NAN),
-                          "noise_scale", number(noise.batch), "noise_scale_deviation",
-                          number(noise.deviation), "samples_per_s", number(samples), "tokens_per_s",
-                          number(tokens), "planned_bytes", INTEGER(end->planned_bytes),
-                          "peak_bytes", INTEGER(end->peak_bytes), "data_wait_s",
-                          number(fit->data_wait_seconds), "seconds", number(end->seconds)));
+  json_t *line =
+      json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:o, "
+                "s:o, s:o, s:o, "
+                "s:o}",
+                "event", "end", "steps", INTEGER(fit->steps), "skipped", INTEGER(fit->skipped),
+                "epochs", INTEGER(fit->epochs), "samples", INTEGER(fit->samples), "spikes",
+                INTEGER(fit->spikes), "went_back", INTEGER(fit->went_back), "layer_hints",
+                layer_hints(end->trainer), "stopped", fit->stopped || fit->paused, "ended_early",
+                fit->ended_early, "val_loss", number(fit->evaluated ? fit->final.loss : NAN),
+                "val_accuracy", number(fit->evaluated ? fit->final.accuracy : NAN), "noise_scale",
+                number(noise.batch), "noise_scale_deviation", number(noise.deviation),
+                "samples_per_s", number(samples), "tokens_per_s", number(tokens), "planned_bytes",
+                INTEGER(end->planned_bytes), "peak_bytes", INTEGER(end->peak_bytes), "data_wait_s",
+                number(fit->data_wait_seconds), "seconds", number(end->seconds));
+  write_line(m, with_batches(line, end->batches));
 }
 
 static int close_file(metrics *m) {

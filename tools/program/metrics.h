@@ -22,6 +22,7 @@ typedef struct metrics {
 typedef struct metrics_end {
   const ac_fit_result *fit;
   const ac_trainer *trainer;
+  const char *batches;       /* the schedule that has grown; NULL: none has */
   int64_t tokens_per_sample; /* 0: samples are not made of tokens */
   uint64_t planned_bytes, peak_bytes;
   double seconds; /* of the whole run, evaluations included */
@@ -45,6 +46,8 @@ void metrics_fit(metrics *m, const ac_fit_event *event); /* "step", "spike", "ev
 void metrics_layers(metrics *m, int64_t step, const ac_trainer *trainer);
 /* "average": the same as "eval" of averages of weights. */
 void metrics_average(metrics *m, int64_t step, const ac_evaluation *evaluation);
+/* "growth": of a window after which batches are larger. */
+void metrics_growth(metrics *m, const ac_fit_event *event);
 void metrics_finish(metrics *m, const metrics_end *end);
 int metrics_close(metrics *m);
 

@@ -49,6 +49,8 @@ typedef struct train_flags {
   int64_t save_every, keep;   /* updates; states */
   double save_minutes, grace; /* grace in seconds */
   double max_minutes;         /* of this start of the program; 0: no limit */
+  const char *max_tokens;     /* of the whole run; NULL: no limit */
+  int64_t max_samples;        /* which that is, once data are known; 0: no limit */
   const char *policy;         /* file; NULL: none */
   bool keep_best;
   const char *tensorboard; /* NULL: no event file */

@@ -200,8 +200,8 @@ static int train(pilot *p, int cell, int run, int rung, bool *stopped) {
   int status = train_run(c.count, c.words, &wish, &summary);
   command_line_free(&c);
   if (status != STATUS_DONE && !summary.diverged) return status;
-  const bool at_rung = wish.pause_step && summary.steps >= wish.pause_step;
-  *stopped = summary.interrupted || (summary.paused && !at_rung);
+  const bool over = (wish.pause_step && summary.steps >= wish.pause_step) || summary.out_of_tokens;
+  *stopped = summary.interrupted || (summary.paused && !over);
   if (*stopped) return STATUS_CONTINUE;
   status = keep_result(p, cell, run, folder, &summary);
   if (status == STATUS_CONTINUE && (rung == p->rungs - 1 || summary.diverged)) clean(folder);

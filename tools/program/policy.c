@@ -149,18 +149,10 @@ static int refuse(const policy *p, policy_rule rule, const char *flag, double va
                     rules[rule].name, p->limit[rule]);
 }
 
-/* Of a schedule of batches, of which f->batch is the largest. */
-static int64_t smallest_batch(const train_flags *f) {
-  int64_t least = f->batch;
-  for (int i = 0; i < f->batches.count; i++)
-    if (f->batches.stages[i].batch < least) least = f->batches.stages[i].batch;
-  return least;
-}
-
 int policy_check_batch(const policy *p, const train_flags *f) {
   if (above(p, POLICY_MAX_BATCH, (double)f->batch))
     return refuse(p, POLICY_MAX_BATCH, "batch", (double)f->batch);
-  const int64_t least = smallest_batch(f);
+  const int64_t least = batch_flag_least(&f->batches);
   if (requires(p, POLICY_MIN_BATCH) && (double)least < p->limit[POLICY_MIN_BATCH])
     return refuse(p, POLICY_MIN_BATCH, "batch", (double)least);
   if (!requires(p, POLICY_SEEDS)) return STATUS_CONTINUE;

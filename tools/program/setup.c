@@ -5,6 +5,7 @@
 #include "common/waiting.h"
 #include "program/noise_words.h"
 #include "program/run_record.h"
+#include "program/token_budget.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -177,6 +178,8 @@ static int make_schedule(setup *s) {
   train_flags *f = &s->flags;
   const int64_t count = ac_dataset_count(s->data.train);
   int status = batch_flag_count_tokens(&f->batches, &s->data);
+  if (status == STATUS_CONTINUE)
+    status = token_budget_samples(f->max_tokens, &s->data, &f->max_samples);
   if (status != STATUS_CONTINUE) return status;
   if (f->epochs > INT64_MAX / 2 / (count + 1))
     return fail_usage("--epochs %lld is more than can be counted", (long long)f->epochs);
@@ -189,7 +192,8 @@ static int make_schedule(setup *s) {
                            .epochs = f->epochs,
                            .last_window = (ac_last_window)f->last_window,
                            .batches = f->batches.stages,
-                           .batch_count = f->batches.count};
+                           .batch_count = f->batches.count,
+                           .growth = {.from = f->batches.grow_from}};
   if (ac_fit_windows(&fit, f->batch, &s->steps) != AC_OK) return fail_library();
   return rate_schedule(&f->rate, s->steps, &s->trainer.schedule);
 }
@@ -244,7 +248,8 @@ ac_plan_desc setup_plan_desc(const setup *s) {
                        .frozen = f->freeze,
                        .sgd_no_momentum = f->momentum <= 0};
   storage_describe(&f->storage, &desc);
-  if (f->histograms) desc.gradients = AC_GRADIENTS_BUFFER; /* they are of gradients, too */
+  /* Histograms are of gradients, too, and batches grow by their noise. */
+  if (f->histograms || f->batches.grow_from) desc.gradients = AC_GRADIENTS_BUFFER;
   return desc;
 }
 
@@ -259,8 +264,19 @@ static ac_status try_plan(const setup *s, const ac_plan_desc *desc, ac_plan **pl
   return status;
 }
 
+/* The noise of gradients is known of windows of several micro-batches, which the smallest is to be,
+ * too: where nobody says how large these are, they are at most half of it. */
 int setup_plan(const setup *s, const ac_plan_desc *desc, ac_plan **plan) {
-  return try_plan(s, desc, plan) == AC_OK ? STATUS_CONTINUE : fail_library();
+  const int64_t from = s->flags.batches.grow_from;
+  ac_status status = try_plan(s, desc, plan);
+  if (status == AC_OK && from && !desc->micro_batch &&
+      ac_plan_get_info(*plan)->micro_batch >= from) {
+    ac_plan_desc smaller = *desc;
+    smaller.micro_batch = from / 2;
+    ac_plan_free(*plan);
+    status = try_plan(s, &smaller, plan);
+  }
+  return status == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 
 int setup_open_model(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o)) {

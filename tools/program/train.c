@@ -218,6 +218,15 @@ static bool keeps_policy(run *r, const ac_fit_event *event) {
   return r->policy_status == STATUS_CONTINUE;
 }
 
+static void on_growth(run *r, const ac_fit_event *event) {
+  if (!event->grown) return;
+  metrics_growth(&r->metrics, event);
+  if (r->wish->quiet) return;
+  progress_clear(&r->progress);
+  say("step %" PRId64 "  batches of %" PRId64 " from here on, by a gradient noise scale of %.4g",
+      event->step, event->grown, event->update.noise_scale);
+}
+
 static void on_step(run *r, const ac_fit_event *event) {
   const bool failing = r->checkpoint.failing;
   if (event->update.spike.alarm && !r->wish->quiet) {
@@ -226,6 +235,7 @@ static void on_step(run *r, const ac_fit_event *event) {
   }
   r->updates += !event->update.skipped;
   r->window_seconds = event->seconds;
+  on_growth(r, event);
   if (event->replayed || !(checkpoint_is_due(&r->checkpoint, r->step) || may_replace_best(r)))
     return;
   if (!save_state(r) && !failing)
@@ -424,12 +434,14 @@ static int fit(run *r) {
                             .last_window = (ac_last_window)f->last_window,
                             .batches = f->batches.stages,
                             .batch_count = f->batches.count,
+                            .growth = {.from = f->batches.grow_from},
                             .replay = f->loss_scale.replay,
                             .good_state = good,
                             .good_every = f->watch.good_every,
                             .resume = f->resume,
                             .keep_window = f->keep > 0,
                             .pause_step = r->wish->pause_step,
+                            .pause_samples = f->max_samples,
                             .pause_seconds = seconds > 0 ? seconds : 60 * f->max_minutes,
                             .callback = on_event,
                             .stop = on_micro_batch,
@@ -443,19 +455,28 @@ static int fit(run *r) {
   if (f->debug_numerics) numerics_table(r->trainer);
   if (status == AC_ERROR_NOT_FINITE) return diverged(r);
   if (status != AC_OK) return fail_library();
-  if (!r->wish->quiet)
-    noise_words(r->trainer, ac_plan_get_info(s->plan), f->batch, tokens, f->noise_scale);
-  if (!r->wish->quiet && f->watch.layers_every) layer_words(r->trainer);
+  if (r->wish->quiet) return STATUS_CONTINUE;
+  char batches[BATCH_FLAG_TEXT];
+  if (batch_flag_grown(r->trainer, batches)) say("batches have grown as by --batch %s", batches);
+  noise_words(r->trainer, ac_plan_get_info(s->plan), f->batch, tokens, f->noise_scale);
+  if (f->watch.layers_every) layer_words(r->trainer);
   return STATUS_CONTINUE;
+}
+
+/* It paused as --max-tokens says, whatever else there is. */
+static bool is_out_of_tokens(const run *r) {
+  const int64_t most = r->setup.flags.max_samples;
+  return r->result.paused && most && r->result.samples >= most;
 }
 
 /* The outcome in one line on stdout. */
 static void print_result(const run *r) {
   const ac_fit_result *fit = &r->result;
-  const char *end = fit->stopped       ? "stopped"
-                    : fit->paused      ? "paused"
-                    : fit->ended_early ? "out of patience"
-                                       : "done";
+  const char *end = fit->stopped          ? "stopped"
+                    : is_out_of_tokens(r) ? "out of tokens"
+                    : fit->paused         ? "paused"
+                    : fit->ended_early    ? "out of patience"
+                                          : "done";
   printf("%s after %s update%s", end, text_count(fit->updates).text, fit->updates == 1 ? "" : "s");
   if (fit->skipped)
     printf(", %s window%s overflowed", text_count(fit->skipped).text, fit->skipped == 1 ? "" : "s");
@@ -471,8 +492,10 @@ static void print_result(const run *r) {
 
 static int finish(run *r) {
   const setup *s = &r->setup;
+  char batches[BATCH_FLAG_TEXT];
   const metrics_end end = {.fit = &r->result,
                            .trainer = r->trainer,
+                           .batches = batch_flag_grown(r->trainer, batches),
                            .tokens_per_sample = s->data.tokens_per_sample,
                            .planned_bytes = ac_plan_get_info(s->plan)->bytes.total,
                            .peak_bytes = ac_device_peak_bytes(s->device),
@@ -512,6 +535,7 @@ int train_run(int argc, char **argv, const train_wish *wish, train_summary *summ
   ac_trainer_free(r.trainer);
   *summary = (train_summary){.interrupted = r.result.stopped,
                              .paused = r.result.paused,
+                             .out_of_tokens = is_out_of_tokens(&r),
                              .diverged = r.diverged,
                              .steps = r.result.steps,
                              .tokens_per_sample = r.setup.data.tokens_per_sample};

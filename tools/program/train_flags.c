@@ -1,6 +1,8 @@
 #include "program/train_flags.h"
 
 #include "common/message.h"
+#include "program/noise_words.h"
+#include "program/token_budget.h"
 
 #include <string.h>
 
@@ -26,7 +28,8 @@ static void add_training(train_flags *f, options *o) {
   const option rows[] = {
       {"batch", "N[@FROM],N@FROM,...", OPTION_STAGES, &f->batches.given,
        .help = "samples an update (the effective batch), or by stages, from an update (500), an "
-               "epoch (2ep), a number of tokens (10Mtok) or samples (50000samples) on",
+               "epoch (2ep), a number of tokens (10Mtok) or samples (50000samples) on; "
+               "32..1024@noise: doubled by the gradient noise scale",
        .least = 1, .most = 1 << 30},
       {"steps", "N", OPTION_INTEGER, &f->steps, .help = "updates to make",
        .fallback = f->steps ? NULL : "by epochs", .least = 1},
@@ -149,6 +152,9 @@ static void add_limits(train_flags *f, options *o) {
       {"max-minutes", "X", OPTION_REAL, &f->max_minutes,
        .help = "the run pauses after the window in which they are over; --resume goes on",
        .fallback = "none", .above_least = true},
+      {"max-tokens", "N", OPTION_TEXT, &f->max_tokens,
+       .help = "likewise, after as many tokens from its beginning on: 50000, 500k, 1.5M, 2G",
+       .fallback = "none"},
       {"policy", "FILE", OPTION_TEXT, &f->policy, .help = "rules that a run must keep to, as JSON",
        .fallback = ""},
   };
@@ -190,17 +196,17 @@ void train_flags_ignore(options *o, const char *verb) {
            "loss-scale loss-scale-init loss-scale-growth loss-scale-interval "
            "loss-scale-backoff loss-scale-floor replay loader-threads out metrics "
            "tensorboard histograms noise-scale resume save-every save-minutes keep keep-best "
-           "grace max-minutes policy");
+           "grace max-minutes max-tokens policy");
   if (!strcmp(verb, "lr-find"))
     options_ignore(o, "steps epochs lr eval-every eval-samples patience patience-gain replay out "
                       "metrics tensorboard "
                       "histograms noise-scale resume save-every save-minutes keep keep-best grace "
-                      "max-minutes");
+                      "max-minutes max-tokens");
   if (!strcmp(verb, "verify"))
     options_ignore(
         o, "steps epochs eval-every eval-samples patience patience-gain replay "
            "loader-threads out metrics tensorboard histograms noise-scale resume save-every "
-           "save-minutes keep keep-best grace max-minutes policy");
+           "save-minutes keep keep-best grace max-minutes max-tokens policy");
 }
 
 /* A flag that the chosen optimizer or schedule would ignore is a misunderstanding. */
@@ -223,10 +229,15 @@ static int check_relevance(const setup *s) {
                         storage_optimizer_name(storage->optimizer));
   int status = storage_check(storage, &s->options, (ac_precision)s->flags.precision);
   if (status != STATUS_CONTINUE) return status;
-  if (options_given(&s->options, "clip-by") && s->flags.clip_by && !(s->flags.clip > 0) &&
-      !s->flags.groups.list.count)
-    return fail_usage("--clip-by has no meaning without --clip");
   return rate_check(&s->flags.rate, &s->options, (ac_optimizer_kind)storage->optimizer);
+}
+
+/* A group may have a clip of its own. */
+static int check_clip_by(const setup *s) {
+  bool clips = s->flags.clip > 0;
+  for (int g = 0; g < s->trainer.group_count; g++) clips |= s->trainer.groups[g].settings.clip > 0;
+  if (clips || !options_given(&s->options, "clip-by") || !s->flags.clip_by) return STATUS_CONTINUE;
+  return fail_usage("--clip-by has no meaning without --clip, or that of a --group");
 }
 
 /* What is folded cannot be clipped, looked ahead of or looked at. */
@@ -266,12 +277,41 @@ int train_flags_check_gradients(const setup *s) {
   return STATUS_CONTINUE;
 }
 
+/* Batches grow by what is measured beside, and nobody knows when. */
+static int check_growth(const setup *s) {
+  const train_flags *f = &s->flags;
+  const int64_t from = f->batches.grow_from;
+  const unsigned endless =
+      1u << AC_SCHEDULE_CONSTANT | 1u << AC_SCHEDULE_INVERSE_SQRT | 1u << AC_SCHEDULE_PLATEAU;
+  if (!from) return STATUS_CONTINUE;
+  const char *text = f->batches.given.text;
+  if (f->noise_scale == NOISE_OFF)
+    return fail_usage("--batch %s goes by the gradient noise scale, and --noise-scale is off",
+                      text);
+  if (f->storage.gradients > AC_GRADIENTS_BUFFER && f->storage.gradients != GRADIENTS_BF16)
+    return fail_usage("--batch %s goes by the noise of gradients that are kept; give --gradients "
+                      "buffer",
+                      text);
+  if (from < 2 || (f->micro_batch && f->micro_batch >= from))
+    return fail_usage("--batch %s begins with one micro-batch, of which nobody knows the gradient "
+                      "noise scale; begin with more samples, or give a smaller --micro-batch",
+                      text);
+  if (f->epochs && !(endless >> f->rate.schedule & 1))
+    return fail_usage("--batch %s leaves it open how many updates --epochs %lld are, which the "
+                      "schedule of the rate goes by; give --steps, or --schedule constant, "
+                      "inverse-sqrt or plateau",
+                      text, (long long)f->epochs);
+  return STATUS_CONTINUE;
+}
+
 int train_flags_check(setup *s) {
   train_flags *f = &s->flags;
   int status = options_exclude(&s->options, "steps", "epochs");
   if (status == STATUS_CONTINUE) status = batch_flag_parse(&f->batches, &f->batch);
+  if (status == STATUS_CONTINUE) status = token_budget_check(f->max_tokens);
   if (status == STATUS_CONTINUE) status = check_relevance(s);
   if (status == STATUS_CONTINUE) status = groups_resolve(&f->groups, &s->trainer);
+  if (status == STATUS_CONTINUE) status = check_clip_by(s);
   if (status == STATUS_CONTINUE)
     status = loss_scale_resolve(&f->loss_scale, &s->options, (ac_precision)f->precision,
                                 &s->trainer.loss_scaling);
@@ -292,6 +332,7 @@ int train_flags_check(setup *s) {
     return fail_usage("--patience-gain has no meaning without --patience");
   if (f->rate.schedule == AC_SCHEDULE_PLATEAU && !f->eval_every)
     return fail_usage("--schedule plateau goes by validations: give --eval-every");
+  if ((status = check_growth(s)) != STATUS_CONTINUE) return status;
   status = watch_check(&f->watch, &s->options, (ac_gradients)f->storage.gradients);
   if (status != STATUS_CONTINUE) return status;
   /* What is wrong with it is said before data are read, unless their number says how long it is. */

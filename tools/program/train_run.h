@@ -12,8 +12,9 @@ typedef struct train_wish {
 } train_wish;
 
 typedef struct train_summary {
-  bool interrupted; /* by a signal, or by its policy */
-  bool paused;      /* at the step that was wished, or as its time is over */
+  bool interrupted;   /* by a signal, or by its policy */
+  bool paused;        /* at the step that was wished, or as its time is over */
+  bool out_of_tokens; /* and as --max-tokens are over */
   bool diverged;
   int64_t steps;
   int64_t tokens_per_sample; /* 0: samples are not made of tokens */

@@ -12,23 +12,27 @@
 
 typedef enum scale { LINEAR, FALLING, POWERS_OF_TWO } scale; /* falling: logarithmic if asked for */
 
+typedef enum source { STEPS, EVALUATIONS, AVERAGES } source;
+
 typedef struct quantity {
   const char *title, *unit;
   history_value value;
-  bool evaluations; /* else of each step */
-  bool smooth;      /* also smoothed */
+  source source;
+  bool smooth; /* also smoothed */
   scale scale;
   double factor;
 } quantity;
 
 static const quantity quantities[] = {
-    {"Training loss", "nats", HISTORY_LOSS, false, true, FALLING, 1},
-    {"Validation loss", "nats", HISTORY_LOSS, true, false, FALLING, 1},
-    {"Validation accuracy", "%", HISTORY_ACCURACY, true, false, LINEAR, 100},
-    {"Gradient norm", "before clipping", HISTORY_GRAD_NORM, false, true, FALLING, 1},
-    {"Learning rate", "", HISTORY_LR, false, false, LINEAR, 1},
-    {"Loss scale", "", HISTORY_LOSS_SCALE, false, false, POWERS_OF_TWO, 1},
-    {"Throughput", "samples a second", HISTORY_RATE, false, true, LINEAR, 1},
+    {"Training loss", "nats", HISTORY_LOSS, STEPS, true, FALLING, 1},
+    {"Validation loss", "nats", HISTORY_LOSS, EVALUATIONS, false, FALLING, 1},
+    {"Validation loss of averaged weights", "nats", HISTORY_LOSS, AVERAGES, false, FALLING, 1},
+    {"Validation accuracy", "%", HISTORY_ACCURACY, EVALUATIONS, false, LINEAR, 100},
+    {"Gradient norm", "before clipping", HISTORY_GRAD_NORM, STEPS, true, FALLING, 1},
+    {"Learning rate", "", HISTORY_LR, STEPS, false, LINEAR, 1},
+    {"Effective batch", "samples", HISTORY_BATCH, STEPS, false, LINEAR, 1},
+    {"Loss scale", "", HISTORY_LOSS_SCALE, STEPS, false, POWERS_OF_TWO, 1},
+    {"Throughput", "samples a second", HISTORY_RATE, STEPS, true, LINEAR, 1},
 };
 
 enum { QUANTITIES = sizeof quantities / sizeof *quantities };
@@ -42,7 +46,9 @@ typedef struct drawing {
 
 static const history_series *series_of(const drawing *d, size_t run) {
   const history *h = &d->curves->runs[run];
-  return d->quantity->evaluations ? &h->evaluations : &h->steps;
+  return d->quantity->source == STEPS         ? &h->steps
+         : d->quantity->source == EVALUATIONS ? &h->evaluations
+                                              : &h->averages;
 }
 
 /* NAN where there is none, or none that the scale has a place for. */
@@ -70,13 +76,19 @@ static range range_of(const drawing *d, size_t run) {
   return r;
 }
 
+/* By a schedule, or grown; else only the last windows of epochs are smaller. */
+static bool has_batches(const history *h) {
+  return json_is_string(json_object_get(json_object_get(h->record, "flags"), "batch"));
+}
+
 /* Models that have no accuracy report none or 0, and a loss scale that stays is no curve. */
 static bool is_shown(const drawing *d) {
   for (size_t run = 0; run < d->curves->count; run++) {
     const range r = range_of(d, run);
     const bool shown = d->quantity->value == HISTORY_ACCURACY     ? r.most > 0
                        : d->quantity->value == HISTORY_LOSS_SCALE ? r.most > r.least
-                                                                  : true;
+                       : d->quantity->value == HISTORY_BATCH ? has_batches(&d->curves->runs[run])
+                                                             : true;
     if (r.count && shown) return true;
   }
   return false;
@@ -310,9 +322,10 @@ static int draw(curves *c, const drawing *d, FILE *page) {
 static double last_step(const curves *c) {
   double last = 0;
   for (size_t run = 0; run < c->count; run++) {
-    const history_series *both[] = {&c->runs[run].steps, &c->runs[run].evaluations};
-    for (int i = 0; i < 2; i++)
-      if (both[i]->count) last = fmax(last, both[i]->points[both[i]->count - 1].step);
+    const history *h = &c->runs[run];
+    const history_series *all[] = {&h->steps, &h->evaluations, &h->averages};
+    for (int i = 0; i < 3; i++)
+      if (all[i]->count) last = fmax(last, all[i]->points[all[i]->count - 1].step);
   }
   return last;
 }

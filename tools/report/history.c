@@ -14,8 +14,8 @@
 
 /* ---- series ---------------------------------------------------------------------------------- */
 
-static const char *const keys[HISTORY_VALUES] = {"loss",      "accuracy",   "lr",
-                                                 "grad_norm", "loss_scale", "samples_per_s"};
+static const char *const keys[HISTORY_VALUES] = {"loss",       "accuracy",      "lr",   "grad_norm",
+                                                 "loss_scale", "samples_per_s", "batch"};
 
 /* Numbers that no picture can hold are none. */
 static double number(const json_t *line, const char *key) {
@@ -68,6 +68,7 @@ static bool take_line(history *h, json_t *line) {
   else if (!strcmp(event, "step")) take_point(h, &h->steps, line, &good);
   else if (!strcmp(event, "spike")) good = spikes_take(&h->spikes, line);
   else if (!strcmp(event, "eval")) take_point(h, &h->evaluations, line, &good);
+  else if (!strcmp(event, "average")) take_point(h, &h->averages, line, &good);
   return good;
 }
 
@@ -144,7 +145,7 @@ static int read_metrics(history *h) {
 static void drop_metrics(history *h, const history *other) {
   snprintf(h->lacking, sizeof h->lacking, "its metrics %s were written over by the run %s",
            h->metrics, other->name);
-  h->steps.count = h->evaluations.count = h->spikes.count = h->damaged = 0;
+  h->steps.count = h->evaluations.count = h->averages.count = h->spikes.count = h->damaged = 0;
   json_decref(h->plan);
   json_decref(h->end);
   json_decref(h->layers);
@@ -220,6 +221,7 @@ void history_free(history *h) {
   json_decref(h->evaluation);
   free(h->steps.points);
   free(h->evaluations.points);
+  free(h->averages.points);
   spikes_free(&h->spikes);
   *h = (history){0};
 }

@@ -18,7 +18,8 @@ typedef enum history_value {
   HISTORY_LR,
   HISTORY_GRAD_NORM,
   HISTORY_LOSS_SCALE,
-  HISTORY_RATE, /* samples a second */
+  HISTORY_RATE,  /* samples a second */
+  HISTORY_BATCH, /* samples */
   HISTORY_VALUES
 } history_value;
 
@@ -44,7 +45,7 @@ typedef struct history {
   dev_t metrics_device;
   ino_t metrics_inode;
   char lacking[2 * HISTORY_PATH + 256]; /* a sentence on why there are no metrics; "": there are */
-  history_series steps, evaluations;
+  history_series steps, evaluations, averages; /* averages: evaluations of averaged weights */
   spike_lines spikes;
   size_t damaged, first_damaged; /* lines that are no metrics and were left out; a line's number */
 } history;

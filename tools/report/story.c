@@ -141,6 +141,15 @@ static void put_noise(FILE *page, const history *h) {
           text_count((int64_t)ceil(batch)).text, text_count((int64_t)ceil(about)).text);
 }
 
+/* How batches have grown, in the words of --batch. */
+static void put_growth(FILE *page, const history *h) {
+  const char *batches = json_string_value(json_object_get(h->end, "batches"));
+  if (!batches) return;
+  fputs(" Batches have grown by the gradients' noise: ", page);
+  html_name(page, batches);
+  fputs(".", page);
+}
+
 static void put_notes(FILE *page, const history *h) {
   if (h->lacking[0]) {
     fputs("<p class=\"note\">There are no curves of this run: ", page);
@@ -166,6 +175,7 @@ void story_write(FILE *page, const history *runs, size_t count, size_t run) {
   put_start(page, h);
   put_outcome(page, h);
   put_noise(page, h);
+  put_growth(page, h);
   spikes_put(page, &h->spikes);
   fputs("</p>\n", page);
   put_notes(page, h);

@@ -57,6 +57,9 @@ case_craft() {
   ! cmp -s value/model.safetensors adaptive/model.safetensors || die "--clip-by value and adaptive are the same"
   # shellcheck disable=SC2086
   refuse 2 '--clip-by has no meaning without --clip' train $model --clip-by each --clip 0 --out none
+  refuse 2 '--clip-by has no meaning without --clip, or that of a --group' \
+    train $model --clip-by value --clip 0 --group '*:decay=0' --out none
+  run train $model --clip-by value --clip 0 --group '*:clip=0.01' --steps 1 --out grouped >/dev/null
 
   # An average that keeps nothing is the weights; it goes on with them.
   # shellcheck disable=SC2086
@@ -64,6 +67,10 @@ case_craft() {
   "$METRICS" check ema.jsonl
   (($(grep -c '"event":"average"' ema.jsonl) == 2)) || die "not as many validations of averages: $(cat ema.jsonl)"
   cmp all/model.safetensors ema/model.safetensors
+  run report ema all --out page.html
+  grep -q 'Validation loss of averaged weights' page.html || die "the report does not draw averages"
+  run report all --out page.html
+  ! grep -q 'averaged weights' page.html || die "the report draws averages that there are none of"
   ! cmp -s ema/model.safetensors ema/average.safetensors || die "the average is the weights"
   # shellcheck disable=SC2086
   run train $model --ema 0.9 --eval-every 2 --steps 2 --out parts >/dev/null

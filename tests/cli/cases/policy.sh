@@ -136,4 +136,33 @@ case_minutes() {
   cmp whole/model.safetensors parts/model.safetensors || die "a pause changes the model"
   cmp <(without_seconds whole.jsonl) <(without_seconds parts.jsonl) || die "a pause changes the metrics"
 }
+
+# A number of tokens ends a run as minutes do, but counts from its beginning.
+case_tokens() {
+  text # windows of 16 bytes; a batch of 6 has 96
+  local bad
+  for bad in 0 0.5 -5 5x 5m 5kk 1e3 k 1.2.3 0x10 inf 9999999999G; do
+    refuse 2 "--max-tokens $bad is no number of tokens such as" train gpt --data text "${tiny[@]}" "--max-tokens=$bad"
+  done
+  "$FIXTURE" images . train 50
+  refuse 2 'counts tokens, and the data are none' train mlp --data . --max-tokens 5k
+  train --steps 6 --eval-every 2 --out whole --metrics whole.jsonl
+  train --steps 6 --eval-every 2 --out parts --metrics parts.jsonl --max-tokens 0.1k >out
+  grep -q '^out of tokens after 2 updates, validation loss' out || die "$(cat out)"
+  [[ -s parts/model.safetensors ]] || die "no model is left"
+  [[ $("$METRICS" field parts.jsonl end stopped) == true ]] || die "the metrics do not tell of it"
+  grep -q '"outcome": "stopped"' parts/run.json || die "a run that may go on is not to be told from one that is done"
+  run train --resume --out parts >out
+  grep -q '^out of tokens after 2 updates' out || die "tokens begin anew: $(cat out)"
+  run train --resume --out parts --max-tokens 480 >out
+  grep -q '^out of tokens after 5 updates' out || die "$(cat out)"
+  run train --resume --out parts --max-tokens 1M >out
+  grep -q '^done after 6 updates' out || die "$(cat out)"
+  cmp whole/model.safetensors parts/model.safetensors || die "a budget changes the model"
+  cmp <(without_seconds whole.jsonl) <(without_seconds parts.jsonl) || die "a budget changes the metrics"
+  # Each run of a pilot has as many.
+  run pilot gpt --data text "${tiny[@]}" --steps 50 --grid lr=1e-3,1e-2 --max-tokens 300 --out pilot >out
+  [[ $(grep -h '"event":"end"' pilot/run-*/metrics.jsonl | grep -o '"steps":[0-9]*' | tr '\n' ' ') == '"steps":4 "steps":4 ' ]] ||
+    die "runs of a pilot: $(grep -h '"event":"end"' pilot/run-*/metrics.jsonl)"
+}
 without_seconds() { sed -E 's/"(seconds|data_wait_s|samples_per_s|tokens_per_s)":[^,}]*//g' "$1"; }

@@ -120,6 +120,7 @@ resnet read-ahead 32 | --memory 480KiB
 * good-every 3 | --on-spike back
 * layers-every 2
 * max-minutes 1
+* max-tokens 1G
 * policy none.json
 * config recorded.json
 * tensorboard events
