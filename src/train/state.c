@@ -34,6 +34,7 @@ typedef struct record {
   ac_spikes spikes;
   char fingerprint[AC_MAX_FINGERPRINT + 1];
   ac_groups groups;
+  const char *layers; /* as they stand in a file; NULL: not */
   ac_growth growth;
 } record;
 
@@ -42,8 +43,9 @@ typedef struct record {
 #define FINGERPRINT "accrue.state.fit.fingerprint"
 #define GROUPS "accrue.state.groups"
 #define SPIKES "accrue.state.spikes.history" /* there with OF_SPIKES */
+#define LAYERS "accrue.state.layers"         /* there where layers are measured */
 #define GROWTH "accrue.state.growth"
-enum { TEXTS = 4 };
+enum { TEXTS = 5 };
 
 typedef enum field_kind { INTEGER, UNSIGNED, REAL, REALS } field_kind;
 
@@ -242,6 +244,7 @@ static void take_record(ac_trainer *trainer, const record *r) {
   trainer->batch = r->window_batch && r->window_batch < most ? r->window_batch : most;
   if (r->groups.changed) trainer->groups = r->groups;
   else ac_groups_reset(&trainer->groups, &trainer->desc);
+  if (trainer->layers.every) ac_layers_take(&trainer->layers, r->layers);
   trainer->growth = r->growth;
 }
 
@@ -357,17 +360,22 @@ static ac_status write_contents(contents *c, const char *path, const ac_metadata
   }
   ac_groups_put(&r.groups, groups);
   ac_spikes_put(&r.spikes, spikes);
+  char *layers = c->trainer->layers.every ? ac_layers_put(&c->trainer->layers) : NULL;
+  const bool complete = layers || !c->trainer->layers.every;
   ac_growth_put(&r.growth, growth);
   ac_plain_numbers_end(&numbers);
   if (all && *r.fingerprint) all[count++] = (ac_metadata){FINGERPRINT, r.fingerprint};
   if (all && r.groups.changed) all[count++] = (ac_metadata){GROUPS, groups};
   if (all && has_group(c->trainer, OF_SPIKES)) all[count++] = (ac_metadata){SPIKES, spikes};
   if (all && r.growth.count) all[count++] = (ac_metadata){GROWTH, growth};
-  ac_status status = tensors && all ? ac_model_file_write_checked(path, tensors, c->count, all,
-                                                                  count, read_cell, c)
-                                    : ac_fail(AC_ERROR_MEMORY, "no memory to save %s", path);
+  if (all && layers) all[count++] = (ac_metadata){LAYERS, layers};
+  ac_status status =
+      tensors && all && complete
+          ? ac_model_file_write_checked(path, tensors, c->count, all, count, read_cell, c)
+          : ac_fail(AC_ERROR_MEMORY, "no memory to save %s", path);
   free(tensors);
   free(all);
+  free(layers);
   return status;
 }
 
@@ -561,6 +569,17 @@ static ac_status read_contents(const contents *c, ac_model_file *file, void *pie
   return AC_OK;
 }
 
+/* Of the same layers. The text stays in the file, which is open until it is taken. */
+static ac_status read_layers(const ac_trainer *trainer, const ac_model_file *file, const char *path,
+                             record *r) {
+  if (!trainer->layers.every) return AC_OK;
+  const ac_plain_numbers numbers = ac_plain_numbers_begin();
+  r->layers = ac_model_file_metadata(file, LAYERS);
+  const bool fit = !r->layers || ac_layers_fit(&trainer->layers, r->layers);
+  ac_plain_numbers_end(&numbers);
+  return fit ? AC_OK : refuse_value(path, LAYERS);
+}
+
 static ac_status load_from(ac_trainer *trainer, ac_model_file *file, const char *path,
                            void *piece) {
   record r = {.groups = trainer->groups};
@@ -573,6 +592,7 @@ static ac_status load_from(ac_trainer *trainer, ac_model_file *file, const char 
   ac_plain_numbers_end(&numbers);
   AC_TRY(read);
   AC_TRY(check_record(trainer, path, &r));
+  AC_TRY(read_layers(trainer, file, path, &r));
   AC_TRY(list_contents(&c, trainer, r.samples > 0, path));
   ac_status status = ac_state_check_frozen(trainer, file, path);
   if (status == AC_OK) status = check_tensors(&c, file, path);
@@ -584,7 +604,9 @@ static ac_status load_from(ac_trainer *trainer, ac_model_file *file, const char 
   }
   free_contents(&c);
   if (status != AC_OK) return status;
+  const ac_plain_numbers of_layers = ac_plain_numbers_begin();
   take_record(trainer, &r);
+  ac_plain_numbers_end(&of_layers);
   ac_trainer_set_window_scale(trainer);
   return AC_OK;
 }
