@@ -299,7 +299,7 @@ static ac_status grow(fit *f, ac_fit_event *event) {
   f->windows.stage_count = f->trainer->growth.count;
   f->next = ac_windows_lay(&f->windows, f->next).begin;
   if (!f->loader || is_whole(f)) return AC_OK;
-  return ac_loader_lay(f->loader, f->next, f->trainer->growth.count,
+  return ac_loader_lay(f->loader, f->next, f->windows.stages, f->windows.stage_count,
                        desc->steps ? desc->steps - f->result.steps : 0);
 }
 
