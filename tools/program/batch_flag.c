@@ -133,6 +133,13 @@ const char *batch_flag_grown(const ac_trainer *trainer, char text[BATCH_FLAG_TEX
   return text;
 }
 
+int64_t batch_flag_last(const ac_trainer *trainer, int64_t largest) {
+  ac_batch_stage stages[AC_MAX_BATCH_STAGES];
+  int count;
+  return ac_trainer_get_growth(trainer, stages, &count) == AC_OK && count ? stages[count - 1].batch
+                                                                          : largest;
+}
+
 int64_t batch_flag_first(const batch_flag *f) {
   return f->grow_from ? f->grow_from : f->count ? f->stages[0].batch : f->given.number;
 }
