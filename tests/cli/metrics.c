@@ -20,6 +20,7 @@ static const struct {
     {"eval", "step loss accuracy"},
     {"average", "step loss accuracy"},
     {"growth", "step batch noise_scale"},
+    {"noise_layers", "step windows gradient_squares variance noise_scale"},
     {"end", "steps skipped val_loss val_accuracy samples_per_s tokens_per_s planned_bytes "
             "peak_bytes seconds"},
 };

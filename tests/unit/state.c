@@ -46,6 +46,7 @@ static ac_trainer_desc draw_trainer(uint64_t *random, const ac_plan_desc *plan) 
                     .nesterov = draw(random, 2)},
       .schedule = {.kind = AC_SCHEDULE_COSINE, .lr = 0.02, .warmup = 2, .total = 6},
       .noise_every = draw(random, 4) - 1};
+  desc.noise_layers = desc.noise_every && draw(random, 2);
   if (plan->precision == AC_PRECISION_F16)
     desc.loss_scaling = (ac_loss_scaling_desc){
         .kind = AC_LOSS_SCALING_DYNAMIC, .scale = 1 << 20, .interval = 2, .growth = 8};

@@ -55,6 +55,7 @@ typedef struct train_flags {
   const char *tensorboard; /* NULL: no event file */
   int64_t histograms;      /* 0: none */
   int noise_scale;         /* as in noise_words.h */
+  int64_t noise_layers;    /* updates between lines of metrics; 0: none */
 } train_flags;
 
 /* Configuration as it goes into a model file's metadata. */
