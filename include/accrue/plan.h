@@ -55,8 +55,10 @@ typedef enum ac_loss_means {
  * column of a matrix, its first dimension by the rest, and for each element of a vector; for Muon
  * one for the weights of linear layers and convolutions, two for what AdamW steps: vectors, tables
  * of embeddings, and the last layer before a loss; for Adam-mini one, and one for each output of a
- * layer, row of a table, or vector.
- * ac_optimizer_desc says what they compute. */
+ * layer, row of a table, or vector. AC_OPTIMIZER_CALLBACK is the caller's own, a function that is
+ * handed gradients, weights and states on the host (ac_trainer_desc.step), with as many floats as
+ * ac_plan_desc.callback_states says.
+ * ac_optimizer_desc says what the others compute. */
 typedef enum ac_optimizer_kind {
   AC_ADAMW = 0,
   AC_SGD,
@@ -64,6 +66,7 @@ typedef enum ac_optimizer_kind {
   AC_ADAFACTOR,
   AC_MUON,
   AC_ADAM_MINI,
+  AC_OPTIMIZER_CALLBACK, /* May still change. */
   AC_OPTIMIZER_COUNT
 } ac_optimizer_kind;
 
@@ -153,6 +156,8 @@ typedef enum ac_clipping {
   AC_CLIP_ADAPTIVE
 } ac_clipping;
 
+#define AC_MAX_CALLBACK_STATES 4
+
 typedef struct ac_plan_desc {
   ac_purpose purpose;
   int64_t batch;       /* effective batch in samples; 0: 1 */
@@ -175,7 +180,14 @@ typedef struct ac_plan_desc {
   ac_recompute recompute;
   ac_optimizer_kind optimizer;
   ac_clipping clipping;
-  bool sgd_no_momentum;               /* AC_SGD without a momentum buffer */
+  bool sgd_no_momentum; /* AC_SGD without a momentum buffer */
+  /* Of AC_OPTIMIZER_CALLBACK, whose weights, gradients and states are f32: how many states there
+   * are for each parameter, of its shape, from 0 to AC_MAX_CALLBACK_STATES; and how many elements
+   * are handed over at once at most, 0: whole parameters. On a device that is not the host they are
+   * copied to and from staging memory there (ac_plan_info.callback_bytes). Predicted seconds are
+   * without these copies and without the callback. May still change. */
+  int callback_states;
+  int64_t callback_part;
   ac_optimizer_state optimizer_state; /* 8 bits: AC_ADAMW, AC_SGD, AC_LION */
   /* With AC_STATE_8BIT, parameters whose names match this shell pattern keep their state in f32.
    * NULL: embeddings, whose rows are met rarely; "": none. Those of fewer than 4096 elements keep
@@ -242,9 +254,11 @@ typedef struct ac_plan_info {
                               if fused. May still change. */
   ac_gradients gradients;  /* the way taken, never AUTO. May still change. */
   ac_state_space state_space; /* the way taken, on the device or on the host. May still change. */
-  uint64_t host_bytes;   /* of host memory, for optimizer state: what a trainer allocates there,
-                            to the byte, beside what is read ahead. May still change. */
-  uint64_t budget_bytes; /* 0: none was given */
+  uint64_t host_bytes;     /* of host memory, for optimizer state: what a trainer allocates there,
+                              to the byte, beside what is read ahead. May still change. */
+  uint64_t callback_bytes; /* of host memory besides: what a trainer allocates there to hand over
+                              parameters to AC_OPTIMIZER_CALLBACK. May still change. */
+  uint64_t budget_bytes;   /* 0: none was given */
   ac_plan_bytes bytes;
   uint64_t average_bytes; /* of the optimizer's bytes, those of averages. May still change. */
   uint64_t live_bytes;    /* lower bound of the arena: the largest sum of bytes alive at once. May

@@ -63,6 +63,34 @@ typedef struct ac_optimizer_desc {
   double clip;
 } ac_optimizer_desc;
 
+/* An optimizer of the caller's own (AC_OPTIMIZER_CALLBACK) is handed each parameter that is
+ * trained, once in an update, whole or part by part (ac_plan_desc.callback_part), in an order that
+ * depends on the plan: elements [first, first + count) on the host. It changes weights and states
+ * in place. Where the device is the host they are the memory itself. Copies of weights in 16 bits
+ * and averages follow behind it. May still change. */
+typedef struct ac_parameter_step {
+  int parameter; /* as in ac_trainer_parameter_info */
+  const char *name;
+  int rank;
+  int64_t shape[AC_MAX_RANK];
+  int64_t first, count;
+  int64_t update;      /* from 1 on */
+  double rate;         /* of the schedule, times the group's: 0 of one that stays as it is */
+  double weight_decay; /* its group's; else the optimizer's, of matrices that decay */
+  ac_optimizer_desc optimizer; /* the trainer's, defaults filled in, as far as it is of use; with
+                                  the momentum, and beta1, of the schedule */
+  const float *gradient;       /* of the mean loss, unscaled, clipped */
+  float *weights;
+  float *state[AC_MAX_CALLBACK_STATES]; /* zero before the first update */
+  int state_count;
+} ac_parameter_step;
+
+/* Returns NULL, or a sentence that says why it cannot go on: ac_trainer_update then fails with that
+ * and AC_ERROR_STOPPED, in the middle of the steps of parameters, as if the device had failed
+ * there. A trainer that it calls refuses with AC_ERROR_STATE what would change anything. What it
+ * keeps elsewhere is no part of states. May still change. */
+typedef const char *(*ac_step_callback)(void *user, const ac_parameter_step *step);
+
 /* ---- groups of parameters -------------------------------------------------------------------- */
 
 #define AC_MAX_GROUPS 8
@@ -128,7 +156,7 @@ typedef struct ac_loss_mean {
 typedef struct ac_decision {
   double loss, weight, grad_norm; /* as in ac_update */
   bool finite;   /* loss, gradients and the means and variances that batch norms pool; if not, the
-                    window is skipped in any case */
+                    window is skipped in any case, unless gradients are written that are */
   double factor; /* what the update multiplies gradients of the mean loss by: that of clipping,
                     or 1. May be set to another that is finite and not negative. Of groups with a
                     clip of their own theirs stays. AC_CLIP_EACH multiplies by its own behind it;
@@ -139,9 +167,12 @@ typedef struct ac_decision {
 } ac_decision;
 
 /* Called in ac_trainer_update once gradients are reduced. It may read gradients and parameters
- * (ac_trainer_get_gradient, ac_trainer_gradient_norm, ac_trainer_get_parameter), for histograms or
- * a clipping of its own, but not change anything: what would is refused with AC_ERROR_STATE, and
- * ac_trainer_discard does nothing. With AC_GRADIENTS_FUSED_LOCAL there is no such moment, and a
+ * (ac_trainer_get_mean_gradient, ac_trainer_gradient_norm, ac_trainer_get_parameter), for
+ * histograms or a clipping of its own, and write gradients (ac_trainer_set_gradient), but not
+ * change anything else: what would is refused with AC_ERROR_STATE, and ac_trainer_discard does
+ * nothing. Where it has written gradients all are measured once more behind it: what the update
+ * says of norms, and whether all is finite, is of what was written, and a factor that was left as
+ * it was proposed is proposed anew. With AC_GRADIENTS_FUSED_LOCAL there is no such moment, and a
  * trainer that asks for one is refused. May still change. */
 typedef void (*ac_decide)(void *user, ac_trainer *trainer, ac_decision *decision);
 
@@ -163,8 +194,9 @@ typedef struct ac_trainer_desc {
   ac_spike_desc spikes;                     /* may still change */
   ac_parameter_group groups[AC_MAX_GROUPS]; /* nothing of them is kept but their settings */
   int group_count;
-  ac_decide decide; /* may be NULL */
-  void *user;       /* for `decide` */
+  ac_step_callback step; /* of AC_OPTIMIZER_CALLBACK, and NULL with any other optimizer */
+  ac_decide decide;      /* may be NULL */
+  void *user;            /* for both */
 } ac_trainer_desc;
 
 /* ---- the two-call form ----------------------------------------------------------------------- */
@@ -329,12 +361,26 @@ AC_API ac_status ac_trainer_get_parameter(ac_trainer *trainer, int index, int64_
  * that folds them (AC_GRADIENTS_FUSED, AC_GRADIENTS_FOLDED), as for ac_trainer_load. */
 AC_API ac_status ac_trainer_set_parameter(ac_trainer *trainer, int index, int64_t first,
                                           int64_t count, const float *data);
-/* The window's gradient sum so far (unscaled, not divided by the window's weight), times the loss's
- * factor. With several losses it is the sum over losses of factor x samples / weight x gradient of
- * the loss's sum. AC_ERROR_STATE where the plan keeps no gradients (any other way than
- * AC_GRADIENTS_BUFFER). May still change. */
+/* The gradient of the *sum* of losses over what the window has accumulated so far, times the loss's
+ * factor: the update divides it by ac_update.weight. The loss scale is not in it. With several
+ * losses it is the sum over losses of factor x samples / weight x gradient of the loss's sum, and
+ * the update divides by samples. AC_ERROR_STATE in an empty window and where the plan keeps no
+ * gradients (any other way than AC_GRADIENTS_BUFFER); AC_ERROR_ARGUMENT of a parameter that is
+ * frozen. May still change. */
 AC_API ac_status ac_trainer_get_gradient(ac_trainer *trainer, int index, int64_t first,
                                          int64_t count, float *data);
+/* Writes elements of it, in the same units and with the same errors: within a window, whose further
+ * samples add to it, or while its update is decided (ac_decide). Values are multiplied by the loss
+ * scale and, with AC_GRADIENT_BF16, rounded to nearest; one that does not fit then is infinite, and
+ * the window is skipped as any that is not finite. Such a window does not count for the gradient
+ * noise scale. May still change. */
+AC_API ac_status ac_trainer_set_gradient(ac_trainer *trainer, int index, int64_t first,
+                                         int64_t count, const float *data);
+/* While an update is decided: the gradient of the mean loss, divided and unscaled, before clipping,
+ * so that its norm is ac_trainer_gradient_norm. AC_ERROR_STATE at any other time, in a window that
+ * weighs nothing, and where the plan keeps no gradients. May still change. */
+AC_API ac_status ac_trainer_get_mean_gradient(ac_trainer *trainer, int index, int64_t first,
+                                              int64_t count, float *data);
 /* The norm of the gradient of the mean loss by one parameter, unscaled, before clipping: of the
  * window whose update is being decided (ac_decide), or the last one. 0 if it is not trained, before
  * the first update, and within a window whose noise is measured; NaN of a plan that folds
@@ -345,8 +391,8 @@ AC_API double ac_trainer_gradient_norm(const ac_trainer *trainer, int index);
  * second moment of its gradients, SGD and Lion the momentum, Adafactor second moments of a matrix's
  * rows and of its columns, or of a vector's elements, Muon the momentum of a matrix and for other
  * parameters what AdamW does, Adam-mini the first moment and for each
- * block the second one. What is kept in 8 bits is rounded when it is
- * set, with the others of its block of 256. May still change. */
+ * block the second one, AC_OPTIMIZER_CALLBACK its states. What is kept in 8 bits is rounded when it
+ * is set, with the others of its block of 256. May still change. */
 AC_API int ac_trainer_state_count(const ac_trainer *trainer);
 AC_API ac_status ac_trainer_get_state(ac_trainer *trainer, int index, int state, int64_t first,
                                       int64_t count, float *data);
@@ -438,8 +484,10 @@ typedef enum ac_last_window {
 typedef enum ac_fit_event_kind {
   AC_FIT_STEP = 0,
   AC_FIT_EVALUATION,
-  AC_FIT_TRAINED /* no window follows, and what remains is the final evaluation: time to save. May
-                    still change. */
+  AC_FIT_TRAINED, /* no window follows, and what remains is the final evaluation: time to save. May
+                     still change. */
+  AC_FIT_DECISION /* before a window's update, as for ac_decide and behind it; ac_fit_desc.decisions
+                     asks for it. May still change. */
 } ac_fit_event_kind;
 
 typedef struct ac_fit_event {
@@ -458,10 +506,12 @@ typedef struct ac_fit_event {
   bool went_back;
   int64_t back_to;
   ac_evaluation evaluation; /* AC_FIT_EVALUATION */
+  ac_decision *decision;    /* AC_FIT_DECISION, to look at and to change; otherwise NULL. May still
+                               change. */
 } ac_fit_event;
 
 /* Return false to stop after this event; the fit loop then evaluates nothing more and returns AC_OK
- * with `stopped`. */
+ * with `stopped`. Behind AC_FIT_DECISION the window's update and its AC_FIT_STEP come before. */
 typedef bool (*ac_fit_callback)(void *user, const ac_fit_event *event);
 
 #define AC_MAX_FINGERPRINT 96 /* bytes */
@@ -536,6 +586,10 @@ typedef struct ac_fit_desc {
    * state's. NULL with other policies. May still change. */
   const char *good_state;
   int64_t good_every;
+  /* Events AC_FIT_DECISION: before each update, of windows that are skipped and run again, too.
+   * What ac_decide may do the callback may then, such as reading each layer's gradient; with
+   * AC_GRADIENTS_FUSED_LOCAL it is AC_ERROR_ARGUMENT. May still change. */
+  bool decisions;
   ac_fit_callback callback;
   /* Asked before each micro-batch, of training and of evaluations, in the thread that called
    * ac_fit. Where it returns true the loop returns AC_OK with `stopped`, and the parameters are

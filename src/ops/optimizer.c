@@ -20,7 +20,7 @@
 /* By parameter: tensors, or -1. */
 typedef struct tensors {
   int gradient, working;
-  int state[AC_MAX_OUTPUTS - 2];
+  int state[AC_MAX_STATES];
 } tensors;
 
 /* Attributes of a middling update, for whoever only measures. */
@@ -119,11 +119,13 @@ ac_stepping ac_optimizer_stepping(const ac_plan_desc *desc, const ac_tensor *par
       [AC_ADAFACTOR] = {.op = AC_OP_adafactor, .states = 1},
       [AC_MUON] = {.op = AC_OP_muon, .states = 1},
       [AC_ADAM_MINI] = {.op = AC_OP_adam_mini, .states = 2},
+      [AC_OPTIMIZER_CALLBACK] = {.op = AC_OP_clip},
   };
   const bool left = desc->optimizer == AC_MUON && !is_hidden_matrix(parameter);
   ac_stepping stepping = kinds[left ? AC_ADAMW : desc->optimizer];
   stepping.folds = desc->gradients == AC_GRADIENTS_FOLDED && !left;
   if (desc->optimizer == AC_SGD && desc->sgd_no_momentum) stepping.states = 0;
+  if (desc->optimizer == AC_OPTIMIZER_CALLBACK) stepping.states = desc->callback_states;
   const bool eight = is_eight_bit(desc, parameter);
   for (int k = 0; k < stepping.states; k++) {
     stepping.state[k].dtype = eight ? AC_U8 : AC_F32;
@@ -166,10 +168,10 @@ static ac_status prepare_state(ac_graph *graph, const ac_plan_desc *desc, int in
   return stepping.folds ? append_fold(graph, &stepping, t) : AC_OK;
 }
 
-/* Before the step, which takes what it leaves. */
+/* Before the step, which takes what it leaves, as a caller's own does in any case. */
 static ac_status append_clip(ac_graph *graph, const ac_plan_desc *desc, int index,
                              const tensors *t) {
-  if (desc->clipping < AC_CLIP_VALUE) return AC_OK;
+  if (desc->clipping < AC_CLIP_VALUE && desc->optimizer != AC_OPTIMIZER_CALLBACK) return AC_OK;
   ac_tensor *parameter = ac_tensor_at(graph, graph->parameters[index]),
             *operands[] = {ac_tensor_at(graph, t->gradient), parameter};
   const ac_clip_attributes clip = {.gradient_factor = 1,
@@ -181,8 +183,10 @@ static ac_status append_clip(ac_graph *graph, const ac_plan_desc *desc, int inde
   return graph->status;
 }
 
+/* A caller's own is no node: it follows what clips. */
 static ac_status append_step(ac_graph *graph, const ac_plan_desc *desc, int index,
                              const tensors *t) {
+  if (desc->optimizer == AC_OPTIMIZER_CALLBACK) return AC_OK;
   const ac_tensor *parameter = ac_tensor_at(graph, graph->parameters[index]);
   const ac_stepping stepping = ac_optimizer_stepping(desc, parameter);
   ac_node *node = append(graph, stepping.op, ac_tensor_at(graph, t->gradient));

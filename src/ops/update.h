@@ -7,15 +7,17 @@
 #include "graph/graph.h"
 #include "ops/description.h"
 
+enum { AC_MAX_STATES = AC_MAX_CALLBACK_STATES };
+
 /* How one parameter is stepped: by which op, and what is kept for it from window to window. */
 typedef struct ac_stepping {
-  ac_op op;
+  ac_op op;   /* of a caller's own optimizer: what leaves the gradient to step by */
   bool folds; /* gradients into the first state, by which it is then stepped */
   int states;
   struct {
     ac_dtype dtype;
     ac_shape shape;
-  } state[AC_MAX_OUTPUTS - 2]; /* the other outputs are the parameter and its working copy */
+  } state[AC_MAX_STATES];
 } ac_stepping;
 ac_stepping ac_optimizer_stepping(const ac_plan_desc *desc, const ac_tensor *parameter);
 

@@ -166,15 +166,26 @@ static ac_status check_touch(const ac_plan *plan, const ac_step *step, const cha
   return AC_OK;
 }
 
+/* A caller's own step behind this one writes the parameter and its working copy. */
+static void settle_handed(const ac_plan *plan, const ac_step *step, char *settled) {
+  const ac_parameter_tensors *own =
+      &plan->problem.parameters[ac_tensor_at(plan->graph, step->in[0].tensor)->parameter];
+  settled[own->tensor] = 2;
+  if (own->working >= 0) settled[own->working] = 2;
+}
+
 static void settle(const ac_plan *plan, const ac_step *step, char *settled) {
+  const ac_node *node = ac_node_at(plan->graph, step->node);
+  const bool hands_over = ac_problem_hands_over(&plan->problem, node);
   /* The step that takes what is left settles both. */
-  if (ac_op_describe(ac_node_at(plan->graph, step->node)->op)->rewrites) return;
+  if (ac_op_describe(node->op)->rewrites && !hands_over) return;
   for (int i = 0; i < AC_MAX_INPUTS; i++)
     if (step->in[i].tensor >= 0)
       settled[ac_tensor_at(plan->graph, step->in[i].tensor)->storage] = 1;
   for (int j = 0; j < AC_MAX_OUTPUTS; j++)
     if (step->out[j].tensor >= 0)
       settled[ac_tensor_at(plan->graph, step->out[j].tensor)->storage] = 2;
+  if (hands_over) settle_handed(plan, step, settled);
 }
 
 static ac_status check_places(const ac_plan *plan, const ac_sequence *sequence) {
@@ -282,11 +293,13 @@ static bool stands_for_gradient(const ac_plan *plan, const ac_tensor *tensor, in
   return tensor->role == (folded ? AC_ROLE_STATE : AC_ROLE_GRADIENT) && tensor->state == 0;
 }
 
-/* The parameter that an update's step goes by the gradient of; -1: none. */
+/* The parameter that an update's step goes by the gradient of, or hands over; -1: none. */
 static int stepped_parameter(const ac_plan *plan, const ac_step *step) {
   if (step->in[0].tensor < 0 || step->out[0].tensor < 0) return -1;
   const ac_tensor *from = ac_tensor_at(plan->graph, step->in[0].tensor);
   const ac_tensor *to = ac_tensor_at(plan->graph, step->out[0].tensor);
+  if (ac_problem_hands_over(&plan->problem, ac_node_at(plan->graph, step->node)))
+    return from == to ? from->parameter : -1;
   if (to->role != AC_ROLE_PARAMETER) return -1;
   return stands_for_gradient(plan, from, to->parameter) ? to->parameter : -1;
 }

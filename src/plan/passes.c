@@ -45,8 +45,9 @@ typedef struct guest {
 enum { FOLDS = 1 << AC_PHASE_FOLD, MEASURES = 1 << AC_PHASE_REDUCE, STEPS = 1 << AC_PHASE_UPDATE };
 
 typedef struct pass {
-  const ac_graph *graph;
-  int phases;   /* FOLDS, MEASURES, STEPS, or both of these */
+  const ac_problem *problem;
+  const ac_graph *graph; /* the problem's */
+  int phases;            /* FOLDS, MEASURES, STEPS, or both of these */
   int *touched; /* by storage: behind how many nodes of `own` nothing touches it any more */
   int known;    /* behind how many all losses are */
   guest *guests;
@@ -64,7 +65,7 @@ static void release(pass *p) {
 static ac_status make_room(pass *p, const ac_problem *problem, const ac_nodes *order, int phases) {
   const size_t nodes =
       (size_t)order->count + (size_t)problem->after.count + (size_t)problem->folds.count + 1;
-  *p = (pass){.graph = problem->graph, .phases = phases};
+  *p = (pass){.problem = problem, .graph = problem->graph, .phases = phases};
   p->touched = calloc((size_t)p->graph->tensor_count + 1, sizeof *p->touched);
   p->guests = malloc(nodes * sizeof *p->guests);
   p->own.list = malloc(nodes * sizeof *p->own.list);
@@ -84,9 +85,14 @@ static int touched(const pass *p, int tensor) {
   return tensor < 0 ? 0 : p->touched[ac_tensor_at(p->graph, tensor)->storage];
 }
 
-/* Behind how many nodes all operands of this one are left alone. */
+/* Behind how many nodes all operands of this one are left alone, and the working copy that a
+ * caller's own step behind it writes. */
 static int last_touch(const pass *p, const ac_node *node) {
   int last = 0;
+  if (ac_problem_hands_over(p->problem, node)) {
+    const int parameter = ac_tensor_at(p->graph, node->in[0])->parameter;
+    last = touched(p, p->problem->parameters[parameter].working);
+  }
   for (int i = 0; i < OPERANDS; i++) {
     const int place = touched(p, operand_of(node, i));
     if (place > last) last = place;

@@ -49,6 +49,20 @@ static ac_status check_folded(const ac_plan_desc *desc) {
   return AC_OK;
 }
 
+static ac_status check_callback(const ac_plan_desc *desc) {
+  if (desc->callback_states < 0 || desc->callback_states > AC_MAX_CALLBACK_STATES ||
+      desc->callback_part < 0)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "plan: a callback has 0 to %d states and takes parts of at least 1 element, not "
+                   "%d and %lld",
+                   AC_MAX_CALLBACK_STATES, desc->callback_states, (long long)desc->callback_part);
+  if (desc->optimizer == AC_OPTIMIZER_CALLBACK || (!desc->callback_states && !desc->callback_part))
+    return AC_OK;
+  return ac_fail(AC_ERROR_ARGUMENT,
+                 "plan: states and parts of a callback have no meaning for another optimizer than "
+                 "AC_OPTIMIZER_CALLBACK");
+}
+
 ac_status ac_plan_check_desc(const ac_plan_desc *desc) {
   if (desc->batch < 0 || desc->micro_batch < 0)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: batch %lld and micro-batch %lld must be positive",
@@ -94,6 +108,7 @@ ac_status ac_plan_check_desc(const ac_plan_desc *desc) {
   const bool known = desc->purpose != AC_TRAIN || desc->optimizer <= AC_LION;
   if (desc->gradient_storage == AC_GRADIENT_BF16 && !known)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: only AdamW, SGD and Lion take gradients in bf16");
+  AC_TRY(check_callback(desc));
   AC_TRY(check_clipping(desc));
   AC_TRY(check_average(desc));
   AC_TRY(check_folded(desc));
@@ -119,6 +134,22 @@ static ac_cost step_cost(const ac_plan *plan, const ac_step *step) {
   return ac_op_cost(&args);
 }
 
+/* Where views are copies: those of the part that takes most. States in host memory need none. */
+static uint64_t callback_bytes(const ac_plan *plan) {
+  const ac_problem *problem = &plan->problem;
+  uint64_t most = 0;
+  if (problem->desc.optimizer != AC_OPTIMIZER_CALLBACK || plan->device->backend->is_host) return 0;
+  for (int i = 0; i < plan->graph->parameter_count; i++) {
+    if (problem->parameters[i].gradient < 0) continue;
+    uint64_t views = 2;
+    for (int k = 0; k < problem->desc.callback_states; k++)
+      views += ac_plan_cell(plan, AC_ROLE_STATE, i, k)->space == AC_SPACE_DEVICE;
+    const uint64_t bytes = views * sizeof(float) * (uint64_t)ac_problem_callback_part(problem, i);
+    if (bytes > most) most = bytes;
+  }
+  return most;
+}
+
 static void fill_info(ac_plan *plan) {
   ac_plan_info *info = &plan->info;
   info->purpose = plan->problem.desc.purpose;
@@ -132,6 +163,7 @@ static void fill_info(ac_plan *plan) {
   info->update_steps = plan->main.step_count - info->steps + plan->stepping.step_count;
   info->state_space = plan->main.host_state ? AC_STATE_ON_HOST : AC_STATE_ON_DEVICE;
   info->host_bytes = plan->main.host_state ? plan->problem.host_bytes : 0;
+  info->callback_bytes = callback_bytes(plan);
   info->budget_bytes = plan->problem.desc.memory;
   for (int i = 0; i < plan->cell_count; i++) {
     if (plan->cells[i].role == AC_ROLE_WORKING) info->working_bytes += plan->cells[i].bytes;

@@ -203,6 +203,20 @@ static inline bool ac_gradients_need_whole(ac_gradients gradients) {
   return gradients == AC_GRADIENTS_FUSED || gradients == AC_GRADIENTS_FUSED_LOCAL;
 }
 
+/* Whether a caller's own optimizer steps a parameter behind this node, by what it leaves of the
+ * gradient. */
+static inline bool ac_problem_hands_over(const ac_problem *problem, const ac_node *node) {
+  return problem->desc.optimizer == AC_OPTIMIZER_CALLBACK && ac_op_describe(node->op)->rewrites;
+}
+
+/* And how many elements at once at most. */
+static inline int64_t ac_problem_callback_part(const ac_problem *problem, int parameter) {
+  const ac_graph *graph = problem->graph;
+  const int64_t part = problem->desc.callback_part,
+                count = ac_shape_count(&ac_tensor_at(graph, graph->parameters[parameter])->shape);
+  return part && part < count ? part : count;
+}
+
 /* Whether gradients become part of optimizer states as they come. */
 static inline bool ac_plan_folds(const ac_plan *plan) {
   return plan->info.gradients == AC_GRADIENTS_FOLDED;

@@ -1,4 +1,4 @@
-/* What a caller may read and change between windows: parameters, gradients, model files; and
+/* What a caller may read and change between windows: parameters, groups, model files; and
  * evaluation in the trainer's memory. */
 #include "train/trainer.h"
 
@@ -51,32 +51,6 @@ ac_status ac_trainer_get_group(const ac_trainer *trainer, int group, ac_group_se
   if (group < 0 || group >= trainer->groups.count)
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: group %d of %d", group, trainer->groups.count);
   *settings = trainer->groups.settings[group];
-  return AC_OK;
-}
-
-ac_status ac_trainer_get_gradient(ac_trainer *trainer, int index, int64_t first, int64_t count,
-                                  float *data) {
-  AC_REQUIRE(trainer);
-  if (count > 0) AC_REQUIRE(data);
-  AC_TRY(ac_instance_check_range(&trainer->instance, index, first, count));
-  int gradient = trainer->instance.plan->problem.parameters[index].gradient;
-  if (gradient < 0)
-    return ac_fail(AC_ERROR_ARGUMENT, "parameter %d is frozen or the loss does not depend on it",
-                   index);
-  if (!ac_plan_keeps_gradients(trainer->instance.plan))
-    return ac_fail(AC_ERROR_STATE,
-                   "trainer: the plan keeps no gradients (%s); plan with AC_GRADIENTS_BUFFER to "
-                   "read them",
-                   ac_plan_folds(trainer->instance.plan)      ? "AC_GRADIENTS_FOLDED"
-                   : ac_plan_is_local(trainer->instance.plan) ? "AC_GRADIENTS_FUSED_LOCAL"
-                                                              : "AC_GRADIENTS_FUSED");
-  if (trainer->window_samples == 0)
-    return ac_fail(AC_ERROR_STATE, "trainer: nothing was accumulated since the last update");
-  AC_TRY(ac_instance_read_floats(&trainer->instance, trainer->instance.persistent[gradient],
-                                 ac_tensor_at(trainer->instance.plan->graph, gradient)->dtype,
-                                 first, count, data));
-  float scale = trainer->instance.run.loss_scale;
-  for (int64_t i = 0; scale != 1 && i < count; i++) data[i] /= scale;
   return AC_OK;
 }
 

@@ -143,6 +143,19 @@ static void report(fit *f, ac_fit_event *event) {
   f->resumed = ac_clock();
 }
 
+/* Before an update. A callback that stops does so behind it. */
+static void report_decision(void *user, ac_trainer *trainer, ac_decision *decision) {
+  fit *f = user;
+  ac_fit_event event = {.kind = AC_FIT_DECISION,
+                        .step = f->result.steps + 1,
+                        .samples = f->batch.window.count,
+                        .decision = decision};
+  const double resumed = f->resumed, began = ac_clock();
+  (void)trainer;
+  report(f, &event);
+  f->resumed += resumed - began;
+}
+
 /* What a state that is saved in a callback goes on from. */
 static void keep_position(fit *f, bool evaluation_due) {
   const ac_fit_desc *desc = f->desc;
@@ -428,6 +441,7 @@ static ac_status check_desc(const ac_trainer *trainer, const ac_fit_desc *desc) 
                    "fit: the fingerprint is longer than %d bytes, or not printable ASCII",
                    AC_MAX_FINGERPRINT);
   AC_TRY(ac_good_state_check(trainer, desc));
+  if (desc->decisions) AC_TRY(ac_trainer_check_decidable(trainer->instance.plan, "fit"));
   AC_TRY(check_losses(trainer));
   if (trainer->window_samples > 0 && !(desc->resume && trainer->fit.begun))
     return ac_fail(AC_ERROR_STATE, "fit: a window is in progress; update or discard it first");
@@ -589,7 +603,9 @@ ac_status ac_fit(ac_trainer *trainer, const ac_fit_desc *desc, ac_fit_result *re
   if (status == AC_OK) status = ac_growth_begin(trainer, desc);
   if (status == AC_OK) status = open_loader(&f);
   const bool ready = status == AC_OK;
+  if (desc->decisions) trainer->fit_decide = report_decision, trainer->fit_user = &f;
   if (ready) status = run(&f);
+  trainer->fit_decide = NULL;
   ac_loader_free(f.loader);
   if (ready && status != AC_OK) ac_trainer_discard(trainer);
   f.result.stopped = f.stop.stopped;

@@ -283,6 +283,14 @@ ac_status ac_instance_upload(ac_instance *instance, const void *const *data, int
 
 /* ---- running --------------------------------------------------------------------------------- */
 
+static ac_status hand_over(const ac_instance *instance, int index, const ac_op_args *args) {
+  const ac_plan *plan = instance->plan;
+  const ac_node *node = ac_node_at(plan->graph, index);
+  const ac_hand_over *to = &instance->hand_over;
+  if (!to->step || !ac_problem_hands_over(&plan->problem, node)) return AC_OK;
+  return to->step(to->user, ac_tensor_at(plan->graph, node->in[0])->parameter, args->out[0].data);
+}
+
 ac_status ac_instance_run_step(ac_instance *instance, ac_prepared *prepared, int index,
                                bool fresh) {
   const ac_step *step = &prepared->sequence->steps[index];
@@ -297,7 +305,7 @@ ac_status ac_instance_run_step(ac_instance *instance, ac_prepared *prepared, int
   if (step->moves) AC_TRY(ac_moves_begin(instance, prepared, index));
   ac_status status = backend->run(instance->device->state, args);
   if (status == AC_OK && step->moves) status = ac_moves_end(instance, prepared, index);
-  if (status == AC_OK) return AC_OK;
+  if (status == AC_OK) return hand_over(instance, step->node, args);
   char text[128];
   const ac_graph *graph = instance->plan->graph;
   return ac_fail_prefix(status, "%s",

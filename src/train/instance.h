@@ -31,6 +31,11 @@ typedef struct ac_prepared {
   bool has_run; /* its micro-batch */
 } ac_prepared;
 
+/* What a caller's own optimizer is told of one parameter. */
+typedef struct ac_callback_attributes {
+  double rate, weight_decay;
+} ac_callback_attributes;
+
 /* What the ops that go by the window (ac_op_desc.by_window) are handed, for one parameter. */
 typedef struct ac_update_attributes {
   ac_gradient_statistics_attributes statistics;
@@ -44,6 +49,7 @@ typedef struct ac_update_attributes {
     ac_adafactor_attributes adafactor;
     ac_muon_attributes muon;
     ac_adam_mini_attributes adam_mini;
+    ac_callback_attributes callback;
   } step;
 } ac_update_attributes;
 
@@ -78,6 +84,13 @@ typedef struct ac_gate {
   void *user;
 } ac_gate;
 
+/* Called behind a step that hands a parameter over (ac_problem_hands_over), with the handle of its
+ * gradient. */
+typedef struct ac_hand_over {
+  ac_status (*step)(void *user, int parameter, const void *gradient); /* NULL: there is none */
+  void *user;
+} ac_hand_over;
+
 typedef struct ac_instance {
   const ac_plan *plan;
   ac_device *device;
@@ -95,6 +108,7 @@ typedef struct ac_instance {
   uint64_t unused_bytes;
   ac_prepared main, stepping, evaluation;
   ac_gate gate;
+  ac_hand_over hand_over;
   ac_numerics_totals numerics; /* empty unless the plan watches numbers */
   /* The run state: all that changes from window to window, so that every step is static. */
   ac_run_state run;
@@ -241,6 +255,9 @@ ac_status ac_instance_read_parameter(ac_instance *instance, int index, int64_t f
 /* Elements of a tensor of any float type, converted to f32. */
 ac_status ac_instance_read_floats(const ac_instance *instance, const void *handle, ac_dtype dtype,
                                   int64_t first, int64_t count, float *data);
+/* And back, from f32, into what persists. `data` may be NULL if there are none. */
+ac_status ac_instance_write_floats(const ac_instance *instance, int tensor, int64_t first,
+                                   int64_t count, const float *data);
 /* Checks that [first, first + count) lies within the parameter. */
 ac_status ac_instance_check_range(const ac_instance *instance, int index, int64_t first,
                                   int64_t count);

@@ -45,7 +45,7 @@ static void mark_zeros(uint16_t *half, const float *data, int64_t count) {
 }
 
 /* What is stored in 16 bits passes through a small buffer on its way. */
-static ac_status write_halves(ac_instance *instance, int tensor, int64_t first, int64_t count,
+static ac_status write_halves(const ac_instance *instance, int tensor, int64_t first, int64_t count,
                               const float *data) {
   uint16_t half[4096];
   const int64_t most = sizeof half / sizeof *half;
@@ -61,19 +61,23 @@ static ac_status write_halves(ac_instance *instance, int tensor, int64_t first, 
   return AC_OK;
 }
 
+ac_status ac_instance_write_floats(const ac_instance *instance, int tensor, int64_t first,
+                                   int64_t count, const float *data) {
+  if (ac_tensor_at(instance->plan->graph, tensor)->dtype != AC_F32)
+    return write_halves(instance, tensor, first, count, data);
+  return instance->device->backend->upload(instance->device->state, instance->persistent[tensor],
+                                           (uint64_t)first * sizeof *data, data,
+                                           (uint64_t)count * sizeof *data);
+}
+
 ac_status ac_instance_write_parameter(ac_instance *instance, int index, int64_t first,
                                       int64_t count, const float *data) {
   if (count == 0) return AC_OK; /* there may be no data to point to */
   const ac_parameter_tensors *memory = &instance->plan->problem.parameters[index];
-  void *original = instance->persistent[memory->tensor];
-  if (original && ac_tensor_at(instance->plan->graph, memory->tensor)->dtype != AC_F32)
-    return write_halves(instance, memory->tensor, first, count, data);
-  if (original)
-    AC_TRY(instance->device->backend->upload(instance->device->state, original,
-                                             (uint64_t)first * sizeof *data, data,
-                                             (uint64_t)count * sizeof *data));
+  if (instance->persistent[memory->tensor])
+    AC_TRY(ac_instance_write_floats(instance, memory->tensor, first, count, data));
   if (memory->working < 0 || !instance->persistent[memory->working]) return AC_OK;
-  return write_halves(instance, memory->working, first, count, data);
+  return ac_instance_write_floats(instance, memory->working, first, count, data);
 }
 
 /* 16-bit elements come into the second half of the room for floats, and are converted from the

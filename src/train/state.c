@@ -478,9 +478,14 @@ static ac_status read_record(const ac_model_file *file, const char *path, record
 }
 
 static ac_status check_record(const ac_trainer *trainer, const char *path, const record *r) {
-  static const char *const optimizers[AC_OPTIMIZER_COUNT] = {
-      [AC_ADAMW] = "AdamW",         [AC_SGD] = "SGD",   [AC_LION] = "Lion",
-      [AC_ADAFACTOR] = "Adafactor", [AC_MUON] = "Muon", [AC_ADAM_MINI] = "Adam-mini"};
+  static const char *const optimizers[AC_OPTIMIZER_COUNT] = {[AC_ADAMW] = "AdamW",
+                                                             [AC_SGD] = "SGD",
+                                                             [AC_LION] = "Lion",
+                                                             [AC_ADAFACTOR] = "Adafactor",
+                                                             [AC_MUON] = "Muon",
+                                                             [AC_ADAM_MINI] = "Adam-mini",
+                                                             [AC_OPTIMIZER_CALLBACK] =
+                                                                 "a callback"};
   const record own = record_of(trainer);
   if (r->optimizer != own.optimizer)
     return ac_fail(AC_ERROR_FORMAT, "%s is of a run with %s, and the plan is for %s", path,

@@ -14,9 +14,13 @@
 /* By optimizer. */
 static const struct {
   double lr, beta2;
-} defaults[AC_OPTIMIZER_COUNT] = {
-    [AC_ADAMW] = {1e-3, 0.999},     [AC_SGD] = {0.1, 0.999},   [AC_LION] = {1e-4, 0.99},
-    [AC_ADAFACTOR] = {1e-2, 0.999}, [AC_MUON] = {1e-3, 0.999}, [AC_ADAM_MINI] = {1e-3, 0.999}};
+} defaults[AC_OPTIMIZER_COUNT] = {[AC_ADAMW] = {1e-3, 0.999},
+                                  [AC_SGD] = {0.1, 0.999},
+                                  [AC_LION] = {1e-4, 0.99},
+                                  [AC_ADAFACTOR] = {1e-2, 0.999},
+                                  [AC_MUON] = {1e-3, 0.999},
+                                  [AC_ADAM_MINI] = {1e-3, 0.999},
+                                  [AC_OPTIMIZER_CALLBACK] = {1e-3, 0.999}};
 /* Those of its author's examples. */
 static const double original_muon_lr = 0.02, original_adamw_rate = 0.015;
 
@@ -94,6 +98,7 @@ static ac_status set_up(ac_trainer *trainer, const ac_plan *plan) {
   trainer->decided = calloc(parameters, sizeof *trainer->decided);
   if (!trainer->stepped || !trainer->decided)
     return ac_fail(AC_ERROR_MEMORY, "no memory for a list of parameters");
+  AC_TRY(ac_callback_begin(trainer));
   return ac_instance_initialise(&trainer->instance, trainer->desc.seed);
 }
 
@@ -106,16 +111,21 @@ static ac_status check_skipping(const ac_trainer_desc *desc, const ac_plan *plan
                  ac_plan_folds(plan) ? "folded" : "fused and each parameter is stepped by itself");
 }
 
+ac_status ac_trainer_check_decidable(const ac_plan *plan, const char *who) {
+  if (!ac_plan_is_local(plan)) return AC_OK;
+  return ac_fail(AC_ERROR_ARGUMENT,
+                 "%s: nobody can decide on an update that steps each parameter as soon as its "
+                 "gradient is known (AC_GRADIENTS_FUSED_LOCAL)",
+                 who);
+}
+
 ac_status ac_trainer_create(ac_trainer **trainer, const ac_plan *plan,
                             const ac_trainer_desc *desc) {
   AC_CREATES(trainer);
   AC_REQUIRE(plan);
   if (plan->problem.desc.purpose != AC_TRAIN)
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: the plan was not made for training");
-  if (ac_plan_is_local(plan) && desc && desc->decide)
-    return ac_fail(AC_ERROR_ARGUMENT,
-                   "trainer: nobody can decide on an update that steps each parameter as soon as "
-                   "its gradient is known (AC_GRADIENTS_FUSED_LOCAL)");
+  if (desc && desc->decide) AC_TRY(ac_trainer_check_decidable(plan, "trainer"));
   ac_trainer *made = calloc(1, sizeof *made);
   if (!made) return ac_fail(AC_ERROR_MEMORY, "no memory for a trainer");
   made->desc = AC_DESCRIBED(ac_trainer_desc, desc);
@@ -123,6 +133,7 @@ ac_status ac_trainer_create(ac_trainer **trainer, const ac_plan *plan,
   made->plateau = ac_plateau_begin();
   made->spikes = ac_spikes_begin();
   ac_status status = check_desc(&made->desc, plan->problem.desc.optimizer);
+  if (status == AC_OK) status = ac_callback_check_desc(plan, &made->desc);
   if (status == AC_OK)
     status = ac_scaler_init(&made->scaler, &made->desc.loss_scaling, plan->problem.desc.precision);
   if (status == AC_OK) status = ac_groups_begin(&made->groups, plan->graph, &made->desc);
@@ -147,6 +158,7 @@ void ac_trainer_free(ac_trainer *trainer) {
   ac_noise_layers_release(&trainer->noise.layers);
   free(trainer->stepped);
   free(trainer->decided);
+  free(trainer->views);
   free(trainer);
 }
 
@@ -154,6 +166,8 @@ void ac_trainer_free(ac_trainer *trainer) {
 
 /* What a callback that decides on an update may not do. */
 ac_status ac_trainer_check_deciding(const ac_trainer *trainer) {
+  if (trainer->handing_over)
+    return ac_fail(AC_ERROR_STATE, "trainer: its optimizer is at work in an update");
   if (!trainer->deciding) return AC_OK;
   return ac_fail(AC_ERROR_STATE, "trainer: the update of this window is being decided");
 }
@@ -332,7 +346,7 @@ ac_status ac_trainer_set_batch(ac_trainer *trainer, int64_t batch) {
 }
 
 void ac_trainer_discard(ac_trainer *trainer) {
-  if (!trainer || trainer->deciding) return;
+  if (!trainer || trainer->deciding || trainer->handing_over) return;
   ac_fold_leave(trainer);
   trainer->window_samples = trainer->whole_samples = trainer->noise.first_samples = 0;
   trainer->broken = false;

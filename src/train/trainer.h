@@ -62,11 +62,16 @@ struct ac_trainer {
   float loss_scales[AC_MAX_LOSSES];   /* run.loss_scales */
   ac_local_decision *decided;         /* by parameter, of the update at hand */
   int *stepped;                       /* by parameter: how often the update at hand steps it */
+  float *views;                       /* what a caller's own optimizer is handed copies in */
+  bool handing_over;                  /* and it is at work */
   double reduced_weight;              /* of the window that was reduced last; 0: none */
   bool averaged;                      /* averages are in the place of parameters */
   bool deciding;                      /* the caller looks at what was reduced */
-  bool has_stepped;                   /* an update has run all that updates run */
-  bool broken;                        /* a device failure left the window half done */
+  bool rewritten;                     /* and has written gradients since */
+  ac_decide fit_decide;               /* the ac_fit in progress, which asks the caller, too */
+  void *fit_user;
+  bool has_stepped; /* an update has run all that updates run */
+  bool broken;      /* a device failure left the window half done */
   ac_fit_position fit;
   char fingerprint[AC_MAX_FINGERPRINT + 1]; /* of its data, by the caller; "": not known */
   /* Parameter whose gradient was found not finite in the last update, or running mean for which the
@@ -90,6 +95,8 @@ double ac_trainer_momentum(const ac_trainer *trainer);
 ac_status ac_trainer_check_usable(const ac_trainer *trainer);
 /* Refuses what a callback that decides on an update may not do. */
 ac_status ac_trainer_check_deciding(const ac_trainer *trainer);
+/* Refuses, on behalf of `who`, to have an update decided on that has no such moment. */
+ac_status ac_trainer_check_decidable(const ac_plan *plan, const char *who);
 /* Sets the factors of the gradients of the losses by the loss scale, before a window begins. */
 void ac_trainer_set_loss_scale(ac_trainer *trainer);
 /* And by what each loss weighs in the window that begins or goes on. */
@@ -182,6 +189,15 @@ void ac_fold_set_step(ac_op op, ac_update_attributes *attributes);
  * that failed, is left; and when it is not finite, which fails. */
 void ac_fold_leave(ac_trainer *trainer);
 ac_status ac_fold_fail(ac_trainer *trainer);
+
+/* ---- a caller's own optimizer: callback.c ---------------------------------------------------- */
+
+/* Whether the description has one where the plan is for it, and nowhere else. */
+ac_status ac_callback_check_desc(const ac_plan *plan, const ac_trainer_desc *desc);
+/* Has updates call it, in memory of the plan's callback_bytes. */
+ac_status ac_callback_begin(ac_trainer *trainer);
+
+/* ---------------------------------------------------------------------------------------------- */
 
 /* ac_trainer_evaluate, unless it is stopped: then there is no result. */
 ac_status ac_trainer_evaluate_until(ac_trainer *trainer, ac_dataset *dataset, int64_t limit,

@@ -29,12 +29,15 @@ static ac_status check_update(ac_trainer *trainer) {
 }
 
 /* The phase `reduce`, and what it brings to the host. */
-static ac_status reduce(ac_trainer *trainer) {
-  ac_instance *instance = &trainer->instance;
+static ac_status measure_all(ac_trainer *trainer) {
   trainer->reduced_weight = 0;
-  AC_TRY(ac_instance_run_phase(instance, AC_PHASE_REDUCE));
-  AC_TRY(ac_numerics_collect(instance));
-  return ac_instance_fetch_control(instance);
+  AC_TRY(ac_instance_run_phase(&trainer->instance, AC_PHASE_REDUCE));
+  return ac_instance_fetch_control(&trainer->instance);
+}
+
+static ac_status reduce(ac_trainer *trainer) {
+  AC_TRY(measure_all(trainer));
+  return ac_numerics_collect(&trainer->instance);
 }
 
 /* The host's copy is (sum of squares, whether something is not finite). The square of a variance
@@ -144,6 +147,9 @@ static void set_step(const ac_trainer *trainer, const ac_parameter_tensors *tens
                                   .correction1 = (float)(1 - pow(o->beta1, t)),
                                   .sqrt_correction2 = (float)sqrt(1 - pow(o->beta2, t))};
     break;
+  case AC_OP_clip:
+    attributes->step.callback = (ac_callback_attributes){rate, weight_decay(trainer, parameter)};
+    break;
   default:
     if (plan->optimizer == AC_MUON) rate *= o->adamw_rate;
     attributes->step.adamw =
@@ -169,8 +175,8 @@ static double set_clip(const ac_trainer *trainer, int index, double factor,
   const ac_plan *plan = trainer->instance.plan;
   const ac_clipping kind = plan->problem.desc.clipping;
   const ac_tensor *parameter = ac_tensor_at(plan->graph, plan->graph->parameters[index]);
-  const double limit = ac_trainer_clip_of(trainer, index);
-  if (kind < AC_CLIP_VALUE) return factor;
+  const double limit = kind < AC_CLIP_VALUE ? 0 : ac_trainer_clip_of(trainer, index);
+  if (kind < AC_CLIP_VALUE && plan->problem.desc.optimizer != AC_OPTIMIZER_CALLBACK) return factor;
   *attributes = (ac_clip_attributes){.gradient_factor = (float)factor,
                                      .limit = limit > 0 ? (float)limit : INFINITY,
                                      .adaptive = kind == AC_CLIP_ADAPTIVE,
@@ -237,12 +243,17 @@ static ac_status refuse_factor(double factor) {
                  "trainer: nothing was changed, as gradients would be multiplied by %g", factor);
 }
 
-/* What the caller makes of it, who may look at everything but change nothing else. */
+/* What the caller makes of it, who may look at everything and write gradients, but change nothing
+ * else. */
 static ac_status ask_caller(ac_trainer *trainer, ac_decision *decision) {
-  if (!trainer->desc.decide) return AC_OK;
+  trainer->rewritten = false;
   trainer->deciding = true;
-  trainer->desc.decide(trainer->desc.user, trainer, decision);
+  if (trainer->desc.decide) trainer->desc.decide(trainer->desc.user, trainer, decision);
+  if (trainer->fit_decide) trainer->fit_decide(trainer->fit_user, trainer, decision);
   trainer->deciding = false;
+  if (trainer->broken)
+    return ac_fail(AC_ERROR_STATE, "trainer: a gradient was written in part only; nothing was "
+                                   "changed but gradients");
   if (isfinite(decision->factor) && decision->factor >= 0) return AC_OK;
   return refuse_factor(decision->factor);
 }
@@ -364,6 +375,24 @@ static ac_decision begin_report(ac_trainer *trainer, const ac_window_sum *sum,
   return decision;
 }
 
+/* Gradients that the caller has written are measured anew, and what follows from them is proposed
+ * anew where the caller has left it. */
+static ac_status decide(ac_trainer *trainer, const ac_window_sum *sum, ac_gradient_report *report,
+                        ac_update *update, ac_decision *decision) {
+  *decision = begin_report(trainer, sum, report, update);
+  const double proposed = decision->factor;
+  AC_TRY(ask_caller(trainer, decision));
+  if (!trainer->rewritten) return AC_OK;
+  const ac_decision asked = *decision;
+  const ac_status status = measure_all(trainer);
+  trainer->broken = status != AC_OK;
+  AC_TRY(status);
+  *decision = begin_report(trainer, sum, report, update);
+  decision->skip = asked.skip;
+  if (asked.factor != proposed) decision->factor = asked.factor;
+  return AC_OK;
+}
+
 /* Behind a window that is not finite. Without loss scaling the first one that is skipped is stuck,
  * but one that was stepped in part may be a single bad batch. */
 static bool is_stuck(const ac_scaler *scaler, bool skipped) {
@@ -406,8 +435,8 @@ static ac_status update_whole(ac_trainer *trainer, ac_update *update) {
   trainer->optimizer = ac_trainer_optimizer(trainer);
   const ac_window_sum sum = ac_trainer_window_sum(trainer);
   ac_gradient_report report;
-  ac_decision decision = begin_report(trainer, &sum, &report, update);
-  AC_TRY(ask_caller(trainer, &decision));
+  ac_decision decision;
+  AC_TRY(decide(trainer, &sum, &report, update, &decision));
   const bool possible = update->finite_loss && update->finite_gradient && sum.divides;
   if (!possible && ac_plan_folds(trainer->instance.plan)) return ac_fold_fail(trainer);
   AC_TRY(ac_fold_check_decision(trainer, &decision));

@@ -277,6 +277,26 @@ static void step_reference(const random_stepping *step, const ac_tensor *tensor,
     widen_by_chance(&want[e], &tolerance[e], tensor->name, (uint32_t)step->update, e);
 }
 
+/* What clipping by one norm leaves of the gradients of a group with a clip of its own, and of all
+ * others (last). */
+static void clip_together(const random_choice *choice, const random_graph *g, const random_trial *t,
+                          const random_window *w, double clip, double weight,
+                          double left[RANDOM_GROUPS + 1]) {
+  double squares[RANDOM_GROUPS + 1] = {0};
+  for (int p = 0; p < t->parameters; p++) {
+    const int group = random_group_of(choice, g, p);
+    const int by =
+        group >= 0 && random_group_settings(group, clip).clip > 0 ? group : RANDOM_GROUPS;
+    for (int64_t e = 0; w->gradient[p] && e < t->count[p]; e++)
+      squares[by] += pow((double)w->gradient[p][e], 2);
+  }
+  for (int k = 0; k <= RANDOM_GROUPS; k++) {
+    const double own = k < RANDOM_GROUPS ? random_group_settings(k, clip).clip : clip,
+                 norm = sqrt(squares[k]) / weight;
+    left[k] = own > 0 && norm > own ? own / norm : 1;
+  }
+}
+
 /* Steps from the library's own gradients; `state` goes on from window to window. */
 static void compare_weights(comparison *c, const random_graph *g, const random_choice *choice,
                             const random_trial *t, const random_window *w, float *const *before,
@@ -288,26 +308,31 @@ static void compare_weights(comparison *c, const random_graph *g, const random_c
                           .folded = t->gradients == AC_GRADIENTS_FOLDED,
                           .update = c->window};
   random_optimizer(choice, g->rate, &plan, &trainer);
-  double clip = trainer.optimizer.clip, norm = w->update.grad_norm;
-  const bool together = plan.clipping == AC_CLIP_NORM && clip > 0 && norm > clip;
-  const double factor = (together ? clip / norm : 1) / s->exact.weight;
+  const double all_clip = trainer.optimizer.clip, rate = step.rate;
+  const bool together = plan.clipping == AC_CLIP_NORM;
+  double left[RANDOM_GROUPS + 1];
   int64_t at = 0;
+  clip_together(choice, g, t, w, together ? all_clip : 0, s->exact.weight, left);
   for (int p = 0; p < s->exact.parameters; at += s->exact.count[p++]) {
     const ac_tensor *tensor = ac_tensor_at(g->graph, g->graph->parameters[p]);
-    step.decays = trainer.optimizer.weight_decay > 0 && tensor->shape.rank >= 2 &&
-                  !tensor->desc.no_weight_decay;
+    const int group = random_group_of(choice, g, p);
+    const ac_group_settings own = random_group_settings(group, all_clip);
+    const double clip = own.clip > 0 ? own.clip : all_clip;
+    step.decay = own.weight_decay > 0 ? own.weight_decay : random_decay(&trainer, tensor);
+    step.rate = rate * fmax(0, own.rate);
     step.kind = t->stepping[p];
     if (!w->gradient[p] && s->exact.running[p]) continue;
     const int64_t count = s->exact.count[p];
-    double *want = calloc((size_t)count, sizeof *want), *own[2] = {state[0] + at, state[1] + at},
+    double *want = calloc((size_t)count, sizeof *want),
+           *moments[2] = {state[0] + at, state[1] + at},
            *tolerance = calloc((size_t)count, sizeof *tolerance);
     for (int64_t e = 0; e < count; e++) want[e] = (double)before[p][e];
     if (w->gradient[p]) {
       float *gradient = malloc((size_t)count * sizeof *gradient);
       memcpy(gradient, w->gradient[p], (size_t)count * sizeof *gradient);
-      step.factor = factor;
+      step.factor = left[own.clip > 0 ? group : RANDOM_GROUPS] / s->exact.weight;
       random_clip(&plan, clip, tensor, before[p], gradient, &step.factor);
-      step_reference(&step, tensor, t, p, gradient, want, own, tolerance);
+      step_reference(&step, tensor, t, p, gradient, want, moments, tolerance);
       free(gradient);
     }
     for (int64_t e = 0; e < count; e++)

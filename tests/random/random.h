@@ -121,11 +121,13 @@ void random_reference_free(random_reference *r);
   X(weights, "f32", "bf16 where they can be")                                                      \
   X(gradients, "f32", "bf16 where they can be")                                                    \
   X(optimizer, "sgd", "momentum", "nesterov", "adamw", "adamw clipped", "lion", "adafactor",       \
-    "muon", "adam-mini")                                                                           \
+    "muon", "adam-mini", "callback")                                                               \
   X(schedule, "constant", "warm-up", "cosine")                                                     \
   X(scaling, "default", "none", "static")                                                          \
   X(clipping, "norm", "each", "value", "adaptive")                                                 \
   X(frozen, "none", "some", "most")                                                                \
+  X(groups, "none", "some")                                                                        \
+  X(average, "no", "where it can be")                                                              \
   X(habit, "plain", "discards", "splits calls", "evaluates between", "watches numbers", "session")
 /* clang-format on */
 
@@ -135,7 +137,7 @@ enum random_dimension {
 #undef RANDOM_DIMENSION
       RANDOM_DIMENSION_COUNT
 };
-enum { RANDOM_MOST_LEVELS = 9, RANDOM_CHOICES = 8, RANDOM_BLOCK = 200 };
+enum { RANDOM_MOST_LEVELS = 10, RANDOM_CHOICES = 8, RANDOM_BLOCK = 200 };
 
 enum {
   HABIT_PLAIN,
@@ -171,7 +173,8 @@ enum {
   OPTIMIZER_LION, /* those before it take weights and gradients in bf16 too */
   OPTIMIZER_ADAFACTOR,
   OPTIMIZER_MUON,
-  OPTIMIZER_ADAM_MINI
+  OPTIMIZER_ADAM_MINI,
+  OPTIMIZER_CALLBACK /* AdamW */
 };
 
 typedef struct random_choice {
@@ -192,6 +195,21 @@ void random_note(random_pairs *pairs, const random_choice *choice);
 int random_print_uncovered(FILE *to, const random_pairs *pairs, bool opencl);
 void random_print_choice(FILE *to, const random_choice *choice, bool opencl);
 ac_dtype random_storage(const random_choice *choice);
+
+/* ---- groups: groups.c ------------------------------------------------------------------------ */
+
+enum { RANDOM_GROUPS = 2 };
+
+/* The group that a parameter is drawn into; -1: none. */
+int random_group_of(const random_choice *choice, const random_graph *g, int parameter);
+/* What that has of its own; of none what is so without groups. `clip`: the optimizer's. */
+ac_group_settings random_group_settings(int group, double clip);
+typedef struct random_names {
+  char text[RANDOM_GROUPS][4096];
+} random_names;
+/* Into a description with an optimizer, which takes its patterns from `names`. */
+void random_groups(const random_choice *choice, const random_graph *g, random_names *names,
+                   ac_trainer_desc *desc);
 
 /* ---- trials: trial.c, devices.c -------------------------------------------------------------- */
 
@@ -259,13 +277,15 @@ typedef struct random_stepping {
   ac_stepping kind;
   double rate;
   double factor; /* of the gradient: clip / weight */
-  bool decays;
+  double decay;  /* 0: none */
   bool folded;
   int update; /* from 0 */
 } random_stepping;
 /* Optimizer, schedule and loss scaling; `rate` is the schedule's. */
 void random_optimizer(const random_choice *choice, double rate, ac_plan_desc *plan,
                       ac_trainer_desc *trainer);
+/* The optimizer's weight decay of a parameter that is in no group. */
+double random_decay(const ac_trainer_desc *trainer, const ac_tensor *parameter);
 /* What clipping leaves of a parameter's gradient but for a norm of all, and the factor that is then
  * left: 1 where each element was changed. */
 void random_clip(const ac_plan_desc *plan, double clip, const ac_tensor *parameter,

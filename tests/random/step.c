@@ -14,6 +14,28 @@ static const double clips[] = {
 enum { TOTAL = 3 };
 static const double lowest = 0.1;
 
+/* AdamW, as a caller writes it. */
+enum { PART = 7 };
+static const char *own_step(void *user, const ac_parameter_step *s) {
+  const double t = (double)s->update;
+  (void)user;
+  for (int64_t i = 0; i < s->count; i++) {
+    const double g = (double)s->gradient[i], m = beta1 * (double)s->state[0][i] + (1 - beta1) * g,
+                 v = beta2 * (double)s->state[1][i] + (1 - beta2) * g * g,
+                 w = (double)s->weights[i] * (1 - s->rate * s->weight_decay);
+    s->state[0][i] = (float)m;
+    s->state[1][i] = (float)v;
+    s->weights[i] =
+        (float)(w - s->rate / (1 - pow(beta1, t)) * m / (sqrt(v / (1 - pow(beta2, t))) + epsilon));
+  }
+  return NULL;
+}
+
+double random_decay(const ac_trainer_desc *trainer, const ac_tensor *parameter) {
+  const bool decays = parameter->shape.rank >= 2 && !parameter->desc.no_weight_decay;
+  return decays ? trainer->optimizer.weight_decay : 0;
+}
+
 void random_optimizer(const random_choice *choice, double rate, ac_plan_desc *plan,
                       ac_trainer_desc *trainer) {
   int optimizer = choice->level[RANDOM_optimizer], schedule = choice->level[RANDOM_schedule];
@@ -26,9 +48,15 @@ void random_optimizer(const random_choice *choice, double rate, ac_plan_desc *pl
                                             [OPTIMIZER_LION] = AC_LION,
                                             [OPTIMIZER_ADAFACTOR] = AC_ADAFACTOR,
                                             [OPTIMIZER_MUON] = AC_MUON,
-                                            [OPTIMIZER_ADAM_MINI] = AC_ADAM_MINI};
+                                            [OPTIMIZER_ADAM_MINI] = AC_ADAM_MINI,
+                                            [OPTIMIZER_CALLBACK] = AC_OPTIMIZER_CALLBACK};
   plan->optimizer = kinds[optimizer];
   plan->sgd_no_momentum = optimizer == OPTIMIZER_SGD;
+  if (optimizer == OPTIMIZER_CALLBACK) {
+    plan->callback_states = 2;
+    plan->callback_part = PART;
+    trainer->step = own_step;
+  }
   trainer->schedule = (ac_schedule){.lr = rate, .warmup = schedule == SCHEDULE_WARM_UP};
   if (schedule == SCHEDULE_COSINE) {
     trainer->schedule.kind = AC_SCHEDULE_COSINE;
@@ -112,14 +140,14 @@ static double adamw(const random_stepping *s, double rate, double w, double g, d
   state[1] = beta2 * state[1] + (1 - beta2) * g * g;
   scale = rate / (1 - pow(beta1, t)) / (sqrt(state[1] / (1 - pow(beta2, t))) + epsilon);
   *terms *= scale;
-  if (s->decays) w -= rate * decay * w;
+  w -= rate * s->decay * w;
   return w - scale * state[0];
 }
 
 static double sgd(const random_stepping *s, double rate, double w, double g, double state[2],
                   double *terms) {
   double old = momentum * state[0];
-  if (s->decays) g += decay * w;
+  g += s->decay * w;
   *terms = rate * (fabs(g) + fabs(old));
   if (s->optimizer == OPTIMIZER_SGD) return w - rate * g;
   state[0] = s->update == 0 ? g : old + g;
@@ -133,7 +161,7 @@ static double lion(const random_stepping *s, double rate, double w, double g, do
   double terms = fabs(beta1 * state[0]) + fabs((1 - beta1) * g);
   *doubt = fabs(direction) <= 0x1p-20 * terms + 1e-36 && terms > 0 ? 2 * rate : 0;
   state[0] = beta2 * state[0] + (1 - beta2) * g;
-  if (s->decays) w -= rate * decay * w;
+  w -= rate * s->decay * w;
   return w - (direction > 0 ? rate : direction < 0 ? -rate : 0);
 }
 
@@ -147,7 +175,7 @@ static double float_error(double before, double after, double terms) {
 /* The weight after the step. */
 static double step_weight(const random_stepping *s, double weight, double gradient, double state[2],
                           double *tolerance) {
-  const bool is_adamw = s->kind.op == AC_OP_adamw;
+  const bool is_adamw = s->kind.op == AC_OP_adamw || s->kind.op == AC_OP_clip;
   double rate = s->rate, g = gradient * s->factor, terms = 0, doubt = 0;
   double after = s->kind.op == AC_OP_lion ? lion(s, rate, weight, g, state, &doubt)
                  : is_adamw               ? adamw(s, rate, weight, g, state, &terms)
@@ -167,7 +195,7 @@ static double muon_scale(const ac_shape *shape) {
 
 static op_attributes attributes_of(const random_stepping *s, const ac_shape *shape) {
   const float factor = (float)s->factor, rate = (float)s->rate, t = (float)(s->update + 1),
-              decays = s->decays ? (float)decay : 0;
+              decays = (float)s->decay;
   op_attributes a = {0};
   if (s->kind.op == AC_OP_muon)
     a.muon = (ac_muon_attributes){
@@ -238,7 +266,7 @@ static void step_whole(const random_stepping *s, const ac_shape *shape, const fl
       s->kind.op == AC_OP_muon ? 16 * 485 * 0x1p-24 * s->rate * muon_scale(shape) : 0;
   for (int64_t e = 0; e < count; e++)
     tolerance[e] = lost + float_error(before[e], weights[e], fabs(terms[e])) +
-                   2e-5 * s->rate * decay * fabs(before[e]); /* which a step may cancel */
+                   2e-5 * s->rate * s->decay * fabs(before[e]); /* which a step may cancel */
   free(before), free(g), free(terms);
 }
 
@@ -246,7 +274,7 @@ void random_step_parameter(const random_stepping *s, const ac_tensor *parameter,
                            const float *gradient, double *weights, double *const state[2],
                            double *tolerance) {
   const ac_op op = s->kind.op;
-  if (op != AC_OP_adamw && op != AC_OP_sgd && op != AC_OP_lion) {
+  if (op != AC_OP_adamw && op != AC_OP_sgd && op != AC_OP_lion && op != AC_OP_clip) {
     step_whole(s, &parameter->shape, gradient, weights, state, tolerance);
     return;
   }

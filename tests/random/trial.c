@@ -15,6 +15,7 @@
 #include <string.h>
 
 enum { MOST_ATTEMPTS = 30 };
+static const double average_decay = 0.7;
 
 typedef struct training {
   random_trial *trial;
@@ -27,6 +28,7 @@ typedef struct training {
   ac_trainer *trainer;
   ac_dataset *dataset;
   char frozen[4096];
+  random_names groups;
 } training;
 
 /* ---- the plan -------------------------------------------------------------------------------- */
@@ -147,6 +149,9 @@ static ac_status make_plan(training *t, const random_graph *hinted, const random
     t->policy.weights = AC_WEIGHTS_BF16;
   random_optimizer(c, t->g->rate, &t->policy, &t->desc);
   t->desc.optimizer.muon_no_nesterov = folds(c);
+  random_groups(c, t->g, &t->groups, &t->desc);
+  t->policy.average = c->level[RANDOM_average] && t->policy.weights == AC_WEIGHTS_F32;
+  t->desc.average_decay = average_decay;
   if (recompute >= RECOMPUTE_LOW && recompute <= RECOMPUTE_HIGH) AC_TRY(set_budget(t, recompute));
   /* The budget has no room for it unless the plan makes some. */
   if (c->level[RANDOM_read_ahead] == AHEAD_IF_ROOM)
@@ -297,6 +302,41 @@ static ac_status evaluate_in_session(const training *t) {
   return status;
 }
 
+/* Of what is trained they are those of the weights behind the two updates, the first one whole. */
+static ac_status check_averages(const training *t, float *const *averages) {
+  const random_window *w = t->trial->windows;
+  for (int p = 0; p < t->trial->parameters; p++) {
+    const double kept = t->plan->problem.parameters[p].gradient < 0 ? 0 : average_decay;
+    for (int64_t e = 0; e < t->trial->count[p]; e++) {
+      const double first = (double)w[0].weights[p][e], last = (double)w[1].weights[p][e],
+                   want = kept * first + (1 - kept) * last;
+      if (!(fabs((double)averages[p][e] - want) <= 0x1p-22 * (fabs(first) + fabs(last))))
+        return ac_fail(AC_ERROR_STATE, "the average of parameter %d [%lld] is %.9g, not %.9g", p,
+                       (long long)e, (double)averages[p][e], want);
+    }
+  }
+  return AC_OK;
+}
+
+/* And weights are what they were behind them. */
+static ac_status look_at_averages(const training *t) {
+  random_trial *trial = t->trial;
+  AC_TRY(ac_trainer_use_average(t->trainer, true));
+  float **averages = read_weights(t);
+  ac_status status = trial->status;
+  if (status == AC_OK) status = check_averages(t, averages);
+  if (status == AC_OK) status = ac_trainer_use_average(t->trainer, false);
+  free_arrays(averages, trial->parameters);
+  AC_TRY(status);
+  float **weights = read_weights(t);
+  bool same = true;
+  for (int p = 0; same && p < trial->parameters; p++)
+    same = !memcmp(weights[p], trial->windows[RANDOM_WINDOWS - 1].weights[p],
+                   (size_t)trial->count[p] * sizeof(float));
+  free_arrays(weights, trial->parameters);
+  return same ? trial->status : ac_fail(AC_ERROR_STATE, "averages leave other weights behind");
+}
+
 typedef struct fitted {
   ac_update update[RANDOM_WINDOWS];
   int count;
@@ -415,6 +455,8 @@ static ac_status find_gradients(const training *t) {
 static void note_effects(training *t, random_choice *took) {
   if (!t->trial->recomputed) took->level[RANDOM_recompute] = RECOMPUTE_NONE;
   if (!t->policy.frozen) took->level[RANDOM_frozen] = FROZEN_NONE;
+  if (!t->desc.group_count) took->level[RANDOM_groups] = 0;
+  if (!t->policy.average) took->level[RANDOM_average] = 0;
   bool splits = split_of(t) > 0, evaluates = !t->trial->whole_window;
   if ((t->habit == HABIT_SPLITS && !splits) || (t->habit == HABIT_EVALUATES && !evaluates))
     took->level[RANDOM_habit] = HABIT_PLAIN;
@@ -433,6 +475,7 @@ static ac_status train(training *t, const random_graph *hinted, const random_cho
   t->trial->start = read_weights(t);
   AC_TRY(train_windows(t));
   AC_TRY(ac_trainer_evaluate(t->trainer, t->dataset, 0, &t->trial->evaluation));
+  if (t->policy.average) AC_TRY(look_at_averages(t));
   if (t->habit == HABIT_SESSION) AC_TRY(evaluate_in_session(t));
   if (!ac_plan_keeps_gradients(t->plan)) AC_TRY(find_gradients(t));
   return t->trial->took.level[RANDOM_fit] ? fit_again(t) : AC_OK;

@@ -432,6 +432,14 @@ static void trainers(void) {
   REFUSED(ac_trainer_get_gradient, trainer, ac_trainer_get_gradient(NULL, 0, 0, 1, numbers));
   REFUSED(ac_trainer_get_gradient, data, ac_trainer_get_gradient(trainer, 0, 0, 1, NULL));
   HARMLESS(ac_trainer_get_gradient, data, ac_trainer_get_gradient(trainer, 0, 0, 0, NULL) == AC_OK);
+  REFUSED(ac_trainer_set_gradient, trainer, ac_trainer_set_gradient(NULL, 0, 0, 1, numbers));
+  REFUSED(ac_trainer_set_gradient, data, ac_trainer_set_gradient(trainer, 0, 0, 1, NULL));
+  HARMLESS(ac_trainer_set_gradient, data, ac_trainer_set_gradient(trainer, 0, 0, 0, NULL) == AC_OK);
+  REFUSED(ac_trainer_get_mean_gradient, trainer,
+          ac_trainer_get_mean_gradient(NULL, 0, 0, 1, numbers));
+  REFUSED(ac_trainer_get_mean_gradient, data, ac_trainer_get_mean_gradient(trainer, 0, 0, 1, NULL));
+  HARMLESS(ac_trainer_get_mean_gradient, data,
+           ac_trainer_get_mean_gradient(trainer, 0, 0, 0, NULL) == AC_ERROR_STATE);
   HARMLESS(ac_trainer_gradient_norm, trainer, ac_trainer_gradient_norm(NULL, 0) == 0);
   HARMLESS(ac_trainer_update, result, ac_trainer_update(trainer, NULL) == AC_OK);
   REFUSED(ac_trainer_locate_nonfinite, trainer,

@@ -2,7 +2,9 @@
 
 #include "common/message.h"
 #include "common/progress.h"
+#include "program/good_state.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -70,6 +72,11 @@ static ac_status save(checkpoint *c, int64_t step, metrics *m) {
   model_metadata_add(&metadata, "accrue.seconds", "%.3f", checkpoint_seconds(c));
   model_metadata_add(&metadata, "accrue.metrics_bytes", "%" PRId64, metrics_sync(m));
   run_folder_state(c->folder, step, path);
+  const bool goes_back = s->flags.watch.on_spike == AC_SPIKE_BACK;
+  if (goes_back && !good_state_keep(c->folder, step))
+    say("the good state cannot be kept beside that of step %" PRId64
+        ", from which --on-spike back then cannot go on: %s",
+        step, strerror(errno));
   return ac_trainer_save_state(c->trainer, path, metadata.entries, metadata.count);
 }
 
@@ -98,7 +105,7 @@ static void prune(const checkpoint *c) {
     const bool kept = left > 0 && steps[i] <= c->saved_step;
     const owner whose = kept ? owner_of(c, path) : ANOTHER;
     if (whose == OWN) left--;
-    else if (whose != UNREADABLE) unlink(path);
+    else if (whose != UNREADABLE) run_folder_remove_state(c->folder, steps[i]);
   }
   free(steps);
 }
@@ -201,6 +208,9 @@ int checkpoint_resume(checkpoint *c, bool known, int64_t *step, int64_t *metrics
   if (whole < count && !other) {
     *step = c->saved_step = c->tried_step = steps[whole];
     status = take_metadata(c, path, metrics_bytes);
+    if (!good_state_restore(c->folder, *step))
+      status =
+          fail("cannot bring back the good state of step %" PRId64 ": %s", *step, strerror(errno));
   } else if (count)
     status = fail("no state in %s can be gone on with; without --resume the run begins anew",
                   c->folder->path);

@@ -151,6 +151,21 @@ static json_t *with_groups(json_t *line, const ac_update *update) {
   return NULL;
 }
 
+/* Behind the step that it was. */
+static void write_spike(metrics *m, const ac_fit_event *event) {
+  const ac_update *u = &event->update;
+  write_line(m,
+             json_pack("{s:s, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:b}", "event", "spike", "step",
+                       INTEGER(event->step), "outcome",
+                       event->went_back ? "back"
+                       : u->skipped     ? "skip"
+                                        : "tell",
+                       "back_to", event->went_back ? INTEGER(event->back_to) : json_null(), "loss",
+                       number(u->loss), "loss_limit", number(u->spike.loss_limit), "grad_norm",
+                       number(u->grad_norm), "grad_norm_limit", number(u->spike.norm_limit),
+                       "begins_anew", u->spike.begins_anew ? 1 : 0));
+}
+
 void metrics_fit(metrics *m, const ac_fit_event *event) {
   if (!anyone_reads(m) || event->kind == AC_FIT_TRAINED) return;
   if (event->kind == AC_FIT_EVALUATION) {
@@ -168,6 +183,7 @@ void metrics_fit(metrics *m, const ac_fit_event *event) {
       "samples_per_s", number(rate((double)event->samples, event->seconds)), "peak_bytes",
       INTEGER(ac_device_peak_bytes(m->device)));
   write_line(m, with_groups(with_losses(line, u->losses, u->loss_count), u));
+  if (u->spike.alarm) write_spike(m, event);
 }
 
 void metrics_growth(metrics *m, const ac_fit_event *event) {
@@ -213,11 +229,12 @@ void metrics_finish(metrics *m, const metrics_end *end) {
   ac_noise_scale noise;
   if (ac_trainer_noise_scale(end->trainer, &noise) != AC_OK) return;
   json_t *line = json_pack(
-      "{s:s, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+      "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
+      "s:o}",
       "event", "end", "steps", INTEGER(fit->steps), "skipped", INTEGER(fit->skipped), "epochs",
-      INTEGER(fit->epochs), "samples", INTEGER(fit->samples), "stopped",
-      fit->stopped || fit->paused, "ended_early", fit->ended_early, "val_loss",
-      number(fit->evaluated ? fit->final.loss : NAN), "val_accuracy",
+      INTEGER(fit->epochs), "samples", INTEGER(fit->samples), "spikes", INTEGER(fit->spikes),
+      "went_back", INTEGER(fit->went_back), "stopped", fit->stopped || fit->paused, "ended_early",
+      fit->ended_early, "val_loss", number(fit->evaluated ? fit->final.loss : NAN), "val_accuracy",
       number(fit->evaluated ? fit->final.accuracy : NAN), "noise_scale", number(noise.batch),
       "noise_scale_deviation", number(noise.deviation), "samples_per_s", number(samples),
       "tokens_per_s", number(tokens), "planned_bytes", INTEGER(end->planned_bytes), "peak_bytes",

@@ -41,7 +41,7 @@ int metrics_begin(metrics *m, int64_t keep);
 /* Brings the lines so far to the disk and says how many bytes they take; -1: there is no file. */
 int64_t metrics_sync(metrics *m);
 void metrics_plan(metrics *m, const ac_device *device, const ac_plan_info *plan);
-void metrics_fit(metrics *m, const ac_fit_event *event); /* "step" and "eval" */
+void metrics_fit(metrics *m, const ac_fit_event *event); /* "step", "spike", "eval" */
 /* "average": the same as "eval" of averages of weights. */
 void metrics_average(metrics *m, int64_t step, const ac_evaluation *evaluation);
 /* "growth": of a window after which batches are larger. */

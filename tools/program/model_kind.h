@@ -8,6 +8,7 @@
 #include "program/groups.h"
 #include "program/loss_scale.h"
 #include "program/rate.h"
+#include "program/watch_flags.h"
 #include "common/options.h"
 #include "common/storage.h"
 
@@ -56,6 +57,7 @@ typedef struct train_flags {
   int64_t histograms;      /* 0: none */
   int noise_scale;         /* as in noise_words.h */
   int64_t noise_layers;    /* updates between lines of metrics; 0: none */
+  watch_flags watch;
 } train_flags;
 
 /* Configuration as it goes into a model file's metadata. */

@@ -21,15 +21,16 @@
  * name it. Copies that someone made of a file of the run are not. */
 static bool is_leftover(const char *name) {
   static const char *const files[] = {
-      "model.safetensors",   "best.safetensors", "diverged.safetensors",
-      "average.safetensors", "config.json",      "run.json",
-      "pilot.json"};
+      "model.safetensors", "best.safetensors", "diverged.safetensors", "average.safetensors",
+      "config.json",       "run.json",         "pilot.json",           "good.safetensors"};
   const char *mark = strstr(name, ".partial-");
   if (!mark) return false;
   const size_t length = (size_t)(mark - name);
   int64_t step;
   int end = 0;
   if (sscanf(name, "state-%" SCNd64 ".safetensors%n", &step, &end) == 1 && (size_t)end == length)
+    return true;
+  if (sscanf(name, "good-%" SCNd64 ".safetensors%n", &step, &end) == 1 && (size_t)end == length)
     return true;
   for (size_t i = 0; i < sizeof files / sizeof *files; i++)
     if (strlen(files[i]) == length && !memcmp(name, files[i], length)) return true;
@@ -75,6 +76,20 @@ void run_folder_state(const run_folder *folder, int64_t step, char path[RUN_PATH
   char name[48];
   snprintf(name, sizeof name, "state-%010" PRId64 ".safetensors", step);
   run_folder_path(folder, name, path);
+}
+
+void run_folder_good_state(const run_folder *folder, int64_t step, char path[RUN_PATH_BYTES]) {
+  char name[48];
+  snprintf(name, sizeof name, "good-%010" PRId64 ".safetensors", step);
+  run_folder_path(folder, name, path);
+}
+
+void run_folder_remove_state(const run_folder *folder, int64_t step) {
+  char path[RUN_PATH_BYTES];
+  run_folder_state(folder, step, path);
+  unlink(path);
+  run_folder_good_state(folder, step, path);
+  unlink(path);
 }
 
 /* -1: the file is no state. */

@@ -29,6 +29,10 @@ void run_folder_path(const run_folder *folder, const char *name, char path[RUN_P
  * no such folder. Returns a status of message.h. */
 int run_folder_states(const run_folder *folder, int64_t **steps, size_t *count);
 void run_folder_state(const run_folder *folder, int64_t step, char path[RUN_PATH_BYTES]);
+/* And the good state of then, which --on-spike back needs. */
+void run_folder_good_state(const run_folder *folder, int64_t step, char path[RUN_PATH_BYTES]);
+/* Removes a state with its good state. */
+void run_folder_remove_state(const run_folder *folder, int64_t step);
 
 /* The newest state that is whole as far as its header tells, as a model file, and its path; *file
  * NULL: there is none. Returns a status of message.h. */

@@ -6,6 +6,7 @@
 #include "program/commands.h"
 #include "common/message.h"
 #include "program/checkpoint.h"
+#include "program/good_state.h"
 #include "program/metrics.h"
 #include "program/noise_words.h"
 #include "program/numerics_table.h"
@@ -227,6 +228,10 @@ static void on_growth(run *r, const ac_fit_event *event) {
 
 static void on_step(run *r, const ac_fit_event *event) {
   const bool failing = r->checkpoint.failing;
+  if (event->update.spike.alarm && !r->wish->quiet) {
+    progress_clear(&r->progress);
+    watch_say_spike(&r->setup.flags.watch, event);
+  }
   r->updates += !event->update.skipped;
   r->window_seconds = event->seconds;
   on_growth(r, event);
@@ -339,6 +344,7 @@ static int read_before(run *r) {
 static int prepare(run *r) {
   setup *s = &r->setup;
   if (s->flags.histograms) s->trainer.decide = on_decision, s->trainer.user = r;
+  watch_describe(&s->flags.watch, &s->trainer);
   if (ac_trainer_create(&r->trainer, s->plan, &s->trainer) != AC_OK) return fail_library();
   int64_t step = -1, bytes = -1;
   int status = read_before(r);
@@ -411,6 +417,8 @@ static int fit(run *r) {
   const train_flags *f = &s->flags;
   int64_t tokens = s->data.tokens_per_sample;
   const double seconds = r->wish->pause_seconds;
+  char good[RUN_PATH_BYTES];
+  run_folder_path(&r->folder, GOOD_STATE, good);
   progress_begin(&r->progress, s->steps, tokens ? s->data.unit : "image", tokens ? tokens : 1);
   watch_signals();
   const ac_fit_desc desc = {.train = s->data.train,
@@ -428,6 +436,8 @@ static int fit(run *r) {
                             .batch_count = f->batches.count,
                             .growth = {.from = f->batches.grow_from},
                             .replay = f->loss_scale.replay,
+                            .good_state = good,
+                            .good_every = f->watch.good_every,
                             .resume = f->resume,
                             .keep_window = f->keep > 0,
                             .pause_step = r->wish->pause_step,

@@ -19,6 +19,7 @@ void train_flags_set_defaults(setup *s) {
                            .eval_every = 0};
   loss_scale_defaults(&s->flags.loss_scale);
   rate_defaults(&s->flags.rate);
+  watch_defaults(&s->flags.watch);
   s->kind->defaults(s->model, &s->flags);
   s->flags.batches.given.number = s->flags.batch;
 }
@@ -174,6 +175,7 @@ void train_flags_add(setup *s) {
   loss_scale_add_options(&f->loss_scale, o);
   add_run(f, o);
   add_state(f, o);
+  watch_add_options(&f->watch, o);
   add_limits(f, o);
 }
 
@@ -188,6 +190,7 @@ void train_flags_ignore(options *o, const char *verb) {
     return;
   }
   options_ignore(o, RATE_SCHEDULE_FLAGS);
+  options_ignore(o, WATCH_FLAGS);
   if (!strcmp(verb, "plan"))
     options_ignore(
         o, "label-smoothing shift flip rotation scaling erase steps epochs lr "
@@ -232,10 +235,15 @@ static int check_relevance(const setup *s) {
                         storage_optimizer_name(storage->optimizer));
   int status = storage_check(storage, &s->options, (ac_precision)s->flags.precision);
   if (status != STATUS_CONTINUE) return status;
-  if (options_given(&s->options, "clip-by") && s->flags.clip_by && !(s->flags.clip > 0) &&
-      !s->flags.groups.list.count)
-    return fail_usage("--clip-by has no meaning without --clip");
   return rate_check(&s->flags.rate, &s->options, (ac_optimizer_kind)storage->optimizer);
+}
+
+/* A group may have a clip of its own. */
+static int check_clip_by(const setup *s) {
+  bool clips = s->flags.clip > 0;
+  for (int g = 0; g < s->trainer.group_count; g++) clips |= s->trainer.groups[g].settings.clip > 0;
+  if (clips || !options_given(&s->options, "clip-by") || !s->flags.clip_by) return STATUS_CONTINUE;
+  return fail_usage("--clip-by has no meaning without --clip, or that of a --group");
 }
 
 /* What is folded cannot be clipped, looked ahead of or looked at. */
@@ -323,6 +331,7 @@ int train_flags_check(setup *s) {
   if (status == STATUS_CONTINUE) status = token_budget_check(f->max_tokens);
   if (status == STATUS_CONTINUE) status = check_relevance(s);
   if (status == STATUS_CONTINUE) status = groups_resolve(&f->groups, &s->trainer);
+  if (status == STATUS_CONTINUE) status = check_clip_by(s);
   if (status == STATUS_CONTINUE)
     status = loss_scale_resolve(&f->loss_scale, &s->options, (ac_precision)f->precision,
                                 &s->trainer.loss_scaling);
@@ -345,6 +354,8 @@ int train_flags_check(setup *s) {
     return fail_usage("--schedule plateau goes by validations: give --eval-every");
   if ((status = check_growth(s)) != STATUS_CONTINUE) return status;
   if ((status = check_noise_layers(s)) != STATUS_CONTINUE) return status;
+  status = watch_check(&f->watch, &s->options, (ac_gradients)f->storage.gradients);
+  if (status != STATUS_CONTINUE) return status;
   /* What is wrong with it is said before data are read, unless their number says how long it is. */
   return f->steps ? rate_schedule(&f->rate, f->steps, &s->trainer.schedule) : STATUS_CONTINUE;
 }

@@ -66,6 +66,7 @@ static bool take_line(history *h, json_t *line) {
   else if (!strcmp(event, "end")) keep(&h->end, line);
   else if (!strcmp(event, "noise_layers")) keep(&h->noise_layers, line);
   else if (!strcmp(event, "step")) take_point(h, &h->steps, line, &good);
+  else if (!strcmp(event, "spike")) good = spikes_take(&h->spikes, line);
   else if (!strcmp(event, "eval")) take_point(h, &h->evaluations, line, &good);
   else if (!strcmp(event, "average")) take_point(h, &h->averages, line, &good);
   return good;
@@ -144,7 +145,7 @@ static int read_metrics(history *h) {
 static void drop_metrics(history *h, const history *other) {
   snprintf(h->lacking, sizeof h->lacking, "its metrics %s were written over by the run %s",
            h->metrics, other->name);
-  h->steps.count = h->evaluations.count = h->averages.count = h->damaged = 0;
+  h->steps.count = h->evaluations.count = h->averages.count = h->spikes.count = h->damaged = 0;
   json_decref(h->plan);
   json_decref(h->end);
   json_decref(h->noise_layers);
@@ -221,6 +222,7 @@ void history_free(history *h) {
   free(h->steps.points);
   free(h->evaluations.points);
   free(h->averages.points);
+  spikes_free(&h->spikes);
   *h = (history){0};
 }
 

@@ -3,6 +3,8 @@
 #ifndef TOOLS_REPORT_HISTORY_H
 #define TOOLS_REPORT_HISTORY_H
 
+#include "report/spikes.h"
+
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -44,6 +46,7 @@ typedef struct history {
   ino_t metrics_inode;
   char lacking[2 * HISTORY_PATH + 256]; /* a sentence on why there are no metrics; "": there are */
   history_series steps, evaluations, averages; /* averages: evaluations of averaged weights */
+  spike_lines spikes;
   size_t damaged, first_damaged; /* lines that are no metrics and were left out; a line's number */
 } history;
 

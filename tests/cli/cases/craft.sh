@@ -57,6 +57,9 @@ case_craft() {
   ! cmp -s value/model.safetensors adaptive/model.safetensors || die "--clip-by value and adaptive are the same"
   # shellcheck disable=SC2086
   refuse 2 '--clip-by has no meaning without --clip' train $model --clip-by each --clip 0 --out none
+  refuse 2 '--clip-by has no meaning without --clip, or that of a --group' \
+    train $model --clip-by value --clip 0 --group '*:decay=0' --out none
+  run train $model --clip-by value --clip 0 --group '*:clip=0.01' --steps 1 --out grouped >/dev/null
 
   # An average that keeps nothing is the weights; it goes on with them.
   # shellcheck disable=SC2086

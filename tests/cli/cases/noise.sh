@@ -14,7 +14,7 @@ case_noise() {
   "$METRICS" field whole.jsonl end noise_scale_deviation >/dev/null || die "no deviation"
   cp whole.jsonl whole/metrics.jsonl
   run report whole --out page.html
-  grep -q "Critical batch, by the gradients' noise: about [0-9,]* &plusmn; " page.html || die "not in the report"
+  grep -q "Critical batch, by the gradients' noise: about [0-9,]* ± " page.html || die "not in the report"
 
   # What is averaged is part of states.
   train "${same[@]}" --steps 23 --metrics m.jsonl --out model >/dev/null

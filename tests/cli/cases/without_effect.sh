@@ -114,6 +114,10 @@ resnet read-ahead 32 | --memory 480KiB
 * keep 1
 * keep-best
 * grace 1
+* on-spike tell
+* spike-deviations 5 | --on-spike tell
+* spike-rate 0.1 | --on-spike back
+* good-every 3 | --on-spike back
 * max-minutes 1
 * max-tokens 1G
 * policy none.json

@@ -1,0 +1,41 @@
+# Spikes: batches far beyond those before them are told, skipped, or left out by going back to a good state.
+
+# At this rate the loss of a small gpt rises a few times.
+case_spikes() {
+  text
+  local wild=(--lr 0.1 --warmup 0 --schedule constant --threads 1 --steps 120 --spike-deviations 3 --metrics m.jsonl)
+  local spikes skipped
+  train "${wild[@]}" --on-spike tell --out model >/dev/null
+  "$METRICS" check m.jsonl
+  spikes=$(grep -c '"event":"spike"' m.jsonl) || die "no spike"
+  grep -q '"outcome":"tell","back_to":null' m.jsonl || die "another outcome: $(grep spike m.jsonl)"
+  (($(grep -c ': a spike: the ' run.err) == spikes)) || die "other words: $(cat run.err)"
+  (($("$METRICS" field m.jsonl end spikes) == spikes)) || die "another number at the end: $(tail -n 1 m.jsonl)"
+
+  train "${wild[@]}" --on-spike skip --out model >out
+  skipped=$(grep -c '"outcome":"skip"' m.jsonl) || die "none skipped"
+  (($(grep -c '"skipped":true' m.jsonl) == skipped)) || die "others skipped, too"
+  grep -q "^done after $((120 - skipped)) updates" out || die "another number of updates: $(cat out)"
+  cp m.jsonl model/metrics.jsonl
+  run report model --out page.html
+  grep -qE " $skipped steps? (was a spike|were spikes) \(.*; $skipped skipped\." page.html || die "the report knows of none"
+
+  train "${wild[@]}" --on-spike back --good-every 10 --spike-rate 0.25 --save-every 20 --out back >out
+  grep -q '"outcome":"back","back_to":[0-9]' m.jsonl || die "never back: $(grep spike m.jsonl)"
+  grep -qE 'the (loss|gradient.s norm) .* is above .*; back to the state of step [0-9]+, at 0.25 of the rate' run.err ||
+    die "other words: $(cat run.err)"
+  [[ -s back/good.safetensors && -s back/good-0000000120.safetensors ]] || die "no good state: $(ls back)"
+  (($(find back -name 'good-*' | wc -l) == 2)) || die "not the good states of the states: $(ls back)"
+  cp m.jsonl back/metrics.jsonl
+  run report back --out page.html
+  grep -q 'training went back to a good state' page.html || die "the report does not know that it went back"
+
+  refuse 2 '--spike-deviations has no meaning without --on-spike' train gpt --data text --spike-deviations 3
+  refuse 2 '--good-every has no meaning without --on-spike back' train gpt --data text --good-every 3 --on-spike skip
+  refuse 2 '--spike-rate has no meaning without --on-spike back' train gpt --data text --spike-rate 0.3
+  refuse 2 '--on-spike skip has nothing to skip with --gradients folded' train gpt --data text --on-spike skip \
+    --gradients folded --clip 0
+  refuse 2 '--on-spike skip has nothing to skip with --gradients fused-local' train gpt --data text --on-spike skip \
+    --gradients fused-local
+  refuse 2 '--spike-rate' train gpt --data text --on-spike back --spike-rate 1.5
+}

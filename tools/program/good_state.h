@@ -1,0 +1,17 @@
+/* Good states in a run's folder: the one that --on-spike back goes back to, good.safetensors, and
+ * beside each state of the run that of then, under another name for the same file. */
+#ifndef TOOLS_PROGRAM_GOOD_STATE_H
+#define TOOLS_PROGRAM_GOOD_STATE_H
+
+#include "program/run_folder.h"
+
+#include <stdbool.h>
+
+#define GOOD_STATE "good.safetensors"
+
+/* Keeps the one of now for the state of a step, or brings back that of a step. Where there is none
+ * they do nothing. False, with the reason in errno. */
+bool good_state_keep(const run_folder *folder, int64_t step);
+bool good_state_restore(const run_folder *folder, int64_t step);
+
+#endif

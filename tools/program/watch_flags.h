@@ -1,0 +1,27 @@
+/* Flags about watching a run, and what is said of spikes. */
+#ifndef TOOLS_PROGRAM_WATCH_FLAGS_H
+#define TOOLS_PROGRAM_WATCH_FLAGS_H
+
+#include "common/options.h"
+
+#include <accrue/accrue.h>
+
+typedef struct watch_flags {
+  int on_spike; /* ac_spike_policy */
+  double spike_deviations, spike_rate;
+  int64_t good_every;
+} watch_flags;
+
+#define WATCH_FLAGS "on-spike spike-deviations spike-rate good-every"
+
+void watch_defaults(watch_flags *flags);
+void watch_add_options(watch_flags *flags, options *o);
+/* Flags that would have no effect, and a policy that this way to keep gradients cannot follow, with
+ * a status of message.h. */
+int watch_check(const watch_flags *flags, const options *o, ac_gradients gradients);
+void watch_describe(const watch_flags *flags, ac_trainer_desc *trainer);
+
+/* Says what a window that was a spike was, and what followed. */
+void watch_say_spike(const watch_flags *flags, const ac_fit_event *event);
+
+#endif
