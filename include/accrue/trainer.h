@@ -191,7 +191,11 @@ typedef struct ac_trainer_desc {
   int64_t noise_every;
   bool noise_layers; /* of each parameter apart, too (ac_trainer_noise_scale_of). May still change.
                       */
-  ac_spike_desc spikes;                     /* may still change */
+  ac_spike_desc spikes; /* may still change */
+  /* Updates between measurements of layers (ac_trainer_layer), of which the first is the first
+   * update; 0: none. It takes host memory: 4 bytes for each weight that is looked at. May still
+   * change. */
+  int64_t layers_every;
   ac_parameter_group groups[AC_MAX_GROUPS]; /* nothing of them is kept but their settings */
   int group_count;
   ac_step_callback step; /* of AC_OPTIMIZER_CALLBACK, and NULL with any other optimizer */
@@ -257,6 +261,7 @@ typedef struct ac_update {
   ac_loss_mean losses[AC_MAX_LOSSES];
   int loss_count;
   ac_spike spike; /* by ac_trainer_desc.spikes. May still change. */
+  bool layers;    /* layers were measured, by ac_trainer_desc.layers_every. May still change. */
 } ac_update;
 
 /* Ends the window: checks, unscales, clips, divides, steps. `result` may be NULL. An empty window
@@ -389,6 +394,10 @@ AC_API ac_status ac_trainer_get_mean_gradient(ac_trainer *trainer, int index, in
  * the first update, and within a window whose noise is measured; NaN of a plan that folds
  * gradients. May still change. */
 AC_API double ac_trainer_gradient_norm(const ac_trainer *trainer, int index);
+
+/* What is known of a parameter by ac_trainer_desc.layers_every; without it AC_ERROR_STATE. May
+ * still change. */
+AC_API ac_status ac_trainer_layer(const ac_trainer *trainer, int index, ac_layer_report *result);
 
 /* What the optimizer keeps for each parameter that is trained, in f32: AdamW the first and the
  * second moment of its gradients, SGD and Lion the momentum, Adafactor second moments of a matrix's

@@ -1,5 +1,5 @@
-/* Watching a run: an alarm where a window's loss or gradient is far beyond those before it. May
- * still change. */
+/* Watching a run: an alarm where a window's loss or gradient is far beyond those before it, and
+ * what updates do layer by layer. May still change. */
 #ifndef ACCRUE_WATCH_H
 #define ACCRUE_WATCH_H
 
@@ -50,6 +50,36 @@ typedef struct ac_spike {
   bool begins_anew; /* with the eighth alarm in a row: what is known of earlier windows goes */
   double loss_limit, norm_limit; /* NaN: not known yet */
 } ac_spike;
+
+/* ---- layers ---------------------------------------------------------------------------------- */
+
+/* What the updates that were measured say of a parameter. */
+typedef enum ac_layer_hint {
+  AC_LAYER_NO_HINT = 0, /* or fewer than three were measured */
+  AC_LAYER_DEAD,        /* its gradient was zero each time */
+  AC_LAYER_DEAD_UNITS,  /* that of some of its outputs was: such units of a ReLU are dead */
+  AC_LAYER_VANISHING    /* gradient_size is 10,000 times below that of the median parameter */
+} ac_layer_hint;
+
+/* Norms are Euclidean, over all elements. Weights of a parameter of more than 65,536 elements are
+ * looked at in 16 blocks of 4,096, spread evenly from the first element to the last: its
+ * weight_norm and update_ratio are estimates. Of a parameter that is not trained `measured` is 0.
+ */
+typedef struct ac_layer_report {
+  int64_t update;       /* that was measured last, as in ac_update; 0: none since the trainer began
+                           or loaded a state, and norms are NaN */
+  double gradient_norm; /* of the mean loss, unscaled, before clipping; NaN: folded */
+  double weight_norm;   /* before the update */
+  double update_ratio;  /* norm of what the update changed / weight_norm; NaN where that is 0 */
+  /* Over all updates that were measured, which is part of states. */
+  int64_t measured, zero; /* how many, and how many of these with a gradient that was zero */
+  double gradient_size; /* the geometric mean of gradient_norm / sqrt(elements) of the others; NaN:
+                           there are none */
+  int64_t units;        /* outputs of the layer whose matrix it is; 0: no matrix, or the plan keeps
+                           no gradients */
+  int64_t dead_units;   /* those whose gradients were all zero */
+  ac_layer_hint hint;
+} ac_layer_report;
 
 #ifdef __cplusplus
 }

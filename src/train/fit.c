@@ -245,6 +245,7 @@ static ac_status go_back_if_due(fit *f, ac_fit_event *event) {
   if (!ac_good_state_is_wanted(trainer, &event->update)) return AC_OK;
   event->went_back = true;
   event->back_to = trainer->spikes.good_step;
+  event->update.layers = false;
   AC_TRY(ac_good_state_load(trainer, f->desc, f->result.steps, &event->update));
   f->result.went_back++;
   take_standing(f);
@@ -318,8 +319,7 @@ static ac_status end_window(fit *f) {
   const int64_t every = f->desc->eval_every;
   const bool due = every && f->desc->validation && !event.replayed && f->result.steps % every == 0;
   keep_position(f, due);
-  if (!event.replayed && !event.update.spike.alarm)
-    AC_TRY(ac_good_state_keep(f->trainer, f->desc, f->result.steps));
+  AC_TRY(ac_good_state_keep(f->trainer, f->desc, f->result.steps));
   report(f, &event);
   if (event.update.stuck) return explain(f, &event.update);
   pause_if_due(f, ac_clock() - f->began);

@@ -21,6 +21,7 @@ typedef struct kept {
   ac_noise noise;
   ac_spikes spikes;
   ac_spike_policy policy;
+  int64_t layers_every;
   ac_growth growth;
   ac_fit_position fit;
   char fingerprint[AC_MAX_FINGERPRINT + 1];
@@ -54,6 +55,7 @@ static ac_status keep(const ac_trainer *trainer, kept *k) {
               .noise = trainer->noise,
               .spikes = trainer->spikes,
               .policy = trainer->desc.spikes.policy,
+              .layers_every = trainer->layers.every,
               .growth = trainer->growth,
               .fit = trainer->fit};
   strcpy(k->fingerprint, trainer->fingerprint);
@@ -71,6 +73,7 @@ static ac_status put_back(ac_trainer *trainer, const kept *k) {
   trainer->noise = k->noise;
   trainer->spikes = k->spikes;
   trainer->desc.spikes.policy = k->policy;
+  trainer->layers.every = k->layers_every;
   trainer->growth = k->growth;
   trainer->reduced_weight = 0; /* gradients' norms were those of the test */
   trainer->nonfinite = -1;
@@ -132,6 +135,7 @@ static ac_status run(ac_trainer *trainer, range_test *t, double least, double mo
   trainer->schedule_begin = trainer->updates;
   trainer->desc.spikes.policy = AC_SPIKE_IGNORE;
   trainer->spikes.rate = 1;
+  trainer->layers.every = 0;
   const ac_batch_stage batch = {.batch = t->desc->batch};
   const ac_fit_desc fit = {.train = t->desc->train,
                            .batches = &batch,

@@ -34,6 +34,7 @@ typedef struct record {
   ac_spikes spikes;
   char fingerprint[AC_MAX_FINGERPRINT + 1];
   ac_groups groups;
+  const char *layers; /* as they stand in a file; NULL: not */
   ac_growth growth;
 } record;
 
@@ -42,9 +43,11 @@ typedef struct record {
 #define FINGERPRINT "accrue.state.fit.fingerprint"
 #define GROUPS "accrue.state.groups"
 #define SPIKES "accrue.state.spikes.history" /* there with OF_SPIKES */
+#define LAYERS "accrue.state.layers"         /* there where layers are measured */
 #define GROWTH "accrue.state.growth"
-#define LAYERS "accrue.state.noise.layers" /* where the noise of each parameter is asked for */
-enum { TEXTS = 5 };
+#define NOISE_LAYERS \
+  "accrue.state.noise.layers" /* where the noise of each parameter is asked for */
+enum { TEXTS = 6 };
 
 typedef enum field_kind { INTEGER, UNSIGNED, REAL, REALS } field_kind;
 
@@ -243,6 +246,7 @@ static void take_record(ac_trainer *trainer, const record *r) {
   trainer->batch = r->window_batch && r->window_batch < most ? r->window_batch : most;
   if (r->groups.changed) trainer->groups = r->groups;
   else ac_groups_reset(&trainer->groups, &trainer->desc);
+  if (trainer->layers.every) ac_layers_take(&trainer->layers, r->layers);
   trainer->growth = r->growth;
 }
 
@@ -341,7 +345,7 @@ static ac_status write_contents(contents *c, const char *path, const ac_metadata
   char text[FIELDS][FIELD_TEXT], groups[AC_GROUPS_TEXT], spikes[AC_SPIKES_TEXT],
       growth[AC_GROWTH_TEXT];
   const record r = record_of(c->trainer);
-  const ac_noise_layers *layers = &c->trainer->noise.layers;
+  const ac_noise_layers *of_noise = &c->trainer->noise.layers;
   char *noise = NULL;
   ac_model_tensor *tensors = calloc((size_t)c->count + 1, sizeof *tensors);
   ac_metadata *all = calloc((size_t)metadata_count + FIELDS + TEXTS, sizeof *all);
@@ -360,22 +364,26 @@ static ac_status write_contents(contents *c, const char *path, const ac_metadata
   }
   ac_groups_put(&r.groups, groups);
   ac_spikes_put(&r.spikes, spikes);
+  char *layers = c->trainer->layers.every ? ac_layers_put(&c->trainer->layers) : NULL;
+  const bool complete = layers || !c->trainer->layers.every;
   ac_growth_put(&r.growth, growth);
-  if (layers->of)
-    noise = ac_noise_layers_text(layers, c->trainer->instance.plan->graph->parameter_count,
+  if (of_noise->of)
+    noise = ac_noise_layers_text(of_noise, c->trainer->instance.plan->graph->parameter_count,
                                  r.noise.first_samples > 0);
   ac_plain_numbers_end(&numbers);
   if (all && *r.fingerprint) all[count++] = (ac_metadata){FINGERPRINT, r.fingerprint};
   if (all && r.groups.changed) all[count++] = (ac_metadata){GROUPS, groups};
   if (all && has_group(c->trainer, OF_SPIKES)) all[count++] = (ac_metadata){SPIKES, spikes};
   if (all && r.growth.count) all[count++] = (ac_metadata){GROWTH, growth};
-  if (all && noise) all[count++] = (ac_metadata){LAYERS, noise};
-  const bool room = tensors && all && (noise || !layers->of);
+  if (all && layers) all[count++] = (ac_metadata){LAYERS, layers};
+  if (all && noise) all[count++] = (ac_metadata){NOISE_LAYERS, noise};
   ac_status status =
-      room ? ac_model_file_write_checked(path, tensors, c->count, all, count, read_cell, c)
-           : ac_fail(AC_ERROR_MEMORY, "no memory to save %s", path);
+      tensors && all && complete && (noise || !of_noise->of)
+          ? ac_model_file_write_checked(path, tensors, c->count, all, count, read_cell, c)
+          : ac_fail(AC_ERROR_MEMORY, "no memory to save %s", path);
   free(tensors);
   free(all);
+  free(layers);
   free(noise);
   return status;
 }
@@ -571,9 +579,9 @@ static ac_status read_contents(const contents *c, ac_model_file *file, void *pie
 }
 
 /* Without a trainer that wants them they are checked alone; where the state has none they begin. */
-static ac_status read_layers(const ac_trainer *trainer, const ac_model_file *file, const char *path,
-                             ac_noise_layers *layers) {
-  const char *text = ac_model_file_metadata(file, LAYERS);
+static ac_status read_noise_layers(const ac_trainer *trainer, const ac_model_file *file,
+                                   const char *path, ac_noise_layers *layers) {
+  const char *text = ac_model_file_metadata(file, NOISE_LAYERS);
   const int parameters = trainer->instance.plan->graph->parameter_count;
   if (layers->of) {
     memset(layers->of, 0, (size_t)parameters * sizeof *layers->of);
@@ -582,7 +590,18 @@ static ac_status read_layers(const ac_trainer *trainer, const ac_model_file *fil
   const ac_plain_numbers numbers = ac_plain_numbers_begin();
   const bool good = !text || ac_noise_layers_get(layers, parameters, text);
   ac_plain_numbers_end(&numbers);
-  return good ? AC_OK : refuse_value(path, LAYERS);
+  return good ? AC_OK : refuse_value(path, NOISE_LAYERS);
+}
+
+/* Of the same layers. The text stays in the file, which is open until it is taken. */
+static ac_status read_layers(const ac_trainer *trainer, const ac_model_file *file, const char *path,
+                             record *r) {
+  if (!trainer->layers.every) return AC_OK;
+  const ac_plain_numbers numbers = ac_plain_numbers_begin();
+  r->layers = ac_model_file_metadata(file, LAYERS);
+  const bool fit = !r->layers || ac_layers_fit(&trainer->layers, r->layers);
+  ac_plain_numbers_end(&numbers);
+  return fit ? AC_OK : refuse_value(path, LAYERS);
 }
 
 static ac_status load_from(ac_trainer *trainer, ac_model_file *file, const char *path,
@@ -597,10 +616,12 @@ static ac_status load_from(ac_trainer *trainer, ac_model_file *file, const char 
   ac_plain_numbers_end(&numbers);
   AC_TRY(read);
   AC_TRY(check_record(trainer, path, &r));
+  AC_TRY(read_layers(trainer, file, path, &r));
   AC_TRY(list_contents(&c, trainer, r.samples > 0, path));
   ac_status status = ac_state_check_frozen(trainer, file, path);
   if (status == AC_OK) status = check_tensors(&c, file, path);
-  if (status == AC_OK) status = read_layers(trainer, file, path, &(ac_noise_layers){.of = NULL});
+  if (status == AC_OK)
+    status = read_noise_layers(trainer, file, path, &(ac_noise_layers){.of = NULL});
   if (status == AC_OK) {
     ac_trainer_discard(trainer);
     status = read_contents(&c, file, piece);
@@ -609,8 +630,10 @@ static ac_status load_from(ac_trainer *trainer, ac_model_file *file, const char 
   }
   free_contents(&c);
   if (status != AC_OK) return status;
+  const ac_plain_numbers of_layers = ac_plain_numbers_begin();
   take_record(trainer, &r);
-  AC_TRY(read_layers(trainer, file, path, &trainer->noise.layers));
+  ac_plain_numbers_end(&of_layers);
+  AC_TRY(read_noise_layers(trainer, file, path, &trainer->noise.layers));
   ac_trainer_set_window_scale(trainer);
   return AC_OK;
 }

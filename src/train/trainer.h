@@ -6,6 +6,7 @@
 #include "train/groups.h"
 #include "train/growth.h"
 #include "train/instance.h"
+#include "train/layers.h"
 #include "train/noise.h"
 #include "train/scaler.h"
 #include "train/schedule.h"
@@ -49,6 +50,7 @@ struct ac_trainer {
   ac_plateau plateau;
   ac_noise noise;
   ac_spikes spikes;
+  ac_layers layers;
   ac_growth growth;
   int64_t schedule_begin; /* the update from which the schedule counts */
   int64_t batch;          /* samples of a whole window, which rates and the loss scale go by */

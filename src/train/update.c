@@ -429,6 +429,17 @@ static void give_up(ac_trainer *trainer) {
       "saved parameters with another trainer";
 }
 
+/* With a look at layers on both sides, if that is due. */
+static ac_status step_and_look(ac_trainer *trainer, const double factors[AC_MAX_GROUPS + 1],
+                               ac_update *update) {
+  update->layers = ac_layers_are_due(trainer);
+  if (update->layers) AC_TRY(ac_layers_before(trainer));
+  const ac_status status = step_parameters(trainer, factors, update->lr);
+  if (status != AC_OK) give_up(trainer);
+  AC_TRY(status);
+  return update->layers ? ac_layers_after(trainer) : AC_OK;
+}
+
 /* All parameters are stepped, or none. */
 static ac_status update_whole(ac_trainer *trainer, ac_update *update) {
   AC_TRY(reduce_and_check(trainer));
@@ -446,9 +457,7 @@ static ac_status update_whole(ac_trainer *trainer, ac_update *update) {
   if (possible && !isfinite(ac_to_float(factor))) return refuse_factor(factor);
   update->skipped = !possible || decision.skip;
   if (!update->skipped) {
-    ac_status status = step_parameters(trainer, factors, update->lr);
-    if (status != AC_OK) give_up(trainer);
-    AC_TRY(status);
+    AC_TRY(step_and_look(trainer, factors, update));
     ac_noise_take(trainer, update);
   }
   end_window(trainer, &sum, update);
@@ -460,6 +469,8 @@ static ac_status update_locally(ac_trainer *trainer, ac_update *update) {
   AC_TRY(check_update(trainer));
   trainer->optimizer = ac_trainer_optimizer(trainer);
   ac_local_steps steps;
+  const bool look = ac_layers_are_due(trainer);
+  if (look) AC_TRY(ac_layers_before(trainer));
   ac_status status = ac_trainer_step_locally(trainer, &steps);
   if (status != AC_OK && steps.taken) give_up(trainer);
   trainer->broken = status != AC_OK;
@@ -469,6 +480,8 @@ static ac_status update_locally(ac_trainer *trainer, ac_update *update) {
   begin_report(trainer, &sum, &report, update);
   update->skipped = !steps.taken;
   update->left_out = steps.left_out;
+  update->layers = look && steps.taken;
+  if (update->layers) AC_TRY(ac_layers_after(trainer));
   end_window(trainer, &sum, update);
   return AC_OK;
 }

@@ -3,7 +3,7 @@
 # times, lets them go on with --resume, and holds what comes out against the same runs undisturbed: model, the
 # tensors of the last state, and metrics without their times, byte by byte. Runs differ in model, precision, optimizer,
 # storage of weights, gradients and optimizer states, schedules of batches, batches that grow, accumulation with a short last window, moving
-# averages, groups and frozen parameters, rates by validation, alarms for spikes, dropout, augmentation and reading ahead.
+# averages, groups and frozen parameters, rates by validation, alarms for spikes, norms by layer, dropout, augmentation and reading ahead.
 #
 # PROGRAMS (build/ci/bin) holds accrue and cli_fixture. The same seed makes the same choices, but when a kill strikes is
 # up to the machine. Prints a line for each run and what has failed.
@@ -60,12 +60,14 @@ choose_storage() { # PRECISION OPTIMIZER DEVICE
 
 # What has memory of its own, or leaves parameters without it.
 choose_practice() {
-  local average group freeze schedule spike
+  local average group freeze schedule spike layers
   pick average 0 0.9
   pick group '' '*weight:lr=0.5,decay=0.1'
   pick freeze '' '*.bias'
   pick schedule cosine plateau
   practice=(--schedule "$schedule")
+  pick layers '' 1 3
+  if [[ $layers ]]; then practice+=(--layers-every "$layers"); fi
   pick spike off tell skip back
   if [[ $spike == skip && ${storage[*]} =~ folded|fused-local ]]; then spike=back; fi
   if [[ $spike != off ]]; then practice+=(--on-spike "$spike" --spike-deviations 1.5); fi

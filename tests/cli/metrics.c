@@ -19,12 +19,14 @@ static const struct {
              "peak_bytes"},
     {"eval", "step loss accuracy"},
     {"spike", "step outcome back_to loss loss_limit grad_norm grad_norm_limit begins_anew"},
+    {"layers", "step gradient_norm weight_norm update_ratio"},
     {"average", "step loss accuracy"},
     {"growth", "step batch noise_scale"},
     {"noise_layers", "step windows gradient_squares variance noise_scale"},
-    {"end", "steps skipped spikes went_back val_loss val_accuracy samples_per_s tokens_per_s "
-            "planned_bytes "
-            "peak_bytes seconds"},
+    {"end",
+     "steps skipped spikes went_back layer_hints val_loss val_accuracy samples_per_s tokens_per_s "
+     "planned_bytes "
+     "peak_bytes seconds"},
 };
 static const char plan_bytes[] = "parameters gradients optimizer activations workspace io total";
 

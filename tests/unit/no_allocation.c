@@ -100,11 +100,14 @@ static void train(const char *name, bool own, long *allocations, uint64_t *objec
                                .micro_batch = 3,
                                .optimizer = own ? AC_OPTIMIZER_CALLBACK : AC_ADAMW,
                                .callback_states = own};
-  const ac_trainer_desc training = {.schedule = {.lr = 1e-3}, .step = own ? own_step : NULL};
+  const ac_trainer_desc training = {.schedule = {.lr = 1e-3},
+                                    .layers_every = 2,
+                                    .spikes = {.policy = AC_SPIKE_SKIP},
+                                    .step = own ? own_step : NULL};
   assert_ok(ac_device_open(&device, &(ac_device_desc){.name = name}));
   assert_ok(ac_plan_create(&plan, graph, device, &policy));
   assert_ok(ac_trainer_create(&trainer, plan, &training));
-  counter c = {.steps = 12, .device = device};
+  counter c = {.steps = 30, .device = device};
   /* Evaluation in between belongs to the step path as well; epochs end, so windows of all sizes
    * come up. */
   ac_fit_desc desc = {.train = dataset,

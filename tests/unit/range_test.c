@@ -188,6 +188,8 @@ static snapshot live_through(const char *device, ac_precision precision, bool te
   const ac_trainer_desc desc = {
       .seed = 3,
       .schedule = {.kind = AC_SCHEDULE_PLATEAU, .lr = 0.02, .warmup = 4, .patience = -1},
+      .layers_every = 1,
+      .spikes = {.policy = AC_SPIKE_TELL},
       .loss_scaling = {.interval = 2, .scale = 1 << 20}};
   run r = start_model(device, &m, &plan, &desc);
   ac_dataset *data = dataset_of(COUNT);
@@ -204,11 +206,16 @@ static snapshot live_through(const char *device, ac_precision precision, bool te
     ac_rate_point points[30];
     ac_rate_test test;
     const snapshot before = look_at(&r);
+    const ac_spikes spikes = r.trainer->spikes;
+    const int64_t measured = r.trainer->layers.measured;
     const ac_rate_test_desc find = {.train = data, .updates = 30, .most = 1e4, .seed = 8};
     assert_ok(ac_trainer_test_rates(r.trainer, &find, points, &test));
     assert_true(test.count > 10 && fabs(points[0].rate - 1e-7) <= 1e-20);
     const snapshot after = look_at(&r);
     assert_same("after a range test", &before, &after);
+    assert_memory_equal(&r.trainer->spikes, &spikes, sizeof spikes);
+    assert_true(r.trainer->layers.measured == measured && r.trainer->layers.every == 1);
+    assert_int_equal(r.trainer->desc.spikes.policy, AC_SPIKE_TELL);
   }
   fit.steps = 6;
   fit.resume = true;

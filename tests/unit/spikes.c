@@ -270,6 +270,27 @@ static void a_limit_is_that_of_the_formula(void **state) {
   assert_false(ac_spikes_judge(&s, &desc, BATCH, BATCH, 1, 1).alarm);
 }
 
+/* Nor one that was skipped for another reason. */
+static void an_alarm_is_not_remembered(void **state) {
+  (void)state;
+  const ac_spike none = {.alarm = false}, alarm = {.alarm = true},
+                 last = {.alarm = true, .begins_anew = true};
+  double x[20];
+  for (int i = 0; i < 20; i++) x[i] = i;
+  ac_spikes s = remembered(x, 20);
+  assert_true(s.count == 20 && s.calm == 20);
+  ac_spikes_take(&s, &none, BATCH, 1, 1, true);
+  assert_true(s.count == 20 && s.calm == 20 && s.alarms == 0);
+  ac_spikes_take(&s, &alarm, BATCH, 1, 1, false);
+  assert_true(s.count == 20 && s.calm == 0 && s.alarms == 1 && s.run == 1);
+  ac_spikes_take(&s, &alarm, BATCH, 1, 1, true);
+  assert_true(s.count == 20 && s.run == 2);
+  ac_spikes_take(&s, &none, BATCH, 1, 1, false);
+  assert_true(s.count == 21 && s.calm == 1 && s.run == 0 && s.alarms == 2);
+  ac_spikes_take(&s, &last, BATCH, 1, 1, false);
+  assert_true(s.count == 0 && s.run == 0 && s.alarms == 3);
+}
+
 static void settings_are_checked(const char *device) {
   (void)device;
   static const struct {
@@ -528,6 +549,7 @@ CPU_ONLY(a_callback_may_undo_a_skip)
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_limit_is_that_of_the_formula),
+      cmocka_unit_test(an_alarm_is_not_remembered),
       cmocka_unit_test(settings_are_checked_here),
       cmocka_unit_test(a_spike_is_met_shared_everywhere),
       cmocka_unit_test(what_cannot_be_skipped_is_refused_here),

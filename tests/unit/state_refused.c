@@ -229,6 +229,45 @@ static void noise_and_batch_make_sense(void **state) {
   free_victim(&v);
 }
 
+/* One of which what is known of spikes and of layers is part. */
+static void what_is_watched_makes_sense(void **state) {
+  (void)state;
+  static const struct {
+    const char *key, *value; /* NULL: it is missing */
+  } cases[] = {{"spikes.count", NULL},   {"spikes.count", "65"},
+               {"spikes.rate", "0"},     {"spikes.rate", "1.5"},
+               {"spikes.rate", "nan"},   {"spikes.history", NULL},
+               {"spikes.history", "1"},  {"spikes.history", "1 nan"},
+               {"spikes.history", ""},   {"spikes.history", "1 2 3 4"},
+               {"spikes.has_good", "2"}, {"spikes.good_step", "-1"},
+               {"layers", ""},           {"layers", "1 1"},
+               {"layers", "x"},          {"layers", "-1 9"}};
+  ac_trainer_desc desc = trained;
+  desc.spikes.policy = AC_SPIKE_TELL;
+  desc.layers_every = 1;
+  victim v = make_victim(&both, &split, &desc, 3);
+  run r = start_model("cpu", &both, &split, &desc);
+  assert_ok(feed_samples(&r, 0, 4));
+  assert_ok(ac_trainer_update(r.trainer, NULL));
+  holding *h = holding_of(save_run(&r, "good").text);
+  end_run(&r);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    text_pair *pair = find_pair(h, cases[i].key), kept = *pair;
+    if (cases[i].value) strcpy(pair->value, cases[i].value);
+    else *pair = h->pairs[--h->pair_count];
+    refuses_value(&v, h, kept.key);
+    if (!cases[i].value) h->pairs[h->pair_count++] = *pair;
+    *pair = kept;
+  }
+  text_pair *pair = find_pair(h, "layers");
+  for (size_t length = strlen(pair->value); length-- > 1;) { /* cut anywhere */
+    pair->value[length] = 0;
+    if (length > 8) refuses_value(&v, h, pair->key);
+  }
+  free(h);
+  free_victim(&v);
+}
+
 /* Numbers that no run can have. */
 static void values_make_sense(void **state) {
   (void)state;
@@ -879,6 +918,7 @@ int main(void) {
       cmocka_unit_test(damage_is_named),
       cmocka_unit_test(every_value_is_needed),
       cmocka_unit_test(noise_and_batch_make_sense),
+      cmocka_unit_test(what_is_watched_makes_sense),
       cmocka_unit_test(values_make_sense),
       cmocka_unit_test(a_plateau_is_whole),
       cmocka_unit_test(a_plateau_begins_where_there_was_none),

@@ -2,6 +2,7 @@
 
 #include "common/json_text.h"
 #include "common/message.h"
+#include "program/layer_words.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -186,6 +187,24 @@ void metrics_fit(metrics *m, const ac_fit_event *event) {
   if (u->spike.alarm) write_spike(m, event);
 }
 
+void metrics_layers(metrics *m, int64_t step, const ac_trainer *trainer) {
+  if (!anyone_reads(m)) return;
+  json_t *gradients = json_object(), *weights = json_object(), *ratios = json_object();
+  for (int i = 0; i < ac_trainer_parameter_count(trainer); i++) {
+    ac_layer_report layer;
+    ac_tensor_info info;
+    if (ac_trainer_layer(trainer, i, &layer) != AC_OK || !layer.update ||
+        ac_trainer_parameter_info(trainer, i, &info) != AC_OK)
+      continue;
+    json_object_set_new(gradients, info.name, number(layer.gradient_norm));
+    json_object_set_new(weights, info.name, number(layer.weight_norm));
+    json_object_set_new(ratios, info.name, number(layer.update_ratio));
+  }
+  write_line(m,
+             json_pack("{s:s, s:o, s:o, s:o, s:o}", "event", "layers", "step", INTEGER(step),
+                       "gradient_norm", gradients, "weight_norm", weights, "update_ratio", ratios));
+}
+
 void metrics_growth(metrics *m, const ac_fit_event *event) {
   if (!anyone_reads(m)) return;
   write_line(m, json_pack("{s:s, s:o, s:o, s:o}", "event", "growth", "step", INTEGER(event->step),
@@ -228,18 +247,20 @@ void metrics_finish(metrics *m, const metrics_end *end) {
   double tokens = end->tokens_per_sample ? samples * (double)end->tokens_per_sample : NAN;
   ac_noise_scale noise;
   if (ac_trainer_noise_scale(end->trainer, &noise) != AC_OK) return;
-  json_t *line = json_pack(
-      "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
-      "s:o}",
-      "event", "end", "steps", INTEGER(fit->steps), "skipped", INTEGER(fit->skipped), "epochs",
-      INTEGER(fit->epochs), "samples", INTEGER(fit->samples), "spikes", INTEGER(fit->spikes),
-      "went_back", INTEGER(fit->went_back), "stopped", fit->stopped || fit->paused, "ended_early",
-      fit->ended_early, "val_loss", number(fit->evaluated ? fit->final.loss : NAN), "val_accuracy",
-      number(fit->evaluated ? fit->final.accuracy : NAN), "noise_scale", number(noise.batch),
-      "noise_scale_deviation", number(noise.deviation), "samples_per_s", number(samples),
-      "tokens_per_s", number(tokens), "planned_bytes", INTEGER(end->planned_bytes), "peak_bytes",
-      INTEGER(end->peak_bytes), "data_wait_s", number(fit->data_wait_seconds), "seconds",
-      number(end->seconds));
+  json_t *line =
+      json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:o, "
+                "s:o, s:o, s:o, "
+                "s:o}",
+                "event", "end", "steps", INTEGER(fit->steps), "skipped", INTEGER(fit->skipped),
+                "epochs", INTEGER(fit->epochs), "samples", INTEGER(fit->samples), "spikes",
+                INTEGER(fit->spikes), "went_back", INTEGER(fit->went_back), "layer_hints",
+                layer_hints(end->trainer), "stopped", fit->stopped || fit->paused, "ended_early",
+                fit->ended_early, "val_loss", number(fit->evaluated ? fit->final.loss : NAN),
+                "val_accuracy", number(fit->evaluated ? fit->final.accuracy : NAN), "noise_scale",
+                number(noise.batch), "noise_scale_deviation", number(noise.deviation),
+                "samples_per_s", number(samples), "tokens_per_s", number(tokens), "planned_bytes",
+                INTEGER(end->planned_bytes), "peak_bytes", INTEGER(end->peak_bytes), "data_wait_s",
+                number(fit->data_wait_seconds), "seconds", number(end->seconds));
   write_line(m, with_batches(line, end->batches));
 }
 

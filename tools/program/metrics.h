@@ -42,6 +42,8 @@ int metrics_begin(metrics *m, int64_t keep);
 int64_t metrics_sync(metrics *m);
 void metrics_plan(metrics *m, const ac_device *device, const ac_plan_info *plan);
 void metrics_fit(metrics *m, const ac_fit_event *event); /* "step", "spike", "eval" */
+/* "layers": norms of the update that was measured last, each by the name of its parameter. */
+void metrics_layers(metrics *m, int64_t step, const ac_trainer *trainer);
 /* "average": the same as "eval" of averages of weights. */
 void metrics_average(metrics *m, int64_t step, const ac_evaluation *evaluation);
 /* "growth": of a window after which batches are larger. */

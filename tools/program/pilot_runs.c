@@ -4,6 +4,7 @@
 
 #include "common/message.h"
 #include "common/progress.h"
+#include "program/good_state.h"
 #include "program/train_run.h"
 
 #include <inttypes.h>
@@ -133,19 +134,17 @@ static void add_places(command_line *c, const char *folder) {
 
 /* What a run needs to go on, and its model: a pilot is about numbers. */
 static void clean(const char *path) {
-  static const char *const names[] = {"model.safetensors", "average.safetensors", "config.json"};
+  static const char *const names[] = {"model.safetensors", "average.safetensors", GOOD_STATE,
+                                      "config.json"};
   run_folder folder = {.lock = -1};
-  char file[RUN_PATH_BYTES];
   int64_t *steps;
   size_t count;
   snprintf(folder.path, sizeof folder.path, "%s", path);
   if (run_folder_states(&folder, &steps, &count) != STATUS_CONTINUE) return;
-  for (size_t i = 0; i < count; i++) {
-    run_folder_state(&folder, steps[i], file);
-    unlink(file);
-  }
+  for (size_t i = 0; i < count; i++) run_folder_remove_state(&folder, steps[i]);
   free(steps);
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    char file[RUN_PATH_BYTES];
     run_folder_path(&folder, names[i], file);
     unlink(file);
   }

@@ -7,6 +7,7 @@
 #include "common/message.h"
 #include "program/checkpoint.h"
 #include "program/good_state.h"
+#include "program/layer_words.h"
 #include "program/metrics.h"
 #include "program/noise_words.h"
 #include "program/numerics_table.h"
@@ -272,6 +273,8 @@ static bool on_evaluation(run *r, const ac_fit_event *event) {
 static bool on_event(void *user, const ac_fit_event *event) {
   run *r = user;
   metrics_fit(&r->metrics, event);
+  if (event->kind == AC_FIT_STEP && event->update.layers)
+    metrics_layers(&r->metrics, event->step, r->trainer);
   if (!r->wish->quiet || r->progress.terminal) progress_fit(&r->progress, event);
   if (!event->replayed) r->step = event->step;
   if (event->kind == AC_FIT_STEP) {
@@ -463,6 +466,7 @@ static int fit(run *r) {
   if (batch_flag_grown(r->trainer, batches)) say("batches have grown as by --batch %s", batches);
   noise_words(r->trainer, ac_plan_get_info(s->plan), ac_trainer_batch(r->trainer), tokens,
               f->noise_scale);
+  if (f->watch.layers_every) layer_words(r->trainer);
   return STATUS_CONTINUE;
 }
 

@@ -22,6 +22,10 @@ void watch_add_options(watch_flags *f, options *o) {
        .help = "what going back multiplies rates by, for good", .most = 1, .above_least = true},
       {"good-every", "N", OPTION_INTEGER, &f->good_every,
        .help = "updates between good states to go back to", .least = 1},
+      {"layers-every", "K", OPTION_INTEGER, &f->layers_every,
+       .help = "updates between measurements of each layer: norms of gradients and weights, and "
+               "what an update changes; at the end hints on dead layers",
+       .fallback = "none", .least = 1},
   };
   OPTIONS_ADD(o, "Watching", rows);
 }
@@ -46,6 +50,7 @@ void watch_describe(const watch_flags *f, ac_trainer_desc *trainer) {
   trainer->spikes = (ac_spike_desc){.policy = (ac_spike_policy)f->on_spike,
                                     .deviations = f->spike_deviations,
                                     .back_rate = f->spike_rate};
+  trainer->layers_every = f->layers_every;
 }
 
 void watch_say_spike(const watch_flags *f, const ac_fit_event *event) {

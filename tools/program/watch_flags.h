@@ -10,9 +10,10 @@ typedef struct watch_flags {
   int on_spike; /* ac_spike_policy */
   double spike_deviations, spike_rate;
   int64_t good_every;
+  int64_t layers_every;
 } watch_flags;
 
-#define WATCH_FLAGS "on-spike spike-deviations spike-rate good-every"
+#define WATCH_FLAGS "on-spike spike-deviations spike-rate good-every layers-every"
 
 void watch_defaults(watch_flags *flags);
 void watch_add_options(watch_flags *flags, options *o);

@@ -40,6 +40,7 @@ typedef struct history {
   json_t *record;             /* run.json */
   json_t *plan, *end;         /* of the metrics; NULL: none */
   json_t *noise_layers;       /* the last such line; NULL: none */
+  json_t *layers;             /* likewise */
   json_t *evaluation;         /* eval.json; NULL: none */
   char metrics[HISTORY_PATH]; /* "": none */
   dev_t metrics_device;

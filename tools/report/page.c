@@ -3,6 +3,7 @@
 #include "common/message.h"
 #include "common/text.h"
 #include "report/html.h"
+#include "report/layers.h"
 #include "report/noise_layers.h"
 #include "report/story.h"
 #include "report/tables.h"
@@ -71,6 +72,7 @@ int page_write(FILE *page, const char *title, curves *c) {
   for (size_t run = 0; run < c->count; run++) noise_layers_table(page, &c->runs[run]);
   tables_memory(page, c->runs, c->count);
   tables_settings(page, c->runs, c->count);
+  for (size_t run = 0; run < c->count; run++) layers_table(page, &c->runs[run]);
   for (size_t run = 0; run < c->count; run++) tables_confusion(page, &c->runs[run]);
   fprintf(page, "<p><small>Written by accrue report, version %s.</small></p>\n</body>\n</html>\n",
           ac_version());

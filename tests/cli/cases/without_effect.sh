@@ -118,6 +118,7 @@ resnet read-ahead 32 | --memory 480KiB
 * spike-deviations 5 | --on-spike tell
 * spike-rate 0.1 | --on-spike back
 * good-every 3 | --on-spike back
+* layers-every 2
 * max-minutes 1
 * max-tokens 1G
 * policy none.json

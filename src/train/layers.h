@@ -1,0 +1,46 @@
+/* Norms by layer: of gradients, weights and what updates change, and what they say in the long run.
+ */
+#ifndef AC_TRAIN_LAYERS_H
+#define AC_TRAIN_LAYERS_H
+
+#include <accrue/trainer.h>
+
+/* Of a parameter; only those that are trained are looked at. */
+typedef struct ac_layer {
+  int64_t elements, looked_at; /* of its weights; looked_at 0: it is not trained */
+  int64_t begin;               /* of those in `before` */
+  int64_t units, first_unit;   /* outputs, and where they begin in `alive`; 0: none are known */
+  bool by_column;              /* where an output's weights are */
+  double gradient_norm, weight_norm, update_ratio; /* of the update measured last */
+  int64_t zero;                                    /* how many measured gradients were zero */
+  double logs; /* the sum of log10(gradient norm / sqrt(elements)) of the others */
+} ac_layer;
+
+typedef struct ac_layers {
+  int64_t every;    /* 0: nothing is measured */
+  int64_t measured; /* updates so far, of which the last was this one (0: none since a start) */
+  int64_t update;
+  int count;
+  ac_layer *of;          /* by parameter */
+  float *before, *piece; /* weights before the update at hand; what is read at once */
+  unsigned char *alive;  /* by output: whether it has had a gradient that was not zero */
+  int64_t outputs;       /* of all */
+  double *sizes;         /* room for a number for each parameter */
+} ac_layers;
+
+/* Allocates all that is needed. Release in any case. */
+ac_status ac_layers_begin(ac_trainer *trainer);
+void ac_layers_release(ac_layers *layers);
+
+/* Whether the update at hand is measured: then what comes before it, and after it. */
+bool ac_layers_are_due(const ac_trainer *trainer);
+ac_status ac_layers_before(ac_trainer *trainer);
+ac_status ac_layers_after(ac_trainer *trainer);
+
+/* What is remembered as text, which the caller frees; NULL: no memory. */
+char *ac_layers_put(const ac_layers *layers);
+/* Whether a text is of these layers, and takes it over. NULL: nothing is remembered. */
+bool ac_layers_fit(const ac_layers *layers, const char *text);
+void ac_layers_take(ac_layers *layers, const char *text);
+
+#endif

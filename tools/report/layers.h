@@ -1,0 +1,12 @@
+/* Layers as their last measurement has them, from lines "layers" and "end" of the metrics. */
+#ifndef TOOLS_REPORT_LAYERS_H
+#define TOOLS_REPORT_LAYERS_H
+
+#include "report/history.h"
+
+#include <stdio.h>
+
+/* A table of a run; nothing where its layers were not measured. */
+void layers_table(FILE *page, const history *h);
+
+#endif
