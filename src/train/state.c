@@ -45,8 +45,7 @@ typedef struct record {
 #define SPIKES "accrue.state.spikes.history" /* there with OF_SPIKES */
 #define LAYERS "accrue.state.layers"         /* there where layers are measured */
 #define GROWTH "accrue.state.growth"
-#define NOISE_LAYERS \
-  "accrue.state.noise.layers" /* where the noise of each parameter is asked for */
+#define NOISE_LAYERS "accrue.state.noise.layers" /* where that of each parameter is asked for */
 enum { TEXTS = 6 };
 
 typedef enum field_kind { INTEGER, UNSIGNED, REAL, REALS } field_kind;
@@ -345,7 +344,7 @@ static ac_status write_contents(contents *c, const char *path, const ac_metadata
   char text[FIELDS][FIELD_TEXT], groups[AC_GROUPS_TEXT], spikes[AC_SPIKES_TEXT],
       growth[AC_GROWTH_TEXT];
   const record r = record_of(c->trainer);
-  const ac_noise_layers *of_noise = &c->trainer->noise.layers;
+  const ac_noise_layers *apart = &c->trainer->noise.layers;
   char *noise = NULL;
   ac_model_tensor *tensors = calloc((size_t)c->count + 1, sizeof *tensors);
   ac_metadata *all = calloc((size_t)metadata_count + FIELDS + TEXTS, sizeof *all);
@@ -367,8 +366,8 @@ static ac_status write_contents(contents *c, const char *path, const ac_metadata
   char *layers = c->trainer->layers.every ? ac_layers_put(&c->trainer->layers) : NULL;
   const bool complete = layers || !c->trainer->layers.every;
   ac_growth_put(&r.growth, growth);
-  if (of_noise->of)
-    noise = ac_noise_layers_text(of_noise, c->trainer->instance.plan->graph->parameter_count,
+  if (apart->of)
+    noise = ac_noise_layers_text(apart, c->trainer->instance.plan->graph->parameter_count,
                                  r.noise.first_samples > 0);
   ac_plain_numbers_end(&numbers);
   if (all && *r.fingerprint) all[count++] = (ac_metadata){FINGERPRINT, r.fingerprint};
@@ -377,10 +376,10 @@ static ac_status write_contents(contents *c, const char *path, const ac_metadata
   if (all && r.growth.count) all[count++] = (ac_metadata){GROWTH, growth};
   if (all && layers) all[count++] = (ac_metadata){LAYERS, layers};
   if (all && noise) all[count++] = (ac_metadata){NOISE_LAYERS, noise};
+  const bool room = tensors && all && complete && (noise || !apart->of);
   ac_status status =
-      tensors && all && complete && (noise || !of_noise->of)
-          ? ac_model_file_write_checked(path, tensors, c->count, all, count, read_cell, c)
-          : ac_fail(AC_ERROR_MEMORY, "no memory to save %s", path);
+      room ? ac_model_file_write_checked(path, tensors, c->count, all, count, read_cell, c)
+           : ac_fail(AC_ERROR_MEMORY, "no memory to save %s", path);
   free(tensors);
   free(all);
   free(layers);
@@ -578,6 +577,17 @@ static ac_status read_contents(const contents *c, ac_model_file *file, void *pie
   return AC_OK;
 }
 
+/* Of the same layers. The text stays in the file, which is open until it is taken. */
+static ac_status read_layers(const ac_trainer *trainer, const ac_model_file *file, const char *path,
+                             record *r) {
+  if (!trainer->layers.every) return AC_OK;
+  const ac_plain_numbers numbers = ac_plain_numbers_begin();
+  r->layers = ac_model_file_metadata(file, LAYERS);
+  const bool fit = !r->layers || ac_layers_fit(&trainer->layers, r->layers);
+  ac_plain_numbers_end(&numbers);
+  return fit ? AC_OK : refuse_value(path, LAYERS);
+}
+
 /* Without a trainer that wants them they are checked alone; where the state has none they begin. */
 static ac_status read_noise_layers(const ac_trainer *trainer, const ac_model_file *file,
                                    const char *path, ac_noise_layers *layers) {
@@ -591,17 +601,6 @@ static ac_status read_noise_layers(const ac_trainer *trainer, const ac_model_fil
   const bool good = !text || ac_noise_layers_get(layers, parameters, text);
   ac_plain_numbers_end(&numbers);
   return good ? AC_OK : refuse_value(path, NOISE_LAYERS);
-}
-
-/* Of the same layers. The text stays in the file, which is open until it is taken. */
-static ac_status read_layers(const ac_trainer *trainer, const ac_model_file *file, const char *path,
-                             record *r) {
-  if (!trainer->layers.every) return AC_OK;
-  const ac_plain_numbers numbers = ac_plain_numbers_begin();
-  r->layers = ac_model_file_metadata(file, LAYERS);
-  const bool fit = !r->layers || ac_layers_fit(&trainer->layers, r->layers);
-  ac_plain_numbers_end(&numbers);
-  return fit ? AC_OK : refuse_value(path, LAYERS);
 }
 
 static ac_status load_from(ac_trainer *trainer, ac_model_file *file, const char *path,

@@ -156,8 +156,8 @@ void ac_trainer_free(ac_trainer *trainer) {
   if (!trainer) return;
   ac_instance_free(&trainer->instance);
   ac_groups_release(&trainer->groups);
-  ac_noise_layers_release(&trainer->noise.layers);
   ac_layers_release(&trainer->layers);
+  ac_noise_layers_release(&trainer->noise.layers);
   free(trainer->stepped);
   free(trainer->decided);
   free(trainer->views);
