@@ -65,9 +65,9 @@ typedef struct ac_optimizer_desc {
 
 /* An optimizer of the caller's own (AC_OPTIMIZER_CALLBACK) is handed each parameter that is
  * trained, once in an update, whole or part by part (ac_plan_desc.callback_part), in an order that
- * hangs on the plan: elements [first, first + count) on the host. It changes weights and states in
- * place. Where the device is the host they are the memory itself. Copies of weights in 16 bits and
- * averages follow behind it. May still change. */
+ * depends on the plan: elements [first, first + count) on the host. It changes weights and states
+ * in place. Where the device is the host they are the memory itself. Copies of weights in 16 bits
+ * and averages follow behind it. May still change. */
 typedef struct ac_parameter_step {
   int parameter; /* as in ac_trainer_parameter_info */
   const char *name;

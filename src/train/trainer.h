@@ -199,6 +199,8 @@ ac_status ac_callback_check_desc(const ac_plan *plan, const ac_trainer_desc *des
 /* Has updates call it, in memory of the plan's callback_bytes. */
 ac_status ac_callback_begin(ac_trainer *trainer);
 
+/* ---------------------------------------------------------------------------------------------- */
+
 /* ac_trainer_evaluate, unless it is stopped: then there is no result. */
 ac_status ac_trainer_evaluate_until(ac_trainer *trainer, ac_dataset *dataset, int64_t limit,
                                     ac_stop *stop, ac_evaluation *result);

@@ -467,6 +467,35 @@ static void steps_out_of_place_are_found(void **state) {
   ac_device_close(device);
 }
 
+/* Nor is one that hands a parameter to a caller's own optimizer before it, or its copy in 16 bits,
+ * is read for the last time. */
+static void parameters_are_handed_over_last(void **state) {
+  (void)state;
+  ac_device *device;
+  assert_ok(ac_device_open(&device, &(ac_device_desc){.name = "dry"}));
+  for (int precision = AC_PRECISION_F32; precision <= AC_PRECISION_BF16; precision += 2) {
+    const ac_plan_desc desc = {.batch = BATCH,
+                               .precision = (ac_precision)precision,
+                               .optimizer = AC_OPTIMIZER_CALLBACK,
+                               .gradients = AC_GRADIENTS_FUSED};
+    ac_plan *plan = plan_of(device, &model, desc);
+    int found = 0;
+    for (int i = 0; i < plan->stepping.step_count; i++) {
+      if (ac_node_at(plan->graph, plan->stepping.steps[i].node)->op != AC_OP_clip) continue;
+      for (int to = i - 1; to >= 0; to--) {
+        move(&plan->stepping, i, to);
+        found += ac_plan_check(plan) == AC_ERROR_INTERNAL &&
+                 strstr(ac_last_error(), "would read what was stepped before");
+        move(&plan->stepping, to, i);
+      }
+    }
+    assert_true(found > 0);
+    assert_ok(ac_plan_check(plan));
+    ac_plan_free(plan);
+  }
+  ac_device_close(device);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(optimizers_leave_the_same_bits_everywhere),
@@ -480,6 +509,7 @@ int main(void) {
       cmocka_unit_test(budgets_decide),
       cmocka_unit_test(reports_show_both_passes),
       cmocka_unit_test(steps_out_of_place_are_found),
+      cmocka_unit_test(parameters_are_handed_over_last),
   };
   return cmocka_run_group_tests_name("fused", tests, make_test_folder, remove_test_folder);
 }
