@@ -37,8 +37,8 @@ static run begin(const setting *s) {
   assert_ok(ac_graph_create(&g));
   ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, IN)),
             *y = ac_input(g, "y", AC_F32, SHAPE(AC_BATCH, OUT)), *h;
-  ac_tensor *first =
-                ac_parameter(g, "first", s->other ? SHAPE(IN, UNITS) : SHAPE(UNITS, IN), &init),
+  ac_tensor *first = ac_parameter(g, "first", SHAPE(s->other ? IN : UNITS, s->other ? UNITS : IN),
+                                  &init),
             *bias = ac_parameter(g, "bias", SHAPE(UNITS), &one),
             *large = ac_parameter(g, "large", SHAPE(WIDE, UNITS), s->small ? &small : &init),
             *last = ac_parameter(g, "last", SHAPE(WIDE, OUT), &init),
