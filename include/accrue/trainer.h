@@ -189,6 +189,8 @@ typedef struct ac_trainer_desc {
    * measured; -1: as many that it costs at most 1 % of the time, by a fixed model of a middling
    * device, so that a run repeats. May still change. */
   int64_t noise_every;
+  bool noise_layers; /* of each parameter apart, too (ac_trainer_noise_scale_of). May still change.
+                      */
   ac_spike_desc spikes; /* may still change */
   /* Updates between measurements of layers (ac_trainer_layer), of which the first is the first
    * update; 0: none. It takes host memory: 4 bytes for each weight that is looked at. May still
@@ -316,6 +318,13 @@ typedef struct ac_noise_scale {
   double deviation; /* of `batch`, from the spread over windows; NaN: not known */
 } ac_noise_scale;
 AC_API ac_status ac_trainer_noise_scale(const ac_trainer *trainer, ac_noise_scale *result);
+
+/* With ac_trainer_desc.noise_layers: the same of one parameter's gradient alone, by its own norms.
+ * Over all parameters |G|^2 and tr Sigma add up to those of the whole. Without windows where it was
+ * not asked for, and of a parameter that is not trained; AC_ERROR_ARGUMENT: there is none of that
+ * index. What was measured is part of states. May still change. */
+AC_API ac_status ac_trainer_noise_scale_of(const ac_trainer *trainer, int index,
+                                           ac_noise_scale *result);
 
 /* Throws away what the window has accumulated, and its failure; not that of an update that had
  * begun to step parameters. What was folded (AC_GRADIENTS_FOLDED) cannot be thrown away: the

@@ -227,6 +227,7 @@ static ac_status test_rates(ac_trainer *trainer, range_test *t) {
   kept k;
   ac_status status = keep(trainer, &k);
   if (status == AC_OK) {
+    trainer->noise.layers = (ac_noise_layers){.of = NULL}; /* which a test leaves alone */
     status = run(trainer, t, least, most, updates);
     const ac_status back = put_back(trainer, &k);
     if (back != AC_OK) status = back;

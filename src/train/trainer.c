@@ -91,7 +91,7 @@ static ac_status set_up(ac_trainer *trainer, const ac_plan *plan) {
   trainer->instance.run.seed = trainer->desc.seed;
   trainer->division = ac_instance_division(&trainer->instance);
   trainer->batch = plan->info.batch;
-  ac_noise_begin(trainer);
+  AC_TRY(ac_noise_begin(trainer));
   AC_TRY(ac_layers_begin(trainer));
   set_shares(trainer, 1, NULL);
   size_t parameters = (size_t)plan->graph->parameter_count + 1;
@@ -157,6 +157,7 @@ void ac_trainer_free(ac_trainer *trainer) {
   ac_instance_free(&trainer->instance);
   ac_groups_release(&trainer->groups);
   ac_layers_release(&trainer->layers);
+  ac_noise_layers_release(&trainer->noise.layers);
   free(trainer->stepped);
   free(trainer->decided);
   free(trainer->views);

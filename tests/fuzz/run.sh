@@ -30,7 +30,7 @@ fi
 read -ra libraries <<<"$(pkg-config --cflags --libs jansson zlib)"
 "$compiler" "${flags[@]}" -Iinclude -Isrc -Itools -Itests tests/fuzz/*.c src/{core,graph,ops,plan,train,data,io,bench}/*.c \
   src/backend/*.c src/backend/dry/*.c \
-  tools/common/{help,options,text}.c tools/report/{history,html,picture,curves,page,story,tables,confusion}.c "${libraries[@]}" -lpthread -lm -ldl -o "$folder/fuzz"
+  tools/common/{help,options,text}.c tools/report/{history,html,noise_layers,picture,curves,page,story,tables,confusion}.c "${libraries[@]}" -lpthread -lm -ldl -o "$folder/fuzz"
 
 # In memory, as states that are saved are synced.
 if [[ -d /dev/shm ]]; then export TMPDIR=/dev/shm; fi

@@ -415,6 +415,8 @@ static void trainers(void) {
   ac_layer_report layer;
   REFUSED(ac_trainer_layer, trainer, ac_trainer_layer(NULL, 0, &layer));
   REFUSED(ac_trainer_layer, result, ac_trainer_layer(trainer, 0, NULL));
+  REFUSED(ac_trainer_noise_scale_of, trainer, ac_trainer_noise_scale_of(NULL, 0, &noise));
+  REFUSED(ac_trainer_noise_scale_of, result, ac_trainer_noise_scale_of(trainer, 0, NULL));
   REFUSED(ac_trainer_set_batch, trainer, ac_trainer_set_batch(NULL, 1));
   REFUSED(ac_trainer_observe_validation, trainer, ac_trainer_observe_validation(NULL, 1));
   REFUSED(ac_trainer_create, trainer, ac_trainer_create(NULL, plan, NULL));

@@ -236,6 +236,9 @@ static void on_step(run *r, const ac_fit_event *event) {
   r->updates += !event->update.skipped;
   r->window_seconds = event->seconds;
   on_growth(r, event);
+  const int64_t every = r->setup.flags.noise_layers;
+  if (every && !event->replayed && r->step % every == 0)
+    metrics_noise_layers(&r->metrics, r->step, r->trainer);
   if (event->replayed || !(checkpoint_is_due(&r->checkpoint, r->step) || may_replace_best(r)))
     return;
   if (!save_state(r) && !failing)
