@@ -28,7 +28,7 @@ if [[ ! $compiler ]]; then
 fi
 
 read -ra libraries <<<"$(pkg-config --cflags --libs jansson zlib)"
-mapfile -t report < <(printf '%s\n' tools/report/*.c | grep -v /report.c) # but for the command itself
+mapfile -t report < <(printf '%s\n' tools/report/*.c | grep -vF /report.c) # but for the command itself
 "$compiler" "${flags[@]}" -Iinclude -Isrc -Itools -Itests tests/fuzz/*.c src/{core,graph,ops,plan,train,data,io,bench}/*.c \
   src/backend/*.c src/backend/dry/*.c \
   tools/common/{help,options,text}.c tools/program/{policy,batch_flag}.c "${report[@]}" "${libraries[@]}" -lpthread -lm -ldl -o "$folder/fuzz"
