@@ -597,7 +597,8 @@ typedef struct ac_fit_desc {
   bool replay;
   /* With AC_SPIKE_BACK: where the good state is that training goes back to, a file that appears
    * whole or not at all. It is saved as a fit begins, and from then on good_every windows (default
-   * 100) after the last one or after going back, as soon as 8 in a row had no alarm. A fit with
+   * 100) after the last one or after going back, in the beginning as many as lie before these, if
+   * at least 8; as soon as 8 in a row had no alarm. A fit with
    * `resume` needs the one that was there when the state it goes on from was saved: keep a copy
    * beside it; AC_ERROR_ARGUMENT if there is none or another. Going back, progress stays what it
    * is, as windows are not repeated; updates made, schedule, moments and all else are the good
