@@ -40,7 +40,8 @@ typedef struct reader {
 struct ac_loader {
   ac_dataset *dataset;
   ac_loader_desc desc;
-  ac_windows windows;
+  ac_windows windows; /* by the loader's own stages */
+  ac_batch_stage stages[AC_MAX_BATCH_STAGES];
   size_t bytes[AC_MAX_FIELDS]; /* per sample */
   char *memory;
   reader *readers; /* the caller, then the threads */
@@ -170,7 +171,15 @@ ac_status ac_loader_next(ac_loader *loader, ac_batch *batch) {
   return s->failed < 0 ? AC_OK : ac_fail(s->status, "%s", s->sentence);
 }
 
-ac_status ac_loader_lay(ac_loader *loader, ac_place place, int stage_count, int64_t batches) {
+/* Threads look at them whenever they begin a batch, whatever becomes of the caller's. */
+static void take_stages(ac_loader *loader, const ac_batch_stage *stages, int count) {
+  if (count) memmove(loader->stages, stages, (size_t)count * sizeof *stages);
+  loader->windows.stages = loader->stages;
+  loader->windows.stage_count = count;
+}
+
+ac_status ac_loader_lay(ac_loader *loader, ac_place place, const ac_batch_stage *stages,
+                        int stage_count, int64_t batches) {
   if (place.epoch < 0 || place.position < 0 || place.position >= ac_dataset_count(loader->dataset))
     return ac_fail(AC_ERROR_ARGUMENT, "loader: epoch %lld has no position %lld among %lld samples",
                    (long long)place.epoch, (long long)place.position,
@@ -181,7 +190,7 @@ ac_status ac_loader_lay(ac_loader *loader, ac_place place, int stage_count, int6
   loader->taken = loader->filling = 0;
   loader->laid = loader->holding = loader->pause = false;
   loader->next = place;
-  loader->windows.stage_count = stage_count;
+  take_stages(loader, stages, stage_count);
   loader->desc.batches = batches;
   ac_monitor_wake(loader->monitor);
   ac_monitor_unlock(loader->monitor);
@@ -189,7 +198,8 @@ ac_status ac_loader_lay(ac_loader *loader, ac_place place, int stage_count, int6
 }
 
 ac_status ac_loader_seek(ac_loader *loader, ac_place place) {
-  return ac_loader_lay(loader, place, loader->windows.stage_count, loader->desc.batches);
+  return ac_loader_lay(loader, place, loader->stages, loader->windows.stage_count,
+                       loader->desc.batches);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -298,6 +308,7 @@ ac_status ac_loader_create(ac_loader **loader, ac_dataset *dataset, const ac_loa
   made->desc = *desc;
   ac_status status = complete(dataset, &made->desc);
   made->windows = ac_loader_windows(dataset, &made->desc);
+  take_stages(made, desc->stages, desc->stage_count);
   if (status == AC_OK) status = allocate(made);
   for (int i = 1; i <= made->desc.threads && status == AC_OK; i++)
     status = ac_thread_start(&made->readers[i].thread, read_ahead, &made->readers[i]);

@@ -20,7 +20,7 @@ typedef struct ac_loader_desc {
   bool no_shuffle;
   uint64_t seed;
   ac_epoch_end epoch_end;
-  const ac_batch_stage *stages; /* as in ac_windows; rows that it has do not change */
+  const ac_batch_stage *stages; /* as in ac_windows, at most AC_MAX_BATCH_STAGES; copied */
   int stage_count;
   bool unused[AC_MAX_FIELDS]; /* fields that nobody needs, of which no batch is kept */
 } ac_loader_desc;
@@ -58,8 +58,8 @@ ac_status ac_loader_next(ac_loader *loader, ac_batch *batch);
 
 /* Goes on from there; `batches` counts from here again. */
 ac_status ac_loader_seek(ac_loader *loader, ac_place place);
-/* The same with more rows of the stages, which were put behind those that it has, and another
- * number of batches. */
-ac_status ac_loader_lay(ac_loader *loader, ac_place place, int stage_count, int64_t batches);
+/* The same with other stages, which are copied, and another number of batches. */
+ac_status ac_loader_lay(ac_loader *loader, ac_place place, const ac_batch_stage *stages,
+                        int stage_count, int64_t batches);
 
 #endif

@@ -240,13 +240,12 @@ static void take_standing(fit *f) {
 }
 
 /* After a spike. The windows that come next are those behind it. */
-static ac_status go_back_if_due(fit *f, ac_fit_event *event) {
+static ac_status go_back(fit *f, ac_fit_event *event) {
   ac_trainer *trainer = f->trainer;
-  if (!ac_good_state_is_wanted(trainer, &event->update)) return AC_OK;
   event->went_back = true;
   event->back_to = trainer->spikes.good_step;
   event->update.layers = false;
-  AC_TRY(ac_good_state_load(trainer, f->desc, f->result.steps, &event->update));
+  AC_TRY(ac_good_state_load(trainer, f->desc, f->result.steps));
   f->result.went_back++;
   take_standing(f);
   return AC_OK;
@@ -299,7 +298,7 @@ static ac_status grow(fit *f, ac_fit_event *event) {
   f->windows.stage_count = f->trainer->growth.count;
   f->next = ac_windows_lay(&f->windows, f->next).begin;
   if (!f->loader || is_whole(f)) return AC_OK;
-  return ac_loader_lay(f->loader, f->next, f->trainer->growth.count,
+  return ac_loader_lay(f->loader, f->next, f->windows.stages, f->windows.stage_count,
                        desc->steps ? desc->steps - f->result.steps : 0);
 }
 
@@ -313,7 +312,9 @@ static ac_status end_window(fit *f) {
   f->result.data_wait_seconds += f->waited;
   f->waited = 0;
   count_window(f, &event);
-  AC_TRY(go_back_if_due(f, &event));
+  const bool wanted = ac_good_state_is_wanted(f->trainer, &event.update),
+             spent = wanted && ac_good_state_is_spent(f->trainer);
+  if (wanted && !spent) AC_TRY(go_back(f, &event));
   AC_TRY(grow(f, &event));
   set_batch(f);
   const int64_t every = f->desc->eval_every;
@@ -322,6 +323,7 @@ static ac_status end_window(fit *f) {
   AC_TRY(ac_good_state_keep(f->trainer, f->desc, f->result.steps));
   report(f, &event);
   if (event.update.stuck) return explain(f, &event.update);
+  if (spent) return ac_good_state_give_up(f->trainer, f->result.steps, &event.update);
   pause_if_due(f, ac_clock() - f->began);
   return due && !finished(f) ? evaluate(f, f->desc->eval_samples, false, true) : AC_OK;
 }

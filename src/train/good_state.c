@@ -28,7 +28,15 @@ static ac_status check_file(const char *path, int64_t step) {
   ac_model_file *file;
   char wanted[32];
   snprintf(wanted, sizeof wanted, "%" PRId64, step);
-  AC_TRY(ac_model_file_open(&file, path));
+  const ac_status status = ac_model_file_open(&file, path);
+  if (status != AC_OK) {
+    char why[512];
+    snprintf(why, sizeof why, "%s", ac_last_error());
+    return ac_fail(status,
+                   "%s; without this good state, of step %s, the run goes on only with another "
+                   "policy for spikes",
+                   why, wanted);
+  }
   const char *found = ac_model_file_metadata(file, "accrue.state.fit.steps");
   const bool same = found && !strcmp(found, wanted);
   ac_model_file_close(file);
@@ -38,8 +46,9 @@ static ac_status check_file(const char *path, int64_t step) {
                         path, wanted);
 }
 
-ac_status ac_good_state_find(const ac_trainer *trainer, const ac_fit_desc *desc) {
-  if (!goes_back(trainer) || !trainer->spikes.has_good) return AC_OK;
+ac_status ac_good_state_find(ac_trainer *trainer, const ac_fit_desc *desc) {
+  if (!goes_back(trainer)) ac_spikes_forget_good(&trainer->spikes);
+  if (!trainer->spikes.has_good) return AC_OK;
   return check_file(desc->good_state, trainer->spikes.good_step);
 }
 
@@ -53,12 +62,16 @@ ac_status ac_good_state_keep(ac_trainer *trainer, const ac_fit_desc *desc, int64
   return ac_trainer_save_state(trainer, desc->good_state, NULL, 0);
 }
 
+bool ac_good_state_is_spent(const ac_trainer *trainer) {
+  return trainer->spikes.again >= trainer->desc.spikes.most_back;
+}
+
 bool ac_good_state_is_wanted(const ac_trainer *trainer, const ac_update *update) {
   return goes_back(trainer) && update->spike.alarm && trainer->spikes.has_good;
 }
 
-/* What it could not do often enough. */
-static ac_status give_up(const ac_spikes *spikes, int64_t step, const ac_update *update) {
+ac_status ac_good_state_give_up(const ac_trainer *trainer, int64_t step, const ac_update *update) {
+  const ac_spikes *spikes = &trainer->spikes;
   const bool by_loss = update->loss > update->spike.loss_limit;
   return ac_fail(AC_ERROR_NOT_FINITE,
                  "step %" PRId64 ": the %s %g is above %g, and training has gone back to the state "
@@ -70,10 +83,8 @@ static ac_status give_up(const ac_spikes *spikes, int64_t step, const ac_update 
                  spikes->again);
 }
 
-ac_status ac_good_state_load(ac_trainer *trainer, const ac_fit_desc *desc, int64_t step,
-                             const ac_update *update) {
+ac_status ac_good_state_load(ac_trainer *trainer, const ac_fit_desc *desc, int64_t step) {
   const ac_spikes before = trainer->spikes;
-  if (before.again >= trainer->desc.spikes.most_back) return give_up(&before, step, update);
   AC_TRY(check_file(desc->good_state, before.good_step));
   const ac_growth growth = trainer->growth;
   AC_TRY(ac_trainer_load_state(trainer, desc->good_state));

@@ -232,30 +232,42 @@ char *ac_layers_put(const ac_layers *layers) {
   return text;
 }
 
-/* The numbers at *text, which goes behind them. */
-static bool read_layer(const char **text, const ac_layer *layer, int64_t measured, int64_t *zero,
-                       double *logs) {
-  char *end;
-  *zero = strtoll(*text, &end, 10);
-  *logs = strtod(end, &end);
-  if (*end++ != ' ' || *zero < 0 || *zero > measured || !isfinite(*logs)) return false;
-  *text = end;
-  const int64_t letters = layer->units ? layer->units : 1;
-  return (int64_t)strspn(end, layer->units ? "01" : "-") == letters;
+/* How many letters stand there for a layer's outputs; 0: none that make sense. Of a plan that keeps
+ * no gradients there is a "-" where one that keeps them knows outputs: then they are not the same.
+ */
+static int64_t count_letters(const ac_layer *layer, const char *text, bool *same) {
+  const int64_t units = (int64_t)strspn(text, "01");
+  const bool none = *text == '-';
+  if (!none && (!units || (layer->units && units != layer->units))) return 0;
+  if (none == (layer->units > 0)) *same = false;
+  return none ? 1 : units;
 }
 
-bool ac_layers_fit(const ac_layers *layers, const char *text) {
+/* The numbers at *text, which goes behind them. */
+static bool read_layer(const char **text, int64_t measured, int64_t *zero, double *logs) {
+  char *middle, *end;
+  *zero = strtoll(*text, &middle, 10);
+  *logs = strtod(middle, &end);
+  if (end == middle || *end++ != ' ' || *zero < 0 || *zero > measured || !isfinite(*logs))
+    return false;
+  *text = end;
+  return true;
+}
+
+bool ac_layers_fit(const ac_layers *layers, const char *text, bool *same) {
   char *end;
   const int64_t measured = strtoll(text, &end, 10), count = strtoll(end, &end, 10);
   const char *at = end;
+  *same = true;
   if (measured < 0 || measured > INT64_MAX / 2 || count != layers->count) return false;
   for (int i = 0; i < layers->count; i++) {
     const ac_layer *layer = &layers->of[i];
-    int64_t zero;
+    int64_t zero, letters;
     double logs;
     if (!layer->looked_at) continue;
-    if (*at++ != ' ' || !read_layer(&at, layer, measured, &zero, &logs)) return false;
-    at += layer->units ? layer->units : 1;
+    if (*at++ != ' ' || !read_layer(&at, measured, &zero, &logs)) return false;
+    if (!(letters = count_letters(layer, at, same))) return false;
+    at += letters;
   }
   return !*at;
 }
@@ -273,7 +285,7 @@ void ac_layers_take(ac_layers *layers, const char *text) {
     layer->logs = 0;
     if (!text || !layer->looked_at) continue;
     at++;
-    read_layer(&at, layer, layers->measured, &layer->zero, &layer->logs);
+    read_layer(&at, layers->measured, &layer->zero, &layer->logs);
     for (int64_t k = 0; k < layer->units; k++) layers->alive[layer->first_unit + k] = at[k] == '1';
     at += layer->units ? layer->units : 1;
   }

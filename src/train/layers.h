@@ -39,8 +39,9 @@ ac_status ac_layers_after(ac_trainer *trainer);
 
 /* What is remembered as text, which the caller frees; NULL: no memory. */
 char *ac_layers_put(const ac_layers *layers);
-/* Whether a text is of these layers, and takes it over. NULL: nothing is remembered. */
-bool ac_layers_fit(const ac_layers *layers, const char *text);
+/* Whether a text is of these layers, and takes it over if it is of the same outputs, too. NULL:
+ * nothing is remembered. */
+bool ac_layers_fit(const ac_layers *layers, const char *text, bool *same);
 void ac_layers_take(ac_layers *layers, const char *text);
 
 #endif

@@ -109,6 +109,11 @@ void ac_spikes_take(ac_spikes *spikes, const ac_spike *spike, int64_t batch, dou
 /* ---- good states ----------------------------------------------------------------------------- */
 
 void ac_spikes_begin_fit(ac_spikes *spikes) {
+  spikes->alarms = spikes->went_back = 0;
+  ac_spikes_forget_good(spikes);
+}
+
+void ac_spikes_forget_good(ac_spikes *spikes) {
   spikes->has_good = spikes->good_step = spikes->again = spikes->back_step = 0;
 }
 

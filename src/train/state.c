@@ -577,13 +577,16 @@ static ac_status read_contents(const contents *c, ac_model_file *file, void *pie
   return AC_OK;
 }
 
-/* Of the same layers. The text stays in the file, which is open until it is taken. */
+/* Of the same layers. The text stays in the file, which is open until it is taken. Where a plan
+ * keeps gradients and the other did not, what is known begins anew. */
 static ac_status read_layers(const ac_trainer *trainer, const ac_model_file *file, const char *path,
                              record *r) {
   if (!trainer->layers.every) return AC_OK;
   const ac_plain_numbers numbers = ac_plain_numbers_begin();
   r->layers = ac_model_file_metadata(file, LAYERS);
-  const bool fit = !r->layers || ac_layers_fit(&trainer->layers, r->layers);
+  bool same = true;
+  const bool fit = !r->layers || ac_layers_fit(&trainer->layers, r->layers, &same);
+  if (!same) r->layers = NULL;
   ac_plain_numbers_end(&numbers);
   return fit ? AC_OK : refuse_value(path, LAYERS);
 }

@@ -252,6 +252,35 @@ static void seeking_goes_anywhere(void **state) {
   ac_dataset_free(dataset);
 }
 
+/* Rows of a schedule are the loader's own: whoever gave them may write to them meanwhile. */
+static void a_schedule_is_copied(void **state) {
+  (void)state;
+  source s;
+  ac_dataset *dataset = make_dataset(&s, 90, true);
+  for (int threads = 0; threads < 2; threads++) {
+    ac_batch_stage rows[] = {{.batch = 10}, {.batch = 20, .from = 3}, {.batch = 30, .from = 4}};
+    ac_loader *loader;
+    ac_batch batch;
+    const ac_loader_desc desc = {
+        .batch = 30, .threads = threads, .depth = 2, .stages = rows, .stage_count = 2};
+    assert_ok(ac_loader_create(&loader, dataset, &desc));
+    rows[0].batch = rows[1].batch = 1;
+    for (int i = 0; i < 4; i++) {
+      assert_ok(ac_loader_next(loader, &batch));
+      assert_int_equal(batch.window.count, i < 3 ? 10 : 20);
+    }
+    rows[0].batch = 10, rows[1].batch = 20;
+    assert_ok(ac_loader_lay(loader, batch.window.next, rows, 3, 0));
+    rows[2].batch = 1;
+    for (int i = 0; i < 3; i++) {
+      assert_ok(ac_loader_next(loader, &batch));
+      assert_int_equal(batch.window.count, i < 1 ? 30 : i < 2 ? 10 : 30);
+    }
+    ac_loader_free(loader);
+  }
+  ac_dataset_free(dataset);
+}
+
 /* Freed at once, in the middle of reading, with a batch in the caller's hands, after a failure. */
 static void a_loader_can_end_at_any_time(void **state) {
   (void)state;
@@ -353,6 +382,7 @@ int main(void) {
       cmocka_unit_test(fields_without_use_take_no_room),
       cmocka_unit_test(failures_arrive_with_their_sentence),
       cmocka_unit_test(seeking_goes_anywhere),
+      cmocka_unit_test(a_schedule_is_copied),
       cmocka_unit_test(a_loader_can_end_at_any_time),
       cmocka_unit_test(a_dataset_is_shared),
       cmocka_unit_test(waiting_is_measured),

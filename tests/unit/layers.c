@@ -263,8 +263,17 @@ static void what_is_known_is_part_of_states(const char *device) {
   other.plan.micro_batch = BATCH;
   other.plan.whole_windows = true;
   t = begin(&other);
-  assert_refused(ac_trainer_load_state(t.trainer, path.text), AC_ERROR_FORMAT,
-                 "accrue.state.layers is missing or makes no sense");
+  assert_ok(ac_trainer_load_state(t.trainer, path.text)); /* what is known begins anew */
+  assert_ok(ac_trainer_layer(t.trainer, FIRST, &b));
+  assert_int_equal(b.measured, 0);
+  step(&t, 5);
+  const test_path without = in_folder("without");
+  assert_ok(ac_trainer_save_state(t.trainer, without.text, NULL, 0));
+  stop_on(&t);
+  t = begin(&s);
+  assert_ok(ac_trainer_load_state(t.trainer, without.text));
+  assert_ok(ac_trainer_layer(t.trainer, FIRST, &b));
+  assert_true(b.measured == 0 && b.zero == 0 && b.units > 0);
   stop_on(&t);
   other.trainer.layers_every = 0;
   t = begin(&other);

@@ -77,7 +77,7 @@ typedef struct setting {
 
 /* What can be seen of a window, without gaps. */
 typedef struct window {
-  int64_t step, back_to, alarm, skipped, went_back, begins_anew, replayed;
+  int64_t step, back_to, alarm, skipped, went_back, begins_anew, replayed, samples;
   double loss, norm, lr, scale, loss_limit;
 } window;
 
@@ -91,6 +91,8 @@ typedef struct story {
   ac_fit_result result;
   ac_status status;
   float weights[256];
+  ac_batch_stage rows[AC_MAX_BATCH_STAGES]; /* that batches have grown by */
+  int row_count;
 } story;
 
 static ac_device *shared;
@@ -130,12 +132,19 @@ static bool on_event(void *user, const ac_fit_event *event) {
   if (event->kind == AC_FIT_STEP) {
     const ac_update *u = &event->update;
     assert_true(s->count < MOST);
-    s->windows[s->count++] = (window){event->step,      event->went_back ? event->back_to : -1,
-                                      u->spike.alarm,   u->skipped,
-                                      event->went_back, u->spike.begins_anew,
-                                      event->replayed,  u->loss,
-                                      u->grad_norm,     u->lr,
-                                      u->loss_scale,    u->spike.loss_limit};
+    s->windows[s->count++] = (window){event->step,
+                                      event->went_back ? event->back_to : -1,
+                                      u->spike.alarm,
+                                      u->skipped,
+                                      event->went_back,
+                                      u->spike.begins_anew,
+                                      event->replayed,
+                                      event->samples,
+                                      u->loss,
+                                      u->grad_norm,
+                                      u->lr,
+                                      u->loss_scale,
+                                      u->spike.loss_limit};
   }
   s->lived++;
   if (s->lived == s->cut) {
@@ -172,6 +181,7 @@ static void end(story *s) {
   assert_true(total <= sizeof s->weights / sizeof *s->weights);
   memcpy(s->weights, all, total * sizeof *all);
   free(all);
+  assert_ok(ac_trainer_get_growth(s->r.trainer, s->rows, &s->row_count));
   stop_on(&s->r);
 }
 
@@ -462,7 +472,8 @@ static void a_level_that_stays_is_learned(const char *device) {
   s.trainer.spikes.policy = AC_SPIKE_BACK;
   const story back = whole_run(&s);
   assert_int_equal(back.status, AC_ERROR_NOT_FINITE);
-  assert_int_equal(back.count, 63);
+  assert_int_equal(back.count, 64); /* the last one is told, too */
+  assert_true(back.windows[63].alarm && !back.windows[63].went_back);
   assert_true(back.windows[62].lr == 0.25 * back.windows[56].lr);
   assert_non_null(strstr(ac_last_error(), "has gone back to the state of step 56 3 times"));
 }
@@ -531,12 +542,107 @@ static void a_good_state_must_be_there(const char *device) {
   assert_int_equal(remove(in_folder("good").text), 0);
   live(&t, true);
   assert_int_equal(t.status, AC_ERROR_IO);
+  assert_non_null(strstr(ac_last_error(), "without this good state, of step 20, the run goes on "));
   copy_file(in_folder("good.copy").text, in_folder("good").text);
   t.cut = 0;
   live(&t, true);
   assert_ok(t.status);
   stop_on(&t.r);
 }
+
+/* Another policy on the way: the good state of before is not looked for. */
+static void a_good_state_may_be_given_up(const char *device) {
+  const setting s = {.device = device,
+                     .plant = poison,
+                     .plan = plans[0],
+                     .trainer = {.spikes = {.policy = AC_SPIKE_BACK}}};
+  setting told = s;
+  told.trainer.spikes.policy = AC_SPIKE_TELL;
+  told.fit.steps = 80;
+  const test_path state = in_folder("between");
+  story t;
+  begin(&t, &s, 3);
+  t.cut = 70;
+  live(&t, false);
+  assert_ok(t.status);
+  assert_int_equal(t.result.went_back, 1);
+  stop_on(&t.r);
+  begin(&t, &told, 3);
+  assert_ok(ac_trainer_load_state(t.r.trainer, in_folder("state").text));
+  live(&t, true);
+  assert_ok(t.status);
+  assert_true(t.windows[0].lr < 0.02 * 0.5 && t.result.steps == 80);
+  assert_ok(ac_trainer_save_state(t.r.trainer, state.text, NULL, 0));
+  stop_on(&t.r);
+  assert_int_equal(remove(in_folder("good").text), 0);
+  begin(&t, &s, 3);
+  assert_ok(ac_trainer_load_state(t.r.trainer, state.text));
+  live(&t, true);
+  assert_ok(t.status);
+  assert_true(t.result.went_back == 1 && t.result.steps == WINDOWS);
+  stop_on(&t.r);
+}
+
+/* A trainer's second fit counts its own alarms, as a state of it does. */
+static void a_fit_counts_its_own_alarms(const char *device) {
+  const setting s = {.device = device,
+                     .plant = poison,
+                     .plan = plans[0],
+                     .trainer = {.spikes = {.policy = AC_SPIKE_SKIP}}};
+  story t;
+  begin(&t, &s, 3);
+  live(&t, false);
+  assert_true(t.result.spikes > 0);
+  t.count = 0;
+  live(&t, false);
+  const int64_t spikes = t.result.spikes;
+  live(&t, true);
+  assert_ok(t.status);
+  assert_int_equal(t.result.spikes, spikes);
+  stop_on(&t.r);
+}
+
+/* ---- beside batches that grow ---------------------------------------------------------------- */
+
+/* Batches of 2 and 4 become 8, and then a run goes back to a state of when they were 4. They stay
+ * what they are, so that the run is that by its schedule, and is so however it is cut. */
+static void what_has_grown_stays(const char *device) {
+  static const int cuts[] = {30, 62, 78, 99, 110};
+  for (int ahead = 0; ahead < 3; ahead += 2) {
+    const setting s = {.device = device,
+                       .plant = {52, 53, 300},
+                       .plan = {.micro_batch = 1, .read_ahead = ahead},
+                       .trainer = {.spikes = {.policy = AC_SPIKE_BACK}, .noise_every = 1},
+                       .fit = {.steps = 130,
+                               .good_every = 60,
+                               .growth = {.from = 2, .windows = 25, .factor = 1e-9}}};
+    const story whole = whole_run(&s);
+    int at = 0;
+    assert_ok(whole.status);
+    while (at < whole.count && !whole.windows[at].went_back) at++;
+    print_message("%s, %d ahead: %d rows, the last at %d; back at %d to %d\n", device, ahead,
+                  whole.row_count, (int)whole.rows[whole.row_count - 1].from, at,
+                  at < whole.count ? (int)whole.windows[at].back_to : -1);
+    assert_int_equal(whole.row_count, 3);
+    assert_true(at > whole.rows[2].from && whole.windows[at].back_to > whole.rows[1].from &&
+                whole.windows[at].back_to < whole.rows[2].from);
+    assert_int_equal(whole.count, 130);
+    for (int i = at; i < whole.count; i++) assert_int_equal(whole.windows[i].samples, BATCH);
+
+    setting by_hand = s;
+    by_hand.fit.growth.from = 0;
+    by_hand.fit.batches = whole.rows;
+    by_hand.fit.batch_count = whole.row_count;
+    const story hand = whole_run(&by_hand);
+    assert_same_story(&hand, &whole, device, 0);
+    for (size_t c = 0; c < sizeof cuts / sizeof *cuts; c++) {
+      const story t = cut_run(&s, cuts[c], c % 2 ? 9 : 0);
+      assert_same_story(&t, &whole, device, cuts[c]);
+      assert_memory_equal(t.rows, whole.rows, sizeof whole.rows);
+    }
+  }
+}
+ON_DEVICES(what_has_grown_stays)
 
 /* A callback has the last word. */
 static void decide(void *user, ac_trainer *trainer, ac_decision *decision) {
@@ -576,6 +682,8 @@ CPU_ONLY(going_back_is_to_the_good_state)
 CPU_ONLY(a_level_that_stays_is_learned)
 CPU_ONLY(a_good_state_must_be_there)
 CPU_ONLY(a_callback_may_undo_a_skip)
+CPU_ONLY(a_good_state_may_be_given_up)
+CPU_ONLY(a_fit_counts_its_own_alarms)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
@@ -591,6 +699,9 @@ int main(void) {
       cmocka_unit_test(a_run_that_was_cut_is_the_run_shared_everywhere),
       cmocka_unit_test(a_good_state_must_be_there_here),
       cmocka_unit_test(a_callback_may_undo_a_skip_here),
+      cmocka_unit_test(a_good_state_may_be_given_up_here),
+      cmocka_unit_test(a_fit_counts_its_own_alarms_here),
+      cmocka_unit_test(what_has_grown_stays_shared_everywhere),
   };
   return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
 }

@@ -210,7 +210,7 @@ int options_restore(options *o, const json_t *record, const char *from, int argc
   size_t index;
   json_array_foreach(json_object_get(record, "given"), index, value) {
     option *row = json_is_string(value) ? find(o, json_string_value(value)) : NULL;
-    if (row && !is_replaced(row->name, argc, argv)) row->given = true;
+    if (row && !is_replaced(row->name, argc, argv)) row->given = row->recorded = true;
   }
   return STATUS_CONTINUE;
 }

@@ -45,6 +45,10 @@ bool options_given(const options *o, const char *name) {
   return row && row->given;
 }
 
+bool options_given_now(const options *o, const char *name) {
+  return options_given(o, name) && !options_find(o, name)->recorded;
+}
+
 int options_exclude(const options *o, const char *a, const char *b) {
   if (!options_given(o, a) || !options_given(o, b)) return STATUS_CONTINUE;
   return fail_usage("--%s and --%s contradict each other", a, b);
@@ -301,6 +305,7 @@ static int add_item(const option *row, const char *value) {
 
 static int set(option *row, const char *value) {
   row->given = true;
+  row->recorded = false;
   switch (row->kind) {
   case OPTION_SWITCH:
     *(bool *)row->value = true;

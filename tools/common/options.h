@@ -42,7 +42,8 @@ typedef struct option {
   bool above_least;     /* `least` itself is out of range */
   bool below_most;      /* so is `most` */
   const char *group;    /* set by options_add */
-  bool given;           /* set by options_parse */
+  bool given;           /* set by options_parse, or as it was in a record */
+  bool recorded;        /* given in a record alone */
   bool ignored;         /* set by options_ignore */
 } option;
 
@@ -86,6 +87,9 @@ int options_parse(options *o, int argc, char **argv);
 bool options_in_range(const option *row, double value);
 
 bool options_given(const options *o, const char *name);
+/* By whoever starts the program: a flag of a record that has no meaning beside a new one is none of
+ * their mistakes. */
+bool options_given_now(const options *o, const char *name);
 /* NULL: there is no such flag. */
 option *options_find(const options *o, const char *name);
 

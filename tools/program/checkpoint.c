@@ -77,7 +77,10 @@ static ac_status save(checkpoint *c, int64_t step, metrics *m) {
     say("the good state cannot be kept beside that of step %" PRId64
         ", from which --on-spike back then cannot go on: %s",
         step, strerror(errno));
-  return ac_trainer_save_state(c->trainer, path, metadata.entries, metadata.count);
+  const ac_status status =
+      ac_trainer_save_state(c->trainer, path, metadata.entries, metadata.count);
+  if (status != AC_OK && !is_taken(c, step)) run_folder_remove_state(c->folder, step);
+  return status;
 }
 
 /* Whose a state is. */

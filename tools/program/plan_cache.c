@@ -3,6 +3,7 @@
 #include "common/json_text.h"
 #include "common/option_record.h"
 #include "program/rate.h"
+#include "program/watch_flags.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,7 @@
   "loss-scale-growth loss-scale-interval loss-scale-backoff loss-scale-floor replay "     \
   "loader-threads shift flip rotation scaling erase out metrics tensorboard noise-scale " \
   "resume save-every save-minutes keep keep-best grace config max-minutes "               \
-  "max-tokens policy"
+  "max-tokens policy " WATCH_FLAGS
 
 ac_device *plan_cache_device(const plan_cache *c, const char *name, int64_t threads) {
   const bool same = c->device && c->threads == threads && !strcmp(c->device_name, name);

@@ -244,8 +244,8 @@ static double largest_part(const ac_trainer_desc *trainer) {
   return part;
 }
 
-/* Rates may be scaled and scheduled by more than --lr says, to which rounding adds a little. A
- * window that is skipped as a loss scale was too high has no norm. */
+/* Rates may be scaled and scheduled by more than --lr says, to which rounding adds a little. Of a
+ * window that is skipped, or that training goes back from, nothing stays. */
 int policy_check_step(const policy *p, const ac_fit_event *event, const ac_trainer_desc *trainer,
                       double seconds) {
   enum { ROUNDING = 1000000 };
@@ -253,7 +253,8 @@ int policy_check_step(const policy *p, const ac_fit_event *event, const ac_train
   const double lr = u->lr * largest_part(trainer);
   if (above(p, POLICY_MAX_LR, lr - lr / ROUNDING))
     return end_run(p, POLICY_MAX_LR, event->step, "a rate of", lr);
-  if (!u->skipped && above(p, POLICY_MAX_GRADIENT_NORM, u->grad_norm))
+  const bool stays = !u->skipped && !event->went_back;
+  if (stays && above(p, POLICY_MAX_GRADIENT_NORM, u->grad_norm))
     return end_run(p, POLICY_MAX_GRADIENT_NORM, event->step, "a gradient norm of", u->grad_norm);
   if (above(p, POLICY_MAX_MINUTES, seconds / 60))
     return end_run(p, POLICY_MAX_MINUTES, event->step, "a time in minutes of", seconds / 60);

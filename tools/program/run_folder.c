@@ -37,12 +37,23 @@ static bool is_leftover(const char *name) {
   return false;
 }
 
+/* A good state of a step whose own state was never written, or is gone. */
+static bool is_alone(const run_folder *folder, const char *name) {
+  char path[RUN_PATH_BYTES];
+  int64_t step;
+  int end = 0;
+  if (sscanf(name, "good-%" SCNd64 ".safetensors%n", &step, &end) != 1 || !end || name[end])
+    return false;
+  run_folder_state(folder, step, path);
+  return access(path, F_OK) != 0 && errno == ENOENT;
+}
+
 static void remove_leftovers(const run_folder *folder) {
   DIR *directory = opendir(folder->path);
   struct dirent *entry;
   char path[RUN_PATH_BYTES + NAME_MAX];
   while (directory && (entry = readdir(directory))) {
-    if (!is_leftover(entry->d_name)) continue;
+    if (!is_leftover(entry->d_name) && !is_alone(folder, entry->d_name)) continue;
     snprintf(path, sizeof path, "%s/%s", folder->path, entry->d_name);
     unlink(path);
   }

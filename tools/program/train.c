@@ -463,7 +463,8 @@ static int fit(run *r) {
   if (status != AC_OK) return fail_library();
   if (r->wish->quiet) return STATUS_CONTINUE;
   char batches[BATCH_FLAG_TEXT];
-  if (batch_flag_grown(r->trainer, batches)) say("batches have grown as by --batch %s", batches);
+  if (batch_flag_grown(r->trainer, batches))
+    say("batches have %s --batch %s", strchr(batches, ',') ? "grown as by" : "not grown:", batches);
   noise_words(r->trainer, ac_plan_get_info(s->plan), ac_trainer_batch(r->trainer), tokens,
               f->noise_scale);
   if (f->watch.layers_every) layer_words(r->trainer);

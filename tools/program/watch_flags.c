@@ -33,11 +33,11 @@ void watch_add_options(watch_flags *f, options *o) {
 int watch_check(const watch_flags *f, const options *o, ac_gradients gradients) {
   const bool folded = gradients == AC_GRADIENTS_FOLDED,
              local = gradients == AC_GRADIENTS_FUSED_LOCAL;
-  if (options_given(o, "spike-deviations") && f->on_spike == AC_SPIKE_IGNORE)
+  if (options_given_now(o, "spike-deviations") && f->on_spike == AC_SPIKE_IGNORE)
     return fail_usage("--spike-deviations has no meaning without --on-spike");
-  if (options_given(o, "spike-rate") && f->on_spike != AC_SPIKE_BACK)
+  if (options_given_now(o, "spike-rate") && f->on_spike != AC_SPIKE_BACK)
     return fail_usage("--spike-rate has no meaning without --on-spike back");
-  if (options_given(o, "good-every") && f->on_spike != AC_SPIKE_BACK)
+  if (options_given_now(o, "good-every") && f->on_spike != AC_SPIKE_BACK)
     return fail_usage("--good-every has no meaning without --on-spike back");
   if (f->on_spike == AC_SPIKE_SKIP && (folded || local))
     return fail_usage("--on-spike skip has nothing to skip with --gradients %s, whose updates are "

@@ -145,7 +145,9 @@ static void put_noise(FILE *page, const history *h) {
 static void put_growth(FILE *page, const history *h) {
   const char *batches = json_string_value(json_object_get(h->end, "batches"));
   if (!batches) return;
-  fputs(" Batches have grown by the gradients' noise: ", page);
+  fputs(strchr(batches, ',') ? " Batches have grown by the gradients' noise: "
+                             : " Batches have not grown by the gradients' noise: ",
+        page);
   html_name(page, batches);
   fputs(".", page);
 }

@@ -78,6 +78,7 @@ case_growth() {
     cmp whole/model.safetensors hand/model.safetensors || die "by hand another model"
     cmp <(steps_of whole.jsonl) <(steps_of hand.jsonl) || die "by hand other metrics"
     train "${same[@]}" --read-ahead $ahead --batch 8..20@noise --steps 437 --metrics m.jsonl --out model >/dev/null
+    grep -q '^critical batch about .*; yours is 8: ' run.err || die "another batch beside it: $(cat run.err)"
     run train --resume --steps 991 --out model >/dev/null
     run train --resume --steps 1400 --out model >/dev/null
     cmp whole/model.safetensors model/model.safetensors || die "another model after it went on"
@@ -94,6 +95,12 @@ case_growth() {
   train "${same[@]}" --batch "$grown" --epochs 30 --metrics hand.jsonl --out hand >/dev/null
   cmp epochs/model.safetensors hand/model.safetensors || die "by epochs another model"
   cmp <(steps_of epochs.jsonl) <(steps_of hand.jsonl) || die "by epochs other metrics"
+
+  train "${same[@]}" --batch 8..20@noise --steps 3 --metrics few.jsonl --out few >/dev/null
+  grep -q '^batches have not grown: --batch 8@0$' run.err || die "grown in 3 updates: $(cat run.err)"
+  cp few.jsonl few/metrics.jsonl
+  run report few --out page.html
+  grep -q "Batches have not grown by the gradients' noise: .*8@0" page.html || die "grown in the report"
 
   # A plan is for the largest, in micro-batches of which the smallest has several.
   run plan gpt "${tiny[@]}" --data text --batch 6..50@noise >plan

@@ -58,8 +58,8 @@ case_pilot() {
   (($(grep -cE '^1e-[23] +[48] +3 +6 +[0-9.]+ \+- [0-9.]+ +' out) == 4)) || die "not four cells"
   grep -q '^least loss: lr 1e-2, batch' out || die "what is best is not told"
   if command -v gnuplot >/dev/null; then grep -q 'batch 8' pilot.svg || die "the picture lacks a line"; fi
-  pilot --steps 1 --grid patience=1,2 --grid 'group=*.bias:lr=1;*.bias:lr=0.5' --eval-every 1 --out shared >/dev/null
-  grep -q '^4 runs, 1 plan$' run.err || die "plans are made of what they know nothing of: $(cat run.err)"
+  pilot --steps 1 --grid patience=1,2 --grid 'group=*.bias:lr=1;*.bias:lr=0.5' --grid on-spike=tell,back --eval-every 1 --out shared >/dev/null
+  grep -q '^8 runs, 1 plan$' run.err || die "plans are made of what they know nothing of: $(cat run.err)"
   pilot --steps 1 --grid micro-batch=4,1 --ema 0.9 --out micro >/dev/null
   ! grep -q averaged run.err || die "a run tells of its averages: $(cat run.err)"
   local metrics
