@@ -53,8 +53,10 @@ ac_status ac_good_state_keep(ac_trainer *trainer, const ac_fit_desc *desc, int64
   return ac_trainer_save_state(trainer, desc->good_state, NULL, 0);
 }
 
+/* A window that could be skipped and was not is one that the caller has let pass. */
 bool ac_good_state_is_wanted(const ac_trainer *trainer, const ac_update *update) {
-  return goes_back(trainer) && update->spike.alarm && trainer->spikes.has_good;
+  const bool passes = ac_plan_can_skip(trainer->instance.plan) && !update->skipped;
+  return goes_back(trainer) && update->spike.alarm && trainer->spikes.has_good && !passes;
 }
 
 /* What it could not do often enough. */
