@@ -162,7 +162,8 @@ typedef struct ac_decision {
                     clip of their own theirs stays. AC_CLIP_EACH multiplies by its own behind it;
                     by value and adaptively what it leaves is clipped */
   bool skip;     /* may be set: nothing is changed, as if the window were not finite, but a dynamic
-                    loss scale stays. AC_SPIKE_SKIP and AC_SPIKE_BACK set it, which may be undone */
+                    loss scale stays. AC_SPIKE_SKIP and AC_SPIKE_BACK set it, which may be undone:
+                    then ac_fit does not go back either */
   bool spike;    /* ac_spike.alarm */
 } ac_decision;
 
@@ -171,9 +172,9 @@ typedef struct ac_decision {
  * histograms or a clipping of its own, and write gradients (ac_trainer_set_gradient), but not
  * change anything else: what would is refused with AC_ERROR_STATE, and ac_trainer_discard does
  * nothing. Where it has written gradients all are measured once more behind it: what the update
- * says of norms, and whether all is finite, is of what was written, and a factor that was left as
- * it was proposed is proposed anew. With AC_GRADIENTS_FUSED_LOCAL there is no such moment, and a
- * trainer that asks for one is refused. May still change. */
+ * says of norms and spikes, and whether all is finite, is of what was written, and `factor` and
+ * `skip`, where they were left as proposed, are proposed anew. With AC_GRADIENTS_FUSED_LOCAL there
+ * is no such moment, and a trainer that asks for one is refused. May still change. */
 typedef void (*ac_decide)(void *user, ac_trainer *trainer, ac_decision *decision);
 
 typedef struct ac_trainer_desc {

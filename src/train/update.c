@@ -376,11 +376,11 @@ static ac_decision begin_report(ac_trainer *trainer, const ac_window_sum *sum,
 }
 
 /* Gradients that the caller has written are measured anew, and what follows from them is proposed
- * anew where the caller has left it. */
+ * anew where the caller has left what was. */
 static ac_status decide(ac_trainer *trainer, const ac_window_sum *sum, ac_gradient_report *report,
                         ac_update *update, ac_decision *decision) {
   *decision = begin_report(trainer, sum, report, update);
-  const double proposed = decision->factor;
+  const ac_decision proposed = *decision;
   AC_TRY(ask_caller(trainer, decision));
   if (!trainer->rewritten) return AC_OK;
   const ac_decision asked = *decision;
@@ -388,8 +388,8 @@ static ac_status decide(ac_trainer *trainer, const ac_window_sum *sum, ac_gradie
   trainer->broken = status != AC_OK;
   AC_TRY(status);
   *decision = begin_report(trainer, sum, report, update);
-  decision->skip = asked.skip;
-  if (asked.factor != proposed) decision->factor = asked.factor;
+  if (asked.skip != proposed.skip) decision->skip = asked.skip;
+  if (asked.factor != proposed.factor) decision->factor = asked.factor;
   return AC_OK;
 }
 
