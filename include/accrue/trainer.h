@@ -303,6 +303,9 @@ AC_API double ac_trainer_rate(const ac_trainer *trainer);
  * it, by its schedule of batches or to the plan's. AC_ERROR_STATE within a window. May still
  * change. */
 AC_API ac_status ac_trainer_set_batch(ac_trainer *trainer, int64_t batch);
+/* What was set, or what the schedule of ac_fit says of the window that comes next. 0 of NULL. May
+ * still change. */
+AC_API int64_t ac_trainer_batch(const ac_trainer *trainer);
 
 /* The gradient noise scale tr Sigma / |G|^2, arXiv 1812.06162, appendix A: the batch from which on
  * a larger one saves hardly any updates, as gradients agree. G is the true gradient, Sigma the
@@ -481,6 +484,12 @@ typedef struct ac_evaluation {
  * first on. */
 AC_API ac_status ac_trainer_evaluate(ac_trainer *trainer, ac_dataset *dataset, int64_t limit,
                                      ac_evaluation *result);
+/* The same; `stop` (may be NULL) is asked before each micro-batch, and once it returns true there
+ * is no result, and *stopped. May still change. */
+typedef bool (*ac_stop_callback)(void *user);
+AC_API ac_status ac_trainer_evaluate_until(ac_trainer *trainer, ac_dataset *dataset, int64_t limit,
+                                           ac_stop_callback stop, void *user, ac_evaluation *result,
+                                           bool *stopped);
 
 /* ---- the fit loop ---------------------------------------------------------------------------- */
 
@@ -650,6 +659,7 @@ typedef struct ac_rate_test_desc {
   ac_dataset *train;
   double least, most; /* rates; default 1e-7 and 10 */
   int64_t updates;    /* at least 10; default 100 */
+  int64_t batch;      /* samples of a window, at most the plan's; 0: these */
   /* Ends where the mean of the latest losses is above so many times its least; default 4. */
   double divergence;
   uint64_t seed;            /* of the order of samples */

@@ -196,8 +196,8 @@ static bool is_out_of_patience(const fit *f) {
  * which a schedule and patience go. */
 static ac_status evaluate(fit *f, int64_t limit, bool due, bool regular) {
   ac_fit_event event = {.kind = AC_FIT_EVALUATION, .step = f->result.steps};
-  AC_TRY(ac_trainer_evaluate_until(f->trainer, f->desc->validation, limit, &f->stop,
-                                   &event.evaluation));
+  AC_TRY(ac_trainer_evaluate_asking(f->trainer, f->desc->validation, limit, &f->stop,
+                                    &event.evaluation));
   if (f->stop.stopped) return AC_OK;
   if (regular && goes_by_validation(f->trainer))
     AC_TRY(ac_trainer_observe_validation(f->trainer, event.evaluation.loss));

@@ -136,7 +136,10 @@ static ac_status run(ac_trainer *trainer, range_test *t, double least, double mo
   trainer->desc.spikes.policy = AC_SPIKE_IGNORE;
   trainer->spikes.rate = 1;
   trainer->layers.every = 0;
+  const ac_batch_stage batch = {.batch = t->desc->batch};
   const ac_fit_desc fit = {.train = t->desc->train,
+                           .batches = &batch,
+                           .batch_count = t->desc->batch != 0,
                            .steps = updates,
                            .seed = t->desc->seed,
                            .loader_threads = t->desc->loader_threads,

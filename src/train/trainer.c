@@ -347,6 +347,10 @@ ac_status ac_trainer_set_batch(ac_trainer *trainer, int64_t batch) {
   return AC_OK;
 }
 
+int64_t ac_trainer_batch(const ac_trainer *trainer) {
+  return trainer ? trainer->batch : 0;
+}
+
 void ac_trainer_discard(ac_trainer *trainer) {
   if (!trainer || trainer->deciding || trainer->handing_over) return;
   ac_fold_leave(trainer);

@@ -202,8 +202,8 @@ ac_status ac_callback_begin(ac_trainer *trainer);
 /* ---------------------------------------------------------------------------------------------- */
 
 /* ac_trainer_evaluate, unless it is stopped: then there is no result. */
-ac_status ac_trainer_evaluate_until(ac_trainer *trainer, ac_dataset *dataset, int64_t limit,
-                                    ac_stop *stop, ac_evaluation *result);
+ac_status ac_trainer_evaluate_asking(ac_trainer *trainer, ac_dataset *dataset, int64_t limit,
+                                     ac_stop *stop, ac_evaluation *result);
 
 /* Whether a state holds this cell: with a window in progress, its sums too. */
 bool ac_state_holds(const ac_plan *plan, const ac_cell *cell, bool window);

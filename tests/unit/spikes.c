@@ -291,6 +291,30 @@ static void an_alarm_is_not_remembered(void **state) {
   assert_true(s.count == 0 && s.run == 0 && s.alarms == 3);
 }
 
+/* One is due every ten steps, behind eight windows without an alarm; going back counts as one. */
+static void good_states_are_rare(void **state) {
+  (void)state;
+  const ac_spike none = {.alarm = false};
+  const ac_spike_desc desc = {.back_rate = 0.5};
+  ac_spikes s = ac_spikes_begin(), before;
+  assert_true(ac_spikes_good_is_due(&s, 5, 10));
+  ac_spikes_good_is_here(&s, 5);
+  for (int i = 0; i < 8; i++) ac_spikes_take(&s, &none, BATCH, 1, 1, false);
+  assert_false(ac_spikes_good_is_due(&s, 14, 10));
+  assert_true(ac_spikes_good_is_due(&s, 15, 10));
+  before = s;
+  ac_spikes_go_back(&s, &before, &desc, 16);
+  assert_true(s.good_step == 5 && s.back_step == 16 && s.calm == 0 && s.rate == 0.5);
+  for (int i = 0; i < 8; i++) {
+    assert_false(ac_spikes_good_is_due(&s, 26, 10));
+    ac_spikes_take(&s, &none, BATCH, 1, 1, false);
+  }
+  assert_false(ac_spikes_good_is_due(&s, 25, 10));
+  assert_true(s.again == 1 && ac_spikes_good_is_due(&s, 26, 10));
+  ac_spikes_good_is_here(&s, 26);
+  assert_true(s.again == 0 && s.went_back == 1);
+}
+
 static void settings_are_checked(const char *device) {
   (void)device;
   static const struct {
@@ -551,6 +575,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_limit_is_that_of_the_formula),
       cmocka_unit_test(an_alarm_is_not_remembered),
+      cmocka_unit_test(good_states_are_rare),
       cmocka_unit_test(settings_are_checked_here),
       cmocka_unit_test(a_spike_is_met_shared_everywhere),
       cmocka_unit_test(what_cannot_be_skipped_is_refused_here),

@@ -41,6 +41,7 @@ typedef struct run {
   bool after_another; /* the folder holds states of an unfinished run */
   bool trained;       /* no window follows */
   bool diverged;
+  bool average_stopped; /* its validation, by a signal */
   checkpoint checkpoint;
   ac_trainer *trainer;
   ac_fit_result result;
@@ -153,13 +154,15 @@ static int with_average(run *r, int (*what)(run *r)) {
   return status;
 }
 
-/* On the samples that the weights were validated on. */
+/* On the samples that the weights were validated on. One that a signal ends is not made again. */
 static int validate_average(run *r) {
   const setup *s = &r->setup;
   const int64_t samples = r->trained ? 0 : s->flags.eval_samples;
   ac_evaluation evaluation;
-  if (ac_trainer_evaluate(r->trainer, s->data.validation, samples, &evaluation) != AC_OK)
+  if (ac_trainer_evaluate_until(r->trainer, s->data.validation, samples, on_micro_batch, r,
+                                &evaluation, &r->average_stopped) != AC_OK)
     return fail_library();
+  if (r->average_stopped) return STATUS_CONTINUE;
   metrics_average(&r->metrics, r->step, &evaluation);
   if (r->wish->quiet) return STATUS_CONTINUE;
   progress_clear(&r->progress);
@@ -263,7 +266,7 @@ static bool keep_best(run *r, const ac_fit_event *event) {
 static bool on_evaluation(run *r, const ac_fit_event *event) {
   const int status = with_average(r, validate_average);
   if (status != STATUS_CONTINUE) r->save_status = status;
-  return keep_best(r, event) && status == STATUS_CONTINUE;
+  return keep_best(r, event) && status == STATUS_CONTINUE && !r->average_stopped;
 }
 
 /* The model is saved before the final evaluation, which may take long. */
@@ -461,7 +464,8 @@ static int fit(run *r) {
   if (r->wish->quiet) return STATUS_CONTINUE;
   char batches[BATCH_FLAG_TEXT];
   if (batch_flag_grown(r->trainer, batches)) say("batches have grown as by --batch %s", batches);
-  noise_words(r->trainer, ac_plan_get_info(s->plan), f->batch, tokens, f->noise_scale);
+  noise_words(r->trainer, ac_plan_get_info(s->plan), ac_trainer_batch(r->trainer), tokens,
+              f->noise_scale);
   if (f->watch.layers_every) layer_words(r->trainer);
   return STATUS_CONTINUE;
 }
