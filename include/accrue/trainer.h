@@ -91,6 +91,17 @@ typedef struct ac_parameter_step {
  * keeps elsewhere is no part of states. May still change. */
 typedef const char *(*ac_step_callback)(void *user, const ac_parameter_step *step);
 
+/* ---- rates of the caller's own --------------------------------------------------------------- */
+
+/* A schedule of the caller's own, or the rate set on the way: returns the learning rate of update
+ * `update`, counted from 0, whose rate by ac_trainer_desc.schedule, with scaling and reductions, is
+ * `scheduled`. One that is negative or not finite is AC_ERROR_ARGUMENT of ac_trainer_update, which
+ * then changes nothing. It is called by each ac_trainer_update and by ac_trainer_rate, and what it
+ * keeps is no part of states: a run that goes on has the same bits where the same updates get the
+ * same rates. AC_SPIKE_BACK lowers what it returns, too; a range test leaves it out. May still
+ * change. */
+typedef double (*ac_rate_callback)(void *user, int64_t update, double scheduled);
+
 /* ---- groups of parameters -------------------------------------------------------------------- */
 
 #define AC_MAX_GROUPS 8
@@ -201,7 +212,8 @@ typedef struct ac_trainer_desc {
   int group_count;
   ac_step_callback step; /* of AC_OPTIMIZER_CALLBACK, and NULL with any other optimizer */
   ac_decide decide;      /* may be NULL */
-  void *user;            /* for both */
+  ac_rate_callback rate; /* NULL: the rate is the schedule's */
+  void *user;            /* for all of these */
 } ac_trainer_desc;
 
 /* ---- the two-call form ----------------------------------------------------------------------- */
@@ -294,7 +306,8 @@ AC_API ac_status ac_trainer_use_average(ac_trainer *trainer, bool average);
  * makes every eval_every windows. AC_ERROR_STATE with another schedule. May still change. */
 AC_API ac_status ac_trainer_observe_validation(ac_trainer *trainer, double loss);
 
-/* The learning rate of the update that comes next, with scaling and reductions. May still change.
+/* The learning rate of the update that comes next, with scaling and reductions, or that of
+ * ac_trainer_desc.rate. May still change.
  */
 AC_API double ac_trainer_rate(const ac_trainer *trainer);
 
