@@ -91,6 +91,17 @@ typedef struct ac_parameter_step {
  * keeps elsewhere is no part of states. May still change. */
 typedef const char *(*ac_step_callback)(void *user, const ac_parameter_step *step);
 
+/* ---- rates of the caller's own --------------------------------------------------------------- */
+
+/* A schedule of the caller's own, or the rate set on the way: returns the learning rate of update
+ * `update`, counted from 0, whose rate by ac_trainer_desc.schedule, with scaling and reductions, is
+ * `scheduled`. One that is negative or not finite is AC_ERROR_ARGUMENT of ac_trainer_update, which
+ * then changes nothing. It is called by each ac_trainer_update and by ac_trainer_rate, and what it
+ * keeps is no part of states: a run that goes on has the same bits where the same updates get the
+ * same rates. AC_SPIKE_BACK lowers what it returns, too; a range test leaves it out. May still
+ * change. */
+typedef double (*ac_rate_callback)(void *user, int64_t update, double scheduled);
+
 /* ---- groups of parameters -------------------------------------------------------------------- */
 
 #define AC_MAX_GROUPS 8
@@ -162,7 +173,8 @@ typedef struct ac_decision {
                     clip of their own theirs stays. AC_CLIP_EACH multiplies by its own behind it;
                     by value and adaptively what it leaves is clipped */
   bool skip;     /* may be set: nothing is changed, as if the window were not finite, but a dynamic
-                    loss scale stays. AC_SPIKE_SKIP and AC_SPIKE_BACK set it, which may be undone */
+                    loss scale stays. AC_SPIKE_SKIP and AC_SPIKE_BACK set it, which may be undone:
+                    then ac_fit does not go back either */
   bool spike;    /* ac_spike.alarm */
 } ac_decision;
 
@@ -171,9 +183,9 @@ typedef struct ac_decision {
  * histograms or a clipping of its own, and write gradients (ac_trainer_set_gradient), but not
  * change anything else: what would is refused with AC_ERROR_STATE, and ac_trainer_discard does
  * nothing. Where it has written gradients all are measured once more behind it: what the update
- * says of norms, and whether all is finite, is of what was written, and a factor that was left as
- * it was proposed is proposed anew. With AC_GRADIENTS_FUSED_LOCAL there is no such moment, and a
- * trainer that asks for one is refused. May still change. */
+ * says of norms and spikes, and whether all is finite, is of what was written, and `factor` and
+ * `skip`, where they were left as proposed, are proposed anew. With AC_GRADIENTS_FUSED_LOCAL there
+ * is no such moment, and a trainer that asks for one is refused. May still change. */
 typedef void (*ac_decide)(void *user, ac_trainer *trainer, ac_decision *decision);
 
 typedef struct ac_trainer_desc {
@@ -200,7 +212,8 @@ typedef struct ac_trainer_desc {
   int group_count;
   ac_step_callback step; /* of AC_OPTIMIZER_CALLBACK, and NULL with any other optimizer */
   ac_decide decide;      /* may be NULL */
-  void *user;            /* for both */
+  ac_rate_callback rate; /* NULL: the rate is the schedule's */
+  void *user;            /* for all of these */
 } ac_trainer_desc;
 
 /* ---- the two-call form ----------------------------------------------------------------------- */
@@ -293,7 +306,8 @@ AC_API ac_status ac_trainer_use_average(ac_trainer *trainer, bool average);
  * makes every eval_every windows. AC_ERROR_STATE with another schedule. May still change. */
 AC_API ac_status ac_trainer_observe_validation(ac_trainer *trainer, double loss);
 
-/* The learning rate of the update that comes next, with scaling and reductions. May still change.
+/* The learning rate of the update that comes next, with scaling and reductions, or that of
+ * ac_trainer_desc.rate. May still change.
  */
 AC_API double ac_trainer_rate(const ac_trainer *trainer);
 

@@ -52,6 +52,7 @@ struct ac_trainer {
   ac_spikes spikes;
   ac_layers layers;
   ac_growth growth;
+  double rate;            /* of the update at hand */
   int64_t schedule_begin; /* the update from which the schedule counts */
   int64_t batch;          /* samples of a whole window, which rates and the loss scale go by */
   int64_t updates; /* made so far: what schedules, bias correction and random numbers go by */

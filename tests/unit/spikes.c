@@ -652,15 +652,16 @@ static void decide(void *user, ac_trainer *trainer, ac_decision *decision) {
 }
 
 static void a_callback_may_undo_a_skip(const char *device) {
-  int asked = 0;
-  const setting s = {
-      .device = device,
-      .plant = poison,
-      .plan = plans[0],
-      .trainer = {.spikes = {.policy = AC_SPIKE_SKIP}, .decide = decide, .user = &asked}};
-  const story t = whole_run(&s);
-  assert_true(asked >= 1 && t.windows[60].alarm && !t.windows[60].skipped);
-  assert_int_equal(t.result.updates, WINDOWS);
+  for (ac_spike_policy policy = AC_SPIKE_SKIP; policy <= AC_SPIKE_BACK; policy++) {
+    int asked = 0;
+    const setting s = {.device = device,
+                       .plant = poison,
+                       .plan = plans[0],
+                       .trainer = {.spikes = {.policy = policy}, .decide = decide, .user = &asked}};
+    const story t = whole_run(&s);
+    assert_true(asked >= 1 && t.windows[60].alarm && !t.windows[60].skipped);
+    assert_true(t.result.updates == WINDOWS && t.result.went_back == 0);
+  }
 }
 
 #define ON_CPU(check)                      \
