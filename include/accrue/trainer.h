@@ -91,6 +91,17 @@ typedef struct ac_parameter_step {
  * keeps elsewhere is no part of states. May still change. */
 typedef const char *(*ac_step_callback)(void *user, const ac_parameter_step *step);
 
+/* ---- rates of the caller's own --------------------------------------------------------------- */
+
+/* A schedule of the caller's own, or the rate set on the way: returns the learning rate of update
+ * `update`, counted from 0, whose rate by ac_trainer_desc.schedule, with scaling and reductions, is
+ * `scheduled`. One that is negative or not finite is AC_ERROR_ARGUMENT of ac_trainer_update, which
+ * then changes nothing. It is called by each ac_trainer_update and by ac_trainer_rate, and what it
+ * keeps is no part of states: a run that goes on has the same bits where the same updates get the
+ * same rates. AC_SPIKE_BACK lowers what it returns, too; a range test leaves it out. May still
+ * change. */
+typedef double (*ac_rate_callback)(void *user, int64_t update, double scheduled);
+
 /* ---- groups of parameters -------------------------------------------------------------------- */
 
 #define AC_MAX_GROUPS 8
@@ -162,7 +173,8 @@ typedef struct ac_decision {
                     clip of their own theirs stays. AC_CLIP_EACH multiplies by its own behind it;
                     by value and adaptively what it leaves is clipped */
   bool skip;     /* may be set: nothing is changed, as if the window were not finite, but a dynamic
-                    loss scale stays. AC_SPIKE_SKIP and AC_SPIKE_BACK set it, which may be undone */
+                    loss scale stays. AC_SPIKE_SKIP and AC_SPIKE_BACK set it, which may be undone:
+                    then ac_fit does not go back either */
   bool spike;    /* ac_spike.alarm */
 } ac_decision;
 
@@ -171,9 +183,9 @@ typedef struct ac_decision {
  * histograms or a clipping of its own, and write gradients (ac_trainer_set_gradient), but not
  * change anything else: what would is refused with AC_ERROR_STATE, and ac_trainer_discard does
  * nothing. Where it has written gradients all are measured once more behind it: what the update
- * says of norms, and whether all is finite, is of what was written, and a factor that was left as
- * it was proposed is proposed anew. With AC_GRADIENTS_FUSED_LOCAL there is no such moment, and a
- * trainer that asks for one is refused. May still change. */
+ * says of norms and spikes, and whether all is finite, is of what was written, and `factor` and
+ * `skip`, where they were left as proposed, are proposed anew. With AC_GRADIENTS_FUSED_LOCAL there
+ * is no such moment, and a trainer that asks for one is refused. May still change. */
 typedef void (*ac_decide)(void *user, ac_trainer *trainer, ac_decision *decision);
 
 typedef struct ac_trainer_desc {
@@ -189,6 +201,8 @@ typedef struct ac_trainer_desc {
    * measured; -1: as many that it costs at most 1 % of the time, by a fixed model of a middling
    * device, so that a run repeats. May still change. */
   int64_t noise_every;
+  bool noise_layers; /* of each parameter apart, too (ac_trainer_noise_scale_of). May still change.
+                      */
   ac_spike_desc spikes; /* may still change */
   /* Updates between measurements of layers (ac_trainer_layer), of which the first is the first
    * update; 0: none. It takes host memory: 4 bytes for each weight that is looked at. May still
@@ -198,7 +212,8 @@ typedef struct ac_trainer_desc {
   int group_count;
   ac_step_callback step; /* of AC_OPTIMIZER_CALLBACK, and NULL with any other optimizer */
   ac_decide decide;      /* may be NULL */
-  void *user;            /* for both */
+  ac_rate_callback rate; /* NULL: the rate is the schedule's */
+  void *user;            /* for all of these */
 } ac_trainer_desc;
 
 /* ---- the two-call form ----------------------------------------------------------------------- */
@@ -291,7 +306,8 @@ AC_API ac_status ac_trainer_use_average(ac_trainer *trainer, bool average);
  * makes every eval_every windows. AC_ERROR_STATE with another schedule. May still change. */
 AC_API ac_status ac_trainer_observe_validation(ac_trainer *trainer, double loss);
 
-/* The learning rate of the update that comes next, with scaling and reductions. May still change.
+/* The learning rate of the update that comes next, with scaling and reductions, or that of
+ * ac_trainer_desc.rate. May still change.
  */
 AC_API double ac_trainer_rate(const ac_trainer *trainer);
 
@@ -300,6 +316,9 @@ AC_API double ac_trainer_rate(const ac_trainer *trainer);
  * it, by its schedule of batches or to the plan's. AC_ERROR_STATE within a window. May still
  * change. */
 AC_API ac_status ac_trainer_set_batch(ac_trainer *trainer, int64_t batch);
+/* What was set, or what the schedule of ac_fit says of the window that comes next. 0 of NULL. May
+ * still change. */
+AC_API int64_t ac_trainer_batch(const ac_trainer *trainer);
 
 /* The gradient noise scale tr Sigma / |G|^2, arXiv 1812.06162, appendix A: the batch from which on
  * a larger one saves hardly any updates, as gradients agree. G is the true gradient, Sigma the
@@ -316,6 +335,13 @@ typedef struct ac_noise_scale {
   double deviation; /* of `batch`, from the spread over windows; NaN: not known */
 } ac_noise_scale;
 AC_API ac_status ac_trainer_noise_scale(const ac_trainer *trainer, ac_noise_scale *result);
+
+/* With ac_trainer_desc.noise_layers: the same of one parameter's gradient alone, by its own norms.
+ * Over all parameters |G|^2 and tr Sigma add up to those of the whole. Without windows where it was
+ * not asked for, and of a parameter that is not trained; AC_ERROR_ARGUMENT: there is none of that
+ * index. What was measured is part of states. May still change. */
+AC_API ac_status ac_trainer_noise_scale_of(const ac_trainer *trainer, int index,
+                                           ac_noise_scale *result);
 
 /* Throws away what the window has accumulated, and its failure; not that of an update that had
  * begun to step parameters. What was folded (AC_GRADIENTS_FOLDED) cannot be thrown away: the
@@ -471,6 +497,12 @@ typedef struct ac_evaluation {
  * first on. */
 AC_API ac_status ac_trainer_evaluate(ac_trainer *trainer, ac_dataset *dataset, int64_t limit,
                                      ac_evaluation *result);
+/* The same; `stop` (may be NULL) is asked before each micro-batch, and once it returns true there
+ * is no result, and *stopped. May still change. */
+typedef bool (*ac_stop_callback)(void *user);
+AC_API ac_status ac_trainer_evaluate_until(ac_trainer *trainer, ac_dataset *dataset, int64_t limit,
+                                           ac_stop_callback stop, void *user, ac_evaluation *result,
+                                           bool *stopped);
 
 /* ---- the fit loop ---------------------------------------------------------------------------- */
 
@@ -579,7 +611,8 @@ typedef struct ac_fit_desc {
   bool replay;
   /* With AC_SPIKE_BACK: where the good state is that training goes back to, a file that appears
    * whole or not at all. It is saved as a fit begins, and from then on good_every windows (default
-   * 100) after the last one or after going back, as soon as 8 in a row had no alarm. A fit with
+   * 100) after the last one or after going back, in the beginning as many as lie before these, if
+   * at least 8; as soon as 8 in a row had no alarm. A fit with
    * `resume` needs the one that was there when the state it goes on from was saved: keep a copy
    * beside it; AC_ERROR_ARGUMENT if there is none or another. Going back, progress stays what it
    * is, as windows are not repeated; updates made, schedule, moments and all else are the good
@@ -640,6 +673,7 @@ typedef struct ac_rate_test_desc {
   ac_dataset *train;
   double least, most; /* rates; default 1e-7 and 10 */
   int64_t updates;    /* at least 10; default 100 */
+  int64_t batch;      /* samples of a window, at most the plan's; 0: these */
   /* Ends where the mean of the latest losses is above so many times its least; default 4. */
   double divergence;
   uint64_t seed;            /* of the order of samples */

@@ -88,8 +88,8 @@ ac_status ac_trainer_load_part(ac_trainer *trainer, const char *path, const char
 }
 
 /* The loss sums of a window in progress share their memory with the evaluation's. */
-ac_status ac_trainer_evaluate_until(ac_trainer *trainer, ac_dataset *dataset, int64_t limit,
-                                    ac_stop *stop, ac_evaluation *result) {
+ac_status ac_trainer_evaluate_asking(ac_trainer *trainer, ac_dataset *dataset, int64_t limit,
+                                     ac_stop *stop, ac_evaluation *result) {
   ac_instance *instance = &trainer->instance;
   ac_kept_sums sums;
   AC_TRY(ac_instance_check_usable(instance, "trainer"));
@@ -106,5 +106,15 @@ ac_status ac_trainer_evaluate(ac_trainer *trainer, ac_dataset *dataset, int64_t 
                               ac_evaluation *result) {
   AC_REQUIRE(trainer, dataset, result);
   ac_stop never = {0};
-  return ac_trainer_evaluate_until(trainer, dataset, limit, &never, result);
+  return ac_trainer_evaluate_asking(trainer, dataset, limit, &never, result);
+}
+
+ac_status ac_trainer_evaluate_until(ac_trainer *trainer, ac_dataset *dataset, int64_t limit,
+                                    ac_stop_callback stop, void *user, ac_evaluation *result,
+                                    bool *stopped) {
+  AC_REQUIRE(trainer, dataset, result, stopped);
+  ac_stop asked = {.ask = stop, .user = user};
+  const ac_status status = ac_trainer_evaluate_asking(trainer, dataset, limit, &asked, result);
+  *stopped = asked.stopped;
+  return status;
 }

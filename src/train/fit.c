@@ -196,8 +196,8 @@ static bool is_out_of_patience(const fit *f) {
  * which a schedule and patience go. */
 static ac_status evaluate(fit *f, int64_t limit, bool due, bool regular) {
   ac_fit_event event = {.kind = AC_FIT_EVALUATION, .step = f->result.steps};
-  AC_TRY(ac_trainer_evaluate_until(f->trainer, f->desc->validation, limit, &f->stop,
-                                   &event.evaluation));
+  AC_TRY(ac_trainer_evaluate_asking(f->trainer, f->desc->validation, limit, &f->stop,
+                                    &event.evaluation));
   if (f->stop.stopped) return AC_OK;
   if (regular && goes_by_validation(f->trainer))
     AC_TRY(ac_trainer_observe_validation(f->trainer, event.evaluation.loss));
@@ -590,9 +590,23 @@ ac_status ac_trainer_get_progress(const ac_trainer *trainer, ac_progress *progre
   return AC_OK;
 }
 
+/* A callback may call a fit of its own in between, or a range test: each asks for itself. */
+static ac_status run_deciding(fit *f) {
+  ac_trainer *trainer = f->trainer;
+  const ac_decide outer = trainer->fit_decide;
+  void *outer_user = trainer->fit_user;
+  trainer->fit_decide = f->desc->decisions ? report_decision : NULL;
+  trainer->fit_user = f;
+  const ac_status status = run(f);
+  trainer->fit_decide = outer;
+  trainer->fit_user = outer_user;
+  return status;
+}
+
 ac_status ac_fit(ac_trainer *trainer, const ac_fit_desc *desc, ac_fit_result *result) {
   static const ac_fit_desc nothing = {0};
   AC_REQUIRE(trainer);
+  AC_TRY(ac_trainer_check_deciding(trainer));
   if (!desc) desc = &nothing;
   AC_TRY(check_desc(trainer, desc));
   fit f = {.trainer = trainer, .desc = desc, .stop = {.ask = desc->stop, .user = desc->user}};
@@ -605,9 +619,7 @@ ac_status ac_fit(ac_trainer *trainer, const ac_fit_desc *desc, ac_fit_result *re
   if (status == AC_OK) status = ac_growth_begin(trainer, desc);
   if (status == AC_OK) status = open_loader(&f);
   const bool ready = status == AC_OK;
-  if (desc->decisions) trainer->fit_decide = report_decision, trainer->fit_user = &f;
-  if (ready) status = run(&f);
-  trainer->fit_decide = NULL;
+  if (ready) status = run_deciding(&f);
   ac_loader_free(f.loader);
   if (ready && status != AC_OK) ac_trainer_discard(trainer);
   f.result.stopped = f.stop.stopped;

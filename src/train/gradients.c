@@ -18,6 +18,7 @@ static ac_status check_kept(const ac_plan *plan) {
 static ac_status find_gradient(const ac_trainer *trainer, int index, int64_t first, int64_t count,
                                int *gradient) {
   const ac_plan *plan = trainer->instance.plan;
+  if (!trainer->deciding) AC_TRY(ac_trainer_check_deciding(trainer));
   AC_TRY(ac_instance_check_range(&trainer->instance, index, first, count));
   *gradient = plan->problem.parameters[index].gradient;
   if (*gradient < 0)

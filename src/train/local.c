@@ -86,7 +86,7 @@ static ac_status decide(void *user, int parameter, bool *runs) {
 
 ac_status ac_trainer_step_locally(ac_trainer *trainer, ac_local_steps *steps) {
   ac_instance *instance = &trainer->instance;
-  pass p = {.trainer = trainer, .steps = steps, .rate = ac_trainer_rate(trainer)};
+  pass p = {.trainer = trainer, .steps = steps, .rate = trainer->rate};
   *steps = (ac_local_steps){0};
   trainer->reduced_weight = 0;
   ac_trainer_set_averages(trainer);

@@ -36,18 +36,20 @@ static double phase_seconds(const ac_plan *plan, const ac_cost_model *model, ac_
   return seconds;
 }
 
-void ac_noise_begin(ac_trainer *trainer) {
+ac_status ac_noise_begin(ac_trainer *trainer) {
   const ac_plan *plan = trainer->instance.plan;
   ac_noise *noise = &trainer->noise;
   ac_cost_model model;
   const int64_t every = trainer->desc.noise_every;
   noise->possible = every != 0 && ac_plan_keeps_gradients(plan) && !plan->main.whole_window;
-  if (!noise->possible) return;
+  AC_TRY(ac_noise_layers_begin(trainer));
+  if (!noise->possible) return AC_OK;
   noise->every = every > 0 ? every : 0;
   ac_cost_guess(&model);
   noise->pass_seconds = phase_seconds(plan, &model, AC_PHASE_MICRO_BATCH);
   noise->measure_seconds = phase_seconds(plan, &model, AC_PHASE_REDUCE) + read_back;
   noise->end_seconds = noise->measure_seconds + phase_seconds(plan, &model, AC_PHASE_UPDATE);
+  return AC_OK;
 }
 
 /* Of windows of the batch at hand. */
@@ -80,11 +82,22 @@ ac_status ac_noise_measure(ac_trainer *trainer) {
   noise->first_samples = trainer->window_samples;
   noise->first_weight = weight;
   noise->first_squares = report.norm / weight * (report.norm / weight);
+  ac_noise_layers_measure(trainer, weight);
   return AC_OK;
 }
 
 static double average(double before, double now) {
   return stays * before + (1 - stays) * now;
+}
+
+void ac_noise_add(ac_noise_averages *a, double b_squares, double B_squares, double b, double B) {
+  const double g = (B * B_squares - b * b_squares) / (B - b),
+               s = (b_squares - B_squares) / (1 / b - 1 / B);
+  *a = (ac_noise_averages){.g = average(a->g, g),
+                           .s = average(a->s, s),
+                           .gg = average(a->gg, g * g),
+                           .gs = average(a->gs, g * s),
+                           .ss = average(a->ss, s * s)};
 }
 
 void ac_noise_take(ac_trainer *trainer, const ac_update *update) {
@@ -94,15 +107,9 @@ void ac_noise_take(ac_trainer *trainer, const ac_update *update) {
   const double first = noise->first_weight * all / update->weight;
   /* What has no weight of its own behind the first micro-batch says nothing. */
   if (!noise->first_samples || !(all - first > 1e-6 * all) || !isfinite(squares)) return;
-  const double g = (all * squares - first * noise->first_squares) / (all - first),
-               s = (noise->first_squares - squares) / (1 / first - 1 / all);
-  ac_noise_averages *a = &noise->averages;
-  *a = (ac_noise_averages){.g = average(a->g, g),
-                           .s = average(a->s, s),
-                           .gg = average(a->gg, g * g),
-                           .gs = average(a->gs, g * s),
-                           .ss = average(a->ss, s * s)};
+  ac_noise_add(&noise->averages, noise->first_squares, squares, first, all);
   noise->count++;
+  ac_noise_layers_take(trainer, first, all);
 }
 
 /* ---- what has come of it --------------------------------------------------------------------- */
@@ -119,21 +126,24 @@ static double deviation_of(const ac_noise_averages *a, double ratio, double corr
   return sqrt(fmax(spread, 0) * weights) / (a->g / corrected);
 }
 
+ac_noise_scale ac_noise_scale_of(const ac_noise_averages *a, int64_t windows) {
+  ac_noise_scale result = {.windows = windows,
+                           .gradient_squares = (double)NAN,
+                           .variance = (double)NAN,
+                           .batch = (double)NAN,
+                           .deviation = (double)NAN};
+  if (!windows) return result;
+  const double last = pow(stays, (double)windows), corrected = 1 - last;
+  result.gradient_squares = a->g / corrected;
+  result.variance = a->s / corrected;
+  if (!(a->g > 0)) return result;
+  result.batch = fmax(a->s, 0) / a->g;
+  if (windows > 1) result.deviation = deviation_of(a, result.batch, corrected, last);
+  return result;
+}
+
 ac_status ac_trainer_noise_scale(const ac_trainer *trainer, ac_noise_scale *result) {
   AC_REQUIRE(trainer, result);
-  const ac_noise *noise = &trainer->noise;
-  const ac_noise_averages *a = &noise->averages;
-  *result = (ac_noise_scale){.windows = noise->count,
-                             .gradient_squares = (double)NAN,
-                             .variance = (double)NAN,
-                             .batch = (double)NAN,
-                             .deviation = (double)NAN};
-  if (!noise->count) return AC_OK;
-  const double last = pow(stays, (double)noise->count), corrected = 1 - last;
-  result->gradient_squares = a->g / corrected;
-  result->variance = a->s / corrected;
-  if (!(a->g > 0)) return AC_OK;
-  result->batch = fmax(a->s, 0) / a->g;
-  if (noise->count > 1) result->deviation = deviation_of(a, result->batch, corrected, last);
+  *result = ac_noise_scale_of(&trainer->noise.averages, trainer->noise.count);
   return AC_OK;
 }

@@ -3,13 +3,7 @@
 #ifndef AC_TRAIN_NOISE_H
 #define AC_TRAIN_NOISE_H
 
-#include <accrue/trainer.h>
-
-/* Exponential averages over the windows that were measured, the first ones not yet corrected: of
- * |G|^2 (g) and tr Sigma (s), and of their products. */
-typedef struct ac_noise_averages {
-  double g, s, gg, gs, ss;
-} ac_noise_averages;
+#include "train/noise_layers.h"
 
 typedef struct ac_noise {
   bool possible;          /* it is asked for, and the plan adds gradients up in a buffer */
@@ -23,9 +17,10 @@ typedef struct ac_noise {
   double first_weight, first_squares;
   int64_t count; /* windows measured */
   ac_noise_averages averages;
+  ac_noise_layers layers;
 } ac_noise;
 
-void ac_noise_begin(ac_trainer *trainer);
+ac_status ac_noise_begin(ac_trainer *trainer);
 /* After the first micro-batch of a window: measures it if its turn has come. */
 ac_status ac_noise_measure(ac_trainer *trainer);
 /* At the end of a window that was stepped, with what it has come to. */

@@ -21,6 +21,7 @@ typedef struct kept {
   ac_noise noise;
   ac_spikes spikes;
   ac_spike_policy policy;
+  ac_rate_callback rate;
   int64_t layers_every;
   ac_growth growth;
   ac_fit_position fit;
@@ -55,6 +56,7 @@ static ac_status keep(const ac_trainer *trainer, kept *k) {
               .noise = trainer->noise,
               .spikes = trainer->spikes,
               .policy = trainer->desc.spikes.policy,
+              .rate = trainer->desc.rate,
               .layers_every = trainer->layers.every,
               .growth = trainer->growth,
               .fit = trainer->fit};
@@ -73,6 +75,7 @@ static ac_status put_back(ac_trainer *trainer, const kept *k) {
   trainer->noise = k->noise;
   trainer->spikes = k->spikes;
   trainer->desc.spikes.policy = k->policy;
+  trainer->desc.rate = k->rate;
   trainer->layers.every = k->layers_every;
   trainer->growth = k->growth;
   trainer->reduced_weight = 0; /* gradients' norms were those of the test */
@@ -133,10 +136,14 @@ static ac_status run(ac_trainer *trainer, range_test *t, double least, double mo
                                          .lr = least,
                                          .gamma = pow(most / least, 1 / (double)(updates - 1))};
   trainer->schedule_begin = trainer->updates;
+  trainer->desc.rate = NULL;
   trainer->desc.spikes.policy = AC_SPIKE_IGNORE;
   trainer->spikes.rate = 1;
   trainer->layers.every = 0;
+  const ac_batch_stage batch = {.batch = t->desc->batch};
   const ac_fit_desc fit = {.train = t->desc->train,
+                           .batches = &batch,
+                           .batch_count = t->desc->batch != 0,
                            .steps = updates,
                            .seed = t->desc->seed,
                            .loader_threads = t->desc->loader_threads,
@@ -227,6 +234,7 @@ static ac_status test_rates(ac_trainer *trainer, range_test *t) {
   kept k;
   ac_status status = keep(trainer, &k);
   if (status == AC_OK) {
+    trainer->noise.layers = (ac_noise_layers){.of = NULL}; /* which a test leaves alone */
     status = run(trainer, t, least, most, updates);
     const ac_status back = put_back(trainer, &k);
     if (back != AC_OK) status = back;

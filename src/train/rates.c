@@ -11,8 +11,10 @@ double ac_trainer_rate(const ac_trainer *trainer) {
   if (!trainer) return 0;
   const ac_schedule *schedule = &trainer->desc.schedule;
   const int64_t reductions = trainer->plateau.reductions;
-  return ac_schedule_reduced_rate(schedule, reductions, scheduled_update(trainer)) *
-         ac_schedule_scale(schedule, trainer->batch) * trainer->spikes.rate;
+  double rate = ac_schedule_reduced_rate(schedule, reductions, scheduled_update(trainer)) *
+                ac_schedule_scale(schedule, trainer->batch);
+  if (trainer->desc.rate) rate = trainer->desc.rate(trainer->desc.user, trainer->updates, rate);
+  return rate * trainer->spikes.rate;
 }
 
 ac_optimizer_desc ac_trainer_optimizer(const ac_trainer *trainer) {

@@ -121,7 +121,8 @@ bool ac_spikes_good_is_due(const ac_spikes *spikes, int64_t step, int64_t every)
   if (!spikes->has_good) return true;
   const int64_t last =
       spikes->good_step > spikes->back_step ? spikes->good_step : spikes->back_step;
-  return spikes->calm >= MOST_RUN && step - last >= every;
+  const int64_t early = last > MOST_RUN ? last : MOST_RUN, wait = early < every ? early : every;
+  return spikes->calm >= MOST_RUN && step - last >= wait;
 }
 
 void ac_spikes_good_is_here(ac_spikes *spikes, int64_t step) {

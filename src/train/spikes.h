@@ -36,7 +36,8 @@ void ac_spikes_take(ac_spikes *spikes, const ac_spike *spike, int64_t batch, dou
 void ac_spikes_begin_fit(ac_spikes *spikes);
 /* Where nobody would go back to it. */
 void ac_spikes_forget_good(ac_spikes *spikes);
-/* Whether behind this step a good state is due, one every so many steps. */
+/* Whether behind this step a good state is due: one every so many steps, and sooner in the
+ * beginning, so that there is one before long: as many steps as lie before the last. */
 bool ac_spikes_good_is_due(const ac_spikes *spikes, int64_t step, int64_t every);
 void ac_spikes_good_is_here(ac_spikes *spikes, int64_t step);
 /* Where a good state was loaded at a step: what stays of `before`. */

@@ -45,7 +45,8 @@ typedef struct record {
 #define SPIKES "accrue.state.spikes.history" /* there with OF_SPIKES */
 #define LAYERS "accrue.state.layers"         /* there where layers are measured */
 #define GROWTH "accrue.state.growth"
-enum { TEXTS = 5 };
+#define NOISE_LAYERS "accrue.state.noise.layers" /* where that of each parameter is asked for */
+enum { TEXTS = 6 };
 
 typedef enum field_kind { INTEGER, UNSIGNED, REAL, REALS } field_kind;
 
@@ -343,6 +344,8 @@ static ac_status write_contents(contents *c, const char *path, const ac_metadata
   char text[FIELDS][FIELD_TEXT], groups[AC_GROUPS_TEXT], spikes[AC_SPIKES_TEXT],
       growth[AC_GROWTH_TEXT];
   const record r = record_of(c->trainer);
+  const ac_noise_layers *apart = &c->trainer->noise.layers;
+  char *noise = NULL;
   ac_model_tensor *tensors = calloc((size_t)c->count + 1, sizeof *tensors);
   ac_metadata *all = calloc((size_t)metadata_count + FIELDS + TEXTS, sizeof *all);
   int count = metadata_count;
@@ -363,19 +366,24 @@ static ac_status write_contents(contents *c, const char *path, const ac_metadata
   char *layers = c->trainer->layers.every ? ac_layers_put(&c->trainer->layers) : NULL;
   const bool complete = layers || !c->trainer->layers.every;
   ac_growth_put(&r.growth, growth);
+  if (apart->of)
+    noise = ac_noise_layers_text(apart, c->trainer->instance.plan->graph->parameter_count,
+                                 r.noise.first_samples > 0);
   ac_plain_numbers_end(&numbers);
   if (all && *r.fingerprint) all[count++] = (ac_metadata){FINGERPRINT, r.fingerprint};
   if (all && r.groups.changed) all[count++] = (ac_metadata){GROUPS, groups};
   if (all && has_group(c->trainer, OF_SPIKES)) all[count++] = (ac_metadata){SPIKES, spikes};
   if (all && r.growth.count) all[count++] = (ac_metadata){GROWTH, growth};
   if (all && layers) all[count++] = (ac_metadata){LAYERS, layers};
+  if (all && noise) all[count++] = (ac_metadata){NOISE_LAYERS, noise};
+  const bool room = tensors && all && complete && (noise || !apart->of);
   ac_status status =
-      tensors && all && complete
-          ? ac_model_file_write_checked(path, tensors, c->count, all, count, read_cell, c)
-          : ac_fail(AC_ERROR_MEMORY, "no memory to save %s", path);
+      room ? ac_model_file_write_checked(path, tensors, c->count, all, count, read_cell, c)
+           : ac_fail(AC_ERROR_MEMORY, "no memory to save %s", path);
   free(tensors);
   free(all);
   free(layers);
+  free(noise);
   return status;
 }
 
@@ -583,6 +591,21 @@ static ac_status read_layers(const ac_trainer *trainer, const ac_model_file *fil
   return fit ? AC_OK : refuse_value(path, LAYERS);
 }
 
+/* Without a trainer that wants them they are checked alone; where the state has none they begin. */
+static ac_status read_noise_layers(const ac_trainer *trainer, const ac_model_file *file,
+                                   const char *path, ac_noise_layers *layers) {
+  const char *text = ac_model_file_metadata(file, NOISE_LAYERS);
+  const int parameters = trainer->instance.plan->graph->parameter_count;
+  if (layers->of) {
+    memset(layers->of, 0, (size_t)parameters * sizeof *layers->of);
+    layers->count = layers->begun = 0;
+  }
+  const ac_plain_numbers numbers = ac_plain_numbers_begin();
+  const bool good = !text || ac_noise_layers_get(layers, parameters, text);
+  ac_plain_numbers_end(&numbers);
+  return good ? AC_OK : refuse_value(path, NOISE_LAYERS);
+}
+
 static ac_status load_from(ac_trainer *trainer, ac_model_file *file, const char *path,
                            void *piece) {
   record r = {.groups = trainer->groups};
@@ -599,6 +622,8 @@ static ac_status load_from(ac_trainer *trainer, ac_model_file *file, const char 
   AC_TRY(list_contents(&c, trainer, r.samples > 0, path));
   ac_status status = ac_state_check_frozen(trainer, file, path);
   if (status == AC_OK) status = check_tensors(&c, file, path);
+  if (status == AC_OK)
+    status = read_noise_layers(trainer, file, path, &(ac_noise_layers){.of = NULL});
   if (status == AC_OK) {
     ac_trainer_discard(trainer);
     status = read_contents(&c, file, piece);
@@ -610,6 +635,7 @@ static ac_status load_from(ac_trainer *trainer, ac_model_file *file, const char 
   const ac_plain_numbers of_layers = ac_plain_numbers_begin();
   take_record(trainer, &r);
   ac_plain_numbers_end(&of_layers);
+  AC_TRY(read_noise_layers(trainer, file, path, &trainer->noise.layers));
   ac_trainer_set_window_scale(trainer);
   return AC_OK;
 }

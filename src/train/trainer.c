@@ -91,7 +91,7 @@ static ac_status set_up(ac_trainer *trainer, const ac_plan *plan) {
   trainer->instance.run.seed = trainer->desc.seed;
   trainer->division = ac_instance_division(&trainer->instance);
   trainer->batch = plan->info.batch;
-  ac_noise_begin(trainer);
+  AC_TRY(ac_noise_begin(trainer));
   AC_TRY(ac_layers_begin(trainer));
   set_shares(trainer, 1, NULL);
   size_t parameters = (size_t)plan->graph->parameter_count + 1;
@@ -157,6 +157,7 @@ void ac_trainer_free(ac_trainer *trainer) {
   ac_instance_free(&trainer->instance);
   ac_groups_release(&trainer->groups);
   ac_layers_release(&trainer->layers);
+  ac_noise_layers_release(&trainer->noise.layers);
   free(trainer->stepped);
   free(trainer->decided);
   free(trainer->views);
@@ -344,6 +345,10 @@ ac_status ac_trainer_set_batch(ac_trainer *trainer, int64_t batch) {
                    (long long)batch, (long long)most);
   trainer->batch = batch;
   return AC_OK;
+}
+
+int64_t ac_trainer_batch(const ac_trainer *trainer) {
+  return trainer ? trainer->batch : 0;
 }
 
 void ac_trainer_discard(ac_trainer *trainer) {

@@ -52,6 +52,7 @@ struct ac_trainer {
   ac_spikes spikes;
   ac_layers layers;
   ac_growth growth;
+  double rate;            /* of the update at hand */
   int64_t schedule_begin; /* the update from which the schedule counts */
   int64_t batch;          /* samples of a whole window, which rates and the loss scale go by */
   int64_t updates; /* made so far: what schedules, bias correction and random numbers go by */
@@ -202,8 +203,8 @@ ac_status ac_callback_begin(ac_trainer *trainer);
 /* ---------------------------------------------------------------------------------------------- */
 
 /* ac_trainer_evaluate, unless it is stopped: then there is no result. */
-ac_status ac_trainer_evaluate_until(ac_trainer *trainer, ac_dataset *dataset, int64_t limit,
-                                    ac_stop *stop, ac_evaluation *result);
+ac_status ac_trainer_evaluate_asking(ac_trainer *trainer, ac_dataset *dataset, int64_t limit,
+                                     ac_stop *stop, ac_evaluation *result);
 
 /* Whether a state holds this cell: with a window in progress, its sums too. */
 bool ac_state_holds(const ac_plan *plan, const ac_cell *cell, bool window);

@@ -355,7 +355,7 @@ static ac_decision begin_report(ac_trainer *trainer, const ac_window_sum *sum,
   trainer->reduced_weight = total->weight;
   *update = (ac_update){.loss = total->loss,
                         .weight = total->weight,
-                        .lr = ac_trainer_rate(trainer),
+                        .lr = trainer->rate,
                         .momentum = ac_trainer_momentum(trainer),
                         .grad_norm = decision.grad_norm,
                         .loss_scale = (double)trainer->scaler.scale,
@@ -376,11 +376,11 @@ static ac_decision begin_report(ac_trainer *trainer, const ac_window_sum *sum,
 }
 
 /* Gradients that the caller has written are measured anew, and what follows from them is proposed
- * anew where the caller has left it. */
+ * anew where the caller has left what was. */
 static ac_status decide(ac_trainer *trainer, const ac_window_sum *sum, ac_gradient_report *report,
                         ac_update *update, ac_decision *decision) {
   *decision = begin_report(trainer, sum, report, update);
-  const double proposed = decision->factor;
+  const ac_decision proposed = *decision;
   AC_TRY(ask_caller(trainer, decision));
   if (!trainer->rewritten) return AC_OK;
   const ac_decision asked = *decision;
@@ -388,8 +388,8 @@ static ac_status decide(ac_trainer *trainer, const ac_window_sum *sum, ac_gradie
   trainer->broken = status != AC_OK;
   AC_TRY(status);
   *decision = begin_report(trainer, sum, report, update);
-  decision->skip = asked.skip;
-  if (asked.factor != proposed) decision->factor = asked.factor;
+  if (asked.skip != proposed.skip) decision->skip = asked.skip;
+  if (asked.factor != proposed.factor) decision->factor = asked.factor;
   return AC_OK;
 }
 
@@ -486,8 +486,18 @@ static ac_status update_locally(ac_trainer *trainer, ac_update *update) {
   return AC_OK;
 }
 
+/* Which the caller may say. */
+static ac_status set_rate(ac_trainer *trainer) {
+  trainer->rate = ac_trainer_rate(trainer);
+  if (isfinite(trainer->rate) && trainer->rate >= 0) return AC_OK;
+  return ac_fail(AC_ERROR_ARGUMENT,
+                 "trainer: nothing was changed, as the learning rate of update %lld would be %g",
+                 (long long)trainer->updates, trainer->rate);
+}
+
 static ac_status update_parameters(ac_trainer *trainer, ac_update *result) {
   ac_update update;
+  AC_TRY(set_rate(trainer));
   if (ac_plan_is_local(trainer->instance.plan)) AC_TRY(update_locally(trainer, &update));
   else AC_TRY(update_whole(trainer, &update));
   if (result) *result = update;

@@ -22,6 +22,7 @@ static const struct {
     {"layers", "step gradient_norm weight_norm update_ratio"},
     {"average", "step loss accuracy"},
     {"growth", "step batch noise_scale"},
+    {"noise_layers", "step windows gradient_squares variance noise_scale"},
     {"end",
      "steps skipped spikes went_back layer_hints val_loss val_accuracy samples_per_s tokens_per_s "
      "planned_bytes "

@@ -11,9 +11,9 @@
 #include <unistd.h>
 #include <zlib.h>
 
-static const fuzz_format *const formats[] = {&fuzz_idx,        &fuzz_cifar,        &fuzz_model_file,
-                                             &fuzz_state_file, &fuzz_tokens,       &fuzz_options,
-                                             &fuzz_report,     &fuzz_trainer_state};
+static const fuzz_format *const formats[] = {
+    &fuzz_idx,     &fuzz_cifar,  &fuzz_model_file,    &fuzz_state_file, &fuzz_tokens,
+    &fuzz_options, &fuzz_report, &fuzz_trainer_state, &fuzz_policy};
 static const fuzz_format *format;
 
 /* ---- files in memory ------------------------------------------------------------------------- */

@@ -28,9 +28,10 @@ if [[ ! $compiler ]]; then
 fi
 
 read -ra libraries <<<"$(pkg-config --cflags --libs jansson zlib)"
+mapfile -t report < <(printf '%s\n' tools/report/*.c | grep -vF /report.c) # but for the command itself
 "$compiler" "${flags[@]}" -Iinclude -Isrc -Itools -Itests tests/fuzz/*.c src/{core,graph,ops,plan,train,data,io,bench}/*.c \
   src/backend/*.c src/backend/dry/*.c \
-  tools/common/{help,options,text}.c tools/report/{history,html,picture,curves,page,story,tables,confusion}.c "${libraries[@]}" -lpthread -lm -ldl -o "$folder/fuzz"
+  tools/common/{help,options,text}.c tools/program/{policy,batch_flag}.c "${report[@]}" "${libraries[@]}" -lpthread -lm -ldl -o "$folder/fuzz"
 
 # In memory, as states that are saved are synced.
 if [[ -d /dev/shm ]]; then export TMPDIR=/dev/shm; fi
@@ -38,7 +39,7 @@ TMPDIR=$(mktemp -d)
 export TMPDIR
 trap 'rm -rf "$TMPDIR"' EXIT
 
-for format in idx cifar model_file state_file trainer_state tokens options report; do
+for format in idx cifar model_file state_file trainer_state tokens options report policy; do
   rm -rf "${folder:?}/$format"
   mkdir "$folder/$format"
   # Inputs are small, so that they are many; no seed of the fuzzer's own, so that each run looks elsewhere.

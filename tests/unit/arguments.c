@@ -75,7 +75,8 @@ static int close_all(void **state) {
 
 /* "void *const *fields" is a pointer, so is "ac_bench_run run", which is a function. */
 static bool is_pointer(const char *parameter) {
-  static const char *const functions[] = {"ac_bench_run ", "ac_model_source ", "ac_read_sample "};
+  static const char *const functions[] = {"ac_bench_run ", "ac_stop_callback ", "ac_model_source ",
+                                          "ac_read_sample "};
   for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
     if (!strncmp(parameter, functions[i], strlen(functions[i]))) return true;
   return strchr(parameter, '*') || strchr(parameter, '[');
@@ -415,7 +416,10 @@ static void trainers(void) {
   ac_layer_report layer;
   REFUSED(ac_trainer_layer, trainer, ac_trainer_layer(NULL, 0, &layer));
   REFUSED(ac_trainer_layer, result, ac_trainer_layer(trainer, 0, NULL));
+  REFUSED(ac_trainer_noise_scale_of, trainer, ac_trainer_noise_scale_of(NULL, 0, &noise));
+  REFUSED(ac_trainer_noise_scale_of, result, ac_trainer_noise_scale_of(trainer, 0, NULL));
   REFUSED(ac_trainer_set_batch, trainer, ac_trainer_set_batch(NULL, 1));
+  HARMLESS(ac_trainer_batch, trainer, ac_trainer_batch(NULL) == 0);
   REFUSED(ac_trainer_observe_validation, trainer, ac_trainer_observe_validation(NULL, 1));
   REFUSED(ac_trainer_create, trainer, ac_trainer_create(NULL, plan, NULL));
   NOT_MADE(ac_trainer_create, plan, ac_trainer, e, ac_trainer_create(&e, NULL, NULL));
@@ -476,6 +480,22 @@ static void trainers(void) {
   REFUSED(ac_trainer_evaluate, trainer, ac_trainer_evaluate(NULL, dataset, 0, &evaluation));
   REFUSED(ac_trainer_evaluate, dataset, ac_trainer_evaluate(trainer, NULL, 0, &evaluation));
   REFUSED(ac_trainer_evaluate, result, ac_trainer_evaluate(trainer, dataset, 0, NULL));
+  bool stopped;
+  REFUSED(ac_trainer_evaluate_until, trainer,
+          ac_trainer_evaluate_until(NULL, dataset, 0, NULL, NULL, &evaluation, &stopped));
+  REFUSED(ac_trainer_evaluate_until, dataset,
+          ac_trainer_evaluate_until(trainer, NULL, 0, NULL, NULL, &evaluation, &stopped));
+  REFUSED(ac_trainer_evaluate_until, result,
+          ac_trainer_evaluate_until(trainer, dataset, 0, NULL, NULL, NULL, &stopped));
+  REFUSED(ac_trainer_evaluate_until, stopped,
+          ac_trainer_evaluate_until(trainer, dataset, 0, NULL, NULL, &evaluation, NULL));
+  HARMLESS(ac_trainer_evaluate_until, stop,
+           ac_trainer_evaluate_until(trainer, dataset, 0, NULL, NULL, &evaluation, &stopped) ==
+                   AC_OK &&
+               !stopped);
+  HARMLESS(ac_trainer_evaluate_until, user,
+           ac_trainer_evaluate_until(trainer, dataset, 0, NULL, NULL, &evaluation, &stopped) ==
+               AC_OK);
   REFUSED(ac_fit, trainer, ac_fit(NULL, &(ac_fit_desc){.train = dataset, .steps = 1}, NULL));
   int64_t windows;
   REFUSED(ac_fit_windows, desc, ac_fit_windows(NULL, 1, &windows));

@@ -233,6 +233,7 @@ static void a_batch_can_be_set(void **state) {
   assert_true(fabs(ac_trainer_rate(r.trainer) - 0.04) < 1e-15);
   assert_ok(ac_trainer_set_batch(r.trainer, 3));
   assert_true(fabs(ac_trainer_rate(r.trainer) - 0.015) < 1e-15);
+  assert_int_equal(ac_trainer_batch(r.trainer), 3);
   assert_fails(ac_trainer_set_batch(r.trainer, 0), AC_ERROR_ARGUMENT, "a batch of 0");
   assert_fails(ac_trainer_set_batch(r.trainer, MOST + 1), AC_ERROR_ARGUMENT, "a batch of 9");
   assert_ok(feed_samples(&r, 0, 3));

@@ -28,6 +28,8 @@ static const char *begin(caller *c, const ac_parameter_step *s) {
     assert_refused(ac_trainer_set_parameter(c->meddle, 0, 0, 1, &value), AC_ERROR_STATE,
                    "at work in an update");
     assert_refused(ac_trainer_update(c->meddle, NULL), AC_ERROR_STATE, "at work in an update");
+    assert_refused(ac_trainer_get_gradient(c->meddle, s->parameter, 0, 1, &value), AC_ERROR_STATE,
+                   "at work in an update");
     ac_trainer_discard(c->meddle);
   }
   return ++c->calls == c->fail_at ? "the coffee is out" : NULL;

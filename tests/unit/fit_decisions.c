@@ -174,6 +174,44 @@ static void windows_that_run_again_are_decided_again(void **state) {
   free(t.parameters);
 }
 
+typedef struct nester {
+  ac_trainer *trainer;
+  ac_dataset *dataset;
+  int decisions, steps;
+} nester;
+
+static bool nest(void *user, const ac_fit_event *event) {
+  nester *n = user;
+  const ac_fit_desc again = {.train = n->dataset, .steps = 9, .resume = true};
+  ac_rate_point points[10];
+  ac_rate_test test;
+  if (event->kind == AC_FIT_DECISION) {
+    n->decisions++;
+    assert_refused(ac_fit(n->trainer, &again, NULL), AC_ERROR_STATE, "is being decided");
+  } else if (event->kind == AC_FIT_STEP && ++n->steps == 1) {
+    assert_ok(ac_trainer_test_rates(
+        n->trainer, &(ac_rate_test_desc){.train = n->dataset, .updates = 10}, points, &test));
+  }
+  return true;
+}
+
+/* Neither of them takes its decisions from the other. */
+static void fits_within_a_fit(void **state) {
+  (void)state;
+  const corpus c = make_corpus();
+  nester n = {.dataset = dataset_of(&c)};
+  run r = start("cpu", &model, (ac_plan_desc){.batch = BATCH, .micro_batch = 4},
+                (ac_trainer_desc){.seed = 3});
+  n.trainer = r.trainer;
+  const ac_fit_desc fit = {
+      .train = n.dataset, .steps = STEPS, .decisions = true, .callback = nest, .user = &n};
+  assert_ok(ac_fit(r.trainer, &fit, NULL));
+  assert_int_equal(n.steps, STEPS);
+  assert_int_equal(n.decisions, STEPS);
+  stop(&r);
+  ac_dataset_free(n.dataset);
+}
+
 static bool skip_always(void *user, const ac_fit_event *event) {
   ++*(int *)user;
   if (event->kind == AC_FIT_DECISION) event->decision->skip = true;
@@ -217,6 +255,7 @@ int main(void) {
                                      cmocka_unit_test(decisions_are_taken),
                                      cmocka_unit_test(a_stop_comes_behind_the_update),
                                      cmocka_unit_test(windows_that_run_again_are_decided_again),
+                                     cmocka_unit_test(fits_within_a_fit),
                                      cmocka_unit_test(folded_gradients_cannot_be_skipped),
                                      cmocka_unit_test(refusals)};
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,6 +17,7 @@ typedef struct setting {
   ac_trainer_desc trainer;
   int dead;   /* units of the first layer; UNITS: it is dead */
   bool small; /* the weights of the large layer */
+  bool other; /* the first layer is stored [in, out] */
 } setting;
 
 static ac_device *shared;
@@ -36,13 +37,15 @@ static run begin(const setting *s) {
   assert_ok(ac_graph_create(&g));
   ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, IN)),
             *y = ac_input(g, "y", AC_F32, SHAPE(AC_BATCH, OUT)), *h;
-  ac_tensor *first = ac_parameter(g, "first", SHAPE(UNITS, IN), &init),
+  ac_tensor *first = ac_parameter(g, "first", SHAPE(s->other ? IN : UNITS, s->other ? UNITS : IN),
+                                  &init),
             *bias = ac_parameter(g, "bias", SHAPE(UNITS), &one),
             *large = ac_parameter(g, "large", SHAPE(WIDE, UNITS), s->small ? &small : &init),
             *last = ac_parameter(g, "last", SHAPE(WIDE, OUT), &init),
             *side = ac_parameter(g, "side", SHAPE(OUT, IN), &init),
             *base = ac_parameter(g, "base", SHAPE(OUT), &init);
-  h = ac_linear(ac_relu(ac_linear(x, first, bias, AC_OUT_IN)), large, NULL, AC_OUT_IN);
+  h = ac_linear(ac_relu(ac_linear(x, first, bias, s->other ? AC_IN_OUT : AC_OUT_IN)), large, NULL,
+                AC_OUT_IN);
   h = ac_linear(ac_tanh(h), last, NULL, AC_IN_OUT);
   x = ac_add(h, ac_linear(x, side, base, AC_OUT_IN));
   ac_graph_set_loss(g, ac_mean_squared_error(x, y, NULL));
@@ -224,6 +227,8 @@ static void layers_that_learn_nothing_are_named(const char *device) {
   assert_hints(&s, small, 0);
   s.small = false;
   s.dead = 7;
+  assert_hints(&s, units, 7);
+  s.other = true;
   assert_hints(&s, units, 7);
   s.dead = UNITS; /* so that what is behind it has no inputs */
   assert_hints(&s, dead, UNITS);

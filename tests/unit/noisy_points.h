@@ -17,11 +17,14 @@ static inline double noisy_point_deviation(int d) {
   return 0.5 + (double)d / POINT_SIZE;
 }
 
-static inline double noisy_points_scale(void) {
+/* Of elements [begin, end): of all, but for the factor, and their noise scale. */
+static inline double noisy_points_variance(int begin, int end) {
   double variance = 0;
-  for (int d = 0; d < POINT_SIZE; d++)
-    variance += noisy_point_deviation(d) * noisy_point_deviation(d);
-  return variance / (0.25 * POINT_SIZE);
+  for (int d = begin; d < end; d++) variance += noisy_point_deviation(d) * noisy_point_deviation(d);
+  return variance;
+}
+static inline double noisy_points_scale(void) {
+  return noisy_points_variance(0, POINT_SIZE) / (0.25 * POINT_SIZE);
 }
 
 static inline ac_status read_noisy_point(void *user, const ac_sample_key *key,

@@ -1,5 +1,7 @@
 /* Learning-rate schedules: PyTorch's rates and momenta on committed vectors, what PyTorch lacks by
  * its formula, what comes of rates and momenta in a trainer, and what is refused. */
+#include "files.h"
+
 #include "runs.h"
 
 #include "ops/vector.h"
@@ -376,6 +378,11 @@ static void rates_follow_the_batch(void **state) {
   }
 }
 
+static const char *leave(void *user, const ac_parameter_step *step) {
+  (void)user, (void)step;
+  return NULL;
+}
+
 static double momentum_told(ac_plan_desc plan, const ac_trainer_desc *desc) {
   const corpus c = make_corpus();
   plan.batch = 8;
@@ -395,9 +402,12 @@ static void an_update_tells_its_momentum(void **state) {
       [AC_ADAMW] = 0.8,   [AC_SGD] = 0.7,  [AC_LION] = 0.8,
       [AC_ADAFACTOR] = 0, [AC_MUON] = 0.7, [AC_ADAM_MINI] = 0.8};
   ac_trainer_desc desc = {.optimizer = {.beta1 = 0.8, .momentum = 0.7}};
-  for (int k = 0; k < AC_OPTIMIZER_COUNT; k++)
+  for (int k = 0; k < AC_OPTIMIZER_COUNT; k++) {
+    desc.step = k == AC_OPTIMIZER_CALLBACK ? leave : NULL;
     assert_true(momentum_told((ac_plan_desc){.optimizer = (ac_optimizer_kind)k}, &desc) ==
                 should[k]);
+  }
+  desc.step = NULL;
   const ac_plan_desc plain = {.optimizer = AC_SGD, .sgd_no_momentum = true};
   assert_true(momentum_told(plain, &desc) == 0);
   desc.schedule =
@@ -419,6 +429,126 @@ static void validations_reduce_the_rate(void **state) {
   assert_refused(ac_trainer_observe_validation(r.trainer, 1), AC_ERROR_STATE,
                  "does not go by validations");
   stop(&r);
+}
+
+/* ---- rates of the caller's own --------------------------------------------------------------- */
+
+enum { OWN_UPDATES = 4 };
+
+typedef struct own_rates {
+  int asked;
+  double first; /* of update 0; 0: that of the schedule */
+} own_rates;
+
+/* As of AC_SCHEDULE_STEP with these settings. */
+static const ac_schedule stepped = {
+    .kind = AC_SCHEDULE_STEP, .lr = 0.5, .period = 2, .gamma = 0.25};
+static double own_rate(void *user, int64_t update, double scheduled) {
+  own_rates *own = user;
+  own->asked++;
+  assert_true(scheduled == 0.5);
+  if (update == 0 && own->first != 0) return own->first;
+  return ac_schedule_rate(&stepped, update);
+}
+
+/* From `begin` on, from the state in `path` unless that is 0; saves one before update `save`. */
+static float *train_stepped(ac_plan_desc plan, own_rates *own, int begin, int save,
+                            const char *path, size_t *count) {
+  const corpus c = make_corpus();
+  ac_trainer_desc desc = {.seed = 3, .schedule = stepped, .user = own};
+  if (own) desc.schedule = (ac_schedule){.lr = 0.5};
+  if (own) desc.rate = own_rate;
+  plan.batch = 8;
+  plan.optimizer = AC_SGD;
+  run r = start("cpu", &model, plan, desc);
+  if (begin) assert_ok(ac_trainer_load_state(r.trainer, path));
+  for (int u = begin; u < OWN_UPDATES; u++) {
+    ac_update update;
+    if (u == save) assert_ok(ac_trainer_save_state(r.trainer, path, NULL, 0));
+    assert_true(ac_trainer_rate(r.trainer) == ac_schedule_rate(&stepped, u));
+    assert_ok(feed(&r, &c, u, 8));
+    assert_ok(ac_trainer_update(r.trainer, &update));
+    assert_true(!update.skipped && update.lr == ac_schedule_rate(&stepped, u));
+  }
+  float *all = all_parameters(&r, count);
+  stop(&r);
+  return all;
+}
+
+static void a_caller_says_the_rate(void **state) {
+  (void)state;
+  static const ac_plan_desc plans[] = {{.micro_batch = 4},
+                                       {.gradients = AC_GRADIENTS_FUSED},
+                                       {.gradients = AC_GRADIENTS_FUSED_LOCAL},
+                                       {.gradients = AC_GRADIENTS_FOLDED}};
+  const test_path path = in_folder("rates.safetensors");
+  for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
+    own_rates own = {0};
+    size_t count;
+    float *want = train_stepped(plans[k], NULL, 0, 0, path.text, &count),
+          *got = train_stepped(plans[k], &own, 0, 3, path.text, &count),
+          *resumed = train_stepped(plans[k], &own, 3, -1, path.text, &count);
+    assert_memory_equal(want, got, count * sizeof *want);
+    assert_memory_equal(want, resumed, count * sizeof *want);
+    free(want), free(got), free(resumed);
+  }
+}
+
+/* What is none changes nothing, and the window is still there. */
+static void senseless_rates_are_refused(void **state) {
+  (void)state;
+  static const double rates[] = {-1, (double)NAN, (double)INFINITY};
+  const corpus c = make_corpus();
+  for (int k = 0; k < 6; k++) {
+    own_rates own = {.first = rates[k % 3]};
+    const ac_plan_desc plan = {.batch = 8,
+                               .gradients = k < 3 ? AC_GRADIENTS_BUFFER : AC_GRADIENTS_FUSED_LOCAL};
+    run r = start("cpu", &model, plan,
+                  (ac_trainer_desc){.schedule = {.lr = 0.5}, .rate = own_rate, .user = &own});
+    size_t count;
+    float *before = all_parameters(&r, &count);
+    assert_ok(feed(&r, &c, 0, 8));
+    assert_refused(ac_trainer_update(r.trainer, NULL), AC_ERROR_ARGUMENT, "nothing was changed");
+    float *after = all_parameters(&r, &count);
+    assert_memory_equal(before, after, count * sizeof *before);
+    own.first = 0;
+    assert_ok(ac_trainer_update(r.trainer, NULL));
+    free(before), free(after);
+    stop(&r);
+  }
+}
+
+/* Its rates are its own. */
+static void a_range_test_asks_nobody(void **state) {
+  (void)state;
+  static float x[32], y[32];
+  static const ac_field named[] = {{"x", AC_F32, 4}, {"y", AC_F32, 4}};
+  const void *data[] = {x, y};
+  own_rates own = {0};
+  ac_dataset *dataset;
+  ac_graph *g;
+  ac_rate_point points[10];
+  ac_rate_test test;
+  for (int i = 0; i < 32; i++) x[i] = y[i] = (float)i / 32;
+  assert_ok(ac_dataset_from_memory(&dataset, 8, 2, named, data));
+  assert_ok(ac_graph_create(&g));
+  ac_tensor *in = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 4)),
+            *target = ac_input(g, "y", AC_F32, SHAPE(AC_BATCH, 4));
+  in = ac_linear(in, ac_parameter(g, "w", SHAPE(4, 4), NULL), NULL, AC_OUT_IN);
+  ac_graph_set_loss(g, ac_mean_squared_error(in, target, NULL));
+  run r = {.device = open_device("cpu")};
+  assert_ok(ac_plan_create(&r.plan, g, r.device, &(ac_plan_desc){.batch = 4, .optimizer = AC_SGD}));
+  assert_ok(ac_trainer_create(
+      &r.trainer, r.plan,
+      &(ac_trainer_desc){.schedule = {.lr = 0.5}, .rate = own_rate, .user = &own}));
+  assert_ok(ac_trainer_test_rates(
+      r.trainer, &(ac_rate_test_desc){.train = dataset, .least = 1e-6, .most = 1e-3, .updates = 10},
+      points, &test));
+  assert_true(own.asked == 0 && points[0].rate == 1e-6);
+  assert_true(ac_trainer_rate(r.trainer) == 0.5 && own.asked == 1);
+  stop(&r);
+  ac_graph_free(g);
+  ac_dataset_free(dataset);
 }
 
 /* ---- refusals -------------------------------------------------------------------------------- */
@@ -503,6 +633,9 @@ int main(void) {
       cmocka_unit_test(an_update_tells_its_momentum),
       cmocka_unit_test(validations_reduce_the_rate),
       cmocka_unit_test(senseless_schedules_are_refused),
+      cmocka_unit_test(a_caller_says_the_rate),
+      cmocka_unit_test(senseless_rates_are_refused),
+      cmocka_unit_test(a_range_test_asks_nobody),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
 }

@@ -301,6 +301,37 @@ static void an_alarm_is_not_remembered(void **state) {
   assert_true(s.count == 0 && s.run == 0 && s.alarms == 3);
 }
 
+/* One is due every ten steps, behind eight windows without an alarm; going back counts as one. */
+static void good_states_are_rare(void **state) {
+  (void)state;
+  const ac_spike none = {.alarm = false};
+  const ac_spike_desc desc = {.back_rate = 0.5};
+  ac_spikes s = ac_spikes_begin(), before;
+  assert_true(ac_spikes_good_is_due(&s, 5, 10));
+  ac_spikes_good_is_here(&s, 5);
+  for (int i = 0; i < 8; i++) ac_spikes_take(&s, &none, BATCH, 1, 1, false);
+  assert_false(ac_spikes_good_is_due(&s, 12, 10)); /* early: as many as lie before, at least 8 */
+  assert_true(ac_spikes_good_is_due(&s, 13, 10));
+  ac_spikes_good_is_here(&s, 9);
+  assert_false(ac_spikes_good_is_due(&s, 17, 10));
+  assert_true(ac_spikes_good_is_due(&s, 18, 10));
+  ac_spikes_good_is_here(&s, 11);
+  assert_false(ac_spikes_good_is_due(&s, 20, 10));
+  assert_true(ac_spikes_good_is_due(&s, 21, 10));
+  ac_spikes_good_is_here(&s, 5);
+  before = s;
+  ac_spikes_go_back(&s, &before, &desc, 16);
+  assert_true(s.good_step == 5 && s.back_step == 16 && s.calm == 0 && s.rate == 0.5);
+  for (int i = 0; i < 8; i++) {
+    assert_false(ac_spikes_good_is_due(&s, 26, 10));
+    ac_spikes_take(&s, &none, BATCH, 1, 1, false);
+  }
+  assert_false(ac_spikes_good_is_due(&s, 25, 10));
+  assert_true(s.again == 1 && ac_spikes_good_is_due(&s, 26, 10));
+  ac_spikes_good_is_here(&s, 26);
+  assert_true(s.again == 0 && s.went_back == 1);
+}
+
 static void settings_are_checked(const char *device) {
   (void)device;
   static const struct {
@@ -371,9 +402,9 @@ static void a_spike_is_met(const char *device) {
                   clean.result.final.loss, told.result.final.loss, back.result.final.loss);
     assert_ok(back.status);
     assert_true(spike->alarm && spike->went_back && spike->skipped == (i < SKIPPING));
-    assert_int_equal(spike->back_to, 60);
+    assert_int_equal(spike->back_to, 56); /* 0, 8, 16, and every 10 from then on */
     assert_true(back.result.went_back == 1 && back.result.steps == WINDOWS);
-    assert_true(back.windows[poison.first + 1].lr == 0.5 * spike->lr);
+    assert_true(back.windows[poison.first + 1].lr == 0.5 * back.windows[56].lr);
     assert_true(fabs(back.result.final.loss / clean.result.final.loss - 1) < 0.02);
 
     s.trainer.spikes.policy = AC_SPIKE_SKIP;
@@ -412,10 +443,10 @@ static void going_back_is_to_the_good_state(const char *device) {
   const story t = whole_run(&s);
   setting short_run = s;
   short_run.plant = nothing;
-  short_run.fit.steps = 60;
+  short_run.fit.steps = 66;
   const story until = whole_run(&short_run);
-  assert_int_equal(t.windows[68].back_to, 60);
-  assert_int_equal(t.result.updates, 60);
+  assert_int_equal(t.windows[68].back_to, 66);
+  assert_int_equal(t.result.updates, 66);
   assert_int_equal(t.result.steps, 69);
   assert_memory_equal(t.weights, until.weights, sizeof t.weights);
 }
@@ -443,8 +474,8 @@ static void a_level_that_stays_is_learned(const char *device) {
   assert_int_equal(back.status, AC_ERROR_NOT_FINITE);
   assert_int_equal(back.count, 64); /* the last one is told, too */
   assert_true(back.windows[63].alarm && !back.windows[63].went_back);
-  assert_true(back.windows[62].lr == 0.25 * back.windows[60].lr);
-  assert_non_null(strstr(ac_last_error(), "has gone back to the state of step 60 3 times"));
+  assert_true(back.windows[62].lr == 0.25 * back.windows[56].lr);
+  assert_non_null(strstr(ac_last_error(), "has gone back to the state of step 56 3 times"));
 }
 
 /* Windows that overflow, run again or not, are no spikes; and none of them is forgotten over them.
@@ -507,7 +538,7 @@ static void a_good_state_must_be_there(const char *device) {
   assert_ok(ac_trainer_load_state(t.r.trainer, in_folder("state").text));
   live(&t, true);
   assert_int_equal(t.status, AC_ERROR_ARGUMENT);
-  assert_non_null(strstr(ac_last_error(), "is not the good state of step 20"));
+  assert_non_null(strstr(ac_last_error(), "is not the good state of step 16"));
   assert_int_equal(remove(in_folder("good").text), 0);
   live(&t, true);
   assert_int_equal(t.status, AC_ERROR_IO);
@@ -621,15 +652,16 @@ static void decide(void *user, ac_trainer *trainer, ac_decision *decision) {
 }
 
 static void a_callback_may_undo_a_skip(const char *device) {
-  int asked = 0;
-  const setting s = {
-      .device = device,
-      .plant = poison,
-      .plan = plans[0],
-      .trainer = {.spikes = {.policy = AC_SPIKE_SKIP}, .decide = decide, .user = &asked}};
-  const story t = whole_run(&s);
-  assert_true(asked >= 1 && t.windows[60].alarm && !t.windows[60].skipped);
-  assert_int_equal(t.result.updates, WINDOWS);
+  for (ac_spike_policy policy = AC_SPIKE_SKIP; policy <= AC_SPIKE_BACK; policy++) {
+    int asked = 0;
+    const setting s = {.device = device,
+                       .plant = poison,
+                       .plan = plans[0],
+                       .trainer = {.spikes = {.policy = policy}, .decide = decide, .user = &asked}};
+    const story t = whole_run(&s);
+    assert_true(asked >= 1 && t.windows[60].alarm && !t.windows[60].skipped);
+    assert_true(t.result.updates == WINDOWS && t.result.went_back == 0);
+  }
 }
 
 #define ON_CPU(check)                      \
@@ -658,6 +690,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_limit_is_that_of_the_formula),
       cmocka_unit_test(an_alarm_is_not_remembered),
+      cmocka_unit_test(good_states_are_rare),
       cmocka_unit_test(settings_are_checked_here),
       cmocka_unit_test(a_spike_is_met_shared_everywhere),
       cmocka_unit_test(what_cannot_be_skipped_is_refused_here),

@@ -29,12 +29,23 @@ static ac_plan_desc draw_plan(uint64_t *random, const shape_of_model *m, int num
                        .recompute = draw(random, 2) ? AC_RECOMPUTE_ALL : AC_RECOMPUTE_NONE,
                        .read_ahead = draw(random, 2) * 2};
   plan.optimizer = (ac_optimizer_kind)draw(random, AC_OPTIMIZER_COUNT);
+  if (plan.optimizer == AC_OPTIMIZER_CALLBACK) plan.callback_states = 1;
   plan.sgd_no_momentum = draw(random, 2);
   plan.micro_batch_norm = m->norm && plan.micro_batch < BATCH;
   plan.whole_windows = plan.micro_batch == BATCH && draw(random, 2);
   if (draw(random, 3) == 0 || (m->two && !plan.read_ahead && plan.micro_batch < BATCH))
     plan.loss_means = AC_LOSS_MEANS_PER_SAMPLE;
   return plan;
+}
+
+/* SGD with momentum as a caller's own optimizer. */
+static const char *step_own(void *user, const ac_parameter_step *s) {
+  (void)user;
+  for (int64_t i = 0; i < s->count; i++) {
+    s->state[0][i] = 0.9f * s->state[0][i] + s->gradient[i];
+    s->weights[i] -= (float)s->rate * s->state[0][i];
+  }
+  return NULL;
 }
 
 /* In f16 the scale begins so high, and grows so often, that windows overflow again and again. */
@@ -45,7 +56,10 @@ static ac_trainer_desc draw_trainer(uint64_t *random, const ac_plan_desc *plan) 
                     .clip = draw(random, 2) ? 0.5 : 0,
                     .nesterov = draw(random, 2)},
       .schedule = {.kind = AC_SCHEDULE_COSINE, .lr = 0.02, .warmup = 2, .total = 6},
-      .noise_every = draw(random, 4) - 1};
+      .noise_every = draw(random, 4) - 1,
+      .layers_every = draw(random, 3),
+      .step = plan->optimizer == AC_OPTIMIZER_CALLBACK ? step_own : NULL};
+  desc.noise_layers = desc.noise_every && draw(random, 2);
   if (plan->precision == AC_PRECISION_F16)
     desc.loss_scaling = (ac_loss_scaling_desc){
         .kind = AC_LOSS_SCALING_DYNAMIC, .scale = 1 << 20, .interval = 2, .growth = 8};

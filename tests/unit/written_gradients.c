@@ -39,6 +39,8 @@ static void scale_gradients(ac_trainer *trainer, float factor) {
 typedef struct deed {
   float scale;   /* of the gradients; 0: they are left */
   double factor; /* of the decision, times that proposed; 0: left */
+  bool keep;     /* the window is not to be skipped */
+  bool spike;    /* as it was proposed */
   int asked;
   double mean_norm, norm; /* of the first parameter, before anything is done */
 } deed;
@@ -57,6 +59,9 @@ static void act(void *user, ac_trainer *trainer, ac_decision *decision) {
   }
   if (d->scale != 0) scale_gradients(trainer, d->scale);
   if (d->factor != 0) decision->factor *= d->factor;
+  assert_int_equal(decision->spike, decision->skip);
+  d->spike = decision->spike;
+  if (d->keep) decision->skip = false;
 }
 
 typedef struct outcome {
@@ -199,6 +204,45 @@ static void finiteness_is_of_what_was_written(const char *name) {
 }
 ON_EVERY_DEVICE(finiteness_is_of_what_was_written)
 
+/* A window is a spike, and is skipped, by what it comes to, unless the caller has said otherwise.
+ */
+static void spikes_are_of_what_was_written(void **state) {
+  (void)state;
+  static const struct {
+    float within, scale;
+    bool keep, proposed, alarm, skipped;
+  } cases[] = {{0, 64, false, false, true, true},
+               {64, 0, false, true, true, true},
+               {64, 1.0f / 64, false, true, false, false},
+               {64, 0, true, true, true, false},
+               {64, 1, true, true, true, false}};
+  const corpus c = make_corpus();
+  const ac_plan_desc plan = {.batch = 8, .micro_batch = 4, .optimizer = AC_SGD};
+  deed d = {.scale = 0};
+  ac_trainer_desc desc = settings(0, act, &d);
+  test_gpt m = model;
+  ac_update update;
+  m.dropout = 0;
+  desc.schedule.lr = 1e-5;
+  desc.spikes.policy = AC_SPIKE_SKIP;
+  run r = start("cpu", &m, plan, desc);
+  for (int u = 0; u < 16; u++) {
+    assert_ok(feed(&r, &c, 0, 8));
+    assert_ok(ac_trainer_update(r.trainer, &update));
+    assert_false(update.spike.alarm);
+  }
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    d = (deed){.scale = cases[k].scale, .keep = cases[k].keep};
+    assert_ok(feed(&r, &c, 0, 8));
+    if (cases[k].within != 0) scale_gradients(r.trainer, cases[k].within);
+    assert_ok(ac_trainer_update(r.trainer, &update));
+    assert_int_equal(d.spike, cases[k].proposed);
+    assert_int_equal(update.spike.alarm, cases[k].alarm);
+    assert_int_equal(update.skipped, cases[k].skipped);
+  }
+  stop(&r);
+}
+
 /* Samples that follow add to it, and the window says nothing of the noise. */
 static void a_window_goes_on(void **state) {
   (void)state;
@@ -292,6 +336,7 @@ int main(void) {
                                      cmocka_unit_test(clips_go_by_what_was_written),
                                      cmocka_unit_test(a_factor_of_the_callers_stays),
                                      cmocka_unit_test(finiteness_is_of_what_was_written_everywhere),
+                                     cmocka_unit_test(spikes_are_of_what_was_written),
                                      cmocka_unit_test(all_elements_are_written_everywhere),
                                      cmocka_unit_test(a_window_goes_on),
                                      cmocka_unit_test(refusals)};

@@ -108,6 +108,19 @@ int batch_flag_parse(batch_flag *f, int64_t *largest) {
   return check_rise(f);
 }
 
+/* What rises in tokens may not in samples of several, and samples may be given beside. */
+static int check_samples(const batch_flag *f, int64_t per_sample) {
+  for (int i = 1; i < f->count; i++)
+    for (int k = 0; k < i; k++)
+      if (f->stages[i].unit == AC_BATCH_FROM_SAMPLE && f->stages[k].unit == AC_BATCH_FROM_SAMPLE &&
+          f->stages[i].from <= f->stages[k].from)
+        return fail_usage("--batch %s does not rise in samples, which are of %lld tokens: %lld "
+                          "begins no later than %lld",
+                          f->given.text, (long long)per_sample, (long long)f->stages[i].batch,
+                          (long long)f->stages[k].batch);
+  return STATUS_CONTINUE;
+}
+
 int batch_flag_count_tokens(batch_flag *f, const train_data *data) {
   const int64_t per_sample = data->tokens_per_sample;
   for (int i = 0; i < f->count; i++) {
@@ -119,7 +132,7 @@ int batch_flag_count_tokens(batch_flag *f, const train_data *data) {
     f->stages[i].from = (f->stages[i].from + per_sample - 1) / per_sample;
     f->counts_tokens[i] = false;
   }
-  return STATUS_CONTINUE;
+  return check_samples(f, per_sample);
 }
 
 const char *batch_flag_grown(const ac_trainer *trainer, char text[BATCH_FLAG_TEXT]) {
@@ -131,13 +144,6 @@ const char *batch_flag_grown(const ac_trainer *trainer, char text[BATCH_FLAG_TEX
     used += (size_t)snprintf(text + used, BATCH_FLAG_TEXT - used, "%s%" PRId64 "@%" PRId64,
                              i ? "," : "", stages[i].batch, stages[i].from);
   return text;
-}
-
-int64_t batch_flag_last(const ac_trainer *trainer, int64_t largest) {
-  ac_batch_stage stages[AC_MAX_BATCH_STAGES];
-  int count;
-  return ac_trainer_get_growth(trainer, stages, &count) == AC_OK && count ? stages[count - 1].batch
-                                                                          : largest;
 }
 
 int64_t batch_flag_first(const batch_flag *f) {

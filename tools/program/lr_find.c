@@ -119,6 +119,7 @@ static int test(finder *f) {
                                   .least = flags.least,
                                   .most = flags.most,
                                   .updates = flags.updates,
+                                  .batch = batch_flag_first(&s->flags.batches),
                                   .divergence = flags.divergence,
                                   .seed = (uint64_t)s->flags.seed,
                                   .loader_threads = (int)s->flags.loader_threads,

@@ -212,6 +212,26 @@ void metrics_growth(metrics *m, const ac_fit_event *event) {
                           number(event->update.noise_scale)));
 }
 
+void metrics_noise_layers(metrics *m, int64_t step, const ac_trainer *trainer) {
+  ac_noise_scale noise = {.windows = 0};
+  int64_t windows = 0;
+  if (!anyone_reads(m)) return;
+  json_t *squares = json_object(), *variances = json_object(), *scales = json_object();
+  for (int i = 0; i < ac_trainer_parameter_count(trainer); i++) {
+    ac_tensor_info info;
+    if (ac_trainer_noise_scale_of(trainer, i, &noise) != AC_OK || !noise.windows ||
+        ac_trainer_parameter_info(trainer, i, &info) != AC_OK)
+      continue;
+    windows = noise.windows;
+    json_object_set_new(squares, info.name, number(noise.gradient_squares));
+    json_object_set_new(variances, info.name, number(noise.variance));
+    json_object_set_new(scales, info.name, number(noise.batch));
+  }
+  write_line(m, json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "event", "noise_layers", "step",
+                          INTEGER(step), "windows", INTEGER(windows), "gradient_squares", squares,
+                          "variance", variances, "noise_scale", scales));
+}
+
 /* Adds the schedule of batches that has grown to a line. */
 static json_t *with_batches(json_t *line, const char *batches) {
   if (!line || !batches || json_object_set_new(line, "batches", json_string(batches)) == 0)

@@ -48,6 +48,8 @@ void metrics_layers(metrics *m, int64_t step, const ac_trainer *trainer);
 void metrics_average(metrics *m, int64_t step, const ac_evaluation *evaluation);
 /* "growth": of a window after which batches are larger. */
 void metrics_growth(metrics *m, const ac_fit_event *event);
+/* "noise_layers": what is known so far of the noise of each parameter's gradient, by names. */
+void metrics_noise_layers(metrics *m, int64_t step, const ac_trainer *trainer);
 void metrics_finish(metrics *m, const metrics_end *end);
 int metrics_close(metrics *m);
 

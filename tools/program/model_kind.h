@@ -56,6 +56,7 @@ typedef struct train_flags {
   const char *tensorboard; /* NULL: no event file */
   int64_t histograms;      /* 0: none */
   int noise_scale;         /* as in noise_words.h */
+  int64_t noise_layers;    /* updates between lines of metrics; 0: none */
   watch_flags watch;
 } train_flags;
 

@@ -109,7 +109,8 @@ static int take_rules(policy *p, const json_t *root) {
     return fail_usage("the policy %s has no \"version\": %d, which says how it is to be read",
                       p->path, (int)VERSION);
   json_object_foreach((json_t *)root, name, value) {
-    if (!strcmp(name, "version")) continue;
+    if (!strcmp(name, "version") || !strcmp(name, "$schema"))
+      continue; /* editors read the latter */
     int status = take_rule(p, name, value);
     if (status != STATUS_CONTINUE) return status;
   }
@@ -185,6 +186,10 @@ static int refuse_group(const policy *p, policy_rule rule, const char *group) {
 /* Rates and clips of --lr and --clip, and of groups that have their own. */
 static int check_settings(const policy *p, const train_flags *f, const ac_trainer_desc *trainer) {
   if (above(p, POLICY_MAX_LR, f->rate.lr)) return refuse(p, POLICY_MAX_LR, "lr", f->rate.lr);
+  if (requires(p, POLICY_MAX_CLIP) && f->clip_by > AC_CLIP_EACH)
+    return fail_usage("the policy %s refuses --clip-by %s: its %s is of norms", p->path,
+                      f->clip_by == AC_CLIP_VALUE ? "value" : "adaptive",
+                      rules[POLICY_MAX_CLIP].name);
   if (above(p, POLICY_MAX_CLIP, f->clip > 0 ? f->clip : INFINITY))
     return refuse(p, POLICY_MAX_CLIP, "clip", f->clip);
   for (int g = 0; g < trainer->group_count; g++) {
@@ -254,4 +259,8 @@ int policy_check_step(const policy *p, const ac_fit_event *event, const ac_train
   if (above(p, POLICY_MAX_MINUTES, seconds / 60))
     return end_run(p, POLICY_MAX_MINUTES, event->step, "a time in minutes of", seconds / 60);
   return STATUS_CONTINUE;
+}
+
+const char *policy_rule_name(policy_rule rule) {
+  return rules[rule].name;
 }

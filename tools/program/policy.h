@@ -34,6 +34,9 @@ typedef struct policy {
 /* All are statuses of message.h. What is no policy is refused with what is wrong in it. */
 int policy_read(policy *p, const char *path);
 
+/* As files call it; tools/package/policy.schema.json tells the same as these rules. */
+const char *policy_rule_name(policy_rule rule);
+
 /* What holds of any training, long or short. */
 int policy_check_batch(const policy *p, const train_flags *flags);
 /* And of a whole run of so many steps. `trainer` has its groups. */

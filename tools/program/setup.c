@@ -203,6 +203,7 @@ static int open_device(setup *s) {
   s->trainer.seed = (uint64_t)f->seed;
   s->trainer.average_decay = f->ema;
   s->trainer.noise_every = f->noise_scale == NOISE_OFF ? 0 : -1;
+  s->trainer.noise_layers = f->noise_layers && s->trainer.noise_every;
   s->trainer.optimizer =
       (ac_optimizer_desc){.beta1 = rate_or_off(f->beta1),
                           .beta2 = rate_or_off(f->beta2),
@@ -248,8 +249,9 @@ ac_plan_desc setup_plan_desc(const setup *s) {
                        .frozen = f->freeze,
                        .sgd_no_momentum = f->momentum <= 0};
   storage_describe(&f->storage, &desc);
-  /* Histograms are of gradients, too, and batches grow by their noise. */
-  if (f->histograms || f->batches.grow_from) desc.gradients = AC_GRADIENTS_BUFFER;
+  /* Histograms are of gradients, too, and what goes by their noise has to keep them. */
+  if (f->histograms || f->batches.grow_from || f->noise_layers)
+    desc.gradients = AC_GRADIENTS_BUFFER;
   return desc;
 }
 

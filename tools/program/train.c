@@ -41,6 +41,7 @@ typedef struct run {
   bool after_another; /* the folder holds states of an unfinished run */
   bool trained;       /* no window follows */
   bool diverged;
+  bool average_stopped; /* its validation, by a signal */
   checkpoint checkpoint;
   ac_trainer *trainer;
   ac_fit_result result;
@@ -153,13 +154,15 @@ static int with_average(run *r, int (*what)(run *r)) {
   return status;
 }
 
-/* On the samples that the weights were validated on. */
+/* On the samples that the weights were validated on. One that a signal ends is not made again. */
 static int validate_average(run *r) {
   const setup *s = &r->setup;
   const int64_t samples = r->trained ? 0 : s->flags.eval_samples;
   ac_evaluation evaluation;
-  if (ac_trainer_evaluate(r->trainer, s->data.validation, samples, &evaluation) != AC_OK)
+  if (ac_trainer_evaluate_until(r->trainer, s->data.validation, samples, on_micro_batch, r,
+                                &evaluation, &r->average_stopped) != AC_OK)
     return fail_library();
+  if (r->average_stopped) return STATUS_CONTINUE;
   metrics_average(&r->metrics, r->step, &evaluation);
   if (r->wish->quiet) return STATUS_CONTINUE;
   progress_clear(&r->progress);
@@ -236,6 +239,9 @@ static void on_step(run *r, const ac_fit_event *event) {
   r->updates += !event->update.skipped;
   r->window_seconds = event->seconds;
   on_growth(r, event);
+  const int64_t every = r->setup.flags.noise_layers;
+  if (every && !event->replayed && r->step % every == 0)
+    metrics_noise_layers(&r->metrics, r->step, r->trainer);
   if (event->replayed || !(checkpoint_is_due(&r->checkpoint, r->step) || may_replace_best(r)))
     return;
   if (!save_state(r) && !failing)
@@ -260,7 +266,7 @@ static bool keep_best(run *r, const ac_fit_event *event) {
 static bool on_evaluation(run *r, const ac_fit_event *event) {
   const int status = with_average(r, validate_average);
   if (status != STATUS_CONTINUE) r->save_status = status;
-  return keep_best(r, event) && status == STATUS_CONTINUE;
+  return keep_best(r, event) && status == STATUS_CONTINUE && !r->average_stopped;
 }
 
 /* The model is saved before the final evaluation, which may take long. */
@@ -459,7 +465,7 @@ static int fit(run *r) {
   char batches[BATCH_FLAG_TEXT];
   if (batch_flag_grown(r->trainer, batches))
     say("batches have %s --batch %s", strchr(batches, ',') ? "grown as by" : "not grown:", batches);
-  noise_words(r->trainer, ac_plan_get_info(s->plan), batch_flag_last(r->trainer, f->batch), tokens,
+  noise_words(r->trainer, ac_plan_get_info(s->plan), ac_trainer_batch(r->trainer), tokens,
               f->noise_scale);
   if (f->watch.layers_every) layer_words(r->trainer);
   return STATUS_CONTINUE;

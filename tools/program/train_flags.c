@@ -120,6 +120,9 @@ static void add_run(train_flags *f, options *o) {
       {"noise-scale", "auto|on|off", OPTION_CHOICE, &f->noise_scale,
        .help = "measure from which batch on gradients agree, in at most 1 % of the time, where "
                "batches are several micro-batches; on: say why, where that cannot be"},
+      {"noise-layers", "N", OPTION_INTEGER, &f->noise_layers,
+       .help = "updates between lines of metrics with the same of each parameter's gradient",
+       .fallback = "none", .least = 1},
       {"histograms", "N", OPTION_INTEGER, &f->histograms,
        .help = "updates between histograms of weights and gradients for --tensorboard",
        .fallback = "none", .least = 1},
@@ -195,18 +198,21 @@ void train_flags_ignore(options *o, const char *verb) {
            "eval-samples patience patience-gain seed "
            "loss-scale loss-scale-init loss-scale-growth loss-scale-interval "
            "loss-scale-backoff loss-scale-floor replay loader-threads out metrics "
-           "tensorboard histograms noise-scale resume save-every save-minutes keep keep-best "
+           "tensorboard histograms noise-scale noise-layers resume save-every save-minutes keep "
+           "keep-best "
            "grace max-minutes max-tokens policy");
   if (!strcmp(verb, "lr-find"))
-    options_ignore(o, "steps epochs lr eval-every eval-samples patience patience-gain replay out "
-                      "metrics tensorboard "
-                      "histograms noise-scale resume save-every save-minutes keep keep-best grace "
-                      "max-minutes max-tokens");
-  if (!strcmp(verb, "verify"))
     options_ignore(
-        o, "steps epochs eval-every eval-samples patience patience-gain replay "
-           "loader-threads out metrics tensorboard histograms noise-scale resume save-every "
-           "save-minutes keep keep-best grace max-minutes max-tokens policy");
+        o,
+        "steps epochs lr eval-every eval-samples patience patience-gain replay out "
+        "metrics tensorboard "
+        "histograms noise-scale noise-layers resume save-every save-minutes keep keep-best grace "
+        "max-minutes max-tokens");
+  if (!strcmp(verb, "verify"))
+    options_ignore(o, "steps epochs eval-every eval-samples patience patience-gain replay "
+                      "loader-threads out metrics tensorboard histograms noise-scale noise-layers "
+                      "resume save-every "
+                      "save-minutes keep keep-best grace max-minutes max-tokens policy");
 }
 
 /* A flag that the chosen optimizer or schedule would ignore is a misunderstanding. */
@@ -277,6 +283,20 @@ int train_flags_check_gradients(const setup *s) {
   return STATUS_CONTINUE;
 }
 
+/* Of gradients that are not kept nobody knows the noise. */
+static bool keeps_gradients(const storage_flags *f) {
+  return f->gradients <= AC_GRADIENTS_BUFFER || f->gradients == GRADIENTS_BF16;
+}
+
+static int check_noise_layers(const setup *s) {
+  const train_flags *f = &s->flags;
+  if (!f->noise_layers) return STATUS_CONTINUE;
+  if (f->noise_scale == NOISE_OFF)
+    return fail_usage("--noise-layers has no meaning with --noise-scale off");
+  if (keeps_gradients(&f->storage)) return STATUS_CONTINUE;
+  return fail_usage("--noise-layers goes by gradients that are kept; give --gradients buffer");
+}
+
 /* Batches grow by what is measured beside, and nobody knows when. */
 static int check_growth(const setup *s) {
   const train_flags *f = &s->flags;
@@ -288,7 +308,7 @@ static int check_growth(const setup *s) {
   if (f->noise_scale == NOISE_OFF)
     return fail_usage("--batch %s goes by the gradient noise scale, and --noise-scale is off",
                       text);
-  if (f->storage.gradients > AC_GRADIENTS_BUFFER && f->storage.gradients != GRADIENTS_BF16)
+  if (!keeps_gradients(&f->storage))
     return fail_usage("--batch %s goes by the noise of gradients that are kept; give --gradients "
                       "buffer",
                       text);
@@ -333,6 +353,7 @@ int train_flags_check(setup *s) {
   if (f->rate.schedule == AC_SCHEDULE_PLATEAU && !f->eval_every)
     return fail_usage("--schedule plateau goes by validations: give --eval-every");
   if ((status = check_growth(s)) != STATUS_CONTINUE) return status;
+  if ((status = check_noise_layers(s)) != STATUS_CONTINUE) return status;
   status = watch_check(&f->watch, &s->options, (ac_gradients)f->storage.gradients);
   if (status != STATUS_CONTINUE) return status;
   /* What is wrong with it is said before data are read, unless their number says how long it is. */

@@ -65,6 +65,7 @@ static bool take_line(history *h, json_t *line) {
   if (!strcmp(event, "plan")) keep(&h->plan, line);
   else if (!strcmp(event, "end")) keep(&h->end, line);
   else if (!strcmp(event, "layers")) keep(&h->layers, line);
+  else if (!strcmp(event, "noise_layers")) keep(&h->noise_layers, line);
   else if (!strcmp(event, "step")) take_point(h, &h->steps, line, &good);
   else if (!strcmp(event, "spike")) good = spikes_take(&h->spikes, line);
   else if (!strcmp(event, "eval")) take_point(h, &h->evaluations, line, &good);
@@ -149,7 +150,8 @@ static void drop_metrics(history *h, const history *other) {
   json_decref(h->plan);
   json_decref(h->end);
   json_decref(h->layers);
-  h->plan = h->end = h->layers = NULL;
+  json_decref(h->noise_layers);
+  h->plan = h->end = h->layers = h->noise_layers = NULL;
   h->metrics[0] = 0;
   lack(h);
 }
@@ -218,6 +220,7 @@ void history_free(history *h) {
   json_decref(h->plan);
   json_decref(h->end);
   json_decref(h->layers);
+  json_decref(h->noise_layers);
   json_decref(h->evaluation);
   free(h->steps.points);
   free(h->evaluations.points);

@@ -37,11 +37,11 @@ typedef struct history {
   char name[HISTORY_PATH]; /* the folder, as it was named */
   dev_t device;            /* with inode: which folder it is */
   ino_t inode;
-  json_t *record;             /* run.json */
-  json_t *plan, *end;         /* of the metrics; NULL: none */
-  json_t *layers;             /* the last such line; NULL: none */
-  json_t *evaluation;         /* eval.json; NULL: none */
-  char metrics[HISTORY_PATH]; /* "": none */
+  json_t *record;                /* run.json */
+  json_t *plan, *end;            /* of the metrics; NULL: none */
+  json_t *layers, *noise_layers; /* the last such lines; NULL: none */
+  json_t *evaluation;            /* eval.json; NULL: none */
+  char metrics[HISTORY_PATH];    /* "": none */
   dev_t metrics_device;
   ino_t metrics_inode;
   char lacking[2 * HISTORY_PATH + 256]; /* a sentence on why there are no metrics; "": there are */

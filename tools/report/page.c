@@ -4,6 +4,7 @@
 #include "common/text.h"
 #include "report/html.h"
 #include "report/layers.h"
+#include "report/noise_layers.h"
 #include "report/story.h"
 #include "report/tables.h"
 
@@ -68,6 +69,7 @@ int page_write(FILE *page, const char *title, curves *c) {
   tables_results(page, c->runs, c->count);
   int status = put_curves(page, c);
   if (status != STATUS_CONTINUE) return status;
+  for (size_t run = 0; run < c->count; run++) noise_layers_table(page, &c->runs[run]);
   tables_memory(page, c->runs, c->count);
   tables_settings(page, c->runs, c->count);
   for (size_t run = 0; run < c->count; run++) layers_table(page, &c->runs[run]);

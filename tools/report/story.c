@@ -137,7 +137,7 @@ static void put_noise(FILE *page, const history *h) {
   const double batch = json_number_value(scale), about = json_number_value(deviation);
   if (!json_is_number(deviation) || !(batch > 0 && batch < 1e15 && about >= 0 && about < batch))
     return;
-  fprintf(page, " Critical batch, by the gradients' noise: about %s &plusmn; %s samples.",
+  fprintf(page, " Critical batch, by the gradients' noise: about %s ± %s samples.",
           text_count((int64_t)ceil(batch)).text, text_count((int64_t)ceil(about)).text);
 }
 

@@ -14,7 +14,7 @@ case_noise() {
   "$METRICS" field whole.jsonl end noise_scale_deviation >/dev/null || die "no deviation"
   cp whole.jsonl whole/metrics.jsonl
   run report whole --out page.html
-  grep -q "Critical batch, by the gradients' noise: about [0-9,]* &plusmn; " page.html || die "not in the report"
+  grep -q "Critical batch, by the gradients' noise: about [0-9,]* ± " page.html || die "not in the report"
 
   # What is averaged is part of states.
   train "${same[@]}" --steps 23 --metrics m.jsonl --out model >/dev/null
@@ -33,4 +33,32 @@ case_noise() {
   grep -q '^critical batch not known: it takes batches of several micro-batches' run.err || die "no reason: $(cat run.err)"
   train --steps 3 --gradients fused --noise-scale on --out one >/dev/null
   grep -q '^critical batch not known: the plan keeps no gradients to measure' run.err || die "no reason: $(cat run.err)"
+}
+
+# The same of each parameter, which adds up to the whole and changes nothing.
+case_noise_layers() {
+  text
+  local times='s/"(seconds|data_wait_s|samples_per_s|tokens_per_s|peak_bytes)":[^,}]*//g'
+  local same=(--schedule constant --warmup 0 --lr 1e-3 --threads 1 --batch 32 --micro-batch 2 --recompute none)
+  train "${same[@]}" --steps 60 --metrics off.jsonl --out off >/dev/null
+  train "${same[@]}" --steps 60 --noise-layers 20 --metrics whole.jsonl --out whole >/dev/null
+  "$METRICS" check whole.jsonl
+  cmp off/model.safetensors whole/model.safetensors || die "measuring layers changes the model"
+  cmp <(grep -v noise_layers whole.jsonl | sed -E "$times") <(sed -E "$times" off.jsonl) || die "it changes other metrics"
+  [[ $(grep '"event":"noise_layers"' whole.jsonl | grep -o '"step":[0-9]*' | tr '\n' ' ') == '"step":20 "step":40 "step":60 ' ]] ||
+    die "lines of layers: $(grep noise_layers whole.jsonl)"
+  # The scale of all is the quotient of what layers add up to.
+  sum() { "$METRICS" field whole.jsonl noise_layers "$1" | grep -o '":[^,}]*' | awk -F: '{ s += $2 } END { printf "%.17g", s }'; }
+  awk -v s="$(sum variance)" -v g="$(sum gradient_squares)" -v all="$("$METRICS" field whole.jsonl end noise_scale)" \
+    'BEGIN { x = s / g / all - 1; exit !(x < 1e-9 && x > -1e-9) }' || die "layers do not add up"
+  train "${same[@]}" --steps 27 --noise-layers 20 --metrics m.jsonl --out model >/dev/null
+  run train --steps 60 --out model --resume >/dev/null
+  cmp <(sed -E "$times" whole.jsonl) <(sed -E "$times" m.jsonl) || die "other metrics after it went on"
+  cp whole.jsonl whole/metrics.jsonl
+  run report whole --out page.html
+  "$PAGE" page.html
+  grep -q 'Noise of gradients at step 60' page.html || die "not in the report"
+  grep -q 'Noise scale, samples' page.html || die "no table"
+  refuse 2 'has no meaning with --noise-scale off' train gpt --data text "${tiny[@]}" --noise-layers 5 --noise-scale off
+  refuse 2 'goes by gradients that are kept' train gpt --data text "${tiny[@]}" --noise-layers 5 --gradients fused
 }

@@ -19,6 +19,8 @@ case_policy() {
   refuse_policy "refuses --lr 0.01: its max_lr is 0.001" '"max_lr": 1e-3' --lr 0.01
   refuse_policy "refuses --clip 1: its max_clip is 0.5" '"max_clip": 0.5'
   refuse_policy "refuses --clip 0: its max_clip is 0.5" '"max_clip": 0.5' --clip 0
+  refuse_policy "refuses --clip-by value: its max_clip is of norms" '"max_clip": 1' --clip-by value --clip 0.1
+  refuse_policy "refuses --clip-by adaptive: its max_clip is of norms" '"max_clip": 1' --clip-by adaptive --clip 0.1
   refuse_policy "refuses --group *.bias:lr=20: its max_lr is 0.01" '"max_lr": 1e-2' --lr 1e-3 --group '*.bias:lr=20'
   refuse_policy "refuses --group *.bias:clip=2: its max_clip is 1" '"max_clip": 1' --group '*.bias:lr=1' --group '*.bias:clip=2'
   refuse_policy "refuses --group *:clip=0: its max_clip is 1" '"max_clip": 1' --group '*:clip=0'
@@ -36,6 +38,8 @@ case_policy() {
   train --steps 3 --eval-every 2 --out kept --policy policy.json --metrics kept.jsonl
   train --steps 3 --eval-every 2 --out free --metrics free.jsonl
   cmp kept/model.safetensors free/model.safetensors || die "a policy that is kept changes the model"
+  policy '"$schema": "policy.schema.json", "max_clip": 1'
+  train --steps 1 --clip-by each --out kept --policy policy.json
   policy '"require_validation": false'
   train --steps 1 --out kept --policy policy.json
 

@@ -77,6 +77,10 @@ case_lr_find() {
   grep -q 'total' run.err || die "no plan on stderr"
   run "${find[@]}" >second
   cmp first second || die "the same test says something else"
+  # A run begins with its schedule's first batch, so that is tested.
+  run "${find[@]}" --batch 8 --micro-batch 4 --updates 20 --json >first
+  run "${find[@]}" --batch 8@0,32@9 --micro-batch 4 --updates 20 --json >second
+  cmp first second || die "not the first batch of a schedule is tested"
   rm -f first second run.err
   [[ -z $(ls) ]] || die "it has written $(ls)"
   cd ..

@@ -200,6 +200,27 @@ case_interrupt_evaluation() {
   done
 }
 
+# That of averaged weights, which follows, is left, too.
+case_interrupt_average() {
+  mkdir pair
+  "$FIXTURE" images pair train 256
+  "$FIXTURE" images pair t10k 20000
+  "$ACCRUE" train mlp --data pair --device cpu --hidden 2048,2048 --batch 64 --schedule constant --warmup 0 --threads 1 \
+    --ema 0.9 --steps 5 --eval-every 1 --metrics m --out model >out 2>err &
+  local pid=$! i
+  for ((i = 0; i < 1200; i++)); do
+    grep -qs '"event":"eval"' m && break
+    sleep 0.05
+  done
+  kill -TERM $pid
+  wait $pid || die "status $? after SIGTERM: $(cat err)"
+  grep -q 'stopping after update 1 and saving' err || die "no word of it: $(cat err)"
+  grep -q '^stopped after 1 update' out || die "another result: $(cat out)"
+  ! grep -q '"event":"average"' m || die "the evaluation of averages was not left"
+  run train --resume --out model --steps 2 >out
+  grep -q '^done after 2 updates' out || die "it does not go on: $(cat out)"
+}
+
 # Whoever does not wait for the last evaluation has the model all the same.
 case_kill() {
   long_evaluation

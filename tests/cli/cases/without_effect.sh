@@ -125,6 +125,7 @@ resnet read-ahead 32 | --memory 480KiB
 * config recorded.json
 * tensorboard events
 * noise-scale on
+* noise-layers 1
 * histograms 1 | --tensorboard events
 * updates 2
 * json
