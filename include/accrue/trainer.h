@@ -537,6 +537,9 @@ typedef struct ac_fit_event {
    * step `back_to`, but for its rate. May still change. */
   bool went_back;
   int64_t back_to;
+  /* A good state was due and could not be written, as ac_last_error says: training goes on with the
+   * one before, and another is due good_every windows later. May still change. */
+  bool good_state_failed;
   ac_evaluation evaluation; /* AC_FIT_EVALUATION */
   ac_decision *decision;    /* AC_FIT_DECISION, to look at and to change; otherwise NULL. May still
                                change. */
@@ -614,9 +617,9 @@ typedef struct ac_fit_desc {
    * 100) after the last one or after going back, in the beginning as many as lie before these, if
    * at least 8; as soon as 8 in a row had no alarm. A fit with
    * `resume` needs the one that was there when the state it goes on from was saved: keep a copy
-   * beside it; AC_ERROR_ARGUMENT if there is none or another. Going back, progress stays what it
-   * is, as windows are not repeated; updates made, schedule, moments and all else are the good
-   * state's. NULL with other policies. May still change. */
+   * beside it; AC_ERROR_IO if there is none, AC_ERROR_ARGUMENT if it is another. Going back,
+   * progress stays what it is, as windows are not repeated; updates made, schedule, moments and all
+   * else are the good state's. NULL with other policies. May still change. */
   const char *good_state;
   int64_t good_every;
   /* Events AC_FIT_DECISION: before each update, of windows that are skipped and run again, too.

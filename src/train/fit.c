@@ -320,7 +320,7 @@ static ac_status end_window(fit *f) {
   const int64_t every = f->desc->eval_every;
   const bool due = every && f->desc->validation && !event.replayed && f->result.steps % every == 0;
   keep_position(f, due);
-  AC_TRY(ac_good_state_keep(f->trainer, f->desc, f->result.steps));
+  AC_TRY(ac_good_state_keep(f->trainer, f->desc, f->result.steps, &event.good_state_failed));
   report(f, &event);
   if (event.update.stuck) return explain(f, &event.update);
   if (spent) return ac_good_state_give_up(f->trainer, f->result.steps, &event.update);
@@ -359,7 +359,8 @@ static void leave_window(fit *f) {
 
 static ac_status run(fit *f) {
   f->began = f->resumed = ac_clock();
-  AC_TRY(ac_good_state_keep(f->trainer, f->desc, f->result.steps));
+  bool failed = false;
+  AC_TRY(ac_good_state_keep(f->trainer, f->desc, f->result.steps, &failed));
   pause_if_due(f, 0);
   if (f->trainer->fit.evaluation_due && f->desc->validation && !finished(f))
     AC_TRY(evaluate(f, f->desc->eval_samples, false, true));

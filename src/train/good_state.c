@@ -52,14 +52,21 @@ ac_status ac_good_state_find(ac_trainer *trainer, const ac_fit_desc *desc) {
   return check_file(desc->good_state, trainer->spikes.good_step);
 }
 
-/* A window in progress is not part of one. */
-ac_status ac_good_state_keep(ac_trainer *trainer, const ac_fit_desc *desc, int64_t step) {
+/* A window in progress is not part of one. Where a disk is full the last one still serves. */
+ac_status ac_good_state_keep(ac_trainer *trainer, const ac_fit_desc *desc, int64_t step,
+                             bool *failed) {
+  const ac_spikes before = trainer->spikes;
   const int64_t every = desc->good_every ? desc->good_every : 100;
   if (!goes_back(trainer) || trainer->window_samples ||
       !ac_spikes_good_is_due(&trainer->spikes, step, every))
     return AC_OK;
   ac_spikes_good_is_here(&trainer->spikes, step);
-  return ac_trainer_save_state(trainer, desc->good_state, NULL, 0);
+  const ac_status status = ac_trainer_save_state(trainer, desc->good_state, NULL, 0);
+  *failed = status == AC_ERROR_IO && before.has_good;
+  if (!*failed) return status;
+  trainer->spikes = before;
+  ac_spikes_good_failed(&trainer->spikes, step);
+  return AC_OK;
 }
 
 bool ac_good_state_is_spent(const ac_trainer *trainer) {

@@ -9,8 +9,10 @@ ac_status ac_good_state_check(const ac_trainer *trainer, const ac_fit_desc *desc
 /* Refuses a run that goes on, where its good state is not there. One that does not go back forgets
  * which it was. */
 ac_status ac_good_state_find(ac_trainer *trainer, const ac_fit_desc *desc);
-/* Saves one if it is due behind a step, or before the first one. */
-ac_status ac_good_state_keep(ac_trainer *trainer, const ac_fit_desc *desc, int64_t step);
+/* Saves one if it is due behind a step, or before the first one. *failed: it could not be written,
+ * and the one before stays. */
+ac_status ac_good_state_keep(ac_trainer *trainer, const ac_fit_desc *desc, int64_t step,
+                             bool *failed);
 /* Whether training goes back after this update. */
 bool ac_good_state_is_wanted(const ac_trainer *trainer, const ac_update *update);
 /* Whether it has done so often enough, and training ends instead, with this sentence. */

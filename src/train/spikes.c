@@ -131,6 +131,10 @@ void ac_spikes_good_is_here(ac_spikes *spikes, int64_t step) {
   spikes->again = 0;
 }
 
+void ac_spikes_good_failed(ac_spikes *spikes, int64_t step) {
+  spikes->back_step = step;
+}
+
 void ac_spikes_go_back(ac_spikes *spikes, const ac_spikes *before, const ac_spike_desc *desc,
                        int64_t step) {
   spikes->alarms = before->alarms;

@@ -13,7 +13,7 @@ typedef struct ac_spikes {
   int64_t alarms, run;                                      /* in all, and in a row */
   int64_t calm;                                             /* windows without one since the last */
   /* Of going back: how often in all and to the good state at hand, what is left of learning rates,
-   * and the last step at which it was so. */
+   * and the last step at which it was so, or at which a good state could not be saved. */
   int64_t went_back, again, back_step;
   double rate;
   int64_t has_good, good_step; /* whether there is a good state, and of which step of ac_fit */
@@ -40,6 +40,8 @@ void ac_spikes_forget_good(ac_spikes *spikes);
  * beginning, so that there is one before long: as many steps as lie before the last. */
 bool ac_spikes_good_is_due(const ac_spikes *spikes, int64_t step, int64_t every);
 void ac_spikes_good_is_here(ac_spikes *spikes, int64_t step);
+/* It could not be saved: the next is due as late as after going back. */
+void ac_spikes_good_failed(ac_spikes *spikes, int64_t step);
 /* Where a good state was loaded at a step: what stays of `before`. */
 void ac_spikes_go_back(ac_spikes *spikes, const ac_spikes *before, const ac_spike_desc *desc,
                        int64_t step);

@@ -12,6 +12,7 @@
 #include "train/trainer.h"
 
 #include <math.h>
+#include <sys/stat.h>
 
 enum {
   WIDTH = 6,
@@ -583,6 +584,56 @@ static void a_good_state_may_be_given_up(const char *device) {
   stop_on(&t.r);
 }
 
+/* For some time there is no folder for good states. */
+typedef struct absence {
+  test_path folder, away;
+  int failed;
+  int64_t back_to;
+} absence;
+
+static bool take_away(void *user, const ac_fit_event *event) {
+  absence *a = user;
+  if (event->kind != AC_FIT_STEP) return true;
+  if (event->good_state_failed) {
+    a->failed++;
+    assert_non_null(strstr(ac_last_error(), a->folder.text));
+    assert_true(event->step == 26 || event->step == 36);
+  }
+  if (event->went_back) a->back_to = event->back_to;
+  if (event->step == 20) assert_int_equal(rename(a->folder.text, a->away.text), 0);
+  if (event->step == 40) assert_int_equal(rename(a->away.text, a->folder.text), 0);
+  return true;
+}
+
+/* As a full disk would be: the state of before serves, and later ones are saved again. */
+static void a_good_state_may_fail(const char *device) {
+  const setting s = {.device = device,
+                     .plant = {62, 63, 300},
+                     .plan = plans[0],
+                     .trainer = {.spikes = {.policy = AC_SPIKE_BACK}}};
+  absence a = {.folder = in_folder("absent"), .away = in_folder("away")};
+  const test_path good = in_folder("absent/good");
+  story t;
+  begin(&t, &s, 3);
+  ac_dataset *train = dataset_with(&s.plant);
+  const ac_fit_desc fit = {.train = train,
+                           .steps = 80,
+                           .no_shuffle = true,
+                           .good_state = good.text,
+                           .good_every = 10,
+                           .callback = take_away,
+                           .user = &a};
+  assert_refused(ac_fit(t.r.trainer, &fit, NULL), AC_ERROR_IO, "absent"); /* the first is needed */
+  assert_int_equal(mkdir(a.folder.text, 0700), 0);
+  assert_ok(ac_fit(t.r.trainer, &fit, &t.result));
+  assert_true(a.failed == 2 && t.result.went_back == 1 && t.result.steps == 80);
+  assert_int_equal(a.back_to, 56);
+  assert_int_equal(remove(good.text), 0);
+  assert_int_equal(remove(a.folder.text), 0);
+  ac_dataset_free(train);
+  stop_on(&t.r);
+}
+
 /* A trainer's second fit counts its own alarms, as a state of it does. */
 static void a_fit_counts_its_own_alarms(const char *device) {
   const setting s = {.device = device,
@@ -685,6 +736,7 @@ CPU_ONLY(a_good_state_must_be_there)
 CPU_ONLY(a_callback_may_undo_a_skip)
 CPU_ONLY(a_good_state_may_be_given_up)
 CPU_ONLY(a_fit_counts_its_own_alarms)
+CPU_ONLY(a_good_state_may_fail)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
@@ -702,6 +754,7 @@ int main(void) {
       cmocka_unit_test(a_callback_may_undo_a_skip_here),
       cmocka_unit_test(a_good_state_may_be_given_up_here),
       cmocka_unit_test(a_fit_counts_its_own_alarms_here),
+      cmocka_unit_test(a_good_state_may_fail_here),
       cmocka_unit_test(what_has_grown_stays_shared_everywhere),
   };
   return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);

@@ -236,6 +236,12 @@ static void on_step(run *r, const ac_fit_event *event) {
     progress_clear(&r->progress);
     watch_say_spike(&r->setup.flags.watch, event);
   }
+  if (event->good_state_failed) {
+    progress_clear(&r->progress);
+    say("no good state could be saved at step %" PRId64 ", and training goes on with that of "
+        "before: %s",
+        event->step, ac_last_error());
+  }
   r->updates += !event->update.skipped;
   r->window_seconds = event->seconds;
   on_growth(r, event);
