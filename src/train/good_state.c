@@ -62,14 +62,11 @@ ac_status ac_good_state_keep(ac_trainer *trainer, const ac_fit_desc *desc, int64
   return ac_trainer_save_state(trainer, desc->good_state, NULL, 0);
 }
 
-<<<<<<< HEAD
 bool ac_good_state_is_spent(const ac_trainer *trainer) {
   return trainer->spikes.again >= trainer->desc.spikes.most_back;
 }
 
-=======
 /* A window that could be skipped and was not is one that the caller has let pass. */
->>>>>>> w/review2
 bool ac_good_state_is_wanted(const ac_trainer *trainer, const ac_update *update) {
   const bool passes = ac_plan_can_skip(trainer->instance.plan) && !update->skipped;
   return goes_back(trainer) && update->spike.alarm && trainer->spikes.has_good && !passes;
