@@ -40,6 +40,17 @@ case_spikes() {
   run report back --out page.html
   grep -q 'training went back to a good state' page.html || die "the report does not know that it went back"
 
+  # A policy's limit does not hold for a batch that training goes back from, though its update was made.
+  local local_wild=("${wild[@]}" --gradients fused-local --on-spike back --good-every 10) spike step norm
+  train "${local_wild[@]}" --out none >/dev/null
+  spike=$(grep -m 1 '"outcome":"back"' m.jsonl) || die "never back: $(grep spike m.jsonl)"
+  step=$(grep -o '"step":[0-9]*' <<<"$spike" | cut -d: -f2)
+  norm=$(grep -o '"grad_norm":[0-9.]*' <<<"$spike" | cut -d: -f2)
+  train "${local_wild[@]}" --steps $((step - 1)) --out limited >/dev/null
+  awk -v x="$norm" 'BEGIN { printf "{\"version\": 1, \"max_gradient_norm\": %.6f}", 0.99 * x }' >limit.json
+  run train --resume --steps "$step" --policy limit.json --out limited >/dev/null
+  grep -q "^step $step: a spike: .*; back to the state" run.err || die "no spike within the policy: $(cat run.err)"
+
   refuse 2 '--spike-deviations has no meaning without --on-spike' train gpt --data text --spike-deviations 3
   refuse 2 '--good-every has no meaning without --on-spike back' train gpt --data text --good-every 3 --on-spike skip
   refuse 2 '--spike-rate has no meaning without --on-spike back' train gpt --data text --spike-rate 0.3
