@@ -66,8 +66,8 @@ typedef struct ac_optimizer_desc {
 /* An optimizer of the caller's own (AC_OPTIMIZER_CALLBACK) is handed each parameter that is
  * trained, once in an update, whole or part by part (ac_plan_desc.callback_part), in an order that
  * depends on the plan: elements [first, first + count) on the host. It changes weights and states
- * in place. Where the device is the host they are the memory itself. Copies of weights in 16 bits
- * and averages follow behind it. May still change. */
+ * in place; what it writes is not checked. Where the device is the host they are the memory itself.
+ * Copies of weights in 16 bits and averages follow behind it. May still change. */
 typedef struct ac_parameter_step {
   int parameter; /* as in ac_trainer_parameter_info */
   const char *name;
@@ -77,8 +77,8 @@ typedef struct ac_parameter_step {
   int64_t update;      /* from 1 on */
   double rate;         /* of the schedule, times the group's: 0 of one that stays as it is */
   double weight_decay; /* its group's; else the optimizer's, of matrices that decay */
-  ac_optimizer_desc optimizer; /* the trainer's, defaults filled in, as far as it is of use; with
-                                  the momentum, and beta1, of the schedule */
+  ac_optimizer_desc optimizer; /* the trainer's, with AdamW's defaults; momentum and beta1 are the
+                                  schedule's, if it moves them. `clip` has been done */
   const float *gradient;       /* of the mean loss, unscaled, clipped */
   float *weights;
   float *state[AC_MAX_CALLBACK_STATES]; /* zero before the first update */

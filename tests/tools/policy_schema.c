@@ -22,7 +22,14 @@ static bool has_type(const json_t *value, const char *type) {
   if (!strcmp(type, "boolean")) return json_is_boolean(value);
   if (!strcmp(type, "number")) return json_is_number(value);
   assert_string_equal(type, "integer");
-  return json_is_integer(value);
+  const double number = json_number_value(value);
+  return json_is_number(value) && number == floor(number);
+}
+
+/* 1.0 is 1. */
+static bool are_equal(const json_t *a, const json_t *b) {
+  if (json_is_number(a) && json_is_number(b)) return json_number_value(a) == json_number_value(b);
+  return json_equal(a, b);
 }
 
 static bool matches(const char *pattern, const char *text) {
@@ -70,7 +77,7 @@ static bool has_all(const json_t *names, const json_t *value) {
 static bool obeys(const char *key, const json_t *says, const json_t *value) {
   const double number = json_number_value(value), limit = json_number_value(says);
   if (!strcmp(key, "type")) return has_type(value, json_string_value(says));
-  if (!strcmp(key, "const")) return json_equal(says, value);
+  if (!strcmp(key, "const")) return are_equal(says, value);
   if (!strcmp(key, "minimum")) return number >= limit;
   if (!strcmp(key, "exclusiveMinimum")) return number > limit;
   if (!strcmp(key, "pattern")) return matches(json_string_value(says), json_string_value(value));
@@ -129,6 +136,8 @@ static const char *const values[] = {
     "0",
     "-1",
     "1.5",
+    "2.0",
+    "-2e0",
     "1e-9",
     "9007199254740993",
     "true",
@@ -155,6 +164,7 @@ static const char *const values[] = {
     "[1]",
     "[1, -2, 0]",
     "[1.5]",
+    "[2.0]",
     "[\"1\"]",
     "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,"
     "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]",
@@ -181,7 +191,9 @@ static void both_think_the_same(void **state) {
   both_say("{\"version\": 1}");
   both_say("{\"max_lr\": 1}");
   both_say("{\"version\": 1, \"max_rate\": 1}");
+  both_say("{\"version\": 1.0}");
   both_say("{\"version\": 1, \"$schema\": \"policy.schema.json\"}");
+  both_say("{\"version\": 1, \"$schema\": 5}");
 }
 
 static int open_schema(void **state) {

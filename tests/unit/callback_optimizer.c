@@ -76,14 +76,6 @@ typedef struct pair {
   caller caller;
 } pair;
 
-static int64_t elements(ac_trainer *trainer, int index) {
-  ac_tensor_info info;
-  int64_t count = 1;
-  assert_ok(ac_trainer_parameter_info(trainer, index, &info));
-  for (int k = 0; k < info.rank; k++) count *= info.shape[k];
-  return count;
-}
-
 typedef ac_status reads(ac_trainer *, int, int64_t, int64_t, float *);
 static ac_status read_first(ac_trainer *t, int index, int64_t first, int64_t count, float *data) {
   return ac_trainer_get_state(t, index, 0, first, count, data);

@@ -21,20 +21,12 @@ static ac_plan_desc with(ac_plan_desc plan, ac_optimizer_kind optimizer, ac_grad
 
 /* ---- as with a buffer ------------------------------------------------------------------------ */
 
-static int64_t elements(const run *r, int index) {
-  ac_tensor_info info;
-  int64_t count = 1;
-  assert_ok(ac_trainer_parameter_info(r->trainer, index, &info));
-  for (int k = 0; k < info.rank; k++) count *= info.shape[k];
-  return count;
-}
-
 /* All that is kept first for a parameter, as all_parameters. */
 static float *all_momenta(run *r, size_t total) {
   float *all = malloc(total * sizeof *all), *next = all;
   assert_non_null(all);
   for (int i = 0; i < ac_trainer_parameter_count(r->trainer); i++) {
-    const int64_t count = elements(r, i);
+    const int64_t count = elements(r->trainer, i);
     assert_ok(ac_trainer_get_state(r->trainer, i, 0, 0, count, next));
     next += count;
   }
@@ -139,7 +131,7 @@ static void check_window(run *folds, run *plain, const corpus *c, int t, int ind
   const double weight = weight_of(c, t, count);
   static float p[MOST], m[MOST], v[MOST], g[MOST];
   static double ep[MOST], em[MOST], ev[MOST];
-  const int64_t n = elements(folds, index);
+  const int64_t n = elements(folds->trainer, index);
   ac_tensor_info info;
   assert_true(n <= MOST);
   assert_ok(ac_trainer_parameter_info(folds->trainer, index, &info));
@@ -182,7 +174,7 @@ static void adamw_becomes_adama(const char *device) {
   for (int t = 0; t < 12; t++) {
     for (int i = 0; i < ac_trainer_parameter_count(plain.trainer); i++) {
       static float values[4096];
-      const int64_t n = elements(&folds, i);
+      const int64_t n = elements(folds.trainer, i);
       assert_ok(ac_trainer_get_parameter(folds.trainer, i, 0, n, values));
       assert_ok(ac_trainer_set_parameter(plain.trainer, i, 0, n, values));
     }

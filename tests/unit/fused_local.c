@@ -9,19 +9,11 @@
 
 /* ---- clipping -------------------------------------------------------------------------------- */
 
-static int64_t count_of(const ac_trainer *trainer, int parameter) {
-  ac_tensor_info info;
-  int64_t count = 1;
-  assert_ok(ac_trainer_parameter_info(trainer, parameter, &info));
-  for (int k = 0; k < info.rank; k++) count *= info.shape[k];
-  return count;
-}
-
 /* What SGD makes of a parameter whose gradient was clipped alone, from a trainer that keeps it;
  * true: it was clipped. Products are rounded twice more than there. */
 static bool assert_clipped_alone(const run *kept, const run *local, int parameter, double weight,
                                  double rate, double clip) {
-  const int64_t count = count_of(kept->trainer, parameter);
+  const int64_t count = elements(kept->trainer, parameter);
   float *w = malloc((size_t)count * sizeof *w), *g = malloc((size_t)count * sizeof *g),
         *stepped = malloc((size_t)count * sizeof *stepped);
   double squares = 0;

@@ -61,11 +61,21 @@ __attribute__((visibility("default"))) void *mmap(void *at, size_t length, int p
 typedef struct counter {
   int64_t steps;
   ac_device *device;
+  ac_trainer *trainer;
   uint64_t objects;
 } counter;
 
+/* Looks at a gradient and writes it again. */
+static void rewrite(ac_trainer *trainer) {
+  float g[32];
+  assert_ok(ac_trainer_get_mean_gradient(trainer, 0, 0, 32, g));
+  assert_ok(ac_trainer_get_gradient(trainer, 0, 0, 32, g));
+  assert_ok(ac_trainer_set_gradient(trainer, 0, 0, 32, g));
+}
+
 static bool on_event(void *user, const ac_fit_event *event) {
   counter *c = user;
+  if (event->kind == AC_FIT_DECISION && event->step % 2) rewrite(c->trainer);
   if (event->kind != AC_FIT_STEP) return true;
   if (event->step == 2) {
     c->objects = ac_device_object_count(c->device);
@@ -102,18 +112,21 @@ static void train(const char *name, bool own, long *allocations, uint64_t *objec
                                .callback_states = own};
   const ac_trainer_desc training = {.schedule = {.lr = 1e-3},
                                     .layers_every = 2,
+                                    .noise_every = 1,
+                                    .noise_layers = true,
                                     .spikes = {.policy = AC_SPIKE_SKIP},
                                     .step = own ? own_step : NULL};
   assert_ok(ac_device_open(&device, &(ac_device_desc){.name = name}));
   assert_ok(ac_plan_create(&plan, graph, device, &policy));
   assert_ok(ac_trainer_create(&trainer, plan, &training));
-  counter c = {.steps = 30, .device = device};
+  counter c = {.steps = 30, .device = device, .trainer = trainer};
   /* Evaluation in between belongs to the step path as well; epochs end, so windows of all sizes
    * come up. */
   ac_fit_desc desc = {.train = dataset,
                       .validation = dataset,
                       .steps = c.steps,
                       .eval_every = 5,
+                      .decisions = true,
                       .callback = on_event,
                       .user = &c};
   assert_ok(ac_fit(trainer, &desc, NULL));

@@ -78,15 +78,20 @@ static inline ac_status feed(run *r, const corpus *c, int first, int count) {
   return ac_trainer_accumulate(r->trainer, count, feeds, 3);
 }
 
+static inline int64_t elements(const ac_trainer *trainer, int index) {
+  ac_tensor_info info;
+  int64_t count = 1;
+  assert_ok(ac_trainer_parameter_info(trainer, index, &info));
+  for (int k = 0; k < info.rank; k++) count *= info.shape[k];
+  return count;
+}
+
 /* All parameters one after another; free it. */
 static inline float *all_parameters(run *r, size_t *total) {
   float *all = NULL;
   *total = 0;
   for (int i = 0; i < ac_trainer_parameter_count(r->trainer); i++) {
-    ac_tensor_info info;
-    assert_ok(ac_trainer_parameter_info(r->trainer, i, &info));
-    int64_t count = 1;
-    for (int k = 0; k < info.rank; k++) count *= info.shape[k];
+    const int64_t count = elements(r->trainer, i);
     all = realloc(all, (*total + (size_t)count) * sizeof *all);
     assert_non_null(all);
     assert_ok(ac_trainer_get_parameter(r->trainer, i, 0, count, all + *total));

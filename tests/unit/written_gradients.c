@@ -13,14 +13,6 @@ static ac_trainer_desc settings(double clip, ac_decide decide, void *user) {
   return desc;
 }
 
-static int64_t elements(ac_trainer *trainer, int index) {
-  ac_tensor_info info;
-  int64_t count = 1;
-  assert_ok(ac_trainer_parameter_info(trainer, index, &info));
-  for (int k = 0; k < info.rank; k++) count *= info.shape[k];
-  return count;
-}
-
 /* All gradients times a factor, in two pieces each. */
 enum { MOST = 4 * 24 * 24 };
 static void scale_gradients(ac_trainer *trainer, float factor) {

@@ -43,8 +43,14 @@ static const char *type_in_words(rule_type type) {
   return words[type];
 }
 
+/* As JSON Schema says, 2.0 is one, too. */
+static bool is_whole(const json_t *value) {
+  const double number = json_number_value(value);
+  return json_is_number(value) && number == floor(number);
+}
+
 static bool take_number(const json_t *value, bool whole, double *limit) {
-  if (whole ? !json_is_integer(value) : !json_is_number(value)) return false;
+  if (!json_is_number(value) || (whole && !is_whole(value))) return false;
   *limit = json_number_value(value);
   return *limit > 0;
 }
@@ -67,7 +73,7 @@ static bool take_seeds(policy *p, const json_t *value) {
   const size_t count = json_array_size(value);
   for (size_t i = 0; i < count && i < POLICY_MOST_SEEDS; i++) {
     const json_t *seed = json_array_get(value, i);
-    if (!json_is_integer(seed)) return false;
+    if (!is_whole(seed)) return false;
     p->seed[p->seed_count++] = json_number_value(seed);
   }
   p->limit[POLICY_SEEDS] = 1;
@@ -105,12 +111,12 @@ static int take_rules(policy *p, const json_t *root) {
   const char *name;
   json_t *value;
   const json_t *version = json_object_get(root, "version");
-  if (!json_is_integer(version) || json_integer_value(version) != VERSION)
+  if (json_number_value(version) != VERSION)
     return fail_usage("the policy %s has no \"version\": %d, which says how it is to be read",
                       p->path, (int)VERSION);
   json_object_foreach((json_t *)root, name, value) {
-    if (!strcmp(name, "version") || !strcmp(name, "$schema"))
-      continue; /* editors read the latter */
+    const bool for_editors = !strcmp(name, "$schema") && json_is_string(value);
+    if (!strcmp(name, "version") || for_editors) continue;
     int status = take_rule(p, name, value);
     if (status != STATUS_CONTINUE) return status;
   }
