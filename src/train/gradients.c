@@ -88,7 +88,7 @@ ac_status ac_trainer_set_gradient(ac_trainer *trainer, int index, int64_t first,
   AC_TRY(find_gradient(trainer, index, first, count, &gradient));
   if (!trainer->deciding) AC_TRY(ac_trainer_check_usable(trainer));
   if (!count) return AC_OK; /* there may be no data to point to */
-  trainer->noise.first_samples = 0;
+  ac_noise_leave(trainer);
   trainer->rewritten = true;
   const ac_status status = write_gradient(&trainer->instance, gradient, first, count, data);
   if (status != AC_OK) trainer->broken = true;

@@ -95,7 +95,7 @@ static void mark_alive(ac_layers *layers, const ac_layer *layer, int64_t first, 
   const int64_t inner = layer->elements / layer->units;
   for (int64_t i = 0; i < count; i++)
     if (layers->piece[i] != 0)
-      alive[layer->by_column ? (first + i) % layer->units : (first + i) / inner] = 1;
+      alive[layer->by_column ? (first + i) % layer->units : (first + i) / inner] |= 2;
 }
 
 static ac_status look_at_gradient(ac_trainer *trainer, int index) {
@@ -111,6 +111,7 @@ static ac_status look_at_gradient(ac_trainer *trainer, int index) {
 
 ac_status ac_layers_before(ac_trainer *trainer) {
   const ac_layers *layers = &trainer->layers;
+  for (int64_t k = 0; k < layers->outputs; k++) layers->alive[k] &= 1;
   for (int i = 0; i < layers->count; i++) {
     if (!layers->of[i].looked_at) continue;
     AC_TRY(read_weights(trainer, i, layers->before + layers->of[i].begin));
@@ -146,6 +147,7 @@ ac_status ac_layers_after(ac_trainer *trainer) {
     layer->gradient_norm = ac_trainer_gradient_norm(trainer, i);
     remember(layer, layer->gradient_norm);
   }
+  for (int64_t k = 0; k < layers->outputs; k++) layers->alive[k] = layers->alive[k] != 0;
   layers->measured++;
   layers->update = trainer->updates + 1;
   return AC_OK;
@@ -196,7 +198,7 @@ ac_status ac_trainer_layer(const ac_trainer *trainer, int index, ac_layer_report
   const bool known = layers->update > 0 && layer->looked_at;
   int64_t dead = 0;
   for (int64_t i = 0; i < layer->units && layers->measured; i++)
-    dead += !layers->alive[layer->first_unit + i];
+    dead += !(layers->alive[layer->first_unit + i] & 1);
   *result = (ac_layer_report){.update = known ? layers->update : 0,
                               .gradient_norm = known ? layer->gradient_norm : (double)NAN,
                               .weight_norm = known ? layer->weight_norm : (double)NAN,
@@ -225,7 +227,7 @@ char *ac_layers_put(const ac_layers *layers) {
     used +=
         (size_t)snprintf(text + used, room - used, " %" PRId64 " %.17g ", layer->zero, layer->logs);
     for (int64_t k = 0; k < layer->units; k++)
-      text[used++] = layers->alive[layer->first_unit + k] ? '1' : '0';
+      text[used++] = layers->alive[layer->first_unit + k] & 1 ? '1' : '0';
     if (!layer->units) text[used++] = '-';
   }
   text[used] = 0;

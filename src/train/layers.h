@@ -23,9 +23,11 @@ typedef struct ac_layers {
   int count;
   ac_layer *of;          /* by parameter */
   float *before, *piece; /* weights before the update at hand; what is read at once */
-  unsigned char *alive;  /* by output: whether it has had a gradient that was not zero */
-  int64_t outputs;       /* of all */
-  double *sizes;         /* room for a number for each parameter */
+  /* By output, whether it has had a gradient that was not zero: 1 in an update that was made, 2 in
+   * the one at hand. */
+  unsigned char *alive;
+  int64_t outputs; /* of all */
+  double *sizes;   /* room for a number for each parameter */
 } ac_layers;
 
 /* Allocates all that is needed. Release in any case. */

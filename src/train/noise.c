@@ -71,7 +71,7 @@ static bool is_due(const ac_trainer *trainer) {
 ac_status ac_noise_measure(ac_trainer *trainer) {
   ac_noise *noise = &trainer->noise;
   ac_instance *instance = &trainer->instance;
-  noise->first_samples = 0;
+  ac_noise_leave(trainer);
   if (!is_due(trainer)) return AC_OK;
   trainer->reduced_weight = 0; /* what the last window left goes */
   AC_TRY(ac_instance_run_phase(instance, AC_PHASE_REDUCE));
@@ -98,6 +98,13 @@ void ac_noise_add(ac_noise_averages *a, double b_squares, double B_squares, doub
                            .gg = average(a->gg, g * g),
                            .gs = average(a->gs, g * s),
                            .ss = average(a->ss, s * s)};
+}
+
+void ac_noise_leave(ac_trainer *trainer) {
+  ac_noise *noise = &trainer->noise;
+  noise->first_samples = 0;
+  noise->first_weight = noise->first_squares = 0;
+  ac_noise_layers_leave(trainer);
 }
 
 void ac_noise_take(ac_trainer *trainer, const ac_update *update) {

@@ -23,6 +23,8 @@ typedef struct ac_noise {
 ac_status ac_noise_begin(ac_trainer *trainer);
 /* After the first micro-batch of a window: measures it if its turn has come. */
 ac_status ac_noise_measure(ac_trainer *trainer);
+/* Where a window is over, or thrown away. */
+void ac_noise_leave(ac_trainer *trainer);
 /* At the end of a window that was stepped, with what it has come to. */
 void ac_noise_take(ac_trainer *trainer, const ac_update *update);
 

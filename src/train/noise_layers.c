@@ -43,6 +43,13 @@ void ac_noise_layers_measure(ac_trainer *trainer, double weight) {
       layers->of[i].first_squares = squares_of(trainer, i) / (weight * weight);
 }
 
+void ac_noise_layers_leave(ac_trainer *trainer) {
+  ac_noise_layers *layers = &trainer->noise.layers;
+  layers->begun = false;
+  for (int i = 0; layers->of && i < trainer->instance.plan->graph->parameter_count; i++)
+    layers->of[i].first_squares = 0;
+}
+
 void ac_noise_layers_take(ac_trainer *trainer, double b, double B) {
   ac_noise_layers *layers = &trainer->noise.layers;
   const double weight = trainer->reduced_weight;

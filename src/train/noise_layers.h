@@ -30,6 +30,8 @@ void ac_noise_layers_release(ac_noise_layers *layers);
 /* After the first micro-batch of a window, whose losses weigh so much, and at its end; b and B are
  * what they are in noise.c. */
 void ac_noise_layers_measure(ac_trainer *trainer, double weight);
+/* Where a window is over, or thrown away. */
+void ac_noise_layers_leave(ac_trainer *trainer);
 void ac_noise_layers_take(ac_trainer *trainer, double b, double B);
 
 /* Adds a window to averages, by the squared norms of the gradients of means over b and over B. */

@@ -354,6 +354,7 @@ int64_t ac_trainer_batch(const ac_trainer *trainer) {
 void ac_trainer_discard(ac_trainer *trainer) {
   if (!trainer || trainer->deciding || trainer->handing_over) return;
   ac_fold_leave(trainer);
-  trainer->window_samples = trainer->whole_samples = trainer->noise.first_samples = 0;
+  trainer->window_samples = trainer->whole_samples = 0;
+  ac_noise_leave(trainer);
   trainer->broken = false;
 }

@@ -416,7 +416,8 @@ static void end_window(ac_trainer *trainer, const ac_window_sum *sum, ac_update 
   if (!update->skipped) trainer->updates++;
   if (overflow || !update->skipped) ac_scaler_update(&trainer->scaler, overflow);
   ac_trainer_set_loss_scale(trainer);
-  trainer->window_samples = trainer->whole_samples = trainer->noise.first_samples = 0;
+  trainer->window_samples = trainer->whole_samples = 0;
+  ac_noise_leave(trainer);
   update->noise_scale = noise_scale(trainer);
   update->update = trainer->updates;
   update->stuck = overflow ? is_stuck(&trainer->scaler, update->skipped)
@@ -429,15 +430,21 @@ static void give_up(ac_trainer *trainer) {
       "saved parameters with another trainer";
 }
 
+static ac_status look_before(ac_trainer *trainer) {
+  const ac_status status = ac_layers_before(trainer);
+  trainer->broken = status != AC_OK;
+  return status;
+}
+
 /* With a look at layers on both sides, if that is due. */
 static ac_status step_and_look(ac_trainer *trainer, const double factors[AC_MAX_GROUPS + 1],
                                ac_update *update) {
   update->layers = ac_layers_are_due(trainer);
-  if (update->layers) AC_TRY(ac_layers_before(trainer));
-  const ac_status status = step_parameters(trainer, factors, update->lr);
+  if (update->layers) AC_TRY(look_before(trainer));
+  ac_status status = step_parameters(trainer, factors, update->lr);
+  if (status == AC_OK && update->layers) status = ac_layers_after(trainer);
   if (status != AC_OK) give_up(trainer);
-  AC_TRY(status);
-  return update->layers ? ac_layers_after(trainer) : AC_OK;
+  return status;
 }
 
 /* All parameters are stepped, or none. */
@@ -470,7 +477,7 @@ static ac_status update_locally(ac_trainer *trainer, ac_update *update) {
   trainer->optimizer = ac_trainer_optimizer(trainer);
   ac_local_steps steps;
   const bool look = ac_layers_are_due(trainer);
-  if (look) AC_TRY(ac_layers_before(trainer));
+  if (look) AC_TRY(look_before(trainer));
   ac_status status = ac_trainer_step_locally(trainer, &steps);
   if (status != AC_OK && steps.taken) give_up(trainer);
   trainer->broken = status != AC_OK;
@@ -481,7 +488,9 @@ static ac_status update_locally(ac_trainer *trainer, ac_update *update) {
   update->skipped = !steps.taken;
   update->left_out = steps.left_out;
   update->layers = look && steps.taken;
-  if (update->layers) AC_TRY(ac_layers_after(trainer));
+  if (update->layers) status = ac_layers_after(trainer);
+  if (status != AC_OK) give_up(trainer);
+  AC_TRY(status);
   end_window(trainer, &sum, update);
   return AC_OK;
 }

@@ -81,8 +81,13 @@ static bool same(const contents *a, const contents *b) {
 
 /* ---- its steps ------------------------------------------------------------------------------- */
 
-static const ac_trainer_desc described = {
-    .seed = 3, .schedule = {.lr = 0.02}, .loss_scaling = {.scale = 64}};
+static const ac_trainer_desc described = {.seed = 3,
+                                          .schedule = {.lr = 0.02},
+                                          .loss_scaling = {.scale = 64},
+                                          .spikes = {.policy = AC_SPIKE_SKIP},
+                                          .layers_every = 1,
+                                          .noise_layers = true,
+                                          .noise_every = 1};
 
 static ac_status create(life *l) {
   return ac_trainer_create(&l->r.trainer, l->r.plan, &described);
