@@ -154,6 +154,8 @@ static const op_case cases[] = {
     ATTENTION("T 65, heads 1 x 3, dropout", 1, 0.5f, 0.3f, 1, 65, 3, false),
     /* Rows of scores from 256 elements on lie further apart (src/backend/cpu/attention.c). */
     ATTENTION("T 257, heads 1 x 3", 1, 0.5f, 0, 1, 257, 3, false),
+    /* From 1025 positions on keys come in parts. */
+    ATTENTION("T 1030, heads 1 x 3, dropout", 1, 0.5f, 0.3f, 1, 1030, 3, false),
 };
 
 static void from_vector(op_case *result, const op_vector *vector) {

@@ -7,13 +7,17 @@
  *
  *   dv = (P o mask)^T dy,  dS = scale P o (mask o (dy v^T) - D),  dq = dS k,  dk = dS^T q
  *
- * Queries come in blocks of rows, and a block's scores reach to its last row: of T x T only the
- * blocks on and below the diagonal are computed, and a thread holds one block's rows by T. A thread
- * has a block of one head forward and a whole head backward, where blocks add to dk and dv: going
- * from the last block to the first, the first product writes all rows, the others add.
+ * Queries come in blocks of rows and keys in parts, so that one block's scores of one part stay in
+ * the cache, however long the context; of T x T only the blocks on and below the diagonal are
+ * computed. Forward, a thread has a block of one head. Part by part its largest score grows, and
+ * what was summed before is scaled by e^(old - new) (Milakov and Gimelshein, arXiv 1805.02867).
+ * Backward, a thread has a whole head, part by part, and within a part blocks add to dk and dv:
+ * going from the last block to the first, the first product writes all rows, the others add. The
+ * first part writes dq, the others add.
  *
- * Of what is stored in 16 bits, the thread's workspace holds floats: the rows that a block uses,
- * and backward a head's k and v and the sums dk and dv. Where bf16 is best multiplied as it is
+ * Of what is stored in 16 bits, the thread's workspace holds floats: the rows that a block and a
+ * part use, and backward the sums dk and dv of a part and, where there are several parts, dq of a
+ * head. Where bf16 is best multiplied as it is
  * (product/gemm.h), q, k, v and dy are used where they lie, and P o mask and dS are rounded to bf16
  * before they are multiplied, each row in the first half of its floats. */
 #include "backend/cpu/convert.h"
@@ -27,11 +31,13 @@
 
 #include <math.h>
 
-enum { MOST_ROWS = 64 }; /* of a block */
+/* Rows of a block at most, keys of one of several parts, and the longest context that is one part:
+ * all its scores stay in the second-level cache. Parts are whole blocks. */
+enum { MOST_ROWS = 128, PART_KEYS = 512, ONE_PART = 1024 };
 
 /* Low blocks waste less above the diagonal, high ones use what is packed of k and v more often. */
 static int64_t block_rows(int64_t length) {
-  return length <= 128 ? 32 : MOST_ROWS;
+  return length <= 128 ? 32 : length <= ONE_PART ? 64 : MOST_ROWS;
 }
 
 /* Rows of scores are padded to whole vectors, with weights of 0, and loops over a row run to its
@@ -47,7 +53,7 @@ static int64_t row_stride(int64_t reach) {
 typedef struct shape {
   int64_t batch, length, heads, size; /* B, T, H and d */
   int64_t wide, narrow;               /* 3C and C */
-  int64_t rows;                       /* of a block of queries */
+  int64_t rows, keys;                 /* of a block of queries, and of a part */
   ac_dtype dtype;                     /* of both */
   ac_dtype factors;                   /* of what is multiplied: dtype, or f32 */
 } shape;
@@ -64,6 +70,7 @@ static shape describe(const ac_cpu_context *context, const ac_op_args *args,
   s.batch = qkv->count / (s.length * s.wide);
   s.size = s.narrow / s.heads;
   s.rows = block_rows(s.length);
+  s.keys = s.length <= ONE_PART ? s.length : PART_KEYS;
   return s;
 }
 
@@ -189,6 +196,11 @@ static void store_rows(const shape *s, const ac_op_args *args, rows r, void *x, 
                        ac_element(x, s->dtype, first * ld), ld, count, s->size);
 }
 
+static void scale_row(float *row, float factor, int64_t size) {
+#pragma omp simd
+  for (int64_t j = 0; j < size; j++) row[j] *= factor;
+}
+
 /* One row as floats, in `room` unless they lie there. */
 static const float *widen_row(const shape *s, rows x, int64_t row, float *room) {
   const void *at = ac_element(x.at, x.dtype, row * x.ld);
@@ -216,17 +228,31 @@ typedef struct worker {
   uint64_t scratch_bytes;
 } worker;
 
-/* What is multiplied of a block of `count` queries that reaches to row `reach`: its scores
- * [count, reach], whose rows are row_stride(reach) apart, and rows of d columns. */
+/* `count` queries, from `first` on, and those keys of a part, from `key` on, that they reach: their
+ * scores [count, keys], whose rows are row_stride(keys) apart, and rows of d columns. */
 typedef struct block {
-  int64_t count, reach, size;
+  int64_t first, count, key, keys, size;
 } block;
 
-/* scores = scale a b^T for rows a of the block and b of what it reaches to */
+/* The block from `first` on with the part from `key` on, which it reaches. */
+static block block_of(const shape *s, int64_t first, int64_t key) {
+  int64_t count = ac_min(s->rows, s->length - first);
+  return (block){first, count, key, ac_min(s->keys, first + count - key), s->size};
+}
+
+/* How many of the keys the first query sees, and how many query `row` of the block sees. */
+static int64_t seen_by_all(block of) {
+  return ac_min(of.first - of.key, of.keys);
+}
+static int64_t seen_by(block of, int64_t row) {
+  return ac_min(of.first + row + 1 - of.key, of.keys);
+}
+
+/* scores = scale a b^T for rows a of the block's queries and b of its keys */
 static ac_gemm rows_product(block of, float scale, rows a, rows b, rows scores) {
   return (ac_gemm){.transpose_b = true,
                    .m = of.count,
-                   .n = of.reach,
+                   .n = of.keys,
                    .k = of.size,
                    .alpha = scale,
                    .a = a.at,
@@ -239,13 +265,12 @@ static ac_gemm rows_product(block of, float scale, rows a, rows b, rows scores) 
                    .ldc = scores.ld};
 }
 
-/* to = scores b for the rows of the block or, `across`, scores^T b for those that it reaches to,
- * which may be added */
+/* to = scores b for the queries or, `across`, scores^T b for the keys, which may be added */
 static ac_gemm scores_product(block of, bool across, rows scores, rows b, rows to, bool add) {
   return (ac_gemm){.transpose_a = across,
-                   .m = across ? of.reach : of.count,
+                   .m = across ? of.keys : of.count,
                    .n = of.size,
-                   .k = across ? of.count : of.reach,
+                   .k = across ? of.count : of.keys,
                    .alpha = 1,
                    .beta = add ? 1.0f : 0.0f,
                    .a = scores.at,
@@ -262,9 +287,9 @@ static void multiply(const worker *w, ac_gemm product) {
   ac_cpu_gemm_stored(w->context, &product, NULL, w->scratch, w->scratch_bytes);
 }
 
-/* Bytes of a thread's scratch, which the block that reaches to the last row takes the most of. */
+/* Bytes of a thread's scratch, of which whole blocks and parts take the most. */
 static uint64_t scratch_bytes(const ac_cpu_context *context, const shape *s, bool backward) {
-  block last = {ac_min(s->rows, s->length), s->length, s->size};
+  block last = {.count = ac_min(s->rows, s->length), .keys = s->keys, .size = s->size};
   rows factors = {.dtype = s->factors}, result = {.dtype = AC_F32};
   const ac_gemm products[] = {rows_product(last, 1, factors, factors, result),
                               scores_product(last, false, factors, factors, result, false),
@@ -291,16 +316,48 @@ static worker worker_of(const ac_cpu_context *context, const ac_op_args *args, i
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* Scores of `count` rows from `first` on become weights, still to be divided by sum[]. */
-static void weigh_scores(const mask *m, const shape *s, int64_t first, int64_t count, float *scores,
-                         float *max, float *sum) {
-  int64_t stride = row_stride(first + count);
-  /* Three loops, so that the short chains of dependent operations of many rows overlap. */
-  for (int64_t r = 0; r < count; r++)
-    max[r] = mask_row(scores + r * stride, first, first + r + 1, stride);
-  for (int64_t r = 0; r < count; r++) sum[r] = exponentiate(scores + r * stride, max[r], stride);
-  for (int64_t r = 0; r < count && m->factor > 0; r++)
-    drop_row(m, m->origin + (first + r) * s->length, scores + r * stride, first + r + 1);
+/* What is known of a block's rows after some parts: the largest scores, and the sums of weights. */
+typedef struct progress {
+  float max[MOST_ROWS], sum[MOST_ROWS];
+} progress;
+
+/* The scores of a part become weights, still to be divided by the sum; y's rows of the parts before
+ * are scaled to the largest scores that are known now. */
+static void weigh_scores(const mask *m, const shape *s, block of, float *scores, rows y,
+                         progress *so_far) {
+  int64_t stride = row_stride(of.keys);
+  float max[MOST_ROWS], factor[MOST_ROWS];
+  /* Several loops, so that the short chains of dependent operations of many rows overlap. */
+  for (int64_t r = 0; r < of.count; r++)
+    max[r] = mask_row(scores + r * stride, seen_by_all(of), seen_by(of, r), stride);
+  for (int64_t r = 0; r < of.count && of.key > 0; r++) {
+    max[r] = larger(max[r], so_far->max[r]);
+    factor[r] = exponential(so_far->max[r] - max[r]);
+  }
+  for (int64_t r = 0; r < of.count; r++) {
+    float sum = exponentiate(scores + r * stride, max[r], stride);
+    so_far->sum[r] = of.key > 0 ? so_far->sum[r] * factor[r] + sum : sum;
+    so_far->max[r] = max[r];
+  }
+  for (int64_t r = 0; r < of.count && of.key > 0; r++)
+    scale_row(float_row(y, r), factor[r], s->size);
+  for (int64_t r = 0; r < of.count && m->factor > 0; r++)
+    drop_row(m, m->origin + (of.first + r) * s->length + of.key, scores + r * stride,
+             seen_by(of, r));
+}
+
+/* What one part of the keys adds to y. `qkv` is the head's, `room` for the part's k and v. */
+static void forward_keys(const worker *w, const shape *s, const mask *m, block of, const void *qkv,
+                         rows q, rows y, float *room, progress *so_far) {
+  float scale = ((const ac_attention_attributes *)w->args->attributes)->scale;
+  const void *keys = ac_element(qkv, s->dtype, s->narrow);
+  const void *values = ac_element(qkv, s->dtype, 2 * s->narrow);
+  rows scores = {w->floats, row_stride(of.keys), AC_F32};
+  rows k = read_rows(s, keys, s->wide, of.key, of.keys, &room);
+  rows v = read_rows(s, values, s->wide, of.key, of.keys, &room);
+  multiply(w, rows_product(of, scale, q, k, scores));
+  weigh_scores(m, s, of, scores.at, y, so_far);
+  multiply(w, scores_product(of, false, round_scores(s, scores, of.count), v, y, of.key > 0));
 }
 
 static void forward_block(const worker *w, const shape *s, int64_t sample, int64_t head,
@@ -311,32 +368,25 @@ static void forward_block(const worker *w, const shape *s, int64_t sample, int64
   const void *qkv = ac_element(args->in[0].data, s->dtype, wide);
   void *out = ac_element(args->out[0].data, s->dtype, narrow);
   float *lse = (float *)args->out[1].data + (sample * s->heads + head) * s->length;
-  int64_t count = ac_min(s->rows, s->length - first), reach = first + count;
-  float *room = w->floats + s->rows * row_stride(s->length), max[MOST_ROWS], sum[MOST_ROWS];
-  rows scores = {w->floats, row_stride(reach), AC_F32};
+  int64_t count = ac_min(s->rows, s->length - first);
+  float *room = w->floats + s->rows * row_stride(s->keys);
   rows q = read_rows(s, qkv, s->wide, first, count, &room);
-  rows k = read_rows(s, ac_element(qkv, s->dtype, s->narrow), s->wide, 0, reach, &room);
-  rows v = read_rows(s, ac_element(qkv, s->dtype, 2 * s->narrow), s->wide, 0, reach, &room);
   rows y = take_rows(s, out, s->narrow, first, count, &room);
   mask m = describe_mask(args, s, sample, head);
+  progress so_far;
 
-  block of = {count, reach, s->size};
-  float scale = ((const ac_attention_attributes *)args->attributes)->scale;
-  multiply(w, rows_product(of, scale, q, k, scores));
-  weigh_scores(&m, s, first, count, scores.at, max, sum);
-  multiply(w, scores_product(of, false, round_scores(s, scores, count), v, y, false));
+  for (int64_t key = 0; key < first + count; key += s->keys)
+    forward_keys(w, s, &m, block_of(s, first, key), qkv, q, y, room, &so_far);
   for (int64_t r = 0; r < count; r++) {
-    float factor = (m.factor > 0 ? m.factor : 1.0f) / sum[r], *row = float_row(y, r);
-    lse[first + r] = max[r] + logf(sum[r]);
-#pragma omp simd
-    for (int64_t j = 0; j < s->size; j++) row[j] *= factor;
+    scale_row(float_row(y, r), (m.factor > 0 ? m.factor : 1.0f) / so_far.sum[r], s->size);
+    lse[first + r] = so_far.max[r] + logf(so_far.sum[r]);
   }
   store_rows(s, args, y, out, s->narrow, first, count);
 }
 
-/* Floats of workspace of a thread: a block's scores, q and y of the block, k and v. */
+/* Floats of workspace of a thread: scores, q and y of the block, k and v of the part. */
 static int64_t forward_floats(const shape *s) {
-  return s->rows * row_stride(s->length) + factor_room(s, s->rows + 2 * s->length) +
+  return s->rows * row_stride(s->keys) + factor_room(s, s->rows + 2 * s->keys) +
          room_for(s, s->rows);
 }
 
@@ -367,40 +417,57 @@ static uint64_t forward_workspace(const ac_cpu_context *context, const ac_op_arg
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* One head: what blocks share to multiply and to add to, the rest as stored. */
+/* One head: as stored, and dq where several parts add to it. */
 typedef struct head_view {
-  rows k, v, dk, dv;
-  const void *q, *y, *dy;
-  void *dq;
+  const void *q, *k, *v, *y, *dy;
+  void *dq, *dk, *dv;
   const float *lse;
   mask mask;
-  float *p, *ds, *room; /* room for the rows of a block */
+  float *p, *ds, *room; /* room for the rows of a part and of a block */
+  rows sums;            /* dq of all rows, if s->keys < s->length */
 } head_view;
+
+/* One part of the keys: what blocks share to multiply and to add to. */
+typedef struct part_view {
+  rows k, v, dk, dv;
+  float *room; /* for the rows of a block */
+} part_view;
+
+static bool has_parts(const shape *s) {
+  return s->keys < s->length;
+}
 
 static head_view begin_head(const worker *w, const shape *s, int64_t sample, int64_t head) {
   const ac_op_args *args = w->args;
   int64_t wide = sample * s->length * s->wide + head * s->size;
   int64_t narrow = sample * s->length * s->narrow + head * s->size;
-  int64_t scores = s->rows * row_stride(s->length), T = s->length;
-  head_view h = {.q = ac_element(args->in[1].data, s->dtype, wide),
+  int64_t scores = s->rows * row_stride(s->keys), T = s->length;
+  char *q = ac_element(args->in[1].data, s->dtype, wide);
+  char *dq = ac_element(args->out[0].data, s->dtype, wide);
+  head_view h = {.q = q,
+                 .k = ac_element(q, s->dtype, s->narrow),
+                 .v = ac_element(q, s->dtype, 2 * s->narrow),
                  .y = ac_element(args->in[2].data, s->dtype, narrow),
                  .dy = ac_element(args->in[0].data, s->dtype, narrow),
-                 .dq = ac_element(args->out[0].data, s->dtype, wide),
+                 .dq = dq,
+                 .dk = ac_element(dq, s->dtype, s->narrow),
+                 .dv = ac_element(dq, s->dtype, 2 * s->narrow),
                  .lse = (const float *)args->in[3].data + (sample * s->heads + head) * T,
                  .mask = describe_mask(args, s, sample, head),
                  .p = w->floats,
                  .ds = w->floats + scores,
                  .room = w->floats + 2 * scores};
-  h.k = read_rows(s, ac_element(h.q, s->dtype, s->narrow), s->wide, 0, T, &h.room);
-  h.v = read_rows(s, ac_element(h.q, s->dtype, 2 * s->narrow), s->wide, 0, T, &h.room);
-  h.dk = take_rows(s, ac_element(h.dq, s->dtype, s->narrow), s->wide, 0, T, &h.room);
-  h.dv = take_rows(s, ac_element(h.dq, s->dtype, 2 * s->narrow), s->wide, 0, T, &h.room);
+  if (has_parts(s)) h.sums = take_rows(s, h.dq, s->wide, 0, T, &h.room);
   return h;
 }
 
-static void end_head(const ac_op_args *args, const shape *s, const head_view *h) {
-  store_rows(s, args, h->dk, ac_element(h->dq, s->dtype, s->narrow), s->wide, 0, s->length);
-  store_rows(s, args, h->dv, ac_element(h->dq, s->dtype, 2 * s->narrow), s->wide, 0, s->length);
+static part_view begin_part(const shape *s, const head_view *h, int64_t key, int64_t keys) {
+  part_view part = {.room = h->room};
+  part.k = read_rows(s, h->k, s->wide, key, keys, &part.room);
+  part.v = read_rows(s, h->v, s->wide, key, keys, &part.room);
+  part.dk = take_rows(s, h->dk, s->wide, key, keys, &part.room);
+  part.dv = take_rows(s, h->dv, s->wide, key, keys, &part.room);
+  return part;
 }
 
 /* Turns a row of scores into weights (mask applied) and one of dy v^T into dS; beyond `visible`
@@ -435,43 +502,58 @@ static void gradient_row(const mask *m, int64_t start, float *p, float *ds, floa
 
 /* Scores p become weights and ds, which is dy v^T, their gradients, row by row. `room` is for two
  * rows of d columns. */
-static void gradient_rows(const shape *s, const head_view *h, int64_t first, int64_t count,
-                          float scale, rows dy, rows p, rows ds, float *room) {
-  rows y = stored_rows(s, h->y, s->narrow, first);
-  for (int64_t r = 0; r < count; r++) {
+static void gradient_rows(const shape *s, const head_view *h, block of, float scale, rows dy,
+                          rows p, rows ds, float *room) {
+  rows y = stored_rows(s, h->y, s->narrow, of.first);
+  for (int64_t r = 0; r < of.count; r++) {
     const float *own = widen_row(s, dy, r, room), *other = widen_row(s, y, r, room + s->size);
-    gradient_row(&h->mask, h->mask.origin + (first + r) * s->length, float_row(p, r),
-                 float_row(ds, r), h->lse[first + r], row_dot(own, other, s->size), scale,
-                 first + r + 1, p.ld);
+    gradient_row(&h->mask, h->mask.origin + (of.first + r) * s->length + of.key, float_row(p, r),
+                 float_row(ds, r), h->lse[of.first + r], row_dot(own, other, s->size), scale,
+                 seen_by(of, r), p.ld);
   }
 }
 
-static void backward_block(const worker *w, const shape *s, const head_view *h, int64_t first) {
-  float scale = ((const ac_attention_attributes *)w->args->attributes)->scale;
-  int64_t count = ac_min(s->rows, s->length - first), reach = first + count;
-  float *room = h->room;
-  rows q = read_rows(s, h->q, s->wide, first, count, &room);
-  rows dy = read_rows(s, h->dy, s->narrow, first, count, &room);
-  rows dq = take_rows(s, h->dq, s->wide, first, count, &room);
-  rows p = {h->p, row_stride(reach), AC_F32}, ds = {h->ds, row_stride(reach), AC_F32};
-  block of = {count, reach, s->size};
-  multiply(w, rows_product(of, scale, q, h->k, p));
-  multiply(w, rows_product(of, 1, dy, h->v, ds));
-  gradient_rows(s, h, first, count, scale, dy, p, ds, room);
-  p = round_scores(s, p, count);
-  ds = round_scores(s, ds, count);
-  bool add = reach < s->length;
-  multiply(w, scores_product(of, false, ds, h->k, dq, false));
-  multiply(w, scores_product(of, true, ds, q, h->dk, add));
-  multiply(w, scores_product(of, true, p, dy, h->dv, add));
-  store_rows(s, w->args, dq, h->dq, s->wide, first, count);
+/* dq's rows of a block: those of the head's sums, or such as `room` is for. */
+static rows gradient_of_queries(const shape *s, const head_view *h, block of, float **room) {
+  if (!has_parts(s)) return take_rows(s, h->dq, s->wide, of.first, of.count, room);
+  return (rows){float_row(h->sums, of.first), h->sums.ld, AC_F32};
 }
 
-/* Floats of workspace of a thread: scores and their gradients of a block, k, v, dk, dv of a head,
- * q, dy and dq of a block, and two rows. */
+static void backward_block(const worker *w, const shape *s, const head_view *h,
+                           const part_view *part, block of) {
+  float scale = ((const ac_attention_attributes *)w->args->attributes)->scale;
+  float *room = part->room;
+  rows q = read_rows(s, h->q, s->wide, of.first, of.count, &room);
+  rows dy = read_rows(s, h->dy, s->narrow, of.first, of.count, &room);
+  rows dq = gradient_of_queries(s, h, of, &room);
+  rows p = {h->p, row_stride(of.keys), AC_F32}, ds = {h->ds, row_stride(of.keys), AC_F32};
+  multiply(w, rows_product(of, scale, q, part->k, p));
+  multiply(w, rows_product(of, 1, dy, part->v, ds));
+  gradient_rows(s, h, of, scale, dy, p, ds, room);
+  p = round_scores(s, p, of.count);
+  ds = round_scores(s, ds, of.count);
+  bool add = of.first + of.count < s->length;
+  multiply(w, scores_product(of, false, ds, part->k, dq, of.key > 0));
+  multiply(w, scores_product(of, true, ds, q, part->dk, add));
+  multiply(w, scores_product(of, true, p, dy, part->dv, add));
+  if (!has_parts(s)) store_rows(s, w->args, dq, h->dq, s->wide, of.first, of.count);
+}
+
+static void backward_keys(const worker *w, const shape *s, const head_view *h, int64_t key) {
+  int64_t keys = ac_min(s->keys, s->length - key);
+  part_view part = begin_part(s, h, key, keys);
+  int64_t last = (s->length - 1) / s->rows * s->rows;
+  for (int64_t first = last; first >= key; first -= s->rows)
+    backward_block(w, s, h, &part, block_of(s, first, key));
+  store_rows(s, w->args, part.dk, h->dk, s->wide, key, keys);
+  store_rows(s, w->args, part.dv, h->dv, s->wide, key, keys);
+}
+
+/* Floats of workspace of a thread: scores and their gradients of a block, k, v, dk, dv of a part,
+ * q, dy and dq of a block, or dq of a head, and two rows. */
 static int64_t backward_floats(const shape *s) {
-  return 2 * s->rows * row_stride(s->length) + factor_room(s, 2 * (s->length + s->rows)) +
-         room_for(s, 2 * s->length + s->rows + 2);
+  return 2 * s->rows * row_stride(s->keys) + factor_room(s, 2 * (s->keys + s->rows)) +
+         room_for(s, 2 * s->keys + (has_parts(s) ? s->length : s->rows) + 2);
 }
 
 static void backward_part(const ac_cpu_context *context, const ac_op_args *args, int thread,
@@ -483,9 +565,8 @@ static void backward_part(const ac_cpu_context *context, const ac_op_args *args,
   ac_dot_begin(context->dot);
   for (int64_t item = thread; item < items; item += team) {
     head_view h = begin_head(&w, &s, item / s.heads, item % s.heads);
-    for (int64_t block = ac_ceil_div(s.length, s.rows) - 1; block >= 0; block--)
-      backward_block(&w, &s, &h, block * s.rows);
-    end_head(args, &s, &h);
+    for (int64_t key = 0; key < s.length; key += s.keys) backward_keys(&w, &s, &h, key);
+    if (has_parts(&s)) store_rows(&s, args, h.sums, h.dq, s.wide, 0, s.length);
   }
   ac_dot_end(context->dot);
 }
