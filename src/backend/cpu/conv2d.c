@@ -27,6 +27,7 @@
 #include "backend/cpu/conv.h"
 #include "backend/cpu/convert.h"
 #include "backend/cpu/product/pairs.h"
+#include "backend/cpu/winograd.h"
 #include "core/half.h"
 #include "ops/conv2d.h"
 
@@ -221,7 +222,10 @@ static int64_t memory_share(const memory *m) {
 static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args) {
   problem p = problem_of(context, args);
   memory m = memory_of(&p);
-  return sizeof(float) * (uint64_t)(m.copied + context->threads * memory_share(&m));
+  int64_t floats = m.copied + context->threads * memory_share(&m);
+  if (ac_winograd_takes(context, args))
+    floats = ac_max(floats, ac_winograd_convolve_floats(args, context->threads));
+  return sizeof(float) * (uint64_t)floats;
 }
 
 /* ---- weights --------------------------------------------------------------------------------- */
@@ -497,6 +501,10 @@ static void run_phase(work *w, int thread, int team) {
 }
 
 static void run_part(const ac_cpu_context *context, const ac_op_args *args, int thread, int team) {
+  if (ac_winograd_takes(context, args)) {
+    ac_winograd_convolve(args, thread, team);
+    return;
+  }
   problem p = problem_of(context, args);
   memory m = memory_of(&p);
   float *own = (float *)args->workspace + m.copied + thread * memory_share(&m);
