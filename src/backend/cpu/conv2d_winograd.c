@@ -24,7 +24,7 @@ enum {
   TILES = 64,
   PANELS = TILES / PANEL,
   CHANNELS = 64,
-  DEPTH = 256
+  DEPTH = 128
 };
 
 typedef struct problem {
@@ -37,11 +37,6 @@ typedef struct problem {
   int64_t stride;  /* of rows of U */
   int64_t u, v, m; /* distances of points */
 } problem;
-
-/* Some more than whole pages, lest points or rows fall on the same lines of a cache. */
-static int64_t apart(int64_t floats) {
-  return ac_conv_lines(floats) + AC_CPU_LINE;
-}
 
 static problem problem_of(const ac_op_args *args) {
   const ac_conv2d_attributes *a = args->attributes;
@@ -57,10 +52,10 @@ static problem problem_of(const ac_op_args *args) {
                .out = y->dim[1],
                .grid = ac_winograd_grid_of(y)};
   for (int i = 0; i < 2; i++) p.padding[i] = turned ? 2 - a->padding[i] : a->padding[i];
-  p.stride = apart(p.in);
-  p.u = apart(p.out * p.stride);
-  p.v = apart(p.in * TILES);
-  p.m = apart(ac_min(p.out, CHANNELS) * TILES);
+  p.stride = ac_winograd_apart(p.in);
+  p.u = ac_winograd_apart(p.out * p.stride);
+  p.v = ac_winograd_apart(p.in * TILES);
+  p.m = ac_winograd_apart(ac_min(p.out, CHANNELS) * TILES);
   return p;
 }
 
@@ -115,7 +110,7 @@ static void store_channel(const work *w, int64_t i) {
 static void run_block(work *w, int64_t first, int64_t last) {
   const problem *p = w->p;
   const ac_winograd_windows windows = {w->v, p->v, p->in * PANEL, PANEL};
-  ac_winograd_images(&p->grid, p->x, p->padding, w->tile, w->tiles, &windows);
+  ac_winograd_images(&p->grid, p->x, p->padding, 0, p->in, w->tile, w->tiles, &windows);
   for (w->channel = first; w->channel < last; w->channel += w->channels) {
     w->channels = ac_min(CHANNELS, last - w->channel);
     for (int point = 0; point < POINTS; point++) multiply_point(w, point);

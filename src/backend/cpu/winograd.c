@@ -100,18 +100,19 @@ static void read_windows(const ac_winograd_grid *g, const ac_operand *x, const i
 }
 
 void ac_winograd_images(const ac_winograd_grid *g, const ac_operand *x, const int64_t padding[2],
-                        int64_t first, int64_t count, const ac_winograd_windows *w) {
+                        int64_t channel, int64_t channels, int64_t first, int64_t count,
+                        const ac_winograd_windows *w) {
   enum { TOGETHER = 4 }; /* a window is read some time after its parts are written */
   float window[TOGETHER][POINTS * PANEL];
-  for (int64_t c = 0; c < x->dim[1]; c += TOGETHER)
+  for (int64_t c = 0; c < channels; c += TOGETHER)
     for (int64_t p = 0; p * PANEL < count; p++) {
-      int64_t channels = ac_min(TOGETHER, x->dim[1] - c), tiles = ac_min(PANEL, count - p * PANEL);
-      for (int64_t i = 0; i < channels; i++)
-        read_windows(g, x, padding, c + i, first + p * PANEL, tiles, window[i]);
-      for (int64_t i = 0; i < channels; i++)
+      int64_t some = ac_min(TOGETHER, channels - c), tiles = ac_min(PANEL, count - p * PANEL);
+      float *to = w->to + p * w->panels + c * w->channels;
+      for (int64_t i = 0; i < some; i++)
+        read_windows(g, x, padding, channel + c + i, first + p * PANEL, tiles, window[i]);
+      for (int64_t i = 0; i < some; i++)
         for (int64_t l = 0; l < PANEL; l += VECTOR)
-          transform_window(window[i] + l, w->to + p * w->panels + (c + i) * w->channels + l,
-                           w->points);
+          transform_window(window[i] + l, to + i * w->channels + l, w->points);
     }
 }
 

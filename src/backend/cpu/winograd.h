@@ -36,6 +36,12 @@ static inline ac_winograd_grid ac_winograd_grid_of(const ac_operand *y) {
   return g;
 }
 
+/* A distance for so many floats: not a multiple of whole pages, lest points or rows fall on the
+ * same lines of a cache. */
+static inline int64_t ac_winograd_apart(int64_t floats) {
+  return ac_conv_lines(floats) + AC_CPU_LINE;
+}
+
 #define ac_winograd_takes AC_CPU_NAME(ac_winograd_takes)
 #define ac_winograd_images AC_CPU_NAME(ac_winograd_images)
 #define ac_winograd_weights AC_CPU_NAME(ac_winograd_weights)
@@ -58,10 +64,11 @@ typedef struct ac_winograd_windows {
   int64_t points, panels, channels;
 } ac_winograd_windows;
 
-/* The windows of tiles [first, first + count), of which the first in an image begins `padding`
- * before it; those that a last panel lacks are zero. */
+/* The windows of channels [channel, channel + channels) in tiles [first, first + count), of which
+ * the first in an image begins `padding` before it; those that a last panel lacks are zero. */
 void ac_winograd_images(const ac_winograd_grid *g, const ac_operand *x, const int64_t padding[2],
-                        int64_t first, int64_t count, const ac_winograd_windows *windows);
+                        int64_t channel, int64_t channels, int64_t first, int64_t count,
+                        const ac_winograd_windows *windows);
 
 /* u[point * points + row * stride + k] of a thread's share of the rows: kernels of weights
  * [rows, depth, 3, 3], or of [depth, rows, 3, 3], `turned` round. Up to a multiple of vectors there
