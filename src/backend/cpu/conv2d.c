@@ -21,6 +21,8 @@
  * should not wait for it: where masks allow it, rows of outputs are computed from the image as it
  * lies.
  *
+ * Kernels of 3 x 3 with a step of 1 and enough channels go by tiles (winograd.h).
+ *
  * Workspace: the copied weights, and for each thread a patch (conv_patch.c), of 512 KiB or what one
  * channel needs for one row of outputs, or of a small image for all of them, sums, of 256 KiB
  * or as many such rows as a tile has, and a packed strip. */

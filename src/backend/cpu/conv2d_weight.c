@@ -17,6 +17,8 @@
  * The panel has zeros where positions of the patch are no outputs. They meet values all the same:
  * an infinity in the image makes NaNs also of elements of dW that it is no part of.
  *
+ * Kernels of 3 x 3 with a step of 1 and enough channels go by tiles (winograd.h).
+ *
  * Workspace: sums as large as dW, for each part of the samples, and for each thread a patch and a
  * panel, or packed ones. */
 #include "backend/cpu/conv.h"
