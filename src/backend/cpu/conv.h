@@ -65,6 +65,7 @@ typedef struct ac_conv_source {
 #define ac_conv_patch_offsets AC_CPU_NAME(ac_conv_patch_offsets)
 #define ac_conv_patch_fill AC_CPU_NAME(ac_conv_patch_fill)
 #define ac_conv_read_row AC_CPU_NAME(ac_conv_read_row)
+#define ac_conv_read_windows AC_CPU_NAME(ac_conv_read_windows)
 #define ac_conv_copy_rows AC_CPU_NAME(ac_conv_copy_rows)
 #define ac_conv_store_row AC_CPU_NAME(ac_conv_store_row)
 #define ac_conv_can_filter AC_CPU_NAME(ac_conv_can_filter)
@@ -101,6 +102,11 @@ static inline int64_t ac_conv_run_length(const ac_conv_patch *patch, const ac_co
  */
 void ac_conv_read_row(const ac_conv_source *source, int64_t at, int64_t step, int64_t begin,
                       int64_t end, int64_t stride, float *y);
+
+/* y[t * distance + j] = element at + 2 j + t of the source for t < 4 and j < count; 0 unless
+ * begin <= 2 j + t < end. */
+void ac_conv_read_windows(const ac_conv_source *source, int64_t at, int64_t begin, int64_t end,
+                          int64_t count, int64_t distance, float *y);
 
 /* Rows of so many columns, `stride` apart, one after the other into `to`. */
 void ac_conv_copy_rows(const float *from, int64_t stride, float *to, int64_t rows, int64_t columns);

@@ -21,12 +21,15 @@
  * should not wait for it: where masks allow it, rows of outputs are computed from the image as it
  * lies.
  *
+ * Kernels of 3 x 3 with a step of 1 and enough channels go by tiles (winograd.h).
+ *
  * Workspace: the copied weights, and for each thread a patch (conv_patch.c), of 512 KiB or what one
  * channel needs for one row of outputs, or of a small image for all of them, sums, of 256 KiB
  * or as many such rows as a tile has, and a packed strip. */
 #include "backend/cpu/conv.h"
 #include "backend/cpu/convert.h"
 #include "backend/cpu/product/pairs.h"
+#include "backend/cpu/winograd.h"
 #include "core/half.h"
 #include "ops/conv2d.h"
 
@@ -221,7 +224,10 @@ static int64_t memory_share(const memory *m) {
 static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args) {
   problem p = problem_of(context, args);
   memory m = memory_of(&p);
-  return sizeof(float) * (uint64_t)(m.copied + context->threads * memory_share(&m));
+  int64_t floats = m.copied + context->threads * memory_share(&m);
+  if (ac_winograd_takes(context, args))
+    floats = ac_max(floats, ac_winograd_convolve_floats(args, context->threads));
+  return sizeof(float) * (uint64_t)floats;
 }
 
 /* ---- weights --------------------------------------------------------------------------------- */
@@ -497,6 +503,10 @@ static void run_phase(work *w, int thread, int team) {
 }
 
 static void run_part(const ac_cpu_context *context, const ac_op_args *args, int thread, int team) {
+  if (ac_winograd_takes(context, args)) {
+    ac_winograd_convolve(args, thread, team);
+    return;
+  }
   problem p = problem_of(context, args);
   memory m = memory_of(&p);
   float *own = (float *)args->workspace + m.copied + thread * memory_share(&m);

@@ -17,6 +17,8 @@
  * The panel has zeros where positions of the patch are no outputs. They meet values all the same:
  * an infinity in the image makes NaNs also of elements of dW that it is no part of.
  *
+ * Kernels of 3 x 3 with a step of 1 and enough channels go by tiles (winograd.h).
+ *
  * Workspace: sums as large as dW, for each part of the samples, and for each thread a patch and a
  * panel, or packed ones. */
 #include "backend/cpu/conv.h"
@@ -24,6 +26,7 @@
 #include "backend/cpu/product/pairs.h"
 #include "backend/cpu/product/transpose.h"
 #include "backend/cpu/reduce.h"
+#include "backend/cpu/winograd.h"
 #include "ops/conv2d.h"
 
 #include <string.h>
@@ -105,6 +108,8 @@ static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args)
   problem p = problem_of(context, args);
   if (!p.dw->count) return 0;
   int64_t floats = p.sample_parts * sum_floats(&p) + context->threads * share_floats(&p);
+  if (ac_winograd_takes(context, args))
+    floats = ac_max(floats, ac_winograd_correlate_floats(args, context->threads));
   return sizeof(float) * (uint64_t)floats;
 }
 
@@ -383,6 +388,10 @@ static void run_part(const ac_cpu_context *context, const ac_op_args *args, int 
   problem p = problem_of(context, args);
   if (p.db->count) bias_gradient(&p, thread, team);
   if (!p.dw->count) return;
+  if (ac_winograd_takes(context, args)) {
+    ac_winograd_correlate(context, args, thread, team);
+    return;
+  }
   float *sums = args->workspace;
   float *own = sums + p.sample_parts * sum_floats(&p) + thread * share_floats(&p);
   task t = {.p = &p, .sums = sums, .filling = own};

@@ -111,6 +111,22 @@ static void read_masked(const ac_conv_source *source, int64_t at, int64_t step, 
   }
 }
 
+static void read_windows_masked(const ac_conv_source *source, int64_t at, int64_t begin,
+                                int64_t end, int64_t count, int64_t distance, float *y) {
+  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  for (int64_t j = 0; j < count; j += LANES) {
+    int64_t first = 2 * j;
+    __builtin_prefetch(ac_element(source->data, source->dtype, at + first + source->channel));
+    for (int64_t t = 0; t < 4; t++, first++) {
+      __m512 low = read_vector(source, at + first, between(begin - first, end - first)),
+             high = read_vector(source, at + first + LANES,
+                                between(begin - first - LANES, end - first - LANES));
+      _mm512_mask_storeu_ps(y + t * distance + j, lanes(count - j),
+                            _mm512_permutex2var_ps(low, even, high));
+    }
+  }
+}
+
 /* The x of some outputs from column j on and of tap t: the lanes inside of the source, where a
  * position outside is too large as an unsigned number, and the first of them in the first row. */
 INLINE __mmask16 taps_inside(const ac_conv_axis *w, int64_t step, int64_t j, int64_t t) {
@@ -392,6 +408,21 @@ void ac_conv_read_row(const ac_conv_source *source, int64_t at, int64_t step, in
   zero(y, begin);
   read_run(source, at, step, y + begin, end - begin);
   zero(y + end, stride - end);
+}
+
+void ac_conv_read_windows(const ac_conv_source *source, int64_t at, int64_t begin, int64_t end,
+                          int64_t count, int64_t distance, float *y) {
+#ifdef HAVE_MASKS
+  read_windows_masked(source, at, begin, end, count, distance, y);
+#else
+  for (int64_t t = 0; t < 4; t++, y += distance) {
+    int64_t first = ac_min(count, begin > t ? (begin - t + 1) / 2 : 0);
+    int64_t last = ac_max(first, ac_min(count, end > t ? (end - t + 1) / 2 : 0));
+    zero(y, first);
+    read_run(source, at + 2 * first + t, 2, y + first, last - first);
+    zero(y + last, count - last);
+  }
+#endif
 }
 
 void ac_conv_copy_rows(const float *from, int64_t stride, float *to, int64_t rows,
