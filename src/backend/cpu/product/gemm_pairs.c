@@ -2,18 +2,20 @@
  *
  *   for each block of rows and of columns of C
  *     for each DEPTH of k
- *       pack the block of op(A)
  *       for each PANEL of the columns
  *         pack the panel of op(B)
  *         for each strip of the rows
+ *           in the first panel, pack the strip of op(A)
  *           for each strip of the panel's columns: sums = or += their product
  *           where k ends: C = sums, beside what it is added to, rounded once
  *
- * The packed block and the panel stay in the second-level cache, a strip of rows in the first.
- * Where all of k is one DEPTH a block has all columns, so that op(A) is packed once, and sums are
- * written as they come; else the sums of a block wait in scratch. Packing costs more than the
- * products if a packed element is used a hundred times only, so blocks are as large as scratch
- * allows.
+ * The packed block and the panel stay in the second-level cache. Where all of k is one DEPTH a
+ * block has all columns, so that op(A) is packed once, and sums are written as they come; else the
+ * sums of a block wait in scratch. Packing costs more than the products if a packed element is used
+ * a hundred times only, so blocks are as large as scratch allows.
+ *
+ * What is packed next is asked for between products, and so is C: packing would take three times as
+ * long if it waited for memory.
  *
  * Operands lie along k (the elements of a row of op(A), or of a column of op(B), beside each other)
  * or down k. Sixteen lines by sixteen pairs are read either way into sixteen vectors, turned if
@@ -23,7 +25,16 @@
 #include "backend/cpu/product/pairs.h"
 #include "core/half.h"
 
-enum { DEPTH = 16 * STEP, ROWS = 512, PANEL = 4 * STRIP, AREA = 512 * 512, SUMS = STRIP * STRIP };
+/* The most of k, elements of a packed block, columns of a panel and sums that wait; and how many
+ * elements a cache line has. */
+enum {
+  DEPTH = 24 * STEP,
+  LEFT = 512 * 512,
+  PANEL = 4 * STRIP,
+  AREA = 512 * 512,
+  SUMS = STRIP * STRIP,
+  HALVES = 32
+};
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
@@ -37,8 +48,9 @@ static int64_t part_of(int64_t size, int64_t most, int64_t unit) {
   return ac_ceil_div(ac_ceil_div(size, ac_ceil_div(size, most)), unit) * unit;
 }
 
-static blocks blocks_of(const ac_gemm *g, int64_t rows, int64_t area) {
-  blocks b = {part_of(ac_max(g->k, 1), DEPTH, STEP), part_of(g->m, rows, STRIP), g->n};
+static blocks blocks_of(const ac_gemm *g, int64_t left, int64_t area) {
+  blocks b = {part_of(ac_max(g->k, 1), DEPTH, STEP), 0, g->n};
+  b.rows = part_of(g->m, ac_max(left / b.depth / STRIP, 1) * STRIP, STRIP);
   if (b.depth < g->k) b.columns = part_of(g->n, ac_max(area / b.rows / STRIP, 1) * STRIP, STRIP);
   return b;
 }
@@ -51,32 +63,35 @@ static int64_t panel_columns(const blocks *b) {
   return ac_min(PANEL, strips_of(b->columns) * STRIP);
 }
 
-/* With so many strips of sums that wait, if k has more than one depth. */
-static uint64_t bytes_with(const ac_gemm *g, const blocks *b, int64_t waiting) {
-  int64_t panel = strips_of(panel_columns(b)), strips = strips_of(b->rows) + panel;
-  int64_t sums = b->depth < g->k ? waiting : panel;
-  return (uint64_t)(strips * packed_strip(b) + sums * SUMS) * sizeof(float);
+/* With so many elements of a packed block, and strips of sums that wait if k has more than one
+ * depth. */
+static uint64_t bytes_with(const ac_gemm *g, const blocks *b, int64_t left, int64_t waiting) {
+  int64_t panel = strips_of(panel_columns(b)), sums = b->depth < g->k ? waiting : panel;
+  return (uint64_t)(left / 2 + panel * packed_strip(b) + sums * SUMS) * sizeof(float);
 }
 
 static uint64_t bytes_of(const ac_gemm *g, const blocks *b) {
-  return bytes_with(g, b, strips_of(b->rows) * strips_of(b->columns));
+  int64_t strips = strips_of(b->rows);
+  return bytes_with(g, b, 2 * strips * packed_strip(b), strips * strips_of(b->columns));
 }
 
 /* Equal parts may be longer where the whole is shorter, so this counts the longest that there are:
  * no product takes more than a larger one. */
 uint64_t ac_cpu_gemm_pairs_scratch(const ac_gemm *g) {
-  blocks most = {ac_min(g->k, DEPTH), ac_min(g->m, ROWS), g->n};
-  return bytes_with(g, &most, ac_min(strips_of(most.rows) * strips_of(g->n), AREA / SUMS));
+  blocks most = {ac_min(g->k, DEPTH), g->m, g->n};
+  int64_t strips = strips_of(g->m);
+  return bytes_with(g, &most, ac_min(2 * strips * packed_strip(&most), LEFT),
+                    ac_min(strips * strips_of(g->n), AREA / SUMS));
 }
 
 /* A team smaller than the context's has larger products than its scratch was made for. */
 static blocks blocks_within(const ac_gemm *g, uint64_t room) {
-  int64_t rows = ROWS, area = AREA;
-  blocks b = blocks_of(g, rows, area);
-  while (bytes_of(g, &b) > room && (rows > STRIP || area > STRIP * STRIP)) {
-    if (area > rows * STRIP) area /= 2;
-    else rows /= 2;
-    b = blocks_of(g, rows, area);
+  int64_t left = LEFT, area = AREA;
+  blocks b = blocks_of(g, left, area);
+  while (bytes_of(g, &b) > room && (b.rows > STRIP || area > STRIP * STRIP)) {
+    if (area > b.rows * STRIP) area /= 2;
+    else left /= 2;
+    b = blocks_of(g, left, area);
   }
   return b;
 }
@@ -95,12 +110,22 @@ static operand right_of(const ac_gemm *g) {
  * steps of a strip, or a step of all strips. */
 static void pack(const operand *x, bool by_line, uint32_t *to) {
   int64_t strips = strips_of(x->lines), steps = steps_of(x->depth), count = strips * steps;
-  int64_t across = by_line ? PAIRS * PAIRS : PAIRS, distance = by_line ? PAIRS : STRIP;
   for (int64_t i = 0; i < count; i++) {
     int64_t strip = x->along ? i / steps : i % strips, step = x->along ? i % steps : i / strips;
-    uint32_t *square = to + (strip * steps + step) * STRIP * PAIRS;
-    pack_square(x, strip * STRIP, step * STEP, by_line, square, distance);
-    pack_square(x, strip * STRIP + PAIRS, step * STEP, by_line, square + across, distance);
+    pack_step(x, strip * STRIP, step * STEP, by_line, to + (strip * steps + step) * STRIP * PAIRS);
+  }
+}
+
+/* Asks for cache lines of what `x` lies in, part `index` of `count`. */
+static void fetch(const operand *x, int64_t index, int64_t count) {
+  const int64_t rows = x->along ? x->lines : x->depth, columns = x->along ? x->depth : x->lines;
+  const int64_t across = ac_ceil_div(columns, HALVES);
+  const int64_t share = ac_ceil_div(rows * across, count), first = share * index;
+  const int64_t last = ac_min(first + share, rows * across);
+  int64_t row = first / across, column = first % across;
+  for (int64_t i = first; i < last; i++) {
+    __builtin_prefetch(x->data + row * x->distance + column * HALVES, 0, 2);
+    if (++column == across) column = 0, row++;
   }
 }
 
@@ -157,44 +182,94 @@ static void finish(const ac_gemm *g, int64_t row, int64_t column, const float *s
 
 /* ---- the product ----------------------------------------------------------------------------- */
 
-/* What a product is computed with: scratch, and the part that it is at. */
+/* What is multiplied at a time: all rows of a block with a panel of its columns, over one depth. */
+typedef struct place {
+  int64_t row, column, k, panel;
+} place;
+
+/* What a product is computed with, and where it is. */
 typedef struct work {
   const ac_dot_class *class;
   const ac_gemm *gemm;
   const float *bias;
   uint32_t *left, *right; /* packed: a block of op(A), a panel of op(B) */
   float *sums;
-  int64_t row, column, rows, columns; /* the block of C */
-  int64_t k, depth;
-  bool wait; /* sums wait for the rest of k */
+  blocks blocks;
+  place at, next; /* next.row == m: there is none */
 } work;
 
-/* The columns [column, column + columns) of the block with all its rows, from packed operands. */
-static void multiply_panel(const work *w, int64_t column, int64_t columns) {
-  int64_t steps = steps_of(w->depth), packed = steps * STRIP * PAIRS;
-  int64_t distance = w->wait ? strips_of(w->rows) * SUMS : SUMS;
-  bool last = w->k + w->depth == w->gemm->k;
-  for (int64_t i = 0; i < w->rows; i += STRIP) {
-    float *sums = w->sums;
-    if (w->wait) sums += (column - w->column) / STRIP * distance + i / STRIP * SUMS;
-    for (int64_t j = 0; j < columns; j += STRIP)
-      w->class->multiply(steps, (int)ac_min(STRIP, w->rows - i), (int)ac_min(STRIP, columns - j),
-                         w->left + i / STRIP * packed, w->right + j / STRIP * packed,
-                         sums + j / STRIP * distance, STRIP, w->k > 0);
-    for (int64_t j = 0; last && j < columns; j += STRIP)
-      finish(w->gemm, w->row + i, column + j, sums + j / STRIP * distance, w->bias);
+static place place_after(const work *w) {
+  const ac_gemm *g = w->gemm;
+  const blocks *b = &w->blocks;
+  place p = w->at;
+  p.panel += PANEL;
+  if (p.panel < ac_min(p.column + b->columns, g->n)) return p;
+  p.panel = p.column;
+  p.k += b->depth;
+  if (p.k < g->k) return p;
+  p.k = 0;
+  p.panel = p.column += b->columns;
+  if (p.column < g->n) return p;
+  p.panel = p.column = 0;
+  p.row = ac_min(p.row + b->rows, g->m);
+  return p;
+}
+
+/* At most `most` rows of op(A) from the block's row `first` on. */
+static operand left_part(const work *w, const place *p, int64_t first, int64_t most) {
+  operand left = left_of(w->gemm);
+  int64_t rows = ac_min(w->blocks.rows, w->gemm->m - p->row);
+  first = ac_min(first, rows);
+  return part_of_operand(&left, p->row + first, ac_min(rows - first, most), p->k,
+                         ac_min(w->blocks.depth, w->gemm->k - p->k));
+}
+
+static operand panel_of(const work *w, const place *p) {
+  operand right = right_of(w->gemm);
+  int64_t end = ac_min(p->column + w->blocks.columns, w->gemm->n);
+  return part_of_operand(&right, p->panel, ac_min(PANEL, end - p->panel), p->k,
+                         ac_min(w->blocks.depth, w->gemm->k - p->k));
+}
+
+/* Asks for the strip of C at (row, column). */
+static void fetch_result(const ac_gemm *g, int64_t row, int64_t column) {
+  int64_t rows = ac_min(STRIP, g->m - row);
+  const char *c = ac_element(g->c, g->c_dtype, row * g->ldc + column);
+  for (int64_t i = 0; i < rows; i++, c += g->ldc * (int64_t)ac_dtype_bytes(g->c_dtype)) {
+    __builtin_prefetch(c, 1);
+    if (g->c_dtype == AC_F32) __builtin_prefetch(c + 64, 1);
   }
 }
 
-static void multiply_depth(const work *w) {
-  operand left = left_of(w->gemm), right = right_of(w->gemm);
-  operand block = part_of_operand(&left, w->row, w->rows, w->k, w->depth);
-  pack(&block, true, w->left);
-  for (int64_t column = w->column; column < w->column + w->columns; column += PANEL) {
-    int64_t columns = ac_min(PANEL, w->column + w->columns - column);
-    operand panel = part_of_operand(&right, column, columns, w->k, w->depth);
-    pack(&panel, false, w->right);
-    multiply_panel(w, column, columns);
+static void multiply_panel(const work *w) {
+  const ac_gemm *g = w->gemm;
+  const place *at = &w->at;
+  const operand panel = panel_of(w, at), next = panel_of(w, &w->next);
+  const int64_t steps = steps_of(panel.depth), packed = steps * STRIP * PAIRS;
+  const int64_t rows = ac_min(w->blocks.rows, g->m - at->row), columns = panel.lines;
+  const bool wait = w->blocks.depth < g->k, last = at->k + panel.depth == g->k;
+  const bool first = at->panel == at->column, more = w->next.row < g->m;
+  const int64_t distance = wait ? strips_of(rows) * SUMS : SUMS, across = strips_of(columns);
+  const int64_t count = strips_of(rows) * across;
+  pack(&panel, false, w->right);
+  for (int64_t i = 0; i < rows; i += STRIP) {
+    uint32_t *strip = w->left + i / STRIP * packed;
+    float *sums = w->sums;
+    operand beneath = left_part(w, at, i + STRIP, STRIP);
+    if (first) {
+      operand here = left_part(w, at, i, STRIP);
+      pack(&here, true, strip);
+    }
+    if (wait) sums += (at->panel - at->column) / STRIP * distance + i / STRIP * SUMS;
+    for (int64_t j = 0; j < across; j++) {
+      if (last) fetch_result(g, at->row + i, at->panel + j * STRIP);
+      if (first && beneath.lines) fetch(&beneath, j, across);
+      if (more) fetch(&next, i / STRIP * across + j, count);
+      w->class->multiply(steps, (int)ac_min(STRIP, rows - i),
+                         (int)ac_min(STRIP, columns - j * STRIP), strip, w->right + j * packed,
+                         sums + j * distance, STRIP, at->k > 0);
+      if (last) finish(g, at->row + i, at->panel + j * STRIP, sums + j * distance, w->bias);
+    }
   }
 }
 
@@ -205,19 +280,14 @@ bool ac_cpu_gemm_in_pairs(const ac_cpu_context *context, const ac_gemm *g) {
 
 void ac_cpu_gemm_pairs(const ac_cpu_context *context, const ac_gemm *g, const float *bias,
                        void *scratch, uint64_t scratch_bytes) {
-  blocks b = blocks_within(g, scratch_bytes);
-  work w = {
-      .class = context->dot, .gemm = g, .bias = bias, .left = scratch, .wait = b.depth < g->k};
-  w.right = w.left + strips_of(b.rows) * packed_strip(&b);
-  w.sums = (float *)(w.right + strips_of(panel_columns(&b)) * packed_strip(&b));
+  work w = {.class = context->dot, .gemm = g, .bias = bias, .left = scratch};
+  w.blocks = blocks_within(g, scratch_bytes);
+  w.right = w.left + strips_of(w.blocks.rows) * packed_strip(&w.blocks);
+  w.sums = (float *)(w.right + strips_of(panel_columns(&w.blocks)) * packed_strip(&w.blocks));
   ac_dot_begin(w.class);
-  for (w.row = 0; w.row < g->m; w.row += b.rows)
-    for (w.column = 0; w.column < g->n; w.column += b.columns)
-      for (w.k = 0; w.k < g->k; w.k += b.depth) {
-        w.rows = ac_min(b.rows, g->m - w.row);
-        w.columns = ac_min(b.columns, g->n - w.column);
-        w.depth = ac_min(b.depth, g->k - w.k);
-        multiply_depth(&w);
-      }
+  for (; w.at.row < g->m; w.at = w.next) {
+    w.next = place_after(&w);
+    multiply_panel(&w);
+  }
   ac_dot_end(w.class);
 }

@@ -69,27 +69,11 @@ static inline operand part_of_operand(const operand *x, int64_t line, int64_t li
   return (operand){x->data + offset, x->distance, x->along, lines, depth};
 }
 
-static inline uint32_t pair_at(const operand *x, int64_t line, int64_t k) {
-  if (line >= x->lines || k >= x->depth) return 0;
-  int64_t step = x->along ? 1 : x->distance;
-  const uint16_t *at = x->data + (x->along ? line * x->distance + k : k * x->distance + line);
-  return at[0] | (k + 1 < x->depth ? (uint32_t)at[step] << 16 : 0);
-}
-
-/* At an edge, where some elements are not there. */
-static inline void pack_edge(const operand *x, int64_t line, int64_t k, bool by_line, uint32_t *to,
-                             int64_t distance) {
-  for (int i = 0; i < PAIRS; i++)
-    for (int j = 0; j < PAIRS; j++)
-      to[i * distance + j] =
-          by_line ? pair_at(x, line + i, k + 2 * j) : pair_at(x, line + j, k + 2 * i);
-}
-
 #if defined(AC_CPU_HAVE_SHUFFLES) && defined(__AVX512F__)
 
 typedef uint32_t vector __attribute__((vector_size(64)));
 typedef uint64_t wide_vector __attribute__((vector_size(64)));
-typedef uint16_t half_vector __attribute__((vector_size(32)));
+typedef uint16_t half_vector __attribute__((vector_size(64)));
 
 static inline __attribute__((always_inline)) void turn(vector v[PAIRS]) {
   vector t[PAIRS];
@@ -125,41 +109,87 @@ static inline __attribute__((always_inline)) void turn(vector v[PAIRS]) {
   for (int i = 0; i < PAIRS; i++) v[i] = t[i];
 }
 
-static inline __attribute__((always_inline)) void pack_whole(const operand *x, int64_t line,
-                                                             int64_t k, bool along, bool by_line,
-                                                             uint32_t *to, int64_t distance) {
-  vector v[PAIRS];
-  const uint16_t *at = x->data + (along ? line * x->distance + k : k * x->distance + line);
-#pragma GCC unroll 16
-  for (int i = 0; i < PAIRS; i++) {
-    if (along) {
-      memcpy(&v[i], at + i * x->distance, sizeof v[i]);
-      continue;
-    }
-    half_vector first, second;
-    memcpy(&first, at + 2 * i * x->distance, sizeof first);
-    memcpy(&second, at + (2 * i + 1) * x->distance, sizeof second);
-    v[i] = __builtin_convertvector(first, vector) | __builtin_convertvector(second, vector) << 16;
-  }
-  if (along != by_line) turn(v);
-#pragma GCC unroll 16
-  for (int i = 0; i < PAIRS; i++) memcpy(to + i * distance, &v[i], sizeof v[i]);
+/* Pairs of two rows as stored, column beneath column: those of lines 0 to 15 and of 16 to 31. */
+static inline __attribute__((always_inline)) void
+pair_rows(const uint16_t *first, const uint16_t *second, vector *low, vector *high) {
+  half_vector x, y;
+  memcpy(&x, first, sizeof x);
+  memcpy(&y, second, sizeof y);
+  *low =
+      (vector)__builtin_shufflevector(x, y, 0, 32, 1, 33, 2, 34, 3, 35, 4, 36, 5, 37, 6, 38, 7, 39,
+                                      8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47);
+  *high = (vector)__builtin_shufflevector(x, y, 16, 48, 17, 49, 18, 50, 19, 51, 20, 52, 21, 53, 22,
+                                          54, 23, 55, 24, 56, 25, 57, 26, 58, 27, 59, 28, 60, 29,
+                                          61, 30, 62, 31, 63);
 }
 
-static inline void pack_square(const operand *x, int64_t line, int64_t k, bool by_line,
-                               uint32_t *to, int64_t distance) {
-  if (line + PAIRS > x->lines || k + STEP > x->depth) pack_edge(x, line, k, by_line, to, distance);
-  else if (x->along) pack_whole(x, line, k, true, by_line, to, distance);
-  else pack_whole(x, line, k, false, by_line, to, distance);
+/* Sixteen lines along k. */
+static inline __attribute__((always_inline)) void pack_along(const uint16_t *from, int64_t distance,
+                                                             bool by_line, uint32_t *to) {
+  vector v[PAIRS];
+#pragma GCC unroll 16
+  for (int i = 0; i < PAIRS; i++) memcpy(&v[i], from + i * distance, sizeof v[i]);
+  if (!by_line) turn(v);
+#pragma GCC unroll 16
+  for (int i = 0; i < PAIRS; i++) memcpy(to + i * (by_line ? PAIRS : STRIP), &v[i], sizeof v[i]);
+}
+
+static inline __attribute__((always_inline)) void pack_down(const uint16_t *from, int64_t distance,
+                                                            bool by_line, uint32_t *to) {
+  vector v[2][PAIRS];
+#pragma GCC unroll 16
+  for (int i = 0; i < PAIRS; i++, from += 2 * distance) {
+    pair_rows(from, from + distance, &v[0][i], &v[1][i]);
+    if (by_line) continue;
+    memcpy(to + i * STRIP, &v[0][i], sizeof v[0][i]);
+    memcpy(to + i * STRIP + PAIRS, &v[1][i], sizeof v[1][i]);
+  }
+  for (int half = 0; by_line && half < 2; half++, to += PAIRS * PAIRS) {
+    turn(v[half]);
+    memcpy(to, v[half], sizeof v[half]);
+  }
+}
+
+/* `from` is where the step begins. */
+static inline void pack_whole(const uint16_t *from, int64_t distance, bool along, bool by_line,
+                              uint32_t *to) {
+  if (along) {
+    pack_along(from, distance, by_line, to);
+    pack_along(from + PAIRS * distance, distance, by_line, to + (by_line ? PAIRS * PAIRS : PAIRS));
+  } else {
+    pack_down(from, distance, by_line, to);
+  }
 }
 
 #else
 
-static inline void pack_square(const operand *x, int64_t line, int64_t k, bool by_line,
-                               uint32_t *to, int64_t distance) {
-  pack_edge(x, line, k, by_line, to, distance);
+static inline void pack_whole(const uint16_t *from, int64_t distance, bool along, bool by_line,
+                              uint32_t *to) {
+  int64_t line_distance = along ? distance : 1, k_distance = along ? 1 : distance;
+  for (int line = 0; line < STRIP; line++, from += line_distance)
+    for (int p = 0; p < PAIRS; p++) {
+      const uint16_t *pair = from + 2 * p * k_distance;
+      to[by_line ? line * PAIRS + p : p * STRIP + line] = pair[0] | (uint32_t)pair[k_distance]
+                                                                        << 16;
+    }
 }
 
 #endif
+
+/* The strip's step of `x` from `line` and `k` on. What lies beyond x is zeros. */
+static inline void pack_step(const operand *x, int64_t line, int64_t k, bool by_line,
+                             uint32_t *to) {
+  const int64_t lines = ac_min(STRIP, x->lines - line), depth = ac_min(STEP, x->depth - k);
+  const uint16_t *from = x->data + (x->along ? line * x->distance + k : k * x->distance + line);
+  if (lines == STRIP && depth == STEP) {
+    pack_whole(from, x->distance, x->along, by_line, to);
+    return;
+  }
+  uint16_t whole[STEP * STRIP] = {0};
+  const int64_t rows = x->along ? lines : depth, columns = x->along ? depth : lines;
+  for (int64_t i = 0; i < rows; i++)
+    memcpy(whole + i * STRIP, from + i * x->distance, (size_t)columns * sizeof *whole);
+  pack_whole(whole, STRIP, x->along, by_line, to);
+}
 
 #endif
