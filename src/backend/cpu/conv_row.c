@@ -36,6 +36,12 @@ static void read_run(const ac_conv_source *source, int64_t at, int64_t step, flo
   }
 }
 
+static void read_pairs(const uint16_t *first, const uint16_t *second, int64_t step, uint32_t *y,
+                       int64_t count) {
+  for (int64_t j = 0; j < count; j++)
+    y[j] = first[j * step] | (second ? (uint32_t)second[j * step] << 16 : 0);
+}
+
 static void store_floats(const float *c, float bias, bool add, float *y, int64_t step,
                          int64_t count) {
   if (step != 1) {
@@ -108,6 +114,28 @@ static void read_masked(const ac_conv_source *source, int64_t at, int64_t step, 
     __m512 v = step == 1 ? read_vector(source, from, m) : read_even(source, from, m);
     __builtin_prefetch(ac_element(source->data, source->dtype, from + source->channel));
     _mm512_mask_storeu_ps(y + j, lanes(stride - j), v);
+  }
+}
+
+/* Elements for 16 lanes, every `step`-th, in their lower halves. */
+INLINE __m512i read_halves(const uint16_t *x, int64_t step, __mmask16 m) {
+  const __m512i low = _mm512_set1_epi32(0xffff);
+  if (step == 1) return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, x));
+  return _mm512_and_si512(low, _mm512_maskz_loadu_epi16(_pdep_u32(m, 0x55555555), x));
+}
+
+INLINE void read_pairs_masked(const uint16_t *x, int64_t second, int64_t step, int64_t begin,
+                              int64_t end, int64_t stride, uint32_t *y) {
+  for (int64_t j = 0; j < stride; j += LANES) {
+    __mmask16 m = between(begin - j, end - j);
+    const uint16_t *from = x + (j - begin) * step;
+    __m512i v = read_halves(from, step, m);
+    if (second) {
+      v = _mm512_or_si512(v, _mm512_slli_epi32(read_halves(from + second, step, m), 16));
+      __builtin_prefetch(from + 2 * second);
+      __builtin_prefetch(from + 3 * second);
+    }
+    _mm512_mask_storeu_epi32(y + j, lanes(stride - j), v);
   }
 }
 
@@ -392,6 +420,25 @@ void ac_conv_read_row(const ac_conv_source *source, int64_t at, int64_t step, in
   zero(y, begin);
   read_run(source, at, step, y + begin, end - begin);
   zero(y + end, stride - end);
+}
+
+void ac_conv_read_pairs(const ac_conv_source *source, int64_t at, bool second, int64_t step,
+                        int64_t begin, int64_t end, int64_t stride, uint32_t *y) {
+  const uint16_t *x = (const uint16_t *)source->data + at;
+  int64_t apart = second ? source->channel : 0;
+#ifdef HAVE_MASKS
+  if (step == 1) {
+    read_pairs_masked(x, apart, 1, begin, end, stride, y);
+    return;
+  }
+  if (step == 2) {
+    read_pairs_masked(x, apart, 2, begin, end, stride, y);
+    return;
+  }
+#endif
+  memset(y, 0, (size_t)begin * sizeof *y);
+  read_pairs(x, second ? x + apart : NULL, step, y + begin, end - begin);
+  memset(y + end, 0, (size_t)(stride - end) * sizeof *y);
 }
 
 void ac_conv_copy_rows(const float *from, int64_t stride, float *to, int64_t rows,
