@@ -506,6 +506,7 @@ static void run_part(const ac_cpu_context *context, const ac_op_args *args, int 
   phase f = {.depth = 0};
   work w = {.p = &p, .f = &f, .filling = own, .sums = own + m.filling, .offset = offset};
   while (next_phase(&p, &f)) {
+    if (p.transposed && f.depth == 0 && args->add[0]) continue; /* nothing meets these outputs */
     ac_conv_patch_offsets(&f.patch, offset);
     run_phase(&w, thread, team);
   }

@@ -405,6 +405,33 @@ static void store_masked(const float *c, float bias, bool add, float *y, int64_t
   }
 }
 
+/* The bits of ac_bf16_from_float in the lower halves. */
+INLINE __m512i round_halves(__m512 v) {
+  __m512i bits = _mm512_castps_si512(v), even = _mm512_srli_epi32(bits, 16);
+  __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+  even = _mm512_and_si512(even, _mm512_set1_epi32(1));
+  __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(even, _mm512_set1_epi32(0x7fff)));
+  rounded = _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x400000));
+  return _mm512_srli_epi32(rounded, 16);
+}
+
+/* Of bf16. */
+INLINE void store_halves_masked(const float *c, float bias, bool add, uint16_t *y, int64_t step,
+                                int64_t count) {
+  for (int64_t j = 0; j < count; j += LANES) {
+    __mmask16 m = lanes(count - j);
+    uint16_t *to = y + j * step;
+    __m512 v = _mm512_add_ps(_mm512_maskz_loadu_ps(m, c + j), _mm512_set1_ps(bias));
+    if (add) {
+      __m512i old = _mm512_slli_epi32(read_halves(to, step, m), 16);
+      v = _mm512_add_ps(_mm512_castsi512_ps(old), v);
+    }
+    __m512i halves = round_halves(v);
+    if (step == 2) _mm512_mask_storeu_epi16(to, _pdep_u32(m, 0x55555555), halves);
+    else _mm256_mask_storeu_epi16(to, m, _mm512_cvtepi32_epi16(halves));
+  }
+}
+
 #endif
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -519,6 +546,14 @@ void ac_conv_correlate(const ac_conv_rows *rows, const ac_operand *y, int64_t at
 
 void ac_conv_store_row(const ac_run_state *run, const float *c, float bias, bool add,
                        const ac_operand *y, int64_t at, int64_t step, int64_t count) {
+#ifdef HAVE_MASKS
+  if (y->dtype == AC_BF16 && step <= 2) {
+    uint16_t *to = (uint16_t *)y->data + at;
+    if (step == 1) store_halves_masked(c, bias, add, to, 1, count);
+    else store_halves_masked(c, bias, add, to, 2, count);
+    return;
+  }
+#endif
   if (y->dtype != AC_F32) {
     store_halves(y->dtype, run->mark_flushed, c, bias, add, (uint16_t *)y->data + at, step, count);
     return;
