@@ -35,6 +35,7 @@ static inline int64_t ac_conv_lines(int64_t count) {
 typedef struct ac_conv_patch {
   ac_conv_axis axis[2];
   int64_t channels;        /* of the source, in a group */
+  bool pairs;              /* for ac_dot_convolve: an element is two neighbouring ones of bf16 */
   int64_t samples, rows;   /* of outputs, at most, in one filling */
   int64_t held;            /* channels at most in one filling */
   int64_t residues[2];     /* planes for each residue of the step that taps have */
@@ -44,6 +45,7 @@ typedef struct ac_conv_patch {
   int64_t wide;            /* such a row's floats */
   int64_t pitch;           /* of rows of outputs in a run */
   int64_t sample, plane;   /* distance of samples' parts of a plane, and of planes */
+  int64_t line;            /* of lines: channels, or pairs of them */
   int64_t floats, offsets; /* what a filling needs */
 } ac_conv_patch;
 
@@ -64,8 +66,11 @@ typedef struct ac_conv_source {
 #define ac_conv_patch_plan AC_CPU_NAME(ac_conv_patch_plan)
 #define ac_conv_patch_offsets AC_CPU_NAME(ac_conv_patch_offsets)
 #define ac_conv_patch_fill AC_CPU_NAME(ac_conv_patch_fill)
+#define ac_conv_patch_steps AC_CPU_NAME(ac_conv_patch_steps)
+#define ac_conv_patch_step_of AC_CPU_NAME(ac_conv_patch_step_of)
 #define ac_conv_read_row AC_CPU_NAME(ac_conv_read_row)
 #define ac_conv_read_windows AC_CPU_NAME(ac_conv_read_windows)
+#define ac_conv_read_pairs AC_CPU_NAME(ac_conv_read_pairs)
 #define ac_conv_copy_rows AC_CPU_NAME(ac_conv_copy_rows)
 #define ac_conv_store_row AC_CPU_NAME(ac_conv_store_row)
 #define ac_conv_can_filter AC_CPU_NAME(ac_conv_can_filter)
@@ -79,11 +84,24 @@ typedef struct ac_conv_source {
 void ac_conv_patch_plan(ac_conv_patch *patch, int64_t samples, int64_t columns, int64_t uses);
 
 /* Where in a filling the values lie that meet tap k of channel c at output position 0:
- * offset[c * taps + k] for the channels held. */
+ * offset[c * taps + k] for the channels held. Of pairs, where the steps of a filling begin. */
 void ac_conv_patch_offsets(const ac_conv_patch *patch, int32_t *offset);
 
 void ac_conv_patch_fill(const ac_conv_patch *patch, const ac_conv_source *source,
                         const ac_conv_region *region, float *filling);
+
+/* Pairs are multiplied in steps (product/dot.h), of AC_DOT_PAIRS lines for one tap each or, where
+ * the patch is spread out, of as many of its rows. So many are needed for the first `channels`. */
+int64_t ac_conv_patch_steps(const ac_conv_patch *patch, int64_t channels);
+
+/* The step that pair `line` of the channels belongs to with a tap, times AC_DOT_PAIRS, and the
+ * place in it. */
+int64_t ac_conv_patch_step_of(const ac_conv_patch *patch, int64_t line, int64_t tap);
+
+/* How far the pair rows of a step lie apart. */
+static inline int64_t ac_conv_patch_distance(const ac_conv_patch *patch) {
+  return patch->spread ? patch->wide : patch->line;
+}
 
 /* Positions of one run of outputs in a filling: those of one sample, or of all of them where they
  * follow each other without a gap. Runs lie patch->sample apart. */
@@ -107,6 +125,10 @@ void ac_conv_read_row(const ac_conv_source *source, int64_t at, int64_t step, in
  * begin <= 2 j + t < end. */
 void ac_conv_read_windows(const ac_conv_source *source, int64_t at, int64_t begin, int64_t end,
                           int64_t count, int64_t distance, float *y);
+/* The same for pairs, of such an element and that of the channel behind it, which may be no
+ * `second`, of bf16. */
+void ac_conv_read_pairs(const ac_conv_source *source, int64_t at, bool second, int64_t step,
+                        int64_t begin, int64_t end, int64_t stride, uint32_t *y);
 
 /* Rows of so many columns, `stride` apart, one after the other into `to`. */
 void ac_conv_copy_rows(const float *from, int64_t stride, float *to, int64_t rows, int64_t columns);

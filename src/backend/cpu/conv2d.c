@@ -14,8 +14,8 @@
  * stride x stride phases, each of which meets taps of its own and is such a convolution of step 1;
  * nothing is multiplied by the zeros between. For it the weights are copied in the order of phases.
  *
- * Where x and the weights are bf16 and the CPU multiplies that (product/dot.h), the weights are
- * copied as packed strips and a strip of columns of the patch is packed before it meets them.
+ * Where x and the weights are bf16 and the CPU multiplies that (product/dot.h), the patch holds
+ * pairs of channels and the weights are copied as packed strips in the order of its steps.
  *
  * Where a group has one channel of the source (depthwise), there is little to multiply, and memory
  * should not wait for it: where masks allow it, rows of outputs are computed from the image as it
@@ -24,8 +24,8 @@
  * Kernels of 3 x 3 with a step of 1 and enough channels go by tiles (winograd.h).
  *
  * Workspace: the copied weights, and for each thread a patch (conv_patch.c), of 512 KiB or what one
- * channel needs for one row of outputs, or of a small image for all of them, sums, of 256 KiB
- * or as many such rows as a tile has, and a packed strip. */
+ * channel, or one step of pairs, needs for one row of outputs, or of a small image for all of them,
+ * and sums, of 256 KiB or as many such rows as a tile has. */
 #include "backend/cpu/conv.h"
 #include "backend/cpu/convert.h"
 #include "backend/cpu/product/pairs.h"
@@ -58,7 +58,6 @@ typedef struct phase {
   ac_conv_patch patch;
   int64_t start[2], stride[2], tap[2], tap_step[2];
   int64_t depth;   /* of the product */
-  int64_t steps;   /* of what a filling of the patch holds of it, packed */
   int64_t strip;   /* pairs of a strip of packed weights */
   int64_t block;   /* rows of the weights at a time */
   int64_t sums;    /* floats */
@@ -133,12 +132,14 @@ static void transposed_axis(const problem *p, int i, int64_t start, phase *f) {
 }
 
 static int64_t most_columns(const problem *p) {
-  return ac_min(MOST_COLUMNS, SUM_FLOATS / p->out);
+  int64_t least = p->dot ? ac_min(STRIP, p->out) : p->out; /* rows that sums must have room for */
+  return ac_min(MOST_COLUMNS, SUM_FLOATS / least);
 }
 
 static void plan_phase(const problem *p, phase *f) {
   ac_conv_patch *s = &f->patch;
   s->channels = p->in;
+  s->pairs = p->dot;
   ac_conv_patch_plan(s, p->samples, most_columns(p), p->out);
   f->depth = p->in * s->axis[0].taps * s->axis[1].taps;
   f->height = f->depth <= INT32_MAX / AC_CPU_TILE_ROWS ? AC_CPU_TILE_ROWS : 1;
@@ -149,8 +150,7 @@ static void plan_phase(const problem *p, phase *f) {
   f->block = ac_min(p->out, most);
   int64_t rows = p->dot ? strips_of(p->out) * STRIP : p->out;
   f->sums = ac_min(rows * width, ac_max(SUM_FLOATS, p->unit[0] * width));
-  f->steps = steps_of(s->held * s->axis[0].taps * s->axis[1].taps);
-  f->strip = s->held ? ac_ceil_div(p->in, s->held) * f->steps * STRIP * PAIRS : 0;
+  f->strip = p->dot ? ac_conv_patch_steps(s, p->in) * STRIP * PAIRS : 0;
 }
 
 /* Elements of the copied weights of a phase. */
@@ -179,26 +179,11 @@ static bool next_phase(const problem *p, phase *f) {
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* All threads' weights, and a thread's part of the workspace: the largest patch, sums, offsets and
- * packed strip of all phases; where weights are packed, room for a strip of them as floats. */
+/* All threads' weights, and a thread's part of the workspace: the largest patch, sums and offsets
+ * of all phases. */
 typedef struct memory {
-  int64_t copied, filling, sums, offsets, strip; /* floats, and as many integers of 32 bits */
+  int64_t copied, filling, sums, offsets; /* floats, and as many integers of 32 bits */
 } memory;
-
-/* Fillings of fewer samples hold more channels, so that there are fewer of them. What is packed is
- * bounded by numbers that do not grow where there are fewer samples: steps of the largest filling
- * that there can be, and of a strip of weights in any number of fillings up to that at hand. */
-static int64_t most_steps(const problem *p, const phase *f) {
-  ac_conv_patch one = f->patch;
-  ac_conv_patch_plan(&one, 1, most_columns(p), p->out);
-  return steps_of(one.held * one.axis[0].taps * one.axis[1].taps);
-}
-
-static int64_t most_weight_steps(const problem *p, const phase *f) {
-  int64_t taps = f->patch.axis[0].taps * f->patch.axis[1].taps;
-  int64_t fillings = f->patch.held ? ac_ceil_div(p->in, f->patch.held) : 0;
-  return steps_of(p->in * taps) + fillings * (steps_of(taps) + 1);
-}
 
 static memory memory_of(const problem *p) {
   memory m = {0};
@@ -207,10 +192,7 @@ static memory memory_of(const problem *p) {
     m.filling = ac_max(m.filling, ac_conv_lines(f.patch.floats));
     m.sums = ac_max(m.sums, ac_conv_lines(f.sums));
     m.offsets = ac_max(m.offsets, ac_conv_lines(f.patch.offsets));
-    if (!p->dot) continue;
-    m.strip = ac_max(m.strip, most_steps(p, &f) * STRIP * PAIRS);
-    m.filling = ac_max(m.filling, ac_conv_lines(STRIP * f.depth));
-    m.copied += p->groups * strips_of(p->out) * most_weight_steps(p, &f) * STRIP * PAIRS;
+    if (p->dot) m.copied += copied_of(p, &f);
   }
   if (!p->dot && (p->transposed || p->weight->dtype != AC_F32))
     m.copied = ac_conv_lines(p->weight->count);
@@ -218,7 +200,7 @@ static memory memory_of(const problem *p) {
 }
 
 static int64_t memory_share(const memory *m) {
-  return m->filling + m->sums + m->offsets + m->strip;
+  return m->filling + m->sums + m->offsets;
 }
 
 static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args) {
@@ -273,21 +255,38 @@ static void copy_rows(const problem *p, const phase *f, int64_t group, int64_t r
   }
 }
 
-/* Packs strips of weights: for each filling of the patch, the channels that it holds. */
-static void pack_weights(const problem *p, float *floats, int thread, int team) {
+/* A strip of weights, rows [row, row + rows) of a group, in the order of the patch's steps. */
+static void pack_strip(const problem *p, const phase *f, int64_t group, int64_t row, int64_t rows,
+                       uint32_t *to) {
+  const ac_conv_axis *h = &f->patch.axis[0], *w = &f->patch.axis[1];
+  int64_t area = p->kernel[0] * p->kernel[1], of_group = group * p->in * p->out * area;
+  int64_t row_step = p->transposed ? area : p->in * area;
+  int64_t next = p->transposed ? p->out * area : area; /* the next channel of the source */
+  int64_t first = f->tap[0] * p->kernel[1] + f->tap[1];
+  const uint16_t *all = (const uint16_t *)p->weight->data + of_group + row * row_step + first;
+  for (int64_t c = 0; c < p->in; c += 2)
+    for (int64_t r = 0; r < h->taps; r++)
+      for (int64_t t = 0; t < w->taps; t++) {
+        int64_t at = ac_conv_patch_step_of(&f->patch, c / 2, r * w->taps + t);
+        int64_t tap = r * f->tap_step[0] * p->kernel[1] + t * f->tap_step[1];
+        const uint16_t *from = all + c * next + tap;
+        uint32_t *pair = to + at / PAIRS * STRIP * PAIRS + at % PAIRS;
+        bool second = c + 1 < p->in;
+        for (int64_t i = 0; i < rows; i++, from += row_step)
+          pair[i * PAIRS] = from[0] | (second ? (uint32_t)from[next] << 16 : 0);
+      }
+}
+
+static void pack_weights(const problem *p, int thread, int team) {
   int64_t strips = strips_of(p->out), first, last;
   phase f = {.depth = 0};
   ac_cpu_share(p->groups * strips, 1, thread, team, &first, &last);
   while (next_phase(p, &f))
     for (int64_t i = first; i < last; i++) {
       int64_t row = i % strips * STRIP, rows = ac_min(STRIP, p->out - row);
-      int64_t taps = f.depth / p->in, held = f.patch.held * taps;
       uint32_t *to = p->packed + f.weights + i * f.strip;
       memset(to, 0, (size_t)f.strip * sizeof *to);
-      copy_rows(p, &f, i / strips, row, rows, floats);
-      for (int64_t k = 0; k < f.depth; k += held, to += f.steps * STRIP * PAIRS)
-        for (int64_t r = 0; r < rows; r++)
-          pack_floats_row(floats + r * f.depth + k, ac_min(held, f.depth - k), to + r * PAIRS);
+      pack_strip(p, &f, i / strips, row, rows, to);
     }
 }
 
@@ -316,7 +315,6 @@ typedef struct work {
   int64_t runs, length, width; /* of the region; width: `length` in whole vectors */
   float *filling, *sums;
   const int32_t *offset;
-  uint32_t *strip; /* of columns, packed */
 } work;
 
 /* Sums of one run (+)= rows of weights x the patch's values from depth k on. */
@@ -349,23 +347,23 @@ static const float *weights_of(const work *w, int64_t channel) {
   return all + (w->group * p->out + channel) * w->f->depth;
 }
 
-/* The same by products of pairs, a strip of columns at a time. */
+/* The same by products of pairs: a strip of rows with all columns, for it is the smaller one. */
 static void multiply_packed(const work *w, int64_t channel) {
   const problem *p = w->p;
   const ac_conv_patch *s = &w->f->patch;
-  int64_t count = w->region.channels * s->axis[0].taps * s->axis[1].taps, ldc = w->runs * w->width;
+  int64_t steps = ac_conv_patch_steps(s, w->region.channels), ldc = w->runs * w->width;
   int64_t strip = w->group * strips_of(p->out) + w->first / STRIP;
   const uint32_t *a = p->packed + w->f->weights + strip * w->f->strip +
-                      channel / s->held * w->f->steps * STRIP * PAIRS;
-  for (int64_t run = 0; run < w->runs; run++)
-    for (int64_t column = 0; column < w->length; column += STRIP) {
-      int columns = (int)ac_min(STRIP, w->length - column);
-      float *c = w->sums + run * w->width + column;
-      pack_floats_columns(w->filling + run * s->sample + column, w->offset, count, w->strip);
-      for (int64_t row = 0; row < w->rows; row += STRIP)
-        p->dot->multiply(steps_of(count), (int)ac_min(STRIP, w->rows - row), columns,
-                         a + row / STRIP * w->f->strip, w->strip, c + row * ldc, ldc, channel > 0);
-    }
+                      ac_conv_patch_steps(s, channel) * STRIP * PAIRS;
+  for (int64_t row = 0; row < w->rows; row += STRIP, a += w->f->strip)
+    for (int64_t run = 0; run < w->runs; run++)
+      for (int64_t column = 0; column < w->length; column += STRIP) {
+        const float *at = w->filling + run * s->sample + column;
+        ac_dot_patch b = {(const uint32_t *)at, w->offset, ac_conv_patch_distance(s)};
+        p->dot->convolve(steps, (int)ac_min(STRIP, w->rows - row),
+                         (int)ac_min(STRIP, w->length - column), a, &b,
+                         w->sums + row * ldc + run * w->width + column, ldc, channel > 0);
+      }
 }
 
 /* What the channels in the patch, from `channel` of the group on, add to the sums. */
@@ -511,14 +509,14 @@ static void run_part(const ac_cpu_context *context, const ac_op_args *args, int 
   memory m = memory_of(&p);
   float *own = (float *)args->workspace + m.copied + thread * memory_share(&m);
   int32_t *offset = (int32_t *)(own + m.filling + m.sums);
-  if (p.dot) pack_weights(&p, own, thread, team);
+  if (p.dot) pack_weights(&p, thread, team);
   if (p.copied) copy_weights(&p, thread, team);
   if (p.dot || p.copied) ac_cpu_barrier(team);
   ac_dot_begin(p.dot);
   phase f = {.depth = 0};
   work w = {.p = &p, .f = &f, .filling = own, .sums = own + m.filling, .offset = offset};
-  w.strip = (uint32_t *)(offset + m.offsets);
   while (next_phase(&p, &f)) {
+    if (p.transposed && f.depth == 0 && args->add[0]) continue; /* nothing meets these outputs */
     ac_conv_patch_offsets(&f.patch, offset);
     run_phase(&w, thread, team);
   }

@@ -28,6 +28,9 @@
  * Bounds: a filling has PATCH_FLOATS, or what one channel needs, and if spread out also one
  * channel's planes. */
 #include "backend/cpu/conv.h"
+#include "backend/cpu/product/dot.h"
+
+#include <string.h>
 
 /* 512 KiB beside as much or less for sums and the weights' current block stay in the second-level
  * cache of current cores, 1 to 2 MiB. Tiles read up to SLACK floats behind the last value. */
@@ -74,6 +77,55 @@ static bool should_spread(const ac_conv_patch *s, int64_t uses) {
   return idle * uses > COPY * rows * outputs;
 }
 
+/* Lines that a patch has for so many channels, and those that are filled. */
+static int64_t lines_of(const ac_conv_patch *s, int64_t channels) {
+  return s->pairs ? ac_ceil_div(channels, 2) : channels;
+}
+static int64_t whole_steps(int64_t lines) {
+  return ac_ceil_div(lines, AC_DOT_PAIRS) * AC_DOT_PAIRS;
+}
+
+/* The same for pairs, which are also multiplied for nothing where they do not fill a step. This
+ * must not depend on the instruction set, for the order of sums does on what it chooses. */
+static bool should_spread_pairs(const ac_conv_patch *s, int64_t uses) {
+  enum { COPY = 8, LANES = 16 };
+  int64_t outputs = s->rows * s->axis[1].outputs, lines = lines_of(s, s->channels);
+  int64_t taps = s->axis[0].taps * s->axis[1].taps, run = outputs;
+  if (taps > 1) run = (s->rows - 1) * s->stride + s->axis[1].outputs;
+  run = ac_ceil_div(run, LANES) * LANES;
+  return run * whole_steps(lines) * taps * uses >
+         outputs * (whole_steps(lines * taps) * uses + COPY * lines * taps);
+}
+
+/* Fillings begin with whole steps: bits do not depend on how many there are. */
+static void plan_fillings(ac_conv_patch *s, int64_t planes, int64_t taps) {
+  int64_t lines = lines_of(s, s->channels), line = s->spread ? taps * s->wide : planes;
+  int64_t unit = s->pairs ? AC_DOT_PAIRS : 1, units = ac_ceil_div(lines, unit);
+  int64_t fillings = ac_ceil_div(units, ac_max(1, PATCH_FLOATS / (unit * line)));
+  s->line = line;
+  s->held = ac_ceil_div(units, fillings) * unit * (s->pairs ? 2 : 1);
+  /* Room that does not shrink when there are more samples, though fewer channels may be held. */
+  s->floats = ac_max(unit * line, ac_min(PATCH_FLOATS, units * unit * line)) + SLACK;
+  if (s->spread) s->floats += planes;
+  s->offsets = s->pairs ? ac_conv_patch_steps(s, s->channels) : s->channels * taps;
+}
+
+int64_t ac_conv_patch_steps(const ac_conv_patch *s, int64_t channels) {
+  int64_t taps = s->axis[0].taps * s->axis[1].taps, lines = lines_of(s, channels);
+  return (s->spread ? whole_steps(lines * taps) : whole_steps(lines) * taps) / AC_DOT_PAIRS;
+}
+
+int64_t ac_conv_patch_step_of(const ac_conv_patch *s, int64_t line, int64_t tap) {
+  int64_t taps = s->axis[0].taps * s->axis[1].taps;
+  if (s->spread) return line * taps + tap;
+  return (line / AC_DOT_PAIRS * taps + tap) * AC_DOT_PAIRS + line % AC_DOT_PAIRS;
+}
+
+/* An odd number of cache lines, so that rows so far apart lie in different sets of a cache. */
+static int64_t odd_lines(int64_t count) {
+  return ac_ceil_div(count, 32) * 32 + 16;
+}
+
 void ac_conv_patch_plan(ac_conv_patch *s, int64_t samples, int64_t columns, int64_t uses) {
   for (int i = 0; i < 2; i++) {
     const ac_conv_axis *a = &s->axis[i];
@@ -82,9 +134,10 @@ void ac_conv_patch_plan(ac_conv_patch *s, int64_t samples, int64_t columns, int6
   }
   s->stride = row_stride(&s->axis[1], s->residues[1], s->reach[1]);
   s->rows = ac_max(1, ac_min(s->axis[0].outputs, columns / s->stride));
-  s->spread = should_spread(s, uses);
+  s->spread = s->pairs ? should_spread_pairs(s, uses) : should_spread(s, uses);
   s->pitch = s->spread ? s->axis[1].outputs : s->stride;
   if (s->spread) columns = ac_min(columns, SPREAD_COLUMNS);
+  if (s->pairs) s->rows = ac_max(1, ac_min(s->rows, columns / s->pitch));
   s->samples = 1;
   if (s->rows == s->axis[0].outputs)
     s->samples = ac_max(1, ac_min(samples, columns / (s->rows * s->pitch)));
@@ -94,13 +147,8 @@ void ac_conv_patch_plan(ac_conv_patch *s, int64_t samples, int64_t columns, int6
   int64_t planes = s->residues[0] * s->residues[1] * s->plane;
   int64_t taps = s->axis[0].taps * s->axis[1].taps;
   s->wide = ac_conv_lines(s->samples * s->rows * s->pitch);
-  int64_t channel = s->spread ? taps * s->wide : planes;
-  int64_t fillings = ac_ceil_div(s->channels, ac_max(1, PATCH_FLOATS / channel));
-  s->held = ac_ceil_div(s->channels, fillings);
-  /* Room that does not shrink when there are more samples, though fewer channels may be held. */
-  s->floats = ac_max(channel, ac_min(PATCH_FLOATS, s->channels * channel)) + SLACK;
-  if (s->spread) s->floats += planes;
-  s->offsets = s->channels * taps;
+  if (s->pairs) s->wide = odd_lines(s->wide), planes = odd_lines(planes);
+  plan_fillings(s, planes, taps);
 }
 
 /* Where the values that meet a tap at output position 0 lie in the planes of a channel. */
@@ -111,7 +159,21 @@ static int64_t offset_of(const ac_conv_patch *s, int64_t r, int64_t t) {
   return plane * s->plane + row * s->stride + column;
 }
 
+static void step_offsets(const ac_conv_patch *s, int32_t *offset) {
+  int64_t columns = s->axis[1].taps, taps = s->axis[0].taps * columns;
+  int64_t steps = ac_conv_patch_steps(s, ac_min(s->held, s->channels));
+  for (int64_t i = 0; i < steps; i++) {
+    int64_t lines = i / taps * AC_DOT_PAIRS * s->line, tap = i % taps;
+    if (s->spread) offset[i] = (int32_t)(i * AC_DOT_PAIRS * s->wide);
+    else offset[i] = (int32_t)(lines + offset_of(s, tap / columns, tap % columns));
+  }
+}
+
 void ac_conv_patch_offsets(const ac_conv_patch *s, int32_t *offset) {
+  if (s->pairs) {
+    step_offsets(s, offset);
+    return;
+  }
   int64_t rows = s->axis[0].taps, columns = s->axis[1].taps, taps = rows * columns;
   int64_t planes = s->residues[0] * s->residues[1] * s->plane;
   for (int64_t c = 0; c < s->held; c++)
@@ -138,7 +200,8 @@ static columns columns_of(const ac_conv_patch *s, int64_t b) {
 
 /* The rows of one sample's part of a plane of residue a. `at` is where the channel begins. */
 static void fill_plane(const ac_conv_patch *s, const ac_conv_source *source, int64_t at,
-                       const ac_conv_region *region, int64_t a, const columns *c, float *y) {
+                       bool second, const ac_conv_region *region, int64_t a, const columns *c,
+                       float *y) {
   const ac_conv_axis *h = &s->axis[0], *w = &s->axis[1];
   int64_t rows = region->rows + s->reach[0], row = position(h, a, region->row);
   bool dense = c->end - c->begin == w->size && w->size == s->stride && h->step == 1 && w->step == 1;
@@ -146,27 +209,30 @@ static void fill_plane(const ac_conv_patch *s, const ac_conv_source *source, int
     bool there = row >= 0 && row < h->size;
     run = there && dense ? ac_min(rows - q, h->size - row) : 1;
     int64_t begin = there ? c->begin : 0, end = there ? c->end + (run - 1) * s->stride : 0;
-    ac_conv_read_row(source, at + row * w->size + c->first, w->step, begin, end, run * s->stride,
-                     y);
+    int64_t first = at + row * w->size + c->first, stride = run * s->stride;
+    if (s->pairs)
+      ac_conv_read_pairs(source, first, second, w->step, begin, end, stride, (uint32_t *)y);
+    else ac_conv_read_row(source, first, w->step, begin, end, stride, y);
   }
   int64_t tail = w->outputs + s->reach[1] - s->stride;
   for (int64_t j = 0; j < tail; j++) y[j] = 0;
 }
 
-static void fill_channel(const ac_conv_patch *s, const ac_conv_source *source,
-                         const ac_conv_region *region, int64_t channel, float *planes) {
+/* A line: a channel, or a pair of which there may be no second one. */
+static void fill_line(const ac_conv_patch *s, const ac_conv_source *source,
+                      const ac_conv_region *region, int64_t channel, bool second, float *planes) {
   for (int64_t a = 0; a < s->residues[0]; a++)
     for (int64_t b = 0; b < s->residues[1]; b++, planes += s->plane) {
       columns inner = columns_of(s, b);
       int64_t at = region->sample * source->sample + channel * source->channel;
       for (int64_t n = 0; n < region->samples; n++, at += source->sample)
-        fill_plane(s, source, at, region, a, &inner, planes + n * s->sample);
+        fill_plane(s, source, at, second, region, a, &inner, planes + n * s->sample);
     }
 }
 
-/* The rows of one channel's taps. */
-static void spread_channel(const ac_conv_patch *s, const ac_conv_region *region,
-                           const float *planes, float *to) {
+/* The rows of one line's taps. */
+static void spread_line(const ac_conv_patch *s, const ac_conv_region *region, const float *planes,
+                        float *to) {
   int64_t columns = s->axis[1].taps, taps = s->axis[0].taps * columns;
   int64_t sample = region->rows * s->pitch;
   for (int64_t k = 0; k < taps; k++, to += s->wide) {
@@ -178,11 +244,16 @@ static void spread_channel(const ac_conv_patch *s, const ac_conv_region *region,
 
 void ac_conv_patch_fill(const ac_conv_patch *s, const ac_conv_source *source,
                         const ac_conv_region *region, float *filling) {
-  int64_t channel = s->residues[0] * s->residues[1] * s->plane;
-  if (s->spread) channel = s->axis[0].taps * s->axis[1].taps * s->wide;
-  float *planes = filling + s->held * channel + SLACK;
-  for (int64_t c = 0; c < region->channels; c++, filling += channel) {
-    fill_channel(s, source, region, region->channel + c, s->spread ? planes : filling);
-    if (s->spread) spread_channel(s, region, planes, filling);
+  int64_t together = s->pairs ? 2 : 1, used = lines_of(s, region->channels) * s->line;
+  float *to = filling, *planes = filling + lines_of(s, s->held) * s->line + SLACK;
+  for (int64_t c = 0; c < region->channels; c += together, to += s->line) {
+    fill_line(s, source, region, region->channel + c, c + 1 < region->channels,
+              s->spread ? planes : to);
+    if (s->spread) spread_line(s, region, planes, to);
   }
+  if (!s->pairs) return;
+  int64_t rows = ac_conv_patch_steps(s, region->channels) * AC_DOT_PAIRS;
+  int64_t taps = s->axis[0].taps * s->axis[1].taps;
+  int64_t all = s->spread ? rows * s->wide : rows / taps * s->line;
+  memset(to, 0, (size_t)(all - used) * sizeof *to);
 }

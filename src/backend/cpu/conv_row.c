@@ -36,6 +36,12 @@ static void read_run(const ac_conv_source *source, int64_t at, int64_t step, flo
   }
 }
 
+static void read_pairs(const uint16_t *first, const uint16_t *second, int64_t step, uint32_t *y,
+                       int64_t count) {
+  for (int64_t j = 0; j < count; j++)
+    y[j] = first[j * step] | (second ? (uint32_t)second[j * step] << 16 : 0);
+}
+
 static void store_floats(const float *c, float bias, bool add, float *y, int64_t step,
                          int64_t count) {
   if (step != 1) {
@@ -124,6 +130,28 @@ static void read_windows_masked(const ac_conv_source *source, int64_t at, int64_
       _mm512_mask_storeu_ps(y + t * distance + j, lanes(count - j),
                             _mm512_permutex2var_ps(low, even, high));
     }
+  }
+}
+
+/* Elements for 16 lanes, every `step`-th, in their lower halves. */
+INLINE __m512i read_halves(const uint16_t *x, int64_t step, __mmask16 m) {
+  const __m512i low = _mm512_set1_epi32(0xffff);
+  if (step == 1) return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, x));
+  return _mm512_and_si512(low, _mm512_maskz_loadu_epi16(_pdep_u32(m, 0x55555555), x));
+}
+
+INLINE void read_pairs_masked(const uint16_t *x, int64_t second, int64_t step, int64_t begin,
+                              int64_t end, int64_t stride, uint32_t *y) {
+  for (int64_t j = 0; j < stride; j += LANES) {
+    __mmask16 m = between(begin - j, end - j);
+    const uint16_t *from = x + (j - begin) * step;
+    __m512i v = read_halves(from, step, m);
+    if (second) {
+      v = _mm512_or_si512(v, _mm512_slli_epi32(read_halves(from + second, step, m), 16));
+      __builtin_prefetch(from + 2 * second);
+      __builtin_prefetch(from + 3 * second);
+    }
+    _mm512_mask_storeu_epi32(y + j, lanes(stride - j), v);
   }
 }
 
@@ -393,6 +421,33 @@ static void store_masked(const float *c, float bias, bool add, float *y, int64_t
   }
 }
 
+/* The bits of ac_bf16_from_float in the lower halves. */
+INLINE __m512i round_halves(__m512 v) {
+  __m512i bits = _mm512_castps_si512(v), even = _mm512_srli_epi32(bits, 16);
+  __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+  even = _mm512_and_si512(even, _mm512_set1_epi32(1));
+  __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(even, _mm512_set1_epi32(0x7fff)));
+  rounded = _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x400000));
+  return _mm512_srli_epi32(rounded, 16);
+}
+
+/* Of bf16. */
+INLINE void store_halves_masked(const float *c, float bias, bool add, uint16_t *y, int64_t step,
+                                int64_t count) {
+  for (int64_t j = 0; j < count; j += LANES) {
+    __mmask16 m = lanes(count - j);
+    uint16_t *to = y + j * step;
+    __m512 v = _mm512_add_ps(_mm512_maskz_loadu_ps(m, c + j), _mm512_set1_ps(bias));
+    if (add) {
+      __m512i old = _mm512_slli_epi32(read_halves(to, step, m), 16);
+      v = _mm512_add_ps(_mm512_castsi512_ps(old), v);
+    }
+    __m512i halves = round_halves(v);
+    if (step == 2) _mm512_mask_storeu_epi16(to, _pdep_u32(m, 0x55555555), halves);
+    else _mm256_mask_storeu_epi16(to, m, _mm512_cvtepi32_epi16(halves));
+  }
+}
+
 #endif
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -423,6 +478,25 @@ void ac_conv_read_windows(const ac_conv_source *source, int64_t at, int64_t begi
     zero(y + last, count - last);
   }
 #endif
+}
+
+void ac_conv_read_pairs(const ac_conv_source *source, int64_t at, bool second, int64_t step,
+                        int64_t begin, int64_t end, int64_t stride, uint32_t *y) {
+  const uint16_t *x = (const uint16_t *)source->data + at;
+  int64_t apart = second ? source->channel : 0;
+#ifdef HAVE_MASKS
+  if (step == 1) {
+    read_pairs_masked(x, apart, 1, begin, end, stride, y);
+    return;
+  }
+  if (step == 2) {
+    read_pairs_masked(x, apart, 2, begin, end, stride, y);
+    return;
+  }
+#endif
+  memset(y, 0, (size_t)begin * sizeof *y);
+  read_pairs(x, second ? x + apart : NULL, step, y + begin, end - begin);
+  memset(y + end, 0, (size_t)(stride - end) * sizeof *y);
 }
 
 void ac_conv_copy_rows(const float *from, int64_t stride, float *to, int64_t rows,
@@ -503,6 +577,14 @@ void ac_conv_correlate(const ac_conv_rows *rows, const ac_operand *y, int64_t at
 
 void ac_conv_store_row(const ac_run_state *run, const float *c, float bias, bool add,
                        const ac_operand *y, int64_t at, int64_t step, int64_t count) {
+#ifdef HAVE_MASKS
+  if (y->dtype == AC_BF16 && step <= 2) {
+    uint16_t *to = (uint16_t *)y->data + at;
+    if (step == 1) store_halves_masked(c, bias, add, to, 1, count);
+    else store_halves_masked(c, bias, add, to, 2, count);
+    return;
+  }
+#endif
   if (y->dtype != AC_F32) {
     store_halves(y->dtype, run->mark_flushed, c, bias, add, (uint16_t *)y->data + at, step, count);
     return;

@@ -14,27 +14,33 @@ typedef struct entry {
   bool (*pays)(void);      /* NULL: wherever it is available */
 } entry;
 
-#define EMULATED(name) \
-  { #name, "emulated " #name, ac_dot_##name##_emulated, NULL, NULL, true }
+#define EMULATED(name_)                                                                \
+  {                                                                                    \
+    .name = #name_, .text = "emulated " #name_, .multiply = ac_dot_##name_##_emulated, \
+    .convolve = ac_dot_##name_##_emulated_convolve, .emulated = true                   \
+  }
+#define HARDWARE(name_, text_) \
+  .name = #name_, .text = text_, .multiply = ac_dot_##name_, .convolve = ac_dot_##name_##_convolve
 
 /* From the best down. */
 static const entry entries[] = {
     {.emulation = EMULATED(tiles),
 #ifdef AC_CPU_HAVE_DOT_TILES
-     .hardware = {"tiles", "AMX tiles", ac_dot_tiles, ac_dot_tiles_begin, ac_dot_tiles_end, false},
+     .hardware = {HARDWARE(tiles, "AMX tiles"), .begin = ac_dot_tiles_begin,
+                  .end = ac_dot_tiles_end},
      .available = ac_dot_tiles_available
 #endif
     },
     {.emulation = EMULATED(vdpbf16ps),
 #ifdef AC_CPU_HAVE_DOT_VDPBF16PS
-     .hardware = {"vdpbf16ps", "AVX512-BF16", ac_dot_vdpbf16ps, NULL, NULL, false},
+     .hardware = {HARDWARE(vdpbf16ps, "AVX512-BF16")},
      .available = ac_dot_vdpbf16ps_available,
      .pays = ac_dot_vdpbf16ps_pays
 #endif
     },
     {.emulation = EMULATED(bfmmla),
 #ifdef AC_CPU_HAVE_DOT_BFMMLA
-     .hardware = {"bfmmla", "BFMMLA", ac_dot_bfmmla, NULL, NULL, false},
+     .hardware = {HARDWARE(bfmmla, "BFMMLA")},
      .available = ac_dot_bfmmla_available
 #endif
     },

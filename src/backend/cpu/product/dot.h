@@ -26,6 +26,18 @@ enum { AC_DOT_STRIP = 32, AC_DOT_STEP = 32, AC_DOT_PAIRS = AC_DOT_STEP / 2 };
 typedef void ac_dot_multiply(int64_t steps, int rows, int columns, const uint32_t *a,
                              const uint32_t *b, float *sums, int64_t distance, bool add);
 
+/* Where op(B) of a convolution lies, not packed, in a patch of pairs: pair row p of a step is the
+ * 32-bit elements from at + offset[step] + p * distance on, at any address, one for each column. */
+typedef struct ac_dot_patch {
+  const uint32_t *at;
+  const int32_t *offset;
+  int64_t distance;
+} ac_dot_patch;
+
+/* The same for such an op(B). Of more columns than are asked for it is read up to AC_DOT_STRIP. */
+typedef void ac_dot_convolve(int64_t steps, int rows, int columns, const uint32_t *a,
+                             const ac_dot_patch *b, float *sums, int64_t distance, bool add);
+
 /* A numeric class: what computes it here. The emulation gives the same bits everywhere, slowly.
  *
  * In all of them subnormal operands and results are zeros of the same sign. a and b are the
@@ -41,6 +53,7 @@ typedef void ac_dot_multiply(int64_t steps, int rows, int columns, const uint32_
 typedef struct ac_dot_class {
   const char *name, *text;
   ac_dot_multiply *multiply;
+  ac_dot_convolve *convolve;
   void (*begin)(void), (*end)(void); /* ac_dot_begin, ac_dot_end; may be NULL */
   bool emulated;
 } ac_dot_class;
@@ -65,21 +78,26 @@ bool ac_dot_class_at(int index, const ac_dot_class **hardware, const ac_dot_clas
 /* ---- the parts ------------------------------------------------------------------------------- */
 
 ac_dot_multiply ac_dot_tiles_emulated, ac_dot_vdpbf16ps_emulated, ac_dot_bfmmla_emulated;
+ac_dot_convolve ac_dot_tiles_emulated_convolve, ac_dot_vdpbf16ps_emulated_convolve,
+    ac_dot_bfmmla_emulated_convolve;
 
 #ifdef AC_CPU_HAVE_DOT_TILES
 bool ac_dot_tiles_available(void); /* asks the system for them */
 void ac_dot_tiles_begin(void);
 void ac_dot_tiles_end(void);
 ac_dot_multiply ac_dot_tiles;
+ac_dot_convolve ac_dot_tiles_convolve;
 #endif
 #ifdef AC_CPU_HAVE_DOT_VDPBF16PS
 bool ac_dot_vdpbf16ps_available(void);
 bool ac_dot_vdpbf16ps_pays(void);
 ac_dot_multiply ac_dot_vdpbf16ps;
+ac_dot_convolve ac_dot_vdpbf16ps_convolve;
 #endif
 #ifdef AC_CPU_HAVE_DOT_BFMMLA
 bool ac_dot_bfmmla_available(void);
 ac_dot_multiply ac_dot_bfmmla;
+ac_dot_convolve ac_dot_bfmmla_convolve;
 #endif
 
 #endif

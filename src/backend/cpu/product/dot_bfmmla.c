@@ -21,9 +21,10 @@ static inline bfloat16x8_t rows_at(const uint32_t *a, int row, int p) {
   return vreinterpretq_bf16_u32(vcombine_u32(vld1_u32(from), vld1_u32(from + AC_DOT_PAIRS)));
 }
 
-/* Pairs p and p + 1 of columns 0 to 3 from `b` on, two columns in each. */
-static inline void columns_at(const uint32_t *b, bfloat16x8_t to[2]) {
-  uint32x4_t first = vld1q_u32(b), second = vld1q_u32(b + AC_DOT_STRIP);
+/* Pairs p and p + 1, whose rows are so far apart, of columns 0 to 3 from `b` on, two columns in
+ * each. */
+static inline void columns_at(const uint32_t *b, int64_t distance, bfloat16x8_t to[2]) {
+  uint32x4_t first = vld1q_u32(b), second = vld1q_u32(b + distance);
   to[0] = vreinterpretq_bf16_u32(vzip1q_u32(first, second));
   to[1] = vreinterpretq_bf16_u32(vzip2q_u32(first, second));
 }
@@ -37,20 +38,25 @@ static inline void store_block(float *sums, int64_t distance, float32x4_t block)
   vst1_f32(sums + distance, vget_high_f32(block));
 }
 
-static void multiply_block(int64_t steps, const uint32_t *a, const uint32_t *b, float *sums,
-                           int64_t distance, bool add) {
+/* Packed pair rows follow each other; where there are offsets, they say where those of a step are.
+ */
+static inline __attribute__((always_inline)) void
+multiply_block(int64_t steps, const uint32_t *a, const uint32_t *b, const int32_t *offset,
+               int64_t b_distance, float *sums, int64_t distance, bool add) {
   float32x4_t sum[2][BLOCKS];
   for (int i = 0; i < 2; i++)
     for (int j = 0; j < BLOCKS; j++)
       sum[i][j] = add ? load_block(sums + 2 * i * distance + 2 * j, distance) : vdupq_n_f32(0);
-  for (int64_t step = 0; step < steps; step++, a += AC_DOT_STRIP * AC_DOT_PAIRS)
-    for (int p = 0; p < AC_DOT_PAIRS; p += 2, b += 2 * AC_DOT_STRIP) {
+  for (int64_t step = 0; step < steps; step++, a += AC_DOT_STRIP * AC_DOT_PAIRS) {
+    const uint32_t *at = b + (offset ? offset[step] : step * AC_DOT_PAIRS * AC_DOT_STRIP);
+    for (int p = 0; p < AC_DOT_PAIRS; p += 2, at += 2 * b_distance) {
       bfloat16x8_t x[2] = {rows_at(a, 0, p), rows_at(a, 2, p)}, y[BLOCKS];
-      columns_at(b, y);
-      columns_at(b + 4, y + 2);
+      columns_at(at, b_distance, y);
+      columns_at(at + 4, b_distance, y + 2);
       for (int i = 0; i < 2; i++)
         for (int j = 0; j < BLOCKS; j++) sum[i][j] = vbfmmlaq_f32(sum[i][j], x[i], y[j]);
     }
+  }
   for (int i = 0; i < 2; i++)
     for (int j = 0; j < BLOCKS; j++)
       store_block(sums + 2 * i * distance + 2 * j, distance, sum[i][j]);
@@ -60,5 +66,14 @@ void ac_dot_bfmmla(int64_t steps, int rows, int columns, const uint32_t *a, cons
                    float *sums, int64_t distance, bool add) {
   for (int i = 0; i < rows; i += ROWS)
     for (int j = 0; j < columns; j += COLUMNS)
-      multiply_block(steps, a + i * AC_DOT_PAIRS, b + j, sums + i * distance + j, distance, add);
+      multiply_block(steps, a + i * AC_DOT_PAIRS, b + j, NULL, AC_DOT_STRIP,
+                     sums + i * distance + j, distance, add);
+}
+
+void ac_dot_bfmmla_convolve(int64_t steps, int rows, int columns, const uint32_t *a,
+                            const ac_dot_patch *b, float *sums, int64_t distance, bool add) {
+  for (int i = 0; i < rows; i += ROWS)
+    for (int j = 0; j < columns; j += COLUMNS)
+      multiply_block(steps, a + i * AC_DOT_PAIRS, b->at + j, b->offset, b->distance,
+                     sums + i * distance + j, distance, add);
 }

@@ -21,8 +21,10 @@ static float upper(uint32_t pair) {
 static uint32_t pair_of_a(const uint32_t *a, int64_t step, int row, int p) {
   return a[(step * AC_DOT_STRIP + row) * AC_DOT_PAIRS + p];
 }
-static uint32_t pair_of_b(const uint32_t *b, int64_t step, int p, int column) {
-  return b[(step * AC_DOT_PAIRS + p) * AC_DOT_STRIP + column];
+/* Packed steps of op(B) have no offsets, for they follow each other. */
+static uint32_t pair_of_b(const ac_dot_patch *b, int64_t step, int p, int column) {
+  int64_t at = b->offset ? b->offset[step] : step * AC_DOT_PAIRS * b->distance;
+  return b->at[at + p * b->distance + column];
 }
 
 /* ---- rounded to nearest ---------------------------------------------------------------------- */
@@ -40,8 +42,8 @@ static float add_flushed(float x, float y) {
   return flush(flush(x) + flush(y));
 }
 
-static float vdpbf16ps_sum(int64_t steps, const uint32_t *a, int row, const uint32_t *b, int column,
-                           float sum) {
+static float vdpbf16ps_sum(int64_t steps, const uint32_t *a, int row, const ac_dot_patch *b,
+                           int column, float sum) {
   sum = flush(sum);
   for (int64_t step = 0; step < steps; step++)
     for (int p = 0; p < AC_DOT_PAIRS; p++) {
@@ -52,7 +54,7 @@ static float vdpbf16ps_sum(int64_t steps, const uint32_t *a, int row, const uint
   return sum;
 }
 
-static float tiles_sum(int64_t steps, const uint32_t *a, int row, const uint32_t *b, int column,
+static float tiles_sum(int64_t steps, const uint32_t *a, int row, const ac_dot_patch *b, int column,
                        float sum) {
   for (int64_t step = 0; step < steps; step++) {
     float even = 0.0f, odd = 0.0f;
@@ -90,8 +92,8 @@ static float product_to_odd(float x, float y) {
   return fabs(product) < FLT_MIN ? copysignf(0.0f, (float)product) : to_odd(product, 0.0);
 }
 
-static float bfmmla_sum(int64_t steps, const uint32_t *a, int row, const uint32_t *b, int column,
-                        float sum) {
+static float bfmmla_sum(int64_t steps, const uint32_t *a, int row, const ac_dot_patch *b,
+                        int column, float sum) {
   for (int64_t step = 0; step < steps; step++)
     for (int p = 0; p < AC_DOT_PAIRS; p++) {
       uint32_t x = pair_of_a(a, step, row, p), y = pair_of_b(b, step, p, column);
@@ -104,11 +106,11 @@ static float bfmmla_sum(int64_t steps, const uint32_t *a, int row, const uint32_
 
 /* ---- the classes ----------------------------------------------------------------------------- */
 
-typedef float sum_of(int64_t steps, const uint32_t *a, int row, const uint32_t *b, int column,
+typedef float sum_of(int64_t steps, const uint32_t *a, int row, const ac_dot_patch *b, int column,
                      float sum);
 
 static void multiply(sum_of *sum, int64_t steps, int rows, int columns, const uint32_t *a,
-                     const uint32_t *b, float *sums, int64_t distance, bool add) {
+                     const ac_dot_patch *b, float *sums, int64_t distance, bool add) {
   for (int i = 0; i < rows; i++)
     for (int j = 0; j < columns; j++) {
       float *to = sums + i * distance + j;
@@ -116,17 +118,17 @@ static void multiply(sum_of *sum, int64_t steps, int rows, int columns, const ui
     }
 }
 
-void ac_dot_tiles_emulated(int64_t steps, int rows, int columns, const uint32_t *a,
-                           const uint32_t *b, float *sums, int64_t distance, bool add) {
-  multiply(tiles_sum, steps, rows, columns, a, b, sums, distance, add);
-}
-
-void ac_dot_vdpbf16ps_emulated(int64_t steps, int rows, int columns, const uint32_t *a,
-                               const uint32_t *b, float *sums, int64_t distance, bool add) {
-  multiply(vdpbf16ps_sum, steps, rows, columns, a, b, sums, distance, add);
-}
-
-void ac_dot_bfmmla_emulated(int64_t steps, int rows, int columns, const uint32_t *a,
-                            const uint32_t *b, float *sums, int64_t distance, bool add) {
-  multiply(bfmmla_sum, steps, rows, columns, a, b, sums, distance, add);
-}
+#define CLASS(name)                                                                               \
+  void ac_dot_##name##_emulated_convolve(int64_t steps, int rows, int columns, const uint32_t *a, \
+                                         const ac_dot_patch *b, float *sums, int64_t distance,    \
+                                         bool add) {                                              \
+    multiply(name##_sum, steps, rows, columns, a, b, sums, distance, add);                        \
+  }                                                                                               \
+  void ac_dot_##name##_emulated(int64_t steps, int rows, int columns, const uint32_t *a,          \
+                                const uint32_t *b, float *sums, int64_t distance, bool add) {     \
+    const ac_dot_patch packed = {b, NULL, AC_DOT_STRIP};                                          \
+    multiply(name##_sum, steps, rows, columns, a, &packed, sums, distance, add);                  \
+  }
+CLASS(tiles)
+CLASS(vdpbf16ps)
+CLASS(bfmmla)

@@ -55,13 +55,13 @@ void ac_dot_tiles_end(void) {
 }
 
 /* Tiles 0 to 3 are sums, row by row; 4 and 5 are of op(A), 6 and 7 of op(B). `low` and `narrow` say
- * that one of each is enough; they are constants where this is inlined. */
-static inline __attribute__((always_inline)) void multiply(bool low, bool narrow, int64_t steps,
-                                                           const uint32_t *a, const uint32_t *b,
-                                                           float *sums, int64_t distance,
-                                                           bool add) {
-  enum { A_ROW = TILE_BYTES, B_ROW = AC_DOT_STRIP * 4 }; /* bytes */
-  const int64_t sums_row = distance * 4;
+ * that one of each is enough; they are constants where this is inlined. Packed pair rows follow
+ * each other; where there are offsets, they say where those of a step are. */
+static inline __attribute__((always_inline)) void
+multiply(bool low, bool narrow, int64_t steps, const uint32_t *a, const uint32_t *b,
+         const int32_t *offset, int64_t b_distance, float *sums, int64_t distance, bool add) {
+  enum { A_ROW = TILE_BYTES, STEP = AC_DOT_PAIRS * AC_DOT_STRIP };
+  const int64_t sums_row = distance * 4, b_row = b_distance * 4; /* bytes */
   float *lower_sums = sums + TILE * distance;
   if (add) {
     _tile_loadd(0, sums, sums_row);
@@ -76,10 +76,11 @@ static inline __attribute__((always_inline)) void multiply(bool low, bool narrow
   }
   for (int64_t step = 0; step < steps; step++) {
     _tile_loadd(4, a, A_ROW);
-    _tile_loadd(6, b, B_ROW);
+    const uint32_t *at = b + (offset ? offset[step] : step * STEP);
+    _tile_loadd(6, at, b_row);
     _tile_dpbf16ps(0, 4, 6);
     if (!narrow) {
-      _tile_loadd(7, b + TILE, B_ROW);
+      _tile_loadd(7, at + TILE, b_row);
       _tile_dpbf16ps(1, 4, 7);
     }
     if (!low) {
@@ -88,7 +89,6 @@ static inline __attribute__((always_inline)) void multiply(bool low, bool narrow
       if (!narrow) _tile_dpbf16ps(3, 5, 7);
     }
     a += AC_DOT_STRIP * AC_DOT_PAIRS;
-    b += AC_DOT_PAIRS * AC_DOT_STRIP;
   }
   _tile_stored(0, sums, sums_row);
   if (!narrow) _tile_stored(1, sums + TILE, sums_row);
@@ -96,11 +96,24 @@ static inline __attribute__((always_inline)) void multiply(bool low, bool narrow
   if (!low && !narrow) _tile_stored(3, lower_sums + TILE, sums_row);
 }
 
+static inline __attribute__((always_inline)) void
+multiply_any(int64_t steps, int rows, int columns, const uint32_t *a, const uint32_t *b,
+             const int32_t *offset, int64_t b_distance, float *sums, int64_t distance, bool add) {
+#define MULTIPLY(low, narrow) \
+  multiply(low, narrow, steps, a, b, offset, b_distance, sums, distance, add)
+  __asm__ volatile("" ::: "memory"); /* compilers do not know that tiles are read from memory */
+  if (rows <= TILE && columns <= TILE) MULTIPLY(true, true);
+  else if (rows <= TILE) MULTIPLY(true, false);
+  else if (columns <= TILE) MULTIPLY(false, true);
+  else MULTIPLY(false, false);
+}
+
 void ac_dot_tiles(int64_t steps, int rows, int columns, const uint32_t *a, const uint32_t *b,
                   float *sums, int64_t distance, bool add) {
-  __asm__ volatile("" ::: "memory"); /* compilers do not know that tiles are read from memory */
-  if (rows <= TILE && columns <= TILE) multiply(true, true, steps, a, b, sums, distance, add);
-  else if (rows <= TILE) multiply(true, false, steps, a, b, sums, distance, add);
-  else if (columns <= TILE) multiply(false, true, steps, a, b, sums, distance, add);
-  else multiply(false, false, steps, a, b, sums, distance, add);
+  multiply_any(steps, rows, columns, a, b, NULL, AC_DOT_STRIP, sums, distance, add);
+}
+
+void ac_dot_tiles_convolve(int64_t steps, int rows, int columns, const uint32_t *a,
+                           const ac_dot_patch *b, float *sums, int64_t distance, bool add) {
+  multiply_any(steps, rows, columns, a, b->at, b->offset, b->distance, sums, distance, add);
 }

@@ -56,3 +56,53 @@ void ac_dot_vdpbf16ps(int64_t steps, int rows, int columns, const uint32_t *a, c
     else multiply_rows(1, steps, a, b, sums, distance, add);
   }
 }
+
+/* ---- op(B) in a patch ------------------------------------------------------------------------ */
+
+static inline __m512bh pairs_in_patch(const uint32_t *b) {
+  return (__m512bh)_mm512_loadu_si512(b);
+}
+
+/* `rows` rows by one or two vectors. */
+static inline __attribute__((always_inline)) void convolve_rows(int rows, int vectors,
+                                                                int64_t steps, const uint32_t *a,
+                                                                const ac_dot_patch *b, float *sums,
+                                                                int64_t distance, bool add) {
+  __m512 sum[ROWS][2];
+#pragma GCC unroll 8
+  for (int i = 0; i < rows; i++)
+    for (int v = 0; v < vectors; v++)
+      sum[i][v] = add ? _mm512_load_ps(sums + i * distance + v * VECTOR) : _mm512_setzero_ps();
+  for (int64_t step = 0; step < steps; step++, a += AC_DOT_STRIP * AC_DOT_PAIRS) {
+    const uint32_t *at = b->at + b->offset[step];
+    for (int p = 0; p < AC_DOT_PAIRS; p++, at += b->distance) {
+      __m512bh b0 = pairs_in_patch(at), b1 = vectors > 1 ? pairs_in_patch(at + VECTOR) : b0;
+#pragma GCC unroll 8
+      for (int i = 0; i < rows; i++) {
+        __m512bh pair = (__m512bh)_mm512_set1_epi32((int)a[i * AC_DOT_PAIRS + p]);
+        sum[i][0] = _mm512_dpbf16_ps(sum[i][0], b0, pair);
+        if (vectors > 1) sum[i][1] = _mm512_dpbf16_ps(sum[i][1], b1, pair);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < rows; i++)
+    for (int v = 0; v < vectors; v++) _mm512_store_ps(sums + i * distance + v * VECTOR, sum[i][v]);
+}
+
+static inline __attribute__((always_inline)) void convolve(int vectors, int64_t steps, int rows,
+                                                           const uint32_t *a, const ac_dot_patch *b,
+                                                           float *sums, int64_t distance,
+                                                           bool add) {
+  for (int i = 0; i < rows; i += ROWS, a += ROWS * AC_DOT_PAIRS, sums += ROWS * distance) {
+    if (rows - i > ROWS / 2) convolve_rows(ROWS, vectors, steps, a, b, sums, distance, add);
+    else if (rows - i > 1) convolve_rows(ROWS / 2, vectors, steps, a, b, sums, distance, add);
+    else convolve_rows(1, vectors, steps, a, b, sums, distance, add);
+  }
+}
+
+void ac_dot_vdpbf16ps_convolve(int64_t steps, int rows, int columns, const uint32_t *a,
+                               const ac_dot_patch *b, float *sums, int64_t distance, bool add) {
+  if (columns > VECTOR) convolve(2, steps, rows, a, b, sums, distance, add);
+  else convolve(1, steps, rows, a, b, sums, distance, add);
+}
