@@ -20,7 +20,7 @@
 
 /* Fragments are UNIT_M x 16 of A, 16 x UNIT_N of B and UNIT_M x UNIT_N of sums. Register r of a lane
  * is a pair of A in (A_ROW, A_PAIR), a pair of B in (B_PAIR, B_COLUMN), a sum in (C_ROW, C_COLUMN). */
-enum { UNIT_K = 16, UNIT_PAIRS = UNIT_K / 2 };
+#define UNIT_PAIRS 8 /* of k's */
 
 #if defined(UNIT_MMA)
 /* NVIDIA, compute capability 8.0: PTX ISA, mma.m16n8k16 with floating point type. */
@@ -78,6 +78,12 @@ enum { UNIT_K = 16, UNIT_PAIRS = UNIT_K / 2 };
 #define SUMS (UNIT_M * UNIT_N / UNIT_LANES)
 
 #ifndef MAPS_ALONE /* which is for tests */
+
+/* Arrays as vectors and back, without addresses, which would keep them in memory. */
+#define EIGHT(x) (x)[0], (x)[1], (x)[2], (x)[3], (x)[4], (x)[5], (x)[6], (x)[7]
+#define PUT_FOUR(x, v) (x)[0] = (v).s0, (x)[1] = (v).s1, (x)[2] = (v).s2, (x)[3] = (v).s3
+#define PUT_EIGHT(x, v) \
+  PUT_FOUR(x, v), (x)[4] = (v).s4, (x)[5] = (v).s5, (x)[6] = (v).s6, (x)[7] = (v).s7
 
 /* ---- one step -------------------------------------------------------------------------------- */
 
@@ -148,19 +154,62 @@ INLINED void multiply(float sums[SUMS], const uint a[A_WORDS], const uint b[B_WO
 #define SUB_GROUPS
 
 #else
+#ifdef STORAGE_F16
+#define UNIT_TYPE(bf16, f16) f16
+#else
+#define UNIT_TYPE(bf16, f16) bf16
+#endif
+
 #if defined(UNIT_MMA)
 /* ASM is what the compiler calls it, asm or __asm__. */
-#ifdef STORAGE_F16
-#define UNIT_TYPES "f32.f16.f16.f32 "
-#else
-#define UNIT_TYPES "f32.bf16.bf16.f32 "
-#endif
 #define SUB_GROUPS
 INLINED void multiply(float c[SUMS], const uint a[A_WORDS], const uint b[B_WORDS]) {
-  ASM volatile("mma.sync.aligned.m16n8k16.row.col." UNIT_TYPES
+  ASM volatile("mma.sync.aligned.m16n8k16.row.col.f32." UNIT_TYPE("bf16.bf16", "f16.f16") ".f32 "
                "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+#elif defined(UNIT_DPAS)
+#define SUB_GROUPS __attribute__((intel_reqd_sub_group_size(UNIT_LANES)))
+#define DPAS                                           \
+  UNIT_TYPE(intel_sub_group_bf16_bf16_matrix_mad_k16, \
+            intel_sub_group_f16_f16_matrix_mad_k16)
+__attribute__((overloadable)) float8 DPAS(int8 a, int8 b, float8 c);
+INLINED void multiply(float c[SUMS], const uint a[A_WORDS], const uint b[B_WORDS]) {
+  const float8 sums = DPAS((int8)(EIGHT(a)), (int8)(EIGHT(b)), (float8)(EIGHT(c)));
+  PUT_EIGHT(c, sums);
+}
+
+#elif defined(UNIT_WMMA)
+#define SUB_GROUPS
+#ifdef STORAGE_F16
+#pragma OPENCL EXTENSION cl_khr_fp16 : enable
+#endif
+typedef UNIT_TYPE(short, half) factors __attribute__((ext_vector_type(16)));
+#define WMMA                                              \
+  UNIT_TYPE(__builtin_amdgcn_wmma_f32_16x16x16_bf16_w32, \
+            __builtin_amdgcn_wmma_f32_16x16x16_f16_w32)
+INLINED void multiply(float c[SUMS], const uint a[A_WORDS], const uint b[B_WORDS]) {
+  const uint8 x = (uint8)(EIGHT(a)), y = (uint8)(EIGHT(b));
+  const float8 sums =
+      WMMA(__builtin_astype(x, factors), __builtin_astype(y, factors), (float8)(EIGHT(c)));
+  PUT_EIGHT(c, sums);
+}
+
+#elif defined(UNIT_MFMA)
+#define SUB_GROUPS
+#ifdef STORAGE_F16
+#pragma OPENCL EXTENSION cl_khr_fp16 : enable
+#endif
+typedef UNIT_TYPE(short, half) factors __attribute__((ext_vector_type(4)));
+#define MFMA \
+  UNIT_TYPE(__builtin_amdgcn_mfma_f32_16x16x16bf16_1k, __builtin_amdgcn_mfma_f32_16x16x16f16)
+INLINED void multiply(float c[SUMS], const uint a[A_WORDS], const uint b[B_WORDS]) {
+  const uint2 x = (uint2)(a[0], a[1]), y = (uint2)(b[0], b[1]);
+  const float4 sums = MFMA(__builtin_astype(x, factors), __builtin_astype(y, factors),
+                           (float4)(c[0], c[1], c[2], c[3]), 0, 0, 0);
+  PUT_FOUR(c, sums);
 }
 #endif
 #define REGISTERS
@@ -193,10 +242,10 @@ INLINED void fill_along(local uint *tile, int tile_lines, operand from, int firs
     ushort8 v = 0;
     if (left >= 8) v = aligned ? *(const global ushort8 *)run : vload8(0, run);
     else if (left > 0) {
-      ushort lanes[8];
+      ushort lane[8];
       UNROLL
-      for (int l = 0; l < 8; l++) lanes[l] = l < left ? run[l] : 0;
-      v = vload8(0, lanes);
+      for (int l = 0; l < 8; l++) lane[l] = l < left ? run[l] : 0;
+      v = (ushort8)(EIGHT(lane));
     }
     *(local uint4 *)(tile + line * STRIDE + p / 2) = as_uint4(v);
   }
@@ -287,7 +336,8 @@ SUB_GROUPS kernel WORK_GROUP(ITEMS, 1) void unit_gemm(const global ushort *a, co
     fill_a(tile_a, TILE_M, from_a, row0, k0, item);
     fill_b(tile_b, TILE_N, from_b, column0, k0, item);
     barrier(CLK_LOCAL_MEM_FENCE);
-    UNROLL
+    /* Steps written out side by side would take too many registers. */
+    _Pragma("unroll 1")
     for (int pair = 0; pair < DEPTH / 2; pair += UNIT_PAIRS) {
       uint y[FRAGMENTS_N][B_WORDS];
       UNROLL

@@ -62,9 +62,13 @@ typedef struct ac_cl_unit_tile {
 typedef struct ac_cl_unit {
   const char *name, *text; /* for ACCRUE_PRODUCTS and for people */
   const char *option;
-  int lanes, m, n; /* of a sub-group, of a fragment of sums */
+  const char *spellings[3]; /* further options, of which the first that compiles is taken; NULL */
+  int lanes, m, n;          /* of a sub-group, of a fragment of sums */
   ac_cl_unit_tile large, small;
 } ac_cl_unit;
+
+/* What is known of a class of products: the unit computes them or leaves them to others. */
+enum { AC_CL_UNIT_TAKES = 1, AC_CL_UNIT_LEAVES };
 
 /* NULL behind the last. */
 const ac_cl_unit *ac_cl_unit_at(int index);

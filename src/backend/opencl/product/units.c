@@ -23,8 +23,21 @@
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
+/* Large tiles are 128 x 128, small ones 64 x 64. */
 static const ac_cl_unit units[] = {
-    {"mma", "mma.sync", "-DUNIT_MMA", 32, 16, 8, {2, 4, 4, 4}, {2, 2, 2, 4}},
+    /* What compilers call inline assembly is not the same for all. */
+    {"mma",
+     "mma.sync",
+     "-DUNIT_MMA",
+     {"-DASM=__asm__", "-DASM=asm"},
+     32,
+     16,
+     8,
+     {2, 4, 4, 4},
+     {2, 2, 2, 4}},
+    {"dpas", "DPAS", "-DUNIT_DPAS", {""}, 8, 8, 8, {4, 8, 4, 2}, {2, 4, 4, 2}},
+    {"wmma", "WMMA", "-DUNIT_WMMA", {""}, 32, 16, 16, {2, 4, 4, 2}, {2, 2, 2, 2}},
+    {"mfma", "MFMA", "-DUNIT_MFMA", {""}, 64, 16, 16, {2, 2, 4, 4}, {2, 2, 2, 2}},
 };
 enum { UNITS = sizeof units / sizeof *units };
 
@@ -41,15 +54,30 @@ static bool has_extension(cl_device_id device, const char *name) {
          strstr(text, name) != NULL;
 }
 
-static bool suggests(const char *unit, cl_device_id device) {
+/* Of compute capability 8.0 or later. */
+static bool suggests_mma(cl_device_id device) {
   enum { COMPUTE_CAPABILITY_MAJOR = 0x4000 }; /* cl_nv_device_attribute_query */
   cl_uint major = 0;
-  if (!strcmp(unit, "mma"))
-    return has_extension(device, "cl_nv_device_attribute_query") &&
-           clGetDeviceInfo(device, COMPUTE_CAPABILITY_MAJOR, sizeof major, &major, NULL) ==
-               CL_SUCCESS &&
-           major >= 8;
-  return false;
+  return has_extension(device, "cl_nv_device_attribute_query") &&
+         clGetDeviceInfo(device, COMPUTE_CAPABILITY_MAJOR, sizeof major, &major, NULL) ==
+             CL_SUCCESS &&
+         major >= 8;
+}
+
+/* AMD's names are those of the instruction set: "gfx1100", "gfx90a:sramecc+:xnack-". */
+static bool is_called(cl_device_id device, const char *beginning) {
+  char name[128] = "";
+  const size_t size = sizeof name - 1;
+  return clGetDeviceInfo(device, CL_DEVICE_NAME, size, name, NULL) == CL_SUCCESS &&
+         !strncmp(name, beginning, strlen(beginning));
+}
+
+static bool suggests(const ac_cl_unit *unit, cl_device_id device) {
+  if (!strcmp(unit->name, "mma")) return suggests_mma(device);
+  if (!strcmp(unit->name, "dpas"))
+    return has_extension(device, "cl_intel_subgroup_matrix_multiply_accumulate");
+  if (!strcmp(unit->name, "wmma")) return is_called(device, "gfx11");
+  return is_called(device, "gfx90a") || is_called(device, "gfx94");
 }
 
 static const ac_cl_unit *named(const char *name) {
@@ -63,7 +91,7 @@ static const ac_cl_unit *wanted(cl_device_id device) {
   const char *name = getenv("ACCRUE_PRODUCTS");
   if (name && *name) return named(name);
   for (int i = 0; i < UNITS; i++)
-    if (suggests(units[i].name, device)) return &units[i];
+    if (suggests(&units[i], device)) return &units[i];
   return NULL;
 }
 
@@ -198,16 +226,15 @@ static ac_status try_quietly(ac_opencl *cl, const ac_cl_product *class, bool *ri
 /* ---- the choice ------------------------------------------------------------------------------ */
 
 ac_status ac_cl_unit_takes(ac_opencl *cl, const ac_cl_product *p, bool *takes) {
-  enum { UNKNOWN, TAKEN, LEFT };
   *takes = false;
   if (!cl->unit || cl->storage == AC_F32 || p->float_a || p->float_b) return AC_OK;
   uint8_t *known =
       &cl->unit_classes[cl->storage][p->transpose_a + 2 * p->transpose_b + 4 * p->float_c];
-  if (*known == UNKNOWN && cl->preparing) {
+  if (!*known && cl->preparing) {
     AC_TRY(try_quietly(cl, p, takes));
-    *known = *takes ? TAKEN : LEFT;
+    *known = *takes ? AC_CL_UNIT_TAKES : AC_CL_UNIT_LEAVES;
   }
-  *takes = *known == TAKEN;
+  *takes = *known == AC_CL_UNIT_TAKES;
   return AC_OK;
 }
 
@@ -227,13 +254,10 @@ static ac_status try_unit(ac_opencl *cl, const ac_cl_unit *unit, const char *opt
   return status;
 }
 
-/* What compilers may call inline assembly. */
-static const char *const spellings[] = {"-DASM=__asm__", "-DASM=asm"};
-
 static ac_status find_unit(ac_opencl *cl, const ac_cl_unit *unit, bool *right) {
-  const int count = strcmp(unit->name, "mma") ? 1 : 2;
-  for (int i = 0; i < count && !*right && suggests(unit->name, cl->device); i++)
-    AC_TRY(try_unit(cl, unit, count == 2 ? spellings[i] : "", false, right));
+  if (suggests(unit, cl->device))
+    for (const char *const *options = unit->spellings; *options && !*right; options++)
+      AC_TRY(try_unit(cl, unit, *options, false, right));
   const char *name = getenv("ACCRUE_PRODUCTS");
   if (!*right && name && *name) AC_TRY(try_unit(cl, unit, "-DEMULATED", true, right));
   return AC_OK;
