@@ -95,6 +95,7 @@ if [[ " ${chosen[*]}" == *" sm_"* ]] && ! have ptxas; then
   ptx_only=1
 fi
 if [[ " ${chosen[*]}" == *" gfx"* ]]; then make_device_libraries; fi
+if [[ " ${chosen[*]} " == *" gfx1100 "* ]] && ! have clang-19; then echo "gfx1100: its matrix units are left out, clang-19 is not installed"; fi
 
 # ---- one program ----------------------------------------------------------------------------------------------------
 
@@ -102,10 +103,11 @@ if [[ " ${chosen[*]}" == *" gfx"* ]]; then make_device_libraries; fi
 
 # SOURCE OBJECT OPTIONS TARGET...: one PTX for all of them, that of the oldest
 compile_nvidia() {
-  local source=$1 object=$2 options=$3 target
+  local source=$1 object=$2 options=$3 target processor='-march=sm_75'
   shift 3
+  if [[ $options == *-DUNIT_MMA* ]]; then processor='-march=sm_80 -Xclang -target-feature -Xclang +ptx75'; fi
   # shellcheck disable=SC2086 # options are words
-  clang-15 -x cl $options -target nvptx64-nvidia-nvcl -march=sm_75 -Xclang -finclude-default-header -O3 \
+  clang-15 -x cl $options -target nvptx64-nvidia-nvcl $processor -Xclang -finclude-default-header -O3 \
     -Xclang -mlink-builtin-bitcode -Xclang "$libclc" -Wno-linker-warnings -S -o "$object.ptx" "$source" || return
   ((!ptx_only)) || return 0
   for target; do
@@ -125,9 +127,10 @@ compile_nvidia() {
 }
 
 compile_amd() { # SOURCE OBJECT OPTIONS TARGET
-  local source=$1 object=$2 options=$3 target=$4
+  local source=$1 object=$2 options=$3 target=$4 clang='clang-15'
+  if [[ $options == *-DUNIT_WMMA* ]]; then clang='clang-19'; fi
   # shellcheck disable=SC2086 # options are words
-  clang-15 -x cl $options -target amdgcn-amd-amdhsa -mcpu="$target" -Xclang -finclude-default-header -O3 \
+  "$clang" -x cl $options -target amdgcn-amd-amdhsa -mcpu="$target" -Xclang -finclude-default-header -O3 \
     --rocm-device-lib-path="$work/amdgcn" -Rpass-analysis=kernel-resource-usage -c -o "$object.o" "$source" \
     2>"$object.log" || {
     cat "$object.log" >&2
@@ -218,18 +221,31 @@ complete() { # SIZES FAMILY OPTIONS
     }' "$1" -
 }
 
+# Whether the variant is for the target: matrix units are not alike. clang 15 cannot compile WMMA.
+is_for() { # OPTIONS TARGET
+  case $1 in
+    *-DUNIT_MMA*) [[ $2 == sm_* && $2 != sm_75 ]] ;;
+    *-DUNIT_DPAS*) [[ $2 == dg2 ]] ;;
+    *-DUNIT_WMMA*) [[ $2 == gfx1100 ]] && have clang-19 ;;
+    *-DUNIT_MFMA*) [[ $2 == gfx90a ]] ;;
+  esac
+}
+
 # A variant for all targets that were chosen. What does not compile is said and counted.
 measure() { # FAMILY <tab> OPTIONS
   local family=${1%%$'\t'*} options=${1#*$'\t'} object target nvidia=()
   object=$(mktemp -d "$work/XXXXXXXX")
   cat "$root/cl/common.cl" "$root/cl/$family.cl" >"$object/program.cl"
   group_sizes "$object/program.cl" "$options" >"$object/sizes"
-  for target in $chosen_targets; do if [[ $target == sm_* ]]; then nvidia+=("$target"); fi; done
+  for target in $chosen_targets; do
+    if [[ $target == sm_* ]] && is_for "$options" "$target"; then nvidia+=("$target"); fi
+  done
   {
     if ((${#nvidia[@]})); then
       compile_nvidia "$object/program.cl" "$object/nvidia" "$options" "${nvidia[@]}" || refuse "$family" "$options"
     fi
     for target in $chosen_targets; do
+      is_for "$options" "$target" || continue
       case $target in
         gfx*) compile_amd "$object/program.cl" "$object/$target" "$options" "$target" ;;
         dg2) compile_intel "$object/program.cl" "$object/$target" "$options" "$target" ;;
@@ -251,13 +267,13 @@ if [[ -z $program ]]; then
 fi
 "$program" | sort -u >"$work/variants"
 if ((quick)); then
-  grep -E '^(gemm|conv2d|attention)\b.* -DSTORAGE_BF16$' "$work/variants" |
+  grep -E '^(gemm|unit_gemm|conv2d|attention)\b.* -DSTORAGE_BF16$' "$work/variants" |
     grep -vE ' -D[ABC]_F32| -DHEAD=(1|3|20|32|96)\b' >"$work/fewer"
   mv "$work/fewer" "$work/variants"
 fi
 
 export root work libclc ptx_only chosen_targets="${chosen[*]}"
-export -f compile_nvidia compile_amd compile_intel group_sizes complete measure refuse
+export -f have is_for compile_nvidia compile_amd compile_intel group_sizes complete measure refuse
 : >"$work/refused"
 # shellcheck disable=SC2016 # for the shells that xargs starts
 tr '\n' '\0' <"$work/variants" | xargs -0 -P "$(nproc)" -I '{}' bash -euo pipefail -c 'measure "$1"' - '{}' |
@@ -267,7 +283,7 @@ if [[ -s $work/refused ]]; then exit 1; fi
 
 # A kernel that no variant compiles is one that nothing is known of.
 if ((!quick && (!ptx_only || ${#chosen[@]} > 1))); then
-  sed -nE 's/^kernel .*void ([a-z0-9_]+)\(.*/\1/p' "$root"/cl/*.cl | sort -u >"$work/kernels"
+  sed -nE 's/^(SUB_GROUPS )?kernel .*void ([a-z0-9_]+)\(.*/\2/p' "$root"/cl/*.cl | sort -u >"$work/kernels"
   cut -f 3 "$work/report" | sort -u | comm -23 "$work/kernels" - >"$work/unseen"
   if [[ -s $work/unseen ]]; then
     echo "kernel-check: no variant compiles $(tr '\n' ' ' <"$work/unseen")" >&2

@@ -23,8 +23,8 @@ typedef struct ac_device_info {
   char name[128];   /* the hardware's own name */
   char driver[128]; /* OpenCL platform and driver version; BLAS and instruction set on a CPU */
   char bf16_products[32];  /* how products of bf16 round, order and flush: their numeric class, "AMX
-                            * tiles", "AVX512-BF16", "BFMMLA", "emulated" and a class, or "as
-                            * floats"; the README says what each means */
+                            * tiles", "AVX512-BF16", "BFMMLA", "matrix units (mma.sync)",
+                            * "emulated" and a class, or "as floats"; see the README */
   uint64_t memory_bytes;   /* physical or global memory; 0: unknown */
   uint64_t max_allocation; /* largest single allocation in bytes; 0: no limit */
   uint32_t alignment;      /* of every tensor, in bytes */

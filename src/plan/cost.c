@@ -66,7 +66,7 @@ static uint64_t model_key(const ac_device_info *info, ac_dtype storage) {
   char text[640];
   snprintf(text, sizeof text, "%d|%s|%s|%s|%s|%" PRIu32 "|%d|%s|%s", FORMAT, ac_version(),
            info->backend, info->name, info->driver, info->compute_units, (int)AC_OP_COUNT,
-           ac_dtype_name(storage), storage == AC_BF16 ? info->bf16_products : "");
+           ac_dtype_name(storage), storage == AC_F32 ? "" : info->bf16_products);
   return ac_hash_text(text);
 }
 

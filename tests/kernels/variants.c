@@ -3,12 +3,15 @@
  *   - every case of the ops' tests, with its gradients,
  *   - every op at the sizes it is timed at,
  *   - attention with heads of sizes that the tests, which run, leave out,
+ *   - all that multiplies, by each kind of matrix unit,
  * in every storage type, f16 also with the trace of what is flushed. */
 #include "ops/driver.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "backend/opencl/product/gemm.h"
 #include "ops/description.h"
 
 static const ac_dtype storages[] = {AC_F32, AC_F16, AC_BF16};
@@ -83,6 +86,17 @@ static void prepare_heads(ac_device *device, ac_dtype storage) {
   }
 }
 
+/* The device has the unit, and it computes all it might. */
+static void prepare_units(ac_device *device, ac_dtype storage) {
+  ac_opencl *cl = device->state;
+  for (int i = 0; (cl->unit = ac_cl_unit_at(i)); i++) {
+    cl->unit_options = cl->unit->spellings[0];
+    memset(cl->unit_classes, AC_CL_UNIT_TAKES, sizeof cl->unit_classes);
+    prepare_cases(device, storage);
+    prepare_samples(device, storage);
+  }
+}
+
 int main(void) {
   /* Our own products, which CLBlast's would stand in for, and the choice of their tiles. */
   setenv("ACCRUE_CLBLAST", "0", true);
@@ -96,6 +110,7 @@ int main(void) {
     prepare_cases(device, storages[s]);
     prepare_samples(device, storages[s]);
     prepare_heads(device, storages[s]);
+    prepare_units(device, storages[s]);
   }
   ac_device_close(device);
   return failed;

@@ -1,5 +1,5 @@
 /* The matrix product of the OpenCL backend: whatever the tile, its elements are the same chains of
- * fma, bit for bit; and the choice of tiles is made once and kept. */
+ * fma, bit for bit, by emulated matrix units too; and the choice of tiles is made once and kept. */
 #include "files.h"
 
 #ifdef AC_HAVE_OPENCL
@@ -109,29 +109,47 @@ static void compute(example *x) {
       }
 }
 
-static void check_example(example *x, bool bias, ac_cl_tile tile) {
+/* By one of these. */
+typedef struct kernel_tile {
+  ac_cl_tile tile;
+  const ac_cl_unit_tile *of_unit;
+} kernel_tile;
+
+static void name_tile(char text[64], const example *x, const kernel_tile *by) {
+  const ac_cl_tile *t = &by->tile;
+  const ac_cl_unit_tile *u = by->of_unit;
+  if (u)
+    snprintf(text, 64, "%s, %dx%d sub-groups of %dx%d", x->cl->unit->name, u->groups_m, u->groups_n,
+             u->fragments_m, u->fragments_n);
+  else snprintf(text, 64, "tile %dx%d %dx%dx%d", t->tx, t->ty, t->rows, t->columns, t->vector);
+}
+
+static void check_example(example *x, bool bias, const kernel_tile *by) {
   make_example(x, bias);
-  assert_ok(ac_cl_gemm_tile(x->cl, &x->product, tile));
+  if (by->of_unit) assert_ok(ac_cl_unit_gemm(x->cl, &x->product, *by->of_unit));
+  else assert_ok(ac_cl_gemm_tile(x->cl, &x->product, by->tile));
   compute(x);
   const size_t size = ac_dtype_bytes(x->type[C]), bytes = (size_t)x->count[C] * size;
   unsigned char *got = malloc(bytes);
   assert_non_null(got);
   assert_ok(x->device->backend->download(x->device->state, x->view[C], 0, got, bytes));
   const unsigned char *want = x->host[C];
+  char name[64];
+  name_tile(name, x, by);
   for (int64_t i = 0; i < x->count[C]; i++)
     if (memcmp(got + (size_t)i * size, want + (size_t)i * size, size) != 0)
-      fail_msg("%s, tile %dx%d %dx%dx%d, %lld x %lld x %lld%s%s: element %lld differs from %g",
-               ac_dtype_name(x->cl->storage), tile.tx, tile.ty, tile.rows, tile.columns,
-               tile.vector, (long long)x->product.m, (long long)x->product.n,
-               (long long)x->product.k, x->product.transpose_a ? ", a transposed" : "",
+      fail_msg("%s, %s, %lld x %lld x %lld%s%s: element %lld differs from %g",
+               ac_dtype_name(x->cl->storage), name, (long long)x->product.m,
+               (long long)x->product.n, (long long)x->product.k,
+               x->product.transpose_a ? ", a transposed" : "",
                x->product.transpose_b ? ", b transposed" : "", (long long)i, (double)get(x, C, i));
   free(got);
   free_example(x);
 }
 
 /* Sizes with rows of multiples of 16 and of nothing, larger and smaller than all tiles. */
-static void check_tile(ac_device *device, const ac_cl_product *class, float scale,
-                       ac_cl_tile tile) {
+static void check_sizes(ac_device *device, const ac_cl_product *class, float scale,
+                        const kernel_tile *by) {
   static const int64_t sizes[][3] = {{131, 139, 37}, {144, 160, 48}, {3, 5, 1}, {1, 70, 200}};
   for (int k = 0; k < 4; k++)
     for (int variant = 0; variant < 2; variant++) {
@@ -141,8 +159,13 @@ static void check_tile(ac_device *device, const ac_cl_product *class, float scal
       x.product.k = sizes[k][2];
       x.product.batch = 1 + (k >= 2);
       x.product.add = variant;
-      check_example(&x, variant, tile);
+      check_example(&x, variant, by);
     }
+}
+
+static void check_tile(ac_device *device, const ac_cl_product *class, float scale,
+                       ac_cl_tile tile) {
+  check_sizes(device, class, scale, &(kernel_tile){.tile = tile});
 }
 
 /* The lists of all kinds of devices, here on one. Each tile has other transposes and another
@@ -177,6 +200,28 @@ static void test_mixed_types(void **state) {
     cl->storage = i ? AC_BF16 : AC_F16;
     check_tile(device, &classes[i], 1, ac_cl_tiles_for(cl, true).tile[0]);
   }
+  ac_device_close(device);
+}
+
+/* Emulated units give the bits of fma in order. Each tile has other transposes, storage and type of
+ * C. */
+static void test_units_have_the_same_bits(void **state) {
+  (void)state;
+  ac_device *device = open_device();
+  ac_opencl *cl = device->state;
+  cl->op = "test";
+  cl->unit_options = "-DEMULATED";
+  cl->unit_emulated = true;
+  int number = 0;
+  for (int i = 0; (cl->unit = ac_cl_unit_at(i)); i++)
+    for (int large = 0; large < 2; large++, number++) {
+      const ac_cl_product class = {.transpose_a = number & 1,
+                                   .transpose_b = (number >> 1 ^ number >> 2) & 1,
+                                   .float_c = number % 3 == 0};
+      cl->storage = number & 1 ? AC_F16 : AC_BF16;
+      check_sizes(device, &class, 1,
+                  &(kernel_tile){.of_unit = large ? &cl->unit->large : &cl->unit->small});
+    }
   ac_device_close(device);
 }
 
@@ -369,6 +414,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_tiles_change_no_bit),
       cmocka_unit_test(test_mixed_types),
+      cmocka_unit_test(test_units_have_the_same_bits),
       cmocka_unit_test(test_flushed_values_are_marked),
       cmocka_unit_test_setup_teardown(test_choice_is_kept, make_test_folder, remove_test_folder),
       cmocka_unit_test_setup_teardown(test_wrong_tiles_are_not_taken, make_test_folder,

@@ -3,7 +3,7 @@
  * One in-order queue a device, and two more where something moves beside it (moves.c). Chunks are
  * buffers, views are sub-buffers of them, so that GEMM libraries see offset 0. Whatever is queued
  * on different views of one chunk runs in the order of the calls. */
-#include "backend/opencl/opencl.h"
+#include "backend/opencl/product/gemm.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,7 +93,7 @@ static ac_status open_device(ac_opencl *cl, int index) {
   cl_int error;
   cl->queue = clCreateCommandQueue(cl->context, cl->device, 0, &error);
   if (error != CL_SUCCESS) return ac_cl_fail(cl, error, "clCreateCommandQueue");
-  return AC_OK;
+  return ac_cl_unit_find(cl);
 }
 
 static ac_status opencl_open(void **state, int index, const ac_device_desc *desc,
@@ -110,6 +110,18 @@ static ac_status opencl_open(void **state, int index, const ac_device_desc *desc
   }
   *info = cl->info;
   *state = cl;
+  return AC_OK;
+}
+
+/* What matrix units do is known of an open device alone. */
+static ac_status opencl_describe(int index, ac_device_info *info) {
+  cl_platform_id platform = NULL;
+  cl_device_id device = NULL;
+  AC_TRY(ac_cl_device_describe(index, info));
+  AC_TRY(ac_cl_device_at(index, &platform, &device));
+  if (!ac_cl_unit_wanted(device)) return AC_OK;
+  void *state = NULL;
+  if (opencl_open(&state, index, &(ac_device_desc){0}, info) == AC_OK) opencl_close(state);
   return AC_OK;
 }
 
@@ -279,7 +291,7 @@ const ac_backend ac_backend_opencl = {
     .name = "opencl",
     .compiles = true,
     .count = ac_cl_device_count,
-    .describe = ac_cl_device_describe,
+    .describe = opencl_describe,
     .open = opencl_open,
     .close = opencl_close,
     .allocate = opencl_allocate,

@@ -17,6 +17,7 @@ typedef struct ac_cl_program {
 } ac_cl_program;
 
 struct ac_cl_tile;
+struct ac_cl_unit;
 
 typedef struct ac_cl_compiled {
   uint64_t key; /* hash of file, options and kernel name */
@@ -38,8 +39,13 @@ typedef struct ac_opencl {
   bool tune;           /* tiles of products are tuned */
   /* Indices of the chosen tiles plus 1, by storage type, transposes and float operands, size. */
   uint8_t tiles[AC_BF16 + 1][32][2];
-  /* For tests: changes what a tile has computed in a trial, or returns false, which counts as a
-   * tile that could not run; NULL. */
+  const struct ac_cl_unit *unit; /* matrix unit; NULL: none. See product/units.c */
+  const char *unit_options;      /* of its kernel here */
+  bool unit_emulated;
+  /* AC_CL_UNIT_..., or 0: not tried, by storage type, transposes and the type of C. */
+  uint8_t unit_classes[AC_BF16 + 1][8];
+  /* For tests: changes what a tile, or a unit (then NULL), has computed in a trial, or returns
+   * false, which counts as one that could not run; NULL. */
   bool (*distort)(const struct ac_cl_tile *tile, void *result, size_t bytes);
 
   bool preparing;

@@ -1,10 +1,13 @@
 /* Which matrix product runs where.
  *
  * CLBlast takes single f32 products; its batched routines allocate memory of their own and its half
- * ones add up in half, so batches and 16-bit storage go to cl/gemm.cl, as does everything where
- * CLBlast is absent and on CPUs, where it is slower; ACCRUE_CLBLAST=1 takes it there too,
+ * ones add up in half. So batches and 16-bit storage go to our own kernels, as does everything
+ * where CLBlast is absent and on CPUs, where it is slower; ACCRUE_CLBLAST=1 takes it there too,
  * ACCRUE_CLBLAST=0 nowhere. It is called column-major with the operands swapped, C' =
- * op(B)' op(A)', which is how it writes a row-major result without a copy. */
+ * op(B)' op(A)', which is how it writes a row-major result without a copy.
+ *
+ * Of our own, cl/unit_gemm.cl multiplies what a matrix unit of the device takes (units.c),
+ * cl/gemm.cl the rest. */
 #include "backend/opencl/product/gemm.h"
 
 #include <stdio.h>
@@ -104,6 +107,15 @@ int64_t ac_cl_tile_count(const ac_cl_tile *t, int64_t m, int64_t n) {
   return (m + height - 1) / height * ((n + width - 1) / width);
 }
 
+static ac_status launch(ac_opencl *cl, const ac_cl_product *p, ac_cl_kernel kernel,
+                        ac_cl_grid grid) {
+  return AC_CL_LAUNCH(cl, kernel, grid, AC_CL_BUFFER(p->a), AC_CL_BUFFER(p->b),
+                      AC_CL_BUFFER(p->bias), AC_CL_BUFFER(p->c), AC_CL_INT(p->m), AC_CL_INT(p->n),
+                      AC_CL_INT(p->k), AC_CL_LONG(p->m * p->k), AC_CL_LONG(p->k * p->n),
+                      AC_CL_LONG(p->m * p->n), AC_CL_LONG(p->first_a), AC_CL_LONG(p->first_b),
+                      AC_CL_LONG(p->first_c), AC_CL_INT(p->add));
+}
+
 ac_status ac_cl_gemm_tile(ac_opencl *cl, const ac_cl_product *p, ac_cl_tile t) {
   char tile[AC_CL_TILE_OPTIONS], options[192];
   const bool half = cl->storage != AC_F32;
@@ -112,16 +124,30 @@ ac_status ac_cl_gemm_tile(ac_opencl *cl, const ac_cl_product *p, ac_cl_tile t) {
            p->transpose_a, p->transpose_b, half && p->float_a ? " -DA_F32" : "",
            half && p->float_b ? " -DB_F32" : "", half && p->float_c ? " -DC_F32" : "");
   const int64_t groups = ac_cl_tile_count(&t, p->m, p->n) * p->batch;
-  return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"gemm", "gemm", options}),
-                      ac_cl_groups(groups, t.tx, t.ty), AC_CL_BUFFER(p->a), AC_CL_BUFFER(p->b),
-                      AC_CL_BUFFER(p->bias), AC_CL_BUFFER(p->c), AC_CL_INT(p->m), AC_CL_INT(p->n),
-                      AC_CL_INT(p->k), AC_CL_LONG(p->m * p->k), AC_CL_LONG(p->k * p->n),
-                      AC_CL_LONG(p->m * p->n), AC_CL_LONG(p->first_a), AC_CL_LONG(p->first_b),
-                      AC_CL_LONG(p->first_c), AC_CL_INT(p->add));
+  return launch(cl, p, (ac_cl_kernel){"gemm", "gemm", options}, ac_cl_groups(groups, t.tx, t.ty));
+}
+
+ac_status ac_cl_unit_gemm(ac_opencl *cl, const ac_cl_product *p, ac_cl_unit_tile t) {
+  const ac_cl_unit *unit = cl->unit;
+  char options[192];
+  snprintf(options, sizeof options,
+           "%s %s -DGROUPS_M=%d -DGROUPS_N=%d -DFRAGMENTS_M=%d -DFRAGMENTS_N=%d "
+           "-DTRANSPOSE_A=%d -DTRANSPOSE_B=%d%s",
+           unit->option, cl->unit_options, t.groups_m, t.groups_n, t.fragments_m, t.fragments_n,
+           p->transpose_a, p->transpose_b, p->float_c ? " -DC_F32" : "");
+  const int64_t height = t.groups_m * t.fragments_m * unit->m;
+  const int64_t width = t.groups_n * t.fragments_n * unit->n;
+  const int64_t groups = (p->m + height - 1) / height * ((p->n + width - 1) / width) * p->batch;
+  return launch(cl, p, (ac_cl_kernel){"unit_gemm", "unit_gemm", options},
+                ac_cl_groups(groups, t.groups_m * t.groups_n * unit->lanes, 1));
 }
 
 static ac_status own_gemm_sized(ac_opencl *cl, const ac_cl_product *p, bool large) {
   int index;
+  bool by_unit;
+  AC_TRY(ac_cl_unit_takes(cl, p, &by_unit));
+  if (by_unit)
+    return ac_cl_unit_gemm(cl, p, large && !cl->unit_emulated ? cl->unit->large : cl->unit->small);
   AC_TRY(ac_cl_tile_index(cl, p, large, &index));
   return ac_cl_gemm_tile(cl, p, ac_cl_tiles_for(cl, large).tile[index]);
 }

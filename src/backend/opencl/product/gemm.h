@@ -52,4 +52,36 @@ bool ac_cl_product_is_large(const ac_opencl *cl, const ac_cl_product *product);
  * that none is right. */
 ac_status ac_cl_tile_index(ac_opencl *cl, const ac_cl_product *product, bool large, int *index);
 
+/* ---- units.c: matrix units ------------------------------------------------------------------- */
+
+/* A work-group of groups_m x groups_n sub-groups, each with so many fragments of sums. */
+typedef struct ac_cl_unit_tile {
+  int groups_m, groups_n, fragments_m, fragments_n;
+} ac_cl_unit_tile;
+
+typedef struct ac_cl_unit {
+  const char *name, *text; /* for ACCRUE_PRODUCTS and for people */
+  const char *option;
+  const char *spellings[3]; /* further options, of which the first that compiles is taken; NULL */
+  int lanes, m, n;          /* of a sub-group, of a fragment of sums */
+  ac_cl_unit_tile large, small;
+} ac_cl_unit;
+
+/* What is known of a class of products: the unit computes them or leaves them to others. */
+enum { AC_CL_UNIT_TAKES = 1, AC_CL_UNIT_LEAVES };
+
+/* NULL behind the last. */
+const ac_cl_unit *ac_cl_unit_at(int index);
+
+/* Whether to look for a unit on this device; looking for it, when the device is opened, which sets
+ * `unit` and says so in `info`. */
+bool ac_cl_unit_wanted(cl_device_id device);
+ac_status ac_cl_unit_find(ac_opencl *cl);
+
+/* Whether the device's unit computes products of this class, which is found out while preparing. */
+ac_status ac_cl_unit_takes(ac_opencl *cl, const ac_cl_product *product, bool *takes);
+
+/* The tile changes no bit of the result, see cl/unit_gemm.cl. */
+ac_status ac_cl_unit_gemm(ac_opencl *cl, const ac_cl_product *product, ac_cl_unit_tile tile);
+
 #endif

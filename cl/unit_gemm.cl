@@ -1,0 +1,382 @@
+/* C[M,N] = op(A)[M,K] op(B)[K,N] (+ C) (+ bias[N]) as gemm.cl has it, for A and B of 16 bits, by the
+ * matrix units of GPUs: instructions by which a sub-group multiplies fragments of A and B, whose
+ * elements lie in its lanes' registers, and adds to a fragment of sums.
+ *
+ * A work-group of GROUPS_M x GROUPS_N sub-groups computes a tile of C, of which each sub-group has
+ * FRAGMENTS_M x FRAGMENTS_N fragments. Local memory 80 * (TILE_M + TILE_N) bytes: words of two
+ * neighbours along k, the first in the lower half, in lines of DEPTH elements and 16 bytes more, so
+ * that eight lines begin in different banks.
+ *
+ * An element of C is a chain of steps of 16 along k, in order, from 0 on and with zeros up to the
+ * next multiple of DEPTH, then bias and what C held are added. So the tile changes no bit. How a
+ * unit rounds and orders the sums within a step is its own: a numeric class.
+ *
+ * Compiled for one unit, UNIT_MMA, UNIT_DPAS, UNIT_WMMA or UNIT_MFMA, for TRANSPOSE_A and
+ * TRANSPOSE_B in {0, 1} and for C in storage or, with C_F32, float. With EMULATED, lanes exchange
+ * fragments through local memory, on any device: the same index arithmetic, and products fused and
+ * in order, which gives gemm.cl's bits. */
+
+/* ---- where the elements are ------------------------------------------------------------------ */
+
+/* Fragments are UNIT_M x 16 of A, 16 x UNIT_N of B and UNIT_M x UNIT_N of sums. Register r of a lane
+ * is a pair of A in (A_ROW, A_PAIR), a pair of B in (B_PAIR, B_COLUMN), a sum in (C_ROW, C_COLUMN). */
+#define UNIT_PAIRS 8 /* of k's */
+
+#if defined(UNIT_MMA)
+/* NVIDIA, compute capability 8.0: PTX ISA, mma.m16n8k16 with floating point type. */
+#define UNIT_LANES 32
+#define UNIT_M 16
+#define UNIT_N 8
+#define A_ROW(lane, r) ((lane) / 4 + (r) % 2 * 8)
+#define A_PAIR(lane, r) ((lane) % 4 + (r) / 2 * 4)
+#define B_PAIR(lane, r) ((lane) % 4 + (r)*4)
+#define B_COLUMN(lane, r) ((lane) / 4)
+#define C_ROW(lane, r) ((lane) / 4 + (r) / 2 * 8)
+#define C_COLUMN(lane, r) ((lane) % 4 * 2 + (r) % 2)
+#elif defined(UNIT_DPAS)
+/* Intel, sub-groups of 8: cl_intel_subgroup_matrix_multiply_accumulate, K = 16. */
+#define UNIT_LANES 8
+#define UNIT_M 8
+#define UNIT_N 8
+#define A_ROW(lane, r) (r)
+#define A_PAIR(lane, r) (lane)
+#define B_PAIR(lane, r) (r)
+#define B_COLUMN(lane, r) (lane)
+#define C_ROW(lane, r) (r)
+#define C_COLUMN(lane, r) (lane)
+#elif defined(UNIT_WMMA)
+/* AMD, gfx11 with 32 lanes: V_WMMA_F32_16X16X16. Both halves of the lanes hold A and B. */
+#define UNIT_LANES 32
+#define UNIT_COPIES 2
+#define UNIT_M 16
+#define UNIT_N 16
+#define A_ROW(lane, r) ((lane) % 16)
+#define A_PAIR(lane, r) (r)
+#define B_PAIR(lane, r) (r)
+#define B_COLUMN(lane, r) ((lane) % 16)
+#define C_ROW(lane, r) ((r)*2 + (lane) / 16)
+#define C_COLUMN(lane, r) ((lane) % 16)
+#elif defined(UNIT_MFMA)
+/* AMD, gfx90a and gfx94x: V_MFMA_F32_16X16X16. */
+#define UNIT_LANES 64
+#define UNIT_M 16
+#define UNIT_N 16
+#define A_ROW(lane, r) ((lane) % 16)
+#define A_PAIR(lane, r) ((lane) / 16 * 2 + (r))
+#define B_PAIR(lane, r) ((lane) / 16 * 2 + (r))
+#define B_COLUMN(lane, r) ((lane) % 16)
+#define C_ROW(lane, r) ((lane) / 16 * 4 + (r))
+#define C_COLUMN(lane, r) ((lane) % 16)
+#endif
+
+#ifndef UNIT_COPIES
+#define UNIT_COPIES 1
+#endif
+/* Registers of a lane. */
+#define A_WORDS (UNIT_M * UNIT_PAIRS * UNIT_COPIES / UNIT_LANES)
+#define B_WORDS (UNIT_N * UNIT_PAIRS * UNIT_COPIES / UNIT_LANES)
+#define SUMS (UNIT_M * UNIT_N / UNIT_LANES)
+
+#ifndef MAPS_ALONE /* which is for tests */
+
+/* Arrays as vectors and back, without addresses, which would keep them in memory. */
+#define EIGHT(x) (x)[0], (x)[1], (x)[2], (x)[3], (x)[4], (x)[5], (x)[6], (x)[7]
+#define PUT_FOUR(x, v) (x)[0] = (v).s0, (x)[1] = (v).s1, (x)[2] = (v).s2, (x)[3] = (v).s3
+#define PUT_EIGHT(x, v) \
+  PUT_FOUR(x, v), (x)[4] = (v).s4, (x)[5] = (v).s5, (x)[6] = (v).s6, (x)[7] = (v).s7
+
+/* ---- one step -------------------------------------------------------------------------------- */
+
+#if defined(EMULATED)
+/* The same maps from the other side, written for themselves: which lane has an element, in which
+ * register. Of two copies it looks at one for even and at the other for odd pairs. */
+#if defined(UNIT_MMA)
+#define A_PLACE(row, pair) ((row) % 8 * 4 + (pair) % 4) * A_WORDS + (row) / 8 + 2 * ((pair) / 4)
+#define B_PLACE(pair, column) ((column)*4 + (pair) % 4) * B_WORDS + (pair) / 4
+#define C_PLACE(row, column) ((row) % 8 * 4 + (column) / 2) * SUMS + (row) / 8 * 2 + (column) % 2
+#elif defined(UNIT_DPAS)
+#define A_PLACE(row, pair) (pair) * A_WORDS + (row)
+#define B_PLACE(pair, column) (column) * B_WORDS + (pair)
+#define C_PLACE(row, column) (column) * SUMS + (row)
+#elif defined(UNIT_WMMA)
+#define A_PLACE(row, pair) ((row) + (pair) % 2 * 16) * A_WORDS + (pair)
+#define B_PLACE(pair, column) ((column) + (pair) % 2 * 16) * B_WORDS + (pair)
+#define C_PLACE(row, column) ((column) + (row) % 2 * 16) * SUMS + (row) / 2
+#elif defined(UNIT_MFMA)
+#define A_PLACE(row, pair) ((row) + (pair) / 2 * 16) * A_WORDS + (pair) % 2
+#define B_PLACE(pair, column) ((column) + (pair) / 2 * 16) * B_WORDS + (pair) % 2
+#define C_PLACE(row, column) ((column) + (row) / 4 * 16) * SUMS + (row) % 4
+#endif
+
+#ifdef STORAGE_F16
+float unit_value(uint bits) {
+  const ushort half_bits = (ushort)bits;
+  return vload_half(0, (const half *)&half_bits);
+}
+#else
+float unit_value(uint bits) {
+  return as_float(bits << 16);
+}
+#endif
+
+/* A sub-group's registers, lane by lane. */
+typedef struct {
+  uint a[UNIT_LANES * A_WORDS], b[UNIT_LANES * B_WORDS];
+  float sums[UNIT_LANES * SUMS];
+} unit_registers;
+
+float unit_sum(const local unit_registers *all, int row, int column) {
+  float sum = all->sums[C_PLACE(row, column)];
+  for (int pair = 0; pair < UNIT_PAIRS; pair++) {
+    const uint x = all->a[A_PLACE(row, pair)], y = all->b[B_PLACE(pair, column)];
+    sum = fma(unit_value(x & 0xffffu), unit_value(y & 0xffffu), sum);
+    sum = fma(unit_value(x >> 16), unit_value(y >> 16), sum);
+  }
+  return sum;
+}
+
+/* Each lane computes some sums, whosever they are. */
+INLINED void multiply(float sums[SUMS], const uint a[A_WORDS], const uint b[B_WORDS], int lane,
+                      local unit_registers *all) {
+  for (int r = 0; r < A_WORDS; r++) all->a[lane * A_WORDS + r] = a[r];
+  for (int r = 0; r < B_WORDS; r++) all->b[lane * B_WORDS + r] = b[r];
+  for (int r = 0; r < SUMS; r++) all->sums[lane * SUMS + r] = sums[r];
+  barrier(CLK_LOCAL_MEM_FENCE);
+  for (int e = lane; e < UNIT_M * UNIT_N; e += UNIT_LANES) {
+    const int row = e / UNIT_N, column = e % UNIT_N;
+    all->sums[C_PLACE(row, column)] = unit_sum(all, row, column);
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  for (int r = 0; r < SUMS; r++) sums[r] = all->sums[lane * SUMS + r];
+}
+#define REGISTERS local unit_registers registers[GROUPS_M * GROUPS_N]
+#define MULTIPLY(sums, a, b) multiply(sums, a, b, lane, &registers[sub_group])
+#define SUB_GROUPS
+
+#else
+#ifdef STORAGE_F16
+#define UNIT_TYPE(bf16, f16) f16
+#else
+#define UNIT_TYPE(bf16, f16) bf16
+#endif
+
+#if defined(UNIT_MMA)
+/* ASM is what the compiler calls it, asm or __asm__. */
+#define SUB_GROUPS
+INLINED void multiply(float c[SUMS], const uint a[A_WORDS], const uint b[B_WORDS]) {
+  ASM volatile("mma.sync.aligned.m16n8k16.row.col.f32." UNIT_TYPE("bf16.bf16", "f16.f16") ".f32 "
+               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+#elif defined(UNIT_DPAS)
+#define SUB_GROUPS __attribute__((intel_reqd_sub_group_size(UNIT_LANES)))
+#define DPAS                                           \
+  UNIT_TYPE(intel_sub_group_bf16_bf16_matrix_mad_k16, \
+            intel_sub_group_f16_f16_matrix_mad_k16)
+__attribute__((overloadable)) float8 DPAS(int8 a, int8 b, float8 c);
+INLINED void multiply(float c[SUMS], const uint a[A_WORDS], const uint b[B_WORDS]) {
+  const float8 sums = DPAS((int8)(EIGHT(a)), (int8)(EIGHT(b)), (float8)(EIGHT(c)));
+  PUT_EIGHT(c, sums);
+}
+
+#elif defined(UNIT_WMMA)
+#define SUB_GROUPS
+#ifdef STORAGE_F16
+#pragma OPENCL EXTENSION cl_khr_fp16 : enable
+#endif
+typedef UNIT_TYPE(short, half) factors __attribute__((ext_vector_type(16)));
+#define WMMA                                              \
+  UNIT_TYPE(__builtin_amdgcn_wmma_f32_16x16x16_bf16_w32, \
+            __builtin_amdgcn_wmma_f32_16x16x16_f16_w32)
+INLINED void multiply(float c[SUMS], const uint a[A_WORDS], const uint b[B_WORDS]) {
+  const uint8 x = (uint8)(EIGHT(a)), y = (uint8)(EIGHT(b));
+  const float8 sums =
+      WMMA(__builtin_astype(x, factors), __builtin_astype(y, factors), (float8)(EIGHT(c)));
+  PUT_EIGHT(c, sums);
+}
+
+#elif defined(UNIT_MFMA)
+#define SUB_GROUPS
+#ifdef STORAGE_F16
+#pragma OPENCL EXTENSION cl_khr_fp16 : enable
+#endif
+typedef UNIT_TYPE(short, half) factors __attribute__((ext_vector_type(4)));
+#define MFMA \
+  UNIT_TYPE(__builtin_amdgcn_mfma_f32_16x16x16bf16_1k, __builtin_amdgcn_mfma_f32_16x16x16f16)
+INLINED void multiply(float c[SUMS], const uint a[A_WORDS], const uint b[B_WORDS]) {
+  const uint2 x = (uint2)(a[0], a[1]), y = (uint2)(b[0], b[1]);
+  const float4 sums = MFMA(__builtin_astype(x, factors), __builtin_astype(y, factors),
+                           (float4)(c[0], c[1], c[2], c[3]), 0, 0, 0);
+  PUT_FOUR(c, sums);
+}
+#endif
+#define REGISTERS
+#define MULTIPLY(sums, a, b) multiply(sums, a, b)
+#endif
+
+/* ---- tiles ----------------------------------------------------------------------------------- */
+
+#define TILE_M (GROUPS_M * FRAGMENTS_M * UNIT_M)
+#define TILE_N (GROUPS_N * FRAGMENTS_N * UNIT_N)
+#define ITEMS (GROUPS_M * GROUPS_N * UNIT_LANES)
+#define DEPTH 32
+#define STRIDE (DEPTH / 2 + 4) /* of a line, in words */
+
+/* A matrix: `lines` rows of A or columns of B, of k elements, those of a line beside each other or,
+ * `across`, those of all lines. */
+typedef struct {
+  const global ushort *x;
+  int lines, k;
+} operand;
+
+/* Runs of eight elements along k. */
+INLINED void fill_along(local uint *tile, int tile_lines, operand from, int first, int k0,
+                        int item) {
+  const bool aligned = from.k % 8 == 0;
+  for (int e = item; e < tile_lines * (DEPTH / 8); e += ITEMS) {
+    const int line = e / (DEPTH / 8), p = e % (DEPTH / 8) * 8;
+    const int left = first + line < from.lines ? from.k - k0 - p : 0;
+    const global ushort *run = from.x + (size_t)(first + line) * from.k + k0 + p;
+    ushort8 v = 0;
+    if (left >= 8) v = aligned ? *(const global ushort8 *)run : vload8(0, run);
+    else if (left > 0) {
+      ushort lane[8];
+      UNROLL
+      for (int l = 0; l < 8; l++) lane[l] = l < left ? run[l] : 0;
+      v = (ushort8)(EIGHT(lane));
+    }
+    *(local uint4 *)(tile + line * STRIDE + p / 2) = as_uint4(v);
+  }
+}
+
+ushort4 load_across(operand from, int line, int k, bool aligned) {
+  const int left = k < from.k ? from.lines - line : 0;
+  const global ushort *run = from.x + (size_t)k * from.lines + line;
+  if (left >= 4) return aligned ? *(const global ushort4 *)run : vload4(0, run);
+  ushort4 v = 0;
+  if (left > 0) v.x = run[0];
+  if (left > 1) v.y = run[1];
+  if (left > 2) v.z = run[2];
+  return v;
+}
+
+/* Runs of four lines, of two neighbours along k. Of 32 items four read 32 bytes beside each other
+ * and eight have neighbouring words of local memory. */
+INLINED void fill_across(local uint *tile, int tile_lines, operand from, int first, int k0,
+                         int item) {
+  const bool aligned = from.lines % 4 == 0;
+  for (int e = item; e < tile_lines / 4 * (DEPTH / 2); e += ITEMS) {
+    const int block = e / 32, blocks = tile_lines / 16;
+    const int line = block % blocks * 16 + e % 4 * 4, pair = block / blocks * 8 + e / 4 % 8;
+    const int k = k0 + 2 * pair;
+    const uint4 v = convert_uint4(load_across(from, first + line, k, aligned)) |
+                    convert_uint4(load_across(from, first + line, k + 1, aligned)) << 16;
+    local uint *word = tile + line * STRIDE + pair;
+    word[0] = v.x;
+    word[STRIDE] = v.y;
+    word[2 * STRIDE] = v.z;
+    word[3 * STRIDE] = v.w;
+  }
+}
+
+#if TRANSPOSE_A
+#define fill_a fill_across
+#else
+#define fill_a fill_along
+#endif
+#if TRANSPOSE_B
+#define fill_b fill_along
+#else
+#define fill_b fill_across
+#endif
+
+#ifdef C_F32
+typedef float type_c;
+#define load_c LOAD_FLOAT
+#define store_c STORE_FLOAT
+#else
+typedef storage type_c;
+#define load_c load
+#define store_c store
+#endif
+
+SUB_GROUPS kernel WORK_GROUP(ITEMS, 1) void unit_gemm(const global ushort *a, const global ushort *b,
+                                                      const global float *bias, global type_c *c,
+                                                      int m, int n, int k, long stride_a,
+                                                      long stride_b, long stride_c, long first_a,
+                                                      long first_b, long first_c, int add) {
+  local uint tile_a[TILE_M * STRIDE] ALIGNED;
+  local uint tile_b[TILE_N * STRIDE] ALIGNED;
+  REGISTERS;
+  const int item = get_local_id(0), lane = item % UNIT_LANES, sub_group = item / UNIT_LANES;
+  const int tiles_m = (m + TILE_M - 1) / TILE_M, tiles_n = (n + TILE_N - 1) / TILE_N;
+  const size_t group = get_group_id(0), matrix = group / ((size_t)tiles_m * tiles_n);
+  const int tile = (int)(group - matrix * tiles_m * tiles_n);
+  const int tile_row = tile / tiles_n, tile_column = tile - tile_row * tiles_n;
+  const int row0 = tile_row * TILE_M, column0 = tile_column * TILE_N;
+  const int own_row = sub_group / GROUPS_N * (FRAGMENTS_M * UNIT_M);
+  const int own_column = sub_group % GROUPS_N * (FRAGMENTS_N * UNIT_N);
+  const operand from_a = {a + first_a + matrix * stride_a, m, k};
+  const operand from_b = {b + first_b + matrix * stride_b, n, k};
+  c += first_c + matrix * stride_c;
+
+  float sum[FRAGMENTS_M][FRAGMENTS_N][SUMS];
+  UNROLL
+  for (int i = 0; i < FRAGMENTS_M; i++) {
+    UNROLL
+    for (int j = 0; j < FRAGMENTS_N; j++) {
+      UNROLL
+      for (int r = 0; r < SUMS; r++) sum[i][j][r] = 0;
+    }
+  }
+
+  for (int k0 = 0; k0 < k; k0 += DEPTH) {
+    fill_a(tile_a, TILE_M, from_a, row0, k0, item);
+    fill_b(tile_b, TILE_N, from_b, column0, k0, item);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    /* Steps written out side by side would take too many registers. */
+    _Pragma("unroll 1")
+    for (int pair = 0; pair < DEPTH / 2; pair += UNIT_PAIRS) {
+      uint y[FRAGMENTS_N][B_WORDS];
+      UNROLL
+      for (int j = 0; j < FRAGMENTS_N; j++) {
+        UNROLL
+        for (int r = 0; r < B_WORDS; r++)
+          y[j][r] = tile_b[(own_column + j * UNIT_N + B_COLUMN(lane, r)) * STRIDE + pair +
+                           B_PAIR(lane, r)];
+      }
+      UNROLL
+      for (int i = 0; i < FRAGMENTS_M; i++) {
+        uint x[A_WORDS];
+        UNROLL
+        for (int r = 0; r < A_WORDS; r++)
+          x[r] = tile_a[(own_row + i * UNIT_M + A_ROW(lane, r)) * STRIDE + pair + A_PAIR(lane, r)];
+        UNROLL
+        for (int j = 0; j < FRAGMENTS_N; j++) MULTIPLY(sum[i][j], x, y[j]);
+      }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+  }
+
+  UNROLL
+  for (int i = 0; i < FRAGMENTS_M; i++) {
+    UNROLL
+    for (int j = 0; j < FRAGMENTS_N; j++) {
+      UNROLL
+      for (int r = 0; r < SUMS; r++) {
+        const int row = row0 + own_row + i * UNIT_M + C_ROW(lane, r);
+        const int column = column0 + own_column + j * UNIT_N + C_COLUMN(lane, r);
+        if (row < m && column < n) {
+          const size_t at = (size_t)row * n + column;
+          float v = sum[i][j][r];
+          if (bias) v += bias[column];
+          if (add) v += load_c(c, at);
+          store_c(c, at, v);
+        }
+      }
+    }
+  }
+}
+#endif

@@ -1,0 +1,275 @@
+/* Matrix units: products of 16-bit operands by the instructions that GPUs have for them
+ * (cl/unit_gemm.cl).
+ *
+ * A unit is looked for where the device's vendor, extensions or name suggest it. It is used only
+ * for those classes of products (storage, transposes, the type of C) whose kernels compile here and
+ * give near enough what double precision gives, on values near 1 and near the least normal number,
+ * in sizes that fill no tile. The first class is tried when the device is opened, others when a
+ * product of theirs is first prepared. What is refused, silently, is left to the plain kernel. So a
+ * product's numeric class depends on the device, its driver and the product's class, never on
+ * timing.
+ *
+ * ACCRUE_PRODUCTS=UNIT asks for one by its name; where the device has none, it is emulated, slowly.
+ * ACCRUE_PRODUCTS=widened asks for none. */
+#include "backend/opencl/product/gemm.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/half.h"
+
+/* ---- the list -------------------------------------------------------------------------------- */
+
+/* Large tiles are 128 x 128, small ones 64 x 64. */
+static const ac_cl_unit units[] = {
+    /* What compilers call inline assembly is not the same for all. */
+    {"mma",
+     "mma.sync",
+     "-DUNIT_MMA",
+     {"-DASM=__asm__", "-DASM=asm"},
+     32,
+     16,
+     8,
+     {2, 4, 4, 4},
+     {2, 2, 2, 4}},
+    {"dpas", "DPAS", "-DUNIT_DPAS", {""}, 8, 8, 8, {4, 8, 4, 2}, {2, 4, 4, 2}},
+    {"wmma", "WMMA", "-DUNIT_WMMA", {""}, 32, 16, 16, {2, 4, 4, 2}, {2, 2, 2, 2}},
+    {"mfma", "MFMA", "-DUNIT_MFMA", {""}, 64, 16, 16, {2, 2, 4, 4}, {2, 2, 2, 2}},
+};
+enum { UNITS = sizeof units / sizeof *units };
+
+const ac_cl_unit *ac_cl_unit_at(int index) {
+  return index < UNITS ? &units[index] : NULL;
+}
+
+/* ---- what the device suggests ---------------------------------------------------------------- */
+
+static bool has_extension(cl_device_id device, const char *name) {
+  char text[8192] = "";
+  const size_t size = sizeof text - 1;
+  return clGetDeviceInfo(device, CL_DEVICE_EXTENSIONS, size, text, NULL) == CL_SUCCESS &&
+         strstr(text, name) != NULL;
+}
+
+/* Of compute capability 8.0 or later. */
+static bool suggests_mma(cl_device_id device) {
+  enum { COMPUTE_CAPABILITY_MAJOR = 0x4000 }; /* cl_nv_device_attribute_query */
+  cl_uint major = 0;
+  return has_extension(device, "cl_nv_device_attribute_query") &&
+         clGetDeviceInfo(device, COMPUTE_CAPABILITY_MAJOR, sizeof major, &major, NULL) ==
+             CL_SUCCESS &&
+         major >= 8;
+}
+
+/* AMD's names are those of the instruction set: "gfx1100", "gfx90a:sramecc+:xnack-". */
+static bool is_called(cl_device_id device, const char *beginning) {
+  char name[128] = "";
+  const size_t size = sizeof name - 1;
+  return clGetDeviceInfo(device, CL_DEVICE_NAME, size, name, NULL) == CL_SUCCESS &&
+         !strncmp(name, beginning, strlen(beginning));
+}
+
+static bool suggests(const ac_cl_unit *unit, cl_device_id device) {
+  if (!strcmp(unit->name, "mma")) return suggests_mma(device);
+  if (!strcmp(unit->name, "dpas"))
+    return has_extension(device, "cl_intel_subgroup_matrix_multiply_accumulate");
+  if (!strcmp(unit->name, "wmma")) return is_called(device, "gfx11");
+  return is_called(device, "gfx90a") || is_called(device, "gfx94");
+}
+
+static const ac_cl_unit *named(const char *name) {
+  for (int i = 0; i < UNITS; i++)
+    if (!strcmp(units[i].name, name)) return &units[i];
+  return NULL;
+}
+
+/* The unit to look for; NULL: none. */
+static const ac_cl_unit *wanted(cl_device_id device) {
+  const char *name = getenv("ACCRUE_PRODUCTS");
+  if (name && *name) return named(name);
+  for (int i = 0; i < UNITS; i++)
+    if (suggests(&units[i], device)) return &units[i];
+  return NULL;
+}
+
+bool ac_cl_unit_wanted(cl_device_id device) {
+  return wanted(device) != NULL;
+}
+
+/* ---- a trial --------------------------------------------------------------------------------- */
+
+/* A tile of the least and some more; k is odd and more than one step deep. */
+enum { M = 70, N = 75, K = 71 };
+
+typedef struct trial {
+  ac_opencl *cl;
+  ac_cl_product product;
+  ac_dtype type_c;
+  uint16_t a[M * K], b[K * N];
+  float c[M * N];
+  cl_mem buffer[3];
+} trial;
+
+/* A number of any sign and mantissa, whose exponent, as it is stored, is `least` to least + 7. */
+static uint16_t draw(uint32_t *seed, ac_dtype storage, uint32_t least) {
+  *seed = *seed * 1664525u + 1013904223u;
+  const uint32_t bits = *seed >> 8, exponent = least + (bits >> 16 & 7);
+  const int mantissa = storage == AC_F16 ? 10 : 7;
+  return (uint16_t)((bits & 0x8000) | exponent << mantissa | (bits & ((1u << mantissa) - 1)));
+}
+
+static bool fill(trial *t, uint32_t least) {
+  uint32_t seed = least + 1;
+  for (int i = 0; i < M * K; i++) t->a[i] = draw(&seed, t->cl->storage, least);
+  for (int i = 0; i < K * N; i++) t->b[i] = draw(&seed, t->cl->storage, least);
+  memset(t->c, 0xff, sizeof t->c); /* NaN */
+  const void *host[] = {t->a, t->b, t->c};
+  const size_t bytes[] = {sizeof t->a, sizeof t->b, sizeof t->c};
+  for (int i = 0; i < 3; i++)
+    if (clEnqueueWriteBuffer(t->cl->queue, t->buffer[i], CL_TRUE, 0, bytes[i], host[i], 0, NULL,
+                             NULL) != CL_SUCCESS)
+      return false;
+  return true;
+}
+
+/* Sums in f32 of exact products, rounded or cut off at each addition and in any order, are within
+ * K 2^-22 of what they are of, and one step of C's type; of bf16, whose products may be subnormal,
+ * each may have been taken for zero. */
+static bool is_near(const trial *t, int i, int j) {
+  const ac_cl_product *p = &t->product;
+  const ac_dtype storage = t->cl->storage;
+  double sum = 0, size = 0;
+  for (int l = 0; l < K; l++) {
+    const double x = (double)ac_float_read(storage, t->a, p->transpose_a ? l * M + i : i * K + l) *
+                     (double)ac_float_read(storage, t->b, p->transpose_b ? j * K + l : l * N + j);
+    sum += x;
+    size += fabs(x);
+  }
+  double error = K * (0x1p-22 * size + (storage == AC_BF16 ? 0x1p-126 : 0));
+  if (t->type_c == AC_BF16) error += 0x1p-8 * (fabs(sum) + error) + 0x1p-126;
+  if (t->type_c == AC_F16) error += 0x1p-11 * (fabs(sum) + error) + 0x1p-24;
+  return fabs((double)ac_float_read(t->type_c, t->c, i * N + j) - sum) <= error;
+}
+
+static bool gives_products(trial *t, ac_cl_unit_tile tile, uint32_t least) {
+  const size_t bytes = (size_t)M * N * ac_dtype_bytes(t->type_c);
+  if (!fill(t, least) || ac_cl_unit_gemm(t->cl, &t->product, tile) != AC_OK ||
+      clEnqueueReadBuffer(t->cl->queue, t->buffer[2], CL_TRUE, 0, bytes, t->c, 0, NULL, NULL) !=
+          CL_SUCCESS)
+    return false;
+  if (t->cl->distort && !t->cl->distort(NULL, t->c, bytes)) return false;
+  for (int i = 0; i < M; i++)
+    for (int j = 0; j < N; j++)
+      if (!is_near(t, i, j)) return false;
+  return true;
+}
+
+/* Exponents of factors: products near 1 (of f16, within its range), and near the least normal
+ * number or, for f16, of factors that are subnormal. */
+static bool tile_is_right(trial *t, ac_cl_unit_tile tile) {
+  const bool f16 = t->cl->storage == AC_F16;
+  return gives_products(t, tile, f16 ? 12 : 124) && gives_products(t, tile, f16 ? 0 : 60);
+}
+
+static ac_status make_buffers(trial *t) {
+  const size_t bytes[] = {sizeof t->a, sizeof t->b, sizeof t->c};
+  cl_int error;
+  for (int i = 0; i < 3; i++) {
+    t->buffer[i] = clCreateBuffer(t->cl->context, CL_MEM_READ_WRITE, bytes[i], NULL, &error);
+    if (error != CL_SUCCESS) return ac_cl_fail(t->cl, error, "trying a matrix unit");
+    t->cl->objects++;
+  }
+  t->product.a = t->buffer[0], t->product.b = t->buffer[1], t->product.c = t->buffer[2];
+  return AC_OK;
+}
+
+/* Fails where there is no memory to find out. */
+static ac_status try_class(ac_opencl *cl, const ac_cl_product *class, bool *right) {
+  trial *t = calloc(1, sizeof *t);
+  if (!t) return ac_fail(AC_ERROR_MEMORY, "opencl: no memory for trying a matrix unit");
+  *t = (trial){.cl = cl,
+               .product = {.transpose_a = class->transpose_a,
+                           .transpose_b = class->transpose_b,
+                           .float_c = class->float_c,
+                           .m = M,
+                           .n = N,
+                           .k = K,
+                           .batch = 1},
+               .type_c = class->float_c ? AC_F32 : cl->storage};
+  ac_status status = make_buffers(t);
+  if (status == AC_OK)
+    *right = tile_is_right(t, cl->unit->small) &&
+             (cl->unit_emulated || tile_is_right(t, cl->unit->large));
+  for (int i = 0; i < 3; i++)
+    if (t->buffer[i]) clReleaseMemObject(t->buffer[i]);
+  free(t);
+  return status;
+}
+
+/* A kernel that does not compile or run is a reason against the unit, not the caller's error. */
+static ac_status try_quietly(ac_opencl *cl, const ac_cl_product *class, bool *right) {
+  const bool preparing = cl->preparing, mark_flushed = cl->mark_flushed;
+  char sentence[1024];
+  snprintf(sentence, sizeof sentence, "%s", ac_last_error());
+  cl->preparing = cl->mark_flushed = false;
+  *right = false;
+  ac_status status = try_class(cl, class, right);
+  cl->preparing = preparing;
+  cl->mark_flushed = mark_flushed;
+  if (status == AC_OK) ac_fail(AC_OK, "%s", sentence);
+  return status;
+}
+
+/* ---- the choice ------------------------------------------------------------------------------ */
+
+ac_status ac_cl_unit_takes(ac_opencl *cl, const ac_cl_product *p, bool *takes) {
+  *takes = false;
+  if (!cl->unit || cl->storage == AC_F32 || p->float_a || p->float_b) return AC_OK;
+  uint8_t *known =
+      &cl->unit_classes[cl->storage][p->transpose_a + 2 * p->transpose_b + 4 * p->float_c];
+  if (!*known && cl->preparing) {
+    AC_TRY(try_quietly(cl, p, takes));
+    *known = *takes ? AC_CL_UNIT_TAKES : AC_CL_UNIT_LEAVES;
+  }
+  *takes = *known == AC_CL_UNIT_TAKES;
+  return AC_OK;
+}
+
+/* Whether it multiplies bf16, by its first class. */
+static ac_status try_unit(ac_opencl *cl, const ac_cl_unit *unit, const char *options, bool emulated,
+                          bool *right) {
+  const ac_cl_product class = {.float_c = true};
+  memset(cl->unit_classes, 0, sizeof cl->unit_classes);
+  cl->unit = unit;
+  cl->unit_options = options;
+  cl->unit_emulated = emulated;
+  cl->storage = AC_BF16;
+  cl->preparing = true;
+  ac_status status = ac_cl_unit_takes(cl, &class, right);
+  cl->preparing = false;
+  if (status != AC_OK || !*right) cl->unit = NULL;
+  return status;
+}
+
+static ac_status find_unit(ac_opencl *cl, const ac_cl_unit *unit, bool *right) {
+  if (suggests(unit, cl->device))
+    for (const char *const *options = unit->spellings; *options && !*right; options++)
+      AC_TRY(try_unit(cl, unit, *options, false, right));
+  const char *name = getenv("ACCRUE_PRODUCTS");
+  if (!*right && name && *name) AC_TRY(try_unit(cl, unit, "-DEMULATED", true, right));
+  return AC_OK;
+}
+
+ac_status ac_cl_unit_find(ac_opencl *cl) {
+  const ac_cl_unit *unit = cl->group == 256 ? wanted(cl->device) : NULL;
+  bool right = false;
+  if (unit) AC_TRY(find_unit(cl, unit, &right));
+  if (!right) return AC_OK;
+  snprintf(cl->info.bf16_products, sizeof cl->info.bf16_products,
+           cl->unit_emulated ? "emulated %s" : "matrix units (%s)", unit->text);
+  cl->info.bf16_arithmetic = !cl->unit_emulated;
+  return AC_OK;
+}

@@ -1,0 +1,254 @@
+/* Matrix units of GPUs (cl/unit_gemm.cl): their registers hold what the vendors' documents say, and
+ * units are taken after they have given right products, not before. That the kernel's tiles are
+ * right is for opencl_gemm.c. */
+#include "check.h"
+
+/* ---- where the elements are ------------------------------------------------------------------ */
+
+/* Row and column of an element; of a pair, of the element in the lower half. */
+typedef struct place {
+  int row, column;
+} place;
+
+enum { LANES = 64, REGISTERS = 8 };
+
+typedef struct unit_maps {
+  int lanes, m, n, words_a, words_b, sums;
+  place a[LANES][REGISTERS], b[LANES][REGISTERS], c[LANES][REGISTERS];
+} unit_maps;
+
+#define UNIT mma
+#define UNIT_MMA
+#include "unit_maps.h"
+#define UNIT dpas
+#define UNIT_DPAS
+#include "unit_maps.h"
+#define UNIT wmma
+#define UNIT_WMMA
+#include "unit_maps.h"
+#define UNIT mfma
+#define UNIT_MFMA
+#include "unit_maps.h"
+
+static void expect(const char *what, int lane, int r, place got, place want) {
+  if (got.row != want.row || got.column != want.column)
+    fail_msg("%s, lane %d, register %d: (%d, %d) instead of (%d, %d)", what, lane, r, got.row,
+             got.column, want.row, want.column);
+}
+
+static void expect_sizes(const unit_maps *maps, int lanes, int m, int n, int words_a, int words_b,
+                         int sums) {
+  assert_int_equal(maps->lanes, lanes);
+  assert_int_equal(maps->m, m);
+  assert_int_equal(maps->n, n);
+  assert_int_equal(maps->words_a, words_a);
+  assert_int_equal(maps->words_b, words_b);
+  assert_int_equal(maps->sums, sums);
+}
+
+/* PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type", by elements a0..a7, b0..b3
+ * and c0..c3; register r of A has a2r and a2r+1. */
+static void test_mma(void **state) {
+  (void)state;
+  static unit_maps maps;
+  mma_maps(&maps);
+  expect_sizes(&maps, 32, 16, 8, 4, 2, 4);
+  for (int lane = 0; lane < 32; lane++) {
+    const int group = lane >> 2, in_group = lane % 4;
+    for (int i = 0; i < 8; i += 2) {
+      const bool upper = i < 2 || (4 <= i && i < 6);
+      const place want = {upper ? group : group + 8, in_group * 2 + (i & 1) + (i < 4 ? 0 : 8)};
+      expect("mma A", lane, i / 2, maps.a[lane][i / 2], want);
+    }
+    for (int i = 0; i < 4; i += 2) {
+      const place want = {in_group * 2 + (i & 1) + (i < 2 ? 0 : 8), group};
+      expect("mma B", lane, i / 2, maps.b[lane][i / 2], want);
+    }
+    for (int i = 0; i < 4; i++) {
+      const place want = {i < 2 ? group : group + 8, in_group * 2 + (i & 1)};
+      expect("mma C", lane, i, maps.c[lane][i], want);
+    }
+  }
+  /* The figures' row of lane 5. */
+  static const place a[] = {{1, 2}, {9, 2}, {1, 10}, {9, 10}}, b[] = {{2, 1}, {10, 1}},
+                     c[] = {{1, 2}, {1, 3}, {9, 2}, {9, 3}};
+  assert_memory_equal(maps.a[5], a, sizeof a);
+  assert_memory_equal(maps.b[5], b, sizeof b);
+  assert_memory_equal(maps.c[5], c, sizeof c);
+}
+
+/* cl_intel_subgroup_matrix_multiply_accumulate, sub-groups of 8: component M of A is row M, of
+ * which item i has the pair i; component p of B are rows 2p and 2p + 1 of column i, component M of
+ * the sums is row M of column i. */
+static void test_dpas(void **state) {
+  (void)state;
+  static unit_maps maps;
+  dpas_maps(&maps);
+  expect_sizes(&maps, 8, 8, 8, 8, 8, 8);
+  for (int item = 0; item < 8; item++)
+    for (int component = 0; component < 8; component++) {
+      expect("dpas A", item, component, maps.a[item][component], (place){component, 2 * item});
+      expect("dpas B", item, component, maps.b[item][component], (place){2 * component, item});
+      expect("dpas C", item, component, maps.c[item][component], (place){component, item});
+    }
+}
+
+/* AMD's matrix instruction calculator, --get-register of RDNA 3's v_wmma_f32_16x16x16_f16 with 32
+ * lanes: A[i][k] in register k / 2, bits 16 (k % 2), of lanes i and i + 16, B[k][j] of lanes j and
+ * j + 16; D[i][j] in register i / 2 of lane j + 16 (i % 2). */
+static void test_wmma(void **state) {
+  (void)state;
+  static unit_maps maps;
+  wmma_maps(&maps);
+  expect_sizes(&maps, 32, 16, 16, 8, 8, 8);
+  for (int i = 0; i < 16; i++)
+    for (int k = 0; k < 16; k += 2)
+      for (int copy = 0; copy < 32; copy += 16) {
+        expect("wmma A", i + copy, k / 2, maps.a[i + copy][k / 2], (place){i, k});
+        expect("wmma B", i + copy, k / 2, maps.b[i + copy][k / 2], (place){k, i});
+      }
+  for (int i = 0; i < 16; i++)
+    for (int j = 0; j < 16; j++) {
+      const int lane = j + 16 * (i % 2);
+      expect("wmma C", lane, i / 2, maps.c[lane][i / 2], (place){i, j});
+    }
+}
+
+/* The same, of CDNA 2's v_mfma_f32_16x16x16f16 and ..bf16_1k: A[i][k] in register (k % 4) / 2, bits
+ * 16 (k % 2), of lane 16 (k / 4) + i, B[k][j] of lane 16 (k / 4) + j; D[i][j] in register i % 4 of
+ * lane 16 (i / 4) + j. */
+static void test_mfma(void **state) {
+  (void)state;
+  static unit_maps maps;
+  mfma_maps(&maps);
+  expect_sizes(&maps, 64, 16, 16, 2, 2, 4);
+  for (int i = 0; i < 16; i++)
+    for (int k = 0; k < 16; k += 2) {
+      const int lane = 16 * (k / 4) + i, r = k % 4 / 2;
+      expect("mfma A", lane, r, maps.a[lane][r], (place){i, k});
+      expect("mfma B", lane, r, maps.b[lane][r], (place){k, i});
+    }
+  for (int i = 0; i < 16; i++)
+    for (int j = 0; j < 16; j++) {
+      const int lane = 16 * (i / 4) + j;
+      expect("mfma C", lane, i % 4, maps.c[lane][i % 4], (place){i, j});
+    }
+}
+
+/* ---- what is taken --------------------------------------------------------------------------- */
+
+#ifdef AC_HAVE_OPENCL
+#include "backend/device.h"
+#include "backend/opencl/product/gemm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static ac_device *open_device(const char *products) {
+  ac_device *device;
+  if (products) setenv("ACCRUE_PRODUCTS", products, 1);
+  else unsetenv("ACCRUE_PRODUCTS");
+  ac_status status = ac_device_open(&device, &(ac_device_desc){.name = "opencl"});
+  unsetenv("ACCRUE_PRODUCTS");
+  if (status == AC_OK) return device;
+  if (getenv("ACCRUE_TEST_OPENCL")) fail_msg("%s", ac_last_error());
+  skip();
+  return NULL;
+}
+
+/* Asked for by its name a unit is there, if only emulated; what is no unit's name means none. */
+static void test_devices_say_it(void **state) {
+  (void)state;
+  static const char *const none[] = {"widened", "tiles"};
+  for (int i = 0; i < 2; i++) {
+    ac_device *device = open_device(none[i]);
+    assert_string_equal(device->info.bf16_products, "as floats");
+    assert_false(device->info.bf16_arithmetic);
+    ac_device_close(device);
+  }
+  const ac_cl_unit *unit = ac_cl_unit_at(0);
+  ac_device *device = open_device(unit->name);
+  const ac_opencl *cl = device->state;
+  char text[64];
+  snprintf(text, sizeof text, cl->unit_emulated ? "emulated %s" : "matrix units (%s)", unit->text);
+  assert_string_equal(device->info.bf16_products, text);
+  assert_int_equal(device->info.bf16_arithmetic, !cl->unit_emulated);
+  ac_device_info list[64];
+  int count;
+  setenv("ACCRUE_PRODUCTS", unit->name, 1);
+  assert_ok(ac_device_list(list, 64, &count));
+  unsetenv("ACCRUE_PRODUCTS");
+  for (int i = 0; i < count; i++)
+    if (!strcmp(list[i].id, device->info.id)) assert_string_equal(list[i].bf16_products, text);
+  ac_device_close(device);
+}
+
+/* Sums of fewer bits: bf16's. */
+static bool rounded(const ac_cl_tile *tile, void *result, size_t bytes) {
+  assert_null(tile);
+  for (size_t i = 0; i < bytes / 4; i++) ((uint32_t *)result)[i] &= 0xffff0000u;
+  return true;
+}
+
+/* One sum of many lacks its last product. */
+static bool hole(const ac_cl_tile *tile, void *result, size_t bytes) {
+  assert_null(tile);
+  memset((char *)result + bytes / 8 * 4, 0, 4);
+  return true;
+}
+
+static bool failure(const ac_cl_tile *tile, void *result, size_t bytes) {
+  (void)tile, (void)result, (void)bytes;
+  return false;
+}
+
+static bool takes(ac_opencl *cl, ac_dtype storage, const ac_cl_product *product) {
+  bool result;
+  cl->op = "test";
+  cl->storage = storage;
+  cl->preparing = true;
+  assert_ok(ac_cl_unit_takes(cl, product, &result));
+  cl->preparing = false;
+  return result;
+}
+
+static void test_wrong_units_are_not_taken(void **state) {
+  (void)state;
+  bool (*const distortions[])(const ac_cl_tile *, void *, size_t) = {rounded, hole, failure, NULL};
+  const ac_cl_product product = {.float_c = true, .batch = 1},
+                      mixed = {.float_a = true, .batch = 1};
+  ac_device *device = open_device("mma");
+  ac_opencl *cl = device->state;
+  assert_non_null(cl->unit);
+  for (int storage = AC_F16; storage <= AC_BF16; storage++)
+    for (int i = 0; i < 4; i++) {
+      memset(cl->unit_classes, 0, sizeof cl->unit_classes);
+      cl->distort = distortions[i];
+      assert_int_equal(takes(cl, (ac_dtype)storage, &product), distortions[i] == NULL);
+      cl->distort = failure; /* which is not asked again */
+      assert_int_equal(takes(cl, (ac_dtype)storage, &product), distortions[i] == NULL);
+    }
+  assert_false(takes(cl, AC_F32, &product));
+  assert_false(takes(cl, AC_BF16, &mixed));
+  ac_device_close(device);
+}
+#else
+static void test_devices_say_it(void **state) {
+  (void)state;
+  skip();
+}
+#define test_wrong_units_are_not_taken test_devices_say_it
+#endif
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_mma),
+      cmocka_unit_test(test_dpas),
+      cmocka_unit_test(test_wmma),
+      cmocka_unit_test(test_mfma),
+      cmocka_unit_test(test_devices_say_it),
+      cmocka_unit_test(test_wrong_units_are_not_taken),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
