@@ -13,16 +13,16 @@
 /* Tables of 16 are indexed by the last bits of the exponent of a position, as a float: of
  * a position y in a decade the value is base + slope y.
  *
- * Tables of 32 are indexed by those of a magnitude x, so by octaves from 2^-23 on; what is not
- * finite comes out as [1, 2) does. An octave has at most one border, below which is the range
- * `before`, and from which on the next one. Ranges are what becomes zero, seven decades, and what
- * becomes one. In a range the code, counted from zero's, is the whole part of rise x + shift, which
- * is at most `most`. */
+ * `turn` is indexed by those of a magnitude x, so by octaves from 2^-23 on; what is not finite
+ * comes out as [1, 2) does. Ranges are what becomes zero, seven decades, and what becomes one, and
+ * an octave has at most one border, where the next one begins: the sum of x's bits and `turn` has
+ * the range in its last bits of the exponent. In a range the code, counted from zero's, is the
+ * whole part of rise x + shift, and at most that of 2.25 shift + rest, which lies half below the
+ * next range's first. */
 typedef struct eight_bit_tables {
   float base[16], slope[16];
-  __m512 border[2];
-  __m512i before[2];
-  __m512 rise, shift, most;
+  __m512i turn[2];
+  __m512 rise, shift, rest;
   __m512 least; /* what x is raised to: something of zero's, or the first value */
 } eight_bit_tables;
 
@@ -39,9 +39,10 @@ static inline float eight_bit_border(int range, bool is_signed) {
 static inline eight_bit_tables eight_bit_tables_of(bool is_signed) {
   eight_bit_tables t;
   const float half = is_signed ? 1 : 2;
-  const int codes_below = is_signed ? 0 : 1; /* of positions, which begin at 1 without a sign */
-  float rise[16] = {0}, shift[16] = {0}, most[16] = {0}, border[32];
-  int32_t before[32];
+  const float codes_below = is_signed ? 0 : 1; /* of positions, which begin at 1 without a sign */
+  const float rest = -0.5f + 1.25f * codes_below; /* 2.25 shift + rest: half below the next range */
+  float rise[16] = {0}, shift[16] = {0};
+  uint32_t turn[32];
   memset(t.base, 0, sizeof t.base);
   memset(t.slope, 0, sizeof t.slope);
   for (int range = 1; range < EIGHT_BIT_RANGES; range++) {
@@ -50,26 +51,23 @@ static inline eight_bit_tables eight_bit_tables_of(bool is_signed) {
     const int index = (127 + range - is_signed) & 15;
     t.base[index] = one ? 1 : unit * (-0.8f + 0.45f / n);
     t.slope[index] = one ? 0 : 0.9f * unit / n;
-    rise[range] = one ? 0 : n / (0.9f * unit);
-    shift[range] = (one ? n : n - n / 9) - (float)codes_below;
-    most[range] = (one ? n : 2 * n - 0.5f) - (float)codes_below;
+    rise[range] = one ? 2 * n : n / (0.9f * unit); /* of one: to what is the most */
+    shift[range] = one ? (n - codes_below + 0.5f - rest) / 2.25f : n - n / 9 - codes_below;
   }
-  int range = is_signed ? 0 : 1;
-  for (int k = 0; k < 32; k++) {
-    const int exponent = 127 - 23 + k;
-    const float end = ldexpf(1, exponent - 126), at = eight_bit_border(range, is_signed);
+  uint32_t range = is_signed ? 0 : 1;
+  for (uint32_t k = 0; k < 32; k++) {
+    const uint32_t exponent = 127 - 23 + k;
+    const float end = ac_float_from_bits((exponent + 1) << 23),
+                at = eight_bit_border((int)range, is_signed);
     const bool inside = range < EIGHT_BIT_ONE && at < end;
-    before[exponent & 31] = range;
-    border[exponent & 31] = inside ? at : NAN;
     range += inside;
+    turn[exponent & 31] = (range << 23) - (inside ? ac_float_bits(at) : exponent << 23);
   }
-  t.border[0] = _mm512_loadu_ps(border);
-  t.border[1] = _mm512_loadu_ps(border + 16);
-  t.before[0] = _mm512_loadu_si512(before);
-  t.before[1] = _mm512_loadu_si512(before + 16);
+  t.turn[0] = _mm512_loadu_si512(turn);
+  t.turn[1] = _mm512_loadu_si512(turn + 16);
   t.rise = _mm512_loadu_ps(rise);
   t.shift = _mm512_loadu_ps(shift);
-  t.most = _mm512_loadu_ps(most);
+  t.rest = _mm512_set1_ps(rest);
   t.least = _mm512_set1_ps(is_signed ? 0x1p-23f : ac_eight_bit_value(2, 256));
   return t;
 }
@@ -106,17 +104,16 @@ static inline void eight_bit_load(const eight_bit_tables *t, const uint8_t *bloc
 static inline __m512i eight_bit_distances(const eight_bit_tables *t, __m512 x, bool is_signed) {
   enum { LARGER_MAGNITUDE = 0xb };
   const __m512 size = _mm512_range_ps(x, t->least, LARGER_MAGNITUDE);
-  const __m512i exponent = _mm512_srli_epi32(_mm512_castps_si512(size), 23);
-  const __m512 border = _mm512_permutex2var_ps(t->border[0], exponent, t->border[1]);
-  const __m512i below = _mm512_permutex2var_epi32(t->before[0], exponent, t->before[1]);
-  const __m512i range = _mm512_mask_add_epi32(below, _mm512_cmp_ps_mask(size, border, _CMP_GE_OQ),
-                                              below, _mm512_set1_epi32(1));
-  const __m512 part = _mm512_min_ps(_mm512_fmadd_ps(size, _mm512_permutexvar_ps(range, t->rise),
-                                                    _mm512_permutexvar_ps(range, t->shift)),
-                                    _mm512_permutexvar_ps(range, t->most));
+  const __m512i bits = _mm512_castps_si512(size), exponent = _mm512_srli_epi32(bits, 23);
+  const __m512i turn = _mm512_permutex2var_epi32(t->turn[0], exponent, t->turn[1]);
+  const __m512i range = _mm512_srli_epi32(_mm512_add_epi32(bits, turn), 23);
+  const __m512 shift = _mm512_permutexvar_ps(range, t->shift),
+               most = _mm512_fmadd_ps(shift, _mm512_set1_ps(2.25f), t->rest);
+  const __m512 part =
+      _mm512_min_ps(_mm512_fmadd_ps(size, _mm512_permutexvar_ps(range, t->rise), shift), most);
   if (!is_signed) {
-    const __m512i bits = _mm512_castps_si512(x);
-    return _mm512_maskz_cvttps_epi32(_mm512_test_epi32_mask(bits, bits), part);
+    const __m512i given = _mm512_castps_si512(x);
+    return _mm512_maskz_cvttps_epi32(_mm512_test_epi32_mask(given, given), part);
   }
   const __m512i turned = /* part | (~x & sign) */
       _mm512_ternarylogic_epi32(_mm512_castps_si512(part), _mm512_castps_si512(x),
@@ -140,10 +137,13 @@ static inline __m512i eight_bit_codes(const eight_bit_tables *t, const float *va
 
 static inline void eight_bit_store(const eight_bit_tables *t, uint8_t *block, bool is_signed,
                                    const float values[AC_EIGHT_BIT_BLOCK]) {
-  __m512 most = _mm512_setzero_ps();
-  for (int i = 0; i < AC_EIGHT_BIT_BLOCK; i += 16)
-    most = _mm512_max_ps(_mm512_abs_ps(_mm512_loadu_ps(values + i)), most);
-  const float scale = ac_eight_bit_scale(_mm512_reduce_max_ps(most));
+  __m512 most[4];
+  for (int k = 0; k < 4; k++) most[k] = _mm512_setzero_ps();
+  for (int i = 0; i < AC_EIGHT_BIT_BLOCK; i += 64)
+    for (int k = 0; k < 4; k++)
+      most[k] = _mm512_max_ps(_mm512_abs_ps(_mm512_loadu_ps(values + i + 16 * k)), most[k]);
+  const float scale = ac_eight_bit_scale(_mm512_reduce_max_ps(
+      _mm512_max_ps(_mm512_max_ps(most[0], most[1]), _mm512_max_ps(most[2], most[3]))));
   const __m512 inverse = _mm512_set1_ps(scale > 0 ? 1 / scale : 0);
   for (int i = 0; i < AC_EIGHT_BIT_BLOCK; i += 64)
     _mm512_storeu_si512(block + i, eight_bit_codes(t, values + i, inverse, is_signed));
