@@ -87,14 +87,41 @@ static void compare_strips(const ac_dot_class *hardware, const ac_dot_class *emu
                  (double)s.expected[i * AC_DOT_STRIP + j]);
 }
 
+/* The same where op(B) lies in a patch, at any address. */
+static void compare_patches(const ac_dot_class *hardware, const ac_dot_class *emulation, int rows,
+                            int columns, range range, bool add) {
+  enum { MOST_DISTANCE = 200, MOST_OFFSET = 900 };
+  static uint32_t patch[MOST_OFFSET + AC_DOT_PAIRS * MOST_DISTANCE + AC_DOT_STRIP];
+  static strips s;
+  fill(&s, range);
+  for (size_t i = 0; i < sizeof patch / sizeof *patch; i++)
+    patch[i] = draw_bf16(range) | (uint32_t)draw_bf16(range) << 16;
+  int32_t offset[STEPS];
+  for (int i = 0; i < STEPS; i++) offset[i] = (int32_t)(draw() % MOST_OFFSET);
+  ac_dot_patch b = {patch, offset, 1 + draw() % MOST_DISTANCE};
+  int64_t steps = 1 + draw() % STEPS;
+  ac_dot_begin(hardware);
+  hardware->convolve(steps, rows, columns, s.a, &b, s.sums, AC_DOT_STRIP, add);
+  ac_dot_end(hardware);
+  emulation->convolve(steps, rows, columns, s.a, &b, s.expected, AC_DOT_STRIP, add);
+  for (int i = 0; i < rows; i++)
+    for (int j = 0; j < columns; j++)
+      if (!same(s.sums[i * AC_DOT_STRIP + j], s.expected[i * AC_DOT_STRIP + j]))
+        fail_msg("%s, %d x %d in a patch: [%d][%d] is %a, emulated %a", hardware->text, rows,
+                 columns, i, j, (double)s.sums[i * AC_DOT_STRIP + j],
+                 (double)s.expected[i * AC_DOT_STRIP + j]);
+}
+
 static void hardware_gives_the_bits_of_its_emulation(void **state) {
   (void)state;
   const ac_dot_class *hardware, *emulation;
   for (int class = 0; ac_dot_class_at(class, &hardware, &emulation); class ++) {
     print_message("%s: %s\n", emulation->name, hardware ? "in hardware" : "not on this machine");
-    for (int i = 0; hardware && i < 400; i++)
-      compare_strips(hardware, emulation, 1 + (int)(draw() % AC_DOT_STRIP),
-                     1 + (int)(draw() % AC_DOT_STRIP), (range)(i % RANGES), i / RANGES % 2);
+    for (int i = 0; hardware && i < 400; i++) {
+      int rows = 1 + (int)(draw() % AC_DOT_STRIP), columns = 1 + (int)(draw() % AC_DOT_STRIP);
+      compare_strips(hardware, emulation, rows, columns, (range)(i % RANGES), i / RANGES % 2);
+      compare_patches(hardware, emulation, rows, columns, (range)(i % RANGES), i / RANGES % 2);
+    }
   }
 }
 

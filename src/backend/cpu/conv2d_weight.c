@@ -71,6 +71,7 @@ static problem problem_of(const ac_cpu_context *context, const ac_op_args *args)
   p.channel_parts = ac_min(enough, ac_max(1, p.in / LEAST_CHANNELS));
   p.sample_parts = ac_min(p.samples, ac_ceil_div(threads, p.groups * p.channel_parts));
   p.width = p.out < FEW ? p.out : ac_ceil_div(p.out, AC_CPU_VECTOR) * AC_CPU_VECTOR;
+  if (p.dot) p.width = strips_of(p.out) * STRIP;
   p.depth = p.in * dw->dim[2] * dw->dim[3];
   for (int i = 0; i < 2; i++)
     p.patch.axis[i] = (ac_conv_axis){.size = x->dim[2 + i],
@@ -148,11 +149,10 @@ static void pack_pixels(const ac_operand *dy, int64_t at, int64_t pixels, int64_
   clear_columns(to, count, channels, width);
 }
 
-/* panel[e][l] = dy of channel `first` + l at position `begin` + e of a run, which begins with the
- * given sample; 0 where that is no output. Rows of the panel are `width` apart, whose columns from
- * `channels` on are 0; of more than one column there are at most DEPTH. */
-static void pack(const task *t, int64_t sample, int64_t begin, int64_t count, int64_t first,
-                 int64_t channels, int64_t width) {
+/* How many of `count` positions of a run, which begins with the given sample, from `begin` on lie
+ * beside each other in dy, and where channel `first` has them; or are no outputs: `from` is -1. */
+static int64_t piece_of_run(const task *t, int64_t sample, int64_t begin, int64_t count,
+                            int64_t first, int64_t *from) {
   const problem *p = t->p;
   const ac_operand *dy = p->dy;
   int64_t stride = p->patch.pitch, columns = dy->dim[3], rows = t->region.rows;
@@ -160,17 +160,41 @@ static void pack(const task *t, int64_t sample, int64_t begin, int64_t count, in
     stride = columns = rows * dy->dim[3];
     rows = 1;
   }
-  for (int64_t e = 0, n; e < count; e += n) {
-    int64_t row = (begin + e) / stride, column = (begin + e) % stride;
+  int64_t row = begin / stride, column = begin % stride;
+  int64_t image = (sample + row / rows) * dy->dim[1] + t->group * p->out + first;
+  *from = (image * dy->dim[2] + t->region.row + row % rows) * dy->dim[3] + column;
+  if (column >= columns) *from = -1;
+  return ac_min(count, (column < columns ? columns : stride) - column);
+}
+
+/* panel[e][l] = dy of channel `first` + l at position `begin` + e of a run; 0 where that is no
+ * output. Rows of the panel are `width` apart, whose columns from `channels` on are 0; of more than
+ * one column there are at most DEPTH. */
+static void pack(const task *t, int64_t sample, int64_t begin, int64_t count, int64_t first,
+                 int64_t channels, int64_t width) {
+  const ac_operand *dy = t->p->dy;
+  for (int64_t e = 0, n, at; e < count; e += n) {
     float *to = t->panel + e * width;
-    n = ac_min(count - e, (column < columns ? columns : stride) - column);
-    if (column >= columns) {
-      memset(to, 0, (size_t)(n * width) * sizeof *to);
-      continue;
+    n = piece_of_run(t, sample, begin + e, count - e, first, &at);
+    if (at < 0) memset(to, 0, (size_t)(n * width) * sizeof *to);
+    else pack_pixels(dy, at, dy->dim[2] * dy->dim[3], channels, n, to, width);
+  }
+}
+
+/* to[l * DEPTH + e] = the same of dy in bf16, and 0 up to a whole step. */
+static void copy_outputs(const task *t, int64_t sample, int64_t begin, int64_t count, int64_t first,
+                         int64_t channels, uint16_t *to) {
+  const ac_operand *dy = t->p->dy;
+  const uint16_t *halves = dy->data;
+  int64_t pixels = dy->dim[2] * dy->dim[3], all = steps_of(count) * STEP;
+  for (int64_t e = 0, n, at; e < all; e += n) {
+    n = all - e, at = -1;
+    if (e < count) n = piece_of_run(t, sample, begin + e, count - e, first, &at);
+    for (int64_t l = 0; l < channels; l++) {
+      uint16_t *row = to + l * DEPTH + e;
+      if (at < 0) memset(row, 0, (size_t)n * sizeof *row);
+      else memcpy(row, halves + at + l * pixels, (size_t)n * sizeof *row);
     }
-    int64_t image = (sample + row / rows) * dy->dim[1] + t->group * p->out + first;
-    int64_t at = (image * dy->dim[2] + t->region.row + row % rows) * dy->dim[3] + column;
-    pack_pixels(dy, at, dy->dim[2] * dy->dim[3], channels, n, to, width);
   }
 }
 
@@ -209,12 +233,20 @@ static void multiply_run(const task *t, int64_t sample, const float *image, int6
 static void pack_outputs(const task *t, int64_t sample, int64_t begin, int64_t count) {
   const problem *p = t->p;
   for (int64_t first = 0; first < p->out; first += STRIP) {
-    pack(t, sample, begin, count, first, ac_min(STRIP, p->out - first), STRIP);
-    pack_floats_columns(t->panel, t->panel_offset, count, t->packed + first / STRIP * PACKED);
+    int64_t channels = ac_min(STRIP, p->out - first);
+    uint16_t *rows = (uint16_t *)t->panel;
+    copy_outputs(t, sample, begin, count, first, channels, rows);
+    operand x = {rows, DEPTH, true, channels, steps_of(count) * STEP};
+    uint32_t *to = t->packed + first / STRIP * PACKED;
+    for (int64_t k = 0; k < count; k += STEP, to += PAIRS * STRIP) {
+      pack_square(&x, 0, k, false, to, STRIP);
+      pack_square(&x, PAIRS, k, false, to + PAIRS, STRIP);
+    }
   }
 }
 
-/* A strip of `rows` rows of the patch's channels and taps x all strips of dy. */
+/* A strip of `rows` rows of the patch's channels and taps x all strips of dy. Products may compute
+ * more rows than there are, so a strip that is not whole has sums of its own first. */
 static void multiply_strip(const task *t, const float *image, const int32_t *offset, int64_t rows,
                            int64_t count, float *sums) {
   const problem *p = t->p;
@@ -223,6 +255,11 @@ static void multiply_strip(const task *t, const float *image, const int32_t *off
   for (int64_t i = 0; i < rows; i++) pack_floats_row(image + offset[i], count, strip + i * PAIRS);
   for (int64_t first = 0; first < p->out; first += STRIP) {
     int64_t columns = ac_min(STRIP, p->out - first);
+    if (rows == STRIP) {
+      p->dot->multiply(steps_of(count), STRIP, (int)columns, strip,
+                       t->packed + first / STRIP * PACKED, sums + first, p->width, true);
+      continue;
+    }
     p->dot->multiply(steps_of(count), (int)rows, (int)columns, strip,
                      t->packed + first / STRIP * PACKED, tile, STRIP, false);
     for (int64_t i = 0; i < rows; i++)
@@ -234,7 +271,6 @@ static void multiply_packed(const task *t, int64_t sample, const float *image, i
                             float *sums) {
   const problem *p = t->p;
   int64_t rows = t->region.channels * p->patch.axis[0].taps * p->patch.axis[1].taps;
-  for (int e = 0; e < DEPTH; e++) t->panel_offset[e] = e * STRIP;
   for (int64_t begin = 0; begin < length; begin += DEPTH) {
     int64_t count = ac_min(DEPTH, length - begin);
     pack_outputs(t, sample, begin, count);

@@ -25,6 +25,11 @@
  * each channel and tap, in which the outputs of all samples of a region follow each other without a
  * gap. It is made channel by channel from the planes above.
  *
+ * For products of bf16 by the CPU's own instructions an element is a pair of channels instead of a
+ * float (product/dot.h). A step of these is one tap of 16 pairs, whose planes lie equally far
+ * apart, or 16 rows of a patch that is spread out, as where channels would leave most of a step
+ * empty. What is missing in a step is zeros.
+ *
  * Bounds: a filling has PATCH_FLOATS, or what one channel needs, and if spread out also one
  * channel's planes. */
 #include "backend/cpu/conv.h"
@@ -37,7 +42,7 @@
 enum { PATCH_FLOATS = 128 << 10, SLACK = AC_CPU_TILE_WIDE };
 
 /* Of a region of small images: enough for whole tiles, few enough for many channels in a patch. */
-enum { SPREAD_COLUMNS = 256 };
+enum { SPREAD_COLUMNS = 256, SPREAD_PAIRS = 128 };
 
 static int64_t residue_count(const ac_conv_axis *a) {
   return ac_max(1, ac_min(a->taps, ac_conv_recurrence(a->step, a->spacing)));
@@ -121,6 +126,12 @@ int64_t ac_conv_patch_step_of(const ac_conv_patch *s, int64_t line, int64_t tap)
   return (line / AC_DOT_PAIRS * taps + tap) * AC_DOT_PAIRS + line % AC_DOT_PAIRS;
 }
 
+/* Few enough to hold all channels, so that no filling is made again for other rows of weights. */
+static int64_t samples_of_pairs(const ac_conv_patch *s) {
+  int64_t sample = s->residues[0] * s->residues[1] * s->sample;
+  return ac_max(1, PATCH_FLOATS / (whole_steps(lines_of(s, s->channels)) * (sample + 32)));
+}
+
 /* An odd number of cache lines, so that rows so far apart lie in different sets of a cache. */
 static int64_t odd_lines(int64_t count) {
   return ac_ceil_div(count, 32) * 32 + 16;
@@ -136,13 +147,14 @@ void ac_conv_patch_plan(ac_conv_patch *s, int64_t samples, int64_t columns, int6
   s->rows = ac_max(1, ac_min(s->axis[0].outputs, columns / s->stride));
   s->spread = s->pairs ? should_spread_pairs(s, uses) : should_spread(s, uses);
   s->pitch = s->spread ? s->axis[1].outputs : s->stride;
-  if (s->spread) columns = ac_min(columns, SPREAD_COLUMNS);
+  if (s->spread) columns = ac_min(columns, s->pairs ? SPREAD_PAIRS : SPREAD_COLUMNS);
   if (s->pairs) s->rows = ac_max(1, ac_min(s->rows, columns / s->pitch));
   s->samples = 1;
   if (s->rows == s->axis[0].outputs)
     s->samples = ac_max(1, ac_min(samples, columns / (s->rows * s->pitch)));
   int64_t tail = s->axis[1].outputs + s->reach[1] - s->stride;
   s->sample = (s->rows + s->reach[0]) * s->stride + ac_max(0, tail);
+  if (s->pairs && !s->spread) s->samples = ac_min(s->samples, samples_of_pairs(s));
   s->plane = s->samples * s->sample;
   int64_t planes = s->residues[0] * s->residues[1] * s->plane;
   int64_t taps = s->axis[0].taps * s->axis[1].taps;

@@ -1,7 +1,8 @@
 /* Products of bf16 by the instructions that CPUs have for them. Each of these rounds, orders and
  * flushes in a way of its own: a numeric class. Whatever the class, operands are packed alike, in
  * pairs of neighbours along k, and a matrix product's bits depend on its class and operands alone,
- * neither on blocks nor on threads. Convolutions begin a step anew with each filling of a patch. */
+ * neither on blocks nor on threads. A convolution's steps are those of its
+ * patch (backend/cpu/conv.h). */
 #ifndef AC_BACKEND_CPU_PRODUCT_DOT_H
 #define AC_BACKEND_CPU_PRODUCT_DOT_H
 

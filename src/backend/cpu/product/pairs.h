@@ -38,21 +38,6 @@ static inline void pack_floats_row(const float *from, int64_t depth, uint32_t *t
   }
 }
 
-/* A strip of op(B), from `depth` rows of STRIP floats at x + offset[k]. */
-static inline void pack_floats_columns(const float *x, const int32_t *offset, int64_t depth,
-                                       uint32_t *to) {
-  for (int64_t k = 0; k + 1 < depth; k += 2, to += STRIP) {
-    const float *first = x + offset[k], *second = x + offset[k + 1];
-#pragma omp simd
-    for (int64_t j = 0; j < STRIP; j++) to[j] = pair_of(first[j], second[j]);
-  }
-  int64_t rest = steps_of(depth) * PAIRS - depth / 2;
-  memset(to, 0, (size_t)(rest * STRIP) * sizeof *to);
-  if (depth % 2 == 0) return;
-  const float *last = x + offset[depth - 1];
-  for (int64_t j = 0; j < STRIP; j++) to[j] = pair_of(last[j], 0);
-}
-
 /* ---- of bf16 as stored ----------------------------------------------------------------------- */
 
 /* An operand as strips want it: `line` is a row of op(A) or a column of op(B). */
