@@ -238,10 +238,7 @@ static void pack_outputs(const task *t, int64_t sample, int64_t begin, int64_t c
     copy_outputs(t, sample, begin, count, first, channels, rows);
     operand x = {rows, DEPTH, true, channels, steps_of(count) * STEP};
     uint32_t *to = t->packed + first / STRIP * PACKED;
-    for (int64_t k = 0; k < count; k += STEP, to += PAIRS * STRIP) {
-      pack_square(&x, 0, k, false, to, STRIP);
-      pack_square(&x, PAIRS, k, false, to + PAIRS, STRIP);
-    }
+    for (int64_t k = 0; k < count; k += STEP, to += PAIRS * STRIP) pack_step(&x, 0, k, false, to);
   }
 }
 
