@@ -1,6 +1,7 @@
 /* Matrix units of GPUs (cl/unit_gemm.cl): their registers hold what the vendors' documents say, and
  * units are taken after they have given right products, not before. That the kernel's tiles are
  * right is for opencl_gemm.c. */
+#define _GNU_SOURCE /* RTLD_NEXT */
 #include "check.h"
 
 /* ---- where the elements are ------------------------------------------------------------------ */
@@ -140,7 +141,9 @@ static void test_mfma(void **state) {
 #ifdef AC_HAVE_OPENCL
 #include "backend/device.h"
 #include "backend/opencl/product/gemm.h"
+#include "core/error.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -203,13 +206,18 @@ static bool failure(const ac_cl_tile *tile, void *result, size_t bytes) {
   return false;
 }
 
-static bool takes(ac_opencl *cl, ac_dtype storage, const ac_cl_product *product) {
-  bool result;
+static ac_status ask(ac_opencl *cl, ac_dtype storage, const ac_cl_product *product, bool *result) {
   cl->op = "test";
   cl->storage = storage;
   cl->preparing = true;
-  assert_ok(ac_cl_unit_takes(cl, product, &result));
+  const ac_status status = ac_cl_unit_takes(cl, product, result);
   cl->preparing = false;
+  return status;
+}
+
+static bool takes(ac_opencl *cl, ac_dtype storage, const ac_cl_product *product) {
+  bool result;
+  assert_ok(ask(cl, storage, product, &result));
   return result;
 }
 
@@ -233,12 +241,95 @@ static void test_wrong_units_are_not_taken(void **state) {
   assert_false(takes(cl, AC_BF16, &mixed));
   ac_device_close(device);
 }
+
+/* ---- drivers that fail ----------------------------------------------------------------------- */
+
+/* What calls return instead of being made; CL_SUCCESS: they are made. A launch that fails may leave
+ * a queue on which nothing runs. */
+static cl_int write_error, launch_error;
+static bool launches_break;
+static cl_command_queue broken;
+
+typedef cl_int write_function(cl_command_queue, cl_mem, cl_bool, size_t, size_t, const void *,
+                              cl_uint, const cl_event *, cl_event *);
+typedef cl_int launch_function(cl_command_queue, cl_kernel, cl_uint, const size_t *, const size_t *,
+                               const size_t *, cl_uint, const cl_event *, cl_event *);
+typedef cl_int finish_function(cl_command_queue);
+
+cl_int clEnqueueWriteBuffer(cl_command_queue queue, cl_mem buffer, cl_bool blocking, size_t offset,
+                            size_t size, const void *from, cl_uint count, const cl_event *events,
+                            cl_event *event) {
+  write_function *next;
+  if (write_error != CL_SUCCESS) return write_error;
+  *(void **)&next = dlsym(RTLD_NEXT, "clEnqueueWriteBuffer");
+  return next(queue, buffer, blocking, offset, size, from, count, events, event);
+}
+
+cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint dimensions,
+                              const size_t *offset, const size_t *global, const size_t *local,
+                              cl_uint count, const cl_event *events, cl_event *event) {
+  launch_function *next;
+  if (launches_break) broken = queue;
+  if (launch_error != CL_SUCCESS) return launch_error;
+  *(void **)&next = dlsym(RTLD_NEXT, "clEnqueueNDRangeKernel");
+  return next(queue, kernel, dimensions, offset, global, local, count, events, event);
+}
+
+cl_int clFinish(cl_command_queue queue) {
+  finish_function *next;
+  if (queue == broken) return CL_INVALID_COMMAND_QUEUE;
+  *(void **)&next = dlsym(RTLD_NEXT, "clFinish");
+  return next(queue);
+}
+
+static void drivers_work(void) {
+  write_error = launch_error = CL_SUCCESS;
+  launches_break = false;
+  broken = NULL;
+}
+
+/* It has no unit then, says so, and computes; and no error is left behind. */
+static void check_opened(cl_int write, cl_int launch, bool breaks) {
+  ac_fail(AC_OK, "nothing");
+  write_error = write, launch_error = launch, launches_break = breaks;
+  ac_device *device = open_device("mma");
+  const ac_opencl *cl = device->state;
+  assert_string_equal(ac_last_error(), "nothing");
+  assert_null(cl->unit);
+  assert_string_equal(device->info.bf16_products, "as floats");
+  assert_ok(device->backend->finish(device->state));
+  drivers_work();
+  ac_device_close(device);
+}
+
+/* For lack of memory a device is opened without a unit; one whose unit breaks the context in
+ * another. Later the numeric class of an open device does not depend on such. */
+static void test_trials_that_fail(void **state) {
+  (void)state;
+  const ac_cl_product product = {.float_c = true, .batch = 1};
+  check_opened(CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_SUCCESS, false);
+  check_opened(CL_SUCCESS, CL_INVALID_WORK_GROUP_SIZE, false);
+  check_opened(CL_SUCCESS, CL_OUT_OF_RESOURCES, true);
+  ac_device *device = open_device("mma");
+  ac_opencl *cl = device->state;
+  bool result;
+  write_error = CL_MEM_OBJECT_ALLOCATION_FAILURE;
+  assert_int_equal(ask(cl, AC_F16, &product, &result), AC_ERROR_MEMORY);
+  drivers_work();
+  launch_error = CL_OUT_OF_RESOURCES;
+  launches_break = true;
+  assert_int_equal(ask(cl, AC_F16, &product, &result), AC_ERROR_DEVICE);
+  drivers_work();
+  assert_true(takes(cl, AC_F16, &product));
+  ac_device_close(device);
+}
 #else
 static void test_devices_say_it(void **state) {
   (void)state;
   skip();
 }
 #define test_wrong_units_are_not_taken test_devices_say_it
+#define test_trials_that_fail test_devices_say_it
 #endif
 
 int main(void) {
@@ -249,6 +340,7 @@ int main(void) {
       cmocka_unit_test(test_mfma),
       cmocka_unit_test(test_devices_say_it),
       cmocka_unit_test(test_wrong_units_are_not_taken),
+      cmocka_unit_test(test_trials_that_fail),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

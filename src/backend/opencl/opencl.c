@@ -62,16 +62,32 @@ static bool tuning_wanted(const ac_opencl *cl) {
   return choice && *choice ? strcmp(choice, "0") != 0 : !cl->cpu;
 }
 
-static void opencl_close(void *state) {
-  ac_opencl *cl = state;
-  if (!cl) return;
+static ac_status make_queue(ac_opencl *cl, cl_platform_id platform) {
+  AC_TRY(ac_cl_context_acquire(platform, cl->device, &cl->context));
+  cl_int error;
+  cl->queue = clCreateCommandQueue(cl->context, cl->device, 0, &error);
+  return error == CL_SUCCESS ? AC_OK : ac_cl_fail(cl, error, "clCreateCommandQueue");
+}
+
+/* And all that was made in its context. */
+static void release_queue(ac_opencl *cl) {
   if (cl->queue) ac_cl_note_error(cl, clFinish(cl->queue));
   ac_cl_release_moves(cl);
   for (int i = 0; i < cl->kernel_count; i++) clReleaseKernel(cl->kernels[i].kernel);
   free(cl->kernels);
+  cl->kernels = NULL;
+  cl->kernel_count = cl->kernel_capacity = 0;
   ac_cl_programs_release(cl);
   if (cl->queue) clReleaseCommandQueue(cl->queue);
   if (cl->context) ac_cl_context_release(cl->context);
+  cl->queue = NULL;
+  cl->context = NULL;
+}
+
+static void opencl_close(void *state) {
+  ac_opencl *cl = state;
+  if (!cl) return;
+  release_queue(cl);
   free(cl);
 }
 
@@ -89,11 +105,10 @@ static ac_status open_device(ac_opencl *cl, int index) {
   cl->cache_programs = ac_cl_cache_wanted(name);
   cl->clblast = clblast_wanted(cl);
   cl->tune = tuning_wanted(cl);
-  AC_TRY(ac_cl_context_acquire(platform, cl->device, &cl->context));
-  cl_int error;
-  cl->queue = clCreateCommandQueue(cl->context, cl->device, 0, &error);
-  if (error != CL_SUCCESS) return ac_cl_fail(cl, error, "clCreateCommandQueue");
-  return ac_cl_unit_find(cl);
+  AC_TRY(make_queue(cl, platform));
+  if (ac_cl_unit_find(cl)) return AC_OK;
+  release_queue(cl);
+  return make_queue(cl, platform);
 }
 
 static ac_status opencl_open(void **state, int index, const ac_device_desc *desc,

@@ -74,9 +74,10 @@ enum { AC_CL_UNIT_TAKES = 1, AC_CL_UNIT_LEAVES };
 const ac_cl_unit *ac_cl_unit_at(int index);
 
 /* Whether to look for a unit on this device; looking for it, when the device is opened, which sets
- * `unit` and says so in `info`. */
+ * `unit` and says so in `info`. False: it could not be found out, for lack of memory or because the
+ * trial left a context in which nothing runs; there is none then. */
 bool ac_cl_unit_wanted(cl_device_id device);
-ac_status ac_cl_unit_find(ac_opencl *cl);
+bool ac_cl_unit_find(ac_opencl *cl);
 
 /* Whether the device's unit computes products of this class, which is found out while preparing. */
 ac_status ac_cl_unit_takes(ac_opencl *cl, const ac_cl_product *product, bool *takes);

@@ -111,7 +111,20 @@ typedef struct trial {
   uint16_t a[M * K], b[K * N];
   float c[M * N];
   cl_mem buffer[3];
+  ac_status status; /* not AC_OK: nothing could be found out */
 } trial;
+
+static bool fail(trial *t, cl_int error) {
+  t->status = ac_cl_fail(t->cl, error, "trying a matrix unit");
+  return false;
+}
+
+/* A kernel that does not compile or run is a reason against the unit, unless nothing runs after it.
+ */
+static bool refuse(trial *t) {
+  const cl_int error = clFinish(t->cl->queue);
+  return error == CL_SUCCESS ? false : fail(t, error);
+}
 
 /* A number of any sign and mantissa, whose exponent, as it is stored, is `least` to least + 7. */
 static uint16_t draw(uint32_t *seed, ac_dtype storage, uint32_t least) {
@@ -128,10 +141,11 @@ static bool fill(trial *t, uint32_t least) {
   memset(t->c, 0xff, sizeof t->c); /* NaN */
   const void *host[] = {t->a, t->b, t->c};
   const size_t bytes[] = {sizeof t->a, sizeof t->b, sizeof t->c};
-  for (int i = 0; i < 3; i++)
-    if (clEnqueueWriteBuffer(t->cl->queue, t->buffer[i], CL_TRUE, 0, bytes[i], host[i], 0, NULL,
-                             NULL) != CL_SUCCESS)
-      return false;
+  for (int i = 0; i < 3; i++) {
+    const cl_int error = clEnqueueWriteBuffer(t->cl->queue, t->buffer[i], CL_TRUE, 0, bytes[i],
+                                              host[i], 0, NULL, NULL);
+    if (error != CL_SUCCESS) return fail(t, error);
+  }
   return true;
 }
 
@@ -156,10 +170,11 @@ static bool is_near(const trial *t, int i, int j) {
 
 static bool gives_products(trial *t, ac_cl_unit_tile tile, uint32_t least) {
   const size_t bytes = (size_t)M * N * ac_dtype_bytes(t->type_c);
-  if (!fill(t, least) || ac_cl_unit_gemm(t->cl, &t->product, tile) != AC_OK ||
+  if (!fill(t, least)) return false;
+  if (ac_cl_unit_gemm(t->cl, &t->product, tile) != AC_OK ||
       clEnqueueReadBuffer(t->cl->queue, t->buffer[2], CL_TRUE, 0, bytes, t->c, 0, NULL, NULL) !=
           CL_SUCCESS)
-    return false;
+    return refuse(t);
   if (t->cl->distort && !t->cl->distort(NULL, t->c, bytes)) return false;
   for (int i = 0; i < M; i++)
     for (int j = 0; j < N; j++)
@@ -174,19 +189,20 @@ static bool tile_is_right(trial *t, ac_cl_unit_tile tile) {
   return gives_products(t, tile, f16 ? 12 : 124) && gives_products(t, tile, f16 ? 0 : 60);
 }
 
-static ac_status make_buffers(trial *t) {
+static bool make_buffers(trial *t) {
   const size_t bytes[] = {sizeof t->a, sizeof t->b, sizeof t->c};
   cl_int error;
   for (int i = 0; i < 3; i++) {
     t->buffer[i] = clCreateBuffer(t->cl->context, CL_MEM_READ_WRITE, bytes[i], NULL, &error);
-    if (error != CL_SUCCESS) return ac_cl_fail(t->cl, error, "trying a matrix unit");
+    if (error != CL_SUCCESS) return fail(t, error);
     t->cl->objects++;
   }
   t->product.a = t->buffer[0], t->product.b = t->buffer[1], t->product.c = t->buffer[2];
-  return AC_OK;
+  return true;
 }
 
-/* Fails where there is no memory to find out. */
+/* Fails where it cannot be found out: there is no memory, or the device is lost. So a class does
+ * not depend on how much memory there is. */
 static ac_status try_class(ac_opencl *cl, const ac_cl_product *class, bool *right) {
   trial *t = calloc(1, sizeof *t);
   if (!t) return ac_fail(AC_ERROR_MEMORY, "opencl: no memory for trying a matrix unit");
@@ -199,10 +215,9 @@ static ac_status try_class(ac_opencl *cl, const ac_cl_product *class, bool *righ
                            .k = K,
                            .batch = 1},
                .type_c = class->float_c ? AC_F32 : cl->storage};
-  ac_status status = make_buffers(t);
-  if (status == AC_OK)
-    *right = tile_is_right(t, cl->unit->small) &&
-             (cl->unit_emulated || tile_is_right(t, cl->unit->large));
+  *right = make_buffers(t) && tile_is_right(t, cl->unit->small) &&
+           (cl->unit_emulated || tile_is_right(t, cl->unit->large));
+  const ac_status status = t->status;
   for (int i = 0; i < 3; i++)
     if (t->buffer[i]) clReleaseMemObject(t->buffer[i]);
   free(t);
@@ -263,13 +278,18 @@ static ac_status find_unit(ac_opencl *cl, const ac_cl_unit *unit, bool *right) {
   return AC_OK;
 }
 
-ac_status ac_cl_unit_find(ac_opencl *cl) {
+bool ac_cl_unit_find(ac_opencl *cl) {
   const ac_cl_unit *unit = cl->group == 256 ? wanted(cl->device) : NULL;
   bool right = false;
-  if (unit) AC_TRY(find_unit(cl, unit, &right));
-  if (!right) return AC_OK;
+  char sentence[1024];
+  snprintf(sentence, sizeof sentence, "%s", ac_last_error());
+  if (unit && find_unit(cl, unit, &right) != AC_OK) {
+    ac_fail(AC_OK, "%s", sentence);
+    return false;
+  }
+  if (!right) return true;
   snprintf(cl->info.bf16_products, sizeof cl->info.bf16_products,
            cl->unit_emulated ? "emulated %s" : "matrix units (%s)", unit->text);
   cl->info.bf16_arithmetic = !cl->unit_emulated;
-  return AC_OK;
+  return true;
 }
