@@ -197,6 +197,33 @@ static void extremes(ac_device *device) {
   op_instance_free(&y);
 }
 
+/* The same where keys come in parts: a late NaN, and a row of which a whole part has scores of
+ * -inf, which is as if it did not see it. */
+static void extremes_in_parts(ac_device *device) {
+  enum { T = 1030, HIDDEN = 520, ROW = 590, BAD = 600 };
+  static const op_case c = ATTENTION("T 1030, heads 1 x 3", 1, 0.5f, 0, 1, T, 3, false);
+  op_instance y;
+  op_result result;
+  op_variant variant = {.name = "a part of -inf, late NaN", .once = true};
+  op_instance_forward(&y, &c, 1);
+  double *x = op_reals(&y.args.in[0]);
+  for (int t = 0; t < T; t++) {
+    x[9 * t] = t == ROW ? 0x1p100 : 0; /* query and key */
+    x[9 * t + 3] = t < HIDDEN ? -0x1p100 : 0;
+  }
+  x[9 * BAD + 4] = NAN;
+  const char *where = op_where(device, &y, &variant);
+  op_instance_compute(&y);
+  if (op_run(device, &y, &variant, &result))
+    for (int64_t i = 0; i < y.args.out[0].count; i++) {
+      const double got = result.out[0][i], want = op_reals(&y.args.out[0])[i];
+      OP_EXPECT(where, i / 3 >= BAD ? isnan(got) : fabs(got - want) < 1e-2,
+                "position %d: %g, not %g", (int)(i / 3), got, want);
+    }
+  op_result_free(&result);
+  op_instance_free(&y);
+}
+
 /* Dropout does not depend on how the batch is split: the second of two samples alone. */
 static void split(ac_device *device, const op_case *c) {
   op_instance whole, part;
@@ -246,6 +273,7 @@ static void check_limits(ac_device *device) {
 static void special(ac_device *device) {
   check_limits(device);
   extremes(device);
+  if (!op_reduced) extremes_in_parts(device);
   if (!op_reduced) split(device, &cases[1]);
 }
 

@@ -36,6 +36,10 @@ static const code_values *values_of(bool is_signed) {
   return values;
 }
 
+double op_code_value(int code, bool is_signed) {
+  return values_of(is_signed)->of[code];
+}
+
 static float scale_of(const double *block) {
   unsigned char bytes[sizeof(float)];
   float scale;

@@ -9,4 +9,7 @@
 double *op_take_kept(const ac_operand *x, int64_t count, bool is_signed);
 void op_put_kept(ac_operand *x, double *kept, int64_t count, bool is_signed);
 
+/* What a code stands for; codes ascend with it. */
+double op_code_value(int code, bool is_signed);
+
 #endif

@@ -321,6 +321,72 @@ static void special_gradients(ac_device *device) {
   op_instance_free(&s);
 }
 
+/* Floats on both sides of every middle between two codes, SIDE of them on each, in blocks of 8 bits
+ * whose scale is 1; what is nearer to the middle than ROUNDING units may have either code, for
+ * kernels round positions, which are up to 256. */
+enum { SIDE = 20, ROUNDING = 8, BETWEEN = 255, AROUND = 2 * SIDE + 1, OF_BLOCK = 255 };
+enum { NEAR = (BETWEEN * AROUND + OF_BLOCK - 1) / OF_BLOCK * 256 };
+
+static double middle(int code, bool is_signed) {
+  return (op_code_value(code, is_signed) + op_code_value(code + 1, is_signed)) / 2;
+}
+
+/* The element of blocks for float `side` beside the middle above a code; the first are the scales.
+ */
+static int near_middle(int code, int side) {
+  const int i = code * AROUND + SIDE + side;
+  return i / OF_BLOCK * 256 + 1 + i % OF_BLOCK;
+}
+
+static double beside(double value, int side) {
+  int exponent;
+  frexp(value, &exponent);
+  return (double)(float)(value + side * ldexp(1, exponent - 24));
+}
+
+static void expect_codes(const char *where, const double *blocks, const double *values,
+                         bool is_signed) {
+  for (int code = is_signed ? 0 : 1; code < BETWEEN; code++)
+    for (int side = -SIDE; side <= SIDE; side++) {
+      const int e = near_middle(code, side), got = (int)blocks[e / 256 * 260 + e % 256];
+      const double off = values[e] - middle(code, is_signed);
+      const bool either = fabs(off) < ROUNDING * (double)FLT_EPSILON * fabs(values[e]);
+      OP_EXPECT(where, got == code + (off > 0) || (either && got == code + (off <= 0)),
+                "%.9g became code %d, beside the middle of %d and the next", values[e], got, code);
+    }
+}
+
+/* A first step of SGD keeps the gradient itself, one of AdamW without averages its square. */
+static void codes_near_middles(ac_device *device, bool is_signed) {
+  static const op_case kept[] = {
+      ADAMW_8BIT("codes of squares", NEAR),
+      SGD_8BIT("codes of momentum", NEAR, .gradient_factor = 1, .momentum = 0.9f, .first = true)};
+  const int state = is_signed ? 1 : 2;
+  op_variant variant = {.name = "near middles", .once = true};
+  op_instance s;
+  op_result result;
+  op_instance_forward(&s, &kept[is_signed], 1);
+  if (!is_signed)
+    s.attributes.adamw = (ac_adamw_attributes){
+        .gradient_factor = 1, .epsilon = 1e-8f, .correction1 = 1, .sqrt_correction2 = 1};
+  double *g = op_reals(&s.args.in[0]), *values = calloc(NEAR, sizeof *values);
+  for (int64_t e = 0; e < s.args.out[state].count; e++) s.initial[state][e] = 0;
+  for (int e = 0; e < NEAR; e += 256) g[e] = 1;
+  for (int code = 0; code < BETWEEN; code++)
+    for (int side = -SIDE; side <= SIDE; side++) {
+      const int e = near_middle(code, side);
+      g[e] = values[e] = beside(middle(code, is_signed), side);
+      if (is_signed) continue;
+      g[e] = (double)(float)sqrt(values[e]);
+      values[e] = (double)(float)(g[e] * g[e]);
+    }
+  if (op_run(device, &s, &variant, &result))
+    expect_codes(op_where(device, &s, &variant), result.out[state], values, is_signed);
+  op_result_free(&result);
+  free(values);
+  op_instance_free(&s);
+}
+
 /* As in torch.optim. */
 static void update(op_case *c, const op_vector *v, int64_t t) {
   const bool adam = op_vector_attribute(v, "adamw", 0) != 0;
@@ -352,6 +418,7 @@ static void update(op_case *c, const op_vector *v, int64_t t) {
 
 static void special(ac_device *device) {
   special_gradients(device);
+  for (int sign = 0; sign < 2 && !op_reduced; sign++) codes_near_middles(device, sign);
   op_replay(device, "optimizer", update);
 }
 

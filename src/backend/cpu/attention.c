@@ -17,9 +17,9 @@
  *
  * Of what is stored in 16 bits, the thread's workspace holds floats: the rows that a block and a
  * part use, and backward the sums dk and dv of a part and, where there are several parts, dq of a
- * head. Where bf16 is best multiplied as it is
- * (product/gemm.h), q, k, v and dy are used where they lie, and P o mask and dS are rounded to bf16
- * before they are multiplied, each row in the first half of its floats. */
+ * head. Where bf16 is best multiplied as it is (product/gemm.h), q, k, v and dy are used where they
+ * lie, and P o mask and dS are rounded to bf16 before they are multiplied, each row in the first
+ * half of its floats. */
 #include "backend/cpu/convert.h"
 #include "backend/cpu/product/dot.h"
 #include "backend/cpu/product/gemm.h"
@@ -29,6 +29,7 @@
 #include "core/align.h"
 #include "ops/attention.h"
 
+#include <float.h>
 #include <math.h>
 
 /* Rows of a block at most, keys of one of several parts, and the longest context that is one part:
@@ -316,10 +317,18 @@ static worker worker_of(const ac_cpu_context *context, const ac_op_args *args, i
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* What is known of a block's rows after some parts: the largest scores, and the sums of weights. */
+/* What is known of a block's rows after some parts: the largest scores, and the sums of weights. It
+ * begins with a finite score, for a part of -inf to add nothing. */
 typedef struct progress {
   float max[MOST_ROWS], sum[MOST_ROWS];
 } progress;
+
+static void begin_progress(progress *so_far, int64_t count) {
+  for (int64_t r = 0; r < count; r++) {
+    so_far->max[r] = -FLT_MAX;
+    so_far->sum[r] = 0;
+  }
+}
 
 /* The scores of a part become weights, still to be divided by the sum; y's rows of the parts before
  * are scaled to the largest scores that are known now. */
@@ -330,13 +339,13 @@ static void weigh_scores(const mask *m, const shape *s, block of, float *scores,
   /* Several loops, so that the short chains of dependent operations of many rows overlap. */
   for (int64_t r = 0; r < of.count; r++)
     max[r] = mask_row(scores + r * stride, seen_by_all(of), seen_by(of, r), stride);
-  for (int64_t r = 0; r < of.count && of.key > 0; r++) {
+  for (int64_t r = 0; r < of.count; r++) {
     max[r] = larger(max[r], so_far->max[r]);
     factor[r] = exponential(so_far->max[r] - max[r]);
   }
   for (int64_t r = 0; r < of.count; r++) {
     float sum = exponentiate(scores + r * stride, max[r], stride);
-    so_far->sum[r] = of.key > 0 ? so_far->sum[r] * factor[r] + sum : sum;
+    so_far->sum[r] = so_far->sum[r] * factor[r] + sum;
     so_far->max[r] = max[r];
   }
   for (int64_t r = 0; r < of.count && of.key > 0; r++)
@@ -375,6 +384,7 @@ static void forward_block(const worker *w, const shape *s, int64_t sample, int64
   mask m = describe_mask(args, s, sample, head);
   progress so_far;
 
+  begin_progress(&so_far, count);
   for (int64_t key = 0; key < first + count; key += s->keys)
     forward_keys(w, s, &m, block_of(s, first, key), qkv, q, y, room, &so_far);
   for (int64_t r = 0; r < count; r++) {
