@@ -389,25 +389,36 @@ static ac_operand draw_operand(ac_dtype dtype, int64_t rows, int64_t columns) {
   return x;
 }
 
-/* Runs the op with 1 and with 3 threads; its outputs have the same bits. */
-static void compare_teams(ac_op_args *args) {
-  enum { MOST = 1 << 16 };
+static void run_op(ac_op_args *args, int threads) {
+  ac_device *device = open_with("tiles", threads);
+  args->workspace_bytes = device->backend->workspace(device->state, args);
+  args->workspace = aligned_alloc(64, args->workspace_bytes / 64 * 64 + 64);
+  assert_non_null(args->workspace);
+  assert_ok(device->backend->run(device->state, args));
+  ac_device_close(device);
+  free(args->workspace);
+}
+
+/* Runs the op once with each number of threads and, where they are named, instruction set; its
+ * outputs have the same bits each time. */
+static void compare_runs(ac_op_args *args, int runs, const int *threads, const char *const *isas) {
+  enum { MOST = 1 << 18 };
   static char first[AC_MAX_OUTPUTS][MOST];
-  for (int threads = 1; threads <= 3; threads += 2) {
-    ac_device *device = open_with("tiles", threads);
-    args->workspace_bytes = device->backend->workspace(device->state, args);
-    args->workspace = aligned_alloc(64, args->workspace_bytes / 64 * 64 + 64);
-    assert_non_null(args->workspace);
-    assert_ok(device->backend->run(device->state, args));
+  for (int i = 0; i < runs; i++) {
+    if (isas) setenv("ACCRUE_ISA", isas[i], 1);
+    run_op(args, threads[i]);
     for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
       size_t bytes = (size_t)args->out[j].count * ac_dtype_bytes(args->out[j].dtype);
       assert_true(bytes <= MOST);
-      if (threads > 1) assert_memory_equal(args->out[j].data, first[j], bytes);
+      if (i > 0) assert_memory_equal(args->out[j].data, first[j], bytes);
       else if (bytes) memcpy(first[j], args->out[j].data, bytes);
     }
-    ac_device_close(device);
-    free(args->workspace);
   }
+  if (isas) unsetenv("ACCRUE_ISA");
+}
+
+static void compare_teams(ac_op_args *args) {
+  compare_runs(args, 2, (const int[]){1, 3}, NULL);
 }
 
 static void free_operands(ac_op_args *args) {
@@ -452,6 +463,50 @@ static void any_team_gives_the_same_bits(void **state) {
   free_operands(&args);
 }
 
+static ac_operand draw_images(int64_t samples, int64_t channels, int64_t height, int64_t width) {
+  ac_operand x = draw_operand(AC_BF16, samples * channels, height * width);
+  x.rank = 4;
+  x.dim[0] = samples, x.dim[1] = channels, x.dim[2] = height, x.dim[3] = width;
+  return x;
+}
+
+typedef struct convolution {
+  int64_t samples, in, out, height, width, groups, stride, dilation;
+} convolution;
+
+/* 3 x 3, with a padding that is the dilation. */
+static void compare_convolution(const convolution *c) {
+  static const int threads[] = {1, 3, 2};
+  static const char *const isas[] = {"base", "v4", "v3"};
+  const ac_run_state run = {.training = true, .loss_scale = 1};
+  const ac_conv2d_attributes attributes = {.stride = {c->stride, c->stride},
+                                           .padding = {c->dilation, c->dilation},
+                                           .dilation = {c->dilation, c->dilation},
+                                           .groups = c->groups};
+  int64_t height = (c->height - 1) / c->stride + 1, width = (c->width - 1) / c->stride + 1;
+  ac_op_args args = {.op = AC_OP_conv2d, .attributes = &attributes, .run = &run};
+  args.in[0] = draw_images(c->samples, c->in, c->height, c->width);
+  args.in[1] = draw_images(c->out, c->in / c->groups, 3, 3);
+  args.out[0] = draw_images(c->samples, c->out, height, width);
+  compare_runs(&args, 3, threads, isas);
+  ac_op_args gradient = args;
+  gradient.op = AC_OP_conv2d_input_gradient;
+  gradient.in[0] = args.out[0], gradient.out[0] = args.in[0];
+  compare_runs(&gradient, 3, threads, isas);
+  free_operands(&args);
+}
+
+/* Spread out; in planes, in two fillings; in planes of groups. */
+static void any_team_and_instruction_set_convolves_with_the_same_bits(void **state) {
+  (void)state;
+  static const convolution convolutions[] = {{3, 37, 35, 6, 9, 1, 1, 1},
+                                             {1, 40, 9, 10, 200, 1, 2, 1},
+                                             {2, 64, 18, 13, 20, 2, 1, 2},
+                                             {5, 32, 7, 4, 13, 1, 1, 1}};
+  for (size_t i = 0; i < sizeof convolutions / sizeof *convolutions; i++)
+    compare_convolution(&convolutions[i]);
+}
+
 /* ---- names ----------------------------------------------------------------------------------- */
 
 /* Each class by name; what is no class is none. */
@@ -478,6 +533,7 @@ int main(void) {
       cmocka_unit_test(less_scratch_gives_the_same_bits),
       cmocka_unit_test(smaller_products_take_no_more_scratch),
       cmocka_unit_test(smaller_convolutions_take_no_more_workspace),
-      cmocka_unit_test(any_team_gives_the_same_bits)};
+      cmocka_unit_test(any_team_gives_the_same_bits),
+      cmocka_unit_test(any_team_and_instruction_set_convolves_with_the_same_bits)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -144,7 +144,7 @@ def show_precisions(documents):
     """A column a precision: the step, and the speed beside the first row in the same precision."""
     print("| |" + "".join(f" {d['precision']}, ms | speed |" for d in documents))
     print("|---|" + "---|---|" * len(documents))
-    for name in documents[0]["rows"]:
+    for name in dict.fromkeys(name for document in documents for name in document["rows"]):
         rows = [d["rows"].get(name) for d in documents]
         cells = "".join(f" {1e3 * row['seconds']:.1f} | {row['speed']:.2f} |" if row else " | |" for row in rows)
         print(f"| {VARIANTS[name].label} |{cells}")

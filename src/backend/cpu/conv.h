@@ -125,8 +125,9 @@ void ac_conv_read_row(const ac_conv_source *source, int64_t at, int64_t step, in
  * begin <= 2 j + t < end. */
 void ac_conv_read_windows(const ac_conv_source *source, int64_t at, int64_t begin, int64_t end,
                           int64_t count, int64_t distance, float *y);
-/* The same for pairs, of such an element and that of the channel behind it, which may be no
- * `second`, of bf16. */
+
+/* What ac_conv_read_row does, of bf16 and for pairs: of such an element and that of the channel
+ * behind it, unless there is no `second`. */
 void ac_conv_read_pairs(const ac_conv_source *source, int64_t at, bool second, int64_t step,
                         int64_t begin, int64_t end, int64_t stride, uint32_t *y);
 

@@ -30,8 +30,8 @@
  * apart, or 16 rows of a patch that is spread out, as where channels would leave most of a step
  * empty. What is missing in a step is zeros.
  *
- * Bounds: a filling has PATCH_FLOATS, or what one channel needs, and if spread out also one
- * channel's planes. */
+ * Bounds: a filling has PATCH_FLOATS, or what one channel or one step of pairs needs, and if spread
+ * out also one line's planes. */
 #include "backend/cpu/conv.h"
 #include "backend/cpu/product/dot.h"
 
@@ -72,6 +72,14 @@ static int64_t row_stride(const ac_conv_axis *a, int64_t residues, int64_t reach
   return stride;
 }
 
+/* Lines that a patch has for so many channels, and up to a whole step. */
+static int64_t lines_of(const ac_conv_patch *s, int64_t channels) {
+  return s->pairs ? ac_ceil_div(channels, 2) : channels;
+}
+static int64_t whole_steps(int64_t lines) {
+  return ac_ceil_div(lines, AC_DOT_PAIRS) * AC_DOT_PAIRS;
+}
+
 /* By measurement: a value that is copied takes as long as COPY products with another. */
 static bool should_spread(const ac_conv_patch *s, int64_t uses) {
   enum { COPY = 48 };
@@ -80,14 +88,6 @@ static bool should_spread(const ac_conv_patch *s, int64_t uses) {
   int64_t run = (rows - 1) * s->stride + outputs;
   int64_t idle = ac_ceil_div(run, AC_CPU_VECTOR) * AC_CPU_VECTOR - rows * outputs;
   return idle * uses > COPY * rows * outputs;
-}
-
-/* Lines that a patch has for so many channels, and those that are filled. */
-static int64_t lines_of(const ac_conv_patch *s, int64_t channels) {
-  return s->pairs ? ac_ceil_div(channels, 2) : channels;
-}
-static int64_t whole_steps(int64_t lines) {
-  return ac_ceil_div(lines, AC_DOT_PAIRS) * AC_DOT_PAIRS;
 }
 
 /* The same for pairs, which are also multiplied for nothing where they do not fill a step. This

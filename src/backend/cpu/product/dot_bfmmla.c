@@ -1,6 +1,7 @@
 /* Products of bf16 by BFMMLA, which multiplies two rows by two columns over four of k: four rows by
  * eight columns of sums in registers. FPCR.EBF stays 0, as it is in every new process. */
 #include <arm_neon.h>
+#include <stddef.h>
 #include <sys/auxv.h>
 
 #include "backend/cpu/product/dot.h"
