@@ -297,6 +297,50 @@ static void check_spread(ac_device *device, const op_case *c) {
   op_instance_free(&y);
 }
 
+/* Whether every element that should not be finite is not, and else only such as lie in the same
+ * square of so many rows and columns of a plane. */
+static void expect_spread(const char *where, const ac_operand *y, const double *got, int64_t side) {
+  const double *want = op_reals(y);
+  int64_t height = y->dim[2], width = y->dim[3];
+  for (int64_t e = 0; e < y->count; e++) {
+    const int64_t j = e % width, i = e / width % height;
+    const double *square = want + e - i % side * width - j % side;
+    bool near = false;
+    for (int64_t r = 0; r < side && i - i % side + r < height; r++)
+      for (int64_t t = 0; t < side && j - j % side + t < width; t++)
+        near |= !isfinite(square[r * width + t]);
+    OP_EXPECT(where, isfinite(want[e]) ? near || isfinite(got[e]) : !isfinite(got[e]),
+              "element %d: %g, not %g", (int)e, got[e], want[e]);
+  }
+}
+
+/* By tiles, what meets a NaN or an infinity is not finite either, and of the others only outputs of
+ * the same tile, and weights of the same kernel, may not be. */
+static void check_spread_in_tiles(ac_device *device, const op_case *c) {
+  op_instance y, g;
+  op_result result;
+  op_variant variant = {.name = "NaN in a tile", .once = true};
+  op_instance_forward(&y, c, c->batch);
+  double *x = op_reals(&y.args.in[0]), *dy = op_random_gradient(&y);
+  x[y.args.in[0].count - 1] = NAN;
+  x[ac_columns(&y.args.in[0]) + 1] = INFINITY;
+  dy[y.args.out[0].count - 1] = NAN;
+  dy[0] = -INFINITY;
+  op_instance_compute(&y);
+  if (op_run(device, &y, &variant, &result))
+    expect_spread(op_where(device, &y, &variant), &y.args.out[0], result.out[0], 2);
+  op_result_free(&result);
+  for (int i = 0; i < 2; i++) {
+    op_instance_gradient(&g, &y, &gradients[i], dy);
+    if (op_run(device, &g, &variant, &result))
+      expect_spread(op_where(device, &g, &variant), &g.args.out[0], result.out[0], 2 + i);
+    op_result_free(&result);
+    op_instance_free(&g);
+  }
+  free(dy);
+  op_instance_free(&y);
+}
+
 static ac_operand shape_of(int64_t a, int64_t b, int64_t c, int64_t d) {
   return (ac_operand){.dtype = AC_F32, .rank = 4, .dim = {a, b, c, d}, .count = a * b * c * d};
 }
@@ -373,6 +417,8 @@ static void special(ac_device *device) {
   check_spread(device, &cases[0]);
   check_spread(device, &cases[3]);
   check_spread(device, &cases[10]);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    if (strncmp(cases[i].name, "tiles", 5) == 0) check_spread_in_tiles(device, &cases[i]);
 }
 
 const op_family op_family_conv2d = {"conv2d",    cases,   sizeof cases / sizeof *cases,
