@@ -189,10 +189,12 @@ static const op_case cases[] = {
            IMAGES(2, 4, 24), OP_F32(2, 1, 3, 4), OP_F32(2)),
     /* In pairs of channels, where those of bf16 are: planes whose last pair is half, wide rows, and
      * planes in two fillings; spread out though images are not small. */
-    CONV2D("61 to 33 channels, 3x9x20", PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), 1, 3, IMAGES(61, 9, 20),
+    CONV2D("61 to 33 channels, 9x20", PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), 1, 1, IMAGES(61, 9, 20),
            IMAGES(33, 9, 20), OP_F32(33, 61, 3, 3), OP_F32(33)),
-    CONV2D("96 to 34 channels, stride 2, 20x130", PAIR(2, 2), PAIR(1, 1), PAIR(1, 1), 1, 1,
-           IMAGES(96, 20, 130), IMAGES(34, 10, 65), OP_F32(34, 96, 3, 3)),
+    CONV2D("96 to 5 channels, stride 2, 20x130", PAIR(2, 2), PAIR(1, 1), PAIR(1, 1), 1, 1,
+           IMAGES(96, 20, 130), IMAGES(5, 10, 65), OP_F32(5, 96, 3, 3)),
+    CONV2D("8 to 34 channels, stride 2, 2x10x44", PAIR(2, 2), PAIR(1, 1), PAIR(1, 1), 1, 2,
+           IMAGES(8, 10, 44), IMAGES(34, 5, 22), OP_F32(34, 8, 3, 3)),
     CONV2D("two groups of 5 to 9 channels, dilated, 13x40", PAIR(1, 1), PAIR(2, 2), PAIR(2, 2), 2,
            1, IMAGES(10, 13, 40), IMAGES(18, 13, 40), OP_F32(18, 5, 3, 3)),
     /* Spread out in the stage with vectors of 16, the first of 8 as well; the last in several
