@@ -8,7 +8,7 @@
 
 enum { POINTS = AC_WINOGRAD_POINTS, PANEL = AC_WINOGRAD_PANEL, TAPS = 9 };
 
-/* By measurement: transforms pay from so many channels on, those of weights from so many tiles. */
+/* Transforms pay from about so many channels on, those of weights from so many tiles: estimates. */
 enum { LEAST_CHANNELS = 16, LEAST_TILES = 32 };
 
 bool ac_winograd_takes(const ac_cpu_context *context, const ac_op_args *args) {

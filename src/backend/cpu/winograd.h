@@ -36,8 +36,8 @@ static inline ac_winograd_grid ac_winograd_grid_of(const ac_operand *y) {
   return g;
 }
 
-/* A distance for so many floats: not a multiple of whole pages, lest points or rows fall on the
- * same lines of a cache. */
+/* A distance for so many floats: not a multiple of whole pages, so that points and rows do not
+ * fall on the same lines of a cache. */
 static inline int64_t ac_winograd_apart(int64_t floats) {
   return ac_conv_lines(floats) + AC_CPU_LINE;
 }
