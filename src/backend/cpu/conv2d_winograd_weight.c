@@ -66,17 +66,6 @@ int64_t ac_winograd_correlate_floats(const ac_op_args *args, int threads) {
   return POINTS * (p.tile_parts * p.m + threads * (p.v + p.w));
 }
 
-INLINE vector sum(vector a, vector b) {
-  add_scaled(&a, b, 1.0f);
-  return a;
-}
-
-INLINE vector scaled(vector a, float factor) {
-  vector b = {0};
-  add_scaled(&b, a, factor);
-  return b;
-}
-
 /* ---- dy -------------------------------------------------------------------------------------- */
 
 /* quads[(2 r + s) * RUN + l]: the elements of tiles first + l of one channel. */
@@ -102,8 +91,8 @@ static void read_quads(const problem *p, int64_t channel, int64_t first, int64_t
 /* A y */
 INLINE void transform_outputs(const vector y[2], vector w[4]) {
   w[0] = y[0];
-  w[1] = sum(y[0], y[1]);
-  w[2] = sum(y[0], scaled(y[1], -1.0f));
+  w[1] = plus(y[0], y[1]);
+  w[2] = minus(y[0], y[1]);
   w[3] = scaled(y[1], -1.0f);
 }
 
@@ -193,10 +182,10 @@ static void run_task(task *t, float *sums, int64_t index) {
 
 /* G' m */
 INLINE void transform_points(const vector m[4], vector g[3]) {
-  vector both = scaled(sum(m[1], m[2]), 0.5f);
-  g[0] = sum(m[0], both);
-  g[1] = scaled(sum(m[1], scaled(m[2], -1.0f)), 0.5f);
-  g[2] = sum(both, m[3]);
+  vector both = scaled(plus(m[1], m[2]), 0.5f);
+  g[0] = plus(m[0], both);
+  g[1] = scaled(minus(m[1], m[2]), 0.5f);
+  g[2] = plus(both, m[3]);
 }
 
 /* taps[tap * VECTOR + l] of one vector of output channels. */
@@ -209,7 +198,7 @@ static void transform_sums(const problem *p, const float *m, float *taps) {
       const float *at = m + (4 * r + t) * p->m;
       column[r] = load(at);
       for (int64_t part = 1; part < p->tile_parts; part++)
-        column[r] = sum(column[r], load(at + part * POINTS * p->m));
+        column[r] = plus(column[r], load(at + part * POINTS * p->m));
     }
     transform_points(column, g);
 #pragma GCC unroll 4

@@ -28,30 +28,14 @@ bool ac_winograd_takes(const ac_cpu_context *context, const ac_op_args *args) {
          ac_winograd_grid_of(y).count >= LEAST_TILES;
 }
 
-INLINE vector sum(vector a, vector b) {
-  add_scaled(&a, b, 1.0f);
-  return a;
-}
-
-INLINE vector difference(vector a, vector b) {
-  add_scaled(&a, b, -1.0f);
-  return a;
-}
-
-INLINE vector half(vector a) {
-  vector b = {0};
-  add_scaled(&b, a, 0.5f);
-  return b;
-}
-
 /* ---- images ---------------------------------------------------------------------------------- */
 
 /* B' d */
 INLINE void transform_image(const vector d[4], vector v[4]) {
-  v[0] = difference(d[0], d[2]);
-  v[1] = sum(d[1], d[2]);
-  v[2] = difference(d[2], d[1]);
-  v[3] = difference(d[1], d[3]);
+  v[0] = minus(d[0], d[2]);
+  v[1] = plus(d[1], d[2]);
+  v[2] = minus(d[2], d[1]);
+  v[3] = minus(d[1], d[3]);
 }
 
 /* One vector of windows, whose elements are PANEL apart. */
@@ -120,10 +104,10 @@ void ac_winograd_images(const ac_winograd_grid *g, const ac_operand *x, const in
 
 /* G g */
 INLINE void transform_kernel(const vector g[3], vector u[4]) {
-  vector outer = half(sum(g[0], g[2])), middle = half(g[1]);
+  vector outer = scaled(plus(g[0], g[2]), 0.5f), middle = scaled(g[1], 0.5f);
   u[0] = g[0];
-  u[1] = sum(outer, middle);
-  u[2] = difference(outer, middle);
+  u[1] = plus(outer, middle);
+  u[2] = minus(outer, middle);
   u[3] = g[2];
 }
 
@@ -186,9 +170,9 @@ void ac_winograd_weights(const ac_operand *weight, bool turned, float *u, int64_
 
 /* A' m */
 INLINE void transform_points(const vector m[4], vector y[2]) {
-  vector both = sum(m[1], m[2]), other = difference(m[1], m[2]);
-  y[0] = sum(m[0], both);
-  y[1] = difference(other, m[3]);
+  vector both = plus(m[1], m[2]), other = minus(m[1], m[2]);
+  y[0] = plus(m[0], both);
+  y[1] = minus(other, m[3]);
 }
 
 /* y[(2 r + s) * PANEL + l] of one vector of tiles. */

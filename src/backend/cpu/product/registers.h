@@ -49,6 +49,22 @@ INLINE void store(float *x, vector v) {
   memcpy(x, &v, sizeof v);
 }
 
+INLINE vector plus(vector a, vector b) {
+  add_scaled(&a, b, 1.0f);
+  return a;
+}
+
+INLINE vector minus(vector a, vector b) {
+  add_scaled(&a, b, -1.0f);
+  return a;
+}
+
+INLINE vector scaled(vector a, float factor) {
+  vector b = {0};
+  add_scaled(&b, a, factor);
+  return b;
+}
+
 /* Sums of `rows` rows by one or two vectors:
  *
  *   sum[i][v] = sum over k < depth of A[i][k] times vector v of B[k]
