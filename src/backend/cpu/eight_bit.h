@@ -72,31 +72,45 @@ static inline eight_bit_tables eight_bit_tables_of(bool is_signed) {
   return t;
 }
 
-/* A position's sign is that of its distance from zero's code; zero itself is zero at any scale. */
-static inline void eight_bit_load(const eight_bit_tables *t, const uint8_t *block, bool is_signed,
-                                  float values[AC_EIGHT_BIT_BLOCK]) {
+/* Elements that are decoded, stepped and compared with the largest at a time: in registers. */
+enum { EIGHT_BIT_RUN = 16 };
+
+/* A block that is read, with its scale in the tables, and what becomes the next scale. */
+typedef struct eight_bit_reader {
+  const uint8_t *block;
+  __m512 base, slope, most;
+} eight_bit_reader;
+
+static inline eight_bit_reader eight_bit_begin(const eight_bit_tables *t, const uint8_t *block) {
   float scale;
   memcpy(&scale, block + AC_EIGHT_BIT_BLOCK, sizeof scale);
-  const __m512 scales = _mm512_set1_ps(scale),
-               base = _mm512_mul_ps(_mm512_loadu_ps(t->base), scales),
-               slope = _mm512_mul_ps(_mm512_loadu_ps(t->slope), scales);
-  const __m512i middle = _mm512_set1_epi32(127), one = _mm512_set1_epi32(1),
-                sign = _mm512_set1_epi32(INT32_MIN);
-  for (int i = 0; i < AC_EIGHT_BIT_BLOCK; i += 16) {
-    const __m512i code = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(block + i)));
-    const __m512i distance = is_signed ? _mm512_sub_epi32(code, middle) : code;
-    const __m512i position =
-        is_signed ? _mm512_abs_epi32(distance) : _mm512_add_epi32(distance, one);
-    const __m512 y = _mm512_cvtepi32_ps(position);
-    const __m512i exponent = _mm512_srli_epi32(_mm512_castps_si512(y), 23);
-    const __m512 value = _mm512_maskz_fmadd_ps(_mm512_test_epi32_mask(distance, distance),
-                                               _mm512_permutexvar_ps(exponent, slope), y,
-                                               _mm512_permutexvar_ps(exponent, base));
-    if (!is_signed) _mm512_storeu_ps(values + i, value);
-    else /* value | (distance & sign) */
-      _mm512_storeu_si512(
-          values + i, _mm512_ternarylogic_epi32(_mm512_castps_si512(value), distance, sign, 0xf8));
-  }
+  const __m512 scales = _mm512_set1_ps(scale);
+  return (eight_bit_reader){block, _mm512_mul_ps(_mm512_loadu_ps(t->base), scales),
+                            _mm512_mul_ps(_mm512_loadu_ps(t->slope), scales), _mm512_setzero_ps()};
+}
+
+/* The run of values from element i on. A position has the sign of its distance from zero's code;
+ * zero itself is zero at any scale. */
+static inline void eight_bit_load(const eight_bit_reader *r, int i, bool is_signed, float *values) {
+  const __m512i code = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(r->block + i)));
+  const __m512i distance = is_signed ? _mm512_sub_epi32(code, _mm512_set1_epi32(127)) : code;
+  const __m512 position =
+      _mm512_cvtepi32_ps(is_signed ? distance : _mm512_add_epi32(distance, _mm512_set1_epi32(1)));
+  const __m512i exponent = _mm512_srli_epi32(_mm512_castps_si512(position), 23);
+  __m512 base = _mm512_permutexvar_ps(exponent, r->base);
+  if (is_signed) /* base | (position & sign) */
+    base = _mm512_castsi512_ps(_mm512_ternarylogic_epi32(_mm512_castps_si512(base),
+                                                         _mm512_castps_si512(position),
+                                                         _mm512_set1_epi32(INT32_MIN), 0xf8));
+  _mm512_storeu_ps(values, _mm512_maskz_fmadd_ps(_mm512_test_epi32_mask(distance, distance),
+                                                 _mm512_permutexvar_ps(exponent, r->slope),
+                                                 position, base));
+}
+
+/* Of a run that will be stored. */
+static inline void eight_bit_compare(eight_bit_reader *r, const float *values) {
+  enum { LARGER_WITHOUT_SIGN = 0xb };
+  r->most = _mm512_range_ps(r->most, _mm512_loadu_ps(values), LARGER_WITHOUT_SIGN);
 }
 
 /* Of 16 values in [-1, 1], or [0, 1], how far their codes are from zero's, the other way round if
@@ -135,15 +149,11 @@ static inline __m512i eight_bit_codes(const eight_bit_tables *t, const float *va
   return is_signed ? _mm512_sub_epi8(_mm512_set1_epi8(127), ordered) : ordered;
 }
 
-static inline void eight_bit_store(const eight_bit_tables *t, uint8_t *block, bool is_signed,
+/* A block whose runs have all been compared. */
+static inline void eight_bit_store(const eight_bit_tables *t, const eight_bit_reader *r,
+                                   uint8_t *block, bool is_signed,
                                    const float values[AC_EIGHT_BIT_BLOCK]) {
-  __m512 most[4];
-  for (int k = 0; k < 4; k++) most[k] = _mm512_setzero_ps();
-  for (int i = 0; i < AC_EIGHT_BIT_BLOCK; i += 64)
-    for (int k = 0; k < 4; k++)
-      most[k] = _mm512_max_ps(_mm512_abs_ps(_mm512_loadu_ps(values + i + 16 * k)), most[k]);
-  const float scale = ac_eight_bit_scale(_mm512_reduce_max_ps(
-      _mm512_max_ps(_mm512_max_ps(most[0], most[1]), _mm512_max_ps(most[2], most[3]))));
+  const float scale = ac_eight_bit_scale(_mm512_reduce_max_ps(r->most));
   const __m512 inverse = _mm512_set1_ps(scale > 0 ? 1 / scale : 0);
   for (int i = 0; i < AC_EIGHT_BIT_BLOCK; i += 64)
     _mm512_storeu_si512(block + i, eight_bit_codes(t, values + i, inverse, is_signed));
@@ -161,15 +171,32 @@ static inline eight_bit_tables eight_bit_tables_of(bool is_signed) {
   return (eight_bit_tables){0};
 }
 
-static inline void eight_bit_load(const eight_bit_tables *t, const uint8_t *block, bool is_signed,
-                                  float values[AC_EIGHT_BIT_BLOCK]) {
+enum { EIGHT_BIT_RUN = AC_EIGHT_BIT_BLOCK };
+
+typedef struct eight_bit_reader {
+  const uint8_t *block;
+} eight_bit_reader;
+
+static inline eight_bit_reader eight_bit_begin(const eight_bit_tables *t, const uint8_t *block) {
   (void)t;
-  ac_eight_bit_load(block, is_signed, values);
+  return (eight_bit_reader){block};
 }
 
-static inline void eight_bit_store(const eight_bit_tables *t, uint8_t *block, bool is_signed,
+static inline void eight_bit_load(const eight_bit_reader *r, int i, bool is_signed, float *values) {
+  (void)i;
+  ac_eight_bit_load(r->block, is_signed, values);
+}
+
+static inline void eight_bit_compare(eight_bit_reader *r, const float *values) {
+  (void)r;
+  (void)values;
+}
+
+static inline void eight_bit_store(const eight_bit_tables *t, const eight_bit_reader *r,
+                                   uint8_t *block, bool is_signed,
                                    const float values[AC_EIGHT_BIT_BLOCK]) {
   (void)t;
+  (void)r;
   ac_eight_bit_store(block, is_signed, values);
 }
 

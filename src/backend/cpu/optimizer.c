@@ -2,7 +2,6 @@
  * ops/optimizer.h). Each update is one fused pass, bound by memory; it writes the working copy of
  * the parameters too, and what is kept in 8 bits (core/eight_bit.h), a block at a time. */
 #include "backend/cpu/convert.h"
-#include "backend/cpu/eight_bit.h"
 #include "backend/cpu/update.h"
 #include "backend/cpu/vector_math.h"
 #include "ops/optimizer.h"
@@ -77,70 +76,17 @@ static uint64_t statistics_workspace(const ac_cpu_context *context, const ac_op_
 
 /* ---- storage --------------------------------------------------------------------------------- */
 
-/* The first state has a sign, the second is a mean of squares. */
-enum { STATES = 2 };
-
 static bool is_eight_bit(const ac_op_args *args) {
   return args->out[1].count && args->out[1].dtype == AC_U8;
 }
 
 void ac_cpu_step_floats(const ac_op_args *args, int states, ac_cpu_formula *step, int64_t first,
                         int64_t last) {
-  float *kept[STATES] = {NULL, NULL};
+  float *kept[AC_CPU_STATES] = {NULL, NULL};
   for (int k = 0; k < states; k++)
     if (args->out[1 + k].count) kept[k] = (float *)args->out[1 + k].data + first;
   step(args, first, last - first, kept[0], kept[1]);
   ac_cpu_copy_parameters(&args->out[1 + states], args->out[0].data, first, last);
-}
-
-/* Starts to read a block that is stepped soon: memory is then read while formulas are computed.
- * Inlined always: gcc drops calls of functions that only prefetch, as if they did nothing. What
- * lies behind the end is no error. */
-__attribute__((always_inline)) static inline void prefetch_lines(const void *data, int64_t first,
-                                                                 int64_t bytes) {
-  for (int64_t i = 0; i < bytes; i += AC_CPU_LINE * (int64_t)sizeof(float))
-    __builtin_prefetch((const void *)((uintptr_t)data + (uintptr_t)(first + i)));
-}
-
-__attribute__((always_inline)) static inline void prefetch_block(const ac_op_args *args, int states,
-                                                                 int64_t block) {
-  const ac_operand *stepped[] = {&args->out[0], &args->in[0]};
-  for (int k = 0; k < 2; k++) {
-    const int64_t bytes = AC_EIGHT_BIT_BLOCK * (is_rounded(stepped[k]) ? 2 : 4);
-    prefetch_lines(stepped[k]->data, block * bytes, bytes);
-  }
-  for (int k = 0; k < states; k++)
-    prefetch_lines(args->out[1 + k].data, block * AC_EIGHT_BIT_BYTES, AC_EIGHT_BIT_BYTES);
-}
-
-/* Blocks of 8 bits, each in one go from memory and back. */
-void ac_cpu_step_blocks(const ac_op_args *args, int states, ac_cpu_formula *step, int64_t first,
-                        int64_t last) {
-  _Alignas(64) float kept[STATES][AC_EIGHT_BIT_BLOCK];
-  const ac_operand *w = &args->out[1 + states];
-  const eight_bit_tables with_sign = eight_bit_tables_of(true),
-                         without = eight_bit_tables_of(false);
-  stepped_block b;
-  stepped_begin(&b, args);
-  for (int64_t block = first; block < last; block++) {
-    const int64_t at = block * AC_EIGHT_BIT_BLOCK,
-                  count = ac_min(AC_EIGHT_BIT_BLOCK, args->in[0].count - at);
-    prefetch_block(args, states, block + 2);
-    uint8_t *codes[STATES];
-    for (int k = 0; k < states; k++)
-      codes[k] = (uint8_t *)args->out[1 + k].data + block * AC_EIGHT_BIT_BYTES;
-    eight_bit_load(&with_sign, codes[0], true, kept[0]);
-    if (states > 1) eight_bit_load(&without, codes[1], false, kept[1]);
-    for (int k = 0; k < states; k++)
-      for (int64_t i = count; i < AC_EIGHT_BIT_BLOCK; i++) kept[k][i] = 0;
-    step(stepped_load(&b, at, count), at, count, kept[0], kept[1]);
-    stepped_store(&b, at, count);
-    eight_bit_store(&with_sign, codes[0], true, kept[0]);
-    if (states > 1) eight_bit_store(&without, codes[1], false, kept[1]);
-    if (w->count)
-      ac_cpu_narrow(w->dtype, args->run->mark_flushed, (const float *)args->out[0].data + at,
-                    ac_element(w->data, w->dtype, at), count);
-  }
 }
 
 void ac_cpu_run_formula(const ac_cpu_context *context, const ac_op_args *args, ac_cpu_range floats,

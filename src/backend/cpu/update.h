@@ -5,6 +5,7 @@
 #include "backend/cpu/kernels.h"
 
 #include "backend/cpu/convert.h"
+#include "backend/cpu/eight_bit.h"
 #include "backend/cpu/rounding.h"
 
 #include <string.h>
@@ -79,17 +80,109 @@ static inline void stepped_range(const ac_op_args *args, int64_t first, int64_t 
 typedef void ac_cpu_formula(const ac_op_args *args, int64_t first, int64_t count, float *kept0,
                             float *kept1);
 
+/* At most; the first has a sign, the second is a mean of squares. */
+enum { AC_CPU_STATES = 2 };
+
+/* ---- blocks of 8 bits ------------------------------------------------------------------------ */
+
+/* What is read of a block, as bytes. */
+typedef struct stepped_lines {
+  uintptr_t values, gradient, codes[AC_CPU_STATES];
+  int64_t value_bytes, gradient_bytes; /* of an element */
+} stepped_lines;
+
+static inline stepped_lines lines_of(const ac_op_args *args, int states, int64_t block) {
+  const ac_operand *p = &args->out[0], *g = &args->in[0];
+  const int64_t at = block * AC_EIGHT_BIT_BLOCK;
+  stepped_lines s = {
+      (uintptr_t)p->data, (uintptr_t)g->data, {0}, is_rounded(p) ? 2 : 4, is_rounded(g) ? 2 : 4};
+  s.values += (uintptr_t)(at * s.value_bytes);
+  s.gradient += (uintptr_t)(at * s.gradient_bytes);
+  for (int k = 0; k < states; k++)
+    s.codes[k] = (uintptr_t)args->out[1 + k].data + (uintptr_t)(block * AC_EIGHT_BIT_BYTES);
+  return s;
+}
+
+/* Starts to read elements [i, i + EIGHT_BIT_RUN) of a block that is stepped soon: memory is then
+ * read while formulas are computed. Inlined always: gcc drops calls of functions that only
+ * prefetch, as if they did nothing. What lies behind the end is no error. */
+__attribute__((always_inline)) static inline void prefetch_run(const stepped_lines *s, int states,
+                                                               int64_t i) {
+  for (int64_t e = i; e < i + EIGHT_BIT_RUN; e += AC_CPU_LINE) {
+    __builtin_prefetch((const void *)(s->values + (uintptr_t)(e * s->value_bytes)));
+    __builtin_prefetch((const void *)(s->gradient + (uintptr_t)(e * s->gradient_bytes)));
+    for (int k = 0; k < states; k++) __builtin_prefetch((const void *)(s->codes[k] + (uintptr_t)e));
+  }
+}
+
+/* A block of 8 bits that is stepped: what is read of it, and of one two blocks ahead. */
+typedef struct stepped_codes {
+  eight_bit_reader with_sign, without;
+  stepped_lines ahead;
+} stepped_codes;
+
+/* The elements that begin with number i of the block, and `at` of all, of which there are `count`
+ * and at most a run; behind them all that is kept is zero. */
+__attribute__((always_inline)) static inline void step_run(stepped_codes *s, const ac_op_args *args,
+                                                           int states, ac_cpu_formula *step, int i,
+                                                           int64_t at, int64_t count, float *kept0,
+                                                           float *kept1) {
+  prefetch_run(&s->ahead, states, i);
+  eight_bit_load(&s->with_sign, i, true, kept0);
+  if (states > 1) eight_bit_load(&s->without, i, false, kept1);
+  step(args, at, count, kept0, kept1);
+  for (int64_t e = count; e < EIGHT_BIT_RUN; e++) kept0[e] = kept1[e] = 0;
+  eight_bit_compare(&s->with_sign, kept0);
+  if (states > 1) eight_bit_compare(&s->without, kept1);
+}
+
+/* Blocks of 8 bits, each in one go from memory and back. A run of elements is decoded, stepped and
+ * compared in registers: the formula is inlined with that constant count. `attributes` are the
+ * caller's own copy, which no store changes as far as a compiler can tell. */
+__attribute__((always_inline)) static inline void
+ac_cpu_step_blocks(const ac_op_args *args, const void *attributes, int states, ac_cpu_formula *step,
+                   int64_t first, int64_t last) {
+  _Alignas(64) float kept[AC_CPU_STATES][AC_EIGHT_BIT_BLOCK];
+  const ac_operand *w = &args->out[1 + states];
+  const eight_bit_tables with_sign = eight_bit_tables_of(true),
+                         without = eight_bit_tables_of(false);
+  stepped_block b;
+  stepped_begin(&b, args);
+  for (int64_t block = first; block < last; block++) {
+    const int64_t at = block * AC_EIGHT_BIT_BLOCK,
+                  count = ac_min(AC_EIGHT_BIT_BLOCK, args->in[0].count - at);
+    uint8_t *codes[AC_CPU_STATES];
+    for (int k = 0; k < states; k++)
+      codes[k] = (uint8_t *)args->out[1 + k].data + block * AC_EIGHT_BIT_BYTES;
+    ac_op_args own = *stepped_load(&b, at, count);
+    own.attributes = attributes;
+    stepped_codes s = {.with_sign = eight_bit_begin(&with_sign, codes[0]),
+                       .ahead = lines_of(args, states, block + 2)};
+    if (states > 1) s.without = eight_bit_begin(&without, codes[1]);
+    if (count == AC_EIGHT_BIT_BLOCK)
+      for (int i = 0; i < AC_EIGHT_BIT_BLOCK; i += EIGHT_BIT_RUN)
+        step_run(&s, &own, states, step, i, at + i, EIGHT_BIT_RUN, kept[0] + i, kept[1] + i);
+    else
+      for (int i = 0; i < AC_EIGHT_BIT_BLOCK; i += EIGHT_BIT_RUN)
+        step_run(&s, &own, states, step, i, at + i, ac_max(0, ac_min(EIGHT_BIT_RUN, count - i)),
+                 kept[0] + i, kept[1] + i);
+    stepped_store(&b, at, count);
+    eight_bit_store(&with_sign, &s.with_sign, codes[0], true, kept[0]);
+    if (states > 1) eight_bit_store(&without, &s.without, codes[1], false, kept[1]);
+    if (w->count)
+      ac_cpu_narrow(w->dtype, args->run->mark_flushed, (const float *)args->out[0].data + at,
+                    ac_element(w->data, w->dtype, at), count);
+  }
+}
+
 /* ---- in optimizer.c -------------------------------------------------------------------------- */
 
 #define ac_cpu_step_floats AC_CPU_NAME(ac_cpu_step_floats)
-#define ac_cpu_step_blocks AC_CPU_NAME(ac_cpu_step_blocks)
 #define ac_cpu_run_formula AC_CPU_NAME(ac_cpu_run_formula)
 
-/* The formula for elements, or for blocks of 8 bits, and their working copy. Outputs are the
- * parameter, `states` of what is kept, and the copy. */
+/* The formula for elements and their working copy. Outputs are the parameter, `states` of what is
+ * kept, and the copy. */
 void ac_cpu_step_floats(const ac_op_args *args, int states, ac_cpu_formula *step, int64_t first,
-                        int64_t last);
-void ac_cpu_step_blocks(const ac_op_args *args, int states, ac_cpu_formula *step, int64_t first,
                         int64_t last);
 
 /* One of these, as states are stored. */
@@ -97,19 +190,21 @@ void ac_cpu_run_formula(const ac_cpu_context *context, const ac_op_args *args, a
                         ac_cpu_range blocks);
 
 /* The kernel of an op that is the formula NAME_step and nothing else. */
-#define AC_CPU_OPTIMIZER(name, states)                                             \
-  static void name##_f32(const ac_op_args *args, int64_t first, int64_t last) {    \
-    ac_cpu_step_floats(args, states, name##_step, first, last);                    \
-  }                                                                                \
-  static void name##_floats(const ac_op_args *args, int64_t first, int64_t last) { \
-    stepped_range(args, first, last, name##_f32);                                  \
-  }                                                                                \
-  static void name##_blocks(const ac_op_args *args, int64_t first, int64_t last) { \
-    ac_cpu_step_blocks(args, states, name##_step, first, last);                    \
-  }                                                                                \
-  static void name(const ac_cpu_context *context, const ac_op_args *args) {        \
-    ac_cpu_run_formula(context, args, name##_floats, name##_blocks);               \
-  }                                                                                \
+#define AC_CPU_OPTIMIZER(name, states)                                                      \
+  static void name##_f32(const ac_op_args *args, int64_t first, int64_t last) {             \
+    ac_cpu_step_floats(args, states, name##_step, first, last);                             \
+  }                                                                                         \
+  static void name##_floats(const ac_op_args *args, int64_t first, int64_t last) {          \
+    stepped_range(args, first, last, name##_f32);                                           \
+  }                                                                                         \
+  static __attribute__((flatten)) void name##_blocks(const ac_op_args *args, int64_t first, \
+                                                     int64_t last) {                        \
+    const ac_##name##_attributes own = *(const ac_##name##_attributes *)args->attributes;   \
+    ac_cpu_step_blocks(args, &own, states, name##_step, first, last);                       \
+  }                                                                                         \
+  static void name(const ac_cpu_context *context, const ac_op_args *args) {                 \
+    ac_cpu_run_formula(context, args, name##_floats, name##_blocks);                        \
+  }                                                                                         \
   const ac_cpu_kernel AC_CPU_KERNEL(name) = {name, NULL};
 
 #endif
