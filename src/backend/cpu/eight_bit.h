@@ -98,10 +98,10 @@ static inline void eight_bit_load(const eight_bit_reader *r, int i, bool is_sign
       _mm512_cvtepi32_ps(is_signed ? distance : _mm512_add_epi32(distance, _mm512_set1_epi32(1)));
   const __m512i exponent = _mm512_srli_epi32(_mm512_castps_si512(position), 23);
   __m512 base = _mm512_permutexvar_ps(exponent, r->base);
-  if (is_signed) /* base | (position & sign) */
+  if (is_signed) /* base ^ (position & sign) */
     base = _mm512_castsi512_ps(_mm512_ternarylogic_epi32(_mm512_castps_si512(base),
                                                          _mm512_castps_si512(position),
-                                                         _mm512_set1_epi32(INT32_MIN), 0xf8));
+                                                         _mm512_set1_epi32(INT32_MIN), 0x78));
   _mm512_storeu_ps(values, _mm512_maskz_fmadd_ps(_mm512_test_epi32_mask(distance, distance),
                                                  _mm512_permutexvar_ps(exponent, r->slope),
                                                  position, base));
