@@ -31,8 +31,10 @@ static int64_t block_of(int operands) {
   return ac_min(BLOCK, SCRATCH / ac_max(operands, 1) / 64 * 64);
 }
 
-/* Elements: few enough lines that their stores leave room for loads under way. */
-enum { STREAMED_BLOCK = 128 };
+/* Elements of a step where items are short: what is converted then lies in the nearest cache with
+ * what is asked for ahead, and the steps read their operands in turns so short that memory is never
+ * idle. Of streamed ones few enough lines that their stores leave room for loads under way. */
+enum { STEP = 256, STREAMED_STEP = 128, STEPS_AHEAD = 2 };
 
 /* ---- stores past the caches ------------------------------------------------------------------ */
 
@@ -173,13 +175,26 @@ static void run_block(blocks *s, int64_t first, int64_t last, int64_t weight, ac
 /* Asks for what the block [first, last) of each input but the first becomes some blocks later:
  * between bursts of stores the hardware alone asks too late. */
 static inline __attribute__((always_inline)) void
-fetch_ahead(const ac_op_args *args, int64_t elements, int64_t first, int64_t last) {
+fetch_streamed(const ac_op_args *args, int64_t elements, int64_t first, int64_t last) {
   for (int i = 1; i < AC_MAX_INPUTS; i++) {
     const ac_operand *x = &args->in[i];
     if (x->count != elements) continue;
     const char *from = ac_element(x->data, x->dtype, first),
                *to = ac_element(x->data, x->dtype, last);
     for (; from < to; from += 64) ac_cpu_fetch_ahead(from);
+  }
+}
+
+/* The same of all that is converted, results too. */
+static inline __attribute__((always_inline)) void fetch_ahead(const blocks *s, int64_t first,
+                                                              int64_t last) {
+  const int64_t bytes = ac_element_bytes(s->dtype), ahead = STEPS_AHEAD * (last - first);
+  for (int k = 0; k < s->count; k++) {
+    const blocked *x = &s->operand[k];
+    if (!x->along) continue;
+    const uintptr_t from = (uintptr_t)x->home + (uintptr_t)((first + ahead) * bytes),
+                    to = from + (uintptr_t)((last - first) * bytes);
+    for (uintptr_t line = from; line < to; line += 64) __builtin_prefetch((const void *)line);
   }
 }
 
@@ -195,10 +210,11 @@ static void run_share(const ac_op_args *args, int64_t count, int64_t weight, ac_
     shift(x, 0);
     load(&s, x, 0, x->copy->count);
   }
-  int64_t step = ac_max(1, (streamed ? STREAMED_BLOCK : s.block) / weight) * weight;
+  int64_t step = ac_max(1, (streamed ? STREAMED_STEP : STEP) / weight) * weight;
   for (int64_t at = first * weight, end; at < last * weight; at = end) {
     end = limit(&s, at, ac_min(last * weight, at + step));
-    if (streamed) fetch_ahead(args, count * weight, at, end);
+    if (streamed) fetch_streamed(args, count * weight, at, end);
+    else fetch_ahead(&s, at, end);
     run_block(&s, at, end, weight, range);
   }
   if (streamed) ac_cpu_stream_fence();
