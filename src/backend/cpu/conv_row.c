@@ -155,6 +155,18 @@ INLINE void read_pairs_masked(const uint16_t *x, int64_t second, int64_t step, i
   }
 }
 
+INLINE void read_halves_masked(const uint16_t *x, int64_t ahead, int64_t step, int64_t begin,
+                               int64_t end, int64_t stride, uint16_t *y) {
+  for (int64_t j = 0; j < stride; j += LANES) {
+    __mmask16 m = between(begin - j, end - j);
+    const uint16_t *from = x + (j - begin) * step;
+    __m256i v = step == 1 ? _mm256_maskz_loadu_epi16(m, from)
+                          : _mm512_cvtepi32_epi16(read_halves(from, step, m));
+    __builtin_prefetch(from + ahead);
+    _mm256_mask_storeu_epi16(y + j, lanes(stride - j), v);
+  }
+}
+
 /* The x of some outputs from column j on and of tap t: the lanes inside of the source, where a
  * position outside is too large as an unsigned number, and the first of them in the first row. */
 INLINE __mmask16 taps_inside(const ac_conv_axis *w, int64_t step, int64_t j, int64_t t) {
@@ -496,6 +508,24 @@ void ac_conv_read_pairs(const ac_conv_source *source, int64_t at, bool second, i
 #endif
   memset(y, 0, (size_t)begin * sizeof *y);
   read_pairs(x, second ? x + apart : NULL, step, y + begin, end - begin);
+  memset(y + end, 0, (size_t)(stride - end) * sizeof *y);
+}
+
+void ac_conv_read_halves(const ac_conv_source *source, int64_t at, int64_t step, int64_t begin,
+                         int64_t end, int64_t stride, uint16_t *y) {
+  const uint16_t *x = (const uint16_t *)source->data + at;
+#ifdef HAVE_MASKS
+  if (step == 1) {
+    read_halves_masked(x, source->channel, 1, begin, end, stride, y);
+    return;
+  }
+  if (step == 2) {
+    read_halves_masked(x, source->channel, 2, begin, end, stride, y);
+    return;
+  }
+#endif
+  memset(y, 0, (size_t)begin * sizeof *y);
+  for (int64_t j = begin; j < end; j++) y[j] = x[(j - begin) * step];
   memset(y + end, 0, (size_t)(stride - end) * sizeof *y);
 }
 
