@@ -141,9 +141,10 @@ void ac_conv_read_windows(const ac_conv_source *source, int64_t at, int64_t begi
 void ac_conv_read_pairs(const ac_conv_source *source, int64_t at, bool second, int64_t step,
                         int64_t begin, int64_t end, int64_t stride, uint32_t *y);
 
-/* What ac_conv_read_row does, of bf16 and as it is. */
+/* What ac_conv_read_row does, of bf16 and as it is, for so many rows one after the other, whose
+ * elements lie `distance` apart in the source. */
 void ac_conv_read_halves(const ac_conv_source *source, int64_t at, int64_t step, int64_t begin,
-                         int64_t end, int64_t stride, uint16_t *y);
+                         int64_t end, int64_t rows, int64_t distance, int64_t stride, uint16_t *y);
 
 /* Rows of so many columns, `stride` apart, one after the other into `to`. */
 void ac_conv_copy_rows(const float *from, int64_t stride, float *to, int64_t rows, int64_t columns);

@@ -53,6 +53,7 @@ typedef struct problem {
   int64_t channel_parts, sample_parts;
   const ac_dot_class *dot; /* multiplies, if not NULL, what is packed */
   int64_t pairs, packed;   /* then: of outputs of a region, in whole steps, and of a packed strip */
+  bool sums;               /* there are some in memory, for they are added to */
   ac_conv_patch patch;
 } problem;
 
@@ -76,6 +77,7 @@ static problem problem_of(const ac_cpu_context *context, const ac_op_args *args)
   p.width = p.out < FEW ? p.out : ac_ceil_div(p.out, AC_CPU_VECTOR) * AC_CPU_VECTOR;
   if (p.dot) p.width = strips_of(p.out) * STRIP;
   p.slab = p.dot ? STRIP : p.width;
+  p.sums = true;
   p.depth = p.in * dw->dim[2] * dw->dim[3];
   for (int i = 0; i < 2; i++)
     p.patch.axis[i] = (ac_conv_axis){.size = x->dim[2 + i],
@@ -91,11 +93,14 @@ static problem problem_of(const ac_cpu_context *context, const ac_op_args *args)
     ac_conv_region most = {.samples = p.patch.samples, .rows = p.patch.rows};
     p.pairs = ac_ceil_div(ac_conv_patch_pairs(&p.patch, &most), PAIRS) * PAIRS;
     p.packed = ac_min(DEPTH / 2, p.pairs) * STRIP;
+    p.sums = p.sample_parts > 1 || most.samples < p.samples ||
+             most.rows < p.patch.axis[0].outputs || p.pairs > DEPTH / 2;
   }
   return p;
 }
 
 static int64_t sum_floats(const problem *p) {
+  if (!p->sums) return 0;
   return ac_conv_lines(p->groups * p->depth * p->width);
 }
 
@@ -105,11 +110,11 @@ static float *sums_at(const problem *p, float *sums, int64_t group, int64_t row,
   return sums + (group * p->width + before) * p->depth + row * p->slab + column - before;
 }
 
-/* What a thread packs: all strips of dy and, if need be, one of the image, with the tile of sums
- * that they yield. Or a panel. */
+/* A tile of sums, and what a thread packs: all strips of dy and, if need be, one of the image. Or a
+ * panel. */
 static int64_t packed_floats(const problem *p) {
   if (!p->dot) return PANEL;
-  return strips_of(p->out) * p->packed + (p->dot->correlate ? 0 : p->packed + TILE);
+  return TILE + (strips_of(p->out) + (p->dot->correlate ? 0 : 1)) * p->packed;
 }
 
 /* Where pairs of outputs are, or rows of a panel. */
@@ -142,7 +147,8 @@ typedef struct task {
   int32_t *offset;
   float *panel;
   int32_t *panel_offset;
-  uint32_t *packed; /* in the panel's place: strips of dy, one of the image, and a tile of sums */
+  float *tile; /* in the panel's place, with what is packed: strips of dy, and one of the image */
+  uint32_t *packed, *strip;
   int32_t *place;
   bool add; /* to sums that are there */
 } task;
@@ -293,38 +299,66 @@ static void pack_image(const ac_dot_image *image, int64_t rows, int64_t pairs, u
 }
 
 /* Sums (+)= a strip of `rows` rows of the image x a packed one of dy. What multiplies packed strips
- * may compute more rows than there are, so that one that is not whole has sums of its own first. */
+ * may compute more rows than there are, so that one that is not whole has the tile for its sums. */
 static void multiply_strips(const task *t, const ac_dot_image *image, int64_t steps, int rows,
                             int columns, const uint32_t *outputs, float *sums) {
   const ac_dot_class *dot = t->p->dot;
-  const uint32_t *strip = t->packed + strips_of(t->p->out) * t->p->packed;
-  float *tile = (float *)(strip + t->p->packed);
+  size_t bytes = (size_t)(rows * STRIP) * sizeof *sums;
   if (dot->correlate) {
     dot->correlate(steps, rows, columns, image, outputs, sums, STRIP, t->add);
-  } else if (rows == STRIP) {
-    dot->multiply(steps, rows, columns, strip, outputs, sums, STRIP, t->add);
+  } else if (rows == STRIP || sums == t->tile) {
+    dot->multiply(steps, rows, columns, t->strip, outputs, sums, STRIP, t->add);
   } else {
-    if (t->add) memcpy(tile, sums, (size_t)(rows * STRIP) * sizeof *tile);
-    dot->multiply(steps, rows, columns, strip, outputs, tile, STRIP, t->add);
-    memcpy(sums, tile, (size_t)(rows * STRIP) * sizeof *tile);
+    if (t->add) memcpy(t->tile, sums, bytes);
+    dot->multiply(steps, rows, columns, t->strip, outputs, t->tile, STRIP, t->add);
+    memcpy(sums, t->tile, bytes);
+  }
+}
+
+/* dW[o][k] (+)= sums[k][o] for a tile of them; `at` is the first of dW. */
+static void write_tile(const problem *p, const float *sums, int64_t rows, int64_t columns,
+                       int64_t at) {
+  float turned[TILE], *dw = (float *)p->dw->data + at;
+  transpose_rows(sums, STRIP, rows, columns, turned, STRIP);
+  for (int64_t o = 0; o < columns; o++, dw += p->depth) {
+    const float *from = turned + o * STRIP;
+    if (p->args->add[0]) {
+#pragma omp simd
+      for (int64_t k = 0; k < rows; k++) dw[k] += from[k];
+    } else {
+      memcpy(dw, from, (size_t)rows * sizeof *dw);
+    }
+  }
+}
+
+/* Asks for what write_tile writes. */
+static void fetch_tile(const problem *p, int64_t columns, int64_t at) {
+  const float *dw = (const float *)p->dw->data + at;
+  for (int64_t o = 0; o < columns; o++, dw += p->depth) {
+    __builtin_prefetch(dw, 1);
+    __builtin_prefetch(dw + STRIP / 2, 1);
   }
 }
 
 /* What pairs of outputs [begin, begin + count) of the region, which are packed, add to the sums of
  * all rows of the patch's channels, from row `row` of the group on. */
-static void multiply_pairs(const task *t, int64_t begin, int64_t count, int64_t row) {
+static void multiply_pairs(const task *t, int64_t begin, int64_t count, int64_t row, bool last) {
   const problem *p = t->p;
   int64_t rows = t->region.channels * p->patch.axis[0].taps * p->patch.axis[1].taps;
-  int64_t steps = ac_ceil_div(count, PAIRS);
+  int64_t end = row + rows, steps = ac_ceil_div(count, PAIRS);
   ac_dot_image image = {(const uint16_t *)t->filling, t->offset, t->place + begin};
-  for (int64_t i = 0; i < rows; i += STRIP, image.offset += STRIP) {
-    int64_t height = ac_min(STRIP, rows - i);
-    if (!p->dot->correlate)
-      pack_image(&image, height, steps * PAIRS, t->packed + strips_of(p->out) * p->packed);
-    for (int64_t first = 0; first < p->out; first += STRIP)
-      multiply_strips(t, &image, steps, (int)height, (int)ac_min(STRIP, p->out - first),
-                      t->packed + first / STRIP * p->packed,
-                      sums_at(p, t->sums, t->group, row + i, first));
+  for (; row < end; row += STRIP, image.offset += STRIP) {
+    int64_t height = ac_min(STRIP, end - row);
+    if (!p->dot->correlate) pack_image(&image, height, steps * PAIRS, t->strip);
+    for (int64_t first = 0; first < p->out; first += STRIP) {
+      int64_t columns = ac_min(STRIP, p->out - first);
+      int64_t at = (t->group * p->out + first) * p->depth + row;
+      float *sums = p->sums ? sums_at(p, t->sums, t->group, row, first) : t->tile;
+      if (last) fetch_tile(p, columns, at);
+      multiply_strips(t, &image, steps, (int)height, (int)columns,
+                      t->packed + first / STRIP * p->packed, sums);
+      if (last) write_tile(p, sums, height, columns, at);
+    }
   }
 }
 
@@ -336,6 +370,8 @@ static void multiply_region(task *t, const ac_conv_source *source, int64_t first
   int64_t taps = s->axis[0].taps * s->axis[1].taps, pairs = ac_conv_patch_pairs(s, &t->region);
   ac_conv_patch_places(s, &t->region, t->place);
   for (int64_t i = pairs; i % PAIRS; i++) t->place[i] = 0;
+  bool ends = s->axis[0].outputs == t->region.row + t->region.rows &&
+              p->samples == t->region.sample + t->region.samples && p->sample_parts == 1;
   for (int64_t begin = 0; begin < pairs; begin += DEPTH / 2, t->add = true) {
     int64_t count = ac_min(DEPTH / 2, pairs - begin);
     pack_outputs(t, begin, count);
@@ -344,7 +380,7 @@ static void multiply_region(task *t, const ac_conv_source *source, int64_t first
       t->region.channel = t->group * p->in + c;
       if (begin == 0 || s->held < last - first)
         ac_conv_patch_fill(s, source, &t->region, t->filling);
-      multiply_pairs(t, begin, count, c * taps);
+      multiply_pairs(t, begin, count, c * taps, ends && begin + count == pairs);
     }
   }
 }
@@ -506,7 +542,9 @@ static void run_part(const ac_cpu_context *context, const ac_op_args *args, int 
   float *own = sums + p.sample_parts * sum_floats(&p) + thread * share_floats(&p);
   task t = {.p = &p, .sums = sums, .filling = own};
   t.panel = own + ac_conv_lines(p.patch.floats);
-  t.packed = (uint32_t *)t.panel;
+  t.tile = t.panel;
+  t.packed = (uint32_t *)(t.tile + TILE);
+  t.strip = t.packed + strips_of(p.out) * p.packed;
   t.place = t.panel_offset = (int32_t *)(t.panel + packed_floats(&p));
   t.offset = t.place + place_floats(&p);
   ac_conv_patch_offsets(&p.patch, t.offset);
@@ -515,6 +553,7 @@ static void run_part(const ac_cpu_context *context, const ac_op_args *args, int 
   ac_dot_begin(p.dot);
   for (int64_t i = first; i < last; i++) run_task(&t, i);
   ac_dot_end(p.dot);
+  if (p.dot && p.sample_parts == 1) return;
   ac_cpu_barrier(team);
   write_share(&p, sums, thread, team);
 }

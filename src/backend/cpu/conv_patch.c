@@ -139,13 +139,10 @@ int64_t ac_conv_patch_step_of(const ac_conv_patch *s, int64_t line, int64_t tap)
 
 /* Few enough to hold all channels, so that no filling is made again for other rows of weights, and
  * nothing is packed again that they are multiplied with. */
-static int64_t samples_of_lines(const ac_conv_patch *s, int64_t lines, int64_t most) {
-  int64_t sample = s->residues[0] * s->residues[1] * s->sample;
-  return ac_max(1, most / (lines * (sample + 32)));
-}
 static int64_t samples_held(const ac_conv_patch *s) {
-  if (s->halves) return samples_of_lines(s, s->channels, 2 * PATCH_FLOATS);
-  return samples_of_lines(s, whole_steps(lines_of(s, s->channels)), PATCH_FLOATS);
+  int64_t sample = s->residues[0] * s->residues[1] * s->sample;
+  if (s->halves) return ac_max(1, (2 * PATCH_FLOATS / s->channels - 2) / sample);
+  return ac_max(1, PATCH_FLOATS / (whole_steps(lines_of(s, s->channels)) * (sample + 32)));
 }
 
 /* Columns of a row of outputs for pairs along them: even, unless rows and samples follow each other
@@ -185,7 +182,7 @@ void ac_conv_patch_plan(ac_conv_patch *s, int64_t samples, int64_t columns, int6
   int64_t taps = s->axis[0].taps * s->axis[1].taps;
   s->wide = ac_conv_lines(s->samples * s->rows * s->pitch);
   if (s->pairs) s->wide = odd_lines(s->wide), planes = odd_lines(planes);
-  if (s->halves) planes = 2 * odd_lines(planes / 2 + 1);
+  if (s->halves) planes = (planes / 2 + 1) * 2;
   plan_fillings(s, planes, taps);
 }
 
@@ -249,6 +246,35 @@ static columns columns_of(const ac_conv_patch *s, int64_t b) {
   return c;
 }
 
+/* Rows of a plane of halves from one at position `row` of the source on: as many as are all inside
+ * of it or all outside. Returns how many. */
+static int64_t fill_halves(const ac_conv_patch *s, const ac_conv_source *source, int64_t at,
+                           int64_t row, int64_t rows, const columns *c, uint16_t *y) {
+  const ac_conv_axis *h = &s->axis[0], *w = &s->axis[1];
+  if (row < 0) rows = ac_min(rows, ac_ceil_div(-row, h->step));
+  else if (row < h->size) rows = ac_min(rows, ac_ceil_div(h->size - row, h->step));
+  if (row < 0 || row >= h->size) memset(y, 0, (size_t)(rows * s->stride) * sizeof *y);
+  else
+    ac_conv_read_halves(source, at + row * w->size + c->first, w->step, c->begin, c->end, rows,
+                        h->step * w->size, s->stride, y);
+  return rows;
+}
+
+/* As many rows of floats or pairs, if they lie beside each other as in the source, or one. */
+static int64_t fill_elements(const ac_conv_patch *s, const ac_conv_source *source, int64_t at,
+                             bool second, int64_t row, int64_t rows, const columns *c, float *y) {
+  const ac_conv_axis *h = &s->axis[0], *w = &s->axis[1];
+  bool dense = c->end - c->begin == w->size && w->size == s->stride && h->step == 1 && w->step == 1;
+  bool there = row >= 0 && row < h->size;
+  int64_t run = there && dense ? ac_min(rows, h->size - row) : 1;
+  int64_t begin = there ? c->begin : 0, end = there ? c->end + (run - 1) * s->stride : 0;
+  int64_t first = at + row * w->size + c->first, stride = run * s->stride;
+  if (s->pairs)
+    ac_conv_read_pairs(source, first, second, w->step, begin, end, stride, (uint32_t *)y);
+  else ac_conv_read_row(source, first, w->step, begin, end, stride, y);
+  return run;
+}
+
 /* The rows of one sample's part of a plane of residue a. `at` is where the channel begins. Of
  * halves one more is cleared, which the last pair may have; what is filled next may overwrite it.
  */
@@ -257,18 +283,10 @@ static void fill_plane(const ac_conv_patch *s, const ac_conv_source *source, int
                        char *y) {
   const ac_conv_axis *h = &s->axis[0], *w = &s->axis[1];
   int64_t rows = region->rows + s->reach[0], row = position(h, a, region->row);
-  bool dense = c->end - c->begin == w->size && w->size == s->stride && h->step == 1 && w->step == 1;
   int64_t bytes = element_bytes(s);
-  for (int64_t q = 0, run; q < rows; q += run, row += run * h->step, y += run * s->stride * bytes) {
-    bool there = row >= 0 && row < h->size;
-    run = there && dense ? ac_min(rows - q, h->size - row) : 1;
-    int64_t begin = there ? c->begin : 0, end = there ? c->end + (run - 1) * s->stride : 0;
-    int64_t first = at + row * w->size + c->first, stride = run * s->stride;
-    if (s->halves) ac_conv_read_halves(source, first, w->step, begin, end, stride, (uint16_t *)y);
-    else if (s->pairs)
-      ac_conv_read_pairs(source, first, second, w->step, begin, end, stride, (uint32_t *)y);
-    else ac_conv_read_row(source, first, w->step, begin, end, stride, (float *)y);
-  }
+  for (int64_t q = 0, run; q < rows; q += run, row += run * h->step, y += run * s->stride * bytes)
+    run = s->halves ? fill_halves(s, source, at, row, rows - q, c, (uint16_t *)y)
+                    : fill_elements(s, source, at, second, row, rows - q, c, (float *)y);
   int64_t tail = ac_max(0, w->outputs + s->reach[1] - s->stride) + s->halves;
   for (int64_t j = 0; j < tail * bytes; j++) y[j] = 0;
 }
