@@ -112,6 +112,39 @@ static void compare_patches(const ac_dot_class *hardware, const ac_dot_class *em
                  (double)s.expected[i * AC_DOT_STRIP + j]);
 }
 
+/* The same where op(A) lies in a patch of halves, at any address: of the emulation, packed. Rows
+ * that were not asked for stay as they are. */
+static void compare_images(const ac_dot_class *hardware, const ac_dot_class *emulation, int rows,
+                           int columns, range range, bool add) {
+  enum { MOST_OFFSET = 900, MOST_PLACE = 500, SQUARE = AC_DOT_STRIP * AC_DOT_PAIRS };
+  static uint16_t patch[MOST_OFFSET + MOST_PLACE + 2];
+  static strips s;
+  fill(&s, range);
+  for (size_t i = 0; i < sizeof patch / sizeof *patch; i++) patch[i] = draw_bf16(range);
+  int64_t steps = 1 + draw() % STEPS;
+  int32_t offset[AC_DOT_STRIP], place[STEPS * AC_DOT_PAIRS];
+  for (int i = 0; i < rows; i++) offset[i] = (int32_t)(draw() % MOST_OFFSET);
+  for (int p = 0; p < STEPS * AC_DOT_PAIRS; p++) place[p] = (int32_t)(draw() % MOST_PLACE);
+  for (int i = 0; i < rows; i++)
+    for (int p = 0; p < steps * AC_DOT_PAIRS; p++)
+      memcpy(&s.a[p / AC_DOT_PAIRS * SQUARE + i * AC_DOT_PAIRS + p % AC_DOT_PAIRS],
+             patch + offset[i] + place[p], sizeof *s.a);
+  ac_dot_image a = {patch, offset, place};
+  ac_dot_begin(hardware);
+  hardware->correlate(steps, rows, columns, &a, s.b, s.sums, AC_DOT_STRIP, add);
+  ac_dot_end(hardware);
+  for (int i = rows * AC_DOT_STRIP; i < SUMS; i++)
+    if (ac_float_bits(s.sums[i]) != ac_float_bits(s.expected[i]))
+      fail_msg("%s, %d x %d of an image: [%d] has changed", hardware->text, rows, columns, i);
+  emulation->multiply(steps, rows, columns, s.a, s.b, s.expected, AC_DOT_STRIP, add);
+  for (int i = 0; i < rows; i++)
+    for (int j = 0; j < columns; j++)
+      if (!same(s.sums[i * AC_DOT_STRIP + j], s.expected[i * AC_DOT_STRIP + j]))
+        fail_msg("%s, %d x %d of an image: [%d][%d] is %a, emulated %a", hardware->text, rows,
+                 columns, i, j, (double)s.sums[i * AC_DOT_STRIP + j],
+                 (double)s.expected[i * AC_DOT_STRIP + j]);
+}
+
 static void hardware_gives_the_bits_of_its_emulation(void **state) {
   (void)state;
   const ac_dot_class *hardware, *emulation;
@@ -121,6 +154,8 @@ static void hardware_gives_the_bits_of_its_emulation(void **state) {
       int rows = 1 + (int)(draw() % AC_DOT_STRIP), columns = 1 + (int)(draw() % AC_DOT_STRIP);
       compare_strips(hardware, emulation, rows, columns, (range)(i % RANGES), i / RANGES % 2);
       compare_patches(hardware, emulation, rows, columns, (range)(i % RANGES), i / RANGES % 2);
+      if (hardware->correlate)
+        compare_images(hardware, emulation, rows, columns, (range)(i % RANGES), i / RANGES % 2);
     }
   }
 }

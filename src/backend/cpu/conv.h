@@ -36,17 +36,18 @@ typedef struct ac_conv_patch {
   ac_conv_axis axis[2];
   int64_t channels;        /* of the source, in a group */
   bool pairs;              /* for ac_dot_convolve: an element is two neighbouring ones of bf16 */
+  bool halves;             /* for ac_dot_correlate: an element is one of bf16 */
   int64_t samples, rows;   /* of outputs, at most, in one filling */
   int64_t held;            /* channels at most in one filling */
   int64_t residues[2];     /* planes for each residue of the step that taps have */
   int64_t reach[2];        /* rows and columns of a plane beyond those of the outputs */
-  int64_t stride;          /* of a plane's rows */
+  int64_t stride;          /* of a plane's rows, in elements as all that follows */
   bool spread;             /* a row for each tap in place of planes */
-  int64_t wide;            /* such a row's floats */
+  int64_t wide;            /* such a row's elements */
   int64_t pitch;           /* of rows of outputs in a run */
   int64_t sample, plane;   /* distance of samples' parts of a plane, and of planes */
   int64_t line;            /* of lines: channels, or pairs of them */
-  int64_t floats, offsets; /* what a filling needs */
+  int64_t floats, offsets; /* what a filling needs; floats: elements of 32 bits */
 } ac_conv_patch;
 
 /* The outputs, and the channels of the source, that a filling is for. */
@@ -68,9 +69,12 @@ typedef struct ac_conv_source {
 #define ac_conv_patch_fill AC_CPU_NAME(ac_conv_patch_fill)
 #define ac_conv_patch_steps AC_CPU_NAME(ac_conv_patch_steps)
 #define ac_conv_patch_step_of AC_CPU_NAME(ac_conv_patch_step_of)
+#define ac_conv_patch_pairs AC_CPU_NAME(ac_conv_patch_pairs)
+#define ac_conv_patch_places AC_CPU_NAME(ac_conv_patch_places)
 #define ac_conv_read_row AC_CPU_NAME(ac_conv_read_row)
 #define ac_conv_read_windows AC_CPU_NAME(ac_conv_read_windows)
 #define ac_conv_read_pairs AC_CPU_NAME(ac_conv_read_pairs)
+#define ac_conv_read_halves AC_CPU_NAME(ac_conv_read_halves)
 #define ac_conv_copy_rows AC_CPU_NAME(ac_conv_copy_rows)
 #define ac_conv_store_row AC_CPU_NAME(ac_conv_store_row)
 #define ac_conv_can_filter AC_CPU_NAME(ac_conv_can_filter)
@@ -88,7 +92,7 @@ void ac_conv_patch_plan(ac_conv_patch *patch, int64_t samples, int64_t columns, 
 void ac_conv_patch_offsets(const ac_conv_patch *patch, int32_t *offset);
 
 void ac_conv_patch_fill(const ac_conv_patch *patch, const ac_conv_source *source,
-                        const ac_conv_region *region, float *filling);
+                        const ac_conv_region *region, void *filling);
 
 /* Pairs are multiplied in steps (product/dot.h), of AC_DOT_PAIRS lines for one tap each or, where
  * the patch is spread out, of as many of its rows. So many are needed for the first `channels`. */
@@ -97,6 +101,12 @@ int64_t ac_conv_patch_steps(const ac_conv_patch *patch, int64_t channels);
 /* The step that pair `line` of the channels belongs to with a tap, times AC_DOT_PAIRS, and the
  * place in it. */
 int64_t ac_conv_patch_step_of(const ac_conv_patch *patch, int64_t line, int64_t tap);
+
+/* Halves are multiplied in pairs along the outputs: those of a region's samples and rows, in
+ * `pitch` columns each, of which there is one too many where their number is odd. Pair i of a
+ * region begins at element place[i] behind what meets a tap at output position 0. */
+int64_t ac_conv_patch_pairs(const ac_conv_patch *patch, const ac_conv_region *region);
+void ac_conv_patch_places(const ac_conv_patch *patch, const ac_conv_region *region, int32_t *place);
 
 /* How far the pair rows of a step lie apart. */
 static inline int64_t ac_conv_patch_distance(const ac_conv_patch *patch) {
@@ -130,6 +140,11 @@ void ac_conv_read_windows(const ac_conv_source *source, int64_t at, int64_t begi
  * behind it, unless there is no `second`. */
 void ac_conv_read_pairs(const ac_conv_source *source, int64_t at, bool second, int64_t step,
                         int64_t begin, int64_t end, int64_t stride, uint32_t *y);
+
+/* What ac_conv_read_row does, of bf16 and as it is, for so many rows one after the other, whose
+ * elements lie `distance` apart in the source. */
+void ac_conv_read_halves(const ac_conv_source *source, int64_t at, int64_t step, int64_t begin,
+                         int64_t end, int64_t rows, int64_t distance, int64_t stride, uint16_t *y);
 
 /* Rows of so many columns, `stride` apart, one after the other into `to`. */
 void ac_conv_copy_rows(const float *from, int64_t stride, float *to, int64_t rows, int64_t columns);

@@ -7,8 +7,9 @@
  *       for each panel of dy, DEPTH outputs by some channels: sums of all rows += image x panel
  *   dW (+)= the sums of all parts of the samples, in their order, transposed
  *
- * Where image and dy are bf16 and the CPU multiplies that (product/dot.h), the panels of all
- * channels of dy are packed for DEPTH outputs, and then rows of the image strip by strip.
+ * Where image and dy are bf16 and the CPU multiplies that (product/dot.h), the patch is of bf16,
+ * and its regions are of about DEPTH outputs, for which all channels of dy are packed. The image's
+ * rows are multiplied as they lie in the patch, or packed strip by strip.
  *
  * Samples are parted only where the channels do not yield a task for each thread. Tasks depend on
  * the device's threads and on shapes, not on timing, so that the bits do not either. Groups with
@@ -33,9 +34,9 @@
 
 /* Groups of fewer output channels take dot products. */
 enum {
-  DEPTH = 256,
-  PANEL = DEPTH * AC_CPU_TILE_COLUMNS,
-  PACKED = DEPTH / STEP * STRIP * PAIRS, /* a packed strip */
+  DEPTH = 512,
+  PANEL_DEPTH = 256,
+  PANEL = PANEL_DEPTH * AC_CPU_TILE_COLUMNS,
   TILE = STRIP * STRIP,
   COLUMNS = 4096,
   FEW = 4,
@@ -47,9 +48,12 @@ typedef struct problem {
   const ac_operand *x, *dy, *dw, *db;
   int64_t groups, samples, in, out; /* in, out: channels of a group */
   int64_t depth;                    /* in x taps: rows of sums of a group */
-  int64_t width;                    /* columns of sums */
+  int64_t width;                    /* columns of sums, of which `slab` lie beside each other */
+  int64_t slab;
   int64_t channel_parts, sample_parts;
   const ac_dot_class *dot; /* multiplies, if not NULL, what is packed */
+  int64_t pairs, packed;   /* then: of outputs of a region, in whole steps, and of a packed strip */
+  bool sums;               /* there are some in memory, for they are added to */
   ac_conv_patch patch;
 } problem;
 
@@ -72,6 +76,8 @@ static problem problem_of(const ac_cpu_context *context, const ac_op_args *args)
   p.sample_parts = ac_min(p.samples, ac_ceil_div(threads, p.groups * p.channel_parts));
   p.width = p.out < FEW ? p.out : ac_ceil_div(p.out, AC_CPU_VECTOR) * AC_CPU_VECTOR;
   if (p.dot) p.width = strips_of(p.out) * STRIP;
+  p.slab = p.dot ? STRIP : p.width;
+  p.sums = true;
   p.depth = p.in * dw->dim[2] * dw->dim[3];
   for (int i = 0; i < 2; i++)
     p.patch.axis[i] = (ac_conv_axis){.size = x->dim[2 + i],
@@ -81,28 +87,45 @@ static problem problem_of(const ac_cpu_context *context, const ac_op_args *args)
                                      .step = a->stride[i],
                                      .spacing = a->dilation[i]};
   p.patch.channels = ac_ceil_div(p.in, p.channel_parts);
-  ac_conv_patch_plan(&p.patch, p.samples, COLUMNS, p.out);
+  p.patch.halves = p.dot;
+  ac_conv_patch_plan(&p.patch, p.samples, p.dot ? DEPTH : COLUMNS, p.out);
+  if (p.dot) {
+    ac_conv_region most = {.samples = p.patch.samples, .rows = p.patch.rows};
+    p.pairs = ac_ceil_div(ac_conv_patch_pairs(&p.patch, &most), PAIRS) * PAIRS;
+    p.packed = ac_min(DEPTH / 2, p.pairs) * STRIP;
+    p.sums = p.sample_parts > 1 || most.samples < p.samples ||
+             most.rows < p.patch.axis[0].outputs || p.pairs > DEPTH / 2;
+  }
   return p;
 }
 
 static int64_t sum_floats(const problem *p) {
+  if (!p->sums) return 0;
   return ac_conv_lines(p->groups * p->depth * p->width);
 }
 
-/* What a thread packs: all strips of dy and one of the image, with the tile of sums that they
- * yield. */
+/* Where the sum in this row and column of a group's lies. */
+static float *sums_at(const problem *p, float *sums, int64_t group, int64_t row, int64_t column) {
+  int64_t before = column / p->slab * p->slab;
+  return sums + (group * p->width + before) * p->depth + row * p->slab + column - before;
+}
+
+/* A tile of sums, and what a thread packs: all strips of dy and, if need be, one of the image. Or a
+ * panel. */
 static int64_t packed_floats(const problem *p) {
-  return p->dot ? (strips_of(p->out) + 1) * PACKED + TILE : 0;
+  if (!p->dot) return PANEL;
+  return TILE + (strips_of(p->out) + (p->dot->correlate ? 0 : 1)) * p->packed;
 }
 
-static int64_t panel_floats(const problem *p) {
-  return p->dot ? DEPTH * STRIP : PANEL;
+/* Where pairs of outputs are, or rows of a panel. */
+static int64_t place_floats(const problem *p) {
+  return p->dot ? p->pairs : PANEL_DEPTH;
 }
 
-/* A thread's patch, panel, and offsets: of the patch and of the panel's rows. */
+/* A thread's part: the patch, with its offsets, and what is packed, with its places. */
 static int64_t share_floats(const problem *p) {
-  return ac_conv_lines(p->patch.floats) + panel_floats(p) + ac_conv_lines(p->patch.offsets) +
-         DEPTH + packed_floats(p);
+  return ac_conv_lines(p->patch.floats) + ac_conv_lines(p->patch.offsets) + packed_floats(p) +
+         place_floats(p);
 }
 
 static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args) {
@@ -120,9 +143,14 @@ typedef struct task {
   const problem *p;
   ac_conv_region region; /* channels are those of the group */
   int64_t group;
-  float *sums, *filling, *panel;
-  int32_t *offset, *panel_offset;
-  uint32_t *packed; /* strips of dy, one of the image, and a tile of sums */
+  float *sums, *filling;
+  int32_t *offset;
+  float *panel;
+  int32_t *panel_offset;
+  float *tile; /* in the panel's place, with what is packed: strips of dy, and one of the image */
+  uint32_t *packed, *strip;
+  int32_t *place;
+  bool add; /* to sums that are there */
 } task;
 
 /* to[j * width + l] = dy of channel l at element at + j, for `count` pixels, and 0 from the last
@@ -130,7 +158,7 @@ typedef struct task {
 static void pack_pixels(const ac_operand *dy, int64_t at, int64_t pixels, int64_t channels,
                         int64_t count, float *to, int64_t width) {
   enum { TOGETHER = 4 };
-  float floats[TOGETHER * DEPTH];
+  float floats[TOGETHER * PANEL_DEPTH];
   const void *from = ac_element(dy->data, dy->dtype, at);
   if (width == 1) {
     ac_cpu_widen(dy->dtype, from, to, count);
@@ -141,9 +169,9 @@ static void pack_pixels(const ac_operand *dy, int64_t at, int64_t pixels, int64_
   } else {
     for (int64_t l = 0; l < channels; l += TOGETHER) {
       int64_t n = ac_min(TOGETHER, channels - l);
-      ac_cpu_widen_rows(dy->dtype, ac_element(from, dy->dtype, l * pixels), pixels, floats, DEPTH,
-                        n, count);
-      transpose_rows(floats, DEPTH, n, count, to + l, width);
+      ac_cpu_widen_rows(dy->dtype, ac_element(from, dy->dtype, l * pixels), pixels, floats,
+                        PANEL_DEPTH, n, count);
+      transpose_rows(floats, PANEL_DEPTH, n, count, to + l, width);
     }
   }
   clear_columns(to, count, channels, width);
@@ -169,7 +197,7 @@ static int64_t piece_of_run(const task *t, int64_t sample, int64_t begin, int64_
 
 /* panel[e][l] = dy of channel `first` + l at position `begin` + e of a run; 0 where that is no
  * output. Rows of the panel are `width` apart, whose columns from `channels` on are 0; of more than
- * one column there are at most DEPTH. */
+ * one column there are at most PANEL_DEPTH. */
 static void pack(const task *t, int64_t sample, int64_t begin, int64_t count, int64_t first,
                  int64_t channels, int64_t width) {
   const ac_operand *dy = t->p->dy;
@@ -181,17 +209,18 @@ static void pack(const task *t, int64_t sample, int64_t begin, int64_t count, in
   }
 }
 
-/* to[l * DEPTH + e] = the same of dy in bf16, and 0 up to a whole step. */
-static void copy_outputs(const task *t, int64_t sample, int64_t begin, int64_t count, int64_t first,
+/* to[l * STEP + e] = dy of channel `first` + l in bf16, at position `begin` + e of the region, for
+ * a step that is filled up with zeros. */
+static void copy_outputs(const task *t, int64_t begin, int64_t count, int64_t first,
                          int64_t channels, uint16_t *to) {
   const ac_operand *dy = t->p->dy;
   const uint16_t *halves = dy->data;
-  int64_t pixels = dy->dim[2] * dy->dim[3], all = steps_of(count) * STEP;
-  for (int64_t e = 0, n, at; e < all; e += n) {
-    n = all - e, at = -1;
-    if (e < count) n = piece_of_run(t, sample, begin + e, count - e, first, &at);
+  int64_t pixels = dy->dim[2] * dy->dim[3];
+  for (int64_t e = 0, n, at; e < STEP; e += n) {
+    n = STEP - e, at = -1;
+    if (e < count) n = piece_of_run(t, t->region.sample, begin + e, count - e, first, &at);
     for (int64_t l = 0; l < channels; l++) {
-      uint16_t *row = to + l * DEPTH + e;
+      uint16_t *row = to + l * STEP + e;
       if (at < 0) memset(row, 0, (size_t)n * sizeof *row);
       else memcpy(row, halves + at + l * pixels, (size_t)n * sizeof *row);
     }
@@ -217,10 +246,10 @@ static void multiply_panel(const task *t, const float *image, int64_t count, int
 static void multiply_run(const task *t, int64_t sample, const float *image, int64_t length,
                          float *sums) {
   const problem *p = t->p;
-  int64_t steps = ac_ceil_div(length, DEPTH);
+  int64_t steps = ac_ceil_div(length, PANEL_DEPTH);
   for (int64_t first = 0; first < p->width; first += AC_CPU_TILE_COLUMNS) {
     int64_t width = ac_min(AC_CPU_TILE_COLUMNS, p->width - first);
-    for (int e = 0; e < DEPTH; e++) t->panel_offset[e] = (int32_t)(e * width);
+    for (int e = 0; e < PANEL_DEPTH; e++) t->panel_offset[e] = (int32_t)(e * width);
     for (int64_t step = 0; step < steps; step++) {
       int64_t begin = length * step / steps, end = length * (step + 1) / steps;
       pack(t, sample, begin, end - begin, first, ac_min(width, p->out - first), width);
@@ -229,51 +258,130 @@ static void multiply_run(const task *t, int64_t sample, const float *image, int6
   }
 }
 
-/* Strips of `count` positions of dy, from `begin` of a run on, for all output channels. */
-static void pack_outputs(const task *t, int64_t sample, int64_t begin, int64_t count) {
+/* Strips of the pairs of outputs [begin, begin + count) of the region, for all output channels. */
+static void pack_outputs(const task *t, int64_t begin, int64_t count) {
   const problem *p = t->p;
+  const uint16_t *halves = p->dy->data;
+  uint16_t rows[STRIP * STEP];
+  int64_t all = t->region.samples * t->region.rows * p->patch.pitch;
+  int64_t end = ac_min(2 * (begin + count), all);
   for (int64_t first = 0; first < p->out; first += STRIP) {
-    int64_t channels = ac_min(STRIP, p->out - first);
-    uint16_t *rows = (uint16_t *)t->panel;
-    copy_outputs(t, sample, begin, count, first, channels, rows);
-    operand x = {rows, DEPTH, true, channels, steps_of(count) * STEP};
-    uint32_t *to = t->packed + first / STRIP * PACKED;
-    for (int64_t k = 0; k < count; k += STEP, to += PAIRS * STRIP) pack_step(&x, 0, k, false, to);
-  }
-}
-
-/* A strip of `rows` rows of the patch's channels and taps x all strips of dy. Products may compute
- * more rows than there are, so a strip that is not whole has sums of its own first. */
-static void multiply_strip(const task *t, const float *image, const int32_t *offset, int64_t rows,
-                           int64_t count, float *sums) {
-  const problem *p = t->p;
-  uint32_t *strip = t->packed + strips_of(p->out) * PACKED;
-  float *tile = (float *)(strip + PACKED);
-  for (int64_t i = 0; i < rows; i++) pack_floats_row(image + offset[i], count, strip + i * PAIRS);
-  for (int64_t first = 0; first < p->out; first += STRIP) {
-    int64_t columns = ac_min(STRIP, p->out - first);
-    if (rows == STRIP) {
-      p->dot->multiply(steps_of(count), STRIP, (int)columns, strip,
-                       t->packed + first / STRIP * PACKED, sums + first, p->width, true);
-      continue;
+    int64_t channels = ac_min(STRIP, p->out - first), at;
+    uint32_t *to = t->packed + first / STRIP * p->packed;
+    for (int64_t k = 2 * begin; k < end; k += STEP, to += PAIRS * STRIP) {
+      int64_t rest = ac_min(STEP, end - k);
+      int64_t together = piece_of_run(t, t->region.sample, k, rest, first, &at);
+      operand x = {halves + at, p->dy->dim[2] * p->dy->dim[3], true, channels, STEP};
+      if (at < 0 || together < STEP) {
+        copy_outputs(t, k, rest, first, channels, rows);
+        x.data = rows, x.distance = STEP;
+      }
+      pack_step(&x, 0, 0, false, to);
     }
-    p->dot->multiply(steps_of(count), (int)rows, (int)columns, strip,
-                     t->packed + first / STRIP * PACKED, tile, STRIP, false);
-    for (int64_t i = 0; i < rows; i++)
-      for (int64_t j = 0; j < columns; j++) sums[i * p->width + first + j] += tile[i * STRIP + j];
   }
 }
 
-static void multiply_packed(const task *t, int64_t sample, const float *image, int64_t length,
-                            float *sums) {
+/* A strip of `rows` rows of the image, where products want it packed. */
+static void pack_image(const ac_dot_image *image, int64_t rows, int64_t pairs, uint32_t *strip) {
+  enum { TOGETHER = 4 };
+  for (int64_t i = 0; i < rows; i++) {
+    const uint16_t *row = image->at + image->offset[i];
+    for (int64_t p = 0; p < pairs; p += TOGETHER) {
+      const int32_t *place = image->place + p;
+      uint32_t *to = strip + p / PAIRS * STRIP * PAIRS + i * PAIRS + p % PAIRS;
+      if (place[TOGETHER - 1] - place[0] == 2 * (TOGETHER - 1)) { /* for places grow */
+        memcpy(to, row + place[0], TOGETHER * sizeof *to);
+        continue;
+      }
+      for (int j = 0; j < TOGETHER; j++) memcpy(to + j, row + place[j], sizeof *to);
+    }
+  }
+}
+
+/* Sums (+)= a strip of `rows` rows of the image x a packed one of dy. What multiplies packed strips
+ * may compute more rows than there are, so that one that is not whole has the tile for its sums. */
+static void multiply_strips(const task *t, const ac_dot_image *image, int64_t steps, int rows,
+                            int columns, const uint32_t *outputs, float *sums) {
+  const ac_dot_class *dot = t->p->dot;
+  size_t bytes = (size_t)(rows * STRIP) * sizeof *sums;
+  if (dot->correlate) {
+    dot->correlate(steps, rows, columns, image, outputs, sums, STRIP, t->add);
+  } else if (rows == STRIP || sums == t->tile) {
+    dot->multiply(steps, rows, columns, t->strip, outputs, sums, STRIP, t->add);
+  } else {
+    if (t->add) memcpy(t->tile, sums, bytes);
+    dot->multiply(steps, rows, columns, t->strip, outputs, t->tile, STRIP, t->add);
+    memcpy(sums, t->tile, bytes);
+  }
+}
+
+/* dW[o][k] (+)= sums[k][o] for a tile of them; `at` is the first of dW. */
+static void write_tile(const problem *p, const float *sums, int64_t rows, int64_t columns,
+                       int64_t at) {
+  float turned[TILE], *dw = (float *)p->dw->data + at;
+  transpose_rows(sums, STRIP, rows, columns, turned, STRIP);
+  for (int64_t o = 0; o < columns; o++, dw += p->depth) {
+    const float *from = turned + o * STRIP;
+    if (p->args->add[0]) {
+#pragma omp simd
+      for (int64_t k = 0; k < rows; k++) dw[k] += from[k];
+    } else {
+      memcpy(dw, from, (size_t)rows * sizeof *dw);
+    }
+  }
+}
+
+/* Asks for what write_tile writes. */
+static void fetch_tile(const problem *p, int64_t columns, int64_t at) {
+  const float *dw = (const float *)p->dw->data + at;
+  for (int64_t o = 0; o < columns; o++, dw += p->depth) {
+    __builtin_prefetch(dw, 1);
+    __builtin_prefetch(dw + STRIP / 2, 1);
+  }
+}
+
+/* What pairs of outputs [begin, begin + count) of the region, which are packed, add to the sums of
+ * all rows of the patch's channels, from row `row` of the group on. */
+static void multiply_pairs(const task *t, int64_t begin, int64_t count, int64_t row, bool last) {
   const problem *p = t->p;
   int64_t rows = t->region.channels * p->patch.axis[0].taps * p->patch.axis[1].taps;
-  for (int64_t begin = 0; begin < length; begin += DEPTH) {
-    int64_t count = ac_min(DEPTH, length - begin);
-    pack_outputs(t, sample, begin, count);
-    for (int64_t row = 0; row < rows; row += STRIP)
-      multiply_strip(t, image + begin, t->offset + row, ac_min(STRIP, rows - row), count,
-                     sums + row * p->width);
+  int64_t end = row + rows, steps = ac_ceil_div(count, PAIRS);
+  ac_dot_image image = {(const uint16_t *)t->filling, t->offset, t->place + begin};
+  for (; row < end; row += STRIP, image.offset += STRIP) {
+    int64_t height = ac_min(STRIP, end - row);
+    if (!p->dot->correlate) pack_image(&image, height, steps * PAIRS, t->strip);
+    for (int64_t first = 0; first < p->out; first += STRIP) {
+      int64_t columns = ac_min(STRIP, p->out - first);
+      int64_t at = (t->group * p->out + first) * p->depth + row;
+      float *sums = p->sums ? sums_at(p, t->sums, t->group, row, first) : t->tile;
+      if (last) fetch_tile(p, columns, at);
+      multiply_strips(t, &image, steps, (int)height, (int)columns,
+                      t->packed + first / STRIP * p->packed, sums);
+      if (last) write_tile(p, sums, height, columns, at);
+    }
+  }
+}
+
+/* A region of channels [first, last) of the group. Pairs that fill up the last step meet zeros and,
+ * of the image, what the first pair does. */
+static void multiply_region(task *t, const ac_conv_source *source, int64_t first, int64_t last) {
+  const problem *p = t->p;
+  const ac_conv_patch *s = &p->patch;
+  int64_t taps = s->axis[0].taps * s->axis[1].taps, pairs = ac_conv_patch_pairs(s, &t->region);
+  ac_conv_patch_places(s, &t->region, t->place);
+  for (int64_t i = pairs; i % PAIRS; i++) t->place[i] = 0;
+  bool ends = s->axis[0].outputs == t->region.row + t->region.rows &&
+              p->samples == t->region.sample + t->region.samples && p->sample_parts == 1;
+  for (int64_t begin = 0; begin < pairs; begin += DEPTH / 2, t->add = true) {
+    int64_t count = ac_min(DEPTH / 2, pairs - begin);
+    pack_outputs(t, begin, count);
+    for (int64_t c = first; c < last; c += s->held) {
+      t->region.channels = ac_min(s->held, last - c);
+      t->region.channel = t->group * p->in + c;
+      if (begin == 0 || s->held < last - first)
+        ac_conv_patch_fill(s, source, &t->region, t->filling);
+      multiply_pairs(t, begin, count, c * taps, ends && begin + count == pairs);
+    }
   }
 }
 
@@ -318,6 +426,10 @@ static void run_region(task *t, int64_t first, int64_t last) {
     correlate_region(t, &source);
     return;
   }
+  if (p->dot) {
+    multiply_region(t, &source, first, last);
+    return;
+  }
   int64_t runs = ac_conv_runs(s, &t->region), length = ac_conv_run_length(s, &t->region);
   for (int64_t c = first; c < last; c += s->held) {
     t->region.channels = ac_min(s->held, last - c);
@@ -327,7 +439,6 @@ static void run_region(task *t, int64_t first, int64_t last) {
     for (int64_t run = 0; run < runs; run++) {
       const float *image = t->filling + run * s->sample;
       if (p->out < FEW) dot_run(t, t->region.sample + run, image, length, sums);
-      else if (p->dot) multiply_packed(t, t->region.sample + run, image, length, sums);
       else multiply_run(t, t->region.sample + run, image, length, sums);
     }
   }
@@ -343,11 +454,13 @@ static void run_task(task *t, int64_t index) {
   int64_t sample = p->samples * of_samples / p->sample_parts;
   int64_t end = p->samples * (of_samples + 1) / p->sample_parts;
   float *all = t->sums;
+  if (first == last) return;
+  t->add = false;
   t->group = index / p->channel_parts % p->groups;
   t->sums = all + of_samples * sum_floats(p);
   int64_t begin = (t->group * p->in + first) * p->depth / p->in * p->width;
   int64_t count = (last - first) * p->depth / p->in * p->width;
-  memset(t->sums + begin, 0, (size_t)count * sizeof *t->sums);
+  if (!p->dot) memset(t->sums + begin, 0, (size_t)count * sizeof *t->sums);
   for (int64_t n = sample; n < end; n += t->region.samples) {
     t->region.sample = n;
     t->region.samples = ac_min(s->samples, end - n);
@@ -363,25 +476,25 @@ static void run_task(task *t, int64_t index) {
 /* ---- results --------------------------------------------------------------------------------- */
 
 /* Output channels [first, last) of a group: dW[o][k] (+)= sums[part][k][o]. */
-static void write_weights(const problem *p, const float *sums, int64_t group, int64_t first,
+static void write_weights(const problem *p, float *sums, int64_t group, int64_t first,
                           int64_t last) {
   float *dw = p->dw->data;
   bool add = p->args->add[0];
   if (!add && p->sample_parts == 1) {
-    transpose_rows(sums + group * p->depth * p->width + first, p->width, p->depth, last - first,
+    transpose_rows(sums_at(p, sums, group, 0, first), p->slab, p->depth, last - first,
                    dw + (group * p->out + first) * p->depth, p->depth);
     return;
   }
   for (int64_t k = 0; k < p->depth; k++)
     for (int64_t o = first; o < last; o++) {
-      const float *from = sums + (group * p->depth + k) * p->width + o;
+      const float *from = sums_at(p, sums, group, k, o);
       float *to = dw + (group * p->out + o) * p->depth + k, sum = add ? *to : 0.0f;
       for (int64_t part = 0; part < p->sample_parts; part++) sum += from[part * sum_floats(p)];
       *to = sum;
     }
 }
 
-static void write_share(const problem *p, const float *sums, int thread, int team) {
+static void write_share(const problem *p, float *sums, int thread, int team) {
   enum { BLOCK = 16 };
   int64_t blocks = ac_ceil_div(p->out, BLOCK), begin, end;
   ac_cpu_share(p->groups * blocks, 1, thread, team, &begin, &end);
@@ -429,15 +542,18 @@ static void run_part(const ac_cpu_context *context, const ac_op_args *args, int 
   float *own = sums + p.sample_parts * sum_floats(&p) + thread * share_floats(&p);
   task t = {.p = &p, .sums = sums, .filling = own};
   t.panel = own + ac_conv_lines(p.patch.floats);
-  t.panel_offset = (int32_t *)(t.panel + panel_floats(&p));
-  t.offset = t.panel_offset + DEPTH;
-  t.packed = (uint32_t *)(t.offset + ac_conv_lines(p.patch.offsets));
+  t.tile = t.panel;
+  t.packed = (uint32_t *)(t.tile + TILE);
+  t.strip = t.packed + strips_of(p.out) * p.packed;
+  t.place = t.panel_offset = (int32_t *)(t.panel + packed_floats(&p));
+  t.offset = t.place + place_floats(&p);
   ac_conv_patch_offsets(&p.patch, t.offset);
   int64_t first, last;
   ac_cpu_share(p.sample_parts * p.groups * p.channel_parts, 1, thread, team, &first, &last);
   ac_dot_begin(p.dot);
   for (int64_t i = first; i < last; i++) run_task(&t, i);
   ac_dot_end(p.dot);
+  if (p.dot && p.sample_parts == 1) return;
   ac_cpu_barrier(team);
   write_share(&p, sums, thread, team);
 }

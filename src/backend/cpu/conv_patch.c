@@ -30,8 +30,13 @@
  * apart, or 16 rows of a patch that is spread out, as where channels would leave most of a step
  * empty. What is missing in a step is zeros.
  *
- * Bounds: a filling has PATCH_FLOATS, or what one channel or one step of pairs needs, and if spread
- * out also one line's planes. */
+ * For gradients of weights by these instructions an element is one of bf16, as it is stored. They
+ * multiply pairs along the outputs, at any address, so there is nothing to copy for a tap. Pairs
+ * begin at even columns, unless all outputs of a sample are one row: the second of a last one that
+ * is odd lies beyond the outputs, but still in memory that is filled, and means nothing.
+ *
+ * Bounds: a filling has PATCH_FLOATS elements of 32 bits, or what one channel or one step of pairs
+ * needs, and if spread out also one line's planes. */
 #include "backend/cpu/conv.h"
 #include "backend/cpu/product/dot.h"
 
@@ -72,6 +77,10 @@ static int64_t row_stride(const ac_conv_axis *a, int64_t residues, int64_t reach
   return stride;
 }
 
+static int64_t element_bytes(const ac_conv_patch *s) {
+  return s->halves ? sizeof(uint16_t) : sizeof(float);
+}
+
 /* Lines that a patch has for so many channels, and up to a whole step. */
 static int64_t lines_of(const ac_conv_patch *s, int64_t channels) {
   return s->pairs ? ac_ceil_div(channels, 2) : channels;
@@ -106,12 +115,14 @@ static bool should_spread_pairs(const ac_conv_patch *s, int64_t uses) {
 static void plan_fillings(ac_conv_patch *s, int64_t planes, int64_t taps) {
   int64_t lines = lines_of(s, s->channels), line = s->spread ? taps * s->wide : planes;
   int64_t unit = s->pairs ? AC_DOT_PAIRS : 1, units = ac_ceil_div(lines, unit);
-  int64_t fillings = ac_ceil_div(units, ac_max(1, PATCH_FLOATS / (unit * line)));
+  int64_t most = PATCH_FLOATS * (int64_t)sizeof(float) / element_bytes(s);
+  int64_t fillings = ac_ceil_div(units, ac_max(1, most / (unit * line)));
   s->line = line;
   s->held = ac_ceil_div(units, fillings) * unit * (s->pairs ? 2 : 1);
   /* Room that does not shrink when there are more samples, though fewer channels may be held. */
-  s->floats = ac_max(unit * line, ac_min(PATCH_FLOATS, units * unit * line)) + SLACK;
+  s->floats = ac_max(unit * line, ac_min(most, units * unit * line)) + SLACK;
   if (s->spread) s->floats += planes;
+  if (s->halves) s->floats = ac_ceil_div(s->floats, 2);
   s->offsets = s->pairs ? ac_conv_patch_steps(s, s->channels) : s->channels * taps;
 }
 
@@ -126,10 +137,20 @@ int64_t ac_conv_patch_step_of(const ac_conv_patch *s, int64_t line, int64_t tap)
   return (line / AC_DOT_PAIRS * taps + tap) * AC_DOT_PAIRS + line % AC_DOT_PAIRS;
 }
 
-/* Few enough to hold all channels, so that no filling is made again for other rows of weights. */
-static int64_t samples_of_pairs(const ac_conv_patch *s) {
+/* Few enough to hold all channels, so that no filling is made again for other rows of weights, and
+ * nothing is packed again that they are multiplied with. */
+static int64_t samples_held(const ac_conv_patch *s) {
   int64_t sample = s->residues[0] * s->residues[1] * s->sample;
+  if (s->halves) return ac_max(1, (2 * PATCH_FLOATS / s->channels - 2) / sample);
   return ac_max(1, PATCH_FLOATS / (whole_steps(lines_of(s, s->channels)) * (sample + 32)));
+}
+
+/* Columns of a row of outputs for pairs along them: even, unless rows and samples follow each other
+ * without a gap. */
+static int64_t paired_pitch(const ac_conv_patch *s) {
+  const ac_conv_axis *w = &s->axis[1];
+  bool dense = s->stride == w->outputs && s->reach[0] == 0 && s->reach[1] == 0;
+  return dense ? w->outputs : ac_ceil_div(w->outputs, 2) * 2;
 }
 
 /* An odd number of cache lines, so that rows so far apart lie in different sets of a cache. */
@@ -145,21 +166,23 @@ void ac_conv_patch_plan(ac_conv_patch *s, int64_t samples, int64_t columns, int6
   }
   s->stride = row_stride(&s->axis[1], s->residues[1], s->reach[1]);
   s->rows = ac_max(1, ac_min(s->axis[0].outputs, columns / s->stride));
-  s->spread = s->pairs ? should_spread_pairs(s, uses) : should_spread(s, uses);
-  s->pitch = s->spread ? s->axis[1].outputs : s->stride;
+  if (!s->halves) s->spread = s->pairs ? should_spread_pairs(s, uses) : should_spread(s, uses);
+  s->pitch = s->halves ? paired_pitch(s) : s->spread ? s->axis[1].outputs : s->stride;
   if (s->spread) columns = ac_min(columns, s->pairs ? SPREAD_PAIRS : SPREAD_COLUMNS);
   if (s->pairs) s->rows = ac_max(1, ac_min(s->rows, columns / s->pitch));
+  if (s->halves) s->rows = ac_max(1, ac_min(s->axis[0].outputs, columns / s->pitch));
   s->samples = 1;
   if (s->rows == s->axis[0].outputs)
     s->samples = ac_max(1, ac_min(samples, columns / (s->rows * s->pitch)));
   int64_t tail = s->axis[1].outputs + s->reach[1] - s->stride;
   s->sample = (s->rows + s->reach[0]) * s->stride + ac_max(0, tail);
-  if (s->pairs && !s->spread) s->samples = ac_min(s->samples, samples_of_pairs(s));
+  if ((s->pairs && !s->spread) || s->halves) s->samples = ac_min(s->samples, samples_held(s));
   s->plane = s->samples * s->sample;
   int64_t planes = s->residues[0] * s->residues[1] * s->plane;
   int64_t taps = s->axis[0].taps * s->axis[1].taps;
   s->wide = ac_conv_lines(s->samples * s->rows * s->pitch);
   if (s->pairs) s->wide = odd_lines(s->wide), planes = odd_lines(planes);
+  if (s->halves) planes = (planes / 2 + 1) * 2;
   plan_fillings(s, planes, taps);
 }
 
@@ -187,12 +210,25 @@ void ac_conv_patch_offsets(const ac_conv_patch *s, int32_t *offset) {
     return;
   }
   int64_t rows = s->axis[0].taps, columns = s->axis[1].taps, taps = rows * columns;
-  int64_t planes = s->residues[0] * s->residues[1] * s->plane;
   for (int64_t c = 0; c < s->held; c++)
     for (int64_t k = 0; k < taps; k++) {
-      int64_t in_planes = c * planes + offset_of(s, k / columns, k % columns);
+      int64_t in_planes = c * s->line + offset_of(s, k / columns, k % columns);
       *offset++ = (int32_t)(s->spread ? (c * taps + k) * s->wide : in_planes);
     }
+}
+
+int64_t ac_conv_patch_pairs(const ac_conv_patch *s, const ac_conv_region *region) {
+  return ac_ceil_div(region->samples * region->rows * s->pitch, 2);
+}
+
+void ac_conv_patch_places(const ac_conv_patch *s, const ac_conv_region *region, int32_t *place) {
+  int64_t pairs = ac_conv_patch_pairs(s, region), column = 0, row = 0, sample = 0;
+  for (int64_t i = 0; i < pairs; i++) {
+    place[i] = (int32_t)(sample * s->sample + row * s->stride + column);
+    column += 2;
+    if (column >= s->pitch) column -= s->pitch, row++;
+    if (row >= region->rows) row -= region->rows, sample++;
+  }
 }
 
 /* ---- filling --------------------------------------------------------------------------------- */
@@ -210,35 +246,61 @@ static columns columns_of(const ac_conv_patch *s, int64_t b) {
   return c;
 }
 
-/* The rows of one sample's part of a plane of residue a. `at` is where the channel begins. */
+/* Rows of a plane of halves from one at position `row` of the source on: as many as are all inside
+ * of it or all outside. Returns how many. */
+static int64_t fill_halves(const ac_conv_patch *s, const ac_conv_source *source, int64_t at,
+                           int64_t row, int64_t rows, const columns *c, uint16_t *y) {
+  const ac_conv_axis *h = &s->axis[0], *w = &s->axis[1];
+  if (row < 0) rows = ac_min(rows, ac_ceil_div(-row, h->step));
+  else if (row < h->size) rows = ac_min(rows, ac_ceil_div(h->size - row, h->step));
+  if (row < 0 || row >= h->size) memset(y, 0, (size_t)(rows * s->stride) * sizeof *y);
+  else
+    ac_conv_read_halves(source, at + row * w->size + c->first, w->step, c->begin, c->end, rows,
+                        h->step * w->size, s->stride, y);
+  return rows;
+}
+
+/* As many rows of floats or pairs, if they lie beside each other as in the source, or one. */
+static int64_t fill_elements(const ac_conv_patch *s, const ac_conv_source *source, int64_t at,
+                             bool second, int64_t row, int64_t rows, const columns *c, float *y) {
+  const ac_conv_axis *h = &s->axis[0], *w = &s->axis[1];
+  bool dense = c->end - c->begin == w->size && w->size == s->stride && h->step == 1 && w->step == 1;
+  bool there = row >= 0 && row < h->size;
+  int64_t run = there && dense ? ac_min(rows, h->size - row) : 1;
+  int64_t begin = there ? c->begin : 0, end = there ? c->end + (run - 1) * s->stride : 0;
+  int64_t first = at + row * w->size + c->first, stride = run * s->stride;
+  if (s->pairs)
+    ac_conv_read_pairs(source, first, second, w->step, begin, end, stride, (uint32_t *)y);
+  else ac_conv_read_row(source, first, w->step, begin, end, stride, y);
+  return run;
+}
+
+/* The rows of one sample's part of a plane of residue a. `at` is where the channel begins. Of
+ * halves one more is cleared, which the last pair may have; what is filled next may overwrite it.
+ */
 static void fill_plane(const ac_conv_patch *s, const ac_conv_source *source, int64_t at,
                        bool second, const ac_conv_region *region, int64_t a, const columns *c,
-                       float *y) {
+                       char *y) {
   const ac_conv_axis *h = &s->axis[0], *w = &s->axis[1];
   int64_t rows = region->rows + s->reach[0], row = position(h, a, region->row);
-  bool dense = c->end - c->begin == w->size && w->size == s->stride && h->step == 1 && w->step == 1;
-  for (int64_t q = 0, run; q < rows; q += run, row += run * h->step, y += run * s->stride) {
-    bool there = row >= 0 && row < h->size;
-    run = there && dense ? ac_min(rows - q, h->size - row) : 1;
-    int64_t begin = there ? c->begin : 0, end = there ? c->end + (run - 1) * s->stride : 0;
-    int64_t first = at + row * w->size + c->first, stride = run * s->stride;
-    if (s->pairs)
-      ac_conv_read_pairs(source, first, second, w->step, begin, end, stride, (uint32_t *)y);
-    else ac_conv_read_row(source, first, w->step, begin, end, stride, y);
-  }
-  int64_t tail = w->outputs + s->reach[1] - s->stride;
-  for (int64_t j = 0; j < tail; j++) y[j] = 0;
+  int64_t bytes = element_bytes(s);
+  for (int64_t q = 0, run; q < rows; q += run, row += run * h->step, y += run * s->stride * bytes)
+    run = s->halves ? fill_halves(s, source, at, row, rows - q, c, (uint16_t *)y)
+                    : fill_elements(s, source, at, second, row, rows - q, c, (float *)y);
+  int64_t tail = ac_max(0, w->outputs + s->reach[1] - s->stride) + s->halves;
+  for (int64_t j = 0; j < tail * bytes; j++) y[j] = 0;
 }
 
 /* A line: a channel, or a pair of which there may be no second one. */
 static void fill_line(const ac_conv_patch *s, const ac_conv_source *source,
-                      const ac_conv_region *region, int64_t channel, bool second, float *planes) {
+                      const ac_conv_region *region, int64_t channel, bool second, char *planes) {
+  int64_t bytes = element_bytes(s);
   for (int64_t a = 0; a < s->residues[0]; a++)
-    for (int64_t b = 0; b < s->residues[1]; b++, planes += s->plane) {
+    for (int64_t b = 0; b < s->residues[1]; b++, planes += s->plane * bytes) {
       columns inner = columns_of(s, b);
       int64_t at = region->sample * source->sample + channel * source->channel;
       for (int64_t n = 0; n < region->samples; n++, at += source->sample)
-        fill_plane(s, source, at, second, region, a, &inner, planes + n * s->sample);
+        fill_plane(s, source, at, second, region, a, &inner, planes + n * s->sample * bytes);
     }
 }
 
@@ -255,13 +317,14 @@ static void spread_line(const ac_conv_patch *s, const ac_conv_region *region, co
 }
 
 void ac_conv_patch_fill(const ac_conv_patch *s, const ac_conv_source *source,
-                        const ac_conv_region *region, float *filling) {
+                        const ac_conv_region *region, void *filling) {
   int64_t together = s->pairs ? 2 : 1, used = lines_of(s, region->channels) * s->line;
-  float *to = filling, *planes = filling + lines_of(s, s->held) * s->line + SLACK;
-  for (int64_t c = 0; c < region->channels; c += together, to += s->line) {
-    fill_line(s, source, region, region->channel + c, c + 1 < region->channels,
-              s->spread ? planes : to);
+  float *to = filling, *planes = to + lines_of(s, s->held) * s->line + SLACK;
+  for (int64_t c = 0; c < region->channels; c += together) {
+    void *line = s->spread ? planes : to;
+    fill_line(s, source, region, region->channel + c, c + 1 < region->channels, line);
     if (s->spread) spread_line(s, region, planes, to);
+    to += s->halves ? s->line / 2 : s->line;
   }
   if (!s->pairs) return;
   int64_t rows = ac_conv_patch_steps(s, region->channels) * AC_DOT_PAIRS;

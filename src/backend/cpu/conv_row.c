@@ -15,6 +15,10 @@ static void zero(float *y, int64_t count) {
   for (int64_t j = 0; j < count; j++) y[j] = 0;
 }
 
+static void zero_halves(uint16_t *y, int64_t count) {
+  for (int64_t j = 0; j < count; j++) y[j] = 0;
+}
+
 /* Elements at, at + step, ... of the source, as floats. */
 static void read_run(const ac_conv_source *source, int64_t at, int64_t step, float *y,
                      int64_t count) {
@@ -152,6 +156,35 @@ INLINE void read_pairs_masked(const uint16_t *x, int64_t second, int64_t step, i
       __builtin_prefetch(from + 3 * second);
     }
     _mm512_mask_storeu_epi32(y + j, lanes(stride - j), v);
+  }
+}
+
+/* The first n of 32 lanes, and every second of 64. */
+INLINE __mmask32 half_lanes(int64_t n) {
+  return _bzhi_u32(UINT32_MAX, n >= 2 * LANES ? 2 * LANES : n <= 0 ? 0 : (unsigned)n);
+}
+INLINE __m512i read_even_halves(const uint16_t *x, __mmask32 m) {
+  const __m512i even = _mm512_or_si512(
+      _mm512_slli_epi32(
+          _mm512_setr_epi32(2, 6, 10, 14, 18, 22, 26, 30, 34, 38, 42, 46, 50, 54, 58, 62), 16),
+      _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60));
+  uint64_t spread = _pdep_u64(m, 0x5555555555555555);
+  __m512i low = _mm512_maskz_loadu_epi16((__mmask32)spread, x),
+          high = _mm512_maskz_loadu_epi16((__mmask32)(spread >> 32), x + 2 * LANES);
+  return _mm512_permutex2var_epi16(low, even, high);
+}
+
+INLINE void read_halves_masked(const uint16_t *x, int64_t ahead, int64_t step, int64_t begin,
+                               int64_t end, int64_t rows, int64_t distance, int64_t stride,
+                               uint16_t *y) {
+  for (int64_t j = 0; j < stride; j += 2 * LANES) {
+    const __mmask32 m = half_lanes(end - j) & ~half_lanes(begin - j), to = half_lanes(stride - j);
+    const uint16_t *from = x + (j - begin) * step;
+    for (int64_t i = 0; i < rows; i++, from += distance) {
+      __m512i v = step == 1 ? _mm512_maskz_loadu_epi16(m, from) : read_even_halves(from, m);
+      __builtin_prefetch(from + ahead);
+      _mm512_mask_storeu_epi16(y + i * stride + j, to, v);
+    }
   }
 }
 
@@ -497,6 +530,26 @@ void ac_conv_read_pairs(const ac_conv_source *source, int64_t at, bool second, i
   memset(y, 0, (size_t)begin * sizeof *y);
   read_pairs(x, second ? x + apart : NULL, step, y + begin, end - begin);
   memset(y + end, 0, (size_t)(stride - end) * sizeof *y);
+}
+
+void ac_conv_read_halves(const ac_conv_source *source, int64_t at, int64_t step, int64_t begin,
+                         int64_t end, int64_t rows, int64_t distance, int64_t stride, uint16_t *y) {
+  const uint16_t *x = (const uint16_t *)source->data + at;
+#ifdef HAVE_MASKS
+  if (step == 1) {
+    read_halves_masked(x, source->channel, 1, begin, end, rows, distance, stride, y);
+    return;
+  }
+  if (step == 2) {
+    read_halves_masked(x, source->channel, 2, begin, end, rows, distance, stride, y);
+    return;
+  }
+#endif
+  for (int64_t i = 0; i < rows; i++, x += distance, y += stride) {
+    zero_halves(y, ac_min(begin, stride));
+    for (int64_t j = begin; j < end; j++) y[j] = x[(j - begin) * step];
+    zero_halves(y + end, stride - end);
+  }
 }
 
 void ac_conv_copy_rows(const float *from, int64_t stride, float *to, int64_t rows,

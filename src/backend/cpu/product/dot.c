@@ -33,7 +33,7 @@ static const entry entries[] = {
     },
     {.emulation = EMULATED(vdpbf16ps),
 #ifdef AC_CPU_HAVE_DOT_VDPBF16PS
-     .hardware = {HARDWARE(vdpbf16ps, "AVX512-BF16")},
+     .hardware = {HARDWARE(vdpbf16ps, "AVX512-BF16"), .correlate = ac_dot_vdpbf16ps_correlate},
      .available = ac_dot_vdpbf16ps_available,
      .pays = ac_dot_vdpbf16ps_pays
 #endif

@@ -39,6 +39,17 @@ typedef struct ac_dot_patch {
 typedef void ac_dot_convolve(int64_t steps, int rows, int columns, const uint32_t *a,
                              const ac_dot_patch *b, float *sums, int64_t distance, bool add);
 
+/* Where op(A) of a convolution's weight gradient lies, not packed, in a patch of halves: pair p of
+ * row i, counted over all steps, is the two elements from at + offset[i] + place[p] on. */
+typedef struct ac_dot_image {
+  const uint16_t *at;
+  const int32_t *offset, *place;
+} ac_dot_image;
+
+/* The same for such an op(A), of which it reads and computes no more rows than are asked for. */
+typedef void ac_dot_correlate(int64_t steps, int rows, int columns, const ac_dot_image *a,
+                              const uint32_t *b, float *sums, int64_t distance, bool add);
+
 /* A numeric class: what computes it here. The emulation gives the same bits everywhere, slowly.
  *
  * In all of them subnormal operands and results are zeros of the same sign. a and b are the
@@ -55,6 +66,7 @@ typedef struct ac_dot_class {
   const char *name, *text;
   ac_dot_multiply *multiply;
   ac_dot_convolve *convolve;
+  ac_dot_correlate *correlate;       /* NULL: op(A) is better packed */
   void (*begin)(void), (*end)(void); /* ac_dot_begin, ac_dot_end; may be NULL */
   bool emulated;
 } ac_dot_class;
@@ -94,6 +106,7 @@ bool ac_dot_vdpbf16ps_available(void);
 bool ac_dot_vdpbf16ps_pays(void);
 ac_dot_multiply ac_dot_vdpbf16ps;
 ac_dot_convolve ac_dot_vdpbf16ps_convolve;
+ac_dot_correlate ac_dot_vdpbf16ps_correlate;
 #endif
 #ifdef AC_CPU_HAVE_DOT_BFMMLA
 bool ac_dot_bfmmla_available(void);

@@ -1,6 +1,7 @@
 /* Products of bf16 by VDPBF16PS: eight rows by two vectors of sums in registers. A pair of op(A) is
  * handed to all lanes as it is read. */
 #include <immintrin.h>
+#include <string.h>
 
 #include "backend/cpu/product/dot.h"
 
@@ -105,4 +106,61 @@ void ac_dot_vdpbf16ps_convolve(int64_t steps, int rows, int columns, const uint3
                                const ac_dot_patch *b, float *sums, int64_t distance, bool add) {
   if (columns > VECTOR) convolve(2, steps, rows, a, b, sums, distance, add);
   else convolve(1, steps, rows, a, b, sums, distance, add);
+}
+
+/* ---- op(A) in a patch ------------------------------------------------------------------------ */
+
+static inline __m512bh pair_in_patch(const uint16_t *a) {
+  int pair;
+  memcpy(&pair, a, sizeof pair);
+  return (__m512bh)_mm512_set1_epi32(pair);
+}
+
+static inline __attribute__((always_inline)) void
+correlate_rows(int rows, int vectors, int64_t steps, const ac_dot_image *a, const int32_t *offset,
+               const uint32_t *b, float *sums, int64_t distance, bool add) {
+  __m512 sum[ROWS][2];
+  const uint16_t *row[ROWS];
+#pragma GCC unroll 8
+  for (int i = 0; i < rows; i++) {
+    row[i] = a->at + offset[i];
+    for (int v = 0; v < vectors; v++)
+      sum[i][v] = add ? _mm512_load_ps(sums + i * distance + v * VECTOR) : _mm512_setzero_ps();
+  }
+  const int32_t *place = a->place, *end = place + steps * AC_DOT_PAIRS;
+  for (; place < end; place++, b += AC_DOT_STRIP) {
+    __m512bh b0 = pairs_at(b), b1 = vectors > 1 ? pairs_at(b + VECTOR) : b0;
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; i++) {
+      __m512bh pair = pair_in_patch(row[i] + *place);
+      sum[i][0] = _mm512_dpbf16_ps(sum[i][0], b0, pair);
+      if (vectors > 1) sum[i][1] = _mm512_dpbf16_ps(sum[i][1], b1, pair);
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < rows; i++)
+    for (int v = 0; v < vectors; v++) _mm512_store_ps(sums + i * distance + v * VECTOR, sum[i][v]);
+}
+
+static inline __attribute__((always_inline)) void correlate(int vectors, int64_t steps, int rows,
+                                                            const ac_dot_image *a,
+                                                            const uint32_t *b, float *sums,
+                                                            int64_t distance, bool add) {
+  const int32_t *offset = a->offset;
+  for (int i = 0, n; i < rows; i += n, offset += n, sums += n * distance) {
+    int rest = rows - i;
+#define ROWS_OF(count) \
+  correlate_rows(n = (count), vectors, steps, a, offset, b, sums, distance, add)
+    if (rest >= ROWS) ROWS_OF(ROWS);
+    else if (rest >= ROWS / 2) ROWS_OF(ROWS / 2);
+    else if (rest >= 2) ROWS_OF(2);
+    else ROWS_OF(1);
+#undef ROWS_OF
+  }
+}
+
+void ac_dot_vdpbf16ps_correlate(int64_t steps, int rows, int columns, const ac_dot_image *a,
+                                const uint32_t *b, float *sums, int64_t distance, bool add) {
+  if (columns > VECTOR) correlate(2, steps, rows, a, b, sums, distance, add);
+  else correlate(1, steps, rows, a, b, sums, distance, add);
 }
