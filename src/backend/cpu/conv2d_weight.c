@@ -9,7 +9,8 @@
  *
  * Where image and dy are bf16 and the CPU multiplies that (product/dot.h), the patch is of bf16,
  * and its regions are of about DEPTH outputs, for which all channels of dy are packed. The image's
- * rows are multiplied as they lie in the patch, or packed strip by strip.
+ * rows are multiplied as they lie in the patch, or packed strip by strip. Where samples are not
+ * parted sums are written to dW as soon as they are final.
  *
  * Samples are parted only where the channels do not yield a task for each thread. Tasks depend on
  * the device's threads and on shapes, not on timing, so that the bits do not either. Groups with
@@ -20,8 +21,8 @@
  *
  * Kernels of 3 x 3 with a step of 1 and enough channels go by tiles (winograd.h).
  *
- * Workspace: sums as large as dW, for each part of the samples, and for each thread a patch and a
- * panel, or packed ones. */
+ * Workspace: sums as large as dW, for each part of the samples, or none where all outputs are one
+ * depth in bf16; and for each thread a patch and a panel, or what is packed. */
 #include "backend/cpu/conv.h"
 #include "backend/cpu/convert.h"
 #include "backend/cpu/product/pairs.h"

@@ -260,35 +260,38 @@ static int64_t fill_halves(const ac_conv_patch *s, const ac_conv_source *source,
   return rows;
 }
 
-/* As many rows of floats or pairs, if they lie beside each other as in the source, or one. */
-static int64_t fill_elements(const ac_conv_patch *s, const ac_conv_source *source, int64_t at,
-                             bool second, int64_t row, int64_t rows, const columns *c, float *y) {
-  const ac_conv_axis *h = &s->axis[0], *w = &s->axis[1];
-  bool dense = c->end - c->begin == w->size && w->size == s->stride && h->step == 1 && w->step == 1;
-  bool there = row >= 0 && row < h->size;
-  int64_t run = there && dense ? ac_min(rows, h->size - row) : 1;
-  int64_t begin = there ? c->begin : 0, end = there ? c->end + (run - 1) * s->stride : 0;
-  int64_t first = at + row * w->size + c->first, stride = run * s->stride;
-  if (s->pairs)
-    ac_conv_read_pairs(source, first, second, w->step, begin, end, stride, (uint32_t *)y);
-  else ac_conv_read_row(source, first, w->step, begin, end, stride, y);
-  return run;
-}
-
 /* The rows of one sample's part of a plane of residue a. `at` is where the channel begins. Of
  * halves one more is cleared, which the last pair may have; what is filled next may overwrite it.
  */
-static void fill_plane(const ac_conv_patch *s, const ac_conv_source *source, int64_t at,
-                       bool second, const ac_conv_region *region, int64_t a, const columns *c,
-                       char *y) {
+static void fill_plane_of_halves(const ac_conv_patch *s, const ac_conv_source *source, int64_t at,
+                                 const ac_conv_region *region, int64_t a, const columns *c,
+                                 uint16_t *y) {
   const ac_conv_axis *h = &s->axis[0], *w = &s->axis[1];
   int64_t rows = region->rows + s->reach[0], row = position(h, a, region->row);
-  int64_t bytes = element_bytes(s);
-  for (int64_t q = 0, run; q < rows; q += run, row += run * h->step, y += run * s->stride * bytes)
-    run = s->halves ? fill_halves(s, source, at, row, rows - q, c, (uint16_t *)y)
-                    : fill_elements(s, source, at, second, row, rows - q, c, (float *)y);
-  int64_t tail = ac_max(0, w->outputs + s->reach[1] - s->stride) + s->halves;
-  for (int64_t j = 0; j < tail * bytes; j++) y[j] = 0;
+  for (int64_t q = 0, run; q < rows; q += run, row += run * h->step, y += run * s->stride)
+    run = fill_halves(s, source, at, row, rows - q, c, y);
+  int64_t tail = ac_max(0, w->outputs + s->reach[1] - s->stride) + 1;
+  for (int64_t j = 0; j < tail; j++) y[j] = 0;
+}
+
+/* The same of floats or pairs. */
+static void fill_plane(const ac_conv_patch *s, const ac_conv_source *source, int64_t at,
+                       bool second, const ac_conv_region *region, int64_t a, const columns *c,
+                       float *y) {
+  const ac_conv_axis *h = &s->axis[0], *w = &s->axis[1];
+  int64_t rows = region->rows + s->reach[0], row = position(h, a, region->row);
+  bool dense = c->end - c->begin == w->size && w->size == s->stride && h->step == 1 && w->step == 1;
+  for (int64_t q = 0, run; q < rows; q += run, row += run * h->step, y += run * s->stride) {
+    bool there = row >= 0 && row < h->size;
+    run = there && dense ? ac_min(rows - q, h->size - row) : 1;
+    int64_t begin = there ? c->begin : 0, end = there ? c->end + (run - 1) * s->stride : 0;
+    int64_t first = at + row * w->size + c->first, stride = run * s->stride;
+    if (s->pairs)
+      ac_conv_read_pairs(source, first, second, w->step, begin, end, stride, (uint32_t *)y);
+    else ac_conv_read_row(source, first, w->step, begin, end, stride, y);
+  }
+  int64_t tail = w->outputs + s->reach[1] - s->stride;
+  for (int64_t j = 0; j < tail; j++) y[j] = 0;
 }
 
 /* A line: a channel, or a pair of which there may be no second one. */
@@ -300,7 +303,10 @@ static void fill_line(const ac_conv_patch *s, const ac_conv_source *source,
       columns inner = columns_of(s, b);
       int64_t at = region->sample * source->sample + channel * source->channel;
       for (int64_t n = 0; n < region->samples; n++, at += source->sample)
-        fill_plane(s, source, at, second, region, a, &inner, planes + n * s->sample * bytes);
+        if (s->halves)
+          fill_plane_of_halves(s, source, at, region, a, &inner,
+                               (uint16_t *)planes + n * s->sample);
+        else fill_plane(s, source, at, second, region, a, &inner, (float *)planes + n * s->sample);
     }
 }
 
