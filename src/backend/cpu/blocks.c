@@ -31,10 +31,11 @@ static int64_t block_of(int operands) {
   return ac_min(BLOCK, SCRATCH / ac_max(operands, 1) / 64 * 64);
 }
 
-/* Elements of a step where items are short: what is converted then lies in the nearest cache with
- * what is asked for ahead, and the steps read their operands in turns so short that memory is never
- * idle. Of streamed ones few enough lines that their stores leave room for loads under way. */
-enum { STEP = 256, STREAMED_STEP = 128, STEPS_AHEAD = 2 };
+/* Elements of a block where items are short: it then lies in the nearest cache with what is asked
+ * for ahead, and takes turns with its operands so short that memory is never idle. Of streamed ones
+ * few enough lines that their stores leave room for loads under way. */
+enum { SHORT_BLOCK = 256, STREAMED_BLOCK = 128, BLOCKS_AHEAD = 2 };
+_Static_assert(MOST_OPERANDS *SHORT_BLOCK <= SCRATCH, "all operands have short blocks");
 
 /* ---- stores past the caches ------------------------------------------------------------------ */
 
@@ -185,15 +186,16 @@ fetch_streamed(const ac_op_args *args, int64_t elements, int64_t first, int64_t 
   }
 }
 
-/* The same of all that is converted, results too. */
+/* The same of all that is converted, results too, up to element `end`. */
 static inline __attribute__((always_inline)) void fetch_ahead(const blocks *s, int64_t first,
-                                                              int64_t last) {
-  const int64_t bytes = ac_element_bytes(s->dtype), ahead = STEPS_AHEAD * (last - first);
+                                                              int64_t last, int64_t end) {
+  const int64_t bytes = ac_element_bytes(s->dtype), ahead = BLOCKS_AHEAD * (last - first);
+  const int64_t count = ac_min(last - first, end - first - ahead);
   for (int k = 0; k < s->count; k++) {
     const blocked *x = &s->operand[k];
     if (!x->along) continue;
     const uintptr_t from = (uintptr_t)x->home + (uintptr_t)((first + ahead) * bytes),
-                    to = from + (uintptr_t)((last - first) * bytes);
+                    to = from + (uintptr_t)(ac_max(0, count) * bytes);
     for (uintptr_t line = from; line < to; line += 64) __builtin_prefetch((const void *)line);
   }
 }
@@ -210,11 +212,11 @@ static void run_share(const ac_op_args *args, int64_t count, int64_t weight, ac_
     shift(x, 0);
     load(&s, x, 0, x->copy->count);
   }
-  int64_t step = ac_max(1, (streamed ? STREAMED_STEP : STEP) / weight) * weight;
+  int64_t step = ac_max(1, (streamed ? STREAMED_BLOCK : SHORT_BLOCK) / weight) * weight;
   for (int64_t at = first * weight, end; at < last * weight; at = end) {
     end = limit(&s, at, ac_min(last * weight, at + step));
     if (streamed) fetch_streamed(args, count * weight, at, end);
-    else fetch_ahead(&s, at, end);
+    else if (step <= BLOCK) fetch_ahead(&s, at, end, last * weight);
     run_block(&s, at, end, weight, range);
   }
   if (streamed) ac_cpu_stream_fence();

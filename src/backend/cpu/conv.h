@@ -36,7 +36,7 @@ typedef struct ac_conv_patch {
   ac_conv_axis axis[2];
   int64_t channels;        /* of the source, in a group */
   bool pairs;              /* for ac_dot_convolve: an element is two neighbouring ones of bf16 */
-  bool halves;             /* for ac_dot_correlate: an element is one of bf16 */
+  bool halves;             /* for gradients of weights: an element is one of bf16 */
   int64_t samples, rows;   /* of outputs, at most, in one filling */
   int64_t held;            /* channels at most in one filling */
   int64_t residues[2];     /* planes for each residue of the step that taps have */

@@ -4,7 +4,7 @@
  *
  *   for each task: a part of the channels of a group, and of the samples
  *     for each region of outputs, fill the patch
- *       for each panel of dy, DEPTH outputs by some channels: sums of all rows += image x panel
+ *       for each panel of dy, some outputs by some channels: sums of all rows += image x panel
  *   dW (+)= the sums of all parts of the samples, in their order, transposed
  *
  * Where image and dy are bf16 and the CPU multiplies that (product/dot.h), the patch is of bf16,
@@ -33,7 +33,8 @@
 
 #include <string.h>
 
-/* Groups of fewer output channels take dot products. */
+/* DEPTH: outputs of a region of bf16. Groups of fewer output channels than FEW take dot products.
+ */
 enum {
   DEPTH = 512,
   PANEL_DEPTH = 256,
@@ -52,9 +53,9 @@ typedef struct problem {
   int64_t width;                    /* columns of sums, of which `slab` lie beside each other */
   int64_t slab;
   int64_t channel_parts, sample_parts;
-  const ac_dot_class *dot; /* multiplies, if not NULL, what is packed */
+  const ac_dot_class *dot; /* multiplies bf16, if not NULL */
   int64_t pairs, packed;   /* then: of outputs of a region, in whole steps, and of a packed strip */
-  bool sums;               /* there are some in memory, for they are added to */
+  bool sums;               /* there are some in memory, which outlive a tile */
   ac_conv_patch patch;
 } problem;
 
@@ -282,6 +283,12 @@ static void pack_outputs(const task *t, int64_t begin, int64_t count) {
   }
 }
 
+/* Whether four pairs lie beside each other. Places grow by 2 in a row of outputs, by others between
+ * rows and samples. */
+static bool are_neighbours(const int32_t *place) {
+  return place[1] - place[0] == 2 && place[2] - place[1] == 2 && place[3] - place[2] == 2;
+}
+
 /* A strip of `rows` rows of the image, where products want it packed. */
 static void pack_image(const ac_dot_image *image, int64_t rows, int64_t pairs, uint32_t *strip) {
   enum { TOGETHER = 4 };
@@ -290,7 +297,7 @@ static void pack_image(const ac_dot_image *image, int64_t rows, int64_t pairs, u
     for (int64_t p = 0; p < pairs; p += TOGETHER) {
       const int32_t *place = image->place + p;
       uint32_t *to = strip + p / PAIRS * STRIP * PAIRS + i * PAIRS + p % PAIRS;
-      if (place[TOGETHER - 1] - place[0] == 2 * (TOGETHER - 1)) { /* for places grow */
+      if (are_neighbours(place)) {
         memcpy(to, row + place[0], TOGETHER * sizeof *to);
         continue;
       }

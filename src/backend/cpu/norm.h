@@ -39,6 +39,7 @@ typedef void (*add_rows)(int64_t rows, int64_t stride, int64_t width, const floa
 static inline __attribute__((always_inline)) void fetch_group(const ac_operand *x, int64_t row,
                                                               int64_t begin, int64_t width) {
   enum { AHEAD = 4 * GROUP };
+  if (row + AHEAD + GROUP > ac_rows(x)) return;
   const int64_t columns = ac_columns(x), bytes = width * ac_element_bytes(x->dtype);
   for (int64_t k = 0; k < GROUP; k++) {
     const uintptr_t from = (uintptr_t)x->data + (uintptr_t)(((row + AHEAD + k) * columns + begin) *

@@ -136,9 +136,9 @@ __attribute__((always_inline)) static inline void step_run(stepped_codes *s, con
   if (states > 1) eight_bit_compare(&s->without, kept1);
 }
 
-/* Blocks of 8 bits, each in one go from memory and back. A run of elements is decoded, stepped and
- * compared in registers: the formula is inlined with that constant count. `attributes` are the
- * caller's own copy, which no store changes as far as a compiler can tell. */
+/* Blocks of 8 bits, each in one go from memory and back. With AVX-512 a run of elements is decoded,
+ * stepped and compared in registers: the formula is inlined with that constant count. `attributes`
+ * are the caller's own copy, which no store changes as far as a compiler can tell. */
 __attribute__((always_inline)) static inline void
 ac_cpu_step_blocks(const ac_op_args *args, const void *attributes, int states, ac_cpu_formula *step,
                    int64_t first, int64_t last) {

@@ -20,26 +20,6 @@ static inline int64_t steps_of(int64_t depth) {
   return ac_ceil_div(depth, STEP);
 }
 
-/* ---- of floats that are bf16 widened: their upper halves ------------------------------------- */
-
-static inline uint32_t pair_of(float first, float second) {
-  return ac_float_bits(first) >> 16 | (ac_float_bits(second) & 0xffff0000u);
-}
-
-/* A row of a strip of op(A), from `depth` floats beside each other. */
-static inline void pack_floats_row(const float *from, int64_t depth, uint32_t *to) {
-  int64_t pairs = depth / 2, whole = pairs / PAIRS * PAIRS;
-  for (int64_t p = 0; p < whole; p += PAIRS, to += STRIP * PAIRS)
-#pragma omp simd
-    for (int64_t i = 0; i < PAIRS; i++) to[i] = pair_of(from[2 * (p + i)], from[2 * (p + i) + 1]);
-  for (int64_t p = whole; p < steps_of(depth) * PAIRS; p++) {
-    float first = 2 * p < depth ? from[2 * p] : 0, second = 2 * p + 1 < depth ? from[2 * p + 1] : 0;
-    to[p - whole] = pair_of(first, second);
-  }
-}
-
-/* ---- of bf16 as stored ----------------------------------------------------------------------- */
-
 /* An operand as strips want it: `line` is a row of op(A) or a column of op(B). */
 typedef struct operand {
   const uint16_t *data;
