@@ -33,10 +33,11 @@
 
 #include <string.h>
 
-/* DEPTH: outputs of a region of bf16. Groups of fewer output channels than FEW take dot products.
- */
+/* DEPTH: about the outputs of a region of bf16, of which so many pairs are multiplied at a time.
+ * Groups of fewer output channels than FEW take dot products. */
 enum {
   DEPTH = 512,
+  DEPTH_PAIRS = DEPTH / 2,
   PANEL_DEPTH = 256,
   PANEL = PANEL_DEPTH * AC_CPU_TILE_COLUMNS,
   TILE = STRIP * STRIP,
@@ -94,9 +95,9 @@ static problem problem_of(const ac_cpu_context *context, const ac_op_args *args)
   if (p.dot) {
     ac_conv_region most = {.samples = p.patch.samples, .rows = p.patch.rows};
     p.pairs = ac_ceil_div(ac_conv_patch_pairs(&p.patch, &most), PAIRS) * PAIRS;
-    p.packed = ac_min(DEPTH / 2, p.pairs) * STRIP;
+    p.packed = ac_min(DEPTH_PAIRS, p.pairs) * STRIP;
     p.sums = p.sample_parts > 1 || most.samples < p.samples ||
-             most.rows < p.patch.axis[0].outputs || p.pairs > DEPTH / 2;
+             most.rows < p.patch.axis[0].outputs || p.pairs > DEPTH_PAIRS;
   }
   return p;
 }
@@ -273,11 +274,9 @@ static void pack_outputs(const task *t, int64_t begin, int64_t count) {
     for (int64_t k = 2 * begin; k < end; k += STEP, to += PAIRS * STRIP) {
       int64_t rest = ac_min(STEP, end - k);
       int64_t together = piece_of_run(t, t->region.sample, k, rest, first, &at);
-      operand x = {halves + at, p->dy->dim[2] * p->dy->dim[3], true, channels, STEP};
-      if (at < 0 || together < STEP) {
-        copy_outputs(t, k, rest, first, channels, rows);
-        x.data = rows, x.distance = STEP;
-      }
+      operand x = {rows, STEP, true, channels, STEP};
+      if (at < 0 || together < STEP) copy_outputs(t, k, rest, first, channels, rows);
+      else x.data = halves + at, x.distance = p->dy->dim[2] * p->dy->dim[3];
       pack_step(&x, 0, 0, false, to);
     }
   }
@@ -380,8 +379,8 @@ static void multiply_region(task *t, const ac_conv_source *source, int64_t first
   for (int64_t i = pairs; i % PAIRS; i++) t->place[i] = 0;
   bool ends = s->axis[0].outputs == t->region.row + t->region.rows &&
               p->samples == t->region.sample + t->region.samples && p->sample_parts == 1;
-  for (int64_t begin = 0; begin < pairs; begin += DEPTH / 2, t->add = true) {
-    int64_t count = ac_min(DEPTH / 2, pairs - begin);
+  for (int64_t begin = 0; begin < pairs; begin += DEPTH_PAIRS, t->add = true) {
+    int64_t count = ac_min(DEPTH_PAIRS, pairs - begin);
     pack_outputs(t, begin, count);
     for (int64_t c = first; c < last; c += s->held) {
       t->region.channels = ac_min(s->held, last - c);

@@ -15,10 +15,6 @@ static void zero(float *y, int64_t count) {
   for (int64_t j = 0; j < count; j++) y[j] = 0;
 }
 
-static void zero_halves(uint16_t *y, int64_t count) {
-  for (int64_t j = 0; j < count; j++) y[j] = 0;
-}
-
 /* Elements at, at + step, ... of the source, as floats. */
 static void read_run(const ac_conv_source *source, int64_t at, int64_t step, float *y,
                      int64_t count) {
@@ -168,9 +164,9 @@ INLINE __m512i read_even_halves(const uint16_t *x, __mmask32 m) {
       _mm512_slli_epi32(
           _mm512_setr_epi32(2, 6, 10, 14, 18, 22, 26, 30, 34, 38, 42, 46, 50, 54, 58, 62), 16),
       _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60));
-  uint64_t spread = _pdep_u64(m, 0x5555555555555555);
-  __m512i low = _mm512_maskz_loadu_epi16((__mmask32)spread, x),
-          high = _mm512_maskz_loadu_epi16((__mmask32)(spread >> 32), x + 2 * LANES);
+  uint64_t lanes = _pdep_u64(m, 0x5555555555555555);
+  __m512i low = _mm512_maskz_loadu_epi16((__mmask32)lanes, x),
+          high = _mm512_maskz_loadu_epi16((__mmask32)(lanes >> 32), x + 2 * LANES);
   return _mm512_permutex2var_epi16(low, even, high);
 }
 
@@ -546,9 +542,9 @@ void ac_conv_read_halves(const ac_conv_source *source, int64_t at, int64_t step,
   }
 #endif
   for (int64_t i = 0; i < rows; i++, x += distance, y += stride) {
-    zero_halves(y, ac_min(begin, stride));
+    memset(y, 0, (size_t)ac_min(begin, stride) * sizeof *y);
     for (int64_t j = begin; j < end; j++) y[j] = x[(j - begin) * step];
-    zero_halves(y + end, stride - end);
+    memset(y + end, 0, (size_t)(stride - end) * sizeof *y);
   }
 }
 
