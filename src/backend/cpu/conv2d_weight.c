@@ -282,8 +282,8 @@ static void pack_outputs(const task *t, int64_t begin, int64_t count) {
   }
 }
 
-/* Whether four pairs lie beside each other. Places grow by 2 in a row of outputs, by others between
- * rows and samples. */
+/* Whether four pairs lie beside each other. Between rows and samples places grow by whatever lies
+ * between these. */
 static bool are_neighbours(const int32_t *place) {
   return place[1] - place[0] == 2 && place[2] - place[1] == 2 && place[3] - place[2] == 2;
 }

@@ -164,9 +164,9 @@ INLINE __m512i read_even_halves(const uint16_t *x, __mmask32 m) {
       _mm512_slli_epi32(
           _mm512_setr_epi32(2, 6, 10, 14, 18, 22, 26, 30, 34, 38, 42, 46, 50, 54, 58, 62), 16),
       _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60));
-  uint64_t lanes = _pdep_u64(m, 0x5555555555555555);
-  __m512i low = _mm512_maskz_loadu_epi16((__mmask32)lanes, x),
-          high = _mm512_maskz_loadu_epi16((__mmask32)(lanes >> 32), x + 2 * LANES);
+  uint64_t every_second = _pdep_u64(m, 0x5555555555555555);
+  __m512i low = _mm512_maskz_loadu_epi16((__mmask32)every_second, x),
+          high = _mm512_maskz_loadu_epi16((__mmask32)(every_second >> 32), x + 2 * LANES);
   return _mm512_permutex2var_epi16(low, even, high);
 }
 

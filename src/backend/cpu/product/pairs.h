@@ -6,7 +6,6 @@
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/product/dot.h"
 #include "backend/cpu/product/transpose.h"
-#include "core/half.h"
 
 #include <string.h>
 
