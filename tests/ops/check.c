@@ -1,5 +1,6 @@
 /* The checks every case of the table goes through. */
 #include "driver.h"
+#include "generator.h"
 #include "vector.h"
 
 #include "ops/description.h"
@@ -288,8 +289,7 @@ static void check_differences(ac_device *device, const op_case *c, op_instance *
   (void)c;
 }
 
-/* Finite differences would not see through the rounding of 16 bits. */
-static void check_case(const op_case *c, ac_device *device, ac_dtype storage) {
+static void check_case(const op_case *c, ac_device *device, ac_dtype storage, bool differences) {
   bool batched = false;
   for (int i = 0; i < AC_MAX_INPUTS; i++) batched |= c->in[i].rank && c->in[i].dim[0] < 0;
   bool smaller = batched && c->batch > 1 && !op_reduced;
@@ -304,7 +304,7 @@ static void check_case(const op_case *c, ac_device *device, ac_dtype storage) {
   for (int g = 0; g < c->gradient_count; g++) {
     op_instance_gradient(&gradient, &forward, &c->gradients[g], dy);
     check_variants(device, &gradient, optional_outputs(&c->gradients[g]));
-    if (!op_reduced && storage == AC_F32)
+    if (differences)
       check_differences(device, c, &forward, &gradient, &c->gradients[g], dy);
     if (smaller) {
       op_instance_gradient(&less_gradient, &less, &c->gradients[g], dy);
@@ -344,9 +344,35 @@ void op_check_cases(const op_family *family, ac_device *device) {
   for (int k = 0; k < family->case_count; k++)
     for (int s = 0; s < STORAGES; s++) {
       const op_case *c = &family->cases[k];
+      /* Finite differences would not see through the rounding of 16 bits. */
       if (!skipped(c, storages[s]) && stored_so(family, c, storages[s]))
-        check_case(c, device, storages[s]);
+        check_case(c, device, storages[s], !op_reduced && storages[s] == AC_F32);
     }
+}
+
+/* With the shapes of two operands. */
+static void name_drawn(char name[128], const op_case *c, int index) {
+  int at = snprintf(name, 128, "drawn %d", index);
+  for (int i = 0; i < 2; i++)
+    for (int k = 0; k < c->in[i].rank; k++) {
+      const int64_t n = c->in[i].dim[k];
+      at += snprintf(name + at, (size_t)(128 - at), "%s%lld", k ? "x" : i ? " by " : ", ",
+                     (long long)(n < 0 ? -n * c->batch : n));
+    }
+}
+
+void op_check_drawn(const op_family *family, ac_device *device,
+                    void (*draw)(op_case *c, op_draw *d)) {
+  const int count = op_reduced ? 4 : device->backend->is_host ? op_drawn : (op_drawn + 7) / 8;
+  for (int k = 0; k < count; k++) {
+    char name[128];
+    op_case c = {.name = name};
+    op_draw d = {.state = op_draw_hash(op_seed(family->name), (uint64_t)k)};
+    draw(&c, &d);
+    name_drawn(name, &c, k);
+    for (int s = 0; s < STORAGES; s++)
+      if (stored_so(family, &c, storages[s])) check_case(&c, device, storages[s], false);
+  }
 }
 
 /* ---- two devices

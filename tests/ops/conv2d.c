@@ -417,7 +417,44 @@ static void check_workspace(ac_device *device) {
   }
 }
 
+/* One axis of a geometry: sizes of one, images smaller than the kernel, steps beyond it, taps that
+ * no output uses. */
+static void draw_axis(op_draw *d, ac_conv2d_attributes *a, int i, int64_t *size, int64_t *kernel,
+                      int64_t *outputs) {
+  *size = op_draw_size(d, op_draw_one_in(d, 8) ? 40 : 9);
+  *kernel = op_draw_size(d, 5);
+  a->stride[i] = op_draw_size(d, 5);
+  a->dilation[i] = op_draw_size(d, 4);
+  const int64_t span = a->dilation[i] * (*kernel - 1) + 1;
+  const int64_t least = span > *size ? (span - *size + 1) / 2 : 0;
+  a->padding[i] = (int32_t)least + (op_draw_one_in(d, 2) ? 0 : op_draw_below(d, (int)span + 1));
+  *outputs = (*size + 2 * a->padding[i] - span) / a->stride[i] + 1;
+}
+
+/* Small, so that the reference is quick: channels go down until it is. */
+static void draw_geometry(op_case *c, op_draw *d) {
+  enum { MOST_PRODUCTS = 60000 };
+  ac_conv2d_attributes *a = &c->attributes.conv2d;
+  int64_t size[2], kernel[2], outputs[2];
+  for (int i = 0; i < 2; i++) draw_axis(d, a, i, &size[i], &kernel[i], &outputs[i]);
+  c->op = AC_OP_conv2d;
+  c->batch = op_draw_size(d, 9);
+  a->groups = op_draw_one_in(d, 3) ? op_draw_size(d, 5) : 1;
+  int64_t in = op_draw_size(d, 40), out = op_draw_size(d, 40), all;
+  while ((all = c->batch * a->groups * in * out * kernel[0] * kernel[1] * outputs[0] * outputs[1]),
+         all > MOST_PRODUCTS && in * out > 1)
+    in = (in + 1) / 2, out = (out + 1) / 2;
+  const int64_t I = in * a->groups, O = out * a->groups;
+  c->in[0] = (op_operand_spec)IMAGES(I, size[0], size[1]);
+  c->in[1] = (op_operand_spec)OP_F32(O, in, kernel[0], kernel[1]);
+  if (op_draw_one_in(d, 2)) c->in[2] = (op_operand_spec)OP_F32(O);
+  c->out[0] = (op_operand_spec)IMAGES(O, outputs[0], outputs[1]);
+  c->gradients = gradients;
+  c->gradient_count = 2;
+}
+
 static void special(ac_device *device) {
+  op_check_drawn(&op_family_conv2d, device, draw_geometry);
   check_limits(device);
   check_workspace(device);
   check_spread(device, &cases[0]);

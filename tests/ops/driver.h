@@ -89,6 +89,11 @@ void op_compare(const char *where, const op_instance *instance, const op_variant
 void op_check_reference(const op_family *family);
 /* Every case on a device. */
 void op_check_cases(const op_family *family, ac_device *device);
+/* Cases that `draw` makes of random numbers, but for their names: op_drawn of them on the host, where
+ * each costs little, and fewer on others. Without finite differences. */
+struct op_draw;
+void op_check_drawn(const op_family *family, ac_device *device,
+                    void (*draw)(op_case *c, struct op_draw *d));
 /* Two devices side by side. */
 void op_check_pair(const op_family *family, ac_device *one, ac_device *other);
 /* Committed PyTorch results against the references (device NULL) or a device. */
@@ -96,6 +101,7 @@ void op_check_vectors(const op_family *family, ac_device *device);
 
 /* Less of everything, for slow checkers such as oclgrind. */
 extern bool op_reduced;
+extern int op_drawn; /* cases that are drawn of each family that draws some */
 
 extern int op_failures;
 void op_fail(const char *where, const char *format, ...);

@@ -31,6 +31,10 @@ bool op_draw_one_in(op_draw *d, int n) {
   return op_draw_below(d, n) == 0;
 }
 
+int op_draw_size(op_draw *d, int most) {
+  return op_draw_one_in(d, 3) ? 1 : 1 + op_draw_below(d, most);
+}
+
 double op_draw_between(op_draw *d, double low, double high) {
   return low + (high - low) * (double)(next(d) >> 11) * 0x1p-53;
 }

@@ -83,6 +83,8 @@ AC_OP_FAMILY_LIST(OP_GENERATOR)
 /* In [0, n). */
 int op_draw_below(op_draw *d, int n);
 bool op_draw_one_in(op_draw *d, int n);
+/* In [1, most], and in one of three cases 1: what is degenerate comes up on purpose. */
+int op_draw_size(op_draw *d, int most);
 double op_draw_between(op_draw *d, double low, double high);
 uint64_t op_draw_hash(uint64_t a, uint64_t b);
 

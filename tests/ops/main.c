@@ -1,6 +1,6 @@
-/* test_ops [--list] [--reduced] [--devices-only] [FAMILY...]: the references against each other and
+/* test_ops [--list] [--reduced] [--devices-only] [--drawn N] [FAMILY...]: the references against each other and
  * against PyTorch's results, then every device against the references, then the devices side by
- * side. --devices-only leaves out the first, which is the same wherever devices run.
+ * side. --devices-only leaves out the first, which is the same wherever devices run, and --drawn says how many cases are drawn.
  * ACCRUE_TEST_DEVICES restricts the devices ("cpu,opencl:0"). */
 #include "driver.h"
 
@@ -137,6 +137,7 @@ int main(int argc, char **argv) {
   for (int i = 1; i < argc; i++)
     if (strcmp(argv[i], "--reduced") == 0) op_reduced = true;
     else if (strcmp(argv[i], "--devices-only") == 0) devices_only = true;
+    else if (strcmp(argv[i], "--drawn") == 0 && i + 1 < argc) op_drawn = atoi(argv[++i]);
     else named++;
   int device_count = open_devices(devices);
   if (device_count < 0) return 1;
