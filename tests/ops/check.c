@@ -304,8 +304,7 @@ static void check_case(const op_case *c, ac_device *device, ac_dtype storage, bo
   for (int g = 0; g < c->gradient_count; g++) {
     op_instance_gradient(&gradient, &forward, &c->gradients[g], dy);
     check_variants(device, &gradient, optional_outputs(&c->gradients[g]));
-    if (differences)
-      check_differences(device, c, &forward, &gradient, &c->gradients[g], dy);
+    if (differences) check_differences(device, c, &forward, &gradient, &c->gradients[g], dy);
     if (smaller) {
       op_instance_gradient(&less_gradient, &less, &c->gradients[g], dy);
       check_smaller(device, &gradient, &less_gradient);
@@ -356,7 +355,10 @@ static void name_drawn(char name[128], const op_case *c, int index) {
   for (int i = 0; i < 2; i++)
     for (int k = 0; k < c->in[i].rank; k++) {
       const int64_t n = c->in[i].dim[k];
-      at += snprintf(name + at, (size_t)(128 - at), "%s%lld", k ? "x" : i ? " by " : ", ",
+      at += snprintf(name + at, (size_t)(128 - at), "%s%lld",
+                     k   ? "x"
+                     : i ? " by "
+                         : ", ",
                      (long long)(n < 0 ? -n * c->batch : n));
     }
 }

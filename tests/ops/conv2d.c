@@ -418,13 +418,16 @@ static void check_workspace(ac_device *device) {
 }
 
 /* One axis of a geometry: sizes of one, images smaller than the kernel, steps beyond it, taps that
- * no output uses. */
-static void draw_axis(op_draw *d, ac_conv2d_attributes *a, int i, int64_t *size, int64_t *kernel,
-                      int64_t *outputs) {
+ * no output uses. A `flat` axis has one of everything. */
+static void draw_axis(op_draw *d, ac_conv2d_attributes *a, int i, bool flat, int64_t *size,
+                      int64_t *kernel, int64_t *outputs) {
+  a->stride[i] = a->dilation[i] = 1;
+  *size = *kernel = *outputs = 1;
+  if (flat) return;
   *size = op_draw_size(d, op_draw_one_in(d, 8) ? 40 : 9);
   *kernel = op_draw_size(d, 5);
-  a->stride[i] = op_draw_size(d, 5);
-  a->dilation[i] = op_draw_size(d, 4);
+  if (op_draw_one_in(d, 2)) a->stride[i] = op_draw_size(d, 5);
+  if (op_draw_one_in(d, 2)) a->dilation[i] = op_draw_size(d, 4);
   const int64_t span = a->dilation[i] * (*kernel - 1) + 1;
   const int64_t least = span > *size ? (span - *size + 1) / 2 : 0;
   a->padding[i] = (int32_t)least + (op_draw_one_in(d, 2) ? 0 : op_draw_below(d, (int)span + 1));
@@ -436,11 +439,12 @@ static void draw_geometry(op_case *c, op_draw *d) {
   enum { MOST_PRODUCTS = 60000 };
   ac_conv2d_attributes *a = &c->attributes.conv2d;
   int64_t size[2], kernel[2], outputs[2];
-  for (int i = 0; i < 2; i++) draw_axis(d, a, i, &size[i], &kernel[i], &outputs[i]);
+  const int flat = op_draw_below(d, 5);
+  for (int i = 0; i < 2; i++) draw_axis(d, a, i, i == flat, &size[i], &kernel[i], &outputs[i]);
   c->op = AC_OP_conv2d;
-  c->batch = op_draw_size(d, 9);
+  c->batch = 1 + op_draw_below(d, 9);
   a->groups = op_draw_one_in(d, 3) ? op_draw_size(d, 5) : 1;
-  int64_t in = op_draw_size(d, 40), out = op_draw_size(d, 40), all;
+  int64_t in = op_draw_size(d, 20), out = op_draw_size(d, 40), all;
   while ((all = c->batch * a->groups * in * out * kernel[0] * kernel[1] * outputs[0] * outputs[1]),
          all > MOST_PRODUCTS && in * out > 1)
     in = (in + 1) / 2, out = (out + 1) / 2;
@@ -467,9 +471,11 @@ static void special(ac_device *device) {
 const op_family op_family_conv2d = {"conv2d",    cases,   sizeof cases / sizeof *cases,
                                     from_vector, special, NULL};
 
-/* Plain, in groups or by channel. */
+/* Plain, in groups or by channel; in one of three cases with one step or gap far from the other's.
+ */
 static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   int64_t Ci = x->shape.dim[1], Co = 1 + op_draw_below(d, 6);
+  const bool far = op_draw_one_in(d, 3);
   ac_conv2d_desc desc = {.groups = 1};
   int64_t dim[4];
   if (!op_draw_one_in(d, 3)) {
@@ -477,10 +483,10 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
     Co = desc.groups * (1 + op_draw_below(d, 2));
   }
   for (int i = 0; i < 2; i++) {
-    int kernel = 1 + op_draw_below(d, 4);
-    desc.stride[i] = 1 + op_draw_below(d, 2);
-    desc.padding[i] = op_draw_below(d, 3);
-    desc.dilation[i] = 1 + op_draw_below(d, 2);
+    int kernel = op_draw_size(d, 4);
+    desc.stride[i] = 1 + op_draw_below(d, far ? 5 : 2);
+    desc.padding[i] = op_draw_below(d, far ? 5 : 3);
+    desc.dilation[i] = 1 + op_draw_below(d, far ? 4 : 2);
     int64_t size = x->shape.dim[2 + i] + 2 * desc.padding[i];
     while (desc.dilation[i] * (kernel - 1) + 1 > size) kernel--;
     dim[2 + i] = kernel;

@@ -17,7 +17,7 @@
 
 int op_failures;
 bool op_reduced;
-int op_drawn = 150;
+int op_drawn = 200;
 
 /* The first few of a place are enough to see what is wrong. */
 void op_fail(const char *where, const char *format, ...) {
