@@ -182,7 +182,7 @@ bool op_takes_batched(const ac_shape *x) {
 }
 
 bool op_takes_rows(const ac_shape *x) {
-  return x->rank >= 2 && ac_shape_last(x) >= 2;
+  return x->rank >= 2;
 }
 
 bool op_takes_norm(const ac_shape *x) {

@@ -112,7 +112,7 @@ int op_draw_divisor(op_draw *d, int64_t n);
 
 bool op_takes_all(const ac_shape *x);
 bool op_takes_batched(const ac_shape *x);
-bool op_takes_rows(const ac_shape *x); /* a last dimension of two or more beside the batch */
+bool op_takes_rows(const ac_shape *x); /* a last dimension beside the batch, of one or more */
 /* The same for a norm: the deviations of two elements from their mean are +1 and -1 whatever they
  * are, and their gradient nothing but rounding. */
 bool op_takes_norm(const ac_shape *x);

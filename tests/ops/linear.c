@@ -177,7 +177,7 @@ static bool takes(const ac_shape *x) {
 
 /* The weight may be computed. */
 static ac_tensor *grow(op_draw *d, ac_tensor *x) {
-  int64_t in = ac_shape_last(&x->shape), out = 1 + op_draw_below(d, 9);
+  int64_t in = ac_shape_last(&x->shape), out = op_draw_size(d, 9);
   ac_layout layout = op_draw_one_in(d, 2) ? AC_OUT_IN : AC_IN_OUT;
   ac_shape shape = {.rank = 2,
                     .dim = {layout == AC_OUT_IN ? out : in, layout == AC_OUT_IN ? in : out}};

@@ -257,7 +257,7 @@ const op_family op_family_linear_cross_entropy = {
 
 /* In chunks of a few rows where the attribute, which is no caller's choice, says so. */
 static ac_tensor *grow(op_draw *d, ac_tensor *x) {
-  int64_t in = ac_shape_last(&x->shape), V = 2 + op_draw_below(d, 12);
+  int64_t in = ac_shape_last(&x->shape), V = op_draw_one_in(d, 8) ? 1 : 2 + op_draw_below(d, 12);
   ac_layout layout = op_draw_one_in(d, 2) ? AC_OUT_IN : AC_IN_OUT;
   int64_t dim[] = {layout == AC_OUT_IN ? V : in, layout == AC_OUT_IN ? in : V};
   ac_cross_entropy_desc desc = {.ignore = op_draw_one_in(d, 2),

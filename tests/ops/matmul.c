@@ -177,7 +177,7 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   int rank = x->shape.rank;
   bool ta = op_draw_one_in(d, 2), tb = op_draw_one_in(d, 2);
   ac_shape other = x->shape;
-  int64_t K = x->shape.dim[ta ? rank - 2 : rank - 1], N = 1 + op_draw_below(d, 5);
+  int64_t K = x->shape.dim[ta ? rank - 2 : rank - 1], N = op_draw_size(d, 5);
   double scale = 1 / sqrt((double)K);
   other.dim[rank - 2] = tb ? N : K;
   other.dim[rank - 1] = tb ? K : N;

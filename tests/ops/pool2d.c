@@ -207,10 +207,14 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   ac_pool2d_desc desc = {{0}, {0}, {0}};
   if (op_draw_one_in(d, 6)) return ac_global_average_pool(x);
   for (int i = 0; i < 2; i++) {
-    int size = (int)x->shape.dim[2 + i], most = size < 4 ? size : 4;
-    desc.kernel[i] = 1 + op_draw_below(d, most);
-    desc.stride[i] = op_draw_below(d, 4);
+    int size = (int)x->shape.dim[2 + i];
+    desc.kernel[i] = op_draw_size(d, 4);
+    desc.stride[i] = op_draw_below(d, op_draw_one_in(d, 3) ? 7 : 4);
     desc.padding[i] = op_draw_below(d, desc.kernel[i] / 2 + 1);
+    /* An image may be smaller than the kernel, with its padding it may not. */
+    while (desc.kernel[i] > size + 2 * desc.padding[i])
+      if (desc.padding[i] < desc.kernel[i] / 2) desc.padding[i]++;
+      else desc.kernel[i]--, desc.padding[i] = desc.kernel[i] / 2;
   }
   return op_draw_one_in(d, 2) ? ac_max_pool2d(x, &desc) : ac_average_pool2d(x, &desc);
 }

@@ -99,10 +99,15 @@ static void special(ac_device *device) {
 const op_family op_family_softmax = {"softmax",   cases,   sizeof cases / sizeof *cases,
                                      from_vector, special, NULL};
 
+/* One of one element would be all that a graph computes, and lose what is before it. */
+static bool takes(const ac_shape *x) {
+  return x->rank >= 2 && ac_shape_last(x) >= 2;
+}
+
 static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   (void)d;
   return ac_softmax(x);
 }
 
 const op_generator op_generator_softmax = {
-    .takes = op_takes_rows, .build = grow, OP_GRADIENTS(gradients)};
+    .takes = takes, .build = grow, OP_GRADIENTS(gradients)};

@@ -69,7 +69,7 @@ static bool takes(const ac_shape *x) {
 }
 
 static ac_tensor *grow(op_draw *d, ac_tensor *x) {
-  return ac_upsample_nearest2d(x, 2 + op_draw_below(d, 2));
+  return ac_upsample_nearest2d(x, 1 + op_draw_below(d, 3));
 }
 
 const op_generator op_generator_upsample_nearest2d = {

@@ -90,6 +90,16 @@ static void add_result(op_draw *d, ac_tensor *x, uint64_t origin) {
   d->results[d->result_count++] = (op_drawn_result){x, origin, false};
 }
 
+/* One dimension becomes 1, another takes what it had. That of the batch gives and takes nothing. */
+static void flatten(op_draw *d, ac_shape *shape) {
+  int first = shape->batched ? 1 : 0, count = shape->rank - first;
+  if (count < 2) return;
+  int flat = first + op_draw_below(d, count), other = first + op_draw_below(d, count - 1);
+  if (other >= flat) other++;
+  shape->dim[other] *= shape->dim[flat];
+  shape->dim[flat] = 1;
+}
+
 /* Another shape of as many elements: factors drawn one after another. */
 static ac_shape another_shape(op_draw *d, const ac_shape *x) {
   ac_shape shape = {.rank = 1 + op_draw_below(d, 4), .batched = x->batched};
@@ -101,6 +111,7 @@ static ac_shape another_shape(op_draw *d, const ac_shape *x) {
                                                                    : op_draw_divisor(d, rest);
     rest /= shape.dim[i];
   }
+  if (op_draw_one_in(d, 3)) flatten(d, &shape);
   return shape;
 }
 
@@ -168,8 +179,11 @@ static void begin_graph(op_draw *d, uint64_t key) {
   };
   begin_step(d, &(random_step){0, op_draw_hash(key, 2)});
   for (int i = 0; i < 2; i++) {
-    const ac_shape *shape = &shapes[op_draw_below(d, (int)(sizeof shapes / sizeof *shapes))];
-    op_drawn_leaf *leaf = op_draw_input(d, AC_F32, shape, -1.5, 1.5);
+    ac_shape shape = shapes[op_draw_below(d, (int)(sizeof shapes / sizeof *shapes))];
+    const bool flat = op_draw_one_in(d, 4); /* one row, one column, one channel, one sequence */
+    for (int k = 1; flat && k < shape.rank; k++)
+      if (op_draw_one_in(d, 2)) shape.dim[k] = 1;
+    op_drawn_leaf *leaf = op_draw_input(d, AC_F32, &shape, -1.5, 1.5);
     add_result(d, leaf->tensor, op_draw_hash(key, 3 + (uint64_t)i));
     if (op_draw_one_in(d, 3)) break;
   }
@@ -199,8 +213,9 @@ static ac_tensor *projected(op_draw *d, ac_tensor *x, const ac_shape *to, ac_ten
 }
 
 static void end_graph(op_draw *d, const random_recipe *recipe) {
-  static const ac_shape shapes[] = {{2, true, {1, 5}}, {2, true, {1, 9}},    {3, true, {1, 4, 3}},
-                                    {2, true, {3, 7}}, {3, true, {1, 3, 2}}, {2, true, {1, 33}}};
+  static const ac_shape shapes[] = {{2, true, {1, 5}},   {2, true, {1, 9}},    {3, true, {1, 4, 3}},
+                                    {2, true, {3, 7}},   {3, true, {1, 3, 2}}, {2, true, {1, 33}},
+                                    {3, true, {1, 4, 1}}};
   begin_step(d, &(random_step){0, op_draw_hash(recipe->key, 6)});
   const ac_shape *shape = &shapes[op_draw_below(d, (int)(sizeof shapes / sizeof *shapes))];
   ac_tensor *sum = NULL;
