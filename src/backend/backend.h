@@ -36,11 +36,14 @@ typedef struct ac_backend {
   bool compiles;         /* kernels, in `prepare` or, as drivers may, in a first run */
   bool is_host;          /* computes with the program's own processors and memory */
 
-  /* Number of devices, and the description of one. 0 devices (no driver, say) is no error. */
+  /* Number of devices, and the description of one, which costs little. 0 devices (no driver, say)
+   * is no error. */
   int (*count)(void);
   ac_status (*describe)(int index, ac_device_info *info);
+  /* Adds to it what only an open device knows; NULL: nothing. */
+  ac_status (*examine)(int index, ac_device_info *info);
 
-  /* `index` < count(). Fills in `info` as describe does, with what only an open device knows. */
+  /* `index` < count(). Fills in `info` as describe and examine do. */
   ac_status (*open)(void **state, int index, const ac_device_desc *desc, ac_device_info *info);
   void (*close)(void *state);
 

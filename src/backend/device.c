@@ -19,6 +19,11 @@ enum { BACKEND_COUNT = sizeof backends / sizeof *backends };
 
 /* ---- listing --------------------------------------------------------------------------------- */
 
+static ac_status describe_whole(const ac_backend *backend, int index, ac_device_info *info) {
+  AC_TRY(backend->describe(index, info));
+  return backend->examine ? backend->examine(index, info) : AC_OK;
+}
+
 ac_status ac_device_list(ac_device_info *list, int capacity, int *count) {
   AC_REQUIRE(count);
   *count = 0;
@@ -26,7 +31,7 @@ ac_status ac_device_list(ac_device_info *list, int capacity, int *count) {
     if (backends[b]->computes_nothing) continue;
     int devices = backends[b]->count();
     for (int i = 0; i < devices; i++, (*count)++)
-      if (list && *count < capacity) AC_TRY(backends[b]->describe(i, &list[*count]));
+      if (list && *count < capacity) AC_TRY(describe_whole(backends[b], i, &list[*count]));
   }
   return AC_OK;
 }

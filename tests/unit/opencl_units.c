@@ -248,6 +248,7 @@ static void test_wrong_units_are_not_taken(void **state) {
  * a queue on which nothing runs. */
 static cl_int write_error, launch_error;
 static bool launches_break;
+static int launches;
 static cl_command_queue broken;
 
 typedef cl_int write_function(cl_command_queue, cl_mem, cl_bool, size_t, size_t, const void *,
@@ -269,6 +270,7 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint 
                               const size_t *offset, const size_t *global, const size_t *local,
                               cl_uint count, const cl_event *events, cl_event *event) {
   launch_function *next;
+  launches++;
   if (launches_break) broken = queue;
   if (launch_error != CL_SUCCESS) return launch_error;
   *(void **)&next = dlsym(RTLD_NEXT, "clEnqueueNDRangeKernel");
@@ -280,6 +282,37 @@ cl_int clFinish(cl_command_queue queue) {
   if (queue == broken) return CL_INVALID_COMMAND_QUEUE;
   *(void **)&next = dlsym(RTLD_NEXT, "clFinish");
   return next(queue);
+}
+
+/* Units are tried on the device that is opened, or by lists of what there is; not where one is
+ * looked for by its name. */
+static void test_choosing_tries_nothing(void **state) {
+  (void)state;
+  ac_device *device = open_device("mma"), *none;
+  char name[sizeof device->info.name + 8];
+  snprintf(name, sizeof name, "opencl:%s", device->info.name);
+  ac_device_close(device);
+  setenv("ACCRUE_PRODUCTS", "mma", 1);
+  int tried[4];
+  for (int way = 0; way < 4; way++) {
+    static const char *const wanted[] = {"opencl:0", "opencl:no such device"};
+    ac_device_info list[64];
+    int count;
+    launches = 0;
+    if (way == 0 || way == 2) {
+      assert_ok(ac_device_open(&device, &(ac_device_desc){.name = way ? name : wanted[0]}));
+      ac_device_close(device);
+    }
+    if (way == 1)
+      assert_refused(ac_device_open(&none, &(ac_device_desc){.name = wanted[1]}), AC_ERROR_DEVICE,
+                     "no device");
+    if (way == 3) assert_ok(ac_device_list(list, 64, &count));
+    tried[way] = launches;
+  }
+  unsetenv("ACCRUE_PRODUCTS");
+  assert_true(tried[0] > 0 && tried[3] >= tried[0]);
+  assert_int_equal(tried[1], 0);
+  assert_int_equal(tried[2], tried[0]);
 }
 
 static void drivers_work(void) {
@@ -339,6 +372,7 @@ int main(void) {
       cmocka_unit_test(test_wmma),
       cmocka_unit_test(test_mfma),
       cmocka_unit_test(test_devices_say_it),
+      cmocka_unit_test(test_choosing_tries_nothing),
       cmocka_unit_test(test_wrong_units_are_not_taken),
       cmocka_unit_test(test_trials_that_fail),
   };

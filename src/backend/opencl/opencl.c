@@ -128,11 +128,10 @@ static ac_status opencl_open(void **state, int index, const ac_device_desc *desc
   return AC_OK;
 }
 
-/* What matrix units do is known of an open device alone. */
-static ac_status opencl_describe(int index, ac_device_info *info) {
+/* What matrix units do, which are tried for that. */
+static ac_status opencl_examine(int index, ac_device_info *info) {
   cl_platform_id platform = NULL;
   cl_device_id device = NULL;
-  AC_TRY(ac_cl_device_describe(index, info));
   AC_TRY(ac_cl_device_at(index, &platform, &device));
   if (!ac_cl_unit_wanted(device)) return AC_OK;
   void *state = NULL;
@@ -306,7 +305,8 @@ const ac_backend ac_backend_opencl = {
     .name = "opencl",
     .compiles = true,
     .count = ac_cl_device_count,
-    .describe = opencl_describe,
+    .describe = ac_cl_device_describe,
+    .examine = opencl_examine,
     .open = opencl_open,
     .close = opencl_close,
     .allocate = opencl_allocate,
