@@ -173,16 +173,17 @@ static void run_block(blocks *s, int64_t first, int64_t last, int64_t weight, ac
     if (s->operand[k].store) store(s, &s->operand[k], first, last - first);
 }
 
-/* Asks for what the block [first, last) of each input but the first becomes some blocks later:
- * between bursts of stores the hardware alone asks too late. */
+/* Asks for what the block [first, last) of each input but the first becomes some blocks later, up
+ * to element `end`: between bursts of stores the hardware alone asks too late. */
 static inline __attribute__((always_inline)) void
-fetch_streamed(const ac_op_args *args, int64_t elements, int64_t first, int64_t last) {
+fetch_streamed(const ac_op_args *args, int64_t elements, int64_t first, int64_t last, int64_t end) {
   for (int i = 1; i < AC_MAX_INPUTS; i++) {
     const ac_operand *x = &args->in[i];
     if (x->count != elements) continue;
-    const char *from = ac_element(x->data, x->dtype, first),
-               *to = ac_element(x->data, x->dtype, last);
-    for (; from < to; from += 64) ac_cpu_fetch_ahead(from);
+    const int64_t bytes = ac_element_bytes(x->dtype);
+    const int64_t count = ac_min((last - first) * bytes, (end - first) * bytes - AC_CPU_AHEAD);
+    const char *from = ac_element(x->data, x->dtype, first);
+    for (int64_t at = 0; at < count; at += 64) ac_cpu_fetch_ahead(from + at);
   }
 }
 
@@ -215,7 +216,7 @@ static void run_share(const ac_op_args *args, int64_t count, int64_t weight, ac_
   int64_t step = ac_max(1, (streamed ? STREAMED_BLOCK : SHORT_BLOCK) / weight) * weight;
   for (int64_t at = first * weight, end; at < last * weight; at = end) {
     end = limit(&s, at, ac_min(last * weight, at + step));
-    if (streamed) fetch_streamed(args, count * weight, at, end);
+    if (streamed) fetch_streamed(args, count * weight, at, end, last * weight);
     else if (step <= BLOCK) fetch_ahead(&s, at, end, last * weight);
     run_block(&s, at, end, weight, range);
   }
