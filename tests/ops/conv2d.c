@@ -471,21 +471,31 @@ static void special(ac_device *device) {
 const op_family op_family_conv2d = {"conv2d",    cases,   sizeof cases / sizeof *cases,
                                     from_vector, special, NULL};
 
-/* Plain, in groups or by channel; in one of three cases with one step or gap far from the other's.
- */
+/* The pixels as one row or one column. */
+static ac_tensor *draw_line(ac_tensor *x, int flat) {
+  ac_shape line = x->shape;
+  line.dim[3 - flat] = line.dim[2] * line.dim[3];
+  line.dim[2 + flat] = 1;
+  return op_draw_view(x, &line);
+}
+
+/* Plain, in groups or by channel; in one of three cases with steps or gaps far from 1, in one of
+ * four along a single row or column. */
 static ac_tensor *grow(op_draw *d, ac_tensor *x) {
-  int64_t Ci = x->shape.dim[1], Co = 1 + op_draw_below(d, 6);
+  int64_t Ci = x->shape.dim[1], Co = 1 + op_draw_below(d, 8);
   const bool far = op_draw_one_in(d, 3);
+  const int flat = op_draw_below(d, 8);
   ac_conv2d_desc desc = {.groups = 1};
   int64_t dim[4];
-  if (!op_draw_one_in(d, 3)) {
+  if (op_draw_one_in(d, 2)) {
     desc.groups = op_draw_one_in(d, 2) ? (int)Ci : op_draw_divisor(d, Ci);
     Co = desc.groups * (1 + op_draw_below(d, 2));
   }
+  if (flat < 2) x = draw_line(x, flat);
   for (int i = 0; i < 2; i++) {
-    int kernel = op_draw_size(d, 4);
+    int kernel = i == flat ? 1 : op_draw_size(d, 4);
     desc.stride[i] = 1 + op_draw_below(d, far ? 5 : 2);
-    desc.padding[i] = op_draw_below(d, far ? 5 : 3);
+    desc.padding[i] = i == flat ? 0 : op_draw_below(d, far ? 5 : 3);
     desc.dilation[i] = 1 + op_draw_below(d, far ? 4 : 2);
     int64_t size = x->shape.dim[2 + i] + 2 * desc.padding[i];
     while (desc.dilation[i] * (kernel - 1) + 1 > size) kernel--;
