@@ -233,8 +233,7 @@ typedef struct ac_feed {
  * last one smaller; all at once where the plan was made for whole windows. Every input needs a
  * feed; feeds that name no input are ignored. Integer ids are checked against the tables and
  * classes they index. A window whose losses' weights are counted beforehand (ac_loss_means; with
- * AC_GRADIENTS_FOLDED, too) comes all at once, unless ac_trainer_begin_window gave them; folded,
- * one that weighs nothing is AC_ERROR_ARGUMENT. */
+ * AC_GRADIENTS_FOLDED, too) comes all at once, unless ac_trainer_begin_window gave them. */
 AC_API ac_status ac_trainer_accumulate(ac_trainer *trainer, int64_t count, const ac_feed *feeds,
                                        int feed_count);
 
@@ -280,9 +279,10 @@ typedef struct ac_update {
 /* Ends the window: checks, unscales, clips, divides, steps. `result` may be NULL. An empty window
  * is AC_ERROR_STATE; a window that is not finite is AC_OK with `skipped`: parameters, moments,
  * updates made, schedule and random numbers are what they were, and only a dynamic loss scale is
- * lower. The same samples may then be accumulated again, or others. With AC_GRADIENTS_FOLDED such a
- * window is AC_ERROR_NOT_FINITE and spoils optimizer state, so that the trainer is of no use until
- * a state is loaded; and a decision that skips or scales is AC_ERROR_STATE. */
+ * lower. The same samples may then be accumulated again, or others. So it is with a window that
+ * weighs nothing. With AC_GRADIENTS_FOLDED one that is not finite is AC_ERROR_NOT_FINITE and spoils
+ * optimizer state, so that the trainer is of no use until a state is loaded; and a decision that
+ * skips or scales is AC_ERROR_STATE. */
 AC_API ac_status ac_trainer_update(ac_trainer *trainer, ac_update *result);
 
 /* Other settings of a group, by its place in the description, from the next update on. Those that

@@ -8,7 +8,8 @@
  *           v = beta2 v + (1 - beta2) sum of (g / (S W))^2
  *
  * where the first micro-batch multiplies what is kept and all of them add. The update then steps by
- * m as it is: SGD adds its weight decay. Of a window nothing can be taken back. */
+ * m as it is: SGD adds its weight decay. Of a window nothing can be taken back. Nothing is folded
+ * of one that nothing can be divided by, which is known before it as well, so it is skipped. */
 #include "core/error.h"
 #include "train/trainer.h"
 
@@ -34,7 +35,8 @@ ac_status ac_fold_check_desc(const ac_trainer *trainer, const ac_plan *plan) {
 }
 
 ac_status ac_fold_check_decision(const ac_trainer *trainer, const ac_decision *decision) {
-  if (!ac_plan_folds(trainer->instance.plan) || (!decision->skip && decision->factor == 1))
+  if (!ac_plan_folds(trainer->instance.plan) || ac_fold_is_left_out(trainer) ||
+      (!decision->skip && decision->factor == 1))
     return AC_OK;
   return ac_fail(AC_ERROR_STATE,
                  "trainer: the window's gradients are folded into the optimizer's state, so that "
@@ -51,18 +53,23 @@ static double factor_of(const ac_trainer *trainer) {
 
 /* Not known of losses that are divided by samples: then they may. */
 static bool may_weigh(const ac_trainer *trainer) {
-  double sum = 0;
+  bool may = false;
   for (int k = 0; k < trainer->instance.plan->graph->loss_count; k++)
-    sum += trainer->whole_weight[k];
-  return !(sum <= 0);
+    may |= !(trainer->whole_weight[k] <= 0);
+  return may;
 }
 
 ac_status ac_fold_check_window(const ac_trainer *trainer) {
-  if (!ac_plan_folds(trainer->instance.plan) || trainer->window_samples > 0) return AC_OK;
-  if (may_weigh(trainer) && isfinite(ac_to_float(factor_of(trainer)))) return AC_OK;
+  if (!ac_plan_folds(trainer->instance.plan) || !isnan(factor_of(trainer))) return AC_OK;
   return ac_fail(AC_ERROR_ARGUMENT,
-                 "trainer: the losses of the window weigh nothing, or too little to divide by, and "
-                 "what is folded cannot be skipped; nothing was changed");
+                 "trainer: what the loss weighs cannot be counted before the window, and what is "
+                 "folded is divided by that; nothing was changed");
+}
+
+bool ac_fold_is_left_out(const ac_trainer *trainer) {
+  return ac_plan_folds(trainer->instance.plan) &&
+         (!may_weigh(trainer) || ac_trainer_light_loss(trainer) >= 0 ||
+          !isfinite(ac_to_float(factor_of(trainer))));
 }
 
 static ac_fold_attributes attributes_of(const ac_trainer *trainer, const ac_optimizer_desc *o,
@@ -86,6 +93,7 @@ void ac_fold_set(ac_trainer *trainer) {
   ac_instance *instance = &trainer->instance;
   const ac_plan *plan = instance->plan;
   const ac_optimizer_desc optimizer = ac_trainer_optimizer(trainer);
+  instance->folds_nothing = ac_fold_is_left_out(trainer);
   for (int i = 0; i < plan->graph->parameter_count; i++)
     if (ac_trainer_trains(trainer, i))
       instance->updates[i].fold =
@@ -114,7 +122,7 @@ static void spoil(ac_trainer *trainer, const char *why) {
 
 void ac_fold_leave(ac_trainer *trainer) {
   const bool begun = trainer->window_samples > 0 || trainer->broken;
-  if (ac_plan_folds(trainer->instance.plan) && begun)
+  if (ac_plan_folds(trainer->instance.plan) && begun && !ac_fold_is_left_out(trainer))
     spoil(trainer, "a window was left half way, and what of its gradients was folded into the "
                    "optimizer's state is still there; load a state");
 }

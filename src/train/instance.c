@@ -355,11 +355,12 @@ static ac_status announce_step(const ac_instance *instance, const ac_prepared *p
   return AC_OK;
 }
 
-/* Whether a step runs: all do, but for those of an update that the gate is asked about. */
+/* Whether a step runs: all do, but for those that fold where nothing is folded, and those of an
+ * update that the gate is asked about. */
 static ac_status ask_gate(const ac_instance *instance, const ac_step *step, bool *runs) {
   const ac_graph *graph = instance->plan->graph;
   const ac_node *node = ac_node_at(graph, step->node);
-  *runs = true;
+  *runs = node->op != AC_OP_fold || !instance->folds_nothing;
   if (!instance->gate.ask || node->phase != AC_PHASE_UPDATE) return AC_OK;
   const ac_tensor *by = ac_tensor_at(graph, node->in[0]);
   const int parameter = by->role == AC_ROLE_PARAMETER ? -1 : by->parameter;

@@ -108,6 +108,7 @@ typedef struct ac_instance {
   uint64_t unused_bytes;
   ac_prepared main, stepping, evaluation;
   ac_gate gate;
+  bool folds_nothing; /* of a window (train/fold.c): its gradients are dropped */
   ac_hand_over hand_over;
   ac_numerics_totals numerics; /* empty unless the plan watches numbers */
   /* The run state: all that changes from window to window, so that every step is static. */

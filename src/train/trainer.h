@@ -182,8 +182,11 @@ bool ac_trainer_knows_weights(const ac_trainer *trainer);
  * gradients it does nothing, as the others here. */
 ac_status ac_fold_check_desc(const ac_trainer *trainer, const ac_plan *plan);
 ac_status ac_fold_check_decision(const ac_trainer *trainer, const ac_decision *decision);
-/* Refuses a window whose losses weigh nothing, before it begins. */
+/* Refuses a window of which it is not known what its loss weighs. */
 ac_status ac_fold_check_window(const ac_trainer *trainer);
+/* Whether nothing of the window in progress is folded, as its losses weigh nothing, or too little
+ * to divide by: the update skips it. */
+bool ac_fold_is_left_out(const ac_trainer *trainer);
 /* What the micro-batch that comes next folds by. */
 void ac_fold_set(ac_trainer *trainer);
 /* Makes of a step by a gradient that by the state into which gradients were folded. */

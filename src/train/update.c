@@ -8,7 +8,7 @@
  * these, and each loss has a share of S (losses.c).
  *
  * Folded (fold.c), what is measured is the state that gradients have become part of, which is known
- * to be finite or not; a window that is not cannot be skipped.
+ * to be finite or not; a window that is not cannot be skipped, but one that weighs nothing is.
  *
  * Fused, gradients were measured in the window's only micro-batch, and parameters are stepped in a
  * second pass over it (plan/passes.c); what is decided, and when, is the same. Locally there is one
@@ -299,7 +299,8 @@ ac_window_sum ac_trainer_window_sum(const ac_trainer *trainer) {
   ac_window_sum sum = {.total = ac_instance_total_loss(instance, trainer->window_samples),
                        .light = ac_trainer_light_loss(trainer) >= 0};
   sum.factor = 1 / ((double)instance->run.loss_scale * sum.total.weight);
-  sum.divides = !sum.light && sum.total.weighs && isfinite(ac_to_float(sum.factor));
+  sum.divides = !sum.light && sum.total.weighs && isfinite(ac_to_float(sum.factor)) &&
+                !ac_fold_is_left_out(trainer);
   return sum;
 }
 
@@ -456,7 +457,8 @@ static ac_status update_whole(ac_trainer *trainer, ac_update *update) {
   ac_decision decision;
   AC_TRY(decide(trainer, &sum, &report, update, &decision));
   const bool possible = update->finite_loss && update->finite_gradient && sum.divides;
-  if (!possible && ac_plan_folds(trainer->instance.plan)) return ac_fold_fail(trainer);
+  if (!possible && ac_plan_folds(trainer->instance.plan) && !ac_fold_is_left_out(trainer))
+    return ac_fold_fail(trainer);
   AC_TRY(ac_fold_check_decision(trainer, &decision));
   double factors[AC_MAX_GROUPS + 1];
   set_factors(trainer, &sum, &report, &decision, factors);

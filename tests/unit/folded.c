@@ -299,20 +299,131 @@ static void windows_are_not_taken_back(const char *device) {
     free(again);
   }
 
-  /* What weighs nothing is refused before it begins. */
-  corpus nothing = c;
-  for (int i = 0; i < SAMPLES * CONTEXT; i++) nothing.targets[i] = -1;
-  assert_refused(feed(&r, &nothing, 0, BATCH), AC_ERROR_ARGUMENT, "weigh nothing");
-  nothing = c;
-  for (int i = 0; i < SAMPLES * CONTEXT; i++) nothing.weights[i] *= 1e-42f;
-  assert_refused(feed(&r, &nothing, 0, BATCH), AC_ERROR_ARGUMENT, "too little to divide by");
-  assert_ok(feed(&r, &c, 2, BATCH));
-  assert_ok(ac_trainer_update(r.trainer, NULL));
   free(before);
   free(after);
   stop(&r);
 }
 ON_EVERY_DEVICE(windows_are_not_taken_back)
+
+/* ---- what weighs nothing --------------------------------------------------------------------- */
+
+/* All that is kept besides, but for Muon's vectors, which have a second moment. */
+static float *all_second_moments(run *r, size_t total) {
+  float *all = calloc(total, sizeof *all), *next = all;
+  assert_non_null(all);
+  for (int i = 0; i < ac_trainer_parameter_count(r->trainer); i++) {
+    const int64_t count = elements(r->trainer, i);
+    ac_trainer_get_state(r->trainer, i, 1, 0, count, next); /* fails where there is none */
+    next += count;
+  }
+  return all;
+}
+
+/* A window whose tokens are all ignored, one whose weights are zero, one whose weights are too
+ * small to divide by; or as it is. */
+static corpus lightened(const corpus *c, int kind) {
+  corpus light = *c;
+  for (int i = 0; i < SAMPLES * CONTEXT; i++) {
+    if (kind == 1) light.targets[i] = -1;
+    if (kind == 2) light.weights[i] = 0;
+    if (kind == 3) light.weights[i] *= 1e-42f;
+  }
+  return light;
+}
+
+static void assert_same_report(const ac_update *a, const ac_update *b) {
+  assert_int_equal(a->update, b->update);
+  assert_int_equal(a->skipped, b->skipped);
+  assert_int_equal(a->stuck, b->stuck);
+  assert_int_equal(a->finite_loss, b->finite_loss);
+  assert_int_equal(a->finite_gradient, b->finite_gradient);
+  assert_true(a->weight == b->weight && a->loss_scale == b->loss_scale && a->lr == b->lr);
+  assert_true(a->momentum == b->momentum && a->left_out == b->left_out);
+  assert_true(a->losses[0].weight == b->losses[0].weight);
+  if (a->weight == 0) assert_true(a->loss == b->loss && a->losses[0].loss == b->losses[0].loss);
+}
+
+/* Skipped, with the report that there is with a buffer, before the first update and later; and
+ * behind them all is as without them. */
+static void windows_that_weigh_nothing_are_skipped(const char *device) {
+  static const ac_optimizer_kind kinds[] = {AC_ADAMW, AC_SGD, AC_MUON};
+  static const int windows[] = {1, 2, 0, 0, 2, 1, 0, 3, 0};
+  enum { WINDOWS = sizeof windows / sizeof *windows, WAYS = 3 }; /* buffer; folded; folded, none */
+  const corpus c = make_corpus();
+  const ac_trainer_desc desc = {
+      .seed = 3, .schedule = {.lr = 1e-2}, .optimizer = {.muon_no_nesterov = true}};
+  for (int k = 0; k < 3; k++) {
+    ac_update updates[WAYS][WINDOWS];
+    float *kept[WAYS][3];
+    size_t count;
+    for (int way = 0; way < WAYS; way++) {
+      const ac_gradients gradients = way ? AC_GRADIENTS_FOLDED : AC_GRADIENTS_BUFFER;
+      run r = start(device, &model, with(folded, kinds[k], gradients), desc);
+      for (int u = 0; u < WINDOWS; u++) {
+        const corpus light = lightened(&c, windows[u]);
+        if (way == 2 && windows[u]) continue;
+        assert_ok(feed(&r, &light, u % 7, BATCH));
+        assert_ok(ac_trainer_update(r.trainer, &updates[way][u]));
+        assert_int_equal(updates[way][u].skipped, windows[u] != 0);
+        assert_int_equal(isnan(updates[way][u].grad_norm), way != 0);
+      }
+      assert_int_equal(updates[way][WINDOWS - 1].update, 4);
+      kept[way][0] = all_parameters(&r, &count);
+      kept[way][1] = all_momenta(&r, count);
+      kept[way][2] = all_second_moments(&r, count);
+      stop(&r);
+    }
+    for (int u = 0; u < WINDOWS; u++) assert_same_report(&updates[0][u], &updates[1][u]);
+    for (int what = 0; what < 3; what++) {
+      assert_memory_equal(kept[1][what], kept[2][what], count * sizeof(float));
+      for (int way = 0; way < WAYS; way++) free(kept[way][what]);
+    }
+  }
+}
+ON_EVERY_DEVICE(windows_that_weigh_nothing_are_skipped)
+
+/* Nothing is folded of it, so it may be saved half way, left half way, and asked to be skipped.
+ * That it weighs something all the same is an error after which nothing was changed. */
+static void nothing_of_them_is_folded(const char *device) {
+  const test_path path = in_folder("state");
+  const corpus c = make_corpus(), light = lightened(&c, 2);
+  const ac_trainer_desc desc = {.seed = 3, .schedule = {.lr = 1e-2}, .decide = decide};
+  const double nothing = 0;
+  ac_plan_desc plan = folded;
+  ac_update update;
+  size_t count;
+  plan.loss_means = AC_LOSS_MEANS_GIVEN;
+  skips = false, factor = 1;
+  run r = start(device, &model, plan, desc);
+  assert_ok(feed_piece(&r, &c, 0, 0, BATCH));
+  assert_ok(ac_trainer_update(r.trainer, NULL));
+  float *before = all_parameters(&r, &count), *momenta = all_momenta(&r, count);
+
+  assert_ok(ac_trainer_begin_window(r.trainer, BATCH, &nothing, 1));
+  assert_ok(feed(&r, &light, 1, MICRO_BATCH));
+  assert_ok(ac_trainer_save_state(r.trainer, path.text, NULL, 0));
+  ac_trainer_discard(r.trainer);
+  assert_ok(ac_trainer_load_state(r.trainer, path.text));
+  assert_ok(feed(&r, &light, 1 + MICRO_BATCH, BATCH - MICRO_BATCH));
+  skips = true;
+  assert_ok(ac_trainer_update(r.trainer, &update));
+  assert_true(update.skipped && update.finite_loss && update.weight == 0);
+  skips = false;
+
+  assert_ok(ac_trainer_begin_window(r.trainer, BATCH, &nothing, 1));
+  assert_ok(feed(&r, &c, 1, BATCH));
+  assert_refused(ac_trainer_update(r.trainer, NULL), AC_ERROR_ARGUMENT, "and 0 was given");
+  ac_trainer_discard(r.trainer);
+  float *after = all_parameters(&r, &count), *still = all_momenta(&r, count);
+  assert_memory_equal(before, after, count * sizeof *after);
+  assert_memory_equal(momenta, still, count * sizeof *still);
+  assert_ok(feed_piece(&r, &c, 1, 0, BATCH));
+  assert_ok(ac_trainer_update(r.trainer, &update));
+  assert_false(update.skipped);
+  free(before), free(momenta), free(after), free(still);
+  stop(&r);
+}
+ON_EVERY_DEVICE(nothing_of_them_is_folded)
 
 /* ---- the loop of ac_fit ---------------------------------------------------------------------- */
 
@@ -505,6 +616,8 @@ int main(void) {
       cmocka_unit_test(adamw_becomes_adama_everywhere),
       cmocka_unit_test(states_go_on_with_the_same_bits_everywhere),
       cmocka_unit_test(windows_are_not_taken_back_everywhere),
+      cmocka_unit_test(windows_that_weigh_nothing_are_skipped_everywhere),
+      cmocka_unit_test(nothing_of_them_is_folded_everywhere),
       cmocka_unit_test(fits_go_on_everywhere),
       cmocka_unit_test(gradients_have_no_cells),
       cmocka_unit_test(refusals_offer_it),
