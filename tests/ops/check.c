@@ -365,7 +365,7 @@ static void name_drawn(char name[128], const op_case *c, int index) {
 
 void op_check_drawn(const op_family *family, ac_device *device,
                     void (*draw)(op_case *c, op_draw *d)) {
-  const int count = op_reduced ? 4 : device->backend->is_host ? op_drawn : (op_drawn + 7) / 8;
+  const int count = op_reduced ? 0 : device->backend->is_host ? op_drawn : (op_drawn + 7) / 8;
   for (int k = 0; k < count; k++) {
     char name[128];
     op_case c = {.name = name};

@@ -90,7 +90,7 @@ void op_check_reference(const op_family *family);
 /* Every case on a device. */
 void op_check_cases(const op_family *family, ac_device *device);
 /* Cases that `draw` makes of random numbers, but for their names: op_drawn of them on the host,
- * where each costs little, and fewer on others. Without finite differences. */
+ * where each costs little, and fewer on others, none if op_reduced. Without finite differences. */
 struct op_draw;
 void op_check_drawn(const op_family *family, ac_device *device,
                     void (*draw)(op_case *c, struct op_draw *d));

@@ -17,7 +17,11 @@
 
 int op_failures;
 bool op_reduced;
+#ifdef __SANITIZE_ADDRESS__ /* under which all takes some times as long */
+int op_drawn = 50;
+#else
 int op_drawn = 200;
+#endif
 
 /* The first few of a place are enough to see what is wrong. */
 void op_fail(const char *where, const char *format, ...) {
