@@ -109,5 +109,4 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   return ac_softmax(x);
 }
 
-const op_generator op_generator_softmax = {
-    .takes = takes, .build = grow, OP_GRADIENTS(gradients)};
+const op_generator op_generator_softmax = {.takes = takes, .build = grow, OP_GRADIENTS(gradients)};
