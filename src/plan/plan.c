@@ -105,9 +105,10 @@ ac_status ac_plan_check_desc(const ac_plan_desc *desc) {
   if ((unsigned)desc->gradient_storage > AC_GRADIENT_BF16)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown storage of gradients %d",
                    (int)desc->gradient_storage);
-  const bool known = desc->purpose != AC_TRAIN || desc->optimizer <= AC_LION;
+  const bool known = desc->purpose != AC_TRAIN || desc->optimizer <= AC_ADAFACTOR;
   if (desc->gradient_storage == AC_GRADIENT_BF16 && !known)
-    return ac_fail(AC_ERROR_ARGUMENT, "plan: only AdamW, SGD and Lion take gradients in bf16");
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "plan: only AdamW, SGD, Lion and Adafactor take gradients in bf16");
   AC_TRY(check_callback(desc));
   AC_TRY(check_clipping(desc));
   AC_TRY(check_average(desc));
@@ -116,7 +117,8 @@ ac_status ac_plan_check_desc(const ac_plan_desc *desc) {
   if (desc->precision != AC_PRECISION_BF16)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: weights in bf16 need the precision bf16");
   if (!known)
-    return ac_fail(AC_ERROR_ARGUMENT, "plan: only AdamW, SGD and Lion step weights in bf16");
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "plan: only AdamW, SGD, Lion and Adafactor step weights in bf16");
   return AC_OK;
 }
 
