@@ -170,6 +170,16 @@ static void states_leave_the_same_bits(const char *device) {
       {.precision = AC_PRECISION_BF16,
        .weights = AC_WEIGHTS_BF16,
        .gradient_storage = AC_GRADIENT_BF16,
+       .micro_batch = 4},
+      {.optimizer = AC_MUON,
+       .precision = AC_PRECISION_BF16,
+       .weights = AC_WEIGHTS_BF16,
+       .gradient_storage = AC_GRADIENT_BF16,
+       .micro_batch = 4},
+      {.optimizer = AC_ADAM_MINI,
+       .precision = AC_PRECISION_BF16,
+       .weights = AC_WEIGHTS_BF16,
+       .gradient_storage = AC_GRADIENT_BF16,
        .micro_batch = 4}};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) train_both(device, all[i], UPDATES);
   for (size_t i = 0; i < sizeof more / sizeof *more; i++) train_both(device, more[i], 4);

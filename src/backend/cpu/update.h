@@ -64,6 +64,19 @@ static inline bool is_stepped_by_blocks(const ac_op_args *args) {
 }
 
 /* Runs a range function of floats, whatever parameter and gradient are stored in. */
+static inline void stepped_part(stepped_block *b, int64_t first, int64_t last, ac_cpu_range range) {
+  if (!is_stepped_by_blocks(b->home)) {
+    range(b->home, first, last);
+    return;
+  }
+  for (int64_t at = first, end; at < last; at = end) {
+    end = ac_min(last, at + AC_CPU_STEPPED);
+    range(stepped_load(b, at, end - at), at, end);
+    stepped_store(b, at, end - at);
+  }
+}
+
+/* The same of a range alone. */
 static inline void stepped_range(const ac_op_args *args, int64_t first, int64_t last,
                                  ac_cpu_range range) {
   if (!is_stepped_by_blocks(args)) {
@@ -72,11 +85,7 @@ static inline void stepped_range(const ac_op_args *args, int64_t first, int64_t 
   }
   stepped_block b;
   stepped_begin(&b, args);
-  for (int64_t at = first, end; at < last; at = end) {
-    end = ac_min(last, at + AC_CPU_STEPPED);
-    range(stepped_load(&b, at, end - at), at, end);
-    stepped_store(&b, at, end - at);
-  }
+  stepped_part(&b, first, last, range);
 }
 
 /* What only reads parameter or gradient goes by runs of so many elements at most, */
