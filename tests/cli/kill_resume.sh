@@ -35,7 +35,7 @@ pick() { # NAME WORD...: sets the variable to one of the words. Not by $(...), i
   printf -v "$1" %s "${words[RANDOM % ${#words[@]}]}"
 }
 
-# Muon, Adam-mini and Adafactor keep their states in f32, and so their weights and gradients. What is folded is f32 too, and
+# Muon, Adam-mini and Adafactor keep their states in f32. What is folded is f32 too, and
 # nothing of it can be skipped.
 choose_storage() { # PRECISION OPTIMIZER DEVICE
   local place weights=f32 state=f32 tables=f32 gradients=(buffer fused fused-local bf16)
@@ -105,6 +105,8 @@ choose_flags() {
       # It takes long until the noise is known; runs that keep no gradients never know it.
       if [[ $batch$gradient =~ noise(buffer|bf16) ]]; then steps=1300 every=200 save=90 micro=2
       elif [[ $batch == *noise ]]; then batch=7; fi
+      # What losses weigh is counted before a window that is folded.
+      if [[ $gradient == folded ]]; then ahead=2; fi
       flags+=(--data "$work/text" --layers 1 --heads 2 --width 32 --context 16 --dropout "$dropout"
         --batch "$batch" --steps "$steps")
       ;;
