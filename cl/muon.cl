@@ -3,15 +3,16 @@
  *
  * _momentum: a fixed number of work-groups of GROUP items, each of which leaves a sum of squares;
  * _norm: one group; both with local memory of a float an item. The rest: one work-item an element,
- * groups of GROUP. Dtypes: storage for w, float for the rest. */
+ * groups of GROUP. Dtypes: storage for w, float for the rest; with ROUNDED p is bf16, rounded by
+ * chance with key, from and update, and with GRADIENT_BF16 g is bf16. */
 
-kernel WORK_GROUP(GROUP, 1) void muon_momentum(const global float *g, global float *m,
+kernel WORK_GROUP(GROUP, 1) void muon_momentum(const global gradient_t *g, global float *m,
                                                global float *space, long sums, long x, long n,
                                                float gradient_factor, float take, float blend) {
   local float scratch[GROUP];
   float sum = 0;
   for (size_t i = get_global_id(0); i < n; i += get_global_size(0)) {
-    const float d = gradient_factor * g[i], moved = m[i] + take * (d - m[i]);
+    const float d = gradient_factor * gradient_load(g, i), moved = m[i] + take * (d - m[i]);
     const float update = d + blend * (moved - d);
     m[i] = moved;
     space[x + i] = update;
@@ -48,12 +49,12 @@ kernel WORK_GROUP(GROUP, 1) void muon_polynomial(global float *space, long gram,
   space[polynomial + i] = diagonal ? a : 0;
 }
 
-kernel WORK_GROUP(GROUP, 1) void muon(global float *p, global storage *w,
-                                      const global float *space, long x, long n, float decay,
-                                      float step) {
+kernel WORK_GROUP(GROUP, 1) void muon(global rounded_t *p, global storage *w,
+                                      const global float *space, long x, long n, uint2 key,
+                                      uint from, uint update, float decay, float step) {
   const size_t i = get_global_id(0);
   if (i >= n) return;
-  const float result = p[i] - decay * p[i] - step * space[x + i];
-  p[i] = result;
+  const float before = rounded_load(p, i), result = before - decay * before - step * space[x + i];
+  rounded_store(p, i, result, key, WEIGHT_STREAM(from, update));
   if (w) store(w, i, result);
 }

@@ -132,14 +132,14 @@ typedef enum ac_gradients {
  * behind. An update is computed in f32, weight decay included, and rounded up as often as the
  * result is near the upper of its two neighbours (stochastic rounding), so that steps far below a
  * weight's last bit are not lost but taken now and then. The random numbers are Philox's, keyed by
- * seed, name, update and element: same seed = same bits holds. AdamW, SGD and Lion. May still
- * change. */
+ * seed, name, update and element: same seed = same bits holds. Not for AC_OPTIMIZER_CALLBACK. May
+ * still change. */
 typedef enum ac_weights { AC_WEIGHTS_F32 = 0, AC_WEIGHTS_BF16 } ac_weights;
 
 /* How gradients are stored while they add up. AC_GRADIENT_BF16: those of at least 4096 elements in
  * bf16. Whenever something is added the sum is rounded by chance like weights (ac_weights), so that
- * small contributions are not lost in a large sum; the update sees the rounded sum. AdamW, SGD and
- * Lion. May still change. */
+ * small contributions are not lost in a large sum; the update sees the rounded sum. Not for
+ * AC_OPTIMIZER_CALLBACK. May still change. */
 typedef enum ac_gradient_storage { AC_GRADIENT_F32 = 0, AC_GRADIENT_BF16 } ac_gradient_storage;
 
 /* What ac_optimizer_desc.clip limits. The last two are formulas of their own on each parameter's

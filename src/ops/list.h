@@ -95,9 +95,9 @@
     X(adamw, "p", "pbbs")                             /* g -> p m v w?, in place; w is p in 16 bits */                 \
     X(sgd, "p", "pbs")                                /* g -> p momentum? w?, in place */                              \
   F(lion) X(lion, "p", "pbs")                         /* g -> p momentum w?, in place */                               \
-  F(adafactor) X(adafactor, "f", "fffs")              /* g -> p, r[R] and c[C] or v and none, w?, in place */             \
-  F(muon) X(muon, "f", "ffs")                         /* g -> p momentum w?, in place */                               \
-  F(adam_mini) X(adam_mini, "f", "fffs")              /* g -> p m v[blocks] w?, in place */
+  F(adafactor) X(adafactor, "p", "pffs")              /* g -> p, r[R] and c[C] or v and none, w?, in place */             \
+  F(muon) X(muon, "p", "pfs")                         /* g -> p momentum w?, in place */                               \
+  F(adam_mini) X(adam_mini, "p", "pffs")              /* g -> p m v[blocks] w?, in place */
 /* clang-format on */
 
 #define AC_OP_SKIP_FAMILY(name)

@@ -35,17 +35,16 @@ pick() { # NAME WORD...: sets the variable to one of the words. Not by $(...), i
   printf -v "$1" %s "${words[RANDOM % ${#words[@]}]}"
 }
 
-# Muon, Adam-mini and Adafactor keep their states in f32, and so their weights and gradients. What is folded is f32 too, and
+# Muon, Adam-mini and Adafactor keep their states in f32. What is folded is f32 too, and
 # nothing of it can be skipped.
 choose_storage() { # PRECISION OPTIMIZER DEVICE
-  local place weights=f32 state=f32 tables=f32 gradients=(buffer fused fused-local)
+  local place weights=f32 state=f32 tables=f32 gradients=(buffer fused fused-local bf16)
   if [[ $1 != f16 && $2 =~ ^(adamw|sgd|muon)$ ]]; then gradients+=(folded); fi
   if [[ $2 =~ ^(adamw|sgd|lion)$ ]]; then
-    gradients+=(bf16)
     pick state f32 8bit
     pick tables f32 8bit
-    if [[ $1 == bf16 ]]; then pick weights f32 bf16; fi
   fi
+  if [[ $1 == bf16 ]]; then pick weights f32 bf16; fi
   pick gradient "${gradients[@]}"
   if [[ $gradient == folded ]]; then weights=f32 state=f32; fi
   storage=(--gradients "$gradient" --weights "$weights" --optimizer-state "$state")
@@ -106,6 +105,8 @@ choose_flags() {
       # It takes long until the noise is known; runs that keep no gradients never know it.
       if [[ $batch$gradient =~ noise(buffer|bf16) ]]; then steps=1300 every=200 save=90 micro=2
       elif [[ $batch == *noise ]]; then batch=7; fi
+      # What losses weigh is counted before a window that is folded.
+      if [[ $gradient == folded ]]; then ahead=2; fi
       flags+=(--data "$work/text" --layers 1 --heads 2 --width 32 --context 16 --dropout "$dropout"
         --batch "$batch" --steps "$steps")
       ;;

@@ -170,11 +170,11 @@ enum {
   OPTIMIZER_NESTEROV,
   OPTIMIZER_ADAMW,
   OPTIMIZER_CLIPPED,
-  OPTIMIZER_LION, /* those before it take weights and gradients in bf16 too */
+  OPTIMIZER_LION,
   OPTIMIZER_ADAFACTOR,
   OPTIMIZER_MUON,
-  OPTIMIZER_ADAM_MINI,
-  OPTIMIZER_CALLBACK /* AdamW */
+  OPTIMIZER_ADAM_MINI, /* it and those before it take weights and gradients in bf16 */
+  OPTIMIZER_CALLBACK   /* AdamW */
 };
 
 typedef struct random_choice {

@@ -143,7 +143,8 @@ static ac_status make_plan(training *t, const random_graph *hinted, const random
   t->policy.read_ahead = c->level[RANDOM_read_ahead] == AHEAD_YES;
   t->policy.debug_numerics = t->habit == HABIT_WATCHES;
   t->policy.precision = precisions[c->level[RANDOM_precision]];
-  const bool rounds = c->level[RANDOM_optimizer] <= OPTIMIZER_LION && !folds(c) && !rewrites(c);
+  const bool rounds =
+      c->level[RANDOM_optimizer] <= OPTIMIZER_ADAM_MINI && !folds(c) && !rewrites(c);
   if (rounds) t->policy.gradient_storage = (ac_gradient_storage)c->level[RANDOM_gradients];
   if (rounds && c->level[RANDOM_weights] && t->policy.precision == AC_PRECISION_BF16)
     t->policy.weights = AC_WEIGHTS_BF16;

@@ -410,8 +410,8 @@ static void refusals(void **state) {
       {{.callback_states = -1}, "0 to 4 states"},
       {{.callback_part = -1}, "parts of at least 1 element"},
       {{.optimizer_state = AC_STATE_8BIT}, "keep their state in 8 bits"},
-      {{.gradient_storage = AC_GRADIENT_BF16}, "take gradients in bf16"},
-      {{.precision = AC_PRECISION_BF16, .weights = AC_WEIGHTS_BF16}, "step weights in bf16"},
+      {{.gradient_storage = AC_GRADIENT_BF16}, "takes no gradients in bf16"},
+      {{.precision = AC_PRECISION_BF16, .weights = AC_WEIGHTS_BF16}, "steps no weights in bf16"},
       {{.gradients = AC_GRADIENTS_FOLDED}, "take folded gradients"}};
   ac_device *device = open_device("cpu");
   ac_graph *graph = test_gpt_graph(&model);

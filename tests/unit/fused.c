@@ -58,16 +58,23 @@ static void optimizers_leave_the_same_bits(const char *name) {
   ac_device *device = open_device(name);
   const ac_trainer_desc desc = {
       .seed = 3, .schedule = {.lr = 1e-2}, .optimizer = {.weight_decay = 0.1}};
-  const ac_plan_desc plans[] = {{.optimizer = AC_ADAMW},
-                                {.optimizer = AC_SGD},
-                                {.optimizer = AC_SGD, .sgd_no_momentum = true},
-                                {.optimizer = AC_LION},
-                                {.optimizer = AC_ADAFACTOR},
-                                {.optimizer = AC_MUON},
-                                {.optimizer = AC_ADAM_MINI},
-                                {.optimizer_state = AC_STATE_8BIT, .state_f32 = ""},
-                                {.gradient_storage = AC_GRADIENT_BF16},
-                                {.precision = AC_PRECISION_BF16, .weights = AC_WEIGHTS_BF16}};
+  const ac_plan_desc plans[] = {
+      {.optimizer = AC_ADAMW},
+      {.optimizer = AC_SGD},
+      {.optimizer = AC_SGD, .sgd_no_momentum = true},
+      {.optimizer = AC_LION},
+      {.optimizer = AC_ADAFACTOR},
+      {.optimizer = AC_MUON},
+      {.optimizer = AC_ADAM_MINI},
+      {.optimizer_state = AC_STATE_8BIT, .state_f32 = ""},
+      {.gradient_storage = AC_GRADIENT_BF16},
+      {.precision = AC_PRECISION_BF16, .weights = AC_WEIGHTS_BF16},
+      {.optimizer = AC_ADAFACTOR, .precision = AC_PRECISION_BF16, .weights = AC_WEIGHTS_BF16},
+      {.optimizer = AC_MUON, .precision = AC_PRECISION_BF16, .weights = AC_WEIGHTS_BF16},
+      {.optimizer = AC_ADAM_MINI,
+       .precision = AC_PRECISION_BF16,
+       .weights = AC_WEIGHTS_BF16,
+       .gradient_storage = AC_GRADIENT_BF16}};
   for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
     test_gpt m = model;
     m.fused = i % 2;

@@ -170,6 +170,11 @@ static void states_leave_the_same_bits(const char *device) {
       {.precision = AC_PRECISION_BF16,
        .weights = AC_WEIGHTS_BF16,
        .gradient_storage = AC_GRADIENT_BF16,
+       .micro_batch = 4},
+      {.optimizer = AC_ADAM_MINI,
+       .precision = AC_PRECISION_BF16,
+       .weights = AC_WEIGHTS_BF16,
+       .gradient_storage = AC_GRADIENT_BF16,
        .micro_batch = 4}};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) train_both(device, all[i], UPDATES);
   for (size_t i = 0; i < sizeof more / sizeof *more; i++) train_both(device, more[i], 4);
@@ -182,7 +187,13 @@ static void all_leave_the_same_bits(void **state) {
 
 /* Whichever queue lags behind, and whether state moves in a phase of its own or within a pass. */
 static void order_is_enough(const char *device) {
-  const ac_plan_desc descs[] = {{.micro_batch = 4}, {.gradients = AC_GRADIENTS_FUSED}};
+  const ac_plan_desc descs[] = {{.micro_batch = 4},
+                                {.gradients = AC_GRADIENTS_FUSED},
+                                {.optimizer = AC_MUON,
+                                 .precision = AC_PRECISION_BF16,
+                                 .weights = AC_WEIGHTS_BF16,
+                                 .gradient_storage = AC_GRADIENT_BF16,
+                                 .micro_batch = 4}};
   for (size_t i = 0; i < sizeof descs / sizeof *descs; i++)
     for (int late = 0; late < AC_QUEUE_COUNT; late++) {
       ac_plan_desc desc = descs[i];

@@ -406,11 +406,7 @@ static void wrong_policies_are_refused(void **state) {
   REFUSED(graph, AC_ERROR_ARGUMENT, "unknown storage of weights", .weights = 2);
   REFUSED(graph, AC_ERROR_ARGUMENT, "need the precision bf16", .weights = AC_WEIGHTS_BF16,
           .precision = AC_PRECISION_F16);
-  REFUSED(graph, AC_ERROR_ARGUMENT, "step weights in bf16", .weights = AC_WEIGHTS_BF16,
-          .precision = AC_PRECISION_BF16, .optimizer = AC_ADAFACTOR);
   REFUSED(graph, AC_ERROR_ARGUMENT, "unknown storage of gradients", .gradient_storage = 2);
-  REFUSED(graph, AC_ERROR_ARGUMENT, "take gradients in bf16", .gradient_storage = AC_GRADIENT_BF16,
-          .optimizer = AC_ADAFACTOR);
   REFUSED(graph, AC_ERROR_ARGUMENT, "unknown recomputation", .recompute = (ac_recompute)9);
   REFUSED(graph, AC_ERROR_ARGUMENT, "unknown precision", .precision = (ac_precision)3);
   REFUSED(graph, AC_ERROR_BUDGET, "the budget is 1 byte", .memory = 1);

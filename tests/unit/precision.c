@@ -205,7 +205,11 @@ static void a_refusal_names_approximations(void **state) {
   desc = (ac_plan_desc){.batch = 4, .memory = 1, .optimizer = AC_ADAFACTOR};
   assert_refused(ac_plan_create(&plan, graph, device, &desc), AC_ERROR_BUDGET, "needs at least");
   assert_null(strstr(ac_last_error(), "8 bits"));
+  assert_contains(ac_last_error(), "weights in bf16");
+  desc.optimizer = AC_OPTIMIZER_CALLBACK;
+  assert_refused(ac_plan_create(&plan, graph, device, &desc), AC_ERROR_BUDGET, "needs at least");
   assert_null(strstr(ac_last_error(), "weights in bf16"));
+  assert_null(strstr(ac_last_error(), "gradients in bf16"));
   ac_graph_free(graph);
   ac_device_close(device);
 }

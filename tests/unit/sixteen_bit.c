@@ -69,34 +69,40 @@ static void weights_read_as_floats_stay_f32(void **state) {
 
 /* Weight decay takes a thousandth off at a time, a fraction of a weight's last bit: the nearest
  * value would be the same for ever. */
-static void small_steps_are_not_lost(void **state) {
-  (void)state;
+static void small_steps_are_not_lost_by(const char *device, ac_optimizer_kind optimizer) {
   enum { STEPS = 60 };
-  for (int d = 0; d < 2; d++) {
-    if (is_missing(devices[d])) continue;
-    trained t = begin_with(
-        devices[d], weights,
-        (ac_trainer_desc){.seed = 3, .schedule = {.lr = 1e-6}, .optimizer = {.weight_decay = 1e3}});
-    const int index = ac_trainer_find_parameter(t.trainer, "matrix");
-    static float values[COUNT];
-    for (int i = 0; i < COUNT; i++) values[i] = i % 2 ? 1.0f : -1.5f;
-    assert_ok(ac_trainer_set_parameter(t.trainer, index, 0, COUNT, values));
-    train(&t, 0, STEPS);
-    assert_ok(ac_trainer_get_parameter(t.trainer, index, 0, COUNT, values));
-    double mean[2] = {0};
-    int changed = 0;
-    for (int i = 0; i < COUNT; i++) {
-      mean[i % 2] += (double)values[i] * 2 / COUNT;
-      changed += values[i] != (i % 2 ? 1.0f : -1.5f);
-    }
-    const double kept = pow(1 - 1e-3, STEPS);
-    assert_true(changed > COUNT / 2);
-    /* The deviation of a mean: about a tenth of the bound. */
-    if (fabs(mean[1] - kept) > 0.004 || fabs(mean[0] + 1.5 * kept) > 0.006)
-      fail_msg("%s: means %g and %g, not %g and %g", devices[d], mean[1], mean[0], kept,
-               -1.5 * kept);
-    end(&t);
+  ac_plan_desc desc = weights;
+  desc.optimizer = optimizer;
+  trained t = begin_with(
+      device, desc,
+      (ac_trainer_desc){.seed = 3, .schedule = {.lr = 1e-6}, .optimizer = {.weight_decay = 1e3}});
+  const int index = ac_trainer_find_parameter(t.trainer, "matrix");
+  static float values[COUNT];
+  for (int i = 0; i < COUNT; i++) values[i] = i % 2 ? 1.0f : -1.5f;
+  assert_ok(ac_trainer_set_parameter(t.trainer, index, 0, COUNT, values));
+  train(&t, 0, STEPS);
+  assert_ok(ac_trainer_get_parameter(t.trainer, index, 0, COUNT, values));
+  double mean[2] = {0};
+  int changed = 0;
+  for (int i = 0; i < COUNT; i++) {
+    mean[i % 2] += (double)values[i] * 2 / COUNT;
+    changed += values[i] != (i % 2 ? 1.0f : -1.5f);
   }
+  const double kept = pow(1 - 1e-3, STEPS);
+  assert_true(changed > COUNT / 2);
+  /* The deviation of a mean: about a tenth of the bound. */
+  if (fabs(mean[1] - kept) > 0.004 || fabs(mean[0] + 1.5 * kept) > 0.006)
+    fail_msg("%s, optimizer %d: means %g and %g, not %g and %g", device, (int)optimizer, mean[1],
+             mean[0], kept, -1.5 * kept);
+  end(&t);
+}
+
+static void small_steps_are_not_lost(void **state) {
+  static const ac_optimizer_kind kinds[] = {AC_ADAMW, AC_ADAFACTOR, AC_MUON, AC_ADAM_MINI};
+  (void)state;
+  for (int d = 0; d < 2; d++)
+    for (int k = 0; k < 4 && !is_missing(devices[d]); k++)
+      small_steps_are_not_lost_by(devices[d], kinds[k]);
 }
 
 /* ---- runs ------------------------------------------------------------------------------------ */
@@ -111,6 +117,22 @@ static void runs_repeat_and_go_on(void **state) {
        .gradient_storage = AC_GRADIENT_BF16,
        .micro_batch = 1,
        .optimizer = AC_LION},
+      {.precision = AC_PRECISION_BF16, .weights = AC_WEIGHTS_BF16, .optimizer = AC_ADAFACTOR},
+      {.precision = AC_PRECISION_BF16,
+       .weights = AC_WEIGHTS_BF16,
+       .gradient_storage = AC_GRADIENT_BF16,
+       .micro_batch = 2,
+       .optimizer = AC_ADAFACTOR},
+      {.precision = AC_PRECISION_BF16,
+       .weights = AC_WEIGHTS_BF16,
+       .gradient_storage = AC_GRADIENT_BF16,
+       .micro_batch = 2,
+       .optimizer = AC_MUON},
+      {.precision = AC_PRECISION_BF16,
+       .weights = AC_WEIGHTS_BF16,
+       .gradient_storage = AC_GRADIENT_BF16,
+       .micro_batch = 2,
+       .optimizer = AC_ADAM_MINI},
       {.precision = AC_PRECISION_BF16,
        .weights = AC_WEIGHTS_BF16,
        .gradient_storage = AC_GRADIENT_BF16,

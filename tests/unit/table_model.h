@@ -14,7 +14,8 @@
 
 enum { ROWS = 90, WIDTH = 70, BATCH = 6, COUNT = ROWS * WIDTH };
 
-static inline ac_graph *make_graph(void) {
+/* `hidden`: the matrix is not that of the last layer, which Muon would leave to AdamW. */
+static inline ac_graph *make_graph(bool hidden) {
   ac_graph *graph;
   const ac_parameter_desc normal = {.init = {.kind = AC_INIT_NORMAL, .deviation = 0.1f}};
   assert_ok(ac_graph_create(&graph));
@@ -24,6 +25,7 @@ static inline ac_graph *make_graph(void) {
   ac_tensor *bias = ac_parameter(graph, "bias", AC_SHAPE(ROWS), NULL);
   ac_tensor *x = ac_embedding(table, ids);
   x = ac_linear(x, ac_parameter(graph, "matrix", AC_SHAPE(ROWS, WIDTH), &normal), bias, AC_OUT_IN);
+  if (hidden) x = ac_silu(x);
   ac_graph_set_loss(graph, ac_cross_entropy(x, targets, NULL, NULL));
   return graph;
 }
@@ -36,7 +38,7 @@ typedef struct trained {
 
 static inline trained begin_with(const char *device, ac_plan_desc desc, ac_trainer_desc training) {
   trained t;
-  ac_graph *graph = make_graph();
+  ac_graph *graph = make_graph(desc.optimizer == AC_MUON);
   desc.batch = BATCH;
   assert_ok(ac_device_open(&t.device, &(ac_device_desc){.name = device}));
   assert_ok(ac_plan_create(&t.plan, graph, t.device, &desc));

@@ -66,9 +66,33 @@ static tile tile_at(const grid *g, int64_t index) {
 
 /* ---- squares --------------------------------------------------------------------------------- */
 
+/* A row's share in a tile, and its squares. */
+typedef struct tile_row {
+  float gradient, weight;
+} tile_row;
+
+/* Of elements [first, first + count), which lie in one row; adds their squares to the columns'. */
+static void square_run(const ac_op_args *args, int64_t first, int64_t count, float *columns,
+                       tile_row *sum) {
+  _Alignas(64) float gradients[AC_CPU_STEPPED], weights[AC_CPU_STEPPED];
+  const float factor = ((const ac_adafactor_attributes *)args->attributes)->gradient_factor;
+  const float *d = stepped_read(&args->in[0], first, count, gradients),
+              *p = stepped_read(&args->out[0], first, count, weights);
+  float row = 0, weight = 0;
+#pragma omp simd reduction(+ : row, weight)
+  for (int64_t j = 0; j < count; j++) {
+    float gradient = factor * d[j], square = gradient * gradient;
+    columns[j] += square;
+    row += square;
+    weight += p[j] * p[j];
+  }
+  sum->gradient += row;
+  sum->weight += weight;
+}
+
 static void square_range(const ac_op_args *args, int64_t first, int64_t last) {
-  const ac_adafactor_attributes *a = args->attributes;
   const grid g = grid_of(args);
+  const int64_t run = stepped_run(args);
   sums s;
   lay(&g, args->workspace, &s);
   for (int64_t k = first; k < last; k++) {
@@ -77,18 +101,13 @@ static void square_range(const ac_op_args *args, int64_t first, int64_t last) {
     double weights = 0;
     for (int64_t j = t.column; j < t.last_column; j++) columns[j] = 0;
     for (int64_t i = t.row; i < t.last_row; i++) {
-      const float *d = (const float *)args->in[0].data + i * g.columns;
-      const float *p = (const float *)args->out[0].data + i * g.columns;
-      float row = 0, weight = 0;
-#pragma omp simd reduction(+ : row, weight)
-      for (int64_t j = t.column; j < t.last_column; j++) {
-        float gradient = a->gradient_factor * d[j], square = gradient * gradient;
-        columns[j] += square;
-        row += square;
-        weight += p[j] * p[j];
+      tile_row row = {0, 0};
+      for (int64_t j = t.column, count; j < t.last_column; j += count) {
+        count = ac_min(t.last_column - j, run);
+        square_run(args, i * g.columns + j, count, columns + j, &row);
       }
-      s.rows[t.across * g.rows + i] = row;
-      weights += (double)weight;
+      s.rows[t.across * g.rows + i] = row.gradient;
+      weights += (double)row.weight;
     }
     s.weights[k] = weights;
   }
@@ -125,22 +144,35 @@ static inline float direction(const ac_adafactor_attributes *a, float g, float r
   return a->gradient_factor * g / sqrtf(fmaxf(row * column, a->epsilon1 * a->epsilon1));
 }
 
-static void size_range(const ac_op_args *args, int64_t first, int64_t last) {
+/* Squares of the update of elements [first, first + count), which lie in one row. */
+static float size_run(const ac_op_args *args, int64_t first, int64_t count, float row,
+                      const float *c) {
+  _Alignas(64) float gradients[AC_CPU_STEPPED];
   const ac_adafactor_attributes *a = args->attributes;
+  const float *d = stepped_read(&args->in[0], first, count, gradients);
+  float square = 0;
+#pragma omp simd reduction(+ : square)
+  for (int64_t j = 0; j < count; j++) {
+    float u = direction(a, d[j], row, c[j]);
+    square += u * u;
+  }
+  return square;
+}
+
+static void size_range(const ac_op_args *args, int64_t first, int64_t last) {
   const float *c = ac_adafactor_columns(args)->data;
   const grid g = grid_of(args);
+  const int64_t run = stepped_run(args);
   sums s;
   lay(&g, args->workspace, &s);
   for (int64_t k = first; k < last; k++) {
     const tile t = tile_at(&g, k);
     double squares = 0;
     for (int64_t i = t.row; i < t.last_row; i++) {
-      const float *d = (const float *)args->in[0].data + i * g.columns;
-      float row = s.factors[i], square = 0;
-#pragma omp simd reduction(+ : square)
-      for (int64_t j = t.column; j < t.last_column; j++) {
-        float u = direction(a, d[j], row, c[j]);
-        square += u * u;
+      float square = 0;
+      for (int64_t j = t.column, count; j < t.last_column; j += count) {
+        count = ac_min(t.last_column - j, run);
+        square += size_run(args, i * g.columns + j, count, s.factors[i], c + j);
       }
       squares += (double)square;
     }
@@ -162,7 +194,7 @@ static float step_of(const ac_op_args *args, const grid *g, const sums *s) {
   return (float)(fmax((double)a->epsilon2, size) * (double)a->relative / fmax(1, update));
 }
 
-static void step_range(const ac_op_args *args, int64_t first, int64_t last) {
+static void step_floats(const ac_op_args *args, int64_t first, int64_t last) {
   const ac_adafactor_attributes *a = args->attributes;
   const float *c = ac_adafactor_columns(args)->data, *d = args->in[0].data;
   float *p = args->out[0].data;
@@ -179,6 +211,10 @@ static void step_range(const ac_op_args *args, int64_t first, int64_t last) {
     at = end;
   }
   ac_cpu_copy_parameters(&args->out[3], p, first, last);
+}
+
+static void step_range(const ac_op_args *args, int64_t first, int64_t last) {
+  stepped_range(args, first, last, step_floats);
 }
 
 static void adafactor(const ac_cpu_context *context, const ac_op_args *args) {

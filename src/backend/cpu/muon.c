@@ -51,21 +51,32 @@ static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args)
 
 /* ---- momentum -------------------------------------------------------------------------------- */
 
-static double momentum_block(const ac_op_args *args, float *x, int64_t first, int64_t last) {
+/* Elements [first, first + count), of which x is to hold the first. */
+static double momentum_run(const ac_op_args *args, float *x, int64_t first, int64_t count) {
+  _Alignas(64) float gradients[AC_CPU_STEPPED];
   const ac_muon_attributes *a = args->attributes;
-  const float *g = args->in[0].data;
-  float *m = args->out[1].data;
+  const float *g = stepped_read(&args->in[0], first, count, gradients);
+  float *m = (float *)args->out[1].data + first;
   const float factor = a->gradient_factor, take = 1.0f - a->momentum;
   const float blend = a->nesterov ? a->momentum : 1.0f;
   double sum = 0;
 #pragma omp simd reduction(+ : sum)
-  for (int64_t i = first; i < last; i++) {
+  for (int64_t i = 0; i < count; i++) {
     float gradient = factor * g[i];
     float moved = m[i] + take * (gradient - m[i]);
     float update = gradient + blend * (moved - gradient);
     m[i] = moved;
     x[i] = update;
     sum += (double)update * (double)update;
+  }
+  return sum;
+}
+
+static double momentum_block(const ac_op_args *args, float *x, int64_t first, int64_t last) {
+  double sum = 0;
+  for (int64_t at = first, count; at < last; at += count) {
+    count = ac_min(last - at, stepped_run(args));
+    sum += momentum_run(args, x + at, at, count);
   }
   return sum;
 }
@@ -164,7 +175,7 @@ static void part(const ac_cpu_context *context, const ac_op_args *args, int thre
 
 /* ---- the step -------------------------------------------------------------------------------- */
 
-static void step_range(const ac_op_args *args, int64_t first, int64_t last) {
+static void step_floats(const ac_op_args *args, int64_t first, int64_t last) {
   const ac_muon_attributes *a = args->attributes;
   const space s = lay(args);
   const float *x = s.next;
@@ -173,6 +184,10 @@ static void step_range(const ac_op_args *args, int64_t first, int64_t last) {
 #pragma omp simd
   for (int64_t i = first; i < last; i++) p[i] = p[i] * keep - step * x[i];
   ac_cpu_copy_parameters(&args->out[2], p, first, last);
+}
+
+static void step_range(const ac_op_args *args, int64_t first, int64_t last) {
+  stepped_range(args, first, last, step_floats);
 }
 
 static void muon(const ac_cpu_context *context, const ac_op_args *args) {

@@ -59,20 +59,46 @@ static inline void stepped_store(const stepped_block *b, int64_t first, int64_t 
                     (uint16_t *)b->home->out[0].data + first);
 }
 
+static inline bool is_stepped_by_blocks(const ac_op_args *args) {
+  return is_rounded(&args->out[0]) || is_rounded(&args->in[0]);
+}
+
 /* Runs a range function of floats, whatever parameter and gradient are stored in. */
+static inline void stepped_part(stepped_block *b, int64_t first, int64_t last, ac_cpu_range range) {
+  if (!is_stepped_by_blocks(b->home)) {
+    range(b->home, first, last);
+    return;
+  }
+  for (int64_t at = first, end; at < last; at = end) {
+    end = ac_min(last, at + AC_CPU_STEPPED);
+    range(stepped_load(b, at, end - at), at, end);
+    stepped_store(b, at, end - at);
+  }
+}
+
+/* The same of a range alone. */
 static inline void stepped_range(const ac_op_args *args, int64_t first, int64_t last,
                                  ac_cpu_range range) {
-  if (!is_rounded(&args->out[0]) && !is_rounded(&args->in[0])) {
+  if (!is_stepped_by_blocks(args)) {
     range(args, first, last);
     return;
   }
   stepped_block b;
   stepped_begin(&b, args);
-  for (int64_t at = first, end; at < last; at = end) {
-    end = ac_min(last, at + AC_CPU_STEPPED);
-    range(stepped_load(&b, at, end - at), at, end);
-    stepped_store(&b, at, end - at);
-  }
+  stepped_part(&b, first, last, range);
+}
+
+/* What only reads parameter or gradient goes by runs of so many elements at most, */
+static inline int64_t stepped_run(const ac_op_args *args) {
+  return is_stepped_by_blocks(args) ? AC_CPU_STEPPED : INT64_MAX;
+}
+
+/* each as floats from element `first` on: its own, or copies in a block. */
+static inline const float *stepped_read(const ac_operand *x, int64_t first, int64_t count,
+                                        float *block) {
+  if (!is_rounded(x)) return (const float *)x->data + first;
+  ac_cpu_widen(AC_BF16, (const uint16_t *)x->data + first, block, count);
+  return block;
 }
 
 /* An optimizer's formula for `count` elements from `first` on, with what is kept of these as

@@ -3,6 +3,7 @@
 #include "ops/adafactor.h"
 
 #include "backend/opencl/sums.h"
+#include "backend/opencl/update.h"
 #include "core/error.h"
 
 enum { FACTORS = 2 };
@@ -13,8 +14,9 @@ static uint64_t workspace(ac_opencl *cl, const ac_op_args *args) {
   return sizeof(float) * (uint64_t)(rows + FACTORS + ac_cl_most_chunks(rows) * columns);
 }
 
-static ac_cl_kernel by_row(const ac_opencl *cl, const char *name, int64_t columns) {
-  return (ac_cl_kernel){"adafactor", name, ac_cl_row_options(cl, columns)};
+static ac_cl_kernel kernel(const ac_opencl *cl, const ac_op_args *args, const char *name,
+                           int64_t columns) {
+  return ac_cl_row_update_kernel(cl, args, "adafactor", name, columns);
 }
 
 static ac_status take_moments(ac_opencl *cl, const ac_op_args *args, int64_t rows,
@@ -23,23 +25,23 @@ static ac_status take_moments(ac_opencl *cl, const ac_op_args *args, int64_t row
   const ac_operand *g = &args->in[0];
   const ac_operand r = args->out[2].count ? args->out[1] : (ac_operand){.count = 0};
   const ac_cl_chunks chunks = ac_cl_row_chunks(rows);
-  AC_TRY(AC_CL_LAUNCH(cl, by_row(cl, "adafactor_rows", columns), ac_cl_rows(cl, rows, columns),
-                      AC_CL_OPERAND(*g), AC_CL_OPERAND(args->out[0]), AC_CL_OPERAND(r),
-                      AC_CL_BUFFER(args->workspace), AC_CL_LONG(columns),
+  AC_TRY(AC_CL_LAUNCH(cl, kernel(cl, args, "adafactor_rows", columns),
+                      ac_cl_rows(cl, rows, columns), AC_CL_OPERAND(*g), AC_CL_OPERAND(args->out[0]),
+                      AC_CL_OPERAND(r), AC_CL_BUFFER(args->workspace), AC_CL_LONG(columns),
                       AC_CL_FLOAT(a->gradient_factor), AC_CL_FLOAT(a->blend)));
-  AC_TRY(AC_CL_LAUNCH(cl, by_row(cl, "adafactor_columns", columns),
+  AC_TRY(AC_CL_LAUNCH(cl, kernel(cl, args, "adafactor_columns", columns),
                       ac_cl_groups((columns + 31) / 32 * chunks.count, 32, ac_cl_lanes(cl)),
                       AC_CL_OPERAND(*g), AC_CL_BUFFER(args->workspace), AC_CL_LONG(rows),
                       AC_CL_LONG(columns), AC_CL_LONG(chunks.rows),
                       AC_CL_FLOAT(a->gradient_factor)));
-  AC_TRY(AC_CL_LAUNCH(cl, by_row(cl, "adafactor_column_moments", columns),
+  AC_TRY(AC_CL_LAUNCH(cl, kernel(cl, args, "adafactor_column_moments", columns),
                       ac_cl_elements(cl, columns), AC_CL_BUFFER(args->workspace),
                       AC_CL_OPERAND(*ac_adafactor_columns(args)), AC_CL_LONG(rows),
                       AC_CL_LONG(columns), AC_CL_LONG(chunks.count), AC_CL_FLOAT(a->blend)));
-  return AC_CL_LAUNCH(cl, by_row(cl, "adafactor_factors", columns), ac_cl_groups(1, cl->group, 1),
-                      AC_CL_BUFFER(args->workspace), AC_CL_OPERAND(r), AC_CL_LONG(rows),
-                      AC_CL_LONG(columns), AC_CL_FLOAT(a->epsilon1), AC_CL_FLOAT(a->epsilon2),
-                      AC_CL_FLOAT(a->relative));
+  return AC_CL_LAUNCH(cl, kernel(cl, args, "adafactor_factors", columns),
+                      ac_cl_groups(1, cl->group, 1), AC_CL_BUFFER(args->workspace),
+                      AC_CL_OPERAND(r), AC_CL_LONG(rows), AC_CL_LONG(columns),
+                      AC_CL_FLOAT(a->epsilon1), AC_CL_FLOAT(a->epsilon2), AC_CL_FLOAT(a->relative));
 }
 
 static ac_status adafactor(ac_opencl *cl, const ac_op_args *args) {
@@ -49,18 +51,18 @@ static ac_status adafactor(ac_opencl *cl, const ac_op_args *args) {
   const int64_t rows = ac_adafactor_rows(args), columns = g->count / rows;
   const float least = a->epsilon1 * a->epsilon1;
   AC_TRY(take_moments(cl, args, rows, columns));
-  AC_TRY(AC_CL_LAUNCH(cl, by_row(cl, "adafactor_size", columns), ac_cl_rows(cl, rows, columns),
-                      AC_CL_OPERAND(*g), AC_CL_OPERAND(r), AC_CL_OPERAND(*c),
-                      AC_CL_BUFFER(args->workspace), AC_CL_LONG(rows), AC_CL_LONG(columns),
-                      AC_CL_FLOAT(a->gradient_factor), AC_CL_FLOAT(least)));
-  AC_TRY(AC_CL_LAUNCH(cl, by_row(cl, "adafactor_limit", columns), ac_cl_groups(1, cl->group, 1),
-                      AC_CL_BUFFER(args->workspace), AC_CL_LONG(rows), AC_CL_LONG(columns),
-                      AC_CL_FLOAT(a->threshold)));
-  return AC_CL_LAUNCH(cl, by_row(cl, "adafactor", columns), ac_cl_elements(cl, g->count),
-                      AC_CL_OPERAND(*g), AC_CL_OPERAND(args->out[0]), AC_CL_OPERAND(r),
-                      AC_CL_OPERAND(*c), AC_CL_OPERAND(args->out[3]), AC_CL_BUFFER(args->workspace),
-                      AC_CL_LONG(rows), AC_CL_LONG(columns), AC_CL_FLOAT(a->gradient_factor),
-                      AC_CL_FLOAT(a->rate * a->weight_decay), AC_CL_FLOAT(least));
+  AC_TRY(AC_CL_LAUNCH(cl, kernel(cl, args, "adafactor_size", columns),
+                      ac_cl_rows(cl, rows, columns), AC_CL_OPERAND(*g), AC_CL_OPERAND(r),
+                      AC_CL_OPERAND(*c), AC_CL_BUFFER(args->workspace), AC_CL_LONG(rows),
+                      AC_CL_LONG(columns), AC_CL_FLOAT(a->gradient_factor), AC_CL_FLOAT(least)));
+  AC_TRY(AC_CL_LAUNCH(cl, kernel(cl, args, "adafactor_limit", columns),
+                      ac_cl_groups(1, cl->group, 1), AC_CL_BUFFER(args->workspace),
+                      AC_CL_LONG(rows), AC_CL_LONG(columns), AC_CL_FLOAT(a->threshold)));
+  return AC_CL_LAUNCH(
+      cl, kernel(cl, args, "adafactor", columns), ac_cl_elements(cl, g->count), AC_CL_OPERAND(*g),
+      AC_CL_OPERAND(args->out[0]), AC_CL_OPERAND(r), AC_CL_OPERAND(*c), AC_CL_OPERAND(args->out[3]),
+      AC_CL_BUFFER(args->workspace), AC_CL_LONG(rows), AC_CL_LONG(columns), AC_CL_ROUNDING(args),
+      AC_CL_FLOAT(a->gradient_factor), AC_CL_FLOAT(a->rate * a->weight_decay), AC_CL_FLOAT(least));
 }
 
 const ac_cl_op ac_cl_op_adafactor = {.run = adafactor, .workspace = workspace};

@@ -3,6 +3,7 @@
 #include "ops/adam_mini.h"
 
 #include "backend/opencl/sums.h"
+#include "backend/opencl/update.h"
 #include "core/error.h"
 
 static uint64_t workspace(ac_opencl *cl, const ac_op_args *args) {
@@ -11,17 +12,18 @@ static uint64_t workspace(ac_opencl *cl, const ac_op_args *args) {
   return m.by_column ? sizeof(float) * (uint64_t)(ac_cl_most_chunks(m.rows) * m.columns) : 0;
 }
 
-static ac_cl_kernel kernel(const ac_opencl *cl, const char *name, int64_t columns) {
-  return (ac_cl_kernel){"adam_mini", name, ac_cl_row_options(cl, columns)};
+static ac_cl_kernel kernel(const ac_opencl *cl, const ac_op_args *args, const char *name,
+                           int64_t columns) {
+  return ac_cl_row_update_kernel(cl, args, "adam_mini", name, columns);
 }
 
 static ac_status step_rows(ac_opencl *cl, const ac_op_args *args, const ac_adam_mini_matrix *m) {
   const ac_adam_mini_attributes *a = args->attributes;
   return AC_CL_LAUNCH(
-      cl, kernel(cl, "adam_mini_rows", m->columns), ac_cl_rows(cl, m->rows, m->columns),
+      cl, kernel(cl, args, "adam_mini_rows", m->columns), ac_cl_rows(cl, m->rows, m->columns),
       AC_CL_OPERAND(args->in[0]), AC_CL_OPERAND(args->out[0]), AC_CL_OPERAND(args->out[1]),
       AC_CL_OPERAND(args->out[2]), AC_CL_OPERAND(args->out[3]), AC_CL_LONG(m->columns),
-      AC_CL_FLOAT(a->gradient_factor), AC_CL_FLOAT(a->rate * a->weight_decay),
+      AC_CL_ROUNDING(args), AC_CL_FLOAT(a->gradient_factor), AC_CL_FLOAT(a->rate * a->weight_decay),
       AC_CL_FLOAT(1 - a->beta1), AC_CL_FLOAT(1 - a->beta2), AC_CL_FLOAT(a->rate / a->correction1),
       AC_CL_FLOAT(a->sqrt_correction2), AC_CL_FLOAT(a->epsilon));
 }
@@ -29,20 +31,20 @@ static ac_status step_rows(ac_opencl *cl, const ac_op_args *args, const ac_adam_
 static ac_status step_columns(ac_opencl *cl, const ac_op_args *args, const ac_adam_mini_matrix *m) {
   const ac_adam_mini_attributes *a = args->attributes;
   const ac_cl_chunks chunks = ac_cl_row_chunks(m->rows);
-  AC_TRY(AC_CL_LAUNCH(cl, kernel(cl, "adam_mini_columns", m->columns),
+  AC_TRY(AC_CL_LAUNCH(cl, kernel(cl, args, "adam_mini_columns", m->columns),
                       ac_cl_groups((m->columns + 31) / 32 * chunks.count, 32, ac_cl_lanes(cl)),
                       AC_CL_OPERAND(args->in[0]), AC_CL_BUFFER(args->workspace),
                       AC_CL_LONG(m->rows), AC_CL_LONG(m->columns), AC_CL_LONG(chunks.rows),
                       AC_CL_FLOAT(a->gradient_factor)));
-  AC_TRY(AC_CL_LAUNCH(cl, kernel(cl, "adam_mini_moments", m->columns),
+  AC_TRY(AC_CL_LAUNCH(cl, kernel(cl, args, "adam_mini_moments", m->columns),
                       ac_cl_elements(cl, m->columns), AC_CL_BUFFER(args->workspace),
                       AC_CL_OPERAND(args->out[2]), AC_CL_LONG(m->rows), AC_CL_LONG(m->columns),
                       AC_CL_LONG(chunks.count), AC_CL_FLOAT(1 - a->beta2)));
-  return AC_CL_LAUNCH(cl, kernel(cl, "adam_mini", m->columns),
+  return AC_CL_LAUNCH(cl, kernel(cl, args, "adam_mini", m->columns),
                       ac_cl_elements(cl, args->in[0].count), AC_CL_OPERAND(args->in[0]),
                       AC_CL_OPERAND(args->out[0]), AC_CL_OPERAND(args->out[1]),
                       AC_CL_OPERAND(args->out[2]), AC_CL_OPERAND(args->out[3]),
-                      AC_CL_LONG(args->in[0].count), AC_CL_LONG(m->columns),
+                      AC_CL_LONG(args->in[0].count), AC_CL_LONG(m->columns), AC_CL_ROUNDING(args),
                       AC_CL_FLOAT(a->gradient_factor), AC_CL_FLOAT(a->rate * a->weight_decay),
                       AC_CL_FLOAT(1 - a->beta1), AC_CL_FLOAT(a->rate / a->correction1),
                       AC_CL_FLOAT(a->sqrt_correction2), AC_CL_FLOAT(a->epsilon));

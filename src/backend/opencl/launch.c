@@ -102,16 +102,16 @@ ac_cl_grid ac_cl_elements(const ac_opencl *cl, int64_t n) {
   return ac_cl_groups((n + cl->group - 1) / cl->group, cl->group, 1);
 }
 
-static bool is_short(const ac_opencl *cl, int64_t length) {
+bool ac_cl_is_short_row(const ac_opencl *cl, int64_t length) {
   return length <= 1024 || cl->group < 256;
 }
 
 const char *ac_cl_row_options(const ac_opencl *cl, int64_t length) {
-  return is_short(cl, length) ? "-DROW_GROUP=64" : "-DROW_GROUP=256";
+  return ac_cl_is_short_row(cl, length) ? "-DROW_GROUP=64" : "-DROW_GROUP=256";
 }
 
 ac_cl_grid ac_cl_rows(const ac_opencl *cl, int64_t rows, int64_t length) {
-  return ac_cl_groups(rows, is_short(cl, length) ? 64 : 256, 1);
+  return ac_cl_groups(rows, ac_cl_is_short_row(cl, length) ? 64 : 256, 1);
 }
 
 /* The inputs that there are and the output; returns how many. */

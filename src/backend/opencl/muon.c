@@ -6,6 +6,7 @@
 #include "ops/muon.h"
 
 #include "backend/opencl/product/gemm.h"
+#include "backend/opencl/update.h"
 #include "core/align.h"
 #include "core/error.h"
 
@@ -94,8 +95,8 @@ static uint64_t workspace(ac_opencl *cl, const ac_op_args *args) {
   return products_workspace(cl, args, &s) + sizeof(float) * (uint64_t)(s.floats + ALIGNMENT);
 }
 
-static ac_cl_kernel kernel(const char *name) {
-  return (ac_cl_kernel){"muon", name, NULL};
+static ac_cl_kernel kernel(const ac_op_args *args, const char *name) {
+  return ac_cl_update_kernel(args, "muon", name);
 }
 
 /* The update, of norm one. */
@@ -103,15 +104,15 @@ static ac_status take_momentum(ac_opencl *cl, const ac_op_args *args, const spac
   const ac_muon_attributes *a = args->attributes;
   const int64_t all = (s->count + cl->group - 1) / cl->group,
                 groups = all < MAX_GROUPS ? all : MAX_GROUPS;
-  AC_TRY(AC_CL_LAUNCH(cl, kernel("muon_momentum"), ac_cl_groups(groups, cl->group, 1),
+  AC_TRY(AC_CL_LAUNCH(cl, kernel(args, "muon_momentum"), ac_cl_groups(groups, cl->group, 1),
                       AC_CL_OPERAND(args->in[0]), AC_CL_OPERAND(args->out[1]),
                       AC_CL_BUFFER(args->workspace), AC_CL_LONG(s->sums), AC_CL_LONG(s->x),
                       AC_CL_LONG(s->count), AC_CL_FLOAT(a->gradient_factor),
                       AC_CL_FLOAT(1 - a->momentum), AC_CL_FLOAT(a->nesterov ? a->momentum : 1)));
-  AC_TRY(AC_CL_LAUNCH(cl, kernel("muon_norm"), ac_cl_groups(1, cl->group, 1),
+  AC_TRY(AC_CL_LAUNCH(cl, kernel(args, "muon_norm"), ac_cl_groups(1, cl->group, 1),
                       AC_CL_BUFFER(args->workspace), AC_CL_LONG(s->sums), AC_CL_INT(groups),
                       AC_CL_FLOAT(AC_MUON_EPSILON)));
-  return AC_CL_LAUNCH(cl, kernel("muon_normalise"), ac_cl_elements(cl, s->count),
+  return AC_CL_LAUNCH(cl, kernel(args, "muon_normalise"), ac_cl_elements(cl, s->count),
                       AC_CL_BUFFER(args->workspace), AC_CL_LONG(s->sums), AC_CL_LONG(s->x),
                       AC_CL_LONG(s->count));
 }
@@ -120,11 +121,11 @@ static ac_status iterate(ac_opencl *cl, const ac_op_args *args, const space *s) 
   const ac_cl_product gram = gram_product(args, s), square = square_product(args, s),
                       next = next_product(args, s);
   AC_TRY(ac_cl_gemm(cl, &gram, args->workspace));
-  AC_TRY(AC_CL_LAUNCH(cl, kernel("muon_polynomial"), ac_cl_elements(cl, s->m.side * s->m.side),
-                      AC_CL_BUFFER(args->workspace), AC_CL_LONG(s->gram), AC_CL_LONG(s->factor),
-                      AC_CL_LONG(s->polynomial), AC_CL_LONG(s->m.side),
-                      AC_CL_FLOAT(ac_muon_polynomial[0]), AC_CL_FLOAT(ac_muon_polynomial[1]),
-                      AC_CL_FLOAT(ac_muon_polynomial[2])));
+  AC_TRY(AC_CL_LAUNCH(cl, kernel(args, "muon_polynomial"),
+                      ac_cl_elements(cl, s->m.side * s->m.side), AC_CL_BUFFER(args->workspace),
+                      AC_CL_LONG(s->gram), AC_CL_LONG(s->factor), AC_CL_LONG(s->polynomial),
+                      AC_CL_LONG(s->m.side), AC_CL_FLOAT(ac_muon_polynomial[0]),
+                      AC_CL_FLOAT(ac_muon_polynomial[1]), AC_CL_FLOAT(ac_muon_polynomial[2])));
   AC_TRY(ac_cl_gemm(cl, &square, args->workspace));
   return ac_cl_gemm(cl, &next, args->workspace);
 }
@@ -141,9 +142,10 @@ static ac_status muon(ac_opencl *cl, const ac_op_args *args) {
     s.x = s.next;
     s.next = x;
   }
-  return AC_CL_LAUNCH(cl, kernel("muon"), ac_cl_elements(cl, s.count), AC_CL_OPERAND(args->out[0]),
-                      AC_CL_OPERAND(args->out[2]), AC_CL_BUFFER(args->workspace), AC_CL_LONG(s.x),
-                      AC_CL_LONG(s.count), AC_CL_FLOAT(a->rate * a->weight_decay),
+  return AC_CL_LAUNCH(cl, kernel(args, "muon"), ac_cl_elements(cl, s.count),
+                      AC_CL_OPERAND(args->out[0]), AC_CL_OPERAND(args->out[2]),
+                      AC_CL_BUFFER(args->workspace), AC_CL_LONG(s.x), AC_CL_LONG(s.count),
+                      AC_CL_ROUNDING(args), AC_CL_FLOAT(a->rate * a->weight_decay),
                       AC_CL_FLOAT(a->rate * a->scale));
 }
 

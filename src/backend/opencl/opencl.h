@@ -165,8 +165,10 @@ ac_cl_grid ac_cl_elements(const ac_opencl *cl, int64_t n);
 /* `groups` work-groups of x * y items. */
 ac_cl_grid ac_cl_groups(int64_t groups, int x, int y);
 
-/* Rows of this length are reduced by work-groups of ROW_GROUP items, of which a file with such
- * kernels is told by these options; and the grid of a work-group for each row. */
+/* Rows of this length are reduced by work-groups of ROW_GROUP items, 64 if they are short and 256
+ * else, of which a file with such kernels is told by these options; and the grid of a work-group
+ * for each row. */
+bool ac_cl_is_short_row(const ac_opencl *cl, int64_t length);
 const char *ac_cl_row_options(const ac_opencl *cl, int64_t length);
 ac_cl_grid ac_cl_rows(const ac_opencl *cl, int64_t rows, int64_t length);
 

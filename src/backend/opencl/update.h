@@ -30,6 +30,19 @@ static inline ac_cl_kernel ac_cl_update_kernel(const ac_op_args *args, const cha
   return (ac_cl_kernel){file, name, ac_cl_step_options(args)};
 }
 
+/* Of a step in f32 whose kernels take rows of this length. */
+static inline ac_cl_kernel ac_cl_row_update_kernel(const ac_opencl *cl, const ac_op_args *args,
+                                                   const char *file, const char *name,
+                                                   int64_t length) {
+  static const char *const options[2][2][2] = {
+      {{"-DROW_GROUP=256", "-DROW_GROUP=256 -DGRADIENT_BF16"},
+       {"-DROW_GROUP=256 -DROUNDED", "-DROW_GROUP=256 -DROUNDED -DGRADIENT_BF16"}},
+      {{"-DROW_GROUP=64", "-DROW_GROUP=64 -DGRADIENT_BF16"},
+       {"-DROW_GROUP=64 -DROUNDED", "-DROW_GROUP=64 -DROUNDED -DGRADIENT_BF16"}}};
+  const bool rounded = args->out[0].dtype == AC_BF16, halved = args->in[0].dtype == AC_BF16;
+  return (ac_cl_kernel){file, name, options[ac_cl_is_short_row(cl, length)][rounded][halved]};
+}
+
 static inline ac_cl_grid ac_cl_update_grid(const ac_opencl *cl, const ac_op_args *args) {
   const int64_t count = args->in[0].count;
   return ac_cl_is_eight_bit(args) ? ac_cl_groups(ac_eight_bit_blocks(count), cl->group, 1)
