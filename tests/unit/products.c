@@ -96,9 +96,10 @@ static void compare_patches(const ac_dot_class *hardware, const ac_dot_class *em
   fill(&s, range);
   for (size_t i = 0; i < sizeof patch / sizeof *patch; i++)
     patch[i] = draw_bf16(range) | (uint32_t)draw_bf16(range) << 16;
-  int32_t offset[STEPS];
+  int32_t offset[STEPS], of[STEPS];
   for (int i = 0; i < STEPS; i++) offset[i] = (int32_t)(draw() % MOST_OFFSET);
-  ac_dot_patch b = {patch, offset, 1 + draw() % MOST_DISTANCE};
+  for (int i = 0; i < STEPS; i++) of[i] = (int32_t)(draw() % STEPS);
+  ac_dot_patch b = {patch, offset, 1 + draw() % MOST_DISTANCE, draw() % 2 ? of : NULL};
   int64_t steps = 1 + draw() % STEPS;
   ac_dot_begin(hardware);
   hardware->convolve(steps, rows, columns, s.a, &b, s.sums, AC_DOT_STRIP, add);
