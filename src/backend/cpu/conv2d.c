@@ -210,8 +210,7 @@ static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args)
   int64_t floats = m.copied + context->threads * memory_share(&m);
   if (ac_winograd_takes(context, args))
     floats = ac_max(floats, ac_winograd_convolve_floats(args, context->threads));
-  if (ac_conv_lanes_takes(context, args))
-    floats = ac_max(floats, ac_conv_lanes_floats(context, args));
+  floats = ac_max(floats, ac_conv_lanes_floats(context, args));
   return sizeof(float) * (uint64_t)floats;
 }
 

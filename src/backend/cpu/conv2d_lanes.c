@@ -144,20 +144,26 @@ static problem problem_of(const ac_cpu_context *context, const ac_op_args *args)
   return p;
 }
 
-/* Where lanes are filled so well that less is multiplied than with all the padding. Kernels of one
- * tap meet none and leave no gaps unless they have a stride. */
-bool ac_conv_lanes_takes(const ac_cpu_context *context, const ac_op_args *args) {
+/* Where lanes are filled so well that less is multiplied than with all the padding: by a sixteenth
+ * where there is no stride, for then columns along the image cost little else. Kernels of one tap
+ * meet no padding, and the patch would hold more than they need. */
+static bool takes(const ac_cpu_context *context, const ac_op_args *args, int64_t samples) {
+  enum { ALL = 16, MOST = 15 };
   const ac_conv2d_attributes *a = args->attributes;
   if (!context->dot || args->in[0].dtype != AC_BF16 || args->in[1].dtype != AC_BF16) return false;
   if (!args->in[0].count || !args->in[1].count || !args->out[0].count) return false;
-  if (args->in[0].dim[0] <= LANES / 2) return false;
   problem p = problem_of(context, args);
-  if (p.taps == 1 && a->stride[0] == 1 && a->stride[1] == 1) return false;
-  if (p.blocks * PAIRS * 8 > p.lines * 9) return false;
-  if (p.held * p.distance > PATCH) return false;
-  int64_t lanes = ac_ceil_div(p.samples, LANES) * LANES;
-  return meetings(&p.axis[0]) * meetings(&p.axis[1]) * lanes <=
-         meetings_with_padding(&p.axis[0]) * meetings_with_padding(&p.axis[1]) * p.samples;
+  if (p.taps == 1 || p.blocks * PAIRS * 8 > p.lines * 9 || p.held * p.distance > PATCH)
+    return false;
+  int64_t lanes = ac_ceil_div(samples, LANES) * LANES;
+  int64_t met = meetings(&p.axis[0]) * meetings(&p.axis[1]);
+  int64_t all = meetings_with_padding(&p.axis[0]) * meetings_with_padding(&p.axis[1]);
+  bool dense = a->stride[0] == 1 && a->stride[1] == 1;
+  return met * lanes * ALL <= all * samples * (dense ? MOST : ALL);
+}
+
+bool ac_conv_lanes_takes(const ac_cpu_context *context, const ac_op_args *args) {
+  return takes(context, args, args->in[0].dim[0]);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -180,7 +186,9 @@ static int64_t share_floats(const problem *p) {
          2 * place_steps(p);
 }
 
+/* Of all numbers of samples up to this one whole lanes are the likeliest to go this way. */
 int64_t ac_conv_lanes_floats(const ac_cpu_context *context, const ac_op_args *args) {
+  if (!takes(context, args, ac_min(args->in[0].dim[0], LANES))) return 0;
   problem p = problem_of(context, args);
   return packed_floats(&p) + context->threads * share_floats(&p);
 }
