@@ -258,6 +258,20 @@ static const op_case cases[] = {
     CONV2D("tiles, more channels than a step of the sums, 8x4x4", PAIR(1, 1), PAIR(1, 1),
            PAIR(1, 1), 1, 8, IMAGES(130, 4, 4), IMAGES(17, 4, 4), OP_F32(17, 130, 3, 3),
            OP_F32(17)),
+    /* With samples beside each other, where those of bf16 are: a set of them that is not whole, a
+     * pair that is half; two sets; groups; an image in several regions, and a kernel of more than
+     * 16 taps. */
+    CONV2D("many samples, 30x4x4", PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), 1, 30, IMAGES(61, 4, 4),
+           IMAGES(33, 4, 4), OP_F32(33, 61, 3, 3), OP_F32(33)),
+    CONV2D("many samples, unequal axes, 32x9x10", PAIR(2, 3), PAIR(2, 1), PAIR(1, 2), 1, 32,
+           IMAGES(32, 9, 10), IMAGES(31, 5, 4), OP_F32(31, 32, 4, 2), OP_F32(31)),
+    CONV2D("many samples, two groups, dilated, 16x5x7", PAIR(1, 1), PAIR(2, 2), PAIR(2, 2), 2, 16,
+           IMAGES(64, 5, 7), IMAGES(66, 5, 7), OP_F32(66, 32, 3, 3), OP_F32(66)),
+    CONV2D("many samples, regions of an image, 32 to 3 channels, 16x34x20", PAIR(1, 1), PAIR(2, 2),
+           PAIR(1, 1), 1, 16, IMAGES(32, 34, 20), IMAGES(3, 34, 20), OP_F32(3, 32, 5, 5)),
+    CONV2D("many samples, regions of an image, stride 2, 3 to 32 channels, 16x68x40", PAIR(2, 2),
+           PAIR(1, 1), PAIR(1, 1), 1, 16, IMAGES(3, 68, 40), IMAGES(32, 34, 20),
+           OP_F32(32, 3, 3, 3)),
     CONV2D("more sums than are held, 1x2x700", PAIR(1, 1), PAIR(0, 1), PAIR(1, 1), 1, 1,
            IMAGES(1, 2, 700), IMAGES(100, 2, 700), OP_F32(100, 1, 1, 3), OP_F32(100)),
 };

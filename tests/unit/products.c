@@ -96,9 +96,10 @@ static void compare_patches(const ac_dot_class *hardware, const ac_dot_class *em
   fill(&s, range);
   for (size_t i = 0; i < sizeof patch / sizeof *patch; i++)
     patch[i] = draw_bf16(range) | (uint32_t)draw_bf16(range) << 16;
-  int32_t offset[STEPS];
+  int32_t offset[STEPS], of[STEPS];
   for (int i = 0; i < STEPS; i++) offset[i] = (int32_t)(draw() % MOST_OFFSET);
-  ac_dot_patch b = {patch, offset, 1 + draw() % MOST_DISTANCE};
+  for (int i = 0; i < STEPS; i++) of[i] = (int32_t)(draw() % STEPS);
+  ac_dot_patch b = {patch, offset, 1 + draw() % MOST_DISTANCE, draw() % 2 ? of : NULL};
   int64_t steps = 1 + draw() % STEPS;
   ac_dot_begin(hardware);
   hardware->convolve(steps, rows, columns, s.a, &b, s.sums, AC_DOT_STRIP, add);
@@ -531,13 +532,14 @@ static void compare_convolution(const convolution *c) {
   free_operands(&args);
 }
 
-/* Spread out; in planes, in two fillings; in planes of groups. */
+/* Spread out; in planes, in two fillings; in planes of groups; with samples beside each other, in
+ * fewer sets than threads, with a stride, in groups. */
 static void any_team_and_instruction_set_convolves_with_the_same_bits(void **state) {
   (void)state;
-  static const convolution convolutions[] = {{3, 37, 35, 6, 9, 1, 1, 1},
-                                             {1, 40, 9, 10, 200, 1, 2, 1},
-                                             {2, 64, 18, 13, 20, 2, 1, 2},
-                                             {5, 32, 7, 4, 13, 1, 1, 1}};
+  static const convolution convolutions[] = {
+      {3, 37, 35, 6, 9, 1, 1, 1}, {1, 40, 9, 10, 200, 1, 2, 1}, {2, 64, 18, 13, 20, 2, 1, 2},
+      {5, 32, 7, 4, 13, 1, 1, 1}, {15, 61, 72, 4, 5, 1, 1, 1},  {32, 32, 31, 7, 5, 1, 2, 1},
+      {30, 64, 64, 4, 4, 2, 1, 1}};
   for (size_t i = 0; i < sizeof convolutions / sizeof *convolutions; i++)
     compare_convolution(&convolutions[i]);
 }

@@ -27,6 +27,7 @@
  * channel, or one step of pairs, needs for one row of outputs, or of a small image for all of them,
  * and sums, of 256 KiB or as many such rows as a tile has. */
 #include "backend/cpu/conv.h"
+#include "backend/cpu/conv_lanes.h"
 #include "backend/cpu/convert.h"
 #include "backend/cpu/product/pairs.h"
 #include "backend/cpu/winograd.h"
@@ -209,6 +210,7 @@ static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args)
   int64_t floats = m.copied + context->threads * memory_share(&m);
   if (ac_winograd_takes(context, args))
     floats = ac_max(floats, ac_winograd_convolve_floats(args, context->threads));
+  floats = ac_max(floats, ac_conv_lanes_floats(context, args));
   return sizeof(float) * (uint64_t)floats;
 }
 
@@ -359,7 +361,7 @@ static void multiply_packed(const work *w, int64_t channel) {
     for (int64_t run = 0; run < w->runs; run++)
       for (int64_t column = 0; column < w->length; column += STRIP) {
         const float *at = w->filling + run * s->sample + column;
-        ac_dot_patch b = {(const uint32_t *)at, w->offset, ac_conv_patch_distance(s)};
+        ac_dot_patch b = {(const uint32_t *)at, w->offset, ac_conv_patch_distance(s), NULL};
         p->dot->convolve(steps, (int)ac_min(STRIP, w->rows - row),
                          (int)ac_min(STRIP, w->length - column), a, &b,
                          w->sums + row * ldc + run * w->width + column, ldc, channel > 0);
@@ -503,6 +505,10 @@ static void run_phase(work *w, int thread, int team) {
 static void run_part(const ac_cpu_context *context, const ac_op_args *args, int thread, int team) {
   if (ac_winograd_takes(context, args)) {
     ac_winograd_convolve(args, thread, team);
+    return;
+  }
+  if (ac_conv_lanes_takes(context, args)) {
+    ac_conv_lanes_convolve(context, args, thread, team);
     return;
   }
   problem p = problem_of(context, args);

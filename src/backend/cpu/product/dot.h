@@ -28,14 +28,22 @@ typedef void ac_dot_multiply(int64_t steps, int rows, int columns, const uint32_
                              const uint32_t *b, float *sums, int64_t distance, bool add);
 
 /* Where op(B) of a convolution lies, not packed, in a patch of pairs: pair row p of a step is the
- * 32-bit elements from at + offset[step] + p * distance on, at any address, one for each column. */
+ * 32-bit elements from at + offset[step] + p * distance on, at any address, one for each column. It
+ * meets step number of[step] of op(A), or, where that is NULL, the same one. */
 typedef struct ac_dot_patch {
   const uint32_t *at;
   const int32_t *offset;
   int64_t distance;
+  const int32_t *of;
 } ac_dot_patch;
 
-/* The same for such an op(B). Of more columns than are asked for it is read up to AC_DOT_STRIP. */
+static inline int64_t ac_dot_step_of(const ac_dot_patch *b, int64_t step) {
+  return b->of ? b->of[step] : step;
+}
+
+/* The same for such an op(B). Of no more than AC_DOT_LANES columns so many are computed and read,
+ * else AC_DOT_STRIP. */
+enum { AC_DOT_LANES = AC_DOT_STRIP / 2 };
 typedef void ac_dot_convolve(int64_t steps, int rows, int columns, const uint32_t *a,
                              const ac_dot_patch *b, float *sums, int64_t distance, bool add);
 

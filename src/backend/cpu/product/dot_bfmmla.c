@@ -39,17 +39,20 @@ static inline void store_block(float *sums, int64_t distance, float32x4_t block)
   vst1_f32(sums + distance, vget_high_f32(block));
 }
 
-/* Packed pair rows follow each other; where there are offsets, they say where those of a step are.
- */
+/* Packed pair rows follow each other; where there is a patch, it says where those of a step are,
+ * and of op(A), and `b` is the first of the columns in it. */
 static inline __attribute__((always_inline)) void
-multiply_block(int64_t steps, const uint32_t *a, const uint32_t *b, const int32_t *offset,
-               int64_t b_distance, float *sums, int64_t distance, bool add) {
+multiply_block(int64_t steps, const uint32_t *packed_a, const uint32_t *b,
+               const ac_dot_patch *patch, float *sums, int64_t distance, bool add) {
+  enum { STEP = AC_DOT_PAIRS * AC_DOT_STRIP };
+  const int64_t b_distance = patch ? patch->distance : AC_DOT_STRIP;
   float32x4_t sum[2][BLOCKS];
   for (int i = 0; i < 2; i++)
     for (int j = 0; j < BLOCKS; j++)
       sum[i][j] = add ? load_block(sums + 2 * i * distance + 2 * j, distance) : vdupq_n_f32(0);
-  for (int64_t step = 0; step < steps; step++, a += AC_DOT_STRIP * AC_DOT_PAIRS) {
-    const uint32_t *at = b + (offset ? offset[step] : step * AC_DOT_PAIRS * AC_DOT_STRIP);
+  for (int64_t step = 0; step < steps; step++) {
+    const uint32_t *a = packed_a + (patch ? ac_dot_step_of(patch, step) : step) * STEP;
+    const uint32_t *at = b + (patch ? patch->offset[step] : step * STEP);
     for (int p = 0; p < AC_DOT_PAIRS; p += 2, at += 2 * b_distance) {
       bfloat16x8_t x[2] = {rows_at(a, 0, p), rows_at(a, 2, p)}, y[BLOCKS];
       columns_at(at, b_distance, y);
@@ -67,14 +70,14 @@ void ac_dot_bfmmla(int64_t steps, int rows, int columns, const uint32_t *a, cons
                    float *sums, int64_t distance, bool add) {
   for (int i = 0; i < rows; i += ROWS)
     for (int j = 0; j < columns; j += COLUMNS)
-      multiply_block(steps, a + i * AC_DOT_PAIRS, b + j, NULL, AC_DOT_STRIP,
-                     sums + i * distance + j, distance, add);
+      multiply_block(steps, a + i * AC_DOT_PAIRS, b + j, NULL, sums + i * distance + j, distance,
+                     add);
 }
 
 void ac_dot_bfmmla_convolve(int64_t steps, int rows, int columns, const uint32_t *a,
                             const ac_dot_patch *b, float *sums, int64_t distance, bool add) {
   for (int i = 0; i < rows; i += ROWS)
     for (int j = 0; j < columns; j += COLUMNS)
-      multiply_block(steps, a + i * AC_DOT_PAIRS, b->at + j, b->offset, b->distance,
-                     sums + i * distance + j, distance, add);
+      multiply_block(steps, a + i * AC_DOT_PAIRS, b->at + j, b, sums + i * distance + j, distance,
+                     add);
 }

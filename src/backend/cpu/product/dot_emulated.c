@@ -47,7 +47,7 @@ static float vdpbf16ps_sum(int64_t steps, const uint32_t *a, int row, const ac_d
   sum = flush(sum);
   for (int64_t step = 0; step < steps; step++)
     for (int p = 0; p < AC_DOT_PAIRS; p++) {
-      uint32_t x = pair_of_a(a, step, row, p), y = pair_of_b(b, step, p, column);
+      uint32_t x = pair_of_a(a, ac_dot_step_of(b, step), row, p), y = pair_of_b(b, step, p, column);
       sum = multiply_add(upper(x), upper(y), sum);
       sum = multiply_add(lower(x), lower(y), sum);
     }
@@ -59,7 +59,7 @@ static float tiles_sum(int64_t steps, const uint32_t *a, int row, const ac_dot_p
   for (int64_t step = 0; step < steps; step++) {
     float even = 0.0f, odd = 0.0f;
     for (int p = 0; p < AC_DOT_PAIRS; p++) {
-      uint32_t x = pair_of_a(a, step, row, p), y = pair_of_b(b, step, p, column);
+      uint32_t x = pair_of_a(a, ac_dot_step_of(b, step), row, p), y = pair_of_b(b, step, p, column);
       even = multiply_add(lower(x), lower(y), even);
       odd = multiply_add(upper(x), upper(y), odd);
     }
@@ -96,7 +96,7 @@ static float bfmmla_sum(int64_t steps, const uint32_t *a, int row, const ac_dot_
                         int column, float sum) {
   for (int64_t step = 0; step < steps; step++)
     for (int p = 0; p < AC_DOT_PAIRS; p++) {
-      uint32_t x = pair_of_a(a, step, row, p), y = pair_of_b(b, step, p, column);
+      uint32_t x = pair_of_a(a, ac_dot_step_of(b, step), row, p), y = pair_of_b(b, step, p, column);
       float dot =
           add_to_odd(product_to_odd(lower(x), lower(y)), product_to_odd(upper(x), upper(y)));
       sum = add_to_odd(sum, dot);
@@ -126,7 +126,7 @@ static void multiply(sum_of *sum, int64_t steps, int rows, int columns, const ui
   }                                                                                               \
   void ac_dot_##name##_emulated(int64_t steps, int rows, int columns, const uint32_t *a,          \
                                 const uint32_t *b, float *sums, int64_t distance, bool add) {     \
-    const ac_dot_patch packed = {b, NULL, AC_DOT_STRIP};                                          \
+    const ac_dot_patch packed = {b, NULL, AC_DOT_STRIP, NULL};                                    \
     multiply(name##_sum, steps, rows, columns, a, &packed, sums, distance, add);                  \
   }
 CLASS(tiles)

@@ -56,12 +56,13 @@ void ac_dot_tiles_end(void) {
 
 /* Tiles 0 to 3 are sums, row by row; 4 and 5 are of op(A), 6 and 7 of op(B). `low` and `narrow` say
  * that one of each is enough; they are constants where this is inlined. Packed pair rows follow
- * each other; where there are offsets, they say where those of a step are. */
+ * each other; where there is a patch, it says where those of a step are, and of op(A). */
 static inline __attribute__((always_inline)) void
-multiply(bool low, bool narrow, int64_t steps, const uint32_t *a, const uint32_t *b,
-         const int32_t *offset, int64_t b_distance, float *sums, int64_t distance, bool add) {
+multiply(bool low, bool narrow, int64_t steps, const uint32_t *packed_a, const uint32_t *packed_b,
+         const ac_dot_patch *patch, float *sums, int64_t distance, bool add) {
   enum { A_ROW = TILE_BYTES, STEP = AC_DOT_PAIRS * AC_DOT_STRIP };
-  const int64_t sums_row = distance * 4, b_row = b_distance * 4; /* bytes */
+  const int64_t sums_row = distance * 4; /* bytes */
+  const int64_t b_row = (patch ? patch->distance : AC_DOT_STRIP) * 4;
   float *lower_sums = sums + TILE * distance;
   if (add) {
     _tile_loadd(0, sums, sums_row);
@@ -75,8 +76,9 @@ multiply(bool low, bool narrow, int64_t steps, const uint32_t *a, const uint32_t
     _tile_zero(3);
   }
   for (int64_t step = 0; step < steps; step++) {
+    const uint32_t *a = packed_a + (patch ? ac_dot_step_of(patch, step) : step) * STEP;
+    const uint32_t *at = patch ? patch->at + patch->offset[step] : packed_b + step * STEP;
     _tile_loadd(4, a, A_ROW);
-    const uint32_t *at = b + (offset ? offset[step] : step * STEP);
     _tile_loadd(6, at, b_row);
     _tile_dpbf16ps(0, 4, 6);
     if (!narrow) {
@@ -88,7 +90,6 @@ multiply(bool low, bool narrow, int64_t steps, const uint32_t *a, const uint32_t
       _tile_dpbf16ps(2, 5, 6);
       if (!narrow) _tile_dpbf16ps(3, 5, 7);
     }
-    a += AC_DOT_STRIP * AC_DOT_PAIRS;
   }
   _tile_stored(0, sums, sums_row);
   if (!narrow) _tile_stored(1, sums + TILE, sums_row);
@@ -98,9 +99,8 @@ multiply(bool low, bool narrow, int64_t steps, const uint32_t *a, const uint32_t
 
 static inline __attribute__((always_inline)) void
 multiply_any(int64_t steps, int rows, int columns, const uint32_t *a, const uint32_t *b,
-             const int32_t *offset, int64_t b_distance, float *sums, int64_t distance, bool add) {
-#define MULTIPLY(low, narrow) \
-  multiply(low, narrow, steps, a, b, offset, b_distance, sums, distance, add)
+             const ac_dot_patch *patch, float *sums, int64_t distance, bool add) {
+#define MULTIPLY(low, narrow) multiply(low, narrow, steps, a, b, patch, sums, distance, add)
   __asm__ volatile("" ::: "memory"); /* compilers do not know that tiles are read from memory */
   if (rows <= TILE && columns <= TILE) MULTIPLY(true, true);
   else if (rows <= TILE) MULTIPLY(true, false);
@@ -110,10 +110,10 @@ multiply_any(int64_t steps, int rows, int columns, const uint32_t *a, const uint
 
 void ac_dot_tiles(int64_t steps, int rows, int columns, const uint32_t *a, const uint32_t *b,
                   float *sums, int64_t distance, bool add) {
-  multiply_any(steps, rows, columns, a, b, NULL, AC_DOT_STRIP, sums, distance, add);
+  multiply_any(steps, rows, columns, a, b, NULL, sums, distance, add);
 }
 
 void ac_dot_tiles_convolve(int64_t steps, int rows, int columns, const uint32_t *a,
                            const ac_dot_patch *b, float *sums, int64_t distance, bool add) {
-  multiply_any(steps, rows, columns, a, b->at, b->offset, b->distance, sums, distance, add);
+  multiply_any(steps, rows, columns, a, NULL, b, sums, distance, add);
 }

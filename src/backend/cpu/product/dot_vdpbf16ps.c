@@ -64,48 +64,57 @@ static inline __m512bh pairs_in_patch(const uint32_t *b) {
   return (__m512bh)_mm512_loadu_si512(b);
 }
 
-/* `rows` rows by one or two vectors. */
+/* `rows` rows by one or two vectors, of at most 16 sums. What the next step reads is asked for,
+ * since it may lie anywhere. */
 static inline __attribute__((always_inline)) void convolve_rows(int rows, int vectors,
                                                                 int64_t steps, const uint32_t *a,
                                                                 const ac_dot_patch *b, float *sums,
                                                                 int64_t distance, bool add) {
-  __m512 sum[ROWS][2];
-#pragma GCC unroll 8
+  __m512 sum[2 * ROWS][2];
+#pragma GCC unroll 16
   for (int i = 0; i < rows; i++)
     for (int v = 0; v < vectors; v++)
       sum[i][v] = add ? _mm512_load_ps(sums + i * distance + v * VECTOR) : _mm512_setzero_ps();
-  for (int64_t step = 0; step < steps; step++, a += AC_DOT_STRIP * AC_DOT_PAIRS) {
-    const uint32_t *at = b->at + b->offset[step];
-    for (int p = 0; p < AC_DOT_PAIRS; p++, at += b->distance) {
-      __m512bh b0 = pairs_in_patch(at), b1 = vectors > 1 ? pairs_in_patch(at + VECTOR) : b0;
-#pragma GCC unroll 8
+  for (int64_t step = 0; step < steps; step++) {
+    const int64_t next = step + 1 < steps ? step + 1 : step;
+    const uint32_t *at = b->at + b->offset[step], *next_at = b->at + b->offset[next];
+    const uint32_t *from = a + ac_dot_step_of(b, step) * AC_DOT_STRIP * AC_DOT_PAIRS;
+    const uint32_t *next_from = a + ac_dot_step_of(b, next) * AC_DOT_STRIP * AC_DOT_PAIRS;
+    for (int p = 0; p < AC_DOT_PAIRS; p++) {
+      int64_t row = p * b->distance;
+      __m512bh b0 = pairs_in_patch(at + row),
+               b1 = vectors > 1 ? pairs_in_patch(at + row + VECTOR) : b0;
+      __builtin_prefetch(next_at + row);
+      if (vectors > 1) __builtin_prefetch(next_at + row + VECTOR);
+      if (p < rows) __builtin_prefetch(next_from + p * AC_DOT_PAIRS);
+#pragma GCC unroll 16
       for (int i = 0; i < rows; i++) {
-        __m512bh pair = (__m512bh)_mm512_set1_epi32((int)a[i * AC_DOT_PAIRS + p]);
+        __m512bh pair = (__m512bh)_mm512_set1_epi32((int)from[i * AC_DOT_PAIRS + p]);
         sum[i][0] = _mm512_dpbf16_ps(sum[i][0], b0, pair);
         if (vectors > 1) sum[i][1] = _mm512_dpbf16_ps(sum[i][1], b1, pair);
       }
     }
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 16
   for (int i = 0; i < rows; i++)
     for (int v = 0; v < vectors; v++) _mm512_store_ps(sums + i * distance + v * VECTOR, sum[i][v]);
 }
 
-static inline __attribute__((always_inline)) void convolve(int vectors, int64_t steps, int rows,
-                                                           const uint32_t *a, const ac_dot_patch *b,
-                                                           float *sums, int64_t distance,
-                                                           bool add) {
-  for (int i = 0; i < rows; i += ROWS, a += ROWS * AC_DOT_PAIRS, sums += ROWS * distance) {
-    if (rows - i > ROWS / 2) convolve_rows(ROWS, vectors, steps, a, b, sums, distance, add);
-    else if (rows - i > 1) convolve_rows(ROWS / 2, vectors, steps, a, b, sums, distance, add);
+static inline __attribute__((always_inline)) void convolve(int most, int vectors, int64_t steps,
+                                                           int rows, const uint32_t *a,
+                                                           const ac_dot_patch *b, float *sums,
+                                                           int64_t distance, bool add) {
+  for (int i = 0; i < rows; i += most, a += most * AC_DOT_PAIRS, sums += most * distance) {
+    if (rows - i > most / 2) convolve_rows(most, vectors, steps, a, b, sums, distance, add);
+    else if (rows - i > 1) convolve_rows(most / 2, vectors, steps, a, b, sums, distance, add);
     else convolve_rows(1, vectors, steps, a, b, sums, distance, add);
   }
 }
 
 void ac_dot_vdpbf16ps_convolve(int64_t steps, int rows, int columns, const uint32_t *a,
                                const ac_dot_patch *b, float *sums, int64_t distance, bool add) {
-  if (columns > VECTOR) convolve(2, steps, rows, a, b, sums, distance, add);
-  else convolve(1, steps, rows, a, b, sums, distance, add);
+  if (columns > VECTOR) convolve(ROWS, 2, steps, rows, a, b, sums, distance, add);
+  else convolve(2 * ROWS, 1, steps, rows, a, b, sums, distance, add);
 }
 
 /* ---- op(A) in a patch ------------------------------------------------------------------------ */

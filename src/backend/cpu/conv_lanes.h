@@ -1,0 +1,23 @@
+/* Convolutions of bf16 by the CPU's own instructions (product/dot.h), in which the columns of a
+ * product are samples (conv2d_lanes.c). */
+#ifndef AC_BACKEND_CPU_CONV_LANES_H
+#define AC_BACKEND_CPU_CONV_LANES_H
+
+#include "backend/cpu/kernels.h"
+
+#define ac_conv_lanes_takes AC_CPU_NAME(ac_conv_lanes_takes)
+#define ac_conv_lanes_floats AC_CPU_NAME(ac_conv_lanes_floats)
+#define ac_conv_lanes_convolve AC_CPU_NAME(ac_conv_lanes_convolve)
+
+/* Whether conv2d or its input gradient should go this way. This depends on shapes and on whether
+ * there is a class of products alone. */
+bool ac_conv_lanes_takes(const ac_cpu_context *context, const ac_op_args *args);
+
+/* Of workspace, for this many samples or fewer; 0 if none of these go this way. */
+int64_t ac_conv_lanes_floats(const ac_cpu_context *context, const ac_op_args *args);
+
+/* A thread's part, of all threads of the team at once. */
+void ac_conv_lanes_convolve(const ac_cpu_context *context, const ac_op_args *args, int thread,
+                            int team);
+
+#endif
