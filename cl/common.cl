@@ -158,75 +158,134 @@ float gradient_load(const global float *g, size_t i) {
 }
 #endif
 
-/* Floats in 8 bits, in blocks with a scale: src/core/eight_bit.h, function by function. */
+/* Floats in 8 bits, in blocks with a scale: src/core/eight_bit.h. A work-group of EIGHT_BIT_GROUP
+ * items has a block, each item the elements item, item + EIGHT_BIT_GROUP, ...
+ *
+ * Magnitudes belong to ranges: the first becomes zero, seven are decades, the last becomes one.
+ * With N = 2^(range - 1) the value of a code is base + slope z, where z is 2 |code - 127| + 1 of a
+ * signed code and code + 3/2 of an unsigned one: from 2 N to 4 N, so its exponent says the range.
+ * The other way round, how far the code of x is from zero's is the whole part of rise x + shift,
+ * and at most that of 2.25 shift + rest, which lies half below the next range's first. A range ends
+ * at its border, half-way between two values. What differs by range is a table in local memory: a
+ * third of the instructions that selects take, of which GPUs would have too many for the bytes. */
 #ifdef EIGHT_BIT
 #define EIGHT_BIT_BLOCK 256
 #define EIGHT_BIT_BYTES (EIGHT_BIT_BLOCK + 4)
-/* Elements of a block that one of GROUP items has: item, item + GROUP, ... */
-#define EIGHT_BIT_SHARE (EIGHT_BIT_BLOCK / GROUP)
+#define EIGHT_BIT_GROUP 64
+#define EIGHT_BIT_SHARE (EIGHT_BIT_BLOCK / EIGHT_BIT_GROUP)
 
-float eight_bit_value(float position, float one) {
-  const float parts = as_float(as_uint(position) & 0x7f800000u);
-  const float decade = position * (128 / one);
-  float unit = 1e-6f;
-  unit = decade >= 2 ? 1e-5f : unit;
-  unit = decade >= 4 ? 1e-4f : unit;
-  unit = decade >= 8 ? 1e-3f : unit;
-  unit = decade >= 16 ? 1e-2f : unit;
-  unit = decade >= 32 ? 1e-1f : unit;
-  unit = decade >= 64 ? 1.0f : unit;
-  return position >= one ? 1 : unit * (0.1f + 0.9f * ((position - parts + 0.5f) / parts));
+/* Columns: base, slope; rise, shift of signed codes; rise, shift of unsigned ones; border of signed
+ * ones, of unsigned ones. */
+#define EIGHT_BIT_RANGES 9
+#define EIGHT_BIT_COLUMNS 8
+#define EIGHT_BIT_TABLE (EIGHT_BIT_COLUMNS * EIGHT_BIT_RANGES)
+
+#define EIGHT_BIT_DECADE(n, unit, border, unsigned_border)                                    \
+  -0.8f * (unit), 0.45f * (unit) / (n), (n) / (0.9f * (unit)), (n) * (8 / 9.0f),              \
+      2 * (n) / (0.9f * (unit)), 2 * (n) * (8 / 9.0f) - 1, border, unsigned_border
+/* A decade that ends half-way to the one above; of what has no sign the parts are halves. */
+#define EIGHT_BIT_BELOW(n, unit) \
+  EIGHT_BIT_DECADE(n, unit, (unit) * (1 + 0.9f / (n)), (unit) * (1 + 0.45f / (n)))
+
+/* Without a sign only zero itself becomes zero. In the last range all is beyond the most. */
+constant float eight_bit_ranges[EIGHT_BIT_TABLE] = {
+    0, 0, 0, 0, 0, 0, 0.275e-6f, 0,
+    EIGHT_BIT_BELOW(1.0f, 1e-6f),
+    EIGHT_BIT_BELOW(2.0f, 1e-5f),
+    EIGHT_BIT_BELOW(4.0f, 1e-4f),
+    EIGHT_BIT_BELOW(8.0f, 1e-3f),
+    EIGHT_BIT_BELOW(16.0f, 1e-2f),
+    EIGHT_BIT_BELOW(32.0f, 1e-1f),
+    EIGHT_BIT_DECADE(64.0f, 1.0f, 1 - 0.225f / 64, 1 - 0.225f / 128),
+    1, 0, 256, 129 / 2.25f, 512, 254.75f / 2.25f, INFINITY, INFINITY};
+
+/* How many of n elements the group's block has; and WEIGHT_STREAM from its first one on. */
+int eight_bit_count(long n) {
+  return (int)min(n - (long)get_group_id(0) * EIGHT_BIT_BLOCK, (long)EIGHT_BIT_BLOCK);
+}
+#define EIGHT_BIT_STREAM(from, update) \
+  WEIGHT_STREAM((from) + (uint)get_group_id(0) * (EIGHT_BIT_BLOCK / 8), update)
+
+/* Every item must call it. */
+void eight_bit_begin(local float *table) {
+  for (int k = get_local_id(0); k < EIGHT_BIT_TABLE; k += EIGHT_BIT_GROUP)
+    table[k] = eight_bit_ranges[k];
+  barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-float eight_bit_decode(uchar code, int is_signed) {
-  if (is_signed) {
-    const float position = (float)code - 127;
-    return position == 0 ? 0 : copysign(eight_bit_value(fabs(position), 128), position);
-  }
-  return code == 0 ? 0 : eight_bit_value((float)code + 1, 256);
+/* One comparison on a CPU, where fmin and fmax are several; b is no NaN, or is passed over. */
+#ifdef CPU
+float smaller(float a, float b) {
+  return b < a ? b : a;
 }
 
-float eight_bit_position(float x, float half_parts) {
-  float parts = half_parts, slope = half_parts * (1e6f / 0.9f), unit = 1e-5f;
-  UNROLL
-  for (int n = 2; n <= 64; n *= 2, unit *= 10) {
-    const float finer = n * half_parts;
-    const bool above = x >= unit * (0.1f + 0.18f / finer);
-    parts = above ? finer : parts;
-    slope = above ? finer / (0.9f * unit) : slope;
-  }
-  const float whole = floor(clamp(x * slope - parts / 9, 0.0f, parts - 1));
-  return x >= 1 - 0.225f / (64 * half_parts) ? 128 * half_parts : parts + whole;
+float larger(float a, float b) {
+  return b > a ? b : a;
+}
+#else
+#define smaller fmin
+#define larger fmax
+#endif
+
+float with_sign(float magnitude, float of) {
+  return as_float(as_uint(magnitude) | (as_uint(of) & 0x80000000u));
 }
 
-uchar eight_bit_encode(float x, int is_signed) {
-  if (is_signed) {
-    const float magnitude = fabs(x);
-    const float position = magnitude < 1e-6f * 0.275f ? 0 : eight_bit_position(magnitude, 1);
-    return (uchar)(int)(127 + (x < 0 ? -fmin(position, 127.0f) : position));
-  }
-  return x > 0 ? (uchar)(int)(eight_bit_position(x, 2) - 1) : 0;
+#define EIGHT_BIT_AT(range, column) table[EIGHT_BIT_COLUMNS * (range) + (column)]
+
+float eight_bit_decode(const local float *table, uchar code, int is_signed) {
+  const float distance = 2 * (float)code - 254;
+  const float z = is_signed ? fabs(distance) + 1 : (float)code + 1.5f;
+  const int range = (int)(as_uint(z) >> 23) - 127;
+  const float value = EIGHT_BIT_AT(range, 0) + EIGHT_BIT_AT(range, 1) * z;
+  return is_signed ? with_sign(value, distance) : value;
+}
+
+/* Of a value in [-1, 1], or [0, 1] if it has no sign; what is beyond counts as its end. An octave,
+ * counted from 2^-23, has at most one border, and 77 / 256 of it plus one half has the range before
+ * or behind it in its whole part. */
+uchar eight_bit_encode(const local float *table, float x, int is_signed) {
+  const float size = larger(is_signed ? 0x1p-23f : 0.325e-6f, smaller(1, fabs(x)));
+  const int octave = (int)(as_uint(size) >> 23) - (127 - 23), near = (octave * 77 + 128) >> 8;
+  const int range = near + (size >= EIGHT_BIT_AT(near, is_signed ? 6 : 7));
+  const float rise = EIGHT_BIT_AT(range, is_signed ? 2 : 4),
+              shift = EIGHT_BIT_AT(range, is_signed ? 3 : 5);
+  const float part = smaller(size * rise + shift, 2.25f * shift + (is_signed ? -0.5f : 0.75f));
+  if (!is_signed) return (uchar)(x > 0 ? (int)part : 0);
+  return (uchar)((int)larger(with_sign(part, x), -127) + 127);
 }
 
 float eight_bit_scale(const global uchar *block) {
   return *(const global float *)(block + EIGHT_BIT_BLOCK);
 }
 
-/* The block becomes the group's values; every item must call it. */
-INLINED void eight_bit_store(global uchar *block, const float values[EIGHT_BIT_SHARE],
-                             int is_signed, local float *scratch) {
+/* The scale of a block whose magnitudes are at most `most` in what the item has of it. Every item
+ * must call it. */
+float eight_bit_next_scale(float most, local float *scratch) {
   const int item = get_local_id(0);
-  float largest = 0;
+  scratch[item] = most;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  if (item < 8) {
+    UNROLL
+    for (int k = 8; k < EIGHT_BIT_GROUP; k += 8) most = larger(most, scratch[item + k]);
+    scratch[item] = most;
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
   UNROLL
-  for (int k = 0; k < EIGHT_BIT_SHARE; k++) largest = fmax(largest, fabs(values[k]));
-  largest = fmin(group_max(largest, scratch, item, GROUP), 0x1p126f);
-  if (largest < 0x1p-126f) largest = 0;
-  const float inverse = largest > 0 ? 1 / largest : 0;
+  for (int k = 0; k < 8; k++) most = larger(most, scratch[k]);
+  most = smaller(most, 0x1p126f);
+  return most < 0x1p-126f ? 0 : most;
+}
+
+/* The block becomes the group's values. All must have read its scale before. */
+INLINED void eight_bit_store(const local float *table, global uchar *block,
+                             const float values[EIGHT_BIT_SHARE], float scale, int is_signed) {
+  const int item = get_local_id(0);
+  const float inverse = scale > 0 ? 1 / scale : 0;
   UNROLL
   for (int k = 0; k < EIGHT_BIT_SHARE; k++)
-    block[item + k * GROUP] = eight_bit_encode(clamp(values[k] * inverse, -1.0f, 1.0f), is_signed);
-  barrier(CLK_GLOBAL_MEM_FENCE); /* all have read the scale before */
-  if (item == 0) *(global float *)(block + EIGHT_BIT_BLOCK) = largest;
+    block[item + k * EIGHT_BIT_GROUP] = eight_bit_encode(table, values[k] * inverse, is_signed);
+  if (item == 0) *(global float *)(block + EIGHT_BIT_BLOCK) = scale;
 }
 #endif
 

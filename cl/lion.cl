@@ -1,7 +1,7 @@
 /* lion: the formula of src/ops/lion.h, one work-item an element, groups of GROUP; w, if it is
  * there, becomes a copy of p. Dtypes: storage for w, float for the rest; with ROUNDED p is
  * bf16, rounded by chance with key, from and update, and with GRADIENT_BF16 g is bf16. With
- * EIGHT_BIT m is in blocks of 8 bits, a work-group a block, local memory a float an item. */
+ * EIGHT_BIT m is in blocks of 8 bits, a work-group of EIGHT_BIT_GROUP a block. */
 
 typedef struct {
   float gradient_factor, rate, decay, keep1, take1, take2;
@@ -17,28 +17,36 @@ float lion_update(lion_factors a, float p, float g, float *kept) {
 
 #ifdef EIGHT_BIT
 
-kernel WORK_GROUP(GROUP, 1) void lion(const global gradient_t *g, global rounded_t *p,
-                                      global uchar *m, global storage *w, long n, uint2 key,
-                                      uint from, uint update, float gradient_factor, float rate,
-                                      float decay, float keep1, float take1, float take2) {
+kernel WORK_GROUP(EIGHT_BIT_GROUP, 1)
+void lion(const global gradient_t *g, global rounded_t *p, global uchar *m, global storage *w,
+          long n, uint2 key, uint from, uint update, float gradient_factor, float rate, float decay,
+          float keep1, float take1, float take2) {
   const lion_factors a = {gradient_factor, rate, decay, keep1, take1, take2};
-  local float scratch[GROUP];
+  local float table[EIGHT_BIT_TABLE] ALIGNED;
+  local float scratch[EIGHT_BIT_GROUP];
   float kept[EIGHT_BIT_SHARE];
-  const size_t first = get_group_id(0) * EIGHT_BIT_BLOCK;
-  m += get_group_id(0) * EIGHT_BIT_BYTES;
+  const size_t block = get_group_id(0);
+  const int count = eight_bit_count(n), item = get_local_id(0);
+  g += block * EIGHT_BIT_BLOCK;
+  p += block * EIGHT_BIT_BLOCK;
+  if (w) w += block * EIGHT_BIT_BLOCK;
+  m += block * EIGHT_BIT_BYTES;
   const float scale = eight_bit_scale(m);
+  eight_bit_begin(table);
+  float most = 0;
   UNROLL
   for (int k = 0; k < EIGHT_BIT_SHARE; k++) {
-    const size_t e = get_local_id(0) + k * GROUP, i = first + e;
+    const int i = item + k * EIGHT_BIT_GROUP;
     kept[k] = 0;
-    if (i < n) {
-      kept[k] = eight_bit_decode(m[e], 1) * scale;
+    if (i < count) {
+      kept[k] = eight_bit_decode(table, m[i], 1) * scale;
       const float next = lion_update(a, rounded_load(p, i), gradient_load(g, i), &kept[k]);
-      rounded_store(p, i, next, key, WEIGHT_STREAM(from, update));
+      rounded_store(p, i, next, key, EIGHT_BIT_STREAM(from, update));
       if (w) store(w, i, next);
     }
+    most = larger(most, fabs(kept[k]));
   }
-  eight_bit_store(m, kept, 1, scratch);
+  eight_bit_store(table, m, kept, eight_bit_next_scale(most, scratch), 1);
 }
 
 #else

@@ -5,8 +5,8 @@
  *
  * adamw and sgd: the formulas of src/ops/optimizer.h, one work-item an element, groups of GROUP;
  * w, if it is there, becomes a copy of p. Dtypes: storage for w, float for the rest; with EIGHT_BIT
- * what is kept is in blocks of 8 bits, a work-group a block; with ROUNDED p is bf16, rounded by
- * chance with key, from and update, and with GRADIENT_BF16 g is bf16. */
+ * what is kept is in blocks of 8 bits, a work-group of EIGHT_BIT_GROUP a block; with ROUNDED p is
+ * bf16, rounded by chance with key, from and update, and with GRADIENT_BF16 g is bf16. */
 
 void write_statistics(float sum, int bad, local float *scratch, local int *flags,
                       global float *to) {
@@ -86,58 +86,74 @@ float sgd_update(sgd_factors a, float p, float g, float *kept) {
 
 #ifdef EIGHT_BIT
 
-/* A work-group a block. */
-kernel WORK_GROUP(GROUP, 1) void adamw(const global gradient_t *g, global rounded_t *p,
-                                       global uchar *m, global uchar *v, global storage *w, long n,
-                                       uint2 key, uint from, uint update, float gradient_factor,
-                                       float decay, float take1, float take2, float step,
-                                       float sqrt_correction2, float epsilon) {
+kernel WORK_GROUP(EIGHT_BIT_GROUP, 1)
+void adamw(const global gradient_t *g, global rounded_t *p, global uchar *m, global uchar *v,
+           global storage *w, long n, uint2 key, uint from, uint update, float gradient_factor,
+           float decay, float take1, float take2, float step, float sqrt_correction2,
+           float epsilon) {
   ADAMW_FACTORS;
-  local float scratch[GROUP];
+  local float table[EIGHT_BIT_TABLE] ALIGNED;
+  local float scratch1[EIGHT_BIT_GROUP], scratch2[EIGHT_BIT_GROUP];
   float mean[EIGHT_BIT_SHARE], square[EIGHT_BIT_SHARE];
-  const size_t first = get_group_id(0) * EIGHT_BIT_BLOCK;
-  m += get_group_id(0) * EIGHT_BIT_BYTES;
-  v += get_group_id(0) * EIGHT_BIT_BYTES;
+  const size_t block = get_group_id(0);
+  const int count = eight_bit_count(n), item = get_local_id(0);
+  g += block * EIGHT_BIT_BLOCK;
+  p += block * EIGHT_BIT_BLOCK;
+  if (w) w += block * EIGHT_BIT_BLOCK;
+  m += block * EIGHT_BIT_BYTES;
+  v += block * EIGHT_BIT_BYTES;
   const float scale1 = eight_bit_scale(m), scale2 = eight_bit_scale(v);
+  eight_bit_begin(table);
+  float most1 = 0, most2 = 0;
   UNROLL
   for (int k = 0; k < EIGHT_BIT_SHARE; k++) {
-    const size_t e = get_local_id(0) + k * GROUP, i = first + e;
+    const int i = item + k * EIGHT_BIT_GROUP;
     mean[k] = square[k] = 0;
-    if (i < n) {
-      mean[k] = eight_bit_decode(m[e], 1) * scale1;
-      square[k] = eight_bit_decode(v[e], 0) * scale2;
+    if (i < count) {
+      mean[k] = eight_bit_decode(table, m[i], 1) * scale1;
+      square[k] = eight_bit_decode(table, v[i], 0) * scale2;
       const float next =
           adamw_update(a, rounded_load(p, i), gradient_load(g, i), &mean[k], &square[k]);
-      rounded_store(p, i, next, key, WEIGHT_STREAM(from, update));
+      rounded_store(p, i, next, key, EIGHT_BIT_STREAM(from, update));
       if (w) store(w, i, next);
     }
+    most1 = larger(most1, fabs(mean[k]));
+    most2 = larger(most2, square[k]);
   }
-  eight_bit_store(m, mean, 1, scratch);
-  eight_bit_store(v, square, 0, scratch);
+  eight_bit_store(table, m, mean, eight_bit_next_scale(most1, scratch1), 1);
+  eight_bit_store(table, v, square, eight_bit_next_scale(most2, scratch2), 0);
 }
 
-kernel WORK_GROUP(GROUP, 1) void sgd(const global gradient_t *g, global rounded_t *p,
-                                     global uchar *momentum, global storage *w, long n, uint2 key,
-                                     uint from, uint update, float gradient_factor, float rate,
-                                     float weight_decay, float keep, int nesterov, int first) {
+kernel WORK_GROUP(EIGHT_BIT_GROUP, 1)
+void sgd(const global gradient_t *g, global rounded_t *p, global uchar *momentum, global storage *w,
+         long n, uint2 key, uint from, uint update, float gradient_factor, float rate,
+         float weight_decay, float keep, int nesterov, int first) {
   SGD_FACTORS;
-  local float scratch[GROUP];
+  local float table[EIGHT_BIT_TABLE] ALIGNED;
+  local float scratch[EIGHT_BIT_GROUP];
   float kept[EIGHT_BIT_SHARE];
-  const size_t begin = get_group_id(0) * EIGHT_BIT_BLOCK;
-  momentum += get_group_id(0) * EIGHT_BIT_BYTES;
+  const size_t block = get_group_id(0);
+  const int count = eight_bit_count(n), item = get_local_id(0);
+  g += block * EIGHT_BIT_BLOCK;
+  p += block * EIGHT_BIT_BLOCK;
+  if (w) w += block * EIGHT_BIT_BLOCK;
+  momentum += block * EIGHT_BIT_BYTES;
   const float scale = eight_bit_scale(momentum);
+  eight_bit_begin(table);
+  float most = 0;
   UNROLL
   for (int k = 0; k < EIGHT_BIT_SHARE; k++) {
-    const size_t e = get_local_id(0) + k * GROUP, i = begin + e;
+    const int i = item + k * EIGHT_BIT_GROUP;
     kept[k] = 0;
-    if (i < n) {
-      kept[k] = eight_bit_decode(momentum[e], 1) * scale;
+    if (i < count) {
+      kept[k] = eight_bit_decode(table, momentum[i], 1) * scale;
       const float next = sgd_update(a, rounded_load(p, i), gradient_load(g, i), &kept[k]);
-      rounded_store(p, i, next, key, WEIGHT_STREAM(from, update));
+      rounded_store(p, i, next, key, EIGHT_BIT_STREAM(from, update));
       if (w) store(w, i, next);
     }
+    most = larger(most, fabs(kept[k]));
   }
-  eight_bit_store(momentum, kept, 1, scratch);
+  eight_bit_store(table, momentum, kept, eight_bit_next_scale(most, scratch), 1);
 }
 
 #else

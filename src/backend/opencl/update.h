@@ -6,6 +6,9 @@
 #include "backend/opencl/opencl.h"
 #include "core/eight_bit.h"
 
+/* The work-group that has a block: EIGHT_BIT_GROUP of cl/common.cl. */
+enum { AC_CL_BLOCK_GROUP = 64 };
+
 static inline bool ac_cl_is_eight_bit(const ac_op_args *args) {
   return args->out[1].count && args->out[1].dtype == AC_U8;
 }
@@ -45,7 +48,7 @@ static inline ac_cl_kernel ac_cl_row_update_kernel(const ac_opencl *cl, const ac
 
 static inline ac_cl_grid ac_cl_update_grid(const ac_opencl *cl, const ac_op_args *args) {
   const int64_t count = args->in[0].count;
-  return ac_cl_is_eight_bit(args) ? ac_cl_groups(ac_eight_bit_blocks(count), cl->group, 1)
+  return ac_cl_is_eight_bit(args) ? ac_cl_groups(ac_eight_bit_blocks(count), AC_CL_BLOCK_GROUP, 1)
                                   : ac_cl_elements(cl, count);
 }
 
