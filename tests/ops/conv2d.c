@@ -405,6 +405,22 @@ static void check_limits(ac_device *device) {
   }
 }
 
+/* The input gradient of a kernel as large as its stride, of bf16: each output meets one tap. */
+static void check_workspace_of_patches(ac_device *device) {
+  enum { SAMPLES = 16, CHANNELS = 32, SIDE = 24, KERNEL = 16 };
+  const ac_conv2d_attributes a = {.stride = {KERNEL, KERNEL}, .dilation = {1, 1}, .groups = 1};
+  ac_op_args args = {.op = AC_OP_conv2d_input_gradient, .attributes = &a};
+  args.in[0] = shape_of(SAMPLES, CHANNELS, SIDE, SIDE);
+  args.in[1] = shape_of(CHANNELS, CHANNELS, KERNEL, KERNEL);
+  args.out[0] = shape_of(SAMPLES, CHANNELS, SIDE * KERNEL, SIDE * KERNEL);
+  args.in[0].dtype = args.in[1].dtype = args.out[0].dtype = AC_BF16;
+  const uint64_t bytes = device->backend->workspace(device->state, &args);
+  const uint64_t most =
+      (uint64_t)args.in[1].count * sizeof(float) + ((uint64_t)device->info.compute_units << 22);
+  OP_EXPECT("workspace of patches", bytes <= most, "%llu bytes, not %llu",
+            (unsigned long long)bytes, (unsigned long long)most);
+}
+
 /* The CPU takes a copy of the weights, or sums as large, and for each thread what its caches hold:
  * 512 KiB of the image, 256 KiB of sums and some more, however tall the image. */
 static void check_workspace(ac_device *device) {
@@ -429,6 +445,7 @@ static void check_workspace(ac_device *device) {
                 ac_op_name(all[o].op), stride, (unsigned long long)bytes, (unsigned long long)most);
     }
   }
+  check_workspace_of_patches(device);
 }
 
 /* One axis of a geometry: sizes of one, images smaller than the kernel, steps beyond it, taps that
@@ -448,9 +465,10 @@ static void draw_axis(op_draw *d, ac_conv2d_attributes *a, int i, bool flat, int
   *outputs = (*size + 2 * a->padding[i] - span) / a->stride[i] + 1;
 }
 
-/* Small, so that the reference is quick: channels go down until it is. */
+/* Small, so that the reference is quick: channels go down until it is. Some have many samples, and
+ * as many channels on one side as a step of products of bf16 has. */
 static void draw_geometry(op_case *c, op_draw *d) {
-  enum { MOST_PRODUCTS = 60000 };
+  enum { MOST_PRODUCTS = 60000, MOST_OF_MANY = 300000 };
   ac_conv2d_attributes *a = &c->attributes.conv2d;
   int64_t size[2], kernel[2], outputs[2];
   const int flat = op_draw_below(d, 5);
@@ -459,9 +477,18 @@ static void draw_geometry(op_case *c, op_draw *d) {
   c->batch = 1 + op_draw_below(d, 9);
   a->groups = op_draw_one_in(d, 3) ? op_draw_size(d, 5) : 1;
   int64_t in = op_draw_size(d, 20), out = op_draw_size(d, 40), all;
+  const int many = op_draw_one_in(d, 4) ? 1 + op_draw_below(d, 2) : 0;
+  const int64_t wide = (op_draw_one_in(d, 4) ? 60 : 29) + op_draw_below(d, 4);
+  if (many) c->batch = 8 + op_draw_below(d, 30);
+  if (many == 1) in = wide;
+  if (many == 2) out = wide;
+  const int64_t most = many ? MOST_OF_MANY : MOST_PRODUCTS;
   while ((all = c->batch * a->groups * in * out * kernel[0] * kernel[1] * outputs[0] * outputs[1]),
-         all > MOST_PRODUCTS && in * out > 1)
-    in = (in + 1) / 2, out = (out + 1) / 2;
+         all > most && in * out > 1) {
+    const bool keep_in = many == 1 && out > 1, keep_out = many == 2 && in > 1;
+    if (!keep_in) in = (in + 1) / 2;
+    if (!keep_out) out = (out + 1) / 2;
+  }
   const int64_t I = in * a->groups, O = out * a->groups;
   c->in[0] = (op_operand_spec)IMAGES(I, size[0], size[1]);
   c->in[1] = (op_operand_spec)OP_F32(O, in, kernel[0], kernel[1]);

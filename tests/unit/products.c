@@ -544,6 +544,29 @@ static void any_team_and_instruction_set_convolves_with_the_same_bits(void **sta
     compare_convolution(&convolutions[i]);
 }
 
+/* A sum of zeros and what it is added to, a negative zero, is a positive one. Rows of outputs that
+ * meet no tap are no exception, wherever a thread's share of them begins. */
+static void any_team_adds_zeros_with_the_same_bits(void **state) {
+  (void)state;
+  enum { SAMPLES = 16, CHANNELS = 32, WIDTH = 8, ROWS = 3, STRIDE = 8 };
+  const ac_run_state run = {.training = true, .loss_scale = 1};
+  const ac_conv2d_attributes attributes = {
+      .stride = {STRIDE, 1}, .padding = {1, 1}, .dilation = {1, 1}, .groups = 1};
+  ac_op_args args = {.op = AC_OP_conv2d_input_gradient, .attributes = &attributes, .run = &run};
+  args.in[0] = draw_images(SAMPLES, CHANNELS, ROWS, WIDTH);
+  args.in[1] = draw_images(CHANNELS, CHANNELS, 3, 3);
+  args.out[0] = draw_images(SAMPLES, CHANNELS, (ROWS - 1) * STRIDE + 1, WIDTH);
+  args.add[0] = true;
+  memset(args.in[0].data, 0, (size_t)args.in[0].count * sizeof(uint16_t));
+  uint16_t *out = args.out[0].data;
+  for (int threads = 1; threads <= 5; threads++) {
+    for (int64_t i = 0; i < args.out[0].count; i++) out[i] = 0x8000;
+    run_op(&args, threads);
+    for (int64_t i = 0; i < args.out[0].count; i++) assert_int_equal(out[i], 0);
+  }
+  free_operands(&args);
+}
+
 /* ---- names ----------------------------------------------------------------------------------- */
 
 /* Each class by name; what is no class is none. */
@@ -571,6 +594,7 @@ int main(void) {
       cmocka_unit_test(smaller_products_take_no_more_scratch),
       cmocka_unit_test(smaller_convolutions_take_no_more_workspace),
       cmocka_unit_test(any_team_gives_the_same_bits),
-      cmocka_unit_test(any_team_and_instruction_set_convolves_with_the_same_bits)};
+      cmocka_unit_test(any_team_and_instruction_set_convolves_with_the_same_bits),
+      cmocka_unit_test(any_team_adds_zeros_with_the_same_bits)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -77,11 +77,17 @@ static int64_t position(const axis *a, int64_t output, int64_t tap) {
   return at >= 0 && at < a->size ? at : -1;
 }
 
-/* How many outputs meet taps, counted for each tap; and with padding met as well. */
+/* The taps that an output meets. */
+static int64_t taps_met(const axis *a, int64_t output) {
+  int64_t count = 0;
+  for (int64_t tap = 0; tap < a->taps; tap++) count += position(a, output, tap) >= 0;
+  return count;
+}
+
+/* Those of all outputs; and with padding met as well. */
 static int64_t meetings(const axis *a) {
   int64_t count = 0;
-  for (int64_t i = 0; i < a->outputs; i++)
-    for (int64_t tap = 0; tap < a->taps; tap++) count += position(a, i, tap) >= 0;
+  for (int64_t i = 0; i < a->outputs; i++) count += taps_met(a, i);
   return count;
 }
 static int64_t meetings_with_padding(const axis *a) {
@@ -172,12 +178,16 @@ static int64_t packed_floats(const problem *p) {
   return p->groups * strips_of(p->out) * p->steps * SQUARE;
 }
 
-/* Positions of a region, and steps of all of them at most. */
+/* Positions of a region, and steps of all of them at most: with a stride, outputs of the input
+ * gradient meet few of the taps. */
 static int64_t places(const problem *p) {
   return p->rows * p->axis[1].outputs;
 }
 static int64_t place_steps(const problem *p) {
-  return ac_conv_lines(places(p) * p->steps);
+  const axis *v = &p->axis[0];
+  int64_t most = 0;
+  for (int64_t i = 0; i < v->outputs; i++) most = ac_max(most, taps_met(v, i));
+  return ac_conv_lines(p->rows * most * meetings(&p->axis[1]) * p->blocks);
 }
 
 /* A thread's part: the patch, sums, where each position's steps begin, and two numbers of each. */
@@ -207,7 +217,6 @@ typedef struct square {
 #if defined(AC_CPU_HAVE_SHUFFLES) && defined(__AVX512F__) && defined(__AVX512BW__) && \
     defined(__AVX512VL__)
 #include <immintrin.h>
-#define HAVE_TURN
 #define INLINE static inline __attribute__((always_inline))
 
 INLINE vector halves_at(const uint16_t *x, __mmask16 m) {
@@ -397,7 +406,6 @@ static void multiply(const work *w, int64_t first, int64_t last) {
     int64_t rows = ac_min(STRIP, last - row);
     for (int64_t at = 0; at < all; at += BLOCK) {
       int64_t count = ac_min(BLOCK, all - at);
-      if (p->args->add[0] && w->begin[at] == w->begin[at + count]) continue;
       for (int64_t i = 0; i < count; i++) {
         int64_t begin = w->begin[at + i], steps = w->begin[at + i + 1] - begin;
         ac_dot_patch b = {w->patch, w->offset + begin, LANES, w->of + begin};
