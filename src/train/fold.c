@@ -127,9 +127,15 @@ void ac_fold_leave(ac_trainer *trainer) {
                    "optimizer's state is still there; load a state");
 }
 
-ac_status ac_fold_fail(ac_trainer *trainer) {
+ac_status ac_fold_fail(ac_trainer *trainer, bool finite) {
   const ac_graph *graph = trainer->instance.plan->graph;
   const int parameter = trainer->nonfinite;
+  if (finite) {
+    spoil(trainer, "a window that weighs nothing was folded into the optimizer's state; load a state");
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "trainer: the losses of the window weigh nothing, or too little to divide by, "
+                   "which was not known before it was folded into the optimizer's state");
+  }
   spoil(trainer, "a window that is not finite was folded into the optimizer's state; load a state");
   return ac_fail(AC_ERROR_NOT_FINITE,
                  "trainer: %s%s%s not finite, and the window was folded into the optimizer's "

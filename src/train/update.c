@@ -458,7 +458,7 @@ static ac_status update_whole(ac_trainer *trainer, ac_update *update) {
   AC_TRY(decide(trainer, &sum, &report, update, &decision));
   const bool possible = update->finite_loss && update->finite_gradient && sum.divides;
   if (!possible && ac_plan_folds(trainer->instance.plan) && !ac_fold_is_left_out(trainer))
-    return ac_fold_fail(trainer);
+    return ac_fold_fail(trainer, update->finite_loss && update->finite_gradient);
   AC_TRY(ac_fold_check_decision(trainer, &decision));
   double factors[AC_MAX_GROUPS + 1];
   set_factors(trainer, &sum, &report, &decision, factors);

@@ -425,6 +425,48 @@ static void nothing_of_them_is_folded(const char *device) {
 }
 ON_EVERY_DEVICE(nothing_of_them_is_folded)
 
+/* y = w x against t twice, weighed by what is left of s above zero. */
+static ac_graph *weighing_graph(void) {
+  ac_graph *g;
+  assert_ok(ac_graph_create(&g));
+  ac_tensor *x = ac_input(g, "x", AC_F32, AC_SHAPE(AC_BATCH, 1));
+  ac_tensor *t = ac_input(g, "t", AC_F32, AC_SHAPE(AC_BATCH, 1));
+  ac_tensor *s = ac_relu(ac_input(g, "s", AC_F32, AC_SHAPE(AC_BATCH)));
+  ac_tensor *y = ac_linear(x, ac_parameter(g, "w", AC_SHAPE(1, 1), NULL), NULL, AC_OUT_IN);
+  ac_graph_add_loss(g, "one", ac_mean_squared_error(y, t, s), 1);
+  ac_graph_add_loss(g, "other", ac_mean_squared_error(y, t, s), 2);
+  assert_ok(ac_graph_status(g));
+  return g;
+}
+
+/* What weights that are computed come to is known behind the window alone, when it was folded. */
+static void what_is_not_known_before_is_not_skipped(const char *device) {
+  static const float x[BATCH] = {1, 1, 1, 1, 1, 1, 1, 1};
+  float s[BATCH] = {1, 0, 2, 0, 0, 0, 0, 0};
+  const ac_feed feeds[] = {{"x", x}, {"t", x}, {"s", s}};
+  ac_plan_desc plan = with(folded, AC_SGD, AC_GRADIENTS_FOLDED);
+  ac_trainer_desc desc = {.schedule = {.lr = 1e-2}};
+  plan.loss_means = AC_LOSS_MEANS_PER_SAMPLE;
+  ac_graph *graph = weighing_graph();
+  ac_trainer *trainer;
+  ac_plan *made;
+  ac_device *opened = open_device(device);
+  assert_ok(ac_plan_create(&made, graph, opened, &plan));
+  assert_ok(ac_trainer_create(&trainer, made, &desc));
+  ac_graph_free(graph);
+  assert_ok(ac_trainer_accumulate(trainer, BATCH, feeds, 3));
+  assert_ok(ac_trainer_update(trainer, NULL));
+  s[0] = s[2] = -1;
+  assert_ok(ac_trainer_accumulate(trainer, BATCH, feeds, 3));
+  assert_refused(ac_trainer_update(trainer, NULL), AC_ERROR_ARGUMENT, "weigh nothing");
+  assert_null(strstr(ac_last_error(), "not finite"));
+  assert_refused(ac_trainer_accumulate(trainer, BATCH, feeds, 3), AC_ERROR_STATE, "load a state");
+  ac_trainer_free(trainer);
+  ac_plan_free(made);
+  ac_device_close(opened);
+}
+ON_EVERY_DEVICE(what_is_not_known_before_is_not_skipped)
+
 /* ---- the loop of ac_fit ---------------------------------------------------------------------- */
 
 static int asked;
@@ -618,6 +660,7 @@ int main(void) {
       cmocka_unit_test(windows_are_not_taken_back_everywhere),
       cmocka_unit_test(windows_that_weigh_nothing_are_skipped_everywhere),
       cmocka_unit_test(nothing_of_them_is_folded_everywhere),
+      cmocka_unit_test(what_is_not_known_before_is_not_skipped_everywhere),
       cmocka_unit_test(fits_go_on_everywhere),
       cmocka_unit_test(gradients_have_no_cells),
       cmocka_unit_test(refusals_offer_it),
