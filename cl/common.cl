@@ -210,7 +210,7 @@ int eight_bit_count(long n) {
 void eight_bit_begin(local float *table) {
   for (int k = get_local_id(0); k < EIGHT_BIT_TABLE; k += EIGHT_BIT_GROUP)
     table[k] = eight_bit_ranges[k];
-  barrier(CLK_LOCAL_MEM_FENCE);
+  barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
 }
 
 /* One comparison on a CPU, where fmin and fmax are several; b is no NaN, or is passed over. */

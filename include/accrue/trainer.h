@@ -281,8 +281,9 @@ typedef struct ac_update {
  * updates made, schedule and random numbers are what they were, and only a dynamic loss scale is
  * lower. The same samples may then be accumulated again, or others. So it is with a window that
  * weighs nothing. With AC_GRADIENTS_FOLDED one that is not finite is AC_ERROR_NOT_FINITE and spoils
- * optimizer state, so that the trainer is of no use until a state is loaded; and a decision that
- * skips or scales is AC_ERROR_STATE. */
+ * optimizer state, so that the trainer is of no use until a state is loaded; one whose weights the
+ * graph computes and that weighs nothing is AC_ERROR_ARGUMENT and spoils it, too; and a decision
+ * that skips or scales is AC_ERROR_STATE. */
 AC_API ac_status ac_trainer_update(ac_trainer *trainer, ac_update *result);
 
 /* Other settings of a group, by its place in the description, from the next update on. Those that

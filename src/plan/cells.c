@@ -14,8 +14,8 @@
 
 #include <stdlib.h>
 
-/* A parameter that no update steps and that is read in 16 bits alone needs no f32 original. Sums
- * are there only if something adds to them. */
+/* A parameter that no update steps and that is read, but in 16 bits alone, needs no f32 original.
+ * Sums are there only if something adds to them. */
 static bool is_wanted(const ac_problem *problem, const ac_tensor *tensor) {
   const bool read = problem->reads[tensor->id];
   const ac_parameter_tensors *own =
@@ -26,7 +26,7 @@ static bool is_wanted(const ac_problem *problem, const ac_tensor *tensor) {
   case AC_ROLE_WORKING:
     return own->gradient >= 0 || read;
   case AC_ROLE_PARAMETER:
-    return own->gradient >= 0 || read || own->working < 0;
+    return own->gradient >= 0 || read || own->working < 0 || !problem->reads[own->working];
   case AC_ROLE_GRADIENT:
     return !tensor->folded;
   case AC_ROLE_LOSS:

@@ -131,7 +131,8 @@ ac_status ac_fold_fail(ac_trainer *trainer, bool finite) {
   const ac_graph *graph = trainer->instance.plan->graph;
   const int parameter = trainer->nonfinite;
   if (finite) {
-    spoil(trainer, "a window that weighs nothing was folded into the optimizer's state; load a state");
+    spoil(trainer,
+          "a window that weighs nothing was folded into the optimizer's state; load a state");
     return ac_fail(AC_ERROR_ARGUMENT,
                    "trainer: the losses of the window weigh nothing, or too little to divide by, "
                    "which was not known before it was folded into the optimizer's state");

@@ -192,7 +192,7 @@ void ac_fold_set(ac_trainer *trainer);
 /* Makes of a step by a gradient that by the state into which gradients were folded. */
 void ac_fold_set_step(ac_op op, ac_update_attributes *attributes);
 /* After either the trainer is of no use until a state is loaded: when a window in progress, or one
- * that failed, is left; and when it is not finite, which fails. */
+ * that failed, is left; and when it is not finite, or is and weighs nothing, which fails. */
 void ac_fold_leave(ac_trainer *trainer);
 ac_status ac_fold_fail(ac_trainer *trainer, bool finite);
 

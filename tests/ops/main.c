@@ -1,7 +1,8 @@
-/* test_ops [--list] [--reduced] [--devices-only] [--drawn N] [FAMILY...]: the references against each other and
- * against PyTorch's results, then every device against the references, then the devices side by
- * side. --devices-only leaves out the first, which is the same wherever devices run, and --drawn says how many cases are drawn.
- * ACCRUE_TEST_DEVICES restricts the devices ("cpu,opencl:0"). */
+/* test_ops [--list] [--reduced] [--devices-only] [--drawn N] [FAMILY...]: the references against
+ * each other and against PyTorch's results, then every device against the references, then the
+ * devices side by side. --devices-only leaves out the first, which is the same wherever devices
+ * run, and --drawn says how many cases are drawn. ACCRUE_TEST_DEVICES restricts the devices
+ * ("cpu,opencl:0"). */
 #include "driver.h"
 
 #include <setjmp.h>

@@ -406,6 +406,39 @@ static void sessions_convert_everywhere(void **state) {
   everywhere(sessions_convert);
 }
 
+/* They are read, written and saved as all others. */
+static void what_nothing_reads_is_kept(const char *name, ac_precision precision) {
+  ac_graph *graph;
+  assert_ok(ac_graph_create(&graph));
+  ac_tensor *x = ac_input(graph, "x", AC_F32, AC_SHAPE(AC_BATCH, 4));
+  ac_tensor *t = ac_input(graph, "t", AC_F32, AC_SHAPE(AC_BATCH, 4));
+  ac_linear(x, ac_parameter(graph, "left out", AC_SHAPE(6, 4), NULL), NULL, AC_OUT_IN);
+  ac_tensor *y = ac_linear(x, ac_parameter(graph, "w", AC_SHAPE(4, 4), NULL), NULL, AC_OUT_IN);
+  ac_graph_add_loss(graph, "loss", ac_mean_squared_error(y, t, NULL), 1);
+  assert_ok(ac_graph_status(graph));
+  ac_device *device = open_device(name);
+  ac_plan *plan;
+  ac_trainer *trainer;
+  assert_ok(
+      ac_plan_create(&plan, graph, device, &(ac_plan_desc){.batch = 4, .precision = precision}));
+  assert_ok(ac_trainer_create(&trainer, plan, &(ac_trainer_desc){.schedule = {.lr = 0.1}}));
+  int index = ac_trainer_find_parameter(trainer, "left out");
+  float w[24], back[24];
+  for (int i = 0; i < 24; i++) w[i] = (float)i / 3;
+  assert_ok(ac_trainer_set_parameter(trainer, index, 0, 24, w));
+  assert_ok(ac_trainer_get_parameter(trainer, index, 0, 24, back));
+  assert_memory_equal(w, back, sizeof w);
+  ac_trainer_free(trainer);
+  ac_plan_free(plan);
+  ac_graph_free(graph);
+  ac_device_close(device);
+}
+
+static void what_nothing_reads_is_kept_everywhere(void **state) {
+  (void)state;
+  everywhere(what_nothing_reads_is_kept);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(activations_shrink),
@@ -418,6 +451,7 @@ int main(void) {
       cmocka_unit_test(every_step_tells_its_dtypes),
       cmocka_unit_test(odd_graphs_train_everywhere),
       cmocka_unit_test(sessions_convert_everywhere),
+      cmocka_unit_test(what_nothing_reads_is_kept_everywhere),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
