@@ -4,8 +4,8 @@
  *
  * _rows and _size: a work-group of ROW_GROUP items a row. _columns: 32 x LANES for 32 columns of a
  * chunk. _factors and _limit: one group of GROUP items; local memory a float an item. The rest: one
- * work-item an element, groups of GROUP. Dtypes: storage for w, float for the rest; with ROUNDED p is
- * bf16, rounded by chance with key, from and update, and with GRADIENT_BF16 g is bf16. */
+ * work-item an element, groups of GROUP. Dtypes: storage for w, float for the rest; with ROUNDED p
+ * is bf16, rounded by chance with key, from and update, and with GRADIENT_BF16 g is bf16. */
 
 /* Squares of the parameter, and the moments of the gradient. */
 kernel WORK_GROUP(ROW_GROUP, 1) void adafactor_rows(const global gradient_t *g,

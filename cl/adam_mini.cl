@@ -4,7 +4,8 @@
  * _columns: 32 x LANES for 32 columns of a chunk of rows, sums of squares [chunks, columns] into
  * `space`; _moments: one work-item a column, and adam_mini: one an element, in groups of GROUP.
  * Local memory a float an item where it sums. Dtypes: storage for w, float for the rest; with
- * ROUNDED p is bf16, rounded by chance with key, from and update, and with GRADIENT_BF16 g is bf16. */
+ * ROUNDED p is bf16, rounded by chance with key, from and update, and with GRADIENT_BF16 g is
+ * bf16. */
 
 typedef struct {
   float gradient_factor, decay, take1, step, sqrt_correction2, epsilon;

@@ -16,11 +16,11 @@
  *       for each block of positions: for each position, sums = strip x what it meets
  *         turn the sums of each channel round, and into y with them
  *
- * Steps go by blocks of channels, and within these by taps in the order of positions, as they do
- * where columns lie along the image (conv2d.c): sums have the same order.
+ * Steps go by blocks of channels, and within these by taps in the order of positions, as they do in
+ * planes (conv2d.c); where that way spreads its patch out, sums have another order than here.
  *
  * Workspace: the packed weights, and for each thread a patch, of at most PATCH elements, the sums
- * of a block and the steps of a region's positions. */
+ * of a block and two numbers for each step of a region's positions. */
 #include "backend/cpu/conv.h"
 #include "backend/cpu/conv_lanes.h"
 #include "backend/cpu/product/pairs.h"

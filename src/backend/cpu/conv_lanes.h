@@ -9,8 +9,8 @@
 #define ac_conv_lanes_floats AC_CPU_NAME(ac_conv_lanes_floats)
 #define ac_conv_lanes_convolve AC_CPU_NAME(ac_conv_lanes_convolve)
 
-/* Whether conv2d or its input gradient should go this way. This depends on shapes and on whether
- * there is a class of products alone. */
+/* Whether conv2d or its input gradient should go this way: a matter of operands, attributes
+ * and whether there is a class of products. */
 bool ac_conv_lanes_takes(const ac_cpu_context *context, const ac_op_args *args);
 
 /* Of workspace, for this many samples or fewer; 0 if none of these go this way. */

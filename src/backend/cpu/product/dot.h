@@ -41,8 +41,8 @@ static inline int64_t ac_dot_step_of(const ac_dot_patch *b, int64_t step) {
   return b->of ? b->of[step] : step;
 }
 
-/* The same for such an op(B). Of no more than AC_DOT_LANES columns so many are computed and read,
- * else AC_DOT_STRIP. */
+/* The same for such an op(B). Of no more than AC_DOT_LANES columns at most so many are computed and
+ * read, else AC_DOT_STRIP. */
 enum { AC_DOT_LANES = AC_DOT_STRIP / 2 };
 typedef void ac_dot_convolve(int64_t steps, int rows, int columns, const uint32_t *a,
                              const ac_dot_patch *b, float *sums, int64_t distance, bool add);
