@@ -74,10 +74,10 @@ kernel WORK_GROUP(GROUP, 1) void adafactor_factors(global float *space, const gl
 }
 
 /* Squares of the update. */
-kernel WORK_GROUP(ROW_GROUP, 1) void adafactor_size(const global gradient_t *g, const global float *r,
-                                                    const global float *c, global float *space,
-                                                    long rows, long columns, float gradient_factor,
-                                                    float least) {
+kernel WORK_GROUP(ROW_GROUP, 1)
+void adafactor_size(const global gradient_t *g, const global float *r, const global float *c,
+                    global float *space, long rows, long columns, float gradient_factor,
+                    float least) {
   local float scratch[ROW_GROUP];
   const int item = get_local_id(0);
   const size_t i = get_group_id(0), row = i * columns;
