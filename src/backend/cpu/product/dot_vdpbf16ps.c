@@ -64,8 +64,8 @@ static inline __m512bh pairs_in_patch(const uint32_t *b) {
   return (__m512bh)_mm512_loadu_si512(b);
 }
 
-/* `rows` rows by one or two vectors: at most 16 vectors of sums. What the next step reads is asked for,
- * since it may lie anywhere. */
+/* `rows` rows by one or two vectors: at most 16 vectors of sums. What the next step reads is asked
+ * for, since it may lie anywhere. */
 static inline __attribute__((always_inline)) void convolve_rows(int rows, int vectors,
                                                                 int64_t steps, const uint32_t *a,
                                                                 const ac_dot_patch *b, float *sums,
