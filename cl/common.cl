@@ -166,8 +166,8 @@ float gradient_load(const global float *g, size_t i) {
  * signed code and code + 3/2 of an unsigned one: from 2 N to 4 N, so its exponent says the range.
  * The other way round, how far the code of x is from zero's is the whole part of rise x + shift,
  * and at most that of 2.25 shift + rest, which lies half below the next range's first. A range ends
- * at its border, half-way between two values. What differs by range is a table in local memory: a
- * third of the instructions that selects take, of which GPUs would have too many for the bytes. */
+ * at its border, half-way between two values. What differs by range is a table in local memory:
+ * selects would take more than twice the instructions, too many for what GPUs read meanwhile. */
 #ifdef EIGHT_BIT
 #define EIGHT_BIT_BLOCK 256
 #define EIGHT_BIT_BYTES (EIGHT_BIT_BLOCK + 4)
