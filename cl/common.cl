@@ -287,6 +287,40 @@ INLINED void eight_bit_store(const local float *table, global uchar *block,
     block[item + k * EIGHT_BIT_GROUP] = eight_bit_encode(table, values[k] * inverse, is_signed);
   if (item == 0) *(global float *)(block + EIGHT_BIT_BLOCK) = scale;
 }
+
+/* Moves what an element is counted from to the group's block; `left` is how many of n it has. */
+#define EIGHT_BIT_MOVE(g, p, w, n)                \
+  const size_t block = get_group_id(0);           \
+  const int left = eight_bit_count(n);            \
+  g += block * EIGHT_BIT_BLOCK;                   \
+  p += block * EIGHT_BIT_BLOCK;                   \
+  if (w) w += block * EIGHT_BIT_BLOCK
+
+/* The kernel of an optimizer that keeps one number an element, in m: `next` is the parameter's next
+ * value, from `before`, `gradient` and `kept`, which it changes. It uses the kernel's arguments. */
+#define EIGHT_BIT_STEP(m, next)                                                      \
+  local float table[EIGHT_BIT_TABLE] ALIGNED;                                        \
+  local float scratch[EIGHT_BIT_GROUP];                                              \
+  float values[EIGHT_BIT_SHARE], most = 0;                                           \
+  EIGHT_BIT_MOVE(g, p, w, n);                                                        \
+  m += block * EIGHT_BIT_BYTES;                                                      \
+  const float scale = eight_bit_scale(m);                                            \
+  eight_bit_begin(table);                                                            \
+  UNROLL                                                                             \
+  for (int k = 0; k < EIGHT_BIT_SHARE; k++) {                                        \
+    const int i = (int)get_local_id(0) + k * EIGHT_BIT_GROUP;                        \
+    float kept = 0;                                                                  \
+    if (i < left) {                                                                  \
+      kept = eight_bit_decode(table, m[i], 1) * scale;                               \
+      const float before = rounded_load(p, i), gradient = gradient_load(g, i);       \
+      const float after = next;                                                      \
+      rounded_store(p, i, after, key, EIGHT_BIT_STREAM(from, update));               \
+      if (w) store(w, i, after);                                                     \
+    }                                                                                \
+    values[k] = kept;                                                                \
+    most = larger(most, fabs(kept));                                                 \
+  }                                                                                  \
+  eight_bit_store(table, m, values, eight_bit_next_scale(most, scratch), 1)
 #endif
 
 /* Defines the function NAME of rows of TYPE: (mean, 1 / std) of the `width` elements from x[row]

@@ -22,31 +22,7 @@ void lion(const global gradient_t *g, global rounded_t *p, global uchar *m, glob
           long n, uint2 key, uint from, uint update, float gradient_factor, float rate, float decay,
           float keep1, float take1, float take2) {
   const lion_factors a = {gradient_factor, rate, decay, keep1, take1, take2};
-  local float table[EIGHT_BIT_TABLE] ALIGNED;
-  local float scratch[EIGHT_BIT_GROUP];
-  float kept[EIGHT_BIT_SHARE];
-  const size_t block = get_group_id(0);
-  const int count = eight_bit_count(n), item = get_local_id(0);
-  g += block * EIGHT_BIT_BLOCK;
-  p += block * EIGHT_BIT_BLOCK;
-  if (w) w += block * EIGHT_BIT_BLOCK;
-  m += block * EIGHT_BIT_BYTES;
-  const float scale = eight_bit_scale(m);
-  eight_bit_begin(table);
-  float most = 0;
-  UNROLL
-  for (int k = 0; k < EIGHT_BIT_SHARE; k++) {
-    const int i = item + k * EIGHT_BIT_GROUP;
-    kept[k] = 0;
-    if (i < count) {
-      kept[k] = eight_bit_decode(table, m[i], 1) * scale;
-      const float next = lion_update(a, rounded_load(p, i), gradient_load(g, i), &kept[k]);
-      rounded_store(p, i, next, key, EIGHT_BIT_STREAM(from, update));
-      if (w) store(w, i, next);
-    }
-    most = larger(most, fabs(kept[k]));
-  }
-  eight_bit_store(table, m, kept, eight_bit_next_scale(most, scratch), 1);
+  EIGHT_BIT_STEP(m, lion_update(a, before, gradient, &kept));
 }
 
 #else

@@ -95,11 +95,8 @@ void adamw(const global gradient_t *g, global rounded_t *p, global uchar *m, glo
   local float table[EIGHT_BIT_TABLE] ALIGNED;
   local float scratch1[EIGHT_BIT_GROUP], scratch2[EIGHT_BIT_GROUP];
   float mean[EIGHT_BIT_SHARE], square[EIGHT_BIT_SHARE];
-  const size_t block = get_group_id(0);
-  const int count = eight_bit_count(n), item = get_local_id(0);
-  g += block * EIGHT_BIT_BLOCK;
-  p += block * EIGHT_BIT_BLOCK;
-  if (w) w += block * EIGHT_BIT_BLOCK;
+  const int item = get_local_id(0);
+  EIGHT_BIT_MOVE(g, p, w, n);
   m += block * EIGHT_BIT_BYTES;
   v += block * EIGHT_BIT_BYTES;
   const float scale1 = eight_bit_scale(m), scale2 = eight_bit_scale(v);
@@ -109,7 +106,7 @@ void adamw(const global gradient_t *g, global rounded_t *p, global uchar *m, glo
   for (int k = 0; k < EIGHT_BIT_SHARE; k++) {
     const int i = item + k * EIGHT_BIT_GROUP;
     mean[k] = square[k] = 0;
-    if (i < count) {
+    if (i < left) {
       mean[k] = eight_bit_decode(table, m[i], 1) * scale1;
       square[k] = eight_bit_decode(table, v[i], 0) * scale2;
       const float next =
@@ -129,31 +126,7 @@ void sgd(const global gradient_t *g, global rounded_t *p, global uchar *momentum
          long n, uint2 key, uint from, uint update, float gradient_factor, float rate,
          float weight_decay, float keep, int nesterov, int first) {
   SGD_FACTORS;
-  local float table[EIGHT_BIT_TABLE] ALIGNED;
-  local float scratch[EIGHT_BIT_GROUP];
-  float kept[EIGHT_BIT_SHARE];
-  const size_t block = get_group_id(0);
-  const int count = eight_bit_count(n), item = get_local_id(0);
-  g += block * EIGHT_BIT_BLOCK;
-  p += block * EIGHT_BIT_BLOCK;
-  if (w) w += block * EIGHT_BIT_BLOCK;
-  momentum += block * EIGHT_BIT_BYTES;
-  const float scale = eight_bit_scale(momentum);
-  eight_bit_begin(table);
-  float most = 0;
-  UNROLL
-  for (int k = 0; k < EIGHT_BIT_SHARE; k++) {
-    const int i = item + k * EIGHT_BIT_GROUP;
-    kept[k] = 0;
-    if (i < count) {
-      kept[k] = eight_bit_decode(table, momentum[i], 1) * scale;
-      const float next = sgd_update(a, rounded_load(p, i), gradient_load(g, i), &kept[k]);
-      rounded_store(p, i, next, key, EIGHT_BIT_STREAM(from, update));
-      if (w) store(w, i, next);
-    }
-    most = larger(most, fabs(kept[k]));
-  }
-  eight_bit_store(table, momentum, kept, eight_bit_next_scale(most, scratch), 1);
+  EIGHT_BIT_STEP(momentum, sgd_update(a, before, gradient, &kept));
 }
 
 #else
