@@ -182,12 +182,16 @@ static void ties(op_ties *t, const ac_op_args *args) {
   const ac_operand *x = &args->in[0];
   int64_t columns = x->count / x->dim[0];
   for (int64_t n = 0; n < x->dim[0]; n++) {
+    const double *logits = op_reals(x) + n * columns;
     double nearest = INFINITY, largest = 0;
+    uint64_t signs = 0;
     for (int64_t i = 0; i < columns; i++) {
-      nearest = fmin(nearest, fabs(op_reals(x)[n * columns + i]));
-      largest = fmax(largest, fabs(op_reals(x)[n * columns + i]));
+      nearest = fmin(nearest, fabs(logits[i]));
+      largest = fmax(largest, fabs(logits[i]));
+      signs = op_draw_hash(signs + (logits[i] > 0), (uint64_t)i);
     }
-    if (nearest <= 16 * t->unit * largest) t->undecided += op_weight_of(&args->in[2], n);
+    bool close = nearest <= 16 * t->unit * largest;
+    op_ties_call(t, (op_call){signs, op_weight_of(&args->in[2], n), close});
   }
 }
 

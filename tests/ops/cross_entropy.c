@@ -306,8 +306,7 @@ static void ties(op_ties *t, const ac_op_args *args) {
   const ac_operand *x = &args->in[0];
   int64_t columns = ac_columns(x);
   for (int64_t n = 0; n < ac_rows(x); n++)
-    if (op_is_undecided(t, op_reals(x) + n * columns, columns))
-      t->undecided += op_weight_of(&args->in[2], n);
+    op_ties_classify(t, op_reals(x) + n * columns, columns, op_weight_of(&args->in[2], n));
 }
 
 const op_generator op_generator_cross_entropy = {

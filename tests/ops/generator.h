@@ -41,20 +41,29 @@ typedef struct op_draw {
 
 /* How far ops are from deciding otherwise: an input of ReLU from 0, the largest element of a window
  * from the second largest. Elements that are equal to the bit are copies of one value, or zeros,
- * and stay equal. Rows that a loss may count as classified right or not, as it rounds, are weighed.
- */
+ * and stay equal. */
 typedef struct op_ties {
   double unit; /* rounding of what is stored */
   double *distances;
   int count, room;
-  double undecided; /* weight of rows */
+  struct op_call *calls; /* of the rows that a loss classifies, in their order */
+  int call_count, call_room;
 } op_ties;
+
+/* How a loss classifies a row: the class, or the signs of its logits as a number. */
+typedef struct op_call {
+  uint64_t chosen;
+  double weight;
+  bool close; /* another rounding of the row's logits might choose otherwise */
+} op_call;
 
 void op_ties_add(op_ties *ties, double distance);
 /* Of every element of the first input from 0. */
 void op_ties_at_zero(op_ties *ties, const ac_op_args *args);
-/* Whether the two largest are too close to call, rounding being that of what they are sums of. */
-bool op_is_undecided(const op_ties *ties, const double *x, int64_t count);
+/* The largest of a row's logits, rounding being that of what they are sums of. */
+void op_ties_classify(op_ties *ties, const double *x, int64_t count, double weight);
+void op_ties_call(op_ties *ties, op_call call);
+void op_ties_free(op_ties *ties);
 /* 1 without weights. */
 double op_weight_of(const ac_operand *weights, int64_t row);
 

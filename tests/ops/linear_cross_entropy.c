@@ -290,7 +290,7 @@ static void ties(op_ties *t, const ac_op_args *args) {
       for (int64_t i = 0; i < in; i++)
         z[v] += x[n * in + i] * w[a->layout == AC_OUT_IN ? v * in + i : i * V + v];
     }
-    if (op_is_undecided(t, z, V)) t->undecided += op_weight_of(&args->in[3], n);
+    op_ties_classify(t, z, V, op_weight_of(&args->in[3], n));
   }
   free(z);
 }

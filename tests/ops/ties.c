@@ -15,14 +15,29 @@ void op_ties_at_zero(op_ties *ties, const ac_op_args *args) {
   for (int64_t e = 0; e < args->in[0].count; e++) op_ties_add(ties, op_reals(&args->in[0])[e]);
 }
 
-bool op_is_undecided(const op_ties *ties, const double *x, int64_t count) {
-  double best = -INFINITY, second = -INFINITY, largest = 0;
+void op_ties_call(op_ties *ties, op_call call) {
+  if (ties->call_count == ties->call_room) {
+    ties->call_room = 2 * ties->call_room + 64;
+    ties->calls = realloc(ties->calls, (size_t)ties->call_room * sizeof *ties->calls);
+  }
+  ties->calls[ties->call_count++] = call;
+}
+
+void op_ties_classify(op_ties *ties, const double *x, int64_t count, double weight) {
+  double second = -INFINITY, largest = 0;
+  int64_t best = 0;
   for (int64_t i = 0; i < count; i++) {
     largest = fmax(largest, fabs(x[i]));
-    if (x[i] > best) second = best, best = x[i];
-    else second = fmax(second, x[i]);
+    if (i && x[i] > x[best]) second = x[best], best = i;
+    else if (i) second = fmax(second, x[i]);
   }
-  return best - second <= 16 * ties->unit * largest;
+  bool close = x[best] - second <= 16 * ties->unit * largest;
+  op_ties_call(ties, (op_call){(uint64_t)best, weight, close});
+}
+
+void op_ties_free(op_ties *ties) {
+  free(ties->distances), free(ties->calls);
+  *ties = (op_ties){0};
 }
 
 double op_weight_of(const ac_operand *weights, int64_t row) {

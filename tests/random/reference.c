@@ -326,6 +326,7 @@ void random_evaluate(random_reference *r, const random_graph *g, const random_ru
 
 void random_reference_free(random_reference *r) {
   for (int p = 0; p < r->parameters; p++) free(r->gradient[p]), free(r->running[p]);
-  free(r->count), free(r->gradient), free(r->running), free(r->ties.distances);
+  free(r->count), free(r->gradient), free(r->running);
+  op_ties_free(&r->ties);
   memset(r, 0, sizeof *r);
 }
