@@ -525,6 +525,10 @@ case_bench() {
     bench_quickly "${norm[@]}" --device cpu --device opencl:0 --json two.json >out
     grep -qE '^ +median +spread +of roof +median +spread +of roof +ratio' out || die "no columns in: $(cat out)"
     (($(grep -c '"device": "opencl:0"' two.json) == 4)) || die "no results of opencl:0"
+    run bench memory --model gpt-small --batch 2 --repeat 2 --device opencl:0 >out
+    grep -q '^idle .* with the kernels compiled' out || die "no memory of compiled kernels in: $(cat out)"
+    refuse 1 'folded gradients (--gradients folded) need' bench memory --model gpt-small --batch 1 --optimizer muon --precision bf16 --weights bf16 \
+      --gradients folded --device opencl:0
   else
     [[ ! ${ACCRUE_TEST_OPENCL:-} ]] || die "no OpenCL device"
   fi
