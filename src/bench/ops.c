@@ -97,7 +97,7 @@ static ac_run_state run_of(int64_t batch) {
   return (ac_run_state){.training = true, .seed = 1, .batch = batch, .loss_scale = 1};
 }
 
-/* Steps of parameters go element by element, so shapes do not matter. */
+/* Of a step that goes element by element the shape does not matter. */
 static ac_operand flat(ac_operand x) {
   return (ac_operand){.dtype = x.dtype, .rank = x.count > 0, .dim = {x.count}, .count = x.count};
 }
@@ -112,7 +112,7 @@ static ac_status add_update(ac_bench *bench, const ac_plan *plan, const ac_step 
                             int64_t times) {
   ac_bench_entry entry = {.run = run_of(1), .update = true, .count = times};
   ac_step_arguments(step, plan->graph, &entry.run, &entry.args);
-  if (ac_op_describe(entry.args.op)->by_window) flatten(&entry.args);
+  if (ac_op_describe(entry.args.op)->by_element) flatten(&entry.args);
   own_attributes(&entry);
   return add(bench, &entry);
 }

@@ -85,7 +85,7 @@ static void test_counts_by_hand(void **state) {
   check_row(bench, "embedding", "17x24 4x10 -> 4x10x24", 1, 0, 4 * (2 * x + N));
   /* Of a parameter the gradient is read, itself and two moments are read and written. */
   check_row(bench, "adamw", "1728 -> 1728 1728 1728", LAYERS, 14 * w, 4 * 7 * w);
-  check_row(bench, "gradient_statistics", "1728 -> 2", LAYERS, 3 * w, 4 * (w + 2));
+  check_row(bench, "gradient_statistics", "24x72 -> 2", LAYERS, 3 * w, 4 * (w + 2));
   ac_bench_free(bench);
   ac_device_close(device);
 }
@@ -225,6 +225,34 @@ static void test_counts_of_sgd(void **state) {
     const double w = V * C;
     check_row(bench, "sgd", plain ? "408 -> 408" : "408 -> 408 408", 1, 6 * w,
               4 * (plain ? 3 : 5) * w);
+    ac_bench_free(bench);
+    ac_plan_free(plan);
+  }
+  ac_graph_free(graph);
+  ac_device_close(device);
+}
+
+/* Steps that see a parameter as a matrix are measured in its shape. */
+static void test_steps_of_matrices_keep_their_shape(void **state) {
+  (void)state;
+  static const struct {
+    ac_plan_desc desc;
+    const char *op, *shapes;
+  } cases[] = {{{.optimizer = AC_ADAFACTOR}, "adafactor", "24x72 -> 24x72 24 72"},
+               {{.optimizer = AC_ADAM_MINI}, "adam_mini", "24x72 -> 24x72 24x72 1x72"},
+               {{.optimizer = AC_MUON}, "muon", "24x72 -> 24x72 24x72"},
+               {{.clipping = AC_CLIP_ADAPTIVE}, "clip", "24x72 24x72 -> 24x72"}};
+  ac_device *device = open_device("dry");
+  ac_graph *graph = test_gpt_graph(&model);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    ac_plan *plan;
+    ac_bench *bench;
+    ac_plan_desc desc = cases[i].desc;
+    desc.batch = desc.micro_batch = B;
+    assert_ok(ac_plan_create(&plan, graph, device, &desc));
+    assert_ok(ac_bench_create(&bench, device, NULL));
+    assert_ok(ac_bench_add_plan(bench, plan));
+    assert_int_equal(row(bench, find(bench, cases[i].op, cases[i].shapes)).count, LAYERS);
     ac_bench_free(bench);
     ac_plan_free(plan);
   }
@@ -556,6 +584,7 @@ int main(void) {
       cmocka_unit_test(test_window_is_its_samples),
       cmocka_unit_test(test_bytes_of_a_window),
       cmocka_unit_test(test_counts_of_sgd),
+      cmocka_unit_test(test_steps_of_matrices_keep_their_shape),
       cmocka_unit_test(test_every_op_is_there),
       cmocka_unit_test(test_attributes_tell_rows_apart),
       cmocka_unit_test(test_evaluation_is_told_apart),

@@ -134,14 +134,14 @@ static void take_moments(const ac_op_args *args, const grid *g, const sums *s) {
   if (!args->out[2].count) return;
   float *r = args->out[1].data;
   double mean = blend(r, s->rows, g->rows, g->across, g->columns, a->blend);
-  for (int64_t i = 0; i < g->rows; i++) s->factors[i] = r[i] / fmaxf((float)mean, a->epsilon1);
+  for (int64_t i = 0; i < g->rows; i++) s->factors[i] = r[i] / larger(a->epsilon1, (float)mean);
 }
 
 /* ---- the update ------------------------------------------------------------------------------ */
 
 /* g' / sqrt(v) */
 static inline float direction(const ac_adafactor_attributes *a, float g, float row, float column) {
-  return a->gradient_factor * g / sqrtf(fmaxf(row * column, a->epsilon1 * a->epsilon1));
+  return a->gradient_factor * g / sqrtf(larger(a->epsilon1 * a->epsilon1, row * column));
 }
 
 /* Squares of the update of elements [first, first + count), which lie in one row. */

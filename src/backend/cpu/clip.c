@@ -11,9 +11,9 @@ enum { BLOCK = 64 };
 /* What a unit's gradient is multiplied with. */
 static float unit_factor(const ac_clip_attributes *a, double parameter, double gradient) {
   const float factor = a->gradient_factor, norm = (float)(fabs((double)factor) * sqrt(gradient)),
-              most = a->limit * fmaxf((float)sqrt(parameter), AC_CLIP_LEAST_NORM);
+              most = a->limit * larger(AC_CLIP_LEAST_NORM, (float)sqrt(parameter));
   if (norm < most) return factor;
-  return factor * (most / fmaxf(norm, AC_CLIP_LEAST_GRADIENT));
+  return factor * (most / larger(AC_CLIP_LEAST_GRADIENT, norm));
 }
 
 static void value_range(const ac_op_args *args, int64_t first, int64_t last) {
@@ -22,7 +22,7 @@ static void value_range(const ac_op_args *args, int64_t first, int64_t last) {
   float *y = args->out[0].data;
   const float factor = a->gradient_factor, limit = a->limit;
 #pragma omp simd
-  for (int64_t i = first; i < last; i++) y[i] = fminf(fmaxf(factor * g[i], -limit), limit);
+  for (int64_t i = first; i < last; i++) y[i] = smaller(limit, larger(-limit, factor * g[i]));
 }
 
 static void rows_range(const ac_op_args *args, int64_t first, int64_t last) {

@@ -54,6 +54,14 @@ static inline int64_t ac_min(int64_t a, int64_t b) {
 static inline int64_t ac_max(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
+/* Of floats, for loops over elements: selects vectorise, fmaxf and fminf are calls. `a` if one is
+ * not a number. */
+static inline float larger(float a, float b) {
+  return b > a ? b : a;
+}
+static inline float smaller(float a, float b) {
+  return b < a ? b : a;
+}
 static inline int64_t ac_ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }

@@ -152,7 +152,7 @@ static void normalise_share(const ac_op_args *args, const space *s, int thread, 
   const int64_t count = args->in[0].count;
   double sum = 0;
   for (int64_t block = 0; block * BLOCK < count; block++) sum += s->squares[block];
-  const float inverse = 1 / fmaxf((float)sqrt(sum), AC_MUON_EPSILON);
+  const float inverse = 1 / larger(AC_MUON_EPSILON, (float)sqrt(sum));
   int64_t first, last;
   ac_cpu_share(count, AC_CPU_LINE, thread, team, &first, &last);
   for (int64_t i = first; i < last; i++) s->x[i] *= inverse;

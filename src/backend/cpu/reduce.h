@@ -24,10 +24,6 @@ static inline lanes lanes_add(lanes a, lanes b) {
   return a;
 }
 
-static inline float larger(float a, float b) {
-  return b > a ? b : a;
-}
-
 static inline float lanes_max(lanes a) {
   for (int l = 0; l < 8; l++) a.v[l] = larger(a.v[l], a.v[l + 8]);
   for (int l = 0; l < 4; l++) a.v[l] = larger(a.v[l], a.v[l + 4]);
