@@ -39,7 +39,8 @@ typedef enum ac_muon_scale {
 } ac_muon_scale;
 
 /* Zero means default, so to switch something off give a negative value. Muon is PyTorch's, with
- * Newton-Schulz iterations in f32; filters are matrices of their first dimension by the rest.
+ * Newton-Schulz iterations in f32, but in bf16 with AC_PRECISION_BF16 on a CPU that multiplies it
+ * (ac_device_info.bf16_products); filters are matrices of their first dimension by the rest.
  * Adafactor (arXiv
  * 1804.04235) is PyTorch's for matrices and vectors, with its constants and without momentum (of
  * higher ranks the first dimension is rows and the rest columns): t^-0.8 for the decay of its

@@ -3,7 +3,7 @@
 
 #include "ops/update.h"
 
-static const ac_muon_attributes example = {1, 1e-3f, 0.1f, 0.95f, 5, true};
+static const ac_muon_attributes example = {1, 1e-3f, 0.1f, 0.95f, 5, true, AC_F32};
 
 /* In each iteration A, its square and the result; moments and update are few beside these. */
 static double flops(const ac_op_args *args) {

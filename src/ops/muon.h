@@ -14,13 +14,15 @@
  *   p -= rate * weight_decay * p;  p -= rate * scale * X
  *
  * The iteration moves the singular values of u to between 0.7 and 1.2 and leaves its singular
- * vectors, so that a step is of about one size in every direction. It is computed in f32 on every
- * device and in every precision; the author's is in bf16. */
+ * vectors, so that a step is of about one size in every direction. Where `factors` is AC_BF16, a
+ * CPU that multiplies bf16 by instructions keeps X, A and the polynomial in bf16, as PyTorch always
+ * does; sums stay in f32, and all else computes in f32. */
 typedef struct ac_muon_attributes {
   float gradient_factor; /* unscale, clip and divide in one */
   float rate, weight_decay, momentum;
   float scale; /* by the shape of the matrix */
   bool nesterov;
+  ac_dtype factors; /* AC_F32 or AC_BF16 */
 } ac_muon_attributes;
 
 enum { AC_MUON_STEPS = 5 };

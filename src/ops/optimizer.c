@@ -191,6 +191,8 @@ static ac_status append_step(ac_graph *graph, const ac_plan_desc *desc, int inde
   const ac_stepping stepping = ac_optimizer_stepping(desc, parameter);
   ac_node *node = append(graph, stepping.op, ac_tensor_at(graph, t->gradient));
   if (!node) return graph->status;
+  if (stepping.op == AC_OP_muon)
+    ((ac_muon_attributes *)node->attributes)->factors = ac_optimizer_factors(desc);
   node->out[0] = parameter->id;
   for (int k = 0; k < stepping.states; k++) node->out[1 + k] = t->state[k];
   if (t->working >= 0) node->out[working_output(stepping.op)] = t->working;

@@ -24,6 +24,11 @@ ac_stepping ac_optimizer_stepping(const ac_plan_desc *desc, const ac_tensor *par
 /* Whether what makes one output of a layer is a column, as of what is stored [in, out]. */
 bool ac_optimizer_by_column(const ac_tensor *parameter);
 
+/* What Muon may keep its products' factors in (ops/muon.h). */
+static inline ac_dtype ac_optimizer_factors(const ac_plan_desc *desc) {
+  return desc->precision == AC_PRECISION_BF16 ? AC_BF16 : AC_F32;
+}
+
 /* Appends to a differentiated and stored graph what ends a window, parameter by parameter: the
  * statistics of each gradient, what clips it if that is an op, and its step; or what folds the
  * gradient into the parameter's state, whose statistics and step follow. */

@@ -134,7 +134,8 @@ static void set_step(const ac_trainer *trainer, const ac_parameter_tensors *tens
                                                  .weight_decay = decay,
                                                  .momentum = (float)o->momentum,
                                                  .scale = (float)muon_scale(o, parameter),
-                                                 .nesterov = !o->muon_no_nesterov};
+                                                 .nesterov = !o->muon_no_nesterov,
+                                                 .factors = ac_optimizer_factors(plan)};
     break;
   case AC_OP_adam_mini:
     attributes->step.adam_mini =

@@ -60,11 +60,17 @@ static void muon(const ac_op_args *args) {
 
 /* The momentum is a sum of two products of rounded factors. An iteration multiplies errors along
  * small singular values by 3.4445, 485 in all, and sums of products have their own; no value of X
- * is larger than 1.3, which is how large its singular values become. */
+ * is larger than 1.3, which is how large its singular values become. Factors in bf16 lose 2^-9 each
+ * time that they are rounded, of values that come to 1 / sqrt(longer side): 64 times as much is
+ * left for what iterations make of it. */
 static op_tolerance muon_error(const ac_op_args *args, int output) {
   const ac_muon_attributes *a = args->attributes;
-  const double step = (double)(a->rate * a->scale);
-  return output == 1 ? (op_tolerance){4, 2} : (op_tolerance){2, 2 + 485 * step};
+  const double step = (double)(a->rate * a->scale), rows = (double)args->in[0].dim[0],
+               longer = fmax(rows, (double)args->in[0].count / rows);
+  if (output == 1) return (op_tolerance){4, 2};
+  double lost = 485;
+  if (a->factors == AC_BF16) lost += 64 * 0x1p-9 / sqrt(longer) / 0x1p-23;
+  return (op_tolerance){2, 2 + lost * step};
 }
 
 const op_reference op_reference_muon = {muon, muon_error, true, true};
@@ -122,6 +128,25 @@ static const op_case cases[] = {
      .batch = 1,
      .in = {OP_ROUNDED(24, 1500)},
      .out = {OP_ROUNDED(24, 1500), OP_RANGE(-0.1, 0.1, 24, 1500)}},
+    /* Products of factors in bf16, where the CPU has them. */
+    MUON("muon 65x129, factors in bf16", 65, 129, .gradient_factor = 0.25f, .rate = 0.02f,
+         .weight_decay = 0.1f, .momentum = 0.95f, .scale = 2.3f, .nesterov = true,
+         .factors = AC_BF16),
+    MUON("muon 129x65, factors in bf16", 129, 65, .gradient_factor = 2, .rate = 0.02f,
+         .momentum = 0.95f, .scale = 1.4f, .factors = AC_BF16),
+    MUON("muon 3000x24, factors in bf16", 3000, 24, .gradient_factor = 1, .rate = 0.02f,
+         .momentum = 0.5f, .scale = 1, .nesterov = true, .factors = AC_BF16),
+    MUON("muon 48x48, factors in bf16", 48, 48, .gradient_factor = 1, .rate = 0.02f,
+         .momentum = 0.9f, .scale = 1, .factors = AC_BF16),
+    MUON("muon 1x1, factors in bf16", 1, 1, .gradient_factor = 1, .rate = 0.1f, .momentum = 0.95f,
+         .scale = 1, .nesterov = true, .factors = AC_BF16),
+    {.name = "muon 33x70 and a copy, factors and gradient in bf16",
+     .op = AC_OP_muon,
+     .attributes.muon = {0.25f, 0.02f, 0.1f, 0.95f, 1, true, AC_BF16},
+     .batch = 1,
+     .in = {OP_ROUNDED(33, 70)},
+     .out = {OP_F32(33, 70), OP_RANGE(-0.1, 0.1, 33, 70), OP_F32(33, 70)},
+     .halves = true},
     /* With a working copy in 16 bits. */
     {.name = "muon 1100x7 and a copy, gradient in bf16",
      .op = AC_OP_muon,

@@ -306,6 +306,7 @@ static void compare_weights(comparison *c, const random_graph *g, const random_c
   random_stepping step = {.optimizer = choice->level[RANDOM_optimizer],
                           .rate = random_rate(choice, g->rate, c->window),
                           .folded = t->gradients == AC_GRADIENTS_FOLDED,
+                          .factors = t->factors,
                           .update = c->window};
   random_optimizer(choice, g->rate, &plan, &trainer);
   const double all_clip = trainer.optimizer.clip, rate = step.rate;

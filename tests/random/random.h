@@ -237,6 +237,7 @@ typedef struct random_trial {
   bool summed[OP_DRAW_LEAVES];  /* its gradient is */
   bool frozen[OP_DRAW_LEAVES];  /* by the choice */
   ac_stepping stepping[OP_DRAW_LEAVES];
+  ac_dtype factors; /* of Muon's products */
   int64_t recomputed;
   float **start; /* weights before the first update */
   random_window windows[RANDOM_WINDOWS];
@@ -279,7 +280,8 @@ typedef struct random_stepping {
   double factor; /* of the gradient: clip / weight */
   double decay;  /* 0: none */
   bool folded;
-  int update; /* from 0 */
+  ac_dtype factors; /* of Muon's products */
+  int update;       /* from 0 */
 } random_stepping;
 /* Optimizer, schedule and loss scaling; `rate` is the schedule's. */
 void random_optimizer(const random_choice *choice, double rate, ac_plan_desc *plan,

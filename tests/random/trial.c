@@ -491,6 +491,9 @@ void random_try(random_trial *trial, const random_graph *g, const random_graph *
   for (int p = 0; p < trial->parameters; p++)
     trial->count[p] = ac_shape_count(&ac_tensor_at(g->graph, g->graph->parameters[p])->shape);
   t.device = random_device(choice, opencl, op_draw_hash(g->recipe.key, 11));
+  if (t.device && choice->level[RANDOM_precision] == AC_PRECISION_BF16 &&
+      strcmp(ac_device_get_info(t.device)->bf16_products, "as floats") != 0)
+    trial->factors = AC_BF16;
   ac_status status = t.device ? train(&t, hinted, choice) : AC_ERROR_DEVICE;
   if (status != AC_OK) snprintf(trial->message, sizeof trial->message, "%s", ac_last_error());
   trial->status = status;

@@ -260,6 +260,38 @@ static void test_steps_of_matrices_keep_their_shape(void **state) {
   ac_device_close(device);
 }
 
+static uint64_t footprint_of_muon(ac_device *device, ac_precision precision) {
+  ac_graph *graph = test_gpt_graph(&model);
+  ac_plan *plan;
+  ac_bench *bench;
+  const ac_plan_desc desc = {
+      .batch = B, .micro_batch = B, .precision = precision, .optimizer = AC_MUON};
+  assert_ok(ac_plan_create(&plan, graph, device, &desc));
+  assert_ok(ac_bench_create(&bench, device, &(ac_bench_desc){.footprint = 1 << 16}));
+  assert_ok(ac_bench_add_plan(bench, plan));
+  const char *shapes =
+      precision == AC_PRECISION_F32 ? "96x24 -> 96x24 96x24" : "96x24 -> 96x24 96x24 96x24";
+  const uint64_t bytes = row(bench, find(bench, "muon", shapes)).footprint;
+  ac_bench_free(bench);
+  ac_plan_free(plan);
+  ac_graph_free(graph);
+  return bytes;
+}
+
+/* The workspace of Muon's matrices is half as large where the CPU multiplies bf16, also beside a
+ * working copy. */
+static void test_muon_multiplies_bf16(void **state) {
+  (void)state;
+  ac_device *device = open_device("cpu");
+  if (!strcmp(ac_device_get_info(device)->bf16_products, "as floats")) {
+    ac_device_close(device);
+    skip();
+  }
+  assert_true(footprint_of_muon(device, AC_PRECISION_BF16) <
+              footprint_of_muon(device, AC_PRECISION_F32));
+  ac_device_close(device);
+}
+
 /* With the ops that the model lacks the list has every op of the table, and none twice. */
 static void test_every_op_is_there(void **state) {
   (void)state;
@@ -585,6 +617,7 @@ int main(void) {
       cmocka_unit_test(test_bytes_of_a_window),
       cmocka_unit_test(test_counts_of_sgd),
       cmocka_unit_test(test_steps_of_matrices_keep_their_shape),
+      cmocka_unit_test(test_muon_multiplies_bf16),
       cmocka_unit_test(test_every_op_is_there),
       cmocka_unit_test(test_attributes_tell_rows_apart),
       cmocka_unit_test(test_evaluation_is_told_apart),

@@ -282,6 +282,37 @@ static void steps_are_those_of_the_formulas(const char *device) {
 }
 ON_EVERY_DEVICE(steps_are_those_of_the_formulas)
 
+/* In bf16 a CPU that multiplies it keeps the factors of Muon's products so: steps are then off by a
+ * few of its roundings, which nothing else of a step is. */
+static void muon_multiplies_in_the_precision(const char *device) {
+  run r =
+      start_two_ways(device, (ac_plan_desc){.optimizer = AC_MUON, .precision = AC_PRECISION_BF16},
+                     (ac_optimizer_desc){.momentum = 0.7, .weight_decay = -1, .clip = -1},
+                     (ac_loss_scaling_desc){0});
+  const ac_device_info *info = ac_device_get_info(r.device);
+  const bool rounds =
+      !strcmp(info->backend, "cpu") && strcmp(info->bf16_products, "as floats") != 0;
+  float values[PARAMETERS][LARGEST], gradients[PARAMETERS][LARGEST];
+  state states[LARGEST] = {{0}};
+  double scaled[LARGEST], off = 0;
+  read_all(&r, false, values);
+  for (int e = 0; e < parameters[0].count; e++) states[e].p = (double)values[0][e];
+  feed_two_ways(&r, 1);
+  read_all(&r, true, gradients);
+  assert_ok(ac_trainer_update(r.trainer, NULL));
+  for (int e = 0; e < parameters[0].count; e++) scaled[e] = (double)gradients[0][e] / BATCH;
+  const kind muon = {AC_MUON, false, true, 0, -1, false};
+  step(&muon, states, 0, scaled, 1);
+  read_all(&r, false, values);
+  for (int e = 0; e < parameters[0].count; e++)
+    off = fmax(off, fabs(states[e].p - (double)values[0][e]));
+  const double step_size = 0.05 * 0.2 * sqrt(3);
+  if (!(rounds ? off > 0x1p-12 * step_size && off < 0.1 * step_size : off <= 2e-6))
+    fail_msg("%s: off by %g of a step", device, off / step_size);
+  stop(&r);
+}
+ON_EVERY_DEVICE(muon_multiplies_in_the_precision)
+
 static void settings_of_muon_are_checked(void **state_) {
   (void)state_;
   static const struct {
@@ -442,6 +473,7 @@ int main(void) {
       cmocka_unit_test(the_caller_decides_everywhere),
       cmocka_unit_test(a_factor_that_is_no_number_changes_nothing),
       cmocka_unit_test(steps_are_those_of_the_formulas_everywhere),
+      cmocka_unit_test(muon_multiplies_in_the_precision_everywhere),
       cmocka_unit_test(settings_of_muon_are_checked),
       cmocka_unit_test(a_norm_beyond_floats_is_skipped_everywhere),
       cmocka_unit_test(the_factor_is_the_scale_by_the_windows_rows),

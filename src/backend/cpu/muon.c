@@ -1,10 +1,11 @@
 /* Muon's step (formulas in ops/muon.h): a pass over the gradient for the momentum, products that a
  * team shares out, and a pass over the parameter. The workspace, each part from a line on:
  *
- *   | squares of the update, by block | X | next X | A | polynomial of A |
+ *   | this layout | squares of the update, by block | X | next X | A | polynomial of A | scratch |
  *
  * An iteration is three products, of which the last two begin from copies: A^2 from A, and the next
- * X from X. */
+ * X from X. The matrices are in f32, or in bf16 where that is asked for and the CPU multiplies it;
+ * sums are in f32, and each is rounded once. */
 #include "ops/muon.h"
 
 #include "backend/cpu/product/gemm.h"
@@ -16,12 +17,86 @@
 /* Sums are taken in blocks of fixed size, so that they do not depend on the threads. */
 enum { BLOCK = 16384 };
 
+/* Where they lie, for functions of a range, which know the arguments alone. */
 typedef struct space {
   ac_muon_matrix m;
+  ac_dtype dtype; /* of the matrices */
   double *squares;
-  float *x, *next, *gram, *polynomial;
+  void *x, *next, *gram, *polynomial;
+  char *scratch;          /* of the products */
+  uint64_t scratch_bytes; /* of one thread */
   uint64_t bytes;
 } space;
+
+/* A = X X^T or X^T X */
+static ac_gemm gram_product(const space *s) {
+  const ac_muon_matrix *m = &s->m;
+  const bool wide = m->rows <= m->columns;
+  return (ac_gemm){.transpose_a = !wide,
+                   .transpose_b = wide,
+                   .m = m->side,
+                   .n = m->side,
+                   .k = wide ? m->columns : m->rows,
+                   .alpha = 1,
+                   .a = s->x,
+                   .lda = m->columns,
+                   .b = s->x,
+                   .ldb = m->columns,
+                   .c = s->gram,
+                   .ldc = m->side,
+                   .a_dtype = s->dtype,
+                   .b_dtype = s->dtype,
+                   .c_dtype = s->dtype};
+}
+
+/* The polynomial without its first term, in the place of a copy of A. */
+static ac_gemm polynomial_product(const space *s) {
+  const int64_t side = s->m.side;
+  return (ac_gemm){.m = side,
+                   .n = side,
+                   .k = side,
+                   .alpha = ac_muon_polynomial[2],
+                   .beta = ac_muon_polynomial[1],
+                   .a = s->gram,
+                   .lda = side,
+                   .b = s->gram,
+                   .ldb = side,
+                   .c = s->polynomial,
+                   .ldc = side,
+                   .a_dtype = s->dtype,
+                   .b_dtype = s->dtype,
+                   .c_dtype = s->dtype};
+}
+
+/* The next X, in the place of a copy of X, which the first term multiplies. */
+static ac_gemm next_product(const space *s) {
+  const ac_muon_matrix *m = &s->m;
+  const bool wide = m->rows <= m->columns;
+  return (ac_gemm){.m = m->rows,
+                   .n = m->columns,
+                   .k = m->side,
+                   .alpha = 1,
+                   .beta = ac_muon_polynomial[0],
+                   .a = wide ? s->polynomial : s->x,
+                   .lda = wide ? m->side : m->columns,
+                   .b = wide ? s->x : s->polynomial,
+                   .ldb = wide ? m->columns : m->side,
+                   .c = s->next,
+                   .ldc = m->columns,
+                   .a_dtype = s->dtype,
+                   .b_dtype = s->dtype,
+                   .c_dtype = s->dtype};
+}
+
+static uint64_t scratch_of(const ac_cpu_context *context, const space *s) {
+  const ac_gemm products[] = {gram_product(s), polynomial_product(s), next_product(s)};
+  uint64_t most = 0;
+  for (int i = 0; i < 3; i++) {
+    const uint64_t bytes = ac_cpu_gemm_scratch(context, context->threads, &products[i]);
+    if (bytes > most) most = bytes;
+  }
+  return most;
+}
 
 static void *take(char *base, uint64_t *used, uint64_t bytes) {
   char *at = base ? base + *used : NULL;
@@ -30,30 +105,37 @@ static void *take(char *base, uint64_t *used, uint64_t bytes) {
 }
 
 /* Of no workspace the sizes alone. */
-static space lay(const ac_op_args *args) {
-  space s = {.m = ac_muon_matrix_of(args)};
-  const uint64_t count = (uint64_t)args->in[0].count, side = (uint64_t)s.m.side;
+static space lay(const ac_cpu_context *context, const ac_op_args *args) {
+  const ac_muon_attributes *a = args->attributes;
+  space s = {.m = ac_muon_matrix_of(args), .dtype = ac_cpu_factor_dtype(context, a->factors)};
+  const uint64_t size = ac_element_bytes(s.dtype), count = (uint64_t)args->in[0].count * size,
+                 square = (uint64_t)(s.m.side * s.m.side) * size;
   const uint64_t blocks = (uint64_t)ac_ceil_div(args->in[0].count, BLOCK);
+  s.scratch_bytes = scratch_of(context, &s);
+  take(args->workspace, &s.bytes, sizeof s);
   s.squares = take(args->workspace, &s.bytes, blocks * sizeof(double));
-  s.x = take(args->workspace, &s.bytes, count * sizeof(float));
-  s.next = take(args->workspace, &s.bytes, count * sizeof(float));
-  s.gram = take(args->workspace, &s.bytes, side * side * sizeof(float));
-  s.polynomial = take(args->workspace, &s.bytes, side * side * sizeof(float));
+  s.x = take(args->workspace, &s.bytes, count);
+  s.next = take(args->workspace, &s.bytes, count);
+  s.gram = take(args->workspace, &s.bytes, square);
+  s.polynomial = take(args->workspace, &s.bytes, square);
+  s.scratch = take(args->workspace, &s.bytes, (uint64_t)context->threads * s.scratch_bytes);
   return s;
 }
 
 static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args) {
-  (void)context;
   ac_op_args sized = *args;
   sized.workspace = NULL;
-  return lay(&sized).bytes;
+  return lay(context, &sized).bytes;
 }
 
 /* ---- momentum -------------------------------------------------------------------------------- */
 
-/* Elements [first, first + count), of which x is to hold the first. */
+enum { RUN = AC_CPU_STEPPED };
+
+/* Moves the momentum of elements [first, first + count) and leaves their update in x; returns its
+ * squares. */
 static double momentum_run(const ac_op_args *args, float *x, int64_t first, int64_t count) {
-  _Alignas(64) float gradients[AC_CPU_STEPPED];
+  _Alignas(64) float gradients[RUN];
   const ac_muon_attributes *a = args->attributes;
   const float *g = stepped_read(&args->in[0], first, count, gradients);
   float *m = (float *)args->out[1].data + first;
@@ -72,102 +154,79 @@ static double momentum_run(const ac_op_args *args, float *x, int64_t first, int6
   return sum;
 }
 
-static double momentum_block(const ac_op_args *args, float *x, int64_t first, int64_t last) {
+static double momentum_block(const ac_op_args *args, const space *s, int64_t first, int64_t last) {
+  _Alignas(64) float updates[RUN];
   double sum = 0;
   for (int64_t at = first, count; at < last; at += count) {
-    count = ac_min(last - at, stepped_run(args));
-    sum += momentum_run(args, x + at, at, count);
+    count = ac_min(last - at, RUN);
+    sum += momentum_run(args, updates, at, count);
+    ac_cpu_narrow(s->dtype, false, updates, ac_element(s->x, s->dtype, at), count);
   }
   return sum;
 }
 
 static void momentum_range(const ac_op_args *args, int64_t first, int64_t last) {
-  const space s = lay(args);
+  const space *s = args->workspace;
   for (int64_t block = first; block < last; block++)
-    s.squares[block] =
-        momentum_block(args, s.x, block * BLOCK, ac_min(args->in[0].count, (block + 1) * BLOCK));
+    s->squares[block] =
+        momentum_block(args, s, block * BLOCK, ac_min(args->in[0].count, (block + 1) * BLOCK));
 }
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-static void multiply(const ac_cpu_context *context, const ac_gemm *gemm, int thread, int team) {
-  ac_cpu_gemm_share(context, gemm, NULL, NULL, 0, thread, team);
+static void multiply(const ac_cpu_context *context, const space *s, const ac_gemm *gemm, int thread,
+                     int team) {
+  ac_cpu_gemm_share(context, gemm, NULL, s->scratch, s->scratch_bytes, thread, team);
   ac_cpu_barrier(team);
 }
 
-static void copy_share(const float *from, float *to, int64_t count, int thread, int team) {
+static void copy_share(const space *s, const void *from, void *to, int64_t count, int thread,
+                       int team) {
   int64_t first, last;
   ac_cpu_share(count, AC_CPU_LINE, thread, team, &first, &last);
-  if (first < last) memcpy(to + first, from + first, (size_t)(last - first) * sizeof *to);
+  if (first < last)
+    memcpy(ac_element(to, s->dtype, first), ac_element(from, s->dtype, first),
+           (size_t)(last - first) * ac_element_bytes(s->dtype));
 }
 
 /* X becomes what the polynomial makes of it, in the place of `next`. */
 static void iterate(const ac_cpu_context *context, const space *s, int thread, int team) {
-  const ac_muon_matrix *m = &s->m;
-  const bool wide = m->rows <= m->columns;
-  const int64_t side = m->side, columns = m->columns;
-  const ac_gemm gram = {.transpose_a = !wide,
-                        .transpose_b = wide,
-                        .m = side,
-                        .n = side,
-                        .k = wide ? columns : m->rows,
-                        .alpha = 1,
-                        .a = s->x,
-                        .lda = columns,
-                        .b = s->x,
-                        .ldb = columns,
-                        .c = s->gram,
-                        .ldc = side},
-                square = {.m = side,
-                          .n = side,
-                          .k = side,
-                          .alpha = ac_muon_polynomial[2],
-                          .beta = ac_muon_polynomial[1],
-                          .a = s->gram,
-                          .lda = side,
-                          .b = s->gram,
-                          .ldb = side,
-                          .c = s->polynomial,
-                          .ldc = side},
-                next = {.m = m->rows,
-                        .n = columns,
-                        .k = side,
-                        .alpha = 1,
-                        .beta = ac_muon_polynomial[0],
-                        .a = wide ? s->polynomial : s->x,
-                        .lda = wide ? side : columns,
-                        .b = wide ? s->x : s->polynomial,
-                        .ldb = wide ? columns : side,
-                        .c = s->next,
-                        .ldc = columns};
-  multiply(context, &gram, thread, team);
-  copy_share(s->gram, s->polynomial, side * side, thread, team);
-  copy_share(s->x, s->next, m->rows * columns, thread, team);
+  const ac_gemm gram = gram_product(s), polynomial = polynomial_product(s), next = next_product(s);
+  multiply(context, s, &gram, thread, team);
+  copy_share(s, s->gram, s->polynomial, s->m.side * s->m.side, thread, team);
+  copy_share(s, s->x, s->next, s->m.rows * s->m.columns, thread, team);
   ac_cpu_barrier(team);
-  multiply(context, &square, thread, team);
-  multiply(context, &next, thread, team);
+  multiply(context, s, &polynomial, thread, team);
+  multiply(context, s, &next, thread, team);
 }
 
 static void normalise_share(const ac_op_args *args, const space *s, int thread, int team) {
-  const int64_t count = args->in[0].count;
+  _Alignas(64) float values[RUN];
+  const int64_t all = args->in[0].count;
   double sum = 0;
-  for (int64_t block = 0; block * BLOCK < count; block++) sum += s->squares[block];
+  for (int64_t block = 0; block * BLOCK < all; block++) sum += s->squares[block];
   const float inverse = 1 / larger(AC_MUON_EPSILON, (float)sqrt(sum));
   int64_t first, last;
-  ac_cpu_share(count, AC_CPU_LINE, thread, team, &first, &last);
-  for (int64_t i = first; i < last; i++) s->x[i] *= inverse;
+  ac_cpu_share(all, AC_CPU_LINE, thread, team, &first, &last);
+  for (int64_t at = first, count; at < last; at += count) {
+    count = ac_min(last - at, RUN);
+    void *x = ac_element(s->x, s->dtype, at);
+    ac_cpu_widen(s->dtype, x, values, count);
+    for (int64_t i = 0; i < count; i++) values[i] *= inverse;
+    ac_cpu_narrow(s->dtype, false, values, x, count);
+  }
 }
 
 /* After an odd number of iterations the result is where `next` was laid. */
 _Static_assert(AC_MUON_STEPS % 2 == 1, "the last result lies in the second place");
 
 static void part(const ac_cpu_context *context, const ac_op_args *args, int thread, int team) {
-  space s = lay(args);
+  space s = *(const space *)args->workspace;
   normalise_share(args, &s, thread, team);
   ac_cpu_barrier(team);
   for (int k = 0; k < AC_MUON_STEPS; k++) {
     iterate(context, &s, thread, team);
-    float *x = s.x;
+    void *x = s.x;
     s.x = s.next;
     s.next = x;
   }
@@ -176,13 +235,17 @@ static void part(const ac_cpu_context *context, const ac_op_args *args, int thre
 /* ---- the step -------------------------------------------------------------------------------- */
 
 static void step_floats(const ac_op_args *args, int64_t first, int64_t last) {
+  _Alignas(64) float updates[RUN];
   const ac_muon_attributes *a = args->attributes;
-  const space s = lay(args);
-  const float *x = s.next;
+  const space *s = args->workspace;
   float *p = args->out[0].data;
   const float keep = 1.0f - a->rate * a->weight_decay, step = a->rate * a->scale;
+  for (int64_t at = first, end; at < last; at = end) {
+    end = ac_min(last, at + RUN);
+    ac_cpu_widen(s->dtype, ac_element(s->next, s->dtype, at), updates, end - at);
 #pragma omp simd
-  for (int64_t i = first; i < last; i++) p[i] = p[i] * keep - step * x[i];
+    for (int64_t i = at; i < end; i++) p[i] = p[i] * keep - step * updates[i - at];
+  }
   ac_cpu_copy_parameters(&args->out[2], p, first, last);
 }
 
@@ -192,6 +255,7 @@ static void step_range(const ac_op_args *args, int64_t first, int64_t last) {
 
 static void muon(const ac_cpu_context *context, const ac_op_args *args) {
   const int64_t count = args->in[0].count, side = ac_muon_matrix_of(args).side;
+  *(space *)args->workspace = lay(context, args);
   ac_cpu_for(context, args, ac_ceil_div(count, BLOCK), BLOCK, momentum_range);
   ac_cpu_parallel_for(context, args, count * side, part);
   ac_cpu_for_floats(context, args, count, 1, step_range);
