@@ -91,6 +91,11 @@ static const op_case cases[] = {
          .scale = 1.4f, .nesterov = true),
     MUON("muon 64x64 without nesterov", 64, 64, .gradient_factor = 1, .rate = 0.02f,
          .momentum = 0.9f, .scale = 1),
+    /* More than one strip of A, the last of one row or of some, and of its tiles. */
+    MUON("muon 193x210", 193, 210, .gradient_factor = 1, .rate = 0.02f, .momentum = 0.9f,
+         .scale = 1),
+    MUON("muon 260x217", 260, 217, .gradient_factor = 1, .rate = 0.02f, .momentum = 0.9f,
+         .scale = 1, .nesterov = true),
     /* More than one block of src/backend/cpu/muon.c, more than the groups of OpenCL's sums. */
     MUON("muon 24x3000", 24, 3000, .gradient_factor = 1, .rate = 0.02f, .momentum = 0.5f,
          .scale = 1, .nesterov = true),
@@ -136,6 +141,8 @@ static const op_case cases[] = {
          .momentum = 0.95f, .scale = 1.4f, .factors = AC_BF16),
     MUON("muon 3000x24, factors in bf16", 3000, 24, .gradient_factor = 1, .rate = 0.02f,
          .momentum = 0.5f, .scale = 1, .nesterov = true, .factors = AC_BF16),
+    MUON("muon 260x217, factors in bf16", 260, 217, .gradient_factor = 1, .rate = 0.02f,
+         .momentum = 0.9f, .scale = 1, .nesterov = true, .factors = AC_BF16),
     MUON("muon 48x48, factors in bf16", 48, 48, .gradient_factor = 1, .rate = 0.02f,
          .momentum = 0.9f, .scale = 1, .factors = AC_BF16),
     MUON("muon 1x1, factors in bf16", 1, 1, .gradient_factor = 1, .rate = 0.1f, .momentum = 0.95f,

@@ -4,8 +4,9 @@
  *   | this layout | squares of the update, by block | X | next X | A | polynomial of A | scratch |
  *
  * An iteration is three products, of which the last two begin from copies: A^2 from A, and the next
- * X from X. The matrices are in f32, or in bf16 where that is asked for and the CPU multiplies it;
- * sums are in f32, and each is rounded once. */
+ * X from X. A and A^2 are symmetric: what lies above their diagonal is copied from below. The
+ * matrices are in f32, or in bf16 where that is asked for and the CPU multiplies it; sums are in
+ * f32, and each is rounded once. */
 #include "ops/muon.h"
 
 #include "backend/cpu/product/gemm.h"
@@ -14,8 +15,10 @@
 
 #include <math.h>
 
-/* Sums are taken in blocks of fixed size, so that they do not depend on the threads. */
-enum { BLOCK = 16384 };
+/* Sums are taken in blocks of fixed size, so that they do not depend on the threads. A symmetric
+ * product is taken in strips of so many rows, each from the first column to the diagonal's last; it
+ * is mirrored in squares of TILE. */
+enum { BLOCK = 16384, STRIP = 192, TILE = 32 };
 
 /* Where they lie, for functions of a range, which know the arguments alone. */
 typedef struct space {
@@ -86,6 +89,17 @@ static ac_gemm next_product(const space *s) {
                    .a_dtype = s->dtype,
                    .b_dtype = s->dtype,
                    .c_dtype = s->dtype};
+}
+
+/* Its rows from `first` on. A factor's rows are of lda elements, its columns if transposed. */
+static ac_gemm strip_of(ac_gemm product, int64_t first) {
+  const int64_t rows = ac_min(STRIP, product.m - first);
+  product.m = rows;
+  product.n = first + rows;
+  product.a = ac_element((void *)(uintptr_t)product.a, product.a_dtype,
+                         product.transpose_a ? first : first * product.lda);
+  product.c = ac_element(product.c, product.c_dtype, first * product.ldc);
+  return product;
 }
 
 static uint64_t scratch_of(const ac_cpu_context *context, const space *s) {
@@ -180,6 +194,33 @@ static void multiply(const ac_cpu_context *context, const space *s, const ac_gem
   ac_cpu_barrier(team);
 }
 
+static void mirror_tile(const ac_gemm *gemm, int64_t row, int64_t column) {
+  const int64_t rows = ac_min(gemm->m, row + TILE), columns = ac_min(gemm->n, column + TILE);
+  for (int64_t i = row; i < rows; i++)
+    for (int64_t j = ac_max(column, i + 1); j < columns; j++)
+      if (gemm->c_dtype == AC_F32)
+        ((float *)gemm->c)[i * gemm->ldc + j] = ((const float *)gemm->c)[j * gemm->ldc + i];
+      else
+        ((uint16_t *)gemm->c)[i * gemm->ldc + j] = ((const uint16_t *)gemm->c)[j * gemm->ldc + i];
+}
+
+/* Rows of tiles in turn, as the first have most to the right of the diagonal. */
+static void mirror_share(const ac_gemm *gemm, int thread, int team) {
+  for (int64_t row = thread * TILE; row < gemm->m; row += (int64_t)team * TILE)
+    for (int64_t column = row; column < gemm->n; column += TILE) mirror_tile(gemm, row, column);
+}
+
+static void multiply_symmetric(const ac_cpu_context *context, const space *s, const ac_gemm *gemm,
+                               int thread, int team) {
+  for (int64_t first = 0; first < gemm->m; first += STRIP) {
+    const ac_gemm strip = strip_of(*gemm, first);
+    ac_cpu_gemm_share(context, &strip, NULL, s->scratch, s->scratch_bytes, thread, team);
+  }
+  ac_cpu_barrier(team);
+  mirror_share(gemm, thread, team);
+  ac_cpu_barrier(team);
+}
+
 static void copy_share(const space *s, const void *from, void *to, int64_t count, int thread,
                        int team) {
   int64_t first, last;
@@ -192,11 +233,11 @@ static void copy_share(const space *s, const void *from, void *to, int64_t count
 /* X becomes what the polynomial makes of it, in the place of `next`. */
 static void iterate(const ac_cpu_context *context, const space *s, int thread, int team) {
   const ac_gemm gram = gram_product(s), polynomial = polynomial_product(s), next = next_product(s);
-  multiply(context, s, &gram, thread, team);
+  multiply_symmetric(context, s, &gram, thread, team);
   copy_share(s, s->gram, s->polynomial, s->m.side * s->m.side, thread, team);
   copy_share(s, s->x, s->next, s->m.rows * s->m.columns, thread, team);
   ac_cpu_barrier(team);
-  multiply(context, s, &polynomial, thread, team);
+  multiply_symmetric(context, s, &polynomial, thread, team);
   multiply(context, s, &next, thread, team);
 }
 
