@@ -25,7 +25,8 @@ typedef enum ac_purpose {
  * and sums are float throughout. Master weights, their gradients, optimizer state, biases, the
  * parameters and statistics of norms, and losses are f32 at every precision; a weight that products
  * read has a working copy in 16 bits beside its master, which counts among the parameters. Without
- * a backward pass such a weight is kept in 16 bits alone. ac_plan_step tells op by op. */
+ * a backward pass such a weight is kept in 16 bits alone. Muon's step keeps what it multiplies in
+ * bf16 if the precision is bf16 and the device multiplies it. ac_plan_step tells op by op. */
 typedef enum ac_precision {
   AC_PRECISION_F32 = 0,
   AC_PRECISION_F16,

@@ -43,7 +43,7 @@ typedef struct ac_loss_rows {
  * integers; NULL: absent. */
 typedef struct ac_op_sample {
   const char *in[AC_MAX_INPUTS], *out[AC_MAX_OUTPUTS];
-  const void *attributes;
+  const void *attributes, *bf16_attributes; /* the second, if any, where storage is bf16 */
 } ac_op_sample;
 
 typedef struct ac_op_desc {

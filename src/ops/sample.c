@@ -49,7 +49,9 @@ static ac_operand operand(const char *shape, int size, ac_dtype dtype) {
 void ac_op_sample_arguments(ac_op_args *args, ac_op op, ac_dtype storage, int size) {
   static const ac_run_state run = {.training = true, .seed = 1, .batch = 8, .loss_scale = 1};
   const ac_op_sample *sample = &ac_op_describe(op)->sample;
-  *args = (ac_op_args){.op = op, .attributes = sample->attributes, .run = &run};
+  const bool other = storage == AC_BF16 && sample->bf16_attributes;
+  *args = (ac_op_args){
+      .op = op, .attributes = other ? sample->bf16_attributes : sample->attributes, .run = &run};
   for (int i = 0; i < AC_MAX_INPUTS; i++) {
     ac_dtype dtype = ac_op_input_kind(op, i) == 's' ? storage : AC_F32;
     args->in[i] = operand(sample->in[i], size, dtype);

@@ -3,6 +3,8 @@
 #define _POSIX_C_SOURCE 200809L /* setenv */
 #include "files.h"
 
+#include "ops/muon.h"
+#include "ops/update.h"
 #include "plan/cost.h"
 
 #include <accrue/accrue.h>
@@ -96,6 +98,20 @@ static void test_tables_cost_their_rows(void **state) {
   large = embedding_gradient(100000, 64, 32, false);
   assert_true(ac_cost_seconds(model, &large) > 100000 * 32 * 4 / 20e9);
   ac_device_close(device);
+}
+
+/* Or a plan in bf16 would expect the time of products in f32. */
+static void test_muon_is_timed_in_its_precision(void **state) {
+  (void)state;
+  for (ac_precision precision = AC_PRECISION_F32; precision <= AC_PRECISION_BF16; precision++) {
+    const ac_dtype storage = precision == AC_PRECISION_BF16  ? AC_BF16
+                             : precision == AC_PRECISION_F16 ? AC_F16
+                                                             : AC_F32;
+    ac_op_args args;
+    ac_op_sample_arguments(&args, AC_OP_muon, storage, 0);
+    assert_int_equal(((const ac_muon_attributes *)args.attributes)->factors,
+                     ac_optimizer_factors(&(ac_plan_desc){.precision = precision}));
+  }
 }
 
 static void assert_sensible(const ac_cost_model *model) {
@@ -497,6 +513,7 @@ int main(void) {
       cmocka_unit_test(test_dry_is_fixed),
       cmocka_unit_test(test_affine_in_the_batch),
       cmocka_unit_test(test_tables_cost_their_rows),
+      cmocka_unit_test(test_muon_is_timed_in_its_precision),
       cmocka_unit_test(test_file_is_used_and_repaired), /* first, while the folder is empty */
       cmocka_unit_test(test_no_op_is_forgotten),
       cmocka_unit_test(test_time_is_bounded),
