@@ -1,13 +1,15 @@
 # Spikes: batches far beyond those before them are told, skipped, or left out by going back to a good state.
 
-# At this rate the loss of a small gpt rises a few times.
+# A line in the text that is like no other makes a spike of each batch that holds a piece of it. The data decides, and
+# not how a machine rounds: with any number of deviations from 4 to 7 these are the same five steps.
 case_spikes() {
-  text
-  local wild=(--lr 0.1 --warmup 0 --schedule constant --threads 1 --steps 120 --spike-deviations 3 --metrics m.jsonl)
+  { seq 1 600 && echo 'QWERTYUIOPASDFGHJKLZXCVBNMqwertyuiopasdfghjklzxcvbnm,.;:!?' && seq 601 1500; } >text
+  local wild=(--lr 0.01 --warmup 0 --schedule constant --threads 1 --steps 120 --spike-deviations 5 --metrics m.jsonl)
   local spikes skipped
   train "${wild[@]}" --on-spike tell --out model >/dev/null
   "$METRICS" check m.jsonl
   spikes=$(grep -c '"event":"spike"' m.jsonl) || die "no spike"
+  ((spikes == 5)) || die "spikes elsewhere than at the five batches with the foreign line: $(grep '"spike"' m.jsonl)"
   grep -q '"outcome":"tell","back_to":null' m.jsonl || die "another outcome: $(grep spike m.jsonl)"
   (($(grep -c ': a spike: the ' run.err) == spikes)) || die "other words: $(cat run.err)"
   (($("$METRICS" field m.jsonl end spikes) == spikes)) || die "another number at the end: $(tail -n 1 m.jsonl)"
