@@ -2,14 +2,24 @@
  *
  * Activations and weights are `storage`, read and written through load and store; arithmetic is in
  * float. Statistics, losses, parameter gradients and optimizer state are float whatever the storage
- * is, unless a kernel's options say otherwise (ROUNDED, GRADIENT_BF16, EIGHT_BIT). Compile with
- * STORAGE_F16 or STORAGE_BF16 for 16-bit storage, with neither for float; vload_half and
- * vstore_half are core OpenCL and need no extension. MARK_FLUSHED makes stores to f16 leave a trace
- * of what they flush to zero, for numerics.cl to count.
+ * is, unless a kernel's options say otherwise (ROUNDED, GRADIENT_BF16, EIGHT_BIT, FACTORS_BF16).
+ * Compile with STORAGE_F16 or STORAGE_BF16 for 16-bit storage, with neither for float; vload_half
+ * and vstore_half are core OpenCL and need no extension. MARK_FLUSHED makes stores to f16 leave a
+ * trace of what they flush to zero, for numerics.cl to count.
  *
  * GROUP, 256 or 64, is the work-group size of kernels over independent elements; kernels over
  * columns take 32 x LANES, with as many items. Files are compiled without -cl-finite-math-only and
  * -cl-fast-relaxed-math: infinities and NaNs are meant. */
+
+float bf16_load(const global ushort *x, size_t i) {
+  return as_float((uint)x[i] << 16);
+}
+
+/* To nearest even; a NaN stays one. */
+void bf16_store(global ushort *x, size_t i, float v) {
+  const uint bits = as_uint(v);
+  x[i] = isnan(v) ? (ushort)(bits >> 16 | 64) : (ushort)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
 
 #if defined(STORAGE_F16)
 typedef half storage;
@@ -27,12 +37,10 @@ void store(global storage *p, size_t i, float v) {
 #elif defined(STORAGE_BF16)
 typedef ushort storage;
 float load(const global storage *p, size_t i) {
-  return as_float((uint)p[i] << 16);
+  return bf16_load(p, i);
 }
 void store(global storage *p, size_t i, float v) {
-  uint bits = as_uint(v);
-  /* To nearest even; a NaN stays one. */
-  p[i] = isnan(v) ? (ushort)(bits >> 16 | 64) : (ushort)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+  bf16_store(p, i, v);
 }
 #else
 typedef float storage;
@@ -118,10 +126,6 @@ float group_max(float v, local float *scratch, int item, int size) {
 
 /* A parameter that is stepped, or a sum: a float, or with ROUNDED bf16, rounded up as often as it
  * is near the upper neighbour (src/core/half.h), by numbers of src/core/random.h. */
-float bf16_load(const global ushort *x, size_t i) {
-  return as_float((uint)x[i] << 16);
-}
-
 #ifdef ROUNDED
 #define rounded_t ushort
 #define rounded_load bf16_load

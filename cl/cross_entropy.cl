@@ -8,8 +8,9 @@
  *
  * A work-group of ROW_GROUP items a row, local memory 8 * ROW_GROUP bytes; each leaves (loss,
  * weight, weight if right) in `rows` for losses.cl's sum_losses. The gradient is one work-item an
- * element, groups of GROUP. Dtypes: storage for logits and dlogits, or float with LOGITS_F32; float
- * for the rest, int targets. */
+ * element, groups of GROUP; _narrowed, a work-group of ROW_GROUP items a row. Dtypes: storage for
+ * logits and dlogits, or float with LOGITS_F32, where _narrowed leaves bf16; float for the rest,
+ * int targets. */
 
 #ifdef LOGITS_F32
 typedef float logit;
@@ -76,6 +77,14 @@ kernel WORK_GROUP(ROW_GROUP, 1) void cross_entropy(const global logit *logits,
   rows[3 * n + 2] = place[0] == target ? w : 0;
 }
 
+/* Of one logit, of a row of weight w. */
+float logit_gradient(float z, float lse, bool is_target, float w, long width, float loss_scale,
+                     float smoothing) {
+  const float wanted = smoothing / width + (is_target ? 1 - smoothing : 0);
+  const float d = exp(z - lse) - wanted;
+  return w == 0 ? 0 : w * loss_scale * d;
+}
+
 kernel WORK_GROUP(GROUP, 1) void cross_entropy_gradient(
     const global logit *logits, const global int *targets, const global float *weights,
     const global float *lse, global logit *dlogits, long n, long width, long first,
@@ -86,7 +95,35 @@ kernel WORK_GROUP(GROUP, 1) void cross_entropy_gradient(
   const size_t i = quotient(e, width), j = e - i * width;
   const int target = targets[first + i];
   const float w = ignore && target == ignore_index ? 0 : weights ? weights[first + i] : 1;
-  const float wanted = smoothing / width + (j == target ? 1 - smoothing : 0);
-  const float d = exp(load_logit(logits, first_logit + e) - lse[first_lse + i]) - wanted;
-  store_logit(dlogits, first_logit + e, w == 0 ? 0 : w * loss_scale * d);
+  store_logit(dlogits, first_logit + e,
+              logit_gradient(load_logit(logits, first_logit + e), lse[first_lse + i], j == target, w,
+                             width, loss_scale, smoothing));
 }
+
+#if defined(LOGITS_F32) && defined(STORAGE_BF16)
+/* In the first half of the row's logits. Elements from `begin` to twice that go where those from
+ * half of it on were, which all items have read before the barrier; and a single item's never over
+ * what it has yet to read. */
+kernel WORK_GROUP(ROW_GROUP, 1) void cross_entropy_gradient_narrowed(
+    global float *logits, const global int *targets, const global float *weights,
+    const global float *lse, long width, long first, long first_logit, long first_lse,
+    float loss_scale, int ignore, int ignore_index, float smoothing) {
+  const size_t n = get_group_id(0);
+  const int item = get_local_id(0), target = targets[first + n];
+  const float w = ignore && target == ignore_index ? 0 : weights ? weights[first + n] : 1;
+  const float log_sum = lse[first_lse + n];
+  logits += first_logit + n * width;
+  global storage *dz = (global storage *)logits;
+  float d = 0;
+  if (item < width)
+    d = logit_gradient(logits[item], log_sum, item == target, w, width, loss_scale, smoothing);
+  barrier(CLK_GLOBAL_MEM_FENCE);
+  if (item < width) store(dz, item, d);
+  for (uint begin = ROW_GROUP; begin < (uint)width; begin *= 2) {
+    const uint end = min(2 * begin, (uint)width);
+    for (uint j = begin + item; j < end; j += ROW_GROUP)
+      store(dz, j, logit_gradient(logits[j], log_sum, j == target, w, width, loss_scale, smoothing));
+    barrier(CLK_GLOBAL_MEM_FENCE);
+  }
+}
+#endif

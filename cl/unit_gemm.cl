@@ -1,6 +1,8 @@
-/* C[M,N] = op(A)[M,K] op(B)[K,N] (+ C) (+ bias[N]) as gemm.cl has it, for A and B of 16 bits, by the
- * matrix units of GPUs: instructions by which a sub-group multiplies fragments of A and B, whose
- * elements lie in its lanes' registers, and adds to a fragment of sums.
+/* C[M,N] = alpha op(A)[M,K] op(B)[K,N] (+ beta D[M,N]) (+ bias[N]) as gemm.cl has it with alpha and
+ * beta 1 and C in D's place, for A and B of 16 bits, by the matrix units of GPUs: instructions by
+ * which a sub-group multiplies fragments of A and B, whose elements lie in its lanes' registers, and
+ * adds to a fragment of sums. Rows of A and B as stored begin `pitch` elements apart. D begins to_d
+ * elements behind C; with beta 0 it is not read.
  *
  * A work-group of GROUPS_M x GROUPS_N sub-groups computes a tile of C, of which each sub-group has
  * FRAGMENTS_M x FRAGMENTS_N fragments. Local memory 80 * (TILE_M + TILE_N) bytes: words of two
@@ -8,7 +10,7 @@
  * that eight lines begin in different banks.
  *
  * An element of C is a chain of steps of 16 along k, in order, from 0 on and with zeros up to the
- * next multiple of DEPTH, then bias and what C held are added. So the tile changes no bit. How a
+ * next multiple of DEPTH, then bias and beta D are added. So the tile changes no bit. How a
  * unit rounds and orders the sums within a step is its own: a numeric class.
  *
  * Compiled for one unit, UNIT_MMA, UNIT_DPAS, UNIT_WMMA or UNIT_MFMA, for TRANSPOSE_A and
@@ -229,16 +231,17 @@ INLINED void multiply(float c[SUMS], const uint a[A_WORDS], const uint b[B_WORDS
 typedef struct {
   const global ushort *x;
   int lines, k;
+  uint pitch;
 } operand;
 
 /* Runs of eight elements along k. */
 INLINED void fill_along(local uint *tile, int tile_lines, operand from, int first, int k0,
                         int item) {
-  const bool aligned = from.k % 8 == 0;
+  const bool aligned = from.pitch % 8 == 0;
   for (int e = item; e < tile_lines * (DEPTH / 8); e += ITEMS) {
     const int line = e / (DEPTH / 8), p = e % (DEPTH / 8) * 8;
     const int left = first + line < from.lines ? from.k - k0 - p : 0;
-    const global ushort *run = from.x + (size_t)(first + line) * from.k + k0 + p;
+    const global ushort *run = from.x + (size_t)(first + line) * from.pitch + k0 + p;
     ushort8 v = 0;
     if (left >= 8) v = aligned ? *(const global ushort8 *)run : vload8(0, run);
     else if (left > 0) {
@@ -253,7 +256,7 @@ INLINED void fill_along(local uint *tile, int tile_lines, operand from, int firs
 
 ushort4 load_across(operand from, int line, int k, bool aligned) {
   const int left = k < from.k ? from.lines - line : 0;
-  const global ushort *run = from.x + (size_t)k * from.lines + line;
+  const global ushort *run = from.x + (size_t)k * from.pitch + line;
   if (left >= 4) return aligned ? *(const global ushort4 *)run : vload4(0, run);
   ushort4 v = 0;
   if (left > 0) v.x = run[0];
@@ -266,7 +269,7 @@ ushort4 load_across(operand from, int line, int k, bool aligned) {
  * and eight have neighbouring words of local memory. */
 INLINED void fill_across(local uint *tile, int tile_lines, operand from, int first, int k0,
                          int item) {
-  const bool aligned = from.lines % 4 == 0;
+  const bool aligned = from.pitch % 4 == 0;
   for (int e = item; e < tile_lines / 4 * (DEPTH / 2); e += ITEMS) {
     const int block = e / 32, blocks = tile_lines / 16;
     const int line = block % blocks * 16 + e % 4 * 4, pair = block / blocks * 8 + e / 4 % 8;
@@ -306,7 +309,9 @@ SUB_GROUPS kernel WORK_GROUP(ITEMS, 1) void unit_gemm(const global ushort *a, co
                                                       const global float *bias, global type_c *c,
                                                       int m, int n, int k, long stride_a,
                                                       long stride_b, long stride_c, long first_a,
-                                                      long first_b, long first_c, int add) {
+                                                      long first_b, long first_c, long to_d,
+                                                      uint pitch_a, uint pitch_b, float alpha,
+                                                      float beta) {
   local uint tile_a[TILE_M * STRIDE] ALIGNED;
   local uint tile_b[TILE_N * STRIDE] ALIGNED;
   REGISTERS;
@@ -318,8 +323,8 @@ SUB_GROUPS kernel WORK_GROUP(ITEMS, 1) void unit_gemm(const global ushort *a, co
   const int row0 = tile_row * TILE_M, column0 = tile_column * TILE_N;
   const int own_row = sub_group / GROUPS_N * (FRAGMENTS_M * UNIT_M);
   const int own_column = sub_group % GROUPS_N * (FRAGMENTS_N * UNIT_N);
-  const operand from_a = {a + first_a + matrix * stride_a, m, k};
-  const operand from_b = {b + first_b + matrix * stride_b, n, k};
+  const operand from_a = {a + first_a + matrix * stride_a, m, k, pitch_a};
+  const operand from_b = {b + first_b + matrix * stride_b, n, k, pitch_b};
   c += first_c + matrix * stride_c;
 
   float sum[FRAGMENTS_M][FRAGMENTS_N][SUMS];
@@ -370,9 +375,9 @@ SUB_GROUPS kernel WORK_GROUP(ITEMS, 1) void unit_gemm(const global ushort *a, co
         const int column = column0 + own_column + j * UNIT_N + C_COLUMN(lane, r);
         if (row < m && column < n) {
           const size_t at = (size_t)row * n + column;
-          float v = sum[i][j][r];
+          float v = alpha * sum[i][j][r];
           if (bias) v += bias[column];
-          if (add) v += load_c(c, at);
+          if (beta != 0) v = fma(beta, load_c(c, at + to_d), v);
           store_c(c, at, v);
         }
       }

@@ -39,6 +39,19 @@ ac_status ac_cl_row_gradients(ac_opencl *cl, const ac_cl_loss_rows *rows, void *
                       AC_CL_INT(rows->attributes->ignore_index), AC_CL_FLOAT(rows->smoothing));
 }
 
+ac_status ac_cl_narrowed_row_gradients(ac_opencl *cl, const ac_cl_loss_rows *rows,
+                                       float loss_scale) {
+  char options[OPTIONS];
+  options_of(cl, rows, options);
+  return AC_CL_LAUNCH(
+      cl, ((ac_cl_kernel){"cross_entropy", "cross_entropy_gradient_narrowed", options}),
+      ac_cl_rows(cl, rows->count, rows->width), AC_CL_BUFFER(rows->logits),
+      AC_CL_BUFFER(rows->targets), AC_CL_BUFFER(rows->weights), AC_CL_BUFFER(rows->lse),
+      AC_CL_LONG(rows->width), AC_CL_LONG(rows->first), AC_CL_LONG(rows->first_logit),
+      AC_CL_LONG(rows->first_lse), AC_CL_FLOAT(loss_scale), AC_CL_INT(rows->attributes->ignore),
+      AC_CL_INT(rows->attributes->ignore_index), AC_CL_FLOAT(rows->smoothing));
+}
+
 static ac_cl_loss_rows rows_of(const ac_op_args *args, const ac_operand *lse) {
   return (ac_cl_loss_rows){.attributes = args->attributes,
                            .smoothing = ac_cross_entropy_smoothing(args->attributes, args->run),

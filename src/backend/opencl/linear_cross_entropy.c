@@ -6,7 +6,10 @@
  *
  *   | (loss, weight, weight if right) and lse of each row, or a product's temporary | z, dz |
  *
- * No product runs between the rows' losses and dz, which are float whatever the storage. */
+ * No product runs between the rows' losses and dz. z is float whatever the storage, and so is dz
+ * unless storage is bf16 and the device's matrix unit takes both products with it: then dz is
+ * rounded to bf16, once, each row in the first half of its logits. With f16 it stays float, since
+ * its largest values are the loss scale, which f16 may not hold, and most are far smaller. */
 #include "ops/linear_cross_entropy.h"
 
 #include "backend/opencl/cross_entropy.h"
@@ -20,9 +23,10 @@ typedef struct chunk {
   const ac_op_args *args;
   int64_t first, count, width, classes, first_logit;
   bool out_in;
+  bool narrow; /* dz is bf16 */
 } chunk;
 
-static chunk chunk_of(const ac_op_args *args, int64_t first) {
+static chunk chunk_of(const ac_op_args *args, bool narrow, int64_t first) {
   const ac_linear_cross_entropy_attributes *attributes = args->attributes;
   const int64_t rows = ac_rows(&args->in[0]), most = ac_linear_cross_entropy_chunk(args);
   chunk c = {.args = args,
@@ -30,45 +34,67 @@ static chunk chunk_of(const ac_op_args *args, int64_t first) {
              .count = rows - first < most ? rows - first : most,
              .width = ac_columns(&args->in[0]),
              .classes = ac_linear_cross_entropy_classes(args),
-             .out_in = attributes->layout == AC_OUT_IN};
+             .out_in = attributes->layout == AC_OUT_IN,
+             .narrow = narrow};
   c.first_logit = ((int64_t)(args->workspace_bytes / sizeof(float)) - most * c.classes) &
                   ~(int64_t)(ALIGNMENT - 1);
   return c;
 }
 
-/* The chunk's rows of the layer that yields the logits. In gradients dz has taken z's place. */
-static ac_cl_layer layer_of(const chunk *c, const ac_operand *x, ac_cl_matrix w, bool add) {
+static ac_cl_matrix logits_of(const chunk *c) {
+  return (ac_cl_matrix){.data = c->args->workspace, .first = c->first_logit, .is_float = true};
+}
+
+/* dz, which has taken z's place. */
+static ac_cl_matrix gradients_of(const chunk *c) {
+  ac_cl_matrix dz = logits_of(c);
+  if (c->narrow) dz.first *= 2, dz.is_float = false, dz.pitch = 2 * c->classes;
+  return dz;
+}
+
+/* The chunk's rows of the layer that yields the logits, y. */
+static ac_cl_layer layer_of(const chunk *c, const ac_operand *x, ac_cl_matrix w, ac_cl_matrix y,
+                            bool add) {
   return (ac_cl_layer){.rows = c->count,
                        .in = c->width,
                        .out = c->classes,
                        .out_in = c->out_in,
                        .x = {.data = x->data, .first = c->first * c->width},
                        .w = w,
-                       .y = {c->args->workspace, c->first_logit, true},
+                       .y = y,
                        .add = add};
 }
 
 static ac_cl_product logits_product(const chunk *c) {
   const ac_cl_matrix w = {.data = c->args->in[1].data};
-  const ac_cl_layer layer = layer_of(c, &c->args->in[0], w, false);
+  const ac_cl_layer layer = layer_of(c, &c->args->in[0], w, logits_of(c), false);
   return ac_cl_layer_output(&layer);
 }
 
 static ac_cl_product weight_product(const chunk *c) {
   const ac_cl_matrix dw = {.data = c->args->out[1].data, .is_float = true};
   const bool add = c->args->add[1] || c->first > 0;
-  const ac_cl_layer layer = layer_of(c, &c->args->in[0], dw, add);
+  const ac_cl_layer layer = layer_of(c, &c->args->in[0], dw, gradients_of(c), add);
   return ac_cl_layer_weight_gradient(&layer);
 }
 
 static ac_cl_product input_product(const chunk *c) {
   const ac_cl_matrix w = {.data = c->args->in[1].data};
-  const ac_cl_layer layer = layer_of(c, &c->args->out[0], w, c->args->add[0]);
+  const ac_cl_layer layer = layer_of(c, &c->args->out[0], w, gradients_of(c), c->args->add[0]);
   return ac_cl_layer_input_gradient(&layer);
 }
 
 static bool is_gradient(const ac_op_args *args) {
   return args->op == AC_OP_linear_cross_entropy_gradient;
+}
+
+/* Both, whichever gradient is wanted, so that dz does not depend on it. */
+static ac_status choose_narrow(ac_opencl *cl, const ac_op_args *args, bool *narrow) {
+  *narrow = false;
+  if (!is_gradient(args) || cl->storage != AC_BF16) return AC_OK;
+  const chunk c = chunk_of(args, true, 0);
+  const ac_cl_product products[] = {weight_product(&c), input_product(&c)};
+  return ac_cl_unit_takes_all(cl, AC_BF16, products, 2, narrow);
 }
 
 static ac_status run_chunk(ac_opencl *cl, const chunk *c) {
@@ -94,7 +120,8 @@ static ac_status run_chunk(ac_opencl *cl, const chunk *c) {
   AC_TRY(ac_cl_sum_losses(cl, args->workspace, c->count, &args->out[sums],
                           args->add[sums] || c->first > 0));
   if (!is_gradient(args)) return AC_OK;
-  AC_TRY(ac_cl_row_gradients(cl, &rows, args->workspace, ac_loss_scale(args)));
+  AC_TRY(c->narrow ? ac_cl_narrowed_row_gradients(cl, &rows, ac_loss_scale(args))
+                   : ac_cl_row_gradients(cl, &rows, args->workspace, ac_loss_scale(args)));
   const ac_cl_product weight = weight_product(c), input = input_product(c);
   if (args->out[1].count) AC_TRY(ac_cl_gemm(cl, &weight, args->workspace));
   return args->out[0].count ? ac_cl_gemm(cl, &input, args->workspace) : AC_OK;
@@ -103,8 +130,10 @@ static ac_status run_chunk(ac_opencl *cl, const chunk *c) {
 /* The last chunk may be shorter, which can mean other kernels; so it is prepared too. */
 static ac_status run(ac_opencl *cl, const ac_op_args *args) {
   const int64_t rows = ac_rows(&args->in[0]), most = ac_linear_cross_entropy_chunk(args);
+  bool narrow;
+  AC_TRY(choose_narrow(cl, args, &narrow));
   for (int64_t first = 0; first < rows; first += most) {
-    const chunk c = chunk_of(args, first);
+    const chunk c = chunk_of(args, narrow, first);
     AC_TRY(run_chunk(cl, &c));
   }
   return AC_OK;
@@ -114,9 +143,10 @@ static uint64_t larger(uint64_t a, uint64_t b) {
   return a > b ? a : b;
 }
 
-/* Of the first chunk, as if it began within x and dx like the ones behind it. */
+/* Of the first chunk, as if it began within x and dx like the ones behind it. How dz is stored
+ * changes none of it: CLBlast takes no product beside 16-bit storage. */
 static uint64_t workspace(ac_opencl *cl, const ac_op_args *args) {
-  chunk c = chunk_of(args, 0);
+  chunk c = chunk_of(args, false, 0);
   c.first = c.first_logit = ALIGNMENT;
   const ac_cl_product logits = logits_product(&c), weight = weight_product(&c),
                       input = input_product(&c);

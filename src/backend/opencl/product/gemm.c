@@ -107,15 +107,6 @@ int64_t ac_cl_tile_count(const ac_cl_tile *t, int64_t m, int64_t n) {
   return (m + height - 1) / height * ((n + width - 1) / width);
 }
 
-static ac_status launch(ac_opencl *cl, const ac_cl_product *p, ac_cl_kernel kernel,
-                        ac_cl_grid grid) {
-  return AC_CL_LAUNCH(cl, kernel, grid, AC_CL_BUFFER(p->a), AC_CL_BUFFER(p->b),
-                      AC_CL_BUFFER(p->bias), AC_CL_BUFFER(p->c), AC_CL_INT(p->m), AC_CL_INT(p->n),
-                      AC_CL_INT(p->k), AC_CL_LONG(p->m * p->k), AC_CL_LONG(p->k * p->n),
-                      AC_CL_LONG(p->m * p->n), AC_CL_LONG(p->first_a), AC_CL_LONG(p->first_b),
-                      AC_CL_LONG(p->first_c), AC_CL_INT(p->add));
-}
-
 ac_status ac_cl_gemm_tile(ac_opencl *cl, const ac_cl_product *p, ac_cl_tile t) {
   char tile[AC_CL_TILE_OPTIONS], options[192];
   const bool half = cl->storage != AC_F32;
@@ -124,7 +115,16 @@ ac_status ac_cl_gemm_tile(ac_opencl *cl, const ac_cl_product *p, ac_cl_tile t) {
            p->transpose_a, p->transpose_b, half && p->float_a ? " -DA_F32" : "",
            half && p->float_b ? " -DB_F32" : "", half && p->float_c ? " -DC_F32" : "");
   const int64_t groups = ac_cl_tile_count(&t, p->m, p->n) * p->batch;
-  return launch(cl, p, (ac_cl_kernel){"gemm", "gemm", options}, ac_cl_groups(groups, t.tx, t.ty));
+  return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"gemm", "gemm", options}),
+                      ac_cl_groups(groups, t.tx, t.ty), AC_CL_BUFFER(p->a), AC_CL_BUFFER(p->b),
+                      AC_CL_BUFFER(p->bias), AC_CL_BUFFER(p->c), AC_CL_INT(p->m), AC_CL_INT(p->n),
+                      AC_CL_INT(p->k), AC_CL_LONG(p->m * p->k), AC_CL_LONG(p->k * p->n),
+                      AC_CL_LONG(p->m * p->n), AC_CL_LONG(p->first_a), AC_CL_LONG(p->first_b),
+                      AC_CL_LONG(p->first_c), AC_CL_INT(p->add));
+}
+
+static int64_t pitch_of(int64_t pitch, bool transpose, int64_t rows, int64_t columns) {
+  return pitch ? pitch : transpose ? rows : columns;
 }
 
 ac_status ac_cl_unit_gemm(ac_opencl *cl, const ac_cl_product *p, ac_cl_unit_tile t) {
@@ -138,8 +138,16 @@ ac_status ac_cl_unit_gemm(ac_opencl *cl, const ac_cl_product *p, ac_cl_unit_tile
   const int64_t height = t.groups_m * t.fragments_m * unit->m;
   const int64_t width = t.groups_n * t.fragments_n * unit->n;
   const int64_t groups = (p->m + height - 1) / height * ((p->n + width - 1) / width) * p->batch;
-  return launch(cl, p, (ac_cl_kernel){"unit_gemm", "unit_gemm", options},
-                ac_cl_groups(groups, t.groups_m * t.groups_n * unit->lanes, 1));
+  return AC_CL_LAUNCH(
+      cl, ((ac_cl_kernel){"unit_gemm", "unit_gemm", options}),
+      ac_cl_groups(groups, t.groups_m * t.groups_n * unit->lanes, 1), AC_CL_BUFFER(p->a),
+      AC_CL_BUFFER(p->b), AC_CL_BUFFER(p->bias), AC_CL_BUFFER(p->c), AC_CL_INT(p->m),
+      AC_CL_INT(p->n), AC_CL_INT(p->k), AC_CL_LONG(p->m * p->k), AC_CL_LONG(p->k * p->n),
+      AC_CL_LONG(p->m * p->n), AC_CL_LONG(p->first_a), AC_CL_LONG(p->first_b),
+      AC_CL_LONG(p->first_c), AC_CL_LONG(p->blend ? p->first_d - p->first_c : 0),
+      AC_CL_UINT(pitch_of(p->pitch_a, p->transpose_a, p->m, p->k)),
+      AC_CL_UINT(pitch_of(p->pitch_b, p->transpose_b, p->k, p->n)),
+      AC_CL_FLOAT(p->blend ? p->alpha : 1), AC_CL_FLOAT(p->blend ? p->beta : p->add));
 }
 
 static ac_status own_gemm_sized(ac_opencl *cl, const ac_cl_product *p, bool large) {

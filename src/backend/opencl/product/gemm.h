@@ -7,7 +7,11 @@
 /* C[m,n] = op(A)[m,k] op(B)[k,n] (+ C) (+ bias[n]), row-major and dense. With `batched`, `batch`
  * such products of matrices one after another. A, B and C begin some elements into their buffers:
  * multiples of their rows' length, or of 32. They are of the storage type of the op in hand, or
- * float where float_a, float_b, float_c say so; the bias is float. */
+ * float where float_a, float_b, float_c say so; the bias is float.
+ *
+ * The rest is for matrix units alone (ac_cl_unit_takes). Rows of A and B as stored begin pitch_a
+ * and pitch_b elements apart. With `blend`, C is alpha op(A) op(B) + beta D, where D begins at
+ * element first_d of C's buffer. */
 typedef struct ac_cl_product {
   const void *a, *b, *bias; /* handles; bias may be NULL */
   void *c;
@@ -15,6 +19,10 @@ typedef struct ac_cl_product {
   bool float_a, float_b, float_c;
   int64_t m, n, k, batch;
   int64_t first_a, first_b, first_c;
+  int64_t pitch_a, pitch_b; /* 0: dense */
+  bool blend;
+  float alpha, beta;
+  int64_t first_d;
 } ac_cl_product;
 
 /* Bytes that this product, and any of smaller dimensions, needs. Whether it begins within a buffer
@@ -81,6 +89,11 @@ bool ac_cl_unit_find(ac_opencl *cl);
 
 /* Whether the device's unit computes products of this class, which is found out while preparing. */
 ac_status ac_cl_unit_takes(ac_opencl *cl, const ac_cl_product *product, bool *takes);
+
+/* Whether it computes all of these if they are stored in `storage`, which is found out at any time:
+ * what an op stores its own factors in, and so its workspace, depends on it. */
+ac_status ac_cl_unit_takes_all(ac_opencl *cl, ac_dtype storage, const ac_cl_product *products,
+                               int count, bool *takes);
 
 /* The tile changes no bit of the result, see cl/unit_gemm.cl. */
 ac_status ac_cl_unit_gemm(ac_opencl *cl, const ac_cl_product *product, ac_cl_unit_tile tile);

@@ -12,6 +12,7 @@ typedef struct ac_cl_matrix {
   void *data;    /* handle */
   int64_t first; /* element of it that the matrix begins at */
   bool is_float; /* whatever the storage */
+  int64_t pitch; /* between its rows where these are not dense, see gemm.h; 0 */
 } ac_cl_matrix;
 
 typedef struct ac_cl_layer {
@@ -33,7 +34,9 @@ static inline ac_cl_product ac_cl_layer_product(const ac_cl_layer *l, const ac_c
                          .batch = 1,
                          .first_a = a->first,
                          .first_b = b->first,
-                         .first_c = c->first};
+                         .first_c = c->first,
+                         .pitch_a = a->pitch,
+                         .pitch_b = b->pitch};
 }
 
 static inline ac_cl_product ac_cl_layer_output(const ac_cl_layer *l) {

@@ -5,7 +5,8 @@
  * for those classes of products (storage, transposes, the type of C) whose kernels compile here and
  * give near enough what double precision gives, on values near 1 and near the least normal number,
  * in sizes that fill no tile. The first class is tried when the device is opened, others when a
- * product of theirs is first prepared. What is refused, silently, is left to the plain kernel. So a
+ * product of theirs is first prepared, or when an op asks what to store its factors in. What is
+ * refused, silently, is left to the plain kernel. So a
  * product's numeric class depends on the device, its driver and the product's class, never on
  * timing.
  *
@@ -251,6 +252,20 @@ ac_status ac_cl_unit_takes(ac_opencl *cl, const ac_cl_product *p, bool *takes) {
   }
   *takes = *known == AC_CL_UNIT_TAKES;
   return AC_OK;
+}
+
+ac_status ac_cl_unit_takes_all(ac_opencl *cl, ac_dtype storage, const ac_cl_product *products,
+                               int count, bool *takes) {
+  const ac_dtype own = cl->storage;
+  const bool preparing = cl->preparing;
+  ac_status status = AC_OK;
+  cl->storage = storage;
+  cl->preparing = *takes = true;
+  for (int i = 0; i < count && *takes && status == AC_OK; i++)
+    status = ac_cl_unit_takes(cl, &products[i], takes);
+  cl->storage = own;
+  cl->preparing = preparing;
+  return status;
 }
 
 /* Whether it multiplies bf16, by its first class. */
