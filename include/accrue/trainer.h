@@ -39,13 +39,12 @@ typedef enum ac_muon_scale {
 } ac_muon_scale;
 
 /* Zero means default, so to switch something off give a negative value. Muon is PyTorch's, with
- * Newton-Schulz iterations in f32, but in bf16 with AC_PRECISION_BF16 on a CPU that multiplies it
- * (ac_device_info.bf16_products); filters are matrices of their first dimension by the rest.
- * Adafactor (arXiv
- * 1804.04235) is PyTorch's for matrices and vectors, with its constants and without momentum (of
- * higher ranks the first dimension is rows and the rest columns): t^-0.8 for the decay of its
- * second moments, updates clipped at a root mean square of 1, a step relative to that of the
- * parameter, at least 1e-3, and a rate of at most 1 / sqrt(t) at update t. */
+ * Newton-Schulz iterations in f32, but in bf16 with AC_PRECISION_BF16 on a device that multiplies
+ * it (ac_device_info.bf16_products); filters are matrices of their first dimension by the rest.
+ * Adafactor (arXiv 1804.04235) is PyTorch's for matrices and vectors, with its constants and
+ * without momentum (of higher ranks the first dimension is rows and the rest columns): t^-0.8 for
+ * the decay of its second moments, updates clipped at a root mean square of 1, a step relative to
+ * that of the parameter, at least 1e-3, and a rate of at most 1 / sqrt(t) at update t. */
 typedef struct ac_optimizer_desc {
   /* AdamW, arXiv 1711.05101, and Adam-mini, arXiv 2406.16793: default 0.9, 0.999. Lion, arXiv
    * 2302.06675: 0.9, 0.99. */

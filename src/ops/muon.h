@@ -15,8 +15,8 @@
  *
  * The iteration moves the singular values of u to between 0.7 and 1.2 and leaves its singular
  * vectors, so that a step is of about one size in every direction. Where `factors` is AC_BF16, a
- * CPU that multiplies bf16 by instructions keeps X, A and the polynomial in bf16, as PyTorch always
- * does; sums stay in f32, and all else computes in f32. */
+ * device that multiplies bf16 by instructions keeps X, A and the polynomial in bf16, as PyTorch
+ * always does; sums stay in f32, and all else computes in f32. */
 typedef struct ac_muon_attributes {
   float gradient_factor; /* unscale, clip and divide in one */
   float rate, weight_decay, momentum;

@@ -43,6 +43,15 @@ static bool refuse(const ac_cl_tile *tile, void *result, size_t bytes) {
   return tile != NULL;
 }
 
+/* That class of products, and no other from now on. */
+static void know(ac_device *device, ac_cl_product product) {
+  ac_opencl *cl = device->state;
+  bool takes;
+  assert_ok(ac_cl_unit_takes_all(cl, AC_BF16, &product, 1, &takes));
+  assert_true(takes);
+  cl->distort = refuse;
+}
+
 static ac_operand operand(ac_dtype dtype, int64_t rows, int64_t columns) {
   const int64_t count = rows * (columns ? columns : 1);
   return (ac_operand){
@@ -222,7 +231,7 @@ static void test_muon_falls_back(void **unused) {
   ac_opencl *cl = device->state;
   step_muon(device, &in_bf16, LEAST, MOST_SIDE, bf16);
   assert_memory_not_equal(bf16, without, sizeof bf16);
-  /* X^T X alone. */
+  /* All but X^T X. */
   cl->distort = refuse;
   step_muon(device, &in_bf16, LEAST, MOST_SIDE, with);
   assert_memory_equal(with, bf16, sizeof with);
@@ -235,6 +244,12 @@ static void test_muon_falls_back(void **unused) {
   step_muon(device, &in_bf16, LEAST, MOST_SIDE, with);
   assert_memory_equal(with, without, sizeof with);
   step_muon(device, &in_f32, LEAST, MOST_SIDE, with);
+  assert_memory_equal(with, without, sizeof with);
+  ac_device_close(device);
+  /* X X^T alone. */
+  device = open_device("mma");
+  know(device, (ac_cl_product){.transpose_b = true, .batch = 1});
+  step_muon(device, &in_bf16, LEAST, MOST_SIDE, with);
   assert_memory_equal(with, without, sizeof with);
   ac_device_close(device);
 }
@@ -303,7 +318,11 @@ static void test_the_head_rounds_once(void **unused) {
 static void test_the_head_falls_back(void **unused) {
   (void)unused;
   ac_device *device = open_emulated();
-  ((ac_opencl *)device->state)->distort = refuse;
+  know(device, (ac_cl_product){.transpose_a = true, .float_c = true, .batch = 1});
+  check_head(device, AC_BF16, AC_OUT_IN, false);
+  ac_device_close(device);
+  device = open_emulated();
+  know(device, (ac_cl_product){.batch = 1});
   check_head(device, AC_BF16, AC_OUT_IN, false);
   ac_device_close(device);
 }

@@ -221,6 +221,40 @@ static bool takes(ac_opencl *cl, ac_dtype storage, const ac_cl_product *product)
   return result;
 }
 
+static ac_status ask_for_all(ac_opencl *cl, ac_dtype storage, bool *result) {
+  const ac_cl_product products[] = {{.batch = 1}, {.float_c = true, .batch = 1}};
+  cl->storage = AC_F32;
+  const ac_status status = ac_cl_unit_takes_all(cl, storage, products, 2, result);
+  assert_int_equal(cl->storage, AC_F32);
+  assert_false(cl->preparing);
+  return status;
+}
+
+/* Of several products each must be taken; and it can be asked at any time. */
+static void test_all_or_none(void **state) {
+  (void)state;
+  const ac_cl_product products[] = {{.batch = 1}, {.float_c = true, .batch = 1}};
+  ac_device *device = open_device("mma");
+  ac_opencl *cl = device->state;
+  bool result;
+  for (int known = 0; known < 2; known++) {
+    memset(cl->unit_classes, 0, sizeof cl->unit_classes);
+    cl->distort = NULL;
+    assert_true(takes(cl, AC_F16, &products[known]));
+    cl->distort = failure;
+    assert_ok(ask_for_all(cl, AC_F16, &result));
+    assert_false(result);
+  }
+  cl->distort = NULL;
+  assert_ok(ask_for_all(cl, AC_BF16, &result));
+  assert_true(result);
+  ac_device_close(device);
+  device = open_device("widened");
+  assert_ok(ask_for_all(device->state, AC_BF16, &result));
+  assert_false(result);
+  ac_device_close(device);
+}
+
 static void test_wrong_units_are_not_taken(void **state) {
   (void)state;
   bool (*const distortions[])(const ac_cl_tile *, void *, size_t) = {rounded, hole, failure, NULL};
@@ -356,6 +390,7 @@ static void test_trials_that_fail(void **state) {
   bool result;
   write_error = CL_MEM_OBJECT_ALLOCATION_FAILURE;
   assert_int_equal(ask(cl, AC_F16, &product, &result), AC_ERROR_MEMORY);
+  assert_int_equal(ask_for_all(cl, AC_F16, &result), AC_ERROR_MEMORY);
   drivers_work();
   launch_error = CL_OUT_OF_RESOURCES;
   launches_break = true;
@@ -370,6 +405,7 @@ static void test_devices_say_it(void **state) {
   skip();
 }
 #define test_wrong_units_are_not_taken test_devices_say_it
+#define test_all_or_none test_devices_say_it
 #define test_trials_that_fail test_devices_say_it
 #endif
 
@@ -382,6 +418,7 @@ int main(void) {
       cmocka_unit_test(test_devices_say_it),
       cmocka_unit_test(test_choosing_tries_nothing),
       cmocka_unit_test(test_wrong_units_are_not_taken),
+      cmocka_unit_test(test_all_or_none),
       cmocka_unit_test(test_trials_that_fail),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

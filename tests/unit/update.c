@@ -282,16 +282,14 @@ static void steps_are_those_of_the_formulas(const char *device) {
 }
 ON_EVERY_DEVICE(steps_are_those_of_the_formulas)
 
-/* In bf16 a CPU that multiplies it keeps the factors of Muon's products so: steps are then off by a
- * few of its roundings, which nothing else of a step is. */
+/* In bf16 a device that multiplies it keeps the factors of Muon's products so: steps are then off
+ * by a few of its roundings, which nothing else of a step is. */
 static void muon_multiplies_in_the_precision(const char *device) {
   run r =
       start_two_ways(device, (ac_plan_desc){.optimizer = AC_MUON, .precision = AC_PRECISION_BF16},
                      (ac_optimizer_desc){.momentum = 0.7, .weight_decay = -1, .clip = -1},
                      (ac_loss_scaling_desc){0});
-  const ac_device_info *info = ac_device_get_info(r.device);
-  const bool rounds =
-      !strcmp(info->backend, "cpu") && strcmp(info->bf16_products, "as floats") != 0;
+  const bool rounds = strcmp(ac_device_get_info(r.device)->bf16_products, "as floats") != 0;
   float values[PARAMETERS][LARGEST], gradients[PARAMETERS][LARGEST];
   state states[LARGEST] = {{0}};
   double scaled[LARGEST], off = 0;
@@ -312,6 +310,13 @@ static void muon_multiplies_in_the_precision(const char *device) {
   stop(&r);
 }
 ON_EVERY_DEVICE(muon_multiplies_in_the_precision)
+
+static void muon_multiplies_by_matrix_units(void **state_) {
+  (void)state_;
+  setenv("ACCRUE_PRODUCTS", "mma", 1);
+  on_every_device(muon_multiplies_in_the_precision);
+  unsetenv("ACCRUE_PRODUCTS");
+}
 
 static void settings_of_muon_are_checked(void **state_) {
   (void)state_;
@@ -474,6 +479,7 @@ int main(void) {
       cmocka_unit_test(a_factor_that_is_no_number_changes_nothing),
       cmocka_unit_test(steps_are_those_of_the_formulas_everywhere),
       cmocka_unit_test(muon_multiplies_in_the_precision_everywhere),
+      cmocka_unit_test(muon_multiplies_by_matrix_units),
       cmocka_unit_test(settings_of_muon_are_checked),
       cmocka_unit_test(a_norm_beyond_floats_is_skipped_everywhere),
       cmocka_unit_test(the_factor_is_the_scale_by_the_windows_rows),
