@@ -103,15 +103,15 @@ static int64_t root(int64_t square) {
   return r;
 }
 
-/* Whole numbers, most of more bits than bf16 has, whose squares add up to 2^24, without rounding in
- * any order: the last four complete the sum (Lagrange). */
+/* Whole numbers, most of which bf16 would round up, whose squares add up to 2^24, without rounding
+ * in any order: the last four complete the sum (Lagrange). */
 static void draw_gradient(float g[COUNT]) {
   enum { DRAWN = COUNT - 4 };
   int64_t left = (int64_t)1 << 24, n[4];
   uint32_t seed = 5;
   for (int i = 0; i < DRAWN; i++) {
     seed = seed * 1664525u + 1013904223u;
-    const int64_t v = 65 + (int64_t)(seed >> 16) % 447;
+    const int64_t v = 259 + (int64_t)(seed >> 16) % 53 * 4;
     g[i] = (float)(seed & 0x8000 ? v : -v);
     left -= v * v;
   }
