@@ -76,15 +76,30 @@ static void compare_strips(const ac_dot_class *hardware, const ac_dot_class *emu
   ac_dot_begin(hardware); /* twice, as around products and around each */
   ac_dot_begin(hardware);
   ac_dot_end(hardware);
-  hardware->multiply(steps, rows, columns, s.a, s.b, s.sums, AC_DOT_STRIP, add);
+  const ac_dot_lines lines = {(const char *)s.b, AC_DOT_LINE, 1, 0, draw() % 100};
+  ac_dot_fetch fetch = {lines, {lines, lines}, 0};
+  hardware->multiply(steps, rows, columns, s.a, s.b, s.sums, AC_DOT_STRIP, add, &fetch);
   ac_dot_end(hardware);
-  emulation->multiply(steps, rows, columns, s.a, s.b, s.expected, AC_DOT_STRIP, add);
+  if (fetch.written.count + fetch.read[0].count + fetch.read[1].count != 0)
+    fail_msg("%s, %d x %d, %lld steps: not all of 3 x %lld lines were asked for", hardware->text,
+             rows, columns, (long long)steps, (long long)lines.count);
+  emulation->multiply(steps, rows, columns, s.a, s.b, s.expected, AC_DOT_STRIP, add, NULL);
   for (int i = 0; i < rows; i++)
     for (int j = 0; j < columns; j++)
       if (!same(s.sums[i * AC_DOT_STRIP + j], s.expected[i * AC_DOT_STRIP + j]))
         fail_msg("%s, %d x %d, %lld steps: [%d][%d] is %a, emulated %a", hardware->text, rows,
                  columns, (long long)steps, i, j, (double)s.sums[i * AC_DOT_STRIP + j],
                  (double)s.expected[i * AC_DOT_STRIP + j]);
+}
+
+/* Lines are asked for row by row, from any of a row's on. */
+static void lines_in_rows(void **state) {
+  (void)state;
+  static const char memory[4 * 1000];
+  static const int expected[] = {64, 128, 1000, 1064, 1128, 2000, 2064};
+  ac_dot_lines lines = {memory, 1000, 3, 1, 7};
+  for (int i = 0; i < 7; i++) assert_int_equal(ac_dot_next_line(&lines) - memory, expected[i]);
+  assert_int_equal(lines.count, 0);
 }
 
 /* The same where op(B) lies in a patch, at any address. */
@@ -137,7 +152,7 @@ static void compare_images(const ac_dot_class *hardware, const ac_dot_class *emu
   for (int i = rows * AC_DOT_STRIP; i < SUMS; i++)
     if (ac_float_bits(s.sums[i]) != ac_float_bits(s.expected[i]))
       fail_msg("%s, %d x %d of an image: [%d] has changed", hardware->text, rows, columns, i);
-  emulation->multiply(steps, rows, columns, s.a, s.b, s.expected, AC_DOT_STRIP, add);
+  emulation->multiply(steps, rows, columns, s.a, s.b, s.expected, AC_DOT_STRIP, add, NULL);
   for (int i = 0; i < rows; i++)
     for (int j = 0; j < columns; j++)
       if (!same(s.sums[i * AC_DOT_STRIP + j], s.expected[i * AC_DOT_STRIP + j]))
@@ -199,7 +214,7 @@ static float expected_sum(const ac_dot_class *class, const product *p, const uin
         (uint32_t)b[p->transpose_b ? j * p->k + k : k * p->n + j] << shift;
   }
   float sum;
-  class->multiply(steps, 1, 1, x, y, &sum, AC_DOT_STRIP, false);
+  class->multiply(steps, 1, 1, x, y, &sum, AC_DOT_STRIP, false, NULL);
   free(x);
   free(y);
   return sum;
@@ -587,6 +602,7 @@ static void a_class_is_found_by_its_name(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(lines_in_rows),
       cmocka_unit_test(a_class_is_found_by_its_name),
       cmocka_unit_test(hardware_gives_the_bits_of_its_emulation),
       cmocka_unit_test(products_are_the_sums_that_their_class_defines),

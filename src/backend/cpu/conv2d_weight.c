@@ -314,10 +314,10 @@ static void multiply_strips(const task *t, const ac_dot_image *image, int64_t st
   if (dot->correlate) {
     dot->correlate(steps, rows, columns, image, outputs, sums, STRIP, t->add);
   } else if (rows == STRIP || sums == t->tile) {
-    dot->multiply(steps, rows, columns, t->strip, outputs, sums, STRIP, t->add);
+    dot->multiply(steps, rows, columns, t->strip, outputs, sums, STRIP, t->add, NULL);
   } else {
     if (t->add) memcpy(t->tile, sums, bytes);
-    dot->multiply(steps, rows, columns, t->strip, outputs, t->tile, STRIP, t->add);
+    dot->multiply(steps, rows, columns, t->strip, outputs, t->tile, STRIP, t->add, NULL);
     memcpy(sums, t->tile, bytes);
   }
 }

@@ -80,10 +80,11 @@ static bool gives_its_bits(const entry *e, uint32_t least) {
   }
   for (int add = 0; add < 2; add++) {
     ac_dot_begin(&e->hardware);
-    e->hardware.multiply(STEPS, AC_DOT_STRIP, AC_DOT_STRIP, s.a, s.b, s.sums[0], AC_DOT_STRIP, add);
+    e->hardware.multiply(STEPS, AC_DOT_STRIP, AC_DOT_STRIP, s.a, s.b, s.sums[0], AC_DOT_STRIP, add,
+                         NULL);
     ac_dot_end(&e->hardware);
-    e->emulation.multiply(STEPS, AC_DOT_STRIP, AC_DOT_STRIP, s.a, s.b, s.sums[1], AC_DOT_STRIP,
-                          add);
+    e->emulation.multiply(STEPS, AC_DOT_STRIP, AC_DOT_STRIP, s.a, s.b, s.sums[1], AC_DOT_STRIP, add,
+                          NULL);
     if (memcmp(s.sums[0], s.sums[1], sizeof s.sums[0]) != 0) return false;
   }
   return true;

@@ -13,6 +13,44 @@
  * filled up with zeros to whole steps. */
 enum { AC_DOT_STRIP = 32, AC_DOT_STEP = 32, AC_DOT_PAIRS = AC_DOT_STEP / 2 };
 
+/* Cache lines that are needed soon: `count` of them, in rows of `across` that begin `distance`
+ * bytes apart; the next one is number `column` of the row that begins at `at`. */
+typedef struct ac_dot_lines {
+  const char *at;
+  int64_t distance, across, column, count;
+} ac_dot_lines;
+
+/* Of these a product asks for a few with each of its steps: many at once would keep its own reads
+ * waiting. */
+enum { AC_DOT_LINE = 64 };
+typedef struct ac_dot_fetch {
+  ac_dot_lines written, read[2];
+  int64_t each; /* at a time */
+} ac_dot_fetch;
+
+/* Before the first of so many times. `fetch` may be NULL. */
+static inline void ac_dot_fetch_in(ac_dot_fetch *fetch, int64_t times) {
+  if (!fetch) return;
+  const int64_t all = fetch->written.count + fetch->read[0].count + fetch->read[1].count;
+  fetch->each = (all + times - 1) / times;
+}
+
+static inline const char *ac_dot_next_line(ac_dot_lines *lines) {
+  const char *line = lines->at + lines->column * AC_DOT_LINE;
+  lines->count--;
+  if (++lines->column == lines->across) lines->column = 0, lines->at += lines->distance;
+  return line;
+}
+
+static inline void ac_dot_fetch_some(ac_dot_fetch *fetch) {
+  for (int64_t i = 0; fetch && i < fetch->each; i++) {
+    if (fetch->written.count) __builtin_prefetch(ac_dot_next_line(&fetch->written), 1, 3);
+    else if (fetch->read[0].count) __builtin_prefetch(ac_dot_next_line(&fetch->read[0]), 0, 2);
+    else if (fetch->read[1].count) __builtin_prefetch(ac_dot_next_line(&fetch->read[1]), 0, 2);
+    else return;
+  }
+}
+
 /* Sums of products of two strips: for `rows` rows and `columns` columns, of which there may be more
  * in memory and which may be computed as well,
  *
@@ -23,9 +61,12 @@ enum { AC_DOT_STRIP = 32, AC_DOT_STEP = 32, AC_DOT_PAIRS = AC_DOT_STEP / 2 };
  *   a    [steps][AC_DOT_STRIP][AC_DOT_PAIRS]: pairs of a row beside each other
  *   b    [steps][AC_DOT_PAIRS][AC_DOT_STRIP]: pairs of a column beneath each other
  *   sums [AC_DOT_STRIP][distance], aligned to 64 bytes as a and b are; the distance is a
- *        multiple of AC_DOT_STRIP */
+ *        multiple of AC_DOT_STRIP
+ *
+ * `fetch` may be NULL. */
 typedef void ac_dot_multiply(int64_t steps, int rows, int columns, const uint32_t *a,
-                             const uint32_t *b, float *sums, int64_t distance, bool add);
+                             const uint32_t *b, float *sums, int64_t distance, bool add,
+                             ac_dot_fetch *fetch);
 
 /* Where op(B) of a convolution lies, not packed, in a patch of pairs: pair row p of a step is the
  * 32-bit elements from at + offset[step] + p * distance on, at any address, one for each column. It

@@ -67,11 +67,14 @@ multiply_block(int64_t steps, const uint32_t *packed_a, const uint32_t *b,
 }
 
 void ac_dot_bfmmla(int64_t steps, int rows, int columns, const uint32_t *a, const uint32_t *b,
-                   float *sums, int64_t distance, bool add) {
+                   float *sums, int64_t distance, bool add, ac_dot_fetch *fetch) {
+  ac_dot_fetch_in(fetch, (rows + ROWS - 1) / ROWS * ((columns + COLUMNS - 1) / COLUMNS));
   for (int i = 0; i < rows; i += ROWS)
-    for (int j = 0; j < columns; j += COLUMNS)
+    for (int j = 0; j < columns; j += COLUMNS) {
+      ac_dot_fetch_some(fetch);
       multiply_block(steps, a + i * AC_DOT_PAIRS, b + j, NULL, sums + i * distance + j, distance,
                      add);
+    }
 }
 
 void ac_dot_bfmmla_convolve(int64_t steps, int rows, int columns, const uint32_t *a,

@@ -125,7 +125,9 @@ static void multiply(sum_of *sum, int64_t steps, int rows, int columns, const ui
     multiply(name##_sum, steps, rows, columns, a, b, sums, distance, add);                        \
   }                                                                                               \
   void ac_dot_##name##_emulated(int64_t steps, int rows, int columns, const uint32_t *a,          \
-                                const uint32_t *b, float *sums, int64_t distance, bool add) {     \
+                                const uint32_t *b, float *sums, int64_t distance, bool add,       \
+                                ac_dot_fetch *fetch) {                                            \
+    (void)fetch;                                                                                  \
     const ac_dot_patch packed = {b, NULL, AC_DOT_STRIP, NULL};                                    \
     multiply(name##_sum, steps, rows, columns, a, &packed, sums, distance, add);                  \
   }

@@ -59,7 +59,7 @@ void ac_dot_tiles_end(void) {
  * each other; where there is a patch, it says where those of a step are, and of op(A). */
 static inline __attribute__((always_inline)) void
 multiply(bool low, bool narrow, int64_t steps, const uint32_t *packed_a, const uint32_t *packed_b,
-         const ac_dot_patch *patch, float *sums, int64_t distance, bool add) {
+         const ac_dot_patch *patch, float *sums, int64_t distance, bool add, ac_dot_fetch *fetch) {
   enum { A_ROW = TILE_BYTES, STEP = AC_DOT_PAIRS * AC_DOT_STRIP };
   const int64_t sums_row = distance * 4; /* bytes */
   const int64_t b_row = (patch ? patch->distance : AC_DOT_STRIP) * 4;
@@ -90,6 +90,7 @@ multiply(bool low, bool narrow, int64_t steps, const uint32_t *packed_a, const u
       _tile_dpbf16ps(2, 5, 6);
       if (!narrow) _tile_dpbf16ps(3, 5, 7);
     }
+    ac_dot_fetch_some(fetch);
   }
   _tile_stored(0, sums, sums_row);
   if (!narrow) _tile_stored(1, sums + TILE, sums_row);
@@ -97,10 +98,12 @@ multiply(bool low, bool narrow, int64_t steps, const uint32_t *packed_a, const u
   if (!low && !narrow) _tile_stored(3, lower_sums + TILE, sums_row);
 }
 
-static inline __attribute__((always_inline)) void
-multiply_any(int64_t steps, int rows, int columns, const uint32_t *a, const uint32_t *b,
-             const ac_dot_patch *patch, float *sums, int64_t distance, bool add) {
-#define MULTIPLY(low, narrow) multiply(low, narrow, steps, a, b, patch, sums, distance, add)
+static inline __attribute__((always_inline)) void multiply_any(int64_t steps, int rows, int columns,
+                                                               const uint32_t *a, const uint32_t *b,
+                                                               const ac_dot_patch *patch,
+                                                               float *sums, int64_t distance,
+                                                               bool add, ac_dot_fetch *fetch) {
+#define MULTIPLY(low, narrow) multiply(low, narrow, steps, a, b, patch, sums, distance, add, fetch)
   __asm__ volatile("" ::: "memory"); /* compilers do not know that tiles are read from memory */
   if (rows <= TILE && columns <= TILE) MULTIPLY(true, true);
   else if (rows <= TILE) MULTIPLY(true, false);
@@ -109,11 +112,12 @@ multiply_any(int64_t steps, int rows, int columns, const uint32_t *a, const uint
 }
 
 void ac_dot_tiles(int64_t steps, int rows, int columns, const uint32_t *a, const uint32_t *b,
-                  float *sums, int64_t distance, bool add) {
-  multiply_any(steps, rows, columns, a, b, NULL, sums, distance, add);
+                  float *sums, int64_t distance, bool add, ac_dot_fetch *fetch) {
+  ac_dot_fetch_in(fetch, steps);
+  multiply_any(steps, rows, columns, a, b, NULL, sums, distance, add, fetch);
 }
 
 void ac_dot_tiles_convolve(int64_t steps, int rows, int columns, const uint32_t *a,
                            const ac_dot_patch *b, float *sums, int64_t distance, bool add) {
-  multiply_any(steps, rows, columns, a, NULL, b, sums, distance, add);
+  multiply_any(steps, rows, columns, a, NULL, b, sums, distance, add, NULL);
 }

@@ -24,16 +24,15 @@ static inline __m512bh pairs_at(const uint32_t *b) {
   return (__m512bh)_mm512_load_si512(b);
 }
 
-static inline __attribute__((always_inline)) void multiply_rows(int rows, int64_t steps,
-                                                                const uint32_t *a,
-                                                                const uint32_t *b, float *sums,
-                                                                int64_t distance, bool add) {
+static inline __attribute__((always_inline)) void
+multiply_rows(int rows, int64_t steps, const uint32_t *a, const uint32_t *b, float *sums,
+              int64_t distance, bool add, ac_dot_fetch *fetch) {
   __m512 sum[ROWS][2];
 #pragma GCC unroll 8
   for (int i = 0; i < rows; i++)
     for (int v = 0; v < 2; v++)
       sum[i][v] = add ? _mm512_load_ps(sums + i * distance + v * VECTOR) : _mm512_setzero_ps();
-  for (int64_t step = 0; step < steps; step++, a += AC_DOT_STRIP * AC_DOT_PAIRS)
+  for (int64_t step = 0; step < steps; step++, a += AC_DOT_STRIP * AC_DOT_PAIRS) {
     for (int p = 0; p < AC_DOT_PAIRS; p++, b += AC_DOT_STRIP) {
       __m512bh b0 = pairs_at(b), b1 = pairs_at(b + VECTOR);
 #pragma GCC unroll 8
@@ -43,18 +42,21 @@ static inline __attribute__((always_inline)) void multiply_rows(int rows, int64_
         sum[i][1] = _mm512_dpbf16_ps(sum[i][1], b1, pair);
       }
     }
+    ac_dot_fetch_some(fetch);
+  }
 #pragma GCC unroll 8
   for (int i = 0; i < rows; i++)
     for (int v = 0; v < 2; v++) _mm512_store_ps(sums + i * distance + v * VECTOR, sum[i][v]);
 }
 
 void ac_dot_vdpbf16ps(int64_t steps, int rows, int columns, const uint32_t *a, const uint32_t *b,
-                      float *sums, int64_t distance, bool add) {
+                      float *sums, int64_t distance, bool add, ac_dot_fetch *fetch) {
   (void)columns;
+  ac_dot_fetch_in(fetch, steps * ((rows + ROWS - 1) / ROWS));
   for (int i = 0; i < rows; i += ROWS, a += ROWS * AC_DOT_PAIRS, sums += ROWS * distance) {
-    if (rows - i > ROWS / 2) multiply_rows(ROWS, steps, a, b, sums, distance, add);
-    else if (rows - i > 1) multiply_rows(ROWS / 2, steps, a, b, sums, distance, add);
-    else multiply_rows(1, steps, a, b, sums, distance, add);
+    if (rows - i > ROWS / 2) multiply_rows(ROWS, steps, a, b, sums, distance, add, fetch);
+    else if (rows - i > 1) multiply_rows(ROWS / 2, steps, a, b, sums, distance, add, fetch);
+    else multiply_rows(1, steps, a, b, sums, distance, add, fetch);
   }
 }
 

@@ -14,7 +14,7 @@
  * sums of a block wait in scratch. Packing costs more than the products if a packed element is used
  * a hundred times only, so blocks are as large as scratch allows.
  *
- * What is packed next is asked for between products, and so is C: packing would take three times as
+ * What is packed next is asked for during products, and so is C: packing would take three times as
  * long if it waited for memory.
  *
  * Operands lie along k (the elements of a row of op(A), or of a column of op(B), beside each other)
@@ -116,17 +116,15 @@ static void pack(const operand *x, bool by_line, uint32_t *to) {
   }
 }
 
-/* Asks for cache lines of what `x` lies in, part `index` of `count`. */
-static void fetch(const operand *x, int64_t index, int64_t count) {
+/* Part `index` of `count` of the cache lines that `x` lies in. */
+static ac_dot_lines lines_of(const operand *x, int64_t index, int64_t count) {
   const int64_t rows = x->along ? x->lines : x->depth, columns = x->along ? x->depth : x->lines;
-  const int64_t across = ac_ceil_div(columns, HALVES);
-  const int64_t share = ac_ceil_div(rows * across, count), first = share * index;
-  const int64_t last = ac_min(first + share, rows * across);
-  int64_t row = first / across, column = first % across;
-  for (int64_t i = first; i < last; i++) {
-    __builtin_prefetch(x->data + row * x->distance + column * HALVES, 0, 2);
-    if (++column == across) column = 0, row++;
-  }
+  const int64_t across = ac_ceil_div(columns, HALVES), all = rows * across;
+  const int64_t share = ac_ceil_div(all, count), first = ac_min(share * index, all);
+  const int64_t row = across ? first / across : 0,
+                distance = x->distance * (int64_t)sizeof *x->data;
+  return (ac_dot_lines){(const char *)x->data + row * distance, distance, across,
+                        first - row * across, ac_min(share, all - first)};
 }
 
 /* ---- results --------------------------------------------------------------------------------- */
@@ -231,14 +229,12 @@ static operand panel_of(const work *w, const place *p) {
                          ac_min(w->blocks.depth, w->gemm->k - p->k));
 }
 
-/* Asks for the strip of C at (row, column). */
-static void fetch_result(const ac_gemm *g, int64_t row, int64_t column) {
-  int64_t rows = ac_min(STRIP, g->m - row);
-  const char *c = ac_element(g->c, g->c_dtype, row * g->ldc + column);
-  for (int64_t i = 0; i < rows; i++, c += g->ldc * (int64_t)ac_dtype_bytes(g->c_dtype)) {
-    __builtin_prefetch(c, 1);
-    if (g->c_dtype == AC_F32) __builtin_prefetch(c + 64, 1);
-  }
+/* Those of the strip of C at (row, column), or of the part of it that there is. */
+static ac_dot_lines result_lines(const ac_gemm *g, int64_t row, int64_t column) {
+  const int64_t rows = ac_min(STRIP, g->m - row), bytes = (int64_t)ac_dtype_bytes(g->c_dtype);
+  const int64_t across = STRIP * bytes / AC_DOT_LINE;
+  return (ac_dot_lines){ac_element(g->c, g->c_dtype, row * g->ldc + column), g->ldc * bytes, across,
+                        0, rows * across};
 }
 
 static void multiply_panel(const work *w) {
@@ -262,12 +258,13 @@ static void multiply_panel(const work *w) {
     }
     if (wait) sums += (at->panel - at->column) / STRIP * distance + i / STRIP * SUMS;
     for (int64_t j = 0; j < across; j++) {
-      if (last) fetch_result(g, at->row + i, at->panel + j * STRIP);
-      if (first && beneath.lines) fetch(&beneath, j, across);
-      if (more) fetch(&next, i / STRIP * across + j, count);
+      ac_dot_fetch fetch = {0};
+      if (last) fetch.written = result_lines(g, at->row + i, at->panel + j * STRIP);
+      if (first && beneath.lines) fetch.read[0] = lines_of(&beneath, j, across);
+      if (more) fetch.read[1] = lines_of(&next, i / STRIP * across + j, count);
       w->class->multiply(steps, (int)ac_min(STRIP, rows - i),
                          (int)ac_min(STRIP, columns - j * STRIP), strip, w->right + j * packed,
-                         sums + j * distance, STRIP, at->k > 0);
+                         sums + j * distance, STRIP, at->k > 0, &fetch);
       if (last) finish(g, at->row + i, at->panel + j * STRIP, sums + j * distance, w->bias);
     }
   }

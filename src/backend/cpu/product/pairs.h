@@ -100,15 +100,21 @@ static inline __attribute__((always_inline)) void pack_along(const uint16_t *fro
 
 static inline __attribute__((always_inline)) void pack_down(const uint16_t *from, int64_t distance,
                                                             bool by_line, uint32_t *to) {
+  if (!by_line) {
+#pragma GCC unroll 4
+    for (int i = 0; i < PAIRS; i++, from += 2 * distance, to += STRIP) {
+      vector low, high;
+      pair_rows(from, from + distance, &low, &high);
+      memcpy(to, &low, sizeof low);
+      memcpy(to + PAIRS, &high, sizeof high);
+    }
+    return;
+  }
   vector v[2][PAIRS];
 #pragma GCC unroll 16
-  for (int i = 0; i < PAIRS; i++, from += 2 * distance) {
+  for (int i = 0; i < PAIRS; i++, from += 2 * distance)
     pair_rows(from, from + distance, &v[0][i], &v[1][i]);
-    if (by_line) continue;
-    memcpy(to + i * STRIP, &v[0][i], sizeof v[0][i]);
-    memcpy(to + i * STRIP + PAIRS, &v[1][i], sizeof v[1][i]);
-  }
-  for (int half = 0; by_line && half < 2; half++, to += PAIRS * PAIRS) {
+  for (int half = 0; half < 2; half++, to += PAIRS * PAIRS) {
     turn(v[half]);
     memcpy(to, v[half], sizeof v[half]);
   }
