@@ -314,10 +314,18 @@ floats larger(floats a, floats b) {
   for (size_t block = begin; block < end; block++)
 
 place eight_bit_place(int k, int left) {
-  return (place){16 * k, clamp(left - 16 * k, 0, 16)};
+  return (place){16 * k, left == EIGHT_BIT_BLOCK ? 16 : clamp(left - 16 * k, 0, 16)};
 }
 #define EIGHT_BIT_PLACE place
 #define EIGHT_BIT_HAS(i, left) ((i).count > 0)
+/* Compiled twice, where nothing is missing without its conditions. */
+#define EIGHT_BIT_WHOLE(left, shares) \
+  if (left == EIGHT_BIT_BLOCK) {         \
+    const int left = EIGHT_BIT_BLOCK;  \
+    shares                             \
+  } else {                             \
+    shares                             \
+  }
 #define EIGHT_BIT_CODES(block, k) ((global uchars_anywhere *)(block))[k]
 
 constant uint16 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
@@ -364,15 +372,17 @@ typedef constant float *eight_bit_table;
 #endif
 
 float eight_bit_most(float16 most, eight_bit_table table, int state) {
-  const float8 of_8 = fmax(most.lo, most.hi);
-  const float4 of_4 = fmax(of_8.lo, of_8.hi);
-  return fmax(fmax(of_4.x, of_4.y), fmax(of_4.z, of_4.w));
+  const float8 of_8 = max(most.lo, most.hi);
+  const float4 of_4 = max(of_8.lo, of_8.hi);
+  const float2 of_2 = max(of_4.lo, of_4.hi);
+  return max(of_2.x, of_2.y);
 }
 #else
 #define EIGHT_BIT_EACH_BLOCK const size_t block = get_group_id(0);
 #define eight_bit_place(k, left) ((int)get_local_id(0) + (k)*EIGHT_BIT_GROUP)
 #define EIGHT_BIT_PLACE int
 #define EIGHT_BIT_HAS(i, left) ((i) < (left))
+#define EIGHT_BIT_WHOLE(left, shares) shares
 #define EIGHT_BIT_CODES(block, k) (block)[eight_bit_place(k, 0)]
 #define eight_bit_cut(v, i) (v)
 #define EIGHT_BIT_ROUNDING(counter) const uint4 chance = counter
@@ -459,11 +469,15 @@ INLINED floats eight_bit_keep(eight_bit_kept *kept, int k, floats value, floats 
   return larger(most, fabs(value));
 }
 
-/* All must have read the scale before, and every item must call it. */
-INLINED void eight_bit_store(const eight_bit_kept *kept, eight_bit_table table, floats most,
-                             int state, int is_signed) {
-  const float largest = fmin(eight_bit_most(most, table, state), 0x1p126f),
-              scale = largest < 0x1p-126f ? 0 : largest, inverse = scale > 0 ? 1 / scale : 0;
+/* The block's next scale, which all have read before. Every item must call it. */
+INLINED float eight_bit_next_scale(floats most, eight_bit_table table, int state) {
+  const float scale = fmin(eight_bit_most(most, table, state), 0x1p126f);
+  return scale < 0x1p-126f ? 0 : scale;
+}
+
+INLINED void eight_bit_store(const eight_bit_kept *kept, eight_bit_table table, float scale,
+                             int is_signed) {
+  const float inverse = scale > 0 ? 1 / scale : 0;
   UNROLL
   for (int k = 0; k < EIGHT_BIT_SHARE; k++)
     EIGHT_BIT_CODES(kept->block, k) =
@@ -471,37 +485,44 @@ INLINED void eight_bit_store(const eight_bit_kept *kept, eight_bit_table table, 
   if (get_local_id(0) == 0) *(global float *)(kept->block + EIGHT_BIT_BLOCK) = scale;
 }
 
+/* The shares of a block. */
+#define EIGHT_BIT_SHARES(states, next)                                                    \
+  UNROLL                                                                                  \
+  for (int k = 0; k < EIGHT_BIT_SHARE; k++) {                                             \
+    const EIGHT_BIT_PLACE i = eight_bit_place(k, left);                                   \
+    floats signed_kept = 0, kept = 0;                                                     \
+    if (EIGHT_BIT_HAS(i, left)) {                                                         \
+      signed_kept = eight_bit_load(&first, table, k, 1);                                  \
+      if (states > 1) kept = eight_bit_load(&second, table, k, 0);                        \
+      const floats before = rounded_load(p + at, i), gradient = gradient_load(g + at, i); \
+      const floats after = next;                                                          \
+      EIGHT_BIT_PUT(p + at, i, after);                                                    \
+      if (w) store(w + at, i, after);                                                     \
+    }                                                                                     \
+    most1 = eight_bit_keep(&first, k, eight_bit_cut(signed_kept, i), most1);              \
+    if (states > 1) most2 = eight_bit_keep(&second, k, eight_bit_cut(kept, i), most2);    \
+  }
+
 /* The kernel of an optimizer that keeps `states` numbers an element: one with a sign in m, and one
  * without in v. `next` is the parameter's next value, from `before`, `gradient`, `signed_kept` and
  * `kept`, of which it changes the last two. It uses the kernel's arguments. */
-#define EIGHT_BIT_STEP(states, m, v, next)                                                  \
-  EIGHT_BIT_SHARED(states);                                                                 \
-  EIGHT_BIT_EACH_BLOCK {                                                                    \
-    const size_t at = block * EIGHT_BIT_BLOCK;                                              \
-    const int left = (int)min(n - (long)at, (long)EIGHT_BIT_BLOCK);                         \
-    floats most1 = 0, most2 = 0;                                                            \
-    eight_bit_kept first, second;                                                           \
-    eight_bit_open(&first, (m) + block * EIGHT_BIT_BYTES);                                  \
-    if (states > 1) eight_bit_open(&second, (v) + block * EIGHT_BIT_BYTES);                 \
-    eight_bit_begin(table);                                                                 \
-    EIGHT_BIT_ROUNDING(WEIGHT_STREAM(from + (uint)(at / 8), update));                       \
-    UNROLL                                                                                  \
-    for (int k = 0; k < EIGHT_BIT_SHARE; k++) {                                             \
-      const EIGHT_BIT_PLACE i = eight_bit_place(k, left);                                   \
-      floats signed_kept = 0, kept = 0;                                                     \
-      if (EIGHT_BIT_HAS(i, left)) {                                                         \
-        signed_kept = eight_bit_load(&first, table, k, 1);                                  \
-        if (states > 1) kept = eight_bit_load(&second, table, k, 0);                        \
-        const floats before = rounded_load(p + at, i), gradient = gradient_load(g + at, i); \
-        const floats after = next;                                                          \
-        EIGHT_BIT_PUT(p + at, i, after);                                                    \
-        if (w) store(w + at, i, after);                                                     \
-      }                                                                                     \
-      most1 = eight_bit_keep(&first, k, eight_bit_cut(signed_kept, i), most1);              \
-      if (states > 1) most2 = eight_bit_keep(&second, k, eight_bit_cut(kept, i), most2);    \
-    }                                                                                       \
-    eight_bit_store(&first, table, most1, 0, 1);                                            \
-    if (states > 1) eight_bit_store(&second, table, most2, 1, 0);                           \
+#define EIGHT_BIT_STEP(states, m, v, next)                                  \
+  EIGHT_BIT_SHARED(states);                                                 \
+  EIGHT_BIT_EACH_BLOCK {                                                    \
+    const size_t at = block * EIGHT_BIT_BLOCK;                              \
+    const int left = (int)min(n - (long)at, (long)EIGHT_BIT_BLOCK);         \
+    float scale1, scale2;                                                   \
+    floats most1 = 0, most2 = 0;                                            \
+    eight_bit_kept first, second;                                           \
+    eight_bit_open(&first, (m) + block * EIGHT_BIT_BYTES);                  \
+    if (states > 1) eight_bit_open(&second, (v) + block * EIGHT_BIT_BYTES); \
+    eight_bit_begin(table);                                                 \
+    EIGHT_BIT_ROUNDING(WEIGHT_STREAM(from + (uint)(at / 8), update));       \
+    EIGHT_BIT_WHOLE(left, EIGHT_BIT_SHARES(states, next))                   \
+    scale1 = eight_bit_next_scale(most1, table, 0);                         \
+    if (states > 1) scale2 = eight_bit_next_scale(most2, table, 1);         \
+    eight_bit_store(&first, table, scale1, 1);                              \
+    if (states > 1) eight_bit_store(&second, table, scale2, 0);             \
   }
 #endif
 

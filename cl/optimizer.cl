@@ -10,7 +10,7 @@
 
 /* What an update goes by beside its operands. */
 typedef struct {
-  float gradient_factor, decay, take1, take2, step, sqrt_correction2, epsilon;
+  float gradient_factor, decay, take1, take2, step, inverse_correction2, epsilon;
 } adamw_factors;
 
 /* The parameter's next value, with what is kept for it. */
@@ -18,7 +18,7 @@ floats adamw_update(adamw_factors a, floats p, floats g, floats *mean, floats *s
   const floats d = a.gradient_factor * g;
   *mean += a.take1 * (d - *mean);
   *square += a.take2 * (d * d - *square);
-  return p - a.decay * p - a.step * *mean / (sqrt(*square) / a.sqrt_correction2 + a.epsilon);
+  return p - a.decay * p - a.step * *mean / (sqrt(*square) * a.inverse_correction2 + a.epsilon);
 }
 
 typedef struct {
@@ -38,7 +38,7 @@ floats sgd_update(sgd_factors a, floats p, floats g, floats *kept) {
 }
 
 #define ADAMW_FACTORS \
-  const adamw_factors a = {gradient_factor, decay, take1, take2, step, sqrt_correction2, epsilon}
+  const adamw_factors a = {gradient_factor, decay, take1, take2, step, inverse_correction2, epsilon}
 #define SGD_FACTORS \
   const sgd_factors a = {gradient_factor, rate, weight_decay, keep, nesterov, first}
 
@@ -47,7 +47,7 @@ floats sgd_update(sgd_factors a, floats p, floats g, floats *kept) {
 kernel WORK_GROUP(EIGHT_BIT_GROUP, 1)
 void adamw(const global gradient_t *g, global rounded_t *p, global uchar *m, global uchar *v,
            global storage *w, long n, uint2 key, uint from, uint update, float gradient_factor,
-           float decay, float take1, float take2, float step, float sqrt_correction2,
+           float decay, float take1, float take2, float step, float inverse_correction2,
            float epsilon) {
   ADAMW_FACTORS;
   EIGHT_BIT_STEP(2, m, v, adamw_update(a, before, gradient, &signed_kept, &kept));
@@ -109,7 +109,7 @@ kernel WORK_GROUP(GROUP, 1) void adamw(const global gradient_t *g, global rounde
                                        global float *m, global float *v, global storage *w, long n,
                                        uint2 key, uint from, uint update, float gradient_factor,
                                        float decay, float take1, float take2, float step,
-                                       float sqrt_correction2, float epsilon) {
+                                       float inverse_correction2, float epsilon) {
   ADAMW_FACTORS;
   const size_t i = get_global_id(0);
   if (i >= n) return;
