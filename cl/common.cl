@@ -47,8 +47,8 @@ float load(const global storage *p, size_t i) {
 WIDE(ushort) storable(floats v) {
   const uints bits = WIDE(as_uint)(v);
   /* To nearest even; a NaN stays one. */
-  return WIDE(convert_ushort)(
-      (isnan(v) ? bits | 0x400000u : bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+  return WIDE(convert_ushort)((isnan(v) ? bits | 0x400000u : bits + 0x7fff + (bits >> 16 & 1)) >>
+                              16);
 }
 #else
 typedef float storage;
@@ -66,18 +66,18 @@ typedef struct {
 } place;
 
 /* What is not there is zero, and is not stored. */
-#define PLACES(type)                                                               \
-  typedef type##16 type##s_anywhere __attribute__((aligned(sizeof(type))));        \
-  type##16 load_##type##s(const global type *x, place i) {                         \
-    if (i.count == 16) return *(const global type##s_anywhere *)(x + i.first);     \
-    type##16 v = 0;                                                                \
-    for (int k = 0; k < i.count; k++) ((type *)&v)[k] = x[i.first + k];            \
-    return v;                                                                      \
-  }                                                                                \
-  void store_##type##s(global type *x, place i, type##16 v) {                      \
-    if (i.count == 16) *(global type##s_anywhere *)(x + i.first) = v;              \
-    else                                                                           \
-      for (int k = 0; k < i.count; k++) x[i.first + k] = ((const type *)&v)[k];    \
+#define PLACES(type)                                                            \
+  typedef type##16 type##s_anywhere __attribute__((aligned(sizeof(type))));     \
+  type##16 load_##type##s(const global type *x, place i) {                      \
+    if (i.count == 16) return *(const global type##s_anywhere *)(x + i.first);  \
+    type##16 v = 0;                                                             \
+    for (int k = 0; k < i.count; k++) ((type *)&v)[k] = x[i.first + k];         \
+    return v;                                                                   \
+  }                                                                             \
+  void store_##type##s(global type *x, place i, type##16 v) {                   \
+    if (i.count == 16) *(global type##s_anywhere *)(x + i.first) = v;           \
+    else                                                                        \
+      for (int k = 0; k < i.count; k++) x[i.first + k] = ((const type *)&v)[k]; \
   }
 PLACES(uchar)
 PLACES(ushort)
@@ -271,8 +271,8 @@ void rounded_store(global rounded_t *x, size_t i, float value, uint2 key, uint4 
 #define EIGHT_BIT_COLUMNS 8
 #define EIGHT_BIT_TABLE (EIGHT_BIT_COLUMNS * EIGHT_BIT_RANGES)
 
-#define EIGHT_BIT_DECADE(n, unit, border, unsigned_border)                                    \
-  -0.8f * (unit), 0.45f * (unit) / (n), (n) / (0.9f * (unit)), (n) * (8 / 9.0f),              \
+#define EIGHT_BIT_DECADE(n, unit, border, unsigned_border)                       \
+  -0.8f * (unit), 0.45f * (unit) / (n), (n) / (0.9f * (unit)), (n) * (8 / 9.0f), \
       2 * (n) / (0.9f * (unit)), 2 * (n) * (8 / 9.0f) - 1, border, unsigned_border
 /* A decade that ends half-way to the one above; of what has no sign the parts are halves. */
 #define EIGHT_BIT_BELOW(n, unit) \
@@ -280,7 +280,14 @@ void rounded_store(global rounded_t *x, size_t i, float value, uint2 key, uint4 
 
 /* Without a sign only zero itself becomes zero. In the last range all is beyond the most. */
 constant float eight_bit_ranges[EIGHT_BIT_TABLE] = {
-    0, 0, 0, 0, 0, 0, 0.275e-6f, 0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0.275e-6f,
+    0,
     EIGHT_BIT_BELOW(1.0f, 1e-6f),
     EIGHT_BIT_BELOW(2.0f, 1e-5f),
     EIGHT_BIT_BELOW(4.0f, 1e-4f),
@@ -288,7 +295,14 @@ constant float eight_bit_ranges[EIGHT_BIT_TABLE] = {
     EIGHT_BIT_BELOW(16.0f, 1e-2f),
     EIGHT_BIT_BELOW(32.0f, 1e-1f),
     EIGHT_BIT_DECADE(64.0f, 1.0f, 1 - 0.225f / 64, 1 - 0.225f / 128),
-    1, 0, 256, 129 / 2.25f, 512, 254.75f / 2.25f, INFINITY, INFINITY};
+    1,
+    0,
+    256,
+    129 / 2.25f,
+    512,
+    254.75f / 2.25f,
+    INFINITY,
+    INFINITY};
 
 /* One comparison on a CPU, where fmin and fmax are several; b is no NaN, or is passed over. */
 #ifdef CPU
@@ -308,8 +322,8 @@ floats larger(floats a, floats b) {
  * with `left` elements, numbers by which a share is rounded, what a table says of ranges, and the
  * largest of all that a group has. */
 #ifdef CPU
-#define EIGHT_BIT_EACH_BLOCK                                                      \
-  const size_t begin = get_group_id(0) * EIGHT_BIT_BLOCKS,                        \
+#define EIGHT_BIT_EACH_BLOCK                                                               \
+  const size_t begin = get_group_id(0) * EIGHT_BIT_BLOCKS,                                 \
                end = min(begin + EIGHT_BIT_BLOCKS, ((size_t)n - 1) / EIGHT_BIT_BLOCK + 1); \
   for (size_t block = begin; block < end; block++)
 
@@ -320,11 +334,11 @@ place eight_bit_place(int k, int left) {
 #define EIGHT_BIT_HAS(i, left) ((i).count > 0)
 /* Compiled twice, where nothing is missing without its conditions. */
 #define EIGHT_BIT_WHOLE(left, shares) \
-  if (left == EIGHT_BIT_BLOCK) {         \
-    const int left = EIGHT_BIT_BLOCK;  \
-    shares                             \
-  } else {                             \
-    shares                             \
+  if (left == EIGHT_BIT_BLOCK) {      \
+    const int left = EIGHT_BIT_BLOCK; \
+    shares                            \
+  } else {                            \
+    shares                            \
   }
 #define EIGHT_BIT_CODES(block, k) ((global uchars_anywhere *)(block))[k]
 
@@ -336,8 +350,8 @@ float16 eight_bit_cut(float16 v, place i) {
 }
 
 #ifdef ROUNDED
-#define EIGHT_BIT_ROUNDING(counter)       \
-  uint16 chance[EIGHT_BIT_BLOCK / 32];    \
+#define EIGHT_BIT_ROUNDING(counter)    \
+  uint16 chance[EIGHT_BIT_BLOCK / 32]; \
   eight_bit_chances(chance, key, counter)
 
 void eight_bit_chances(uint16 *chance, uint2 key, uint4 counter) {
@@ -360,10 +374,10 @@ typedef constant float *eight_bit_table;
 #define EIGHT_BIT_SHARED(states) const eight_bit_table table = eight_bit_ranges
 #define eight_bit_begin(table)
 
-#define EIGHT_BIT_COLUMN(k)                                                         \
-  (float16)(table[k], table[8 + (k)], table[16 + (k)], table[24 + (k)],             \
-            table[32 + (k)], table[40 + (k)], table[48 + (k)], table[56 + (k)],     \
-            table[64 + (k)], 0, 0, 0, 0, 0, 0, 0)
+#define EIGHT_BIT_COLUMN(k)                                                                       \
+  (float16)(table[k], table[8 + (k)], table[16 + (k)], table[24 + (k)], table[32 + (k)],          \
+            table[40 + (k)], table[48 + (k)], table[56 + (k)], table[64 + (k)], 0, 0, 0, 0, 0, 0, \
+            0)
 /* One instruction where the compiler knows one; PoCL's shuffle goes through memory. */
 #ifdef __clang__
 #define EIGHT_BIT_AT(range, k) __builtin_shufflevector(EIGHT_BIT_COLUMN(k), as_uint16(range))
@@ -437,8 +451,11 @@ INLINED floats eight_bit_decode(eight_bit_table table, WIDE(uchar) code, int is_
 INLINED WIDE(uchar) eight_bit_encode(eight_bit_table table, floats x, int is_signed) {
   const floats size = larger(is_signed ? 0x1p-23f : 0.325e-6f, smaller(1, fabs(x)));
   const WIDE(int) octave = WIDE(as_int)(WIDE(as_uint)(size) >> 23) - (127 - 23),
-                  near = (octave * 77 + 128) >> 8,
-                  range = size >= EIGHT_BIT_AT(near, is_signed ? 6 : 7) ? near + 1 : near;
+                  near = (octave * 77 + 128) >> 8;
+  const floats border = EIGHT_BIT_AT(near, is_signed ? 6 : 7);
+  /* One more from the border on, by bits: oclgrind makes 256 of a vector's comparison. */
+  const WIDE(int) below = (WIDE(as_int)(size) - WIDE(as_int)(border)) >> 31,
+                  range = near + 1 + below;
   const floats rise = EIGHT_BIT_AT(range, is_signed ? 2 : 4),
                shift = EIGHT_BIT_AT(range, is_signed ? 3 : 5),
                part = smaller(size * rise + shift, 2.25f * shift + (is_signed ? -0.5f : 0.75f));
@@ -480,8 +497,7 @@ INLINED void eight_bit_store(const eight_bit_kept *kept, eight_bit_table table, 
   const float inverse = scale > 0 ? 1 / scale : 0;
   UNROLL
   for (int k = 0; k < EIGHT_BIT_SHARE; k++)
-    EIGHT_BIT_CODES(kept->block, k) =
-        eight_bit_encode(table, kept->values[k] * inverse, is_signed);
+    EIGHT_BIT_CODES(kept->block, k) = eight_bit_encode(table, kept->values[k] * inverse, is_signed);
   if (get_local_id(0) == 0) *(global float *)(kept->block + EIGHT_BIT_BLOCK) = scale;
 }
 

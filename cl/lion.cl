@@ -1,7 +1,7 @@
 /* lion: the formula of src/ops/lion.h, one work-item an element, groups of GROUP; w, if it is
  * there, becomes a copy of p. Dtypes: storage for w, float for the rest; with ROUNDED p is
  * bf16, rounded by chance with key, from and update, and with GRADIENT_BF16 g is bf16. With
- * EIGHT_BIT m is in blocks of 8 bits, a work-group of EIGHT_BIT_GROUP a block. */
+ * EIGHT_BIT m is in blocks of 8 bits, which work-groups have as common.cl says. */
 
 typedef struct {
   float gradient_factor, rate, decay, keep1, take1, take2;

@@ -5,7 +5,7 @@
  *
  * adamw and sgd: the formulas of src/ops/optimizer.h, one work-item an element, groups of GROUP;
  * w, if it is there, becomes a copy of p. Dtypes: storage for w, float for the rest; with EIGHT_BIT
- * what is kept is in blocks of 8 bits, a work-group of EIGHT_BIT_GROUP a block; with ROUNDED p is
+ * what is kept is in blocks of 8 bits, which work-groups have as common.cl says; with ROUNDED p is
  * bf16, rounded by chance with key, from and update, and with GRADIENT_BF16 g is bf16. */
 
 /* What an update goes by beside its operands. */

@@ -1,5 +1,6 @@
-/* What the steps of parameters share: states may be in blocks of 8 bits, a work-group a block, or on
- * a CPU some, instead of a work-item an element, and what is rounded by chance draws its numbers. */
+/* What the steps of parameters share: states may be in blocks of 8 bits, a work-group a block, or
+ * on a CPU some, instead of a work-item an element, and what is rounded by chance draws its
+ * numbers. */
 #ifndef AC_BACKEND_OPENCL_UPDATE_H
 #define AC_BACKEND_OPENCL_UPDATE_H
 
