@@ -11,14 +11,22 @@
  * columns take 32 x LANES, with as many items. Files are compiled without -cl-finite-math-only and
  * -cl-fast-relaxed-math: infinities and NaNs are meant. */
 
-float bf16_load(const global ushort *x, size_t i) {
-  return as_float((uint)x[i] << 16);
-}
+/* WIDE types are vectors where an item of a CPU takes 16 neighbouring elements at a time, which are
+ * blocks of 8 bits alone; else they are scalars. */
+#if defined(EIGHT_BIT) && defined(CPU)
+#define IS_WIDE
+#define WIDE(type) type##16
+#else
+#define WIDE(type) type
+#endif
+typedef WIDE(float) floats;
+typedef WIDE(uint) uints;
 
-/* To nearest even; a NaN stays one. */
-void bf16_store(global ushort *x, size_t i, float v) {
-  const uint bits = as_uint(v);
-  x[i] = isnan(v) ? (ushort)(bits >> 16 | 64) : (ushort)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+/* Of bf16, to nearest even; a NaN stays one. */
+WIDE(ushort) bf16_nearest(floats v) {
+  const uints bits = WIDE(as_uint)(v);
+  return WIDE(convert_ushort)((isnan(v) ? bits | 0x400000u : bits + 0x7fff + (bits >> 16 & 1)) >>
+                              16);
 }
 
 #if defined(STORAGE_F16)
@@ -26,31 +34,74 @@ typedef half storage;
 float load(const global storage *p, size_t i) {
   return vload_half(i, p);
 }
-void store(global storage *p, size_t i, float v) {
+
+floats storable(floats v) {
 #ifdef MARK_FLUSHED
   /* What is flushed to zero, at or below 2^-25, becomes -0; zero becomes +0. */
-  const uint magnitude = as_uint(v) & 0x7fffffffu;
-  if (magnitude <= 0x33000000u) v = as_float(magnitude ? 0x80000000u : 0);
+  const uints magnitude = WIDE(as_uint)(v) & 0x7fffffffu;
+  const floats zero = WIDE(as_float)(magnitude != 0 ? (uints)0x80000000u : (uints)0);
+  return magnitude <= 0x33000000u ? zero : v;
+#else
+  return v;
 #endif
-  vstore_half_rte(v, i, p);
 }
 #elif defined(STORAGE_BF16)
 typedef ushort storage;
 float load(const global storage *p, size_t i) {
-  return bf16_load(p, i);
+  return as_float((uint)p[i] << 16);
 }
-void store(global storage *p, size_t i, float v) {
-  bf16_store(p, i, v);
-}
+#define storable bf16_nearest
 #else
 typedef float storage;
 float load(const global storage *p, size_t i) {
   return p[i];
 }
-void store(global storage *p, size_t i, float v) {
-  p[i] = v;
-}
+#define storable(v) (v)
 #endif
+
+#ifdef IS_WIDE
+/* `count` elements from the first on: 16, or what there is of them. */
+typedef struct {
+  size_t first;
+  int count;
+} place;
+
+/* What is not there is zero, and is not stored. */
+#define PLACES(type)                                                            \
+  typedef type##16 type##s_anywhere __attribute__((aligned(sizeof(type))));     \
+  type##16 load_##type##s(const global type *x, place i) {                      \
+    if (i.count == 16) return *(const global type##s_anywhere *)(x + i.first);  \
+    type##16 v = 0;                                                             \
+    for (int k = 0; k < i.count; k++) ((type *)&v)[k] = x[i.first + k];         \
+    return v;                                                                   \
+  }                                                                             \
+  void store_##type##s(global type *x, place i, type##16 v) {                   \
+    if (i.count == 16) *(global type##s_anywhere *)(x + i.first) = v;           \
+    else                                                                        \
+      for (int k = 0; k < i.count; k++) x[i.first + k] = ((const type *)&v)[k]; \
+  }
+PLACES(uchar)
+PLACES(ushort)
+PLACES(float)
+#else
+typedef size_t place;
+#endif
+
+void store(global storage *p, place i, floats v) {
+#if defined(IS_WIDE) && defined(STORAGE_F16)
+  ushort16 bits;
+  vstore_half16_rte(storable(v), 0, (half *)&bits);
+  store_ushorts((global ushort *)p, i, bits);
+#elif defined(IS_WIDE) && defined(STORAGE_BF16)
+  store_ushorts(p, i, storable(v));
+#elif defined(IS_WIDE)
+  store_floats(p, i, v);
+#elif defined(STORAGE_F16)
+  vstore_half_rte(storable(v), i, p);
+#else
+  p[i] = storable(v);
+#endif
+}
 
 /* An element of what is float whatever the storage. */
 #define LOAD_FLOAT(p, i) ((p)[i])
@@ -86,12 +137,24 @@ size_t quotient(size_t i, size_t n) {
   return (i | n) >> 32 ? i / n : (size_t)((uint)i / (uint)n);
 }
 
+#ifdef IS_WIDE
+typedef struct {
+  uints x, y, z, w;
+} random_words;
+#else
+typedef uint4 random_words;
+#endif
+
 /* Philox 4x32-10, bit for bit that of src/core/random.h. */
-uint4 philox(uint2 key, uint4 c) {
+random_words philox(uint2 key, random_words c) {
 #pragma unroll 1
   for (int round = 0; round < 10; round++) {
-    uint n0 = mul_hi(0xCD9E8D57u, c.z) ^ c.y ^ key.x, n2 = mul_hi(0xD2511F53u, c.x) ^ c.w ^ key.y;
-    c = (uint4)(n0, 0xCD9E8D57u * c.z, n2, 0xD2511F53u * c.x);
+    const uints n0 = mul_hi((uints)0xCD9E8D57u, c.z) ^ c.y ^ key.x,
+                n2 = mul_hi((uints)0xD2511F53u, c.x) ^ c.w ^ key.y;
+    c.y = 0xCD9E8D57u * c.z;
+    c.w = 0xD2511F53u * c.x;
+    c.x = n0;
+    c.z = n2;
     key += (uint2)(0x9E3779B9u, 0xBB67AE85u);
   }
   return c;
@@ -126,26 +189,52 @@ float group_max(float v, local float *scratch, int item, int size) {
 
 /* A parameter that is stepped, or a sum: a float, or with ROUNDED bf16, rounded up as often as it
  * is near the upper neighbour (src/core/half.h), by numbers of src/core/random.h. */
+floats float_load(const global float *x, place i) {
+#ifdef IS_WIDE
+  return load_floats(x, i);
+#else
+  return x[i];
+#endif
+}
+
+floats bf16_load(const global ushort *x, place i) {
+#ifdef IS_WIDE
+  const ushort16 bits = load_ushorts(x, i);
+#else
+  const ushort bits = x[i];
+#endif
+  return WIDE(as_float)(WIDE(convert_uint)(bits) << 16);
+}
+
+#ifndef IS_WIDE
+void bf16_store(global ushort *x, size_t i, float v) {
+  x[i] = bf16_nearest(v);
+}
+#endif
+
+WIDE(ushort) bf16_by_chance(floats value, uints chance) {
+  const uints bits = WIDE(as_uint)(value);
+  return WIDE(convert_ushort)(
+      ((bits & 0x7fffffffu) > 0x7f800000u ? bits | 0x400000u : bits + chance) >> 16);
+}
+
 #ifdef ROUNDED
 #define rounded_t ushort
 #define rounded_load bf16_load
-
-void rounded_store(global ushort *x, size_t i, float value, uint2 key, uint4 counter) {
-  const uint4 words = philox(key, counter + (uint4)((uint)(i / 8), 0, 0, 0));
-  const uint pair = i & 4 ? (i & 2 ? words.w : words.z) : (i & 2 ? words.y : words.x);
-  const uint bits = as_uint(value), chance = i & 1 ? pair >> 16 : pair & 0xffffu;
-  const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
-  x[i] = (ushort)((nan ? bits | 0x400000u : bits + chance) >> 16);
-}
 #else
 #define rounded_t float
+#define rounded_load float_load
+#endif
 
-float rounded_load(const global float *x, size_t i) {
-  return x[i];
-}
-
-void rounded_store(global float *x, size_t i, float value, uint2 key, uint4 counter) {
+#ifndef IS_WIDE
+void rounded_store(global rounded_t *x, size_t i, float value, uint2 key, uint4 counter) {
+#ifdef ROUNDED
+  const uint4 words = philox(key, counter + (uint4)((uint)(i / 8), 0, 0, 0));
+  const uint pair = i & 4 ? (i & 2 ? words.w : words.z) : (i & 2 ? words.y : words.x);
+  x[i] = bf16_by_chance(value, i & 1 ? pair >> 16 : pair & 0xffffu);
+#else
   x[i] = value;
+#endif
 }
 #endif
 
@@ -156,27 +245,32 @@ void rounded_store(global float *x, size_t i, float value, uint2 key, uint4 coun
 #define gradient_load bf16_load
 #else
 #define gradient_t float
-
-float gradient_load(const global float *g, size_t i) {
-  return g[i];
-}
+#define gradient_load float_load
 #endif
 
-/* Floats in 8 bits, in blocks with a scale: src/core/eight_bit.h. A work-group of EIGHT_BIT_GROUP
- * items has a block, each item the elements item, item + EIGHT_BIT_GROUP, ...
+/* Floats in 8 bits, in blocks with a scale: src/core/eight_bit.h. On a GPU a work-group of
+ * EIGHT_BIT_GROUP items has a block, each item the elements item, item + EIGHT_BIT_GROUP, ...; on a
+ * CPU a work-group is one item, which has EIGHT_BIT_BLOCKS one after the other, in vectors.
  *
  * Magnitudes belong to ranges: the first becomes zero, seven are decades, the last becomes one.
  * With N = 2^(range - 1) the value of a code is base + slope z, where z is 2 |code - 127| + 1 of a
  * signed code and code + 3/2 of an unsigned one: from 2 N to 4 N, so its exponent says the range.
  * The other way round, how far the code of x is from zero's is the whole part of rise x + shift,
  * and at most that of 2.25 shift + rest, which lies half below the next range's first. A range ends
- * at its border, half-way between two values. What differs by range is a table in local memory:
- * selects would take more than twice the instructions, too many for what GPUs read meanwhile. */
+ * at its border, half-way between two values. What differs by range is a table, a GPU's in local
+ * memory, a CPU's in registers: selects would take more than twice the instructions, too many for
+ * what is read meanwhile. */
 #ifdef EIGHT_BIT
 #define EIGHT_BIT_BLOCK 256
 #define EIGHT_BIT_BYTES (EIGHT_BIT_BLOCK + 4)
+#ifdef CPU
+#define EIGHT_BIT_GROUP 1
+#define EIGHT_BIT_BLOCKS 8
+#define EIGHT_BIT_SHARE (EIGHT_BIT_BLOCK / 16)
+#else
 #define EIGHT_BIT_GROUP 64
 #define EIGHT_BIT_SHARE (EIGHT_BIT_BLOCK / EIGHT_BIT_GROUP)
+#endif
 
 /* Columns: base, slope; rise, shift of signed codes; rise, shift of unsigned ones; border of signed
  * ones, of unsigned ones. */
@@ -184,8 +278,8 @@ float gradient_load(const global float *g, size_t i) {
 #define EIGHT_BIT_COLUMNS 8
 #define EIGHT_BIT_TABLE (EIGHT_BIT_COLUMNS * EIGHT_BIT_RANGES)
 
-#define EIGHT_BIT_DECADE(n, unit, border, unsigned_border)                                    \
-  -0.8f * (unit), 0.45f * (unit) / (n), (n) / (0.9f * (unit)), (n) * (8 / 9.0f),              \
+#define EIGHT_BIT_DECADE(n, unit, border, unsigned_border)                       \
+  -0.8f * (unit), 0.45f * (unit) / (n), (n) / (0.9f * (unit)), (n) * (8 / 9.0f), \
       2 * (n) / (0.9f * (unit)), 2 * (n) * (8 / 9.0f) - 1, border, unsigned_border
 /* A decade that ends half-way to the one above; of what has no sign the parts are halves. */
 #define EIGHT_BIT_BELOW(n, unit) \
@@ -203,27 +297,13 @@ constant float eight_bit_ranges[EIGHT_BIT_TABLE] = {
     EIGHT_BIT_DECADE(64.0f, 1.0f, 1 - 0.225f / 64, 1 - 0.225f / 128),
     1, 0, 256, 129 / 2.25f, 512, 254.75f / 2.25f, INFINITY, INFINITY};
 
-/* How many of n elements the group's block has; and WEIGHT_STREAM from its first one on. */
-int eight_bit_count(long n) {
-  return (int)min(n - (long)get_group_id(0) * EIGHT_BIT_BLOCK, (long)EIGHT_BIT_BLOCK);
-}
-#define EIGHT_BIT_STREAM(from, update) \
-  WEIGHT_STREAM((from) + (uint)get_group_id(0) * (EIGHT_BIT_BLOCK / 8), update)
-
-/* Every item must call it. */
-void eight_bit_begin(local float *table) {
-  for (int k = get_local_id(0); k < EIGHT_BIT_TABLE; k += EIGHT_BIT_GROUP)
-    table[k] = eight_bit_ranges[k];
-  barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-}
-
 /* One comparison on a CPU, where fmin and fmax are several; b is no NaN, or is passed over. */
 #ifdef CPU
-float smaller(float a, float b) {
+floats smaller(floats a, floats b) {
   return b < a ? b : a;
 }
 
-float larger(float a, float b) {
+floats larger(floats a, floats b) {
   return b > a ? b : a;
 }
 #else
@@ -231,41 +311,106 @@ float larger(float a, float b) {
 #define larger fmax
 #endif
 
-float with_sign(float magnitude, float of) {
-  return as_float(as_uint(magnitude) | (as_uint(of) & 0x80000000u));
+/* What each form has of its own: which blocks a group has, the k-th share that an item has of one
+ * with `left` elements, numbers by which a share is rounded, what a table says of ranges, and the
+ * largest of all that a group has. */
+#ifdef CPU
+#define EIGHT_BIT_EACH_BLOCK                                                               \
+  const size_t begin = get_group_id(0) * EIGHT_BIT_BLOCKS,                                 \
+               end = min(begin + EIGHT_BIT_BLOCKS, ((size_t)n - 1) / EIGHT_BIT_BLOCK + 1); \
+  for (size_t block = begin; block < end; block++)
+
+place eight_bit_place(int k, int left) {
+  return (place){16 * k, left == EIGHT_BIT_BLOCK ? 16 : clamp(left - 16 * k, 0, 16)};
+}
+#define EIGHT_BIT_PLACE place
+#define EIGHT_BIT_HAS(i, left) ((i).count > 0)
+/* Compiled twice, where nothing is missing without its conditions. */
+#define EIGHT_BIT_WHOLE(left, shares) \
+  if (left == EIGHT_BIT_BLOCK) {      \
+    const int left = EIGHT_BIT_BLOCK; \
+    shares                            \
+  } else {                            \
+    shares                            \
+  }
+#define EIGHT_BIT_CODES(block, k) ((global uchars_anywhere *)(block))[k]
+
+constant uint16 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
+float16 eight_bit_cut(float16 v, place i) {
+  if (i.count == 16) return v;
+  return lane < (uint)i.count ? v : 0;
 }
 
-#define EIGHT_BIT_AT(range, column) table[EIGHT_BIT_COLUMNS * (range) + (column)]
+#ifdef ROUNDED
+#define EIGHT_BIT_ROUNDING(counter)    \
+  uint16 chance[EIGHT_BIT_BLOCK / 32]; \
+  eight_bit_chances(chance, key, counter)
 
-float eight_bit_decode(const local float *table, uchar code, int is_signed) {
-  const float distance = 2 * (float)code - 254;
-  const float z = is_signed ? fabs(distance) + 1 : (float)code + 1.5f;
-  const int range = (int)(as_uint(z) >> 23) - 127;
-  const float value = EIGHT_BIT_AT(range, 0) + EIGHT_BIT_AT(range, 1) * z;
-  return is_signed ? with_sign(value, distance) : value;
+void eight_bit_chances(uint16 *chance, uint2 key, uint4 counter) {
+  for (int half_block = 0; half_block < 2; half_block++) {
+    random_words words = {counter.x + 16 * half_block + lane, counter.y, counter.z, counter.w};
+    words = philox(key, words);
+    for (int c = 0; c < 16; c++)
+      for (int word = 0; word < 4; word++)
+        ((uint *)chance)[64 * half_block + 4 * c + word] = ((const uint *)&words)[16 * word + c];
+  }
+}
+#define EIGHT_BIT_PUT(x, i, v) \
+  store_ushorts(x, i, bf16_by_chance(v, convert_uint16(((const ushort16 *)chance)[(i).first / 16])))
+#else
+#define EIGHT_BIT_ROUNDING(counter)
+#define EIGHT_BIT_PUT(x, i, v) store_floats(x, i, v)
+#endif
+
+typedef constant float *eight_bit_table;
+#define EIGHT_BIT_SHARED(states) const eight_bit_table table = eight_bit_ranges
+#define eight_bit_begin(table)
+
+#define EIGHT_BIT_COLUMN(k)                                                                       \
+  (float16)(table[k], table[8 + (k)], table[16 + (k)], table[24 + (k)], table[32 + (k)],          \
+            table[40 + (k)], table[48 + (k)], table[56 + (k)], table[64 + (k)], 0, 0, 0, 0, 0, 0, \
+            0)
+/* One instruction where the compiler knows one; PoCL's shuffle goes through memory. */
+#ifdef __clang__
+#define EIGHT_BIT_AT(range, k) __builtin_shufflevector(EIGHT_BIT_COLUMN(k), as_uint16(range))
+#else
+#define EIGHT_BIT_AT(range, k) shuffle(EIGHT_BIT_COLUMN(k), as_uint16(range))
+#endif
+
+float eight_bit_most(float16 most, eight_bit_table table, int state) {
+  const float8 of_8 = max(most.lo, most.hi);
+  const float4 of_4 = max(of_8.lo, of_8.hi);
+  const float2 of_2 = max(of_4.lo, of_4.hi);
+  return max(of_2.x, of_2.y);
+}
+#else
+#define EIGHT_BIT_EACH_BLOCK const size_t block = get_group_id(0);
+#define eight_bit_place(k, left) ((int)get_local_id(0) + (k)*EIGHT_BIT_GROUP)
+#define EIGHT_BIT_PLACE int
+#define EIGHT_BIT_HAS(i, left) ((i) < (left))
+#define EIGHT_BIT_WHOLE(left, shares) shares
+#define EIGHT_BIT_CODES(block, k) (block)[eight_bit_place(k, 0)]
+#define eight_bit_cut(v, i) (v)
+#define EIGHT_BIT_ROUNDING(counter) const uint4 chance = counter
+#define EIGHT_BIT_PUT(x, i, v) rounded_store(x, i, v, key, chance)
+
+/* The table, and behind it scratch for each state. */
+typedef local float *eight_bit_table;
+#define EIGHT_BIT_SHARED(states) \
+  local float table[EIGHT_BIT_TABLE + (states)*EIGHT_BIT_GROUP] ALIGNED
+#define EIGHT_BIT_AT(range, k) table[EIGHT_BIT_COLUMNS * (range) + (k)]
+
+/* Every item must call it. */
+void eight_bit_begin(eight_bit_table table) {
+  for (int k = get_local_id(0); k < EIGHT_BIT_TABLE; k += EIGHT_BIT_GROUP)
+    table[k] = eight_bit_ranges[k];
+  barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
 }
 
-/* Of a value in [-1, 1], or [0, 1] if it has no sign; what is beyond counts as its end. An octave,
- * counted from 2^-23, has at most one border, and 77 / 256 of it plus one half has the range before
- * or behind it in its whole part. */
-uchar eight_bit_encode(const local float *table, float x, int is_signed) {
-  const float size = larger(is_signed ? 0x1p-23f : 0.325e-6f, smaller(1, fabs(x)));
-  const int octave = (int)(as_uint(size) >> 23) - (127 - 23), near = (octave * 77 + 128) >> 8;
-  const int range = near + (size >= EIGHT_BIT_AT(near, is_signed ? 6 : 7));
-  const float rise = EIGHT_BIT_AT(range, is_signed ? 2 : 4),
-              shift = EIGHT_BIT_AT(range, is_signed ? 3 : 5);
-  const float part = smaller(size * rise + shift, 2.25f * shift + (is_signed ? -0.5f : 0.75f));
-  if (!is_signed) return (uchar)(x > 0 ? (int)part : 0);
-  return (uchar)((int)larger(with_sign(part, x), -127) + 127);
-}
-
-float eight_bit_scale(const global uchar *block) {
-  return *(const global float *)(block + EIGHT_BIT_BLOCK);
-}
-
-/* The scale of a block whose magnitudes are at most `most` in what the item has of it. Every item
- * must call it. */
-float eight_bit_next_scale(float most, local float *scratch) {
+/* Every item must call it. */
+float eight_bit_most(float most, eight_bit_table table, int state) {
+  local float *scratch = table + EIGHT_BIT_TABLE + state * EIGHT_BIT_GROUP;
   const int item = get_local_id(0);
   scratch[item] = most;
   barrier(CLK_LOCAL_MEM_FENCE);
@@ -277,54 +422,117 @@ float eight_bit_next_scale(float most, local float *scratch) {
   barrier(CLK_LOCAL_MEM_FENCE);
   UNROLL
   for (int k = 0; k < 8; k++) most = larger(most, scratch[k]);
-  most = smaller(most, 0x1p126f);
-  return most < 0x1p-126f ? 0 : most;
+  return most;
+}
+#endif
+
+floats with_sign(floats magnitude, floats of) {
+  return WIDE(as_float)(WIDE(as_uint)(magnitude) | (WIDE(as_uint)(of) & 0x80000000u));
 }
 
-/* The block becomes the group's values. All must have read its scale before. */
-INLINED void eight_bit_store(const local float *table, global uchar *block,
-                             const float values[EIGHT_BIT_SHARE], float scale, int is_signed) {
-  const int item = get_local_id(0);
+INLINED floats eight_bit_decode(eight_bit_table table, WIDE(uchar) code, int is_signed) {
+  const floats distance = 2 * WIDE(convert_float)(code) - 254;
+  const floats z = is_signed ? fabs(distance) + 1 : WIDE(convert_float)(code) + 1.5f;
+  const WIDE(int) range = WIDE(as_int)(WIDE(as_uint)(z) >> 23) - 127;
+  const floats value = EIGHT_BIT_AT(range, 0) + EIGHT_BIT_AT(range, 1) * z;
+  return is_signed ? with_sign(value, distance) : value;
+}
+
+/* Of a value in [-1, 1], or [0, 1] if it has no sign; what is beyond counts as its end. An octave,
+ * counted from 2^-23, has at most one border, and 77 / 256 of it plus one half has the range before
+ * or behind it in its whole part. */
+INLINED WIDE(uchar) eight_bit_encode(eight_bit_table table, floats x, int is_signed) {
+  const floats size = larger(is_signed ? 0x1p-23f : 0.325e-6f, smaller(1, fabs(x)));
+  const WIDE(int) octave = WIDE(as_int)(WIDE(as_uint)(size) >> 23) - (127 - 23),
+                  near = (octave * 77 + 128) >> 8;
+  const floats border = EIGHT_BIT_AT(near, is_signed ? 6 : 7);
+  /* One more from the border on, by bits: oclgrind makes 256 of a vector's comparison. */
+  const WIDE(int) below = (WIDE(as_int)(size) - WIDE(as_int)(border)) >> 31,
+                  range = near + 1 + below;
+  const floats rise = EIGHT_BIT_AT(range, is_signed ? 2 : 4),
+               shift = EIGHT_BIT_AT(range, is_signed ? 3 : 5),
+               part = smaller(size * rise + shift, 2.25f * shift + (is_signed ? -0.5f : 0.75f));
+  if (!is_signed) return WIDE(convert_uchar)(x > 0 ? WIDE(convert_int)(part) : 0);
+  return WIDE(convert_uchar)(WIDE(convert_int)(larger(with_sign(part, x), -127)) + 127);
+}
+
+/* What is kept of a block: its scale, and an item's shares as they become, with the largest of them
+ * without its sign. */
+typedef struct {
+  global uchar *block;
+  float scale;
+  floats values[EIGHT_BIT_SHARE];
+} eight_bit_kept;
+
+INLINED void eight_bit_open(eight_bit_kept *kept, global uchar *block) {
+  kept->block = block;
+  kept->scale = *(const global float *)(block + EIGHT_BIT_BLOCK);
+}
+
+INLINED floats eight_bit_load(const eight_bit_kept *kept, eight_bit_table table, int k,
+                              int is_signed) {
+  return eight_bit_decode(table, EIGHT_BIT_CODES(kept->block, k), is_signed) * kept->scale;
+}
+
+INLINED floats eight_bit_keep(eight_bit_kept *kept, int k, floats value, floats most) {
+  kept->values[k] = value;
+  return larger(most, fabs(value));
+}
+
+/* The block's next scale, which all have read before. Every item must call it. */
+INLINED float eight_bit_next_scale(floats most, eight_bit_table table, int state) {
+  const float scale = fmin(eight_bit_most(most, table, state), 0x1p126f);
+  return scale < 0x1p-126f ? 0 : scale;
+}
+
+INLINED void eight_bit_store(const eight_bit_kept *kept, eight_bit_table table, float scale,
+                             int is_signed) {
   const float inverse = scale > 0 ? 1 / scale : 0;
   UNROLL
   for (int k = 0; k < EIGHT_BIT_SHARE; k++)
-    block[item + k * EIGHT_BIT_GROUP] = eight_bit_encode(table, values[k] * inverse, is_signed);
-  if (item == 0) *(global float *)(block + EIGHT_BIT_BLOCK) = scale;
+    EIGHT_BIT_CODES(kept->block, k) = eight_bit_encode(table, kept->values[k] * inverse, is_signed);
+  if (get_local_id(0) == 0) *(global float *)(kept->block + EIGHT_BIT_BLOCK) = scale;
 }
 
-/* Moves what an element is counted from to the group's block; `left` is how many of n it has. */
-#define EIGHT_BIT_MOVE(g, p, w, n)                \
-  const size_t block = get_group_id(0);           \
-  const int left = eight_bit_count(n);            \
-  g += block * EIGHT_BIT_BLOCK;                   \
-  p += block * EIGHT_BIT_BLOCK;                   \
-  if (w) w += block * EIGHT_BIT_BLOCK
+/* The shares of a block. */
+#define EIGHT_BIT_SHARES(states, next)                                                    \
+  UNROLL                                                                                  \
+  for (int k = 0; k < EIGHT_BIT_SHARE; k++) {                                             \
+    const EIGHT_BIT_PLACE i = eight_bit_place(k, left);                                   \
+    floats signed_kept = 0, kept = 0;                                                     \
+    if (EIGHT_BIT_HAS(i, left)) {                                                         \
+      signed_kept = eight_bit_load(&first, table, k, 1);                                  \
+      if (states > 1) kept = eight_bit_load(&second, table, k, 0);                        \
+      const floats before = rounded_load(p + at, i), gradient = gradient_load(g + at, i); \
+      const floats after = next;                                                          \
+      EIGHT_BIT_PUT(p + at, i, after);                                                    \
+      if (w) store(w + at, i, after);                                                     \
+    }                                                                                     \
+    most1 = eight_bit_keep(&first, k, eight_bit_cut(signed_kept, i), most1);              \
+    if (states > 1) most2 = eight_bit_keep(&second, k, eight_bit_cut(kept, i), most2);    \
+  }
 
-/* The kernel of an optimizer that keeps one number an element, in m: `next` is the parameter's next
- * value, from `before`, `gradient` and `kept`, which it changes. It uses the kernel's arguments. */
-#define EIGHT_BIT_STEP(m, next)                                                      \
-  local float table[EIGHT_BIT_TABLE] ALIGNED;                                        \
-  local float scratch[EIGHT_BIT_GROUP];                                              \
-  float values[EIGHT_BIT_SHARE], most = 0;                                           \
-  EIGHT_BIT_MOVE(g, p, w, n);                                                        \
-  m += block * EIGHT_BIT_BYTES;                                                      \
-  const float scale = eight_bit_scale(m);                                            \
-  eight_bit_begin(table);                                                            \
-  UNROLL                                                                             \
-  for (int k = 0; k < EIGHT_BIT_SHARE; k++) {                                        \
-    const int i = (int)get_local_id(0) + k * EIGHT_BIT_GROUP;                        \
-    float kept = 0;                                                                  \
-    if (i < left) {                                                                  \
-      kept = eight_bit_decode(table, m[i], 1) * scale;                               \
-      const float before = rounded_load(p, i), gradient = gradient_load(g, i);       \
-      const float after = next;                                                      \
-      rounded_store(p, i, after, key, EIGHT_BIT_STREAM(from, update));               \
-      if (w) store(w, i, after);                                                     \
-    }                                                                                \
-    values[k] = kept;                                                                \
-    most = larger(most, fabs(kept));                                                 \
-  }                                                                                  \
-  eight_bit_store(table, m, values, eight_bit_next_scale(most, scratch), 1)
+/* The kernel of an optimizer that keeps `states` numbers an element: one with a sign in m, and one
+ * without in v. `next` is the parameter's next value, from `before`, `gradient`, `signed_kept` and
+ * `kept`, of which it changes the last two. It uses the kernel's arguments. */
+#define EIGHT_BIT_STEP(states, m, v, next)                                  \
+  EIGHT_BIT_SHARED(states);                                                 \
+  EIGHT_BIT_EACH_BLOCK {                                                    \
+    const size_t at = block * EIGHT_BIT_BLOCK;                              \
+    const int left = (int)min(n - (long)at, (long)EIGHT_BIT_BLOCK);         \
+    float scale1, scale2;                                                   \
+    floats most1 = 0, most2 = 0;                                            \
+    eight_bit_kept first, second;                                           \
+    eight_bit_open(&first, (m) + block * EIGHT_BIT_BYTES);                  \
+    if (states > 1) eight_bit_open(&second, (v) + block * EIGHT_BIT_BYTES); \
+    eight_bit_begin(table);                                                 \
+    EIGHT_BIT_ROUNDING(WEIGHT_STREAM(from + (uint)(at / 8), update));       \
+    EIGHT_BIT_WHOLE(left, EIGHT_BIT_SHARES(states, next))                   \
+    scale1 = eight_bit_next_scale(most1, table, 0);                         \
+    if (states > 1) scale2 = eight_bit_next_scale(most2, table, 1);         \
+    eight_bit_store(&first, table, scale1, 1);                              \
+    if (states > 1) eight_bit_store(&second, table, scale2, 0);             \
+  }
 #endif
 
 /* Defines the function NAME of rows of TYPE: (mean, 1 / std) of the `width` elements from x[row]

@@ -5,8 +5,63 @@
  *
  * adamw and sgd: the formulas of src/ops/optimizer.h, one work-item an element, groups of GROUP;
  * w, if it is there, becomes a copy of p. Dtypes: storage for w, float for the rest; with EIGHT_BIT
- * what is kept is in blocks of 8 bits, a work-group of EIGHT_BIT_GROUP a block; with ROUNDED p is
+ * what is kept is in blocks of 8 bits, which work-groups have as common.cl says; with ROUNDED p is
  * bf16, rounded by chance with key, from and update, and with GRADIENT_BF16 g is bf16. */
+
+/* What an update goes by beside its operands. */
+typedef struct {
+  float gradient_factor, decay, take1, take2, step, inverse_correction2, epsilon;
+} adamw_factors;
+
+/* The parameter's next value, with what is kept for it. */
+floats adamw_update(adamw_factors a, floats p, floats g, floats *mean, floats *square) {
+  const floats d = a.gradient_factor * g;
+  *mean += a.take1 * (d - *mean);
+  *square += a.take2 * (d * d - *square);
+  return p - a.decay * p - a.step * *mean / (sqrt(*square) * a.inverse_correction2 + a.epsilon);
+}
+
+typedef struct {
+  float gradient_factor, rate, weight_decay, keep;
+  int nesterov, first;
+} sgd_factors;
+
+/* The same; `kept` may be NULL. */
+floats sgd_update(sgd_factors a, floats p, floats g, floats *kept) {
+  floats d = a.gradient_factor * g + a.weight_decay * p;
+  if (kept) {
+    const floats b = a.first ? d : a.keep * *kept + d;
+    *kept = b;
+    d = a.nesterov ? d + a.keep * b : b;
+  }
+  return p - a.rate * d;
+}
+
+#define ADAMW_FACTORS \
+  const adamw_factors a = {gradient_factor, decay, take1, take2, step, inverse_correction2, epsilon}
+#define SGD_FACTORS \
+  const sgd_factors a = {gradient_factor, rate, weight_decay, keep, nesterov, first}
+
+#ifdef EIGHT_BIT
+
+kernel WORK_GROUP(EIGHT_BIT_GROUP, 1)
+void adamw(const global gradient_t *g, global rounded_t *p, global uchar *m, global uchar *v,
+           global storage *w, long n, uint2 key, uint from, uint update, float gradient_factor,
+           float decay, float take1, float take2, float step, float inverse_correction2,
+           float epsilon) {
+  ADAMW_FACTORS;
+  EIGHT_BIT_STEP(2, m, v, adamw_update(a, before, gradient, &signed_kept, &kept));
+}
+
+kernel WORK_GROUP(EIGHT_BIT_GROUP, 1)
+void sgd(const global gradient_t *g, global rounded_t *p, global uchar *momentum, global storage *w,
+         long n, uint2 key, uint from, uint update, float gradient_factor, float rate,
+         float weight_decay, float keep, int nesterov, int first) {
+  SGD_FACTORS;
+  EIGHT_BIT_STEP(1, momentum, momentum, sgd_update(a, before, gradient, &signed_kept));
+}
+
+#else
 
 void write_statistics(float sum, int bad, local float *scratch, local int *flags,
                       global float *to) {
@@ -50,92 +105,11 @@ kernel WORK_GROUP(GROUP, 1) void gradient_statistics_total(const global float *p
   write_statistics(sum, bad, scratch, flags, out);
 }
 
-/* What an update goes by beside its operands. */
-typedef struct {
-  float gradient_factor, decay, take1, take2, step, sqrt_correction2, epsilon;
-} adamw_factors;
-
-/* The parameter's next value, with what is kept for it. */
-float adamw_update(adamw_factors a, float p, float g, float *mean, float *square) {
-  const float d = a.gradient_factor * g;
-  *mean += a.take1 * (d - *mean);
-  *square += a.take2 * (d * d - *square);
-  return p - a.decay * p - a.step * *mean / (sqrt(*square) / a.sqrt_correction2 + a.epsilon);
-}
-
-typedef struct {
-  float gradient_factor, rate, weight_decay, keep;
-  int nesterov, first;
-} sgd_factors;
-
-/* The same; `kept` may be NULL. */
-float sgd_update(sgd_factors a, float p, float g, float *kept) {
-  float d = a.gradient_factor * g + a.weight_decay * p;
-  if (kept) {
-    const float b = a.first ? d : a.keep * *kept + d;
-    *kept = b;
-    d = a.nesterov ? d + a.keep * b : b;
-  }
-  return p - a.rate * d;
-}
-
-#define ADAMW_FACTORS \
-  const adamw_factors a = {gradient_factor, decay, take1, take2, step, sqrt_correction2, epsilon}
-#define SGD_FACTORS \
-  const sgd_factors a = {gradient_factor, rate, weight_decay, keep, nesterov, first}
-
-#ifdef EIGHT_BIT
-
-kernel WORK_GROUP(EIGHT_BIT_GROUP, 1)
-void adamw(const global gradient_t *g, global rounded_t *p, global uchar *m, global uchar *v,
-           global storage *w, long n, uint2 key, uint from, uint update, float gradient_factor,
-           float decay, float take1, float take2, float step, float sqrt_correction2,
-           float epsilon) {
-  ADAMW_FACTORS;
-  local float table[EIGHT_BIT_TABLE] ALIGNED;
-  local float scratch1[EIGHT_BIT_GROUP], scratch2[EIGHT_BIT_GROUP];
-  float mean[EIGHT_BIT_SHARE], square[EIGHT_BIT_SHARE];
-  const int item = get_local_id(0);
-  EIGHT_BIT_MOVE(g, p, w, n);
-  m += block * EIGHT_BIT_BYTES;
-  v += block * EIGHT_BIT_BYTES;
-  const float scale1 = eight_bit_scale(m), scale2 = eight_bit_scale(v);
-  eight_bit_begin(table);
-  float most1 = 0, most2 = 0;
-  UNROLL
-  for (int k = 0; k < EIGHT_BIT_SHARE; k++) {
-    const int i = item + k * EIGHT_BIT_GROUP;
-    mean[k] = square[k] = 0;
-    if (i < left) {
-      mean[k] = eight_bit_decode(table, m[i], 1) * scale1;
-      square[k] = eight_bit_decode(table, v[i], 0) * scale2;
-      const float next =
-          adamw_update(a, rounded_load(p, i), gradient_load(g, i), &mean[k], &square[k]);
-      rounded_store(p, i, next, key, EIGHT_BIT_STREAM(from, update));
-      if (w) store(w, i, next);
-    }
-    most1 = larger(most1, fabs(mean[k]));
-    most2 = larger(most2, square[k]);
-  }
-  eight_bit_store(table, m, mean, eight_bit_next_scale(most1, scratch1), 1);
-  eight_bit_store(table, v, square, eight_bit_next_scale(most2, scratch2), 0);
-}
-
-kernel WORK_GROUP(EIGHT_BIT_GROUP, 1)
-void sgd(const global gradient_t *g, global rounded_t *p, global uchar *momentum, global storage *w,
-         long n, uint2 key, uint from, uint update, float gradient_factor, float rate,
-         float weight_decay, float keep, int nesterov, int first) {
-  SGD_FACTORS;
-  EIGHT_BIT_STEP(momentum, sgd_update(a, before, gradient, &kept));
-}
-
-#else
-
 kernel WORK_GROUP(GROUP, 1) void adamw(const global gradient_t *g, global rounded_t *p,
                                        global float *m, global float *v, global storage *w, long n,
                                        uint2 key, uint from, uint update, float gradient_factor,
                                        float decay, float take1, float take2, float step,
-                                       float sqrt_correction2, float epsilon) {
+                                       float inverse_correction2, float epsilon) {
   ADAMW_FACTORS;
   const size_t i = get_global_id(0);
   if (i >= n) return;

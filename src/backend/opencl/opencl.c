@@ -62,6 +62,15 @@ static bool tuning_wanted(const ac_opencl *cl) {
   return choice && *choice ? strcmp(choice, "0") != 0 : !cl->cpu;
 }
 
+/* Kernels for CPUs are others than those for GPUs. */
+static bool is_cpu(cl_device_id device) {
+  const char *choice = getenv("ACCRUE_OPENCL_CPU");
+  cl_device_type type = 0;
+  if (choice && *choice) return strcmp(choice, "0") != 0;
+  clGetDeviceInfo(device, CL_DEVICE_TYPE, sizeof type, &type, NULL);
+  return type & CL_DEVICE_TYPE_CPU;
+}
+
 static ac_status make_queue(ac_opencl *cl, cl_platform_id platform) {
   AC_TRY(ac_cl_context_acquire(platform, cl->device, &cl->context));
   cl_int error;
@@ -99,9 +108,7 @@ static ac_status open_device(ac_opencl *cl, int index) {
   cl->identity = identify(platform, cl->device);
   char name[128] = "";
   clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof name - 1, name, NULL);
-  cl_device_type type = 0;
-  clGetDeviceInfo(cl->device, CL_DEVICE_TYPE, sizeof type, &type, NULL);
-  cl->cpu = type & CL_DEVICE_TYPE_CPU;
+  cl->cpu = is_cpu(cl->device);
   cl->cache_programs = ac_cl_cache_wanted(name);
   cl->clblast = clblast_wanted(cl);
   cl->tune = tuning_wanted(cl);

@@ -39,7 +39,7 @@ static ac_status adamw(ac_opencl *cl, const ac_op_args *args) {
       AC_CL_OPERAND(args->out[2]), AC_CL_OPERAND(args->out[3]), AC_CL_LONG(g->count),
       AC_CL_ROUNDING(args), AC_CL_FLOAT(a->gradient_factor), AC_CL_FLOAT(a->rate * a->weight_decay),
       AC_CL_FLOAT(1 - a->beta1), AC_CL_FLOAT(1 - a->beta2), AC_CL_FLOAT(a->rate / a->correction1),
-      AC_CL_FLOAT(a->sqrt_correction2), AC_CL_FLOAT(a->epsilon));
+      AC_CL_FLOAT(1 / a->sqrt_correction2), AC_CL_FLOAT(a->epsilon));
 }
 
 static ac_status sgd(ac_opencl *cl, const ac_op_args *args) {

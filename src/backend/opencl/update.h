@@ -1,13 +1,15 @@
-/* What the steps of parameters share: states may be in blocks of 8 bits, a work-group a block
- * instead of a work-item an element, and what is rounded by chance draws its numbers. */
+/* What the steps of parameters share: states may be in blocks of 8 bits, a work-group a block, or
+ * on a CPU some, instead of a work-item an element, and what is rounded by chance draws its
+ * numbers. */
 #ifndef AC_BACKEND_OPENCL_UPDATE_H
 #define AC_BACKEND_OPENCL_UPDATE_H
 
 #include "backend/opencl/opencl.h"
 #include "core/eight_bit.h"
 
-/* The work-group that has a block: EIGHT_BIT_GROUP of cl/common.cl. */
-enum { AC_CL_BLOCK_GROUP = 64 };
+/* Work-groups that have blocks: a GPU's EIGHT_BIT_GROUP and a CPU's EIGHT_BIT_BLOCKS of
+ * cl/common.cl. */
+enum { AC_CL_BLOCK_GROUP = 64, AC_CL_BLOCKS = 8 };
 
 static inline bool ac_cl_is_eight_bit(const ac_op_args *args) {
   return args->out[1].count && args->out[1].dtype == AC_U8;
@@ -48,8 +50,10 @@ static inline ac_cl_kernel ac_cl_row_update_kernel(const ac_opencl *cl, const ac
 
 static inline ac_cl_grid ac_cl_update_grid(const ac_opencl *cl, const ac_op_args *args) {
   const int64_t count = args->in[0].count;
-  return ac_cl_is_eight_bit(args) ? ac_cl_groups(ac_eight_bit_blocks(count), AC_CL_BLOCK_GROUP, 1)
-                                  : ac_cl_elements(cl, count);
+  const int64_t blocks = ac_eight_bit_blocks(count);
+  if (!ac_cl_is_eight_bit(args)) return ac_cl_elements(cl, count);
+  return cl->cpu ? ac_cl_groups((blocks + AC_CL_BLOCKS - 1) / AC_CL_BLOCKS, 1, 1)
+                 : ac_cl_groups(blocks, AC_CL_BLOCK_GROUP, 1);
 }
 
 #endif
