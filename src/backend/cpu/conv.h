@@ -102,7 +102,8 @@ int64_t ac_conv_patch_steps(const ac_conv_patch *patch, int64_t channels);
 /* How many pairs of the last of these steps have elements; 0: all. */
 int ac_conv_patch_last(const ac_conv_patch *patch, int64_t channels);
 
-/* Which pair of all steps a channel belongs to with a tap, and which half of it. */
+/* Which pair of all steps a channel belongs to with a tap, and which half of it. That of an even
+ * channel has the next one, if there is one, for its second half. */
 typedef struct ac_conv_place {
   int64_t pair, half;
 } ac_conv_place;

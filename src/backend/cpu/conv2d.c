@@ -272,15 +272,17 @@ static void pack_strip(const problem *p, const phase *f, int64_t group, int64_t 
   int64_t next = p->transposed ? p->out * area : area; /* the next channel of the source */
   int64_t first = f->tap[0] * p->kernel[1] + f->tap[1];
   const uint16_t *all = (const uint16_t *)p->weight->data + of_group + row * row_step + first;
-  for (int64_t c = 0; c < p->in; c++)
+  for (int64_t c = 0; c < p->in; c += 2)
     for (int64_t r = 0; r < h->taps; r++)
       for (int64_t t = 0; t < w->taps; t++) {
         ac_conv_place at = ac_conv_patch_place_of(&f->patch, c, r * w->taps + t);
         int64_t tap = r * f->tap_step[0] * p->kernel[1] + t * f->tap_step[1];
         const uint16_t *from = all + c * next + tap;
         uint32_t *pair = to + at.pair / PAIRS * STRIP * PAIRS + at.pair % PAIRS;
+        bool second = c + 1 < p->in;
         for (int64_t i = 0; i < rows; i++, from += row_step)
-          pair[i * PAIRS] |= (uint32_t)from[0] << 16 * at.half;
+          pair[i * PAIRS] |=
+              second ? from[0] | (uint32_t)from[next] << 16 : (uint32_t)from[0] << 16 * at.half;
       }
 }
 
@@ -361,20 +363,18 @@ static int64_t row_of(const work *w, int64_t sample, int64_t channel, int64_t ro
   return (image + w->f->start[0] + row * w->f->stride[0]) * y->dim[3] + w->f->start[1];
 }
 
-/* Asks for what the sums of `rows` rows from `row` and of a strip of a run from `column` on will be
- * written to. */
-static void fetch_outputs(const work *w, int64_t row, int64_t rows, int64_t run, int64_t column) {
+/* Asks for what the sums of `rows` rows from `row` and of a strip of columns will be written to,
+ * where rows of outputs follow each other. Memory then works beside the products, of which a patch
+ * that is spread out has few; others gain nothing by it. */
+static void fetch_outputs(const work *w, int64_t row, int64_t rows, int64_t column) {
   const ac_conv_patch *s = &w->f->patch;
   const ac_operand *y = w->p->y;
-  int64_t next = y->dim[2] * y->dim[3], end = ac_min(column + STRIP, w->length);
-  for (; column < end; column = (column / s->pitch + 1) * s->pitch) {
-    int64_t line = run * (w->f->by_rows ? 1 : w->region.rows) + column / s->pitch;
-    int64_t sample = w->region.sample + line / w->region.rows;
-    int64_t at = row_of(w, sample, w->first + row, w->region.row + line % w->region.rows) +
-                 column % s->pitch * w->f->stride[1];
-    for (int64_t i = 0; i < rows; i++, at += next)
-      __builtin_prefetch(ac_element(y->data, y->dtype, at), 1);
-  }
+  int64_t pixels = y->dim[2] * y->dim[3], of_sample = w->region.rows * s->pitch;
+  if (!s->spread || s->pitch != y->dim[3] || w->f->stride[0] != 1) return;
+  int64_t sample = w->region.sample + column / of_sample;
+  int64_t at = row_of(w, sample, w->first + row, w->region.row) + column % of_sample;
+  for (int64_t i = 0; i < rows; i++, at += pixels)
+    __builtin_prefetch(ac_element(y->data, y->dtype, at), 1);
 }
 
 static const float *weights_of(const work *w, int64_t channel) {
@@ -430,9 +430,7 @@ static void multiply_packed(const work *w, int64_t channel) {
         int rows = (int)ac_min(STRIP, w->rows - row);
         int columns = (int)ac_min(STRIP, w->length - column);
         float *sums = w->sums + row * ldc + run * w->width + column;
-#ifndef NOFETCH
-        fetch_outputs(w, row, rows, run, column);
-#endif
+        fetch_outputs(w, row, rows, column);
         for (int64_t at = m.first; at < steps; at += m.period) {
           ac_dot_patch b = {from + column, w->offset + at, ac_conv_patch_distance(s), NULL, last};
           p->dot->convolve(m.count, rows, columns, a + at * STRIP * PAIRS, &b, sums, ldc,

@@ -147,8 +147,8 @@ int ac_conv_patch_last(const ac_conv_patch *s, int64_t channels) {
 ac_conv_place ac_conv_patch_place_of(const ac_conv_patch *s, int64_t channel, int64_t tap) {
   int64_t taps = s->axis[0].taps * s->axis[1].taps, line = channel / 2, half = channel % 2;
   if (!s->spread)
-    return (ac_conv_place){
-        (line / AC_DOT_PAIRS * taps + tap) * AC_DOT_PAIRS + line % AC_DOT_PAIRS, half};
+    return (ac_conv_place){(line / AC_DOT_PAIRS * taps + tap) * AC_DOT_PAIRS + line % AC_DOT_PAIRS,
+                           half};
   if (half == 0 && channel + 1 == s->channels)
     return (ac_conv_place){line * taps + tap / 2, tap % 2};
   return (ac_conv_place){line * taps + tap, half};
@@ -350,8 +350,7 @@ void ac_conv_patch_fill(const ac_conv_patch *s, const ac_conv_source *source,
   float *to = filling, *planes = to + lines_of(s, s->held) * s->line + SLACK;
   for (int64_t c = 0; c < region->channels; c += together) {
     bool second = c + 1 < region->channels;
-    fill_line(s, source, region, region->channel + c, second,
-              (char *)(s->spread ? planes : to));
+    fill_line(s, source, region, region->channel + c, second, (char *)(s->spread ? planes : to));
     if (s->spread) to = spread_line(s, region, second, planes, to);
     else to += s->halves ? s->line / 2 : s->line;
   }

@@ -604,8 +604,7 @@ void ac_conv_read_halves(const ac_conv_source *source, int64_t at, int64_t step,
 }
 
 /* y[j] = the lower halves of first[j] and second[j]; the upper ones are 0. */
-static void join_halves(const uint32_t *first, const uint32_t *second, uint32_t *y,
-                        int64_t count) {
+static void join_halves(const uint32_t *first, const uint32_t *second, uint32_t *y, int64_t count) {
 #pragma omp simd
   for (int64_t j = 0; j < count; j++) y[j] = first[j] | second[j] << 16;
 }

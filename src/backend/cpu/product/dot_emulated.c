@@ -126,7 +126,7 @@ static void multiply(sum_of *sum, int64_t steps, int rows, int columns, const ui
   }                                                                                               \
   void ac_dot_##name##_emulated(int64_t steps, int rows, int columns, const uint32_t *a,          \
                                 const uint32_t *b, float *sums, int64_t distance, bool add) {     \
-    const ac_dot_patch packed = {b, NULL, AC_DOT_STRIP, NULL, 0};                                    \
+    const ac_dot_patch packed = {b, NULL, AC_DOT_STRIP, NULL, 0};                                 \
     multiply(name##_sum, steps, rows, columns, a, &packed, sums, distance, add);                  \
   }
 CLASS(tiles)
