@@ -102,7 +102,7 @@ static void lines_in_rows(void **state) {
   assert_int_equal(lines.count, 0);
 }
 
-/* The same where op(B) lies in a patch, at any address. */
+/* Op(B) in a patch, at any address, of whose last step few pairs may count. */
 static void compare_patches(const ac_dot_class *hardware, const ac_dot_class *emulation, int rows,
                             int columns, range range, bool add) {
   enum { MOST_DISTANCE = 200, MOST_OFFSET = 900 };
@@ -114,8 +114,12 @@ static void compare_patches(const ac_dot_class *hardware, const ac_dot_class *em
   int32_t offset[STEPS], of[STEPS];
   for (int i = 0; i < STEPS; i++) offset[i] = (int32_t)(draw() % MOST_OFFSET);
   for (int i = 0; i < STEPS; i++) of[i] = (int32_t)(draw() % STEPS);
-  ac_dot_patch b = {patch, offset, 1 + draw() % MOST_DISTANCE, draw() % 2 ? of : NULL};
   int64_t steps = 1 + draw() % STEPS;
+  int pairs = (int)(draw() % AC_DOT_PAIRS);
+  ac_dot_patch b = {patch, offset, 1 + draw() % MOST_DISTANCE, draw() % 2 ? of : NULL, pairs};
+  for (int i = 0; pairs && i < AC_DOT_STRIP; i++)
+    for (int p = pairs; p < AC_DOT_PAIRS; p++)
+      s.a[(ac_dot_step_of(&b, steps - 1) * AC_DOT_STRIP + i) * AC_DOT_PAIRS + p] = 0;
   ac_dot_begin(hardware);
   hardware->convolve(steps, rows, columns, s.a, &b, s.sums, AC_DOT_STRIP, add);
   ac_dot_end(hardware);

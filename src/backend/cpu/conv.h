@@ -68,7 +68,8 @@ typedef struct ac_conv_source {
 #define ac_conv_patch_offsets AC_CPU_NAME(ac_conv_patch_offsets)
 #define ac_conv_patch_fill AC_CPU_NAME(ac_conv_patch_fill)
 #define ac_conv_patch_steps AC_CPU_NAME(ac_conv_patch_steps)
-#define ac_conv_patch_step_of AC_CPU_NAME(ac_conv_patch_step_of)
+#define ac_conv_patch_last AC_CPU_NAME(ac_conv_patch_last)
+#define ac_conv_patch_place_of AC_CPU_NAME(ac_conv_patch_place_of)
 #define ac_conv_patch_pairs AC_CPU_NAME(ac_conv_patch_pairs)
 #define ac_conv_patch_places AC_CPU_NAME(ac_conv_patch_places)
 #define ac_conv_read_row AC_CPU_NAME(ac_conv_read_row)
@@ -98,9 +99,15 @@ void ac_conv_patch_fill(const ac_conv_patch *patch, const ac_conv_source *source
  * the patch is spread out, of as many of its rows. So many are needed for the first `channels`. */
 int64_t ac_conv_patch_steps(const ac_conv_patch *patch, int64_t channels);
 
-/* The step that pair `line` of the channels belongs to with a tap, times AC_DOT_PAIRS, and the
- * place in it. */
-int64_t ac_conv_patch_step_of(const ac_conv_patch *patch, int64_t line, int64_t tap);
+/* How many pairs of the last of these steps have elements; 0: all. */
+int ac_conv_patch_last(const ac_conv_patch *patch, int64_t channels);
+
+/* Which pair of all steps a channel belongs to with a tap, and which half of it. That of an even
+ * channel has the next one, if there is one, for its second half. */
+typedef struct ac_conv_place {
+  int64_t pair, half;
+} ac_conv_place;
+ac_conv_place ac_conv_patch_place_of(const ac_conv_patch *patch, int64_t channel, int64_t tap);
 
 /* Halves are multiplied in pairs along the outputs: those of a region's samples and rows, in
  * `pitch` columns each, of which there is one too many where their number is odd. Pair i of a
@@ -146,8 +153,10 @@ void ac_conv_read_pairs(const ac_conv_source *source, int64_t at, bool second, i
 void ac_conv_read_halves(const ac_conv_source *source, int64_t at, int64_t step, int64_t begin,
                          int64_t end, int64_t rows, int64_t distance, int64_t stride, uint16_t *y);
 
-/* Rows of so many columns, `stride` apart, one after the other into `to`. */
-void ac_conv_copy_rows(const float *from, int64_t stride, float *to, int64_t rows, int64_t columns);
+/* Rows of so many columns, `stride` apart, one after the other into `to`. Where there are others,
+ * `with`, both are pairs without second elements, which are then the first ones of these. */
+void ac_conv_copy_rows(const float *from, const float *with, int64_t stride, float *to,
+                       int64_t rows, int64_t columns);
 
 /* y[at + j * step] (+)= c[j] + bias for j < count. */
 void ac_conv_store_row(const ac_run_state *run, const float *c, float bias, bool add,

@@ -15,7 +15,9 @@
  * nothing is multiplied by the zeros between. For it the weights are copied in the order of phases.
  *
  * Where x and the weights are bf16 and the CPU multiplies that (product/dot.h), the patch holds
- * pairs of channels and the weights are copied as packed strips in the order of its steps.
+ * pairs of channels and the weights are copied as packed strips in the order of its steps. Where
+ * rows of outputs are whole strips, each is multiplied by itself, without the gap between rows and
+ * without the taps that padding above or below would meet.
  *
  * Where a group has one channel of the source (depthwise), there is little to multiply, and memory
  * should not wait for it: where masks allow it, rows of outputs are computed from the image as it
@@ -64,6 +66,7 @@ typedef struct phase {
   int64_t block;   /* rows of the weights at a time */
   int64_t sums;    /* floats */
   int64_t weights; /* where the phase's weights begin */
+  bool by_rows;    /* a run is a row of outputs */
   int64_t height;  /* rows of the weights in a tile, at most, and where they begin in it */
   int32_t row[AC_CPU_TILE_ROWS];
 } phase;
@@ -143,6 +146,8 @@ static void plan_phase(const problem *p, phase *f) {
   s->channels = p->in;
   s->pairs = p->dot;
   ac_conv_patch_plan(s, p->samples, most_columns(p), p->out);
+  int64_t outputs = s->axis[1].outputs;
+  f->by_rows = p->dot && !s->spread && s->stride > outputs && outputs % STRIP == 0;
   f->depth = p->in * s->axis[0].taps * s->axis[1].taps;
   f->height = f->depth <= INT32_MAX / AC_CPU_TILE_ROWS ? AC_CPU_TILE_ROWS : 1;
   for (int64_t i = 0; i < f->height; i++) f->row[i] = (int32_t)(i * f->depth);
@@ -270,13 +275,14 @@ static void pack_strip(const problem *p, const phase *f, int64_t group, int64_t 
   for (int64_t c = 0; c < p->in; c += 2)
     for (int64_t r = 0; r < h->taps; r++)
       for (int64_t t = 0; t < w->taps; t++) {
-        int64_t at = ac_conv_patch_step_of(&f->patch, c / 2, r * w->taps + t);
+        ac_conv_place at = ac_conv_patch_place_of(&f->patch, c, r * w->taps + t);
         int64_t tap = r * f->tap_step[0] * p->kernel[1] + t * f->tap_step[1];
         const uint16_t *from = all + c * next + tap;
-        uint32_t *pair = to + at / PAIRS * STRIP * PAIRS + at % PAIRS;
+        uint32_t *pair = to + at.pair / PAIRS * STRIP * PAIRS + at.pair % PAIRS;
         bool second = c + 1 < p->in;
         for (int64_t i = 0; i < rows; i++, from += row_step)
-          pair[i * PAIRS] = from[0] | (second ? (uint32_t)from[next] << 16 : 0);
+          pair[i * PAIRS] |=
+              second ? from[0] | (uint32_t)from[next] << 16 : (uint32_t)from[0] << 16 * at.half;
       }
 }
 
@@ -344,10 +350,67 @@ static void multiply_run(const work *w, const float *a, int64_t k, int64_t depth
   }
 }
 
+static float bias_of(const work *w, int64_t channel) {
+  const ac_operand *bias = &w->p->args->in[2];
+  if (w->p->transposed || !bias->count) return 0.0f;
+  return ((const float *)bias->data)[w->group * w->p->out + channel];
+}
+
+/* The place of an output channel's row of the phase in its image of a sample. */
+static int64_t row_of(const work *w, int64_t sample, int64_t channel, int64_t row) {
+  const ac_operand *y = w->p->y;
+  int64_t image = (sample * y->dim[1] + w->group * w->p->out + channel) * y->dim[2];
+  return (image + w->f->start[0] + row * w->f->stride[0]) * y->dim[3] + w->f->start[1];
+}
+
+/* Asks for what the sums of `rows` rows from `row` and of a strip of columns will be written to,
+ * where rows of outputs follow each other. Memory then works beside the products, of which a patch
+ * that is spread out has few; others gain nothing by it. */
+static void fetch_outputs(const work *w, int64_t row, int64_t rows, int64_t column) {
+  const ac_conv_patch *s = &w->f->patch;
+  const ac_operand *y = w->p->y;
+  int64_t pixels = y->dim[2] * y->dim[3], of_sample = w->region.rows * s->pitch;
+  if (!s->spread || s->pitch != y->dim[3] || w->f->stride[0] != 1) return;
+  int64_t sample = w->region.sample + column / of_sample;
+  int64_t at = row_of(w, sample, w->first + row, w->region.row) + column % of_sample;
+  for (int64_t i = 0; i < rows; i++, at += pixels)
+    __builtin_prefetch(ac_element(y->data, y->dtype, at), 1);
+}
+
 static const float *weights_of(const work *w, int64_t channel) {
   const problem *p = w->p;
   const float *all = p->copied ? p->copied + w->f->weights : p->weight->data;
   return all + (w->group * p->out + channel) * w->f->depth;
+}
+
+/* Steps that a run meets one after the other, of all, in which they recur: a row of outputs goes
+ * without the taps that lie above the source or below it, unless that were all. */
+typedef struct met {
+  int64_t first, count, period;
+} met;
+
+static met met_by(const work *w, int64_t run) {
+  const ac_conv_axis *h = &w->f->patch.axis[0];
+  int64_t taps = h->taps * w->f->patch.axis[1].taps;
+  int64_t steps = ac_conv_patch_steps(&w->f->patch, w->region.channels);
+  if (!w->f->by_rows) return (met){0, steps, steps};
+  int64_t top = h->first + (w->region.row + run % w->region.rows) * h->step, first = h->taps;
+  int64_t last = 0;
+  for (int64_t r = 0; r < h->taps; r++) {
+    int64_t at = top + r * h->spacing;
+    if (at < 0 || at >= h->size) continue;
+    first = ac_min(first, r);
+    last = r + 1;
+  }
+  if (last - first == h->taps || first >= last) return (met){0, steps, steps};
+  return (met){first * (taps / h->taps), (last - first) * (taps / h->taps), taps};
+}
+
+/* Where a run begins in the filling. */
+static const float *run_at(const work *w, int64_t run) {
+  const ac_conv_patch *s = &w->f->patch;
+  if (!w->f->by_rows) return w->filling + run * s->sample;
+  return w->filling + run / w->region.rows * s->sample + run % w->region.rows * s->stride;
 }
 
 /* The same by products of pairs: a strip of rows with all columns, for it is the smaller one. */
@@ -356,17 +419,25 @@ static void multiply_packed(const work *w, int64_t channel) {
   const ac_conv_patch *s = &w->f->patch;
   int64_t steps = ac_conv_patch_steps(s, w->region.channels), ldc = w->runs * w->width;
   int64_t strip = w->group * strips_of(p->out) + w->first / STRIP;
+  int last = ac_conv_patch_last(s, w->region.channels);
   const uint32_t *a = p->packed + w->f->weights + strip * w->f->strip +
                       ac_conv_patch_steps(s, channel) * STRIP * PAIRS;
   for (int64_t row = 0; row < w->rows; row += STRIP, a += w->f->strip)
-    for (int64_t run = 0; run < w->runs; run++)
+    for (int64_t run = 0; run < w->runs; run++) {
+      const met m = met_by(w, run);
+      const uint32_t *from = (const uint32_t *)run_at(w, run);
       for (int64_t column = 0; column < w->length; column += STRIP) {
-        const float *at = w->filling + run * s->sample + column;
-        ac_dot_patch b = {(const uint32_t *)at, w->offset, ac_conv_patch_distance(s), NULL};
-        p->dot->convolve(steps, (int)ac_min(STRIP, w->rows - row),
-                         (int)ac_min(STRIP, w->length - column), a, &b,
-                         w->sums + row * ldc + run * w->width + column, ldc, channel > 0);
+        int rows = (int)ac_min(STRIP, w->rows - row);
+        int columns = (int)ac_min(STRIP, w->length - column);
+        float *sums = w->sums + row * ldc + run * w->width + column;
+        fetch_outputs(w, row, rows, column);
+        for (int64_t at = m.first; at < steps; at += m.period) {
+          ac_dot_patch b = {from + column, w->offset + at, ac_conv_patch_distance(s), NULL, last};
+          p->dot->convolve(m.count, rows, columns, a + at * STRIP * PAIRS, &b, sums, ldc,
+                           channel > 0 || at > m.first);
+        }
       }
+    }
 }
 
 /* What the channels in the patch, from `channel` of the group on, add to the sums. */
@@ -383,19 +454,6 @@ static void multiply_channels(const work *w, int64_t channel) {
   }
 }
 
-static float bias_of(const work *w, int64_t channel) {
-  const ac_operand *bias = &w->p->args->in[2];
-  if (w->p->transposed || !bias->count) return 0.0f;
-  return ((const float *)bias->data)[w->group * w->p->out + channel];
-}
-
-/* The place of an output channel's row of the phase in its image of a sample. */
-static int64_t row_of(const work *w, int64_t sample, int64_t channel, int64_t row) {
-  const ac_operand *y = w->p->y;
-  int64_t image = (sample * y->dim[1] + w->group * w->p->out + channel) * y->dim[2];
-  return (image + w->f->start[0] + row * w->f->stride[0]) * y->dim[3] + w->f->start[1];
-}
-
 static void store_row(const work *w, const float *c, float bias, int64_t at, int64_t count) {
   const ac_op_args *args = w->p->args;
   ac_conv_store_row(args->run, c, bias, args->add[0], w->p->y, at, w->f->stride[1], count);
@@ -403,11 +461,12 @@ static void store_row(const work *w, const float *c, float bias, int64_t at, int
 
 /* A region's sums for one row of the weights. */
 static void store_sums(const work *w, int64_t row) {
-  int64_t stride = w->f->patch.pitch, count = w->f->patch.axis[1].outputs, rows = w->region.rows;
+  int64_t count = w->f->patch.axis[1].outputs, rows = w->region.rows;
+  int64_t stride = w->f->by_rows ? count : w->f->patch.pitch;
   bool dense = count == stride && w->f->stride[0] == 1 && w->f->stride[1] == 1;
   for (int64_t n = 0; n < w->region.samples; n++) {
     const float *c = w->sums + row * w->runs * w->width;
-    c += w->runs > 1 ? n * w->width : n * rows * stride;
+    c += w->runs > 1 && !w->f->by_rows ? n * w->width : n * rows * stride;
     for (int64_t i = 0; i < rows; i += dense ? rows : 1, c += stride)
       store_row(w, c, bias_of(w, w->first + row),
                 row_of(w, w->region.sample + n, w->first + row, w->region.row + i),
@@ -425,8 +484,8 @@ static void run_region(work *w, int64_t first, int64_t last) {
   const problem *p = w->p;
   const ac_conv_patch *s = &w->f->patch;
   ac_conv_source source = source_of(p);
-  w->runs = ac_conv_runs(s, &w->region);
-  w->length = ac_conv_run_length(s, &w->region);
+  w->runs = w->f->by_rows ? w->region.samples * w->region.rows : ac_conv_runs(s, &w->region);
+  w->length = w->f->by_rows ? s->axis[1].outputs : ac_conv_run_length(s, &w->region);
   w->width = ac_ceil_div(w->length, p->unit[1]) * p->unit[1];
   for (w->first = first; w->first < last; w->first += w->rows) {
     w->rows = ac_min(w->f->block, last - w->first);

@@ -408,7 +408,7 @@ static void multiply(const work *w, int64_t first, int64_t last) {
       int64_t count = ac_min(BLOCK, all - at);
       for (int64_t i = 0; i < count; i++) {
         int64_t begin = w->begin[at + i], steps = w->begin[at + i + 1] - begin;
-        ac_dot_patch b = {w->patch, w->offset + begin, LANES, w->of + begin};
+        ac_dot_patch b = {w->patch, w->offset + begin, LANES, w->of + begin, 0};
         p->dot->convolve(steps, (int)rows, LANES, a, &b, w->sums + i * LANES, ROW, false);
       }
       for (int64_t i = 0; i < rows; i++) store_channel(w, w->sums + i * ROW, row + i, at, count);

@@ -28,7 +28,8 @@
  * For products of bf16 by the CPU's own instructions an element is a pair of channels instead of a
  * float (product/dot.h). A step of these is one tap of 16 pairs, whose planes lie equally far
  * apart, or 16 rows of a patch that is spread out, as where channels would leave most of a step
- * empty. What is missing in a step is zeros.
+ * empty. There an odd channel, which has none to be paired with, has its taps paired with each
+ * other. What is missing in a step is zeros.
  *
  * For gradients of weights by these instructions an element is one of bf16, as it is stored. They
  * multiply pairs along the outputs, at any address, so there is nothing to copy for a tap. Pairs
@@ -89,6 +90,12 @@ static int64_t whole_steps(int64_t lines) {
   return ac_ceil_div(lines, AC_DOT_PAIRS) * AC_DOT_PAIRS;
 }
 
+/* Rows of a patch of pairs that is spread out. */
+static int64_t spread_rows(const ac_conv_patch *s, int64_t channels) {
+  int64_t taps = s->axis[0].taps * s->axis[1].taps;
+  return channels / 2 * taps + channels % 2 * ac_ceil_div(taps, 2);
+}
+
 /* By measurement: a value that is copied takes as long as COPY products with another. */
 static bool should_spread(const ac_conv_patch *s, int64_t uses) {
   enum { COPY = 48 };
@@ -107,8 +114,9 @@ static bool should_spread_pairs(const ac_conv_patch *s, int64_t uses) {
   int64_t taps = s->axis[0].taps * s->axis[1].taps, run = outputs;
   if (taps > 1) run = (s->rows - 1) * s->stride + s->axis[1].outputs;
   run = ac_ceil_div(run, LANES) * LANES;
+  int64_t copied = spread_rows(s, s->channels);
   return run * whole_steps(lines) * taps * uses >
-         outputs * (whole_steps(lines * taps) * uses + COPY * lines * taps);
+         outputs * (whole_steps(copied) * uses + COPY * copied);
 }
 
 /* Fillings begin with whole steps: bits do not depend on how many there are. */
@@ -128,13 +136,22 @@ static void plan_fillings(ac_conv_patch *s, int64_t planes, int64_t taps) {
 
 int64_t ac_conv_patch_steps(const ac_conv_patch *s, int64_t channels) {
   int64_t taps = s->axis[0].taps * s->axis[1].taps, lines = lines_of(s, channels);
-  return (s->spread ? whole_steps(lines * taps) : whole_steps(lines) * taps) / AC_DOT_PAIRS;
+  if (s->spread) return whole_steps(spread_rows(s, channels)) / AC_DOT_PAIRS;
+  return whole_steps(lines) * taps / AC_DOT_PAIRS;
 }
 
-int64_t ac_conv_patch_step_of(const ac_conv_patch *s, int64_t line, int64_t tap) {
-  int64_t taps = s->axis[0].taps * s->axis[1].taps;
-  if (s->spread) return line * taps + tap;
-  return (line / AC_DOT_PAIRS * taps + tap) * AC_DOT_PAIRS + line % AC_DOT_PAIRS;
+int ac_conv_patch_last(const ac_conv_patch *s, int64_t channels) {
+  return s->spread ? (int)(spread_rows(s, channels) % AC_DOT_PAIRS) : 0;
+}
+
+ac_conv_place ac_conv_patch_place_of(const ac_conv_patch *s, int64_t channel, int64_t tap) {
+  int64_t taps = s->axis[0].taps * s->axis[1].taps, line = channel / 2, half = channel % 2;
+  if (!s->spread)
+    return (ac_conv_place){(line / AC_DOT_PAIRS * taps + tap) * AC_DOT_PAIRS + line % AC_DOT_PAIRS,
+                           half};
+  if (half == 0 && channel + 1 == s->channels)
+    return (ac_conv_place){line * taps + tap / 2, tap % 2};
+  return (ac_conv_place){line * taps + tap, half};
 }
 
 /* Few enough to hold all channels, so that no filling is made again for other rows of weights, and
@@ -310,31 +327,36 @@ static void fill_line(const ac_conv_patch *s, const ac_conv_source *source,
     }
 }
 
-/* The rows of one line's taps. */
-static void spread_line(const ac_conv_patch *s, const ac_conv_region *region, const float *planes,
-                        float *to) {
+/* The rows of one line's taps, or, of an odd channel, of pairs of these. Returns what is behind. */
+static float *spread_line(const ac_conv_patch *s, const ac_conv_region *region, bool second,
+                          const float *planes, float *to) {
   int64_t columns = s->axis[1].taps, taps = s->axis[0].taps * columns;
-  int64_t sample = region->rows * s->pitch;
-  for (int64_t k = 0; k < taps; k++, to += s->wide) {
+  int64_t sample = region->rows * s->pitch, together = s->pairs && !second ? 2 : 1;
+  for (int64_t k = 0; k < taps; k += together, to += s->wide) {
     const float *from = planes + offset_of(s, k / columns, k % columns);
+    bool paired = together > 1 && k + 1 < taps;
+    int64_t other = paired ? offset_of(s, (k + 1) / columns, (k + 1) % columns) : 0;
+    const float *with = paired ? planes + other : NULL;
     for (int64_t n = 0; n < region->samples; n++)
-      ac_conv_copy_rows(from + n * s->sample, s->stride, to + n * sample, region->rows, s->pitch);
+      ac_conv_copy_rows(from + n * s->sample, paired ? with + n * s->sample : NULL, s->stride,
+                        to + n * sample, region->rows, s->pitch);
   }
+  return to;
 }
 
 void ac_conv_patch_fill(const ac_conv_patch *s, const ac_conv_source *source,
                         const ac_conv_region *region, void *filling) {
-  int64_t together = s->pairs ? 2 : 1, used = lines_of(s, region->channels) * s->line;
+  int64_t together = s->pairs ? 2 : 1;
   float *to = filling, *planes = to + lines_of(s, s->held) * s->line + SLACK;
   for (int64_t c = 0; c < region->channels; c += together) {
-    void *line = s->spread ? planes : to;
-    fill_line(s, source, region, region->channel + c, c + 1 < region->channels, line);
-    if (s->spread) spread_line(s, region, planes, to);
-    to += s->halves ? s->line / 2 : s->line;
+    bool second = c + 1 < region->channels;
+    fill_line(s, source, region, region->channel + c, second, (char *)(s->spread ? planes : to));
+    if (s->spread) to = spread_line(s, region, second, planes, to);
+    else to += s->halves ? s->line / 2 : s->line;
   }
   if (!s->pairs) return;
   int64_t rows = ac_conv_patch_steps(s, region->channels) * AC_DOT_PAIRS;
   int64_t taps = s->axis[0].taps * s->axis[1].taps;
-  int64_t all = s->spread ? rows * s->wide : rows / taps * s->line;
-  memset(to, 0, (size_t)(all - used) * sizeof *to);
+  float *end = (float *)filling + (s->spread ? rows * s->wide : rows / taps * s->line);
+  memset(to, 0, (size_t)(end - to) * sizeof *to);
 }

@@ -140,19 +140,44 @@ INLINE __m512i read_halves(const uint16_t *x, int64_t step, __mmask16 m) {
   return _mm512_and_si512(low, _mm512_maskz_loadu_epi16(_pdep_u32(m, 0x55555555), x));
 }
 
+/* Pairs [j, to) of a row whose elements begin and end there; 0 outside. */
 INLINE void read_pairs_masked(const uint16_t *x, int64_t second, int64_t step, int64_t begin,
-                              int64_t end, int64_t stride, uint32_t *y) {
-  for (int64_t j = 0; j < stride; j += LANES) {
+                              int64_t end, int64_t j, int64_t to, uint32_t *y) {
+  for (; j < to; j += LANES) {
     __mmask16 m = between(begin - j, end - j);
     const uint16_t *from = x + (j - begin) * step;
     __m512i v = read_halves(from, step, m);
+    if (second) v = _mm512_or_si512(v, _mm512_slli_epi32(read_halves(from + second, step, m), 16));
+    _mm512_mask_storeu_epi32(y + j, lanes(to - j), v);
+  }
+}
+
+/* Whole vectors of pairs, as many as there are; returns how many elements these take. The next
+ * channels' rows are asked for ahead. */
+INLINE int64_t read_whole_pairs(const uint16_t *x, int64_t second, int64_t step, int64_t count,
+                                uint32_t *y) {
+  int64_t j = 0;
+  for (; j + LANES <= count; j += LANES) {
+    const uint16_t *from = x + j * step;
+    __m512i v = read_halves(from, step, 0xffff);
     if (second) {
-      v = _mm512_or_si512(v, _mm512_slli_epi32(read_halves(from + second, step, m), 16));
+      v = _mm512_or_si512(v, _mm512_slli_epi32(read_halves(from + second, step, 0xffff), 16));
       __builtin_prefetch(from + 2 * second);
       __builtin_prefetch(from + 3 * second);
     }
-    _mm512_mask_storeu_epi32(y + j, lanes(stride - j), v);
+    _mm512_storeu_si512(y + j, v);
   }
+  return j;
+}
+
+INLINE void read_pairs_of(const uint16_t *x, int64_t second, int64_t step, int64_t begin,
+                          int64_t end, int64_t stride, uint32_t *y) {
+  int64_t j = 0;
+  if (end - begin >= LANES) {
+    read_pairs_masked(x, second, step, begin, end, 0, begin, y);
+    j = begin + read_whole_pairs(x, second, step, end - begin, y + begin);
+  }
+  read_pairs_masked(x, second, step, begin, end, j, stride, y);
 }
 
 /* The first n of 32 lanes, and every second of 64. */
@@ -450,31 +475,61 @@ static void store_masked(const float *c, float bias, bool add, float *y, int64_t
   }
 }
 
-/* The bits of ac_bf16_from_float in the lower halves. */
+/* The bits of ac_bf16_from_float in the upper halves. */
 INLINE __m512i round_halves(__m512 v) {
   __m512i bits = _mm512_castps_si512(v), even = _mm512_srli_epi32(bits, 16);
   __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
   even = _mm512_and_si512(even, _mm512_set1_epi32(1));
   __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(even, _mm512_set1_epi32(0x7fff)));
-  rounded = _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x400000));
-  return _mm512_srli_epi32(rounded, 16);
+  return _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x400000));
 }
 
-/* Of bf16. */
-INLINE void store_halves_masked(const float *c, float bias, bool add, uint16_t *y, int64_t step,
-                                int64_t count) {
-  for (int64_t j = 0; j < count; j += LANES) {
+/* Every second element of bf16, with a mask. */
+static void store_halves_apart(const float *c, float bias, bool add, uint16_t *y, int64_t count) {
+  for (int64_t j = 0; j < count; j += LANES, y += 2 * LANES) {
     __mmask16 m = lanes(count - j);
-    uint16_t *to = y + j * step;
     __m512 v = _mm512_add_ps(_mm512_maskz_loadu_ps(m, c + j), _mm512_set1_ps(bias));
     if (add) {
-      __m512i old = _mm512_slli_epi32(read_halves(to, step, m), 16);
+      __m512i old = _mm512_slli_epi32(read_halves(y, 2, m), 16);
       v = _mm512_add_ps(_mm512_castsi512_ps(old), v);
     }
-    __m512i halves = round_halves(v);
-    if (step == 2) _mm512_mask_storeu_epi16(to, _pdep_u32(m, 0x55555555), halves);
-    else _mm256_mask_storeu_epi16(to, m, _mm512_cvtepi32_epi16(halves));
+    __m512i halves = _mm512_srli_epi32(round_halves(v), 16);
+    _mm512_mask_storeu_epi16(y, _pdep_u32(m, 0x55555555), halves);
   }
+}
+
+/* Neighbours of bf16: a line at a time where that is `whole`, for a store with a mask takes longer.
+ */
+INLINE void store_line(const float *c, __m512 bias, bool add, bool whole, __mmask32 m,
+                       uint16_t *y) {
+  const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  const __m512i upper = _mm512_add_epi32(_mm512_set1_epi32(3 << 16 | 1),
+                                         _mm512_mullo_epi32(lane, _mm512_set1_epi32(4 << 16 | 4)));
+  __m512 low = _mm512_maskz_loadu_ps(whole ? 0xffff : (__mmask16)m, c),
+         high = _mm512_maskz_loadu_ps(whole ? 0xffff : (__mmask16)(m >> 16), c + LANES);
+  low = _mm512_add_ps(low, bias);
+  high = _mm512_add_ps(high, bias);
+  if (add) {
+    __m512i old = whole ? _mm512_loadu_si512(y) : _mm512_maskz_loadu_epi16(m, y);
+    __m512i first = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(old)),
+            second = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(old, 1));
+    low = _mm512_add_ps(_mm512_castsi512_ps(_mm512_slli_epi32(first, 16)), low);
+    high = _mm512_add_ps(_mm512_castsi512_ps(_mm512_slli_epi32(second, 16)), high);
+  }
+  __m512i halves = _mm512_permutex2var_epi16(round_halves(low), upper, round_halves(high));
+  if (whole) _mm512_storeu_si512(y, halves);
+  else _mm512_mask_storeu_epi16(y, m, halves);
+}
+
+static void store_halves_together(const float *c, float bias, bool add, uint16_t *y,
+                                  int64_t count) {
+  const __m512 b = _mm512_set1_ps(bias);
+  int64_t j = 0;
+  for (; j + 2 * LANES <= count; j += 2 * LANES) {
+    if (add) store_line(c + j, b, true, true, 0, y + j);
+    else store_line(c + j, b, false, true, 0, y + j);
+  }
+  if (j < count) store_line(c + j, b, add, false, half_lanes(count - j), y + j);
 }
 
 #endif
@@ -515,11 +570,11 @@ void ac_conv_read_pairs(const ac_conv_source *source, int64_t at, bool second, i
   int64_t apart = second ? source->channel : 0;
 #ifdef HAVE_MASKS
   if (step == 1) {
-    read_pairs_masked(x, apart, 1, begin, end, stride, y);
+    read_pairs_of(x, apart, 1, begin, end, stride, y);
     return;
   }
   if (step == 2) {
-    read_pairs_masked(x, apart, 2, begin, end, stride, y);
+    read_pairs_of(x, apart, 2, begin, end, stride, y);
     return;
   }
 #endif
@@ -548,8 +603,19 @@ void ac_conv_read_halves(const ac_conv_source *source, int64_t at, int64_t step,
   }
 }
 
-void ac_conv_copy_rows(const float *from, int64_t stride, float *to, int64_t rows,
-                       int64_t columns) {
+/* y[j] = the lower halves of first[j] and second[j]; the upper ones are 0. */
+static void join_halves(const uint32_t *first, const uint32_t *second, uint32_t *y, int64_t count) {
+#pragma omp simd
+  for (int64_t j = 0; j < count; j++) y[j] = first[j] | second[j] << 16;
+}
+
+void ac_conv_copy_rows(const float *from, const float *with, int64_t stride, float *to,
+                       int64_t rows, int64_t columns) {
+  if (with) {
+    for (int64_t i = 0; i < rows; i++, from += stride, with += stride, to += columns)
+      join_halves((const uint32_t *)from, (const uint32_t *)with, (uint32_t *)to, columns);
+    return;
+  }
 #ifdef HAVE_MASKS
   if (columns <= LANES) {
     __mmask16 m = lanes(columns);
@@ -629,8 +695,8 @@ void ac_conv_store_row(const ac_run_state *run, const float *c, float bias, bool
 #ifdef HAVE_MASKS
   if (y->dtype == AC_BF16 && step <= 2) {
     uint16_t *to = (uint16_t *)y->data + at;
-    if (step == 1) store_halves_masked(c, bias, add, to, 1, count);
-    else store_halves_masked(c, bias, add, to, 2, count);
+    if (step == 1) store_halves_together(c, bias, add, to, count);
+    else store_halves_apart(c, bias, add, to, count);
     return;
   }
 #endif

@@ -70,16 +70,23 @@ typedef void ac_dot_multiply(int64_t steps, int rows, int columns, const uint32_
 
 /* Where op(B) of a convolution lies, not packed, in a patch of pairs: pair row p of a step is the
  * 32-bit elements from at + offset[step] + p * distance on, at any address, one for each column. It
- * meets step number of[step] of op(A), or, where that is NULL, the same one. */
+ * meets step number of[step] of op(A), or, where that is NULL, the same one. Of the last step the
+ * first `pairs` are all that is not zeros, which classes that go pair after pair leave out; 0: all
+ * of it. */
 typedef struct ac_dot_patch {
   const uint32_t *at;
   const int32_t *offset;
   int64_t distance;
   const int32_t *of;
+  int pairs;
 } ac_dot_patch;
 
 static inline int64_t ac_dot_step_of(const ac_dot_patch *b, int64_t step) {
   return b->of ? b->of[step] : step;
+}
+
+static inline int ac_dot_pairs_of(const ac_dot_patch *b, int64_t step, int64_t steps) {
+  return b->pairs && step + 1 == steps ? b->pairs : AC_DOT_PAIRS;
 }
 
 /* The same for such an op(B). Of no more than AC_DOT_LANES columns at most so many are computed and

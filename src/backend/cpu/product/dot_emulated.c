@@ -46,7 +46,7 @@ static float vdpbf16ps_sum(int64_t steps, const uint32_t *a, int row, const ac_d
                            int column, float sum) {
   sum = flush(sum);
   for (int64_t step = 0; step < steps; step++)
-    for (int p = 0; p < AC_DOT_PAIRS; p++) {
+    for (int p = 0; p < ac_dot_pairs_of(b, step, steps); p++) {
       uint32_t x = pair_of_a(a, ac_dot_step_of(b, step), row, p), y = pair_of_b(b, step, p, column);
       sum = multiply_add(upper(x), upper(y), sum);
       sum = multiply_add(lower(x), lower(y), sum);
@@ -128,7 +128,7 @@ static void multiply(sum_of *sum, int64_t steps, int rows, int columns, const ui
                                 const uint32_t *b, float *sums, int64_t distance, bool add,       \
                                 ac_dot_fetch *fetch) {                                            \
     (void)fetch;                                                                                  \
-    const ac_dot_patch packed = {b, NULL, AC_DOT_STRIP, NULL};                                    \
+    const ac_dot_patch packed = {b, NULL, AC_DOT_STRIP, NULL, 0};                                 \
     multiply(name##_sum, steps, rows, columns, a, &packed, sums, distance, add);                  \
   }
 CLASS(tiles)

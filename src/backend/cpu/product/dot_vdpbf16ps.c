@@ -82,7 +82,8 @@ static inline __attribute__((always_inline)) void convolve_rows(int rows, int ve
     const uint32_t *at = b->at + b->offset[step], *next_at = b->at + b->offset[next];
     const uint32_t *from = a + ac_dot_step_of(b, step) * AC_DOT_STRIP * AC_DOT_PAIRS;
     const uint32_t *next_from = a + ac_dot_step_of(b, next) * AC_DOT_STRIP * AC_DOT_PAIRS;
-    for (int p = 0; p < AC_DOT_PAIRS; p++) {
+    const int pairs = ac_dot_pairs_of(b, step, steps);
+    for (int p = 0; p < pairs; p++) {
       int64_t row = p * b->distance;
       __m512bh b0 = pairs_in_patch(at + row),
                b1 = vectors > 1 ? pairs_in_patch(at + row + VECTOR) : b0;
