@@ -197,6 +197,16 @@ static const op_case cases[] = {
            IMAGES(8, 10, 44), IMAGES(34, 5, 22), OP_F32(34, 8, 3, 3)),
     CONV2D("two groups of 5 to 9 channels, dilated, 13x40", PAIR(1, 1), PAIR(2, 2), PAIR(2, 2), 2,
            1, IMAGES(10, 13, 40), IMAGES(18, 13, 40), OP_F32(18, 5, 3, 3)),
+    /* The same, and each row of outputs by itself: of several blocks of channels and samples; with
+     * rows that meet no tap, or a gap between taps; in planes of residues. */
+    CONV2D("rows of whole strips, 66 to 5 channels, 2x5x64", PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), 1,
+           2, IMAGES(66, 5, 64), IMAGES(5, 5, 64), OP_F32(5, 66, 3, 3), OP_F32(5)),
+    CONV2D("rows of whole strips, 32 to 33 channels, 2x4x32", PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), 1,
+           2, IMAGES(32, 4, 32), IMAGES(33, 4, 32), OP_F32(33, 32, 3, 3), OP_F32(33)),
+    CONV2D("rows of whole strips beyond the image, dilated, 5x32", PAIR(1, 1), PAIR(4, 1),
+           PAIR(3, 1), 1, 1, IMAGES(32, 5, 32), IMAGES(3, 10, 32), OP_F32(3, 32, 2, 3)),
+    CONV2D("rows of whole strips, stride 2, 2x9x64", PAIR(2, 2), PAIR(2, 1), PAIR(1, 1), 1, 2,
+           IMAGES(32, 9, 64), IMAGES(3, 6, 32), OP_F32(3, 32, 3, 3)),
     /* Spread out in the stage with vectors of 16, the first of 8 as well; the last in several
      * fillings. */
     CONV2D("small images, 2x4x4", PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), 1, 2, IMAGES(97, 4, 4),

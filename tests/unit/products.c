@@ -551,14 +551,14 @@ static void compare_convolution(const convolution *c) {
   free_operands(&args);
 }
 
-/* Spread out; in planes, in two fillings; in planes of groups; with samples beside each other, in
- * fewer sets than threads, with a stride, in groups. */
+/* Spread out; in planes, in two fillings; in planes of groups; by rows of outputs; with samples
+ * beside each other, in fewer sets than threads, with a stride, in groups. */
 static void any_team_and_instruction_set_convolves_with_the_same_bits(void **state) {
   (void)state;
   static const convolution convolutions[] = {
-      {3, 37, 35, 6, 9, 1, 1, 1}, {1, 40, 9, 10, 200, 1, 2, 1}, {2, 64, 18, 13, 20, 2, 1, 2},
-      {5, 32, 7, 4, 13, 1, 1, 1}, {15, 61, 72, 4, 5, 1, 1, 1},  {32, 32, 31, 7, 5, 1, 2, 1},
-      {30, 64, 64, 4, 4, 2, 1, 1}};
+      {3, 37, 35, 6, 9, 1, 1, 1},  {1, 40, 9, 10, 200, 1, 2, 1}, {2, 64, 18, 13, 20, 2, 1, 2},
+      {2, 32, 32, 6, 32, 1, 1, 2}, {5, 32, 7, 4, 13, 1, 1, 1},   {15, 61, 72, 4, 5, 1, 1, 1},
+      {32, 32, 31, 7, 5, 1, 2, 1}, {30, 64, 64, 4, 4, 2, 1, 1}};
   for (size_t i = 0; i < sizeof convolutions / sizeof *convolutions; i++)
     compare_convolution(&convolutions[i]);
 }

@@ -391,19 +391,12 @@ typedef struct met {
 
 static met met_by(const work *w, int64_t run) {
   const ac_conv_axis *h = &w->f->patch.axis[0];
-  int64_t taps = h->taps * w->f->patch.axis[1].taps;
+  int64_t across = w->f->patch.axis[1].taps, first, end;
   int64_t steps = ac_conv_patch_steps(&w->f->patch, w->region.channels);
   if (!w->f->by_rows) return (met){0, steps, steps};
-  int64_t top = h->first + (w->region.row + run % w->region.rows) * h->step, first = h->taps;
-  int64_t last = 0;
-  for (int64_t r = 0; r < h->taps; r++) {
-    int64_t at = top + r * h->spacing;
-    if (at < 0 || at >= h->size) continue;
-    first = ac_min(first, r);
-    last = r + 1;
-  }
-  if (last - first == h->taps || first >= last) return (met){0, steps, steps};
-  return (met){first * (taps / h->taps), (last - first) * (taps / h->taps), taps};
+  ac_conv_taps_met(h, h->first + (w->region.row + run % w->region.rows) * h->step, &first, &end);
+  if (end - first == h->taps || first >= end) return (met){0, steps, steps};
+  return (met){first * across, (end - first) * across, h->taps * across};
 }
 
 /* Where a run begins in the filling. */
@@ -413,7 +406,8 @@ static const float *run_at(const work *w, int64_t run) {
   return w->filling + run / w->region.rows * s->sample + run % w->region.rows * s->stride;
 }
 
-/* The same by products of pairs: a strip of rows with all columns, for it is the smaller one. */
+/* What the channels in the patch, from `channel` of the group on, add to the sums: by products of
+ * pairs, a strip of rows with all columns, for it is the smaller one. */
 static void multiply_packed(const work *w, int64_t channel) {
   const problem *p = w->p;
   const ac_conv_patch *s = &w->f->patch;
@@ -440,7 +434,7 @@ static void multiply_packed(const work *w, int64_t channel) {
     }
 }
 
-/* What the channels in the patch, from `channel` of the group on, add to the sums. */
+/* The same by products of floats. */
 static void multiply_channels(const work *w, int64_t channel) {
   const ac_conv_patch *s = &w->f->patch;
   int64_t taps = s->axis[0].taps * s->axis[1].taps, count = w->region.channels * taps;

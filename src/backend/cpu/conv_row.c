@@ -643,9 +643,8 @@ ac_conv_rows ac_conv_rows_from(const ac_conv_axis *axes, const ac_conv_source *s
                                int64_t image, int64_t row, int64_t last) {
   const ac_conv_axis *v = &axes[0], *w = &axes[1];
   int64_t top = v->first + row * v->step, bottom = top + (v->taps - 1) * v->spacing;
-  int64_t first = top < 0 ? ac_min(v->taps, ac_ceil_div(-top, v->spacing)) : 0;
-  int64_t end = top < v->size ? ac_min(v->taps, ac_ceil_div(v->size - top, v->spacing)) : 0;
-  int64_t count = 1;
+  int64_t first, end, count = 1;
+  ac_conv_taps_met(v, top, &first, &end);
   if (v->taps == 0) count = last - row;
   else if (first == 0 && end == v->taps)
     count = ac_min(last - row, (v->size - 1 - bottom) / v->step + 1);

@@ -71,8 +71,8 @@ typedef void ac_dot_multiply(int64_t steps, int rows, int columns, const uint32_
 /* Where op(B) of a convolution lies, not packed, in a patch of pairs: pair row p of a step is the
  * 32-bit elements from at + offset[step] + p * distance on, at any address, one for each column. It
  * meets step number of[step] of op(A), or, where that is NULL, the same one. Of the last step the
- * first `pairs` are all that is not zeros, which classes that go pair after pair leave out; 0: all
- * of it. */
+ * first `pairs` are all that is not zeros, and a class may leave the rest out, in its emulation
+ * too; 0: all of it. */
 typedef struct ac_dot_patch {
   const uint32_t *at;
   const int32_t *offset;

@@ -229,7 +229,7 @@ static operand panel_of(const work *w, const place *p) {
                          ac_min(w->blocks.depth, w->gemm->k - p->k));
 }
 
-/* Those of the strip of C at (row, column), or of the part of it that there is. */
+/* Those of the strip of C at (row, column), in the rows that there are. */
 static ac_dot_lines result_lines(const ac_gemm *g, int64_t row, int64_t column) {
   const int64_t rows = ac_min(STRIP, g->m - row), bytes = (int64_t)ac_dtype_bytes(g->c_dtype);
   const int64_t across = STRIP * bytes / AC_DOT_LINE;
