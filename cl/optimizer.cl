@@ -26,10 +26,10 @@ typedef struct {
   int nesterov, first;
 } sgd_factors;
 
-/* The same; `kept` may be NULL. */
-floats sgd_update(sgd_factors a, floats p, floats g, floats *kept) {
+/* The same; nothing needs to be kept. A NULL in place of `kept` would put it in memory. */
+floats sgd_update(sgd_factors a, floats p, floats g, floats *kept, bool keeps) {
   floats d = a.gradient_factor * g + a.weight_decay * p;
-  if (kept) {
+  if (keeps) {
     const floats b = a.first ? d : a.keep * *kept + d;
     *kept = b;
     d = a.nesterov ? d + a.keep * b : b;
@@ -58,7 +58,7 @@ void sgd(const global gradient_t *g, global rounded_t *p, global uchar *momentum
          long n, uint2 key, uint from, uint update, float gradient_factor, float rate,
          float weight_decay, float keep, int nesterov, int first) {
   SGD_FACTORS;
-  EIGHT_BIT_STEP(1, momentum, momentum, sgd_update(a, before, gradient, &signed_kept));
+  EIGHT_BIT_STEP(1, momentum, momentum, sgd_update(a, before, gradient, &signed_kept, true));
 }
 
 #else
@@ -129,7 +129,8 @@ kernel WORK_GROUP(GROUP, 1) void sgd(const global gradient_t *g, global rounded_
   const size_t i = get_global_id(0);
   if (i >= n) return;
   float kept = momentum ? momentum[i] : 0;
-  const float result = sgd_update(a, rounded_load(p, i), gradient_load(g, i), momentum ? &kept : 0);
+  const float result =
+      sgd_update(a, rounded_load(p, i), gradient_load(g, i), &kept, momentum != 0);
   if (momentum) momentum[i] = kept;
   rounded_store(p, i, result, key, WEIGHT_STREAM(from, update));
   if (w) store(w, i, result);

@@ -72,6 +72,12 @@ static void check_counts(ac_device *device, ac_dtype dtype, int64_t count, int64
 
 /* ---- marks ----------------------------------------------------------------------------------- */
 
+static int output_in_f16(const op_instance *s) {
+  for (int j = 0; j < AC_MAX_OUTPUTS; j++)
+    if (s->args.out[j].count && s->args.out[j].dtype == AC_F16) return j;
+  return 0;
+}
+
 /* Runs a case in f16 with marks: a zero is -0 where the reference is not zero, else +0, and both
  * happen. */
 static void check_marks(ac_device *device, const op_case *c) {
@@ -83,9 +89,10 @@ static void check_marks(ac_device *device, const op_case *c) {
   const char *where = op_where(device, &s, &variant);
   if (op_run(device, &s, &variant, &result)) {
     int64_t zeros = 0, flushed = 0;
+    const int j = output_in_f16(&s);
     op_compare(where, &s, &variant, &result, 1);
-    for (int64_t e = 0; e < s.args.out[0].count; e++) {
-      double got = result.out[0][e], want = op_reals(&s.args.out[0])[e];
+    for (int64_t e = 0; e < s.args.out[j].count; e++) {
+      double got = result.out[j][e], want = op_reals(&s.args.out[j])[e];
       if (got != 0) continue;
       bool marked = signbit(got) != 0;
       OP_EXPECT(where, marked == (want != 0), "%g became %s0", want, marked ? "-" : "+");
@@ -134,7 +141,8 @@ static void check_marks_beside_slice(ac_device *device) {
     .low = -(range), .high = range, .special = 0                                               \
   }
 
-/* One for each way in which kernels store: element by element, products by blocks, rows. */
+/* One for each way in which kernels store: element by element, products by blocks, rows, and the
+ * working copy of a step, of which blocks of 8 bits are stored as vectors. */
 static const op_case marked[] = {
     {.name = "cast 77x65",
      .op = AC_OP_cast,
@@ -157,6 +165,12 @@ static const op_case marked[] = {
      .batch = 77,
      .in = {SOME_ZEROS(1e-3, AC_BATCH, 65), SOME_ZEROS(1e-4, 65)},
      .out = {OP_F32(AC_BATCH, 65)}},
+    {.name = "sgd in 8 bits, 601, and a copy",
+     .op = AC_OP_sgd,
+     .attributes.sgd = {.gradient_factor = 1, .momentum = 0.9f},
+     .batch = 1,
+     .in = {OP_F32(601)},
+     .out = {SOME_ZEROS(1e-7, 601), OP_EIGHT_BIT(0.1, 1, 601), OP_F32(601)}},
 };
 
 static void special(ac_device *device) {
