@@ -64,18 +64,18 @@ float load(const global storage *p, size_t i) {
 typedef struct {
   size_t first;
   int count;
-} place;
+} elements;
 
 /* What is not there is zero, and is not stored. */
 #define PLACES(type)                                                            \
   typedef type##16 type##s_anywhere __attribute__((aligned(sizeof(type))));     \
-  type##16 load_##type##s(const global type *x, place i) {                      \
+  type##16 load_##type##s(const global type *x, elements i) {                      \
     if (i.count == 16) return *(const global type##s_anywhere *)(x + i.first);  \
     type##16 v = 0;                                                             \
     for (int k = 0; k < i.count; k++) ((type *)&v)[k] = x[i.first + k];         \
     return v;                                                                   \
   }                                                                             \
-  void store_##type##s(global type *x, place i, type##16 v) {                   \
+  void store_##type##s(global type *x, elements i, type##16 v) {                   \
     if (i.count == 16) *(global type##s_anywhere *)(x + i.first) = v;           \
     else                                                                        \
       for (int k = 0; k < i.count; k++) x[i.first + k] = ((const type *)&v)[k]; \
@@ -84,10 +84,10 @@ PLACES(uchar)
 PLACES(ushort)
 PLACES(float)
 #else
-typedef size_t place;
+typedef size_t elements;
 #endif
 
-void store(global storage *p, place i, floats v) {
+void store(global storage *p, elements i, floats v) {
 #if defined(IS_WIDE) && defined(STORAGE_F16)
   ushort16 bits;
   vstore_half16_rte(storable(v), 0, (half *)&bits);
@@ -189,7 +189,7 @@ float group_max(float v, local float *scratch, int item, int size) {
 
 /* A parameter that is stepped, or a sum: a float, or with ROUNDED bf16, rounded up as often as it
  * is near the upper neighbour (src/core/half.h), by numbers of src/core/random.h. */
-floats float_load(const global float *x, place i) {
+floats float_load(const global float *x, elements i) {
 #ifdef IS_WIDE
   return load_floats(x, i);
 #else
@@ -197,7 +197,7 @@ floats float_load(const global float *x, place i) {
 #endif
 }
 
-floats bf16_load(const global ushort *x, place i) {
+floats bf16_load(const global ushort *x, elements i) {
 #ifdef IS_WIDE
   const ushort16 bits = load_ushorts(x, i);
 #else
@@ -320,10 +320,10 @@ floats larger(floats a, floats b) {
                end = min(begin + EIGHT_BIT_BLOCKS, ((size_t)n - 1) / EIGHT_BIT_BLOCK + 1); \
   for (size_t block = begin; block < end; block++)
 
-place eight_bit_place(int k, int left) {
-  return (place){16 * k, left == EIGHT_BIT_BLOCK ? 16 : clamp(left - 16 * k, 0, 16)};
+elements eight_bit_place(int k, int left) {
+  return (elements){16 * k, left == EIGHT_BIT_BLOCK ? 16 : clamp(left - 16 * k, 0, 16)};
 }
-#define EIGHT_BIT_PLACE place
+#define EIGHT_BIT_PLACE elements
 #define EIGHT_BIT_HAS(i, left) ((i).count > 0)
 /* Compiled twice, where nothing is missing without its conditions. */
 #define EIGHT_BIT_WHOLE(left, shares) \
@@ -335,9 +335,9 @@ place eight_bit_place(int k, int left) {
   }
 #define EIGHT_BIT_CODES(block, k) ((global uchars_anywhere *)(block))[k]
 
-constant uint16 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+constant uint16 lane = (uint16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 
-float16 eight_bit_cut(float16 v, place i) {
+float16 eight_bit_cut(float16 v, elements i) {
   if (i.count == 16) return v;
   return lane < (uint)i.count ? v : 0;
 }
