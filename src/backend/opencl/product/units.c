@@ -6,9 +6,8 @@
  * give near enough what double precision gives, on values near 1 and near the least normal number,
  * in sizes that fill no tile. The first class is tried when the device is opened, others when a
  * product of theirs is first prepared, or when an op asks what to store its factors in. What is
- * refused, silently, is left to the plain kernel. So a
- * product's numeric class depends on the device, its driver and the product's class, never on
- * timing.
+ * refused, silently, is left to the plain kernel. So a product's numeric class depends on the
+ * device, its driver and the product's class, never on timing.
  *
  * ACCRUE_PRODUCTS=UNIT asks for one by its name; where the device has none, it is emulated, slowly.
  * ACCRUE_PRODUCTS=widened asks for none. */
