@@ -69,13 +69,13 @@ typedef struct {
 /* What is not there is zero, and is not stored. */
 #define PLACES(type)                                                            \
   typedef type##16 type##s_anywhere __attribute__((aligned(sizeof(type))));     \
-  type##16 load_##type##s(const global type *x, elements i) {                      \
+  type##16 load_##type##s(const global type *x, elements i) {                   \
     if (i.count == 16) return *(const global type##s_anywhere *)(x + i.first);  \
     type##16 v = 0;                                                             \
     for (int k = 0; k < i.count; k++) ((type *)&v)[k] = x[i.first + k];         \
     return v;                                                                   \
   }                                                                             \
-  void store_##type##s(global type *x, elements i, type##16 v) {                   \
+  void store_##type##s(global type *x, elements i, type##16 v) {                \
     if (i.count == 16) *(global type##s_anywhere *)(x + i.first) = v;           \
     else                                                                        \
       for (int k = 0; k < i.count; k++) x[i.first + k] = ((const type *)&v)[k]; \
