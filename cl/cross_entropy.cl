@@ -102,8 +102,7 @@ kernel WORK_GROUP(GROUP, 1) void cross_entropy_gradient(
 
 #if defined(LOGITS_F32) && defined(STORAGE_BF16)
 /* In the first half of the row's logits. Elements from `begin` to twice that go where those from
- * half of it on were, which all items have read before the barrier; and a single item's never over
- * what it has yet to read. */
+ * half of it on were, which all items have read before the barrier. */
 kernel WORK_GROUP(ROW_GROUP, 1) void cross_entropy_gradient_narrowed(
     global float *logits, const global int *targets, const global float *weights,
     const global float *lse, long width, long first, long first_logit, long first_lse,
