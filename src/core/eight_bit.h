@@ -33,6 +33,11 @@ static inline int64_t ac_eight_bit_blocks(int64_t count) {
   return (count + AC_EIGHT_BIT_BLOCK - 1) / AC_EIGHT_BIT_BLOCK;
 }
 
+/* The code of zero. */
+static inline uint8_t ac_eight_bit_zero(bool is_signed) {
+  return is_signed ? 127 : 0;
+}
+
 /* The unit of a position of a signed code, or of half that position of an unsigned one. */
 static inline float ac_eight_bit_unit(float position) {
   float unit = 1e-6f;

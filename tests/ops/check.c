@@ -1,6 +1,7 @@
 /* The checks every case of the table goes through. */
 #include "driver.h"
 #include "generator.h"
+#include "kept.h"
 #include "vector.h"
 
 #include "ops/description.h"
@@ -27,16 +28,9 @@ static void compare_blocks(const char *where, int output, const ac_operand *x, c
   const double *want = op_reals(x);
   int64_t neighbours = 0;
   for (int64_t at = 0; at < x->count; at += 260) {
-    float scale[2];
-    unsigned char bytes[2][sizeof(float)];
-    for (int i = 0; i < 4; i++) {
-      bytes[0][i] = (unsigned char)got[at + 256 + i];
-      bytes[1][i] = (unsigned char)want[at + 256 + i];
-    }
-    memcpy(scale, bytes, sizeof scale);
-    compare_value(where, output, at + 256, (double)scale[0], (double)scale[1],
-                  (tolerance.relative * fabs((double)scale[1]) + tolerance.absolute) *
-                      (double)FLT_EPSILON);
+    const double scale[] = {(double)op_block_scale(got + at), (double)op_block_scale(want + at)};
+    compare_value(where, output, at + 256, scale[0], scale[1],
+                  (tolerance.relative * fabs(scale[1]) + tolerance.absolute) * (double)FLT_EPSILON);
     for (int64_t e = at; e < at + 256; e++) {
       compare_value(where, output, e, got[e], want[e], 1);
       neighbours += got[e] != want[e];

@@ -40,7 +40,7 @@ double op_code_value(int code, bool is_signed) {
   return values_of(is_signed)->of[code];
 }
 
-static float scale_of(const double *block) {
+float op_block_scale(const double *block) {
   unsigned char bytes[sizeof(float)];
   float scale;
   for (int i = 0; i < 4; i++) bytes[i] = (unsigned char)block[256 + i];
@@ -61,7 +61,7 @@ double *op_take_kept(const ac_operand *x, int64_t count, bool is_signed) {
   double *kept = malloc((size_t)count * sizeof *kept);
   for (int64_t i = 0; i < count; i++) {
     const double *block = from + i / 256 * 260;
-    kept[i] = values_of(is_signed)->of[(int)block[i % 256]] * (double)scale_of(block);
+    kept[i] = values_of(is_signed)->of[(int)block[i % 256]] * (double)op_block_scale(block);
   }
   return kept;
 }

@@ -11,5 +11,7 @@ void op_put_kept(ac_operand *x, double *kept, int64_t count, bool is_signed);
 
 /* What a code stands for; codes ascend with it. */
 double op_code_value(int code, bool is_signed);
+/* The scale of a block, of which there are the bytes as doubles. */
+float op_block_scale(const double *block);
 
 #endif

@@ -387,6 +387,43 @@ static void codes_near_middles(ac_device *device, bool is_signed) {
   op_instance_free(&s);
 }
 
+/* What is larger than the largest scale counts as that, infinite or not. */
+static void values_beyond_the_scale(ac_device *device, bool is_signed) {
+  static const op_case kept[] = {ADAMW_8BIT("squares beyond the scale", 300),
+                                 SGD_8BIT("momentum beyond the scale", 300, .gradient_factor = 2,
+                                          .momentum = 0.9f, .first = true)};
+  static const struct {
+    double gradient, code[2]; /* of its square, and of twice itself */
+  } values[] = {
+      {0, {0, 127}},        {0x1p126, {255, 255}}, {3e38, {255, 255}},        {-3e38, {255, 0}},
+      {-0x1p126, {255, 0}}, {0x1p63, {255, 127}},  {0x1p62, {255 - 107, 127}}};
+  const int state = is_signed ? 1 : 2, count = sizeof values / sizeof *values;
+  op_variant variant = {.name = "beyond the scale", .once = true};
+  op_instance s;
+  op_result result;
+  op_instance_forward(&s, &kept[is_signed], 1);
+  if (!is_signed)
+    s.attributes.adamw = (ac_adamw_attributes){
+        .gradient_factor = 1, .epsilon = 1e-8f, .correction1 = 1, .sqrt_correction2 = 1};
+  double *g = op_reals(&s.args.in[0]);
+  for (int64_t e = 0; e < s.args.out[state].count; e++) s.initial[state][e] = 0;
+  for (int e = 0; e < 300; e++) g[e] = values[e % count].gradient;
+  if (op_run(device, &s, &variant, &result)) {
+    const char *where = op_where(device, &s, &variant);
+    for (int e = 0; e < 300; e++) {
+      const double got = result.out[state][e / 256 * 260 + e % 256],
+                   want = values[e % count].code[is_signed];
+      OP_EXPECT(where, got == want, "%g became code %g, not %g", g[e], got, want);
+    }
+    for (int block = 0; block < 2; block++) {
+      const float scale = op_block_scale(result.out[state] + block * 260);
+      OP_EXPECT(where, scale == 0x1p126f, "block %d has scale %g", block, (double)scale);
+    }
+  }
+  op_result_free(&result);
+  op_instance_free(&s);
+}
+
 /* As in torch.optim. */
 static void update(op_case *c, const op_vector *v, int64_t t) {
   const bool adam = op_vector_attribute(v, "adamw", 0) != 0;
@@ -419,6 +456,7 @@ static void update(op_case *c, const op_vector *v, int64_t t) {
 static void special(ac_device *device) {
   special_gradients(device);
   for (int sign = 0; sign < 2 && !op_reduced; sign++) codes_near_middles(device, sign);
+  for (int sign = 0; sign < 2; sign++) values_beyond_the_scale(device, sign);
   op_replay(device, "optimizer", update);
 }
 

@@ -19,4 +19,4 @@ static void lion_step(const ac_op_args *args, int64_t first, int64_t count, floa
     p[i] = p[i] * keep - rate * sign;
   }
 }
-AC_CPU_OPTIMIZER(lion, 1)
+AC_CPU_OPTIMIZER(lion, 1, lion_step, NULL)

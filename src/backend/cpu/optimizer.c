@@ -80,12 +80,17 @@ static bool is_eight_bit(const ac_op_args *args) {
   return args->out[1].count && args->out[1].dtype == AC_U8;
 }
 
-void ac_cpu_step_floats(const ac_op_args *args, int states, ac_cpu_formula *step, int64_t first,
-                        int64_t last) {
-  float *kept[AC_CPU_STATES] = {NULL, NULL};
-  for (int k = 0; k < states; k++)
-    if (args->out[1 + k].count) kept[k] = (float *)args->out[1 + k].data + first;
-  step(args, first, last - first, kept[0], kept[1]);
+void ac_cpu_step_floats(const ac_op_args *args, int states, ac_cpu_formula *step,
+                        ac_cpu_formula *then, int64_t first, int64_t last) {
+  const int64_t run = then ? AC_CPU_STEPPED : last - first;
+  for (int64_t at = first; at < last; at += run) {
+    const int64_t count = ac_min(run, last - at);
+    float *kept[AC_CPU_STATES] = {NULL, NULL};
+    for (int k = 0; k < states; k++)
+      if (args->out[1 + k].count) kept[k] = (float *)args->out[1 + k].data + at;
+    step(args, at, count, kept[0], kept[1]);
+    if (then) then(args, at, count, kept[0], kept[1]);
+  }
   ac_cpu_copy_parameters(&args->out[1 + states], args->out[0].data, first, last);
 }
 
@@ -99,24 +104,29 @@ void ac_cpu_run_formula(const ac_cpu_context *context, const ac_op_args *args, a
 
 /* ---- formulas -------------------------------------------------------------------------------- */
 
-static void adamw_step(const ac_op_args *args, int64_t first, int64_t count, float *m, float *v) {
+static void adamw_moments(const ac_op_args *args, int64_t first, int64_t count, float *m,
+                          float *v) {
   const ac_adamw_attributes *a = args->attributes;
   const float *g = (const float *)args->in[0].data + first;
-  float *p = (float *)args->out[0].data + first;
-  float factor = a->gradient_factor, keep = 1.0f - a->rate * a->weight_decay;
-  float blend1 = 1.0f - a->beta1, blend2 = 1.0f - a->beta2, epsilon = a->epsilon;
-  float step = a->rate / a->correction1, inverse = 1.0f / a->sqrt_correction2;
+  float factor = a->gradient_factor, blend1 = 1.0f - a->beta1, blend2 = 1.0f - a->beta2;
 #pragma omp simd
   for (int64_t i = 0; i < count; i++) {
     float gradient = factor * g[i];
-    float m1 = m[i] + blend1 * (gradient - m[i]);
-    float v1 = v[i] + blend2 * (gradient * gradient - v[i]);
-    m[i] = m1;
-    v[i] = v1;
-    p[i] = p[i] * keep - step * m1 / (sqrtf(v1) * inverse + epsilon);
+    m[i] += blend1 * (gradient - m[i]);
+    v[i] += blend2 * (gradient * gradient - v[i]);
   }
 }
-AC_CPU_OPTIMIZER(adamw, 2)
+
+static void adamw_step(const ac_op_args *args, int64_t first, int64_t count, float *m, float *v) {
+  const ac_adamw_attributes *a = args->attributes;
+  float *p = (float *)args->out[0].data + first;
+  float keep = 1.0f - a->rate * a->weight_decay, epsilon = a->epsilon;
+  float step = a->rate / a->correction1, inverse = 1.0f / a->sqrt_correction2;
+#pragma omp simd
+  for (int64_t i = 0; i < count; i++)
+    p[i] = p[i] * keep - step * m[i] / (sqrtf(v[i]) * inverse + epsilon);
+}
+AC_CPU_OPTIMIZER(adamw, 2, adamw_moments, adamw_step)
 
 static void sgd_step(const ac_op_args *args, int64_t first, int64_t count, float *b, float *none) {
   const ac_sgd_attributes *a = args->attributes;
@@ -139,7 +149,7 @@ static void sgd_step(const ac_op_args *args, int64_t first, int64_t count, float
     p[i] -= rate * (nesterov ? gradient + momentum * buffer : buffer);
   }
 }
-AC_CPU_OPTIMIZER(sgd, 1)
+AC_CPU_OPTIMIZER(sgd, 1, sgd_step, NULL)
 
 const ac_cpu_kernel AC_CPU_KERNEL(gradient_statistics) = {gradient_statistics,
                                                           statistics_workspace};

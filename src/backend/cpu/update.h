@@ -102,7 +102,9 @@ static inline const float *stepped_read(const ac_operand *x, int64_t first, int6
 }
 
 /* An optimizer's formula for `count` elements from `first` on, with what is kept of these as
- * floats; NULL: nothing is. It leaves the working copy alone. */
+ * floats; NULL: nothing is. It leaves the working copy alone. There may be a second one, which runs
+ * some elements later: roots and quotients take long, and are then made beside what does not wait
+ * for them. */
 typedef void ac_cpu_formula(const ac_op_args *args, int64_t first, int64_t count, float *kept0,
                             float *kept1);
 
@@ -141,63 +143,108 @@ __attribute__((always_inline)) static inline void prefetch_run(const stepped_lin
   }
 }
 
-/* A block of 8 bits that is stepped: what is read of it, and of one two blocks ahead. */
+/* A block that is stepped: as floats in place, or copies of what is not f32 or not whole, which is
+ * zero behind the end. */
 typedef struct stepped_codes {
-  eight_bit_reader with_sign, without;
-  stepped_lines ahead;
+  _Alignas(64) float kept[AC_CPU_STATES][AC_EIGHT_BIT_BLOCK];
+  _Alignas(64) float copies[2][AC_EIGHT_BIT_BLOCK];
+  float *values, *gradient;
+  uint8_t *codes[AC_CPU_STATES];
+  int64_t at, count;
 } stepped_codes;
 
-/* The elements that begin with number i of the block, and `at` of all, of which there are `count`
- * and at most a run; behind them all that is kept is zero. */
-__attribute__((always_inline)) static inline void step_run(stepped_codes *s, const ac_op_args *args,
-                                                           int states, ac_cpu_formula *step, int i,
-                                                           int64_t at, int64_t count, float *kept0,
-                                                           float *kept1) {
-  prefetch_run(&s->ahead, states, i);
-  eight_bit_load(&s->with_sign, i, true, kept0);
-  if (states > 1) eight_bit_load(&s->without, i, false, kept1);
-  step(args, at, count, kept0, kept1);
-  for (int64_t e = count; e < EIGHT_BIT_RUN; e++) kept0[e] = kept1[e] = 0;
-  eight_bit_compare(&s->with_sign, kept0);
-  if (states > 1) eight_bit_compare(&s->without, kept1);
+static inline float *floats_of_block(const ac_operand *x, int64_t at, int64_t count, float *copy) {
+  if (count == AC_EIGHT_BIT_BLOCK && !is_rounded(x)) return (float *)x->data + at;
+  if (is_rounded(x)) ac_cpu_widen(AC_BF16, (const uint16_t *)x->data + at, copy, count);
+  else memcpy(copy, (const float *)x->data + at, (size_t)count * sizeof *copy);
+  memset(copy + count, 0, (size_t)(AC_EIGHT_BIT_BLOCK - count) * sizeof *copy);
+  return copy;
 }
 
-/* Blocks of 8 bits, each in one go from memory and back. With AVX-512 a run of elements is decoded,
- * stepped and compared in registers: the formula is inlined with that constant count. `attributes`
- * are the caller's own copy, which no store changes as far as a compiler can tell. */
+static inline void block_load(stepped_codes *s, const ac_op_args *args, int states, int64_t block) {
+  s->at = block * AC_EIGHT_BIT_BLOCK;
+  s->count = ac_min(AC_EIGHT_BIT_BLOCK, args->in[0].count - s->at);
+  s->values = floats_of_block(&args->out[0], s->at, s->count, s->copies[0]);
+  s->gradient = floats_of_block(&args->in[0], s->at, s->count, s->copies[1]);
+  for (int k = 0; k < states; k++) {
+    s->codes[k] = (uint8_t *)args->out[1 + k].data + block * AC_EIGHT_BIT_BYTES;
+    memset(s->codes[k] + s->count, ac_eight_bit_zero(k == 0),
+           (size_t)(AC_EIGHT_BIT_BLOCK - s->count));
+  }
+}
+
+/* A block of nothing but zeros. */
+static inline void block_load_none(stepped_codes *s, uint8_t codes[][AC_EIGHT_BIT_BYTES]) {
+  memset(s->kept, 0, sizeof s->kept);
+  memset(s->copies, 0, sizeof s->copies);
+  s->values = s->copies[0];
+  s->gradient = s->copies[1];
+  for (int k = 0; k < AC_CPU_STATES; k++) s->codes[k] = codes[k];
+}
+
+/* Parameter and working copy. */
+static inline void block_store(const stepped_codes *s, const ac_op_args *args, int states,
+                               const random_mask *chance) {
+  const ac_operand *p = &args->out[0], *w = &args->out[1 + states];
+  if (is_rounded(p))
+    round_by_chance(chance, 0, s->at, s->count, s->values, (uint16_t *)p->data + s->at);
+  else if (s->values == s->copies[0])
+    memcpy((float *)p->data + s->at, s->values, (size_t)s->count * sizeof *s->values);
+  if (w->count)
+    ac_cpu_narrow(w->dtype, args->run->mark_flushed, s->values,
+                  ac_element(w->data, w->dtype, s->at), s->count);
+}
+
+/* Blocks of 8 bits, each in one go from memory and back, a run of elements at a time: with AVX-512
+ * a run is decoded, stepped and compared in registers, as formulas are inlined with that constant
+ * count. Beside it goes the block before: its second formula, and its codes, for its scale is known
+ * by then. So the CPU always has work that does not wait. A block of zeros goes before the first
+ * and behind the last. `attributes` are the caller's own copy, which no store changes as far as
+ * a compiler can tell. */
 __attribute__((always_inline)) static inline void
 ac_cpu_step_blocks(const ac_op_args *args, const void *attributes, int states, ac_cpu_formula *step,
-                   int64_t first, int64_t last) {
-  _Alignas(64) float kept[AC_CPU_STATES][AC_EIGHT_BIT_BLOCK];
-  const ac_operand *w = &args->out[1 + states];
+                   ac_cpu_formula *then, int64_t first, int64_t last) {
   const eight_bit_tables with_sign = eight_bit_tables_of(true),
                          without = eight_bit_tables_of(false);
-  stepped_block b;
-  stepped_begin(&b, args);
-  for (int64_t block = first; block < last; block++) {
-    const int64_t at = block * AC_EIGHT_BIT_BLOCK,
-                  count = ac_min(AC_EIGHT_BIT_BLOCK, args->in[0].count - at);
-    uint8_t *codes[AC_CPU_STATES];
-    for (int k = 0; k < states; k++)
-      codes[k] = (uint8_t *)args->out[1 + k].data + block * AC_EIGHT_BIT_BYTES;
-    ac_op_args own = *stepped_load(&b, at, count);
+  uint8_t no_codes[AC_CPU_STATES][AC_EIGHT_BIT_BYTES] = {{0}};
+  random_mask chance = {0};
+  if (is_rounded(&args->out[0])) chance = rounding_of(args, AC_WEIGHT_STREAM);
+  stepped_codes sides[3];
+  stepped_codes *const none = &sides[2], *before = none;
+  block_load_none(none, no_codes);
+  eight_bit_writer out0 = eight_bit_end_none(no_codes[0]), out1 = eight_bit_end_none(no_codes[1]);
+  for (int64_t block = first; block <= last; block++) {
+    stepped_codes *now = block < last ? &sides[block % 2] : none;
+    if (block < last) block_load(now, args, states, block);
+    ac_op_args own = *args, own_before; /* operands of formulas begin with the block */
     own.attributes = attributes;
-    stepped_codes s = {.with_sign = eight_bit_begin(&with_sign, codes[0]),
-                       .ahead = lines_of(args, states, block + 2)};
-    if (states > 1) s.without = eight_bit_begin(&without, codes[1]);
-    if (count == AC_EIGHT_BIT_BLOCK)
-      for (int i = 0; i < AC_EIGHT_BIT_BLOCK; i += EIGHT_BIT_RUN)
-        step_run(&s, &own, states, step, i, at + i, EIGHT_BIT_RUN, kept[0] + i, kept[1] + i);
-    else
-      for (int i = 0; i < AC_EIGHT_BIT_BLOCK; i += EIGHT_BIT_RUN)
-        step_run(&s, &own, states, step, i, at + i, ac_max(0, ac_min(EIGHT_BIT_RUN, count - i)),
-                 kept[0] + i, kept[1] + i);
-    stepped_store(&b, at, count);
-    eight_bit_store(&with_sign, &s.with_sign, codes[0], true, kept[0]);
-    if (states > 1) eight_bit_store(&without, &s.without, codes[1], false, kept[1]);
-    if (w->count)
-      ac_cpu_narrow(w->dtype, args->run->mark_flushed, (const float *)args->out[0].data + at,
-                    ac_element(w->data, w->dtype, at), count);
+    own_before = own;
+    own.out[0].data = now->values;
+    own.in[0].data = now->gradient;
+    own_before.out[0].data = before->values;
+    const stepped_lines ahead = lines_of(args, states, block + 2);
+    eight_bit_reader in0 = eight_bit_begin(&with_sign, now->codes[0]), in1;
+    if (states > 1) in1 = eight_bit_begin(&without, now->codes[1]);
+    for (int i = 0; i < AC_EIGHT_BIT_BLOCK; i += EIGHT_BIT_RUN) {
+      /* Its own, so that a compiler keeps it in registers. */
+      _Alignas(64) float kept[AC_CPU_STATES][EIGHT_BIT_RUN];
+      prefetch_run(&ahead, states, i);
+      eight_bit_load(&in0, i, true, kept[0]);
+      if (states > 1) eight_bit_load(&in1, i, false, kept[1]);
+      step(&own, i, EIGHT_BIT_RUN, kept[0], kept[1]);
+      eight_bit_compare(&in0, kept[0]);
+      if (states > 1) eight_bit_compare(&in1, kept[1]);
+      for (int k = 0; k < states; k++) memcpy(now->kept[k] + i, kept[k], sizeof kept[k]);
+      if (then) then(&own_before, i, EIGHT_BIT_RUN, before->kept[0] + i, before->kept[1] + i);
+    }
+    for (int i = 0; i < AC_EIGHT_BIT_BLOCK; i += EIGHT_BIT_STORED) {
+      eight_bit_store(&with_sign, &out0, i, true, before->kept[0] + i);
+      if (states > 1) eight_bit_store(&without, &out1, i, false, before->kept[1] + i);
+    }
+    if (before != none) block_store(before, args, states, &chance);
+    out0 = eight_bit_end(&in0, now->codes[0], now->kept[0]);
+    if (states > 1) out1 = eight_bit_end(&in1, now->codes[1], now->kept[1]);
+    before = now;
   }
 }
 
@@ -206,19 +253,19 @@ ac_cpu_step_blocks(const ac_op_args *args, const void *attributes, int states, a
 #define ac_cpu_step_floats AC_CPU_NAME(ac_cpu_step_floats)
 #define ac_cpu_run_formula AC_CPU_NAME(ac_cpu_run_formula)
 
-/* The formula for elements and their working copy. Outputs are the parameter, `states` of what is
+/* The formulas for elements and their working copy. Outputs are the parameter, `states` of what is
  * kept, and the copy. */
-void ac_cpu_step_floats(const ac_op_args *args, int states, ac_cpu_formula *step, int64_t first,
-                        int64_t last);
+void ac_cpu_step_floats(const ac_op_args *args, int states, ac_cpu_formula *step,
+                        ac_cpu_formula *then, int64_t first, int64_t last);
 
 /* One of these, as states are stored. */
 void ac_cpu_run_formula(const ac_cpu_context *context, const ac_op_args *args, ac_cpu_range floats,
                         ac_cpu_range blocks);
 
-/* The kernel of an op that is the formula NAME_step and nothing else. */
-#define AC_CPU_OPTIMIZER(name, states)                                                      \
+/* The kernel of an op that is its formulas and nothing else; `then` is NULL if there is one. */
+#define AC_CPU_OPTIMIZER(name, states, step, then)                                          \
   static void name##_f32(const ac_op_args *args, int64_t first, int64_t last) {             \
-    ac_cpu_step_floats(args, states, name##_step, first, last);                             \
+    ac_cpu_step_floats(args, states, step, then, first, last);                              \
   }                                                                                         \
   static void name##_floats(const ac_op_args *args, int64_t first, int64_t last) {          \
     stepped_range(args, first, last, name##_f32);                                           \
@@ -226,7 +273,7 @@ void ac_cpu_run_formula(const ac_cpu_context *context, const ac_op_args *args, a
   static __attribute__((flatten)) void name##_blocks(const ac_op_args *args, int64_t first, \
                                                      int64_t last) {                        \
     const ac_##name##_attributes own = *(const ac_##name##_attributes *)args->attributes;   \
-    ac_cpu_step_blocks(args, &own, states, name##_step, first, last);                       \
+    ac_cpu_step_blocks(args, &own, states, step, then, first, last);                        \
   }                                                                                         \
   static void name(const ac_cpu_context *context, const ac_op_args *args) {                 \
     ac_cpu_run_formula(context, args, name##_floats, name##_blocks);                        \
