@@ -53,7 +53,7 @@ void ac_cost_guess(ac_cost_model *model) {
 /* ---- the disk ---------------------------------------------------------------------------------
  */
 
-enum { FORMAT = 6 };
+enum { FORMAT = 7 };
 
 typedef struct cost_file {
   char magic[8];

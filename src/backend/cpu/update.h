@@ -168,8 +168,9 @@ static inline void block_load(stepped_codes *s, const ac_op_args *args, int stat
   s->gradient = floats_of_block(&args->in[0], s->at, s->count, s->copies[1]);
   for (int k = 0; k < states; k++) {
     s->codes[k] = (uint8_t *)args->out[1 + k].data + block * AC_EIGHT_BIT_BYTES;
-    memset(s->codes[k] + s->count, ac_eight_bit_zero(k == 0),
-           (size_t)(AC_EIGHT_BIT_BLOCK - s->count));
+    if (s->count < AC_EIGHT_BIT_BLOCK)
+      memset(s->codes[k] + s->count, ac_eight_bit_zero(k == 0),
+             (size_t)(AC_EIGHT_BIT_BLOCK - s->count));
   }
 }
 
