@@ -255,11 +255,11 @@ void rounded_store(global rounded_t *x, size_t i, float value, uint2 key, uint4 
  * Magnitudes belong to ranges: the first becomes zero, seven are decades, the last becomes one.
  * With N = 2^(range - 1) the value of a code is base + slope z, where z is 2 |code - 127| + 1 of a
  * signed code and code + 3/2 of an unsigned one: from 2 N to 4 N, so its exponent says the range.
- * The other way round, how far the code of x is from zero's is the whole part of rise x + shift,
- * and at most that of 2.25 shift + rest, which lies half below the next range's first. A range ends
- * at its border, half-way between two values. What differs by range is a table, a GPU's in local
- * memory, a CPU's in registers: selects would take more than twice the instructions, too many for
- * what is read meanwhile. */
+ * The other way round, the position of x, which is how far its signed code is from zero's and one
+ * more than its unsigned one, is the whole part of N, or 2 N, times rise x + 8/9, which is less than
+ * two: N goes into its exponent. A range ends at its border, half-way between two values. What
+ * differs by range is a table, a GPU's in local memory, a CPU's in registers: selects would take
+ * more than twice the instructions, too many for what is read meanwhile. */
 #ifdef EIGHT_BIT
 #define EIGHT_BIT_BLOCK 256
 #define EIGHT_BIT_BYTES (EIGHT_BIT_BLOCK + 4)
@@ -272,22 +272,20 @@ void rounded_store(global rounded_t *x, size_t i, float value, uint2 key, uint4 
 #define EIGHT_BIT_SHARE (EIGHT_BIT_BLOCK / EIGHT_BIT_GROUP)
 #endif
 
-/* Columns: base, slope; rise, shift of signed codes; rise, shift of unsigned ones; border of signed
- * ones, of unsigned ones. */
+/* Columns: base, slope; rise; border of signed codes, of unsigned ones. */
 #define EIGHT_BIT_RANGES 9
-#define EIGHT_BIT_COLUMNS 8
+#define EIGHT_BIT_COLUMNS 5
 #define EIGHT_BIT_TABLE (EIGHT_BIT_COLUMNS * EIGHT_BIT_RANGES)
 
-#define EIGHT_BIT_DECADE(n, unit, border, unsigned_border)                       \
-  -0.8f * (unit), 0.45f * (unit) / (n), (n) / (0.9f * (unit)), (n) * (8 / 9.0f), \
-      2 * (n) / (0.9f * (unit)), 2 * (n) * (8 / 9.0f) - 1, border, unsigned_border
+#define EIGHT_BIT_DECADE(n, unit, border, unsigned_border) \
+  -0.8f * (unit), 0.45f * (unit) / (n), 1 / (0.9f * (unit)), border, unsigned_border
 /* A decade that ends half-way to the one above; of what has no sign the parts are halves. */
 #define EIGHT_BIT_BELOW(n, unit) \
   EIGHT_BIT_DECADE(n, unit, (unit) * (1 + 0.9f / (n)), (unit) * (1 + 0.45f / (n)))
 
-/* Without a sign only zero itself becomes zero. In the last range all is beyond the most. */
+/* Without a sign only zero itself becomes zero. What becomes one becomes little above it. */
 constant float eight_bit_ranges[EIGHT_BIT_TABLE] = {
-    0, 0, 0, 0, 0, 0, 0.275e-6f, 0,
+    0, 0, 0, 0.275e-6f, 0,
     EIGHT_BIT_BELOW(1.0f, 1e-6f),
     EIGHT_BIT_BELOW(2.0f, 1e-5f),
     EIGHT_BIT_BELOW(4.0f, 1e-4f),
@@ -295,7 +293,7 @@ constant float eight_bit_ranges[EIGHT_BIT_TABLE] = {
     EIGHT_BIT_BELOW(16.0f, 1e-2f),
     EIGHT_BIT_BELOW(32.0f, 1e-1f),
     EIGHT_BIT_DECADE(64.0f, 1.0f, 1 - 0.225f / 64, 1 - 0.225f / 128),
-    1, 0, 256, 129 / 2.25f, 512, 254.75f / 2.25f, INFINITY, INFINITY};
+    1, 0, 0.112f, INFINITY, INFINITY};
 
 /* One comparison on a CPU, where fmin and fmax are several; b is no NaN, or is passed over. */
 #ifdef CPU
@@ -367,10 +365,10 @@ typedef constant float *eight_bit_table;
 #define EIGHT_BIT_SHARED(states) const eight_bit_table table = eight_bit_ranges
 #define eight_bit_begin(table)
 
-#define EIGHT_BIT_COLUMN(k)                                                                       \
-  (float16)(table[k], table[8 + (k)], table[16 + (k)], table[24 + (k)], table[32 + (k)],          \
-            table[40 + (k)], table[48 + (k)], table[56 + (k)], table[64 + (k)], 0, 0, 0, 0, 0, 0, \
-            0)
+#define EIGHT_BIT_COLUMN(k)                                                                  \
+  (float16)(table[k], table[5 + (k)], table[10 + (k)], table[15 + (k)], table[20 + (k)],     \
+            table[25 + (k)], table[30 + (k)], table[35 + (k)], table[40 + (k)], 0, 0, 0, 0, 0, \
+            0, 0)
 /* One instruction where the compiler knows one; PoCL's shuffle goes through memory. */
 #ifdef __clang__
 #define EIGHT_BIT_AT(range, k) __builtin_shufflevector(EIGHT_BIT_COLUMN(k), as_uint16(range))
@@ -445,15 +443,15 @@ INLINED WIDE(uchar) eight_bit_encode(eight_bit_table table, floats x, int is_sig
   const floats size = larger(is_signed ? 0x1p-23f : 0.325e-6f, smaller(1, fabs(x)));
   const WIDE(int) octave = WIDE(as_int)(WIDE(as_uint)(size) >> 23) - (127 - 23),
                   near = (octave * 77 + 128) >> 8;
-  const floats border = EIGHT_BIT_AT(near, is_signed ? 6 : 7);
+  const floats border = EIGHT_BIT_AT(near, is_signed ? 3 : 4);
   /* One more from the border on, by bits: oclgrind makes 256 of a vector's comparison. */
   const WIDE(int) below = (WIDE(as_int)(size) - WIDE(as_int)(border)) >> 31,
                   range = near + 1 + below;
-  const floats rise = EIGHT_BIT_AT(range, is_signed ? 2 : 4),
-               shift = EIGHT_BIT_AT(range, is_signed ? 3 : 5),
-               part = smaller(size * rise + shift, 2.25f * shift + (is_signed ? -0.5f : 0.75f));
-  if (!is_signed) return WIDE(convert_uchar)(x > 0 ? WIDE(convert_int)(part) : 0);
-  return WIDE(convert_uchar)(WIDE(convert_int)(larger(with_sign(part, x), -127)) + 127);
+  const floats part = smaller(size * EIGHT_BIT_AT(range, 2) + 8 / 9.0f, 0x1.fffffep0f);
+  const WIDE(int) doublings = is_signed ? range - 1 : range;
+  const floats position = WIDE(as_float)(WIDE(as_int)(part) + (doublings << 23));
+  if (!is_signed) return WIDE(convert_uchar)(x > 0 ? WIDE(convert_int)(position) - 1 : 0);
+  return WIDE(convert_uchar)(WIDE(convert_int)(larger(with_sign(position, x), -127)) + 127);
 }
 
 /* What is kept of a block: its scale, and an item's shares as they become, with the largest of them
