@@ -256,8 +256,8 @@ void rounded_store(global rounded_t *x, size_t i, float value, uint2 key, uint4 
  * With N = 2^(range - 1) the value of a code is base + slope z, where z is 2 |code - 127| + 1 of a
  * signed code and code + 3/2 of an unsigned one: from 2 N to 4 N, so its exponent says the range.
  * The other way round, the position of x, which is how far its signed code is from zero's and one
- * more than its unsigned one, is the whole part of N, or 2 N, times rise x + 8/9, which is less than
- * two: N goes into its exponent. A range ends at its border, half-way between two values. What
+ * more than its unsigned one, is the whole part of N, or 2 N, times rise x + 8/9, which is less
+ * than two: N goes into its exponent. A range ends at its border, half-way between two values. What
  * differs by range is a table, a GPU's in local memory, a CPU's in registers: selects would take
  * more than twice the instructions, too many for what is read meanwhile. */
 #ifdef EIGHT_BIT
@@ -284,8 +284,10 @@ void rounded_store(global rounded_t *x, size_t i, float value, uint2 key, uint4 
   EIGHT_BIT_DECADE(n, unit, (unit) * (1 + 0.9f / (n)), (unit) * (1 + 0.45f / (n)))
 
 /* Without a sign only zero itself becomes zero. What becomes one becomes little above it. */
+#define EIGHT_BIT_ZERO 0, 0, 0, 0.275e-6f, 0
+#define EIGHT_BIT_ONE 1, 0, 0.112f, INFINITY, INFINITY
 constant float eight_bit_ranges[EIGHT_BIT_TABLE] = {
-    0, 0, 0, 0.275e-6f, 0,
+    EIGHT_BIT_ZERO,
     EIGHT_BIT_BELOW(1.0f, 1e-6f),
     EIGHT_BIT_BELOW(2.0f, 1e-5f),
     EIGHT_BIT_BELOW(4.0f, 1e-4f),
@@ -293,7 +295,7 @@ constant float eight_bit_ranges[EIGHT_BIT_TABLE] = {
     EIGHT_BIT_BELOW(16.0f, 1e-2f),
     EIGHT_BIT_BELOW(32.0f, 1e-1f),
     EIGHT_BIT_DECADE(64.0f, 1.0f, 1 - 0.225f / 64, 1 - 0.225f / 128),
-    1, 0, 0.112f, INFINITY, INFINITY};
+    EIGHT_BIT_ONE};
 
 /* One comparison on a CPU, where fmin and fmax are several; b is no NaN, or is passed over. */
 #ifdef CPU
@@ -365,10 +367,10 @@ typedef constant float *eight_bit_table;
 #define EIGHT_BIT_SHARED(states) const eight_bit_table table = eight_bit_ranges
 #define eight_bit_begin(table)
 
-#define EIGHT_BIT_COLUMN(k)                                                                  \
-  (float16)(table[k], table[5 + (k)], table[10 + (k)], table[15 + (k)], table[20 + (k)],     \
-            table[25 + (k)], table[30 + (k)], table[35 + (k)], table[40 + (k)], 0, 0, 0, 0, 0, \
-            0, 0)
+#define EIGHT_BIT_COLUMN(k)                                                                       \
+  (float16)(table[k], table[5 + (k)], table[10 + (k)], table[15 + (k)], table[20 + (k)],          \
+            table[25 + (k)], table[30 + (k)], table[35 + (k)], table[40 + (k)], 0, 0, 0, 0, 0, 0, \
+            0)
 /* One instruction where the compiler knows one; PoCL's shuffle goes through memory. */
 #ifdef __clang__
 #define EIGHT_BIT_AT(range, k) __builtin_shufflevector(EIGHT_BIT_COLUMN(k), as_uint16(range))
