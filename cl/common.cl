@@ -255,11 +255,12 @@ void rounded_store(global rounded_t *x, size_t i, float value, uint2 key, uint4 
  * Magnitudes belong to ranges: the first becomes zero, seven are decades, the last becomes one.
  * With N = 2^(range - 1) the value of a code is base + slope z, where z is 2 |code - 127| + 1 of a
  * signed code and code + 3/2 of an unsigned one: from 2 N to 4 N, so its exponent says the range.
- * The other way round, the position of x, which is how far its signed code is from zero's and one
- * more than its unsigned one, is the whole part of N, or 2 N, times rise x + 8/9, which is less
- * than two: N goes into its exponent. A range ends at its border, half-way between two values. What
- * differs by range is a table, a GPU's in local memory, a CPU's in registers: selects would take
- * more than twice the instructions, too many for what is read meanwhile. */
+ * The other way round, the position of x is how far its signed code is from zero's, and one more
+ * than its unsigned one. Divided by N, or by 2 N without a sign, it is rise x + 8/9 and less than
+ * two: N is put into its exponent, and the whole part is taken. A range ends at its border,
+ * half-way between two values. What differs by range is a table, a GPU's in local memory, a CPU's
+ * in registers: selects would take more than twice the instructions, too many for what is read
+ * meanwhile. */
 #ifdef EIGHT_BIT
 #define EIGHT_BIT_BLOCK 256
 #define EIGHT_BIT_BYTES (EIGHT_BIT_BLOCK + 4)
@@ -451,7 +452,7 @@ INLINED WIDE(uchar) eight_bit_encode(eight_bit_table table, floats x, int is_sig
                   range = near + 1 + below;
   const floats part = smaller(size * EIGHT_BIT_AT(range, 2) + 8 / 9.0f, 0x1.fffffep0f);
   const WIDE(int) doublings = is_signed ? range - 1 : range;
-  const floats position = WIDE(as_float)(WIDE(as_int)(part) + (doublings << 23));
+  const floats position = WIDE(as_float)(WIDE(as_int)(part) + doublings * (1 << 23));
   if (!is_signed) return WIDE(convert_uchar)(x > 0 ? WIDE(convert_int)(position) - 1 : 0);
   return WIDE(convert_uchar)(WIDE(convert_int)(larger(with_sign(position, x), -127)) + 127);
 }

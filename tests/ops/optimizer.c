@@ -387,41 +387,86 @@ static void codes_near_middles(ac_device *device, bool is_signed) {
   op_instance_free(&s);
 }
 
-/* What is larger than the largest scale counts as that, infinite or not. */
-static void values_beyond_the_scale(ac_device *device, bool is_signed) {
-  static const op_case kept[] = {ADAMW_8BIT("squares beyond the scale", 300),
-                                 SGD_8BIT("momentum beyond the scale", 300, .gradient_factor = 2,
-                                          .momentum = 0.9f, .first = true)};
+/* Codes of blocks with the least scales, to a few units in the last place of the least floats;
+ * other devices may take these for zero. */
+static void codes_at_least_scales(ac_device *device) {
+  static const op_case c = SGD_8BIT("codes at the least scales", 256, .gradient_factor = 1,
+                                    .rate = 0x1p120f, .momentum = 1);
+  if (!device->backend->is_host) return;
+  for (int exponent = -126; exponent < -80; exponent += 4) {
+    const float scale = ldexpf(1, exponent);
+    unsigned char bytes[sizeof scale];
+    op_variant variant = {.name = "least scales", .once = true};
+    op_instance s;
+    op_result result;
+    memcpy(bytes, &scale, sizeof scale);
+    op_instance_forward(&s, &c, 1);
+    for (int e = 0; e < 256; e++) {
+      op_reals(&s.args.in[0])[e] = s.initial[0][e] = 0;
+      s.initial[1][e] = e;
+    }
+    for (size_t k = 0; k < sizeof bytes; k++) s.initial[1][256 + k] = bytes[k];
+    if (op_run(device, &s, &variant, &result))
+      for (int code = 0; code < 256; code++) {
+        const double want = op_code_value(code, true) * (double)scale,
+                     got = result.out[0][code] * -0x1p-120;
+        OP_EXPECT(op_where(device, &s, &variant),
+                  fabs(got - want) <= 8 * 0x1p-149 + 1e-6 * fabs(want),
+                  "code %d of scale 2^%d is %.9g, not %.9g", code, exponent, got, want);
+      }
+    op_result_free(&result);
+    op_instance_free(&s);
+  }
+}
+
+/* What is larger than the largest scale is kept as that, infinite or not, and a block that is less
+ * than the least as zero. Parameters are stepped by what was not yet cut. */
+static void ends_of_scales(ac_device *device, bool is_signed) {
+  static const op_case kept[] = {ADAMW_8BIT("squares at the ends of scales", 300),
+                                 SGD_8BIT("momentum at the ends of scales", 300,
+                                          .gradient_factor = 2, .momentum = 0.9f, .first = true)};
   static const struct {
     double gradient, code[2]; /* of its square, and of twice itself */
-  } values[] = {
-      {0, {0, 127}},        {0x1p126, {255, 255}}, {3e38, {255, 255}},        {-3e38, {255, 0}},
-      {-0x1p126, {255, 0}}, {0x1p63, {255, 127}},  {0x1p62, {255 - 107, 127}}};
+  } values[] = {{0, {0, 127}},        {0x1p126, {255, 255}}, {3e38, {255, 255}},  {-3e38, {255, 0}},
+                {-0x1p126, {255, 0}}, {0x1p63, {255, 127}},  {0x1p62, {148, 127}}};
   const int state = is_signed ? 1 : 2, count = sizeof values / sizeof *values;
-  op_variant variant = {.name = "beyond the scale", .once = true};
-  op_instance s;
-  op_result result;
-  op_instance_forward(&s, &kept[is_signed], 1);
-  if (!is_signed)
-    s.attributes.adamw = (ac_adamw_attributes){
-        .gradient_factor = 1, .epsilon = 1e-8f, .correction1 = 1, .sqrt_correction2 = 1};
-  double *g = op_reals(&s.args.in[0]);
-  for (int64_t e = 0; e < s.args.out[state].count; e++) s.initial[state][e] = 0;
-  for (int e = 0; e < 300; e++) g[e] = values[e % count].gradient;
-  if (op_run(device, &s, &variant, &result)) {
-    const char *where = op_where(device, &s, &variant);
-    for (int e = 0; e < 300; e++) {
-      const double got = result.out[state][e / 256 * 260 + e % 256],
-                   want = values[e % count].code[is_signed];
-      OP_EXPECT(where, got == want, "%g became code %g, not %g", g[e], got, want);
+  for (int least = 0; least < (is_signed ? 1 : 2); least++) {
+    op_variant variant = {.name = least ? "below" : "above", .once = true};
+    op_instance s;
+    op_result result;
+    op_instance_forward(&s, &kept[is_signed], 1);
+    if (!is_signed)
+      s.attributes.adamw = (ac_adamw_attributes){.gradient_factor = 1,
+                                                 .rate = 1,
+                                                 .epsilon = 1e-30f,
+                                                 .correction1 = 1,
+                                                 .sqrt_correction2 = 1};
+    double *g = op_reals(&s.args.in[0]);
+    for (int k = 1; k <= state; k++)
+      for (int64_t e = 0; e < s.args.out[k].count; e++) s.initial[k][e] = 0;
+    for (int e = 0; e < 300; e++) g[e] = least ? (double)1e-19f : values[e % count].gradient;
+    if (op_run(device, &s, &variant, &result)) {
+      const char *where = op_where(device, &s, &variant);
+      for (int e = 0; e < 300; e++) {
+        const double got = result.out[state][e / 256 * 260 + e % 256],
+                     want = least ? 0 : values[e % count].code[is_signed];
+        OP_EXPECT(where, got == want, "%g became code %g, not %g", g[e], got, want);
+        if (is_signed) continue;
+        const bool is_finite = g[e] * g[e] < (double)FLT_MAX; /* as a float; else no step is left */
+        const double step = is_finite ? (g[e] > 0) - (g[e] < 0) : 0,
+                     moved = s.initial[0][e] - result.out[0][e];
+        OP_EXPECT(where, fabs(moved - step) < 1e-5, "%g is a step of %g, not %g", g[e], moved,
+                  step);
+      }
+      for (int block = 0; block < 2; block++) {
+        const float scale = op_block_scale(result.out[state] + block * 260);
+        OP_EXPECT(where, scale == (least ? 0 : 0x1p126f), "block %d has scale %g", block,
+                  (double)scale);
+      }
     }
-    for (int block = 0; block < 2; block++) {
-      const float scale = op_block_scale(result.out[state] + block * 260);
-      OP_EXPECT(where, scale == 0x1p126f, "block %d has scale %g", block, (double)scale);
-    }
+    op_result_free(&result);
+    op_instance_free(&s);
   }
-  op_result_free(&result);
-  op_instance_free(&s);
 }
 
 /* As in torch.optim. */
@@ -456,7 +501,8 @@ static void update(op_case *c, const op_vector *v, int64_t t) {
 static void special(ac_device *device) {
   special_gradients(device);
   for (int sign = 0; sign < 2 && !op_reduced; sign++) codes_near_middles(device, sign);
-  for (int sign = 0; sign < 2; sign++) values_beyond_the_scale(device, sign);
+  for (int sign = 0; sign < 2; sign++) ends_of_scales(device, sign);
+  codes_at_least_scales(device);
   op_replay(device, "optimizer", update);
 }
 

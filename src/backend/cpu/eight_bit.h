@@ -51,11 +51,14 @@ static inline eight_bit_writer eight_bit_end_none(uint8_t *block) {
   return (eight_bit_writer){block};
 }
 
-static inline eight_bit_writer eight_bit_end(const eight_bit_reader *r, uint8_t *block,
-                                             float values[AC_EIGHT_BIT_BLOCK]) {
+static inline eight_bit_writer eight_bit_end(const eight_bit_reader *r, uint8_t *block) {
   (void)r;
-  (void)values;
   return (eight_bit_writer){block};
+}
+
+static inline void eight_bit_prepare(const eight_bit_writer *w, float values[AC_EIGHT_BIT_BLOCK]) {
+  (void)w;
+  (void)values;
 }
 
 static inline void eight_bit_store(const eight_bit_tables *t, const eight_bit_writer *w, int i,

@@ -6,16 +6,16 @@
 
 #include <immintrin.h>
 
-/* Tables are indexed by the last three bits of an exponent, or of a range's number.
+/* Tables of 8 are indexed by the last bits of an exponent, or of a range's number.
  *
  * A code is made a position by its place in the mantissa of a large number. Of a position y in
- * a decade the value is base + slope y. Where nine kinds of positions share eight places, one line
- * serves two of them: with signs zero and the first value, without them zero and one.
+ * a decade the value is base + slope y. Nine kinds of positions share eight places: with signs one
+ * line serves zero and the first value, without them zero and one, which is then off by a rounding.
  *
  * The range of a magnitude x is guessed from its bits, which grow as its logarithm does: it is the
- * guess, or the next one from `border` on. What the position is of twice N or, without signs, of N,
- * the power of two that its decade begins with, is rise x + start and less than `most`, a power of
- * two: a mantissa, to whose exponent the range is added. */
+ * guess, or the next one from `border` on. The position of x, divided by twice the power of two N
+ * that its decade begins with, or by N without signs, is rise x + start and less than `most`:
+ * with the range added to its exponent it is the position itself. */
 typedef struct eight_bit_tables {
   float base[8], slope[8];
   __m256 border, rise, start, most;
@@ -25,7 +25,7 @@ typedef struct eight_bit_tables {
 static inline eight_bit_tables eight_bit_tables_of(bool is_signed) {
   eight_bit_tables t;
   const float half = is_signed ? 1 : 2, part = is_signed ? 0.5f : 1;
-  const float unit_of_code = is_signed ? 512 : 1;
+  const float unit_of_code = is_signed ? 0x1p-7f : 1;
   float border[8] = {0}, rise[8] = {0};
   for (int range = 1; range < EIGHT_BIT_ONE; range++) {
     const float n = (float)(1 << (range - 1)) * half, unit = powf(10, (float)(range - 7));
@@ -44,7 +44,7 @@ static inline eight_bit_tables eight_bit_tables_of(bool is_signed) {
     t.base[7] = -1 / 255.0f; /* of positions 1 and 256 */
     t.slope[7] = 1 / 255.0f;
   }
-  rise[0] = 0.112f * part; /* of one: to little above N; and of zero */
+  rise[0] = 0.112f * part; /* of zero; and of one, range 8: to little above N */
   t.border = _mm256_loadu_ps(border);
   t.rise = _mm256_loadu_ps(rise);
   t.start = _mm256_set1_ps(8 / 9.0f * part);
@@ -73,7 +73,7 @@ static inline eight_bit_reader eight_bit_begin(const eight_bit_tables *t, const 
 
 /* The run of values from element i on. A position has the sign of its distance from zero's code. */
 static inline void eight_bit_load(const eight_bit_reader *r, int i, bool is_signed, float *values) {
-  const float large = is_signed ? 0x1p32f : 0x1p23f, zero = is_signed ? 512 * 127 : -1;
+  const float large = is_signed ? 0x1p16f : 0x1p23f, zero = is_signed ? 127 * 0x1p-7f : -1;
   const __m256i larges = _mm256_set1_epi32((int32_t)ac_float_bits(large));
   const __m256 sign = _mm256_set1_ps(-0.0f);
   for (int k = 0; k < EIGHT_BIT_RUN; k += EIGHT_BIT_VECTOR) {
@@ -98,26 +98,32 @@ static inline void eight_bit_compare(eight_bit_reader *r, const float *values) {
 /* A block that is stored. */
 typedef struct eight_bit_writer {
   uint8_t *block;
+  float most;     /* of its values, without their signs */
   __m256 inverse; /* of its scale */
 } eight_bit_writer;
 
 /* Of a block of zeros. */
 static inline eight_bit_writer eight_bit_end_none(uint8_t *block) {
-  return (eight_bit_writer){block, _mm256_setzero_ps()};
+  return (eight_bit_writer){block, 0, _mm256_setzero_ps()};
 }
 
-/* Of a block whose runs have all been read and compared: these are its values. */
-static inline eight_bit_writer eight_bit_end(const eight_bit_reader *r, uint8_t *block,
-                                             float values[AC_EIGHT_BIT_BLOCK]) {
+/* Of a block whose runs have all been read and compared. */
+static inline eight_bit_writer eight_bit_end(const eight_bit_reader *r, uint8_t *block) {
   float each[8], most = 0;
   _mm256_storeu_ps(each, r->most);
   for (int k = 0; k < 8; k++) most = each[k] > most ? each[k] : most;
-  const float scale = eight_bit_put_scale(block, most, values);
-  return (eight_bit_writer){block, _mm256_set1_ps(scale > 0 ? 1 / scale : 0)};
+  const float scale = ac_eight_bit_scale(most);
+  memcpy(block + AC_EIGHT_BIT_BLOCK, &scale, sizeof scale);
+  return (eight_bit_writer){block, most, _mm256_set1_ps(scale > 0 ? 1 / scale : 0)};
 }
 
-/* The range of magnitudes, or the one before: 0.95 decades each, log10(2) to an octave. With
- * thresholds at 10^-7.15 + 0.95 range all lie within ranges: the first is below what x is raised
+/* All values of the block, before any is stored. */
+static inline void eight_bit_prepare(const eight_bit_writer *w, float values[AC_EIGHT_BIT_BLOCK]) {
+  eight_bit_cut(w->most, values);
+}
+
+/* The range of magnitudes, or the one before: 0.95 decades each, log10(2) to an octave. Each
+ * threshold, 10^(-7.15 + 0.95 range), lies within that range; the first is below what x is raised
  * to, and the last above one. */
 static inline __m256i eight_bit_guess(__m256 size) {
   const float octave = 0.30103f / 0.95f;
@@ -126,10 +132,10 @@ static inline __m256i eight_bit_guess(__m256 size) {
                                              _mm256_set1_ps(7.15f / 0.95f - 127 * octave)));
 }
 
-/* EIGHT_BIT_STORED values from element i on. What is computed is their positions, as floats that
- * are cut to whole ones; with signs, how far codes are from zero's the other way round, from -128
- * to 127: that of minus one is cut to it. Vectors go abreast: one alone would wait for each of
- * its results. */
+/* EIGHT_BIT_STORED values from element i on; without signs none is -0. What is computed is their
+ * positions, as floats that are cut to whole ones; with signs, how far codes are from zero's the
+ * other way round, from -128 to 127: that of minus one is cut to it. Vectors go abreast: one alone
+ * would wait for each of its results. */
 static inline void eight_bit_store(const eight_bit_tables *t, const eight_bit_writer *w, int i,
                                    bool is_signed, const float *values) {
   enum { ABREAST = EIGHT_BIT_STORED / EIGHT_BIT_VECTOR };

@@ -6,14 +6,15 @@
 
 #include <immintrin.h>
 
-/* Tables of 16 are indexed by the last bits of an exponent. A code is made a position by its place
- * in the mantissa of a large number: as a float, of which those of zero and of each decade differ.
- * Of a position y in a decade the value is base + slope y.
+/* Tables of 16 are indexed by the last bits of an exponent.
  *
- * `turn` is indexed by those of a magnitude x, so by octaves from 2^-23 on. An octave has at most
- * one border, where the next range begins: the sum of x's bits and `turn` has the exponent of
- * x's position. What the position is of N, the power of two that its decade begins with, is
- * rise x + 8/9 and less than two: a mantissa. */
+ * A code is made a position by its place in the mantissa of a large number; the exponents of zero
+ * and of each decade differ. Of a position y in a decade the value is base + slope y.
+ *
+ * `turn` is indexed by the exponent of a magnitude x, so by octaves from 2^-23 on. An octave has at
+ * most one border, where the next range begins: the sum of x's bits and `turn` has the exponent of
+ * x's position. That position, divided by the power of two N that its decade begins with, is
+ * rise x + 8/9 and less than two: this is its mantissa. */
 typedef struct eight_bit_tables {
   float base[16], slope[16];
   __m512i turn[2];
@@ -23,7 +24,7 @@ typedef struct eight_bit_tables {
 
 static inline eight_bit_tables eight_bit_tables_of(bool is_signed) {
   eight_bit_tables t;
-  const float half = is_signed ? 1 : 2, unit_of_code = is_signed ? 256 : 1;
+  const float half = is_signed ? 1 : 2, unit_of_code = is_signed ? 0x1p-7f : 1;
   const uint32_t before = is_signed ? 126 : 127; /* the exponent of what range 0 would begin with */
   float rise[16] = {0};
   uint32_t turn[32];
@@ -32,7 +33,7 @@ static inline eight_bit_tables eight_bit_tables_of(bool is_signed) {
   for (uint32_t range = 1; range < EIGHT_BIT_RANGES; range++) {
     const float n = (float)(1 << (range - 1)) * half, unit = powf(10, (float)range - 7);
     const bool one = range == EIGHT_BIT_ONE;
-    const uint32_t index = (before + range + (is_signed ? 8 : 0)) & 15;
+    const uint32_t index = (before + range - (is_signed ? 7 : 0)) & 15;
     t.base[index] = one ? 1 : unit * (-0.8f + 0.45f / n);
     t.slope[index] = one ? 0 : 0.9f * unit / n / unit_of_code;
     rise[(before + range) & 15] = one ? 0.112f : 1 / (0.9f * unit); /* of one: to little above N */
@@ -73,7 +74,7 @@ static inline eight_bit_reader eight_bit_begin(const eight_bit_tables *t, const 
 
 /* The run of values from element i on. A position has the sign of its distance from zero's code. */
 static inline void eight_bit_load(const eight_bit_reader *r, int i, bool is_signed, float *values) {
-  const float large = is_signed ? 0x1p31f : 0x1p23f, zero = is_signed ? 256 * 127 : -1;
+  const float large = is_signed ? 0x1p16f : 0x1p23f, zero = is_signed ? 127 * 0x1p-7f : -1;
   const __m512i code = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(r->block + i)));
   const __m512i counted = _mm512_or_si512(code, _mm512_set1_epi32((int32_t)ac_float_bits(large)));
   const __m512 position = _mm512_sub_ps(_mm512_castsi512_ps(counted), _mm512_set1_ps(large + zero));
@@ -96,28 +97,34 @@ static inline void eight_bit_compare(eight_bit_reader *r, const float *values) {
 /* A block that is stored. */
 typedef struct eight_bit_writer {
   uint8_t *block;
+  float most;     /* of its values, without their signs */
   __m512 inverse; /* of its scale */
 } eight_bit_writer;
 
 /* Of a block of zeros. */
 static inline eight_bit_writer eight_bit_end_none(uint8_t *block) {
-  return (eight_bit_writer){block, _mm512_setzero_ps()};
+  return (eight_bit_writer){block, 0, _mm512_setzero_ps()};
 }
 
-/* Of a block whose runs have all been read and compared: these are its values. */
-static inline eight_bit_writer eight_bit_end(const eight_bit_reader *r, uint8_t *block,
-                                             float values[AC_EIGHT_BIT_BLOCK]) {
-  const float scale = eight_bit_put_scale(block, _mm512_reduce_max_ps(r->most), values);
-  return (eight_bit_writer){block, _mm512_set1_ps(scale > 0 ? 1 / scale : 0)};
+/* Of a block whose runs have all been read and compared. */
+static inline eight_bit_writer eight_bit_end(const eight_bit_reader *r, uint8_t *block) {
+  const float most = _mm512_reduce_max_ps(r->most), scale = ac_eight_bit_scale(most);
+  memcpy(block + AC_EIGHT_BIT_BLOCK, &scale, sizeof scale);
+  return (eight_bit_writer){block, most, _mm512_set1_ps(scale > 0 ? 1 / scale : 0)};
 }
 
-/* EIGHT_BIT_STORED values from element i on. What is computed is their positions, as floats that
- * are cut to whole ones; with signs, how far codes are from zero's the other way round, from -128
- * to 127: that of minus one is cut to it. Vectors go abreast: one alone would wait for each of
- * its results. */
+/* All values of the block, before any is stored. */
+static inline void eight_bit_prepare(const eight_bit_writer *w, float values[AC_EIGHT_BIT_BLOCK]) {
+  eight_bit_cut(w->most, values);
+}
+
+/* EIGHT_BIT_STORED values from element i on; without signs none is -0. What is computed is their
+ * positions, as floats that are cut to whole ones; with signs, how far codes are from zero's the
+ * other way round, from -128 to 127: that of minus one is cut to it. Vectors go abreast: one alone
+ * would wait for each of its results. */
 static inline void eight_bit_store(const eight_bit_tables *t, const eight_bit_writer *w, int i,
                                    bool is_signed, const float *values) {
-  enum { LARGER_MAGNITUDE = 0xb, ABREAST = EIGHT_BIT_STORED / 16 };
+  enum { LARGER_WITHOUT_SIGN = 0xb, ABREAST = EIGHT_BIT_STORED / 16 };
 #define ABREAST_EACH for (int k = 0; k < ABREAST; k++)
   const __m512 start = _mm512_set1_ps(8 / 9.0f), most = _mm512_set1_ps(2 - 0x1p-23f);
   const __m512i mantissa = _mm512_set1_epi32(0x7fffff), sign = _mm512_set1_epi32(INT32_MIN),
@@ -125,7 +132,7 @@ static inline void eight_bit_store(const eight_bit_tables *t, const eight_bit_wr
   __m512 x[ABREAST], size[ABREAST], part[ABREAST];
   __m512i turned[ABREAST];
   ABREAST_EACH x[k] = _mm512_mul_ps(_mm512_loadu_ps(values + 16 * k), w->inverse);
-  ABREAST_EACH size[k] = _mm512_range_ps(x[k], t->least, LARGER_MAGNITUDE);
+  ABREAST_EACH size[k] = _mm512_range_ps(x[k], t->least, LARGER_WITHOUT_SIGN);
   ABREAST_EACH turned[k] = _mm512_srli_epi32(_mm512_castps_si512(size[k]), 23);
   ABREAST_EACH turned[k] = _mm512_permutex2var_epi32(t->turn[0], turned[k], t->turn[1]);
   ABREAST_EACH turned[k] = _mm512_add_epi32(_mm512_castps_si512(size[k]), turned[k]);

@@ -16,15 +16,12 @@ static inline float eight_bit_border(int range, bool is_signed) {
   return powf(10, (float)(range - 6)) * (0.1f + 0.18f / ((float)(1 << range) * half));
 }
 
-/* The scale of a block, to it and to its values, which become at most as large. */
-static inline float eight_bit_put_scale(uint8_t *block, float most,
-                                        float values[AC_EIGHT_BIT_BLOCK]) {
+/* What is larger than the largest scale is cut to it, to be stored as one. */
+static inline void eight_bit_cut(float most, float values[AC_EIGHT_BIT_BLOCK]) {
   const float scale = ac_eight_bit_scale(most);
   if (most > scale)
     for (int i = 0; i < AC_EIGHT_BIT_BLOCK; i++)
       values[i] = values[i] > scale ? scale : values[i] < -scale ? -scale : values[i];
-  memcpy(block + AC_EIGHT_BIT_BLOCK, &scale, sizeof scale);
-  return scale;
 }
 
 #endif

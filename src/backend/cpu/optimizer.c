@@ -80,17 +80,12 @@ static bool is_eight_bit(const ac_op_args *args) {
   return args->out[1].count && args->out[1].dtype == AC_U8;
 }
 
-void ac_cpu_step_floats(const ac_op_args *args, int states, ac_cpu_formula *step,
-                        ac_cpu_formula *then, int64_t first, int64_t last) {
-  const int64_t run = then ? AC_CPU_STEPPED : last - first;
-  for (int64_t at = first; at < last; at += run) {
-    const int64_t count = ac_min(run, last - at);
-    float *kept[AC_CPU_STATES] = {NULL, NULL};
-    for (int k = 0; k < states; k++)
-      if (args->out[1 + k].count) kept[k] = (float *)args->out[1 + k].data + at;
-    step(args, at, count, kept[0], kept[1]);
-    if (then) then(args, at, count, kept[0], kept[1]);
-  }
+void ac_cpu_step_floats(const ac_op_args *args, int states, ac_cpu_formula *step, int64_t first,
+                        int64_t last) {
+  float *kept[AC_CPU_STATES] = {NULL, NULL};
+  for (int k = 0; k < states; k++)
+    if (args->out[1 + k].count) kept[k] = (float *)args->out[1 + k].data + first;
+  step(args, first, last - first, kept[0], kept[1]);
   ac_cpu_copy_parameters(&args->out[1 + states], args->out[0].data, first, last);
 }
 
@@ -104,29 +99,59 @@ void ac_cpu_run_formula(const ac_cpu_context *context, const ac_op_args *args, a
 
 /* ---- formulas -------------------------------------------------------------------------------- */
 
-static void adamw_moments(const ac_op_args *args, int64_t first, int64_t count, float *m,
-                          float *v) {
-  const ac_adamw_attributes *a = args->attributes;
-  const float *g = (const float *)args->in[0].data + first;
-  float factor = a->gradient_factor, blend1 = 1.0f - a->beta1, blend2 = 1.0f - a->beta2;
-#pragma omp simd
-  for (int64_t i = 0; i < count; i++) {
-    float gradient = factor * g[i];
-    m[i] += blend1 * (gradient - m[i]);
-    v[i] += blend2 * (gradient * gradient - v[i]);
-  }
+typedef struct adamw_factors {
+  float gradient, blend1, blend2, keep, step, inverse, epsilon;
+} adamw_factors;
+
+static inline adamw_factors adamw_factors_of(const ac_adamw_attributes *a) {
+  return (adamw_factors){.gradient = a->gradient_factor,
+                         .blend1 = 1.0f - a->beta1,
+                         .blend2 = 1.0f - a->beta2,
+                         .keep = 1.0f - a->rate * a->weight_decay,
+                         .step = a->rate / a->correction1,
+                         .inverse = 1.0f / a->sqrt_correction2,
+                         .epsilon = a->epsilon};
+}
+
+static inline void adamw_average(const adamw_factors *f, float g, float *m, float *v) {
+  float gradient = f->gradient * g;
+  *m += f->blend1 * (gradient - *m);
+  *v += f->blend2 * (gradient * gradient - *v);
+}
+
+static inline float adamw_next(const adamw_factors *f, float p, float m, float v) {
+  return p * f->keep - f->step * m / (sqrtf(v) * f->inverse + f->epsilon);
 }
 
 static void adamw_step(const ac_op_args *args, int64_t first, int64_t count, float *m, float *v) {
-  const ac_adamw_attributes *a = args->attributes;
+  const adamw_factors f = adamw_factors_of(args->attributes);
+  const float *g = (const float *)args->in[0].data + first;
   float *p = (float *)args->out[0].data + first;
-  float keep = 1.0f - a->rate * a->weight_decay, epsilon = a->epsilon;
-  float step = a->rate / a->correction1, inverse = 1.0f / a->sqrt_correction2;
 #pragma omp simd
-  for (int64_t i = 0; i < count; i++)
-    p[i] = p[i] * keep - step * m[i] / (sqrtf(v[i]) * inverse + epsilon);
+  for (int64_t i = 0; i < count; i++) {
+    float mean = m[i], square = v[i];
+    adamw_average(&f, g[i], &mean, &square);
+    m[i] = mean;
+    v[i] = square;
+    p[i] = adamw_next(&f, p[i], mean, square);
+  }
 }
-AC_CPU_OPTIMIZER(adamw, 2, adamw_moments, adamw_step)
+
+static void adamw_moments(const ac_op_args *args, int64_t first, int64_t count, float *m,
+                          float *v) {
+  const adamw_factors f = adamw_factors_of(args->attributes);
+  const float *g = (const float *)args->in[0].data + first;
+#pragma omp simd
+  for (int64_t i = 0; i < count; i++) adamw_average(&f, g[i], &m[i], &v[i]);
+}
+
+static void adamw_values(const ac_op_args *args, int64_t first, int64_t count, float *m, float *v) {
+  const adamw_factors f = adamw_factors_of(args->attributes);
+  float *p = (float *)args->out[0].data + first;
+#pragma omp simd
+  for (int64_t i = 0; i < count; i++) p[i] = adamw_next(&f, p[i], m[i], v[i]);
+}
+AC_CPU_OPTIMIZER(adamw, 2, adamw_moments, adamw_values)
 
 static void sgd_step(const ac_op_args *args, int64_t first, int64_t count, float *b, float *none) {
   const ac_sgd_attributes *a = args->attributes;

@@ -102,9 +102,7 @@ static inline const float *stepped_read(const ac_operand *x, int64_t first, int6
 }
 
 /* An optimizer's formula for `count` elements from `first` on, with what is kept of these as
- * floats; NULL: nothing is. It leaves the working copy alone. There may be a second one, which runs
- * some elements later: roots and quotients take long, and are then made beside what does not wait
- * for them. */
+ * floats; NULL: nothing is. It leaves the working copy alone. */
 typedef void ac_cpu_formula(const ac_op_args *args, int64_t first, int64_t count, float *kept0,
                             float *kept1);
 
@@ -196,27 +194,28 @@ static inline void block_store(const stepped_codes *s, const ac_op_args *args, i
                   ac_element(w->data, w->dtype, s->at), s->count);
 }
 
-/* Blocks of 8 bits, each in one go from memory and back, a run of elements at a time: with AVX-512
+/* Blocks of 8 bits, each in one go from memory and back, a run of elements at a time: with vectors
  * a run is decoded, stepped and compared in registers, as formulas are inlined with that constant
  * count. Beside it goes the block before: its second formula, and its codes, for its scale is known
  * by then. So the CPU always has work that does not wait. A block of zeros goes before the first
- * and behind the last. `attributes` are the caller's own copy, which no store changes as far as
- * a compiler can tell. */
+ * and behind the last, as for each run a condition would cost more. `attributes` are the caller's
+ * own copy, which no store changes as far as a compiler can tell. */
 __attribute__((always_inline)) static inline void
 ac_cpu_step_blocks(const ac_op_args *args, const void *attributes, int states, ac_cpu_formula *step,
                    ac_cpu_formula *then, int64_t first, int64_t last) {
+  const bool by_runs = (int)EIGHT_BIT_RUN < (int)AC_EIGHT_BIT_BLOCK;
   const eight_bit_tables with_sign = eight_bit_tables_of(true),
                          without = eight_bit_tables_of(false);
   uint8_t no_codes[AC_CPU_STATES][AC_EIGHT_BIT_BYTES] = {{0}};
   random_mask chance = {0};
   if (is_rounded(&args->out[0])) chance = rounding_of(args, AC_WEIGHT_STREAM);
-  stepped_codes sides[3];
-  stepped_codes *const none = &sides[2], *before = none;
-  block_load_none(none, no_codes);
+  stepped_codes sides[2], none, *before = &none;
+  block_load_none(&none, no_codes);
   eight_bit_writer out0 = eight_bit_end_none(no_codes[0]), out1 = eight_bit_end_none(no_codes[1]);
   for (int64_t block = first; block <= last; block++) {
-    stepped_codes *now = block < last ? &sides[block % 2] : none;
-    if (block < last) block_load(now, args, states, block);
+    stepped_codes *now = block < last ? &sides[block % 2] : &none;
+    const bool is_stepped = by_runs || now != &none, is_stored = by_runs || before != &none;
+    if (now != &none) block_load(now, args, states, block);
     ac_op_args own = *args, own_before; /* operands of formulas begin with the block */
     own.attributes = attributes;
     own_before = own;
@@ -227,24 +226,29 @@ ac_cpu_step_blocks(const ac_op_args *args, const void *attributes, int states, a
     eight_bit_reader in0 = eight_bit_begin(&with_sign, now->codes[0]), in1;
     if (states > 1) in1 = eight_bit_begin(&without, now->codes[1]);
     for (int i = 0; i < AC_EIGHT_BIT_BLOCK; i += EIGHT_BIT_RUN) {
-      /* Its own, so that a compiler keeps it in registers. */
-      _Alignas(64) float kept[AC_CPU_STATES][EIGHT_BIT_RUN];
-      prefetch_run(&ahead, states, i);
-      eight_bit_load(&in0, i, true, kept[0]);
-      if (states > 1) eight_bit_load(&in1, i, false, kept[1]);
-      step(&own, i, EIGHT_BIT_RUN, kept[0], kept[1]);
-      eight_bit_compare(&in0, kept[0]);
-      if (states > 1) eight_bit_compare(&in1, kept[1]);
-      for (int k = 0; k < states; k++) memcpy(now->kept[k] + i, kept[k], sizeof kept[k]);
-      if (then) then(&own_before, i, EIGHT_BIT_RUN, before->kept[0] + i, before->kept[1] + i);
+      if (is_stepped) {
+        /* Its own, so that a compiler keeps it in registers. */
+        _Alignas(64) float kept[AC_CPU_STATES][EIGHT_BIT_RUN];
+        prefetch_run(&ahead, states, i);
+        eight_bit_load(&in0, i, true, kept[0]);
+        if (states > 1) eight_bit_load(&in1, i, false, kept[1]);
+        step(&own, i, EIGHT_BIT_RUN, kept[0], kept[1]);
+        eight_bit_compare(&in0, kept[0]);
+        if (states > 1) eight_bit_compare(&in1, kept[1]);
+        for (int k = 0; k < states; k++) memcpy(now->kept[k] + i, kept[k], sizeof kept[k]);
+      }
+      if (then && is_stored)
+        then(&own_before, i, EIGHT_BIT_RUN, before->kept[0] + i, before->kept[1] + i);
     }
-    for (int i = 0; i < AC_EIGHT_BIT_BLOCK; i += EIGHT_BIT_STORED) {
+    eight_bit_prepare(&out0, before->kept[0]);
+    if (states > 1) eight_bit_prepare(&out1, before->kept[1]);
+    for (int i = 0; i < AC_EIGHT_BIT_BLOCK && is_stored; i += EIGHT_BIT_STORED) {
       eight_bit_store(&with_sign, &out0, i, true, before->kept[0] + i);
       if (states > 1) eight_bit_store(&without, &out1, i, false, before->kept[1] + i);
     }
-    if (before != none) block_store(before, args, states, &chance);
-    out0 = eight_bit_end(&in0, now->codes[0], now->kept[0]);
-    if (states > 1) out1 = eight_bit_end(&in1, now->codes[1], now->kept[1]);
+    if (before != &none) block_store(before, args, states, &chance);
+    out0 = eight_bit_end(&in0, now->codes[0]);
+    if (states > 1) out1 = eight_bit_end(&in1, now->codes[1]);
     before = now;
   }
 }
@@ -254,19 +258,21 @@ ac_cpu_step_blocks(const ac_op_args *args, const void *attributes, int states, a
 #define ac_cpu_step_floats AC_CPU_NAME(ac_cpu_step_floats)
 #define ac_cpu_run_formula AC_CPU_NAME(ac_cpu_run_formula)
 
-/* The formulas for elements and their working copy. Outputs are the parameter, `states` of what is
+/* The formula for elements and their working copy. Outputs are the parameter, `states` of what is
  * kept, and the copy. */
-void ac_cpu_step_floats(const ac_op_args *args, int states, ac_cpu_formula *step,
-                        ac_cpu_formula *then, int64_t first, int64_t last);
+void ac_cpu_step_floats(const ac_op_args *args, int states, ac_cpu_formula *step, int64_t first,
+                        int64_t last);
 
 /* One of these, as states are stored. */
 void ac_cpu_run_formula(const ac_cpu_context *context, const ac_op_args *args, ac_cpu_range floats,
                         ac_cpu_range blocks);
 
-/* The kernel of an op that is its formulas and nothing else; `then` is NULL if there is one. */
+/* The kernel of an op that is the formula NAME_step and nothing else. Blocks of 8 bits may have it
+ * as two, `step` and `then`, which runs some elements later: roots and quotients take long, and are
+ * then made beside what does not wait for them. If not, `then` is NULL. */
 #define AC_CPU_OPTIMIZER(name, states, step, then)                                          \
   static void name##_f32(const ac_op_args *args, int64_t first, int64_t last) {             \
-    ac_cpu_step_floats(args, states, step, then, first, last);                              \
+    ac_cpu_step_floats(args, states, name##_step, first, last);                             \
   }                                                                                         \
   static void name##_floats(const ac_op_args *args, int64_t first, int64_t last) {          \
     stepped_range(args, first, last, name##_f32);                                           \
