@@ -88,9 +88,11 @@ static inline void eight_bit_load(const eight_bit_reader *r, int i, bool is_sign
                    _mm512_fmadd_ps(_mm512_permutexvar_ps(exponent, r->slope), position, base));
 }
 
+/* Of VRANGEPS: the larger magnitude, without its sign. */
+enum { LARGER_WITHOUT_SIGN = 0xb };
+
 /* Of a run that will be stored. */
 static inline void eight_bit_compare(eight_bit_reader *r, const float *values) {
-  enum { LARGER_WITHOUT_SIGN = 0xb };
   r->most = _mm512_range_ps(r->most, _mm512_loadu_ps(values), LARGER_WITHOUT_SIGN);
 }
 
@@ -124,7 +126,7 @@ static inline void eight_bit_prepare(const eight_bit_writer *w, float values[AC_
  * would wait for each of its results. */
 static inline void eight_bit_store(const eight_bit_tables *t, const eight_bit_writer *w, int i,
                                    bool is_signed, const float *values) {
-  enum { LARGER_WITHOUT_SIGN = 0xb, ABREAST = EIGHT_BIT_STORED / 16 };
+  enum { ABREAST = EIGHT_BIT_STORED / 16 };
 #define ABREAST_EACH for (int k = 0; k < ABREAST; k++)
   const __m512 start = _mm512_set1_ps(8 / 9.0f), most = _mm512_set1_ps(2 - 0x1p-23f);
   const __m512i mantissa = _mm512_set1_epi32(0x7fffff), sign = _mm512_set1_epi32(INT32_MIN),
