@@ -105,8 +105,8 @@ static void lines_in_rows(void **state) {
 /* Op(B) in a patch, at any address, of whose last step few pairs may count. */
 static void compare_patches(const ac_dot_class *hardware, const ac_dot_class *emulation, int rows,
                             int columns, range range, bool add) {
-  enum { MOST_DISTANCE = 200, MOST_OFFSET = 900 };
-  static uint32_t patch[MOST_OFFSET + AC_DOT_PAIRS * MOST_DISTANCE + AC_DOT_STRIP];
+  enum { MOST_DISTANCE = 200, MOST_OFFSET = 900, MOST_SECOND = 500 };
+  static uint32_t patch[MOST_OFFSET + AC_DOT_PAIRS * MOST_DISTANCE + MOST_SECOND + AC_DOT_LANES];
   static strips s;
   fill(&s, range);
   for (size_t i = 0; i < sizeof patch / sizeof *patch; i++)
@@ -116,7 +116,9 @@ static void compare_patches(const ac_dot_class *hardware, const ac_dot_class *em
   for (int i = 0; i < STEPS; i++) of[i] = (int32_t)(draw() % STEPS);
   int64_t steps = 1 + draw() % STEPS;
   int pairs = (int)(draw() % AC_DOT_PAIRS);
-  ac_dot_patch b = {patch, offset, 1 + draw() % MOST_DISTANCE, draw() % 2 ? of : NULL, pairs};
+  int64_t second = draw() % 2 ? AC_DOT_LANES : draw() % MOST_SECOND;
+  ac_dot_patch b = {patch, offset, 1 + draw() % MOST_DISTANCE, draw() % 2 ? of : NULL,
+                    pairs, second};
   for (int i = 0; pairs && i < AC_DOT_STRIP; i++)
     for (int p = pairs; p < AC_DOT_PAIRS; p++)
       s.a[(ac_dot_step_of(&b, steps - 1) * AC_DOT_STRIP + i) * AC_DOT_PAIRS + p] = 0;

@@ -7,20 +7,21 @@
  * whose columns are samples. Nothing is multiplied by padding, which is a third of all products for
  * images of 4 x 4 and a sixth for 8 x 8, nor by the gaps between rows that columns along an image
  * have, and nothing is copied for a tap. Any stride, and the gradient of any, is a matter of which
- * positions meet.
+ * positions meet; positions that a kernel of 1 x 1 never meets are left out.
  *
  *   pack the weights: strips of rows, in steps of 16 pairs of channels for one tap
  *   for each thread's share of the rows of outputs, of a group and of LANES samples:
  *     fill the patch: position after position, each with all channels
  *     for each strip of the weights
- *       for each block of positions: for each position, sums = strip x what it meets
+ *       for each block of positions: for each two that meet the same taps, or one that is left
+ *         alone, sums = strip x what they meet
  *         turn the sums of each channel round, and into y with them
  *
  * Steps go by blocks of channels, and within these by taps in the order of positions, as they do in
  * planes (conv2d.c); where that way spreads its patch out, sums have another order than here.
  *
  * Workspace: the packed weights, and for each thread a patch, of at most PATCH elements, the sums
- * of a block and two numbers for each step of a region's positions. */
+ * of a block, two numbers for each step of a region's positions and three for each of these. */
 #include "backend/cpu/conv.h"
 #include "backend/cpu/conv_lanes.h"
 #include "backend/cpu/product/pairs.h"
@@ -30,19 +31,28 @@
 
 /* A patch, the weights' current strip and sums stay in the second-level cache of current cores,
  * 1 to 2 MiB. BLOCK: positions whose sums wait. ROW: sums of a row of these, of which neighbours do
- * not fall on the same lines of a cache. */
+ * not fall on the same lines of a cache. AHEAD: lines of a patch that are asked for before they are
+ * read. */
 enum {
   LANES = AC_DOT_LANES,
   PATCH = 160 << 10,
   BLOCK = 2 * LANES,
   ROW = BLOCK * LANES + STRIP,
-  SQUARE = STRIP * PAIRS
+  SQUARE = STRIP * PAIRS,
+  AHEAD = 2
 };
 
-/* One axis: outputs are those of the op, the source is what it reads. */
+/* Positions start + i * every of an image. */
+typedef struct kept {
+  int64_t start, every;
+} kept;
+
+/* One axis: outputs are those of the op, the source is what it reads. A single tap meets one
+ * position of the larger image in each stride; the others are left out. */
 typedef struct axis {
   int64_t size, outputs, taps;
   int64_t stride, padding, dilation;
+  kept read, written; /* where source and outputs lie in their images */
   bool transposed;
 } axis;
 
@@ -60,6 +70,23 @@ typedef struct problem {
 } problem;
 
 /* ---- axes ------------------------------------------------------------------------------------ */
+
+static int64_t place(const kept *k, int64_t i) {
+  return k->start + i * k->every;
+}
+
+/* Leaves out what a single tap never meets: where i * stride - padding is a position of the larger
+ * image, it is number i - ceil(padding / stride) of those that stay. */
+static void leave_out(axis *a) {
+  if (a->taps != 1 || a->stride == 1) return;
+  int64_t *larger = a->transposed ? &a->outputs : &a->size;
+  int64_t before = ac_ceil_div(a->padding, a->stride);
+  kept k = {before * a->stride - a->padding, a->stride};
+  *(a->transposed ? &a->written : &a->read) = k;
+  *larger = ac_max(0, ac_ceil_div(*larger - k.start, k.every));
+  a->padding = before;
+  a->stride = 1;
+}
 
 /* Tap k, in the order of positions, of a kernel. */
 static int64_t tap_of(const axis *a, int64_t k) {
@@ -130,18 +157,23 @@ static problem problem_of(const ac_cpu_context *context, const ac_op_args *args)
                .out = y->dim[1] / a->groups,
                .dot = context->dot,
                .taps = weight->dim[2] * weight->dim[3]};
-  for (int i = 0; i < 2; i++)
+  for (int i = 0; i < 2; i++) {
     p.axis[i] = (axis){.size = x->dim[2 + i],
                        .outputs = y->dim[2 + i],
                        .taps = weight->dim[2 + i],
                        .stride = a->stride[i],
                        .padding = a->padding[i],
                        .dilation = a->dilation[i],
+                       .read = {0, 1},
+                       .written = {0, 1},
                        .transposed = p.transposed};
+    leave_out(&p.axis[i]);
+  }
   p.lines = ac_ceil_div(p.in, 2);
   p.blocks = ac_ceil_div(p.lines, PAIRS);
   p.steps = p.blocks * p.taps;
   p.distance = (p.blocks * PAIRS + 1) * LANES; /* an odd number of cache lines */
+  if (!p.axis[0].outputs) return p;
   int64_t width = p.axis[1].size * p.distance;
   for (p.rows = p.axis[0].outputs; p.rows > 1; p.rows--)
     if (most_met(&p.axis[0], p.rows) * width <= PATCH) break;
@@ -152,19 +184,22 @@ static problem problem_of(const ac_cpu_context *context, const ac_op_args *args)
 
 /* Where lanes are filled so well that less is multiplied than with all the padding: by a sixteenth
  * where there is no stride, for then columns along the image cost little else. Kernels of one tap
- * meet no padding, and the patch would hold more than they need. */
+ * meet no padding and, without a stride, leave nothing out; and rows of outputs that are whole
+ * vectors are read as fast from planes, without turning anything. */
 static bool takes(const ac_cpu_context *context, const ac_op_args *args, int64_t samples) {
   enum { ALL = 16, MOST = 15 };
   const ac_conv2d_attributes *a = args->attributes;
   if (!context->dot || args->in[0].dtype != AC_BF16 || args->in[1].dtype != AC_BF16) return false;
   if (!args->in[0].count || !args->in[1].count || !args->out[0].count) return false;
   problem p = problem_of(context, args);
-  if (p.taps == 1 || p.blocks * PAIRS * 8 > p.lines * 9 || p.held * p.distance > PATCH)
-    return false;
+  bool dense = a->stride[0] == 1 && a->stride[1] == 1;
+  bool rows = !p.transposed && p.axis[1].outputs % LANES == 0;
+  if (p.taps == 1 && (dense || rows)) return false;
+  if (!p.axis[0].outputs || !p.axis[1].outputs || !p.axis[0].size || !p.axis[1].size) return false;
+  if (p.blocks * PAIRS * 8 > p.lines * 9 || p.held * p.distance > PATCH) return false;
   int64_t lanes = ac_ceil_div(samples, LANES) * LANES;
   int64_t met = meetings(&p.axis[0]) * meetings(&p.axis[1]);
   int64_t all = meetings_with_padding(&p.axis[0]) * meetings_with_padding(&p.axis[1]);
-  bool dense = a->stride[0] == 1 && a->stride[1] == 1;
   return met * lanes * ALL <= all * samples * (dense ? MOST : ALL);
 }
 
@@ -183,6 +218,9 @@ static int64_t packed_floats(const problem *p) {
 static int64_t places(const problem *p) {
   return p->rows * p->axis[1].outputs;
 }
+static int64_t whole_blocks(const problem *p) {
+  return ac_ceil_div(places(p), BLOCK) * BLOCK;
+}
 static int64_t place_steps(const problem *p) {
   const axis *v = &p->axis[0];
   int64_t most = 0;
@@ -193,7 +231,7 @@ static int64_t place_steps(const problem *p) {
 /* A thread's part: the patch, sums, where each position's steps begin, and two numbers of each. */
 static int64_t share_floats(const problem *p) {
   return ac_conv_lines(p->held * p->distance) + STRIP * ROW + ac_conv_lines(places(p) + 1) +
-         2 * place_steps(p);
+         2 * whole_blocks(p) + 2 * place_steps(p);
 }
 
 /* Of all numbers of samples up to this one whole lanes are the likeliest to go this way. */
@@ -212,28 +250,46 @@ typedef struct square {
   int64_t second; /* elements from the first */
   int64_t distance;
   int64_t rows, seconds, columns;
+  int64_t step; /* of columns */
 } square;
+
+/* to[k * distance + i] = the pair in row i and column k, or 0, for all 16 rows. */
+static void gather_pairs(const square *s, uint32_t *to, int64_t distance) {
+  for (int64_t k = 0; k < s->columns; k++, to += distance)
+    for (int64_t i = 0; i < PAIRS; i++) {
+      const uint16_t *from = s->first + (i < s->rows ? i * s->distance + k * s->step : 0);
+      uint32_t pair = i < s->rows ? from[0] : 0;
+      if (i < s->seconds) pair |= (uint32_t)from[s->second] << 16;
+      to[i] = pair;
+    }
+}
 
 #if defined(AC_CPU_HAVE_SHUFFLES) && defined(__AVX512F__) && defined(__AVX512BW__) && \
     defined(__AVX512VL__)
 #include <immintrin.h>
 #define INLINE static inline __attribute__((always_inline))
 
-INLINE vector halves_at(const uint16_t *x, __mmask16 m) {
-  return (vector)_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, x));
+/* Elements of so many columns, one or two apart, in the lower halves of lanes. */
+INLINE vector halves_at(const uint16_t *x, int64_t columns, int64_t step) {
+  if (step == 1) {
+    const __mmask16 m = (__mmask16)((1u << columns) - 1);
+    return (vector)_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, x));
+  }
+  const __mmask32 m = (__mmask32)((UINT64_C(1) << (2 * columns - 1)) - 1) & 0x55555555u;
+  return (vector)_mm512_maskz_loadu_epi16(m, x);
 }
 
-/* `columns` is a constant where this is inlined. */
-INLINE void turn_square(const square *s, int64_t columns, uint32_t *to, int64_t distance) {
-  const __mmask16 m = (__mmask16)((1u << columns) - 1);
+/* `columns` and `step` are constants where this is inlined. */
+INLINE void turn_square(const square *s, int64_t columns, int64_t step, uint32_t *to,
+                        int64_t distance) {
   vector v[PAIRS];
 #pragma GCC unroll 16
   for (int i = 0; i < PAIRS; i++) {
     v[i] = (vector){0};
     if (i >= s->rows) continue;
     const uint16_t *row = s->first + i * s->distance;
-    v[i] = halves_at(row, m);
-    if (i < s->seconds) v[i] |= halves_at(row + s->second, m) << 16;
+    v[i] = halves_at(row, columns, step);
+    if (i < s->seconds) v[i] |= halves_at(row + s->second, columns, step) << 16;
   }
   turn(v);
 #pragma GCC unroll 16
@@ -241,18 +297,19 @@ INLINE void turn_square(const square *s, int64_t columns, uint32_t *to, int64_t 
     if (k < columns) memcpy(to + k * distance, &v[k], sizeof v[k]);
 }
 
-/* to[k * distance + i] = the pair in row i and column k, or 0, for all 16 rows. */
 static void turn_pairs(const square *s, uint32_t *to, int64_t distance) {
-  if (s->columns == 16) turn_square(s, 16, to, distance);
-  else if (s->columns == 9) turn_square(s, 9, to, distance);
-  else turn_square(s, s->columns, to, distance);
+  if (s->step > 2) gather_pairs(s, to, distance);
+  else if (s->step == 2) turn_square(s, s->columns, 2, to, distance);
+  else if (s->columns == 16) turn_square(s, 16, 1, to, distance);
+  else if (s->columns == 9) turn_square(s, 9, 1, to, distance);
+  else turn_square(s, s->columns, 1, to, distance);
 }
 
-/* to[s * distance + k] = sums[k * LANES + s] for 16 of either. */
-static void turn_sums(const float *sums, float *to, int64_t distance) {
+/* to[s * distance + k] = sums[slot[k] * LANES + s] for 16 of either. */
+static void turn_sums(const float *sums, const int32_t *slot, float *to, int64_t distance) {
   vector v[LANES];
 #pragma GCC unroll 16
-  for (int k = 0; k < LANES; k++) memcpy(&v[k], sums + k * LANES, sizeof v[k]);
+  for (int k = 0; k < LANES; k++) memcpy(&v[k], sums + slot[k] * LANES, sizeof v[k]);
   turn(v);
 #pragma GCC unroll 16
   for (int s = 0; s < LANES; s++) memcpy(to + s * distance, &v[s], sizeof v[s]);
@@ -261,18 +318,12 @@ static void turn_sums(const float *sums, float *to, int64_t distance) {
 #else
 
 static void turn_pairs(const square *s, uint32_t *to, int64_t distance) {
-  for (int64_t k = 0; k < s->columns; k++, to += distance)
-    for (int64_t i = 0; i < PAIRS; i++) {
-      const uint16_t *from = s->first + (i < s->rows ? i * s->distance + k : 0);
-      uint32_t pair = i < s->rows ? from[0] : 0;
-      if (i < s->seconds) pair |= (uint32_t)from[s->second] << 16;
-      to[i] = pair;
-    }
+  gather_pairs(s, to, distance);
 }
 
-static void turn_sums(const float *sums, float *to, int64_t distance) {
+static void turn_sums(const float *sums, const int32_t *slot, float *to, int64_t distance) {
   for (int64_t s = 0; s < LANES; s++)
-    for (int64_t k = 0; k < LANES; k++) to[s * distance + k] = sums[k * LANES + s];
+    for (int64_t k = 0; k < LANES; k++) to[s * distance + k] = sums[slot[k] * LANES + s];
 }
 
 #endif
@@ -290,9 +341,25 @@ static void pack_row(const problem *p, const uint16_t *from, int64_t next, uint3
                   .distance = 2 * next,
                   .rows = ac_min(PAIRS, (channels + 1) / 2),
                   .seconds = ac_min(PAIRS, channels / 2),
-                  .columns = ac_min(PAIRS, p->taps - tap)};
+                  .columns = ac_min(PAIRS, p->taps - tap),
+                  .step = 1};
       turn_pairs(&s, to + (block * p->taps + tap) * SQUARE, SQUARE);
     }
+}
+
+/* Up to 16 rows with one tap, from weights that have rows side by side. */
+static void pack_columns(const problem *p, const uint16_t *from, int64_t rows, uint32_t *to) {
+  for (int64_t block = 0; block < p->blocks; block++) {
+    int64_t channel = block * 2 * PAIRS, channels = p->in - channel;
+    square s = {.first = from + channel * p->out,
+                .second = p->out,
+                .distance = 2 * p->out,
+                .rows = ac_min(PAIRS, (channels + 1) / 2),
+                .seconds = ac_min(PAIRS, channels / 2),
+                .columns = rows,
+                .step = 1};
+    turn_pairs(&s, to + block * SQUARE, PAIRS);
+  }
 }
 
 static void pack_weights(const problem *p, uint32_t *packed, int thread, int team) {
@@ -300,11 +367,14 @@ static void pack_weights(const problem *p, uint32_t *packed, int thread, int tea
   int64_t row_step = (p->transposed ? 1 : p->in) * p->taps;
   int64_t next = (p->transposed ? p->out : 1) * p->taps;
   ac_cpu_share(p->groups * strips * STRIP, STRIP, thread, team, &first, &last);
-  for (int64_t i = first; i < last; i++) {
+  bool side_by_side = p->transposed && p->taps == 1;
+  for (int64_t i = first, rows; i < last; i += rows) {
     int64_t group = i / (strips * STRIP), row = i % (strips * STRIP);
+    rows = side_by_side && row < p->out ? ac_min(PAIRS, p->out - row) : 1;
     const uint16_t *weights = (const uint16_t *)p->weight->data + group * p->in * p->out * p->taps;
     uint32_t *to = packed + i / STRIP * p->steps * SQUARE + i % STRIP * PAIRS;
-    if (row < p->out) pack_row(p, weights + row * row_step, next, to);
+    if (rows > 1) pack_columns(p, weights + row, rows, to);
+    else if (row < p->out) pack_row(p, weights + row * row_step, next, to);
     else
       for (int64_t step = 0; step < p->steps; step++)
         memset(to + step * SQUARE, 0, PAIRS * sizeof *to);
@@ -321,30 +391,55 @@ typedef struct work {
   uint32_t *patch;
   float *sums;
   int32_t *begin, *of, *offset; /* of each position, its steps; their numbers, where they lie */
+  int32_t *mate, *slot;         /* of each position, see pair_up */
   int64_t group, sample, samples;
   int64_t row, rows;
   int64_t source; /* the first position of the patch */
 } work;
 
-/* Positions [first, last) of all channels into the patch. */
+/* Asks for the elements of a square that lies so many elements behind this one; the hardware does
+ * not foresee strides from sample to sample. */
+static void fetch_square(const square *s, int64_t further) {
+  const uint16_t *from = s->first + further;
+  for (int64_t i = 0; i < s->rows; i++, from += s->distance) {
+    __builtin_prefetch(from);
+    __builtin_prefetch(from + s->second);
+  }
+}
+
+/* `count` positions of a line into the patch, the first one as its number `first`; they follow each
+ * other, with what is left out between them, from element `at` of a channel on. */
+static void fill_run(const work *w, int64_t line, int64_t at, int64_t first, int64_t count) {
+  const problem *p = w->p;
+  int64_t pixels = p->x->dim[2] * p->x->dim[3], step = p->axis[1].read.every;
+  const uint16_t *x = (const uint16_t *)p->x->data + at;
+  x += (w->sample * p->x->dim[1] + w->group * p->in + 2 * line) * pixels;
+  for (int64_t i = 0; i < count; i += LANES) {
+    square s = {.first = x + i * step,
+                .second = pixels,
+                .distance = p->x->dim[1] * pixels,
+                .rows = w->samples,
+                .seconds = 2 * line + 1 < p->in ? w->samples : 0,
+                .columns = ac_min(LANES, count - i),
+                .step = step};
+    fetch_square(&s, AHEAD * 2 * pixels);
+    turn_pairs(&s, w->patch + (first + i) * p->distance + line * LANES, p->distance);
+  }
+}
+
+/* Rows [first, last) of the source into the patch. */
 static void fill_patch(const work *w, int64_t first, int64_t last) {
   const problem *p = w->p;
-  int64_t pixels = p->x->dim[2] * p->x->dim[3], whole = p->blocks * PAIRS;
-  const uint16_t *x = (const uint16_t *)p->x->data;
-  x += (w->sample * p->x->dim[1] + w->group * p->in) * pixels;
+  const axis *v = &p->axis[0], *h = &p->axis[1];
+  int64_t whole = p->blocks * PAIRS, width = h->size, all = (last - first) * width;
+  bool dense = v->read.every == 1 && h->read.every == 1;
   for (int64_t line = 0; line < p->lines; line++)
-    for (int64_t at = first; at < last; at += LANES) {
-      square s = {.first = x + 2 * line * pixels + at,
-                  .second = pixels,
-                  .distance = p->x->dim[1] * pixels,
-                  .rows = w->samples,
-                  .seconds = 2 * line + 1 < p->in ? w->samples : 0,
-                  .columns = ac_min(LANES, last - at)};
-      turn_pairs(&s, w->patch + (at - first) * p->distance + line * LANES, p->distance);
-    }
+    for (int64_t row = first; row < last; row += dense ? last - first : 1)
+      fill_run(w, line, place(&v->read, row) * p->x->dim[3] + h->read.start, (row - first) * width,
+               dense ? all : width);
   size_t rest = (size_t)((whole - p->lines) * LANES) * sizeof *w->patch;
-  for (int64_t at = first; rest && at < last; at++)
-    memset(w->patch + (at - first) * p->distance + p->lines * LANES, 0, rest);
+  for (int64_t at = 0; rest && at < all; at++)
+    memset(w->patch + at * p->distance + p->lines * LANES, 0, rest);
 }
 
 /* The steps of the output in a row and a column, behind `count` others; returns how many there are
@@ -366,20 +461,61 @@ static int64_t add_steps(const work *w, int64_t row, int64_t column, int64_t cou
   return count;
 }
 
+/* Whether two positions meet the same taps. */
+static bool alike(const work *w, int64_t i, int64_t k) {
+  int64_t steps = w->begin[i + 1] - w->begin[i];
+  const int32_t *of = w->of;
+  return w->begin[k + 1] - w->begin[k] == steps &&
+         !memcmp(of + w->begin[i], of + w->begin[k], (size_t)steps * sizeof *of);
+}
+
+/* Two positions of a block that meet the same taps are columns of one product: the weights are read
+ * once for both, and with more sums to each load the CPU has enough to multiply. The first of them
+ * has the other one for its mate, the other none (-1), and those left alone have themselves. Sums
+ * stand by slots: those of pairs side by side. */
+static void pair_up(work *w, int64_t first, int64_t count) {
+  int32_t *mate = w->mate + first, *slot = w->slot + first, next = 0;
+  for (int32_t i = 0; i < BLOCK; i++) mate[i] = slot[i] = -1;
+  for (int32_t i = 0; i < count; i++) {
+    if (slot[i] >= 0) continue;
+    mate[i] = i;
+    slot[i] = next++;
+    int64_t k = i + 1;
+    while (k < count && (slot[k] >= 0 || !alike(w, first + i, first + k))) k++;
+    if (k == count) continue;
+    mate[i] = (int32_t)k;
+    slot[k] = next++;
+  }
+  for (int64_t i = count; i < BLOCK; i++) slot[i] = 0; /* turned with others, and not stored */
+}
+
 static void prepare(work *w) {
   const problem *p = w->p;
   int64_t width = p->axis[1].size, columns = p->axis[1].outputs, first, last, count = 0;
   source_of(&p->axis[0], w->row, w->row + w->rows, &first, &last);
   w->source = first * width;
-  fill_patch(w, w->source, last * width);
+  fill_patch(w, first, last);
   for (int64_t i = 0; i < w->rows * columns; i++) {
     w->begin[i] = (int32_t)count;
     count = add_steps(w, w->row + i / columns, i % columns, count);
   }
   w->begin[w->rows * columns] = (int32_t)count;
+  for (int64_t at = 0; at < w->rows * columns; at += BLOCK)
+    pair_up(w, at, ac_min(BLOCK, w->rows * columns - at));
 }
 
 /* ---- products -------------------------------------------------------------------------------- */
+
+/* Output positions [first, first + count) of the region, in runs that lie in a row of the image or,
+ * where nothing is left out, follow each other: the next run has *count positions from element *at
+ * of a channel on. */
+static void next_run(const work *w, int64_t first, int64_t last, int64_t *at, int64_t *count) {
+  const axis *v = &w->p->axis[0], *h = &w->p->axis[1];
+  int64_t row = first / h->outputs, column = first % h->outputs, width = w->p->y->dim[3];
+  bool whole = v->written.every == 1 && h->written.every == 1;
+  *at = place(&v->written, w->row + row) * width + place(&h->written, column);
+  *count = whole ? last - first : ac_min(last - first, h->outputs - column);
+}
 
 /* Sums of a channel at positions [first, first + count) of the region into y. */
 static void store_channel(const work *w, const float *sums, int64_t channel, int64_t first,
@@ -387,14 +523,54 @@ static void store_channel(const work *w, const float *sums, int64_t channel, int
   const problem *p = w->p;
   const ac_operand *bias = &p->args->in[2], *y = p->y;
   float turned[LANES * BLOCK];
-  for (int64_t at = 0; at < count; at += LANES) turn_sums(sums + at * LANES, turned + at, BLOCK);
+  for (int64_t at = 0; at < count; at += LANES)
+    turn_sums(sums, w->slot + first + at, turned + at, BLOCK);
   channel += w->group * p->out;
   float b = p->transposed || !bias->count ? 0.0f : ((const float *)bias->data)[channel];
-  for (int64_t s = 0; s < w->samples; s++) {
-    int64_t image = ((w->sample + s) * y->dim[1] + channel) * y->dim[2] * y->dim[3];
-    ac_conv_store_row(p->args->run, turned + s * BLOCK, b, p->args->add[0], y,
-                      image + w->row * y->dim[3] + first, 1, count);
+  int64_t step = p->axis[1].written.every, pixels = y->dim[2] * y->dim[3], at, run;
+  for (int64_t i = 0; i < count; i += run) {
+    next_run(w, first + i, first + count, &at, &run);
+    at += (w->sample * y->dim[1] + channel) * pixels;
+    for (int64_t s = 0; s < w->samples; s++, at += y->dim[1] * pixels)
+      ac_conv_store_row(p->args->run, turned + s * BLOCK + i, b, p->args->add[0], y, at, step, run);
   }
+}
+
+/* Asks for part `part` of so many parts of what the sums of `rows` channels at `count` positions
+ * will be written to. Memory then works beside the products. */
+static void fetch_outputs(const work *w, int64_t channel, int64_t rows, int64_t first,
+                          int64_t count, int64_t part, int64_t parts) {
+  const ac_operand *y = w->p->y;
+  int64_t pixels = y->dim[2] * y->dim[3], size = (int64_t)ac_dtype_bytes(y->dtype);
+  int64_t step = w->p->axis[1].written.every, at, run;
+  channel += w->group * w->p->out + rows * part / parts;
+  for (int64_t i = 0; i < count; i += run) {
+    next_run(w, first + i, first + count, &at, &run);
+    for (int64_t c = rows * part / parts; c < rows * (part + 1) / parts; c++)
+      for (int64_t s = 0; s < w->samples; s++) {
+        int64_t image = (w->sample + s) * y->dim[1] + channel + c - rows * part / parts;
+        const char *from = (const char *)y->data + (image * pixels + at) * size;
+        for (int64_t line = 0; line < run * step * size; line += AC_DOT_LINE)
+          __builtin_prefetch(from + line, 1);
+      }
+  }
+}
+
+/* Zeros into the rows of y that hold the outputs of a region, between which some are left out. */
+static void clear_outputs(const work *w, int64_t channel, int64_t rows) {
+  const problem *p = w->p;
+  const ac_operand *y = p->y;
+  const kept *v = &p->axis[0].written;
+  if ((v->every == 1 && p->axis[1].written.every == 1) || p->args->add[0]) return;
+  int64_t width = y->dim[3], height = y->dim[2];
+  int64_t first = w->row ? place(v, w->row) : 0, end = w->row + w->rows;
+  int64_t last = end < p->axis[0].outputs ? place(v, end) : height;
+  for (int64_t s = w->sample; s < w->sample + w->samples; s++)
+    for (int64_t c = channel; c < channel + rows; c++) {
+      int64_t image = s * y->dim[1] + w->group * p->out + c;
+      memset(ac_element(y->data, y->dtype, (image * height + first) * width), 0,
+             (size_t)((last - first) * width) * ac_dtype_bytes(y->dtype));
+    }
 }
 
 /* Output channels [first, last), where strips begin, of a region. */
@@ -404,12 +580,18 @@ static void multiply(const work *w, int64_t first, int64_t last) {
   for (int64_t row = first; row < last; row += STRIP) {
     const uint32_t *a = w->packed + (w->group * strips + row / STRIP) * p->steps * SQUARE;
     int64_t rows = ac_min(STRIP, last - row);
+    clear_outputs(w, row, rows);
     for (int64_t at = 0; at < all; at += BLOCK) {
       int64_t count = ac_min(BLOCK, all - at);
       for (int64_t i = 0; i < count; i++) {
+        fetch_outputs(w, row, rows, at, count, i, count);
+        int64_t mate = w->mate[at + i];
+        if (mate < 0) continue;
         int64_t begin = w->begin[at + i], steps = w->begin[at + i + 1] - begin;
-        ac_dot_patch b = {w->patch, w->offset + begin, LANES, w->of + begin, 0};
-        p->dot->convolve(steps, (int)rows, LANES, a, &b, w->sums + i * LANES, ROW, false);
+        int64_t second = steps ? w->offset[w->begin[at + mate]] - w->offset[begin] : 0;
+        ac_dot_patch b = {w->patch, w->offset + begin, LANES, w->of + begin, 0, second};
+        p->dot->convolve(steps, (int)rows, mate == i ? LANES : 2 * LANES, a, &b,
+                         w->sums + w->slot[at + i] * LANES, ROW, false);
       }
       for (int64_t i = 0; i < rows; i++) store_channel(w, w->sums + i * ROW, row + i, at, count);
     }
@@ -424,7 +606,9 @@ void ac_conv_lanes_convolve(const ac_cpu_context *context, const ac_op_args *arg
   work w = {.p = &p, .packed = packed, .patch = (uint32_t *)own};
   w.sums = own + ac_conv_lines(p.held * p.distance);
   w.begin = (int32_t *)(w.sums + STRIP * ROW);
-  w.of = w.begin + ac_conv_lines(places(&p) + 1);
+  w.mate = w.begin + ac_conv_lines(places(&p) + 1);
+  w.slot = w.mate + whole_blocks(&p);
+  w.of = w.slot + whole_blocks(&p);
   w.offset = w.of + place_steps(&p);
   pack_weights(&p, packed, thread, team);
   ac_cpu_barrier(team);

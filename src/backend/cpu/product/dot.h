@@ -68,17 +68,20 @@ typedef void ac_dot_multiply(int64_t steps, int rows, int columns, const uint32_
                              const uint32_t *b, float *sums, int64_t distance, bool add,
                              ac_dot_fetch *fetch);
 
+enum { AC_DOT_LANES = AC_DOT_STRIP / 2 };
+
 /* Where op(B) of a convolution lies, not packed, in a patch of pairs: pair row p of a step is the
- * 32-bit elements from at + offset[step] + p * distance on, at any address, one for each column. It
- * meets step number of[step] of op(A), or, where that is NULL, the same one. Of the last step the
- * first `pairs` are all that is not zeros, and a class may leave the rest out, in its emulation
- * too; 0: all of it. */
+ * 32-bit elements from at + offset[step] + p * distance on, at any address, one for each column;
+ * from column AC_DOT_LANES on they begin `second` elements behind the first. It meets step number
+ * of[step] of op(A), or, where that is NULL, the same one. Of the last step the first `pairs` are
+ * all that is not zeros, and a class may leave the rest out, in its emulation too; 0: all of it. */
 typedef struct ac_dot_patch {
   const uint32_t *at;
   const int32_t *offset;
   int64_t distance;
   const int32_t *of;
   int pairs;
+  int64_t second;
 } ac_dot_patch;
 
 static inline int64_t ac_dot_step_of(const ac_dot_patch *b, int64_t step) {
@@ -89,9 +92,13 @@ static inline int ac_dot_pairs_of(const ac_dot_patch *b, int64_t step, int64_t s
   return b->pairs && step + 1 == steps ? b->pairs : AC_DOT_PAIRS;
 }
 
+/* Elements from the first column to another. */
+static inline int64_t ac_dot_column_in(const ac_dot_patch *b, int column) {
+  return column < AC_DOT_LANES ? column : b->second + column - AC_DOT_LANES;
+}
+
 /* The same for such an op(B). Of no more than AC_DOT_LANES columns at most so many are computed and
  * read, else AC_DOT_STRIP. */
-enum { AC_DOT_LANES = AC_DOT_STRIP / 2 };
 typedef void ac_dot_convolve(int64_t steps, int rows, int columns, const uint32_t *a,
                              const ac_dot_patch *b, float *sums, int64_t distance, bool add);
 

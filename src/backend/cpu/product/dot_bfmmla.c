@@ -81,6 +81,6 @@ void ac_dot_bfmmla_convolve(int64_t steps, int rows, int columns, const uint32_t
                             const ac_dot_patch *b, float *sums, int64_t distance, bool add) {
   for (int i = 0; i < rows; i += ROWS)
     for (int j = 0; j < columns; j += COLUMNS)
-      multiply_block(steps, a + i * AC_DOT_PAIRS, b->at + j, b, sums + i * distance + j, distance,
-                     add);
+      multiply_block(steps, a + i * AC_DOT_PAIRS, b->at + ac_dot_column_in(b, j), b,
+                     sums + i * distance + j, distance, add);
 }

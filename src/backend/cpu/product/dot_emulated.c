@@ -24,7 +24,7 @@ static uint32_t pair_of_a(const uint32_t *a, int64_t step, int row, int p) {
 /* Packed steps of op(B) have no offsets, for they follow each other. */
 static uint32_t pair_of_b(const ac_dot_patch *b, int64_t step, int p, int column) {
   int64_t at = b->offset ? b->offset[step] : step * AC_DOT_PAIRS * b->distance;
-  return b->at[at + p * b->distance + column];
+  return b->at[at + p * b->distance + ac_dot_column_in(b, column)];
 }
 
 /* ---- rounded to nearest ---------------------------------------------------------------------- */
@@ -128,7 +128,7 @@ static void multiply(sum_of *sum, int64_t steps, int rows, int columns, const ui
                                 const uint32_t *b, float *sums, int64_t distance, bool add,       \
                                 ac_dot_fetch *fetch) {                                            \
     (void)fetch;                                                                                  \
-    const ac_dot_patch packed = {b, NULL, AC_DOT_STRIP, NULL, 0};                                 \
+    const ac_dot_patch packed = {b, NULL, AC_DOT_STRIP, NULL, 0, AC_DOT_LANES};                   \
     multiply(name##_sum, steps, rows, columns, a, &packed, sums, distance, add);                  \
   }
 CLASS(tiles)

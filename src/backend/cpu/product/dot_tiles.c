@@ -63,6 +63,7 @@ multiply(bool low, bool narrow, int64_t steps, const uint32_t *packed_a, const u
   enum { A_ROW = TILE_BYTES, STEP = AC_DOT_PAIRS * AC_DOT_STRIP };
   const int64_t sums_row = distance * 4; /* bytes */
   const int64_t b_row = (patch ? patch->distance : AC_DOT_STRIP) * 4;
+  const int64_t second = patch ? patch->second : TILE;
   float *lower_sums = sums + TILE * distance;
   if (add) {
     _tile_loadd(0, sums, sums_row);
@@ -82,7 +83,7 @@ multiply(bool low, bool narrow, int64_t steps, const uint32_t *packed_a, const u
     _tile_loadd(6, at, b_row);
     _tile_dpbf16ps(0, 4, 6);
     if (!narrow) {
-      _tile_loadd(7, at + TILE, b_row);
+      _tile_loadd(7, at + second, b_row);
       _tile_dpbf16ps(1, 4, 7);
     }
     if (!low) {

@@ -86,9 +86,9 @@ static inline __attribute__((always_inline)) void convolve_rows(int rows, int ve
     for (int p = 0; p < pairs; p++) {
       int64_t row = p * b->distance;
       __m512bh b0 = pairs_in_patch(at + row),
-               b1 = vectors > 1 ? pairs_in_patch(at + row + VECTOR) : b0;
+               b1 = vectors > 1 ? pairs_in_patch(at + row + b->second) : b0;
       __builtin_prefetch(next_at + row);
-      if (vectors > 1) __builtin_prefetch(next_at + row + VECTOR);
+      if (vectors > 1) __builtin_prefetch(next_at + row + b->second);
       if (p < rows) __builtin_prefetch(next_from + p * AC_DOT_PAIRS);
 #pragma GCC unroll 16
       for (int i = 0; i < rows; i++) {
