@@ -531,8 +531,8 @@ static void store_channel(const work *w, const float *sums, int64_t channel, int
   for (int64_t i = 0; i < count; i += run) {
     next_run(w, first + i, first + count, &at, &run);
     at += (w->sample * y->dim[1] + channel) * pixels;
-    for (int64_t s = 0; s < w->samples; s++, at += y->dim[1] * pixels)
-      ac_conv_store_row(p->args->run, turned + s * BLOCK + i, b, p->args->add[0], y, at, step, run);
+    ac_conv_store_rows(p->args->run, turned + i, BLOCK, w->samples, b, p->args->add[0], y, at,
+                       y->dim[1] * pixels, step, run);
   }
 }
 

@@ -712,3 +712,21 @@ void ac_conv_store_row(const ac_run_state *run, const float *c, float bias, bool
 #endif
   store_floats(c, bias, add, to, step, count);
 }
+
+/* Where y is of bf16 and step 1 or 2, rows are alike; others are stored one after the other. */
+void ac_conv_store_rows(const ac_run_state *run, const float *c, int64_t apart, int64_t rows,
+                        float bias, bool add, const ac_operand *y, int64_t at, int64_t distance,
+                        int64_t step, int64_t count) {
+#ifdef HAVE_MASKS
+  if (y->dtype == AC_BF16 && step <= 2) {
+    uint16_t *to = (uint16_t *)y->data + at;
+    for (int64_t i = 0; i < rows; i++, c += apart, to += distance) {
+      if (step == 1) store_halves_together(c, bias, add, to, count);
+      else store_halves_apart(c, bias, add, to, count);
+    }
+    return;
+  }
+#endif
+  for (int64_t i = 0; i < rows; i++, c += apart, at += distance)
+    ac_conv_store_row(run, c, bias, add, y, at, step, count);
+}
