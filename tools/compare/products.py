@@ -87,17 +87,20 @@ def conv2d(name, read, written, settings, dtype):
 
 
 def measure(operands, multiply, footprint, seconds):
-    """The median, with operands that together take at least `footprint` bytes, one set after the other."""
+    """The median, with operands that together take at least `footprint` bytes, one set after the other. Results are kept
+    until the next of the same set, so that they go round in as much memory; else the allocator would hand out the same
+    cached bytes each time."""
     sets = [operands()]
     bytes_of_one = sum(t.numel() * t.element_size() for t in sets[0])
     sets += [operands() for _ in range(min(64, math.ceil(footprint / bytes_of_one)) - 1)]
-    for each in sets[:3]:
-        multiply(*each)
+    results = [multiply(*each) for each in sets]
     samples, end = [], time.perf_counter() + seconds
     while len(samples) < 7 or time.perf_counter() < end:
+        i = len(samples) % len(sets)
         start = time.perf_counter()
-        multiply(*sets[len(samples) % len(sets)])
+        result = multiply(*sets[i])
         samples.append(time.perf_counter() - start)
+        results[i] = result
     return statistics.median(samples)
 
 

@@ -36,7 +36,7 @@
 enum {
   LANES = AC_DOT_LANES,
   PATCH = 160 << 10,
-  BLOCK = 2 * LANES,
+  BLOCK = 4 * LANES,
   ROW = BLOCK * LANES + STRIP,
   SQUARE = STRIP * PAIRS,
   AHEAD = 2

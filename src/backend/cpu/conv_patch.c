@@ -47,8 +47,10 @@
  * cache of current cores, 1 to 2 MiB. Tiles read up to SLACK floats behind the last value. */
 enum { PATCH_FLOATS = 128 << 10, SLACK = AC_CPU_TILE_WIDE };
 
-/* Of a region of small images: enough for whole tiles, few enough for many channels in a patch. */
-enum { SPREAD_COLUMNS = 256, SPREAD_PAIRS = 128 };
+/* Of a region of small images: enough for whole tiles, few enough for many channels in a patch. Of
+ * few channels in pairs there may be more, as a quarter of a patch has room for: each channel's
+ * outputs are then written in longer runs, for which memory is faster. */
+enum { SPREAD_COLUMNS = 256, SPREAD_PAIRS = 128, MOST_SPREAD_PAIRS = 1024 };
 
 static int64_t residue_count(const ac_conv_axis *a) {
   return ac_max(1, ac_min(a->taps, ac_conv_recurrence(a->step, a->spacing)));
@@ -175,6 +177,11 @@ static int64_t odd_lines(int64_t count) {
   return ac_ceil_div(count, 32) * 32 + 16;
 }
 
+static int64_t spread_pairs(const ac_conv_patch *s) {
+  int64_t room = PATCH_FLOATS / 4 / ac_max(1, whole_steps(spread_rows(s, s->channels)));
+  return ac_max(SPREAD_PAIRS, ac_min(MOST_SPREAD_PAIRS, room));
+}
+
 void ac_conv_patch_plan(ac_conv_patch *s, int64_t samples, int64_t columns, int64_t uses) {
   for (int i = 0; i < 2; i++) {
     const ac_conv_axis *a = &s->axis[i];
@@ -185,7 +192,8 @@ void ac_conv_patch_plan(ac_conv_patch *s, int64_t samples, int64_t columns, int6
   s->rows = ac_max(1, ac_min(s->axis[0].outputs, columns / s->stride));
   if (!s->halves) s->spread = s->pairs ? should_spread_pairs(s, uses) : should_spread(s, uses);
   s->pitch = s->halves ? paired_pitch(s) : s->spread ? s->axis[1].outputs : s->stride;
-  if (s->spread) columns = ac_min(columns, s->pairs ? SPREAD_PAIRS : SPREAD_COLUMNS);
+  if (s->spread && !s->pairs) columns = ac_min(columns, SPREAD_COLUMNS);
+  if (s->spread && s->pairs) columns = ac_min(columns, spread_pairs(s));
   if (s->pairs) s->rows = ac_max(1, ac_min(s->rows, columns / s->pitch));
   if (s->halves) s->rows = ac_max(1, ac_min(s->axis[0].outputs, columns / s->pitch));
   s->samples = 1;
