@@ -295,6 +295,9 @@ static const op_case cases[] = {
     CONV2D("many samples, 1x1, regions of an image, 1 channel to 32, 16x124x10", PAIR(2, 1),
            PAIR(0, 0), PAIR(1, 1), 1, 16, IMAGES(1, 124, 10), IMAGES(32, 62, 10),
            OP_F32(32, 1, 1, 1)),
+    /* The gradient of few weights, for which samples are parted, and not equally. */
+    CONV2D("1x1, many outputs, 3x33x40", PAIR(1, 1), PAIR(0, 0), PAIR(1, 1), 1, 3,
+           IMAGES(9, 33, 40), IMAGES(5, 33, 40), OP_F32(5, 9, 1, 1), OP_F32(5)),
     CONV2D("more sums than are held, 1x2x700", PAIR(1, 1), PAIR(0, 1), PAIR(1, 1), 1, 1,
            IMAGES(1, 2, 700), IMAGES(100, 2, 700), OP_F32(100, 1, 1, 3), OP_F32(100)),
 };

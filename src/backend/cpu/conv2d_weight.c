@@ -12,7 +12,8 @@
  * rows are multiplied as they lie in the patch, or packed strip by strip. Where samples are not
  * parted sums are written to dW as soon as they are final.
  *
- * Samples are parted only where the channels do not yield a task for each thread. Tasks depend on
+ * Samples are parted only where the channels do not yield a task for each thread, or where there is
+ * little to multiply with what a task packs. Tasks depend on
  * the device's threads and on shapes, not on timing, so that the bits do not either. Groups with
  * few output channels (depthwise ones have one) take dot products along the image instead.
  *
@@ -60,7 +61,8 @@ typedef struct problem {
   ac_conv_patch patch;
 } problem;
 
-static problem problem_of(const ac_cpu_context *context, const ac_op_args *args) {
+static problem problem_with(const ac_cpu_context *context, const ac_op_args *args,
+                            bool samples_first) {
   const ac_conv2d_attributes *a = args->attributes;
   const ac_operand *x = &args->in[0], *dy = &args->in[1], *dw = &args->out[0];
   problem p = {.args = args,
@@ -75,7 +77,7 @@ static problem problem_of(const ac_cpu_context *context, const ac_op_args *args)
   if (!dw->count) return p;
   if (x->dtype == AC_BF16 && dy->dtype == AC_BF16 && p.out >= FEW) p.dot = context->dot;
   int64_t threads = context->threads, enough = ac_ceil_div(threads, p.groups);
-  p.channel_parts = ac_min(enough, ac_max(1, p.in / LEAST_CHANNELS));
+  p.channel_parts = samples_first ? 1 : ac_min(enough, ac_max(1, p.in / LEAST_CHANNELS));
   p.sample_parts = ac_min(p.samples, ac_ceil_div(threads, p.groups * p.channel_parts));
   p.width = p.out < FEW ? p.out : ac_ceil_div(p.out, AC_CPU_VECTOR) * AC_CPU_VECTOR;
   if (p.dot) p.width = strips_of(p.out) * STRIP;
@@ -100,6 +102,23 @@ static problem problem_of(const ac_cpu_context *context, const ac_op_args *args)
              most.rows < p.patch.axis[0].outputs || p.pairs > DEPTH_PAIRS;
   }
   return p;
+}
+
+/* Each part of the channels packs all of dy. Where that takes long, beside few rows of sums, and
+ * parts of the samples have enough outputs, these are parted. */
+static bool parts_samples_first(const ac_cpu_context *context, const ac_op_args *args,
+                                int64_t samples) {
+  enum { SHALLOW = 64 };
+  const ac_conv2d_attributes *a = args->attributes;
+  const ac_operand *dy = &args->in[1], *dw = &args->out[0];
+  int64_t depth = dw->dim[1] * dw->dim[2] * dw->dim[3], out = dy->dim[1] / a->groups;
+  int64_t parts = ac_ceil_div(context->threads, a->groups);
+  bool dot = context->dot && args->in[0].dtype == AC_BF16 && dy->dtype == AC_BF16 && out >= FEW;
+  return dot && depth <= SHALLOW && samples / parts * dy->dim[2] * dy->dim[3] >= 2 * DEPTH;
+}
+
+static problem problem_of(const ac_cpu_context *context, const ac_op_args *args) {
+  return problem_with(context, args, parts_samples_first(context, args, args->in[0].dim[0]));
 }
 
 static int64_t sum_floats(const problem *p) {
@@ -131,10 +150,19 @@ static int64_t share_floats(const problem *p) {
          place_floats(p);
 }
 
+static int64_t floats_of(const ac_cpu_context *context, const problem *p) {
+  return p->sample_parts * sum_floats(p) + context->threads * share_floats(p);
+}
+
+/* For fewer samples, too, which may be parted in the other way. */
 static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args) {
-  problem p = problem_of(context, args);
-  if (!p.dw->count) return 0;
-  int64_t floats = p.sample_parts * sum_floats(&p) + context->threads * share_floats(&p);
+  if (!args->out[0].count) return 0;
+  problem p = problem_with(context, args, false);
+  int64_t floats = floats_of(context, &p);
+  if (parts_samples_first(context, args, args->in[0].dim[0])) {
+    p = problem_with(context, args, true);
+    floats = ac_max(floats, floats_of(context, &p));
+  }
   if (ac_winograd_takes(context, args))
     floats = ac_max(floats, ac_winograd_correlate_floats(args, context->threads));
   return sizeof(float) * (uint64_t)floats;
