@@ -449,6 +449,22 @@ static void check_workspace_of_patches(ac_device *device) {
 
 /* The CPU takes a copy of the weights, or sums as large, and for each thread what its caches hold:
  * 512 KiB of the image, 256 KiB of sums and some more, however tall the image. */
+
+/* Few channels in pairs, of bf16: no room for the 16 pairs of a step that they do not fill. */
+static void check_workspace_of_few_channels(ac_device *device) {
+  const ac_conv2d_attributes a = {
+      .stride = {1, 1}, .padding = {2, 2}, .dilation = {1, 1}, .groups = 1};
+  ac_op_args args = {.op = AC_OP_conv2d, .attributes = &a};
+  args.in[0] = shape_of(32, 2, 32, 32);
+  args.in[1] = shape_of(64, 2, 5, 5);
+  args.out[0] = shape_of(32, 64, 32, 32);
+  args.in[0].dtype = args.in[1].dtype = args.out[0].dtype = AC_BF16;
+  const uint64_t bytes = device->backend->workspace(device->state, &args);
+  const uint64_t most = (64 << 10) + ((uint64_t)device->info.compute_units << 19);
+  OP_EXPECT("workspace of few channels", bytes <= most, "%llu bytes, not %llu",
+            (unsigned long long)bytes, (unsigned long long)most);
+}
+
 static void check_workspace(ac_device *device) {
   enum { CHANNELS = 64, HEIGHT = 4096, WIDTH = 256 };
   if (strcmp(device->backend->name, "cpu") != 0) return;
@@ -472,6 +488,7 @@ static void check_workspace(ac_device *device) {
     }
   }
   check_workspace_of_patches(device);
+  check_workspace_of_few_channels(device);
 }
 
 /* One axis of a geometry: sizes of one, images smaller than the kernel, steps beyond it, taps that

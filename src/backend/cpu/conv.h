@@ -84,7 +84,6 @@ typedef struct ac_conv_source {
 #define ac_conv_read_pairs AC_CPU_NAME(ac_conv_read_pairs)
 #define ac_conv_read_halves AC_CPU_NAME(ac_conv_read_halves)
 #define ac_conv_copy_rows AC_CPU_NAME(ac_conv_copy_rows)
-#define ac_conv_store_row AC_CPU_NAME(ac_conv_store_row)
 #define ac_conv_store_rows AC_CPU_NAME(ac_conv_store_rows)
 #define ac_conv_can_filter AC_CPU_NAME(ac_conv_can_filter)
 #define ac_conv_rows_from AC_CPU_NAME(ac_conv_rows_from)
@@ -166,14 +165,15 @@ void ac_conv_read_halves(const ac_conv_source *source, int64_t at, int64_t step,
 void ac_conv_copy_rows(const float *from, const float *with, int64_t stride, float *to,
                        int64_t rows, int64_t columns);
 
-/* y[at + j * step] (+)= c[j] + bias for j < count. */
-void ac_conv_store_row(const ac_run_state *run, const float *c, float bias, bool add,
-                       const ac_operand *y, int64_t at, int64_t step, int64_t count);
-
-/* The same for so many rows, `apart` floats from each other, into y `distance` elements apart. */
+/* y[at + i * distance + j * step] (+)= c[i * apart + j] + bias for i < rows and j < count. */
 void ac_conv_store_rows(const ac_run_state *run, const float *c, int64_t apart, int64_t rows,
                         float bias, bool add, const ac_operand *y, int64_t at, int64_t distance,
                         int64_t step, int64_t count);
+
+static inline void ac_conv_store_row(const ac_run_state *run, const float *c, float bias, bool add,
+                                     const ac_operand *y, int64_t at, int64_t step, int64_t count) {
+  ac_conv_store_rows(run, c, 0, 1, bias, add, y, at, 0, step, count);
+}
 
 /* Rows of outputs of one channel without a patch, which is possible where ac_conv_can_filter.
  * Output j of row i < count meets x[r,t], for rows r < rows of the kernel's and taps t, which is

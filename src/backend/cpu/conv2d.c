@@ -426,8 +426,11 @@ static void multiply_packed(const work *w, int64_t channel) {
         float *sums = w->sums + row * ldc + run * w->width + column;
         fetch_outputs(w, row, rows, column);
         for (int64_t at = m.first; at < steps; at += m.period) {
-          ac_dot_patch b = {from + column, w->offset + at, ac_conv_patch_distance(s),
-                            NULL,          last,           AC_DOT_LANES};
+          ac_dot_patch b = {.at = from + column,
+                            .offset = w->offset + at,
+                            .distance = ac_conv_patch_distance(s),
+                            .pairs = last,
+                            .second = AC_DOT_LANES};
           p->dot->convolve(m.count, rows, columns, a + at * STRIP * PAIRS, &b, sums, ldc,
                            channel > 0 || at > m.first);
         }

@@ -21,7 +21,7 @@
  * planes (conv2d.c); where that way spreads its patch out, sums have another order than here.
  *
  * Workspace: the packed weights, and for each thread a patch, of at most PATCH elements, the sums
- * of a block, two numbers for each step of a region's positions and three for each of these. */
+ * of a block, two numbers for each step of a region's positions, and three for each position. */
 #include "backend/cpu/conv.h"
 #include "backend/cpu/conv_lanes.h"
 #include "backend/cpu/product/pairs.h"
@@ -184,8 +184,8 @@ static problem problem_of(const ac_cpu_context *context, const ac_op_args *args)
 
 /* Where lanes are filled so well that less is multiplied than with all the padding: by a sixteenth
  * where there is no stride, for then columns along the image cost little else. Kernels of one tap
- * meet no padding and, without a stride, leave nothing out; and rows of outputs that are whole
- * vectors are read as fast from planes, without turning anything. */
+ * without a stride leave nothing out. With one, rows of outputs that are whole vectors are read as
+ * fast from planes, without turning anything. */
 static bool takes(const ac_cpu_context *context, const ac_op_args *args, int64_t samples) {
   enum { ALL = 16, MOST = 15 };
   const ac_conv2d_attributes *a = args->attributes;
@@ -228,7 +228,8 @@ static int64_t place_steps(const problem *p) {
   return ac_conv_lines(p->rows * most * meetings(&p->axis[1]) * p->blocks);
 }
 
-/* A thread's part: the patch, sums, where each position's steps begin, and two numbers of each. */
+/* A thread's part: the patch, sums, where each position's steps begin, its mate and its slot, and
+ * two numbers of each step. */
 static int64_t share_floats(const problem *p) {
   return ac_conv_lines(p->held * p->distance) + STRIP * ROW + ac_conv_lines(places(p) + 1) +
          2 * whole_blocks(p) + 2 * place_steps(p);
@@ -589,7 +590,11 @@ static void multiply(const work *w, int64_t first, int64_t last) {
         if (mate < 0) continue;
         int64_t begin = w->begin[at + i], steps = w->begin[at + i + 1] - begin;
         int64_t second = steps ? w->offset[w->begin[at + mate]] - w->offset[begin] : 0;
-        ac_dot_patch b = {w->patch, w->offset + begin, LANES, w->of + begin, 0, second};
+        ac_dot_patch b = {.at = w->patch,
+                          .offset = w->offset + begin,
+                          .distance = LANES,
+                          .of = w->of + begin,
+                          .second = second};
         p->dot->convolve(steps, (int)rows, mate == i ? LANES : 2 * LANES, a, &b,
                          w->sums + w->slot[at + i] * LANES, ROW, false);
       }

@@ -61,8 +61,16 @@ typedef struct problem {
   ac_conv_patch patch;
 } problem;
 
+/* Whether samples are parted, and not channels, each part of which packs all of dy: where that
+ * takes long, beside few rows of sums, and parts of the samples have enough outputs. */
+static bool should_part_samples(const problem *p, int64_t parts) {
+  enum { SHALLOW = 64 };
+  int64_t outputs = p->samples / parts * p->dy->dim[2] * p->dy->dim[3];
+  return p->dot && p->depth <= SHALLOW && outputs >= 2 * DEPTH;
+}
+
 static problem problem_with(const ac_cpu_context *context, const ac_op_args *args,
-                            bool samples_first) {
+                            bool may_part_samples) {
   const ac_conv2d_attributes *a = args->attributes;
   const ac_operand *x = &args->in[0], *dy = &args->in[1], *dw = &args->out[0];
   problem p = {.args = args,
@@ -77,13 +85,14 @@ static problem problem_with(const ac_cpu_context *context, const ac_op_args *arg
   if (!dw->count) return p;
   if (x->dtype == AC_BF16 && dy->dtype == AC_BF16 && p.out >= FEW) p.dot = context->dot;
   int64_t threads = context->threads, enough = ac_ceil_div(threads, p.groups);
-  p.channel_parts = samples_first ? 1 : ac_min(enough, ac_max(1, p.in / LEAST_CHANNELS));
+  p.depth = p.in * dw->dim[2] * dw->dim[3];
+  p.channel_parts = ac_min(enough, ac_max(1, p.in / LEAST_CHANNELS));
+  if (may_part_samples && should_part_samples(&p, enough)) p.channel_parts = 1;
   p.sample_parts = ac_min(p.samples, ac_ceil_div(threads, p.groups * p.channel_parts));
   p.width = p.out < FEW ? p.out : ac_ceil_div(p.out, AC_CPU_VECTOR) * AC_CPU_VECTOR;
   if (p.dot) p.width = strips_of(p.out) * STRIP;
   p.slab = p.dot ? STRIP : p.width;
   p.sums = true;
-  p.depth = p.in * dw->dim[2] * dw->dim[3];
   for (int i = 0; i < 2; i++)
     p.patch.axis[i] = (ac_conv_axis){.size = x->dim[2 + i],
                                      .outputs = dy->dim[2 + i],
@@ -104,21 +113,8 @@ static problem problem_with(const ac_cpu_context *context, const ac_op_args *arg
   return p;
 }
 
-/* Each part of the channels packs all of dy. Where that takes long, beside few rows of sums, and
- * parts of the samples have enough outputs, these are parted. */
-static bool parts_samples_first(const ac_cpu_context *context, const ac_op_args *args,
-                                int64_t samples) {
-  enum { SHALLOW = 64 };
-  const ac_conv2d_attributes *a = args->attributes;
-  const ac_operand *dy = &args->in[1], *dw = &args->out[0];
-  int64_t depth = dw->dim[1] * dw->dim[2] * dw->dim[3], out = dy->dim[1] / a->groups;
-  int64_t parts = ac_ceil_div(context->threads, a->groups);
-  bool dot = context->dot && args->in[0].dtype == AC_BF16 && dy->dtype == AC_BF16 && out >= FEW;
-  return dot && depth <= SHALLOW && samples / parts * dy->dim[2] * dy->dim[3] >= 2 * DEPTH;
-}
-
 static problem problem_of(const ac_cpu_context *context, const ac_op_args *args) {
-  return problem_with(context, args, parts_samples_first(context, args, args->in[0].dim[0]));
+  return problem_with(context, args, true);
 }
 
 static int64_t sum_floats(const problem *p) {
@@ -157,12 +153,8 @@ static int64_t floats_of(const ac_cpu_context *context, const problem *p) {
 /* For fewer samples, too, which may be parted in the other way. */
 static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args) {
   if (!args->out[0].count) return 0;
-  problem p = problem_with(context, args, false);
-  int64_t floats = floats_of(context, &p);
-  if (parts_samples_first(context, args, args->in[0].dim[0])) {
-    p = problem_with(context, args, true);
-    floats = ac_max(floats, floats_of(context, &p));
-  }
+  problem p = problem_of(context, args), other = problem_with(context, args, false);
+  int64_t floats = ac_max(floats_of(context, &p), floats_of(context, &other));
   if (ac_winograd_takes(context, args))
     floats = ac_max(floats, ac_winograd_correlate_floats(args, context->threads));
   return sizeof(float) * (uint64_t)floats;

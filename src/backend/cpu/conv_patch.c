@@ -121,6 +121,13 @@ static bool should_spread_pairs(const ac_conv_patch *s, int64_t uses) {
          outputs * (whole_steps(copied) * uses + COPY * copied);
 }
 
+/* Floats of a filling that holds so many lines. A patch of pairs that is spread out ends with the
+ * last whole step, which is far less than 16 lines where there are few channels. */
+static int64_t filled(const ac_conv_patch *s, int64_t lines) {
+  int64_t rows = whole_steps(spread_rows(s, s->channels));
+  return s->pairs && s->spread ? ac_min(lines * s->line, rows * s->wide) : lines * s->line;
+}
+
 /* Fillings begin with whole steps: bits do not depend on how many there are. */
 static void plan_fillings(ac_conv_patch *s, int64_t planes, int64_t taps) {
   int64_t lines = lines_of(s, s->channels), line = s->spread ? taps * s->wide : planes;
@@ -130,7 +137,7 @@ static void plan_fillings(ac_conv_patch *s, int64_t planes, int64_t taps) {
   s->line = line;
   s->held = ac_ceil_div(units, fillings) * unit * (s->pairs ? 2 : 1);
   /* Room that does not shrink when there are more samples, though fewer channels may be held. */
-  s->floats = ac_max(unit * line, ac_min(most, units * unit * line)) + SLACK;
+  s->floats = ac_max(filled(s, unit), ac_min(most, filled(s, units * unit))) + SLACK;
   if (s->spread) s->floats += planes;
   if (s->halves) s->floats = ac_ceil_div(s->floats, 2);
   s->offsets = s->pairs ? ac_conv_patch_steps(s, s->channels) : s->channels * taps;
@@ -355,7 +362,7 @@ static float *spread_line(const ac_conv_patch *s, const ac_conv_region *region, 
 void ac_conv_patch_fill(const ac_conv_patch *s, const ac_conv_source *source,
                         const ac_conv_region *region, void *filling) {
   int64_t together = s->pairs ? 2 : 1;
-  float *to = filling, *planes = to + lines_of(s, s->held) * s->line + SLACK;
+  float *to = filling, *planes = to + filled(s, lines_of(s, s->held)) + SLACK;
   for (int64_t c = 0; c < region->channels; c += together) {
     bool second = c + 1 < region->channels;
     fill_line(s, source, region, region->channel + c, second, (char *)(s->spread ? planes : to));

@@ -689,16 +689,8 @@ void ac_conv_correlate(const ac_conv_rows *rows, const ac_operand *y, int64_t at
 #endif
 }
 
-void ac_conv_store_row(const ac_run_state *run, const float *c, float bias, bool add,
-                       const ac_operand *y, int64_t at, int64_t step, int64_t count) {
-#ifdef HAVE_MASKS
-  if (y->dtype == AC_BF16 && step <= 2) {
-    uint16_t *to = (uint16_t *)y->data + at;
-    if (step == 1) store_halves_together(c, bias, add, to, count);
-    else store_halves_apart(c, bias, add, to, count);
-    return;
-  }
-#endif
+static void store_row(const ac_run_state *run, const float *c, float bias, bool add,
+                      const ac_operand *y, int64_t at, int64_t step, int64_t count) {
   if (y->dtype != AC_F32) {
     store_halves(y->dtype, run->mark_flushed, c, bias, add, (uint16_t *)y->data + at, step, count);
     return;
@@ -713,7 +705,7 @@ void ac_conv_store_row(const ac_run_state *run, const float *c, float bias, bool
   store_floats(c, bias, add, to, step, count);
 }
 
-/* Where y is of bf16 and step 1 or 2, rows are alike; others are stored one after the other. */
+/* Short rows of bf16 are quicker without a call and its questions for each. */
 void ac_conv_store_rows(const ac_run_state *run, const float *c, int64_t apart, int64_t rows,
                         float bias, bool add, const ac_operand *y, int64_t at, int64_t distance,
                         int64_t step, int64_t count) {
@@ -728,5 +720,5 @@ void ac_conv_store_rows(const ac_run_state *run, const float *c, int64_t apart, 
   }
 #endif
   for (int64_t i = 0; i < rows; i++, c += apart, at += distance)
-    ac_conv_store_row(run, c, bias, add, y, at, step, count);
+    store_row(run, c, bias, add, y, at, step, count);
 }

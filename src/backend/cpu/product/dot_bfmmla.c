@@ -77,6 +77,8 @@ void ac_dot_bfmmla(int64_t steps, int rows, int columns, const uint32_t *a, cons
     }
 }
 
+_Static_assert(AC_DOT_LANES % COLUMNS == 0, "a block's columns lie beside each other in a patch");
+
 void ac_dot_bfmmla_convolve(int64_t steps, int rows, int columns, const uint32_t *a,
                             const ac_dot_patch *b, float *sums, int64_t distance, bool add) {
   for (int i = 0; i < rows; i += ROWS)
