@@ -447,9 +447,6 @@ static void check_workspace_of_patches(ac_device *device) {
             (unsigned long long)bytes, (unsigned long long)most);
 }
 
-/* The CPU takes a copy of the weights, or sums as large, and for each thread what its caches hold:
- * 512 KiB of the image, 256 KiB of sums and some more, however tall the image. */
-
 /* Few channels in pairs, of bf16: no room for the 16 pairs of a step that they do not fill. */
 static void check_workspace_of_few_channels(ac_device *device) {
   const ac_conv2d_attributes a = {
@@ -465,6 +462,8 @@ static void check_workspace_of_few_channels(ac_device *device) {
             (unsigned long long)bytes, (unsigned long long)most);
 }
 
+/* The CPU takes a copy of the weights, or sums as large, and for each thread what its caches hold:
+ * 512 KiB of the image, 256 KiB of sums and some more, however tall the image. */
 static void check_workspace(ac_device *device) {
   enum { CHANNELS = 64, HEIGHT = 4096, WIDTH = 256 };
   if (strcmp(device->backend->name, "cpu") != 0) return;

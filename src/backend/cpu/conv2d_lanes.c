@@ -184,8 +184,8 @@ static problem problem_of(const ac_cpu_context *context, const ac_op_args *args)
 
 /* Where lanes are filled so well that less is multiplied than with all the padding: by a sixteenth
  * where there is no stride, for then columns along the image cost little else. Kernels of one tap
- * without a stride leave nothing out. With one, rows of outputs that are whole vectors are read as
- * fast from planes, without turning anything. */
+ * without a stride leave nothing out. With a stride, rows of outputs that are whole vectors are
+ * read as fast from planes, without turning anything. */
 static bool takes(const ac_cpu_context *context, const ac_op_args *args, int64_t samples) {
   enum { ALL = 16, MOST = 15 };
   const ac_conv2d_attributes *a = args->attributes;

@@ -13,9 +13,9 @@
  * parted sums are written to dW as soon as they are final.
  *
  * Samples are parted only where the channels do not yield a task for each thread, or where there is
- * little to multiply with what a task packs. Tasks depend on
- * the device's threads and on shapes, not on timing, so that the bits do not either. Groups with
- * few output channels (depthwise ones have one) take dot products along the image instead.
+ * little to multiply with what a task packs. Tasks depend on the device's threads and on shapes,
+ * not on timing, so that the bits do not either. Groups with few output channels (depthwise ones
+ * have one) take dot products along the image instead.
  *
  * The panel has zeros where positions of the patch are no outputs. They meet values all the same:
  * an infinity in the image makes NaNs also of elements of dW that it is no part of.
@@ -61,8 +61,8 @@ typedef struct problem {
   ac_conv_patch patch;
 } problem;
 
-/* Whether samples are parted, and not channels, each part of which packs all of dy: where that
- * takes long, beside few rows of sums, and parts of the samples have enough outputs. */
+/* Each part of the channels packs all of dy. With few rows of sums that takes longer than the
+ * products, so samples are parted, if each part has enough outputs. */
 static bool should_part_samples(const problem *p, int64_t parts) {
   enum { SHALLOW = 64 };
   int64_t outputs = p->samples / parts * p->dy->dim[2] * p->dy->dim[3];
