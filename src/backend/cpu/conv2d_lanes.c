@@ -544,12 +544,12 @@ static void fetch_outputs(const work *w, int64_t channel, int64_t rows, int64_t 
   const ac_operand *y = w->p->y;
   int64_t pixels = y->dim[2] * y->dim[3], size = (int64_t)ac_dtype_bytes(y->dtype);
   int64_t step = w->p->axis[1].written.every, at, run;
-  channel += w->group * w->p->out + rows * part / parts;
+  int64_t begin = channel + rows * part / parts, end = channel + rows * (part + 1) / parts;
   for (int64_t i = 0; i < count; i += run) {
     next_run(w, first + i, first + count, &at, &run);
-    for (int64_t c = rows * part / parts; c < rows * (part + 1) / parts; c++)
+    for (int64_t c = begin; c < end; c++)
       for (int64_t s = 0; s < w->samples; s++) {
-        int64_t image = (w->sample + s) * y->dim[1] + channel + c - rows * part / parts;
+        int64_t image = (w->sample + s) * y->dim[1] + w->group * w->p->out + c;
         const char *from = (const char *)y->data + (image * pixels + at) * size;
         for (int64_t line = 0; line < run * step * size; line += AC_DOT_LINE)
           __builtin_prefetch(from + line, 1);

@@ -199,8 +199,7 @@ void ac_conv_patch_plan(ac_conv_patch *s, int64_t samples, int64_t columns, int6
   s->rows = ac_max(1, ac_min(s->axis[0].outputs, columns / s->stride));
   if (!s->halves) s->spread = s->pairs ? should_spread_pairs(s, uses) : should_spread(s, uses);
   s->pitch = s->halves ? paired_pitch(s) : s->spread ? s->axis[1].outputs : s->stride;
-  if (s->spread && !s->pairs) columns = ac_min(columns, SPREAD_COLUMNS);
-  if (s->spread && s->pairs) columns = ac_min(columns, spread_pairs(s));
+  if (s->spread) columns = ac_min(columns, s->pairs ? spread_pairs(s) : SPREAD_COLUMNS);
   if (s->pairs) s->rows = ac_max(1, ac_min(s->rows, columns / s->pitch));
   if (s->halves) s->rows = ac_max(1, ac_min(s->axis[0].outputs, columns / s->pitch));
   s->samples = 1;
