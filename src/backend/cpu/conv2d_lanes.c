@@ -1,15 +1,15 @@
-/* Convolutions of bf16 and their input gradients with samples beside each other: an element of the
- * patch is a pair of channels at one position of the image, of LANES samples. So each position of
- * the output is a product of its own,
+/* Convolutions and their input gradients with samples beside each other: a line of the patch is one
+ * channel at one position of the image, of LANES samples, or of bf16 a pair of channels. So each
+ * position of the output is a product of its own,
  *
- *   weights, by the taps that meet the image there  x  pairs at the positions that these meet
+ *   weights, by the taps that meet the image there  x  lines at the positions that these meet
  *
  * whose columns are samples. Nothing is multiplied by padding, which is a third of all products for
  * images of 4 x 4 and a sixth for 8 x 8, nor by the gaps between rows that columns along an image
  * have, and nothing is copied for a tap. Any stride, and the gradient of any, is a matter of which
  * positions meet; positions that a kernel of 1 x 1 never meets are left out.
  *
- *   pack the weights: strips of rows, in steps of 16 pairs of channels for one tap
+ *   pack the weights: strips of rows, in steps of 16 lines for one tap
  *   for each thread's share of the rows of outputs, of a group and of LANES samples:
  *     fill the patch: position after position, each with all channels
  *     for each strip of the weights
@@ -24,6 +24,8 @@
  * of a block, two numbers for each step of a region's positions, and three for each position. */
 #include "backend/cpu/conv.h"
 #include "backend/cpu/conv_lanes.h"
+#include "backend/cpu/convert.h"
+#include "backend/cpu/product/indirect.h"
 #include "backend/cpu/product/pairs.h"
 #include "ops/conv2d.h"
 
@@ -61,9 +63,11 @@ typedef struct problem {
   const ac_operand *x, *y, *weight; /* the image that is read, and the one that is written */
   bool transposed;
   int64_t groups, samples, in, out; /* in, out: channels of a group */
-  const ac_dot_class *dot;
+  const ac_dot_class *dot;          /* of bf16; NULL: floats */
+  ac_dot_convolve *convolve;
+  int64_t together; /* channels of a line */
   axis axis[2];
-  int64_t taps, lines, blocks; /* lines: pairs of channels; blocks: of 16 of them */
+  int64_t taps, lines, blocks; /* blocks: of 16 lines */
   int64_t steps;               /* of a strip */
   int64_t distance;            /* of positions in a patch, in elements */
   int64_t rows, held;          /* of outputs in a region; positions of a patch, at most */
@@ -146,6 +150,7 @@ static int64_t most_met(const axis *a, int64_t outputs) {
 static problem problem_of(const ac_cpu_context *context, const ac_op_args *args) {
   const ac_conv2d_attributes *a = args->attributes;
   const ac_operand *x = &args->in[0], *y = &args->out[0], *weight = &args->in[1];
+  bool pairs = x->dtype == AC_BF16 && weight->dtype == AC_BF16;
   problem p = {.args = args,
                .x = x,
                .y = y,
@@ -155,7 +160,7 @@ static problem problem_of(const ac_cpu_context *context, const ac_op_args *args)
                .samples = x->dim[0],
                .in = x->dim[1] / a->groups,
                .out = y->dim[1] / a->groups,
-               .dot = context->dot,
+               .dot = pairs ? context->dot : NULL,
                .taps = weight->dim[2] * weight->dim[3]};
   for (int i = 0; i < 2; i++) {
     p.axis[i] = (axis){.size = x->dim[2 + i],
@@ -169,7 +174,9 @@ static problem problem_of(const ac_cpu_context *context, const ac_op_args *args)
                        .transposed = p.transposed};
     leave_out(&p.axis[i]);
   }
-  p.lines = ac_ceil_div(p.in, 2);
+  p.convolve = p.dot ? p.dot->convolve : ac_cpu_convolve;
+  p.together = p.dot ? 2 : 1;
+  p.lines = ac_ceil_div(p.in, p.together);
   p.blocks = ac_ceil_div(p.lines, PAIRS);
   p.steps = p.blocks * p.taps;
   p.distance = (p.blocks * PAIRS + 1) * LANES; /* an odd number of cache lines */
@@ -184,16 +191,15 @@ static problem problem_of(const ac_cpu_context *context, const ac_op_args *args)
 
 /* Where lanes are filled so well that less is multiplied than with all the padding: by a sixteenth
  * where there is no stride, for then columns along the image cost little else. Kernels of one tap
- * without a stride leave nothing out. With a stride, rows of outputs that are whole vectors are
- * read as fast from planes, without turning anything. */
+ * without a stride leave nothing out. With a stride, their outputs are read as fast from planes of
+ * what takes 16 bits, without turning anything; of pairs if rows are whole vectors. */
 static bool takes(const ac_cpu_context *context, const ac_op_args *args, int64_t samples) {
   enum { ALL = 16, MOST = 15 };
   const ac_conv2d_attributes *a = args->attributes;
-  if (!context->dot || args->in[0].dtype != AC_BF16 || args->in[1].dtype != AC_BF16) return false;
   if (!args->in[0].count || !args->in[1].count || !args->out[0].count) return false;
   problem p = problem_of(context, args);
   bool dense = a->stride[0] == 1 && a->stride[1] == 1;
-  bool rows = !p.transposed && p.axis[1].outputs % LANES == 0;
+  bool rows = !p.transposed && p.x->dtype != AC_F32 && (!p.dot || p.axis[1].outputs % LANES == 0);
   if (p.taps == 1 && (dense || rows)) return false;
   if (!p.axis[0].outputs || !p.axis[1].outputs || !p.axis[0].size || !p.axis[1].size) return false;
   if (p.blocks * PAIRS * 8 > p.lines * 9 || p.held * p.distance > PATCH) return false;
@@ -242,12 +248,12 @@ int64_t ac_conv_lanes_floats(const ac_cpu_context *context, const ac_op_args *ar
   return packed_floats(&p) + context->threads * share_floats(&p);
 }
 
-/* ---- pairs turned round ---------------------------------------------------------------------- */
+/* ---- squares turned round -------------------------------------------------------------------- */
 
-/* Up to 16 rows of up to 16 columns of elements, and as many of second ones; rows lie `distance`
- * apart. The last `rows` may have no second ones. */
+/* Up to 16 rows of up to 16 columns of elements; rows lie `distance` apart. Of bf16 there are as
+ * many second ones, but the last `rows` may have none. */
 typedef struct square {
-  const uint16_t *first;
+  const void *first;
   int64_t second; /* elements from the first */
   int64_t distance;
   int64_t rows, seconds, columns;
@@ -256,13 +262,26 @@ typedef struct square {
 
 /* to[k * distance + i] = the pair in row i and column k, or 0, for all 16 rows. */
 static void gather_pairs(const square *s, uint32_t *to, int64_t distance) {
+  const uint16_t *first = s->first;
   for (int64_t k = 0; k < s->columns; k++, to += distance)
     for (int64_t i = 0; i < PAIRS; i++) {
-      const uint16_t *from = s->first + (i < s->rows ? i * s->distance + k * s->step : 0);
+      const uint16_t *from = first + (i < s->rows ? i * s->distance + k * s->step : 0);
       uint32_t pair = i < s->rows ? from[0] : 0;
       if (i < s->seconds) pair |= (uint32_t)from[s->second] << 16;
       to[i] = pair;
     }
+}
+
+/* The same of floats. */
+static void gather_floats(const square *s, float *to, int64_t distance) {
+  const float *first = s->first;
+  if (s->step == 1) transpose_rows(first, s->distance, s->rows, s->columns, to, distance);
+  else
+    for (int64_t i = 0; i < s->rows; i++)
+      for (int64_t k = 0; k < s->columns; k++)
+        to[k * distance + i] = first[i * s->distance + k * s->step];
+  for (int64_t k = 0; k < s->columns; k++)
+    for (int64_t i = s->rows; i < LANES; i++) to[k * distance + i] = 0;
 }
 
 #if defined(AC_CPU_HAVE_SHUFFLES) && defined(__AVX512F__) && defined(__AVX512BW__) && \
@@ -288,7 +307,7 @@ INLINE void turn_square(const square *s, int64_t columns, int64_t step, uint32_t
   for (int i = 0; i < PAIRS; i++) {
     v[i] = (vector){0};
     if (i >= s->rows) continue;
-    const uint16_t *row = s->first + i * s->distance;
+    const uint16_t *row = (const uint16_t *)s->first + i * s->distance;
     v[i] = halves_at(row, columns, step);
     if (i < s->seconds) v[i] |= halves_at(row + s->second, columns, step) << 16;
   }
@@ -304,6 +323,39 @@ static void turn_pairs(const square *s, uint32_t *to, int64_t distance) {
   else if (s->columns == 16) turn_square(s, 16, 1, to, distance);
   else if (s->columns == 9) turn_square(s, 9, 1, to, distance);
   else turn_square(s, s->columns, 1, to, distance);
+}
+
+/* Floats of so many columns, one or two apart. */
+INLINE vector floats_at(const float *x, int64_t columns, int64_t step) {
+  const uint32_t m = (uint32_t)((UINT64_C(1) << (step * (columns - 1) + 1)) - 1);
+  __m512 low = _mm512_maskz_loadu_ps((__mmask16)m, x);
+  if (step == 1) return (vector)low;
+  __m512 high = _mm512_maskz_loadu_ps((__mmask16)(m >> 16), x + 16);
+  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  return (vector)_mm512_permutex2var_ps(low, even, high);
+}
+
+INLINE void turn_square_of_floats(const square *s, int64_t columns, int64_t step, float *to,
+                                  int64_t distance) {
+  vector v[LANES];
+#pragma GCC unroll 16
+  for (int i = 0; i < LANES; i++) {
+    v[i] = (vector){0};
+    if (i >= s->rows) continue;
+    v[i] = floats_at((const float *)s->first + i * s->distance, columns, step);
+  }
+  turn(v);
+#pragma GCC unroll 16
+  for (int k = 0; k < LANES; k++)
+    if (k < columns) memcpy(to + k * distance, &v[k], sizeof v[k]);
+}
+
+static void turn_floats(const square *s, float *to, int64_t distance) {
+  if (s->step > 2) gather_floats(s, to, distance);
+  else if (s->step == 2) turn_square_of_floats(s, s->columns, 2, to, distance);
+  else if (s->columns == 16) turn_square_of_floats(s, 16, 1, to, distance);
+  else if (s->columns == 9) turn_square_of_floats(s, 9, 1, to, distance);
+  else turn_square_of_floats(s, s->columns, 1, to, distance);
 }
 
 /* to[s * distance + k] = sums[slot[k] * LANES + s] for 16 of either. */
@@ -322,6 +374,10 @@ static void turn_pairs(const square *s, uint32_t *to, int64_t distance) {
   gather_pairs(s, to, distance);
 }
 
+static void turn_floats(const square *s, float *to, int64_t distance) {
+  gather_floats(s, to, distance);
+}
+
 static void turn_sums(const float *sums, const int32_t *slot, float *to, int64_t distance) {
   for (int64_t s = 0; s < LANES; s++)
     for (int64_t k = 0; k < LANES; k++) to[s * distance + k] = sums[slot[k] * LANES + s];
@@ -329,37 +385,61 @@ static void turn_sums(const float *sums, const int32_t *slot, float *to, int64_t
 
 #endif
 
+/* A square of 16 bits becomes one of floats, with what lies between columns if that is little. */
+static void turn_widened(ac_dtype dtype, const square *s, float *to, int64_t distance) {
+  enum { CLOSE = 2, WIDE = CLOSE * LANES };
+  float floats[LANES * WIDE];
+  square wide = {floats, 0, WIDE, s->rows, 0, s->columns, s->step};
+  if (s->step <= CLOSE)
+    ac_cpu_widen_rows(dtype, s->first, s->distance, floats, WIDE, s->rows,
+                      (s->columns - 1) * s->step + 1);
+  else {
+    wide.step = 1;
+    for (int64_t k = 0; k < s->columns; k++)
+      ac_cpu_widen_rows(dtype, ac_element(s->first, dtype, k * s->step), s->distance, floats + k,
+                        WIDE, s->rows, 1);
+  }
+  turn_floats(&wide, to, distance);
+}
+
+static void turn_elements(const problem *p, ac_dtype dtype, const square *s, uint32_t *to,
+                          int64_t distance) {
+  if (p->dot) turn_pairs(s, to, distance);
+  else if (dtype == AC_F32) turn_floats(s, (float *)to, distance);
+  else turn_widened(dtype, s, (float *)to, distance);
+}
+
 /* ---- weights --------------------------------------------------------------------------------- */
 
-/* One row of a group's weights as its part of a strip: for each block of channels and each tap, 16
- * pairs. Channels of the source are `next` apart. */
-static void pack_row(const problem *p, const uint16_t *from, int64_t next, uint32_t *to) {
+/* Up to 16 lines of `channels` channels, `next` apart, that begin at an element of the weights. */
+static square lines_at(const problem *p, int64_t at, int64_t next, int64_t channels) {
+  return (square){.first = ac_element(p->weight->data, p->weight->dtype, at),
+                  .second = next,
+                  .distance = p->together * next,
+                  .rows = ac_min(PAIRS, ac_ceil_div(channels, p->together)),
+                  .seconds = ac_min(PAIRS, channels / 2),
+                  .step = 1};
+}
+
+/* One row of a group's weights, from element `at` on, as its part of a strip: for each block of
+ * channels and each tap, 16 lines. Channels of the source are `next` apart. */
+static void pack_row(const problem *p, int64_t at, int64_t next, uint32_t *to) {
   for (int64_t block = 0; block < p->blocks; block++)
     for (int64_t tap = 0; tap < p->taps; tap += PAIRS) {
-      int64_t channel = block * 2 * PAIRS, channels = p->in - channel;
-      square s = {.first = from + channel * next + tap,
-                  .second = next,
-                  .distance = 2 * next,
-                  .rows = ac_min(PAIRS, (channels + 1) / 2),
-                  .seconds = ac_min(PAIRS, channels / 2),
-                  .columns = ac_min(PAIRS, p->taps - tap),
-                  .step = 1};
-      turn_pairs(&s, to + (block * p->taps + tap) * SQUARE, SQUARE);
+      int64_t channel = block * p->together * PAIRS;
+      square s = lines_at(p, at + channel * next + tap, next, p->in - channel);
+      s.columns = ac_min(PAIRS, p->taps - tap);
+      turn_elements(p, p->weight->dtype, &s, to + (block * p->taps + tap) * SQUARE, SQUARE);
     }
 }
 
 /* Up to 16 rows with one tap, from weights that have rows side by side. */
-static void pack_columns(const problem *p, const uint16_t *from, int64_t rows, uint32_t *to) {
+static void pack_columns(const problem *p, int64_t at, int64_t rows, uint32_t *to) {
   for (int64_t block = 0; block < p->blocks; block++) {
-    int64_t channel = block * 2 * PAIRS, channels = p->in - channel;
-    square s = {.first = from + channel * p->out,
-                .second = p->out,
-                .distance = 2 * p->out,
-                .rows = ac_min(PAIRS, (channels + 1) / 2),
-                .seconds = ac_min(PAIRS, channels / 2),
-                .columns = rows,
-                .step = 1};
-    turn_pairs(&s, to + block * SQUARE, PAIRS);
+    int64_t channel = block * p->together * PAIRS;
+    square s = lines_at(p, at + channel * p->out, p->out, p->in - channel);
+    s.columns = rows;
+    turn_elements(p, p->weight->dtype, &s, to + block * SQUARE, PAIRS);
   }
 }
 
@@ -372,7 +452,7 @@ static void pack_weights(const problem *p, uint32_t *packed, int thread, int tea
   for (int64_t i = first, rows; i < last; i += rows) {
     int64_t group = i / (strips * STRIP), row = i % (strips * STRIP);
     rows = side_by_side && row < p->out ? ac_min(PAIRS, p->out - row) : 1;
-    const uint16_t *weights = (const uint16_t *)p->weight->data + group * p->in * p->out * p->taps;
+    int64_t weights = group * p->in * p->out * p->taps;
     uint32_t *to = packed + i / STRIP * p->steps * SQUARE + i % STRIP * PAIRS;
     if (rows > 1) pack_columns(p, weights + row, rows, to);
     else if (row < p->out) pack_row(p, weights + row * row_step, next, to);
@@ -400,11 +480,10 @@ typedef struct work {
 
 /* Asks for the elements of a square that lies so many elements behind this one; the hardware does
  * not foresee strides from sample to sample. */
-static void fetch_square(const square *s, int64_t further) {
-  const uint16_t *from = s->first + further;
-  for (int64_t i = 0; i < s->rows; i++, from += s->distance) {
-    __builtin_prefetch(from);
-    __builtin_prefetch(from + s->second);
+static void fetch_square(const problem *p, const square *s, int64_t further) {
+  for (int64_t i = 0; i < s->rows; i++, further += s->distance) {
+    __builtin_prefetch(ac_element(s->first, p->x->dtype, further));
+    if (p->dot) __builtin_prefetch(ac_element(s->first, p->x->dtype, further + s->second));
   }
 }
 
@@ -413,18 +492,18 @@ static void fetch_square(const square *s, int64_t further) {
 static void fill_run(const work *w, int64_t line, int64_t at, int64_t first, int64_t count) {
   const problem *p = w->p;
   int64_t pixels = p->x->dim[2] * p->x->dim[3], step = p->axis[1].read.every;
-  const uint16_t *x = (const uint16_t *)p->x->data + at;
-  x += (w->sample * p->x->dim[1] + w->group * p->in + 2 * line) * pixels;
+  at += (w->sample * p->x->dim[1] + w->group * p->in + p->together * line) * pixels;
   for (int64_t i = 0; i < count; i += LANES) {
-    square s = {.first = x + i * step,
+    square s = {.first = ac_element(p->x->data, p->x->dtype, at + i * step),
                 .second = pixels,
                 .distance = p->x->dim[1] * pixels,
                 .rows = w->samples,
                 .seconds = 2 * line + 1 < p->in ? w->samples : 0,
                 .columns = ac_min(LANES, count - i),
                 .step = step};
-    fetch_square(&s, AHEAD * 2 * pixels);
-    turn_pairs(&s, w->patch + (first + i) * p->distance + line * LANES, p->distance);
+    fetch_square(p, &s, AHEAD * p->together * pixels);
+    turn_elements(p, p->x->dtype, &s, w->patch + (first + i) * p->distance + line * LANES,
+                  p->distance);
   }
 }
 
@@ -595,8 +674,8 @@ static void multiply(const work *w, int64_t first, int64_t last) {
                           .distance = LANES,
                           .of = w->of + begin,
                           .second = second};
-        p->dot->convolve(steps, (int)rows, mate == i ? LANES : 2 * LANES, a, &b,
-                         w->sums + w->slot[at + i] * LANES, ROW, false);
+        p->convolve(steps, (int)rows, mate == i ? LANES : 2 * LANES, a, &b,
+                    w->sums + w->slot[at + i] * LANES, ROW, false);
       }
       for (int64_t i = 0; i < rows; i++) store_channel(w, w->sums + i * ROW, row + i, at, count);
     }

@@ -38,6 +38,67 @@ void ac_cpu_multiply_tile(int rows, int vectors, int64_t depth, const float *a, 
   switch (rows) { AC_CPU_TILE_HEIGHTS(TILE) }
 }
 
+/* ---- in steps -------------------------------------------------------------------------------- */
+
+/* A tile whose vectors of columns lie `second` apart in the patch. What the next step reads is
+ * asked for, since it may lie anywhere. */
+INLINE void convolve_tile(int rows, int vectors, int64_t steps, const float *a,
+                          const ac_dot_patch *b, int64_t column, int64_t second, float *sums,
+                          int64_t distance, bool add) {
+  vector sum[ROWS][2];
+  for (int i = 0; i < rows; i++) sum[i][0] = sum[i][1] = (vector){0};
+  for (int64_t step = 0; step < steps; step++) {
+    const int64_t next = step + 1 < steps ? step + 1 : step;
+    const float *at = (const float *)b->at + b->offset[step] + column;
+    const float *next_at = (const float *)b->at + b->offset[next] + column;
+    const float *from = a + ac_dot_step_of(b, step) * AC_DOT_STRIP * AC_DOT_PAIRS;
+    const float *next_from = a + ac_dot_step_of(b, next) * AC_DOT_STRIP * AC_DOT_PAIRS;
+    const int count = ac_dot_pairs_of(b, step, steps);
+    for (int k = 0; k < count; k++, at += b->distance, next_at += b->distance) {
+      vector x0 = load(at), x1 = vectors > 1 ? load(at + second) : x0;
+      __builtin_prefetch(next_at);
+      if (vectors > 1 && second >= AC_CPU_LINE) __builtin_prefetch(next_at + second);
+      if (k < rows) __builtin_prefetch(next_from + k * AC_DOT_PAIRS);
+#pragma GCC unroll 16
+      for (int i = 0; i < rows; i++) {
+        float scalar = from[i * AC_DOT_PAIRS + k];
+        add_scaled(&sum[i][0], x0, scalar);
+        if (vectors > 1) add_scaled(&sum[i][1], x1, scalar);
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < rows; i++)
+    for (int v = 0; v < vectors; v++) store_sum(sums + i * distance + v * VECTOR, sum[i][v], add);
+}
+
+#define CONVOLVE(rows)                                                                  \
+  case rows:                                                                            \
+    if (vectors > 1)                                                                    \
+      convolve_tile(rows, 2, steps, a, b, at, second, sums + column, distance, add);    \
+    else convolve_tile(rows, 1, steps, a, b, at, second, sums + column, distance, add); \
+    break;
+
+void ac_cpu_convolve(int64_t steps, int rows, int columns, const uint32_t *strip,
+                     const ac_dot_patch *b, float *sums, int64_t distance, bool add) {
+  ac_cpu_tiles tiles = ac_cpu_tiles_of(rows, ROWS);
+  const float *a = (const float *)strip;
+  int whole = columns > AC_DOT_LANES ? AC_DOT_STRIP : AC_DOT_LANES;
+  for (int64_t tile = 0; tile < tiles.count; tile++) {
+    int height = ac_cpu_tile_height(&tiles, tile);
+    for (int column = 0; column < whole; column += COLUMNS) {
+      int vectors = column + VECTOR < whole ? 2 : 1;
+      int64_t at = ac_dot_column_in(b, column);
+      int64_t second = ac_dot_column_in(b, column + VECTOR) - at;
+      switch (height) { AC_CPU_TILE_HEIGHTS(CONVOLVE) }
+    }
+    a += height * AC_DOT_PAIRS;
+    sums += height * distance;
+  }
+}
+
+/* ---- one row --------------------------------------------------------------------------------- */
+
 /* One row leaves no sums to hide an addition's latency behind but those of further columns. */
 INLINE void multiply_row(int vectors, int64_t depth, const float *row, const float *b,
                          const int32_t *offset, float *c, bool add) {

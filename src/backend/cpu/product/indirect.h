@@ -2,9 +2,11 @@
 #ifndef AC_BACKEND_CPU_PRODUCT_INDIRECT_H
 #define AC_BACKEND_CPU_PRODUCT_INDIRECT_H
 
+#include "backend/cpu/product/dot.h"
 #include "backend/cpu/product/tile.h"
 
 #define ac_cpu_multiply_tile AC_CPU_NAME(ac_cpu_multiply_tile)
+#define ac_cpu_convolve AC_CPU_NAME(ac_cpu_convolve)
 #define ac_cpu_multiply_row AC_CPU_NAME(ac_cpu_multiply_row)
 #define ac_cpu_dots AC_CPU_NAME(ac_cpu_dots)
 
@@ -13,7 +15,11 @@
 void ac_cpu_multiply_tile(int rows, int vectors, int64_t depth, const float *a, const int32_t *row,
                           const float *b, const int32_t *offset, float *c, int64_t ldc, bool add);
 
-/* The same for one row and any number of columns; whole vectors are written. */
+/* What dot.h says of a convolution's products, with a float for each pair and one of op(A). */
+ac_dot_convolve ac_cpu_convolve;
+
+/* c[j] (+)= what the first does, for one row and any number of columns; whole vectors are written.
+ */
 void ac_cpu_multiply_row(int64_t columns, int64_t depth, const float *row, const float *b,
                          const int32_t *offset, float *c, bool add);
 
