@@ -290,22 +290,22 @@ static void gather_floats(const square *s, float *to, int64_t distance) {
 #define INLINE static inline __attribute__((always_inline))
 
 /* Elements of so many columns, one or two apart, in the lower halves of lanes. */
-INLINE vector halves_at(const uint16_t *x, int64_t columns, int64_t step) {
+INLINE words halves_at(const uint16_t *x, int64_t columns, int64_t step) {
   if (step == 1) {
     const __mmask16 m = (__mmask16)((1u << columns) - 1);
-    return (vector)_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, x));
+    return (words)_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, x));
   }
   const __mmask32 m = (__mmask32)((UINT64_C(1) << (2 * columns - 1)) - 1) & 0x55555555u;
-  return (vector)_mm512_maskz_loadu_epi16(m, x);
+  return (words)_mm512_maskz_loadu_epi16(m, x);
 }
 
 /* `columns` and `step` are constants where this is inlined. */
 INLINE void turn_square(const square *s, int64_t columns, int64_t step, uint32_t *to,
                         int64_t distance) {
-  vector v[PAIRS];
+  words v[PAIRS];
 #pragma GCC unroll 16
   for (int i = 0; i < PAIRS; i++) {
-    v[i] = (vector){0};
+    v[i] = (words){0};
     if (i >= s->rows) continue;
     const uint16_t *row = (const uint16_t *)s->first + i * s->distance;
     v[i] = halves_at(row, columns, step);
@@ -326,21 +326,21 @@ static void turn_pairs(const square *s, uint32_t *to, int64_t distance) {
 }
 
 /* Floats of so many columns, one or two apart. */
-INLINE vector floats_at(const float *x, int64_t columns, int64_t step) {
+INLINE words floats_at(const float *x, int64_t columns, int64_t step) {
   const uint32_t m = (uint32_t)((UINT64_C(1) << (step * (columns - 1) + 1)) - 1);
   __m512 low = _mm512_maskz_loadu_ps((__mmask16)m, x);
-  if (step == 1) return (vector)low;
+  if (step == 1) return (words)low;
   __m512 high = _mm512_maskz_loadu_ps((__mmask16)(m >> 16), x + 16);
   const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-  return (vector)_mm512_permutex2var_ps(low, even, high);
+  return (words)_mm512_permutex2var_ps(low, even, high);
 }
 
 INLINE void turn_square_of_floats(const square *s, int64_t columns, int64_t step, float *to,
                                   int64_t distance) {
-  vector v[LANES];
+  words v[LANES];
 #pragma GCC unroll 16
   for (int i = 0; i < LANES; i++) {
-    v[i] = (vector){0};
+    v[i] = (words){0};
     if (i >= s->rows) continue;
     v[i] = floats_at((const float *)s->first + i * s->distance, columns, step);
   }
@@ -360,7 +360,7 @@ static void turn_floats(const square *s, float *to, int64_t distance) {
 
 /* to[s * distance + k] = sums[slot[k] * LANES + s] for 16 of either. */
 static void turn_sums(const float *sums, const int32_t *slot, float *to, int64_t distance) {
-  vector v[LANES];
+  words v[LANES];
 #pragma GCC unroll 16
   for (int k = 0; k < LANES; k++) memcpy(&v[k], sums + slot[k] * LANES, sizeof v[k]);
   turn(v);

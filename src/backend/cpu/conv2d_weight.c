@@ -66,7 +66,7 @@ typedef struct problem {
 static bool should_part_samples(const problem *p, int64_t parts) {
   enum { SHALLOW = 64 };
   int64_t outputs = p->samples / parts * p->dy->dim[2] * p->dy->dim[3];
-  return p->dot && p->depth <= SHALLOW && outputs >= 2 * DEPTH;
+  return p->depth <= SHALLOW && outputs >= 2 * DEPTH;
 }
 
 static problem problem_with(const ac_cpu_context *context, const ac_op_args *args,

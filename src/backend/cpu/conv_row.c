@@ -112,7 +112,9 @@ static void read_masked(const ac_conv_source *source, int64_t at, int64_t step, 
     __mmask16 m = between(begin - j, end - j);
     int64_t from = at + (j - begin) * step;
     __m512 v = step == 1 ? read_vector(source, from, m) : read_even(source, from, m);
-    __builtin_prefetch(ac_element(source->data, source->dtype, from + source->channel));
+    for (int64_t k = 0; k < step; k++)
+      __builtin_prefetch(
+          ac_element(source->data, source->dtype, from + source->channel + k * LANES));
     _mm512_mask_storeu_ps(y + j, lanes(stride - j), v);
   }
 }

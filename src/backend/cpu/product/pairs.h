@@ -35,62 +35,26 @@ static inline operand part_of_operand(const operand *x, int64_t line, int64_t li
 
 #if defined(AC_CPU_HAVE_SHUFFLES) && defined(__AVX512F__)
 
-typedef uint32_t vector __attribute__((vector_size(64)));
-typedef uint64_t wide_vector __attribute__((vector_size(64)));
 typedef uint16_t half_vector __attribute__((vector_size(64)));
-
-static inline __attribute__((always_inline)) void turn(vector v[PAIRS]) {
-  vector t[PAIRS];
-#pragma GCC unroll 16
-  for (int i = 0; i < PAIRS; i += 2) {
-    t[i] = __builtin_shufflevector(v[i], v[i + 1], 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28,
-                                   13, 29);
-    t[i + 1] = __builtin_shufflevector(v[i], v[i + 1], 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27,
-                                       14, 30, 15, 31);
-  }
-#pragma GCC unroll 16
-  for (int i = 0; i < PAIRS; i += 4)
-    for (int j = 0; j < 2; j++) {
-      wide_vector x = (wide_vector)t[i + j], y = (wide_vector)t[i + j + 2];
-      v[i + 2 * j] = (vector)__builtin_shufflevector(x, y, 0, 8, 2, 10, 4, 12, 6, 14);
-      v[i + 2 * j + 1] = (vector)__builtin_shufflevector(x, y, 1, 9, 3, 11, 5, 13, 7, 15);
-    }
-    /* Now v[4 g + c] has column c of each quarter q, for rows 4 g to 4 g + 3. */
-#pragma GCC unroll 16
-  for (int c = 0; c < 4; c++) {
-    wide_vector a = (wide_vector)v[c], b = (wide_vector)v[c + 4], d = (wide_vector)v[c + 8],
-                e = (wide_vector)v[c + 12];
-    wide_vector ab02 = __builtin_shufflevector(a, b, 0, 1, 4, 5, 8, 9, 12, 13);
-    wide_vector ab13 = __builtin_shufflevector(a, b, 2, 3, 6, 7, 10, 11, 14, 15);
-    wide_vector de02 = __builtin_shufflevector(d, e, 0, 1, 4, 5, 8, 9, 12, 13);
-    wide_vector de13 = __builtin_shufflevector(d, e, 2, 3, 6, 7, 10, 11, 14, 15);
-    t[c] = (vector)__builtin_shufflevector(ab02, de02, 0, 1, 4, 5, 8, 9, 12, 13);
-    t[c + 8] = (vector)__builtin_shufflevector(ab02, de02, 2, 3, 6, 7, 10, 11, 14, 15);
-    t[c + 4] = (vector)__builtin_shufflevector(ab13, de13, 0, 1, 4, 5, 8, 9, 12, 13);
-    t[c + 12] = (vector)__builtin_shufflevector(ab13, de13, 2, 3, 6, 7, 10, 11, 14, 15);
-  }
-#pragma GCC unroll 16
-  for (int i = 0; i < PAIRS; i++) v[i] = t[i];
-}
 
 /* Pairs of two rows as stored, column beneath column: those of lines 0 to 15 and of 16 to 31. */
 static inline __attribute__((always_inline)) void
-pair_rows(const uint16_t *first, const uint16_t *second, vector *low, vector *high) {
+pair_rows(const uint16_t *first, const uint16_t *second, words *low, words *high) {
   half_vector x, y;
   memcpy(&x, first, sizeof x);
   memcpy(&y, second, sizeof y);
   *low =
-      (vector)__builtin_shufflevector(x, y, 0, 32, 1, 33, 2, 34, 3, 35, 4, 36, 5, 37, 6, 38, 7, 39,
-                                      8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47);
-  *high = (vector)__builtin_shufflevector(x, y, 16, 48, 17, 49, 18, 50, 19, 51, 20, 52, 21, 53, 22,
-                                          54, 23, 55, 24, 56, 25, 57, 26, 58, 27, 59, 28, 60, 29,
-                                          61, 30, 62, 31, 63);
+      (words)__builtin_shufflevector(x, y, 0, 32, 1, 33, 2, 34, 3, 35, 4, 36, 5, 37, 6, 38, 7, 39,
+                                     8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47);
+  *high = (words)__builtin_shufflevector(x, y, 16, 48, 17, 49, 18, 50, 19, 51, 20, 52, 21, 53, 22,
+                                         54, 23, 55, 24, 56, 25, 57, 26, 58, 27, 59, 28, 60, 29, 61,
+                                         30, 62, 31, 63);
 }
 
 /* Sixteen lines along k. */
 static inline __attribute__((always_inline)) void pack_along(const uint16_t *from, int64_t distance,
                                                              bool by_line, uint32_t *to) {
-  vector v[PAIRS];
+  words v[PAIRS];
 #pragma GCC unroll 16
   for (int i = 0; i < PAIRS; i++) memcpy(&v[i], from + i * distance, sizeof v[i]);
   if (!by_line) turn(v);
@@ -103,14 +67,14 @@ static inline __attribute__((always_inline)) void pack_down(const uint16_t *from
   if (!by_line) {
 #pragma GCC unroll 4
     for (int i = 0; i < PAIRS; i++, from += 2 * distance, to += STRIP) {
-      vector low, high;
+      words low, high;
       pair_rows(from, from + distance, &low, &high);
       memcpy(to, &low, sizeof low);
       memcpy(to + PAIRS, &high, sizeof high);
     }
     return;
   }
-  vector v[2][PAIRS];
+  words v[2][PAIRS];
 #pragma GCC unroll 16
   for (int i = 0; i < PAIRS; i++, from += 2 * distance)
     pair_rows(from, from + distance, &v[0][i], &v[1][i]);
