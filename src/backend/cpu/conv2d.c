@@ -326,30 +326,6 @@ typedef struct work {
   const int32_t *offset;
 } work;
 
-/* Sums of one run (+)= rows of weights x the patch's values from depth k on. */
-static void multiply_run(const work *w, const float *a, int64_t k, int64_t depth, const float *b,
-                         float *c, bool add) {
-  int64_t lda = w->f->depth, ldc = w->runs * w->width;
-  const int32_t *offset = w->offset + k;
-  if (w->rows == 1) {
-    ac_cpu_multiply_row(w->length, depth, a, b, offset, c, add);
-    return;
-  }
-  ac_cpu_tiles tiles = ac_cpu_tiles_of(w->rows, w->f->height);
-  for (int64_t column = 0; column < w->length; column += AC_CPU_TILE_COLUMNS) {
-    int vectors = w->length - column > AC_CPU_VECTOR ? 2 : 1;
-    const float *row = a;
-    float *to = c + column;
-    for (int64_t tile = 0; tile < tiles.count; tile++) {
-      int height = ac_cpu_tile_height(&tiles, tile);
-      ac_cpu_multiply_tile(height, vectors, depth, row, w->f->row, b + column, offset, to, ldc,
-                           add);
-      row += height * lda;
-      to += height * ldc;
-    }
-  }
-}
-
 static float bias_of(const work *w, int64_t channel) {
   const ac_operand *bias = &w->p->args->in[2];
   if (w->p->transposed || !bias->count) return 0.0f;
@@ -363,18 +339,50 @@ static int64_t row_of(const work *w, int64_t sample, int64_t channel, int64_t ro
   return (image + w->f->start[0] + row * w->f->stride[0]) * y->dim[3] + w->f->start[1];
 }
 
-/* Asks for what the sums of `rows` rows from `row` and of a strip of columns will be written to,
- * where rows of outputs follow each other. Memory then works beside the products, of which a patch
- * that is spread out has few; others gain nothing by it. */
-static void fetch_outputs(const work *w, int64_t row, int64_t rows, int64_t column) {
+/* Asks for what the sums of `rows` rows from `row` and of some columns of a run will be written to,
+ * where these follow each other. Memory then works beside the products where there are few of them
+ * for each output; others gain nothing by it. */
+static void fetch_outputs(const work *w, int64_t run, int64_t row, int64_t rows, int64_t column,
+                          int64_t columns) {
+  enum { SHALLOW = 256 };
   const ac_conv_patch *s = &w->f->patch;
   const ac_operand *y = w->p->y;
+  if (w->f->depth > SHALLOW || w->f->by_rows || w->f->stride[0] != 1 || w->f->stride[1] != 1)
+    return;
   int64_t pixels = y->dim[2] * y->dim[3], of_sample = w->region.rows * s->pitch;
-  if (!s->spread || s->pitch != y->dim[3] || w->f->stride[0] != 1) return;
-  int64_t sample = w->region.sample + column / of_sample;
-  int64_t at = row_of(w, sample, w->first + row, w->region.row) + column % of_sample;
+  int64_t sample = w->region.sample + run + column / of_sample, rest = column % of_sample;
+  int64_t at = row_of(w, sample, w->first + row, w->region.row + rest / s->pitch) + rest % s->pitch;
+  int64_t apart = AC_DOT_LINE / (int64_t)ac_dtype_bytes(y->dtype);
   for (int64_t i = 0; i < rows; i++, at += pixels)
-    __builtin_prefetch(ac_element(y->data, y->dtype, at), 1);
+    for (int64_t j = 0; j < columns; j += apart)
+      __builtin_prefetch(ac_element(y->data, y->dtype, at + j), 1);
+}
+
+/* Sums of one run (+)= rows of weights x the patch's values from depth k on. */
+static void multiply_run(const work *w, int64_t run, const float *a, int64_t k, int64_t depth,
+                         bool add) {
+  const float *b = w->filling + run * w->f->patch.sample;
+  float *c = w->sums + run * w->width;
+  int64_t lda = w->f->depth, ldc = w->runs * w->width;
+  const int32_t *offset = w->offset + k;
+  if (w->rows == 1) {
+    ac_cpu_multiply_row(w->length, depth, a, b, offset, c, add);
+    return;
+  }
+  ac_cpu_tiles tiles = ac_cpu_tiles_of(w->rows, w->f->height);
+  for (int64_t column = 0; column < w->length; column += AC_CPU_TILE_COLUMNS) {
+    int vectors = w->length - column > AC_CPU_VECTOR ? 2 : 1;
+    const float *row = a;
+    float *to = c + column;
+    for (int64_t tile = 0; tile < tiles.count; tile++) {
+      int height = ac_cpu_tile_height(&tiles, tile);
+      fetch_outputs(w, run, (to - c - column) / ldc, height, column, vectors * AC_CPU_VECTOR);
+      ac_cpu_multiply_tile(height, vectors, depth, row, w->f->row, b + column, offset, to, ldc,
+                           add);
+      row += height * lda;
+      to += height * ldc;
+    }
+  }
 }
 
 static const float *weights_of(const work *w, int64_t channel) {
@@ -424,7 +432,7 @@ static void multiply_packed(const work *w, int64_t channel) {
         int rows = (int)ac_min(STRIP, w->rows - row);
         int columns = (int)ac_min(STRIP, w->length - column);
         float *sums = w->sums + row * ldc + run * w->width + column;
-        fetch_outputs(w, row, rows, column);
+        fetch_outputs(w, run, row, rows, column, columns);
         for (int64_t at = m.first; at < steps; at += m.period) {
           ac_dot_patch b = {.at = from + column,
                             .offset = w->offset + at,
@@ -447,14 +455,17 @@ static void multiply_channels(const work *w, int64_t channel) {
   for (int64_t step = 0; step < steps; step++) {
     int64_t k = count * step / steps, depth = count * (step + 1) / steps - k;
     for (int64_t run = 0; run < w->runs; run++)
-      multiply_run(w, a + k, k, depth, w->filling + run * s->sample, w->sums + run * w->width,
-                   begin + k > 0);
+      multiply_run(w, run, a + k, k, depth, begin + k > 0);
   }
 }
 
-static void store_row(const work *w, const float *c, float bias, int64_t at, int64_t count) {
+/* `rows` rows of the phase, `apart` in `c`, into those of y from element `at` on. */
+static void store_rows(const work *w, const float *c, int64_t apart, int64_t rows, float bias,
+                       int64_t at, int64_t count) {
   const ac_op_args *args = w->p->args;
-  ac_conv_store_row(args->run, c, bias, args->add[0], w->p->y, at, w->f->stride[1], count);
+  const int64_t *stride = w->f->stride;
+  ac_conv_store_rows(args->run, c, apart, rows, bias, args->add[0], w->p->y, at,
+                     stride[0] * w->p->y->dim[3], stride[1], count);
 }
 
 /* A region's sums for one row of the weights. */
@@ -465,10 +476,9 @@ static void store_sums(const work *w, int64_t row) {
   for (int64_t n = 0; n < w->region.samples; n++) {
     const float *c = w->sums + row * w->runs * w->width;
     c += w->runs > 1 && !w->f->by_rows ? n * w->width : n * rows * stride;
-    for (int64_t i = 0; i < rows; i += dense ? rows : 1, c += stride)
-      store_row(w, c, bias_of(w, w->first + row),
-                row_of(w, w->region.sample + n, w->first + row, w->region.row + i),
-                dense ? rows * count : count);
+    int64_t at = row_of(w, w->region.sample + n, w->first + row, w->region.row);
+    store_rows(w, c, stride, dense ? 1 : rows, bias_of(w, w->first + row), at,
+               dense ? rows * count : count);
   }
 }
 
@@ -519,11 +529,7 @@ static int64_t filter_rows(const work *w, int64_t sample, int64_t channel, int64
   rows.next_y = direct ? ac_conv_next(p->y, p->groups, sample) : 0;
   ac_conv_filter(&rows, weights, bias, direct ? y + at : w->sums);
   if (direct) return rows.count;
-  if (dense) store_row(w, w->sums, 0, at, all);
-  else
-    for (int64_t i = 0; i < rows.count; i++)
-      store_row(w, w->sums + i * rows.columns, 0, row_of(w, sample, channel, row + i),
-                rows.columns);
+  store_rows(w, w->sums, rows.columns, dense ? 1 : rows.count, 0, at, dense ? all : rows.columns);
   return rows.count;
 }
 

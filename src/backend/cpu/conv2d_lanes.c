@@ -191,15 +191,17 @@ static problem problem_of(const ac_cpu_context *context, const ac_op_args *args)
 
 /* Where lanes are filled so well that less is multiplied than with all the padding: by a sixteenth
  * where there is no stride, for then columns along the image cost little else. Kernels of one tap
- * without a stride leave nothing out. With a stride, their outputs are read as fast from planes of
- * what takes 16 bits, without turning anything; of pairs if rows are whole vectors. */
+ * without a stride leave nothing out. With a stride, rows of their outputs are read as fast from
+ * planes, without turning anything: of pairs where they are whole vectors, else where they are not
+ * short. */
 static bool takes(const ac_cpu_context *context, const ac_op_args *args, int64_t samples) {
   enum { ALL = 16, MOST = 15 };
   const ac_conv2d_attributes *a = args->attributes;
   if (!args->in[0].count || !args->in[1].count || !args->out[0].count) return false;
   problem p = problem_of(context, args);
   bool dense = a->stride[0] == 1 && a->stride[1] == 1;
-  bool rows = !p.transposed && p.x->dtype != AC_F32 && (!p.dot || p.axis[1].outputs % LANES == 0);
+  int64_t width = p.axis[1].outputs;
+  bool rows = !p.transposed && (p.dot ? width % LANES == 0 : width >= LANES / 2);
   if (p.taps == 1 && (dense || rows)) return false;
   if (!p.axis[0].outputs || !p.axis[1].outputs || !p.axis[0].size || !p.axis[1].size) return false;
   if (p.blocks * PAIRS * 8 > p.lines * 9 || p.held * p.distance > PATCH) return false;

@@ -461,7 +461,7 @@ static inline void store_vector(float *y, __mmask16 m, __m512 v, bool add) {
   _mm512_mask_storeu_ps(y, m, v);
 }
 
-static void store_masked(const float *c, float bias, bool add, float *y, int64_t step,
+INLINE void store_masked(const float *c, float bias, bool add, float *y, int64_t step,
                          int64_t count) {
   for (int64_t j = 0; j < count; j += LANES) {
     __mmask16 m = lanes(count - j);
@@ -693,25 +693,32 @@ void ac_conv_correlate(const ac_conv_rows *rows, const ac_operand *y, int64_t at
 
 static void store_row(const ac_run_state *run, const float *c, float bias, bool add,
                       const ac_operand *y, int64_t at, int64_t step, int64_t count) {
-  if (y->dtype != AC_F32) {
-    store_halves(y->dtype, run->mark_flushed, c, bias, add, (uint16_t *)y->data + at, step, count);
-    return;
-  }
-  float *to = (float *)y->data + at;
-#ifdef HAVE_MASKS
-  if (step <= 2) {
-    store_masked(c, bias, add, to, step, count);
-    return;
-  }
-#endif
-  store_floats(c, bias, add, to, step, count);
+  void *to = ac_element(y->data, y->dtype, at);
+  if (y->dtype == AC_F32) store_floats(c, bias, add, to, step, count);
+  else store_halves(y->dtype, run->mark_flushed, c, bias, add, to, step, count);
 }
 
-/* Short rows of bf16 are quicker without a call and its questions for each. */
+#ifdef HAVE_MASKS
+/* `step` and `add` are constants where this is inlined. */
+INLINE void store_rows_masked(const float *c, int64_t apart, int64_t rows, float bias, bool add,
+                              float *y, int64_t distance, int64_t step, int64_t count) {
+  for (int64_t i = 0; i < rows; i++, c += apart, y += distance)
+    store_masked(c, bias, add, y, step, count);
+}
+#endif
+
+/* Short rows are quicker without a call and its questions for each. */
 void ac_conv_store_rows(const ac_run_state *run, const float *c, int64_t apart, int64_t rows,
                         float bias, bool add, const ac_operand *y, int64_t at, int64_t distance,
                         int64_t step, int64_t count) {
 #ifdef HAVE_MASKS
+  if (y->dtype == AC_F32 && step <= 2) {
+    float *to = (float *)y->data + at;
+    if (step == 2) store_rows_masked(c, apart, rows, bias, add, to, distance, 2, count);
+    else if (add) store_rows_masked(c, apart, rows, bias, true, to, distance, 1, count);
+    else store_rows_masked(c, apart, rows, bias, false, to, distance, 1, count);
+    return;
+  }
   if (y->dtype == AC_BF16 && step <= 2) {
     uint16_t *to = (uint16_t *)y->data + at;
     for (int64_t i = 0; i < rows; i++, c += apart, to += distance) {
