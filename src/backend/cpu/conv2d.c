@@ -23,8 +23,9 @@
  * should not wait for it: where masks allow it, rows of outputs are computed from the image as it
  * lies.
  *
- * Kernels of 3 x 3 with a step of 1 and enough channels go by tiles (winograd.h). Of bf16, where
- * there are many samples and much padding or a stride, columns are samples (conv_lanes.h).
+ * Kernels of 3 x 3 with a step of 1 and enough channels go by tiles (winograd.h), but for bf16 that
+ * the CPU multiplies. Else, where there are many samples and a stride or much padding, columns are
+ * samples (conv_lanes.h).
  *
  * Workspace: the copied weights, and for each thread a patch (conv_patch.c), of 512 KiB or what one
  * channel, or one step of pairs, needs for one row of outputs, or of a small image for all of them,

@@ -1,5 +1,4 @@
-/* Convolutions of bf16 by the CPU's own instructions (product/dot.h), in which the columns of a
- * product are samples (conv2d_lanes.c). */
+/* Convolutions in which the columns of a product are samples (conv2d_lanes.c). */
 #ifndef AC_BACKEND_CPU_CONV_LANES_H
 #define AC_BACKEND_CPU_CONV_LANES_H
 
@@ -9,8 +8,8 @@
 #define ac_conv_lanes_floats AC_CPU_NAME(ac_conv_lanes_floats)
 #define ac_conv_lanes_convolve AC_CPU_NAME(ac_conv_lanes_convolve)
 
-/* Whether conv2d or its input gradient should go this way: a matter of operands, attributes
- * and whether there is a class of products. */
+/* Whether conv2d or its input gradient should go this way: a matter of operands, attributes and,
+ * for bf16, whether there is a class of products (product/dot.h). */
 bool ac_conv_lanes_takes(const ac_cpu_context *context, const ac_op_args *args);
 
 /* Of workspace, for this many samples or fewer; 0 if none of these go this way. */
