@@ -327,14 +327,12 @@ static void turn_pairs(const square *s, uint32_t *to, int64_t distance) {
   else turn_square(s, s->columns, 1, to, distance);
 }
 
-/* Floats of so many columns, one or two apart. */
+/* Floats of so many columns, or of 8 at most that are two apart. */
 INLINE words floats_at(const float *x, int64_t columns, int64_t step) {
-  const uint32_t m = (uint32_t)((UINT64_C(1) << (step * (columns - 1) + 1)) - 1);
-  __m512 low = _mm512_maskz_loadu_ps((__mmask16)m, x);
-  if (step == 1) return (words)low;
-  __m512 high = _mm512_maskz_loadu_ps((__mmask16)(m >> 16), x + 16);
-  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-  return (words)_mm512_permutex2var_ps(low, even, high);
+  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 0, 0, 0, 0, 0, 0, 0, 0);
+  const __mmask16 m = (__mmask16)((1u << (step * (columns - 1) + 1)) - 1);
+  __m512 v = _mm512_maskz_loadu_ps(m, x);
+  return (words)(step == 1 ? v : _mm512_permutexvar_ps(even, v));
 }
 
 INLINE void turn_square_of_floats(const square *s, int64_t columns, int64_t step, float *to,
@@ -353,7 +351,7 @@ INLINE void turn_square_of_floats(const square *s, int64_t columns, int64_t step
 }
 
 static void turn_floats(const square *s, float *to, int64_t distance) {
-  if (s->step > 2) gather_floats(s, to, distance);
+  if (s->step > 2 || (s->step == 2 && s->columns > LANES / 2)) gather_floats(s, to, distance);
   else if (s->step == 2) turn_square_of_floats(s, s->columns, 2, to, distance);
   else if (s->columns == 16) turn_square_of_floats(s, 16, 1, to, distance);
   else if (s->columns == 9) turn_square_of_floats(s, 9, 1, to, distance);
