@@ -106,6 +106,14 @@ static void draw_special(convolution *c) {
     c->in = draw_from(200, 300), c->out = draw_from(1, 2);
     if (c->op == AC_OP_conv2d_input_gradient) c->in = draw_from(1, 2), c->out = draw_from(200, 300);
     break;
+  case 6: /* one tap with a stride, along rows of any width */
+    for (int i = 0; i < 2; i++) set_axis(c, i, 1, 2, draw_below(2));
+    c->op = draw_below(4) ? AC_OP_conv2d : AC_OP_conv2d_input_gradient;
+    c->image[0] = draw_from(1, 4), c->image[1] = draw_from(1, 24);
+    c->samples = draw_from(14, 32), c->groups = 1;
+    c->in = 16 * draw_from(1, 3), c->out = 16 * draw_from(1, 3);
+    c->bias = c->add = false;
+    break;
   default:
     break;
   }
