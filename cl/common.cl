@@ -109,18 +109,19 @@ void store(global storage *p, elements i, floats v) {
 
 /* UNROLL stands before loops over a work-item's array. Written out, its elements are registers; on
  * a CPU they lie in memory anyway, for each item of the group that the compiler makes a loop of.
- * UNROLL_2 and UNROLL_4 stand before loops around them, which would take too many if written out in
- * full.
+ * UNROLL_4 stands before loops around them, which would take too many if written out in full.
+ * UNROLL_SUMS and UNROLL_SUMS_2 are those of products' sums, on a CPU too: PoCL then keeps sums in
+ * registers while it multiplies.
  * INLINED are functions that take such arrays, which a call would take from memory. */
 #ifdef CPU
 #define UNROLL
-#define UNROLL_2
 #define UNROLL_4
 #else
 #define UNROLL _Pragma("unroll")
-#define UNROLL_2 _Pragma("unroll 2")
 #define UNROLL_4 _Pragma("unroll 4")
 #endif
+#define UNROLL_SUMS _Pragma("unroll")
+#define UNROLL_SUMS_2 _Pragma("unroll 2")
 #define INLINED __attribute__((always_inline))
 /* For local memory of which neighbouring elements are read as vectors. */
 #define ALIGNED __attribute__((aligned(16)))
@@ -605,9 +606,9 @@ typedef JOIN(float, VECTOR) vector;
 #define TILE_B local vector tile_b[DEPTH * STRIDE_B / VECTOR]
 
 INLINED void clear_sums(vector sum[ROWS][COLUMNS]) {
-  UNROLL
+  UNROLL_SUMS
   for (int i = 0; i < ROWS; i++) {
-    UNROLL
+    UNROLL_SUMS
     for (int j = 0; j < COLUMNS; j++) sum[i][j] = 0;
   }
 }
@@ -616,17 +617,35 @@ INLINED void clear_sums(vector sum[ROWS][COLUMNS]) {
 INLINED void multiply_tiles(vector sum[ROWS][COLUMNS], local float (*tile_a)[STRIDE_A],
                             const local vector *tile_b) {
   const int tx = get_local_id(0), ty = get_local_id(1);
-  UNROLL_2
+  UNROLL_SUMS_2
   for (int p = 0; p < DEPTH; p++) {
     vector y[COLUMNS];
-    UNROLL
+    UNROLL_SUMS
     for (int j = 0; j < COLUMNS; j++) y[j] = tile_b[p * (STRIDE_B / VECTOR) + tx + TX * j];
-    UNROLL
+    UNROLL_SUMS
     for (int i = 0; i < ROWS; i++) {
       const float x = tile_a[p][ty * ROWS + i];
-      UNROLL
+      UNROLL_SUMS
       for (int j = 0; j < COLUMNS; j++) sum[i][j] = fma((vector)x, y[j], sum[i][j]);
     }
   }
 }
+
+/* Sums that are final, under another name. Loops that are not written out go over these: sums that
+ * they name by number would lie in memory from the beginning, and written out, with all that they
+ * store, they take PoCL minutes to compile. */
+#ifdef CPU
+INLINED void copy_sums(vector results[ROWS][COLUMNS], vector sum[ROWS][COLUMNS]) {
+  UNROLL_SUMS
+  for (int i = 0; i < ROWS; i++) {
+    UNROLL_SUMS
+    for (int j = 0; j < COLUMNS; j++) results[i][j] = sum[i][j];
+  }
+}
+#define RESULTS(results, sum)    \
+  vector results[ROWS][COLUMNS]; \
+  copy_sums(results, sum)
+#else
+#define RESULTS(results, sum) vector(*results)[COLUMNS] = sum
+#endif
 #endif

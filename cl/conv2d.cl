@@ -144,13 +144,14 @@ kernel WORK_GROUP(TX, TY) void conv2d(const global storage *a, const global stor
     barrier(CLK_LOCAL_MEM_FENCE);
   }
 
+  RESULTS(results, sum);
   UNROLL
   for (int i = 0; i < ROWS; i++) {
     const int row = row0 + ty * ROWS + i;
     UNROLL
     for (int j = 0; j < COLUMNS; j++) {
       float lanes[VECTOR];
-      JOIN(vstore, VECTOR)(sum[i][j], 0, lanes);
+      JOIN(vstore, VECTOR)(results[i][j], 0, lanes);
       UNROLL
       for (int l = 0; l < VECTOR; l++) {
         const int column = column0 + (tx + TX * j) * VECTOR + l;

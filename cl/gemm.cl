@@ -168,13 +168,14 @@ kernel WORK_GROUP(TX, TY) void gemm(const global type_a *a, const global type_b 
     barrier(CLK_LOCAL_MEM_FENCE);
   }
 
+  RESULTS(results, sum);
   if (bias) {
     UNROLL
     for (int j = 0; j < COLUMNS; j++) {
       const int column = column0 + (tx + TX * j) * VECTOR;
       FILL_RUN(v, LOAD_FLOAT, LOAD_FLOATS, bias, column, n - column, false)
       UNROLL
-      for (int i = 0; i < ROWS; i++) sum[i][j] += v;
+      for (int i = 0; i < ROWS; i++) results[i][j] += v;
     }
   }
   UNROLL
@@ -187,13 +188,13 @@ kernel WORK_GROUP(TX, TY) void gemm(const global type_a *a, const global type_b 
       const int left = row < m ? n - column : 0;
       if (add) {
         FILL_RUN(v, load_c, load_run_c, c, at, left, aligned_c)
-        sum[i][j] += v;
+        results[i][j] += v;
       }
       if (left >= VECTOR) {
-        store_run_c(c, at, sum[i][j], aligned_c);
+        store_run_c(c, at, results[i][j], aligned_c);
       } else {
         float lanes[VECTOR];
-        JOIN(vstore, VECTOR)(sum[i][j], 0, lanes);
+        JOIN(vstore, VECTOR)(results[i][j], 0, lanes);
         UNROLL
         for (int l = 0; l < VECTOR; l++)
           if (l < left) store_c(c, at + l, lanes[l]);
