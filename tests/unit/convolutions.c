@@ -112,7 +112,8 @@ static void draw_special(convolution *c) {
     c->image[0] = draw_from(1, 4), c->image[1] = draw_from(1, 24);
     c->samples = draw_from(14, 32), c->groups = 1;
     c->in = 16 * draw_from(1, 3), c->out = 16 * draw_from(1, 3);
-    c->bias = c->add = false;
+    c->bias = false;
+    if (c->op == AC_OP_conv2d) c->add = false;
     break;
   default:
     break;

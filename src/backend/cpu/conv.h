@@ -170,11 +170,6 @@ void ac_conv_store_rows(const ac_run_state *run, const float *c, int64_t apart, 
                         float bias, bool add, const ac_operand *y, int64_t at, int64_t distance,
                         int64_t step, int64_t count);
 
-static inline void ac_conv_store_row(const ac_run_state *run, const float *c, float bias, bool add,
-                                     const ac_operand *y, int64_t at, int64_t step, int64_t count) {
-  ac_conv_store_rows(run, c, 0, 1, bias, add, y, at, 0, step, count);
-}
-
 /* Rows of outputs of one channel without a patch, which is possible where ac_conv_can_filter.
  * Output j of row i < count meets x[r,t], for rows r < rows of the kernel's and taps t, which is
  * what the axis says of the source's row that begins at element at + i * row_step + r * distance,

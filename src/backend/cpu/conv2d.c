@@ -341,8 +341,8 @@ static int64_t row_of(const work *w, int64_t sample, int64_t channel, int64_t ro
 }
 
 /* Asks for what the sums of `rows` rows from `row` and of some columns of a run will be written to,
- * where these follow each other. Memory then works beside the products where there are few of them
- * for each output; others gain nothing by it. */
+ * where rows and columns of outputs follow each other. Memory then works beside the products where
+ * there are few of them for each output; others gain nothing by it. */
 static void fetch_outputs(const work *w, int64_t run, int64_t row, int64_t rows, int64_t column,
                           int64_t columns) {
   enum { SHALLOW = 256 };
@@ -375,11 +375,12 @@ static void multiply_run(const work *w, int64_t run, const float *a, int64_t k, 
     int vectors = w->length - column > AC_CPU_VECTOR ? 2 : 1;
     const float *row = a;
     float *to = c + column;
-    for (int64_t tile = 0; tile < tiles.count; tile++) {
+    for (int64_t tile = 0, first = 0; tile < tiles.count; tile++) {
       int height = ac_cpu_tile_height(&tiles, tile);
-      fetch_outputs(w, run, (to - c - column) / ldc, height, column, vectors * AC_CPU_VECTOR);
+      fetch_outputs(w, run, first, height, column, vectors * AC_CPU_VECTOR);
       ac_cpu_multiply_tile(height, vectors, depth, row, w->f->row, b + column, offset, to, ldc,
                            add);
+      first += height;
       row += height * lda;
       to += height * ldc;
     }

@@ -17,8 +17,9 @@
  *         alone, sums = strip x what they meet
  *         turn the sums of each channel round, and into y with them
  *
- * Steps go by blocks of channels, and within these by taps in the order of positions, as they do in
- * planes (conv2d.c); where that way spreads its patch out, sums have another order than here.
+ * Steps go by blocks of channels, and within these by taps in the order of positions, as those of
+ * pairs do in planes (conv2d.c). Where that way spreads its patch out, and of floats, sums have
+ * another order there.
  *
  * Workspace: the packed weights, and for each thread a patch, of at most PATCH elements, the sums
  * of a block, two numbers for each step of a region's positions, and three for each position. */
@@ -67,7 +68,7 @@ typedef struct problem {
   ac_dot_convolve *convolve;
   int64_t together; /* channels of a line */
   axis axis[2];
-  int64_t taps, lines, blocks; /* blocks: of 16 lines */
+  int64_t taps, lines, blocks; /* lines: of a position; blocks: of 16 lines */
   int64_t steps;               /* of a strip */
   int64_t distance;            /* of positions in a patch, in elements */
   int64_t rows, held;          /* of outputs in a region; positions of a patch, at most */
@@ -150,7 +151,6 @@ static int64_t most_met(const axis *a, int64_t outputs) {
 static problem problem_of(const ac_cpu_context *context, const ac_op_args *args) {
   const ac_conv2d_attributes *a = args->attributes;
   const ac_operand *x = &args->in[0], *y = &args->out[0], *weight = &args->in[1];
-  bool pairs = x->dtype == AC_BF16 && weight->dtype == AC_BF16;
   problem p = {.args = args,
                .x = x,
                .y = y,
@@ -160,7 +160,7 @@ static problem problem_of(const ac_cpu_context *context, const ac_op_args *args)
                .samples = x->dim[0],
                .in = x->dim[1] / a->groups,
                .out = y->dim[1] / a->groups,
-               .dot = pairs ? context->dot : NULL,
+               .dot = x->dtype == AC_BF16 ? context->dot : NULL,
                .taps = weight->dim[2] * weight->dim[3]};
   for (int i = 0; i < 2; i++) {
     p.axis[i] = (axis){.size = x->dim[2 + i],
@@ -192,8 +192,8 @@ static problem problem_of(const ac_cpu_context *context, const ac_op_args *args)
 /* Where lanes are filled so well that less is multiplied than with all the padding: by a sixteenth
  * where there is no stride, for then columns along the image cost little else. Kernels of one tap
  * without a stride leave nothing out. With a stride, rows of their outputs are read as fast from
- * planes, without turning anything: of pairs where they are whole vectors, else where they are not
- * short. */
+ * planes, without turning anything: of pairs where they are whole vectors, of floats where they are
+ * not short, and always where 16 bits become floats. */
 static bool takes(const ac_cpu_context *context, const ac_op_args *args, int64_t samples) {
   enum { ALL = 16, MOST = 15 };
   const ac_conv2d_attributes *a = args->attributes;
@@ -201,7 +201,8 @@ static bool takes(const ac_cpu_context *context, const ac_op_args *args, int64_t
   problem p = problem_of(context, args);
   bool dense = a->stride[0] == 1 && a->stride[1] == 1;
   int64_t width = p.axis[1].outputs;
-  bool rows = !p.transposed && (p.dot ? width % LANES == 0 : width >= LANES / 2);
+  bool rows = !p.transposed && (p.dot ? width % LANES == 0 : width > LANES / 4);
+  if (!p.dot && p.x->dtype != AC_F32 && p.axis[1].read.every > 1) return false;
   if (p.taps == 1 && (dense || rows)) return false;
   if (!p.axis[0].outputs || !p.axis[1].outputs || !p.axis[0].size || !p.axis[1].size) return false;
   if (p.blocks * PAIRS * 8 > p.lines * 9 || p.held * p.distance > PATCH) return false;
@@ -385,31 +386,20 @@ static void turn_sums(const float *sums, const int32_t *slot, float *to, int64_t
 
 #endif
 
-/* A square of 16 bits becomes one of floats, with what lies between columns if that is little. */
+/* A square of 16 bits, whose columns lie beside each other, becomes one of floats. */
 static void turn_widened(ac_dtype dtype, const square *s, float *to, int64_t distance) {
-  enum { CLOSE = 2, WIDE = CLOSE * LANES };
-  float floats[LANES * WIDE];
-  square wide = {floats, 0, WIDE, s->rows, 0, s->columns, s->step};
-  if (s->step <= CLOSE)
-    ac_cpu_widen_rows(dtype, s->first, s->distance, floats, WIDE, s->rows,
-                      (s->columns - 1) * s->step + 1);
-  else {
-    wide.step = 1;
-    for (int64_t k = 0; k < s->columns; k++)
-      ac_cpu_widen_rows(dtype, ac_element(s->first, dtype, k * s->step), s->distance, floats + k,
-                        WIDE, s->rows, 1);
-  }
+  float floats[LANES * LANES];
+  square wide = {floats, 0, s->columns, s->rows, 0, s->columns, 1};
+  if (s->distance == s->columns) ac_cpu_widen(dtype, s->first, floats, s->rows * s->columns);
+  else ac_cpu_widen_rows(dtype, s->first, s->distance, floats, s->columns, s->rows, s->columns);
   turn_floats(&wide, to, distance);
 }
 
-static void turn_elements(const problem *p, ac_dtype dtype, const square *s, uint32_t *to,
-                          int64_t distance) {
+static void turn_elements(const problem *p, const square *s, uint32_t *to, int64_t distance) {
   if (p->dot) turn_pairs(s, to, distance);
-  else if (dtype == AC_F32) turn_floats(s, (float *)to, distance);
-  else turn_widened(dtype, s, (float *)to, distance);
+  else if (p->x->dtype == AC_F32) turn_floats(s, (float *)to, distance);
+  else turn_widened(p->x->dtype, s, (float *)to, distance);
 }
-
-/* ---- weights --------------------------------------------------------------------------------- */
 
 /* Up to 16 lines of `channels` channels, `next` apart, that begin at an element of the weights. */
 static square lines_at(const problem *p, int64_t at, int64_t next, int64_t channels) {
@@ -424,12 +414,21 @@ static square lines_at(const problem *p, int64_t at, int64_t next, int64_t chann
 /* One row of a group's weights, from element `at` on, as its part of a strip: for each block of
  * channels and each tap, 16 lines. Channels of the source are `next` apart. */
 static void pack_row(const problem *p, int64_t at, int64_t next, uint32_t *to) {
+  if (!p->dot && next == 1) { /* one tap: channels lie beside each other already */
+    for (int64_t c = 0; c < p->in; c += PAIRS, to += SQUARE) {
+      int64_t count = ac_min(PAIRS, p->in - c);
+      ac_cpu_widen(p->weight->dtype, ac_element(p->weight->data, p->weight->dtype, at + c),
+                   (float *)to, count);
+      memset(to + count, 0, (size_t)(PAIRS - count) * sizeof *to);
+    }
+    return;
+  }
   for (int64_t block = 0; block < p->blocks; block++)
     for (int64_t tap = 0; tap < p->taps; tap += PAIRS) {
       int64_t channel = block * p->together * PAIRS;
       square s = lines_at(p, at + channel * next + tap, next, p->in - channel);
       s.columns = ac_min(PAIRS, p->taps - tap);
-      turn_elements(p, p->weight->dtype, &s, to + (block * p->taps + tap) * SQUARE, SQUARE);
+      turn_elements(p, &s, to + (block * p->taps + tap) * SQUARE, SQUARE);
     }
 }
 
@@ -439,7 +438,7 @@ static void pack_columns(const problem *p, int64_t at, int64_t rows, uint32_t *t
     int64_t channel = block * p->together * PAIRS;
     square s = lines_at(p, at + channel * p->out, p->out, p->in - channel);
     s.columns = rows;
-    turn_elements(p, p->weight->dtype, &s, to + block * SQUARE, PAIRS);
+    turn_elements(p, &s, to + block * SQUARE, PAIRS);
   }
 }
 
@@ -502,8 +501,7 @@ static void fill_run(const work *w, int64_t line, int64_t at, int64_t first, int
                 .columns = ac_min(LANES, count - i),
                 .step = step};
     fetch_square(p, &s, AHEAD * p->together * pixels);
-    turn_elements(p, p->x->dtype, &s, w->patch + (first + i) * p->distance + line * LANES,
-                  p->distance);
+    turn_elements(p, &s, w->patch + (first + i) * p->distance + line * LANES, p->distance);
   }
 }
 

@@ -34,8 +34,9 @@
 
 #include <string.h>
 
-/* DEPTH: about the outputs of a region of bf16, of which so many pairs are multiplied at a time.
- * Groups of fewer output channels than FEW take dot products. */
+/* DEPTH: about the outputs of a region of bf16, of which so many pairs are multiplied at a time,
+ * and half of the least that a part of the samples has. Groups of fewer output channels than FEW
+ * take dot products. */
 enum {
   DEPTH = 512,
   DEPTH_PAIRS = DEPTH / 2,

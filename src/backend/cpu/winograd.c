@@ -215,8 +215,7 @@ void ac_winograd_outputs(const ac_winograd_grid *g, const ac_op_args *args, int6
     n = ac_min(g->columns - j, count - l);
     int64_t at = ((image * y->dim[1] + channel) * height + 2 * i) * width + 2 * j;
     int64_t columns = ac_min(2 * n, width - 2 * j);
-    for (int r = 0; r < 2 && 2 * i + r < height; r++)
-      ac_conv_store_row(args->run, rows[r] + 2 * l, bias, args->add[0], y, at + r * width, 1,
-                        columns);
+    ac_conv_store_rows(args->run, rows[0] + 2 * l, 2 * PANEL, ac_min(2, height - 2 * i), bias,
+                       args->add[0], y, at, width, 1, columns);
   }
 }

@@ -15,10 +15,11 @@
 void ac_cpu_multiply_tile(int rows, int vectors, int64_t depth, const float *a, const int32_t *row,
                           const float *b, const int32_t *offset, float *c, int64_t ldc, bool add);
 
-/* What dot.h says of a convolution's products, with a float for each pair and one of op(A). */
+/* What dot.h says of a convolution's products, with floats in place of pairs. */
 ac_dot_convolve ac_cpu_convolve;
 
-/* c[j] (+)= what the first does, for one row and any number of columns; whole vectors are written.
+/* c[j] (+)= what ac_cpu_multiply_tile adds, for one row and any number of columns; whole vectors
+ * are written.
  */
 void ac_cpu_multiply_row(int64_t columns, int64_t depth, const float *row, const float *b,
                          const int32_t *offset, float *c, bool add);
