@@ -302,61 +302,52 @@ INLINE words halves_at(const uint16_t *x, int64_t columns, int64_t step) {
   return (words)_mm512_maskz_loadu_epi16(m, x);
 }
 
-/* `columns` and `step` are constants where this is inlined. */
-INLINE void turn_square(const square *s, int64_t columns, int64_t step, uint32_t *to,
-                        int64_t distance) {
-  words v[PAIRS];
-#pragma GCC unroll 16
-  for (int i = 0; i < PAIRS; i++) {
-    v[i] = (words){0};
-    if (i >= s->rows) continue;
-    const uint16_t *row = (const uint16_t *)s->first + i * s->distance;
-    v[i] = halves_at(row, columns, step);
-    if (i < s->seconds) v[i] |= halves_at(row + s->second, columns, step) << 16;
-  }
-  turn(v);
-#pragma GCC unroll 16
-  for (int k = 0; k < PAIRS; k++)
-    if (k < columns) memcpy(to + k * distance, &v[k], sizeof v[k]);
+/* Those of row i. */
+INLINE words pairs_of(const square *s, int i, int64_t columns, int64_t step) {
+  const uint16_t *row = (const uint16_t *)s->first + i * s->distance;
+  words v = halves_at(row, columns, step);
+  if (i < s->seconds) v |= halves_at(row + s->second, columns, step) << 16;
+  return v;
 }
 
-static void turn_pairs(const square *s, uint32_t *to, int64_t distance) {
-  if (s->step > 2) gather_pairs(s, to, distance);
-  else if (s->step == 2) turn_square(s, s->columns, 2, to, distance);
-  else if (s->columns == 16) turn_square(s, 16, 1, to, distance);
-  else if (s->columns == 9) turn_square(s, 9, 1, to, distance);
-  else turn_square(s, s->columns, 1, to, distance);
-}
-
-/* Floats of so many columns, or of 8 at most that are two apart. */
-INLINE words floats_at(const float *x, int64_t columns, int64_t step) {
+/* Two apart there are 8 columns at most. */
+INLINE words floats_of(const square *s, int i, int64_t columns, int64_t step) {
   const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 0, 0, 0, 0, 0, 0, 0, 0);
   const __mmask16 m = (__mmask16)((1u << (step * (columns - 1) + 1)) - 1);
-  __m512 v = _mm512_maskz_loadu_ps(m, x);
+  __m512 v = _mm512_maskz_loadu_ps(m, (const float *)s->first + i * s->distance);
   return (words)(step == 1 ? v : _mm512_permutexvar_ps(even, v));
 }
 
-INLINE void turn_square_of_floats(const square *s, int64_t columns, int64_t step, float *to,
-                                  int64_t distance) {
+/* `pairs` and `step`, and most often `columns`, are constants where this is inlined. */
+INLINE void turn_columns(bool pairs, const square *s, int64_t columns, int64_t step, void *to,
+                         int64_t distance) {
   words v[LANES];
 #pragma GCC unroll 16
   for (int i = 0; i < LANES; i++) {
     v[i] = (words){0};
-    if (i >= s->rows) continue;
-    v[i] = floats_at((const float *)s->first + i * s->distance, columns, step);
+    if (i < s->rows) v[i] = pairs ? pairs_of(s, i, columns, step) : floats_of(s, i, columns, step);
   }
   turn(v);
 #pragma GCC unroll 16
   for (int k = 0; k < LANES; k++)
-    if (k < columns) memcpy(to + k * distance, &v[k], sizeof v[k]);
+    if (k < columns) memcpy((uint32_t *)to + k * distance, &v[k], sizeof v[k]);
+}
+
+INLINE void turn_square(bool pairs, const square *s, void *to, int64_t distance) {
+  if (s->step == 2) turn_columns(pairs, s, s->columns, 2, to, distance);
+  else if (s->columns == 16) turn_columns(pairs, s, 16, 1, to, distance);
+  else if (s->columns == 9) turn_columns(pairs, s, 9, 1, to, distance);
+  else turn_columns(pairs, s, s->columns, 1, to, distance);
+}
+
+static void turn_pairs(const square *s, uint32_t *to, int64_t distance) {
+  if (s->step > 2) gather_pairs(s, to, distance);
+  else turn_square(true, s, to, distance);
 }
 
 static void turn_floats(const square *s, float *to, int64_t distance) {
   if (s->step > 2 || (s->step == 2 && s->columns > LANES / 2)) gather_floats(s, to, distance);
-  else if (s->step == 2) turn_square_of_floats(s, s->columns, 2, to, distance);
-  else if (s->columns == 16) turn_square_of_floats(s, 16, 1, to, distance);
-  else if (s->columns == 9) turn_square_of_floats(s, 9, 1, to, distance);
-  else turn_square_of_floats(s, s->columns, 1, to, distance);
+  else turn_square(false, s, to, distance);
 }
 
 /* to[s * distance + k] = sums[slot[k] * LANES + s] for 16 of either. */
