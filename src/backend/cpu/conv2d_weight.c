@@ -303,25 +303,47 @@ static void pack_outputs(const task *t, int64_t begin, int64_t count) {
   }
 }
 
-/* Whether four pairs lie beside each other. Between rows and samples places grow by whatever lies
- * between these. */
-static bool are_neighbours(const int32_t *place) {
-  return place[1] - place[0] == 2 && place[2] - place[1] == 2 && place[3] - place[2] == 2;
+/* How many of a step's pairs lie beside each other, all along the step: a power of two. Between
+ * rows and samples places grow by whatever lies between these. */
+static int pairs_beside(const int32_t *place) {
+  int together = PAIRS;
+  for (int p = 1; p < PAIRS; p++)
+    while (p % together && place[p] != place[p - 1] + 2) together /= 2;
+  return together;
+}
+
+/* A step of `rows` rows of the image; `together` is a constant where this is inlined. */
+static inline __attribute__((always_inline)) void pack_rows(const ac_dot_image *image, int64_t rows,
+                                                            const int32_t *place, int together,
+                                                            uint32_t *to) {
+  for (int64_t i = 0; i < rows; i++, to += PAIRS) {
+    const uint16_t *row = image->at + image->offset[i];
+#pragma GCC unroll 16
+    for (int p = 0; p < PAIRS; p += together)
+      memcpy(to + p, row + place[p], (size_t)together * sizeof *to);
+  }
 }
 
 /* A strip of `rows` rows of the image, where products want it packed. */
-static void pack_image(const ac_dot_image *image, int64_t rows, int64_t pairs, uint32_t *strip) {
-  enum { TOGETHER = 4 };
-  for (int64_t i = 0; i < rows; i++) {
-    const uint16_t *row = image->at + image->offset[i];
-    for (int64_t p = 0; p < pairs; p += TOGETHER) {
-      const int32_t *place = image->place + p;
-      uint32_t *to = strip + p / PAIRS * STRIP * PAIRS + i * PAIRS + p % PAIRS;
-      if (are_neighbours(place)) {
-        memcpy(to, row + place[0], TOGETHER * sizeof *to);
-        continue;
-      }
-      for (int j = 0; j < TOGETHER; j++) memcpy(to + j, row + place[j], sizeof *to);
+static void pack_image(const ac_dot_image *image, int64_t rows, int64_t steps, uint32_t *strip) {
+  const int32_t *place = image->place;
+  for (int64_t step = 0; step < steps; step++, place += PAIRS, strip += STRIP * PAIRS) {
+    switch (pairs_beside(place)) {
+    case 16:
+      pack_rows(image, rows, place, 16, strip);
+      break;
+    case 8:
+      pack_rows(image, rows, place, 8, strip);
+      break;
+    case 4:
+      pack_rows(image, rows, place, 4, strip);
+      break;
+    case 2:
+      pack_rows(image, rows, place, 2, strip);
+      break;
+    default:
+      pack_rows(image, rows, place, 1, strip);
+      break;
     }
   }
 }
@@ -377,7 +399,7 @@ static void multiply_pairs(const task *t, int64_t begin, int64_t count, int64_t 
   ac_dot_image image = {(const uint16_t *)t->filling, t->offset, t->place + begin};
   for (; row < end; row += STRIP, image.offset += STRIP) {
     int64_t height = ac_min(STRIP, end - row);
-    if (!p->dot->correlate) pack_image(&image, height, steps * PAIRS, t->strip);
+    if (!p->dot->correlate) pack_image(&image, height, steps, t->strip);
     for (int64_t first = 0; first < p->out; first += STRIP) {
       int64_t columns = ac_min(STRIP, p->out - first);
       int64_t at = (t->group * p->out + first) * p->depth + row;

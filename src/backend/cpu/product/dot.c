@@ -14,31 +14,33 @@ typedef struct entry {
   bool (*pays)(void);      /* NULL: wherever it is available */
 } entry;
 
-#define EMULATED(name_)                                                                \
-  {                                                                                    \
-    .name = #name_, .text = "emulated " #name_, .multiply = ac_dot_##name_##_emulated, \
-    .convolve = ac_dot_##name_##_emulated_convolve, .emulated = true                   \
-  }
+#define EMULATED(name_)                                                              \
+  .name = #name_, .text = "emulated " #name_, .multiply = ac_dot_##name_##_emulated, \
+  .convolve = ac_dot_##name_##_emulated_convolve, .emulated = true
 #define HARDWARE(name_, text_) \
   .name = #name_, .text = text_, .multiply = ac_dot_##name_, .convolve = ac_dot_##name_##_convolve
 
+/* A step of tiles takes 64 cycles and reads 4 KiB, for which the second-level cache needs more: 16
+ * KiB of op(A) leave room in the first for as much of op(B) that passes by. */
+enum { TILES_STEPS = 8 };
+
 /* From the best down. */
 static const entry entries[] = {
-    {.emulation = EMULATED(tiles),
+    {.emulation = {EMULATED(tiles), .steps = TILES_STEPS},
 #ifdef AC_CPU_HAVE_DOT_TILES
      .hardware = {HARDWARE(tiles, "AMX tiles"), .begin = ac_dot_tiles_begin,
-                  .end = ac_dot_tiles_end},
+                  .end = ac_dot_tiles_end, .steps = TILES_STEPS},
      .available = ac_dot_tiles_available
 #endif
     },
-    {.emulation = EMULATED(vdpbf16ps),
+    {.emulation = {EMULATED(vdpbf16ps)},
 #ifdef AC_CPU_HAVE_DOT_VDPBF16PS
      .hardware = {HARDWARE(vdpbf16ps, "AVX512-BF16"), .correlate = ac_dot_vdpbf16ps_correlate},
      .available = ac_dot_vdpbf16ps_available,
      .pays = ac_dot_vdpbf16ps_pays
 #endif
     },
-    {.emulation = EMULATED(bfmmla),
+    {.emulation = {EMULATED(bfmmla)},
 #ifdef AC_CPU_HAVE_DOT_BFMMLA
      .hardware = {HARDWARE(bfmmla, "BFMMLA")},
      .available = ac_dot_bfmmla_available

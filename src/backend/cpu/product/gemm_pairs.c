@@ -6,8 +6,9 @@
  *         pack the panel of op(B)
  *         for each strip of the rows
  *           in the first panel, pack the strip of op(A)
- *           for each strip of the panel's columns: sums = or += their product
- *           where k ends: C = sums, beside what it is added to, rounded once
+ *           for each part of the depth (ac_dot_class.steps)
+ *             for each strip of the panel's columns: sums = or += their product
+ *             where k ends: C = sums, beside what it is added to, rounded once
  *
  * The packed block and the panel stay in the second-level cache. Where all of k is one DEPTH a
  * block has all columns, so that op(A) is packed once, and sums are written as they come; else the
@@ -246,7 +247,8 @@ static void multiply_panel(const work *w) {
   const bool wait = w->blocks.depth < g->k, last = at->k + panel.depth == g->k;
   const bool first = at->panel == at->column, more = w->next.row < g->m;
   const int64_t distance = wait ? strips_of(rows) * SUMS : SUMS, across = strips_of(columns);
-  const int64_t count = strips_of(rows) * across;
+  const int64_t part = w->class->steps ? ac_min(w->class->steps, steps) : steps;
+  const int64_t strips = ac_ceil_div(steps, part) * across; /* of op(B), for one of the rows */
   pack(&panel, false, w->right);
   for (int64_t i = 0; i < rows; i += STRIP) {
     uint32_t *strip = w->left + i / STRIP * packed;
@@ -257,15 +259,18 @@ static void multiply_panel(const work *w) {
       pack(&here, true, strip);
     }
     if (wait) sums += (at->panel - at->column) / STRIP * distance + i / STRIP * SUMS;
-    for (int64_t j = 0; j < across; j++) {
+    for (int64_t n = 0; n < strips; n++) {
+      const int64_t j = n % across, step = n / across * part, at_step = step * STRIP * PAIRS;
+      const bool ends = last && step + part >= steps;
       ac_dot_fetch fetch = {0};
-      if (last) fetch.written = result_lines(g, at->row + i, at->panel + j * STRIP);
-      if (first && beneath.lines) fetch.read[0] = lines_of(&beneath, j, across);
-      if (more) fetch.read[1] = lines_of(&next, i / STRIP * across + j, count);
-      w->class->multiply(steps, (int)ac_min(STRIP, rows - i),
-                         (int)ac_min(STRIP, columns - j * STRIP), strip, w->right + j * packed,
-                         sums + j * distance, STRIP, at->k > 0, &fetch);
-      if (last) finish(g, at->row + i, at->panel + j * STRIP, sums + j * distance, w->bias);
+      if (ends) fetch.written = result_lines(g, at->row + i, at->panel + j * STRIP);
+      if (first && beneath.lines) fetch.read[0] = lines_of(&beneath, n, strips);
+      if (more) fetch.read[1] = lines_of(&next, i / STRIP * strips + n, strips_of(rows) * strips);
+      w->class->multiply(ac_min(part, steps - step), (int)ac_min(STRIP, rows - i),
+                         (int)ac_min(STRIP, columns - j * STRIP), strip + at_step,
+                         w->right + j * packed + at_step, sums + j * distance, STRIP,
+                         at->k > 0 || step > 0, &fetch);
+      if (ends) finish(g, at->row + i, at->panel + j * STRIP, sums + j * distance, w->bias);
     }
   }
 }
