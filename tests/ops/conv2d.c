@@ -7,49 +7,52 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The convolution that an op belongs to, and what it does with one product y += W x. */
+/* The convolution that an op belongs to, and what it does with products y[e] += W x[e * stride]. */
 typedef struct convolution {
   const ac_conv2d_attributes *a;
   const ac_operand *x, *weight, *y;
 } convolution;
 
-typedef void (*step)(double *y, double *weight, double *x);
+typedef void (*step)(int64_t count, double *y, double *weight, double *x, int64_t stride);
 
 /* Visits every product of y[n,o,i,j] += W[o,c,r,t] x[n, g Ci/groups + c, i s - p + r d, j s - p +
- * t d] whose x is inside the image. Operands without data are stood in for by a dummy. */
+ * t d] whose x is inside the image, those of a row of y at a time. */
 static void visit(const convolution *v, step take) {
   const ac_conv2d_attributes *a = v->a;
   const int64_t *x = v->x->dim, *w = v->weight->dim, *y = v->y->dim;
-  int64_t out = y[1] / a->groups;
+  double *weight = op_reals(v->weight);
+  int64_t out = y[1] / a->groups, stride = a->stride[1];
   for (int64_t n = 0; n < y[0]; n++)
     for (int64_t o = 0; o < y[1]; o++)
-      for (int64_t i = 0; i < y[2]; i++)
-        for (int64_t j = 0; j < y[3]; j++)
-          for (int64_t c = 0; c < w[1]; c++)
-            for (int64_t r = 0; r < w[2]; r++)
-              for (int64_t t = 0; t < w[3]; t++) {
-                int64_t h = i * a->stride[0] - a->padding[0] + r * a->dilation[0];
-                int64_t k = j * a->stride[1] - a->padding[1] + t * a->dilation[1];
-                if (h < 0 || h >= x[2] || k < 0 || k >= x[3]) continue;
-                int64_t channel = o / out * w[1] + c;
-                take(op_reals(v->y) + ((n * y[1] + o) * y[2] + i) * y[3] + j,
-                     op_reals(v->weight) + ((o * w[1] + c) * w[2] + r) * w[3] + t,
-                     op_reals(v->x) + ((n * x[1] + channel) * x[2] + h) * x[3] + k);
-              }
+      for (int64_t e = 0; e < w[1] * w[2] * w[3]; e++) {
+        int64_t c = e / w[3] / w[2], r = e / w[3] % w[2], t = e % w[3];
+        int64_t down = r * a->dilation[0] - a->padding[0], first = 0, last = y[3];
+        int64_t right = t * a->dilation[1] - a->padding[1];
+        while (first < last && first * stride + right < 0) first++;
+        while (first < last && (last - 1) * stride + right >= x[3]) last--;
+        for (int64_t i = 0; i < y[2]; i++) {
+          int64_t h = i * a->stride[0] + down;
+          if (h < 0 || h >= x[2] || first == last) continue;
+          int64_t row = (n * x[1] + o / out * w[1] + c) * x[2] + h;
+          take(last - first, op_reals(v->y) + ((n * y[1] + o) * y[2] + i) * y[3] + first,
+               weight + o * w[1] * w[2] * w[3] + e,
+               op_reals(v->x) + row * x[3] + first * stride + right, stride);
+        }
+      }
 }
 
 static void zero(const ac_operand *x) {
   for (int64_t e = 0; e < x->count; e++) op_reals(x)[e] = 0;
 }
 
-static void forward_step(double *y, double *weight, double *x) {
-  *y += *weight * *x;
+static void forward_step(int64_t count, double *y, double *weight, double *x, int64_t stride) {
+  for (int64_t e = 0; e < count; e++) y[e] += *weight * x[e * stride];
 }
-static void input_step(double *dy, double *weight, double *dx) {
-  *dx += *weight * *dy;
+static void input_step(int64_t count, double *dy, double *weight, double *dx, int64_t stride) {
+  for (int64_t e = 0; e < count; e++) dx[e * stride] += *weight * dy[e];
 }
-static void weight_step(double *dy, double *dweight, double *x) {
-  *dweight += *dy * *x;
+static void weight_step(int64_t count, double *dy, double *dweight, double *x, int64_t stride) {
+  for (int64_t e = 0; e < count; e++) *dweight += dy[e] * x[e * stride];
 }
 
 static void conv2d(const ac_op_args *args) {

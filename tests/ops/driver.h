@@ -87,10 +87,10 @@ void op_compare(const char *where, const op_instance *instance, const op_variant
 /* The references against each other: gradients against finite differences of the forward reference.
  */
 void op_check_reference(const op_family *family);
-/* Every case on a device. */
+/* Every case on a device, against the references. */
 void op_check_cases(const op_family *family, ac_device *device);
 /* Cases that `draw` makes of random numbers, but for their names: op_drawn of them on the host,
- * where each costs little, and fewer on others, none if op_reduced. Without finite differences. */
+ * where each costs little, and fewer on others, none if op_reduced. */
 struct op_draw;
 void op_check_drawn(const op_family *family, ac_device *device,
                     void (*draw)(op_case *c, struct op_draw *d));
