@@ -108,7 +108,7 @@ void store(global storage *p, elements i, floats v) {
 #define STORE_FLOAT(p, i, v) ((p)[i] = (v))
 
 /* UNROLL stands before loops over a work-item's array. Written out, its elements are registers; on
- * a CPU they lie in memory anyway, for each item of the group that the compiler makes a loop of.
+ * a CPU most lie in memory anyway, for each item of the group that the compiler makes a loop of.
  * UNROLL_4 stands before loops around them, which would take too many if written out in full.
  * UNROLL_SUMS and UNROLL_SUMS_2 are those of products' sums, on a CPU too: PoCL then keeps sums in
  * registers while it multiplies.
@@ -632,8 +632,8 @@ INLINED void multiply_tiles(vector sum[ROWS][COLUMNS], local float (*tile_a)[STR
 }
 
 /* Sums that are final, under another name. Loops that are not written out go over these: sums that
- * they name by number would lie in memory from the beginning, and written out, with all that they
- * store, they take PoCL minutes to compile. */
+ * a loop indexes by its variable would lie in memory from the beginning, and written out, with all
+ * that they store, such loops take PoCL minutes to compile. */
 #ifdef CPU
 INLINED void copy_sums(vector results[ROWS][COLUMNS], vector sum[ROWS][COLUMNS]) {
   UNROLL_SUMS

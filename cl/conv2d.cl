@@ -6,11 +6,11 @@
  * Each is a product for each group of channels, whose operands are found where they lie; nothing is
  * spread out in memory. Its dimensions are made of positions (n,i,j) (for dx: (n,h,w)), of taps
  * (channel,r,t), and of channels:
- *   conv2d                  C[o, position]  = sum over taps       W[o, tap] image[tap, position]
- *   conv2d_input_gradient   C[c, position]  = sum over taps       W[tap, c] image[tap, position]
- *   conv2d_weight_gradient  C[o, tap]       = sum over positions  dy[o, position] image[tap,
- * position] the last one by chunks of positions into partial sums [chunks,|W|], which add.cl's
- * sum_columns then sums.
+ *   conv2d                  C[o, position] = sum over taps W[o, tap] image[tap, position]
+ *   conv2d_input_gradient   C[c, position] = sum over taps W[tap, c] image[tap, position]
+ *   conv2d_weight_gradient  C[o, tap] = sum over positions dy[o, position] image[tap, position]
+ * the last one by chunks of positions into partial sums [chunks,|W|], which add.cl's sum_columns
+ * then sums.
  *
  * Work-group TX x TY computes a tile of C (common.cl). In local memory positions and taps of the
  * tile are kept too, taken apart once: some 4 * (DEPTH + 3) * (TY * ROWS + TX * COLUMNS *

@@ -283,11 +283,12 @@ static void check_product(const ac_dot_class *class, const product *p, int threa
   free(before);
 }
 
-/* Sizes around strips, panels, steps and depths; one that has several blocks of each. */
+/* Sizes around strips, panels, steps, their parts and depths; one that has several blocks of each.
+ */
 static void products_are_the_sums_that_their_class_defines(void **state) {
   (void)state;
   static const int64_t sizes[][3] = {{1, 1, 1},   {1, 33, 31},  {17, 16, 32},  {33, 65, 33},
-                                     {31, 7, 63}, {64, 129, 2}, {40, 130, 830}};
+                                     {31, 7, 63}, {64, 129, 2}, {33, 64, 257}, {40, 130, 830}};
   static const char *const isas[] = {"base", "v3", "v4"};
   const ac_dot_class *hardware, *emulation;
   for (int class = 0; ac_dot_class_at(class, &hardware, &emulation); class ++)

@@ -18,8 +18,8 @@
  *         turn the sums of each channel round, and into y with them
  *
  * Steps go by blocks of channels, and within these by taps in the order of positions, as those of
- * pairs do in planes (conv2d.c). Where that way spreads its patch out, and of floats, sums have
- * another order there.
+ * pairs do in planes (conv2d.c). Sums have another order there for floats, and where the patch is
+ * spread out.
  *
  * Workspace: the packed weights, and for each thread a patch, of at most PATCH elements, the sums
  * of a block, two numbers for each step of a region's positions, and three for each position. */
@@ -193,7 +193,8 @@ static problem problem_of(const ac_cpu_context *context, const ac_op_args *args)
  * where there is no stride, for then columns along the image cost little else. Kernels of one tap
  * without a stride leave nothing out. With a stride, rows of their outputs are read as fast from
  * planes, without turning anything: of pairs where they are whole vectors, of floats where they are
- * not short, and always where 16 bits become floats. */
+ * not short. So are, whatever their height, kernels one wide with a stride across where 16 bits
+ * become floats. */
 static bool takes(const ac_cpu_context *context, const ac_op_args *args, int64_t samples) {
   enum { ALL = 16, MOST = 15 };
   const ac_conv2d_attributes *a = args->attributes;
@@ -281,12 +282,14 @@ static square lines_at(const problem *p, int64_t at, int64_t next, int64_t chann
 /* One row of a group's weights, from element `at` on, as its part of a strip: for each block of
  * channels and each tap, 16 lines. Channels of the source are `next` apart. */
 static void pack_row(const problem *p, int64_t at, int64_t next, uint32_t *to) {
-  if (!p->dot && next == 1) { /* one tap: channels lie beside each other already */
-    for (int64_t c = 0; c < p->in; c += PAIRS, to += SQUARE) {
-      int64_t count = ac_min(PAIRS, p->in - c);
-      ac_cpu_widen(p->weight->dtype, ac_element(p->weight->data, p->weight->dtype, at + c),
-                   (float *)to, count);
-      memset(to + count, 0, (size_t)(PAIRS - count) * sizeof *to);
+  if (next == 1) { /* one tap: channels lie beside each other already, and so do their pairs */
+    const int64_t most = p->together * PAIRS;
+    for (int64_t c = 0; c < p->in; c += most, to += SQUARE) {
+      const void *from = ac_element(p->weight->data, p->weight->dtype, at + c);
+      int64_t count = ac_min(most, p->in - c);
+      if (count < most) memset(to, 0, PAIRS * sizeof *to);
+      if (p->dot) memcpy(to, from, (size_t)count * sizeof(uint16_t));
+      else ac_cpu_widen(p->weight->dtype, from, (float *)to, count);
     }
     return;
   }

@@ -84,7 +84,7 @@ static problem problem_with(const ac_cpu_context *context, const ac_op_args *arg
                .in = x->dim[1] / a->groups,
                .out = dy->dim[1] / a->groups};
   if (!dw->count) return p;
-  if (x->dtype == AC_BF16 && dy->dtype == AC_BF16 && p.out >= FEW) p.dot = context->dot;
+  if (x->dtype == AC_BF16 && p.out >= FEW) p.dot = context->dot;
   int64_t threads = context->threads, enough = ac_ceil_div(threads, p.groups);
   p.depth = p.in * dw->dim[2] * dw->dim[3];
   p.channel_parts = ac_min(enough, ac_max(1, p.in / LEAST_CHANNELS));

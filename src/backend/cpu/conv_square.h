@@ -7,8 +7,8 @@
 
 enum { LANES = AC_DOT_LANES };
 
-/* Up to 16 rows of up to 16 columns of elements; rows lie `distance` apart. Of bf16 there are as
- * many second ones, but the last `rows` may have none. */
+/* Up to 16 rows of up to 16 columns of elements; rows lie `distance` apart. Of bf16
+ * `seconds` of the rows have second ones, and the others 0 in their place. */
 typedef struct square {
   const void *first;
   int64_t second; /* elements from the first */
@@ -90,7 +90,7 @@ INLINE void turn_columns(bool pairs, const square *s, int64_t columns, int64_t s
 INLINE void turn_square(bool pairs, const square *s, void *to, int64_t distance) {
   if (s->step == 2) turn_columns(pairs, s, s->columns, 2, to, distance);
   else if (s->columns == 16) turn_columns(pairs, s, 16, 1, to, distance);
-  else if (s->columns == 9) turn_columns(pairs, s, 9, 1, to, distance);
+  else if (s->columns == 9) turn_columns(pairs, s, 9, 1, to, distance); /* taps of 3 x 3 */
   else turn_columns(pairs, s, s->columns, 1, to, distance);
 }
 

@@ -131,8 +131,8 @@ typedef struct ac_dot_class {
   ac_dot_convolve *convolve;
   ac_dot_correlate *correlate;       /* NULL: op(A) is better packed */
   void (*begin)(void), (*end)(void); /* ac_dot_begin, ac_dot_end; may be NULL */
-  /* So many of a strip of op(A) are best multiplied with one strip of op(B) after the other, which
-   * finds them in the first-level cache; 0: all. */
+  /* So many steps of a strip of op(A), or a few less, are multiplied with each strip of op(B)
+   * before the next ones, so that they stay in the first-level cache; 0: all. */
   int steps;
   bool emulated;
 } ac_dot_class;

@@ -247,8 +247,8 @@ static void multiply_panel(const work *w) {
   const bool wait = w->blocks.depth < g->k, last = at->k + panel.depth == g->k;
   const bool first = at->panel == at->column, more = w->next.row < g->m;
   const int64_t distance = wait ? strips_of(rows) * SUMS : SUMS, across = strips_of(columns);
-  const int64_t part = w->class->steps ? ac_min(w->class->steps, steps) : steps;
-  const int64_t strips = ac_ceil_div(steps, part) * across; /* of op(B), for one of the rows */
+  const int64_t part = part_of(steps, w->class->steps ? w->class->steps : steps, 1);
+  const int64_t products = ac_ceil_div(steps, part) * across; /* with a strip of the rows */
   pack(&panel, false, w->right);
   for (int64_t i = 0; i < rows; i += STRIP) {
     uint32_t *strip = w->left + i / STRIP * packed;
@@ -259,13 +259,14 @@ static void multiply_panel(const work *w) {
       pack(&here, true, strip);
     }
     if (wait) sums += (at->panel - at->column) / STRIP * distance + i / STRIP * SUMS;
-    for (int64_t n = 0; n < strips; n++) {
+    for (int64_t n = 0; n < products; n++) {
       const int64_t j = n % across, step = n / across * part, at_step = step * STRIP * PAIRS;
       const bool ends = last && step + part >= steps;
       ac_dot_fetch fetch = {0};
       if (ends) fetch.written = result_lines(g, at->row + i, at->panel + j * STRIP);
-      if (first && beneath.lines) fetch.read[0] = lines_of(&beneath, n, strips);
-      if (more) fetch.read[1] = lines_of(&next, i / STRIP * strips + n, strips_of(rows) * strips);
+      if (first && beneath.lines) fetch.read[0] = lines_of(&beneath, n, products);
+      if (more)
+        fetch.read[1] = lines_of(&next, i / STRIP * products + n, strips_of(rows) * products);
       w->class->multiply(ac_min(part, steps - step), (int)ac_min(STRIP, rows - i),
                          (int)ac_min(STRIP, columns - j * STRIP), strip + at_step,
                          w->right + j * packed + at_step, sums + j * distance, STRIP,
