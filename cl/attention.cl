@@ -11,23 +11,60 @@
  * attention_query_gradient, keys in attention_key_gradient) and walks the other side's rows in
  * tiles of OTHER that the mask leaves. Products go through local memory in parts of PART head
  * elements, a register tile of ROWS x COLUMNS scores an item; the sums over the other side stay in
- * registers, ROWS x WIDTH an item. Every output element has one owner, so there are no atomics and
- * the order of sums is fixed. Barriers also stand between loops that differ among items and loops
- * that hold a barrier, where PoCL 3.1 would drop the former. Each of FORWARD, QUERY_GRADIENT and
- * KEY_GRADIENT compiles the kernels of one pass. Local memory: 4 STRIDE_PART (OWN + OTHER) bytes
- * and 4 STRIDE_SCORES OWN for each score matrix held (two in attention_key_gradient), at most 31.5
- * KiB. Dtypes: storage for qkv, y, dy and dqkv, float for lse and D. */
+ * registers, ROWS x WIDTH an item. SIDE neighbours in a row of either are those of TX items, an
+ * element each; on a CPU TX is 1, and they are one item's vector. Every output element has one
+ * owner, so there are no atomics and the order of sums is fixed. Barriers also stand between loops
+ * that differ among items and loops that hold a barrier, where PoCL 3.1 would drop the former. Each
+ * of FORWARD, QUERY_GRADIENT and KEY_GRADIENT compiles the kernels of one pass. Local memory: 4
+ * STRIDE_PART (OWN + OTHER) bytes and 4 STRIDE_SCORES OWN for each score matrix held (two in
+ * attention_key_gradient), at most 31.5 KiB. Dtypes: storage for qkv, y, dy and dqkv, float for lse
+ * and D. */
 
 #define ITEMS (TX * TY)
 #define OWN (TY * ROWS)
-#define OTHER (TX * COLUMNS)
+#define OTHER (SIDE * COLUMNS)
 #define PART 32
 #define PARTS ((HEAD + PART - 1) / PART)
-#define PART_COLUMNS (PART / TX)
+#define PART_COLUMNS (PART / SIDE)
 #define WIDTH (PARTS * PART_COLUMNS)
-/* Of rows in local memory, in floats: a vector of four more than they hold, as in common.cl. */
-#define STRIDE_PART (PART + 4)
-#define STRIDE_SCORES (OTHER + 4)
+/* Of rows in local memory, in floats: a vector of four more than they hold, as in common.cl, except
+ * on a CPU, which has no banks: its vectors are cache lines. */
+#define STRIDE_PART (PART + GAP)
+#define STRIDE_SCORES (OTHER + GAP)
+
+/* tx says which of SIDE neighbours an item has: a number, on a CPU a vector of all of them, and so
+ * are indices i that are made from it. GET reads elements of local memory, SET writes them;
+ * GET_OTHER reads element d of rows of the other side, which lie turned on a CPU, so that a vector
+ * has one of each. PLACE is where elements of a row of `end` that begins at `at` lie in global
+ * memory. A query has SEEN the keys before it and its own. To ask ANY elements of a vector takes
+ * longer than to compute them all: a CPU does not, and ONLY keeps those that are meant. HAS is
+ * whether e has a bit. */
+typedef WIDE(int) ints;
+#ifdef IS_WIDE
+#define SIDE 16
+#define GAP 0
+#define ACROSS as_int16(lane)
+#define GET(x, i) (*(const local floats_anywhere *)((x) + (i).s0))
+#define SET(x, i, v) (*(local floats_anywhere *)((x) + (i).s0) = (v))
+#define GET_OTHER(x, i, d) GET(x, (d)*STRIDE_SCORES + (i))
+#define PLACE(at, i, end) ((elements){(at) + (i).s0, clamp((end) - (i).s0, 0, SIDE)})
+#define SEEN(query, key) ((key) <= ((query) < t ? (query) : -1))
+#define HAS(e, bit) (WIDE(convert_uint)((e) & (bit)) != 0)
+#define ANY(condition) true
+#define ONLY(condition, v) ((condition) ? (v) : (floats)0)
+#else
+#define SIDE TX
+#define GAP 4
+#define ACROSS get_local_id(0)
+#define GET(x, i) (x)[i]
+#define SET(x, i, v) ((x)[i] = (v))
+#define GET_OTHER(x, i, d) (x)[(i)*STRIDE_PART + (d)]
+#define PLACE(at, i, end) ((at) + (i))
+#define SEEN(query, key) ((query) < t && (key) <= (query))
+#define HAS(e, bit) ((e) & (bit))
+#define ANY(condition) (condition)
+#define ONLY(condition, v) (v)
+#endif
 
 typedef struct {
   int b, h, first; /* sample, head, first own row */
@@ -43,52 +80,63 @@ place find_place(int t, int heads) {
   return at;
 }
 
-/* Rows [first, first + rows) of x, elements [d0, d0 + PART), zero outside [0, t) and [0, HEAD). */
-void load_part(local float *tile, const global storage *x, size_t stride, int first, int rows,
-               int t, int d0, int item) {
-  for (int e = item; e < rows * PART; e += ITEMS) {
-    const int i = e / PART, d = e - i * PART;
-    tile[i * STRIDE_PART + d] =
-        first + i < t && d0 + d < HEAD ? load(x, (size_t)(first + i) * stride + d0 + d) : 0;
+/* Defines the function NAME: rows [first, first + rows) of x, elements [d0, d0 + PART), zero
+ * outside [0, t) and [0, HEAD), element d of row i at `place`. */
+#define LOADER(name, place)                                                                        \
+  void name(local float *tile, const global storage *x, size_t stride, int first, int rows, int t, \
+            int d0, int item) {                                                                    \
+    for (int e = item; e < rows * PART; e += ITEMS) {                                              \
+      const int i = e / PART, d = e - i * PART;                                                    \
+      tile[place] =                                                                                \
+          first + i < t && d0 + d < HEAD ? load(x, (size_t)(first + i) * stride + d0 + d) : 0;     \
+    }                                                                                              \
   }
-}
+LOADER(load_part, i *STRIDE_PART + d)
+#ifdef IS_WIDE
+LOADER(load_other, d *STRIDE_SCORES + i)
+#else
+#define load_other load_part
+#endif
 
-/* s[i][j] = own row (ty + TY i) of a times other row (tx + TX j) of b. */
-INLINED void multiply_rows(float s[ROWS][COLUMNS], const global storage *a, size_t stride_a,
+/* s[i][j] = own row (ty + TY i) of a times the other rows from SIDE j on of b. */
+INLINED void multiply_rows(floats s[ROWS][COLUMNS], const global storage *a, size_t stride_a,
                            int first_a, const global storage *b, size_t stride_b, int first_b,
                            int t, local float *tile_a, local float *tile_b) {
-  const int tx = get_local_id(0), ty = get_local_id(1), item = ty * TX + tx;
-  UNROLL
+  const int ty = get_local_id(1), item = ty * TX + (int)get_local_id(0);
+  const ints tx = ACROSS;
+  UNROLL_SUMS
   for (int i = 0; i < ROWS; i++) {
-    UNROLL
+    UNROLL_SUMS
     for (int j = 0; j < COLUMNS; j++) s[i][j] = 0;
   }
   for (int d0 = 0; d0 < HEAD; d0 += PART) {
     barrier(CLK_LOCAL_MEM_FENCE);
     load_part(tile_a, a, stride_a, first_a, OWN, t, d0, item);
-    load_part(tile_b, b, stride_b, first_b, OTHER, t, d0, item);
+    load_other(tile_b, b, stride_b, first_b, OTHER, t, d0, item);
     barrier(CLK_LOCAL_MEM_FENCE);
     UNROLL_4
     for (int d = 0; d < PART; d++) {
-      float u[ROWS], v[COLUMNS];
-      UNROLL
+      float u[ROWS];
+      floats v[COLUMNS];
+      UNROLL_SUMS
       for (int i = 0; i < ROWS; i++) u[i] = tile_a[(ty + TY * i) * STRIDE_PART + d];
-      UNROLL
-      for (int j = 0; j < COLUMNS; j++) v[j] = tile_b[(tx + TX * j) * STRIDE_PART + d];
-      UNROLL
+      UNROLL_SUMS
+      for (int j = 0; j < COLUMNS; j++) v[j] = GET_OTHER(tile_b, tx + SIDE * j, d);
+      UNROLL_SUMS
       for (int i = 0; i < ROWS; i++) {
-        UNROLL
-        for (int j = 0; j < COLUMNS; j++) s[i][j] = fma(u[i], v[j], s[i][j]);
+        UNROLL_SUMS
+        for (int j = 0; j < COLUMNS; j++) s[i][j] = fma((floats)u[i], v[j], s[i][j]);
       }
     }
   }
 }
 
-/* sum[i][.] += sum over the other rows j of p[own row i][j] b[j][.]; column c of part P is element
- * P PART + tx + TX c. */
-INLINED void add_products(float sum[ROWS][WIDTH], local const float *p, const global storage *b,
+/* sum[i][.] += sum over the other rows j of p[own row i][j] b[j][.]; column c of part P is the
+ * elements from P PART + SIDE c on. */
+INLINED void add_products(floats sum[ROWS][WIDTH], local const float *p, const global storage *b,
                           size_t stride, int first, int t, local float *tile) {
-  const int tx = get_local_id(0), ty = get_local_id(1), item = ty * TX + tx;
+  const int ty = get_local_id(1), item = ty * TX + (int)get_local_id(0);
+  const ints tx = ACROSS;
 #pragma unroll
   for (int part = 0; part < PARTS; part++) {
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -96,49 +144,60 @@ INLINED void add_products(float sum[ROWS][WIDTH], local const float *p, const gl
     barrier(CLK_LOCAL_MEM_FENCE);
     UNROLL_4
     for (int j = 0; j < OTHER; j++) {
-      UNROLL
+      UNROLL_SUMS
       for (int i = 0; i < ROWS; i++) {
         const float weight = p[(ty + TY * i) * STRIDE_SCORES + j];
-        UNROLL
+        UNROLL_SUMS
         for (int c = 0; c < PART_COLUMNS; c++)
           sum[i][part * PART_COLUMNS + c] =
-              fma(weight, tile[j * STRIDE_PART + tx + TX * c], sum[i][part * PART_COLUMNS + c]);
+              fma((floats)weight, GET(tile, j * STRIDE_PART + tx + SIDE * c),
+                  sum[i][part * PART_COLUMNS + c]);
       }
     }
   }
 }
 
-INLINED void clear_sum(float sum[ROWS][WIDTH]) {
-  UNROLL
+INLINED void clear_sum(floats sum[ROWS][WIDTH]) {
+  UNROLL_SUMS
   for (int i = 0; i < ROWS; i++) {
-    UNROLL
+    UNROLL_SUMS
     for (int c = 0; c < WIDTH; c++) sum[i][c] = 0;
   }
 }
 
 /* Own rows of `sum`, row i times factor[i], into x. */
-INLINED void store_sum(float sum[ROWS][WIDTH], const float factor[ROWS], global storage *x,
+INLINED void store_sum(floats sum[ROWS][WIDTH], const float factor[ROWS], global storage *x,
                        size_t stride, int first, int t) {
-  const int tx = get_local_id(0), ty = get_local_id(1);
+  const int ty = get_local_id(1);
+  const ints tx = ACROSS;
+  RESULTS(floats, WIDTH, results, sum)
   UNROLL
   for (int i = 0; i < ROWS; i++) {
     const int row = first + ty + TY * i;
     UNROLL
     for (int c = 0; c < WIDTH; c++) {
-      const int d = c / PART_COLUMNS * PART + tx + TX * (c % PART_COLUMNS);
-      if (row < t && d < HEAD) store(x, row * stride + d, sum[i][c] * factor[i]);
+      const ints d = c / PART_COLUMNS * PART + tx + SIDE * (c % PART_COLUMNS);
+      if (row < t && ANY(d < HEAD))
+        store(x, PLACE(row * stride, d, HEAD), results[i][c] * factor[i]);
     }
   }
 }
 
 /* What dropout multiplies the weight of query i and key j with. */
-float kept(uint2 seed, uint sample, uint update, uint stream, uint threshold, float factor, int h,
-           int t, int i, int j) {
+floats kept(uint2 seed, uint sample, uint update, uint stream, uint threshold, float factor, int h,
+            int t, ints i, ints j) {
   if (threshold == 0) return 1;
-  const ulong e = ((ulong)h * t + i) * t + j;
-  const uint4 bits = philox(seed, (uint4)((uint)(e / 8), sample, update, stream));
-  const uint low = e & 2 ? bits.y : bits.x, high = e & 2 ? bits.w : bits.z;
-  return ((e & 4 ? high : low) >> 16 * (e & 1) & 0xffffu) < threshold ? 0 : factor;
+  const WIDE(ulong) e = ((ulong)h * t + WIDE(convert_ulong)(i)) * t + WIDE(convert_ulong)(j);
+  random_words bits;
+  bits.x = WIDE(convert_uint)(e / 8);
+  bits.y = sample;
+  bits.z = update;
+  bits.w = stream;
+  bits = philox(seed, bits);
+  const uints low = HAS(e, 2) ? bits.y : bits.x, high = HAS(e, 2) ? bits.w : bits.z;
+  return ((HAS(e, 4) ? high : low) >> 16 * WIDE(convert_uint)(e & 1) & 0xffffu) < threshold
+             ? (floats)0
+             : (floats)factor;
 }
 
 #ifdef FORWARD
@@ -148,8 +207,9 @@ kernel WORK_GROUP(TX, TY) void attention(const global storage *qkv, global stora
                                          uint threshold, float factor) {
   local float tile_own[OWN * STRIDE_PART] ALIGNED, tile_other[OTHER * STRIDE_PART] ALIGNED;
   local float p[OWN * STRIDE_SCORES] ALIGNED;
-  local float share[OWN * (TX + 1)], largest[OWN], total[OWN], shrink[OWN];
-  const int tx = get_local_id(0), ty = get_local_id(1), item = ty * TX + tx;
+  local float share[OWN * (SIDE + 1)], largest[OWN], total[OWN], shrink[OWN];
+  const int ty = get_local_id(1), item = ty * TX + (int)get_local_id(0);
+  const ints tx = ACROSS;
   const place at = find_place(t, heads);
   const size_t c = (size_t)heads * HEAD;
   const global storage *q = qkv + (size_t)at.b * t * 3 * c + (size_t)at.h * HEAD;
@@ -158,27 +218,28 @@ kernel WORK_GROUP(TX, TY) void attention(const global storage *qkv, global stora
     total[i] = 0;
   }
   barrier(CLK_LOCAL_MEM_FENCE);
-  float sum[ROWS][WIDTH];
+  floats sum[ROWS][WIDTH];
   clear_sum(sum);
 
   for (int first = 0; first < t && first < at.first + OWN; first += OTHER) {
-    float s[ROWS][COLUMNS];
-    multiply_rows(s, q, 3 * c, at.first, q + c, 3 * c, first, t, tile_own, tile_other);
+    floats sum_s[ROWS][COLUMNS];
+    multiply_rows(sum_s, q, 3 * c, at.first, q + c, 3 * c, first, t, tile_own, tile_other);
+    RESULTS(floats, COLUMNS, s, sum_s)
     UNROLL
     for (int i = 0; i < ROWS; i++) {
       const int own = ty + TY * i, row = at.first + own;
-      float most = -INFINITY;
+      floats most = -INFINITY;
       UNROLL
       for (int j = 0; j < COLUMNS; j++) {
-        s[i][j] = first + tx + TX * j <= row ? s[i][j] * scale : -INFINITY;
+        s[i][j] = first + tx + SIDE * j <= row ? s[i][j] * scale : (floats)-INFINITY;
         most = fmax(most, s[i][j]);
       }
-      share[own * (TX + 1) + tx] = most;
+      SET(share, own * (SIDE + 1) + tx, most);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int i = item; i < OWN; i += ITEMS) {
       float most = largest[i];
-      for (int k = 0; k < TX; k++) most = fmax(most, share[i * (TX + 1) + k]);
+      for (int k = 0; k < SIDE; k++) most = fmax(most, share[i * (SIDE + 1) + k]);
       shrink[i] = most == -INFINITY ? 1 : exp(largest[i] - most);
       largest[i] = most;
     }
@@ -186,23 +247,30 @@ kernel WORK_GROUP(TX, TY) void attention(const global storage *qkv, global stora
     UNROLL
     for (int i = 0; i < ROWS; i++) {
       const int own = ty + TY * i, row = at.first + own;
-      float part = 0;
+      floats part = 0;
       UNROLL
       for (int j = 0; j < COLUMNS; j++) {
-        const int other = tx + TX * j;
-        const float w = s[i][j] == -INFINITY ? 0 : exp(s[i][j] - largest[own]);
+        const ints other = tx + SIDE * j;
+        const floats w = s[i][j] == -INFINITY ? (floats)0 : exp(s[i][j] - largest[own]);
         part += w;
-        p[own * STRIDE_SCORES + other] = w * kept(seed, first_sample + at.b, update, stream,
-                                                  threshold, factor, at.h, t, row, first + other);
+        SET(p, own * STRIDE_SCORES + other,
+            w * kept(seed, first_sample + at.b, update, stream, threshold, factor, at.h, t, row,
+                     first + other));
       }
-      share[own * (TX + 1) + tx] = part;
-      UNROLL
+      SET(share, own * (SIDE + 1) + tx, part);
+#ifdef CPU /* Only loops that are written out may name sums. */
+    }
+    UNROLL_SUMS
+    for (int i = 0; i < ROWS; i++) {
+      const int own = ty + TY * i;
+#endif
+      UNROLL_SUMS
       for (int k = 0; k < WIDTH; k++) sum[i][k] *= shrink[own];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int i = item; i < OWN; i += ITEMS) {
       float part = 0;
-      for (int k = 0; k < TX; k++) part += share[i * (TX + 1) + k];
+      for (int k = 0; k < SIDE; k++) part += share[i * (SIDE + 1) + k];
       total[i] = total[i] * shrink[i] + part;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -241,21 +309,25 @@ kernel WORK_GROUP(TX, TY) void attention_query_gradient(
     uint first_sample, uint update, uint stream, uint threshold, float factor) {
   local float tile_own[OWN * STRIDE_PART] ALIGNED, tile_other[OTHER * STRIDE_PART] ALIGNED;
   local float e[OWN * STRIDE_SCORES] ALIGNED;
-  const int tx = get_local_id(0), ty = get_local_id(1);
+  const int ty = get_local_id(1);
+  const ints tx = ACROSS;
   const place at = find_place(t, heads);
   const size_t c = (size_t)heads * HEAD, rows = ((size_t)at.b * heads + at.h) * t;
   const size_t head = (size_t)at.b * t * 3 * c + (size_t)at.h * HEAD;
   const global storage *q = qkv + head;
   dy += (size_t)at.b * t * c + (size_t)at.h * HEAD;
-  float one[ROWS], sum[ROWS][WIDTH];
+  float one[ROWS];
+  floats sum[ROWS][WIDTH];
   UNROLL
   for (int i = 0; i < ROWS; i++) one[i] = 1;
   clear_sum(sum);
 
   for (int first = 0; first < t && first < at.first + OWN; first += OTHER) {
-    float s[ROWS][COLUMNS], d[ROWS][COLUMNS];
-    multiply_rows(s, q, 3 * c, at.first, q + c, 3 * c, first, t, tile_own, tile_other);
-    multiply_rows(d, dy, c, at.first, q + 2 * c, 3 * c, first, t, tile_own, tile_other);
+    floats sum_s[ROWS][COLUMNS], sum_d[ROWS][COLUMNS];
+    multiply_rows(sum_s, q, 3 * c, at.first, q + c, 3 * c, first, t, tile_own, tile_other);
+    multiply_rows(sum_d, dy, c, at.first, q + 2 * c, 3 * c, first, t, tile_own, tile_other);
+    RESULTS(floats, COLUMNS, s, sum_s)
+    RESULTS(floats, COLUMNS, d, sum_d)
     UNROLL
     for (int i = 0; i < ROWS; i++) {
       const int own = ty + TY * i, row = at.first + own;
@@ -265,14 +337,15 @@ kernel WORK_GROUP(TX, TY) void attention_query_gradient(
       const float row_product = row < t ? product[rows + row] : 0;
       UNROLL
       for (int j = 0; j < COLUMNS; j++) {
-        const int other = tx + TX * j;
-        float v = 0;
-        if (row < t && first + other <= row) {
-          const float u = kept(seed, first_sample + at.b, update, stream, threshold, factor, at.h,
-                               t, row, first + other);
-          v = exp(s[i][j] * scale - row_lse) * (u * d[i][j] - row_product) * scale;
+        const ints other = tx + SIDE * j;
+        floats v = 0;
+        if (ANY(SEEN(row, first + other))) {
+          const floats u = kept(seed, first_sample + at.b, update, stream, threshold, factor, at.h,
+                                t, row, first + other);
+          v = ONLY(SEEN(row, first + other),
+                   exp(s[i][j] * scale - row_lse) * (u * d[i][j] - row_product) * scale);
         }
-        e[own * STRIDE_SCORES + other] = v;
+        SET(e, own * STRIDE_SCORES + other, v);
       }
     }
     add_products(sum, e, q + c, 3 * c, first, t, tile_other);
@@ -288,40 +361,45 @@ kernel WORK_GROUP(TX, TY) void attention_key_gradient(
     uint first_sample, uint update, uint stream, uint threshold, float factor) {
   local float tile_own[OWN * STRIDE_PART] ALIGNED, tile_other[OTHER * STRIDE_PART] ALIGNED;
   local float p[OWN * STRIDE_SCORES] ALIGNED, e[OWN * STRIDE_SCORES] ALIGNED;
-  const int tx = get_local_id(0), ty = get_local_id(1);
+  const int ty = get_local_id(1);
+  const ints tx = ACROSS;
   const place at = find_place(t, heads);
   const size_t c = (size_t)heads * HEAD, rows = ((size_t)at.b * heads + at.h) * t;
   const size_t head = (size_t)at.b * t * 3 * c + (size_t)at.h * HEAD;
   const global storage *q = qkv + head;
   dy += (size_t)at.b * t * c + (size_t)at.h * HEAD;
-  float one[ROWS], sum_k[ROWS][WIDTH], sum_v[ROWS][WIDTH];
+  float one[ROWS];
+  floats sum_k[ROWS][WIDTH], sum_v[ROWS][WIDTH];
   UNROLL
   for (int i = 0; i < ROWS; i++) one[i] = 1;
   clear_sum(sum_k);
   clear_sum(sum_v);
 
   for (int first = at.first / OTHER * OTHER; first < t; first += OTHER) {
-    float s[ROWS][COLUMNS], d[ROWS][COLUMNS];
-    multiply_rows(s, q + c, 3 * c, at.first, q, 3 * c, first, t, tile_own, tile_other);
-    multiply_rows(d, q + 2 * c, 3 * c, at.first, dy, c, first, t, tile_own, tile_other);
+    floats sum_s[ROWS][COLUMNS], sum_d[ROWS][COLUMNS];
+    multiply_rows(sum_s, q + c, 3 * c, at.first, q, 3 * c, first, t, tile_own, tile_other);
+    multiply_rows(sum_d, q + 2 * c, 3 * c, at.first, dy, c, first, t, tile_own, tile_other);
+    RESULTS(floats, COLUMNS, s, sum_s)
+    RESULTS(floats, COLUMNS, d, sum_d)
     UNROLL
     for (int j = 0; j < COLUMNS; j++) {
-      const int other = tx + TX * j, query = first + other;
-      const float row_lse = query < t ? lse[rows + query] : 0;
-      const float row_product = query < t ? product[rows + query] : 0;
+      const ints other = tx + SIDE * j, query = first + other;
+      const floats row_lse = ANY(query < t) ? float_load(lse, PLACE(rows, query, t)) : (floats)0;
+      const floats row_product =
+          ANY(query < t) ? float_load(product, PLACE(rows, query, t)) : (floats)0;
       UNROLL
       for (int i = 0; i < ROWS; i++) {
         const int own = ty + TY * i, key = at.first + own;
-        float weight = 0, v = 0;
-        if (query < t && key <= query) {
-          const float u = kept(seed, first_sample + at.b, update, stream, threshold, factor, at.h,
-                               t, query, key);
-          const float share = exp(s[i][j] * scale - row_lse);
-          weight = share * u;
-          v = share * (u * d[i][j] - row_product) * scale;
+        floats weight = 0, v = 0;
+        if (ANY(SEEN(query, key))) {
+          const floats u = kept(seed, first_sample + at.b, update, stream, threshold, factor, at.h,
+                                t, query, key);
+          const floats share = exp(s[i][j] * scale - row_lse);
+          weight = ONLY(SEEN(query, key), share * u);
+          v = ONLY(SEEN(query, key), share * (u * d[i][j] - row_product) * scale);
         }
-        p[own * STRIDE_SCORES + other] = weight;
-        e[own * STRIDE_SCORES + other] = v;
+        SET(p, own * STRIDE_SCORES + other, weight);
+        SET(e, own * STRIDE_SCORES + other, v);
       }
     }
     add_products(sum_v, p, dy, c, first, t, tile_other);

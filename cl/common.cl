@@ -11,9 +11,9 @@
  * columns take 32 x LANES, with as many items. Files are compiled without -cl-finite-math-only and
  * -cl-fast-relaxed-math: infinities and NaNs are meant. */
 
-/* WIDE types are vectors where an item of a CPU takes 16 neighbouring elements at a time, which are
- * blocks of 8 bits alone; else they are scalars. */
-#if defined(EIGHT_BIT) && defined(CPU)
+/* WIDE types are vectors where an item of a CPU takes 16 neighbouring elements at a time, in blocks
+ * of 8 bits and in attention, which has a HEAD; else they are scalars. */
+#if (defined(EIGHT_BIT) || defined(HEAD)) && defined(CPU)
 #define IS_WIDE
 #define WIDE(type) type##16
 #else
@@ -65,6 +65,8 @@ typedef struct {
   size_t first;
   int count;
 } elements;
+
+constant uint16 lane = (uint16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 
 /* What is not there is zero, and is not stored. */
 #define PLACES(type)                                                            \
@@ -336,8 +338,6 @@ elements eight_bit_place(int k, int left) {
     shares                            \
   }
 #define EIGHT_BIT_CODES(block, k) ((global uchars_anywhere *)(block))[k]
-
-constant uint16 lane = (uint16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 
 float16 eight_bit_cut(float16 v, elements i) {
   if (i.count == 16) return v;
@@ -630,22 +630,19 @@ INLINED void multiply_tiles(vector sum[ROWS][COLUMNS], local float (*tile_a)[STR
     }
   }
 }
+#endif
 
 /* Sums that are final, under another name. Loops that are not written out go over these: sums that
  * a loop indexes by its variable would lie in memory from the beginning, and written out, with all
  * that they store, such loops take PoCL minutes to compile. */
 #ifdef CPU
-INLINED void copy_sums(vector results[ROWS][COLUMNS], vector sum[ROWS][COLUMNS]) {
-  UNROLL_SUMS
-  for (int i = 0; i < ROWS; i++) {
-    UNROLL_SUMS
-    for (int j = 0; j < COLUMNS; j++) results[i][j] = sum[i][j];
+#define RESULTS(type, columns, results, sum)                           \
+  type results[ROWS][columns];                                         \
+  UNROLL_SUMS                                                          \
+  for (int i = 0; i < ROWS; i++) {                                     \
+    UNROLL_SUMS                                                        \
+    for (int j = 0; j < (columns); j++) (results)[i][j] = (sum)[i][j]; \
   }
-}
-#define RESULTS(results, sum)    \
-  vector results[ROWS][COLUMNS]; \
-  copy_sums(results, sum)
 #else
-#define RESULTS(results, sum) vector(*results)[COLUMNS] = sum
-#endif
+#define RESULTS(type, columns, results, sum) type(*results)[columns] = sum;
 #endif

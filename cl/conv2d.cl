@@ -144,7 +144,7 @@ kernel WORK_GROUP(TX, TY) void conv2d(const global storage *a, const global stor
     barrier(CLK_LOCAL_MEM_FENCE);
   }
 
-  RESULTS(results, sum);
+  RESULTS(vector, COLUMNS, results, sum)
   UNROLL
   for (int i = 0; i < ROWS; i++) {
     const int row = row0 + ty * ROWS + i;

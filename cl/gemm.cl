@@ -168,7 +168,7 @@ kernel WORK_GROUP(TX, TY) void gemm(const global type_a *a, const global type_b 
     barrier(CLK_LOCAL_MEM_FENCE);
   }
 
-  RESULTS(results, sum);
+  RESULTS(vector, COLUMNS, results, sum)
   if (bias) {
     UNROLL
     for (int j = 0; j < COLUMNS; j++) {

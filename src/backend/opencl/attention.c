@@ -9,7 +9,7 @@
 
 typedef struct shape {
   int64_t samples, positions, heads, head_size;
-  int edge, rows; /* work-items along each side of a group, and rows of each */
+  int tx, ty, rows; /* work-items along each side of a group, and rows of each */
 } shape;
 
 static shape shape_of(const ac_opencl *cl, const ac_operand *qkv,
@@ -17,7 +17,9 @@ static shape shape_of(const ac_opencl *cl, const ac_operand *qkv,
   shape s = {.heads = a->heads,
              .head_size = ac_columns(qkv) / 3 / a->heads,
              .positions = qkv->dim[qkv->rank - 2],
-             .edge = cl->group == 256 ? 16 : 8};
+             .ty = cl->group == 256 ? 16 : 8};
+  /* An item of a CPU has vectors. */
+  s.tx = cl->cpu ? 1 : s.ty;
   s.samples = qkv->count / (ac_columns(qkv) * s.positions);
   /* Wide heads leave fewer registers for rows. */
   s.rows = s.head_size <= 64 ? 4 : 2;
@@ -26,14 +28,14 @@ static shape shape_of(const ac_opencl *cl, const ac_operand *qkv,
 
 enum { OPTIONS = 128 };
 static void options_of(char options[OPTIONS], const shape *s, const char *pass) {
-  snprintf(options, OPTIONS, "-DTX=%d -DTY=%d -DROWS=%d -DCOLUMNS=2 -DHEAD=%d -D%s", s->edge,
-           s->edge, s->rows, (int)s->head_size, pass);
+  snprintf(options, OPTIONS, "-DTX=%d -DTY=%d -DROWS=%d -DCOLUMNS=2 -DHEAD=%d -D%s", s->tx, s->ty,
+           s->rows, (int)s->head_size, pass);
 }
 
 /* A work-group for each tile of rows of each head of each sample. */
 static ac_cl_grid tiles_of(const shape *s) {
-  const int64_t rows = (int64_t)s->edge * s->rows;
-  return ac_cl_groups((s->positions + rows - 1) / rows * s->heads * s->samples, s->edge, s->edge);
+  const int64_t rows = (int64_t)s->ty * s->rows;
+  return ac_cl_groups((s->positions + rows - 1) / rows * s->heads * s->samples, s->tx, s->ty);
 }
 
 /* Positions, heads, scale, then what the dropout mask is made from. */
