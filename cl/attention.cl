@@ -28,7 +28,7 @@
 #define PART_COLUMNS (PART / SIDE)
 #define WIDTH (PARTS * PART_COLUMNS)
 /* Of rows in local memory, in floats: a vector of four more than they hold, as in common.cl, except
- * on a CPU, which has no banks: its vectors are cache lines. */
+ * on a CPU, which has no banks: its vectors are as long as cache lines. */
 #define STRIDE_PART (PART + GAP)
 #define STRIDE_SCORES (OTHER + GAP)
 
@@ -36,9 +36,9 @@
  * are indices i that are made from it. GET reads elements of local memory, SET writes them;
  * GET_OTHER reads element d of rows of the other side, which lie turned on a CPU, so that a vector
  * has one of each. PLACE is where elements of a row of `end` that begins at `at` lie in global
- * memory. A query has SEEN the keys before it and its own. To ask ANY elements of a vector takes
- * longer than to compute them all: a CPU does not, and ONLY keeps those that are meant. HAS is
- * whether e has a bit. */
+ * memory. A query has SEEN the keys before it and its own. ANY asks whether an element is meant; on
+ * a CPU that would take longer than to compute all of them, so that it says yes, and ONLY keeps
+ * those that are. HAS is whether e has a bit. */
 typedef WIDE(int) ints;
 #ifdef IS_WIDE
 #define SIDE 16
@@ -98,7 +98,8 @@ LOADER(load_other, d *STRIDE_SCORES + i)
 #define load_other load_part
 #endif
 
-/* s[i][j] = own row (ty + TY i) of a times the other rows from SIDE j on of b. */
+/* s[i][j] = own row (ty + TY i) of a times the other row of b, of the SIDE from SIDE j on, that is
+ * at tx. */
 INLINED void multiply_rows(floats s[ROWS][COLUMNS], const global storage *a, size_t stride_a,
                            int first_a, const global storage *b, size_t stride_b, int first_b,
                            int t, local float *tile_a, local float *tile_b) {
@@ -131,13 +132,13 @@ INLINED void multiply_rows(floats s[ROWS][COLUMNS], const global storage *a, siz
   }
 }
 
-/* sum[i][.] += sum over the other rows j of p[own row i][j] b[j][.]; column c of part P is the
- * elements from P PART + SIDE c on. */
+/* sum[i][.] += sum over the other rows j of p[own row i][j] b[j][.]; column c of part P is
+ * the element at tx of the SIDE from P PART + SIDE c on. */
 INLINED void add_products(floats sum[ROWS][WIDTH], local const float *p, const global storage *b,
                           size_t stride, int first, int t, local float *tile) {
   const int ty = get_local_id(1), item = ty * TX + (int)get_local_id(0);
   const ints tx = ACROSS;
-#pragma unroll
+  UNROLL_SUMS
   for (int part = 0; part < PARTS; part++) {
     barrier(CLK_LOCAL_MEM_FENCE);
     load_part(tile, b, stride, first, OTHER, t, part * PART, item);

@@ -156,6 +156,11 @@ static const op_case cases[] = {
     ATTENTION("T 257, heads 1 x 3", 1, 0.5f, 0, 1, 257, 3, false),
     /* From 1025 positions on keys come in parts. */
     ATTENTION("T 1030, heads 1 x 3, dropout", 1, 0.5f, 0.3f, 1, 1030, 3, false),
+    /* A head of a whole vector and one element, small enough for oclgrind in each storage. */
+    ATTENTION("T 17, heads 1 x 17, dropout", 1, 0.25f, 0.3f, 1, 17, 17, false),
+    ATTENTION("T 5, heads 1 x 17", 1, 0.25f, 0, 1, 5, 17, false),
+    /* From 65 elements on OpenCL items have fewer rows. */
+    ATTENTION("T 33, heads 1 x 97, dropout", 1, 0.1f, 0.3f, 1, 33, 97, false),
 };
 
 static void from_vector(op_case *result, const op_vector *vector) {
@@ -167,8 +172,8 @@ static void from_vector(op_case *result, const op_vector *vector) {
   result->gradient_count = 1;
 }
 
-/* Scores of some thousands overflow exp unless the row's largest is taken off first. A NaN at
- * position t reaches no earlier position. */
+/* Scores of some thousands overflow exp unless the row's largest is taken off first. A NaN in
+ * a key at position t reaches no earlier position. */
 static void extremes(ac_device *device) {
   op_instance y;
   op_result result;

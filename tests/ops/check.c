@@ -297,8 +297,8 @@ static void check_case(const op_case *c, ac_device *device, ac_dtype storage) {
 
 /* The families whose kernels address memory otherwise in 16 bits, one in which they load and store
  * single elements as all others do, and that whose copies in 16 bits nothing else writes. */
-static const char *const addressed_otherwise[] = {"linear", "matmul", "linear_cross_entropy",
-                                                  "conv2d", "gelu",   "optimizer"};
+static const char *const addressed_otherwise[] = {
+    "linear", "matmul", "linear_cross_entropy", "conv2d", "attention", "gelu", "optimizer"};
 
 /* What is left of 16 bits where only accesses to memory are looked at. */
 static bool is_reduced_to(const op_family *family, ac_dtype storage) {
