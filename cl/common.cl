@@ -287,9 +287,10 @@ void rounded_store(global rounded_t *x, size_t i, float value, uint2 key, uint4 
 #define EIGHT_BIT_BELOW(n, unit) \
   EIGHT_BIT_DECADE(n, unit, (unit) * (1 + 0.9f / (n)), (unit) * (1 + 0.45f / (n)))
 
-/* Without a sign only zero itself becomes zero. What becomes one becomes little above it. */
+/* Without a sign only zero itself becomes zero. What becomes one becomes little above it; no size is
+ * as much as its borders, which are no INFINITY, as that is no constant to NVIDIA's compiler. */
 #define EIGHT_BIT_ZERO 0, 0, 0, 0.275e-6f, 0
-#define EIGHT_BIT_ONE 1, 0, 0.112f, INFINITY, INFINITY
+#define EIGHT_BIT_ONE 1, 0, 0.112f, 2, 2
 constant float eight_bit_ranges[EIGHT_BIT_TABLE] = {
     EIGHT_BIT_ZERO,
     EIGHT_BIT_BELOW(1.0f, 1e-6f),
