@@ -180,6 +180,23 @@ static ac_status opencl_allocate(void *state, uint64_t bytes, void **chunk) {
   return allocation_failure(cl, error, bytes);
 }
 
+/* NVIDIA's driver (580) crashes where one of several sub-buffers is released before those that were
+ * made later. So a view that is given back stays until all later ones are given back, too. */
+typedef struct ac_cl_view {
+  cl_mem buffer;
+  bool given_back;
+  struct ac_cl_view *older;
+} ac_cl_view;
+
+static void release_newest_views(ac_opencl *cl) {
+  while (cl->newest_view && cl->newest_view->given_back) {
+    ac_cl_view *view = cl->newest_view;
+    cl->newest_view = view->older;
+    clReleaseMemObject(view->buffer);
+    free(view);
+  }
+}
+
 static void opencl_release(void *state, void *chunk, uint64_t bytes) {
   (void)state;
   (void)bytes;
@@ -190,18 +207,28 @@ static ac_status opencl_view(void *state, void *chunk, uint64_t offset, uint64_t
                              void **handle) {
   ac_opencl *cl = state;
   const cl_buffer_region region = {offset, bytes};
+  ac_cl_view *view = malloc(sizeof *view);
+  if (!view) return ac_fail(AC_ERROR_MEMORY, "opencl: no memory for a view");
   cl_int error;
-  cl_mem view =
+  *view = (ac_cl_view){.older = cl->newest_view};
+  view->buffer =
       clCreateSubBuffer(chunk, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &error);
-  if (error != CL_SUCCESS) return ac_cl_fail(cl, error, "clCreateSubBuffer");
+  if (error != CL_SUCCESS) {
+    free(view);
+    return ac_cl_fail(cl, error, "clCreateSubBuffer");
+  }
+  cl->newest_view = view;
   cl->objects++;
-  *handle = view;
+  *handle = view->buffer;
   return AC_OK;
 }
 
 static void opencl_release_view(void *state, void *handle) {
-  (void)state;
-  if (handle) clReleaseMemObject(handle);
+  ac_opencl *cl = state;
+  ac_cl_view *view = cl->newest_view;
+  while (view && view->buffer != handle) view = view->older;
+  if (view) view->given_back = true;
+  release_newest_views(cl);
 }
 
 static ac_status opencl_upload(void *state, void *handle, uint64_t offset, const void *data,

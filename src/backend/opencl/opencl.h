@@ -56,7 +56,8 @@ typedef struct ac_opencl {
   ac_log_callback log; /* NULL: none */
   void *log_user;
 
-  uint64_t objects; /* memory objects made so far */
+  uint64_t objects;               /* memory objects made so far */
+  struct ac_cl_view *newest_view; /* of those that the driver has yet */
   ac_cl_program *programs;
   int program_count, program_capacity;
   ac_cl_compiled *kernels;
