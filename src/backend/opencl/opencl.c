@@ -71,6 +71,14 @@ static bool is_cpu(cl_device_id device) {
   return type & CL_DEVICE_TYPE_CPU;
 }
 
+/* GPUs divide by approximation unless they are told otherwise; the mean of equal values is not that
+ * value then. */
+static bool can_round_division(cl_device_id device) {
+  cl_device_fp_config config = 0;
+  clGetDeviceInfo(device, CL_DEVICE_SINGLE_FP_CONFIG, sizeof config, &config, NULL);
+  return config & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT;
+}
+
 static ac_status make_queue(ac_opencl *cl, cl_platform_id platform) {
   AC_TRY(ac_cl_context_acquire(platform, cl->device, &cl->context));
   cl_int error;
@@ -109,6 +117,7 @@ static ac_status open_device(ac_opencl *cl, int index) {
   char name[128] = "";
   clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof name - 1, name, NULL);
   cl->cpu = is_cpu(cl->device);
+  cl->rounds_division = !cl->cpu && can_round_division(cl->device);
   cl->cache_programs = ac_cl_cache_wanted(name);
   cl->clblast = clblast_wanted(cl);
   cl->tune = tuning_wanted(cl);

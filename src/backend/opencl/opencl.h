@@ -33,10 +33,11 @@ typedef struct ac_opencl {
   uint64_t identity; /* hash of what a compiled program depends on beside its source */
   int group;         /* work-group size of elementwise kernels: 256, or 64 if those are too large */
   bool cpu;          /* the device is one */
-  bool cache_programs; /* on disk */
-  bool clblast;        /* f32 products go through CLBlast */
-  bool clblast_ready;  /* it has compiled its kernels */
-  bool tune;           /* tiles of products are tuned */
+  bool rounds_division; /* it is a GPU that divides and takes roots in f32 exactly, if told to */
+  bool cache_programs;  /* on disk */
+  bool clblast;         /* f32 products go through CLBlast */
+  bool clblast_ready;   /* it has compiled its kernels */
+  bool tune;            /* tiles of products are tuned */
   /* Indices of the chosen tiles plus 1, by storage type, transposes and float operands, size. */
   uint8_t tiles[AC_BF16 + 1][32][2];
   const struct ac_cl_unit *unit; /* matrix unit; NULL: none. See product/units.c */

@@ -156,9 +156,10 @@ static ac_status make_program(ac_opencl *cl, const char *file, const char *optio
   const ac_cl_source *parts[2] = {find_source("common"), find_source(file)};
   if (!parts[0] || !parts[1])
     return ac_fail(AC_ERROR_DEVICE, "opencl: cl/%s.cl is not part of this build", file);
-  char all[AC_CL_MAX_OPTIONS + 64], prefix[64];
-  int length = snprintf(all, sizeof all, "-cl-std=CL1.2 -DGROUP=%d%s %s", cl->group,
-                        cl->cpu ? " -DCPU" : "", options);
+  char all[AC_CL_MAX_OPTIONS + 96], prefix[64];
+  int length = snprintf(
+      all, sizeof all, "-cl-std=CL1.2 -DGROUP=%d%s%s %s", cl->group, cl->cpu ? " -DCPU" : "",
+      cl->rounds_division ? " -cl-fp32-correctly-rounded-divide-sqrt" : "", options);
   if (length < 0 || (size_t)length >= sizeof all)
     return ac_fail(AC_ERROR_ARGUMENT, "opencl: the options of cl/%s.cl are too long", file);
   const uint64_t key = ac_cl_program_key(cl, file, all);
