@@ -1,8 +1,8 @@
 /* C[M,N] = alpha op(A)[M,K] op(B)[K,N] (+ beta D[M,N]) (+ bias[N]) as gemm.cl has it with alpha and
  * beta 1 and C in D's place, for A and B of 16 bits, by the matrix units of GPUs: instructions by
- * which a sub-group multiplies fragments of A and B, whose elements lie in its lanes' registers, and
- * adds to a fragment of sums. Rows of A and B as stored begin `pitch` elements apart. D begins to_d
- * elements behind C; with beta 0 it is not read.
+ * which a sub-group multiplies fragments of A and B, whose elements lie in its lanes' registers,
+ * and adds to a fragment of sums. Rows of A and B as stored begin `pitch` elements apart. D begins
+ * to_d elements behind C; with beta 0 it is not read.
  *
  * A work-group of GROUPS_M x GROUPS_N sub-groups computes a tile of C, of which each sub-group has
  * FRAGMENTS_M x FRAGMENTS_N fragments. Local memory 80 * (TILE_M + TILE_N) bytes: words of two
@@ -13,6 +13,9 @@
  * next multiple of DEPTH, then bias and beta D are added. So the tile changes no bit. How a
  * unit rounds and orders the sums within a step is its own: a numeric class.
  *
+ * With AHEAD, of UNIT_MMA alone, tiles come into local memory while others are multiplied: then it
+ * takes 64 * (AHEAD + 1) * (TILE_M + TILE_N) bytes.
+ *
  * Compiled for one unit, UNIT_MMA, UNIT_DPAS, UNIT_WMMA or UNIT_MFMA, for TRANSPOSE_A and
  * TRANSPOSE_B in {0, 1} and for C in storage or, with C_F32, float. With EMULATED, lanes exchange
  * fragments through local memory, on any device: the same index arithmetic, and products fused and
@@ -20,8 +23,9 @@
 
 /* ---- where the elements are ------------------------------------------------------------------ */
 
-/* Fragments are UNIT_M x 16 of A, 16 x UNIT_N of B and UNIT_M x UNIT_N of sums. Register r of a lane
- * is a pair of A in (A_ROW, A_PAIR), a pair of B in (B_PAIR, B_COLUMN), a sum in (C_ROW, C_COLUMN). */
+/* Fragments are UNIT_M x 16 of A, 16 x UNIT_N of B and UNIT_M x UNIT_N of sums. Register r of a
+ * lane is a pair of A in (A_ROW, A_PAIR), a pair of B in (B_PAIR, B_COLUMN), a sum in (C_ROW,
+ * C_COLUMN). */
 #define UNIT_PAIRS 8 /* of k's */
 
 #if defined(UNIT_MMA)
@@ -166,17 +170,18 @@ INLINED void multiply(float sums[SUMS], const uint a[A_WORDS], const uint b[B_WO
 /* ASM is what the compiler calls it, asm or __asm__. */
 #define SUB_GROUPS
 INLINED void multiply(float c[SUMS], const uint a[A_WORDS], const uint b[B_WORDS]) {
-  ASM volatile("mma.sync.aligned.m16n8k16.row.col.f32." UNIT_TYPE("bf16.bf16", "f16.f16") ".f32 "
-               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  ASM volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32." UNIT_TYPE(
+          "bf16.bf16", "f16.f16") ".f32 "
+                                  "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
 #elif defined(UNIT_DPAS)
 #define SUB_GROUPS __attribute__((intel_reqd_sub_group_size(UNIT_LANES)))
-#define DPAS                                           \
-  UNIT_TYPE(intel_sub_group_bf16_bf16_matrix_mad_k16, \
-            intel_sub_group_f16_f16_matrix_mad_k16)
+#define DPAS \
+  UNIT_TYPE(intel_sub_group_bf16_bf16_matrix_mad_k16, intel_sub_group_f16_f16_matrix_mad_k16)
 __attribute__((overloadable)) float8 DPAS(int8 a, int8 b, float8 c);
 INLINED void multiply(float c[SUMS], const uint a[A_WORDS], const uint b[B_WORDS]) {
   const float8 sums = DPAS((int8)(EIGHT(a)), (int8)(EIGHT(b)), (float8)(EIGHT(c)));
@@ -189,9 +194,8 @@ INLINED void multiply(float c[SUMS], const uint a[A_WORDS], const uint b[B_WORDS
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
 #endif
 typedef UNIT_TYPE(short, half) factors __attribute__((ext_vector_type(16)));
-#define WMMA                                              \
-  UNIT_TYPE(__builtin_amdgcn_wmma_f32_16x16x16_bf16_w32, \
-            __builtin_amdgcn_wmma_f32_16x16x16_f16_w32)
+#define WMMA \
+  UNIT_TYPE(__builtin_amdgcn_wmma_f32_16x16x16_bf16_w32, __builtin_amdgcn_wmma_f32_16x16x16_f16_w32)
 INLINED void multiply(float c[SUMS], const uint a[A_WORDS], const uint b[B_WORDS]) {
   const uint8 x = (uint8)(EIGHT(a)), y = (uint8)(EIGHT(b));
   const float8 sums =
@@ -225,6 +229,7 @@ INLINED void multiply(float c[SUMS], const uint a[A_WORDS], const uint b[B_WORDS
 #define ITEMS (GROUPS_M * GROUPS_N * UNIT_LANES)
 #define DEPTH 32
 #define STRIDE (DEPTH / 2 + 4) /* of a line, in words */
+#define BAND 8
 
 /* A matrix: `lines` rows of A or columns of B, of k elements, those of a line beside each other or,
  * `across`, those of all lines. */
@@ -234,6 +239,7 @@ typedef struct {
   uint pitch;
 } operand;
 
+#ifndef AHEAD
 /* Runs of eight elements along k. */
 INLINED void fill_along(local uint *tile, int tile_lines, operand from, int first, int k0,
                         int item) {
@@ -295,6 +301,118 @@ INLINED void fill_across(local uint *tile, int tile_lines, operand from, int fir
 #define fill_b fill_across
 #endif
 
+#define TILES 1
+#define TILE_WORDS(lines) ((lines)*STRIDE)
+#else
+/* UNIT_MMA alone. AHEAD steps are on their way from global to local memory while one is multiplied,
+ * in chunks of 16 bytes, eight elements, which must be aligned: pitches and places are multiples of
+ * eight. Chunks of one line or, across, of one k, lie beside each other, in an order by which eight
+ * that are read together, of neighbouring lines or k's, are in different banks. */
+#define TILES (AHEAD + 1)
+#define TILE_WORDS(lines) ((lines) * (DEPTH / 2))
+#define CHUNKS (DEPTH / 8)
+#define PLACE_ALONG(line, chunk) ((line)*CHUNKS + ((chunk) ^ (line) / 2 % CHUNKS))
+#define PLACE_ACROSS(k, chunk, tile_lines) ((k) * ((tile_lines) / 8) + ((chunk) ^ (k) % 8))
+
+#ifdef EMULATED
+typedef local uint *tile_place;
+#define TILE_AT(tile) (tile)
+INLINED void fetch(tile_place tile, int place, const global ushort *from, int count) {
+  for (int e = 0; e < 8; e += 2) {
+    const uint low = e < count ? from[e] : 0, high = e + 1 < count ? from[e + 1] : 0;
+    tile[4 * place + e / 2] = low | high << 16;
+  }
+}
+
+/* Of each matrix a lane has two elements beside each other in the row of lane / 4, or below each
+ * other in the column. */
+#define READ_MATRICES(x, transposed, tile, PLACE)                                              \
+  for (int q = 0; q < 4; q++) {                                                                \
+    const int first = 8 * q + (transposed ? lane % 4 * 2 : lane / 4);                          \
+    const local ushort *row = (const local ushort *)((tile) + 4 * PLACE(first));               \
+    const local ushort *next = (const local ushort *)((tile) + 4 * PLACE(first + transposed)); \
+    (x)[q] = transposed ? row[lane / 4] | (uint)next[lane / 4] << 16                           \
+                        : row[lane % 4 * 2] | (uint)next[lane % 4 * 2 + 1] << 16;              \
+  }
+#define AWAIT_STEP
+#define END_OF_STEP
+#else
+typedef uint tile_place;
+#define TILE_AT(tile) ((uint)(size_t)(tile))
+/* A chunk's first `count` elements, up to eight, and zeros. */
+INLINED void fetch(tile_place tile, int place, const global ushort *from, int count) {
+  ASM volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+               :
+               : "r"(tile + 16 * place), "l"(from), "r"(2 * count)
+               : "memory");
+}
+
+/* 16 x 16 elements as four matrices of 8 x 8, of which each eight lanes say where the rows are. */
+#define LDMATRIX(x, transposed, place)                                                       \
+  ASM volatile("ldmatrix.sync.aligned.m8n8.x4" transposed ".shared.b16 {%0,%1,%2,%3}, [%4];" \
+               : "=r"((x)[0]), "=r"((x)[1]), "=r"((x)[2]), "=r"((x)[3])                      \
+               : "r"(place)                                                                  \
+               : "memory")
+#define READ_MATRICES(x, transposed, tile, PLACE)                   \
+  if (transposed) LDMATRIX(x, ".trans", (tile) + 16 * PLACE(lane)); \
+  else LDMATRIX(x, "", (tile) + 16 * PLACE(lane))
+#define AWAIT_STEP ASM volatile("cp.async.wait_group %0;" : : "n"(AHEAD - 1) : "memory")
+#define END_OF_STEP ASM volatile("cp.async.commit_group;" : : : "memory")
+#endif
+
+INLINED void fetch_along(tile_place tile, int tile_lines, operand from, int first, int k0,
+                         int item) {
+  UNROLL
+  for (int e = item; e < tile_lines * CHUNKS; e += ITEMS) {
+    const int line = e / CHUNKS, chunk = e % CHUNKS, k = k0 + 8 * chunk;
+    const int count = first + line < from.lines ? clamp(from.k - k, 0, 8) : 0;
+    const size_t at = count ? (size_t)(first + line) * from.pitch + k : 0;
+    fetch(tile, PLACE_ALONG(line, chunk), from.x + at, count);
+  }
+}
+
+INLINED void fetch_across(tile_place tile, int tile_lines, operand from, int first, int k0,
+                          int item) {
+  UNROLL
+  for (int e = item; e < tile_lines * CHUNKS; e += ITEMS) {
+    const int row = e / (tile_lines / 8), chunk = e % (tile_lines / 8), line = first + 8 * chunk;
+    const int count = k0 + row < from.k ? clamp(from.lines - line, 0, 8) : 0;
+    const size_t at = count ? (size_t)(k0 + row) * from.pitch + line : 0;
+    fetch(tile, PLACE_ACROSS(row, chunk, tile_lines), from.x + at, count);
+  }
+}
+
+/* Where the row is that a lane says, of 16 lines from `line` on and 16 k's. The second matrix has
+ * the next eight lines of A, but the next eight k's of B. */
+#define A_NEXT(lane) ((lane) % 16 / 8)
+#define A_BEYOND(lane) ((lane) / 16)
+#define B_NEXT(lane) ((lane) / 16)
+#define B_BEYOND(lane) ((lane) % 16 / 8)
+#define ROW_ALONG(next, beyond, lane) PLACE_ALONG(line + next * 8 + (lane) % 8, pair / 4 + beyond)
+#define ROW_ACROSS(next, beyond, lane, tile_lines) \
+  PLACE_ACROSS(pair * 2 + beyond * 8 + (lane) % 8, line / 8 + next, tile_lines)
+#if TRANSPOSE_A
+#define fetch_a fetch_across
+#define ROW_OF_A(lane) ROW_ACROSS(A_NEXT(lane), A_BEYOND(lane), lane, TILE_M)
+#else
+#define fetch_a fetch_along
+#define ROW_OF_A(lane) ROW_ALONG(A_NEXT(lane), A_BEYOND(lane), lane)
+#endif
+#if TRANSPOSE_B
+#define fetch_b fetch_along
+#define ROW_OF_B(lane) ROW_ALONG(B_NEXT(lane), B_BEYOND(lane), lane)
+#else
+#define fetch_b fetch_across
+#define ROW_OF_B(lane) ROW_ACROSS(B_NEXT(lane), B_BEYOND(lane), lane, TILE_N)
+#endif
+INLINED void read_a(uint x[4], tile_place tile, int line, int pair, int lane) {
+  READ_MATRICES(x, TRANSPOSE_A, tile, ROW_OF_A);
+}
+INLINED void read_b(uint x[4], tile_place tile, int line, int pair, int lane) {
+  READ_MATRICES(x, !TRANSPOSE_B, tile, ROW_OF_B);
+}
+#endif
+
 #ifdef C_F32
 typedef float type_c;
 #define load_c LOAD_FLOAT
@@ -305,21 +423,21 @@ typedef storage type_c;
 #define store_c store
 #endif
 
-SUB_GROUPS kernel WORK_GROUP(ITEMS, 1) void unit_gemm(const global ushort *a, const global ushort *b,
-                                                      const global float *bias, global type_c *c,
-                                                      int m, int n, int k, long stride_a,
-                                                      long stride_b, long stride_c, long first_a,
-                                                      long first_b, long first_c, long to_d,
-                                                      uint pitch_a, uint pitch_b, float alpha,
-                                                      float beta) {
-  local uint tile_a[TILE_M * STRIDE] ALIGNED;
-  local uint tile_b[TILE_N * STRIDE] ALIGNED;
+SUB_GROUPS kernel WORK_GROUP(ITEMS, 1) void unit_gemm(
+    const global ushort *a, const global ushort *b, const global float *bias, global type_c *c,
+    int m, int n, int k, long stride_a, long stride_b, long stride_c, long first_a, long first_b,
+    long first_c, long to_d, uint pitch_a, uint pitch_b, float alpha, float beta) {
+  local uint tile_a[TILES * TILE_WORDS(TILE_M)] ALIGNED;
+  local uint tile_b[TILES * TILE_WORDS(TILE_N)] ALIGNED;
   REGISTERS;
   const int item = get_local_id(0), lane = item % UNIT_LANES, sub_group = item / UNIT_LANES;
   const int tiles_m = (m + TILE_M - 1) / TILE_M, tiles_n = (n + TILE_N - 1) / TILE_N;
   const size_t group = get_group_id(0), matrix = group / ((size_t)tiles_m * tiles_n);
   const int tile = (int)(group - matrix * tiles_m * tiles_n);
-  const int tile_row = tile / tiles_n, tile_column = tile - tile_row * tiles_n;
+  /* Down bands of some rows of tiles, so that tiles at work share what they read. */
+  const int band = tile / (BAND * tiles_n), in_band = tile - band * BAND * tiles_n;
+  const int rows = min(BAND, tiles_m - band * BAND);
+  const int tile_row = band * BAND + in_band % rows, tile_column = in_band / rows;
   const int row0 = tile_row * TILE_M, column0 = tile_column * TILE_N;
   const int own_row = sub_group / GROUPS_N * (FRAGMENTS_M * UNIT_M);
   const int own_column = sub_group % GROUPS_N * (FRAGMENTS_N * UNIT_N);
@@ -337,13 +455,46 @@ SUB_GROUPS kernel WORK_GROUP(ITEMS, 1) void unit_gemm(const global ushort *a, co
     }
   }
 
+#ifdef AHEAD
+  const int steps = (k + DEPTH - 1) / DEPTH;
+  for (int step = 0; step < steps + AHEAD; step++) {
+    if (step >= AHEAD) {
+      AWAIT_STEP;
+      barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    /* All have fetched the step to be multiplied, and are done with the one before. */
+    if (step < steps) {
+      fetch_a(TILE_AT(tile_a + step % TILES * TILE_WORDS(TILE_M)), TILE_M, from_a, row0,
+              step * DEPTH, item);
+      fetch_b(TILE_AT(tile_b + step % TILES * TILE_WORDS(TILE_N)), TILE_N, from_b, column0,
+              step * DEPTH, item);
+    }
+    END_OF_STEP;
+    if (step < AHEAD) continue;
+    const tile_place of_a = TILE_AT(tile_a + (step - AHEAD) % TILES * TILE_WORDS(TILE_M));
+    const tile_place of_b = TILE_AT(tile_b + (step - AHEAD) % TILES * TILE_WORDS(TILE_N));
+    UNROLL
+    for (int pair = 0; pair < DEPTH / 2; pair += UNIT_PAIRS) {
+      uint y[FRAGMENTS_N / 2][4];
+      UNROLL
+      for (int j = 0; j < FRAGMENTS_N / 2; j++)
+        read_b(y[j], of_b, own_column + j * 2 * UNIT_N, pair, lane);
+      UNROLL
+      for (int i = 0; i < FRAGMENTS_M; i++) {
+        uint x[4];
+        read_a(x, of_a, own_row + i * UNIT_M, pair, lane);
+        UNROLL
+        for (int j = 0; j < FRAGMENTS_N; j++) MULTIPLY(sum[i][j], x, y[j / 2] + j % 2 * 2);
+      }
+    }
+  }
+#else
   for (int k0 = 0; k0 < k; k0 += DEPTH) {
     fill_a(tile_a, TILE_M, from_a, row0, k0, item);
     fill_b(tile_b, TILE_N, from_b, column0, k0, item);
     barrier(CLK_LOCAL_MEM_FENCE);
     /* Steps written out side by side would take too many registers. */
-    _Pragma("unroll 1")
-    for (int pair = 0; pair < DEPTH / 2; pair += UNIT_PAIRS) {
+    _Pragma("unroll 1") for (int pair = 0; pair < DEPTH / 2; pair += UNIT_PAIRS) {
       uint y[FRAGMENTS_N][B_WORDS];
       UNROLL
       for (int j = 0; j < FRAGMENTS_N; j++) {
@@ -364,6 +515,7 @@ SUB_GROUPS kernel WORK_GROUP(ITEMS, 1) void unit_gemm(const global ushort *a, co
     }
     barrier(CLK_LOCAL_MEM_FENCE);
   }
+#endif
 
   UNROLL
   for (int i = 0; i < FRAGMENTS_M; i++) {

@@ -73,6 +73,7 @@ typedef struct ac_cl_unit {
   const char *spellings[3]; /* further options, of which the first that compiles is taken; NULL */
   int lanes, m, n;          /* of a sub-group, of a fragment of sums */
   ac_cl_unit_tile large, small;
+  int ahead; /* steps of k that are read ahead where rows are aligned */
 } ac_cl_unit;
 
 /* What is known of a class of products: the unit computes them or leaves them to others. */

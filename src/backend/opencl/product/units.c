@@ -34,10 +34,11 @@ static const ac_cl_unit units[] = {
      16,
      8,
      {2, 4, 4, 4},
-     {2, 2, 2, 4}},
-    {"dpas", "DPAS", "-DUNIT_DPAS", {""}, 8, 8, 8, {4, 8, 4, 2}, {2, 4, 4, 2}},
-    {"wmma", "WMMA", "-DUNIT_WMMA", {""}, 32, 16, 16, {2, 4, 4, 2}, {2, 2, 2, 2}},
-    {"mfma", "MFMA", "-DUNIT_MFMA", {""}, 64, 16, 16, {2, 2, 4, 4}, {2, 2, 2, 2}},
+     {2, 2, 2, 4},
+     1},
+    {"dpas", "DPAS", "-DUNIT_DPAS", {""}, 8, 8, 8, {4, 8, 4, 2}, {2, 4, 4, 2}, 0},
+    {"wmma", "WMMA", "-DUNIT_WMMA", {""}, 32, 16, 16, {2, 4, 4, 2}, {2, 2, 2, 2}, 0},
+    {"mfma", "MFMA", "-DUNIT_MFMA", {""}, 64, 16, 16, {2, 2, 4, 4}, {2, 2, 2, 2}, 0},
 };
 enum { UNITS = sizeof units / sizeof *units };
 
@@ -101,8 +102,10 @@ bool ac_cl_unit_wanted(cl_device_id device) {
 
 /* ---- a trial --------------------------------------------------------------------------------- */
 
-/* A tile of the least and some more; k is odd and more than one step deep. */
-enum { M = 70, N = 75, K = 71 };
+/* A tile of the least and some more; k is more than one step deep. Rows of the first size are
+ * aligned to nothing, those of the second to what is read ahead. */
+enum { M = 72, N = 80, K = 72, TRIAL_SIZES = 2 };
+static const struct { int m, n, k; } trial_size[TRIAL_SIZES] = {{70, 75, 71}, {M, N, K}};
 
 typedef struct trial {
   ac_opencl *cl;
@@ -156,28 +159,30 @@ static bool is_near(const trial *t, int i, int j) {
   const ac_cl_product *p = &t->product;
   const ac_dtype storage = t->cl->storage;
   double sum = 0, size = 0;
-  for (int l = 0; l < K; l++) {
-    const double x = (double)ac_float_read(storage, t->a, p->transpose_a ? l * M + i : i * K + l) *
-                     (double)ac_float_read(storage, t->b, p->transpose_b ? j * K + l : l * N + j);
+  const int64_t m = p->m, n = p->n, k = p->k;
+  for (int64_t l = 0; l < k; l++) {
+    const double x = (double)ac_float_read(storage, t->a, p->transpose_a ? l * m + i : i * k + l) *
+                     (double)ac_float_read(storage, t->b, p->transpose_b ? j * k + l : l * n + j);
     sum += x;
     size += fabs(x);
   }
-  double error = K * (0x1p-22 * size + (storage == AC_BF16 ? 0x1p-126 : 0));
+  double error = (double)k * (0x1p-22 * size + (storage == AC_BF16 ? 0x1p-126 : 0));
   if (t->type_c == AC_BF16) error += 0x1p-8 * (fabs(sum) + error) + 0x1p-126;
   if (t->type_c == AC_F16) error += 0x1p-11 * (fabs(sum) + error) + 0x1p-24;
-  return fabs((double)ac_float_read(t->type_c, t->c, i * N + j) - sum) <= error;
+  return fabs((double)ac_float_read(t->type_c, t->c, i * n + j) - sum) <= error;
 }
 
 static bool gives_products(trial *t, ac_cl_unit_tile tile, uint32_t least) {
-  const size_t bytes = (size_t)M * N * ac_dtype_bytes(t->type_c);
+  const int m = (int)t->product.m, n = (int)t->product.n;
+  const size_t bytes = (size_t)m * (size_t)n * ac_dtype_bytes(t->type_c);
   if (!fill(t, least)) return false;
   if (ac_cl_unit_gemm(t->cl, &t->product, tile) != AC_OK ||
       clEnqueueReadBuffer(t->cl->queue, t->buffer[2], CL_TRUE, 0, bytes, t->c, 0, NULL, NULL) !=
           CL_SUCCESS)
     return refuse(t);
   if (t->cl->distort && !t->cl->distort(NULL, t->c, bytes)) return false;
-  for (int i = 0; i < M; i++)
-    for (int j = 0; j < N; j++)
+  for (int i = 0; i < m; i++)
+    for (int j = 0; j < n; j++)
       if (!is_near(t, i, j)) return false;
   return true;
 }
@@ -186,7 +191,12 @@ static bool gives_products(trial *t, ac_cl_unit_tile tile, uint32_t least) {
  * number or, for f16, of factors that are subnormal. */
 static bool tile_is_right(trial *t, ac_cl_unit_tile tile) {
   const bool f16 = t->cl->storage == AC_F16;
-  return gives_products(t, tile, f16 ? 12 : 124) && gives_products(t, tile, f16 ? 0 : 60);
+  for (int i = 0; i < TRIAL_SIZES; i++) {
+    t->product.m = trial_size[i].m, t->product.n = trial_size[i].n, t->product.k = trial_size[i].k;
+    if (!gives_products(t, tile, f16 ? 12 : 124) || !gives_products(t, tile, f16 ? 0 : 60))
+      return false;
+  }
+  return true;
 }
 
 static bool make_buffers(trial *t) {
@@ -210,9 +220,6 @@ static ac_status try_class(ac_opencl *cl, const ac_cl_product *class, bool *righ
                .product = {.transpose_a = class->transpose_a,
                            .transpose_b = class->transpose_b,
                            .float_c = class->float_c,
-                           .m = M,
-                           .n = N,
-                           .k = K,
                            .batch = 1},
                .type_c = class->float_c ? AC_F32 : cl->storage};
   *right = make_buffers(t) && tile_is_right(t, cl->unit->small) &&
