@@ -405,6 +405,18 @@ INLINED void fetch_across(tile_place tile, int tile_lines, operand from, int fir
 #define fetch_b fetch_across
 #define ROW_OF_B(lane) ROW_ACROSS(B_NEXT(lane), B_BEYOND(lane), lane, TILE_N)
 #endif
+/* A step's tiles of A and B; nothing beyond the last one, but a group of copies all the same. */
+#define FETCH(step)                                                                           \
+  {                                                                                           \
+    if ((step) < steps) {                                                                     \
+      fetch_a(TILE_AT(tile_a + (step) % TILES * TILE_WORDS(TILE_M)), TILE_M, from_a, row0,    \
+              (step)*DEPTH, item);                                                            \
+      fetch_b(TILE_AT(tile_b + (step) % TILES * TILE_WORDS(TILE_N)), TILE_N, from_b, column0, \
+              (step)*DEPTH, item);                                                            \
+    }                                                                                         \
+    END_OF_STEP;                                                                              \
+  }
+
 INLINED void read_a(uint x[4], tile_place tile, int line, int pair, int lane) {
   READ_MATRICES(x, TRANSPOSE_A, tile, ROW_OF_A);
 }
@@ -457,22 +469,13 @@ SUB_GROUPS kernel WORK_GROUP(ITEMS, 1) void unit_gemm(
 
 #ifdef AHEAD
   const int steps = (k + DEPTH - 1) / DEPTH;
-  for (int step = 0; step < steps + AHEAD; step++) {
-    if (step >= AHEAD) {
-      AWAIT_STEP;
-      barrier(CLK_LOCAL_MEM_FENCE);
-    }
-    /* All have fetched the step to be multiplied, and are done with the one before. */
-    if (step < steps) {
-      fetch_a(TILE_AT(tile_a + step % TILES * TILE_WORDS(TILE_M)), TILE_M, from_a, row0,
-              step * DEPTH, item);
-      fetch_b(TILE_AT(tile_b + step % TILES * TILE_WORDS(TILE_N)), TILE_N, from_b, column0,
-              step * DEPTH, item);
-    }
-    END_OF_STEP;
-    if (step < AHEAD) continue;
-    const tile_place of_a = TILE_AT(tile_a + (step - AHEAD) % TILES * TILE_WORDS(TILE_M));
-    const tile_place of_b = TILE_AT(tile_b + (step - AHEAD) % TILES * TILE_WORDS(TILE_N));
+  for (int step = 0; step < AHEAD; step++) FETCH(step);
+  for (int step = 0; step < steps; step++) {
+    AWAIT_STEP;
+    barrier(CLK_LOCAL_MEM_FENCE); /* all have fetched this step, and are done with the last one */
+    FETCH(step + AHEAD);
+    const tile_place of_a = TILE_AT(tile_a + step % TILES * TILE_WORDS(TILE_M));
+    const tile_place of_b = TILE_AT(tile_b + step % TILES * TILE_WORDS(TILE_N));
     UNROLL
     for (int pair = 0; pair < DEPTH / 2; pair += UNIT_PAIRS) {
       uint y[FRAGMENTS_N / 2][4];
