@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# tools/gpu-check.sh [--any] [--no-bench] [--minutes N] [--report FILE] [--accrue PROGRAM --tests TEST_OPS [--vectors DIR]]
+# tools/gpu-check.sh [--any] [--no-bench] [--minutes N] [--jobs N] [--report FILE]
+#   [--accrue PROGRAM --tests TEST_OPS [--vectors DIR]]
 # Builds Accrue, lists the devices and, on every OpenCL GPU (--any: on every OpenCL device), runs the tests of all ops, short
 # training runs in each precision whose losses are compared with the CPU's, and benchmarks: what the device does at best, the
 # kernels held against that, training steps, planned and real memory. All that it finds goes into one report, the result
-# first; it goes on after a failure and exits 1 in the end. After N minutes (20) it ends with what it has, and the report names
-# what was left out.
+# first; it goes on after a failure and exits 1 in the end. After --minutes (20) it ends with what it has, and the report names
+# what was left out. --jobs says how many ops are tested at a time (half of the processors, 8 at most), as most of their time
+# goes by while a driver compiles kernels, on one processor for each of them.
 #
 # tools/gpu-check.sh --kit DIR
 # For a machine where nothing can be built: fills DIR with self-contained programs, the tests' vectors, an OpenCL
@@ -13,10 +15,10 @@ set -uo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/.." && pwd)
-accrue='' tests='' vectors='' any=0 bench=1 minutes=20 report=gpu-check.md kit=''
+accrue='' tests='' vectors='' any=0 bench=1 minutes=20 jobs='' report=gpu-check.md kit=''
 
 usage() {
-  echo "gpu-check: $1; usage: gpu-check.sh [--any] [--no-bench] [--minutes N] [--report FILE]" \
+  echo "gpu-check: $1; usage: gpu-check.sh [--any] [--no-bench] [--minutes N] [--jobs N] [--report FILE]" \
     "[--accrue PROGRAM --tests TEST_OPS [--vectors DIR]] | --kit DIR" >&2
   exit 2
 }
@@ -24,7 +26,7 @@ while (($#)); do
   case $1 in
     --any) any=1 ;;
     --no-bench) bench=0 ;;
-    --minutes | --report | --accrue | --tests | --vectors | --kit)
+    --minutes | --jobs | --report | --accrue | --tests | --vectors | --kit)
       (($# >= 2)) || usage "$1 needs a value"
       declare "${1#--}=$2"
       shift
@@ -34,6 +36,9 @@ while (($#)); do
   shift
 done
 [[ $minutes =~ ^[1-9][0-9]{0,3}$ ]] || usage "--minutes takes a whole number from 1 on"
+processors=$(nproc)
+if [[ -z $jobs ]]; then jobs=$((processors < 4 ? 1 : processors > 16 ? 8 : processors / 2)); fi
+[[ $jobs =~ ^[1-9][0-9]{0,2}$ ]] || usage "--jobs takes a whole number from 1 to 999"
 [[ ${accrue:+given} == "${tests:+given}" ]] || usage "--accrue and --tests go together"
 
 # ---- building ---------------------------------------------------------------------------------------
@@ -107,26 +112,42 @@ quote() {
   text=$(cat)
   if [[ $text ]]; then say "" '```' "$text" '```'; fi
 }
-# try SECONDS NAME COMMAND...: runs it for so long at most, as far as there is time, with its output in $work/out and its messages
-# in $work/err, and says that it failed or had no time.
-try() {
-  local limit=$1 name=$2 status=0 rest=$((60 * minutes * turn / turns - SECONDS))
+# run SECONDS FOLDER COMMAND...: runs it for so long at most, as far as there is time, with its output in FOLDER/out, its
+# messages in FOLDER/err, and in FOLDER/status its exit status, or `late` if there was no time for it.
+run() {
+  local limit=$1 folder=$2 status=0 rest=$((60 * minutes * turn / turns - SECONDS))
   shift 2
-  : >"$work/out"
-  : >"$work/err"
-  if ((rest > 0)); then timeout "$((limit < rest ? limit : rest))" "$@" >"$work/out" 2>"$work/err" </dev/null || status=$?; fi
-  if ((rest <= 0 || (status == 124 && limit > rest))); then
-    leave_out "$name"
-    return 1
-  fi
-  ((status)) || return 0
-  if ((status == 124)); then fail "$name: not done after $limit s"; else fail "$name: exit status $status"; fi
+  : >"$folder/out"
+  : >"$folder/err"
+  if ((rest > 0)); then timeout "$((limit < rest ? limit : rest))" "$@" >"$folder/out" 2>"$folder/err" </dev/null || status=$?; fi
+  if ((rest <= 0 || (status == 124 && limit > rest))); then status=late; fi
+  echo "$status" >"$folder/status"
+}
+# judge SECONDS FOLDER NAME: says that what was run there failed or had no time.
+judge() {
+  local status
+  status=$(cat "$2/status" 2>/dev/null)
+  case ${status:-unknown} in
+    0) return 0 ;;
+    late) leave_out "$3" ;;
+    124) fail "$3: not done after $1 s" ;;
+    *) fail "$3: exit status ${status:-unknown}" ;;
+  esac
   return 1
+}
+# Quotes the end of what was said in a folder.
+quote_end() {
+  cat "$1/out" "$1/err" | tail -n 30 | quote
+}
+# try SECONDS NAME COMMAND...: both, in $work.
+try() {
+  run "$1" "$work" "${@:3}"
+  judge "$1" "$work" "$2"
 }
 # attempt SECONDS NAME COMMAND...: the same, and quotes the end of what it said.
 attempt() {
   try "$@" && return
-  cat "$work/out" "$work/err" | tail -n 30 | quote
+  quote_end "$work"
   return 1
 }
 
@@ -175,7 +196,7 @@ describe_machine() {
   say "# Accrue on $(uname -n), $(date -u '+%Y-%m-%d %H:%M UTC')" "" \
     "- $("$accrue" --version 2>&1), $(cat "$here/commit" 2>/dev/null || git -C "$root" rev-parse --short HEAD 2>/dev/null)" \
     "- $(uname -srm), $(. /etc/os-release 2>/dev/null && echo "${PRETTY_NAME:-}")" \
-    "- $(nproc) processors: $(awk -F ': ' '/^model name/ { print $2; exit }' /proc/cpuinfo)"
+    "- $processors processors: $(awk -F ': ' '/^model name/ { print $2; exit }' /proc/cpuinfo)"
   if command -v nvidia-smi >/dev/null; then
     nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null |
       while IFS= read -r line; do say "- nvidia-smi: $line"; done
@@ -184,8 +205,33 @@ describe_machine() {
 
 # ---- checks of one device ---------------------------------------------------------------------------
 
+# Starts the tests of a family, which shares the processors with the others.
+start_family() {
+  local folder=$work/ops/$1 threads=$((processors > jobs ? processors / jobs : 1))
+  mkdir "$folder"
+  ACCRUE_TEST_DEVICES=cpu,$id OMP_NUM_THREADS=$threads run 600 "$folder" "$tests" "$1" &
+}
+
+# Judges the families from where it last ended, in the order of the list, up to the first that is not done.
+judge_families() {
+  local family folder
+  while ((judged < ${#names[@]})); do
+    family=${names[judged]}
+    folder=$work/ops/$family
+    [[ -s $folder/status ]] || ((ended)) || return 0
+    judged=$((judged + 1))
+    if ! judge 600 "$folder" "$id: tests of $family"; then
+      quote_end "$folder"
+    elif grep -qs "on $id" "$folder/out" "$folder/err"; then
+      passed=$((passed + 1))
+    else
+      fail "$id: $family was not tested"
+    fi
+  done
+}
+
 check_ops() {
-  local id=$1 family passed=0 names
+  local id=$1 family longest='attention|conv2d' passed=0 judged=0 ended=0 names queue
   say "" "### Tests of the ops, beside the CPU"
   if ! attempt 60 "the list of ops" "$tests" --list; then return; fi
   mapfile -t names <"$work/out"
@@ -193,11 +239,17 @@ check_ops() {
     fail "$id: the list of ops is empty"
     return
   fi
-  for family in "${names[@]}"; do
-    if ACCRUE_TEST_DEVICES=cpu,$id attempt 600 "$id: tests of $family" "$tests" "$family"; then
-      if grep -qs "on $id" "$work/out" "$work/err"; then passed=$((passed + 1)); else fail "$id: $family was not tested"; fi
-    fi
+  mapfile -t queue < <(grep -xE "$longest" "$work/out"; grep -vxE "$longest" "$work/out")
+  rm -rf "$work/ops"
+  mkdir "$work/ops"
+  for family in "${queue[@]}"; do
+    while (($(jobs -rp | wc -l) >= jobs)); do wait -n; done
+    start_family "$family"
+    judge_families
   done
+  wait
+  ended=1
+  judge_families
   say "" "$passed of ${#names[@]} families of ops pass."
   short+=("$id: $passed of ${#names[@]} families of ops pass their tests.")
 }

@@ -101,14 +101,23 @@ if [[ " ${chosen[*]} " == *" gfx1100 "* ]] && ! have clang-19; then echo "gfx110
 
 # Each of these writes lines KERNEL REGISTERS SPILLED PRIVATE LOCAL OCCUPANCY-OR-SIMD, separated by blanks.
 
+# The infinities and NaN of NVIDIA's headers, which are functions of bits: a table of constants cannot have them.
+nvidia_constants() {
+  local name
+  for name in INFINITY HUGE_VALF; do printf '#undef %s\n#define %s as_float(0x7f800000)\n' $name $name; done
+  printf '#undef NAN\n#define NAN as_float(0x7fc00000)\n'
+  printf '#undef HUGE_VAL\n#define HUGE_VAL as_double(0x7ff0000000000000)\n'
+}
+
 # SOURCE OBJECT OPTIONS TARGET...: one PTX for all of them, that of the oldest
 compile_nvidia() {
   local source=$1 object=$2 options=$3 target processor='-march=sm_75'
   shift 3
+  { nvidia_constants && echo '#line 1' && cat "$source"; } >"$object.cl"
   if [[ $options == *-DUNIT_MMA* ]]; then processor='-march=sm_80 -Xclang -target-feature -Xclang +ptx75'; fi
   # shellcheck disable=SC2086 # options are words
   clang-15 -x cl $options -target nvptx64-nvidia-nvcl $processor -Xclang -finclude-default-header -O3 \
-    -Xclang -mlink-builtin-bitcode -Xclang "$libclc" -Wno-linker-warnings -S -o "$object.ptx" "$source" || return
+    -Xclang -mlink-builtin-bitcode -Xclang "$libclc" -Wno-linker-warnings -S -o "$object.ptx" "$object.cl" || return
   ((!ptx_only)) || return 0
   for target; do
     ptxas -v -arch="$target" -o /dev/null "$object.ptx" >"$object.log" 2>&1 || {
@@ -273,7 +282,7 @@ if ((quick)); then
 fi
 
 export root work libclc ptx_only chosen_targets="${chosen[*]}"
-export -f have is_for compile_nvidia compile_amd compile_intel group_sizes complete measure refuse
+export -f have is_for nvidia_constants compile_nvidia compile_amd compile_intel group_sizes complete measure refuse
 : >"$work/refused"
 # shellcheck disable=SC2016 # for the shells that xargs starts
 tr '\n' '\0' <"$work/variants" | xargs -0 -P "$(nproc)" -I '{}' bash -euo pipefail -c 'measure "$1"' - '{}' |
