@@ -2,8 +2,8 @@
  * them does not grow, and what another device has compiled stays.
  *
  * The programs that are built are counted by a clBuildProgram that stands before the loader's, and
- * contexts likewise. Builds, launches and clFinish can be made to fail. A number as argument is
- * that of the reopenings. */
+ * contexts likewise; views' release is watched in the same way. Builds, launches and clFinish can
+ * be made to fail. A number as argument is that of the reopenings. */
 #define _GNU_SOURCE /* RTLD_NEXT */
 #include "check.h"
 
@@ -74,6 +74,17 @@ cl_int clFinish(cl_command_queue queue) {
   if (finish_error != CL_SUCCESS) return finish_error;
   *(void **)&next = dlsym(RTLD_NEXT, "clFinish");
   return next(queue);
+}
+
+enum { VIEWS = 4 };
+static cl_mem released[VIEWS]; /* the last ones */
+static int releases = VIEWS;   /* a test that looks at them sets it to 0 */
+
+cl_int clReleaseMemObject(cl_mem object) {
+  cl_int (*next)(cl_mem);
+  *(void **)&next = dlsym(RTLD_NEXT, "clReleaseMemObject");
+  if (__atomic_load_n(&releases, __ATOMIC_RELAXED) < VIEWS) released[releases++] = object;
+  return next(object);
 }
 
 static ac_device *open_device(const char *name) {
@@ -264,6 +275,28 @@ static void test_threads(void **state) {
   for (int i = 0; i < THREADS; i++) ac_thread_join(threads[i]);
   for (int i = 0; i < THREADS; i++) assert_int_equal(reopeners[i].status, AC_OK);
 }
+
+/* NVIDIA's driver crashes where a sub-buffer is released before a later one. */
+static void test_views_are_released_newest_first(void **state) {
+  (void)state;
+  enum { BYTES = 4096 };
+  static const int given_back[VIEWS] = {1, 0, 3, 2};
+  static const int then_released[VIEWS] = {0, 0, 1, VIEWS}; /* so many */
+  ac_device *device = open_device("opencl:0");
+  const ac_backend *backend = device->backend;
+  void *chunk = NULL, *view[VIEWS];
+  assert_ok(ac_device_allocate(device, VIEWS * BYTES, &chunk));
+  for (int i = 0; i < VIEWS; i++)
+    assert_ok(backend->view(device->state, chunk, (uint64_t)i * BYTES, BYTES, &view[i]));
+  releases = 0;
+  for (int i = 0; i < VIEWS; i++) {
+    backend->release_view(device->state, view[given_back[i]]);
+    assert_int_equal(releases, then_released[i]);
+  }
+  for (int i = 0; i < VIEWS; i++) assert_ptr_equal(released[i], view[VIEWS - 1 - i]);
+  ac_device_release(device, chunk, VIEWS * BYTES);
+  ac_device_close(device);
+}
 #endif
 
 int main(int argc, char **argv) {
@@ -277,6 +310,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_memory_stays_flat_beside_another),
       cmocka_unit_test(test_a_failed_context_is_not_handed_out),
       cmocka_unit_test(test_threads),
+      cmocka_unit_test(test_views_are_released_newest_first),
 #endif
   };
   return tests[0].name ? cmocka_run_group_tests(tests, NULL, NULL) : 0;
