@@ -189,18 +189,25 @@ static ac_status opencl_allocate(void *state, uint64_t bytes, void **chunk) {
   return allocation_failure(cl, error, bytes);
 }
 
-/* NVIDIA's driver (580) crashes where one of several sub-buffers is released before those that were
- * made later. So a view that is given back stays until all later ones are given back, too. */
+/* NVIDIA's driver (580) crashes where one of several sub-buffers of a buffer is released before those
+ * that were made later. So a view that is given back stays until all later ones of its chunk are
+ * given back, too. */
 typedef struct ac_cl_view {
   cl_mem buffer;
+  void *chunk;
   bool given_back;
   struct ac_cl_view *older;
 } ac_cl_view;
 
-static void release_newest_views(ac_opencl *cl) {
-  while (cl->newest_view && cl->newest_view->given_back) {
-    ac_cl_view *view = cl->newest_view;
-    cl->newest_view = view->older;
+static void release_newest_views(ac_opencl *cl, const void *chunk) {
+  for (ac_cl_view **link = &cl->newest_view; *link;) {
+    ac_cl_view *view = *link;
+    if (view->chunk != chunk) {
+      link = &view->older;
+      continue;
+    }
+    if (!view->given_back) return;
+    *link = view->older;
     clReleaseMemObject(view->buffer);
     free(view);
   }
@@ -219,7 +226,7 @@ static ac_status opencl_view(void *state, void *chunk, uint64_t offset, uint64_t
   ac_cl_view *view = malloc(sizeof *view);
   if (!view) return ac_fail(AC_ERROR_MEMORY, "opencl: no memory for a view");
   cl_int error;
-  *view = (ac_cl_view){.older = cl->newest_view};
+  *view = (ac_cl_view){.chunk = chunk, .older = cl->newest_view};
   view->buffer =
       clCreateSubBuffer(chunk, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &error);
   if (error != CL_SUCCESS) {
@@ -236,8 +243,9 @@ static void opencl_release_view(void *state, void *handle) {
   ac_opencl *cl = state;
   ac_cl_view *view = cl->newest_view;
   while (view && view->buffer != handle) view = view->older;
-  if (view) view->given_back = true;
-  release_newest_views(cl);
+  if (!view) return;
+  view->given_back = true;
+  release_newest_views(cl, view->chunk);
 }
 
 static ac_status opencl_upload(void *state, void *handle, uint64_t offset, const void *data,

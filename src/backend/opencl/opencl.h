@@ -58,7 +58,7 @@ typedef struct ac_opencl {
   void *log_user;
 
   uint64_t objects;               /* memory objects made so far */
-  struct ac_cl_view *newest_view; /* of those that the driver has yet */
+  struct ac_cl_view *newest_view; /* of those not released yet, given back or not */
   ac_cl_program *programs;
   int program_count, program_capacity;
   ac_cl_compiled *kernels;
