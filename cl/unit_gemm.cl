@@ -13,8 +13,9 @@
  * next multiple of DEPTH, then bias and beta D are added. So the tile changes no bit. How a
  * unit rounds and orders the sums within a step is its own: a numeric class.
  *
- * With AHEAD, of UNIT_MMA alone, tiles come into local memory while others are multiplied: then it
- * takes 64 * (AHEAD + 1) * (TILE_M + TILE_N) bytes.
+ * With AHEAD, of UNIT_MMA alone, steps come into local memory while others are multiplied: then it
+ * takes 64 * (AHEAD + 1) * (TILE_M + TILE_N) bytes, and TILE_M and TILE_N are multiples of 64,
+ * FRAGMENTS_N is even.
  *
  * Compiled for one unit, UNIT_MMA, UNIT_DPAS, UNIT_WMMA or UNIT_MFMA, for TRANSPOSE_A and
  * TRANSPOSE_B in {0, 1} and for C in storage or, with C_F32, float. With EMULATED, lanes exchange
@@ -229,7 +230,7 @@ INLINED void multiply(float c[SUMS], const uint a[A_WORDS], const uint b[B_WORDS
 #define ITEMS (GROUPS_M * GROUPS_N * UNIT_LANES)
 #define DEPTH 32
 #define STRIDE (DEPTH / 2 + 4) /* of a line, in words */
-#define BAND 8
+#define BAND 8                 /* rows of tiles */
 
 /* A matrix: `lines` rows of A or columns of B, of k elements, those of a line beside each other or,
  * `across`, those of all lines. */
@@ -304,10 +305,13 @@ INLINED void fill_across(local uint *tile, int tile_lines, operand from, int fir
 #define TILES 1
 #define TILE_WORDS(lines) ((lines)*STRIDE)
 #else
-/* UNIT_MMA alone. AHEAD steps are on their way from global to local memory while one is multiplied,
+/* AHEAD steps are on their way from global to local memory while one is multiplied,
  * in chunks of 16 bytes, eight elements, which must be aligned: pitches and places are multiples of
  * eight. Chunks of one line or, across, of one k, lie beside each other, in an order by which eight
  * that are read together, of neighbouring lines or k's, are in different banks. */
+#if TILE_M % 64 || TILE_N % 64 || FRAGMENTS_N % 2
+#error "chunks that are read together would be in the same banks"
+#endif
 #define TILES (AHEAD + 1)
 #define TILE_WORDS(lines) ((lines) * (DEPTH / 2))
 #define CHUNKS (DEPTH / 8)
@@ -382,8 +386,9 @@ INLINED void fetch_across(tile_place tile, int tile_lines, operand from, int fir
   }
 }
 
-/* Where the row is that a lane says, of 16 lines from `line` on and 16 k's. The second matrix has
- * the next eight lines of A, but the next eight k's of B. */
+/* Where the row of eight elements is for which a lane is asked, of 16 lines from `line` on and of
+ * 16 k's from 2 * pair on. Lanes 8 to 15 are asked for the next eight lines of A, but the next
+ * eight k's of B. */
 #define A_NEXT(lane) ((lane) % 16 / 8)
 #define A_BEYOND(lane) ((lane) / 16)
 #define B_NEXT(lane) ((lane) / 16)

@@ -65,6 +65,8 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t size, vo
   case CL_DEVICE_COMPILER_AVAILABLE:
   case CL_DEVICE_ENDIAN_LITTLE:
     return ANSWER(cl_bool, CL_TRUE);
+  case CL_DEVICE_SINGLE_FP_CONFIG:
+    return ANSWER(cl_device_fp_config, CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT);
   case CL_DEVICE_MAX_COMPUTE_UNITS:
     return ANSWER(cl_uint, 1);
   case CL_DEVICE_MEM_BASE_ADDR_ALIGN:

@@ -86,12 +86,37 @@ static void prepare_heads(ac_device *device, ac_dtype storage) {
   }
 }
 
+/* What a trial of any class compiles: rows that are not aligned and rows that are. */
+static void prepare_trials(ac_opencl *cl, ac_dtype storage) {
+  cl->op = "trial";
+  cl->storage = storage;
+  cl->mark_flushed = false;
+  cl->preparing = true;
+  for (int class = 0; class < 8; class ++)
+    for (int pitch = 7; pitch <= 8; pitch++) {
+      const ac_cl_product product = {.transpose_a = class & 1,
+                                     .transpose_b = class >> 1 & 1,
+                                     .float_c = class >> 2,
+                                     .m = 7,
+                                     .n = 7,
+                                     .k = 7,
+                                     .batch = 1,
+                                     .pitch_a = pitch,
+                                     .pitch_b = pitch};
+      if (ac_cl_unit_gemm(cl, &product, cl->unit->small) != AC_OK ||
+          ac_cl_unit_gemm(cl, &product, cl->unit->large) != AC_OK)
+        failed = true;
+    }
+  cl->preparing = false;
+}
+
 /* The device has the unit, and it computes all it might. */
 static void prepare_units(ac_device *device, ac_dtype storage) {
   ac_opencl *cl = device->state;
   for (int i = 0; (cl->unit = ac_cl_unit_at(i)); i++) {
     cl->unit_options = cl->unit->spellings[0];
     memset(cl->unit_classes, AC_CL_UNIT_TAKES, sizeof cl->unit_classes);
+    if (storage != AC_F32) prepare_trials(cl, storage);
     prepare_cases(device, storage);
     prepare_samples(device, storage);
   }

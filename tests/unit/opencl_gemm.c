@@ -45,17 +45,21 @@ static void set(const example *x, int matrix, int64_t i, float value) {
     ac_float_write(AC_F16, x->host[C], i, value == 0 ? 0.0f : -0.0f);
 }
 
-static void make_matrix(example *x, int matrix, bool is_float, int64_t first, int64_t count) {
+/* Rows begin `pitch` elements apart, the first behind one that nobody reads; what lies between is
+ * not a number. */
+static void make_matrix(example *x, int matrix, bool is_float, int64_t rows, int64_t length,
+                        int64_t pitch) {
   x->type[matrix] = is_float ? AC_F32 : x->cl->storage;
-  x->first[matrix] = first;
-  x->count[matrix] = first + count;
+  x->first[matrix] = pitch;
+  x->count[matrix] = (rows + 1) * pitch;
   const size_t bytes = (size_t)x->count[matrix] * ac_dtype_bytes(x->type[matrix]);
   x->host[matrix] = calloc(1, bytes);
   assert_non_null(x->host[matrix]);
   static uint32_t state = 1;
   for (int64_t i = 0; i < x->count[matrix]; i++) {
     state = state * 1664525u + 1013904223u;
-    set(x, matrix, i, x->scale * ((float)(state >> 8) * 0x1p-23f - 1));
+    const float value = x->scale * ((float)(state >> 8) * 0x1p-23f - 1);
+    set(x, matrix, i, i % pitch < length ? value : NAN);
   }
   const ac_backend *backend = x->device->backend;
   assert_ok(ac_device_allocate(x->device, bytes, &x->chunk[matrix]));
@@ -63,14 +67,24 @@ static void make_matrix(example *x, int matrix, bool is_float, int64_t first, in
   assert_ok(backend->upload(x->device->state, x->view[matrix], 0, x->host[matrix], bytes));
 }
 
-/* Matrices one row into their buffers. */
+static int64_t pitch_a(const ac_cl_product *p) {
+  return p->pitch_a ? p->pitch_a : p->transpose_a ? p->m : p->k;
+}
+
+static int64_t pitch_b(const ac_cl_product *p) {
+  return p->pitch_b ? p->pitch_b : p->transpose_b ? p->k : p->n;
+}
+
+/* Matrices one row into their buffers; of several each is dense. */
 static void make_example(example *x, bool bias) {
   ac_cl_product *p = &x->product;
-  const int64_t row_a = p->transpose_a ? p->m : p->k, row_b = p->transpose_b ? p->k : p->n;
-  make_matrix(x, A, p->float_a, row_a, p->batch * p->m * p->k);
-  make_matrix(x, B, p->float_b, row_b, p->batch * p->k * p->n);
-  make_matrix(x, C, p->float_c, p->n, p->batch * p->m * p->n);
-  make_matrix(x, BIAS, true, 0, p->n);
+  const int64_t row_a = pitch_a(p), row_b = pitch_b(p);
+  make_matrix(x, A, p->float_a, p->batch * (p->transpose_a ? p->k : p->m),
+              p->transpose_a ? p->m : p->k, row_a);
+  make_matrix(x, B, p->float_b, p->batch * (p->transpose_b ? p->n : p->k),
+              p->transpose_b ? p->k : p->n, row_b);
+  make_matrix(x, C, p->float_c, p->batch * p->m, p->n, p->n);
+  make_matrix(x, BIAS, true, 1, p->n, p->n);
   p->a = x->view[A], p->b = x->view[B], p->c = x->view[C];
   p->bias = bias ? x->view[BIAS] : NULL;
   p->first_a = row_a, p->first_b = row_b, p->first_c = p->n;
@@ -90,8 +104,8 @@ static float chain(const example *x, int64_t matrix, int64_t i, int64_t j) {
   const int64_t a = x->first[A] + matrix * p->m * p->k, b = x->first[B] + matrix * p->k * p->n;
   float sum = 0;
   for (int64_t l = 0; l < p->k; l++)
-    sum = fmaf(get(x, A, a + (p->transpose_a ? l * p->m + i : i * p->k + l)),
-               get(x, B, b + (p->transpose_b ? j * p->k + l : l * p->n + j)), sum);
+    sum = fmaf(get(x, A, a + (p->transpose_a ? l * pitch_a(p) + i : i * pitch_a(p) + l)),
+               get(x, B, b + (p->transpose_b ? j * pitch_b(p) + l : l * pitch_b(p) + j)), sum);
   if (p->k % DEPTH) sum = fmaf(0, 0, sum);
   return sum;
 }
@@ -119,8 +133,8 @@ static void name_tile(char text[64], const example *x, const kernel_tile *by) {
   const ac_cl_tile *t = &by->tile;
   const ac_cl_unit_tile *u = by->of_unit;
   if (u)
-    snprintf(text, 64, "%s, %dx%d sub-groups of %dx%d", x->cl->unit->name, u->groups_m, u->groups_n,
-             u->fragments_m, u->fragments_n);
+    snprintf(text, 64, "%s, %dx%d sub-groups of %dx%d%s", x->cl->unit->name, u->groups_m,
+             u->groups_n, u->fragments_m, u->fragments_n, x->product.pitch_a ? ", pitches" : "");
   else snprintf(text, 64, "tile %dx%d %dx%dx%d", t->tx, t->ty, t->rows, t->columns, t->vector);
 }
 
@@ -147,7 +161,8 @@ static void check_example(example *x, bool bias, const kernel_tile *by) {
   free_example(x);
 }
 
-/* Sizes with rows of multiples of 16 and of nothing, larger and smaller than all tiles. */
+/* Sizes with rows of multiples of 16 and of nothing, larger and smaller than all tiles. For units,
+ * rows are also in places that are aligned to 16 bytes and that they do not fill. */
 static void check_sizes(ac_device *device, const ac_cl_product *class, float scale,
                         const kernel_tile *by) {
   static const int64_t sizes[][3] = {{131, 139, 37}, {144, 160, 48}, {3, 5, 1}, {1, 70, 200}};
@@ -159,6 +174,10 @@ static void check_sizes(ac_device *device, const ac_cl_product *class, float sca
       x.product.k = sizes[k][2];
       x.product.batch = 1 + (k >= 2);
       x.product.add = variant;
+      if (by->of_unit && variant && x.product.batch == 1) {
+        x.product.pitch_a = (pitch_a(&x.product) + 15) / 8 * 8;
+        x.product.pitch_b = (pitch_b(&x.product) + 15) / 8 * 8;
+      }
       check_example(&x, variant, by);
     }
 }
@@ -204,7 +223,7 @@ static void test_mixed_types(void **state) {
 }
 
 /* Emulated units give the bits of fma in order. Each tile has other transposes, storage and type of
- * C. */
+ * C; the first has all transposes, each of which reads ahead in its own way. */
 static void test_units_have_the_same_bits(void **state) {
   (void)state;
   ac_device *device = open_device();
@@ -222,6 +241,14 @@ static void test_units_have_the_same_bits(void **state) {
       check_sizes(device, &class, 1,
                   &(kernel_tile){.of_unit = large ? &cl->unit->large : &cl->unit->small});
     }
+  cl->unit = ac_cl_unit_at(0);
+  cl->storage = AC_BF16;
+  assert_true(cl->unit->small.ahead > 0);
+  for (int transposed = 1; transposed < 4; transposed++) {
+    const ac_cl_product class = {
+        .transpose_a = transposed & 1, .transpose_b = transposed >> 1, .float_c = true};
+    check_sizes(device, &class, 1, &(kernel_tile){.of_unit = &cl->unit->small});
+  }
   ac_device_close(device);
 }
 

@@ -206,6 +206,13 @@ static bool failure(const ac_cl_tile *tile, void *result, size_t bytes) {
   return false;
 }
 
+static int calls, failing_call;
+
+static bool one_failure(const ac_cl_tile *tile, void *result, size_t bytes) {
+  (void)tile, (void)result, (void)bytes;
+  return ++calls != failing_call;
+}
+
 static ac_status ask(ac_opencl *cl, ac_dtype storage, const ac_cl_product *product, bool *result) {
   cl->op = "test";
   cl->storage = storage;
@@ -273,6 +280,24 @@ static void test_wrong_units_are_not_taken(void **state) {
     }
   assert_false(takes(cl, AC_F32, &product));
   assert_false(takes(cl, AC_BF16, &mixed));
+  ac_device_close(device);
+}
+
+/* An emulated class has a small tile alone: two trials with rows that are not aligned, then, with
+ * rows that are, two that read ahead, without which a unit is taken, too. */
+static void test_units_need_not_read_ahead(void **state) {
+  (void)state;
+  const ac_cl_product product = {.float_c = true, .batch = 1};
+  ac_device *device = open_device("mma");
+  ac_opencl *cl = device->state;
+  for (failing_call = 0; failing_call <= 4; failing_call++) {
+    const bool taken = failing_call == 0 || failing_call > 2;
+    memset(cl->unit_classes, 0, sizeof cl->unit_classes);
+    cl->distort = one_failure;
+    calls = 0;
+    assert_int_equal(takes(cl, AC_BF16, &product), taken);
+    if (taken) assert_int_equal(ac_cl_unit_tile_for(cl, &product, false).ahead, !failing_call);
+  }
   ac_device_close(device);
 }
 
@@ -405,6 +430,7 @@ static void test_devices_say_it(void **state) {
   skip();
 }
 #define test_wrong_units_are_not_taken test_devices_say_it
+#define test_units_need_not_read_ahead test_devices_say_it
 #define test_all_or_none test_devices_say_it
 #define test_trials_that_fail test_devices_say_it
 #endif
@@ -418,6 +444,7 @@ int main(void) {
       cmocka_unit_test(test_devices_say_it),
       cmocka_unit_test(test_choosing_tries_nothing),
       cmocka_unit_test(test_wrong_units_are_not_taken),
+      cmocka_unit_test(test_units_need_not_read_ahead),
       cmocka_unit_test(test_all_or_none),
       cmocka_unit_test(test_trials_that_fail),
   };

@@ -72,7 +72,7 @@ static bool is_cpu(cl_device_id device) {
 }
 
 /* GPUs divide by approximation unless they are told otherwise; the mean of equal values is not that
- * value then. */
+ * value then. CPUs' compilers that were met round without being told. */
 static bool can_round_division(cl_device_id device) {
   cl_device_fp_config config = 0;
   clGetDeviceInfo(device, CL_DEVICE_SINGLE_FP_CONFIG, sizeof config, &config, NULL);
@@ -189,9 +189,9 @@ static ac_status opencl_allocate(void *state, uint64_t bytes, void **chunk) {
   return allocation_failure(cl, error, bytes);
 }
 
-/* NVIDIA's driver (580) crashes where one of several sub-buffers of a buffer is released before those
- * that were made later. So a view that is given back stays until all later ones of its chunk are
- * given back, too. */
+/* NVIDIA's driver (580) crashes where one of several sub-buffers of a buffer is released before
+ * those that were made later. So a view that is given back stays until all later ones of its chunk
+ * are given back, too. */
 typedef struct ac_cl_view {
   cl_mem buffer;
   void *chunk;

@@ -127,10 +127,10 @@ static int64_t pitch_of(int64_t pitch, bool transpose, int64_t rows, int64_t col
   return pitch ? pitch : transpose ? rows : columns;
 }
 
-/* Whether each row of A and B begins at a multiple of eight elements, and so of 16 bytes. */
+/* Whether each row of A and B begins at a multiple of eight elements, and so of 16 bytes: matrices
+ * of a batch are whole rows apart. */
 static bool rows_are_aligned(const ac_cl_product *p, int64_t pitch_a, int64_t pitch_b) {
-  const int64_t matrices = p->batch > 1 ? p->m * p->k | p->k * p->n : 0;
-  return (pitch_a | pitch_b | p->first_a | p->first_b | matrices) % 8 == 0;
+  return (pitch_a | pitch_b | p->first_a | p->first_b) % 8 == 0;
 }
 
 ac_status ac_cl_unit_gemm(ac_opencl *cl, const ac_cl_product *p, ac_cl_unit_tile t) {
@@ -138,8 +138,8 @@ ac_status ac_cl_unit_gemm(ac_opencl *cl, const ac_cl_product *p, ac_cl_unit_tile
   const int64_t pitch_a = pitch_of(p->pitch_a, p->transpose_a, p->m, p->k);
   const int64_t pitch_b = pitch_of(p->pitch_b, p->transpose_b, p->k, p->n);
   char options[192], ahead[16] = "";
-  if (unit->ahead && rows_are_aligned(p, pitch_a, pitch_b))
-    snprintf(ahead, sizeof ahead, " -DAHEAD=%d", unit->ahead);
+  if (t.ahead && rows_are_aligned(p, pitch_a, pitch_b))
+    snprintf(ahead, sizeof ahead, " -DAHEAD=%d", t.ahead);
   snprintf(options, sizeof options,
            "%s %s -DGROUPS_M=%d -DGROUPS_N=%d -DFRAGMENTS_M=%d -DFRAGMENTS_N=%d "
            "-DTRANSPOSE_A=%d -DTRANSPOSE_B=%d%s%s",
@@ -163,8 +163,7 @@ static ac_status own_gemm_sized(ac_opencl *cl, const ac_cl_product *p, bool larg
   int index;
   bool by_unit;
   AC_TRY(ac_cl_unit_takes(cl, p, &by_unit));
-  if (by_unit)
-    return ac_cl_unit_gemm(cl, p, large && !cl->unit_emulated ? cl->unit->large : cl->unit->small);
+  if (by_unit) return ac_cl_unit_gemm(cl, p, ac_cl_unit_tile_for(cl, p, large));
   AC_TRY(ac_cl_tile_index(cl, p, large, &index));
   return ac_cl_gemm_tile(cl, p, ac_cl_tiles_for(cl, large).tile[index]);
 }

@@ -65,6 +65,7 @@ ac_status ac_cl_tile_index(ac_opencl *cl, const ac_cl_product *product, bool lar
 /* A work-group of groups_m x groups_n sub-groups, each with so many fragments of sums. */
 typedef struct ac_cl_unit_tile {
   int groups_m, groups_n, fragments_m, fragments_n;
+  int ahead; /* steps of k that are read ahead where rows are aligned */
 } ac_cl_unit_tile;
 
 typedef struct ac_cl_unit {
@@ -73,11 +74,11 @@ typedef struct ac_cl_unit {
   const char *spellings[3]; /* further options, of which the first that compiles is taken; NULL */
   int lanes, m, n;          /* of a sub-group, of a fragment of sums */
   ac_cl_unit_tile large, small;
-  int ahead; /* steps of k that are read ahead where rows are aligned */
 } ac_cl_unit;
 
-/* What is known of a class of products: the unit computes them or leaves them to others. */
-enum { AC_CL_UNIT_TAKES = 1, AC_CL_UNIT_LEAVES };
+/* What is known of a class of products: the unit computes them, perhaps without reading ahead, or
+ * leaves them to others. */
+enum { AC_CL_UNIT_TAKES = 1, AC_CL_UNIT_TAKES_NOT_AHEAD, AC_CL_UNIT_LEAVES };
 
 /* NULL behind the last. */
 const ac_cl_unit *ac_cl_unit_at(int index);
@@ -95,6 +96,9 @@ ac_status ac_cl_unit_takes(ac_opencl *cl, const ac_cl_product *product, bool *ta
  * what an op stores its own factors in, and so its workspace, depends on it. */
 ac_status ac_cl_unit_takes_all(ac_opencl *cl, ac_dtype storage, const ac_cl_product *products,
                                int count, bool *takes);
+
+/* For a product of a class that it computes. */
+ac_cl_unit_tile ac_cl_unit_tile_for(const ac_opencl *cl, const ac_cl_product *product, bool large);
 
 /* The tile changes no bit of the result, see cl/unit_gemm.cl. */
 ac_status ac_cl_unit_gemm(ac_opencl *cl, const ac_cl_product *product, ac_cl_unit_tile tile);

@@ -33,12 +33,11 @@ static const ac_cl_unit units[] = {
      32,
      16,
      8,
-     {2, 4, 4, 4},
-     {2, 2, 2, 4},
-     1},
-    {"dpas", "DPAS", "-DUNIT_DPAS", {""}, 8, 8, 8, {4, 8, 4, 2}, {2, 4, 4, 2}, 0},
-    {"wmma", "WMMA", "-DUNIT_WMMA", {""}, 32, 16, 16, {2, 4, 4, 2}, {2, 2, 2, 2}, 0},
-    {"mfma", "MFMA", "-DUNIT_MFMA", {""}, 64, 16, 16, {2, 2, 4, 4}, {2, 2, 2, 2}, 0},
+     {2, 4, 4, 4, 1},
+     {2, 2, 2, 4, 1}},
+    {"dpas", "DPAS", "-DUNIT_DPAS", {""}, 8, 8, 8, {4, 8, 4, 2, 0}, {2, 4, 4, 2, 0}},
+    {"wmma", "WMMA", "-DUNIT_WMMA", {""}, 32, 16, 16, {2, 4, 4, 2, 0}, {2, 2, 2, 2, 0}},
+    {"mfma", "MFMA", "-DUNIT_MFMA", {""}, 64, 16, 16, {2, 2, 4, 4, 0}, {2, 2, 2, 2, 0}},
 };
 enum { UNITS = sizeof units / sizeof *units };
 
@@ -102,16 +101,15 @@ bool ac_cl_unit_wanted(cl_device_id device) {
 
 /* ---- a trial --------------------------------------------------------------------------------- */
 
-/* A tile of the least and some more; k is more than one step deep. Rows of the first size are
- * aligned to nothing, those of the second to what is read ahead. */
-enum { M = 72, N = 80, K = 72, TRIAL_SIZES = 2 };
-static const struct { int m, n, k; } trial_size[TRIAL_SIZES] = {{70, 75, 71}, {M, N, K}};
+/* A tile of the least and some more; k is more than one step deep. Rows are not aligned, or to
+ * PITCH elements, which they do not fill. */
+enum { M = 70, N = 75, K = 71, PITCH = 80 };
 
 typedef struct trial {
   ac_opencl *cl;
   ac_cl_product product;
   ac_dtype type_c;
-  uint16_t a[M * K], b[K * N];
+  uint16_t a[PITCH * PITCH], b[PITCH * PITCH];
   float c[M * N];
   cl_mem buffer[3];
   ac_status status; /* not AC_OK: nothing could be found out */
@@ -139,8 +137,10 @@ static uint16_t draw(uint32_t *seed, ac_dtype storage, uint32_t least) {
 
 static bool fill(trial *t, uint32_t least) {
   uint32_t seed = least + 1;
-  for (int i = 0; i < M * K; i++) t->a[i] = draw(&seed, t->cl->storage, least);
-  for (int i = 0; i < K * N; i++) t->b[i] = draw(&seed, t->cl->storage, least);
+  for (int i = 0; i < PITCH * PITCH; i++) {
+    t->a[i] = draw(&seed, t->cl->storage, least);
+    t->b[i] = draw(&seed, t->cl->storage, least);
+  }
   memset(t->c, 0xff, sizeof t->c); /* NaN */
   const void *host[] = {t->a, t->b, t->c};
   const size_t bytes[] = {sizeof t->a, sizeof t->b, sizeof t->c};
@@ -158,31 +158,33 @@ static bool fill(trial *t, uint32_t least) {
 static bool is_near(const trial *t, int i, int j) {
   const ac_cl_product *p = &t->product;
   const ac_dtype storage = t->cl->storage;
+  const int64_t pitch_a = p->pitch_a ? p->pitch_a : p->transpose_a ? M : K;
+  const int64_t pitch_b = p->pitch_b ? p->pitch_b : p->transpose_b ? K : N;
   double sum = 0, size = 0;
-  const int64_t m = p->m, n = p->n, k = p->k;
-  for (int64_t l = 0; l < k; l++) {
-    const double x = (double)ac_float_read(storage, t->a, p->transpose_a ? l * m + i : i * k + l) *
-                     (double)ac_float_read(storage, t->b, p->transpose_b ? j * k + l : l * n + j);
+  for (int l = 0; l < K; l++) {
+    const int64_t at_a = p->transpose_a ? l * pitch_a + i : i * pitch_a + l;
+    const int64_t at_b = p->transpose_b ? j * pitch_b + l : l * pitch_b + j;
+    const double x =
+        (double)ac_float_read(storage, t->a, at_a) * (double)ac_float_read(storage, t->b, at_b);
     sum += x;
     size += fabs(x);
   }
-  double error = (double)k * (0x1p-22 * size + (storage == AC_BF16 ? 0x1p-126 : 0));
+  double error = K * (0x1p-22 * size + (storage == AC_BF16 ? 0x1p-126 : 0));
   if (t->type_c == AC_BF16) error += 0x1p-8 * (fabs(sum) + error) + 0x1p-126;
   if (t->type_c == AC_F16) error += 0x1p-11 * (fabs(sum) + error) + 0x1p-24;
-  return fabs((double)ac_float_read(t->type_c, t->c, i * n + j) - sum) <= error;
+  return fabs((double)ac_float_read(t->type_c, t->c, i * N + j) - sum) <= error;
 }
 
 static bool gives_products(trial *t, ac_cl_unit_tile tile, uint32_t least) {
-  const int m = (int)t->product.m, n = (int)t->product.n;
-  const size_t bytes = (size_t)m * (size_t)n * ac_dtype_bytes(t->type_c);
+  const size_t bytes = M * N * ac_dtype_bytes(t->type_c);
   if (!fill(t, least)) return false;
   if (ac_cl_unit_gemm(t->cl, &t->product, tile) != AC_OK ||
       clEnqueueReadBuffer(t->cl->queue, t->buffer[2], CL_TRUE, 0, bytes, t->c, 0, NULL, NULL) !=
           CL_SUCCESS)
     return refuse(t);
   if (t->cl->distort && !t->cl->distort(NULL, t->c, bytes)) return false;
-  for (int i = 0; i < m; i++)
-    for (int j = 0; j < n; j++)
+  for (int i = 0; i < M; i++)
+    for (int j = 0; j < N; j++)
       if (!is_near(t, i, j)) return false;
   return true;
 }
@@ -191,12 +193,14 @@ static bool gives_products(trial *t, ac_cl_unit_tile tile, uint32_t least) {
  * number or, for f16, of factors that are subnormal. */
 static bool tile_is_right(trial *t, ac_cl_unit_tile tile) {
   const bool f16 = t->cl->storage == AC_F16;
-  for (int i = 0; i < TRIAL_SIZES; i++) {
-    t->product.m = trial_size[i].m, t->product.n = trial_size[i].n, t->product.k = trial_size[i].k;
-    if (!gives_products(t, tile, f16 ? 12 : 124) || !gives_products(t, tile, f16 ? 0 : 60))
-      return false;
-  }
-  return true;
+  return gives_products(t, tile, f16 ? 12 : 124) && gives_products(t, tile, f16 ? 0 : 60);
+}
+
+static bool tiles_are_right(trial *t, int64_t pitch, bool ahead) {
+  ac_cl_unit_tile small = t->cl->unit->small, large = t->cl->unit->large;
+  t->product.pitch_a = t->product.pitch_b = pitch;
+  if (!ahead) small.ahead = large.ahead = 0;
+  return tile_is_right(t, small) && (t->cl->unit_emulated || tile_is_right(t, large));
 }
 
 static bool make_buffers(trial *t) {
@@ -211,19 +215,29 @@ static bool make_buffers(trial *t) {
   return true;
 }
 
+/* AC_CL_UNIT_..., of no meaning where t->status is not AC_OK. */
+static uint8_t find_class(trial *t) {
+  if (!make_buffers(t) || !tiles_are_right(t, 0, false)) return AC_CL_UNIT_LEAVES;
+  if (tiles_are_right(t, PITCH, true)) return AC_CL_UNIT_TAKES;
+  if (t->status != AC_OK || !tiles_are_right(t, PITCH, false)) return AC_CL_UNIT_LEAVES;
+  return AC_CL_UNIT_TAKES_NOT_AHEAD;
+}
+
 /* Fails where it cannot be found out: there is no memory, or the device is lost. So a class does
  * not depend on how much memory there is. */
-static ac_status try_class(ac_opencl *cl, const ac_cl_product *class, bool *right) {
+static ac_status try_class(ac_opencl *cl, const ac_cl_product *class, uint8_t *found) {
   trial *t = calloc(1, sizeof *t);
   if (!t) return ac_fail(AC_ERROR_MEMORY, "opencl: no memory for trying a matrix unit");
   *t = (trial){.cl = cl,
                .product = {.transpose_a = class->transpose_a,
                            .transpose_b = class->transpose_b,
                            .float_c = class->float_c,
+                           .m = M,
+                           .n = N,
+                           .k = K,
                            .batch = 1},
                .type_c = class->float_c ? AC_F32 : cl->storage};
-  *right = make_buffers(t) && tile_is_right(t, cl->unit->small) &&
-           (cl->unit_emulated || tile_is_right(t, cl->unit->large));
+  *found = find_class(t);
   const ac_status status = t->status;
   for (int i = 0; i < 3; i++)
     if (t->buffer[i]) clReleaseMemObject(t->buffer[i]);
@@ -232,13 +246,12 @@ static ac_status try_class(ac_opencl *cl, const ac_cl_product *class, bool *righ
 }
 
 /* A kernel that does not compile or run is a reason against the unit, not the caller's error. */
-static ac_status try_quietly(ac_opencl *cl, const ac_cl_product *class, bool *right) {
+static ac_status try_quietly(ac_opencl *cl, const ac_cl_product *class, uint8_t *found) {
   const bool preparing = cl->preparing, mark_flushed = cl->mark_flushed;
   char sentence[1024];
   snprintf(sentence, sizeof sentence, "%s", ac_last_error());
   cl->preparing = cl->mark_flushed = false;
-  *right = false;
-  ac_status status = try_class(cl, class, right);
+  ac_status status = try_class(cl, class, found);
   cl->preparing = preparing;
   cl->mark_flushed = mark_flushed;
   if (status == AC_OK) ac_fail(AC_OK, "%s", sentence);
@@ -247,17 +260,26 @@ static ac_status try_quietly(ac_opencl *cl, const ac_cl_product *class, bool *ri
 
 /* ---- the choice ------------------------------------------------------------------------------ */
 
+static int class_index(const ac_cl_product *p) {
+  return p->transpose_a + 2 * p->transpose_b + 4 * p->float_c;
+}
+
 ac_status ac_cl_unit_takes(ac_opencl *cl, const ac_cl_product *p, bool *takes) {
   *takes = false;
   if (!cl->unit || cl->storage == AC_F32 || p->float_a || p->float_b) return AC_OK;
-  uint8_t *known =
-      &cl->unit_classes[cl->storage][p->transpose_a + 2 * p->transpose_b + 4 * p->float_c];
+  uint8_t *known = &cl->unit_classes[cl->storage][class_index(p)], found;
   if (!*known && cl->preparing) {
-    AC_TRY(try_quietly(cl, p, takes));
-    *known = *takes ? AC_CL_UNIT_TAKES : AC_CL_UNIT_LEAVES;
+    AC_TRY(try_quietly(cl, p, &found));
+    *known = found;
   }
-  *takes = *known == AC_CL_UNIT_TAKES;
+  *takes = *known == AC_CL_UNIT_TAKES || *known == AC_CL_UNIT_TAKES_NOT_AHEAD;
   return AC_OK;
+}
+
+ac_cl_unit_tile ac_cl_unit_tile_for(const ac_opencl *cl, const ac_cl_product *p, bool large) {
+  ac_cl_unit_tile tile = large && !cl->unit_emulated ? cl->unit->large : cl->unit->small;
+  if (cl->unit_classes[cl->storage][class_index(p)] == AC_CL_UNIT_TAKES_NOT_AHEAD) tile.ahead = 0;
+  return tile;
 }
 
 ac_status ac_cl_unit_takes_all(ac_opencl *cl, ac_dtype storage, const ac_cl_product *products,
