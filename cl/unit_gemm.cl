@@ -305,10 +305,10 @@ INLINED void fill_across(local uint *tile, int tile_lines, operand from, int fir
 #define TILES 1
 #define TILE_WORDS(lines) ((lines)*STRIDE)
 #else
-/* AHEAD steps are on their way from global to local memory while one is multiplied,
- * in chunks of 16 bytes, eight elements, which must be aligned: pitches and places are multiples of
- * eight. Chunks of one line or, across, of one k, lie beside each other, in an order by which eight
- * that are read together, of neighbouring lines or k's, are in different banks. */
+/* AHEAD steps are on their way from global to local memory while one is multiplied, in chunks of 16
+ * bytes, eight elements, which must be aligned: pitches and places are multiples of eight. Chunks
+ * of one line or, across, of one k, lie beside each other, in an order by which eight that are read
+ * together, of neighbouring lines or k's, are in different banks. */
 #if TILE_M % 64 || TILE_N % 64 || FRAGMENTS_N % 2
 #error "chunks that are read together would be in the same banks"
 #endif

@@ -92,11 +92,11 @@ static void prepare_trials(ac_opencl *cl, ac_dtype storage) {
   cl->storage = storage;
   cl->mark_flushed = false;
   cl->preparing = true;
-  for (int class = 0; class < 8; class ++)
+  for (int number = 0; number < 8; number++)
     for (int pitch = 7; pitch <= 8; pitch++) {
-      const ac_cl_product product = {.transpose_a = class & 1,
-                                     .transpose_b = class >> 1 & 1,
-                                     .float_c = class >> 2,
+      const ac_cl_product product = {.transpose_a = number & 1,
+                                     .transpose_b = number >> 1 & 1,
+                                     .float_c = number >> 2,
                                      .m = 7,
                                      .n = 7,
                                      .k = 7,

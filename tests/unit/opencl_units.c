@@ -283,22 +283,31 @@ static void test_wrong_units_are_not_taken(void **state) {
   ac_device_close(device);
 }
 
-/* An emulated class has a small tile alone: two trials with rows that are not aligned, then, with
- * rows that are, two that read ahead, without which a unit is taken, too. */
+/* With that call of its trial failing; of an emulated unit the small tile alone is tried: twice
+ * with rows that are not aligned, then twice with rows that are. */
+static bool taken_but_for(ac_opencl *cl, int call) {
+  memset(cl->unit_classes, 0, sizeof cl->unit_classes);
+  cl->distort = one_failure;
+  failing_call = call;
+  calls = 0;
+  return takes(cl, AC_BF16, &(ac_cl_product){.float_c = true, .batch = 1});
+}
+
+/* A unit that reads ahead where rows are aligned may do without. */
 static void test_units_need_not_read_ahead(void **state) {
   (void)state;
   const ac_cl_product product = {.float_c = true, .batch = 1};
-  ac_device *device = open_device("mma");
-  ac_opencl *cl = device->state;
-  for (failing_call = 0; failing_call <= 4; failing_call++) {
-    const bool taken = failing_call == 0 || failing_call > 2;
-    memset(cl->unit_classes, 0, sizeof cl->unit_classes);
-    cl->distort = one_failure;
-    calls = 0;
-    assert_int_equal(takes(cl, AC_BF16, &product), taken);
-    if (taken) assert_int_equal(ac_cl_unit_tile_for(cl, &product, false).ahead, !failing_call);
+  for (int reads_ahead = 0; reads_ahead < 2; reads_ahead++) {
+    ac_device *device = open_device(reads_ahead ? "mma" : "mfma");
+    ac_opencl *cl = device->state;
+    for (int call = 0; call <= 4; call++) {
+      const bool taken = call == 0 || (reads_ahead && call > 2);
+      assert_int_equal(taken_but_for(cl, call), taken);
+      if (taken)
+        assert_int_equal(ac_cl_unit_tile_for(cl, &product, false).ahead, call ? 0 : reads_ahead);
+    }
+    ac_device_close(device);
   }
-  ac_device_close(device);
 }
 
 /* ---- drivers that fail ----------------------------------------------------------------------- */

@@ -219,7 +219,8 @@ static bool make_buffers(trial *t) {
 static uint8_t find_class(trial *t) {
   if (!make_buffers(t) || !tiles_are_right(t, 0, false)) return AC_CL_UNIT_LEAVES;
   if (tiles_are_right(t, PITCH, true)) return AC_CL_UNIT_TAKES;
-  if (t->status != AC_OK || !tiles_are_right(t, PITCH, false)) return AC_CL_UNIT_LEAVES;
+  if (t->status != AC_OK || !t->cl->unit->small.ahead || !tiles_are_right(t, PITCH, false))
+    return AC_CL_UNIT_LEAVES;
   return AC_CL_UNIT_TAKES_NOT_AHEAD;
 }
 
