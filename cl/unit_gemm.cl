@@ -13,9 +13,9 @@
  * next multiple of DEPTH, then bias and beta D are added. So the tile changes no bit. How a
  * unit rounds and orders the sums within a step is its own: a numeric class.
  *
- * With AHEAD, of UNIT_MMA alone, steps come into local memory while others are multiplied: then it
- * takes 64 * (AHEAD + 1) * (TILE_M + TILE_N) bytes, and TILE_M and TILE_N are multiples of 64,
- * FRAGMENTS_N is even.
+ * With AHEAD, of UNIT_MMA alone, tiles of later DEPTHs come into local memory while one is
+ * multiplied: then it takes 64 * (AHEAD + 1) * (TILE_M + TILE_N) bytes, and TILE_M and TILE_N are
+ * multiples of 64, FRAGMENTS_N is even.
  *
  * Compiled for one unit, UNIT_MMA, UNIT_DPAS, UNIT_WMMA or UNIT_MFMA, for TRANSPOSE_A and
  * TRANSPOSE_B in {0, 1} and for C in storage or, with C_F32, float. With EMULATED, lanes exchange
@@ -309,8 +309,9 @@ INLINED void fill_across(local uint *tile, int tile_lines, operand from, int fir
  * bytes, eight elements, which must be aligned: pitches and places are multiples of eight. Chunks
  * of one line or, across, of one k, lie beside each other, in an order by which eight that are read
  * together, of neighbouring lines or k's, are in different banks. */
+/* So that chunks stay in their row; fragments of B are read in pairs. */
 #if TILE_M % 64 || TILE_N % 64 || FRAGMENTS_N % 2
-#error "chunks that are read together would be in the same banks"
+#error "with AHEAD, TILE_M and TILE_N are multiples of 64 and FRAGMENTS_N is even"
 #endif
 #define TILES (AHEAD + 1)
 #define TILE_WORDS(lines) ((lines) * (DEPTH / 2))

@@ -3,7 +3,7 @@
  *   - every case of the ops' tests, with its gradients,
  *   - every op at the sizes it is timed at,
  *   - attention with heads of sizes that the tests, which run, leave out,
- *   - all that multiplies, by each kind of matrix unit,
+ *   - all that multiplies, by each kind of matrix unit, and these units' trials,
  * in every storage type, f16 also with the trace of what is flushed. */
 #include "ops/driver.h"
 
@@ -104,8 +104,10 @@ static void prepare_trials(ac_opencl *cl, ac_dtype storage) {
                                      .pitch_a = pitch,
                                      .pitch_b = pitch};
       if (ac_cl_unit_gemm(cl, &product, cl->unit->small) != AC_OK ||
-          ac_cl_unit_gemm(cl, &product, cl->unit->large) != AC_OK)
+          ac_cl_unit_gemm(cl, &product, cl->unit->large) != AC_OK) {
+        fprintf(stderr, "kernel_variants: %s\n", ac_last_error());
         failed = true;
+      }
     }
   cl->preparing = false;
 }

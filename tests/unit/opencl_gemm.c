@@ -45,7 +45,7 @@ static void set(const example *x, int matrix, int64_t i, float value) {
     ac_float_write(AC_F16, x->host[C], i, value == 0 ? 0.0f : -0.0f);
 }
 
-/* Rows begin `pitch` elements apart, the first behind one that nobody reads; what lies between is
+/* Rows begin `pitch` elements apart, the first behind one that no matrix has; what lies between is
  * not a number. */
 static void make_matrix(example *x, int matrix, bool is_float, int64_t rows, int64_t length,
                         int64_t pitch) {
@@ -84,7 +84,7 @@ static void make_example(example *x, bool bias) {
   make_matrix(x, B, p->float_b, p->batch * (p->transpose_b ? p->n : p->k),
               p->transpose_b ? p->k : p->n, row_b);
   make_matrix(x, C, p->float_c, p->batch * p->m, p->n, p->n);
-  make_matrix(x, BIAS, true, 1, p->n, p->n);
+  make_matrix(x, BIAS, true, 0, p->n, p->n); /* and the row before it is the bias */
   p->a = x->view[A], p->b = x->view[B], p->c = x->view[C];
   p->bias = bias ? x->view[BIAS] : NULL;
   p->first_a = row_a, p->first_b = row_b, p->first_c = p->n;

@@ -277,7 +277,7 @@ static void test_threads(void **state) {
 }
 
 /* NVIDIA's driver crashes where a sub-buffer is released before a later one of the same buffer.
- * Those of another may not be waited for: they would keep its memory. */
+ * Those of another may not be waited for: a view that waits keeps its own buffer's memory. */
 static void check_views(int chunk_count, const int chunk_of[VIEWS], const int given_back[VIEWS],
                         const int then_released[VIEWS], const int in_order[VIEWS]) {
   enum { BYTES = 4096 };

@@ -283,33 +283,6 @@ static void test_wrong_units_are_not_taken(void **state) {
   ac_device_close(device);
 }
 
-/* With that call of its trial failing; of an emulated unit the small tile alone is tried: twice
- * with rows that are not aligned, then twice with rows that are. */
-static bool taken_but_for(ac_opencl *cl, int call) {
-  memset(cl->unit_classes, 0, sizeof cl->unit_classes);
-  cl->distort = one_failure;
-  failing_call = call;
-  calls = 0;
-  return takes(cl, AC_BF16, &(ac_cl_product){.float_c = true, .batch = 1});
-}
-
-/* A unit that reads ahead where rows are aligned may do without. */
-static void test_units_need_not_read_ahead(void **state) {
-  (void)state;
-  const ac_cl_product product = {.float_c = true, .batch = 1};
-  for (int reads_ahead = 0; reads_ahead < 2; reads_ahead++) {
-    ac_device *device = open_device(reads_ahead ? "mma" : "mfma");
-    ac_opencl *cl = device->state;
-    for (int call = 0; call <= 4; call++) {
-      const bool taken = call == 0 || (reads_ahead && call > 2);
-      assert_int_equal(taken_but_for(cl, call), taken);
-      if (taken)
-        assert_int_equal(ac_cl_unit_tile_for(cl, &product, false).ahead, call ? 0 : reads_ahead);
-    }
-    ac_device_close(device);
-  }
-}
-
 /* ---- drivers that fail ----------------------------------------------------------------------- */
 
 /* What calls return instead of being made; CL_SUCCESS: they are made. A launch that fails may leave
@@ -319,11 +292,29 @@ static bool launches_break;
 static int launches;
 static cl_command_queue broken;
 
+/* Programs that are built with this option are refused; NULL. */
+static const char *refused_option;
+static int refusals;
+
+typedef cl_int build_function(cl_program, cl_uint, const cl_device_id *, const char *,
+                              void(CL_CALLBACK *)(cl_program, void *), void *);
 typedef cl_int write_function(cl_command_queue, cl_mem, cl_bool, size_t, size_t, const void *,
                               cl_uint, const cl_event *, cl_event *);
 typedef cl_int launch_function(cl_command_queue, cl_kernel, cl_uint, const size_t *, const size_t *,
                                const size_t *, cl_uint, const cl_event *, cl_event *);
 typedef cl_int finish_function(cl_command_queue);
+
+cl_int clBuildProgram(cl_program program, cl_uint count, const cl_device_id *devices,
+                      const char *options, void(CL_CALLBACK *done)(cl_program, void *),
+                      void *user) {
+  build_function *next;
+  if (refused_option && strstr(options, refused_option)) {
+    refusals++;
+    return CL_BUILD_PROGRAM_FAILURE;
+  }
+  *(void **)&next = dlsym(RTLD_NEXT, "clBuildProgram");
+  return next(program, count, devices, options, done, user);
+}
 
 cl_int clEnqueueWriteBuffer(cl_command_queue queue, cl_mem buffer, cl_bool blocking, size_t offset,
                             size_t size, const void *from, cl_uint count, const cl_event *events,
@@ -391,6 +382,56 @@ static void test_choosing_tries_nothing(void **state) {
   assert_int_equal(tried[2], tried[0]);
 }
 
+/* ---- reading ahead --------------------------------------------------------------------------- */
+
+/* With that call of its trial failing. */
+static bool taken_but_for(ac_opencl *cl, int call) {
+  memset(cl->unit_classes, 0, sizeof cl->unit_classes);
+  cl->distort = one_failure;
+  failing_call = call;
+  calls = 0;
+  return takes(cl, AC_BF16, &(ac_cl_product){.float_c = true, .batch = 1});
+}
+
+/* Each round multiplies twice by each tile, of which an emulated unit has one. */
+static void test_units_need_not_read_ahead(void **state) {
+  (void)state;
+  const ac_cl_product product = {.float_c = true, .batch = 1};
+  ac_device *device = open_device("mma");
+  ac_opencl *cl = device->state;
+  const int round = cl->unit_emulated ? 2 : 4;
+  for (int call = 0; call <= 3 * round; call++) {
+    const bool taken = call == 0 || call > 2 * round;
+    assert_int_equal(taken_but_for(cl, call), taken);
+    if (taken)
+      assert_int_equal(ac_cl_unit_tile_for(cl, &product, false).ahead,
+                       call ? 0 : cl->unit->small.ahead);
+  }
+  ac_device_close(device);
+}
+
+/* Kernels that read ahead do not compile: none is used. */
+static void test_reading_ahead_is_left_out(void **state) {
+  (void)state;
+  const ac_cl_product product = {.float_c = true, .m = 8, .n = 8, .k = 8, .batch = 1};
+  refused_option = "-DAHEAD";
+  refusals = 0;
+  ac_device *device = open_device("mma");
+  ac_opencl *cl = device->state;
+  assert_non_null(cl->unit);
+  assert_true(refusals > 0);
+  assert_true(takes(cl, AC_BF16, &product));
+  refusals = 0;
+  cl->preparing = true;
+  assert_ok(ac_cl_gemm(cl, &product, NULL));
+  assert_int_equal(refusals, 0);
+  refused_option = NULL;
+  ac_device_close(device);
+}
+
+/* ---- trials that fail --------------------------------------------------------------------------
+ */
+
 static void drivers_work(void) {
   write_error = launch_error = CL_SUCCESS;
   launches_break = false;
@@ -439,7 +480,9 @@ static void test_devices_say_it(void **state) {
   skip();
 }
 #define test_wrong_units_are_not_taken test_devices_say_it
+#define test_choosing_tries_nothing test_devices_say_it
 #define test_units_need_not_read_ahead test_devices_say_it
+#define test_reading_ahead_is_left_out test_devices_say_it
 #define test_all_or_none test_devices_say_it
 #define test_trials_that_fail test_devices_say_it
 #endif
@@ -454,6 +497,7 @@ int main(void) {
       cmocka_unit_test(test_choosing_tries_nothing),
       cmocka_unit_test(test_wrong_units_are_not_taken),
       cmocka_unit_test(test_units_need_not_read_ahead),
+      cmocka_unit_test(test_reading_ahead_is_left_out),
       cmocka_unit_test(test_all_or_none),
       cmocka_unit_test(test_trials_that_fail),
   };

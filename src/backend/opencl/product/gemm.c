@@ -128,7 +128,7 @@ static int64_t pitch_of(int64_t pitch, bool transpose, int64_t rows, int64_t col
 }
 
 /* Whether each row of A and B begins at a multiple of eight elements, and so of 16 bytes: matrices
- * of a batch are whole rows apart. */
+ * of a batch are dense, whole rows apart. */
 static bool rows_are_aligned(const ac_cl_product *p, int64_t pitch_a, int64_t pitch_b) {
   return (pitch_a | pitch_b | p->first_a | p->first_b) % 8 == 0;
 }

@@ -19,7 +19,7 @@ typedef struct ac_cl_product {
   bool float_a, float_b, float_c;
   int64_t m, n, k, batch;
   int64_t first_a, first_b, first_c;
-  int64_t pitch_a, pitch_b; /* 0: dense */
+  int64_t pitch_a, pitch_b; /* 0: dense, as those of a batch are */
   bool blend;
   float alpha, beta;
   int64_t first_d;
@@ -97,7 +97,8 @@ ac_status ac_cl_unit_takes(ac_opencl *cl, const ac_cl_product *product, bool *ta
 ac_status ac_cl_unit_takes_all(ac_opencl *cl, ac_dtype storage, const ac_cl_product *products,
                                int count, bool *takes);
 
-/* For a product of a class that it computes. */
+/* The tile for a product of a class that the unit computes; emulated, it has the small one alone.
+ */
 ac_cl_unit_tile ac_cl_unit_tile_for(const ac_opencl *cl, const ac_cl_product *product, bool large);
 
 /* The tile changes no bit of the result, see cl/unit_gemm.cl. */

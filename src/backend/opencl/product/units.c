@@ -5,7 +5,8 @@
  * for those classes of products (storage, transposes, the type of C) whose kernels compile here and
  * give near enough what double precision gives, on values near 1 and near the least normal number,
  * in sizes that fill no tile. The first class is tried when the device is opened, others when a
- * product of theirs is first prepared, or when an op asks what to store its factors in. What is
+ * product of theirs is first prepared, or when an op asks what to store its factors in. Reading
+ * ahead is tried after that and left out where it fails, which changes no bit. A class that is
  * refused, silently, is left to the plain kernel. So a product's numeric class depends on the
  * device, its driver and the product's class, never on timing.
  *
@@ -101,15 +102,15 @@ bool ac_cl_unit_wanted(cl_device_id device) {
 
 /* ---- a trial --------------------------------------------------------------------------------- */
 
-/* A tile of the least and some more; k is more than one step deep. Rows are not aligned, or to
- * PITCH elements, which they do not fill. */
-enum { M = 70, N = 75, K = 71, PITCH = 80 };
+/* A tile of the least and some more; k is more than one step deep. Rows are UNALIGNED or ALIGNED
+ * elements apart, which they do not fill. */
+enum { M = 70, N = 75, K = 71, UNALIGNED = 77, ALIGNED = 80 };
 
 typedef struct trial {
   ac_opencl *cl;
   ac_cl_product product;
   ac_dtype type_c;
-  uint16_t a[PITCH * PITCH], b[PITCH * PITCH];
+  uint16_t a[ALIGNED * ALIGNED], b[ALIGNED * ALIGNED];
   float c[M * N];
   cl_mem buffer[3];
   ac_status status; /* not AC_OK: nothing could be found out */
@@ -137,7 +138,7 @@ static uint16_t draw(uint32_t *seed, ac_dtype storage, uint32_t least) {
 
 static bool fill(trial *t, uint32_t least) {
   uint32_t seed = least + 1;
-  for (int i = 0; i < PITCH * PITCH; i++) {
+  for (int i = 0; i < ALIGNED * ALIGNED; i++) {
     t->a[i] = draw(&seed, t->cl->storage, least);
     t->b[i] = draw(&seed, t->cl->storage, least);
   }
@@ -158,12 +159,10 @@ static bool fill(trial *t, uint32_t least) {
 static bool is_near(const trial *t, int i, int j) {
   const ac_cl_product *p = &t->product;
   const ac_dtype storage = t->cl->storage;
-  const int64_t pitch_a = p->pitch_a ? p->pitch_a : p->transpose_a ? M : K;
-  const int64_t pitch_b = p->pitch_b ? p->pitch_b : p->transpose_b ? K : N;
   double sum = 0, size = 0;
   for (int l = 0; l < K; l++) {
-    const int64_t at_a = p->transpose_a ? l * pitch_a + i : i * pitch_a + l;
-    const int64_t at_b = p->transpose_b ? j * pitch_b + l : l * pitch_b + j;
+    const int64_t at_a = p->transpose_a ? l * p->pitch_a + i : i * p->pitch_a + l;
+    const int64_t at_b = p->transpose_b ? j * p->pitch_b + l : l * p->pitch_b + j;
     const double x =
         (double)ac_float_read(storage, t->a, at_a) * (double)ac_float_read(storage, t->b, at_b);
     sum += x;
@@ -217,11 +216,12 @@ static bool make_buffers(trial *t) {
 
 /* AC_CL_UNIT_..., of no meaning where t->status is not AC_OK. */
 static uint8_t find_class(trial *t) {
-  if (!make_buffers(t) || !tiles_are_right(t, 0, false)) return AC_CL_UNIT_LEAVES;
-  if (tiles_are_right(t, PITCH, true)) return AC_CL_UNIT_TAKES;
-  if (t->status != AC_OK || !t->cl->unit->small.ahead || !tiles_are_right(t, PITCH, false))
+  if (!make_buffers(t) || !tiles_are_right(t, UNALIGNED, false) ||
+      !tiles_are_right(t, ALIGNED, false))
     return AC_CL_UNIT_LEAVES;
-  return AC_CL_UNIT_TAKES_NOT_AHEAD;
+  return !t->cl->unit->small.ahead || tiles_are_right(t, ALIGNED, true)
+             ? AC_CL_UNIT_TAKES
+             : AC_CL_UNIT_TAKES_NOT_AHEAD;
 }
 
 /* Fails where it cannot be found out: there is no memory, or the device is lost. So a class does
