@@ -429,8 +429,7 @@ static void test_reading_ahead_is_left_out(void **state) {
   ac_device_close(device);
 }
 
-/* ---- trials that fail --------------------------------------------------------------------------
- */
+/* ---- trials that fail ------------------------------------------------------------------------ */
 
 static void drivers_work(void) {
   write_error = launch_error = CL_SUCCESS;

@@ -72,8 +72,7 @@ static bool is_cpu(cl_device_id device) {
 }
 
 /* GPUs divide by approximation unless they are told otherwise; the mean of equal values is not that
- * value then. The compilers for CPUs met so far
- * round exactly without being told. */
+ * value then. The compilers for CPUs met so far round exactly without being told. */
 static bool can_round_division(cl_device_id device) {
   cl_device_fp_config config = 0;
   clGetDeviceInfo(device, CL_DEVICE_SINGLE_FP_CONFIG, sizeof config, &config, NULL);

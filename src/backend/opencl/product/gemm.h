@@ -97,8 +97,7 @@ ac_status ac_cl_unit_takes(ac_opencl *cl, const ac_cl_product *product, bool *ta
 ac_status ac_cl_unit_takes_all(ac_opencl *cl, ac_dtype storage, const ac_cl_product *products,
                                int count, bool *takes);
 
-/* The tile for a product of a class that the unit computes; emulated, it has the small one alone.
- */
+/* The tile for a product of a class that the unit computes, the small one where it is emulated. */
 ac_cl_unit_tile ac_cl_unit_tile_for(const ac_opencl *cl, const ac_cl_product *product, bool large);
 
 /* The tile changes no bit of the result, see cl/unit_gemm.cl. */
