@@ -25,6 +25,8 @@ typedef struct ac_device_info {
   char bf16_products[32];  /* how products of bf16 round, order and flush: their numeric class, "AMX
                             * tiles", "AVX512-BF16", "BFMMLA", "matrix units (mma.sync)",
                             * "emulated" and a class, or "as floats"; see the README */
+  char refused_unit[64];   /* a matrix unit that the hardware should have and that is not used, and
+                            * why: "mma.sync: its sums are wrong here"; "": there is none */
   uint64_t memory_bytes;   /* physical or global memory; 0: unknown */
   uint64_t max_allocation; /* largest single allocation in bytes; 0: no limit */
   uint32_t alignment;      /* of every tensor, in bytes */

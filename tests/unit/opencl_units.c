@@ -167,6 +167,7 @@ static void test_devices_say_it(void **state) {
   for (int i = 0; i < 2; i++) {
     ac_device *device = open_device(none[i]);
     assert_string_equal(device->info.bf16_products, "as floats");
+    assert_string_equal(device->info.refused_unit, "");
     assert_false(device->info.bf16_arithmetic);
     ac_device_close(device);
   }
@@ -288,7 +289,7 @@ static void test_wrong_units_are_not_taken(void **state) {
 /* What calls return instead of being made; CL_SUCCESS: they are made. A launch that fails may leave
  * a queue on which nothing runs. */
 static cl_int write_error, launch_error;
-static bool launches_break;
+static bool launches_break, reads_are_wrong;
 static int launches;
 static cl_command_queue broken;
 
@@ -298,6 +299,8 @@ static int refusals;
 
 typedef cl_int build_function(cl_program, cl_uint, const cl_device_id *, const char *,
                               void(CL_CALLBACK *)(cl_program, void *), void *);
+typedef cl_int read_function(cl_command_queue, cl_mem, cl_bool, size_t, size_t, void *, cl_uint,
+                             const cl_event *, cl_event *);
 typedef cl_int write_function(cl_command_queue, cl_mem, cl_bool, size_t, size_t, const void *,
                               cl_uint, const cl_event *, cl_event *);
 typedef cl_int launch_function(cl_command_queue, cl_kernel, cl_uint, const size_t *, const size_t *,
@@ -323,6 +326,17 @@ cl_int clEnqueueWriteBuffer(cl_command_queue queue, cl_mem buffer, cl_bool block
   if (write_error != CL_SUCCESS) return write_error;
   *(void **)&next = dlsym(RTLD_NEXT, "clEnqueueWriteBuffer");
   return next(queue, buffer, blocking, offset, size, from, count, events, event);
+}
+
+/* Nothing but zeros. */
+cl_int clEnqueueReadBuffer(cl_command_queue queue, cl_mem buffer, cl_bool blocking, size_t offset,
+                           size_t size, void *to, cl_uint count, const cl_event *events,
+                           cl_event *event) {
+  read_function *next;
+  *(void **)&next = dlsym(RTLD_NEXT, "clEnqueueReadBuffer");
+  const cl_int error = next(queue, buffer, blocking, offset, size, to, count, events, event);
+  if (reads_are_wrong) memset(to, 0, size);
+  return error;
 }
 
 cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint dimensions,
@@ -433,19 +447,22 @@ static void test_reading_ahead_is_left_out(void **state) {
 
 static void drivers_work(void) {
   write_error = launch_error = CL_SUCCESS;
-  launches_break = false;
+  launches_break = reads_are_wrong = false;
   broken = NULL;
 }
 
-/* It has no unit then, says so, and computes; and no error is left behind. */
-static void check_opened(cl_int write, cl_int launch, bool breaks) {
+/* As the driver fails now: it has no unit then, says so and why, and computes; and no error is left
+ * behind. */
+static void check_opened(const char *why) {
+  char text[64];
+  snprintf(text, sizeof text, "%s: %s", ac_cl_unit_at(0)->text, why);
   ac_fail(AC_OK, "nothing");
-  write_error = write, launch_error = launch, launches_break = breaks;
   ac_device *device = open_device("mma");
   const ac_opencl *cl = device->state;
   assert_string_equal(ac_last_error(), "nothing");
   assert_null(cl->unit);
   assert_string_equal(device->info.bf16_products, "as floats");
+  assert_string_equal(device->info.refused_unit, text);
   assert_ok(device->backend->finish(device->state));
   drivers_work();
   ac_device_close(device);
@@ -456,9 +473,15 @@ static void check_opened(cl_int write, cl_int launch, bool breaks) {
 static void test_trials_that_fail(void **state) {
   (void)state;
   const ac_cl_product product = {.float_c = true, .batch = 1};
-  check_opened(CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_SUCCESS, false);
-  check_opened(CL_SUCCESS, CL_INVALID_WORK_GROUP_SIZE, false);
-  check_opened(CL_SUCCESS, CL_OUT_OF_RESOURCES, true);
+  write_error = CL_MEM_OBJECT_ALLOCATION_FAILURE;
+  check_opened("to try it failed");
+  launch_error = CL_INVALID_WORK_GROUP_SIZE;
+  check_opened("its kernel does not compile or run here");
+  launch_error = CL_OUT_OF_RESOURCES;
+  launches_break = true;
+  check_opened("to try it failed");
+  reads_are_wrong = true;
+  check_opened("its sums are wrong here");
   ac_device *device = open_device("mma");
   ac_opencl *cl = device->state;
   bool result;

@@ -15,13 +15,13 @@ static int print_json(const ac_device_info *list, int count) {
   for (int i = 0; i < count; i++) {
     const ac_device_info *d = &list[i];
     json_array_append_new(
-        array, json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:b, s:s, s:b}", "id",
+        array, json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:b, s:s, s:s, s:b}", "id",
                          d->id, "backend", d->backend, "name", d->name, "driver", d->driver,
                          "memory_bytes", (json_int_t)d->memory_bytes, "max_allocation_bytes",
                          (json_int_t)d->max_allocation, "alignment", (json_int_t)d->alignment,
                          "compute_units", (json_int_t)d->compute_units, "gpu", d->gpu ? 1 : 0,
                          "half_arithmetic", d->half_arithmetic ? 1 : 0, "bf16_products",
-                         d->bf16_products, "bf16_arithmetic", d->bf16_arithmetic ? 1 : 0));
+                         d->bf16_products, "refused_unit", d->refused_unit, "bf16_arithmetic", d->bf16_arithmetic ? 1 : 0));
   }
   bool whole =
       json_array_size(array) == (size_t)count && json_text_put(array, JSON_INDENT(2), stdout);
@@ -42,6 +42,7 @@ static int print_table(const ac_device_info *list, int count) {
            d->max_allocation ? text_bytes(d->max_allocation).text : "no limit");
     printf("  half precision      %s\n", d->half_arithmetic ? "storage and arithmetic" : "storage");
     printf("  products of bf16    %s\n", d->bf16_products);
+    if (*d->refused_unit) printf("  not used            %s\n", d->refused_unit);
   }
   return STATUS_DONE;
 }

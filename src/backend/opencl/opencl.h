@@ -43,6 +43,7 @@ typedef struct ac_opencl {
   const struct ac_cl_unit *unit; /* matrix unit; NULL: none. See product/units.c */
   const char *unit_options;      /* of its kernel here */
   bool unit_emulated;
+  const char *unit_refusal; /* why the last class that was refused was */
   /* AC_CL_UNIT_..., or 0: not tried, by storage type, transposes and the type of C. */
   uint8_t unit_classes[AC_BF16 + 1][8];
   /* For tests: changes what a tile, or a unit (then NULL), has computed in a trial, or returns

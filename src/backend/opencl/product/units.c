@@ -7,7 +7,7 @@
  * in sizes that fill no tile. The first class is tried when the device is opened, others when a
  * product of theirs is first prepared, or when an op asks what to store its factors in. Reading
  * ahead is tried after that and left out where it fails, which changes no bit. A class that is
- * refused, silently, is left to the plain kernel. So a product's numeric class depends on the
+ * refused is left to the plain kernel; where it is the first, the device says why. So a product's numeric class depends on the
  * device, its driver and the product's class, never on timing.
  *
  * ACCRUE_PRODUCTS=UNIT asks for one by its name; where the device has none, it is emulated, slowly.
@@ -114,7 +114,10 @@ typedef struct trial {
   float c[M * N];
   cl_mem buffer[3];
   ac_status status; /* not AC_OK: nothing could be found out */
+  const char *why;  /* it is refused */
 } trial;
+
+static const char does_not_run[] = "its kernel does not compile or run here";
 
 static bool fail(trial *t, cl_int error) {
   t->status = ac_cl_fail(t->cl, error, "trying a matrix unit");
@@ -125,6 +128,7 @@ static bool fail(trial *t, cl_int error) {
  */
 static bool refuse(trial *t) {
   const cl_int error = clFinish(t->cl->queue);
+  t->why = does_not_run;
   return error == CL_SUCCESS ? false : fail(t, error);
 }
 
@@ -181,7 +185,8 @@ static bool gives_products(trial *t, ac_cl_unit_tile tile, uint32_t least) {
       clEnqueueReadBuffer(t->cl->queue, t->buffer[2], CL_TRUE, 0, bytes, t->c, 0, NULL, NULL) !=
           CL_SUCCESS)
     return refuse(t);
-  if (t->cl->distort && !t->cl->distort(NULL, t->c, bytes)) return false;
+  if (t->cl->distort && !t->cl->distort(NULL, t->c, bytes)) return refuse(t);
+  t->why = "its sums are wrong here";
   for (int i = 0; i < M; i++)
     for (int j = 0; j < N; j++)
       if (!is_near(t, i, j)) return false;
@@ -239,6 +244,7 @@ static ac_status try_class(ac_opencl *cl, const ac_cl_product *class, uint8_t *f
                            .batch = 1},
                .type_c = class->float_c ? AC_F32 : cl->storage};
   *found = find_class(t);
+  if (*found == AC_CL_UNIT_LEAVES) cl->unit_refusal = t->why;
   const ac_status status = t->status;
   for (int i = 0; i < 3; i++)
     if (t->buffer[i]) clReleaseMemObject(t->buffer[i]);
@@ -297,6 +303,10 @@ ac_status ac_cl_unit_takes_all(ac_opencl *cl, ac_dtype storage, const ac_cl_prod
   return status;
 }
 
+static void say_refusal(ac_opencl *cl, const ac_cl_unit *unit, const char *why) {
+  snprintf(cl->info.refused_unit, sizeof cl->info.refused_unit, "%s: %s", unit->text, why);
+}
+
 /* Whether it multiplies bf16, by its first class. */
 static ac_status try_unit(ac_opencl *cl, const ac_cl_unit *unit, const char *options, bool emulated,
                           bool *right) {
@@ -310,6 +320,9 @@ static ac_status try_unit(ac_opencl *cl, const ac_cl_unit *unit, const char *opt
   ac_status status = ac_cl_unit_takes(cl, &class, right);
   cl->preparing = false;
   if (status != AC_OK || !*right) cl->unit = NULL;
+  /* Of several spellings, the one that came furthest says why. */
+  if (status == AC_OK && !*right && (!*cl->info.refused_unit || cl->unit_refusal != does_not_run))
+    say_refusal(cl, unit, cl->unit_refusal);
   return status;
 }
 
@@ -328,6 +341,7 @@ bool ac_cl_unit_find(ac_opencl *cl) {
   char sentence[1024];
   snprintf(sentence, sizeof sentence, "%s", ac_last_error());
   if (unit && find_unit(cl, unit, &right) != AC_OK) {
+    say_refusal(cl, unit, "to try it failed");
     ac_fail(AC_OK, "%s", sentence);
     return false;
   }
