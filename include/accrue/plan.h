@@ -24,8 +24,8 @@ typedef enum ac_purpose {
 /* How activations, their gradients and the weights of products are stored. Arithmetic is in float
  * and sums are float throughout. Master weights, their gradients, optimizer state, biases, the
  * parameters and statistics of norms, and losses are f32 at every precision; a weight that products
- * read has a working copy in 16 bits beside its master, which counts among the parameters. Without
- * a backward pass such a weight is kept in 16 bits alone. Muon's step keeps what it multiplies in
+ * read has a working copy in 16 bits beside its master, which counts among the parameters, or is
+ * rounded anew for each of them (ac_working_copies). Without a backward pass such a weight is kept in 16 bits alone. Muon's step keeps what it multiplies in
  * bf16 if the precision is bf16 and the device multiplies it. ac_plan_step tells op by op. */
 typedef enum ac_precision {
   AC_PRECISION_F32 = 0,
@@ -137,6 +137,16 @@ typedef enum ac_gradients {
  * still change. */
 typedef enum ac_weights { AC_WEIGHTS_F32 = 0, AC_WEIGHTS_BF16 } ac_weights;
 
+/* Whether weights that are trained have working copies in 16 bits (ac_precision). Without them a
+ * weight is rounded anew before each op that reads it, forward and backward, into the arena, where
+ * it is alive no longer than for that op: two bytes less for each weight, and some more time for
+ * each micro-batch. Both ways leave the same bits. May still change. */
+typedef enum ac_working_copies {
+  AC_WORKING_COPIES_AUTO = 0, /* none where a budget leaves nothing faster */
+  AC_WORKING_COPIES_KEPT,
+  AC_WORKING_COPIES_NONE
+} ac_working_copies;
+
 /* How gradients are stored while they add up. AC_GRADIENT_BF16: those of at least 4096 elements in
  * bf16. Whenever something is added the sum is rounded by chance like weights (ac_weights), so that
  * small contributions are not lost in a large sum; the update sees the rounded sum. Not for
@@ -177,6 +187,7 @@ typedef struct ac_plan_desc {
   ac_gradients gradients;
   ac_precision precision;
   ac_weights weights;
+  ac_working_copies working_copies; /* of no meaning in f32 and without a backward pass */
   ac_gradient_storage gradient_storage;
   ac_recompute recompute;
   ac_optimizer_kind optimizer;
@@ -265,6 +276,8 @@ typedef struct ac_plan_info {
   uint64_t live_bytes;    /* lower bound of the arena: the largest sum of bytes alive at once. May
                              still change. */
   uint64_t working_bytes; /* of the parameters' bytes, those of working copies in 16 bits */
+  bool rounds_anew; /* weights in 16 bits are made from their masters for each op: AC_TRAIN without
+                       working copies. May still change. */
   int read_ahead;         /* batches; those of the description, or what room there is */
   uint64_t read_ahead_bytes; /* host memory for the batches of `read_ahead` and the one in hand; on
                                 a CPU the budget covers it too. One sample a thread of fields that

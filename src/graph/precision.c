@@ -12,9 +12,11 @@ typedef struct rewrite {
   ac_dtype storage;
   int *index;         /* by old node: its new index */
   int *cast;          /* by tensor: the same values in the other dtype */
-  int *working;       /* by parameter: its working copy */
+  int *working;       /* by parameter: its working copy; NOT_YET, or CAST_ANEW by each reader */
   uint32_t additions; /* to gradients that are rounded by chance */
 } rewrite;
+
+enum { NOT_YET = -1, CAST_ANEW = -2 };
 
 /* ---- dtypes ---------------------------------------------------------------------------------- */
 
@@ -76,7 +78,7 @@ static ac_tensor *in_shape_of(ac_graph *graph, ac_tensor *tensor, const ac_tenso
 static ac_tensor *working_copy(rewrite *r, const ac_tensor *parameter) {
   ac_graph *graph = r->graph;
   int index = parameter->parameter;
-  if (r->working[index] < 0) {
+  if (r->working[index] == NOT_YET) {
     const ac_tensor *whole = ac_tensor_at(graph, graph->parameters[index]);
     ac_tensor *copy = ac_graph_new_tensor(graph, AC_ROLE_WORKING, r->storage, &whole->shape);
     if (!copy) return NULL;
@@ -86,12 +88,10 @@ static ac_tensor *working_copy(rewrite *r, const ac_tensor *parameter) {
   return in_shape_of(graph, ac_tensor_at(graph, r->working[index]), parameter);
 }
 
-/* A cast belongs to the pass, and to the forward node, of the node that first wants it, which is
- * one of the old list. */
-static ac_tensor *cast_for(rewrite *r, ac_tensor *tensor, ac_dtype dtype, const ac_node *reader) {
+/* A cast belongs to the pass, and to the forward node, of its reader, which is one of the old list.
+ */
+static ac_tensor *cast_anew(rewrite *r, ac_tensor *tensor, ac_dtype dtype, const ac_node *reader) {
   ac_graph *graph = r->graph;
-  int *cast = &r->cast[tensor->id];
-  if (*cast >= 0) return ac_tensor_at(graph, *cast);
   int index = ac_graph_append(graph, AC_OP_cast, NULL, 0, 1, &tensor);
   ac_tensor *copy = ac_graph_add_output(graph, index, AC_ROLE_ACTIVATION, dtype, &tensor->shape);
   if (!copy) return NULL;
@@ -99,7 +99,15 @@ static ac_tensor *cast_for(rewrite *r, ac_tensor *tensor, ac_dtype dtype, const 
   node->scope = reader->scope;
   node->backward = reader->backward;
   if (reader->backward) node->forward = r->index[reader->forward];
-  *cast = copy->id;
+  return copy;
+}
+
+/* One is enough for all that read the tensor: it is made for the first of them. */
+static ac_tensor *cast_for(rewrite *r, ac_tensor *tensor, ac_dtype dtype, const ac_node *reader) {
+  int *cast = &r->cast[tensor->id];
+  if (*cast >= 0) return ac_tensor_at(r->graph, *cast);
+  ac_tensor *copy = cast_anew(r, tensor, dtype, reader);
+  if (copy) *cast = copy->id;
   return copy;
 }
 
@@ -107,8 +115,9 @@ static ac_tensor *cast_for(rewrite *r, ac_tensor *tensor, ac_dtype dtype, const 
 static int operand_as(rewrite *r, int id, ac_dtype dtype, const ac_node *reader) {
   ac_tensor *tensor = id < 0 ? NULL : ac_tensor_at(r->graph, id);
   if (!tensor || tensor->dtype == dtype) return id;
-  bool copied = tensor->role == AC_ROLE_PARAMETER;
-  tensor = copied ? working_copy(r, tensor) : cast_for(r, tensor, dtype, reader);
+  if (tensor->role != AC_ROLE_PARAMETER) tensor = cast_for(r, tensor, dtype, reader);
+  else if (r->working[tensor->parameter] == CAST_ANEW) tensor = cast_anew(r, tensor, dtype, reader);
+  else tensor = working_copy(r, tensor);
   return tensor ? tensor->id : -1;
 }
 
@@ -192,12 +201,20 @@ static ac_status rewrite_nodes(rewrite *r) {
   return status;
 }
 
-ac_status ac_graph_set_storage(ac_graph *graph, ac_dtype storage, bool weights, bool gradients) {
-  if ((storage == AC_F32 && !gradients) || graph->status != AC_OK) return graph->status;
+/* One that is not trained may be kept as its copy alone. */
+static void leave_out_copies(rewrite *r) {
+  for (int i = 0; i < r->graph->tensor_count; i++) {
+    const ac_tensor *tensor = ac_tensor_at(r->graph, i);
+    if (tensor->role == AC_ROLE_GRADIENT) r->working[tensor->parameter] = CAST_ANEW;
+  }
+}
+
+ac_status ac_graph_set_storage(ac_graph *graph, const ac_graph_storage *s) {
+  if ((s->operands == AC_F32 && !s->gradients) || graph->status != AC_OK) return graph->status;
   size_t nodes = (size_t)graph->node_count + 1, tensors = (size_t)graph->tensor_count + 1;
   size_t parameters = (size_t)graph->parameter_count + 1;
   rewrite r = {graph,
-               storage,
+               s->operands,
                malloc(nodes * sizeof *r.index),
                malloc(tensors * sizeof *r.cast),
                malloc(parameters * sizeof *r.working),
@@ -207,10 +224,11 @@ ac_status ac_graph_set_storage(ac_graph *graph, ac_dtype storage, bool weights, 
     status = ac_fail(AC_ERROR_MEMORY, "no memory to choose the graph's precision");
   } else {
     for (size_t i = 0; i < tensors; i++) r.cast[i] = -1;
-    for (size_t i = 0; i < parameters; i++) r.working[i] = -1;
-    store_outputs(graph, storage);
-    if (gradients) store_gradients(graph);
-    if (weights) status = store_weights(graph, storage);
+    for (size_t i = 0; i < parameters; i++) r.working[i] = NOT_YET;
+    if (!s->copies) leave_out_copies(&r);
+    store_outputs(graph, s->operands);
+    if (s->gradients) store_gradients(graph);
+    if (s->weights) status = store_weights(graph, s->operands);
     if (status == AC_OK) status = rewrite_nodes(&r);
   }
   free(r.index);

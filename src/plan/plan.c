@@ -5,6 +5,8 @@
 #include "core/error.h"
 #include "core/patterns.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* ---- checks ---------------------------------------------------------------------------------- */
@@ -102,6 +104,9 @@ ac_status ac_plan_check_desc(const ac_plan_desc *desc) {
         "plan: a budget of host memory has no meaning with optimizer state on the device");
   if ((unsigned)desc->weights > AC_WEIGHTS_BF16)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown storage of weights %d", (int)desc->weights);
+  if ((unsigned)desc->working_copies > AC_WORKING_COPIES_NONE)
+    return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown way of working copies %d",
+                   (int)desc->working_copies);
   if ((unsigned)desc->gradient_storage > AC_GRADIENT_BF16)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown storage of gradients %d",
                    (int)desc->gradient_storage);
@@ -155,6 +160,8 @@ static void fill_info(ac_plan *plan) {
   info->precision = plan->problem.desc.precision;
   info->weights = plan->problem.desc.weights;
   info->gradient_storage = plan->problem.desc.gradient_storage;
+  info->rounds_anew = !plan->problem.copies && info->purpose == AC_TRAIN &&
+                      info->precision != AC_PRECISION_F32;
   info->optimizer_state = plan->problem.desc.optimizer_state;
   info->batch = plan->problem.desc.batch;
   info->accumulation_steps = (info->batch + info->micro_batch - 1) / info->micro_batch;
@@ -200,27 +207,82 @@ static uint64_t memory_limit(const ac_plan_desc *desc, const ac_device *device) 
   return device->info.gpu ? has : has - has / 4;
 }
 
+/* A plan, or why there is none. */
+typedef struct attempt {
+  ac_plan *plan; /* to be freed whatever the status; NULL: no memory */
+  ac_status status;
+  char sentence[1024];
+} attempt;
+
+static ac_status make(ac_plan *plan, const ac_graph *graph, const ac_plan_desc *desc, bool copies) {
+  AC_TRY(ac_problem_create(&plan->problem, graph, plan->device, desc, copies));
+  plan->graph = plan->problem.graph;
+  AC_TRY(ac_plan_search(plan, memory_limit(desc, plan->device)));
+  AC_TRY(ac_plan_check(plan));
+  fill_info(plan);
+  return AC_OK;
+}
+
+static void try_to_make(attempt *t, const ac_graph *graph, ac_device *device,
+                        const ac_plan_desc *desc, bool copies) {
+  t->plan = calloc(1, sizeof *t->plan);
+  if (t->plan) t->plan->device = device;
+  t->status = t->plan ? make(t->plan, graph, desc, copies)
+                      : ac_fail(AC_ERROR_MEMORY, "no memory for a plan");
+  snprintf(t->sentence, sizeof t->sentence, "%s", ac_last_error());
+}
+
+/* Whether something was given up for working copies, so that a plan without them may be better. */
+static bool copies_cost(const attempt *t) {
+  const ac_plan *plan = t->plan;
+  if (t->status == AC_OK && plan->info.predicted_seconds <= plan->fastest_seconds) return false;
+  if (t->status != AC_OK && t->status != AC_ERROR_BUDGET) return false;
+  for (int i = 0; i < plan->problem.cell_count; i++)
+    if (plan->problem.cells[i].role == AC_ROLE_WORKING) return true;
+  return false;
+}
+
+/* Whether the plan without working copies is the one: it fits and the other does not, or is faster;
+ * or both are refused, and it would have needed less. What else it fails by is no matter of bytes,
+ * and holds. */
+static bool is_better(const attempt *without, const attempt *with) {
+  if (without->status != with->status) return without->status != AC_ERROR_BUDGET;
+  return with->status == AC_OK
+             ? without->plan->info.predicted_seconds < with->plan->info.predicted_seconds
+             : without->plan->least < with->plan->least;
+}
+
+static void try_without_copies(attempt *with, const ac_graph *graph, ac_device *device,
+                               const ac_plan_desc *desc) {
+  attempt without, worse;
+  try_to_make(&without, graph, device, desc, false);
+  /* To round weights anew does not count as faster than the fastest way with copies. */
+  if (without.status == AC_OK)
+    without.plan->info.predicted_seconds =
+        fmax(without.plan->info.predicted_seconds, with->plan->fastest_seconds);
+  worse = without;
+  if (is_better(&without, with)) worse = *with, *with = without;
+  ac_plan_free(worse.plan);
+}
+
 ac_status ac_plan_create(ac_plan **plan, const ac_graph *graph, ac_device *device,
                          const ac_plan_desc *desc) {
   AC_CREATES(plan);
   AC_REQUIRE(graph, device);
   const ac_plan_desc described = AC_DESCRIBED(ac_plan_desc, desc);
+  attempt made;
   AC_TRY(ac_plan_check_desc(&described));
   AC_TRY(check_budget(&described, device));
-  ac_plan *made = calloc(1, sizeof *made);
-  if (!made) return ac_fail(AC_ERROR_MEMORY, "no memory for a plan");
-  ac_status status = ac_problem_create(&made->problem, graph, device, &described);
-  made->graph = made->problem.graph;
-  made->device = device;
-  if (status == AC_OK) status = ac_plan_search(made, memory_limit(&described, device));
-  if (status == AC_OK) status = ac_plan_check(made);
-  if (status != AC_OK) {
-    ac_plan_free(made);
-    return status;
+  try_to_make(&made, graph, device, &described,
+              described.working_copies != AC_WORKING_COPIES_NONE);
+  if (ac_plan_copies_are_open(&described) && copies_cost(&made))
+    try_without_copies(&made, graph, device, &described);
+  if (made.status == AC_OK) {
+    *plan = made.plan;
+    return AC_OK;
   }
-  fill_info(made);
-  *plan = made;
-  return AC_OK;
+  ac_plan_free(made.plan);
+  return ac_fail(made.status, "%s", made.sentence);
 }
 
 void ac_plan_free(ac_plan *plan) {
@@ -334,6 +396,7 @@ ac_status ac_plan_alternatives(const ac_plan *plan, ac_plan_alternative *list, i
     desc.beyond_device = true;
     desc.read_ahead = 0;
     desc.state_space = plan->info.state_space;
+    desc.working_copies = plan->problem.copies ? AC_WORKING_COPIES_KEPT : AC_WORKING_COPIES_NONE;
     desc.host_memory = 0;
     desc.recompute = AC_RECOMPUTE_NONE;
     AC_TRY(add_alternative(plan, &desc, list, capacity, count, &most));

@@ -146,6 +146,7 @@ typedef struct ac_problem {
   ac_graph *graph;  /* the plan's own, with all nodes of a window if training */
   ac_device *device;
   ac_plan_desc desc;         /* with what follows from the graph filled in */
+  bool copies;               /* trained parameters may have working copies */
   char *state_f32, *frozen;  /* those of desc */
   struct ac_stages *stages;  /* of the training graph; NULL otherwise */
   ac_nodes main, evaluation; /* each node that runs once; evaluation: only when training */
@@ -175,6 +176,8 @@ struct ac_plan {
   const ac_graph *graph; /* the problem's */
   ac_device *device;     /* the problem's */
   ac_plan_info info;
+  double fastest_seconds; /* of the fastest candidate, whatever it takes */
+  uint64_t least;         /* where it was refused: what the budget would have to be */
   ac_sequence main, evaluation;
   ac_sequence stepping; /* fused: the second pass; without steps otherwise */
   ac_cell *cells;
@@ -232,10 +235,10 @@ const ac_cell *ac_plan_cell(const ac_plan *plan, ac_role role, int owner, int st
 
 /* ---- problem.c ------------------------------------------------------------------------------- */
 
-/* A graph differentiated, stored as the precision says, and checked against the device. Free with
- * ac_problem_free, after a failure too. */
+/* A graph differentiated, stored as the precision says, with working copies of what is trained or
+ * without, and checked against the device. Free with ac_problem_free, after a failure too. */
 ac_status ac_problem_create(ac_problem *problem, const ac_graph *graph, ac_device *device,
-                            const ac_plan_desc *desc);
+                            const ac_plan_desc *desc, bool copies);
 void ac_problem_free(ac_problem *problem);
 
 /* Whether the device runs all ops on so many samples at once, and if not, why. */
@@ -396,6 +399,12 @@ ac_status ac_plan_check_update(const ac_plan *plan, int *stepped);
 /* Chooses micro-batch and order for the least predicted time within `limit` bytes, lays the choice
  * down, and settles what is read ahead. */
 ac_status ac_plan_search(ac_plan *plan, uint64_t limit);
+
+/* Whether there may be working copies of what is trained, or not, as a budget wants it. */
+static inline bool ac_plan_copies_are_open(const ac_plan_desc *desc) {
+  return desc->purpose == AC_TRAIN && desc->precision != AC_PRECISION_F32 &&
+         desc->working_copies == AC_WORKING_COPIES_AUTO;
+}
 
 /* Whether a description says what there is, and nothing that contradicts itself. */
 ac_status ac_plan_check_desc(const ac_plan_desc *desc);

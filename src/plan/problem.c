@@ -270,9 +270,11 @@ static ac_status complete_graph(ac_problem *problem) {
   bool training = problem->desc.purpose == AC_TRAIN;
   if (training) AC_TRY(ac_graph_freeze(graph, problem->desc.frozen));
   if (training) AC_TRY(ac_graph_differentiate(graph));
-  AC_TRY(ac_graph_set_storage(graph, ac_plan_storage(&problem->desc),
-                              problem->desc.weights == AC_WEIGHTS_BF16,
-                              problem->desc.gradient_storage == AC_GRADIENT_BF16));
+  const ac_graph_storage storage = {.operands = ac_plan_storage(&problem->desc),
+                                    .weights = problem->desc.weights == AC_WEIGHTS_BF16,
+                                    .gradients = problem->desc.gradient_storage == AC_GRADIENT_BF16,
+                                    .copies = problem->copies};
+  AC_TRY(ac_graph_set_storage(graph, &storage));
   if (training) AC_TRY(ac_optimizer_append(graph, &problem->desc));
   AC_TRY(check_sizes(problem));
   if (training) AC_TRY(check_losses(problem));
@@ -325,8 +327,8 @@ static ac_status keep_text(const char **text, char **own) {
 }
 
 ac_status ac_problem_create(ac_problem *problem, const ac_graph *graph, ac_device *device,
-                            const ac_plan_desc *desc) {
-  *problem = (ac_problem){.device = device, .desc = *desc, .coupled = -1};
+                            const ac_plan_desc *desc, bool copies) {
+  *problem = (ac_problem){.device = device, .desc = *desc, .copies = copies, .coupled = -1};
   if (!desc->batch) problem->desc.batch = desc->micro_batch ? desc->micro_batch : 1;
   AC_TRY(keep_text(&problem->desc.state_f32, &problem->state_f32));
   AC_TRY(keep_text(&problem->desc.frozen, &problem->frozen));

@@ -62,15 +62,25 @@ static ac_status least_forward(const ac_problem *problem, uint64_t *bytes) {
   return status;
 }
 
-/* Of a problem that is made anew, as what it stores differs. */
-static ac_status least_made(const offers *o, const ac_graph *graph, const ac_plan_desc *desc,
-                            uint64_t *bytes) {
+static ac_status least_with(const offers *o, const ac_graph *graph, const ac_plan_desc *desc,
+                            bool copies, uint64_t *bytes) {
   ac_problem other;
-  ac_status status = ac_problem_create(&other, graph, o->problem->device, desc);
+  ac_status status = ac_problem_create(&other, graph, o->problem->device, desc, copies);
   if (status == AC_OK)
     status = desc->purpose == AC_TRAIN ? least_of(o, &other, bytes) : least_forward(&other, bytes);
   ac_problem_free(&other);
   return status;
+}
+
+/* Of a problem that is made anew, as what it stores differs. */
+static ac_status least_made(const offers *o, const ac_graph *graph, const ac_plan_desc *desc,
+                            uint64_t *bytes) {
+  uint64_t without;
+  AC_TRY(least_with(o, graph, desc, desc->working_copies != AC_WORKING_COPIES_NONE, bytes));
+  if (!ac_plan_copies_are_open(desc)) return AC_OK;
+  AC_TRY(least_with(o, graph, desc, false, &without));
+  if (without < *bytes) *bytes = without;
+  return AC_OK;
 }
 
 /* Of the problem at hand under a description that stores the same. */
@@ -118,6 +128,18 @@ static ac_status offer_gradients(offers *o) {
   return offer(o, &desc,
                fused ? "in micro-batches (--gradients auto)"
                      : "without a buffer for gradients (--gradients auto)");
+}
+
+/* Weights that are rounded for each op that reads them, where copies are asked for. */
+static ac_status offer_no_copies(offers *o) {
+  ac_plan_desc desc = o->problem->desc;
+  uint64_t bytes;
+  if (desc.working_copies != AC_WORKING_COPIES_KEPT) return AC_OK;
+  desc.working_copies = AC_WORKING_COPIES_AUTO;
+  if (!ac_plan_copies_are_open(&desc)) return AC_OK;
+  AC_TRY(least_made(o, o->problem->source, &desc, &bytes));
+  add(o, bytes, "without working copies of weights (--working-copies auto)");
+  return AC_OK;
 }
 
 /* Optimizer state in host memory, where the device has its own. */
@@ -260,10 +282,12 @@ ac_status ac_plan_refuse(ac_candidates *candidates, ac_plan *board, int read_ahe
   AC_TRY(ac_candidates_least(candidates, board, &total, &micro_batch));
   offers o = {problem, candidates->costs, read_ahead,
               .least = ac_problem_needs(problem, total, read_ahead)};
+  board->least = o.least;
   if (o.least == UINT64_MAX)
     return AC_ERROR_BUDGET; /* with the sentence about the largest allocation */
   add(&o, total, "with nothing read ahead (--read-ahead 0)");
   AC_TRY(offer_gradients(&o));
+  AC_TRY(offer_no_copies(&o));
   AC_TRY(offer_host(&o));
   AC_TRY(offer_micro_batch(&o));
   AC_TRY(offer_recomputation(&o));

@@ -26,6 +26,7 @@ static ac_status choose(ac_candidates *s, ac_plan *plan, int read_ahead, uint64_
                         bool *fits) {
   *fits = false;
   qsort(s->list, (size_t)s->count, sizeof *s->list, by_seconds);
+  plan->fastest_seconds = s->list[0].seconds;
   for (int i = 0; i < s->count && !*fits; i++) {
     if (ac_problem_needs(s->problem, s->list[i].bound, read_ahead) > limit) continue;
     AC_TRY(ac_candidates_lay_down(s, plan, &s->list[i]));

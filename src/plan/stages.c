@@ -30,6 +30,10 @@ static int list_nodes(ac_stages *stages, const ac_nodes *nodes) {
   return forward;
 }
 
+static bool casts_parameter(const ac_graph *graph, const ac_node *node) {
+  return node->op == AC_OP_cast && ac_tensor_at(graph, node->in[0])->role == AC_ROLE_PARAMETER;
+}
+
 /* alive[p] counts the activations that cross from node p - 1 to node p of the forward list;
  * crossing[p] is one of them. */
 static void count_crossing(ac_stages *stages, const bool *runs, int forward, int *last, int *alive,
@@ -59,9 +63,11 @@ static void count_crossing(ac_stages *stages, const bool *runs, int forward, int
     for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
       int storage = activation(graph, node->out[j]);
       if (storage < 0) continue;
-      /* What is to be recomputed is no boundary, which would be kept: it counts twice. */
-      int weight = ac_tensor_at(graph, storage)->hint == AC_RECOMPUTE ? 2 : 1;
-      if (weight == 2) stages->hinted = true;
+      /* What is to be recomputed is no boundary, which would be kept: it counts twice. So does a
+       * parameter that is cast for its reader. */
+      const bool hinted = ac_tensor_at(graph, storage)->hint == AC_RECOMPUTE;
+      const int weight = hinted || casts_parameter(graph, node) ? 2 : 1;
+      stages->hinted |= hinted;
       for (int q = p + 1; q <= last[storage]; q++) alive[q] += weight, crossing[q] = storage;
     }
   }

@@ -38,7 +38,7 @@ pick() { # NAME WORD...: sets the variable to one of the words. Not by $(...), i
 # Muon, Adam-mini and Adafactor keep their states in f32. What is folded is f32 too, and
 # nothing of it can be skipped.
 choose_storage() { # PRECISION OPTIMIZER DEVICE
-  local place weights=f32 state=f32 tables=f32 gradients=(buffer fused fused-local bf16)
+  local place copies weights=f32 state=f32 tables=f32 gradients=(buffer fused fused-local bf16)
   if [[ $1 != f16 && $2 =~ ^(adamw|sgd|muon)$ ]]; then gradients+=(folded); fi
   if [[ $2 =~ ^(adamw|sgd|lion)$ ]]; then
     pick state f32 8bit
@@ -48,6 +48,10 @@ choose_storage() { # PRECISION OPTIMIZER DEVICE
   pick gradient "${gradients[@]}"
   if [[ $gradient == folded ]]; then weights=f32 state=f32; fi
   storage=(--gradients "$gradient" --weights "$weights" --optimizer-state "$state")
+  if [[ $1 != f32 ]]; then
+    pick copies auto keep none
+    storage+=(--working-copies "$copies")
+  fi
   if [[ $state$tables == 8bit8bit ]]; then storage+=(--state-f32=); fi
   if [[ $gradient == folded ]]; then storage+=(--clip 0); fi
   if [[ $gradient$2 == foldedmuon ]]; then storage+=(--no-nesterov); fi

@@ -29,11 +29,16 @@ static void check_twin(random_verdict *v, random_counts *counts, const random_gr
   random_trial twin;
   bool keeps = choice->level[RANDOM_recompute] != RECOMPUTE_NONE;
   other.level[RANDOM_recompute] = RECOMPUTE_NONE;
+  other.level[RANDOM_copies] = 0;
   other.level[RANDOM_read_ahead] = AHEAD_NO;
   other.level[RANDOM_fit] = 0;
   other.micro_batch = first->micro_batch;
   random_try(&twin, g, hinted, &other, opencl);
-  random_compare_bits(v, keeps ? "recomputation" : "running it again", g, first, &twin);
+  random_compare_bits(v,
+                      keeps                ? "recomputation"
+                      : first->rounds_anew ? "rounding weights anew"
+                                           : "running it again",
+                      g, first, &twin);
   random_trial_free(&twin);
   counts->twins++;
 }

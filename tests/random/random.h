@@ -119,6 +119,7 @@ void random_reference_free(random_reference *r);
   X(stream, "no", "yes")                                                                           \
   X(products, "widened", "tiles", "vdpbf16ps", "bfmmla")                                           \
   X(weights, "f32", "bf16 where they can be")                                                      \
+  X(copies, "kept", "none", "planned")                                                             \
   X(gradients, "f32", "bf16 where they can be")                                                    \
   X(optimizer, "sgd", "momentum", "nesterov", "adamw", "adamw clipped", "lion", "adafactor",       \
     "muon", "adam-mini", "callback")                                                               \
@@ -231,7 +232,7 @@ typedef struct random_trial {
   int parameters;
   int64_t *count;
   int64_t micro_batch;
-  bool whole_window;
+  bool whole_window, rounds_anew;
   ac_gradients gradients;
   bool rounded[OP_DRAW_LEAVES]; /* by parameter: stored in bf16 alone */
   bool summed[OP_DRAW_LEAVES];  /* its gradient is */

@@ -130,6 +130,8 @@ static void choose_frozen(training *t, const random_choice *c) {
 
 static ac_status make_plan(training *t, const random_graph *hinted, const random_choice *c) {
   static const ac_precision precisions[] = {AC_PRECISION_F32, AC_PRECISION_F16, AC_PRECISION_BF16};
+  static const ac_working_copies copies[] = {AC_WORKING_COPIES_KEPT, AC_WORKING_COPIES_NONE,
+                                             AC_WORKING_COPIES_AUTO};
   int recompute = c->level[RANDOM_recompute];
   choose_frozen(t, c);
   t->policy.batch = t->g->recipe.batch;
@@ -143,6 +145,7 @@ static ac_status make_plan(training *t, const random_graph *hinted, const random
   t->policy.read_ahead = c->level[RANDOM_read_ahead] == AHEAD_YES;
   t->policy.debug_numerics = t->habit == HABIT_WATCHES;
   t->policy.precision = precisions[c->level[RANDOM_precision]];
+  t->policy.working_copies = copies[c->level[RANDOM_copies]];
   const bool rounds =
       c->level[RANDOM_optimizer] <= OPTIMIZER_ADAM_MINI && !folds(c) && !rewrites(c);
   if (rounds) t->policy.gradient_storage = (ac_gradient_storage)c->level[RANDOM_gradients];
@@ -167,6 +170,7 @@ static ac_status make_plan(training *t, const random_graph *hinted, const random
   t->trial->recomputed = info->recomputed_ops;
   t->trial->whole_window = t->plan->main.whole_window;
   t->trial->gradients = info->gradients;
+  t->trial->rounds_anew = info->rounds_anew;
   const ac_graph *graph = t->plan->graph;
   for (int p = 0; p < graph->parameter_count; p++) {
     const int gradient = t->plan->problem.parameters[p].gradient;
@@ -458,6 +462,7 @@ static void note_effects(training *t, random_choice *took) {
   if (!t->policy.frozen) took->level[RANDOM_frozen] = FROZEN_NONE;
   if (!t->desc.group_count) took->level[RANDOM_groups] = 0;
   if (!t->policy.average) took->level[RANDOM_average] = 0;
+  if (!t->trial->rounds_anew) took->level[RANDOM_copies] = 0;
   bool splits = split_of(t) > 0, evaluates = !t->trial->whole_window;
   if ((t->habit == HABIT_SPLITS && !splits) || (t->habit == HABIT_EVALUATES && !evaluates))
     took->level[RANDOM_habit] = HABIT_PLAIN;

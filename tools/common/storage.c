@@ -24,6 +24,9 @@ void storage_add_options(storage_flags *f, options *o) {
        .help = "update rule"},
       {"weights", "f32|bf16", OPTION_CHOICE, &f->weights,
        .help = "storage of weights; bf16: no originals in f32, rounded by chance"},
+      {"working-copies", "auto|keep|none", OPTION_CHOICE, &f->working_copies,
+       .help = "of weights in 16 bits; none: rounded anew before each op that reads them, the same "
+               "bits in fewer bytes; auto: where nothing faster fits"},
       {"gradients", all_gradients, OPTION_CHOICE, &f->gradients,
        .help = "fused: none are kept, and the backward pass of a batch at once runs twice; "
                "fused-local: once, and each weight is clipped and stepped by itself; folded: into "
@@ -48,6 +51,8 @@ int storage_check(const storage_flags *f, const options *o, ac_precision precisi
                       optimizers[f->optimizer]);
   if (f->weights == AC_WEIGHTS_BF16 && precision != AC_PRECISION_BF16)
     return fail_usage("--weights bf16 needs --precision bf16");
+  if (f->working_copies && precision == AC_PRECISION_F32)
+    return fail_usage("--working-copies has no meaning at --precision f32");
   if (f->optimizer_state != AC_STATE_8BIT && options_given(o, "state-f32"))
     return fail_usage("--state-f32 has no meaning without --optimizer-state 8bit");
   if (f->state_space == AC_STATE_ON_DEVICE && f->host_memory)
@@ -59,6 +64,7 @@ void storage_describe(const storage_flags *f, ac_plan_desc *plan) {
   const bool bf16 = f->gradients == GRADIENTS_BF16;
   plan->optimizer = (ac_optimizer_kind)f->optimizer;
   plan->weights = (ac_weights)f->weights;
+  plan->working_copies = (ac_working_copies)f->working_copies;
   plan->gradients = bf16 ? AC_GRADIENTS_AUTO : (ac_gradients)f->gradients;
   plan->gradient_storage = bf16 ? AC_GRADIENT_BF16 : AC_GRADIENT_F32;
   plan->optimizer_state = (ac_optimizer_state)f->optimizer_state;
@@ -72,10 +78,11 @@ void storage_words(const storage_flags *f, char *text, size_t size) {
                                        ", optimizer-state-in host"};
   int length = 0;
   const char *gradients = storage_gradients_name(f->gradients, &length);
+  static const char *const copies[] = {"", ", working-copies keep", ", working-copies none"};
   const bool named = f->gradients != AC_GRADIENTS_AUTO;
-  snprintf(text, size, "%s%s%s%s%.*s%s%s%s%s", f->optimizer == AC_ADAMW ? "" : ", ",
+  snprintf(text, size, "%s%s%s%s%s%.*s%s%s%s%s", f->optimizer == AC_ADAMW ? "" : ", ",
            f->optimizer == AC_ADAMW ? "" : optimizers[f->optimizer],
-           f->weights == AC_WEIGHTS_BF16 ? ", weights bf16" : "", named ? ", gradients " : "",
+           f->weights == AC_WEIGHTS_BF16 ? ", weights bf16" : "", copies[f->working_copies], named ? ", gradients " : "",
            named ? length : 0, gradients,
            f->optimizer_state == AC_STATE_8BIT ? ", optimizer-state 8bit" : "",
            f->state_f32 ? ", state-f32 " : "", f->state_f32 ? f->state_f32 : "",

@@ -13,6 +13,7 @@ enum { GRADIENTS_BF16 = AC_GRADIENTS_FOLDED + 1 };
 typedef struct storage_flags {
   int optimizer;         /* ac_optimizer_kind */
   int weights;           /* ac_weights */
+  int working_copies;    /* ac_working_copies */
   int gradients;         /* ac_gradients, or GRADIENTS_BF16 */
   int optimizer_state;   /* ac_optimizer_state */
   const char *state_f32; /* NULL: as the library has it */

@@ -29,6 +29,9 @@ static void put_memory(page *p, const ac_plan_info *plan) {
   char parameters[80];
   if (plan->weights == AC_WEIGHTS_BF16)
     snprintf(parameters, sizeof parameters, ", weights in bf16, the rest in f32");
+  else if (plan->rounds_anew)
+    snprintf(parameters, sizeof parameters, ", f32; rounded to %s for each op that reads them",
+             ac_precision_name(plan->precision));
   else
     snprintf(parameters, sizeof parameters, ", f32; of these %s working copies in %s",
              text_bytes(plan->working_bytes).text, ac_precision_name(plan->precision));

@@ -194,6 +194,17 @@ static float step_of(const ac_op_args *args, const grid *g, const sums *s) {
   return (float)(fmax((double)a->epsilon2, size) * (double)a->relative / fmax(1, update));
 }
 
+/* z - x y, rounded once where the CPU can. Left to the compiler, which of two products is rounded
+ * would depend on whether an element is one of a vector or of a row's rest, and so on where blocks
+ * for working copies begin. */
+static inline float minus_product(float z, float x, float y) {
+#ifdef __FP_FAST_FMAF
+  return __builtin_fmaf(-x, y, z);
+#else
+  return z - x * y;
+#endif
+}
+
 static void step_floats(const ac_op_args *args, int64_t first, int64_t last) {
   const ac_adafactor_attributes *a = args->attributes;
   const float *c = ac_adafactor_columns(args)->data, *d = args->in[0].data;
@@ -207,7 +218,7 @@ static void step_floats(const ac_op_args *args, int64_t first, int64_t last) {
     const float factor = s.factors[i];
 #pragma omp simd
     for (int64_t j = at; j < end; j++)
-      p[j] = p[j] * keep - step * direction(a, d[j], factor, c[j - row]);
+      p[j] = minus_product(p[j] * keep, step, direction(a, d[j], factor, c[j - row]));
     at = end;
   }
   ac_cpu_copy_parameters(&args->out[3], p, first, last);

@@ -66,6 +66,7 @@ gpt host-memory 1MiB | --width 64 --memory 1000KiB
 resnet host-memory 1MiB | --memory 330KiB
 gpt weights bf16 | --precision bf16
 resnet weights bf16 | --precision bf16
+* working-copies none | --precision bf16
 gpt gradients bf16 | --width 64
 resnet gradients bf16
 * beta1 0.5
