@@ -25,8 +25,9 @@ typedef enum ac_purpose {
  * and sums are float throughout. Master weights, their gradients, optimizer state, biases, the
  * parameters and statistics of norms, and losses are f32 at every precision; a weight that products
  * read has a working copy in 16 bits beside its master, which counts among the parameters, or is
- * rounded anew for each of them (ac_working_copies). Without a backward pass such a weight is kept in 16 bits alone. Muon's step keeps what it multiplies in
- * bf16 if the precision is bf16 and the device multiplies it. ac_plan_step tells op by op. */
+ * rounded anew for each of them (ac_working_copies). Without a backward pass such a weight is kept
+ * in 16 bits alone. Muon's step keeps what it multiplies in bf16 if the precision is bf16 and the
+ * device multiplies it. ac_plan_step tells op by op. */
 typedef enum ac_precision {
   AC_PRECISION_F32 = 0,
   AC_PRECISION_F16,
@@ -278,7 +279,7 @@ typedef struct ac_plan_info {
   uint64_t working_bytes; /* of the parameters' bytes, those of working copies in 16 bits */
   bool rounds_anew; /* weights in 16 bits are made from their masters for each op: AC_TRAIN without
                        working copies. May still change. */
-  int read_ahead;         /* batches; those of the description, or what room there is */
+  int read_ahead;   /* batches; those of the description, or what room there is */
   uint64_t read_ahead_bytes; /* host memory for the batches of `read_ahead` and the one in hand; on
                                 a CPU the budget covers it too. One sample a thread of fields that
                                 nothing reads is not counted */

@@ -75,6 +75,10 @@ typedef struct ac_backend {
 
   /* Whether the op runs here with operands of these dtypes (handles unset). */
   bool (*supports)(void *state, const ac_op_args *args);
+  /* Inputs of kind s, as bits, that the op takes in f32 too where the others are stored in
+   * `storage`, 16 bits, and that it rounds to that as it reads them, to the same bits; NULL: none.
+   */
+  uint32_t (*rounds)(void *state, ac_op op, ac_dtype storage);
   /* Scratch bytes for the op at these shapes (handles unset, run->batch the largest micro-batch);
    * must not shrink when a shape grows. */
   uint64_t (*workspace)(void *state, const ac_op_args *args);

@@ -10,6 +10,7 @@
 typedef struct rewrite {
   ac_graph *graph;
   ac_dtype storage;
+  const uint32_t *rounds;
   int *index;         /* by old node: its new index */
   int *cast;          /* by tensor: the same values in the other dtype */
   int *working;       /* by parameter: its working copy; NOT_YET, or CAST_ANEW by each reader */
@@ -111,6 +112,13 @@ static ac_tensor *cast_for(rewrite *r, ac_tensor *tensor, ac_dtype dtype, const 
   return copy;
 }
 
+/* Whether the reader takes a parameter that has no working copy as it is. */
+static bool reads_master(const rewrite *r, const ac_node *reader, int input) {
+  const ac_tensor *tensor = ac_tensor_at(r->graph, reader->in[input]);
+  return tensor->role == AC_ROLE_PARAMETER && tensor->dtype == AC_F32 && r->rounds &&
+         r->working[tensor->parameter] == CAST_ANEW && (r->rounds[reader->op] >> input & 1);
+}
+
 /* What the reader gets for a tensor that it wants as `dtype`. */
 static int operand_as(rewrite *r, int id, ac_dtype dtype, const ac_node *reader) {
   ac_tensor *tensor = id < 0 ? NULL : ac_tensor_at(r->graph, id);
@@ -164,7 +172,7 @@ static ac_status append_rewritten(rewrite *r, const ac_node *old, int old_index)
   ac_graph *graph = r->graph;
   ac_node node = *old;
   for (int i = 0; i < AC_MAX_INPUTS; i++) {
-    if (node.in[i] < 0) continue;
+    if (node.in[i] < 0 || reads_master(r, old, i)) continue;
     ac_dtype dtype = wanted_dtype(r, ac_op_input_kind(node.op, i), ac_tensor_at(graph, node.in[i]));
     node.in[i] = operand_as(r, node.in[i], dtype, old);
   }
@@ -215,6 +223,7 @@ ac_status ac_graph_set_storage(ac_graph *graph, const ac_graph_storage *s) {
   size_t parameters = (size_t)graph->parameter_count + 1;
   rewrite r = {graph,
                s->operands,
+               s->rounds,
                malloc(nodes * sizeof *r.index),
                malloc(tensors * sizeof *r.cast),
                malloc(parameters * sizeof *r.working),

@@ -3,10 +3,10 @@
  * The letters of AC_OP_LIST decide. An activation is stored as its producer's letter says; a
  * parameter that is read where a letter says `s` is read from a working copy in 16 bits
  * (AC_ROLE_WORKING), which whoever changes the parameter keeps up to date; or, if it is trained and
- * copies are not asked for, a cast node goes before each node that reads it. Where an op wants
- * another dtype than a tensor has (an f32 input of the graph, say), a cast node goes before it, one
- * for each such tensor. Parameters, their gradients and loss sums stay f32, unless weights are
- * asked for in 16 bits as well; so may gradients be. */
+ * copies are not asked for, a cast node goes before each node that does not round it itself. Where
+ * an op wants another dtype than a tensor has (an f32 input of the graph, say), a cast node goes
+ * before it, one for each such tensor. Parameters, their gradients and loss sums stay f32, unless
+ * weights are asked for in 16 bits as well; so may gradients be. */
 #ifndef AC_GRAPH_PRECISION_H
 #define AC_GRAPH_PRECISION_H
 
@@ -15,11 +15,13 @@
 
 typedef struct ac_graph_storage {
   ac_dtype operands; /* what letters `s` stand for; AC_F32 leaves all but gradients as it is */
-  bool weights;   /* parameters that are read, and only where a letter says `s`, are stored in 16
-                     bits themselves */
+  bool weights;      /* parameters that are read, and only where a letter says `s`, are stored in 16
+                        bits themselves */
   bool gradients; /* those of large parameters are in bf16, and an op rounds by chance what is added
                      to them */
   bool copies;    /* there are working copies of trained parameters */
+  const uint32_t *rounds; /* by op: inputs, as bits, that read a trained parameter without a copy as
+                             it is and round it themselves; NULL: none */
 } ac_graph_storage;
 
 /* Rewrites a graph, differentiated or not, once. */

@@ -41,7 +41,7 @@ ac_dtype ac_op_storage(const ac_op_args *args) {
   for (int i = 0; i < AC_MAX_INPUTS + AC_MAX_OUTPUTS; i++) {
     char kind;
     const ac_operand *x = operand_at(args, i, &kind);
-    if (kind == 's' && x->count) return x->dtype;
+    if (kind == 's' && x->count && x->dtype != AC_F32) return x->dtype;
   }
   return AC_F32;
 }
@@ -50,12 +50,12 @@ static bool is_float(ac_dtype dtype) {
   return dtype == AC_F32 || dtype == AC_F16 || dtype == AC_BF16;
 }
 
-bool ac_op_dtypes_valid(const ac_op_args *args) {
+bool ac_op_dtypes_valid(const ac_op_args *args, uint32_t rounded) {
   ac_dtype storage = ac_op_storage(args);
   for (int i = 0; i < AC_MAX_INPUTS + AC_MAX_OUTPUTS; i++) {
     char kind;
     const ac_operand *x = operand_at(args, i, &kind);
-    if (!x->count) continue;
+    if (!x->count || (i < AC_MAX_INPUTS && rounded >> i & 1 && x->dtype == AC_F32)) continue;
     bool good = kind == 's'   ? is_float(x->dtype) && x->dtype == storage
                 : kind == 'a' ? is_float(x->dtype)
                 : kind == 'b' ? x->dtype == AC_F32 || x->dtype == AC_U8

@@ -160,8 +160,8 @@ static void fill_info(ac_plan *plan) {
   info->precision = plan->problem.desc.precision;
   info->weights = plan->problem.desc.weights;
   info->gradient_storage = plan->problem.desc.gradient_storage;
-  info->rounds_anew = !plan->problem.copies && info->purpose == AC_TRAIN &&
-                      info->precision != AC_PRECISION_F32;
+  info->rounds_anew =
+      !plan->problem.copies && info->purpose == AC_TRAIN && info->precision != AC_PRECISION_F32;
   info->optimizer_state = plan->problem.desc.optimizer_state;
   info->batch = plan->problem.desc.batch;
   info->accumulation_steps = (info->batch + info->micro_batch - 1) / info->micro_batch;
@@ -273,8 +273,7 @@ ac_status ac_plan_create(ac_plan **plan, const ac_graph *graph, ac_device *devic
   attempt made;
   AC_TRY(ac_plan_check_desc(&described));
   AC_TRY(check_budget(&described, device));
-  try_to_make(&made, graph, device, &described,
-              described.working_copies != AC_WORKING_COPIES_NONE);
+  try_to_make(&made, graph, device, &described, described.working_copies != AC_WORKING_COPIES_NONE);
   if (ac_plan_copies_are_open(&described) && copies_cost(&made))
     try_without_copies(&made, graph, device, &described);
   if (made.status == AC_OK) {

@@ -264,16 +264,28 @@ static ac_status check_losses(const ac_problem *problem) {
   return AC_OK;
 }
 
+/* What the device's ops round themselves. */
+static void list_rounds(const ac_problem *problem, uint32_t *rounds) {
+  const ac_device *device = problem->device;
+  const ac_dtype storage = ac_plan_storage(&problem->desc);
+  if (!device->backend->rounds || storage == AC_F32) return;
+  for (int op = 0; op < AC_OP_COUNT; op++)
+    rounds[op] = device->backend->rounds(device->state, (ac_op)op, storage);
+}
+
 /* The graph with all nodes of a window. */
 static ac_status complete_graph(ac_problem *problem) {
   ac_graph *graph = problem->graph;
   bool training = problem->desc.purpose == AC_TRAIN;
   if (training) AC_TRY(ac_graph_freeze(graph, problem->desc.frozen));
   if (training) AC_TRY(ac_graph_differentiate(graph));
+  uint32_t rounds[AC_OP_COUNT] = {0};
+  list_rounds(problem, rounds);
   const ac_graph_storage storage = {.operands = ac_plan_storage(&problem->desc),
                                     .weights = problem->desc.weights == AC_WEIGHTS_BF16,
                                     .gradients = problem->desc.gradient_storage == AC_GRADIENT_BF16,
-                                    .copies = problem->copies};
+                                    .copies = problem->copies,
+                                    .rounds = rounds};
   AC_TRY(ac_graph_set_storage(graph, &storage));
   if (training) AC_TRY(ac_optimizer_append(graph, &problem->desc));
   AC_TRY(check_sizes(problem));

@@ -127,15 +127,19 @@ static float *train_budget(const char *device, ac_plan_desc desc, int updates, d
   return parameters;
 }
 
-/* Keeping everything, recomputing as several budgets want it, recomputing everything: the same bits
- * after all updates with dropout, at the same micro-batch. */
+/* Keeping everything, recomputing as several budgets want it, recomputing everything, and what a
+ * plan takes that may leave out working copies instead: the same bits after all updates with
+ * dropout, at the same micro-batch. */
 static void recompute_in(const char *device, ac_precision precision, int updates) {
   enum { MOST = 50 };
   double kept[MOST] = {0}, again[MOST] = {0};
   ac_plan_info info;
   size_t total;
-  ac_plan_desc desc = {
-      .batch = 8, .micro_batch = 4, .precision = precision, .recompute = AC_RECOMPUTE_NONE};
+  ac_plan_desc desc = {.batch = 8,
+                       .micro_batch = 4,
+                       .precision = precision,
+                       .working_copies = AC_WORKING_COPIES_KEPT,
+                       .recompute = AC_RECOMPUTE_NONE};
   float *a = train_budget(device, desc, updates, kept, &info, &total);
   assert_int_equal(info.recomputed_ops, 0);
   uint64_t high = info.bytes.total;
@@ -147,10 +151,12 @@ static void recompute_in(const char *device, ac_precision precision, int updates
   free(b);
   uint64_t low = info.bytes.total;
   desc.recompute = AC_RECOMPUTE_AUTO;
-  for (int i = 1; i <= 3; i++) {
-    desc.memory = high - (high - low) * (uint64_t)i / 3;
+  for (int i = 1; i <= 6; i++) {
+    desc.working_copies = i <= 3 ? AC_WORKING_COPIES_KEPT : AC_WORKING_COPIES_AUTO;
+    desc.memory = high - (high - low) * (uint64_t)(i <= 3 ? i : i - 3) / 3;
     b = train_budget(device, desc, updates, again, &info, &total);
-    assert_true(info.recomputed_ops > 0 && info.bytes.total <= desc.memory);
+    assert_true(info.bytes.total <= desc.memory);
+    assert_true(info.recomputed_ops > 0 || info.rounds_anew);
     assert_memory_equal(kept, again, sizeof kept);
     assert_memory_equal(a, b, total * sizeof *a);
     free(b);

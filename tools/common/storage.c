@@ -82,8 +82,8 @@ void storage_words(const storage_flags *f, char *text, size_t size) {
   const bool named = f->gradients != AC_GRADIENTS_AUTO;
   snprintf(text, size, "%s%s%s%s%s%.*s%s%s%s%s", f->optimizer == AC_ADAMW ? "" : ", ",
            f->optimizer == AC_ADAMW ? "" : optimizers[f->optimizer],
-           f->weights == AC_WEIGHTS_BF16 ? ", weights bf16" : "", copies[f->working_copies], named ? ", gradients " : "",
-           named ? length : 0, gradients,
+           f->weights == AC_WEIGHTS_BF16 ? ", weights bf16" : "", copies[f->working_copies],
+           named ? ", gradients " : "", named ? length : 0, gradients,
            f->optimizer_state == AC_STATE_8BIT ? ", optimizer-state 8bit" : "",
            f->state_f32 ? ", state-f32 " : "", f->state_f32 ? f->state_f32 : "",
            spaces[f->state_space]);

@@ -15,13 +15,14 @@ static int print_json(const ac_device_info *list, int count) {
   for (int i = 0; i < count; i++) {
     const ac_device_info *d = &list[i];
     json_array_append_new(
-        array, json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:b, s:s, s:s, s:b}", "id",
-                         d->id, "backend", d->backend, "name", d->name, "driver", d->driver,
-                         "memory_bytes", (json_int_t)d->memory_bytes, "max_allocation_bytes",
-                         (json_int_t)d->max_allocation, "alignment", (json_int_t)d->alignment,
-                         "compute_units", (json_int_t)d->compute_units, "gpu", d->gpu ? 1 : 0,
-                         "half_arithmetic", d->half_arithmetic ? 1 : 0, "bf16_products",
-                         d->bf16_products, "refused_unit", d->refused_unit, "bf16_arithmetic", d->bf16_arithmetic ? 1 : 0));
+        array,
+        json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:b, s:s, s:s, s:b}", "id", d->id,
+                  "backend", d->backend, "name", d->name, "driver", d->driver, "memory_bytes",
+                  (json_int_t)d->memory_bytes, "max_allocation_bytes",
+                  (json_int_t)d->max_allocation, "alignment", (json_int_t)d->alignment,
+                  "compute_units", (json_int_t)d->compute_units, "gpu", d->gpu ? 1 : 0,
+                  "half_arithmetic", d->half_arithmetic ? 1 : 0, "bf16_products", d->bf16_products,
+                  "refused_unit", d->refused_unit, "bf16_arithmetic", d->bf16_arithmetic ? 1 : 0));
   }
   bool whole =
       json_array_size(array) == (size_t)count && json_text_put(array, JSON_INDENT(2), stdout);

@@ -179,11 +179,12 @@ static int print_json(const report *r, const ac_device_info *device) {
       "accumulation_steps", (json_int_t)i->accumulation_steps, "recomputed_ops",
       (json_int_t)i->recomputed_ops, "gradients", way_of(i->gradients), "budget_bytes",
       (json_int_t)i->budget_bytes, "planned_bytes", bytes_object(&i->bytes), "live_bytes",
-      (json_int_t)i->live_bytes, "working_bytes", (json_int_t)i->working_bytes, "rounds_anew", i->rounds_anew ? 1 : 0,
-      "host_bytes", (json_int_t)i->host_bytes, "read_ahead_bytes", (json_int_t)i->read_ahead_bytes,
-      "library_bytes", (json_int_t)i->library_bytes, "predicted_seconds", i->predicted_seconds,
-      "peak", "op", r->peak_step.op, "scope", r->peak_step.scope, "step", (json_int_t)(r->peak + 1),
-      "backward", r->peak_step.backward ? 1 : 0, "alternatives", list, "storage", storage_array(r));
+      (json_int_t)i->live_bytes, "working_bytes", (json_int_t)i->working_bytes, "rounds_anew",
+      i->rounds_anew ? 1 : 0, "host_bytes", (json_int_t)i->host_bytes, "read_ahead_bytes",
+      (json_int_t)i->read_ahead_bytes, "library_bytes", (json_int_t)i->library_bytes,
+      "predicted_seconds", i->predicted_seconds, "peak", "op", r->peak_step.op, "scope",
+      r->peak_step.scope, "step", (json_int_t)(r->peak + 1), "backward",
+      r->peak_step.backward ? 1 : 0, "alternatives", list, "storage", storage_array(r));
   bool good = object && json_text_put(object, JSON_INDENT(2), stdout);
   json_decref(object);
   return good ? STATUS_DONE : fail("cannot write the plan");

@@ -318,9 +318,24 @@ static ac_status copy(void *state, void *destination, const void *source, uint64
 
 /* ---- ops ------------------------------------------------------------------------------------- */
 
+/* Tables, and weights where bf16 is multiplied by ac_dot_class, as these are packed. */
+static uint32_t rounds(void *state, ac_op op, ac_dtype storage) {
+  if (!((const device *)state)->context.dot || storage != AC_BF16) return 0;
+  switch (op) {
+  case AC_OP_embedding:
+    return 1u << 0;
+  case AC_OP_linear:
+  case AC_OP_linear_input_gradient:
+  case AC_OP_linear_cross_entropy:
+  case AC_OP_linear_cross_entropy_gradient:
+    return 1u << 1;
+  default:
+    return 0;
+  }
+}
+
 static bool supports(void *state, const ac_op_args *args) {
-  (void)state;
-  return ac_op_dtypes_valid(args);
+  return ac_op_dtypes_valid(args, rounds(state, args->op, ac_op_storage(args)));
 }
 
 static uint64_t workspace(void *state, const ac_op_args *args) {
@@ -370,6 +385,7 @@ const ac_backend ac_backend_cpu = {
     .zero = zero,
     .copy = copy,
     .supports = supports,
+    .rounds = rounds,
     .workspace = workspace,
     .prepare = prepare,
     .run = run,

@@ -5,6 +5,17 @@
 
 #include <string.h>
 
+/* Of a table in f32 for results in 16 bits. */
+static void gather_rounded(const ac_op_args *args, int64_t first, int64_t last) {
+  const float *table = args->in[0].data;
+  const int32_t *ids = args->in[1].data;
+  const ac_operand *y = &args->out[0];
+  const int64_t columns = ac_columns(y);
+  for (int64_t i = first; i < last; i++)
+    ac_cpu_narrow(y->dtype, args->run->mark_flushed, table + ids[i] * columns,
+                  ac_element(y->data, y->dtype, i * columns), columns);
+}
+
 static void gather_range(const ac_op_args *args, int64_t first, int64_t last) {
   const char *table = args->in[0].data;
   const int32_t *ids = args->in[1].data;
@@ -15,7 +26,8 @@ static void gather_range(const ac_op_args *args, int64_t first, int64_t last) {
 }
 
 static void gather(const ac_cpu_context *context, const ac_op_args *args) {
-  ac_cpu_for(context, args, args->in[1].count, ac_columns(&args->in[0]), gather_range);
+  ac_cpu_for(context, args, args->in[1].count, ac_columns(&args->in[0]),
+             args->in[0].dtype == args->out[0].dtype ? gather_range : gather_rounded);
 }
 
 static void add_row(const float *gradient, float *row, int64_t count) {

@@ -18,6 +18,7 @@ static ac_layer layer_of(const ac_op_args *args, const ac_operand *x, const ac_o
                     .w = matrix_of(w),
                     .y = matrix_of(y),
                     .add = add,
+                    .round_w = w->dtype == AC_F32 && y->dtype == AC_BF16,
                     .mark = args->run->mark_flushed};
 }
 

@@ -16,7 +16,8 @@ typedef struct problem {
   const ac_linear_cross_entropy_attributes *attributes;
   loss_rows loss;
   int64_t rows, columns, classes, chunk;
-  ac_dtype storage;      /* of x, weight and dx */
+  ac_dtype storage;      /* of x and dx */
+  ac_dtype weights;      /* the same, or f32 that products round */
   ac_dtype factors;      /* of dz */
   void *x, *weight, *dx; /* dx and dweight are NULL if not wanted */
   float *dweight, *z;
@@ -38,6 +39,7 @@ static problem problem_of(const ac_cpu_context *context, const ac_op_args *args)
                .classes = ac_linear_cross_entropy_classes(args),
                .chunk = ac_linear_cross_entropy_chunk(args),
                .storage = x->dtype,
+               .weights = args->in[1].dtype,
                .factors = ac_cpu_factor_dtype(context, x->dtype),
                .x = x->data,
                .weight = args->in[1].data,
@@ -65,7 +67,7 @@ static ac_matrix gradients_of(const problem *p) {
 }
 
 static ac_matrix weights_of(const problem *p) {
-  return (ac_matrix){.data = p->weight, .dtype = p->storage};
+  return (ac_matrix){.data = p->weight, .dtype = p->weights};
 }
 
 /* Rows [first, first + count) of the layer that yields the logits. */
@@ -80,6 +82,7 @@ static ac_layer layer_of(const problem *p, int64_t first, int64_t count, void *x
       .w = w,
       .y = y,
       .add = add,
+      .round_w = p->weights != p->storage,
       .mark = p->run->mark_flushed};
 }
 

@@ -7,9 +7,10 @@
 /* One product C = alpha op(A) op(B) + beta C, row-major: C is [m, n], op(A) [m, k], op(B) [k, n];
  * `lda`, `ldb` and `ldc` are the distances of rows as stored, in elements. beta == 0 overwrites C
  * without reading it. Each operand has a float type of its own, f32 unless said; C is stored with
- * marks (ac_run_state.mark_flushed) if `mark`. */
+ * marks (ac_run_state.mark_flushed) if `mark`. With `round_b`, B is f32 and A bf16, which the
+ * context's ac_dot_class multiplies, and B is rounded to bf16 for that. */
 typedef struct ac_gemm {
-  bool transpose_a, transpose_b, mark;
+  bool transpose_a, transpose_b, mark, round_b;
   int64_t m, n, k;
   float alpha, beta;
   const void *a, *b;

@@ -26,15 +26,13 @@
 #include "backend/cpu/product/pairs.h"
 #include "core/half.h"
 
-/* The most of k, elements of a packed block, columns of a panel and sums that wait; and how many
- * elements a cache line has. */
+/* The most of k, elements of a packed block, columns of a panel and sums that wait. */
 enum {
   DEPTH = 24 * STEP,
   LEFT = 512 * 512,
   PANEL = 4 * STRIP,
   AREA = 512 * 512,
-  SUMS = STRIP * STRIP,
-  HALVES = 32
+  SUMS = STRIP * STRIP
 };
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
@@ -100,11 +98,11 @@ static blocks blocks_within(const ac_gemm *g, uint64_t room) {
 /* ---- packing --------------------------------------------------------------------------------- */
 
 static operand left_of(const ac_gemm *g) {
-  return (operand){g->a, g->lda, !g->transpose_a, g->m, g->k};
+  return (operand){g->a, AC_BF16, g->lda, !g->transpose_a, g->m, g->k};
 }
 
 static operand right_of(const ac_gemm *g) {
-  return (operand){g->b, g->ldb, g->transpose_b, g->n, g->k};
+  return (operand){g->b, g->b_dtype, g->ldb, g->transpose_b, g->n, g->k};
 }
 
 /* Packs strips of `x` one behind the other. What lies beside each other in memory is read in a row:
@@ -120,10 +118,10 @@ static void pack(const operand *x, bool by_line, uint32_t *to) {
 /* Part `index` of `count` of the cache lines that `x` lies in. */
 static ac_dot_lines lines_of(const operand *x, int64_t index, int64_t count) {
   const int64_t rows = x->along ? x->lines : x->depth, columns = x->along ? x->depth : x->lines;
-  const int64_t across = ac_ceil_div(columns, HALVES), all = rows * across;
+  const int64_t bytes = ac_element_bytes(x->dtype);
+  const int64_t across = ac_ceil_div(columns * bytes, AC_DOT_LINE), all = rows * across;
   const int64_t share = ac_ceil_div(all, count), first = ac_min(share * index, all);
-  const int64_t row = across ? first / across : 0,
-                distance = x->distance * (int64_t)sizeof *x->data;
+  const int64_t row = across ? first / across : 0, distance = x->distance * bytes;
   return (ac_dot_lines){(const char *)x->data + row * distance, distance, across,
                         first - row * across, ac_min(share, all - first)};
 }
@@ -277,8 +275,8 @@ static void multiply_panel(const work *w) {
 }
 
 bool ac_cpu_gemm_in_pairs(const ac_cpu_context *context, const ac_gemm *g) {
-  return context->dot && g->a_dtype == AC_BF16 && g->b_dtype == AC_BF16 && g->c_dtype != AC_F16 &&
-         g->k > 0;
+  return context->dot && g->a_dtype == AC_BF16 && (g->b_dtype == AC_BF16 || g->round_b) &&
+         g->c_dtype != AC_F16 && g->k > 0;
 }
 
 void ac_cpu_gemm_pairs(const ac_cpu_context *context, const ac_gemm *g, const float *bias,

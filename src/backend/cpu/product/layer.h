@@ -19,6 +19,7 @@ typedef struct ac_layer {
   bool in_out; /* how W is stored */
   ac_matrix x, w, y;
   bool add, mark; /* to the result; the result (ac_gemm) */
+  bool round_w;   /* in f32, where it is an operand (ac_gemm.round_b) */
 } ac_layer;
 
 static inline int64_t ac_row_distance(ac_matrix x, int64_t columns) {
@@ -29,6 +30,7 @@ static inline int64_t ac_row_distance(ac_matrix x, int64_t columns) {
 static inline ac_gemm ac_layer_rows(const ac_layer *l, ac_matrix from, int64_t k, ac_matrix to,
                                     int64_t n, bool transpose) {
   return (ac_gemm){.transpose_b = transpose,
+                   .round_b = l->round_w,
                    .mark = l->mark,
                    .m = l->rows,
                    .n = n,

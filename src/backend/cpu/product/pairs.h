@@ -7,6 +7,8 @@
 #include "backend/cpu/product/dot.h"
 #include "backend/cpu/product/transpose.h"
 
+#include "core/half.h"
+
 #include <string.h>
 
 enum { STRIP = AC_DOT_STRIP, STEP = AC_DOT_STEP, PAIRS = AC_DOT_PAIRS };
@@ -21,7 +23,8 @@ static inline int64_t steps_of(int64_t depth) {
 
 /* An operand as strips want it: `line` is a row of op(A) or a column of op(B). */
 typedef struct operand {
-  const uint16_t *data;
+  const void *data;
+  ac_dtype dtype;   /* bf16, or f32, which is rounded to it */
   int64_t distance; /* of rows as stored */
   bool along;       /* k lies along those rows */
   int64_t lines, depth;
@@ -30,7 +33,8 @@ typedef struct operand {
 static inline operand part_of_operand(const operand *x, int64_t line, int64_t lines, int64_t k,
                                       int64_t depth) {
   int64_t offset = x->along ? line * x->distance + k : k * x->distance + line;
-  return (operand){x->data + offset, x->distance, x->along, lines, depth};
+  return (operand){
+      ac_element(x->data, x->dtype, offset), x->dtype, x->distance, x->along, lines, depth};
 }
 
 #if defined(AC_CPU_HAVE_SHUFFLES) && defined(__AVX512F__)
@@ -110,20 +114,37 @@ static inline void pack_whole(const uint16_t *from, int64_t distance, bool along
 
 #endif
 
+/* One row of a square as stored. */
+static inline void copy_row(const operand *x, int64_t first, int64_t columns, uint16_t *to) {
+  if (x->dtype == AC_BF16) {
+    memcpy(to, (const uint16_t *)x->data + first, (size_t)columns * sizeof *to);
+    return;
+  }
+  const float *from = (const float *)x->data + first;
+  if (columns == STRIP) {
+#pragma omp simd
+    for (int j = 0; j < STRIP; j++) to[j] = ac_bf16_from_float(from[j]);
+  } else {
+    for (int64_t j = 0; j < columns; j++) to[j] = ac_bf16_from_float(from[j]);
+  }
+}
+
 /* The strip's step of `x` from `line` and `k` on. What lies beyond x is zeros. */
 static inline void pack_step(const operand *x, int64_t line, int64_t k, bool by_line,
                              uint32_t *to) {
   const int64_t lines = ac_min(STRIP, x->lines - line), depth = ac_min(STEP, x->depth - k);
-  const uint16_t *from = x->data + (x->along ? line * x->distance + k : k * x->distance + line);
-  if (lines == STRIP && depth == STEP) {
-    pack_whole(from, x->distance, x->along, by_line, to);
+  const int64_t first = x->along ? line * x->distance + k : k * x->distance + line;
+  const bool is_whole = lines == STRIP && depth == STEP;
+  if (is_whole && x->dtype == AC_BF16) {
+    pack_whole((const uint16_t *)x->data + first, x->distance, x->along, by_line, to);
     return;
   }
-  uint16_t whole[STEP * STRIP] = {0};
+  uint16_t square[STEP * STRIP];
   const int64_t rows = x->along ? lines : depth, columns = x->along ? depth : lines;
+  if (!is_whole) memset(square, 0, sizeof square);
   for (int64_t i = 0; i < rows; i++)
-    memcpy(whole + i * STRIP, from + i * x->distance, (size_t)columns * sizeof *whole);
-  pack_whole(whole, STRIP, x->along, by_line, to);
+    copy_row(x, first + i * x->distance, columns, square + i * STRIP);
+  pack_whole(square, STRIP, x->along, by_line, to);
 }
 
 #endif

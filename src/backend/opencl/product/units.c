@@ -7,8 +7,8 @@
  * in sizes that fill no tile. The first class is tried when the device is opened, others when a
  * product of theirs is first prepared, or when an op asks what to store its factors in. Reading
  * ahead is tried after that and left out where it fails, which changes no bit. A class that is
- * refused is left to the plain kernel; where it is the first, the device says why. So a product's numeric class depends on the
- * device, its driver and the product's class, never on timing.
+ * refused is left to the plain kernel; where it is the first, the device says why. So a product's
+ * numeric class depends on the device, its driver and the product's class, never on timing.
  *
  * ACCRUE_PRODUCTS=UNIT asks for one by its name; where the device has none, it is emulated, slowly.
  * ACCRUE_PRODUCTS=widened asks for none. */
