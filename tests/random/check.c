@@ -29,7 +29,7 @@ static void check_twin(random_verdict *v, random_counts *counts, const random_gr
   random_trial twin;
   bool keeps = choice->level[RANDOM_recompute] != RECOMPUTE_NONE;
   other.level[RANDOM_recompute] = RECOMPUTE_NONE;
-  other.level[RANDOM_copies] = 0;
+  other.level[RANDOM_copies] = COPIES_KEPT;
   other.level[RANDOM_read_ahead] = AHEAD_NO;
   other.level[RANDOM_fit] = 0;
   other.micro_batch = first->micro_batch;
@@ -50,6 +50,7 @@ static void check_choice(random_verdict *v, random_counts *counts, const random_
   random_try(&t, g, hinted, choice, opencl);
   counts->trials++;
   counts->recomputed += t.recomputed > 0;
+  counts->without_copies += t.rounds_anew && choice->level[RANDOM_copies] == COPIES_PLANNED;
   random_compare(v, counts, g, choice, &t);
   random_note(&counts->pairs, &t.took);
   if (twin && !v->text[0]) check_twin(v, counts, g, hinted, choice, &t, opencl);

@@ -66,16 +66,21 @@ static void report(const random_job *job, const random_failure *failure, bool sh
 }
 
 static int summarise(const arguments *a, const random_counts *c, int64_t failed) {
-  printf("%" PRId64 " graphs, %" PRId64 " trials, %" PRId64 " of which recomputed, %" PRId64
+  printf("%" PRId64 " graphs, %" PRId64 " trials, %" PRId64 " of which recomputed and %" PRId64
+         " gave up working copies for a budget, %" PRId64
          " held against another's bits; left out: %" PRId64
          " graphs with nothing to train, %" PRId64 " windows near ties; %" PRId64 " second looks\n",
-         c->graphs, c->trials, c->recomputed, c->twins, c->undrawable, c->near_ties,
-         c->second_looks);
+         c->graphs, c->trials, c->recomputed, c->without_copies, c->twins, c->undrawable,
+         c->near_ties, c->second_looks);
   for (int k = 0; k < 3; k++)
     printf("%-4s errors reached %.2f of what is allowed (%s)\n", ac_precision_name((ac_precision)k),
            c->worst[k], c->worst_text[k]);
   bool whole = a->graphs >= RANDOM_BLOCK && !failed;
   int uncovered = whole ? random_print_uncovered(stdout, &c->pairs, a->job.opencl) : 0;
+  if (whole && !c->without_copies) {
+    uncovered++;
+    printf("never met: a plan that gives up working copies for a budget\n");
+  }
   if (failed) printf("%" PRId64 " graphs failed\n", failed);
   /* A generator that draws too little proves too little. */
   bool poor = c->graphs * 10 < a->graphs * 8 || c->near_ties * 5 > c->trials + 5;

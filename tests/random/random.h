@@ -164,6 +164,7 @@ enum { AHEAD_NO, AHEAD_YES, AHEAD_IF_ROOM };
 enum { THREADS_ONE, THREADS_TWO, THREADS_FOR_ALL /* three, and small loops are shared out too */ };
 enum { SCHEDULE_CONSTANT, SCHEDULE_WARM_UP, SCHEDULE_COSINE };
 enum { SCALING_DEFAULT, SCALING_NONE, SCALING_STATIC };
+enum { COPIES_KEPT, COPIES_NONE, COPIES_PLANNED };
 enum { FROZEN_NONE, FROZEN_SOME /* each other parameter */, FROZEN_MOST /* three of four */ };
 enum {
   OPTIMIZER_SGD,
@@ -258,7 +259,8 @@ typedef struct random_verdict {
 
 typedef struct random_counts {
   int64_t graphs, undrawable, trials, near_ties, second_looks, twins, recomputed;
-  double worst[3]; /* by precision: the largest error in units of what is allowed */
+  int64_t without_copies; /* as a plan chose for a budget */
+  double worst[3];        /* by precision: the largest error in units of what is allowed */
   char worst_text[3][160];
   random_pairs pairs; /* of the choices that took effect */
 } random_counts;

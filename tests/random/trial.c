@@ -462,7 +462,6 @@ static void note_effects(training *t, random_choice *took) {
   if (!t->policy.frozen) took->level[RANDOM_frozen] = FROZEN_NONE;
   if (!t->desc.group_count) took->level[RANDOM_groups] = 0;
   if (!t->policy.average) took->level[RANDOM_average] = 0;
-  if (!t->trial->rounds_anew) took->level[RANDOM_copies] = 0;
   bool splits = split_of(t) > 0, evaluates = !t->trial->whole_window;
   if ((t->habit == HABIT_SPLITS && !splits) || (t->habit == HABIT_EVALUATES && !evaluates))
     took->level[RANDOM_habit] = HABIT_PLAIN;
