@@ -404,6 +404,7 @@ static void wrong_policies_are_refused(void **state) {
   REFUSED(graph, AC_ERROR_ARGUMENT, "only AdamW, SGD and Lion keep", .optimizer = AC_ADAFACTOR,
           .optimizer_state = AC_STATE_8BIT);
   REFUSED(graph, AC_ERROR_ARGUMENT, "unknown storage of weights", .weights = 2);
+  REFUSED(graph, AC_ERROR_ARGUMENT, "unknown way of working copies", .working_copies = 3);
   REFUSED(graph, AC_ERROR_ARGUMENT, "need the precision bf16", .weights = AC_WEIGHTS_BF16,
           .precision = AC_PRECISION_F16);
   REFUSED(graph, AC_ERROR_ARGUMENT, "unknown storage of gradients", .gradient_storage = 2);
