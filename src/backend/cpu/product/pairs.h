@@ -40,13 +40,33 @@ static inline operand part_of_operand(const operand *x, int64_t line, int64_t li
 #if defined(AC_CPU_HAVE_SHUFFLES) && defined(__AVX512F__)
 
 typedef uint16_t half_vector __attribute__((vector_size(64)));
+typedef int32_t int_vector __attribute__((vector_size(64)));
+
+/* ac_bf16_from_float of sixteen; its result is the upper half of each. */
+static inline __attribute__((always_inline)) words rounded_words(const char *from) {
+  words bits;
+  memcpy(&bits, from, sizeof bits);
+  const words is_nan = (words)((int_vector)(bits & 0x7fffffffu) > 0x7f800000);
+  return ((bits | 0x400000u) & is_nan) | ((bits + 0x7fffu + (bits >> 16 & 1u)) & ~is_nan);
+}
+
+/* 32 of a row as stored. */
+static inline __attribute__((always_inline)) half_vector stored_row(const char *from,
+                                                                    ac_dtype dtype) {
+  half_vector x;
+  if (dtype == AC_BF16) {
+    memcpy(&x, from, sizeof x);
+    return x;
+  }
+  const words first = rounded_words(from), second = rounded_words(from + sizeof first);
+  return __builtin_shufflevector((half_vector)first, (half_vector)second, 1, 3, 5, 7, 9, 11, 13, 15,
+                                 17, 19, 21, 23, 25, 27, 29, 31, 33, 35, 37, 39, 41, 43, 45, 47, 49,
+                                 51, 53, 55, 57, 59, 61, 63);
+}
 
 /* Pairs of two rows as stored, column beneath column: those of lines 0 to 15 and of 16 to 31. */
-static inline __attribute__((always_inline)) void
-pair_rows(const uint16_t *first, const uint16_t *second, words *low, words *high) {
-  half_vector x, y;
-  memcpy(&x, first, sizeof x);
-  memcpy(&y, second, sizeof y);
+static inline __attribute__((always_inline)) void pair_rows(half_vector x, half_vector y,
+                                                            words *low, words *high) {
   *low =
       (words)__builtin_shufflevector(x, y, 0, 32, 1, 33, 2, 34, 3, 35, 4, 36, 5, 37, 6, 38, 7, 39,
                                      8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47);
@@ -55,24 +75,24 @@ pair_rows(const uint16_t *first, const uint16_t *second, words *low, words *high
                                          30, 62, 31, 63);
 }
 
-/* Sixteen lines along k. */
-static inline __attribute__((always_inline)) void pack_along(const uint16_t *from, int64_t distance,
-                                                             bool by_line, uint32_t *to) {
+/* Sixteen lines along k; distances of rows are in bytes from here on. */
+static inline __attribute__((always_inline)) void
+pack_along(const char *from, ac_dtype dtype, int64_t distance, bool by_line, uint32_t *to) {
   words v[PAIRS];
 #pragma GCC unroll 16
-  for (int i = 0; i < PAIRS; i++) memcpy(&v[i], from + i * distance, sizeof v[i]);
+  for (int i = 0; i < PAIRS; i++) v[i] = (words)stored_row(from + i * distance, dtype);
   if (!by_line) turn(v);
 #pragma GCC unroll 16
   for (int i = 0; i < PAIRS; i++) memcpy(to + i * (by_line ? PAIRS : STRIP), &v[i], sizeof v[i]);
 }
 
-static inline __attribute__((always_inline)) void pack_down(const uint16_t *from, int64_t distance,
-                                                            bool by_line, uint32_t *to) {
+static inline __attribute__((always_inline)) void
+pack_down(const char *from, ac_dtype dtype, int64_t distance, bool by_line, uint32_t *to) {
   if (!by_line) {
 #pragma GCC unroll 4
     for (int i = 0; i < PAIRS; i++, from += 2 * distance, to += STRIP) {
       words low, high;
-      pair_rows(from, from + distance, &low, &high);
+      pair_rows(stored_row(from, dtype), stored_row(from + distance, dtype), &low, &high);
       memcpy(to, &low, sizeof low);
       memcpy(to + PAIRS, &high, sizeof high);
     }
@@ -81,70 +101,75 @@ static inline __attribute__((always_inline)) void pack_down(const uint16_t *from
   words v[2][PAIRS];
 #pragma GCC unroll 16
   for (int i = 0; i < PAIRS; i++, from += 2 * distance)
-    pair_rows(from, from + distance, &v[0][i], &v[1][i]);
+    pair_rows(stored_row(from, dtype), stored_row(from + distance, dtype), &v[0][i], &v[1][i]);
   for (int half = 0; half < 2; half++, to += PAIRS * PAIRS) {
     turn(v[half]);
     memcpy(to, v[half], sizeof v[half]);
   }
 }
 
-/* `from` is where the step begins. */
-static inline void pack_whole(const uint16_t *from, int64_t distance, bool along, bool by_line,
-                              uint32_t *to) {
+static inline __attribute__((always_inline)) void pack_stored(const char *from, ac_dtype dtype,
+                                                              int64_t distance, bool along,
+                                                              bool by_line, uint32_t *to) {
   if (along) {
-    pack_along(from, distance, by_line, to);
-    pack_along(from + PAIRS * distance, distance, by_line, to + (by_line ? PAIRS * PAIRS : PAIRS));
+    pack_along(from, dtype, distance, by_line, to);
+    pack_along(from + PAIRS * distance, dtype, distance, by_line,
+               to + (by_line ? PAIRS * PAIRS : PAIRS));
   } else {
-    pack_down(from, distance, by_line, to);
+    pack_down(from, dtype, distance, by_line, to);
   }
+}
+
+/* A step of which nothing lies beyond x, and that begins at `from`. */
+static inline void pack_whole(const operand *x, const void *from, bool by_line, uint32_t *to) {
+  if (x->dtype == AC_BF16) pack_stored(from, AC_BF16, 2 * x->distance, x->along, by_line, to);
+  else pack_stored(from, AC_F32, 4 * x->distance, x->along, by_line, to);
 }
 
 #else
 
-static inline void pack_whole(const uint16_t *from, int64_t distance, bool along, bool by_line,
-                              uint32_t *to) {
-  int64_t line_distance = along ? distance : 1, k_distance = along ? 1 : distance;
-  for (int line = 0; line < STRIP; line++, from += line_distance)
+static inline __attribute__((always_inline)) void pack_stored(const void *from, ac_dtype dtype,
+                                                              int64_t distance, bool along,
+                                                              bool by_line, uint32_t *to) {
+  const uint16_t *halves = from;
+  const float *floats = from;
+  const int64_t line_distance = along ? distance : 1, k_distance = along ? 1 : distance;
+  for (int line = 0; line < STRIP; line++)
     for (int p = 0; p < PAIRS; p++) {
-      const uint16_t *pair = from + 2 * p * k_distance;
-      to[by_line ? line * PAIRS + p : p * STRIP + line] = pair[0] | (uint32_t)pair[k_distance]
-                                                                        << 16;
+      const int64_t at = line * line_distance + 2 * p * k_distance, next = at + k_distance;
+      to[by_line ? line * PAIRS + p : p * STRIP + line] =
+          dtype == AC_BF16
+              ? halves[at] | (uint32_t)halves[next] << 16
+              : ac_bf16_from_float(floats[at]) | (uint32_t)ac_bf16_from_float(floats[next]) << 16;
     }
 }
 
-#endif
-
-/* One row of a square as stored. */
-static inline void copy_row(const operand *x, int64_t first, int64_t columns, uint16_t *to) {
-  if (x->dtype == AC_BF16) {
-    memcpy(to, (const uint16_t *)x->data + first, (size_t)columns * sizeof *to);
-    return;
-  }
-  const float *from = (const float *)x->data + first;
-  if (columns == STRIP) {
-#pragma omp simd
-    for (int j = 0; j < STRIP; j++) to[j] = ac_bf16_from_float(from[j]);
-  } else {
-    for (int64_t j = 0; j < columns; j++) to[j] = ac_bf16_from_float(from[j]);
-  }
+/* A step of which nothing lies beyond x, and that begins at `from`. */
+static inline void pack_whole(const operand *x, const void *from, bool by_line, uint32_t *to) {
+  if (x->dtype == AC_BF16) pack_stored(from, AC_BF16, x->distance, x->along, by_line, to);
+  else pack_stored(from, AC_F32, x->distance, x->along, by_line, to);
 }
+
+#endif
 
 /* The strip's step of `x` from `line` and `k` on. What lies beyond x is zeros. */
 static inline void pack_step(const operand *x, int64_t line, int64_t k, bool by_line,
                              uint32_t *to) {
   const int64_t lines = ac_min(STRIP, x->lines - line), depth = ac_min(STEP, x->depth - k);
   const int64_t first = x->along ? line * x->distance + k : k * x->distance + line;
-  const bool is_whole = lines == STRIP && depth == STEP;
-  if (is_whole && x->dtype == AC_BF16) {
-    pack_whole((const uint16_t *)x->data + first, x->distance, x->along, by_line, to);
+  const char *from = ac_element((void *)x->data, x->dtype, first);
+  if (lines == STRIP && depth == STEP) {
+    pack_whole(x, from, by_line, to);
     return;
   }
-  uint16_t square[STEP * STRIP];
-  const int64_t rows = x->along ? lines : depth, columns = x->along ? depth : lines;
-  if (!is_whole) memset(square, 0, sizeof square);
+  float square[STEP * STRIP] = {0};
+  const int64_t rows = x->along ? lines : depth, columns = x->along ? depth : lines,
+                size = ac_element_bytes(x->dtype);
+  const operand whole = {square, x->dtype, STRIP, x->along, STRIP, STEP};
   for (int64_t i = 0; i < rows; i++)
-    copy_row(x, first + i * x->distance, columns, square + i * STRIP);
-  pack_whole(square, STRIP, x->along, by_line, to);
+    memcpy((char *)square + i * STRIP * size, from + i * x->distance * size,
+           (size_t)(columns * size));
+  pack_whole(&whole, square, by_line, to);
 }
 
 #endif
