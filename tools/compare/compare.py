@@ -187,7 +187,7 @@ def parse():
     parser.add_argument("--steps", type=positive, default=8, help="measured in each run")
     parser.add_argument("--rounds", type=positive, default=3, help="runs of each variant")
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, metavar="NAME",
-                        help=" ".join(VARIANTS) + " (all but those of 8 bits; budget only with --memory)")
+                        help=" ".join(VARIANTS) + " (all but uncopied and those of 8 bits; budget only with --memory)")
     parser.add_argument("--memory", metavar="SIZE", help="the budget of the variant of that name, such as 1.5GiB")
     parser.add_argument("--largest", choices=["batch", "context"],
                         help="in place of times: the most that stays within --within, budget of the variant budget")
@@ -204,7 +204,8 @@ def parse():
         parser.error(f"--context is for models of text, which {arguments.model} is not")
     budget = arguments.memory or arguments.within
     arguments.variants = arguments.variants or [
-        name for name, variant in VARIANTS.items() if (not variant.budget or budget) and not variant.eight_bit]
+        name for name, variant in VARIANTS.items()
+        if (not variant.budget or budget) and not variant.eight_bit and not variant.uncopied]
     if bool(budget) < ("budget" in arguments.variants) or bool(arguments.memory) > ("budget" in arguments.variants):
         parser.error("--memory and the variant budget go together")
     arguments.library = arguments.library or arguments.accrue.resolve().parent.parent / "libaccrue.so"

@@ -24,6 +24,7 @@ class Variant:
     compile: bool = False
     budget: bool = False
     eight_bit: bool = False  # AdamW's moments, of tensors of 4,096 weights and more
+    uncopied: bool = False  # weights in 16 bits have no working copies
 
 
 VARIANTS = {
@@ -33,6 +34,7 @@ VARIANTS = {
     "accrue": Variant("Accrue", False, False),
     "recompute": Variant("Accrue, recomputing", False, True),
     "budget": Variant("Accrue, within a budget", False, False, budget=True),
+    "uncopied": Variant("Accrue, without working copies", False, False, uncopied=True),
     "bitsandbytes": Variant("PyTorch, bitsandbytes' AdamW8bit", True, False, eight_bit=True),
     "8bit": Variant("Accrue, 8-bit states", False, False, eight_bit=True),
 }
@@ -114,10 +116,11 @@ class Comparison:
         policy = "auto" if variant.budget else "all" if variant.recompute else "none"
         budget = ["--memory", self.arguments.memory] if variant.budget else []
         state = ["--optimizer-state", "8bit", "--state-f32="] if variant.eight_bit else []
+        copies = ["--working-copies", "none"] if variant.uncopied else []
         resident = self.accrue(
             self.model.batch, self.steps, "--lr", self.model.lr, "--init",
             self.folder / "first" / "model.safetensors", "--recompute", policy, *budget,
-            *state, "--out", self.folder / "trained", "--metrics", metrics, *more)
+            *state, *copies, "--out", self.folder / "trained", "--metrics", metrics, *more)
         events = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
         steps = [event for event in events if event["event"] == "step"]
         for number, step in enumerate(steps, 1):
