@@ -24,6 +24,12 @@ static ac_status all_finite(ac_instance *instance, const ac_operand *x, float *b
   return AC_OK;
 }
 
+static void say_too_large(const ac_graph *graph, const ac_tensor *copy, int parameter, char *text,
+                          size_t size) {
+  snprintf(text, size, "parameter %s, too large for %s",
+           ac_tensor_at(graph, graph->parameters[parameter])->name, ac_dtype_name(copy->dtype));
+}
+
 /* Parameters come before their copies in 16 bits, which the graph was given later; so a copy that
  * is not finite is one of a finite parameter. */
 static ac_status check_leaves(ac_instance *instance, float *buffer, char *text, size_t size) {
@@ -38,10 +44,7 @@ static ac_status check_leaves(ac_instance *instance, float *buffer, char *text, 
     bool finite;
     AC_TRY(all_finite(instance, &x, buffer, &finite));
     if (finite) continue;
-    if (working)
-      snprintf(text, size, "parameter %s, too large for %s",
-               ac_tensor_at(graph, graph->parameters[tensor->parameter])->name,
-               ac_dtype_name(tensor->dtype));
+    if (working) say_too_large(graph, tensor, tensor->parameter, text, size);
     else snprintf(text, size, "%s %s", input ? "input" : "parameter", tensor->name);
     return AC_OK;
   }
@@ -75,6 +78,20 @@ static ac_status run_step(ac_instance *instance, int index) {
   return status;
 }
 
+/* The parameter that a cast reads, which then has no working copy; else NULL. */
+static const ac_tensor *cast_parameter(const ac_graph *graph, const ac_node *node) {
+  const ac_tensor *in = node->op == AC_OP_cast ? ac_tensor_at(graph, node->in[0]) : NULL;
+  return in && in->role == AC_ROLE_PARAMETER ? in : NULL;
+}
+
+static void say_step(const ac_graph *graph, const ac_node *node, char *text, size_t size) {
+  const ac_tensor *parameter = cast_parameter(graph, node);
+  char name[160];
+  if (parameter)
+    say_too_large(graph, ac_tensor_at(graph, node->out[0]), parameter->parameter, text, size);
+  else snprintf(text, size, "op %s", ac_node_text(name, sizeof name, graph, node));
+}
+
 static ac_status check_steps(ac_instance *instance, float *buffer, char *text, size_t size) {
   ac_prepared *prepared = &instance->main;
   instance->run.training = true;
@@ -88,10 +105,8 @@ static ac_status check_steps(ac_instance *instance, float *buffer, char *text, s
       bool finite;
       AC_TRY(all_finite(instance, &prepared->args[i].out[j], buffer, &finite));
       if (finite) continue;
-      char name[160];
       const ac_graph *graph = instance->plan->graph;
-      snprintf(text, size, "op %s",
-               ac_node_text(name, sizeof name, graph, ac_node_at(graph, step->node)));
+      say_step(graph, ac_node_at(graph, step->node), text, size);
     }
   }
   return AC_OK;

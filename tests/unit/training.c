@@ -271,9 +271,10 @@ static void an_overflow_is_located(const char *device) {
 ON_EVERY_DEVICE(an_overflow_is_located)
 
 /* What ops read of a parameter is its copy in 16 bits. */
-static void a_weight_beyond_f16_is_located(const char *device) {
+static void locate_beyond_f16(const char *device, ac_working_copies copies) {
   corpus c = make_corpus();
-  run r = start(device, &model, (ac_plan_desc){.batch = 8, .precision = AC_PRECISION_F16},
+  run r = start(device, &model,
+                (ac_plan_desc){.batch = 8, .precision = AC_PRECISION_F16, .working_copies = copies},
                 (ac_trainer_desc){.seed = 3});
   float large = 1e6f;
   assert_ok(ac_trainer_set_parameter(r.trainer, ac_trainer_find_parameter(r.trainer, "h1.fc.w"), 5,
@@ -283,6 +284,11 @@ static void a_weight_beyond_f16_is_located(const char *device) {
   assert_ok(ac_trainer_locate_nonfinite(r.trainer, 8, feeds, 3, where, sizeof where));
   assert_string_equal(where, "parameter h1.fc.w, too large for f16");
   stop(&r);
+}
+
+static void a_weight_beyond_f16_is_located(const char *device) {
+  locate_beyond_f16(device, AC_WORKING_COPIES_KEPT);
+  locate_beyond_f16(device, AC_WORKING_COPIES_NONE);
 }
 ON_EVERY_DEVICE(a_weight_beyond_f16_is_located)
 
