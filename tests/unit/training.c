@@ -1,5 +1,6 @@
 /* Windows and updates on the CPU, and on every OpenCL device there is: the way a batch is split
  * does not matter, a failed update changes nothing, the same seed gives the same bits. */
+#include "files.h"
 #include "runs.h"
 
 #include "core/error.h"
@@ -170,6 +171,41 @@ static void recomputing_changes_no_bit(const char *device) {
   recompute_in(device, AC_PRECISION_BF16, 20);
 }
 ON_EVERY_DEVICE(recomputing_changes_no_bit)
+
+/* Updates [first, last) of the others. */
+static float *train_part(const char *device, ac_plan_desc desc, int first, int last,
+                         size_t *total) {
+  const test_path path = in_folder("part");
+  corpus c = make_corpus();
+  run r = start(device, &model, desc, (ac_trainer_desc){.seed = 3, .schedule = {.lr = 1e-3}});
+  if (first > 0) assert_ok(ac_trainer_load_state(r.trainer, path.text));
+  for (int u = first; u < last; u++) {
+    assert_ok(feed(&r, &c, u % 7, 8));
+    assert_ok(ac_trainer_update(r.trainer, NULL));
+  }
+  assert_ok(ac_trainer_save_state(r.trainer, path.text, NULL, 0));
+  float *parameters = all_parameters(&r, total);
+  stop(&r);
+  return parameters;
+}
+
+/* What is saved with working copies goes on without, and the other way, with the same bits. */
+static void states_are_of_either_way(const char *device) {
+  static const ac_precision precisions[] = {AC_PRECISION_F16, AC_PRECISION_BF16};
+  for (int k = 0; k < 4; k++) {
+    ac_plan_desc desc = {.batch = 8, .precision = precisions[k / 2]}, other = desc;
+    size_t total;
+    desc.working_copies = k % 2 ? AC_WORKING_COPIES_KEPT : AC_WORKING_COPIES_NONE;
+    other.working_copies = k % 2 ? AC_WORKING_COPIES_NONE : AC_WORKING_COPIES_KEPT;
+    float *a = train_part(device, desc, 0, 6, &total);
+    free(train_part(device, desc, 0, 3, &total));
+    float *b = train_part(device, other, 3, 6, &total);
+    assert_memory_equal(a, b, total * sizeof *a);
+    free(a);
+    free(b);
+  }
+}
+ON_EVERY_DEVICE(states_are_of_either_way)
 
 /* ---- transactions ---------------------------------------------------------------------------- */
 
@@ -515,6 +551,7 @@ int main(void) {
       cmocka_unit_test(the_same_seed_gives_the_same_bits_everywhere),
       cmocka_unit_test(devices_agree_everywhere),
       cmocka_unit_test(recomputing_changes_no_bit_everywhere),
+      cmocka_unit_test(states_are_of_either_way_everywhere),
       cmocka_unit_test(losses_are_means_everywhere),
       cmocka_unit_test(a_failed_update_changes_nothing_everywhere),
       cmocka_unit_test(locating_leaves_the_window_alone_everywhere),
@@ -527,5 +564,5 @@ int main(void) {
       cmocka_unit_test(absurd_weights_change_nothing),
       cmocka_unit_test(an_empty_weight_is_skipped),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
 }
