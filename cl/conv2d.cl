@@ -3,9 +3,9 @@
  *   dx[n,c,h,w] (+)= sum of W[o,c,r,t] dy[n,o,i,j] where i s - p + r d = h, j s - p + t d = w
  *   dW[o,c,r,t] (+)= sum_{n,i,j} dy[n,o,i,j] x[n,c,i s - p + r d, j s - p + t d]
  *
- * Each is a product for each group of channels, whose operands are found where they lie; nothing is
- * spread out in memory. Its dimensions are made of positions (n,i,j) (for dx: (n,h,w)), of taps
- * (channel,r,t), and of channels:
+ * Each is a product for each group of channels, whose operands are found where they lie. Its
+ * dimensions are made of positions (n,i,j) (for dx: (n,h,w)), of taps (channel,r,t), and of
+ * channels:
  *   conv2d                  C[o, position] = sum over taps W[o, tap] image[tap, position]
  *   conv2d_input_gradient   C[c, position] = sum over taps W[tap, c] image[tap, position]
  *   conv2d_weight_gradient  C[o, tap] = sum over positions dy[o, position] image[tap, position]
@@ -16,6 +16,9 @@
  * tile are kept too, taken apart once: some 4 * (DEPTH + 3) * (TY * ROWS + TX * COLUMNS *
  * VECTOR) bytes, at most 11 KiB for the tiles that conv2d.c chooses. Groups are numbered along
  * dimension 0 alone. Every sum is one chain of fma in the order of the inner dimension.
+ *
+ * Where a matrix unit multiplies, `columns` spreads operands out in memory for it, some positions at
+ * a time (conv2d_columns.c).
  *
  * Depthwise kernels, for one input channel to a group: one work-item an element of y or dx in
  * groups of GROUP, and a work-group of ROW_GROUP for each element of dW (local memory 4 * ROW_GROUP
@@ -29,15 +32,21 @@
   int groups, int in, int out, int H, int W, int h, int w, int kh, int kw, int sh, int sw, int ph, \
       int pw, int dh, int dw
 
-#ifdef TX
-
 #if defined(INPUT_GRADIENT)
 /* Where the tap at (r d, t d) finds its factor for position (h + p, w + p) of dx. */
 #define FIND(position, tap, step, size, at) \
-  (at = (position) - (tap), at >= 0 && at % (step) == 0 && (at /= (step)) < (size))
+  (at = (position) - (tap), at >= 0 && is_step(at, step) && (at = in_steps(at, step)) < (size))
+bool is_step(int at, int step) {
+  return step == 1 || at % step == 0;
+}
+int in_steps(int at, int step) {
+  return step == 1 ? at : at / step;
+}
 #else
 #define FIND(position, tap, step, size, at) (at = (position) + (tap), at >= 0 && at < (size))
 #endif
+
+#if defined(TX)
 
 #if defined(WEIGHT_GRADIENT)
 #define POSITIONS DEPTH
@@ -170,6 +179,43 @@ kernel WORK_GROUP(TX, TY) void conv2d(const global storage *a, const global stor
       }
     }
   }
+}
+
+#elif defined(COLUMNS)
+
+/* Factors of products by matrix units (unit_gemm.cl): column[block][c,r,t][position] of `rows` rows
+ * of `length` positions, a multiple of 8, from `begin` on, and zeros from `end` on. The image that
+ * taps are taken from is H x W of `in` channels, positions are those of an image h x w. Begins at
+ * element `first` of its buffer, a multiple of 8. One work-item eight positions, groups of GROUP. */
+kernel WORK_GROUP(GROUP, 1) void columns(const global ushort *x, global ushort *column, long n,
+                                         long first, int rows, int length, int begin, int end,
+                                         GEOMETRY) {
+  const size_t e = get_global_id(0);
+  if (e >= n) return;
+  const size_t line = quotient(e, length / 8), block = quotient(line, rows);
+  const int in_line = (int)(e - line * (length / 8)) * 8, row = (int)(line - block * rows);
+  const int area = kh * kw, c = row / area, tap = row - c * area, r = tap / kw, t = tap - r * kw;
+  const int pixels = h * w, position = begin + (int)block * length + in_line;
+  int image = position / pixels, i = (position - image * pixels) / w;
+  int j = position - image * pixels - i * w;
+  ushort found[8];
+  UNROLL
+  for (int l = 0; l < 8; l++) {
+    int y, z;
+#if defined(INPUT_GRADIENT)
+    const bool inside = FIND(i + ph, r * dh, sh, H, y) && FIND(j + pw, t * dw, sw, W, z);
+#else
+    const bool inside = FIND(i * sh - ph, r * dh, sh, H, y) && FIND(j * sw - pw, t * dw, sw, W, z);
+#endif
+    found[l] = 0;
+    if (inside && position + l < end)
+      found[l] = x[(((size_t)image * groups * in + c) * H + y) * W + z];
+    j++;
+    if (j == w) j = 0, i++;
+    if (i == h) i = 0, image++;
+  }
+  *(global ushort8 *)(column + first + line * length + in_line) =
+      (ushort8)(found[0], found[1], found[2], found[3], found[4], found[5], found[6], found[7]);
 }
 
 #else

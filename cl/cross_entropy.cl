@@ -3,8 +3,8 @@
  * index weigh nothing. Gradient: dlogits = w loss_scale (exp(logit - lse) - [j = target]); dlogits
  * may be logits. With smoothing s the target's place is taken by (1 - s) [j = target] + s / V, so
  * that the loss is w ((1 - s) (lse - logit[target]) + s (lse - mean of logits)). The rows are those
- * from `first` on of targets and weights; logits and dlogits begin at `first_logit`, lse at
- * `first_lse`.
+ * from `first` on of targets and weights; logits begin at `first_logit`, their rows `pitch` elements
+ * apart, and dlogits likewise; lse begins at `first_lse`.
  *
  * A work-group of ROW_GROUP items a row, local memory 8 * ROW_GROUP bytes; each leaves (loss,
  * weight, weight if right) in `rows` for losses.cl's sum_losses. The gradient is one work-item an
@@ -25,13 +25,13 @@ typedef storage logit;
 kernel WORK_GROUP(ROW_GROUP, 1) void cross_entropy(const global logit *logits,
                                                    const global int *targets,
                                                    const global float *weights, global float *lse,
-                                                   global float *rows, long width, long first,
-                                                   long first_logit, long first_lse, int ignore,
-                                                   int ignore_index, float smoothing) {
+                                                   global float *rows, long width, long pitch,
+                                                   long first, long first_logit, long first_lse,
+                                                   int ignore, int ignore_index, float smoothing) {
   local float scratch[ROW_GROUP];
   local int place[ROW_GROUP];
   const int item = get_local_id(0);
-  const size_t n = get_group_id(0), row = first_logit + n * width;
+  const size_t n = get_group_id(0), row = first_logit + n * pitch;
   float largest = -INFINITY;
   int where = INT_MAX;
   for (int j = item; j < width; j += ROW_GROUP) {
@@ -87,7 +87,7 @@ float logit_gradient(float z, float lse, bool is_target, float w, long width, fl
 
 kernel WORK_GROUP(GROUP, 1) void cross_entropy_gradient(
     const global logit *logits, const global int *targets, const global float *weights,
-    const global float *lse, global logit *dlogits, long n, long width, long first,
+    const global float *lse, global logit *dlogits, long n, long width, long pitch, long first,
     long first_logit, long first_lse, float loss_scale, int ignore, int ignore_index,
     float smoothing) {
   const size_t e = get_global_id(0);
@@ -95,9 +95,10 @@ kernel WORK_GROUP(GROUP, 1) void cross_entropy_gradient(
   const size_t i = quotient(e, width), j = e - i * width;
   const int target = targets[first + i];
   const float w = ignore && target == ignore_index ? 0 : weights ? weights[first + i] : 1;
-  store_logit(dlogits, first_logit + e,
-              logit_gradient(load_logit(logits, first_logit + e), lse[first_lse + i], j == target, w,
-                             width, loss_scale, smoothing));
+  const size_t at = first_logit + i * pitch + j;
+  store_logit(dlogits, at,
+              logit_gradient(load_logit(logits, at), lse[first_lse + i], j == target, w, width,
+                             loss_scale, smoothing));
 }
 
 #if defined(LOGITS_F32) && defined(STORAGE_BF16)
@@ -105,13 +106,13 @@ kernel WORK_GROUP(GROUP, 1) void cross_entropy_gradient(
  * half of it on were, which all items have read before the barrier. */
 kernel WORK_GROUP(ROW_GROUP, 1) void cross_entropy_gradient_narrowed(
     global float *logits, const global int *targets, const global float *weights,
-    const global float *lse, long width, long first, long first_logit, long first_lse,
+    const global float *lse, long width, long pitch, long first, long first_logit, long first_lse,
     float loss_scale, int ignore, int ignore_index, float smoothing) {
   const size_t n = get_group_id(0);
   const int item = get_local_id(0), target = targets[first + n];
   const float w = ignore && target == ignore_index ? 0 : weights ? weights[first + n] : 1;
   const float log_sum = lse[first_lse + n];
-  logits += first_logit + n * width;
+  logits += first_logit + n * pitch;
   global storage *dz = (global storage *)logits;
   float d = 0;
   if (item < width)

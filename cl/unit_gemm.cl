@@ -1,8 +1,12 @@
 /* C[M,N] = alpha op(A)[M,K] op(B)[K,N] (+ beta D[M,N]) (+ bias[N]) as gemm.cl has it with alpha and
  * beta 1 and C in D's place, for A and B of 16 bits, by the matrix units of GPUs: instructions by
  * which a sub-group multiplies fragments of A and B, whose elements lie in its lanes' registers,
- * and adds to a fragment of sums. Rows of A and B as stored begin `pitch` elements apart. D begins
- * to_d elements behind C; with beta 0 it is not read.
+ * and adds to a fragment of sums. Rows of A, B, C and D as stored begin `pitch` elements apart. D
+ * begins to_d elements behind C; with beta 0 it is not read.
+ *
+ * With C_IMAGES the columns are pixels of images one after the other, the first of them pixel
+ * `place`; an image has `pixels` of them, begins `image` elements behind the one before it and has
+ * the rows as channels. The bias is one of rows then.
  *
  * A work-group of GROUPS_M x GROUPS_N sub-groups computes a tile of C, of which each sub-group has
  * FRAGMENTS_M x FRAGMENTS_N fragments. Local memory 80 * (TILE_M + TILE_N) bytes: words of two
@@ -441,10 +445,21 @@ typedef storage type_c;
 #define store_c store
 #endif
 
+#ifdef C_IMAGES
+/* Pixels of whole images, and those of the last. */
+#define PLACE_OF(column) \
+  ((place + (column)) / pixels * (size_t)(image - pixels) + (place + (column)))
+#define BIAS_OF(row, column) (matrix * m + (row))
+#else
+#define PLACE_OF(column) (column)
+#define BIAS_OF(row, column) (column)
+#endif
+
 SUB_GROUPS kernel WORK_GROUP(ITEMS, 1) void unit_gemm(
     const global ushort *a, const global ushort *b, const global float *bias, global type_c *c,
     int m, int n, int k, long stride_a, long stride_b, long stride_c, long first_a, long first_b,
-    long first_c, long to_d, uint pitch_a, uint pitch_b, float alpha, float beta) {
+    long first_c, long to_d, uint pitch_a, uint pitch_b, uint pitch_c, int place, int pixels,
+    long image, float alpha, float beta) {
   local uint tile_a[TILES * TILE_WORDS(TILE_M)] ALIGNED;
   local uint tile_b[TILES * TILE_WORDS(TILE_N)] ALIGNED;
   REGISTERS;
@@ -535,9 +550,9 @@ SUB_GROUPS kernel WORK_GROUP(ITEMS, 1) void unit_gemm(
         const int row = row0 + own_row + i * UNIT_M + C_ROW(lane, r);
         const int column = column0 + own_column + j * UNIT_N + C_COLUMN(lane, r);
         if (row < m && column < n) {
-          const size_t at = (size_t)row * n + column;
+          const size_t at = (size_t)row * pitch_c + PLACE_OF(column);
           float v = alpha * sum[i][j][r];
-          if (bias) v += bias[column];
+          if (bias) v += bias[BIAS_OF(row, column)];
           if (beta != 0) v = fma(beta, load_c(c, at + to_d), v);
           store_c(c, at, v);
         }

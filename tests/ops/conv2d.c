@@ -254,6 +254,15 @@ static const op_case cases[] = {
            IMAGES(4, 4, 4), OP_F32(4, 3, 1, 2)),
     CONV2D("stride 3 along a row of several blocks", PAIR(1, 3), PAIR(0, 1), PAIR(1, 1), 1, 1,
            IMAGES(1, 1, 931), IMAGES(1, 1, 311), OP_F32(1, 1, 1, 3), OP_F32(1)),
+    /* By matrix units in several passes over positions, the last one short: columns of 324 rows, of
+     * which an emulated unit takes 64 positions at a time; sums of weights in three chunks at a
+     * time, of seven; a group with channels enough and one side without. */
+    CONV2D("passes over positions, two groups, stride 2, 4x15x9", PAIR(2, 1), PAIR(1, 1),
+           PAIR(1, 1), 2, 4, IMAGES(36, 15, 9), IMAGES(34, 8, 9), OP_F32(34, 18, 3, 3), OP_F32(34)),
+    CONV2D("passes over chunks of positions, 4x10x10", PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), 1, 4,
+           IMAGES(16, 10, 10), IMAGES(16, 10, 10), OP_F32(16, 16, 3, 3), OP_F32(16)),
+    CONV2D("1x1, stride 2, 5x9x8", PAIR(2, 2), PAIR(0, 0), PAIR(1, 1), 1, 5, IMAGES(32, 9, 8),
+           IMAGES(24, 5, 4), OP_F32(24, 32, 1, 1), OP_F32(24)),
     /* By tiles of 2 x 2 outputs, where there are enough channels and tiles. */
     CONV2D("tiles, 2x10x8", PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), 1, 2, IMAGES(16, 10, 8),
            IMAGES(32, 10, 8), OP_F32(32, 16, 3, 3), OP_F32(32)),

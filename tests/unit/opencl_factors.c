@@ -256,9 +256,10 @@ static void test_muon_falls_back(void **unused) {
 
 /* ---- the head -------------------------------------------------------------------------------- */
 
-/* More classes than a work-group of either size takes at once, and chunks of two rows. */
-enum { ROWS = 3, MOST_CLASSES = 1500 };
-static const int class_counts[] = {40, 300, MOST_CLASSES};
+/* More classes than a work-group of either size takes at once, some no multiple of four, and chunks
+ * of two rows. */
+enum { ROWS = 3, MOST_CLASSES = 1501 };
+static const int class_counts[] = {40, 302, MOST_CLASSES};
 
 /* Its weight's gradient where x is the unit matrix: dz, as it is multiplied. */
 static void find_dz(ac_device *device, ac_dtype storage, ac_layout layout, int classes,

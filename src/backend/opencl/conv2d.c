@@ -3,8 +3,11 @@
  *
  * The weight gradient sums over all positions of all images, so these are cut into chunks, enough
  * of them to fill a device while their partial sums stay small. Workspace: at most PARTIAL_BYTES,
- * or one set of partial sums. */
-#include "ops/conv2d.h"
+ * or one set of partial sums.
+ *
+ * In 16 bits a matrix unit multiplies where there is one and channels are enough
+ * (conv2d_columns.c). */
+#include "backend/opencl/conv2d.h"
 
 #include <stdio.h>
 
@@ -14,12 +17,7 @@
 
 enum { LEAST_CHUNK = 1024, MOST_CHUNKS = 64, PARTIAL_BYTES = 16 << 20 };
 
-/* The convolution whose gradient it may be: x [images, in], y [images, out], W. */
-typedef struct shapes {
-  const ac_conv2d_attributes *attributes;
-  const ac_operand *x, *y;
-  int64_t images, in, out, kh, kw; /* in, out: channels of a group */
-} shapes;
+typedef ac_cl_conv2d shapes;
 
 static shapes shapes_of(const ac_op_args *args, const ac_operand *x, const ac_operand *weight,
                         const ac_operand *y) {
@@ -33,16 +31,6 @@ static shapes shapes_of(const ac_op_args *args, const ac_operand *x, const ac_op
                   .kh = weight->count ? weight->dim[2] : 0,
                   .kw = weight->count ? weight->dim[3] : 0};
 }
-
-/* The last arguments of the kernels: an image of `in` channels a group that taps are taken from,
- * one of `out` that positions are counted in. */
-#define GEOMETRY(s, from, in, to, out)                                                          \
-  AC_CL_INT((s)->attributes->groups), AC_CL_INT(in), AC_CL_INT(out), AC_CL_INT((from)->dim[2]), \
-      AC_CL_INT((from)->dim[3]), AC_CL_INT((to)->dim[2]), AC_CL_INT((to)->dim[3]),              \
-      AC_CL_INT((s)->kh), AC_CL_INT((s)->kw), AC_CL_INT((s)->attributes->stride[0]),            \
-      AC_CL_INT((s)->attributes->stride[1]), AC_CL_INT((s)->attributes->padding[0]),            \
-      AC_CL_INT((s)->attributes->padding[1]), AC_CL_INT((s)->attributes->dilation[0]),          \
-      AC_CL_INT((s)->attributes->dilation[1])
 
 /* ---- products -------------------------------------------------------------------------------- */
 
@@ -81,7 +69,7 @@ static ac_status multiply(ac_opencl *cl, const shapes *s, const product *p, cons
   return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"conv2d", "conv2d", options}),
                       ac_cl_groups(groups, t.tx, t.ty), a, AC_CL_OPERAND(*of->taps), bias, c,
                       AC_CL_INT(p->m), AC_CL_INT(p->n), AC_CL_INT(p->k), AC_CL_INT(p->chunk),
-                      AC_CL_INT(add), GEOMETRY(s, of->taps, of->in, of->positions, of->out));
+                      AC_CL_INT(add), AC_CL_GEOMETRY(s, of->taps, of->in, of->positions, of->out));
 }
 
 static bool is_depthwise(const shapes *s) {
@@ -93,6 +81,19 @@ static ac_cl_kernel plain_kernel(const ac_opencl *cl, const char *name, int64_t 
   return (ac_cl_kernel){"conv2d", name, ac_cl_row_options(cl, row)};
 }
 
+static ac_status by_unit(ac_opencl *cl, const shapes *s, const ac_op_args *args, bool *take) {
+  return ac_cl_columns_take(cl, s, args->op, cl->storage, take);
+}
+
+/* `plain` without a unit; the larger of both where it cannot be found out. */
+static uint64_t workspace(ac_opencl *cl, const shapes *s, const ac_op_args *args, uint64_t plain) {
+  bool unit;
+  const ac_status status = by_unit(cl, s, args, &unit);
+  if (status == AC_OK && !unit) return plain;
+  const uint64_t bytes = ac_cl_columns_workspace(cl, s, args->op);
+  return status == AC_OK || bytes > plain ? bytes : plain;
+}
+
 /* ---- forward, and the input's gradient ------------------------------------------------------- */
 
 static ac_status forward(ac_opencl *cl, const ac_op_args *args) {
@@ -101,12 +102,20 @@ static ac_status forward(ac_opencl *cl, const ac_op_args *args) {
     return AC_CL_LAUNCH(cl, plain_kernel(cl, "depthwise", 1), ac_cl_elements(cl, s.y->count),
                         AC_CL_OPERAND(*s.x), AC_CL_OPERAND(args->in[1]), AC_CL_OPERAND(args->in[2]),
                         AC_CL_OPERAND(*s.y), AC_CL_LONG(s.y->count),
-                        GEOMETRY(&s, s.x, s.in, s.y, s.out));
+                        AC_CL_GEOMETRY(&s, s.x, s.in, s.y, s.out));
+  bool unit;
+  AC_TRY(by_unit(cl, &s, args, &unit));
+  if (unit) return ac_cl_columns_forward(cl, &s, args);
   const int64_t k = s.in * s.kh * s.kw;
   const product p = {"FORWARD", s.out, s.images * s.y->dim[2] * s.y->dim[3], k, k, 1};
   const images of = {s.x, s.y, s.in, s.out};
   return multiply(cl, &s, &p, &of, AC_CL_OPERAND(args->in[1]), AC_CL_OPERAND(args->in[2]),
                   AC_CL_OPERAND(*s.y), false);
+}
+
+static uint64_t forward_workspace(ac_opencl *cl, const ac_op_args *args) {
+  const shapes s = shapes_of(args, &args->in[0], &args->in[1], &args->out[0]);
+  return workspace(cl, &s, args, 0);
 }
 
 static ac_status input_gradient(ac_opencl *cl, const ac_op_args *args) {
@@ -115,12 +124,20 @@ static ac_status input_gradient(ac_opencl *cl, const ac_op_args *args) {
     return AC_CL_LAUNCH(cl, plain_kernel(cl, "depthwise_input_gradient", 1),
                         ac_cl_elements(cl, s.x->count), AC_CL_OPERAND(*s.y),
                         AC_CL_OPERAND(args->in[1]), AC_CL_OPERAND(*s.x), AC_CL_LONG(s.x->count),
-                        AC_CL_INT(args->add[0]), GEOMETRY(&s, s.x, s.in, s.y, s.out));
+                        AC_CL_INT(args->add[0]), AC_CL_GEOMETRY(&s, s.x, s.in, s.y, s.out));
+  bool unit;
+  AC_TRY(by_unit(cl, &s, args, &unit));
+  if (unit) return ac_cl_columns_input_gradient(cl, &s, args);
   const int64_t k = s.out * s.kh * s.kw;
   const product p = {"INPUT_GRADIENT", s.in, s.images * s.x->dim[2] * s.x->dim[3], k, k, 1};
   const images of = {s.y, s.x, s.out, s.in};
   return multiply(cl, &s, &p, &of, AC_CL_OPERAND(args->in[1]), AC_CL_BUFFER(NULL),
                   AC_CL_OPERAND(*s.x), args->add[0]);
+}
+
+static uint64_t input_gradient_workspace(ac_opencl *cl, const ac_op_args *args) {
+  const shapes s = shapes_of(args, &args->out[0], &args->in[1], &args->in[0]);
+  return workspace(cl, &s, args, 0);
 }
 
 /* ---- the weight's gradient ------------------------------------------------------------------- */
@@ -142,11 +159,11 @@ static product weight_product(const shapes *s, const ac_operand *weight) {
 }
 
 static uint64_t weight_gradient_workspace(ac_opencl *cl, const ac_op_args *args) {
-  (void)cl;
   const ac_operand *weight = &args->out[0];
   const shapes s = shapes_of(args, &args->in[0], weight, &args->in[1]);
   if (!weight->count || is_depthwise(&s)) return 0;
-  return sizeof(float) * (uint64_t)(weight->count * most_chunks(&s, weight));
+  return workspace(cl, &s, args,
+                   sizeof(float) * (uint64_t)(weight->count * most_chunks(&s, weight)));
 }
 
 static ac_status bias_gradient(ac_opencl *cl, const shapes *s, const ac_operand *db, bool add) {
@@ -163,7 +180,7 @@ static ac_status depthwise_gradient(ac_opencl *cl, const shapes *s, const ac_ope
   return AC_CL_LAUNCH(cl, plain_kernel(cl, "depthwise_weight_gradient", pixels),
                       ac_cl_rows(cl, dw->count, pixels), AC_CL_OPERAND(*s->x), AC_CL_OPERAND(*s->y),
                       AC_CL_OPERAND(*dw), AC_CL_INT(s->images), AC_CL_INT(add),
-                      GEOMETRY(s, s->x, s->in, s->y, s->out));
+                      AC_CL_GEOMETRY(s, s->x, s->in, s->y, s->out));
 }
 
 static ac_status weight_gradient(ac_opencl *cl, const ac_op_args *args) {
@@ -172,6 +189,9 @@ static ac_status weight_gradient(ac_opencl *cl, const ac_op_args *args) {
   if (db->count) AC_TRY(bias_gradient(cl, &s, db, args->add[1]));
   if (!dw->count) return AC_OK;
   if (is_depthwise(&s)) return depthwise_gradient(cl, &s, dw, args->add[0]);
+  bool unit;
+  AC_TRY(by_unit(cl, &s, args, &unit));
+  if (unit) return ac_cl_columns_weight_gradient(cl, &s, args);
   const product p = weight_product(&s, dw);
   const images of = {s.x, s.y, s.in, s.out};
   AC_TRY(multiply(cl, &s, &p, &of, AC_CL_OPERAND(*s.y), AC_CL_BUFFER(NULL),
@@ -197,7 +217,8 @@ static bool weight_gradient_fits(const ac_op_args *args) {
   return counts_fit(&args->in[1], &args->out[0]);
 }
 
-const ac_cl_op ac_cl_op_conv2d = {.run = forward, .fits = fits};
-const ac_cl_op ac_cl_op_conv2d_input_gradient = {.run = input_gradient, .fits = fits};
+const ac_cl_op ac_cl_op_conv2d = {.run = forward, .workspace = forward_workspace, .fits = fits};
+const ac_cl_op ac_cl_op_conv2d_input_gradient = {
+    .run = input_gradient, .workspace = input_gradient_workspace, .fits = fits};
 const ac_cl_op ac_cl_op_conv2d_weight_gradient = {
     .run = weight_gradient, .workspace = weight_gradient_workspace, .fits = weight_gradient_fits};

@@ -8,18 +8,18 @@
 
 /* Some rows of logits: `count` from row `first` of the targets and weights (NULL: ones) on. The
  * logits, storage or with `float_logits` float, lie from element `first_logit` of their buffer on,
- * the rows' log-sum-exp from `first_lse` on of theirs. */
+ * their rows `pitch` elements apart, the rows' log-sum-exp from `first_lse` on of theirs. */
 typedef struct ac_cl_loss_rows {
   const ac_cross_entropy_attributes *attributes;
   const void *logits, *targets, *weights, *lse;
-  int64_t count, width, first, first_logit, first_lse;
+  int64_t count, width, pitch, first, first_logit, first_lse;
   float smoothing;
   bool float_logits;
 } ac_cl_loss_rows;
 
 /* Fills in lse, and (loss, weight, weight if right) of each row in `results`. */
 ac_status ac_cl_row_losses(ac_opencl *cl, const ac_cl_loss_rows *rows, void *results);
-/* dlogits, which begin where the logits do and may be these. */
+/* dlogits, which lie where the logits do and may be these. */
 ac_status ac_cl_row_gradients(ac_opencl *cl, const ac_cl_loss_rows *rows, void *dlogits,
                               float loss_scale);
 /* Of float logits, with 16 bits of storage: each row's in the first half of its logits. */

@@ -7,9 +7,10 @@
  *   | (loss, weight, weight if right) and lse of each row, or a product's temporary | z, dz |
  *
  * No product runs between the rows' losses and dz. z is float whatever the storage, and so is dz
- * unless storage is bf16 and the device's matrix unit takes both products with it: then dz is
- * rounded to bf16, once, each row in the first half of its logits. With f16 it stays float, since
- * its largest values are the loss scale, which f16 may not hold, and most are far smaller. */
+ * unless storage is bf16 and the device's matrix unit takes all three products: then dz is rounded
+ * to bf16, once, each row in the first half of its logits, whose rows begin at multiples of 16
+ * bytes, which the unit reads faster. With f16 it stays float, since its largest values are the
+ * loss scale, which f16 may not hold, and most are far smaller. */
 #include "ops/linear_cross_entropy.h"
 
 #include "backend/opencl/cross_entropy.h"
@@ -17,14 +18,23 @@
 #include "backend/opencl/product/layer.h"
 #include "core/error.h"
 
-enum { RESULTS = 3, ALIGNMENT = 64 }; /* floats of a row's results; z begins at multiples of this */
+enum {
+  RESULTS = 3,
+  ALIGNMENT = 64,
+  ROW = 4
+}; /* floats of a row's results; z begins at multiples of ALIGNMENT, with gaps its rows at those of
+      ROW */
 
 typedef struct chunk {
   const ac_op_args *args;
-  int64_t first, count, width, classes, first_logit;
+  int64_t first, count, width, classes, pitch, first_logit; /* pitch: of z */
   bool out_in;
   bool narrow; /* dz is bf16 */
 } chunk;
+
+static int64_t largest_pitch(int64_t classes) {
+  return (classes + ROW - 1) / ROW * ROW;
+}
 
 static chunk chunk_of(const ac_op_args *args, bool narrow, int64_t first) {
   const ac_linear_cross_entropy_attributes *attributes = args->attributes;
@@ -36,19 +46,21 @@ static chunk chunk_of(const ac_op_args *args, bool narrow, int64_t first) {
              .classes = ac_linear_cross_entropy_classes(args),
              .out_in = attributes->layout == AC_OUT_IN,
              .narrow = narrow};
-  c.first_logit = ((int64_t)(args->workspace_bytes / sizeof(float)) - most * c.classes) &
+  c.pitch = narrow ? largest_pitch(c.classes) : c.classes;
+  c.first_logit = ((int64_t)(args->workspace_bytes / sizeof(float)) - most * c.pitch) &
                   ~(int64_t)(ALIGNMENT - 1);
   return c;
 }
 
 static ac_cl_matrix logits_of(const chunk *c) {
-  return (ac_cl_matrix){.data = c->args->workspace, .first = c->first_logit, .is_float = true};
+  return (ac_cl_matrix){
+      .data = c->args->workspace, .first = c->first_logit, .is_float = true, .pitch = c->pitch};
 }
 
 /* dz, which has taken z's place. */
 static ac_cl_matrix gradients_of(const chunk *c) {
   ac_cl_matrix dz = logits_of(c);
-  if (c->narrow) dz.first *= 2, dz.is_float = false, dz.pitch = 2 * c->classes;
+  if (c->narrow) dz.first *= 2, dz.is_float = false, dz.pitch = 2 * c->pitch;
   return dz;
 }
 
@@ -88,13 +100,13 @@ static bool is_gradient(const ac_op_args *args) {
   return args->op == AC_OP_linear_cross_entropy_gradient;
 }
 
-/* Both, whichever gradient is wanted, so that dz does not depend on it. */
+/* All, whichever gradient is wanted, so that dz does not depend on it. */
 static ac_status choose_narrow(ac_opencl *cl, const ac_op_args *args, bool *narrow) {
   *narrow = false;
   if (!is_gradient(args) || cl->storage != AC_BF16) return AC_OK;
   const chunk c = chunk_of(args, true, 0);
-  const ac_cl_product products[] = {weight_product(&c), input_product(&c)};
-  return ac_cl_unit_takes_all(cl, AC_BF16, products, 2, narrow);
+  const ac_cl_product products[] = {logits_product(&c), weight_product(&c), input_product(&c)};
+  return ac_cl_unit_takes_all(cl, AC_BF16, products, 3, narrow);
 }
 
 static ac_status run_chunk(ac_opencl *cl, const chunk *c) {
@@ -110,6 +122,7 @@ static ac_status run_chunk(ac_opencl *cl, const chunk *c) {
                                 .lse = args->workspace,
                                 .count = c->count,
                                 .width = c->classes,
+                                .pitch = c->pitch,
                                 .first = c->first,
                                 .first_logit = c->first_logit,
                                 .first_lse = RESULTS * c->count,
@@ -156,7 +169,7 @@ static uint64_t workspace(ac_opencl *cl, const ac_op_args *args) {
     bytes = larger(bytes, ac_cl_gemm_workspace(cl, &weight));
   if (is_gradient(args) && args->out[0].count)
     bytes = larger(bytes, ac_cl_gemm_workspace(cl, &input));
-  return bytes + sizeof(float) * (uint64_t)(c.count * c.classes + ALIGNMENT);
+  return bytes + sizeof(float) * (uint64_t)(c.count * largest_pitch(c.classes) + ALIGNMENT);
 }
 
 const ac_cl_op ac_cl_op_linear_cross_entropy = {.run = run, .workspace = workspace};

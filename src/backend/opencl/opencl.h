@@ -44,8 +44,8 @@ typedef struct ac_opencl {
   const char *unit_options;      /* of its kernel here */
   bool unit_emulated;
   const char *unit_refusal; /* why the last class that was refused was */
-  /* AC_CL_UNIT_..., or 0: not tried, by storage type, transposes and the type of C. */
-  uint8_t unit_classes[AC_BF16 + 1][8];
+  /* AC_CL_UNIT_..., or 0: not tried, by storage type, transposes, the type and the kind of C. */
+  uint8_t unit_classes[AC_BF16 + 1][16];
   /* For tests: changes what a tile, or a unit (then NULL), has computed in a trial, or returns
    * false, which counts as one that could not run; NULL. */
   bool (*distort)(const struct ac_cl_tile *tile, void *result, size_t bytes);

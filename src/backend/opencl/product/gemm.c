@@ -128,7 +128,7 @@ static int64_t pitch_of(int64_t pitch, bool transpose, int64_t rows, int64_t col
 }
 
 /* Whether each row of A and B begins at a multiple of eight elements, and so of 16 bytes: matrices
- * of a batch are dense, whole rows apart. */
+ * of a batch are whole rows apart. */
 static bool rows_are_aligned(const ac_cl_product *p, int64_t pitch_a, int64_t pitch_b) {
   return (pitch_a | pitch_b | p->first_a | p->first_b) % 8 == 0;
 }
@@ -137,26 +137,30 @@ ac_status ac_cl_unit_gemm(ac_opencl *cl, const ac_cl_product *p, ac_cl_unit_tile
   const ac_cl_unit *unit = cl->unit;
   const int64_t pitch_a = pitch_of(p->pitch_a, p->transpose_a, p->m, p->k);
   const int64_t pitch_b = pitch_of(p->pitch_b, p->transpose_b, p->k, p->n);
+  const int64_t pitch_c = p->images ? p->pixels : p->pitch_c ? p->pitch_c : p->n;
   char options[192], ahead[16] = "";
   if (t.ahead && rows_are_aligned(p, pitch_a, pitch_b))
     snprintf(ahead, sizeof ahead, " -DAHEAD=%d", t.ahead);
   snprintf(options, sizeof options,
            "%s %s -DGROUPS_M=%d -DGROUPS_N=%d -DFRAGMENTS_M=%d -DFRAGMENTS_N=%d "
-           "-DTRANSPOSE_A=%d -DTRANSPOSE_B=%d%s%s",
+           "-DTRANSPOSE_A=%d -DTRANSPOSE_B=%d%s%s%s",
            unit->option, cl->unit_options, t.groups_m, t.groups_n, t.fragments_m, t.fragments_n,
-           p->transpose_a, p->transpose_b, ahead, p->float_c ? " -DC_F32" : "");
+           p->transpose_a, p->transpose_b, ahead, p->float_c ? " -DC_F32" : "",
+           p->images ? " -DC_IMAGES" : "");
   const int64_t height = t.groups_m * t.fragments_m * unit->m;
   const int64_t width = t.groups_n * t.fragments_n * unit->n;
   const int64_t groups = (p->m + height - 1) / height * ((p->n + width - 1) / width) * p->batch;
-  return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"unit_gemm", "unit_gemm", options}),
-                      ac_cl_groups(groups, t.groups_m * t.groups_n * unit->lanes, 1),
-                      AC_CL_BUFFER(p->a), AC_CL_BUFFER(p->b), AC_CL_BUFFER(p->bias),
-                      AC_CL_BUFFER(p->c), AC_CL_INT(p->m), AC_CL_INT(p->n), AC_CL_INT(p->k),
-                      AC_CL_LONG(p->m * p->k), AC_CL_LONG(p->k * p->n), AC_CL_LONG(p->m * p->n),
-                      AC_CL_LONG(p->first_a), AC_CL_LONG(p->first_b), AC_CL_LONG(p->first_c),
-                      AC_CL_LONG(p->blend ? p->first_d - p->first_c : 0), AC_CL_UINT(pitch_a),
-                      AC_CL_UINT(pitch_b), AC_CL_FLOAT(p->blend ? p->alpha : 1),
-                      AC_CL_FLOAT(p->blend ? p->beta : p->add));
+  return AC_CL_LAUNCH(
+      cl, ((ac_cl_kernel){"unit_gemm", "unit_gemm", options}),
+      ac_cl_groups(groups, t.groups_m * t.groups_n * unit->lanes, 1), AC_CL_BUFFER(p->a),
+      AC_CL_BUFFER(p->b), AC_CL_BUFFER(p->bias), AC_CL_BUFFER(p->c), AC_CL_INT(p->m),
+      AC_CL_INT(p->n), AC_CL_INT(p->k), AC_CL_LONG((p->transpose_a ? p->k : p->m) * pitch_a),
+      AC_CL_LONG((p->transpose_b ? p->n : p->k) * pitch_b), AC_CL_LONG(p->m * pitch_c),
+      AC_CL_LONG(p->first_a), AC_CL_LONG(p->first_b), AC_CL_LONG(p->first_c),
+      AC_CL_LONG(p->blend ? p->first_d - p->first_c : 0), AC_CL_UINT(pitch_a), AC_CL_UINT(pitch_b),
+      AC_CL_UINT(pitch_c), AC_CL_INT(p->place), AC_CL_INT(p->images ? p->pixels : 1),
+      AC_CL_LONG(p->image), AC_CL_FLOAT(p->blend ? p->alpha : 1),
+      AC_CL_FLOAT(p->blend ? p->beta : p->add));
 }
 
 static ac_status own_gemm_sized(ac_opencl *cl, const ac_cl_product *p, bool large) {

@@ -9,9 +9,12 @@
  * multiples of their rows' length, or of 32. They are of the storage type of the op in hand, or
  * float where float_a, float_b, float_c say so; the bias is float.
  *
- * The rest is for matrix units alone (ac_cl_unit_takes). Rows of A and B as stored begin pitch_a
- * and pitch_b elements apart. With `blend`, C is alpha op(A) op(B) + beta D, where D begins at
- * element first_d of C's buffer. */
+ * The rest is for matrix units alone (ac_cl_unit_takes). Rows of A, B and C as stored begin
+ * pitch_a, pitch_b and pitch_c elements apart, and matrices of a batch one behind the other. With
+ * `blend`, C is alpha op(A) op(B) + beta D, where D begins at element first_d of C's buffer. With
+ * `images`, C's columns are pixels of images, its rows channels: column j is pixel (place + j) %
+ * pixels of image (place + j) / pixels; a channel of one is dense, and images begin `image`
+ * elements apart. The bias is [batch, m] then. */
 typedef struct ac_cl_product {
   const void *a, *b, *bias; /* handles; bias may be NULL */
   void *c;
@@ -19,7 +22,9 @@ typedef struct ac_cl_product {
   bool float_a, float_b, float_c;
   int64_t m, n, k, batch;
   int64_t first_a, first_b, first_c;
-  int64_t pitch_a, pitch_b; /* 0: dense, as those of a batch are */
+  int64_t pitch_a, pitch_b, pitch_c; /* 0: dense */
+  bool images;
+  int64_t place, pixels, image;
   bool blend;
   float alpha, beta;
   int64_t first_d;

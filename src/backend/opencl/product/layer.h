@@ -36,7 +36,8 @@ static inline ac_cl_product ac_cl_layer_product(const ac_cl_layer *l, const ac_c
                          .first_b = b->first,
                          .first_c = c->first,
                          .pitch_a = a->pitch,
-                         .pitch_b = b->pitch};
+                         .pitch_b = b->pitch,
+                         .pitch_c = c->pitch};
 }
 
 static inline ac_cl_product ac_cl_layer_output(const ac_cl_layer *l) {

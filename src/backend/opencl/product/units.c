@@ -2,13 +2,14 @@
  * (cl/unit_gemm.cl).
  *
  * A unit is looked for where the device's vendor, extensions or name suggest it. It is used only
- * for those classes of products (storage, transposes, the type of C) whose kernels compile here and
- * give near enough what double precision gives, on values near 1 and near the least normal number,
- * in sizes that fill no tile. The first class is tried when the device is opened, others when a
- * product of theirs is first prepared, or when an op asks what to store its factors in. Reading
- * ahead is tried after that and left out where it fails, which changes no bit. A class that is
- * refused is left to the plain kernel; where it is the first, the device says why. So a product's
- * numeric class depends on the device, its driver and the product's class, never on timing.
+ * for those classes of products (storage, transposes, the type of C, whether it is images) whose
+ * kernels compile here and give near enough what double precision gives, on values near 1 and near
+ * the least normal number, in sizes that fill no tile. The first class is tried when the device is
+ * opened, others when a product of theirs is first prepared, or when an op asks what to store its
+ * factors in. Reading ahead is tried after that and left out where it fails, which changes no bit.
+ * A class that is refused is left to the plain kernel; where it is the first, the device says why.
+ * So a product's numeric class depends on the device, its driver and the product's class, never on
+ * timing.
  *
  * ACCRUE_PRODUCTS=UNIT asks for one by its name; where the device has none, it is emulated, slowly.
  * ACCRUE_PRODUCTS=widened asks for none. */
@@ -34,8 +35,8 @@ static const ac_cl_unit units[] = {
      32,
      16,
      8,
-     {2, 4, 4, 4, 1},
-     {2, 2, 2, 4, 1}},
+     {2, 4, 4, 4, 2},
+     {2, 2, 2, 4, 3}},
     {"dpas", "DPAS", "-DUNIT_DPAS", {""}, 8, 8, 8, {4, 8, 4, 2, 0}, {2, 4, 4, 2, 0}},
     {"wmma", "WMMA", "-DUNIT_WMMA", {""}, 32, 16, 16, {2, 4, 4, 2, 0}, {2, 2, 2, 2, 0}},
     {"mfma", "MFMA", "-DUNIT_MFMA", {""}, 64, 16, 16, {2, 2, 4, 4, 0}, {2, 2, 2, 2, 0}},
@@ -103,15 +104,16 @@ bool ac_cl_unit_wanted(cl_device_id device) {
 /* ---- a trial --------------------------------------------------------------------------------- */
 
 /* A tile of the least and some more; k is more than one step deep. Rows are UNALIGNED or ALIGNED
- * elements apart, which they do not fill. */
-enum { M = 70, N = 75, K = 71, UNALIGNED = 77, ALIGNED = 80 };
+ * elements apart, which they do not fill. Where C is images, its columns begin within the first and
+ * fill the last. */
+enum { M = 70, N = 75, K = 71, UNALIGNED = 77, ALIGNED = 80, PIXELS = 16, PLACE = ALIGNED - N };
 
 typedef struct trial {
   ac_opencl *cl;
   ac_cl_product product;
   ac_dtype type_c;
   uint16_t a[ALIGNED * ALIGNED], b[ALIGNED * ALIGNED];
-  float c[M * N];
+  float c[M * ALIGNED];
   cl_mem buffer[3];
   ac_status status; /* not AC_OK: nothing could be found out */
   const char *why;  /* it is refused */
@@ -157,6 +159,11 @@ static bool fill(trial *t, uint32_t least) {
   return true;
 }
 
+static int64_t place_in_c(const ac_cl_product *p, int i, int j) {
+  if (!p->images) return i * N + j;
+  return (PLACE + j) / PIXELS * (M * PIXELS) + i * PIXELS + (PLACE + j) % PIXELS;
+}
+
 /* Sums in f32 of exact products, rounded or cut off at each addition and in any order, are within
  * K 2^-22 of what they are of, and one step of C's type; of bf16, whose products may be subnormal,
  * each may have been taken for zero. */
@@ -175,11 +182,11 @@ static bool is_near(const trial *t, int i, int j) {
   double error = K * (0x1p-22 * size + (storage == AC_BF16 ? 0x1p-126 : 0));
   if (t->type_c == AC_BF16) error += 0x1p-8 * (fabs(sum) + error) + 0x1p-126;
   if (t->type_c == AC_F16) error += 0x1p-11 * (fabs(sum) + error) + 0x1p-24;
-  return fabs((double)ac_float_read(t->type_c, t->c, i * N + j) - sum) <= error;
+  return fabs((double)ac_float_read(t->type_c, t->c, place_in_c(p, i, j)) - sum) <= error;
 }
 
 static bool gives_products(trial *t, ac_cl_unit_tile tile, uint32_t least) {
-  const size_t bytes = M * N * ac_dtype_bytes(t->type_c);
+  const size_t bytes = M * (t->product.images ? ALIGNED : N) * ac_dtype_bytes(t->type_c);
   if (!fill(t, least)) return false;
   if (ac_cl_unit_gemm(t->cl, &t->product, tile) != AC_OK ||
       clEnqueueReadBuffer(t->cl->queue, t->buffer[2], CL_TRUE, 0, bytes, t->c, 0, NULL, NULL) !=
@@ -238,6 +245,10 @@ static ac_status try_class(ac_opencl *cl, const ac_cl_product *class, uint8_t *f
                .product = {.transpose_a = class->transpose_a,
                            .transpose_b = class->transpose_b,
                            .float_c = class->float_c,
+                           .images = class->images,
+                           .place = PLACE,
+                           .pixels = PIXELS,
+                           .image = M * PIXELS,
                            .m = M,
                            .n = N,
                            .k = K,
@@ -268,7 +279,7 @@ static ac_status try_quietly(ac_opencl *cl, const ac_cl_product *class, uint8_t 
 /* ---- the choice ------------------------------------------------------------------------------ */
 
 static int class_index(const ac_cl_product *p) {
-  return p->transpose_a + 2 * p->transpose_b + 4 * p->float_c;
+  return p->transpose_a + 2 * p->transpose_b + 4 * p->float_c + 8 * p->images;
 }
 
 ac_status ac_cl_unit_takes(ac_opencl *cl, const ac_cl_product *p, bool *takes) {
