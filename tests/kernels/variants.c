@@ -86,17 +86,20 @@ static void prepare_heads(ac_device *device, ac_dtype storage) {
   }
 }
 
-/* What a trial of any class compiles: rows that are not aligned and rows that are. */
+/* What a trial of any class compiles, the last one of images: rows that are not aligned and rows
+ * that are. */
 static void prepare_trials(ac_opencl *cl, ac_dtype storage) {
   cl->op = "trial";
   cl->storage = storage;
   cl->mark_flushed = false;
   cl->preparing = true;
-  for (int number = 0; number < 8; number++)
+  for (int number = 0; number < 9; number++)
     for (int pitch = 7; pitch <= 8; pitch++) {
       const ac_cl_product product = {.transpose_a = number & 1,
                                      .transpose_b = number >> 1 & 1,
-                                     .float_c = number >> 2,
+                                     .float_c = number >> 2 & 1,
+                                     .images = number >> 3,
+                                     .pixels = 7,
                                      .m = 7,
                                      .n = 7,
                                      .k = 7,

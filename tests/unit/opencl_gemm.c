@@ -75,7 +75,18 @@ static int64_t pitch_b(const ac_cl_product *p) {
   return p->pitch_b ? p->pitch_b : p->transpose_b ? p->k : p->n;
 }
 
-/* Matrices one row into their buffers; of several each is dense. */
+static int64_t pitch_c(const ac_cl_product *p) {
+  return p->images ? p->pixels : p->pitch_c ? p->pitch_c : p->n;
+}
+
+/* Behind first_c. */
+static int64_t place_in_c(const ac_cl_product *p, int64_t matrix, int64_t i, int64_t j) {
+  const int64_t at = (matrix * p->m + i) * pitch_c(p);
+  if (!p->images) return at + j;
+  return (p->place + j) / p->pixels * p->image + at + (p->place + j) % p->pixels;
+}
+
+/* Matrices one row into their buffers. */
 static void make_example(example *x, bool bias) {
   ac_cl_product *p = &x->product;
   const int64_t row_a = pitch_a(p), row_b = pitch_b(p);
@@ -83,11 +94,14 @@ static void make_example(example *x, bool bias) {
               p->transpose_a ? p->m : p->k, row_a);
   make_matrix(x, B, p->float_b, p->batch * (p->transpose_b ? p->n : p->k),
               p->transpose_b ? p->k : p->n, row_b);
-  make_matrix(x, C, p->float_c, p->batch * p->m, p->n, p->n);
-  make_matrix(x, BIAS, true, 0, p->n, p->n); /* and the row before it is the bias */
+  const int64_t row_c = pitch_c(p), rows_of_bias = p->images ? p->batch * p->m : p->n;
+  const int64_t images = p->images ? (p->place + p->n + p->pixels - 1) / p->pixels : 1;
+  make_matrix(x, C, p->float_c, (images * p->image + row_c - 1) / row_c + p->batch * p->m,
+              p->images ? row_c : p->n, row_c);
+  make_matrix(x, BIAS, true, 0, rows_of_bias, rows_of_bias); /* and the row before it is the bias */
   p->a = x->view[A], p->b = x->view[B], p->c = x->view[C];
   p->bias = bias ? x->view[BIAS] : NULL;
-  p->first_a = row_a, p->first_b = row_b, p->first_c = p->n;
+  p->first_a = row_a, p->first_b = row_b, p->first_c = row_c;
 }
 
 static void free_example(example *x) {
@@ -101,7 +115,8 @@ static void free_example(example *x) {
 /* One element as cl/gemm.cl promises it: k in order, then zeros to a multiple of DEPTH. */
 static float chain(const example *x, int64_t matrix, int64_t i, int64_t j) {
   const ac_cl_product *p = &x->product;
-  const int64_t a = x->first[A] + matrix * p->m * p->k, b = x->first[B] + matrix * p->k * p->n;
+  const int64_t a = x->first[A] + matrix * (p->transpose_a ? p->k : p->m) * pitch_a(p);
+  const int64_t b = x->first[B] + matrix * (p->transpose_b ? p->n : p->k) * pitch_b(p);
   float sum = 0;
   for (int64_t l = 0; l < p->k; l++)
     sum = fmaf(get(x, A, a + (p->transpose_a ? l * pitch_a(p) + i : i * pitch_a(p) + l)),
@@ -115,9 +130,9 @@ static void compute(example *x) {
   for (int64_t matrix = 0; matrix < p->batch; matrix++)
     for (int64_t i = 0; i < p->m; i++)
       for (int64_t j = 0; j < p->n; j++) {
-        const int64_t at = x->first[C] + (matrix * p->m + i) * p->n + j;
+        const int64_t at = x->first[C] + place_in_c(p, matrix, i, j);
         float v = chain(x, matrix, i, j);
-        if (p->bias) v += get(x, BIAS, j);
+        if (p->bias) v += get(x, BIAS, p->images ? matrix * p->m + i : j);
         if (p->add) v += get(x, C, at);
         set(x, C, at, v);
       }
@@ -161,6 +176,13 @@ static void check_example(example *x, bool bias, const kernel_tile *by) {
   free_example(x);
 }
 
+/* C's first pixel is not that of an image, images have rows of several matrices and a gap. */
+static void put_images(ac_cl_product *p) {
+  p->pixels = 13;
+  p->place = 30;
+  p->image = (p->batch * p->m + 1) * p->pixels;
+}
+
 /* Sizes with rows of multiples of 16 and of nothing, larger and smaller than all tiles. For units,
  * rows are also in places that are aligned to 16 bytes and that they do not fill. */
 static void check_sizes(ac_device *device, const ac_cl_product *class, float scale,
@@ -174,10 +196,12 @@ static void check_sizes(ac_device *device, const ac_cl_product *class, float sca
       x.product.k = sizes[k][2];
       x.product.batch = 1 + (k >= 2);
       x.product.add = variant;
-      if (by->of_unit && variant && x.product.batch == 1) {
+      if (by->of_unit && variant) {
         x.product.pitch_a = (pitch_a(&x.product) + 15) / 8 * 8;
         x.product.pitch_b = (pitch_b(&x.product) + 15) / 8 * 8;
+        x.product.pitch_c = x.product.n + 3;
       }
+      if (x.product.images) put_images(&x.product);
       check_example(&x, variant, by);
     }
 }
@@ -249,6 +273,8 @@ static void test_units_have_the_same_bits(void **state) {
         .transpose_a = transposed & 1, .transpose_b = transposed >> 1, .float_c = true};
     check_sizes(device, &class, 1, &(kernel_tile){.of_unit = &cl->unit->small});
   }
+  check_sizes(device, &(ac_cl_product){.images = true}, 1,
+              &(kernel_tile){.of_unit = &cl->unit->small});
   ac_device_close(device);
 }
 

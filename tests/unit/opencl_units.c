@@ -266,20 +266,22 @@ static void test_all_or_none(void **state) {
 static void test_wrong_units_are_not_taken(void **state) {
   (void)state;
   bool (*const distortions[])(const ac_cl_tile *, void *, size_t) = {rounded, hole, failure, NULL};
-  const ac_cl_product product = {.float_c = true, .batch = 1},
+  const ac_cl_product products[] = {{.float_c = true, .batch = 1}, {.images = true, .batch = 1}},
                       mixed = {.float_a = true, .batch = 1};
   ac_device *device = open_device("mma");
   ac_opencl *cl = device->state;
   assert_non_null(cl->unit);
-  for (int storage = AC_F16; storage <= AC_BF16; storage++)
-    for (int i = 0; i < 4; i++) {
-      memset(cl->unit_classes, 0, sizeof cl->unit_classes);
-      cl->distort = distortions[i];
-      assert_int_equal(takes(cl, (ac_dtype)storage, &product), distortions[i] == NULL);
-      cl->distort = failure; /* which is not asked again */
-      assert_int_equal(takes(cl, (ac_dtype)storage, &product), distortions[i] == NULL);
-    }
-  assert_false(takes(cl, AC_F32, &product));
+  for (int number = 0; number < 16; number++) {
+    const ac_dtype storage = number & 1 ? AC_F16 : AC_BF16;
+    const ac_cl_product *product = &products[number >> 1 & 1];
+    const int i = number >> 2;
+    memset(cl->unit_classes, 0, sizeof cl->unit_classes);
+    cl->distort = distortions[i];
+    assert_int_equal(takes(cl, storage, product), distortions[i] == NULL);
+    cl->distort = failure; /* which is not asked again */
+    assert_int_equal(takes(cl, storage, product), distortions[i] == NULL);
+  }
+  assert_false(takes(cl, AC_F32, &products[0]));
   assert_false(takes(cl, AC_BF16, &mixed));
   ac_device_close(device);
 }
