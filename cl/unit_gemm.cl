@@ -369,25 +369,30 @@ INLINED void fetch(tile_place tile, int place, const global ushort *from, int co
 #define END_OF_STEP ASM volatile("cp.async.commit_group;" : : : "memory")
 #endif
 
+/* All items have as many. What does not depend on k0 stays the same from step to step. */
+#if TILE_M * CHUNKS % ITEMS || TILE_N * CHUNKS % ITEMS
+#error "with AHEAD, all items fetch equally many chunks of a tile"
+#endif
 INLINED void fetch_along(tile_place tile, int tile_lines, operand from, int first, int k0,
                          int item) {
   UNROLL
-  for (int e = item; e < tile_lines * CHUNKS; e += ITEMS) {
-    const int line = e / CHUNKS, chunk = e % CHUNKS, k = k0 + 8 * chunk;
-    const int count = first + line < from.lines ? clamp(from.k - k, 0, 8) : 0;
-    const size_t at = count ? (size_t)(first + line) * from.pitch + k : 0;
-    fetch(tile, PLACE_ALONG(line, chunk), from.x + at, count);
+  for (int begin = 0; begin < tile_lines * CHUNKS; begin += ITEMS) {
+    const int e = begin + item, line = e / CHUNKS, chunk = e % CHUNKS;
+    const int left = (first + line < from.lines ? from.k : 0) - 8 * chunk;
+    const size_t row = (size_t)(first + line) * from.pitch + 8 * chunk;
+    fetch(tile, PLACE_ALONG(line, chunk), from.x + row + k0, clamp(left - k0, 0, 8));
   }
 }
 
 INLINED void fetch_across(tile_place tile, int tile_lines, operand from, int first, int k0,
                           int item) {
   UNROLL
-  for (int e = item; e < tile_lines * CHUNKS; e += ITEMS) {
-    const int row = e / (tile_lines / 8), chunk = e % (tile_lines / 8), line = first + 8 * chunk;
-    const int count = k0 + row < from.k ? clamp(from.lines - line, 0, 8) : 0;
-    const size_t at = count ? (size_t)(k0 + row) * from.pitch + line : 0;
-    fetch(tile, PLACE_ACROSS(row, chunk, tile_lines), from.x + at, count);
+  for (int begin = 0; begin < tile_lines * CHUNKS; begin += ITEMS) {
+    const int e = begin + item, row = e / (tile_lines / 8), chunk = e % (tile_lines / 8);
+    const int line = first + 8 * chunk, count = clamp(from.lines - line, 0, 8);
+    const size_t at = (size_t)row * from.pitch + line;
+    fetch(tile, PLACE_ACROSS(row, chunk, tile_lines), from.x + at + (size_t)k0 * from.pitch,
+          row < from.k - k0 ? count : 0);
   }
 }
 
