@@ -1,6 +1,6 @@
-/* gradient_statistics: out[0] = sum (g scale)^2, out[1] = 0 if every g is finite, else 1. Two
- * passes: a fixed number of work-groups of GROUP items leave (sum, flag) in `partial`, then one
- * group adds these up; local memory 8 * GROUP bytes. An exponent of all ones is looked for in the
+/* gradient_statistics: out[0] = sum (g scale)^2, out[1] = 0 if every g is finite, else 1. Some
+ * work-groups of GROUP items leave (sum, flag) in `partial`, then, if there are several, one group
+ * adds these up; local memory 8 * GROUP bytes. Items have four elements on their way. An exponent of all ones is looked for in the
  * bits, which no compiler option changes.
  *
  * adamw and sgd: the formulas of src/ops/optimizer.h, one work-item an element, groups of GROUP;
@@ -84,10 +84,18 @@ kernel WORK_GROUP(GROUP, 1) void gradient_statistics(const global gradient_t *g,
   local int flags[GROUP];
   float sum = 0;
   int bad = 0;
-  for (size_t i = get_global_id(0); i < n; i += get_global_size(0)) {
-    const float v = gradient_load(g, i) * scale;
-    bad |= (as_uint(gradient_load(g, i)) & 0x7f800000u) == 0x7f800000u;
-    sum += v * v;
+  const size_t step = get_global_size(0);
+  size_t i = get_global_id(0);
+  for (; i + 3 * step < n; i += 4 * step) {
+    const float4 v = (float4)(gradient_load(g, i), gradient_load(g, i + step),
+                              gradient_load(g, i + 2 * step), gradient_load(g, i + 3 * step));
+    bad |= any((as_int4(v) & 0x7f800000) == 0x7f800000);
+    sum += dot(v * scale, v * scale);
+  }
+  for (; i < n; i += step) {
+    const float v = gradient_load(g, i);
+    bad |= (as_int(v) & 0x7f800000) == 0x7f800000;
+    sum += v * scale * (v * scale);
   }
   write_statistics(sum, bad, scratch, flags, partial + 2 * get_group_id(0));
 }

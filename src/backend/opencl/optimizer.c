@@ -4,27 +4,31 @@
 #include "backend/opencl/update.h"
 #include "core/error.h"
 
-enum { MAX_GROUPS = 256 };
+/* Sixteen elements an item, or more: small gradients are one group, and so one launch. */
+enum { MAX_GROUPS = 1024, EACH = 16 };
 
 static int64_t statistics_groups(const ac_opencl *cl, int64_t n) {
-  const int64_t groups = (n + cl->group - 1) / cl->group;
+  const int64_t share = cl->group * EACH, groups = (n + share - 1) / share;
   return groups < MAX_GROUPS ? groups : MAX_GROUPS;
 }
 
-/* (sum, flag) of each group. */
+/* (sum, flag) of each group, if there are several. */
 static uint64_t gradient_statistics_workspace(ac_opencl *cl, const ac_op_args *args) {
-  return 2 * sizeof(float) * (uint64_t)statistics_groups(cl, args->in[0].count);
+  const int64_t groups = statistics_groups(cl, args->in[0].count);
+  return groups > 1 ? 2 * sizeof(float) * (uint64_t)groups : 0;
 }
 
 static ac_status gradient_statistics(ac_opencl *cl, const ac_op_args *args) {
   const ac_gradient_statistics_attributes *a = args->attributes;
   const ac_operand *g = &args->in[0];
   const int64_t groups = statistics_groups(cl, g->count);
+  const void *partial = groups > 1 ? args->workspace : args->out[0].data;
   AC_TRY(AC_CL_LAUNCH(cl,
                       ((ac_cl_kernel){"optimizer", "gradient_statistics",
                                       g->dtype == AC_BF16 ? "-DGRADIENT_BF16" : NULL}),
-                      ac_cl_groups(groups, cl->group, 1), AC_CL_OPERAND(*g),
-                      AC_CL_BUFFER(args->workspace), AC_CL_LONG(g->count), AC_CL_FLOAT(a->scale)));
+                      ac_cl_groups(groups, cl->group, 1), AC_CL_OPERAND(*g), AC_CL_BUFFER(partial),
+                      AC_CL_LONG(g->count), AC_CL_FLOAT(a->scale)));
+  if (groups == 1) return AC_OK;
   return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"optimizer", "gradient_statistics_total", NULL}),
                       ac_cl_groups(1, cl->group, 1), AC_CL_BUFFER(args->workspace),
                       AC_CL_OPERAND(args->out[0]), AC_CL_INT(groups));
