@@ -66,6 +66,24 @@ typedef WIDE(int) ints;
 #define ONLY(condition, v) (v)
 #endif
 
+/* What dropout multiplies the weight of query i and key j with. */
+floats kept(uint2 seed, uint sample, uint update, uint stream, uint threshold, float factor, int h,
+            int t, ints i, ints j) {
+  if (threshold == 0) return 1;
+  const WIDE(ulong) e = ((ulong)h * t + WIDE(convert_ulong)(i)) * t + WIDE(convert_ulong)(j);
+  random_words bits;
+  bits.x = WIDE(convert_uint)(e / 8);
+  bits.y = sample;
+  bits.z = update;
+  bits.w = stream;
+  bits = philox(seed, bits);
+  const uints low = HAS(e, 2) ? bits.y : bits.x, high = HAS(e, 2) ? bits.w : bits.z;
+  return ((HAS(e, 4) ? high : low) >> 16 * WIDE(convert_uint)(e & 1) & 0xffffu) < threshold
+             ? (floats)0
+             : (floats)factor;
+}
+
+#ifndef SCORES
 typedef struct {
   int b, h, first; /* sample, head, first own row */
 } place;
@@ -182,23 +200,6 @@ INLINED void store_sum(floats sum[ROWS][WIDTH], const float factor[ROWS], global
         store(x, PLACE(row * stride, d, HEAD), results[i][c] * factor[i]);
     }
   }
-}
-
-/* What dropout multiplies the weight of query i and key j with. */
-floats kept(uint2 seed, uint sample, uint update, uint stream, uint threshold, float factor, int h,
-            int t, ints i, ints j) {
-  if (threshold == 0) return 1;
-  const WIDE(ulong) e = ((ulong)h * t + WIDE(convert_ulong)(i)) * t + WIDE(convert_ulong)(j);
-  random_words bits;
-  bits.x = WIDE(convert_uint)(e / 8);
-  bits.y = sample;
-  bits.z = update;
-  bits.w = stream;
-  bits = philox(seed, bits);
-  const uints low = HAS(e, 2) ? bits.y : bits.x, high = HAS(e, 2) ? bits.w : bits.z;
-  return ((HAS(e, 4) ? high : low) >> 16 * WIDE(convert_uint)(e & 1) & 0xffffu) < threshold
-             ? (floats)0
-             : (floats)factor;
 }
 
 #ifdef FORWARD
@@ -408,5 +409,92 @@ kernel WORK_GROUP(TX, TY) void attention_key_gradient(
   }
   store_sum(sum_k, one, dqkv + head + c, 3 * c, at.first, t);
   store_sum(sum_v, one, dqkv + head + 2 * c, 3 * c, at.first, t);
+}
+#endif
+
+#else
+/* ---- by matrix units ------------------------------------------------------------------------- */
+
+/* Between products that a matrix unit makes (attention_scores.c): a work-group of ROW_GROUP items
+ * for each of `rows` queries, from first_row on, of each of some heads, from first_pair (sample *
+ * heads + head) on, with the keys before `keys`. Scores [pair,row,pitch], before they are scaled,
+ * begin at element first_scores of `space`, dy v likewise at first_d, both float; weights p u at
+ * first_p and e at first_e of it in storage, in lines of the same pitch. Local memory 4 * ROW_GROUP
+ * bytes. */
+#define WHICH_SCORES                                                                               \
+  int t, int heads, int keys, int pitch, int rows, int first_row, int first_pair, float scale,     \
+      uint2 seed, uint first_sample, uint update, uint stream, uint threshold, float factor
+
+typedef struct {
+  int b, h, i;  /* sample, head, query */
+  size_t e, at; /* of lse and D; of the line's beginning in scores */
+} line;
+
+line find_line(int t, int heads, int rows, int pitch, int first_row, int first_pair) {
+  const size_t group = get_group_id(0), pair = quotient(group, rows);
+  line l;
+  l.i = first_row + (int)(group - pair * rows);
+  l.b = (first_pair + (int)pair) / heads;
+  l.h = first_pair + (int)pair - l.b * heads;
+  l.e = (first_pair + pair) * t + l.i;
+  l.at = group * pitch;
+  return l;
+}
+
+#define KEPT(l, j) \
+  kept(seed, first_sample + (l).b, update, stream, threshold, factor, (l).h, t, (l).i, j)
+
+kernel WORK_GROUP(ROW_GROUP, 1) void attention_weights(const global float *space,
+                                                       global storage *p, global float *lse,
+                                                       long first_scores, long first_p,
+                                                       WHICH_SCORES) {
+  local float scratch[ROW_GROUP];
+  const int item = get_local_id(0);
+  const line l = find_line(t, heads, rows, pitch, first_row, first_pair);
+  const global float *s = space + first_scores + l.at;
+  p += first_p + l.at;
+  float largest = -INFINITY, total = 0;
+  for (int j = item; j <= l.i; j += ROW_GROUP) largest = fmax(largest, s[j] * scale);
+  largest = group_max(largest, scratch, item, ROW_GROUP);
+  for (int j = item; j <= l.i; j += ROW_GROUP) total += exp(s[j] * scale - largest);
+  total = group_sum(total, scratch, item, ROW_GROUP);
+  for (int j = item; j < keys; j += ROW_GROUP)
+    store(p, j, j <= l.i ? exp(s[j] * scale - largest) / total * KEPT(l, j) : 0);
+  if (item == 0) lse[l.e] = largest + log(total);
+}
+
+/* `size` is the head's. */
+kernel WORK_GROUP(ROW_GROUP, 1) void attention_weights_gradient(
+    const global float *space, global storage *weights, const global float *lse,
+    const global storage *dy, const global storage *y, long first_scores, long first_d,
+    long first_p, long first_e, int size, WHICH_SCORES) {
+  local float scratch[ROW_GROUP];
+  const int item = get_local_id(0);
+  const line l = find_line(t, heads, rows, pitch, first_row, first_pair);
+  const global float *s = space + first_scores + l.at, *d = space + first_d + l.at;
+  global storage *p = weights + first_p + l.at, *e = weights + first_e + l.at;
+  const size_t row = (((size_t)l.b * t + l.i) * heads + l.h) * size;
+  float product = 0;
+  for (int k = item; k < size; k += ROW_GROUP) product += load(dy, row + k) * load(y, row + k);
+  product = group_sum(product, scratch, item, ROW_GROUP);
+  const float row_lse = lse[l.e];
+  for (int j = item; j < keys; j += ROW_GROUP) {
+    const float share = j <= l.i ? exp(s[j] * scale - row_lse) : 0;
+    const float u = j <= l.i ? KEPT(l, j) : 0;
+    store(p, j, j <= l.i ? share * u : 0);
+    store(e, j, j <= l.i ? share * (u * d[j] - product) * scale : 0);
+  }
+}
+
+/* dk and dv [2,t,size] of one head, from element `first` of `space` on, into their places in dqkv,
+ * where a line is 3 * width elements long and dk of the head begins at `to`. One work-item an
+ * element, groups of GROUP. */
+kernel WORK_GROUP(GROUP, 1) void attention_store_sums(const global float *space,
+                                                      global storage *dqkv, long n, long first,
+                                                      long to, int t, int size, int width) {
+  const size_t k = get_global_id(0);
+  if (k >= n) return;
+  const size_t i = quotient(k, size), part = quotient(i, t);
+  store(dqkv, to + part * width + (i - part * t) * 3 * width + (k - i * size), space[first + k]);
 }
 #endif

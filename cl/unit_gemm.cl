@@ -4,6 +4,8 @@
  * and adds to a fragment of sums. Rows of A, B, C and D as stored begin `pitch` elements apart. D
  * begins to_d elements behind C; with beta 0 it is not read.
  *
+ * Of several products matrices lie `step` elements apart, `inner` of them, and then `outer` ones.
+ *
  * With C_IMAGES the columns are pixels of images one after the other, the first of them pixel
  * `place`; an image has `pixels` of them, begins `image` elements behind the one before it and has
  * the rows as channels. The bias is one of rows then.
@@ -462,9 +464,9 @@ typedef storage type_c;
 
 SUB_GROUPS kernel WORK_GROUP(ITEMS, 1) void unit_gemm(
     const global ushort *a, const global ushort *b, const global float *bias, global type_c *c,
-    int m, int n, int k, long stride_a, long stride_b, long stride_c, long first_a, long first_b,
-    long first_c, long to_d, uint pitch_a, uint pitch_b, uint pitch_c, int place, int pixels,
-    long image, float alpha, float beta) {
+    int m, int n, int k, int inner, long step_a, long step_b, long step_c, long outer_a,
+    long outer_b, long outer_c, long first_a, long first_b, long first_c, long to_d, uint pitch_a,
+    uint pitch_b, uint pitch_c, int place, int pixels, long image, float alpha, float beta) {
   local uint tile_a[TILES * TILE_WORDS(TILE_M)] ALIGNED;
   local uint tile_b[TILES * TILE_WORDS(TILE_N)] ALIGNED;
   REGISTERS;
@@ -479,9 +481,10 @@ SUB_GROUPS kernel WORK_GROUP(ITEMS, 1) void unit_gemm(
   const int row0 = tile_row * TILE_M, column0 = tile_column * TILE_N;
   const int own_row = sub_group / GROUPS_N * (FRAGMENTS_M * UNIT_M);
   const int own_column = sub_group % GROUPS_N * (FRAGMENTS_N * UNIT_N);
-  const operand from_a = {a + first_a + matrix * stride_a, m, k, pitch_a};
-  const operand from_b = {b + first_b + matrix * stride_b, n, k, pitch_b};
-  c += first_c + matrix * stride_c;
+  const size_t outer = matrix / inner, in_outer = matrix - outer * inner;
+  const operand from_a = {a + first_a + outer * outer_a + in_outer * step_a, m, k, pitch_a};
+  const operand from_b = {b + first_b + outer * outer_b + in_outer * step_b, n, k, pitch_b};
+  c += first_c + outer * outer_c + in_outer * step_c;
 
   float sum[FRAGMENTS_M][FRAGMENTS_N][SUMS];
   UNROLL

@@ -1,26 +1,32 @@
-/* Causal attention and its gradient: launches and tile shapes of cl/attention.cl. */
-#include "ops/attention.h"
+/* Causal attention and its gradient: launches and tile shapes of cl/attention.cl. In bf16 a matrix
+ * unit multiplies where there is one (attention_scores.c). */
+#include "backend/opencl/attention.h"
 
 #include <stdio.h>
 
-#include "backend/opencl/opencl.h"
 #include "core/error.h"
-#include "core/random.h"
+
+static ac_cl_attention attention_of(const ac_operand *qkv, const ac_attention_attributes *a) {
+  const int64_t positions = qkv->dim[qkv->rank - 2];
+  return (ac_cl_attention){.samples = qkv->count / (ac_columns(qkv) * positions),
+                           .positions = positions,
+                           .heads = a->heads,
+                           .head_size = ac_columns(qkv) / 3 / a->heads};
+}
 
 typedef struct shape {
   int64_t samples, positions, heads, head_size;
   int tx, ty, rows; /* work-items along each side of a group, and rows of each */
 } shape;
 
-static shape shape_of(const ac_opencl *cl, const ac_operand *qkv,
-                      const ac_attention_attributes *a) {
-  shape s = {.heads = a->heads,
-             .head_size = ac_columns(qkv) / 3 / a->heads,
-             .positions = qkv->dim[qkv->rank - 2],
+static shape shape_of(const ac_opencl *cl, const ac_cl_attention *a) {
+  shape s = {.samples = a->samples,
+             .positions = a->positions,
+             .heads = a->heads,
+             .head_size = a->head_size,
              .ty = cl->group == 256 ? 16 : 8};
   /* An item of a CPU has vectors. */
   s.tx = cl->cpu ? 1 : s.ty;
-  s.samples = qkv->count / (ac_columns(qkv) * s.positions);
   /* Wide heads leave fewer registers for rows. */
   s.rows = s.head_size <= 64 ? 4 : 2;
   return s;
@@ -38,17 +44,17 @@ static ac_cl_grid tiles_of(const shape *s) {
   return ac_cl_groups((s->positions + rows - 1) / rows * s->heads * s->samples, s->tx, s->ty);
 }
 
-/* Positions, heads, scale, then what the dropout mask is made from. */
-#define MASKED_ARGUMENTS(s, a, run, p)                                               \
-  AC_CL_INT((s).positions), AC_CL_INT((s).heads), AC_CL_FLOAT((a)->scale),           \
-      AC_CL_SEED((run)->seed), AC_CL_UINT((run)->sample), AC_CL_UINT((run)->update), \
-      AC_CL_UINT((a)->stream), AC_CL_UINT(ac_dropout_threshold(p)),                  \
-      AC_CL_FLOAT(ac_dropout_factor(p))
+#define MASKED_ARGUMENTS(s, a, run, p) \
+  AC_CL_INT((s).positions), AC_CL_INT((s).heads), AC_CL_MASK(a, run, p)
 
 static ac_status forward(ac_opencl *cl, const ac_op_args *args) {
   const ac_attention_attributes *a = args->attributes;
   const ac_run_state *run = args->run;
-  const shape s = shape_of(cl, &args->in[0], a);
+  const ac_cl_attention whole = attention_of(&args->in[0], a);
+  bool unit;
+  AC_TRY(ac_cl_scores_take(cl, &whole, args->op, cl->storage, &unit));
+  if (unit) return ac_cl_scores_forward(cl, &whole, args);
+  const shape s = shape_of(cl, &whole);
   const float p = run->training ? a->dropout : 0;
   char forward[OPTIONS];
   options_of(forward, &s, "FORWARD");
@@ -57,10 +63,24 @@ static ac_status forward(ac_opencl *cl, const ac_op_args *args) {
                       AC_CL_OPERAND(args->out[1]), MASKED_ARGUMENTS(s, a, run, p));
 }
 
+/* `plain` without a unit; the larger of both where it cannot be found out. */
+static uint64_t workspace(ac_opencl *cl, const ac_op_args *args, const ac_operand *qkv,
+                          uint64_t plain) {
+  const ac_cl_attention whole = attention_of(qkv, args->attributes);
+  bool unit;
+  const ac_status status = ac_cl_scores_take(cl, &whole, args->op, cl->storage, &unit);
+  if (status == AC_OK && !unit) return plain;
+  const uint64_t bytes = ac_cl_scores_workspace(cl, &whole, args->op);
+  return status == AC_OK || bytes > plain ? bytes : plain;
+}
+
+static uint64_t forward_workspace(ac_opencl *cl, const ac_op_args *args) {
+  return workspace(cl, args, &args->in[0], 0);
+}
+
 /* dy y of each row of each head. */
 static uint64_t gradient_workspace(ac_opencl *cl, const ac_op_args *args) {
-  (void)cl;
-  return sizeof(float) * (uint64_t)args->in[3].count;
+  return workspace(cl, args, &args->in[1], sizeof(float) * (uint64_t)args->in[3].count);
 }
 
 static ac_status gradient(ac_opencl *cl, const ac_op_args *args) {
@@ -68,7 +88,11 @@ static ac_status gradient(ac_opencl *cl, const ac_op_args *args) {
   const ac_run_state *run = args->run;
   const ac_operand *dy = &args->in[0], *qkv = &args->in[1], *y = &args->in[2], *lse = &args->in[3],
                    *dqkv = &args->out[0];
-  const shape s = shape_of(cl, qkv, a);
+  const ac_cl_attention whole = attention_of(qkv, a);
+  bool unit;
+  AC_TRY(ac_cl_scores_take(cl, &whole, args->op, cl->storage, &unit));
+  if (unit) return ac_cl_scores_gradient(cl, &whole, args);
+  const shape s = shape_of(cl, &whole);
   const float p = run->training ? a->dropout : 0;
   char query[OPTIONS], key[OPTIONS];
   options_of(query, &s, "QUERY_GRADIENT");
@@ -100,6 +124,7 @@ static bool gradient_fits(const ac_op_args *args) {
   return head_fits(&args->in[1], args->attributes);
 }
 
-const ac_cl_op ac_cl_op_attention = {.run = forward, .fits = forward_fits};
+const ac_cl_op ac_cl_op_attention = {
+    .run = forward, .workspace = forward_workspace, .fits = forward_fits};
 const ac_cl_op ac_cl_op_attention_gradient = {
     .run = gradient, .workspace = gradient_workspace, .fits = gradient_fits};

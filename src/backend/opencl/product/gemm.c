@@ -127,20 +127,44 @@ static int64_t pitch_of(int64_t pitch, bool transpose, int64_t rows, int64_t col
   return pitch ? pitch : transpose ? rows : columns;
 }
 
-/* Whether each row of A and B begins at a multiple of eight elements, and so of 16 bytes: matrices
- * of a batch are whole rows apart. */
-static bool rows_are_aligned(const ac_cl_product *p, int64_t pitch_a, int64_t pitch_b) {
-  return (pitch_a | pitch_b | p->first_a | p->first_b) % 8 == 0;
+/* Where the matrices of a product lie, resolved. */
+typedef struct places {
+  int64_t pitch_a, pitch_b, pitch_c;
+  int64_t inner, step_a[2], step_b[2], step_c[2];
+} places;
+
+static places places_of(const ac_cl_product *p) {
+  places at = {.pitch_a = pitch_of(p->pitch_a, p->transpose_a, p->m, p->k),
+               .pitch_b = pitch_of(p->pitch_b, p->transpose_b, p->k, p->n),
+               .pitch_c = p->images    ? p->pixels
+                          : p->pitch_c ? p->pitch_c
+                                       : p->n,
+               .inner = p->inner ? p->inner : p->batch};
+  for (int i = 0; i < 2 && p->inner; i++) {
+    at.step_a[i] = p->step_a[i];
+    at.step_b[i] = p->step_b[i];
+    at.step_c[i] = p->step_c[i];
+  }
+  if (p->inner) return at;
+  at.step_a[0] = (p->transpose_a ? p->k : p->m) * at.pitch_a;
+  at.step_b[0] = (p->transpose_b ? p->n : p->k) * at.pitch_b;
+  at.step_c[0] = p->m * at.pitch_c;
+  return at;
+}
+
+/* Whether each row of A and B begins at a multiple of eight elements, and so of 16 bytes. */
+static bool rows_are_aligned(const ac_cl_product *p, const places *at) {
+  return (at->pitch_a | at->pitch_b | at->step_a[0] | at->step_a[1] | at->step_b[0] |
+          at->step_b[1] | p->first_a | p->first_b) %
+             8 ==
+         0;
 }
 
 ac_status ac_cl_unit_gemm(ac_opencl *cl, const ac_cl_product *p, ac_cl_unit_tile t) {
   const ac_cl_unit *unit = cl->unit;
-  const int64_t pitch_a = pitch_of(p->pitch_a, p->transpose_a, p->m, p->k);
-  const int64_t pitch_b = pitch_of(p->pitch_b, p->transpose_b, p->k, p->n);
-  const int64_t pitch_c = p->images ? p->pixels : p->pitch_c ? p->pitch_c : p->n;
+  const places at = places_of(p);
   char options[192], ahead[16] = "";
-  if (t.ahead && rows_are_aligned(p, pitch_a, pitch_b))
-    snprintf(ahead, sizeof ahead, " -DAHEAD=%d", t.ahead);
+  if (t.ahead && rows_are_aligned(p, &at)) snprintf(ahead, sizeof ahead, " -DAHEAD=%d", t.ahead);
   snprintf(options, sizeof options,
            "%s %s -DGROUPS_M=%d -DGROUPS_N=%d -DFRAGMENTS_M=%d -DFRAGMENTS_N=%d "
            "-DTRANSPOSE_A=%d -DTRANSPOSE_B=%d%s%s%s",
@@ -150,17 +174,18 @@ ac_status ac_cl_unit_gemm(ac_opencl *cl, const ac_cl_product *p, ac_cl_unit_tile
   const int64_t height = t.groups_m * t.fragments_m * unit->m;
   const int64_t width = t.groups_n * t.fragments_n * unit->n;
   const int64_t groups = (p->m + height - 1) / height * ((p->n + width - 1) / width) * p->batch;
-  return AC_CL_LAUNCH(
-      cl, ((ac_cl_kernel){"unit_gemm", "unit_gemm", options}),
-      ac_cl_groups(groups, t.groups_m * t.groups_n * unit->lanes, 1), AC_CL_BUFFER(p->a),
-      AC_CL_BUFFER(p->b), AC_CL_BUFFER(p->bias), AC_CL_BUFFER(p->c), AC_CL_INT(p->m),
-      AC_CL_INT(p->n), AC_CL_INT(p->k), AC_CL_LONG((p->transpose_a ? p->k : p->m) * pitch_a),
-      AC_CL_LONG((p->transpose_b ? p->n : p->k) * pitch_b), AC_CL_LONG(p->m * pitch_c),
-      AC_CL_LONG(p->first_a), AC_CL_LONG(p->first_b), AC_CL_LONG(p->first_c),
-      AC_CL_LONG(p->blend ? p->first_d - p->first_c : 0), AC_CL_UINT(pitch_a), AC_CL_UINT(pitch_b),
-      AC_CL_UINT(pitch_c), AC_CL_INT(p->place), AC_CL_INT(p->images ? p->pixels : 1),
-      AC_CL_LONG(p->image), AC_CL_FLOAT(p->blend ? p->alpha : 1),
-      AC_CL_FLOAT(p->blend ? p->beta : p->add));
+  return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"unit_gemm", "unit_gemm", options}),
+                      ac_cl_groups(groups, t.groups_m * t.groups_n * unit->lanes, 1),
+                      AC_CL_BUFFER(p->a), AC_CL_BUFFER(p->b), AC_CL_BUFFER(p->bias),
+                      AC_CL_BUFFER(p->c), AC_CL_INT(p->m), AC_CL_INT(p->n), AC_CL_INT(p->k),
+                      AC_CL_INT(at.inner), AC_CL_LONG(at.step_a[0]), AC_CL_LONG(at.step_b[0]),
+                      AC_CL_LONG(at.step_c[0]), AC_CL_LONG(at.step_a[1]), AC_CL_LONG(at.step_b[1]),
+                      AC_CL_LONG(at.step_c[1]), AC_CL_LONG(p->first_a), AC_CL_LONG(p->first_b),
+                      AC_CL_LONG(p->first_c), AC_CL_LONG(p->blend ? p->first_d - p->first_c : 0),
+                      AC_CL_UINT(at.pitch_a), AC_CL_UINT(at.pitch_b), AC_CL_UINT(at.pitch_c),
+                      AC_CL_INT(p->place), AC_CL_INT(p->images ? p->pixels : 1),
+                      AC_CL_LONG(p->image), AC_CL_FLOAT(p->blend ? p->alpha : 1),
+                      AC_CL_FLOAT(p->blend ? p->beta : p->add));
 }
 
 static ac_status own_gemm_sized(ac_opencl *cl, const ac_cl_product *p, bool large) {

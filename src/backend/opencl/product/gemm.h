@@ -23,6 +23,7 @@ typedef struct ac_cl_product {
   int64_t m, n, k, batch;
   int64_t first_a, first_b, first_c;
   int64_t pitch_a, pitch_b, pitch_c; /* 0: dense */
+  int64_t inner, step_a[2], step_b[2], step_c[2];
   bool images;
   int64_t place, pixels, image;
   bool blend;
