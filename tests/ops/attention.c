@@ -161,6 +161,9 @@ static const op_case cases[] = {
     ATTENTION("T 5, heads 1 x 17", 1, 0.25f, 0, 1, 5, 17, false),
     /* From 65 elements on OpenCL items have fewer rows. */
     ATTENTION("T 33, heads 1 x 97, dropout", 1, 0.1f, 0.3f, 1, 33, 97, false),
+    /* Scores of some heads of a sample at a time, and of some samples, by emulated matrix units. */
+    ATTENTION("T 40, heads 7 x 4, dropout", 7, 0.5f, 0.2f, 2, 40, 28, false),
+    ATTENTION("T 24, heads 2 x 5", 2, 0.4f, 0, 5, 24, 10, false),
 };
 
 static void from_vector(op_case *result, const op_vector *vector) {

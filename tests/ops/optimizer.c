@@ -288,17 +288,17 @@ static const op_case cases[] = {
 
 /* One bad value among many sets the flag, wherever it stands; huge and denormal ones do not, though
  * the scale makes an infinity of the former. */
-static void special_gradients(ac_device *device) {
+static void check_special_gradients(ac_device *device, const op_case *c,
+                                    const int64_t places[static 3]) {
   static const struct {
     const char *name;
     double value;
     bool bad;
   } kinds[] = {{"inf", INFINITY, true},  {"-inf", -INFINITY, true},  {"NaN", NAN, true},
                {"huge", FLT_MAX, false}, {"denormal", 1e-42, false}, {"-0", -0.0, false}};
-  static const int64_t places[] = {0, 454, 128};
   op_instance s;
   op_result result;
-  op_instance_forward(&s, &cases[1], 1);
+  op_instance_forward(&s, c, 1);
   s.attributes.gradient_statistics.scale = 4;
   for (int k = 0; k < 6; k++)
     for (int i = 0; i < (op_reduced ? 1 : 3); i++) {
@@ -319,6 +319,12 @@ static void special_gradients(ac_device *device) {
       op_reals(&s.args.in[0])[places[i]] = old;
     }
   op_instance_free(&s);
+}
+
+/* The larger one is read by several items at a time, all but the last place four at a time. */
+static void special_gradients(ac_device *device) {
+  check_special_gradients(device, &cases[1], (const int64_t[]){0, 454, 128});
+  check_special_gradients(device, &cases[2], (const int64_t[]){5000, 0, 129 * 129 - 1});
 }
 
 /* Floats on both sides of every middle between two codes, SIDE of them on each, in blocks of 8 bits

@@ -28,7 +28,7 @@ enum {
   EMULATED_SCORE_BYTES = 48 << 10,
   ROWS = 64,            /* blocks of queries are multiples of so many */
   LEAST_POSITIONS = 64, /* fewer fill no tile */
-  EMULATED_LEAST_POSITIONS = 8
+  EMULATED_LEAST_POSITIONS = 2
 };
 
 static int64_t least(int64_t a, int64_t b) {
