@@ -479,10 +479,10 @@ kernel WORK_GROUP(ROW_GROUP, 1) void attention_weights_gradient(
   product = group_sum(product, scratch, item, ROW_GROUP);
   const float row_lse = lse[l.e];
   for (int j = item; j < keys; j += ROW_GROUP) {
-    const float share = j <= l.i ? exp(s[j] * scale - row_lse) : 0;
-    const float u = j <= l.i ? KEPT(l, j) : 0;
-    store(p, j, j <= l.i ? share * u : 0);
-    store(e, j, j <= l.i ? share * (u * d[j] - product) * scale : 0);
+    const bool seen = j <= l.i;
+    const float share = seen ? exp(s[j] * scale - row_lse) : 0, u = seen ? KEPT(l, j) : 0;
+    store(p, j, share * u);
+    store(e, j, seen ? share * (u * d[j] - product) * scale : 0);
   }
 }
 
