@@ -24,8 +24,6 @@
 #include "core/error.h"
 
 enum {
-  SCORE_BYTES = 16 << 20,
-  EMULATED_SCORE_BYTES = 48 << 10,
   ROWS = 64,            /* blocks of queries are multiples of so many */
   LEAST_POSITIONS = 64, /* fewer fill no tile */
   EMULATED_LEAST_POSITIONS = 2
@@ -49,14 +47,22 @@ static int64_t pairs_of(const ac_cl_attention *s) {
   return s->samples * s->heads;
 }
 
-/* How the work is cut; the block is the first one. Whole samples, if there is room for one. */
+static int64_t width_of(const ac_cl_attention *s) {
+  return s->heads * s->head_size;
+}
+
+/* Of attention qkv and y, of its gradient dy, qkv, y and dqkv. */
+static int64_t operand_bytes(const ac_cl_attention *s, bool gradient) {
+  return (int64_t)sizeof(uint16_t) * (gradient ? 8 : 4) * s->samples * s->positions * width_of(s);
+}
+
+/* How the work is cut. Whole samples, if there is room for one. */
 static block cut(const ac_opencl *cl, const ac_cl_attention *s, bool gradient) {
-  const int64_t bytes = cl->unit_emulated ? EMULATED_SCORE_BYTES : SCORE_BYTES;
-  const int64_t each =
-      gradient ? 2 * (sizeof(float) + sizeof(uint16_t)) : sizeof(float) + sizeof(uint16_t);
   block b = {.s = s, .gradient = gradient, .pitch = (s->positions + 7) / 8 * 8};
-  const int64_t lines = bytes / each / b.pitch, blocks = lines < ROWS ? ROWS : lines / ROWS * ROWS;
-  b.most_rows = least(s->positions, blocks);
+  const int64_t each = (gradient ? 2 : 1) * (int64_t)(sizeof(float) + sizeof(uint16_t)) * b.pitch;
+  const int64_t most = ac_cl_unit_space(cl, INT64_MAX) / each;
+  b.most_rows = least(s->positions, most < ROWS ? ROWS : most / ROWS * ROWS);
+  const int64_t lines = ac_cl_unit_space(cl, operand_bytes(s, gradient)) / each;
   b.most_pairs = b.most_rows < s->positions || lines < b.most_rows ? 1 : lines / b.most_rows;
   if (b.most_pairs > s->heads) b.most_pairs -= b.most_pairs % s->heads;
   b.most_pairs = least(b.most_pairs, pairs_of(s));
@@ -111,10 +117,6 @@ static matrix of_heads(const block *b, const void *data, int64_t width, int64_t 
                   .first = (sample * s->positions + row) * width + column + head * s->head_size,
                   .pitch = width,
                   .step = {s->head_size, s->positions * width}};
-}
-
-static int64_t width_of(const ac_cl_attention *s) {
-  return s->heads * s->head_size;
 }
 
 enum { QUERIES, KEYS, VALUES };

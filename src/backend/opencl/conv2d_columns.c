@@ -14,9 +14,8 @@
  *   y   | columns |
  *   dx  | W' | columns |
  *   dW  | partial sums [slots, |W|], if there is more than one slot | columns | dy's columns |
- * Columns are COLUMN_BYTES at most, or 64 positions of them; W' is as large as W. Where the unit is
- * emulated, which is for tests, they are fewer and chunks shorter, so that small images have
- * several. */
+ * Columns are ac_cl_unit_space at most, or 64 positions of them; W' is as large as W. Where the
+ * unit is emulated, which is for tests, chunks are shorter, so that small images have several. */
 #include "backend/opencl/conv2d.h"
 
 #include "backend/opencl/product/gemm.h"
@@ -25,10 +24,8 @@
 #include "core/error.h"
 
 enum {
-  COLUMN_BYTES = 16 << 20,
   PARTIAL_BYTES = 16 << 20,
   CHUNK = 1024,
-  EMULATED_COLUMN_BYTES = 64 << 10,
   EMULATED_CHUNK = 64,
   MOST_SLOTS = 64,
   POSITIONS = 64,     /* lines of columns are multiples of so many */
@@ -55,9 +52,13 @@ static int64_t weights_of(const ac_cl_conv2d *s) {
   return s->attributes->groups * s->out * s->in * area_of(s);
 }
 
+static int64_t operand_bytes(const ac_cl_conv2d *s) {
+  return (int64_t)sizeof(uint16_t) * (s->x->count + s->y->count + weights_of(s));
+}
+
 /* How many positions the columns of so many rows hold at most. */
-static int64_t most_positions(const ac_opencl *cl, int64_t rows) {
-  const int64_t bytes = cl->unit_emulated ? EMULATED_COLUMN_BYTES : COLUMN_BYTES;
+static int64_t most_positions(const ac_opencl *cl, const ac_cl_conv2d *s, int64_t rows) {
+  const int64_t bytes = ac_cl_unit_space(cl, operand_bytes(s));
   const int64_t most = bytes / (int64_t)sizeof(uint16_t) / rows / POSITIONS * POSITIONS;
   return most < POSITIONS ? POSITIONS : most;
 }
@@ -109,7 +110,8 @@ static ac_cl_product product_of_images(const columns *c, int64_t m) {
 
 static ac_status multiply_images(ac_opencl *cl, const columns *c, ac_cl_product product,
                                  void *workspace, int64_t first) {
-  const int64_t end = c->s->images * pixels_of(c->positions), most = most_positions(cl, c->rows);
+  const int64_t end = c->s->images * pixels_of(c->positions),
+                most = most_positions(cl, c->s, c->rows);
   product.b = workspace;
   product.first_b = first;
   for (int64_t begin = 0; begin < end; begin += most) {
@@ -125,7 +127,7 @@ static ac_status multiply_images(ac_opencl *cl, const columns *c, ac_cl_product 
 static uint64_t bytes_for_images(const ac_opencl *cl, const columns *c) {
   const int64_t end = c->s->images * pixels_of(c->positions);
   return sizeof(uint16_t) *
-         (uint64_t)(c->rows * least(most_positions(cl, c->rows), round_up(end, POSITIONS)));
+         (uint64_t)(c->rows * least(most_positions(cl, c->s, c->rows), round_up(end, POSITIONS)));
 }
 
 ac_status ac_cl_columns_forward(ac_opencl *cl, const ac_cl_conv2d *s, const ac_op_args *args) {
@@ -167,7 +169,7 @@ static void cut(const ac_opencl *cl, chunks *c, const ac_cl_conv2d *s) {
   c->unmoved = (ac_cl_conv2d){&one_tap, s->y, s->y, s->images, s->y->dim[1], s->y->dim[1], 1, 1};
   c->x = columns_of_x(s);
   c->y = columns_of_x(&c->unmoved);
-  const int64_t most = most_positions(cl, c->x.rows + c->y.rows);
+  const int64_t most = most_positions(cl, s, c->x.rows + c->y.rows);
   const int64_t longest = cl->unit_emulated ? EMULATED_CHUNK : CHUNK;
   c->length = least(least(longest, most), round_up(positions, POSITIONS));
   c->count = (positions + c->length - 1) / c->length;

@@ -106,6 +106,11 @@ ac_status ac_cl_unit_takes_all(ac_opencl *cl, ac_dtype storage, const ac_cl_prod
 /* The tile for a product of a class that the unit computes, the small one where it is emulated. */
 ac_cl_unit_tile ac_cl_unit_tile_for(const ac_opencl *cl, const ac_cl_product *product, bool large);
 
+/* How many bytes of workspace an op may spread its operands out in for the unit, given what these
+ * take: twice that, within bounds that hold one product of moderate size and what a cache holds.
+ * Where the unit is emulated, which is for tests, so few that small operands are cut, too. */
+int64_t ac_cl_unit_space(const ac_opencl *cl, int64_t operands);
+
 /* The tile changes no bit of the result, see cl/unit_gemm.cl. */
 ac_status ac_cl_unit_gemm(ac_opencl *cl, const ac_cl_product *product, ac_cl_unit_tile tile);
 

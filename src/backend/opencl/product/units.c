@@ -314,6 +314,12 @@ ac_status ac_cl_unit_takes_all(ac_opencl *cl, ac_dtype storage, const ac_cl_prod
   return status;
 }
 
+int64_t ac_cl_unit_space(const ac_opencl *cl, int64_t operands) {
+  enum { EMULATED = 64 << 10, LEAST = 1 << 20, MOST = 32 << 20 };
+  if (cl->unit_emulated) return EMULATED;
+  return operands > MOST / 2 ? MOST : operands < LEAST / 2 ? LEAST : 2 * operands;
+}
+
 static void say_refusal(ac_opencl *cl, const ac_cl_unit *unit, const char *why) {
   snprintf(cl->info.refused_unit, sizeof cl->info.refused_unit, "%s: %s", unit->text, why);
 }
