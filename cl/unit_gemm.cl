@@ -247,10 +247,16 @@ typedef struct {
 } operand;
 
 #ifndef AHEAD
+/* Whether all its rows begin at multiples of so many elements: a head's may not where those of all
+ * heads do. */
+bool rows_are_aligned(operand from, uint elements) {
+  return from.pitch % elements == 0 && (size_t)from.x % (elements * sizeof(ushort)) == 0;
+}
+
 /* Runs of eight elements along k. */
 INLINED void fill_along(local uint *tile, int tile_lines, operand from, int first, int k0,
                         int item) {
-  const bool aligned = from.pitch % 8 == 0;
+  const bool aligned = rows_are_aligned(from, 8);
   for (int e = item; e < tile_lines * (DEPTH / 8); e += ITEMS) {
     const int line = e / (DEPTH / 8), p = e % (DEPTH / 8) * 8;
     const int left = first + line < from.lines ? from.k - k0 - p : 0;
@@ -282,7 +288,7 @@ ushort4 load_across(operand from, int line, int k, bool aligned) {
  * and eight have neighbouring words of local memory. */
 INLINED void fill_across(local uint *tile, int tile_lines, operand from, int first, int k0,
                          int item) {
-  const bool aligned = from.pitch % 4 == 0;
+  const bool aligned = rows_are_aligned(from, 4);
   for (int e = item; e < tile_lines / 4 * (DEPTH / 2); e += ITEMS) {
     const int block = e / 32, blocks = tile_lines / 16;
     const int line = block % blocks * 16 + e % 4 * 4, pair = block / blocks * 8 + e / 4 % 8;
@@ -371,7 +377,8 @@ INLINED void fetch(tile_place tile, int place, const global ushort *from, int co
 #define END_OF_STEP ASM volatile("cp.async.commit_group;" : : : "memory")
 #endif
 
-/* All items have as many. What does not depend on k0 stays the same from step to step. */
+/* All items have as many. What does not depend on k0 stays the same from step to step. Where nothing
+ * is left of a chunk its address may be outside of the matrix, and nothing is read there. */
 #if TILE_M * CHUNKS % ITEMS || TILE_N * CHUNKS % ITEMS
 #error "with AHEAD, all items fetch equally many chunks of a tile"
 #endif

@@ -79,25 +79,33 @@ static int64_t pitch_c(const ac_cl_product *p) {
   return p->images ? p->pixels : p->pitch_c ? p->pitch_c : p->n;
 }
 
+/* Where a matrix of so many rows begins behind the first. */
+static int64_t begin_of(const ac_cl_product *p, int64_t matrix, int64_t rows, int64_t pitch,
+                        const int64_t step[2]) {
+  return p->inner ? matrix / p->inner * step[1] + matrix % p->inner * step[0]
+                  : matrix * rows * pitch;
+}
+
 /* Behind first_c. */
 static int64_t place_in_c(const ac_cl_product *p, int64_t matrix, int64_t i, int64_t j) {
-  const int64_t at = (matrix * p->m + i) * pitch_c(p);
+  const int64_t at = begin_of(p, matrix, p->m, pitch_c(p), p->step_c) + i * pitch_c(p);
   if (!p->images) return at + j;
   return (p->place + j) / p->pixels * p->image + at + (p->place + j) % p->pixels;
 }
 
-/* Matrices one row into their buffers. */
+/* Matrices one row into their buffers; `inner` of them lie beside each other. */
 static void make_example(example *x, bool bias) {
   ac_cl_product *p = &x->product;
-  const int64_t row_a = pitch_a(p), row_b = pitch_b(p);
-  make_matrix(x, A, p->float_a, p->batch * (p->transpose_a ? p->k : p->m),
-              p->transpose_a ? p->m : p->k, row_a);
-  make_matrix(x, B, p->float_b, p->batch * (p->transpose_b ? p->n : p->k),
-              p->transpose_b ? p->k : p->n, row_b);
+  const int64_t row_a = pitch_a(p), row_b = pitch_b(p), beside = p->inner ? p->inner : 1,
+                below = p->batch / beside;
+  make_matrix(x, A, p->float_a, below * (p->transpose_a ? p->k : p->m),
+              beside * (p->transpose_a ? p->m : p->k), row_a);
+  make_matrix(x, B, p->float_b, below * (p->transpose_b ? p->n : p->k),
+              beside * (p->transpose_b ? p->k : p->n), row_b);
   const int64_t row_c = pitch_c(p), rows_of_bias = p->images ? p->batch * p->m : p->n;
   const int64_t images = p->images ? (p->place + p->n + p->pixels - 1) / p->pixels : 1;
-  make_matrix(x, C, p->float_c, (images * p->image + row_c - 1) / row_c + p->batch * p->m,
-              p->images ? row_c : p->n, row_c);
+  make_matrix(x, C, p->float_c, (images * p->image + row_c - 1) / row_c + below * p->m,
+              p->images ? row_c : beside * p->n, row_c);
   make_matrix(x, BIAS, true, 0, rows_of_bias, rows_of_bias); /* and the row before it is the bias */
   p->a = x->view[A], p->b = x->view[B], p->c = x->view[C];
   p->bias = bias ? x->view[BIAS] : NULL;
@@ -115,8 +123,10 @@ static void free_example(example *x) {
 /* One element as cl/gemm.cl promises it: k in order, then zeros to a multiple of DEPTH. */
 static float chain(const example *x, int64_t matrix, int64_t i, int64_t j) {
   const ac_cl_product *p = &x->product;
-  const int64_t a = x->first[A] + matrix * (p->transpose_a ? p->k : p->m) * pitch_a(p);
-  const int64_t b = x->first[B] + matrix * (p->transpose_b ? p->n : p->k) * pitch_b(p);
+  const int64_t a =
+      x->first[A] + begin_of(p, matrix, p->transpose_a ? p->k : p->m, pitch_a(p), p->step_a);
+  const int64_t b =
+      x->first[B] + begin_of(p, matrix, p->transpose_b ? p->n : p->k, pitch_b(p), p->step_b);
   float sum = 0;
   for (int64_t l = 0; l < p->k; l++)
     sum = fmaf(get(x, A, a + (p->transpose_a ? l * pitch_a(p) + i : i * pitch_a(p) + l)),
@@ -149,7 +159,10 @@ static void name_tile(char text[64], const example *x, const kernel_tile *by) {
   const ac_cl_unit_tile *u = by->of_unit;
   if (u)
     snprintf(text, 64, "%s, %dx%d sub-groups of %dx%d%s", x->cl->unit->name, u->groups_m,
-             u->groups_n, u->fragments_m, u->fragments_n, x->product.pitch_a ? ", pitches" : "");
+             u->groups_n, u->fragments_m, u->fragments_n,
+             x->product.inner     ? ", beside each other"
+             : x->product.pitch_a ? ", pitches"
+                                  : "");
   else snprintf(text, 64, "tile %dx%d %dx%dx%d", t->tx, t->ty, t->rows, t->columns, t->vector);
 }
 
@@ -204,6 +217,31 @@ static void check_sizes(ac_device *device, const ac_cl_product *class, float sca
       if (x.product.images) put_images(&x.product);
       check_example(&x, variant, by);
     }
+}
+
+/* Three and then three matrices beside each other, as the heads of two samples are: rows begin at
+ * multiples of 16 bytes, but not those of all matrices. */
+static void put_beside(ac_cl_product *p, int64_t step[2], int64_t *pitch, int64_t rows,
+                       int64_t length) {
+  *pitch = (p->inner * length + 15) / 8 * 8;
+  step[0] = length;
+  step[1] = rows * *pitch;
+}
+
+static void check_beside(ac_device *device, const ac_cl_product *class, const kernel_tile *by) {
+  static const int64_t sizes[][3] = {{36, 44, 12}, {18, 22, 37}};
+  for (int k = 0; k < 2; k++) {
+    example x = {.device = device, .cl = device->state, .product = *class, .scale = 1};
+    ac_cl_product *p = &x.product;
+    p->m = sizes[k][0], p->n = sizes[k][1], p->k = sizes[k][2];
+    p->inner = 3, p->batch = 6;
+    put_beside(p, p->step_a, &p->pitch_a, p->transpose_a ? p->k : p->m,
+               p->transpose_a ? p->m : p->k);
+    put_beside(p, p->step_b, &p->pitch_b, p->transpose_b ? p->n : p->k,
+               p->transpose_b ? p->k : p->n);
+    put_beside(p, p->step_c, &p->pitch_c, p->m, p->n);
+    check_example(&x, false, by);
+  }
 }
 
 static void check_tile(ac_device *device, const ac_cl_product *class, float scale,
@@ -262,8 +300,9 @@ static void test_units_have_the_same_bits(void **state) {
                                    .transpose_b = (number >> 1 ^ number >> 2) & 1,
                                    .float_c = number % 3 == 0};
       cl->storage = number & 1 ? AC_F16 : AC_BF16;
-      check_sizes(device, &class, 1,
-                  &(kernel_tile){.of_unit = large ? &cl->unit->large : &cl->unit->small});
+      const kernel_tile by = {.of_unit = large ? &cl->unit->large : &cl->unit->small};
+      check_sizes(device, &class, 1, &by);
+      check_beside(device, &class, &by);
     }
   cl->unit = ac_cl_unit_at(0);
   cl->storage = AC_BF16;
@@ -272,6 +311,7 @@ static void test_units_have_the_same_bits(void **state) {
     const ac_cl_product class = {
         .transpose_a = transposed & 1, .transpose_b = transposed >> 1, .float_c = true};
     check_sizes(device, &class, 1, &(kernel_tile){.of_unit = &cl->unit->small});
+    check_beside(device, &class, &(kernel_tile){.of_unit = &cl->unit->small});
   }
   check_sizes(device, &(ac_cl_product){.images = true}, 1,
               &(kernel_tile){.of_unit = &cl->unit->small});
