@@ -150,7 +150,7 @@ static inline double op_sum_error(int64_t terms) {
   return 4 + (double)terms / 2;
 }
 
-/* What rounding a factor to bf16 costs, relative to it and in units of FLT_EPSILON: 2^-9 where the
+/* What rounding a factor to bf16 costs, relative to it and in units of FLT_EPSILON: 2^-8 where the
  * device whose result is compared multiplies bf16 in a class of its own and `beside`, which the
  * factor is multiplied by, is stored in it; else 0. */
 double op_factor_error(const ac_operand *beside);

@@ -64,7 +64,7 @@ static void compare_rounded(const char *where, const op_instance *instance, int 
 static bool rounds_factors;
 
 double op_factor_error(const ac_operand *beside) {
-  return rounds_factors && beside->dtype == AC_BF16 ? 0x1p-9 / (double)FLT_EPSILON : 0;
+  return rounds_factors && beside->dtype == AC_BF16 ? 0x1p-8 / (double)FLT_EPSILON : 0;
 }
 
 void op_compare(const char *where, const op_instance *instance, const op_variant *variant,
