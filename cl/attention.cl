@@ -417,10 +417,9 @@ kernel WORK_GROUP(TX, TY) void attention_key_gradient(
 
 /* Between products that a matrix unit makes (attention_scores.c): a work-group of ROW_GROUP items
  * for each of `rows` queries, from first_row on, of each of some heads, from first_pair (sample *
- * heads + head) on, with the keys before `keys`. Scores [pair,row,pitch], before they are scaled,
- * begin at element first_scores of `space`, dy v likewise at first_d, both float; weights p u at
- * first_p and e at first_e of it in storage, in lines of the same pitch. Local memory 4 * ROW_GROUP
- * bytes. */
+ * heads + head) on, with the keys before `keys`. `space` begins with scores [pair,row,pitch], before
+ * they are scaled, dy v likewise begins at element first_d, both float; weights p u at first_p and e
+ * at first_e of it in storage, in lines of the same pitch. Local memory 4 * ROW_GROUP bytes. */
 #define WHICH_SCORES                                                                               \
   int t, int heads, int keys, int pitch, int rows, int first_row, int first_pair, float scale,     \
       uint2 seed, uint first_sample, uint update, uint stream, uint threshold, float factor
@@ -446,12 +445,11 @@ line find_line(int t, int heads, int rows, int pitch, int first_row, int first_p
 
 kernel WORK_GROUP(ROW_GROUP, 1) void attention_weights(const global float *space,
                                                        global storage *p, global float *lse,
-                                                       long first_scores, long first_p,
-                                                       WHICH_SCORES) {
+                                                       long first_p, WHICH_SCORES) {
   local float scratch[ROW_GROUP];
   const int item = get_local_id(0);
   const line l = find_line(t, heads, rows, pitch, first_row, first_pair);
-  const global float *s = space + first_scores + l.at;
+  const global float *s = space + l.at;
   p += first_p + l.at;
   float largest = -INFINITY, total = 0;
   for (int j = item; j <= l.i; j += ROW_GROUP) largest = fmax(largest, s[j] * scale);
@@ -466,12 +464,12 @@ kernel WORK_GROUP(ROW_GROUP, 1) void attention_weights(const global float *space
 /* `size` is the head's. */
 kernel WORK_GROUP(ROW_GROUP, 1) void attention_weights_gradient(
     const global float *space, global storage *weights, const global float *lse,
-    const global storage *dy, const global storage *y, long first_scores, long first_d,
-    long first_p, long first_e, int size, WHICH_SCORES) {
+    const global storage *dy, const global storage *y, long first_d, long first_p, long first_e,
+    int size, WHICH_SCORES) {
   local float scratch[ROW_GROUP];
   const int item = get_local_id(0);
   const line l = find_line(t, heads, rows, pitch, first_row, first_pair);
-  const global float *s = space + first_scores + l.at, *d = space + first_d + l.at;
+  const global float *s = space + l.at, *d = space + first_d + l.at;
   global storage *p = weights + first_p + l.at, *e = weights + first_e + l.at;
   const size_t row = (((size_t)l.b * t + l.i) * heads + l.h) * size;
   float product = 0;

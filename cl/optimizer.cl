@@ -1,7 +1,7 @@
 /* gradient_statistics: out[0] = sum (g scale)^2, out[1] = 0 if every g is finite, else 1. Some
  * work-groups of GROUP items leave (sum, flag) in `partial`, then, if there are several, one group
- * adds these up; local memory 8 * GROUP bytes. Items have four elements on their way. An exponent of all ones is looked for in the
- * bits, which no compiler option changes.
+ * adds these up; local memory 8 * GROUP bytes. Items have four elements on their way. An exponent of
+ * all ones is looked for in the bits, which no compiler option changes.
  *
  * adamw and sgd: the formulas of src/ops/optimizer.h, one work-item an element, groups of GROUP;
  * w, if it is there, becomes a copy of p. Dtypes: storage for w, float for the rest; with EIGHT_BIT

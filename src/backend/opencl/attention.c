@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "backend/opencl/product/gemm.h"
 #include "core/error.h"
 
 static ac_cl_attention attention_of(const ac_operand *qkv, const ac_attention_attributes *a) {
@@ -44,34 +45,28 @@ static ac_cl_grid tiles_of(const shape *s) {
   return ac_cl_groups((s->positions + rows - 1) / rows * s->heads * s->samples, s->tx, s->ty);
 }
 
-#define MASKED_ARGUMENTS(s, a, run, p) \
-  AC_CL_INT((s).positions), AC_CL_INT((s).heads), AC_CL_MASK(a, run, p)
+#define MASKED_ARGUMENTS(s, args) AC_CL_INT((s).positions), AC_CL_INT((s).heads), AC_CL_MASK(args)
 
 static ac_status forward(ac_opencl *cl, const ac_op_args *args) {
-  const ac_attention_attributes *a = args->attributes;
-  const ac_run_state *run = args->run;
-  const ac_cl_attention whole = attention_of(&args->in[0], a);
+  const ac_cl_attention whole = attention_of(&args->in[0], args->attributes);
   bool unit;
   AC_TRY(ac_cl_scores_take(cl, &whole, args->op, cl->storage, &unit));
   if (unit) return ac_cl_scores_forward(cl, &whole, args);
   const shape s = shape_of(cl, &whole);
-  const float p = run->training ? a->dropout : 0;
   char forward[OPTIONS];
   options_of(forward, &s, "FORWARD");
   return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"attention", "attention", forward}), tiles_of(&s),
                       AC_CL_OPERAND(args->in[0]), AC_CL_OPERAND(args->out[0]),
-                      AC_CL_OPERAND(args->out[1]), MASKED_ARGUMENTS(s, a, run, p));
+                      AC_CL_OPERAND(args->out[1]), MASKED_ARGUMENTS(s, args));
 }
 
-/* `plain` without a unit; the larger of both where it cannot be found out. */
+/* `plain` without a unit. */
 static uint64_t workspace(ac_opencl *cl, const ac_op_args *args, const ac_operand *qkv,
                           uint64_t plain) {
   const ac_cl_attention whole = attention_of(qkv, args->attributes);
   bool unit;
   const ac_status status = ac_cl_scores_take(cl, &whole, args->op, cl->storage, &unit);
-  if (status == AC_OK && !unit) return plain;
-  const uint64_t bytes = ac_cl_scores_workspace(cl, &whole, args->op);
-  return status == AC_OK || bytes > plain ? bytes : plain;
+  return ac_cl_unit_bytes(status, unit, plain, ac_cl_scores_workspace(cl, &whole, args->op));
 }
 
 static uint64_t forward_workspace(ac_opencl *cl, const ac_op_args *args) {
@@ -84,16 +79,13 @@ static uint64_t gradient_workspace(ac_opencl *cl, const ac_op_args *args) {
 }
 
 static ac_status gradient(ac_opencl *cl, const ac_op_args *args) {
-  const ac_attention_attributes *a = args->attributes;
-  const ac_run_state *run = args->run;
   const ac_operand *dy = &args->in[0], *qkv = &args->in[1], *y = &args->in[2], *lse = &args->in[3],
                    *dqkv = &args->out[0];
-  const ac_cl_attention whole = attention_of(qkv, a);
+  const ac_cl_attention whole = attention_of(qkv, args->attributes);
   bool unit;
   AC_TRY(ac_cl_scores_take(cl, &whole, args->op, cl->storage, &unit));
   if (unit) return ac_cl_scores_gradient(cl, &whole, args);
   const shape s = shape_of(cl, &whole);
-  const float p = run->training ? a->dropout : 0;
   char query[OPTIONS], key[OPTIONS];
   options_of(query, &s, "QUERY_GRADIENT");
   options_of(key, &s, "KEY_GRADIENT");
@@ -104,11 +96,11 @@ static ac_status gradient(ac_opencl *cl, const ac_op_args *args) {
   AC_TRY(AC_CL_LAUNCH(cl, ((ac_cl_kernel){"attention", "attention_query_gradient", query}),
                       tiles_of(&s), AC_CL_OPERAND(*dy), AC_CL_OPERAND(*qkv), AC_CL_OPERAND(*lse),
                       AC_CL_BUFFER(args->workspace), AC_CL_OPERAND(*dqkv),
-                      MASKED_ARGUMENTS(s, a, run, p)));
+                      MASKED_ARGUMENTS(s, args)));
   return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"attention", "attention_key_gradient", key}),
                       tiles_of(&s), AC_CL_OPERAND(*dy), AC_CL_OPERAND(*qkv), AC_CL_OPERAND(*lse),
                       AC_CL_BUFFER(args->workspace), AC_CL_OPERAND(*dqkv),
-                      MASKED_ARGUMENTS(s, a, run, p));
+                      MASKED_ARGUMENTS(s, args));
 }
 
 /* Registers hold the sums of a head of this size at most. */

@@ -12,10 +12,9 @@
  * kernels that keep it in registers.
  *
  * Workspace, for fewer samples never more, with lines of `pitch` keys:
- *   attention           | s [pairs, rows, pitch] float | p likewise, bf16 |
- *   its gradient        | s, dy v | p, e | dk, dv [positions, head_size] float, if there are blocks
- * | Scores are SCORE_BYTES at most, or those of 64 queries. Where the unit is emulated, which is
- * for tests, they are fewer. */
+ *   attention      | s [pairs, rows, pitch] float | p likewise, bf16 |
+ *   its gradient   | s, dy v | p, e | dk, dv [positions, head_size] float, if there are blocks |
+ * Scores are ac_cl_unit_space at most, or those of 64 queries. */
 #include "backend/opencl/attention.h"
 
 #include <stdio.h>
@@ -29,17 +28,14 @@ enum {
   EMULATED_LEAST_POSITIONS = 2
 };
 
-static int64_t least(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
-
 /* Scores of `pairs` heads, counted over all samples, from `pair` on, and of `rows` queries from
  * `row` on; `inner` of the heads are of one sample. Places are in elements of their type. */
 typedef struct block {
   const ac_cl_attention *s;
   int64_t pair, pairs, inner, row, rows;
   int64_t pitch, most_rows, most_pairs;
-  int64_t s_at, d_at, p_at, e_at, sums_at;
+  int64_t d_at, p_at, e_at, sums_at; /* s is first */
+  uint64_t bytes;
   bool gradient;
 } block;
 
@@ -56,26 +52,36 @@ static int64_t operand_bytes(const ac_cl_attention *s, bool gradient) {
   return (int64_t)sizeof(uint16_t) * (gradient ? 8 : 4) * s->samples * s->positions * width_of(s);
 }
 
-/* How the work is cut. Whole samples, if there is room for one. */
+static bool has_blocks(const block *b) {
+  return b->most_rows < b->s->positions;
+}
+
+static void lay_out(block *b) {
+  const int64_t scores = b->most_pairs * b->most_rows * b->pitch, matrices = b->gradient ? 2 : 1;
+  b->d_at = scores;
+  b->p_at = 2 * matrices * scores;
+  b->e_at = b->p_at + scores;
+  b->sums_at = 3 * scores;
+  const int64_t sums = b->gradient && has_blocks(b) ? 2 * b->s->positions * b->s->head_size : 0;
+  b->bytes = sizeof(float) * (uint64_t)(matrices * scores + sums) +
+             sizeof(uint16_t) * (uint64_t)(matrices * scores);
+}
+
+/* How the work is cut. Blocks of rows, on which sums depend, are what one sample has room for;
+ * there are whole samples, if there is room for one. */
 static block cut(const ac_opencl *cl, const ac_cl_attention *s, bool gradient) {
   block b = {.s = s, .gradient = gradient, .pitch = (s->positions + 7) / 8 * 8};
   const int64_t each = (gradient ? 2 : 1) * (int64_t)(sizeof(float) + sizeof(uint16_t)) * b.pitch;
-  const int64_t most = ac_cl_unit_space(cl, INT64_MAX) / each;
-  b.most_rows = least(s->positions, most < ROWS ? ROWS : most / ROWS * ROWS);
+  ac_cl_attention one = *s;
+  one.samples = 1;
+  const int64_t rows = ac_cl_unit_space(cl, operand_bytes(&one, gradient)) / each;
+  b.most_rows = ac_cl_least(s->positions, rows < ROWS ? ROWS : rows / ROWS * ROWS);
   const int64_t lines = ac_cl_unit_space(cl, operand_bytes(s, gradient)) / each;
-  b.most_pairs = b.most_rows < s->positions || lines < b.most_rows ? 1 : lines / b.most_rows;
+  b.most_pairs = has_blocks(&b) || lines < b.most_rows ? 1 : lines / b.most_rows;
   if (b.most_pairs > s->heads) b.most_pairs -= b.most_pairs % s->heads;
-  b.most_pairs = least(b.most_pairs, pairs_of(s));
-  const int64_t scores = b.most_pairs * b.most_rows * b.pitch;
-  b.d_at = scores;
-  b.p_at = 2 * (gradient ? 2 : 1) * scores;
-  b.e_at = b.p_at + scores;
-  b.sums_at = 3 * scores;
+  b.most_pairs = ac_cl_least(b.most_pairs, pairs_of(s));
+  lay_out(&b);
   return b;
-}
-
-static bool has_blocks(const block *b) {
-  return b->most_rows < b->s->positions;
 }
 
 /* Those from `pair` on; false behind the last. */
@@ -83,15 +89,15 @@ static bool take_pairs(block *b, int64_t pair) {
   const int64_t heads = b->s->heads;
   if (pair >= pairs_of(b->s)) return false;
   b->pair = pair;
-  b->pairs = least(b->most_pairs, pairs_of(b->s) - pair);
-  if (b->most_pairs < heads) b->pairs = least(b->pairs, heads - pair % heads);
-  b->inner = least(b->pairs, heads);
+  b->pairs = ac_cl_least(b->most_pairs, pairs_of(b->s) - pair);
+  if (b->most_pairs < heads) b->pairs = ac_cl_least(b->pairs, heads - pair % heads);
+  b->inner = ac_cl_least(b->pairs, heads);
   return true;
 }
 
 static void take_rows(block *b, int64_t row) {
   b->row = row;
-  b->rows = least(b->most_rows, b->s->positions - row);
+  b->rows = ac_cl_least(b->most_rows, b->s->positions - row);
 }
 
 /* The keys that its queries have seen. */
@@ -142,34 +148,31 @@ typedef struct call {
   int64_t m, n, k;
 } call;
 
-static ac_cl_product product_of(const call *x, const block *b) {
-  return (ac_cl_product){.a = x->a.data,
-                         .b = x->b.data,
-                         .c = (void *)x->c.data,
-                         .transpose_a = x->transpose_a,
-                         .transpose_b = x->transpose_b,
-                         .add = x->add,
-                         .batched = true,
-                         .float_c = x->c.is_float,
-                         .m = x->m,
-                         .n = x->n,
-                         .k = x->k,
-                         .batch = b->pairs,
-                         .first_a = x->a.first,
-                         .first_b = x->b.first,
-                         .first_c = x->c.first,
-                         .pitch_a = x->a.pitch,
-                         .pitch_b = x->b.pitch,
-                         .pitch_c = x->c.pitch,
-                         .inner = b->inner,
-                         .step_a = {x->a.step[0], x->a.step[1]},
-                         .step_b = {x->b.step[0], x->b.step[1]},
-                         .step_c = {x->c.step[0], x->c.step[1]}};
-}
-
 static ac_status multiply(ac_opencl *cl, const block *b, call x) {
-  const ac_cl_product product = product_of(&x, b);
-  return ac_cl_gemm(cl, &product, NULL);
+  return ac_cl_gemm(cl,
+                    &(ac_cl_product){.a = x.a.data,
+                                     .b = x.b.data,
+                                     .c = (void *)x.c.data,
+                                     .transpose_a = x.transpose_a,
+                                     .transpose_b = x.transpose_b,
+                                     .add = x.add,
+                                     .batched = true,
+                                     .float_c = x.c.is_float,
+                                     .m = x.m,
+                                     .n = x.n,
+                                     .k = x.k,
+                                     .batch = b->pairs,
+                                     .first_a = x.a.first,
+                                     .first_b = x.b.first,
+                                     .first_c = x.c.first,
+                                     .pitch_a = x.a.pitch,
+                                     .pitch_b = x.b.pitch,
+                                     .pitch_c = x.c.pitch,
+                                     .inner = b->inner,
+                                     .step_a = {x.a.step[0], x.a.step[1]},
+                                     .step_b = {x.b.step[0], x.b.step[1]},
+                                     .step_c = {x.c.step[0], x.c.step[1]}},
+                    NULL);
 }
 
 /* Rows of queries times those of keys or values. */
@@ -221,16 +224,11 @@ static ac_cl_grid lines_of(const ac_opencl *cl, const block *b) {
 #define WHICH_SCORES(b, args)                                                                 \
   AC_CL_INT((b)->s->positions), AC_CL_INT((b)->s->heads), AC_CL_INT(keys_of(b)),              \
       AC_CL_INT((b)->pitch), AC_CL_INT((b)->rows), AC_CL_INT((b)->row), AC_CL_INT((b)->pair), \
-      AC_CL_MASK((const ac_attention_attributes *)(args)->attributes, (args)->run, drop(args))
-
-static float drop(const ac_op_args *args) {
-  const ac_attention_attributes *a = args->attributes;
-  return args->run->training ? a->dropout : 0;
-}
+      AC_CL_MASK(args)
 
 static ac_status run_forward(ac_opencl *cl, const block *b, const ac_op_args *args) {
   const ac_operand *qkv = &args->in[0], *y = &args->out[0], *lse = &args->out[1];
-  const matrix s = scores_at(b, args->workspace, b->s_at, true);
+  const matrix s = scores_at(b, args->workspace, 0, true);
   const matrix p = scores_at(b, args->workspace, b->p_at, false);
   char options[OPTIONS];
   AC_TRY(multiply_rows(cl, b, part_of(b, qkv->data, QUERIES, b->row),
@@ -238,7 +236,7 @@ static ac_status run_forward(ac_opencl *cl, const block *b, const ac_op_args *ar
   AC_TRY(AC_CL_LAUNCH(
       cl, ((ac_cl_kernel){"attention", "attention_weights", options_of(cl, b, options)}),
       lines_of(cl, b), AC_CL_BUFFER(args->workspace), AC_CL_BUFFER(args->workspace),
-      AC_CL_OPERAND(*lse), AC_CL_LONG(b->s_at), AC_CL_LONG(b->p_at), WHICH_SCORES(b, args)));
+      AC_CL_OPERAND(*lse), AC_CL_LONG(b->p_at), WHICH_SCORES(b, args)));
   return add_rows(cl, b, p, part_of(b, qkv->data, VALUES, 0),
                   of_heads(b, y->data, width_of(b->s), 0, b->row));
 }
@@ -254,7 +252,7 @@ static matrix sums_of(const block *b, const ac_op_args *args, int part) {
 
 static ac_status run_gradient(ac_opencl *cl, const block *b, const ac_op_args *args) {
   const ac_operand *dy = &args->in[0], *qkv = &args->in[1], *y = &args->in[2], *lse = &args->in[3];
-  const matrix s = scores_at(b, args->workspace, b->s_at, true),
+  const matrix s = scores_at(b, args->workspace, 0, true),
                d = scores_at(b, args->workspace, b->d_at, true),
                p = scores_at(b, args->workspace, b->p_at, false),
                e = scores_at(b, args->workspace, b->e_at, false),
@@ -266,9 +264,8 @@ static ac_status run_gradient(ac_opencl *cl, const block *b, const ac_op_args *a
   AC_TRY(AC_CL_LAUNCH(
       cl, ((ac_cl_kernel){"attention", "attention_weights_gradient", options_of(cl, b, options)}),
       lines_of(cl, b), AC_CL_BUFFER(args->workspace), AC_CL_BUFFER(args->workspace),
-      AC_CL_OPERAND(*lse), AC_CL_OPERAND(*dy), AC_CL_OPERAND(*y), AC_CL_LONG(b->s_at),
-      AC_CL_LONG(b->d_at), AC_CL_LONG(b->p_at), AC_CL_LONG(b->e_at), AC_CL_INT(b->s->head_size),
-      WHICH_SCORES(b, args)));
+      AC_CL_OPERAND(*lse), AC_CL_OPERAND(*dy), AC_CL_OPERAND(*y), AC_CL_LONG(b->d_at),
+      AC_CL_LONG(b->p_at), AC_CL_LONG(b->e_at), AC_CL_INT(b->s->head_size), WHICH_SCORES(b, args)));
   AC_TRY(add_turned(cl, b, p, rows_of_dy, sums_of(b, args, VALUES)));
   AC_TRY(add_turned(cl, b, e, q, sums_of(b, args, KEYS)));
   return add_rows(cl, b, e, k, part_of(b, args->out[0].data, QUERIES, b->row));
@@ -325,10 +322,5 @@ ac_status ac_cl_scores_take(ac_opencl *cl, const ac_cl_attention *s, ac_op op, a
 }
 
 uint64_t ac_cl_scores_workspace(const ac_opencl *cl, const ac_cl_attention *s, ac_op op) {
-  const block b = cut(cl, s, op == AC_OP_attention_gradient);
-  const uint64_t scores = (uint64_t)(b.most_pairs * b.most_rows * b.pitch);
-  const uint64_t one = (sizeof(float) + sizeof(uint16_t)) * scores;
-  if (!b.gradient) return one;
-  const uint64_t sums = sizeof(float) * 2 * (uint64_t)(s->positions * s->head_size);
-  return 2 * one + (has_blocks(&b) ? sums : 0);
+  return cut(cl, s, op == AC_OP_attention_gradient).bytes;
 }

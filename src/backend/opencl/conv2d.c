@@ -85,13 +85,11 @@ static ac_status by_unit(ac_opencl *cl, const shapes *s, const ac_op_args *args,
   return ac_cl_columns_take(cl, s, args->op, cl->storage, take);
 }
 
-/* `plain` without a unit; the larger of both where it cannot be found out. */
+/* `plain` without a unit. */
 static uint64_t workspace(ac_opencl *cl, const shapes *s, const ac_op_args *args, uint64_t plain) {
   bool unit;
   const ac_status status = by_unit(cl, s, args, &unit);
-  if (status == AC_OK && !unit) return plain;
-  const uint64_t bytes = ac_cl_columns_workspace(cl, s, args->op);
-  return status == AC_OK || bytes > plain ? bytes : plain;
+  return ac_cl_unit_bytes(status, unit, plain, ac_cl_columns_workspace(cl, s, args->op));
 }
 
 /* ---- forward, and the input's gradient ------------------------------------------------------- */

@@ -18,12 +18,12 @@
 #include "backend/opencl/product/layer.h"
 #include "core/error.h"
 
+/* In floats. */
 enum {
-  RESULTS = 3,
-  ALIGNMENT = 64,
-  ROW = 4
-}; /* floats of a row's results; z begins at multiples of ALIGNMENT, with gaps its rows at those of
-      ROW */
+  RESULTS = 3,    /* of a row */
+  ALIGNMENT = 64, /* z begins at multiples of it */
+  ROW = 4         /* and its rows, where they have gaps, at multiples of this */
+};
 
 typedef struct chunk {
   const ac_op_args *args;

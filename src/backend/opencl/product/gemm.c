@@ -140,12 +140,14 @@ static places places_of(const ac_cl_product *p) {
                           : p->pitch_c ? p->pitch_c
                                        : p->n,
                .inner = p->inner ? p->inner : p->batch};
-  for (int i = 0; i < 2 && p->inner; i++) {
-    at.step_a[i] = p->step_a[i];
-    at.step_b[i] = p->step_b[i];
-    at.step_c[i] = p->step_c[i];
+  if (p->inner) {
+    for (int i = 0; i < 2; i++) {
+      at.step_a[i] = p->step_a[i];
+      at.step_b[i] = p->step_b[i];
+      at.step_c[i] = p->step_c[i];
+    }
+    return at;
   }
-  if (p->inner) return at;
   at.step_a[0] = (p->transpose_a ? p->k : p->m) * at.pitch_a;
   at.step_b[0] = (p->transpose_b ? p->n : p->k) * at.pitch_b;
   at.step_c[0] = p->m * at.pitch_c;

@@ -6,11 +6,12 @@
 
 /* C[m,n] = op(A)[m,k] op(B)[k,n] (+ C) (+ bias[n]), row-major and dense. With `batched`, `batch`
  * such products of matrices one after another. A, B and C begin some elements into their buffers:
- * multiples of their rows' length, or of 32. They are of the storage type of the op in hand, or
- * float where float_a, float_b, float_c say so; the bias is float.
+ * multiples of their rows' length, or of 32, but for matrix units anywhere. They are of the storage
+ * type of the op in hand, or float where float_a, float_b, float_c say so; the bias is float.
  *
  * The rest is for matrix units alone (ac_cl_unit_takes). Rows of A, B and C as stored begin
- * pitch_a, pitch_b and pitch_c elements apart, and matrices of a batch one behind the other. With
+ * pitch_a, pitch_b and pitch_c elements apart, and matrices of a batch one behind the other; with
+ * `inner`, so many of them step[0] elements apart, and then the next so many step[1] behind. With
  * `blend`, C is alpha op(A) op(B) + beta D, where D begins at element first_d of C's buffer. With
  * `images`, C's columns are pixels of images, its rows channels: column j is pixel (place + j) %
  * pixels of image (place + j) / pixels; a channel of one is dense, and images begin `image`
@@ -110,6 +111,10 @@ ac_cl_unit_tile ac_cl_unit_tile_for(const ac_opencl *cl, const ac_cl_product *pr
  * take: twice that, within bounds that hold one product of moderate size and what a cache holds.
  * Where the unit is emulated, which is for tests, so few that small operands are cut, too. */
 int64_t ac_cl_unit_space(const ac_opencl *cl, int64_t operands);
+
+/* The workspace of an op, given ac_cl_unit_takes_all's answer and what it needs without the unit
+ * and by it: the larger of both where this could not be found out. */
+uint64_t ac_cl_unit_bytes(ac_status status, bool takes, uint64_t plain, uint64_t by_unit);
 
 /* The tile changes no bit of the result, see cl/unit_gemm.cl. */
 ac_status ac_cl_unit_gemm(ac_opencl *cl, const ac_cl_product *product, ac_cl_unit_tile tile);

@@ -320,6 +320,11 @@ int64_t ac_cl_unit_space(const ac_opencl *cl, int64_t operands) {
   return operands > MOST / 2 ? MOST : operands < LEAST / 2 ? LEAST : 2 * operands;
 }
 
+uint64_t ac_cl_unit_bytes(ac_status status, bool takes, uint64_t plain, uint64_t by_unit) {
+  if (status == AC_OK) return takes ? by_unit : plain;
+  return by_unit > plain ? by_unit : plain;
+}
+
 static void say_refusal(ac_opencl *cl, const ac_cl_unit *unit, const char *why) {
   snprintf(cl->info.refused_unit, sizeof cl->info.refused_unit, "%s: %s", unit->text, why);
 }
