@@ -299,7 +299,7 @@ static bool takes(const ac_shape *x) {
 static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   int64_t width = ac_shape_last(&x->shape), C = width / 3;
   if (width % 3 || op_draw_one_in(d, 3)) {
-    C = op_draw_size(d, 6);
+    C = op_draw_size(d, 32);
     x = ac_linear(x, op_draw_weight(d, width, 2, (int64_t[]){3 * C, width}), NULL, AC_OUT_IN);
   }
   ac_attention_desc desc = {.heads = op_draw_divisor(d, C),

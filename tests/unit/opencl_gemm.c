@@ -45,13 +45,13 @@ static void set(const example *x, int matrix, int64_t i, float value) {
     ac_float_write(AC_F16, x->host[C], i, value == 0 ? 0.0f : -0.0f);
 }
 
-/* Rows begin `pitch` elements apart, the first behind one that no matrix has; what lies between is
- * not a number. */
+/* Rows begin `pitch` elements apart, the first behind `before` elements and a row that no matrix
+ * has; what lies before and between is not a number. */
 static void make_matrix(example *x, int matrix, bool is_float, int64_t rows, int64_t length,
-                        int64_t pitch) {
+                        int64_t pitch, int64_t before) {
   x->type[matrix] = is_float ? AC_F32 : x->cl->storage;
-  x->first[matrix] = pitch;
-  x->count[matrix] = (rows + 1) * pitch;
+  x->first[matrix] = before + pitch;
+  x->count[matrix] = before + (rows + 1) * pitch;
   const size_t bytes = (size_t)x->count[matrix] * ac_dtype_bytes(x->type[matrix]);
   x->host[matrix] = calloc(1, bytes);
   assert_non_null(x->host[matrix]);
@@ -59,7 +59,7 @@ static void make_matrix(example *x, int matrix, bool is_float, int64_t rows, int
   for (int64_t i = 0; i < x->count[matrix]; i++) {
     state = state * 1664525u + 1013904223u;
     const float value = x->scale * ((float)(state >> 8) * 0x1p-23f - 1);
-    set(x, matrix, i, i % pitch < length ? value : NAN);
+    set(x, matrix, i, i >= before && (i - before) % pitch < length ? value : NAN);
   }
   const ac_backend *backend = x->device->backend;
   assert_ok(ac_device_allocate(x->device, bytes, &x->chunk[matrix]));
@@ -93,23 +93,25 @@ static int64_t place_in_c(const ac_cl_product *p, int64_t matrix, int64_t i, int
   return (p->place + j) / p->pixels * p->image + at + (p->place + j) % p->pixels;
 }
 
-/* Matrices one row into their buffers; `inner` of them lie beside each other. */
+/* Matrices one row and what has been chosen into their buffers; `inner` of them lie beside each
+ * other. */
 static void make_example(example *x, bool bias) {
   ac_cl_product *p = &x->product;
   const int64_t row_a = pitch_a(p), row_b = pitch_b(p), beside = p->inner ? p->inner : 1,
                 below = p->batch / beside;
   make_matrix(x, A, p->float_a, below * (p->transpose_a ? p->k : p->m),
-              beside * (p->transpose_a ? p->m : p->k), row_a);
+              beside * (p->transpose_a ? p->m : p->k), row_a, p->first_a);
   make_matrix(x, B, p->float_b, below * (p->transpose_b ? p->n : p->k),
-              beside * (p->transpose_b ? p->k : p->n), row_b);
+              beside * (p->transpose_b ? p->k : p->n), row_b, p->first_b);
   const int64_t row_c = pitch_c(p), rows_of_bias = p->images ? p->batch * p->m : p->n;
   const int64_t images = p->images ? (p->place + p->n + p->pixels - 1) / p->pixels : 1;
   make_matrix(x, C, p->float_c, (images * p->image + row_c - 1) / row_c + below * p->m,
-              p->images ? row_c : beside * p->n, row_c);
-  make_matrix(x, BIAS, true, 0, rows_of_bias, rows_of_bias); /* and the row before it is the bias */
+              p->images ? row_c : beside * p->n, row_c, p->first_c);
+  make_matrix(x, BIAS, true, 0, rows_of_bias, rows_of_bias,
+              0); /* and the row before it is the bias */
   p->a = x->view[A], p->b = x->view[B], p->c = x->view[C];
   p->bias = bias ? x->view[BIAS] : NULL;
-  p->first_a = row_a, p->first_b = row_b, p->first_c = row_c;
+  p->first_a += row_a, p->first_b += row_b, p->first_c += row_c;
 }
 
 static void free_example(example *x) {
@@ -219,28 +221,37 @@ static void check_sizes(ac_device *device, const ac_cl_product *class, float sca
     }
 }
 
-/* Three and then three matrices beside each other, as the heads of two samples are: rows begin at
- * multiples of 16 bytes, but not those of all matrices. */
-static void put_beside(ac_cl_product *p, int64_t step[2], int64_t *pitch, int64_t rows,
-                       int64_t length) {
-  *pitch = (p->inner * length + 15) / 8 * 8;
+static int64_t draw(int64_t least, int64_t most) {
+  static uint32_t state = 1;
+  state = state * 1664525u + 1013904223u;
+  return least + (int64_t)(state >> 8) % (most - least + 1);
+}
+
+/* Rows of a multiple of 16 bytes, of 8, or of none, of matrices beside each other and below; the
+ * first begins at such a place, too, while those of all matrices may not. */
+static void draw_places(const ac_cl_product *p, int64_t rows, int64_t length, int64_t *pitch,
+                        int64_t step[2], int64_t *first) {
+  const int64_t unit = 1 << draw(0, 3);
+  *pitch = (p->inner * length + draw(0, 9) + unit - 1) / unit * unit;
+  *first = draw(0, 3) * unit;
   step[0] = length;
   step[1] = rows * *pitch;
 }
 
-static void check_beside(ac_device *device, const ac_cl_product *class, const kernel_tile *by) {
-  static const int64_t sizes[][3] = {{36, 44, 12}, {18, 22, 37}};
-  for (int k = 0; k < 2; k++) {
+/* As the heads of samples lie. */
+static void check_places(ac_device *device, const ac_cl_product *class, const kernel_tile *by) {
+  for (int number = 0; number < 12; number++) {
     example x = {.device = device, .cl = device->state, .product = *class, .scale = 1};
     ac_cl_product *p = &x.product;
-    p->m = sizes[k][0], p->n = sizes[k][1], p->k = sizes[k][2];
-    p->inner = 3, p->batch = 6;
-    put_beside(p, p->step_a, &p->pitch_a, p->transpose_a ? p->k : p->m,
-               p->transpose_a ? p->m : p->k);
-    put_beside(p, p->step_b, &p->pitch_b, p->transpose_b ? p->n : p->k,
-               p->transpose_b ? p->k : p->n);
-    put_beside(p, p->step_c, &p->pitch_c, p->m, p->n);
-    check_example(&x, false, by);
+    p->m = draw(1, 40), p->n = draw(1, 40), p->k = draw(1, 40);
+    p->inner = draw(1, 3), p->batch = p->inner * draw(1, 2);
+    p->add = draw(0, 1);
+    draw_places(p, p->transpose_a ? p->k : p->m, p->transpose_a ? p->m : p->k, &p->pitch_a,
+                p->step_a, &p->first_a);
+    draw_places(p, p->transpose_b ? p->n : p->k, p->transpose_b ? p->k : p->n, &p->pitch_b,
+                p->step_b, &p->first_b);
+    draw_places(p, p->m, p->n, &p->pitch_c, p->step_c, &p->first_c);
+    check_example(&x, draw(0, 1), by);
   }
 }
 
@@ -302,7 +313,7 @@ static void test_units_have_the_same_bits(void **state) {
       cl->storage = number & 1 ? AC_F16 : AC_BF16;
       const kernel_tile by = {.of_unit = large ? &cl->unit->large : &cl->unit->small};
       check_sizes(device, &class, 1, &by);
-      check_beside(device, &class, &by);
+      check_places(device, &class, &by);
     }
   cl->unit = ac_cl_unit_at(0);
   cl->storage = AC_BF16;
@@ -311,7 +322,7 @@ static void test_units_have_the_same_bits(void **state) {
     const ac_cl_product class = {
         .transpose_a = transposed & 1, .transpose_b = transposed >> 1, .float_c = true};
     check_sizes(device, &class, 1, &(kernel_tile){.of_unit = &cl->unit->small});
-    check_beside(device, &class, &(kernel_tile){.of_unit = &cl->unit->small});
+    check_places(device, &class, &(kernel_tile){.of_unit = &cl->unit->small});
   }
   check_sizes(device, &(ac_cl_product){.images = true}, 1,
               &(kernel_tile){.of_unit = &cl->unit->small});
