@@ -281,7 +281,29 @@ static void check_limits(ac_device *device) {
   }
 }
 
+/* Heads of sizes that cases have, as an OpenCL kernel is compiled for each; few and many of them,
+ * so that those of a sample fit into what is multiplied at a time, or do not. */
+static void draw_shape(op_case *c, op_draw *d) {
+  static const int sizes[] = {1, 3, 4, 5, 6, 12, 17, 20};
+  const int size = sizes[op_draw_below(d, sizeof sizes / sizeof *sizes)];
+  const int heads = op_draw_size(d, op_draw_one_in(d, 4) ? 40 : 6), width = heads * size;
+  const int positions = op_draw_size(d, op_draw_one_in(d, 4) ? 140 : 30);
+  const int most = 1 + 60000 / (positions * positions * width);
+  c->op = AC_OP_attention;
+  c->attributes.attention =
+      (ac_attention_attributes){heads, (float)op_draw_between(d, 0.2, 1),
+                                op_draw_one_in(d, 2) ? 0 : 0.2f, (uint32_t)op_draw_below(d, 9)};
+  c->evaluation = op_draw_one_in(d, 6);
+  c->batch = 1 + op_draw_below(d, most < 6 ? most : 6);
+  c->in[0] = (op_operand_spec)OP_RANGE(-2, 2, AC_BATCH, positions, 3 * width);
+  c->out[0] = (op_operand_spec)OP_F32(AC_BATCH, positions, width);
+  c->out[1] = (op_operand_spec)OP_F32(AC_BATCH, heads, positions);
+  c->gradients = gradients;
+  c->gradient_count = 1;
+}
+
 static void special(ac_device *device) {
+  op_check_drawn(&op_family_attention, device, draw_shape);
   check_limits(device);
   extremes(device);
   if (!op_reduced) extremes_in_parts(device);
