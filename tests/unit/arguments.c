@@ -393,11 +393,7 @@ static void states(void) {
   REFUSED(ac_trainer_load_state, path, ac_trainer_load_state(trainer, NULL));
 }
 
-static void trainers(void) {
-  const double one = 1;
-  ac_numerics numerics;
-  ac_tensor_info info;
-  ac_evaluation evaluation;
+static void trainer_rates(void) {
   HARMLESS(ac_schedule_rate, schedule,
            ac_schedule_rate(NULL, 0) == ac_schedule_rate(&(ac_schedule){0}, 0));
   HARMLESS(ac_schedule_momentum, schedule, ac_schedule_momentum(NULL, 0) == -1);
@@ -421,6 +417,9 @@ static void trainers(void) {
   REFUSED(ac_trainer_set_batch, trainer, ac_trainer_set_batch(NULL, 1));
   HARMLESS(ac_trainer_batch, trainer, ac_trainer_batch(NULL) == 0);
   REFUSED(ac_trainer_observe_validation, trainer, ac_trainer_observe_validation(NULL, 1));
+}
+
+static void trainers(void) {
   REFUSED(ac_trainer_create, trainer, ac_trainer_create(NULL, plan, NULL));
   NOT_MADE(ac_trainer_create, plan, ac_trainer, e, ac_trainer_create(&e, NULL, NULL));
   ac_trainer *t;
@@ -428,6 +427,10 @@ static void trainers(void) {
   ac_trainer_free(t);
   NOTHING(ac_trainer_free, trainer, ac_trainer_free(NULL));
   NOTHING(ac_trainer_discard, trainer, ac_trainer_discard(NULL));
+}
+
+static void trainer_windows(void) {
+  const double one = 1;
   REFUSED(ac_trainer_accumulate, trainer, ac_trainer_accumulate(NULL, 2, feeds, 2));
   REFUSED(ac_trainer_accumulate, feeds, ac_trainer_accumulate(trainer, 2, NULL, 2));
   REFUSED(ac_trainer_begin_window, trainer, ac_trainer_begin_window(NULL, 2, &one, 1));
@@ -447,6 +450,10 @@ static void trainers(void) {
            ac_trainer_get_mean_gradient(trainer, 0, 0, 0, NULL) == AC_ERROR_STATE);
   HARMLESS(ac_trainer_gradient_norm, trainer, ac_trainer_gradient_norm(NULL, 0) == 0);
   HARMLESS(ac_trainer_update, result, ac_trainer_update(trainer, NULL) == AC_OK);
+}
+
+static void trainer_numerics(void) {
+  ac_numerics numerics;
   REFUSED(ac_trainer_locate_nonfinite, trainer,
           ac_trainer_locate_nonfinite(NULL, 2, feeds, 2, text, sizeof text));
   REFUSED(ac_trainer_locate_nonfinite, feeds,
@@ -456,6 +463,10 @@ static void trainers(void) {
   HARMLESS(ac_trainer_numerics_count, trainer, ac_trainer_numerics_count(NULL) == 0);
   REFUSED(ac_trainer_numerics, trainer, ac_trainer_numerics(NULL, 0, &numerics));
   REFUSED(ac_trainer_numerics, result, ac_trainer_numerics(trainer, 0, NULL));
+}
+
+static void trainer_parameters(void) {
+  ac_tensor_info info;
   HARMLESS(ac_trainer_parameter_count, trainer, ac_trainer_parameter_count(NULL) == 0);
   REFUSED(ac_trainer_parameter_info, trainer, ac_trainer_parameter_info(NULL, 0, &info));
   REFUSED(ac_trainer_parameter_info, info, ac_trainer_parameter_info(trainer, 0, NULL));
@@ -469,6 +480,9 @@ static void trainers(void) {
            ac_trainer_get_parameter(trainer, 0, 0, 0, NULL) == AC_OK);
   HARMLESS(ac_trainer_set_parameter, data,
            ac_trainer_set_parameter(trainer, 0, 0, 0, NULL) == AC_OK);
+}
+
+static void trainer_files(void) {
   REFUSED(ac_trainer_save, trainer, ac_trainer_save(NULL, "there/is/none", NULL, 0));
   REFUSED(ac_trainer_save, path, ac_trainer_save(trainer, NULL, NULL, 0));
   REFUSED(ac_trainer_save, metadata, ac_trainer_save(trainer, "there/is/none", NULL, 1));
@@ -476,7 +490,10 @@ static void trainers(void) {
   REFUSED(ac_trainer_load, path, ac_trainer_load(trainer, NULL, NULL));
   HARMLESS(ac_trainer_load, optional_prefix,
            ac_trainer_load(trainer, "there/is/none", NULL) == AC_ERROR_IO);
-  states();
+}
+
+static void trainer_evaluations(void) {
+  ac_evaluation evaluation;
   REFUSED(ac_trainer_evaluate, trainer, ac_trainer_evaluate(NULL, dataset, 0, &evaluation));
   REFUSED(ac_trainer_evaluate, dataset, ac_trainer_evaluate(trainer, NULL, 0, &evaluation));
   REFUSED(ac_trainer_evaluate, result, ac_trainer_evaluate(trainer, dataset, 0, NULL));
@@ -496,6 +513,9 @@ static void trainers(void) {
   HARMLESS(ac_trainer_evaluate_until, user,
            ac_trainer_evaluate_until(trainer, dataset, 0, NULL, NULL, &evaluation, &stopped) ==
                AC_OK);
+}
+
+static void fits(void) {
   REFUSED(ac_fit, trainer, ac_fit(NULL, &(ac_fit_desc){.train = dataset, .steps = 1}, NULL));
   int64_t windows;
   REFUSED(ac_fit_windows, desc, ac_fit_windows(NULL, 1, &windows));
@@ -742,7 +762,15 @@ static void null_is_a_default_or_refused(void **state) {
   datasets();
   files();
   model_files();
+  trainer_rates();
   trainers();
+  trainer_windows();
+  trainer_numerics();
+  trainer_parameters();
+  trainer_files();
+  states();
+  trainer_evaluations();
+  fits();
   sessions();
   benches();
   leaves();

@@ -107,8 +107,8 @@ static void make_example(example *x, bool bias) {
   const int64_t images = p->images ? (p->place + p->n + p->pixels - 1) / p->pixels : 1;
   make_matrix(x, C, p->float_c, (images * p->image + row_c - 1) / row_c + below * p->m,
               p->images ? row_c : beside * p->n, row_c, p->first_c);
-  make_matrix(x, BIAS, true, 0, rows_of_bias, rows_of_bias,
-              0); /* and the row before it is the bias */
+  /* The row before them is the bias. */
+  make_matrix(x, BIAS, true, 0, rows_of_bias, rows_of_bias, 0);
   p->a = x->view[A], p->b = x->view[B], p->c = x->view[C];
   p->bias = bias ? x->view[BIAS] : NULL;
   p->first_a += row_a, p->first_b += row_b, p->first_c += row_c;

@@ -185,7 +185,21 @@ static void test_workspaces(void **unused) {
     ac_device_close(device);
   }
 }
+
+/* Nothing is too little where it is not known which way an op goes. */
+static void test_what_is_not_known(void **unused) {
+  (void)unused;
+  assert_int_equal(ac_cl_unit_bytes(AC_OK, true, 7, 5), 5);
+  assert_int_equal(ac_cl_unit_bytes(AC_OK, false, 7, 9), 7);
+  assert_int_equal(ac_cl_unit_bytes(AC_ERROR_DEVICE, false, 7, 9), 9);
+  assert_int_equal(ac_cl_unit_bytes(AC_ERROR_DEVICE, true, 7, 5), 7);
+}
 #else
+static void test_what_is_not_known(void **unused) {
+  (void)unused;
+  skip();
+}
+
 static void test_workspaces(void **unused) {
   (void)unused;
   skip();
@@ -193,6 +207,7 @@ static void test_workspaces(void **unused) {
 #endif
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_workspaces)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_workspaces),
+                                     cmocka_unit_test(test_what_is_not_known)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,6 +12,7 @@
 #define AC_BACKEND_CPU_KERNELS_H
 
 #include "backend/cpu/element.h"
+#include "core/integers.h"
 #include "ops/arguments.h"
 
 #ifdef _OPENMP
@@ -48,12 +49,6 @@ static inline void *ac_cpu_data(const ac_operand *x) {
   return x->count ? x->data : NULL;
 }
 
-static inline int64_t ac_min(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
-static inline int64_t ac_max(int64_t a, int64_t b) {
-  return a > b ? a : b;
-}
 /* Of floats, for loops over elements: selects vectorise, fmaxf and fminf are calls. `a` if one is
  * not a number. */
 static inline float larger(float a, float b) {
@@ -61,9 +56,6 @@ static inline float larger(float a, float b) {
 }
 static inline float smaller(float a, float b) {
   return b < a ? b : a;
-}
-static inline int64_t ac_ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
 }
 
 /* The range [*first, *last) of `count` items that is one thread's, cut at multiples of `unit`. */

@@ -21,6 +21,7 @@
 
 #include "backend/opencl/product/gemm.h"
 #include "core/error.h"
+#include "core/integers.h"
 
 enum {
   ROWS = 64,            /* blocks of queries are multiples of so many */
@@ -70,16 +71,16 @@ static void lay_out(block *b) {
 /* How the work is cut. Blocks of rows, on which sums depend, are what one sample has room for;
  * there are whole samples, if there is room for one. */
 static block cut(const ac_opencl *cl, const ac_cl_attention *s, bool gradient) {
-  block b = {.s = s, .gradient = gradient, .pitch = (s->positions + 7) / 8 * 8};
+  block b = {.s = s, .gradient = gradient, .pitch = ac_ceil_div(s->positions, 8) * 8};
   const int64_t each = (gradient ? 2 : 1) * (int64_t)(sizeof(float) + sizeof(uint16_t)) * b.pitch;
   ac_cl_attention one = *s;
   one.samples = 1;
   const int64_t rows = ac_cl_unit_space(cl, operand_bytes(&one, gradient)) / each;
-  b.most_rows = ac_cl_least(s->positions, rows < ROWS ? ROWS : rows / ROWS * ROWS);
+  b.most_rows = ac_min(s->positions, ac_max(rows / ROWS, 1) * ROWS);
   const int64_t lines = ac_cl_unit_space(cl, operand_bytes(s, gradient)) / each;
-  b.most_pairs = has_blocks(&b) || lines < b.most_rows ? 1 : lines / b.most_rows;
+  b.most_pairs = has_blocks(&b) ? 1 : ac_max(lines / b.most_rows, 1);
   if (b.most_pairs > s->heads) b.most_pairs -= b.most_pairs % s->heads;
-  b.most_pairs = ac_cl_least(b.most_pairs, pairs_of(s));
+  b.most_pairs = ac_min(b.most_pairs, pairs_of(s));
   lay_out(&b);
   return b;
 }
@@ -89,15 +90,15 @@ static bool take_pairs(block *b, int64_t pair) {
   const int64_t heads = b->s->heads;
   if (pair >= pairs_of(b->s)) return false;
   b->pair = pair;
-  b->pairs = ac_cl_least(b->most_pairs, pairs_of(b->s) - pair);
-  if (b->most_pairs < heads) b->pairs = ac_cl_least(b->pairs, heads - pair % heads);
-  b->inner = ac_cl_least(b->pairs, heads);
+  b->pairs = ac_min(b->most_pairs, pairs_of(b->s) - pair);
+  if (b->most_pairs < heads) b->pairs = ac_min(b->pairs, heads - pair % heads);
+  b->inner = ac_min(b->pairs, heads);
   return true;
 }
 
 static void take_rows(block *b, int64_t row) {
   b->row = row;
-  b->rows = ac_cl_least(b->most_rows, b->s->positions - row);
+  b->rows = ac_min(b->most_rows, b->s->positions - row);
 }
 
 /* The keys that its queries have seen. */

@@ -163,10 +163,6 @@ ac_status ac_cl_launch(ac_opencl *cl, ac_cl_kernel kernel, ac_cl_grid grid,
   ac_cl_launch(cl, kernel, grid, (const ac_cl_argument[]){__VA_ARGS__}, \
                (int)(sizeof((const ac_cl_argument[]){__VA_ARGS__}) / sizeof(ac_cl_argument)))
 
-static inline int64_t ac_cl_least(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
-
 /* One work-item for each of n elements, in groups of GROUP. */
 ac_cl_grid ac_cl_elements(const ac_opencl *cl, int64_t n);
 /* `groups` work-groups of x * y items. */

@@ -1,0 +1,18 @@
+/* Whole numbers: the smaller, the larger, and quotients rounded up. */
+#ifndef AC_CORE_INTEGERS_H
+#define AC_CORE_INTEGERS_H
+
+#include <stdint.h>
+
+static inline int64_t ac_min(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+static inline int64_t ac_max(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+/* a not negative, b positive. */
+static inline int64_t ac_ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+#endif
