@@ -484,15 +484,16 @@ kernel WORK_GROUP(ROW_GROUP, 1) void attention_weights_gradient(
   }
 }
 
-/* dk and dv [2,t,size] of one head, from element `first` of `space` on, into their places in dqkv,
- * where a line is 3 * width elements long and dk of the head begins at `to`. One work-item an
- * element, groups of GROUP. */
+/* dk and dv [pair,2,t,size] of some heads, from first_pair on, from element `first` of `space` on,
+ * into their places in dqkv. One work-item an element, groups of GROUP. */
 kernel WORK_GROUP(GROUP, 1) void attention_store_sums(const global float *space,
                                                       global storage *dqkv, long n, long first,
-                                                      long to, int t, int size, int width) {
+                                                      int t, int heads, int size, int first_pair) {
   const size_t k = get_global_id(0);
   if (k >= n) return;
-  const size_t i = quotient(k, size), part = quotient(i, t);
-  store(dqkv, to + part * width + (i - part * t) * 3 * width + (k - i * size), space[first + k]);
+  const size_t i = quotient(k, size), half_pair = quotient(i, t), part = 1 + half_pair % 2;
+  const size_t pair = first_pair + half_pair / 2, b = quotient(pair, heads);
+  const size_t row = (b * t + i - half_pair * t) * 3 + part;
+  store(dqkv, (row * heads + pair - b * heads) * size + k - i * size, space[first + k]);
 }
 #endif

@@ -164,6 +164,9 @@ static const op_case cases[] = {
     /* Scores of some heads of a sample at a time, and of some samples, by emulated matrix units. */
     ATTENTION("T 40, heads 7 x 4, dropout", 7, 0.5f, 0.2f, 2, 40, 28, false),
     ATTENTION("T 24, heads 2 x 5", 2, 0.4f, 0, 5, 24, 10, false),
+    /* Blocks of queries, of two heads at a time and of two samples' heads. */
+    ATTENTION("T 80, heads 5 x 3, dropout", 5, 0.5f, 0.2f, 2, 80, 15, false),
+    ATTENTION("T 80, heads 1 x 5", 1, 0.4f, 0, 5, 80, 5, false),
     /* Rows begin at multiples of 16 bytes, or of 8, those of the second head do not. */
     ATTENTION("T 21, heads 2 x 12", 2, 0.3f, 0, 1, 21, 24, false),
     ATTENTION("T 21, heads 2 x 6, dropout", 2, 0.4f, 0.2f, 1, 21, 12, false),

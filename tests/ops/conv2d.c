@@ -255,7 +255,7 @@ static const op_case cases[] = {
     CONV2D("stride 3 along a row of several blocks", PAIR(1, 3), PAIR(0, 1), PAIR(1, 1), 1, 1,
            IMAGES(1, 1, 931), IMAGES(1, 1, 311), OP_F32(1, 1, 1, 3), OP_F32(1)),
     /* By matrix units in several passes over positions, the last one short: columns of 324 rows, of
-     * which an emulated unit takes 64 positions at a time; sums of weights in three chunks at a
+     * which an emulated unit takes 64 positions at a time; sums of weights in two chunks at a
      * time, of seven; a group with channels enough and one side without. */
     CONV2D("passes over positions, two groups, stride 2, 4x15x9", PAIR(2, 1), PAIR(1, 1),
            PAIR(1, 1), 2, 4, IMAGES(36, 15, 9), IMAGES(34, 8, 9), OP_F32(34, 18, 3, 3), OP_F32(34)),

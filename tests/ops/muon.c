@@ -60,8 +60,8 @@ static void muon(const ac_op_args *args) {
 
 /* The momentum is a sum of two products of rounded factors. An iteration multiplies errors along
  * small singular values by 3.4445, 485 in all, and sums of products have their own; no value of X
- * is larger than 1.3, which is how large its singular values become. Factors in bf16 lose 2^-9 each
- * time that they are rounded, of values that come to 1 / sqrt(longer side): 64 times as much is
+ * is larger than 1.3, which is how large its singular values become. Factors in bf16 lose 2^-8 each
+ * time that they are rounded, of values that come to 1 / sqrt(longer side): 32 times as much is
  * left for what iterations make of it. */
 static op_tolerance muon_error(const ac_op_args *args, int output) {
   const ac_muon_attributes *a = args->attributes;
@@ -69,7 +69,7 @@ static op_tolerance muon_error(const ac_op_args *args, int output) {
                longer = fmax(rows, (double)args->in[0].count / rows);
   if (output == 1) return (op_tolerance){4, 2};
   double lost = 485;
-  if (a->factors == AC_BF16) lost += 64 * 0x1p-9 / sqrt(longer) / 0x1p-23;
+  if (a->factors == AC_BF16) lost += 32 * 0x1p-8 / sqrt(longer) / 0x1p-23;
   return (op_tolerance){2, 2 + lost * step};
 }
 

@@ -231,19 +231,23 @@ static int64_t draw(int64_t least, int64_t most) {
  * first begins at such a place, too, while those of all matrices may not. */
 static void draw_places(const ac_cl_product *p, int64_t rows, int64_t length, int64_t *pitch,
                         int64_t step[2], int64_t *first) {
-  const int64_t unit = 1 << draw(0, 3);
+  const int64_t unit = draw(0, 1) ? 8 : 1 << draw(0, 2);
   *pitch = (p->inner * length + draw(0, 9) + unit - 1) / unit * unit;
   *first = draw(0, 3) * unit;
   step[0] = length;
   step[1] = rows * *pitch;
 }
 
+static int64_t draw_size(void) {
+  return draw(0, 2) ? 8 * draw(1, 10) : draw(1, 80);
+}
+
 /* As the heads of samples lie. */
 static void check_places(ac_device *device, const ac_cl_product *class, const kernel_tile *by) {
-  for (int number = 0; number < 12; number++) {
+  for (int number = 0; number < 16; number++) {
     example x = {.device = device, .cl = device->state, .product = *class, .scale = 1};
     ac_cl_product *p = &x.product;
-    p->m = draw(1, 40), p->n = draw(1, 40), p->k = draw(1, 40);
+    p->m = draw_size(), p->n = draw_size(), p->k = draw_size();
     p->inner = draw(1, 3), p->batch = p->inner * draw(1, 2);
     p->add = draw(0, 1);
     draw_places(p, p->transpose_a ? p->k : p->m, p->transpose_a ? p->m : p->k, &p->pitch_a,

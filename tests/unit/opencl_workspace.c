@@ -56,8 +56,10 @@ static void check_bounds(uint64_t bytes, uint64_t least_product, const ac_op_arg
   for (int i = 0; i < AC_MAX_INPUTS; i++)
     if (args->in[i].dtype != AC_F32) operands += 2 * (uint64_t)args->in[i].count;
   for (int i = 0; i < AC_MAX_OUTPUTS; i++) operands += 2 * (uint64_t)args->out[i].count;
-  uint64_t most = 2 * operands < MIB ? MIB : 2 * operands > 32 * MIB ? 32 * MIB : 2 * operands;
-  if (emulated) most = 64 << 10;
+  const uint64_t unit = emulated ? (uint64_t)2 << 10 : (uint64_t)MIB,
+                 least = emulated ? 4 * unit : unit;
+  uint64_t most = 2 * operands < least ? least : 2 * operands;
+  if (most > 32 * unit) most = 32 * unit;
   if (bytes > most + least_product)
     fail_msg("%s: %llu bytes of workspace beside operands of %llu", ac_op_name(args->op),
              (unsigned long long)bytes, (unsigned long long)operands);

@@ -11,20 +11,20 @@ typedef struct ac_cl_attention {
   int64_t samples, positions, heads, head_size;
 } ac_cl_attention;
 
-static inline const ac_attention_attributes *ac_cl_attributes(const ac_op_args *args) {
+static inline const ac_attention_attributes *ac_cl_attention_attributes(const ac_op_args *args) {
   return args->attributes;
 }
 
 static inline float ac_cl_dropout(const ac_op_args *args) {
-  return args->run->training ? ac_cl_attributes(args)->dropout : 0;
+  return args->run->training ? ac_cl_attention_attributes(args)->dropout : 0;
 }
 
 /* Arguments of kernels: scale, then what the dropout mask is made from. */
-#define AC_CL_MASK(args)                                                     \
-  AC_CL_FLOAT(ac_cl_attributes(args)->scale), AC_CL_SEED((args)->run->seed), \
-      AC_CL_UINT((args)->run->sample), AC_CL_UINT((args)->run->update),      \
-      AC_CL_UINT(ac_cl_attributes(args)->stream),                            \
-      AC_CL_UINT(ac_dropout_threshold(ac_cl_dropout(args))),                 \
+#define AC_CL_MASK(args)                                                               \
+  AC_CL_FLOAT(ac_cl_attention_attributes(args)->scale), AC_CL_SEED((args)->run->seed), \
+      AC_CL_UINT((args)->run->sample), AC_CL_UINT((args)->run->update),                \
+      AC_CL_UINT(ac_cl_attention_attributes(args)->stream),                            \
+      AC_CL_UINT(ac_dropout_threshold(ac_cl_dropout(args))),                           \
       AC_CL_FLOAT(ac_dropout_factor(ac_cl_dropout(args)))
 
 /* ---- attention_scores.c ---------------------------------------------------------------------- */

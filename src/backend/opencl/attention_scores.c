@@ -1,5 +1,5 @@
 /* Attention in bf16 by matrix units: products of whole matrices, with scores in memory in between,
- * those of some heads at a time or of some queries of one head (names are attention.cl's):
+ * those of some heads at a time, and of all queries or some (names are attention.cl's):
  *
  *   s = q k^T          p = softmax(scale s) u, in bf16     y = p v
  *   s = q k^T, dy v^T  p and e, in bf16                    dq = e k, dk = e^T q, dv = p^T dy
@@ -13,8 +13,9 @@
  *
  * Workspace, for fewer samples never more, with lines of `pitch` keys:
  *   attention      | s [pairs, rows, pitch] float | p likewise, bf16 |
- *   its gradient   | s, dy v | p, e | dk, dv [positions, head_size] float, if there are blocks |
- * Scores are ac_cl_unit_space at most, or those of 64 queries. */
+ *   its gradient   | s, dy v | p, e | dk, dv [pairs, 2, positions, head_size] float, if there
+ *                    are blocks |
+ * It is ac_cl_unit_space at most, or what 64 queries of one head need. */
 #include "backend/opencl/attention.h"
 
 #include <stdio.h>
@@ -26,6 +27,7 @@
 enum {
   ROWS = 64,            /* blocks of queries are multiples of so many */
   LEAST_POSITIONS = 64, /* fewer fill no tile */
+  EMULATED_ROWS = 16,   /* where the unit is emulated, which is for tests */
   EMULATED_LEAST_POSITIONS = 2
 };
 
@@ -57,14 +59,18 @@ static bool has_blocks(const block *b) {
   return b->most_rows < b->s->positions;
 }
 
+/* Of dk and dv of a head, in elements. */
+static int64_t sums_of_pair(const block *b) {
+  return b->gradient && has_blocks(b) ? 2 * b->s->positions * b->s->head_size : 0;
+}
+
 static void lay_out(block *b) {
   const int64_t scores = b->most_pairs * b->most_rows * b->pitch, matrices = b->gradient ? 2 : 1;
   b->d_at = scores;
   b->p_at = 2 * matrices * scores;
   b->e_at = b->p_at + scores;
   b->sums_at = 3 * scores;
-  const int64_t sums = b->gradient && has_blocks(b) ? 2 * b->s->positions * b->s->head_size : 0;
-  b->bytes = sizeof(float) * (uint64_t)(matrices * scores + sums) +
+  b->bytes = sizeof(float) * (uint64_t)(matrices * scores + b->most_pairs * sums_of_pair(b)) +
              sizeof(uint16_t) * (uint64_t)(matrices * scores);
 }
 
@@ -75,10 +81,11 @@ static block cut(const ac_opencl *cl, const ac_cl_attention *s, bool gradient) {
   const int64_t each = (gradient ? 2 : 1) * (int64_t)(sizeof(float) + sizeof(uint16_t)) * b.pitch;
   ac_cl_attention one = *s;
   one.samples = 1;
-  const int64_t rows = ac_cl_unit_space(cl, operand_bytes(&one, gradient)) / each;
-  b.most_rows = ac_min(s->positions, ac_max(rows / ROWS, 1) * ROWS);
-  const int64_t lines = ac_cl_unit_space(cl, operand_bytes(s, gradient)) / each;
-  b.most_pairs = has_blocks(&b) ? 1 : ac_max(lines / b.most_rows, 1);
+  const int64_t unit = cl->unit_emulated ? EMULATED_ROWS : ROWS,
+                rows = ac_cl_unit_space(cl, operand_bytes(&one, gradient)) / each;
+  b.most_rows = ac_min(s->positions, ac_max(rows / unit, 1) * unit);
+  const int64_t of_pair = each * b.most_rows + (int64_t)sizeof(float) * sums_of_pair(&b);
+  b.most_pairs = ac_max(ac_cl_unit_space(cl, operand_bytes(s, gradient)) / of_pair, 1);
   if (b.most_pairs > s->heads) b.most_pairs -= b.most_pairs % s->heads;
   b.most_pairs = ac_min(b.most_pairs, pairs_of(s));
   lay_out(&b);
@@ -242,12 +249,14 @@ static ac_status run_forward(ac_opencl *cl, const block *b, const ac_op_args *ar
                   of_heads(b, y->data, width_of(b->s), 0, b->row));
 }
 
-/* Where dk or dv of the heads go: to their places, or to the sums of the one head. */
+/* Where dk or dv of the heads go: to their places, or to sums. */
 static matrix sums_of(const block *b, const ac_op_args *args, int part) {
   if (!has_blocks(b)) return part_of(b, args->out[0].data, part, 0);
+  const int64_t each = sums_of_pair(b);
   return (matrix){.data = args->workspace,
-                  .first = b->sums_at + (part - KEYS) * b->s->positions * b->s->head_size,
+                  .first = b->sums_at + (part - KEYS) * each / 2,
                   .pitch = b->s->head_size,
+                  .step = {each, b->inner * each},
                   .is_float = true};
 }
 
@@ -273,13 +282,13 @@ static ac_status run_gradient(ac_opencl *cl, const block *b, const ac_op_args *a
 }
 
 static ac_status store_sums(ac_opencl *cl, const block *b, const ac_op_args *args) {
-  const int64_t n = 2 * b->s->positions * b->s->head_size;
+  const int64_t n = b->pairs * sums_of_pair(b);
   char options[OPTIONS];
   return AC_CL_LAUNCH(
       cl, ((ac_cl_kernel){"attention", "attention_store_sums", options_of(cl, b, options)}),
       ac_cl_elements(cl, n), AC_CL_BUFFER(args->workspace), AC_CL_OPERAND(args->out[0]),
-      AC_CL_LONG(n), AC_CL_LONG(b->sums_at), AC_CL_LONG(part_of(b, NULL, KEYS, 0).first),
-      AC_CL_INT(b->s->positions), AC_CL_INT(b->s->head_size), AC_CL_INT(width_of(b->s)));
+      AC_CL_LONG(n), AC_CL_LONG(b->sums_at), AC_CL_INT(b->s->positions), AC_CL_INT(b->s->heads),
+      AC_CL_INT(b->s->head_size), AC_CL_INT(b->pair));
 }
 
 /* The queries of the block's heads, the last ones first. */

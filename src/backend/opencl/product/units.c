@@ -22,6 +22,7 @@
 
 #include "core/error.h"
 #include "core/half.h"
+#include "core/integers.h"
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
@@ -315,9 +316,9 @@ ac_status ac_cl_unit_takes_all(ac_opencl *cl, ac_dtype storage, const ac_cl_prod
 }
 
 int64_t ac_cl_unit_space(const ac_opencl *cl, int64_t operands) {
-  enum { EMULATED = 64 << 10, LEAST = 1 << 20, MOST = 32 << 20 };
-  if (cl->unit_emulated) return EMULATED;
-  return operands > MOST / 2 ? MOST : operands < LEAST / 2 ? LEAST : 2 * operands;
+  const int64_t least = cl->unit_emulated ? 8 << 10 : 1 << 20;
+  const int64_t most = cl->unit_emulated ? 64 << 10 : 32 << 20;
+  return ac_min(ac_max(2 * operands, least), most);
 }
 
 uint64_t ac_cl_unit_bytes(ac_status status, bool takes, uint64_t plain, uint64_t by_unit) {
