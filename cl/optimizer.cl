@@ -1,12 +1,14 @@
 /* gradient_statistics: out[0] = sum (g scale)^2, out[1] = 0 if every g is finite, else 1. Some
- * work-groups of GROUP items leave (sum, flag) in `partial`, then, if there are several, one group
- * adds these up; local memory 8 * GROUP bytes. Items have four elements on their way. An exponent of
- * all ones is looked for in the bits, which no compiler option changes.
+ * work-groups of GROUP items leave (sum, flag) in `partial`, then one group adds these up; _each: a
+ * work-group for each of up to eight gradients. Local memory 8 * GROUP bytes. Items have four
+ * elements on their way. An exponent of all ones is looked for in the bits, which no compiler option
+ * changes.
  *
- * adamw and sgd: the formulas of src/ops/optimizer.h, one work-item an element, groups of GROUP;
- * w, if it is there, becomes a copy of p. Dtypes: storage for w, float for the rest; with EIGHT_BIT
- * what is kept is in blocks of 8 bits, which work-groups have as common.cl says; with ROUNDED p is
- * bf16, rounded by chance with key, from and update, and with GRADIENT_BF16 g is bf16. */
+ * adamw and sgd: the formulas of src/ops/optimizer.h for up to eight parameters, one work-item an
+ * element, groups of GROUP; w, if it is there, becomes a copy of p. Dtypes: storage for w, float for
+ * the rest; with EIGHT_BIT what is kept is in blocks of 8 bits, which work-groups have as common.cl
+ * says; with ROUNDED p is bf16, rounded by chance with key, from and update, and with GRADIENT_BF16
+ * g is bf16. */
 
 /* What an update goes by beside its operands. */
 typedef struct {
@@ -37,28 +39,25 @@ floats sgd_update(sgd_factors a, floats p, floats g, floats *kept, bool keeps) {
   return p - a.rate * d;
 }
 
-#define ADAMW_FACTORS \
-  const adamw_factors a = {gradient_factor, decay, take1, take2, step, inverse_correction2, epsilon}
-#define SGD_FACTORS \
-  const sgd_factors a = {gradient_factor, rate, weight_decay, keep, nesterov, first}
+#define ADAMW_FACTORS                                                                            \
+  const adamw_factors a = {factors.s0, factors.s1, factors.s2, factors.s3, factors.s4, factors.s5, \
+                           factors.s6}
+#define SGD_FACTORS                                                                  \
+  const sgd_factors a = {factors.s0,      factors.s1,     factors.s2, factors.s3,    \
+                         factors.s4 != 0, factors.s5 != 0}
 
 #ifdef EIGHT_BIT
 
-kernel WORK_GROUP(EIGHT_BIT_GROUP, 1)
-void adamw(const global gradient_t *g, global rounded_t *p, global uchar *m, global uchar *v,
-           global storage *w, long n, uint2 key, uint from, uint update, float gradient_factor,
-           float decay, float take1, float take2, float step, float inverse_correction2,
-           float epsilon) {
+kernel WORK_GROUP(EIGHT_BIT_GROUP, 1) void adamw(UPDATE_SLOTS, uint update) {
+  UPDATE_OWN;
   ADAMW_FACTORS;
   EIGHT_BIT_STEP(2, m, v, adamw_update(a, before, gradient, &signed_kept, &kept));
 }
 
-kernel WORK_GROUP(EIGHT_BIT_GROUP, 1)
-void sgd(const global gradient_t *g, global rounded_t *p, global uchar *momentum, global storage *w,
-         long n, uint2 key, uint from, uint update, float gradient_factor, float rate,
-         float weight_decay, float keep, int nesterov, int first) {
+kernel WORK_GROUP(EIGHT_BIT_GROUP, 1) void sgd(UPDATE_SLOTS, uint update) {
+  UPDATE_OWN;
   SGD_FACTORS;
-  EIGHT_BIT_STEP(1, momentum, momentum, sgd_update(a, before, gradient, &signed_kept, true));
+  EIGHT_BIT_STEP(1, m, m, sgd_update(a, before, gradient, &signed_kept, true));
 }
 
 #else
@@ -78,26 +77,64 @@ void write_statistics(float sum, int bad, local float *scratch, local int *flags
   }
 }
 
-kernel WORK_GROUP(GROUP, 1) void gradient_statistics(const global gradient_t *g,
-                                                     global float *partial, long n, float scale) {
-  local float scratch[GROUP];
-  local int flags[GROUP];
+/* Of the elements item, item + step, ... of g. */
+float sum_of_squares(const global gradient_t *g, long n, float scale, size_t item, size_t step,
+                     int *bad) {
   float sum = 0;
-  int bad = 0;
-  const size_t step = get_global_size(0);
-  size_t i = get_global_id(0);
+  size_t i = item;
   for (; i + 3 * step < n; i += 4 * step) {
     const float4 v = (float4)(gradient_load(g, i), gradient_load(g, i + step),
                               gradient_load(g, i + 2 * step), gradient_load(g, i + 3 * step));
-    bad |= any((as_int4(v) & 0x7f800000) == 0x7f800000);
+    *bad |= any((as_int4(v) & 0x7f800000) == 0x7f800000);
     sum += dot(v * scale, v * scale);
   }
   for (; i < n; i += step) {
     const float v = gradient_load(g, i);
-    bad |= (as_int(v) & 0x7f800000) == 0x7f800000;
+    *bad |= (as_int(v) & 0x7f800000) == 0x7f800000;
     sum += v * scale * (v * scale);
   }
+  return sum;
+}
+
+kernel WORK_GROUP(GROUP, 1) void gradient_statistics(const global gradient_t *g,
+                                                     global float *partial, long n, float scale) {
+  local float scratch[GROUP];
+  local int flags[GROUP];
+  int bad = 0;
+  const float sum = sum_of_squares(g, n, scale, get_global_id(0), get_global_size(0), &bad);
   write_statistics(sum, bad, scratch, flags, partial + 2 * get_group_id(0));
+}
+
+#define STATISTICS_SLOT(k) \
+  const global gradient_t *g##k, global float *to##k, long n##k, float scale##k
+#define STATISTICS_TAKE(k)    \
+  if (get_group_id(0) == k) { \
+    g = g##k;                 \
+    to = to##k;               \
+    n = n##k;                 \
+    scale = scale##k;         \
+  }
+
+kernel WORK_GROUP(GROUP, 1)
+void gradient_statistics_each(STATISTICS_SLOT(0), STATISTICS_SLOT(1), STATISTICS_SLOT(2),
+                              STATISTICS_SLOT(3), STATISTICS_SLOT(4), STATISTICS_SLOT(5),
+                              STATISTICS_SLOT(6), STATISTICS_SLOT(7)) {
+  local float scratch[GROUP];
+  local int flags[GROUP];
+  const global gradient_t *g = g0;
+  global float *to = to0;
+  long n = n0;
+  float scale = scale0;
+  int bad = 0;
+  STATISTICS_TAKE(1)
+  STATISTICS_TAKE(2)
+  STATISTICS_TAKE(3)
+  STATISTICS_TAKE(4)
+  STATISTICS_TAKE(5)
+  STATISTICS_TAKE(6)
+  STATISTICS_TAKE(7)
+  const float sum = sum_of_squares(g, n, scale, get_local_id(0), GROUP, &bad);
+  write_statistics(sum, bad, scratch, flags, to);
 }
 
 kernel WORK_GROUP(GROUP, 1) void gradient_statistics_total(const global float *partial,
@@ -113,13 +150,10 @@ kernel WORK_GROUP(GROUP, 1) void gradient_statistics_total(const global float *p
   write_statistics(sum, bad, scratch, flags, out);
 }
 
-kernel WORK_GROUP(GROUP, 1) void adamw(const global gradient_t *g, global rounded_t *p,
-                                       global float *m, global float *v, global storage *w, long n,
-                                       uint2 key, uint from, uint update, float gradient_factor,
-                                       float decay, float take1, float take2, float step,
-                                       float inverse_correction2, float epsilon) {
+kernel WORK_GROUP(GROUP, 1) void adamw(UPDATE_SLOTS, uint update) {
+  UPDATE_OWN;
   ADAMW_FACTORS;
-  const size_t i = get_global_id(0);
+  const size_t i = group * GROUP + get_local_id(0);
   if (i >= n) return;
   float mean = m[i], square = v[i];
   const float result = adamw_update(a, rounded_load(p, i), gradient_load(g, i), &mean, &square);
@@ -129,17 +163,14 @@ kernel WORK_GROUP(GROUP, 1) void adamw(const global gradient_t *g, global rounde
   if (w) store(w, i, result);
 }
 
-kernel WORK_GROUP(GROUP, 1) void sgd(const global gradient_t *g, global rounded_t *p,
-                                     global float *momentum, global storage *w, long n, uint2 key,
-                                     uint from, uint update, float gradient_factor, float rate,
-                                     float weight_decay, float keep, int nesterov, int first) {
+kernel WORK_GROUP(GROUP, 1) void sgd(UPDATE_SLOTS, uint update) {
+  UPDATE_OWN;
   SGD_FACTORS;
-  const size_t i = get_global_id(0);
+  const size_t i = group * GROUP + get_local_id(0);
   if (i >= n) return;
-  float kept = momentum ? momentum[i] : 0;
-  const float result =
-      sgd_update(a, rounded_load(p, i), gradient_load(g, i), &kept, momentum != 0);
-  if (momentum) momentum[i] = kept;
+  float kept = m ? m[i] : 0;
+  const float result = sgd_update(a, rounded_load(p, i), gradient_load(g, i), &kept, m != 0);
+  if (m) m[i] = kept;
   rounded_store(p, i, result, key, WEIGHT_STREAM(from, update));
   if (w) store(w, i, result);
 }

@@ -86,6 +86,9 @@ typedef struct ac_backend {
    * not hang on them. */
   ac_status (*prepare)(void *state, const ac_op_args *args);
   ac_status (*run)(void *state, const ac_op_args *args);
+  /* Runs all of these, in any order, some of them at once; what one writes no other reads or
+   * writes, but for workspace. NULL: they are handed to `run`. */
+  ac_status (*run_all)(void *state, const ac_op_args *args, int count);
   ac_status (*finish)(void *state);
 
   /* Device memory objects made so far, and bytes that libraries hold outside the account (0:

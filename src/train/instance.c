@@ -291,13 +291,19 @@ static ac_status hand_over(const ac_instance *instance, int index, const ac_op_a
   return to->step(to->user, ac_tensor_at(plan->graph, node->in[0])->parameter, args->out[0].data);
 }
 
+static void set_adds(ac_prepared *prepared, int index, bool fresh) {
+  const ac_step *step = &prepared->sequence->steps[index];
+  bool *add = prepared->args[index].add;
+  for (int j = 0; j < AC_MAX_OUTPUTS; j++)
+    add[j] = step->write[j] == AC_ADD || (step->write[j] == AC_ADD_UNLESS_FIRST && !fresh);
+}
+
 ac_status ac_instance_run_step(ac_instance *instance, ac_prepared *prepared, int index,
                                bool fresh) {
   const ac_step *step = &prepared->sequence->steps[index];
   ac_op_args *args = &prepared->args[index];
   const ac_backend *backend = instance->device->backend;
-  for (int j = 0; j < AC_MAX_OUTPUTS; j++)
-    args->add[j] = step->write[j] == AC_ADD || (step->write[j] == AC_ADD_UNLESS_FIRST && !fresh);
+  set_adds(prepared, index, fresh);
   if (step->copy.tensor >= 0)
     AC_TRY(backend->copy(instance->device->state, args->out[0].data,
                          handle_of(instance, prepared, step->copy),
@@ -394,10 +400,21 @@ ac_status ac_instance_run(ac_instance *instance, ac_prepared *prepared, bool fre
   return ac_wait_end(&wait, status);
 }
 
+/* The main sequence's steps from `begin` on, whose order is of no matter. */
+static ac_status run_together(ac_instance *instance, int begin, int count) {
+  const ac_device *device = instance->device;
+  for (int i = begin; i < begin + count; i++) set_adds(&instance->main, i, false);
+  return device->backend->run_all(device->state, &instance->main.args[begin], count);
+}
+
 ac_status ac_instance_run_phase(ac_instance *instance, ac_phase phase) {
   const ac_sequence *sequence = instance->main.sequence;
-  for (int i = sequence->begin[phase]; i < sequence->begin[phase + 1]; i++)
-    AC_TRY(ac_instance_run_step(instance, &instance->main, i, false));
+  const bool in_any_order = instance->device->backend->run_all != NULL;
+  for (int i = sequence->begin[phase], count; i < sequence->begin[phase + 1]; i += count) {
+    count = in_any_order ? instance->together[i] : 1;
+    AC_TRY(count > 1 ? run_together(instance, i, count)
+                     : ac_instance_run_step(instance, &instance->main, i, false));
+  }
   return AC_OK;
 }
 
@@ -484,6 +501,7 @@ static ac_status bring_to_life(ac_instance *instance) {
   view_arena_cells(instance);
   if (ac_plan_is_fused(plan)) AC_TRY(prepare(instance, &instance->stepping, &plan->stepping));
   if (plan->evaluation.steps) AC_TRY(prepare(instance, &instance->evaluation, &plan->evaluation));
+  AC_TRY(ac_together_find(plan, &instance->together));
   AC_TRY(ac_numerics_create(instance));
   return AC_OK;
 }
@@ -520,6 +538,7 @@ void ac_instance_free(ac_instance *instance) {
   if (instance->chunks) release_chunks(instance);
   for (int i = 0; instance->staging && i < graph->input_count; i++) free(instance->staging[i]);
   free(instance->unused);
+  free(instance->together);
   free(instance->chunks);
   free(instance->persistent);
   free(instance->views);

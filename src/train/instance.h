@@ -107,6 +107,7 @@ typedef struct ac_instance {
   void *unused;   /* host: where a dataset's fields that feed no input are written */
   uint64_t unused_bytes;
   ac_prepared main, stepping, evaluation;
+  int *together; /* together.c: by step of the main sequence that begins a row */
   ac_gate gate;
   bool folds_nothing; /* of a window (train/fold.c): its gradients are dropped */
   ac_hand_over hand_over;
@@ -209,6 +210,12 @@ ac_status ac_instance_read_cell(const ac_instance *instance, const ac_cell *cell
                                 void *data, uint64_t bytes);
 ac_status ac_instance_write_cell(const ac_instance *instance, const ac_cell *cell, uint64_t offset,
                                  const void *data, uint64_t bytes);
+
+/* ---- steps in any order: together.c ---------------------------------------------------------- */
+
+/* For each step of the main sequence's phases behind the micro-batch that begins a row of steps
+ * whose order is of no matter, how many it has; it is followed by the next row. To be freed. */
+ac_status ac_together_find(const ac_plan *plan, int **together);
 
 /* ---- state in host memory: moves.c ------------------------------------------------------------
  */

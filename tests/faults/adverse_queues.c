@@ -140,6 +140,7 @@ void adverse_queues_wrap(ac_device *device, ac_queue delayed) {
   table.move_out = adverse_move_out;
   table.order = adverse_order;
   table.run = adverse_run;
+  table.run_all = NULL; /* one by one */
   table.finish = adverse_finish;
   device->backend = &table;
 }

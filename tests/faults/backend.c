@@ -79,6 +79,14 @@ static ac_status faulty_run(void *state, const ac_op_args *args) {
   return spoil(state, args);
 }
 
+/* Each of them may fail. */
+static ac_status faulty_run_all(void *state, const ac_op_args *args, int count) {
+  for (int i = 0; i < count; i++) AC_TRY(fault("run"));
+  AC_TRY(real->run_all(state, args, count));
+  for (int i = 0; i < count; i++) AC_TRY(spoil(state, &args[i]));
+  return AC_OK;
+}
+
 void faulty_backend_wrap(ac_device *device) {
   real = device->backend;
   table = *real;
@@ -90,6 +98,7 @@ void faulty_backend_wrap(ac_device *device) {
   table.copy = faulty_copy;
   table.prepare = faulty_prepare;
   table.run = faulty_run;
+  if (real->run_all) table.run_all = faulty_run_all;
   table.finish = faulty_finish;
   device->backend = &table;
 }

@@ -342,13 +342,19 @@ static ac_status run_or_fail(void *state, const ac_op_args *args) {
   return failing.backend->run(state, args);
 }
 
+static ac_status run_all_or_fail(void *state, const ac_op_args *args, int count) {
+  for (int i = 0; i < count; i++) AC_TRY(run_or_fail(state, &args[i]));
+  return AC_OK;
+}
+
 /* In the middle of a window nothing is lost that discarding does not undo; in the middle of the
  * parameters' steps nothing undoes what is half stepped. */
-static void a_device_fails_half_way(const char *name) {
+static void fail_half_way(const char *name, bool together) {
   corpus c = make_corpus();
   run r = start(name, &model, (ac_plan_desc){.batch = 8}, (ac_trainer_desc){.seed = 3});
   ac_backend copy = *r.device->backend;
   copy.run = run_or_fail;
+  copy.run_all = together ? run_all_or_fail : NULL;
   failing.backend = r.device->backend;
   r.device->backend = &copy;
 
@@ -374,6 +380,11 @@ static void a_device_fails_half_way(const char *name) {
   assert_refused(ac_trainer_update(r.trainer, NULL), AC_ERROR_STATE, "some parameters");
   r.device->backend = failing.backend;
   stop(&r);
+}
+
+static void a_device_fails_half_way(const char *name) {
+  fail_half_way(name, false);
+  fail_half_way(name, true);
 }
 ON_EVERY_DEVICE(a_device_fails_half_way)
 

@@ -4,15 +4,18 @@
 #include "backend/opencl/update.h"
 #include "core/error.h"
 
-static ac_status lion(ac_opencl *cl, const ac_op_args *args) {
+static void lion_factors(const ac_op_args *args, float factors[AC_CL_FACTORS]) {
   const ac_lion_attributes *a = args->attributes;
-  const ac_operand *g = &args->in[0];
-  return AC_CL_LAUNCH(cl, ac_cl_update_kernel(args, "lion", "lion"), ac_cl_update_grid(cl, args),
-                      AC_CL_OPERAND(*g), AC_CL_OPERAND(args->out[0]), AC_CL_OPERAND(args->out[1]),
-                      AC_CL_OPERAND(args->out[2]), AC_CL_LONG(g->count), AC_CL_ROUNDING(args),
-                      AC_CL_FLOAT(a->gradient_factor), AC_CL_FLOAT(a->rate),
-                      AC_CL_FLOAT(a->rate * a->weight_decay), AC_CL_FLOAT(a->beta1),
-                      AC_CL_FLOAT(1 - a->beta1), AC_CL_FLOAT(1 - a->beta2));
+  factors[0] = a->gradient_factor;
+  factors[1] = a->rate;
+  factors[2] = a->rate * a->weight_decay;
+  factors[3] = a->beta1;
+  factors[4] = 1 - a->beta1;
+  factors[5] = 1 - a->beta2;
 }
 
-const ac_cl_op ac_cl_op_lion = {.run = lion};
+static ac_status lion(ac_opencl *cl, const ac_op_args *const *args, int count) {
+  return ac_cl_update(cl, "lion", "lion", args, count, 1, lion_factors);
+}
+
+const ac_cl_op ac_cl_op_lion = {.run_joined = lion};

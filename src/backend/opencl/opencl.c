@@ -336,19 +336,84 @@ static uint64_t opencl_workspace(void *state, const ac_op_args *args) {
   return op->workspace ? op->workspace(cl, args) : 0;
 }
 
+static bool is_joined(const ac_opencl *cl, const ac_op_args *args) {
+  const ac_cl_op *op = ops[args->op];
+  return op->run_joined && (!op->joins || op->joins(cl, args));
+}
+
+static ac_status run_op(ac_opencl *cl, const ac_op_args *args) {
+  take_up(cl, args);
+  const ac_cl_op *op = ops[args->op];
+  return is_joined(cl, args) ? op->run_joined(cl, &args, 1) : op->run(cl, args);
+}
+
 static ac_status opencl_prepare(void *state, const ac_op_args *args) {
   ac_opencl *cl = state;
-  take_up(cl, args);
   cl->preparing = true;
-  ac_status status = ops[args->op]->run(cl, args);
+  ac_status status = run_op(cl, args);
   cl->preparing = false;
   return status;
 }
 
 static ac_status opencl_run(void *state, const ac_op_args *args) {
+  return run_op(state, args);
+}
+
+/* Ops that one launch will run. */
+typedef struct joined {
+  const ac_op_args *args[AC_CL_JOINED];
+  int count;
+} joined;
+
+static ac_status run_joined(ac_opencl *cl, joined *j) {
+  if (!j->count) return AC_OK;
+  take_up(cl, j->args[0]);
+  const int count = j->count;
+  j->count = 0;
+  return ops[j->args[0]->op]->run_joined(cl, j->args, count);
+}
+
+static bool is_alike(const ac_operand *x, const ac_operand *y) {
+  return x->count ? y->count && x->dtype == y->dtype : !y->count;
+}
+
+static bool are_alike(const ac_op_args *x, const ac_op_args *y) {
+  bool alike = x->op == y->op;
+  for (int i = 0; i < AC_MAX_INPUTS; i++) alike = alike && is_alike(&x->in[i], &y->in[i]);
+  for (int j = 0; j < AC_MAX_OUTPUTS; j++) alike = alike && is_alike(&x->out[j], &y->out[j]);
+  return alike;
+}
+
+/* Where there are more kinds than this, the one that came first is run to make room. */
+enum { KINDS = 4 };
+
+static joined *find_kind(joined kinds[KINDS], const ac_op_args *args) {
+  for (int k = 0; k < KINDS; k++)
+    if (kinds[k].count && are_alike(kinds[k].args[0], args)) return &kinds[k];
+  for (int k = 0; k < KINDS; k++)
+    if (!kinds[k].count) return &kinds[k];
+  return NULL;
+}
+
+static ac_status join(ac_opencl *cl, joined kinds[KINDS], int *oldest, const ac_op_args *args) {
+  joined *j = find_kind(kinds, args);
+  if (!j) {
+    j = &kinds[*oldest];
+    *oldest = (*oldest + 1) % KINDS;
+    AC_TRY(run_joined(cl, j));
+  }
+  j->args[j->count++] = args;
+  return j->count == AC_CL_JOINED ? run_joined(cl, j) : AC_OK;
+}
+
+static ac_status opencl_run_all(void *state, const ac_op_args *args, int count) {
   ac_opencl *cl = state;
-  take_up(cl, args);
-  return ops[args->op]->run(cl, args);
+  joined kinds[KINDS] = {{{NULL}, 0}};
+  int oldest = 0;
+  for (int i = 0; i < count; i++)
+    AC_TRY(is_joined(cl, &args[i]) ? join(cl, kinds, &oldest, &args[i]) : run_op(cl, &args[i]));
+  for (int k = 0; k < KINDS; k++) AC_TRY(run_joined(cl, &kinds[k]));
+  return AC_OK;
 }
 
 const ac_backend ac_backend_opencl = {
@@ -377,6 +442,7 @@ const ac_backend ac_backend_opencl = {
     .workspace = opencl_workspace,
     .prepare = opencl_prepare,
     .run = opencl_run,
+    .run_all = opencl_run_all,
     .finish = opencl_finish,
     .objects = opencl_objects,
     .library_bytes = opencl_library_bytes,

@@ -141,6 +141,7 @@ typedef struct ac_cl_argument {
     cl_long l;
     cl_float f;
     cl_uint2 u2;
+    float floats[8];
   } value;
 } ac_cl_argument;
 
@@ -151,6 +152,10 @@ typedef struct ac_cl_argument {
 #define AC_CL_UINT(x) ((ac_cl_argument){sizeof(cl_uint), {.u = (cl_uint)(x)}})
 #define AC_CL_LONG(x) ((ac_cl_argument){sizeof(cl_long), {.l = (cl_long)(x)}})
 #define AC_CL_FLOAT(x) ((ac_cl_argument){sizeof(cl_float), {.f = (cl_float)(x)}})
+/* Eight of them, a float8. */
+#define AC_CL_FLOATS(x)                \
+  ((ac_cl_argument){8 * sizeof(float), \
+                    {.floats = {(x)[0], (x)[1], (x)[2], (x)[3], (x)[4], (x)[5], (x)[6], (x)[7]}}})
 /* A 64-bit seed as the two words of a Philox key. */
 #define AC_CL_SEED(x) \
   ((ac_cl_argument){sizeof(cl_uint2), {.u2 = {{(cl_uint)(x), (cl_uint)((uint64_t)(x) >> 32)}}}})
@@ -193,9 +198,17 @@ ac_status ac_cl_zero(ac_opencl *cl, void *handle, uint64_t bytes);
 
 /* ---- ops ------------------------------------------------------------------------------------- */
 
-/* An op's file defines `const ac_cl_op ac_cl_op_NAME` for each of its ops. */
+/* Ops that one launch may run at most. */
+enum { AC_CL_JOINED = 8 };
+
+/* An op's file defines `const ac_cl_op ac_cl_op_NAME` for each of its ops: `run`, or `run_joined`
+ * for any number of them from 1 to AC_CL_JOINED, whose operands are there for all or for none, with
+ * the same dtypes. */
 typedef struct ac_cl_op {
   ac_status (*run)(ac_opencl *cl, const ac_op_args *args);
+  ac_status (*run_joined)(ac_opencl *cl, const ac_op_args *const *args, int count);
+  /* Of an op with both: whether it is to be joined, with workspace it is not; NULL: yes. */
+  bool (*joins)(const ac_opencl *cl, const ac_op_args *args);
   /* Bytes; NULL: none. */
   uint64_t (*workspace)(ac_opencl *cl, const ac_op_args *args);
   /* Whether its kernels can compute this, beside what all ops ask for; NULL: they can. */

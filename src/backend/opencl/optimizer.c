@@ -4,12 +4,16 @@
 #include "backend/opencl/update.h"
 #include "core/error.h"
 
-/* Sixteen elements an item, or more: small gradients are one group, and so one launch. */
+/* Sixteen elements an item, or more: small gradients are one group, and some of them one launch. */
 enum { MAX_GROUPS = 1024, EACH = 16 };
 
 static int64_t statistics_groups(const ac_opencl *cl, int64_t n) {
   const int64_t share = cl->group * EACH, groups = (n + share - 1) / share;
   return groups < MAX_GROUPS ? groups : MAX_GROUPS;
+}
+
+static const char *options_of(const ac_op_args *args) {
+  return args->in[0].dtype == AC_BF16 ? "-DGRADIENT_BF16" : NULL;
 }
 
 /* (sum, flag) of each group, if there are several. */
@@ -18,46 +22,73 @@ static uint64_t gradient_statistics_workspace(ac_opencl *cl, const ac_op_args *a
   return groups > 1 ? 2 * sizeof(float) * (uint64_t)groups : 0;
 }
 
+/* In several groups, with a launch for each stage. */
 static ac_status gradient_statistics(ac_opencl *cl, const ac_op_args *args) {
   const ac_gradient_statistics_attributes *a = args->attributes;
   const ac_operand *g = &args->in[0];
   const int64_t groups = statistics_groups(cl, g->count);
-  const void *partial = groups > 1 ? args->workspace : args->out[0].data;
-  AC_TRY(AC_CL_LAUNCH(cl,
-                      ((ac_cl_kernel){"optimizer", "gradient_statistics",
-                                      g->dtype == AC_BF16 ? "-DGRADIENT_BF16" : NULL}),
-                      ac_cl_groups(groups, cl->group, 1), AC_CL_OPERAND(*g), AC_CL_BUFFER(partial),
-                      AC_CL_LONG(g->count), AC_CL_FLOAT(a->scale)));
-  if (groups == 1) return AC_OK;
+  AC_TRY(AC_CL_LAUNCH(cl, ((ac_cl_kernel){"optimizer", "gradient_statistics", options_of(args)}),
+                      ac_cl_groups(groups, cl->group, 1), AC_CL_OPERAND(*g),
+                      AC_CL_BUFFER(args->workspace), AC_CL_LONG(g->count), AC_CL_FLOAT(a->scale)));
   return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"optimizer", "gradient_statistics_total", NULL}),
                       ac_cl_groups(1, cl->group, 1), AC_CL_BUFFER(args->workspace),
                       AC_CL_OPERAND(args->out[0]), AC_CL_INT(groups));
 }
 
-static ac_status adamw(ac_opencl *cl, const ac_op_args *args) {
-  const ac_adamw_attributes *a = args->attributes;
-  const ac_operand *g = &args->in[0];
-  return AC_CL_LAUNCH(
-      cl, ac_cl_update_kernel(args, "optimizer", "adamw"), ac_cl_update_grid(cl, args),
-      AC_CL_OPERAND(*g), AC_CL_OPERAND(args->out[0]), AC_CL_OPERAND(args->out[1]),
-      AC_CL_OPERAND(args->out[2]), AC_CL_OPERAND(args->out[3]), AC_CL_LONG(g->count),
-      AC_CL_ROUNDING(args), AC_CL_FLOAT(a->gradient_factor), AC_CL_FLOAT(a->rate * a->weight_decay),
-      AC_CL_FLOAT(1 - a->beta1), AC_CL_FLOAT(1 - a->beta2), AC_CL_FLOAT(a->rate / a->correction1),
-      AC_CL_FLOAT(1 / a->sqrt_correction2), AC_CL_FLOAT(a->epsilon));
+static bool is_one_group(const ac_opencl *cl, const ac_op_args *args) {
+  return statistics_groups(cl, args->in[0].count) == 1;
 }
 
-static ac_status sgd(ac_opencl *cl, const ac_op_args *args) {
+static ac_status gradient_statistics_each(ac_opencl *cl, const ac_op_args *const *args, int count) {
+  enum { SLOT = 4 };
+  ac_cl_argument arguments[AC_CL_JOINED * SLOT];
+  for (int i = 0; i < AC_CL_JOINED; i++) {
+    /* Behind the last there are no groups. */
+    const ac_op_args *own = args[i < count ? i : 0];
+    const ac_gradient_statistics_attributes *a = own->attributes;
+    ac_cl_argument *slot = &arguments[i * SLOT];
+    slot[0] = AC_CL_OPERAND(own->in[0]);
+    slot[1] = AC_CL_OPERAND(own->out[0]);
+    slot[2] = AC_CL_LONG(own->in[0].count);
+    slot[3] = AC_CL_FLOAT(a->scale);
+  }
+  return ac_cl_launch(cl,
+                      (ac_cl_kernel){"optimizer", "gradient_statistics_each", options_of(args[0])},
+                      ac_cl_groups(count, cl->group, 1), arguments, AC_CL_JOINED * SLOT);
+}
+
+static void adamw_factors(const ac_op_args *args, float factors[AC_CL_FACTORS]) {
+  const ac_adamw_attributes *a = args->attributes;
+  factors[0] = a->gradient_factor;
+  factors[1] = a->rate * a->weight_decay;
+  factors[2] = 1 - a->beta1;
+  factors[3] = 1 - a->beta2;
+  factors[4] = a->rate / a->correction1;
+  factors[5] = 1 / a->sqrt_correction2;
+  factors[6] = a->epsilon;
+}
+
+static ac_status adamw(ac_opencl *cl, const ac_op_args *const *args, int count) {
+  return ac_cl_update(cl, "optimizer", "adamw", args, count, 2, adamw_factors);
+}
+
+static void sgd_factors(const ac_op_args *args, float factors[AC_CL_FACTORS]) {
   const ac_sgd_attributes *a = args->attributes;
-  const ac_operand *g = &args->in[0];
-  return AC_CL_LAUNCH(cl, ac_cl_update_kernel(args, "optimizer", "sgd"),
-                      ac_cl_update_grid(cl, args), AC_CL_OPERAND(*g), AC_CL_OPERAND(args->out[0]),
-                      AC_CL_OPERAND(args->out[1]), AC_CL_OPERAND(args->out[2]),
-                      AC_CL_LONG(g->count), AC_CL_ROUNDING(args), AC_CL_FLOAT(a->gradient_factor),
-                      AC_CL_FLOAT(a->rate), AC_CL_FLOAT(a->weight_decay), AC_CL_FLOAT(a->momentum),
-                      AC_CL_INT(a->nesterov), AC_CL_INT(a->first));
+  factors[0] = a->gradient_factor;
+  factors[1] = a->rate;
+  factors[2] = a->weight_decay;
+  factors[3] = a->momentum;
+  factors[4] = a->nesterov;
+  factors[5] = a->first;
+}
+
+static ac_status sgd(ac_opencl *cl, const ac_op_args *const *args, int count) {
+  return ac_cl_update(cl, "optimizer", "sgd", args, count, 1, sgd_factors);
 }
 
 const ac_cl_op ac_cl_op_gradient_statistics = {.run = gradient_statistics,
+                                               .run_joined = gradient_statistics_each,
+                                               .joins = is_one_group,
                                                .workspace = gradient_statistics_workspace};
-const ac_cl_op ac_cl_op_adamw = {.run = adamw};
-const ac_cl_op ac_cl_op_sgd = {.run = sgd};
+const ac_cl_op ac_cl_op_adamw = {.run_joined = adamw};
+const ac_cl_op ac_cl_op_sgd = {.run_joined = sgd};

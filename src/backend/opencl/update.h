@@ -1,6 +1,6 @@
 /* What the steps of parameters share: states may be in blocks of 8 bits, a work-group a block, or
- * on a CPU some, instead of a work-item an element, and what is rounded by chance draws its
- * numbers. */
+ * on a CPU some, instead of a work-item an element; what is rounded by chance draws its numbers;
+ * and where each element is stepped by itself one launch steps several parameters. */
 #ifndef AC_BACKEND_OPENCL_UPDATE_H
 #define AC_BACKEND_OPENCL_UPDATE_H
 
@@ -48,12 +48,15 @@ static inline ac_cl_kernel ac_cl_row_update_kernel(const ac_opencl *cl, const ac
   return (ac_cl_kernel){file, name, options[ac_cl_is_short_row(cl, length)][rounded][halved]};
 }
 
-static inline ac_cl_grid ac_cl_update_grid(const ac_opencl *cl, const ac_op_args *args) {
-  const int64_t count = args->in[0].count;
-  const int64_t blocks = ac_eight_bit_blocks(count);
-  if (!ac_cl_is_eight_bit(args)) return ac_cl_elements(cl, count);
-  return cl->cpu ? ac_cl_groups((blocks + AC_CL_BLOCKS - 1) / AC_CL_BLOCKS, 1, 1)
-                 : ac_cl_groups(blocks, AC_CL_BLOCK_GROUP, 1);
-}
+/* What an op's kernel goes by, beside its operands. */
+enum { AC_CL_FACTORS = 8 };
+typedef void ac_cl_update_factors(const ac_op_args *args, float factors[AC_CL_FACTORS]);
+
+/* Steps `count` parameters, of at most AC_CL_JOINED, with the kernel NAME of cl/FILE.cl, which
+ * takes common.cl's UPDATE_SLOTS: in[0] is the gradient, out[0] the parameter, then what is kept,
+ * as many as `states`, and a copy in 16 bits. */
+ac_status ac_cl_update(ac_opencl *cl, const char *file, const char *name,
+                       const ac_op_args *const *args, int count, int states,
+                       ac_cl_update_factors *factors);
 
 #endif
