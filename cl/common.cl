@@ -251,52 +251,65 @@ void rounded_store(global rounded_t *x, size_t i, float value, uint2 key, uint4 
 #define gradient_load float_load
 #endif
 
-/* One launch steps up to eight parameters, each by work-groups of its own, from the first##k-th on;
- * those that are not there begin behind the last group. Factors are the op's. */
+/* What steps a parameter: its gradient, itself, two states and a copy, of which some may be absent,
+ * what rounding by chance goes by, and the op's factors. */
 #ifdef EIGHT_BIT
 #define kept_t uchar
 #else
 #define kept_t float
 #endif
-#define UPDATE_SLOT(k)                                                                            \
+#define UPDATE_OPERANDS(k)                                                                         \
   const global gradient_t *g##k, global rounded_t *p##k, global kept_t *m##k, global kept_t *v##k, \
-      global storage *w##k, long n##k, uint2 key##k, uint from##k, uint first##k, float8 factors##k
-#define UPDATE_SLOTS                                                              \
-  UPDATE_SLOT(0), UPDATE_SLOT(1), UPDATE_SLOT(2), UPDATE_SLOT(3), UPDATE_SLOT(4), \
-      UPDATE_SLOT(5), UPDATE_SLOT(6), UPDATE_SLOT(7)
-#define UPDATE_TAKE(k)          \
-  if (all_groups >= first##k) { \
-    g = g##k;                   \
-    p = p##k;                   \
-    m = m##k;                   \
-    v = v##k;                   \
-    w = w##k;                   \
-    n = n##k;                   \
-    key = key##k;               \
-    from = from##k;             \
-    before_own = first##k;      \
-    factors = factors##k;       \
+      global storage *w##k, long n##k, uint2 key##k, uint from##k, float8 factors##k
+
+/* The kernels NAME, of one parameter, and NAME_each, of up to eight: each has work-groups of its
+ * own, from the first-th on; those that are not there begin behind the last group. NAME_element
+ * steps an element. */
+#define UPDATE_SLOT(k) UPDATE_OPERANDS(k), uint first##k
+#define UPDATE_TAKE(k)     \
+  if (group >= first##k) { \
+    g = g##k;              \
+    p = p##k;              \
+    m = m##k;              \
+    v = v##k;              \
+    w = w##k;              \
+    n = n##k;              \
+    key = key##k;          \
+    from = from##k;        \
+    factors = factors##k;  \
+    first = first##k;      \
   }
-/* Defines g, p, m, v, w, n, key, from and factors of the work-group's parameter, and which of that
- * one's groups it is. */
-#define UPDATE_OWN                         \
-  const uint all_groups = get_group_id(0); \
-  const global gradient_t *g = g0;         \
-  global rounded_t *p = p0;                \
-  global kept_t *m = m0, *v = v0;          \
-  global storage *w = w0;                  \
-  long n = n0;                             \
-  uint2 key = key0;                        \
-  uint from = from0, before_own = 0;       \
-  float8 factors = factors0;               \
-  UPDATE_TAKE(1)                           \
-  UPDATE_TAKE(2)                           \
-  UPDATE_TAKE(3)                           \
-  UPDATE_TAKE(4)                           \
-  UPDATE_TAKE(5)                           \
-  UPDATE_TAKE(6)                           \
-  UPDATE_TAKE(7)                           \
-  const size_t group = all_groups - before_own
+#define UPDATE_KERNELS(name)                                                                   \
+  kernel WORK_GROUP(GROUP, 1) void name(UPDATE_OPERANDS(), uint update) {                      \
+    const size_t i = get_global_id(0);                                                         \
+    if (i < n) name##_element(g, p, m, v, w, key, from, factors, update, i);                   \
+  }                                                                                            \
+  kernel WORK_GROUP(GROUP, 1) void name##_each(UPDATE_SLOT(0), UPDATE_SLOT(1), UPDATE_SLOT(2), \
+                                               UPDATE_SLOT(3), UPDATE_SLOT(4), UPDATE_SLOT(5), \
+                                               UPDATE_SLOT(6), UPDATE_SLOT(7), uint update) {  \
+    const uint group = get_group_id(0);                                                        \
+    const global gradient_t *g = g0;                                                           \
+    global rounded_t *p = p0;                                                                  \
+    global kept_t *m = m0, *v = v0;                                                            \
+    global storage *w = w0;                                                                    \
+    long n = n0;                                                                               \
+    uint2 key = key0;                                                                          \
+    uint from = from0, first = 0;                                                              \
+    float8 factors = factors0;                                                                 \
+    UPDATE_TAKE(1)                                                                             \
+    UPDATE_TAKE(2)                                                                             \
+    UPDATE_TAKE(3)                                                                             \
+    UPDATE_TAKE(4)                                                                             \
+    UPDATE_TAKE(5)                                                                             \
+    UPDATE_TAKE(6)                                                                             \
+    UPDATE_TAKE(7)                                                                             \
+    const size_t i = (size_t)(group - first) * GROUP + get_local_id(0);                        \
+    if (i < n) name##_element(g, p, m, v, w, key, from, factors, update, i);                   \
+  }
+#define UPDATE_ELEMENT(name)                                                                     \
+  void name##_element(const global gradient_t *g, global rounded_t *p, global kept_t *m,         \
+                      global kept_t *v, global storage *w, uint2 key, uint from, float8 factors, \
+                      uint update, size_t i)
 
 /* Floats in 8 bits, in blocks with a scale: src/core/eight_bit.h. On a GPU a work-group of
  * EIGHT_BIT_GROUP items has a block, each item the elements item, item + EIGHT_BIT_GROUP, ...; on a
@@ -368,7 +381,7 @@ floats larger(floats a, floats b) {
  * largest of all that a group has. */
 #ifdef CPU
 #define EIGHT_BIT_EACH_BLOCK                                                               \
-  const size_t begin = group * EIGHT_BIT_BLOCKS,                                           \
+  const size_t begin = get_group_id(0) * EIGHT_BIT_BLOCKS,                                 \
                end = min(begin + EIGHT_BIT_BLOCKS, ((size_t)n - 1) / EIGHT_BIT_BLOCK + 1); \
   for (size_t block = begin; block < end; block++)
 
@@ -435,7 +448,7 @@ float eight_bit_most(float16 most, eight_bit_table table, int state) {
   return max(of_2.x, of_2.y);
 }
 #else
-#define EIGHT_BIT_EACH_BLOCK const size_t block = group;
+#define EIGHT_BIT_EACH_BLOCK const size_t block = get_group_id(0);
 #define eight_bit_place(k, left) ((int)get_local_id(0) + (k)*EIGHT_BIT_GROUP)
 #define EIGHT_BIT_PLACE int
 #define EIGHT_BIT_HAS(i, left) ((i) < (left))
@@ -564,7 +577,7 @@ INLINED void eight_bit_store(const eight_bit_kept *kept, eight_bit_table table, 
 
 /* The kernel of an optimizer that keeps `states` numbers an element: one with a sign in m, and one
  * without in v. `next` is the parameter's next value, from `before`, `gradient`, `signed_kept` and
- * `kept`, of which it changes the last two. It uses what UPDATE_OWN defines. */
+ * `kept`, of which it changes the last two. It uses the kernel's arguments. */
 #define EIGHT_BIT_STEP(states, m, v, next)                                  \
   EIGHT_BIT_SHARED(states);                                                 \
   EIGHT_BIT_EACH_BLOCK {                                                    \

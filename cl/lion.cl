@@ -1,7 +1,8 @@
-/* lion: the formula of src/ops/lion.h for up to eight parameters, one work-item an element, groups
- * of GROUP; w, if it is there, becomes a copy of p. Dtypes: storage for w, float for the rest; with
- * ROUNDED p is bf16, rounded by chance with key, from and update, and with GRADIENT_BF16 g is bf16.
- * With EIGHT_BIT m is in blocks of 8 bits, which work-groups have as common.cl says. */
+/* lion: the formula of src/ops/lion.h, one work-item an element, groups of GROUP, by common.cl for
+ * one parameter or up to eight; w, if it is there, becomes a copy of p. Dtypes: storage for w, float
+ * for the rest; with ROUNDED p is bf16, rounded by chance with key, from and update, and with
+ * GRADIENT_BF16 g is bf16. With EIGHT_BIT m is in blocks of 8 bits, which work-groups have as
+ * common.cl says. */
 
 typedef struct {
   float gradient_factor, rate, decay, keep1, take1, take2;
@@ -20,24 +21,21 @@ floats lion_update(lion_factors a, floats p, floats g, floats *kept) {
 
 #ifdef EIGHT_BIT
 
-kernel WORK_GROUP(EIGHT_BIT_GROUP, 1) void lion(UPDATE_SLOTS, uint update) {
-  UPDATE_OWN;
+kernel WORK_GROUP(EIGHT_BIT_GROUP, 1) void lion(UPDATE_OPERANDS(), uint update) {
   LION_FACTORS;
   EIGHT_BIT_STEP(1, m, m, lion_update(a, before, gradient, &signed_kept));
 }
 
 #else
 
-kernel WORK_GROUP(GROUP, 1) void lion(UPDATE_SLOTS, uint update) {
-  UPDATE_OWN;
+UPDATE_ELEMENT(lion) {
   LION_FACTORS;
-  const size_t i = group * GROUP + get_local_id(0);
-  if (i >= n) return;
   float kept = m[i];
   const float result = lion_update(a, rounded_load(p, i), gradient_load(g, i), &kept);
   m[i] = kept;
   rounded_store(p, i, result, key, WEIGHT_STREAM(from, update));
   if (w) store(w, i, result);
 }
+UPDATE_KERNELS(lion)
 
 #endif

@@ -1,14 +1,14 @@
 /* gradient_statistics: out[0] = sum (g scale)^2, out[1] = 0 if every g is finite, else 1. Some
- * work-groups of GROUP items leave (sum, flag) in `partial`, then one group adds these up; _each: a
- * work-group for each of up to eight gradients. Local memory 8 * GROUP bytes. Items have four
- * elements on their way. An exponent of all ones is looked for in the bits, which no compiler option
- * changes.
+ * work-groups of GROUP items leave (sum, flag) in `partial`, then, if there are several, one group
+ * adds these up; _each: a work-group for each of up to eight gradients. Local memory 8 * GROUP
+ * bytes. Items have four elements on their way. An exponent of all ones is looked for in the bits,
+ * which no option changes.
  *
- * adamw and sgd: the formulas of src/ops/optimizer.h for up to eight parameters, one work-item an
- * element, groups of GROUP; w, if it is there, becomes a copy of p. Dtypes: storage for w, float for
- * the rest; with EIGHT_BIT what is kept is in blocks of 8 bits, which work-groups have as common.cl
- * says; with ROUNDED p is bf16, rounded by chance with key, from and update, and with GRADIENT_BF16
- * g is bf16. */
+ * adamw and sgd: the formulas of src/ops/optimizer.h, one work-item an element, groups of GROUP, by
+ * common.cl for one parameter or up to eight; w, if it is there, becomes a copy of p. Dtypes:
+ * storage for w, float for the rest; with EIGHT_BIT what is kept is in blocks of 8 bits, which
+ * work-groups have as common.cl says; with ROUNDED p is bf16, rounded by chance with key, from and
+ * update, and with GRADIENT_BF16 g is bf16. */
 
 /* What an update goes by beside its operands. */
 typedef struct {
@@ -48,14 +48,12 @@ floats sgd_update(sgd_factors a, floats p, floats g, floats *kept, bool keeps) {
 
 #ifdef EIGHT_BIT
 
-kernel WORK_GROUP(EIGHT_BIT_GROUP, 1) void adamw(UPDATE_SLOTS, uint update) {
-  UPDATE_OWN;
+kernel WORK_GROUP(EIGHT_BIT_GROUP, 1) void adamw(UPDATE_OPERANDS(), uint update) {
   ADAMW_FACTORS;
   EIGHT_BIT_STEP(2, m, v, adamw_update(a, before, gradient, &signed_kept, &kept));
 }
 
-kernel WORK_GROUP(EIGHT_BIT_GROUP, 1) void sgd(UPDATE_SLOTS, uint update) {
-  UPDATE_OWN;
+kernel WORK_GROUP(EIGHT_BIT_GROUP, 1) void sgd(UPDATE_OPERANDS(), uint update) {
   SGD_FACTORS;
   EIGHT_BIT_STEP(1, m, m, sgd_update(a, before, gradient, &signed_kept, true));
 }
@@ -150,11 +148,8 @@ kernel WORK_GROUP(GROUP, 1) void gradient_statistics_total(const global float *p
   write_statistics(sum, bad, scratch, flags, out);
 }
 
-kernel WORK_GROUP(GROUP, 1) void adamw(UPDATE_SLOTS, uint update) {
-  UPDATE_OWN;
+UPDATE_ELEMENT(adamw) {
   ADAMW_FACTORS;
-  const size_t i = group * GROUP + get_local_id(0);
-  if (i >= n) return;
   float mean = m[i], square = v[i];
   const float result = adamw_update(a, rounded_load(p, i), gradient_load(g, i), &mean, &square);
   m[i] = mean;
@@ -162,17 +157,16 @@ kernel WORK_GROUP(GROUP, 1) void adamw(UPDATE_SLOTS, uint update) {
   rounded_store(p, i, result, key, WEIGHT_STREAM(from, update));
   if (w) store(w, i, result);
 }
+UPDATE_KERNELS(adamw)
 
-kernel WORK_GROUP(GROUP, 1) void sgd(UPDATE_SLOTS, uint update) {
-  UPDATE_OWN;
+UPDATE_ELEMENT(sgd) {
   SGD_FACTORS;
-  const size_t i = group * GROUP + get_local_id(0);
-  if (i >= n) return;
   float kept = m ? m[i] : 0;
   const float result = sgd_update(a, rounded_load(p, i), gradient_load(g, i), &kept, m != 0);
   if (m) m[i] = kept;
   rounded_store(p, i, result, key, WEIGHT_STREAM(from, update));
   if (w) store(w, i, result);
 }
+UPDATE_KERNELS(sgd)
 
 #endif

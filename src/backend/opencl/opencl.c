@@ -338,25 +338,24 @@ static uint64_t opencl_workspace(void *state, const ac_op_args *args) {
 
 static bool is_joined(const ac_opencl *cl, const ac_op_args *args) {
   const ac_cl_op *op = ops[args->op];
-  return op->run_joined && (!op->joins || op->joins(cl, args));
-}
-
-static ac_status run_op(ac_opencl *cl, const ac_op_args *args) {
-  take_up(cl, args);
-  const ac_cl_op *op = ops[args->op];
-  return is_joined(cl, args) ? op->run_joined(cl, &args, 1) : op->run(cl, args);
+  return op->run_joined && op->joins(cl, args);
 }
 
 static ac_status opencl_prepare(void *state, const ac_op_args *args) {
   ac_opencl *cl = state;
+  const ac_cl_op *op = ops[args->op];
+  take_up(cl, args);
   cl->preparing = true;
-  ac_status status = run_op(cl, args);
+  ac_status status = op->run(cl, args);
+  if (status == AC_OK && is_joined(cl, args)) status = op->run_joined(cl, &args, 1);
   cl->preparing = false;
   return status;
 }
 
 static ac_status opencl_run(void *state, const ac_op_args *args) {
-  return run_op(state, args);
+  ac_opencl *cl = state;
+  take_up(cl, args);
+  return ops[args->op]->run(cl, args);
 }
 
 /* Ops that one launch will run. */
@@ -366,10 +365,10 @@ typedef struct joined {
 } joined;
 
 static ac_status run_joined(ac_opencl *cl, joined *j) {
-  if (!j->count) return AC_OK;
-  take_up(cl, j->args[0]);
   const int count = j->count;
   j->count = 0;
+  if (count <= 1) return count ? opencl_run(cl, j->args[0]) : AC_OK;
+  take_up(cl, j->args[0]);
   return ops[j->args[0]->op]->run_joined(cl, j->args, count);
 }
 
@@ -411,7 +410,7 @@ static ac_status opencl_run_all(void *state, const ac_op_args *args, int count) 
   joined kinds[KINDS] = {{{NULL}, 0}};
   int oldest = 0;
   for (int i = 0; i < count; i++)
-    AC_TRY(is_joined(cl, &args[i]) ? join(cl, kinds, &oldest, &args[i]) : run_op(cl, &args[i]));
+    AC_TRY(is_joined(cl, &args[i]) ? join(cl, kinds, &oldest, &args[i]) : opencl_run(cl, &args[i]));
   for (int k = 0; k < KINDS; k++) AC_TRY(run_joined(cl, &kinds[k]));
   return AC_OK;
 }

@@ -198,16 +198,19 @@ ac_status ac_cl_zero(ac_opencl *cl, void *handle, uint64_t bytes);
 
 /* ---- ops ------------------------------------------------------------------------------------- */
 
-/* Ops that one launch may run at most. */
+/* Ops that one launch may run at most, and the elements of one that is small enough to be joined:
+ * sixteen for each item of a group. */
 enum { AC_CL_JOINED = 8 };
+static inline int64_t ac_cl_small(const ac_opencl *cl) {
+  return 16 * (int64_t)cl->group;
+}
 
-/* An op's file defines `const ac_cl_op ac_cl_op_NAME` for each of its ops: `run`, or `run_joined`
- * for any number of them from 1 to AC_CL_JOINED, whose operands are there for all or for none, with
- * the same dtypes. */
+/* An op's file defines `const ac_cl_op ac_cl_op_NAME` for each of its ops. */
 typedef struct ac_cl_op {
   ac_status (*run)(ac_opencl *cl, const ac_op_args *args);
+  /* Runs up to AC_CL_JOINED of them, all of which `joins` says yes to; each operand is there for
+   * all or for none, with one dtype. NULL: none is joined. */
   ac_status (*run_joined)(ac_opencl *cl, const ac_op_args *const *args, int count);
-  /* Of an op with both: whether it is to be joined, with workspace it is not; NULL: yes. */
   bool (*joins)(const ac_opencl *cl, const ac_op_args *args);
   /* Bytes; NULL: none. */
   uint64_t (*workspace)(ac_opencl *cl, const ac_op_args *args);

@@ -3,13 +3,13 @@
 
 #include "backend/opencl/update.h"
 #include "core/error.h"
+#include "core/integers.h"
 
-/* Sixteen elements an item, or more: small gradients are one group, and some of them one launch. */
-enum { MAX_GROUPS = 1024, EACH = 16 };
+/* Small gradients are one group, and some of them one launch. */
+enum { MAX_GROUPS = 1024 };
 
 static int64_t statistics_groups(const ac_opencl *cl, int64_t n) {
-  const int64_t share = cl->group * EACH, groups = (n + share - 1) / share;
-  return groups < MAX_GROUPS ? groups : MAX_GROUPS;
+  return ac_min(ac_ceil_div(n, ac_cl_small(cl)), MAX_GROUPS);
 }
 
 static const char *options_of(const ac_op_args *args) {
@@ -22,14 +22,15 @@ static uint64_t gradient_statistics_workspace(ac_opencl *cl, const ac_op_args *a
   return groups > 1 ? 2 * sizeof(float) * (uint64_t)groups : 0;
 }
 
-/* In several groups, with a launch for each stage. */
 static ac_status gradient_statistics(ac_opencl *cl, const ac_op_args *args) {
   const ac_gradient_statistics_attributes *a = args->attributes;
   const ac_operand *g = &args->in[0];
   const int64_t groups = statistics_groups(cl, g->count);
+  const void *partial = groups > 1 ? args->workspace : args->out[0].data;
   AC_TRY(AC_CL_LAUNCH(cl, ((ac_cl_kernel){"optimizer", "gradient_statistics", options_of(args)}),
-                      ac_cl_groups(groups, cl->group, 1), AC_CL_OPERAND(*g),
-                      AC_CL_BUFFER(args->workspace), AC_CL_LONG(g->count), AC_CL_FLOAT(a->scale)));
+                      ac_cl_groups(groups, cl->group, 1), AC_CL_OPERAND(*g), AC_CL_BUFFER(partial),
+                      AC_CL_LONG(g->count), AC_CL_FLOAT(a->scale)));
+  if (groups == 1) return AC_OK;
   return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"optimizer", "gradient_statistics_total", NULL}),
                       ac_cl_groups(1, cl->group, 1), AC_CL_BUFFER(args->workspace),
                       AC_CL_OPERAND(args->out[0]), AC_CL_INT(groups));
@@ -68,8 +69,14 @@ static void adamw_factors(const ac_op_args *args, float factors[AC_CL_FACTORS]) 
   factors[6] = a->epsilon;
 }
 
-static ac_status adamw(ac_opencl *cl, const ac_op_args *const *args, int count) {
-  return ac_cl_update(cl, "optimizer", "adamw", args, count, 2, adamw_factors);
+static const ac_cl_step adamw_step = {"optimizer", "adamw", "adamw_each", 2, adamw_factors};
+
+static ac_status adamw(ac_opencl *cl, const ac_op_args *args) {
+  return ac_cl_update(cl, args, &adamw_step);
+}
+
+static ac_status adamw_each(ac_opencl *cl, const ac_op_args *const *args, int count) {
+  return ac_cl_update_each(cl, args, count, &adamw_step);
 }
 
 static void sgd_factors(const ac_op_args *args, float factors[AC_CL_FACTORS]) {
@@ -82,13 +89,20 @@ static void sgd_factors(const ac_op_args *args, float factors[AC_CL_FACTORS]) {
   factors[5] = a->first;
 }
 
-static ac_status sgd(ac_opencl *cl, const ac_op_args *const *args, int count) {
-  return ac_cl_update(cl, "optimizer", "sgd", args, count, 1, sgd_factors);
+static const ac_cl_step sgd_step = {"optimizer", "sgd", "sgd_each", 1, sgd_factors};
+
+static ac_status sgd(ac_opencl *cl, const ac_op_args *args) {
+  return ac_cl_update(cl, args, &sgd_step);
+}
+
+static ac_status sgd_each(ac_opencl *cl, const ac_op_args *const *args, int count) {
+  return ac_cl_update_each(cl, args, count, &sgd_step);
 }
 
 const ac_cl_op ac_cl_op_gradient_statistics = {.run = gradient_statistics,
                                                .run_joined = gradient_statistics_each,
                                                .joins = is_one_group,
                                                .workspace = gradient_statistics_workspace};
-const ac_cl_op ac_cl_op_adamw = {.run_joined = adamw};
-const ac_cl_op ac_cl_op_sgd = {.run_joined = sgd};
+const ac_cl_op ac_cl_op_adamw = {
+    .run = adamw, .run_joined = adamw_each, .joins = ac_cl_update_joins};
+const ac_cl_op ac_cl_op_sgd = {.run = sgd, .run_joined = sgd_each, .joins = ac_cl_update_joins};

@@ -50,13 +50,20 @@ static inline ac_cl_kernel ac_cl_row_update_kernel(const ac_opencl *cl, const ac
 
 /* What an op's kernel goes by, beside its operands. */
 enum { AC_CL_FACTORS = 8 };
-typedef void ac_cl_update_factors(const ac_op_args *args, float factors[AC_CL_FACTORS]);
 
-/* Steps `count` parameters, of at most AC_CL_JOINED, with the kernel NAME of cl/FILE.cl, which
- * takes common.cl's UPDATE_SLOTS: in[0] is the gradient, out[0] the parameter, then what is kept,
- * as many as `states`, and a copy in 16 bits. */
-ac_status ac_cl_update(ac_opencl *cl, const char *file, const char *name,
-                       const ac_op_args *const *args, int count, int states,
-                       ac_cl_update_factors *factors);
+/* The step of an optimizer whose kernels common.cl makes in cl/FILE.cl: in[0] is the gradient,
+ * out[0] the parameter, then come as many states as it keeps, and a copy in 16 bits. */
+typedef struct ac_cl_step {
+  const char *file, *name, *each; /* for one parameter, and for several */
+  int states;
+  void (*factors)(const ac_op_args *args, float factors[AC_CL_FACTORS]);
+} ac_cl_step;
+
+ac_status ac_cl_update(ac_opencl *cl, const ac_op_args *args, const ac_cl_step *step);
+/* Small ones in f32, of at most AC_CL_JOINED parameters: finding an item's own costs as much as
+ * what it does. */
+bool ac_cl_update_joins(const ac_opencl *cl, const ac_op_args *args);
+ac_status ac_cl_update_each(ac_opencl *cl, const ac_op_args *const *args, int count,
+                            const ac_cl_step *step);
 
 #endif
