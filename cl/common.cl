@@ -258,13 +258,14 @@ void rounded_store(global rounded_t *x, size_t i, float value, uint2 key, uint4 
 #else
 #define kept_t float
 #endif
-#define UPDATE_OPERANDS(k)                                                                         \
-  const global gradient_t *g##k, global rounded_t *p##k, global kept_t *m##k, global kept_t *v##k, \
-      global storage *w##k, long n##k, uint2 key##k, uint from##k, float8 factors##k
+#define UPDATE_OPERANDS(k)                                                                        \
+  float8 factors##k, const global gradient_t *g##k, global rounded_t *p##k, global kept_t *m##k,  \
+      global kept_t *v##k, global storage *w##k, long n##k, uint2 key##k, uint from##k
 
 /* The kernels NAME, of one parameter, and NAME_each, of up to eight: each has work-groups of its
- * own, from the first-th on; those that are not there begin behind the last group. NAME_element
- * steps an element. */
+ * own, from the first-th on; those that are not there begin behind the last group. In this order
+ * the arguments of NAME_each take 772 bytes of the 1,024 that every device has room for.
+ * NAME_element steps an element. */
 #define UPDATE_SLOT(k) UPDATE_OPERANDS(k), uint first##k
 #define UPDATE_TAKE(k)     \
   if (group >= first##k) { \

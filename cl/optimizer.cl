@@ -2,7 +2,7 @@
  * work-groups of GROUP items leave (sum, flag) in `partial`, then, if there are several, one group
  * adds these up; _each: a work-group for each of up to eight gradients. Local memory 8 * GROUP
  * bytes. Items have four elements on their way. An exponent of all ones is looked for in the bits,
- * which no option changes.
+ * which no compiler option changes.
  *
  * adamw and sgd: the formulas of src/ops/optimizer.h, one work-item an element, groups of GROUP, by
  * common.cl for one parameter or up to eight; w, if it is there, becomes a copy of p. Dtypes:

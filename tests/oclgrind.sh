@@ -2,6 +2,7 @@
 # Runs the op kernels under oclgrind, which finds accesses outside buffers, races and uninitialised reads of private
 # and local memory:
 #   tests/oclgrind.sh TEST_OPS [FAMILY...]
+#   tests/oclgrind.sh TEST_OPENCL_JOINED
 # Fails when a test fails or when oclgrind reports anything.
 set -eu
 program=$1

@@ -1,10 +1,10 @@
 /* The backend interface: a versioned table of functions. A backend knows ops and memory; it knows
  * nothing of graphs, plans or trainers.
  *
- * Calls on one state come from one thread. Work is queued in order: `run`, `upload`, `zero` and
- * `copy` may return before the work is done, but what they were handed on the host may be reused at
- * once; `download` and `finish` wait, `finish` for all queues. No call but open, allocate,
- * allocate_host, view and prepare may allocate memory, on the host or on the device. */
+ * Calls on one state come from one thread. Work is queued in order: `run`, `run_all`, `upload`,
+ * `zero` and `copy` may return before the work is done, but what they were handed on the host may
+ * be reused at once; `download` and `finish` wait, `finish` for all queues. No call but open,
+ * allocate, allocate_host, view and prepare may allocate memory, on the host or on the device. */
 #ifndef AC_BACKEND_BACKEND_H
 #define AC_BACKEND_BACKEND_H
 
@@ -86,8 +86,8 @@ typedef struct ac_backend {
    * not hang on them. */
   ac_status (*prepare)(void *state, const ac_op_args *args);
   ac_status (*run)(void *state, const ac_op_args *args);
-  /* Runs all of these, in any order, some of them at once; what one writes no other reads or
-   * writes, but for workspace. NULL: they are handed to `run`. */
+  /* Runs all of these, in any order, some of them at once. They share `run`, and what one writes no
+   * other reads or writes, but for workspace. NULL: they are handed to `run`. */
   ac_status (*run_all)(void *state, const ac_op_args *args, int count);
   ac_status (*finish)(void *state);
 

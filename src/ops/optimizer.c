@@ -168,7 +168,7 @@ static ac_status prepare_state(ac_graph *graph, const ac_plan_desc *desc, int in
   return stepping.folds ? append_fold(graph, &stepping, t) : AC_OK;
 }
 
-/* Before the step, which takes what it leaves, as a caller's own does in any case. */
+/* Before the steps, which take what it leaves, as a caller's own does in any case. */
 static ac_status append_clip(ac_graph *graph, const ac_plan_desc *desc, int index,
                              const tensors *t) {
   if (desc->clipping < AC_CLIP_VALUE && desc->optimizer != AC_OPTIMIZER_CALLBACK) return AC_OK;
@@ -221,11 +221,11 @@ static ac_status append_all(ac_graph *graph, const ac_plan_desc *desc, tensors *
   for (int i = 0; i < tensor_count; i++)
     if (ac_tensor_at(graph, i)->role == AC_ROLE_POOLED)
       AC_TRY(append_statistics(graph, ac_tensor_at(graph, i)));
-  for (int i = 0; i < graph->parameter_count; i++) {
-    if (list[i].gradient < 0) continue;
-    AC_TRY(append_clip(graph, desc, i, &list[i]));
-    AC_TRY(append_step(graph, desc, i, &list[i]));
-  }
+  /* Steps beside each other may run at once. */
+  for (int i = 0; i < graph->parameter_count; i++)
+    if (list[i].gradient >= 0) AC_TRY(append_clip(graph, desc, i, &list[i]));
+  for (int i = 0; i < graph->parameter_count; i++)
+    if (list[i].gradient >= 0) AC_TRY(append_step(graph, desc, i, &list[i]));
   for (int i = 0; i < graph->parameter_count; i++)
     if (list[i].gradient >= 0 && desc->average) AC_TRY(append_average(graph, i));
   return AC_OK;

@@ -400,11 +400,18 @@ ac_status ac_instance_run(ac_instance *instance, ac_prepared *prepared, bool fre
   return ac_wait_end(&wait, status);
 }
 
-/* The main sequence's steps from `begin` on, whose order is of no matter. */
+/* The main sequence's steps from `begin` on, which may run in any order. */
 static ac_status run_together(ac_instance *instance, int begin, int count) {
   const ac_device *device = instance->device;
   for (int i = begin; i < begin + count; i++) set_adds(&instance->main, i, false);
-  return device->backend->run_all(device->state, &instance->main.args[begin], count);
+  const ac_status status =
+      device->backend->run_all(device->state, &instance->main.args[begin], count);
+  if (status == AC_OK) return AC_OK;
+  char text[128];
+  const ac_graph *graph = instance->plan->graph;
+  const ac_node *first = ac_node_at(graph, instance->main.sequence->steps[begin].node);
+  return ac_fail_prefix(status, "%s or one of %d steps behind it",
+                        ac_node_text(text, sizeof text, graph, first), count - 1);
 }
 
 ac_status ac_instance_run_phase(ac_instance *instance, ac_phase phase) {

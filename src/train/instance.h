@@ -198,7 +198,7 @@ ac_status ac_instance_upload(ac_instance *instance, const void *const *data, int
  * the first step that writes them. On a device that compiles the first run is announced step by
  * step. */
 ac_status ac_instance_run(ac_instance *instance, ac_prepared *prepared, bool fresh);
-/* Runs another phase of the main sequence. */
+/* Runs another phase of the main sequence than AC_PHASE_MICRO_BATCH. */
 ac_status ac_instance_run_phase(ac_instance *instance, ac_phase phase);
 /* One step of a sequence. */
 ac_status ac_instance_run_step(ac_instance *instance, ac_prepared *prepared, int step, bool fresh);
@@ -213,8 +213,8 @@ ac_status ac_instance_write_cell(const ac_instance *instance, const ac_cell *cel
 
 /* ---- steps in any order: together.c ---------------------------------------------------------- */
 
-/* For each step of the main sequence's phases behind the micro-batch that begins a row of steps
- * whose order is of no matter, how many it has; it is followed by the next row. To be freed. */
+/* By step of the main sequence, behind its micro-batch: how many steps, from this one on, may run
+ * in any order. It is set where such a row begins; rows follow one another. To be freed. */
 ac_status ac_together_find(const ac_plan *plan, int **together);
 
 /* ---- state in host memory: moves.c ------------------------------------------------------------

@@ -79,6 +79,10 @@ static ac_status adverse_run(void *state, const ac_op_args *args) {
   (void)state;
   return put(AC_QUEUE_RUN, &(job){.call = run_job, .args = *args, .run = *args->run});
 }
+static ac_status adverse_run_all(void *state, const ac_op_args *args, int count) {
+  for (int i = 0; i < count; i++) AC_TRY(adverse_run(state, &args[i]));
+  return AC_OK;
+}
 static ac_status adverse_zero(void *state, void *handle, uint64_t bytes) {
   (void)state;
   return put(AC_QUEUE_RUN, &(job){.call = zero_job, .handle = handle, .bytes = bytes});
@@ -140,7 +144,7 @@ void adverse_queues_wrap(ac_device *device, ac_queue delayed) {
   table.move_out = adverse_move_out;
   table.order = adverse_order;
   table.run = adverse_run;
-  table.run_all = NULL; /* one by one */
+  if (real->run_all) table.run_all = adverse_run_all;
   table.finish = adverse_finish;
   device->backend = &table;
 }

@@ -2,6 +2,8 @@
 
 #include "core/error.h"
 
+#include <stdio.h>
+
 static const ac_backend *real;
 static ac_backend table;
 static long calls, failing, spoiling;
@@ -79,9 +81,16 @@ static ac_status faulty_run(void *state, const ac_op_args *args) {
   return spoil(state, args);
 }
 
-/* Each of them may fail. */
+/* Each of them may fail, when those before it have run. */
 static ac_status faulty_run_all(void *state, const ac_op_args *args, int count) {
-  for (int i = 0; i < count; i++) AC_TRY(fault("run"));
+  for (int i = 0; i < count; i++) {
+    const ac_status status = fault("run");
+    if (status == AC_OK) continue;
+    char sentence[128];
+    snprintf(sentence, sizeof sentence, "%s", ac_last_error());
+    AC_TRY(real->run_all(state, args, i));
+    return ac_fail(status, "%s", sentence);
+  }
   AC_TRY(real->run_all(state, args, count));
   for (int i = 0; i < count; i++) AC_TRY(spoil(state, &args[i]));
   return AC_OK;

@@ -333,8 +333,10 @@ static void check_case(const op_case *c, ac_device *device, ac_dtype storage) {
 static const char *const addressed_otherwise[] = {
     "linear", "matmul", "linear_cross_entropy", "conv2d", "attention", "gelu", "optimizer"};
 
-/* What is left of 16 bits where only accesses to memory are looked at. */
-static bool is_reduced_to(const op_family *family, ac_dtype storage) {
+/* What is left of 16 bits where only accesses to memory are looked at: one type, and where matrix
+ * units multiply, bf16 alone, which is multiplied by them in every op that has them. */
+static bool is_reduced_to(const op_family *family, const ac_device *device, ac_dtype storage) {
+  if (!device->backend->is_host && *device->info.bf16_products) return storage == AC_BF16;
   const int count = sizeof addressed_otherwise / sizeof *addressed_otherwise;
   bool otherwise = false;
   for (int i = 0; i < count; i++) otherwise |= !strcmp(family->name, addressed_otherwise[i]);
@@ -342,8 +344,9 @@ static bool is_reduced_to(const op_family *family, ac_dtype storage) {
 }
 
 /* Whether the case is run with operands of kind s stored so. */
-static bool stored_so(const op_family *family, const op_case *c, ac_dtype storage) {
-  if (op_reduced && !is_reduced_to(family, storage)) return false;
+static bool stored_so(const op_family *family, const ac_device *device, const op_case *c,
+                      ac_dtype storage) {
+  if (op_reduced && !is_reduced_to(family, device, storage)) return false;
   return storage == AC_F32 ? !c->halves : op_has_storage(c);
 }
 
@@ -354,7 +357,7 @@ void op_check_cases(const op_family *family, ac_device *device) {
   for (int k = 0; k < family->case_count; k++)
     for (int s = 0; s < STORAGES; s++) {
       const op_case *c = &family->cases[k];
-      if (!skipped(c, storages[s]) && stored_so(family, c, storages[s]))
+      if (!skipped(c, storages[s]) && stored_so(family, device, c, storages[s]))
         check_case(c, device, storages[s]);
     }
 }
@@ -383,7 +386,7 @@ void op_check_drawn(const op_family *family, ac_device *device,
     draw(&c, &d);
     name_drawn(name, &c, k);
     for (int s = 0; s < STORAGES; s++)
-      if (stored_so(family, &c, storages[s])) check_case(&c, device, storages[s]);
+      if (stored_so(family, device, &c, storages[s])) check_case(&c, device, storages[s]);
   }
 }
 
@@ -424,7 +427,7 @@ void op_check_pair(const op_family *family, ac_device *one, ac_device *other) {
   for (int k = 0; k < family->case_count; k++)
     for (int s = 0; s < STORAGES; s++) {
       const op_case *c = &family->cases[k];
-      if (stored_so(family, c, storages[s])) pair_case(c, one, other, storages[s]);
+      if (stored_so(family, other, c, storages[s])) pair_case(c, one, other, storages[s]);
     }
 }
 

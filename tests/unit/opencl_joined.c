@@ -16,6 +16,7 @@
 #include <string.h>
 
 enum { MOST_STEPS = 40, OPERANDS = 1 + AC_MAX_OUTPUTS, ROUNDS = 60 };
+static int rounds = ROUNDS;
 
 static uint32_t seed = 1;
 
@@ -72,8 +73,8 @@ static int64_t draw_count(void) {
   }
 }
 
-/* Bits: the gradient in bf16, the parameter, state in 8 bits, a copy, of it in bf16. */
-static const uint32_t all_kinds[] = {0, 1, 3, 4, 8, 16 | 8, 16 | 8 | 4};
+/* Bits: 1 the gradient in bf16, 2 the parameter, 4 state in 8 bits, 8 a copy, 16 which is bf16. */
+static const uint32_t all_kinds[] = {0, 1, 2, 3, 4, 8, 16 | 8, 16 | 8 | 4};
 enum { KINDS = sizeof all_kinds / sizeof *all_kinds };
 
 /* Of the first so many kinds. */
@@ -169,8 +170,8 @@ static unsigned char *draw_memory(const list *l) {
 
 /* ---- running it ------------------------------------------------------------------------------ */
 
-/* What becomes of the memory, which is replaced. */
-static void run(ac_device *device, list *l, unsigned char *memory, bool joined) {
+/* What becomes of the memory, which is replaced. Returns the launches. */
+static uint64_t run(ac_device *device, list *l, unsigned char *memory, bool joined) {
   const ac_backend *backend = device->backend;
   void *chunk, *whole, *views[MOST_STEPS][OPERANDS] = {{NULL}}, *workspace = NULL;
   const uint64_t total = l->bytes + l->workspace;
@@ -190,8 +191,11 @@ static void run(ac_device *device, list *l, unsigned char *memory, bool joined) 
     l->args[i].workspace = l->args[i].workspace_bytes ? workspace : NULL;
     assert_ok(backend->prepare(device->state, &l->args[i]));
   }
+  const ac_opencl *cl = device->state;
+  const uint64_t before = cl->launches;
   if (joined) assert_ok(backend->run_all(device->state, l->args, l->count));
   for (int i = 0; i < l->count && !joined; i++) assert_ok(backend->run(device->state, &l->args[i]));
+  const uint64_t launches = cl->launches - before;
   assert_ok(backend->download(device->state, whole, 0, memory, l->bytes));
   for (int i = l->count - 1; i >= 0; i--)
     for (int k = OPERANDS - 1; k >= 0; k--)
@@ -199,6 +203,7 @@ static void run(ac_device *device, list *l, unsigned char *memory, bool joined) 
   if (workspace) backend->release_view(device->state, workspace);
   backend->release_view(device->state, whole);
   ac_device_release(device, chunk, total);
+  return launches;
 }
 
 static void check(const list *l, const unsigned char *single, const unsigned char *joined,
@@ -223,18 +228,20 @@ static void check(const list *l, const unsigned char *single, const unsigned cha
   assert_true(changed);
 }
 
-static void compare(ac_device *device, list *l) {
+/* Returns the launches of what is joined. */
+static uint64_t compare(ac_device *device, list *l) {
   lay(l, device);
   unsigned char *before = draw_memory(l), *single = malloc(l->bytes), *joined = malloc(l->bytes);
   assert_true(single && joined);
   memcpy(single, before, l->bytes);
   memcpy(joined, before, l->bytes);
   run(device, l, single, false);
-  run(device, l, joined, true);
+  const uint64_t launches = run(device, l, joined, true);
   check(l, single, joined, before);
   free(before);
   free(single);
   free(joined);
+  return launches;
 }
 
 static ac_device *open_device(void) {
@@ -253,7 +260,7 @@ static void steps_of_one_op(void **unused) {
   static list l;
   ac_device *device = open_device();
   (void)unused;
-  for (int round = 0; round < ROUNDS; round++) {
+  for (int round = 0; round < rounds; round++) {
     l.count = 1 + (int)draw(MOST_STEPS);
     for (int i = 0; i < l.count; i++)
       draw_step(&l, i, ops[round % OPS], round / OPS % 2 ? KINDS : 1);
@@ -267,7 +274,7 @@ static void steps_of_all_ops(void **unused) {
   static list l;
   ac_device *device = open_device();
   (void)unused;
-  for (int round = 0; round < ROUNDS / 2; round++) {
+  for (int round = 0; round < rounds / 2; round++) {
     l.count = 1 + (int)draw(MOST_STEPS);
     for (int i = 0; i < l.count; i++) draw_step(&l, i, ops[draw(OPS)], KINDS);
     compare(device, &l);
@@ -275,11 +282,37 @@ static void steps_of_all_ops(void **unused) {
   ac_device_close(device);
 }
 
-int main(void) {
+/* Eight small ones a launch, and what is left of them; large ones by themselves. */
+static void launches_are_few(void **unused) {
+  static list l;
+  ac_device *device = open_device();
+  const int64_t small = ac_cl_small(device->state);
+  (void)unused;
+  for (int o = 0; o < OPS; o++) {
+    l.count = 20;
+    for (int i = 0; i < l.count; i++) {
+      do draw_step(&l, i, ops[o], 1);
+      while (l.args[i].in[0].count > small || (ops[o] == AC_OP_sgd && !l.args[i].out[1].count));
+    }
+    assert_int_equal(compare(device, &l), 3);
+    do draw_step(&l, 7, ops[o], 1);
+    while (l.args[7].in[0].count <= small);
+    /* Statistics of a large one take two. */
+    assert_int_equal(compare(device, &l), ops[o] == AC_OP_gradient_statistics ? 5 : 4);
+  }
+  ac_device_close(device);
+}
+
+/* --reduced: a round of each op and two of all, for oclgrind. */
+int main(int count, char **arguments) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(steps_of_one_op),
       cmocka_unit_test(steps_of_all_ops),
+      cmocka_unit_test(launches_are_few),
   };
+  const bool reduced = count > 1 && !strcmp(arguments[1], "--reduced");
+  if (reduced) rounds = OPS;
+  if (reduced) cmocka_set_skip_filter("launches_are_few");
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
 #else

@@ -89,6 +89,7 @@ ac_status ac_cl_launch(ac_opencl *cl, ac_cl_kernel kernel, ac_cl_grid grid,
     cl_int error = clSetKernelArg(compiled, (cl_uint)i, arguments[i].size, &arguments[i].value);
     if (error != CL_SUCCESS) return launch_fail(cl, error, kernel.name);
   }
+  cl->launches++;
   cl_int error =
       clEnqueueNDRangeKernel(cl->queue, compiled, 2, NULL, grid.global, grid.local, 0, NULL, NULL);
   return error == CL_SUCCESS ? AC_OK : launch_fail(cl, error, kernel.name);

@@ -383,7 +383,7 @@ static bool are_alike(const ac_op_args *x, const ac_op_args *y) {
   return alike;
 }
 
-/* Where there are more kinds than this, the one that came first is run to make room. */
+/* Where there are more kinds than this, one of them is run to make room, each in turn. */
 enum { KINDS = 4 };
 
 static joined *find_kind(joined kinds[KINDS], const ac_op_args *args) {
@@ -394,11 +394,11 @@ static joined *find_kind(joined kinds[KINDS], const ac_op_args *args) {
   return NULL;
 }
 
-static ac_status join(ac_opencl *cl, joined kinds[KINDS], int *oldest, const ac_op_args *args) {
+static ac_status join(ac_opencl *cl, joined kinds[KINDS], int *next, const ac_op_args *args) {
   joined *j = find_kind(kinds, args);
   if (!j) {
-    j = &kinds[*oldest];
-    *oldest = (*oldest + 1) % KINDS;
+    j = &kinds[*next];
+    *next = (*next + 1) % KINDS;
     AC_TRY(run_joined(cl, j));
   }
   j->args[j->count++] = args;
@@ -408,9 +408,9 @@ static ac_status join(ac_opencl *cl, joined kinds[KINDS], int *oldest, const ac_
 static ac_status opencl_run_all(void *state, const ac_op_args *args, int count) {
   ac_opencl *cl = state;
   joined kinds[KINDS] = {{{NULL}, 0}};
-  int oldest = 0;
+  int next = 0;
   for (int i = 0; i < count; i++)
-    AC_TRY(is_joined(cl, &args[i]) ? join(cl, kinds, &oldest, &args[i]) : opencl_run(cl, &args[i]));
+    AC_TRY(is_joined(cl, &args[i]) ? join(cl, kinds, &next, &args[i]) : opencl_run(cl, &args[i]));
   for (int k = 0; k < KINDS; k++) AC_TRY(run_joined(cl, &kinds[k]));
   return AC_OK;
 }

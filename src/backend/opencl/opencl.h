@@ -1,9 +1,9 @@
 /* The OpenCL backend's inside: the state of an open device, and how an op's file launches kernels.
  *
- * An op is an entry of its file (ac_cl_op). Its function `run` lists the launches, and serves
- * `prepare` as well: while preparing, launches compile their kernel and stop there, so whatever a
- * run needs has been compiled by the same code that will ask for it. On the run path nothing is
- * allocated: kernels are found in a table, arguments live on the stack. */
+ * An op is an entry of its file (ac_cl_op). Its functions `run` and `run_joined` list the launches,
+ * and serve `prepare` as well: while preparing, launches compile their kernel and stop there, so
+ * whatever a run needs has been compiled by the same code that will ask for it. On the run path
+ * nothing is allocated: kernels are found in a table, arguments live on the stack. */
 #ifndef AC_OPENCL_OPENCL_H
 #define AC_OPENCL_OPENCL_H
 
@@ -59,6 +59,7 @@ typedef struct ac_opencl {
   void *log_user;
 
   uint64_t objects;               /* memory objects made so far */
+  uint64_t launches;              /* of kernels, so far */
   struct ac_cl_view *newest_view; /* of those not released yet, given back or not */
   ac_cl_program *programs;
   int program_count, program_capacity;

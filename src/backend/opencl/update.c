@@ -5,23 +5,19 @@
 /* Arguments of a kernel for one parameter, with its first work-group for one of several. */
 enum { ONE = 9, EACH = ONE + 1 };
 
-/* Without `args`: of a parameter that is not there. */
 static void fill(ac_cl_argument arguments[ONE], const ac_op_args *args, const ac_cl_step *step) {
-  static const ac_op_args absent;
-  float factors[AC_CL_FACTORS] = {0};
-  const bool is_there = args != NULL;
-  if (is_there) step->factors(args, factors);
-  else args = &absent;
   const ac_operand *const kept = args->out + 1;
-  arguments[0] = AC_CL_OPERAND(args->in[0]);
-  arguments[1] = AC_CL_OPERAND(args->out[0]);
-  arguments[2] = AC_CL_OPERAND(kept[0]);
-  arguments[3] = step->states > 1 ? AC_CL_OPERAND(kept[1]) : AC_CL_BUFFER(NULL);
-  arguments[4] = AC_CL_OPERAND(kept[step->states]);
-  arguments[5] = AC_CL_LONG(args->in[0].count);
-  arguments[6] = AC_CL_SEED(is_there ? args->run->seed ^ args->name_hash : 0);
-  arguments[7] = AC_CL_UINT(args->first / 8);
-  arguments[8] = AC_CL_FLOATS(factors);
+  float factors[AC_CL_FACTORS] = {0};
+  step->factors(args, factors);
+  arguments[0] = AC_CL_FLOATS(factors);
+  arguments[1] = AC_CL_OPERAND(args->in[0]);
+  arguments[2] = AC_CL_OPERAND(args->out[0]);
+  arguments[3] = AC_CL_OPERAND(kept[0]);
+  arguments[4] = step->states > 1 ? AC_CL_OPERAND(kept[1]) : AC_CL_BUFFER(NULL);
+  arguments[5] = AC_CL_OPERAND(kept[step->states]);
+  arguments[6] = AC_CL_LONG(args->in[0].count);
+  arguments[7] = AC_CL_SEED(args->run->seed ^ args->name_hash);
+  arguments[8] = AC_CL_UINT(args->first / 8);
 }
 
 static ac_cl_grid grid_of(const ac_opencl *cl, const ac_op_args *args) {
@@ -49,10 +45,10 @@ ac_status ac_cl_update_each(ac_opencl *cl, const ac_op_args *const *args, int co
   ac_cl_argument arguments[ARGUMENTS];
   int64_t groups = 0;
   for (int i = 0; i < AC_CL_JOINED; i++) {
-    const ac_op_args *own = i < count ? args[i] : NULL;
-    fill(&arguments[i * EACH], own, step);
+    /* Behind the last there are no groups. */
+    fill(&arguments[i * EACH], args[i < count ? i : 0], step);
     arguments[i * EACH + ONE] = AC_CL_UINT(groups);
-    if (own) groups += ac_ceil_div(own->in[0].count, cl->group);
+    if (i < count) groups += ac_ceil_div(args[i]->in[0].count, cl->group);
   }
   arguments[ARGUMENTS - 1] = AC_CL_UINT(args[0]->run->update);
   return ac_cl_launch(cl, ac_cl_update_kernel(args[0], step->file, step->each),

@@ -60,9 +60,10 @@ typedef struct ac_cl_step {
 } ac_cl_step;
 
 ac_status ac_cl_update(ac_opencl *cl, const ac_op_args *args, const ac_cl_step *step);
-/* Small ones in f32, of at most AC_CL_JOINED parameters: finding an item's own costs as much as
- * what it does. */
+/* Whether it is small and its state is not in 8 bits. Of a large one finding the parameter would
+ * cost as much as the step. */
 bool ac_cl_update_joins(const ac_opencl *cl, const ac_op_args *args);
+/* Of up to AC_CL_JOINED parameters. */
 ac_status ac_cl_update_each(ac_opencl *cl, const ac_op_args *const *args, int count,
                             const ac_cl_step *step);
 
