@@ -1,6 +1,6 @@
 /* lion: the formula of src/ops/lion.h, one work-item an element, groups of GROUP, by common.cl for
- * one parameter or up to eight; w, if it is there, becomes a copy of p. Dtypes: storage for w, float
- * for the rest; with ROUNDED p is bf16, rounded by chance with key, from and update, and with
+ * one parameter or up to eight; w, if it is there, becomes a copy of p. Dtypes: storage for w,
+ * float for the rest; with ROUNDED p is bf16, rounded by chance with key, from and update, and with
  * GRADIENT_BF16 g is bf16. With EIGHT_BIT m is in blocks of 8 bits, which work-groups have as
  * common.cl says. */
 
