@@ -1,3 +1,4 @@
+/* The steps of parameters whose kernels common.cl makes. */
 #include "backend/opencl/update.h"
 
 #include "core/integers.h"
