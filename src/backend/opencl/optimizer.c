@@ -69,15 +69,7 @@ static void adamw_factors(const ac_op_args *args, float factors[AC_CL_FACTORS]) 
   factors[6] = a->epsilon;
 }
 
-static const ac_cl_step adamw_step = {"optimizer", "adamw", "adamw_each", 2, adamw_factors};
-
-static ac_status adamw(ac_opencl *cl, const ac_op_args *args) {
-  return ac_cl_update(cl, args, &adamw_step);
-}
-
-static ac_status adamw_each(ac_opencl *cl, const ac_op_args *const *args, int count) {
-  return ac_cl_update_each(cl, args, count, &adamw_step);
-}
+AC_CL_STEP_OP("optimizer", adamw, 2);
 
 static void sgd_factors(const ac_op_args *args, float factors[AC_CL_FACTORS]) {
   const ac_sgd_attributes *a = args->attributes;
@@ -89,20 +81,9 @@ static void sgd_factors(const ac_op_args *args, float factors[AC_CL_FACTORS]) {
   factors[5] = a->first;
 }
 
-static const ac_cl_step sgd_step = {"optimizer", "sgd", "sgd_each", 1, sgd_factors};
-
-static ac_status sgd(ac_opencl *cl, const ac_op_args *args) {
-  return ac_cl_update(cl, args, &sgd_step);
-}
-
-static ac_status sgd_each(ac_opencl *cl, const ac_op_args *const *args, int count) {
-  return ac_cl_update_each(cl, args, count, &sgd_step);
-}
+AC_CL_STEP_OP("optimizer", sgd, 1);
 
 const ac_cl_op ac_cl_op_gradient_statistics = {.run = gradient_statistics,
                                                .run_joined = gradient_statistics_each,
                                                .joins = is_one_group,
                                                .workspace = gradient_statistics_workspace};
-const ac_cl_op ac_cl_op_adamw = {
-    .run = adamw, .run_joined = adamw_each, .joins = ac_cl_update_joins};
-const ac_cl_op ac_cl_op_sgd = {.run = sgd, .run_joined = sgd_each, .joins = ac_cl_update_joins};

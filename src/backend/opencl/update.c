@@ -3,6 +3,8 @@
 
 #include "core/integers.h"
 
+#include <string.h>
+
 /* Arguments of a kernel for one parameter, with its first work-group for one of several. */
 enum { ONE = 9, EACH = ONE + 1 };
 
@@ -10,15 +12,17 @@ static void fill(ac_cl_argument arguments[ONE], const ac_op_args *args, const ac
   const ac_operand *const kept = args->out + 1;
   float factors[AC_CL_FACTORS] = {0};
   step->factors(args, factors);
-  arguments[0] = AC_CL_FLOATS(factors);
-  arguments[1] = AC_CL_OPERAND(args->in[0]);
-  arguments[2] = AC_CL_OPERAND(args->out[0]);
-  arguments[3] = AC_CL_OPERAND(kept[0]);
-  arguments[4] = step->states > 1 ? AC_CL_OPERAND(kept[1]) : AC_CL_BUFFER(NULL);
-  arguments[5] = AC_CL_OPERAND(kept[step->states]);
-  arguments[6] = AC_CL_LONG(args->in[0].count);
-  arguments[7] = AC_CL_SEED(args->run->seed ^ args->name_hash);
-  arguments[8] = AC_CL_UINT(args->first / 8);
+  const ac_cl_argument own[ONE] = {
+      AC_CL_FLOATS(factors),
+      AC_CL_OPERAND(args->in[0]),
+      AC_CL_OPERAND(args->out[0]),
+      AC_CL_OPERAND(kept[0]),
+      step->states > 1 ? AC_CL_OPERAND(kept[1]) : AC_CL_BUFFER(NULL),
+      AC_CL_OPERAND(kept[step->states]),
+      AC_CL_LONG(args->in[0].count),
+      AC_CL_OWN_ROUNDING(args),
+  };
+  memcpy(arguments, own, sizeof own);
 }
 
 static ac_cl_grid grid_of(const ac_opencl *cl, const ac_op_args *args) {

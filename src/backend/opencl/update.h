@@ -25,10 +25,11 @@ static inline const char *ac_cl_step_options(const ac_op_args *args) {
                 [args->in[0].dtype == AC_BF16];
 }
 
-/* Three arguments of a kernel: what the rounding of a parameter is keyed by. */
-#define AC_CL_ROUNDING(args)                                                        \
-  AC_CL_SEED((args)->run->seed ^ (args)->name_hash), AC_CL_UINT((args)->first / 8), \
-      AC_CL_UINT((args)->run->update)
+/* Three arguments of a kernel: what the rounding of a parameter is keyed by. The first two are its
+ * own. */
+#define AC_CL_OWN_ROUNDING(args) \
+  AC_CL_SEED((args)->run->seed ^ (args)->name_hash), AC_CL_UINT((args)->first / 8)
+#define AC_CL_ROUNDING(args) AC_CL_OWN_ROUNDING(args), AC_CL_UINT((args)->run->update)
 
 static inline ac_cl_kernel ac_cl_update_kernel(const ac_op_args *args, const char *file,
                                                const char *name) {
@@ -66,5 +67,21 @@ bool ac_cl_update_joins(const ac_opencl *cl, const ac_op_args *args);
 /* Of up to AC_CL_JOINED parameters. */
 ac_status ac_cl_update_each(ac_opencl *cl, const ac_op_args *const *args, int count,
                             const ac_cl_step *step);
+
+/* Defines the op NAME of cl/FILE.cl, whose factors the function NAME_factors fills in. */
+#define AC_CL_STEP_OP(file_, name_, states_)                                               \
+  static const ac_cl_step name_##_step = {.file = file_,                                   \
+                                          .name = #name_,                                  \
+                                          .each = #name_ "_each",                          \
+                                          .states = states_,                               \
+                                          .factors = name_##_factors};                     \
+  static ac_status name_##_one(ac_opencl *cl, const ac_op_args *args) {                    \
+    return ac_cl_update(cl, args, &name_##_step);                                          \
+  }                                                                                        \
+  static ac_status name_##_each(ac_opencl *cl, const ac_op_args *const *args, int count) { \
+    return ac_cl_update_each(cl, args, count, &name_##_step);                              \
+  }                                                                                        \
+  const ac_cl_op ac_cl_op_##name_ = {                                                      \
+      .run = name_##_one, .run_joined = name_##_each, .joins = ac_cl_update_joins}
 
 #endif
