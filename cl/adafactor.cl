@@ -6,6 +6,7 @@
  * chunk. _factors and _limit: one group of GROUP items; local memory a float an item. The rest: one
  * work-item an element, groups of GROUP. Dtypes: storage for w, float for the rest; with ROUNDED p
  * is bf16, rounded by chance with key, from and update, and with GRADIENT_BF16 g is bf16. */
+#include "parameter.h"
 
 /* Squares of the parameter, and the moments of the gradient. */
 kernel WORK_GROUP(ROW_GROUP, 1) void adafactor_rows(const global gradient_t *g,

@@ -6,6 +6,7 @@
  * Local memory a float an item where it sums. Dtypes: storage for w, float for the rest; with
  * ROUNDED p is bf16, rounded by chance with key, from and update, and with GRADIENT_BF16 g is
  * bf16. */
+#include "parameter.h"
 
 typedef struct {
   float gradient_factor, decay, take1, step, sqrt_correction2, epsilon;

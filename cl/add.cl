@@ -7,6 +7,7 @@
  * order of summation depends on the shape alone.
  *
  * Dtypes: storage; SUM_STORAGE says that the summed matrix is storage rather than float. */
+#include "common.h"
 
 kernel WORK_GROUP(GROUP, 1) void add(const global storage *a, const global storage *b,
                                      global storage *c, long n, long m) {

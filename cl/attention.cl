@@ -19,6 +19,7 @@
  * STRIDE_PART (OWN + OTHER) bytes and 4 STRIDE_SCORES OWN for each score matrix held (two in
  * attention_key_gradient), at most 31.5 KiB. Dtypes: storage for qkv, y, dy and dqkv, float for lse
  * and D. */
+#include "products.h"
 
 #define ITEMS (TX * TY)
 #define OWN (TY * ROWS)
@@ -27,7 +28,7 @@
 #define PARTS ((HEAD + PART - 1) / PART)
 #define PART_COLUMNS (PART / SIDE)
 #define WIDTH (PARTS * PART_COLUMNS)
-/* Of rows in local memory, in floats: a vector of four more than they hold, as in common.cl, except
+/* Of rows in local memory, in floats: a vector of four more than they hold, as in products.h, except
  * on a CPU, which has no banks: its vectors are as long as cache lines. */
 #define STRIDE_PART (PART + GAP)
 #define STRIDE_SCORES (OTHER + GAP)

@@ -12,6 +12,7 @@
  * batch_norm_moments: a work-group of ROW_GROUP items a channel of a chunk, local memory
  * 4 * ROW_GROUP bytes. The others: one work-item a channel or an element, groups of GROUP. Dtypes:
  * storage for x, y, dy, dx; float for the rest. */
+#include "common.h"
 
 kernel WORK_GROUP(ROW_GROUP, 1) void batch_norm_moments(const global storage *x,
                                                         global float *partial, long samples,

@@ -5,6 +5,7 @@
  * A work-group of ROW_GROUP items a sample, local memory 4 * ROW_GROUP bytes; each leaves (loss,
  * weight, weight if right) in `rows` for losses.cl's sum_losses. The gradient is one work-item an
  * element, groups of GROUP. Dtypes: storage for z and dz, float for the rest. */
+#include "common.h"
 
 kernel WORK_GROUP(ROW_GROUP, 1) void binary_cross_entropy(const global storage *logits,
                                                           const global float *targets,

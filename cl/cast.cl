@@ -1,5 +1,6 @@
 /* cast: y[i] (+)= x[i], between storage and float, one way or the other. One work-item an element,
  * groups of GROUP. */
+#include "common.h"
 
 kernel WORK_GROUP(GROUP, 1) void cast_to_float(const global storage *x, global float *y, long n,
                                                int add) {

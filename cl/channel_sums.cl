@@ -5,6 +5,7 @@
  *
  * A work-group of ROW_GROUP items a channel of a chunk; local memory 4 * ROW_GROUP bytes. Dtypes:
  * storage for dy and x, float for the rest. */
+#include "common.h"
 
 kernel WORK_GROUP(ROW_GROUP,
                   1) void channel_gradient_sums(const global storage *dy, const global storage *x,

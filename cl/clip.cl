@@ -3,6 +3,7 @@
  * _value: one work-item an element; _columns: one a column of [rows, columns]; groups of GROUP.
  * _rows: a work-group of ROW_GROUP items a row, with local memory of a float an item.
  * Dtypes: float. */
+#include "common.h"
 
 kernel WORK_GROUP(GROUP, 1) void clip_value(const global float *g, global float *y, long n,
                                             float gradient_factor, float limit) {

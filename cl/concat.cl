@@ -4,6 +4,7 @@
  *   slice_gradient  dx[row, j] (+)= dy[row, j - first] for first <= j < first + run, else 0
  *
  * One work-item an element of the part, or of dx; groups of GROUP. Dtypes: storage. */
+#include "common.h"
 
 kernel WORK_GROUP(GROUP, 1) void move_part(const global storage *x, global storage *y, long n,
                                            long run, long row_x, long first_x, long row_y,

@@ -12,7 +12,7 @@
  * the last one by chunks of positions into partial sums [chunks,|W|], which add.cl's sum_columns
  * then sums.
  *
- * Work-group TX x TY computes a tile of C (common.cl). In local memory positions and taps of the
+ * Work-group TX x TY computes a tile of C (products.h). In local memory positions and taps of the
  * tile are kept too, taken apart once: some 4 * (DEPTH + 3) * (TY * ROWS + TX * COLUMNS *
  * VECTOR) bytes, at most 11 KiB for the tiles that conv2d.c chooses. Groups are numbered along
  * dimension 0 alone. Every sum is one chain of fma in the order of the inner dimension.
@@ -25,6 +25,7 @@
  * bytes), as for each element of db in channel_sums.
  *
  * Dtypes: storage for images, weights and their gradients dx; float for biases, dW, db. */
+#include "products.h"
 
 /* What all kernels are told: the images on either side, H x W and h x w, the kernel and how it
  * moves. */

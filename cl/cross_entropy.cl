@@ -11,6 +11,7 @@
  * element, groups of GROUP; _narrowed, a work-group of ROW_GROUP items a row. Dtypes: storage for
  * logits and dlogits, or float with LOGITS_F32, where _narrowed leaves bf16; float for the rest,
  * int targets. */
+#include "common.h"
 
 #ifdef LOGITS_F32
 typedef float logit;

@@ -2,6 +2,7 @@
  * factor = 1 / (1 - p). The bits of element e of a sample are 16-bit half e % 8 of philox(seed; e /
  * 8, sample, update, stream), whatever the micro-batch. y may be x. One work-item a block of eight
  * elements of one sample, groups of GROUP. Dtypes: storage. */
+#include "common.h"
 
 kernel WORK_GROUP(GROUP, 1) void dropout(const global storage *x, global storage *y, long samples,
                                          long blocks, long n, uint2 seed, uint first_sample,

@@ -8,6 +8,7 @@
  *
  * The marks lie behind the chain, `marks` elements after its begin. Dtypes: storage for table, y,
  * dy; float for dtable; int ids, next. */
+#include "common.h"
 
 kernel WORK_GROUP(GROUP, 1) void embedding(const global storage *table, const global int *ids,
                                            global storage *y, long n, long width) {

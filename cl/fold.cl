@@ -1,5 +1,6 @@
 /* fold: the formulas of src/ops/fold.h, one work-item an element, groups of GROUP; v may be absent.
  * Dtypes: float. */
+#include "common.h"
 
 kernel WORK_GROUP(GROUP, 1) void fold(const global float *g, global float *m, global float *v,
                                       long n, float gradient_factor, float keep1, float take1,

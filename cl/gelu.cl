@@ -3,6 +3,7 @@
  * s = (1 + tanh u) / 2 = 1 / (1 + exp(-2 u)): y = x s, dx = dy (s + 2 x s (1 - s) u'). It is
  * written with exp because a device's tanh need not reach 1. In place allowed. One work-item an
  * element, groups of GROUP. Dtypes: storage. */
+#include "common.h"
 
 #ifdef GELU_ERF
 /* erfc keeps the tail that 1 + erf(x) would round away. */

@@ -1,7 +1,7 @@
 /* C[M,N] = op(A)[M,K] op(B)[K,N] (+ C) (+ bias[N]), row-major and dense, for `batch` matrices at
  * fixed strides, from the elements `first` on.
  *
- * Work-group TX x TY computes a tile of C (common.cl); local memory 4 * DEPTH * (TY * ROWS + 4 +
+ * Work-group TX x TY computes a tile of C (products.h); local memory 4 * DEPTH * (TY * ROWS + 4 +
  * TX * COLUMNS * VECTOR + VECTOR) bytes, at most 16.5 KiB for the tiles that tiles.c chooses from.
  * Groups are numbered along dimension 0 alone, the one that devices do not limit.
  *
@@ -15,6 +15,7 @@
  * Compiled for TRANSPOSE_A, TRANSPOSE_B in {0, 1} (the stored matrix is then [K,M] or [N,K]).
  * Dtypes: storage for A, B and C, or float for those of which A_F32, B_F32 and C_F32 say so; float
  * for the bias, local memory and sums. */
+#include "products.h"
 
 /* Runs of VECTOR elements as floats, from and to anywhere or, `aligned`, multiples of VECTOR. They
  * convert as load and store do. */

@@ -9,6 +9,7 @@
  * group_norm: a work-group of ROW_GROUP items a row, local memory 4 * ROW_GROUP bytes. The others:
  * one work-item a row or an element, groups of GROUP. Dtypes: storage for x, y, dy, dx; float for
  * the rest. */
+#include "common.h"
 
 ROW_STATISTICS(row_statistics, storage, load)
 

@@ -7,6 +7,7 @@
  * chunks of rows into partial sums [chunks,C] for each of dgamma and dbeta, which add.cl's
  * sum_columns then sums: work-group 32 x LANES, local memory 256 * LANES bytes. Dtypes: storage for
  * x, y, dy, dx; float for the rest. */
+#include "common.h"
 
 ROW_STATISTICS(row_statistics, storage, load)
 

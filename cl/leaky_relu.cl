@@ -1,6 +1,7 @@
 /* leaky_relu: y = x where x > 0, else slope x, NaN staying NaN; gradient from the result:
  * dx = y > 0 ? dy : slope dy. In place allowed. One work-item an element, groups of GROUP. Dtypes:
  * storage. */
+#include "common.h"
 
 kernel WORK_GROUP(GROUP, 1) void leaky_relu(const global storage *x, global storage *y, long n,
                                             float slope) {

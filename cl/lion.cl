@@ -1,8 +1,10 @@
-/* lion: the formula of src/ops/lion.h, one work-item an element, groups of GROUP, by common.cl for
- * one parameter or up to eight; w, if it is there, becomes a copy of p. Dtypes: storage for w,
+/* lion: the formula of src/ops/lion.h, one work-item an element, groups of GROUP, by parameter.h
+ * for one parameter or up to eight; w, if it is there, becomes a copy of p. Dtypes: storage for w,
  * float for the rest; with ROUNDED p is bf16, rounded by chance with key, from and update, and with
  * GRADIENT_BF16 g is bf16. With EIGHT_BIT m is in blocks of 8 bits, which work-groups have as
- * common.cl says. */
+ * eight_bit.h says. */
+#include "eight_bit.h"
+#include "parameter.h"
 
 typedef struct {
   float gradient_factor, rate, decay, keep1, take1, take2;
@@ -28,7 +30,7 @@ kernel WORK_GROUP(EIGHT_BIT_GROUP, 1) void lion(UPDATE_OPERANDS(), uint update) 
 
 #else
 
-UPDATE_ELEMENT(lion) {
+void lion_element(UPDATE_ELEMENT) {
   LION_FACTORS;
   float kept = m[i];
   const float result = lion_update(a, rounded_load(p, i), gradient_load(g, i), &kept);
@@ -36,6 +38,13 @@ UPDATE_ELEMENT(lion) {
   rounded_store(p, i, result, key, WEIGHT_STREAM(from, update));
   if (w) store(w, i, result);
 }
-UPDATE_KERNELS(lion)
+
+kernel WORK_GROUP(GROUP, 1) void lion(UPDATE_OPERANDS(), uint update) {
+  UPDATE_ONE(lion_element);
+}
+
+kernel WORK_GROUP(GROUP, 1) void lion_each(UPDATE_SLOTS, uint update) {
+  UPDATE_EACH(lion_element);
+}
 
 #endif

@@ -2,6 +2,7 @@
  * the result to the sums that are kept on the device (AC_LOSS_SUMS in src/ops/arguments.h). A
  * single work-group of GROUP items; local memory 24 * GROUP bytes. Sums are pairs of floats, in an
  * order that depends on the number of rows alone. Dtypes: float. */
+#include "common.h"
 
 /* (hi, lo) += v, exactly (Knuth's TwoSum). */
 float2 two_sum(float2 s, float v) {

@@ -4,6 +4,7 @@
  * A work-group of ROW_GROUP items a sample, local memory 4 * ROW_GROUP bytes; each leaves (loss,
  * weight, 0) in `rows` for losses.cl's sum_losses. The gradient is one work-item an element, groups
  * of GROUP. Dtypes: storage for prediction and dprediction, float for the rest. */
+#include "common.h"
 
 kernel WORK_GROUP(ROW_GROUP, 1) void mean_squared_error(const global storage *prediction,
                                                         const global float *target,

@@ -1,5 +1,6 @@
 /* multiply: c[i] (+)= a[i] b[i mod m], for m that divides n. c may be a. One work-item an element,
  * groups of GROUP. Dtypes: storage. */
+#include "common.h"
 
 kernel WORK_GROUP(GROUP, 1) void multiply(const global storage *a, const global storage *b,
                                           global storage *c, long n, long m, int add) {

@@ -7,6 +7,7 @@
  * groups of GROUP. Dtypes: storage for w, float for the rest; with FACTORS_BF16 X is bf16, with
  * ROUNDED p is bf16, rounded by chance with key, from and update, and with GRADIENT_BF16 g is bf16.
  */
+#include "parameter.h"
 
 #ifdef FACTORS_BF16
 typedef ushort factor;

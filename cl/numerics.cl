@@ -2,6 +2,7 @@
  * is how stores to f16 mark what they flushed to zero; counts stop at INT_MAX. One work-group of
  * GROUP items goes over all of x; local memory 16 * GROUP bytes. It is for looking, not for speed.
  * Dtypes: storage; counts int. */
+#include "common.h"
 
 #if defined(STORAGE_F16)
 #define BITS ushort

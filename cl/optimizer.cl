@@ -5,10 +5,12 @@
  * which no compiler option changes.
  *
  * adamw and sgd: the formulas of src/ops/optimizer.h, one work-item an element, groups of GROUP, by
- * common.cl for one parameter or up to eight; w, if it is there, becomes a copy of p. Dtypes:
+ * parameter.h for one parameter or up to eight; w, if it is there, becomes a copy of p. Dtypes:
  * storage for w, float for the rest; with EIGHT_BIT what is kept is in blocks of 8 bits, which
- * work-groups have as common.cl says; with ROUNDED p is bf16, rounded by chance with key, from and
- * update, and with GRADIENT_BF16 g is bf16. */
+ * work-groups have as eight_bit.h says; with ROUNDED p is bf16, rounded by chance with key, from
+ * and update, and with GRADIENT_BF16 g is bf16. */
+#include "eight_bit.h"
+#include "parameter.h"
 
 /* What an update goes by beside its operands. */
 typedef struct {
@@ -39,12 +41,12 @@ floats sgd_update(sgd_factors a, floats p, floats g, floats *kept, bool keeps) {
   return p - a.rate * d;
 }
 
-#define ADAMW_FACTORS                                                                            \
-  const adamw_factors a = {factors.s0, factors.s1, factors.s2, factors.s3, factors.s4, factors.s5, \
-                           factors.s6}
-#define SGD_FACTORS                                                                  \
-  const sgd_factors a = {factors.s0,      factors.s1,     factors.s2, factors.s3,    \
-                         factors.s4 != 0, factors.s5 != 0}
+#define ADAMW_FACTORS                                                      \
+  const adamw_factors a = {factors.s0, factors.s1, factors.s2, factors.s3, \
+                           factors.s4, factors.s5, factors.s6}
+#define SGD_FACTORS                                               \
+  const sgd_factors a = {factors.s0, factors.s1,      factors.s2, \
+                         factors.s3, factors.s4 != 0, factors.s5 != 0}
 
 #ifdef EIGHT_BIT
 
@@ -105,6 +107,9 @@ kernel WORK_GROUP(GROUP, 1) void gradient_statistics(const global gradient_t *g,
 
 #define STATISTICS_SLOT(k) \
   const global gradient_t *g##k, global float *to##k, long n##k, float scale##k
+#define STATISTICS_SLOTS                                                          \
+  STATISTICS_SLOT(0), STATISTICS_SLOT(1), STATISTICS_SLOT(2), STATISTICS_SLOT(3), \
+      STATISTICS_SLOT(4), STATISTICS_SLOT(5), STATISTICS_SLOT(6), STATISTICS_SLOT(7)
 #define STATISTICS_TAKE(k)    \
   if (get_group_id(0) == k) { \
     g = g##k;                 \
@@ -113,10 +118,7 @@ kernel WORK_GROUP(GROUP, 1) void gradient_statistics(const global gradient_t *g,
     scale = scale##k;         \
   }
 
-kernel WORK_GROUP(GROUP, 1)
-void gradient_statistics_each(STATISTICS_SLOT(0), STATISTICS_SLOT(1), STATISTICS_SLOT(2),
-                              STATISTICS_SLOT(3), STATISTICS_SLOT(4), STATISTICS_SLOT(5),
-                              STATISTICS_SLOT(6), STATISTICS_SLOT(7)) {
+kernel WORK_GROUP(GROUP, 1) void gradient_statistics_each(STATISTICS_SLOTS) {
   local float scratch[GROUP];
   local int flags[GROUP];
   const global gradient_t *g = g0;
@@ -148,7 +150,7 @@ kernel WORK_GROUP(GROUP, 1) void gradient_statistics_total(const global float *p
   write_statistics(sum, bad, scratch, flags, out);
 }
 
-UPDATE_ELEMENT(adamw) {
+void adamw_element(UPDATE_ELEMENT) {
   ADAMW_FACTORS;
   float mean = m[i], square = v[i];
   const float result = adamw_update(a, rounded_load(p, i), gradient_load(g, i), &mean, &square);
@@ -157,9 +159,16 @@ UPDATE_ELEMENT(adamw) {
   rounded_store(p, i, result, key, WEIGHT_STREAM(from, update));
   if (w) store(w, i, result);
 }
-UPDATE_KERNELS(adamw)
 
-UPDATE_ELEMENT(sgd) {
+kernel WORK_GROUP(GROUP, 1) void adamw(UPDATE_OPERANDS(), uint update) {
+  UPDATE_ONE(adamw_element);
+}
+
+kernel WORK_GROUP(GROUP, 1) void adamw_each(UPDATE_SLOTS, uint update) {
+  UPDATE_EACH(adamw_element);
+}
+
+void sgd_element(UPDATE_ELEMENT) {
   SGD_FACTORS;
   float kept = m ? m[i] : 0;
   const float result = sgd_update(a, rounded_load(p, i), gradient_load(g, i), &kept, m != 0);
@@ -167,6 +176,13 @@ UPDATE_ELEMENT(sgd) {
   rounded_store(p, i, result, key, WEIGHT_STREAM(from, update));
   if (w) store(w, i, result);
 }
-UPDATE_KERNELS(sgd)
+
+kernel WORK_GROUP(GROUP, 1) void sgd(UPDATE_OPERANDS(), uint update) {
+  UPDATE_ONE(sgd_element);
+}
+
+kernel WORK_GROUP(GROUP, 1) void sgd_each(UPDATE_SLOTS, uint update) {
+  UPDATE_EACH(sgd_element);
+}
 
 #endif

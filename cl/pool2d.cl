@@ -8,6 +8,7 @@
  * One work-item an element of y or dx, groups of GROUP; average_planes, for windows of a whole
  * plane each, is a work-group of ROW_GROUP a plane, local memory 4 * ROW_GROUP bytes. Dtypes:
  * storage. */
+#include "common.h"
 
 #define GEOMETRY int H, int W, int h, int w, int kh, int kw, int sh, int sw, int ph, int pw
 

@@ -1,5 +1,6 @@
 /* relu: y = max(x, 0), NaN staying NaN; gradient from the result: dx = y > 0 ? dy : 0. In place
  * allowed. One work-item an element, groups of GROUP. Dtypes: storage. */
+#include "common.h"
 
 kernel WORK_GROUP(GROUP, 1) void relu(const global storage *x, global storage *y, long n) {
   const size_t i = get_global_id(0);

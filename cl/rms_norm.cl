@@ -7,6 +7,7 @@
  * chunks of rows into partial sums [chunks,C], which add.cl's sum_columns then sums: work-group
  * 32 x LANES, local memory 128 * LANES bytes. Dtypes: storage for x, y, dy, dx; float for the
  * rest. */
+#include "common.h"
 
 kernel WORK_GROUP(ROW_GROUP, 1) void rms_norm(const global storage *x, const global float *gamma,
                                               global storage *y, global float *statistics,

@@ -1,5 +1,6 @@
 /* sigmoid: y = 1 / (1 + exp(-x)); gradient from the result: dx = dy y (1 - y). In place allowed.
  * One work-item an element, groups of GROUP. Dtypes: storage. */
+#include "common.h"
 
 kernel WORK_GROUP(GROUP, 1) void sigmoid(const global storage *x, global storage *y, long n) {
   const size_t i = get_global_id(0);

@@ -1,5 +1,6 @@
 /* silu: y = x s, s = 1 / (1 + exp(-x)); dx = dy s (1 + x (1 - s)). In place allowed. One work-item
  * an element, groups of GROUP. Dtypes: storage. */
+#include "common.h"
 
 kernel WORK_GROUP(GROUP, 1) void silu(const global storage *x, global storage *y, long n) {
   const size_t i = get_global_id(0);

@@ -1,5 +1,6 @@
 /* softmax over rows of `width`: y = exp(x - max) / sum; dx = y (dy - sum(dy y)). In place allowed.
  * A work-group of ROW_GROUP items a row; local memory 4 * ROW_GROUP bytes. Dtypes: storage. */
+#include "common.h"
 
 kernel WORK_GROUP(ROW_GROUP, 1) void softmax(const global storage *x, global storage *y,
                                              long width) {

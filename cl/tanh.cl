@@ -1,6 +1,7 @@
 /* tanh: y = tanh x; gradient from the result: dx = dy (1 - y^2). It is written with expm1, of which
  * nothing cancels near zero, because a device's tanh need not reach 1. In place allowed. One
  * work-item an element, groups of GROUP. Dtypes: storage. */
+#include "common.h"
 
 kernel WORK_GROUP(GROUP, 1) void tanh_forward(const global storage *x, global storage *y, long n) {
   const size_t i = get_global_id(0);

@@ -4,6 +4,7 @@
  * transpose_tile, for i = 1, moves squares of 32 x 32 through local memory (4.1 KiB) so that both
  * sides are touched in runs; work-group 32 x LANES. transpose_runs, for i > 1, is one work-item an
  * element, groups of GROUP, reading and writing runs of i. Dtypes: storage. */
+#include "common.h"
 
 kernel WORK_GROUP(32, LANES) void transpose_tile(const global storage *x, global storage *y, long a,
                                                  long m, long b) {

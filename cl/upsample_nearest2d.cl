@@ -2,6 +2,7 @@
  * (+)= sum of dy over the square of f x f that the pixel became. Planes follow each other without a
  * gap, so their rows are numbered on. One work-item an element of y or dx, groups of GROUP. Dtypes:
  * storage. */
+#include "common.h"
 
 kernel WORK_GROUP(GROUP, 1) void upsample_nearest2d(const global storage *x, global storage *y,
                                                     long n, long width, long factor) {

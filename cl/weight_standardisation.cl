@@ -4,6 +4,7 @@
  *
  * A work-group of ROW_GROUP items a row; local memory 4 * ROW_GROUP bytes. Dtypes: storage for y
  * and dy, float for the rest. */
+#include "common.h"
 
 ROW_STATISTICS(row_statistics, float, LOAD_FLOAT)
 

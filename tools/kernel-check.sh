@@ -244,7 +244,7 @@ is_for() { # OPTIONS TARGET
 measure() { # FAMILY <tab> OPTIONS
   local family=${1%%$'\t'*} options=${1#*$'\t'} object target nvidia=()
   object=$(mktemp -d "$work/XXXXXXXX")
-  cat "$root/cl/common.cl" "$root/cl/$family.cl" >"$object/program.cl"
+  "$program" "$family" >"$object/program.cl"
   group_sizes "$object/program.cl" "$options" >"$object/sizes"
   for target in $chosen_targets; do
     if [[ $target == sm_* ]] && is_for "$options" "$target"; then nvidia+=("$target"); fi
@@ -281,7 +281,7 @@ if ((quick)); then
   mv "$work/fewer" "$work/variants"
 fi
 
-export root work libclc ptx_only chosen_targets="${chosen[*]}"
+export program work libclc ptx_only chosen_targets="${chosen[*]}"
 export -f have is_for nvidia_constants compile_nvidia compile_amd compile_intel group_sizes complete measure refuse
 : >"$work/refused"
 # shellcheck disable=SC2016 # for the shells that xargs starts

@@ -1,7 +1,7 @@
 /* Floats kept in 8 bits, in blocks of 256 with a scale of their own: block-wise dynamic
  * quantisation (Dettmers et al., arXiv 2110.02861). A block is 256 codes and behind them its
  * largest magnitude as a float in the host's byte order, which the values of its codes are
- * multiplied with; the last block of a tensor is whole. cl/common.cl and
+ * multiplied with; the last block of a tensor is whole. cl/eight_bit.h and
  * backend/cpu/eight_bit.h find the same codes by tables.
  *
  * Codes are denser near zero. With e = floor(log2 y) and N = 2^e, a position y has the value

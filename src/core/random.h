@@ -1,7 +1,7 @@
 /* clang-format off */
 /* Counter-based random numbers: Philox 4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy
  * as 1, 2, 3", SC 2011). A value is a pure function of (key, counter), so it depends neither on the order of
- * evaluation nor on how work is split. cl/common.cl holds the same function for OpenCL.
+ * evaluation nor on how work is split. cl/common.h holds the same function for OpenCL.
  *
  *   stream          key                            counter
  *   dropout masks   seed                           (element / 8 within the sample, sample in the effective

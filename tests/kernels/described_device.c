@@ -101,12 +101,11 @@ cl_command_queue clCreateCommandQueue(cl_context context, cl_device_id device,
 
 /* ---- programs -------------------------------------------------------------------------------- */
 
-/* The second text is the file, behind what all files share. */
 cl_program clCreateProgramWithSource(cl_context context, cl_uint count, const char **texts,
                                      const size_t *lengths, cl_int *error) {
   (void)context, (void)lengths;
-  for (int i = 0; count == 2 && i < ac_cl_source_count; i++)
-    if (texts[1] == (const char *)ac_cl_sources[i].text) {
+  for (int i = 0; count == 1 && i < ac_cl_source_count; i++)
+    if (texts[0] == (const char *)ac_cl_sources[i].text) {
       *error = CL_SUCCESS;
       return (cl_program)(void *)&ac_cl_sources[i];
     }

@@ -1,5 +1,6 @@
-/* kernel_variants: the programs that the OpenCL backend compiles on a GPU, each with its options,
- * as described_device.c writes them down. They come of preparing, as the trainer would,
+/* kernel_variants [NAME]: the programs that the OpenCL backend compiles on a GPU, each with its
+ * options, as described_device.c writes them down; or the source of one, cl/NAME.cl with what it
+ * includes. They come of preparing, as the trainer would,
  *   - every case of the ops' tests, with its gradients,
  *   - every op at the sizes it is timed at,
  *   - attention with heads of sizes that the tests, which run, leave out,
@@ -12,6 +13,7 @@
 #include <string.h>
 
 #include "backend/opencl/product/gemm.h"
+#include "backend/opencl/sources.h"
 #include "ops/description.h"
 
 static const ac_dtype storages[] = {AC_F32, AC_F16, AC_BF16};
@@ -127,7 +129,18 @@ static void prepare_units(ac_device *device, ac_dtype storage) {
   }
 }
 
-int main(void) {
+static int print_source(const char *name) {
+  for (int i = 0; i < ac_cl_source_count; i++) {
+    const ac_cl_source *source = &ac_cl_sources[i];
+    if (strcmp(source->name, name)) continue;
+    return fwrite(source->text, 1, source->length, stdout) == source->length ? 0 : 1;
+  }
+  fprintf(stderr, "kernel_variants: there is no cl/%s.cl\n", name);
+  return 1;
+}
+
+int main(int argc, char **argv) {
+  if (argc > 1) return print_source(argv[1]);
   /* Our own products, which CLBlast's would stand in for, and the choice of their tiles. */
   setenv("ACCRUE_CLBLAST", "0", true);
   setenv("ACCRUE_TUNE", "1", true);

@@ -59,8 +59,10 @@ RUNS = {
 }
 # Of families that reach a shared function, those that are run: PoCL compiles every kernel anew.
 MOST_FAMILIES = {"cpu": 8, "cl": 4}
-# Tests of their own that some shared kernels have besides.
-UNITS = {"src/backend/cpu/blocks.c": ("cpu_blocks", "cpu_stream"), "src/backend/cpu/stream.h": ("cpu_stream",)}
+# Tests of their own that some kernels have besides.
+UNITS = {"src/backend/cpu/blocks.c": ("cpu_blocks", "cpu_stream"), "src/backend/cpu/stream.h": ("cpu_stream",),
+         "cl/unit_gemm.cl": ("opencl_units", "opencl_gemm"), "cl/optimizer.cl": ("opencl_joined",),
+         "cl/lion.cl": ("opencl_joined",), "cl/parameter.h": ("opencl_joined",)}
 # Tests of whole graphs and of training, on the CPU.
 PROGRAMS = {
     "rules": ("gradients", "gpt2", "norms", "batch_norm", "training", "precision", "graph", "invariants"),
@@ -280,41 +282,49 @@ class Worker:
                 if killed:
                     return killed[0], f"{killed[1]} ({isa})"
             if status == "survived":
-                return self.kill_by_units(target) or (status, "")
+                return self.kill_by_cpu_units(target) or (status, "")
         return status, ""
 
-    def kill_by_units(self, target):
-        """These take kernels of any instruction set, so that all are changed."""
-        programs, objects = UNITS.get(target.site.path, ()), []
-        for isa in self.build.instruction_sets() if programs else []:
-            for user in sorted(target.users):
-                objects.append(self.folder / f"changed.{isa}.{Path(user).name}.o")
-                if not self.build.compile(f"accrue_cpu_{isa}", user, self.overlay, objects[-1]):
-                    return "compile", ""
-        for program in programs:
+    def kill_by_units(self, target, objects, environment):
+        for program in UNITS.get(target.site.path, ()):
             if not self.build.link(program, objects, self.folder / "test"):
                 return "compile", ""
-            verdict = self.run(program, [], CPU)
+            verdict = self.run(program, [], environment)
             if verdict != "passed":
                 return "killed", f"{verdict}: test_{program}"
         return None
 
+    def kill_by_cpu_units(self, target):
+        """These take kernels of any instruction set, so that all are changed."""
+        objects = []
+        for isa in self.build.instruction_sets() if target.site.path in UNITS else []:
+            for user in sorted(target.users):
+                objects.append(self.folder / f"changed.{isa}.{Path(user).name}.o")
+                if not self.build.compile(f"accrue_cpu_{isa}", user, self.overlay, objects[-1]):
+                    return "compile", ""
+        return self.kill_by_units(target, objects, CPU)
+
     def embed(self, overlay, output):
         """The library's object that carries the kernels' sources, with those under `overlay` in their place."""
-        kernels = [overlay / "cl" / f.name if (overlay / "cl" / f.name).is_file() else f
-                   for f in sorted((self.build.source / "cl").glob("*.cl"))]
+        changed = self.folder / "cl"
+        shutil.rmtree(changed, ignore_errors=True)
+        shutil.copytree(self.build.source / "cl", changed)
+        if (overlay / "cl").is_dir():
+            shutil.copytree(overlay / "cl", changed, dirs_exist_ok=True)
+        kernels = sorted(changed.glob("*.cl"))
         text = self.folder / "embedded_kernels.c"
         subprocess.run(["cmake", "-DKERNELS=" + ";".join(map(str, kernels)), f"-DOUTPUT={text}", "-P",
-                        str(self.build.source / "cl/embed.cmake")], check=True, capture_output=True)
+                        str(changed / "embed.cmake")], check=True, capture_output=True)
         subprocess.run(["cc", "-O0", f"-I{self.build.source}/src", "-c", str(text), "-o", str(output)], check=True)
 
     def mutate_cl(self, target):
         device = {"ACCRUE_TEST_DEVICES": self.arguments.device, **QUIET}
         families = self.families(target, target.ops)
-        self.embed(self.overlay, self.folder / "kernels.o")
-        if not self.build.link("ops", [self.folder / "kernels.o"], self.folder / "test"):
+        kernels = self.folder / "kernels.o"
+        self.embed(self.overlay, kernels)
+        if not self.build.link("ops", [kernels], self.folder / "test"):
             return "compile", ""
-        killed = self.kill(target, families, device)
+        killed = self.kill(target, families, device) or self.kill_by_units(target, [kernels], QUIET)
         for folder in self.compiled() - self.originals:  # mutants, which are not needed again
             shutil.rmtree(folder, ignore_errors=True)
         return killed or ("survived", "")

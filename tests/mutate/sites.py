@@ -82,7 +82,7 @@ class Sources:
     def __init__(self, root):
         self.root = Path(root)
         self.text, self.functions = {}, {}
-        for pattern in ("src/backend/cpu/**/*.[ch]", "src/backend/opencl/**/*.c", "cl/*.cl", "src/ops/*.c",
+        for pattern in ("src/backend/cpu/**/*.[ch]", "src/backend/opencl/**/*.c", "cl/*.cl", "cl/*.h", "src/ops/*.c",
                         "src/graph/differentiate.c", "src/train/*.c"):
             for file in sorted(self.root.glob(pattern)):
                 path = str(file.relative_to(self.root))
@@ -147,7 +147,7 @@ class Sources:
 
     def cl_kernels(self, ops):
         """{function: {file: [op]}} of OpenCL C, found from the names of kernels that the host's functions launch."""
-        host, kernels, entries = {}, {}, {}
+        host, kernels, entries, steps = {}, {}, {}, []
         for path in self.functions:
             for f in self.functions[path]:
                 if path.startswith("src/backend/opencl/") and "static" not in f.head:
@@ -156,24 +156,32 @@ class Sources:
                     kernels.setdefault(f.name, []).append(f)
             for op, run in re.findall(r"ac_cl_op_(\w+) = \{\s*\.run = (\w+)", self.text[path]):
                 entries[op] = (path, run)
+            for op in re.findall(r'^AC_CL_STEP_OP\("\w+", (\w+),', self.text[path], re.M):
+                steps += [(op, op), (op, f"{op}_each")]
+        shared = {f.name: f for path in self.functions if re.match(r"cl/.*\.h", path) for f in self.functions[path]}
 
         def find(user, name):
             if user.startswith("cl/"):
-                f = self.named(user, name) or self.named("cl/common.cl", name)
-                return f, user
+                return self.named(user, name) or shared.get(name), user
             f = self.named(user, name) or host.get(name)
             return f, (f.path if f else user)
 
-        reached = self.closure(ops, entries, find)
         result = {}
-        for f, users in reached.items():
-            reaching = sorted({op for ops_ in users.values() for op in ops_})
-            for kernel in (k for s in sorted(f.strings) for k in kernels.get(s, [])):
+
+        def add(name, reaching):
+            for kernel in kernels.get(name, []):
                 entry = {op: (kernel.path, kernel.name) for op in reaching}
                 for g, where in self.closure(reaching, entry, find).items():
                     for user, found in where.items():
                         known = result.setdefault(g, {}).setdefault(user, [])
                         known += [op for op in found if op not in known]
+
+        for f, users in self.closure(ops, entries, find).items():
+            for name in sorted(f.strings):
+                add(name, sorted({op for ops_ in users.values() for op in ops_}))
+        for op, name in steps:
+            if op in ops:
+                add(name, [op])
         return result
 
     def closure(self, ops, entries, find):
@@ -182,7 +190,7 @@ class Sources:
             if op not in entries:
                 continue
             path, name = entries[op]
-            work = [(self.named(path, name), path)]
+            work = [(f, path) for f in self.functions[path] if f.name == name]  # of each set of options
             seen = set()
             while work:
                 f, user = work.pop()

@@ -1,7 +1,6 @@
-/* Where cl/unit_gemm.cl has the elements of fragments, as a function UNIT_maps: included once for
+/* Where cl/unit_maps.h has the elements of fragments, as a function UNIT_maps: included once for
  * each unit, with UNIT, its name, and the option that the kernel is compiled with. */
-#define MAPS_ALONE
-#include "../../cl/unit_gemm.cl"
+#include "../../cl/unit_maps.h"
 
 #define JOIN_NAMES(a, b) a##b
 #define JOIN(a, b) JOIN_NAMES(a, b)
@@ -40,6 +39,5 @@ static void JOIN(UNIT, _maps)(unit_maps *maps) {
 #undef A_WORDS
 #undef B_WORDS
 #undef SUMS
-#undef MAPS_ALONE
 #undef JOIN
 #undef JOIN_NAMES

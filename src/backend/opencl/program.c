@@ -1,10 +1,10 @@
 /* Compiling cl/ files, and the cache of compiled programs on disk.
  *
- * A program is cl/common.cl and one other file. It is looked for in memory, then in the cache
- * folder, then compiled from source and written to the folder. A cache file's name is the hash of
- * all that the binary depends on: source, options, device, driver, platform and the format of the
- * file. A file that is damaged, foreign or no longer accepted by the driver is ignored and written
- * anew; a folder that cannot be written to costs time, nothing else.
+ * A program is a file cl/NAME.cl. It is looked for in memory, then in the cache folder, then
+ * compiled from source and written to the folder. A cache file's name is the hash of all that the
+ * binary depends on: source, options, device, driver, platform and the format of the file. A file
+ * that is damaged, foreign or no longer accepted by the driver is ignored and written anew; a
+ * folder that cannot be written to costs time, nothing else.
  *
  * PoCL keeps compiled kernels on disk itself, and compiles every kernel a second time before it
  * hands out a binary, so there this cache is off. ACCRUE_PROGRAM_CACHE=1 or =0 switches it on or
@@ -122,16 +122,15 @@ static ac_status build_failure(ac_opencl *cl, cl_program program, const char *fi
                         : "no log");
 }
 
-static ac_status compile(ac_opencl *cl, const char *file, const ac_cl_source *parts[2],
-                         const char *options, cl_program *program) {
-  const char *text[2] = {(const char *)parts[0]->text, (const char *)parts[1]->text};
-  const size_t length[2] = {parts[0]->length, parts[1]->length};
+static ac_status compile(ac_opencl *cl, const ac_cl_source *source, const char *options,
+                         cl_program *program) {
+  const char *text = (const char *)source->text;
   cl_int error;
-  *program = clCreateProgramWithSource(cl->context, 2, text, length, &error);
+  *program = clCreateProgramWithSource(cl->context, 1, &text, &source->length, &error);
   if (error != CL_SUCCESS) return ac_cl_fail(cl, error, "clCreateProgramWithSource");
   error = clBuildProgram(*program, 1, &cl->device, options, NULL, NULL);
   if (error == CL_SUCCESS) return AC_OK;
-  ac_status status = build_failure(cl, *program, file, error);
+  ac_status status = build_failure(cl, *program, source->name, error);
   clReleaseProgram(*program);
   return status;
 }
@@ -144,18 +143,15 @@ void ac_cl_announce(const ac_opencl *cl, const char *doing, const char *what) {
 }
 
 uint64_t ac_cl_program_key(const ac_opencl *cl, const char *file, const char *options) {
-  const ac_cl_source *parts[2] = {find_source("common"), find_source(file)};
-  uint64_t key = ac_hash(cl->identity + CACHE_VERSION, options, strlen(options));
-  for (int i = 0; i < 2; i++)
-    if (parts[i]) key = ac_hash(key, parts[i]->text, parts[i]->length);
-  return key;
+  const ac_cl_source *source = find_source(file);
+  const uint64_t key = ac_hash(cl->identity + CACHE_VERSION, options, strlen(options));
+  return source ? ac_hash(key, source->text, source->length) : key;
 }
 
 static ac_status make_program(ac_opencl *cl, const char *file, const char *options,
                               cl_program *program) {
-  const ac_cl_source *parts[2] = {find_source("common"), find_source(file)};
-  if (!parts[0] || !parts[1])
-    return ac_fail(AC_ERROR_DEVICE, "opencl: cl/%s.cl is not part of this build", file);
+  const ac_cl_source *source = find_source(file);
+  if (!source) return ac_fail(AC_ERROR_DEVICE, "opencl: cl/%s.cl is not part of this build", file);
   char all[AC_CL_MAX_OPTIONS + 96], prefix[64];
   int length = snprintf(
       all, sizeof all, "-cl-std=CL1.2 -DGROUP=%d%s%s %s", cl->group, cl->cpu ? " -DCPU" : "",
@@ -168,7 +164,7 @@ static ac_status make_program(ac_opencl *cl, const char *file, const char *optio
   if (cl->cache_programs) cache = ac_cache_file_of("programs", prefix, key, ".bin");
   if ((*program = load_program(cl, &cache, key, all))) return AC_OK;
   ac_cl_announce(cl, "compiling", file);
-  AC_TRY(compile(cl, file, parts, all, program));
+  AC_TRY(compile(cl, source, all, program));
   if (cache.path[0]) save_program(*program, &cache, key);
   return AC_OK;
 }

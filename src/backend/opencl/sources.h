@@ -1,4 +1,5 @@
-/* The files of cl/, embedded at build time by cl/embed.cmake. */
+/* The kernel files cl/NAME.cl with all that they include, embedded at build time by
+ * cl/embed.cmake. */
 #ifndef AC_OPENCL_SOURCES_H
 #define AC_OPENCL_SOURCES_H
 

@@ -1,4 +1,4 @@
-/* The steps of parameters whose kernels common.cl makes. */
+/* The steps of parameters whose kernels cl/parameter.h makes. */
 #include "backend/opencl/update.h"
 
 #include "core/integers.h"

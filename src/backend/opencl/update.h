@@ -8,7 +8,7 @@
 #include "core/eight_bit.h"
 
 /* Work-groups that have blocks: a GPU's EIGHT_BIT_GROUP and a CPU's EIGHT_BIT_BLOCKS of
- * cl/common.cl. */
+ * cl/eight_bit.h. */
 enum { AC_CL_BLOCK_GROUP = 64, AC_CL_BLOCKS = 8 };
 
 static inline bool ac_cl_is_eight_bit(const ac_op_args *args) {
@@ -52,7 +52,7 @@ static inline ac_cl_kernel ac_cl_row_update_kernel(const ac_opencl *cl, const ac
 /* What an op's kernel goes by, beside its operands. */
 enum { AC_CL_FACTORS = 8 };
 
-/* The step of an optimizer whose kernels common.cl makes in cl/FILE.cl: in[0] is the gradient,
+/* The step of an optimizer whose kernels cl/parameter.h makes in cl/FILE.cl: in[0] is the gradient,
  * out[0] the parameter, then come as many states as it keeps, and a copy in 16 bits. */
 typedef struct ac_cl_step {
   const char *file, *name, *each; /* for one parameter, and for several */

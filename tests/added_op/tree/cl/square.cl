@@ -1,5 +1,6 @@
 /* square: y = factor x^2; gradient: dx = dy s of the slopes s = 2 factor x. In place allowed. One
  * work-item an element, groups of GROUP. Dtypes: storage, float for s. */
+#include "common.h"
 
 kernel WORK_GROUP(GROUP, 1) void square(const global storage *x, global storage *y, float factor,
                                         int n) {
