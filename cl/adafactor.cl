@@ -48,7 +48,7 @@ kernel WORK_GROUP(32, LANES) void adafactor_columns(const global gradient_t *g,
 kernel WORK_GROUP(GROUP, 1) void adafactor_column_moments(const global float *space,
                                                           global float *c, long rows, long columns,
                                                           long chunks, float blend) {
-  const size_t j = get_global_id(0);
+  const size_t j = element_id();
   if (j >= columns) return;
   float sum = 0;
   for (size_t k = 0; k < chunks; k++) sum += space[rows + 2 + k * columns + j];
@@ -105,7 +105,7 @@ kernel WORK_GROUP(GROUP, 1) void adafactor(const global gradient_t *g, global ro
                                            global storage *w, const global float *space, long rows,
                                            long columns, uint2 key, uint from, uint update,
                                            float gradient_factor, float decay, float least) {
-  const size_t n = get_global_id(0);
+  const size_t n = element_id();
   if (n >= rows * columns) return;
   const size_t i = quotient(n, columns), j = n - i * columns;
   const float factor = r ? r[i] * space[rows] : 1;

@@ -66,7 +66,7 @@ kernel WORK_GROUP(32, LANES) void adam_mini_columns(const global gradient_t *g,
 kernel WORK_GROUP(GROUP, 1) void adam_mini_moments(const global float *space, global float *v,
                                                    long rows, long columns, long chunks,
                                                    float take2) {
-  const size_t j = get_global_id(0);
+  const size_t j = element_id();
   if (j >= columns) return;
   float sum = 0;
   for (size_t k = 0; k < chunks; k++) sum += space[k * columns + j];
@@ -80,7 +80,7 @@ kernel WORK_GROUP(GROUP, 1) void adam_mini(const global gradient_t *g, global ro
                                            float decay, float take1, float step,
                                            float sqrt_correction2, float epsilon) {
   const adam_mini_factors a = {gradient_factor, decay, take1, step, sqrt_correction2, epsilon};
-  const size_t i = get_global_id(0);
+  const size_t i = element_id();
   if (i >= n) return;
   const float square = v[i - quotient(i, columns) * columns];
   const float result = adam_mini_update(a, rounded_load(p, i), gradient_load(g, i), m + i, square);

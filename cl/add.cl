@@ -11,7 +11,7 @@
 
 kernel WORK_GROUP(GROUP, 1) void add(const global storage *a, const global storage *b,
                                      global storage *c, long n, long m) {
-  const size_t i = get_global_id(0);
+  const size_t i = element_id();
   if (i < n) store(c, i, load(a, i) + load(b, modulo(i, m)));
 }
 

@@ -297,7 +297,7 @@ kernel WORK_GROUP(GROUP, 1) void attention_row_products(const global storage *dy
                                                         const global storage *y,
                                                         global float *product, long rows, int t,
                                                         int heads) {
-  const size_t e = get_global_id(0);
+  const size_t e = element_id();
   if (e >= rows) return;
   const size_t head = quotient(e, t), i = e - head * t, b = quotient(head, heads);
   const size_t at = ((b * t + i) * heads + (head - b * heads)) * HEAD;
@@ -490,7 +490,7 @@ kernel WORK_GROUP(ROW_GROUP, 1) void attention_weights_gradient(
 kernel WORK_GROUP(GROUP, 1) void attention_store_sums(const global float *space,
                                                       global storage *dqkv, long n, long first,
                                                       int t, int heads, int size, int first_pair) {
-  const size_t k = get_global_id(0);
+  const size_t k = element_id();
   if (k >= n) return;
   const size_t i = quotient(k, size), half_pair = quotient(i, t), part = 1 + half_pair % 2;
   const size_t pair = first_pair + half_pair / 2, b = quotient(pair, heads);

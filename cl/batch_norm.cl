@@ -54,7 +54,7 @@ kernel WORK_GROUP(GROUP, 1) void batch_norm_statistics(const global float *parti
                                                        long samples, long channels, long positions,
                                                        long samples_per_chunk, long chunks,
                                                        float epsilon) {
-  const size_t c = get_global_id(0);
+  const size_t c = element_id();
   if (c >= channels) return;
   float n = 0, mean = 0, squares = 0;
   for (size_t k = 0; k < chunks; k++) {
@@ -72,7 +72,7 @@ kernel WORK_GROUP(GROUP, 1) void batch_norm_running(const global float *mean,
                                                     const global float *variance,
                                                     global float *statistics, global float *kept,
                                                     long channels, float epsilon) {
-  const size_t c = get_global_id(0);
+  const size_t c = element_id();
   if (c >= channels) return;
   statistics[2 * c] = mean[c];
   statistics[2 * c + 1] = 1 / sqrt(variance[c] + epsilon);
@@ -83,7 +83,7 @@ kernel WORK_GROUP(GROUP, 1) void batch_norm(const global storage *x, const globa
                                             const global float *beta,
                                             const global float *statistics, global storage *y,
                                             long n, long channels, long positions) {
-  const size_t e = get_global_id(0);
+  const size_t e = element_id();
   if (e >= n) return;
   const size_t c = modulo(quotient(e, positions), channels);
   const float h = (load(x, e) - statistics[2 * c]) * statistics[2 * c + 1];
@@ -93,7 +93,7 @@ kernel WORK_GROUP(GROUP, 1) void batch_norm(const global storage *x, const globa
 kernel WORK_GROUP(GROUP, 1) void batch_norm_totals(global float *sums, global float *dgamma,
                                                    global float *dbeta, long channels, long chunks,
                                                    float count, int add_gamma, int add_beta) {
-  const size_t c = get_global_id(0);
+  const size_t c = element_id();
   if (c >= channels) return;
   global float *sums_h = sums + chunks * channels;
   float sum = 0, sum_h = 0;
@@ -111,7 +111,7 @@ kernel WORK_GROUP(GROUP, 1) void batch_norm_input_gradient(
     const global storage *dy, const global storage *x, const global float *statistics,
     const global float *gamma, const global float *sums, global storage *dx, long n, long channels,
     long positions, long chunks, int add) {
-  const size_t e = get_global_id(0);
+  const size_t e = element_id();
   if (e >= n) return;
   const size_t c = modulo(quotient(e, positions), channels);
   const float r = statistics[2 * c + 1], h = (load(x, e) - statistics[2 * c]) * r;
@@ -123,7 +123,7 @@ kernel WORK_GROUP(GROUP, 1) void batch_norm_input_gradient(
 kernel WORK_GROUP(GROUP, 1) void batch_norm_pool(const global float *statistics,
                                                  const global float *variance, global float *pooled,
                                                  long channels, float count, int add) {
-  const size_t c = get_global_id(0);
+  const size_t c = element_id();
   if (c >= channels) return;
   float n = add ? pooled[3 * c] : 0, mean = add ? pooled[3 * c + 1] : 0;
   float squares = add ? pooled[3 * c + 2] : 0;
@@ -136,7 +136,7 @@ kernel WORK_GROUP(GROUP, 1) void batch_norm_pool(const global float *statistics,
 kernel WORK_GROUP(GROUP, 1) void batch_norm_update(const global float *pooled, global float *mean,
                                                    global float *variance, long channels,
                                                    float momentum) {
-  const size_t c = get_global_id(0);
+  const size_t c = element_id();
   if (c >= channels) return;
   const float total = pooled[3 * c + 2] / fmax(1.0f, pooled[3 * c] - 1);
   mean[c] += momentum * (pooled[3 * c + 1] - mean[c]);

@@ -34,7 +34,7 @@ kernel WORK_GROUP(GROUP, 1) void binary_cross_entropy_gradient(const global stor
                                                                const global float *weights,
                                                                global storage *dlogits, long n,
                                                                long m, float factor) {
-  const size_t e = get_global_id(0);
+  const size_t e = element_id();
   if (e >= n) return;
   const float w = weights ? weights[quotient(e, m)] : 1;
   const float d = 1 / (1 + exp(-load(logits, e))) - targets[e];

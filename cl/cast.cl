@@ -4,12 +4,12 @@
 
 kernel WORK_GROUP(GROUP, 1) void cast_to_float(const global storage *x, global float *y, long n,
                                                int add) {
-  const size_t i = get_global_id(0);
+  const size_t i = element_id();
   if (i < n) y[i] = add ? y[i] + load(x, i) : load(x, i);
 }
 
 kernel WORK_GROUP(GROUP, 1) void cast_to_storage(const global float *x, global storage *y, long n,
                                                  int add) {
-  const size_t i = get_global_id(0);
+  const size_t i = element_id();
   if (i < n) store(y, i, add ? load(y, i) + x[i] : x[i]);
 }

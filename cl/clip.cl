@@ -7,7 +7,7 @@
 
 kernel WORK_GROUP(GROUP, 1) void clip_value(const global float *g, global float *y, long n,
                                             float gradient_factor, float limit) {
-  const size_t i = get_global_id(0);
+  const size_t i = element_id();
   if (i < n) y[i] = fmin(fmax(gradient_factor * g[i], -limit), limit);
 }
 
@@ -20,7 +20,7 @@ float clip_factor(float gradient_factor, float limit, float of_p, float of_g) {
 kernel WORK_GROUP(GROUP, 1) void clip_columns(const global float *g, const global float *p,
                                               global float *y, long rows, long columns,
                                               float gradient_factor, float limit) {
-  const size_t j = get_global_id(0), end = rows * columns;
+  const size_t j = element_id(), end = rows * columns;
   float of_g = 0, of_p = 0;
   if (j >= columns) return;
   for (size_t i = j; i < end; i += columns) {

@@ -9,7 +9,7 @@
 kernel WORK_GROUP(GROUP, 1) void move_part(const global storage *x, global storage *y, long n,
                                            long run, long row_x, long first_x, long row_y,
                                            long first_y, int add) {
-  const size_t e = get_global_id(0);
+  const size_t e = element_id();
   if (e >= n) return;
   const size_t row = quotient(e, run), i = e - row * run, at = row * row_y + first_y + i;
   const float v = load(x, row * row_x + first_x + i);
@@ -18,7 +18,7 @@ kernel WORK_GROUP(GROUP, 1) void move_part(const global storage *x, global stora
 
 kernel WORK_GROUP(GROUP, 1) void slice_gradient(const global storage *dy, global storage *dx,
                                                 long n, long run, long row_x, long first, int add) {
-  const size_t e = get_global_id(0);
+  const size_t e = element_id();
   if (e >= n) return;
   const size_t row = quotient(e, row_x), j = e - row * row_x;
   const float v = j >= first && j < first + run ? load(dy, row * run + j - first) : 0;

@@ -191,7 +191,7 @@ kernel WORK_GROUP(TX, TY) void conv2d(const global storage *a, const global stor
 kernel WORK_GROUP(GROUP, 1) void columns(const global ushort *x, global ushort *column, long n,
                                          long first, int rows, int length, int begin, int end,
                                          GEOMETRY) {
-  const size_t e = get_global_id(0);
+  const size_t e = element_id();
   if (e >= n) return;
   const size_t line = quotient(e, length / 8), block = quotient(line, rows);
   const int in_line = (int)(e - line * (length / 8)) * 8, row = (int)(line - block * rows);
@@ -225,7 +225,7 @@ kernel WORK_GROUP(GROUP, 1) void columns(const global ushort *x, global ushort *
 kernel WORK_GROUP(GROUP, 1) void depthwise(const global storage *x, const global storage *weight,
                                            const global float *bias, global storage *y, long n,
                                            GEOMETRY) {
-  const size_t e = get_global_id(0);
+  const size_t e = element_id();
   if (e >= n) return;
   const size_t row = quotient(e, w), plane = quotient(row, h);
   const int j = (int)(e - row * w), i = (int)(row - plane * h);
@@ -248,7 +248,7 @@ kernel WORK_GROUP(GROUP, 1) void depthwise_input_gradient(const global storage *
                                                           const global storage *weight,
                                                           global storage *dx, long n, int add,
                                                           GEOMETRY) {
-  const size_t e = get_global_id(0);
+  const size_t e = element_id();
   if (e >= n) return;
   const size_t row = quotient(e, W), plane = quotient(row, H);
   const int across = (int)(e - row * W) + pw, down = (int)(row - plane * H) + ph;

@@ -91,7 +91,7 @@ kernel WORK_GROUP(GROUP, 1) void cross_entropy_gradient(
     const global float *lse, global logit *dlogits, long n, long width, long pitch, long first,
     long first_logit, long first_lse, float loss_scale, int ignore, int ignore_index,
     float smoothing) {
-  const size_t e = get_global_id(0);
+  const size_t e = element_id();
   if (e >= n * width) return;
   const size_t i = quotient(e, width), j = e - i * width;
   const int target = targets[first + i];

@@ -7,7 +7,7 @@
 kernel WORK_GROUP(GROUP, 1) void dropout(const global storage *x, global storage *y, long samples,
                                          long blocks, long n, uint2 seed, uint first_sample,
                                          uint update, uint stream, uint threshold, float factor) {
-  const size_t i = get_global_id(0);
+  const size_t i = element_id();
   if (i >= samples * blocks) return;
   const size_t sample = quotient(i, blocks), block = i - sample * blocks;
   const uint4 bits =

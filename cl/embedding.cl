@@ -12,20 +12,20 @@
 
 kernel WORK_GROUP(GROUP, 1) void embedding(const global storage *table, const global int *ids,
                                            global storage *y, long n, long width) {
-  const size_t e = get_global_id(0);
+  const size_t e = element_id();
   if (e >= n * width) return;
   const size_t i = quotient(e, width);
   store(y, e, load(table, (size_t)ids[i] * width + (e - i * width)));
 }
 
 kernel WORK_GROUP(GROUP, 1) void embedding_clear(global int *next, int marks, int n) {
-  const size_t i = get_global_id(0);
+  const size_t i = element_id();
   if (i < n) next[marks + i] = 0;
 }
 
 kernel WORK_GROUP(GROUP, 1) void embedding_chain(const global int *ids, global int *next, int marks,
-                                                 int n) {
-  const size_t i = get_global_id(0);
+                                                 int first, int n) {
+  const size_t i = first + element_id();
   if (i >= n) return;
   const int id = ids[i];
   int j = (int)i + 1;
@@ -38,7 +38,7 @@ kernel WORK_GROUP(GROUP, 1) void embedding_gradient(const global int *ids, const
                                                     const global int *next, int marks,
                                                     global float *dtable, int n, long width,
                                                     int add) {
-  const size_t e = get_global_id(0);
+  const size_t e = element_id();
   if (e >= n * width) return;
   const size_t i = quotient(e, width), column = e - i * width;
   if (next[marks + i]) return;

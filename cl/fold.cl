@@ -5,7 +5,7 @@
 kernel WORK_GROUP(GROUP, 1) void fold(const global float *g, global float *m, global float *v,
                                       long n, float gradient_factor, float keep1, float take1,
                                       float keep2, float take2) {
-  const size_t i = get_global_id(0);
+  const size_t i = element_id();
   if (i >= n) return;
   const float d = gradient_factor * g[i];
   m[i] = keep1 * m[i] + take1 * d;

@@ -37,12 +37,12 @@ float gelu_slope(float x) {
 #endif
 
 kernel WORK_GROUP(GROUP, 1) void gelu(const global storage *x, global storage *y, long n) {
-  const size_t i = get_global_id(0);
+  const size_t i = element_id();
   if (i < n) store(y, i, gelu_value(load(x, i)));
 }
 
 kernel WORK_GROUP(GROUP, 1) void gelu_gradient(const global storage *dy, const global storage *x,
                                                global storage *dx, long n) {
-  const size_t i = get_global_id(0);
+  const size_t i = element_id();
   if (i < n) store(dx, i, load(dy, i) * gelu_slope(load(x, i)));
 }

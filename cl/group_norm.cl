@@ -32,7 +32,7 @@ kernel WORK_GROUP(ROW_GROUP, 1) void group_norm(const global storage *x, const g
 kernel WORK_GROUP(GROUP, 1) void group_norm_means(global float *sums, const global float *gamma,
                                                   long rows, long groups, long channels,
                                                   long positions, long first_mean) {
-  const size_t n = get_global_id(0);
+  const size_t n = element_id();
   if (n >= rows) return;
   const size_t first = modulo(n, groups) * channels;
   float g = 0, gh = 0;
@@ -49,7 +49,7 @@ kernel WORK_GROUP(GROUP, 1) void group_norm_input_gradient(
     const global storage *dy, const global storage *x, const global float *statistics,
     const global float *gamma, const global float *sums, global storage *dx, long n, long groups,
     long channels, long positions, long first_mean, int add) {
-  const size_t e = get_global_id(0);
+  const size_t e = element_id();
   if (e >= n) return;
   const size_t plane = quotient(e, positions), row = quotient(plane, channels);
   const size_t channel = modulo(plane, groups * channels);

@@ -5,7 +5,7 @@
 
 kernel WORK_GROUP(GROUP, 1) void leaky_relu(const global storage *x, global storage *y, long n,
                                             float slope) {
-  const size_t i = get_global_id(0);
+  const size_t i = element_id();
   if (i >= n) return;
   const float v = load(x, i);
   store(y, i, v > 0 ? v : slope * v);
@@ -14,6 +14,6 @@ kernel WORK_GROUP(GROUP, 1) void leaky_relu(const global storage *x, global stor
 kernel WORK_GROUP(GROUP, 1) void leaky_relu_gradient(const global storage *dy,
                                                      const global storage *y, global storage *dx,
                                                      long n, float slope) {
-  const size_t i = get_global_id(0);
+  const size_t i = element_id();
   if (i < n) store(dx, i, load(dy, i) * (load(y, i) > 0 ? 1 : slope));
 }

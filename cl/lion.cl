@@ -6,6 +6,12 @@
 #include "eight_bit.h"
 #include "parameter.h"
 
+#ifndef EIGHT_BIT
+/* The kernels of one parameter and of several have the same bits, whatever the compiler makes of
+ * each: no product is fused with a sum by its choice. */
+#pragma OPENCL FP_CONTRACT OFF
+#endif
+
 typedef struct {
   float gradient_factor, rate, decay, keep1, take1, take2;
 } lion_factors;

@@ -31,7 +31,7 @@ kernel WORK_GROUP(GROUP, 1) void mean_squared_error_gradient(const global storag
                                                              const global float *weights,
                                                              global storage *dprediction, long n,
                                                              long m, float factor) {
-  const size_t e = get_global_id(0);
+  const size_t e = element_id();
   if (e >= n) return;
   const float w = weights ? weights[quotient(e, m)] : 1;
   store(dprediction, e, w == 0 ? 0 : w * factor * (load(prediction, e) - target[e]));

@@ -25,7 +25,7 @@ kernel WORK_GROUP(GROUP, 1) void muon_momentum(const global gradient_t *g, globa
                                                float take, float blend) {
   local float scratch[GROUP];
   float sum = 0;
-  for (size_t i = get_global_id(0); i < n; i += get_global_size(0)) {
+  for (size_t i = element_id(); i < n; i += get_global_size(0)) {
     const float d = gradient_factor * gradient_load(g, i), moved = m[i] + take * (d - m[i]);
     const float update = d + blend * (moved - d);
     m[i] = moved;
@@ -48,7 +48,7 @@ kernel WORK_GROUP(GROUP, 1) void muon_norm(global float *space, long sums, int g
 
 kernel WORK_GROUP(GROUP, 1) void muon_normalise(const global float *space, global factor *factors,
                                                 long sums, long x, long n) {
-  const size_t i = get_global_id(0);
+  const size_t i = element_id();
   if (i < n) store_factor(factors, x + i, load_factor(factors, x + i) * space[sums]);
 }
 
@@ -57,7 +57,7 @@ kernel WORK_GROUP(GROUP, 1) void muon_normalise(const global float *space, globa
 kernel WORK_GROUP(GROUP, 1) void muon_polynomial(global float *space, long gram, long factor,
                                                  long polynomial, long side, float a, float b,
                                                  float c) {
-  const size_t i = get_global_id(0);
+  const size_t i = element_id();
   if (i >= side * side) return;
   const size_t row = quotient(i, side);
   const bool diagonal = i - row * side == row;
@@ -69,7 +69,7 @@ kernel WORK_GROUP(GROUP, 1) void muon_polynomial(global float *space, long gram,
 kernel WORK_GROUP(GROUP, 1) void muon(global rounded_t *p, global storage *w,
                                       const global factor *factors, long x, long n, uint2 key,
                                       uint from, uint update, float decay, float step) {
-  const size_t i = get_global_id(0);
+  const size_t i = element_id();
   if (i >= n) return;
   const float before = rounded_load(p, i),
               result = before - decay * before - step * load_factor(factors, x + i);

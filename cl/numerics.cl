@@ -1,7 +1,6 @@
-/* numerics: counts[0] (+)= elements that are not finite, counts[1] (+)= elements that are -0, which
- * is how stores to f16 mark what they flushed to zero; counts stop at INT_MAX. One work-group of
- * GROUP items goes over all of x; local memory 16 * GROUP bytes. It is for looking, not for speed.
- * Dtypes: storage; counts int. */
+/* numerics: counts[0] += elements that are not finite, counts[1] += elements that are -0, which is
+ * how stores to f16 mark what they flushed to zero; counts stop at INT_MAX. Some work-groups of
+ * GROUP items go over x; local memory 16 * GROUP bytes. Dtypes: storage; counts int. */
 #include "common.h"
 
 #if defined(STORAGE_F16)
@@ -16,12 +15,20 @@
 #define EXPONENT 0x7f800000u
 #endif
 
-kernel WORK_GROUP(GROUP, 1) void numerics(const global BITS *x, global int *counts, long n,
-                                          int add) {
+/* Whole numbers, so that the order in which groups add theirs changes nothing. */
+void add_count(volatile global int *count, long found) {
+  if (found == 0) return;
+  for (int before = *count, seen;; before = seen) {
+    seen = atomic_cmpxchg(count, before, (int)min(before + found, (long)INT_MAX));
+    if (seen == before) return;
+  }
+}
+
+kernel WORK_GROUP(GROUP, 1) void numerics(const global BITS *x, global int *counts, long n) {
   local long overflowed[GROUP], flushed[GROUP];
   const int item = get_local_id(0);
   long bad = 0, marked = 0;
-  for (size_t i = item; i < n; i += GROUP) {
+  for (size_t i = element_id(); i < n; i += get_global_size(0)) {
     const uint bits = x[i];
     bad += (bits & EXPONENT) == EXPONENT;
 #if defined(MARK)
@@ -39,7 +46,7 @@ kernel WORK_GROUP(GROUP, 1) void numerics(const global BITS *x, global int *coun
     barrier(CLK_LOCAL_MEM_FENCE);
   }
   if (item == 0) {
-    counts[0] = (int)min(overflowed[0] + (add ? counts[0] : 0), (long)INT_MAX);
-    counts[1] = (int)min(flushed[0] + (add ? counts[1] : 0), (long)INT_MAX);
+    add_count(&counts[0], overflowed[0]);
+    add_count(&counts[1], flushed[0]);
   }
 }

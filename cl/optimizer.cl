@@ -12,6 +12,12 @@
 #include "eight_bit.h"
 #include "parameter.h"
 
+#ifndef EIGHT_BIT
+/* The kernels of one parameter and of several have the same bits, whatever the compiler makes of
+ * each: no product is fused with a sum by its choice. */
+#pragma OPENCL FP_CONTRACT OFF
+#endif
+
 /* What an update goes by beside its operands. */
 typedef struct {
   float gradient_factor, decay, take1, take2, step, inverse_correction2, epsilon;
@@ -101,7 +107,7 @@ kernel WORK_GROUP(GROUP, 1) void gradient_statistics(const global gradient_t *g,
   local float scratch[GROUP];
   local int flags[GROUP];
   int bad = 0;
-  const float sum = sum_of_squares(g, n, scale, get_global_id(0), get_global_size(0), &bad);
+  const float sum = sum_of_squares(g, n, scale, element_id(), get_global_size(0), &bad);
   write_statistics(sum, bad, scratch, flags, partial + 2 * get_group_id(0));
 }
 

@@ -58,7 +58,7 @@ void rounded_store(global rounded_t *x, size_t i, float value, uint2 key, uint4 
   const global gradient_t *g, global rounded_t *p, global kept_t *m, global kept_t *v, \
       global storage *w, uint2 key, uint from, float8 factors, uint update, size_t i
 #define UPDATE_ONE(element)          \
-  const size_t i = get_global_id(0); \
+  const size_t i = element_id(); \
   if (i < n) element(g, p, m, v, w, key, from, factors, update, i)
 
 /* That of NAME_each, of up to eight: each has work-groups of its own, from the first-th on; those

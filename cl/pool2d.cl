@@ -32,7 +32,7 @@ size_t largest(const global storage *x, size_t plane, int i, int j, float *value
 
 kernel WORK_GROUP(GROUP, 1) void max_pool2d(const global storage *x, global storage *y, long n,
                                             GEOMETRY) {
-  const size_t e = get_global_id(0);
+  const size_t e = element_id();
   if (e >= n) return;
   const size_t row = quotient(e, w), plane = quotient(row, h);
   float value;
@@ -53,7 +53,7 @@ int last_window(int position, int stride, int outputs) {
 kernel WORK_GROUP(GROUP, 1) void max_pool2d_gradient(const global storage *dy,
                                                      const global storage *x, global storage *dx,
                                                      long n, int add, GEOMETRY) {
-  const size_t e = get_global_id(0);
+  const size_t e = element_id();
   if (e >= n) return;
   const size_t row = quotient(e, W), plane = quotient(row, H);
   const int down = (int)(row - plane * H) + ph, across = (int)(e - row * W) + pw;
@@ -67,7 +67,7 @@ kernel WORK_GROUP(GROUP, 1) void max_pool2d_gradient(const global storage *dy,
 
 kernel WORK_GROUP(GROUP, 1) void average_pool2d(const global storage *x, global storage *y, long n,
                                                 GEOMETRY) {
-  const size_t e = get_global_id(0);
+  const size_t e = element_id();
   if (e >= n) return;
   const size_t row = quotient(e, w), plane = quotient(row, h);
   const int top = (int)(row - plane * h) * sh - ph, left = (int)(e - row * w) * sw - pw;
@@ -80,7 +80,7 @@ kernel WORK_GROUP(GROUP, 1) void average_pool2d(const global storage *x, global 
 kernel WORK_GROUP(GROUP, 1) void average_pool2d_gradient(const global storage *dy,
                                                          global storage *dx, long n, int add,
                                                          GEOMETRY) {
-  const size_t e = get_global_id(0);
+  const size_t e = element_id();
   if (e >= n) return;
   const size_t row = quotient(e, W), plane = quotient(row, H);
   const int down = (int)(row - plane * H) + ph, across = (int)(e - row * W) + pw;

@@ -3,7 +3,7 @@
 #include "common.h"
 
 kernel WORK_GROUP(GROUP, 1) void relu(const global storage *x, global storage *y, long n) {
-  const size_t i = get_global_id(0);
+  const size_t i = element_id();
   if (i >= n) return;
   const float v = load(x, i);
   store(y, i, v < 0 ? 0 : v);
@@ -11,6 +11,6 @@ kernel WORK_GROUP(GROUP, 1) void relu(const global storage *x, global storage *y
 
 kernel WORK_GROUP(GROUP, 1) void relu_gradient(const global storage *dy, const global storage *y,
                                                global storage *dx, long n) {
-  const size_t i = get_global_id(0);
+  const size_t i = element_id();
   if (i < n) store(dx, i, load(y, i) > 0 ? load(dy, i) : 0);
 }

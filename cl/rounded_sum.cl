@@ -5,7 +5,7 @@
 kernel WORK_GROUP(GROUP, 1) void rounded_sum(const global storage *x, global rounded_t *y, long n,
                                              int add, uint2 key, uint from, uint update,
                                              uint sample, uint stream) {
-  const size_t i = get_global_id(0);
+  const size_t i = element_id();
   if (i >= n) return;
   const float value = add ? rounded_load(y, i) + load(x, i) : load(x, i);
   rounded_store(y, i, value, key, (uint4)(from, sample, update, stream));

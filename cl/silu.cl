@@ -3,7 +3,7 @@
 #include "common.h"
 
 kernel WORK_GROUP(GROUP, 1) void silu(const global storage *x, global storage *y, long n) {
-  const size_t i = get_global_id(0);
+  const size_t i = element_id();
   if (i >= n) return;
   const float v = load(x, i);
   store(y, i, v / (1 + exp(-v)));
@@ -11,7 +11,7 @@ kernel WORK_GROUP(GROUP, 1) void silu(const global storage *x, global storage *y
 
 kernel WORK_GROUP(GROUP, 1) void silu_gradient(const global storage *dy, const global storage *x,
                                                global storage *dx, long n) {
-  const size_t i = get_global_id(0);
+  const size_t i = element_id();
   if (i >= n) return;
   const float v = load(x, i), s = 1 / (1 + exp(-v));
   store(dx, i, load(dy, i) * s * (1 + v * (1 - s)));

@@ -4,7 +4,7 @@
 #include "common.h"
 
 kernel WORK_GROUP(GROUP, 1) void tanh_forward(const global storage *x, global storage *y, long n) {
-  const size_t i = get_global_id(0);
+  const size_t i = element_id();
   if (i >= n) return;
   const float v = load(x, i), d = expm1(-2 * fabs(v));
   store(y, i, copysign(d / (2 + d), v));
@@ -12,7 +12,7 @@ kernel WORK_GROUP(GROUP, 1) void tanh_forward(const global storage *x, global st
 
 kernel WORK_GROUP(GROUP, 1) void tanh_gradient(const global storage *dy, const global storage *y,
                                                global storage *dx, long n) {
-  const size_t i = get_global_id(0);
+  const size_t i = element_id();
   if (i >= n) return;
   const float v = load(y, i);
   store(dx, i, load(dy, i) * ((1 - v) * (1 + v)));

@@ -27,7 +27,7 @@ kernel WORK_GROUP(32, LANES) void transpose_tile(const global storage *x, global
 
 kernel WORK_GROUP(GROUP, 1) void transpose_runs(const global storage *x, global storage *y, long n,
                                                 long a, long m, long b, long run) {
-  const size_t e = get_global_id(0);
+  const size_t e = element_id();
   if (e >= n) return;
   size_t rest = quotient(e, run);
   const size_t in_run = e - rest * run;

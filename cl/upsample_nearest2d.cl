@@ -6,7 +6,7 @@
 
 kernel WORK_GROUP(GROUP, 1) void upsample_nearest2d(const global storage *x, global storage *y,
                                                     long n, long width, long factor) {
-  const size_t e = get_global_id(0);
+  const size_t e = element_id();
   if (e >= n) return;
   const size_t row = quotient(e, width * factor), column = e - row * width * factor;
   store(y, e, load(x, quotient(row, factor) * width + quotient(column, factor)));
@@ -15,7 +15,7 @@ kernel WORK_GROUP(GROUP, 1) void upsample_nearest2d(const global storage *x, glo
 kernel WORK_GROUP(GROUP, 1) void upsample_nearest2d_gradient(const global storage *dy,
                                                              global storage *dx, long n, long width,
                                                              long factor, int add) {
-  const size_t e = get_global_id(0);
+  const size_t e = element_id();
   if (e >= n) return;
   const size_t row = quotient(e, width), column = e - row * width;
   float sum = 0;

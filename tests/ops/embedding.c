@@ -53,6 +53,8 @@ static const op_case cases[] = {
               .out = {OP_F32(AC_BATCH, 65, 65)}),
     EMBEDDING("every id the same", 65, .in = {OP_F32(3, 7), OP_IDS(1, AC_BATCH)},
               .out = {OP_F32(AC_BATCH, 7)}),
+    EMBEDDING("more ids than a group", 300, .in = {OP_F32(7, 2), OP_IDS(7, AC_BATCH)},
+              .out = {OP_F32(AC_BATCH, 2)}),
     EMBEDDING("one column", 7, .in = {OP_F32(5, 1), OP_IDS(5, AC_BATCH)},
               .out = {OP_F32(AC_BATCH, 1)}),
     /* More columns than are converted from 16 bits at once. */

@@ -180,6 +180,7 @@ static void special(ac_device *device) {
     check_counts(device, dtypes[k], 1, 1, NULL);
     check_counts(device, dtypes[k], 37, 1, some);
     check_counts(device, dtypes[k], 1000, 3, most);
+    check_counts(device, dtypes[k], 20011, 7, most);
     if (!op_reduced) check_counts(device, dtypes[k], 100003, 17, NULL);
   }
   for (size_t k = 0; k < sizeof marked / sizeof *marked; k++)

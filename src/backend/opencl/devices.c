@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/platform.h"
 
 enum { MAX_PLATFORMS = 16, MAX_DEVICES = 64 };
 
@@ -30,7 +31,7 @@ static bool is_gpu(cl_device_id device) {
   return type & CL_DEVICE_TYPE_GPU;
 }
 
-static int list_devices(entry list[MAX_DEVICES]) {
+static int list_all(entry list[MAX_DEVICES]) {
   cl_platform_id platforms[MAX_PLATFORMS];
   cl_uint platform_count = 0;
   int count = 0;
@@ -48,6 +49,26 @@ static int list_devices(entry list[MAX_DEVICES]) {
         if (usable(devices[d]) && is_gpu(devices[d]) == gpus)
           list[count++] = (entry){platforms[p], devices[d]};
     }
+  return count;
+}
+
+static struct {
+  ac_once made;
+  ac_monitor *lock;
+} listing;
+
+static void make_lock(void) {
+  listing.lock = ac_monitor_create();
+}
+
+/* One thread at a time: PoCL makes its devices when it is first asked, and is not ready for another
+ * that asks meanwhile. */
+static int list_devices(entry list[MAX_DEVICES]) {
+  ac_call_once(&listing.made, make_lock);
+  if (!listing.lock) return 0;
+  ac_monitor_lock(listing.lock);
+  const int count = list_all(list);
+  ac_monitor_unlock(listing.lock);
   return count;
 }
 
@@ -83,6 +104,17 @@ static void device_text(cl_device_id device, cl_device_info what, char *text, si
   for (size_t end = strlen(text); end && text[end - 1] == ' ';) text[--end] = 0;
 }
 
+bool ac_cl_has_extension(cl_device_id device, const char *name) {
+  size_t length = 0;
+  if (clGetDeviceInfo(device, CL_DEVICE_EXTENSIONS, 0, NULL, &length) != CL_SUCCESS) return false;
+  char *names = calloc(1, length + 1);
+  const bool has =
+      names && clGetDeviceInfo(device, CL_DEVICE_EXTENSIONS, length, names, NULL) == CL_SUCCESS &&
+      strstr(names, name) != NULL;
+  free(names);
+  return has;
+}
+
 ac_status ac_cl_device_describe(int index, ac_device_info *info) {
   cl_platform_id platform = NULL;
   cl_device_id device = NULL;
@@ -102,8 +134,6 @@ ac_status ac_cl_device_describe(int index, ac_device_info *info) {
   clGetDeviceInfo(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof allocation, &allocation, NULL);
   clGetDeviceInfo(device, CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof bits, &bits, NULL);
   clGetDeviceInfo(device, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units, NULL);
-  char extensions[8192] = "";
-  clGetDeviceInfo(device, CL_DEVICE_EXTENSIONS, sizeof extensions - 1, extensions, NULL);
   info->memory_bytes = memory;
   info->max_allocation = allocation;
   info->alignment = bits / 8 > 64 ? bits / 8 : 64;
@@ -111,6 +141,6 @@ ac_status ac_cl_device_describe(int index, ac_device_info *info) {
   info->gpu = is_gpu(device);
   info->own_memory = has_own_memory(device);
   snprintf(info->bf16_products, sizeof info->bf16_products, "as floats");
-  info->half_arithmetic = strstr(extensions, "cl_khr_fp16") != NULL;
+  info->half_arithmetic = ac_cl_has_extension(device, "cl_khr_fp16");
   return AC_OK;
 }

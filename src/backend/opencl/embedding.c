@@ -2,12 +2,26 @@
 #include "backend/opencl/opencl.h"
 #include "core/align.h"
 #include "core/error.h"
+#include "core/integers.h"
 
 static ac_status forward(ac_opencl *cl, const ac_op_args *args) {
   const ac_operand *table = &args->in[0], *ids = &args->in[1], *y = &args->out[0];
   return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"embedding", "embedding", NULL}),
                       ac_cl_elements(cl, y->count), AC_CL_OPERAND(*table), AC_CL_OPERAND(*ids),
                       AC_CL_OPERAND(*y), AC_CL_LONG(ids->count), AC_CL_LONG(ac_columns(table)));
+}
+
+/* Each id is compared with those behind it until it comes again. A launch compares 2^35 times at
+ * most, some tenths of a second of a small GPU, as drivers of displays end what takes seconds. */
+static ac_status make_chain(ac_opencl *cl, const ac_operand *ids, const ac_cl_argument *chain,
+                            const ac_cl_argument *marks) {
+  const int64_t most = 16 * cl->most_items, n = ids->count,
+                each = ac_ceil_div(ac_max(most / n, 1), cl->group) * cl->group;
+  for (int64_t first = 0; first < n; first += each)
+    AC_TRY(AC_CL_LAUNCH(cl, ((ac_cl_kernel){"embedding", "embedding_chain", NULL}),
+                        ac_cl_elements(cl, ac_min(each, n - first)), AC_CL_OPERAND(*ids), *chain,
+                        *marks, AC_CL_INT(first), AC_CL_INT(n)));
+  return AC_OK;
 }
 
 /* The chain of occurrences, then the marks of those that follow another. */
@@ -28,8 +42,7 @@ static ac_status gradient(ac_opencl *cl, const ac_op_args *args) {
   if (!args->add[0]) AC_TRY(ac_cl_zero(cl, dtable->data, (uint64_t)dtable->count * sizeof(float)));
   AC_TRY(AC_CL_LAUNCH(cl, ((ac_cl_kernel){"embedding", "embedding_clear", NULL}),
                       ac_cl_elements(cl, n), chain, marks, AC_CL_INT(n)));
-  AC_TRY(AC_CL_LAUNCH(cl, ((ac_cl_kernel){"embedding", "embedding_chain", NULL}),
-                      ac_cl_elements(cl, n), AC_CL_OPERAND(*ids), chain, marks, AC_CL_INT(n)));
+  AC_TRY(make_chain(cl, ids, &chain, &marks));
   return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"embedding", "embedding_gradient", NULL}),
                       ac_cl_elements(cl, dy->count), AC_CL_OPERAND(*ids), AC_CL_OPERAND(*dy), chain,
                       marks, AC_CL_OPERAND(*dtable), AC_CL_INT(n), AC_CL_LONG(ac_columns(dtable)),

@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/hash.h"
+#include "core/integers.h"
 
 static ac_status launch_fail(const ac_opencl *cl, cl_int error, const char *kernel) {
   char what[128];
@@ -61,6 +62,17 @@ static ac_status check_group(const ac_opencl *cl, cl_kernel compiled, const ac_c
                  cl->op, kernel->name, wanted, cl->info.name, most);
 }
 
+/* Drivers of GPUs take no more items along a dimension, or count on from 0. */
+static ac_status check_items(const ac_opencl *cl, const ac_cl_kernel *kernel,
+                             const ac_cl_grid *grid) {
+  if (grid->global[0] <= UINT32_MAX) return AC_OK;
+  return ac_fail(
+      AC_ERROR_UNSUPPORTED,
+      "opencl: %s: kernel %s wants %zu work-items, more than the 2^32 - 1 that drivers take; "
+      "give a smaller micro-batch",
+      cl->op, kernel->name, grid->global[0]);
+}
+
 /* What the storage type of the op in hand adds to a kernel's options. */
 static const char *storage_options(const ac_opencl *cl) {
   switch (cl->storage) {
@@ -83,6 +95,7 @@ ac_status ac_cl_launch(ac_opencl *cl, ac_cl_kernel kernel, ac_cl_grid grid,
     return ac_fail(AC_ERROR_ARGUMENT, "opencl: the options of kernel %s are too long", kernel.name);
   kernel.options = options;
   AC_TRY(find_kernel(cl, &kernel, &compiled));
+  AC_TRY(check_items(cl, &kernel, &grid));
   if (cl->preparing) return check_group(cl, compiled, &kernel, &grid);
   if (grid.global[0] == 0) return AC_OK;
   for (int i = 0; i < count; i++) {
@@ -90,17 +103,20 @@ ac_status ac_cl_launch(ac_opencl *cl, ac_cl_kernel kernel, ac_cl_grid grid,
     if (error != CL_SUCCESS) return launch_fail(cl, error, kernel.name);
   }
   cl->launches++;
-  cl_int error =
-      clEnqueueNDRangeKernel(cl->queue, compiled, 2, NULL, grid.global, grid.local, 0, NULL, NULL);
+  cl_int error = clEnqueueNDRangeKernel(cl->queue, compiled, grid.global[2] > 1 ? 3 : 2, NULL,
+                                        grid.global, grid.local, 0, NULL, NULL);
   return error == CL_SUCCESS ? AC_OK : launch_fail(cl, error, kernel.name);
 }
 
 ac_cl_grid ac_cl_groups(int64_t groups, int x, int y) {
-  return (ac_cl_grid){{(size_t)groups * (size_t)x, (size_t)y}, {(size_t)x, (size_t)y}};
+  return (ac_cl_grid){{(size_t)groups * (size_t)x, (size_t)y, 1}, {(size_t)x, (size_t)y, 1}};
 }
 
 ac_cl_grid ac_cl_elements(const ac_opencl *cl, int64_t n) {
-  return ac_cl_groups((n + cl->group - 1) / cl->group, cl->group, 1);
+  const int64_t groups = ac_ceil_div(n, cl->group), most = ac_max(cl->most_items / cl->group, 1);
+  ac_cl_grid grid = ac_cl_groups(ac_min(groups, most), cl->group, 1);
+  if (groups > most) grid.global[2] = (size_t)ac_ceil_div(groups, most);
+  return grid;
 }
 
 bool ac_cl_is_short_row(const ac_opencl *cl, int64_t length) {

@@ -3,7 +3,8 @@
  *
  * The memory is a buffer that the driver keeps on the host (CL_MEM_ALLOC_HOST_PTR), mapped as long
  * as it lives: drivers of GPUs pin it, so that it is transferred at the speed of the link and the
- * program does not wait. */
+ * program does not wait. What is larger than the largest buffer is the program's own memory, which
+ * drivers transfer through pinned memory of theirs. */
 #include "backend/opencl/opencl.h"
 
 #include <stdlib.h>
@@ -33,9 +34,17 @@ static ac_status allocation_failure(const ac_opencl *cl, uint64_t bytes, cl_int 
                  name ? name : "unknown error");
 }
 
+static ac_status allocate_own(const ac_opencl *cl, uint64_t bytes, ac_host_memory *memory) {
+  void *data = calloc(1, bytes);
+  if (!data) return allocation_failure(cl, bytes, CL_OUT_OF_HOST_MEMORY);
+  *memory = (ac_host_memory){.data = data, .bytes = bytes};
+  return AC_OK;
+}
+
 ac_status ac_cl_allocate_host(void *state, uint64_t bytes, ac_host_memory *memory) {
   ac_opencl *cl = state;
   AC_TRY(make_queues(cl));
+  if (bytes > cl->info.max_allocation) return allocate_own(cl, bytes, memory);
   cl_int error;
   cl_mem buffer =
       clCreateBuffer(cl->context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, bytes, NULL, &error);
@@ -55,6 +64,10 @@ ac_status ac_cl_allocate_host(void *state, uint64_t bytes, ac_host_memory *memor
 void ac_cl_release_host(void *state, ac_host_memory *memory) {
   ac_opencl *cl = state;
   ac_cl_note_error(cl, ac_cl_finish_moves(cl)); /* of steps that have failed, perhaps */
+  if (!memory->owner) {
+    free(memory->data);
+    return;
+  }
   ac_cl_note_error(cl,
                    clEnqueueUnmapMemObject(cl->queue, memory->owner, memory->data, 0, NULL, NULL));
   ac_cl_note_error(cl, clFinish(cl->queue));
@@ -87,11 +100,14 @@ ac_status ac_cl_order(void *state, ac_queue first, ac_queue then) {
   return error == CL_SUCCESS ? AC_OK : ac_cl_fail(cl, error, "clEnqueueBarrierWithWaitList");
 }
 
+/* All, as memory may be released then, even where one of them has failed. */
 cl_int ac_cl_finish_moves(const ac_opencl *cl) {
-  cl_int error = CL_SUCCESS;
-  for (int i = AC_QUEUE_RUN + 1; i < AC_QUEUE_COUNT && error == CL_SUCCESS; i++)
-    if (cl->moving[i]) error = clFinish(cl->moving[i]);
-  return error;
+  cl_int first = CL_SUCCESS;
+  for (int i = AC_QUEUE_RUN + 1; i < AC_QUEUE_COUNT; i++) {
+    const cl_int error = cl->moving[i] ? clFinish(cl->moving[i]) : CL_SUCCESS;
+    if (first == CL_SUCCESS) first = error;
+  }
+  return first;
 }
 
 void ac_cl_release_moves(ac_opencl *cl) {

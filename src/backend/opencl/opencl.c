@@ -71,6 +71,13 @@ static bool is_cpu(cl_device_id device) {
   return type & CL_DEVICE_TYPE_CPU;
 }
 
+/* Of a kernel of elements, along a dimension: half of what 32 bits count, or what a test wants. */
+static int64_t items_wanted(void) {
+  const char *choice = getenv("ACCRUE_OPENCL_ITEMS");
+  const int64_t most = choice ? strtoll(choice, NULL, 10) : 0;
+  return most > 0 ? most : (int64_t)1 << 31;
+}
+
 /* GPUs divide by approximation unless they are told otherwise; the mean of equal values is not that
  * value then. The compilers for CPUs met so far round exactly without being told. */
 static bool can_round_division(cl_device_id device) {
@@ -121,6 +128,7 @@ static ac_status open_device(ac_opencl *cl, int index) {
   cl->cache_programs = ac_cl_cache_wanted(name);
   cl->clblast = clblast_wanted(cl);
   cl->tune = tuning_wanted(cl);
+  cl->most_items = items_wanted();
   AC_TRY(make_queue(cl, platform));
   if (ac_cl_unit_find(cl)) return AC_OK;
   release_queue(cl);
@@ -280,8 +288,8 @@ static ac_status opencl_copy(void *state, void *destination, const void *source,
 
 static ac_status opencl_finish(void *state) {
   ac_opencl *cl = state;
-  cl_int error = clFinish(cl->queue);
-  if (error == CL_SUCCESS) error = ac_cl_finish_moves(cl);
+  const cl_int run = clFinish(cl->queue), moves = ac_cl_finish_moves(cl),
+               error = run == CL_SUCCESS ? moves : run;
   return error == CL_SUCCESS ? AC_OK : ac_cl_fail(cl, error, "the queued work");
 }
 

@@ -10,6 +10,7 @@
 #include <CL/cl.h>
 
 #include "backend/backend.h"
+#include "core/integers.h"
 
 typedef struct ac_cl_program {
   uint64_t key; /* hash of file and options */
@@ -38,6 +39,7 @@ typedef struct ac_opencl {
   bool clblast;         /* f32 products go through CLBlast */
   bool clblast_ready;   /* it has compiled its kernels */
   bool tune;            /* tiles of products are tuned */
+  int64_t most_items;   /* of a kernel of elements, along a dimension */
   /* Indices of the chosen tiles plus 1, by storage type, transposes and float operands, size. */
   uint8_t tiles[AC_BF16 + 1][32][2];
   const struct ac_cl_unit *unit; /* matrix unit; NULL: none. See product/units.c */
@@ -71,6 +73,9 @@ typedef struct ac_opencl {
 
 int ac_cl_device_count(void);
 ac_status ac_cl_device_describe(int index, ac_device_info *info);
+
+/* Whether the name stands in its list. */
+bool ac_cl_has_extension(cl_device_id device, const char *name);
 
 /* The device at `index` of the stable order, GPUs first. */
 ac_status ac_cl_device_at(int index, cl_platform_id *platform, cl_device_id *device);
@@ -130,7 +135,7 @@ typedef struct ac_cl_kernel {
 } ac_cl_kernel;
 
 typedef struct ac_cl_grid {
-  size_t global[2], local[2];
+  size_t global[3], local[3];
 } ac_cl_grid;
 
 typedef struct ac_cl_argument {
@@ -169,7 +174,7 @@ ac_status ac_cl_launch(ac_opencl *cl, ac_cl_kernel kernel, ac_cl_grid grid,
   ac_cl_launch(cl, kernel, grid, (const ac_cl_argument[]){__VA_ARGS__}, \
                (int)(sizeof((const ac_cl_argument[]){__VA_ARGS__}) / sizeof(ac_cl_argument)))
 
-/* One work-item for each of n elements, in groups of GROUP. */
+/* One work-item for each of n elements, in groups of GROUP: element_id() says which. */
 ac_cl_grid ac_cl_elements(const ac_opencl *cl, int64_t n);
 /* `groups` work-groups of x * y items. */
 ac_cl_grid ac_cl_groups(int64_t groups, int x, int y);
@@ -204,6 +209,11 @@ ac_status ac_cl_zero(ac_opencl *cl, void *handle, uint64_t bytes);
 enum { AC_CL_JOINED = 8 };
 static inline int64_t ac_cl_small(const ac_opencl *cl) {
   return 16 * (int64_t)cl->group;
+}
+/* Work-groups that go over n elements together, each item over every so many-th: one of what is
+ * small. */
+static inline int64_t ac_cl_some_groups(const ac_opencl *cl, int64_t n) {
+  return ac_min(ac_ceil_div(n, ac_cl_small(cl)), 1024);
 }
 
 /* An op's file defines `const ac_cl_op ac_cl_op_NAME` for each of its ops. */

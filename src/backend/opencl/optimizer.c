@@ -3,14 +3,6 @@
 
 #include "backend/opencl/update.h"
 #include "core/error.h"
-#include "core/integers.h"
-
-/* Small gradients are one group, and some of them one launch. */
-enum { MAX_GROUPS = 1024 };
-
-static int64_t statistics_groups(const ac_opencl *cl, int64_t n) {
-  return ac_min(ac_ceil_div(n, ac_cl_small(cl)), MAX_GROUPS);
-}
 
 static const char *options_of(const ac_op_args *args) {
   return args->in[0].dtype == AC_BF16 ? "-DGRADIENT_BF16" : NULL;
@@ -18,14 +10,14 @@ static const char *options_of(const ac_op_args *args) {
 
 /* (sum, flag) of each group, if there are several. */
 static uint64_t gradient_statistics_workspace(ac_opencl *cl, const ac_op_args *args) {
-  const int64_t groups = statistics_groups(cl, args->in[0].count);
+  const int64_t groups = ac_cl_some_groups(cl, args->in[0].count);
   return groups > 1 ? 2 * sizeof(float) * (uint64_t)groups : 0;
 }
 
 static ac_status gradient_statistics(ac_opencl *cl, const ac_op_args *args) {
   const ac_gradient_statistics_attributes *a = args->attributes;
   const ac_operand *g = &args->in[0];
-  const int64_t groups = statistics_groups(cl, g->count);
+  const int64_t groups = ac_cl_some_groups(cl, g->count);
   const void *partial = groups > 1 ? args->workspace : args->out[0].data;
   AC_TRY(AC_CL_LAUNCH(cl, ((ac_cl_kernel){"optimizer", "gradient_statistics", options_of(args)}),
                       ac_cl_groups(groups, cl->group, 1), AC_CL_OPERAND(*g), AC_CL_BUFFER(partial),
@@ -37,7 +29,7 @@ static ac_status gradient_statistics(ac_opencl *cl, const ac_op_args *args) {
 }
 
 static bool is_one_group(const ac_opencl *cl, const ac_op_args *args) {
-  return statistics_groups(cl, args->in[0].count) == 1;
+  return ac_cl_some_groups(cl, args->in[0].count) == 1;
 }
 
 static ac_status gradient_statistics_each(ac_opencl *cl, const ac_op_args *const *args, int count) {

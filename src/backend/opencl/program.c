@@ -104,22 +104,35 @@ static cl_program load_program(ac_opencl *cl, const ac_cache_file *cache, uint64
 
 /* ---- compiling ------------------------------------------------------------------------------- */
 
+/* Which the caller frees; NULL: none. Drivers write nothing of a log that does not fit. */
+static char *build_log(const ac_opencl *cl, cl_program program) {
+  size_t length = 0;
+  if (clGetProgramBuildInfo(program, cl->device, CL_PROGRAM_BUILD_LOG, 0, NULL, &length) !=
+      CL_SUCCESS)
+    return NULL;
+  char *log = calloc(1, length + 1);
+  if (log) clGetProgramBuildInfo(program, cl->device, CL_PROGRAM_BUILD_LOG, length, log, NULL);
+  return log;
+}
+
 /* The compiler's first complaint: the first line of its log that says "error", else the first line.
  */
 static ac_status build_failure(ac_opencl *cl, cl_program program, const char *file, cl_int error) {
-  char log[8192] = "";
-  clGetProgramBuildInfo(program, cl->device, CL_PROGRAM_BUILD_LOG, sizeof log - 1, log, NULL);
-  char *line = log + strspn(log, " \t\r\n"), *complaint = strstr(line, "error");
+  char none[1] = "", *log = build_log(cl, program), *text = log ? log : none;
+  char *line = text + strspn(text, " \t\r\n"), *complaint = strstr(line, "error");
   if (complaint)
-    for (line = complaint; line > log && line[-1] != '\n';) line--;
+    for (line = complaint; line > text && line[-1] != '\n';) line--;
   line[strcspn(line, "\r\n")] = 0;
   const char *name = ac_cl_error_name(error);
   ac_cl_note_error(cl, error);
-  return ac_fail(AC_ERROR_DEVICE, "opencl: %s: cl/%s.cl does not compile on %s: %s", cl->op, file,
-                 cl->info.name,
-                 *line  ? line
-                 : name ? name
-                        : "no log");
+  const ac_status status =
+      ac_fail(AC_ERROR_DEVICE, "opencl: %s: cl/%s.cl does not compile on %s: %s", cl->op, file,
+              cl->info.name,
+              *line  ? line
+              : name ? name
+                     : "no log");
+  free(log);
+  return status;
 }
 
 static ac_status compile(ac_opencl *cl, const ac_cl_source *source, const char *options,

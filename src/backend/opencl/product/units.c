@@ -50,18 +50,11 @@ const ac_cl_unit *ac_cl_unit_at(int index) {
 
 /* ---- what the device suggests ---------------------------------------------------------------- */
 
-static bool has_extension(cl_device_id device, const char *name) {
-  char text[8192] = "";
-  const size_t size = sizeof text - 1;
-  return clGetDeviceInfo(device, CL_DEVICE_EXTENSIONS, size, text, NULL) == CL_SUCCESS &&
-         strstr(text, name) != NULL;
-}
-
 /* Of compute capability 8.0 or later. */
 static bool suggests_mma(cl_device_id device) {
   enum { COMPUTE_CAPABILITY_MAJOR = 0x4000 }; /* cl_nv_device_attribute_query */
   cl_uint major = 0;
-  return has_extension(device, "cl_nv_device_attribute_query") &&
+  return ac_cl_has_extension(device, "cl_nv_device_attribute_query") &&
          clGetDeviceInfo(device, COMPUTE_CAPABILITY_MAJOR, sizeof major, &major, NULL) ==
              CL_SUCCESS &&
          major >= 8;
@@ -78,7 +71,7 @@ static bool is_called(cl_device_id device, const char *beginning) {
 static bool suggests(const ac_cl_unit *unit, cl_device_id device) {
   if (!strcmp(unit->name, "mma")) return suggests_mma(device);
   if (!strcmp(unit->name, "dpas"))
-    return has_extension(device, "cl_intel_subgroup_matrix_multiply_accumulate");
+    return ac_cl_has_extension(device, "cl_intel_subgroup_matrix_multiply_accumulate");
   if (!strcmp(unit->name, "wmma")) return is_called(device, "gfx11");
   return is_called(device, "gfx90a") || is_called(device, "gfx94");
 }

@@ -4,19 +4,19 @@
 
 kernel WORK_GROUP(GROUP, 1) void square(const global storage *x, global storage *y, float factor,
                                         int n) {
-  const size_t i = get_global_id(0);
+  const size_t i = element_id();
   if (i < n) store(y, i, factor * load(x, i) * load(x, i));
 }
 
 kernel WORK_GROUP(GROUP, 1) void square_slopes(const global storage *x, global float *slopes,
                                                float factor, int n) {
-  const size_t i = get_global_id(0);
+  const size_t i = element_id();
   if (i < n) slopes[i] = 2 * factor * load(x, i);
 }
 
 kernel WORK_GROUP(GROUP, 1) void square_gradient(const global storage *dy,
                                                  const global float *slopes, global storage *dx,
                                                  int n) {
-  const size_t i = get_global_id(0);
+  const size_t i = element_id();
   if (i < n) store(dx, i, load(dy, i) * slopes[i]);
 }
