@@ -72,7 +72,8 @@ typedef enum ac_rate_scaling {
 /* Zero means default; where a zero makes sense beside that, a negative value asks for it (lr, rise,
  * momenta, patience, cooldown, threshold). Refused when a trainer is made, whatever the kind:
  * numbers that are not finite, other negative ones; and of a kind a min_lr above lr, what has no
- * default and is not given, and lengths that do not fit into total. */
+ * default and is not given, and lengths that do not fit into total; but a cosine or a line may be
+ * all warm-up, and then never gets to lr. */
 typedef struct ac_schedule {
   ac_schedule_kind kind;
   double lr;             /* the highest; 0: 1e-3, for SGD 0.1, for Lion 1e-4, for Adafactor
@@ -107,9 +108,9 @@ typedef struct ac_schedule {
   int64_t base_batch;      /* samples; needed for a scaling */
 } ac_schedule;
 
-/* The learning rate of update `update`, counted from 0, without scaling and reductions on a
- * plateau. It knows no optimizer, so lr 0 is AdamW's default. 0 where a trainer would refuse the
- * schedule. */
+/* The learning rate of update `update`, counted from 0 and taken for that below, without scaling
+ * and reductions on a plateau. It knows no optimizer, so lr 0 is AdamW's default. 0 where a trainer
+ * would refuse the schedule. */
 AC_API double ac_schedule_rate(const ac_schedule *schedule, int64_t update);
 
 /* The momentum, or beta1, of an update; -1: the schedule moves none, or would be refused. */

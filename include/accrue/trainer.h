@@ -546,7 +546,10 @@ typedef struct ac_fit_event {
                                change. */
 } ac_fit_event;
 
-/* Return false to stop after this event; the fit loop then evaluates nothing more and returns AC_OK
+/* It may look at the trainer, evaluate and save it. Windows, updates and states that it brings
+ * itself become the trainer's, and part of the window that follows; the loop counts none of them.
+ *
+ * Return false to stop after this event; the fit loop then evaluates nothing more and returns AC_OK
  * with `stopped`. Behind AC_FIT_DECISION the window's update and its AC_FIT_STEP come before. */
 typedef bool (*ac_fit_callback)(void *user, const ac_fit_event *event);
 
@@ -638,7 +641,7 @@ typedef struct ac_fit_desc {
 
 typedef struct ac_fit_result {
   int64_t steps, epochs, samples;
-  int64_t updates;  /* steps but those that were skipped */
+  int64_t updates;  /* of windows that were neither skipped nor weighed nothing */
   int64_t skipped;  /* windows that were not finite, counted anew each time one is replayed */
   bool stopped;     /* by `callback` or `stop` */
   bool paused;      /* more windows are to come */

@@ -123,6 +123,10 @@ ac_status ac_device_open(ac_device **device, const ac_device_desc *desc) {
   if (!desc) desc = &defaults;
   if (desc->threads < 0)
     return ac_fail(AC_ERROR_ARGUMENT, "the number of threads is %d", desc->threads);
+  if (desc->allocator && (!desc->allocator->allocate || !desc->allocator->release))
+    return ac_fail(
+        AC_ERROR_ARGUMENT,
+        "ac_device_open: the allocator's functions allocate and release are both needed");
   choice chosen;
   if (!choose(&chosen, desc->name)) {
     char names[512];

@@ -176,6 +176,11 @@ static ac_dtype storage_of(ac_precision precision) {
   return ac_plan_storage(&(ac_plan_desc){.precision = precision});
 }
 
+static ac_status check_precision(ac_precision precision) {
+  if ((unsigned)precision <= AC_PRECISION_BF16) return AC_OK;
+  return ac_fail(AC_ERROR_ARGUMENT, "bench: unknown precision %d", (int)precision);
+}
+
 static bool has_op(const ac_bench *bench, int op) {
   for (int i = 0; i < bench->count; i++)
     if (bench->entries[i]->args.op == (ac_op)op) return true;
@@ -184,6 +189,7 @@ static bool has_op(const ac_bench *bench, int op) {
 
 ac_status ac_bench_add_others(ac_bench *bench, ac_precision precision) {
   AC_REQUIRE(bench);
+  AC_TRY(check_precision(precision));
   for (int op = 0; op < AC_OP_COUNT; op++) {
     ac_bench_entry entry = {0};
     if (has_op(bench, op) || !ac_cost_sample(&entry.args, bench->device, storage_of(precision),
@@ -200,6 +206,7 @@ ac_status ac_bench_add_others(ac_bench *bench, ac_precision precision) {
 ac_status ac_bench_add_product(ac_bench *bench, ac_precision precision, int64_t rows,
                                int64_t inputs, int64_t outputs) {
   AC_REQUIRE(bench);
+  AC_TRY(check_precision(precision));
   static const ac_linear_attributes in_out = {AC_IN_OUT};
   const int64_t most = 1 << 20;
   if (rows < 1 || inputs < 1 || outputs < 1 || rows > most || inputs > most || outputs > most)

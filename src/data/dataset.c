@@ -129,6 +129,8 @@ bool ac_dataset_image_shape(const ac_dataset *dataset, int64_t shape[3]) {
 
 ac_status ac_dataset_read(ac_dataset *dataset, const ac_sample_key *key, void *const *fields) {
   AC_REQUIRE(dataset, key, fields);
+  for (int f = 0; f < dataset->field_count; f++)
+    if (!fields[f]) return ac_fail(AC_ERROR_ARGUMENT, "ac_dataset_read: fields[%d] is NULL", f);
   if (key->index < 0 || key->index >= dataset->count)
     return ac_fail(AC_ERROR_ARGUMENT, "dataset: there is no sample %lld among %lld",
                    (long long)key->index, (long long)dataset->count);

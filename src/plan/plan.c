@@ -76,7 +76,7 @@ ac_status ac_plan_check_desc(const ac_plan_desc *desc) {
     return ac_fail(AC_ERROR_ARGUMENT, "plan: the micro-batch %lld is larger than the batch %lld",
                    (long long)desc->micro_batch, (long long)desc->batch);
   if ((unsigned)desc->precision > AC_PRECISION_BF16)
-    return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown precision");
+    return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown precision %d", (int)desc->precision);
   if (desc->read_ahead < 0 || desc->read_ahead > MOST_READ_AHEAD)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: %d batches read ahead; it can be 0 to %d",
                    desc->read_ahead, (int)MOST_READ_AHEAD);

@@ -4,6 +4,7 @@
 #include "train/schedule.h"
 
 #include "core/error.h"
+#include "core/integers.h"
 
 #include <math.h>
 
@@ -85,8 +86,8 @@ static double one_cycle(const ac_schedule *s, ends e, int64_t t) {
 
 /* How far above its lowest value a cycle is, from 0 to 1. */
 static double height(const ac_schedule *s, int64_t t) {
-  const int64_t up = s->period, down = s->fall ? s->fall : up;
-  const int64_t cycle = t / (up + down), at = t % (up + down);
+  const uint64_t up = (uint64_t)s->period, down = s->fall ? (uint64_t)s->fall : up;
+  const uint64_t cycle = (uint64_t)t / (up + down), at = (uint64_t)t % (up + down);
   const double triangle =
       at <= up ? (double)at / (double)up : (double)(up + down - at) / (double)down;
   if (s->cycle == AC_CYCLE_TRIANGULAR2) return triangle * pow(0.5, (double)cycle);
@@ -138,7 +139,8 @@ static double rate_at(const ac_schedule *s, int64_t reductions, int64_t t) {
   case AC_SCHEDULE_STABLE_DECAY:
     return decay(s, t);
   case AC_SCHEDULE_INVERSE_SQRT:
-    return fmax(s->min_lr, top * sqrt((double)(s->warmup + 1) / (double)(t + s->warmup + 1)));
+    return fmax(s->min_lr,
+                top * sqrt(((double)s->warmup + 1) / ((double)t + (double)s->warmup + 1)));
   case AC_SCHEDULE_PLATEAU:
     return fmax(s->min_lr, top * pow(gamma_of(s), (double)reductions));
   case AC_SCHEDULE_COUNT:
@@ -156,13 +158,13 @@ static double first_rate(const ac_schedule *s, int64_t reductions) {
 double ac_schedule_reduced_rate(const ac_schedule *schedule, int64_t reductions, int64_t update) {
   const ac_schedule *s = schedule;
   if (update < s->warmup)
-    return first_rate(s, reductions) * (double)(update + 1) / (double)(s->warmup + 1);
+    return first_rate(s, reductions) * (double)(update + 1) / ((double)s->warmup + 1);
   return rate_at(s, reductions, update - s->warmup);
 }
 
 double ac_schedule_rate(const ac_schedule *schedule, int64_t update) {
   const ac_schedule s = AC_DESCRIBED(ac_schedule, schedule);
-  return ac_schedule_check(&s) == AC_OK ? ac_schedule_reduced_rate(&s, 0, update) : 0;
+  return ac_schedule_check(&s) == AC_OK ? ac_schedule_reduced_rate(&s, 0, ac_max(update, 0)) : 0;
 }
 
 double ac_schedule_scale(const ac_schedule *schedule, int64_t batch) {

@@ -253,6 +253,9 @@ static void datasets(void) {
   REFUSED(ac_dataset_read, dataset, ac_dataset_read(NULL, &key, sample));
   REFUSED(ac_dataset_read, key, ac_dataset_read(dataset, NULL, sample));
   REFUSED(ac_dataset_read, fields, ac_dataset_read(dataset, &key, NULL));
+  void *const absent[] = {numbers, NULL};
+  assert_int_equal(ac_dataset_read(dataset, &key, absent), AC_ERROR_ARGUMENT);
+  assert_string_equal(ac_last_error(), "ac_dataset_read: fields[1] is NULL");
   REFUSED(ac_dataset_slice, dataset, ac_dataset_slice(NULL, dataset, 0, 1));
   NOT_MADE(ac_dataset_slice, whole, ac_dataset, e, ac_dataset_slice(&e, NULL, 0, 1));
   REFUSED(ac_dataset_fold, train, ac_dataset_fold(NULL, &d, dataset, 1, 2));

@@ -601,6 +601,10 @@ static void test_refusals(void **state) {
   assert_refused(ac_bench_get(bench, ac_bench_count(bench), &op), AC_ERROR_ARGUMENT, "op ");
   assert_refused(ac_bench_add_product(bench, AC_PRECISION_F32, 0, 1, 1), AC_ERROR_ARGUMENT,
                  "a product of 0");
+  assert_refused(ac_bench_add_product(bench, (ac_precision)9, 4, 4, 4), AC_ERROR_ARGUMENT,
+                 "bench: unknown precision 9");
+  assert_refused(ac_bench_add_others(bench, (ac_precision)-1), AC_ERROR_ARGUMENT,
+                 "bench: unknown precision -1");
   assert_ok(ac_bench_create(&other, cpu, NULL));
   ac_graph *graph = test_gpt_graph(&model);
   ac_plan *plan;

@@ -381,12 +381,26 @@ static int close_all(void **state) {
   return remove_test_folder(state);
 }
 
+/* Of which one function alone would be called through NULL. */
+static void half_an_allocator_is_refused(void **state) {
+  (void)state;
+  ac_device *device;
+  for (int half = 0; half < 3; half++) {
+    const ac_allocator given = {half == 1 ? allocate : NULL, half == 2 ? release : NULL, NULL};
+    assert_int_equal(ac_device_open(&device, &(ac_device_desc){.name = "cpu", .allocator = &given}),
+                     AC_ERROR_ARGUMENT);
+    assert_null(device);
+    assert_non_null(strstr(ac_last_error(), "allocate and release"));
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(failed_creations_leave_nothing),
       cmocka_unit_test(every_creation_is_tried),
       cmocka_unit_test(graphs_that_cannot_grow_fail),
       cmocka_unit_test(a_range_test_gives_back_what_it_took),
+      cmocka_unit_test(half_an_allocator_is_refused),
   };
   return cmocka_run_group_tests(tests, open_all, close_all);
 }

@@ -287,6 +287,35 @@ static void far_updates_have_a_rate(void **state) {
   assert_true(rate >= 0 && rate <= 1);
 }
 
+/* With nothing that overflows, which a sanitizer would say; below 0 lies update 0. */
+static void any_update_has_a_rate(void **state) {
+  (void)state;
+  static const int64_t far[] = {INT64_MIN, -1, 0, INT64_MAX - 1, INT64_MAX};
+  for (int kind = 0; kind < AC_SCHEDULE_COUNT; kind++)
+    for (int long_ones = 0; long_ones < 4; long_ones++) {
+      const int64_t most = INT64_MAX, length = long_ones & 1 ? most / 2 : 3;
+      ac_schedule s = {.kind = (ac_schedule_kind)kind,
+                       .lr = 1,
+                       .gamma = 0.5,
+                       .warmup = long_ones & 2 ? most / 2 : 0,
+                       .total = long_ones ? most : 30,
+                       .period = length,
+                       .fall = length,
+                       .milestones = {length},
+                       .milestone_count = 1,
+                       .decay = length};
+      const double first = ac_schedule_rate(&s, 0);
+      for (size_t i = 0; i < sizeof far / sizeof *far; i++) {
+        const double rate = ac_schedule_rate(&s, far[i]);
+        if (!(rate >= 0 && rate <= 1)) fail_msg("kind %d: %g", kind, rate);
+        if (far[i] < 0) assert_true(rate == first);
+        (void)ac_schedule_momentum(&s, far[i]);
+      }
+      s.warmup = most;
+      (void)ac_schedule_rate(&s, most);
+    }
+}
+
 /* ---- in a trainer ---------------------------------------------------------------------------- */
 
 /* Two outputs of three numbers, four samples an update, mean squared error. */
@@ -628,6 +657,7 @@ int main(void) {
       cmocka_unit_test(a_plateau_has_limits),
       cmocka_unit_test(a_cycle_may_begin_at_its_top),
       cmocka_unit_test(far_updates_have_a_rate),
+      cmocka_unit_test(any_update_has_a_rate),
       cmocka_unit_test(updates_are_those_of_pytorch),
       cmocka_unit_test(rates_follow_the_batch),
       cmocka_unit_test(an_update_tells_its_momentum),
