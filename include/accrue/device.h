@@ -59,8 +59,8 @@ AC_API void ac_device_close(ac_device *device);
 AC_API const ac_device_info *ac_device_get_info(const ac_device *device);
 
 /* What the device's allocator holds now and has held at most, in bytes, since it was opened or
- * since the last ac_device_reset_peak. Exact: every tensor comes from here. Left out
- * is what a plan measures the device with, and gives back, before there is a trainer. */
+ * since the last ac_device_reset_peak. Exact: every tensor comes from here. What a plan
+ * measures the device with, and gives back before there is a trainer, does not count. */
 AC_API uint64_t ac_device_allocated_bytes(const ac_device *device);
 AC_API uint64_t ac_device_peak_bytes(const ac_device *device);
 AC_API void ac_device_reset_peak(ac_device *device);
