@@ -32,6 +32,8 @@ extern "C" {
  * - Functions without a status do nothing then and return what is harmless: NULL, 0, false, -1
  *   where an index is looked for, "" for a text. Those that free or close are meant to take NULL.
  *
+ * A function that creates something, and fails, sets its result to NULL.
+ *
  * A description begins with AC_DEFAULTS, in C and C++, and then has its fields set:
  *
  *   ac_plan_desc policy = AC_DEFAULTS;

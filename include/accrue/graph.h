@@ -298,7 +298,8 @@ AC_API ac_tensor *ac_linear_cross_entropy(ac_tensor *x, ac_tensor *weight, ac_la
                                           const ac_cross_entropy_desc *desc);
 
 /* Mean over each sample's elements of (prediction - target)^2. Both [B, ...] f32; weights [B] or
- * NULL. */
+ * NULL. What target and weights are computed from may not be trained, which a plan refuses with
+ * AC_ERROR_UNSUPPORTED. */
 AC_API ac_tensor *ac_mean_squared_error(ac_tensor *prediction, ac_tensor *target,
                                         ac_tensor *weights);
 

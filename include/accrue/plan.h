@@ -175,15 +175,16 @@ typedef struct ac_plan_desc {
   int64_t batch;       /* effective batch in samples; 0: 1 */
   int64_t micro_batch; /* 0: the largest that fits the budget, at most `batch`, evenly split */
   uint64_t memory; /* budget in bytes for everything below; 0: what the device has; on a CPU three
-                      quarters of it */
+                      quarters of it. More than the device has is AC_ERROR_BUDGET */
   bool beyond_device; /* plan as if the device had any amount of memory. May still change. */
   /* Ops that look at more than one sample (batch norm) may see one micro-batch at a time. Without
    * it, a plan with such an op does not split the batch. */
   bool micro_batch_norm;
-  /* A promise: a window is one call of ac_trainer_accumulate, with at most `batch` samples. Where
-   * the plan then takes it as one micro-batch, gradients are in the arena, from where backward
-   * first writes them to the update: most take the place of activations that are not needed any
-   * more. */
+  /* A promise: a window is one call of ac_trainer_accumulate, with at most `batch` samples, which
+   * ac_fit keeps unless windows are carried over epochs (AC_LAST_CARRY, which it refuses then).
+   * Where the plan then takes it as one micro-batch, gradients are in the arena, from where
+   * backward first writes them to the update: most take the place of activations that are not
+   * needed any more. */
   bool whole_windows;
   ac_gradients gradients;
   ac_precision precision;

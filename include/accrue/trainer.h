@@ -240,7 +240,7 @@ AC_API ac_status ac_trainer_accumulate(ac_trainer *trainer, int64_t count, const
 /* Before the first samples of a window whose plan says AC_LOSS_MEANS_GIVEN, and has several losses
  * or folds gradients: how many samples it will have, and what each loss will weigh over all of
  * them, in the order of ac_graph_add_loss. The update fails with AC_ERROR_ARGUMENT, and changes
- * nothing but what was folded, if that was not so. */
+ * nothing but what was folded, if that was not so; the window is then to be discarded. */
 AC_API ac_status ac_trainer_begin_window(ac_trainer *trainer, int64_t samples,
                                          const double *weights, int weight_count);
 
@@ -372,8 +372,7 @@ typedef struct ac_numerics {
 AC_API int ac_trainer_numerics_count(const ac_trainer *trainer);
 AC_API ac_status ac_trainer_numerics(const ac_trainer *trainer, int index, ac_numerics *result);
 
-/* Parameters by the plan's order; see ac_trainer_parameter_count. Elements [first, first + count).
- */
+/* The graph's parameters, in its order; the elements [first, first + count) of one. */
 AC_API int ac_trainer_parameter_count(const ac_trainer *trainer);
 AC_API ac_status ac_trainer_parameter_info(const ac_trainer *trainer, int index,
                                            ac_tensor_info *info);
@@ -623,7 +622,8 @@ typedef struct ac_fit_desc {
    * `resume` needs the one that was there when the state it goes on from was saved: keep a copy
    * beside it; AC_ERROR_IO if there is none, AC_ERROR_ARGUMENT if it is another. Going back,
    * progress stays what it is, as windows are not repeated; updates made, schedule, moments and all
-   * else are the good state's. NULL with other policies. May still change. */
+   * else are the good state's. Not looked at with other policies. May
+   * still change. */
   const char *good_state;
   int64_t good_every;
   /* Events AC_FIT_DECISION: before each update, of windows that are skipped and run again, too.

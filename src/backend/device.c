@@ -26,6 +26,8 @@ static ac_status describe_whole(const ac_backend *backend, int index, ac_device_
 
 ac_status ac_device_list(ac_device_info *list, int capacity, int *count) {
   AC_REQUIRE(count);
+  if (capacity < 0 || (capacity > 0 && !list))
+    return ac_fail(AC_ERROR_ARGUMENT, "ac_device_list: there is no list of %d devices", capacity);
   *count = 0;
   for (int b = 0; b < BACKEND_COUNT; b++) {
     if (backends[b]->computes_nothing) continue;

@@ -137,6 +137,9 @@ ac_status ac_dataset_read(ac_dataset *dataset, const ac_sample_key *key, void *c
   if (dataset->lock) ac_monitor_lock(dataset->lock);
   ac_status status = dataset->read(dataset->user, key, fields);
   if (dataset->lock) ac_monitor_unlock(dataset->lock);
+  if (status > AC_OK) /* none of ours */
+    return ac_fail(AC_ERROR_IO, "dataset: reading sample %lld returned %d, which is no status",
+                   (long long)key->index, (int)status);
   if (status != AC_OK && !dataset->explains)
     return ac_fail(status, "dataset: reading sample %lld failed: %s", (long long)key->index,
                    ac_status_text(status));

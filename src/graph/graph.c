@@ -157,10 +157,12 @@ static ac_tensor *add_leaf(ac_graph *graph, const ac_builder *builder, ac_role r
   }
   ac_shape shape;
   if (!ac_shape_parse(&shape, rank, dim) || shape.batched != (role == AC_ROLE_INPUT))
-    return ac_builder_fail(
-        graph, builder, NULL, "the shape of \"%s\" must have 1 to %d positive dimensions and %s",
-        name, AC_MAX_RANK,
-        role == AC_ROLE_INPUT ? "begin with the batch" : "not contain the batch");
+    return ac_builder_fail(graph, builder, NULL,
+                           "the shape of \"%s\" must have 1 to %d positive dimensions, %s, and at "
+                           "most 2^%d elements%s",
+                           name, AC_MAX_RANK,
+                           role == AC_ROLE_INPUT ? "begin with the batch" : "not contain the batch",
+                           AC_MAX_ELEMENTS_LOG2, role == AC_ROLE_INPUT ? " a sample" : "");
   ac_tensor *tensor = ac_graph_new_tensor(graph, role, dtype, &shape);
   if (!tensor) return NULL;
   tensor->name = strdup(name);

@@ -134,7 +134,8 @@ int ac_node_input(const ac_graph *graph, const ac_node *node, int operand);
 void ac_graph_free_chunks(void **chunks, int count);
 
 /* No tensor has more elements, at any batch. */
-#define AC_MAX_ELEMENTS ((int64_t)1 << 48)
+#define AC_MAX_ELEMENTS_LOG2 48
+#define AC_MAX_ELEMENTS ((int64_t)1 << AC_MAX_ELEMENTS_LOG2)
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 

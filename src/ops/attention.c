@@ -37,9 +37,10 @@ ac_tensor *ac_causal_attention(ac_tensor *qkv, const ac_attention_desc *desc) {
     return ac_builder_fail(graph, &builder, &qkv, "%d heads do not divide the width %lld",
                            desc->heads, (long long)width);
   if (!(desc->dropout >= 0 && desc->dropout < 1) || !isfinite(desc->scale))
-    return ac_builder_fail(graph, &builder, &qkv,
-                           "dropout is %g and scale is %g; dropout must be in [0, 1)",
-                           (double)desc->dropout, (double)desc->scale);
+    return ac_builder_fail(
+        graph, &builder, &qkv,
+        "dropout is %g and scale is %g; dropout must be in [0, 1) and scale finite",
+        (double)desc->dropout, (double)desc->scale);
   ac_attention_attributes attributes = {.heads = desc->heads, .dropout = desc->dropout};
   attributes.scale = desc->scale != 0 ? desc->scale : 1 / sqrtf((float)head);
   if (desc->dropout > 0) attributes.stream = ++graph->streams;

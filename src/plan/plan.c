@@ -67,8 +67,9 @@ static ac_status check_callback(const ac_plan_desc *desc) {
 
 ac_status ac_plan_check_desc(const ac_plan_desc *desc) {
   if (desc->batch < 0 || desc->micro_batch < 0)
-    return ac_fail(AC_ERROR_ARGUMENT, "plan: batch %lld and micro-batch %lld must be positive",
-                   (long long)desc->batch, (long long)desc->micro_batch);
+    return ac_fail(AC_ERROR_ARGUMENT, "plan: the %s is %lld; it cannot be negative",
+                   desc->batch < 0 ? "batch" : "micro-batch",
+                   (long long)(desc->batch < 0 ? desc->batch : desc->micro_batch));
   if (desc->batch > UINT32_MAX || desc->micro_batch > UINT32_MAX)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: a batch of %lld exceeds 2^32 - 1 samples",
                    (long long)(desc->batch ? desc->batch : desc->micro_batch));
@@ -380,6 +381,8 @@ static ac_status add_alternative(const ac_plan *plan, const ac_plan_desc *desc,
 ac_status ac_plan_alternatives(const ac_plan *plan, ac_plan_alternative *list, int capacity,
                                int *count) {
   AC_REQUIRE(plan, count);
+  if (capacity < 0 || (capacity > 0 && !list))
+    return ac_fail(AC_ERROR_ARGUMENT, "ac_plan_alternatives: there is no list of %d", capacity);
   *count = 0;
   if (plan->problem.desc.purpose != AC_TRAIN)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: only plans for training have alternatives");

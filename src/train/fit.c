@@ -422,7 +422,10 @@ static ac_status check_desc(const ac_trainer *trainer, const ac_fit_desc *desc) 
       ac_batch_stages_check(desc->batches, desc->batch_count, trainer->instance.plan->info.batch));
   AC_TRY(ac_growth_check(trainer, desc));
   if (desc->steps < 0 || desc->epochs < 0 || (desc->steps == 0) == (desc->epochs == 0))
-    return ac_fail(AC_ERROR_ARGUMENT, "fit: give either a number of steps or of epochs");
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "fit: there are %lld steps and %lld epochs; one of the two is to be given, and "
+                   "positive",
+                   (long long)desc->steps, (long long)desc->epochs);
   if (desc->pause_step < 0 || desc->pause_samples < 0 || !(desc->pause_seconds >= 0))
     return ac_fail(AC_ERROR_ARGUMENT, "fit: a pause before its first step, sample or second");
   const int64_t batch = largest_batch(trainer, desc);

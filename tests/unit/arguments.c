@@ -164,6 +164,8 @@ static void devices(void) {
   int count;
   HARMLESS(ac_device_list, list, ac_device_list(NULL, 0, &count) == AC_OK);
   REFUSED(ac_device_list, count, ac_device_list(NULL, 0, NULL));
+  assert_int_equal(ac_device_list(NULL, 2, &count), AC_ERROR_ARGUMENT);
+  assert_string_equal(ac_last_error(), "ac_device_list: there is no list of 2 devices");
   REFUSED(ac_device_open, device, ac_device_open(NULL, NULL));
   HARMLESS(ac_device_open, desc, ac_device_open(&d, NULL) == AC_OK);
   ac_device_close(d);

@@ -76,6 +76,9 @@ static void reading_fails_with_the_sample_in_the_sentence(void **state) {
   from.result = AC_ERROR_IO;
   assert_fails(ac_dataset_read(dataset, &(ac_sample_key){.index = 4}, fields), AC_ERROR_IO,
                "reading sample 4 failed");
+  from.result = (ac_status)7; /* a callback's own number */
+  assert_fails(ac_dataset_read(dataset, &(ac_sample_key){.index = 4}, fields), AC_ERROR_IO,
+               "reading sample 4 returned 7, which is no status");
   ac_dataset_free(dataset);
 }
 

@@ -316,12 +316,14 @@ static void wrong_leaves_are_named(void **state) {
            ac_upsample_nearest2d(ac_input(g, "i", AC_F32, SHAPE(AC_BATCH, 1, 9, 9)), 1 << 25));
   REFUSED("input (the.scope): \"x\" exists already", ac_input(g, "x", AC_F32, SHAPE(AC_BATCH)));
   REFUSED("parameter (the.scope): \"w\" exists already", ac_parameter(g, "w", SHAPE(1), NULL));
-  REFUSED("input (the.scope): the shape of \"y\" must have 1 to 6 positive dimensions and begin",
+  REFUSED("input (the.scope): the shape of \"y\" must have 1 to 6 positive dimensions, begin",
           ac_input(g, "y", AC_F32, SHAPE(3)));
   REFUSED("parameter (the.scope): the shape of \"y\" must have",
           ac_parameter(g, "y", SHAPE(AC_BATCH), NULL));
-  REFUSED("parameter (the.scope): the shape of \"y\" must have",
+  REFUSED("not contain the batch, and at most 2^48 elements",
           ac_parameter(g, "y", SHAPE(1LL << 40, 1LL << 40), NULL));
+  REFUSED("begin with the batch, and at most 2^48 elements a sample",
+          ac_input(g, "y", AC_F32, SHAPE(AC_BATCH, 1LL << 40, 1LL << 40)));
   REFUSED("parameter (the.scope): it has no name", ac_parameter(g, "", SHAPE(1), NULL));
   REFUSED("input (the.scope): \"y\" is bf16; inputs are f32 or i32",
           ac_input(g, "y", AC_BF16, SHAPE(AC_BATCH)));

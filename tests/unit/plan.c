@@ -396,7 +396,8 @@ static void wrong_policies_are_refused(void **state) {
   assert_refused(ac_plan_create(&plan, graph, device, &(ac_plan_desc){__VA_ARGS__}), status, text)
   REFUSED(graph, AC_ERROR_ARGUMENT, "the micro-batch 5 is larger than the batch 4", .batch = 4,
           .micro_batch = 5);
-  REFUSED(graph, AC_ERROR_ARGUMENT, "must be positive", .batch = -1);
+  REFUSED(graph, AC_ERROR_ARGUMENT, "the batch is -1; it cannot be negative", .batch = -1);
+  REFUSED(graph, AC_ERROR_ARGUMENT, "the micro-batch is -3;", .batch = 4, .micro_batch = -3);
   REFUSED(graph, AC_ERROR_ARGUMENT, "exceeds 2^32", .batch = 1LL << 40);
   REFUSED(graph, AC_ERROR_ARGUMENT, "unknown purpose", .purpose = (ac_purpose)7);
   REFUSED(graph, AC_ERROR_ARGUMENT, "unknown optimizer", .optimizer = AC_OPTIMIZER_COUNT);

@@ -716,7 +716,7 @@ static void other_data_and_orders_do_not_go_on(void **state) {
        AC_ERROR_ARGUMENT,
        COUNT,
        {.epochs = 3, .seed = 5, .no_shuffle = true}},
-      {"either a number of steps or of epochs", AC_ERROR_ARGUMENT, COUNT, {.seed = 5}},
+      {"one of the two is to be given", AC_ERROR_ARGUMENT, COUNT, {.seed = 5}},
   };
   for (int polls = 1; polls < 3; polls++) { /* before a window's second half, and before a window */
     victim v = stop_fit(desc, polls);
