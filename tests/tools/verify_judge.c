@@ -1,6 +1,8 @@
 /* What `accrue verify` takes for rounding and what not: two parameters, three windows. */
 #include "unit/check.h"
 
+#include "core/half.h"
+#include "core/random.h"
 #include "program/verify_judge.h"
 
 #include <math.h>
@@ -13,19 +15,19 @@ typedef struct setting {
   record record;
   distances distances;
   int64_t first[3];
-  bool trained[2];
+  bool trained[2], rounded[2];
   const char *names[2];
   float gradients[WINDOWS][ELEMENTS], weights[WINDOWS + 1][ELEMENTS];
   float *gradient_rows[WINDOWS], *weight_rows[WINDOWS + 1];
   ac_update updates[WINDOWS], other_updates[WINDOWS];
-  double own[2 * WINDOWS], share[2 * WINDOWS], moved[WINDOWS];
+  double own[2 * WINDOWS], unexplained[2 * WINDOWS], share[2 * WINDOWS], moved[WINDOWS];
 } setting;
 
 static void start(setting *s) {
   *s = (setting){.first = {0, FIRST, ELEMENTS}, .trained = {true, true}, .names = {"a", "b"}};
-  s->layout = (layout){2, s->first, s->trained, s->names};
+  s->layout = (layout){2, s->first, s->trained, s->rounded, s->names};
   s->record = (record){WINDOWS, s->gradient_rows, s->weight_rows, s->updates};
-  s->distances = (distances){s->own, s->share, s->moved, s->other_updates};
+  s->distances = (distances){s->own, s->unexplained, s->share, s->moved, s->other_updates};
   for (int u = 0; u <= WINDOWS; u++) {
     s->weight_rows[u] = s->weights[u];
     for (int i = 0; i < ELEMENTS; i++) s->weights[u][i] = (float)(i + 1) - 0.1f * (float)u;
@@ -46,7 +48,7 @@ static void measure(setting *s, int window, int index, double factor, double ste
     float before = s->weights[window][i];
     weights[i] = before + (float)step * (s->weights[window + 1][i] - before);
   }
-  verify_measure(&s->layout, &s->record, window, gradient, weights, &s->distances);
+  verify_measure(&s->layout, &s->record, window, gradient, NULL, weights, &s->distances);
 }
 
 static verdict judge(setting *s, ac_precision precision, const spread *by_rounding) {
@@ -210,6 +212,92 @@ static void a_gradient_of_noise_is_held_against_all(void **state) {
   assert_int_equal(v.gradients, 1);
 }
 
+/* ---- gradients in bf16 ----------------------------------------------------------------------- */
+
+enum { LARGE = 4096, MOST_MICRO_BATCHES = 64 };
+
+/* One window of one large parameter: what each micro-batch adds to its gradient. */
+typedef struct sums {
+  float parts[MOST_MICRO_BATCHES][LARGE];
+  float whole[LARGE], gradient[LARGE], squares[LARGE], weights[LARGE], after[LARGE];
+} sums;
+
+static float by_chance(float value, int i, int sum, uint64_t seed) {
+  const ac_philox_block block = ac_philox(seed, (uint32_t)i, (uint32_t)sum, 1, 0);
+  return ac_bf16_to_float(ac_bf16_by_chance(value, block.v[0] & 0xffff));
+}
+
+/* As random as gradients of samples are, with something in common. */
+static void draw_parts(sums *s, int micro_batches, uint64_t seed) {
+  for (int k = 0; k < micro_batches; k++)
+    for (int i = 0; i < LARGE; i++) {
+      const ac_philox_block own = ac_philox(seed, (uint32_t)i, (uint32_t)k, 2, 0);
+      const ac_philox_block common = ac_philox(seed, (uint32_t)i, 0, 3, 0);
+      s->parts[k][i] = ac_uniform24(own.v[0]) - 0.5f + 0.3f * (ac_uniform24(common.v[0]) - 0.5f);
+    }
+}
+
+/* The whole gradient, and that of micro-batches of which the first `kept` are added up, each
+ * rounded by chance, and made `factor` times as large. */
+static void add_up(sums *s, int micro_batches, int kept, float factor, uint64_t seed) {
+  for (int i = 0; i < LARGE; i++) {
+    float whole = 0, sum = 0;
+    s->squares[i] = 0;
+    for (int k = 0; k < micro_batches; k++) {
+      whole += s->parts[k][i];
+      if (k >= kept) continue;
+      sum = by_chance(sum + s->parts[k][i] * factor, i, k, seed);
+      s->squares[i] += sum * sum;
+    }
+    s->whole[i] = by_chance(whole, i, MOST_MICRO_BATCHES, seed);
+    s->gradient[i] = sum;
+    s->after[i] = 1;
+  }
+}
+
+static verdict judge_sums(sums *s, bool rounded) {
+  float *gradients[] = {s->whole}, *weights[] = {s->weights, s->after};
+  ac_update update = {.loss = 2, .weight = 64}, other = update;
+  double own, unexplained, share, moved;
+  const layout l = {1, (int64_t[]){0, LARGE}, (bool[]){true}, &rounded, (const char *[]){"a"}};
+  const record r = {1, gradients, weights, &update};
+  distances d = {&own, &unexplained, &share, &moved, &other};
+  verify_measure(&l, &r, 0, s->gradient, s->squares, s->after, &d);
+  return verify_judge(&l, &r, &d, AC_PRECISION_F32, NULL);
+}
+
+/* However many they are; and a hundredth too much or too little is none of it, nor a micro-batch
+ * that is not there. */
+static void rounding_by_chance_is_the_same(void **state) {
+  (void)state;
+  static sums s;
+  for (uint64_t seed = 1; seed <= 8; seed++)
+    for (int micro_batches = 1; micro_batches <= MOST_MICRO_BATCHES; micro_batches *= 4) {
+      draw_parts(&s, micro_batches, seed);
+      add_up(&s, micro_batches, micro_batches, 1, seed);
+      verdict v = judge_sums(&s, true);
+      assert_true(verdict_same(&v));
+      v = judge_sums(&s, false); /* what is kept in f32 has no such excuse */
+      assert_int_equal(v.gradients, 1);
+      add_up(&s, micro_batches, micro_batches, 1.01f, seed);
+      v = judge_sums(&s, true);
+      assert_int_equal(v.gradients, 1);
+      add_up(&s, micro_batches, micro_batches, 0.99f, seed);
+      v = judge_sums(&s, true);
+      assert_int_equal(v.gradients, 1);
+      add_up(&s, micro_batches, micro_batches - 1, 1, seed);
+      v = judge_sums(&s, true);
+      assert_int_equal(v.gradients, 1);
+      s.gradient[7] = NAN;
+      v = judge_sums(&s, true);
+      assert_int_equal(v.gradients, 1);
+      add_up(&s, micro_batches, micro_batches, 1, seed);
+      s.squares[7] = INFINITY;
+      v = judge_sums(&s, true);
+      assert_int_equal(v.gradients, 1);
+    }
+}
+
 static void weight_loss_and_step_are_judged(void **state) {
   (void)state;
   setting s;
@@ -224,7 +312,10 @@ static void weight_loss_and_step_are_judged(void **state) {
   v = judge(&s, AC_PRECISION_F32, NULL);
   assert_true(v.loss && !v.weight && !v.weights && !v.gradients);
   start(&s);
-  for (int u = 0; u < WINDOWS; u++) measure(&s, u, 0, 1, u ? 1.05 : 1);
+  measure(&s, 1, 0, 1, 1.0005);
+  v = judge(&s, AC_PRECISION_F32, NULL);
+  assert_true(verdict_same(&v));
+  for (int u = 0; u < WINDOWS; u++) measure(&s, u, 0, 1, u == 1 ? 1.01 : 1);
   v = judge(&s, AC_PRECISION_F32, NULL);
   assert_true(v.weights && !v.loss && !v.weight && !v.gradients);
   start(&s);
@@ -241,6 +332,7 @@ int main(void) {
       cmocka_unit_test(a_kink_in_one_window_is_no_verdict),
       cmocka_unit_test(a_spread_explains_what_is_near_it),
       cmocka_unit_test(a_gradient_of_noise_is_held_against_all),
+      cmocka_unit_test(rounding_by_chance_is_the_same),
       cmocka_unit_test(weight_loss_and_step_are_judged),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

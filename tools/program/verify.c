@@ -1,6 +1,9 @@
 /* `accrue verify`: whether training as planned (accumulated, recomputed) is the same as training on
  * whole batches. Both ways make a few updates on the same samples, each window from the same
  * weights, so that a difference shows where it arises and is not what an earlier one has led to.
+ * For the same reason the planned way steps by the gradient that whole batches gave, once its own
+ * is read: what optimizers make of rounding is no fault. Lion takes the sign of a gradient that is
+ * nothing but rounding, and Muon raises its smallest directions to the size of the largest.
  * Only one way is in the device's memory at a time; what whole batches gave stays on the host. */
 #include "program/commands.h"
 #include "common/message.h"
@@ -9,12 +12,17 @@
 #include "program/verify_judge.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Runs of whole batches from weights that are changed by a few roundings. */
 enum { PIECE = 1 << 16, DRAWS = 4 };
+
+/* From so many elements on a gradient is kept in bf16 where that is asked for (AC_GRADIENT_BF16).
+ */
+enum { LEAST_ROUNDED = 4096 };
 
 static struct { int64_t updates; } flags;
 
@@ -34,8 +42,14 @@ typedef struct verification {
   distances planned;
   spread spread;
   float *gradient, *weights;
+  float *squares; /* of the planned way's sums of gradients, behind each micro-batch; NULL: none is
+                     rounded by chance */
   ac_plan *whole_plan, *plan;
 } verification;
+
+static bool rounds_by_chance(const verification *v) {
+  return ac_plan_get_info(v->plan)->gradient_storage == AC_GRADIENT_BF16;
+}
 
 /* ---- moving parameters ----------------------------------------------------------------------- */
 
@@ -44,6 +58,11 @@ typedef ac_status (*mover)(ac_trainer *trainer, int index, int64_t first, int64_
 
 static ac_status set(ac_trainer *trainer, int index, int64_t first, int64_t count, float *data) {
   return ac_trainer_set_parameter(trainer, index, first, count, data);
+}
+
+static ac_status set_gradient(ac_trainer *trainer, int index, int64_t first, int64_t count,
+                              float *data) {
+  return ac_trainer_set_gradient(trainer, index, first, count, data);
 }
 
 static ac_status move_all(const layout *l, ac_trainer *trainer, bool gradients, mover move,
@@ -62,11 +81,13 @@ static ac_status move_all(const layout *l, ac_trainer *trainer, bool gradients, 
 /* A parameter that is frozen, or that the loss does not depend on, has no gradient to ask for. */
 static int make_layout(verification *v, ac_trainer *trainer) {
   layout *l = &v->layout;
+  const bool bf16 = rounds_by_chance(v);
   l->parameters = ac_trainer_parameter_count(trainer);
   l->first = calloc((size_t)l->parameters + 1, sizeof *l->first);
   l->trained = calloc((size_t)l->parameters + 1, sizeof *l->trained);
+  l->rounded = calloc((size_t)l->parameters + 1, sizeof *l->rounded);
   l->names = calloc((size_t)l->parameters + 1, sizeof *l->names);
-  if (!l->first || !l->trained || !l->names) return fail("out of memory");
+  if (!l->first || !l->trained || !l->rounded || !l->names) return fail("out of memory");
   for (int i = 0; i < l->parameters; i++) {
     ac_tensor_info info;
     if (ac_trainer_parameter_info(trainer, i, &info) != AC_OK) return fail_library();
@@ -75,6 +96,7 @@ static int make_layout(verification *v, ac_trainer *trainer) {
     l->first[i + 1] = l->first[i] + count;
     l->names[i] = info.name;
     l->trained[i] = ac_trainer_get_gradient(trainer, i, 0, 0, NULL) != AC_ERROR_ARGUMENT;
+    l->rounded[i] = l->trained[i] && bf16 && count >= LEAST_ROUNDED;
   }
   return STATUS_CONTINUE;
 }
@@ -89,6 +111,7 @@ static bool make_room(verification *v) {
   r->weights = calloc(windows + 1, sizeof *r->weights);
   r->updates = calloc(windows, sizeof *r->updates);
   d->gradient = calloc(windows * parameters, sizeof *d->gradient);
+  d->unexplained = calloc(windows * parameters, sizeof *d->unexplained);
   d->share = calloc(windows * parameters, sizeof *d->share);
   d->moved = calloc(windows, sizeof *d->moved);
   d->updates = calloc(windows, sizeof *d->updates);
@@ -96,8 +119,10 @@ static bool make_room(verification *v) {
   v->spread.share = calloc(parameters, sizeof *v->spread.share);
   v->gradient = calloc(elements, sizeof *v->gradient);
   v->weights = calloc(elements, sizeof *v->weights);
-  bool good = r->gradients && r->weights && r->updates && d->gradient && d->share && d->moved &&
-              d->updates && v->spread.gradient && v->spread.share && v->gradient && v->weights;
+  if (rounds_by_chance(v)) v->squares = calloc(elements, sizeof *v->squares);
+  bool good = r->gradients && r->weights && r->updates && d->gradient && d->unexplained &&
+              d->share && d->moved && d->updates && v->spread.gradient && v->spread.share &&
+              v->gradient && v->weights && (v->squares || !rounds_by_chance(v));
   for (size_t u = 0; good && u <= windows; u++) {
     good = (r->weights[u] = calloc(elements, sizeof(float))) != NULL;
     if (u < windows) good = good && (r->gradients[u] = calloc(elements, sizeof(float))) != NULL;
@@ -114,6 +139,7 @@ static void release(verification *v) {
   free(v->record.weights);
   free(v->record.updates);
   free(v->planned.gradient);
+  free(v->planned.unexplained);
   free(v->planned.share);
   free(v->planned.moved);
   free(v->planned.updates);
@@ -121,8 +147,10 @@ static void release(verification *v) {
   free(v->spread.share);
   free(v->gradient);
   free(v->weights);
+  free(v->squares);
   free(v->layout.first);
   free(v->layout.trained);
+  free(v->layout.rounded);
   free(v->layout.names);
   for (int f = 0; f < AC_MAX_FIELDS; f++) free(v->blocks[f]);
   ac_plan_free(v->whole_plan);
@@ -150,28 +178,78 @@ static ac_status read_window(const setup *s, ac_dataset *dataset, int64_t first,
   return AC_OK;
 }
 
-/* Accumulates the window, fetches its gradient and updates, again while a lower loss scale may
- * help.
- */
-static ac_status run_window(verification *v, ac_trainer *trainer, float *gradient,
-                            ac_update *update) {
-  const setup *s = v->setup;
-  ac_dataset *dataset = s->data.train;
+/* Samples [first, first + count) of the window, whose gradients then are in `gradient`. */
+static ac_status accumulate(const verification *v, ac_trainer *trainer, int64_t first,
+                            int64_t count, float *gradient) {
+  const ac_dataset *dataset = v->setup->data.train;
   ac_feed feeds[AC_MAX_FIELDS];
-  int fields = ac_dataset_field_count(dataset);
-  for (int f = 0; f < fields; f++)
-    feeds[f] = (ac_feed){ac_dataset_field(dataset, f)->name, v->blocks[f]};
+  const int fields = ac_dataset_field_count(dataset);
+  for (int f = 0; f < fields; f++) {
+    const ac_field *field = ac_dataset_field(dataset, f);
+    const size_t bytes = (size_t)field->elements * ac_dtype_bytes(field->dtype);
+    feeds[f] = (ac_feed){field->name, (const char *)v->blocks[f] + (size_t)first * bytes};
+  }
+  const ac_status status = ac_trainer_accumulate(trainer, count, feeds, fields);
+  if (status != AC_OK) return status;
+  return move_all(&v->layout, trainer, true, ac_trainer_get_gradient, gradient);
+}
+
+static bool all_finite(const float *values, int64_t count) {
+  for (int64_t i = 0; i < count; i++)
+    if (!isfinite(values[i])) return false;
+  return true;
+}
+
+static ac_status feed_batch(const verification *v, ac_trainer *trainer, float *gradient) {
+  return accumulate(v, trainer, 0, v->setup->flags.batch, gradient);
+}
+
+/* A micro-batch at a time: each sum of gradients in bf16 is rounded by chance, and what that loses
+ * goes by the sum, which may be larger than what is left of it in the end. */
+static ac_status feed_pieces(const verification *v, ac_trainer *trainer) {
+  const int64_t batch = v->setup->flags.batch, elements = v->layout.first[v->layout.parameters],
+                micro_batch = ac_plan_get_info(v->plan)->micro_batch;
+  memset(v->squares, 0, (size_t)elements * sizeof *v->squares);
+  for (int64_t first = 0; first < batch; first += micro_batch) {
+    const int64_t count = batch - first < micro_batch ? batch - first : micro_batch;
+    const ac_status status = accumulate(v, trainer, first, count, v->gradient);
+    if (status != AC_OK) return status;
+    for (int64_t i = 0; i < elements; i++) v->squares[i] += v->gradient[i] * v->gradient[i];
+  }
+  return AC_OK;
+}
+
+/* Whole batches' gradient takes the place of the own one, unless that overflowed and the window is
+ * to be skipped. */
+static ac_status feed_planned(const verification *v, ac_trainer *trainer, int64_t u) {
+  const int64_t elements = v->layout.first[v->layout.parameters];
+  const ac_status status =
+      v->squares ? feed_pieces(v, trainer) : feed_batch(v, trainer, v->gradient);
+  if (status != AC_OK || !all_finite(v->gradient, elements)) return status;
+  return move_all(&v->layout, trainer, true, set_gradient, v->record.gradients[u]);
+}
+
+/* Accumulates the window, fetches its gradient and updates, again while a lower loss scale may
+ * help. */
+static ac_status run_window(const verification *v, ac_trainer *trainer, way how, int64_t u,
+                            float *gradient, ac_update *update) {
   do {
-    ac_status status = ac_trainer_accumulate(trainer, s->flags.batch, feeds, fields);
-    if (status == AC_OK)
-      status = move_all(&v->layout, trainer, true, ac_trainer_get_gradient, gradient);
+    ac_status status =
+        how == PLANNED ? feed_planned(v, trainer, u) : feed_batch(v, trainer, gradient);
     if (status == AC_OK) status = ac_trainer_update(trainer, update);
     if (status != AC_OK) return status;
   } while (update->skipped && !update->stuck && update->weight != 0);
-  if (update->skipped) return AC_ERROR_NOT_FINITE;
-  int64_t elements = v->layout.first[v->layout.parameters];
-  for (int64_t i = 0; i < elements; i++) gradient[i] = (float)(gradient[i] / update->weight);
-  return AC_OK;
+  return update->skipped ? AC_ERROR_NOT_FINITE : AC_OK;
+}
+
+/* Gradients are of sums of losses: what the optimizer sees is divided by the window's weight. A
+ * window's own becomes what it were with whole batches' weight. */
+static double same_weight(const verification *v, int64_t u, const ac_update *update) {
+  const double factor = v->record.updates[u].weight / update->weight;
+  const int64_t elements = v->layout.first[v->layout.parameters];
+  for (int64_t i = 0; factor != 1 && i < elements; i++)
+    v->gradient[i] = (float)(v->gradient[i] * factor);
+  return factor;
 }
 
 /* Up or down by four roundings of floats, by a hash of place and draw. */
@@ -192,28 +270,34 @@ static ac_status whole_window(verification *v, ac_trainer *trainer, int64_t u) {
   ac_status status = AC_OK;
   if (u == 0)
     status = move_all(&v->layout, trainer, false, ac_trainer_get_parameter, r->weights[0]);
-  if (status == AC_OK) status = run_window(v, trainer, r->gradients[u], &r->updates[u]);
+  if (status == AC_OK) status = run_window(v, trainer, WHOLE, u, r->gradients[u], &r->updates[u]);
   if (status != AC_OK) return status;
   return move_all(&v->layout, trainer, false, ac_trainer_get_parameter, r->weights[u + 1]);
 }
 
 static ac_status planned_window(verification *v, ac_trainer *trainer, int64_t u) {
+  ac_update *update = &v->planned.updates[u];
   ac_status status = move_all(&v->layout, trainer, false, set, v->record.weights[u]);
-  if (status == AC_OK) status = run_window(v, trainer, v->gradient, &v->planned.updates[u]);
+  if (status == AC_OK) status = run_window(v, trainer, PLANNED, u, v->gradient, update);
   if (status == AC_OK)
     status = move_all(&v->layout, trainer, false, ac_trainer_get_parameter, v->weights);
-  if (status == AC_OK)
-    verify_measure(&v->layout, &v->record, u, v->gradient, v->weights, &v->planned);
-  return status;
+  if (status != AC_OK) return status;
+  const double factor = same_weight(v, u, update);
+  for (int64_t i = 0; v->squares && i < v->layout.first[v->layout.parameters]; i++)
+    v->squares[i] = (float)(v->squares[i] * factor * factor);
+  verify_measure(&v->layout, &v->record, u, v->gradient, v->squares, v->weights, &v->planned);
+  return AC_OK;
 }
 
 static ac_status perturbed_window(verification *v, ac_trainer *trainer, int64_t u, int draw) {
   ac_update update;
   perturb(v, u, draw);
   ac_status status = move_all(&v->layout, trainer, false, set, v->weights);
-  if (status == AC_OK) status = run_window(v, trainer, v->gradient, &update);
-  if (status == AC_OK) verify_spread(&v->layout, &v->record, u, v->gradient, &update, &v->spread);
-  return status;
+  if (status == AC_OK) status = run_window(v, trainer, PERTURBED, u, v->gradient, &update);
+  if (status != AC_OK) return status;
+  same_weight(v, u, &update);
+  verify_spread(&v->layout, &v->record, u, v->gradient, &update, &v->spread);
+  return AC_OK;
 }
 
 static ac_status run_windows(verification *v, ac_trainer *trainer, way how, int draw) {

@@ -10,28 +10,33 @@ typedef struct layout {
   int parameters;
   int64_t *first;     /* [parameters + 1] */
   bool *trained;      /* has a gradient */
+  bool *rounded;      /* which is kept in bf16: its sums are rounded by chance (AC_GRADIENT_BF16) */
   const char **names; /* the plan's */
 } layout;
 
 /* What training whole batches left behind. */
 typedef struct record {
   int64_t windows;
-  float **gradients; /* [windows]: of the mean loss, which is what the optimizer sees */
+  float **gradients; /* [windows]: of the sum of losses, which the optimizer divides by the window's
+                        weight */
   float **weights;   /* [windows + 1]: before each window and after the last */
   ac_update *updates;
 } record;
 
 /* How far another way is from it, having begun each window with the same weights. */
 typedef struct distances {
-  double *gradient; /* [windows, parameters]: of its own norm */
-  double *share;    /* [windows, parameters]: of the norm of all gradients */
-  double *moved;    /* [windows]: between the weights after it, of how far it moved them */
+  double *gradient;    /* [windows, parameters]: of its own norm */
+  double *unexplained; /* the same without what keeping gradients in bf16 explains */
+  double *share;       /* as unexplained, but of the norm of all gradients */
+  double *moved;       /* [windows]: between the weights after it, of how far it moved them */
   ac_update *updates;
 } distances;
 
-/* Fills in the distances of window `window` from its gradient and the weights after it. */
+/* Fills in the distances of window `window` from its gradient and the weights after it, to which it
+ * has stepped by the record's gradient. `squares`: for each element of gradients that are rounded
+ * by chance, those of all sums that were, divided by the window's weight like it; NULL: none is. */
 void verify_measure(const layout *l, const record *r, int64_t window, const float *gradient,
-                    const float *weights, distances *d);
+                    const float *squares, const float *weights, distances *d);
 
 /* How far rounding alone brings whole batches. */
 typedef struct spread {
