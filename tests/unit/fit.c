@@ -511,7 +511,8 @@ static void datasets_must_match_the_inputs(void **state) {
   assert_refused(ac_fit(s.trainer, &desc, NULL), AC_ERROR_ARGUMENT, "nothing to train on");
   desc.train = s.dataset;
   desc.epochs = 1;
-  assert_refused(ac_fit(s.trainer, &desc, NULL), AC_ERROR_ARGUMENT, "1 steps and 1 epochs; one of the two");
+  assert_refused(ac_fit(s.trainer, &desc, NULL), AC_ERROR_ARGUMENT,
+                 "1 steps and 1 epochs; one of the two");
   stop(&s);
 }
 
