@@ -18,7 +18,7 @@
 /* Whole numbers, so that the order in which groups add theirs changes nothing. */
 void add_count(volatile global int *count, long found) {
   if (found == 0) return;
-  for (int before = *count, seen;; before = seen) {
+  for (int before = 0, seen;; before = seen) { /* a guess at first, as only atomics may read it */
     seen = atomic_cmpxchg(count, before, (int)min(before + found, (long)INT_MAX));
     if (seen == before) return;
   }
