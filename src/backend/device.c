@@ -1,5 +1,6 @@
 #include "backend/device.h"
 
+#include "backend/environment.h"
 #include "core/error.h"
 #include "core/platform.h"
 
@@ -129,6 +130,7 @@ ac_status ac_device_open(ac_device **device, const ac_device_desc *desc) {
     return ac_fail(
         AC_ERROR_ARGUMENT,
         "ac_device_open: the allocator's functions allocate and release are both needed");
+  AC_TRY(ac_environment_check());
   choice chosen;
   if (!choose(&chosen, desc->name)) {
     char names[512];

@@ -1,0 +1,58 @@
+/* Environment variables that devices go by: a value that one cannot have is refused, with those
+ * that it can have. */
+#include "check.h"
+
+#include <stdlib.h>
+
+static ac_status open_with(const char *name, const char *value) {
+  ac_device *device;
+  assert_int_equal(setenv(name, value, true), 0);
+  const ac_status status = ac_device_open(&device, &(ac_device_desc){.name = "cpu"});
+  unsetenv(name);
+  ac_device_close(device);
+  return status;
+}
+
+static void wrong_values_are_refused(void **state) {
+  (void)state;
+  static const char *const wrong[][3] = {
+      {"ACCRUE_ISA", "foo", "base v3 v4 sve256 sve512"},
+      {"ACCRUE_ISA", "base v3", "base v3"},
+      {"ACCRUE_ISA", "v", "v3"},
+      {"ACCRUE_PRODUCTS", "tile", "tiles"},
+      {"ACCRUE_PRODUCTS", "amx", "widened"},
+      {"ACCRUE_CPU_STREAM", "abc", "a whole number"},
+      {"ACCRUE_CPU_SERIAL", "-1", "a whole number"},
+      {"ACCRUE_CLBLAST", "2", "0 1"},
+      {"ACCRUE_TUNE", "maybe", "0 1"},
+      {"ACCRUE_OPENCL_CPU", "no", "0 1"},
+      {"ACCRUE_OPENCL_ITEMS", "1e6", "a whole number"},
+      {"ACCRUE_OWN_MEMORY", "2", "0 1"},
+      {"ACCRUE_PROGRAM_CACHE", "yes", "0 1"},
+  };
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    assert_int_equal(open_with(wrong[i][0], wrong[i][1]), AC_ERROR_ARGUMENT);
+    for (int part = 0; part < 3; part++)
+      if (!strstr(ac_last_error(), wrong[i][part])) fail_msg("%s", ac_last_error());
+  }
+}
+
+static void right_values_are_taken(void **state) {
+  (void)state;
+  static const char *const right[][2] = {
+      {"ACCRUE_ISA", "base"},       {"ACCRUE_ISA", "v4"},          {"ACCRUE_ISA", ""},
+      {"ACCRUE_PRODUCTS", "tiles"}, {"ACCRUE_PRODUCTS", "mma"},    {"ACCRUE_PRODUCTS", "widened"},
+      {"ACCRUE_CPU_STREAM", "1"},   {"ACCRUE_CPU_SERIAL", "0"},    {"ACCRUE_CLBLAST", "1"},
+      {"ACCRUE_TUNE", "0"},         {"ACCRUE_OPENCL_ITEMS", "99"}, {"ACCRUE_OWN_MEMORY", ""},
+  };
+  for (size_t i = 0; i < sizeof right / sizeof *right; i++)
+    assert_ok(open_with(right[i][0], right[i][1]));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(wrong_values_are_refused),
+      cmocka_unit_test(right_values_are_taken),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
