@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# tests/cli/kill_resume.sh [--kills N] [--seed N] [--devices "cpu opencl"]: kills runs of accrue train with SIGKILL at random
-# times, lets them go on with --resume, and holds what comes out against the same runs undisturbed: model, the
+# tests/cli/kill_resume.sh [--kills N] [--seed N] [--devices "cpu opencl"]: ends runs of accrue train with SIGKILL or SIGTERM
+# at random times, lets them go on with --resume, and holds what comes out against the same runs undisturbed: model, the
 # tensors of the last state, and metrics without their times, byte by byte. Runs differ in model, precision, optimizer,
 # storage of weights, gradients and optimizer states, schedules of batches, batches that grow, accumulation with a short last window, moving
-# averages, groups and frozen parameters, rates by validation, alarms for spikes, norms by layer, dropout, augmentation and reading ahead.
+# averages, groups and frozen parameters, rates by validation, alarms for spikes, norms and noise by layer, dropout, augmentation and reading ahead.
 #
 # PROGRAMS (build/ci/bin) holds accrue and cli_fixture. The same seed makes the same choices, but when a kill strikes is
 # up to the machine. Prints a line for each run and what has failed.
@@ -63,7 +63,7 @@ choose_storage() { # PRECISION OPTIMIZER DEVICE
 
 # What has memory of its own, or leaves parameters without it.
 choose_practice() {
-  local average group freeze schedule spike layers
+  local average group freeze schedule spike layers noise grace patience
   pick average 0 0.9
   pick group '' '*weight:lr=0.5,decay=0.1'
   pick freeze '' '*.bias'
@@ -71,6 +71,12 @@ choose_practice() {
   practice=(--schedule "$schedule")
   pick layers '' 1 3
   if [[ $layers ]]; then practice+=(--layers-every "$layers"); fi
+  pick noise '' 2
+  if [[ $noise && ${storage[*]} =~ 'gradients '(buffer|bf16) ]]; then practice+=(--noise-layers "$noise"); fi
+  pick grace 0 30
+  pick patience '' '' 1
+  practice+=(--grace "$grace")
+  if [[ $patience ]]; then practice+=(--patience "$patience"); fi
   pick spike off tell skip back
   if [[ $spike == skip && ${storage[*]} =~ folded|fused-local ]]; then spike=back; fi
   if [[ $spike != off ]]; then practice+=(--on-spike "$spike" --spike-deviations 1.5); fi
@@ -165,15 +171,16 @@ while ((done_kills < kills)); do
   took=$(($(milliseconds) - begin))
 
   # Each life is a little longer than the one before, so that the run comes to its end.
-  life=1 struck=0
+  life=1 struck=0 stopped=0
   while :; do
     "$accrue" train "${flags[@]}" --out killed --metrics killed.jsonl --resume >killed.log 2>&1 &
     process=$!
     limit=$((took * (10 + RANDOM % 50 + 4 * life) / 100))
     sleep "$(printf '%d.%03d' $((limit / 1000)) $((limit % 1000)))"
-    if kill -KILL $process 2>/dev/null; then
+    pick signal KILL TERM
+    if kill -$signal $process 2>/dev/null; then
       struck=$((struck + 1))
-      wait $process 2>/dev/null || true
+      if wait $process 2>/dev/null; then stopped=$((stopped + 1)); fi
     elif wait $process; then break
     else
       echo "FAILED to go on: ${flags[*]}" && tail -n 3 killed.log && exit 1
@@ -185,7 +192,7 @@ while ((done_kills < kills)); do
   else
     verdict="DIFFERENT: $(head -n 1 difference)" failed=$((failed + 1))
   fi
-  echo "$struck kills, $verdict: ${flags[*]}"
+  echo "$struck kills, $stopped of them heeded, $verdict: ${flags[*]}"
 done
 echo "$runs runs, $done_kills kills, $failed different from the undisturbed run"
 ((!failed))

@@ -20,6 +20,7 @@ void checkpoint_begin(checkpoint *c, const setup *s, const run_folder *folder, r
                     .record = record,
                     .trainer = trainer,
                     .saved_step = -1,
+                    .evaluated_step = -1,
                     .saved_at = progress_clock(),
                     .began = progress_clock(),
                     .best = INFINITY};
@@ -69,6 +70,8 @@ static ac_status save(checkpoint *c, int64_t step, metrics *m) {
   model_metadata_add(&metadata, "accrue.data", "%s", run_record_data(c->record));
   model_metadata_add(&metadata, "accrue.device", "%s", device);
   model_metadata_add(&metadata, "accrue.best_loss", "%.17g", c->best);
+  if (c->average_due) model_metadata_add(&metadata, "accrue.average_due", "1");
+  model_metadata_add(&metadata, "accrue.evaluated_step", "%" PRId64, c->evaluated_step);
   model_metadata_add(&metadata, "accrue.seconds", "%.3f", checkpoint_seconds(c));
   model_metadata_add(&metadata, "accrue.metrics_bytes", "%" PRId64, metrics_sync(m));
   run_folder_state(c->folder, step, path);
@@ -154,6 +157,8 @@ static int take_metadata(checkpoint *c, const char *path, int64_t *metrics_bytes
   }
   c->best = number_of(file, "accrue.best_loss", (double)INFINITY);
   c->before = number_of(file, "accrue.seconds", 0);
+  c->evaluated_step = (int64_t)number_of(file, "accrue.evaluated_step", -1);
+  c->average_due = ac_model_file_metadata(file, "accrue.average_due");
   *metrics_bytes = (int64_t)number_of(file, "accrue.metrics_bytes", -1);
   ac_model_file_close(file);
   return STATUS_CONTINUE;

@@ -11,13 +11,15 @@ typedef struct checkpoint {
   const run_folder *folder;
   run_record *record;
   ac_trainer *trainer;
-  int64_t saved_step; /* of the last state; -1: none */
-  int64_t tried_step; /* and of the last that was to be one */
-  double saved_at;    /* progress_clock */
-  bool failing;       /* the last one could not be saved */
-  double best;        /* least validation loss so far; infinity: none */
-  double began;       /* progress_clock */
-  double before;      /* seconds of the run until the state that it goes on from */
+  int64_t saved_step;     /* of the last state; -1: none */
+  int64_t tried_step;     /* and of the last that was to be one */
+  double saved_at;        /* progress_clock */
+  bool failing;           /* the last one could not be saved */
+  bool average_due;       /* the last evaluation lacks that of averages, which was stopped */
+  int64_t evaluated_step; /* of the last validation on all samples; -1: none */
+  double best;            /* least validation loss so far; infinity: none */
+  double began;           /* progress_clock */
+  double before;          /* seconds of the run until the state that it goes on from */
 } checkpoint;
 
 void checkpoint_begin(checkpoint *c, const setup *s, const run_folder *folder, run_record *record,

@@ -41,7 +41,7 @@ typedef struct run {
   bool after_another; /* the folder holds states of an unfinished run */
   bool trained;       /* no window follows */
   bool diverged;
-  bool average_stopped; /* its validation, by a signal */
+  bool stopping; /* and that has been said */
   checkpoint checkpoint;
   ac_trainer *trainer;
   ac_fit_result result;
@@ -93,6 +93,8 @@ static void watch_signals(void) {
 static bool on_micro_batch(void *user) {
   run *r = user;
   if (!stop_requested) return false;
+  if (r->stopping) return true;
+  r->stopping = true;
   progress_clear(&r->progress);
   if (r->updates)
     say("stopping after update %" PRId64 " and saving; once more ends at once", r->step);
@@ -154,20 +156,28 @@ static int with_average(run *r, int (*what)(run *r)) {
   return status;
 }
 
-/* On the samples that the weights were validated on. One that a signal ends is not made again. */
+/* On the samples that the weights were validated on. One that a signal ends is made when the run
+ * goes on. */
 static int validate_average(run *r) {
   const setup *s = &r->setup;
   const int64_t samples = r->trained ? 0 : s->flags.eval_samples;
   ac_evaluation evaluation;
   if (ac_trainer_evaluate_until(r->trainer, s->data.validation, samples, on_micro_batch, r,
-                                &evaluation, &r->average_stopped) != AC_OK)
+                                &evaluation, &r->checkpoint.average_due) != AC_OK)
     return fail_library();
-  if (r->average_stopped) return STATUS_CONTINUE;
+  if (r->checkpoint.average_due) return STATUS_CONTINUE;
   metrics_average(&r->metrics, r->step, &evaluation);
   if (r->wish->quiet) return STATUS_CONTINUE;
   progress_clear(&r->progress);
   say("step %" PRId64 "  validation loss of averaged weights %.4f", r->step, evaluation.loss);
   return STATUS_CONTINUE;
+}
+
+/* Of the evaluation that the run was stopped behind. */
+static int make_up_average(run *r) {
+  const bool due = r->checkpoint.average_due && r->setup.data.validation;
+  r->checkpoint.average_due = false;
+  return due ? with_average(r, validate_average) : STATUS_CONTINUE;
 }
 
 static int save_average(run *r) {
@@ -269,16 +279,27 @@ static bool keep_best(run *r, const ac_fit_event *event) {
   return status == STATUS_CONTINUE;
 }
 
+/* Whether the metrics have it already: a run that ends for want of patience does so behind a
+ * validation, and makes it once more where it goes on from there. */
+static bool is_repeated(const run *r, const ac_fit_event *event) {
+  return event->kind == AC_FIT_EVALUATION && r->trained &&
+         r->checkpoint.evaluated_step == event->step;
+}
+
 static bool on_evaluation(run *r, const ac_fit_event *event) {
+  if (is_repeated(r, event)) return true;
+  const int64_t samples = r->setup.flags.eval_samples;
+  if (r->trained || !samples || samples >= ac_dataset_count(r->setup.data.validation))
+    r->checkpoint.evaluated_step = event->step;
   const int status = with_average(r, validate_average);
   if (status != STATUS_CONTINUE) r->save_status = status;
-  return keep_best(r, event) && status == STATUS_CONTINUE && !r->average_stopped;
+  return keep_best(r, event) && status == STATUS_CONTINUE && !r->checkpoint.average_due;
 }
 
 /* The model is saved before the final evaluation, which may take long. */
 static bool on_event(void *user, const ac_fit_event *event) {
   run *r = user;
-  metrics_fit(&r->metrics, event);
+  if (!is_repeated(r, event)) metrics_fit(&r->metrics, event);
   if (event->kind == AC_FIT_STEP && event->update.layers)
     metrics_layers(&r->metrics, event->step, r->trainer);
   if (!r->wish->quiet || r->progress.terminal) progress_fit(&r->progress, event);
@@ -459,6 +480,8 @@ static int fit(run *r) {
                             .stop = on_micro_batch,
                             .user = r};
   r->began = progress_clock();
+  const int made_up = make_up_average(r);
+  if (made_up != STATUS_CONTINUE) return made_up;
   ac_status status = ac_fit(r->trainer, &desc, &r->result);
   /* Though the last update may have been evaluated, on a part of the data perhaps. */
   if (r->result.stopped) r->result.evaluated = false;

@@ -16,6 +16,8 @@ case_patience() {
   train "${same[@]}" --steps 40 --metrics m.jsonl --out model --resume >out
   grep -q '^out of patience after 8 updates, validation loss' out || die "another end after it went on: $(cat out)"
   cmp whole/model.safetensors model/model.safetensors
+  run train --resume --out model >out
+  (($(grep -c '"event":"eval"' m.jsonl) == 4)) || die "what had ended has other evaluations: $(grep eval m.jsonl)"
   train "${same[@]}" --patience-gain 1e-9 --eval-samples 1 --steps 40 --out part >out
   grep -q '^out of patience after 8 updates, validation loss' out || die "no early end: $(cat out)"
   refuse 2 '--patience counts validations: give --eval-every' train gpt --data text --patience 2 --eval-every 0

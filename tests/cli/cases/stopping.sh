@@ -200,25 +200,36 @@ case_interrupt_evaluation() {
   done
 }
 
-# That of averaged weights, which follows, is left, too.
+# That of averaged weights, which follows, is left, too; the run that goes on makes it up.
 case_interrupt_average() {
+  local round pid i
   mkdir pair
   "$FIXTURE" images pair train 256
   "$FIXTURE" images pair t10k 20000
   "$ACCRUE" train mlp --data pair --device cpu --hidden 2048,2048 --batch 64 --schedule constant --warmup 0 --threads 1 \
     --ema 0.9 --steps 5 --eval-every 1 --metrics m --out model >out 2>err &
-  local pid=$! i
-  for ((i = 0; i < 1200; i++)); do
-    grep -qs '"event":"eval"' m && break
-    sleep 0.05
+  pid=$!
+  for round in 1 2; do # in that of the run, and in the one made up
+    for ((i = 0; i < 1200; i++)); do
+      ((round == 1)) && grep -qs '"event":"eval"' m && break
+      ((round == 2)) && grep -q '^going on after step 1' err && break
+      sleep 0.05
+    done
+    ((round == 1)) || sleep 0.2
+    kill -TERM $pid
+    wait $pid || die "status $? after SIGTERM: $(cat err)"
+    (($(grep -c 'stopping after update 1 and saving' err) == 1)) || die "not said once: $(cat err)"
+    grep -q '^stopped after 1 update' out || die "another result: $(cat out)"
+    ! grep -q '"event":"average"' m || die "the evaluation of averages was not left"
+    ((round == 2)) && break
+    "$ACCRUE" train --resume --out model >out 2>err &
+    pid=$!
   done
-  kill -TERM $pid
-  wait $pid || die "status $? after SIGTERM: $(cat err)"
-  grep -q 'stopping after update 1 and saving' err || die "no word of it: $(cat err)"
-  grep -q '^stopped after 1 update' out || die "another result: $(cat out)"
-  ! grep -q '"event":"average"' m || die "the evaluation of averages was not left"
   run train --resume --out model --steps 2 >out
   grep -q '^done after 2 updates' out || die "it does not go on: $(cat out)"
+  [[ $(grep -oE '"event":"(eval|average)","step":[0-9]+' m | tr '\n' ' ') == \
+    '"event":"eval","step":1 "event":"average","step":1 "event":"eval","step":2 "event":"average","step":2 ' ]] ||
+    die "other evaluations: $(grep -v '"event":"step"' m)"
 }
 
 # Whoever does not wait for the last evaluation has the model all the same.
