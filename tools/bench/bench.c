@@ -205,7 +205,8 @@ static int open_devices(bench *b) {
   for (int i = 0; i < b->devices.count; i++) {
     const ac_device_desc desc = {
         .name = b->devices.items[i], .threads = (int)b->threads, .log = waiting_log};
-    if (ac_device_open(&report->devices[i], &desc) != AC_OK) return fail_library();
+    const ac_status opened = ac_device_open(&report->devices[i], &desc);
+    if (opened != AC_OK) return fail_setup(opened);
     report->device_count++;
     const char *id = ac_device_get_info(report->devices[i])->id;
     for (int k = 0; k < i; k++)

@@ -9,9 +9,11 @@
 #include <unistd.h>
 
 int bench_measure_roofs(bench_report *report, const bench_wish *wish) {
-  for (int d = 0; d < report->device_count; d++)
-    if (ac_bench_measure_roofs(&report->roofs[d], report->devices[d], &wish->desc) != AC_OK)
-      return fail_library();
+  for (int d = 0; d < report->device_count; d++) {
+    const ac_status status =
+        ac_bench_measure_roofs(&report->roofs[d], report->devices[d], &wish->desc);
+    if (status != AC_OK) return fail_setup(status);
+  }
   bench_print_roofs(report);
   return STATUS_CONTINUE;
 }
@@ -38,10 +40,6 @@ int bench_check_roofs(bench_report *report, const bench_wish *wish) {
              ac_device_get_info(report->devices[d])->id, after.bytes * 1e-9, before->bytes * 1e-9);
   }
   return STATUS_CONTINUE;
-}
-
-static int fail_bench(void) {
-  return fail("%s", bench_error());
 }
 
 /* What one device has no room or no kernel for is said and left out; the others go on. */
@@ -195,7 +193,7 @@ static int visit_rows(bench_report *report, const bench_wish *wish, const lists 
     const bench_row *row = &report->rows[table[printed].row];
     if (bench_row_measured(row)) print_in_section(report, s, row);
   }
-  return status == AC_OK ? STATUS_CONTINUE : fail_bench();
+  return status == AC_OK ? STATUS_CONTINUE : bench_fail(status);
 }
 
 static int measure_lists(bench_report *report, const bench_wish *wish, const lists *l, section s) {
@@ -234,7 +232,7 @@ int bench_measure_gemm(bench_report *report, const bench_wish *wish) {
   lists l;
   ac_status made = open_lists(&l, report, wish);
   if (made == AC_OK) made = add_products(report, wish, &l);
-  int status = made == AC_OK ? STATUS_CONTINUE : fail_bench();
+  int status = made == AC_OK ? STATUS_CONTINUE : bench_fail(made);
   if (status == STATUS_CONTINUE)
     status = measure_lists(report, wish, &l, (section){.kind = BENCH_GEMM, .title = ""});
   close_lists(&l);
@@ -274,7 +272,7 @@ static int measure_model_ops(bench_report *report, const bench_wish *wish,
   lists l;
   ac_status made = open_lists(&l, report, wish);
   if (made == AC_OK) made = add_model(report, wish, model, &l);
-  int status = made == AC_OK ? STATUS_CONTINUE : fail_bench();
+  int status = made == AC_OK ? STATUS_CONTINUE : bench_fail(made);
   if (status == STATUS_CONTINUE) {
     bench_setting setting = ops_setting(wish, model);
     char detail[256], title[400];
@@ -303,7 +301,7 @@ static int measure_other_ops(bench_report *report, const bench_wish *wish) {
     l.first[d] = ac_bench_count(l.bench[d]);
     made = ac_bench_add_others(l.bench[d], wish->setting.precision);
   }
-  int status = made == AC_OK ? STATUS_CONTINUE : fail_bench();
+  int status = made == AC_OK ? STATUS_CONTINUE : bench_fail(made);
   if (status == STATUS_CONTINUE)
     status = measure_lists(
         report, wish, &l,
@@ -409,7 +407,7 @@ static int measure_step(bench_report *report, const bench_wish *wish, const benc
     bench_planned_close(&planned[d]);
   }
   fflush(stdout);
-  return status == AC_OK ? STATUS_CONTINUE : fail_bench();
+  return status == AC_OK ? STATUS_CONTINUE : bench_fail(status);
 }
 
 bool bench_has_step(const bench_wish *wish, const bench_model *model) {

@@ -113,5 +113,5 @@ int bench_memory(const ac_device_desc *desc, const bench_model *model, const ben
   if (status == AC_OK) print_memory(model, ac_plan_get_info(t.planned.plan), idle, when);
   stop(&t);
   ac_device_close(device);
-  return status == AC_OK ? STATUS_DONE : fail("%s", bench_error());
+  return status == AC_OK ? STATUS_DONE : bench_fail(status);
 }

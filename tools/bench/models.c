@@ -1,5 +1,6 @@
 #include "bench/models.h"
 
+#include "common/message.h"
 #include "models/gpt.h"
 #include "models/image_net.h"
 
@@ -101,6 +102,10 @@ const char *bench_error(void) {
   const char *sentence = own_error ? own_error : ac_last_error();
   own_error = NULL;
   return sentence;
+}
+
+int bench_fail(ac_status status) {
+  return status == AC_ERROR_ARGUMENT ? fail_usage("%s", bench_error()) : fail("%s", bench_error());
 }
 
 /* ---- planning -------------------------------------------------------------------------------- */

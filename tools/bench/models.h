@@ -49,6 +49,10 @@ void bench_model_detail(char *text, size_t size, const bench_model *model,
  * asked for once. */
 const char *bench_error(void);
 
+/* Says it, and returns the status to exit with: what the library refuses as an argument is wrong
+ * usage. */
+int bench_fail(ac_status status);
+
 /* Plans without a budget unless the setting has one. bench_planned_close is needed in any case. */
 ac_status bench_planned_open(bench_planned *p, const bench_model *model,
                              const bench_setting *setting, ac_device *device);

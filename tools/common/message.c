@@ -1,6 +1,5 @@
 #include "common/message.h"
 
-#include <accrue/base.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -28,6 +27,10 @@ int fail_usage(const char *format, ...) {
 
 int fail_library(void) {
   return fail("%s", ac_last_error());
+}
+
+int fail_setup(ac_status status) {
+  return status == AC_ERROR_ARGUMENT ? fail_usage("%s", ac_last_error()) : fail_library();
 }
 
 void say(const char *format, ...) {

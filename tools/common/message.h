@@ -2,6 +2,8 @@
 #ifndef TOOLS_COMMON_MESSAGE_H
 #define TOOLS_COMMON_MESSAGE_H
 
+#include <accrue/base.h>
+
 enum {
   STATUS_CONTINUE = -1, /* of a preparing function: nothing to exit for */
   STATUS_DONE = 0,
@@ -18,6 +20,9 @@ enum {
 int fail(const char *format, ...) MESSAGE_FORMAT;
 int fail_usage(const char *format, ...) MESSAGE_FORMAT;
 int fail_library(void); /* the library's last error */
+/* The same where flags are brought to the library, before anything runs: what it refuses as an
+ * argument, by its ac_status, is wrong usage. */
+int fail_setup(ac_status status);
 
 /* Writes a line to stderr that is no error. */
 void say(const char *format, ...) MESSAGE_FORMAT;

@@ -178,9 +178,8 @@ int data_augment(train_data *data) {
   if (!changes_anything(&data->augmentation)) return STATUS_CONTINUE;
   data->plain = data->train;
   data->train = NULL;
-  if (ac_dataset_augmented(&data->train, data->plain, &data->augmentation) != AC_OK)
-    return fail_library();
-  return STATUS_CONTINUE;
+  const ac_status status = ac_dataset_augmented(&data->train, data->plain, &data->augmentation);
+  return status == AC_OK ? STATUS_CONTINUE : fail_setup(status);
 }
 
 /* ---- parts ----------------------------------------------------------------------------------- */
@@ -204,6 +203,7 @@ int data_fold(train_data *data, const char *part) {
   int64_t fold, folds;
   int status = parse_part("fold", part, 1, &fold, &folds);
   if (status != STATUS_CONTINUE) return status;
+  if (folds < 2) return fail_usage("--fold %s: at least two folds are needed", part);
   if (data->tokens) {
     const ac_status made = ac_dataset_fold_tokens(&data->train, &data->validation, data->tokens,
                                                   fold, folds, data->tokens_per_sample);

@@ -106,10 +106,11 @@ static int make_trainer(finder *f) {
   if (status != STATUS_CONTINUE) return status;
   plan_table(ac_device_get_info(s->device), ac_plan_get_info(s->plan));
   s->trainer.schedule = (ac_schedule){0};
-  ac_status made = ac_trainer_create(&f->trainer, s->plan, &s->trainer);
-  if (made == AC_OK && s->flags.init)
-    made = ac_trainer_load(f->trainer, s->flags.init, s->kind->optional_prefix);
-  return made == AC_OK ? STATUS_CONTINUE : fail_library();
+  const ac_status created = ac_trainer_create(&f->trainer, s->plan, &s->trainer);
+  if (created != AC_OK) return fail_setup(created);
+  const bool loaded = !s->flags.init ||
+                      ac_trainer_load(f->trainer, s->flags.init, s->kind->optional_prefix) == AC_OK;
+  return loaded ? STATUS_CONTINUE : fail_library();
 }
 
 static int test(finder *f) {

@@ -92,7 +92,7 @@ static int check_groups(const setup *s) {
   if (!s->trainer.group_count) return STATUS_CONTINUE;
   const ac_status status = ac_trainer_create(&trainer, s->plan, &s->trainer);
   ac_trainer_free(trainer);
-  return status == AC_OK ? STATUS_CONTINUE : fail_library();
+  return status == AC_OK ? STATUS_CONTINUE : fail_setup(status);
 }
 
 /* Data, plan, groups and all of the policy, which are the same for all runs of a cell. */

@@ -194,7 +194,8 @@ static int make_schedule(setup *s) {
                            .batches = f->batches.stages,
                            .batch_count = f->batches.count,
                            .growth = {.from = f->batches.grow_from}};
-  if (ac_fit_windows(&fit, f->batch, &s->steps) != AC_OK) return fail_library();
+  const ac_status counted = ac_fit_windows(&fit, f->batch, &s->steps);
+  if (counted != AC_OK) return fail_setup(counted);
   return rate_schedule(&f->rate, s->steps, &s->trainer.schedule);
 }
 
@@ -217,7 +218,8 @@ static int open_device(setup *s) {
   ac_device_reset_peak(s->device); /* each run's is its own */
   if (s->device) return STATUS_CONTINUE;
   ac_device_desc device = {.name = f->device, .threads = (int)f->threads, .log = waiting_log};
-  if (ac_device_open(&s->device, &device) != AC_OK) return fail_library();
+  const ac_status opened = ac_device_open(&s->device, &device);
+  if (opened != AC_OK) return fail_setup(opened);
   if (s->cache) plan_cache_add_device(s->cache, s->device, f->device, f->threads);
   return STATUS_CONTINUE;
 }
@@ -278,7 +280,7 @@ int setup_plan(const setup *s, const ac_plan_desc *desc, ac_plan **plan) {
     ac_plan_free(*plan);
     status = try_plan(s, &smaller, plan);
   }
-  return status == AC_OK ? STATUS_CONTINUE : fail_library();
+  return status == AC_OK ? STATUS_CONTINUE : fail_setup(status);
 }
 
 int setup_open_model(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o)) {

@@ -378,7 +378,8 @@ static int prepare(run *r) {
   setup *s = &r->setup;
   if (s->flags.histograms) s->trainer.decide = on_decision, s->trainer.user = r;
   watch_describe(&s->flags.watch, &s->trainer);
-  if (ac_trainer_create(&r->trainer, s->plan, &s->trainer) != AC_OK) return fail_library();
+  const ac_status created = ac_trainer_create(&r->trainer, s->plan, &s->trainer);
+  if (created != AC_OK) return fail_setup(created);
   int64_t step = -1, bytes = -1;
   int status = read_before(r);
   if (status != STATUS_CONTINUE) return status;

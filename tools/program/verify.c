@@ -316,7 +316,8 @@ static ac_status run_windows(verification *v, ac_trainer *trainer, way how, int 
 static int run_way(verification *v, const ac_plan *plan, way how, int draw) {
   const setup *s = v->setup;
   ac_trainer *trainer = NULL;
-  if (ac_trainer_create(&trainer, plan, &s->trainer) != AC_OK) return fail_library();
+  const ac_status created = ac_trainer_create(&trainer, plan, &s->trainer);
+  if (created != AC_OK) return fail_setup(created);
   int status = STATUS_CONTINUE;
   if (how == WHOLE) {
     status = make_layout(v, trainer);

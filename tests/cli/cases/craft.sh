@@ -19,9 +19,9 @@ case_craft() {
   ! "$ACCRUE" train $model --steps 6 --freeze '*.h.0.*' --out some --resume 2>err || die "a state of other frozen ones is taken"
   grep -q 'is of a run that had transformer.wte.weight frozen, which is trained here' err || die "no word of it in: $(cat err)"
   # shellcheck disable=SC2086
-  refuse 1 'name matches "nothing", which is to be frozen' train $model --freeze nothing --out none
+  refuse 2 'name matches "nothing", which is to be frozen' train $model --freeze nothing --out none
   # shellcheck disable=SC2086
-  refuse 1 'the loss depends on no trainable parameter' train $model --freeze '*' --out none
+  refuse 2 'the loss depends on no trainable parameter' train $model --freeze '*' --out none
 
   # Groups: with the settings of all others a group changes nothing but that its norm is known.
   # shellcheck disable=SC2086
