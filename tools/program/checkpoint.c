@@ -49,26 +49,37 @@ bool checkpoint_is_due(const checkpoint *c, int64_t step) {
 
 /* ---- saving ---------------------------------------------------------------------------------- */
 
-/* All of the device that rounding may depend on. */
-static void describe_device(const setup *s, char *text, size_t size) {
+/* All of the device that rounding may depend on, in a precision and with that many of its units. */
+static void describe_device(const setup *s, const char *precision, unsigned units, char *text,
+                            size_t size) {
   const ac_device_info *device = ac_device_get_info(s->device);
-  const bool bf16 =
-      s->flags.precision == AC_PRECISION_BF16 && strcmp(device->bf16_products, "as floats") != 0;
+  const bool bf16 = !strcmp(precision, ac_precision_name(AC_PRECISION_BF16)) &&
+                    strcmp(device->bf16_products, "as floats") != 0;
   snprintf(text, size, "%s, %s, %s%s%u units", device->name, device->driver,
-           bf16 ? device->bf16_products : "", bf16 ? ", " : "", (unsigned)device->compute_units);
+           bf16 ? device->bf16_products : "", bf16 ? ", " : "", units);
+}
+
+static const char *precision_of(const setup *s) {
+  return ac_precision_name((ac_precision)s->flags.precision);
+}
+
+static unsigned units_of(const setup *s) {
+  return (unsigned)ac_device_get_info(s->device)->compute_units;
 }
 
 static ac_status save(checkpoint *c, int64_t step, metrics *m) {
   const setup *s = c->setup;
   char path[RUN_PATH_BYTES], device[320];
   model_metadata metadata = {0};
-  describe_device(s, device, sizeof device);
+  describe_device(s, precision_of(s), units_of(s), device, sizeof device);
   model_metadata_add(&metadata, "format", "pt");
   s->kind->describe(s->model, &metadata);
   model_metadata_add(&metadata, "accrue.steps", "%" PRId64, step);
   model_metadata_add(&metadata, "accrue.run", "%s", run_record_id(c->record));
   model_metadata_add(&metadata, "accrue.data", "%s", run_record_data(c->record));
   model_metadata_add(&metadata, "accrue.device", "%s", device);
+  model_metadata_add(&metadata, "accrue.precision", "%s", precision_of(s));
+  model_metadata_add(&metadata, "accrue.units", "%u", units_of(s));
   model_metadata_add(&metadata, "accrue.best_loss", "%.17g", c->best);
   if (c->average_due) model_metadata_add(&metadata, "accrue.average_due", "1");
   model_metadata_add(&metadata, "accrue.evaluated_step", "%" PRId64, c->evaluated_step);
@@ -135,16 +146,33 @@ static double number_of(const ac_model_file *file, const char *key, double fallb
   return text ? strtod(text, NULL) : fallback;
 }
 
+/* What rounds otherwise than where the state was saved: precision, device, or its threads alone. */
+static void say_what_differs(const setup *s, const ac_model_file *file) {
+  const char *device = ac_model_file_metadata(file, "accrue.device");
+  const char *precision = ac_model_file_metadata(file, "accrue.precision");
+  const unsigned units = (unsigned)number_of(file, "accrue.units", units_of(s));
+  char own[320], in[48] = "", on[400] = "";
+  if (!precision) precision = precision_of(s);
+  describe_device(s, precision, units, own, sizeof own);
+  const bool other_precision = strcmp(precision, precision_of(s)) != 0;
+  if (other_precision) snprintf(in, sizeof in, " in %s, not %s", precision, precision_of(s));
+  if (device && strcmp(device, own) != 0)
+    snprintf(on, sizeof on, " on another device (%s)", device);
+  else if (units != units_of(s))
+    snprintf(on, sizeof on, " by %u %s%s, not %u", units,
+             !strcmp(ac_device_get_info(s->device)->backend, "cpu") ? "thread" : "compute unit",
+             units == 1 ? "" : "s", units_of(s));
+  if (!*in && !*on) return;
+  say("the state was saved%s%s%s: results %s", in, *in && *on ? " and" : "", on,
+      other_precision ? "are those of neither precision alone"
+                      : "agree to rounding, not to the bit");
+}
+
 static int take_metadata(checkpoint *c, const char *path, int64_t *metrics_bytes) {
   ac_model_file *file;
   if (ac_model_file_open(&file, path) != AC_OK) return fail_library();
-  const char *device = ac_model_file_metadata(file, "accrue.device");
   const int64_t micro_batch = (int64_t)number_of(file, "accrue.state.micro_batch", 0);
-  char own[320];
-  describe_device(c->setup, own, sizeof own);
-  if (device && strcmp(device, own) != 0)
-    say("the state was saved on another device (%s): results agree to rounding, not to the bit",
-        device);
+  say_what_differs(c->setup, file);
   if (micro_batch != ac_plan_get_info(c->setup->plan)->micro_batch)
     say("the run had a micro-batch of %" PRId64 ": results agree to rounding, not to the bit",
         micro_batch);

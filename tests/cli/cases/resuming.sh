@@ -330,7 +330,7 @@ case_not_utf8() {
 # What is not the same model or data is refused by name, and nothing is touched.
 case_resume_other() {
   text
-  train "${steady[@]}" --steps 2 --save-every 1 --out model >/dev/null
+  train "${steady[@]}" --threads 1 --steps 2 --save-every 1 --out model >/dev/null
   cp -r model before
   cp text other && echo more >>other
   local wanted flags
@@ -350,6 +350,20 @@ AdamW.*Lion --optimizer lion
 AdamW.*Adafactor --optimizer adafactor
 AdamW.*Muon --optimizer muon
 AdamW.*Adam-mini --optimizer adam-mini
+TABLE
+  # What makes results differ is said by its name.
+  cp -r model going
+  local words
+  while IFS='|' read -r flags words; do
+    rm -r going && cp -r model going
+    # shellcheck disable=SC2086
+    train --threads 1 --steps 3 --resume --out going $flags >/dev/null
+    if [[ $words ]]; then said "$words"; else ! grep -q '^the state was' run.err || die "$flags: $(cat run.err)"; fi
+  done <<'TABLE'
+--precision f32|
+--threads 2|the state was saved by 1 thread, not 2: results agree to rounding, not to the bit
+--precision bf16|the state was saved in f32, not bf16: results are those of neither precision alone
+--precision f16 --threads 2|the state was saved in f32, not f16 and by 1 thread, not 2: results are those of neither
 TABLE
   fails 1 'the run to go on with has the seed [0-9]*, not 88' train gpt --steps 5 --resume --out model --seed 88
   fails 1 'cannot write the metrics to none/m' train gpt --steps 5 --resume --out model --metrics none/m
