@@ -8,6 +8,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+bool folder_is_there(const char *path) {
+  return access(path, F_OK) == 0;
+}
+
 int folder_make(const char *path, const char *flag) {
   char folder[FOLDER_BYTES];
   int length = snprintf(folder, sizeof folder, "%s", path);

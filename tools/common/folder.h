@@ -2,7 +2,12 @@
 #ifndef TOOLS_COMMON_FOLDER_H
 #define TOOLS_COMMON_FOLDER_H
 
+#include <stdbool.h>
+
 enum { FOLDER_BYTES = 4096, FOLDER_NAME_BYTES = 32 }; /* of a path, and of a name within it */
+
+/* Or whatever has its name. */
+bool folder_is_there(const char *path);
 
 /* Makes the folder, and those that it lies in, where they are missing. `flag` is the one it was
  * given by, without the dashes. A status of message.h. */

@@ -65,6 +65,11 @@ int metrics_open(metrics *m, const metrics_desc *desc) {
   return tensorboard_open(&m->tensorboard, &desc->events);
 }
 
+void metrics_abandon(metrics *m) {
+  tensorboard_remove(m->tensorboard);
+  m->tensorboard = NULL;
+}
+
 static bool anyone_reads(const metrics *m) {
   return m->stream || m->tensorboard;
 }

@@ -38,6 +38,8 @@ int metrics_open(metrics *m, const metrics_desc *desc);
 /* Once the run is sure to begin: opens the file, behind `keep` bytes that an earlier life of the
  * run has left there; -1: anew. */
 int metrics_begin(metrics *m, int64_t keep);
+/* Where the run does not begin after all: no file of events is left. */
+void metrics_abandon(metrics *m);
 /* Brings the lines so far to the disk and says how many bytes they take; -1: there is no file. */
 int64_t metrics_sync(metrics *m);
 void metrics_plan(metrics *m, const ac_device *device, const ac_plan_info *plan);

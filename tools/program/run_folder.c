@@ -62,9 +62,11 @@ static void remove_leftovers(const run_folder *folder) {
 
 int run_folder_open(run_folder *folder, const char *path) {
   folder->lock = -1;
+  const bool made = !folder_is_there(path);
   int status = folder_make(path, "out");
   if (status != STATUS_CONTINUE) return status;
   snprintf(folder->path, sizeof folder->path, "%s", path);
+  folder->made = made;
   folder->lock = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder->lock >= 0 && flock(folder->lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
     return fail("another run writes into %s; give this one a folder of its own with --out", path);
@@ -73,6 +75,7 @@ int run_folder_open(run_folder *folder, const char *path) {
 }
 
 void run_folder_close(run_folder *folder) {
+  if (folder->made) rmdir(folder->path);
   if (folder->lock >= 0) close(folder->lock);
   folder->lock = -1;
 }

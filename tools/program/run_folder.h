@@ -13,13 +13,15 @@ enum { RUN_PATH_BYTES = FOLDER_BYTES + 64 };
 
 typedef struct run_folder {
   char path[FOLDER_BYTES];
-  int lock; /* -1: none */
+  int lock;  /* -1: none */
+  bool made; /* the folder was */
 } run_folder;
 
 /* Makes the folder and its parents where they are missing, and locks it: a second run in the same
  * folder is refused. The lock goes with the process; where a file system has none, there is none.
  * Like the others a status of message.h. */
 int run_folder_open(run_folder *folder, const char *path);
+/* A folder that was made and has stayed empty goes. */
 void run_folder_close(run_folder *folder);
 
 /* DIR/NAME. */

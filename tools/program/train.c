@@ -396,6 +396,7 @@ static int prepare(run *r) {
   status = open_metrics(r);
   if (status == STATUS_CONTINUE) status = metrics_begin(&r->metrics, bytes);
   if (status == STATUS_CONTINUE && !r->after_another) status = run_record_write(&r->record);
+  if (status != STATUS_CONTINUE) metrics_abandon(&r->metrics);
   if (status != STATUS_CONTINUE) return status;
 
   const ac_device_info *device = ac_device_get_info(s->device);

@@ -10,15 +10,15 @@
 #include <unistd.h>
 
 /* Two runs that begin in the same second on hosts of the same name may have the same number. */
-static int open_new(const char *folder) {
+static int open_new(const char *folder, char path[EVENT_PATH_BYTES]) {
   enum { TRIES = 1000, HOST_BYTES = 256 };
-  char host[HOST_BYTES] = "localhost", path[8192];
+  char host[HOST_BYTES] = "localhost";
   gethostname(host, sizeof host - 1);
   const long long now = (long long)time(NULL);
   int descriptor = -1;
   errno = EEXIST;
   for (int number = 0; descriptor < 0 && errno == EEXIST && number < TRIES; number++) {
-    snprintf(path, sizeof path, "%s/events.out.tfevents.%010lld.%s.%lld.%d", folder, now, host,
+    snprintf(path, EVENT_PATH_BYTES, "%s/events.out.tfevents.%010lld.%s.%lld.%d", folder, now, host,
              (long long)getpid(), number);
     descriptor = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   }
@@ -26,8 +26,8 @@ static int open_new(const char *folder) {
 }
 
 bool event_file_open(event_file *file, const char *folder) {
-  *file = (event_file){0};
-  int descriptor = open_new(folder);
+  *file = (event_file){.error = 0};
+  int descriptor = open_new(folder, file->path);
   if (descriptor < 0) return false;
   file->stream = fdopen(descriptor, "wb");
   if (!file->stream) close(descriptor);
@@ -67,4 +67,9 @@ int event_file_close(event_file *file) {
   if (fclose(file->stream) != 0 && !file->error) file->error = errno ? errno : EIO;
   file->stream = NULL;
   return file->error;
+}
+
+void event_file_remove(event_file *file) {
+  event_file_close(file);
+  unlink(file->path);
 }

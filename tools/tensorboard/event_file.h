@@ -13,7 +13,10 @@
 #include <stddef.h>
 #include <stdio.h>
 
+enum { EVENT_PATH_BYTES = 8192 };
+
 typedef struct event_file {
+  char path[EVENT_PATH_BYTES];
   FILE *stream;
   int error; /* errno of the first record that could not be written; later ones are not tried */
 } event_file;
@@ -26,5 +29,7 @@ void event_file_add(event_file *file, const void *data, size_t bytes);
 void event_file_flush(event_file *file);
 /* The errno of what could not be written, or 0. */
 int event_file_close(event_file *file);
+/* Closes it, and it is gone. */
+void event_file_remove(event_file *file);
 
 #endif

@@ -11,12 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { PIECE = 1 << 14 }; /* elements of a tensor on the host at a time */
 
 struct tensorboard {
   event_file file;
   char folder[FOLDER_BYTES];
+  bool made;          /* the folder was */
   int64_t done;       /* windows */
   int64_t every, due; /* histograms are written at the first good window from here on */
   histogram histogram;
@@ -200,6 +202,7 @@ static void begin(tensorboard *t) {
 int tensorboard_open(tensorboard **result, const tensorboard_desc *desc) {
   *result = NULL;
   if (!desc->folder) return STATUS_CONTINUE;
+  const bool made = !folder_is_there(desc->folder);
   int status = folder_make(desc->folder, "tensorboard");
   if (status != STATUS_CONTINUE) return status;
   tensorboard *t = malloc(sizeof *t);
@@ -209,6 +212,7 @@ int tensorboard_open(tensorboard **result, const tensorboard_desc *desc) {
     return fail("cannot make an event file in %s: %s", desc->folder, strerror(errno));
   }
   snprintf(t->folder, sizeof t->folder, "%s", desc->folder);
+  t->made = made;
   t->done = desc->done;
   t->every = desc->histograms;
   t->due = t->every ? (t->done / t->every + 1) * t->every : 0;
@@ -217,6 +221,13 @@ int tensorboard_open(tensorboard **result, const tensorboard_desc *desc) {
   if (t->file.error) return tensorboard_close(t);
   *result = t;
   return STATUS_CONTINUE;
+}
+
+void tensorboard_remove(tensorboard *t) {
+  if (!t) return;
+  event_file_remove(&t->file);
+  if (t->made) rmdir(t->folder);
+  free(t);
 }
 
 int tensorboard_close(tensorboard *t) {

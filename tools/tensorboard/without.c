@@ -14,6 +14,10 @@ int tensorboard_close(tensorboard *t) {
   return STATUS_CONTINUE;
 }
 
+void tensorboard_remove(tensorboard *t) {
+  (void)t;
+}
+
 void tensorboard_line(tensorboard *t, const json_t *line) {
   (void)t, (void)line;
 }

@@ -37,6 +37,15 @@ case_tensorboard() {
   refuse 1 'file is not a folder' train gpt --data text "${tiny[@]}" --tensorboard file
   refuse 1 'cannot make the folder file/below' train gpt --data text "${tiny[@]}" --tensorboard file/below
 
+  # A run that is refused leaves no file, and no folder.
+  refuse 1 'cannot write the metrics to /nonexistent/m' train gpt --data text "${tiny[@]}" --tensorboard weights \
+    --metrics /nonexistent/m --out none
+  (($(find weights -type f | wc -l) == 2)) || die "a run that was refused has left events: $(ls weights)"
+  refuse 1 'cannot write the metrics to /nonexistent/m' train gpt --data text "${tiny[@]}" --tensorboard never \
+    --metrics /nonexistent/m --out none
+  refuse 2 'of group 0' train gpt --data text "${tiny[@]}" --group 'nothing*:lr=1' --out none
+  [[ ! -e never && ! -e none ]] || die "a run that was refused has left a folder: $(ls)"
+
   # A disk that fills disturbs nothing: the model is whole, and one sentence tells of it.
   "$FIXTURE" images . train 100
   local net=(train mlp --data . --device cpu --hidden none --batch 8 --steps 50 --tensorboard full --out mlp)
