@@ -189,9 +189,35 @@ static int refuse_group(const policy *p, policy_rule rule, const char *group) {
                     rules[rule].name, p->limit[rule]);
 }
 
+/* What --lr-scaling makes of the rate for the largest batch. */
+static double scale(const train_flags *f) {
+  const double factor = (double)batch_flag_most(&f->batches) / (double)f->rate.base_batch;
+  return f->rate.scaling == AC_RATE_SCALING_LINEAR ? factor
+         : f->rate.scaling == AC_RATE_SCALING_SQRT ? sqrt(factor)
+                                                   : 1;
+}
+
+/* To scaled rates rounding adds a little. */
+static double rounded_off(double rate) {
+  enum { ROUNDING = 1000000 };
+  return rate - rate / ROUNDING;
+}
+
+static int check_scaled_rate(const policy *p, const train_flags *f) {
+  const double rate = f->rate.lr * scale(f);
+  if (!above(p, POLICY_MAX_LR, rounded_off(rate))) return STATUS_CONTINUE;
+  return fail_usage(
+      "the policy %s refuses --lr %.10g, which --lr-scaling makes %.6g for a batch of "
+      "%" PRId64 ": its %s is %.10g",
+      p->path, f->rate.lr, rate, batch_flag_most(&f->batches), rules[POLICY_MAX_LR].name,
+      p->limit[POLICY_MAX_LR]);
+}
+
 /* Rates and clips of --lr and --clip, and of groups that have their own. */
 static int check_settings(const policy *p, const train_flags *f, const ac_trainer_desc *trainer) {
   if (above(p, POLICY_MAX_LR, f->rate.lr)) return refuse(p, POLICY_MAX_LR, "lr", f->rate.lr);
+  const int scaled = check_scaled_rate(p, f);
+  if (scaled != STATUS_CONTINUE) return scaled;
   if (requires(p, POLICY_MAX_CLIP) && f->clip_by > AC_CLIP_EACH)
     return fail_usage("the policy %s refuses --clip-by %s: its %s is of norms", p->path,
                       f->clip_by == AC_CLIP_VALUE ? "value" : "adaptive",
@@ -200,7 +226,8 @@ static int check_settings(const policy *p, const train_flags *f, const ac_traine
     return refuse(p, POLICY_MAX_CLIP, "clip", f->clip);
   for (int g = 0; g < trainer->group_count; g++) {
     const ac_group_settings *own = &trainer->groups[g].settings;
-    if (above(p, POLICY_MAX_LR, f->rate.lr * own->rate))
+    if (above(p, POLICY_MAX_LR, f->rate.lr * own->rate) ||
+        above(p, POLICY_MAX_LR, rounded_off(f->rate.lr * own->rate * scale(f))))
       return refuse_group(p, POLICY_MAX_LR, f->groups.list.items[g]);
     if (own->clip != 0 && above(p, POLICY_MAX_CLIP, own->clip > 0 ? own->clip : INFINITY))
       return refuse_group(p, POLICY_MAX_CLIP, f->groups.list.items[g]);
@@ -250,14 +277,13 @@ static double largest_part(const ac_trainer_desc *trainer) {
   return part;
 }
 
-/* Rates may be scaled and scheduled by more than --lr says, to which rounding adds a little. Of a
- * window that is skipped, or that training goes back from, nothing stays. */
+/* Batches that grow may scale rates by more than was known before. Of a window that is skipped, or
+ * that training goes back from, nothing stays. */
 int policy_check_step(const policy *p, const ac_fit_event *event, const ac_trainer_desc *trainer,
                       double seconds) {
-  enum { ROUNDING = 1000000 };
   const ac_update *u = &event->update;
   const double lr = u->lr * largest_part(trainer);
-  if (above(p, POLICY_MAX_LR, lr - lr / ROUNDING))
+  if (above(p, POLICY_MAX_LR, rounded_off(lr)))
     return end_run(p, POLICY_MAX_LR, event->step, "a rate of", lr);
   const bool stays = !u->skipped && !event->went_back;
   if (stays && above(p, POLICY_MAX_GRADIENT_NORM, u->grad_norm))

@@ -60,10 +60,13 @@ case_policy() {
 
   # A rate that a scaling raises above what --lr says.
   policy '"max_lr": 0.01'
-  local status=0
-  "$ACCRUE" train gpt --data text "${tiny[@]}" --steps 3 --lr 0.01 --warmup 0 --lr-scaling linear --lr-base-batch 3 \
-    --out scaled --policy policy.json >/dev/null 2>err || status=$?
-  ((status == 1)) && grep -q 'a rate of 0.02 is above its max_lr, 0.01' err || die "scaled rates: $status, $(cat err)"
+  local scaled=(train gpt --data text "${tiny[@]}" --steps 3 --lr 0.01 --warmup 0 --lr-base-batch 3 --out never
+    --policy policy.json)
+  refuse 2 '--lr 0.01, which --lr-scaling makes 0.02 for a batch of 6: its max_lr is 0.01' "${scaled[@]}" --lr-scaling linear
+  refuse 2 'makes 0.0141421 for a batch of 6' "${scaled[@]}" --lr-scaling sqrt
+  refuse 2 'makes 0.02 for a batch of 6' "${scaled[@]}" --lr-scaling linear --batch 3@0,6@1
+  refuse 2 'refuses --group *.bias:lr=3' "${scaled[@]}" --lr 0.002 --lr-scaling linear --group '*.bias:lr=3'
+  [[ ! -e never ]] || die "a run that was refused has begun"
   "$ACCRUE" train gpt --data text "${tiny[@]}" --steps 3 --lr 0.01 --warmup 0 --lr-scaling linear --lr-base-batch 6 \
     --group '*.bias:lr=0.5' --out scaled --policy policy.json >/dev/null 2>err || die "a group below the limit: $(cat err)"
 
