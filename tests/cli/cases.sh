@@ -103,7 +103,10 @@ case_usage() {
   refuse 2 'below 1' train gpt --data text --dropout 1
   refuse 2 'not a number' train gpt --data text --lr nan
   refuse 2 'not a number' train gpt --data text --lr 0x10
-  refuse 2 'out of range' train gpt --data text --lr 1e999
+  refuse 2 '--seed 18446744073709551616 is out of range: it must be at most 9223372036854775807' train gpt --data text \
+    --seed 18446744073709551616
+  refuse 2 '--seed -99999999999999999999 is out of range: it must be at least 0' train gpt --data text --seed=-99999999999999999999
+  refuse 2 '--lr 1e999 is out of range: it must be at most 1.797693134862315e308' train gpt --data text --lr 1e999
   refuse 2 'out of range' train gpt --data text --lr=-1
   refuse 2 'must be one of constant|cosine' train gpt --data text --schedule square
   refuse 2 'unknown unit MB' train gpt --data text --memory 64MB

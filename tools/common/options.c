@@ -187,6 +187,11 @@ char *options_settings(const options *o) {
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
+/* More than a number of the row's type can be, where the row itself has no upper bound. */
+static int beyond(const option *row, const char *value, const char *most) {
+  return fail_usage("--%s %s is out of range: it must be at most %s", row->name, value, most);
+}
+
 static int out_of_range(const option *row, const char *value) {
   const char *from = row->above_least ? "above" : "at least";
   if (row->most <= row->least)
@@ -208,6 +213,8 @@ static int set_integer(const option *row, const char *value, int64_t *to) {
   long long number = strtoll(value, &end, 10);
   if (end == value || *end || value[strspn(value, "+-0123456789")])
     return fail_usage("--%s %s is not a whole number", row->name, value);
+  if (errno == ERANGE && number > 0 && row->most <= row->least)
+    return beyond(row, value, "9223372036854775807");
   if (errno == ERANGE || !options_in_range(row, (double)number)) return out_of_range(row, value);
   *to = number;
   return STATUS_CONTINUE;
@@ -226,6 +233,8 @@ static int set_real(const option *row, const char *value) {
    * nan. */
   if (end == value || *end || value[strspn(value, "+-.0123456789eE")])
     return fail_usage("--%s %s is not a number", row->name, value);
+  if (isinf(number) && number > 0 && row->most <= row->least)
+    return beyond(row, value, "1.797693134862315e308");
   if (!isfinite(number) || !options_in_range(row, number)) return out_of_range(row, value);
   *(double *)row->value = number;
   return STATUS_CONTINUE;
