@@ -36,6 +36,16 @@ static int set_value(grid_setting *s, const option *row, const char *own, const 
   return STATUS_CONTINUE;
 }
 
+/* Numbers may be written in several ways. */
+static bool is_same(const option *row, const grid_setting *a, const grid_setting *b) {
+  if (!a->value || !b->value) return a->value == b->value;
+  if (!strcmp(a->value, b->value)) return true;
+  if (row->kind != OPTION_INTEGER && row->kind != OPTION_REAL) return false;
+  char *ends[2];
+  const bool same = strtod(a->value, &ends[0]) == strtod(b->value, &ends[1]);
+  return same && !*ends[0] && !*ends[1];
+}
+
 static int add_axis(grid *g, const options *o, const char *text) {
   grid_axis *a = &g->axes[g->axis_count++];
   if (!(a->text = strdup(text))) return fail("out of memory");
@@ -59,6 +69,10 @@ static int add_axis(grid *g, const options *o, const char *text) {
     s->label = value;
     int status = set_value(s, row, "grid", value);
     if (status != STATUS_CONTINUE) return status;
+    for (int i = 0; i + 1 < a->count; i++)
+      if (is_same(row, &a->settings[i], s))
+        return fail_usage("--grid %s has the same value twice: %s and %s", a->name,
+                          a->settings[i].label, value);
   }
   return STATUS_CONTINUE;
 }
@@ -105,7 +119,11 @@ static int add_ablation(grid_axis *a, const options *o, char *text) {
     return fail_usage("--ablate %s: it is not switched on", text);
   grid_setting *s = &a->settings[a->count++];
   s->label = text;
-  return set_value(s, row, "ablate", value);
+  int status = set_value(s, row, "ablate", value);
+  for (int i = 1; i + 1 < a->count && status == STATUS_CONTINUE; i++)
+    if (a->settings[i].flag == s->flag && is_same(row, &a->settings[i], s))
+      status = fail_usage("--ablate %s is given twice", text);
+  return status;
 }
 
 /* With everything first, then with one setting less at a time. */

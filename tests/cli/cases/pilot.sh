@@ -118,7 +118,7 @@ case_pilot() {
   echo '{"version": 1, "max_lr": 0.1}' >policy.json
   refuse_pilot 2 'its max_lr is 0.1' --steps 3 --grid lr=0.01,1 --policy policy.json --out never
   echo '{"version": 1, "seeds": [1, 2]}' >policy.json
-  refuse_pilot 1 'name matches "nothing" of group 0' --steps 3 --grid 'group=*.bias:lr=1;nothing:lr=1' --out never
+  refuse_pilot 2 'name matches "nothing" of group 0' --steps 3 --grid 'group=*.bias:lr=1;nothing:lr=1' --out never
   refuse_pilot 2 'refuses --seed 3' --steps 3 --seeds 3 --policy policy.json --out never
   [[ ! -e never ]] || die "a pilot that is refused left a folder"
 }
@@ -134,6 +134,10 @@ case_pilot_refused() {
   refuse_pilot 2 'accrue train has no such flag' --grid seeds=1,2
   refuse_pilot 2 'that is the same in all runs' --grid seed=1,2
   refuse_pilot 2 'two axes of --lr' --grid lr=1,2 --grid lr=3
+  refuse_pilot 2 '--grid lr has the same value twice: 1e-3 and 1e-3' --grid lr=1e-3,2,1e-3
+  refuse_pilot 2 '--grid lr has the same value twice: 1e-3 and 0.001' --grid lr=1e-3,0.001
+  refuse_pilot 2 '--grid replay has the same value twice' --grid replay=on,on
+  refuse_pilot 2 '--ablate dropout is given twice' --ablate dropout --ablate dropout
   refuse_pilot 2 'not a number' --grid lr=1,fast --out never
   refuse_pilot 2 'a switch is on or off' --grid replay=yes,no
   refuse_pilot 2 'does not tell what switched off means' --ablate data
