@@ -229,6 +229,13 @@ typedef struct ac_plan_desc {
                               still change. */
   bool debug_numerics; /* count in what is stored in 16 bits (ac_trainer_numerics); slow. May still
                           change. */
+  /* Where nothing fits, the refusal says what other descriptions would need. Each of them is shown
+   * to this function first, with the flags by which `accrue` has it ("" for none), and is left out
+   * if the result is false: the caller could not take it. What else follows from it for the caller
+   * may be set in *desc, whose texts must outlive the call. NULL: all that the library takes are
+   * named. May still change. */
+  bool (*offers)(void *context, const char *flags, struct ac_plan_desc *desc);
+  void *offers_context;
 } ac_plan_desc;
 
 /* Fails with AC_ERROR_BUDGET and the smallest budget that would do, with the graph's first error,

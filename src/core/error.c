@@ -70,11 +70,23 @@ const char *ac_status_text(ac_status status) {
   return "unknown status";
 }
 
+static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+
 char *ac_format_bytes(char *text, size_t size, uint64_t bytes) {
-  static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
   double value = (double)bytes;
   int unit = 0;
   while (value >= 1024 && unit < 4) value /= 1024, unit++;
   snprintf(text, size, unit ? "%.1f %s" : "%.0f %s", value, bytes == 1 ? "byte" : units[unit]);
+  return text;
+}
+
+char *ac_format_bytes_needed(char *text, size_t size, uint64_t bytes) {
+  int unit = 0;
+  while (unit < 4 && bytes >> 10 * (unit + 1)) unit++;
+  if (!unit) return ac_format_bytes(text, size, bytes);
+  const uint64_t one = UINT64_C(1) << 10 * unit, rest = (bytes % one * 10 + one - 1) / one;
+  const uint64_t tenths = bytes / one * 10 + rest;
+  snprintf(text, size, "%llu.%llu %s", (unsigned long long)(tenths / 10),
+           (unsigned long long)(tenths % 10), units[unit]);
   return text;
 }

@@ -45,5 +45,7 @@ bool ac_given(const char *function, const char *names, const void *const *pointe
 
 /* "412.6 MiB" into text; returns text. */
 char *ac_format_bytes(char *text, size_t size, uint64_t bytes);
+/* Rounded up: who gives as much as it says gives enough. */
+char *ac_format_bytes_needed(char *text, size_t size, uint64_t bytes);
 
 #endif

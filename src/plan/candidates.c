@@ -5,24 +5,28 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { CHOICES = 14 };
+enum { CHOICES = 14, GUESSES = 4, GUESSED_SLOTS = 64 };
 
 /* Choices that are no index into the solver's. */
-enum { KEEP_EVERYTHING = -1, RECOMPUTE_EVERYTHING = -2 };
+enum { KEEP_EVERYTHING = -1, RECOMPUTE_EVERYTHING = -2, GUESSED = -3 };
+
+static const ac_cost_model *costs_of(const ac_candidates *s) {
+  return s->costs ? s->costs : &s->guess;
+}
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
 static double sequence_seconds(const ac_candidates *s, const ac_sequence *sequence, int64_t batch) {
   double seconds = 0;
   for (int i = 0; i < ac_sequence_end(sequence); i++)
-    seconds += ac_cost_step_seconds(s->costs, s->problem->graph, &sequence->steps[i], batch);
+    seconds += ac_cost_step_seconds(costs_of(s), s->problem->graph, &sequence->steps[i], batch);
   return seconds;
 }
 
 static double after_seconds(const ac_candidates *s, const ac_sequence *sequence) {
   double seconds = 0;
   for (int i = ac_sequence_end(sequence); i < sequence->step_count; i++)
-    seconds += ac_cost_step_seconds(s->costs, s->problem->graph, &sequence->steps[i], 1);
+    seconds += ac_cost_step_seconds(costs_of(s), s->problem->graph, &sequence->steps[i], 1);
   return seconds;
 }
 
@@ -75,11 +79,15 @@ static ac_status lay_order(ac_candidates *s, const ac_candidate *c) {
   const ac_candidate_size *size = &s->sizes[c->size];
   bool hinted = stages->hinted && s->problem->desc.recompute != AC_RECOMPUTE_NONE;
   if (c->choice == KEEP_EVERYTHING && !hinted) return ac_order_lay_plain(&s->order, stages);
-  if (c->choice < 0) return lay_saving(s, &size->chain, c->choice == RECOMPUTE_EVERYTHING);
+  const bool guessed = c->choice == GUESSED;
+  if (c->choice < 0 && !guessed)
+    return lay_saving(s, &size->chain, c->choice == RECOMPUTE_EVERYTHING);
   const ac_chain_operation *operations;
   int count;
-  AC_TRY(ac_chain_schedule(size->solution, c->memory, &operations, &count));
-  return ac_order_lay(&s->order, stages, &size->chain, operations, count);
+  AC_TRY(
+      ac_chain_schedule(guessed ? size->frugal : size->solution, c->memory, &operations, &count));
+  return ac_order_lay(&s->order, stages, guessed ? &size->guessed : &size->chain, operations,
+                      count);
 }
 
 /* ---- candidates ------------------------------------------------------------------------------ */
@@ -125,11 +133,36 @@ static ac_status add_candidate(ac_candidates *s, int size, int choice, uint64_t 
 
 static ac_status solve(ac_candidates *s, ac_candidate_size *size) {
   const ac_problem *problem = s->problem;
-  AC_TRY(ac_stage_chain_create(&size->chain, problem->stages, problem->device, s->costs,
+  AC_TRY(ac_stage_chain_create(&size->chain, problem->stages, problem->device, costs_of(s),
                                size->micro_batch));
   if (problem->desc.recompute != AC_RECOMPUTE_AUTO) return AC_OK;
+  AC_TRY(ac_stage_chain_create(&size->guessed, problem->stages, problem->device, &s->guess,
+                               size->micro_batch));
+  AC_TRY(ac_chain_solve(&size->frugal, &size->guessed.chain, UINT64_MAX, GUESSED_SLOTS));
+  if (!s->costs) return AC_OK;
   const ac_chain *chain = &size->chain.chain;
   return ac_chain_solve(&size->solution, chain, UINT64_MAX, chain->stages > 64 ? 512 : 2048);
+}
+
+/* What the solver found, thinned out. */
+static ac_status add_choices(ac_candidates *s, int size) {
+  const ac_chain_choice *choices;
+  int count = ac_chain_choices(s->sizes[size].solution, &choices);
+  int taken = count < CHOICES ? count : CHOICES;
+  for (int i = 0; i < taken; i++) {
+    int choice = taken > 1 ? (int)((int64_t)i * (count - 1) / (taken - 1)) : 0;
+    AC_TRY(add_candidate(s, size, choice, choices[choice].memory));
+  }
+  return AC_OK;
+}
+
+/* Those of least memory. */
+static ac_status add_guesses(ac_candidates *s, int size) {
+  const ac_chain_choice *choices;
+  const int count = ac_chain_choices(s->sizes[size].frugal, &choices);
+  for (int i = 0; i < count && i < GUESSES; i++)
+    AC_TRY(add_candidate(s, size, GUESSED, choices[i].memory));
+  return AC_OK;
 }
 
 static ac_status add_size(ac_candidates *s, int64_t micro_batch) {
@@ -141,16 +174,10 @@ static ac_status add_size(ac_candidates *s, int64_t micro_batch) {
   if (policy == AC_RECOMPUTE_NONE) return add_candidate(s, index, KEEP_EVERYTHING, 0);
   AC_TRY(solve(s, size));
   if (policy == AC_RECOMPUTE_ALL) return add_candidate(s, index, RECOMPUTE_EVERYTHING, 0);
-  const ac_chain_choice *choices;
-  int count = ac_chain_choices(size->solution, &choices);
-  int taken = count < CHOICES ? count : CHOICES;
   AC_TRY(add_candidate(s, index, KEEP_EVERYTHING, 0));
   AC_TRY(add_candidate(s, index, RECOMPUTE_EVERYTHING, 0));
-  for (int i = 0; i < taken; i++) {
-    int choice = taken > 1 ? (int)((int64_t)i * (count - 1) / (taken - 1)) : 0;
-    AC_TRY(add_candidate(s, index, choice, choices[choice].memory));
-  }
-  return AC_OK;
+  AC_TRY(add_guesses(s, index));
+  return s->costs ? add_choices(s, index) : AC_OK;
 }
 
 /* Micro-batches that split the batch evenly. The first and the last are always among them. */
@@ -174,7 +201,7 @@ static ac_status list_candidates(ac_candidates *s) {
   const ac_plan_desc *desc = &s->problem->desc;
   int64_t sizes[AC_SEARCH_SIZES] = {desc->micro_batch};
   int count = desc->micro_batch ? 1 : ac_plan_search_sizes(desc->batch, sizes);
-  s->list = malloc((size_t)count * 4 * (CHOICES + 2) * sizeof *s->list);
+  s->list = malloc((size_t)count * 4 * (CHOICES + GUESSES + 2) * sizeof *s->list);
   if (!s->list) return ac_fail(AC_ERROR_MEMORY, "no memory for the search");
   for (int i = 0; i < count; i++) {
     ac_status status = ac_problem_check_support(s->problem, sizes[i]);
@@ -188,6 +215,7 @@ static ac_status list_candidates(ac_candidates *s) {
 ac_status ac_candidates_list(ac_candidates *s, const ac_problem *problem,
                              const ac_cost_model *costs, double per_moved_byte) {
   *s = (ac_candidates){.problem = problem, .costs = costs, .per_moved_byte = per_moved_byte};
+  ac_cost_guess(&s->guess);
   AC_TRY(ac_order_create(&s->order, problem->stages));
   return list_candidates(s);
 }
@@ -195,7 +223,9 @@ ac_status ac_candidates_list(ac_candidates *s, const ac_problem *problem,
 void ac_candidates_free(ac_candidates *s) {
   for (int i = 0; i < s->size_count; i++) {
     ac_stage_chain_free(&s->sizes[i].chain);
+    ac_stage_chain_free(&s->sizes[i].guessed);
     ac_chain_free(s->sizes[i].solution);
+    ac_chain_free(s->sizes[i].frugal);
   }
   ac_order_free(&s->order);
   free(s->list);

@@ -3,10 +3,12 @@
  * For each micro-batch size B (the distinct ceil(batch / n), thinned out to at most AC_SEARCH_SIZES
  * of them) there is a family of orders: keep everything, recompute every stage, and the choices of
  * the chain solver from least memory to fastest, thinned out; policies other than `auto` leave the
- * one order they name. Where a window is one micro-batch each order stands for two candidates:
- * gradients are kept, or it is run twice (passes.c); a way that is asked for by name stands alone.
- * Where optimizer state may be in host memory (moves.c) there are twice as many. The families
- * depend on graph, device and batch alone, never on the budget. */
+ * one order they name. Its choices of least memory are found by a guess of costs, too: what fits by
+ * these orders fits whatever is measured, so that a refusal can say it of what nobody has measured
+ * yet. Where a window is one micro-batch each order stands for two candidates: gradients are kept,
+ * or it is run twice (passes.c); a way that is asked for by name stands alone. Where optimizer
+ * state may be in host memory (moves.c) there are twice as many. The families depend on graph,
+ * device and batch alone, never on the budget. */
 #ifndef AC_PLAN_CANDIDATES_H
 #define AC_PLAN_CANDIDATES_H
 
@@ -26,14 +28,17 @@ typedef struct ac_candidate {
 typedef struct ac_candidate_size {
   int64_t micro_batch;
   ac_stage_chain chain;        /* unless everything is kept by policy */
-  ac_chain_solution *solution; /* AC_RECOMPUTE_AUTO */
+  ac_chain_solution *solution; /* AC_RECOMPUTE_AUTO, with costs */
+  ac_stage_chain guessed;      /* AC_RECOMPUTE_AUTO: by a guess of costs */
+  ac_chain_solution *frugal;   /* of which its choices of least memory are taken */
   uint64_t evaluation;         /* bytes of its arena */
 } ac_candidate_size;
 
 typedef struct ac_candidates {
   const ac_problem *problem;
-  const ac_cost_model *costs;
-  double per_moved_byte; /* seconds of the way in, while as much goes out */
+  const ac_cost_model *costs; /* NULL: unknown, and no candidate depends on them */
+  ac_cost_model guess;        /* of costs */
+  double per_moved_byte;      /* seconds of the way in, while as much goes out */
   ac_candidate_size sizes[AC_SEARCH_SIZES];
   int size_count;
   ac_candidate *list;
@@ -45,7 +50,8 @@ static inline int64_t ac_divide_up(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-/* ac_candidates_free is needed after a failure too. */
+/* `costs` NULL: those alone that depend on none, whose seconds mean nothing. ac_candidates_free is
+ * needed after a failure too. */
 ac_status ac_candidates_list(ac_candidates *s, const ac_problem *problem,
                              const ac_cost_model *costs, double per_moved_byte);
 void ac_candidates_free(ac_candidates *s);

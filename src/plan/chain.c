@@ -457,7 +457,7 @@ ac_status ac_chain_schedule(const ac_chain_solution *solution, uint64_t memory,
   if (found < 0) {
     char least[32], limit[32];
     return ac_fail(AC_ERROR_BUDGET, "chain: needs at least %s, the limit is %s",
-                   ac_format_bytes(least, sizeof least, solution->least),
+                   ac_format_bytes_needed(least, sizeof least, solution->least),
                    ac_format_bytes(limit, sizeof limit, memory));
   }
   *operations = solution->operations + solution->schedules[found].first;

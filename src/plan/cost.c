@@ -146,13 +146,18 @@ static void keep(const ac_cost_model *model, const ac_cache_file *cache, uint64_
   save(&kept, cache, key);
 }
 
+static ac_cache_file cache_of(const ac_device *device, ac_dtype storage, uint64_t *key) {
+  *key = model_key(&device->info, storage);
+  return ac_cache_file_of("costs", "", *key, ".bin");
+}
+
 static ac_status load_or_measure(ac_cost_model *model, ac_device *device, ac_dtype storage,
                                  const bool wanted[AC_OP_COUNT]) {
   const double left = AC_COST_SECONDS - ac_cost_account_of(device)->spent;
   ac_cost_model kept;
   bool missing[AC_OP_COUNT];
-  const uint64_t key = model_key(&device->info, storage);
-  const ac_cache_file cache = ac_cache_file_of("costs", "", key, ".bin");
+  uint64_t key;
+  const ac_cache_file cache = cache_of(device, storage, &key);
   if (load(&kept, &cache, key)) learn(model, &kept);
   if (knows(model, wanted)) return AC_OK;
   for (int op = 0; op < AC_OP_COUNT; op++) missing[op] = wanted[op] && !model->known[op];
@@ -165,13 +170,18 @@ static ac_status no_memory(void) {
   return ac_fail(AC_ERROR_MEMORY, "no memory for a model of the device's speed");
 }
 
+/* The dry device has nothing else to know. */
+static void begin(ac_cost_model *model, const ac_device *device) {
+  const bool dry = device->backend->computes_nothing;
+  ac_cost_guess(model);
+  for (int op = 0; op < AC_OP_COUNT; op++)
+    model->known[op] = dry ? AC_COST_MEASURED : AC_COST_GUESSED;
+}
+
 static ac_status new_model(ac_cost_model **result, const ac_device *device) {
   ac_cost_model *model = *result = malloc(sizeof *model);
   if (!model) return no_memory();
-  ac_cost_guess(model);
-  bool dry = device->backend->computes_nothing;
-  for (int op = 0; op < AC_OP_COUNT; op++)
-    model->known[op] = dry ? AC_COST_MEASURED : AC_COST_GUESSED;
+  begin(model, device);
   return AC_OK;
 }
 
@@ -188,4 +198,17 @@ ac_status ac_cost_model_get(const ac_cost_model **result, ac_device *device, ac_
   if (!knows(model, wanted)) AC_TRY(load_or_measure(model, device, storage, wanted));
   *result = model;
   return AC_OK;
+}
+
+bool ac_cost_model_recall(ac_cost_model *model, ac_device *device, ac_dtype storage,
+                          const bool wanted[AC_OP_COUNT]) {
+  const ac_cost_account *account = ac_cost_account_of(device);
+  ac_cost_model kept;
+  uint64_t key;
+  begin(model, device);
+  if (account && account->models[storage]) learn(model, account->models[storage]);
+  if (knows(model, wanted)) return true;
+  const ac_cache_file cache = cache_of(device, storage, &key);
+  if (load(&kept, &cache, key)) learn(model, &kept);
+  return knows(model, wanted);
 }

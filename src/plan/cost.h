@@ -48,6 +48,11 @@ ac_cost_account *ac_cost_account_of(ac_device *device);
 ac_status ac_cost_model_get(const ac_cost_model **model, ac_device *device, ac_dtype storage,
                             const bool wanted[AC_OP_COUNT]);
 
+/* What is measured of the ops that are wanted, in this process or by the file on disk, as
+ * ac_cost_model_get would find it: nothing is measured. False: some of them are missing. */
+bool ac_cost_model_recall(ac_cost_model *model, ac_device *device, ac_dtype storage,
+                          const bool wanted[AC_OP_COUNT]);
+
 /* Predicted seconds of one run (handles unset). */
 double ac_cost_seconds(const ac_cost_model *model, const ac_op_args *args);
 /* Of one run of a node of a training graph, and of a step, with `batch` samples. */

@@ -400,6 +400,7 @@ ac_status ac_plan_alternatives(const ac_plan *plan, ac_plan_alternative *list, i
     desc.state_space = plan->info.state_space;
     desc.working_copies = plan->problem.copies ? AC_WORKING_COPIES_KEPT : AC_WORKING_COPIES_NONE;
     desc.host_memory = 0;
+    desc.offers = NULL;
     desc.recompute = AC_RECOMPUTE_NONE;
     AC_TRY(add_alternative(plan, &desc, list, capacity, count, &most));
     desc.recompute = AC_RECOMPUTE_ALL;

@@ -141,10 +141,17 @@ typedef struct ac_nodes {
   int *list, count;
 } ac_nodes;
 
+/* Sets ops[op] for those of the nodes. */
+static inline void ac_nodes_mark_ops(const ac_nodes *nodes, const ac_graph *graph,
+                                     bool ops[AC_OP_COUNT]) {
+  for (int i = 0; i < nodes->count; i++) ops[ac_node_at(graph, nodes->list[i])->op] = true;
+}
+
 typedef struct ac_problem {
   ac_graph *source; /* the caller's graph, copied */
   ac_graph *graph;  /* the plan's own, with all nodes of a window if training */
   ac_device *device;
+  ac_plan_desc asked;        /* for */
   ac_plan_desc desc;         /* with what follows from the graph filled in */
   bool copies;               /* trained parameters may have working copies */
   char *state_f32, *frozen;  /* those of desc */
@@ -259,7 +266,11 @@ static inline uint64_t ac_problem_read_ahead(const ac_problem *problem, int batc
 bool ac_problem_may_move(const ac_problem *problem);
 bool ac_state_must_stay(ac_gradients gradients);
 
-/* What the budget has to cover with so many bytes on the device and batches read ahead. */
+/* Batches that are read ahead in any case, and what the budget has to cover with so many bytes on
+ * the device and batches read ahead. */
+static inline int ac_plan_must_read_ahead(const ac_plan_desc *desc) {
+  return desc->read_ahead_if_room ? 0 : desc->read_ahead;
+}
 uint64_t ac_problem_needs(const ac_problem *problem, uint64_t total, int read_ahead);
 
 /* The storage type of a precision. */

@@ -212,7 +212,7 @@ static ac_status settle_state_space(ac_problem *problem) {
   return ac_fail(AC_ERROR_BUDGET,
                  "plan: optimizer state in host memory takes %s (%llu bytes) there, and the budget "
                  "of host memory is %s",
-                 ac_format_bytes(need, sizeof need, problem->host_bytes),
+                 ac_format_bytes_needed(need, sizeof need, problem->host_bytes),
                  (unsigned long long)problem->host_bytes,
                  ac_format_bytes(have, sizeof have, desc->host_memory));
 }
@@ -344,6 +344,7 @@ ac_status ac_problem_create(ac_problem *problem, const ac_graph *graph, ac_devic
   if (!desc->batch) problem->desc.batch = desc->micro_batch ? desc->micro_batch : 1;
   AC_TRY(keep_text(&problem->desc.state_f32, &problem->state_f32));
   AC_TRY(keep_text(&problem->desc.frozen, &problem->frozen));
+  problem->asked = problem->desc;
   AC_TRY(ac_graph_clone(&problem->source, graph));
   AC_TRY(ac_graph_clone(&problem->graph, graph));
   return derive(problem);

@@ -45,25 +45,21 @@ static int read_ahead_of(const ac_plan *plan, uint64_t limit) {
   return ahead;
 }
 
-static void list_ops(const ac_graph *graph, const ac_nodes *nodes, bool ops[AC_OP_COUNT]) {
-  for (int i = 0; i < nodes->count; i++) ops[ac_node_at(graph, nodes->list[i])->op] = true;
-}
-
 static ac_status search_training(ac_plan *plan, uint64_t limit) {
   const ac_problem *problem = &plan->problem;
   const ac_cost_model *costs;
   bool ops[AC_OP_COUNT] = {false}, fits;
   ac_candidates s;
-  list_ops(problem->graph, &problem->main, ops);
-  list_ops(problem->graph, &problem->after, ops);
-  list_ops(problem->graph, &problem->folds, ops);
+  ac_nodes_mark_ops(&problem->main, problem->graph, ops);
+  ac_nodes_mark_ops(&problem->after, problem->graph, ops);
+  ac_nodes_mark_ops(&problem->folds, problem->graph, ops);
   AC_TRY(ac_cost_model_get(&costs, problem->device, ac_plan_storage(&problem->desc), ops));
-  int read_ahead = problem->desc.read_ahead_if_room ? 0 : problem->desc.read_ahead;
+  const int read_ahead = ac_plan_must_read_ahead(&problem->desc);
   double per_moved_byte = 0;
   if (ac_problem_may_move(problem)) AC_TRY(ac_cost_of_moving(&per_moved_byte, problem->device));
   ac_status status = ac_candidates_list(&s, problem, costs, per_moved_byte);
   if (status == AC_OK) status = choose(&s, plan, read_ahead, limit, &fits);
-  if (status == AC_OK && !fits) status = ac_plan_refuse(&s, plan, read_ahead, limit);
+  if (status == AC_OK && !fits) status = ac_plan_refuse(&s, plan, limit);
   if (status == AC_OK) plan->info.read_ahead = read_ahead_of(plan, limit);
   ac_candidates_free(&s);
   plan->info.read_ahead_bytes = ac_problem_read_ahead(problem, plan->info.read_ahead);

@@ -3,7 +3,16 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+static bool is_silent;
+
+bool message_silence(bool silent) {
+  const bool was = is_silent;
+  is_silent = silent;
+  return was;
+}
+
 static void write_line(const char *prefix, const char *format, va_list arguments) {
+  if (is_silent) return;
   fputs(prefix, stderr);
   vfprintf(stderr, format, arguments);
   fputc('\n', stderr);

@@ -3,6 +3,7 @@
 #define TOOLS_COMMON_MESSAGE_H
 
 #include <accrue/base.h>
+#include <stdbool.h>
 
 enum {
   STATUS_CONTINUE = -1, /* of a preparing function: nothing to exit for */
@@ -23,6 +24,9 @@ int fail_library(void); /* the library's last error */
 /* The same where flags are brought to the library, before anything runs: what it refuses as an
  * argument, by its ac_status, is wrong usage. */
 int fail_setup(ac_status status);
+
+/* Whether these write nothing, for what is only tried. Returns what it was. */
+bool message_silence(bool silent);
 
 /* Writes a line to stderr that is no error. */
 void say(const char *format, ...) MESSAGE_FORMAT;

@@ -98,9 +98,8 @@ static int print_json(const finder *f) {
 
 static int make_trainer(finder *f) {
   setup *s = f->setup;
-  const ac_plan_desc desc = setup_plan_desc(s);
   int status = policy_check_batch(&s->policy, &s->flags);
-  if (status == STATUS_CONTINUE) status = setup_plan(s, &desc, &s->plan);
+  if (status == STATUS_CONTINUE) status = setup_plan(s, NULL, &s->plan);
   if (status == STATUS_CONTINUE)
     status = policy_check_memory(&s->policy, ac_plan_get_info(s->plan));
   if (status != STATUS_CONTINUE) return status;

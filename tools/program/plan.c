@@ -202,17 +202,17 @@ static int make_report(report *r, const setup *s) {
   return status == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 
+static void plan_beyond_device(ac_plan_desc *desc) {
+  desc->beyond_device = true;
+}
+
 int plan_main(int argc, char **argv) {
   const help_form help = setup_wants_help(argc, argv);
   if (help) return setup_help("plan", help);
   setup s;
   report r = {0};
   int status = setup_open_model(&s, "plan", argc, argv, more_flags);
-  if (status == STATUS_CONTINUE) {
-    ac_plan_desc desc = setup_plan_desc(&s);
-    desc.beyond_device = true;
-    status = setup_plan(&s, &desc, &s.plan);
-  }
+  if (status == STATUS_CONTINUE) status = setup_plan(&s, plan_beyond_device, &s.plan);
   if (status == STATUS_CONTINUE) status = make_report(&r, &s);
   if (status == STATUS_CONTINUE && flags.svg) status = plan_svg(r.plan, flags.svg);
   if (status == STATUS_CONTINUE) {

@@ -108,10 +108,11 @@ static int restore_flags(setup *s, bool resumes, int argc, char **argv) {
   return options_restore(&s->options, s->recorded, "the run's record", argc, argv);
 }
 
-/* `resumes`: a run that goes on has flags of then. */
-static int parse(setup *s, const char *verb, bool resumes, int argc, char **argv,
-                 void (*more)(options *o)) {
-  *s = (setup){0};
+int setup_parse_words(setup *s, const setup_words *words) {
+  const char *verb = words->verb;
+  int argc = words->argc;
+  char **argv = words->argv;
+  *s = (setup){.words = *words};
   int status = choose_kind(s, verb, &argc, &argv);
   if (status != STATUS_CONTINUE) return status;
   if (!(s->model = calloc(1, s->kind->size))) return fail("out of memory");
@@ -122,8 +123,8 @@ static int parse(setup *s, const char *verb, bool resumes, int argc, char **argv
   train_flags_set_defaults(s);
   train_flags_add(s);
   train_flags_ignore(&s->options, verb);
-  if (more) more(&s->options);
-  status = restore_flags(s, resumes, argc, argv);
+  if (words->more) words->more(&s->options);
+  status = restore_flags(s, words->resumes, argc, argv);
   if (status == STATUS_CONTINUE) status = options_parse(&s->options, argc, argv);
   if (status == STATUS_CONTINUE) status = train_flags_check(s);
   const option *row = options_find(&s->options, "policy");
@@ -136,7 +137,8 @@ static int parse(setup *s, const char *verb, bool resumes, int argc, char **argv
 }
 
 int setup_parse(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o)) {
-  return parse(s, verb, !strcmp(verb, "train"), argc, argv, more);
+  const setup_words words = {verb, !strcmp(verb, "train"), argc, argv, more};
+  return setup_parse_words(s, &words);
 }
 
 /* ---- what the flags ask for ------------------------------------------------------------------ */
@@ -257,12 +259,16 @@ ac_plan_desc setup_plan_desc(const setup *s) {
   return desc;
 }
 
-static ac_status try_plan(const setup *s, const ac_plan_desc *desc, ac_plan **plan) {
+static ac_status try_plan(const setup_request *request, ac_plan **plan) {
+  const setup *s = request->setup;
   ac_graph *graph = NULL;
   ac_status status = ac_graph_create(&graph);
   if (status == AC_OK) {
+    ac_plan_desc desc = setup_describe(request, s);
+    desc.offers = setup_takes_offer;
+    desc.offers_context = (void *)(uintptr_t)request;
     s->kind->build(s->model, graph);
-    status = ac_plan_create(plan, graph, s->device, desc);
+    status = ac_plan_create(plan, graph, s->device, &desc);
   }
   ac_graph_free(graph);
   return status;
@@ -270,15 +276,15 @@ static ac_status try_plan(const setup *s, const ac_plan_desc *desc, ac_plan **pl
 
 /* The noise of gradients is known of windows of several micro-batches, which the smallest is to be,
  * too: where nobody says how large these are, they are at most half of it. */
-int setup_plan(const setup *s, const ac_plan_desc *desc, ac_plan **plan) {
+int setup_plan(const setup *s, void (*change)(ac_plan_desc *desc), ac_plan **plan) {
   const int64_t from = s->flags.batches.grow_from;
-  ac_status status = try_plan(s, desc, plan);
-  if (status == AC_OK && from && !desc->micro_batch &&
+  setup_request request = {s, change, 0};
+  ac_status status = try_plan(&request, plan);
+  if (status == AC_OK && from && !setup_describe(&request, s).micro_batch &&
       ac_plan_get_info(*plan)->micro_batch >= from) {
-    ac_plan_desc smaller = *desc;
-    smaller.micro_batch = from / 2;
+    request.micro_batch = from / 2;
     ac_plan_free(*plan);
-    status = try_plan(s, &smaller, plan);
+    status = try_plan(&request, plan);
   }
   return status == AC_OK ? STATUS_CONTINUE : fail_setup(status);
 }
@@ -297,16 +303,16 @@ static int plan_to_go_on(setup *s) {
   const train_flags *f = &s->flags;
   char path[RUN_PATH_BYTES];
   if (!f->resume || options_given(&s->options, "micro-batch")) return STATUS_CONTINUE;
-  ac_plan_desc desc = setup_plan_desc(s);
+  setup_request request = {s, NULL, 0};
   ac_model_file *state;
   int status = newest_state(f, &state, path);
   if (number_of(state, "accrue.state.batch") == f->batch)
-    desc.micro_batch = number_of(state, "accrue.state.micro_batch");
+    request.micro_batch = number_of(state, "accrue.state.micro_batch");
   ac_model_file_close(state);
   if (status != STATUS_CONTINUE) return status;
-  if (!desc.micro_batch || try_plan(s, &desc, &s->plan) == AC_OK) return STATUS_CONTINUE;
+  if (!request.micro_batch || try_plan(&request, &s->plan) == AC_OK) return STATUS_CONTINUE;
   say("the micro-batch of %lld that the run had does not do any more (%s); another is planned",
-      (long long)desc.micro_batch, ac_last_error());
+      (long long)request.micro_batch, ac_last_error());
   return STATUS_CONTINUE;
 }
 
@@ -316,15 +322,15 @@ static int make_plan(setup *s) {
   if (shares) s->plan = plan_cache_find(s->cache, &s->options);
   s->plan_is_shared = s->plan != NULL;
   if (s->plan) return STATUS_CONTINUE;
-  const ac_plan_desc desc = setup_plan_desc(s);
-  const int status = setup_plan(s, &desc, &s->plan);
+  const int status = setup_plan(s, NULL, &s->plan);
   s->plan_is_shared =
       shares && status == STATUS_CONTINUE && plan_cache_add(s->cache, &s->options, s->plan);
   return status;
 }
 
 int setup_open(setup *s, const char *verb, int argc, char **argv, plan_cache *cache) {
-  int status = parse(s, verb, !cache, argc, argv, NULL);
+  const setup_words words = {verb, !cache, argc, argv, NULL};
+  int status = setup_parse_words(s, &words);
   s->cache = cache;
   if (status == STATUS_CONTINUE) status = open_data(s);
   if (status == STATUS_CONTINUE) status = make_schedule(s);

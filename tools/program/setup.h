@@ -10,7 +10,17 @@
 
 #include <jansson.h>
 
+/* Where flags come from. */
+typedef struct setup_words {
+  const char *verb;
+  bool resumes; /* a run that goes on has flags of its record */
+  int argc;
+  char **argv; /* with the model's kind, unless a record says it */
+  void (*more)(options *o);
+} setup_words;
+
 typedef struct setup {
+  setup_words words;
   const model_kind *kind;
   void *model; /* the kind's struct */
   options options;
@@ -44,10 +54,28 @@ int setup_parse(setup *s, const char *verb, int argc, char **argv, void (*more)(
  * plans of their own. */
 int setup_open_model(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o));
 
-/* Makes a plan of the flags, with other settings of the fields that a caller may change in `desc`.
- */
+/* What the flags ask for, and a plan of it. `change` (may be NULL) sets what the command wants else
+ * of a description. */
 ac_plan_desc setup_plan_desc(const setup *s);
-int setup_plan(const setup *s, const ac_plan_desc *desc, ac_plan **plan);
+int setup_plan(const setup *s, void (*change)(ac_plan_desc *desc), ac_plan **plan);
 void setup_close(setup *s);
+
+/* ---- offers.c -------------------------------------------------------------------------------- */
+
+/* For whom a plan is made. */
+typedef struct setup_request {
+  const setup *setup;
+  void (*change)(ac_plan_desc *desc);
+  int64_t micro_batch; /* where flags leave it open; 0: so does this */
+} setup_request;
+
+ac_plan_desc setup_describe(const setup_request *request, const setup *flags);
+
+/* As ac_plan_desc.offers, of a request: whether the program would take the flags of an offer beside
+ * those that it has, and what both together ask for. */
+bool setup_takes_offer(void *request, const char *flags, ac_plan_desc *desc);
+
+/* The flags of the words, with more behind them. As setup_parse. */
+int setup_parse_words(setup *s, const setup_words *words);
 
 #endif

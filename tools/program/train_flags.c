@@ -256,6 +256,10 @@ static int check_folded(const setup *s) {
   if (f->storage.optimizer == AC_MUON && !f->no_nesterov)
     return fail_usage("--gradients folded leaves muon nothing to look ahead with; give "
                       "--no-nesterov");
+  for (int g = 0; g < s->trainer.group_count; g++)
+    if (s->trainer.groups[g].settings.clip > 0)
+      return fail_usage("--gradients folded has no norm of gradients for the clip of --group %s",
+                        f->groups.list.items[g]);
   if (s->trainer.loss_scaling.kind == AC_LOSS_SCALING_DYNAMIC)
     return fail_usage("--gradients folded cannot skip a window that a dynamic loss scale lets "
                       "overflow; give --loss-scale X or another --precision");

@@ -351,8 +351,21 @@ static void print_coupled(const ac_plan *plan) {
                  : "none sees more than one sample, so accumulation is equivalent\n");
 }
 
-static int make_plan(setup *s, const ac_plan_desc *desc, const char *name, ac_plan **plan) {
-  int status = setup_plan(s, desc, plan);
+/* Gradients are compared, so they are kept. */
+static void as_planned(ac_plan_desc *desc) {
+  desc->gradients = AC_GRADIENTS_BUFFER;
+}
+
+static void at_once(ac_plan_desc *desc) {
+  as_planned(desc);
+  desc->micro_batch = desc->batch;
+  desc->memory = 0;
+  desc->recompute = AC_RECOMPUTE_NONE;
+}
+
+static int make_plan(setup *s, void (*change)(ac_plan_desc *desc), const char *name,
+                     ac_plan **plan) {
+  int status = setup_plan(s, change, plan);
   if (status != STATUS_CONTINUE) return status;
   const ac_plan_info *info = ac_plan_get_info(*plan);
   printf("%-8s %" PRId64 " x micro-batch %" PRId64 ", %" PRId64 " ops run again, %s\n", name,
@@ -390,15 +403,9 @@ static int judge(verification *v) {
 
 static int verify(setup *s) {
   verification v = {.setup = s};
-  ac_plan_desc as_planned = setup_plan_desc(s);
-  as_planned.gradients = AC_GRADIENTS_BUFFER;
-  ac_plan_desc at_once = as_planned;
-  at_once.micro_batch = at_once.batch;
-  at_once.memory = 0;
-  at_once.recompute = AC_RECOMPUTE_NONE;
   int status = allocate_blocks(&v) ? STATUS_CONTINUE : fail("out of memory");
-  if (status == STATUS_CONTINUE) status = make_plan(s, &at_once, "whole", &v.whole_plan);
-  if (status == STATUS_CONTINUE) status = make_plan(s, &as_planned, "planned", &v.plan);
+  if (status == STATUS_CONTINUE) status = make_plan(s, at_once, "whole", &v.whole_plan);
+  if (status == STATUS_CONTINUE) status = make_plan(s, as_planned, "planned", &v.plan);
   if (status == STATUS_CONTINUE) status = run_way(&v, v.whole_plan, WHOLE, 0);
   if (status == STATUS_CONTINUE) status = run_way(&v, v.plan, PLANNED, 0);
   if (status == STATUS_CONTINUE) status = judge(&v);

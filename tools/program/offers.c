@@ -1,0 +1,71 @@
+/* What a plan that is refused offers, held against the flags that ask for it: those of the command
+ * line with those of the offer behind them are parsed and checked as if they had been given, so
+ * what contradicts itself is not offered, and what follows from a flag counts. */
+#include "program/setup.h"
+
+#include "common/message.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_WORDS = 24, MOST_BYTES = 512 };
+
+/* Cuts a text at its spaces; '' is an empty word. False: there is no room. */
+static bool cut(char text[MOST_BYTES], char *words[MOST_WORDS], int *count) {
+  char *rest;
+  *count = 0;
+  for (char *w = strtok_r(text, " ", &rest); w; w = strtok_r(NULL, " ", &rest)) {
+    if (*count == MOST_WORDS) return false;
+    words[(*count)++] = strcmp(w, "''") ? w : w + 2;
+  }
+  return true;
+}
+
+ac_plan_desc setup_describe(const setup_request *request, const setup *flags) {
+  ac_plan_desc desc = setup_plan_desc(flags);
+  if (!desc.micro_batch) desc.micro_batch = request->micro_batch;
+  if (request->change) request->change(&desc);
+  return desc;
+}
+
+/* What the states of a run that goes on hold stays as it is stored. */
+static bool goes_on(const setup *now, const setup *then) {
+  const storage_flags *a = &now->flags.storage, *b = &then->flags.storage;
+  return !now->flags.resume ||
+         (a->weights == b->weights && a->optimizer_state == b->optimizer_state);
+}
+
+/* The steps of a run are known where its policy is to be held against it. */
+static bool is_allowed(const setup *now, const setup *then) {
+  return !now->steps || policy_check_run(&then->policy, &then->flags, &then->trainer, now->steps) ==
+                            STATUS_CONTINUE;
+}
+
+bool setup_takes_offer(void *context, const char *flags, ac_plan_desc *desc) {
+  const setup_request *request = context;
+  const setup *now = request->setup;
+  char text[MOST_BYTES], *more[MOST_WORDS];
+  int count;
+  if (strlen(flags) >= sizeof text || !cut(strcpy(text, flags), more, &count)) return false;
+  setup_words words = now->words;
+  words.argv = malloc((size_t)(words.argc + count + 1) * sizeof *words.argv);
+  if (!words.argv) return false;
+  if (words.argc) memcpy(words.argv, now->words.argv, (size_t)words.argc * sizeof *words.argv);
+  memcpy(words.argv + words.argc, more, (size_t)count * sizeof *more);
+  words.argc += count;
+  const bool was = message_silence(true);
+  setup then;
+  bool takes = setup_parse_words(&then, &words) == STATUS_CONTINUE && goes_on(now, &then) &&
+               is_allowed(now, &then);
+  message_silence(was);
+  if (takes) {
+    ac_plan_desc asked = setup_describe(request, &then);
+    asked.state_f32 = desc->state_f32;
+    asked.frozen = desc->frozen;
+    asked.memory = desc->memory;
+    *desc = asked;
+  }
+  setup_close(&then);
+  free(words.argv);
+  return takes;
+}
