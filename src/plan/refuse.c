@@ -53,7 +53,7 @@ static void put(offers *o, const offer *x, const char *before, const char *what)
 
 /* ---- what a description needs ---------------------------------------------------------------- */
 
-/* What the candidates depend on is how long the micro-batch's ops take. */
+/* Orders depend on how long the ops of the micro-batch take, on no others. */
 static ac_status least_training(const ac_problem *problem, uint64_t *least, int64_t *micro_batch,
                                 bool *at_most) {
   ac_candidates s;
@@ -63,9 +63,8 @@ static ac_status least_training(const ac_problem *problem, uint64_t *least, int6
   uint64_t total = UINT64_MAX;
   ac_nodes_mark_ops(&problem->main, problem->graph, ops);
   const bool known =
-      problem->desc.recompute != AC_RECOMPUTE_AUTO ||
       ac_cost_model_recall(&costs, problem->device, ac_plan_storage(&problem->desc), ops);
-  *at_most |= !known;
+  *at_most |= !known && problem->desc.recompute == AC_RECOMPUTE_AUTO;
   ac_status status = ac_candidates_list(&s, problem, known ? &costs : NULL, 0);
   if (status == AC_OK) status = ac_candidates_least(&s, &board, &total, micro_batch);
   *least = ac_problem_needs(problem, total, ac_plan_must_read_ahead(&problem->desc));

@@ -1,0 +1,124 @@
+# A plan that is refused says what others would need: each of them, with the flags and the size that it is offered with, is
+# a plan, and with less memory than its amount can stand for it is none, unless it is offered with "at most".
+
+# pick WORD...: one of them, drawn.
+pick() {
+  local words=("$@")
+  drawn=${words[RANDOM % $#]}
+}
+
+# Flags for a tiny model, drawn, in `flags`. Some contradict each other.
+draw_flags() {
+  local choices
+  pick 'gpt --layers 1 --heads 2 --width 32 --context 8' 'gpt --layers 3 --heads 3 --width 33 --context 16 --dropout 0.2' \
+    'gpt --layers 2 --heads 4 --width 64 --context 16 --vocab 300' 'mlp --data pair --hidden 70,40' \
+    'mlp --data pair --hidden 128 --dropout 0.3' 'mobilenet --data pair --width 8 --norm batch'
+  read -ra flags <<<"$drawn"
+  flags+=(--batch $((RANDOM % 7 + 2)))
+  while read -r choices; do
+    # shellcheck disable=SC2086
+    pick $choices
+    ((RANDOM % 100 >= share)) || read -ra flags <<<"${flags[*]} ${drawn//;/ }"
+  done <<'TABLE'
+--micro-batch=1 --micro-batch=2
+--optimizer=sgd --optimizer=sgd;--momentum=0 --optimizer=lion --optimizer=adafactor --optimizer=muon --optimizer=adam-mini
+--precision=f16 --precision=f16;--loss-scale-init=8 --precision=bf16 --precision=bf16;--loss-scale=8 --precision=bf16;--weights=bf16
+--gradients=buffer --gradients=fused --gradients=fused-local --gradients=folded;--clip=0 --gradients=bf16
+--recompute=none --recompute=all
+--precision=bf16;--working-copies=keep --precision=f16;--working-copies=none
+--optimizer-state=8bit --optimizer-state=8bit;--state-f32=*
+--clip=0 --clip-by=each --clip-by=value --group=*:clip=0.3 --group=*.bias:decay=0
+--read-ahead=0 --read-ahead=1 --read-ahead=2
+--last-window=carry --last-window=drop
+--on-spike=skip --on-spike=tell
+--noise-layers=1 --noise-scale=off --histograms=1;--tensorboard=tb
+--ema=0.9
+--freeze=*.bias
+--optimizer-state-in=device --optimizer-state-in=auto;--host-memory=1KiB
+--batch-norm=micro
+TABLE
+}
+
+# plan_with BYTES: whether there is a plan of `flags`, and those of an offer, within so many. What is said is in `err`.
+plan_with() {
+  local status=0
+  "$ACCRUE" plan "${flags[@]}" "${offered[@]}" "${device[@]}" --memory "$1" --json >/dev/null 2>err || status=$?
+  return $status
+}
+
+# tenths AMOUNT UNIT LESS: the bytes of an amount, less so many tenths of its unit.
+tenths() {
+  awk -v amount="$1" -v unit="$2" -v less="$3" 'BEGIN {
+    n = unit == "KiB" ? 1024 : unit == "MiB" ? 1048576 : 1073741824
+    printf "%.0f", int((10 * amount - less) * n / 10)
+  }'
+}
+
+# follow SENTENCE: all that it offers.
+follow() {
+  local sentence=$1 least offer amount unit words also=() most
+  local said="${flags[*]}: $sentence"
+  offered=()
+  least=$(sed -n 's/.*needs at least [^(]*(\([0-9]*\) bytes.*/\1/p' <<<"$sentence")
+  plan_with "$least" || die "not the least: $said: $(<err)"
+  ! plan_with $((least - 1)) || die "not the least: $said"
+  # An offer a line: its amount, words, and flags behind a bracket.
+  while read -r offer; do
+    [[ $offer == *' ('*')' ]] || die "no flags for '$offer': $said"
+    read -r amount unit words <<<"${offer#at most }"
+    read -ra offered <<<"$(sed "s/.*(\(.*\))$/\1/" <<<"$offer")"
+    offered=("${offered[@]/#\'\'/}")
+    [[ $words != 'also '* ]] || offered=("${also[@]}" "${offered[@]}")
+    also=("${offered[@]}")
+    plan_with "$(tenths "$amount" "$unit" 0)" || die "'$offer' is refused: $said: $(<err)"
+    most=$(tenths "$amount" "$unit" 1)
+    [[ $offer == 'at most '* ]] || ! plan_with "$most" || die "'$offer' needs less: $said"
+    ((++followed))
+    kinds+=" ${words%% (*};"
+  done < <(sed -n 's/^[^;]*; //p' <<<"$sentence" | sed 's/); /)\n/g; s/), /)\n/g' |
+    sed 's/^\(with other results \)\?it would need //')
+}
+
+# follow_offers FLAG...: of a plan of these, if there is one.
+follow_offers() {
+  local flags=("$@") offered=()
+  ! plan_with 1 || die "one byte is enough: ${flags[*]}"
+  ! grep -q 'needs at least' err || follow "$(tail -n 1 err)"
+}
+
+# draw_and_follow SEED COUNT SHARE: so many models, of whose flags SHARE % are given.
+draw_and_follow() {
+  local flags drawn share=$3
+  RANDOM=$1
+  for ((draw = 0; draw < $2; draw++)); do
+    draw_flags
+    follow_offers "${flags[@]}"
+  done
+}
+
+case_offers() {
+  local followed=0 kinds='' kind device=(--device cpu --threads 1) small=(gpt --layers 1 --heads 4 --width 64 --context 16)
+  mkdir pair
+  "$FIXTURE" images pair train 60
+  follow_offers "${small[@]}" --batch 6
+  follow_offers "${small[@]}" --batch 4 --noise-layers 1
+  follow_offers gpt --layers 2 --heads 3 --width 33 --context 8 --dropout 0.2 --optimizer adam-mini --batch 4 --micro-batch 4 \
+    --gradients buffer
+  draw_and_follow 2 8 8
+  device=(--device dry)
+  follow_offers "${small[@]}" --batch 4 --histograms 1 --tensorboard tb --last-window carry
+  follow_offers "${small[@]}" --batch 4 --optimizer sgd
+  follow_offers "${small[@]}" --batch 4 --optimizer muon --clip-by each
+  follow_offers "${small[@]}" --batch 4 --optimizer muon --read-ahead 2
+  follow_offers "${small[@]}" --batch 4 --precision f16 --loss-scale-init 8 --working-copies keep
+  follow_offers "${small[@]}" --batch 4 --group '*:clip=0.3' --gradients fused --micro-batch 4
+  follow_offers mobilenet --data pair --width 8 --norm batch --batch 6 --recompute none
+  draw_and_follow 1 25 12
+  echo "$followed offers"
+  ((followed > 150)) || die "no more than $followed offers"
+  for kind in 'without a buffer for gradients' 'in micro-batches' 'without working copies' 'in host memory' 'at a micro-batch of' \
+    'recomputation as needed' 'at precision f16' 'into the moments' 'into the momentum' 'state in 8 bits' 'weights in bf16' \
+    'stepped by itself' 'gradients in bf16' 'nothing read ahead' 'batch norm would see'; do
+    [[ $kinds == *"$kind"* ]] || die "nothing is offered $kind"
+  done
+}
