@@ -1,5 +1,6 @@
 /* Plans: lifetimes, addresses, budgets. Nothing is computed, and all but one run on the dry device.
  */
+#include "core/error.h"
 #include "models.h"
 
 #include "plan/plan.h"
@@ -335,6 +336,60 @@ static int runs_again(const ac_plan *plan, const char *op) {
   return times;
 }
 
+/* Takes one offer alone, with a batch read ahead. */
+static bool take_folded(void *context, const char *flags, ac_plan_desc *desc) {
+  if (strcmp(flags, "--gradients folded --clip 0") != 0) return false;
+  desc->read_ahead = 1;
+  ++*(int *)context;
+  return true;
+}
+
+static void callers_settle_offers(void **state) {
+  (void)state;
+  static const test_gpt m = {3, 24, 10, 17, 2, 0.1f, false, true};
+  ac_device *device;
+  ac_graph *graph = test_gpt_graph(&m);
+  ac_plan *plan;
+  int taken = 0;
+  char amount[32], offer[128];
+  assert_ok(ac_device_open(&device, &(ac_device_desc){.name = "cpu", .threads = 1}));
+  const ac_plan_desc folded = {.batch = 8, .gradients = AC_GRADIENTS_FOLDED, .read_ahead = 1};
+  const uint64_t least = least_budget(graph, device, folded);
+  ac_plan_desc desc = {.batch = 8, .memory = 1, .offers = take_folded, .offers_context = &taken};
+  snprintf(offer, sizeof offer,
+           "it would need %s approximately, by folding gradients into the moments as AdamA does",
+           ac_format_bytes_needed(amount, sizeof amount, least));
+  assert_refused(ac_plan_create(&plan, graph, device, &desc), AC_ERROR_BUDGET, offer);
+  assert_int_equal(taken, 1);
+  assert_null(strstr(ac_last_error(), "with other results"));
+  ac_graph_free(graph);
+  ac_device_close(device);
+}
+
+static void what_is_needed_is_rounded_up(void **state) {
+  (void)state;
+  static const struct {
+    uint64_t bytes;
+    const char *text;
+  } cases[] = {{1, "1 byte"},
+               {1023, "1023 bytes"},
+               {1024, "1.0 KiB"},
+               {1025, "1.1 KiB"},
+               {735680, "718.5 KiB"},
+               {735744, "718.5 KiB"},
+               {735745, "718.6 KiB"},
+               {1048575, "1024.0 KiB"},
+               {1048576, "1.0 MiB"},
+               {1048577, "1.1 MiB"},
+               {3221225472, "3.0 GiB"},
+               {3221225473, "3.1 GiB"},
+               {UINT64_MAX, "16777216.0 TiB"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char text[32];
+    assert_string_equal(ac_format_bytes_needed(text, sizeof text, cases[i].bytes), cases[i].text);
+  }
+}
+
 static void hints_are_honoured(void **state) {
   (void)state;
   ac_device *device = dry(0);
@@ -641,6 +696,8 @@ int main(void) {
       cmocka_unit_test(budgets_are_kept),
       cmocka_unit_test(plenty_of_memory_is_used),
       cmocka_unit_test(chunks_limit_the_micro_batch),
+      cmocka_unit_test(callers_settle_offers),
+      cmocka_unit_test(what_is_needed_is_rounded_up),
       cmocka_unit_test(hints_are_honoured),
       cmocka_unit_test(sizes_do_not_overflow),
       cmocka_unit_test(ops_must_bear_the_micro_batch),

@@ -104,18 +104,19 @@ case_offers() {
   follow_offers "${small[@]}" --batch 4 --noise-layers 1
   follow_offers gpt --layers 2 --heads 3 --width 33 --context 8 --dropout 0.2 --optimizer adam-mini --batch 4 --micro-batch 4 \
     --gradients buffer
-  draw_and_follow 2 8 8
+  follow_offers "${small[@]}" --batch 6 --optimizer muon --read-ahead 2
+  draw_and_follow 2 6 8
   device=(--device dry)
   follow_offers "${small[@]}" --batch 4 --histograms 1 --tensorboard tb --last-window carry
   follow_offers "${small[@]}" --batch 4 --optimizer sgd
   follow_offers "${small[@]}" --batch 4 --optimizer muon --clip-by each
-  follow_offers "${small[@]}" --batch 4 --optimizer muon --read-ahead 2
   follow_offers "${small[@]}" --batch 4 --precision f16 --loss-scale-init 8 --working-copies keep
-  follow_offers "${small[@]}" --batch 4 --group '*:clip=0.3' --gradients fused --micro-batch 4
+  follow_offers "${small[@]}" --batch 4 --group '*:clip=0.3'
+  follow_offers "${small[@]}" --batch 32 --gradients fused
   follow_offers mobilenet --data pair --width 8 --norm batch --batch 6 --recompute none
-  draw_and_follow 1 25 12
+  draw_and_follow 1 18 12
   echo "$followed offers"
-  ((followed > 150)) || die "no more than $followed offers"
+  ((followed > 120)) || die "no more than $followed offers"
   for kind in 'without a buffer for gradients' 'in micro-batches' 'without working copies' 'in host memory' 'at a micro-batch of' \
     'recomputation as needed' 'at precision f16' 'into the moments' 'into the momentum' 'state in 8 bits' 'weights in bf16' \
     'stepped by itself' 'gradients in bf16' 'nothing read ahead' 'batch norm would see'; do
