@@ -28,8 +28,8 @@
 #define PARTS ((HEAD + PART - 1) / PART)
 #define PART_COLUMNS (PART / SIDE)
 #define WIDTH (PARTS * PART_COLUMNS)
-/* Of rows in local memory, in floats: a vector of four more than they hold, as in products.h, except
- * on a CPU, which has no banks: its vectors are as long as cache lines. */
+/* Of rows in local memory, in floats: a vector of four more than they hold, as in products.h,
+ * except on a CPU, which has no banks: its vectors are as long as cache lines. */
 #define STRIDE_PART (PART + GAP)
 #define STRIDE_SCORES (OTHER + GAP)
 
@@ -302,7 +302,8 @@ kernel WORK_GROUP(GROUP, 1) void attention_row_products(const global storage *dy
   const size_t head = quotient(e, t), i = e - head * t, b = quotient(head, heads);
   const size_t at = ((b * t + i) * heads + (head - b * heads)) * HEAD;
   float sum = 0;
-  /* Intel's CPU runtime fuses by its own choice, and another one where an item's vector is not full. */
+  /* By itself Intel's CPU runtime fuses or not, and differently where a vector of items is not
+   * full. */
   for (int d = 0; d < HEAD; d++) sum = fma(load(dy, at + d), load(y, at + d), sum);
   product[e] = sum;
 }

@@ -129,9 +129,9 @@ void store(global storage *p, elements i, floats v) {
 #define LANES (GROUP / 32)
 #define WORK_GROUP(x, y) __attribute__((reqd_work_group_size(x, y, 1)))
 
-/* Which of all elements an item has. Some drivers count get_global_id in 32 bits, so that ids beyond
- * 2^32 would be those of the first elements again, and take no more items along a dimension: of
- * more, slices follow each other along the last one (ac_cl_elements). */
+/* Which of all elements an item has. Some drivers count get_global_id in 32 bits, so that ids
+ * beyond 2^32 would be those of the first elements again, and take no more items along a dimension:
+ * of more, slices follow each other along the last one (ac_cl_elements). */
 size_t element_id(void) {
   return ((size_t)get_group_id(2) * get_num_groups(0) + get_group_id(0)) * get_local_size(0) +
          get_local_id(0);

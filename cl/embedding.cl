@@ -2,9 +2,9 @@
  *
  * Its gradient, dtable[ids[i],:] += dy[i,:], sums a row's occurrences in the order of their
  * positions and without atomics: the occurrences of an id are chained (`next`), and the work-items
- * of its first one walk the chain. embedding_chain: one work-item a position, O(n) each. It marks
- * the position it finds as not the first; that position follows only one other, so nobody else
- * writes the mark. embedding_gradient: one work-item an element of dy.
+ * of its first one walk the chain. embedding_chain: one work-item a position, from `first` on, O(n)
+ * each. It marks the position it finds as not the first; that position follows only one other, so
+ * nobody else writes the mark. embedding_gradient: one work-item an element of dy.
  *
  * The marks lie behind the chain, `marks` elements after its begin. Dtypes: storage for table, y,
  * dy; float for dtable; int ids, next. */

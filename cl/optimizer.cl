@@ -13,9 +13,7 @@
 #include "parameter.h"
 
 #ifndef EIGHT_BIT
-/* The kernels of one parameter and of several have the same bits: a compiler that heeds this does
- * not fuse products with sums by its choice, which might differ between the two. */
-#pragma OPENCL FP_CONTRACT OFF
+SEPARATE_PRODUCTS
 #endif
 
 /* What an update goes by beside its operands. */

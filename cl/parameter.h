@@ -1,8 +1,14 @@
-/* What steps a parameter, and sums in which roundings must not add up. */
+/* What steps a parameter, and sums in which roundings must not add up.
+ *
+ * SEPARATE_PRODUCTS stands before formulas that several kernels have, whose bits must be the same
+ * whatever the compiler makes of each: one that heeds it fuses no product with a sum by its choice.
+ */
 #ifndef AC_CL_PARAMETER_H
 #define AC_CL_PARAMETER_H
 
 #include "common.h"
+
+#define SEPARATE_PRODUCTS _Pragma("OPENCL FP_CONTRACT OFF")
 
 /* A parameter that is stepped, or a sum: a float, or with ROUNDED bf16, rounded up as often as it
  * is near the upper neighbour (src/core/half.h), by numbers of src/core/random.h. */
@@ -53,11 +59,13 @@ void rounded_store(global rounded_t *x, size_t i, float value, uint2 key, uint4 
   float8 factors##k, const global gradient_t *g##k, global rounded_t *p##k, global kept_t *m##k, \
       global kept_t *v##k, global storage *w##k, long n##k, uint2 key##k, uint from##k
 
-/* The body of the kernel NAME, of one parameter, which ELEMENT(UPDATE_ELEMENT) steps by element. */
+/* What a function takes that steps one element, the i-th. */
 #define UPDATE_ELEMENT                                                                 \
   const global gradient_t *g, global rounded_t *p, global kept_t *m, global kept_t *v, \
       global storage *w, uint2 key, uint from, float8 factors, uint update, size_t i
-#define UPDATE_ONE(element)          \
+
+/* The body of the kernel NAME, of one parameter: `element` is such a function. */
+#define UPDATE_ONE(element)      \
   const size_t i = element_id(); \
   if (i < n) element(g, p, m, v, w, key, from, factors, update, i)
 

@@ -622,8 +622,7 @@ typedef struct ac_fit_desc {
    * `resume` needs the one that was there when the state it goes on from was saved: keep a copy
    * beside it; AC_ERROR_IO if there is none, AC_ERROR_ARGUMENT if it is another. Going back,
    * progress stays what it is, as windows are not repeated; updates made, schedule, moments and all
-   * else are the good state's. Not looked at with other policies. May
-   * still change. */
+   * else are the good state's. Not looked at with other policies. May still change. */
   const char *good_state;
   int64_t good_every;
   /* Events AC_FIT_DECISION: before each update, of windows that are skipped and run again, too.
@@ -641,7 +640,7 @@ typedef struct ac_fit_desc {
 
 typedef struct ac_fit_result {
   int64_t steps, epochs, samples;
-  int64_t updates;  /* of windows that were neither skipped nor weighed nothing */
+  int64_t updates;  /* windows but those that were skipped or weighed nothing */
   int64_t skipped;  /* windows that were not finite, counted anew each time one is replayed */
   bool stopped;     /* by `callback` or `stop` */
   bool paused;      /* more windows are to come */

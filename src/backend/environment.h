@@ -1,4 +1,4 @@
-/* The environment variables that devices go by, which the README lists. */
+/* The environment variables of devices that are Accrue's own, all of which the README lists. */
 #ifndef AC_BACKEND_ENVIRONMENT_H
 #define AC_BACKEND_ENVIRONMENT_H
 

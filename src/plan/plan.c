@@ -72,7 +72,7 @@ ac_status ac_plan_check_desc(const ac_plan_desc *desc) {
                    (long long)(desc->batch < 0 ? desc->batch : desc->micro_batch));
   if (desc->batch > UINT32_MAX || desc->micro_batch > UINT32_MAX)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: a batch of %lld exceeds 2^32 - 1 samples",
-                   (long long)(desc->batch ? desc->batch : desc->micro_batch));
+                   (long long)(desc->batch > UINT32_MAX ? desc->batch : desc->micro_batch));
   if (desc->micro_batch > desc->batch && desc->batch > 0)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: the micro-batch %lld is larger than the batch %lld",
                    (long long)desc->micro_batch, (long long)desc->batch);

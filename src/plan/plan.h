@@ -151,7 +151,7 @@ typedef struct ac_problem {
   ac_graph *source; /* the caller's graph, copied */
   ac_graph *graph;  /* the plan's own, with all nodes of a window if training */
   ac_device *device;
-  ac_plan_desc asked;        /* for */
+  ac_plan_desc asked;        /* as the caller gave it, with the batch filled in */
   ac_plan_desc desc;         /* with what follows from the graph filled in */
   bool copies;               /* trained parameters may have working copies */
   char *state_f32, *frozen;  /* those of desc */

@@ -55,7 +55,8 @@ RUNS = {
     "cpu": [("--reduced", CPU), ("", CPU), ("", {**CPU, "ACCRUE_CPU_STREAM": "1"}),
             ("", {**CPU, "OMP_NUM_THREADS": "5", "ACCRUE_CPU_SERIAL": "0"}), ("", {**CPU, "OMP_NUM_THREADS": "1"}),
             ("", {**CPU, "OMP_NUM_THREADS": "6", "OMP_THREAD_LIMIT": "2"})],
-    "cl": [("--reduced", {"ACCRUE_CLBLAST": "0"}), ("", {"ACCRUE_CLBLAST": "0"})],
+    "cl": [("--reduced", {"ACCRUE_CLBLAST": "0"}), ("--reduced", {"ACCRUE_CLBLAST": "0", "ACCRUE_OPENCL_CPU": "0"}),
+           ("", {"ACCRUE_CLBLAST": "0"})],
 }
 # Of families that reach a shared function, those that are run: PoCL compiles every kernel anew.
 MOST_FAMILIES = {"cpu": 8, "cl": 4}

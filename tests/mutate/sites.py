@@ -97,8 +97,11 @@ class Sources:
             for op in re.findall(r"\bop_reference_(\w+) =", file.read_text()):
                 self.family[op] = file.stem
 
+    def all_named(self, path, name):
+        return [f for f in self.functions[path] if f.name == name]
+
     def named(self, path, name):
-        return next((f for f in self.functions[path] if f.name == name), None)
+        return next(iter(self.all_named(path, name)), None)
 
     def rules(self):
         """Gradient rules and differentiation."""
@@ -139,8 +142,8 @@ class Sources:
         def find(user, name):
             f = self.named(user, name) or headers.get(name) or shared.get(name)
             if f and re.search(r"/(cpu|blas|openblas\w*|split)\.c$", f.path):
-                return None, None
-            return f, (f.path if f and f.path.endswith(".c") else user)
+                return []
+            return [(f, f.path if f.path.endswith(".c") else user)] if f else []
 
         reached = self.closure(ops, entries, find)
         return {f: u for f, u in reached.items() if not re.search("workspace|scratch|room|staging|bytes", f.name)}
@@ -158,13 +161,18 @@ class Sources:
                 entries[op] = (path, run)
             for op in re.findall(r'^AC_CL_STEP_OP\("\w+", (\w+),', self.text[path], re.M):
                 steps += [(op, op), (op, f"{op}_each")]
-        shared = {f.name: f for path in self.functions if re.match(r"cl/.*\.h", path) for f in self.functions[path]}
+        shared = {}
+        for path in self.functions:
+            if re.match(r"cl/.*\.h", path):
+                for f in self.functions[path]:
+                    shared.setdefault(f.name, []).append(f)
 
         def find(user, name):
+            """Of each set of options."""
             if user.startswith("cl/"):
-                return self.named(user, name) or shared.get(name), user
+                return [(f, user) for f in self.all_named(user, name) or shared.get(name, [])]
             f = self.named(user, name) or host.get(name)
-            return f, (f.path if f else user)
+            return [(f, f.path)] if f else []
 
         result = {}
 
@@ -190,7 +198,7 @@ class Sources:
             if op not in entries:
                 continue
             path, name = entries[op]
-            work = [(f, path) for f in self.functions[path] if f.name == name]  # of each set of options
+            work = [(f, path) for f in self.all_named(path, name)]
             seen = set()
             while work:
                 f, user = work.pop()
@@ -198,7 +206,7 @@ class Sources:
                     continue
                 seen.add((id(f), user))
                 reached.setdefault(f, {}).setdefault(user, []).append(op)
-                work += [find(user, n) for n in sorted(f.names) if n != f.name]
+                work += [found for n in sorted(f.names) if n != f.name for found in find(user, n)]
         return reached
 
 

@@ -95,7 +95,7 @@ static void test_rows_beyond_32_bits(void **state) {
   assert_int_equal(prepare_softmax(device, most), AC_ERROR_UNSUPPORTED);
   assert_string_equal(ac_last_error(),
                       "opencl: softmax: kernel softmax wants 4294967296 work-items, more than the "
-                      "2^32 - 1 that drivers take; give a smaller micro-batch");
+                      "2^32 - 1 that drivers take; a smaller micro-batch may help");
   ac_device_close(device);
 }
 

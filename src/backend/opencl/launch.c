@@ -69,7 +69,7 @@ static ac_status check_items(const ac_opencl *cl, const ac_cl_kernel *kernel,
   return ac_fail(
       AC_ERROR_UNSUPPORTED,
       "opencl: %s: kernel %s wants %zu work-items, more than the 2^32 - 1 that drivers take; "
-      "give a smaller micro-batch",
+      "a smaller micro-batch may help",
       cl->op, kernel->name, grid->global[0]);
 }
 
