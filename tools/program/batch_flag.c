@@ -156,10 +156,3 @@ int64_t batch_flag_least(const batch_flag *f) {
     if (f->stages[i].batch < least) least = f->stages[i].batch;
   return least;
 }
-
-int64_t batch_flag_most(const batch_flag *f) {
-  int64_t most = batch_flag_first(f);
-  for (int i = 0; i < f->count; i++)
-    if (f->stages[i].batch > most) most = f->stages[i].batch;
-  return most;
-}

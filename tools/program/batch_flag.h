@@ -23,10 +23,8 @@ int batch_flag_count_tokens(batch_flag *f, const train_data *data);
 /* The schedule that has grown, in the flag's own words: `text`; NULL: batches do not grow. */
 enum { BATCH_FLAG_TEXT = AC_MAX_BATCH_STAGES * 42 };
 const char *batch_flag_grown(const ac_trainer *trainer, char text[BATCH_FLAG_TEXT]);
-/* The batch that a run begins with, and the smallest that it has; the largest that it is sure to
- * have, as nobody knows how far batches grow. */
+/* The batch that a run begins with, and the smallest that it has. */
 int64_t batch_flag_first(const batch_flag *f);
 int64_t batch_flag_least(const batch_flag *f);
-int64_t batch_flag_most(const batch_flag *f);
 
 #endif

@@ -290,7 +290,8 @@ static int open_all(evaluation *e, int argc, char **argv) {
   e->dataset = e->split ? s->data.train : s->data.validation;
   const ac_device_desc device = {
       .name = s->flags.device, .threads = (int)s->flags.threads, .log = waiting_log};
-  return ac_device_open(&s->device, &device) == AC_OK ? STATUS_CONTINUE : fail_library();
+  const ac_status opened = ac_device_open(&s->device, &device);
+  return opened == AC_OK ? STATUS_CONTINUE : fail_setup(opened);
 }
 
 static int put_general_help(help_form form) {

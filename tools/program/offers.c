@@ -35,10 +35,13 @@ static bool goes_on(const setup *now, const setup *then) {
          (a->weights == b->weights && a->optimizer_state == b->optimizer_state);
 }
 
-/* The steps of a run are known where its policy is to be held against it. */
-static bool is_allowed(const setup *now, const setup *then) {
-  return !now->steps || policy_check_run(&then->policy, &then->flags, &then->trainer, now->steps) ==
-                            STATUS_CONTINUE;
+/* The steps of a run are known where its policy is to be held against it. How much memory the plan
+ * would have in all is not. */
+static bool is_allowed(const setup *now, const setup *then, uint64_t on_host) {
+  const ac_plan_info moved = {.host_bytes = on_host};
+  return !now->steps || (policy_check_run(&then->policy, &then->flags, &then->trainer,
+                                          now->steps) == STATUS_CONTINUE &&
+                         policy_check_memory(&then->policy, &moved) == STATUS_CONTINUE);
 }
 
 bool setup_takes_offer(void *context, const char *flags, ac_plan_desc *desc) {
@@ -55,8 +58,9 @@ bool setup_takes_offer(void *context, const char *flags, ac_plan_desc *desc) {
   words.argc += count;
   const bool was = message_silence(true);
   setup then;
+  const uint64_t on_host = strstr(flags, "--host-memory") ? desc->host_memory : 0;
   bool takes = setup_parse_words(&then, &words) == STATUS_CONTINUE && goes_on(now, &then) &&
-               is_allowed(now, &then);
+               is_allowed(now, &then, on_host);
   message_silence(was);
   if (takes) {
     ac_plan_desc asked = setup_describe(request, &then);

@@ -189,9 +189,10 @@ static int refuse_group(const policy *p, policy_rule rule, const char *group) {
                     rules[rule].name, p->limit[rule]);
 }
 
-/* What --lr-scaling makes of the rate for the largest batch. */
+/* What --lr-scaling makes of the rate at least, wherever in a schedule of batches the rate is
+ * highest. */
 static double scale(const train_flags *f) {
-  const double factor = (double)batch_flag_most(&f->batches) / (double)f->rate.base_batch;
+  const double factor = (double)batch_flag_least(&f->batches) / (double)f->rate.base_batch;
   return f->rate.scaling == AC_RATE_SCALING_LINEAR ? factor
          : f->rate.scaling == AC_RATE_SCALING_SQRT ? sqrt(factor)
                                                    : 1;
@@ -209,7 +210,7 @@ static int check_scaled_rate(const policy *p, const train_flags *f) {
   return fail_usage(
       "the policy %s refuses --lr %.10g, which --lr-scaling makes %.6g for a batch of "
       "%" PRId64 ": its %s is %.10g",
-      p->path, f->rate.lr, rate, batch_flag_most(&f->batches), rules[POLICY_MAX_LR].name,
+      p->path, f->rate.lr, rate, batch_flag_least(&f->batches), rules[POLICY_MAX_LR].name,
       p->limit[POLICY_MAX_LR]);
 }
 
@@ -277,8 +278,8 @@ static double largest_part(const ac_trainer_desc *trainer) {
   return part;
 }
 
-/* Batches that grow may scale rates by more than was known before. Of a window that is skipped, or
- * that training goes back from, nothing stays. */
+/* Larger batches than the smallest may scale rates by more than was known before. Of a window that
+ * is skipped, or that training goes back from, nothing stays. */
 int policy_check_step(const policy *p, const ac_fit_event *event, const ac_trainer_desc *trainer,
                       double seconds) {
   const ac_update *u = &event->update;

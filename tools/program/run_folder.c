@@ -66,10 +66,10 @@ int run_folder_open(run_folder *folder, const char *path) {
   int status = folder_make(path, "out");
   if (status != STATUS_CONTINUE) return status;
   snprintf(folder->path, sizeof folder->path, "%s", path);
-  folder->made = made;
   folder->lock = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder->lock >= 0 && flock(folder->lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
     return fail("another run writes into %s; give this one a folder of its own with --out", path);
+  folder->made = made; /* and nobody else's */
   remove_leftovers(folder);
   return STATUS_CONTINUE;
 }

@@ -21,7 +21,7 @@ typedef struct run_folder {
  * folder is refused. The lock goes with the process; where a file system has none, there is none.
  * Like the others a status of message.h. */
 int run_folder_open(run_folder *folder, const char *path);
-/* A folder that was made and has stayed empty goes. */
+/* A folder that was made and has stayed empty goes; those that it lies in stay. */
 void run_folder_close(run_folder *folder);
 
 /* DIR/NAME. */

@@ -167,8 +167,9 @@ static int open_session(sampler *s) {
   const ac_device_desc device = {.name = s->device, .threads = (int)s->threads, .log = waiting_log};
   const ac_plan_desc desc = {.purpose = AC_PREDICT, .batch = 1, .micro_batch = 1};
   ac_graph *graph = NULL;
-  ac_status status = ac_device_open(&s->open_device, &device);
-  if (status == AC_OK) status = ac_graph_create(&graph);
+  const ac_status opened = ac_device_open(&s->open_device, &device);
+  if (opened != AC_OK) return fail_setup(opened);
+  ac_status status = ac_graph_create(&graph);
   if (status == AC_OK) {
     gpt_build(graph, &s->config, false);
     status = ac_plan_create(&s->plan, graph, s->open_device, &desc);

@@ -30,7 +30,12 @@ bool event_file_open(event_file *file, const char *folder) {
   int descriptor = open_new(folder, file->path);
   if (descriptor < 0) return false;
   file->stream = fdopen(descriptor, "wb");
-  if (!file->stream) close(descriptor);
+  if (!file->stream) {
+    const int error = errno;
+    close(descriptor);
+    unlink(file->path);
+    errno = error;
+  }
   return file->stream != NULL;
 }
 

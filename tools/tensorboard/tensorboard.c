@@ -208,8 +208,10 @@ int tensorboard_open(tensorboard **result, const tensorboard_desc *desc) {
   tensorboard *t = malloc(sizeof *t);
   if (!t) return fail("out of memory");
   if (!event_file_open(&t->file, desc->folder)) {
+    status = fail("cannot make an event file in %s: %s", desc->folder, strerror(errno));
+    if (made) rmdir(desc->folder);
     free(t);
-    return fail("cannot make an event file in %s: %s", desc->folder, strerror(errno));
+    return status;
   }
   snprintf(t->folder, sizeof t->folder, "%s", desc->folder);
   t->made = made;
@@ -218,7 +220,11 @@ int tensorboard_open(tensorboard **result, const tensorboard_desc *desc) {
   t->due = t->every ? (t->done / t->every + 1) * t->every : 0;
   histogram_init(&t->histogram);
   begin(t);
-  if (t->file.error) return tensorboard_close(t);
+  if (t->file.error) {
+    status = fail("cannot write events in %s: %s", t->folder, strerror(t->file.error));
+    tensorboard_remove(t);
+    return status;
+  }
   *result = t;
   return STATUS_CONTINUE;
 }

@@ -64,9 +64,14 @@ case_policy() {
     --policy policy.json)
   refuse 2 '--lr 0.01, which --lr-scaling makes 0.02 for a batch of 6: its max_lr is 0.01' "${scaled[@]}" --lr-scaling linear
   refuse 2 'makes 0.0141421 for a batch of 6' "${scaled[@]}" --lr-scaling sqrt
-  refuse 2 'makes 0.02 for a batch of 6' "${scaled[@]}" --lr-scaling linear --batch 3@0,6@1
   refuse 2 'refuses --group *.bias:lr=3' "${scaled[@]}" --lr 0.002 --lr-scaling linear --group '*.bias:lr=3'
   [[ ! -e never ]] || die "a run that was refused has begun"
+  # Of a schedule of batches only the smallest is sure to come: larger ones end the run when they do.
+  scaled=(train gpt --data text "${tiny[@]}" --steps 3 --lr 0.01 --warmup 0 --lr-base-batch 3 --lr-scaling linear
+    --policy policy.json)
+  "$ACCRUE" "${scaled[@]}" --batch 3@0,6@1 --out ended >/dev/null 2>err && die "a rate above the limit"
+  grep -q 'step 2: the policy policy.json ends the run: a rate of' err || die "$(cat err)"
+  run "${scaled[@]}" --batch 3@0,6@500 --out never_larger >/dev/null
   "$ACCRUE" train gpt --data text "${tiny[@]}" --steps 3 --lr 0.01 --warmup 0 --lr-scaling linear --lr-base-batch 6 \
     --group '*.bias:lr=0.5' --out scaled --policy policy.json >/dev/null 2>err || die "a group below the limit: $(cat err)"
 

@@ -363,7 +363,7 @@ TABLE
 --precision f32|
 --threads 2|the state was saved by 1 thread, not 2: results agree to rounding, not to the bit
 --precision bf16|the state was saved in f32, not bf16: results are those of neither precision alone
---precision f16 --threads 2|the state was saved in f32, not f16 and by 1 thread, not 2: results are those of neither
+--precision f16 --threads 2|the state was saved in f32, not f16, and by 1 thread, not 2: results are those of neither
 TABLE
   fails 1 'the run to go on with has the seed [0-9]*, not 88' train gpt --steps 5 --resume --out model --seed 88
   fails 1 'cannot write the metrics to none/m' train gpt --steps 5 --resume --out model --metrics none/m
