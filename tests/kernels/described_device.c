@@ -101,11 +101,15 @@ cl_command_queue clCreateCommandQueue(cl_context context, cl_device_id device,
 
 /* ---- programs -------------------------------------------------------------------------------- */
 
+static const ac_cl_text *own_text(const ac_cl_source *source) {
+  return source->parts[source->part_count - 1];
+}
+
 cl_program clCreateProgramWithSource(cl_context context, cl_uint count, const char **texts,
                                      const size_t *lengths, cl_int *error) {
   (void)context, (void)lengths;
-  for (int i = 0; count == 1 && i < ac_cl_source_count; i++)
-    if (texts[0] == (const char *)ac_cl_sources[i].text) {
+  for (int i = 0; count > 0 && i < ac_cl_source_count; i++)
+    if (texts[count - 1] == (const char *)own_text(&ac_cl_sources[i])->bytes) {
       *error = CL_SUCCESS;
       return (cl_program)(void *)&ac_cl_sources[i];
     }

@@ -133,7 +133,9 @@ static int print_source(const char *name) {
   for (int i = 0; i < ac_cl_source_count; i++) {
     const ac_cl_source *source = &ac_cl_sources[i];
     if (strcmp(source->name, name)) continue;
-    return fwrite(source->text, 1, source->length, stdout) == source->length ? 0 : 1;
+    for (int k = 0; k < source->part_count; k++)
+      fwrite(source->parts[k]->bytes, 1, source->parts[k]->length, stdout);
+    return ferror(stdout) != 0;
   }
   fprintf(stderr, "kernel_variants: there is no cl/%s.cl\n", name);
   return 1;

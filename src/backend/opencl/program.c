@@ -1,10 +1,10 @@
 /* Compiling cl/ files, and the cache of compiled programs on disk.
  *
- * A program is a file cl/NAME.cl. It is looked for in memory, then in the cache folder, then
- * compiled from source and written to the folder. A cache file's name is the hash of all that the
- * binary depends on: source, options, device, driver, platform and the format of the file. A file
- * that is damaged, foreign or no longer accepted by the driver is ignored and written anew; a
- * folder that cannot be written to costs time, nothing else.
+ * A program is a file cl/NAME.cl with what it includes. It is looked for in memory, then in the
+ * cache folder, then compiled from source and written to the folder. A cache file's name is the
+ * hash of all that the binary depends on: source, options, device, driver, platform and the format
+ * of the file. A file that is damaged, foreign or no longer accepted by the driver is ignored and
+ * written anew; a folder that cannot be written to costs time, nothing else.
  *
  * PoCL keeps compiled kernels on disk itself, and compiles every kernel a second time before it
  * hands out a binary, so there this cache is off. ACCRUE_PROGRAM_CACHE=1 or =0 switches it on or
@@ -137,9 +137,15 @@ static ac_status build_failure(ac_opencl *cl, cl_program program, const char *fi
 
 static ac_status compile(ac_opencl *cl, const ac_cl_source *source, const char *options,
                          cl_program *program) {
-  const char *text = (const char *)source->text;
+  const char *text[AC_CL_MAX_PARTS];
+  size_t length[AC_CL_MAX_PARTS];
+  for (int i = 0; i < source->part_count; i++) {
+    text[i] = (const char *)source->parts[i]->bytes;
+    length[i] = source->parts[i]->length;
+  }
   cl_int error;
-  *program = clCreateProgramWithSource(cl->context, 1, &text, &source->length, &error);
+  *program =
+      clCreateProgramWithSource(cl->context, (cl_uint)source->part_count, text, length, &error);
   if (error != CL_SUCCESS) return ac_cl_fail(cl, error, "clCreateProgramWithSource");
   error = clBuildProgram(*program, 1, &cl->device, options, NULL, NULL);
   if (error == CL_SUCCESS) return AC_OK;
@@ -157,8 +163,10 @@ void ac_cl_announce(const ac_opencl *cl, const char *doing, const char *what) {
 
 uint64_t ac_cl_program_key(const ac_opencl *cl, const char *file, const char *options) {
   const ac_cl_source *source = find_source(file);
-  const uint64_t key = ac_hash(cl->identity + CACHE_VERSION, options, strlen(options));
-  return source ? ac_hash(key, source->text, source->length) : key;
+  uint64_t key = ac_hash(cl->identity + CACHE_VERSION, options, strlen(options));
+  for (int i = 0; source && i < source->part_count; i++)
+    key = ac_hash(key, source->parts[i]->bytes, source->parts[i]->length);
+  return key;
 }
 
 static ac_status make_program(ac_opencl *cl, const char *file, const char *options,
