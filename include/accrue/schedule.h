@@ -108,8 +108,7 @@ typedef struct ac_schedule {
   int64_t base_batch;      /* samples; needed for a scaling */
 } ac_schedule;
 
-/* The learning rate of update `update`, counted from 0; a negative one counts as 0. It is
- * without scaling
+/* The learning rate of update `update`, counted from 0; a negative one counts as 0. Without scaling
  * and reductions on a plateau. It knows no optimizer, so lr 0 is AdamW's default. 0 where a trainer
  * would refuse the schedule. */
 AC_API double ac_schedule_rate(const ac_schedule *schedule, int64_t update);

@@ -146,17 +146,19 @@ static double number_of(const ac_model_file *file, const char *key, double fallb
   return text ? strtod(text, NULL) : fallback;
 }
 
-/* The same of a whole number; one that no run has counts as none. */
-static int64_t count_of(const ac_model_file *file, const char *key, int64_t fallback) {
+/* The same of a whole number; one below the least, or beyond what any run has, counts as none. */
+static int64_t count_of(const ac_model_file *file, const char *key, int64_t least,
+                        int64_t fallback) {
   const double number = number_of(file, key, (double)fallback);
-  return number >= -1 && number <= 1e15 ? (int64_t)number : fallback;
+  return number >= (double)least && number <= 1e15 ? (int64_t)number : fallback;
 }
 
 /* What rounds otherwise than where the state was saved: precision, device, or its threads alone. */
 static void say_what_differs(const setup *s, const ac_model_file *file) {
   const char *device = ac_model_file_metadata(file, "accrue.device");
   const char *precision = ac_model_file_metadata(file, "accrue.precision");
-  const unsigned units = (unsigned)count_of(file, "accrue.units", units_of(s));
+  const int64_t counted = count_of(file, "accrue.units", 1, units_of(s));
+  const unsigned units = counted <= INT32_MAX ? (unsigned)counted : units_of(s);
   char own[320], in[48] = "", on[400] = "";
   if (!precision) precision = precision_of(s);
   describe_device(s, precision, units, own, sizeof own);
@@ -177,7 +179,7 @@ static void say_what_differs(const setup *s, const ac_model_file *file) {
 static int take_metadata(checkpoint *c, const char *path, int64_t *metrics_bytes) {
   ac_model_file *file;
   if (ac_model_file_open(&file, path) != AC_OK) return fail_library();
-  const int64_t micro_batch = count_of(file, "accrue.state.micro_batch", 0);
+  const int64_t micro_batch = count_of(file, "accrue.state.micro_batch", 0, 0);
   say_what_differs(c->setup, file);
   if (micro_batch != ac_plan_get_info(c->setup->plan)->micro_batch)
     say("the run had a micro-batch of %" PRId64 ": results agree to rounding, not to the bit",
@@ -191,9 +193,9 @@ static int take_metadata(checkpoint *c, const char *path, int64_t *metrics_bytes
   }
   c->best = number_of(file, "accrue.best_loss", (double)INFINITY);
   c->before = number_of(file, "accrue.seconds", 0);
-  c->evaluated_step = count_of(file, "accrue.evaluated_step", -1);
+  c->evaluated_step = count_of(file, "accrue.evaluated_step", -1, -1);
   c->average_due = ac_model_file_metadata(file, "accrue.average_due");
-  *metrics_bytes = count_of(file, "accrue.metrics_bytes", -1);
+  *metrics_bytes = count_of(file, "accrue.metrics_bytes", -1, -1);
   ac_model_file_close(file);
   return STATUS_CONTINUE;
 }

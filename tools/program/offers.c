@@ -35,13 +35,13 @@ static bool goes_on(const setup *now, const setup *then) {
          (a->weights == b->weights && a->optimizer_state == b->optimizer_state);
 }
 
-/* The steps of a run are known where its policy is to be held against it. How much memory the plan
- * would have in all is not. */
+/* By the policy, if there is one: of a run all, once its steps are known; of any plan the memory
+ * that it would have on the host. What it would have in all is not known here. */
 static bool is_allowed(const setup *now, const setup *then, uint64_t on_host) {
   const ac_plan_info moved = {.host_bytes = on_host};
-  return !now->steps || (policy_check_run(&then->policy, &then->flags, &then->trainer,
-                                          now->steps) == STATUS_CONTINUE &&
-                         policy_check_memory(&then->policy, &moved) == STATUS_CONTINUE);
+  if (policy_check_memory(&then->policy, &moved) != STATUS_CONTINUE) return false;
+  return !now->steps || policy_check_run(&then->policy, &then->flags, &then->trainer, now->steps) ==
+                            STATUS_CONTINUE;
 }
 
 bool setup_takes_offer(void *context, const char *flags, ac_plan_desc *desc) {

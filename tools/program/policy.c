@@ -189,8 +189,7 @@ static int refuse_group(const policy *p, policy_rule rule, const char *group) {
                     rules[rule].name, p->limit[rule]);
 }
 
-/* What --lr-scaling makes of the rate at least, wherever in a schedule of batches the rate is
- * highest. */
+/* The least factor by which --lr-scaling changes the rate: that of the smallest batch. */
 static double scale(const train_flags *f) {
   const double factor = (double)batch_flag_least(&f->batches) / (double)f->rate.base_batch;
   return f->rate.scaling == AC_RATE_SCALING_LINEAR ? factor

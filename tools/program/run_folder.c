@@ -69,7 +69,7 @@ int run_folder_open(run_folder *folder, const char *path) {
   folder->lock = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder->lock >= 0 && flock(folder->lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
     return fail("another run writes into %s; give this one a folder of its own with --out", path);
-  folder->made = made; /* and nobody else's */
+  folder->made = made; /* only now: that of a run which holds the lock is not ours to remove */
   remove_leftovers(folder);
   return STATUS_CONTINUE;
 }

@@ -206,9 +206,9 @@ int tensorboard_open(tensorboard **result, const tensorboard_desc *desc) {
   int status = folder_make(desc->folder, "tensorboard");
   if (status != STATUS_CONTINUE) return status;
   tensorboard *t = malloc(sizeof *t);
-  if (!t) return fail("out of memory");
-  if (!event_file_open(&t->file, desc->folder)) {
-    status = fail("cannot make an event file in %s: %s", desc->folder, strerror(errno));
+  if (!t || !event_file_open(&t->file, desc->folder)) {
+    status = t ? fail("cannot make an event file in %s: %s", desc->folder, strerror(errno))
+               : fail("out of memory");
     if (made) rmdir(desc->folder);
     free(t);
     return status;

@@ -26,8 +26,8 @@ typedef struct tensorboard_desc {
  * fails later is told once, by tensorboard_close, and does not disturb the run. */
 int tensorboard_open(tensorboard **t, const tensorboard_desc *desc);
 int tensorboard_close(tensorboard *t);
-/* Of a run that does not begin after all: nothing is left of the file, nor of a folder made for it.
- */
+/* Of a run that does not begin after all: nothing is left of the file, nor of a folder made for it;
+ * those that it lies in stay. */
 void tensorboard_remove(tensorboard *t);
 
 /* Takes a line of --metrics. */

@@ -66,7 +66,7 @@ case_policy() {
   refuse 2 'makes 0.0141421 for a batch of 6' "${scaled[@]}" --lr-scaling sqrt
   refuse 2 'refuses --group *.bias:lr=3' "${scaled[@]}" --lr 0.002 --lr-scaling linear --group '*.bias:lr=3'
   [[ ! -e never ]] || die "a run that was refused has begun"
-  # Of a schedule of batches only the smallest is sure to come: larger ones end the run when they do.
+  # No batch is smaller than the smallest, which is all that is known before: larger ones end the run when they come.
   scaled=(train gpt --data text "${tiny[@]}" --steps 3 --lr 0.01 --warmup 0 --lr-base-batch 3 --lr-scaling linear
     --policy policy.json)
   "$ACCRUE" "${scaled[@]}" --batch 3@0,6@1 --out ended >/dev/null 2>err && die "a rate above the limit"

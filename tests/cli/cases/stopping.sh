@@ -291,4 +291,6 @@ case_not_finite() {
   refuse 1 'gpt/model.safetensors: what it predicts is not finite, and neither is its tensor transformer.' sample --model gpt
   refuse 1 'what it predicts is not finite' sample --model gpt --temperature 0
   refuse 1 'mlp/model.safetensors: its loss is not finite, and neither is its tensor layers.0.' eval --model mlp --data pair --json
+  ACCRUE_ISA=zzz refuse 2 'the environment variable ACCRUE_ISA is "zzz"' eval --model mlp --data pair
+  ACCRUE_ISA=zzz refuse 2 'the environment variable ACCRUE_ISA is "zzz"' sample --model gpt
 }
