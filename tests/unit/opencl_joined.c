@@ -1,6 +1,6 @@
 /* Steps of several parameters by one launch have the bits of one launch each: of drawn sizes, types
  * and factors, of several kinds in any order, with nothing changed beside them. */
-#include "check.h"
+#include "opencl_device.h"
 
 #ifdef AC_HAVE_OPENCL
 #include "backend/device.h"
@@ -244,21 +244,13 @@ static uint64_t compare(ac_device *device, list *l) {
   return launches;
 }
 
-static ac_device *open_device(void) {
-  ac_device *device;
-  if (ac_device_open(&device, &(ac_device_desc){.name = "opencl"}) == AC_OK) return device;
-  if (getenv("ACCRUE_TEST_OPENCL")) fail_msg("%s", ac_last_error());
-  skip();
-  return NULL;
-}
-
 static const ac_op ops[] = {AC_OP_gradient_statistics, AC_OP_adamw, AC_OP_sgd, AC_OP_lion};
 enum { OPS = sizeof ops / sizeof *ops };
 
 /* Of one op, in f32 or of any types. */
 static void steps_of_one_op(void **unused) {
   static list l;
-  ac_device *device = open_device();
+  ac_device *device = open_opencl("opencl");
   (void)unused;
   for (int round = 0; round < rounds; round++) {
     l.count = 1 + (int)draw(MOST_STEPS);
@@ -272,7 +264,7 @@ static void steps_of_one_op(void **unused) {
 /* More kinds than are gathered at a time. */
 static void steps_of_all_ops(void **unused) {
   static list l;
-  ac_device *device = open_device();
+  ac_device *device = open_opencl("opencl");
   (void)unused;
   for (int round = 0; round < rounds / 2; round++) {
     l.count = 1 + (int)draw(MOST_STEPS);
@@ -285,7 +277,7 @@ static void steps_of_all_ops(void **unused) {
 /* Eight small ones a launch, and what is left of them; large ones by themselves. */
 static void launches_are_few(void **unused) {
   static list l;
-  ac_device *device = open_device();
+  ac_device *device = open_opencl("opencl");
   const int64_t small = ac_cl_small(device->state);
   (void)unused;
   for (int o = 0; o < OPS; o++) {

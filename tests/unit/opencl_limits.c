@@ -1,7 +1,7 @@
 /* What drivers bound or are not ready for: first use by several threads at once, work-items beyond
  * 32 bits, buffers larger than the largest, queues of which one fails. */
 #define _GNU_SOURCE /* RTLD_NEXT */
-#include "check.h"
+#include "opencl_device.h"
 
 #ifdef AC_HAVE_OPENCL
 #include "backend/device.h"
@@ -28,14 +28,6 @@ cl_int clFinish(cl_command_queue queue) {
   *(void **)&next = dlsym(RTLD_NEXT, "clFinish");
   finishes++;
   return finish_error != CL_SUCCESS ? finish_error : next(queue);
-}
-
-static ac_device *open_device(void) {
-  ac_device *device;
-  if (ac_device_open(&device, &(ac_device_desc){.name = "opencl"}) == AC_OK) return device;
-  if (getenv("ACCRUE_TEST_OPENCL")) fail_msg("%s", ac_last_error());
-  skip();
-  return NULL;
 }
 
 /* ---- threads --------------------------------------------------------------------------------- */
@@ -76,7 +68,7 @@ static void test_threads_open_at_once(void **state) {
     assert_ok(ac_thread_start(&threads[i], open_with_others, &openers[i]));
   for (int i = 0; i < THREADS; i++) ac_thread_join(threads[i]);
   ac_monitor_free(gate);
-  ac_device_close(open_device()); /* or there is none */
+  ac_device_close(open_opencl("opencl")); /* or there is none */
   for (int i = 0; i < THREADS; i++)
     if (openers[i].status != AC_OK) fail_msg("thread %d: %s", i, openers[i].sentence);
   assert_string_equal(openers[0].id, openers[2].id);
@@ -96,7 +88,7 @@ static ac_status prepare_softmax(ac_device *device, int64_t rows) {
 /* Nothing is allocated. A short row takes 64 items. */
 static void test_rows_beyond_32_bits(void **state) {
   (void)state;
-  ac_device *device = open_device();
+  ac_device *device = open_opencl("opencl");
   const int64_t most = ((int64_t)1 << 32) / 64;
   assert_ok(prepare_softmax(device, most - 1));
   assert_int_equal(prepare_softmax(device, most), AC_ERROR_UNSUPPORTED);
@@ -117,7 +109,7 @@ static ac_cl_grid check_grid(ac_opencl *cl, int64_t elements, size_t slices) {
 
 static void test_elements_beyond_32_bits(void **state) {
   (void)state;
-  ac_device *device = open_device();
+  ac_device *device = open_opencl("opencl");
   ac_opencl *cl = device->state;
   const int64_t two_31 = (int64_t)1 << 31;
   check_grid(cl, 1, 1);
@@ -150,7 +142,7 @@ static void check_round_trip(ac_device *device, void *chunk, uint64_t bytes) {
 
 static void test_host_memory_beyond_the_largest_buffer(void **state) {
   (void)state;
-  ac_device *device = open_device();
+  ac_device *device = open_opencl("opencl");
   ac_opencl *cl = device->state;
   enum { LARGEST = 1000 };
   void *chunk;
@@ -168,7 +160,7 @@ static void test_host_memory_beyond_the_largest_buffer(void **state) {
 /* What moves may still read or write memory that is released then. */
 static void test_all_queues_are_waited_for(void **state) {
   (void)state;
-  ac_device *device = open_device();
+  ac_device *device = open_opencl("opencl");
   ac_host_memory memory;
   assert_ok(ac_device_allocate_host(device, 64, &memory)); /* makes the queues */
   finishes = 0;

@@ -5,7 +5,7 @@
  * contexts likewise; views' release is watched in the same way. Builds, launches and clFinish can
  * be made to fail. A number as argument is that of the reopenings. */
 #define _GNU_SOURCE /* RTLD_NEXT */
-#include "check.h"
+#include "opencl_device.h"
 
 #include <stdlib.h>
 
@@ -87,15 +87,6 @@ cl_int clReleaseMemObject(cl_mem object) {
   return next(object);
 }
 
-static ac_device *open_device(const char *name) {
-  ac_device *device;
-  if (ac_device_open(&device, &(ac_device_desc){.name = name}) != AC_OK) {
-    if (getenv("ACCRUE_TEST_OPENCL")) fail_msg("%s", ac_last_error());
-    skip();
-  }
-  return device;
-}
-
 /* A small product, which CLBlast computes, with a bias, which is added by a kernel of ours. */
 static ac_status multiply(ac_device *device, ac_timing_pattern *pattern) {
   ac_op_args args;
@@ -115,7 +106,7 @@ static ac_status multiply(ac_device *device, ac_timing_pattern *pattern) {
 }
 
 static void use(const char *name, ac_timing_pattern *pattern) {
-  ac_device *device = open_device(name);
+  ac_device *device = open_opencl(name);
   assert_ok(multiply(device, pattern));
   ac_device_close(device);
 }
@@ -159,7 +150,7 @@ static void test_memory_stays_flat_beside_another(void **state) {
   (void)state;
   ac_timing_pattern pattern;
   assert_ok(ac_timing_pattern_create(&pattern));
-  ac_device *other = open_device("opencl:1");
+  ac_device *other = open_opencl("opencl:1");
   assert_ok(multiply(other, &pattern));
   assert_flat("opencl:0");
   const int so_far = builds;
@@ -217,9 +208,9 @@ static void fail_to_close(ac_device *device, ac_timing_pattern *pattern, cl_int 
 static void check_failure(failure *happens, cl_int error, bool unusable) {
   ac_timing_pattern pattern;
   assert_ok(ac_timing_pattern_create(&pattern));
-  ac_device *other = open_device("opencl:1"), *holder = open_device("opencl:0");
+  ac_device *other = open_opencl("opencl:1"), *holder = open_opencl("opencl:0");
   assert_int_equal(contexts_after_reopening(&pattern), 0);
-  ac_device *device = open_device("opencl:0");
+  ac_device *device = open_opencl("opencl:0");
   happens(device, &pattern, error);
   assert_int_equal(contexts_after_reopening(&pattern), unusable);
   assert_int_equal(contexts_after_reopening(&pattern), 0);
@@ -267,7 +258,7 @@ static void reopen_often(void *user) {
 static void test_threads(void **state) {
   (void)state;
   enum { THREADS = 3 };
-  ac_device_close(open_device("opencl:1"));
+  ac_device_close(open_opencl("opencl:1"));
   reopener reopeners[THREADS] = {{.name = "opencl:0"}, {.name = "opencl:1"}, {.name = "opencl:0"}};
   ac_thread *threads[THREADS];
   for (int i = 0; i < THREADS; i++)
@@ -281,7 +272,7 @@ static void test_threads(void **state) {
 static void check_views(int chunk_count, const int chunk_of[VIEWS], const int given_back[VIEWS],
                         const int then_released[VIEWS], const int in_order[VIEWS]) {
   enum { BYTES = 4096 };
-  ac_device *device = open_device("opencl:0");
+  ac_device *device = open_opencl("opencl:0");
   const ac_backend *backend = device->backend;
   void *chunk[VIEWS], *view[VIEWS];
   for (int i = 0; i < chunk_count; i++)
