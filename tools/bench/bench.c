@@ -13,6 +13,7 @@
 #include "common/waiting.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +44,7 @@ typedef struct bench {
   bench_wish wish;
   options options;
   const char *json, *baseline, *svg;
+  bool quick;
   json_t *then; /* the baseline */
   bench_report report;
 } bench;
@@ -99,6 +101,10 @@ static void add_measuring_flags(bench *b) {
       {"footprint", "SIZE", OPTION_SIZE, &b->footprint, .help = "of memory that runs go round in",
        .fallback = "twice the cache"},
   };
+  const option quick[] = {
+      {"quick", NULL, OPTION_SWITCH, &b->quick,
+       .help = "a first look within a minute: gpt-small, small products, one short visit a row"},
+  };
   const option visits[] = {
       {"visits", "N", OPTION_INTEGER, &b->visits,
        .help = "of each row, spread over the run; the spread tells their difference", .least = 1,
@@ -113,6 +119,7 @@ static void add_measuring_flags(bench *b) {
       {"svg", "FILE", OPTION_TEXT, &b->svg, .help = "draw ops under the roofs, by gnuplot",
        .fallback = ""},
   };
+  OPTIONS_ADD(&b->options, "Run", quick);
   OPTIONS_ADD(&b->options, "Run", rows);
   if (b->what != STEP) OPTIONS_ADD(&b->options, "Run", visits); /* steps take long as it is */
   OPTIONS_ADD(&b->options, "Output", output);
@@ -144,6 +151,18 @@ static int check_micro_batch(const bench *b) {
   return STATUS_CONTINUE;
 }
 
+/* What --quick stands for, unless a flag says otherwise. */
+static void be_quick(bench *b) {
+  const options *o = &b->options;
+  if (!options_given(o, "seconds")) b->seconds = 0.1;
+  if (!options_given(o, "samples")) b->samples = 5;
+  if (!options_given(o, "visits")) b->visits = 1;
+  if (!options_given(o, "size")) b->wish.size = 512;
+  if (options_given(o, "model")) return;
+  for (int m = 0; m < bench_model_count; m++)
+    if (!strcmp(bench_models[m].name, "gpt-small")) b->wish.model = &bench_models[m];
+}
+
 static int parse(bench *b, int argc, char **argv) {
   b->options = (options){.command = whats[b->what].command, .summary = whats[b->what].summary};
   add_model_flags(b);
@@ -159,6 +178,7 @@ static int parse(bench *b, int argc, char **argv) {
   wish->every_precision = !options_given(&b->options, "precision");
   if (b->what == STEP || b->what == MEMORY || options_given(&b->options, "model"))
     wish->model = &bench_models[b->model];
+  if (b->quick) be_quick(b);
   if (wish->model && !wish->model->context && wish->setting.context)
     return fail_usage("--context has no meaning for %s", wish->model->name);
   status = check_micro_batch(b);
@@ -220,22 +240,65 @@ static bool has_part(const bench *b, what part) {
   return b->what == part || b->what == ALL;
 }
 
+/* Runs through the parts that were asked for. */
+static int go_through(bench *b) {
+  bench_report *report = &b->report;
+  int status = STATUS_CONTINUE;
+  if (has_part(b, GEMM)) status = bench_measure_gemm(report, &b->wish);
+  if (status == STATUS_CONTINUE && has_part(b, OPS)) status = bench_measure_ops(report, &b->wish);
+  if (status == STATUS_CONTINUE && has_part(b, STEP))
+    status = bench_measure_steps(report, &b->wish);
+  return status;
+}
+
+/* Before the roofs, which take seconds, whether the filter leaves any row. */
+static int check_filter(bench *b) {
+  if (!b->wish.filter) return STATUS_CONTINUE;
+  b->wish.count_only = true;
+  const int status = go_through(b), rows = b->report.count;
+  b->wish.count_only = false;
+  b->report.count = 0;
+  if (status != STATUS_CONTINUE || rows) return status;
+  return fail_usage("--filter %s: no row contains that", b->wish.filter);
+}
+
+static volatile sig_atomic_t caught;
+
+/* The second one ends the program at once. */
+static void on_signal(int number) {
+  caught = number;
+}
+
+/* What the signal's sender should learn, in the way of shells. */
+static int signal_status(int status) {
+  return caught ? 128 + caught : status;
+}
+
+static void watch_signals(bench *b) {
+  static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+  struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)(SA_RESTART | SA_RESETHAND)};
+  struct sigaction before;
+  sigemptyset(&action.sa_mask);
+  b->wish.signal = &caught;
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+    if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+      sigaction(numbers[i], &action, NULL);
+}
+
 static int measure(bench *b) {
   bench_report *report = &b->report;
   report->footprint = b->footprint;
   report->samples = (int)b->samples;
   report->visits = b->what == STEP ? 0 : (int)b->visits;
-  int status = bench_measure_roofs(report, &b->wish);
-  if (status == STATUS_CONTINUE && has_part(b, GEMM)) status = bench_measure_gemm(report, &b->wish);
-  if (status == STATUS_CONTINUE && has_part(b, OPS)) status = bench_measure_ops(report, &b->wish);
-  if (status == STATUS_CONTINUE && has_part(b, STEP))
-    status = bench_measure_steps(report, &b->wish);
+  int status = check_filter(b);
+  if (status == STATUS_CONTINUE) status = bench_measure_roofs(report, &b->wish);
+  if (status == STATUS_CONTINUE && !caught) status = go_through(b);
   int results = bench_count_results(report);
-  if (status == STATUS_CONTINUE && results) status = bench_check_roofs(report, &b->wish);
+  if (status == STATUS_CONTINUE && results && !caught) status = bench_check_roofs(report, &b->wish);
   if (results) bench_print_notes(report);
-  if (status != STATUS_CONTINUE || results) return status;
-  if (!b->wish.filter || report->count) return fail("nothing is left that a device runs");
-  return fail_usage("--filter %s: no row contains that", b->wish.filter);
+  if (caught) say("stopped by a signal; the rows that were measured so far are printed");
+  if (status != STATUS_CONTINUE || results || caught) return status;
+  return fail("nothing is left that a device runs");
 }
 
 static int put_results(const bench *b) {
@@ -261,6 +324,7 @@ static int run(bench *b) {
   int status = check_files(b);
   if (status == STATUS_CONTINUE) status = open_devices(b);
   if (status != STATUS_CONTINUE) return status;
+  watch_signals(b);
   status = measure(b);
   if (!bench_count_results(&b->report)) return status;
   int put = put_results(b);
@@ -279,6 +343,7 @@ static int put_help(help_form form) {
 int bench_main(int argc, char **argv) {
   if (argc < 1) return fail_usage("what to measure is missing; accrue bench --help lists it");
   if (help_asked(argv[0])) return put_help(help_asked(argv[0]));
+  setvbuf(stdout, NULL, _IOLBF, 0); /* a reader of a pipe sees each row as it comes */
   bench b = {.device = "auto", .steps = 10, .samples = 15, .visits = 5};
   while (b.what < WHATS && strcmp(argv[0], whats[b.what].name) != 0) b.what++;
   if (b.what == WHATS)
@@ -288,7 +353,7 @@ int bench_main(int argc, char **argv) {
     const ac_device_desc desc = {.name = b.device, .threads = (int)b.threads};
     status = bench_memory(&desc, b.wish.model, &b.wish.setting, b.steps);
   } else if (status == STATUS_CONTINUE) {
-    status = run(&b);
+    status = signal_status(run(&b));
   }
   for (int d = 0; d < b.report.device_count; d++) ac_device_close(b.report.devices[d]);
   free(b.report.rows);

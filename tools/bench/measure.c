@@ -1,6 +1,7 @@
 #include "bench/measure.h"
 
 #include "common/message.h"
+#include "common/terminal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -150,13 +151,20 @@ static int add_row(bench_report *report, const bench_wish *wish, const lists *l,
   return STATUS_CONTINUE;
 }
 
+static bool is_stopped(const bench_wish *wish) {
+  return wish->signal && *wish->signal;
+}
+
 static void show_visit(const bench_wish *wish, int visit, int row, int rows) {
-  if (isatty(STDERR_FILENO))
-    fprintf(stderr, "\r\033[Kvisit %d of %d: row %d of %d", visit + 1, wish->visits, row + 1, rows);
+  char line[80];
+  if (!terminal_redraws(STDERR_FILENO)) return;
+  snprintf(line, sizeof line, "visit %d of %d: row %d of %d", visit + 1, wish->visits, row + 1,
+           rows);
+  terminal_draw(0, 0, line);
 }
 
 static void clear_visit(void) {
-  if (isatty(STDERR_FILENO)) fputs("\r\033[K", stderr);
+  if (terminal_redraws(STDERR_FILENO)) terminal_erase();
 }
 
 static ac_status visit_row(bench_report *report, const bench_wish *wish, const lists *l,
@@ -180,7 +188,7 @@ static int visit_rows(bench_report *report, const bench_wish *wish, const lists 
   ac_status status = AC_OK;
   int printed = 0;
   for (int visit = 0; visit < wish->visits && status == AC_OK; visit++)
-    for (int i = 0; i < count && status == AC_OK; i++) {
+    for (int i = 0; i < count && status == AC_OK && !is_stopped(wish); i++) {
       show_visit(wish, visit, i, count);
       status = visit_row(report, wish, l, &table[i]);
       clear_visit();
@@ -204,7 +212,8 @@ static int measure_lists(bench_report *report, const bench_wish *wish, const lis
   for (int d = 0; d < report->device_count; d++)
     for (int i = l->first[d]; i < ac_bench_count(l->bench[d]) && status == STATUS_CONTINUE; i++)
       status = add_row(report, wish, l, &s, d, i, table, &count);
-  if (status == STATUS_CONTINUE) status = visit_rows(report, wish, l, &s, table, count);
+  if (status == STATUS_CONTINUE && !wish->count_only)
+    status = visit_rows(report, wish, l, &s, table, count);
   free(table);
   return status;
 }
@@ -218,7 +227,8 @@ static ac_status add_products(const bench_report *report, const bench_wish *wish
     for (int p = 0; p < AC_BENCH_PRECISIONS; p++)
       for (int i = 0; i < count; i++) {
         bool asked = p == (int)wish->setting.precision;
-        if (!asked && (!wish->every_precision || !report->roofs[d].flops[p])) continue;
+        const bool has = report->roofs[d].flops[p] > 0 || wish->count_only; /* roofs come later */
+        if (!asked && !(wish->every_precision && has)) continue;
         int64_t n = wish->size ? wish->size : sizes[i];
         ac_status status = ac_bench_add_product(l->bench[d], (ac_precision)p, n, n, n);
         const char *name = ac_precision_name((ac_precision)p);
@@ -312,9 +322,10 @@ static int measure_other_ops(bench_report *report, const bench_wish *wish) {
 
 int bench_measure_ops(bench_report *report, const bench_wish *wish) {
   int status = STATUS_CONTINUE;
-  for (int m = 0; m < bench_model_count && status == STATUS_CONTINUE; m++)
+  for (int m = 0; m < bench_model_count && status == STATUS_CONTINUE && !is_stopped(wish); m++)
     if (has_ops(wish, &bench_models[m])) status = measure_model_ops(report, wish, &bench_models[m]);
-  return status == STATUS_CONTINUE ? measure_other_ops(report, wish) : status;
+  if (status != STATUS_CONTINUE || is_stopped(wish)) return status;
+  return measure_other_ops(report, wish);
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
@@ -394,6 +405,7 @@ static int measure_step(bench_report *report, const bench_wish *wish, const benc
     return STATUS_CONTINUE;
   bench_row *row = bench_row_add(report, BENCH_STEP, model->name, detail, wish->setting.precision);
   if (!row) return fail("out of memory");
+  if (wish->count_only) return STATUS_CONTINUE;
   bench_planned planned[BENCH_DEVICES] = {{0}};
   ac_status status = AC_OK;
   for (int d = 0; d < report->device_count && status == AC_OK; d++) {
@@ -419,7 +431,7 @@ int bench_measure_steps(bench_report *report, const bench_wish *wish) {
                .title = "Training steps: forward, backward, update; the roof is the sum of the "
                         "ops' roofs"};
   int status = STATUS_CONTINUE;
-  for (int m = 0; m < bench_model_count && status == STATUS_CONTINUE; m++)
+  for (int m = 0; m < bench_model_count && status == STATUS_CONTINUE && !is_stopped(wish); m++)
     if (bench_has_step(wish, &bench_models[m]))
       status = measure_step(report, wish, &bench_models[m], &s);
   return status;

@@ -8,6 +8,8 @@
 #include "bench/models.h"
 #include "bench/rows.h"
 
+#include <signal.h>
+
 typedef struct bench_wish {
   ac_bench_desc desc;       /* of products and ops */
   ac_bench_desc step_desc;  /* of training steps */
@@ -17,6 +19,10 @@ typedef struct bench_wish {
   int visits;           /* of products and ops, which share the time of a row */
   int64_t size;         /* of products; 0: several */
   bool every_precision; /* products in all that a device has, not only the setting's */
+  bool count_only;      /* rows are added, and nothing is measured or printed */
+  /* A signal that came, on which what is measured so far is printed and nothing more is measured;
+   * 0: none. NULL: there is no watch for signals. */
+  const volatile sig_atomic_t *signal;
 } bench_wish;
 
 /* Each returns a status of message.h. */

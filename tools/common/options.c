@@ -2,6 +2,7 @@
 
 #include "common/help.h"
 #include "common/message.h"
+#include "common/suggest.h"
 #include "common/text.h"
 
 #include <assert.h>
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 void options_add(options *o, const char *group, const option *rows, int count) {
   assert(o->count + count <= OPTION_ROWS);
@@ -253,7 +255,9 @@ static size_fault read_size(const char *text, uint64_t *bytes, const char **unit
   static const struct {
     const char *unit;
     double bytes;
-  } units[] = {{"", 1}, {"B", 1}, {"KiB", 1024}, {"MiB", 1048576}, {"GiB", 1073741824}};
+  } units[] = {{"", 1},          {"B", 1},       {"KiB", 1024},       {"K", 1024},
+               {"MiB", 1048576}, {"M", 1048576}, {"GiB", 1073741824}, {"G", 1073741824},
+               {"TiB", 0x1p40},  {"T", 0x1p40}};
   size_t digits = strspn(text, ".0123456789");
   char *end;
   double number = strtod(text, &end);
@@ -281,7 +285,7 @@ static int set_size(const option *row, const char *value) {
   case SIZE_GOOD:
     return STATUS_CONTINUE;
   case SIZE_OF_NOTHING:
-    return fail_usage("--%s %s is not a size such as 64MiB or 1.5GiB", row->name, value);
+    return fail_usage("--%s %s is not a size such as 64M or 1.5GiB", row->name, value);
   case SIZE_SMALL:
     return fail_usage("--%s %s is less than one byte", row->name, value);
   case SIZE_LARGE:
@@ -289,7 +293,24 @@ static int set_size(const option *row, const char *value) {
   case SIZE_UNIT:
     break;
   }
-  return fail_usage("--%s %s has the unknown unit %s; use KiB, MiB or GiB", row->name, value, unit);
+  return fail_usage("--%s %s has the unknown unit %s; use K, M, G or T, or KiB, MiB, GiB or TiB",
+                    row->name, value, unit);
+}
+
+static bool is_choice(const option *row, const char *value) {
+  int length;
+  for (int i = 0; *option_choice_name(row->argument, i, &length); i++)
+    if ((size_t)length == strlen(value) &&
+        !memcmp(option_choice_name(row->argument, i, &length), value, (size_t)length))
+      return true;
+  return false;
+}
+
+static int unknown_choice(const option *row, const char *value) {
+  const char *known = suggest_value(value);
+  const bool meant = known && is_choice(row, known);
+  return fail_usage("--%s %s is unknown%s%s: it must be one of %s", row->name, value,
+                    meant ? "; did you mean " : "", meant ? known : "", row->argument);
 }
 
 static int set_choice(const option *row, const char *value) {
@@ -301,7 +322,21 @@ static int set_choice(const option *row, const char *value) {
       return STATUS_CONTINUE;
     }
   }
-  return fail_usage("--%s %s is unknown: it must be one of %s", row->name, value, row->argument);
+  return unknown_choice(row, value);
+}
+
+/* The names under which people look for a GPU. */
+static int check_device(const option *row, const char *value) {
+  static const char *const others[] = {"cuda", "gpu", "hip", "metal", "nvidia", "rocm", "vulkan"};
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    const size_t length = strlen(others[i]);
+    if (!strcmp(row->name, "device") && !strncasecmp(value, others[i], length) &&
+        (!value[length] || value[length] == ':'))
+      return fail_usage("--device %s is unknown: Accrue reaches GPUs through OpenCL; use --device "
+                        "opencl, or see accrue devices",
+                        value);
+  }
+  return STATUS_CONTINUE;
 }
 
 static int add_item(const option *row, const char *value) {
@@ -321,9 +356,9 @@ static int set(option *row, const char *value) {
     return STATUS_CONTINUE;
   case OPTION_TEXT:
     *(const char **)row->value = value;
-    return STATUS_CONTINUE;
+    return check_device(row, value);
   case OPTION_LIST:
-    return add_item(row, value);
+    return check_device(row, value) == STATUS_CONTINUE ? add_item(row, value) : STATUS_USAGE;
   case OPTION_INTEGER:
     return set_integer(row, value, row->value);
   case OPTION_STAGES:
@@ -340,31 +375,12 @@ static int set(option *row, const char *value) {
 
 /* ---- parsing --------------------------------------------------------------------------------- */
 
-/* Levenshtein's distance, for names short enough to be flags. */
-static int distance(const char *a, size_t a_length, const char *b) {
-  int row[64];
-  size_t b_length = strlen(b);
-  if (b_length >= 64) return 64;
-  for (size_t j = 0; j <= b_length; j++) row[j] = (int)j;
-  for (size_t i = 1; i <= a_length; i++) {
-    int diagonal = row[0];
-    row[0] = (int)i;
-    for (size_t j = 1; j <= b_length; j++) {
-      int best = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      if (row[j] + 1 < best) best = row[j] + 1;
-      if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
-      row[j] = best;
-    }
-  }
-  return row[b_length];
-}
-
 static int unknown_flag(const options *o, const char *name, size_t length) {
-  const option *near = NULL;
-  int least = 3;
+  const char *known = suggest_flag(name, length);
+  const option *near = known ? options_find(o, known) : NULL;
+  int least = near ? 0 : 3;
   for (int i = 0; i < o->count; i++) {
-    int d = distance(name, length, o->rows[i].name);
+    int d = suggest_distance(name, length, o->rows[i].name);
     if (d < least) least = d, near = &o->rows[i];
   }
   if (near)
@@ -381,6 +397,9 @@ int options_parse(options *o, int argc, char **argv) {
       put_help(o, form);
       return STATUS_DONE;
     }
+    if (!strncmp(word, "--help=", 7))
+      return fail_usage("--help=%s is unknown: use --help, or --help=man for a page of the manual",
+                        word + 7);
     if (strncmp(word, "--", 2) && o->words) {
       o->words[o->word_count++] = word;
       continue;

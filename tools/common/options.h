@@ -15,7 +15,7 @@ typedef enum option_kind {
   OPTION_LIST,    /* option_list: every value counts, in the order given */
   OPTION_INTEGER, /* int64_t */
   OPTION_REAL,    /* double */
-  OPTION_SIZE,    /* uint64_t bytes, given as 65536, 64KiB, 1.5GiB */
+  OPTION_SIZE,    /* uint64_t bytes, given as 65536, 64K, 64KiB, 1.5GiB */
   OPTION_STAGES,  /* option_stages: a whole number, or a schedule of them with an @ or a comma */
   OPTION_CHOICE   /* int: position in `argument`, which lists the choices: "constant|cosine" */
 } option_kind;
@@ -93,7 +93,7 @@ bool options_given_now(const options *o, const char *name);
 /* NULL: there is no such flag. */
 option *options_find(const options *o, const char *name);
 
-/* 65536, 64KiB, 1.5GiB; false: it is no such size. */
+/* 65536, 64K, 64KiB, 1.5GiB; false: it is no such size. */
 bool options_read_size(const char *text, uint64_t *bytes);
 
 /* All flags but the ignored ones, each with its value on a line that Markdown shows as it stands.

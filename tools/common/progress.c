@@ -1,9 +1,11 @@
 #include "common/progress.h"
 
+#include "common/terminal.h"
 #include "common/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -13,38 +15,42 @@ double progress_clock(void) {
   return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+enum { LINE = 256 };
+
 /* "812 tokens/s, 40 s left", from what the clock on the wall says, evaluations included. */
-static void write_rate(const progress *p, int64_t step) {
-  double elapsed = progress_clock() - p->began;
+static void add_rate(const progress *p, int64_t step, char line[LINE]) {
+  const double elapsed = progress_clock() - p->began;
+  size_t used = strlen(line);
   if (step <= p->first || elapsed <= 0) return;
-  fprintf(stderr, "  %s %ss/s",
-          text_count((int64_t)(p->samples * p->units_per_sample / elapsed)).text, p->unit);
+  snprintf(line + used, LINE - used, "  %s %ss/s",
+           text_count((int64_t)(p->samples * p->units_per_sample / elapsed)).text, p->unit);
+  used = strlen(line);
   if (p->steps > step)
-    fprintf(stderr, "  %s left",
-            text_time(elapsed / (double)(step - p->first) * (double)(p->steps - step)).text);
+    snprintf(line + used, LINE - used, "  %s left",
+             text_time(elapsed / (double)(step - p->first) * (double)(p->steps - step)).text);
 }
 
-static void write_loss(const progress *p, int64_t step) {
-  fprintf(stderr, "%" PRId64 "/%" PRId64, step, p->steps);
-  if (p->updated) fprintf(stderr, "  loss %.4f", p->loss);
-  if (p->skipped) fprintf(stderr, "  %" PRId64 " skipped", p->skipped);
+static void write_line(const progress *p, int64_t step, char line[LINE]) {
+  int used = snprintf(line, LINE, "%" PRId64 "/%" PRId64, step, p->steps);
+  if (p->updated)
+    used += snprintf(line + used, LINE - (size_t)used, "  loss %s", text_fixed(p->loss, 4).text);
+  if (p->skipped) snprintf(line + used, LINE - (size_t)used, "  %" PRId64 " skipped", p->skipped);
+  add_rate(p, step, line);
 }
 
 static void draw_bar(progress *p, int64_t step) {
-  enum { WIDTH = 24 };
-  char bar[WIDTH + 1];
-  int filled = p->steps > 0 ? (int)(WIDTH * step / p->steps) : 0;
-  for (int i = 0; i < WIDTH; i++) bar[i] = i < filled ? '#' : '.';
-  bar[WIDTH] = 0;
-  fprintf(stderr, "\r\033[K%s ", bar);
-  write_loss(p, step);
-  write_rate(p, step);
-  fflush(stderr);
+  char line[LINE];
+  write_line(p, step, line);
+  terminal_draw(step, p->steps, line);
+  p->drawn = progress_clock();
 }
 
-void progress_begin(progress *p, int64_t steps, const char *unit, int64_t units_per_sample) {
+void progress_begin(progress *p, int64_t steps, const char *unit, int64_t units_per_sample,
+                    bool quiet) {
   double now = progress_clock();
-  *p = (progress){.terminal = isatty(STDERR_FILENO),
+  *p = (progress){.terminal = terminal_redraws(STDERR_FILENO),
+                  .quiet = quiet,
+                  .told = now,
                   .steps = steps,
                   .unit = unit,
                   .units_per_sample = (double)units_per_sample,
@@ -53,14 +59,24 @@ void progress_begin(progress *p, int64_t steps, const char *unit, int64_t units_
 }
 
 void progress_clear(progress *p) {
-  if (p->terminal && p->drawn > 0) fputs("\r\033[K", stderr);
+  if (p->terminal && p->drawn > 0) terminal_erase();
   p->drawn = 0;
 }
 
 void progress_show(progress *p, int64_t step) {
-  if (!p->terminal) return;
-  draw_bar(p, step);
-  p->drawn = progress_clock();
+  if (p->terminal && !p->quiet) draw_bar(p, step);
+}
+
+void progress_evaluation(progress *p, int64_t done, int64_t all) {
+  enum { LINES_APART = 10 }; /* seconds, where there is no terminal */
+  const double now = progress_clock();
+  char line[LINE];
+  if (p->quiet || all <= 0 || now - p->told < (p->terminal ? 0.1 : LINES_APART)) return;
+  p->told = now;
+  if (done > all) done = all;
+  snprintf(line, LINE, "validating %" PRId64 "/%" PRId64, done, all);
+  if (p->terminal) terminal_draw(done, all, line), p->drawn = now;
+  else fprintf(stderr, "%s\n", line);
 }
 
 /* The loss of a window that was skipped may not even be a number. */
@@ -80,28 +96,24 @@ static void step_done(progress *p, const ac_fit_event *event) {
     p->samples += (double)event->samples;
   }
   if (p->terminal) {
-    double now = progress_clock();
-    if (now - p->drawn < 0.1 && event->step < p->steps) return;
+    if (progress_clock() - p->drawn < 0.1 && event->step < p->steps) return;
     draw_bar(p, event->step);
-    p->drawn = now;
   } else if (p->steps >= 10 && event->step % (p->steps / 10) == 0) {
-    fputs("step ", stderr);
-    write_loss(p, event->step);
-    write_rate(p, event->step);
-    fputc('\n', stderr);
+    char line[LINE];
+    write_line(p, event->step, line);
+    fprintf(stderr, "step %s\n", line);
   }
 }
 
 void progress_fit(progress *p, const ac_fit_event *event) {
+  if (p->quiet) return;
   if (event->kind == AC_FIT_STEP) {
     step_done(p, event);
     return;
   }
   if (event->kind == AC_FIT_TRAINED) return;
   progress_clear(p);
-  fprintf(stderr, "step %" PRId64 "/%" PRId64 "  validation loss %.4f", event->step, p->steps,
-          event->evaluation.loss);
-  if (event->evaluation.accuracy > 0)
-    fprintf(stderr, "  accuracy %.2f %%", 100 * event->evaluation.accuracy);
-  fputc('\n', stderr);
+  fprintf(stderr, "step %" PRId64 "/%" PRId64 "  validation loss %s  accuracy %s %%\n", event->step,
+          p->steps, text_fixed(event->evaluation.loss, 4).text,
+          text_fixed(100 * event->evaluation.accuracy, 2).text);
 }

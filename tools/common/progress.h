@@ -1,5 +1,5 @@
-/* Progress on stderr: a bar with loss, rate and time left where stderr is a terminal; elsewhere a
- * plain line at every evaluation and every tenth of the run. */
+/* Progress on stderr: a bar with loss, rate and time left where stderr is a terminal that can draw
+ * a line again; elsewhere a plain line at every evaluation and every tenth of the run. */
 #ifndef TOOLS_COMMON_PROGRESS_H
 #define TOOLS_COMMON_PROGRESS_H
 
@@ -7,21 +7,25 @@
 
 typedef struct progress {
   bool terminal;
+  bool quiet;       /* nothing is shown */
   int64_t steps;    /* of the whole run */
   const char *unit; /* of the rate: "tokens" */
   double units_per_sample;
-  double began, drawn; /* clock readings */
-  double loss;         /* running mean over the latest updates */
-  bool updated;        /* there is one */
-  int64_t skipped;     /* windows that led to no update */
-  int64_t first;       /* the first step seen, which warms caches and is left out of the rate */
-  double samples;      /* after the first step */
+  double began, drawn, told; /* clock readings; told: of an evaluation */
+  double loss;               /* running mean over the latest updates */
+  bool updated;              /* there is one */
+  int64_t skipped;           /* windows that led to no update */
+  int64_t first;  /* the first step seen, which warms caches and is left out of the rate */
+  double samples; /* after the first step */
 } progress;
 
 double progress_clock(void); /* seconds, monotonic */
 
-void progress_begin(progress *p, int64_t steps, const char *unit, int64_t units_per_sample);
+void progress_begin(progress *p, int64_t steps, const char *unit, int64_t units_per_sample,
+                    bool quiet);
 void progress_fit(progress *p, const ac_fit_event *event);
+/* While an evaluation runs, which may take long: samples that are done, of all. */
+void progress_evaluation(progress *p, int64_t done, int64_t all);
 /* Removes the bar, before anything else is written. */
 void progress_clear(progress *p);
 /* Draws it again. */

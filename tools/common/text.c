@@ -1,6 +1,7 @@
 #include "common/text.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -58,5 +59,13 @@ text text_duration(double seconds) {
            : value < 99.95 ? 1
                            : 0,
            value, units[unit].unit);
+  return t;
+}
+
+text text_fixed(double value, int decimals) {
+  text t;
+  if (isnan(value)) snprintf(t.text, sizeof t.text, "nan");
+  else if (fabs(value) < 1e12) snprintf(t.text, sizeof t.text, "%.*f", decimals, value);
+  else snprintf(t.text, sizeof t.text, "%.*g", decimals + 1, value);
   return t;
 }

@@ -3,6 +3,7 @@
 #include "common/waiting.h"
 
 #include "common/progress.h"
+#include "common/terminal.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -24,19 +25,10 @@ static struct {
   char line[160];
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
+/* Whatever is written next overwrites it. */
 static void draw(void) {
-  enum { WIDTH = 24, COLUMNS = 79 };
-  int room = COLUMNS;
-  fputs("\r\033[K", stderr);
-  if (state.all > 0) {
-    char bar[WIDTH + 1];
-    for (int i = 0; i < WIDTH; i++) bar[i] = i < WIDTH * state.done / state.all ? '#' : '.';
-    bar[WIDTH] = 0;
-    fprintf(stderr, "%s ", bar);
-    room -= WIDTH + 1;
-  }
-  /* Whatever is written next overwrites it. */
-  fprintf(stderr, "%.*s\r", room, state.line);
+  terminal_draw(state.done, state.all, state.line);
+  fputc('\r', stderr);
   fflush(stderr);
 }
 
@@ -96,7 +88,7 @@ static void go_on(const char *line) {
   const char *counts = strrchr(line, '(');
   if (!state.waiting) {
     state.waiting = true;
-    state.terminal = isatty(STDERR_FILENO);
+    state.terminal = terminal_redraws(STDERR_FILENO);
     state.began = progress_clock();
     state.said = 0;
     state.all = 0;
@@ -113,7 +105,7 @@ static void go_on(const char *line) {
 /* Short waits leave nothing behind but warnings. */
 static void end(ac_log_level level, const char *line) {
   const bool was_long = state.waiting && progress_clock() - state.began >= first_line;
-  if (state.terminal && state.waiting && state.said > 0) fputs("\r\033[K", stderr);
+  if (state.terminal && state.waiting && state.said > 0) terminal_erase();
   if (was_long || level >= AC_LOG_WARNING) fprintf(stderr, "%s\n", line);
   state.waiting = false;
 }

@@ -244,8 +244,8 @@ static void print_text(const evaluation *e) {
   printf("model        %s: %s\n", s->kind->name, e->path);
   printf("data         %s of the %s split\n", text_count(ac_dataset_count(e->dataset)).text,
          e->split ? "train" : "validation");
-  printf("loss         %.6f nats per %s\n", e->result.loss, s->data.unit);
-  printf("accuracy     %.2f %%\n", 100 * e->result.accuracy);
+  printf("loss         %s nats per %s\n", text_fixed(e->result.loss, 6).text, s->data.unit);
+  printf("accuracy     %s %%\n", text_fixed(100 * e->result.accuracy, 2).text);
   printf("memory       %s on %s\n", text_bytes(e->bytes).text, ac_device_get_info(s->device)->id);
   if (e->classes && e->classes <= 30) print_confusion(e);
 }

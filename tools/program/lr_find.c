@@ -103,7 +103,7 @@ static int make_trainer(finder *f) {
   if (status == STATUS_CONTINUE)
     status = policy_check_memory(&s->policy, ac_plan_get_info(s->plan));
   if (status != STATUS_CONTINUE) return status;
-  plan_table(ac_device_get_info(s->device), ac_plan_get_info(s->plan));
+  if (!s->flags.quiet) plan_table(ac_device_get_info(s->device), ac_plan_get_info(s->plan));
   s->trainer.schedule = (ac_schedule){0};
   const ac_status created = ac_trainer_create(&f->trainer, s->plan, &s->trainer);
   if (created != AC_OK) return fail_setup(created);
@@ -127,7 +127,8 @@ static int test(finder *f) {
                                   .user = &f->progress};
   f->points = calloc((size_t)flags.updates, sizeof *f->points);
   if (!f->points) return fail("out of memory");
-  progress_begin(&f->progress, flags.updates, tokens ? s->data.unit : "image", tokens ? tokens : 1);
+  progress_begin(&f->progress, flags.updates, tokens ? s->data.unit : "image", tokens ? tokens : 1,
+                 s->flags.quiet);
   const ac_status status = ac_trainer_test_rates(f->trainer, &desc, f->points, &f->test);
   progress_clear(&f->progress);
   if (status != AC_OK) return fail_library();

@@ -4,6 +4,7 @@
 #include "program/commands.h"
 #include "common/help.h"
 #include "common/message.h"
+#include "common/suggest.h"
 #include "report/report.h"
 
 #include <accrue/accrue.h>
@@ -45,17 +46,43 @@ static int put_help(help_form form) {
   return STATUS_DONE;
 }
 
+static int unknown_command(const char *name) {
+  const char *near = NULL;
+  int least = 3;
+  for (int i = 0; i < COMMANDS; i++) {
+    const int d = suggest_distance(name, strlen(name), commands[i].name);
+    if (d < least) least = d, near = commands[i].name;
+  }
+  if (near) return fail_usage("unknown command %s; did you mean %s?", name, near);
+  return fail_usage("unknown command %s; accrue --help lists them", name);
+}
+
+static int dispatch(int argc, char **argv);
+
+/* `accrue help train gpt` is `accrue train gpt --help`. */
+static int help_main(int argc, char **argv) {
+  static char asked[] = "--help";
+  if (argc < 3) return put_help(HELP_TEXT);
+  for (int i = 1; i < argc - 1; i++) argv[i] = argv[i + 1];
+  argv[argc - 1] = asked;
+  return dispatch(argc, argv);
+}
+
 static int dispatch(int argc, char **argv) {
   if (argc < 2) return fail_usage("a command is missing; accrue --help lists them");
   const char *name = argv[1];
   if (help_asked(name)) return put_help(help_asked(name));
-  if (!strcmp(name, "--version")) {
+  if (!strcmp(name, "help")) return help_main(argc, argv);
+  if (!strncmp(name, "--help=", 7))
+    return fail_usage("--help=%s is unknown: use --help, or --help=man for a page of the manual",
+                      name + 7);
+  if (!strcmp(name, "--version") || !strcmp(name, "version")) {
     printf("accrue %s\n", ac_version());
     return STATUS_DONE;
   }
   for (int i = 0; i < COMMANDS; i++)
     if (!strcmp(name, commands[i].name)) return commands[i].run(argc - 2, argv + 2);
-  return fail_usage("unknown command %s; accrue --help lists them", name);
+  return unknown_command(name);
 }
 
 /* Between parallel loops GNU's OpenMP lets threads spin for milliseconds. Where another program

@@ -55,6 +55,7 @@ typedef struct train_flags {
   bool keep_best;
   const char *tensorboard; /* NULL: no event file */
   int64_t histograms;      /* 0: none */
+  bool quiet;              /* only what goes wrong is told */
   int noise_scale;         /* as in noise_words.h */
   int64_t noise_layers;    /* updates between lines of metrics; 0: none */
   watch_flags watch;

@@ -180,13 +180,14 @@ static int put_results(const pilot *p) {
 static int make(pilot *p) {
   bool stopped;
   const int count = p->grid.cells * p->runs_per_cell;
-  say("%d run%s, %d plan%s", count, count == 1 ? "" : "s", p->cache.count,
-      p->cache.count == 1 ? "" : "s");
+  if (!p->setup.flags.quiet)
+    say("%d run%s, %d plan%s", count, count == 1 ? "" : "s", p->cache.count,
+        p->cache.count == 1 ? "" : "s");
   int status = pilot_make_runs(p, &stopped);
   if (status != STATUS_CONTINUE || !stopped)
     return status == STATUS_CONTINUE ? put_results(p) : status;
-  say("stopped; the same command goes on with what %s has", p->path);
-  return STATUS_DONE;
+  if (!p->setup.flags.quiet) say("stopped; the same command goes on with what %s has", p->path);
+  return p->signal ? 128 + p->signal : STATUS_DONE;
 }
 
 static void close_all(pilot *p) {

@@ -46,6 +46,7 @@ typedef struct pilot {
   json_t *settings; /* what makes it this pilot */
   char path[RUN_PATH_BYTES];
   double began;
+  int signal; /* that stopped it; 0: none */
 } pilot;
 
 int64_t pilot_seed(const pilot *p, int run);

@@ -7,7 +7,7 @@
 
 /* What a pilot sets by itself, or what is of all its runs. */
 static bool is_reserved(const char *name) {
-  static const char *const names[] = {"seed", "out", "config", "policy", "max-minutes"};
+  static const char *const names[] = {"seed", "out", "config", "policy", "max-minutes", "quiet"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (!strcmp(names[i], name)) return true;
   return false;

@@ -13,7 +13,7 @@
 /* How results are shown, how often they are saved and how long it may take make no other pilot. */
 #define NOT_COMPARED                                                                     \
   "out json svg config resume save-every save-minutes grace max-minutes policy metrics " \
-  "tensorboard"
+  "tensorboard quiet"
 
 static json_t *list_of(const option_list *list) {
   json_t *array = json_array();

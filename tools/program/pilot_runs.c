@@ -169,6 +169,7 @@ static int keep_result(pilot *p, int cell, int run, const char *folder, const tr
 
 static void tell(const pilot *p, int cell, int run) {
   char name[256], fold[32] = "";
+  if (p->setup.flags.quiet) return;
   pilot_cell_name(p, cell, name, sizeof name);
   if (p->flags.folds)
     snprintf(fold, sizeof fold, ", fold %d of %d", pilot_fold(p, run), (int)p->flags.folds);
@@ -200,6 +201,7 @@ static int train(pilot *p, int cell, int run, int rung, bool *stopped) {
   command_line_free(&c);
   if (status != STATUS_DONE && !summary.diverged) return status;
   const bool over = (wish.pause_step && summary.steps >= wish.pause_step) || summary.out_of_tokens;
+  if (summary.signal) p->signal = summary.signal;
   *stopped = summary.interrupted || (summary.paused && !over);
   if (*stopped) return STATUS_CONTINUE;
   status = keep_result(p, cell, run, folder, &summary);

@@ -17,7 +17,7 @@
   "loss-scale-growth loss-scale-interval loss-scale-backoff loss-scale-floor replay "     \
   "loader-threads shift flip rotation scaling erase out metrics tensorboard noise-scale " \
   "resume save-every save-minutes keep keep-best grace config max-minutes "               \
-  "max-tokens policy " WATCH_FLAGS
+  "max-tokens policy quiet " WATCH_FLAGS
 
 ac_device *plan_cache_device(const plan_cache *c, const char *name, int64_t threads) {
   const bool same = c->device && c->threads == threads && !strcmp(c->device_name, name);

@@ -121,7 +121,7 @@ int run_record_begin(run_record *record, const run_folder *folder, const setup *
                       describe_device(ac_device_get_info(s->device), s->flags.threads));
   json_object_set_new(root, "plan", describe_plan(ac_plan_get_info(s->plan)));
   json_object_set_new(root, "data", describe_data(&s->data, text));
-  if (!options_record(&s->options, "config resume", root) || !is_complete(root, before))
+  if (!options_record(&s->options, "config resume quiet", root) || !is_complete(root, before))
     return fail("out of memory");
   return STATUS_CONTINUE;
 }

@@ -48,16 +48,23 @@ typedef struct run {
   double began;
   int64_t step;          /* the last that is done */
   int64_t updates;       /* of the steps that are done */
+  int64_t validated;     /* samples of the last validation */
   double window_seconds; /* the last window's */
   int save_status;       /* of the model saved before the final evaluation; STATUS_DONE: none was */
   int state_status;      /* of the last state */
   int policy_status;     /* of the last window */
 } run;
 
+/* Whether only what goes wrong is told: by --quiet, or as the command tells what comes of it. */
+static bool is_quiet(const run *r) {
+  return r->wish->quiet || r->setup.flags.quiet;
+}
+
 /* ---- interruption ---------------------------------------------------------------------------- */
 
-/* When a signal came, in milliseconds of a clock that starts anywhere; 0: none did. */
+/* When a signal came, in milliseconds of a clock that starts anywhere; 0: none did. And which. */
 static atomic_ulong stop_requested;
+static atomic_int stop_signal;
 
 static unsigned long milliseconds(void) {
   struct timespec now;
@@ -71,7 +78,10 @@ static unsigned long milliseconds(void) {
 static void on_signal(int number) {
   enum { SAME = 1000 };
   unsigned long none = 0, now = milliseconds();
-  if (atomic_compare_exchange_strong(&stop_requested, &none, now ? now : 1)) return;
+  if (atomic_compare_exchange_strong(&stop_requested, &none, now ? now : 1)) {
+    stop_signal = number;
+    return;
+  }
   if (now < none + SAME) return; /* a signal met on the way here may have stored a later time */
   signal(number, SIG_DFL);
   raise(number);
@@ -89,13 +99,22 @@ static void watch_signals(void) {
       sigaction(numbers[i], &action, NULL);
 }
 
+/* The last validation may take long, and no window tells of it. */
+static void show_validation(run *r) {
+  const int64_t samples = r->setup.data.validation ? ac_dataset_count(r->setup.data.validation) : 0;
+  progress_evaluation(&r->progress, r->validated, samples);
+  r->validated += ac_plan_get_info(r->setup.plan)->micro_batch;
+}
+
 /* Asked until it says so. */
 static bool on_micro_batch(void *user) {
   run *r = user;
+  if (r->trained && !stop_requested) show_validation(r);
   if (!stop_requested) return false;
   if (r->stopping) return true;
   r->stopping = true;
   progress_clear(&r->progress);
+  if (r->setup.flags.quiet) return true;
   if (r->updates)
     say("stopping after update %" PRId64 " and saving; once more ends at once", r->step);
   else say("stopping before the first update");
@@ -167,9 +186,10 @@ static int validate_average(run *r) {
     return fail_library();
   if (r->checkpoint.average_due) return STATUS_CONTINUE;
   metrics_average(&r->metrics, r->step, &evaluation);
-  if (r->wish->quiet) return STATUS_CONTINUE;
+  if (is_quiet(r)) return STATUS_CONTINUE;
   progress_clear(&r->progress);
-  say("step %" PRId64 "  validation loss of averaged weights %.4f", r->step, evaluation.loss);
+  say("step %" PRId64 "  validation loss of averaged weights %s", r->step,
+      text_fixed(evaluation.loss, 4).text);
   return STATUS_CONTINUE;
 }
 
@@ -234,7 +254,7 @@ static bool keeps_policy(run *r, const ac_fit_event *event) {
 static void on_growth(run *r, const ac_fit_event *event) {
   if (!event->grown) return;
   metrics_growth(&r->metrics, event);
-  if (r->wish->quiet) return;
+  if (is_quiet(r)) return;
   progress_clear(&r->progress);
   say("step %" PRId64 "  batches of %" PRId64 " from here on, by a gradient noise scale of %.4g",
       event->step, event->grown, event->update.noise_scale);
@@ -242,7 +262,7 @@ static void on_growth(run *r, const ac_fit_event *event) {
 
 static void on_step(run *r, const ac_fit_event *event) {
   const bool failing = r->checkpoint.failing;
-  if (event->update.spike.alarm && !r->wish->quiet) {
+  if (event->update.spike.alarm && !is_quiet(r)) {
     progress_clear(&r->progress);
     watch_say_spike(&r->setup.flags.watch, event);
   }
@@ -302,7 +322,7 @@ static bool on_event(void *user, const ac_fit_event *event) {
   if (!is_repeated(r, event)) metrics_fit(&r->metrics, event);
   if (event->kind == AC_FIT_STEP && event->update.layers)
     metrics_layers(&r->metrics, event->step, r->trainer);
-  if (!r->wish->quiet || r->progress.terminal) progress_fit(&r->progress, event);
+  if (!is_quiet(r) || r->progress.terminal) progress_fit(&r->progress, event);
   if (!event->replayed) r->step = event->step;
   if (event->kind == AC_FIT_STEP) {
     on_step(r, event);
@@ -330,7 +350,7 @@ static void take_progress(run *r) {
   ac_trainer_get_progress(r->trainer, &progress);
   r->step = progress.steps;
   r->updates = progress.updates;
-  if (!r->wish->quiet) say("going on after step %" PRId64, r->step);
+  if (!is_quiet(r)) say("going on after step %" PRId64, r->step);
 }
 
 static void on_decision(void *user, ac_trainer *trainer, ac_decision *decision) {
@@ -401,7 +421,7 @@ static int prepare(run *r) {
 
   const ac_device_info *device = ac_device_get_info(s->device);
   const ac_plan_info *plan = ac_plan_get_info(s->plan);
-  if (!r->wish->quiet) plan_table(device, plan);
+  if (!is_quiet(r)) plan_table(device, plan);
   metrics_plan(&r->metrics, s->device, plan);
   return STATUS_CONTINUE;
 }
@@ -454,7 +474,8 @@ static int fit(run *r) {
   const double seconds = r->wish->pause_seconds;
   char good[RUN_PATH_BYTES];
   run_folder_path(&r->folder, GOOD_STATE, good);
-  progress_begin(&r->progress, s->steps, tokens ? s->data.unit : "image", tokens ? tokens : 1);
+  progress_begin(&r->progress, s->steps, tokens ? s->data.unit : "image", tokens ? tokens : 1,
+                 f->quiet);
   watch_signals();
   const ac_fit_desc desc = {.train = s->data.train,
                             .validation = s->data.validation,
@@ -492,7 +513,7 @@ static int fit(run *r) {
   if (f->debug_numerics) numerics_table(r->trainer);
   if (status == AC_ERROR_NOT_FINITE) return diverged(r);
   if (status != AC_OK) return fail_library();
-  if (r->wish->quiet) return STATUS_CONTINUE;
+  if (is_quiet(r)) return STATUS_CONTINUE;
   char batches[BATCH_FLAG_TEXT];
   if (batch_flag_grown(r->trainer, batches))
     say("batches have %s --batch %s", strchr(batches, ',') ? "grown as by" : "not grown:", batches);
@@ -520,8 +541,8 @@ static void print_result(const run *r) {
   if (fit->skipped)
     printf(", %s window%s overflowed", text_count(fit->skipped).text, fit->skipped == 1 ? "" : "s");
   if (fit->evaluated) {
-    printf(", validation loss %.4f nats per %s", fit->final.loss, r->setup.data.unit);
-    if (fit->final.accuracy > 0) printf(", accuracy %.2f %%", 100 * fit->final.accuracy);
+    printf(", validation loss %s nats per %s, accuracy %s %%", text_fixed(fit->final.loss, 4).text,
+           r->setup.data.unit, text_fixed(100 * fit->final.accuracy, 2).text);
   }
   printf(", %s; ", text_time(progress_clock() - r->began).text);
   if (r->updates) printf("model in %s/model.safetensors\n", r->setup.flags.out);
@@ -542,7 +563,7 @@ static int finish(run *r) {
   int status = r->save_status == STATUS_DONE ? save_model(r) : r->save_status;
   if (status == STATUS_CONTINUE) status = leave_best(r);
   metrics_finish(&r->metrics, &end);
-  if (status == STATUS_CONTINUE && !r->wish->quiet) print_result(r);
+  if (status == STATUS_CONTINUE && !is_quiet(r)) print_result(r);
   if (status == STATUS_CONTINUE) status = r->state_status;
   return status == STATUS_CONTINUE ? r->policy_status : status;
 }
@@ -573,6 +594,7 @@ int train_run(int argc, char **argv, const train_wish *wish, train_summary *summ
   run_folder_close(&r.folder);
   ac_trainer_free(r.trainer);
   *summary = (train_summary){.interrupted = r.result.stopped,
+                             .signal = r.result.stopped ? stop_signal : 0,
                              .paused = r.result.paused,
                              .out_of_tokens = is_out_of_tokens(&r),
                              .diverged = r.diverged,
@@ -587,5 +609,6 @@ int train_main(int argc, char **argv) {
   train_summary summary;
   const help_form help = setup_wants_help(argc, argv);
   if (help) return setup_help("train", help);
-  return train_run(argc, argv, &nothing, &summary);
+  const int status = train_run(argc, argv, &nothing, &summary);
+  return status == STATUS_DONE && summary.signal ? 128 + summary.signal : status;
 }

@@ -123,6 +123,7 @@ static void add_run(train_flags *f, options *o) {
       {"noise-layers", "N", OPTION_INTEGER, &f->noise_layers,
        .help = "updates between lines of metrics with the same of each parameter's gradient",
        .fallback = "none", .least = 1},
+      {"quiet", NULL, OPTION_SWITCH, &f->quiet, .help = "tell only what goes wrong"},
       {"histograms", "N", OPTION_INTEGER, &f->histograms,
        .help = "updates between histograms of weights and gradients for --tensorboard",
        .fallback = "none", .least = 1},
@@ -200,7 +201,7 @@ void train_flags_ignore(options *o, const char *verb) {
            "loss-scale-backoff loss-scale-floor replay loader-threads out metrics "
            "tensorboard histograms noise-scale noise-layers resume save-every save-minutes keep "
            "keep-best "
-           "grace max-minutes max-tokens policy");
+           "grace max-minutes max-tokens policy quiet");
   if (!strcmp(verb, "lr-find"))
     options_ignore(
         o,
@@ -212,7 +213,7 @@ void train_flags_ignore(options *o, const char *verb) {
     options_ignore(o, "steps epochs eval-every eval-samples patience patience-gain replay "
                       "loader-threads out metrics tensorboard histograms noise-scale noise-layers "
                       "resume save-every "
-                      "save-minutes keep keep-best grace max-minutes max-tokens policy");
+                      "save-minutes keep keep-best grace max-minutes max-tokens policy quiet");
 }
 
 /* A flag that the chosen optimizer or schedule would ignore is a misunderstanding. */

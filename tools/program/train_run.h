@@ -13,6 +13,7 @@ typedef struct train_wish {
 
 typedef struct train_summary {
   bool interrupted;   /* by a signal, or by its policy */
+  int signal;         /* that it was; 0: none */
   bool paused;        /* at the step that was wished, or as its time is over */
   bool out_of_tokens; /* and as --max-tokens are over */
   bool diverged;

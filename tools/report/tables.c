@@ -77,7 +77,7 @@ static void put_result(FILE *page, const history *h) {
   put_number(page, "%.4f", last_of(&h->evaluations, HISTORY_LOSS));
   put_number(page, "%.4f", best);
   put_number(page, "%.0f", step);
-  put_number(page, "%.2f %%", accuracy > 0 ? 100 * accuracy : NAN);
+  put_number(page, "%.2f %%", accuracy >= 0 ? 100 * accuracy : NAN);
   put_number(page, rate < 100 ? "%.3g" : "%.0f", rate);
   fprintf(page, "<td class=\"n\">%s%s</td>", isnan(seconds) ? "-" : text_time(seconds).text,
           !isnan(seconds) && json_object_get(h->record, "resumed") ? " since the last start" : "");

@@ -1,0 +1,89 @@
+#include "common/suggest.h"
+
+#include <string.h>
+
+typedef struct pair {
+  const char *theirs, *ours;
+} pair;
+
+/* As PyTorch, transformers, llama.cpp and their like have them. */
+static const pair flags[] = {
+    {"accumulate", "micro-batch"},
+    {"batch-size", "batch"},
+    {"block-size", "context"},
+    {"checkpointing", "recompute"},
+    {"ctx-size", "context"},
+    {"dataset", "data"},
+    {"embedding-size", "width"},
+    {"gradient-accumulation-steps", "micro-batch"},
+    {"gradient-checkpointing", "recompute"},
+    {"gradient-clip", "clip"},
+    {"hidden-size", "width"},
+    {"learning-rate", "lr"},
+    {"log", "metrics"},
+    {"lr-scheduler", "schedule"},
+    {"max-grad-norm", "clip"},
+    {"max-steps", "steps"},
+    {"mixed-precision", "precision"},
+    {"num-epochs", "epochs"},
+    {"num-workers", "loader-threads"},
+    {"optim", "optimizer"},
+    {"output", "out"},
+    {"output-dir", "out"},
+    {"seq-len", "context"},
+    {"sequence-length", "context"},
+    {"warmup-steps", "warmup"},
+    {"wd", "weight-decay"},
+};
+
+static const pair values[] = {
+    {"8-bit", "8bit"},
+    {"adam", "adamw"},
+    {"amp", "bf16"},
+    {"bfloat16", "bf16"},
+    {"cosine-annealing", "cosine"},
+    {"float16", "f16"},
+    {"float32", "f32"},
+    {"fp16", "f16"},
+    {"fp32", "f32"},
+    {"full", "all"},
+    {"half", "f16"},
+    {"int8", "8bit"},
+    {"ram", "host"},
+    {"momentum", "sgd"},
+    {"single", "f32"},
+};
+
+static const char *find(const pair *pairs, size_t count, const char *word, size_t length) {
+  for (size_t i = 0; i < count; i++)
+    if (strlen(pairs[i].theirs) == length && !memcmp(pairs[i].theirs, word, length))
+      return pairs[i].ours;
+  return NULL;
+}
+
+const char *suggest_flag(const char *name, size_t length) {
+  return find(flags, sizeof flags / sizeof *flags, name, length);
+}
+
+const char *suggest_value(const char *value) {
+  return find(values, sizeof values / sizeof *values, value, strlen(value));
+}
+
+int suggest_distance(const char *a, size_t a_length, const char *b) {
+  int row[64];
+  size_t b_length = strlen(b);
+  if (b_length >= 64) return 64;
+  for (size_t j = 0; j <= b_length; j++) row[j] = (int)j;
+  for (size_t i = 1; i <= a_length; i++) {
+    int diagonal = row[0];
+    row[0] = (int)i;
+    for (size_t j = 1; j <= b_length; j++) {
+      int best = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      if (row[j] + 1 < best) best = row[j] + 1;
+      if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
+      row[j] = best;
+    }
+  }
+  return row[b_length];
+}
