@@ -180,7 +180,10 @@ while ((done_kills < kills)); do
     pick signal KILL TERM
     if kill -$signal $process 2>/dev/null; then
       struck=$((struck + 1))
-      if wait $process 2>/dev/null; then stopped=$((stopped + 1)); fi
+      status=0
+      wait $process 2>/dev/null || status=$?
+      # One that has heeded SIGTERM says so; it may also have come to its end before the signal.
+      if ((status == 0 || status == 143)); then stopped=$((stopped + 1)); fi
     elif wait $process; then break
     else
       echo "FAILED to go on: ${flags[*]}" && tail -n 3 killed.log && exit 1

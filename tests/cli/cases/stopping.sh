@@ -14,6 +14,13 @@ wait_for_step() {
 # background with SIGINT ignored; `set -m` has a process group of its own for each job, as a terminal's have.
 forever=(train gpt --data text "${tiny[@]}" --steps 100000000 --metrics m)
 
+# stopped PID STATUS: the process has ended with that status, 128 and the signal.
+stopped() {
+  local status=0
+  wait "$1" || status=$?
+  ((status == $2)) || die "status $status instead of $2: $(cat err)"
+}
+
 # saved FOLDER: the run that ended was stopped, and left a model.
 saved() {
   "$METRICS" check m
@@ -31,7 +38,7 @@ case_interrupt() {
     pid=$!
     wait_for_step m
     kill -$signal $pid
-    wait $pid || die "status $? after SIG$signal: $(cat err)"
+    stopped $pid $((128 + $(kill -l $signal)))
     saved $signal
   done
   # What a program inherits as ignored stays so: nohup, jobs of a script.
@@ -43,7 +50,7 @@ case_interrupt() {
   kill -HUP $pid
   sleep 0.5
   kill -TERM $pid || die "ended by a signal that is ignored: $(cat err)"
-  wait $pid || die "status $?: $(cat err)"
+  stopped $pid 143
   saved ignored
 }
 
@@ -86,7 +93,7 @@ case_interrupt_twice() {
   pid=$!
   wait_for_step m
   kill -TERM $pid
-  wait $pid || die "status $? under timeout: $(cat err)"
+  stopped $pid 143
   saved once
 
   # A run that has been told to stop and cannot, as nobody reads what it says of that.
@@ -116,7 +123,7 @@ case_interrupt_meeting() {
   pid=$!
   wait_for_step m
   kill -TERM $pid
-  wait $pid || die "status $? after two signals that met: $(cat err)"
+  stopped $pid 143
   saved meeting
 }
 
@@ -137,7 +144,7 @@ case_interrupt_early() {
   done
   sleep 0.3
   kill -TERM $pid
-  wait $pid || die "status $?: $(cat err)"
+  stopped $pid 143
   ! grep -q '"event":"step"' m || die "there was an update"
   [[ $("$METRICS" field m end stopped) == true ]] || die "the end does not say it was stopped"
   grep -qE '^stopped after 0 updates, .*; (nothing is saved|a state is in model)$' out || die "another result: $(cat out)"
@@ -157,7 +164,7 @@ case_interrupt_replay() {
     sleep 0.05
   done
   kill -TERM $pid
-  wait $pid || die "status $?: $(cat err)"
+  stopped $pid 143
   tail -n 2 m | grep -q '"step":2,.*"replayed":true' || die "no window runs again: $(tail -n 3 m)"
   grep -q 'stopping after update 1 and saving' err || die "another step: $(cat err)"
 }
@@ -185,7 +192,7 @@ case_interrupt_evaluation() {
     sleep 0.5
     began=$(date +%s%N)
     kill -TERM $pid
-    wait $pid || die "status $? after SIGTERM: $(cat err)"
+    stopped $pid 143
     waited=$((($(date +%s%N) - began) / 1000000))
     echo "saved and ended $waited ms after SIGTERM in an evaluation"
     ((waited < 5000)) || die "$waited ms from SIGTERM to the end"
@@ -217,7 +224,7 @@ case_interrupt_average() {
     done
     ((round == 1)) || sleep 0.2
     kill -TERM $pid
-    wait $pid || die "status $? after SIGTERM: $(cat err)"
+    stopped $pid 143
     (($(grep -c 'stopping after update 1 and saving' err) == 1)) || die "not said once: $(cat err)"
     grep -q '^stopped after 1 update' out || die "another result: $(cat out)"
     ! grep -q '"event":"average"' m || die "the evaluation of averages was not left"

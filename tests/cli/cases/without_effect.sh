@@ -128,6 +128,7 @@ resnet read-ahead 32 | --memory 480KiB
 * noise-scale on
 * noise-layers 1
 * histograms 1 | --tensorboard events
+* quiet
 * updates 2
 * json
 * svg nowhere/picture.svg
