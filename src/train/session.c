@@ -101,13 +101,28 @@ ac_status ac_session_output(ac_session *session, const char *name, int64_t first
                                  ac_tensor_at(graph, tensor)->dtype, first, count, data);
 }
 
-ac_status ac_session_evaluate(ac_session *session, ac_dataset *dataset, int64_t limit,
-                              ac_evaluation *result) {
-  AC_REQUIRE(session, dataset, result);
+static ac_status evaluate(ac_session *session, ac_dataset *dataset, int64_t limit, ac_stop *stop,
+                          ac_evaluation *result) {
   ac_instance *instance = &session->instance;
   if (instance->plan->info.purpose != AC_EVALUATE)
     return ac_fail(AC_ERROR_STATE, "session: the plan was not made to evaluate");
   AC_TRY(ac_instance_check_usable(instance, "session"));
+  return ac_instance_evaluate(instance, &instance->main, dataset, limit, stop, result);
+}
+
+ac_status ac_session_evaluate(ac_session *session, ac_dataset *dataset, int64_t limit,
+                              ac_evaluation *result) {
+  AC_REQUIRE(session, dataset, result);
   ac_stop never = {0};
-  return ac_instance_evaluate(instance, &instance->main, dataset, limit, &never, result);
+  return evaluate(session, dataset, limit, &never, result);
+}
+
+ac_status ac_session_evaluate_until(ac_session *session, ac_dataset *dataset, int64_t limit,
+                                    ac_stop_callback stop, void *user, ac_evaluation *result,
+                                    bool *stopped) {
+  AC_REQUIRE(session, dataset, result, stopped);
+  ac_stop asked = {.ask = stop, .user = user};
+  const ac_status status = evaluate(session, dataset, limit, &asked, result);
+  *stopped = asked.stopped;
+  return status;
 }

@@ -554,6 +554,22 @@ static void sessions(void) {
   REFUSED(ac_session_evaluate, session, ac_session_evaluate(NULL, dataset, 0, &evaluation));
   REFUSED(ac_session_evaluate, dataset, ac_session_evaluate(evaluator, NULL, 0, &evaluation));
   REFUSED(ac_session_evaluate, result, ac_session_evaluate(evaluator, dataset, 0, NULL));
+  bool stopped;
+  REFUSED(ac_session_evaluate_until, session,
+          ac_session_evaluate_until(NULL, dataset, 0, NULL, NULL, &evaluation, &stopped));
+  REFUSED(ac_session_evaluate_until, dataset,
+          ac_session_evaluate_until(evaluator, NULL, 0, NULL, NULL, &evaluation, &stopped));
+  REFUSED(ac_session_evaluate_until, result,
+          ac_session_evaluate_until(evaluator, dataset, 0, NULL, NULL, NULL, &stopped));
+  REFUSED(ac_session_evaluate_until, stopped,
+          ac_session_evaluate_until(evaluator, dataset, 0, NULL, NULL, &evaluation, NULL));
+  HARMLESS(ac_session_evaluate_until, stop,
+           ac_session_evaluate_until(evaluator, dataset, 0, NULL, NULL, &evaluation, &stopped) ==
+                   AC_OK &&
+               !stopped);
+  HARMLESS(ac_session_evaluate_until, user,
+           ac_session_evaluate_until(evaluator, dataset, 0, NULL, NULL, &evaluation, &stopped) ==
+               AC_OK);
 }
 
 static ac_status fail_to_run(void *user, int64_t runs) {

@@ -4,7 +4,8 @@
 #include <ctype.h>
 #include <string.h>
 
-static const char exit_statuses[] = "0 done, 1 failed while running, 2 wrong usage, 128 + N stopped by signal N.";
+static const char exit_statuses[] =
+    "0 done, 1 failed while running, 2 wrong usage, 128 + N stopped by signal N.";
 
 help_form help_asked(const char *word) {
   if (!strcmp(word, "--help") || !strcmp(word, "-h")) return HELP_TEXT;

@@ -4,6 +4,7 @@
 #include "program/finite.h"
 #include "common/json_text.h"
 #include "common/message.h"
+#include "common/progress.h"
 #include "program/setup.h"
 #include "common/text.h"
 #include "common/waiting.h"
@@ -29,6 +30,8 @@ typedef struct evaluation {
   ac_evaluation result;
   int64_t classes;    /* 0: no confusion matrix */
   int64_t *confusion; /* [label, answer] */
+  progress progress;
+  int64_t done, step; /* samples of the pass that runs, and of each call of `show` */
   uint64_t bytes;     /* planned, of the larger of the two passes */
 } evaluation;
 
@@ -41,6 +44,7 @@ static void add_options(evaluation *e) {
        .help = "model.safetensors, or the folder it lies in", .fallback = "required"},
       {"split", "validation|train", OPTION_CHOICE, &e->split, .help = "which part of the data"},
       {"json", NULL, OPTION_SWITCH, &e->json, .help = "as a JSON object"},
+      {"quiet", NULL, OPTION_SWITCH, &f->quiet, .help = "show no progress"},
   };
   const option run[] = {
       OPTION_DEVICE(&f->device),
@@ -140,17 +144,29 @@ static int open_pass(evaluation *e, ac_purpose purpose, pass *p) {
   if (status == AC_OK) status = ac_session_create(&p->session, p->plan, 0);
   if (status == AC_OK) status = ac_session_load(p->session, e->path, s->kind->optional_prefix);
   if (status != AC_OK) return fail_library();
+  e->step = ac_plan_get_info(p->plan)->micro_batch;
+  e->done = 0;
   uint64_t bytes = ac_plan_get_info(p->plan)->bytes.total;
   if (bytes > e->bytes) e->bytes = bytes;
   return STATUS_CONTINUE;
 }
 
+/* Shows how far it is; never stops. */
+static bool show(void *user) {
+  evaluation *e = user;
+  progress_evaluation(&e->progress, e->done, ac_dataset_count(e->dataset));
+  e->done += e->step;
+  return false;
+}
+
 static int measure_loss(evaluation *e) {
+  bool stopped;
   pass p = {0};
   int status = open_pass(e, AC_EVALUATE, &p);
   if (status == STATUS_CONTINUE &&
-      ac_session_evaluate(p.session, e->dataset, 0, &e->result) != AC_OK)
+      ac_session_evaluate_until(p.session, e->dataset, 0, show, e, &e->result, &stopped) != AC_OK)
     status = fail_library();
+  progress_clear(&e->progress);
   if (status == STATUS_CONTINUE && !isfinite(e->result.loss))
     status = fail_not_finite(e->path, "its loss is");
   close_pass(&p);
@@ -203,6 +219,7 @@ static int run_classifier(evaluation *e, const pass *p, void **blocks, float **l
   if (!*logits || !e->confusion) return fail("out of memory");
   for (int64_t first = 0; first < count; first += batch) {
     int64_t piece = count - first < batch ? count - first : batch;
+    show(e);
     if (classify(e, p, first, piece, blocks, *logits) != AC_OK) return fail_library();
   }
   return STATUS_CONTINUE;
@@ -214,6 +231,7 @@ static int count_confusion(evaluation *e) {
   float *logits = NULL;
   int status = open_pass(e, AC_PREDICT, &p);
   if (status == STATUS_CONTINUE) status = run_classifier(e, &p, blocks, &logits);
+  progress_clear(&e->progress);
   for (int f = 0; f < AC_MAX_FIELDS; f++) free(blocks[f]);
   free(logits);
   close_pass(&p);
@@ -321,6 +339,8 @@ int eval_main(int argc, char **argv) {
   evaluation e = {.batch = 256};
   int status = give_help(&e, argc, argv);
   if (status == STATUS_CONTINUE) status = open_all(&e, argc, argv);
+  progress_begin(&e.progress, 0, "", 1, true);
+  e.progress.quiet = e.setup.flags.quiet;
   if (status == STATUS_CONTINUE) status = measure_loss(&e);
   bool images = status == STATUS_CONTINUE && e.setup.kind->classes;
   if (images) e.classes = e.setup.kind->classes(e.setup.model);

@@ -176,6 +176,16 @@ static void put_extremes(FILE *pipe, const drawing *d, const history_series *s, 
   if (p->least != p->most) put_value(pipe, d, s, p->least + p->most - first);
 }
 
+/* A smoothed curve ends in its last point, which may be one small batch: it gets the mean of a few.
+ */
+static void calm_end(part *all, size_t parts) {
+  part *last = &all[parts - 1];
+  for (size_t i = parts - 1, seen = 0; i-- > 0 && seen < parts / 20; seen++) {
+    last->sum += all[i].sum;
+    last->count += all[i].count;
+  }
+}
+
 static void put_mean(FILE *pipe, const drawing *d, const history_series *s, const part *p) {
   fprintf(pipe, "%.9g %.9g\n", middle(d, s, p), p->count ? p->sum / (double)p->count : NAN);
 }
@@ -191,6 +201,7 @@ static void put_blocks(FILE *pipe, const drawing *d, size_t run) {
     all[i] = part_of(d, s, i * s->count / parts, (i + 1) * s->count / parts);
     put_extremes(pipe, d, s, &all[i]);
   }
+  if (parts) calm_end(all, parts);
   fprintf(pipe, "EOD\n$mean%zu << EOD\n", run);
   for (size_t i = 0, empty = 0; i < parts; i++) {
     empty = all[i].count ? 0 : empty + 1;
@@ -255,8 +266,8 @@ static void put_axes(FILE *pipe, const drawing *d) {
           "set termoption font 'sans-serif,14'\nset termoption noenhanced\nset key off\n"
           "set border 3 lc rgb '#555555'\nset tics nomirror scale 0.5\nset samples 250\n"
           "set grid lc rgb '#dddddd' dt 1\nset format '%%.6g'\nset tmargin 0.7\n"
-          "set xlabel '%s' offset 0, 0.4\n",
-          step_factor(d) < 1 ? "step, in thousands" : "step");
+          "set xlabel '%s' offset 0, 0.4\nset xrange [0:%.9g]\n",
+          step_factor(d) < 1 ? "step, in thousands" : "step", d->last_step * step_factor(d));
   if (d->quantity->scale == POWERS_OF_TWO) fputs("set logscale y 2\nset format y '2^%L'\n", pipe);
   else if (d->log) put_log_axis(pipe, d);
 }

@@ -29,6 +29,7 @@ static const char style[] =
     "bdi{max-width:20rem}th,td{padding:.25rem .6rem;border-bottom:1px solid #ddd;text-align:left;"
     "vertical-align:top;max-width:22rem;overflow-wrap:break-word}"
     "td.n,th.n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}"
+    "th.n{white-space:normal}"
     ".bar{display:block;height:.4rem;margin-top:.15rem;background:#4c72b0;min-width:1px}"
     "table.memory th[scope=col]{text-align:right}"
     "table.confusion td,table.confusion th{padding:.1rem "

@@ -209,10 +209,16 @@ static void put_list(FILE *page, const json_t *list) {
   }
 }
 
-static void put_value(FILE *page, const json_t *value) {
+static bool is_size(const char *flag) {
+  return !strcmp(flag, "memory") || !strcmp(flag, "host-memory");
+}
+
+static void put_value(FILE *page, const char *name, const json_t *value) {
   fputs("<td>", page);
   if (json_array_size(value)) put_list(page, value);
   else if (json_is_string(value)) html_name(page, json_string_value(value));
+  else if (json_is_integer(value) && is_size(name))
+    fputs(text_bytes((uint64_t)json_integer_value(value)).text, page);
   else if (json_is_integer(value))
     fprintf(page, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
   else if (json_is_real(value)) fprintf(page, "%.6g", json_real_value(value));
@@ -225,7 +231,7 @@ static void put_row(FILE *page, const history *runs, size_t count, const char *n
   fputs("<tr><th scope=\"row\">", page);
   html_name(page, name);
   fputs("</th>", page);
-  for (size_t run = 0; run < count; run++) put_value(page, flag_of(&runs[run], name));
+  for (size_t run = 0; run < count; run++) put_value(page, name, flag_of(&runs[run], name));
   fputs("</tr>\n", page);
 }
 
