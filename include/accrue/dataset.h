@@ -118,7 +118,8 @@ AC_API ac_status ac_dataset_fold_tokens(ac_dataset **train, ac_dataset **validat
 /* IDX images (magic 0x0803) and labels (0x0801), plain or gzip. Fields "images" (f32 [height *
  * width], 0..1) and "labels" (i32 [1]). Samples [begin, end) of the file; end < 0: to the end. The
  * file is kept in memory as bytes. Fails with AC_ERROR_FORMAT on wrong magic numbers, sizes that
- * overflow, truncated, damaged or trailing data, and on different numbers of images and labels. */
+ * overflow, truncated, damaged or trailing data, and on different numbers of images and labels.
+ * `labels_path` NULL: images alone, in a dataset without the field "labels". */
 AC_API ac_status ac_dataset_from_idx(ac_dataset **dataset, const char *images_path,
                                      const char *labels_path, int64_t begin, int64_t end);
 

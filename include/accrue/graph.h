@@ -91,6 +91,8 @@ typedef struct ac_parameter_desc {
   ac_init init;
   bool frozen;          /* no gradient, no optimizer state */
   bool no_weight_decay; /* decay is for tensors of rank 2 and more; this exempts one of those */
+  bool first_rows; /* a model file may hold more rows than this has; the first are loaded, as of
+                      a table of positions where a model is trained on shorter samples */
 } ac_parameter_desc;
 
 /* A value fed with every micro-batch. `shape[0]` must be AC_BATCH or AC_BATCH_TIMES. Names are

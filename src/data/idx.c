@@ -74,15 +74,15 @@ static ac_status load_file(const char *path, const char *kind, int rank, int64_t
 static ac_status load_files(ac_image_set *set, const char *images_path, const char *labels_path) {
   int64_t images[3], labels[1];
   AC_TRY(load_file(images_path, "images", 3, images, &set->memory[0]));
-  AC_TRY(load_file(labels_path, "labels", 1, labels, &set->memory[1]));
-  if (images[0] != labels[0])
+  if (labels_path) AC_TRY(load_file(labels_path, "labels", 1, labels, &set->memory[1]));
+  if (labels_path && images[0] != labels[0])
     return ac_fail(AC_ERROR_FORMAT, "%s has %lld images, but %s has %lld labels", images_path,
                    (long long)images[0], labels_path, (long long)labels[0]);
   set->count = images[0];
   set->shape[0] = 1, set->shape[1] = images[1], set->shape[2] = images[2];
   set->pixels = set->memory[0], set->pixel_stride = (size_t)ac_image_set_pixels(set);
   set->labels = set->memory[1], set->label_stride = 1;
-  for (int64_t i = 0; i < set->count; i++)
+  for (int64_t i = 0; i < set->count && set->labels; i++)
     if (set->labels[i] >= set->classes) set->classes = set->labels[i] + 1;
   return AC_OK;
 }
@@ -99,7 +99,7 @@ static ac_status load_pair(ac_image_set **set, const char *images_path, const ch
 ac_status ac_dataset_from_idx(ac_dataset **dataset, const char *images_path,
                               const char *labels_path, int64_t begin, int64_t end) {
   AC_CREATES(dataset);
-  AC_REQUIRE(images_path, labels_path);
+  AC_REQUIRE(images_path);
   ac_image_set *set;
   AC_TRY(load_pair(&set, images_path, labels_path));
   ac_status status = ac_image_set_cut(dataset, set, images_path, begin, end);

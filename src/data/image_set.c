@@ -35,7 +35,7 @@ static ac_status read_image(void *user, const ac_sample_key *key, void *const *f
   const uint8_t *pixels = cut->set->pixels + i * cut->set->pixel_stride;
   float *image = fields[0];
   for (int64_t p = 0; p < cut->pixels; p++) image[p] = (float)pixels[p] / 255.0f;
-  *(int32_t *)fields[1] = cut->set->labels[i * cut->set->label_stride];
+  if (cut->set->labels) *(int32_t *)fields[1] = cut->set->labels[i * cut->set->label_stride];
   return AC_OK;
 }
 
@@ -52,7 +52,7 @@ static ac_status make_dataset(ac_dataset **dataset, ac_image_set *set, int64_t b
   *cut = (range){.set = set, .begin = begin, .pixels = ac_image_set_pixels(set)};
   ac_callback_dataset_desc desc = {
       .count = end - begin,
-      .field_count = 2,
+      .field_count = set->labels ? 2 : 1,
       .fields = {{"images", AC_F32, cut->pixels}, {"labels", AC_I32, 1}},
       .read = read_image,
       .close = close_range,

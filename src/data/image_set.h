@@ -13,7 +13,7 @@ typedef struct ac_image_set {
   int64_t count, classes;
   int64_t shape[3]; /* channels, height, width */
   uint8_t *pixels;  /* image i begins at pixels + i * pixel_stride ... */
-  uint8_t *labels;  /* ... and its label is labels[i * label_stride] */
+  uint8_t *labels;  /* ... and its label is labels[i * label_stride]; NULL: there are none */
   size_t pixel_stride, label_stride;
   uint8_t *memory[2]; /* what holds them; freed with the set */
 } ac_image_set;

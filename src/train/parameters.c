@@ -198,7 +198,8 @@ static ac_status check_in_file(const ac_model_file *file, int found, const ac_te
   const ac_model_tensor *there = ac_model_file_tensor(file, found);
   bool same = there->rank == tensor->shape.rank &&
               (there->dtype == AC_F32 || there->dtype == AC_F16 || there->dtype == AC_BF16);
-  for (int i = 0; same && i < there->rank; i++) same = there->shape[i] == tensor->shape.dim[i];
+  const bool more = same && tensor->desc.first_rows && there->shape[0] > tensor->shape.dim[0];
+  for (int i = more; same && i < there->rank; i++) same = there->shape[i] == tensor->shape.dim[i];
   if (same) return AC_OK;
   char text[AC_SHAPE_TEXT];
   return ac_fail(AC_ERROR_FORMAT, "%s: tensor \"%s\" is no float tensor of shape %s", path,

@@ -13,6 +13,10 @@ char *json_text(const json_t *json, size_t flags);
 /* And a line break. False where that fails, with the reason in errno, or for want of memory. */
 bool json_text_put(const json_t *json, size_t flags, FILE *stream);
 
+/* A path or another text that need not be UTF-8, as a string: each byte that is not part of any
+ * becomes U+FFFD. NULL for want of memory. */
+json_t *json_text_name(const char *text);
+
 /* As the file `path`, in the place of an old one once it is whole. NULL is no JSON for want of
  * memory. Returns a status of message.h. */
 int json_text_replace(const json_t *json, size_t flags, const char *path);

@@ -87,7 +87,8 @@ void gpt_build(ac_graph *graph, const gpt_config *config, bool loss) {
   ac_graph_scope(graph, "embedding");
   ac_tensor *tokens = ac_input(graph, "tokens", AC_I32, 2, (int64_t[]){AC_BATCH, T});
   ac_tensor *wte = parameter(&b, "wte", "weight", V, C, normal(0.02));
-  ac_tensor *wpe = parameter(&b, "wpe", "weight", T, C, normal(0.02));
+  ac_tensor *wpe = ac_parameter(graph, GPT_PREFIX "wpe.weight", 2, (int64_t[]){T, C},
+                                &(ac_parameter_desc){.init = normal(0.02), .first_rows = true});
   ac_tensor *x = drop(&b, ac_add(ac_embedding(wte, tokens), wpe));
 
   for (b.layer = 0; b.layer < config->layers; b.layer++) {

@@ -72,9 +72,11 @@ static int divide(train_data *data, const char *path) {
   data->unit = "image";
   if (data->undivided) return STATUS_CONTINUE;
   int64_t count = ac_dataset_count(data->whole), split = count - (count < 20 ? 1 : count / 10);
-  if (split < 1) return fail("%s has 1 image, too few to train and validate on", path);
-  if (ac_dataset_slice(&data->train, data->whole, 0, split) != AC_OK ||
-      ac_dataset_slice(&data->validation, data->whole, split, count) != AC_OK)
+  const int64_t first = split < 1 ? 0 : split; /* of what validates */
+  if (split < 1 && !data->unlabelled)
+    return fail("%s has 1 image, too few to train and validate on", path);
+  if (ac_dataset_slice(&data->train, data->whole, 0, split < 1 ? count : split) != AC_OK ||
+      ac_dataset_slice(&data->validation, data->whole, first, count) != AC_OK)
     return fail_library();
   return STATUS_CONTINUE;
 }
@@ -148,7 +150,8 @@ int data_open_image_flags(train_data *data, const image_data_flags *flags, const
   int status = options_exclude(o, "data", "images");
   if (status == STATUS_CONTINUE) status = options_exclude(o, "data", "labels");
   if (status != STATUS_CONTINUE) return status;
-  if (flags->images && !flags->labels) return fail_usage("--images needs --labels as well");
+  if (flags->images && !flags->labels && !data->unlabelled)
+    return fail_usage("--images needs --labels as well");
   if (flags->labels && !flags->images) return fail_usage("--labels needs --images as well");
   if (flags->images && flags->coarse) return fail_usage("--coarse is for CIFAR-100");
   if (flags->images) return open_idx(data, flags->images, flags->labels);
@@ -163,6 +166,7 @@ int data_open_image_flags(train_data *data, const image_data_flags *flags, const
 }
 
 int data_check_labels(const train_data *data, int64_t classes) {
+  if (!data_field_elements(data->train, "labels")) return STATUS_CONTINUE;
   if (ac_dataset_classes(data->train) <= classes) return STATUS_CONTINUE;
   if (ac_dataset_check_labels(data->train, classes) != AC_OK) return fail_library();
   if (data->validation && ac_dataset_check_labels(data->validation, classes) != AC_OK)

@@ -8,9 +8,10 @@
 
 typedef struct train_data {
   /* Set beforehand: */
-  bool optional;  /* a kind whose shape is known from flags may leave the data out */
-  bool undivided; /* nothing is to be split off to validate: folds will be. Of text only the tokens
-                     are opened */
+  bool optional;   /* a kind whose shape is known from flags may leave the data out */
+  bool unlabelled; /* to be predicted: images do without labels, and one alone will do */
+  bool undivided;  /* nothing is to be split off to validate: folds will be. Of text only the tokens
+                      are opened */
 
   ac_tokens *tokens;
   ac_dataset *whole;              /* what train and validation are parts of, or NULL */

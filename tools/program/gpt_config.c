@@ -90,9 +90,27 @@ int gpt_config_read(gpt_config *config, const ac_model_file *file, const char *p
   return STATUS_CONTINUE;
 }
 
+static int64_t end_of(const ac_model_file *file, const char *key, const json_t *json,
+                      const char *name) {
+  const char *text = ac_model_file_metadata(file, key);
+  if (text && *text && !text[strspn(text, "0123456789")] && strlen(text) < 10) return atoll(text);
+  const json_t *token = json_object_get(json, name);
+  if (json_is_array(token)) token = json_array_get(token, 0); /* some have several */
+  const json_int_t number = json_is_integer(token) ? json_integer_value(token) : -1;
+  return number >= 0 && number < INT32_MAX ? number : -1;
+}
+
+gpt_ends gpt_config_read_ends(const ac_model_file *file, const char *path) {
+  json_t *json = load_sibling(path);
+  const gpt_ends ends = {end_of(file, "accrue.bos", json, "bos_token_id"),
+                         end_of(file, "accrue.eos", json, "eos_token_id")};
+  json_decref(json);
+  return ends;
+}
+
 /* ---- writing --------------------------------------------------------------------------------- */
 
-void gpt_config_describe(const gpt_config *config, model_metadata *metadata) {
+void gpt_config_describe(const gpt_config *config, const gpt_ends *ends, model_metadata *metadata) {
   model_metadata_add(metadata, "accrue.model", "gpt");
   model_metadata_add(metadata, "accrue.layers", "%" PRId64, config->layers);
   model_metadata_add(metadata, "accrue.heads", "%" PRId64, config->heads);
@@ -100,19 +118,26 @@ void gpt_config_describe(const gpt_config *config, model_metadata *metadata) {
   model_metadata_add(metadata, "accrue.context", "%" PRId64, config->context);
   model_metadata_add(metadata, "accrue.vocab", "%" PRId64, config->vocab);
   model_metadata_add(metadata, "accrue.dropout", "%g", config->dropout);
+  if (ends->bos >= 0) model_metadata_add(metadata, "accrue.bos", "%" PRId64, ends->bos);
+  if (ends->eos >= 0) model_metadata_add(metadata, "accrue.eos", "%" PRId64, ends->eos);
 }
 
-char *gpt_config_json(const gpt_config *config) {
+static json_t *end_or_null(int64_t token) {
+  return token < 0 ? json_null() : json_integer((json_int_t)token);
+}
+
+char *gpt_config_json(const gpt_config *config, const gpt_ends *ends) {
   json_int_t V = config->vocab, T = config->context, C = config->width;
   double p = config->dropout;
   json_t *json = json_pack(
-      "{s:[s], s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:f, s:f, s:f, s:f, s:f, s:b, s:n, s:n, "
+      "{s:[s], s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:f, s:f, s:f, s:f, s:f, s:b, s:o, s:o, "
       "s:s}",
       "architectures", "GPT2LMHeadModel", "model_type", "gpt2", "vocab_size", V, "n_positions", T,
       "n_ctx", T, "n_embd", C, "n_layer", (json_int_t)config->layers, "n_head",
       (json_int_t)config->heads, "activation_function", "gelu_new", "embd_pdrop", p, "attn_pdrop",
       p, "resid_pdrop", p, "layer_norm_epsilon", 1e-5, "initializer_range", 0.02,
-      "tie_word_embeddings", 1, "bos_token_id", "eos_token_id", "torch_dtype", "float32");
+      "tie_word_embeddings", 1, "bos_token_id", end_or_null(ends->bos), "eos_token_id",
+      end_or_null(ends->eos), "torch_dtype", "float32");
   char *text = json ? json_text(json, JSON_INDENT(2)) : NULL;
   json_decref(json);
   return text;

@@ -6,10 +6,20 @@
 #include "models/gpt.h"
 #include "program/model_kind.h"
 
+/* The tokens that begin and end a text, which training has nothing to do with, but who reads the
+ * model wants to know; -1: the model has none. */
+typedef struct gpt_ends {
+  int64_t bos, eos;
+} gpt_ends;
+
+/* From the file's metadata, or the config.json beside it. */
+gpt_ends gpt_config_read_ends(const ac_model_file *file, const char *path);
+
 /* A status of message.h. `heads` 0: neither the metadata nor a config.json tells. */
 int gpt_config_read(gpt_config *config, const ac_model_file *file, const char *path);
 
-void gpt_config_describe(const gpt_config *config, model_metadata *metadata);
-char *gpt_config_json(const gpt_config *config); /* caller frees; NULL: no memory */
+void gpt_config_describe(const gpt_config *config, const gpt_ends *ends, model_metadata *metadata);
+char *gpt_config_json(const gpt_config *config,
+                      const gpt_ends *ends); /* caller frees; NULL: no memory */
 
 #endif

@@ -8,6 +8,7 @@
 
 typedef struct gpt_model {
   gpt_config config;
+  gpt_ends ends;
   const char *data;
   uint64_t max_bytes;
 } gpt_model;
@@ -16,6 +17,7 @@ enum { BYTE_VOCAB = 256 };
 
 static void defaults(void *self, train_flags *flags) {
   gpt_model *model = self;
+  model->ends = (gpt_ends){-1, -1};
   model->config = (gpt_config){.layers = 4, .heads = 4, .width = 128, .context = 64};
   flags->batch = 12;
   flags->steps = 2000;
@@ -49,8 +51,10 @@ static void add_options(void *self, options *o) {
        .least = 1, .most = 65536},
       {"width", "N", OPTION_INTEGER, &c->width, .help = "of the residual stream", .least = 1,
        .most = 1 << 20},
-      {"context", "N", OPTION_INTEGER, &c->context, .help = "tokens a sample", .least = 1,
-       .most = 1 << 24},
+      {"context", "N", OPTION_INTEGER, &c->context,
+       .help =
+           "tokens a sample; of --init at most as many positions as it has, and the first are kept",
+       .least = 1, .most = 1 << 24},
       {"dropout", "P", OPTION_REAL, &c->dropout,
        .help = "of embeddings, attention weights and both branches of a block", .least = 0,
        .most = 1, .below_most = true},
@@ -76,17 +80,20 @@ static int adopt(gpt_config *config, const options *o, const ac_model_file *init
   } sizes[] = {{"layers", config->layers, file.layers},
                {"heads", config->heads, file.heads},
                {"width", config->width, file.width},
-               {"context", config->context, file.context},
                {"vocab", config->vocab, file.vocab}};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
     if (options_given(o, sizes[i].flag) && sizes[i].given != sizes[i].file)
       return fail_usage("--%s %" PRId64 " contradicts %s, where it is %" PRId64, sizes[i].flag,
                         sizes[i].given, path, sizes[i].file);
+  if (options_given(o, "context") && config->context > file.context)
+    return fail_usage("--context %" PRId64 " is more than the %" PRId64 " positions of %s",
+                      config->context, file.context, path);
   if (!options_given(o, "vocab") && file.vocab != BYTE_VOCAB)
     return fail_usage("%s has a vocabulary of %" PRId64 ", text as bytes one of %d; give a token "
                       "file with --vocab %" PRId64,
                       path, file.vocab, BYTE_VOCAB, file.vocab);
   file.dropout = config->dropout;
+  if (options_given(o, "context")) file.context = config->context; /* its first positions */
   *config = file;
   return STATUS_CONTINUE;
 }
@@ -100,6 +107,7 @@ static int prepare(void *self, const options *o, const ac_model_file *init, cons
   if (!model->data && !data->optional)
     return fail_usage("--data is missing: a text file or a folder to learn from");
   if (init && (status = adopt(config, o, init, init_path)) != STATUS_CONTINUE) return status;
+  if (init) model->ends = gpt_config_read_ends(init, init_path);
   if (config->width % config->heads)
     return fail_usage("--heads %" PRId64 " does not divide --width %" PRId64, config->heads,
                       config->width);
@@ -116,12 +124,25 @@ static void build(const void *self, ac_graph *graph) {
 }
 
 static void describe(const void *self, model_metadata *metadata) {
-  gpt_config_describe(&((const gpt_model *)self)->config, metadata);
+  const gpt_model *model = self;
+  gpt_config_describe(&model->config, &model->ends, metadata);
 }
 
 static char *config_json(const void *self) {
-  return gpt_config_json(&((const gpt_model *)self)->config);
+  const gpt_model *model = self;
+  return gpt_config_json(&model->config, &model->ends);
 }
+
+/* As transformers writes them, so that it finds the tokenizer beside the new weights, too. */
+static const char *const tokenizer_files[] = {"tokenizer.json",
+                                              "tokenizer_config.json",
+                                              "special_tokens_map.json",
+                                              "added_tokens.json",
+                                              "vocab.json",
+                                              "merges.txt",
+                                              "tokenizer.model",
+                                              "generation_config.json",
+                                              NULL};
 
 const model_kind gpt_kind = {
     .name = "gpt",
@@ -137,4 +158,5 @@ const model_kind gpt_kind = {
     .describe = describe,
     .config_json = config_json,
     .optional_prefix = GPT_PREFIX,
+    .carried = tokenizer_files,
 };

@@ -22,6 +22,7 @@ static const struct {
     {"devices", "list the devices a model can train on", devices_main},
     {"train", "train a model: gpt, mlp, resnet or mobilenet", train_main},
     {"eval", "say how well a saved model does", eval_main},
+    {"predict", "tell the classes of images by a saved model", predict_main},
     {"plan", "say what training would take, before it takes it", plan_main},
     {"lr-find", "try learning rates, and say which one suits", lr_find_main},
     {"pilot", "compare settings by short runs: grids, seeds, folds, ablations", pilot_main},

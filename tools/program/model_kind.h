@@ -93,6 +93,9 @@ typedef struct model_kind {
   /* JSON for the config.json beside the weights; NULL function: there is none. Caller frees. */
   char *(*config_json)(const void *model);
   const char *optional_prefix; /* of parameter names in files */
+  /* Files beside the weights of --init that the model goes with, by name; ends with NULL. NULL:
+   * none. */
+  const char *const *carried;
 } model_kind;
 
 /* In the order of the help; ends with NULL. */

@@ -3,6 +3,7 @@
 #include "program/commands.h"
 #include "program/finite.h"
 #include "program/gpt_config.h"
+#include "program/model_path.h"
 #include "common/message.h"
 #include "common/options.h"
 #include "common/waiting.h"
@@ -14,12 +15,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 typedef struct sampler {
   const char *model, *prompt, *device;
-  char path[4096];
+  char path[MODEL_PATH_BYTES];
   int64_t bytes, seed, threads, top_k;
   double temperature;
 
@@ -141,11 +141,7 @@ static int parse(sampler *s, int argc, char **argv) {
   if (status != STATUS_CONTINUE) return status;
   if (!s->model) return fail_usage("--model is missing: a file that accrue train gpt has written");
 
-  struct stat info;
-  bool folder = stat(s->model, &info) == 0 && S_ISDIR(info.st_mode);
-  int length = snprintf(s->path, sizeof s->path, folder ? "%s/model.safetensors" : "%s", s->model);
-  if (length < 0 || (size_t)length >= sizeof s->path) return fail("--model is too long a path");
-  return STATUS_CONTINUE;
+  return model_path("model", s->model, s->path);
 }
 
 static int read_config(sampler *s) {

@@ -127,6 +127,10 @@ int setup_parse_words(setup *s, const setup_words *words) {
   status = restore_flags(s, words->resumes, argc, argv);
   if (status == STATUS_CONTINUE) status = options_parse(&s->options, argc, argv);
   if (status == STATUS_CONTINUE) status = train_flags_check(s);
+  if (status == STATUS_CONTINUE && s->flags.init) {
+    status = model_path("init", s->flags.init, s->init);
+    s->flags.init = s->init;
+  }
   const option *row = options_find(&s->options, "policy");
   if (status == STATUS_CONTINUE)
     status = policy_read(&s->policy, row->ignored ? NULL : s->flags.policy);

@@ -4,6 +4,7 @@
 #define TOOLS_PROGRAM_SETUP_H
 
 #include "common/help.h"
+#include "program/model_path.h"
 #include "program/model_kind.h"
 #include "program/plan_cache.h"
 #include "program/policy.h"
@@ -25,6 +26,7 @@ typedef struct setup {
   void *model; /* the kind's struct */
   options options;
   char command[32], summary[320];
+  char init[MODEL_PATH_BYTES]; /* what --init names, where it is a folder the weights in it */
   train_flags flags;
   train_data data;
   plan_cache *cache; /* NULL: none */

@@ -5,6 +5,7 @@
  * last finite parameters go to diverged.safetensors beside it. */
 #include "program/commands.h"
 #include "common/message.h"
+#include "program/carry.h"
 #include "program/checkpoint.h"
 #include "program/good_state.h"
 #include "program/layer_words.h"
@@ -213,6 +214,8 @@ static int save_model(run *r) {
   if (!r->updates) return STATUS_CONTINUE;
   const int status = save_weights_and_config(r);
   ac_trainer_get_progress(r->trainer, &progress);
+  if (status == STATUS_CONTINUE && r->setup.flags.init && r->setup.kind->carried)
+    carry_files(r->setup.kind->carried, r->setup.flags.init, &r->folder);
   if (status != STATUS_CONTINUE || progress.window_samples) return status;
   return with_average(r, save_average);
 }

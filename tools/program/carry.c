@@ -1,0 +1,36 @@
+#include "program/carry.h"
+
+#include "common/message.h"
+#include "common/replacement.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static bool is_same(const struct stat *a, const char *path) {
+  struct stat b;
+  return stat(path, &b) == 0 && a->st_dev == b.st_dev && a->st_ino == b.st_ino;
+}
+
+static bool copy(const char *from, const char *to) {
+  replacement file;
+  if (!replacement_open(&file, to)) return false;
+  if (replacement_copy(&file, from)) return replacement_commit(&file);
+  replacement_abandon(&file);
+  return false;
+}
+
+void carry_files(const char *const *names, const char *init, const run_folder *folder) {
+  const char *slash = strrchr(init, '/');
+  for (; *names; names++) {
+    char from[RUN_PATH_BYTES], to[RUN_PATH_BYTES];
+    struct stat info;
+    const int length =
+        snprintf(from, sizeof from, "%.*s%s", slash ? (int)(slash - init + 1) : 0, init, *names);
+    if (length >= (int)sizeof from || stat(from, &info) != 0 || !S_ISREG(info.st_mode)) continue;
+    run_folder_path(folder, *names, to);
+    if (!is_same(&info, to) && !copy(from, to))
+      say("%s could not be carried along to %s: %s", from, to, strerror(errno));
+  }
+}

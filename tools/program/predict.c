@@ -1,0 +1,154 @@
+/* `accrue predict`: the classes of images, with their probabilities, by a saved model. */
+#include "program/commands.h"
+#include "program/finite.h"
+#include "common/json_text.h"
+#include "common/message.h"
+#include "program/saved_model.h"
+#include "common/text.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct prediction {
+  saved_model saved;
+  int64_t top; /* classes that are told of each image */
+  int64_t classes;
+  int64_t *order; /* [top], likeliest first */
+  int64_t told;   /* images so far */
+} prediction;
+
+static int64_t top_flag;
+
+static void more_options(saved_model *m, options *o) {
+  const option rows[] = {
+      {"model", "FILE", OPTION_TEXT, &m->model,
+       .help = "model.safetensors, or the folder it lies in", .fallback = "required"},
+      {"split", "validation|train|all", OPTION_CHOICE, &m->split, .help = "which part of the data",
+       .fallback = "all of a file, validation of a folder"},
+      {"top", "N", OPTION_INTEGER, &top_flag, .help = "likeliest classes to tell of each image",
+       .least = 1, .most = 1 << 20},
+      {"json", NULL, OPTION_SWITCH, &m->json, .help = "as a JSON object"},
+  };
+  OPTIONS_ADD(o, "Prediction", rows);
+}
+
+/* ---- an image -------------------------------------------------------------------------------- */
+
+/* The likeliest first, of equal ones the smaller class. Insertion: few of many are wanted. */
+static void find_likeliest(prediction *p, const float *logits) {
+  int64_t found = 0;
+  for (int64_t c = 0; c < p->classes; c++) {
+    int64_t at = found;
+    while (at > 0 && logits[c] > logits[p->order[at - 1]]) at--;
+    if (at == p->top) continue;
+    if (found < p->top) found++;
+    memmove(p->order + at + 1, p->order + at, (size_t)(found - 1 - at) * sizeof *p->order);
+    p->order[at] = c;
+  }
+}
+
+/* Softmax, as sums of differences from the largest: no logit is too large for it. */
+static double log_of_sum(const prediction *p, const float *logits) {
+  const double most = logits[p->order[0]];
+  double sum = 0;
+  for (int64_t c = 0; c < p->classes; c++) sum += exp((double)logits[c] - most);
+  return log(sum);
+}
+
+static double probability(const prediction *p, const float *logits, double log_sum, int64_t rank) {
+  return exp((double)logits[p->order[rank]] - (double)logits[p->order[0]] - log_sum);
+}
+
+static void put_row(const prediction *p, int64_t sample, int64_t label, const float *logits,
+                    double log_sum) {
+  printf("%8" PRId64, sample);
+  if (label >= 0) printf(" %6" PRId64, label);
+  for (int64_t k = 0; k < p->top; k++)
+    printf("   %6" PRId64 " %6.2f %%", p->order[k], 100 * probability(p, logits, log_sum, k));
+  putchar('\n');
+}
+
+/* One image a line, so that a program can read as it comes. */
+static void put_json(const prediction *p, int64_t sample, int64_t label, const float *logits,
+                     double log_sum) {
+  printf("%s    {\"index\": %" PRId64, p->told ? ",\n" : "", sample);
+  if (label >= 0) printf(", \"label\": %" PRId64, label);
+  printf(", \"answers\": [");
+  for (int64_t k = 0; k < p->top; k++)
+    printf("%s{\"class\": %" PRId64 ", \"probability\": %.9g}", k ? ", " : "", p->order[k],
+           probability(p, logits, log_sum, k));
+  printf("]}");
+}
+
+static int tell(void *user, int64_t sample, int64_t label, const float *logits) {
+  prediction *p = user;
+  for (int64_t c = 0; c < p->classes; c++)
+    if (!isfinite(logits[c])) return fail_not_finite(p->saved.path, "what it predicts is");
+  find_likeliest(p, logits);
+  const double log_sum = log_of_sum(p, logits);
+  progress_clear(&p->saved.progress);
+  if (p->saved.json) put_json(p, sample, label, logits, log_sum);
+  else put_row(p, sample, label, logits, log_sum);
+  p->told++;
+  return ferror(stdout) ? fail("cannot write the result: %s", strerror(errno)) : STATUS_CONTINUE;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static bool has_labels(const saved_model *m) {
+  return data_field_elements(m->dataset, "labels") > 0;
+}
+
+static int put_head(const prediction *p) {
+  const saved_model *m = &p->saved;
+  if (!m->json) {
+    printf("%8s%s", "image", has_labels(m) ? "  label" : "");
+    for (int64_t k = 0; k < p->top; k++) printf("   %6s %8s", "class", "chance");
+    putchar('\n');
+    return STATUS_CONTINUE;
+  }
+  json_t *name = json_text_name(m->path);
+  char *text = name ? json_text(name, JSON_ENCODE_ANY) : NULL;
+  json_decref(name);
+  if (!text) return fail("out of memory");
+  printf("{\n  \"model\": \"%s\",\n  \"file\": %s,\n  \"classes\": %" PRId64
+         ",\n  \"predictions\": [\n",
+         m->setup.kind->name, text, p->classes);
+  free(text);
+  return STATUS_CONTINUE;
+}
+
+static int predict(prediction *p) {
+  const setup *s = &p->saved.setup;
+  p->classes = s->kind->classes(s->model);
+  p->top = top_flag < p->classes ? top_flag : p->classes;
+  p->order = calloc((size_t)p->top + 1, sizeof *p->order);
+  if (!p->order) return fail("out of memory");
+  int status = put_head(p);
+  if (status == STATUS_CONTINUE) status = saved_model_classify(&p->saved, p->classes, tell, p);
+  if (status != STATUS_CONTINUE) return status;
+  if (p->saved.json) printf("\n  ]\n}\n");
+  return STATUS_DONE;
+}
+
+int predict_main(int argc, char **argv) {
+  static const saved_command command = {
+      .name = "predict",
+      .summary = "Tells the likeliest classes of images and how sure the model is of each.",
+      .general = "Tells the likeliest classes of images and how sure a saved model is of each, as "
+                 "a table or as JSON.\nThe kind of model is read from files that accrue train has "
+                 "written. Labels are not needed.",
+      .images_alone = true};
+  prediction p = {.saved = {.batch = 256, .split = 2}};
+  top_flag = 3;
+  int status = saved_model_open(&p.saved, &command, argc, argv, more_options);
+  if (status == STATUS_CONTINUE) status = predict(&p);
+  free(p.order);
+  saved_model_close(&p.saved);
+  return status;
+}

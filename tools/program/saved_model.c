@@ -1,0 +1,288 @@
+#include "program/saved_model.h"
+
+#include "common/message.h"
+#include "common/waiting.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what it is ------------------------------------------------------------------------------ */
+
+/* The value of --model before the flags can be parsed: they depend on the kind of the model. */
+static const char *find_model(int argc, char **argv) {
+  const char *found = NULL;
+  for (int i = 0; i < argc; i++) {
+    if (!strncmp(argv[i], "--model=", 8)) found = argv[i] + 8;
+    else if (!strcmp(argv[i], "--model") && i + 1 < argc) found = argv[i + 1];
+  }
+  return found;
+}
+
+static const model_kind *kind_of(const char *name) {
+  for (int i = 0; model_kinds[i]; i++)
+    if (!strcmp(model_kinds[i]->name, name)) return model_kinds[i];
+  return NULL;
+}
+
+/* What the file says it is, unless the first argument says so. */
+static int choose_kind(saved_model *m, int argc, char **argv, ac_model_file *file, int *words) {
+  const char *name = ac_model_file_metadata(file, "accrue.model"), *verb = m->command->name;
+  *words = argc > 0 && argv[0][0] != '-';
+  if (*words) name = argv[0];
+  if (!name)
+    return fail("%s does not say what kind of model it holds; name it first: accrue %s %s ...",
+                m->path, verb, m->command->images_alone ? "resnet" : "gpt");
+  m->setup.kind = kind_of(name);
+  if (!m->setup.kind)
+    return fail_usage("unknown model %s; accrue %s --help lists them", name, verb);
+  return STATUS_CONTINUE;
+}
+
+static int check_kind(const saved_model *m) {
+  if (!m->command->images_alone || m->setup.kind->classes) return STATUS_CONTINUE;
+  return fail_usage("accrue %s is for models of images, and %s holds a %s; see accrue sample",
+                    m->command->name, m->path, m->setup.kind->name);
+}
+
+/* ---- flags ----------------------------------------------------------------------------------- */
+
+static void add_run_options(saved_model *m, options *o) {
+  train_flags *f = &m->setup.flags;
+  const option run[] = {
+      OPTION_DEVICE(&f->device),
+      OPTION_THREADS(&f->threads),
+      {"memory", "SIZE", OPTION_SIZE, &f->memory, .help = "budget for everything on the device",
+       .fallback = "what the model's training took, or what the device has"},
+      {"batch", "N", OPTION_INTEGER, &m->batch, .help = "samples at a time, at most", .least = 1,
+       .most = 1 << 20},
+      {"precision", "f32|f16|bf16", OPTION_CHOICE, &f->precision,
+       .help = "storage of activations and weights"},
+      {"quiet", NULL, OPTION_SWITCH, &f->quiet, .help = "show no progress"},
+  };
+  OPTIONS_ADD(o, "Run", run);
+}
+
+static int parse(saved_model *m, int argc, char **argv, void (*more)(saved_model *m, options *o)) {
+  setup *s = &m->setup;
+  if (!(s->model = calloc(1, s->kind->size))) return fail("out of memory");
+  snprintf(s->command, sizeof s->command, "%s %s", m->command->name, s->kind->name);
+  s->options = (options){.command = s->command, .summary = m->command->summary};
+  s->flags.device = "auto";
+  s->kind->defaults(s->model, &s->flags);
+  s->kind->add_options(s->model, &s->options);
+  more(m, &s->options);
+  add_run_options(m, &s->options);
+  return options_parse(&s->options, argc, argv);
+}
+
+static int put_general_help(const saved_command *command, help_form form) {
+  char more[96];
+  help h =
+      help_begin(form, command->name, "[MODEL] --model FILE --data PATH [flags]", command->general);
+  help_commands(&h, "MODELS");
+  for (int i = 0; model_kinds[i]; i++)
+    if (model_kinds[i]->classes || !command->images_alone)
+      help_put_command(&h, model_kinds[i]->name, model_kinds[i]->what);
+  snprintf(more, sizeof more, "accrue %s MODEL --help lists a model's flags.", command->name);
+  help_paragraph(&h, more);
+  help_end(&h);
+  return STATUS_DONE;
+}
+
+/* Help without a file is that of the model that the first argument names. STATUS_CONTINUE: none is
+ * asked for, or the file says of what. */
+static int give_help(saved_model *m, int argc, char **argv,
+                     void (*more)(saved_model *m, options *o)) {
+  help_form form = HELP_NONE;
+  for (int i = 0; i < argc && !form; i++) form = help_asked(argv[i]);
+  if (!form || find_model(argc, argv)) return STATUS_CONTINUE;
+  m->setup.kind = kind_of(argv[0]);
+  return m->setup.kind ? parse(m, argc - 1, argv + 1, more) : put_general_help(m->command, form);
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+/* A folder has files to train and others to validate on, which are not one dataset. */
+static int choose_part(saved_model *m) {
+  const train_data *data = &m->setup.data;
+  m->dataset = m->split == 1 ? data->train : m->split == 2 ? data->whole : data->validation;
+  if (m->dataset) return STATUS_CONTINUE;
+  if (options_given(&m->setup.options, "split"))
+    return fail_usage(
+        "--split all is for one file of images; of a folder take validation or train");
+  m->dataset = data->validation;
+  return STATUS_CONTINUE;
+}
+
+static int open_all(saved_model *m, int argc, char **argv,
+                    void (*more)(saved_model *m, options *o)) {
+  setup *s = &m->setup;
+  const char *model = find_model(argc, argv);
+  if (!model) return fail_usage("--model is missing: a file that accrue train has written");
+  int status = model_path("model", model, m->path), words;
+  if (status != STATUS_CONTINUE) return status;
+  ac_model_file *file = NULL;
+  if (ac_model_file_open(&file, m->path) != AC_OK) return fail_library();
+  status = choose_kind(m, argc, argv, file, &words);
+  if (status == STATUS_CONTINUE) status = check_kind(m);
+  if (status == STATUS_CONTINUE) status = parse(m, argc - words, argv + words, more);
+  s->data.undivided = s->flags.fold != NULL;
+  s->data.unlabelled = m->command->images_alone;
+  if (status == STATUS_CONTINUE)
+    status = s->kind->prepare(s->model, &s->options, file, m->path, &s->data);
+  ac_model_file_close(file);
+  if (status == STATUS_CONTINUE && s->flags.fold) status = data_fold(&s->data, s->flags.fold);
+  if (status != STATUS_CONTINUE) return status;
+  status = choose_part(m);
+  if (status != STATUS_CONTINUE) return status;
+  const ac_device_desc device = {
+      .name = s->flags.device, .threads = (int)s->flags.threads, .log = waiting_log};
+  const ac_status opened = ac_device_open(&s->device, &device);
+  return opened == AC_OK ? STATUS_CONTINUE : fail_setup(opened);
+}
+
+int saved_model_open(saved_model *m, const saved_command *command, int argc, char **argv,
+                     void (*more)(saved_model *m, options *o)) {
+  m->command = command;
+  int status = give_help(m, argc, argv, more);
+  if (status == STATUS_CONTINUE) status = open_all(m, argc, argv, more);
+  progress_begin(&m->progress, 0, "", 1, true);
+  m->progress.quiet = m->setup.flags.quiet;
+  return status;
+}
+
+void saved_model_close(saved_model *m) {
+  setup_close(&m->setup);
+}
+
+bool saved_model_show(void *model) {
+  saved_model *m = model;
+  progress_evaluation(&m->progress, m->done, ac_dataset_count(m->dataset));
+  m->done += m->step;
+  return false;
+}
+
+/* ---- passes ---------------------------------------------------------------------------------- */
+
+/* What training had planned, by the record in the model's folder; 0: there is none. */
+static uint64_t memory_of_training(const saved_model *m) {
+  char path[MODEL_PATH_BYTES];
+  const char *slash = strrchr(m->path, '/');
+  const int length = slash ? (int)(slash - m->path + 1) : 0;
+  if (snprintf(path, sizeof path, "%.*srun.json", length, m->path) >= (int)sizeof path) return 0;
+  json_t *record = json_load_file(path, 0, NULL);
+  const json_int_t bytes =
+      json_integer_value(json_object_get(json_object_get(record, "plan"), "planned_bytes"));
+  json_decref(record);
+  return bytes > 0 ? (uint64_t)bytes : 0;
+}
+
+static ac_status make_plan(const saved_model *m, ac_purpose purpose, uint64_t memory,
+                           saved_pass *pass) {
+  const int64_t count = ac_dataset_count(m->dataset);
+  const ac_plan_desc desc = {.purpose = purpose,
+                             .batch = m->batch < count ? m->batch : count,
+                             .memory = memory,
+                             .precision = (ac_precision)m->setup.flags.precision};
+  return ac_plan_create(&pass->plan, pass->graph, m->setup.device, &desc);
+}
+
+int saved_pass_open(saved_model *m, ac_purpose purpose, saved_pass *pass) {
+  const setup *s = &m->setup;
+  const uint64_t given = s->flags.memory, trained = given ? 0 : memory_of_training(m);
+  ac_status status = ac_graph_create(&pass->graph);
+  if (status == AC_OK) {
+    s->kind->build(s->model, pass->graph);
+    status = make_plan(m, purpose, given ? given : trained, pass);
+    if (status == AC_ERROR_BUDGET && trained) status = make_plan(m, purpose, 0, pass);
+  }
+  if (status == AC_OK) status = ac_session_create(&pass->session, pass->plan, 0);
+  if (status == AC_OK) status = ac_session_load(pass->session, m->path, s->kind->optional_prefix);
+  if (status != AC_OK) return fail_library();
+  const ac_plan_info *info = ac_plan_get_info(pass->plan);
+  m->step = info->micro_batch;
+  m->done = 0;
+  if (info->bytes.total > m->bytes) m->bytes = info->bytes.total;
+  return STATUS_CONTINUE;
+}
+
+void saved_pass_close(saved_pass *pass) {
+  ac_session_free(pass->session);
+  ac_plan_free(pass->plan);
+  ac_graph_free(pass->graph);
+}
+
+/* ---- classifying ----------------------------------------------------------------------------- */
+
+typedef struct classifier {
+  saved_model *model;
+  saved_pass pass;
+  int64_t classes, batch;
+  void *blocks[AC_MAX_FIELDS]; /* the samples of a micro-batch, by field */
+  const int32_t *labels;       /* NULL: there are none */
+  float *logits;
+} classifier;
+
+static ac_status read_sample(const classifier *c, int64_t sample, int64_t slot) {
+  const ac_dataset *dataset = c->model->dataset;
+  const ac_sample_key key = {.index = sample};
+  void *into[AC_MAX_FIELDS];
+  for (int f = 0; f < ac_dataset_field_count(dataset); f++) {
+    const ac_field *field = ac_dataset_field(dataset, f);
+    into[f] =
+        (char *)c->blocks[f] + (size_t)(slot * field->elements) * ac_dtype_bytes(field->dtype);
+  }
+  return ac_dataset_read(c->model->dataset, &key, into);
+}
+
+static ac_status run_micro_batch(const classifier *c, int64_t first, int64_t count) {
+  const ac_dataset *dataset = c->model->dataset;
+  ac_feed feeds[AC_MAX_FIELDS];
+  const int fields = ac_dataset_field_count(dataset);
+  ac_status status = AC_OK;
+  for (int f = 0; f < fields; f++)
+    feeds[f] = (ac_feed){ac_dataset_field(dataset, f)->name, c->blocks[f]};
+  for (int64_t i = 0; i < count && status == AC_OK; i++) status = read_sample(c, first + i, i);
+  if (status == AC_OK) status = ac_session_run(c->pass.session, count, feeds, fields);
+  if (status != AC_OK) return status;
+  return ac_session_output(c->pass.session, "logits", 0, count * c->classes, c->logits);
+}
+
+static int make_room(classifier *c) {
+  const ac_dataset *dataset = c->model->dataset;
+  c->batch = ac_plan_get_info(c->pass.plan)->micro_batch;
+  for (int f = 0; f < ac_dataset_field_count(dataset); f++) {
+    const ac_field *field = ac_dataset_field(dataset, f);
+    c->blocks[f] = malloc((size_t)(c->batch * field->elements) * ac_dtype_bytes(field->dtype));
+    if (!c->blocks[f]) return fail("out of memory");
+    if (!strcmp(field->name, "labels")) c->labels = c->blocks[f];
+  }
+  c->logits = malloc((size_t)(c->batch * c->classes) * sizeof *c->logits);
+  return c->logits ? STATUS_CONTINUE : fail("out of memory");
+}
+
+static int run_all(classifier *c, saved_answer answer, void *user) {
+  const int64_t count = ac_dataset_count(c->model->dataset);
+  int status = make_room(c);
+  for (int64_t first = 0; first < count && status == STATUS_CONTINUE; first += c->batch) {
+    const int64_t piece = count - first < c->batch ? count - first : c->batch;
+    saved_model_show(c->model);
+    if (run_micro_batch(c, first, piece) != AC_OK) return fail_library();
+    for (int64_t i = 0; i < piece && status == STATUS_CONTINUE; i++)
+      status = answer(user, first + i, c->labels ? c->labels[i] : -1, c->logits + i * c->classes);
+  }
+  return status;
+}
+
+int saved_model_classify(saved_model *m, int64_t classes, saved_answer answer, void *user) {
+  classifier c = {.model = m, .classes = classes};
+  int status = saved_pass_open(m, AC_PREDICT, &c.pass);
+  if (status == STATUS_CONTINUE) status = run_all(&c, answer, user);
+  progress_clear(&m->progress);
+  for (int f = 0; f < AC_MAX_FIELDS; f++) free(c.blocks[f]);
+  free(c.logits);
+  saved_pass_close(&c.pass);
+  return status;
+}
