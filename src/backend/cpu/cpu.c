@@ -171,6 +171,7 @@ static ac_status describe(int index, ac_device_info *info) {
   const isa *chosen = choose_isa();
   const ac_dot_class *dot = choose_dot();
   const ac_blas *blas = NULL;
+  const ac_kept_error kept = ac_error_keep();
   memset(info, 0, sizeof *info);
   snprintf(info->id, sizeof info->id, "cpu");
   snprintf(info->backend, sizeof info->backend, "cpu");
@@ -179,6 +180,7 @@ static ac_status describe(int index, ac_device_info *info) {
     snprintf(info->driver, sizeof info->driver, "OpenBLAS %s %s, %s", blas->version, blas->core,
              chosen->text);
   else snprintf(info->driver, sizeof info->driver, "OpenBLAS not found, %s", chosen->text);
+  ac_error_restore(&kept);
   snprintf(info->bf16_products, sizeof info->bf16_products, "%s", dot ? dot->text : "as floats");
   info->bf16_arithmetic = dot && !dot->emulated;
   info->memory_bytes = ac_physical_memory();
@@ -247,6 +249,13 @@ static void close_device(void *state) {
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
+static void release(void *state, void *chunk, uint64_t bytes) {
+  device *d = state;
+  if (!chunk) return;
+  if (d->own_allocator) d->allocator.release(d->allocator.user, chunk, (size_t)bytes);
+  else ac_pages_release(chunk, (size_t)bytes);
+}
+
 static ac_status allocate(void *state, uint64_t bytes, void **chunk) {
   device *d = state;
   void *memory = NULL;
@@ -257,16 +266,16 @@ static ac_status allocate(void *state, uint64_t bytes, void **chunk) {
   if (!memory)
     return ac_fail(AC_ERROR_MEMORY, "cpu: %s could not be allocated",
                    ac_format_bytes(text, sizeof text, bytes));
+  if ((uintptr_t)memory % ALIGNMENT) {
+    release(state, memory, bytes);
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "cpu: the allocator returned memory at %p, which is not aligned to the %d bytes "
+                   "that were asked for; its function allocate must respect `alignment`",
+                   memory, ALIGNMENT);
+  }
   d->objects++;
   *chunk = memory;
   return AC_OK;
-}
-
-static void release(void *state, void *chunk, uint64_t bytes) {
-  device *d = state;
-  if (!chunk) return;
-  if (d->own_allocator) d->allocator.release(d->allocator.user, chunk, (size_t)bytes);
-  else ac_pages_release(chunk, (size_t)bytes);
 }
 
 static ac_status view(void *state, void *chunk, uint64_t offset, uint64_t bytes, void **handle) {
