@@ -373,7 +373,7 @@ static void refusals_say_why(void **state) {
                  {"ac_trainer_update", FROM_READ, "reading samples for it"},
                  {"ac_trainer_test_rates", FROM_READ, "reading samples for it"},
                  {"ac_fit", FROM_EVALUATION, "an evaluation is in progress"},
-                 {"ac_trainer_test_rates", FROM_EVALUATION, "an evaluation is in progress"},
+                 {"ac_trainer_update", FROM_EVALUATION, "an evaluation is in progress"},
                  {"ac_trainer_accumulate", FROM_STOP, "asks whether to stop"},
                  {"ac_fit", FROM_STOP, "asks whether to stop"}};
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)

@@ -148,6 +148,36 @@ static int default_threads(void) {
   return threads > 0 && threads <= MAX_THREADS ? (int)threads : ac_processor_count();
 }
 
+/* Kernels keep up to 64 KiB beside each other on the stack, and what they call some more. */
+enum { STACK_BYTES = 128 << 10 };
+
+/* A size as OpenMP's variables say it: a number, and B, K, M or G; without a letter K. */
+static bool read_stack_bytes(const char *text, uint64_t *bytes) {
+  static const char letters[] = "BKMG";
+  char *end;
+  if (!text || !isdigit((unsigned char)text[strspn(text, " ")])) return false;
+  const uint64_t number = strtoull(text, &end, 10);
+  end += strspn(end, " ");
+  const char *letter = *end ? strchr(letters, toupper((unsigned char)*end)) : letters + 1;
+  if (!letter || (*end && end[1 + strspn(end + 1, " ")])) return false;
+  const int shift = 10 * (int)(letter - letters);
+  *bytes = number > UINT64_MAX >> shift ? UINT64_MAX : number << shift;
+  return true;
+}
+
+static ac_status check_stack(int threads) {
+  const char *name = getenv("OMP_STACKSIZE") ? "OMP_STACKSIZE" : "GOMP_STACKSIZE";
+  uint64_t bytes = 0;
+  if (threads == 1) return AC_OK; /* no others are started */
+  const bool said = read_stack_bytes(getenv(name), &bytes);
+  if (!said) bytes = ac_thread_stack_bytes();
+  if (!bytes || bytes >= STACK_BYTES) return AC_OK;
+  return ac_fail(AC_ERROR_ARGUMENT,
+                 "cpu: threads have a stack of %llu bytes (%s), and need %d; set OMP_STACKSIZE to "
+                 "128K or more",
+                 (unsigned long long)bytes, said ? name : "the system's default", (int)STACK_BYTES);
+}
+
 static uint64_t cache_bytes(void) {
   const char *text = getenv("ACCRUE_CPU_STREAM");
   return text && *text ? strtoull(text, NULL, 10) : ac_cache_bytes();
@@ -221,6 +251,7 @@ static ac_status open_device(void **state, int index, const ac_device_desc *desc
   if (threads < 1 || threads > MAX_THREADS)
     return ac_fail(AC_ERROR_ARGUMENT, "cpu: %d threads were asked for; 1 to %d can be had", threads,
                    (int)MAX_THREADS);
+  AC_TRY(check_stack(threads));
   device *d = calloc(1, sizeof *d);
   if (!d) return ac_fail(AC_ERROR_MEMORY, "cpu: no memory to open the device");
   static ac_once prepared;
