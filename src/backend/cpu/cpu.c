@@ -166,10 +166,11 @@ static bool read_stack_bytes(const char *text, uint64_t *bytes) {
 }
 
 static ac_status check_stack(int threads) {
-  const char *name = getenv("OMP_STACKSIZE") ? "OMP_STACKSIZE" : "GOMP_STACKSIZE";
+  const char *own = getenv("OMP_STACKSIZE"), *gnu = getenv("GOMP_STACKSIZE");
+  const char *name = own ? "OMP_STACKSIZE" : "GOMP_STACKSIZE";
   uint64_t bytes = 0;
   if (threads == 1) return AC_OK; /* no others are started */
-  const bool said = read_stack_bytes(getenv(name), &bytes);
+  const bool said = read_stack_bytes(own ? own : gnu, &bytes);
   if (!said) bytes = ac_thread_stack_bytes();
   if (!bytes || bytes >= STACK_BYTES) return AC_OK;
   return ac_fail(AC_ERROR_ARGUMENT,
