@@ -82,7 +82,8 @@ AC_API const char *ac_status_name(ac_status status);
 AC_API const char *ac_status_text(ac_status status);
 
 /* One sentence about the last failure in the calling thread: names the op, the shapes, the file or
- * the bytes. Never NULL; valid until the thread's next failing call. */
+ * the bytes. Never NULL, "" if nothing has failed; valid until the thread's next failing call. What
+ * succeeds leaves it as it was, unless its text says otherwise. */
 AC_API const char *ac_last_error(void);
 
 /* Element types. AC_F16 and AC_BF16 are storage types; arithmetic is in float. */
@@ -92,6 +93,7 @@ AC_API size_t ac_dtype_bytes(ac_dtype dtype);
 AC_API const char *ac_dtype_name(ac_dtype dtype); /* "f32", "f16", "bf16", "i32", "u8" */
 
 /* Where a CPU device takes the memory that tensors live in. `allocate` returns NULL on failure;
+ * memory that is not aligned as was asked is released at once, and refused with AC_ERROR_ARGUMENT.
  * `release` is handed the size that was asked for. */
 typedef struct ac_allocator {
   void *(*allocate)(void *user, size_t bytes, size_t alignment);

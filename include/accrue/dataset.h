@@ -27,7 +27,13 @@ typedef struct ac_sample_key {
 } ac_sample_key;
 
 /* Writes the sample's elements of field f to fields[f]. Called from one thread at a time, not
- * always the same one, unless the description says `concurrent`. */
+ * always the same one, unless the description says `concurrent`.
+ *
+ * It may read other datasets, and use trainers and sessions but that for which the sample is read:
+ * what would change or run that one is refused with AC_ERROR_STATE. So is reading the same dataset,
+ * unless it is `concurrent`; and in a child process, a dataset that a thread of the parent was
+ * reading when the process was forked. It has to return: it must not leave by longjmp or by an
+ * exception. A number that is not an ac_status counts as AC_ERROR_IO. */
 typedef ac_status (*ac_read_sample)(void *user, const ac_sample_key *key, void *const *fields);
 
 typedef struct ac_callback_dataset_desc {

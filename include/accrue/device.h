@@ -5,7 +5,12 @@
  *
  * A process may fork while no other thread is in a function of the library. Parent and child then
  * both go on with a CPU device and with what was made from it, each on its own. OpenCL devices, and
- * what was made from them, stay with the parent; in the child they must not even be closed. */
+ * what was made from them, stay with the parent; in the child they must not even be closed. A fit
+ * whose plan reads ahead (ac_plan_desc.read_ahead) has threads of its own, which also stay with the
+ * parent: in a child that was forked in the fit's callback the fit fails with AC_ERROR_STATE.
+ *
+ * The threads that compute on a CPU need a stack of 128 KiB, and so does the thread that calls. A
+ * device of several threads is refused where OMP_STACKSIZE, or the system's default, is less. */
 #ifndef ACCRUE_DEVICE_H
 #define ACCRUE_DEVICE_H
 

@@ -100,8 +100,13 @@ typedef struct ac_parameter_desc {
 AC_API ac_tensor *ac_input(ac_graph *graph, const char *name, ac_dtype dtype, int rank,
                            const int64_t *shape);
 
+#define AC_MAX_NAME 1000 /* bytes of a parameter's or a loss's name */
+
 /* A trainable float tensor of fixed shape. Names are unique; using one handle in several ops shares
- * the weights. `desc` may be NULL: zeros. */
+ * the weights. `desc` may be NULL: zeros.
+ *
+ * Files hold parameters under their names, so a name is UTF-8 and at most AC_MAX_NAME bytes, is not
+ * "__metadata__" and does not begin with "accrue/". */
 AC_API ac_tensor *ac_parameter(ac_graph *graph, const char *name, int rank, const int64_t *shape,
                                const ac_parameter_desc *desc);
 
@@ -319,7 +324,7 @@ AC_API void ac_graph_set_loss(ac_graph *graph, ac_tensor *loss);
  * gradient of each loss is divided by its weight before it joins that of the others, so where rows
  * are weighted or ignored the weights of a window have to be known before its first micro-batch:
  * see ac_plan_desc.loss_means. Build a loss right behind what it reads: what is built in between
- * may have to be kept for it. May still change. */
+ * may have to be kept for it. Names are UTF-8, of at most AC_MAX_NAME bytes. May still change. */
 enum { AC_MAX_LOSSES = 8 };
 AC_API void ac_graph_add_loss(ac_graph *graph, const char *name, ac_tensor *loss, double factor);
 

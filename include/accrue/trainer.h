@@ -218,7 +218,10 @@ typedef struct ac_trainer_desc {
 
 /* ---- the two-call form ----------------------------------------------------------------------- */
 
-/* Allocates the plan's total and initialises the parameters. The plan must outlive the trainer. */
+/* Allocates the plan's total and initialises the parameters. The plan must outlive the trainer.
+ *
+ * A trainer that is called by a function that reads samples for it (ac_read_sample) refuses with
+ * AC_ERROR_STATE what would change or run it, and ac_trainer_discard does nothing there. */
 AC_API ac_status ac_trainer_create(ac_trainer **trainer, const ac_plan *plan,
                                    const ac_trainer_desc *desc);
 AC_API void ac_trainer_free(ac_trainer *trainer);
@@ -499,7 +502,8 @@ typedef struct ac_evaluation {
 AC_API ac_status ac_trainer_evaluate(ac_trainer *trainer, ac_dataset *dataset, int64_t limit,
                                      ac_evaluation *result);
 /* The same; `stop` (may be NULL) is asked before each micro-batch, and once it returns true there
- * is no result, and *stopped. May still change. */
+ * is no result, and *stopped. What would change the trainer is refused meanwhile with
+ * AC_ERROR_STATE. May still change. */
 typedef bool (*ac_stop_callback)(void *user);
 AC_API ac_status ac_trainer_evaluate_until(ac_trainer *trainer, ac_dataset *dataset, int64_t limit,
                                            ac_stop_callback stop, void *user, ac_evaluation *result,
@@ -633,8 +637,9 @@ typedef struct ac_fit_desc {
   ac_fit_callback callback;
   /* Asked before each micro-batch, of training and of evaluations, in the thread that called
    * ac_fit. Where it returns true the loop returns AC_OK with `stopped`, and the parameters are
-   * those of the last update: a window or evaluation in progress is discarded. NULL: never. May
-   * still change. */
+   * those of the last update: a window or evaluation in progress is discarded. It may look at the
+   * trainer, evaluate and save it; what would change the window, or the trainer within an
+   * evaluation, is refused with AC_ERROR_STATE. NULL: never. May still change. */
   bool (*stop)(void *user);
   void *user; /* for both */
 } ac_fit_desc;

@@ -61,6 +61,14 @@ typedef struct choice {
   int index;
 } choice;
 
+/* A device that cannot be described is left out, which is not a failure of the caller's. */
+static bool describes(const ac_backend *backend, int index, ac_device_info *info) {
+  const ac_kept_error kept = ac_error_keep();
+  const bool described = backend->describe(index, info) == AC_OK;
+  if (!described) ac_error_restore(&kept);
+  return described;
+}
+
 static const ac_backend *find_backend(const char *name, size_t length) {
   for (int b = 0; b < BACKEND_COUNT; b++)
     if (strlen(backends[b]->name) == length && !strncasecmp(backends[b]->name, name, length))
@@ -82,7 +90,7 @@ static choice choose_automatically(void) {
     int devices = backends[b]->computes_nothing ? 0 : backends[b]->count();
     for (int i = 0; i < devices; i++) {
       ac_device_info info;
-      if (backends[b]->describe(i, &info) == AC_OK && info.gpu) return (choice){backends[b], i};
+      if (describes(backends[b], i, &info) && info.gpu) return (choice){backends[b], i};
     }
   }
   return (choice){backends[0], 0};
@@ -110,7 +118,7 @@ static bool choose(choice *chosen, const char *name) {
   }
   for (int i = 0; i < devices && *which; i++) {
     ac_device_info info;
-    if (backend->describe(i, &info) == AC_OK && contains(info.name, which)) {
+    if (describes(backend, i, &info) && contains(info.name, which)) {
       *chosen = (choice){backend, i};
       return true;
     }

@@ -62,6 +62,12 @@ ac_status ac_atomic_open(ac_atomic_file *file, const char *path) {
   return AC_OK;
 }
 
+void ac_atomic_keep_to_user(ac_atomic_file *file) {
+  struct stat info;
+  if (fstat(file->descriptor, &info) == 0)
+    (void)fchmod(file->descriptor, info.st_mode & 0777 & ~(mode_t)(S_IWGRP | S_IWOTH));
+}
+
 /* ---- writing --------------------------------------------------------------------------------- */
 
 static ac_status refuse(const ac_atomic_file *file, int error) {

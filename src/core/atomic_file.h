@@ -21,6 +21,8 @@ typedef struct ac_atomic_file {
  * ac_atomic_commit, or by ac_atomic_abandon, which leaves the last sentence as it is. Commit fails
  * where a write has failed. */
 ac_status ac_atomic_open(ac_atomic_file *file, const char *path);
+/* Nobody but the user can write to what this becomes, whatever the umask says. */
+void ac_atomic_keep_to_user(ac_atomic_file *file);
 ac_status ac_atomic_write(ac_atomic_file *file, const void *data, size_t bytes);
 /* Over what was written at this offset; only this and commit may follow. */
 ac_status ac_atomic_write_again(ac_atomic_file *file, int64_t at, const void *data, size_t bytes);

@@ -1,6 +1,7 @@
 #include "core/cache_file.h"
 
 #include "core/atomic_file.h"
+#include "core/error.h"
 #include "core/platform.h"
 
 #include <inttypes.h>
@@ -18,7 +19,7 @@ ac_cache_file ac_cache_file_of(const char *folder, const char *prefix, uint64_t 
 }
 
 static FILE *open_to_read(const ac_cache_file *file) {
-  return file->path[0] ? fopen(file->path, "rb") : NULL;
+  return file->path[0] ? ac_open_trusted(file->path) : NULL;
 }
 
 size_t ac_cache_file_bytes(const ac_cache_file *file) {
@@ -37,12 +38,20 @@ bool ac_cache_file_read(const ac_cache_file *file, void *data, size_t bytes) {
   return good;
 }
 
-void ac_cache_file_write(const ac_cache_file *file, const void *head, size_t head_bytes,
-                         const void *body, size_t body_bytes) {
+static void write_whole(const char *path, const void *head, size_t head_bytes, const void *body,
+                        size_t body_bytes) {
   ac_atomic_file whole;
-  if (!file->path[0] || ac_atomic_open(&whole, file->path) != AC_OK) return;
+  if (ac_atomic_open(&whole, path) != AC_OK) return;
+  ac_atomic_keep_to_user(&whole);
   if (ac_atomic_write(&whole, head, head_bytes) == AC_OK &&
       ac_atomic_write(&whole, body, body_bytes) == AC_OK)
     ac_atomic_commit(&whole);
   else ac_atomic_abandon(&whole);
+}
+
+void ac_cache_file_write(const ac_cache_file *file, const void *head, size_t head_bytes,
+                         const void *body, size_t body_bytes) {
+  const ac_kept_error kept = ac_error_keep();
+  if (file->path[0]) write_whole(file->path, head, head_bytes, body, body_bytes);
+  ac_error_restore(&kept);
 }

@@ -1,7 +1,10 @@
 /* Files that keep what took long to find out, each under a key: the hash of all that its contents
- * depend on. They stand in the cache folder (platform.h). What cannot be read or written costs
- * time, nothing else, so no function here reports why. Whoever reads a file checks that its
- * contents make sense. */
+ * depend on. They are in the cache folder (platform.h). What cannot be read or written costs time,
+ * nothing else, so no function here reports why, and the last error stays what it was.
+ *
+ * A cache folder may be shared, and a compiled program is code that runs. So a file is read only if
+ * it is a regular file of this user's or of root's, to which nobody else can write. Code that reads
+ * a file also checks that its contents make sense. */
 #ifndef AC_CORE_CACHE_FILE_H
 #define AC_CORE_CACHE_FILE_H
 

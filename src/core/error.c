@@ -4,17 +4,25 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SENTENCE_BYTES = 1024 };
-
-static _Thread_local char sentence[SENTENCE_BYTES];
+static _Thread_local char sentence[AC_SENTENCE_BYTES];
 
 const char *ac_last_error(void) {
   return sentence;
 }
 
+ac_kept_error ac_error_keep(void) {
+  ac_kept_error kept;
+  memcpy(kept.sentence, sentence, sizeof sentence);
+  return kept;
+}
+
+void ac_error_restore(const ac_kept_error *kept) {
+  memcpy(sentence, kept->sentence, sizeof sentence);
+}
+
 ac_status ac_fail(ac_status status, const char *format, ...) {
   /* Formatted aside, because an argument may be the old sentence. */
-  char text[SENTENCE_BYTES];
+  char text[AC_SENTENCE_BYTES];
   va_list args;
   va_start(args, format);
   vsnprintf(text, sizeof text, format, args);
@@ -24,7 +32,7 @@ ac_status ac_fail(ac_status status, const char *format, ...) {
 }
 
 ac_status ac_fail_prefix(ac_status status, const char *format, ...) {
-  char prefix[256], old[SENTENCE_BYTES];
+  char prefix[256], old[AC_SENTENCE_BYTES];
   va_list args;
   va_start(args, format);
   vsnprintf(prefix, sizeof prefix, format, args);
@@ -46,6 +54,17 @@ bool ac_given(const char *function, const char *names, const void *const *pointe
     return false;
   }
   return true;
+}
+
+bool ac_is_status(ac_status status) {
+  switch (status) {
+#define AC_STATUS_CASE(name, value, text) \
+  case AC_##name:                         \
+    return true;
+    AC_STATUS_LIST(AC_STATUS_CASE)
+#undef AC_STATUS_CASE
+  }
+  return false;
 }
 
 const char *ac_status_name(ac_status status) {

@@ -17,6 +17,15 @@ ac_status ac_fail(ac_status status, const char *format, ...) AC_PRINTF(2, 3);
 /* Puts "prefix: " before the sentence that is there, and returns `status`. */
 ac_status ac_fail_prefix(ac_status status, const char *format, ...) AC_PRINTF(2, 3);
 
+/* The sentence as it is, and back again: around what may fail without its caller failing, so that
+ * the last error stays that of a function that has failed. */
+enum { AC_SENTENCE_BYTES = 1024 };
+typedef struct ac_kept_error {
+  char sentence[AC_SENTENCE_BYTES];
+} ac_kept_error;
+ac_kept_error ac_error_keep(void);
+void ac_error_restore(const ac_kept_error *kept);
+
 #define AC_TRY(expression)                            \
   do {                                                \
     ac_status ac_try_status = (expression);           \
@@ -42,6 +51,9 @@ bool ac_given(const char *function, const char *names, const void *const *pointe
 
 /* What a public function's description says: one that is NULL is one of zeros. */
 #define AC_DESCRIBED(type, desc) ((desc) ? *(desc) : (type){0})
+
+/* Whether it is one of the list: a caller's function may return any number. */
+bool ac_is_status(ac_status status);
 
 /* "412.6 MiB" into text; returns text. */
 char *ac_format_bytes(char *text, size_t size, uint64_t bytes);

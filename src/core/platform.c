@@ -28,6 +28,10 @@ void ac_before_fork(void (*before)(void)) {
   pthread_atfork(before, NULL, NULL); /* without memory for that, forks are as they were */
 }
 
+int ac_process(void) {
+  return (int)getpid();
+}
+
 double ac_clock(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -103,6 +107,15 @@ void ac_call_once(ac_once *flag, void (*once)(void)) {
     flag->state = 1;
   }
   pthread_mutex_unlock(&mutex);
+}
+
+uint64_t ac_thread_stack_bytes(void) {
+  pthread_attr_t defaults;
+  size_t bytes = 0;
+  if (pthread_attr_init(&defaults) != 0) return 0;
+  if (pthread_attr_getstacksize(&defaults, &bytes) != 0) bytes = 0;
+  pthread_attr_destroy(&defaults);
+  return bytes;
 }
 
 struct ac_thread {
@@ -201,6 +214,18 @@ bool ac_cache_folder(char *path, size_t size, const char *name) {
   else if (home && *home) length = snprintf(path, size, "%s/.cache/accrue/%s", home, name);
   else return false;
   return length > 0 && (size_t)length < size && make_folders(path) && access(path, W_OK) == 0;
+}
+
+FILE *ac_open_trusted(const char *path) {
+  struct stat info;
+  const int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (descriptor < 0) return NULL;
+  const bool trusted = fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode) &&
+                       (info.st_uid == geteuid() || info.st_uid == 0) &&
+                       !(info.st_mode & (S_IWGRP | S_IWOTH));
+  FILE *stream = trusted ? fdopen(descriptor, "rb") : NULL;
+  if (!stream) close(descriptor);
+  return stream;
 }
 
 static int compare_paths(const void *a, const void *b) {

@@ -29,6 +29,10 @@ void ac_call_once(ac_once *flag, void (*once)(void));
 /* From now on `before` is called in a thread that forks the process, before it does. */
 void ac_before_fork(void (*before)(void));
 
+int ac_process(void); /* which a fork changes; not 0 */
+
+uint64_t ac_thread_stack_bytes(void); /* of a thread that asks for nothing else; 0: unknown */
+
 /* A thread, which receives none of the process's signals. */
 typedef struct ac_thread ac_thread;
 ac_status ac_thread_start(ac_thread **thread, void (*run)(void *user), void *user);
@@ -46,6 +50,10 @@ void ac_monitor_wake(ac_monitor *monitor); /* all that wait; called with the loc
 /* The cache folder for `name` ("programs"), created if missing: $ACCRUE_CACHE_DIR, else
  * $XDG_CACHE_HOME/accrue, else ~/.cache/accrue. False if there is none that can be written to. */
 bool ac_cache_folder(char *path, size_t size, const char *name);
+
+/* Opens a regular file to read, if it belongs to this user or to root and nobody else can write to
+ * it; else NULL. Never waits. */
+FILE *ac_open_trusted(const char *path);
 
 /* Every regular file below a folder, sorted by path (bytes), or the path itself if it is a file.
  * Free with ac_paths_free. */

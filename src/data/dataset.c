@@ -127,23 +127,79 @@ bool ac_dataset_image_shape(const ac_dataset *dataset, int64_t shape[3]) {
   return shape[0] > 0;
 }
 
-ac_status ac_dataset_read(ac_dataset *dataset, const ac_sample_key *key, void *const *fields) {
-  AC_REQUIRE(dataset, key, fields);
+/* What the calling thread is reading, the innermost first: a `read` may read other datasets, or use
+ * a trainer that does. */
+typedef struct reading {
+  const ac_dataset *dataset;
+  const void *owner;
+  const struct reading *outer;
+} reading;
+static _Thread_local const reading *innermost;
+
+static bool is_being_read(const ac_dataset *dataset) {
+  for (const reading *r = innermost; r; r = r->outer)
+    if (r->dataset == dataset) return true;
+  return false;
+}
+
+bool ac_dataset_is_read_for(const void *owner) {
+  if (!owner) return false;
+  for (const reading *r = innermost; r; r = r->outer)
+    if (r->owner == owner) return true;
+  return false;
+}
+
+/* To wait for this thread itself would be for ever, and so would be to wait for a thread that
+ * stayed with the parent when the process was forked. */
+static ac_status take_lock(ac_dataset *dataset, int process) {
+  if (is_being_read(dataset))
+    return ac_fail(AC_ERROR_STATE,
+                   "dataset: its function to read samples reads the dataset itself; say that it is "
+                   "`concurrent`, if it can be called again before it has returned");
+  const int other = __atomic_load_n(&dataset->process, __ATOMIC_RELAXED);
+  if (other && other != process)
+    return ac_fail(AC_ERROR_STATE,
+                   "dataset: this process was forked while a thread of its parent was reading a "
+                   "sample; make another dataset here");
+  ac_monitor_lock(dataset->lock);
+  __atomic_store_n(&dataset->process, process, __ATOMIC_RELAXED);
+  return AC_OK;
+}
+
+static void give_lock(ac_dataset *dataset) {
+  __atomic_store_n(&dataset->process, 0, __ATOMIC_RELAXED);
+  ac_monitor_unlock(dataset->lock);
+}
+
+static ac_status call_read(const void *owner, ac_dataset *dataset, const ac_sample_key *key,
+                           void *const *fields) {
+  const reading own = {.dataset = dataset, .owner = owner, .outer = innermost};
+  if (dataset->lock) AC_TRY(take_lock(dataset, ac_process()));
+  innermost = &own;
+  const ac_status status = dataset->read(dataset->user, key, fields);
+  innermost = own.outer;
+  if (dataset->lock) give_lock(dataset);
+  if (status == AC_OK || dataset->explains) return status;
+  if (!ac_is_status(status))
+    return ac_fail(AC_ERROR_IO, "dataset: reading sample %lld returned %d, which is not a status",
+                   (long long)key->index, (int)status);
+  return ac_fail(status, "dataset: reading sample %lld failed: %s", (long long)key->index,
+                 ac_status_text(status));
+}
+
+ac_status ac_dataset_read_for(const void *owner, ac_dataset *dataset, const ac_sample_key *key,
+                              void *const *fields) {
   for (int f = 0; f < dataset->field_count; f++)
     if (!fields[f]) return ac_fail(AC_ERROR_ARGUMENT, "ac_dataset_read: fields[%d] is NULL", f);
   if (key->index < 0 || key->index >= dataset->count)
     return ac_fail(AC_ERROR_ARGUMENT, "dataset: there is no sample %lld among %lld",
                    (long long)key->index, (long long)dataset->count);
-  if (dataset->lock) ac_monitor_lock(dataset->lock);
-  ac_status status = dataset->read(dataset->user, key, fields);
-  if (dataset->lock) ac_monitor_unlock(dataset->lock);
-  if (status > AC_OK) /* none of ours */
-    return ac_fail(AC_ERROR_IO, "dataset: reading sample %lld returned %d, which is no status",
-                   (long long)key->index, (int)status);
-  if (status != AC_OK && !dataset->explains)
-    return ac_fail(status, "dataset: reading sample %lld failed: %s", (long long)key->index,
-                   ac_status_text(status));
-  return status;
+  return call_read(owner, dataset, key, fields);
+}
+
+ac_status ac_dataset_read(ac_dataset *dataset, const ac_sample_key *key, void *const *fields) {
+  AC_REQUIRE(dataset, key, fields);
+  return ac_dataset_read_for(NULL, dataset, key, fields);
 }
 
 static ac_status find_bad_label(ac_dataset *dataset, int field, int64_t classes,

@@ -18,6 +18,7 @@ struct ac_dataset {
   void *user;
   bool explains;    /* `read` is the library's own, so when it fails it has set the last error */
   ac_monitor *lock; /* held while `read` runs; NULL: it may run in several threads at once */
+  int process;      /* that in which `read` runs with the lock held; 0: it does not */
   char names[];
 };
 
@@ -34,6 +35,13 @@ ac_status ac_dataset_create_over(ac_dataset **dataset, const ac_dataset *whole, 
 ac_status ac_fold_check(int64_t fold, int64_t folds, int64_t count, const char *of_what);
 /* Where piece i of `pieces` begins, whose sizes differ by at most one. */
 int64_t ac_fold_begin(int64_t count, int64_t pieces, int64_t i);
+
+/* ac_dataset_read on behalf of `owner`: whoever has the samples written to its buffers, and must
+ * not be used meanwhile. */
+ac_status ac_dataset_read_for(const void *owner, ac_dataset *dataset, const ac_sample_key *key,
+                              void *const *fields);
+/* Whether the calling thread is within a `read` on behalf of this owner. */
+bool ac_dataset_is_read_for(const void *owner);
 
 /* The position of a field, or -1. */
 int ac_dataset_find_field(const ac_dataset *dataset, const char *name);

@@ -55,6 +55,7 @@ struct ac_loader {
   bool holding;        /* batch `taken` is the caller's */
   int reading;         /* readers at work without the lock */
   bool pause, stop;
+  int process; /* that made it */
 };
 
 /* ---- the order of samples -------------------------------------------------------------------- */
@@ -92,7 +93,7 @@ static ac_status read_samples(const reader *r, const slot *s, int64_t first, int
       fields[f] = s->fields[f] ? s->fields[f] + (size_t)i * loader->bytes[f] : r->unused;
     const ac_sample_key key = ac_windows_key(&loader->windows, s->window.begin, i);
     *failed = i;
-    AC_TRY(ac_dataset_read(loader->dataset, &key, fields));
+    AC_TRY(ac_dataset_read_for(loader->desc.owner, loader->dataset, &key, fields));
   }
   return AC_OK;
 }
@@ -150,8 +151,16 @@ static bool is_ready(const ac_loader *loader) {
   return s->done == s->window.count;
 }
 
+static ac_status check_process(const ac_loader *loader) {
+  if (!loader->desc.threads || loader->process == ac_process()) return AC_OK;
+  return ac_fail(AC_ERROR_STATE,
+                 "loader: this process was forked while samples were read ahead, by threads that "
+                 "are the parent's; train on there, or begin another fit here");
+}
+
 ac_status ac_loader_next(ac_loader *loader, ac_batch *batch) {
   double began = ac_clock();
+  AC_TRY(check_process(loader));
   ac_monitor_lock(loader->monitor);
   if (loader->holding) {
     loader->holding = false;
@@ -184,6 +193,7 @@ ac_status ac_loader_lay(ac_loader *loader, ac_place place, const ac_batch_stage 
     return ac_fail(AC_ERROR_ARGUMENT, "loader: epoch %lld has no position %lld among %lld samples",
                    (long long)place.epoch, (long long)place.position,
                    (long long)ac_dataset_count(loader->dataset));
+  AC_TRY(check_process(loader));
   ac_monitor_lock(loader->monitor);
   loader->pause = true;
   while (loader->reading) ac_monitor_wait(loader->monitor);
@@ -306,6 +316,7 @@ ac_status ac_loader_create(ac_loader **loader, ac_dataset *dataset, const ac_loa
   if (!made) return ac_fail(AC_ERROR_MEMORY, "loader: no memory for its description");
   made->dataset = dataset;
   made->desc = *desc;
+  made->process = ac_process();
   ac_status status = complete(dataset, &made->desc);
   made->windows = ac_loader_windows(dataset, &made->desc);
   take_stages(made, desc->stages, desc->stage_count);
@@ -317,8 +328,9 @@ ac_status ac_loader_create(ac_loader **loader, ac_dataset *dataset, const ac_loa
   return status;
 }
 
-void ac_loader_free(ac_loader *loader) {
-  if (!loader) return;
+/* In the child of a fork there is nobody to wait for, and the lock may be a parent's thread's. */
+static void end_threads(ac_loader *loader) {
+  if (loader->desc.threads && loader->process != ac_process()) return;
   if (loader->monitor) {
     ac_monitor_lock(loader->monitor);
     loader->stop = true;
@@ -328,6 +340,11 @@ void ac_loader_free(ac_loader *loader) {
   for (int i = 1; loader->readers && i <= loader->desc.threads; i++)
     ac_thread_join(loader->readers[i].thread);
   ac_monitor_free(loader->monitor);
+}
+
+void ac_loader_free(ac_loader *loader) {
+  if (!loader) return;
+  end_threads(loader);
   free(loader->memory);
   free(loader->readers);
   free(loader->slots);

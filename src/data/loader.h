@@ -3,7 +3,8 @@
  * The batches are the windows of data/windows.h. Sample i of a batch always lands in place i, and
  * what it holds depends on its key alone, so the number of threads changes nothing but the time.
  * All memory is allocated when a loader is made. A loader belongs to one thread at a time, apart
- * from its own. */
+ * from its own, and to the process that made it: a fork leaves its threads with the parent, and in
+ * the child one that has threads only refuses. */
 #ifndef AC_DATA_LOADER_H
 #define AC_DATA_LOADER_H
 
@@ -22,6 +23,7 @@ typedef struct ac_loader_desc {
   ac_epoch_end epoch_end;
   const ac_batch_stage *stages; /* as in ac_windows, at most AC_MAX_BATCH_STAGES; copied */
   int stage_count;
+  const void *owner;          /* on whose behalf samples are read (ac_dataset_read_for) */
   bool unused[AC_MAX_FIELDS]; /* fields that nobody needs, of which no batch is kept */
 } ac_loader_desc;
 

@@ -3,6 +3,7 @@
 #include "graph/graph.h"
 
 #include "core/error.h"
+#include "core/utf8.h"
 #include "graph/builder.h"
 #include "graph/init.h"
 
@@ -169,6 +170,28 @@ static ac_tensor *add_leaf(ac_graph *graph, const ac_builder *builder, ac_role r
   return tensor->name ? tensor : out_of_memory(graph);
 }
 
+/* What model and state files have for themselves: their metadata, and what states hold beside
+ * parameters. */
+static const char metadata_name[] = "__metadata__", state_prefix[] = "accrue/";
+
+/* Files hold parameters under their names, so a name that cannot be in a file is refused here. */
+static bool check_parameter_name(ac_graph *graph, const ac_builder *builder, const char *name) {
+  const int index = graph->parameter_count;
+  if (!name) return true; /* refused as one that is missing */
+  if (!ac_is_utf8(name))
+    ac_builder_fail(graph, builder, NULL,
+                    "the name of parameter %d is not UTF-8, and no file could hold it", index);
+  else if (strlen(name) > AC_MAX_NAME)
+    ac_builder_fail(graph, builder, NULL, "the name of parameter %d has %zu bytes, more than %d",
+                    index, strlen(name), AC_MAX_NAME);
+  else if (!strcmp(name, metadata_name) || !strncmp(name, state_prefix, strlen(state_prefix)))
+    ac_builder_fail(graph, builder, NULL,
+                    "\"%s\" is a name that model and state files have for themselves; take one "
+                    "that is not %s and does not begin with %s",
+                    name, metadata_name, state_prefix);
+  return graph->status == AC_OK;
+}
+
 ac_tensor *ac_input(ac_graph *graph, const char *name, ac_dtype dtype, int rank,
                     const int64_t *shape) {
   if (!AC_GIVEN(graph)) return NULL;
@@ -191,6 +214,7 @@ ac_tensor *ac_parameter(ac_graph *graph, const char *name, int rank, const int64
   char reason[160];
   if (!ac_init_resolve(&described.init, reason, sizeof reason))
     return ac_builder_fail(graph, &builder, NULL, "\"%s\": %s", name ? name : "", reason);
+  if (graph->status == AC_OK && !check_parameter_name(graph, &builder, name)) return NULL;
   ac_tensor *tensor = add_leaf(graph, &builder, AC_ROLE_PARAMETER, name, AC_F32, rank, shape);
   if (!tensor) return NULL;
   tensor->desc = described;
@@ -303,8 +327,14 @@ static const char *refuse_loss(const ac_graph *graph, const char *name, const ac
 void ac_graph_add_loss(ac_graph *graph, const char *name, ac_tensor *loss, double factor) {
   static const ac_builder builder = {"add_loss", 1, {"loss"}};
   if (!graph || graph->status != AC_OK) return;
-  const char *why = refuse_loss(graph, name, loss, factor);
-  if (why) ac_builder_fail(graph, &builder, &loss, "loss \"%s\": %s", name ? name : "", why);
+  const bool fits = !name || (ac_is_utf8(name) && strlen(name) <= AC_MAX_NAME);
+  const char *why = fits ? refuse_loss(graph, name, loss, factor) : NULL;
+  if (!fits)
+    ac_builder_fail(graph, &builder, &loss,
+                    "the name of loss %d is not UTF-8, or longer than %d bytes, and no state could "
+                    "hold it",
+                    graph->loss_count, AC_MAX_NAME);
+  else if (why) ac_builder_fail(graph, &builder, &loss, "loss \"%s\": %s", name ? name : "", why);
   else add_loss(graph, name, loss->id, factor);
 }
 

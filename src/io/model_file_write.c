@@ -156,6 +156,9 @@ static ac_status pull(const ac_atomic_file *file, const ac_model_tensor *tensor,
   ac_status status = source(user, index, first, count, piece);
   if (status == AC_OK) return AC_OK;
   ac_quoted name = ac_quote(tensor->name);
+  if (!ac_is_status(status))
+    return ac_fail(AC_ERROR_IO, "%s: the source of tensor %s returned %d, which is not a status",
+                   file->path, name.text, (int)status);
   if (!strcmp(before, ac_last_error()))
     return ac_fail(status, "%s: the source of tensor %s failed: %s", file->path, name.text,
                    ac_status_text(status));

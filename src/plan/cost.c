@@ -74,10 +74,14 @@ static uint64_t model_checksum(const ac_cost_model *model) {
   return ac_hash(AC_HASH_BEGIN, model, sizeof *model);
 }
 
+/* Limits far beyond all devices, simulators too: sums of what a plan takes stay within numbers. */
 static bool is_plausible(const ac_cost_model *model) {
+  const double longest_launch = 100, slowest = 1e-3, fastest = 1e-20; /* seconds */
   for (int op = 0; op < AC_OP_COUNT; op++) {
-    double launch = model->launch[op], flop = model->per_flop[op], byte = model->per_byte[op];
-    if (!(launch >= 0 && flop >= 0 && byte > 0) || !isfinite(launch + flop + byte)) return false;
+    const double launch = model->launch[op], flop = model->per_flop[op], byte = model->per_byte[op];
+    if (!(launch >= 0 && launch <= longest_launch)) return false;
+    if (!(flop == 0 || (flop >= fastest && flop <= slowest))) return false;
+    if (!(byte >= fastest && byte <= slowest)) return false;
     if (model->known[op] != AC_COST_GUESSED && model->known[op] != AC_COST_MEASURED) return false;
   }
   return true;

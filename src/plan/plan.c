@@ -271,14 +271,16 @@ ac_status ac_plan_create(ac_plan **plan, const ac_graph *graph, ac_device *devic
   AC_CREATES(plan);
   AC_REQUIRE(graph, device);
   const ac_plan_desc described = AC_DESCRIBED(ac_plan_desc, desc);
+  const ac_kept_error kept = ac_error_keep();
   attempt made;
   AC_TRY(ac_plan_check_desc(&described));
   AC_TRY(check_budget(&described, device));
   try_to_make(&made, graph, device, &described, described.working_copies != AC_WORKING_COPIES_NONE);
   if (ac_plan_copies_are_open(&described) && copies_cost(&made))
     try_without_copies(&made, graph, device, &described);
-  if (made.status == AC_OK) {
+  if (made.status == AC_OK) { /* other attempts may have failed */
     *plan = made.plan;
+    ac_error_restore(&kept);
     return AC_OK;
   }
   ac_plan_free(made.plan);
@@ -355,11 +357,13 @@ ac_status ac_plan_get_step(const ac_plan *plan, int64_t index, ac_plan_step *res
 static ac_status add_alternative(const ac_plan *plan, const ac_plan_desc *desc,
                                  ac_plan_alternative *list, int capacity, int *count,
                                  uint64_t *total) {
+  const ac_kept_error kept = ac_error_keep();
   ac_plan *other;
   ac_status status = ac_plan_create(&other, plan->problem.source, plan->device, desc);
   /* A tensor of this size exceeds the largest allocation, or what an op can count. */
   if (status == AC_ERROR_BUDGET || status == AC_ERROR_UNSUPPORTED) {
     *total = UINT64_MAX;
+    ac_error_restore(&kept);
     return AC_OK;
   }
   AC_TRY(status);

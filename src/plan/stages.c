@@ -216,8 +216,8 @@ ac_status ac_stages_cut(ac_stages *stages, const ac_graph *graph, const ac_nodes
   stages->nodes = malloc(count * sizeof *stages->nodes);
   stages->stage_of = malloc(tensors * sizeof *stages->stage_of);
   stages->producer = malloc(tensors * sizeof *stages->producer);
-  ac_status status = no_memory();
-  if (stages->nodes && stages->stage_of && stages->producer) status = cut(stages, nodes);
+  const bool room = stages->nodes && stages->stage_of && stages->producer;
+  const ac_status status = room ? cut(stages, nodes) : no_memory();
   if (status != AC_OK) ac_stages_free(stages);
   return status;
 }

@@ -95,8 +95,11 @@ ac_status ac_trainer_evaluate_asking(ac_trainer *trainer, ac_dataset *dataset, i
   AC_TRY(ac_instance_check_usable(instance, "trainer"));
   AC_TRY(ac_trainer_check_arena(trainer));
   AC_TRY(ac_instance_keep_sums(instance, &sums));
+  const bool outer = trainer->evaluating;
+  trainer->evaluating = true;
   ac_status status =
       ac_instance_evaluate(instance, &instance->evaluation, dataset, limit, stop, result);
+  trainer->evaluating = outer;
   ac_status restored = ac_instance_restore_sums(instance, &sums);
   if (restored != AC_OK) trainer->broken = true;
   return status != AC_OK ? status : restored;

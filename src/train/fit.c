@@ -330,13 +330,22 @@ static ac_status end_window(fit *f) {
 
 /* ---- the loop -------------------------------------------------------------------------------- */
 
+/* Within a window, which must stay as it is meanwhile. */
+static bool is_stopped(fit *f) {
+  const bool outer = f->trainer->asking;
+  f->trainer->asking = true;
+  const bool stopped = ac_stop_asked(&f->stop);
+  f->trainer->asking = outer;
+  return stopped;
+}
+
 static ac_status run_window(fit *f) {
   AC_TRY(take_window(f));
   piece p;
   const int64_t begin = f->done;
   f->done = 0;
   for (int64_t done = begin; done < f->batch.window.count; done += p.count) {
-    if (ac_stop_asked(&f->stop)) return AC_OK;
+    if (is_stopped(f)) return AC_OK;
     AC_TRY(next_piece(f, done, &p));
     if (done == 0)
       AC_TRY(ac_trainer_count_window(f->trainer, p.data, p.first,
@@ -470,7 +479,8 @@ ac_loader_desc ac_fit_loader(const ac_trainer *trainer, const ac_fit_desc *desc,
                            .seed = desc->seed,
                            .epoch_end = epoch_ends[desc->last_window],
                            .stages = desc->batches,
-                           .stage_count = desc->batch_count};
+                           .stage_count = desc->batch_count,
+                           .owner = &trainer->instance};
   if (trainer->growth.count) {
     loader.stages = trainer->growth.stages;
     loader.stage_count = trainer->growth.count;
@@ -611,6 +621,7 @@ ac_status ac_fit(ac_trainer *trainer, const ac_fit_desc *desc, ac_fit_result *re
   static const ac_fit_desc nothing = {0};
   AC_REQUIRE(trainer);
   AC_TRY(ac_trainer_check_deciding(trainer));
+  AC_TRY(ac_trainer_check_asking(trainer));
   if (!desc) desc = &nothing;
   AC_TRY(check_desc(trainer, desc));
   fit f = {.trainer = trainer, .desc = desc, .stop = {.ask = desc->stop, .user = desc->user}};

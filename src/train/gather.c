@@ -1,5 +1,6 @@
 /* From datasets to staging buffers, and the forward-only pass over a dataset. */
 #include "core/error.h"
+#include "data/dataset.h"
 #include "train/instance.h"
 
 #include <stdlib.h>
@@ -47,6 +48,14 @@ ac_status ac_gather_open(ac_gather *gather, ac_instance *instance, ac_dataset *d
   return AC_OK;
 }
 
+ac_status ac_instance_check_reading(const ac_instance *instance, const char *who) {
+  if (!ac_dataset_is_read_for(instance)) return AC_OK;
+  return ac_fail(AC_ERROR_STATE,
+                 "%s: a dataset is reading samples for it; use it once the dataset's function has "
+                 "returned",
+                 who);
+}
+
 ac_status ac_gather_read(ac_gather *gather, ac_instance *instance, const ac_sample_key *key,
                          int64_t slot) {
   void *fields[AC_MAX_FIELDS];
@@ -55,7 +64,7 @@ ac_status ac_gather_read(ac_gather *gather, ac_instance *instance, const ac_samp
     fields[f] = input < 0 ? instance->unused
                           : (char *)instance->staging[input] + (uint64_t)slot * gather->bytes[f];
   }
-  return ac_dataset_read(gather->dataset, key, fields);
+  return ac_dataset_read_for(instance, gather->dataset, key, fields);
 }
 
 static ac_status evaluate(ac_instance *instance, ac_prepared *prepared, ac_gather *gather,

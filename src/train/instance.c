@@ -237,6 +237,15 @@ static ac_status check_data(const ac_input_check *check, const char *name, const
   return AC_OK;
 }
 
+/* Samples that are in memory take fewer bytes than there are addresses. */
+static ac_status check_count(const ac_tensor *input, int64_t count) {
+  const uint64_t bytes = (uint64_t)ac_shape_count(&input->shape) * ac_dtype_bytes(input->dtype);
+  if ((uint64_t)count <= PTRDIFF_MAX / bytes) return AC_OK;
+  return ac_fail(AC_ERROR_ARGUMENT,
+                 "%lld samples of input \"%s\", %llu bytes each, are more than memory can hold",
+                 (long long)count, input->name, (unsigned long long)bytes);
+}
+
 ac_status ac_instance_match_feeds(const ac_instance *instance, int64_t count, const ac_feed *feeds,
                                   int feed_count, const void *data[AC_MAX_GRAPH_INPUTS]) {
   const ac_graph *graph = instance->plan->graph;
@@ -248,6 +257,7 @@ ac_status ac_instance_match_feeds(const ac_instance *instance, int64_t count, co
     for (int f = 0; f < feed_count; f++)
       if (feeds[f].name && !strcmp(feeds[f].name, input->name)) data[i] = feeds[f].data;
     if (!data[i]) return ac_fail(AC_ERROR_ARGUMENT, "input \"%s\" was not fed", input->name);
+    AC_TRY(check_count(input, count));
   }
   return ac_instance_check(instance, data, 0, count);
 }

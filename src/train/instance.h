@@ -280,6 +280,8 @@ typedef struct ac_gather {
 } ac_gather;
 
 ac_status ac_gather_open(ac_gather *gather, ac_instance *instance, ac_dataset *dataset);
+/* Refuses, on behalf of `who`, what a function that reads samples for this instance may not do. */
+ac_status ac_instance_check_reading(const ac_instance *instance, const char *who);
 /* Reads one sample into place `slot` of the staging buffers. */
 ac_status ac_gather_read(ac_gather *gather, ac_instance *instance, const ac_sample_key *key,
                          int64_t slot);

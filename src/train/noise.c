@@ -82,6 +82,10 @@ ac_status ac_noise_measure(ac_trainer *trainer) {
   noise->first_samples = trainer->window_samples;
   noise->first_weight = weight;
   noise->first_squares = report.norm / weight * (report.norm / weight);
+  if (!isfinite(noise->first_squares)) { /* too large for a double, and for states */
+    ac_noise_leave(trainer);
+    return AC_OK;
+  }
   ac_noise_layers_measure(trainer, weight);
   return AC_OK;
 }
@@ -90,14 +94,16 @@ static double average(double before, double now) {
   return stays * before + (1 - stays) * now;
 }
 
-void ac_noise_add(ac_noise_averages *a, double b_squares, double B_squares, double b, double B) {
+bool ac_noise_add(ac_noise_averages *a, double b_squares, double B_squares, double b, double B) {
   const double g = (B * B_squares - b * b_squares) / (B - b),
                s = (b_squares - B_squares) / (1 / b - 1 / B);
+  if (!isfinite(g * g) || !isfinite(s * s)) return false;
   *a = (ac_noise_averages){.g = average(a->g, g),
                            .s = average(a->s, s),
                            .gg = average(a->gg, g * g),
                            .gs = average(a->gs, g * s),
                            .ss = average(a->ss, s * s)};
+  return true;
 }
 
 void ac_noise_leave(ac_trainer *trainer) {
@@ -114,7 +120,7 @@ void ac_noise_take(ac_trainer *trainer, const ac_update *update) {
   const double first = noise->first_weight * all / update->weight;
   /* What has no weight of its own behind the first micro-batch says nothing. */
   if (!noise->first_samples || !(all - first > 1e-6 * all) || !isfinite(squares)) return;
-  ac_noise_add(&noise->averages, noise->first_squares, squares, first, all);
+  if (!ac_noise_add(&noise->averages, noise->first_squares, squares, first, all)) return;
   noise->count++;
   ac_noise_layers_take(trainer, first, all);
 }

@@ -41,6 +41,10 @@ void ac_noise_layers_measure(ac_trainer *trainer, double weight) {
   for (int i = 0; layers->of && i < trainer->instance.plan->graph->parameter_count; i++)
     if (ac_trainer_trains(trainer, i))
       layers->of[i].first_squares = squares_of(trainer, i) / (weight * weight);
+  bool finite = true;
+  for (int i = 0; layers->of && i < trainer->instance.plan->graph->parameter_count; i++)
+    finite &= isfinite(layers->of[i].first_squares) != 0;
+  if (!finite) ac_noise_layers_leave(trainer);
 }
 
 void ac_noise_layers_leave(ac_trainer *trainer) {

@@ -34,8 +34,9 @@ void ac_noise_layers_measure(ac_trainer *trainer, double weight);
 void ac_noise_layers_leave(ac_trainer *trainer);
 void ac_noise_layers_take(ac_trainer *trainer, double b, double B);
 
-/* Adds a window to averages, by the squared norms of the gradients of means over b and over B. */
-void ac_noise_add(ac_noise_averages *averages, double b_squares, double B_squares, double b,
+/* Adds a window to averages, by the squared norms of the gradients of means over b and over B;
+ * false, and nothing is changed, where that is beyond doubles. */
+bool ac_noise_add(ac_noise_averages *averages, double b_squares, double B_squares, double b,
                   double B);
 /* What averages of so many windows come to. */
 ac_noise_scale ac_noise_scale_of(const ac_noise_averages *averages, int64_t windows);

@@ -100,11 +100,19 @@ static ends rates_of(const ac_schedule *s) {
   return (ends){first, top, first / ac_or_default(s->end_divisor, 1e4)};
 }
 
+/* Whether a trainer would take it. */
+static bool makes_sense(const ac_schedule *s) {
+  const ac_kept_error kept = ac_error_keep();
+  const bool good = ac_schedule_check(s) == AC_OK;
+  ac_error_restore(&kept);
+  return good;
+}
+
 double ac_schedule_momentum(const ac_schedule *schedule, int64_t update) {
   const ac_schedule s = AC_DESCRIBED(ac_schedule, schedule);
   const bool cyclic = s.kind == AC_SCHEDULE_CYCLIC;
   if (s.keep_momentum || (!cyclic && s.kind != AC_SCHEDULE_ONE_CYCLE)) return -1;
-  if (ac_schedule_check(&s) != AC_OK) return -1;
+  if (!makes_sense(&s)) return -1;
   const double least = ac_or_default(s.min_momentum, cyclic ? 0.8 : 0.85);
   const double most = ac_or_default(s.max_momentum, cyclic ? 0.9 : 0.95);
   const int64_t t = update < s.warmup ? 0 : update - s.warmup;
@@ -164,7 +172,7 @@ double ac_schedule_reduced_rate(const ac_schedule *schedule, int64_t reductions,
 
 double ac_schedule_rate(const ac_schedule *schedule, int64_t update) {
   const ac_schedule s = AC_DESCRIBED(ac_schedule, schedule);
-  return ac_schedule_check(&s) == AC_OK ? ac_schedule_reduced_rate(&s, 0, ac_max(update, 0)) : 0;
+  return makes_sense(&s) ? ac_schedule_reduced_rate(&s, 0, ac_max(update, 0)) : 0;
 }
 
 double ac_schedule_scale(const ac_schedule *schedule, int64_t batch) {
@@ -198,6 +206,6 @@ void ac_plateau_observe(ac_plateau *p, const ac_schedule *s, double loss) {
   if (better) p->best = loss;
   if (p->bad <= (patience > 0 ? patience : 0)) return;
   p->reductions += can_fall(p, s);
-  p->cooling = s->cooldown > 0 ? s->cooldown : 0;
+  p->cooling = s->cooldown > 0 ? ac_min(s->cooldown, INT64_MAX / 2) : 0; /* as states hold */
   p->bad = 0;
 }

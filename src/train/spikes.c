@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,7 +103,7 @@ void ac_spikes_take(ac_spikes *spikes, const ac_spike *spike, int64_t batch, dou
   } else if (!skipped) {
     spikes->run = 0;
     spikes->calm++;
-    remember(spikes, loss, norm);
+    if (isfinite(loss) && !isinf(norm)) remember(spikes, loss, norm);
   }
 }
 
@@ -142,7 +143,7 @@ void ac_spikes_go_back(ac_spikes *spikes, const ac_spikes *before, const ac_spik
   spikes->went_back = before->went_back + 1;
   spikes->again = before->again + 1;
   spikes->back_step = step;
-  spikes->rate = before->rate * desc->back_rate;
+  spikes->rate = fmax(before->rate * desc->back_rate, DBL_MIN);
 }
 
 /* ---- states ---------------------------------------------------------------------------------- */

@@ -70,7 +70,7 @@ static const struct {
 } fields[] = {
 #define GROUPED(key, kind, member, most, group) \
   { "accrue.state." key, kind, offsetof(record, member), most, group }
-#define MOST (INT64_MAX / 2) /* it may grow */
+#define MOST AC_MOST_COUNT /* it may grow */
 #define LIMITED(key, kind, member, most) GROUPED(key, kind, member, most, ALWAYS)
 #define FIELD(key, kind, member) LIMITED(key, kind, member, MOST)
     FIELD("version", INTEGER, version),
@@ -94,7 +94,7 @@ static const struct {
     FIELD("fit.epoch", INTEGER, fit.next.epoch),
     FIELD("fit.position", INTEGER, fit.next.position),
     LIMITED("fit.evaluation_due", INTEGER, fit.evaluation_due, 1),
-    FIELD("fit.count", INTEGER, fit.count),
+    LIMITED("fit.count", INTEGER, fit.count, INT64_MAX), /* which a generator may have */
     FIELD("fit.seed", UNSIGNED, fit.seed),
     LIMITED("fit.no_shuffle", INTEGER, fit.no_shuffle, 1),
     FIELD("window.samples", INTEGER, samples),
@@ -393,7 +393,7 @@ ac_status ac_trainer_save_state(ac_trainer *trainer, const char *path, const ac_
   if (metadata_count > 0) AC_REQUIRE(metadata);
   if (metadata_count < 0)
     return ac_fail(AC_ERROR_ARGUMENT, "%s: a negative number of metadata", path);
-  AC_TRY(ac_trainer_check_usable(trainer));
+  AC_TRY(ac_trainer_check_whole(trainer));
   const bool window = trainer->window_samples > 0;
   if (window) AC_TRY(ac_trainer_check_arena(trainer));
   contents c;
@@ -465,6 +465,9 @@ static ac_status read_record(const ac_model_file *file, const char *path, record
   }
   if (!((float)r->scale > 0) || isinf((float)r->scale))
     return refuse_value(path, "accrue.state.loss_scale");
+  if (r->batch < 1) return refuse_value(path, "accrue.state.batch");
+  if (r->micro_batch < 1 || r->micro_batch > r->batch)
+    return refuse_value(path, "accrue.state.micro_batch");
   if (r->fit.begun && r->fit.next.position >= r->fit.count)
     return refuse_value(path, "accrue.state.fit.position");
   if (isnan(r->plateau.best)) return refuse_value(path, "accrue.state.plateau.best");
@@ -475,7 +478,7 @@ static ac_status read_record(const ac_model_file *file, const char *path, record
   AC_TRY(read_groups(file, path, r));
   AC_TRY(read_spikes(file, path, r));
   const char *growth = ac_model_file_metadata(file, GROWTH);
-  if (growth && !ac_growth_get(&r->growth, growth, r->batch, r->noise.count))
+  if (growth && !ac_growth_get(&r->growth, growth, AC_MOST_COUNT, r->noise.count))
     return refuse_value(path, GROWTH);
   const char *fingerprint = ac_model_file_metadata(file, FINGERPRINT);
   if (!fingerprint) return AC_OK;
@@ -643,6 +646,7 @@ static ac_status load_from(ac_trainer *trainer, ac_model_file *file, const char 
 ac_status ac_trainer_load_state(ac_trainer *trainer, const char *path) {
   AC_REQUIRE(trainer, path);
   AC_TRY(ac_trainer_check_deciding(trainer));
+  AC_TRY(ac_trainer_check_asking(trainer));
   AC_TRY(ac_trainer_check_averaged(trainer));
   ac_model_file *file;
   AC_TRY(ac_model_file_open(&file, path));

@@ -4,6 +4,7 @@
 #include "train/trainer.h"
 
 #include "core/error.h"
+#include "data/dataset.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -166,20 +167,40 @@ void ac_trainer_free(ac_trainer *trainer) {
 
 /* ---- accumulate ------------------------------------------------------------------------------ */
 
-/* What a callback that decides on an update may not do. */
-ac_status ac_trainer_check_deciding(const ac_trainer *trainer) {
+/* What nobody may do who is called in the middle of an update or of reading. */
+static ac_status check_at_work(const ac_trainer *trainer) {
+  AC_TRY(ac_instance_check_reading(&trainer->instance, "trainer"));
   if (trainer->handing_over)
     return ac_fail(AC_ERROR_STATE, "trainer: its optimizer is at work in an update");
   if (!trainer->deciding) return AC_OK;
   return ac_fail(AC_ERROR_STATE, "trainer: the update of this window is being decided");
 }
 
-ac_status ac_trainer_check_usable(const ac_trainer *trainer) {
+ac_status ac_trainer_check_deciding(const ac_trainer *trainer) {
+  AC_TRY(check_at_work(trainer));
+  if (!trainer->evaluating) return AC_OK;
+  return ac_fail(AC_ERROR_STATE,
+                 "trainer: an evaluation is in progress; change the trainer once it has returned");
+}
+
+ac_status ac_trainer_check_asking(const ac_trainer *trainer) {
+  if (!trainer->asking) return AC_OK;
+  return ac_fail(AC_ERROR_STATE,
+                 "trainer: a fit is within a window and asks whether to stop; change the trainer "
+                 "in the fit's callback or once it has returned");
+}
+
+ac_status ac_trainer_check_whole(const ac_trainer *trainer) {
   AC_TRY(ac_trainer_check_deciding(trainer));
   AC_TRY(ac_instance_check_usable(&trainer->instance, "trainer"));
   AC_TRY(ac_trainer_check_averaged(trainer));
   if (!trainer->broken) return AC_OK;
   return ac_fail(AC_ERROR_STATE, "trainer: the window failed half way; discard it first");
+}
+
+ac_status ac_trainer_check_usable(const ac_trainer *trainer) {
+  AC_TRY(ac_trainer_check_asking(trainer));
+  return ac_trainer_check_whole(trainer);
 }
 
 void ac_trainer_set_window_scale(ac_trainer *trainer) {
@@ -233,6 +254,9 @@ ac_status ac_trainer_begin_window(ac_trainer *trainer, int64_t samples, const do
     return ac_fail(AC_ERROR_STATE, "trainer: a window is in progress");
   if (!ac_trainer_knows_weights(trainer) || plan->problem.desc.loss_means != AC_LOSS_MEANS_GIVEN)
     return ac_fail(AC_ERROR_STATE, "trainer: the plan was not made for weights that are given");
+  if (samples > AC_MOST_COUNT)
+    return ac_fail(AC_ERROR_ARGUMENT, "trainer: a window of %lld samples is more than states hold",
+                   (long long)samples);
   if (samples < 1 || weight_count != plan->graph->loss_count)
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: %d weights of %lld samples, but %d losses",
                    weight_count, (long long)samples, plan->graph->loss_count);
@@ -289,6 +313,9 @@ ac_status ac_trainer_accumulate(ac_trainer *trainer, int64_t count, const ac_fee
   if (feed_count > 0) AC_REQUIRE(feeds);
   const void *data[AC_MAX_GRAPH_INPUTS];
   AC_TRY(ac_trainer_check_usable(trainer));
+  if (count > AC_MOST_COUNT - trainer->window_samples)
+    return ac_fail(AC_ERROR_ARGUMENT, "trainer: %lld samples are more than a window counts",
+                   (long long)count);
   AC_TRY(ac_instance_match_feeds(&trainer->instance, count, feeds, feed_count, data));
   AC_TRY(check_pieces(trainer, count));
   AC_TRY(ac_trainer_count_window(trainer, data, 0, count));
@@ -311,7 +338,7 @@ ac_status ac_trainer_accumulate_data(ac_trainer *trainer, const void *const *dat
 }
 
 ac_status ac_trainer_check_arena(const ac_trainer *trainer) {
-  AC_TRY(ac_trainer_check_deciding(trainer));
+  AC_TRY(check_at_work(trainer));
   if (!trainer->instance.plan->main.whole_window || trainer->window_samples == 0) return AC_OK;
   return ac_fail(AC_ERROR_STATE,
                  "trainer: the window's %s are where this would compute, as the plan was made for "
@@ -338,6 +365,7 @@ ac_status ac_trainer_set_batch(ac_trainer *trainer, int64_t batch) {
   AC_REQUIRE(trainer);
   const int64_t most = trainer->instance.plan->info.batch;
   AC_TRY(ac_trainer_check_deciding(trainer));
+  AC_TRY(ac_trainer_check_asking(trainer));
   if (trainer->window_samples > 0)
     return ac_fail(AC_ERROR_STATE, "trainer: a window is in progress; its batch stays");
   if (batch < 1 || batch > most)
@@ -352,7 +380,9 @@ int64_t ac_trainer_batch(const ac_trainer *trainer) {
 }
 
 void ac_trainer_discard(ac_trainer *trainer) {
-  if (!trainer || trainer->deciding || trainer->handing_over) return;
+  if (!trainer || trainer->deciding || trainer->handing_over || trainer->evaluating ||
+      trainer->asking || ac_dataset_is_read_for(&trainer->instance))
+    return;
   ac_fold_leave(trainer);
   trainer->window_samples = trainer->whole_samples = 0;
   ac_noise_leave(trainer);

@@ -15,6 +15,9 @@
 #include <float.h>
 #include <math.h>
 
+/* What is counted from window to window stays below: states hold no more, so that all can grow. */
+#define AC_MOST_COUNT (INT64_MAX / 2)
+
 /* How far ac_fit has come through its data. */
 typedef struct ac_fit_position {
   int64_t begun;                            /* 0: not at all */
@@ -71,6 +74,8 @@ struct ac_trainer {
   bool averaged;                      /* averages are in the place of parameters */
   bool deciding;                      /* the caller looks at what was reduced */
   bool rewritten;                     /* and has written gradients since */
+  bool evaluating;                    /* its datasets are, and its caller is asked to stop */
+  bool asking;                        /* a fit asks its caller whether to stop */
   ac_decide fit_decide;               /* the ac_fit in progress, which asks the caller, too */
   void *fit_user;
   bool has_stepped; /* an update has run all that updates run */
@@ -96,8 +101,15 @@ ac_optimizer_desc ac_trainer_optimizer(const ac_trainer *trainer);
 double ac_trainer_momentum(const ac_trainer *trainer);
 /* Refuses to go on with a window after a failure, or while an update is being decided. */
 ac_status ac_trainer_check_usable(const ac_trainer *trainer);
-/* Refuses what a callback that decides on an update may not do. */
+/* Refuses what no callback may do that the trainer itself calls in the middle of something: that
+ * decides on an update, is handed a parameter, reads a sample, or is asked to stop an evaluation.
+ */
 ac_status ac_trainer_check_deciding(const ac_trainer *trainer);
+/* And what may not be done either where a fit asks within a window whether to stop: to change that
+ * window. */
+ac_status ac_trainer_check_asking(const ac_trainer *trainer);
+/* As ac_trainer_check_usable, for what only looks at the window. */
+ac_status ac_trainer_check_whole(const ac_trainer *trainer);
 /* Refuses, on behalf of `who`, to have an update decided on that has no such moment. */
 ac_status ac_trainer_check_decidable(const ac_plan *plan, const char *who);
 /* Sets the factors of the gradients of the losses by the loss scale, before a window begins. */

@@ -3,6 +3,7 @@
 #define _POSIX_C_SOURCE 200809L /* setenv */
 #include "files.h"
 
+#include "core/hash.h"
 #include "ops/muon.h"
 #include "ops/update.h"
 #include "plan/cost.h"
@@ -493,6 +494,47 @@ static void test_file_is_used_and_repaired(void **state) {
   }
 }
 
+/* Numbers that are finite, and that no device has: what they are sums of would not be. Such a file
+ * counts for nothing, so that the ops are measured anew. */
+static void test_absurd_numbers_are_not_taken(void **state) {
+  (void)state;
+  static const double absurd[] = {1e308, 1e6, 1e-300, -1e-9, HUGE_VAL, (double)NAN};
+  enum { HEAD = 24, CHECKSUM = 16 };
+  const ac_cost_model good = fresh_model();
+  const test_path path = only_file();
+  ac_device *device = open_device("cpu");
+  ac_cost_model recalled;
+  bool wanted[AC_OP_COUNT] = {false};
+  wanted[AC_OP_relu] = good.known[AC_OP_relu] == AC_COST_MEASURED;
+  assert_true(wanted[AC_OP_relu]);
+  assert_true(ac_cost_model_recall(&recalled, device, AC_F32, wanted));
+  size_t bytes;
+  unsigned char *contents = read_file(path.text, &bytes);
+  assert_int_equal(bytes, HEAD + sizeof good);
+  for (size_t i = 0; i < sizeof absurd / sizeof *absurd; i++)
+    for (int member = 0; member < 3; member++) {
+      ac_cost_model bad;
+      memcpy(&bad, contents + HEAD, sizeof bad);
+      double *const members[] = {bad.launch, bad.per_flop, bad.per_byte};
+      if (member == 0 && absurd[i] == 1e-300) continue; /* as good as 0, which it may be */
+      members[member][AC_OP_linear] = absurd[i];
+      unsigned char *forged = malloc(bytes);
+      assert_non_null(forged);
+      memcpy(forged, contents, bytes);
+      memcpy(forged + HEAD, &bad, sizeof bad);
+      const uint64_t checksum = ac_hash(AC_HASH_BEGIN, &bad, sizeof bad);
+      memcpy(forged + CHECKSUM, &checksum, sizeof checksum);
+      write_file(path.text, forged, bytes);
+      free(forged);
+      if (ac_cost_model_recall(&recalled, device, AC_F32, wanted))
+        fail_msg("%g was taken as number %d of an op", absurd[i], member);
+    }
+  write_file(path.text, contents, bytes);
+  assert_true(ac_cost_model_recall(&recalled, device, AC_F32, wanted));
+  free(contents);
+  ac_device_close(device);
+}
+
 /* Without a folder to write to there is a model all the same. */
 static void test_no_folder(void **state) {
   (void)state;
@@ -515,6 +557,7 @@ int main(void) {
       cmocka_unit_test(test_tables_cost_their_rows),
       cmocka_unit_test(test_muon_is_timed_in_its_precision),
       cmocka_unit_test(test_file_is_used_and_repaired), /* first, while the folder is empty */
+      cmocka_unit_test(test_absurd_numbers_are_not_taken),
       cmocka_unit_test(test_no_op_is_forgotten),
       cmocka_unit_test(test_time_is_bounded),
       cmocka_unit_test(test_bound_is_a_device_s),

@@ -76,10 +76,80 @@ static void reading_fails_with_the_sample_in_the_sentence(void **state) {
   from.result = AC_ERROR_IO;
   assert_fails(ac_dataset_read(dataset, &(ac_sample_key){.index = 4}, fields), AC_ERROR_IO,
                "reading sample 4 failed");
-  from.result = (ac_status)7; /* a callback's own number */
-  assert_fails(ac_dataset_read(dataset, &(ac_sample_key){.index = 4}, fields), AC_ERROR_IO,
-               "reading sample 4 returned 7, which is no status");
+  static const char *const own_numbers[] = {"7", "-12", "-77"}; /* of a callback's own */
+  for (int i = 0; i < 3; i++) {
+    char sentence[96];
+    snprintf(sentence, sizeof sentence, "reading sample 4 returned %s, which is not a status",
+             own_numbers[i]);
+    from.result = (ac_status)atoi(own_numbers[i]);
+    assert_fails(ac_dataset_read(dataset, &(ac_sample_key){.index = 4}, fields), AC_ERROR_IO,
+                 sentence);
+  }
   ac_dataset_free(dataset);
+}
+
+/* ---- datasets that read others --------------------------------------------------------------- */
+
+typedef struct mixture {
+  ac_dataset *of; /* whose next sample is read, too */
+  ac_status inner;
+  int depth;
+} mixture;
+
+static ac_status read_mixture(void *user, const ac_sample_key *key, void *const *fields) {
+  mixture *m = user;
+  float other;
+  if (m->of && m->depth++ < 3) {
+    const ac_sample_key next = {.index = (key->index + 1) % 4};
+    m->inner = ac_dataset_read(m->of, &next, (void *[]){&other});
+  }
+  *(float *)fields[0] = (float)key->index;
+  m->depth = 0;
+  return AC_OK;
+}
+
+static ac_dataset *make_mixture(mixture *m, bool concurrent) {
+  ac_dataset *dataset;
+  const ac_callback_dataset_desc desc = {.count = 4,
+                                         .field_count = 1,
+                                         .fields = {{"x", AC_F32, 1}},
+                                         .read = read_mixture,
+                                         .concurrent = concurrent,
+                                         .user = m};
+  assert_ok(ac_dataset_from_callback(&dataset, &desc));
+  return dataset;
+}
+
+/* Itself, by way of another, or through a part of itself: the lock that it holds would be waited
+ * for for ever. The alarm ends a test that waits. */
+static void a_dataset_does_not_wait_for_itself(void **state) {
+  (void)state;
+  alarm(30);
+  for (int way = 0; way < 3; way++) {
+    mixture first = {.inner = AC_OK}, second = {.inner = AC_OK};
+    ac_dataset *one = make_mixture(&first, false), *two = make_mixture(&second, false), *part;
+    assert_ok(ac_dataset_slice(&part, one, 0, 4));
+    first.of = way == 0 ? one : way == 1 ? two : part;
+    if (way == 1) second.of = one;
+    float x = 0;
+    assert_ok(ac_dataset_read(one, &(ac_sample_key){.index = 2}, (void *[]){&x}));
+    assert_true(x == 2);
+    assert_int_equal(way == 1 ? second.inner : first.inner, AC_ERROR_STATE);
+    assert_non_null(strstr(ac_last_error(), "reads the dataset itself"));
+    first.of = second.of = NULL; /* and the lock is free again */
+    assert_ok(ac_dataset_read(one, &(ac_sample_key){.index = 1}, (void *[]){&x}));
+    ac_dataset_free(part);
+    ac_dataset_free(one);
+    ac_dataset_free(two);
+  }
+  mixture again = {.inner = AC_ERROR_STATE};
+  ac_dataset *concurrent = make_mixture(&again, true);
+  float x = 0;
+  again.of = concurrent;
+  assert_ok(ac_dataset_read(concurrent, &(ac_sample_key){.index = 0}, (void *[]){&x}));
+  assert_int_equal(again.inner, AC_OK);
+  ac_dataset_free(concurrent);
+  alarm(0);
 }
 
 static void impossible_descriptions_are_refused(void **state) {
@@ -188,6 +258,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_callback_is_asked_for_the_key),
       cmocka_unit_test(reading_fails_with_the_sample_in_the_sentence),
+      cmocka_unit_test(a_dataset_does_not_wait_for_itself),
       cmocka_unit_test(impossible_descriptions_are_refused),
       cmocka_unit_test(memory_is_read_where_it_lies),
       cmocka_unit_test(a_slice_is_a_part),

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Large enough for products and loops to be shared out among threads. */
@@ -81,7 +82,71 @@ static void parent_and_child_go_on_alike(void **state) {
   ac_graph_free(graph);
 }
 
+/* ---- within a fit that reads ahead ----------------------------------------------------------- */
+
+static ac_status read_tokens(void *user, const ac_sample_key *key, void *const *fields) {
+  (void)user;
+  const struct timespec wait = {.tv_nsec = 2000000}; /* so that threads read at the fork */
+  nanosleep(&wait, NULL);
+  for (int i = 0; i < CONTEXT; i++) {
+    ((int32_t *)fields[0])[i] = (int32_t)((key->index + i) * 7 % 32);
+    ((int32_t *)fields[1])[i] = (int32_t)((key->index + i) * 5 % 32);
+  }
+  return AC_OK;
+}
+
+static pid_t forked;
+
+/* The child goes on with the fit, if it can. */
+static bool fork_once(void *user, const ac_fit_event *event) {
+  (void)user;
+  if (event->kind != AC_FIT_STEP || event->step != 2) return true;
+  forked = fork();
+  if (forked == 0) alarm(30);
+  return forked >= 0;
+}
+
+static void a_child_cannot_go_on_with_a_fit(void **state) {
+  (void)state;
+  ac_graph *graph = test_gpt_graph(&model);
+  ac_device *device;
+  ac_plan *plan;
+  ac_trainer *trainer;
+  ac_dataset *dataset;
+  const ac_callback_dataset_desc samples = {
+      .count = 64,
+      .field_count = 2,
+      .fields = {{"tokens", AC_I32, CONTEXT}, {"targets", AC_I32, CONTEXT}},
+      .read = read_tokens};
+  const ac_plan_desc policy = {.batch = BATCH, .read_ahead = 2};
+  assert_ok(ac_dataset_from_callback(&dataset, &samples));
+  assert_ok(ac_device_open(&device, &(ac_device_desc){.name = "cpu", .threads = 2}));
+  assert_ok(ac_plan_create(&plan, graph, device, &policy));
+  for (int threads = 1; threads <= 4; threads *= 2) {
+    assert_ok(ac_trainer_create(&trainer, plan, &(ac_trainer_desc){.seed = 1}));
+    const ac_fit_desc fit = {
+        .train = dataset, .steps = 6, .loader_threads = threads, .callback = fork_once};
+    ac_fit_result result;
+    forked = -1;
+    const ac_status status = ac_fit(trainer, &fit, &result);
+    if (forked == 0)
+      _exit(status == AC_ERROR_STATE && strstr(ac_last_error(), "forked") && result.steps == 2 ? 0
+                                                                                               : 1);
+    assert_ok(status);
+    assert_int_equal(result.steps, 6);
+    int ended;
+    assert_int_equal(waitpid(forked, &ended, 0), forked);
+    assert_int_equal(ended, 0);
+    ac_trainer_free(trainer);
+  }
+  ac_dataset_free(dataset);
+  ac_plan_free(plan);
+  ac_device_close(device);
+  ac_graph_free(graph);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(parent_and_child_go_on_alike)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(parent_and_child_go_on_alike),
+                                     cmocka_unit_test(a_child_cannot_go_on_with_a_fit)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,8 @@
  * comes from an allocator that fails in its turn. */
 #include "files.h"
 
+#include "backend/device.h"
+
 #include "headers.h"
 #include "models.h"
 
@@ -394,6 +396,33 @@ static void half_an_allocator_is_refused(void **state) {
   }
 }
 
+static void *allocate_beside(void *user, size_t bytes, size_t alignment) {
+  char *memory = aligned_alloc(alignment, (bytes + 2 * alignment - 1) / alignment * alignment);
+  return memory ? memory + *(const size_t *)user : NULL;
+}
+
+static void release_beside(void *user, void *memory, size_t bytes) {
+  (void)bytes;
+  free((char *)memory - *(const size_t *)user);
+}
+
+/* As malloc's is, of which 16 bytes are all that is sure; what was allocated is released. */
+static void memory_that_is_not_aligned_is_refused(void **state) {
+  (void)state;
+  for (size_t offset = 1; offset <= 64; offset *= 2) {
+    const ac_allocator given = {allocate_beside, release_beside, &offset};
+    ac_device *device;
+    void *chunk = NULL;
+    assert_ok(ac_device_open(&device, &(ac_device_desc){.name = "cpu", .allocator = &given}));
+    const ac_status status = ac_device_allocate(device, 1000, &chunk);
+    assert_int_equal(status, offset < 64 ? AC_ERROR_ARGUMENT : AC_OK);
+    if (status != AC_OK) assert_non_null(strstr(ac_last_error(), "not aligned to the 64 bytes"));
+    ac_device_release(device, chunk, 1000);
+    assert_int_equal(ac_device_allocated_bytes(device), 0);
+    ac_device_close(device);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(failed_creations_leave_nothing),
@@ -401,6 +430,7 @@ int main(void) {
       cmocka_unit_test(graphs_that_cannot_grow_fail),
       cmocka_unit_test(a_range_test_gives_back_what_it_took),
       cmocka_unit_test(half_an_allocator_is_refused),
+      cmocka_unit_test(memory_that_is_not_aligned_is_refused),
   };
   return cmocka_run_group_tests(tests, open_all, close_all);
 }

@@ -49,10 +49,41 @@ static void right_values_are_taken(void **state) {
     assert_ok(open_with(right[i][0], right[i][1]));
 }
 
+/* Kernels would write beyond a smaller stack. A device of one thread starts no others. */
+static void small_stacks_are_refused(void **state) {
+  (void)state;
+  static const struct {
+    const char *value;
+    bool taken;
+  } sizes[] = {{"16K", false},     {"64k", false},     {"127", false}, {" 64 K ", false},
+               {"1B", false},      {"131071B", false}, {"128K", true}, {"128", true},
+               {"131072B", true},  {"1M", true},       {"1 G ", true}, {"99999999999999999G", true},
+               {"8 apples", true}, /* which OpenMP does not take either */
+               {"K", true},        {"", true}};
+  static const char *const names[] = {"GOMP_STACKSIZE", "OMP_STACKSIZE"};
+  unsetenv("OMP_STACKSIZE");
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+    for (int n = 0; n < 2; n++)
+      for (int threads = 1; threads <= 2; threads++) {
+        ac_device *device;
+        setenv(names[n], sizes[i].value, true);
+        const ac_status status =
+            ac_device_open(&device, &(ac_device_desc){.name = "cpu", .threads = threads});
+        unsetenv(names[n]);
+        const bool taken = sizes[i].taken || threads == 1;
+        if (status != (taken ? AC_OK : AC_ERROR_ARGUMENT))
+          fail_msg("%s=%s with %d threads: %s", names[n], sizes[i].value, threads,
+                   ac_status_name(status));
+        if (!taken) assert_contains(ac_last_error(), names[n]);
+        ac_device_close(device);
+      }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(wrong_values_are_refused),
       cmocka_unit_test(right_values_are_taken),
+      cmocka_unit_test(small_stacks_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -148,6 +148,37 @@ static int default_threads(void) {
   return threads > 0 && threads <= MAX_THREADS ? (int)threads : ac_processor_count();
 }
 
+/* Kernels keep up to 64 KiB beside each other on the stack, and what they call some more. */
+enum { STACK_BYTES = 128 << 10 };
+
+/* A size as OpenMP's variables say it: a number, and B, K, M or G; without a letter K. */
+static bool read_stack_bytes(const char *text, uint64_t *bytes) {
+  static const char letters[] = "BKMG";
+  char *end;
+  if (!text || !isdigit((unsigned char)text[strspn(text, " ")])) return false;
+  const uint64_t number = strtoull(text, &end, 10);
+  end += strspn(end, " ");
+  const char *letter = *end ? strchr(letters, toupper((unsigned char)*end)) : letters + 1;
+  if (!letter || (*end && end[1 + strspn(end + 1, " ")])) return false;
+  const int shift = 10 * (int)(letter - letters);
+  *bytes = number > UINT64_MAX >> shift ? UINT64_MAX : number << shift;
+  return true;
+}
+
+static ac_status check_stack(int threads) {
+  const char *own = getenv("OMP_STACKSIZE"), *gnu = getenv("GOMP_STACKSIZE");
+  const char *name = own ? "OMP_STACKSIZE" : "GOMP_STACKSIZE";
+  uint64_t bytes = 0;
+  if (threads == 1) return AC_OK; /* no others are started */
+  const bool said = read_stack_bytes(own ? own : gnu, &bytes);
+  if (!said) bytes = ac_thread_stack_bytes();
+  if (!bytes || bytes >= STACK_BYTES) return AC_OK;
+  return ac_fail(AC_ERROR_ARGUMENT,
+                 "cpu: threads have a stack of %llu bytes (%s), and need %d; set OMP_STACKSIZE to "
+                 "128K or more",
+                 (unsigned long long)bytes, said ? name : "the system's default", (int)STACK_BYTES);
+}
+
 static uint64_t cache_bytes(void) {
   const char *text = getenv("ACCRUE_CPU_STREAM");
   return text && *text ? strtoull(text, NULL, 10) : ac_cache_bytes();
@@ -171,6 +202,7 @@ static ac_status describe(int index, ac_device_info *info) {
   const isa *chosen = choose_isa();
   const ac_dot_class *dot = choose_dot();
   const ac_blas *blas = NULL;
+  const ac_kept_error kept = ac_error_keep();
   memset(info, 0, sizeof *info);
   snprintf(info->id, sizeof info->id, "cpu");
   snprintf(info->backend, sizeof info->backend, "cpu");
@@ -179,6 +211,7 @@ static ac_status describe(int index, ac_device_info *info) {
     snprintf(info->driver, sizeof info->driver, "OpenBLAS %s %s, %s", blas->version, blas->core,
              chosen->text);
   else snprintf(info->driver, sizeof info->driver, "OpenBLAS not found, %s", chosen->text);
+  ac_error_restore(&kept);
   snprintf(info->bf16_products, sizeof info->bf16_products, "%s", dot ? dot->text : "as floats");
   info->bf16_arithmetic = dot && !dot->emulated;
   info->memory_bytes = ac_physical_memory();
@@ -219,6 +252,7 @@ static ac_status open_device(void **state, int index, const ac_device_desc *desc
   if (threads < 1 || threads > MAX_THREADS)
     return ac_fail(AC_ERROR_ARGUMENT, "cpu: %d threads were asked for; 1 to %d can be had", threads,
                    (int)MAX_THREADS);
+  AC_TRY(check_stack(threads));
   device *d = calloc(1, sizeof *d);
   if (!d) return ac_fail(AC_ERROR_MEMORY, "cpu: no memory to open the device");
   static ac_once prepared;
@@ -247,6 +281,13 @@ static void close_device(void *state) {
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
+static void release(void *state, void *chunk, uint64_t bytes) {
+  device *d = state;
+  if (!chunk) return;
+  if (d->own_allocator) d->allocator.release(d->allocator.user, chunk, (size_t)bytes);
+  else ac_pages_release(chunk, (size_t)bytes);
+}
+
 static ac_status allocate(void *state, uint64_t bytes, void **chunk) {
   device *d = state;
   void *memory = NULL;
@@ -257,16 +298,16 @@ static ac_status allocate(void *state, uint64_t bytes, void **chunk) {
   if (!memory)
     return ac_fail(AC_ERROR_MEMORY, "cpu: %s could not be allocated",
                    ac_format_bytes(text, sizeof text, bytes));
+  if ((uintptr_t)memory % ALIGNMENT) {
+    release(state, memory, bytes);
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "cpu: the allocator returned memory at %p, which is not aligned to the %d bytes "
+                   "that were asked for; its function allocate must respect `alignment`",
+                   memory, ALIGNMENT);
+  }
   d->objects++;
   *chunk = memory;
   return AC_OK;
-}
-
-static void release(void *state, void *chunk, uint64_t bytes) {
-  device *d = state;
-  if (!chunk) return;
-  if (d->own_allocator) d->allocator.release(d->allocator.user, chunk, (size_t)bytes);
-  else ac_pages_release(chunk, (size_t)bytes);
 }
 
 static ac_status view(void *state, void *chunk, uint64_t offset, uint64_t bytes, void **handle) {

@@ -27,10 +27,8 @@ static ac_status add_kernel(ac_opencl *cl, uint64_t key, const ac_cl_kernel *wan
     cl->kernels = grown;
     cl->kernel_capacity = capacity;
   }
-  cl_program program = NULL;
-  AC_TRY(ac_cl_program_get(cl, wanted->file, wanted->options, &program));
   cl_int error;
-  *kernel = clCreateKernel(program, wanted->name, &error);
+  AC_TRY(ac_cl_kernel_create(cl, wanted->file, wanted->options, wanted->name, kernel, &error));
   if (error != CL_SUCCESS) return launch_fail(cl, error, wanted->name);
   cl->kernels[cl->kernel_count++] = (ac_cl_compiled){key, *kernel};
   return AC_OK;

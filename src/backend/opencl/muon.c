@@ -143,8 +143,10 @@ static uint64_t products_workspace(ac_opencl *cl, const ac_op_args *args, const 
 
 /* Where the type cannot be found out, f32's, which is more. */
 static uint64_t workspace(ac_opencl *cl, const ac_op_args *args) {
-  ac_dtype dtype;
+  const ac_kept_error kept = ac_error_keep();
+  ac_dtype dtype = AC_F32;
   if (choose_dtype(cl, args, &dtype) == AC_OK && dtype == AC_BF16) return lay(args, dtype, 0).bytes;
+  ac_error_restore(&kept);
   const space s = lay(args, AC_F32, ALIGNMENT);
   return products_workspace(cl, args, &s) + s.bytes + ALIGNMENT;
 }

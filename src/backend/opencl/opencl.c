@@ -158,8 +158,10 @@ static ac_status opencl_examine(int index, ac_device_info *info) {
   cl_device_id device = NULL;
   AC_TRY(ac_cl_device_at(index, &platform, &device));
   if (!ac_cl_unit_wanted(device)) return AC_OK;
+  const ac_kept_error kept = ac_error_keep();
   void *state = NULL;
   if (opencl_open(&state, index, &(ac_device_desc){0}, info) == AC_OK) opencl_close(state);
+  ac_error_restore(&kept);
   return AC_OK;
 }
 

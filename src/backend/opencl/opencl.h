@@ -15,6 +15,7 @@
 typedef struct ac_cl_program {
   uint64_t key; /* hash of file and options */
   cl_program program;
+  bool from_disk; /* not compiled by this process, so that it may be something else */
 } ac_cl_program;
 
 struct ac_cl_tile;
@@ -114,9 +115,11 @@ void ac_cl_release_moves(ac_opencl *cl);
 
 /* ---- program.c ------------------------------------------------------------------------------- */
 
-/* The program of cl/FILE.cl with these options, from memory, the disk cache or the compiler. */
-ac_status ac_cl_program_get(ac_opencl *cl, const char *file, const char *options,
-                            cl_program *program);
+/* A kernel of cl/FILE.cl with these options, whose program is in memory, in the disk cache or yet
+ * to be compiled. A program from the disk that has no such kernel is compiled. Of the kernel itself
+ * *error says why there is none. */
+ac_status ac_cl_kernel_create(ac_opencl *cl, const char *file, const char *options,
+                              const char *name, cl_kernel *kernel, cl_int *error);
 /* Hash of all that a binary compiled from cl/FILE.cl with this text as options depends on. */
 uint64_t ac_cl_program_key(const ac_opencl *cl, const char *file, const char *options);
 /* Whether to keep a platform's programs on disk. */

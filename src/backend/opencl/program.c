@@ -3,8 +3,9 @@
  * A program is a file cl/NAME.cl with what it includes. It is looked for in memory, then in the
  * cache folder, then compiled from source and written to the folder. A cache file's name is the
  * hash of all that the binary depends on: source, options, device, driver, platform and the format
- * of the file. A file that is damaged, foreign or no longer accepted by the driver is ignored and
- * written anew; a folder that cannot be written to costs time, nothing else.
+ * of the file. A file that is damaged, foreign, no longer accepted by the driver or without the
+ * kernel that is asked for is ignored and written anew; a folder that cannot be written to costs
+ * time, nothing else.
  *
  * PoCL keeps compiled kernels on disk itself, and compiles every kernel a second time before it
  * hands out a binary, so there this cache is off. ACCRUE_PROGRAM_CACHE=1 or =0 switches it on or
@@ -169,8 +170,9 @@ uint64_t ac_cl_program_key(const ac_opencl *cl, const char *file, const char *op
   return key;
 }
 
-static ac_status make_program(ac_opencl *cl, const char *file, const char *options,
-                              cl_program *program) {
+/* From source, if `anew`, whatever is on disk. */
+static ac_status make_program(ac_opencl *cl, const char *file, const char *options, bool anew,
+                              ac_cl_program *made) {
   const ac_cl_source *source = find_source(file);
   if (!source) return ac_fail(AC_ERROR_DEVICE, "opencl: cl/%s.cl is not part of this build", file);
   char all[AC_CL_MAX_OPTIONS + 96], prefix[64];
@@ -183,30 +185,57 @@ static ac_status make_program(ac_opencl *cl, const char *file, const char *optio
   snprintf(prefix, sizeof prefix, "%s-", file);
   ac_cache_file cache = {""};
   if (cl->cache_programs) cache = ac_cache_file_of("programs", prefix, key, ".bin");
-  if ((*program = load_program(cl, &cache, key, all))) return AC_OK;
+  made->program = anew ? NULL : load_program(cl, &cache, key, all);
+  made->from_disk = made->program;
+  if (made->program) return AC_OK;
   ac_cl_announce(cl, "compiling", file);
-  AC_TRY(compile(cl, source, all, program));
-  if (cache.path[0]) save_program(*program, &cache, key);
+  AC_TRY(compile(cl, source, all, &made->program));
+  if (cache.path[0]) save_program(made->program, &cache, key);
   return AC_OK;
 }
 
-ac_status ac_cl_program_get(ac_opencl *cl, const char *file, const char *options,
-                            cl_program *program) {
-  uint64_t key = ac_hash(ac_hash(0, file, strlen(file) + 1), options, strlen(options));
+static uint64_t name_key(const char *file, const char *options) {
+  return ac_hash(ac_hash(0, file, strlen(file) + 1), options, strlen(options));
+}
+
+static ac_cl_program *find_program(ac_opencl *cl, uint64_t key) {
   for (int i = 0; i < cl->program_count; i++)
-    if (cl->programs[i].key == key) {
-      *program = cl->programs[i].program;
-      return AC_OK;
-    }
-  if (cl->program_count == cl->program_capacity) {
-    int capacity = cl->program_capacity ? 2 * cl->program_capacity : 32;
-    ac_cl_program *grown = realloc(cl->programs, (size_t)capacity * sizeof *grown);
-    if (!grown) return ac_fail(AC_ERROR_MEMORY, "opencl: no memory for the list of programs");
-    cl->programs = grown;
-    cl->program_capacity = capacity;
-  }
-  AC_TRY(make_program(cl, file, options, program));
-  cl->programs[cl->program_count++] = (ac_cl_program){key, *program};
+    if (cl->programs[i].key == key) return &cl->programs[i];
+  return NULL;
+}
+
+static ac_status make_room(ac_opencl *cl) {
+  if (cl->program_count < cl->program_capacity) return AC_OK;
+  const int capacity = cl->program_capacity ? 2 * cl->program_capacity : 32;
+  ac_cl_program *grown = realloc(cl->programs, (size_t)capacity * sizeof *grown);
+  if (!grown) return ac_fail(AC_ERROR_MEMORY, "opencl: no memory for the list of programs");
+  cl->programs = grown;
+  cl->program_capacity = capacity;
+  return AC_OK;
+}
+
+static ac_status get_program(ac_opencl *cl, const char *file, const char *options,
+                             ac_cl_program **program) {
+  ac_cl_program made = {.key = name_key(file, options)};
+  if ((*program = find_program(cl, made.key))) return AC_OK;
+  AC_TRY(make_room(cl));
+  AC_TRY(make_program(cl, file, options, false, &made));
+  *program = &cl->programs[cl->program_count++];
+  **program = made;
+  return AC_OK;
+}
+
+ac_status ac_cl_kernel_create(ac_opencl *cl, const char *file, const char *options,
+                              const char *name, cl_kernel *kernel, cl_int *error) {
+  ac_cl_program *program, made;
+  AC_TRY(get_program(cl, file, options, &program));
+  *kernel = clCreateKernel(program->program, name, error);
+  if (*error == CL_SUCCESS || !program->from_disk) return AC_OK;
+  AC_TRY(make_program(cl, file, options, true, &made));
+  clReleaseProgram(program->program);
+  program->program = made.program;
+  program->from_disk = false;
+  *kernel = clCreateKernel(program->program, name, error);
   return AC_OK;
 }
 

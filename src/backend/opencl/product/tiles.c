@@ -338,15 +338,14 @@ static outcome tune(ac_opencl *cl, const ac_cl_product *class, ac_cl_tiles tiles
                     int *index) {
   trial t = {.cl = cl, .product = *class, .large = large};
   /* What goes wrong here is a reason for another tile, not the caller's error. */
-  char sentence[1024];
-  snprintf(sentence, sizeof sentence, "%s", ac_last_error());
+  const ac_kept_error kept = ac_error_keep();
   const bool mark_flushed = cl->mark_flushed;
   cl->preparing = cl->mark_flushed = false;
   const outcome result = try_tiles(&t, tiles, index);
   end(&t);
   cl->preparing = true;
   cl->mark_flushed = mark_flushed;
-  ac_fail(AC_OK, "%s", sentence);
+  ac_error_restore(&kept);
   return result;
 }
 

@@ -260,13 +260,12 @@ static ac_status try_class(ac_opencl *cl, const ac_cl_product *class, uint8_t *f
 /* A kernel that does not compile or run is a reason against the unit, not the caller's error. */
 static ac_status try_quietly(ac_opencl *cl, const ac_cl_product *class, uint8_t *found) {
   const bool preparing = cl->preparing, mark_flushed = cl->mark_flushed;
-  char sentence[1024];
-  snprintf(sentence, sizeof sentence, "%s", ac_last_error());
+  const ac_kept_error kept = ac_error_keep();
   cl->preparing = cl->mark_flushed = false;
   ac_status status = try_class(cl, class, found);
   cl->preparing = preparing;
   cl->mark_flushed = mark_flushed;
-  if (status == AC_OK) ac_fail(AC_OK, "%s", sentence);
+  if (status == AC_OK) ac_error_restore(&kept);
   return status;
 }
 
@@ -354,13 +353,13 @@ static ac_status find_unit(ac_opencl *cl, const ac_cl_unit *unit, bool *right) {
 bool ac_cl_unit_find(ac_opencl *cl) {
   const ac_cl_unit *unit = cl->group == 256 ? wanted(cl->device) : NULL;
   bool right = false;
-  char sentence[1024];
-  snprintf(sentence, sizeof sentence, "%s", ac_last_error());
+  const ac_kept_error kept = ac_error_keep();
   if (unit && find_unit(cl, unit, &right) != AC_OK) {
     say_refusal(cl, unit, "to try it failed");
-    ac_fail(AC_OK, "%s", sentence);
+    ac_error_restore(&kept);
     return false;
   }
+  ac_error_restore(&kept);
   if (!right) return true;
   snprintf(cl->info.bf16_products, sizeof cl->info.bf16_products,
            cl->unit_emulated ? "emulated %s" : "matrix units (%s)", unit->text);
