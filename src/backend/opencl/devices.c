@@ -115,6 +115,12 @@ bool ac_cl_has_extension(cl_device_id device, const char *name) {
   return has;
 }
 
+/* Of a device that uses the host's memory, no more than this process may have of that. */
+static uint64_t memory_of(uint64_t memory, const ac_device_info *info) {
+  const uint64_t host = info->own_memory ? 0 : ac_physical_memory();
+  return host && host < memory ? host : memory;
+}
+
 ac_status ac_cl_device_describe(int index, ac_device_info *info) {
   cl_platform_id platform = NULL;
   cl_device_id device = NULL;
@@ -134,12 +140,12 @@ ac_status ac_cl_device_describe(int index, ac_device_info *info) {
   clGetDeviceInfo(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof allocation, &allocation, NULL);
   clGetDeviceInfo(device, CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof bits, &bits, NULL);
   clGetDeviceInfo(device, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units, NULL);
-  info->memory_bytes = memory;
+  info->gpu = is_gpu(device);
+  info->own_memory = has_own_memory(device);
+  info->memory_bytes = memory_of(memory, info);
   info->max_allocation = allocation;
   info->alignment = bits / 8 > 64 ? bits / 8 : 64;
   info->compute_units = units;
-  info->gpu = is_gpu(device);
-  info->own_memory = has_own_memory(device);
   snprintf(info->bf16_products, sizeof info->bf16_products, "as floats");
   info->half_arithmetic = ac_cl_has_extension(device, "cl_khr_fp16");
   return AC_OK;

@@ -15,6 +15,7 @@
 #include "backend/cpu/product/blas.h"
 
 #include <cblas.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +35,7 @@ static const char *const deep_cores[] = {"tsv110", "emag8180"};
 enum { DEEP_P = 512, DEEP_Q = 1024 };
 
 static ac_blas blas;
+static char why_not[256]; /* it could not be loaded */
 static ac_once once;
 
 static void set_variable(const char *name, const char *value) {
@@ -44,6 +46,71 @@ static void set_variable(const char *name, const char *value) {
   else unsetenv(name);
 #endif
 }
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* Of its pool: what 0.3.21 maps on x86-64 and AArch64, with what malloc adds. */
+enum { BUFFER = (128 << 20) + (64 << 10) };
+
+uint64_t ac_openblas_bytes(int threads) {
+  return (uint64_t)threads * (BUFFER + ac_thread_stack_bytes());
+}
+
+/* What OpenBLAS reads as it is loaded: its build with threads of its own, and that with OpenMP. */
+static const char *const count_variables[] = {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"};
+enum { COUNT_VARIABLES = sizeof count_variables / sizeof *count_variables };
+
+/* As it is loaded it maps a buffer for each processor, and those of ac_blas_reserve follow. Where
+ * there is no memory for all it is told of a single thread, which is all that it is used with. */
+static bool open_with_one_thread(ac_openblas *library) {
+  char *before[COUNT_VARIABLES], bytes[32];
+  const uint64_t need = AC_OPENBLAS_CODE + ac_openblas_bytes(1);
+  if (!ac_pages_available(need)) {
+    snprintf(why_not, sizeof why_not,
+             "it takes %s of address space, more than this process has left; raise its limit "
+             "(ulimit -v)",
+             ac_format_bytes(bytes, sizeof bytes, need));
+    return false;
+  }
+  for (int i = 0; i < COUNT_VARIABLES; i++) {
+    const char *value = getenv(count_variables[i]);
+    before[i] = value ? strdup(value) : NULL;
+    set_variable(count_variables[i], "1");
+  }
+  const bool opened = ac_openblas_open(library, why_not, sizeof why_not);
+  for (int i = 0; i < COUNT_VARIABLES; i++) {
+    set_variable(count_variables[i], before[i]);
+    free(before[i]);
+  }
+  return opened;
+}
+
+static bool open_library(ac_openblas *library) {
+  const uint64_t for_all = AC_OPENBLAS_CODE + ac_openblas_bytes(2 * ac_processor_count());
+  return ac_openblas_is_loaded() || ac_pages_available(for_all)
+             ? ac_openblas_open(library, why_not, sizeof why_not)
+             : open_with_one_thread(library);
+}
+
+/* Whether so many more threads can be had. malloc gives each of the first few threads that call it
+ * 64 MiB of address space, which must not be taken from the last ones' stacks: OpenMP ends the
+ * program where it cannot start a thread. */
+static bool threads_fit(int more) {
+  const uint64_t arenas = (uint64_t)(more < 5 ? more - 1 : 4) * (64 << 20);
+  return ac_pages_available(ac_openblas_bytes(more) + arenas);
+}
+
+/* The most that can, fewer than `threads`. */
+static int most_threads(int threads) {
+  int most = 0;
+  for (int less = 1; less < threads; less *= 2)
+    if (threads_fit(less)) most = less;
+  for (int step = most / 2; step > 0; step /= 2)
+    if (most + step < threads && threads_fit(most + step)) most += step;
+  return most;
+}
+
+/* ---- loading --------------------------------------------------------------------------------- */
 
 /* The core type whose float kernels use the widest vectors that the CPU has; "" where OpenBLAS
  * knows best. */
@@ -71,7 +138,7 @@ static void load(void) {
     snprintf(blas.wanted, sizeof blas.wanted, "%s", best_core());
     if (blas.wanted[0]) set_variable("OPENBLAS_CORETYPE", blas.wanted);
   }
-  bool opened = ac_openblas_open(&library);
+  const bool opened = open_library(&library);
   if (blas.wanted[0]) set_variable("OPENBLAS_CORETYPE", user ? "" : NULL);
   if (!opened) return;
 
@@ -85,22 +152,37 @@ static void load(void) {
 
 ac_status ac_blas_load(const ac_blas **result) {
   ac_call_once(&once, load);
-  if (!blas.sgemm)
-    return ac_fail(
-        AC_ERROR_DEVICE,
-        "cpu: OpenBLAS cannot be loaded: no libopenblas.so.0 with cblas_sgemm was found");
+  if (!blas.sgemm) return ac_fail(AC_ERROR_DEVICE, "cpu: OpenBLAS cannot be loaded: %s", why_not);
   *result = &blas;
   return AC_OK;
 }
 
-void ac_blas_reserve(const ac_blas *library, int threads) {
+static atomic_int reserved; /* buffers, which stay in the pool */
+
+static ac_status check_memory(int threads) {
+  char bytes[32], offer[64] = "raise its limit (ulimit -v)";
+  const int held = reserved, more = threads - held;
+  if (more <= 0 || threads_fit(more)) return AC_OK;
+  const int most = held + most_threads(more);
+  if (most > 0)
+    snprintf(offer, sizeof offer, "take at most %d, or raise its limit (ulimit -v)", most);
+  return ac_fail(AC_ERROR_MEMORY,
+                 "cpu: %d %s %s of address space, more than this process has left; %s", threads,
+                 threads == 1 ? "thread takes" : "threads take",
+                 ac_format_bytes(bytes, sizeof bytes, ac_openblas_bytes(threads)), offer);
+}
+
+ac_status ac_blas_reserve(const ac_blas *library, int threads) {
   enum { POOL = 64 }; /* more would reach the limit that Debian's OpenBLAS is built with */
   void *taken[POOL];
-  if (!library->take_buffer || !library->return_buffer) return;
+  AC_TRY(check_memory(threads));
+  if (!library->take_buffer || !library->return_buffer) return AC_OK;
   if (threads > POOL) threads = POOL;
   for (int i = 0; i < threads; i++) taken[i] = library->take_buffer(0);
   for (int i = 0; i < threads; i++)
     if (taken[i]) library->return_buffer(taken[i]);
+  if (threads > reserved) reserved = threads;
+  return AC_OK;
 }
 
 uint64_t ac_blas_bytes(int threads) {

@@ -4,6 +4,46 @@
 #include "backend/cpu/product/openblas.h"
 
 #include <cblas.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/platform.h"
+
+/* ---- memory for its constructor ----------------------------------------------------------------
+ *
+ * OpenBLAS maps a buffer for each processor in its constructor, and tries again for ever where
+ * there is no memory for one. So this one, which runs before it, looks: where there is not enough
+ * for all OpenBLAS is told of a single thread, which is all that it is used with, and where there
+ * is not enough for that the program ends with a sentence. */
+
+static bool limited;
+static char *threads_before;
+
+__attribute__((constructor(101))) static void look_for_memory(void) {
+  static const char sentence[] =
+      "OpenBLAS needs more memory than this program may have; raise its limit (ulimit -v)\n";
+  if (ac_pages_available(ac_openblas_bytes(ac_processor_count()))) return;
+  if (!ac_pages_available(ac_openblas_bytes(1))) {
+    if (write(STDERR_FILENO, sentence, sizeof sentence - 1) < 0) _exit(2);
+    _exit(1);
+  }
+  const char *before = getenv("OMP_NUM_THREADS");
+  threads_before = before ? strdup(before) : NULL;
+  limited = setenv("OMP_NUM_THREADS", "1", 1) == 0;
+}
+
+static void restore_threads(void) {
+  if (!limited) return;
+  if (threads_before) setenv("OMP_NUM_THREADS", threads_before, 1);
+  else unsetenv("OMP_NUM_THREADS");
+  free(threads_before);
+  threads_before = NULL;
+  limited = false;
+}
+
+/* ---- opening it --------------------------------------------------------------------------------
+ */
 
 void gotoblas_dynamic_quit(void) __attribute__((weak));
 void gotoblas_dynamic_init(void) __attribute__((weak));
@@ -16,7 +56,13 @@ static void sgemm(int order, int transpose_a, int transpose_b, int m, int n, int
               k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
 
-bool ac_openblas_open(ac_openblas *library) {
+bool ac_openblas_is_loaded(void) {
+  return true;
+}
+
+bool ac_openblas_open(ac_openblas *library, char *why, size_t size) {
+  (void)why, (void)size;
+  restore_threads();
   if (gotoblas_dynamic_quit && gotoblas_dynamic_init) {
     gotoblas_dynamic_quit();
     gotoblas_dynamic_init();
