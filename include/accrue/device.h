@@ -54,6 +54,11 @@ typedef struct ac_device_desc {
   uint64_t dry_max_allocation; /* dry only: pretend this limit; 0: none. May still change. */
 } ac_device_desc;
 
+/* Describes the device that ac_device_open would open by this name, which is as in ac_device_desc,
+ * without opening it. To find out, every OpenCL driver may be loaded, and drivers stay in the
+ * process: a CPU's holds some 70 MiB. Only the names "cpu" and "dry" leave them alone. */
+AC_API ac_status ac_device_find(ac_device_info *info, const char *name);
+
 /* Opens a device. `desc` may be NULL. Fails with AC_ERROR_DEVICE, naming the devices there are. */
 AC_API ac_status ac_device_open(ac_device **device, const ac_device_desc *desc);
 AC_API void ac_device_close(ac_device *device);

@@ -2,6 +2,7 @@
  * confusion matrix. It needs the memory of forward passes alone. */
 #include "program/commands.h"
 #include "program/finite.h"
+#include "common/device_choice.h"
 #include "common/json_text.h"
 #include "common/message.h"
 #include "program/setup.h"
@@ -289,7 +290,7 @@ static int open_all(evaluation *e, int argc, char **argv) {
   if (status != STATUS_CONTINUE) return status;
   e->dataset = e->split ? s->data.train : s->data.validation;
   const ac_device_desc device = {
-      .name = s->flags.device, .threads = (int)s->flags.threads, .log = waiting_log};
+      .name = device_choose(s->flags.device), .threads = (int)s->flags.threads, .log = waiting_log};
   const ac_status opened = ac_device_open(&s->device, &device);
   return opened == AC_OK ? STATUS_CONTINUE : fail_setup(opened);
 }

@@ -40,3 +40,36 @@ case_limits() {
   ! limited 3000000 "${brief[@]}" --memory 4GiB || die "a budget of 4 GiB within 3000000 KiB"
   grep -q 'larger than the memory of cpu' limited.err || die "$(cat limited.err)"
 }
+
+# An OpenCL driver that is only asked for a GPU does not stay in the process.
+case_auto_device() {
+  text
+  local opencl device pid
+  opencl=$(run devices | grep -c '^opencl' || true)
+  device=$(run devices --auto)
+  [[ $device == cpu || $device == opencl:* ]] || die "--auto says '$device'"
+  run devices --json >list
+  if grep -q '"gpu": true' list; then [[ $device == opencl:* ]]; else [[ $device == cpu ]]; fi || die "$device of $(<list)"
+  refuse 2 '--json and --auto contradict' devices --json --auto
+  [[ $device == cpu && $opencl != 0 ]] || exit 77
+
+  local brief=(train gpt --data text "${tiny[@]}" --device cpu --steps 5)
+  run "${brief[@]}" --out cpu
+  run "${brief[@]}" --device auto --out auto
+  cmp cpu/model.safetensors auto/model.safetensors
+  grep -q '"device": "auto"' auto/run.json || die "the record has another device: $(grep device auto/run.json)"
+  declare -A drivers most
+  for device in auto cpu opencl; do
+    rm -f m
+    "$ACCRUE" train gpt --data text "${tiny[@]}" --device $device --steps 100000000 --metrics m --out $device >out 2>err &
+    pid=$!
+    wait_for_step m
+    drivers[$device]=$(grep -c pocl /proc/$pid/maps || true)
+    most[$device]=$(awk '/^VmHWM/ { print $2 }' /proc/$pid/status)
+    kill $pid
+    wait $pid || die "status $? with --device $device: $(cat err)"
+  done
+  ((drivers[opencl] > 0)) || exit 77 # another driver than PoCL, whose libraries have other names
+  ((drivers[cpu] == 0 && drivers[auto] == 0)) || die "PoCL stays: ${drivers[auto]} of its mappings"
+  ((most[auto] < most[cpu] + 16384)) || die "${most[auto]} KiB resident, ${most[cpu]} with --device cpu"
+}
