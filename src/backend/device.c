@@ -123,9 +123,12 @@ static bool choose(choice *chosen, const char *name) {
 static ac_status find(choice *chosen, const char *name) {
   AC_TRY(ac_environment_check());
   if (choose(chosen, name)) return AC_OK;
-  char names[512];
+  char names[512], why[512] = "";
   list_names(names, sizeof names);
-  return ac_fail(AC_ERROR_DEVICE, "no device \"%s\"; there is: %s", name, names);
+  const ac_backend *backend = find_backend(name, strcspn(name, ":"));
+  if (backend && backend->explain) backend->explain(why, sizeof why);
+  return ac_fail(AC_ERROR_DEVICE, "no device \"%s\"; there is: %s%s%s", name, names,
+                 *why ? "; " : "", why);
 }
 
 ac_status ac_device_find(ac_device_info *info, const char *name) {

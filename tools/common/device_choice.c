@@ -4,7 +4,10 @@
  * not work this one does. */
 #include "common/device_choice.h"
 
+#include "common/message.h"
+
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -43,6 +46,14 @@ static bool read_answer(int from, char *text, size_t size) {
   return true;
 }
 
+/* Whether a fault ended it, rather than a signal that somebody sent. */
+static bool has_crashed(pid_t child) {
+  int status;
+  if (waitpid(child, &status, 0) != child || !WIFSIGNALED(status)) return false;
+  const int by = WTERMSIG(status);
+  return by == SIGABRT || by == SIGSEGV || by == SIGBUS || by == SIGILL || by == SIGFPE;
+}
+
 const char *device_choose(const char *name) {
   static char found[64];
   int pipe_ends[2];
@@ -56,7 +67,10 @@ const char *device_choose(const char *name) {
   close(pipe_ends[1]);
   if (started) {
     if (!read_answer(pipe_ends[0], found, sizeof found)) *found = 0;
-    waitpid(child, NULL, 0);
+    if (has_crashed(child) && !*found) {
+      say("an OpenCL driver crashes while a GPU is looked for; the CPU is taken");
+      snprintf(found, sizeof found, "cpu");
+    }
   }
   close(pipe_ends[0]);
   return *found ? found : name;

@@ -1,5 +1,7 @@
 # What the machine and its limits allow: memory, and devices.
 
+small=(--layers 1 --heads 2 --width 16 --context 16 --batch 6 --eval-every 0)
+
 # limited KIB ARGUMENT...: the program's status and last line under a limit of its address space. It ends by itself.
 limited() {
   local kib=$1 status=0
@@ -53,15 +55,15 @@ case_auto_device() {
   refuse 2 '--json and --auto contradict' devices --json --auto
   [[ $device == cpu && $opencl != 0 ]] || exit 77
 
-  local brief=(train gpt --data text "${tiny[@]}" --device cpu --steps 5)
-  run "${brief[@]}" --out cpu
+  local brief=(train gpt --data text "${small[@]}" --steps 5)
+  run "${brief[@]}" --device cpu --out cpu
   run "${brief[@]}" --device auto --out auto
   cmp cpu/model.safetensors auto/model.safetensors
   grep -q '"device": "auto"' auto/run.json || die "the record has another device: $(grep device auto/run.json)"
   declare -A drivers most
   for device in auto cpu opencl; do
     rm -f m
-    "$ACCRUE" train gpt --data text "${tiny[@]}" --device $device --steps 100000000 --metrics m --out $device >out 2>err &
+    "$ACCRUE" train gpt --data text "${small[@]}" --device $device --steps 100000000 --metrics m --out $device >out 2>err &
     pid=$!
     wait_for_step m
     drivers[$device]=$(grep -c pocl /proc/$pid/maps || true)
@@ -72,4 +74,23 @@ case_auto_device() {
   ((drivers[opencl] > 0)) || exit 77 # another driver than PoCL, whose libraries have other names
   ((drivers[cpu] == 0 && drivers[auto] == 0)) || die "PoCL stays: ${drivers[auto]} of its mappings"
   ((most[auto] < most[cpu] + 16384)) || die "${most[auto]} KiB resident, ${most[cpu]} with --device cpu"
+}
+
+# Where there is no device the reason is said, and a driver that crashes does not end the program.
+case_no_device() {
+  text
+  "$ACCRUE" devices | grep -q '^opencl' || exit 77
+  export POCL_CACHE_DIR=/dev/null/none OCL_ICD_VENDORS=/etc/OpenCL/vendors/pocl.icd
+  [[ -e $OCL_ICD_VENDORS ]] || exit 77
+  refuse 1 'cache folder (POCL_CACHE_DIR) cannot be written to' train gpt --data text --device opencl
+  refuse 1 'no device "opencl:0"; there is: cpu' train gpt --data text --device opencl:0
+  [[ $(run devices --auto) == cpu ]] || die "--auto without a cache folder for PoCL"
+  mkdir vendors
+  OCL_ICD_VENDORS=$work/vendors refuse 1 'no OpenCL driver is installed' train gpt --data text --device opencl
+
+  [[ $CRASHING ]] || return 0
+  echo "$CRASHING" >vendors/crashing.icd
+  export OCL_ICD_VENDORS=$work/vendors
+  run train gpt --data text "${small[@]}" --steps 1 --device auto
+  grep -q 'an OpenCL driver crashes while a GPU is looked for; the CPU is taken' run.err || die "$(cat run.err)"
 }
