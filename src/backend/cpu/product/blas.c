@@ -4,8 +4,10 @@
  * the library is taken for a much older one (0.3.21 runs SSE3 kernels on an Emerald Rapids Xeon, a
  * fifth of what its AVX-512 kernels reach, and AVX2 kernels on an AVX-512 CPU of AMD).
  * OPENBLAS_CORETYPE overrides that, but only at that moment. So the library is opened here, with
- * that variable set by what the CPU can do, unless the user set it. A process that had loaded
- * OpenBLAS already keeps the kernels it has. How it is opened is openblas.h's.
+ * that variable set by what the CPU can do, unless the user set it. It is not set by setenv: an
+ * OpenCL driver that another thread uses for the first time may be reading the environment. A
+ * process that had loaded OpenBLAS already keeps the kernels it has. How it is opened is
+ * openblas.h's.
  *
  * Products that go to it (gemm.c keeps the small ones) run as one single-threaded call per thread
  * of our parallel regions, each on its own tile of C. OpenBLAS's own threading allocates memory in
@@ -38,15 +40,6 @@ static ac_blas blas;
 static char why_not[256]; /* it could not be loaded */
 static ac_once once;
 
-static void set_variable(const char *name, const char *value) {
-#ifdef _WIN32
-  _putenv_s(name, value ? value : "");
-#else
-  if (value) setenv(name, value, 1);
-  else unsetenv(name);
-#endif
-}
-
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Of its pool: what 0.3.21 maps on x86-64 and AArch64, with what malloc adds. */
@@ -56,40 +49,20 @@ uint64_t ac_openblas_bytes(int threads) {
   return (uint64_t)threads * (BUFFER + ac_thread_stack_bytes());
 }
 
-/* What OpenBLAS reads as it is loaded: its build with threads of its own, and that with OpenMP. */
-static const char *const count_variables[] = {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"};
-enum { COUNT_VARIABLES = sizeof count_variables / sizeof *count_variables };
-
 /* As it is loaded it maps a buffer for each processor, and those of ac_blas_reserve follow. Where
- * there is no memory for all it is told of a single thread, which is all that it is used with. */
-static bool open_with_one_thread(ac_openblas *library) {
-  char *before[COUNT_VARIABLES], bytes[32];
-  const uint64_t need = AC_OPENBLAS_CODE + ac_openblas_bytes(1);
-  if (!ac_pages_available(need)) {
-    snprintf(why_not, sizeof why_not,
-             "it takes %s of address space, more than this process has left; raise its limit "
-             "(ulimit -v)",
-             ac_format_bytes(bytes, sizeof bytes, need));
-    return false;
-  }
-  for (int i = 0; i < COUNT_VARIABLES; i++) {
-    const char *value = getenv(count_variables[i]);
-    before[i] = value ? strdup(value) : NULL;
-    set_variable(count_variables[i], "1");
-  }
-  const bool opened = ac_openblas_open(library, why_not, sizeof why_not);
-  for (int i = 0; i < COUNT_VARIABLES; i++) {
-    set_variable(count_variables[i], before[i]);
-    free(before[i]);
-  }
-  return opened;
-}
-
-static bool open_library(ac_openblas *library) {
-  const uint64_t for_all = AC_OPENBLAS_CODE + ac_openblas_bytes(2 * ac_processor_count());
-  return ac_openblas_is_loaded() || ac_pages_available(for_all)
-             ? ac_openblas_open(library, why_not, sizeof why_not)
-             : open_with_one_thread(library);
+ * there is no memory for all it is to be told of a single thread, which is all that it is used
+ * with. False: there is no memory for that. */
+static bool is_room(bool *tight) {
+  char bytes[32];
+  const uint64_t least = AC_OPENBLAS_CODE + ac_openblas_bytes(1),
+                 all = AC_OPENBLAS_CODE + ac_openblas_bytes(2 * ac_processor_count());
+  *tight = !ac_openblas_is_loaded() && !ac_pages_available(all);
+  if (!*tight || ac_pages_available(least)) return true;
+  snprintf(why_not, sizeof why_not,
+           "it takes %s of address space, more than this process has left; raise its limit "
+           "(ulimit -v)",
+           ac_format_bytes(bytes, sizeof bytes, least));
+  return false;
 }
 
 /* Whether so many more threads can be had. malloc gives each of the first few threads that call it
@@ -131,17 +104,32 @@ static void describe_library(const ac_openblas *library) {
   snprintf(blas.core, sizeof blas.core, "%s", library->core ? library->core() : "");
 }
 
-static void load(void) {
+/* With its variables set for that moment. Those of the number of threads are read by its build with
+ * threads of its own, and by that with OpenMP. */
+static bool open_library(ac_openblas *library) {
   const char *user = getenv("OPENBLAS_CORETYPE");
-  ac_openblas library = {0};
-  if (!user || !*user) {
-    snprintf(blas.wanted, sizeof blas.wanted, "%s", best_core());
-    if (blas.wanted[0]) set_variable("OPENBLAS_CORETYPE", blas.wanted);
+  static char core[64]; /* for whoever reads it late */
+  const char *settings[3];
+  int count = 0;
+  bool tight;
+  if (!is_room(&tight)) return false;
+  if (!user || !*user) snprintf(blas.wanted, sizeof blas.wanted, "%s", best_core());
+  snprintf(core, sizeof core, "OPENBLAS_CORETYPE=%s", blas.wanted);
+  if (blas.wanted[0]) settings[count++] = core;
+  if (tight) settings[count++] = "OPENBLAS_NUM_THREADS=1", settings[count++] = "OMP_NUM_THREADS=1";
+  ac_variables variables;
+  if (!ac_variables_begin(&variables, settings, count)) {
+    snprintf(why_not, sizeof why_not, "there is no memory");
+    return false;
   }
-  const bool opened = open_library(&library);
-  if (blas.wanted[0]) set_variable("OPENBLAS_CORETYPE", user ? "" : NULL);
-  if (!opened) return;
+  const bool opened = ac_openblas_open(library, why_not, sizeof why_not);
+  ac_variables_end(&variables);
+  return opened;
+}
 
+static void load(void) {
+  ac_openblas library = {0};
+  if (!open_library(&library)) return;
   describe_library(&library);
   if (library.parallel && library.set_threads && library.parallel() == OPENBLAS_THREAD)
     library.set_threads(1);

@@ -4,8 +4,6 @@
 #include "backend/cpu/product/openblas.h"
 
 #include <cblas.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "core/platform.h"
@@ -18,7 +16,7 @@
  * is not enough for that the program ends with a sentence. */
 
 static bool limited;
-static char *threads_before;
+static ac_variables variables;
 
 __attribute__((constructor(101))) static void look_for_memory(void) {
   static const char sentence[] =
@@ -28,22 +26,16 @@ __attribute__((constructor(101))) static void look_for_memory(void) {
     if (write(STDERR_FILENO, sentence, sizeof sentence - 1) < 0) _exit(2);
     _exit(1);
   }
-  const char *before = getenv("OMP_NUM_THREADS");
-  threads_before = before ? strdup(before) : NULL;
-  limited = setenv("OMP_NUM_THREADS", "1", 1) == 0;
+  static const char *const settings[] = {"OMP_NUM_THREADS=1"};
+  limited = ac_variables_begin(&variables, settings, 1);
 }
 
 static void restore_threads(void) {
-  if (!limited) return;
-  if (threads_before) setenv("OMP_NUM_THREADS", threads_before, 1);
-  else unsetenv("OMP_NUM_THREADS");
-  free(threads_before);
-  threads_before = NULL;
+  if (limited) ac_variables_end(&variables);
   limited = false;
 }
 
-/* ---- opening it --------------------------------------------------------------------------------
- */
+/* ---- opening it ------------------------------------------------------------------------------ */
 
 void gotoblas_dynamic_quit(void) __attribute__((weak));
 void gotoblas_dynamic_init(void) __attribute__((weak));
@@ -56,13 +48,14 @@ static void sgemm(int order, int transpose_a, int transpose_b, int m, int n, int
               k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
 
+/* What comes first of all that asks for it: its constructor has run. */
 bool ac_openblas_is_loaded(void) {
+  restore_threads();
   return true;
 }
 
 bool ac_openblas_open(ac_openblas *library, char *why, size_t size) {
   (void)why, (void)size;
-  restore_threads();
   if (gotoblas_dynamic_quit && gotoblas_dynamic_init) {
     gotoblas_dynamic_quit();
     gotoblas_dynamic_init();
