@@ -8,7 +8,7 @@
 function(accrue_set_sanitizer_options)
   get_property(tests DIRECTORY PROPERTY TESTS)
   set_property(TEST ${tests} APPEND PROPERTY ENVIRONMENT
-               LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/leaks.supp ASAN_OPTIONS=intercept_tls_get_addr=0)
+               LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/leaks.supp ASAN_OPTIONS=intercept_tls_get_addr=0)
   if(ACCRUE_SANITIZE AND EXISTS /etc/OpenCL/vendors/pocl.icd)
     set_property(TEST ${tests} APPEND PROPERTY ENVIRONMENT OCL_ICD_VENDORS=/etc/OpenCL/vendors/pocl.icd)
   endif()

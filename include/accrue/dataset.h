@@ -102,10 +102,10 @@ AC_API int64_t ac_tokens_count(const ac_tokens *tokens);
  * and "targets" (the same shifted by one). Windows do not overlap, so a token comes up at most once
  * an epoch. Without jitter there are (end - begin - 1) / context windows, rounded down, from
  * `begin` on. With jitter (for training) the first window of an epoch begins at an offset in [0,
- * context) drawn from (seed, epoch), so that tokens come up at changing positions; there are (end -
- * begin) / context - 1 windows, which fit at every offset, and fewer than 2 context tokens at the
- * two ends are left out. A range too short for that has its one window at any offset that fits. The
- * tokens must outlive the dataset. Fails if the range is shorter than context + 1. */
+ * context) drawn from (seed, epoch), so that tokens come up at changing positions. There are
+ * (end - begin) / context - 1 windows, which fit at every offset, and fewer than 2 context tokens
+ * at the two ends are left out. A range too short for that has its one window at any offset that
+ * fits. The tokens must outlive the dataset. Fails if the range is shorter than context + 1. */
 AC_API ac_status ac_dataset_from_tokens(ac_dataset **dataset, const ac_tokens *tokens,
                                         int64_t begin, int64_t end, int64_t context, bool jitter);
 

@@ -27,12 +27,14 @@ typedef struct ac_device_info {
   char backend[16]; /* "cpu", "opencl", "dry" */
   char name[128];   /* the hardware's own name */
   char driver[128]; /* OpenCL platform and driver version; BLAS and instruction set on a CPU */
-  char bf16_products[32];  /* how products of bf16 round, order and flush: their numeric class, "AMX
-                            * tiles", "AVX512-BF16", "BFMMLA", "matrix units (mma.sync)",
-                            * "emulated" and a class, or "as floats"; see the README */
-  char refused_unit[64];   /* a matrix unit that the hardware should have and that is not used, and
-                            * why: "mma.sync: its sums are wrong here"; "": there is none */
-  uint64_t memory_bytes;   /* physical or global memory; 0: unknown */
+  char bf16_products[32]; /* how products of bf16 round, order and flush: their numeric class, "AMX
+                           * tiles", "AVX512-BF16", "BFMMLA", "matrix units (mma.sync)",
+                           * "emulated" and a class, or "as floats"; see the README */
+  char refused_unit[64];  /* a matrix unit that the hardware should have and that is not used, and
+                           * why: "mma.sync: its sums are wrong here"; "": there is none */
+  uint64_t memory_bytes;  /* the device's own memory; of the host's, what this process may have: the
+                           * least of physical memory, a container's (control group's) and the
+                           * process's own limits (ulimit -v, -d); 0: unknown */
   uint64_t max_allocation; /* largest single allocation in bytes; 0: no limit */
   uint32_t alignment;      /* of every tensor, in bytes */
   uint32_t compute_units;  /* threads on a CPU */
@@ -56,6 +58,11 @@ typedef struct ac_device_desc {
   void *log_user;
   uint64_t dry_max_allocation; /* dry only: pretend this limit; 0: none. May still change. */
 } ac_device_desc;
+
+/* Describes the device that ac_device_open would open by this name, which is as in ac_device_desc,
+ * without opening it. To find out, every OpenCL driver may be loaded, and drivers stay in the
+ * process: a CPU's holds some 70 MiB. Only the names "cpu" and "dry" leave them alone. */
+AC_API ac_status ac_device_find(ac_device_info *info, const char *name);
 
 /* Opens a device. `desc` may be NULL. Fails with AC_ERROR_DEVICE, naming the devices there are. */
 AC_API ac_status ac_device_open(ac_device **device, const ac_device_desc *desc);

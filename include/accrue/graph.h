@@ -234,12 +234,14 @@ typedef struct ac_conv2d_desc {
   int groups;      /* of channels that are convolved by themselves; 0: 1 */
 } ac_conv2d_desc;
 
-/* Convolution (cross-correlation, as everywhere in this field): x [B, Ci, H, W], weight [Co, Ci /
- * groups, kh, kw], bias [Co] or NULL -> [B, Co, Ho, Wo] with Ho = (H + 2 padding - dilation (kh -
- * 1)
- * - 1) / stride + 1, rounded down, and Wo likewise. Refused: groups that do not divide both numbers
- * of channels, a kernel larger than the padded image. With as many groups as channels (depthwise)
- * it is limited by memory and has kernels of its own. `desc` may be NULL. */
+/* Convolution (cross-correlation, as everywhere in this field) of x [B, Ci, H, W] with weight
+ * [Co, Ci / groups, kh, kw] and bias [Co] or NULL:
+ *
+ *   [B, Co, Ho, Wo]   with Ho = (H + 2 padding - dilation (kh - 1) - 1) / stride + 1
+ *
+ * rounded down, and Wo likewise. Refused: groups that do not divide both numbers of channels, a
+ * kernel larger than the padded image. With as many groups as channels (depthwise) it is limited by
+ * memory and has kernels of its own. `desc` may be NULL. */
 AC_API ac_tensor *ac_conv2d(ac_tensor *x, ac_tensor *weight, ac_tensor *bias,
                             const ac_conv2d_desc *desc);
 
@@ -250,9 +252,12 @@ typedef struct ac_pool2d_desc {
   int padding[2]; /* on both sides; at most half the kernel */
 } ac_pool2d_desc;
 
-/* The largest element or the average of each window, [B, C, Ho, Wo] with Ho = (H + 2 padding -
- * kernel) / stride + 1, rounded down. Padding is never the largest; in an average it counts as
- * zeros. The gradient of the largest goes to the first of equal ones, in the order of rows. */
+/* The largest element or the average of each window:
+ *
+ *   [B, C, Ho, Wo]   with Ho = (H + 2 padding - kernel) / stride + 1
+ *
+ * rounded down. Padding is never the largest; in an average it counts as zeros. The gradient of the
+ * largest goes to the first of equal ones, in the order of rows. */
 AC_API ac_tensor *ac_max_pool2d(ac_tensor *x, const ac_pool2d_desc *desc);
 AC_API ac_tensor *ac_average_pool2d(ac_tensor *x, const ac_pool2d_desc *desc);
 

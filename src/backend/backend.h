@@ -40,7 +40,9 @@ typedef struct ac_backend {
    * is no error. */
   int (*count)(void);
   ac_status (*describe)(int index, ac_device_info *info);
-  /* Adds to it what only an open device knows; NULL: nothing. */
+  /* Says of each driver that offers no device why; "": there is no such driver. NULL: nothing. */
+  void (*explain)(char *text, size_t size);
+  /* Adds to a description what only an open device knows; NULL: nothing. */
   ac_status (*examine)(int index, ac_device_info *info);
 
   /* `index` < count(). Fills in `info` as describe and examine do. */

@@ -128,6 +128,24 @@ static bool choose(choice *chosen, const char *name) {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
+static ac_status find(choice *chosen, const char *name) {
+  AC_TRY(ac_environment_check());
+  if (choose(chosen, name)) return AC_OK;
+  char names[512], why[512] = "";
+  list_names(names, sizeof names);
+  const ac_backend *backend = find_backend(name, strcspn(name, ":"));
+  if (backend && backend->explain) backend->explain(why, sizeof why);
+  return ac_fail(AC_ERROR_DEVICE, "no device \"%s\"; there is: %s%s%s", name, names,
+                 *why ? "; " : "", why);
+}
+
+ac_status ac_device_find(ac_device_info *info, const char *name) {
+  choice chosen;
+  AC_REQUIRE(info);
+  AC_TRY(find(&chosen, name));
+  return chosen.backend->describe(chosen.index, info);
+}
+
 ac_status ac_device_open(ac_device **device, const ac_device_desc *desc) {
   static const ac_device_desc defaults = {0};
   AC_CREATES(device);
@@ -138,13 +156,8 @@ ac_status ac_device_open(ac_device **device, const ac_device_desc *desc) {
     return ac_fail(
         AC_ERROR_ARGUMENT,
         "ac_device_open: the allocator's functions allocate and release are both needed");
-  AC_TRY(ac_environment_check());
   choice chosen;
-  if (!choose(&chosen, desc->name)) {
-    char names[512];
-    list_names(names, sizeof names);
-    return ac_fail(AC_ERROR_DEVICE, "no device \"%s\"; there is: %s", desc->name, names);
-  }
+  AC_TRY(find(&chosen, desc->name));
   ac_device *made = calloc(1, sizeof *made);
   if (!made) return ac_fail(AC_ERROR_MEMORY, "no memory for a device");
   made->backend = chosen.backend;

@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <locale.h>
 #include <pthread.h>
 #include <sched.h>
@@ -15,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -54,9 +56,25 @@ void ac_pages_release(void *memory, size_t bytes) {
   if (memory) munmap(memory, bytes ? bytes : 1);
 }
 
-uint64_t ac_physical_memory(void) {
-  long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-  return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : 0;
+bool ac_pages_available(uint64_t bytes) {
+  enum { PIECE = 64 << 20 }; /* no limit of single mappings, as the system may have, is met */
+  const uint64_t count = bytes / PIECE + (bytes % PIECE != 0);
+  if (count > INT_MAX) return false;
+  void **taken = calloc((size_t)count + 1, sizeof *taken);
+  uint64_t got = 0;
+  while (taken && got < count && (taken[got] = ac_pages_allocate(PIECE))) got++;
+  for (uint64_t i = 0; i < got; i++) ac_pages_release(taken[i], PIECE);
+  free(taken);
+  return got == count;
+}
+
+size_t ac_thread_stack_bytes(void) {
+  pthread_attr_t attributes;
+  size_t bytes = 0;
+  if (pthread_attr_init(&attributes) != 0) return 0;
+  if (pthread_attr_getstacksize(&attributes, &bytes) != 0) bytes = 0;
+  pthread_attr_destroy(&attributes);
+  return bytes;
 }
 
 uint64_t ac_cache_bytes(void) {
@@ -87,16 +105,209 @@ int ac_scalable_vector_bits(void) {
 #endif
 }
 
+/* ---- how much memory this process may have ---------------------------------------------------
+ *
+ * The least of what the machine has, what its control groups allow, and what its own limits leave.
+ * A limit of a control group (cgroup) holds for all groups below it, so those on the way from the
+ * process's own group to the root of the hierarchy are read. /proc/self/cgroup says where the group
+ * is, /proc/self/mountinfo where the hierarchy is mounted, and which part of it. In a container the
+ * mounted part may be the own group alone, and the path one that only the host knows; folders that
+ * do not exist are passed over on the way up. */
+
+static uint64_t smaller_of(uint64_t a, uint64_t b) {
+  return a < b ? a : b;
+}
+
+/* UINT64_MAX: there is no such file, or no number above 0 in it, such as "max". */
+static uint64_t number_in_file(const char *path) {
+  FILE *file = fopen(path, "re");
+  unsigned long long number = 0;
+  if (!file) return UINT64_MAX;
+  bool read = fscanf(file, "%llu", &number) == 1 && number > 0;
+  fclose(file);
+  return read ? (uint64_t)number : UINT64_MAX;
+}
+
+/* Whether "a,b,c" has the item. */
+static bool has_item(const char *list, size_t length, const char *item) {
+  const size_t wanted = strlen(item);
+  for (const char *end = list + length; list < end;) {
+    const char *comma = memchr(list, ',', (size_t)(end - list));
+    const size_t size = (size_t)((comma ? comma : end) - list);
+    if (size == wanted && !memcmp(list, item, size)) return true;
+    list += size + 1;
+  }
+  return false;
+}
+
+enum { LONGEST_PATH = 4096 };
+
+typedef struct hierarchy {
+  bool unified;             /* version 2 of control groups */
+  char root[LONGEST_PATH];  /* the part of it that is mounted */
+  char mount[LONGEST_PATH]; /* where */
+} hierarchy;
+
+/* A line of mountinfo, if it is of a hierarchy that can limit memory:
+ * "31 23 0:28 /root /mount options [more] - cgroup source rw,memory". */
+static bool read_mount(hierarchy *h, const char *line) {
+  char type[16] = "", options[256] = "";
+  const char *rest = strstr(line, " - ");
+  if (!rest || sscanf(rest + 3, "%15s %*s %255s", type, options) < 1) return false;
+  h->unified = !strcmp(type, "cgroup2");
+  if (!h->unified && (strcmp(type, "cgroup") != 0 || !has_item(options, strlen(options), "memory")))
+    return false;
+  return sscanf(line, "%*s %*s %*s %4095s %4095s", h->root, h->mount) == 2;
+}
+
+/* The process's group in that hierarchy, from lines such as "0::/path" and "4:memory:/path". */
+static bool find_group(const hierarchy *h, const char *under, char path[LONGEST_PATH]) {
+  char file[LONGEST_PATH], line[LONGEST_PATH];
+  snprintf(file, sizeof file, "%s/proc/self/cgroup", under);
+  FILE *groups = fopen(file, "re");
+  bool found = false;
+  if (!groups) return false;
+  while (!found && fgets(line, sizeof line, groups)) {
+    char *names = strchr(line, ':'), *group = names ? strchr(names + 1, ':') : NULL;
+    if (!group) continue;
+    names++;
+    found = h->unified ? names == group && !strncmp(line, "0:", 2)
+                       : has_item(names, (size_t)(group - names), "memory");
+    group[1 + strcspn(group + 1, "\n")] = 0;
+    if (found) snprintf(path, LONGEST_PATH, "%s", group + 1);
+  }
+  fclose(groups);
+  return found;
+}
+
+/* The group's path below the mount. */
+static const char *below_mount(const hierarchy *h, const char *group) {
+  const size_t root = strlen(h->root);
+  if (strstr(group, "/..")) return ""; /* outside the part that this process may see */
+  if (!strcmp(h->root, "/")) return strcmp(group, "/") != 0 ? group : "";
+  return !strncmp(group, h->root, root) && (group[root] == '/' || !group[root]) ? group + root : "";
+}
+
+static uint64_t group_limit(const hierarchy *h, const char *under) {
+  char group[LONGEST_PATH], folder[3 * LONGEST_PATH], file[3 * LONGEST_PATH + 32];
+  uint64_t least = UINT64_MAX;
+  if (!find_group(h, under, group)) return least;
+  const size_t top = strlen(under) + strlen(h->mount);
+  snprintf(folder, sizeof folder, "%s%s%s", under, h->mount, below_mount(h, group));
+  for (;;) {
+    snprintf(file, sizeof file, "%s/%s", folder,
+             h->unified ? "memory.max" : "memory.limit_in_bytes");
+    least = smaller_of(least, number_in_file(file));
+    char *slash = strrchr(folder, '/');
+    if (!slash || (size_t)(slash - folder) < top) return least;
+    *slash = 0;
+  }
+}
+
+uint64_t ac_group_memory(const char *under) {
+  char path[LONGEST_PATH], *line = NULL;
+  size_t room = 0;
+  uint64_t least = UINT64_MAX;
+  snprintf(path, sizeof path, "%s/proc/self/mountinfo", under);
+  FILE *mounts = fopen(path, "re");
+  hierarchy *h = malloc(sizeof *h);
+  while (mounts && h && getline(&line, &room, mounts) > 0)
+    if (read_mount(h, line)) least = smaller_of(least, group_limit(h, under));
+  free(h);
+  free(line);
+  if (mounts) fclose(mounts);
+  return least;
+}
+
+/* What `ulimit -v` and `ulimit -d` leave: less what is mapped already. */
+static uint64_t own_limits(void) {
+  unsigned long long all = 0, data = 0;
+  FILE *file = fopen("/proc/self/statm", "re");
+  if (file && fscanf(file, "%llu %*u %*u %*u %*u %llu", &all, &data) != 2) all = data = 0;
+  if (file) fclose(file);
+  const long page = sysconf(_SC_PAGESIZE);
+  const struct {
+    int resource;
+    uint64_t used;
+  } limits[] = {{RLIMIT_AS, all * (uint64_t)page}, {RLIMIT_DATA, data * (uint64_t)page}};
+  uint64_t least = UINT64_MAX;
+  for (int i = 0; i < 2; i++) {
+    struct rlimit limit;
+    if (getrlimit(limits[i].resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) continue;
+    least =
+        smaller_of(least, limit.rlim_cur > limits[i].used ? limit.rlim_cur - limits[i].used : 1);
+  }
+  return least;
+}
+
+uint64_t ac_physical_memory(void) {
+  long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+  uint64_t least = pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : UINT64_MAX;
+  least = smaller_of(least, smaller_of(ac_group_memory(""), own_limits()));
+  return least < UINT64_MAX ? least : 0;
+}
+
 /* ---- libraries and threads ------------------------------------------------------------------- */
 
-void *ac_library_open(const char *name) {
+void *ac_library_open(const char *name, char *why, size_t size) {
   void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-  if (!library) (void)dlerror();
+  const char *error = library ? NULL : dlerror();
+  if (error && why) snprintf(why, size, "%s", error);
   return library;
+}
+
+bool ac_library_is_open(const char *name) {
+  void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+  if (library) dlclose(library);
+  else (void)dlerror();
+  return library != NULL;
 }
 
 void *ac_library_symbol(void *library, const char *name) {
   return dlsym(library, name);
+}
+
+static bool names_same(const char *a, const char *b) {
+  const size_t length = strcspn(a, "=");
+  return !strncmp(a, b, length) && b[length] == '=';
+}
+
+/* The process's list of variables is replaced by a longer one, which is never freed; its first
+ * element leads to the one made before. */
+bool ac_variables_begin(ac_variables *v, const char *const *settings, int count) {
+  static char **kept;
+  size_t size = 0, used = 1;
+  while (environ && environ[size]) size++;
+  char **block = calloc(size + (size_t)count + 2, sizeof *block);
+  if (!block) return false;
+  block[0] = (char *)kept;
+  kept = block;
+  for (size_t i = 0; i < size; i++) {
+    bool set = false;
+    for (int k = 0; k < count; k++) set = set || names_same(settings[k], environ[i]);
+    if (!set) block[used++] = environ[i];
+  }
+  for (int k = 0; k < count; k++) block[used++] = (char *)(uintptr_t)settings[k];
+  *v = (ac_variables){settings, count, environ, block + 1};
+  environ = v->with;
+  return true;
+}
+
+/* Somebody may have set another variable meanwhile, which is to stay. */
+void ac_variables_end(const ac_variables *v) {
+  if (environ == v->with) {
+    environ = v->before;
+    return;
+  }
+  for (int k = 0; k < v->count; k++) {
+    char name[64];
+    const char *value = NULL;
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(v->settings[k], "="), v->settings[k]);
+    for (char **at = v->before; at && *at; at++)
+      if (names_same(v->settings[k], *at)) value = *at + strlen(name) + 1;
+    if (value) setenv(name, value, 1);
+    else unsetenv(name);
+  }
 }
 
 void ac_call_once(ac_once *flag, void (*once)(void)) {

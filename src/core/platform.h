@@ -11,14 +11,35 @@ double ac_clock(void); /* seconds, monotonic */
 void *ac_pages_allocate(size_t bytes);
 void ac_pages_release(void *memory, size_t bytes);
 
-uint64_t ac_physical_memory(void); /* bytes; 0: unknown */
+/* Whether so many bytes more could be had now, not all in one piece. */
+bool ac_pages_available(uint64_t bytes);
+size_t ac_thread_stack_bytes(void); /* of a thread that is not told otherwise; 0: unknown */
+
+/* Bytes that this process may have: the machine's memory, or what a control group, as of a
+ * container, or a limit of the process (ulimit -v, -d) leaves of it. 0: unknown. */
+uint64_t ac_physical_memory(void);
+/* What control groups allow; UINT64_MAX: all. `under` goes before each path: "", but in tests. */
+uint64_t ac_group_memory(const char *under);
 uint64_t ac_cache_bytes(void);     /* of the last-level cache; 0: unknown */
 int ac_processor_count(void);      /* usable by this process */
 int ac_scalable_vector_bits(void); /* of ARM's SVE, as this process has it; 0: there is none */
 
-/* Shared libraries. `ac_library_open` leaves no error behind; NULL if it cannot be loaded. */
-void *ac_library_open(const char *name);
+/* Shared libraries. NULL if it cannot be loaded; `why`, which may be NULL, then has the reason. */
+void *ac_library_open(const char *name, char *why, size_t size);
+bool ac_library_is_open(const char *name);
 void *ac_library_symbol(void *library, const char *name);
+
+/* Between the two calls these environment variables, each as "NAME=value", are set for whoever
+ * asks. Unlike setenv that neither changes nor frees what another thread may be reading, such as a
+ * driver in its own first use. One at a time; the settings stay with the caller. False: no memory.
+ */
+typedef struct ac_variables {
+  const char *const *settings;
+  int count;
+  char **before, **with;
+} ac_variables;
+bool ac_variables_begin(ac_variables *variables, const char *const *settings, int count);
+void ac_variables_end(const ac_variables *variables);
 
 /* Runs `once` exactly once per flag, also from several threads. */
 typedef struct ac_once {

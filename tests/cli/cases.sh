@@ -417,7 +417,7 @@ case_plan() {
     grep -q 'budget' picture.svg || die "the picture lacks the budget"
   fi
   echo keep >old.svg
-  (PATH=/nonexistent && refuse_svg "${model[@]}")
+  (PATH=/dev/null && refuse_svg "${model[@]}")
   grep -q keep old.svg || die "the old picture is gone"
 
   refuse 1 'needs at least' plan gpt "${model[@]}" --device dry --memory 1
@@ -571,7 +571,7 @@ case_bench() {
   echo '{"rows": [{"results": [{"device": "cpu"}]}]}' >odd.json
   refuse 1 'odd.json is not what' bench ops --device cpu --baseline odd.json
   local status=0
-  (PATH=/nonexistent && "$ACCRUE" bench ops --device cpu --svg now.svg >out 2>err) || status=$?
+  (PATH=/dev/null && "$ACCRUE" bench ops --device cpu --svg now.svg >out 2>err) || status=$?
   ((status == 1)) && grep -q 'is gnuplot' err && [[ ! -s out ]] || die "status $status without gnuplot: $(cat out err)"
   status=0
   "$ACCRUE" bench ops --device cpu --model gpt-small --filter transmogrify --seconds 0.01 --footprint 1MiB \

@@ -19,7 +19,10 @@ export PKG_CONFIG_LIBDIR=$work/pc
 cmake -S "$source" --preset release -B "$work/release" >"$work/out"
 grep -q 'tests OFF' "$work/out"
 cmake --build "$work/release" --target help >"$work/targets"
-grep -q accrue_program "$work/targets"
+for target in accrue_program first_model custom_loop own_optimizer budgets; do
+  grep -q $target "$work/targets" || { echo "no $target without cmocka" >&2; exit 1; }
+done
+! command -v c++ >/dev/null || grep -q circle "$work/targets"
 for preset in ci ci-sanitize; do
   if cmake -S "$source" --preset $preset -B "$work/$preset" >"$work/out" 2>&1; then
     echo "preset $preset does without the tests" >&2

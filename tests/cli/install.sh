@@ -23,3 +23,11 @@ build/consumer_static
 pc=$(find "$work/prefix" -name accrue.pc)
 PKG_CONFIG_PATH=$(dirname "$pc") make BUILD=build build/consumer_pc
 build/consumer_pc
+
+# The examples, as a project of their own. The one in C++ is among them where there is a compiler.
+cd "$work"
+cmake -S "$work/prefix/share/doc/accrue/examples" -B examples -DCMAKE_PREFIX_PATH="$work/prefix" >/dev/null
+cmake --build examples >/dev/null
+examples/custom_loop >/dev/null
+examples/budgets >/dev/null
+! command -v c++ >/dev/null || examples/circle >/dev/null

@@ -50,7 +50,7 @@ GROUPS = ("cpu", "cl", "rules", "trainer")
 
 # Runs in this order until one fails: arguments of the program before the families, and its environment.
 QUIET = {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "2"}
-CPU = {**QUIET, "ACCRUE_TEST_DEVICES": "cpu", "OCL_ICD_VENDORS": "/nonexistent"}
+CPU = {**QUIET, "ACCRUE_TEST_DEVICES": "cpu", "OCL_ICD_VENDORS": "/dev/null/none"}
 RUNS = {
     "cpu": [("--reduced", CPU), ("", CPU), ("", {**CPU, "ACCRUE_CPU_STREAM": "1"}),
             ("", {**CPU, "OMP_NUM_THREADS": "5", "ACCRUE_CPU_SERIAL": "0"}), ("", {**CPU, "OMP_NUM_THREADS": "1"}),

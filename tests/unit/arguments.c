@@ -161,11 +161,18 @@ static void enter(const char *function, const char *parameter, const char *call)
 
 static void devices(void) {
   ac_device *d;
+  ac_device_info found;
   int count;
   HARMLESS(ac_device_list, list, ac_device_list(NULL, 0, &count) == AC_OK);
   REFUSED(ac_device_list, count, ac_device_list(NULL, 0, NULL));
   assert_int_equal(ac_device_list(NULL, 2, &count), AC_ERROR_ARGUMENT);
   assert_string_equal(ac_last_error(), "ac_device_list: there is no list of 2 devices");
+  REFUSED(ac_device_find, info, ac_device_find(NULL, "cpu"));
+  HARMLESS(ac_device_find, name, ac_device_find(&found, NULL) == AC_OK);
+  assert_int_equal(ac_device_find(&found, "abacus"), AC_ERROR_DEVICE);
+  assert_non_null(strstr(ac_last_error(), "no device \"abacus\"; there is: cpu"));
+  assert_ok(ac_device_find(&found, "dry"));
+  assert_string_equal(found.id, "dry");
   REFUSED(ac_device_open, device, ac_device_open(NULL, NULL));
   HARMLESS(ac_device_open, desc, ac_device_open(&d, NULL) == AC_OK);
   ac_device_close(d);

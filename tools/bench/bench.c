@@ -6,6 +6,7 @@
 #include "bench/measure.h"
 #include "bench/memory.h"
 #include "bench/svg.h"
+#include "common/device_choice.h"
 #include "common/gnuplot.h"
 #include "common/help.h"
 #include "common/message.h"
@@ -224,7 +225,7 @@ static int open_devices(bench *b) {
   if (!b->devices.count) b->devices = (option_list){{"auto"}, 1};
   for (int i = 0; i < b->devices.count; i++) {
     const ac_device_desc desc = {
-        .name = b->devices.items[i], .threads = (int)b->threads, .log = waiting_log};
+        .name = device_choose(b->devices.items[i]), .threads = (int)b->threads, .log = waiting_log};
     const ac_status opened = ac_device_open(&report->devices[i], &desc);
     if (opened != AC_OK) return fail_setup(opened);
     report->device_count++;

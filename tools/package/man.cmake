@@ -1,5 +1,6 @@
 # Pages of the manual: the program writes them itself, so they say what its --help says. Where it cannot run, which is
 # a cross build without an emulator, there are none.
+set(man_pages "")
 if(CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR)
   message(STATUS "Accrue: no pages of the manual, as the program they are written by cannot run here")
   return()
@@ -31,4 +32,3 @@ add_custom_command(OUTPUT ${man_pages}
           "-DCOMMANDS=${man_commands}" -DFOLDER=${man_folder} -P ${CMAKE_CURRENT_LIST_DIR}/write_man.cmake
   DEPENDS accrue_program ${CMAKE_CURRENT_LIST_DIR}/write_man.cmake VERBATIM)
 add_custom_target(accrue_man ALL DEPENDS ${man_pages})
-install(FILES ${man_pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)

@@ -48,13 +48,26 @@ static int print_table(const ac_device_info *list, int count) {
   return STATUS_DONE;
 }
 
+static int print_auto(void) {
+  ac_device_info info;
+  if (ac_device_find(&info, "auto") != AC_OK) return fail_library();
+  printf("%s\n", info.id);
+  return STATUS_DONE;
+}
+
 int devices_main(int argc, char **argv) {
-  bool json = false;
+  bool json = false, only_auto = false;
   options o = {.command = "devices", .summary = "Lists the devices a model can train on."};
-  const option rows[] = {{"json", NULL, OPTION_SWITCH, &json, .help = "as a JSON array"}};
+  const option rows[] = {
+      {"json", NULL, OPTION_SWITCH, &json, .help = "as a JSON array"},
+      {"auto", NULL, OPTION_SWITCH, &only_auto,
+       .help = "print only the name of the device that --device auto takes"},
+  };
   OPTIONS_ADD(&o, "Output", rows);
   int status = options_parse(&o, argc, argv);
   if (status != STATUS_CONTINUE) return status;
+  if (json && only_auto) return fail_usage("--json and --auto contradict each other");
+  if (only_auto) return print_auto();
 
   int count = 0, capacity;
   if (ac_device_list(NULL, 0, &count) != AC_OK) return fail_library();

@@ -4,6 +4,7 @@
 #include "program/finite.h"
 #include "program/gpt_config.h"
 #include "program/model_path.h"
+#include "common/device_choice.h"
 #include "common/message.h"
 #include "common/options.h"
 #include "common/waiting.h"
@@ -160,7 +161,8 @@ static int read_config(sampler *s) {
 }
 
 static int open_session(sampler *s) {
-  const ac_device_desc device = {.name = s->device, .threads = (int)s->threads, .log = waiting_log};
+  const ac_device_desc device = {
+      .name = device_choose(s->device), .threads = (int)s->threads, .log = waiting_log};
   const ac_plan_desc desc = {.purpose = AC_PREDICT, .batch = 1, .micro_batch = 1};
   ac_graph *graph = NULL;
   const ac_status opened = ac_device_open(&s->open_device, &device);

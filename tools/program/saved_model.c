@@ -1,5 +1,6 @@
 #include "program/saved_model.h"
 
+#include "common/device_choice.h"
 #include "common/message.h"
 #include "common/waiting.h"
 
@@ -138,7 +139,7 @@ static int open_all(saved_model *m, int argc, char **argv,
   status = choose_part(m);
   if (status != STATUS_CONTINUE) return status;
   const ac_device_desc device = {
-      .name = s->flags.device, .threads = (int)s->flags.threads, .log = waiting_log};
+      .name = device_choose(s->flags.device), .threads = (int)s->flags.threads, .log = waiting_log};
   const ac_status opened = ac_device_open(&s->device, &device);
   return opened == AC_OK ? STATUS_CONTINUE : fail_setup(opened);
 }

@@ -1,5 +1,6 @@
 #include "program/train_flags.h"
 
+#include "common/device_choice.h"
 #include "common/message.h"
 #include "common/option_record.h"
 #include "common/waiting.h"
@@ -223,7 +224,8 @@ static int open_device(setup *s) {
   if (s->cache) s->device = plan_cache_device(s->cache, f->device, f->threads);
   ac_device_reset_peak(s->device); /* each run's is its own */
   if (s->device) return STATUS_CONTINUE;
-  ac_device_desc device = {.name = f->device, .threads = (int)f->threads, .log = waiting_log};
+  ac_device_desc device = {
+      .name = device_choose(f->device), .threads = (int)f->threads, .log = waiting_log};
   const ac_status opened = ac_device_open(&s->device, &device);
   if (opened != AC_OK) return fail_setup(opened);
   if (s->cache) plan_cache_add_device(s->cache, s->device, f->device, f->threads);

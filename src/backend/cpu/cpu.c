@@ -210,7 +210,7 @@ static ac_status describe(int index, ac_device_info *info) {
   if (ac_blas_load(&blas) == AC_OK)
     snprintf(info->driver, sizeof info->driver, "OpenBLAS %s %s, %s", blas->version, blas->core,
              chosen->text);
-  else snprintf(info->driver, sizeof info->driver, "OpenBLAS not found, %s", chosen->text);
+  else snprintf(info->driver, sizeof info->driver, "OpenBLAS not loaded, %s", chosen->text);
   ac_error_restore(&kept);
   snprintf(info->bf16_products, sizeof info->bf16_products, "%s", dot ? dot->text : "as floats");
   info->bf16_arithmetic = dot && !dot->emulated;
@@ -253,11 +253,11 @@ static ac_status open_device(void **state, int index, const ac_device_desc *desc
     return ac_fail(AC_ERROR_ARGUMENT, "cpu: %d threads were asked for; 1 to %d can be had", threads,
                    (int)MAX_THREADS);
   AC_TRY(check_stack(threads));
+  AC_TRY(ac_blas_reserve(blas, threads));
   device *d = calloc(1, sizeof *d);
   if (!d) return ac_fail(AC_ERROR_MEMORY, "cpu: no memory to open the device");
   static ac_once prepared;
   ac_call_once(&prepared, prepare_for_forks);
-  ac_blas_reserve(blas, threads);
   d->context = (ac_cpu_context){.threads = threads,
                                 .serial = serial_elements(),
                                 .cache_bytes = cache_bytes(),

@@ -77,6 +77,46 @@ int ac_cl_device_count(void) {
   return list_devices(list);
 }
 
+/* What is left out of a platform's devices, as a sentence; false: nothing is. */
+static bool explain_platform(cl_platform_id platform, char *text, size_t size) {
+  char name[64] = "";
+  cl_device_id devices[MAX_DEVICES];
+  cl_uint count = 0;
+  clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof name - 1, name, NULL);
+  const cl_int error = clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, MAX_DEVICES, devices, &count);
+  if (error != CL_SUCCESS || !count) {
+    const char *why = ac_cl_error_name(error);
+    /* PoCL has no devices where it cannot write its cache, and says nothing else. */
+    snprintf(text, size, "%s offers no device (%s)%s", name, why ? why : "unknown error",
+             strstr(name, "Portable Computing") || strstr(name, "PoCL")
+                 ? ", as where its cache folder (POCL_CACHE_DIR) cannot be written to"
+                 : "");
+    return true;
+  }
+  if (count > MAX_DEVICES) count = MAX_DEVICES;
+  for (cl_uint d = 0; d < count; d++)
+    if (usable(devices[d])) return false;
+  snprintf(text, size, "the devices of %s have no compiler, or another byte order", name);
+  return true;
+}
+
+void ac_cl_device_explain(char *text, size_t size) {
+  cl_platform_id platforms[MAX_PLATFORMS];
+  cl_uint count = 0;
+  size_t used = 0;
+  snprintf(text, size, "no OpenCL driver is installed");
+  ac_call_once(&listing.made, make_lock);
+  if (!listing.lock) return;
+  ac_monitor_lock(listing.lock);
+  if (clGetPlatformIDs(MAX_PLATFORMS, platforms, &count) == CL_SUCCESS && count) text[0] = 0;
+  for (cl_uint p = 0; p < count && p < MAX_PLATFORMS; p++) {
+    char sentence[256];
+    if (!explain_platform(platforms[p], sentence, sizeof sentence) || used >= size) continue;
+    used += (size_t)snprintf(text + used, size - used, "%s%s", used ? "; " : "", sentence);
+  }
+  ac_monitor_unlock(listing.lock);
+}
+
 ac_status ac_cl_device_at(int index, cl_platform_id *platform, cl_device_id *device) {
   entry list[MAX_DEVICES];
   int count = list_devices(list);
@@ -115,6 +155,12 @@ bool ac_cl_has_extension(cl_device_id device, const char *name) {
   return has;
 }
 
+/* Of a device that uses the host's memory, no more than this process may have of that. */
+static uint64_t memory_of(uint64_t memory, const ac_device_info *info) {
+  const uint64_t host = info->own_memory ? 0 : ac_physical_memory();
+  return host && host < memory ? host : memory;
+}
+
 ac_status ac_cl_device_describe(int index, ac_device_info *info) {
   cl_platform_id platform = NULL;
   cl_device_id device = NULL;
@@ -134,12 +180,12 @@ ac_status ac_cl_device_describe(int index, ac_device_info *info) {
   clGetDeviceInfo(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof allocation, &allocation, NULL);
   clGetDeviceInfo(device, CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof bits, &bits, NULL);
   clGetDeviceInfo(device, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units, NULL);
-  info->memory_bytes = memory;
+  info->gpu = is_gpu(device);
+  info->own_memory = has_own_memory(device);
+  info->memory_bytes = memory_of(memory, info);
   info->max_allocation = allocation;
   info->alignment = bits / 8 > 64 ? bits / 8 : 64;
   info->compute_units = units;
-  info->gpu = is_gpu(device);
-  info->own_memory = has_own_memory(device);
   snprintf(info->bf16_products, sizeof info->bf16_products, "as floats");
   info->half_arithmetic = ac_cl_has_extension(device, "cl_khr_fp16");
   return AC_OK;

@@ -118,7 +118,7 @@ static bool find(void *library, const char *name, void *function) {
 }
 
 static void load(void) {
-  void *library = ac_library_open("libOpenCL.so.1");
+  void *library = ac_library_open("libOpenCL.so.1", NULL, 0);
   if (!library) return;
   loaded = find(library, "clGetPlatformIDs", &loader.clGetPlatformIDs);
 #define FIND(result, name, parameters, arguments) \

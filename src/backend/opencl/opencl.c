@@ -431,6 +431,7 @@ const ac_backend ac_backend_opencl = {
     .compiles = true,
     .count = ac_cl_device_count,
     .describe = ac_cl_device_describe,
+    .explain = ac_cl_device_explain,
     .examine = opencl_examine,
     .open = opencl_open,
     .close = opencl_close,

@@ -73,6 +73,7 @@ typedef struct ac_opencl {
 /* ---- devices.c ------------------------------------------------------------------------------- */
 
 int ac_cl_device_count(void);
+void ac_cl_device_explain(char *text, size_t size);
 ac_status ac_cl_device_describe(int index, ac_device_info *info);
 
 /* Whether the name stands in its list. */

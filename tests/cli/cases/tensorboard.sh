@@ -38,11 +38,11 @@ case_tensorboard() {
   refuse 1 'cannot make the folder file/below' train gpt --data text "${tiny[@]}" --tensorboard file/below
 
   # A run that is refused leaves no file, and no folder.
-  refuse 1 'cannot write the metrics to /nonexistent/m' train gpt --data text "${tiny[@]}" --tensorboard weights \
-    --metrics /nonexistent/m --out none
+  refuse 1 'cannot write the metrics to text/m' train gpt --data text "${tiny[@]}" --tensorboard weights \
+    --metrics text/m --out none
   (($(find weights -type f | wc -l) == 2)) || die "a run that was refused has left events: $(ls weights)"
-  refuse 1 'cannot write the metrics to /nonexistent/m' train gpt --data text "${tiny[@]}" --tensorboard never \
-    --metrics /nonexistent/m --out none
+  refuse 1 'cannot write the metrics to text/m' train gpt --data text "${tiny[@]}" --tensorboard never \
+    --metrics text/m --out none
   refuse 2 'of group 0' train gpt --data text "${tiny[@]}" --group 'nothing*:lr=1' --out none
   [[ ! -e never && ! -e none ]] || die "a run that was refused has left a folder: $(ls)"
 

@@ -4,8 +4,10 @@
  * the library is taken for a much older one (0.3.21 runs SSE3 kernels on an Emerald Rapids Xeon, a
  * fifth of what its AVX-512 kernels reach, and AVX2 kernels on an AVX-512 CPU of AMD).
  * OPENBLAS_CORETYPE overrides that, but only at that moment. So the library is opened here, with
- * that variable set by what the CPU can do, unless the user set it. A process that had loaded
- * OpenBLAS already keeps the kernels it has. How it is opened is openblas.h's.
+ * that variable set by what the CPU can do, unless the user set it. It is not set by setenv: an
+ * OpenCL driver that another thread uses for the first time may be reading the environment. A
+ * process that had loaded OpenBLAS already keeps the kernels it has. How it is opened is
+ * openblas.h's.
  *
  * Products that go to it (gemm.c keeps the small ones) run as one single-threaded call per thread
  * of our parallel regions, each on its own tile of C. OpenBLAS's own threading allocates memory in
@@ -15,6 +17,7 @@
 #include "backend/cpu/product/blas.h"
 
 #include <cblas.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,16 +37,53 @@ static const char *const deep_cores[] = {"tsv110", "emag8180"};
 enum { DEEP_P = 512, DEEP_Q = 1024 };
 
 static ac_blas blas;
+static char why_not[256]; /* it could not be loaded */
 static ac_once once;
 
-static void set_variable(const char *name, const char *value) {
-#ifdef _WIN32
-  _putenv_s(name, value ? value : "");
-#else
-  if (value) setenv(name, value, 1);
-  else unsetenv(name);
-#endif
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* Of its pool: what 0.3.21 maps on x86-64 and AArch64, with what malloc adds. */
+enum { BUFFER = (128 << 20) + (64 << 10) };
+
+uint64_t ac_openblas_bytes(int threads) {
+  return (uint64_t)threads * (BUFFER + ac_thread_stack_bytes());
 }
+
+/* As it is loaded it maps a buffer for each processor, and those of ac_blas_reserve follow. Where
+ * there is no memory for all it is to be told of a single thread, which is all that it is used
+ * with. False: there is no memory for that. */
+static bool is_room(bool *tight) {
+  char bytes[32];
+  const uint64_t least = AC_OPENBLAS_CODE + ac_openblas_bytes(1),
+                 all = AC_OPENBLAS_CODE + ac_openblas_bytes(2 * ac_processor_count());
+  *tight = !ac_openblas_is_loaded() && !ac_pages_available(all);
+  if (!*tight || ac_pages_available(least)) return true;
+  snprintf(why_not, sizeof why_not,
+           "it takes %s of address space, more than this process has left; raise its limit "
+           "(ulimit -v)",
+           ac_format_bytes(bytes, sizeof bytes, least));
+  return false;
+}
+
+/* Whether so many more threads can be had. malloc gives each of the first few threads that call it
+ * 64 MiB of address space, which must not be taken from the last ones' stacks: OpenMP ends the
+ * program where it cannot start a thread. */
+static bool threads_fit(int more) {
+  const uint64_t arenas = (uint64_t)(more < 5 ? more - 1 : 4) * (64 << 20);
+  return ac_pages_available(ac_openblas_bytes(more) + arenas);
+}
+
+/* The most that can, fewer than `threads`. */
+static int most_threads(int threads) {
+  int most = 0;
+  for (int less = 1; less < threads; less *= 2)
+    if (threads_fit(less)) most = less;
+  for (int step = most / 2; step > 0; step /= 2)
+    if (most + step < threads && threads_fit(most + step)) most += step;
+  return most;
+}
+
+/* ---- loading --------------------------------------------------------------------------------- */
 
 /* The core type whose float kernels use the widest vectors that the CPU has; "" where OpenBLAS
  * knows best. */
@@ -64,17 +104,32 @@ static void describe_library(const ac_openblas *library) {
   snprintf(blas.core, sizeof blas.core, "%s", library->core ? library->core() : "");
 }
 
-static void load(void) {
+/* With its variables set for that moment. Those of the number of threads are read by its build with
+ * threads of its own, and by that with OpenMP. */
+static bool open_library(ac_openblas *library) {
   const char *user = getenv("OPENBLAS_CORETYPE");
-  ac_openblas library = {0};
-  if (!user || !*user) {
-    snprintf(blas.wanted, sizeof blas.wanted, "%s", best_core());
-    if (blas.wanted[0]) set_variable("OPENBLAS_CORETYPE", blas.wanted);
+  static char core[64]; /* for whoever reads it late */
+  const char *settings[3];
+  int count = 0;
+  bool tight;
+  if (!is_room(&tight)) return false;
+  if (!user || !*user) snprintf(blas.wanted, sizeof blas.wanted, "%s", best_core());
+  snprintf(core, sizeof core, "OPENBLAS_CORETYPE=%s", blas.wanted);
+  if (blas.wanted[0]) settings[count++] = core;
+  if (tight) settings[count++] = "OPENBLAS_NUM_THREADS=1", settings[count++] = "OMP_NUM_THREADS=1";
+  ac_variables variables;
+  if (!ac_variables_begin(&variables, settings, count)) {
+    snprintf(why_not, sizeof why_not, "there is no memory");
+    return false;
   }
-  bool opened = ac_openblas_open(&library);
-  if (blas.wanted[0]) set_variable("OPENBLAS_CORETYPE", user ? "" : NULL);
-  if (!opened) return;
+  const bool opened = ac_openblas_open(library, why_not, sizeof why_not);
+  ac_variables_end(&variables);
+  return opened;
+}
 
+static void load(void) {
+  ac_openblas library = {0};
+  if (!open_library(&library)) return;
   describe_library(&library);
   if (library.parallel && library.set_threads && library.parallel() == OPENBLAS_THREAD)
     library.set_threads(1);
@@ -85,22 +140,37 @@ static void load(void) {
 
 ac_status ac_blas_load(const ac_blas **result) {
   ac_call_once(&once, load);
-  if (!blas.sgemm)
-    return ac_fail(
-        AC_ERROR_DEVICE,
-        "cpu: OpenBLAS cannot be loaded: no libopenblas.so.0 with cblas_sgemm was found");
+  if (!blas.sgemm) return ac_fail(AC_ERROR_DEVICE, "cpu: OpenBLAS cannot be loaded: %s", why_not);
   *result = &blas;
   return AC_OK;
 }
 
-void ac_blas_reserve(const ac_blas *library, int threads) {
+static atomic_int reserved; /* buffers, which stay in the pool */
+
+static ac_status check_memory(int threads) {
+  char bytes[32], offer[64] = "raise its limit (ulimit -v)";
+  const int held = reserved, more = threads - held;
+  if (more <= 0 || threads_fit(more)) return AC_OK;
+  const int most = held + most_threads(more);
+  if (most > 0)
+    snprintf(offer, sizeof offer, "take at most %d, or raise its limit (ulimit -v)", most);
+  return ac_fail(AC_ERROR_MEMORY,
+                 "cpu: %d %s %s of address space, more than this process has left; %s", threads,
+                 threads == 1 ? "thread takes" : "threads take",
+                 ac_format_bytes(bytes, sizeof bytes, ac_openblas_bytes(threads)), offer);
+}
+
+ac_status ac_blas_reserve(const ac_blas *library, int threads) {
   enum { POOL = 64 }; /* more would reach the limit that Debian's OpenBLAS is built with */
   void *taken[POOL];
-  if (!library->take_buffer || !library->return_buffer) return;
+  AC_TRY(check_memory(threads));
+  if (!library->take_buffer || !library->return_buffer) return AC_OK;
   if (threads > POOL) threads = POOL;
   for (int i = 0; i < threads; i++) taken[i] = library->take_buffer(0);
   for (int i = 0; i < threads; i++)
     if (taken[i]) library->return_buffer(taken[i]);
+  if (threads > reserved) reserved = threads;
+  return AC_OK;
 }
 
 uint64_t ac_blas_bytes(int threads) {

@@ -23,8 +23,8 @@ ac_status ac_blas_load(const ac_blas **blas);
 
 /* Maps the packing buffers that `threads` threads need at once. OpenBLAS maps one whenever a call
  * finds all others in use, so without this the first step in which two threads happen to overlap
- * would allocate. */
-void ac_blas_reserve(const ac_blas *blas, int threads);
+ * would allocate. Fails where there is no memory for them. */
+ac_status ac_blas_reserve(const ac_blas *blas, int threads);
 
 /* What OpenBLAS keeps resident at most for the products of `threads` threads: a bound from the
  * sizes of its blocks. */

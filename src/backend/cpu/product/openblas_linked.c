@@ -4,6 +4,38 @@
 #include "backend/cpu/product/openblas.h"
 
 #include <cblas.h>
+#include <unistd.h>
+
+#include "core/platform.h"
+
+/* ---- memory for its constructor ----------------------------------------------------------------
+ *
+ * OpenBLAS maps a buffer for each processor in its constructor, and tries again for ever where
+ * there is no memory for one. So this one, which runs before it, looks: where there is not enough
+ * for all OpenBLAS is told of a single thread, which is all that it is used with, and where there
+ * is not enough for that the program ends with a sentence. */
+
+static bool limited;
+static ac_variables variables;
+
+__attribute__((constructor(101))) static void look_for_memory(void) {
+  static const char sentence[] =
+      "OpenBLAS needs more memory than this program may have; raise its limit (ulimit -v)\n";
+  if (ac_pages_available(ac_openblas_bytes(ac_processor_count()))) return;
+  if (!ac_pages_available(ac_openblas_bytes(1))) {
+    if (write(STDERR_FILENO, sentence, sizeof sentence - 1) < 0) _exit(2);
+    _exit(1);
+  }
+  static const char *const settings[] = {"OMP_NUM_THREADS=1"};
+  limited = ac_variables_begin(&variables, settings, 1);
+}
+
+static void restore_threads(void) {
+  if (limited) ac_variables_end(&variables);
+  limited = false;
+}
+
+/* ---- opening it ------------------------------------------------------------------------------ */
 
 void gotoblas_dynamic_quit(void) __attribute__((weak));
 void gotoblas_dynamic_init(void) __attribute__((weak));
@@ -16,7 +48,14 @@ static void sgemm(int order, int transpose_a, int transpose_b, int m, int n, int
               k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
 
-bool ac_openblas_open(ac_openblas *library) {
+/* What comes first of all that asks for it: its constructor has run. */
+bool ac_openblas_is_loaded(void) {
+  restore_threads();
+  return true;
+}
+
+bool ac_openblas_open(ac_openblas *library, char *why, size_t size) {
+  (void)why, (void)size;
   if (gotoblas_dynamic_quit && gotoblas_dynamic_init) {
     gotoblas_dynamic_quit();
     gotoblas_dynamic_init();

@@ -1,0 +1,77 @@
+/* To look for a GPU every OpenCL driver is loaded, and a driver stays in the process that loaded
+ * it: PoCL's holds some 70 MiB, which no budget counts, although the device chosen is then the CPU.
+ * So another process of this program looks, by `accrue devices --auto`, and ends. Where that does
+ * not work this one does. */
+#include "common/device_choice.h"
+
+#include "common/message.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+/* Starts it with its output in `pipe`; what drivers say is said again by the one that is used. */
+static bool start(pid_t *child, const int pipe[2]) {
+  char *const argv[] = {"accrue", "devices", "--auto", NULL};
+  posix_spawn_file_actions_t actions;
+  if (posix_spawn_file_actions_init(&actions) != 0) return false;
+  const bool started =
+      posix_spawn_file_actions_addclose(&actions, pipe[0]) == 0 &&
+      posix_spawn_file_actions_adddup2(&actions, pipe[1], STDOUT_FILENO) == 0 &&
+      posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0) == 0 &&
+      posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0) == 0 &&
+      posix_spawn(child, "/proc/self/exe", &actions, NULL, argv, environ) == 0;
+  posix_spawn_file_actions_destroy(&actions);
+  return started;
+}
+
+/* A name and a line end, as "opencl:0\n"; what else may come is no answer. */
+static bool read_answer(int from, char *text, size_t size) {
+  size_t length = 0;
+  ssize_t got;
+  while (length < size - 1 && (got = read(from, text + length, size - 1 - length)) > 0)
+    length += (size_t)got;
+  text[length] = 0;
+  char *end = strchr(text, '\n');
+  if (!end || end == text || end[1]) return false;
+  *end = 0;
+  return true;
+}
+
+/* Whether a fault ended it, rather than a signal that somebody sent. */
+static bool has_crashed(pid_t child) {
+  int status;
+  if (waitpid(child, &status, 0) != child || !WIFSIGNALED(status)) return false;
+  const int by = WTERMSIG(status);
+  return by == SIGABRT || by == SIGSEGV || by == SIGBUS || by == SIGILL || by == SIGFPE;
+}
+
+const char *device_choose(const char *name) {
+  static char found[64];
+  int pipe_ends[2];
+  pid_t child;
+  if (name && *name && strcasecmp(name, "auto") != 0) return name;
+  if (*found) return found;
+  if (pipe(pipe_ends) != 0) return name;
+  /* Above the three that the child gets anew. */
+  const bool started =
+      pipe_ends[0] > STDERR_FILENO && pipe_ends[1] > STDERR_FILENO && start(&child, pipe_ends);
+  close(pipe_ends[1]);
+  if (started) {
+    if (!read_answer(pipe_ends[0], found, sizeof found)) *found = 0;
+    if (has_crashed(child) && !*found) {
+      say("an OpenCL driver crashes while a GPU is looked for; the CPU is taken");
+      snprintf(found, sizeof found, "cpu");
+    }
+  }
+  close(pipe_ends[0]);
+  return *found ? found : name;
+}
