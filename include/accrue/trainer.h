@@ -255,8 +255,9 @@ typedef struct ac_update {
   double noise_scale; /* ac_noise_scale.batch as it is now; NaN: not known. May still change. */
   bool skipped;       /* something was not finite, the weight was zero, or `decide` said so: nothing
                          was changed */
-  /* finite_gradient: and the means and variances that batch norms pool. Where these are not,
-   * grad_norm is infinite. */
+  /* finite_gradient: and the means and variances that batch norms pool, and the squares that
+   * optimizers other than SGD and Lion keep of a clipped gradient, whose norm must therefore be
+   * below 1.8e19. If one of these is not finite, grad_norm is infinite. */
   bool finite_loss, finite_gradient;
   /* AC_GRADIENTS_FUSED_LOCAL: parameters whose gradients were not finite, and which were not
    * stepped; others were unless `skipped`. May still change. */

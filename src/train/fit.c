@@ -89,6 +89,13 @@ static bool pools_badly(const ac_trainer *trainer) {
   return parameter >= 0 && trainer->instance.plan->problem.parameters[parameter].gradient < 0;
 }
 
+/* Whether only the squares that the optimizer would have kept of a gradient are not finite. */
+static bool squares_badly(const ac_trainer *trainer) {
+  const ac_plan *plan = trainer->instance.plan;
+  const ac_cell *cell = ac_plan_cell(plan, AC_ROLE_STATISTICS, trainer->nonfinite, 0);
+  return cell && ac_trainer_measure(trainer, cell).finite;
+}
+
 /* Runs the window again and names the first op that yields something not finite. */
 static ac_status locate(fit *f, char *where, size_t size) {
   piece p;
@@ -100,7 +107,9 @@ static ac_status locate(fit *f, char *where, size_t size) {
   int parameter = f->trainer->nonfinite;
   if (!where[0] && parameter >= 0)
     snprintf(where, size, "the %s of parameter %s",
-             pools_badly(f->trainer) ? "pooled statistics" : "gradient",
+             pools_badly(f->trainer)     ? "pooled statistics"
+             : squares_badly(f->trainer) ? "squares of the gradient"
+                                         : "gradient",
              ac_tensor_at(graph, graph->parameters[parameter])->name);
   if (!where[0]) snprintf(where, size, "the sum over the window");
   return AC_OK;
