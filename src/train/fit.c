@@ -201,6 +201,13 @@ static bool is_out_of_patience(const fit *f) {
   return f->desc->patience && f->no_better >= f->desc->patience;
 }
 
+/* Whether any loss has a mean. Data that weigh nothing say nothing about the model. */
+static bool weighs(const ac_evaluation *evaluation) {
+  bool any = false;
+  for (int k = 0; k < evaluation->loss_count; k++) any |= !isnan(evaluation->losses[k].accuracy);
+  return any;
+}
+
 /* `due`: another one is, if windows follow. `regular`: it is one of those every so many windows, by
  * which a schedule and patience go. */
 static ac_status evaluate(fit *f, int64_t limit, bool due, bool regular) {
@@ -208,6 +215,7 @@ static ac_status evaluate(fit *f, int64_t limit, bool due, bool regular) {
   AC_TRY(ac_trainer_evaluate_asking(f->trainer, f->desc->validation, limit, &f->stop,
                                     &event.evaluation));
   if (f->stop.stopped) return AC_OK;
+  regular &= weighs(&event.evaluation);
   if (regular && goes_by_validation(f->trainer))
     AC_TRY(ac_trainer_observe_validation(f->trainer, event.evaluation.loss));
   if (regular) watch(f, event.evaluation.loss);

@@ -348,8 +348,8 @@ static bool clips_together(const ac_trainer *trainer) {
 /* What is folded is no gradient any more, so there is no norm of one. */
 static ac_decision propose(const ac_trainer *trainer, const ac_total_loss *total,
                            const ac_gradient_report *report) {
-  double norm = total->weighs ? report->norm / total->weight : 0,
-         others = total->weighs ? report->clipped[AC_MAX_GROUPS] / total->weight : 0;
+  double norm = total->weighs ? report->norm / total->weight : (double)NAN,
+         others = total->weighs ? report->clipped[AC_MAX_GROUPS] / total->weight : (double)NAN;
   if (ac_plan_folds(trainer->instance.plan)) norm = others = (double)NAN;
   return (ac_decision){.loss = total->loss,
                        .weight = total->weight,
@@ -374,7 +374,7 @@ static void set_factors(const ac_trainer *trainer, const ac_window_sum *sum,
 /* Against the windows before it. */
 static ac_spike judge(const ac_trainer *trainer, const ac_decision *decision) {
   const ac_spike_desc *desc = &trainer->desc.spikes;
-  if (desc->policy == AC_SPIKE_IGNORE || !decision->finite)
+  if (desc->policy == AC_SPIKE_IGNORE || !decision->finite || isnan(decision->loss))
     return (ac_spike){.loss_limit = (double)NAN, .norm_limit = (double)NAN};
   return ac_spikes_judge(&trainer->spikes, desc, trainer->batch, trainer->window_samples,
                          decision->loss, decision->grad_norm);
@@ -400,7 +400,7 @@ static ac_decision begin_report(ac_trainer *trainer, const ac_window_sum *sum,
   memcpy(update->losses, total->losses, sizeof update->losses);
   update->spike = judge(trainer, &decision);
   for (int g = 0; g < update->group_count; g++) {
-    update->group_norms[g] = total->weighs ? report->groups[g] / total->weight : 0;
+    update->group_norms[g] = total->weighs ? report->groups[g] / total->weight : (double)NAN;
     if (!isfinite(decision.grad_norm)) update->group_norms[g] = decision.grad_norm;
   }
   decision.spike = update->spike.alarm;
@@ -444,7 +444,7 @@ static double noise_scale(const ac_trainer *trainer) {
 static void end_window(ac_trainer *trainer, const ac_window_sum *sum, ac_update *update) {
   const bool finite = update->finite_loss && update->finite_gradient;
   const bool overflow = !sum->light && !finite;
-  if (finite && trainer->desc.spikes.policy != AC_SPIKE_IGNORE)
+  if (finite && sum->total.weighs && trainer->desc.spikes.policy != AC_SPIKE_IGNORE)
     ac_spikes_take(&trainer->spikes, &update->spike, trainer->batch, update->loss,
                    update->grad_norm, update->skipped);
   if (!update->skipped) trainer->updates++;
