@@ -138,7 +138,7 @@ kernel WORK_GROUP(GROUP, 1) void batch_norm_update(const global float *pooled, g
                                                    float momentum) {
   const size_t c = element_id();
   if (c >= channels) return;
-  const float total = pooled[3 * c + 2] / fmax(1.0f, pooled[3 * c] - 1);
+  const float n = pooled[3 * c];
   mean[c] += momentum * (pooled[3 * c + 1] - mean[c]);
-  variance[c] += momentum * (total - variance[c]);
+  if (n > 1) variance[c] += momentum * (pooled[3 * c + 2] / (n - 1) - variance[c]);
 }

@@ -220,25 +220,40 @@ void bf16_store(global ushort *x, size_t i, float v) {
 }
 #endif
 
+/* What is beyond 2^64 or far below 2^-64 is multiplied with one of these before it is squared, if
+ * the plain squares do not fit into a float. Powers of two lose nothing. */
+#define DOWN 0x1p-96f
+#define UP 0x1p96f
+
 /* Defines the function NAME of rows of TYPE: (mean, 1 / std) of the `width` elements from x[row]
  * on, for a work-group of ROW_GROUP items; each gets the result, and the first keeps it in
- * statistics[n]. */
+ * statistics[n]. NAME_scaled: (mean, sum of squares) of the elements times `scale`. */
 #define ROW_STATISTICS(name, type, load)                                                           \
-  float2 name(const global type *x, size_t row, size_t width, float epsilon, local float *scratch, \
-              int item, global float *statistics, size_t n) {                                      \
+  float2 name##_scaled(const global type *x, size_t row, size_t width, float scale,                \
+                       local float *scratch, int item) {                                           \
     float sum = 0, squares = 0;                                                                    \
-    for (size_t j = item; j < width; j += ROW_GROUP) sum += load(x, row + j);                      \
+    for (size_t j = item; j < width; j += ROW_GROUP) sum += load(x, row + j) * scale;              \
     const float mean = group_sum(sum, scratch, item, ROW_GROUP) / width;                           \
     for (size_t j = item; j < width; j += ROW_GROUP) {                                             \
-      const float d = load(x, row + j) - mean;                                                     \
+      const float d = load(x, row + j) * scale - mean;                                             \
       squares += d * d;                                                                            \
     }                                                                                              \
-    const float r = 1 / sqrt(group_sum(squares, scratch, item, ROW_GROUP) / width + epsilon);      \
+    return (float2)(mean, group_sum(squares, scratch, item, ROW_GROUP));                           \
+  }                                                                                                \
+  float2 name(const global type *x, size_t row, size_t width, float epsilon, local float *scratch, \
+              int item, global float *statistics, size_t n) {                                      \
+    float2 s = name##_scaled(x, row, width, 1, scratch, item);                                     \
+    float r = 1 / sqrt(s.y / width + epsilon);                                                     \
+    if (!(s.y <= MAXFLOAT)) {                                                                      \
+      s = name##_scaled(x, row, width, DOWN, scratch, item);                                       \
+      r = DOWN / sqrt(s.y / width);                                                                \
+      s.x *= UP;                                                                                   \
+    }                                                                                              \
     if (item == 0) {                                                                               \
-      statistics[2 * n] = mean;                                                                    \
+      statistics[2 * n] = s.x;                                                                     \
       statistics[2 * n + 1] = r;                                                                   \
     }                                                                                              \
-    return (float2)(mean, r);                                                                      \
+    return (float2)(s.x, r);                                                                       \
   }
 
 /* What a work-group of 32 x LANES items sums, of a matrix m x n in chunks of rows: the rows

@@ -1,8 +1,8 @@
-/* gradient_statistics: out[0] = sum (g scale)^2, out[1] = 0 if every g is finite, else 1. Some
- * work-groups of GROUP items leave (sum, flag) in `partial`, then, if there are several, one group
- * adds these up; _each: a work-group for each of up to eight gradients. Local memory 8 * GROUP
- * bytes. Items have four elements on their way. An exponent of all ones is looked for in the bits,
- * which no compiler option changes.
+/* gradient_statistics, as src/ops/optimizer.h says: (sum, exponent). Some work-groups of GROUP
+ * items leave theirs in `partial`, then, if there are several, one group adds these up; _each: a
+ * work-group for each of up to eight gradients. A group reads its elements again if the plain sum
+ * is too large or too small. Local memory 8 * GROUP bytes. Items have four elements on their way.
+ * An exponent of all ones is looked for in the bits, which no compiler option changes.
  *
  * adamw and sgd: the formulas of src/ops/optimizer.h, one work-item an element, groups of GROUP, by
  * parameter.h for one parameter or up to eight; w, if it is there, becomes a copy of p. Dtypes:
@@ -66,47 +66,68 @@ kernel WORK_GROUP(EIGHT_BIT_GROUP, 1) void sgd(UPDATE_OPERANDS(), uint update) {
 
 #else
 
-void write_statistics(float sum, int bad, local float *scratch, local int *flags,
-                      global float *to) {
-  const int item = get_local_id(0);
-  flags[item] = bad;
-  const float total = group_sum(sum, scratch, item, GROUP);
+#define SQUARES_NOT_FINITE 1
+#define SQUARES_EXPONENT 96 /* of UP */
+#define SQUARES_LEAST 0x1p-80f
+#define SQUARES_MOST 0x1p100f
+
+/* Whether any item of the group says so. */
+int group_any(int v, local int *flags, int item) {
+  flags[item] = v;
+  barrier(CLK_LOCAL_MEM_FENCE);
   for (int half_size = GROUP / 2; half_size > 0; half_size /= 2) {
     if (item < half_size) flags[item] |= flags[item + half_size];
     barrier(CLK_LOCAL_MEM_FENCE);
   }
-  if (item == 0) {
-    to[0] = total;
-    to[1] = flags[0];
-  }
+  return flags[0];
 }
 
-/* Of the elements item, item + step, ... of g. */
-float sum_of_squares(const global gradient_t *g, long n, float scale, size_t item, size_t step,
-                     int *bad) {
+/* Of the elements item, item + step, ... of g, each times `level` and then `scale`. */
+float sum_of_squares(const global gradient_t *g, long n, float level, float scale, size_t item,
+                     size_t step, int *bad) {
   float sum = 0;
   size_t i = item;
   for (; i + 3 * step < n; i += 4 * step) {
     const float4 v = (float4)(gradient_load(g, i), gradient_load(g, i + step),
-                              gradient_load(g, i + 2 * step), gradient_load(g, i + 3 * step));
+                              gradient_load(g, i + 2 * step), gradient_load(g, i + 3 * step)),
+                 scaled = v * level * scale;
     *bad |= any((as_int4(v) & 0x7f800000) == 0x7f800000);
-    sum += dot(v * scale, v * scale);
+    sum += dot(scaled, scaled);
   }
   for (; i < n; i += step) {
-    const float v = gradient_load(g, i);
+    const float v = gradient_load(g, i), scaled = v * level * scale;
     *bad |= (as_int(v) & 0x7f800000) == 0x7f800000;
-    sum += v * scale * (v * scale);
+    sum += scaled * scaled;
   }
   return sum;
+}
+
+/* Leaves those of a work-group in `to`. Its items have the elements item, item + step, ... */
+void measure_group(const global gradient_t *g, long n, float scale, size_t first, size_t step,
+                   local float *scratch, local int *flags, global float *to) {
+  const int item = get_local_id(0);
+  int bad = 0, exponent = 0;
+  float sum = sum_of_squares(g, n, 1, scale, first, step, &bad);
+  sum = group_sum(sum, scratch, item, GROUP);
+  if (group_any(bad, flags, item)) exponent = SQUARES_NOT_FINITE;
+  else if (!(sum <= SQUARES_MOST)) exponent = SQUARES_EXPONENT;
+  else if (sum < SQUARES_LEAST) exponent = -SQUARES_EXPONENT;
+  if (exponent == SQUARES_EXPONENT || exponent == -SQUARES_EXPONENT) {
+    sum = sum_of_squares(g, n, exponent > 0 ? DOWN : UP, scale, first, step, &bad);
+    sum = group_sum(sum, scratch, item, GROUP);
+  }
+  if (item == 0) {
+    to[0] = sum;
+    to[1] = sum == 0 ? 0 : exponent;
+  }
 }
 
 kernel WORK_GROUP(GROUP, 1) void gradient_statistics(const global gradient_t *g,
                                                      global float *partial, long n, float scale) {
   local float scratch[GROUP];
   local int flags[GROUP];
-  int bad = 0;
-  const float sum = sum_of_squares(g, n, scale, element_id(), get_global_size(0), &bad);
-  write_statistics(sum, bad, scratch, flags, partial + 2 * get_group_id(0));
+  measure_group(g, n, scale, element_id(), get_global_size(0), scratch, flags,
+                partial + 2 * get_group_id(0));
 }
 
 #define STATISTICS_SLOT(k) \
@@ -129,7 +150,6 @@ kernel WORK_GROUP(GROUP, 1) void gradient_statistics_each(STATISTICS_SLOTS) {
   global float *to = to0;
   long n = n0;
   float scale = scale0;
-  int bad = 0;
   STATISTICS_TAKE(1)
   STATISTICS_TAKE(2)
   STATISTICS_TAKE(3)
@@ -137,21 +157,36 @@ kernel WORK_GROUP(GROUP, 1) void gradient_statistics_each(STATISTICS_SLOTS) {
   STATISTICS_TAKE(5)
   STATISTICS_TAKE(6)
   STATISTICS_TAKE(7)
-  const float sum = sum_of_squares(g, n, scale, get_local_id(0), GROUP, &bad);
-  write_statistics(sum, bad, scratch, flags, to);
+  measure_group(g, n, scale, get_local_id(0), GROUP, scratch, flags, to);
 }
 
+/* A partial sum, as one by the exponent `to`. */
+float by_exponent(float sum, int from, int to) {
+  if (from > to - SQUARES_EXPONENT) return sum;
+  return from == to - SQUARES_EXPONENT ? sum * DOWN * DOWN : 0;
+}
+
+/* By the largest exponent of all. */
 kernel WORK_GROUP(GROUP, 1) void gradient_statistics_total(const global float *partial,
                                                            global float *out, int groups) {
   local float scratch[GROUP];
   local int flags[GROUP];
-  float sum = 0;
+  const int item = get_local_id(0);
+  float sum = 0, largest = -SQUARES_EXPONENT;
   int bad = 0;
-  for (int i = get_local_id(0); i < groups; i += GROUP) {
-    sum += partial[2 * i];
-    bad |= partial[2 * i + 1] != 0;
+  for (int i = item; i < groups; i += GROUP) {
+    bad |= partial[2 * i + 1] == SQUARES_NOT_FINITE;
+    if (partial[2 * i] != 0) largest = fmax(largest, partial[2 * i + 1]);
   }
-  write_statistics(sum, bad, scratch, flags, out);
+  bad = group_any(bad, flags, item);
+  const int exponent = group_max(largest, scratch, item, GROUP);
+  for (int i = item; i < groups; i += GROUP)
+    sum += by_exponent(partial[2 * i], partial[2 * i + 1], exponent);
+  sum = group_sum(sum, scratch, item, GROUP);
+  if (item == 0) {
+    out[0] = sum;
+    out[1] = bad ? SQUARES_NOT_FINITE : sum == 0 ? 0 : exponent;
+  }
 }
 
 void adamw_element(UPDATE_ELEMENT) {

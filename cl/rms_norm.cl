@@ -9,18 +9,26 @@
  * rest. */
 #include "common.h"
 
+float row_squares(const global storage *x, size_t row, size_t width, float scale,
+                  local float *scratch, int item) {
+  float squares = 0;
+  for (size_t j = item; j < width; j += ROW_GROUP) {
+    const float v = load(x, row + j) * scale;
+    squares += v * v;
+  }
+  return group_sum(squares, scratch, item, ROW_GROUP);
+}
+
 kernel WORK_GROUP(ROW_GROUP, 1) void rms_norm(const global storage *x, const global float *gamma,
                                               global storage *y, global float *statistics,
                                               long width, float epsilon) {
   local float scratch[ROW_GROUP];
   const int item = get_local_id(0);
   const size_t n = get_group_id(0), row = n * width;
-  float squares = 0;
-  for (size_t j = item; j < width; j += ROW_GROUP) {
-    const float v = load(x, row + j);
-    squares += v * v;
-  }
-  const float r = 1 / sqrt(group_sum(squares, scratch, item, ROW_GROUP) / width + epsilon);
+  const float squares = row_squares(x, row, width, 1, scratch, item);
+  float r = 1 / sqrt(squares / width + epsilon);
+  if (!(squares <= MAXFLOAT))
+    r = DOWN / sqrt(row_squares(x, row, width, DOWN, scratch, item) / width);
   for (size_t j = item; j < width; j += ROW_GROUP)
     store(y, row + j, load(x, row + j) * r * gamma[j]);
   if (item == 0) statistics[n] = r;

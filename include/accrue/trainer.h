@@ -158,8 +158,9 @@ typedef struct ac_trainer ac_trainer;
 /* One of the losses of a graph, over a window or a dataset. May still change. */
 typedef struct ac_loss_mean {
   const char *name; /* as given to ac_graph_add_loss; "" of a loss that was set */
-  double loss;      /* nats, or what it is in, per unit of weight */
-  double accuracy;  /* weighted share of rows classified right; 0 for losses that do not say */
+  double loss;      /* nats, or what it is in, per unit of weight; NaN of nothing */
+  double accuracy;  /* weighted share of rows classified right; 0 for losses that do not say; NaN of
+                       nothing */
   double weight;    /* with AC_LOSS_MEANS_PER_SAMPLE the samples, else its own */
 } ac_loss_mean;
 
@@ -249,17 +250,19 @@ AC_API ac_status ac_trainer_begin_window(ac_trainer *trainer, int64_t samples,
 
 typedef struct ac_update {
   int64_t update; /* updates made so far, this one included unless skipped */
-  double loss;    /* nats per unit of weight, over the window */
+  double loss;    /* nats per unit of weight, over the window; NaN if that weighs nothing */
   double weight;  /* samples, or tokens that count; with several losses samples */
   double lr;
   double momentum;    /* or beta1; 0 of an optimizer that has none */
-  double grad_norm;   /* of the mean loss's gradient, unscaled, before clipping; NaN: folded */
+  double grad_norm;   /* of the mean loss's gradient, unscaled, before clipping; NaN: folded, or of
+                         a window that weighs nothing */
   double loss_scale;  /* of this window; 1 without loss scaling */
   double noise_scale; /* ac_noise_scale.batch as it is now; NaN: not known. May still change. */
   bool skipped;       /* something was not finite, the weight was zero, or `decide` said so: nothing
                          was changed */
-  /* finite_gradient: and the means and variances that batch norms pool. Where these are not,
-   * grad_norm is infinite. */
+  /* finite_gradient: and the means and variances that batch norms pool, and the squares that
+   * optimizers other than SGD and Lion keep of a clipped gradient, whose norm must therefore be
+   * below 1.8e19. If one of these is not finite, grad_norm is infinite. */
   bool finite_loss, finite_gradient;
   /* AC_GRADIENTS_FUSED_LOCAL: parameters whose gradients were not finite, and which were not
    * stepped; others were unless `skipped`. May still change. */
@@ -486,6 +489,8 @@ AC_API ac_status ac_trainer_get_progress(const ac_trainer *trainer, ac_progress 
 AC_API ac_status ac_trainer_get_growth(const ac_trainer *trainer,
                                        ac_batch_stage stages[AC_MAX_BATCH_STAGES], int *count);
 
+/* Of data that weigh nothing loss and accuracy are NaN, and neither the schedule nor patience takes
+ * them for a validation. Of several losses only those that weigh something are summed. */
 typedef struct ac_evaluation {
   double loss;     /* nats per unit of weight */
   double accuracy; /* weighted share of rows classified right, as the loss says what that is; 0 for

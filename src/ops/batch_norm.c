@@ -94,6 +94,11 @@ static double update_flops(const ac_op_args *args) {
   return 8.0 * (double)args->in[0].dim[0];
 }
 
+/* One value of a channel has no variance. */
+static int64_t least_samples(const ac_op_args *args) {
+  return args->in[0].count == args->in[0].dim[1] ? 2 : 1;
+}
+
 static void words(ac_words *words, const ac_op_args *args) {
   ac_words_put_evaluation(words, args->run);
 }
@@ -104,6 +109,7 @@ static const ac_batch_norm_update_attributes sampled_update = {0.1f};
 
 const ac_op_desc ac_op_desc_batch_norm = {
     .couples_samples = true,
+    .least_samples = least_samples,
     .gradient = gradient,
     .window = window,
     .flops = flops,

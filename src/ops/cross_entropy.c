@@ -1,4 +1,5 @@
-/* For each row with target t and weight w: loss = w (lse - x[t]), lse = log sum exp(x).
+/* For each row with target t and weight w: loss = w (lse - x[t]), lse = log sum exp(x), which is
+ * kept as two floats, max(x) and log sum exp(x - max): their sum would lose the smaller one.
  *   dx[j] = scale w (exp(x[j] - lse) - [j = t])
  * where scale is the loss scale: the gradient is that of the sum. With smoothing s the target is,
  * while training, a distribution over the V classes, q[j] = (1 - s) [j = t] + s / V:
@@ -37,7 +38,9 @@ ac_tensor *ac_cross_entropy(ac_tensor *logits, ac_tensor *targets, ac_tensor *we
   if (!ac_cross_entropy_describe(graph, &builder, operands, desc, &attributes)) return NULL;
   ac_tensor *sums =
       ac_loss_emit(graph, AC_OP_cross_entropy, &attributes, sizeof attributes, 3, operands);
-  if (!sums || !ac_graph_add_output(graph, sums->producer, AC_ROLE_ACTIVATION, AC_F32, &rows))
+  ac_shape extents = logits->shape;
+  extents.dim[extents.rank - 1] = 2;
+  if (!sums || !ac_graph_add_output(graph, sums->producer, AC_ROLE_ACTIVATION, AC_F32, &extents))
     return NULL;
   return sums;
 }
@@ -75,7 +78,7 @@ const ac_op_desc ac_op_desc_cross_entropy = {
     .id_limit = id_limit,
     .loss_rows = loss_rows,
     .words = words,
-    .sample = {{"vV", "#v"}, {"8", "v"}, &sampled},
+    .sample = {{"vV", "#v"}, {"8", "v2"}, &sampled},
 };
 const ac_op_desc ac_op_desc_cross_entropy_gradient = {
     .in_place = 1,
@@ -84,5 +87,5 @@ const ac_op_desc ac_op_desc_cross_entropy_gradient = {
     .ids = 1,
     .id_limit = id_limit,
     .words = words,
-    .sample = {{"vV", "#v", NULL, "v"}, {"vV"}, &sampled},
+    .sample = {{"vV", "#v", NULL, "v2"}, {"vV"}, &sampled},
 };

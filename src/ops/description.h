@@ -57,6 +57,8 @@ typedef struct ac_op_desc {
   /* The result for one sample depends on the other samples of the micro-batch (batch statistics),
    * so that splitting a batch changes it. */
   bool couples_samples;
+  /* The least samples of a micro-batch in training, by arguments for one sample; NULL: 1. */
+  int64_t (*least_samples)(const ac_op_args *args);
   /* Its results are values of its inputs as they are stored, moved or picked out. */
   bool moves;
   /* Output 0 is input 0, changed: a gradient on its way to its step. */

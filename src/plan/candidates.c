@@ -195,12 +195,21 @@ int ac_plan_search_sizes(int64_t batch, int64_t sizes[AC_SEARCH_SIZES]) {
   return count;
 }
 
+/* Of these, those that leave no op too few samples. The first is the batch, which does not. */
+static int search_sizes(const ac_problem *problem, int64_t sizes[AC_SEARCH_SIZES]) {
+  const int all = ac_plan_search_sizes(problem->desc.batch, sizes);
+  int count = 0;
+  for (int i = 0; i < all; i++)
+    if (ac_problem_allows(problem, sizes[i])) sizes[count++] = sizes[i];
+  return count;
+}
+
 /* Of every size at which the device runs all ops. If it does not at the last, the smallest, the
  * plan is refused. */
 static ac_status list_candidates(ac_candidates *s) {
   const ac_plan_desc *desc = &s->problem->desc;
   int64_t sizes[AC_SEARCH_SIZES] = {desc->micro_batch};
-  int count = desc->micro_batch ? 1 : ac_plan_search_sizes(desc->batch, sizes);
+  int count = desc->micro_batch ? 1 : search_sizes(s->problem, sizes);
   s->list = malloc((size_t)count * 4 * (CHOICES + GUESSES + 2) * sizeof *s->list);
   if (!s->list) return ac_fail(AC_ERROR_MEMORY, "no memory for the search");
   for (int i = 0; i < count; i++) {

@@ -168,6 +168,7 @@ typedef struct ac_problem {
   uint64_t host_bytes; /* of the cells that may be in host memory */
   int coupled; /* the first node that looks at more than one sample of its batch, though it may not
                   see a part of it only; -1: none */
+  int64_t least; /* samples of a micro-batch, in training */
 } ac_problem;
 
 /* What the search decides. */
@@ -250,6 +251,8 @@ void ac_problem_free(ac_problem *problem);
 
 /* Whether the device runs all ops on so many samples at once, and if not, why. */
 ac_status ac_problem_check_support(const ac_problem *problem, int64_t micro_batch);
+/* Whether no micro-batch of a whole window has too few samples for an op. */
+bool ac_problem_allows(const ac_problem *problem, int64_t micro_batch);
 
 /* Whether a window of this micro-batch has its gradients among the values of its sequence. */
 static inline bool ac_problem_whole_window(const ac_problem *problem, int64_t micro_batch) {

@@ -132,11 +132,42 @@ static ac_status settle_fused(ac_plan_desc *desc) {
   return AC_OK;
 }
 
+bool ac_problem_allows(const ac_problem *problem, int64_t micro_batch) {
+  const int64_t rest = problem->desc.batch % micro_batch;
+  return micro_batch >= problem->least && (rest == 0 || rest >= problem->least);
+}
+
+/* Refuses a batch, or a micro-batch that is given, in which an op would see too few samples. */
+static ac_status check_least(ac_problem *problem) {
+  const ac_plan_desc *desc = &problem->desc;
+  const ac_run_state one = {.training = true, .batch = 1};
+  int node = -1;
+  problem->least = 1;
+  for (int i = 0; i < problem->main.count && desc->purpose == AC_TRAIN; i++) {
+    ac_op_args args;
+    ac_node_arguments(problem->main.list[i], problem->graph, &one, &args);
+    const ac_op_desc *op = ac_op_describe(args.op);
+    const int64_t least = op->least_samples ? op->least_samples(&args) : 1;
+    if (least > problem->least) problem->least = least, node = problem->main.list[i];
+  }
+  const int64_t size = desc->micro_batch ? desc->micro_batch : desc->batch;
+  if (ac_problem_allows(problem, size)) return AC_OK;
+  char text[128];
+  return ac_fail(AC_ERROR_ARGUMENT,
+                 "plan: %s needs %lld samples at least, for one value of a channel has no "
+                 "variance, and a batch of %lld in micro-batches of %lld has a micro-batch of "
+                 "%lld; give other sizes, or take layer norm",
+                 ac_node_text(text, sizeof text, problem->graph, ac_node_at(problem->graph, node)),
+                 (long long)problem->least, (long long)desc->batch, (long long)size,
+                 (long long)(size < problem->least ? size : desc->batch % size));
+}
+
 /* A batch that must not be split is one micro-batch. */
 static ac_status settle_micro_batch(ac_problem *problem) {
   ac_plan_desc *desc = &problem->desc;
   problem->coupled = -1;
   AC_TRY(settle_fused(desc));
+  AC_TRY(check_least(problem));
   if (desc->purpose != AC_TRAIN || desc->micro_batch_norm) return AC_OK;
   for (int i = problem->main.count - 1; i >= 0; i--) {
     const ac_node *node = ac_node_at(problem->graph, problem->main.list[i]);

@@ -148,7 +148,7 @@ static void offer_gradients(offers *o) {
       (fused && o->problem->coupled >= 0))
     return;
   x.desc.gradients = AC_GRADIENTS_AUTO;
-  if (split) x.desc.micro_batch = 1;
+  if (split) x.desc.micro_batch = o->problem->least;
   add(o, &x, fused ? "in micro-batches" : "without a buffer for gradients");
 }
 
@@ -178,14 +178,19 @@ static void offer_host(offers *o) {
 
 static void offer_micro_batch(offers *o) {
   const ac_plan_desc *asked = &o->problem->asked, *desc = &o->problem->desc;
-  if (desc->micro_batch <= 1 || ac_gradients_need_whole(desc->gradients)) return;
-  offer x = begin(o, "--micro-batch 1");
+  const int64_t least = o->problem->least;
+  if (desc->micro_batch <= least || !ac_problem_allows(o->problem, least) ||
+      ac_gradients_need_whole(desc->gradients))
+    return;
+  char flag[40];
+  snprintf(flag, sizeof flag, "--micro-batch %lld", (long long)least);
+  offer x = begin(o, flag);
   const bool coupled = o->problem->coupled >= 0;
-  if (asked->micro_batch || !coupled) x.desc.micro_batch = 1;
+  if (asked->micro_batch || !coupled) x.desc.micro_batch = least;
   if (coupled) {
     x.desc.micro_batch_norm = true;
-    snprintf(x.flags, sizeof x.flags, "--batch-norm micro%s",
-             asked->micro_batch ? " --micro-batch 1" : "");
+    snprintf(x.flags, sizeof x.flags, "--batch-norm micro%s%s", asked->micro_batch ? " " : "",
+             asked->micro_batch ? flag : "");
   }
   find_bytes(o, &x, o->problem->source);
   char what[96];

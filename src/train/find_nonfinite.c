@@ -84,10 +84,21 @@ static const ac_tensor *cast_parameter(const ac_graph *graph, const ac_node *nod
   return in && in->role == AC_ROLE_PARAMETER ? in : NULL;
 }
 
+/* The input that a cast reads, as it is or as a view; else NULL. What is not finite then is the
+ * cast's result alone, since inputs were looked at before. */
+static const ac_tensor *cast_input(const ac_graph *graph, const ac_node *node) {
+  if (node->op != AC_OP_cast) return NULL;
+  const ac_tensor *in = ac_tensor_at(graph, ac_tensor_at(graph, node->in[0])->storage);
+  return in->role == AC_ROLE_INPUT ? in : NULL;
+}
+
 static void say_step(const ac_graph *graph, const ac_node *node, char *text, size_t size) {
-  const ac_tensor *parameter = cast_parameter(graph, node);
+  const ac_tensor *parameter = cast_parameter(graph, node), *input = cast_input(graph, node);
   char name[160];
-  if (parameter)
+  if (input)
+    snprintf(text, size, "input %s, too large for %s", input->name,
+             ac_dtype_name(ac_tensor_at(graph, node->out[0])->dtype));
+  else if (parameter)
     say_too_large(graph, ac_tensor_at(graph, node->out[0]), parameter->parameter, text, size);
   else snprintf(text, size, "op %s", ac_node_text(name, sizeof name, graph, node));
 }

@@ -89,6 +89,13 @@ static bool pools_badly(const ac_trainer *trainer) {
   return parameter >= 0 && trainer->instance.plan->problem.parameters[parameter].gradient < 0;
 }
 
+/* Whether only the squares that the optimizer would have kept of a gradient are not finite. */
+static bool squares_badly(const ac_trainer *trainer) {
+  const ac_plan *plan = trainer->instance.plan;
+  const ac_cell *cell = ac_plan_cell(plan, AC_ROLE_STATISTICS, trainer->nonfinite, 0);
+  return cell && ac_trainer_measure(trainer, cell).finite;
+}
+
 /* Runs the window again and names the first op that yields something not finite. */
 static ac_status locate(fit *f, char *where, size_t size) {
   piece p;
@@ -100,7 +107,9 @@ static ac_status locate(fit *f, char *where, size_t size) {
   int parameter = f->trainer->nonfinite;
   if (!where[0] && parameter >= 0)
     snprintf(where, size, "the %s of parameter %s",
-             pools_badly(f->trainer) ? "pooled statistics" : "gradient",
+             pools_badly(f->trainer)     ? "pooled statistics"
+             : squares_badly(f->trainer) ? "squares of the gradient"
+                                         : "gradient",
              ac_tensor_at(graph, graph->parameters[parameter])->name);
   if (!where[0]) snprintf(where, size, "the sum over the window");
   return AC_OK;
@@ -192,6 +201,13 @@ static bool is_out_of_patience(const fit *f) {
   return f->desc->patience && f->no_better >= f->desc->patience;
 }
 
+/* Whether any loss has a mean. Data that weigh nothing say nothing about the model. */
+static bool weighs(const ac_evaluation *evaluation) {
+  bool any = false;
+  for (int k = 0; k < evaluation->loss_count; k++) any |= !isnan(evaluation->losses[k].accuracy);
+  return any;
+}
+
 /* `due`: another one is, if windows follow. `regular`: it is one of those every so many windows, by
  * which a schedule and patience go. */
 static ac_status evaluate(fit *f, int64_t limit, bool due, bool regular) {
@@ -199,6 +215,7 @@ static ac_status evaluate(fit *f, int64_t limit, bool due, bool regular) {
   AC_TRY(ac_trainer_evaluate_asking(f->trainer, f->desc->validation, limit, &f->stop,
                                     &event.evaluation));
   if (f->stop.stopped) return AC_OK;
+  regular &= weighs(&event.evaluation);
   if (regular && goes_by_validation(f->trainer))
     AC_TRY(ac_trainer_observe_validation(f->trainer, event.evaluation.loss));
   if (regular) watch(f, event.evaluation.loss);

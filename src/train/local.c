@@ -61,8 +61,12 @@ static ac_status decide_anew(pass *p, int parameter, bool *runs) {
   p->steps->left_out += trained && !measured.finite;
   if (!trained || !*runs) return AC_OK;
   const double norm = sqrt(measured.squares) / p->sum.total.weight;
-  const double clip = by_norm ? ac_trainer_clip_of(trainer, parameter) : 0;
-  ac_trainer_set_step(trainer, parameter, p->sum.factor * ac_trainer_clip(clip, norm), p->rate);
+  const double clip = by_norm ? ac_trainer_clip_of(trainer, parameter) : 0,
+               factor = p->sum.factor * ac_trainer_clip(clip, norm);
+  *runs = ac_trainer_holds_squares(trainer, parameter, measured.squares, factor);
+  p->steps->left_out += !*runs;
+  if (!*runs) return AC_OK;
+  ac_trainer_set_step(trainer, parameter, factor, p->rate);
   p->steps->taken++;
   return AC_OK;
 }

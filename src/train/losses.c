@@ -96,10 +96,10 @@ ac_total_loss ac_instance_total_loss(const ac_instance *instance, int64_t sample
     total.finite &= isfinite(sums.loss) && isfinite(sums.weight);
     total.weighs |= sums.weight > 0;
     if (!several) total.weight = sums.weight;
-    if (!(sums.weight > 0)) continue;
-    mean->accuracy = sums.correct / sums.weight;
-    mean->loss = sums.loss / mean->weight;
-    total.loss += plan->graph->losses[k].factor * mean->loss;
+    mean->accuracy = sums.weight > 0 ? sums.correct / sums.weight : (double)NAN;
+    mean->loss = mean->weight > 0 ? sums.loss / mean->weight : (double)NAN;
+    if (sums.weight > 0) total.loss += plan->graph->losses[k].factor * mean->loss;
   }
+  if (!total.weighs) total.loss = (double)NAN;
   return total;
 }

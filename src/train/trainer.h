@@ -134,6 +134,9 @@ typedef struct ac_measure {
 } ac_measure;
 /* As it stands in the host's copy. */
 ac_measure ac_trainer_measure(const ac_trainer *trainer, const ac_cell *cell);
+/* Whether the step of a parameter can keep the squares of its gradient, of which this is the sum,
+ * after they were multiplied with `factor`. */
+bool ac_trainer_holds_squares(const ac_trainer *trainer, int index, double squares, double factor);
 
 /* What one pass over all gradients and pooled statistics yields. */
 typedef struct ac_gradient_report {
@@ -171,7 +174,7 @@ void ac_trainer_set_averages(ac_trainer *trainer);
  * after a failure too. */
 typedef struct ac_local_steps {
   int taken;    /* parameters that are trained */
-  int left_out; /* those whose gradients are not finite */
+  int left_out; /* those whose gradients, or the squares that they keep of them, are not finite */
 } ac_local_steps;
 ac_status ac_trainer_step_locally(ac_trainer *trainer, ac_local_steps *steps);
 

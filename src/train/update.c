@@ -40,18 +40,19 @@ static ac_status reduce(ac_trainer *trainer) {
   return ac_numerics_collect(&trainer->instance);
 }
 
-/* The host's copy is (sum of squares, whether something is not finite). The square of a variance
- * may be beyond floats. Of what was folded the first moment is measured alone, and the second one
+/* The host's copy is what ops/optimizer.h says. The square of a variance may be beyond floats. Of
+ * what was folded the first moment is measured alone, and the second one
  * has taken the square of a gradient 1 / (1 - beta1) times as large. */
 ac_measure ac_trainer_measure(const ac_trainer *trainer, const ac_cell *cell) {
   const ac_instance *instance = &trainer->instance;
   const float *copy =
       instance->control_copy + (cell->address - instance->plan->control) / sizeof(float);
   const bool gradient = ac_trainer_trains(trainer, cell->owner);
-  const double squares = (double)copy[0], part = 1 - trainer->desc.optimizer.beta1,
+  const bool elements = copy[1] != AC_SQUARES_NOT_FINITE;
+  const double squares = ldexp((double)copy[0], elements ? 2 * (int)copy[1] : 0),
+               part = 1 - trainer->desc.optimizer.beta1,
                most = ac_plan_folds(instance->plan) ? (double)FLT_MAX * part * part : INFINITY;
-  return (ac_measure){squares,
-                      copy[1] == 0 && (!gradient || (isfinite(copy[0]) && squares <= most))};
+  return (ac_measure){squares, elements && (!gradient || (isfinite(squares) && squares <= most))};
 }
 
 ac_gradient_report ac_trainer_read_statistics(ac_trainer *trainer) {
@@ -239,6 +240,37 @@ int ac_trainer_light_loss(const ac_trainer *trainer) {
   return -1;
 }
 
+/* Whether a step keeps squares of what the gradient has been multiplied with. */
+static bool keeps_squares(ac_op step) {
+  return step == AC_OP_adamw || step == AC_OP_adam_mini || step == AC_OP_adafactor ||
+         step == AC_OP_muon;
+}
+
+bool ac_trainer_holds_squares(const ac_trainer *trainer, int index, double squares, double factor) {
+  const ac_plan *plan = trainer->instance.plan;
+  const bool limited =
+      plan->problem.desc.clipping >= AC_CLIP_VALUE && ac_trainer_clip_of(trainer, index) > 0;
+  return limited || !keeps_squares(plan->problem.parameters[index].step) ||
+         squares * factor * factor <= (double)FLT_MAX;
+}
+
+/* Marks the first parameter whose step would make what it keeps infinite, for good. */
+static bool all_squares_held(ac_trainer *trainer, const double factors[AC_MAX_GROUPS + 1]) {
+  const ac_plan *plan = trainer->instance.plan;
+  for (int i = 0; i < plan->cell_count; i++) {
+    const ac_cell *cell = &plan->cells[i];
+    if (cell->role != AC_ROLE_STATISTICS || !ac_trainer_trains(trainer, cell->owner)) continue;
+    const double factor = factors[ac_groups_clipping(&trainer->groups, cell->owner)] *
+                          clip_each(trainer, cell->owner);
+    if (ac_trainer_holds_squares(trainer, cell->owner, ac_trainer_measure(trainer, cell).squares,
+                                 factor))
+      continue;
+    trainer->nonfinite = cell->owner;
+    return false;
+  }
+  return true;
+}
+
 static ac_status refuse_factor(double factor) {
   return ac_fail(AC_ERROR_ARGUMENT,
                  "trainer: nothing was changed, as gradients would be multiplied by %g", factor);
@@ -316,8 +348,8 @@ static bool clips_together(const ac_trainer *trainer) {
 /* What is folded is no gradient any more, so there is no norm of one. */
 static ac_decision propose(const ac_trainer *trainer, const ac_total_loss *total,
                            const ac_gradient_report *report) {
-  double norm = total->weighs ? report->norm / total->weight : 0,
-         others = total->weighs ? report->clipped[AC_MAX_GROUPS] / total->weight : 0;
+  double norm = total->weighs ? report->norm / total->weight : (double)NAN,
+         others = total->weighs ? report->clipped[AC_MAX_GROUPS] / total->weight : (double)NAN;
   if (ac_plan_folds(trainer->instance.plan)) norm = others = (double)NAN;
   return (ac_decision){.loss = total->loss,
                        .weight = total->weight,
@@ -342,7 +374,7 @@ static void set_factors(const ac_trainer *trainer, const ac_window_sum *sum,
 /* Against the windows before it. */
 static ac_spike judge(const ac_trainer *trainer, const ac_decision *decision) {
   const ac_spike_desc *desc = &trainer->desc.spikes;
-  if (desc->policy == AC_SPIKE_IGNORE || !decision->finite)
+  if (desc->policy == AC_SPIKE_IGNORE || !decision->finite || isnan(decision->loss))
     return (ac_spike){.loss_limit = (double)NAN, .norm_limit = (double)NAN};
   return ac_spikes_judge(&trainer->spikes, desc, trainer->batch, trainer->window_samples,
                          decision->loss, decision->grad_norm);
@@ -368,7 +400,7 @@ static ac_decision begin_report(ac_trainer *trainer, const ac_window_sum *sum,
   memcpy(update->losses, total->losses, sizeof update->losses);
   update->spike = judge(trainer, &decision);
   for (int g = 0; g < update->group_count; g++) {
-    update->group_norms[g] = total->weighs ? report->groups[g] / total->weight : 0;
+    update->group_norms[g] = total->weighs ? report->groups[g] / total->weight : (double)NAN;
     if (!isfinite(decision.grad_norm)) update->group_norms[g] = decision.grad_norm;
   }
   decision.spike = update->spike.alarm;
@@ -412,7 +444,7 @@ static double noise_scale(const ac_trainer *trainer) {
 static void end_window(ac_trainer *trainer, const ac_window_sum *sum, ac_update *update) {
   const bool finite = update->finite_loss && update->finite_gradient;
   const bool overflow = !sum->light && !finite;
-  if (finite && trainer->desc.spikes.policy != AC_SPIKE_IGNORE)
+  if (finite && sum->total.weighs && trainer->desc.spikes.policy != AC_SPIKE_IGNORE)
     ac_spikes_take(&trainer->spikes, &update->spike, trainer->batch, update->loss,
                    update->grad_norm, update->skipped);
   if (!update->skipped) trainer->updates++;
@@ -449,6 +481,12 @@ static ac_status step_and_look(ac_trainer *trainer, const double factors[AC_MAX_
   return status;
 }
 
+static void report_not_finite(ac_update *update) {
+  update->finite_gradient = false;
+  update->grad_norm = (double)INFINITY;
+  for (int g = 0; g < update->group_count; g++) update->group_norms[g] = (double)INFINITY;
+}
+
 /* All parameters are stepped, or none. */
 static ac_status update_whole(ac_trainer *trainer, ac_update *update) {
   AC_TRY(reduce_and_check(trainer));
@@ -457,7 +495,7 @@ static ac_status update_whole(ac_trainer *trainer, ac_update *update) {
   ac_gradient_report report;
   ac_decision decision;
   AC_TRY(decide(trainer, &sum, &report, update, &decision));
-  const bool possible = update->finite_loss && update->finite_gradient && sum.divides;
+  bool possible = update->finite_loss && update->finite_gradient && sum.divides;
   if (!possible && ac_plan_folds(trainer->instance.plan) && !ac_fold_is_left_out(trainer))
     return ac_fold_fail(trainer, update->finite_loss && update->finite_gradient);
   AC_TRY(ac_fold_check_decision(trainer, &decision));
@@ -465,6 +503,11 @@ static ac_status update_whole(ac_trainer *trainer, ac_update *update) {
   set_factors(trainer, &sum, &report, &decision, factors);
   const double factor = factors[AC_MAX_GROUPS];
   if (possible && !isfinite(ac_to_float(factor))) return refuse_factor(factor);
+  if (possible && !decision.skip && !ac_plan_folds(trainer->instance.plan) &&
+      !all_squares_held(trainer, factors)) {
+    possible = false;
+    report_not_finite(update);
+  }
   update->skipped = !possible || decision.skip;
   if (!update->skipped) {
     AC_TRY(step_and_look(trainer, factors, update));
@@ -488,6 +531,7 @@ static ac_status update_locally(ac_trainer *trainer, ac_update *update) {
   const ac_window_sum sum = ac_trainer_window_sum(trainer);
   ac_gradient_report report;
   begin_report(trainer, &sum, &report, update);
+  if (steps.left_out) report_not_finite(update);
   update->skipped = !steps.taken;
   update->left_out = steps.left_out;
   update->layers = look && steps.taken;

@@ -742,6 +742,8 @@ case_mlp() {
   "$FIXTURE" images pair t10k 50
   "$FIXTURE" images single t10k 300
   gzip single/*
+  run plan mlp --data pair --device cpu --hidden 8 --dropout 0.99999999 >/dev/null
+  run plan resnet --data pair --device cpu --width 8 --depth 8 --label-smoothing 0.99999999 >/dev/null
   run train mlp --data pair --device cpu --hidden 32,16 --dropout 0 --batch 32 --epochs 20 --lr 0.01 --metrics m --out a >result
   grep -q 'accuracy 100.00 %' result || die "easy images are not learned: $(cat result)"
   run train mlp --images single/t10k-images-idx3-ubyte.gz --labels single/t10k-labels-idx1-ubyte.gz \

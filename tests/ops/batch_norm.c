@@ -118,14 +118,15 @@ static op_tolerance batch_norm_pool_error(const ac_op_args *args, int output) {
 const op_reference op_reference_batch_norm_pool = {batch_norm_pool, batch_norm_pool_error, true,
                                                    false};
 
-/* mean += momentum (pooled mean - mean);  variance += momentum (squares / (n - 1) - variance) */
+/* mean += momentum (pooled mean - mean);  variance += momentum (squares / (n - 1) - variance), but
+ * for n = 1, which has no variance */
 static void batch_norm_update(const ac_op_args *args) {
   double momentum = (double)((const ac_batch_norm_update_attributes *)args->attributes)->momentum;
   for (int64_t c = 0; c < args->in[0].dim[0]; c++) {
     const double *pooled = op_reals(&args->in[0]) + 3 * c;
     double *mean = op_reals(&args->out[0]) + c, *variance = op_reals(&args->out[1]) + c;
     *mean += momentum * (pooled[1] - *mean);
-    *variance += momentum * (pooled[2] / fmax(1, pooled[0] - 1) - *variance);
+    if (pooled[0] > 1) *variance += momentum * (pooled[2] / (pooled[0] - 1) - *variance);
   }
 }
 

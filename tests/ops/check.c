@@ -397,6 +397,46 @@ void op_check_drawn(const op_family *family, ac_device *device,
 /* ---- two devices
  * --------------------------------------------------------------------------------- */
 
+/* `relative`: to the largest value that is expected. */
+static void compare_largely(const char *where, const op_instance *instance, const op_result *result,
+                            int output, double relative) {
+  const ac_operand *x = &instance->args.out[output];
+  double largest = 0;
+  for (int64_t e = 0; e < x->count; e++) largest = fmax(largest, fabs(op_reals(x)[e]));
+  for (int64_t e = 0; e < x->count; e++)
+    compare_value(where, output, e, result->out[output][e], op_reals(x)[e], relative * largest);
+}
+
+static void run_largely(ac_device *device, const op_instance *instance) {
+  op_variant variant = {.name = "large", .once = true};
+  op_result result;
+  if (op_run(device, instance, &variant, &result))
+    for (int j = 0; j < AC_MAX_OUTPUTS; j++)
+      if (result.out[j])
+        compare_largely(op_where(device, instance, &variant), instance, &result, j, 1e-4);
+  op_result_free(&result);
+}
+
+void op_check_large(ac_device *device, const op_case *c) {
+  static const double scales[] = {0x1p64, 0x1p83, 0x1p118};
+  for (int s = 0; s < 3; s++) {
+    op_instance forward, gradient;
+    op_instance_forward(&forward, c, c->batch);
+    for (int64_t e = 0; e < forward.args.in[0].count; e++)
+      op_reals(&forward.args.in[0])[e] *= scales[s];
+    op_instance_compute(&forward);
+    run_largely(device, &forward);
+    double *dy = op_random_gradient(&forward);
+    for (int g = 0; g < c->gradient_count; g++) {
+      op_instance_gradient(&gradient, &forward, &c->gradients[g], dy);
+      run_largely(device, &gradient);
+      op_instance_free(&gradient);
+    }
+    free(dy);
+    op_instance_free(&forward);
+  }
+}
+
 /* Both may be off by the tolerance, in different directions. */
 static void compare_devices(op_instance *instance, ac_device *one, ac_device *other) {
   op_result a, b;

@@ -60,7 +60,26 @@ static const op_case cases[] = {
     CLIP("none", 10, true, true, 9, 65),
 };
 
-const op_family op_family_clip = {"clip", cases, sizeof cases / sizeof *cases, NULL, NULL, NULL};
+/* Gradients whose squares floats do not hold, which are clipped like any other. */
+static void special(ac_device *device) {
+  static const double scales[] = {0x1p70, 0x1p100, 0x1p-70, 0x1p-90};
+  op_variant variant = {.name = "large and small gradients", .once = true};
+  for (size_t k = 2; k < 8; k++)
+    for (int s = 0; s < 4; s++) {
+      op_instance y;
+      op_result result;
+      op_instance_forward(&y, &cases[k], 1);
+      for (int64_t e = 0; e < y.args.in[0].count; e++) op_reals(&y.args.in[0])[e] *= scales[s];
+      y.attributes.clip.gradient_factor = (float)(0.5 / scales[s]);
+      op_instance_compute(&y);
+      if (op_run(device, &y, &variant, &result))
+        op_compare(op_where(device, &y, &variant), &y, &variant, &result, 1);
+      op_result_free(&result);
+      op_instance_free(&y);
+    }
+}
+
+const op_family op_family_clip = {"clip", cases, sizeof cases / sizeof *cases, NULL, special, NULL};
 
 /* Plans put it before the steps of parameters. */
 const op_generator op_generator_clip = {.takes = NULL};

@@ -5,9 +5,10 @@
 
 #include <math.h>
 
-/* lse = log sum_v exp(logit[v]);  sums += w {lse - logit[target], 1, [argmax = target]}, w = 0
- * where ignored; with smoothing s, while training, the first is (1 - s) (lse - logit[target]) + s
- * (lse - mean). A sum is a pair of floats; the reference leaves the second of each at 0. */
+/* lse = log sum_v exp(logit[v]), kept as the largest logit and the rest;  sums += w {lse -
+ * logit[target], 1, [argmax = target]}, w = 0 where ignored; with smoothing s, while training, the
+ * first is (1 - s) (lse - logit[target]) + s (lse - mean). A sum is a pair of floats; the reference
+ * leaves the second of each at 0. */
 static double weight(const ac_op_args *args, int64_t n) {
   const ac_cross_entropy_attributes *a = args->attributes;
   if (a->ignore && op_integers(&args->in[1])[n] == a->ignore_index) return 0;
@@ -30,26 +31,41 @@ static void cross_entropy(const ac_op_args *args) {
     int64_t first = 0;
     for (int64_t v = 1; v < V; v++) first = logit[v] > logit[first] ? v : first;
     for (int64_t v = 0; v < V; v++) sum += exp(logit[v] - logit[first]);
-    double lse = op_reals(&args->out[1])[n] = logit[first] + log(sum);
+    double log_sum = log(sum), *extent = op_reals(&args->out[1]) + 2 * n;
+    extent[0] = logit[first], extent[1] = log_sum;
     if (w == 0) continue;
     double mean = 0;
-    for (int64_t v = 0; v < V; v++) mean += logit[v] / (double)V;
+    for (int64_t v = 0; v < V; v++) mean += (logit[first] - logit[v]) / (double)V;
     double smoothing = smoothing_of(args);
-    sums[0] += w * (1 - smoothing) * (lse - logit[target]);
-    if (smoothing > 0) sums[0] += w * smoothing * (lse - mean);
+    sums[0] += w * (1 - smoothing) * (log_sum + (logit[first] - logit[target]));
+    if (smoothing > 0) sums[0] += w * smoothing * (log_sum + mean);
     sums[2] += w;
     if (first == target) sums[4] += w;
   }
 }
 
-/* A row's loss has lse's error: that of log, a sum of V, and one rounding of the largest logit.
- * Rows add up, in pairs of floats without further error. Sums of weights are exact but for each
- * weight's product. */
+/* The largest difference of two logits of a row, which is all of them that is rounded; at least
+ * 1. */
+static double largest_difference(const ac_operand *logits) {
+  double largest = 1;
+  for (int64_t n = 0; n < ac_rows(logits); n++) {
+    const double *x = op_reals(logits) + n * ac_columns(logits);
+    double low = INFINITY, high = -INFINITY;
+    for (int64_t v = 0; v < ac_columns(logits); v++)
+      if (isfinite(x[v])) low = fmin(low, x[v]), high = fmax(high, x[v]);
+    if (high - low > largest) largest = high - low;
+  }
+  return largest;
+}
+
+/* A row's loss has lse's error: that of log, a sum of V, and one rounding of a difference. Rows add
+ * up, in pairs of floats without further error. Sums of weights are exact but for each weight's
+ * product. */
 static op_tolerance cross_entropy_error(const ac_op_args *args, int output) {
-  double logit = op_largest(&args->in[0]);
   double w = args->in[2].count ? op_largest(&args->in[2]) : 1;
-  double lse = OP_MATH_ERROR + 2 * logit + op_sum_error(ac_columns(&args->in[0]));
-  if (output == 1) return (op_tolerance){2, lse};
+  double lse =
+      OP_MATH_ERROR + largest_difference(&args->in[0]) + op_sum_error(ac_columns(&args->in[0]));
+  if (output == 1) return (op_tolerance){0, OP_MATH_ERROR + op_sum_error(ac_columns(&args->in[0]))};
   return (op_tolerance){2, lse * w * (2 + sqrt((double)ac_rows(&args->in[0])))};
 }
 
@@ -61,18 +77,19 @@ static void cross_entropy_gradient(const ac_op_args *args) {
   for (int64_t n = 0; n < rows; n++) {
     double w = weight(args, n) * (double)args->run->loss_scale;
     for (int64_t v = 0; v < V; v++) {
-      double p = exp(op_reals(&args->in[0])[n * V + v] - op_reals(&args->in[3])[n]);
+      const double *extent = op_reals(&args->in[3]) + 2 * n;
+      double p = exp(op_reals(&args->in[0])[n * V + v] - extent[0] - extent[1]);
       double target = v == op_integers(&args->in[1])[n] ? 1 : 0, s = smoothing_of(args);
       op_reals(&args->out[0])[n * V + v] = w == 0 ? 0 : w * (p - (1 - s) * target - s / (double)V);
     }
   }
 }
 
-/* exp's argument is off by a unit of |logit| and lse; p is at most 1. */
+/* exp's argument is off by a unit of a difference of logits and of its log; p is at most 1. */
 static op_tolerance cross_entropy_gradient_error(const ac_op_args *args, int output) {
   (void)output;
   double w = (args->in[2].count ? op_largest(&args->in[2]) : 1) * (double)args->run->loss_scale;
-  return (op_tolerance){2, w * (OP_MATH_ERROR + 2 * op_largest(&args->in[0]))};
+  return (op_tolerance){2, w * (OP_MATH_ERROR + 2 * largest_difference(&args->in[0]))};
 }
 
 const op_reference op_reference_cross_entropy_gradient = {
@@ -108,48 +125,48 @@ static const op_gradient gradients[] = {
 static const op_case cases[] = {
     CROSS_ENTROPY("3x65 of 129", false, 3,
                   .in = {OP_RANGE(-4, 4, AC_BATCH, 65, 129), OP_IDS(129, AC_BATCH, 65)},
-                  .out = {SUMS, OP_F32(AC_BATCH, 65)}),
+                  .out = {SUMS, OP_F32(AC_BATCH, 65, 2)}),
     CROSS_ENTROPY("ignored targets and weights, 7x65 of 33", true, 7,
                   .in = {OP_RANGE(-4, 4, AC_BATCH, 65, 33), TARGETS(33, -100, AC_BATCH, 65),
                          WEIGHTS(AC_BATCH, 65)},
-                  .out = {SUMS, OP_F32(AC_BATCH, 65)}),
+                  .out = {SUMS, OP_F32(AC_BATCH, 65, 2)}),
     CROSS_ENTROPY("ignored targets, 65 of 7", true, 65,
                   .in = {OP_RANGE(-4, 4, AC_BATCH, 7), TARGETS(7, -100, AC_BATCH)},
-                  .out = {SUMS, OP_F32(AC_BATCH)}),
+                  .out = {SUMS, OP_F32(AC_BATCH, 2)}),
     CROSS_ENTROPY("every target ignored, 7 of 3", true, 7,
                   .in = {OP_RANGE(-4, 4, AC_BATCH, 3),
                          {.dtype = AC_I32, .rank = 1, .dim = {AC_BATCH}, .low = -100, .high = -99}},
-                  .out = {SUMS, OP_F32(AC_BATCH)}),
+                  .out = {SUMS, OP_F32(AC_BATCH, 2)}),
     CROSS_ENTROPY(
         "every weight 0, 7 of 3", false, 7,
         .in = {OP_RANGE(-4, 4, AC_BATCH, 3), OP_IDS(3, AC_BATCH), OP_RANGE(0, 0, AC_BATCH)},
-        .out = {SUMS, OP_F32(AC_BATCH)}),
+        .out = {SUMS, OP_F32(AC_BATCH, 2)}),
     CROSS_ENTROPY("one class, 7 of 1", false, 7,
                   .in = {OP_RANGE(-4, 4, AC_BATCH, 1), OP_IDS(1, AC_BATCH)},
-                  .out = {SUMS, OP_F32(AC_BATCH)}),
+                  .out = {SUMS, OP_F32(AC_BATCH, 2)}),
     CROSS_ENTROPY("large logits, 65 of 65", false, 65,
                   .in = {OP_RANGE(-1000, 1000, AC_BATCH, 65), OP_IDS(65, AC_BATCH)},
-                  .out = {SUMS, OP_F32(AC_BATCH)}),
+                  .out = {SUMS, OP_F32(AC_BATCH, 2)}),
     CROSS_ENTROPY("wide, 3 of 5000", false, 3,
                   .in = {OP_RANGE(-4, 4, AC_BATCH, 5000), OP_IDS(5000, AC_BATCH)},
-                  .out = {SUMS, OP_F32(AC_BATCH)}),
+                  .out = {SUMS, OP_F32(AC_BATCH, 2)}),
     SMOOTHED("smoothing, ignored targets and weights, 7x65 of 33", true, 0.1f, 7,
              .in = {OP_RANGE(-4, 4, AC_BATCH, 65, 33), TARGETS(33, -100, AC_BATCH, 65),
                     WEIGHTS(AC_BATCH, 65)},
-             .out = {SUMS, OP_F32(AC_BATCH, 65)}),
+             .out = {SUMS, OP_F32(AC_BATCH, 65, 2)}),
     SMOOTHED("smoothing in evaluation, 3 of 33", false, 0.5f, 3, .evaluation = true,
              .in = {OP_RANGE(-4, 4, AC_BATCH, 33), OP_IDS(33, AC_BATCH)},
-             .out = {SUMS, OP_F32(AC_BATCH)}),
+             .out = {SUMS, OP_F32(AC_BATCH, 2)}),
     SMOOTHED("much smoothing, 3 of 5000", false, 0.9f, 3,
              .in = {OP_RANGE(-4, 4, AC_BATCH, 5000), OP_IDS(5000, AC_BATCH)},
-             .out = {SUMS, OP_F32(AC_BATCH)}),
+             .out = {SUMS, OP_F32(AC_BATCH, 2)}),
     /* No gradient: it is that of the sums, which are absent. */
     {.name = "run again without sums, 7x3 of 33",
      .op = AC_OP_cross_entropy,
      .attributes.cross_entropy = {true, -100, 0},
      .batch = 7,
      .in = {OP_RANGE(-4, 4, AC_BATCH, 3, 33), TARGETS(33, -100, AC_BATCH, 3)},
-     .out = {{.rank = 0}, OP_F32(AC_BATCH, 3)}},
+     .out = {{.rank = 0}, OP_F32(AC_BATCH, 3, 2)}},
 };
 
 static void from_vector(op_case *result, const op_vector *vector) {
@@ -178,9 +195,9 @@ static void special_values(ac_device *device) {
   targets[2] = -100;
   for (int v = 0; v < 7; v++) x[14 + v] = v ? NAN : INFINITY;
   op_instance_compute(&loss);
-  op_reals(&loss.args.out[1])[2] = NAN; /* nobody reads it */
+  for (int i = 4; i < 6; i++) op_reals(&loss.args.out[1])[i] = NAN; /* nobody reads them */
   if (op_run(device, &loss, &variant, &result)) {
-    result.out[1][2] = NAN;
+    result.out[1][4] = result.out[1][5] = NAN;
     op_compare(op_where(device, &loss, &variant), &loss, &variant, &result, 1);
   }
   op_result_free(&result);
@@ -197,6 +214,42 @@ static void special_values(ac_device *device) {
               "the loss is %g", result.out[0][0]);
   op_result_free(&result);
   op_instance_free(&loss);
+}
+
+/* What all logits of a row have in common changes nothing, however large it is. Expected are sums
+ * and gradients of the differences; the rows' gradients sum to 0. */
+static void common_offsets(ac_device *device) {
+  static const double offsets[] = {0, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, -1e7, 1e30};
+  enum { COUNT = sizeof offsets / sizeof *offsets, V = 3 };
+  op_variant variant = {.name = "a common offset", .once = true};
+  for (int smoothed = 0; smoothed < 2; smoothed++)
+    for (int i = 0; i < 3 * COUNT; i++) {
+      op_instance loss, gradient;
+      op_result result;
+      op_case c = cases[3];
+      c.attributes.cross_entropy = (ac_cross_entropy_attributes){.smoothing = smoothed ? 0.5f : 0};
+      op_instance_forward(&loss, &c, 1);
+      double *x = op_reals(&loss.args.in[0]), sum = 0;
+      for (int v = 0; v < V; v++) {
+        const double gap = i < COUNT ? 0 : i < 2 * COUNT ? (v + 1) % 3 - 1 : 20 * v;
+        x[v] = op_round(AC_F32, offsets[i % COUNT] + gap);
+      }
+      ((int32_t *)loss.args.in[1].data)[0] = i % V;
+      op_instance_compute(&loss);
+      if (op_run(device, &loss, &variant, &result))
+        op_compare(op_where(device, &loss, &variant), &loss, &variant, &result, 1);
+      op_result_free(&result);
+      op_instance_gradient(&gradient, &loss, &gradients[0], NULL);
+      if (op_run(device, &gradient, &variant, &result)) {
+        op_compare(op_where(device, &gradient, &variant), &gradient, &variant, &result, 1);
+        for (int v = 0; v < V; v++) sum += result.out[0][v];
+        OP_EXPECT(op_where(device, &gradient, &variant), fabs(sum) < 1e-5,
+                  "the gradient sums to %g at %g", sum, x[0]);
+      }
+      op_result_free(&result);
+      op_instance_free(&gradient);
+      op_instance_free(&loss);
+    }
 }
 
 /* Thousands of micro-batches: the pair of floats keeps what a double keeps. A single float would be
@@ -224,7 +277,7 @@ static void long_sum(ac_device *device) {
 
   ac_op_args args = one.args;
   void *chunk = NULL, *view[5] = {NULL};
-  uint64_t size[5] = {ROWS * V * 4, ROWS * 4, ROWS * 4, AC_LOSS_SUMS * 4, ROWS * 4};
+  uint64_t size[5] = {ROWS * V * 4, ROWS * 4, ROWS * 4, AC_LOSS_SUMS * 4, ROWS * 8};
   uint64_t slot = device->info.alignment > 256 ? device->info.alignment : 256, offset = 5 * slot;
   args.workspace_bytes = backend->workspace(device->state, &args);
   uint64_t total = offset + args.workspace_bytes + slot;
@@ -281,6 +334,7 @@ static void many_rows(ac_device *device) {
 
 static void special(ac_device *device) {
   special_values(device);
+  common_offsets(device);
   if (!op_reduced) many_rows(device);
   if (!op_reduced) long_sum(device);
 }

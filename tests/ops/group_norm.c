@@ -154,6 +154,7 @@ static void from_vector(op_case *result, const op_vector *vector) {
 /* A constant group has no variance: y = beta and r = 1 / sqrt(epsilon), no NaN. A NaN stays in its
  * group. */
 static void special(ac_device *device) {
+  op_check_large(device, &cases[1]);
   op_instance y;
   op_result result;
   op_variant variant = {.name = "constant and NaN groups"};

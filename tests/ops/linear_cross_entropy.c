@@ -34,7 +34,8 @@ static double smoothing_of(const ac_op_args *args) {
   return (double)((const ac_linear_cross_entropy_attributes *)args->attributes)->loss.smoothing;
 }
 
-/* The row's logits; returns the first largest one's index and sets *lse. */
+/* The row's logits, less the largest; returns the first largest one's index and sets *lse, which is
+ * that of the differences. */
 static int64_t logits_of(const ac_op_args *args, int64_t n, double *z, double *lse) {
   shape s = shape_of(args);
   const double *x = op_reals(&args->in[0]) + n * s.C, *w = op_reals(&args->in[1]);
@@ -45,8 +46,9 @@ static int64_t logits_of(const ac_op_args *args, int64_t n, double *z, double *l
     for (int64_t i = 0; i < s.C; i++) z[v] += x[i] * w[at(args, v, i)];
     first = z[v] > z[first] ? v : first;
   }
-  for (int64_t v = 0; v < s.V; v++) sum += exp(z[v] - z[first]);
-  *lse = z[first] + log(sum);
+  const double max = z[first];
+  for (int64_t v = 0; v < s.V; v++) z[v] -= max, sum += exp(z[v]);
+  *lse = log(sum);
   return first;
 }
 
@@ -73,7 +75,7 @@ static void linear_cross_entropy(const ac_op_args *args) {
 }
 
 /* Error of a logit, and of what follows from it: the exponential's argument is off by that of the
- * logit and of lse, and a unit of each. */
+ * logit and of lse, and a unit of each difference of logits. */
 static double logit_error(const ac_op_args *args) {
   shape s = shape_of(args);
   double *z = malloc((size_t)s.V * sizeof *z), lse, largest = 1;
@@ -220,9 +222,54 @@ static void from_vector(op_case *result, const op_vector *vector) {
   result->gradient_count = 1;
 }
 
+/* What all logits of a row have in common changes nothing, however large it is. x is 1, so that the
+ * weights are the logits. A row's gradient sums to 0, which is that of W here. */
+static void common_offsets(ac_device *device) {
+  static const double offsets[] = {0, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, -1e7, 1e30};
+  enum { COUNT = sizeof offsets / sizeof *offsets, V = 3 };
+  op_variant variant = {.name = "a common offset", .once = true};
+  for (int in_out = 0; in_out < 2; in_out++)
+    for (int i = 0; i < 2 * COUNT; i++) {
+      op_instance loss, gradient;
+      op_result result;
+      op_case c = HEAD("1x1 of 3", in_out ? AC_IN_OUT : AC_OUT_IN, false, 1, 1, OP_F32(AC_BATCH, 1),
+                       {0}, OP_IDS(V, AC_BATCH));
+      c.in[1] =
+          (op_operand_spec){.dtype = AC_F32, .rank = 2, .dim = {in_out ? 1 : V, in_out ? V : 1}};
+      op_instance_forward(&loss, &c, 1);
+      op_reals(&loss.args.in[0])[0] = 1;
+      for (int v = 0; v < V; v++) {
+        const double gap = i < COUNT ? 0 : (v + 1) % 3 - 1;
+        op_reals(&loss.args.in[1])[v] = op_round(AC_F32, offsets[i % COUNT] + gap);
+      }
+      op_instance_compute(&loss);
+      const double want = op_reals(&loss.args.out[0])[0];
+      if (op_run(device, &loss, &variant, &result))
+        OP_EXPECT(op_where(device, &loss, &variant), fabs(result.out[0][0] - want) < 1e-5,
+                  "at %g: %g, not %g", offsets[i % COUNT], result.out[0][0], want);
+      op_result_free(&result);
+      op_instance_gradient(&gradient, &loss, &gradients[0], NULL);
+      if (op_run(device, &gradient, &variant, &result)) {
+        double sum = 0;
+        for (int v = 0; v < V; v++) {
+          const double dw = op_reals(&gradient.args.out[1])[v];
+          sum += result.out[1][v];
+          OP_EXPECT(op_where(device, &gradient, &variant), fabs(result.out[1][v] - dw) < 1e-5,
+                    "at %g: %g, not %g", offsets[i % COUNT], result.out[1][v], dw);
+        }
+        OP_EXPECT(op_where(device, &gradient, &variant),
+                  fabs(sum) < 1e-5 && fabs(result.out[2][0] - want) < 1e-5,
+                  "the gradient sums to %g, the loss is %g", sum, result.out[2][0]);
+      }
+      op_result_free(&result);
+      op_instance_free(&gradient);
+      op_instance_free(&loss);
+    }
+}
+
 /* Rows of weight zero cannot spoil the sums and get no gradient, whatever they hold; a NaN in a row
  * that counts does. */
-static void special(ac_device *device) {
+static void special_rows(ac_device *device) {
   op_instance loss, gradient;
   op_result result;
   op_variant variant = {.name = "NaN in an ignored row"}, sums_and_dx = variant;
@@ -250,6 +297,11 @@ static void special(ac_device *device) {
               "the loss is %g", result.out[0][0]);
   op_result_free(&result);
   op_instance_free(&loss);
+}
+
+static void special(ac_device *device) {
+  special_rows(device);
+  common_offsets(device);
 }
 
 const op_family op_family_linear_cross_entropy = {

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* out = {sum (scale g)^2, 0 if every g is finite else 1} */
+/* out = {sum (scale g)^2 / 4^exponent, exponent}, or 1 in its place if a g is not finite */
 static void gradient_statistics(const ac_op_args *args) {
   const ac_gradient_statistics_attributes *a = args->attributes;
   double *out = op_reals(&args->out[0]);
@@ -19,6 +19,8 @@ static void gradient_statistics(const ac_op_args *args) {
     out[0] += g * g;
     if (!isfinite(op_reals(&args->in[0])[i])) out[1] = 1;
   }
+  if (out[1] == 0) out[1] = out[0] > 0x1p100 ? 96 : out[0] > 0 && out[0] < 0x1p-80 ? -96 : 0;
+  if (out[1] != 1) out[0] = ldexp(out[0], -2 * (int)out[1]);
 }
 
 /* Squares are positive: the relative error of the sum is at most that of its longest chain, which
@@ -286,8 +288,8 @@ static const op_case cases[] = {
      .halves = true},
 };
 
-/* One bad value among many sets the flag, wherever it stands; huge and denormal ones do not, though
- * the scale makes an infinity of the former. */
+/* One bad value among many sets the flag, wherever it is; huge and denormal ones do not, though the
+ * scale makes an infinity of the former. */
 static void check_special_gradients(ac_device *device, const op_case *c,
                                     const int64_t places[static 3]) {
   static const struct {
@@ -309,9 +311,9 @@ static void check_special_gradients(ac_device *device, const op_case *c,
       double sum = op_reals(&s.args.out[0])[0];
       const char *where = op_where(device, &s, &variant);
       if (op_run(device, &s, &variant, &result)) {
-        OP_EXPECT(where, result.out[0][1] == (kinds[k].bad ? 1 : 0), "at %d the flag is %g",
-                  (int)places[i], result.out[0][1]);
-        if (!kinds[k].bad && sum < (double)FLT_MAX)
+        OP_EXPECT(where, result.out[0][1] == op_reals(&s.args.out[0])[1],
+                  "at %d the exponent is %g", (int)places[i], result.out[0][1]);
+        if (!kinds[k].bad)
           OP_EXPECT(where, fabs(result.out[0][0] - sum) < 1e-4 * sum, "the sum is %g, not %g",
                     result.out[0][0], sum);
       }
@@ -321,8 +323,39 @@ static void check_special_gradients(ac_device *device, const op_case *c,
   op_instance_free(&s);
 }
 
+/* Gradients whose squares floats do not hold: all of them, or one among ordinary ones, or all but a
+ * few, which are ordinary. Whatever the exponent, no sum is lost. */
+static void large_and_small_gradients(ac_device *device) {
+  static const double scales[] = {2e19, 1e30, 3e38, 1e-15, 1e-23, 1e-30};
+  op_variant variant = {.name = "large and small gradients", .once = true};
+  for (int k = 0; k < 3; k++)
+    for (int i = 0; i < 18; i++) {
+      const int which = i / 6; /* all, the last, all but the first */
+      op_instance s;
+      op_result result;
+      op_instance_forward(&s, &cases[k], 1);
+      double *g = op_reals(&s.args.in[0]);
+      const int64_t count = s.args.in[0].count;
+      for (int64_t e = which == 1 ? count - 1 : which == 2; e < count; e++)
+        g[e] = op_round(AC_F32, g[e] * scales[i % 6]);
+      op_instance_compute(&s);
+      const double *want = op_reals(&s.args.out[0]);
+      if (op_run(device, &s, &variant, &result)) {
+        const double *got = result.out[0];
+        OP_EXPECT(op_where(device, &s, &variant),
+                  fabs(ldexp(got[0] / want[0], 2 * (int)(got[1] - want[1])) - 1) < 1e-4 ||
+                      (got[0] == 0 && want[0] == 0),
+                  "with %g (%d): %g x 4^%g, not %g x 4^%g", scales[i % 6], which, got[0], got[1],
+                  want[0], want[1]);
+      }
+      op_result_free(&result);
+      op_instance_free(&s);
+    }
+}
+
 /* The larger one is read by several items at a time, all but the last place four at a time. */
 static void special_gradients(ac_device *device) {
+  large_and_small_gradients(device);
   check_special_gradients(device, &cases[1], (const int64_t[]){0, 454, 128});
   check_special_gradients(device, &cases[2], (const int64_t[]){5000, 0, 129 * 129 - 1});
 }

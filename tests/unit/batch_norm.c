@@ -311,6 +311,97 @@ static void large_statistics_are_no_part_of_the_norm(void **state) {
   everywhere(check_large);
 }
 
+/* [B, C]: one sample is one value of a channel. */
+static ac_graph *of_vectors(void) {
+  ac_graph *g;
+  assert_ok(ac_graph_create(&g));
+  ac_tensor *x = ac_linear(ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 2)),
+                           ac_parameter(g, "w", SHAPE(3, 2), NULL), NULL, AC_OUT_IN);
+  x = ac_batch_norm(x, NULL, NULL, vector_of(g, "mean", 0, true), vector_of(g, "variance", 1, true),
+                    NULL);
+  ac_graph_set_loss(g,
+                    ac_mean_squared_error(x, ac_input(g, "y", AC_F32, SHAPE(AC_BATCH, 3)), NULL));
+  assert_ok(ac_graph_status(g));
+  return g;
+}
+
+static void one_value_of_a_channel_is_refused(void **state) {
+  (void)state;
+  static const struct {
+    ac_plan_desc desc;
+    const char *why; /* NULL: it is not */
+  } cases[] = {{{.batch = 1}, "a batch of 1 in micro-batches of 1 has a micro-batch of 1"},
+               {{.batch = 4, .micro_batch = 1, .micro_batch_norm = true}, "has a micro-batch of 1"},
+               {{.batch = 5, .micro_batch = 2, .micro_batch_norm = true}, "has a micro-batch of 1"},
+               {{.batch = 4, .micro_batch = 2, .micro_batch_norm = true}, NULL},
+               {{.batch = 1, .purpose = AC_EVALUATE}, NULL},
+               {{.batch = 2}, NULL}};
+  ac_graph *graph = of_vectors();
+  ac_device *device;
+  assert_ok(ac_device_open(&device, &(ac_device_desc){.name = "cpu"}));
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    ac_plan *plan;
+    const ac_status status = ac_plan_create(&plan, graph, device, &cases[i].desc);
+    if (!cases[i].why) {
+      assert_ok(status);
+      ac_plan_free(plan);
+    } else {
+      assert_refused(status, AC_ERROR_ARGUMENT, "needs 2 samples at least");
+      assert_refused(status, AC_ERROR_ARGUMENT, cases[i].why);
+    }
+  }
+  /* Sizes that the search finds have none either. */
+  for (int64_t batch = 2; batch < 12; batch++) {
+    ac_plan_alternative list[64];
+    ac_plan *plan;
+    int count;
+    assert_ok(ac_plan_create(&plan, graph, device,
+                             &(ac_plan_desc){.batch = batch, .micro_batch_norm = true}));
+    assert_ok(ac_plan_alternatives(plan, list, 64, &count));
+    assert_true(count > 0);
+    for (int i = 0; i < count; i++)
+      assert_true(list[i].micro_batch > 1 && batch % list[i].micro_batch != 1);
+    ac_plan_free(plan);
+  }
+  ac_graph_free(graph);
+  ac_device_close(device);
+}
+
+/* A short last window of one sample: there is no variance to move towards, and no gradient. */
+static void check_short_window(const char *name) {
+  run r;
+  ac_graph *graph = of_vectors();
+  const float x[2] = {1, 2}, y[3] = {1, 2, 3};
+  const ac_feed feeds[] = {{"x", x}, {"y", y}};
+  float before[6], after[6], mean[3], variance[3];
+  ac_update update;
+  assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = name}));
+  assert_ok(
+      ac_plan_create(&r.plan, graph, r.device, &(ac_plan_desc){.batch = 4, .optimizer = AC_SGD}));
+  assert_ok(ac_trainer_create(&r.trainer, r.plan, &(ac_trainer_desc){.schedule = {.lr = 1}}));
+  assert_ok(ac_trainer_get_parameter(r.trainer, 0, 0, 6, before));
+  assert_ok(ac_trainer_accumulate(r.trainer, 1, feeds, 2));
+  assert_ok(ac_trainer_update(r.trainer, &update));
+  assert_ok(ac_trainer_get_parameter(r.trainer, 0, 0, 6, after));
+  assert_ok(ac_trainer_get_parameter(r.trainer, ac_trainer_find_parameter(r.trainer, "mean"), 0, 3,
+                                     mean));
+  assert_ok(ac_trainer_get_parameter(r.trainer, ac_trainer_find_parameter(r.trainer, "variance"), 0,
+                                     3, variance));
+  assert_memory_equal(before, after, sizeof before);
+  assert_true(fabs(update.loss - 14.0 / 3) < 1e-5); /* of y = 0 */
+  for (int c = 0; c < 3; c++) {
+    const float value = before[2 * c] * x[0] + before[2 * c + 1] * x[1];
+    assert_true(fabs((double)(mean[c] - 0.1f * value)) < 1e-6 && variance[c] == 1);
+  }
+  ac_graph_free(graph);
+  stop(&r);
+}
+
+static void a_short_window_of_one_value_leaves_the_variance(void **state) {
+  (void)state;
+  everywhere(check_short_window);
+}
+
 static void refuses_to_fit(const samples *s, const char *where) {
   const ac_field fields[] = {{"x", AC_F32, ROW}, {"t", AC_F32, ROW}};
   const void *data[] = {s->x, s->t};
@@ -483,6 +574,8 @@ static void reading_ahead_changes_no_bit(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(running_statistics_are_those_of_windows),
+      cmocka_unit_test(one_value_of_a_channel_is_refused),
+      cmocka_unit_test(a_short_window_of_one_value_leaves_the_variance),
       cmocka_unit_test(small_variances_keep_their_digits),
       cmocka_unit_test(recomputing_changes_no_bit),
       cmocka_unit_test(a_skipped_update_changes_nothing),

@@ -70,6 +70,84 @@ static void without_a_limit(void **state) {
   practice_cases("value_sgd", 1, check_unlimited);
 }
 
+/* z = w x, at w = 0 and t = 0, where the gradient is x / 2. */
+static run begin_with(const char *device, ac_plan_desc plan, ac_trainer_desc desc) {
+  run r;
+  ac_graph *g;
+  assert_ok(ac_graph_create(&g));
+  ac_tensor *z = ac_linear(ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 2)),
+                           ac_parameter(g, "w", SHAPE(1, 2), NULL), NULL, AC_OUT_IN);
+  ac_graph_set_loss(g,
+                    ac_binary_cross_entropy(z, ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, 1)), NULL));
+  plan.batch = 1;
+  desc.schedule.lr = 0.1;
+  assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = device}));
+  assert_ok(ac_plan_create(&r.plan, g, r.device, &plan));
+  assert_ok(ac_trainer_create(&r.trainer, r.plan, &desc));
+  ac_graph_free(g);
+  return r;
+}
+
+static ac_update step_with(run *r, double norm, float w[2]) {
+  const float x[2] = {(float)(1.2 * norm), (float)(1.6 * norm)}, t = 0, zeros[2] = {0, 0};
+  const ac_feed feeds[] = {{"x", x}, {"t", &t}};
+  ac_update update;
+  assert_ok(ac_trainer_set_parameter(r->trainer, 0, 0, 2, zeros));
+  assert_ok(ac_trainer_accumulate(r->trainer, 1, feeds, 2));
+  assert_ok(ac_trainer_update(r->trainer, &update));
+  assert_ok(ac_trainer_get_parameter(r->trainer, 0, 0, 2, w));
+  return update;
+}
+
+/* Squares of these are beyond floats, or below. */
+static const double norms[] = {1e19, 2e19, 1e25, 1e37, 1e-19, 1e-23, 1e-30};
+enum { NORMS = sizeof norms / sizeof *norms };
+
+static void any_norm_is_measured_and_clipped(const char *device) {
+  static const ac_plan_desc ways[] = {
+      {0}, {.gradients = AC_GRADIENTS_FUSED}, {.gradients = AC_GRADIENTS_FUSED_LOCAL}};
+  for (int k = 0; k < 3; k++) {
+    ac_plan_desc plan = ways[k];
+    plan.optimizer = AC_SGD, plan.sgd_no_momentum = true;
+    plan.clipping = k % 2 ? AC_CLIP_EACH : AC_CLIP_NORM;
+    run r = begin_with(device, plan, (ac_trainer_desc){.optimizer = {.clip = 1}});
+    for (int i = 0; i < NORMS; i++) {
+      const double norm = norms[i], clipped = fmin(norm, 1);
+      float w[2];
+      const ac_update update = step_with(&r, norm, w);
+      assert_true(!update.skipped && update.finite_gradient);
+      assert_true(fabs(update.grad_norm / norm - 1) < 1e-5);
+      assert_true(fabs(ac_trainer_gradient_norm(r.trainer, 0) / norm - 1) < 1e-5);
+      assert_true(fabs((double)w[0] / (-0.06 * clipped) - 1) < 1e-5);
+      assert_true(fabs((double)w[1] / (-0.08 * clipped) - 1) < 1e-5);
+    }
+    stop(&r);
+  }
+}
+ON_EVERY_DEVICE(any_norm_is_measured_and_clipped)
+
+/* The mean of squares would be infinite from then on, and no step would move anything. */
+static void squares_that_cannot_be_kept_skip_the_window(const char *device) {
+  static const ac_plan_desc ways[] = {
+      {0}, {.gradients = AC_GRADIENTS_FUSED}, {.gradients = AC_GRADIENTS_FUSED_LOCAL}};
+  for (int k = 0; k < 3; k++) {
+    float w[2];
+    run r = begin_with(device, ways[k], (ac_trainer_desc){.optimizer = {.weight_decay = -1}});
+    const ac_update update = step_with(&r, 2e19, w);
+    assert_true(update.skipped && !update.finite_gradient && isinf(update.grad_norm));
+    assert_true(w[0] == 0 && w[1] == 0);
+    step_with(&r, 1, w);
+    assert_true(fabs((double)w[0] + 0.1) < 1e-5 && fabs((double)w[1] + 0.1) < 1e-5);
+    stop(&r);
+  }
+  run r = begin_with(device, ways[0], (ac_trainer_desc){.optimizer = {.clip = 1}});
+  float w[2];
+  assert_true(!step_with(&r, 2e19, w).skipped);
+  assert_true(fabs((double)w[0] + 0.1) < 1e-5 && fabs((double)w[1] + 0.1) < 1e-5);
+  stop(&r);
+}
+ON_EVERY_DEVICE(squares_that_cannot_be_kept_skip_the_window)
+
 static void half(void *user, ac_trainer *trainer, ac_decision *decision) {
   (void)user, (void)trainer;
   assert_true(decision->factor == 1);
@@ -122,7 +200,11 @@ static void refusals(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(check_pytorch_everywhere), cmocka_unit_test(without_a_limit),
-      cmocka_unit_test(decisions_come_first), cmocka_unit_test(refusals)};
+      cmocka_unit_test(check_pytorch_everywhere),
+      cmocka_unit_test(without_a_limit),
+      cmocka_unit_test(any_norm_is_measured_and_clipped_everywhere),
+      cmocka_unit_test(squares_that_cannot_be_kept_skip_the_window_everywhere),
+      cmocka_unit_test(decisions_come_first),
+      cmocka_unit_test(refusals)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

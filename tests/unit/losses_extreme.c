@@ -221,10 +221,12 @@ static void feed_weightless(run *r, const losses *l, const samples *d) {
 
 static void assert_weightless(const losses *l, const ac_update *u) {
   assert_true(u->skipped && !u->stuck && u->finite_loss && u->finite_gradient);
-  assert_true(u->loss == 0 && u->grad_norm == 0 && u->weight == BATCH && u->loss_count == 2);
+  const bool by_sample = l->means == AC_LOSS_MEANS_PER_SAMPLE;
+  assert_true(isnan(u->loss) && isnan(u->grad_norm) && u->weight == BATCH && u->loss_count == 2);
   for (int k = 0; k < 2; k++) {
-    assert_true(u->losses[k].loss == 0 && u->losses[k].accuracy == 0);
-    assert_true(u->losses[k].weight == (l->means == AC_LOSS_MEANS_PER_SAMPLE ? BATCH : 0));
+    assert_true(by_sample ? u->losses[k].loss == 0 : isnan(u->losses[k].loss));
+    assert_true(isnan(u->losses[k].accuracy));
+    assert_true(u->losses[k].weight == (by_sample ? BATCH : 0));
   }
 }
 
@@ -275,6 +277,35 @@ static void fit_goes_on_after_a_window_of_no_weight(void **state) {
   assert_int_equal(result.samples, COUNT);
   ac_dataset_free(dataset);
   stop(&r);
+}
+
+/* Validation of data that weigh nothing is no validation: neither patience nor a plateau takes it
+ * for the best one. */
+static void a_validation_of_no_weight_counts_for_nothing(void **state) {
+  (void)state;
+  for (int i = 0; i < 2; i++) {
+    const losses l = with_means(i ? AC_LOSS_MEANS_PER_SAMPLE : AC_LOSS_MEANS_COUNTED);
+    const samples d = make_samples(&l), none = weighing_from(&l, COUNT);
+    run r = start_weightless("cpu", &l, (ac_loss_scaling_desc){0});
+    ac_dataset *train = dataset_of(&d), *validation = dataset_of(&none);
+    ac_evaluation e;
+    ac_fit_result result;
+    assert_ok(ac_trainer_evaluate(r.trainer, validation, 0, &e));
+    assert_true(isnan(e.loss) && isnan(e.accuracy));
+    for (int k = 0; k < 2; k++) assert_true(isnan(e.losses[k].accuracy));
+    const ac_fit_desc desc = {.train = train,
+                              .validation = validation,
+                              .epochs = 4,
+                              .eval_every = 1,
+                              .patience = 1,
+                              .last_window = AC_LAST_UPDATE};
+    assert_ok(ac_fit(r.trainer, &desc, &result));
+    assert_true(!result.ended_early && result.evaluated && isnan(result.final.loss));
+    assert_int_equal(result.samples, 4 * COUNT);
+    ac_dataset_free(train);
+    ac_dataset_free(validation);
+    stop(&r);
+  }
 }
 
 /* ---- looking for it -------------------------------------------------------------------------- */
@@ -365,6 +396,7 @@ int main(void) {
       cmocka_unit_test(fit_names_a_weight_that_is_too_small),
       cmocka_unit_test(a_window_of_no_weight_changes_nothing_everywhere),
       cmocka_unit_test(fit_goes_on_after_a_window_of_no_weight),
+      cmocka_unit_test(a_validation_of_no_weight_counts_for_nothing),
       cmocka_unit_test(the_loss_that_is_not_finite_is_found_everywhere),
       cmocka_unit_test(looking_leaves_the_window_alone_everywhere),
   };

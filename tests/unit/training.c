@@ -328,6 +328,37 @@ static void a_weight_beyond_f16_is_located(const char *device) {
 }
 ON_EVERY_DEVICE(a_weight_beyond_f16_is_located)
 
+/* So is what they read of an input. */
+static void an_input_beyond_16_bits_is_located(const char *device) {
+  static const struct {
+    ac_precision precision;
+    float x;
+    const char *where;
+  } cases[] = {{AC_PRECISION_F16, 70000, "input x, too large for f16"},
+               {AC_PRECISION_BF16, 3.4e38f, "input x, too large for bf16"}};
+  for (int i = 0; i < 2; i++) {
+    run r;
+    ac_graph *g;
+    char where[128];
+    const float y = 0;
+    const ac_feed feeds[] = {{"x", &cases[i].x}, {"y", &y}};
+    assert_ok(ac_graph_create(&g));
+    ac_tensor *z = ac_linear(ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 1)),
+                             ac_parameter(g, "w", SHAPE(1, 1), NULL), NULL, AC_OUT_IN);
+    ac_graph_set_loss(g,
+                      ac_mean_squared_error(z, ac_input(g, "y", AC_F32, SHAPE(AC_BATCH, 1)), NULL));
+    assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = device}));
+    assert_ok(ac_plan_create(&r.plan, g, r.device,
+                             &(ac_plan_desc){.batch = 1, .precision = cases[i].precision}));
+    assert_ok(ac_trainer_create(&r.trainer, r.plan, NULL));
+    assert_ok(ac_trainer_locate_nonfinite(r.trainer, 1, feeds, 2, where, sizeof where));
+    assert_string_equal(where, cases[i].where);
+    ac_graph_free(g);
+    stop(&r);
+  }
+}
+ON_EVERY_DEVICE(an_input_beyond_16_bits_is_located)
+
 /* ---- a device that fails --------------------------------------------------------------------- */
 
 static struct {
@@ -551,7 +582,7 @@ static void an_empty_weight_is_skipped(void **state) {
   assert_ok(feed(&r, &c, 0, 4));
   assert_ok(ac_trainer_update(r.trainer, &update));
   assert_true(update.skipped);
-  assert_true(update.weight == 0);
+  assert_true(update.weight == 0 && isnan(update.loss) && isnan(update.grad_norm));
   assert_int_equal(update.update, 0);
   stop(&r);
 }
@@ -568,6 +599,7 @@ int main(void) {
       cmocka_unit_test(locating_leaves_the_window_alone_everywhere),
       cmocka_unit_test(an_overflow_is_located_everywhere),
       cmocka_unit_test(a_weight_beyond_f16_is_located_everywhere),
+      cmocka_unit_test(an_input_beyond_16_bits_is_located_everywhere),
       cmocka_unit_test(a_device_fails_half_way_everywhere),
       cmocka_unit_test(no_elements_are_nothing_to_do_everywhere),
       cmocka_unit_test(clipping_bounds_the_step_everywhere),

@@ -255,7 +255,8 @@ def cross_entropy(f):
         if weighted:
             f.tensor("in2", weights)
         f.tensor("out0", sums(loss.item(), counted.sum().item(), right.item()))
-        f.tensor("out1", torch.logsumexp(logits, -1))
+        largest = logits.amax(-1)
+        f.tensor("out1", torch.stack([largest, torch.logsumexp(logits - largest[..., None], -1)], -1))
         f.tensor("grad0", logits.grad)
 
 

@@ -9,6 +9,7 @@
  * Weights start from N(0, 0.02), those that write to the residual stream from N(0, 0.02 / sqrt(2
  * layers)), biases from 0 and norms from 1, as in GPT-2. */
 #include "models/gpt.h"
+#include "models/share.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -49,7 +50,7 @@ static ac_tensor *linear(const builder *b, const char *name, ac_tensor *x, int64
 }
 
 static ac_tensor *drop(const builder *b, ac_tensor *x) {
-  return b->config->dropout > 0 ? ac_dropout(x, (float)b->config->dropout) : x;
+  return b->config->dropout > 0 ? ac_dropout(x, share_of(b->config->dropout)) : x;
 }
 
 static void scope(const builder *b, const char *part) {
@@ -64,7 +65,7 @@ static ac_tensor *attention(const builder *b, ac_tensor *x, double residual) {
   x = norm(b, "ln_1", x);
   x = linear(b, "attn.c_attn", x, C, 3 * C, 0.02);
   x = ac_causal_attention(x, &(ac_attention_desc){.heads = (int)b->config->heads,
-                                                  .dropout = (float)b->config->dropout});
+                                                  .dropout = share_of(b->config->dropout)});
   x = linear(b, "attn.c_proj", x, C, C, residual);
   return drop(b, x);
 }

@@ -1,4 +1,5 @@
 #include "models/image_net.h"
+#include "models/share.h"
 
 #include <stdio.h>
 
@@ -56,6 +57,6 @@ void image_head(const image_net *net, ac_tensor *x, int64_t channels) {
   ac_tensor *labels = ac_input(net->graph, "labels", AC_I32, 1, (int64_t[]){AC_BATCH});
   ac_tensor *logits = ac_linear(ac_global_average_pool(x), weight, bias, AC_OUT_IN);
   ac_graph_set_output(net->graph, "logits", logits);
-  const ac_cross_entropy_desc loss = {.smoothing = (float)net->smoothing};
+  const ac_cross_entropy_desc loss = {.smoothing = share_of(net->smoothing)};
   ac_graph_set_loss(net->graph, ac_cross_entropy(logits, labels, NULL, &loss));
 }

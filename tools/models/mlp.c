@@ -1,4 +1,5 @@
 #include "models/mlp.h"
+#include "models/share.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -7,7 +8,7 @@
 static ac_tensor *linear(ac_graph *graph, int layer, ac_tensor *x, int64_t in, int64_t out,
                          double gain, double dropout) {
   char name[32];
-  if (dropout > 0) x = ac_dropout(x, (float)dropout);
+  if (dropout > 0) x = ac_dropout(x, share_of(dropout));
   ac_parameter_desc desc = {.init = {.kind = AC_INIT_KAIMING_NORMAL, .gain = (float)gain}};
   snprintf(name, sizeof name, "layers.%d.weight", layer);
   ac_tensor *weight = ac_parameter(graph, name, 2, (int64_t[]){out, in}, &desc);

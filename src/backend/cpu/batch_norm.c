@@ -316,9 +316,8 @@ static void update(const ac_cpu_context *context, const ac_op_args *args) {
   float *mean = args->out[0].data, *variance = args->out[1].data;
   for (int64_t c = 0; c < args->in[0].dim[0]; c++) {
     const float *pooled = (const float *)args->in[0].data + 3 * c;
-    float total = pooled[2] / larger(1.0f, pooled[0] - 1.0f);
     mean[c] += momentum * (pooled[1] - mean[c]);
-    variance[c] += momentum * (total - variance[c]);
+    if (pooled[0] > 1.0f) variance[c] += momentum * (pooled[2] / (pooled[0] - 1.0f) - variance[c]);
   }
 }
 

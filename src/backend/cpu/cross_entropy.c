@@ -12,11 +12,11 @@ static loss_rows rows_of(const ac_op_args *args) {
 static void forward_range(const ac_op_args *args, int64_t first, int64_t last) {
   loss_rows rows = rows_of(args);
   row_result *results = args->workspace;
-  float *lse = args->out[1].data;
+  row_extent *extents = args->out[1].data;
   int64_t columns = ac_columns(&args->in[0]);
   for (int64_t i = first; i < last; i++) {
     const float *x = (const float *)args->in[0].data + i * columns;
-    lse[i] = row_loss(&rows, i, x, columns, &results[i]);
+    extents[i] = row_loss(&rows, i, x, columns, &results[i]);
   }
 }
 
@@ -34,12 +34,12 @@ static uint64_t forward_workspace(const ac_cpu_context *context, const ac_op_arg
 
 static void gradient_range(const ac_op_args *args, int64_t first, int64_t last) {
   loss_rows rows = rows_of(args);
-  const float *lse = args->in[3].data;
+  const row_extent *extents = args->in[3].data;
   int64_t columns = ac_columns(&args->in[0]);
   for (int64_t i = first; i < last; i++) {
     const float *x = (const float *)args->in[0].data + i * columns;
     float *dx = (float *)args->out[0].data + i * columns;
-    row_gradient(&rows, i, x, columns, lse[i], ac_loss_scale(args), dx);
+    row_gradient(&rows, i, x, columns, extents[i], ac_loss_scale(args), dx);
   }
 }
 

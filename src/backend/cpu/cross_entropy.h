@@ -1,9 +1,12 @@
 /* Softmax cross-entropy of one row, for the ops that have logits and those that make them. A row of
  * V logits is read twice for its loss, for its maximum and for the sum of exponentials, the second
- * time from the cache: lse = max + log sum e^(x - max),  loss = weight (lse - x[target]),
- * dx = weight scale (e^(x - lse) - onehot). With smoothing s the target's place in these is taken
- * by (1 - s) onehot + s / V, which costs the loss a third reading, for the mean of x. A row is
- * classified right if its target is the first index of the maximum. */
+ * time from the cache:
+ *   log_sum = log sum e^(x - max),  loss = weight (log_sum + (max - x[target])),
+ *   dx = weight scale (e^(x - max - log_sum) - onehot)
+ * max and log_sum are never added: if the logits are large, the sum would lose log_sum. With
+ * smoothing s, (1 - s) onehot + s / V replaces onehot, and the loss reads the row a third time, for
+ * the mean of max - x. A row is classified right if its target is the first index of the
+ * maximum. */
 #ifndef AC_BACKEND_CPU_CROSS_ENTROPY_H
 #define AC_BACKEND_CPU_CROSS_ENTROPY_H
 
@@ -27,6 +30,11 @@ typedef struct row_result {
   float loss, right;
 } row_result;
 
+/* What a row keeps for its gradient: its log-sum-exp is the sum of the two. */
+typedef struct row_extent {
+  float max, log_sum;
+} row_extent;
+
 static inline float row_weight(const loss_rows *rows, int64_t row) {
   if (rows->attributes->ignore && rows->targets[row] == rows->attributes->ignore_index) return 0.0f;
   return rows->weights ? rows->weights[row] : 1.0f;
@@ -47,6 +55,22 @@ static inline float exponential_sum(const float *x, float max, int64_t n) {
   return (float)total;
 }
 
+/* The sum of max - x. */
+static inline float row_distance_sum(const float *x, float max, int64_t n) {
+  double total = 0;
+  for (int64_t j = 0; j < n;) {
+    int64_t end = ac_min(n, j + AC_CPU_CHUNK);
+    lanes sum = {{0}};
+    for (; j + AC_CPU_LANES <= end; j += AC_CPU_LANES) {
+#pragma omp simd
+      for (int l = 0; l < AC_CPU_LANES; l++) sum.v[l] += max - x[j + l];
+    }
+    for (int l = 0; j < end; j++, l++) sum.v[l] += max - x[j];
+    total += (double)lanes_sum(sum);
+  }
+  return (float)total;
+}
+
 static inline bool first_maximum(const float *x, float max, int64_t index) {
   if (!(x[index] == max)) return false;
   for (int64_t j = 0; j < index; j++)
@@ -54,9 +78,9 @@ static inline bool first_maximum(const float *x, float max, int64_t index) {
   return true;
 }
 
-/* Log-sum-exp of the row's logits x; its loss and whether it is right go to *result. */
-static inline float row_loss(const loss_rows *rows, int64_t row, const float *x, int64_t columns,
-                             row_result *result) {
+/* The loss of the row's logits x, and whether it is right, go to *result. */
+static inline row_extent row_loss(const loss_rows *rows, int64_t row, const float *x,
+                                  int64_t columns, row_result *result) {
   float max = row_max(x, columns), log_sum = logf(exponential_sum(x, max, columns));
   *result = (row_result){0, 0};
   if (row_weight(rows, row) != 0.0f) {
@@ -64,17 +88,17 @@ static inline float row_loss(const loss_rows *rows, int64_t row, const float *x,
     result->loss = log_sum + (max - x[target]);
     float smoothing = rows->smoothing;
     if (smoothing > 0.0f) {
-      float mean = row_sum(x, columns) / (float)columns;
-      result->loss = (1.0f - smoothing) * result->loss + smoothing * (log_sum + (max - mean));
+      float mean = row_distance_sum(x, max, columns) / (float)columns;
+      result->loss = (1.0f - smoothing) * result->loss + smoothing * (log_sum + mean);
     }
     result->right = first_maximum(x, max, target) ? 1.0f : 0.0f;
   }
-  return max + log_sum;
+  return (row_extent){max, log_sum};
 }
 
 /* dx may be x. */
 static inline void row_gradient(const loss_rows *rows, int64_t row, const float *x, int64_t columns,
-                                float lse, float loss_scale, float *dx) {
+                                row_extent extent, float loss_scale, float *dx) {
   float weight = row_weight(rows, row), factor = weight * loss_scale;
   float smoothing = rows->smoothing, share = factor * smoothing / (float)columns;
   if (weight == 0.0f) {
@@ -82,7 +106,8 @@ static inline void row_gradient(const loss_rows *rows, int64_t row, const float 
     return;
   }
 #pragma omp simd
-  for (int64_t j = 0; j < columns; j++) dx[j] = factor * exponential(x[j] - lse) - share;
+  for (int64_t j = 0; j < columns; j++)
+    dx[j] = factor * exponential((x[j] - extent.max) - extent.log_sum) - share;
   dx[rows->targets[row]] -= factor * (1.0f - smoothing);
 }
 

@@ -57,13 +57,15 @@ typedef struct channel_sums {
 } channel_sums;
 
 static void input_gradient(const float *dy, const float *x, float *dx, int64_t count, float factor,
-                           float mean, float constant, float share, bool add) {
+                           float mean, float constant, float share, float down, bool add) {
   if (add) {
 #pragma omp simd
-    for (int64_t j = 0; j < count; j++) dx[j] += factor * dy[j] - constant - (x[j] - mean) * share;
+    for (int64_t j = 0; j < count; j++)
+      dx[j] += factor * dy[j] - constant - (x[j] - mean) * down * share;
   } else {
 #pragma omp simd
-    for (int64_t j = 0; j < count; j++) dx[j] = factor * dy[j] - constant - (x[j] - mean) * share;
+    for (int64_t j = 0; j < count; j++)
+      dx[j] = factor * dy[j] - constant - (x[j] - mean) * down * share;
   }
 }
 
@@ -88,10 +90,13 @@ static void gradient_range(const ac_op_args *args, int64_t first, int64_t last) 
     if (!args->out[0].count) continue;
     float *dx = (float *)args->out[0].data + i * size;
     float constant = (float)(total / (double)size) * inverse;
-    float share = (float)(total_normalised / (double)size) * inverse * inverse;
+    /* If x is so large that the square of `inverse` is below floats, x - mean takes one of them. */
+    bool large = inverse < 0x1p-40f;
+    float down = large ? inverse : 1.0f;
+    float share = (float)(total_normalised / (double)size) * (large ? 1.0f : inverse) * inverse;
     for (int64_t k = 0; k < r.channels; k++) {
       float factor = weights ? inverse * weights[k] : inverse;
-      input_gradient(dy + k * n, x + k * n, dx + k * n, n, factor, mean, constant, share,
+      input_gradient(dy + k * n, x + k * n, dx + k * n, n, factor, mean, constant, share, down,
                      args->add[0]);
     }
   }

@@ -134,9 +134,9 @@ static void run_rows(const problem *p, int64_t first, int64_t count, int thread,
   for (int64_t i = begin; i < end; i++) {
     float *z = p->z + i * p->classes;
     int64_t row = first + i;
-    float lse = row_loss(&p->loss, row, z, p->classes, &p->results[row]);
+    row_extent extent = row_loss(&p->loss, row, z, p->classes, &p->results[row]);
     if (!p->gradient) continue;
-    row_gradient(&p->loss, row, z, p->classes, lse, p->loss_scale, z);
+    row_gradient(&p->loss, row, z, p->classes, extent, p->loss_scale, z);
     if (p->factors != AC_F32) ac_cpu_narrow_in_place(p->factors, false, z, p->classes);
   }
 }

@@ -6,6 +6,7 @@
 #include "backend/cpu/convert.h"
 #include "backend/cpu/reduce.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -13,12 +14,26 @@ typedef struct row_scale {
   float mean, inverse; /* 1 / std */
 } row_scale;
 
+/* Of a row whose sum or squares are beyond floats. */
+static inline row_scale large_row_scale(const float *x, int64_t n) {
+  double sum = 0, squares = 0;
+  for (int64_t j = 0; j < n; j++) sum += (double)x[j];
+  double mean = sum / (double)n;
+  for (int64_t j = 0; j < n; j++) squares += ((double)x[j] - mean) * ((double)x[j] - mean);
+  return (row_scale){(float)mean, (float)(1.0 / sqrt(squares / (double)n))};
+}
+
 /* Of a row, kept in statistics[0] and [1]. The variance is taken from the centred row, a second
  * pass over what lies in the nearest cache. */
 static inline row_scale row_statistics(const float *x, int64_t n, float epsilon,
                                        float *statistics) {
-  float mean = row_sum(x, n) / (float)n;
-  float inverse = 1.0f / sqrtf(row_centred_squares(x, mean, n) / (float)n + epsilon);
+  float mean = row_sum(x, n) / (float)n, squares = row_centred_squares(x, mean, n);
+  float inverse = 1.0f / sqrtf(squares / (float)n + epsilon);
+  if (!(squares <= FLT_MAX)) {
+    row_scale large = large_row_scale(x, n);
+    mean = large.mean;
+    inverse = large.inverse;
+  }
   statistics[0] = mean;
   statistics[1] = inverse;
   return (row_scale){mean, inverse};

@@ -16,17 +16,17 @@ typedef struct block_result {
   uint64_t not_finite;
 } block_result;
 
-static double sum_squares(const float *g, float scale, int64_t count) {
+static double sum_squares(const float *g, double scale, int64_t count) {
   double sum = 0, other = 0; /* in turn, for each addition waits for the one before */
   int64_t half = count / 2;
 #pragma omp simd reduction(+ : sum, other)
   for (int64_t i = 0; i < half; i++) {
-    double a = (double)(g[i] * scale), b = (double)(g[half + i] * scale);
+    double a = (double)g[i] * scale, b = (double)g[half + i] * scale;
     sum += a * a;
     other += b * b;
   }
-  if (count % 2) sum += (double)(g[count - 1] * scale) * (double)(g[count - 1] * scale);
-  return sum + other;
+  double last = count % 2 ? (double)g[count - 1] * scale : 0;
+  return sum + last * last + other;
 }
 
 static bool any_not_finite(const float *g, int64_t count) {
@@ -48,8 +48,7 @@ static void statistics_range(const ac_op_args *args, int64_t first, int64_t last
       ac_cpu_widen(gradient->dtype, g, widened, count);
       g = widened;
     }
-    double sum = sum_squares(g, scale, count);
-    /* What is not finite shows in the sum, but there products with the scale may be the cause. */
+    double sum = sum_squares(g, (double)scale, count);
     results[block] = (block_result){sum, !isfinite(sum) && any_not_finite(g, count)};
   }
 }
@@ -65,8 +64,11 @@ static void gradient_statistics(const ac_cpu_context *context, const ac_op_args 
     bad |= results[i].not_finite;
   }
   float *out = args->out[0].data;
-  out[0] = (float)sum;
-  out[1] = bad ? 1.0f : 0.0f;
+  int exponent = sum > AC_SQUARES_MOST               ? AC_SQUARES_EXPONENT
+                 : sum > 0 && sum < AC_SQUARES_LEAST ? -AC_SQUARES_EXPONENT
+                                                     : 0;
+  out[0] = (float)(bad ? sum : ldexp(sum, -2 * exponent));
+  out[1] = (float)(bad ? AC_SQUARES_NOT_FINITE : exponent);
 }
 
 static uint64_t statistics_workspace(const ac_cpu_context *context, const ac_op_args *args) {

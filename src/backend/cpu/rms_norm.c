@@ -5,6 +5,13 @@
 #include "backend/cpu/norm.h"
 #include "ops/rms_norm.h"
 
+/* Of a row whose squares are beyond floats. */
+static float large_row_inverse(const float *x, int64_t n) {
+  double squares = 0;
+  for (int64_t j = 0; j < n; j++) squares += (double)x[j] * (double)x[j];
+  return (float)(1.0 / sqrt(squares / (double)n));
+}
+
 static void forward_range(const ac_op_args *args, int64_t first, int64_t last) {
   float epsilon = ((const ac_rms_norm_attributes *)args->attributes)->epsilon;
   const float *gamma = args->in[1].data;
@@ -13,7 +20,9 @@ static void forward_range(const ac_op_args *args, int64_t first, int64_t last) {
   for (int64_t i = first; i < last; i++) {
     const float *x = (const float *)args->in[0].data + i * columns;
     float *y = (float *)args->out[0].data + i * columns;
-    float inverse = 1.0f / sqrtf(row_dot(x, x, columns) / (float)columns + epsilon);
+    float squares = row_dot(x, x, columns);
+    float inverse = 1.0f / sqrtf(squares / (float)columns + epsilon);
+    if (!(squares <= FLT_MAX)) inverse = large_row_inverse(x, columns);
     statistics[i] = inverse;
 #pragma omp simd
     for (int64_t j = 0; j < columns; j++) y[j] = x[j] * inverse * gamma[j];

@@ -19,9 +19,9 @@ ac_status ac_cl_row_losses(ac_opencl *cl, const ac_cl_loss_rows *rows, void *res
   return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"cross_entropy", "cross_entropy", options}),
                       ac_cl_rows(cl, rows->count, rows->width), AC_CL_BUFFER(rows->logits),
                       AC_CL_BUFFER(rows->targets), AC_CL_BUFFER(rows->weights),
-                      AC_CL_BUFFER(rows->lse), AC_CL_BUFFER(results), AC_CL_LONG(rows->width),
+                      AC_CL_BUFFER(rows->extents), AC_CL_BUFFER(results), AC_CL_LONG(rows->width),
                       AC_CL_LONG(rows->pitch), AC_CL_LONG(rows->first),
-                      AC_CL_LONG(rows->first_logit), AC_CL_LONG(rows->first_lse),
+                      AC_CL_LONG(rows->first_logit), AC_CL_LONG(rows->first_extent),
                       AC_CL_INT(rows->attributes->ignore),
                       AC_CL_INT(rows->attributes->ignore_index), AC_CL_FLOAT(rows->smoothing));
 }
@@ -33,9 +33,9 @@ ac_status ac_cl_row_gradients(ac_opencl *cl, const ac_cl_loss_rows *rows, void *
   return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"cross_entropy", "cross_entropy_gradient", options}),
                       ac_cl_elements(cl, rows->count * rows->width), AC_CL_BUFFER(rows->logits),
                       AC_CL_BUFFER(rows->targets), AC_CL_BUFFER(rows->weights),
-                      AC_CL_BUFFER(rows->lse), AC_CL_BUFFER(dlogits), AC_CL_LONG(rows->count),
+                      AC_CL_BUFFER(rows->extents), AC_CL_BUFFER(dlogits), AC_CL_LONG(rows->count),
                       AC_CL_LONG(rows->width), AC_CL_LONG(rows->pitch), AC_CL_LONG(rows->first),
-                      AC_CL_LONG(rows->first_logit), AC_CL_LONG(rows->first_lse),
+                      AC_CL_LONG(rows->first_logit), AC_CL_LONG(rows->first_extent),
                       AC_CL_FLOAT(loss_scale), AC_CL_INT(rows->attributes->ignore),
                       AC_CL_INT(rows->attributes->ignore_index), AC_CL_FLOAT(rows->smoothing));
 }
@@ -47,20 +47,20 @@ ac_status ac_cl_narrowed_row_gradients(ac_opencl *cl, const ac_cl_loss_rows *row
   return AC_CL_LAUNCH(
       cl, ((ac_cl_kernel){"cross_entropy", "cross_entropy_gradient_narrowed", options}),
       ac_cl_rows(cl, rows->count, rows->width), AC_CL_BUFFER(rows->logits),
-      AC_CL_BUFFER(rows->targets), AC_CL_BUFFER(rows->weights), AC_CL_BUFFER(rows->lse),
+      AC_CL_BUFFER(rows->targets), AC_CL_BUFFER(rows->weights), AC_CL_BUFFER(rows->extents),
       AC_CL_LONG(rows->width), AC_CL_LONG(rows->pitch), AC_CL_LONG(rows->first),
-      AC_CL_LONG(rows->first_logit), AC_CL_LONG(rows->first_lse), AC_CL_FLOAT(loss_scale),
+      AC_CL_LONG(rows->first_logit), AC_CL_LONG(rows->first_extent), AC_CL_FLOAT(loss_scale),
       AC_CL_INT(rows->attributes->ignore), AC_CL_INT(rows->attributes->ignore_index),
       AC_CL_FLOAT(rows->smoothing));
 }
 
-static ac_cl_loss_rows rows_of(const ac_op_args *args, const ac_operand *lse) {
+static ac_cl_loss_rows rows_of(const ac_op_args *args, const ac_operand *extents) {
   return (ac_cl_loss_rows){.attributes = args->attributes,
                            .smoothing = ac_cross_entropy_smoothing(args->attributes, args->run),
                            .logits = args->in[0].data,
                            .targets = args->in[1].data,
                            .weights = args->in[2].count ? args->in[2].data : NULL,
-                           .lse = lse->data,
+                           .extents = extents->data,
                            .count = ac_rows(&args->in[0]),
                            .width = ac_columns(&args->in[0]),
                            .pitch = ac_columns(&args->in[0])};

@@ -4,7 +4,8 @@
  *
  * The chunk lies at the workspace's end, since CLBlast wants its own memory at the beginning:
  *
- *   | (loss, weight, weight if right) and lse of each row, or a product's temporary | z, dz |
+ *   | (loss, weight, weight if right) and (largest, log of the sum) of each row, or a product's
+ *     temporary | z, dz |
  *
  * No product runs between the rows' losses and dz. z is float whatever the storage, and so is dz
  * unless storage is bf16 and the device's matrix unit takes all three products: then dz is rounded
@@ -20,7 +21,8 @@
 
 /* In floats. */
 enum {
-  RESULTS = 3,    /* of a row */
+  RESULTS = 3,    /* of a row: for its sums, */
+  EXTENT = 2,     /* and for its gradient */
   ALIGNMENT = 64, /* z begins at multiples of it */
   ROW = 4         /* and its rows, where they have gaps, at multiples of this */
 };
@@ -119,13 +121,13 @@ static ac_status run_chunk(ac_opencl *cl, const chunk *c) {
                                 .logits = args->workspace,
                                 .targets = args->in[2].data,
                                 .weights = args->in[3].count ? args->in[3].data : NULL,
-                                .lse = args->workspace,
+                                .extents = args->workspace,
                                 .count = c->count,
                                 .width = c->classes,
                                 .pitch = c->pitch,
                                 .first = c->first,
                                 .first_logit = c->first_logit,
-                                .first_lse = RESULTS * c->count,
+                                .first_extent = RESULTS * c->count,
                                 .float_logits = true};
   const ac_cl_product logits = logits_product(c);
   AC_TRY(ac_cl_gemm(cl, &logits, args->workspace));
@@ -163,7 +165,7 @@ static uint64_t workspace(ac_opencl *cl, const ac_op_args *args) {
   c.first = c.first_logit = ALIGNMENT;
   const ac_cl_product logits = logits_product(&c), weight = weight_product(&c),
                       input = input_product(&c);
-  uint64_t bytes = (RESULTS + 1) * sizeof(float) * (uint64_t)c.count;
+  uint64_t bytes = (RESULTS + EXTENT) * sizeof(float) * (uint64_t)c.count;
   bytes = larger(bytes, ac_cl_gemm_workspace(cl, &logits));
   if (is_gradient(args) && args->out[1].count)
     bytes = larger(bytes, ac_cl_gemm_workspace(cl, &weight));
