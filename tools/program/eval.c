@@ -241,7 +241,7 @@ static void print_confusion(const evaluation *e) {
 
 static void print_text(const evaluation *e) {
   const setup *s = &e->setup;
-  printf("model        %s: %s\n", s->kind->name, e->path);
+  message_put(stdout, "model        %s: %s\n", s->kind->name, e->path);
   printf("data         %s of the %s split\n", text_count(ac_dataset_count(e->dataset)).text,
          e->split ? "train" : "validation");
   printf("loss         %.6f nats per %s\n", e->result.loss, s->data.unit);

@@ -524,8 +524,9 @@ static void print_result(const run *r) {
     if (fit->final.accuracy > 0) printf(", accuracy %.2f %%", 100 * fit->final.accuracy);
   }
   printf(", %s; ", text_time(progress_clock() - r->began).text);
-  if (r->updates) printf("model in %s/model.safetensors\n", r->setup.flags.out);
-  else if (r->checkpoint.saved_step >= 0) printf("a state is in %s\n", r->setup.flags.out);
+  if (r->updates) message_put(stdout, "model in %s/model.safetensors\n", r->setup.flags.out);
+  else if (r->checkpoint.saved_step >= 0)
+    message_put(stdout, "a state is in %s\n", r->setup.flags.out);
   else printf("nothing is saved\n");
 }
 
