@@ -184,9 +184,10 @@ int outputs_check_folder(const char *folder) {
     char path[PATH];
     struct stat info;
     snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-    if (outputs_is_run_file(entry->d_name) && stat(path, &info) == 0 && !S_ISREG(info.st_mode))
-      status = fail("%s is not a file, and the run writes a file of that name; remove it, or give "
-                    "another folder with --out",
+    if (!outputs_is_run_file(entry->d_name) || stat(path, &info) != 0) continue;
+    if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode))
+      status = fail("%s is a pipe, a socket or a device, and the run writes a file of that name; "
+                    "remove it, or give another folder with --out",
                     path);
   }
   if (directory) closedir(directory);

@@ -38,7 +38,9 @@ bool outputs_holds(const char *path, output_kind kind);
 int outputs_check_file(const char *flag, const char *path, output_kind kind,
                        const char *run_folder);
 
-/* Whether all that a run would replace in its folder are files. A status of message.h. */
+/* Refuses a folder in which a pipe, a socket or a device has the name of a run's file, which would
+ * be replaced by it. What has the name of a folder stays, and writing says so. A status of
+ * message.h. */
 int outputs_check_folder(const char *folder);
 
 #endif

@@ -7,8 +7,8 @@
 
 /* Of --metrics, --tensorboard, --svg and --out: none is an input (--data, --images, --labels,
  * --init, --policy, --config), each holds nothing but what its own kind of file may replace
- * (common/outputs.h), and what a run replaces in --out are files. Flags without effect do not
- * count. A status of message.h. */
+ * (common/outputs.h), and nothing in --out but files has the name of a file of the run. Flags
+ * without effect do not count. A status of message.h. */
 int run_outputs_check(const setup *s);
 
 /* Tells the data of the run's outputs, which are not part of it. */
