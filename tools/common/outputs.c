@@ -157,20 +157,24 @@ bool outputs_is_written(const char *path) {
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
+int outputs_check_name(const char *flag, const char *path, const char *run_folder) {
+  char folder[PATH], target[PATH];
+  snprintf(target, sizeof target, "%s", path);
+  replacement_follow(target);
+  const char *name = split(target, folder);
+  const bool of_run = outputs_is_of_run(folder) || (run_folder && outputs_same(folder, run_folder));
+  if (!outputs_is_run_file(name) || !of_run) return STATUS_CONTINUE;
+  return fail_usage("--%s %s is the name of a run's own file; give another name", flag, path);
+}
+
 int outputs_check_file(const char *flag, const char *path, output_kind kind,
                        const char *run_folder) {
   static const char *const kinds[] = {[OUTPUT_METRICS] = "metrics",
                                       [OUTPUT_SVG] = "a picture as SVG",
                                       [OUTPUT_PAGE] = "a page of accrue report",
                                       [OUTPUT_BENCH] = "results of accrue bench"};
-  char folder[PATH], target[PATH];
-  snprintf(target, sizeof target, "%s", path);
-  replacement_follow(target);
-  const char *name = split(target, folder);
-  const bool of_run = outputs_is_of_run(folder) || (run_folder && outputs_same(folder, run_folder));
-  if (outputs_is_run_file(name) && of_run)
-    return fail_usage("--%s %s is the name of a run's own file; name another file", flag, path);
-  if (outputs_holds(path, kind)) return STATUS_CONTINUE;
+  const int status = outputs_check_name(flag, path, run_folder);
+  if (status != STATUS_CONTINUE || outputs_holds(path, kind)) return status;
   return fail_usage("--%s %s is a file that does not hold %s, and would be written over; name "
                     "another file, or remove it",
                     flag, path, kinds[kind]);

@@ -32,9 +32,11 @@ bool outputs_is_run_file(const char *name);
  * be read has, too: writing to it will say why. */
 bool outputs_holds(const char *path, output_kind kind);
 
-/* Whether --FLAG PATH may be written: refused is what holds anything else, and a name that is one
- * of a run's files, in `run_folder` (NULL: none) or in the folder of any run. A status of
- * message.h. */
+/* Whether --FLAG PATH has a name that is free: not that of a run's file, in `run_folder` (NULL:
+ * none) or in the folder of any run. A status of message.h. */
+int outputs_check_name(const char *flag, const char *path, const char *run_folder);
+
+/* Whether its name is free, and a file that is there holds nothing but what is of the kind. */
 int outputs_check_file(const char *flag, const char *path, output_kind kind,
                        const char *run_folder);
 

@@ -5,10 +5,13 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static bool is_own(const left_out *l, const char *path) {
-  for (int i = 0; i < LEFT_OUT_OUTPUTS; i++)
-    if (l->outputs[i] && outputs_same(l->outputs[i], path)) return true;
+  for (int i = 0; i < LEFT_OUT_OUTPUTS; i++) {
+    const char *output = l->outputs[i];
+    if (output && access(output, F_OK) == 0 && outputs_same(output, path)) return true;
+  }
   return false;
 }
 

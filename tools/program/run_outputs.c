@@ -47,7 +47,7 @@ static int check_tensorboard(const setup *s) {
   if (!path) return STATUS_CONTINUE;
   const int status = check_inputs(s, "tensorboard", path);
   if (status != STATUS_CONTINUE || is_folder(path)) return status;
-  return outputs_check_file("tensorboard", path, OUTPUT_METRICS, out);
+  return outputs_check_name("tensorboard", path, out);
 }
 
 int run_outputs_check(const setup *s) {
