@@ -92,6 +92,15 @@ typedef struct ac_tokens ac_tokens;
  * data. */
 AC_API ac_status ac_tokens_from_text(ac_tokens **tokens, const char *path, uint64_t max_bytes);
 
+/* Whether a file or a folder that lies below the path is to be read; of a folder that is not,
+ * nothing is. */
+typedef bool ac_takes_path(void *user, const char *path, bool is_folder);
+
+/* The same, of what `takes` says yes to; NULL takes everything. It is asked about each regular file
+ * and each folder below a folder, not about the path itself. */
+AC_API ac_status ac_tokens_from_text_where(ac_tokens **tokens, const char *path, uint64_t max_bytes,
+                                           ac_takes_path *takes, void *user);
+
 /* A file of little-endian uint16; every token must be < vocab (1 to 65536). */
 AC_API ac_status ac_tokens_from_uint16(ac_tokens **tokens, const char *path, int64_t vocab);
 

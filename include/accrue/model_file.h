@@ -29,7 +29,8 @@ typedef ac_status (*ac_model_source)(void *user, int index, int64_t first, int64
 
 /* Writes the tensors in the given order. Names are unique UTF-8; a shape may be empty (rank 0: one
  * element) or hold zeros. On any failure (a disk that fills, a source that fails: its status is
- * returned) what was at `path` is untouched and nothing else is left behind. */
+ * returned) what was at `path` is untouched and nothing else is left behind. A symbolic link there
+ * is followed; a folder, a pipe, a socket or a device is refused with AC_ERROR_IO. */
 AC_API ac_status ac_model_file_write(const char *path, const ac_model_tensor *tensors,
                                      int tensor_count, const ac_metadata *metadata,
                                      int metadata_count, ac_model_source source, void *user);

@@ -431,8 +431,9 @@ AC_API ac_status ac_trainer_get_state(ac_trainer *trainer, int index, int state,
 AC_API ac_status ac_trainer_set_state(ac_trainer *trainer, int index, int state, int64_t first,
                                       int64_t count, const float *data);
 
-/* All parameters under their names. `ac_trainer_load` needs every parameter in the file with its
- * exact shape (see ac_parameter_desc.first_rows), under its own name or one that lacks
+/* All parameters under their names. What may be at the path is as ac_model_file_write says, for
+ * this and the other functions that save. `ac_trainer_load` needs every parameter in the file with
+ * its exact shape (see ac_parameter_desc.first_rows), under its own name or one that lacks
  * `optional_prefix` (NULL: none); others in the file are ignored. That is checked before the first
  * parameter changes. If reading fails afterwards, the trainer is of no use until all parameters or
  * a state are loaded. */

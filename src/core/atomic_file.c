@@ -21,14 +21,69 @@
 /* With a piece of a tensor (io/model_file_write.c) 1 MiB. */
 enum { BLOCK_BYTES = 768 << 10 };
 
+/* ---- what is at the path --------------------------------------------------------------------- */
+
+static const char *kind_of(mode_t mode) {
+  return S_ISDIR(mode)    ? "a folder"
+         : S_ISFIFO(mode) ? "a pipe"
+         : S_ISSOCK(mode) ? "a socket"
+                          : "a device";
+}
+
+/* A file takes the place of nothing or of a file: renaming it over a pipe or a device would destroy
+ * that. Where it cannot be seen what is there, creating a file beside it says why. */
+static ac_status check_kind(const char *path, const struct stat *info) {
+  if (S_ISREG(info->st_mode) || S_ISLNK(info->st_mode)) return AC_OK;
+  return ac_fail(AC_ERROR_IO, "cannot write %s: it is %s; give the name of a file", path,
+                 kind_of(info->st_mode));
+}
+
+/* Puts what a link leads to in its place. */
+static ac_status read_link(char path[AC_ATOMIC_PATH]) {
+  char target[AC_ATOMIC_PATH];
+  const ssize_t length = readlink(path, target, sizeof target - 1);
+  if (length < 0) return ac_fail(AC_ERROR_IO, "cannot read the link %s: %s", path, strerror(errno));
+  target[length] = 0;
+  char *name = *target == '/' || !strrchr(path, '/') ? path : strrchr(path, '/') + 1;
+  if ((size_t)(name - path) + (size_t)length >= AC_ATOMIC_PATH)
+    return ac_fail(AC_ERROR_IO, "the link %s leads to too long a path", path);
+  memcpy(name, target, (size_t)length + 1);
+  return AC_OK;
+}
+
+/* Symbolic links are followed: a link stays, and the file that it leads to is replaced, or made
+ * where it is missing. */
+static ac_status follow_links(char path[AC_ATOMIC_PATH]) {
+  enum { MOST_LINKS = 40 };
+  struct stat there, info;
+  const bool exists = stat(path, &there) == 0;
+  if (exists) AC_TRY(check_kind(path, &there));
+  for (int links = 0; lstat(path, &info) == 0; links++) {
+    if (!S_ISLNK(info.st_mode)) {
+      const bool same = exists && info.st_dev == there.st_dev && info.st_ino == there.st_ino;
+      if (same || !exists) return check_kind(path, &info);
+      break;
+    }
+    if (links == MOST_LINKS)
+      return ac_fail(AC_ERROR_IO, "cannot write %s: %s", path, strerror(ELOOP));
+    AC_TRY(read_link(path));
+  }
+  if (!exists) return AC_OK;
+  return ac_fail(AC_ERROR_IO, "cannot write %s: the file it leads to has no name any more", path);
+}
+
 /* ---- opening --------------------------------------------------------------------------------- */
 
 /* Not mkstemp, whose files are private: a model is to have the permissions of any other file. */
-static int create_temporary(ac_atomic_file *file, int length) {
+static int create_temporary(ac_atomic_file *file) {
   for (int attempt = 0; attempt < 100; attempt++) {
     const unsigned long long unique = (unsigned long long)(ac_clock() * 1e9) + (unsigned)attempt;
-    snprintf(file->temporary, sizeof file->temporary, "%.*s.partial-%x", length, file->path,
-             (unsigned)(unique * 2654435761u ^ (unsigned)getpid()));
+    const int length = snprintf(file->temporary, sizeof file->temporary, "%s.partial-%x",
+                                file->path, (unsigned)(unique * 2654435761u ^ (unsigned)getpid()));
+    if (length < 0 || (size_t)length >= sizeof file->temporary) {
+      errno = ENAMETOOLONG;
+      return -1;
+    }
     const int descriptor = open(file->temporary, O_WRONLY | O_CREAT | O_EXCL, 0666);
     if (descriptor >= 0 || errno != EEXIST) return descriptor;
   }
@@ -49,9 +104,10 @@ ac_status ac_atomic_open(ac_atomic_file *file, const char *path) {
   const int length = snprintf(file->path, sizeof file->path, "%s", path);
   if (length < 0 || (size_t)length + 24 > sizeof file->path)
     return ac_fail(AC_ERROR_ARGUMENT, "the path is longer than %zu bytes", sizeof file->path - 24);
+  AC_TRY(follow_links(file->path));
   file->block = ac_pages_allocate(BLOCK_BYTES);
   if (!file->block) return ac_fail(AC_ERROR_MEMORY, "no memory to write %s", path);
-  file->descriptor = create_temporary(file, length);
+  file->descriptor = create_temporary(file);
   if (file->descriptor < 0) {
     const int error = errno;
     ac_pages_release(file->block, BLOCK_BYTES);
@@ -148,6 +204,8 @@ ac_status ac_atomic_commit(ac_atomic_file *file) {
   if (status == AC_OK && fsync(file->descriptor) != 0) status = refuse(file, errno);
   const int error = close_file(file);
   if (status == AC_OK && error) status = refuse(file, error);
+  struct stat info; /* may have changed while the file was written */
+  if (status == AC_OK && lstat(file->path, &info) == 0) status = check_kind(file->path, &info);
   if (status == AC_OK && rename(file->temporary, file->path) != 0) status = refuse(file, errno);
   if (status == AC_OK) sync_folder(file->path);
   else unlink(file->temporary);

@@ -1,4 +1,6 @@
-/* Files that appear whole or not at all: written beside their path, synced, renamed over it. */
+/* Files that appear whole or not at all: written beside their path, synced, renamed over it. At the
+ * path there may be nothing, a regular file, or a symbolic link to either, which stays and is
+ * followed. Anything else (a folder, a pipe, a socket, a device) is refused and left as it is. */
 #ifndef AC_CORE_ATOMIC_FILE_H
 #define AC_CORE_ATOMIC_FILE_H
 
@@ -7,14 +9,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+enum { AC_ATOMIC_PATH = 4096 };
+
 typedef struct ac_atomic_file {
   int descriptor; /* below 0: there is no file, not yet or not any more */
   bool failed;    /* a write has */
   bool direct;    /* blocks go to the disk past the system's cache */
   unsigned char *block;
-  size_t used;     /* of the block's bytes */
-  int64_t written; /* before the block */
-  char path[4096], temporary[4096];
+  size_t used;                                          /* of the block's bytes */
+  int64_t written;                                      /* before the block */
+  char path[AC_ATOMIC_PATH], temporary[AC_ATOMIC_PATH]; /* links are followed */
 } ac_atomic_file;
 
 /* All of these leave one sentence when they fail. Whatever was opened has to be ended by

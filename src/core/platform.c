@@ -457,7 +457,8 @@ static ac_status add_path(ac_paths *paths, const char *path) {
 }
 
 /* Symbolic links to files are followed, links to folders are not: they may form circles. */
-static ac_status list_folder(ac_paths *paths, const char *folder, int depth) {
+static ac_status list_folder(ac_paths *paths, const char *folder, const ac_path_choice *choice,
+                             int depth) {
   DIR *directory = opendir(folder);
   if (!directory) return ac_fail(AC_ERROR_IO, "cannot read folder %s: %s", folder, strerror(errno));
   ac_status status = AC_OK;
@@ -468,8 +469,12 @@ static ac_status list_folder(ac_paths *paths, const char *folder, int depth) {
     struct stat link, target;
     int length = snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
     if (length < 0 || (size_t)length >= sizeof path || lstat(path, &link) != 0) continue;
-    if (S_ISDIR(link.st_mode)) {
-      if (depth < 64) status = list_folder(paths, path, depth + 1);
+    const bool is_folder = S_ISDIR(link.st_mode);
+    if (choice->takes && (is_folder || (stat(path, &target) == 0 && S_ISREG(target.st_mode))) &&
+        !choice->takes(choice->user, path, is_folder))
+      continue;
+    if (is_folder) {
+      if (depth < 64) status = list_folder(paths, path, choice, depth + 1);
     } else if (stat(path, &target) == 0 && S_ISREG(target.st_mode)) {
       status = add_path(paths, path);
     }
@@ -478,12 +483,13 @@ static ac_status list_folder(ac_paths *paths, const char *folder, int depth) {
   return status;
 }
 
-ac_status ac_paths_list(ac_paths *paths, const char *path) {
+ac_status ac_paths_list(ac_paths *paths, const char *path, const ac_path_choice *choice) {
   memset(paths, 0, sizeof *paths);
   struct stat info;
   if (stat(path, &info) != 0)
     return ac_fail(AC_ERROR_IO, "cannot read %s: %s", path, strerror(errno));
-  ac_status status = S_ISDIR(info.st_mode) ? list_folder(paths, path, 0) : add_path(paths, path);
+  ac_status status =
+      S_ISDIR(info.st_mode) ? list_folder(paths, path, choice, 0) : add_path(paths, path);
   if (status != AC_OK) {
     ac_paths_free(paths);
     return status;

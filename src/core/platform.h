@@ -3,6 +3,7 @@
 #define AC_CORE_PLATFORM_H
 
 #include <accrue/base.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 double ac_clock(void); /* seconds, monotonic */
@@ -82,7 +83,13 @@ typedef struct ac_paths {
   char **path;
   size_t count;
 } ac_paths;
-ac_status ac_paths_list(ac_paths *paths, const char *path);
+/* Of what lies below a folder only what `takes` (may be NULL: everything) says yes to: of a folder
+ * it refuses, nothing. */
+typedef struct ac_path_choice {
+  bool (*takes)(void *user, const char *path, bool is_folder);
+  void *user;
+} ac_path_choice;
+ac_status ac_paths_list(ac_paths *paths, const char *path, const ac_path_choice *choice);
 void ac_paths_free(ac_paths *paths);
 
 bool ac_is_folder(const char *path);

@@ -53,9 +53,10 @@ static ac_status make_tokens(ac_tokens **tokens, const ac_bytes *buffer, bool wi
   return AC_OK;
 }
 
-static ac_status append_path(ac_bytes *buffer, const char *path, uint64_t limit) {
+static ac_status append_path(ac_bytes *buffer, const char *path, uint64_t limit,
+                             const ac_path_choice *choice) {
   ac_paths paths;
-  AC_TRY(ac_paths_list(&paths, path));
+  AC_TRY(ac_paths_list(&paths, path, choice));
   ac_status status = AC_OK;
   for (size_t i = 0; i < paths.count && status == AC_OK && buffer->count < limit; i++)
     status = append_file(buffer, paths.path[i], limit);
@@ -68,8 +69,16 @@ static ac_status append_path(ac_bytes *buffer, const char *path, uint64_t limit)
 ac_status ac_tokens_from_text(ac_tokens **tokens, const char *path, uint64_t max_bytes) {
   AC_CREATES(tokens);
   AC_REQUIRE(path);
+  return ac_tokens_from_text_where(tokens, path, max_bytes, NULL, NULL);
+}
+
+ac_status ac_tokens_from_text_where(ac_tokens **tokens, const char *path, uint64_t max_bytes,
+                                    ac_takes_path *takes, void *user) {
+  const ac_path_choice choice = {takes, user};
+  AC_CREATES(tokens);
+  AC_REQUIRE(path);
   ac_bytes text = {0};
-  ac_status status = append_path(&text, path, max_bytes ? max_bytes : UINT64_MAX);
+  ac_status status = append_path(&text, path, max_bytes ? max_bytes : UINT64_MAX, &choice);
   if (status == AC_OK) {
     ac_bytes_shrink(&text);
     status = make_tokens(tokens, &text, false, 256);

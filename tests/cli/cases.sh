@@ -416,7 +416,7 @@ case_plan() {
     grep -q '<svg' picture.svg || die "no picture"
     grep -q 'budget' picture.svg || die "the picture lacks the budget"
   fi
-  echo keep >old.svg
+  echo "<svg>keep" >old.svg
   (PATH=/dev/null && refuse_svg "${model[@]}")
   grep -q keep old.svg || die "the old picture is gone"
 

@@ -9,6 +9,7 @@
 #include "tensorboard/tensorboard.h"
 #include "tools/event_reader.h"
 
+#include <dirent.h>
 #include <float.h>
 #include <math.h>
 #include <signal.h>
@@ -279,6 +280,32 @@ static void each_run_has_a_file_of_its_own(void **state) {
   assert_int_equal(count_files("shared"), 3);
 }
 
+/* TensorBoard reads files in the order of their names: the clock may have been set back since the
+ * file before, or a second not have gone by. Names that it would not take for such files, or whose
+ * number nothing can come after, do not count. */
+static void a_later_file_has_a_later_name(void **state) {
+  (void)state;
+  static const char before[] = "events.out.tfevents.4000000000.zzz.99999.0";
+  char first[64], second[64];
+  assert_int_equal(mkdir(in_folder("ordered").text, 0777), 0);
+  write_file(in_folder("ordered/events.out.tfevents.4000000000.zzz.99999.0").text, "", 0);
+  write_file(in_folder("ordered/events.out.tfevents.9999999999.zzz.99999.0").text, "", 0);
+  write_file(in_folder("ordered/events.out.tfevents.77777777777.zzz.99999.0").text, "", 0);
+  write_file(in_folder("ordered/events.out.tfevents.new").text, "", 0);
+  char *const names[] = {first, second};
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(tensorboard_close(open_in("ordered", 5)), STATUS_CONTINUE);
+    snprintf(names[i], sizeof first, "events.out.tfevents.%lld.", 4000000001LL + i);
+    DIR *directory = opendir(in_folder("ordered").text);
+    int found = 0;
+    for (struct dirent *entry; (entry = readdir(directory));)
+      found += !strncmp(entry->d_name, names[i], strlen(names[i]));
+    closedir(directory);
+    assert_int_equal(found, 1);
+  }
+  assert_true(strcmp(first, before) > 0 && strcmp(second, first) > 0);
+}
+
 static void what_cannot_be_opened_is_refused(void **state) {
   (void)state;
   tensorboard *t = NULL;
@@ -344,6 +371,7 @@ int main(void) {
       cmocka_unit_test(lines_become_scalars),
       cmocka_unit_test(a_file_may_begin_later),
       cmocka_unit_test(each_run_has_a_file_of_its_own),
+      cmocka_unit_test(a_later_file_has_a_later_name),
       cmocka_unit_test(what_cannot_be_opened_is_refused),
       cmocka_unit_test(a_disk_may_fill),
   };

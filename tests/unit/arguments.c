@@ -284,10 +284,19 @@ static void files(void) {
   const char *none = "there/is/none";
   REFUSED(ac_tokens_from_text, tokens, ac_tokens_from_text(NULL, none, 0));
   NOT_MADE(ac_tokens_from_text, path, ac_tokens, e, ac_tokens_from_text(&e, NULL, 0));
+  REFUSED(ac_tokens_from_text_where, tokens, ac_tokens_from_text_where(NULL, none, 0, NULL, NULL));
+  NOT_MADE(ac_tokens_from_text_where, path, ac_tokens, e,
+           ac_tokens_from_text_where(&e, NULL, 0, NULL, NULL));
   REFUSED(ac_tokens_from_uint16, tokens, ac_tokens_from_uint16(NULL, none, 9));
   NOT_MADE(ac_tokens_from_uint16, path, ac_tokens, e, ac_tokens_from_uint16(&e, NULL, 9));
   NOTHING(ac_tokens_free, tokens, ac_tokens_free(NULL));
   HARMLESS(ac_tokens_count, tokens, ac_tokens_count(NULL) == 0);
+  HARMLESS(ac_tokens_from_text_where, takes,
+           ac_tokens_from_text_where(&t, AC_TEST_HEADERS "/base.h", 0, NULL, NULL) == AC_OK);
+  ac_tokens_free(t);
+  HARMLESS(ac_tokens_from_text_where, user,
+           ac_tokens_from_text_where(&t, AC_TEST_HEADERS "/base.h", 0, NULL, NULL) == AC_OK);
+  ac_tokens_free(t);
   assert_ok(ac_tokens_from_text(&t, AC_TEST_HEADERS "/base.h", 0));
   REFUSED(ac_dataset_from_tokens, dataset, ac_dataset_from_tokens(NULL, t, 0, 9, 2, false));
   NOT_MADE(ac_dataset_from_tokens, tokens, ac_dataset, e,

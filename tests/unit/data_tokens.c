@@ -42,6 +42,35 @@ static void bytes_of_a_file_are_tokens(void **state) {
   ac_tokens_free(NULL);
 }
 
+static bool takes_no_b(void *user, const char *path, bool is_folder) {
+  int *asked = user;
+  asked[is_folder]++;
+  const char *name = strrchr(path, '/') + 1;
+  return strcmp(name, is_folder ? "b" : "c") != 0;
+}
+
+static void parts_of_a_folder_may_be_left_out(void **state) {
+  (void)state;
+  assert_int_equal(mkdir(in_folder("part").text, 0777), 0);
+  assert_int_equal(mkdir(in_folder("part/b").text, 0777), 0);
+  assert_int_equal(mkdir(in_folder("part/d").text, 0777), 0);
+  write_file(in_folder("part/a").text, "1", 1);
+  write_file(in_folder("part/b/z").text, "2", 1);
+  write_file(in_folder("part/c").text, "3", 1);
+  write_file(in_folder("part/d/y").text, "4", 1);
+  ac_tokens *tokens;
+  int asked[2] = {0};
+  assert_ok(ac_tokens_from_text_where(&tokens, in_folder("part").text, 0, takes_no_b, asked));
+  assert_text(tokens, "14");
+  assert_int_equal(asked[0], 3); /* not about what is in a folder that is left out */
+  assert_int_equal(asked[1], 2);
+  ac_tokens_free(tokens);
+  /* The path itself is what was asked for. */
+  assert_ok(ac_tokens_from_text_where(&tokens, in_folder("part/c").text, 0, takes_no_b, asked));
+  assert_int_equal(ac_tokens_count(tokens), 1);
+  ac_tokens_free(tokens);
+}
+
 static void a_folder_is_read_in_the_order_of_its_paths(void **state) {
   (void)state;
   assert_int_equal(mkdir(in_folder("tree").text, 0777), 0);
@@ -357,6 +386,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(bytes_of_a_file_are_tokens),
       cmocka_unit_test(a_folder_is_read_in_the_order_of_its_paths),
+      cmocka_unit_test(parts_of_a_folder_may_be_left_out),
       cmocka_unit_test(a_large_file_is_read_whole),
       cmocka_unit_test(text_that_cannot_be_read_is_named),
       cmocka_unit_test(uint16_files_are_little_endian),

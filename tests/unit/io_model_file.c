@@ -8,6 +8,9 @@
 #include <math.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/sysmacros.h>
+#include <sys/un.h>
 
 /* ---- sources --------------------------------------------------------------------------------- */
 
@@ -356,6 +359,65 @@ static void what_makes_no_file_is_refused(void **state) {
                AC_ERROR_IO, "no/such/folder/model");
 }
 
+/* Nodes, pipes, sockets and folders stay what they are, links stay links. */
+static void only_files_are_replaced(void **state) {
+  (void)state;
+  const ac_model_tensor tensor = {"w", AC_F32, 1, {2}};
+  const test_path special = in_folder("special");
+  assert_int_equal(mkfifo(special.text, 0666), 0);
+  assert_fails(write_model(special.text, &tensor, 1), AC_ERROR_IO, "it is a pipe");
+  unlink(special.text);
+  assert_int_equal(mkdir(special.text, 0777), 0);
+  assert_fails(write_model(special.text, &tensor, 1), AC_ERROR_IO, "it is a folder");
+  rmdir(special.text);
+  struct sockaddr_un name = {.sun_family = AF_UNIX};
+  const int server = socket(AF_UNIX, SOCK_STREAM, 0);
+  if (strlen(special.text) < sizeof name.sun_path) {
+    strcpy(name.sun_path, special.text);
+    assert_int_equal(bind(server, (struct sockaddr *)&name, sizeof name), 0);
+    assert_fails(write_model(special.text, &tensor, 1), AC_ERROR_IO, "it is a socket");
+    unlink(special.text);
+  }
+  close(server);
+  if (mknod(special.text, S_IFCHR | 0666, makedev(1, 3)) == 0) { /* for which root is needed */
+    struct stat info;
+    assert_fails(write_model(special.text, &tensor, 1), AC_ERROR_IO, "it is a device");
+    assert_true(stat(special.text, &info) == 0 && S_ISCHR(info.st_mode));
+    unlink(special.text);
+  }
+  /* What a link leads to counts. */
+  assert_int_equal(mkfifo(in_folder("pipe").text, 0666), 0);
+  assert_int_equal(symlink("pipe", special.text), 0);
+  assert_fails(write_model(special.text, &tensor, 1), AC_ERROR_IO, "it is a pipe");
+  unlink(special.text);
+  assert_int_equal(symlink("special", special.text), 0);
+  assert_fails(write_model(special.text, &tensor, 1), AC_ERROR_IO, "symbolic links");
+  unlink(special.text);
+}
+
+static void links_are_followed(void **state) {
+  (void)state;
+  const ac_model_tensor tensor = {"w", AC_F32, 1, {2}};
+  const test_path whole = in_folder("volume/target"), link = in_folder("a-link");
+  struct stat info;
+  assert_int_equal(mkdir(in_folder("volume").text, 0777), 0);
+  const char *const targets[] = {"volume/target", "volume/link", whole.text};
+  assert_int_equal(symlink("target", in_folder("volume/link").text), 0);
+  for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
+    unlink(whole.text); /* at first it leads nowhere */
+    assert_int_equal(symlink(targets[i], link.text), 0);
+    for (int times = 0; times < 2; times++) {
+      assert_ok(write_model(link.text, &tensor, 1));
+      assert_true(lstat(link.text, &info) == 0 && S_ISLNK(info.st_mode));
+      assert_true(lstat(whole.text, &info) == 0 && S_ISREG(info.st_mode));
+      ac_model_file *file;
+      assert_ok(ac_model_file_open(&file, link.text));
+      ac_model_file_close(file);
+    }
+    unlink(link.text);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_is_written_is_read),
@@ -368,6 +430,8 @@ int main(void) {
       cmocka_unit_test(a_full_disk_leaves_the_old_model),
       cmocka_unit_test(a_failing_source_leaves_the_old_model),
       cmocka_unit_test(what_makes_no_file_is_refused),
+      cmocka_unit_test(only_files_are_replaced),
+      cmocka_unit_test(links_are_followed),
   };
   return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
 }

@@ -9,8 +9,11 @@
 #include "common/device_choice.h"
 #include "common/gnuplot.h"
 #include "common/help.h"
+#include "common/json_text.h"
 #include "common/message.h"
 #include "common/options.h"
+#include "common/outputs.h"
+#include "common/replacement.h"
 #include "common/waiting.h"
 
 #include <errno.h>
@@ -18,8 +21,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 typedef enum what { GEMM, OPS, STEP, ALL, MEMORY, WHATS } what;
 static const struct {
@@ -194,19 +195,11 @@ static int parse(bench *b, int argc, char **argv) {
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* Opens no file that is there, which might be a pipe that nobody reads yet; leaves none where there
- * was none. */
+/* Opens no pipe that nobody reads yet, and leaves no file. */
 static int check_writable(const char *path) {
-  struct stat old;
-  FILE *file;
-  if (stat(path, &old) == 0) {
-    bool folder = S_ISDIR(old.st_mode);
-    if (!folder && access(path, W_OK) == 0) return STATUS_CONTINUE;
-    return fail("cannot write %s: %s", path, strerror(folder ? EISDIR : errno));
-  }
-  if (!(file = fopen(path, "a"))) return fail("cannot write %s: %s", path, strerror(errno));
-  fclose(file);
-  remove(path);
+  replacement file;
+  if (!replacement_open(&file, path)) return fail("cannot write %s: %s", path, strerror(errno));
+  replacement_abandon(&file);
   return STATUS_CONTINUE;
 }
 
@@ -216,7 +209,11 @@ static int check_files(bench *b) {
     int status = bench_json_read(&b->then, b->baseline);
     if (status != STATUS_CONTINUE) return status;
   }
-  int status = b->json ? check_writable(b->json) : STATUS_CONTINUE;
+  int status = STATUS_CONTINUE;
+  if (b->json) status = outputs_check_file("json", b->json, OUTPUT_BENCH, NULL);
+  if (b->json && status == STATUS_CONTINUE) status = check_writable(b->json);
+  if (b->svg && status == STATUS_CONTINUE)
+    status = outputs_check_file("svg", b->svg, OUTPUT_SVG, NULL);
   return status == STATUS_CONTINUE && b->svg ? gnuplot_check(b->svg) : status;
 }
 
@@ -311,12 +308,9 @@ static int put_results(const bench *b) {
                                        [BENCH_STEP] = has_part(b, STEP)},
                              .filter = b->wish.filter};
   if (b->then) bench_json_compare(now, b->then, &asked, stdout);
-  errno = 0;
-  bool written = !b->json || json_dump_file(now, b->json, JSON_INDENT(2)) == 0;
+  int status = b->json ? json_text_replace(now, JSON_INDENT(2), b->json) : STATUS_CONTINUE;
   json_decref(now);
-  if (!written) return fail("cannot write %s: %s", b->json, strerror(errno));
-  if (!b->svg) return STATUS_DONE;
-  int status = bench_svg(&b->report, b->svg);
+  if (status == STATUS_CONTINUE && b->svg) status = bench_svg(&b->report, b->svg);
   return status == STATUS_CONTINUE ? STATUS_DONE : status;
 }
 

@@ -61,8 +61,11 @@ static void put_roofs(FILE *pipe, const bench_report *report, int d) {
     double flops = roofs->flops[p] * 1e-9, bytes = roofs->bytes * 1e-9;
     fprintf(pipe, " (x * %.6g < %.6g ? x * %.6g : %.6g) with lines lw 1.5 dt %d lc rgb '%s' title ",
             bytes, flops, bytes, flops, p + 1, colours[d]);
-    fprintf(pipe, "'%s: %.4g GB/s, %.4g GFLOP/s in %s',", id, bytes, flops,
-            ac_precision_name((ac_precision)p));
+    char title[256];
+    snprintf(title, sizeof title, "%s: %.4g GB/s, %.4g GFLOP/s in %s", id, bytes, flops,
+             ac_precision_name((ac_precision)p));
+    gnuplot_quote(pipe, title);
+    fputc(',', pipe);
   }
 }
 
@@ -96,10 +99,10 @@ static void put_plot(FILE *pipe, const bench_report *report) {
   const char *comma = "";
   for (int d = 0; d < report->device_count; d++) {
     if (!has_points(report, d)) continue;
-    fprintf(pipe,
-            "%s $points%d using 1:2 with points pt 7 ps 0.6 lc rgb '%s' title '%s', $points%d "
-            "using 1:2:3 with labels left offset 0.6,0.3 font ',8' notitle",
-            comma, d, colours[d], ac_device_get_info(report->devices[d])->id, d);
+    fprintf(pipe, "%s $points%d using 1:2 with points pt 7 ps 0.6 lc rgb '%s' title ", comma, d,
+            colours[d]);
+    gnuplot_quote(pipe, ac_device_get_info(report->devices[d])->id);
+    fprintf(pipe, ", $points%d using 1:2:3 with labels left offset 0.6,0.3 font ',8' notitle", d);
     comma = ",";
   }
   fputc('\n', pipe);

@@ -12,6 +12,23 @@ bool folder_is_there(const char *path) {
   return access(path, F_OK) == 0;
 }
 
+/* False with the reason in errno, which is about the path itself where something is there already:
+ * then mkdir may name another. */
+static bool is_made(const char *path) {
+  if (mkdir(path, 0777) == 0 || errno == EEXIST) return true;
+  const int error = errno;
+  if (access(path, F_OK) == 0) return true;
+  errno = error;
+  return false;
+}
+
+/* `part`: the folder on the way to `path` that cannot be made. */
+static int fail_to_make(const char *part, const char *path) {
+  const char *reason = strerror(errno);
+  if (!strcmp(part, path)) return fail("cannot make the folder %s: %s", path, reason);
+  return fail("cannot make the folder %s, in which %s would be: %s", part, path, reason);
+}
+
 int folder_make(const char *path, const char *flag) {
   char folder[FOLDER_BYTES];
   int length = snprintf(folder, sizeof folder, "%s", path);
@@ -19,12 +36,11 @@ int folder_make(const char *path, const char *flag) {
     return fail_usage("--%s is %s path", flag, length < 1 ? "an empty" : "too long a");
   for (char *slash = folder + 1; (slash = strchr(slash, '/')); slash++) {
     *slash = 0;
-    mkdir(folder, 0777); /* the last one decides */
+    if (!is_made(folder)) return fail_to_make(folder, path);
     *slash = '/';
   }
   struct stat info;
-  if (mkdir(folder, 0777) != 0 && errno != EEXIST)
-    return fail("cannot make the folder %s: %s", path, strerror(errno));
+  if (!is_made(folder)) return fail_to_make(folder, path);
   if (stat(folder, &info) != 0 || !S_ISDIR(info.st_mode))
     return fail("--%s %s is not a folder", flag, path);
   if (access(folder, W_OK | X_OK) != 0)

@@ -8,20 +8,32 @@
 #include <string.h>
 #include <sys/types.h>
 
-/* gnuplot reads a path between single quotes, where a quote is written twice. */
-static void put_path(FILE *pipe, const char *path) {
-  fputc('\'', pipe);
-  for (; *path; path++) {
-    if (*path == '\'') fputc('\'', pipe);
-    fputc(*path, pipe);
+/* Text between double quotes may have any byte as three octal digits. What means nothing to
+ * gnuplot stays readable; all else is written so: quotes, backslashes, backquotes, which would run
+ * a command, and line breaks, which would begin one. */
+void gnuplot_quote(FILE *pipe, const char *text) {
+  static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                              " _-.,:;/+=()[]<>";
+  fputc('"', pipe);
+  for (; *text; text++) {
+    if (strchr(plain, *text)) fputc(*text, pipe);
+    else fprintf(pipe, "\\%03o", (unsigned)(unsigned char)*text);
   }
-  fputc('\'', pipe);
+  fputc('"', pipe);
 }
 
+/* A name that begins with ~ or | is not one of a file to gnuplot. */
+static void put_path(FILE *pipe, const char *path) {
+  char whole[REPLACEMENT_PATH + 2];
+  snprintf(whole, sizeof whole, "%s%s", *path == '/' ? "" : "./", path);
+  gnuplot_quote(pipe, whole);
+}
+
+/* -d: the pictures do not depend on what is in ~/.gnuplot. */
 int gnuplot_open(gnuplot *g, const char *path, int width, int height) {
   if (!replacement_open(&g->file, path)) return fail("cannot write %s: %s", path, strerror(errno));
   signal(SIGPIPE, SIG_IGN);
-  g->pipe = popen("gnuplot 2>/dev/null", "w");
+  g->pipe = popen("gnuplot -d 2>/dev/null", "w");
   if (!g->pipe) {
     replacement_abandon(&g->file);
     return fail("cannot start gnuplot: %s", strerror(errno));
@@ -45,8 +57,21 @@ int gnuplot_check(const char *path) {
   return works ? STATUS_CONTINUE : fail_to_draw(path);
 }
 
+/* Draws. False: there is no whole picture, whatever gnuplot's exit status says. */
+static bool is_drawn(gnuplot *g) {
+  static const char end[] = "</svg>";
+  char last[64] = "";
+  if (pclose(g->pipe) != 0) return false;
+  FILE *file = fopen(g->file.temporary, "rb");
+  if (!file) return false;
+  if (fseek(file, -(long)sizeof last + 1, SEEK_END) == 0)
+    last[fread(last, 1, sizeof last - 1, file)] = 0;
+  fclose(file);
+  return strstr(last, end) != NULL;
+}
+
 int gnuplot_close(gnuplot *g, bool good) {
-  bool drawn = pclose(g->pipe) == 0;
+  bool drawn = is_drawn(g);
   if (good && drawn) {
     if (replacement_commit(&g->file)) return STATUS_CONTINUE;
     return fail("cannot write %s: %s", g->file.path, strerror(errno));
@@ -69,7 +94,7 @@ static char *read_text(const char *path) {
 }
 
 int gnuplot_take(gnuplot *g, char **svg) {
-  const bool drawn = pclose(g->pipe) == 0;
+  const bool drawn = is_drawn(g);
   *svg = drawn ? read_text(g->file.temporary) : NULL;
   replacement_abandon(&g->file);
   return *svg ? STATUS_CONTINUE : fail_to_draw(g->file.path);

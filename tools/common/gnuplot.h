@@ -16,6 +16,10 @@ typedef struct gnuplot {
  * stays. A status of message.h; after STATUS_CONTINUE the picture must be closed. */
 int gnuplot_open(gnuplot *g, const char *path, int width, int height);
 
+/* Writes text as one string of gnuplot's, whatever bytes it has. All text that is not the program's
+ * own goes through this. */
+void gnuplot_quote(FILE *pipe, const char *text);
+
 /* Whether a picture could be drawn there; leaves no file. A status of message.h. */
 int gnuplot_check(const char *path);
 

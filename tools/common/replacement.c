@@ -1,24 +1,85 @@
 #include "common/replacement.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-bool replacement_open(replacement *r, const char *path) {
-  int length = snprintf(r->path, sizeof r->path, "%s", path);
-  int longer = snprintf(r->temporary, sizeof r->temporary, "%s.partial-XXXXXX", path);
-  if (length < 0 || longer < 0 || (size_t)longer >= sizeof r->temporary) {
-    errno = ENAMETOOLONG;
-    return false;
+/* ---- what is at the path --------------------------------------------------------------------- */
+
+static bool fail_by(int error) {
+  errno = error;
+  return false;
+}
+
+/* Puts what a link leads to in its place. */
+static bool read_link(char path[REPLACEMENT_PATH]) {
+  char target[REPLACEMENT_PATH];
+  const ssize_t length = readlink(path, target, sizeof target - 1);
+  if (length < 0) return false;
+  target[length] = 0;
+  char *name = *target == '/' || !strrchr(path, '/') ? path : strrchr(path, '/') + 1;
+  if ((size_t)(name - path) + (size_t)length >= REPLACEMENT_PATH) return fail_by(ENAMETOOLONG);
+  memcpy(name, target, (size_t)length + 1);
+  return true;
+}
+
+bool replacement_follow(char path[REPLACEMENT_PATH]) {
+  enum { MOST_LINKS = 40 };
+  struct stat info;
+  for (int links = 0; lstat(path, &info) == 0 && S_ISLNK(info.st_mode); links++) {
+    if (links == MOST_LINKS) return fail_by(ELOOP);
+    if (!read_link(path)) return false;
   }
+  return true;
+}
+
+static bool is_same(const struct stat *a, const struct stat *b) {
+  return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* Written through its own descriptor, as its position counts there; -1: neither. */
+static int standard_stream(const struct stat *info) {
+  struct stat stream;
+  for (int descriptor = STDOUT_FILENO; descriptor <= STDERR_FILENO; descriptor++)
+    if (fstat(descriptor, &stream) == 0 && is_same(info, &stream)) return descriptor;
+  return -1;
+}
+
+static bool find_target(replacement *r) {
+  struct stat info;
+  r->descriptor = -1;
+  snprintf(r->target, sizeof r->target, "%s", r->path);
+  if (stat(r->path, &info) != 0) return replacement_follow(r->target);
+  if (S_ISDIR(info.st_mode)) return fail_by(EISDIR);
+  r->descriptor = standard_stream(&info);
+  r->copied = r->descriptor >= 0 || !S_ISREG(info.st_mode);
+  if (!r->copied) return replacement_follow(r->target);
+  return r->descriptor >= 0 || access(r->path, W_OK) == 0;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+bool replacement_open(replacement *r, const char *path) {
+  const char *folder = getenv("TMPDIR");
+  *r = (replacement){.descriptor = -1};
+  if ((size_t)snprintf(r->path, sizeof r->path, "%s", path) >= sizeof r->path)
+    return fail_by(ENAMETOOLONG);
+  if (!find_target(r)) return false;
+  const int length =
+      r->copied ? snprintf(r->temporary, sizeof r->temporary, "%s/accrue-XXXXXX",
+                           folder && *folder ? folder : "/tmp")
+                : snprintf(r->temporary, sizeof r->temporary, "%s.partial-XXXXXX", r->target);
+  if (length < 0 || (size_t)length >= sizeof r->temporary) return fail_by(ENAMETOOLONG);
   int descriptor = mkstemp(r->temporary);
   if (descriptor < 0) return false;
   /* mkstemp makes files private; this one is to have the permissions of any other. */
   mode_t mask = umask(0);
   umask(mask);
-  fchmod(descriptor, 0666 & ~mask);
+  if (!r->copied) fchmod(descriptor, 0666 & ~mask);
   close(descriptor);
   return true;
 }
@@ -52,10 +113,50 @@ bool replacement_copy(const replacement *r, const char *from) {
   return good;
 }
 
+/* ---- ending ---------------------------------------------------------------------------------- */
+
+static bool write_all(int descriptor, const char *data, size_t bytes) {
+  while (bytes) {
+    const ssize_t done = write(descriptor, data, bytes);
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) return false;
+    data += done;
+    bytes -= (size_t)done;
+  }
+  return true;
+}
+
+static bool copy_to(int descriptor, FILE *from) {
+  char piece[1 << 15];
+  size_t bytes;
+  while ((bytes = fread(piece, 1, sizeof piece, from)) > 0)
+    if (!write_all(descriptor, piece, bytes)) return false;
+  return !ferror(from);
+}
+
+/* Of a pipe that nobody reads yet this waits, as a shell does. */
+static bool copy_to_target(const replacement *r) {
+  FILE *from = fopen(r->temporary, "rb");
+  if (!from) return false;
+  fflush(r->descriptor == STDERR_FILENO ? stderr : stdout);
+  const int to = r->descriptor >= 0 ? dup(r->descriptor) : open(r->path, O_WRONLY | O_NOCTTY);
+  bool good = to >= 0 && copy_to(to, from);
+  const int error = errno;
+  fclose(from);
+  if (to >= 0 && close(to) != 0 && good) return false;
+  return good || fail_by(error);
+}
+
 bool replacement_commit(replacement *r) {
-  if (rename(r->temporary, r->path) == 0) return true;
+  struct stat info; /* may have changed while the file was written */
+  bool good;
+  if (r->copied) good = copy_to_target(r);
+  else if (lstat(r->target, &info) == 0 && !S_ISREG(info.st_mode))
+    good = fail_by(S_ISDIR(info.st_mode) ? EISDIR : EEXIST);
+  else if (rename(r->temporary, r->target) == 0) return true;
+  else good = false;
   replacement_abandon(r);
-  return false;
+  return good;
 }
 
 void replacement_abandon(replacement *r) {

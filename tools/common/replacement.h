@@ -1,15 +1,32 @@
 /* A file that is written beside its place, under a name of its own, and renamed when it is whole:
- * until then an old one stays, and other runs that write the same file are not disturbed. */
+ * until then an old one stays, and other runs that write the same file are not disturbed.
+ *
+ * What is at the path decides how:
+ *   nothing, or a regular file   the new file takes the place
+ *   a symbolic link              stays; what it leads to is replaced, or made where it is missing
+ *   a device, a pipe, a socket,  stays; it gets the bytes once they are whole
+ *   or what standard output is
+ *   a folder                     is refused */
 #ifndef TOOLS_COMMON_REPLACEMENT_H
 #define TOOLS_COMMON_REPLACEMENT_H
 
 #include <stdbool.h>
 
+enum { REPLACEMENT_PATH = 4096 };
+
 typedef struct replacement {
-  char path[4096], temporary[4096];
+  char path[REPLACEMENT_PATH];   /* as given */
+  char target[REPLACEMENT_PATH]; /* links followed */
+  char temporary[REPLACEMENT_PATH];
+  bool copied;    /* the target stays, and gets what the temporary file holds */
+  int descriptor; /* standard output or error, where the target is that; else -1 */
 } replacement;
 
-/* Makes the empty temporary file. Like all here, leaves the reason in errno where it fails. */
+/* Puts what a symbolic link leads to in its place, be it there or not. */
+bool replacement_follow(char path[REPLACEMENT_PATH]);
+
+/* Finds out what is at the path and makes the empty temporary file. Like all here, leaves the
+ * reason in errno where it fails. */
 bool replacement_open(replacement *r, const char *path);
 
 /* Fills it with a line of text and syncs it. */

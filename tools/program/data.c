@@ -36,14 +36,27 @@ static int check_token_file(const char *path) {
   return STATUS_CONTINUE;
 }
 
+static int open_text(train_data *data, const char *path, uint64_t max_bytes) {
+  struct stat info;
+  left_out *l = &data->left_out;
+  const bool folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+  const int status = folder ? left_out_check(l, path) : STATUS_CONTINUE;
+  if (status != STATUS_CONTINUE) return status;
+  if (ac_tokens_from_text_where(&data->tokens, path, max_bytes, left_out_takes, l) != AC_OK)
+    return fail_library();
+  left_out_say(l, path);
+  return STATUS_CONTINUE;
+}
+
 int data_open_tokens(train_data *data, const char *path, uint64_t max_bytes, int64_t vocab,
                      int64_t context) {
   if (vocab) {
     int status = check_token_file(path);
     if (status != STATUS_CONTINUE) return status;
     if (ac_tokens_from_uint16(&data->tokens, path, vocab) != AC_OK) return fail_library();
-  } else if (ac_tokens_from_text(&data->tokens, path, max_bytes) != AC_OK) {
-    return fail_library();
+  } else {
+    const int status = open_text(data, path, max_bytes);
+    if (status != STATUS_CONTINUE) return status;
   }
   data->unit = vocab ? "token" : "byte";
   data->tokens_per_sample = context;

@@ -3,6 +3,7 @@
 #define TOOLS_PROGRAM_DATA_H
 
 #include "common/options.h"
+#include "program/left_out.h"
 
 #include <accrue/dataset.h>
 
@@ -12,6 +13,8 @@ typedef struct train_data {
   bool unlabelled; /* to be predicted: images do without labels, and one alone will do */
   bool undivided;  /* nothing is to be split off to validate: folds will be. Of text only the tokens
                       are opened */
+
+  left_out left_out; /* its outputs: what the run writes, which is not part of a folder of text */
 
   ac_tokens *tokens;
   ac_dataset *whole;              /* what train and validation are parts of, or NULL */

@@ -34,8 +34,8 @@ static int print_table(const ac_device_info *list, int count) {
   for (int i = 0; i < count; i++) {
     const ac_device_info *d = &list[i];
     printf("%s%s\n", i ? "\n" : "", d->id);
-    printf("  name                %s\n", d->name);
-    printf("  driver              %s\n", d->driver);
+    message_put(stdout, "  name                %s\n", d->name);
+    message_put(stdout, "  driver              %s\n", d->driver);
     printf("  %-19s %u\n", "compute units", (unsigned)d->compute_units);
     printf("  memory              %s\n",
            d->memory_bytes ? text_bytes(d->memory_bytes).text : "unknown");
@@ -43,7 +43,7 @@ static int print_table(const ac_device_info *list, int count) {
            d->max_allocation ? text_bytes(d->max_allocation).text : "no limit");
     printf("  half precision      %s\n", d->half_arithmetic ? "storage and arithmetic" : "storage");
     printf("  products of bf16    %s\n", d->bf16_products);
-    if (*d->refused_unit) printf("  not used            %s\n", d->refused_unit);
+    if (*d->refused_unit) message_put(stdout, "  not used            %s\n", d->refused_unit);
   }
   return STATUS_DONE;
 }

@@ -97,7 +97,7 @@ static void print_confusion(const evaluation *e) {
 
 static void print_text(const evaluation *e) {
   const setup *s = &e->saved.setup;
-  printf("model        %s: %s\n", s->kind->name, e->saved.path);
+  message_put(stdout, "model        %s: %s\n", s->kind->name, e->saved.path);
   printf("data         %s of the %s split\n", text_count(ac_dataset_count(e->saved.dataset)).text,
          e->saved.split ? "train" : "validation");
   printf("loss         %s nats per %s\n", text_fixed(e->result.loss, 6).text, s->data.unit);

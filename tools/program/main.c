@@ -9,6 +9,7 @@
 
 #include <accrue/accrue.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -100,7 +101,15 @@ static void wait_briefly(char **argv) {
 #endif
 }
 
+/* Where a standard stream is closed, the next file that is opened would take its place, and text
+ * that is meant for a terminal would get into that file. */
+static void open_standard_streams(void) {
+  for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; descriptor++)
+    if (fcntl(descriptor, F_GETFD) < 0 && errno == EBADF) open("/dev/null", O_RDWR);
+}
+
 int main(int argc, char **argv) {
+  open_standard_streams();
   wait_briefly(argv);
 #ifdef SIGXFSZ
   /* A file that reaches the size limit is an error of the write, to be reported like a full disk.

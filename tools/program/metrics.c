@@ -1,10 +1,13 @@
 #include "program/metrics.h"
 
 #include "common/json_text.h"
+#include "common/lock.h"
 #include "common/message.h"
+#include "common/outputs.h"
 #include "program/layer_words.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
 #include <string.h>
@@ -34,13 +37,35 @@ static bool cut(metrics *m, int64_t keep) {
   return fseeko(m->stream, 0, SEEK_END) == 0;
 }
 
-/* Whether a file may be of metrics, which are objects. What cannot be read is told when it is
- * written to. */
-static bool may_be_metrics(const char *path) {
-  FILE *file = fopen(path, "r");
-  const int first = file ? fgetc(file) : EOF;
-  if (file) fclose(file);
+/* Metrics are objects. What cannot be read is told when it is written to. */
+static bool may_be_metrics(FILE *stream) {
+  const int first = fgetc(stream);
+  rewind(stream);
   return first == '{' || first == EOF;
+}
+
+/* A pipe or a device takes what comes. A file is opened as it is, and cut only once it is known to
+ * be no other run's and to hold nothing but metrics. */
+static int open_stream(metrics *m, bool special, bool anew) {
+  const int descriptor = special ? -1 : open(m->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  m->stream = special ? fopen(m->path, "w") : descriptor < 0 ? NULL : fdopen(descriptor, "r+");
+  if (!m->stream) {
+    const int error = errno;
+    if (descriptor >= 0) close(descriptor);
+    return fail("cannot write the metrics to %s: %s", m->path, strerror(error));
+  }
+  if (special) return STATUS_CONTINUE;
+  if (!lock_take(fileno(m->stream), m->path))
+    return fail("another run writes its metrics to %s; name another file with --metrics", m->path);
+  if (anew && !outputs_holds(m->path, OUTPUT_METRICS))
+    return fail_usage("--metrics %s is a file that does not hold metrics, and would be written "
+                      "over; name another file, or remove it",
+                      m->path);
+  if (!anew && !may_be_metrics(m->stream))
+    return fail("%s does not hold the metrics of the run that goes on; name another file", m->path);
+  if (anew && ftruncate(fileno(m->stream), 0) != 0)
+    return fail("cannot write the metrics to %s: %s", m->path, strerror(errno));
+  return STATUS_CONTINUE;
 }
 
 int metrics_begin(metrics *m, int64_t keep) {
@@ -51,10 +76,13 @@ int metrics_begin(metrics *m, int64_t keep) {
   const bool anew = keep <= 0 || missing || special;
   if (keep > 0 && missing)
     say("%s does not have the metrics of the run so far; it begins anew", m->path);
-  if (!anew && !may_be_metrics(m->path))
-    return fail("%s does not hold the metrics of the run that goes on; name another file", m->path);
-  m->stream = fopen(m->path, anew ? "w" : "r+");
-  if (!m->stream || (!anew && !cut(m, keep)))
+  const int status = open_stream(m, special, anew);
+  if (status != STATUS_CONTINUE) {
+    if (m->stream) fclose(m->stream);
+    m->stream = NULL;
+    return status;
+  }
+  if (!anew && !cut(m, keep))
     return fail("cannot write the metrics to %s: %s", m->path, strerror(errno));
   m->good = (int64_t)ftello(m->stream);
   return STATUS_CONTINUE;

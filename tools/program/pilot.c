@@ -5,6 +5,7 @@
 #include "common/message.h"
 #include "common/progress.h"
 #include "program/commands.h"
+#include "program/run_outputs.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -157,6 +158,7 @@ static int prepare(pilot *p, int argc, char **argv) {
   if (status == STATUS_CONTINUE)
     status = grid_make(&p->grid, &p->setup.options, &flags.grid, &flags.ablate);
   if (status == STATUS_CONTINUE) status = check_flags(p);
+  if (status == STATUS_CONTINUE) status = run_outputs_check(&p->setup);
   if (status == STATUS_CONTINUE) status = take_base(p, argc, argv);
   if (status == STATUS_CONTINUE) status = make_runs(p);
   if (status == STATUS_CONTINUE && p->flags.svg) status = gnuplot_check(p->flags.svg);

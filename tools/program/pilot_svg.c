@@ -8,13 +8,6 @@
 #include <math.h>
 #include <stdio.h>
 
-/* gnuplot reads text between single quotes as it stands, but for the quote itself. */
-static void put_quoted(FILE *pipe, const char *text) {
-  fputc('\'', pipe);
-  for (; *text; text++) fputc(*text == '\'' || *text == '\n' ? ' ' : *text, pipe);
-  fputc('\'', pipe);
-}
-
 static int lines_of(const pilot *p) {
   return p->grid.cells / p->grid.axes[0].count;
 }
@@ -53,7 +46,7 @@ static void put_title(FILE *pipe, const pilot *p, int line) {
   for (int axis = 1; axis < p->grid.axis_count && used < sizeof text; axis++)
     used += (size_t)snprintf(text + used, sizeof text - used, "%s%s %s", used ? ", " : "",
                              p->grid.axes[axis].name, grid_setting_of(&p->grid, line, axis)->label);
-  put_quoted(pipe, text);
+  gnuplot_quote(pipe, text);
 }
 
 static void put_axes(FILE *pipe, const pilot *p) {
@@ -61,12 +54,12 @@ static void put_axes(FILE *pipe, const pilot *p) {
   fprintf(pipe, "set title 'Loss at the end: mean and deviation of %d runs' noenhanced\n",
           p->runs_per_cell);
   fprintf(pipe, "set xlabel ");
-  put_quoted(pipe, first->name);
+  gnuplot_quote(pipe, first->name);
   fprintf(pipe, " noenhanced\nset ylabel 'validation loss, nats' noenhanced\n");
   fprintf(pipe, "set grid lc rgb '#dddddd'\nset key top right noenhanced\nset xtics noenhanced (");
   for (int i = 0; i < first->count; i++) {
     if (i) fputs(", ", pipe);
-    put_quoted(pipe, first->settings[i].label);
+    gnuplot_quote(pipe, first->settings[i].label);
     fprintf(pipe, " %d", i);
   }
   fprintf(pipe, ")\nset xrange [-0.5:%g]\n", first->count - 0.5);

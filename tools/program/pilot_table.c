@@ -148,9 +148,11 @@ static void print_rows(const row *rows, int count) {
     for (int k = 0; k < rows[i].count; k++)
       if (strlen(rows[i].text[k]) > widths[k]) widths[k] = strlen(rows[i].text[k]);
   for (int i = 0; i < count; i++)
-    for (int k = 0; k < rows[i].count; k++)
-      printf("%-*s%s", k + 1 < rows[i].count ? (int)widths[k] : 0, rows[i].text[k],
-             k + 1 < rows[i].count ? "  " : "\n");
+    for (int k = 0; k < rows[i].count; k++) {
+      const bool last = k + 1 == rows[i].count;
+      message_put(stdout, "%-*s", last ? 0 : (int)widths[k], rows[i].text[k]);
+      fputs(last ? "\n" : "  ", stdout);
+    }
 }
 
 /* Columns of time stand behind a bar: all before it is the same each time. */
@@ -164,8 +166,10 @@ void pilot_table_put(const pilot *p) {
   free(rows);
   const int best = best_cell(p);
   if (best < 0) printf("\nall cells have runs that diverged\n");
-  else if (p->grid.cells > 1)
-    printf("\nleast loss: %s\n", pilot_cell_name(p, best, name, sizeof name));
+  else if (p->grid.cells > 1) {
+    fputc('\n', stdout);
+    message_put(stdout, "least loss: %s\n", pilot_cell_name(p, best, name, sizeof name));
+  }
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */

@@ -1,6 +1,7 @@
 #include "program/run_folder.h"
 
 #include "common/folder.h"
+#include "common/lock.h"
 #include "common/message.h"
 
 #include <dirent.h>
@@ -12,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 /* ---- the folder ------------------------------------------------------------------------------ */
@@ -67,7 +67,7 @@ int run_folder_open(run_folder *folder, const char *path) {
   if (status != STATUS_CONTINUE) return status;
   snprintf(folder->path, sizeof folder->path, "%s", path);
   folder->lock = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder->lock >= 0 && flock(folder->lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+  if (!lock_take(folder->lock, path))
     return fail("another run writes into %s; give this one a folder of its own with --out", path);
   folder->made = made; /* only now: that of a run which holds the lock is not ours to remove */
   remove_leftovers(folder);

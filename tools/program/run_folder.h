@@ -18,8 +18,8 @@ typedef struct run_folder {
 } run_folder;
 
 /* Makes the folder and its parents where they are missing, and locks it: a second run in the same
- * folder is refused. The lock goes with the process; where a file system has none, there is none.
- * Like the others a status of message.h. */
+ * folder is refused. The lock goes with the process; where there is none to be had (lock.h),
+ * that is said. Like the others a status of message.h. */
 int run_folder_open(run_folder *folder, const char *path);
 /* A folder that was made and has stayed empty goes; those that it lies in stay. */
 void run_folder_close(run_folder *folder);

@@ -100,18 +100,39 @@ static ac_status step(sampler *s) {
   return ac_session_output(s->session, "logits", (s->length - 1) * V, V, s->logits);
 }
 
+/* What a model writes may be anything. To a pipe or a file go the bytes as they are, to a terminal
+ * only what it shows: it must not obey what a model happens to say. */
+typedef struct writer {
+  bool terminal;
+  char pending[4]; /* of a character that is not whole yet */
+  size_t count;
+} writer;
+
+static bool write_byte(writer *w, int byte) {
+  if (!w->terminal) return putchar(byte) != EOF;
+  w->pending[w->count++] = (char)byte;
+  const size_t written = message_put_some(stdout, w->pending, w->count, true);
+  w->count -= written;
+  memmove(w->pending, w->pending + written, w->count);
+  return !ferror(stdout) && fflush(stdout) == 0;
+}
+
+static void end_text(writer *w) {
+  for (size_t i = 0; i < w->count; i++) message_put(stdout, "%c", w->pending[i]);
+  if (w->terminal) putchar('\n');
+}
+
 static int generate(sampler *s) {
-  bool terminal = isatty(STDOUT_FILENO);
+  writer w = {.terminal = isatty(STDOUT_FILENO)};
   for (int64_t i = 0; i < s->bytes; i++) {
     if (step(s) != AC_OK) return fail_library();
     for (int64_t k = 0; k < s->config.vocab; k++)
       if (!isfinite(s->logits[k])) return fail_not_finite(s->path, "what it predicts is");
     int32_t token = choose(s);
     push(s, token);
-    if (putchar(token) == EOF || (terminal && fflush(stdout) != 0))
-      return fail("cannot write the sample: %s", strerror(errno));
+    if (!write_byte(&w, token)) return fail("cannot write the sample: %s", strerror(errno));
   }
-  if (terminal) putchar('\n');
+  end_text(&w);
   return STATUS_DONE;
 }
 

@@ -5,6 +5,7 @@
 #include "common/option_record.h"
 #include "common/waiting.h"
 #include "program/noise_words.h"
+#include "program/run_outputs.h"
 #include "program/run_record.h"
 #include "program/token_budget.h"
 
@@ -172,6 +173,7 @@ static int open_data(setup *s) {
   if (init) from = path;
   if (from && !init && ac_model_file_open(&init, from) != AC_OK) return fail_library();
   s->data.undivided = s->flags.fold != NULL;
+  run_outputs_leave_out(s);
   status = s->kind->prepare(s->model, &s->options, init, from, &s->data);
   ac_model_file_close(init);
   if (status == STATUS_CONTINUE && s->flags.fold) status = data_fold(&s->data, s->flags.fold);
@@ -298,6 +300,7 @@ int setup_plan(const setup *s, void (*change)(ac_plan_desc *desc), ac_plan **pla
 int setup_open_model(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o)) {
   int status = setup_parse(s, verb, argc, argv, more);
   s->data.optional = true;
+  if (status == STATUS_CONTINUE) status = run_outputs_check(s);
   if (status == STATUS_CONTINUE) status = open_data(s);
   if (status == STATUS_CONTINUE) status = open_device(s);
   return status;
@@ -338,6 +341,7 @@ int setup_open(setup *s, const char *verb, int argc, char **argv, plan_cache *ca
   const setup_words words = {verb, !cache, argc, argv, NULL};
   int status = setup_parse_words(s, &words);
   s->cache = cache;
+  if (status == STATUS_CONTINUE) status = run_outputs_check(s);
   if (status == STATUS_CONTINUE) status = open_data(s);
   if (status == STATUS_CONTINUE) status = make_schedule(s);
   if (status == STATUS_CONTINUE)

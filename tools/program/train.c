@@ -548,8 +548,9 @@ static void print_result(const run *r) {
            r->setup.data.unit, text_fixed(100 * fit->final.accuracy, 2).text);
   }
   printf(", %s; ", text_time(progress_clock() - r->began).text);
-  if (r->updates) printf("model in %s/model.safetensors\n", r->setup.flags.out);
-  else if (r->checkpoint.saved_step >= 0) printf("a state is in %s\n", r->setup.flags.out);
+  if (r->updates) message_put(stdout, "model in %s/model.safetensors\n", r->setup.flags.out);
+  else if (r->checkpoint.saved_step >= 0)
+    message_put(stdout, "a state is in %s\n", r->setup.flags.out);
   else printf("nothing is saved\n");
 }
 

@@ -2,6 +2,7 @@
 
 #include "common/message.h"
 #include "common/options.h"
+#include "common/outputs.h"
 #include "common/replacement.h"
 #include "report/curves.h"
 #include "report/history.h"
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MOST_RUNS = 32 }; /* which curves in one picture can be told apart is another matter */
 
@@ -58,9 +60,10 @@ static int read_runs(report *r) {
   return status == STATUS_CONTINUE ? histories_check(r->runs, (size_t)r->count) : status;
 }
 
-static int save(const report *r, const char *text) {
+static int save(const report *r, const char *text, bool *to_stdout) {
   replacement file;
   bool good = replacement_open(&file, r->out);
+  *to_stdout = good && file.descriptor == STDOUT_FILENO;
   if (good && !replacement_write(&file, text)) {
     replacement_abandon(&file);
     good = false;
@@ -68,26 +71,32 @@ static int save(const report *r, const char *text) {
   return good ? STATUS_CONTINUE : fail("cannot write %s: %s", r->out, strerror(errno));
 }
 
+static void say_what(const report *r, int pictures) {
+  message_put(stdout, "%s: %d run%s, %d picture%s\n", r->out, r->count, r->count == 1 ? "" : "s",
+              pictures, pictures == 1 ? "" : "s");
+}
+
 static int write_page(const report *r) {
   char *text = NULL;
   size_t bytes = 0;
   FILE *page = open_memstream(&text, &bytes);
   if (!page) return fail("out of memory");
+  bool to_stdout = false;
   curves c = {.runs = r->runs, .count = (size_t)r->count, .log = r->log, .path = r->out};
   int status = page_write(page, r->title, &c);
   const bool whole = !ferror(page);
   if ((fclose(page) != 0 || !whole) && status == STATUS_CONTINUE) status = fail("out of memory");
-  if (status == STATUS_CONTINUE) status = save(r, text);
+  if (status == STATUS_CONTINUE) status = save(r, text, &to_stdout);
   free(text);
   if (status != STATUS_CONTINUE) return status;
-  printf("%s: %d run%s, %d picture%s\n", r->out, r->count, r->count == 1 ? "" : "s", c.pictures,
-         c.pictures == 1 ? "" : "s");
+  if (!to_stdout) say_what(r, c.pictures);
   return STATUS_DONE;
 }
 
 int report_main(int argc, char **argv) {
   report r = {.out = "report.html"};
   int status = parse(&r, argc, argv);
+  if (status == STATUS_CONTINUE) status = outputs_check_file("out", r.out, OUTPUT_PAGE, NULL);
   if (status == STATUS_CONTINUE) status = read_runs(&r);
   if (status == STATUS_CONTINUE && !r.title)
     r.title = r.count > 1 ? "Training runs" : r.runs[0].name;

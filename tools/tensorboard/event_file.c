@@ -2,19 +2,42 @@
 
 #include "common/crc32c.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+/* TensorBoard reads the files of a folder in order of their names, and what a run that goes on
+ * writes has to come after what it has written before: also within the same second, and where the
+ * clock was set back since. So the number is later than all that are there. */
+static long long seconds_for_name(const char *folder) {
+  enum { DIGITS = 10 };
+  const long long most = 9999999999; /* one more would have another digit, and come first */
+  static const char prefix[] = "events.out.tfevents.";
+  long long seconds = (long long)time(NULL);
+  DIR *directory = opendir(folder);
+  struct dirent *entry;
+  while (directory && (entry = readdir(directory))) {
+    const char *number = entry->d_name + sizeof prefix - 1;
+    if (strncmp(entry->d_name, prefix, sizeof prefix - 1) != 0) continue;
+    if (strspn(number, "0123456789") != DIGITS || number[DIGITS] != '.') continue;
+    const long long other = strtoll(number, NULL, 10);
+    if (other >= seconds && other < most) seconds = other + 1;
+  }
+  if (directory) closedir(directory);
+  return seconds;
+}
 
 /* Two runs that begin in the same second on hosts of the same name may have the same number. */
 static int open_new(const char *folder, char path[EVENT_PATH_BYTES]) {
   enum { TRIES = 1000, HOST_BYTES = 256 };
   char host[HOST_BYTES] = "localhost";
   gethostname(host, sizeof host - 1);
-  const long long now = (long long)time(NULL);
+  const long long now = seconds_for_name(folder);
   int descriptor = -1;
   errno = EEXIST;
   for (int number = 0; descriptor < 0 && errno == EEXIST && number < TRIES; number++) {

@@ -173,7 +173,7 @@ case_report_refused() {
   rm run/eval.json
   refuse 1 'nowhere/page.html' report run --out nowhere/page.html
   [[ ! -e report.html ]] || die "a page of what was refused"
-  echo keep >page.html
+  echo 'keep, Written by accrue report, version 0' >page.html
   (PATH=/dev/null && refuse_report) || exit
   grep -q keep page.html || die "the old page is gone"
   (($(find . -name '*.html*' | wc -l) == 1)) || die "left behind: $(ls)"
