@@ -1,8 +1,9 @@
 /* `accrue train`: plans, trains, validates, saves.
  *
- * The model is written once, before the final evaluation, or when the run is interrupted; a run
- * without an update writes none. A run that diverges does not touch the model that is there: its
- * last finite parameters go to diverged.safetensors beside it. */
+ * The model is written once, after the final evaluation or when the run is interrupted; a run
+ * without an update writes none. A run that diverges, or whose model has no finite validation loss,
+ * does not touch the model that is there: its last finite parameters, if it has any, go to
+ * diverged.safetensors in the same folder. */
 #include "program/commands.h"
 #include "common/message.h"
 #include "program/checkpoint.h"
@@ -27,6 +28,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -40,6 +42,7 @@ typedef struct run {
   run_record record;
   bool after_another; /* the folder holds states of an unfinished run */
   bool trained;       /* no window follows */
+  bool saved_early;   /* the model, before the final evaluation */
   bool diverged;
   bool stopping; /* and that has been said */
   checkpoint checkpoint;
@@ -49,7 +52,7 @@ typedef struct run {
   int64_t step;          /* the last that is done */
   int64_t updates;       /* of the steps that are done */
   double window_seconds; /* the last window's */
-  int save_status;       /* of the model saved before the final evaluation; STATUS_DONE: none was */
+  int save_status;       /* of models; STATUS_DONE: the last one is not saved yet */
   int state_status;      /* of the last state */
   int policy_status;     /* of the last window */
 } run;
@@ -296,7 +299,16 @@ static bool on_evaluation(run *r, const ac_fit_event *event) {
   return keep_best(r, event) && status == STATUS_CONTINUE && !r->checkpoint.average_due;
 }
 
-/* The model is saved before the final evaluation, which may take long. */
+/* Whether the model is saved only after the final evaluation, which may show that it is worth
+ * nothing. That may take long, so something of the run has to be on the disk before: a state, or
+ * the model itself where no other is there that it would replace. */
+static bool model_waits(const run *r) {
+  char path[RUN_PATH_BYTES];
+  struct stat info;
+  run_folder_path(&r->folder, "model.safetensors", path);
+  return (r->checkpoint.saved_step == r->step && r->step) || stat(path, &info) == 0;
+}
+
 static bool on_event(void *user, const ac_fit_event *event) {
   run *r = user;
   if (!is_repeated(r, event)) metrics_fit(&r->metrics, event);
@@ -312,9 +324,13 @@ static bool on_event(void *user, const ac_fit_event *event) {
   if (event->kind != AC_FIT_TRAINED) return true;
   r->trained = true;
   save_last_state(r);
-  r->save_status = save_model(r);
-  if (r->save_status == STATUS_CONTINUE) progress_show(&r->progress, r->step);
-  return r->save_status == STATUS_CONTINUE;
+  if (!model_waits(r)) {
+    r->save_status = save_model(r);
+    r->saved_early = r->save_status == STATUS_CONTINUE;
+    if (!r->saved_early) return false;
+  }
+  progress_show(&r->progress, r->step);
+  return true;
 }
 
 static int load_init(run *r) {
@@ -406,17 +422,31 @@ static int prepare(run *r) {
   return STATUS_CONTINUE;
 }
 
-static int diverged(run *r) {
-  char reason[1024], path[RUN_PATH_BYTES];
-  snprintf(reason, sizeof reason, "%s", ac_last_error());
+/* Of parameters that are not finite nothing is saved. The model that is there stays, unless it is
+ * the one that has turned out to be worth nothing. */
+static int diverged(run *r, const char *reason) {
+  char path[RUN_PATH_BYTES], state[64] = "";
   r->diverged = true;
+  if (r->saved_early) {
+    run_folder_path(&r->folder, "model.safetensors", path);
+    remove(path);
+  }
   if (r->wish->quiet) {
     say("%s", reason);
     return STATUS_FAILED;
   }
   run_folder_path(&r->folder, "diverged.safetensors", path);
-  if (save_weights(r, path) != AC_OK) return fail("%s", reason);
-  return fail("%s; the last finite parameters are in %s", reason, path);
+  const ac_status status = save_weights(r, path);
+  if (status == AC_OK) return fail("%s; the last finite parameters are in %s", reason, path);
+  if (status != AC_ERROR_NOT_FINITE) return fail("%s", reason);
+  if (r->checkpoint.saved_step >= 0)
+    snprintf(state, sizeof state, "; the last state is of step %" PRId64, r->checkpoint.saved_step);
+  return fail("%s; these parameters are not saved%s", reason, state);
+}
+
+/* Data that weigh nothing have no loss, which says nothing of the model. */
+static bool is_worthless(const ac_fit_result *fit) {
+  return fit->evaluated && fit->final.weight != 0 && !isfinite(fit->final.loss);
 }
 
 /* A window in progress is worth saving where it would take long to do again; but not at the cost of
@@ -452,7 +482,7 @@ static int fit(run *r) {
   const train_flags *f = &s->flags;
   int64_t tokens = s->data.tokens_per_sample;
   const double seconds = r->wish->pause_seconds;
-  char good[RUN_PATH_BYTES];
+  char good[RUN_PATH_BYTES], reason[1024];
   run_folder_path(&r->folder, GOOD_STATE, good);
   progress_begin(&r->progress, s->steps, tokens ? s->data.unit : "image", tokens ? tokens : 1);
   watch_signals();
@@ -490,8 +520,15 @@ static int fit(run *r) {
   progress_clear(&r->progress);
   if (r->result.stopped && !r->trained) save_stopped(r);
   if (f->debug_numerics) numerics_table(r->trainer);
-  if (status == AC_ERROR_NOT_FINITE) return diverged(r);
+  if (status == AC_ERROR_NOT_FINITE) {
+    snprintf(reason, sizeof reason, "%s", ac_last_error());
+    return diverged(r, reason);
+  }
   if (status != AC_OK) return fail_library();
+  if (is_worthless(&r->result)) {
+    snprintf(reason, sizeof reason, "step %" PRId64 ": the validation loss is not finite", r->step);
+    return diverged(r, reason);
+  }
   if (r->wish->quiet) return STATUS_CONTINUE;
   char batches[BATCH_FLAG_TEXT];
   if (batch_flag_grown(r->trainer, batches))
