@@ -24,7 +24,7 @@ static double weight_decay(const ac_trainer *trainer, const ac_tensor *parameter
   const ac_group_settings *own = ac_groups_of(&trainer->groups, parameter->parameter);
   if (own && own->weight_decay != 0) return fmax(0, own->weight_decay);
   const bool decays = parameter->shape.rank >= 2 && !parameter->desc.no_weight_decay;
-  return decays ? trainer->optimizer.weight_decay : 0;
+  return decays ? trainer->desc.optimizer.weight_decay : 0;
 }
 
 /* That of the update at hand: with its group's, and of what Muon leaves to AdamW. */
@@ -174,7 +174,7 @@ static ac_status check_step(const ac_trainer *trainer, int index) {
   if (!ac_is_float(decay)) return refuse(trainer, parameter, "weight decay", decay);
   if (op != AC_OP_sgd && !isfinite((float)rate * (float)decay))
     return refuse(trainer, parameter, "learning rate times its weight decay", rate * decay);
-  const double scale = op == AC_OP_muon ? muon_scale(&trainer->optimizer, parameter) : 1;
+  const double scale = op == AC_OP_muon ? muon_scale(&trainer->desc.optimizer, parameter) : 1;
   if (!isfinite((float)rate * (float)scale))
     return refuse(trainer, parameter, "learning rate times the scale", rate * scale);
   if (op != AC_OP_adamw && op != AC_OP_adam_mini) return AC_OK;
