@@ -665,7 +665,10 @@ typedef struct ac_fit_result {
   double data_wait_seconds; /* of these, spent waiting for samples */
 } ac_fit_result;
 
-/* A step is a window of samples, whether or not it led to an update: as elsewhere, it counts the
+/* When no window follows, the parameters are read once, and AC_ERROR_NOT_FINITE names the first
+ * that the last update has left not finite.
+ *
+ * A step is a window of samples, whether or not it led to an update: as elsewhere, it counts the
  * way through the data. A window that is not finite is skipped, and counts, unless it is replayed:
  * then it counts once, when it is over. The schedule goes by updates and so falls behind by as many
  * as were skipped.

@@ -44,7 +44,8 @@ typedef struct run {
   bool trained;       /* no window follows */
   bool saved_early;   /* the model, before the final evaluation */
   bool diverged;
-  bool stopping; /* and that has been said */
+  bool average_worthless; /* its last validation loss is not finite */
+  bool stopping;          /* and that has been said */
   checkpoint checkpoint;
   ac_trainer *trainer;
   ac_fit_result result;
@@ -170,6 +171,7 @@ static int validate_average(run *r) {
     return fail_library();
   if (r->checkpoint.average_due) return STATUS_CONTINUE;
   metrics_average(&r->metrics, r->step, &evaluation);
+  r->average_worthless = evaluation.weight != 0 && !isfinite(evaluation.loss);
   if (r->wish->quiet) return STATUS_CONTINUE;
   progress_clear(&r->progress);
   say("step %" PRId64 "  validation loss of averaged weights %.4f", r->step, evaluation.loss);
@@ -183,9 +185,12 @@ static int make_up_average(run *r) {
   return due ? with_average(r, validate_average) : STATUS_CONTINUE;
 }
 
+/* One whose last validation loss is not finite does not take the place of another. */
 static int save_average(run *r) {
   char path[RUN_PATH_BYTES];
   run_folder_path(&r->folder, "average.safetensors", path);
+  if (r->average_worthless)
+    return fail("the validation loss of averaged weights is not finite; %s is not written", path);
   return save_weights_to(r, path);
 }
 
