@@ -1,9 +1,9 @@
 /* `accrue train`: plans, trains, validates, saves.
  *
- * The model is written once, after the final evaluation or when the run is interrupted; a run
- * without an update writes none. A run that diverges, or whose model has no finite validation loss,
- * does not touch the model that is there: its last finite parameters, if it has any, go to
- * diverged.safetensors in the same folder. */
+ * The model is written once, before the final evaluation, or after it where it replaces another, or
+ * when the run is interrupted; a run without an update writes none. A run that diverges, or whose
+ * model has no finite validation loss, does not touch the model that is there: its last finite
+ * parameters, if it has any, go to diverged.safetensors in the same folder. */
 #include "program/commands.h"
 #include "common/message.h"
 #include "program/checkpoint.h"
@@ -305,13 +305,13 @@ static bool on_evaluation(run *r, const ac_fit_event *event) {
 }
 
 /* Whether the model is saved only after the final evaluation, which may show that it is worth
- * nothing. That may take long, so something of the run has to be on the disk before: a state, or
- * the model itself where no other is there that it would replace. */
+ * nothing: where another is there that it would replace. The evaluation may take long, so where
+ * none is there the model is saved before. */
 static bool model_waits(const run *r) {
   char path[RUN_PATH_BYTES];
   struct stat info;
   run_folder_path(&r->folder, "model.safetensors", path);
-  return (r->checkpoint.saved_step == r->step && r->step) || stat(path, &info) == 0;
+  return stat(path, &info) == 0;
 }
 
 static bool on_event(void *user, const ac_fit_event *event) {
@@ -432,8 +432,8 @@ static int prepare(run *r) {
 static int diverged(run *r, const char *reason) {
   char path[RUN_PATH_BYTES], state[64] = "";
   r->diverged = true;
-  if (r->saved_early) {
-    run_folder_path(&r->folder, "model.safetensors", path);
+  for (int i = 0; r->saved_early && i < (r->setup.flags.ema > 0 ? 2 : 1); i++) {
+    run_folder_path(&r->folder, i ? "average.safetensors" : "model.safetensors", path);
     remove(path);
   }
   if (r->wish->quiet) {
