@@ -4,10 +4,15 @@
 
 kernel WORK_GROUP(GROUP, 1) void fold(const global float *g, global float *m, global float *v,
                                       long n, float gradient_factor, float keep1, float take1,
-                                      float keep2, float take2) {
+                                      float keep2, float take2, int moves) {
   const size_t i = element_id();
   if (i >= n) return;
   const float d = gradient_factor * g[i];
+  if (moves) {
+    m[i] += take1 * (d - m[i]);
+    if (v) v[i] += take2 * (d * d - v[i]);
+    return;
+  }
   m[i] = keep1 * m[i] + take1 * d;
   if (v) v[i] = keep2 * v[i] + take2 * (d * d);
 }

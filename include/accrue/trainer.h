@@ -95,11 +95,11 @@ typedef const char *(*ac_step_callback)(void *user, const ac_parameter_step *ste
 
 /* A schedule of the caller's own, or the rate set on the way: returns the learning rate of update
  * `update`, counted from 0, whose rate by ac_trainer_desc.schedule, with scaling and reductions, is
- * `scheduled`. One that is negative or not finite is AC_ERROR_ARGUMENT of ac_trainer_update, which
- * then changes nothing. It is called by each ac_trainer_update and by ac_trainer_rate, and what it
- * keeps is no part of states: a run that goes on has the same bits where the same updates get the
- * same rates. AC_SPIKE_BACK lowers what it returns, too; a range test leaves it out. May still
- * change. */
+ * `scheduled`. One that is negative or not finite, as a float and times what a group makes of it,
+ * is AC_ERROR_ARGUMENT of ac_trainer_update, which then changes nothing. It is called by each
+ * ac_trainer_update and by ac_trainer_rate, and what it keeps is no part of states: a run that goes
+ * on has the same bits where the same updates get the same rates. AC_SPIKE_BACK lowers what it
+ * returns, too; a range test leaves it out. May still change. */
 typedef double (*ac_rate_callback)(void *user, int64_t update, double scheduled);
 
 /* ---- groups of parameters -------------------------------------------------------------------- */
@@ -431,12 +431,22 @@ AC_API ac_status ac_trainer_get_state(ac_trainer *trainer, int index, int state,
 AC_API ac_status ac_trainer_set_state(ac_trainer *trainer, int index, int state, int64_t first,
                                       int64_t count, const float *data);
 
+/* Sets how many updates were made so far (ac_progress.updates). The learning rate of the next
+ * update, its random numbers and the bias correction of AdamW and Adam-mini follow from it, so it
+ * has to be set where moments of another run are set: without it they are corrected as those of a
+ * first update, which makes its step far too large or too small. Averages (ac_plan_desc.average)
+ * begin as copies of the parameters where none was made before; so set parameters first.
+ * AC_ERROR_ARGUMENT: below 0, or beyond INT64_MAX / 2. AC_ERROR_STATE with a window in progress,
+ * during a decision, and while averages are in use. May still change. */
+AC_API ac_status ac_trainer_set_updates(ac_trainer *trainer, int64_t updates);
+
 /* All parameters under their names. What may be at the path is as ac_model_file_write says, for
- * this and the other functions that save. `ac_trainer_load` needs every parameter in the file with
- * its exact shape (see ac_parameter_desc.first_rows), under its own name or one that lacks
- * `optional_prefix` (NULL: none); others in the file are ignored. That is checked before the first
- * parameter changes. If reading fails afterwards, the trainer is of no use until all parameters or
- * a state are loaded. */
+ * this and the other functions that save. Where a parameter is not finite nothing is written: what
+ * was at `path` stays, and AC_ERROR_NOT_FINITE names it. `ac_trainer_load` needs every parameter in
+ * the file with its exact shape (see ac_parameter_desc.first_rows), under its own name or one that
+ * lacks `optional_prefix` (NULL: none); others in the file are ignored. That is checked before the
+ * first parameter changes. If reading fails afterwards, the trainer is of no use until all
+ * parameters or a state are loaded. */
 AC_API ac_status ac_trainer_save(ac_trainer *trainer, const char *path, const ac_metadata *metadata,
                                  int metadata_count);
 AC_API ac_status ac_trainer_load(ac_trainer *trainer, const char *path,
@@ -461,7 +471,8 @@ AC_API ac_status ac_trainer_load_part(ac_trainer *trainer, const char *path, con
  *
  * A file is written in blocks of less than 1 MiB, past the system's cache, beside its place,
  * synced, renamed; it holds checksums of everything. `metadata` is the caller's, with other keys
- * than `accrue.*` of a state.
+ * than `accrue.*` of a state. AC_ERROR_NOT_FINITE: a parameter, an average or what the optimizer
+ * keeps is not finite (of a callback's states nobody asks), and what was at `path` stays.
  * AC_ERROR_STATE during a decision, after a failure, and in a window whose gradients a plan for
  * whole windows keeps in the arena or computes again. May be called in the callback of ac_fit. May
  * still change. */
@@ -666,7 +677,10 @@ typedef struct ac_fit_result {
   double data_wait_seconds; /* of these, spent waiting for samples */
 } ac_fit_result;
 
-/* A step is a window of samples, whether or not it led to an update: as elsewhere, it counts the
+/* When no window follows, the parameters are read once, and AC_ERROR_NOT_FINITE names the first
+ * that the last update has left not finite.
+ *
+ * A step is a window of samples, whether or not it led to an update: as elsewhere, it counts the
  * way through the data. A window that is not finite is skipped, and counts, unless it is replayed:
  * then it counts once, when it is over. The schedule goes by updates and so falls behind by as many
  * as were skipped.

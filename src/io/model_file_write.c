@@ -165,8 +165,33 @@ static ac_status pull(const ac_atomic_file *file, const ac_model_tensor *tensor,
   return ac_fail_prefix(status, "%s: the source of tensor %s failed", file->path, name.text);
 }
 
+/* Values whose exponents are all ones are infinite or NaN. Loops without an end in between are
+ * vectors; where the value is matters only once there is one. */
+int64_t ac_first_not_finite(ac_dtype dtype, const void *data, int64_t count) {
+  const uint32_t *words = data, of_words = 0x7f800000u;
+  const uint16_t *halves = data, of_halves = dtype == AC_F16 ? 0x7c00u : 0x7f80u;
+  uint32_t bad = 0;
+  if (dtype != AC_F32 && dtype != AC_F16 && dtype != AC_BF16) return -1;
+  for (int64_t i = 0; dtype == AC_F32 && i < count; i++) bad |= (words[i] & of_words) == of_words;
+  for (int64_t i = 0; dtype != AC_F32 && i < count; i++)
+    bad |= (halves[i] & of_halves) == of_halves;
+  for (int64_t i = 0; bad; i++)
+    if (dtype == AC_F32 ? (words[i] & of_words) == of_words : (halves[i] & of_halves) == of_halves)
+      return i;
+  return -1;
+}
+
+static ac_status check_finite(const ac_atomic_file *file, const ac_model_tensor *tensor,
+                              int64_t first, int64_t count, const void *piece) {
+  const int64_t bad = ac_first_not_finite(tensor->dtype, piece, count);
+  if (bad < 0) return AC_OK;
+  return ac_fail(AC_ERROR_NOT_FINITE,
+                 "%s is not written: element %" PRId64 " of tensor %s is not finite", file->path,
+                 first + bad, ac_quote(tensor->name).text);
+}
+
 static ac_status put_tensor(ac_atomic_file *file, const ac_model_tensor *tensor, int index,
-                            unsigned char *piece, ac_model_source source, void *user,
+                            bool finite, unsigned char *piece, ac_model_source source, void *user,
                             XXH3_state_t *checksum) {
   int64_t elements = 1;
   for (int d = 0; d < tensor->rank; d++) elements *= tensor->shape[d];
@@ -175,6 +200,7 @@ static ac_status put_tensor(ac_atomic_file *file, const ac_model_tensor *tensor,
   for (int64_t first = 0; first < elements; first += most) {
     int64_t count = elements - first < most ? elements - first : most;
     AC_TRY(pull(file, tensor, index, first, count, piece, source, user));
+    if (finite) AC_TRY(check_finite(file, tensor, first, count, piece));
     ac_swap_to_little_endian(piece, (size_t)count, size);
     XXH3_64bits_update(checksum, piece, (size_t)count * size);
     AC_TRY(ac_atomic_write(file, piece, (size_t)count * size));
@@ -221,30 +247,32 @@ static ac_status seal(ac_atomic_file *file, char *header) {
 /* ---- the file -------------------------------------------------------------------------------- */
 
 static ac_status put_all(ac_atomic_file *file, char *header, const ac_model_tensor *tensors,
-                         int tensor_count, ac_model_source source, void *user, bool checked) {
+                         int tensor_count, ac_model_source source, void *user,
+                         const ac_write_rules *rules) {
   unsigned char *piece = malloc(PIECE_BYTES);
   if (!piece) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for a piece of it", file->path);
   XXH3_state_t checksum;
-  char *digits = checked ? ac_checksum_digits(header, AC_TENSOR_CHECKSUMS) : NULL;
+  char *digits = rules->checksums ? ac_checksum_digits(header, AC_TENSOR_CHECKSUMS) : NULL;
   ac_status status = put_header(file, header);
   for (int i = 0; i < tensor_count && status == AC_OK; i++) {
     XXH3_64bits_reset(&checksum);
-    status = put_tensor(file, &tensors[i], i, piece, source, user, &checksum);
+    status = put_tensor(file, &tensors[i], i, rules->finite && rules->finite[i], piece, source,
+                        user, &checksum);
     if (digits) put_digits(digits + (size_t)i * AC_CHECKSUM_DIGITS, XXH3_64bits_digest(&checksum));
   }
   free(piece);
-  return status == AC_OK && checked ? seal(file, header) : status;
+  return status == AC_OK && rules->checksums ? seal(file, header) : status;
 }
 
 static ac_status write_file(const char *path, const ac_model_tensor *tensors, int tensor_count,
                             const ac_metadata *metadata, int metadata_count, ac_model_source source,
-                            void *user, bool checked) {
+                            void *user, const ac_write_rules *rules) {
   char *header;
   AC_TRY(make_header(&header, path, tensors, tensor_count, metadata, metadata_count));
   ac_atomic_file file;
   ac_status status = ac_atomic_open(&file, path);
   if (status == AC_OK) {
-    status = put_all(&file, header, tensors, tensor_count, source, user, checked);
+    status = put_all(&file, header, tensors, tensor_count, source, user, rules);
     if (status == AC_OK) status = ac_atomic_commit(&file);
     else ac_atomic_abandon(&file);
   }
@@ -262,17 +290,21 @@ ac_status ac_model_file_write(const char *path, const ac_model_tensor *tensors, 
     return ac_fail(AC_ERROR_ARGUMENT, "%s: a negative number of tensors or metadata", path);
   if (tensor_count && !source)
     return ac_fail(AC_ERROR_ARGUMENT, "ac_model_file_write: source is NULL");
-  return write_file(path, tensors, tensor_count, metadata, metadata_count, source, user, false);
+  return write_file(path, tensors, tensor_count, metadata, metadata_count, source, user,
+                    &(ac_write_rules){.checksums = false});
 }
 
-ac_status ac_model_file_write_checked(const char *path, const ac_model_tensor *tensors,
-                                      int tensor_count, const ac_metadata *metadata,
-                                      int metadata_count, ac_model_source source, void *user) {
+ac_status ac_model_file_write_by(const ac_write_rules *rules, const char *path,
+                                 const ac_model_tensor *tensors, int tensor_count,
+                                 const ac_metadata *metadata, int metadata_count,
+                                 ac_model_source source, void *user) {
   char *room;
+  if (!rules->checksums)
+    return write_file(path, tensors, tensor_count, metadata, metadata_count, source, user, rules);
   ac_metadata *all = with_checksums(metadata, metadata_count, tensor_count, &room);
   if (!all) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for its checksums", path);
   ac_status status =
-      write_file(path, tensors, tensor_count, all, metadata_count + 2, source, user, true);
+      write_file(path, tensors, tensor_count, all, metadata_count + 2, source, user, rules);
   free(all);
   free(room);
   return status;

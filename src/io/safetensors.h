@@ -27,10 +27,21 @@ ac_quoted ac_quote(const char *name);
 /* Elements of `size` bytes from the machine's order to the file's, or back, in place. */
 void ac_swap_to_little_endian(void *data, size_t count, size_t size);
 
-/* ac_model_file_write, with checksums of all that is written (checksum.h). */
-ac_status ac_model_file_write_checked(const char *path, const ac_model_tensor *tensors,
-                                      int tensor_count, const ac_metadata *metadata,
-                                      int metadata_count, ac_model_source source, void *user);
+/* What ac_model_file_write_by does beside ac_model_file_write. */
+typedef struct ac_write_rules {
+  bool checksums; /* of all that is written (checksum.h) */
+  /* By tensor, NULL: of none: every value of floats has to be finite. The first one that is not
+   * fails with AC_ERROR_NOT_FINITE, and what was at the path stays. */
+  const bool *finite;
+} ac_write_rules;
+ac_status ac_model_file_write_by(const ac_write_rules *rules, const char *path,
+                                 const ac_model_tensor *tensors, int tensor_count,
+                                 const ac_metadata *metadata, int metadata_count,
+                                 ac_model_source source, void *user);
+
+/* The first of these values, of f32, f16 or bf16 in the machine's order, that is not finite; -1:
+ * none, or of another dtype. */
+int64_t ac_first_not_finite(ac_dtype dtype, const void *data, int64_t count);
 
 /* Reads the whole file. Fails with AC_ERROR_FORMAT where it has no checksums, does not come to
  * them, or holds a tensor that ac_model_file_read_stored cannot read: in f64, or of a dtype that is

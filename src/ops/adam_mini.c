@@ -3,7 +3,7 @@
 
 #include "ops/update.h"
 
-static const ac_adam_mini_attributes example = {1, 1e-3f, 0.01f, 0.9f, 0.999f, 1e-8f, 0.1f, 0.03f};
+static const ac_adam_mini_attributes example = {1, 1e-3f, 0.01f, 0.1f, 0.001f, 1e-8f, 0.1f, 0.03f};
 
 /* A column's moment needs all of the gradient before any of its elements is stepped. */
 static double bytes(const ac_op_args *args) {

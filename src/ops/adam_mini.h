@@ -5,10 +5,11 @@
 
 /* Adam-mini (Zhang and others, arXiv 2406.16793): AdamW with one second moment for each block of a
  * parameter, with g' = gradient_factor * g:
- *   p -= rate * weight_decay * p;  m += (1 - beta1) (g' - m)
- *   v_b += (1 - beta2) (mean over block b of g'^2 - v_b)
+ *   p -= rate * weight_decay * p;  m += take1 (g' - m)
+ *   v_b += take2 (mean over block b of g'^2 - v_b)
  *   p -= rate / correction1 * m / (sqrt(v_b) / sqrt_correction2 + epsilon)
- * where correction1 = 1 - beta1^t and sqrt_correction2 = sqrt(1 - beta2^t) for the t-th update.
+ * where take = 1 - beta, correction1 = 1 - beta1^t and sqrt_correction2 = sqrt(1 - beta2^t) for the
+ * t-th update, all computed in double.
  *
  * A parameter is seen as a matrix p[R, C] of its first dimension by the rest, a vector as one row.
  * The second moments say what the blocks are: v[R, 1] rows, v[1, C] columns, v[1, 1] all of it.
@@ -21,7 +22,7 @@
 typedef struct ac_adam_mini_attributes {
   float gradient_factor; /* unscale, clip and divide in one */
   float rate, weight_decay;
-  float beta1, beta2, epsilon;
+  float take1, take2, epsilon;
   float correction1, sqrt_correction2;
 } ac_adam_mini_attributes;
 

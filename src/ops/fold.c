@@ -3,7 +3,7 @@
 
 #include "ops/update.h"
 
-static const ac_fold_attributes example = {1, 0.9f, 0.1f, 0.999f, 0.001f};
+static const ac_fold_attributes example = {1, 0.9f, 0.1f, 0.999f, 0.001f, false};
 
 const ac_op_desc ac_op_desc_fold = {
     .phase = AC_PHASE_FOLD,

@@ -3,7 +3,7 @@
 
 #include "ops/update.h"
 
-static const ac_lion_attributes example = {1, 1e-4f, 0.1f, 0.9f, 0.99f};
+static const ac_lion_attributes example = {1, 1e-4f, 0.1f, 0.9f, 0.1f, 0.01f};
 
 const ac_op_desc ac_op_desc_lion = {
     .by_element = true,

@@ -3,8 +3,8 @@
 
 #include "ops/update.h"
 
-static const ac_muon_attributes example = {1, 1e-3f, 0.1f, 0.95f, 5, true, AC_F32},
-                                bf16_example = {1, 1e-3f, 0.1f, 0.95f, 5, true, AC_BF16};
+static const ac_muon_attributes example = {1, 1e-3f, 0.1f, 0.95f, 0.05f, 5, true, AC_F32},
+                                bf16_example = {1, 1e-3f, 0.1f, 0.95f, 0.05f, 5, true, AC_BF16};
 
 /* In each iteration A, its square and the result; moments and update are few beside these. */
 static double flops(const ac_op_args *args) {

@@ -25,8 +25,8 @@ typedef struct tensors {
 
 /* Attributes of a middling update, for whoever only measures. */
 static const ac_gradient_statistics_attributes unscaled = {1};
-static const ac_adamw_attributes adamw_example = {1,      1e-3f, 0.01f, 0.9f,
-                                                  0.999f, 1e-8f, 0.1f,  0.03f};
+static const ac_adamw_attributes adamw_example = {1,      1e-3f, 0.01f, 0.1f,
+                                                  0.001f, 1e-8f, 0.1f,  0.03f};
 static const ac_sgd_attributes sgd_example = {1, 1e-3f, 0.01f, 0.9f, false, false};
 
 /* By op. */

@@ -15,13 +15,15 @@ typedef struct ac_gradient_statistics_attributes {
 } ac_gradient_statistics_attributes;
 
 /* AdamW (Loshchilov and Hutter, arXiv 1711.05101), with g' = gradient_factor * g:
- *   p -= rate * weight_decay * p;  m += (1 - beta1) (g' - m);  v += (1 - beta2) (g'^2 - v)
+ *   p -= rate * weight_decay * p;  m += take1 (g' - m);  v += take2 (g'^2 - v)
  *   p -= rate / correction1 * m / (sqrt(v) / sqrt_correction2 + epsilon)
- * where correction1 = 1 - beta1^t and sqrt_correction2 = sqrt(1 - beta2^t) for the t-th update. */
+ * where take = 1 - beta, correction1 = 1 - beta1^t and sqrt_correction2 = sqrt(1 - beta2^t) for the
+ * t-th update. All four are computed in double and rounded once: a beta near 1 that is rounded
+ * first leaves few digits of 1 - beta, or none. */
 typedef struct ac_adamw_attributes {
   float gradient_factor; /* unscale, clip and divide in one */
   float rate, weight_decay;
-  float beta1, beta2, epsilon;
+  float take1, take2, epsilon;
   float correction1, sqrt_correction2;
 } ac_adamw_attributes;
 

@@ -1,5 +1,5 @@
-/* Moving averages in the place of trained parameters: each pair of cells changes places, by way of
- * two pieces of host memory. Copies in 16 bits follow. */
+/* Moving averages: how they begin, and how they take the place of trained parameters: each pair of
+ * cells changes places, by way of two pieces of host memory. Copies in 16 bits follow. */
 #include "core/error.h"
 #include "train/trainer.h"
 
@@ -34,6 +34,30 @@ static ac_status exchange_all(ac_instance *instance, float *pieces) {
       status = exchange(instance, &instance->plan->cells[i], pieces);
   if (status != AC_OK)
     instance->unusable = "averages and parameters have changed places in part only; load a state";
+  return status;
+}
+
+/* By way of a piece of host memory. */
+static ac_status copy_all(ac_instance *instance, float *piece) {
+  for (int i = 0; i < instance->plan->cell_count; i++) {
+    const ac_cell *average = &instance->plan->cells[i];
+    if (average->role != AC_ROLE_AVERAGE) continue;
+    const ac_cell *parameter = ac_plan_cell(instance->plan, AC_ROLE_PARAMETER, average->owner, 0);
+    for (int64_t first = 0; first < average->count; first += PIECE) {
+      const int64_t rest = average->count - first, count = rest < PIECE ? rest : PIECE;
+      AC_TRY(ac_state_read_cell(instance, parameter, first, count, piece));
+      AC_TRY(ac_state_write_cell(instance, average, first, count, piece));
+    }
+  }
+  return AC_OK;
+}
+
+ac_status ac_trainer_begin_average(ac_trainer *trainer) {
+  if (!trainer->instance.plan->problem.desc.average) return AC_OK;
+  float *piece = malloc(PIECE * sizeof *piece);
+  if (!piece) return ac_fail(AC_ERROR_MEMORY, "trainer: no memory to begin averages");
+  const ac_status status = copy_all(&trainer->instance, piece);
+  free(piece);
   return status;
 }
 

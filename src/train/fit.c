@@ -383,7 +383,16 @@ static void leave_window(fit *f) {
   if (!keeps || !f->stop.stopped) ac_trainer_discard(f->trainer);
 }
 
+/* The last update is followed by no window that would show what it has made of the parameters. */
+static ac_status check_parameters(const fit *f, int64_t updates) {
+  char who[64];
+  if (f->result.updates == updates) return AC_OK;
+  snprintf(who, sizeof who, "step %lld: the update overflowed", (long long)f->result.steps);
+  return ac_instance_check_finite(&f->trainer->instance, who);
+}
+
 static ac_status run(fit *f) {
+  const int64_t updates = f->result.updates;
   f->began = f->resumed = ac_clock();
   bool failed = false;
   AC_TRY(ac_good_state_keep(f->trainer, f->desc, f->result.steps, &failed));
@@ -392,6 +401,7 @@ static ac_status run(fit *f) {
     AC_TRY(evaluate(f, f->desc->eval_samples, false, true));
   while (!finished(f)) AC_TRY(run_window(f));
   leave_window(f);
+  AC_TRY(check_parameters(f, updates));
   f->result.epochs = f->next.epoch;
   f->result.ended_early = is_out_of_patience(f) && !f->stop.stopped;
   if (!f->desc->validation || f->desc->no_final_evaluation || f->stop.stopped) return AC_OK;

@@ -2,7 +2,7 @@
  * (ops/fold.h). With S the loss scale, W the window's weight, known before it, and g a
  * micro-batch's gradient of S times the sum of losses,
  *
- *   SGD     m = momentum m + sum of g / (S W), but at its first update m = that sum
+ *   SGD     m = momentum m + sum of g / (S W)
  *   Muon    m = momentum m + (1 - momentum) sum of g / (S W)
  *   AdamW   m = beta1 m + (1 - beta1) sum of g / (S W)
  *           v = beta2 v + (1 - beta2) sum of (g / (S W))^2
@@ -77,15 +77,12 @@ static ac_fold_attributes attributes_of(const ac_trainer *trainer, const ac_opti
   ac_fold_attributes fold = {
       .gradient_factor = (float)factor_of(trainer), .keep1 = 1, .take1 = 1, .keep2 = 1};
   const bool first = trainer->window_samples == 0;
+  fold.moves = first && op != AC_OP_sgd;
   if (op == AC_OP_adamw) {
     fold.take1 = (float)(1 - o->beta1);
     fold.take2 = (float)(1 - o->beta2);
-    if (first) fold.keep1 = (float)o->beta1, fold.keep2 = (float)o->beta2;
-    return fold;
-  }
-  if (op == AC_OP_muon) fold.take1 = (float)(1 - o->momentum);
-  const bool begins = op == AC_OP_sgd && trainer->updates == 0;
-  if (first) fold.keep1 = begins ? 0 : (float)o->momentum;
+  } else if (op == AC_OP_muon) fold.take1 = (float)(1 - o->momentum);
+  else if (first) fold.keep1 = (float)o->momentum;
   return fold;
 }
 
@@ -108,9 +105,10 @@ void ac_fold_set_step(ac_op op, ac_update_attributes *attributes) {
   } else if (op == AC_OP_muon) {
     attributes->step.muon.gradient_factor = 1;
     attributes->step.muon.momentum = 0;
+    attributes->step.muon.take = 1;
   } else {
     attributes->step.adamw.gradient_factor = 0;
-    attributes->step.adamw.beta1 = attributes->step.adamw.beta2 = 1;
+    attributes->step.adamw.take1 = attributes->step.adamw.take2 = 0;
   }
 }
 

@@ -1,6 +1,7 @@
 #include "train/groups.h"
 
 #include "core/error.h"
+#include "core/floats.h"
 #include "core/patterns.h"
 
 #include <math.h>
@@ -11,8 +12,15 @@
 ac_status ac_groups_set(ac_groups *groups, int group, const ac_group_settings *settings) {
   if (group < 0 || group >= groups->count)
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: group %d of %d", group, groups->count);
-  if (!isfinite(settings->rate) || !isfinite(settings->weight_decay) || isnan(settings->clip))
-    return ac_fail(AC_ERROR_ARGUMENT, "trainer: a setting of group %d is not finite", group);
+  if (!ac_is_float(settings->rate) || !ac_is_float(settings->weight_decay) || isnan(settings->clip))
+    return ac_fail(
+        AC_ERROR_ARGUMENT,
+        "trainer: a setting of group %d is not finite: rate %g, weight decay %g and clip "
+        "%g must be, and the first two at most 3.4e38",
+        group, settings->rate, settings->weight_decay, settings->clip);
+  if (settings->clip > 0 && settings->clip < (double)FLT_MIN)
+    return ac_fail(AC_ERROR_ARGUMENT, "trainer: clip %g of group %d leaves nothing of a gradient",
+                   settings->clip, group);
   ac_group_settings *own = &groups->settings[group];
   *own = *settings;
   own->rate = own->rate < 0 ? 0 : own->rate > 0 ? own->rate : 1;
@@ -95,7 +103,7 @@ bool ac_groups_get(ac_groups *groups, const char *text) {
     ac_group_settings *s = &groups->settings[g];
     double *const numbers[] = {&s->rate, &s->weight_decay, &s->clip};
     for (int k = 0; k < 3; k++) *numbers[k] = strtod(end, &end);
-    if (!(s->rate >= 0) || isinf(s->rate) || !isfinite(s->weight_decay) || isnan(s->clip))
+    if (!(s->rate >= 0) || !ac_is_float(s->rate) || !ac_is_float(s->weight_decay) || isnan(s->clip))
       return false;
   }
   groups->changed = true;

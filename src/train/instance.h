@@ -260,6 +260,10 @@ ac_status ac_instance_write_parameter(ac_instance *instance, int index, int64_t 
                                       int64_t count, const float *data);
 ac_status ac_instance_read_parameter(ac_instance *instance, int index, int64_t first, int64_t count,
                                      float *data);
+/* Reads all parameters; AC_ERROR_NOT_FINITE names, on behalf of `who`, the first that is not
+ * finite.
+ */
+ac_status ac_instance_check_finite(ac_instance *instance, const char *who);
 /* Elements of a tensor of any float type, converted to f32. */
 ac_status ac_instance_read_floats(const ac_instance *instance, const void *handle, ac_dtype dtype,
                                   int64_t first, int64_t count, float *data);

@@ -1,5 +1,6 @@
-/* What the optimizer keeps for a parameter, as floats that a caller reads and writes, whatever it
- * is stored in. Of 8 bits whole blocks move: the scale of one is its largest value's. */
+/* How many updates were made, and what the optimizer keeps for a parameter, as floats that a caller
+ * reads and writes, whatever it is stored in. Of 8 bits whole blocks move: the scale of one is its
+ * largest value's. */
 #include "train/trainer.h"
 
 #include "core/eight_bit.h"
@@ -105,6 +106,21 @@ ac_status ac_trainer_get_state(ac_trainer *trainer, int index, int state, int64_
   if (cell->dtype == AC_U8) return read_blocks(&trainer->instance, cell, first, count, data);
   return ac_instance_read_cell(&trainer->instance, cell, (uint64_t)first * sizeof *data, data,
                                (uint64_t)count * sizeof *data);
+}
+
+/* Up to half of the range, as states hold it. Averages begin with the first update, which is then
+ * not to come. */
+ac_status ac_trainer_set_updates(ac_trainer *trainer, int64_t updates) {
+  AC_REQUIRE(trainer);
+  AC_TRY(ac_trainer_check_usable(trainer));
+  if (updates < 0 || updates > INT64_MAX / 2)
+    return ac_fail(AC_ERROR_ARGUMENT, "trainer: %lld updates cannot have been made",
+                   (long long)updates);
+  if (trainer->window_samples > 0)
+    return ac_fail(AC_ERROR_STATE, "trainer: a window is in progress; update or discard it first");
+  if (trainer->updates == 0 && updates > 0) AC_TRY(ac_trainer_begin_average(trainer));
+  trainer->updates = updates;
+  return AC_OK;
 }
 
 ac_status ac_trainer_set_state(ac_trainer *trainer, int index, int state, int64_t first,

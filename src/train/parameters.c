@@ -4,6 +4,7 @@
 #include "core/half.h"
 #include "core/hash.h"
 #include "core/random.h"
+#include "io/safetensors.h"
 #include "train/instance.h"
 
 #include <fnmatch.h>
@@ -285,6 +286,25 @@ ac_status ac_instance_load(ac_instance *instance, const char *path, const char *
   return status;
 }
 
+ac_status ac_instance_check_finite(ac_instance *instance, const char *who) {
+  float piece[8192];
+  const int64_t most = sizeof piece / sizeof *piece;
+  if (instance->device->backend->computes_nothing) return AC_OK;
+  for (int i = 0; i < instance->plan->graph->parameter_count; i++) {
+    const ac_tensor *tensor = parameter_tensor(instance, i);
+    const int64_t all = ac_shape_count(&tensor->shape);
+    for (int64_t first = 0; first < all; first += most) {
+      const int64_t count = all - first < most ? all - first : most;
+      AC_TRY(ac_instance_read_parameter(instance, i, first, count, piece));
+      const int64_t bad = ac_first_not_finite(AC_F32, piece, count);
+      if (bad >= 0)
+        return ac_fail(AC_ERROR_NOT_FINITE, "%s: element %lld of parameter %s is not finite", who,
+                       (long long)(first + bad), tensor->name);
+    }
+  }
+  return AC_OK;
+}
+
 static ac_status read_parameter(void *user, int index, int64_t first, int64_t count, void *data) {
   const part *p = user;
   return ac_instance_read_parameter(p->instance, p->index[index], first, count, data);
@@ -295,15 +315,20 @@ ac_status ac_instance_save(ac_instance *instance, const char *path, const char *
   part p;
   AC_TRY(take_part(&p, instance, pattern));
   ac_model_tensor *tensors = calloc((size_t)p.count + 1, sizeof *tensors);
-  for (int i = 0; tensors && i < p.count; i++) {
+  bool *finite = calloc((size_t)p.count + 1, sizeof *finite);
+  const ac_write_rules rules = {.finite = finite};
+  for (int i = 0; tensors && finite && i < p.count; i++) {
     const ac_tensor *tensor = parameter_tensor(instance, p.index[i]);
+    finite[i] = !instance->device->backend->computes_nothing;
     tensors[i] = (ac_model_tensor){tensor->name, AC_F32, tensor->shape.rank, {0}};
     for (int k = 0; k < tensor->shape.rank; k++) tensors[i].shape[k] = tensor->shape.dim[k];
   }
-  ac_status status = tensors ? ac_model_file_write(path, tensors, p.count, metadata, metadata_count,
-                                                   read_parameter, &p)
-                             : ac_fail(AC_ERROR_MEMORY, "no memory to save %s", path);
+  ac_status status = tensors && finite
+                         ? ac_model_file_write_by(&rules, path, tensors, p.count, metadata,
+                                                  metadata_count, read_parameter, &p)
+                         : ac_fail(AC_ERROR_MEMORY, "no memory to save %s", path);
   free(tensors);
+  free(finite);
   free(p.index);
   return status;
 }

@@ -5,6 +5,7 @@
  * Losses are smoothed by means of the points on both sides, which leave a fall where it is; a
  * running mean, which would move it, only tells when the test ends. */
 #include "core/error.h"
+#include "core/floats.h"
 #include "train/trainer.h"
 
 #include <math.h>
@@ -220,7 +221,7 @@ static ac_status test_rates(ac_trainer *trainer, range_test *t) {
   const double least = ac_or_default(desc->least, 1e-7), most = ac_or_default(desc->most, 10);
   const int64_t updates = desc->updates ? desc->updates : 100;
   t->divergence = ac_or_default(desc->divergence, 4);
-  if (!(least > 0 && least < most && isfinite(most)))
+  if (!(ac_is_positive_float(least) && least < most && ac_is_float(most)))
     return ac_fail(AC_ERROR_ARGUMENT, "range test: rates cannot rise from %g to %g", least, most);
   if (updates < 10)
     return ac_fail(AC_ERROR_ARGUMENT, "range test: %lld updates are fewer than 10",

@@ -2,6 +2,7 @@
 #include "train/schedule.h"
 
 #include "core/error.h"
+#include "core/floats.h"
 
 #include <math.h>
 
@@ -26,11 +27,14 @@ static const struct {
 
 static ac_status check_rates(const ac_schedule *s) {
   const double top = ac_or_default(s->lr, 1e-3);
-  if (!isfinite(s->lr) || !isfinite(s->min_lr) || s->min_lr < 0 || s->warmup < 0)
+  if (!ac_is_float(s->lr) || !ac_is_float(s->min_lr) || s->min_lr < 0 || s->warmup < 0)
     return ac_fail(AC_ERROR_ARGUMENT,
                    "trainer: learning rates %g and %g and warm-up %lld must be "
-                   "finite, and all but the first not negative",
+                   "finite, at most 3.4e38, and all but the first not negative",
                    s->lr, s->min_lr, (long long)s->warmup);
+  if (s->lr > 0 && !ac_is_positive_float(s->lr))
+    return ac_fail(AC_ERROR_ARGUMENT, "trainer: the learning rate %g is too small for a float",
+                   s->lr);
   if (kinds[s->kind].falls && s->min_lr > top)
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: min_lr %g is above the learning rate %g", s->min_lr,
                    top);

@@ -339,6 +339,15 @@ static ac_status read_cell(void *user, int index, int64_t first, int64_t count, 
   return ac_state_read_cell(&c->trainer->instance, c->tensors[index].cell, first, count, data);
 }
 
+/* Sums of a window in progress may be what they are, as it is judged when it is whole, and what a
+ * callback keeps is its own. */
+static bool has_to_be_finite(const contents *c, const ac_cell *cell) {
+  const ac_instance *instance = &c->trainer->instance;
+  if (instance->device->backend->computes_nothing || ac_role_is_sum(cell->role)) return false;
+  return cell->role != AC_ROLE_STATE ||
+         instance->plan->problem.desc.optimizer != AC_OPTIMIZER_CALLBACK;
+}
+
 static ac_status write_contents(contents *c, const char *path, const ac_metadata *metadata,
                                 int metadata_count) {
   char text[FIELDS][FIELD_TEXT], groups[AC_GROUPS_TEXT], spikes[AC_SPIKES_TEXT],
@@ -348,9 +357,12 @@ static ac_status write_contents(contents *c, const char *path, const ac_metadata
   char *noise = NULL;
   ac_model_tensor *tensors = calloc((size_t)c->count + 1, sizeof *tensors);
   ac_metadata *all = calloc((size_t)metadata_count + FIELDS + TEXTS, sizeof *all);
+  bool *finite = calloc((size_t)c->count + 1, sizeof *finite);
+  const ac_write_rules rules = {.checksums = true, .finite = finite};
   int count = metadata_count;
-  for (int i = 0; tensors && i < c->count; i++) {
+  for (int i = 0; tensors && finite && i < c->count; i++) {
     const ac_cell *cell = c->tensors[i].cell;
+    finite[i] = has_to_be_finite(c, cell);
     tensors[i] = (ac_model_tensor){c->tensors[i].name, cell->dtype, cell->shape.rank, {0}};
     for (int d = 0; d < cell->shape.rank; d++) tensors[i].shape[d] = cell->shape.dim[d];
   }
@@ -376,11 +388,12 @@ static ac_status write_contents(contents *c, const char *path, const ac_metadata
   if (all && r.growth.count) all[count++] = (ac_metadata){GROWTH, growth};
   if (all && layers) all[count++] = (ac_metadata){LAYERS, layers};
   if (all && noise) all[count++] = (ac_metadata){NOISE_LAYERS, noise};
-  const bool room = tensors && all && complete && (noise || !apart->of);
+  const bool room = tensors && finite && all && complete && (noise || !apart->of);
   ac_status status =
-      room ? ac_model_file_write_checked(path, tensors, c->count, all, count, read_cell, c)
+      room ? ac_model_file_write_by(&rules, path, tensors, c->count, all, count, read_cell, c)
            : ac_fail(AC_ERROR_MEMORY, "no memory to save %s", path);
   free(tensors);
+  free(finite);
   free(all);
   free(layers);
   free(noise);

@@ -4,6 +4,7 @@
 #include "train/trainer.h"
 
 #include "core/error.h"
+#include "core/floats.h"
 #include "data/dataset.h"
 
 #include <math.h>
@@ -31,7 +32,7 @@ static ac_status check_muon(ac_optimizer_desc *o, double *lr) {
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: unknown scale of Muon's steps %d",
                    (int)o->muon_scale);
   o->adamw_rate = ac_or_default(o->adamw_rate, original ? original_adamw_rate : 1);
-  if (!isfinite(o->adamw_rate) || !(o->momentum < 1))
+  if (!ac_is_float(o->adamw_rate) || !(o->momentum < 1))
     return ac_fail(AC_ERROR_ARGUMENT,
                    "trainer: for Muon the rate of AdamW %g must be finite and the momentum %g "
                    "below 1",
@@ -42,8 +43,10 @@ static ac_status check_muon(ac_optimizer_desc *o, double *lr) {
 
 static ac_status check_desc(ac_trainer_desc *desc, ac_optimizer_kind kind) {
   ac_optimizer_desc *o = &desc->optimizer;
-  if (o->epsilon < 0)
-    return ac_fail(AC_ERROR_ARGUMENT, "trainer: epsilon %g must be positive", o->epsilon);
+  if (o->epsilon != 0 && !ac_is_positive_float(o->epsilon))
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "trainer: epsilon %g must be a positive number from 1.2e-38 to 3.4e38",
+                   o->epsilon);
   o->beta1 = ac_or_default(o->beta1, 0.9);
   o->beta2 = ac_or_default(o->beta2, defaults[kind].beta2);
   o->epsilon = ac_or_default(o->epsilon, 1e-8);
@@ -54,9 +57,13 @@ static ac_status check_desc(ac_trainer_desc *desc, ac_optimizer_kind kind) {
   if (betas && (!(o->beta1 < 1) || !(o->beta2 < 1)))
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: beta1 %g and beta2 %g must be below 1", o->beta1,
                    o->beta2);
-  if (!isfinite(o->epsilon) || !isfinite(o->momentum) || !isfinite(o->weight_decay) ||
-      isnan(o->clip))
-    return ac_fail(AC_ERROR_ARGUMENT, "trainer: an optimizer setting is not finite");
+  if (!ac_is_float(o->momentum) || !ac_is_float(o->weight_decay) || isnan(o->clip))
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "trainer: an optimizer setting is not finite: momentum %g, weight decay %g and "
+                   "clip %g must be, and the first two at most 3.4e38",
+                   o->momentum, o->weight_decay, o->clip);
+  if (o->clip > 0 && o->clip < (double)FLT_MIN)
+    return ac_fail(AC_ERROR_ARGUMENT, "trainer: clip %g leaves nothing of a gradient", o->clip);
   desc->average_decay = ac_or_default(desc->average_decay, 0.999);
   if (!(desc->average_decay < 1))
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: the decay %g of averages must be below 1",

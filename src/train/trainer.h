@@ -167,6 +167,9 @@ double ac_trainer_clip_of(const ac_trainer *trainer, int index);
 /* Sets what the step of a parameter that is trained goes by in the update at hand. */
 void ac_trainer_set_step(ac_trainer *trainer, int index, double factor, double rate);
 
+/* Refuses an update in which what some parameter is stepped by is beyond floats. */
+ac_status ac_trainer_check_steps(const ac_trainer *trainer);
+
 /* Sets what averages go by in the update at hand. */
 void ac_trainer_set_averages(ac_trainer *trainer);
 
@@ -180,6 +183,8 @@ ac_status ac_trainer_step_locally(ac_trainer *trainer, ac_local_steps *steps);
 
 /* ---------------------------------------------------------------------------------------------- */
 
+/* Makes averages, if the plan keeps any, copies of the parameters. */
+ac_status ac_trainer_begin_average(ac_trainer *trainer);
 /* Refuses what has to do with parameters as they are trained while averages are in use. */
 ac_status ac_trainer_check_averaged(const ac_trainer *trainer);
 /* Refuses to change parameters when the update goes by them, or is being decided. */

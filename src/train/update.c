@@ -16,7 +16,7 @@
 #include "train/trainer.h"
 
 #include "core/error.h"
-#include "ops/update.h"
+#include "core/floats.h"
 
 #include <float.h>
 #include <math.h>
@@ -77,131 +77,6 @@ ac_gradient_report ac_trainer_read_statistics(ac_trainer *trainer) {
   for (int g = 0; g < AC_MAX_GROUPS; g++) report.groups[g] = sqrt(report.groups[g]);
   for (int g = 0; g <= AC_MAX_GROUPS; g++) report.clipped[g] = sqrt(report.clipped[g]);
   return report;
-}
-
-/* What Muon's steps are multiplied with beside the rate. */
-static double muon_scale(const ac_optimizer_desc *o, const ac_tensor *parameter) {
-  const double first = (double)parameter->shape.dim[0],
-               rest = (double)ac_shape_count(&parameter->shape) / first;
-  if (o->muon_scale == AC_MUON_MATCH_ADAMW) return 0.2 * sqrt(fmax(first, rest));
-  return sqrt(fmax(1, parameter->matrix == AC_MATRIX_IN_OUT ? rest / first : first / rest));
-}
-
-/* That of its group, or by its rank. */
-static double weight_decay(const ac_trainer *trainer, const ac_tensor *parameter) {
-  const ac_group_settings *own = ac_groups_of(&trainer->groups, parameter->parameter);
-  if (own && own->weight_decay != 0) return fmax(0, own->weight_decay);
-  const bool decays = parameter->shape.rank >= 2 && !parameter->desc.no_weight_decay;
-  return decays ? trainer->optimizer.weight_decay : 0;
-}
-
-static void set_step(const ac_trainer *trainer, const ac_parameter_tensors *tensors, double factor,
-                     double rate, ac_update_attributes *attributes) {
-  const ac_plan_desc *plan = &trainer->instance.plan->problem.desc;
-  const ac_tensor *parameter = ac_tensor_at(trainer->instance.plan->graph, tensors->tensor);
-  const ac_optimizer_desc *o = &trainer->optimizer;
-  const float decay = (float)weight_decay(trainer, parameter);
-  double t = (double)trainer->updates + 1;
-  switch (tensors->step) {
-  case AC_OP_sgd:
-    attributes->step.sgd = (ac_sgd_attributes){.gradient_factor = (float)factor,
-                                               .rate = (float)rate,
-                                               .weight_decay = decay,
-                                               .momentum = (float)o->momentum,
-                                               .nesterov = o->nesterov,
-                                               .first = trainer->updates == 0};
-    break;
-  case AC_OP_lion:
-    attributes->step.lion = (ac_lion_attributes){.gradient_factor = (float)factor,
-                                                 .rate = (float)rate,
-                                                 .weight_decay = decay,
-                                                 .beta1 = (float)o->beta1,
-                                                 .beta2 = (float)o->beta2};
-    break;
-  case AC_OP_adafactor:
-    attributes->step.adafactor =
-        (ac_adafactor_attributes){.gradient_factor = (float)factor,
-                                  .rate = (float)rate,
-                                  .weight_decay = decay,
-                                  .relative = (float)fmin(rate, 1 / sqrt(t)),
-                                  .blend = (float)pow(t, -0.8),
-                                  .epsilon1 = 0x1p-23f,
-                                  .epsilon2 = 1e-3f,
-                                  .threshold = 1};
-    break;
-  case AC_OP_muon:
-    attributes->step.muon = (ac_muon_attributes){.gradient_factor = (float)factor,
-                                                 .rate = (float)rate,
-                                                 .weight_decay = decay,
-                                                 .momentum = (float)o->momentum,
-                                                 .scale = (float)muon_scale(o, parameter),
-                                                 .nesterov = !o->muon_no_nesterov,
-                                                 .factors = ac_optimizer_factors(plan)};
-    break;
-  case AC_OP_adam_mini:
-    attributes->step.adam_mini =
-        (ac_adam_mini_attributes){.gradient_factor = (float)factor,
-                                  .rate = (float)rate,
-                                  .weight_decay = decay,
-                                  .beta1 = (float)o->beta1,
-                                  .beta2 = (float)o->beta2,
-                                  .epsilon = (float)o->epsilon,
-                                  .correction1 = (float)(1 - pow(o->beta1, t)),
-                                  .sqrt_correction2 = (float)sqrt(1 - pow(o->beta2, t))};
-    break;
-  case AC_OP_clip:
-    attributes->step.callback = (ac_callback_attributes){rate, weight_decay(trainer, parameter)};
-    break;
-  default:
-    if (plan->optimizer == AC_MUON) rate *= o->adamw_rate;
-    attributes->step.adamw =
-        (ac_adamw_attributes){.gradient_factor = (float)factor,
-                              .rate = (float)rate,
-                              .weight_decay = decay,
-                              .beta1 = (float)o->beta1,
-                              .beta2 = (float)o->beta2,
-                              .epsilon = (float)o->epsilon,
-                              .correction1 = (float)(1 - pow(o->beta1, t)),
-                              .sqrt_correction2 = (float)sqrt(1 - pow(o->beta2, t))};
-  }
-}
-
-double ac_trainer_clip_of(const ac_trainer *trainer, int index) {
-  const ac_group_settings *own = ac_groups_of(&trainer->groups, index);
-  return own && own->clip != 0 ? own->clip : trainer->desc.optimizer.clip;
-}
-
-/* The op that clips takes the factor, and leaves the step 1. */
-static double set_clip(const ac_trainer *trainer, int index, double factor,
-                       ac_clip_attributes *attributes) {
-  const ac_plan *plan = trainer->instance.plan;
-  const ac_clipping kind = plan->problem.desc.clipping;
-  const ac_tensor *parameter = ac_tensor_at(plan->graph, plan->graph->parameters[index]);
-  const double limit = kind < AC_CLIP_VALUE ? 0 : ac_trainer_clip_of(trainer, index);
-  if (kind < AC_CLIP_VALUE && plan->problem.desc.optimizer != AC_OPTIMIZER_CALLBACK) return factor;
-  *attributes = (ac_clip_attributes){.gradient_factor = (float)factor,
-                                     .limit = limit > 0 ? (float)limit : INFINITY,
-                                     .adaptive = kind == AC_CLIP_ADAPTIVE,
-                                     .by_column = ac_optimizer_by_column(parameter)};
-  return 1;
-}
-
-void ac_trainer_set_averages(ac_trainer *trainer) {
-  const double decay = trainer->updates ? trainer->desc.average_decay : 0;
-  for (int i = 0; i < trainer->instance.plan->graph->parameter_count; i++)
-    trainer->instance.updates[i].average = (ac_fold_attributes){
-        .gradient_factor = 1, .keep1 = (float)decay, .take1 = (float)(1 - decay)};
-}
-
-void ac_trainer_set_step(ac_trainer *trainer, int index, double factor, double rate) {
-  const ac_plan *plan = trainer->instance.plan;
-  const ac_parameter_tensors *tensors = &plan->problem.parameters[index];
-  ac_update_attributes *attributes = &trainer->instance.updates[index];
-  const ac_group_settings *own = ac_groups_of(&trainer->groups, index);
-  factor = set_clip(trainer, index, factor, &attributes->clip);
-  set_step(trainer, tensors, factor, own ? rate * own->rate : rate, attributes);
-  if (ac_tensor_at(plan->graph, tensors->gradient)->folded)
-    ac_fold_set_step(tensors->step, attributes);
 }
 
 /* The phase `update`, or the pass that it is a part of, which sums up the same as the first. */
@@ -545,7 +420,7 @@ static ac_status update_locally(ac_trainer *trainer, ac_update *update) {
 /* Which the caller may say. */
 static ac_status set_rate(ac_trainer *trainer) {
   trainer->rate = ac_trainer_rate(trainer);
-  if (isfinite(trainer->rate) && trainer->rate >= 0) return AC_OK;
+  if (ac_is_float(trainer->rate) && trainer->rate >= 0) return AC_OK;
   return ac_fail(AC_ERROR_ARGUMENT,
                  "trainer: nothing was changed, as the learning rate of update %lld would be %g",
                  (long long)trainer->updates, trainer->rate);
@@ -554,6 +429,7 @@ static ac_status set_rate(ac_trainer *trainer) {
 static ac_status update_parameters(ac_trainer *trainer, ac_update *result) {
   ac_update update;
   AC_TRY(set_rate(trainer));
+  AC_TRY(ac_trainer_check_steps(trainer));
   if (ac_plan_is_local(trainer->instance.plan)) AC_TRY(update_locally(trainer, &update));
   else AC_TRY(update_whole(trainer, &update));
   if (result) *result = update;

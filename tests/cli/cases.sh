@@ -673,13 +673,13 @@ case_full_disk() {
     die "left behind: $(ls model)"
   (($(grep -c 'no state could be saved' err) == 1)) || die "no word of the state: $(cat err)"
 
-  # On a terminal the sentence takes the place of the progress bar.
+  # On a terminal the sentence has a line of its own: no progress bar is left before it.
   command -v script >/dev/null || return 0
   mkdir -p taken/model.safetensors/by-a-folder
   status=0
   script -qec "$ACCRUE train gpt --data text ${tiny[*]} --steps 3 --out taken" typescript </dev/null >/dev/null || status=$?
   ((status == 1)) || die "status $status on a terminal: $(cat typescript)"
-  grep -q $'\r\033\\[Kaccrue: .*model.safetensors' typescript || die "behind the bar: $(cat typescript)"
+  grep -q $'^\\(.*\r\033\\[K\\)\\{0,1\\}accrue: .*model.safetensors' typescript || die "after the bar: $(cat typescript)"
 }
 
 # A run that diverges says where, and does not touch the model that is there.
@@ -695,6 +695,34 @@ case_diverge() {
   tail -n 1 err | grep -qE 'first appears in (op|parameter) ' || die "no op in: $(tail -n 1 err)"
   cmp before model/model.safetensors
   [[ -s model/diverged.safetensors && ! -s out ]] || die "no diverged.safetensors"
+
+  # The last update, after which no window shows what has become of the weights; and a model whose weights are numbers,
+  # but not its loss. A rate that is not a number as a float is refused.
+  local rate
+  for rate in 3e38 1e30 1e39; do
+    rm -f model/diverged.safetensors
+    status=0
+    "$ACCRUE" train gpt --data text "${tiny[@]}" --steps 1 --optimizer sgd --clip 0 --lr $rate --weight-decay 1000 \
+      --warmup 0 --schedule constant --out model >out 2>err || status=$?
+    cmp before model/model.safetensors
+    [[ ! -s out ]] || die "a result at a rate of $rate: $(cat out)"
+    case $rate in
+      3e38)
+        ((status == 1)) && [[ ! -e model/diverged.safetensors ]] || die "status $status: $(cat err)"
+        tail -n 1 err | grep -q 'step 1: the update overflowed: element .* are not saved' || die "$(tail -n 1 err)"
+        ;;
+      1e30)
+        ((status == 1)) && [[ -s model/diverged.safetensors ]] || die "status $status: $(cat err)"
+        tail -n 1 err | grep -q 'step 1: the validation loss is not finite; the last finite' || die "$(tail -n 1 err)"
+        ;;
+      *) ((status == 2)) || die "status $status: $(cat err)" ;;
+    esac
+  done
+  # Where none is there the model is saved before the last validation, which takes it away again.
+  status=0
+  "$ACCRUE" train gpt --data text "${tiny[@]}" --steps 1 --optimizer sgd --clip 0 --lr 1e30 --warmup 0 \
+    --schedule constant --ema 0.9 --out new >out 2>err || status=$?
+  ((status == 1)) && [[ ! -e new/model.safetensors && ! -e new/average.safetensors && -s new/diverged.safetensors ]] || die "status $status: $(ls new)"
 }
 
 # In floats a scale is a factor and no more. In f16 one that is too high costs windows, or with --replay only time.

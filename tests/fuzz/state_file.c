@@ -50,8 +50,8 @@ static void seeds(fuzz_take take) {
   const int made = mkstemp(path);
   FUZZ_CHECK(made >= 0);
   for (int count = 0; count <= 3; count++) {
-    FUZZ_CHECK(ac_model_file_write_checked(path, tensors, count, &metadata, 1, produce, NULL) ==
-               AC_OK);
+    FUZZ_CHECK(ac_model_file_write_by(&(ac_write_rules){.checksums = true}, path, tensors, count,
+                                      &metadata, 1, produce, NULL) == AC_OK);
     FILE *file = fopen(path, "rb");
     FUZZ_CHECK(file);
     const size_t bytes = fread(input + 1, 1, sizeof input - 1, file);

@@ -12,7 +12,7 @@ static void adam_mini(const ac_op_args *args) {
                 columns = count / rows;
   const double *g = op_reals(&args->in[0]), factor = a->gradient_factor;
   double *p = op_reals(&args->out[0]), *m = op_reals(&args->out[1]), *squares = op_reals(v);
-  double beta1 = a->beta1, beta2 = a->beta2;
+  double take1 = a->take1, take2 = a->take2;
   for (int64_t block = 0; block < v->count; block++) {
     double sum = 0, terms = 0;
     for (int64_t n = 0; n < count; n++) {
@@ -21,12 +21,12 @@ static void adam_mini(const ac_op_args *args) {
       sum += factor * g[n] * factor * g[n];
       terms++;
     }
-    squares[block] = beta2 * squares[block] + (1 - beta2) * sum / terms;
+    squares[block] = (1 - take2) * squares[block] + take2 * sum / terms;
   }
   for (int64_t n = 0; n < count; n++) {
     const int64_t of = v->dim[0] > 1 ? n / columns : v->dim[1] > 1 ? n % columns : 0;
     p[n] -= (double)a->rate * (double)a->weight_decay * p[n];
-    m[n] = beta1 * m[n] + (1 - beta1) * factor * g[n];
+    m[n] = (1 - take1) * m[n] + take1 * factor * g[n];
     p[n] -= (double)a->rate / (double)a->correction1 * m[n] /
             (sqrt(squares[of]) / (double)a->sqrt_correction2 + (double)a->epsilon);
     if (args->out[3].count) op_reals(&args->out[3])[n] = p[n];
@@ -47,9 +47,9 @@ static op_tolerance adam_mini_error(const ac_op_args *args, int output) {
 const op_reference op_reference_adam_mini = {adam_mini, adam_mini_error, true, true};
 
 #define USUAL \
-  { 0.25f, 1e-3f, 0.1f, 0.9f, 0.999f, 1e-8f, 0.271f, 0.0547f }
+  { 0.25f, 1e-3f, 0.1f, 0.1f, 0.001f, 1e-8f, 0.271f, 0.0547f }
 #define QUICK \
-  { 2, 0.1f, 0, 0.8f, 0.5f, 1e-3f, 1, 1 }
+  { 2, 0.1f, 0, 0.2f, 0.5f, 1e-3f, 1, 1 }
 #define MINI(name_, attributes_, v_rows, v_columns, ...)                                   \
   {                                                                                        \
     .name = name_, .op = AC_OP_adam_mini, .attributes.adam_mini = attributes_, .batch = 1, \
@@ -142,8 +142,8 @@ static void update(op_case *c, const op_vector *v, int64_t t) {
       (ac_adam_mini_attributes){.gradient_factor = 1,
                                 .rate = (float)op_vector_attribute(v, "lr", 0),
                                 .weight_decay = (float)op_vector_attribute(v, "weight_decay", 0),
-                                .beta1 = (float)beta1,
-                                .beta2 = (float)beta2,
+                                .take1 = (float)(1 - beta1),
+                                .take2 = (float)(1 - beta2),
                                 .epsilon = (float)op_vector_attribute(v, "eps", 0),
                                 .correction1 = (float)(1 - pow(beta1, (double)t)),
                                 .sqrt_correction2 = (float)sqrt(1 - pow(beta2, (double)t))};

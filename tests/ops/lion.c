@@ -8,13 +8,13 @@ static void lion(const ac_op_args *args) {
   const int64_t count = args->in[0].count;
   ac_operand kept = args->out[1];
   double *p = op_reals(&args->out[0]), *m = op_take_kept(&kept, count, true);
-  double beta1 = a->beta1, beta2 = a->beta2, rate = a->rate;
+  double beta1 = a->beta1, take1 = a->take1, take2 = a->take2, rate = a->rate;
   for (int64_t i = 0; i < count; i++) {
     double g = (double)a->gradient_factor * op_reals(&args->in[0])[i];
-    double direction = beta1 * m[i] + (1 - beta1) * g;
+    double direction = beta1 * m[i] + take1 * g;
     p[i] -= rate * (double)a->weight_decay * p[i];
     p[i] -= direction > 0 ? rate : direction < 0 ? -rate : 0;
-    m[i] = beta2 * m[i] + (1 - beta2) * g;
+    m[i] = (1 - take2) * m[i] + take2 * g;
     if (args->out[2].count) op_reals(&args->out[2])[i] = p[i];
   }
   op_put_kept(&kept, m, count, true);
@@ -38,56 +38,57 @@ const op_reference op_reference_lion = {lion, lion_error, true, true};
     }                                                                              \
   }
 
-#define LION_8BIT(name_, n)                                                                \
-  {                                                                                        \
-    .name = name_, .op = AC_OP_lion, .attributes.lion = {0.25f, 1e-3f, 0.1f, 0.9f, 0.99f}, \
-    .batch = 1, .in = {OP_F32(n)}, .out = {                                                \
-      OP_F32(n),                                                                           \
-      OP_EIGHT_BIT(0.1, 1, n)                                                              \
-    }                                                                                      \
+#define LION_8BIT(name_, n)                                                                      \
+  {                                                                                              \
+    .name = name_, .op = AC_OP_lion, .attributes.lion = {0.25f, 1e-3f, 0.1f, 0.9f, 0.1f, 0.01f}, \
+    .batch = 1, .in = {OP_F32(n)}, .out = {                                                      \
+      OP_F32(n),                                                                                 \
+      OP_EIGHT_BIT(0.1, 1, n)                                                                    \
+    }                                                                                            \
   }
 
 static const op_case cases[] = {
     LION("lion 129x129", 129 * 129, .gradient_factor = 0.25f, .rate = 1e-3f, .weight_decay = 0.1f,
-         .beta1 = 0.9f, .beta2 = 0.99f),
-    LION("lion 1, no decay", 1, .gradient_factor = 1, .rate = 0.1f, .beta1 = 0.8f, .beta2 = 0.95f),
+         .beta1 = 0.9f, .take1 = 0.1f, .take2 = 0.01f),
+    LION("lion 1, no decay", 1, .gradient_factor = 1, .rate = 0.1f, .beta1 = 0.8f, .take1 = 0.2f,
+         .take2 = 0.05f),
     /* Where gradient and momentum are zero the sign is, too. */
     {.name = "lion 65, some of it zero",
      .op = AC_OP_lion,
-     .attributes.lion = {2, 0.1f, 0, 0.9f, 0.99f},
+     .attributes.lion = {2, 0.1f, 0, 0.9f, 0.1f, 0.01f},
      .batch = 1,
      .in = {{.dtype = AC_F32, .rank = 1, .dim = {65}, .fill = OP_SOMETIMES, .low = -1, .high = 1}},
      .out = {OP_F32(65), OP_RANGE(0, 0, 65)}},
     /* In bf16 alone. */
     {.name = "lion 129x129, rounded",
      .op = AC_OP_lion,
-     .attributes.lion = {0.25f, 1e-3f, 0.1f, 0.9f, 0.99f},
+     .attributes.lion = {0.25f, 1e-3f, 0.1f, 0.9f, 0.1f, 0.01f},
      .batch = 1,
      .in = {OP_F32(129 * 129)},
      .out = {OP_ROUNDED(129 * 129), OP_RANGE(-0.1, 0.1, 129 * 129)}},
     {.name = "lion 1100, gradient in bf16",
      .op = AC_OP_lion,
-     .attributes.lion = {0.25f, 1e-3f, 0.1f, 0.9f, 0.99f},
+     .attributes.lion = {0.25f, 1e-3f, 0.1f, 0.9f, 0.1f, 0.01f},
      .batch = 1,
      .in = {OP_ROUNDED(1100)},
      .out = {OP_F32(1100), OP_RANGE(-0.1, 0.1, 1100)}},
     {.name = "lion in 8 bits, 5x2500, rounded, gradient in bf16",
      .op = AC_OP_lion,
-     .attributes.lion = {0.25f, 1e-3f, 0.1f, 0.9f, 0.99f},
+     .attributes.lion = {0.25f, 1e-3f, 0.1f, 0.9f, 0.1f, 0.01f},
      .batch = 1,
      .in = {OP_ROUNDED(5, 2500)},
      .out = {OP_ROUNDED(5, 2500), OP_EIGHT_BIT(0.1, 1, 12500)}},
     /* With a working copy in 16 bits. */
     {.name = "lion 5x2500 and a copy",
      .op = AC_OP_lion,
-     .attributes.lion = {0.25f, 1e-3f, 0.1f, 0.9f, 0.99f},
+     .attributes.lion = {0.25f, 1e-3f, 0.1f, 0.9f, 0.1f, 0.01f},
      .batch = 1,
      .in = {OP_F32(5, 2500)},
      .out = {OP_F32(5, 2500), OP_RANGE(-0.1, 0.1, 5, 2500), OP_F32(5, 2500)},
      .halves = true},
     {.name = "lion 65 and a copy",
      .op = AC_OP_lion,
-     .attributes.lion = {0.25f, 1e-3f, 0.1f, 0.9f, 0.99f},
+     .attributes.lion = {0.25f, 1e-3f, 0.1f, 0.9f, 0.1f, 0.01f},
      .batch = 1,
      .in = {OP_F32(65)},
      .out = {OP_F32(65), OP_RANGE(-0.1, 0.1, 65), OP_F32(65)},
@@ -98,7 +99,7 @@ static const op_case cases[] = {
     LION_8BIT("lion in 8 bits, 129x129", 129 * 129),
     {.name = "lion in 8 bits, 5x2500 and a copy",
      .op = AC_OP_lion,
-     .attributes.lion = {0.25f, 1e-3f, 0.1f, 0.9f, 0.99f},
+     .attributes.lion = {0.25f, 1e-3f, 0.1f, 0.9f, 0.1f, 0.01f},
      .batch = 1,
      .in = {OP_F32(5, 2500)},
      .out = {OP_F32(5, 2500), OP_EIGHT_BIT(0.1, 1, 12500), OP_F32(5, 2500)},
@@ -114,7 +115,8 @@ static void update(op_case *c, const op_vector *v, int64_t t) {
                            .rate = (float)op_vector_attribute(v, "lr", 0),
                            .weight_decay = (float)op_vector_attribute(v, "weight_decay", 0),
                            .beta1 = (float)op_vector_attribute(v, "beta1", 0),
-                           .beta2 = (float)op_vector_attribute(v, "beta2", 0)};
+                           .take1 = (float)(1 - op_vector_attribute(v, "beta1", 0)),
+                           .take2 = (float)(1 - op_vector_attribute(v, "beta2", 0))};
 }
 
 static void special(ac_device *device) {

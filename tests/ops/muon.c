@@ -42,10 +42,11 @@ static void muon(const ac_op_args *args) {
   const ac_muon_attributes *a = args->attributes;
   const int64_t count = args->in[0].count, rows = args->in[0].dim[0];
   double *p = op_reals(&args->out[0]), *m = op_reals(&args->out[1]), squares = 0;
-  double *x = calloc((size_t)count, sizeof *x), momentum = a->momentum, rate = a->rate;
+  double *x = calloc((size_t)count, sizeof *x), momentum = a->momentum, take = a->take,
+         rate = a->rate;
   for (int64_t i = 0; i < count; i++) {
     const double g = (double)a->gradient_factor * op_reals(&args->in[0])[i];
-    m[i] = momentum * m[i] + (1 - momentum) * g;
+    m[i] = (1 - take) * m[i] + take * g;
     x[i] = a->nesterov ? momentum * m[i] + (1 - momentum) * g : m[i];
     squares += x[i] * x[i];
   }
@@ -86,27 +87,27 @@ const op_reference op_reference_muon = {muon, muon_error, true, true};
 
 static const op_case cases[] = {
     MUON("muon 65x129", 65, 129, .gradient_factor = 0.25f, .rate = 0.02f, .weight_decay = 0.1f,
-         .momentum = 0.95f, .scale = 2.3f, .nesterov = true),
+         .momentum = 0.95f, .take = 0.05f, .scale = 2.3f, .nesterov = true),
     MUON("muon 129x65", 129, 65, .gradient_factor = 2, .rate = 0.02f, .momentum = 0.95f,
-         .scale = 1.4f, .nesterov = true),
+         .take = 0.05f, .scale = 1.4f, .nesterov = true),
     MUON("muon 64x64 without nesterov", 64, 64, .gradient_factor = 1, .rate = 0.02f,
-         .momentum = 0.9f, .scale = 1),
+         .momentum = 0.9f, .take = 0.1f, .scale = 1),
     /* More than one strip of A, the last of one row or of some, and of its tiles. */
     MUON("muon 193x210", 193, 210, .gradient_factor = 1, .rate = 0.02f, .momentum = 0.9f,
-         .scale = 1),
+         .take = 0.1f, .scale = 1),
     MUON("muon 260x217", 260, 217, .gradient_factor = 1, .rate = 0.02f, .momentum = 0.9f,
-         .scale = 1, .nesterov = true),
+         .take = 0.1f, .scale = 1, .nesterov = true),
     /* More than one block of src/backend/cpu/muon.c, more than the groups of OpenCL's sums. */
     MUON("muon 24x3000", 24, 3000, .gradient_factor = 1, .rate = 0.02f, .momentum = 0.5f,
-         .scale = 1, .nesterov = true),
+         .take = 0.5f, .scale = 1, .nesterov = true),
     MUON("muon 2500x31", 2500, 31, .gradient_factor = 1, .rate = 0.02f, .momentum = 0.5f,
+         .take = 0.5f, .scale = 1, .nesterov = true),
+    MUON("muon 1x1", 1, 1, .gradient_factor = 1, .rate = 0.1f, .momentum = 0.95f, .take = 0.05f,
          .scale = 1, .nesterov = true),
-    MUON("muon 1x1", 1, 1, .gradient_factor = 1, .rate = 0.1f, .momentum = 0.95f, .scale = 1,
-         .nesterov = true),
     MUON("muon 1x300", 1, 300, .gradient_factor = 1, .rate = 0.1f, .weight_decay = 0.5f,
-         .momentum = 0.95f, .scale = 1, .nesterov = true),
+         .momentum = 0.95f, .take = 0.05f, .scale = 1, .nesterov = true),
     MUON("muon 7x5, tiny gradients", 7, 5, .gradient_factor = 1e-12f, .rate = 0.1f,
-         .momentum = 0.95f, .scale = 1, .nesterov = true),
+         .momentum = 0.95f, .take = 0.05f, .scale = 1, .nesterov = true),
     {.name = "muon 12x3x3x3",
      .op = AC_OP_muon,
      .attributes.muon = {1, 0.02f, 0.1f, 0.95f, 1, true},
@@ -135,18 +136,18 @@ static const op_case cases[] = {
      .out = {OP_ROUNDED(24, 1500), OP_RANGE(-0.1, 0.1, 24, 1500)}},
     /* Products of factors in bf16, where the device has them. */
     MUON("muon 65x129, factors in bf16", 65, 129, .gradient_factor = 0.25f, .rate = 0.02f,
-         .weight_decay = 0.1f, .momentum = 0.95f, .scale = 2.3f, .nesterov = true,
+         .weight_decay = 0.1f, .momentum = 0.95f, .take = 0.05f, .scale = 2.3f, .nesterov = true,
          .factors = AC_BF16),
     MUON("muon 129x65, factors in bf16", 129, 65, .gradient_factor = 2, .rate = 0.02f,
-         .momentum = 0.95f, .scale = 1.4f, .factors = AC_BF16),
+         .momentum = 0.95f, .take = 0.05f, .scale = 1.4f, .factors = AC_BF16),
     MUON("muon 3000x24, factors in bf16", 3000, 24, .gradient_factor = 1, .rate = 0.02f,
-         .momentum = 0.5f, .scale = 1, .nesterov = true, .factors = AC_BF16),
+         .momentum = 0.5f, .take = 0.5f, .scale = 1, .nesterov = true, .factors = AC_BF16),
     MUON("muon 260x217, factors in bf16", 260, 217, .gradient_factor = 1, .rate = 0.02f,
-         .momentum = 0.9f, .scale = 1, .nesterov = true, .factors = AC_BF16),
+         .momentum = 0.9f, .take = 0.1f, .scale = 1, .nesterov = true, .factors = AC_BF16),
     MUON("muon 48x48, factors in bf16", 48, 48, .gradient_factor = 1, .rate = 0.02f,
-         .momentum = 0.9f, .scale = 1, .factors = AC_BF16),
+         .momentum = 0.9f, .take = 0.1f, .scale = 1, .factors = AC_BF16),
     MUON("muon 1x1, factors in bf16", 1, 1, .gradient_factor = 1, .rate = 0.1f, .momentum = 0.95f,
-         .scale = 1, .nesterov = true, .factors = AC_BF16),
+         .take = 0.05f, .scale = 1, .nesterov = true, .factors = AC_BF16),
     {.name = "muon 65x48, rounded, factors in bf16",
      .op = AC_OP_muon,
      .attributes.muon = {0.25f, 0.02f, 0.1f, 0.95f, 1, true, AC_BF16},
@@ -192,6 +193,7 @@ static void update(op_case *c, const op_vector *v, int64_t t) {
                            .rate = (float)op_vector_attribute(v, "lr", 0),
                            .weight_decay = (float)op_vector_attribute(v, "weight_decay", 0),
                            .momentum = (float)op_vector_attribute(v, "momentum", 0),
+                           .take = (float)(1 - op_vector_attribute(v, "momentum", 0)),
                            .scale = (float)op_vector_attribute(v, "scale", 0),
                            .nesterov = op_vector_attribute(v, "nesterov", 0) != 0};
 }

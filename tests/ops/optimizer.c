@@ -41,12 +41,12 @@ static void adamw(const ac_op_args *args) {
   ac_operand mean = args->out[1], square = args->out[2];
   double *p = op_reals(&args->out[0]), *m = op_take_kept(&mean, count, true),
          *v = op_take_kept(&square, count, false);
-  double beta1 = a->beta1, beta2 = a->beta2;
+  double take1 = a->take1, take2 = a->take2;
   for (int64_t i = 0; i < count; i++) {
     double g = (double)a->gradient_factor * op_reals(&args->in[0])[i];
     p[i] -= (double)a->rate * (double)a->weight_decay * p[i];
-    m[i] = beta1 * m[i] + (1 - beta1) * g;
-    v[i] = beta2 * v[i] + (1 - beta2) * g * g;
+    m[i] = (1 - take1) * m[i] + take1 * g;
+    v[i] = (1 - take2) * v[i] + take2 * g * g;
     p[i] -= (double)a->rate / (double)a->correction1 * m[i] /
             (sqrt(v[i]) / (double)a->sqrt_correction2 + (double)a->epsilon);
     if (args->out[3].count) op_reals(&args->out[3])[i] = p[i];
@@ -117,7 +117,7 @@ const op_reference op_reference_sgd = {sgd, sgd_error, true, true};
   }
 
 #define EIGHT_BIT_ADAMW \
-  { 0.25f, 1e-3f, 0.1f, 0.9f, 0.999f, 1e-2f, 0.271f, 0.0547f }
+  { 0.25f, 1e-3f, 0.1f, 0.1f, 0.001f, 1e-2f, 0.271f, 0.0547f }
 #define ADAMW_8BIT(name_, n)                                                           \
   {                                                                                    \
     .name = name_, .op = AC_OP_adamw, .attributes.adamw = EIGHT_BIT_ADAMW, .batch = 1, \
@@ -143,9 +143,9 @@ static const op_case cases[] = {
     /* More than one element for each work-item of src/backend/opencl/optimizer.c. */
     STATISTICS("statistics of 301x257", 0.5f, 301, 257),
     ADAMW("adamw 129x129", 129 * 129, .gradient_factor = 0.25f, .rate = 1e-3f, .weight_decay = 0.1f,
-          .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f, .correction1 = 0.271f,
+          .take1 = 0.1f, .take2 = 0.001f, .epsilon = 1e-8f, .correction1 = 0.271f,
           .sqrt_correction2 = 0.0547f),
-    ADAMW("adamw 1, no decay", 1, .gradient_factor = 1, .rate = 0.1f, .beta1 = 0.8f, .beta2 = 0.95f,
+    ADAMW("adamw 1, no decay", 1, .gradient_factor = 1, .rate = 0.1f, .take1 = 0.2f, .take2 = 0.05f,
           .epsilon = 1e-3f, .correction1 = 1, .sqrt_correction2 = 1),
     SGD("sgd 129x129", 129 * 129, 0, .gradient_factor = 0.25f, .rate = 0.1f, .weight_decay = 0.01f),
     SGD("sgd first with momentum 65", 65, 1, .gradient_factor = 2, .rate = 0.1f, .momentum = 0.9f,
@@ -183,7 +183,7 @@ static const op_case cases[] = {
     /* Parameters in bf16 alone. */
     {.name = "adamw 129x129, rounded",
      .op = AC_OP_adamw,
-     .attributes.adamw = {0.25f, 1e-3f, 0.1f, 0.9f, 0.999f, 1e-8f, 0.271f, 0.0547f},
+     .attributes.adamw = {0.25f, 1e-3f, 0.1f, 0.1f, 0.001f, 1e-8f, 0.271f, 0.0547f},
      .batch = 1,
      .in = {OP_F32(129 * 129)},
      .out = {OP_ROUNDED(129 * 129), OP_RANGE(-0.1, 0.1, 129 * 129),
@@ -223,13 +223,13 @@ static const op_case cases[] = {
      .out = {OP_F32(2)}},
     {.name = "adamw 129x129, gradient in bf16",
      .op = AC_OP_adamw,
-     .attributes.adamw = {0.25f, 1e-3f, 0.1f, 0.9f, 0.999f, 1e-8f, 0.271f, 0.0547f},
+     .attributes.adamw = {0.25f, 1e-3f, 0.1f, 0.1f, 0.001f, 1e-8f, 0.271f, 0.0547f},
      .batch = 1,
      .in = {OP_ROUNDED(129 * 129)},
      .out = {OP_F32(129 * 129), OP_RANGE(-0.1, 0.1, 129 * 129), OP_RANGE(0.01, 0.1, 129 * 129)}},
     {.name = "adamw 5x2500 and a copy, gradient in bf16",
      .op = AC_OP_adamw,
-     .attributes.adamw = {0.25f, 1e-3f, 0.1f, 0.9f, 0.999f, 1e-8f, 0.271f, 0.0547f},
+     .attributes.adamw = {0.25f, 1e-3f, 0.1f, 0.1f, 0.001f, 1e-8f, 0.271f, 0.0547f},
      .batch = 1,
      .in = {OP_ROUNDED(5, 2500)},
      .out = {OP_F32(5, 2500), OP_RANGE(-0.1, 0.1, 5, 2500), OP_RANGE(0.01, 0.1, 5, 2500),
@@ -250,7 +250,7 @@ static const op_case cases[] = {
     /* With a working copy in 16 bits. */
     {.name = "adamw 5x2500 and a copy",
      .op = AC_OP_adamw,
-     .attributes.adamw = {0.25f, 1e-3f, 0.1f, 0.9f, 0.999f, 1e-8f, 0.271f, 0.0547f},
+     .attributes.adamw = {0.25f, 1e-3f, 0.1f, 0.1f, 0.001f, 1e-8f, 0.271f, 0.0547f},
      .batch = 1,
      .in = {OP_F32(5, 2500)},
      .out = {OP_F32(5, 2500), OP_RANGE(-0.1, 0.1, 5, 2500), OP_RANGE(0.01, 0.1, 5, 2500),
@@ -258,7 +258,7 @@ static const op_case cases[] = {
      .halves = true},
     {.name = "adamw 65 and a copy",
      .op = AC_OP_adamw,
-     .attributes.adamw = {0.25f, 1e-3f, 0.1f, 0.9f, 0.999f, 1e-8f, 0.271f, 0.0547f},
+     .attributes.adamw = {0.25f, 1e-3f, 0.1f, 0.1f, 0.001f, 1e-8f, 0.271f, 0.0547f},
      .batch = 1,
      .in = {OP_F32(65)},
      .out = {OP_F32(65), OP_RANGE(-0.1, 0.1, 65), OP_RANGE(0.01, 0.1, 65), OP_F32(65)},
@@ -406,8 +406,12 @@ static void codes_near_middles(ac_device *device, bool is_signed) {
   op_result result;
   op_instance_forward(&s, &kept[is_signed], 1);
   if (!is_signed)
-    s.attributes.adamw = (ac_adamw_attributes){
-        .gradient_factor = 1, .epsilon = 1e-8f, .correction1 = 1, .sqrt_correction2 = 1};
+    s.attributes.adamw = (ac_adamw_attributes){.gradient_factor = 1,
+                                               .take1 = 1,
+                                               .take2 = 1,
+                                               .epsilon = 1e-8f,
+                                               .correction1 = 1,
+                                               .sqrt_correction2 = 1};
   double *g = op_reals(&s.args.in[0]), *values = calloc(NEAR, sizeof *values);
   for (int64_t e = 0; e < s.args.out[state].count; e++) s.initial[state][e] = 0;
   for (int e = 0; e < NEAR; e += 256) g[e] = 1;
@@ -477,6 +481,8 @@ static void ends_of_scales(ac_device *device, bool is_signed) {
     if (!is_signed)
       s.attributes.adamw = (ac_adamw_attributes){.gradient_factor = 1,
                                                  .rate = 1,
+                                                 .take1 = 1,
+                                                 .take2 = 1,
                                                  .epsilon = 1e-30f,
                                                  .correction1 = 1,
                                                  .sqrt_correction2 = 1};
@@ -523,8 +529,8 @@ static void update(op_case *c, const op_vector *v, int64_t t) {
         (ac_adamw_attributes){.gradient_factor = 1,
                               .rate = (float)rate,
                               .weight_decay = (float)decay,
-                              .beta1 = (float)beta1,
-                              .beta2 = (float)beta2,
+                              .take1 = (float)(1 - beta1),
+                              .take2 = (float)(1 - beta2),
                               .epsilon = (float)op_vector_attribute(v, "eps", 1e-8),
                               .correction1 = (float)(1 - pow(beta1, (double)t)),
                               .sqrt_correction2 = (float)sqrt(1 - pow(beta2, (double)t))};

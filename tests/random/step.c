@@ -166,9 +166,9 @@ static double lion(const random_stepping *s, double rate, double w, double g, do
 }
 
 /* A float step: a few roundings of the weight and of what the step is summed of, and of the step
- * what its factors lose; 1 - beta2 in floats is off by 3e-6. */
+ * what its factors lose. */
 static double float_error(double before, double after, double terms) {
-  return 3 * 0x1p-24 * (fabs(before) + fabs(after)) + 2e-5 * fabs(after - before) +
+  return 3 * 0x1p-24 * (fabs(before) + fabs(after)) + 2e-6 * fabs(after - before) +
          0x1p-21 * terms + 1e-12;
 }
 
@@ -198,14 +198,20 @@ static op_attributes attributes_of(const random_stepping *s, const ac_shape *sha
               decays = (float)s->decay;
   op_attributes a = {0};
   if (s->kind.op == AC_OP_muon)
-    a.muon = (ac_muon_attributes){
-        factor, rate, decays, (float)momentum, (float)muon_scale(shape), !s->folded, s->factors};
+    a.muon = (ac_muon_attributes){factor,
+                                  rate,
+                                  decays,
+                                  (float)momentum,
+                                  (float)(1 - momentum),
+                                  (float)muon_scale(shape),
+                                  !s->folded,
+                                  s->factors};
   else if (s->kind.op == AC_OP_adam_mini)
     a.adam_mini = (ac_adam_mini_attributes){factor,
                                             rate,
                                             decays,
-                                            (float)beta1,
-                                            (float)beta2,
+                                            (float)(1 - beta1),
+                                            (float)(1 - beta2),
                                             (float)epsilon,
                                             (float)(1 - pow(beta1, (double)t)),
                                             (float)sqrt(1 - pow(beta2, (double)t))};

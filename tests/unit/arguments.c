@@ -393,6 +393,7 @@ static void states(void) {
   REFUSED(ac_trainer_set_state, trainer, ac_trainer_set_state(NULL, 0, 0, 0, 1, numbers));
   REFUSED(ac_trainer_set_state, data, ac_trainer_set_state(trainer, 0, 0, 0, 1, NULL));
   HARMLESS(ac_trainer_set_state, data, ac_trainer_set_state(trainer, 0, 0, 0, 0, NULL) == AC_OK);
+  REFUSED(ac_trainer_set_updates, trainer, ac_trainer_set_updates(NULL, 1));
   REFUSED(ac_trainer_use_average, trainer, ac_trainer_use_average(NULL, true));
   ac_group_settings group = {0};
   REFUSED(ac_trainer_set_group, trainer, ac_trainer_set_group(NULL, 0, &group));

@@ -166,8 +166,8 @@ static ac_op_args muon_of(const ac_muon_attributes *attributes, int64_t rows, in
       .op = AC_OP_muon, .attributes = attributes, .in = {x}, .out = {x, x}, .run = &state};
 }
 
-static const ac_muon_attributes in_bf16 = {1, 1, 0, 0.5f, 1, false, AC_BF16},
-                                in_f32 = {1, 1, 0, 0.5f, 1, false, AC_F32};
+static const ac_muon_attributes in_bf16 = {1, 1, 0, 0.5f, 0.5f, 1, false, AC_BF16},
+                                in_f32 = {1, 1, 0, 0.5f, 0.5f, 1, false, AC_F32};
 
 static void step_muon(ac_device *device, const ac_muon_attributes *attributes, int rows,
                       int columns, float p[COUNT]) {

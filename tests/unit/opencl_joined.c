@@ -103,7 +103,7 @@ static void draw_step(list *l, int index, ac_op op, uint32_t kinds) {
   args->out[0] = vector(parameter, n);
   args->out[1] = kept(eight_bit, n);
   if (op == AC_OP_adamw) {
-    own->adamw = (ac_adamw_attributes){factor, rate, decay, 0.9f, 0.99f, 1e-6f, 0.5f, 0.7f};
+    own->adamw = (ac_adamw_attributes){factor, rate, decay, 0.1f, 0.01f, 1e-6f, 0.5f, 0.7f};
     args->out[2] = kept(eight_bit, n);
     args->out[3] = copy;
   } else if (op == AC_OP_sgd) {
@@ -111,7 +111,7 @@ static void draw_step(list *l, int index, ac_op op, uint32_t kinds) {
     if (!eight_bit && draw(2)) args->out[1] = (ac_operand){0};
     args->out[2] = copy;
   } else {
-    own->lion = (ac_lion_attributes){factor, rate, decay, 0.9f, 0.99f};
+    own->lion = (ac_lion_attributes){factor, rate, decay, 0.9f, 0.1f, 0.01f};
     args->out[2] = copy;
   }
 }

@@ -137,8 +137,8 @@ static void write_holding(const holding *h, const char *path) {
   ac_metadata metadata[MOST_KEYS];
   for (int i = 0; i < h->pair_count; i++)
     metadata[i] = (ac_metadata){h->pairs[i].key, h->pairs[i].value};
-  assert_ok(ac_model_file_write_checked(path, h->tensors, h->tensor_count, metadata, h->pair_count,
-                                        copy_data, (void *)h));
+  assert_ok(ac_model_file_write_by(&(ac_write_rules){.checksums = true}, path, h->tensors,
+                                   h->tensor_count, metadata, h->pair_count, copy_data, (void *)h));
 }
 
 static text_pair *find_pair(holding *h, const char *key) {

@@ -1,8 +1,9 @@
 /* `accrue train`: plans, trains, validates, saves.
  *
- * The model is written once, before the final evaluation, or when the run is interrupted; a run
- * without an update writes none. A run that diverges does not touch the model that is there: its
- * last finite parameters go to diverged.safetensors beside it. */
+ * The model is written once, before the final evaluation, or after it where it replaces another, or
+ * when the run is interrupted; a run without an update writes none. A run that diverges, or whose
+ * model has no finite validation loss, does not touch the model that is there: its last finite
+ * parameters, if it has any, go to diverged.safetensors in the same folder. */
 #include "program/commands.h"
 #include "common/message.h"
 #include "program/carry.h"
@@ -28,6 +29,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -41,8 +43,10 @@ typedef struct run {
   run_record record;
   bool after_another; /* the folder holds states of an unfinished run */
   bool trained;       /* no window follows */
+  bool saved_early;   /* the model, before the final evaluation */
   bool diverged;
-  bool stopping; /* and that has been said */
+  bool average_worthless; /* its last validation loss is not finite */
+  bool stopping;          /* and that has been said */
   checkpoint checkpoint;
   ac_trainer *trainer;
   ac_fit_result result;
@@ -51,7 +55,7 @@ typedef struct run {
   int64_t updates;       /* of the steps that are done */
   int64_t validated;     /* samples of the last validation */
   double window_seconds; /* the last window's */
-  int save_status;       /* of the model saved before the final evaluation; STATUS_DONE: none was */
+  int save_status;       /* of models; STATUS_DONE: the last one is not saved yet */
   int state_status;      /* of the last state */
   int policy_status;     /* of the last window */
 } run;
@@ -187,6 +191,7 @@ static int validate_average(run *r) {
     return fail_library();
   if (r->checkpoint.average_due) return STATUS_CONTINUE;
   metrics_average(&r->metrics, r->step, &evaluation);
+  r->average_worthless = evaluation.weight != 0 && !isfinite(evaluation.loss);
   if (is_quiet(r)) return STATUS_CONTINUE;
   progress_clear(&r->progress);
   say("step %" PRId64 "  validation loss of averaged weights %s", r->step,
@@ -201,9 +206,12 @@ static int make_up_average(run *r) {
   return due ? with_average(r, validate_average) : STATUS_CONTINUE;
 }
 
+/* One whose last validation loss is not finite does not take the place of another. */
 static int save_average(run *r) {
   char path[RUN_PATH_BYTES];
   run_folder_path(&r->folder, "average.safetensors", path);
+  if (r->average_worthless)
+    return fail("the validation loss of averaged weights is not finite; %s is not written", path);
   return save_weights_to(r, path);
 }
 
@@ -319,7 +327,16 @@ static bool on_evaluation(run *r, const ac_fit_event *event) {
   return keep_best(r, event) && status == STATUS_CONTINUE && !r->checkpoint.average_due;
 }
 
-/* The model is saved before the final evaluation, which may take long. */
+/* Whether the model is saved only after the final evaluation, which may show that it is worth
+ * nothing: where another is there that it would replace. The evaluation may take long, so where
+ * none is there the model is saved before. */
+static bool model_waits(const run *r) {
+  char path[RUN_PATH_BYTES];
+  struct stat info;
+  run_folder_path(&r->folder, "model.safetensors", path);
+  return stat(path, &info) == 0;
+}
+
 static bool on_event(void *user, const ac_fit_event *event) {
   run *r = user;
   if (!is_repeated(r, event)) metrics_fit(&r->metrics, event);
@@ -335,9 +352,13 @@ static bool on_event(void *user, const ac_fit_event *event) {
   if (event->kind != AC_FIT_TRAINED) return true;
   r->trained = true;
   save_last_state(r);
-  r->save_status = save_model(r);
-  if (r->save_status == STATUS_CONTINUE) progress_show(&r->progress, r->step);
-  return r->save_status == STATUS_CONTINUE;
+  if (!model_waits(r)) {
+    r->save_status = save_model(r);
+    r->saved_early = r->save_status == STATUS_CONTINUE;
+    if (!r->saved_early) return false;
+  }
+  progress_show(&r->progress, r->step);
+  return true;
 }
 
 static int load_init(run *r) {
@@ -429,17 +450,31 @@ static int prepare(run *r) {
   return STATUS_CONTINUE;
 }
 
-static int diverged(run *r) {
-  char reason[1024], path[RUN_PATH_BYTES];
-  snprintf(reason, sizeof reason, "%s", ac_last_error());
+/* Of parameters that are not finite nothing is saved. The model that is there stays, unless it is
+ * the one that has turned out to be worth nothing. */
+static int diverged(run *r, const char *reason) {
+  char path[RUN_PATH_BYTES], state[64] = "";
   r->diverged = true;
+  for (int i = 0; r->saved_early && i < (r->setup.flags.ema > 0 ? 2 : 1); i++) {
+    run_folder_path(&r->folder, i ? "average.safetensors" : "model.safetensors", path);
+    remove(path);
+  }
   if (r->wish->quiet) {
     say("%s", reason);
     return STATUS_FAILED;
   }
   run_folder_path(&r->folder, "diverged.safetensors", path);
-  if (save_weights(r, path) != AC_OK) return fail("%s", reason);
-  return fail("%s; the last finite parameters are in %s", reason, path);
+  const ac_status status = save_weights(r, path);
+  if (status == AC_OK) return fail("%s; the last finite parameters are in %s", reason, path);
+  if (status != AC_ERROR_NOT_FINITE) return fail("%s", reason);
+  if (r->checkpoint.saved_step >= 0)
+    snprintf(state, sizeof state, "; the last state is of step %" PRId64, r->checkpoint.saved_step);
+  return fail("%s; these parameters are not saved%s", reason, state);
+}
+
+/* Data that weigh nothing have no loss, which says nothing of the model. */
+static bool is_worthless(const ac_fit_result *fit) {
+  return fit->evaluated && fit->final.weight != 0 && !isfinite(fit->final.loss);
 }
 
 /* A window in progress is worth saving where it would take long to do again; but not at the cost of
@@ -475,7 +510,7 @@ static int fit(run *r) {
   const train_flags *f = &s->flags;
   int64_t tokens = s->data.tokens_per_sample;
   const double seconds = r->wish->pause_seconds;
-  char good[RUN_PATH_BYTES];
+  char good[RUN_PATH_BYTES], reason[1024];
   run_folder_path(&r->folder, GOOD_STATE, good);
   progress_begin(&r->progress, s->steps, tokens ? s->data.unit : "image", tokens ? tokens : 1,
                  f->quiet);
@@ -514,8 +549,15 @@ static int fit(run *r) {
   progress_clear(&r->progress);
   if (r->result.stopped && !r->trained) save_stopped(r);
   if (f->debug_numerics) numerics_table(r->trainer);
-  if (status == AC_ERROR_NOT_FINITE) return diverged(r);
+  if (status == AC_ERROR_NOT_FINITE) {
+    snprintf(reason, sizeof reason, "%s", ac_last_error());
+    return diverged(r, reason);
+  }
   if (status != AC_OK) return fail_library();
+  if (is_worthless(&r->result)) {
+    snprintf(reason, sizeof reason, "step %" PRId64 ": the validation loss is not finite", r->step);
+    return diverged(r, reason);
+  }
   if (is_quiet(r)) return STATUS_CONTINUE;
   char batches[BATCH_FLAG_TEXT];
   if (batch_flag_grown(r->trainer, batches))

@@ -12,7 +12,7 @@
 /* Moves the mean of squares into the moment. */
 static void take_moment(const ac_adam_mini_attributes *a, float *v, double sum, int64_t count) {
   const float mean = (float)(sum / (double)count);
-  *v += (1.0f - a->beta2) * (mean - *v);
+  *v += a->take2 * (mean - *v);
 }
 
 /* What the step of a block with this moment is multiplied with. */
@@ -52,7 +52,7 @@ static void step_row(const ac_op_args *args, int64_t first, int64_t last) {
   float *p = (float *)args->out[0].data + first, *m = (float *)args->out[1].data + first;
   const float step = factor_of(a, v[first / ac_adam_mini_matrix_of(args).columns]);
   const float factor = a->gradient_factor, keep = 1.0f - a->rate * a->weight_decay,
-              blend = 1.0f - a->beta1;
+              blend = a->take1;
 #pragma omp simd
   for (int64_t j = 0; j < last - first; j++) {
     const float moved = m[j] + blend * (factor * g[j] - m[j]);
@@ -117,7 +117,7 @@ static void step_floats(const ac_op_args *args, int64_t first, int64_t last) {
   const float *g = args->in[0].data, *factors = factors_of(args, columns);
   float *p = args->out[0].data, *m = args->out[1].data;
   const float factor = a->gradient_factor, keep = 1.0f - a->rate * a->weight_decay,
-              blend = 1.0f - a->beta1;
+              blend = a->take1;
   for (int64_t row = first - first % columns, at = first; at < last; row += columns) {
     const int64_t end = ac_min(last, row + columns);
 #pragma omp simd

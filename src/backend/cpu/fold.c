@@ -4,10 +4,29 @@
 
 #include "backend/cpu/update.h"
 
+static void move_range(const ac_op_args *args, int64_t first, int64_t last) {
+  const ac_fold_attributes *a = args->attributes;
+  const float *g = args->in[0].data;
+  float *m = args->out[0].data, *v = args->out[1].count ? args->out[1].data : NULL;
+  const float factor = a->gradient_factor, take = a->take1, take2 = a->take2;
+#pragma omp simd
+  for (int64_t i = first; i < last; i++) m[i] += take * (factor * g[i] - m[i]);
+  if (!v) return;
+#pragma omp simd
+  for (int64_t i = first; i < last; i++) {
+    const float gradient = factor * g[i];
+    v[i] += take2 * (gradient * gradient - v[i]);
+  }
+}
+
 static void fold_range(const ac_op_args *args, int64_t first, int64_t last) {
   const ac_fold_attributes *a = args->attributes;
   const float *g = args->in[0].data;
   float *m = args->out[0].data, *v = args->out[1].count ? args->out[1].data : NULL;
+  if (a->moves) {
+    move_range(args, first, last);
+    return;
+  }
   const float take = a->take1, keep = a->keep1;
   const float factor = a->gradient_factor, take2 = a->take2, keep2 = a->keep2;
   if (!v) {

@@ -8,7 +8,7 @@ static void lion_step(const ac_op_args *args, int64_t first, int64_t count, floa
   const float *g = (const float *)args->in[0].data + first;
   float *p = (float *)args->out[0].data + first;
   float factor = a->gradient_factor, rate = a->rate, keep = 1.0f - a->rate * a->weight_decay;
-  float beta1 = a->beta1, blend1 = 1.0f - a->beta1, blend2 = 1.0f - a->beta2;
+  float beta1 = a->beta1, blend1 = a->take1, blend2 = a->take2;
   (void)none;
 #pragma omp simd
   for (int64_t i = 0; i < count; i++) {

@@ -153,7 +153,7 @@ static double momentum_run(const ac_op_args *args, float *x, int64_t first, int6
   const ac_muon_attributes *a = args->attributes;
   const float *g = stepped_read(&args->in[0], first, count, gradients);
   float *m = (float *)args->out[1].data + first;
-  const float factor = a->gradient_factor, take = 1.0f - a->momentum;
+  const float factor = a->gradient_factor, take = a->take;
   const float blend = a->nesterov ? a->momentum : 1.0f;
   double sum = 0;
 #pragma omp simd reduction(+ : sum)

@@ -107,8 +107,8 @@ typedef struct adamw_factors {
 
 static inline adamw_factors adamw_factors_of(const ac_adamw_attributes *a) {
   return (adamw_factors){.gradient = a->gradient_factor,
-                         .blend1 = 1.0f - a->beta1,
-                         .blend2 = 1.0f - a->beta2,
+                         .blend1 = a->take1,
+                         .blend2 = a->take2,
                          .keep = 1.0f - a->rate * a->weight_decay,
                          .step = a->rate / a->correction1,
                          .inverse = 1.0f / a->sqrt_correction2,

@@ -24,7 +24,7 @@ static ac_status step_rows(ac_opencl *cl, const ac_op_args *args, const ac_adam_
       AC_CL_OPERAND(args->in[0]), AC_CL_OPERAND(args->out[0]), AC_CL_OPERAND(args->out[1]),
       AC_CL_OPERAND(args->out[2]), AC_CL_OPERAND(args->out[3]), AC_CL_LONG(m->columns),
       AC_CL_ROUNDING(args), AC_CL_FLOAT(a->gradient_factor), AC_CL_FLOAT(a->rate * a->weight_decay),
-      AC_CL_FLOAT(1 - a->beta1), AC_CL_FLOAT(1 - a->beta2), AC_CL_FLOAT(a->rate / a->correction1),
+      AC_CL_FLOAT(a->take1), AC_CL_FLOAT(a->take2), AC_CL_FLOAT(a->rate / a->correction1),
       AC_CL_FLOAT(a->sqrt_correction2), AC_CL_FLOAT(a->epsilon));
 }
 
@@ -39,14 +39,14 @@ static ac_status step_columns(ac_opencl *cl, const ac_op_args *args, const ac_ad
   AC_TRY(AC_CL_LAUNCH(cl, kernel(cl, args, "adam_mini_moments", m->columns),
                       ac_cl_elements(cl, m->columns), AC_CL_BUFFER(args->workspace),
                       AC_CL_OPERAND(args->out[2]), AC_CL_LONG(m->rows), AC_CL_LONG(m->columns),
-                      AC_CL_LONG(chunks.count), AC_CL_FLOAT(1 - a->beta2)));
+                      AC_CL_LONG(chunks.count), AC_CL_FLOAT(a->take2)));
   return AC_CL_LAUNCH(cl, kernel(cl, args, "adam_mini", m->columns),
                       ac_cl_elements(cl, args->in[0].count), AC_CL_OPERAND(args->in[0]),
                       AC_CL_OPERAND(args->out[0]), AC_CL_OPERAND(args->out[1]),
                       AC_CL_OPERAND(args->out[2]), AC_CL_OPERAND(args->out[3]),
                       AC_CL_LONG(args->in[0].count), AC_CL_LONG(m->columns), AC_CL_ROUNDING(args),
                       AC_CL_FLOAT(a->gradient_factor), AC_CL_FLOAT(a->rate * a->weight_decay),
-                      AC_CL_FLOAT(1 - a->beta1), AC_CL_FLOAT(a->rate / a->correction1),
+                      AC_CL_FLOAT(a->take1), AC_CL_FLOAT(a->rate / a->correction1),
                       AC_CL_FLOAT(a->sqrt_correction2), AC_CL_FLOAT(a->epsilon));
 }
 

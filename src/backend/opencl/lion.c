@@ -10,8 +10,8 @@ static void lion_factors(const ac_op_args *args, float factors[AC_CL_FACTORS]) {
   factors[1] = a->rate;
   factors[2] = a->rate * a->weight_decay;
   factors[3] = a->beta1;
-  factors[4] = 1 - a->beta1;
-  factors[5] = 1 - a->beta2;
+  factors[4] = a->take1;
+  factors[5] = a->take2;
 }
 
 AC_CL_STEP_OP("lion", lion, 1);

@@ -179,7 +179,7 @@ static ac_status take_momentum(ac_opencl *cl, const ac_op_args *args, const spac
                       AC_CL_OPERAND(args->in[0]), AC_CL_OPERAND(args->out[1]),
                       AC_CL_BUFFER(args->workspace), AC_CL_BUFFER(args->workspace),
                       AC_CL_LONG(s->sums), AC_CL_LONG(s->x), AC_CL_LONG(s->count),
-                      AC_CL_FLOAT(a->gradient_factor), AC_CL_FLOAT(1 - a->momentum),
+                      AC_CL_FLOAT(a->gradient_factor), AC_CL_FLOAT(a->take),
                       AC_CL_FLOAT(a->nesterov ? a->momentum : 1)));
   AC_TRY(AC_CL_LAUNCH(cl, kernel(args, s, "muon_norm"), ac_cl_groups(1, cl->group, 1),
                       AC_CL_BUFFER(args->workspace), AC_CL_LONG(s->sums), AC_CL_INT(groups),

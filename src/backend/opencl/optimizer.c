@@ -54,8 +54,8 @@ static void adamw_factors(const ac_op_args *args, float factors[AC_CL_FACTORS]) 
   const ac_adamw_attributes *a = args->attributes;
   factors[0] = a->gradient_factor;
   factors[1] = a->rate * a->weight_decay;
-  factors[2] = 1 - a->beta1;
-  factors[3] = 1 - a->beta2;
+  factors[2] = a->take1;
+  factors[3] = a->take2;
   factors[4] = a->rate / a->correction1;
   factors[5] = 1 / a->sqrt_correction2;
   factors[6] = a->epsilon;

@@ -1,0 +1,19 @@
+/* Doubles that are handed on as floats: whether they are numbers there too. */
+#ifndef AC_CORE_FLOATS_H
+#define AC_CORE_FLOATS_H
+
+#include <float.h>
+#include <math.h>
+#include <stdbool.h>
+
+/* NaN is not one. */
+static inline bool ac_is_float(double x) {
+  return fabs(x) <= (double)FLT_MAX;
+}
+
+/* Above 0 even where a device takes the least floats for 0. */
+static inline bool ac_is_positive_float(double x) {
+  return x >= (double)FLT_MIN && ac_is_float(x);
+}
+
+#endif
