@@ -320,15 +320,6 @@ void ac_call_once(ac_once *flag, void (*once)(void)) {
   pthread_mutex_unlock(&mutex);
 }
 
-uint64_t ac_thread_stack_bytes(void) {
-  pthread_attr_t defaults;
-  size_t bytes = 0;
-  if (pthread_attr_init(&defaults) != 0) return 0;
-  if (pthread_attr_getstacksize(&defaults, &bytes) != 0) bytes = 0;
-  pthread_attr_destroy(&defaults);
-  return bytes;
-}
-
 struct ac_thread {
   pthread_t handle;
   void (*run)(void *user);

@@ -53,7 +53,6 @@ void ac_before_fork(void (*before)(void));
 
 int ac_process(void); /* which a fork changes; not 0 */
 
-uint64_t ac_thread_stack_bytes(void); /* of a thread that asks for nothing else; 0: unknown */
 
 /* A thread, which receives none of the process's signals. */
 typedef struct ac_thread ac_thread;
