@@ -53,7 +53,6 @@ void ac_before_fork(void (*before)(void));
 
 int ac_process(void); /* which a fork changes; not 0 */
 
-
 /* A thread, which receives none of the process's signals. */
 typedef struct ac_thread ac_thread;
 ac_status ac_thread_start(ac_thread **thread, void (*run)(void *user), void *user);

@@ -147,6 +147,9 @@ static ac_status call_get_growth(ac_trainer *t) {
   int count;
   return ac_trainer_get_growth(t, stages, &count);
 }
+static ac_status call_set_updates(ac_trainer *t) {
+  return ac_trainer_set_updates(t, 7);
+}
 static ac_status call_evaluate(ac_trainer *t) {
   ac_evaluation result;
   return ac_trainer_evaluate(t, other, 0, &result);
@@ -207,6 +210,7 @@ static const action actions[] = {ACTION(accumulate),
                                  ACTION(state_count),
                                  ACTION(get_state),
                                  CHANGE(set_state),
+                                 ACTION(set_updates),
                                  ACTION(save),
                                  CHANGE(load),
                                  ACTION(save_part),
