@@ -18,7 +18,7 @@ ac_cache_file ac_cache_file_of(const char *folder, const char *prefix, uint64_t 
 }
 
 static FILE *open_to_read(const ac_cache_file *file) {
-  return file->path[0] ? fopen(file->path, "rb") : NULL;
+  return file->path[0] ? ac_file_try(file->path) : NULL;
 }
 
 size_t ac_cache_file_bytes(const ac_cache_file *file) {
@@ -26,7 +26,7 @@ size_t ac_cache_file_bytes(const ac_cache_file *file) {
   if (!stream) return 0;
   const int64_t bytes = ac_seek(stream, 0, SEEK_END) == 0 ? ac_tell(stream) : 0;
   fclose(stream);
-  return bytes > 0 ? (size_t)bytes : 0;
+  return bytes > 0 && (uint64_t)bytes < ac_memory_left() ? (size_t)bytes : 0;
 }
 
 bool ac_cache_file_read(const ac_cache_file *file, void *data, size_t bytes) {

@@ -12,6 +12,9 @@ void *ac_pages_allocate(size_t bytes);
 void ac_pages_release(void *memory, size_t bytes);
 
 uint64_t ac_physical_memory(void); /* bytes; 0: unknown */
+/* Bytes that data may still take: three quarters of the machine's memory, less what this process
+ * has now. UINT64_MAX: unknown. */
+uint64_t ac_memory_left(void);
 uint64_t ac_cache_bytes(void);     /* of the last-level cache; 0: unknown */
 int ac_processor_count(void);      /* usable by this process */
 int ac_scalable_vector_bits(void); /* of ARM's SVE, as this process has it; 0: there is none */
@@ -57,6 +60,14 @@ ac_status ac_paths_list(ac_paths *paths, const char *path);
 void ac_paths_free(ac_paths *paths);
 
 bool ac_is_folder(const char *path);
+/* What exists but cannot be looked at counts as there: reading it then says why it cannot. */
+bool ac_is_there(const char *path);
+
+/* Opens a file for reading, or leaves a sentence that names it. A pipe or a device in the place of
+ * a file is refused at once, never waited for, unless `streams_too`: data may come from there. */
+ac_status ac_file_open(FILE **stream, const char *path, bool streams_too);
+FILE *ac_file_try(const char *path);  /* the same of files alone, without a sentence; or NULL */
+uint64_t ac_file_bytes(FILE *stream); /* 0: unknown, as of a pipe */
 
 /* Between the two calls numbers are written and read with a decimal point in this thread, whatever
  * the process's locale is. */

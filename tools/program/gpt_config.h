@@ -6,6 +6,15 @@
 #include "models/gpt.h"
 #include "program/model_kind.h"
 
+/* The most that flags and files may say. */
+enum {
+  GPT_MOST_LAYERS = 1000,
+  GPT_MOST_HEADS = 65536,
+  GPT_MOST_WIDTH = 1 << 20,
+  GPT_MOST_CONTEXT = 1 << 24,
+  GPT_MOST_VOCAB = 65536
+};
+
 /* A status of message.h. `heads` 0: neither the metadata nor a config.json tells. */
 int gpt_config_read(gpt_config *config, const ac_model_file *file, const char *path);
 

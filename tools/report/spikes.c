@@ -9,7 +9,9 @@
 bool spikes_take(spike_lines *s, const json_t *line) {
   const json_t *step = json_object_get(line, "step");
   const char *outcome = json_string_value(json_object_get(line, "outcome"));
-  if (!json_is_integer(step) || json_integer_value(step) < 0 || !outcome) return false;
+  const json_int_t most = (json_int_t)1 << 53; /* which a double holds */
+  if (!json_is_integer(step) || !outcome) return false;
+  if (json_integer_value(step) < 0 || json_integer_value(step) > most) return false;
   const double at = (double)json_integer_value(step);
   while (s->count && s->lines[s->count - 1].step >= at) s->count--;
   if (s->count == s->room) {
