@@ -171,7 +171,7 @@ static void a_folder_trains_and_validates(void **state) {
 
   write_file(in_folder("ten/data_batch_2.bin").text, "x", 1); /* preferred to the gzip file */
   assert_fails(ac_dataset_cifar10_folder(&train, &validation, ten.text), AC_ERROR_FORMAT,
-               "data_batch_2.bin: 1 bytes are no whole number");
+               "data_batch_2.bin is text, not a file of CIFAR-10's records");
   assert_null(train);
   assert_null(validation);
 }

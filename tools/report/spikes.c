@@ -9,9 +9,7 @@
 bool spikes_take(spike_lines *s, const json_t *line) {
   const json_t *step = json_object_get(line, "step");
   const char *outcome = json_string_value(json_object_get(line, "outcome"));
-  const json_int_t most = (json_int_t)1 << 53; /* which a double holds */
-  if (!json_is_integer(step) || !outcome) return false;
-  if (json_integer_value(step) < 0 || json_integer_value(step) > most) return false;
+  if (!json_is_integer(step) || json_integer_value(step) < 0 || !outcome) return false;
   const double at = (double)json_integer_value(step);
   while (s->count && s->lines[s->count - 1].step >= at) s->count--;
   if (s->count == s->room) {
@@ -38,7 +36,7 @@ void spikes_put(FILE *page, const spike_lines *s) {
   for (size_t i = 0; i < s->count; i++) {
     skipped += s->lines[i].skipped;
     back += s->lines[i].went_back;
-    if (i < SHOWN) fprintf(page, "%s%s", i ? ", " : "", text_count((int64_t)s->lines[i].step).text);
+    if (i < SHOWN) fprintf(page, "%s%s", i ? ", " : "", text_number(s->lines[i].step).text);
   }
   fprintf(page, "%s), far beyond those before", s->count > SHOWN ? ", ..." : "");
   if (skipped) fprintf(page, "; %s skipped", text_count((int64_t)skipped).text);
