@@ -125,7 +125,8 @@ case_usage() {
   refuse 2 'matches "nothing*" of group' train gpt --data text "${tiny[@]}" --group 'nothing*:lr=1'
   refuse 2 'take folded gradients' train gpt --data text "${tiny[@]}" --gradients folded --clip 0 --optimizer lion
   refuse 2 '--vocab and --max-bytes contradict' train gpt --data text --vocab 300 --max-bytes 1KiB
-  refuse 2 'is text' train gpt --data text --vocab 300
+  refuse 1 'text is text, not uint16 tokens' train gpt --data text --vocab 300
+  refuse 2 '--vocab and --binary contradict' train gpt --data text --vocab 300 --binary
   refuse 2 'is a folder' train gpt --data . --vocab 300
   refuse 2 'larger than the batch' train gpt --data text --batch 4 --micro-batch 5
   refuse 2 '--heads 3 does not divide --width 128' train gpt --data text --heads 3
@@ -937,7 +938,7 @@ case_cifar() {
   refuse 2 '--classes 100 contradicts' train resnet --data hundred --classes 100 --init coarse/model.safetensors
   refuse 2 '--classes 20 contradicts' train resnet --data hundred --classes 20 --init fine/model.safetensors
   refuse 2 '--coarse is for CIFAR-100' train mlp --data ten --coarse
-  refuse 1 'text: 6393 bytes are no whole number of CIFAR-10' train mlp --data text
+  refuse 1 "text is text, not a file of CIFAR-10's records" train mlp --data text
   truncate -s -1 ten/test_batch.bin
   refuse 1 'test_batch.bin: 49167 bytes are no whole number' train mlp --data ten
   printf '\012' | dd of=ten/data_batch_1.bin conv=notrunc status=none

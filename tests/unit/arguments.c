@@ -287,6 +287,9 @@ static void files(void) {
   REFUSED(ac_tokens_from_text_where, tokens, ac_tokens_from_text_where(NULL, none, 0, NULL, NULL));
   NOT_MADE(ac_tokens_from_text_where, path, ac_tokens, e,
            ac_tokens_from_text_where(&e, NULL, 0, NULL, NULL));
+  REFUSED(ac_tokens_from_bytes, tokens, ac_tokens_from_bytes(NULL, none, 0));
+  NOT_MADE(ac_tokens_from_bytes, path, ac_tokens, e, ac_tokens_from_bytes(&e, NULL, 0));
+  HARMLESS(ac_format_name, data, ac_format_name(NULL, 4, 4) == NULL);
   REFUSED(ac_tokens_from_uint16, tokens, ac_tokens_from_uint16(NULL, none, 9));
   NOT_MADE(ac_tokens_from_uint16, path, ac_tokens, e, ac_tokens_from_uint16(&e, NULL, 9));
   NOTHING(ac_tokens_free, tokens, ac_tokens_free(NULL));
@@ -319,6 +322,8 @@ static void files(void) {
   NOT_MADE(ac_dataset_mnist_folder, folder, ac_dataset, e, ac_dataset_mnist_folder(&d, &e, NULL));
   REFUSED(ac_dataset_from_cifar10, dataset, ac_dataset_from_cifar10(NULL, none, 0, -1));
   NOT_MADE(ac_dataset_from_cifar10, path, ac_dataset, e, ac_dataset_from_cifar10(&e, NULL, 0, -1));
+  REFUSED(ac_dataset_from_cifar, dataset, ac_dataset_from_cifar(NULL, none, 0, -1));
+  NOT_MADE(ac_dataset_from_cifar, path, ac_dataset, e, ac_dataset_from_cifar(&e, NULL, 0, -1));
   REFUSED(ac_dataset_from_cifar100, dataset, ac_dataset_from_cifar100(NULL, none, true, 0, -1));
   NOT_MADE(ac_dataset_from_cifar100, path, ac_dataset, e,
            ac_dataset_from_cifar100(&e, NULL, true, 0, -1));

@@ -141,13 +141,15 @@ typedef struct creation {
   X(ac_dataset_shard, 0, &m->dataset, dataset, 1, 2)                               \
   X(ac_dataset_augmented, 0, &m->dataset, images,                                  \
     &(ac_augmentation){.shift = 1, .rotation = 5, .mean = mean})                   \
-  X(ac_tokens_from_text, 0, &m->tokens, test_folder, 0)                            \
+  X(ac_tokens_from_text, 0, &m->tokens, AC_TEST_HEADERS "/base.h", 0)              \
+  X(ac_tokens_from_bytes, 0, &m->tokens, test_folder, 0)                           \
   X(ac_tokens_from_uint16, 0, &m->tokens, words.text, 256)                         \
   X(ac_dataset_from_tokens, 0, &m->dataset, tokens, 0, 20, 4, false)               \
   X(ac_dataset_fold_tokens, 0, &m->dataset, &m->validation, tokens, 2, 4, 4)       \
   X(ac_dataset_from_idx, 0, &m->dataset, pixels.text, labels.text, 0, -1)          \
   X(ac_dataset_mnist_folder, 0, &m->dataset, &m->validation, test_folder)          \
   X(ac_dataset_from_cifar10, 0, &m->dataset, ten.text, 0, -1)                      \
+  X(ac_dataset_from_cifar, 0, &m->dataset, ten.text, 0, -1)                        \
   X(ac_dataset_from_cifar100, 0, &m->dataset, hundred.text, false, 0, -1)          \
   X(ac_dataset_cifar10_folder, 0, &m->dataset, &m->validation, test_folder)        \
   X(ac_dataset_cifar100_folder, 0, &m->dataset, &m->validation, test_folder, true) \

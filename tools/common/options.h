@@ -83,6 +83,10 @@ void options_ignore(options *o, const char *names);
  * argv[0] is the first argument after the command's own words. */
 int options_parse(options *o, int argc, char **argv);
 
+/* A whole number as the flag takes it, and in its range: also for what files say. False: it is no
+ * such number, and *number is left alone. */
+bool options_read_integer(const option *row, const char *text, int64_t *number);
+
 /* Of integers and reals. */
 bool options_in_range(const option *row, double value);
 

@@ -143,7 +143,9 @@ bool checkpoint_save(checkpoint *c, int64_t step, metrics *m) {
 
 static double number_of(const ac_model_file *file, const char *key, double fallback) {
   const char *text = ac_model_file_metadata(file, key);
-  return text ? strtod(text, NULL) : fallback;
+  char *end;
+  const double number = text ? strtod(text, &end) : fallback;
+  return text && (end == text || *end) ? fallback : number;
 }
 
 /* The same of a whole number; one below the least, or beyond what any run has, counts as none. */

@@ -1,6 +1,7 @@
 /* pilot.json in the folder of a pilot: its settings, and what came of its runs so far. */
 #include "program/pilot.h"
 
+#include "common/json_file.h"
 #include "common/json_text.h"
 #include "common/message.h"
 #include "common/option_record.h"
@@ -103,7 +104,7 @@ int pilot_record_open(pilot *p) {
   if (status != STATUS_CONTINUE) return status;
   run_folder_path(&p->folder, "pilot.json", p->path);
   if (access(p->path, F_OK) != 0 && errno == ENOENT) return STATUS_CONTINUE;
-  json_t *root = json_load_file(p->path, JSON_REJECT_DUPLICATES, &error);
+  json_t *root = json_file_load(p->path, JSON_REJECT_DUPLICATES, &error);
   const json_t *settings = json_object_get(root, "settings");
   if (!json_is_object(json_object_get(settings, "flags")))
     status = fail_usage("%s is no record of a pilot: %s", p->path,

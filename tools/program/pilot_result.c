@@ -1,5 +1,6 @@
 #include "program/pilot_result.h"
 
+#include "common/file.h"
 #include "common/message.h"
 
 #include <errno.h>
@@ -34,19 +35,17 @@ static void take_line(pilot_result *r, const json_t *line, double target, int64_
 
 int pilot_result_read(pilot_result *r, const char *metrics, double target, int64_t units) {
   *r = (pilot_result){.loss = (double)NAN, .accuracy = (double)NAN};
-  FILE *file = fopen(metrics, "r");
-  if (!file) return fail("cannot read %s: %s", metrics, strerror(errno));
-  char *text = NULL;
-  size_t room = 0;
-  while (getline(&text, &room, file) > 0) {
-    json_t *line = json_loads(text, 0, NULL);
+  file_lines lines = {.stream = NULL};
+  const int status = file_open(&lines.stream, metrics);
+  if (status != STATUS_CONTINUE) return status;
+  while (file_next_line(&lines)) {
+    json_t *line = json_loadb(lines.text, lines.length, 0, NULL);
     take_line(r, line, target, units);
     json_decref(line);
   }
-  const bool good = !ferror(file);
-  free(text);
-  fclose(file);
-  if (!good) return fail("cannot read %s: %s", metrics, strerror(errno));
+  const char *why = file_end_lines(&lines);
+  fclose(lines.stream);
+  if (why) return fail("cannot read %s: %s", metrics, why);
   return isnan(r->loss) ? fail("%s has no validation of the run", metrics) : STATUS_CONTINUE;
 }
 

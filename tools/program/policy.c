@@ -1,5 +1,6 @@
 #include "program/policy.h"
 
+#include "common/json_file.h"
 #include "common/message.h"
 #include "common/text.h"
 
@@ -128,7 +129,7 @@ int policy_read(policy *p, const char *path) {
   for (int i = 0; i < POLICY_RULES; i++) p->limit[i] = (double)NAN;
   if (!path) return STATUS_CONTINUE;
   json_error_t error;
-  json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+  json_t *root = json_file_load(path, JSON_REJECT_DUPLICATES, &error);
   if (!root && json_error_code(&error) == json_error_cannot_open_file)
     return fail("%s", error.text);
   int status = STATUS_CONTINUE;

@@ -1,5 +1,6 @@
 #include "program/run_record.h"
 
+#include "common/json_file.h"
 #include "common/json_text.h"
 #include "common/message.h"
 #include "common/option_record.h"
@@ -17,7 +18,7 @@ int run_record_read(json_t **record, const char *path) {
   json_error_t error;
   *record = NULL;
   if (access(path, F_OK) != 0 && errno == ENOENT) return STATUS_CONTINUE;
-  *record = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+  *record = json_file_load(path, JSON_REJECT_DUPLICATES, &error);
   if (json_is_object(*record)) return STATUS_CONTINUE;
   const bool parsed = *record;
   json_decref(*record);
@@ -29,7 +30,7 @@ int run_record_read(json_t **record, const char *path) {
 }
 
 bool run_record_is_done(const char *path) {
-  json_t *record = json_load_file(path, 0, NULL);
+  json_t *record = json_file_load(path, 0, NULL);
   const char *outcome = json_string_value(json_object_get(record, "outcome"));
   const bool done = outcome && !strcmp(outcome, "done");
   json_decref(record);

@@ -1,5 +1,7 @@
 #include "report/history.h"
 
+#include "common/file.h"
+#include "common/json_file.h"
 #include "common/message.h"
 
 #include <errno.h>
@@ -74,18 +76,16 @@ static bool take_line(history *h, json_t *line) {
 }
 
 static int read_lines(history *h, FILE *file) {
-  char *text = NULL;
-  size_t room = 0, at = 0;
-  ssize_t length;
-  errno = 0;
-  while ((length = getline(&text, &room, file)) >= 0) {
-    json_t *line = json_loadb(text, (size_t)length, JSON_REJECT_DUPLICATES, NULL);
+  file_lines lines = {.stream = file};
+  size_t at = 0;
+  while (file_next_line(&lines)) {
+    json_t *line = json_loadb(lines.text, lines.length, JSON_REJECT_DUPLICATES, NULL);
     at++;
     if (!take_line(h, line) && h->damaged++ == 0) h->first_damaged = at;
     json_decref(line);
   }
-  free(text);
-  if (!feof(file)) return fail("cannot read %s: %s", h->metrics, strerror(errno));
+  const char *why = file_end_lines(&lines);
+  if (why) return fail("cannot read %s: %s", h->metrics, why);
   if (h->damaged)
     say("%s:%zu is no line of metrics and is left out%s", h->metrics, h->first_damaged,
         h->damaged > 1 ? ", as are later ones" : "");
@@ -136,9 +136,11 @@ static int read_metrics(history *h) {
     lack(h);
     return STATUS_CONTINUE;
   }
-  FILE *file = fopen(h->metrics, "r");
-  if (!file) return fail("cannot read %s: %s", h->metrics, strerror(errno));
-  int status = read_lines(h, file);
+  FILE *file;
+  int status = file_open(&file, h->metrics);
+  if (status != STATUS_CONTINUE) return status;
+  status = file_fits(file) ? read_lines(h, file)
+                           : fail("%s is too large for this machine's memory", h->metrics);
   fclose(file);
   return status;
 }
@@ -164,7 +166,7 @@ static int read_object(const history *h, const char *name, json_t **object) {
   json_error_t error;
   snprintf(path, sizeof path, "%s/%s", h->name, name);
   if (access(path, F_OK) != 0) return STATUS_CONTINUE;
-  *object = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+  *object = json_file_load(path, JSON_REJECT_DUPLICATES, &error);
   if (json_is_object(*object)) return STATUS_CONTINUE;
   return fail("%s is damaged: %s", path, *object ? "it is no JSON object" : error.text);
 }

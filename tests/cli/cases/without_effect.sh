@@ -7,6 +7,7 @@ flag_table() {
   cat <<'TABLE'
 * data nowhere
 * max-bytes 10
+* binary | --data tokens
 * vocab 300 | --data tokens
 * layers 2
 * heads 4
