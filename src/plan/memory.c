@@ -90,17 +90,26 @@ static ac_status lay_arena(const ac_problem *problem, int64_t micro_batch,
                            arena *a) {
   AC_TRY(ac_sequence_size(sequence, problem->graph, problem->device, micro_batch, after));
   AC_TRY(ac_layout_bound(sequence, problem->graph, &a->sums));
-  return ac_layout_arena(space, sequence, space->end, &a->end);
+  return ac_layout_arena(space, sequence, space->end, a->sums.all, &a->end);
 }
 
 /* Cells of the arena lie where their values do, if these are kept. */
-static void find_in_arena(ac_plan *plan) {
-  if (!plan->main.whole_window || !ac_plan_keeps_gradients(plan)) return;
+static ac_status find_in_arena(ac_plan *plan) {
+  if (!plan->main.whole_window || !ac_plan_keeps_gradients(plan)) return AC_OK;
+  const size_t tensors = (size_t)plan->graph->tensor_count + 1;
+  uint64_t *address = malloc(tensors * sizeof *address);
+  if (!address) return ac_fail(AC_ERROR_MEMORY, "no memory for a table of cells");
+  for (size_t i = 0; i < tensors; i++) address[i] = AC_NO_ADDRESS;
   for (int v = 0; v < plan->main.value_count; v++)
-    for (int i = 0; i < plan->cell_count; i++)
-      if (plan->cells[i].space == AC_SPACE_ARENA &&
-          plan->cells[i].tensor == plan->main.values[v].tensor)
-        plan->cells[i].address = plan->main.values[v].address;
+    if (plan->main.values[v].tensor >= 0)
+      address[plan->main.values[v].tensor] = plan->main.values[v].address;
+  for (int i = 0; i < plan->cell_count; i++) {
+    ac_cell *cell = &plan->cells[i];
+    if (cell->space == AC_SPACE_ARENA && address[cell->tensor] != AC_NO_ADDRESS)
+      cell->address = address[cell->tensor];
+  }
+  free(address);
+  return AC_OK;
 }
 
 static ac_status lay_memory(ac_plan *plan) {
@@ -120,7 +129,7 @@ static ac_status lay_memory(ac_plan *plan) {
   AC_TRY(lay_arena(problem, micro_batch, &space, &plan->stepping, 0, &stepping));
   if (problem->desc.purpose == AC_TRAIN)
     AC_TRY(lay_arena(problem, micro_batch, &space, &plan->evaluation, 0, &evaluation));
-  find_in_arena(plan);
+  AC_TRY(find_in_arena(plan));
   const ac_layout_sums window = {larger(main.sums.all, stepping.sums.all),
                                  larger(main.sums.tensors, stepping.sums.tensors),
                                  larger(main.sums.activations, stepping.sums.activations)};

@@ -342,9 +342,10 @@ typedef struct ac_address_space {
 /* Appends a tensor that is always alive. Fails if it exceeds a chunk. */
 ac_status ac_layout_append(ac_address_space *space, uint64_t bytes, uint64_t *address);
 
-/* Places a sequence's values from `base` on; *end receives where they end. */
+/* Places a sequence's values from `base` on; *end receives where they end. `bound`: the largest sum
+ * of bytes alive at once, below which no layout can be. */
 ac_status ac_layout_arena(const ac_address_space *space, ac_sequence *sequence, uint64_t base,
-                          uint64_t *end);
+                          uint64_t bound, uint64_t *end);
 
 /* Fails as ac_layout_arena does if a value exceeds a chunk. */
 ac_status ac_layout_check(const ac_address_space *space, const ac_sequence *sequence);
