@@ -211,8 +211,9 @@ static uint64_t order_key(const ac_value *value, int order) {
 
 enum { ORDERS = 3 };
 
+/* Where the values end; `limit` if that is not below it, as soon as this is known. */
 static uint64_t try_order(const ac_address_space *space, ac_sequence *sequence, int order,
-                          uint64_t base, candidate *list, placed *room) {
+                          uint64_t base, uint64_t limit, candidate *list, placed *room) {
   ac_value *values = sequence->values;
   tree t = {values, room, -1};
   int count = 0;
@@ -220,16 +221,16 @@ static uint64_t try_order(const ac_address_space *space, ac_sequence *sequence, 
     if (values[i].shares == i) list[count++] = (candidate){order_key(&values[i], order), i};
   qsort(list, (size_t)count, sizeof *list, by_key);
   uint64_t end = base;
-  for (int i = 0; i < count; i++) {
+  for (int i = 0; i < count && end < limit; i++) {
     ac_value *value = &values[list[i].value];
     place(space, &t, value, base);
     if (value->address + value->bytes > end) end = value->address + value->bytes;
   }
-  return end;
+  return end < limit ? end : limit;
 }
 
 ac_status ac_layout_arena(const ac_address_space *space, ac_sequence *sequence, uint64_t base,
-                          uint64_t bound, uint64_t *end) {
+                          uint64_t bound, uint64_t limit, uint64_t *end) {
   AC_TRY(ac_layout_check(space, sequence));
   size_t room = (size_t)sequence->value_count + 1;
   candidate *list = malloc(room * sizeof *list);
@@ -239,16 +240,15 @@ ac_status ac_layout_arena(const ac_address_space *space, ac_sequence *sequence, 
     free(at);
     return ac_fail(AC_ERROR_MEMORY, "no memory to lay out the arena");
   }
-  int best = 0, order = 0;
-  uint64_t best_end = UINT64_MAX;
-  for (; order < ORDERS && best_end > base + bound; order++) {
-    const uint64_t reached = try_order(space, sequence, order, base, list, at);
-    if (reached < best_end) best_end = reached, best = order;
+  int best = -1, order = 0;
+  *end = limit;
+  for (; order<ORDERS && * end> base + bound; order++) {
+    const uint64_t reached = try_order(space, sequence, order, base, *end, list, at);
+    if (reached < *end) *end = reached, best = order;
   }
-  if (best != order - 1) try_order(space, sequence, best, base, list, at);
+  if (best >= 0 && best != order - 1) try_order(space, sequence, best, base, UINT64_MAX, list, at);
   free(list);
   free(at);
-  *end = best_end;
   return AC_OK;
 }
 

@@ -259,19 +259,30 @@ ac_plan_desc setup_plan_desc(const setup *s) {
   return desc;
 }
 
+static ac_status build_graph(const setup *s, ac_graph **graph) {
+  const ac_status status = ac_graph_create(graph);
+  if (status == AC_OK) s->kind->build(s->model, *graph);
+  return status;
+}
+
 static ac_status try_plan(const setup_request *request, ac_plan **plan) {
   const setup *s = request->setup;
   ac_graph *graph = NULL;
-  ac_status status = ac_graph_create(&graph);
-  if (status == AC_OK) {
-    ac_plan_desc desc = setup_describe(request, s);
-    desc.offers = setup_takes_offer;
-    desc.offers_context = (void *)(uintptr_t)request;
-    s->kind->build(s->model, graph);
-    status = ac_plan_create(plan, graph, s->device, &desc);
-  }
+  const ac_plan_desc desc = setup_describe(request, s);
+  ac_status status = build_graph(s, &graph);
+  if (status == AC_OK) status = ac_plan_create(plan, graph, s->device, &desc);
   ac_graph_free(graph);
   return status;
+}
+
+/* What the library says, and what would need less where that is too much. */
+static int refuse_plan(const setup_request *request, ac_status status) {
+  ac_graph *graph = NULL;
+  const int failed = fail_setup(status);
+  if (status == AC_ERROR_BUDGET && build_graph(request->setup, &graph) == AC_OK)
+    setup_print_offers(request, graph);
+  ac_graph_free(graph);
+  return failed;
 }
 
 /* The noise of gradients is known of windows of several micro-batches, which the smallest is to be,
@@ -286,7 +297,7 @@ int setup_plan(const setup *s, void (*change)(ac_plan_desc *desc), ac_plan **pla
     ac_plan_free(*plan);
     status = try_plan(&request, plan);
   }
-  return status == AC_OK ? STATUS_CONTINUE : fail_setup(status);
+  return status == AC_OK ? STATUS_CONTINUE : refuse_plan(&request, status);
 }
 
 int setup_open_model(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o)) {
