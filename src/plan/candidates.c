@@ -337,43 +337,66 @@ ac_status ac_candidates_least(ac_candidates *s, ac_plan *board, uint64_t *total,
   return lay_least(s, board, total, micro_batch);
 }
 
-/* Bytes that no candidate of a size can go below: what persists, and what one step alone has. */
+/* Bytes that no candidate of a size can go below: what persists, and scratch space of one step. */
 static ac_status least_of_size(const ac_problem *problem, int64_t micro_batch, uint64_t *bytes) {
   const ac_run_state run = {.training = true, .batch = micro_batch};
-  const uint64_t alignment = problem->device->info.alignment;
+  const ac_device *device = problem->device;
   uint64_t most = 0;
   for (int i = 0; i < problem->main.count; i++) {
     ac_op_args args;
     ac_node_arguments(problem->main.list[i], problem->graph, &run, &args);
-    const uint64_t own = problem->device->backend->workspace(problem->device->state, &args);
+    uint64_t own = device->backend->workspace(device->state, &args);
+    for (int j = 0; j < AC_MAX_OUTPUTS; j++) args.add[j] = true;
+    const uint64_t adding = device->backend->workspace(device->state, &args);
+    if (adding < own) own = adding;
     if (own > most) most = own;
   }
   AC_TRY(ac_memory_cells(problem, micro_batch, bytes));
-  *bytes += most / alignment * alignment;
+  if (*bytes != UINT64_MAX) *bytes += most;
   return AC_OK;
 }
 
-/* From the smallest size on, as larger ones seldom need less. Where they cannot, their candidates
- * are not listed. */
+typedef struct sized {
+  int64_t micro_batch;
+  uint64_t least;
+} sized;
+
+static int by_least(const void *a, const void *b) {
+  const sized *x = a, *y = b;
+  if (x->least != y->least) return x->least < y->least ? -1 : 1;
+  return (x->micro_batch > y->micro_batch) - (x->micro_batch < y->micro_batch);
+}
+
+/* Those of `sizes` at which the device runs all ops, as in ac_candidates_list. */
+static ac_status bound_sizes(const ac_problem *problem, const int64_t *sizes, int count,
+                             sized list[AC_SEARCH_SIZES], int *listed) {
+  *listed = 0;
+  for (int i = 0; i < count; i++) {
+    sized x = {sizes[i], 0};
+    ac_status status = ac_problem_check_support(problem, sizes[i]);
+    if (status == AC_ERROR_UNSUPPORTED && i < count - 1) continue;
+    if (status == AC_OK) status = least_of_size(problem, sizes[i], &x.least);
+    AC_TRY(status);
+    list[(*listed)++] = x;
+  }
+  qsort(list, (size_t)*listed, sizeof *list, by_least);
+  return AC_OK;
+}
+
+/* Sizes come by their bounds, and end where these are no less than what was found. */
 ac_status ac_candidates_find_least(const ac_problem *problem, const ac_cost_model *costs,
                                    ac_chain_memo *memo, uint64_t *total, int64_t *micro_batch) {
   ac_candidates s = {.problem = problem, .costs = costs, .memo = memo};
   ac_plan board = {.problem = *problem, .graph = problem->graph, .device = problem->device};
   int64_t sizes[AC_SEARCH_SIZES];
-  int count;
+  sized list[AC_SEARCH_SIZES];
+  int count, listed = 0;
   *total = UINT64_MAX;
   ac_status status = begin(&s, sizes, &count);
-  for (int i = count - 1; i >= 0 && status == AC_OK; i--) {
-    uint64_t least;
-    status = ac_problem_check_support(problem, sizes[i]);
-    if (status == AC_ERROR_UNSUPPORTED && i < count - 1) {
-      status = AC_OK;
-      continue;
-    }
-    if (status == AC_OK) status = least_of_size(problem, sizes[i], &least);
-    if (status != AC_OK || least >= *total) continue;
+  if (status == AC_OK) status = bound_sizes(problem, sizes, count, list, &listed);
+  for (int i = 0; i < listed && status == AC_OK && list[i].least < *total; i++) {
     s.count = 0;
-    status = add_size(&s, sizes[i]);
+    status = add_size(&s, list[i].micro_batch);
     if (status == AC_OK) status = lay_least(&s, &board, total, micro_batch);
   }
   ac_candidates_free(&s);

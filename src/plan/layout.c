@@ -229,27 +229,42 @@ static uint64_t try_order(const ac_address_space *space, ac_sequence *sequence, 
   return end < limit ? end : limit;
 }
 
+/* Room for a search. */
+typedef struct room {
+  candidate *list;
+  placed *at;
+  uint64_t *best; /* addresses */
+} room;
+
+static ac_status make_room(room *r, int values) {
+  const size_t count = (size_t)values + 1;
+  r->list = malloc(count * sizeof *r->list);
+  r->at = malloc(count * sizeof *r->at);
+  r->best = malloc(count * sizeof *r->best);
+  if (r->list && r->at && r->best) return AC_OK;
+  return ac_fail(AC_ERROR_MEMORY, "no memory to lay out the arena");
+}
+
 ac_status ac_layout_arena(const ac_address_space *space, ac_sequence *sequence, uint64_t base,
                           uint64_t bound, uint64_t limit, uint64_t *end) {
   AC_TRY(ac_layout_check(space, sequence));
-  size_t room = (size_t)sequence->value_count + 1;
-  candidate *list = malloc(room * sizeof *list);
-  placed *at = malloc(room * sizeof *at);
-  if (!list || !at) {
-    free(list);
-    free(at);
-    return ac_fail(AC_ERROR_MEMORY, "no memory to lay out the arena");
-  }
-  int best = -1, order = 0;
+  room r;
+  ac_value *values = sequence->values;
+  const int count = sequence->value_count;
+  ac_status status = make_room(&r, count);
+  int best = -1;
   *end = limit;
-  for (; order<ORDERS && * end> base + bound; order++) {
-    const uint64_t reached = try_order(space, sequence, order, base, *end, list, at);
-    if (reached < *end) *end = reached, best = order;
+  for (int order = 0; status == AC_OK && order<ORDERS && * end> base + bound; order++) {
+    const uint64_t reached = try_order(space, sequence, order, base, *end, r.list, r.at);
+    if (reached >= *end) continue;
+    *end = reached, best = order;
+    for (int i = 0; i < count; i++) r.best[i] = values[i].address;
   }
-  if (best >= 0 && best != order - 1) try_order(space, sequence, best, base, UINT64_MAX, list, at);
-  free(list);
-  free(at);
-  return AC_OK;
+  for (int i = 0; i < count && best >= 0; i++) values[i].address = r.best[i];
+  free(r.list);
+  free(r.at);
+  free(r.best);
+  return status;
 }
 
 static uint64_t largest_sum(const int64_t *change, int steps) {

@@ -60,10 +60,15 @@ static bool flags_of(unsigned reliefs, const ac_plan_desc *desc, char flags[MOST
   return true;
 }
 
-static void words_of(unsigned reliefs, const ac_plan_desc *desc, char words[MOST_BYTES]) {
+/* `fused`: whether what is asked for takes a batch at once. */
+static void words_of(unsigned reliefs, const ac_plan_desc *desc, bool fused,
+                     char words[MOST_BYTES]) {
   words[0] = 0;
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-    if ((reliefs & rows[i].relief) && rows[i].what) append(words, ", ", rows[i].what);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    if (!(reliefs & rows[i].relief) || !rows[i].what) continue;
+    const bool split = fused && rows[i].relief == AC_RELIEF_GRADIENTS_AUTO;
+    append(words, ", ", split ? "gradients in micro-batches" : rows[i].what);
+  }
   if ((reliefs & AC_RELIEF_GRADIENTS_FOLDED) && desc->optimizer == AC_ADAMW)
     append(words, " ", "(AdamA, an approximation)");
 }
@@ -147,7 +152,9 @@ static const char *needed(char *text, size_t size, uint64_t bytes) {
   return text;
 }
 
-static void print_table(const ac_plan_offer *list, int count, uint64_t budget) {
+static void print_table(const ac_plan_offer *list, int count, const ac_plan_desc *asked) {
+  const bool fused =
+      asked->gradients == AC_GRADIENTS_FUSED || asked->gradients == AC_GRADIENTS_FUSED_LOCAL;
   char flags[MOST_BYTES], words[MOST_BYTES], amount[48], bytes[32];
   int width = 5;
   for (int i = 0; i < count; i++) {
@@ -159,10 +166,10 @@ static void print_table(const ac_plan_offer *list, int count, uint64_t budget) {
   for (int i = 0; i < count; i++) {
     const ac_plan_offer *x = &list[i];
     flags_of(x->reliefs, &x->desc, flags);
-    words_of(x->reliefs, &x->desc, words);
+    words_of(x->reliefs, &x->desc, fused, words);
     snprintf(amount, sizeof amount, "%s%s", x->at_most ? "<= " : "",
              needed(bytes, sizeof bytes, x->bytes));
-    const bool fits = budget && x->bytes <= budget;
+    const bool fits = asked->memory && x->bytes <= asked->memory;
     say("%14s  %-4s  %-*s  %s", amount, fits ? "yes" : "no", width, flags, words);
   }
 }
@@ -175,5 +182,5 @@ void setup_print_offers(const setup_request *request, const ac_graph *graph) {
   desc.offers = takes_offer;
   desc.offers_context = (void *)(uintptr_t)request;
   if (ac_plan_offers(graph, s->device, &desc, list, MOST_OFFERS, &count) != AC_OK || !count) return;
-  print_table(list, count < MOST_OFFERS ? count : MOST_OFFERS, desc.memory);
+  print_table(list, count < MOST_OFFERS ? count : MOST_OFFERS, &desc);
 }
