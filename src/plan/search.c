@@ -5,7 +5,7 @@
  * get slower with more budget, as candidates do not depend on it, and the smallest budget that can
  * be met is the smallest total among the candidates, exactly.
  *
- * Totals need a layout, which is quadratic in values; the sum of bytes alive is linear and a lower
+ * Totals need a layout, which takes n log n in values; the sum of bytes alive is linear and a lower
  * bound. Candidates are tried from the fastest on, and only those whose bound fits are laid out. */
 #include "plan/refuse.h"
 
