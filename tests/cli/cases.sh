@@ -473,7 +473,7 @@ case_plan() {
   run "${whole[@]}" --memory "$total" --json >json
   [[ ! -s run.err ]] || die "$(cat run.err)"
   grep -q '"read_ahead_bytes": 0' json || die "there is room to read ahead: $(cat json)"
-  refuse 1 'with nothing read ahead' "${whole[@]}" --memory "$total" --read-ahead 1
+  refuse 1 'nothing read ahead' "${whole[@]}" --memory "$total" --read-ahead 1
 }
 
 # Few rows, short, in little memory: what they show does not depend on how busy the machine is.
