@@ -107,7 +107,8 @@ static ac_status add_way(ac_candidates *s, ac_candidate c) {
   if (status == AC_OK)
     status = ac_memory_bound(s->problem, size->micro_batch, &main, &stepping, size->evaluation,
                              &c.bound);
-  if (status == AC_OK) c.seconds = window_seconds(s, &main, &stepping, size->micro_batch);
+  if (status == AC_OK && !s->memo) /* where bytes alone are looked for, nobody asks for seconds */
+    c.seconds = window_seconds(s, &main, &stepping, size->micro_batch);
   ac_sequence_free(&main);
   ac_sequence_free(&stepping);
   if (status == AC_OK) s->list[s->count++] = c;

@@ -50,7 +50,7 @@ typedef struct ac_chain_memo {
 void ac_chain_memo_free(ac_chain_memo *memo);
 
 typedef struct ac_candidates {
-  ac_chain_memo *memo; /* NULL: none */
+  ac_chain_memo *memo; /* only the least bytes are looked for, and no seconds; NULL: all is */
   const ac_problem *problem;
   const ac_cost_model *costs; /* NULL: unknown, and no candidate depends on them */
   ac_cost_model guess;        /* of costs */
