@@ -440,7 +440,7 @@ static ac_graph *long_graph(int count) {
   return g;
 }
 
-/* Cutting, measuring, laying out and checking were once quadratic: this took a quarter of an hour.
+/* Cutting, measuring, laying out and checking were once quadratic: this took minutes.
  */
 static void long_graphs_are_planned(void **state) {
   (void)state;
