@@ -228,6 +228,12 @@ static void plans(void) {
   HARMLESS(ac_plan_get_info, plan, !ac_plan_get_info(NULL));
   REFUSED(ac_plan_get_step, plan, ac_plan_get_step(NULL, 0, &step));
   REFUSED(ac_plan_get_step, result, ac_plan_get_step(plan, 0, NULL));
+  ac_plan_offer offer;
+  REFUSED(ac_plan_offers, graph, ac_plan_offers(NULL, device, NULL, &offer, 1, &count));
+  REFUSED(ac_plan_offers, device, ac_plan_offers(graph, NULL, NULL, &offer, 1, &count));
+  REFUSED(ac_plan_offers, count, ac_plan_offers(graph, device, NULL, &offer, 1, NULL));
+  HARMLESS(ac_plan_offers, list, ac_plan_offers(graph, device, NULL, NULL, 0, &count) == AC_OK);
+  HARMLESS(ac_plan_offers, desc, ac_plan_offers(graph, device, NULL, NULL, 0, &count) == AC_OK);
   REFUSED(ac_plan_alternatives, plan, ac_plan_alternatives(NULL, NULL, 0, &count));
   REFUSED(ac_plan_alternatives, count, ac_plan_alternatives(plan, NULL, 0, NULL));
   HARMLESS(ac_plan_alternatives, list, ac_plan_alternatives(plan, NULL, 0, &count) == AC_OK);

@@ -270,19 +270,33 @@ ac_plan_desc setup_plan_desc(const setup *s) {
   return desc;
 }
 
+static ac_status build_graph(const setup *s, ac_graph **graph) {
+  const ac_status status = ac_graph_create(graph);
+  if (status == AC_OK) s->kind->build(s->model, *graph);
+  return status;
+}
+
 static ac_status try_plan(const setup_request *request, ac_plan **plan) {
   const setup *s = request->setup;
   ac_graph *graph = NULL;
-  ac_status status = ac_graph_create(&graph);
-  if (status == AC_OK) {
-    ac_plan_desc desc = setup_describe(request, s);
-    desc.offers = setup_takes_offer;
-    desc.offers_context = (void *)(uintptr_t)request;
-    s->kind->build(s->model, graph);
-    status = ac_plan_create(plan, graph, s->device, &desc);
-  }
+  const ac_plan_desc desc = setup_describe(request, s);
+  ac_status status = build_graph(s, &graph);
+  if (status == AC_OK) status = ac_plan_create(plan, graph, s->device, &desc);
   ac_graph_free(graph);
   return status;
+}
+
+/* What the library says, with the flag by which its proposal is taken, and what would need less
+ * where that is too much. */
+static int refuse_plan(const setup_request *request, ac_status status) {
+  ac_graph *graph = NULL;
+  const int failed = fail_setup(status);
+  if (strstr(ac_last_error(), "accept the statistics of micro-batches"))
+    say("--batch-norm micro accepts the statistics of micro-batches");
+  if (status == AC_ERROR_BUDGET && build_graph(request->setup, &graph) == AC_OK)
+    setup_print_offers(request, graph);
+  ac_graph_free(graph);
+  return failed;
 }
 
 /* The noise of gradients is known of windows of several micro-batches, which the smallest is to be,
@@ -297,7 +311,7 @@ int setup_plan(const setup *s, void (*change)(ac_plan_desc *desc), ac_plan **pla
     ac_plan_free(*plan);
     status = try_plan(&request, plan);
   }
-  return status == AC_OK ? STATUS_CONTINUE : fail_setup(status);
+  return status == AC_OK ? STATUS_CONTINUE : refuse_plan(&request, status);
 }
 
 int setup_open_model(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o)) {
@@ -340,6 +354,18 @@ static int make_plan(setup *s) {
   return status;
 }
 
+/* Where gradients are folded, what the tokens of a window weigh is counted before its first
+ * micro-batch. */
+static int check_counting(const setup *s) {
+  const ac_plan_info *info = ac_plan_get_info(s->plan);
+  if (info->gradients != AC_GRADIENTS_FOLDED || info->read_ahead || !s->data.tokens_per_sample ||
+      info->micro_batch == info->batch)
+    return STATUS_CONTINUE;
+  return fail_usage("--gradients folded in micro-batches needs whole batches read ahead, to count "
+                    "their tokens first; leave out --read-ahead 0, or give --micro-batch %lld",
+                    (long long)info->batch);
+}
+
 int setup_open(setup *s, const char *verb, int argc, char **argv, plan_cache *cache) {
   const setup_words words = {verb, !cache, argc, argv, NULL};
   int status = setup_parse_words(s, &words);
@@ -352,6 +378,7 @@ int setup_open(setup *s, const char *verb, int argc, char **argv, plan_cache *ca
   if (status == STATUS_CONTINUE) status = open_device(s);
   if (status == STATUS_CONTINUE) status = plan_to_go_on(s);
   if (status == STATUS_CONTINUE && !s->plan) status = make_plan(s);
+  if (status == STATUS_CONTINUE) status = check_counting(s);
   if (status == STATUS_CONTINUE)
     status = policy_check_memory(&s->policy, ac_plan_get_info(s->plan));
   return status;

@@ -73,9 +73,9 @@ typedef struct setup_request {
 
 ac_plan_desc setup_describe(const setup_request *request, const setup *flags);
 
-/* As ac_plan_desc.offers, of a request: whether the program would take the flags of an offer beside
- * those that it has, and what both together ask for. */
-bool setup_takes_offer(void *request, const char *flags, ac_plan_desc *desc);
+/* After a refusal: a table of what would need less, with the flags that the program would take
+ * beside those that it has, and whether it fits the budget. */
+void setup_print_offers(const setup_request *request, const ac_graph *graph);
 
 /* The flags of the words, with more behind them. As setup_parse. */
 int setup_parse_words(setup *s, const setup_words *words);

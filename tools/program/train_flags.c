@@ -247,6 +247,23 @@ static int check_clip_by(const setup *s) {
   return fail_usage("--clip-by has no meaning without --clip, or that of a --group");
 }
 
+/* What changes gradients one by one, and averages of weights, go by floats. */
+static int check_floats(const setup *s) {
+  const ac_plan_desc desc = setup_plan_desc(s);
+  const bool folded = desc.gradients == AC_GRADIENTS_FOLDED;
+  if (desc.average && desc.weights == AC_WEIGHTS_BF16)
+    return fail_usage("--ema keeps averages of weights in f32, which --weights bf16 has none of");
+  if (desc.clipping < AC_CLIP_VALUE) return STATUS_CONTINUE;
+  if (!folded && desc.weights == AC_WEIGHTS_F32 && desc.gradient_storage == AC_GRADIENT_F32)
+    return STATUS_CONTINUE;
+  return fail_usage("--clip-by %s needs weights and gradients in f32, and none that are folded; "
+                    "leave out %s",
+                    desc.clipping == AC_CLIP_VALUE ? "value" : "adaptive",
+                    folded                            ? "--gradients folded"
+                    : desc.weights == AC_WEIGHTS_BF16 ? "--weights bf16"
+                                                      : "--gradients bf16");
+}
+
 /* What is folded cannot be clipped, looked ahead of or looked at. */
 static int check_folded(const setup *s) {
   const train_flags *f = &s->flags;
@@ -337,6 +354,7 @@ int train_flags_check(setup *s) {
   if (status == STATUS_CONTINUE) status = check_relevance(s);
   if (status == STATUS_CONTINUE) status = groups_resolve(&f->groups, &s->trainer);
   if (status == STATUS_CONTINUE) status = check_clip_by(s);
+  if (status == STATUS_CONTINUE) status = check_floats(s);
   if (status == STATUS_CONTINUE)
     status = loss_scale_resolve(&f->loss_scale, &s->options, (ac_precision)f->precision,
                                 &s->trainer.loss_scaling);
