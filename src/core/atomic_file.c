@@ -27,8 +27,8 @@ enum { BLOCK_BYTES = 768 << 10 };
 static int create_temporary(ac_atomic_file *file, int length) {
   for (int attempt = 0; attempt < 100; attempt++) {
     const unsigned long long unique = (unsigned long long)(ac_clock() * 1e9) + (unsigned)attempt;
-    snprintf(file->temporary, sizeof file->temporary, "%.*s.partial-%x", length, file->path,
-             (unsigned)(unique * 2654435761u ^ (unsigned)getpid()));
+    snprintf(file->temporary, sizeof file->temporary, "%.*s.partial-%08x-%x", length,
+             file->path, (unsigned)(unique * 2654435761u), (unsigned)getpid());
     const int descriptor = open(file->temporary, O_WRONLY | O_CREAT | O_EXCL, 0666);
     if (descriptor >= 0 || errno != EEXIST) return descriptor;
   }
@@ -47,8 +47,8 @@ ac_status ac_atomic_open(ac_atomic_file *file, const char *path) {
   memset(file, 0, sizeof *file);
   file->descriptor = -1;
   const int length = snprintf(file->path, sizeof file->path, "%s", path);
-  if (length < 0 || (size_t)length + 24 > sizeof file->path)
-    return ac_fail(AC_ERROR_ARGUMENT, "the path is longer than %zu bytes", sizeof file->path - 24);
+  if (length < 0 || (size_t)length + 32 > sizeof file->path)
+    return ac_fail(AC_ERROR_ARGUMENT, "the path is longer than %zu bytes", sizeof file->path - 32);
   file->block = ac_pages_allocate(BLOCK_BYTES);
   if (!file->block) return ac_fail(AC_ERROR_MEMORY, "no memory to write %s", path);
   file->descriptor = create_temporary(file, length);

@@ -28,14 +28,14 @@ flags=(gpt --data text --layers 1 --heads 2 --width 16 --context 16 --batch 4 --
   --threads 1 --eval-every 2 --eval-samples 10 --save-every 1 --keep 2 --read-ahead 0 --seed 3)
 
 train() { # FOLDER STEPS FLAG...
-  "$accrue" train "${flags[@]}" --out "$1" --metrics "$1.jsonl" --steps "$2" --resume "${@:3}" >"$1.out" 2>"$1.err"
+  "$accrue" train "${flags[@]}" --out "$1" --metrics "$1.jsonl" --steps "$2" --resume-or-start "${@:3}" >"$1.out" 2>"$1.err"
 }
 copy() { # FROM TO
   rm -rf "$2" "$2".*
   if [[ -d $1 ]]; then cp -r "$1" "$2" && cp "$1.jsonl" "$2.jsonl"; fi
 }
 without_times() {
-  sed -E 's/"(seconds|data_wait_s|samples_per_s|tokens_per_s)":[^,}]*//g' "$1"
+  sed -E 's/"(run|seconds|data_wait_s|samples_per_s|tokens_per_s)":[^,}]*//g' "$1"
 }
 # The elements of a safetensors file: what follows its header.
 tensors() {

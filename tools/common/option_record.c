@@ -34,7 +34,7 @@ const char *options_value(const char *name, int argc, char **argv) {
 
 /* ---- recording ------------------------------------------------------------------------------- */
 
-static bool is_listed(const char *name, const char *names) {
+bool options_listed(const char *name, const char *names) {
   const size_t length = strlen(name);
   for (const char *at = names; (at = strstr(at, name)); at += length)
     if ((at == names || at[-1] == ' ') && (!at[length] || at[length] == ' ')) return true;
@@ -87,7 +87,7 @@ bool options_record(const options *o, const char *except, json_t *record) {
               json_object_set_new(record, "given", given) == 0;
   for (int i = 0; i < o->count && good; i++) {
     const option *row = &o->rows[i];
-    if (is_listed(row->name, except)) continue;
+    if (options_listed(row->name, except)) continue;
     good = json_object_set_new(flags, row->name, value_of(row)) == 0;
     if (row->given) good = good && json_array_append_new(given, json_string(row->name)) == 0;
   }
@@ -196,7 +196,8 @@ static bool is_without_value(const json_t *record, const char *name) {
   return false;
 }
 
-int options_restore(options *o, const json_t *record, const char *from, int argc, char **argv) {
+int options_restore(options *o, const json_t *record, const char *from, const char *except,
+                    int argc, char **argv) {
   const json_t *flags = json_object_get(record, "flags");
   if (!json_is_object(flags)) return fail_usage("%s holds no flags of a run", from);
   const char *name;
@@ -204,13 +205,15 @@ int options_restore(options *o, const json_t *record, const char *from, int argc
   json_object_foreach((json_t *)flags, name, value) {
     const option *row = find(o, name);
     if (!row) return fail_usage("%s has the unknown flag --%.64s", from, name);
+    if (options_listed(name, except)) continue;
     if (is_replaced(name, argc, argv) || is_without_value(record, name)) continue;
     if (!take(row, value)) return fail_usage("%s has no good value for --%s", from, row->name);
   }
   size_t index;
   json_array_foreach(json_object_get(record, "given"), index, value) {
     option *row = json_is_string(value) ? find(o, json_string_value(value)) : NULL;
-    if (row && !is_replaced(row->name, argc, argv)) row->given = row->recorded = true;
+    if (!row || options_listed(row->name, except)) continue;
+    if (!is_replaced(row->name, argc, argv)) row->given = row->recorded = true;
   }
   return STATUS_CONTINUE;
 }

@@ -8,7 +8,8 @@
 
 bool replacement_open(replacement *r, const char *path) {
   int length = snprintf(r->path, sizeof r->path, "%s", path);
-  int longer = snprintf(r->temporary, sizeof r->temporary, "%s.partial-XXXXXX", path);
+  int longer = snprintf(r->temporary, sizeof r->temporary, "%s.partial-%08lx-XXXXXX", path,
+                        (unsigned long)getpid());
   if (length < 0 || longer < 0 || (size_t)longer >= sizeof r->temporary) {
     errno = ENAMETOOLONG;
     return false;

@@ -1,6 +1,7 @@
 #include "program/metrics.h"
 
 #include "common/json_text.h"
+#include "common/run_id.h"
 #include "common/message.h"
 #include "program/layer_words.h"
 
@@ -34,13 +35,12 @@ static bool cut(metrics *m, int64_t keep) {
   return fseeko(m->stream, 0, SEEK_END) == 0;
 }
 
-/* Whether a file may be of metrics, which are objects. What cannot be read is told when it is
- * written to. */
-static bool may_be_metrics(const char *path) {
-  FILE *file = fopen(path, "r");
-  const int first = file ? fgetc(file) : EOF;
-  if (file) fclose(file);
-  return first == '{' || first == EOF;
+/* Whether a file may be the run's so far. What cannot be read is told when it is written to. */
+static bool may_be_own(const metrics *m, bool anew) {
+  char id[RUN_ID_BYTES];
+  const metrics_owner owner = metrics_owner_of(m->path, id);
+  if (owner == METRICS_NAMED && !strcmp(id, m->run)) return true;
+  return owner == METRICS_NONE || (owner == METRICS_UNNAMED && !anew);
 }
 
 int metrics_begin(metrics *m, int64_t keep) {
@@ -51,8 +51,10 @@ int metrics_begin(metrics *m, int64_t keep) {
   const bool anew = keep <= 0 || missing || special;
   if (keep > 0 && missing)
     say("%s does not have the metrics of the run so far; it begins anew", m->path);
-  if (!anew && !may_be_metrics(m->path))
-    return fail("%s does not hold the metrics of the run that goes on; name another file", m->path);
+  if (!(anew && m->overwrite) && !may_be_own(m, anew))
+    return fail("%s does not hold the metrics of the run that goes on; name another file with "
+                "--metrics",
+                m->path);
   m->stream = fopen(m->path, anew ? "w" : "r+");
   if (!m->stream || (!anew && !cut(m, keep)))
     return fail("cannot write the metrics to %s: %s", m->path, strerror(errno));
@@ -61,7 +63,7 @@ int metrics_begin(metrics *m, int64_t keep) {
 }
 
 int metrics_open(metrics *m, const metrics_desc *desc) {
-  *m = (metrics){.path = desc->path};
+  *m = (metrics){.path = desc->path, .run = desc->run, .overwrite = desc->overwrite};
   return tensorboard_open(&m->tensorboard, &desc->events);
 }
 
@@ -112,7 +114,8 @@ void metrics_plan(metrics *m, const ac_device *device, const ac_plan_info *plan)
                 "gradients", INTEGER(b->gradients), "optimizer", INTEGER(b->optimizer),
                 "activations", INTEGER(b->activations), "workspace", INTEGER(b->workspace), "io",
                 INTEGER(b->io), "total", INTEGER(b->total));
-  write_line(m, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+  write_line(m, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
+                          "s:s}",
                           "event", "plan", "device", ac_device_get_info(device)->id, "precision",
                           ac_precision_name(plan->precision), "effective_batch",
                           INTEGER(plan->batch), "micro_batch", INTEGER(plan->micro_batch),
@@ -122,7 +125,7 @@ void metrics_plan(metrics *m, const ac_device *device, const ac_plan_info *plan)
                           INTEGER(plan->frozen_count), "budget_bytes", INTEGER(plan->budget_bytes),
                           "planned_bytes", bytes, "host_bytes", INTEGER(plan->host_bytes),
                           "read_ahead_bytes", INTEGER(plan->read_ahead_bytes), "library_bytes",
-                          INTEGER(plan->library_bytes)));
+                          INTEGER(plan->library_bytes), "run", m->run));
 }
 
 /* Adds the means of several losses, each under its name, to a line. */

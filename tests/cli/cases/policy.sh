@@ -177,4 +177,4 @@ case_tokens() {
   [[ $(grep -h '"event":"end"' pilot/run-*/metrics.jsonl | grep -o '"steps":[0-9]*' | tr '\n' ' ') == '"steps":4 "steps":4 ' ]] ||
     die "runs of a pilot: $(grep -h '"event":"end"' pilot/run-*/metrics.jsonl)"
 }
-without_seconds() { sed -E 's/"(seconds|data_wait_s|samples_per_s|tokens_per_s)":[^,}]*//g' "$1"; }
+without_seconds() { sed -E 's/"(run|seconds|data_wait_s|samples_per_s|tokens_per_s)":[^,}]*//g' "$1"; }

@@ -257,7 +257,7 @@ case_one_folder() {
   local pid=$! status=0 mode
   wait_for_step m
   ls -l model >before
-  "$ACCRUE" train gpt --data text "${tiny[@]}" --steps 1 --metrics n --out model >out.2 2>err || status=$?
+  "$ACCRUE" train gpt --data text "${tiny[@]}" --steps 1 --metrics n --out model --overwrite >out.2 2>err || status=$?
   ((status == 1)) || die "status $status: $(cat err)"
   grep -q '^accrue: another run writes into model; ' err || die "no reason: $(cat err)"
   ls -l model | cmp - before || die "the second run has changed the folder"
@@ -265,10 +265,10 @@ case_one_folder() {
   kill -KILL $pid || die "the run had ended before it could be killed"
   wait $pid && die "no word of the kill"
   train --steps 1 --out model >out
-  for mode in config.json model.safetensors run.json state-0000000001.safetensors; do
+  for mode in config.json metrics.jsonl model.safetensors run.json state-0000000001.safetensors; do
     [[ $(stat -c %a model/$mode) == $(printf '%o' $((0666 & ~0$(umask)))) ]] || die "permissions of $mode: $(ls -l model)"
   done
-  (($(find model -type f | wc -l) == 4)) || die "left behind: $(ls model)"
+  (($(find model -type f | wc -l) == 5)) || die "left behind: $(ls model)"
 }
 
 # spoil FILE: makes the first number of a model's first tensor NaN.
