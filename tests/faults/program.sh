@@ -121,7 +121,7 @@ full_disk() {
   check_resumed
 }
 
-# A new run in the folder of one that has not ended is killed while it puts its record in the place of that one's: there is
+# A new run that replaces one that has not ended is killed while it puts its record in the place of that one's: there is
 # always a run to go on with.
 over_another() {
   local k status every
@@ -133,10 +133,11 @@ over_another() {
       copy stopped run
       fault=file:$k:crash status=0 runs=$((runs + 1))
       { LD_PRELOAD=$faults ACCRUE_FAULT=$fault ACCRUE_FAULT_PATH=run.json \
-        "$accrue" train "${flags[@]}" --out run --metrics run.jsonl --steps 5 --save-every $every --keep 1 \
+        "$accrue" train "${flags[@]}" --out run --metrics run.jsonl --steps 5 --save-every $every --keep 1 --overwrite \
         >run.out 2>run.err; } 2>/dev/null || status=$?
       cp run.err run.first.err
       ((status == 137)) || break
+      rm -f run.jsonl # metrics are replaced at once
       train run 5 || wrong 'it does not go on'
       grep -q 'going on after step' run.err || wrong 'the states are lost'
     done

@@ -72,6 +72,7 @@ static unsigned units_of(const setup *s) {
  * or what is no state any more. */
 static bool may_replace(checkpoint *c, int64_t step, const char *path) {
   const char *other = run_record_replaces(c->record);
+  if (!is_taken(c, step)) return true;
   if (run_owner_of_state(c->folder, step, run_record_id(c->record)) != OWNER_ANOTHER ||
       run_owner_of_state(c->folder, step, other) == OWNER_OWN)
     return true;

@@ -328,6 +328,49 @@ case_config() {
   grep -q 'done after 120 updates' out || die "$(cat out)"
 }
 
+# Metrics are one run's: they are in its folder unless they are named, and say which run's they are.
+case_whose_metrics() {
+  text
+  local begin=(train gpt --data text "${tiny[@]}" "${steady[@]}") of
+  "$ACCRUE" "${begin[@]}" --steps 4 --metrics a.jsonl --tensorboard events --out a >/dev/null 2>err || die "$(cat err)"
+  "$METRICS" check a.jsonl
+  [[ "\"id\": $("$METRICS" field a.jsonl plan run)," == $(sed -n 's/^  \("id".*\)/\1/p' a/run.json) ]] || die "the metrics do not tell the run"
+  [[ ! -e a/metrics.jsonl ]] || die "metrics twice"
+  cp a.jsonl before.jsonl && cp -r a before && ls events >events.before
+  # By another's record a run has a place of its own for all that it writes.
+  "$ACCRUE" train --config a/run.json --steps 2 --out b >/dev/null 2>err || die "$(cat err)"
+  "$METRICS" check b/metrics.jsonl
+  "$ACCRUE" train --config a/run.json --steps 1 >/dev/null 2>err || die "$(cat err)"
+  [[ -s accrue-gpt/model.safetensors ]] || die "the other run's --out"
+  cmp a.jsonl before.jsonl && diff -r a before && ls events | cmp - events.before || die "the other run has lost something"
+  # Another run's are not replaced, nor gone on with; with --overwrite they are, and what is no metrics stays.
+  refuse 2 'a.jsonl holds the metrics of another run' "${begin[@]}" --steps 2 --metrics a.jsonl --out c
+  fails 1 'a.jsonl does not hold the metrics of the run that goes on' train --resume --steps 5 --metrics a.jsonl --out b
+  refuse 2 'text holds something else than metrics' "${begin[@]}" --steps 2 --metrics text --out c --overwrite
+  cmp a.jsonl before.jsonl
+  [[ ! -e c ]] || die "a run that was refused left a folder"
+  "$ACCRUE" "${begin[@]}" --steps 2 --metrics none --out c >/dev/null 2>err || die "$(cat err)"
+  [[ ! -e c/metrics.jsonl && ! -e none ]] || die "there are metrics"
+  # A run that goes on writes on in its folder.
+  run train --resume --steps 3 --out b >/dev/null
+  "$METRICS" check b/metrics.jsonl
+  (($(grep -c '"event":"step"' b/metrics.jsonl) == 3 && $(grep -c '"run"' b/metrics.jsonl) == 1)) || die "$(cat b/metrics.jsonl)"
+  # Nobody is shown another run's numbers as its own.
+  "$ACCRUE" "${begin[@]}" --steps 3 --metrics a.jsonl --out d --overwrite >/dev/null 2>err || die "$(cat err)"
+  command -v gnuplot >/dev/null || return 0
+  run report a --out page.html >/dev/null
+  grep -qx 'a has no curves: a.jsonl has the metrics of another run' run.err || die "$(cat run.err)"
+  run report c --out page.html >/dev/null
+  grep -qx 'c has no curves: it was trained with --metrics none' run.err || die "$(cat run.err)"
+  for of in b d; do
+    run report $of --out page.html >/dev/null
+    [[ ! -s run.err ]] && grep -q 'after step 3' page.html || die "$of: $(cat run.err)"
+  done
+  cp before.jsonl b/metrics.jsonl
+  run report b --out page.html >/dev/null
+  grep -qx 'b has no curves: b/metrics.jsonl has the metrics of another run' run.err || die "$(cat run.err)"
+}
+
 # A record that someone has edited is refused in one sentence.
 case_hostile_record() {
   text

@@ -129,7 +129,7 @@ case_interrupt_early() {
   cp model/model.safetensors before
   # A window of many micro-batches, so that the signal comes within the first.
   "$ACCRUE" train mlp --data pair --device cpu --threads 1 --hidden 2048,2048 --batch 20000 --micro-batch 8 --read-ahead 0 \
-    --steps 1 --warmup 0 --metrics m --out model >out 2>err &
+    --steps 1 --warmup 0 --metrics m --out model --overwrite >out 2>err &
   local pid=$! i
   for ((i = 0; i < 600; i++)); do
     grep -qs '"event":"plan"' m && break
