@@ -9,6 +9,30 @@ trap 'rm -rf "$work"' EXIT
 cd "$work"
 export OMP_WAIT_POLICY=passive # cases run side by side on few cores
 
+# Cases share flags, and some give one of these again. The program refuses that, so what is called here is a script that
+# leaves out all but the last; $PROGRAM is the program itself.
+PROGRAM=$ACCRUE
+ACCRUE=$work.once
+export PROGRAM
+trap 'rm -rf "$work" "$work.once"' EXIT
+cat >"$ACCRUE" <<'ONCE'
+#!/bin/bash
+declare -A last
+words=("$@") kept=()
+for i in "${!words[@]}"; do
+  name=${words[i]%%=*}
+  if [[ $name == --* && $1 != bench && ! $name =~ ^--(group|grid|ablate)$ ]]; then last[$name]=$i; fi
+done
+for ((i = 0; i < ${#words[@]}; i++)); do
+  name=${words[i]%%=*}
+  if [[ $name == --* && ${last[$name]-$i} != "$i" ]]; then
+    if [[ ${words[i]} != *=* && ${words[i + 1]-} && ${words[i + 1]} != --* ]]; then i=$((i + 1)); fi
+  else kept+=("${words[i]}"); fi
+done
+exec "$PROGRAM" "${kept[@]}"
+ONCE
+chmod +x "$ACCRUE"
+
 die() {
   echo "FAILED: $*" >&2
   exit 1
@@ -118,6 +142,10 @@ case_usage() {
   refuse 2 'not a size' train gpt --data text --memory much
   refuse 2 'less than one byte' train gpt --data text --memory 0
   refuse 2 '--steps and --epochs contradict' train gpt --data text --steps 5 --epochs 1
+  ACCRUE=$PROGRAM refuse 2 '--data is given twice' train gpt --data text --steps 5 --data=text
+  ACCRUE=$PROGRAM refuse 2 '--freeze is given twice' train gpt --data text --freeze '*.wte.*' --freeze '*.wpe.*'
+  ACCRUE=$PROGRAM refuse 2 '--no-nesterov is given twice' plan gpt --data text --no-nesterov --no-nesterov
+  ACCRUE=$PROGRAM refuse 2 'no parameter' train gpt --data text "${tiny[@]}" --group '*.bias:lr=1' --group 'nothing:lr=1'
   # What the library refuses of flags is wrong usage, too.
   local verb
   for verb in train plan verify lr-find; do

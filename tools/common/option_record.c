@@ -55,6 +55,11 @@ static json_t *list_of(const option *row) {
   return items;
 }
 
+/* Of a number that its flag could not have, as nobody has given it one. */
+static bool is_open(const option *row, double value) {
+  return row->fallback && !options_in_range(row, value);
+}
+
 static json_t *value_of(const option *row) {
   int length;
   const char *text;
@@ -62,13 +67,16 @@ static json_t *value_of(const option *row) {
   case OPTION_SWITCH:
     return json_boolean(*(const bool *)row->value);
   case OPTION_INTEGER:
+    if (is_open(row, (double)*(const int64_t *)row->value)) return json_null();
     return json_integer(*(const int64_t *)row->value);
   case OPTION_STAGES:
     text = ((const option_stages *)row->value)->text;
     return text ? json_string(text) : json_integer(((const option_stages *)row->value)->number);
   case OPTION_REAL:
-    return json_real(*(const double *)row->value);
+    return is_open(row, *(const double *)row->value) ? json_null()
+                                                     : json_real(*(const double *)row->value);
   case OPTION_SIZE:
+    if (!*(const uint64_t *)row->value) return json_null();
     return json_integer((json_int_t) * (const uint64_t *)row->value);
   case OPTION_CHOICE:
     text = option_choice_name(row->argument, *(const int *)row->value, &length);
@@ -135,9 +143,25 @@ static bool take_list(const option *row, const json_t *value) {
   return true;
 }
 
-/* False: the value is none of the flag's. Null stands for no text, which some flags always have. */
+/* Whether a flag may have no value, as its default shows. */
+static bool is_left_open(const option *row) {
+  switch (row->kind) {
+  case OPTION_INTEGER:
+    return is_open(row, (double)*(const int64_t *)row->value);
+  case OPTION_REAL:
+    return is_open(row, *(const double *)row->value);
+  case OPTION_SIZE:
+    return !*(const uint64_t *)row->value;
+  default:
+    return false;
+  }
+}
+
+/* False: the value is none of the flag's. Null stands for no text, which some flags always have,
+ * and for a number that was left open. */
 static bool take(const option *row, const json_t *value) {
   const double number = json_number_value(value);
+  if (json_is_null(value) && row->kind != OPTION_TEXT) return is_left_open(row);
   switch (row->kind) {
   case OPTION_SWITCH:
     *(bool *)row->value = json_is_true(value);

@@ -40,11 +40,15 @@ static void add_word(command_line *c, const char *format, ...) {
   c->words[c->count++] = c->own[c->own_count++] = word;
 }
 
-/* A switch that an axis is about goes from the words that all runs have. */
+/* Whether a word is the flag that an axis sets: then it goes from the words that all runs have, but
+ * for lists, which add up. */
 static bool is_replaced(const pilot *p, int cell, const char *word) {
+  const size_t length = strcspn(word, "=");
   for (int axis = 0; axis < p->grid.axis_count; axis++) {
     const grid_setting *s = grid_setting_of(&p->grid, cell, axis);
-    if (s->flag && s->is_switch && !strncmp(word, "--", 2) && !strcmp(word + 2, s->flag))
+    const option *row = s->flag ? options_find(&p->setup.options, s->flag) : NULL;
+    if (row && row->kind != OPTION_LIST && !strncmp(word, "--", 2) &&
+        length == strlen(s->flag) + 2 && !memcmp(word + 2, s->flag, length - 2))
       return true;
   }
   return false;
@@ -59,12 +63,19 @@ static void add_settings(command_line *c, const pilot *p, int cell) {
   }
 }
 
+/* Whether the word after a flag is its value. */
+static bool has_value(const pilot *p, char **words, int at) {
+  const option *row = options_find(&p->setup.options, words[at] + 2);
+  return row && row->kind != OPTION_SWITCH && at + 1 < p->base_count;
+}
+
 /* NULL words: there is no memory. */
 static command_line command_line_of(const pilot *p, int cell, int run) {
   command_line c = {.words = calloc((size_t)p->base_count + OWN_WORDS, sizeof *c.words)};
   if (!c.words) return c;
   for (int i = 0; i < p->base_count; i++)
     if (!is_replaced(p, cell, p->base[i])) c.words[c.count++] = p->base[i];
+    else i += has_value(p, p->base, i);
   add_settings(&c, p, cell);
   add_word(&c, "--seed=%" PRId64, pilot_seed(p, run));
   if (p->flags.folds) add_word(&c, "--fold=%d/%d", pilot_fold(p, run), (int)p->flags.folds);

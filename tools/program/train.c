@@ -42,6 +42,8 @@ typedef struct run {
   run_record record;
   char replaced[RUN_ID_BYTES]; /* the run that this one replaces; "": none that is known */
   bool after_another;          /* it replaces one, whose record stays until there is a state */
+  bool model_is_best;          /* though it could not be saved once more under its own name */
+  double lost_best;            /* least validation loss of a model that could not be saved */
   bool trained;                /* no window follows */
   bool diverged;
   bool stopping; /* and that has been said */
@@ -269,17 +271,22 @@ static void on_step(run *r, const ac_fit_event *event) {
 }
 
 /* The last evaluation is of all samples: only its like can be compared with it. */
-static bool keep_best(run *r, const ac_fit_event *event) {
+static void keep_best(run *r, const ac_fit_event *event) {
   char path[RUN_PATH_BYTES];
   const train_flags *f = &r->setup.flags;
   const bool other = r->trained && f->eval_samples && !isinf(r->checkpoint.best);
-  if (!f->keep_best || other || !(event->evaluation.loss < r->checkpoint.best)) return true;
+  if (!f->keep_best || other || !(event->evaluation.loss < r->checkpoint.best)) return;
   run_folder_path(&r->folder, "best.safetensors", path);
   progress_clear(&r->progress);
-  const int status = save_weights_to(r, path);
-  if (status == STATUS_CONTINUE) r->checkpoint.best = event->evaluation.loss;
-  else r->save_status = status;
-  return status == STATUS_CONTINUE;
+  if (save_weights(r, path) == AC_OK) {
+    r->checkpoint.best = event->evaluation.loss;
+    return;
+  }
+  if (r->trained) r->model_is_best = true;
+  else if (isinf(r->lost_best))
+    say("the best model, of step %" PRId64 ", could not be saved, and training goes on: %s",
+        event->step, ac_last_error());
+  if (!r->trained) r->lost_best = fmin(r->lost_best, event->evaluation.loss);
 }
 
 /* Whether the metrics have it already: a run that ends for want of patience does so behind a
@@ -296,7 +303,8 @@ static bool on_evaluation(run *r, const ac_fit_event *event) {
     r->checkpoint.evaluated_step = event->step;
   const int status = with_average(r, validate_average);
   if (status != STATUS_CONTINUE) r->save_status = status;
-  return keep_best(r, event) && status == STATUS_CONTINUE && !r->checkpoint.average_due;
+  keep_best(r, event);
+  return status == STATUS_CONTINUE && !r->checkpoint.average_due;
 }
 
 /* The model is saved before the final evaluation, which may take long. */
@@ -434,6 +442,19 @@ static int begin_record(run *r) {
   return fail("the data have changed since the pilot began; give another folder with --out");
 }
 
+/* Of a run that goes on: what is left is no model that is gone. */
+static void find_best(run *r) {
+  char path[RUN_PATH_BYTES];
+  if (!r->setup.flags.keep_best || isinf(r->checkpoint.best)) return;
+  run_folder_path(&r->folder, "best.safetensors", path);
+  if (access(path, R_OK) == 0) return;
+  say("%s, the best model so far, with a validation loss of %.4f, cannot be read (%s): the best "
+      "one "
+      "from here on is left instead",
+      path, r->checkpoint.best, strerror(errno));
+  r->checkpoint.best = INFINITY;
+}
+
 /* What no file could say of the model is refused before there is one. */
 static int check_description(const setup *s) {
   model_metadata metadata = {0};
@@ -457,6 +478,7 @@ static int prepare(run *r) {
   if (status == STATUS_CONTINUE && step < 0) status = load_init(r);
   if (status != STATUS_CONTINUE) return status;
   if (step >= 0 && (status = take_progress(r)) != STATUS_CONTINUE) return status;
+  if (step >= 0) find_best(r);
   /* From here on a run that is refused would leave traces, so what may refuse it comes first. The
    * record of an unfinished run stays until this one has a state of its own. */
   status = open_metrics(r);
@@ -486,8 +508,7 @@ static int diverged(run *r) {
 }
 
 /* A window in progress is worth saving where it would take long to do again; but not at the cost of
- * the states of an unfinished run. A run that could not keep its best model goes on from before
- * that evaluation. */
+ * the states of an unfinished run. */
 static void save_stopped(run *r) {
   ac_progress progress;
   if (r->save_status != STATUS_CONTINUE && r->save_status != STATUS_DONE) return;
@@ -496,12 +517,21 @@ static void save_stopped(run *r) {
   if (progress.steps || (progress.window_samples && !r->after_another)) save_last_state(r);
 }
 
+/* A better model than the one that is left could not be saved when it was there. */
+static int miss_best(const run *r) {
+  if (!(r->lost_best < r->checkpoint.best)) return STATUS_CONTINUE;
+  return fail("the best model, with a validation loss of %.4f, could not be saved; another one is "
+              "left in %s",
+              r->lost_best, r->folder.path);
+}
+
 /* What --keep-best asks for. The file also stays under its own name: a run that goes on may find no
  * better model. */
 static int leave_best(run *r) {
   char best[RUN_PATH_BYTES], model[RUN_PATH_BYTES];
   replacement file;
-  if (!r->setup.flags.keep_best || isinf(r->checkpoint.best)) return STATUS_CONTINUE;
+  if (!r->setup.flags.keep_best || r->model_is_best) return STATUS_CONTINUE;
+  if (isinf(r->checkpoint.best)) return miss_best(r);
   run_folder_path(&r->folder, "best.safetensors", best);
   run_folder_path(&r->folder, "model.safetensors", model);
   bool good = replacement_open(&file, model);
@@ -509,7 +539,7 @@ static int leave_best(run *r) {
     replacement_abandon(&file);
     good = false;
   } else if (good) good = replacement_commit(&file);
-  return good ? STATUS_CONTINUE
+  return good ? miss_best(r)
               : fail("cannot put %s in the place of %s: %s", best, model, strerror(errno));
 }
 
@@ -636,6 +666,7 @@ int train_run(int argc, char **argv, const train_wish *wish, train_summary *summ
            .state_status = STATUS_CONTINUE,
            .policy_status = STATUS_CONTINUE,
            .window_seconds = INFINITY,
+           .lost_best = INFINITY,
            .folder = {.lock = -1}};
   int status = setup_open(&r.setup, "train", argc, argv, wish->cache, run_owner_check);
   /* The reader of a pipe may end first, of the same Ctrl-C: that must not cost the model. */

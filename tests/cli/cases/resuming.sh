@@ -321,6 +321,12 @@ case_config() {
     cmp a/model.safetensors b/model.safetensors
     cmp <(without_times a.jsonl) <(without_times b.jsonl)
   done
+  # Numbers are written in as few digits as tell them; what was not given is null.
+  grep -q '"beta2": 0.9,' a/run.json && grep -q '"min-lr": null,' a/run.json && grep -q '"layer_norm_epsilon": 1e-5,' a/config.json ||
+    die "$(cat a/run.json a/config.json)"
+  ! grep -qE '[0-9]{17}|: -1' a/run.json a/config.json || die "$(cat a/run.json a/config.json)"
+  train --steps 1 --lr 0.30000000000000004 --beta1 0.1 --out digits >/dev/null
+  grep -q '"lr": 0.30000000000000004,' digits/run.json || die "another number: $(cat digits/run.json)"
   run train --config a/run.json --epochs 1 --out b >out
   grep -q 'done after 60 updates' out || die "$(cat out)"
   run train --resume --epochs 2 --out b >out
