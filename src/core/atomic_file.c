@@ -27,8 +27,8 @@ enum { BLOCK_BYTES = 768 << 10 };
 static int create_temporary(ac_atomic_file *file, int length) {
   for (int attempt = 0; attempt < 100; attempt++) {
     const unsigned long long unique = (unsigned long long)(ac_clock() * 1e9) + (unsigned)attempt;
-    snprintf(file->temporary, sizeof file->temporary, "%.*s.partial-%08x-%x", length,
-             file->path, (unsigned)(unique * 2654435761u), (unsigned)getpid());
+    snprintf(file->temporary, sizeof file->temporary, "%.*s.partial-%08x-%x", length, file->path,
+             (unsigned)(unique * 2654435761u), (unsigned)getpid());
     const int descriptor = open(file->temporary, O_WRONLY | O_CREAT | O_EXCL, 0666);
     if (descriptor >= 0 || errno != EEXIST) return descriptor;
   }

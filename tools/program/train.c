@@ -28,6 +28,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -282,11 +283,12 @@ static void keep_best(run *r, const ac_fit_event *event) {
     r->checkpoint.best = event->evaluation.loss;
     return;
   }
-  if (r->trained) r->model_is_best = true;
+  r->model_is_best = r->trained && event->evaluation.loss < r->lost_best;
+  if (r->model_is_best) r->lost_best = INFINITY;
   else if (isinf(r->lost_best))
     say("the best model, of step %" PRId64 ", could not be saved, and training goes on: %s",
         event->step, ac_last_error());
-  if (!r->trained) r->lost_best = fmin(r->lost_best, event->evaluation.loss);
+  if (!r->model_is_best) r->lost_best = fmin(r->lost_best, event->evaluation.loss);
 }
 
 /* Whether the metrics have it already: a run that ends for want of patience does so behind a
@@ -445,13 +447,14 @@ static int begin_record(run *r) {
 /* Of a run that goes on: what is left is no model that is gone. */
 static void find_best(run *r) {
   char path[RUN_PATH_BYTES];
+  struct stat info;
   if (!r->setup.flags.keep_best || isinf(r->checkpoint.best)) return;
   run_folder_path(&r->folder, "best.safetensors", path);
-  if (access(path, R_OK) == 0) return;
-  say("%s, the best model so far, with a validation loss of %.4f, cannot be read (%s): the best "
-      "one "
-      "from here on is left instead",
-      path, r->checkpoint.best, strerror(errno));
+  if (stat(path, &info) == 0 && S_ISREG(info.st_mode)) return;
+  say("%s, the best model so far, with a validation loss of %.4f, is gone: the best one from here "
+      "on "
+      "is left instead",
+      path, r->checkpoint.best);
   r->checkpoint.best = INFINITY;
 }
 

@@ -69,8 +69,8 @@ case_policy() {
     --lr-factor 5 --steps 9
   refuse_policy 'refuses --adamw-rate 1000, by which the highest rate is 10: its max_lr is 0.01' '"max_lr": 0.01' --optimizer muon \
     --lr 0.01 --adamw-rate 1000
-  refuse_policy 'refuses --group *.bias:lr=0.5' '"max_lr": 0.01' --lr 0.002 --warmup 0 --schedule step --lr-period 2 --lr-factor 3 \
-    --group '*.bias:lr=0.5' --optimizer muon --adamw-rate 4
+  refuse_policy 'refuses --group *.bias:lr=2' '"max_lr": 0.01' --lr 0.002 --warmup 0 --schedule step --lr-period 2 --lr-factor 3 \
+    --group '*.bias:lr=2' --optimizer muon --adamw-rate 1.5
   policy '"max_lr": 0.27'
   train --lr 0.01 --warmup 0 --schedule exponential --lr-factor 3 --steps 4 --out risen --policy policy.json
 

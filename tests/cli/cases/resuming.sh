@@ -264,6 +264,26 @@ case_last_state() {
   said 'going on after step 2'
 }
 
+# A best model that is gone, or cannot be saved, is said, and training goes on.
+case_best_lost() {
+  text
+  local flags=("${steady[@]}" --keep-best --eval-every 1 --save-every 1 --out model)
+  train "${flags[@]}" --steps 2 >/dev/null
+  rm model/best.safetensors
+  train "${flags[@]}" --steps 4 --resume >/dev/null
+  said 'model/best.safetensors, the best model so far, with a validation loss of'
+  cmp model/best.safetensors model/model.safetensors
+  rm model/best.safetensors && mkdir -p model/best.safetensors/in-the-way
+  train "${flags[@]}" --steps 7 --resume >out
+  (($(grep -c 'the best model, of step 4, could not be saved, and training goes on: ' run.err) == 1)) || die "$(cat run.err)"
+  grep -q '^done after 7 updates' out || die "$(cat out)"
+  # Where the last is not the best, what is left is not what was asked for.
+  fails 1 'the best model, with a validation loss of [0-9.]*, could not be saved; another one is left in model' train \
+    --steps 9 --lr 30 --clip 0 --resume --out model
+  run train --steps 10 --lr 0.01 --resume --out model >out
+  [[ -s model/model.safetensors ]] || die "no model"
+}
+
 # Metrics of which lines are lost keep the others whole.
 case_lost_metrics() {
   text
