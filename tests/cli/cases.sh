@@ -21,7 +21,7 @@ declare -A last
 words=("$@") kept=()
 for i in "${!words[@]}"; do
   name=${words[i]%%=*}
-  if [[ $name == --* && $1 != bench && ! $name =~ ^--(group|grid|ablate)$ ]]; then last[$name]=$i; fi
+  [[ $name != --* || $name =~ ^--(group|grid|ablate)$ || $1$name == bench--device ]] || last[$name]=$i
 done
 for ((i = 0; i < ${#words[@]}; i++)); do
   name=${words[i]%%=*}
