@@ -338,8 +338,13 @@ static int load_init(run *r) {
 }
 
 /* Without a window to make, a run that goes on would only forget how long it was to be. */
-static int check_length(const run *r) {
-  const int64_t steps = r->setup.flags.steps;
+static int check_length(const run *r, const ac_progress *made) {
+  const int64_t steps = r->setup.flags.steps, epochs = r->setup.flags.epochs;
+  if (epochs && (made->epoch > epochs || (made->epoch == epochs && made->position > 0)))
+    return fail_usage("--epochs %" PRId64
+                      " is less than the run in %s has trained for; give more, or "
+                      "leave the flag out",
+                      epochs, r->folder.path);
   if (!steps || r->step <= steps) return STATUS_CONTINUE;
   return fail_usage("--steps %" PRId64 " is less than the %" PRId64 " that the run in %s has made; "
                     "give more, or leave the flag out",
@@ -352,7 +357,7 @@ static int take_progress(run *r) {
   ac_trainer_get_progress(r->trainer, &progress);
   r->step = progress.steps;
   r->updates = progress.updates;
-  const int status = check_length(r);
+  const int status = check_length(r, &progress);
   if (status != STATUS_CONTINUE) return status;
   if (!r->wish->quiet) say("going on after step %" PRId64, r->step);
   return STATUS_CONTINUE;

@@ -122,6 +122,9 @@ case_resume_nothing() {
   cp -r job before
   refuse 2 '--steps 1 is less than the 3 that the run in job has made' train --resume --steps 1 --out job
   diff -r before job || die "a run that was refused has changed the folder"
+  "$ACCRUE" "${begin[@]}" --epochs 2 --batch 300 --out passes >/dev/null 2>err || die "$(cat err)"
+  refuse 2 '--epochs 1 is less than the run in passes has trained for' train --resume --epochs 1 --out passes
+  run train --resume --epochs 2 --out passes >/dev/null
   # A run that keeps no state cannot be gone on with, nor is it replaced.
   "$ACCRUE" "${begin[@]}" --steps 2 --keep 0 --out stateless >/dev/null 2>err || die "$(cat err)"
   cp -r stateless before.2
