@@ -9,6 +9,30 @@ trap 'rm -rf "$work"' EXIT
 cd "$work"
 export OMP_WAIT_POLICY=passive # cases run side by side on few cores
 
+# Cases share flags, and some give one of these again. The program refuses that, so what is called here is a script that
+# leaves out all but the last; $PROGRAM is the program itself.
+PROGRAM=$ACCRUE
+ACCRUE=$work.once
+export PROGRAM
+trap 'rm -rf "$work" "$work.once"' EXIT
+cat >"$ACCRUE" <<'ONCE'
+#!/bin/bash
+declare -A last
+words=("$@") kept=()
+for i in "${!words[@]}"; do
+  name=${words[i]%%=*}
+  [[ $name != --* || $name =~ ^--(group|grid|ablate)$ || $1$name == bench--device ]] || last[$name]=$i
+done
+for ((i = 0; i < ${#words[@]}; i++)); do
+  name=${words[i]%%=*}
+  if [[ $name == --* && ${last[$name]-$i} != "$i" ]]; then
+    if [[ ${words[i]} != *=* && ${words[i + 1]-} && ${words[i + 1]} != --* ]]; then i=$((i + 1)); fi
+  else kept+=("${words[i]}"); fi
+done
+exec "$PROGRAM" "${kept[@]}"
+ONCE
+chmod +x "$ACCRUE"
+
 die() {
   echo "FAILED: $*" >&2
   exit 1
@@ -28,7 +52,12 @@ refuse() {
   [[ ! -s refuse.out ]] || die "something on stdout: accrue $*"
 }
 
-run() { "$ACCRUE" "$@" 2>run.err || die "accrue $* failed: $(cat run.err)"; }
+# Cases train into the same folder again and again: run says that this is meant, where the case does not.
+run() {
+  local more=()
+  if [[ $1 == train && ! " $* " =~ ' '--(resume|resume-or-start|overwrite)' ' ]]; then more=(--overwrite); fi
+  "$ACCRUE" "$@" "${more[@]}" 2>run.err || die "accrue $* failed: $(cat run.err)"
+}
 
 tiny=(--device cpu --layers 1 --heads 2 --width 16 --context 16 --batch 6 --eval-every 0)
 text() { seq 1 1500 >text; }
@@ -114,6 +143,10 @@ case_usage() {
   refuse 2 'not a size' train gpt --data text --memory much
   refuse 2 'less than one byte' train gpt --data text --memory 0
   refuse 2 '--steps and --epochs contradict' train gpt --data text --steps 5 --epochs 1
+  ACCRUE=$PROGRAM refuse 2 '--data is given twice' train gpt --data text --steps 5 --data=text
+  ACCRUE=$PROGRAM refuse 2 '--freeze is given twice' train gpt --data text --freeze '*.wte.*' --freeze '*.wpe.*'
+  ACCRUE=$PROGRAM refuse 2 '--no-nesterov is given twice' plan gpt --data text --no-nesterov --no-nesterov
+  ACCRUE=$PROGRAM refuse 2 'no parameter' train gpt --data text "${tiny[@]}" --group '*.bias:lr=1' --group 'nothing:lr=1'
   # What the library refuses of flags is wrong usage, too.
   local verb
   for verb in train plan verify lr-find; do
@@ -293,7 +326,7 @@ case_metrics() {
 case_longer() {
   text
   local same=(--eval-every 3 --eval-samples 4 --schedule constant --warmup 1 --seed 3 --threads 1 --micro-batch 3) times
-  times='s/"(seconds|data_wait_s|samples_per_s|tokens_per_s|peak_bytes)":[^,}]*//g'
+  times='s/"(run|seconds|data_wait_s|samples_per_s|tokens_per_s|peak_bytes)":[^,}]*//g'
   train "${same[@]}" --steps 9 --metrics whole.jsonl --out whole >/dev/null
   train "${same[@]}" --steps 6 --metrics m.jsonl --out model >/dev/null
   train "${same[@]}" --steps 9 --metrics m.jsonl --out model --resume >/dev/null
@@ -668,13 +701,13 @@ case_full_disk() {
   cp model/model.safetensors before
   cp model/config.json before.json
   local status=0
-  (ulimit -f 8 && exec "$ACCRUE" train gpt --data text "${tiny[@]}" --steps 3 --out model >out 2>err) ||
+  (ulimit -f 8 && exec "$ACCRUE" train gpt --data text "${tiny[@]}" --steps 3 --out model --overwrite >out 2>err) ||
     status=$?
   ((status == 1)) || die "status $status: $(cat err)"
   grep -q '^accrue: .*model.safetensors' err || die "the file is not named: $(cat err)"
   cmp before model/model.safetensors
   cmp before.json model/config.json
-  [[ $(echo $(ls model)) == 'config.json model.safetensors run.json state-0000000002.safetensors' ]] ||
+  [[ $(echo $(ls model)) == 'config.json metrics.jsonl model.safetensors run.json state-0000000002.safetensors' ]] ||
     die "left behind: $(ls model)"
   (($(grep -c 'no state could be saved' err) == 1)) || die "no word of the state: $(cat err)"
 
@@ -682,7 +715,7 @@ case_full_disk() {
   command -v script >/dev/null || return 0
   mkdir -p taken/model.safetensors/by-a-folder
   status=0
-  script -qec "$ACCRUE train gpt --data text ${tiny[*]} --steps 3 --out taken" typescript </dev/null >/dev/null || status=$?
+  script -qec "$ACCRUE train gpt --data text ${tiny[*]} --steps 3 --out taken --overwrite" typescript </dev/null >/dev/null || status=$?
   ((status == 1)) || die "status $status on a terminal: $(cat typescript)"
   grep -q $'^\\(.*\r\033\\[K\\)\\{0,1\\}accrue: .*model.safetensors' typescript || die "after the bar: $(cat typescript)"
 }
@@ -694,7 +727,7 @@ case_diverge() {
   cp model/model.safetensors before
   local status=0
   "$ACCRUE" train gpt --data text "${tiny[@]}" --steps 50 --optimizer sgd --clip 0 --lr 1e30 --warmup 0 \
-    --schedule constant --out model >out 2>err || status=$?
+    --schedule constant --out model --overwrite >out 2>err || status=$?
   ((status == 1)) || die "status $status: $(cat err)"
   tail -n 1 err | grep -qE '^accrue: .*step [0-9]+.*' || die "no step in: $(tail -n 1 err)"
   tail -n 1 err | grep -qE 'first appears in (op|parameter) ' || die "no op in: $(tail -n 1 err)"

@@ -372,6 +372,8 @@ static int add_item(const option *row, const char *value) {
 }
 
 static int set(option *row, const char *value) {
+  if (row->given && !row->recorded && row->kind != OPTION_LIST)
+    return fail_usage("--%s is given twice; give it once", row->name);
   row->given = true;
   row->recorded = false;
   switch (row->kind) {

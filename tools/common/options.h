@@ -1,8 +1,8 @@
 /* Command-line flags from a table: the rows parse the flags, check their values and print --help.
  *
- * Flags are long and take their value as `--name value` or `--name=value`; a repeated flag's last
- * value counts, unless it is a list. A row points to the variable it sets, which holds the default
- * beforehand, so the help cannot disagree with the program. */
+ * Flags are long and take their value as `--name value` or `--name=value`; one that is
+ * given twice is refused, unless it is a list. A row points to the variable it sets, which holds
+ * the default beforehand, so the help cannot disagree with the program. */
 #ifndef TOOLS_COMMON_OPTIONS_H
 #define TOOLS_COMMON_OPTIONS_H
 

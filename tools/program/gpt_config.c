@@ -279,7 +279,7 @@ char *gpt_config_json(const gpt_config *config, const gpt_ends *ends) {
       p, "resid_pdrop", p, "layer_norm_epsilon", 1e-5, "initializer_range", 0.02,
       "tie_word_embeddings", 1, "bos_token_id", end_or_null(ends->bos), "eos_token_id",
       end_or_null(ends->eos), "torch_dtype", "float32");
-  char *text = json ? json_text(json, JSON_INDENT(2)) : NULL;
+  char *text = json ? json_text_short(json, JSON_INDENT(2)) : NULL;
   json_decref(json);
   return text;
 }

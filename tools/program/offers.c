@@ -5,6 +5,7 @@
 #include "program/setup.h"
 
 #include "common/message.h"
+#include "common/option_record.h"
 #include "common/text.h"
 
 #include <inttypes.h>
@@ -86,6 +87,23 @@ static bool cut(char text[MOST_BYTES], char *words[MOST_WORDS], int *count) {
   return true;
 }
 
+/* The words of the command line but for flags that the offer has instead. Returns their number. */
+static int copy_others(const setup *now, char **more, int count, char **to) {
+  char **words = now->words.argv, name[64];
+  int copied = 0;
+  for (int i = 0; i < now->words.argc; i++) {
+    const bool is_flag = !strncmp(words[i], "--", 2);
+    const size_t length = is_flag ? strcspn(words[i] + 2, "=") : 0;
+    snprintf(name, sizeof name, "%.*s", (int)length, is_flag ? words[i] + 2 : "");
+    const option *row = is_flag ? options_find(&now->options, name) : NULL;
+    const bool replaced = row && row->kind != OPTION_LIST && options_named(name, count, more);
+    const bool has_value = row && row->kind != OPTION_SWITCH && !words[i][2 + length];
+    if (!replaced) to[copied++] = words[i];
+    else i += has_value;
+  }
+  return copied;
+}
+
 ac_plan_desc setup_describe(const setup_request *request, const setup *flags) {
   ac_plan_desc desc = setup_plan_desc(flags);
   if (!desc.micro_batch) desc.micro_batch = request->micro_batch;
@@ -118,7 +136,7 @@ static bool takes_offer(void *context, unsigned reliefs, ac_plan_desc *desc) {
   setup_words words = now->words;
   words.argv = malloc((size_t)(words.argc + count + 1) * sizeof *words.argv);
   if (!words.argv) return false;
-  if (words.argc) memcpy(words.argv, now->words.argv, (size_t)words.argc * sizeof *words.argv);
+  words.argc = copy_others(now, more, count, words.argv);
   memcpy(words.argv + words.argc, more, (size_t)count * sizeof *more);
   words.argc += count;
   const bool was = message_silence(true);

@@ -2,6 +2,7 @@
 
 #include "common/file.h"
 #include "common/message.h"
+#include "common/run_id.h"
 
 #include <errno.h>
 #include <math.h>
@@ -24,6 +25,7 @@ static void take_line(pilot_result *r, const json_t *line, double target, int64_
     if (!json_is_true(json_object_get(line, "replayed")))
       r->units += number_of(line, "batch") * (double)units;
   } else if (!strcmp(event, "eval")) {
+    r->diverged = !json_is_number(json_object_get(line, "loss"));
     r->loss = number_of(line, "loss");
     r->accuracy = number_of(line, "accuracy");
     if (r->reached || !(r->loss <= target)) return;
@@ -33,8 +35,12 @@ static void take_line(pilot_result *r, const json_t *line, double target, int64_
   }
 }
 
-int pilot_result_read(pilot_result *r, const char *metrics, double target, int64_t units) {
+int pilot_result_read(pilot_result *r, const char *metrics, const char *run, double target,
+                      int64_t units) {
+  char id[RUN_ID_BYTES];
   *r = (pilot_result){.loss = (double)NAN, .accuracy = (double)NAN};
+  if (metrics_owner_of(metrics, id) != METRICS_NAMED || strcmp(id, run) != 0)
+    return fail("%s does not have the metrics of the run", metrics);
   file_lines lines = {.stream = NULL};
   const int status = file_open(&lines.stream, metrics);
   if (status != STATUS_CONTINUE) return status;
@@ -46,7 +52,9 @@ int pilot_result_read(pilot_result *r, const char *metrics, double target, int64
   const char *why = file_end_lines(&lines);
   fclose(lines.stream);
   if (why) return fail("cannot read %s: %s", metrics, why);
-  return isnan(r->loss) ? fail("%s has no validation of the run", metrics) : STATUS_CONTINUE;
+  if (r->diverged) r->seconds = (double)NAN;
+  return isnan(r->loss) && !r->diverged ? fail("%s has no validation of the run", metrics)
+                                        : STATUS_CONTINUE;
 }
 
 static json_t *number(double x) {

@@ -27,7 +27,8 @@ void model_metadata_add(model_metadata *metadata, const char *key, const char *f
   int length = vsnprintf(value, room, format, arguments);
   va_end(arguments);
   int capacity = (int)(sizeof metadata->entries / sizeof *metadata->entries);
-  if (length < 0 || (size_t)length >= room || metadata->count == capacity) return;
+  metadata->incomplete |= length < 0 || (size_t)length >= room || metadata->count == capacity;
+  if (metadata->incomplete) return;
   metadata->entries[metadata->count++] = (ac_metadata){key, value};
   metadata->used += (size_t)length + 1;
 }
@@ -73,15 +74,32 @@ static int refuse_dry(const setup *s) {
   return fail_usage("--device dry computes nothing; it is for accrue plan");
 }
 
+static bool resumes(int argc, char **argv) {
+  return options_named("resume", argc, argv) || options_named("resume-or-start", argc, argv);
+}
+
 /* The record that --config names, or that a run to go on with has left in its folder. */
 static int read_record(setup *s, int argc, char **argv) {
   char path[RUN_PATH_BYTES];
   const char *config = options_value("config", argc, argv), *out = options_value("out", argc, argv);
   if (config && access(config, R_OK) != 0)
     return fail("cannot read %s: %s", config, strerror(errno));
-  if (!config && !options_named("resume", argc, argv)) return STATUS_CONTINUE;
+  if (!config && !resumes(argc, argv)) return STATUS_CONTINUE;
   snprintf(path, sizeof path, "%s/run.json", out ? out : s->flags.out ? s->flags.out : "");
   return run_record_read(&s->recorded, config ? config : path);
+}
+
+/* Neither a word nor a record says what is to be trained. */
+static int lack_model(const setup *s, const char *verb, int argc, char **argv) {
+  const char *out = options_value("out", argc, argv);
+  const bool by_folder = !s->recorded && !strcmp(verb, "train") && resumes(argc, argv) &&
+                         !options_named("config", argc, argv);
+  if (by_folder && !out)
+    return fail_usage("--resume needs --out DIR, the folder of the run to go on with, or the name "
+                      "of its model");
+  if (by_folder)
+    return fail_usage("%s holds no run to go on with: there is no %s/run.json", out, out);
+  return fail_usage("a model is missing; accrue %s --help lists them", verb);
 }
 
 /* The model's name comes first, or is that of a record. */
@@ -90,7 +108,7 @@ static int choose_kind(setup *s, const char *verb, int *argc, char ***argv) {
   int status = named ? STATUS_CONTINUE : read_record(s, *argc, *argv);
   if (status != STATUS_CONTINUE) return status;
   const char *name = named ? (*argv)[0] : json_string_value(json_object_get(s->recorded, "model"));
-  if (!name) return fail_usage("a model is missing; accrue %s --help lists them", verb);
+  if (!name) return lack_model(s, verb, *argc, *argv);
   if (!(s->kind = find_kind(name)))
     return fail_usage("unknown model %s; accrue %s --help lists the models", name, verb);
   *argc -= named;
@@ -107,7 +125,14 @@ static int restore_flags(setup *s, bool resumes, int argc, char **argv) {
   if (!model || strcmp(model, s->kind->name) != 0)
     return fail_usage("the run that is recorded is of the model %s, not %s",
                       model ? model : "of no name", s->kind->name);
-  return options_restore(&s->options, s->recorded, "the run's record", argc, argv);
+  /* What another run has written stays that run's; of a run that goes on, the folder may have been
+   * moved. */
+  const bool lent = options_named("config", argc, argv);
+  const char *except = !lent ? "out"
+                       : options_named("tensorboard", argc, argv)
+                           ? "out metrics tensorboard"
+                           : "out metrics tensorboard histograms";
+  return options_restore(&s->options, s->recorded, "the run's record", except, argc, argv);
 }
 
 int setup_parse_words(setup *s, const setup_words *words) {
@@ -366,10 +391,12 @@ static int check_counting(const setup *s) {
                     (long long)info->batch);
 }
 
-int setup_open(setup *s, const char *verb, int argc, char **argv, plan_cache *cache) {
+int setup_open(setup *s, const char *verb, int argc, char **argv, plan_cache *cache,
+               int (*check)(const train_flags *f)) {
   const setup_words words = {verb, !cache, argc, argv, NULL};
   int status = setup_parse_words(s, &words);
   s->cache = cache;
+  if (status == STATUS_CONTINUE && check) status = check(&s->flags);
   if (status == STATUS_CONTINUE) status = run_outputs_check(s);
   if (status == STATUS_CONTINUE) status = open_data(s);
   if (status == STATUS_CONTINUE) status = make_schedule(s);

@@ -3,6 +3,7 @@
 #include "common/file.h"
 #include "common/json_file.h"
 #include "common/message.h"
+#include "common/run_id.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -94,11 +95,22 @@ static int read_lines(history *h, FILE *file) {
 
 /* ---- the metrics file ------------------------------------------------------------------------ */
 
-/* Whether there is such a file, which then is the run's. */
+/* Whether metrics tell another run than the folder's record. Older versions told none. */
+static bool is_of_another(const history *h, const char *path) {
+  char id[RUN_ID_BYTES];
+  const char *own = json_string_value(json_object_get(h->record, "id"));
+  return own && metrics_owner_of(path, id) == METRICS_NAMED && strcmp(id, own) != 0;
+}
+
+/* Whether there is such a file, and it is the run's. */
 static bool is_metrics(history *h, const char *path) {
   struct stat info;
   if (strlen(path) >= sizeof h->metrics || stat(path, &info) != 0 || !S_ISREG(info.st_mode))
     return false;
+  if (is_of_another(h, path)) {
+    if (!h->strange[0]) strcpy(h->strange, path);
+    return false;
+  }
   strcpy(h->metrics, path);
   h->metrics_device = info.st_dev;
   h->metrics_inode = info.st_ino;
@@ -116,6 +128,7 @@ static bool find_metrics(history *h, const char *named) {
   const char *slash = named ? strrchr(named, '/') : NULL;
   const bool absolute = named && *named == '/';
   if (absolute && is_metrics(h, named)) return true;
+  if (named && !strcmp(named, "none")) return false;
   if (named && is_inside(h, slash ? slash + 1 : named)) return true;
   if (named && is_metrics(h, named)) return true;
   return is_inside(h, "metrics.jsonl");
@@ -129,10 +142,15 @@ static int read_metrics(history *h) {
   const char *named =
       json_string_value(json_object_get(json_object_get(h->record, "flags"), "metrics"));
   if (!find_metrics(h, named)) {
-    if (named)
+    if (h->strange[0])
+      snprintf(h->lacking, sizeof h->lacking, "%.*s has the metrics of another run", HISTORY_PATH,
+               h->strange);
+    else if (named && !strcmp(named, "none"))
+      snprintf(h->lacking, sizeof h->lacking, "it was trained with --metrics none");
+    else if (named)
       snprintf(h->lacking, sizeof h->lacking, "its metrics %.*s are not there", HISTORY_PATH,
                named);
-    else snprintf(h->lacking, sizeof h->lacking, "it was trained without --metrics");
+    else snprintf(h->lacking, sizeof h->lacking, "there is no metrics.jsonl in its folder");
     lack(h);
     return STATUS_CONTINUE;
   }

@@ -111,6 +111,8 @@ resnet read-ahead 32 | --memory 480KiB
 * out elsewhere
 * metrics m
 * resume
+* resume-or-start
+* overwrite
 * save-every 3
 * save-minutes 1
 * keep 1
