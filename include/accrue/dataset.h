@@ -107,7 +107,8 @@ AC_API ac_status ac_tokens_from_text_where(ac_tokens **tokens, const char *path,
 /* A file of little-endian uint16; every token must be < vocab (1 to 65536). */
 /* The same of files of any kind, each byte as it is: nothing is unzipped and nothing refused for
  * what it holds. */
-AC_API ac_status ac_tokens_from_bytes(ac_tokens **tokens, const char *path, uint64_t max_bytes);
+AC_API ac_status ac_tokens_from_bytes(ac_tokens **tokens, const char *path, uint64_t max_bytes,
+                                      ac_takes_path *takes, void *user);
 
 /* A file of little-endian uint16, plain or gzip, or one of llm.c's token files (magic 20240520 or
  * 20240801, whose header is left out); every token must be < vocab (1 to 65536). Files of other

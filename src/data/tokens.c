@@ -96,11 +96,12 @@ ac_status ac_tokens_from_text_where(ac_tokens **tokens, const char *path, uint64
   return from_bytes(tokens, path, max_bytes, TEXT, &choice);
 }
 
-ac_status ac_tokens_from_bytes(ac_tokens **tokens, const char *path, uint64_t max_bytes) {
+ac_status ac_tokens_from_bytes(ac_tokens **tokens, const char *path, uint64_t max_bytes,
+                               ac_takes_path *takes, void *user) {
+  const ac_path_choice choice = {takes, user};
   AC_CREATES(tokens);
   AC_REQUIRE(path);
-  const ac_path_choice all = {0};
-  return from_bytes(tokens, path, max_bytes, BYTES, &all);
+  return from_bytes(tokens, path, max_bytes, BYTES, &choice);
 }
 
 /* ---- files of tokens ------------------------------------------------------------------------- */

@@ -741,7 +741,7 @@ case_diverge() {
     rm -f model/diverged.safetensors
     status=0
     "$ACCRUE" train gpt --data text "${tiny[@]}" --steps 1 --optimizer sgd --clip 0 --lr $rate --weight-decay 1000 \
-      --warmup 0 --schedule constant --out model >out 2>err || status=$?
+      --warmup 0 --schedule constant --out model --overwrite >out 2>err || status=$?
     cmp before model/model.safetensors
     [[ ! -s out ]] || die "a result at a rate of $rate: $(cat out)"
     case $rate in

@@ -29,7 +29,7 @@ static void run(const uint8_t *data, size_t bytes) {
   const int64_t vocab = text || any ? 256 : (data[0] | data[1] << 8) + 1;
   const char *path = fuzz_file(0, data + 4, bytes - 4);
   ac_tokens *tokens;
-  ac_status status = any    ? ac_tokens_from_bytes(&tokens, path, data[0])
+  ac_status status = any    ? ac_tokens_from_bytes(&tokens, path, data[0], NULL, NULL)
                      : text ? ac_tokens_from_text(&tokens, path, data[0])
                             : ac_tokens_from_uint16(&tokens, path, vocab);
   if (status == AC_OK) read_windows(tokens, vocab, data[2], data[3] & 1);

@@ -293,8 +293,13 @@ static void files(void) {
   REFUSED(ac_tokens_from_text_where, tokens, ac_tokens_from_text_where(NULL, none, 0, NULL, NULL));
   NOT_MADE(ac_tokens_from_text_where, path, ac_tokens, e,
            ac_tokens_from_text_where(&e, NULL, 0, NULL, NULL));
-  REFUSED(ac_tokens_from_bytes, tokens, ac_tokens_from_bytes(NULL, none, 0));
-  NOT_MADE(ac_tokens_from_bytes, path, ac_tokens, e, ac_tokens_from_bytes(&e, NULL, 0));
+  REFUSED(ac_tokens_from_bytes, tokens, ac_tokens_from_bytes(NULL, none, 0, NULL, NULL));
+  NOT_MADE(ac_tokens_from_bytes, path, ac_tokens, e, ac_tokens_from_bytes(&e, NULL, 0, NULL, NULL));
+  ac_tokens *taken = NULL;
+  HARMLESS(ac_tokens_from_bytes, takes,
+           ac_tokens_from_bytes(&taken, none, 0, NULL, NULL) == AC_ERROR_IO && !taken);
+  HARMLESS(ac_tokens_from_bytes, user,
+           ac_tokens_from_bytes(&taken, none, 0, NULL, NULL) == AC_ERROR_IO && !taken);
   HARMLESS(ac_format_name, data, ac_format_name(NULL, 4, 4) == NULL);
   REFUSED(ac_tokens_from_uint16, tokens, ac_tokens_from_uint16(NULL, none, 9));
   NOT_MADE(ac_tokens_from_uint16, path, ac_tokens, e, ac_tokens_from_uint16(&e, NULL, 9));

@@ -177,7 +177,7 @@ static void text_is_text(void **state) {
   }
   assert_fails(ac_tokens_from_text(&tokens, in_folder("png").text, 16), AC_ERROR_FORMAT,
                "png is a PNG");
-  assert_ok(ac_tokens_from_bytes(&tokens, in_folder("png").text, 0));
+  assert_ok(ac_tokens_from_bytes(&tokens, in_folder("png").text, 0, NULL, NULL));
   ac_tokens_free(tokens);
 }
 

@@ -58,7 +58,7 @@ static void sparse_files_are_refused(void **state) {
   assert_too_large(ac_dataset_from_cifar10(&dataset, path.text, 0, -1), "sparse");
   assert_true(least > MOST / 2);
   /* Where less is asked for, less is read. */
-  assert_ok(ac_tokens_from_bytes(&tokens, path.text, 1000));
+  assert_ok(ac_tokens_from_bytes(&tokens, path.text, 1000, NULL, NULL));
   assert_int_equal(ac_tokens_count(tokens), 1000);
   ac_tokens_free(tokens);
 }
@@ -93,7 +93,7 @@ static void what_fits_is_read(void **state) {
   (void)state;
   ac_tokens *tokens;
   reserved = 0;
-  assert_ok(ac_tokens_from_bytes(&tokens, "/dev/zero", 1 << 20));
+  assert_ok(ac_tokens_from_bytes(&tokens, "/dev/zero", 1 << 20, NULL, NULL));
   assert_int_equal(ac_tokens_count(tokens), 1 << 20);
   ac_tokens_free(tokens);
 }

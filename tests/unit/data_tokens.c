@@ -98,7 +98,7 @@ static void a_large_file_is_read_whole(void **state) {
   for (int i = 0; i < BYTES; i++) data[i] = (unsigned char)(i * 7 >> 3);
   write_file(in_folder("large").text, data, BYTES);
   ac_tokens *tokens;
-  assert_ok(ac_tokens_from_bytes(&tokens, in_folder("large").text, 0));
+  assert_ok(ac_tokens_from_bytes(&tokens, in_folder("large").text, 0, NULL, NULL));
   assert_int_equal(ac_tokens_count(tokens), BYTES);
   ac_dataset *dataset;
   assert_ok(ac_dataset_from_tokens(&dataset, tokens, 0, BYTES, 1000, false));

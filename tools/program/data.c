@@ -21,27 +21,21 @@ static int open_token_file(train_data *data, const token_data_flags *flags) {
   return status == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 
-/* What runs have written into a folder of text is left out. */
-static int open_text(train_data *data, const token_data_flags *flags) {
+/* What runs have written into a folder of data is left out. */
+static int open_bytes(train_data *data, const token_data_flags *flags) {
   struct stat info;
   left_out *l = &data->left_out;
   const bool folder = stat(flags->path, &info) == 0 && S_ISDIR(info.st_mode);
   const int status = folder ? left_out_check(l, flags->path) : STATUS_CONTINUE;
   if (status != STATUS_CONTINUE) return status;
-  if (ac_tokens_from_text_where(&data->tokens, flags->path, flags->max_bytes, left_out_takes, l) !=
-      AC_OK)
-    return fail_library();
+  const ac_status opened =
+      flags->binary
+          ? ac_tokens_from_bytes(&data->tokens, flags->path, flags->max_bytes, left_out_takes, l)
+          : ac_tokens_from_text_where(&data->tokens, flags->path, flags->max_bytes, left_out_takes,
+                                      l);
+  if (opened != AC_OK) return fail_library();
   left_out_say(l, flags->path);
   return STATUS_CONTINUE;
-}
-
-static int open_bytes(train_data *data, const token_data_flags *flags) {
-  struct stat info;
-  if (!flags->binary) return open_text(data, flags);
-  if (stat(flags->path, &info) == 0 && S_ISDIR(info.st_mode))
-    return fail_usage("--binary is for one file, but %s is a folder", flags->path);
-  const ac_status status = ac_tokens_from_bytes(&data->tokens, flags->path, flags->max_bytes);
-  return status == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 
 int data_open_tokens(train_data *data, const token_data_flags *flags, int64_t context) {

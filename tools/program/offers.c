@@ -199,6 +199,9 @@ void setup_print_offers(const setup_request *request, const ac_graph *graph) {
   ac_plan_desc desc = setup_describe(request, s);
   desc.offers = takes_offer;
   desc.offers_context = (void *)(uintptr_t)request;
+  /* A budget beyond the machine's memory is refused for that, however little is needed. */
+  const uint64_t has = ac_device_get_info(s->device)->memory_bytes;
+  if (has && desc.memory > has) return;
   if (ac_plan_offers(graph, s->device, &desc, list, MOST_OFFERS, &count) != AC_OK || !count) return;
   print_table(list, count < MOST_OFFERS ? count : MOST_OFFERS, &desc);
 }

@@ -160,7 +160,7 @@ static int steps_of(const run_folder *folder, const char *prefix, int64_t **step
   *steps = NULL;
   *count = 0;
   DIR *directory = opendir(folder->path);
-  if (!directory && errno == ENOENT) return STATUS_CONTINUE;
+  if (!directory && (errno == ENOENT || errno == ENOTDIR)) return STATUS_CONTINUE;
   const bool good = directory && list_steps(directory, prefix, steps, count);
   const int error = errno;
   if (directory) closedir(directory);

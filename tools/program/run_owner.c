@@ -30,6 +30,11 @@ static const char *first_loss(const run_folder *folder, const char *but) {
   return NULL;
 }
 
+/* Some folders may be written to and not be read. */
+static bool can_be_listed(const char *path) {
+  return access(path, R_OK) == 0 || errno != EACCES;
+}
+
 /* A folder that cannot be listed is found out where it is written to. */
 const char *run_owner_finds_but(const char *path, const char *name) {
   run_folder folder = {.lock = -1};
@@ -38,7 +43,8 @@ const char *run_owner_finds_but(const char *path, const char *name) {
   snprintf(folder.path, sizeof folder.path, "%s", path);
   if (is_there(&folder, "run.json")) return "run.json";
   const char *found = first_loss(&folder, name);
-  if (found || run_folder_states(&folder, &steps, &count) != STATUS_CONTINUE) return found;
+  if (found || !can_be_listed(path)) return found;
+  if (run_folder_states(&folder, &steps, &count) != STATUS_CONTINUE) return found;
   free(steps);
   return count ? "its states" : NULL;
 }
@@ -93,6 +99,7 @@ int run_owner_check(const train_flags *f) {
   if (!f->out || strlen(f->out) >= sizeof folder.path - FOLDER_NAME_BYTES)
     return STATUS_CONTINUE; /* refused where the folder is made */
   strcpy(folder.path, f->out);
+  if (!f->resume && !can_be_listed(folder.path)) return check_new(&folder, f);
   const int status = run_folder_states(&folder, &steps, &count);
   free(steps);
   if (status != STATUS_CONTINUE) return status;

@@ -396,8 +396,8 @@ int setup_open(setup *s, const char *verb, int argc, char **argv, plan_cache *ca
   const setup_words words = {verb, !cache, argc, argv, NULL};
   int status = setup_parse_words(s, &words);
   s->cache = cache;
-  if (status == STATUS_CONTINUE && check) status = check(&s->flags);
   if (status == STATUS_CONTINUE) status = run_outputs_check(s);
+  if (status == STATUS_CONTINUE && check) status = check(&s->flags);
   if (status == STATUS_CONTINUE) status = open_data(s);
   if (status == STATUS_CONTINUE) status = make_schedule(s);
   if (status == STATUS_CONTINUE)

@@ -104,7 +104,7 @@ case_file_pipes() {
   at_once "report/run.json" report report --out page.html
   cp -r model resumed
   pipe resumed/state-0000000099.safetensors
-  at_once "99.safetensors: $what" train --resume --steps 3 --out resumed
+  at_once "99.safetensors is a pipe" train --resume --steps 3 --out resumed
   mkdir bare
   "$FIXTURE" model model/model.safetensors bare/model.safetensors
   pipe bare/config.json

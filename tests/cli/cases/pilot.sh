@@ -176,7 +176,7 @@ case_pilot_owner() {
   "$ACCRUE" pilot "${tiny_pilot[@]}" --steps 100000 --grid lr=1e-5,1e-4 --save-every 5 --out early >/dev/null 2>err &
   for ((i = 0; i < 600; i++)); do compgen -G 'early/run-0001/state-*' >/dev/null && break || sleep 0.05; done
   kill -TERM $!
-  wait $! || die "status $? after SIGTERM: $(cat err)"
+  stopped $! 143
   refuse_pilot 2 'its --grid is not the same' --steps 100000 --grid lr=1e-2,2e-2 --save-every 5 --out early
   rm early/pilot.json
   refuse_pilot 2 'early/run-0001 is not a run of this pilot' "${grid[@]}" --out early

@@ -163,7 +163,7 @@ stop_first() {
   done
   sleep "$1"
   kill -TERM $pid
-  wait $pid || die "status $?: $(cat run.err)"
+  cp run.err err && stopped $pid 143
   ! grep -q '"event":"step"' m || die "there was an update"
 }
 
