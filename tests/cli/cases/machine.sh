@@ -69,7 +69,7 @@ case_auto_device() {
     drivers[$device]=$(grep -c pocl /proc/$pid/maps || true)
     most[$device]=$(awk '/^VmHWM/ { print $2 }' /proc/$pid/status)
     kill $pid
-    wait $pid || die "status $? with --device $device: $(cat err)"
+    stopped $pid 143
   done
   ((drivers[opencl] > 0)) || exit 77 # another driver than PoCL, whose libraries have other names
   ((drivers[cpu] == 0 && drivers[auto] == 0)) || die "PoCL stays: ${drivers[auto]} of its mappings"
