@@ -71,8 +71,8 @@ static void without_a_limit(void **state) {
 }
 
 /* z = w x, at w = 0 and t = 0, where the gradient is x / 2. */
-static run begin_with(const char *device, ac_plan_desc plan, ac_trainer_desc desc) {
-  run r;
+static run begin_with(ac_device *device, ac_plan_desc plan, ac_trainer_desc desc) {
+  run r = {.device = device};
   ac_graph *g;
   assert_ok(ac_graph_create(&g));
   ac_tensor *z = ac_linear(ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 2)),
@@ -81,8 +81,7 @@ static run begin_with(const char *device, ac_plan_desc plan, ac_trainer_desc des
                     ac_binary_cross_entropy(z, ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, 1)), NULL));
   plan.batch = 1;
   desc.schedule.lr = 0.1;
-  assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = device}));
-  assert_ok(ac_plan_create(&r.plan, g, r.device, &plan));
+  assert_ok(ac_plan_create(&r.plan, g, device, &plan));
   assert_ok(ac_trainer_create(&r.trainer, r.plan, &desc));
   ac_graph_free(g);
   return r;
@@ -103,7 +102,8 @@ static ac_update step_with(run *r, double norm, float w[2]) {
 static const double norms[] = {1e19, 2e19, 1e25, 1e37, 1e-19, 1e-23, 1e-30};
 enum { NORMS = sizeof norms / sizeof *norms };
 
-static void any_norm_is_measured_and_clipped(const char *device) {
+static void any_norm_is_measured_and_clipped(const char *name) {
+  ac_device *device = open_device(name);
   static const ac_plan_desc ways[] = {
       {0}, {.gradients = AC_GRADIENTS_FUSED}, {.gradients = AC_GRADIENTS_FUSED_LOCAL}};
   for (int k = 0; k < 3; k++) {
@@ -121,30 +121,64 @@ static void any_norm_is_measured_and_clipped(const char *device) {
       assert_true(fabs((double)w[0] / (-0.06 * clipped) - 1) < 1e-5);
       assert_true(fabs((double)w[1] / (-0.08 * clipped) - 1) < 1e-5);
     }
-    stop(&r);
+    stop_on(&r);
   }
+  ac_device_close(device);
 }
 ON_EVERY_DEVICE(any_norm_is_measured_and_clipped)
 
+static const struct {
+  ac_optimizer_kind kind;
+  bool keeps_squares;
+} optimizers[] = {{AC_ADAMW, true}, {AC_ADAM_MINI, true}, {AC_ADAFACTOR, true},
+                  {AC_MUON, true},  {AC_SGD, false},      {AC_LION, false}};
+enum { OPTIMIZERS = sizeof optimizers / sizeof *optimizers };
+
 /* The mean of squares would be infinite from then on, and no step would move anything. */
-static void squares_that_cannot_be_kept_skip_the_window(const char *device) {
-  static const ac_plan_desc ways[] = {
-      {0}, {.gradients = AC_GRADIENTS_FUSED}, {.gradients = AC_GRADIENTS_FUSED_LOCAL}};
-  for (int k = 0; k < 3; k++) {
-    float w[2];
-    run r = begin_with(device, ways[k], (ac_trainer_desc){.optimizer = {.weight_decay = -1}});
-    const ac_update update = step_with(&r, 2e19, w);
-    assert_true(update.skipped && !update.finite_gradient && isinf(update.grad_norm));
-    assert_true(w[0] == 0 && w[1] == 0);
-    step_with(&r, 1, w);
-    assert_true(fabs((double)w[0] + 0.1) < 1e-5 && fabs((double)w[1] + 0.1) < 1e-5);
-    stop(&r);
+static void check_squares(ac_device *device, ac_plan_desc plan, bool keeps) {
+  const ac_trainer_desc desc = {.optimizer = {.weight_decay = -1}};
+  float w[2], first[2], next[2];
+  run r = begin_with(device, plan, desc);
+  const ac_update update = step_with(&r, 2e19, w);
+  assert_true(update.skipped == keeps && update.finite_gradient != keeps);
+  assert_true(keeps ? isinf(update.grad_norm) : fabs(update.grad_norm / 2e19 - 1) < 1e-5);
+  assert_true((w[0] == 0 && w[1] == 0) == keeps);
+  assert_true(isfinite(w[0]) && isfinite(w[1]));
+  if (keeps) { /* as a first window is stepped */
+    step_with(&r, 1, next);
+    stop_on(&r);
+    r = begin_with(device, plan, desc);
+    step_with(&r, 1, first);
+    assert_memory_equal(first, next, sizeof first);
+    assert_true(first[0] < 0 && first[1] < 0);
   }
-  run r = begin_with(device, ways[0], (ac_trainer_desc){.optimizer = {.clip = 1}});
-  float w[2];
-  assert_true(!step_with(&r, 2e19, w).skipped);
-  assert_true(fabs((double)w[0] + 0.1) < 1e-5 && fabs((double)w[1] + 0.1) < 1e-5);
-  stop(&r);
+  stop_on(&r);
+}
+
+static void squares_that_cannot_be_kept_skip_the_window(const char *name) {
+  ac_device *device = open_device(name);
+  static const ac_gradients ways[] = {AC_GRADIENTS_BUFFER, AC_GRADIENTS_FUSED,
+                                      AC_GRADIENTS_FUSED_LOCAL};
+  for (int i = 0; i < OPTIMIZERS; i++) {
+    ac_plan_desc plan = {.optimizer = optimizers[i].kind};
+    for (int k = 0; k < 3; k++) {
+      plan.gradients = ways[k];
+      check_squares(device, plan, optimizers[i].keeps_squares);
+    }
+    /* Of what is clipped they can be kept. */
+    float clipped[2], first[2];
+    plan.gradients = AC_GRADIENTS_BUFFER;
+    for (int k = 0; k < 2; k++) {
+      run r = begin_with(device, plan, (ac_trainer_desc){.optimizer = {.clip = 1}});
+      assert_true(!step_with(&r, k ? 1 : 2e19, k ? first : clipped).skipped);
+      stop_on(&r);
+    }
+    for (int e = 0; e < 2; e++) {
+      assert_true(first[e] < 0);
+      assert_true(fabs((double)clipped[e] / (double)first[e] - 1) < 1e-5);
+    }
+  }
+  ac_device_close(device);
 }
 ON_EVERY_DEVICE(squares_that_cannot_be_kept_skip_the_window)
 

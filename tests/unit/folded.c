@@ -346,8 +346,8 @@ static void assert_same_report(const ac_update *a, const ac_update *b) {
                 isnan(b->losses[0].loss));
 }
 
-/* Skipped, with the report that there is with a buffer, before the first update and later; and
- * behind them all is as without them. */
+/* Skipped, with the report that there is with a buffer, before the first update and later. After
+ * them all is as without them. */
 static void windows_that_weigh_nothing_are_skipped(const char *device) {
   static const ac_optimizer_kind kinds[] = {AC_ADAMW, AC_SGD, AC_MUON};
   static const int windows[] = {1, 2, 0, 0, 2, 1, 0, 3, 0};
@@ -368,7 +368,7 @@ static void windows_that_weigh_nothing_are_skipped(const char *device) {
         assert_ok(feed(&r, &light, u % 7, BATCH));
         assert_ok(ac_trainer_update(r.trainer, &updates[way][u]));
         assert_int_equal(updates[way][u].skipped, windows[u] != 0);
-        assert_int_equal(isnan(updates[way][u].grad_norm), way != 0);
+        assert_int_equal(isnan(updates[way][u].grad_norm), way != 0 || updates[way][u].weight == 0);
       }
       assert_int_equal(updates[way][WINDOWS - 1].update, 4);
       kept[way][0] = all_parameters(&r, &count);

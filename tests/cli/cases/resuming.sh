@@ -150,7 +150,7 @@ case_resume_nothing() {
 # stop_first FLAG...: trains with a window of many micro-batches, and sends SIGTERM as soon as it is caught, or a little
 # later.
 stop_first() {
-  local i caught
+  local i caught status=0
   rm -f m
   "$ACCRUE" train mlp --data . "${long[@]}" "${@:2}" >out 2>run.err &
   local pid=$!
