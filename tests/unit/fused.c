@@ -365,7 +365,8 @@ static void budgets_decide(void **state) {
   ac_graph *graph = test_gpt_graph(&m);
   ac_plan *none;
   desc.gradients = AC_GRADIENTS_BUFFER;
-  assert_int_equal(test_offer(graph, device, desc, AC_RELIEF_GRADIENTS_AUTO).bytes, f->bytes.total);
+  const uint64_t offered = test_offer(graph, device, desc, AC_RELIEF_GRADIENTS_AUTO).bytes;
+  assert_true(offered > 0 && offered <= f->bytes.total); /* ops may run again for it, too */
   desc = (ac_plan_desc){.batch = 1, .memory = f->bytes.total};
   assert_refused(ac_plan_create(&none, graph, device, &desc), AC_ERROR_BUDGET, "needs at least");
   desc = (ac_plan_desc){.batch = 64, .memory = 1, .gradients = AC_GRADIENTS_FUSED};
