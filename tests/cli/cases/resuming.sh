@@ -375,7 +375,9 @@ case_whose_metrics() {
   # Another run's are not replaced, nor gone on with; with --overwrite they are, and what is no metrics stays.
   refuse 2 'a.jsonl holds the metrics of another run' "${begin[@]}" --steps 2 --metrics a.jsonl --out c
   fails 1 'a.jsonl does not hold the metrics of the run that goes on' train --resume --steps 5 --metrics a.jsonl --out b
-  refuse 2 'text holds something else than metrics' "${begin[@]}" --steps 2 --metrics text --out c --overwrite
+  echo 'what I tried' >notes
+  refuse 2 '--metrics text is what --data names' "${begin[@]}" --steps 2 --metrics text --out c --overwrite
+  refuse 2 '--metrics notes is a file that does not hold metrics' "${begin[@]}" --steps 2 --metrics notes --out c --overwrite
   cmp a.jsonl before.jsonl
   [[ ! -e c ]] || die "a run that was refused left a folder"
   "$ACCRUE" "${begin[@]}" --steps 2 --metrics none --out c >/dev/null 2>err || die "$(cat err)"
