@@ -308,7 +308,11 @@ static inline outcome reference(const losses *l, const samples *d, const scalars
   }
   for (int i = first; i < first + count; i++) add_sample(l, d, p, i, scale, &o);
   for (int k = 0; k < loss_count(l); k++) {
-    if (!(own[k] > 0)) continue;
+    if (!(own[k] > 0)) { /* of nothing there is no mean */
+      o.mean[k] = o.weight[k] > 0 ? 0 : (double)NAN;
+      o.accuracy[k] = (double)NAN;
+      continue;
+    }
     o.mean[k] /= o.weight[k];
     o.accuracy[k] /= own[k];
     o.loss += l->factor[k] * o.mean[k];
@@ -323,7 +327,7 @@ static inline outcome reference(const losses *l, const samples *d, const scalars
 /* `where` says which run it is. */
 static inline void assert_near(const char *where, const char *what, double got, double expected,
                                double most) {
-  if (!(fabs(got - expected) <= most))
+  if (isnan(got) != isnan(expected) || fabs(got - expected) > most)
     fail_msg("%s: %s is %.9g, expected %.9g +- %.1g", where, what, got, expected, most);
 }
 
