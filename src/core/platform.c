@@ -205,13 +205,13 @@ static uint64_t group_limit(const hierarchy *h, const char *under) {
 }
 
 uint64_t ac_group_memory(const char *under) {
-  char path[LONGEST_PATH], *line = NULL;
-  size_t room = 0;
+  size_t room = LONGEST_PATH;
+  char path[LONGEST_PATH], *line = malloc(room);
   uint64_t least = UINT64_MAX;
   snprintf(path, sizeof path, "%s/proc/self/mountinfo", under);
   FILE *mounts = fopen(path, "re");
   hierarchy *h = malloc(sizeof *h);
-  while (mounts && h && getline(&line, &room, mounts) > 0)
+  while (mounts && h && line && getline(&line, &room, mounts) > 0)
     if (read_mount(h, line)) least = smaller_of(least, group_limit(h, under));
   free(h);
   free(line);

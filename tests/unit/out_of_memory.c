@@ -104,6 +104,11 @@ static ac_status read_nothing(void *user, const ac_sample_key *key, void *const 
   return AC_OK;
 }
 
+static bool take_all(void *user, const char *path, bool is_folder) {
+  (void)user, (void)path, (void)is_folder;
+  return true;
+}
+
 static const ac_callback_dataset_desc callback = {
     .count = 1, .field_count = 1, .fields = {{"x", AC_F32, 1}}, .read = read_nothing};
 static const float mean[] = {0.5f};
@@ -142,6 +147,7 @@ typedef struct creation {
   X(ac_dataset_augmented, 0, &m->dataset, images,                                  \
     &(ac_augmentation){.shift = 1, .rotation = 5, .mean = mean})                   \
   X(ac_tokens_from_text, 0, &m->tokens, test_folder, 0)                            \
+  X(ac_tokens_from_text_where, 0, &m->tokens, test_folder, 0, take_all, NULL)      \
   X(ac_tokens_from_uint16, 0, &m->tokens, words.text, 256)                         \
   X(ac_dataset_from_tokens, 0, &m->dataset, tokens, 0, 20, 4, false)               \
   X(ac_dataset_fold_tokens, 0, &m->dataset, &m->validation, tokens, 2, 4, 4)       \
